@@ -1,0 +1,92 @@
+// Package dp is riffle's vocabulary: what happened (Event), what it promises
+// (Guarantee, Bound), between which datasets (Adjacency), the pairs of laws
+// that bounds are computed from (Pair), and who counts (Accountant).
+//
+// It holds no formulas. The accountings (rdp, pld) and the amplification
+// theorems (amplify) meet here and never import each other's numerics.
+package dp
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Adjacency says which datasets count as neighbours.
+type Adjacency string
+
+const (
+	// ReplaceOne: one client's data is replaced; n is public and fixed.
+	ReplaceOne Adjacency = "replace"
+	// AddRemoveOne: one client is added or removed.
+	AddRemoveOne Adjacency = "remove"
+)
+
+// Guarantee is an (ε, δ) statement in nats under an adjacency.
+type Guarantee struct {
+	Eps       float64
+	Delta     float64
+	Adjacency Adjacency
+}
+
+func (g Guarantee) String() string {
+	return fmt.Sprintf("(%.4g, %.3g)-DP, %s one client", g.Eps, g.Delta, g.Adjacency)
+}
+
+// Kind says on which side of the truth a bound lies.
+type Kind string
+
+const (
+	Upper       Kind = "upper"
+	Lower       Kind = "lower"
+	Approximate Kind = "approximate"
+)
+
+// Status says what a bound rests on.
+type Status string
+
+const (
+	// Proved: a theorem with a proof we have checked; see BOUNDS.md.
+	Proved Status = "proved"
+	// Numeric: verified on grids, not proved.
+	Numeric Status = "numeric"
+	// Unproved approximations are never guarantees.
+	Approximation Status = "approximate"
+)
+
+// Bound is one method's answer to a question about an Event.
+type Bound struct {
+	Method    string // method id, such as "blanket-pld"
+	Kind      Kind
+	Status    Status
+	Guarantee
+	Source string  // theorem and version
+	Order  float64 // Rényi order that gave it; 0 if none
+	Note   string
+	// Seconds is the time the computation took; 0 if it was not measured.
+	Seconds float64
+}
+
+// ErrNoBound is wrapped by every error that says "this method has no bound
+// for this question", as opposed to "this question makes no sense".
+var ErrNoBound = errors.New("no bound")
+
+// CheckDelta returns an error unless 0 < delta < 1.
+func CheckDelta(delta float64) error {
+	if math.IsNaN(delta) || delta <= 0 || delta >= 1 {
+		return fmt.Errorf("dp: delta = %v must lie strictly between 0 and 1", delta)
+	}
+	return nil
+}
+
+// MaxEps0 is the largest local privacy parameter riffle accepts. Above it
+// e^ε₀ leaves no amplification and nothing a client would call private.
+const MaxEps0 = 50
+
+// CheckEps0 returns an error unless 0 < eps0 ≤ MaxEps0.
+func CheckEps0(eps0 float64) error {
+	if math.IsNaN(eps0) || eps0 <= 0 || eps0 > MaxEps0 {
+		return fmt.Errorf("dp: eps0 = %v must be above 0 and at most %d", eps0, MaxEps0)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package dp
+
+import (
+	"fmt"
+	"math"
+)
+
+// Class is the widest family of local randomizers that a bound covers.
+type Class string
+
+const (
+	// Generic: any ε₀-LDP randomizer.
+	Generic Class = "generic"
+	// BinaryRR: binary randomized response on one bit, nothing else released.
+	BinaryRR Class = "rr2"
+)
+
+// Report is what one client's report promises on its own, before any shuffle.
+type Report struct {
+	Class Class
+	// Eps0 is the local privacy parameter in nats, numeric slack included.
+	Eps0 float64
+}
+
+// Participation says who reports in a round.
+type Participation string
+
+const (
+	All     Participation = "all"      // every client
+	Sampled Participation = "sampled"  // k of n, uniform without replacement
+	CheckIn Participation = "check-in" // each client with probability γ, on its own coin
+)
+
+// Trust says what hides a report's sender.
+type Trust string
+
+const (
+	Local   Trust = "local"   // nothing: each report stands alone
+	Shuffle Trust = "shuffle" // a uniform permutation of the round's reports
+)
+
+// Event says what happened, never how it is counted.
+type Event interface{ event() }
+
+// Round is one round of reports released together.
+type Round struct {
+	Report        Report
+	Trust         Trust
+	Participation Participation
+	// Population is n, the clients who could have taken part.
+	Population int64
+	// Reports is k, the honest reports in the round. Required for Sampled, and
+	// for a CheckIn round that has happened; All takes Population.
+	Reports int64
+	// Rate is γ, the probability that a client's report arrives. It is read
+	// only for a CheckIn round whose Reports are not known yet (planning).
+	Rate float64
+	// Realised says that Reports is what was counted, also where it is zero.
+	Realised bool
+}
+
+// Repeat is the same event Times times, adaptively.
+type Repeat struct {
+	Event Event
+	Times int64
+}
+
+// Sequence is an adaptive composition of events.
+type Sequence []Event
+
+func (Round) event()    {}
+func (Repeat) event()   {}
+func (Sequence) event() {}
+
+// Validate returns an error that names the first value out of range.
+func (r Round) Validate() error {
+	if err := CheckEps0(r.Report.Eps0); err != nil {
+		return err
+	}
+	switch r.Report.Class {
+	case Generic, BinaryRR:
+	default:
+		return fmt.Errorf("dp: unknown randomizer class %q", r.Report.Class)
+	}
+	switch r.Trust {
+	case Local, Shuffle:
+	default:
+		return fmt.Errorf("dp: unknown trust %q", r.Trust)
+	}
+	if r.Population < 1 {
+		return fmt.Errorf("dp: n = %d must be at least 1", r.Population)
+	}
+	switch r.Participation {
+	case All:
+		if r.Reports != 0 && r.Reports != r.Population {
+			return fmt.Errorf("dp: k = %d must equal n = %d when all take part", r.Reports, r.Population)
+		}
+	case Sampled:
+		if r.Reports < 1 || r.Reports > r.Population {
+			return fmt.Errorf("dp: k = %d must lie between 1 and n = %d", r.Reports, r.Population)
+		}
+	case CheckIn:
+		if r.Realised {
+			if r.Reports < 0 || r.Reports > r.Population {
+				return fmt.Errorf("dp: k = %d must lie between 0 and n = %d", r.Reports, r.Population)
+			}
+		} else if math.IsNaN(r.Rate) || r.Rate <= 0 || r.Rate > 1 {
+			return fmt.Errorf("dp: gamma = %v must be above 0 and at most 1", r.Rate)
+		}
+	default:
+		return fmt.Errorf("dp: unknown participation %q", r.Participation)
+	}
+	return nil
+}
+
+// Accountant turns an event into a guarantee. It is a pure function of the
+// event: what it remembers between calls is only a cache. An event it does
+// not know is an error, never a guess.
+type Accountant interface {
+	// Eps returns the tightest proved upper bound on ε at delta, rounded up.
+	Eps(ev Event, delta float64) (Bound, error)
+}
