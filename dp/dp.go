@@ -56,9 +56,9 @@ const (
 
 // Bound is one method's answer to a question about an Event.
 type Bound struct {
-	Method    string // method id, such as "blanket-pld"
-	Kind      Kind
-	Status    Status
+	Method string // method id, such as "blanket-pld"
+	Kind   Kind
+	Status Status
 	Guarantee
 	Source string  // theorem and version
 	Order  float64 // Rényi order that gave it; 0 if none

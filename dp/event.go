@@ -29,6 +29,7 @@ const (
 	All     Participation = "all"      // every client
 	Sampled Participation = "sampled"  // k of n, uniform without replacement
 	CheckIn Participation = "check-in" // each client with probability γ, on its own coin
+	Once    Participation = "once"     // disjoint batches: each client in one round only
 )
 
 // Trust says what hides a report's sender.
@@ -95,7 +96,7 @@ func (r Round) Validate() error {
 		if r.Reports != 0 && r.Reports != r.Population {
 			return fmt.Errorf("dp: k = %d must equal n = %d when all take part", r.Reports, r.Population)
 		}
-	case Sampled:
+	case Sampled, Once:
 		if r.Reports < 1 || r.Reports > r.Population {
 			return fmt.Errorf("dp: k = %d must lie between 1 and n = %d", r.Reports, r.Population)
 		}
