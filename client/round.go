@@ -1,0 +1,71 @@
+// Package client is the role that owns data. In a round it decides by its own
+// coin whether to take part, and turns its gradient into one report that
+// satisfies its local guarantee before anything leaves it.
+package client
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/sample"
+)
+
+// CheckIn flips the client's own coin: true with probability rate, exactly.
+// Every client flips it, whatever its data; a rate outside [0, 1] is clamped.
+func CheckIn(src rng.Source, rate float64) bool {
+	return sample.Bernoulli(src, rate)
+}
+
+// ClipMode says how a gradient outside the ball is brought into it. Both give
+// the same guarantee; they lose different gradients.
+type ClipMode string
+
+const (
+	ClipNorm       ClipMode = "norm"       // rescale, as Girgis et al. 2021, Algorithm 1, line 5
+	ClipCoordinate ClipMode = "coordinate" // project each coordinate on [−C, C]; ℓ∞ balls only
+)
+
+// Config is what a round's announcement tells the client.
+type Config struct {
+	Randomizer randomizer.Randomizer // Required.
+	ClipMode   ClipMode              // Required.
+	Clip       float64               // C > 0, radius of the ball. Required.
+	Norm       float64               // p of the ball: 1, 2 or +Inf. Required.
+}
+
+// Client holds no data and no state between reports; one value serves any
+// number of clients, one after the other.
+type Client struct{ config Config }
+
+// New checks the configuration.
+func New(c Config) (*Client, error) {
+	if c.Randomizer == nil {
+		return nil, errors.New("client: a randomizer is required")
+	}
+	if !(c.Clip > 0) || math.IsInf(c.Clip, 1) {
+		return nil, fmt.Errorf("client: clip = %v must be above 0 and finite", c.Clip)
+	}
+	switch {
+	case c.Norm != 1 && c.Norm != 2 && !math.IsInf(c.Norm, 1):
+		return nil, fmt.Errorf("client: clip norm p = %v must be 1, 2 or +Inf", c.Norm)
+	case c.ClipMode == ClipCoordinate && !math.IsInf(c.Norm, 1):
+		return nil, fmt.Errorf("client: clip mode %q needs an l-infinity ball, the randomizer's is l%v", c.ClipMode, c.Norm)
+	case c.ClipMode != ClipCoordinate && c.ClipMode != ClipNorm:
+		return nil, fmt.Errorf("client: unknown clip mode %q", c.ClipMode)
+	}
+	return &Client{config: c}, nil
+}
+
+// Report clips grad in place, randomizes it and writes the report into r. It
+// cannot fail: nothing about the data may show in whether it does.
+func (c *Client) Report(src rng.Source, grad []float32, r *randomizer.Report) {
+	if c.config.ClipMode == ClipCoordinate {
+		randomizer.ClipCoordinate(grad, c.config.Clip)
+	} else {
+		randomizer.ClipNorm(grad, c.config.Norm, c.config.Clip)
+	}
+	c.config.Randomizer.Randomize(src, grad, r)
+}

@@ -1,0 +1,42 @@
+// Package optimize holds the optimisers. Each sees nothing but noisy mean
+// gradients, so every one runs under every trust mode; whatever it does to
+// them is post-processing and costs no privacy.
+package optimize
+
+// Optimizer is driven by tell and ask: the caller evaluates the mean gradient
+// at Point and hands it to Step. It is deterministic and not safe for
+// concurrent use.
+type Optimizer interface {
+	// Point is where the next gradient is wanted. Read it, do not keep it.
+	Point() []float64
+	// Step takes the noisy mean gradient at Point.
+	Step(mean []float64) error
+	// Model writes the parameters to release now into dst.
+	Model(dst []float64)
+	// State returns everything a checkpoint needs; Restore takes it back.
+	State() State
+	Restore(State) error
+}
+
+// State is an optimiser between two steps.
+type State struct {
+	Steps   int64
+	Vectors map[string][]float64 // by name; each as long as the model
+}
+
+// Oracle evaluates the noisy mean gradient at theta into mean.
+type Oracle func(theta, mean []float64) error
+
+// Run drives o for the given number of steps.
+func Run(o Optimizer, oracle Oracle, steps int64) error {
+	mean := make([]float64, len(o.Point()))
+	for range steps {
+		if err := oracle(o.Point(), mean); err != nil {
+			return err
+		}
+		if err := o.Step(mean); err != nil {
+			return err
+		}
+	}
+	return nil
+}
