@@ -1,0 +1,114 @@
+package dataset
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// WriteImages writes the pixels as an IDX file. Images of several channels
+// have no IDX form here and are refused.
+func (im *Images) WriteImages(w io.Writer) error {
+	if err := im.checkIDX(); err != nil {
+		return err
+	}
+	h := binary.BigEndian.AppendUint32(nil, magicImages)
+	h = binary.BigEndian.AppendUint32(h, uint32(im.Len()))
+	h = binary.BigEndian.AppendUint32(h, uint32(im.Height))
+	h = binary.BigEndian.AppendUint32(h, uint32(im.Width))
+	return write(w, h, im.Pixels)
+}
+
+// WriteLabels writes the labels as an IDX file.
+func (im *Images) WriteLabels(w io.Writer) error {
+	if err := im.checkIDX(); err != nil {
+		return err
+	}
+	h := binary.BigEndian.AppendUint32(nil, magicLabels)
+	h = binary.BigEndian.AppendUint32(h, uint32(im.Len()))
+	return write(w, h, im.Labels)
+}
+
+// checkIDX makes sure that what is written can be read back.
+func (im *Images) checkIDX() error {
+	if err := im.Validate(); err != nil {
+		return err
+	}
+	if im.Channels != 1 {
+		return fmt.Errorf("dataset: %s: %d channels, an IDX image file holds 1", im.Name, im.Channels)
+	}
+	if im.Width > MaxIDXSide || im.Height > MaxIDXSide || int64(len(im.Pixels)) > MaxIDXBytes {
+		return fmt.Errorf("dataset: %s: %d images of %d×%d pixels exceed the limits of an IDX file (side %d, %d bytes)",
+			im.Name, im.Len(), im.Width, im.Height, MaxIDXSide, int64(MaxIDXBytes))
+	}
+	return nil
+}
+
+func write(w io.Writer, parts ...[]byte) error {
+	for _, p := range parts {
+		if _, err := w.Write(p); err != nil {
+			return fmt.Errorf("dataset: %w", err)
+		}
+	}
+	return nil
+}
+
+// WriteFolder writes train and test as the four IDX files of a folder, which
+// it creates if need be; zipped adds ".gz". It never replaces a file. On an
+// error the files written so far stay.
+func WriteFolder(dir string, train, test *Images, zipped bool) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("dataset: %w", err)
+	}
+	for _, f := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{TrainImages, train.WriteImages},
+		{TrainLabels, train.WriteLabels},
+		{TestImages, test.WriteImages},
+		{TestLabels, test.WriteLabels},
+	} {
+		if err := writeFile(filepath.Join(dir, f.name), zipped, f.write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFile(path string, zipped bool, body func(io.Writer) error) (err error) {
+	if zipped {
+		path += ".gz"
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fmt.Errorf("dataset: %w", err)
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("dataset: %w", cerr)
+		}
+	}()
+	if zipped {
+		z := gzip.NewWriter(f)
+		if err := body(z); err != nil {
+			return err
+		}
+		if err := z.Close(); err != nil {
+			return fmt.Errorf("dataset: %s: %w", path, err)
+		}
+		return nil
+	}
+	b := bufio.NewWriter(f)
+	if err := body(b); err != nil {
+		return err
+	}
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("dataset: %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package dataset
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// Split parts the indices 0 … n−1 into training and validation: the
+// validation part are the `validation` indices with the smallest keyed hash of
+// (seed, index). The parts are disjoint, cover everything, and are sorted; the
+// same arguments give the same parts everywhere, and a larger validation part
+// contains a smaller one.
+//
+// Give it the size of a training set: hyper-parameters chosen on a test set
+// make the test accuracy say nothing.
+func Split(n, validation int, seed uint64) (train, val []int, err error) {
+	if n < 2 {
+		return nil, nil, fmt.Errorf("dataset: n = %d examples must be at least 2 to split", n)
+	}
+	if validation < 1 || validation >= n {
+		return nil, nil, fmt.Errorf("dataset: validation = %d must be at least 1 and below n = %d", validation, n)
+	}
+	type ranked struct {
+		hash  uint64
+		index int
+	}
+	order := make([]ranked, n)
+	key := newKey(seed, domainSplit)
+	for i := range order {
+		order[i] = ranked{key.hash(uint64(i)), i}
+	}
+	slices.SortFunc(order, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.index, b.index))
+	})
+	held := make([]bool, n)
+	for _, r := range order[:validation] {
+		held[r.index] = true
+	}
+	train = make([]int, 0, n-validation)
+	val = make([]int, 0, validation)
+	for i, h := range held {
+		if h {
+			val = append(val, i)
+		} else {
+			train = append(train, i)
+		}
+	}
+	return train, val, nil
+}
+
+// PopulationConfig describes a population of simulated clients.
+type PopulationConfig struct {
+	// Clients is N, the number of clients. Required, at least 1.
+	Clients int64
+	// Examples is m, the rows of the table they draw from. Required, at least 1.
+	Examples int
+	// Seed chooses the assignment; it plays no part if Clients = Examples.
+	Seed uint64
+}
+
+// Population says which example each of N simulated clients holds, without a
+// table of N entries: the answer is computed from (seed, client).
+//
+// If N equals the number m of examples, client i holds example i. Otherwise
+// the population is bootstrapped: each client holds an example drawn from the
+// m uniformly, with replacement and as if independently of the others. So for
+// N > m an example stands for about N/m clients, and for N < m some examples
+// are held twice and others by nobody.
+//
+// What a bootstrapped run shows: accuracy, time and memory at that N, for
+// clients whose data follow the empirical law of the table. Its privacy
+// guarantee is per client, as in a real population of N people. It is not a
+// guarantee for the person behind one row of the table, who is copied to about
+// N/m clients; group privacy would cost that factor.
+type Population struct {
+	clients  int64
+	examples uint64
+	key      key
+}
+
+// NewPopulation returns the population that c describes, in O(1) memory.
+func NewPopulation(c PopulationConfig) (Population, error) {
+	if c.Clients < 1 {
+		return Population{}, fmt.Errorf("dataset: population of %d clients must have at least 1", c.Clients)
+	}
+	if c.Examples < 1 {
+		return Population{}, fmt.Errorf("dataset: population over %d examples needs at least 1", c.Examples)
+	}
+	return Population{c.Clients, uint64(c.Examples), newKey(c.Seed, domainPopulation)}, nil
+}
+
+// Clients returns N.
+func (p Population) Clients() int64 { return p.clients }
+
+// Bootstrapped says whether examples are drawn with replacement.
+func (p Population) Bootstrapped() bool { return p.clients != int64(p.examples) }
+
+// Example returns the index, 0 ≤ index < m, of the example that a client
+// 0 ≤ client < N holds. It is safe for concurrent use and takes a few
+// nanoseconds. Each example's share is within m/2⁶⁴ of 1/m.
+func (p Population) Example(client int64) int {
+	if client < 0 || client >= p.clients {
+		panic(fmt.Sprintf("dataset: client %d outside the population of %d", client, p.clients))
+	}
+	if !p.Bootstrapped() {
+		return int(client)
+	}
+	hi, _ := bits.Mul64(p.key.hash(uint64(client)), p.examples)
+	return int(hi)
+}
+
+// Domains keep the uses of one seed apart.
+const (
+	domainSplit      = 1
+	domainPopulation = 2
+)
+
+// key is a keyed mixing function on 64-bit words: for a fixed key a bijection
+// made of two rounds of the splitmix64 finaliser, each behind its own key
+// word. It is statistically uniform and not cryptographic: it places public
+// examples in a simulation, nothing more.
+type key struct{ k0, k1 uint64 }
+
+func newKey(seed, domain uint64) key {
+	k0 := mix(mix(seed+0x9e3779b97f4a7c15) ^ domain*0xd1342543de82ef95)
+	return key{k0, mix(k0 + 0x9e3779b97f4a7c15)}
+}
+
+func (k key) hash(i uint64) uint64 { return mix(mix(i^k.k0) + k.k1) }
+
+// mix is the finaliser of splitmix64 (Steele, Lea, Flood, "Fast splittable
+// pseudorandom number generators", OOPSLA 2014, variant 13 of D. Stafford).
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}

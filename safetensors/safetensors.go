@@ -1,0 +1,179 @@
+// Package safetensors writes and reads the safetensors format: an 8-byte
+// little-endian header length, a JSON header, and the tensors' bytes.
+//
+// Marshal has one encoding for each File, so that what it wrote is returned
+// byte for byte by Marshal(Unmarshal(b)). Unmarshal is strict: the tensors
+// must tile the buffer exactly, and anything unknown is an error.
+//
+// Source: github.com/huggingface/safetensors, README, section "Format". It
+// leaves key order and padding open; ours are the metadata first with sorted
+// keys, then the tensors in the order of their data, no spaces, and spaces
+// after the header up to a multiple of 8 bytes, as the reference writes.
+package safetensors
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// DType is an element type. Elements are little-endian.
+type DType string
+
+const (
+	F32 DType = "F32" // IEEE 754 binary32
+	F64 DType = "F64" // IEEE 754 binary64
+	I64 DType = "I64" // two's complement
+	U8  DType = "U8"  // one byte
+)
+
+// Size returns the bytes of one element, or 0 for an unknown type.
+func (d DType) Size() int {
+	switch d {
+	case F32:
+		return 4
+	case F64, I64:
+		return 8
+	case U8:
+		return 1
+	}
+	return 0
+}
+
+// MaxHeader is the largest JSON header in bytes, the reference's limit.
+const MaxHeader = 100_000_000
+
+// metadataKey is the one name in the header that is not a tensor.
+const metadataKey = "__metadata__"
+
+// Tensor is a named array.
+type Tensor struct {
+	// Name is unique in its file, valid UTF-8, and not "__metadata__".
+	Name  string
+	DType DType
+	// Shape lists the lengths of the dimensions, row-major. An empty Shape is
+	// one element; a dimension of 0 is no element.
+	Shape []int
+	// Data holds the elements, little-endian.
+	Data []byte
+}
+
+// File is what a safetensors file holds.
+type File struct {
+	// Metadata is free text under free keys; nil leaves the entry out.
+	Metadata map[string]string
+	// Tensors in the order of their data.
+	Tensors []Tensor
+}
+
+// Find returns the tensor of that name.
+func (f *File) Find(name string) (Tensor, bool) {
+	i := slices.IndexFunc(f.Tensors, func(t Tensor) bool { return t.Name == name })
+	if i < 0 {
+		return Tensor{}, false
+	}
+	return f.Tensors[i], true
+}
+
+// byteLen returns the bytes that dtype and shape ask for.
+func byteLen(d DType, shape []int) (int, error) {
+	n := d.Size()
+	if n == 0 {
+		return 0, fmt.Errorf("unknown dtype %q", string(d))
+	}
+	for _, s := range shape {
+		if s < 0 {
+			return 0, fmt.Errorf("dimension %d in shape %v must be at least 0", s, shape)
+		}
+		if s > 0 && n > math.MaxInt/s {
+			return 0, fmt.Errorf("shape %v of %s overflows", shape, d)
+		}
+		n *= s
+	}
+	return n, nil
+}
+
+// Float32 returns an F32 tensor with a copy of v.
+func Float32(name string, shape []int, v []float32) Tensor {
+	data := make([]byte, 0, 4*len(v))
+	for _, f := range v {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(f))
+	}
+	return Tensor{name, F32, slices.Clone(shape), data}
+}
+
+// Float64 returns an F64 tensor with a copy of v.
+func Float64(name string, shape []int, v []float64) Tensor {
+	data := make([]byte, 0, 8*len(v))
+	for _, f := range v {
+		data = binary.LittleEndian.AppendUint64(data, math.Float64bits(f))
+	}
+	return Tensor{name, F64, slices.Clone(shape), data}
+}
+
+// Int64 returns an I64 tensor with a copy of v.
+func Int64(name string, shape []int, v []int64) Tensor {
+	data := make([]byte, 0, 8*len(v))
+	for _, i := range v {
+		data = binary.LittleEndian.AppendUint64(data, uint64(i))
+	}
+	return Tensor{name, I64, slices.Clone(shape), data}
+}
+
+// Bytes returns a U8 tensor with a copy of v.
+func Bytes(name string, shape []int, v []byte) Tensor {
+	return Tensor{name, U8, slices.Clone(shape), slices.Clone(v)}
+}
+
+// Float32s returns the elements of an F32 tensor, bit for bit.
+func (t Tensor) Float32s() ([]float32, error) {
+	if err := t.check(F32); err != nil {
+		return nil, err
+	}
+	v := make([]float32, len(t.Data)/4)
+	for i := range v {
+		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+	}
+	return v, nil
+}
+
+// Float64s returns the elements of an F64 tensor, bit for bit.
+func (t Tensor) Float64s() ([]float64, error) {
+	if err := t.check(F64); err != nil {
+		return nil, err
+	}
+	v := make([]float64, len(t.Data)/8)
+	for i := range v {
+		v[i] = math.Float64frombits(binary.LittleEndian.Uint64(t.Data[8*i:]))
+	}
+	return v, nil
+}
+
+// Int64s returns the elements of an I64 tensor.
+func (t Tensor) Int64s() ([]int64, error) {
+	if err := t.check(I64); err != nil {
+		return nil, err
+	}
+	v := make([]int64, len(t.Data)/8)
+	for i := range v {
+		v[i] = int64(binary.LittleEndian.Uint64(t.Data[8*i:]))
+	}
+	return v, nil
+}
+
+// check returns an error unless the tensor is of type want and its data as
+// long as its shape says.
+func (t Tensor) check(want DType) error {
+	if t.DType != want {
+		return fmt.Errorf("safetensors: tensor %q is %s, want %s", t.Name, t.DType, want)
+	}
+	n, err := byteLen(t.DType, t.Shape)
+	if err != nil {
+		return fmt.Errorf("safetensors: tensor %q: %w", t.Name, err)
+	}
+	if n != len(t.Data) {
+		return fmt.Errorf("safetensors: tensor %q: %d bytes of data, want %d for %s %v", t.Name, len(t.Data), n, t.DType, t.Shape)
+	}
+	return nil
+}
