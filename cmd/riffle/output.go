@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/riffle-dp/riffle/train"
+)
+
+// output says how a command talks: results on stdout, all else on stderr.
+type output struct {
+	json       bool
+	quiet      bool
+	noProgress bool
+}
+
+func (o *output) flags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.json, "json", false, "print the result as one JSON document")
+	fs.BoolVar(&o.quiet, "quiet", false, "print nothing but the result and errors")
+	fs.BoolVar(&o.noProgress, "no-progress", false, "no progress bar; a line per evaluation instead")
+}
+
+func (o output) note(w io.Writer, format string, args ...any) {
+	if !o.quiet {
+		fmt.Fprintf(w, "riffle: "+format+"\n", args...)
+	}
+}
+
+func forEachChanged(fs *pflag.FlagSet, visit func(name string)) {
+	fs.Visit(func(f *pflag.Flag) { visit(f.Name) })
+}
+
+// roundUp prints ε with four significant digits, never below its value.
+func roundUp(eps float64) string {
+	if eps == 0 || math.IsInf(eps, 0) || math.IsNaN(eps) {
+		return fmt.Sprint(eps)
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(eps))-3)
+	shown := math.Ceil(eps/unit) * unit
+	if text := fmt.Sprintf("%.4g", shown); parse(text) >= eps {
+		return text
+	}
+	return fmt.Sprintf("%.4g", shown+unit)
+}
+
+func parse(text string) float64 {
+	var x float64
+	_, _ = fmt.Sscan(text, &x) // text was printed from a number
+	return x
+}
+
+// printer writes aligned label and value rows and keeps the first error.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) row(label, format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, "%-20s %s\n", label, fmt.Sprintf(format, args...))
+	}
+}
+
+// progress shows a run: a bar on a terminal, else a line per evaluation.
+type progress struct {
+	w     io.Writer
+	quiet bool
+	run   *train.Run
+	bar   *progressbar.ProgressBar
+
+	mu         sync.Mutex
+	last       train.Metrics
+	roundsDone int64
+}
+
+func newProgress(w io.Writer, show output, r *train.Run) *progress {
+	p := &progress{w: w, quiet: show.quiet, run: r, roundsDone: r.Resumed}
+	if n := len(r.Metrics); n > 0 {
+		p.last = r.Metrics[n-1]
+	}
+	f, ok := w.(*os.File)
+	if ok && !show.quiet && !show.noProgress && term.IsTerminal(int(f.Fd())) {
+		perRound := r.ExpectedReports()
+		p.bar = progressbar.NewOptions64(int64(math.Ceil(perRound*float64(r.Config.Rounds-r.Resumed))),
+			progressbar.OptionSetWriter(w), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+			progressbar.OptionSetItsString("reports"), progressbar.OptionSetPredictTime(true),
+			progressbar.OptionThrottle(200*time.Millisecond), progressbar.OptionSetWidth(20),
+			progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(true))
+		p.describe()
+	}
+	return p
+}
+
+func (p *progress) describe() {
+	text := fmt.Sprintf("round %d/%d", p.roundsDone, p.run.Config.Rounds)
+	if p.last.Round > 0 {
+		text += fmt.Sprintf("  accuracy %.2f %%  epsilon %s", 100*p.last.Accuracy, roundUp(float64(p.last.Epsilon)))
+	}
+	p.bar.Describe(text)
+}
+
+func (p *progress) reports(n int64) {
+	if p.bar != nil {
+		_ = p.bar.Add64(n) // a bar that cannot be drawn must not stop the run
+	}
+}
+
+func (p *progress) round(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.roundsDone = n
+	if p.bar != nil {
+		p.describe()
+	}
+}
+
+func (p *progress) evaluated(m train.Metrics) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = m
+	switch {
+	case p.bar != nil:
+		p.describe()
+	case !p.quiet:
+		fmt.Fprintf(p.w, "riffle: round %d/%d  %s accuracy %.2f %%  loss %.4f  epsilon %s  %.0f s\n",
+			m.Round, p.run.Config.Rounds, p.run.Data.EvalName, 100*m.Accuracy, m.Loss, roundUp(float64(m.Epsilon)), m.Seconds)
+	}
+}
+
+func (p *progress) line(format string, args ...any) {
+	if p.quiet {
+		return
+	}
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+	fmt.Fprintf(p.w, "riffle: "+format+"\n", args...)
+}
+
+func (p *progress) finish() {
+	if p.bar != nil {
+		_ = p.bar.Exit()
+		_ = p.bar.Clear()
+	}
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/simulate"
+	"github.com/riffle-dp/riffle/train"
+)
+
+func newTrain() *cobra.Command {
+	var configPath, out, resume string
+	var show output
+	config := train.Default()
+	cmd := &cobra.Command{
+		Use:   "train",
+		Short: "Train a model privately; the main job",
+		Long: `Train simulates a population of clients, a shuffler and a coordinator in this
+process, round by round, and accounts for every round before its reports are
+opened. Without flags: MNIST, one client per image, every client in every
+round, one PrivUnit report each.
+
+It leaves a run directory with the configuration, metrics, checkpoint, model
+and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
+		Example: `  riffle train
+  riffle train --epsilon 0.5 --rounds 60 --out runs/half
+  riffle train --participation sampled --k 10000 --randomizer rinf --eps0 1.5 --clip 0.01 --lr 0.3 --rounds 100
+  riffle train --resume runs/half`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if resume != "" {
+				return resumeTrain(cmd, config, resume, show)
+			}
+			if configPath != "" {
+				changed := func(name string) bool { return cmd.Flags().Changed(name) }
+				if err := config.ReadConfig(configPath, changed); err != nil {
+					return usageError{err}
+				}
+			}
+			r, err := train.Prepare(cmd.Context(), config)
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				if out, err = freshDirectory("runs", time.Now(), r.Config); err != nil {
+					return err
+				}
+			}
+			if err := r.Create(out); err != nil {
+				return err
+			}
+			return runTrain(cmd, r, show)
+		},
+	}
+	flags := cmd.Flags()
+	for _, f := range config.Fields() {
+		flags.Var(f.Value, f.Name, f.Usage)
+	}
+	flags.StringVar(&configPath, "config", "", "YAML file with the same names as the flags; flags win")
+	flags.StringVar(&out, "out", "", "run directory, new or empty (default: a fresh one under runs/)")
+	flags.StringVar(&resume, "resume", "", "continue the run in this directory")
+	show.flags(flags)
+	flags.SortFlags = false
+	return cmd
+}
+
+// resumeTrain continues a run. Its configuration is its own: only settings
+// that change nothing about the result may be given.
+func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show output) error {
+	allowed := map[string]bool{"resume": true, "json": true, "quiet": true, "no-progress": true}
+	var adjust []func(*train.Config)
+	for i, f := range config.Fields() {
+		if f.Local {
+			allowed[f.Name] = true
+			if cmd.Flags().Changed(f.Name) {
+				text := f.Value.String()
+				adjust = append(adjust, func(c *train.Config) {
+					// The value was accepted by the same field when the flag was read.
+					_ = c.Fields()[i].Value.Set(text)
+				})
+			}
+		}
+	}
+	var refused string
+	forEachChanged(cmd.Flags(), func(name string) {
+		if !allowed[name] && refused == "" {
+			refused = name
+		}
+	})
+	if refused != "" {
+		return usage("--%s contradicts --resume: a resumed run keeps its configuration (%s)", refused, filepath.Join(dir, train.ConfigFile))
+	}
+	if !train.Exists(dir) {
+		return usage("--resume %s: no run there (%s is missing)", dir, train.ConfigFile)
+	}
+	r, err := train.Resume(cmd.Context(), dir, func(c *train.Config) {
+		for _, f := range adjust {
+			f(c)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return runTrain(cmd, r, show)
+}
+
+// freshDirectory names a directory that does not exist yet.
+func freshDirectory(parent string, now time.Time, c train.Config) (string, error) {
+	what := c.Model + "-" + c.Randomizer
+	if c.Trust == "none" {
+		what = c.Model + "-none"
+	}
+	base := filepath.Join(parent, now.Format("2006-01-02-150405")+"-"+what)
+	for i := 1; i < 1000; i++ {
+		dir := base
+		if i > 1 {
+			dir = fmt.Sprintf("%s-%d", base, i)
+		}
+		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("no fresh directory name under %s", parent)
+}
+
+func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
+	stderr := cmd.ErrOrStderr()
+	c := r.Config
+	planned, err := r.Planned(cmd.Context())
+	if err != nil {
+		return err
+	}
+	show.note(stderr, "%d clients, %d parameters, %s, %s, %d rounds", c.Population, r.Model.Params(), mechanism(r), c.Participation, c.Rounds)
+	if c.Trust != "none" {
+		show.note(stderr, "planned cost: epsilon <= %s at delta = %g (%s, %s, replace one client)",
+			roundUp(planned.Eps), planned.Delta, planned.Method, planned.Status)
+	} else {
+		show.note(stderr, "no privacy: --trust none")
+	}
+	show.note(stderr, "simulation: every role runs in this process and noise comes from seed %d; this protects nobody's data", c.Seed)
+	show.note(stderr, "run directory: %s", r.Dir)
+	if r.Resumed > 0 {
+		show.note(stderr, "resumed after round %d", r.Resumed)
+	}
+
+	bar := newProgress(stderr, show, r)
+	summary, err := r.Train(cmd.Context(), train.Observer{
+		Reports: bar.reports, Evaluated: bar.evaluated,
+		Round: func(result simulate.Result) {
+			bar.round(result.Round)
+			if result.Void {
+				bar.line("round %d is void: fewer than n-min = %d reports; nothing was released or charged", result.Round, c.NMin)
+			}
+			if result.Rejected > 0 {
+				bar.line("round %d: %d reports failed the coordinator's check", result.Round, result.Rejected)
+			}
+		},
+		Stopped: func(reason string) { bar.line("training stops: %s", reason) },
+	})
+	bar.finish()
+	if errors.Is(err, train.ErrInterrupted) {
+		return fmt.Errorf("%w; continue with: riffle train --resume %s", err, r.Dir)
+	}
+	if err != nil {
+		return err
+	}
+	if err := writeReport(r, summary, planned); err != nil {
+		return err
+	}
+	if show.json {
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetIndent("", "  ")
+		return enc.Encode(summary)
+	}
+	return printSummary(cmd.OutOrStdout(), r, summary)
+}
+
+func mechanism(r *train.Run) string {
+	if r.Config.Trust == "none" {
+		return "no randomizer"
+	}
+	return fmt.Sprintf("%s with eps0 = %g", r.Randomizer.Name(), r.Config.Eps0)
+}
+
+func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
+	p := printer{w: w}
+	p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Accuracy())
+	if r.Config.Trust == "none" {
+		p.row("epsilon", "infinite: no privacy (--trust none)")
+	} else {
+		p.row("epsilon", "%s at delta = %g (%s, proved; %s one client)", roundUp(float64(s.Epsilon)), s.Delta, s.Bound, dp.ReplaceOne)
+	}
+	p.row("rounds", "%d, %d reports summed", s.Rounds, s.ClientGradients)
+	p.row("time", "%.0f s, %.0f reports/s", s.Seconds, s.ClientsPerSecond)
+	p.row("model", "%s", filepath.Join(r.Dir, train.ModelFile))
+	p.row("report", "%s", filepath.Join(r.Dir, train.ReportFile))
+	return p.err
+}

@@ -1,0 +1,199 @@
+package riffle_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/riffle-dp/riffle"
+
+// layers is the house's plan: a package imports packages of lower layers only.
+// ARCHITECTURE.md draws it.
+var layers = [][]string{
+	{"dp", "rng", "internal/logspace", "internal/monotone", "internal/durable", "third_party/uplot"},
+	{"pld", "rdp", "sample", "safetensors", "wire", "internal/tail"},
+	{"amplify", "ledger", "randomizer", "feature", "report"},
+	{"account", "optimize", "model", "dataset", "dataset/mnist"},
+	{"client", "shuffler", "coordinator"},
+	{"simulate"},
+	{"train"},
+	{"cmd/riffle"},
+}
+
+// within names the imports allowed inside a layer: a package and its part.
+var within = map[string]string{"dataset/mnist": "dataset"}
+
+// mustNotReach holds the trust domains: what a role may not get at, even
+// through others.
+var mustNotReach = map[string][]string{
+	"shuffler": {"randomizer", "model", "optimize", "ledger", "coordinator", "client"},
+	"client":   {"ledger", "coordinator", "shuffler", "optimize"},
+}
+
+// onlyImporter holds imports that a single package may make.
+var onlyImporter = map[string]string{
+	"math/rand/v2": "rng",
+	"math/rand":    "",
+}
+
+// pure packages compute: they neither print, nor read a clock, nor hold state.
+var pure = []string{"dp", "pld", "rdp", "amplify", "randomizer", "sample", "optimize", "model", "feature",
+	"client", "shuffler", "coordinator", "ledger", "wire", "simulate"}
+
+// source is one non-test file of the module.
+type source struct {
+	pkg     string
+	path    string
+	imports []string
+	calls   []string // pkg.Name selectors used
+}
+
+func load(t *testing.T) []source {
+	t.Helper()
+	var out []source
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && file != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "runs") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		s := source{pkg: filepath.ToSlash(filepath.Dir(file)), path: file}
+		for _, i := range tree.Imports {
+			p, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			s.imports = append(s.imports, p)
+		}
+		s.calls = selectors(tree)
+		out = append(out, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// selectors lists every x.Name in a file where x is a plain identifier.
+func selectors(tree *ast.File) []string {
+	var out []string
+	ast.Inspect(tree, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := sel.X.(*ast.Ident); ok {
+				out = append(out, x.Name+"."+sel.Sel.Name)
+			}
+		}
+		return true
+	})
+	return out
+}
+
+func layerOf(pkg string) int {
+	return slices.IndexFunc(layers, func(names []string) bool { return slices.Contains(names, pkg) })
+}
+
+func TestImportsGoStrictlyDown(t *testing.T) {
+	for _, s := range load(t) {
+		if s.pkg == "." {
+			continue // the tour: a package comment without code
+		}
+		from := layerOf(s.pkg)
+		if from < 0 {
+			t.Errorf("%s: package %s has no layer", s.path, s.pkg)
+			continue
+		}
+		for _, i := range s.imports {
+			pkg, ours := strings.CutPrefix(i, module+"/")
+			if !ours || within[s.pkg] == pkg {
+				continue
+			}
+			if to := layerOf(pkg); to < 0 || to >= from {
+				t.Errorf("%s: layer %d imports %s of layer %d", s.path, from, pkg, to)
+			}
+		}
+	}
+}
+
+func TestTrustDomains(t *testing.T) {
+	reach := map[string]map[string]bool{}
+	for _, s := range load(t) {
+		if reach[s.pkg] == nil {
+			reach[s.pkg] = map[string]bool{}
+		}
+		for _, i := range s.imports {
+			if pkg, ours := strings.CutPrefix(i, module+"/"); ours {
+				reach[s.pkg][pkg] = true
+			}
+		}
+	}
+	var visit func(pkg string, seen map[string]bool)
+	visit = func(pkg string, seen map[string]bool) {
+		for next := range reach[pkg] {
+			if !seen[next] {
+				seen[next] = true
+				visit(next, seen)
+			}
+		}
+	}
+	for role, forbidden := range mustNotReach {
+		if reach[role] == nil {
+			t.Errorf("no package %s", role)
+		}
+		seen := map[string]bool{}
+		visit(role, seen)
+		for _, f := range forbidden {
+			if seen[f] {
+				t.Errorf("%s reaches %s", role, f)
+			}
+		}
+	}
+}
+
+func TestAllowedImportsAndCalls(t *testing.T) {
+	for _, s := range load(t) {
+		for _, i := range s.imports {
+			if only, limited := onlyImporter[i]; limited && s.pkg != only {
+				t.Errorf("%s imports %s", s.path, i)
+			}
+			if base := path.Base(i); i == "C" || base == "unsafe" {
+				t.Errorf("%s imports %s", s.path, i)
+			}
+		}
+		if !slices.Contains(pure, s.pkg) {
+			continue
+		}
+		for _, c := range s.calls {
+			if strings.HasPrefix(c, "fmt.Print") || c == "time.Now" || strings.HasPrefix(c, "log.") || strings.HasPrefix(c, "os.") {
+				t.Errorf("%s uses %s", s.path, c)
+			}
+		}
+	}
+}
+
+// TestMNISTIsOptional holds that only a program that asks for the embedded
+// data carries it.
+func TestMNISTIsOptional(t *testing.T) {
+	for _, s := range load(t) {
+		if slices.Contains(s.imports, module+"/dataset/mnist") && s.pkg != "train" {
+			t.Errorf("%s imports the embedded data", s.path)
+		}
+	}
+}

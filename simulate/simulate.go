@@ -1,0 +1,216 @@
+// Package simulate runs a task's three roles in one process: the same client,
+// shuffler and coordinator functions that a network drives, with messages
+// passed as values.
+//
+// The shuffler decides on ids; payloads are made when the coordinator opens
+// them, one per worker at a time, so memory grows with a round's reports by
+// about 40 bytes each and not with their size. Everything random comes from
+// one seed, keyed by round and client, so results do not depend on the number
+// of workers. A seeded run shows what a protocol does; it protects nobody.
+package simulate
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/riffle-dp/riffle/client"
+	"github.com/riffle-dp/riffle/coordinator"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/shuffler"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// Population evaluates clients' gradients. Worker returns an evaluator for one
+// goroutine; the evaluator overwrites grad with client id's gradient at theta.
+type Population interface {
+	Size() int64
+	Worker() func(id int64, theta, grad []float32)
+}
+
+// Config is a simulation. Clients, Coordinator, Client and Randomizer are
+// required.
+type Config struct {
+	Seed        uint64
+	Clients     Population
+	Client      *client.Client
+	Coordinator *coordinator.Coordinator
+	Randomizer  randomizer.Randomizer
+	Dropout     float64 // p′: chance that a participant's report never arrives
+	Workers     int     // 0 means one per CPU
+}
+
+// Simulation holds the roles between rounds.
+type Simulation struct {
+	config  Config
+	workers []*worker
+}
+
+type worker struct {
+	src      rng.Keyed
+	gradient func(id int64, theta, grad []float32)
+	grad     []float32
+	report   *randomizer.Report
+}
+
+// Streams of a seed. A stream's path is (stream, round[, client]).
+const (
+	streamShuffler = iota // permutation key and drawing of participants
+	streamCoins           // clients' check-in coins
+	streamDropout         // which reports are lost
+	streamIDs             // report ids
+	streamReport          // clients' noise
+)
+
+// New checks the configuration and allocates the workers.
+func New(c Config) (*Simulation, error) {
+	if c.Clients == nil || c.Client == nil || c.Coordinator == nil || c.Randomizer == nil {
+		return nil, errors.New("simulate: clients, client, coordinator and randomizer are required")
+	}
+	if !(c.Dropout >= 0 && c.Dropout < 1) {
+		return nil, fmt.Errorf("simulate: dropout = %v must lie in [0, 1)", c.Dropout)
+	}
+	if c.Workers < 0 {
+		return nil, fmt.Errorf("simulate: workers = %d must not be negative", c.Workers)
+	}
+	if c.Workers == 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	s := &Simulation{config: c}
+	for range c.Workers {
+		s.workers = append(s.workers, &worker{
+			gradient: c.Clients.Worker(), grad: make([]float32, c.Randomizer.Dim()), report: c.Randomizer.NewReport(),
+		})
+	}
+	return s, nil
+}
+
+// Result is what one round came to.
+type Result struct {
+	Round    int64
+	Reports  int64 // summed
+	Rejected int64 // failed the coordinator's check
+	Void     bool  // too few reports: nothing released, nothing charged
+}
+
+// Round runs one round. progress, if not nil, is told how many reports were
+// opened since it was last told, from any goroutine. If ctx ends, the round is
+// abandoned with its error and the coordinator stays before the round.
+func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (Result, error) {
+	ann := s.config.Coordinator.Announce()
+	result := Result{Round: ann.Round}
+	batch, err := s.collect(ann)
+	if errors.Is(err, shuffler.ErrTooFew) {
+		result.Void = true
+		return result, s.config.Coordinator.Void()
+	}
+	if err != nil {
+		return result, err
+	}
+	if err := s.config.Coordinator.Receive(batch); err != nil {
+		return result, err
+	}
+	tallies, err := s.open(ctx, batch, progress)
+	if err != nil {
+		return result, err
+	}
+	result.Reports, result.Rejected, err = s.config.Coordinator.End(tallies...)
+	return result, err
+}
+
+// collect lets the clients decide and the shuffler close the round.
+func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
+	round := uint64(ann.Round)
+	src := rng.Replay(s.config.Seed, streamShuffler, round)
+	var key [16]byte
+	binary.LittleEndian.PutUint64(key[:8], src.Uint64())
+	binary.LittleEndian.PutUint64(key[8:], src.Uint64())
+	sh, err := shuffler.Open(ann, key)
+	if err != nil {
+		return wire.Batch{}, err
+	}
+	ids := rng.Replay(s.config.Seed, streamIDs, round)
+	losses := rng.Replay(s.config.Seed, streamDropout, round)
+	var failed error
+	send := func(id int64) {
+		var t wire.Ticket
+		binary.LittleEndian.PutUint64(t.ID[:8], ids.Uint64())
+		binary.LittleEndian.PutUint64(t.ID[8:], ids.Uint64())
+		t.Payload = id
+		if s.config.Dropout > 0 && client.CheckIn(losses, s.config.Dropout) {
+			return
+		}
+		failed = errors.Join(failed, sh.Accept(t))
+	}
+	switch ann.Participation {
+	case dp.Sampled:
+		for _, id := range shuffler.Draw(src, ann) {
+			send(id)
+		}
+	case dp.CheckIn:
+		coins := rng.Replay(s.config.Seed, streamCoins, round)
+		for id := range ann.Population {
+			if client.CheckIn(coins, ann.CheckInRate) {
+				send(id)
+			}
+		}
+	default:
+		for id := range ann.Population {
+			send(id)
+		}
+	}
+	if failed != nil {
+		return wire.Batch{}, failed
+	}
+	batch, duplicates, err := sh.Close()
+	if err == nil && duplicates != 0 {
+		err = fmt.Errorf("simulate: %d report ids collided", duplicates)
+	}
+	return batch, err
+}
+
+// chunk is how many reports a worker takes at a time: some milliseconds' work.
+const chunk = 64
+
+// open streams the charged batch through the workers into one tally each.
+func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(int64)) ([]*coordinator.Tally, error) {
+	tallies := make([]*coordinator.Tally, len(s.workers))
+	for i := range tallies {
+		var err error
+		if tallies[i], err = s.config.Coordinator.NewTally(); err != nil {
+			return nil, err
+		}
+	}
+	theta := s.config.Coordinator.Parameters()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for i, w := range s.workers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				end := next.Add(chunk)
+				start := end - chunk
+				if start >= int64(len(batch.Payloads)) {
+					return
+				}
+				part := batch.Payloads[start:min(end, int64(len(batch.Payloads)))]
+				for _, id := range part {
+					w.src.Reset(s.config.Seed, streamReport, uint64(batch.Round), uint64(id))
+					w.gradient(id, theta, w.grad)
+					s.config.Client.Report(&w.src, w.grad, w.report)
+					tallies[i].Open(w.report)
+				}
+				if progress != nil {
+					progress(int64(len(part)))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return tallies, ctx.Err()
+}

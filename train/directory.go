@@ -1,0 +1,130 @@
+package train
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/riffle-dp/riffle/internal/durable"
+)
+
+// Files of a run directory.
+const (
+	ConfigFile     = "config.yaml"
+	MetricsFile    = "metrics.jsonl"
+	CheckpointFile = "checkpoint/state.safetensors"
+	ModelFile      = "model.safetensors"
+	SummaryFile    = "summary.json"
+	ReportFile     = "report.html"
+)
+
+// ErrInput is wrapped by errors that the caller's input is to blame for.
+var ErrInput = errors.New("bad input")
+
+func inputError(format string, args ...any) error {
+	return fmt.Errorf("train: %s%w", fmt.Sprintf(format, args...), quiet{ErrInput})
+}
+
+// quiet wraps an error for errors.Is without repeating its text.
+type quiet struct{ err error }
+
+func (q quiet) Error() string { return "" }
+func (q quiet) Unwrap() error { return q.err }
+
+// CreateDirectory makes a run directory and writes its configuration. A
+// directory that holds anything is refused: it may be another run.
+func CreateDirectory(dir string, c Config) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return inputError("out: %v", err)
+	}
+	if len(entries) > 0 {
+		what := "files"
+		if _, err := os.Stat(filepath.Join(dir, ConfigFile)); err == nil {
+			what = "another run"
+		}
+		return inputError("out: %s already holds %s; choose a new directory, or continue that run with --resume", dir, what)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(CheckpointFile)), 0o755); err != nil {
+		return inputError("out: %v", err)
+	}
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return err
+	}
+	head := "# A riffle run. Continue it with: riffle train --resume DIR\n"
+	return durable.WriteFile(filepath.Join(dir, ConfigFile), append([]byte(head), text...))
+}
+
+// Metrics is one evaluation, a line of metrics.jsonl.
+type Metrics struct {
+	Round    int64   `json:"round"`
+	Epsilon  Number  `json:"epsilon"`
+	Loss     float64 `json:"loss"`
+	Accuracy float64 `json:"accuracy"`
+	Seconds  float64 `json:"seconds"`
+}
+
+// Number is a float64 whose infinity has a JSON form, the string "inf".
+type Number float64
+
+// MarshalJSON writes a plain number, or "inf".
+func (n Number) MarshalJSON() ([]byte, error) {
+	if math.IsInf(float64(n), 1) {
+		return []byte(`"inf"`), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *Number) UnmarshalJSON(b []byte) error {
+	if string(b) == `"inf"` {
+		*n = Number(math.Inf(1))
+		return nil
+	}
+	x, err := strconv.ParseFloat(string(b), 64)
+	*n = Number(x)
+	return err
+}
+
+// readMetrics returns the lines up to the given round. What follows them was
+// written after the last checkpoint, or cut off; the run makes it again.
+func readMetrics(path string, upTo int64) ([]Metrics, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []Metrics
+	lines := bufio.NewScanner(bytes.NewReader(raw))
+	for lines.Scan() {
+		var m Metrics
+		if json.Unmarshal(lines.Bytes(), &m) != nil || m.Round > upTo {
+			break
+		}
+		out = append(out, m)
+	}
+	return out, lines.Err()
+}
+
+func marshalMetrics(all []Metrics) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	for _, m := range all {
+		if err := enc.Encode(m); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,162 @@
+package train
+
+import (
+	"context"
+	"math"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/optimize"
+	"github.com/riffle-dp/riffle/randomizer"
+)
+
+// Defaults where neither the caller nor a budget says otherwise.
+const (
+	defaultEps0   = 3
+	defaultRounds = 80
+)
+
+// Check refuses values and combinations that make no sense, before anything
+// is loaded. It names each flag involved.
+func (c Config) Check() error {
+	for _, f := range c.Fields() {
+		text := f.Value.String()
+		if text == "" {
+			continue
+		}
+		if err := f.Value.Set(text); err != nil {
+			return inputError("%s = %v", f.Name, err)
+		}
+	}
+	switch p := dp.Participation(c.Participation); {
+	case p == dp.Sampled && c.K == 0:
+		return inputError("participation sampled needs k, the clients a round")
+	case p != dp.Sampled && c.K != 0:
+		return inputError("k = %d goes with participation sampled, not %s", c.K, p)
+	case p == dp.CheckIn && c.Gamma == 0:
+		return inputError("participation check-in needs gamma, each client's chance to take part")
+	case p != dp.CheckIn && c.Gamma != 0:
+		return inputError("gamma = %v goes with participation check-in, not %s", c.Gamma, p)
+	case c.ClipMode == "coordinate" && c.Randomizer != "rinf":
+		return inputError("clip-mode coordinate needs an l-infinity ball: randomizer rinf, not %s", c.Randomizer)
+	case c.LR == theorem3 && c.Radius == 0:
+		return inputError("lr theorem3 needs radius: its D is the diameter of the feasible set")
+	case c.Trust == "none" && c.Epsilon != 0:
+		return inputError("epsilon = %v is a budget, but trust none has no privacy to budget", c.Epsilon)
+	case c.Trust == "none" && c.Eps0 != 0:
+		return inputError("eps0 = %v has no meaning with trust none", c.Eps0)
+	}
+	return nil
+}
+
+// resolvePopulation fixes n and what depends on it.
+func (c *Config) resolvePopulation(examples int) error {
+	if c.Population == 0 {
+		c.Population = int64(examples)
+	}
+	if c.K > c.Population {
+		return inputError("k = %d must be at most n = %d", c.K, c.Population)
+	}
+	if c.NMin > c.Population {
+		return inputError("n-min = %d must be at most n = %d", c.NMin, c.Population)
+	}
+	if dp.Participation(c.Participation) == dp.Sampled && c.NMin > c.K {
+		return inputError("n-min = %d must be at most k = %d", c.NMin, c.K)
+	}
+	return nil
+}
+
+// query is the question "what does this run cost?", as planned.
+func (c Config) query() account.Query {
+	return account.Query{
+		Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation), Class: dp.Generic,
+		Eps0: c.Eps0, Population: c.Population, Reports: c.K, Rate: c.Gamma, Dropout: c.Dropout,
+		Rounds: c.Rounds, Delta: c.Delta,
+	}
+}
+
+// resolvePrivacy chooses ε₀ and the number of rounds: for a budget, the one
+// that is open is solved for; if both are open, ε₀ at the default rounds.
+func (c *Config) resolvePrivacy(ctx context.Context) error {
+	if c.Trust != "none" && c.Epsilon != 0 && (c.Eps0 == 0 || c.Rounds == 0) {
+		solve := "rounds"
+		if c.Eps0 == 0 {
+			solve = "eps0"
+			if c.Rounds == 0 {
+				c.Rounds = defaultRounds
+			}
+		}
+		solved, _, err := account.Plan(ctx, c.Epsilon, c.query(), solve)
+		if err != nil {
+			return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
+		}
+		c.Eps0, c.Rounds = solved.Eps0, solved.Rounds
+	}
+	if c.Eps0 == 0 && c.Trust != "none" {
+		c.Eps0 = defaultEps0
+	}
+	if c.Rounds == 0 {
+		c.Rounds = defaultRounds
+	}
+	return nil
+}
+
+// resolveLearning chooses the parameters that cost no privacy.
+func (c *Config) resolveLearning() {
+	if c.EvalEvery == 0 {
+		c.EvalEvery = max(1, c.Rounds/40)
+	}
+}
+
+// expectedReports is γn, the mean number of reports a round.
+func (c Config) expectedReports() float64 {
+	rate := 1.0
+	switch dp.Participation(c.Participation) {
+	case dp.Sampled:
+		rate = float64(c.K) / float64(c.Population)
+	case dp.CheckIn:
+		rate = c.Gamma
+	}
+	return rate * (1 - c.Dropout) * float64(c.Population)
+}
+
+// norm is the p of the ball that the randomizer takes.
+func (c Config) norm() float64 {
+	if c.Randomizer == "rinf" {
+		return math.Inf(1)
+	}
+	return 2
+}
+
+func (c Config) newRandomizer(dim int) (randomizer.Randomizer, error) {
+	switch {
+	case c.Trust == "none":
+		return randomizer.NewNone(randomizer.NoneConfig{Dim: dim, Radius: c.Clip})
+	case c.Randomizer == "rinf":
+		return randomizer.NewRInf(randomizer.RInfConfig{Dim: dim, Eps0: c.Eps0, Radius: c.Clip})
+	default:
+		return randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: dim, Eps0: c.Eps0, Radius: c.Clip})
+	}
+}
+
+func (c Config) newOptimizer(r randomizer.Randomizer) (optimize.Optimizer, error) {
+	var schedule optimize.Schedule
+	var err error
+	if c.LR == theorem3 {
+		schedule, err = optimize.NewTheorem3(optimize.Theorem3Config{
+			Diameter: 2 * c.Radius, Lipschitz: c.Clip, Norm: c.norm(), Dim: r.Dim(), MSE: r.MSE(), Reports: c.expectedReports(),
+		})
+	} else {
+		schedule, err = optimize.ParsePiecewise(c.LR)
+	}
+	if err != nil {
+		return nil, inputError("%v", err)
+	}
+	var from int64
+	if last := int64(math.Round(c.Average * float64(c.Rounds))); last > 0 {
+		from = c.Rounds - last + 1
+	}
+	return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{
+		Dim: r.Dim(), Schedule: schedule, Momentum: c.Momentum, Radius: c.Radius, AverageFrom: from,
+	})
+}

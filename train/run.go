@@ -1,0 +1,291 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/client"
+	"github.com/riffle-dp/riffle/coordinator"
+	"github.com/riffle-dp/riffle/dataset"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/model"
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/simulate"
+)
+
+// ErrInterrupted is wrapped when a run was stopped with its state saved.
+var ErrInterrupted = errors.New("interrupted")
+
+// Observer watches a run. Any field may be nil. Reports is called from any
+// goroutine, the others from the one that called Train.
+type Observer struct {
+	Reports   func(n int64)   // n more reports were summed
+	Evaluated func(m Metrics) // an evaluation was made
+	Round     func(r simulate.Result)
+	Stopped   func(reason string) // training ends before its last round
+}
+
+// Run is a task with its run directory.
+type Run struct {
+	Config     Config // resolved: nothing is left to be chosen
+	Dir        string
+	Data       *Data
+	Model      model.Model
+	Randomizer randomizer.Randomizer
+	// Resumed is the last finished round of an earlier process; 0 if none.
+	Resumed int64
+	Metrics []Metrics
+
+	population  dataset.Population
+	coordinator *coordinator.Coordinator
+	simulation  *simulate.Simulation
+	begun       time.Time
+	before      checkpoint // what earlier processes did
+	reports     int64
+}
+
+// Prepare checks and resolves a configuration, loads its data and builds the
+// roles. Nothing is written yet.
+func Prepare(ctx context.Context, c Config) (*Run, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	data, err := c.Load()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.resolvePopulation(data.Train.Len()); err != nil {
+		return nil, err
+	}
+	if err := c.resolvePrivacy(ctx); err != nil {
+		return nil, err
+	}
+	c.resolveLearning()
+	r := &Run{Config: c, Data: data}
+	return r, r.build()
+}
+
+func (r *Run) build() error {
+	c := r.Config
+	m, err := model.NewSoftmax(model.SoftmaxConfig{Inputs: r.Data.Train.Dim, Classes: max(2, r.Data.Train.Classes)})
+	if err != nil {
+		return inputError("%v", err)
+	}
+	r.Model = m
+	if r.population, err = dataset.NewPopulation(dataset.PopulationConfig{
+		Clients: c.Population, Examples: r.Data.Train.Len(), Seed: uint64(c.Seed),
+	}); err != nil {
+		return inputError("%v", err)
+	}
+	if r.Randomizer, err = c.newRandomizer(m.Params()); err != nil {
+		return inputError("%v", err)
+	}
+	optimizer, err := c.newOptimizer(r.Randomizer)
+	if err != nil {
+		return err
+	}
+	var book coordinator.Ledger = ledger.Unprotected{}
+	if c.Trust != "none" {
+		limit := math.Inf(1)
+		if c.Epsilon != 0 {
+			limit = c.Epsilon
+		}
+		if book, err = ledger.New(ledger.Config{Accountant: account.New(), Delta: c.Delta, MaxEps: limit}); err != nil {
+			return err
+		}
+	}
+	if r.coordinator, err = coordinator.New(coordinator.Config{
+		Task: c.Digest(), Optimizer: optimizer, Randomizer: r.Randomizer, Ledger: book,
+		Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation),
+		Population: c.Population, Sample: c.K, CheckInRate: c.Gamma, MinReports: c.NMin, Clip: c.Clip,
+	}); err != nil {
+		return inputError("%v", err)
+	}
+	reporter, err := client.New(client.Config{
+		Randomizer: r.Randomizer, ClipMode: client.ClipMode(c.ClipMode), Clip: c.Clip, Norm: c.norm(),
+	})
+	if err != nil {
+		return inputError("%v", err)
+	}
+	r.simulation, err = simulate.New(simulate.Config{
+		Seed: uint64(c.Seed), Clients: clients{r.population, r.Data.Train, m}, Client: reporter,
+		Coordinator: r.coordinator, Randomizer: r.Randomizer, Dropout: c.Dropout, Workers: int(c.Workers),
+	})
+	return err
+}
+
+// Planned returns the proved bound on what the whole run will cost; ε is +Inf
+// without privacy.
+func (r *Run) Planned(ctx context.Context) (dp.Bound, error) {
+	if r.Config.Trust == "none" {
+		return ledger.Unprotected{}.Spent()
+	}
+	answer, err := account.Answer(ctx, r.Config.query(), "best")
+	if err != nil {
+		return dp.Bound{}, err
+	}
+	if answer.Upper == nil {
+		return dp.Bound{}, fmt.Errorf("train: %w for this protocol", dp.ErrNoBound)
+	}
+	return *answer.Upper, nil
+}
+
+// Create makes the run directory.
+func (r *Run) Create(dir string) error {
+	r.Dir = dir
+	return CreateDirectory(dir, r.Config)
+}
+
+// Resume opens a run directory where it stands. Only local settings (workers,
+// checkpoint-every) may be changed by adjust.
+func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error) {
+	c := Default()
+	if err := c.ReadConfig(filepath.Join(dir, ConfigFile), nil); err != nil {
+		return nil, inputError("resume %s: %v", dir, err)
+	}
+	if adjust != nil {
+		adjust(&c)
+	}
+	r, err := Prepare(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	r.Dir = dir
+	saved, found, err := loadCheckpoint(filepath.Join(dir, CheckpointFile), r.Config)
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		if err := r.coordinator.Restore(saved.state); err != nil {
+			return nil, inputError("checkpoint: %v", err)
+		}
+		r.before, r.reports, r.Resumed = saved, saved.reports, saved.state.Round
+	}
+	metrics, err := readMetrics(filepath.Join(dir, MetricsFile), r.Resumed)
+	if err != nil {
+		return nil, inputError("resume %s: %v", dir, err)
+	}
+	r.Metrics = metrics
+	text, err := marshalMetrics(metrics)
+	if err != nil {
+		return nil, err
+	}
+	return r, durable.WriteFile(filepath.Join(dir, MetricsFile), text)
+}
+
+// Train runs the rounds that are left and writes model and summary. If ctx
+// ends it saves the last finished round and returns ErrInterrupted.
+func (r *Run) Train(ctx context.Context, watch Observer) (*Summary, error) {
+	r.begun = time.Now()
+	complete := r.before.complete
+	for !complete && r.coordinator.Round() < r.Config.Rounds {
+		result, err := r.simulation.Round(ctx, watch.Reports)
+		switch {
+		case errors.Is(err, ledger.ErrBudget):
+			if r.coordinator.Round() == 0 {
+				return nil, err
+			}
+			if watch.Stopped != nil {
+				watch.Stopped(err.Error())
+			}
+			complete = true
+			continue
+		case ctx.Err() != nil:
+			if err := r.checkpoint(false); err != nil {
+				return nil, err
+			}
+			return nil, fmt.Errorf("train: %w after round %d of %d", ErrInterrupted, r.coordinator.Round(), r.Config.Rounds)
+		case err != nil:
+			return nil, errors.Join(err, r.checkpoint(false))
+		}
+		r.reports += result.Reports
+		if watch.Round != nil {
+			watch.Round(result)
+		}
+		if result.Round%r.Config.EvalEvery == 0 || result.Round == r.Config.Rounds {
+			if err := r.evaluate(watch); err != nil {
+				return nil, err
+			}
+		}
+		if result.Round%r.Config.CheckpointEvery == 0 {
+			if err := r.checkpoint(false); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if n := len(r.Metrics); n == 0 || r.Metrics[n-1].Round != r.coordinator.Round() {
+		if err := r.evaluate(watch); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.checkpoint(true); err != nil {
+		return nil, err
+	}
+	return r.finish()
+}
+
+func (r *Run) seconds() float64 { return r.before.seconds + time.Since(r.begun).Seconds() }
+
+// Parameters returns the model to release now, as it is stored.
+func (r *Run) Parameters() []float32 {
+	wide := make([]float64, r.Model.Params())
+	r.coordinator.Model(wide)
+	theta := make([]float32, len(wide))
+	for j, v := range wide {
+		theta[j] = float32(v)
+	}
+	return theta
+}
+
+// Evaluate runs the model to release now on the evaluation set.
+func (r *Run) Evaluate() (*model.Evaluation, error) {
+	return model.Evaluate(r.Model, r.Parameters(), r.Data.Eval.X, r.Data.Eval.Y, int(r.Config.Workers))
+}
+
+func (r *Run) evaluate(watch Observer) error {
+	e, err := r.Evaluate()
+	if err != nil {
+		return err
+	}
+	spent, err := r.coordinator.Spent()
+	if err != nil {
+		return err
+	}
+	m := Metrics{
+		Round: r.coordinator.Round(), Epsilon: Number(spent.Eps), Loss: e.Loss, Accuracy: e.Accuracy(), Seconds: r.seconds(),
+	}
+	line, err := marshalMetrics([]Metrics{m})
+	if err != nil {
+		return err
+	}
+	if err := durable.Append(filepath.Join(r.Dir, MetricsFile), line); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	r.Metrics = append(r.Metrics, m)
+	if watch.Evaluated != nil {
+		watch.Evaluated(m)
+	}
+	return nil
+}
+
+func (r *Run) checkpoint(complete bool) error {
+	c := checkpoint{state: r.coordinator.State(), seconds: r.seconds(), reports: r.reports, complete: complete}
+	if err := saveCheckpoint(filepath.Join(r.Dir, CheckpointFile), c, r.Config); err != nil {
+		return fmt.Errorf("train: checkpoint: %w", err)
+	}
+	return nil
+}
+
+// Exists says whether dir is a run directory.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, ConfigFile))
+	return err == nil
+}

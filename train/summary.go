@@ -1,0 +1,92 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/model"
+	"github.com/riffle-dp/riffle/safetensors"
+)
+
+// Summary is what a finished run came to; summary.json holds it. Exactly one
+// of the pairs test and validation is present.
+type Summary struct {
+	TestAccuracy       *float64 `json:"test_accuracy,omitempty"`
+	TestLoss           *float64 `json:"test_loss,omitempty"`
+	ValidationAccuracy *float64 `json:"validation_accuracy,omitempty"`
+	ValidationLoss     *float64 `json:"validation_loss,omitempty"`
+	Epsilon            Number   `json:"epsilon"`
+	Delta              float64  `json:"delta"`
+	Bound              string   `json:"bound"`
+	BoundSource        string   `json:"bound_source"`
+	EpsilonBest        Number   `json:"epsilon_best"`
+	Rounds             int64    `json:"rounds"`
+	N                  int64    `json:"n"`
+	Seconds            float64  `json:"seconds"`
+	ClientGradients    int64    `json:"client_gradients"`
+	ClientsPerSecond   float64  `json:"clients_per_second"`
+	Seed               int64    `json:"seed"`
+	ModelParameters    int      `json:"model_parameters"`
+
+	Evaluation *model.Evaluation `json:"-"`
+}
+
+// Accuracy returns the accuracy on the evaluation set.
+func (s *Summary) Accuracy() float64 { return s.Evaluation.Accuracy() }
+
+func (r *Run) finish() (*Summary, error) {
+	e, err := r.Evaluate()
+	if err != nil {
+		return nil, err
+	}
+	spent, err := r.coordinator.Spent()
+	if err != nil {
+		return nil, err
+	}
+	s := &Summary{
+		Epsilon: Number(spent.Eps), Delta: r.Config.Delta, Bound: spent.Method, BoundSource: spent.Source,
+		EpsilonBest: Number(spent.Eps), Rounds: r.coordinator.Round(), N: r.Config.Population,
+		Seconds: r.seconds(), ClientGradients: r.reports, Seed: r.Config.Seed, ModelParameters: r.Model.Params(),
+		Evaluation: e,
+	}
+	s.ClientsPerSecond = float64(s.ClientGradients) / s.Seconds
+	accuracy := e.Accuracy()
+	if r.Data.EvalName == "test" {
+		s.TestAccuracy, s.TestLoss = &accuracy, &e.Loss
+	} else {
+		s.ValidationAccuracy, s.ValidationLoss = &accuracy, &e.Loss
+	}
+	if err := r.writeModel(s); err != nil {
+		return nil, fmt.Errorf("train: %w", err)
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return s, durable.WriteFile(filepath.Join(r.Dir, SummaryFile), append(text, '\n'))
+}
+
+// writeModel stores the released parameters with what is needed to use them
+// again. It holds nothing that differs between a run and its resumption.
+func (r *Run) writeModel(s *Summary) error {
+	tensors, err := r.Model.(*model.Softmax).Tensors(r.Parameters())
+	if err != nil {
+		return err
+	}
+	raw, err := safetensors.Marshal(safetensors.File{Tensors: tensors, Metadata: map[string]string{
+		"riffle.model":   r.Config.Model,
+		"riffle.inputs":  strconv.Itoa(r.Model.Inputs()),
+		"riffle.classes": strconv.Itoa(r.Model.Classes()),
+		"riffle.epsilon": strconv.FormatFloat(float64(s.Epsilon), 'g', -1, 64),
+		"riffle.delta":   strconv.FormatFloat(s.Delta, 'g', -1, 64),
+		"riffle.bound":   s.Bound,
+		"riffle.trust":   r.Config.Trust,
+	}})
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(r.Dir, ModelFile), raw)
+}
