@@ -1,0 +1,272 @@
+package safetensors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// file returns header and data as a safetensors file.
+func file(header string, data ...byte) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	return append(append(b, header...), data...)
+}
+
+func sample() File {
+	return File{
+		Metadata: map[string]string{"model": "hog-linear", "format": "riffle", "note": "ε₀ <3> \"&\" \\ \u2028 \x00"},
+		Tensors: []Tensor{
+			Float64("average", []int{2}, []float64{math.Pi, math.Inf(-1)}),
+			Int64("sums", []int{1, 2}, []int64{math.MinInt64, 7}),
+			Float32("weight", []int{2, 3}, []float32{1, -2, 3.5, float32(math.NaN()), 0, math.MaxFloat32}),
+			Float32("scalar", []int{}, []float32{5}),
+			Float32("nothing", []int{3, 0}, nil),
+			Bytes("labels/ü \"x\"", []int{3}, []byte{1, 2, 255}),
+		},
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	for name, f := range map[string]File{
+		"sample":         sample(),
+		"empty":          {},
+		"empty metadata": {Metadata: map[string]string{}},
+		"metadata only":  {Metadata: map[string]string{"a": "b", "": ""}},
+		"one tensor":     {Tensors: []Tensor{Bytes("x", []int{1}, []byte{9})}},
+		"empty tensors":  {Tensors: []Tensor{Bytes("b", []int{0}, nil), Bytes("a", []int{0}, nil), Bytes("c", []int{1}, []byte{1})}},
+	} {
+		b, err := Marshal(f)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if n := binary.LittleEndian.Uint64(b); n%8 != 0 {
+			t.Errorf("%s: header of %d bytes is not padded to 8", name, n)
+		}
+		got, err := Unmarshal(b)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(got.Tensors) != len(f.Tensors) || !reflect.DeepEqual(got.Metadata, f.Metadata) {
+			t.Errorf("%s: reads back as %+v", name, got)
+		}
+		for i, want := range f.Tensors {
+			g := got.Tensors[i]
+			if g.Name != want.Name || g.DType != want.DType || !reflect.DeepEqual(g.Shape, want.Shape) || !bytes.Equal(g.Data, want.Data) {
+				t.Errorf("%s: tensor %d reads back as %+v, want %+v", name, i, g, want)
+			}
+		}
+		again, err := Marshal(got)
+		if err != nil || !bytes.Equal(again, b) {
+			t.Errorf("%s: other bytes the second time, %v", name, err)
+		}
+	}
+}
+
+// TestBytes holds the encoding fixed, byte by byte.
+func TestBytes(t *testing.T) {
+	got, err := Marshal(File{
+		Metadata: map[string]string{"b": "2", "a": "<1>"},
+		Tensors:  []Tensor{Float32("w", []int{1, 2}, []float32{1, -2}), Bytes("u", []int{1}, []byte{7})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := `{"__metadata__":{"a":"<1>","b":"2"},` +
+		`"w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},` +
+		`"u":{"dtype":"U8","shape":[1],"data_offsets":[8,9]}}`
+	header += strings.Repeat(" ", (8-len(header)%8)%8)
+	want := file(header, 0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0, 7)
+	if !bytes.Equal(got, want) {
+		t.Errorf("Marshal:\n%q\nwant\n%q", got, want)
+	}
+}
+
+// TestIndependentWriter reads a file that testdata/make.py wrote from the
+// format's description: other key order, odd spacing, data in another order
+// than the header.
+func TestIndependentWriter(t *testing.T) {
+	b, err := os.ReadFile("testdata/independent.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Unmarshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Metadata["framework"] != "nömpy" || len(f.Metadata) != 1 {
+		t.Errorf("metadata %v", f.Metadata)
+	}
+	var names []string
+	for _, x := range f.Tensors {
+		names = append(names, x.Name)
+	}
+	if got := strings.Join(names, " "); got != "counts matrix empty scalar bytes" {
+		t.Errorf("tensors in order %s", got)
+	}
+	counts, ok := f.Find("counts")
+	if v, err := counts.Int64s(); !ok || err != nil || !reflect.DeepEqual(v, []int64{-1, 1 << 40, math.MinInt64}) {
+		t.Errorf("counts = %v, %v", v, err)
+	}
+	matrix, _ := f.Find("matrix")
+	if v, err := matrix.Float32s(); err != nil || !reflect.DeepEqual(v, []float32{0, 1.5, -2.25, 3e38, 1e-45, 6}) || !reflect.DeepEqual(matrix.Shape, []int{2, 3}) {
+		t.Errorf("matrix = %v %v, %v", matrix.Shape, v, err)
+	}
+	scalar, _ := f.Find("scalar")
+	if v, err := scalar.Float64s(); err != nil || !reflect.DeepEqual(v, []float64{math.Pi}) || len(scalar.Shape) != 0 {
+		t.Errorf("scalar = %v %v, %v", scalar.Shape, v, err)
+	}
+	raw, _ := f.Find("bytes")
+	if raw.DType != U8 || !bytes.Equal(raw.Data, []byte{0, 127, 255}) {
+		t.Errorf("bytes = %v", raw)
+	}
+	if _, ok := f.Find("none"); ok {
+		t.Error("found a tensor that is not there")
+	}
+}
+
+func TestUnmarshalRefuses(t *testing.T) {
+	const w = `"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}`
+	for _, c := range []struct {
+		name string
+		b    []byte
+		want string
+	}{
+		{"short", []byte{1, 2, 3}, "file of 3 bytes, want at least 8"},
+		{"no header", file(""), "must begin with {"},
+		{"header above limit", binary.LittleEndian.AppendUint64(nil, MaxHeader+1), "header length 100000001 above limit 100000000"},
+		{"header of 2^63", binary.LittleEndian.AppendUint64(nil, 1<<63), "above limit"},
+		{"header above file", file("{}")[:9], "header length 2, but only 1 bytes follow"},
+		{"not UTF-8", file("{\"\xff\":1}"), "not valid UTF-8"},
+		{"leading space", file(" {}"), "must begin with {"},
+		{"an array", file("[]"), "must begin with {"},
+		{"cut off", file("{" + w), "unexpected EOF"},
+		{"newline after", file("{}\n"), "byte 0x0a after the object"},
+		{"two objects", file("{}{}"), "after the object"},
+		{"bad JSON", file(`{"w":}`), "header: "},
+		{"not an object", file(`{"w":3}`), "3 where { is expected"},
+		{"same name twice", file("{"+w+","+w+"}", 1, 2), `"w" occurs twice`},
+		{"same name by escape", file(`{`+w+`,"\u0077":{"dtype":"U8","shape":[0],"data_offsets":[2,2]}}`, 1, 2), `"w" occurs twice`},
+		{"metadata twice", file(`{"__metadata__":{},"__metadata__":{}}`), "occurs twice"},
+		{"metadata key twice", file(`{"__metadata__":{"a":"1","a":"1"}}`), `"a" occurs twice`},
+		{"metadata not text", file(`{"__metadata__":{"a":1}}`), "1 where a string is expected"},
+		{"no name", file(`{"":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`), "without a name"},
+		{"field twice", file(`{"w":{"dtype":"U8","dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 1, 2), `"dtype" occurs twice`},
+		{"unknown field", file(`{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2],"x":1}}`, 1, 2), `unknown field "x"`},
+		{"no dtype", file(`{"w":{"shape":[2],"data_offsets":[0,2]}}`, 1, 2), "2 fields, want"},
+		{"no shape", file(`{"w":{"dtype":"U8","data_offsets":[0,2]}}`, 1, 2), "2 fields, want"},
+		{"no offsets", file(`{"w":{"dtype":"U8","shape":[2]}}`, 1, 2), "2 fields, want"},
+		{"unknown dtype", file(`{"w":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}}`, 1, 2), `unknown dtype "F16"`},
+		{"lower-case dtype", file(`{"w":{"dtype":"u8","shape":[2],"data_offsets":[0,2]}}`, 1, 2), `unknown dtype "u8"`},
+		{"one offset", file(`{"w":{"dtype":"U8","shape":[2],"data_offsets":[0]}}`, 1, 2), "1 data_offsets, want 2"},
+		{"three offsets", file(`{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,1,2]}}`, 1, 2), "3 data_offsets, want 2"},
+		{"negative dimension", file(`{"w":{"dtype":"U8","shape":[-2],"data_offsets":[0,2]}}`, 1, 2), "-2 must be a plain integer"},
+		{"float dimension", file(`{"w":{"dtype":"U8","shape":[2.0],"data_offsets":[0,2]}}`, 1, 2), "2.0 must be a plain integer"},
+		{"exponent", file(`{"w":{"dtype":"U8","shape":[2e0],"data_offsets":[0,2]}}`, 1, 2), "2e0 must be a plain integer"},
+		{"dimension of 2^63", file(`{"w":{"dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,2]}}`, 1, 2), "must be a plain integer"},
+		{"dimension as text", file(`{"w":{"dtype":"U8","shape":["2"],"data_offsets":[0,2]}}`, 1, 2), "in an array of integers"},
+		{"product overflows", file(`{"w":{"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`), "overflows"},
+		{"begin after end", file(`{"w":{"dtype":"U8","shape":[2],"data_offsets":[2,0]}}`, 1, 2), "offsets [2, 0] outside"},
+		{"end after file", file("{"+w+"}", 1), "offsets [0, 2] outside the 1 bytes"},
+		{"wrong length", file(`{"w":{"dtype":"U8","shape":[3],"data_offsets":[0,2]}}`, 1, 2), "hold 2 bytes, want 3 for U8 [3]"},
+		{"overlap", file(`{`+w+`,"v":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 1, 2, 3), "overlaps"},
+		{"same bytes twice", file(`{`+w+`,"v":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 1, 2), "overlaps"},
+		{"hole", file(`{`+w+`,"v":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}}`, 1, 2, 3, 4), "hole between bytes 2 and 3"},
+		{"hole at the start", file(`{"v":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 1, 2), "hole between bytes 0 and 1"},
+		{"trailing", file("{"+w+"}", 1, 2, 3), "1 trailing bytes"},
+		{"data without tensors", file("{}", 1), "1 trailing bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, err := Unmarshal(c.b)
+			if err == nil {
+				t.Fatalf("accepted as %+v", f)
+			}
+			if !strings.HasPrefix(err.Error(), "safetensors: ") || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %q, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestMarshalRefuses(t *testing.T) {
+	ok := Bytes("x", []int{1}, []byte{1})
+	for want, f := range map[string]File{
+		"cannot name a tensor":       {Tensors: []Tensor{Bytes("", []int{0}, nil)}},
+		`"__metadata__" cannot name`: {Tensors: []Tensor{Bytes("__metadata__", []int{0}, nil)}},
+		`two tensors named "x"`:      {Tensors: []Tensor{ok, ok}},
+		"not valid UTF-8":            {Tensors: []Tensor{Bytes("\xff", []int{0}, nil)}},
+		"metadata key":               {Metadata: map[string]string{"\xff": ""}},
+		`metadata "k": "\xff"`:       {Metadata: map[string]string{"k": "\xff"}},
+		`unknown dtype "BF16"`:       {Tensors: []Tensor{{Name: "x", DType: "BF16"}}},
+		"1 bytes of data, want 2":    {Tensors: []Tensor{Bytes("x", []int{2}, []byte{1})}},
+		"dimension -1":               {Tensors: []Tensor{Bytes("x", []int{-1}, nil)}},
+		"8 bytes of data, want 12":   {Tensors: []Tensor{Float32("x", []int{3}, []float32{1, 2})}},
+	} {
+		if _, err := Marshal(f); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	if _, err := ok.Float32s(); err == nil || err.Error() != `safetensors: tensor "x" is U8, want F32` {
+		t.Errorf("U8 read as F32: %v", err)
+	}
+	short := Tensor{Name: "x", DType: F64, Shape: []int{2}, Data: make([]byte, 8)}
+	if _, err := short.Float64s(); err == nil {
+		t.Error("read a tensor whose data is too short")
+	}
+}
+
+func FuzzUnmarshal(f *testing.F) {
+	b, err := Marshal(sample())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add(file("{}"))
+	f.Add(file(`{"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"__metadata__":{"a":"b"}}  `, 1, 2))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		first, err := Unmarshal(b)
+		if err != nil {
+			return
+		}
+		// What is read can be written, reads back the same, and the written
+		// form is a fixed point.
+		out, err := Marshal(first)
+		if err != nil {
+			t.Fatalf("%+v cannot be written: %v", first, err)
+		}
+		second, err := Unmarshal(out)
+		if err != nil || !reflect.DeepEqual(first, second) {
+			t.Fatalf("%+v reads back as %+v, %v", first, second, err)
+		}
+		again, err := Marshal(second)
+		if err != nil || !bytes.Equal(again, out) {
+			t.Fatalf("two encodings of one file, %v", err)
+		}
+	})
+}
+
+func BenchmarkMarshal(b *testing.B) {
+	f := File{Tensors: []Tensor{Float32("weight", []int{441, 10}, make([]float32, 4410))}}
+	b.SetBytes(4 * 4410)
+	for b.Loop() {
+		if _, err := Marshal(f); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkUnmarshal(b *testing.B) {
+	data, err := Marshal(File{Tensors: []Tensor{Float32("weight", []int{441, 10}, make([]float32, 4410))}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		if _, err := Unmarshal(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
