@@ -1,0 +1,144 @@
+// Package randomizer holds the local randomizers: what a client does to its
+// vector before anything leaves the device, and how the coordinator turns the
+// sum of the reports back into an unbiased mean.
+//
+// Every report is a vector of fixed-point integers, dense or sparse. Quantising
+// is part of the randomizer, so that a sum of reports is exact and does not
+// depend on the order of the reports or on the machine.
+//
+// A randomizer is checked once, in its constructor. Randomizing cannot fail:
+// an input outside the declared ball is brought into it by the rule written at
+// the randomizer, NaN counts as 0, and neither errors nor panics nor the size
+// of a report depend on the values of the input. The time does: see [Mechanism].
+//
+// eps0 (ε₀) is the local privacy parameter in nats of one report, E = e^ε₀.
+package randomizer
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/rng"
+)
+
+// Report is one client's message: fixed-point integers whose unit is the
+// randomizer's. With Index nil it is dense, Value[i] belonging to coordinate
+// i; otherwise Value[i] belongs to coordinate Index[i] and all others are 0.
+type Report struct {
+	Index []uint32
+	Value []int32
+}
+
+// Mechanism is a local randomizer with its estimator. All methods may be used
+// by several goroutines at once, as long as each has its own source and report.
+//
+// No method runs in constant time. The time of Randomize depends on the noise
+// and on whether the input is zero or not finite; a client must not let others
+// time single reports.
+type Mechanism interface {
+	// Name identifies the mechanism, such as "privunit".
+	Name() string
+	// Dim is the length of the input vector.
+	Dim() int
+	// NewReport returns a report of the right size, to be reused.
+	NewReport() *Report
+	// Randomize overwrites r, made by NewReport, with a randomized report of x.
+	// It panics only if x or r has the wrong length.
+	Randomize(src rng.Source, x []float32, r *Report)
+	// Check tells whether r could have come from Randomize, by shape and range.
+	// It bounds what a dishonest client can add to a sum.
+	Check(r *Report) error
+	// Add adds a report that passed Check to sum, of length Dim.
+	Add(sum []int64, r *Report)
+	// Estimate stores in mean the unbiased estimate of the mean of the n inputs
+	// whose reports were added to sum; zeros if n < 1.
+	Estimate(mean []float64, sum []int64, n int64)
+	// MSE is an upper bound on E‖R(x)−x‖₂² for one report, R(x) its estimate,
+	// over all inputs x in the ball, in the units of x squared. Each mechanism
+	// says where it is attained.
+	MSE() float64
+	// Bits is the size of a report in bits, in the plainest encoding of
+	// fixed length.
+	Bits() int
+}
+
+// Randomizer is a mechanism that is ε₀-LDP with δ₀ = 0, which is what the
+// bounds on shuffled reports need. A mechanism without a pure guarantee does
+// not have this method, so it cannot be given to a pure accounting by mistake.
+type Randomizer interface {
+	Mechanism
+	// Event is what one report promises, numeric slack included and rounded up.
+	Event() dp.Report
+}
+
+func checkDim(dim int) error {
+	// Indices are uint32, and float sums over more coordinates than this are
+	// not covered by the slack of privunit.md.
+	if dim < 1 || dim > 1<<30 {
+		return fmt.Errorf("randomizer: dim = %d must lie between 1 and 2^30", dim)
+	}
+	return nil
+}
+
+func checkRadius(radius float64) error {
+	// The limits keep squares of inputs and estimates inside float64.
+	if !(radius >= 1e-30 && radius <= 1e30) {
+		return fmt.Errorf("randomizer: radius = %v must lie between 1e-30 and 1e30", radius)
+	}
+	return nil
+}
+
+func checkEps0(eps0 float64) error {
+	if math.IsNaN(eps0) || eps0 <= 0 || eps0 > dp.MaxEps0 {
+		return fmt.Errorf("randomizer: eps0 = %v must be above 0 and at most %d", eps0, dp.MaxEps0)
+	}
+	return nil
+}
+
+func checkInput(dim int, x []float32) {
+	if len(x) != dim {
+		panic(fmt.Sprintf("randomizer: input of length %d given to a randomizer of dimension %d", len(x), dim))
+	}
+}
+
+// checkDense validates a dense report of dim values of size at most limit.
+func checkDense(r *Report, dim int, limit int32) error {
+	if r.Index != nil || len(r.Value) != dim {
+		return fmt.Errorf("randomizer: report with %d indices and %d values must be dense with %d values", len(r.Index), len(r.Value), dim)
+	}
+	for _, v := range r.Value {
+		if v > limit || v < -limit {
+			return fmt.Errorf("randomizer: report value %d must be at most %d in size", v, limit)
+		}
+	}
+	return nil
+}
+
+// addDense adds a dense report.
+func addDense(sum []int64, r *Report) {
+	v := r.Value
+	sum = sum[:len(v)]
+	for len(v) >= 4 && len(sum) >= 4 {
+		sum[0] += int64(v[0])
+		sum[1] += int64(v[1])
+		sum[2] += int64(v[2])
+		sum[3] += int64(v[3])
+		v, sum = v[4:], sum[4:]
+	}
+	for i, w := range v {
+		sum[i] += int64(w)
+	}
+}
+
+// estimate stores scale·sum/n.
+func estimate(mean []float64, sum []int64, n int64, scale float64) {
+	if n < 1 {
+		clear(mean)
+		return
+	}
+	scale /= float64(n)
+	for i, s := range sum {
+		mean[i] = scale * float64(s)
+	}
+}

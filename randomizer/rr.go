@@ -1,0 +1,92 @@
+package randomizer
+
+import (
+	"fmt"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/rng"
+)
+
+// RRConfig describes an [RR]. All fields are required.
+type RRConfig struct {
+	Dim    int     // length of the input
+	Radius float64 // a, the bound on |x_i|, between 1e-30 and 1e30
+	Eps0   float64 // ε₀ in nats of the whole report, above 0 and at most dp.MaxEps0
+}
+
+// RR is binary randomized response: each coordinate of the cube |x_i| ≤ a is
+// rounded to a random bit with mean x_i/a, and every bit is flipped with
+// probability 1/(1+e^(ε₀/d)). An input of ±a is the classical bit.
+//
+// Inputs outside the cube are projected on it coordinate by coordinate, NaN
+// counts as 0. Exactly ε₀-LDP without slack: bits are drawn exactly, and ε₀/d
+// is rounded down. With d = 1 the report is of class dp.BinaryRR. Unbiased; the
+// mean squared error d·a²/tanh(ε₀/2d)² − ‖x‖² is largest at x = 0.
+type RR struct {
+	config RRConfig
+	each   float64 // ε₀ of one bit
+	scale  float64
+}
+
+var _ Randomizer = (*RR)(nil)
+
+// NewRR validates c.
+func NewRR(c RRConfig) (*RR, error) {
+	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
+		return nil, err
+	}
+	each := c.Eps0
+	if c.Dim > 1 {
+		// A division by a power of two is exact; for all others one step down
+		// from the rounded quotient is below the true one.
+		each = roundDown(c.Eps0 / float64(c.Dim))
+		if each <= 0 {
+			return nil, fmt.Errorf("randomizer: eps0 = %v is too small for %d bits", c.Eps0, c.Dim)
+		}
+	}
+	m := &RR{config: c, each: each, scale: c.Radius * flipScale(each)}
+	if err := checkError(m.MSE(), c.Eps0); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *RR) Name() string { return "rr" }
+func (m *RR) Dim() int     { return m.config.Dim }
+
+func (m *RR) NewReport() *Report { return &Report{Value: make([]int32, m.config.Dim)} }
+
+func (m *RR) Randomize(src rng.Source, x []float32, r *Report) {
+	checkInput(m.config.Dim, x)
+	for i, v := range x {
+		r.Value[i] = randomizedBit(src, float64(v), m.config.Radius, m.each)
+	}
+}
+
+func (m *RR) Check(r *Report) error {
+	if err := checkDense(r, m.config.Dim, 1); err != nil {
+		return err
+	}
+	for _, v := range r.Value {
+		if v == 0 {
+			return fmt.Errorf("randomizer: report value 0 must be 1 or -1")
+		}
+	}
+	return nil
+}
+
+func (m *RR) Add(sum []int64, r *Report) { addDense(sum, r) }
+
+func (m *RR) Estimate(mean []float64, sum []int64, n int64) { estimate(mean, sum, n, m.scale) }
+
+func (m *RR) MSE() float64 { return float64(m.config.Dim) * m.scale * m.scale }
+
+func (m *RR) Bits() int { return m.config.Dim }
+
+func (m *RR) Event() dp.Report {
+	class := dp.Generic
+	if m.config.Dim == 1 {
+		class = dp.BinaryRR
+	}
+	return dp.Report{Class: class, Eps0: m.config.Eps0}
+}
