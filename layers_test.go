@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -42,6 +41,7 @@ var mustNotReach = map[string][]string{
 var onlyImporter = map[string]string{
 	"math/rand/v2": "rng",
 	"math/rand":    "",
+	"unsafe":       "rng", // words as bytes, for bulk reads
 }
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
@@ -173,8 +173,8 @@ func TestAllowedImportsAndCalls(t *testing.T) {
 			if only, limited := onlyImporter[i]; limited && s.pkg != only {
 				t.Errorf("%s imports %s", s.path, i)
 			}
-			if base := path.Base(i); i == "C" || base == "unsafe" {
-				t.Errorf("%s imports %s", s.path, i)
+			if i == "C" {
+				t.Errorf("%s imports C", s.path)
 			}
 		}
 		if !slices.Contains(pure, s.pkg) {

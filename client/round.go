@@ -14,7 +14,8 @@ import (
 )
 
 // CheckIn flips the client's own coin: true with probability rate, exactly.
-// Every client flips it, whatever its data; a rate outside [0, 1] is clamped.
+// Every client flips it, whatever its data. The rate comes from a checked
+// announcement and lies in [0, 1].
 func CheckIn(src rng.Source, rate float64) bool {
 	return sample.Bernoulli(src, rate)
 }
@@ -30,10 +31,10 @@ const (
 
 // Config is what a round's announcement tells the client.
 type Config struct {
-	Randomizer randomizer.Randomizer // Required.
-	ClipMode   ClipMode              // Required.
-	Clip       float64               // C > 0, radius of the ball. Required.
-	Norm       float64               // p of the ball: 1, 2 or +Inf. Required.
+	Mechanism randomizer.Mechanism // Required.
+	ClipMode  ClipMode             // Required.
+	Clip      float64              // C > 0, radius of the ball. Required.
+	Norm      float64              // p of the ball: 1, 2 or +Inf. Required.
 }
 
 // Client holds no data and no state between reports; one value serves any
@@ -42,8 +43,8 @@ type Client struct{ config Config }
 
 // New checks the configuration.
 func New(c Config) (*Client, error) {
-	if c.Randomizer == nil {
-		return nil, errors.New("client: a randomizer is required")
+	if c.Mechanism == nil {
+		return nil, errors.New("client: a mechanism is required")
 	}
 	if !(c.Clip > 0) || math.IsInf(c.Clip, 1) {
 		return nil, fmt.Errorf("client: clip = %v must be above 0 and finite", c.Clip)
@@ -67,5 +68,5 @@ func (c *Client) Report(src rng.Source, grad []float32, r *randomizer.Report) {
 	} else {
 		randomizer.ClipNorm(grad, c.config.Norm, c.config.Clip)
 	}
-	c.config.Randomizer.Randomize(src, grad, r)
+	c.config.Mechanism.Randomize(src, grad, r)
 }

@@ -26,11 +26,13 @@ type Ledger interface {
 	Restore([]ledger.Entry) error
 }
 
-// Config is a task. Every field but Sample and CheckInRate is required.
+// Config is a task. Required are all fields but Sample and CheckInRate, and
+// Report where the ledger is ledger.Unprotected.
 type Config struct {
 	Task          [32]byte
 	Optimizer     optimize.Optimizer
-	Randomizer    randomizer.Randomizer
+	Mechanism     randomizer.Mechanism
+	Report        dp.Report // what one of the mechanism's reports promises
 	Ledger        Ledger
 	Trust         dp.Trust
 	Participation dp.Participation
@@ -53,11 +55,11 @@ type Coordinator struct {
 
 // New returns the coordinator before round 1.
 func New(c Config) (*Coordinator, error) {
-	if c.Optimizer == nil || c.Randomizer == nil || c.Ledger == nil {
-		return nil, errors.New("coordinator: optimizer, randomizer and ledger are required")
+	if c.Optimizer == nil || c.Mechanism == nil || c.Ledger == nil {
+		return nil, errors.New("coordinator: optimizer, mechanism and ledger are required")
 	}
-	if d := len(c.Optimizer.Point()); d != c.Randomizer.Dim() {
-		return nil, fmt.Errorf("coordinator: the model has %d parameters, the randomizer %d", d, c.Randomizer.Dim())
+	if d := len(c.Optimizer.Point()); d != c.Mechanism.Dim() {
+		return nil, fmt.Errorf("coordinator: the model has %d parameters, the mechanism %d", d, c.Mechanism.Dim())
 	}
 	if c.Population < 1 || c.MinReports < 1 || c.MinReports > c.Population {
 		return nil, fmt.Errorf("coordinator: n-min = %d must lie between 1 and n = %d", c.MinReports, c.Population)
@@ -75,7 +77,7 @@ func New(c Config) (*Coordinator, error) {
 	default:
 		return nil, fmt.Errorf("coordinator: participation %q cannot be run", c.Participation)
 	}
-	co := &Coordinator{config: c, mean: make([]float64, c.Randomizer.Dim()), published: make([]float32, c.Randomizer.Dim())}
+	co := &Coordinator{config: c, mean: make([]float64, c.Mechanism.Dim()), published: make([]float32, c.Mechanism.Dim())}
 	co.publish()
 	return co, nil
 }
@@ -106,7 +108,7 @@ func (c *Coordinator) Announce() wire.Announcement {
 		Task: c.config.Task, Round: c.round + 1, Trust: c.config.Trust,
 		Participation: c.config.Participation, Population: c.config.Population,
 		Sample: c.config.Sample, CheckInRate: c.config.CheckInRate, MinReports: c.config.MinReports,
-		Randomizer: c.config.Randomizer.Name(), Eps0: c.config.Randomizer.Event().Eps0, Clip: c.config.Clip,
+		Randomizer: c.config.Mechanism.Name(), Eps0: c.config.Report.Eps0, Clip: c.config.Clip,
 	}
 	h.Sum(a.ModelDigest[:0])
 	return a
@@ -135,7 +137,7 @@ func (c *Coordinator) Receive(b wire.Batch) error {
 // k-subset of the population, however they came to be chosen.
 func (c *Coordinator) event(k int64) dp.Round {
 	e := dp.Round{
-		Report: c.config.Randomizer.Event(), Trust: c.config.Trust, Participation: c.config.Participation,
+		Report: c.config.Report, Trust: c.config.Trust, Participation: c.config.Participation,
 		Population: c.config.Population, Reports: k, Realised: true,
 	}
 	if e.Participation == dp.All && k != e.Population {
@@ -147,11 +149,11 @@ func (c *Coordinator) event(k int64) dp.Round {
 // Tally sums opened reports. One goroutine each; sums are exact integers, so
 // how reports are spread over tallies changes nothing.
 type Tally struct {
-	randomizer randomizer.Randomizer
-	round      int64
-	sum        []int64
-	accepted   int64
-	rejected   int64
+	mechanism randomizer.Mechanism
+	round     int64
+	sum       []int64
+	accepted  int64
+	rejected  int64
 }
 
 // NewTally returns an empty tally of the round that was charged.
@@ -159,17 +161,17 @@ func (c *Coordinator) NewTally() (*Tally, error) {
 	if c.opened == 0 {
 		return nil, errors.New("coordinator: no round is charged, nothing may be opened")
 	}
-	return &Tally{randomizer: c.config.Randomizer, round: c.opened, sum: make([]int64, c.config.Randomizer.Dim())}, nil
+	return &Tally{mechanism: c.config.Mechanism, round: c.opened, sum: make([]int64, c.config.Mechanism.Dim())}, nil
 }
 
 // Open validates a report and adds it. A report out of shape or range is
 // counted as rejected and leaves no other trace.
 func (t *Tally) Open(r *randomizer.Report) {
-	if t.randomizer.Check(r) != nil {
+	if t.mechanism.Check(r) != nil {
 		t.rejected++
 		return
 	}
-	t.randomizer.Add(t.sum, r)
+	t.mechanism.Add(t.sum, r)
 	t.accepted++
 }
 
@@ -191,7 +193,7 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 		rejected += t.rejected
 	}
 	if accepted > 0 {
-		c.config.Randomizer.Estimate(c.mean, sum, accepted)
+		c.config.Mechanism.Estimate(c.mean, sum, accepted)
 		if err := c.config.Optimizer.Step(c.mean); err != nil {
 			return accepted, rejected, err
 		}

@@ -53,8 +53,8 @@ func Open(ann wire.Announcement, key [16]byte) (*Round, error) {
 // Draw chooses the k participants of a Sampled round, uniformly without
 // replacement. It is the shuffler's to draw: amplification by sampling needs
 // that the coordinator does not know who takes part.
-func Draw(src rng.Source, ann wire.Announcement) []int64 {
-	return sample.Subset(src, ann.Population, ann.Sample)
+func Draw(src rng.Source, ann wire.Announcement) []int {
+	return sample.Subset(src, nil, int(ann.Population), int(ann.Sample))
 }
 
 // Accept takes a report. Whether its id was seen before is settled when the

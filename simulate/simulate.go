@@ -34,14 +34,14 @@ type Population interface {
 	Worker() func(id int64, theta, grad []float32)
 }
 
-// Config is a simulation. Clients, Coordinator, Client and Randomizer are
+// Config is a simulation. Clients, Coordinator, Client and Mechanism are
 // required.
 type Config struct {
 	Seed        uint64
 	Clients     Population
 	Client      *client.Client
 	Coordinator *coordinator.Coordinator
-	Randomizer  randomizer.Randomizer
+	Mechanism   randomizer.Mechanism
 	Dropout     float64 // p′: chance that a participant's report never arrives
 	Workers     int     // 0 means one per CPU
 }
@@ -53,7 +53,7 @@ type Simulation struct {
 }
 
 type worker struct {
-	src      rng.Keyed
+	src      *rng.Stream
 	gradient func(id int64, theta, grad []float32)
 	grad     []float32
 	report   *randomizer.Report
@@ -70,8 +70,8 @@ const (
 
 // New checks the configuration and allocates the workers.
 func New(c Config) (*Simulation, error) {
-	if c.Clients == nil || c.Client == nil || c.Coordinator == nil || c.Randomizer == nil {
-		return nil, errors.New("simulate: clients, client, coordinator and randomizer are required")
+	if c.Clients == nil || c.Client == nil || c.Coordinator == nil || c.Mechanism == nil {
+		return nil, errors.New("simulate: clients, client, coordinator and mechanism are required")
 	}
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
 		return nil, fmt.Errorf("simulate: dropout = %v must lie in [0, 1)", c.Dropout)
@@ -85,7 +85,7 @@ func New(c Config) (*Simulation, error) {
 	s := &Simulation{config: c}
 	for range c.Workers {
 		s.workers = append(s.workers, &worker{
-			gradient: c.Clients.Worker(), grad: make([]float32, c.Randomizer.Dim()), report: c.Randomizer.NewReport(),
+			src: rng.NewStream(c.Seed), gradient: c.Clients.Worker(), grad: make([]float32, c.Mechanism.Dim()), report: c.Mechanism.NewReport(),
 		})
 	}
 	return s, nil
@@ -151,7 +151,7 @@ func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
 	switch ann.Participation {
 	case dp.Sampled:
 		for _, id := range shuffler.Draw(src, ann) {
-			send(id)
+			send(int64(id))
 		}
 	case dp.CheckIn:
 		coins := rng.Replay(s.config.Seed, streamCoins, round)
@@ -200,9 +200,9 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 				}
 				part := batch.Payloads[start:min(end, int64(len(batch.Payloads)))]
 				for _, id := range part {
-					w.src.Reset(s.config.Seed, streamReport, uint64(batch.Round), uint64(id))
+					w.src.Reset(streamReport, uint64(batch.Round), uint64(id))
 					w.gradient(id, theta, w.grad)
-					s.config.Client.Report(&w.src, w.grad, w.report)
+					s.config.Client.Report(w.src, w.grad, w.report)
 					tallies[i].Open(w.report)
 				}
 				if progress != nil {

@@ -1,6 +1,8 @@
 package train
 
 import (
+	"fmt"
+
 	"github.com/riffle-dp/riffle/dataset"
 	"github.com/riffle-dp/riffle/dataset/mnist"
 	"github.com/riffle-dp/riffle/feature"
@@ -37,7 +39,12 @@ func Extractor(name string, images *dataset.Images) (feature.Extractor, error) {
 	if name == "softmax" {
 		return feature.NewPixels(feature.PixelsConfig{Size: images.Size(), Norm: 1})
 	}
-	return feature.NewHOG(feature.HOGConfig{Width: images.Width, Height: images.Height, Channels: images.Channels})
+	if images.Channels != 1 {
+		return nil, fmt.Errorf("images have %d channels, must have 1", images.Channels)
+	}
+	c := feature.DefaultHOG()
+	c.Width, c.Height = images.Width, images.Height
+	return feature.NewHOG(c)
 }
 
 // Load reads the data of a configuration and extracts its features. With

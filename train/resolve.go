@@ -108,8 +108,8 @@ func (c *Config) resolveLearning() {
 	}
 }
 
-// expectedReports is γn, the mean number of reports a round.
-func (c Config) expectedReports() float64 {
+// ExpectedReports is γn, the mean number of reports a round.
+func (c Config) ExpectedReports() float64 {
 	rate := 1.0
 	switch dp.Participation(c.Participation) {
 	case dp.Sampled:
@@ -128,23 +128,32 @@ func (c Config) norm() float64 {
 	return 2
 }
 
-func (c Config) newRandomizer(dim int) (randomizer.Randomizer, error) {
-	switch {
-	case c.Trust == "none":
-		return randomizer.NewNone(randomizer.NoneConfig{Dim: dim, Radius: c.Clip})
-	case c.Randomizer == "rinf":
-		return randomizer.NewRInf(randomizer.RInfConfig{Dim: dim, Eps0: c.Eps0, Radius: c.Clip})
-	default:
-		return randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: dim, Eps0: c.Eps0, Radius: c.Clip})
+// newMechanism returns the randomizer and what one report promises; the zero
+// promise without privacy.
+func (c Config) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
+	if c.Trust == "none" {
+		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: c.Clip})
+		return m, dp.Report{}, err
 	}
+	var m randomizer.Randomizer
+	var err error
+	if c.Randomizer == "rinf" {
+		m, err = randomizer.NewRInf(randomizer.RInfConfig{Dim: dim, Eps0: c.Eps0, Radius: c.Clip})
+	} else {
+		m, err = randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: dim, Eps0: c.Eps0, Radius: c.Clip})
+	}
+	if err != nil {
+		return nil, dp.Report{}, err
+	}
+	return m, m.Event(), nil
 }
 
-func (c Config) newOptimizer(r randomizer.Randomizer) (optimize.Optimizer, error) {
+func (c Config) newOptimizer(m randomizer.Mechanism) (optimize.Optimizer, error) {
 	var schedule optimize.Schedule
 	var err error
 	if c.LR == theorem3 {
 		schedule, err = optimize.NewTheorem3(optimize.Theorem3Config{
-			Diameter: 2 * c.Radius, Lipschitz: c.Clip, Norm: c.norm(), Dim: r.Dim(), MSE: r.MSE(), Reports: c.expectedReports(),
+			Diameter: 2 * c.Radius, Lipschitz: c.Clip, Norm: c.norm(), Dim: m.Dim(), MSE: m.MSE(), Reports: c.ExpectedReports(),
 		})
 	} else {
 		schedule, err = optimize.ParsePiecewise(c.LR)
@@ -157,6 +166,6 @@ func (c Config) newOptimizer(r randomizer.Randomizer) (optimize.Optimizer, error
 		from = c.Rounds - last + 1
 	}
 	return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{
-		Dim: r.Dim(), Schedule: schedule, Momentum: c.Momentum, Radius: c.Radius, AverageFrom: from,
+		Dim: m.Dim(), Schedule: schedule, Momentum: c.Momentum, Radius: c.Radius, AverageFrom: from,
 	})
 }

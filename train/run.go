@@ -35,11 +35,11 @@ type Observer struct {
 
 // Run is a task with its run directory.
 type Run struct {
-	Config     Config // resolved: nothing is left to be chosen
-	Dir        string
-	Data       *Data
-	Model      model.Model
-	Randomizer randomizer.Randomizer
+	Config    Config // resolved: nothing is left to be chosen
+	Dir       string
+	Data      *Data
+	Model     model.Model
+	Mechanism randomizer.Mechanism
 	// Resumed is the last finished round of an earlier process; 0 if none.
 	Resumed int64
 	Metrics []Metrics
@@ -85,10 +85,11 @@ func (r *Run) build() error {
 	}); err != nil {
 		return inputError("%v", err)
 	}
-	if r.Randomizer, err = c.newRandomizer(m.Params()); err != nil {
+	var promise dp.Report
+	if r.Mechanism, promise, err = c.newMechanism(m.Params()); err != nil {
 		return inputError("%v", err)
 	}
-	optimizer, err := c.newOptimizer(r.Randomizer)
+	optimizer, err := c.newOptimizer(r.Mechanism)
 	if err != nil {
 		return err
 	}
@@ -103,21 +104,21 @@ func (r *Run) build() error {
 		}
 	}
 	if r.coordinator, err = coordinator.New(coordinator.Config{
-		Task: c.Digest(), Optimizer: optimizer, Randomizer: r.Randomizer, Ledger: book,
+		Task: c.Digest(), Optimizer: optimizer, Mechanism: r.Mechanism, Report: promise, Ledger: book,
 		Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation),
 		Population: c.Population, Sample: c.K, CheckInRate: c.Gamma, MinReports: c.NMin, Clip: c.Clip,
 	}); err != nil {
 		return inputError("%v", err)
 	}
 	reporter, err := client.New(client.Config{
-		Randomizer: r.Randomizer, ClipMode: client.ClipMode(c.ClipMode), Clip: c.Clip, Norm: c.norm(),
+		Mechanism: r.Mechanism, ClipMode: client.ClipMode(c.ClipMode), Clip: c.Clip, Norm: c.norm(),
 	})
 	if err != nil {
 		return inputError("%v", err)
 	}
 	r.simulation, err = simulate.New(simulate.Config{
 		Seed: uint64(c.Seed), Clients: clients{r.population, r.Data.Train, m}, Client: reporter,
-		Coordinator: r.coordinator, Randomizer: r.Randomizer, Dropout: c.Dropout, Workers: int(c.Workers),
+		Coordinator: r.coordinator, Mechanism: r.Mechanism, Dropout: c.Dropout, Workers: int(c.Workers),
 	})
 	return err
 }

@@ -88,7 +88,7 @@ func newProgress(w io.Writer, show output, r *train.Run) *progress {
 	}
 	f, ok := w.(*os.File)
 	if ok && !show.quiet && !show.noProgress && term.IsTerminal(int(f.Fd())) {
-		perRound := r.ExpectedReports()
+		perRound := r.Config.ExpectedReports()
 		p.bar = progressbar.NewOptions64(int64(math.Ceil(perRound*float64(r.Config.Rounds-r.Resumed))),
 			progressbar.OptionSetWriter(w), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
 			progressbar.OptionSetItsString("reports"), progressbar.OptionSetPredictTime(true),

@@ -187,7 +187,7 @@ func mechanism(r *train.Run) string {
 	if r.Config.Trust == "none" {
 		return "no randomizer"
 	}
-	return fmt.Sprintf("%s with eps0 = %g", r.Randomizer.Name(), r.Config.Eps0)
+	return fmt.Sprintf("%s with eps0 = %g", r.Mechanism.Name(), r.Config.Eps0)
 }
 
 func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {

@@ -1,0 +1,198 @@
+package coordinator
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/optimize"
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// book records what was charged and may refuse.
+type book struct {
+	refuse  error
+	charged []ledger.Entry
+}
+
+func (b *book) Charge(e ledger.Entry) error {
+	if b.refuse != nil {
+		return b.refuse
+	}
+	b.charged = append(b.charged, e)
+	return nil
+}
+func (b *book) Spent() (dp.Bound, error)       { return dp.Bound{}, nil }
+func (b *book) Entries() []ledger.Entry        { return b.charged }
+func (b *book) Restore(e []ledger.Entry) error { b.charged = e; return nil }
+
+func config(t *testing.T, l Ledger) Config {
+	t.Helper()
+	m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: 2, Radius: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: 2, Schedule: optimize.Piecewise{{Rate: 1, From: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{Optimizer: o, Mechanism: m, Report: dp.Report{Class: dp.Generic, Eps0: 1}, Ledger: l,
+		Trust: dp.Shuffle, Participation: dp.All, Population: 4, MinReports: 2, Clip: 1}
+}
+
+func newCoordinator(t *testing.T, l Ledger) *Coordinator {
+	t.Helper()
+	c, err := New(config(t, l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func batch(round int64, k int) wire.Batch {
+	return wire.Batch{Round: round, Payloads: make([]int64, k)}
+}
+
+func TestNothingOpensBeforeTheCharge(t *testing.T) {
+	refusal := errors.New("no")
+	b := &book{refuse: refusal}
+	c := newCoordinator(t, b)
+	if _, err := c.NewTally(); err == nil {
+		t.Error("a tally without a charge")
+	}
+	if _, _, err := c.End(); err == nil {
+		t.Error("ended a round that was not charged")
+	}
+	if err := c.Receive(batch(1, 4)); !errors.Is(err, refusal) {
+		t.Errorf("refused charge gave %v", err)
+	}
+	if _, err := c.NewTally(); err == nil {
+		t.Error("a tally after a refused charge")
+	}
+	b.refuse = nil
+	if err := c.Receive(batch(1, 4)); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.charged) != 1 || b.charged[0].Event.Reports != 4 || b.charged[0].Event.Participation != dp.All {
+		t.Errorf("charged %+v", b.charged)
+	}
+	if err := c.Void(); err == nil {
+		t.Error("a charged round was declared void")
+	}
+}
+
+func TestWrongBatchesAreRefusedUncharged(t *testing.T) {
+	b := &book{}
+	c := newCoordinator(t, b)
+	for _, wrong := range []wire.Batch{batch(0, 4), batch(2, 4), batch(1, 1), batch(1, 5)} {
+		if err := c.Receive(wrong); err == nil {
+			t.Errorf("received %d reports for round %d", len(wrong.Payloads), wrong.Round)
+		}
+	}
+	if len(b.charged) != 0 {
+		t.Errorf("charged %v", b.charged)
+	}
+}
+
+func TestRoundSumsExactlyAndRejectsBadReports(t *testing.T) {
+	b := &book{}
+	c := newCoordinator(t, b)
+	if err := c.Receive(batch(1, 4)); err != nil {
+		t.Fatal(err)
+	}
+	const half = 1 << 23
+	first, _ := c.NewTally()
+	second, _ := c.NewTally()
+	first.Open(&randomizer.Report{Value: []int32{half, 0}})
+	second.Open(&randomizer.Report{Value: []int32{half, half}})
+	second.Open(&randomizer.Report{Value: []int32{math.MaxInt32, 0}})      // out of range
+	second.Open(&randomizer.Report{Value: []int32{1}})                     // wrong length
+	second.Open(&randomizer.Report{Index: []uint32{0}, Value: []int32{1}}) // wrong kind
+	accepted, rejected, err := c.End(first, second)
+	if err != nil || accepted != 2 || rejected != 3 {
+		t.Fatalf("%d accepted, %d rejected, %v", accepted, rejected, err)
+	}
+	if p := c.Parameters(); p[0] != -.5 || p[1] != -.25 {
+		t.Errorf("parameters %v, want (−.5, −.25)", p)
+	}
+	if c.Round() != 1 || c.Announce().Round != 2 {
+		t.Errorf("round %d after the first", c.Round())
+	}
+	if err := c.Receive(batch(2, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.End(first); err == nil {
+		t.Error("a tally of round 1 entered round 2")
+	}
+}
+
+func TestRoundWithoutAcceptableReportsTakesNoStep(t *testing.T) {
+	c := newCoordinator(t, &book{})
+	if err := c.Receive(batch(1, 4)); err != nil {
+		t.Fatal(err)
+	}
+	tally, _ := c.NewTally()
+	tally.Open(&randomizer.Report{Value: []int32{1}})
+	if accepted, rejected, err := c.End(tally); err != nil || accepted != 0 || rejected != 1 {
+		t.Fatalf("%d, %d, %v", accepted, rejected, err)
+	}
+	if c.Round() != 1 || c.Parameters()[0] != 0 {
+		t.Errorf("round %d at %v", c.Round(), c.Parameters())
+	}
+}
+
+func TestAnnouncementNamesTheModel(t *testing.T) {
+	c := newCoordinator(t, &book{})
+	before := c.Announce()
+	if before != c.Announce() {
+		t.Error("announcing twice differs")
+	}
+	if err := c.Receive(batch(1, 4)); err != nil {
+		t.Fatal(err)
+	}
+	tally, _ := c.NewTally()
+	tally.Open(&randomizer.Report{Value: []int32{5, 5}})
+	if _, _, err := c.End(tally); err != nil {
+		t.Fatal(err)
+	}
+	if c.Announce().ModelDigest == before.ModelDigest {
+		t.Error("another model has the same digest")
+	}
+}
+
+func TestRestoreRefusesWhatDoesNotFit(t *testing.T) {
+	c := newCoordinator(t, &book{})
+	s := c.State()
+	s.Round = -1
+	if newCoordinator(t, &book{}).Restore(s) == nil {
+		t.Error("restored a negative round")
+	}
+	s = c.State()
+	s.Charged = []ledger.Entry{{Round: 2}}
+	if newCoordinator(t, &book{}).Restore(s) == nil {
+		t.Error("restored a charge beyond the coming round")
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for name, broken := range map[string]func(*Config){
+		"optimizer": func(c *Config) { c.Optimizer = nil }, "mechanism": func(c *Config) { c.Mechanism = nil },
+		"ledger": func(c *Config) { c.Ledger = nil }, "population": func(c *Config) { c.Population = 0 },
+		"n-min 0": func(c *Config) { c.MinReports = 0 }, "n-min": func(c *Config) { c.MinReports = 5 },
+		"k":     func(c *Config) { c.Participation = dp.Sampled; c.Sample = 5 },
+		"gamma": func(c *Config) { c.Participation = dp.CheckIn; c.CheckInRate = math.NaN() },
+		"once":  func(c *Config) { c.Participation = dp.Once },
+		"dim": func(c *Config) {
+			c.Mechanism, _ = randomizer.NewPlain(randomizer.PlainConfig{Dim: 3, Radius: 1})
+		},
+	} {
+		c := config(t, &book{})
+		broken(&c)
+		if _, err := New(c); err == nil {
+			t.Errorf("accepted a config with broken %s", name)
+		}
+	}
+}
