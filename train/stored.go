@@ -1,6 +1,7 @@
 package train
 
 import (
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -82,4 +83,27 @@ func (s *Stored) EvaluateTest(data string, workers int) (*model.Evaluation, erro
 			s.Model.Inputs(), s.Model.Classes(), table.Dim, table.Classes)
 	}
 	return model.Evaluate(s.Model, s.Theta, table.X, table.Y, workers)
+}
+
+// Prediction is what a model makes of one example of the evaluation set.
+type Prediction struct {
+	Index, Label, Class int
+	Confidence          float64 // softmax probability of Class
+}
+
+// Predict runs the model to release now over the evaluation set, in order.
+func (r *Run) Predict() iter.Seq[Prediction] {
+	return func(yield func(Prediction) bool) {
+		theta, scratch := r.Parameters(), r.Model.NewScratch()
+		logits := make([]float32, r.Model.Classes())
+		prob := make([]float64, r.Model.Classes())
+		for i, y := range r.Data.Eval.Y {
+			r.Model.Forward(theta, r.Data.Eval.Row(i), logits, scratch)
+			model.Probabilities(logits, prob)
+			class := model.Argmax(logits)
+			if !yield(Prediction{Index: i, Label: int(y), Class: class, Confidence: prob[class]}) {
+				return
+			}
+		}
+	}
 }

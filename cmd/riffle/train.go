@@ -172,7 +172,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
 	if err != nil {
 		return err
 	}
-	if err := writeReport(r, summary, planned); err != nil {
+	if err := writeReport(r, summary); err != nil {
 		return err
 	}
 	if show.json {

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/report"
+	"github.com/riffle-dp/riffle/train"
+)
+
+// samplesOf is how many right and how many wrong predictions a report shows.
+const samplesOf = 12
+
+// writeReport leaves report.html in the run directory.
+func writeReport(r *train.Run, s *train.Summary) error {
+	c := r.Config
+	number, commit := version()
+	page := report.Run{
+		Title:   fmt.Sprintf("%s on %s", c.Model, c.Data),
+		Command: command(c), Version: number + " (" + commit + ")",
+		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
+		TestAccuracy: s.Accuracy(), TestLoss: s.Evaluation.Loss,
+		Evaluated: fmt.Sprintf("%d %s examples", s.Evaluation.Examples, r.Data.EvalName),
+		Privacy: report.Privacy{
+			Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation), Adjacency: dp.ReplaceOne,
+			Population: c.Population, ReportsPerRound: float64(s.ClientGradients) / float64(max(1, s.Rounds)),
+			Rounds: s.Rounds, PlannedRounds: c.Rounds, Randomizer: r.Mechanism.Name(), Eps0: c.Eps0,
+			Epsilon: float64(s.Epsilon), Delta: s.Delta, Method: s.Bound, Source: s.BoundSource, Status: dp.Proved, Simulated: true,
+		},
+	}
+	for _, m := range r.Metrics {
+		page.Points = append(page.Points, report.Point{Round: m.Round, Epsilon: float64(m.Epsilon), Loss: m.Loss,
+			Accuracy: m.Accuracy, Seconds: m.Seconds})
+	}
+	for k, row := range s.Evaluation.Confusion {
+		page.Classes = append(page.Classes, fmt.Sprint(k))
+		counts := make([]int64, len(row))
+		for j, v := range row {
+			counts[j] = int64(v)
+		}
+		page.Confusion = append(page.Confusion, counts)
+	}
+	page.Samples = samples(r)
+	defaults := map[string]string{}
+	base := train.Default()
+	for _, f := range base.Fields() {
+		defaults[f.Name] = f.Value.String()
+	}
+	for _, f := range c.Fields() {
+		if v := f.Value.String(); v != "" {
+			setting := report.Setting{Name: f.Name, Value: v}
+			if v == defaults[f.Name] {
+				setting.Origin = "default"
+			}
+			page.Config = append(page.Config, setting)
+		}
+	}
+	var out bytes.Buffer
+	if err := report.Write(&out, page); err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(r.Dir, train.ReportFile), out.Bytes())
+}
+
+// samples picks the first examples that are taken for their class and the
+// first that are not: no choice that could flatter.
+func samples(r *train.Run) []report.Sample {
+	var right, wrong []report.Sample
+	for p := range r.Predict() {
+		s := report.Sample{Label: p.Label, Predicted: p.Class, Confidence: p.Confidence}
+		into := &wrong
+		if p.Class == p.Label {
+			into = &right
+		}
+		if len(*into) < samplesOf {
+			s.Image = r.Data.EvalImages.Gray(p.Index)
+			*into = append(*into, s)
+		}
+		if len(right) == samplesOf && len(wrong) == samplesOf {
+			break
+		}
+	}
+	return append(wrong, right...)
+}
+
+// command is the shell line that makes the same run: every setting that
+// differs from the defaults, with what was chosen or solved for spelled out.
+func command(c train.Config) string {
+	defaults := map[string]string{}
+	base := train.Default()
+	for _, f := range base.Fields() {
+		defaults[f.Name] = f.Value.String()
+	}
+	words := []string{"riffle", "train"}
+	for _, f := range c.Fields() {
+		if v := f.Value.String(); v != "" && v != defaults[f.Name] && !f.Local {
+			words = append(words, "--"+f.Name, shellQuote(v))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func shellQuote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./,@=:+", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
