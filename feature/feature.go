@@ -29,7 +29,10 @@ type Extractor interface {
 }
 
 // Scratch is an Extractor's working memory.
-type Scratch struct{}
+type Scratch struct {
+	level []float32 // the image's levels, 0 to 255
+	frame []float32 // the same inside a frame of zeros
+}
 
 // extractChunk is the number of images a worker takes at once.
 const extractChunk = 64

@@ -9,6 +9,14 @@ import (
 type HOGConfig struct {
 	// Width and Height of an image in pixels, one byte each. Required.
 	Width, Height int
+	// Upright shears the image until its ink stands upright and centres it, by
+	// the image's own moments; see align.go. Handwriting slants, and every
+	// slant would otherwise have to be learnt through the noise.
+	Upright bool
+	// Spread, with Upright, is the standard deviation in pixels, from side to
+	// side, that the ink is stretched or squeezed to, by a factor of 2 at most;
+	// 0 leaves its width.
+	Spread float64
 	// Cells is the number of cells along each side. Required.
 	Cells int
 	// Spacing is the distance in pixels between the centres of neighbouring
@@ -37,17 +45,31 @@ type HOGConfig struct {
 	Norm float64
 }
 
-// DefaultHOG returns the configuration for 28×28 images: 7×7 cells of 9
-// unsigned orientations, 441 values.
+// DefaultHOG returns the configuration for 28×28 digits: 4×4 cells of 12
+// signed orientations on upright ink, 192 values of norm 3. It was chosen on a
+// validation split of MNIST's training set, with noise; cells, orientations
+// and normalisation are otherwise the same for every image ever shown.
 func DefaultHOG() HOGConfig {
+	return HOGConfig{
+		Width: 28, Height: 28,
+		Upright: true, Spread: 4.2,
+		Cells: 4, Spacing: 5, Radius: 5,
+		Orientations: 12, Signed: true,
+		Root: true, Centre: true,
+		Norm: 3,
+	}
+}
+
+// ClassicHOG returns 7×7 cells of 9 unsigned orientations with each cell
+// normalised, 441 values of norm 3, close to the original paper's.
+func ClassicHOG() HOGConfig {
 	return HOGConfig{
 		Width: 28, Height: 28,
 		Cells: 7, Spacing: 4, Radius: 4,
 		Orientations: 9,
 		Damping:      0.5,
-		Root:         true,
-		Centre:       true,
-		Norm:         3,
+		Root:         true, Centre: true,
+		Norm: 3,
 	}
 }
 
@@ -60,9 +82,8 @@ func DefaultHOG() HOGConfig {
 // nearest. Pixels outside the image count as 0. An image without gradients
 // gives zeros.
 type HOG struct {
-	c       HOGConfig
-	columns []tap // of each pixel column
-	rows    []tap
+	c             HOGConfig
+	columns, rows []tap // of each pixel column and row
 }
 
 // tap lists the cells along one axis that a pixel belongs to, and how much.
@@ -94,12 +115,16 @@ func NewHOG(c HOGConfig) (*HOG, error) {
 	}{
 		{"spacing", c.Spacing, 0.5},
 		{"radius", c.Radius, 0.5},
+		{"spread", c.Spread, 0},
 		{"damping", c.Damping, 0},
 		{"norm", c.Norm, 1e-6},
 	} {
 		if math.IsNaN(v.value) || v.value < v.least || v.value > maxNorm {
 			return nil, fmt.Errorf("feature: hog: %s = %v must be at least %v and at most %v", v.name, v.value, v.least, float64(maxNorm))
 		}
+	}
+	if c.Spread > 0 && !c.Upright {
+		return nil, fmt.Errorf("feature: hog: spread = %v needs upright", c.Spread)
 	}
 	return &HOG{c, taps(c.Width, c), taps(c.Height, c)}, nil
 }
@@ -125,8 +150,8 @@ func taps(size int, c HOGConfig) []tap {
 // Name returns "hog" and the configuration.
 func (h *HOG) Name() string {
 	c := h.c
-	return fmt.Sprintf("hog(cells=%d,spacing=%g,radius=%g,orientations=%d,signed=%t,damping=%g,root=%t,centre=%t,norm=%g)",
-		c.Cells, c.Spacing, c.Radius, c.Orientations, c.Signed, c.Damping, c.Root, c.Centre, c.Norm)
+	return fmt.Sprintf("hog(upright=%t,spread=%g,cells=%d,spacing=%g,radius=%g,orientations=%d,signed=%t,damping=%g,root=%t,centre=%t,norm=%g)",
+		c.Upright, c.Spread, c.Cells, c.Spacing, c.Radius, c.Orientations, c.Signed, c.Damping, c.Root, c.Centre, c.Norm)
 }
 
 // Config returns the configuration.
@@ -138,40 +163,54 @@ func (h *HOG) Pixels() int { return h.c.Width * h.c.Height }
 // Dim returns Cells² × Orientations.
 func (h *HOG) Dim() int { return h.c.Cells * h.c.Cells * h.c.Orientations }
 
-// NewScratch returns an empty Scratch: HOG works in dst.
-func (h *HOG) NewScratch() *Scratch { return &Scratch{} }
+// NewScratch returns working memory for one goroutine.
+func (h *HOG) NewScratch() *Scratch {
+	// A frame of zeros around the image saves the tests at its border.
+	return &Scratch{
+		level: make([]float32, h.Pixels()),
+		frame: make([]float32, (h.c.Width+2)*(h.c.Height+2)),
+	}
+}
 
 // Extract overwrites dst with the features of img.
-func (h *HOG) Extract(img []byte, dst []float32, _ *Scratch) {
+func (h *HOG) Extract(img []byte, dst []float32, s *Scratch) {
 	checkLengths(h, img, dst)
+	width, height := h.c.Width, h.c.Height
+	if h.c.Upright {
+		align(img, width, height, h.c.Spread, s.level)
+	} else {
+		for i, v := range img {
+			s.level[i] = float32(v)
+		}
+	}
+	for y := range height {
+		copy(s.frame[(y+1)*(width+2)+1:], s.level[y*width:(y+1)*width])
+	}
 	clear(dst)
-	h.collect(img, dst)
+	h.collect(s.frame, dst)
 	h.normalise(dst)
 }
 
 // collect adds every pixel's gradient to the histograms of its cells.
-func (h *HOG) collect(img []byte, dst []float32) {
-	width, height := h.c.Width, h.c.Height
+func (h *HOG) collect(frame, dst []float32) {
+	width, height, n := h.c.Width, h.c.Height, h.c.Orientations
 	turn := math.Pi
 	if h.c.Signed {
 		turn = 2 * math.Pi
 	}
-	scale := float64(h.c.Orientations) / turn
-	at := func(y, x int) int {
-		if x < 0 || y < 0 || x >= width || y >= height {
-			return 0
-		}
-		return int(img[y*width+x])
-	}
+	scale := float64(n) / turn
 	for y := range height {
+		above := frame[y*(width+2)+1:][:width]
+		here := frame[(y+1)*(width+2):][:width+2]
+		below := frame[(y+2)*(width+2)+1:][:width]
 		for x := range width {
-			gx := at(y, x+1) - at(y, x-1)
-			gy := at(y+1, x) - at(y-1, x)
+			gx := here[x+2] - here[x]
+			gy := below[x] - above[x]
 			if gx == 0 && gy == 0 {
 				continue
 			}
 			// Half the central difference, in units of the full byte range.
-			size := math.Sqrt(float64(gx*gx+gy*gy)) / (2 * 255)
+			size := math.Sqrt(float64(gx)*float64(gx)+float64(gy)*float64(gy)) / (2 * 255)
 			angle := math.Atan2(float64(gy), float64(gx))
 			if angle < 0 {
 				angle += turn
@@ -179,22 +218,26 @@ func (h *HOG) collect(img []byte, dst []float32) {
 			bin := angle * scale
 			low := math.Floor(bin)
 			share := bin - low
-			o0 := int(low) % h.c.Orientations
-			o1 := (o0 + 1) % h.c.Orientations
-			h.spread(dst, y, x, o0, float32(size*(1-share)))
-			h.spread(dst, y, x, o1, float32(size*share))
+			// bin may round up to n or, for π unsigned, be n.
+			o0 := int(low) % n
+			o1 := (o0 + 1) % n
+			h.spread(dst, y, x, o0, o1, float32(size*(1-share)), float32(size*share))
 		}
 	}
 }
 
-// spread adds v to orientation o of the cells that pixel (y, x) belongs to.
-func (h *HOG) spread(dst []float32, y, x, o int, v float32) {
-	column := &h.columns[x]
-	row := &h.rows[y]
+// spread adds v0 and v1 to orientations o0 and o1 of the cells that pixel
+// (y, x) belongs to.
+func (h *HOG) spread(dst []float32, y, x, o0, o1 int, v0, v1 float32) {
+	column, row := &h.columns[x], &h.rows[y]
+	n := h.c.Orientations
 	for i, wi := range row.weight {
-		base := ((row.first+i)*h.c.Cells+column.first)*h.c.Orientations + o
+		base := ((row.first+i)*h.c.Cells + column.first) * n
 		for j, wj := range column.weight {
-			dst[base+j*h.c.Orientations] += v * wi * wj
+			w := wi * wj
+			cell := dst[base+j*n:][:n]
+			cell[o0] += v0 * w
+			cell[o1] += v1 * w
 		}
 	}
 }

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -110,13 +109,4 @@ func Probabilities(logits []float32, prob []float64) {
 		panic(fmt.Sprintf("model: %d logits into %d probabilities", len(logits), len(prob)))
 	}
 	crossEntropy(logits, 0, prob)
-}
-
-// Norm returns the Euclidean norm of v, in float64.
-func Norm(v []float32) float64 {
-	sum := 0.0
-	for _, f := range v {
-		sum += float64(f) * float64(f)
-	}
-	return math.Sqrt(sum)
 }
