@@ -141,8 +141,8 @@ func tail(src rng.Source) float64 {
 }
 
 // Exponential returns one value of the law with density e^−x. Approximate in
-// that the value is rounded; the absolute error is below 2^−52 times the larger
-// of 1 and the value, and large values are as likely as they should be.
+// that the value is rounded; the absolute error is at most 2^−51 times the
+// larger of 1 and the value, and large values are as likely as they should be.
 func Exponential(src rng.Source) float64 {
 	// −log of a uniform real 2^−k·m with 1/2 ≤ m < 1: the leading zeros give k,
 	// a fresh word gives m, so that small reals keep full precision.
@@ -156,5 +156,5 @@ func Exponential(src rng.Source) float64 {
 	return float64(k)*math.Ln2 - math.Log((1+unit(src.Uint64()))/2)
 }
 
-// unit maps a word to the middle of one of 2^53 equal cells of 0 … 1.
+// unit maps a word to the middle of one of 2^53 equal cells of 0 … 1, rounded.
 func unit(w uint64) float64 { return (float64(w>>11) + .5) * 0x1p-53 }
