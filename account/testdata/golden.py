@@ -138,7 +138,7 @@ def delta(rnd, T, eps, cache={}):
 
 def solve(rnd, T, dl, guess):
     g = lambda e: math.log(max(delta(rnd, T, e), 1e-300)) - math.log(dl)
-    return brentq(g, guess * 0.3, guess * 1.15, xtol=1e-7 * guess, rtol=1e-7)
+    return brentq(g, guess * 0.15, guess * 1.15, xtol=1e-7 * guess, rtol=1e-7)
 
 
 def convert(R, lam, dl):
@@ -177,6 +177,45 @@ def girgis_eps(k, n, eps0, T, dl):
         best = min(best, v)
         lam += 1 if lam < 400 else lam // 100
     return best
+
+
+class Concrete:
+    """Exact law of one sampled mechanism, every outcome; not a bound.
+
+    rr3: 3-RR, neighbours on symbols 0 and 1, everybody else on symbol 2.
+    rr2: binary RR, neighbours 0 and 1, everybody else on 0 (order = which
+    neighbour is the numerator).
+    """
+
+    def __init__(self, k, n, eps0, which, order=0, sig=11.0):
+        E, g = math.exp(eps0), k / n
+        if which == "rr3":
+            r = 2 / (E + 2)
+            s = math.sqrt(k * r * (1 - r))
+            c = np.arange(max(0, int(k * r - sig * s)), min(k, int(k * r + sig * s)) + 1).astype(float)[:, None]
+            half = sig * math.sqrt(c.max()) / 2 + 20
+            d = np.arange(-half // 1, half // 1 + 1)[None, :]
+            a = np.floor(c / 2) + d
+            ok = (a >= 0) & (a <= c)
+            a = np.where(ok, a, 0)
+            base = np.exp(binom_log(k, r, c) + gammaln(c + 1) - gammaln(a + 1) - gammaln(c - a + 1) - c * math.log(2))
+            up, down = (E * a + (c - a) + (k - c) / E) / k, (a + E * (c - a) + (k - c) / E) / k
+            base, up, down = base[ok], up[ok], down[ok]
+        else:
+            r = 1 / (E + 1)
+            m = np.arange(0, k + 1).astype(float)
+            base = np.exp(binom_log(k, r, m))
+            keep = base > 1e-40
+            base, m = base[keep], m[keep]
+            up, down = (m * E + (k - m) / E) / k, np.ones(len(m))
+            if order:
+                up, down = down, up
+        P, Q = 1 + g * (up - 1), 1 + g * (down - 1)
+        self.q, self.L = base * Q, np.log1p(g * (up - down) / Q)
+
+    def K(self, s):
+        # E_Q e^{sL} - 1 with the exact identities E_Q 1 = E_Q e^L = 1 removed.
+        return np.log1p(np.array([np.sum(self.q * (np.expm1(z * self.L) - z * np.expm1(self.L))) for z in s]))
 
 
 # name, participation, n, k or gamma, eps0, T, delta
@@ -227,6 +266,8 @@ def main():
             row(s, kind + "-pld", solve(rnd, T, dl, up))
         if part != "check-in":
             row(s, "girgis-thm1", girgis_eps(k, n, eps0, T, dl))
+            row(s, "exact-rr3", solve(Concrete(k, n, eps0, "rr3"), T, dl, up))
+            row(s, "exact-rr2", max(solve(Concrete(k, n, eps0, "rr2", o), T, dl, up) for o in (0, 1)))
     for s in [("t1", "all", 1000, 1000, 1.0, 1, 1e-6), ("t2", "all", 10 ** 4, 10 ** 4, 4.0, 1, 1e-8),
               ("t3", "sampled", 10 ** 5, 1000, 2.0, 1, 1e-7), ("t4", "all", 10 ** 6, 10 ** 6, 2.0, 1, 1e-10)]:
         row(s, "blanket-pld", single(s[0], s[1], s[2], s[3], s[4], s[6]))
