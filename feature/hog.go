@@ -46,9 +46,12 @@ type HOGConfig struct {
 }
 
 // DefaultHOG returns the configuration for 28×28 digits: 4×4 cells of 12
-// signed orientations on upright ink, 192 values of norm 3. It was chosen on a
-// validation split of MNIST's training set, with noise; cells, orientations
-// and normalisation are otherwise the same for every image ever shown.
+// signed orientations on upright ink, 192 values of norm 3.
+//
+// The numbers were chosen by validation accuracy under noise, on a split of
+// MNIST's training set; like every choice of hyper-parameters, this one is not
+// covered by the guarantee of a later run on the same data. It is flat: 8 to
+// 16 orientations, and a Spread from 3.8 to 5.2, do about as well.
 func DefaultHOG() HOGConfig {
 	return HOGConfig{
 		Width: 28, Height: 28,
@@ -71,6 +74,17 @@ func ClassicHOG() HOGConfig {
 		Root:         true, Centre: true,
 		Norm: 3,
 	}
+}
+
+// ForSize returns c for images of another size, with all lengths scaled by the
+// ratio of the shorter sides.
+func (c HOGConfig) ForSize(width, height int) HOGConfig {
+	by := float64(min(width, height)) / float64(min(c.Width, c.Height))
+	c.Width, c.Height = width, height
+	c.Spread *= by
+	c.Spacing *= by
+	c.Radius *= by
+	return c
 }
 
 // HOG are histograms of oriented gradients, after N. Dalal and B. Triggs,

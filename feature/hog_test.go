@@ -95,6 +95,36 @@ func TestHOGNorm(t *testing.T) {
 	}
 }
 
+// TestForSize: an image drawn at twice the size gives nearly the same
+// features as the original.
+func TestForSize(t *testing.T) {
+	small, large := make([]byte, 28*28), make([]byte, 56*56)
+	draw := func(img []byte, side int, by float64) {
+		for i := range img {
+			x := (float64(i%side)+0.5)/by - 14
+			y := (float64(i/side)+0.5)/by - 14
+			ring := math.Hypot(x, y*0.7) - 6
+			img[i] = byte(255 * math.Exp(-ring*ring/4))
+		}
+	}
+	draw(small, 28, 1)
+	draw(large, 56, 2)
+	c := DefaultHOG()
+	if same := c.ForSize(28, 28); same != c {
+		t.Errorf("ForSize(28, 28) = %+v", same)
+	}
+	a, b := extract(newHOG(t, c), small), extract(newHOG(t, c.ForSize(56, 56)), large)
+	other := extract(newHOG(t, c), ink(28, 28, 1))
+	near, far := 0.0, 0.0
+	for i := range a {
+		near += math.Pow(float64(a[i]-b[i]), 2)
+		far += math.Pow(float64(a[i]-other[i]), 2)
+	}
+	if near, far = math.Sqrt(near), math.Sqrt(far); near > 0.3 || far < 1 {
+		t.Errorf("distance %v from the same image, %v from another", near, far)
+	}
+}
+
 // TestHOGDirections: one edge, one orientation; turning dark and bright round
 // changes the signed direction only.
 func TestHOGDirections(t *testing.T) {

@@ -36,7 +36,8 @@ func benchmarkGrad(b *testing.B, inputs, classes int, zeros float64) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "gradients/s")
 }
 
-func BenchmarkGradHOG(b *testing.B)         { benchmarkGrad(b, 441, 10, 0) }
+func BenchmarkGradHOG(b *testing.B)         { benchmarkGrad(b, 192, 10, 0) }
+func BenchmarkGradClassicHOG(b *testing.B)  { benchmarkGrad(b, 441, 10, 0) }
 func BenchmarkGradPixels(b *testing.B)      { benchmarkGrad(b, 784, 10, 0.8) }
 func BenchmarkGradElevenClass(b *testing.B) { benchmarkGrad(b, 441, 11, 0) }
 
