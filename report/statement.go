@@ -1,0 +1,201 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// statement is the privacy promise in plain words.
+type statement struct {
+	Lead  string
+	Parts []part
+	Note  string // on simulations; empty if there is nothing to say
+}
+
+type part struct {
+	Heading string
+	Text    []string
+	List    bool
+}
+
+// alarms is the false-alarm rate for which the statement says how often an
+// observer can be right.
+const alarms = 0.05
+
+// detection bounds the power of any test between neighbours with the given
+// false-alarm rate, under (ε, δ)-DP with a symmetric adjacency.
+//
+// Result: share in [0, 1], an upper bound up to rounding.
+// Source: Kairouz, Oh, Viswanath, "The composition theorem for differential
+// privacy", ICML 2015, Theorem 2.1 (the two lines of the region R(ε, δ)).
+func detection(eps, delta, alarms float64) float64 {
+	return min(1, math.Exp(eps)*alarms+delta, 1-math.Exp(-eps)*max(0, 1-alarms-delta))
+}
+
+func newStatement(p Privacy) statement {
+	s := statement{}
+	if p.Simulated {
+		s.Note = simulated(p)
+	}
+	if p.Trust == None {
+		s.Lead = "This run gives no privacy. Every report is a client's exact gradient, and the model may remember what it saw."
+		s.Parts = []part{
+			{Heading: "Who sees what", Text: []string{
+				"The coordinator sees each client's gradient without noise. From a gradient, a client's data can often be rebuilt.",
+				"Whoever has the model may find out who was among the clients."}},
+			{Heading: "What it is good for", Text: []string{
+				"Comparing: the accuracy that the same model reaches when nothing has to be protected."}},
+		}
+		return s
+	}
+	s.Lead = lead(p)
+	s.Parts = []part{
+		{Heading: "Who is protected", Text: protected(p)},
+		{Heading: "From whom", Text: observers(p)},
+		{Heading: "Against what", Text: against(p)},
+		{Heading: "As long as", Text: assumptions(p), List: true},
+		{Heading: "What is not protected", Text: unprotected(p), List: true},
+	}
+	return s
+}
+
+func lead(p Privacy) string {
+	if math.IsInf(p.Epsilon, 1) {
+		return fmt.Sprintf("No finite ε is known for this run as a whole. Each report on its own is %s-locally private.", eps0(p))
+	}
+	if p.Rounds == 0 {
+		return "No round was released: nothing about any client has left it."
+	}
+	claim := fmt.Sprintf("differential privacy with ε = %s and δ = %s for each of %s, over the whole run of %s",
+		roundUp(p.Epsilon, 4), small(p.Delta), plural(p.Population, "client"), plural(p.Rounds, "round"))
+	switch p.Status {
+	case dp.Proved:
+		return "Proved: " + claim + "."
+	case dp.Numeric:
+		return "Verified numerically, not proved: " + claim + "."
+	}
+	return "An approximation, not a guarantee: " + claim + "."
+}
+
+func eps0(p Privacy) string { return "ε₀ = " + small(p.Eps0) }
+
+func protected(p Privacy) []string {
+	if p.Adjacency == dp.AddRemoveOne {
+		return []string{fmt.Sprintf("Each of %s, with everything it holds. The promise compares this run with one "+
+			"in which that client takes no part (add-or-remove-one adjacency).", plural(p.Population, "client"))}
+	}
+	return []string{fmt.Sprintf("Each of %s, with everything it holds. The promise compares this run with one "+
+		"in which that client's data is replaced by any other data (replace-one adjacency). "+
+		"The number of clients is public.", plural(p.Population, "client"))}
+}
+
+func observers(p Privacy) []string {
+	if p.Trust == dp.Local {
+		return []string{"From everyone else: the coordinator, whoever carries the reports, and the public. " +
+			"Each client adds its noise before anything leaves it, and that holds even against someone who knows every other client's data."}
+	}
+	return []string{"From whoever sees what the coordinator sees: the shuffled reports of every round, every model on the way, " +
+		"the final model, and whatever is computed from them. That is the coordinator itself and the public, " +
+		"even if they know every other client's data."}
+}
+
+func against(p Privacy) []string {
+	if math.IsInf(p.Epsilon, 1) {
+		return []string{fmt.Sprintf("Seeing one report, any observation is at most e^ε₀ = %s times as likely with one value of "+
+			"the client's data as with any other. For the run as a whole nothing is promised.", factor(p.Eps0))}
+	}
+	most := min(1, math.Nextafter(detection(p.Epsilon, p.Delta, alarms), 2))
+	verdict := ""
+	if most > 0.9 {
+		verdict = " With an ε this large that is next to no promise."
+	}
+	return []string{
+		fmt.Sprintf("Against telling the one case from the other, by any method, with any computer, now or later. "+
+			"Whatever is observed is at most e^ε = %s times as likely in one case as in the other, plus δ.", factor(p.Epsilon)),
+		fmt.Sprintf("In other words: someone who has to tell the two cases apart, and may raise %s %% false alarms, "+
+			"notices the difference at most %s %% of the time. Blind guessing does so %s %% of the time.%s",
+			small(100*alarms), roundUp(100*most, 3), small(100*alarms), verdict),
+	}
+}
+
+// factor writes e^eps, rounded up.
+func factor(eps float64) string {
+	if eps == 0 {
+		return "1"
+	}
+	return roundUp(math.Nextafter(math.Exp(eps), math.Inf(1)), 3)
+}
+
+func assumptions(p Privacy) []string {
+	var list []string
+	if p.Trust == dp.Shuffle {
+		list = append(list,
+			"The shuffler is honest: its operator strips who sent a report, holds a full batch, permutes it uniformly, "+
+				"forwards it once, and does not work with the coordinator. "+fallback(p),
+			"The other clients of a round make their reports as the protocol says. Clients that work with an observer hide nobody and do not count.",
+			"All clients of a round are given the same model and settings.")
+		switch p.Participation {
+		case dp.All:
+			list = append(list, "Every client reports exactly once in every round.")
+		case dp.Sampled:
+			list = append(list, "The clients of a round are drawn uniformly, and who was drawn stays secret.")
+		case dp.CheckIn:
+			list = append(list, "Each client flips its own coin in every round, and how it fell stays secret.")
+		case dp.Once:
+			list = append(list, "Each client reports in one round only.")
+		}
+	} else if p.Participation == dp.Once {
+		list = append(list, "Each client reports in one round only.")
+	}
+	return append(list,
+		fmt.Sprintf("Each client's own software randomizes its report (%s%s) with secure randomness.", randomizerName(p), eps0(p)))
+}
+
+func randomizerName(p Privacy) string {
+	if p.Randomizer == "" {
+		return ""
+	}
+	return p.Randomizer + ", "
+}
+
+// fallback says what remains without the shuffler: pure composition of what
+// each report promises.
+func fallback(p Privacy) string {
+	each := fmt.Sprintf("If it is not, what remains is each report's own noise: %s per report, a factor of %s", eps0(p), factor(p.Eps0))
+	if p.Rounds > 1 && p.Participation != dp.Once {
+		upTo := ""
+		if p.Participation != dp.All {
+			upTo = "up to "
+		}
+		total := p.Eps0 * float64(p.Rounds)
+		return fmt.Sprintf("%s; over %s%s of a client that adds up to %s, which promises much less.",
+			each, upTo, plural(p.Rounds, "report"), roundUp(total, 4))
+	}
+	return each + "."
+}
+
+func unprotected(p Privacy) []string {
+	part := "That a client takes part: the shuffler sees who sends, and when."
+	if p.Trust == dp.Local {
+		part = "That a client takes part, and when: the coordinator sees it."
+	}
+	return []string{
+		"What is true of people in general. The model is meant to learn it, and it can be used to guess about anyone, client or not.",
+		part,
+		"The test examples. They are outside the promise, and some may be shown on this page as they are.",
+		"Other runs with the same clients, also those tried to choose settings. Their losses add up with this one's.",
+		"A person who is several clients loses several times.",
+		"The model itself: a client that lies can make it worse. Privacy is not robustness.",
+	}
+}
+
+func simulated(p Privacy) string {
+	if p.Trust == None {
+		return "A simulation: one process played every role, with randomness from a seed."
+	}
+	return "A simulation: one process played every client, the shuffler and the coordinator, and drew all noise from a seed " +
+		"that this page may show. Whoever has the seed can take the noise away again. The figures describe the protocol " +
+		"as separate parties would run it with secure randomness; they do not protect the data that went into this run."
+}

@@ -1,0 +1,163 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strings"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// view is what the template shows: text, ready to be escaped.
+type view struct {
+	Title, Version, Started string
+	Summary                 string
+	Interrupted             string
+	Resume, Command         []string // words, which the page does not break
+	Long                    bool     // class names take room
+	Tiles                   []tile
+	Facts                   []pair
+	Charts                  []chart
+	ChartNotes              []string
+	Evaluated               string
+	Data                    series
+	Rows                    []pointRow
+	Matrix                  *matrix
+	Samples                 []sampleGroup
+	Statement               statement
+	Config                  []Setting
+
+	Policy template.HTMLAttr
+	Style  template.CSS
+	Script template.JS
+}
+
+type tile struct{ Kind, Name, Value, Detail string }
+
+type pair struct{ Name, Value string }
+
+func newView(r Run) (view, error) {
+	v := view{
+		Title: r.Title, Version: r.Version, Started: r.Started, Command: words(r.Command), Config: r.Config,
+		Evaluated: r.Evaluated,
+		Summary:   summary(r), Tiles: tiles(r), Facts: facts(r),
+		Statement: newStatement(r.Privacy),
+		Matrix:    newMatrix(r.Classes, r.Confusion),
+	}
+	for _, c := range r.Classes {
+		v.Long = v.Long || len([]rune(c)) > 3
+	}
+	if r.Interrupted {
+		v.Interrupted, v.Resume = interrupted(r.Privacy), words(r.Resume)
+	}
+	v.Data, v.Rows = newSeries(r.Points), pointRows(r.Points)
+	v.Charts, v.ChartNotes = charts(r.Points)
+	var err error
+	v.Samples, err = groupSamples(r.Classes, r.Samples)
+	return v, err
+}
+
+// words splits at single spaces, so that joining gives the same command.
+func words(command string) []string {
+	if command == "" {
+		return nil
+	}
+	return strings.Split(command, " ")
+}
+
+func interrupted(p Privacy) string {
+	if p.PlannedRounds > 0 {
+		return fmt.Sprintf("This run was stopped after %s of %s. All figures are for the rounds that ran.",
+			count(p.Rounds), plural(p.PlannedRounds, "round"))
+	}
+	return fmt.Sprintf("This run was stopped after %s. All figures are for the rounds that ran.", plural(p.Rounds, "round"))
+}
+
+// summary is the run in one sentence.
+func summary(r Run) string {
+	p := r.Privacy
+	s := fmt.Sprintf("%s trained this model in %s", plural(p.Population, "client"), plural(p.Rounds, "round"))
+	switch p.Trust {
+	case dp.Shuffle:
+		s += ", through a shuffler that hides who sent what."
+	case dp.Local:
+		s += ", each hiding its own data with noise."
+	case None:
+		s += ", without privacy."
+	}
+	return s
+}
+
+func tiles(r Run) []tile {
+	p := r.Privacy
+	accuracy := tile{"accuracy", "Test accuracy", percent(r.TestAccuracy, 2), ""}
+	switch right, all := tally(r.Confusion); {
+	case math.IsNaN(r.TestAccuracy):
+		accuracy.Detail = "not measured"
+	case all > 0 && math.Abs(float64(right)/float64(all)-r.TestAccuracy) < 1e-6:
+		accuracy.Detail = fmt.Sprintf("%s of %s test examples", count(right), count(all))
+	case !math.IsNaN(r.TestLoss):
+		accuracy.Detail = "loss " + number(r.TestLoss)
+	}
+	if math.IsInf(p.Epsilon, 1) {
+		return []tile{accuracy,
+			{"epsilon", "ε, privacy loss", "∞", "nothing is promised"},
+			{"delta", "δ", "—", "means nothing without an ε"},
+			{"bound", "Bound", "none", ""}}
+	}
+	adjacency := "replace one client"
+	if p.Adjacency == dp.AddRemoveOne {
+		adjacency = "add or remove one client"
+	}
+	status := map[dp.Status]string{dp.Proved: "proved", dp.Numeric: "not proved: numeric",
+		dp.Approximation: "not a guarantee: approximate"}[p.Status]
+	return []tile{accuracy,
+		{"epsilon", "ε, privacy loss", roundUp(p.Epsilon, 4), status + ", " + adjacency},
+		{"delta", "δ", small(p.Delta), "additive slack"},
+		{"bound", "Bound", p.Method, p.Source}}
+}
+
+// tally returns how many test examples were right, and how many there are.
+func tally(confusion [][]int64) (right, all int64) {
+	for i, row := range confusion {
+		right += row[i]
+		for _, n := range row {
+			all += n
+		}
+	}
+	return right, all
+}
+
+func facts(r Run) []pair {
+	p := r.Privacy
+	rounds := count(p.Rounds)
+	if p.PlannedRounds > 0 && p.PlannedRounds != p.Rounds {
+		rounds += " of " + count(p.PlannedRounds)
+	}
+	list := []pair{
+		{"Clients", count(p.Population)},
+		{"Rounds", rounds},
+		{"Reports per round", number(p.ReportsPerRound)},
+	}
+	if p.Trust != None {
+		list = append(list,
+			pair{"Taking part", map[dp.Participation]string{dp.All: "all clients", dp.Sampled: "a random sample",
+				dp.CheckIn: "by own coin", dp.Once: "once each"}[p.Participation]},
+			pair{"Randomizer", strings.TrimSuffix(randomizerName(p), ", ")},
+			pair{"ε₀ per report", small(p.Eps0)})
+	}
+	if !math.IsNaN(r.TestLoss) {
+		list = append(list, pair{"Test loss", number(r.TestLoss)})
+	}
+	if r.Seconds > 0 {
+		list = append(list, pair{"Time", duration(r.Seconds)})
+	}
+	out := list[:0]
+	for _, f := range list {
+		if f.Value != "" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
