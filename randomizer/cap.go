@@ -89,33 +89,30 @@ var (
 )
 
 // bestCap returns the cap whose PrivUnit of parameter eps0 has the least mean
-// squared error. With the cap's probability p = Eq/(1+q(E−1)) the mean of ⟨v,u⟩
-// is m = S·(E−1)/(1+q(E−1)), and the error falls in m. log m has one maximum in
-// the angle; it is found by golden section in log φ.
+// squared error. With L = E−1 and the cap's probability p = Eq/(1+qL) the mean
+// of ⟨v,u⟩ is m = S·L/(1+qL), and the error falls in m. Moving the edge changes
+// S by γ·dq, so m is largest where γ = m, that is where g = γ(1+qL) − S·L is 0;
+// g' = 1+qL > 0 in γ, so there is one such cap, found by bisection.
 func bestCap(dim int, eps0 float64) sphereCap {
 	if dim == 1 {
 		return newSphereCap(1, math.Pi/2)
 	}
-	less := math.Expm1(eps0) // E−1
-	logMean := func(logAngle float64) float64 {
-		c := newSphereCap(dim, math.Exp(logAngle))
-		return c.logFirst - math.Log1p(c.mass*less)
-	}
-	// Caps smaller than e^−60 would have no use for any ε₀ ≤ 50.
-	lo, hi := -60., math.Log(math.Pi/2)
-	const shrink = 0.61803398874989484820
-	a, b := hi-shrink*(hi-lo), lo+shrink*(hi-lo)
-	fa, fb := logMean(a), logMean(b)
-	for hi-lo > 1e-9 {
-		if fa < fb {
-			lo, a, fa = a, b, fb
-			b = lo + shrink*(hi-lo)
-			fb = logMean(b)
+	less := math.Expm1(eps0)
+	logLess := math.Log(less)
+	// Between caps of e^−40, useless for any ε₀ ≤ 50, and the hemisphere.
+	small, large := newSphereCap(dim, math.Exp(-40)), newSphereCap(dim, math.Pi/2)
+	for range 60 {
+		mid := newSphereCap(dim, math.Sqrt(small.angle*large.angle))
+		if mid.angle <= small.angle || mid.angle >= large.angle {
+			break
+		}
+		logMean := mid.logFirst + logLess - math.Log1p(mid.mass*less)
+		if math.Log(mid.cos) > logMean {
+			small = mid
 		} else {
-			hi, b, fb = b, a, fa
-			a = hi - shrink*(hi-lo)
-			fa = logMean(a)
+			large = mid
 		}
 	}
-	return newSphereCap(dim, math.Min(math.Exp((lo+hi)/2), math.Pi/2))
+	// The larger of two neighbours: the cap with more mass.
+	return large
 }

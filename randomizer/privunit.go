@@ -203,9 +203,9 @@ func (m *PrivUnit) height(src rng.Source) (t, sin float64) {
 		return m.cap.draw(src)
 	}
 	for {
-		t = uniformHeight(src, m.config.Dim)
+		t, sin = uniformHeight(src, m.config.Dim)
 		if (t >= m.cap.cos) == inside {
-			return t, math.Sqrt((1 - t) * (1 + t))
+			return t, sin
 		}
 	}
 }
@@ -225,19 +225,21 @@ func (c *sphereCap) draw(src rng.Source) (t, sin float64) {
 	}
 }
 
-// uniformHeight draws one coordinate of a uniform point on the unit sphere of
-// R^d, d ≥ 2, with density proportional to (1−t²)^((d−3)/2).
-func uniformHeight(src rng.Source, dim int) float64 {
-	if dim < 16 {
+// uniformHeight draws one coordinate t of a uniform point on the unit sphere of
+// R^d, d ≥ 2, with density proportional to (1−t²)^((d−3)/2), and √(1−t²).
+func uniformHeight(src rng.Source, dim int) (t, sin float64) {
+	if dim < 128 {
+		// By its definition: in few dimensions t may come so close to ±1 that
+		// the sine must not be computed from it.
 		for {
 			first := sample.Normal(src)
-			sum := first * first
+			var rest float64
 			for range dim - 1 {
 				z := sample.Normal(src)
-				sum += z * z
+				rest += z * z
 			}
-			if sum > 0x1p-40 { // the direction does not depend on the length
-				return math.Max(-1, math.Min(1, first/math.Sqrt(sum)))
+			if all := first*first + rest; all >= float64(dim)/4 { // as in direction
+				return first / math.Sqrt(all), math.Sqrt(rest / all)
 			}
 		}
 	}
@@ -247,7 +249,7 @@ func uniformHeight(src rng.Source, dim int) float64 {
 	for {
 		t := sigma * sample.Normal(src)
 		if t*t < 1 && sample.Exponential(src) >= -a*(math.Log1p(-t*t)+t*t) {
-			return t
+			return t, math.Sqrt((1 - t) * (1 + t))
 		}
 	}
 }

@@ -1,0 +1,115 @@
+package randomizer
+
+import (
+	"bufio"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/mathext"
+)
+
+// golden calls f with the numbers of every line of testdata/cap.tsv that begins
+// with kind.
+func golden(t *testing.T, kind string, f func(v []float64)) {
+	t.Helper()
+	file, err := os.Open("testdata/cap.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	lines := 0
+	for scan := bufio.NewScanner(file); scan.Scan(); {
+		fields := strings.Fields(scan.Text())
+		if fields[0] != kind {
+			continue
+		}
+		lines++
+		v := make([]float64, len(fields)-1)
+		for i, s := range fields[1:] {
+			if _, err := fmt.Sscan(s, &v[i]); err != nil {
+				t.Fatalf("%s: %v", s, err)
+			}
+		}
+		f(v)
+	}
+	if lines < 20 {
+		t.Fatalf("only %d golden lines of kind %s", lines, kind)
+	}
+}
+
+// privunit.md needs mass and first moment to a relative 1e-11.
+func TestCapAgainstGolden(t *testing.T) {
+	worst := 0.
+	golden(t, "mass", func(v []float64) {
+		c := newSphereCap(int(v[0]), v[1])
+		for i, x := range []float64{c.mass/v[2] - 1, c.first/v[3] - 1, math.Exp(c.logMass)/v[2] - 1} {
+			worst = math.Max(worst, math.Abs(x))
+			if !(math.Abs(x) < 1e-11) {
+				t.Errorf("d = %v, angle %v: value %d off by %.2g relative", v[0], v[1], i, x)
+			}
+		}
+	})
+	t.Logf("largest relative error %.2g", worst)
+}
+
+// A second way to the same number: the regularised incomplete beta function.
+func TestCapMassIsIncompleteBeta(t *testing.T) {
+	for _, d := range []int{2, 3, 5, 17, 300, 4420} {
+		for _, angle := range []float64{.3, .9, 1.3, 1.5, 1.55, 1.57} {
+			c := newSphereCap(d, angle)
+			want := mathext.RegIncBeta(float64(d-1)/2, .5, c.sin*c.sin) / 2
+			if want > 1e-250 && math.Abs(c.mass/want-1) > 1e-9 {
+				t.Errorf("d = %d, angle %v: mass %.15g, incomplete beta %.15g", d, angle, c.mass, want)
+			}
+		}
+	}
+}
+
+func TestHemisphere(t *testing.T) {
+	for _, d := range []int{1, 2, 3, 100, 1 << 30} {
+		c := newSphereCap(d, math.Pi/2)
+		if math.Abs(c.mass-.5) > 1e-13 || c.cos != 0 || c.sin != 1 {
+			t.Errorf("d = %d: hemisphere has mass %.17g, cosine %v", d, c.mass, c.cos)
+		}
+	}
+}
+
+func TestBestCapAgainstGolden(t *testing.T) {
+	golden(t, "best", func(v []float64) {
+		d, eps0, want := int(v[0]), v[1], v[2]
+		m, err := NewPrivUnit(PrivUnitConfig{Dim: d, Radius: 1, Eps0: eps0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(m.mean/want-1) > 1e-10 {
+			t.Errorf("d = %d, eps0 = %v: mean %.15g, best %.15g", d, eps0, m.mean, want)
+		}
+		// No other cap does better.
+		less := math.Expm1(eps0)
+		for _, f := range []float64{.5, .9, .99, .999, 1.001, 1.01} {
+			if angle := m.cap.angle * f; angle < math.Pi/2 {
+				c := newSphereCap(d, angle)
+				if other := c.first * less / (1 + c.mass*less); other > want*(1+1e-10) {
+					t.Errorf("d = %d, eps0 = %v: angle times %v has mean %.15g > %.15g", d, eps0, f, other, want)
+				}
+			}
+		}
+	})
+}
+
+// Figures of an independent prototype, rounded to three digits: the error is
+// d·v(ε₀) for large d.
+func TestPrivUnitErrorPerDimension(t *testing.T) {
+	for eps0, v := range map[float64]float64{2: 1.617, 3: .743, 4: .435, 5: .292, 6: .213} {
+		m, err := NewPrivUnit(PrivUnitConfig{Dim: 4420, Radius: 1, Eps0: eps0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.MSE() / 4420; math.Abs(got-v) > .001 {
+			t.Errorf("eps0 = %v: error per dimension %.5f, want %.3f", eps0, got, v)
+		}
+	}
+}

@@ -1,0 +1,385 @@
+package randomizer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+
+	"gonum.org/v1/gonum/mathext"
+
+	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/sample"
+)
+
+// falseAlarm is the probability with which one statistical check fails although
+// the code is right; there are fewer than 1000 of them and the seeds are fixed.
+const falseAlarm = 1e-9
+
+// proportion checks hits of n against probability p by Bernstein's inequality.
+func proportion(t *testing.T, name string, hits, n int64, p float64) {
+	t.Helper()
+	mean, l := p*float64(n), math.Log(2/falseAlarm)
+	if s := l/3 + math.Sqrt(l*l/9+2*l*mean*(1-p)); math.Abs(float64(hits)-mean) > s {
+		t.Errorf("%s: %d hits of %d, want %.1f ± %.1f", name, hits, n, mean, s)
+	}
+}
+
+// chiSquare checks counts against probabilities that sum to 1.
+func chiSquare(t *testing.T, name string, counts []int64, probs []float64) {
+	t.Helper()
+	var n int64
+	var stat, total float64
+	for i, c := range counts {
+		n += c
+		total += probs[i]
+	}
+	if math.Abs(total-1) > 1e-9 {
+		t.Fatalf("%s: probabilities sum to %v", name, total)
+	}
+	for i, c := range counts {
+		e := probs[i] * float64(n)
+		if e < 10 {
+			t.Fatalf("%s: cell %d expects only %.3g", name, i, e)
+		}
+		stat += (float64(c) - e) * (float64(c) - e) / e
+	}
+	if p := mathext.GammaIncRegComp(float64(len(counts)-1)/2, stat/2); p < falseAlarm {
+		t.Errorf("%s: chi-square %.1f with %d degrees of freedom, p = %.2g", name, stat, len(counts)-1, p)
+	}
+}
+
+func source(path ...uint64) rng.Source { return rng.Replay(20240612, path...) }
+
+// direction returns a fixed vector of length size.
+func direction(dim int, size float64) []float32 {
+	z := make([]float64, dim)
+	sample.Gaussian(rng.Replay(7), z)
+	x := make([]float32, dim)
+	var sum float64
+	for _, v := range z {
+		sum += v * v
+	}
+	for i, v := range z {
+		x[i] = float32(v * size / math.Sqrt(sum))
+	}
+	return x
+}
+
+func must[T any](m T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// mechanisms is the suite's list; all have radius 2.
+func mechanisms() []Mechanism {
+	list := []Mechanism{}
+	for _, dim := range []int{1, 2, 5, 130, 700} {
+		list = append(list,
+			must(NewRInf(RInfConfig{Dim: dim, Radius: 2, Eps0: 1.5})),
+			must(NewRR(RRConfig{Dim: dim, Radius: 2, Eps0: 1.25 * float64(min(dim, 8))})),
+			must(NewPrivUnit(PrivUnitConfig{Dim: dim, Radius: 2, Eps0: 1})),
+			must(NewPrivUnit(PrivUnitConfig{Dim: dim, Radius: 2, Eps0: 6})),
+			must(NewDiscreteGaussian(DiscreteGaussianConfig{Dim: dim, Radius: 2, Sigma: .75})),
+		)
+	}
+	return list
+}
+
+func label(m Mechanism) string {
+	s := fmt.Sprintf("%s d=%d", m.Name(), m.Dim())
+	if r, ok := m.(Randomizer); ok {
+		s += fmt.Sprintf(" eps0=%.4g", r.Event().Eps0)
+	}
+	return s
+}
+
+func forEach(t *testing.T, f func(t *testing.T, m Mechanism)) {
+	for _, m := range mechanisms() {
+		t.Run(label(m), func(t *testing.T) { f(t, m) })
+	}
+}
+
+// The mean of many estimates is the input, for inputs on the boundary of the
+// ball, inside it and zero, in one random projection and on coordinate 0; and
+// the mean squared error is the formula's. Limits are 7 standard errors, from
+// the measured spread: below 3e-12 two-sided for means of this many terms.
+func TestUnbiasedWithStatedError(t *testing.T) {
+	forEach(t, func(t *testing.T, m Mechanism) {
+		dim := m.Dim()
+		n := 4_000_000 / (dim + 40)
+		if m.Name() == "rinf" {
+			n = 60_000
+		}
+		if testing.Short() {
+			n /= 8
+		}
+		along := direction(dim, 1)
+		slices.Reverse(along)
+		for i, size := range []float64{2, 1.1, 0} {
+			x := direction(dim, size)
+			if size == 2 && (m.Name() == "rr" || m.Name() == "rinf") {
+				for j := range x { // a corner of the cube
+					x[j] = 2 * float32(1-2*(j&1))
+				}
+			}
+			r, mean, one := m.NewReport(), make([]float64, dim), make([]int64, dim)
+			src := source(1, uint64(dim), uint64(i))
+			var p1, p2, c1, c2, e1, e2, square, want float64
+			for j, v := range x {
+				square += float64(v) * float64(v)
+				want += float64(along[j]) * float64(v)
+			}
+			for range n {
+				m.Randomize(src, x, r)
+				clear(one)
+				m.Add(one, r)
+				m.Estimate(mean, one, 1)
+				var p, e float64
+				for j, v := range mean {
+					p += float64(along[j]) * v
+					d := v - float64(x[j])
+					e += d * d
+				}
+				c := mean[0]
+				p1, p2, c1, c2, e1, e2 = p1+p, p2+p*p, c1+c, c2+c*c, e1+e, e2+e*e
+			}
+			check := func(what string, s1, s2, want, tolerance float64) {
+				t.Helper()
+				k := float64(n)
+				got := s1 / k
+				limit := 7*math.Sqrt(math.Max(0, s2/k-got*got)/k) + tolerance
+				if !(math.Abs(got-want) <= limit) {
+					t.Errorf("|x| = %v: %s %.6g, want %.6g ± %.2g", size, what, got, want, limit)
+				}
+			}
+			check("mean of a projection", p1, p2, want, 1e-9)
+			check("mean of coordinate 0", c1, c2, float64(x[0]), 1e-9)
+			top := m.MSE()
+			if m.Name() != "discrete-gaussian" { // the others' error is least for long inputs
+				top -= square
+			}
+			check("squared error", e1, e2, top, 1e-6*m.MSE())
+		}
+	})
+}
+
+// Inputs that are not numbers or outside the ball are replaced by the stated
+// rule and nothing else happens: the report is that of the replaced input for
+// the same randomness.
+func TestHostileInputs(t *testing.T) {
+	nan, inf, top := float32(math.NaN()), float32(math.Inf(1)), float32(math.MaxFloat32)
+	forEach(t, func(t *testing.T, m Mechanism) {
+		dim := m.Dim()
+		vector := func(first ...float32) []float32 {
+			x := direction(dim, 1)
+			copy(x, first)
+			return x
+		}
+		constant := func(v float32) []float32 { return slices.Repeat([]float32{v}, dim) }
+		for i, c := range []struct{ x, as []float32 }{
+			{vector(nan), vector(0)},
+			{constant(nan), constant(0)},
+			{vector(inf), vector(top)},
+			{vector(-inf), vector(-top)},
+			{vector(-inf, nan), vector(-top, 0)},
+			{constant(inf), constant(top)},
+			{constant(top), constant(top / 4)}, // only the direction, or the corner, counts
+			{constant(-1e20), constant(-1e10)},
+			{constant(float32(math.SmallestNonzeroFloat32)), nil},
+			{constant(float32(math.Copysign(0, -1))), constant(0)},
+		} {
+			for k := range uint64(20) {
+				r := m.NewReport()
+				before := slices.Clone(c.x)
+				m.Randomize(source(2, k), c.x, r)
+				for j := range before {
+					if math.Float32bits(before[j]) != math.Float32bits(c.x[j]) {
+						t.Fatalf("input %d was changed", i)
+					}
+				}
+				if err := m.Check(r); err != nil {
+					t.Fatalf("input %d: %v", i, err)
+				}
+				if c.as == nil {
+					continue
+				}
+				want := m.NewReport()
+				m.Randomize(source(2, k), c.as, want)
+				if !slices.Equal(r.Index, want.Index) || !slices.Equal(r.Value, want.Value) {
+					t.Fatalf("input %d is not treated as its replacement", i)
+				}
+			}
+		}
+	})
+}
+
+func TestReportsAreReusable(t *testing.T) {
+	forEach(t, func(t *testing.T, m Mechanism) {
+		x := direction(m.Dim(), 1.5)
+		fresh, used := m.NewReport(), m.NewReport()
+		m.Randomize(source(3, 1), direction(m.Dim(), .3), used)
+		m.Randomize(source(3, 2), x, used)
+		m.Randomize(source(3, 2), x, fresh)
+		if !slices.Equal(fresh.Index, used.Index) || !slices.Equal(fresh.Value, used.Value) {
+			t.Error("a reused report keeps something of its past")
+		}
+	})
+}
+
+// Sums are exact integers: any order, any grouping.
+func TestAddIsExact(t *testing.T) {
+	forEach(t, func(t *testing.T, m Mechanism) {
+		const n = 40
+		reports := make([]*Report, n)
+		want := make([]int64, m.Dim())
+		for i := range reports {
+			reports[i] = m.NewReport()
+			m.Randomize(source(4, uint64(i)), direction(m.Dim(), 1), reports[i])
+			for j, v := range reports[i].Value {
+				at := j
+				if reports[i].Index != nil {
+					at = int(reports[i].Index[j])
+				}
+				want[at] += int64(v)
+			}
+		}
+		got := make([]int64, m.Dim())
+		for i := n - 1; i >= 0; i-- {
+			m.Add(got, reports[i])
+		}
+		if !slices.Equal(got, want) {
+			t.Error("the sum is not the sum of the values")
+		}
+		mean := slices.Repeat([]float64{7}, m.Dim())
+		m.Estimate(mean, got, 0)
+		if slices.Max(mean) != 0 || slices.Min(mean) != 0 {
+			t.Error("the estimate from no reports is not zero")
+		}
+	})
+}
+
+// Several goroutines may share a randomizer; meant for the race detector.
+func TestConcurrentUse(t *testing.T) {
+	forEach(t, func(t *testing.T, m Mechanism) {
+		x := direction(m.Dim(), 1)
+		want := m.NewReport()
+		m.Randomize(source(5), x, want)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 20 {
+					r := m.NewReport()
+					m.Randomize(source(5), x, r)
+					if !slices.Equal(r.Value, want.Value) || !slices.Equal(r.Index, want.Index) {
+						t.Error("the report depends on other goroutines")
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestCheckRefuses(t *testing.T) {
+	forEach(t, func(t *testing.T, m Mechanism) {
+		good := func() *Report {
+			r := m.NewReport()
+			m.Randomize(source(6), direction(m.Dim(), 1), r)
+			return r
+		}
+		if err := m.Check(good()); err != nil {
+			t.Fatal(err)
+		}
+		for name, spoil := range map[string]func(r *Report){
+			"empty":          func(r *Report) { *r = Report{} },
+			"a value more":   func(r *Report) { r.Value = append(r.Value, 1) },
+			"a value less":   func(r *Report) { r.Value = r.Value[1:] },
+			"an index more":  func(r *Report) { r.Index = append(r.Index, 0) },
+			"smallest int32": func(r *Report) { r.Value[len(r.Value)-1] = math.MinInt32 },
+			"index d":        func(r *Report) { r.Index = []uint32{uint32(m.Dim())} },
+			"index max":      func(r *Report) { r.Index = []uint32{math.MaxUint32} },
+		} {
+			r := good()
+			spoil(r)
+			if m.Check(r) == nil {
+				t.Errorf("%s: accepted", name)
+			}
+		}
+		if m.Name() == "discrete-gaussian" {
+			return
+		}
+		for _, v := range []int32{math.MaxInt32, privUnitLimit + 1, -privUnitLimit - 1} {
+			r := good()
+			r.Value[0] = v
+			if m.Check(r) == nil {
+				t.Errorf("value %d: accepted", v)
+			}
+		}
+	})
+}
+
+// What a dishonest client can add is bounded by the length of honest reports,
+// not only by each value's range.
+func TestCheckBoundsTheLength(t *testing.T) {
+	m := must(NewPrivUnit(PrivUnitConfig{Dim: 700, Radius: 1, Eps0: 1}))
+	r := m.NewReport()
+	for i := range r.Value {
+		r.Value[i] = int32(privUnitLimit) / 20
+	}
+	if m.Check(r) == nil {
+		t.Error("a report 1.3 times as long as the limit was accepted")
+	}
+}
+
+func TestWrongLengthPanics(t *testing.T) {
+	forEach(t, func(t *testing.T, m Mechanism) {
+		defer func() {
+			if recover() == nil {
+				t.Error("an input one too long was accepted")
+			}
+		}()
+		m.Randomize(source(7), make([]float32, m.Dim()+1), m.NewReport())
+	})
+}
+
+func TestConstructorsRefuse(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	type config struct {
+		dim          int
+		radius, eps0 float64
+	}
+	for _, c := range []config{
+		{0, 1, 1}, {-1, 1, 1}, {1<<30 + 1, 1, 1},
+		{1, 0, 1}, {1, -1, 1}, {1, nan, 1}, {1, inf, 1}, {1, 9e-31, 1}, {1, 1.1e30, 1},
+		{1, 1, 0}, {1, 1, -1}, {1, 1, nan}, {1, 1, inf}, {1, 1, math.Nextafter(50, 51)}, {1, 1, 51}, {1, 1, 1e-300},
+	} {
+		_, e1 := NewRR(RRConfig{c.dim, c.radius, c.eps0})
+		_, e2 := NewRInf(RInfConfig{c.dim, c.radius, c.eps0})
+		_, e3 := NewPrivUnit(PrivUnitConfig{c.dim, c.radius, c.eps0})
+		// The Gaussian's sigma has the same shape but other limits.
+		_, e4 := NewDiscreteGaussian(DiscreteGaussianConfig{c.dim, c.radius, c.eps0 * 1000})
+		for i, err := range []error{e1, e2, e3, e4} {
+			if err == nil {
+				t.Errorf("constructor %d accepted %+v", i, c)
+			} else if got := err.Error(); len(got) < 12 || got[:12] != "randomizer: " {
+				t.Errorf("error %q does not begin with the package", got)
+			}
+		}
+	}
+	for _, eps0 := range []float64{1e-9, 1e-3, 49.9} {
+		for _, dim := range []int{1, 2, 3, 50, 5000} {
+			_, e1 := NewRR(RRConfig{dim, 1, eps0})
+			_, e2 := NewRInf(RInfConfig{dim, 1, eps0})
+			_, e3 := NewPrivUnit(PrivUnitConfig{dim, 1, eps0})
+			for i, err := range []error{e1, e2, e3} {
+				if err != nil {
+					t.Errorf("constructor %d refused dim = %d, eps0 = %v: %v", i, dim, eps0, err)
+				}
+			}
+		}
+	}
+}
