@@ -1,0 +1,171 @@
+package randomizer
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// bitLaw returns P[+1] and P[−1] of randomizedBit from the parameters its two
+// exact coins are given.
+func bitLaw(x, a, eps0 float64) (plus, minus float64) {
+	b, flip := bitProbability(x, a), 1/(1+math.Exp(eps0))
+	keep := 1 / (1 + math.Exp(-eps0))
+	return b*keep + (1-b)*flip, (1-b)*keep + b*flip
+}
+
+// inputs covers [−a, a], its ends to the last bit, and what is mapped into it.
+func inputs(a float64) []float64 {
+	list := []float64{-a, a, 0, math.Nextafter(a, 0), -math.Nextafter(a, 0), 1e-300, math.NaN(), math.Inf(1), math.Inf(-1), 2 * a, -1e30}
+	for k := range 41 {
+		list = append(list, a*float64(k-20)/20)
+	}
+	return list
+}
+
+// All outputs enumerated, all pairs of inputs: the likelihood ratio never
+// exceeds E, and reaches it at ±a (else the bound would be for nothing).
+// Products of d bits, each of ε₀/d, cover RR; the mixture over coordinates
+// covers R_∞, whose coordinate does not depend on the input.
+func TestBitRatioIsExact(t *testing.T) {
+	for _, a := range []float64{1, .01, 3e10} {
+		for _, eps0 := range []float64{1e-6, .1, 1, 2, 8, 20, 36} {
+			var largest float64
+			for _, x := range inputs(a) {
+				p, m := bitLaw(x, a, eps0)
+				if math.Abs(p+m-1) > 1e-15 {
+					t.Fatalf("law sums to %v", p+m)
+				}
+				for _, y := range inputs(a) {
+					q, n := bitLaw(y, a, eps0)
+					largest = math.Max(largest, math.Max(p/q, m/n))
+				}
+			}
+			if got := math.Log(largest); math.Abs(got-eps0) > 1e-14*math.Max(1, eps0) {
+				t.Errorf("a = %v, eps0 = %v: largest log-ratio %.17g", a, eps0, got)
+			}
+		}
+	}
+}
+
+// The bits of one report together spend no more than ε₀, in real arithmetic.
+func TestRRSplitsEps0Safely(t *testing.T) {
+	for dim := 1; dim < 300; dim++ {
+		for _, eps0 := range []float64{.1, 1, math.Pi, 49.99} {
+			m := must(NewRR(RRConfig{dim, 1, eps0}))
+			// float64(dim)·each rounded towards −∞ is checked by the remainder
+			// of a fused multiply-add, which is exact in sign.
+			if math.FMA(float64(dim), m.each, -eps0) > 0 {
+				t.Errorf("%d bits of %v exceed %v", dim, m.each, eps0)
+			}
+			if m.each < eps0/float64(dim)*(1-1e-15) {
+				t.Errorf("%d bits of %v waste some of %v", dim, m.each, eps0)
+			}
+		}
+	}
+}
+
+// The sampled frequencies are those of the law just checked.
+func TestBitFrequencies(t *testing.T) {
+	n := int64(400_000)
+	if testing.Short() {
+		n /= 8
+	}
+	for i, eps0 := range []float64{.2, 1.5, 6} {
+		for j, x := range []float64{-1, -.3, 0, .77, 1, 5} {
+			src := source(20, uint64(i), uint64(j))
+			var hits int64
+			for range n {
+				if randomizedBit(src, x, 1, eps0) == 1 {
+					hits++
+				}
+			}
+			plus, _ := bitLaw(x, 1, eps0)
+			proportion(t, fmt.Sprintf("eps0 = %v, x = %v", eps0, x), hits, n, plus)
+		}
+	}
+}
+
+// Whole reports of R_∞: every (coordinate, bit) with the probability 1/d times
+// the bit's.
+func TestRInfLaw(t *testing.T) {
+	const dim = 7
+	n := 600_000
+	if testing.Short() {
+		n /= 8
+	}
+	m := must(NewRInf(RInfConfig{Dim: dim, Radius: 1, Eps0: 1.2}))
+	x := []float32{-1, -.5, 0, .25, 1, 9, float32(math.NaN())}
+	counts, probs := make([]int64, 2*dim), make([]float64, 2*dim)
+	r, src := m.NewReport(), source(21)
+	for range n {
+		m.Randomize(src, x, r)
+		counts[2*r.Index[0]+uint32(r.Value[0]+1)/2]++
+	}
+	for j, v := range x {
+		plus, minus := bitLaw(float64(v), 1, 1.2)
+		probs[2*j], probs[2*j+1] = minus/dim, plus/dim
+	}
+	chiSquare(t, "R_inf", counts, probs)
+}
+
+func TestExactRandomizersHaveNoSlack(t *testing.T) {
+	for _, c := range []struct {
+		m    Randomizer
+		want dp.Report
+	}{
+		{must(NewRR(RRConfig{1, 1, 1.25})), dp.Report{Class: dp.BinaryRR, Eps0: 1.25}},
+		{must(NewRR(RRConfig{3, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(NewRInf(RInfConfig{1, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(NewRInf(RInfConfig{9, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+	} {
+		if got := c.m.Event(); got != c.want {
+			t.Errorf("%s promises %+v, want %+v", label(c.m), got, c.want)
+		}
+	}
+}
+
+func TestBits(t *testing.T) {
+	for _, c := range []struct {
+		m    Mechanism
+		want int
+	}{
+		{must(NewRInf(RInfConfig{1, 1, 1})), 1},
+		{must(NewRInf(RInfConfig{2, 1, 1})), 2},
+		{must(NewRInf(RInfConfig{1024, 1, 1})), 11},
+		{must(NewRInf(RInfConfig{1025, 1, 1})), 12},
+		{must(NewRR(RRConfig{9, 1, 1})), 9},
+		{must(NewPrivUnit(PrivUnitConfig{100, 1, 1})), 1800},
+		{must(NewDiscreteGaussian(DiscreteGaussianConfig{10, 1, 1})), 10 * 21},
+	} {
+		if got := c.m.Bits(); got != c.want {
+			t.Errorf("%s: %d bits, want %d", label(c.m), got, c.want)
+		}
+	}
+}
+
+// Which report belongs to which randomness is part of every recorded run.
+func TestReportSequences(t *testing.T) {
+	x := []float32{.9, -.2, .05, 0, -.3}
+	for _, c := range []struct {
+		m    Mechanism
+		want string
+	}{
+		{must(NewRInf(RInfConfig{5, 1, 1})), "[2] [1] [3] [-1] [3] [1] "},
+		{must(NewRR(RRConfig{5, 1, 5})), "[] [1 1 1 -1 1] [] [1 -1 -1 -1 -1] [] [1 1 1 -1 1] "},
+		{must(NewPrivUnit(PrivUnitConfig{5, 1, 3})), "[] [2663 -18673 17346 -29896 -52377] [] [45437 -42558 14971 -11838 -7163] [] [41626 5840 27733 -10664 -40571] "},
+		{must(NewDiscreteGaussian(DiscreteGaussianConfig{5, 1, .5})), "[] [66736 -47772 -32983 18561 -27036] [] [16891 -7247 -33171 9945 -47986] [] [70647 -10612 -3197 -1733 -10589] "},
+	} {
+		var got string
+		for k := range uint64(3) {
+			r := c.m.NewReport()
+			c.m.Randomize(source(22, k), x, r)
+			got += fmt.Sprint(r.Index, r.Value, " ")
+		}
+		if got != c.want {
+			t.Errorf("%s:\n got %q\nwant %q", c.m.Name(), got, c.want)
+		}
+	}
+}
