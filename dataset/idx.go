@@ -34,7 +34,7 @@ const (
 	// MaxIDXSide is the largest height or width in pixels.
 	MaxIDXSide = 1 << 12
 	// MaxIDXBytes is the largest number of data bytes in one file.
-	MaxIDXBytes = 1 << 31
+	MaxIDXBytes = 1<<31 - 1
 )
 
 // ReadFolder reads the four IDX files of a folder on disk. Where both a plain
@@ -173,7 +173,7 @@ func readIDX(r io.Reader, file string, size int64, magic uint32) (dims []int, da
 		if v == 0 || int64(v) > limit {
 			return nil, nil, fmt.Errorf("dataset: %s: %s = %d must be at least 1 and at most %d", file, field, v, limit)
 		}
-		// No overflow: at most 2³¹ · 2¹² · 2¹² = 2⁵⁵.
+		// No overflow: below 2³¹ · 2¹² · 2¹² = 2⁵⁵.
 		total *= int64(v)
 		dims = append(dims, int(v))
 	}
