@@ -1,0 +1,283 @@
+// Package account answers what a protocol costs. From an event, or from a
+// query about rounds that are all alike, it returns the tightest bound that is
+// proved, with every other bound beside it.
+//
+// Bounds are for replace-one adjacency: n is public, one client's data changes.
+// ε and losses are in nats, δ is a probability.
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/amplify"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/rdp"
+)
+
+// Accountant is the default dp.Accountant: the blanket pair of each round,
+// composed by privacy-loss distributions, and never worse than Rényi or pure
+// composition. Safe for concurrent use; it remembers pairs as a cache only.
+type Accountant struct{ engine *engine }
+
+var _ dp.Accountant = (*Accountant)(nil)
+
+// New returns an accountant.
+func New() *Accountant { return &Accountant{newEngine()} }
+
+// Eps returns an upper bound on ε at delta for the event, rounded up.
+func (a *Accountant) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
+	if err := dp.CheckDelta(delta); err != nil {
+		return dp.Bound{}, err
+	}
+	counts := map[shape]int64{}
+	var order []shape
+	if err := flatten(ev, 1, func(s shape, times int64) {
+		if counts[s] == 0 {
+			order = append(order, s)
+		}
+		counts[s] += times
+	}); err != nil {
+		return dp.Bound{}, err
+	}
+	parts := make([]part, len(order))
+	for i, s := range order {
+		parts[i] = part{s, counts[s]}
+	}
+	a.engine.mu.Lock()
+	defer a.engine.mu.Unlock()
+	return a.engine.tightest(parts, delta)
+}
+
+// flatten visits the rounds of an event. Rounds nobody reported in cost
+// nothing and are left out.
+func flatten(ev dp.Event, times int64, visit func(shape, int64)) error {
+	switch e := ev.(type) {
+	case dp.Round:
+		if err := e.Validate(); err != nil {
+			return err
+		}
+		if s := shapeOf(e).coarse(); s.reports > 0 || s.rate > 0 {
+			visit(s, times)
+		}
+		return nil
+	case dp.Repeat:
+		if e.Times < 1 || float64(e.Times)*float64(times) > maxRounds {
+			return fmt.Errorf("account: %d times %d repetitions must lie between 1 and 1e12", e.Times, times)
+		}
+		return flatten(e.Event, times*e.Times, visit)
+	case dp.Sequence:
+		for _, part := range e {
+			if err := flatten(part, times, visit); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		return fmt.Errorf("account: unknown event %T", ev)
+	}
+}
+
+// tightest returns the smallest proved upper bound on ε.
+func (e *engine) tightest(parts []part, delta float64) (dp.Bound, error) {
+	best := proved("basic", basic(parts), delta, "basic composition of pure guarantees, after subsampling")
+	if len(parts) == 0 || best.Eps == 0 {
+		return best, nil
+	}
+	eps, err := e.pldEps(parts, blanket, delta)
+	switch {
+	case err == nil && eps < best.Eps:
+		best = proved(blanket.name+"-pld", eps, delta, blanket.source+"; composed as privacy-loss distributions")
+	case errors.Is(err, dp.ErrNoBound):
+		if curve, err := e.rdpCurve(parts, blanket); err == nil {
+			if eps, order := rdp.Minimize(curve, delta); eps < best.Eps {
+				best = proved(blanket.name+"-rdp", eps, delta, blanket.source+"; Rényi composition")
+				best.Order = order
+			}
+		}
+	case err != nil:
+		return dp.Bound{}, err
+	}
+	if math.IsNaN(best.Eps) {
+		return dp.Bound{}, fmt.Errorf("account: epsilon is not a number: %w", dp.ErrNoBound)
+	}
+	return best, nil
+}
+
+func proved(method string, eps, delta float64, source string) dp.Bound {
+	return dp.Bound{Method: method, Kind: dp.Upper, Status: dp.Proved, Source: source,
+		Guarantee: dp.Guarantee{Eps: eps, Delta: delta, Adjacency: dp.ReplaceOne}}
+}
+
+// Listed is a method's entry in a Reply.
+type Listed struct {
+	dp.Bound
+	// Applies is false where the method has no bound; Note then says why.
+	Applies bool
+}
+
+// Reply answers a Query. Pointers are nil where there is no such bound.
+type Reply struct {
+	Query Query
+	Upper *dp.Bound // tightest proved upper bound
+	Best  *dp.Bound // tightest sound upper bound
+	Lower *dp.Bound // largest lower bound from a mechanism the query admits
+	// Bounds are all methods, in a fixed order.
+	Bounds []Listed
+}
+
+// method computes one listed bound.
+type method struct {
+	id      string
+	kind    dp.Kind
+	status  dp.Status
+	source  string
+	compute func(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error)
+}
+
+// Answer computes the bounds a query asks for: which is "all", "best" (only
+// what the tightest proved bound needs), or a method's id.
+func Answer(ctx context.Context, q Query, which string) (Reply, error) {
+	if err := q.Validate(); err != nil {
+		return Reply{}, err
+	}
+	e := newEngine()
+	s, times := q.shape()
+	parts := []part{{s, times}}
+	r := Reply{Query: q}
+	known := which == "all" || which == "best"
+	for _, m := range methods() {
+		if which != "all" && m.id != which && !(which == "best" && (m.id == "blanket-pld" || m.id == "basic" || m.id == "blanket-rdp" && r.Upper == nil)) {
+			continue
+		}
+		known = true
+		if err := ctx.Err(); err != nil {
+			return Reply{}, err
+		}
+		l := Listed{Bound: dp.Bound{Method: m.id, Kind: m.kind, Status: m.status, Source: m.source}}
+		var err error
+		l.Eps, l.Delta, l.Order, l.Note, err = m.compute(e, q, parts)
+		l.Adjacency = dp.ReplaceOne
+		switch {
+		case errors.Is(err, dp.ErrNoBound):
+			l.Note = err.Error()
+		case err != nil:
+			return Reply{}, fmt.Errorf("account: %s: %w", m.id, err)
+		case math.IsNaN(l.Eps) || math.IsNaN(l.Delta):
+			l.Note = "not a number"
+		default:
+			l.Applies = true
+		}
+		r.Bounds = append(r.Bounds, l)
+		if l.Applies && l.Kind == dp.Upper && l.Status == dp.Proved && (r.Upper == nil || better(l.Bound, *r.Upper)) {
+			b := l.Bound
+			r.Upper, r.Best = &b, &b
+		}
+	}
+	if !known {
+		return Reply{}, fmt.Errorf("account: unknown method %q", which)
+	}
+	return r, nil
+}
+
+func better(a, b dp.Bound) bool { return a.Eps < b.Eps || a.Eps == b.Eps && a.Delta < b.Delta }
+
+func methods() []method {
+	pair := func(c clones) []method {
+		return []method{
+			{c.name + "-pld", dp.Upper, dp.Proved, c.source + "; composed as privacy-loss distributions",
+				func(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+					if q.asksDelta() {
+						delta, err = e.pldDelta(parts, c, q.Eps)
+						return q.Eps, delta, 0, "", err
+					}
+					eps, err = e.pldEps(parts, c, q.Delta)
+					return eps, q.Delta, 0, "", err
+				}},
+			{c.name + "-rdp", dp.Upper, dp.Proved, c.source + "; Rényi divergence at real orders",
+				func(e *engine, q Query, parts []part) (float64, float64, float64, string, error) {
+					curve, err := e.rdpCurve(parts, c)
+					if err != nil {
+						return 0, 0, 0, "", err
+					}
+					return convert(curve, q)
+				}},
+		}
+	}
+	out := append(pair(blanket), pair(fmt22)...)
+	return append(out,
+		method{"girgis-thm1", dp.Upper, dp.Proved, "Girgis et al. 2021 (NeurIPS), Theorem 1 and Lemma 1", girgis(amplify.GirgisUpper)},
+		method{"girgis-thm2", dp.Approximate, dp.Approximation, "Girgis et al. 2021 (NeurIPS), Theorem 2 and Lemma 1", girgis(amplify.GirgisLower)},
+		method{"basic", dp.Upper, dp.Proved, "basic composition of pure guarantees, after subsampling",
+			func(_ *engine, q Query, parts []part) (float64, float64, float64, string, error) {
+				eps := basic(parts)
+				if q.asksDelta() {
+					if eps <= q.Eps {
+						return q.Eps, 0, 0, "", nil
+					}
+					return 0, 0, 0, "", fmt.Errorf("the pure guarantee is %.4g: %w", eps, dp.ErrNoBound)
+				}
+				return eps, q.Delta, 0, "holds with delta = 0", nil
+			}},
+	)
+}
+
+// convert turns a Rényi curve into what the query asks for.
+func convert(c rdp.Curve, q Query) (eps, delta, order float64, note string, err error) {
+	if q.asksDelta() {
+		return q.Eps, rdp.Delta(c, q.Eps), 0, "", nil
+	}
+	eps, order = rdp.Minimize(c, q.Delta)
+	if math.IsInf(eps, 1) {
+		return 0, 0, 0, "", fmt.Errorf("no order gives a finite epsilon: %w", dp.ErrNoBound)
+	}
+	return eps, q.Delta, order, "", nil
+}
+
+// girgis converts one of Girgis et al.'s curves, which exist at integer orders
+// for a fixed number of reports.
+func girgis(bound func(amplify.GirgisConfig, int) (float64, error)) func(*engine, Query, []part) (float64, float64, float64, string, error) {
+	return func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+		s := parts[0].shape
+		if s.trust != dp.Shuffle || s.rate > 0 {
+			return 0, 0, 0, "", fmt.Errorf("stated for a fixed number k of shuffled reports: %w", dp.ErrNoBound)
+		}
+		c := amplify.GirgisConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports}
+		at := func(lambda int) (float64, error) {
+			d, err := bound(c, lambda)
+			d *= float64(parts[0].times)
+			if q.asksDelta() {
+				return rdp.DeltaAt(float64(lambda), d, q.Eps), err
+			}
+			return rdp.Epsilon(float64(lambda), d, q.Delta), err
+		}
+		best, lambda := math.Inf(1), 0
+		// Orders grow by a 64th; around the best every order is tried.
+		const top = 1 << 14
+		for l := 2; l <= top; l += max(1, l/64) {
+			v, err := at(l)
+			if err != nil {
+				return 0, 0, 0, "", err
+			}
+			if v < best {
+				best, lambda = v, l
+			} else if l > 2*lambda+64 {
+				break
+			}
+		}
+		for l := max(2, lambda-lambda/64-1); l <= lambda+lambda/64+1; l++ {
+			if v, err := at(l); err == nil && v < best {
+				best, lambda = v, l
+			}
+		}
+		if math.IsInf(best, 1) {
+			return 0, 0, 0, "", fmt.Errorf("no order gives a finite epsilon: %w", dp.ErrNoBound)
+		}
+		if q.asksDelta() {
+			return q.Eps, best, float64(lambda), "", nil
+		}
+		return best, q.Delta, float64(lambda), "", nil
+	}
+}

@@ -1,0 +1,104 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// Plan solves for one value of a query so that the tightest proved bound on ε
+// at q.Delta is at most target: the largest "eps0", "k", "gamma" or "rounds".
+// It returns the completed query and its answer, whose ε never exceeds target.
+//
+// The search is a bisection that keeps a value known to meet the target, so it
+// is safe also where the bound is not monotone; there it may miss a larger one.
+func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Reply, error) {
+	if !(target > 0) || math.IsInf(target, 1) {
+		return q, Reply{}, fmt.Errorf("account: target epsilon = %v must be above 0 and finite", target)
+	}
+	if q.asksDelta() {
+		return q, Reply{}, errors.New("account: planning needs delta; eps is what is planned for")
+	}
+	k, ok := knobs()[solve]
+	if !ok {
+		return q, Reply{}, fmt.Errorf("account: cannot solve for %q: want eps0, k, gamma or rounds", solve)
+	}
+	lo, hi := k.low, k.high(q)
+	var last Reply
+	meets := func(u float64) (bool, error) {
+		trial := q
+		k.set(&trial, u)
+		r, err := Answer(ctx, trial, "best")
+		if err != nil {
+			return false, err
+		}
+		if r.Upper == nil || !(r.Upper.Eps <= target) {
+			return false, nil
+		}
+		last = r
+		return true, nil
+	}
+	good, err := meets(lo)
+	if err != nil {
+		return q, Reply{}, err
+	}
+	if !good {
+		return q, Reply{}, fmt.Errorf("account: no %s meets epsilon = %v: even %s does not: %w", solve, target, k.show(q, lo), dp.ErrNoBound)
+	}
+	if good, err = meets(hi); err != nil {
+		return q, Reply{}, err
+	} else if good {
+		lo = hi
+	}
+	for !k.close(lo, hi) {
+		mid := k.middle(lo, hi)
+		if good, err = meets(mid); err != nil {
+			return q, Reply{}, err
+		} else if good {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return last.Query, last, nil
+}
+
+// knob is a value that Plan can turn. Larger values cost more.
+type knob struct {
+	low  float64
+	high func(Query) float64
+	set  func(*Query, float64)
+	// middle and close end the search; whole numbers exactly, others at four
+	// digits.
+	middle func(lo, hi float64) float64
+	close  func(lo, hi float64) bool
+	name   string
+}
+
+func (k knob) show(q Query, u float64) string {
+	k.set(&q, u)
+	return fmt.Sprintf("%s = %g", k.name, u)
+}
+
+func knobs() map[string]knob {
+	whole := func(name string, high func(Query) float64, set func(*Query, int64)) knob {
+		return knob{low: 1, high: high, name: name,
+			set:    func(q *Query, u float64) { set(q, int64(u)) },
+			middle: func(lo, hi float64) float64 { return math.Floor(math.Sqrt(lo) * math.Sqrt(hi)) },
+			close:  func(lo, hi float64) bool { return hi-lo <= 1 || math.Floor(math.Sqrt(lo)*math.Sqrt(hi)) <= lo }}
+	}
+	real := func(name string, low float64, high func(Query) float64, set func(*Query, float64)) knob {
+		return knob{low: low, high: high, name: name, set: set,
+			middle: func(lo, hi float64) float64 { return math.Sqrt(lo) * math.Sqrt(hi) },
+			close:  func(lo, hi float64) bool { return hi-lo <= 1e-4*lo }}
+	}
+	return map[string]knob{
+		"eps0":   real("eps0", 1e-3, func(Query) float64 { return dp.MaxEps0 }, func(q *Query, u float64) { q.Eps0 = u }),
+		"gamma":  real("gamma", 1e-9, func(Query) float64 { return 1 }, func(q *Query, u float64) { q.Rate = u }),
+		"k":      whole("k", func(q Query) float64 { return float64(q.Population) }, func(q *Query, u int64) { q.Reports = u }),
+		"rounds": whole("rounds", func(Query) float64 { return 1e9 }, func(q *Query, u int64) { q.Rounds = u }),
+	}
+}

@@ -1,0 +1,95 @@
+package account
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// Query is a question about rounds that are all alike: what do they cost? The
+// zero value of a field means "not given"; what is required depends on
+// Participation.
+type Query struct {
+	Trust         dp.Trust         // "" means dp.Shuffle
+	Participation dp.Participation // Required.
+	Class         dp.Class         // "" means dp.Generic
+	Eps0          float64          // Required. ε₀ of one report.
+	Population    int64            // Required. n.
+	Reports       int64            // k; required for Sampled and Once
+	Rate          float64          // γ before drop-outs; required for CheckIn
+	Dropout       float64          // p′ in [0, 1): a report is lost, independently of the data
+	Rounds        int64            // Required. T.
+	// Exactly one of Delta and Eps is set; the other is bounded. Eps = 0 with
+	// Delta = 0 asks for δ at ε = 0 only if AskDelta is set.
+	Delta    float64
+	Eps      float64
+	AskDelta bool
+}
+
+// maxRounds keeps products of rounds and losses far from overflow.
+const maxRounds = 1e12
+
+// Validate returns an error that names the first value that makes no sense.
+func (q Query) Validate() error {
+	if err := q.event().Validate(); err != nil {
+		return err
+	}
+	switch {
+	case q.Population > 1<<52:
+		return fmt.Errorf("account: n = %d must be at most 2^52", q.Population)
+	case q.Rounds < 1 || q.Rounds > maxRounds:
+		return fmt.Errorf("account: rounds = %d must lie between 1 and 1e12", q.Rounds)
+	case !(q.Dropout >= 0 && q.Dropout < 1):
+		return fmt.Errorf("account: dropout = %v must be at least 0 and below 1", q.Dropout)
+	case q.Participation != dp.CheckIn && q.Rate != 0:
+		return fmt.Errorf("account: gamma = %v has no meaning with participation %s", q.Rate, q.Participation)
+	case (q.Participation == dp.All || q.Participation == dp.CheckIn) && q.Reports != 0:
+		return fmt.Errorf("account: k = %d has no meaning with participation %s", q.Reports, q.Participation)
+	}
+	if q.AskDelta || q.Eps != 0 {
+		if q.Delta != 0 {
+			return fmt.Errorf("account: delta = %v and eps = %v: give one, the other is bounded", q.Delta, q.Eps)
+		}
+		if !(q.Eps >= 0) || math.IsInf(q.Eps, 1) {
+			return fmt.Errorf("account: eps = %v must be at least 0 and finite", q.Eps)
+		}
+		return nil
+	}
+	return dp.CheckDelta(q.Delta)
+}
+
+func (q Query) asksDelta() bool { return q.AskDelta || q.Eps != 0 }
+
+// event is one planned round of the query but for drop-outs.
+func (q Query) event() dp.Round {
+	q = q.withDefaults()
+	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0}, Trust: q.Trust, Participation: q.Participation,
+		Population: q.Population, Reports: q.Reports, Rate: q.Rate}
+}
+
+func (q Query) withDefaults() Query {
+	if q.Trust == "" {
+		q.Trust = dp.Shuffle
+	}
+	if q.Class == "" {
+		q.Class = dp.Generic
+	}
+	return q
+}
+
+// shape is one planned round of the query, drop-outs included: given how many
+// reports arrive, they are a uniform subset of the population.
+func (q Query) shape() (shape, int64) {
+	s, times := shapeOf(q.event()), q.Rounds
+	if q.Participation == dp.Once {
+		times = 1 // batches are disjoint: a client is in one of them
+	}
+	if q.Dropout > 0 && s.reports > 0 && s.trust == dp.Shuffle {
+		s.asked, s.reports, s.rate = s.reports, 0, 1
+	}
+	if s.rate > 0 {
+		s.rate *= 1 - q.Dropout
+	}
+	return s, times
+}

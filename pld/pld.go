@@ -1,0 +1,122 @@
+// Package pld is accounting by privacy-loss distributions: dominating pairs on
+// a grid of losses, composed by FFT, read off as δ(ε) and ε(δ).
+//
+// Everything is an upper bound. Discretising keeps the mass of every outcome
+// under both laws, which can only lose; wrap-around, FFT round-off, truncation
+// and infinite losses are added to δ. compose.md has the derivations.
+package pld
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// Loss is a discretised pair: the losses j·Step, j = −(len−1) … len−1. Upper[j]
+// is the mass of loss j·Step under P; by symmetry the mass of loss −j·Step is
+// Upper[j]·e^{−j·Step}, and Upper[0] holds all mass of loss 0.
+type Loss struct {
+	Step  float64
+	Upper []float64
+	// Infinite is mass of infinite loss: what the pair dropped.
+	Infinite float64
+}
+
+// maxPoints bounds the grid of one round.
+const maxPoints = 1 << 22
+
+// Discretize puts a pair on the grid of the given step. An atom between two
+// grid losses is split so that its mass is kept under P and under Q; the split
+// pair dominates the atom, by convexity of (p − e^ε q)₊ along the chord.
+func Discretize(p dp.Pair, step float64) (Loss, error) {
+	if !(step > 0) || math.IsInf(step, 1) {
+		return Loss{}, fmt.Errorf("pld: step = %v must be above 0 and finite", step)
+	}
+	var top float64
+	for _, a := range p.Atoms {
+		top = math.Max(top, a.Loss)
+	}
+	if !(top/step < maxPoints-2) {
+		return Loss{}, fmt.Errorf("pld: losses up to %v need more than %d grid points of step %v: %w", top, maxPoints, step, dp.ErrNoBound)
+	}
+	l := Loss{Step: step, Upper: make([]float64, int(top/step)+2), Infinite: p.Dropped()}
+	whole := -math.Expm1(-step)
+	var sum float64
+	for _, a := range p.Atoms {
+		mass := a.Q * math.Exp(a.Loss)
+		j := int(a.Loss / step)
+		// The share above: mass·(1 − e^{−x})/(1 − e^{−step}), x the distance
+		// from j·step.
+		x := math.Max(0, math.Min(step, a.Loss-float64(j)*step))
+		above := mass * math.Min(1, -math.Expm1(-x)/whole)
+		l.Upper[j] += mass - above
+		l.Upper[j+1] += above
+		sum += mass + a.Q
+	}
+	// An atom with j = 0 puts part of itself, and of its mirror image, on loss
+	// 0; all that is left of the mass is there as well.
+	var placed float64
+	for j, m := range l.Upper[1:] {
+		placed += m * (1 + math.Exp(-float64(j+1)*step))
+	}
+	if !(sum < 1+1e-6) || math.IsNaN(placed) {
+		return Loss{}, fmt.Errorf("pld: the pair has mass %v, above 1", sum)
+	}
+	l.Upper[0] = math.Max(0, 1-placed)
+	return l, nil
+}
+
+// LogMoment returns log E_P e^{tL} over the finite losses, for any real t; +Inf
+// or NaN where it overflows.
+func (l Loss) LogMoment(t float64) float64 {
+	// E e^{tL} − 1 = Σ_j Upper[j](e^{tjh} − 1 + e^{−jh}(e^{−tjh} − 1)); with
+	// loss 0 subtracted nothing near 1 is lost. The factors are as in rdp.
+	var excess float64
+	for j, m := range l.Upper {
+		x := float64(j) * l.Step
+		if m > 0 && j > 0 {
+			excess += m * math.Exp(-x) * math.Expm1((t+1)*x) * -math.Expm1(-t*x)
+		}
+	}
+	return math.Log1p(excess)
+}
+
+// Variance returns the variance of L under the law tilted by e^{tL}.
+func (l Loss) Variance(t float64) float64 {
+	_, v := l.tilted(t)
+	return v
+}
+
+// Top returns the largest finite loss.
+func (l Loss) Top() float64 { return float64(len(l.Upper)-1) * l.Step }
+
+// tilted returns the mean and variance of L under the law tilted by e^{tL}.
+func (l Loss) tilted(t float64) (mean, variance float64) {
+	norm := l.LogMoment(t)
+	var m1, m2 float64
+	for j, m := range l.Upper {
+		if m == 0 || j == 0 {
+			continue
+		}
+		x := float64(j) * l.Step
+		up := m * math.Exp(t*x-norm)
+		down := m * math.Exp(-x-t*x-norm)
+		m1 += x * (up - down)
+		m2 += x * x * (up + down)
+	}
+	return m1, math.Max(0, m2-m1*m1)
+}
+
+// Pair returns the finite losses as a pair again, with the given remainders in
+// place of the infinite mass they stand for.
+func (l Loss) Pair(remainders []dp.Remainder) dp.Pair {
+	p := dp.Pair{Remainders: remainders, Atoms: make([]dp.Atom, 0, len(l.Upper))}
+	for j, m := range l.Upper {
+		if m > 0 && j > 0 {
+			x := float64(j) * l.Step
+			p.Atoms = append(p.Atoms, dp.Atom{Q: m * math.Exp(-x), Loss: x})
+		}
+	}
+	return p
+}
