@@ -87,3 +87,37 @@ func BenchmarkPrivUnit(b *testing.B) {
 		}
 	})
 }
+
+func benchMechanism(b *testing.B, m Mechanism) {
+	x, r, sum := benchInput(m.Dim()), m.NewReport(), make([]int64, m.Dim())
+	src := rng.NewStream(1)
+	b.ReportAllocs()
+	var i uint64
+	for b.Loop() {
+		src.Reset(1, i)
+		i++
+		m.Randomize(src, x, r)
+		m.Add(sum, r)
+	}
+	perValue(b, len(r.Value))
+}
+
+func BenchmarkRInf(b *testing.B) {
+	benchMechanism(b, must(NewRInf(RInfConfig{Dim: 13706, Radius: .01, Eps0: 1.5})))
+}
+
+func BenchmarkRR(b *testing.B) {
+	benchMechanism(b, must(NewRR(RRConfig{Dim: 4420, Radius: 1, Eps0: 8})))
+}
+
+func BenchmarkDiscreteGaussian(b *testing.B) {
+	benchMechanism(b, must(NewDiscreteGaussian(DiscreteGaussianConfig{Dim: 4420, Radius: 1, Sigma: 1})))
+}
+
+func BenchmarkClipNorm(b *testing.B) {
+	x := benchInput(4420)
+	for b.Loop() {
+		ClipNorm(x, 2, .25)
+	}
+	perValue(b, len(x))
+}

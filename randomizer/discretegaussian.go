@@ -63,11 +63,17 @@ func NewDiscreteGaussian(c DiscreteGaussianConfig) (*DiscreteGaussian, error) {
 	return m, nil
 }
 
+// Name returns "discrete-gaussian".
 func (m *DiscreteGaussian) Name() string { return "discrete-gaussian" }
-func (m *DiscreteGaussian) Dim() int     { return m.config.Dim }
 
+// Dim returns the length of the input.
+func (m *DiscreteGaussian) Dim() int { return m.config.Dim }
+
+// NewReport returns a dense report.
 func (m *DiscreteGaussian) NewReport() *Report { return &Report{Value: make([]int32, m.config.Dim)} }
 
+// Randomize overwrites r with a randomized report of x; see the type for inputs
+// outside the domain.
 func (m *DiscreteGaussian) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
 	size := norm(x, 2)
@@ -91,12 +97,15 @@ func (m *DiscreteGaussian) Randomize(src rng.Source, x []float32, r *Report) {
 	}
 }
 
+// Check validates shape and range; see [Mechanism].
 func (m *DiscreteGaussian) Check(r *Report) error {
 	return checkDense(r, m.config.Dim, math.MaxInt32)
 }
 
+// Add adds a checked report to sum.
 func (m *DiscreteGaussian) Add(sum []int64, r *Report) { addDense(sum, r) }
 
+// Estimate stores the unbiased mean of n inputs, in the units of x.
 func (m *DiscreteGaussian) Estimate(mean []float64, sum []int64, n int64) {
 	estimate(mean, sum, n, m.config.Radius/gaussianUnit)
 }

@@ -140,11 +140,17 @@ func privUnitSlack(dim int) float64 {
 	return 1.01*(grid+length+base) + scalars        // and second-order terms
 }
 
+// Name returns "privunit".
 func (m *PrivUnit) Name() string { return "privunit" }
-func (m *PrivUnit) Dim() int     { return m.config.Dim }
 
+// Dim returns the length of the input.
+func (m *PrivUnit) Dim() int { return m.config.Dim }
+
+// NewReport returns a dense report.
 func (m *PrivUnit) NewReport() *Report { return &Report{Value: make([]int32, m.config.Dim)} }
 
+// Randomize overwrites r with a randomized report of x; see the type for inputs
+// outside the domain.
 func (m *PrivUnit) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
 	scratch := m.scratch.Get().(*privUnitScratch)
@@ -284,6 +290,7 @@ func (s *privUnitScratch) clean(x []float32) []float32 {
 	return s.x
 }
 
+// Check validates shape and range; see [Mechanism].
 func (m *PrivUnit) Check(r *Report) error {
 	if err := checkDense(r, m.config.Dim, privUnitLimit); err != nil {
 		return err
@@ -300,10 +307,13 @@ func (m *PrivUnit) Check(r *Report) error {
 	return nil
 }
 
+// Add adds a checked report to sum.
 func (m *PrivUnit) Add(sum []int64, r *Report) { addDense(sum, r) }
 
+// Estimate stores the unbiased mean of n inputs, in the units of x.
 func (m *PrivUnit) Estimate(mean []float64, sum []int64, n int64) { estimate(mean, sum, n, m.scale) }
 
+// MSE is attained at x = 0; an input of length C has C² less.
 func (m *PrivUnit) MSE() float64 {
 	// E[R²] = 1/(1−4s²), and the rounding's d/12 grid units squared.
 	square := privUnitUnit*privUnitUnit/(1-4./(lengthRate*lengthRate)) + float64(m.config.Dim)/12

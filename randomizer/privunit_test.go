@@ -336,3 +336,33 @@ func TestPrivUnitDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations per report", n)
 	}
 }
+
+// The second and fourth moments of one coordinate, 1/d and 3/(d(d+2)), on both
+// sides of the change of method, to 7 standard errors: fine enough to tell the
+// exponent (d−3)/2 from its neighbours.
+func TestUniformHeightMoments(t *testing.T) {
+	for i, dim := range []int{2, 3, 20, 127, 128, 200} {
+		n := 2_000_000
+		if dim < 128 {
+			n = 8_000_000 / (dim + 8)
+		}
+		if testing.Short() {
+			n /= 16
+		}
+		src := source(54, uint64(i))
+		var m2, m4, m8 float64
+		for range n {
+			h, _ := uniformHeight(src, dim)
+			s := h * h
+			m2, m4, m8 = m2+s, m4+s*s, m8+s*s*s*s
+		}
+		k, d := float64(n), float64(dim)
+		m2, m4, m8 = m2/k, m4/k, m8/k
+		if want := 1 / d; math.Abs(m2-want) > 7*math.Sqrt((m4-m2*m2)/k) {
+			t.Errorf("d = %d: second moment %.6g, want %.6g", dim, m2, want)
+		}
+		if want := 3 / (d * (d + 2)); math.Abs(m4-want) > 7*math.Sqrt((m8-m4*m4)/k) {
+			t.Errorf("d = %d: fourth moment %.6g, want %.6g", dim, m4, want)
+		}
+	}
+}

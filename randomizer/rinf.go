@@ -69,13 +69,19 @@ func checkError(mse, eps0 float64) error {
 // response shrinks a mean.
 func flipScale(eps0 float64) float64 { return 1 / math.Tanh(eps0/2) }
 
+// Name returns "rinf".
 func (m *RInf) Name() string { return "rinf" }
-func (m *RInf) Dim() int     { return m.config.Dim }
 
+// Dim returns the length of the input.
+func (m *RInf) Dim() int { return m.config.Dim }
+
+// NewReport returns a sparse one-value report.
 func (m *RInf) NewReport() *Report {
 	return &Report{Index: make([]uint32, 1), Value: make([]int32, 1)}
 }
 
+// Randomize overwrites r with a randomized report of x; see the type for inputs
+// outside the domain.
 func (m *RInf) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
 	j := sample.Uniform(src, uint64(m.config.Dim))
@@ -109,6 +115,7 @@ func bitProbability(x, a float64) float64 {
 	return (1 + x/a) / 2
 }
 
+// Check validates shape and range; see [Mechanism].
 func (m *RInf) Check(r *Report) error {
 	if len(r.Index) != 1 || len(r.Value) != 1 {
 		return fmt.Errorf("randomizer: report with %d indices and %d values must have one of each", len(r.Index), len(r.Value))
@@ -122,12 +129,17 @@ func (m *RInf) Check(r *Report) error {
 	return nil
 }
 
+// Add adds a checked report to sum.
 func (m *RInf) Add(sum []int64, r *Report) { sum[r.Index[0]] += int64(r.Value[0]) }
 
+// Estimate stores the unbiased mean of n inputs, in the units of x.
 func (m *RInf) Estimate(mean []float64, sum []int64, n int64) { estimate(mean, sum, n, m.scale) }
 
+// MSE is attained at x = 0.
 func (m *RInf) MSE() float64 { return m.scale * m.scale }
 
+// Bits is ⌈log₂ d⌉ for the coordinate and one for the sign.
 func (m *RInf) Bits() int { return bits.Len64(uint64(m.config.Dim-1)) + 1 }
 
+// Event is ε₀ exactly, of the generic class.
 func (m *RInf) Event() dp.Report { return dp.Report{Class: dp.Generic, Eps0: m.config.Eps0} }

@@ -51,11 +51,17 @@ func NewRR(c RRConfig) (*RR, error) {
 	return m, nil
 }
 
+// Name returns "rr".
 func (m *RR) Name() string { return "rr" }
-func (m *RR) Dim() int     { return m.config.Dim }
 
+// Dim returns the length of the input.
+func (m *RR) Dim() int { return m.config.Dim }
+
+// NewReport returns a dense report.
 func (m *RR) NewReport() *Report { return &Report{Value: make([]int32, m.config.Dim)} }
 
+// Randomize overwrites r with a randomized report of x; see the type for inputs
+// outside the domain.
 func (m *RR) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
 	for i, v := range x {
@@ -63,6 +69,7 @@ func (m *RR) Randomize(src rng.Source, x []float32, r *Report) {
 	}
 }
 
+// Check validates shape and range; see [Mechanism].
 func (m *RR) Check(r *Report) error {
 	if err := checkDense(r, m.config.Dim, 1); err != nil {
 		return err
@@ -75,14 +82,19 @@ func (m *RR) Check(r *Report) error {
 	return nil
 }
 
+// Add adds a checked report to sum.
 func (m *RR) Add(sum []int64, r *Report) { addDense(sum, r) }
 
+// Estimate stores the unbiased mean of n inputs, in the units of x.
 func (m *RR) Estimate(mean []float64, sum []int64, n int64) { estimate(mean, sum, n, m.scale) }
 
+// MSE is attained at x = 0.
 func (m *RR) MSE() float64 { return float64(m.config.Dim) * m.scale * m.scale }
 
+// Bits is one per coordinate.
 func (m *RR) Bits() int { return m.config.Dim }
 
+// Event is ε₀ exactly; the class is BinaryRR for a single bit, else Generic.
 func (m *RR) Event() dp.Report {
 	class := dp.Generic
 	if m.config.Dim == 1 {

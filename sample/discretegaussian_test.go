@@ -103,3 +103,28 @@ func TestIsqrt(t *testing.T) {
 		t.Error("isqrt(0)")
 	}
 }
+
+// The comparison with a 128-bit fraction, to its last bit and with refusals.
+func TestBelowIsExact(t *testing.T) {
+	g := &DiscreteGaussian{dhi: 5, dlo: 100}
+	for _, c := range []struct {
+		words  []uint64
+		hi, lo uint64
+		want   bool
+	}{
+		{[]uint64{2, 7}, 2, 8, true},
+		{[]uint64{2, 8}, 2, 8, false},
+		{[]uint64{1, 1 << 63}, 2, 8, true},
+		{[]uint64{3, 0}, 2, 8, false},
+		{[]uint64{1<<3 | 2, 7}, 2, 8, true}, // bits above the denominator's are ignored
+		{[]uint64{5, 99}, 5, 99, false},
+		{[]uint64{5, 98}, 5, 99, true},
+		{[]uint64{5, 100, 0, 0}, 0, 1, true},
+		{[]uint64{6, 0, 7, 1, 0, 1}, 0, 1, false},
+	} {
+		s := &script{t, c.words}
+		if got := g.below(s, c.hi, c.lo); got != c.want || len(s.words) != 0 {
+			t.Errorf("%v below (%d,%d): %v with %d words left", c.words, c.hi, c.lo, got, len(s.words))
+		}
+	}
+}
