@@ -84,6 +84,28 @@ func TestFillIsTheSameStream(t *testing.T) {
 	}
 }
 
+// The counter carries over from its low to its high half, as cipher.NewCTR's
+// does: both ways of reading meet at any point.
+func TestCounterCarries(t *testing.T) {
+	for n := range 40 {
+		a, b := NewStream(1, 2), NewStream(1, 2)
+		a.hi, a.lo = 1<<64-1, 1<<64-3
+		b.hi, b.lo = a.hi, a.lo
+		want := make([]uint64, 100)
+		a.Fill(want)
+		got := make([]uint64, 100)
+		for i := range n {
+			got[i] = b.Uint64()
+		}
+		b.Fill(got[n:])
+		for i := range got {
+			if got[i] != want[i] {
+				t.Fatalf("%d words one by one: word %d is %#x, want %#x", n, i, got[i], want[i])
+			}
+		}
+	}
+}
+
 func TestResetIsReplay(t *testing.T) {
 	s := NewStream(9, 1, 2, 3)
 	for n := range 70 {

@@ -9,9 +9,16 @@ import (
 	"unsafe"
 )
 
-// streamWords is how far a Stream reads ahead for Uint64. Small, because many
-// clients draw only a few words; Fill does not read ahead.
-const streamWords = 32
+const (
+	// streamWords is how far a Stream reads ahead for Uint64 at most; Fill does
+	// not read ahead.
+	streamWords = 32
+	// A stream's first earlyBlocks blocks of two words are encrypted one by one,
+	// earlyStep at a time, as long as only Uint64 is used: to set up the counter
+	// mode costs more than many clients ever draw.
+	earlyBlocks = 16
+	earlyStep   = 4
+)
 
 // Replay returns the stream that belongs to seed and path, for instance
 // Replay(seed, run, round, client). Equal arguments give equal streams on every
@@ -32,9 +39,14 @@ func Replay(seed uint64, path ...uint64) Source { return NewStream(seed, path...
 type Stream struct {
 	seed  uint64
 	block cipher.Block
-	ctr   cipher.Stream
-	buf   [streamWords]uint64
-	next  int
+	// ctr continues at the counter hi, lo; nil as long as it is not needed.
+	ctr     cipher.Stream
+	hi, lo  uint64
+	early   int
+	counter [aes.BlockSize]byte
+	// buf[next:end] is what has been read ahead.
+	buf       [streamWords]uint64
+	next, end int
 }
 
 // NewStream returns the stream of seed and path; see [Replay].
@@ -52,16 +64,16 @@ func NewStream(seed uint64, path ...uint64) *Stream {
 // Reset moves s to the beginning of the stream Replay(seed, path...), where
 // seed is the one s was made with.
 func (s *Stream) Reset(path ...uint64) {
-	iv := digest("riffle/rng path1", s.seed, path)
-	s.ctr = cipher.NewCTR(s.block, iv[:16])
-	s.next = streamWords
+	first := digest("riffle/rng path1", s.seed, path)
+	s.hi, s.lo = binary.BigEndian.Uint64(first[:]), binary.BigEndian.Uint64(first[8:])
+	s.ctr = nil
+	s.early, s.next, s.end = 0, 0, 0
 }
 
 // Uint64 returns the next word.
 func (s *Stream) Uint64() uint64 {
-	if s.next == streamWords {
-		s.read(s.buf[:])
-		s.next = 0
+	if s.next == s.end {
+		s.ahead()
 	}
 	w := s.buf[s.next&(streamWords-1)]
 	s.next++
@@ -70,15 +82,45 @@ func (s *Stream) Uint64() uint64 {
 
 // Fill stores the next len(dst) words.
 func (s *Stream) Fill(dst []uint64) {
-	n := copy(dst, s.buf[s.next:])
+	n := copy(dst, s.buf[s.next:s.end])
 	s.next += n
 	s.read(dst[n:])
+}
+
+// ahead fills buf, which is used up.
+func (s *Stream) ahead() {
+	s.next = 0
+	if s.ctr != nil || s.early == earlyBlocks {
+		s.end = streamWords
+		s.read(s.buf[:])
+		return
+	}
+	s.early += earlyStep
+	s.end = 2 * earlyStep
+	for i := 0; i < s.end; i += 2 {
+		s.setCounter()
+		s.block.Encrypt(s.counter[:], s.counter[:])
+		s.buf[i] = binary.LittleEndian.Uint64(s.counter[:])
+		s.buf[i+1] = binary.LittleEndian.Uint64(s.counter[8:])
+		var carry uint64
+		s.lo, carry = bits.Add64(s.lo, 1, 0)
+		s.hi += carry
+	}
+}
+
+func (s *Stream) setCounter() {
+	binary.BigEndian.PutUint64(s.counter[:], s.hi)
+	binary.BigEndian.PutUint64(s.counter[8:], s.lo)
 }
 
 // read stores the next words of the counter mode, little-endian everywhere.
 func (s *Stream) read(dst []uint64) {
 	if len(dst) == 0 {
 		return
+	}
+	if s.ctr == nil {
+		s.setCounter()
+		s.ctr = cipher.NewCTR(s.block, s.counter[:])
 	}
 	b := bytesOf(dst)
 	clear(b)
