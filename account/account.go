@@ -189,7 +189,7 @@ func methods() []method {
 		return []method{
 			{c.name + "-pld", dp.Upper, dp.Proved, c.source + "; composed as privacy-loss distributions",
 				func(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
-					if q.asksDelta() {
+					if q.AskDelta {
 						delta, err = e.pldDelta(parts, c, q.Eps)
 						return q.Eps, delta, 0, "", err
 					}
@@ -213,7 +213,7 @@ func methods() []method {
 		method{"basic", dp.Upper, dp.Proved, "basic composition of pure guarantees, after subsampling",
 			func(_ *engine, q Query, parts []part) (float64, float64, float64, string, error) {
 				eps := basic(parts)
-				if q.asksDelta() {
+				if q.AskDelta {
 					if eps <= q.Eps {
 						return q.Eps, 0, 0, "", nil
 					}
@@ -226,7 +226,7 @@ func methods() []method {
 
 // convert turns a Rényi curve into what the query asks for.
 func convert(c rdp.Curve, q Query) (eps, delta, order float64, note string, err error) {
-	if q.asksDelta() {
+	if q.AskDelta {
 		return q.Eps, rdp.Delta(c, q.Eps), 0, "", nil
 	}
 	eps, order = rdp.Minimize(c, q.Delta)
@@ -248,7 +248,7 @@ func girgis(bound func(amplify.GirgisConfig, int) (float64, error)) func(*engine
 		at := func(lambda int) (float64, error) {
 			d, err := bound(c, lambda)
 			d *= float64(parts[0].times)
-			if q.asksDelta() {
+			if q.AskDelta {
 				return rdp.DeltaAt(float64(lambda), d, q.Eps), err
 			}
 			return rdp.Epsilon(float64(lambda), d, q.Delta), err
@@ -275,7 +275,7 @@ func girgis(bound func(amplify.GirgisConfig, int) (float64, error)) func(*engine
 		if math.IsInf(best, 1) {
 			return 0, 0, 0, "", fmt.Errorf("no order gives a finite epsilon: %w", dp.ErrNoBound)
 		}
-		if q.asksDelta() {
+		if q.AskDelta {
 			return q.Eps, best, float64(lambda), "", nil
 		}
 		return best, q.Delta, float64(lambda), "", nil

@@ -19,7 +19,7 @@ func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Re
 	if !(target > 0) || math.IsInf(target, 1) {
 		return q, Reply{}, fmt.Errorf("account: target epsilon = %v must be above 0 and finite", target)
 	}
-	if q.asksDelta() {
+	if q.AskDelta {
 		return q, Reply{}, errors.New("account: planning needs delta; eps is what is planned for")
 	}
 	k, ok := knobs()[solve]

@@ -20,11 +20,11 @@ type Query struct {
 	Rate          float64          // γ before drop-outs; required for CheckIn
 	Dropout       float64          // p′ in [0, 1): a report is lost, independently of the data
 	Rounds        int64            // Required. T.
-	// Exactly one of Delta and Eps is set; the other is bounded. Eps = 0 with
-	// Delta = 0 asks for δ at ε = 0 only if AskDelta is set.
+	// Delta in (0, 1) is where ε is bounded. With AskDelta, δ is bounded at Eps
+	// ≥ 0 and Delta must be 0.
 	Delta    float64
-	Eps      float64
 	AskDelta bool
+	Eps      float64
 }
 
 // maxRounds keeps products of rounds and losses far from overflow.
@@ -47,7 +47,10 @@ func (q Query) Validate() error {
 	case (q.Participation == dp.All || q.Participation == dp.CheckIn) && q.Reports != 0:
 		return fmt.Errorf("account: k = %d has no meaning with participation %s", q.Reports, q.Participation)
 	}
-	if q.AskDelta || q.Eps != 0 {
+	if q.Eps != 0 && !q.AskDelta {
+		return fmt.Errorf("account: eps = %v is given but delta is not asked for", q.Eps)
+	}
+	if q.AskDelta {
 		if q.Delta != 0 {
 			return fmt.Errorf("account: delta = %v and eps = %v: give one, the other is bounded", q.Delta, q.Eps)
 		}
@@ -58,8 +61,6 @@ func (q Query) Validate() error {
 	}
 	return dp.CheckDelta(q.Delta)
 }
-
-func (q Query) asksDelta() bool { return q.AskDelta || q.Eps != 0 }
 
 // event is one planned round of the query but for drop-outs.
 func (q Query) event() dp.Round {

@@ -166,7 +166,11 @@ func (c *Composed) reach(parts []Part, mean, variance, beyond float64, side floa
 	if sd == 0 {
 		sd = c.step
 	}
-	best := math.Inf(1)
+	// No composition leaves ±Σ times·top.
+	best := -side * mean
+	for _, p := range parts {
+		best += float64(p.Times) * p.Loss.Top()
+	}
 	guess := math.Sqrt(-2*logBeyond) / sd
 	for _, factor := range []float64{.1, .2, .35, .5, .7, .85, 1, 1.2, 1.5} {
 		s := side * guess * factor

@@ -37,14 +37,12 @@ func LoadImages(data string) (train, test *dataset.Images, err error) {
 // of the given shape.
 func Extractor(name string, images *dataset.Images) (feature.Extractor, error) {
 	if name == "softmax" {
-		return feature.NewPixels(feature.PixelsConfig{Size: images.Size(), Norm: 1})
+		return feature.NewPixels(feature.PixelsConfig{Size: images.Size(), Norm: 3})
 	}
 	if images.Channels != 1 {
 		return nil, fmt.Errorf("images have %d channels, must have 1", images.Channels)
 	}
-	c := feature.DefaultHOG()
-	c.Width, c.Height = images.Width, images.Height
-	return feature.NewHOG(c)
+	return feature.NewHOG(feature.DefaultHOG().ForSize(images.Width, images.Height))
 }
 
 // Load reads the data of a configuration and extracts its features. With

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"math"
+	"strconv"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
@@ -14,6 +15,14 @@ import (
 const (
 	defaultEps0   = 3
 	defaultRounds = 80
+
+	// Chosen on a validation split; EXPERIMENTS.md.
+	defaultClip    = 0.2
+	defaultClipInf = 0.02
+	defaultLR      = 10
+	// defaultNoise is the squared noise a coordinate of the mean has in the
+	// default run, in units of the squared clip: PrivUnit at ε₀ = 3, n = 60,000.
+	defaultNoise = 0.743 / 60000
 )
 
 // Check refuses values and combinations that make no sense, before anything
@@ -106,6 +115,25 @@ func (c *Config) resolveLearning() {
 	if c.EvalEvery == 0 {
 		c.EvalEvery = max(1, c.Rounds/40)
 	}
+	if c.Clip == 0 {
+		c.Clip = defaultClip
+		if c.Randomizer == "rinf" && c.Trust != "none" {
+			c.Clip = defaultClipInf
+		}
+	}
+}
+
+// defaultRate is the learning rate for a mechanism: the tuned one for the
+// noise it was tuned at, and a smaller one for more noise. The power was read
+// off the best rates at ε₀ = 3 and ε₀ = 2; EXPERIMENTS.md.
+func (c Config) defaultRate(m randomizer.Mechanism) string {
+	scale := defaultClip / c.Clip
+	if c.Randomizer == "rinf" && c.Trust != "none" {
+		scale = defaultClipInf / c.Clip
+	}
+	perCoordinate := m.MSE() / (c.Clip * c.Clip * float64(m.Dim()) * c.ExpectedReports())
+	rate := defaultLR * scale * math.Min(1, math.Pow(perCoordinate/defaultNoise, -0.7))
+	return strconv.FormatFloat(rate, 'g', 2, 64)
 }
 
 // ExpectedReports is γn, the mean number of reports a round.

@@ -89,6 +89,10 @@ func (r *Run) build() error {
 	if r.Mechanism, promise, err = c.newMechanism(m.Params()); err != nil {
 		return inputError("%v", err)
 	}
+	if c.LR == "" {
+		c.LR = c.defaultRate(r.Mechanism)
+		r.Config.LR = c.LR
+	}
 	optimizer, err := c.newOptimizer(r.Mechanism)
 	if err != nil {
 		return err

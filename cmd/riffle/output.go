@@ -63,6 +63,12 @@ type printer struct {
 	err error
 }
 
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
 func (p *printer) row(label, format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.w, "%-20s %s\n", label, fmt.Sprintf(format, args...))

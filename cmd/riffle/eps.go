@@ -1,0 +1,354 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/train"
+)
+
+// protocolFlags are the flags that describe a protocol, shared by eps and plan.
+type protocolFlags struct {
+	trust, participation, class, adjacency string
+	eps0, gamma, dropout                   float64
+	n, k, rounds                           count
+	delta, eps                             float64
+}
+
+// count is a flag that takes 60000 as well as 6e4.
+type count int64
+
+func (c *count) String() string { return fmt.Sprint(int64(*c)) }
+func (c *count) Type() string   { return "count" }
+func (c *count) Set(text string) error {
+	n, err := train.ParseCount(text)
+	*c = count(n)
+	return err
+}
+
+func (p *protocolFlags) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&p.participation, "participation", "all", "all, sampled (k of n), check-in (own coins) or once (disjoint batches of k)")
+	fs.Float64Var(&p.eps0, "eps0", 0, "local privacy parameter of each report")
+	fs.Var(&p.n, "n", "clients (1e6 notation is fine)")
+	fs.Var(&p.k, "k", "reports a round, with sampled or once")
+	fs.Float64Var(&p.gamma, "gamma", 0, "each client's chance to take part, with check-in")
+	fs.Float64Var(&p.dropout, "dropout", 0, "chance p' that a participant's report never arrives")
+	p.rounds = 1
+	fs.Var(&p.rounds, "rounds", "rounds")
+	fs.Float64Var(&p.delta, "delta", 0, "delta at which epsilon is wanted")
+	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer) or rr2 (binary randomized response)")
+	fs.StringVar(&p.trust, "trust", "shuffle", "shuffle, or local (no shuffler)")
+	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client; remove is not defined for these protocols")
+	fs.SortFlags = false
+}
+
+// query checks what belongs to flags alone; account checks the rest.
+func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
+	q := account.Query{
+		Trust: dp.Trust(p.trust), Participation: dp.Participation(p.participation), Class: dp.Class(p.class),
+		Eps0: p.eps0, Population: int64(p.n), Reports: int64(p.k), Rate: p.gamma, Dropout: p.dropout,
+		Rounds: int64(p.rounds), Delta: p.delta, Eps: p.eps, AskDelta: fs.Changed("eps"),
+	}
+	switch dp.Adjacency(p.adjacency) {
+	case dp.ReplaceOne:
+	case dp.AddRemoveOne:
+		return q, usage("--adjacency remove is refused: the number of reports in a shuffled batch is public, so a removed client is seen to be missing")
+	default:
+		return q, usage("--adjacency %q must be replace or remove", p.adjacency)
+	}
+	takesK := q.Participation == dp.Sampled || q.Participation == dp.Once
+	switch {
+	case fs.Changed("k") && !takesK:
+		return q, usage("--k goes with --participation sampled or once, not %s", p.participation)
+	case fs.Changed("gamma") && q.Participation != dp.CheckIn:
+		return q, usage("--gamma goes with --participation check-in, not %s", p.participation)
+	}
+	return q, nil
+}
+
+func newEps() *cobra.Command {
+	var p protocolFlags
+	var bounds, curve string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "eps",
+		Short: "Say what a protocol costs: bounds on epsilon",
+		Long: `Eps bounds the privacy loss of rounds in which clients each send one eps0-LDP
+report through a shuffler: for one client's data replaced, at a given delta.
+With --eps in place of --delta it bounds delta.`,
+		Example: `  riffle eps --participation sampled --eps0 2 --n 1e6 --k 1000 --rounds 1e5 --delta 1e-8
+  riffle eps --participation all --eps0 3 --n 60000 --delta 1e-5 --curve rounds=10,20,40,80`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q, err := p.query(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if fs := cmd.Flags(); fs.Changed("eps") == fs.Changed("delta") {
+				return usage("give exactly one of --delta (to bound epsilon) and --eps (to bound delta)")
+			}
+			if bounds != "all" && bounds != "best" {
+				return usage("--bounds %q must be all or best", bounds)
+			}
+			rounds := []int64{q.Rounds}
+			if curve != "" {
+				if cmd.Flags().Changed("rounds") {
+					return usage("--curve %s contradicts --rounds", curve)
+				}
+				if rounds, err = parseCurve(curve); err != nil {
+					return err
+				}
+			}
+			var answers []account.Reply
+			for _, q.Rounds = range rounds {
+				a, err := answer(cmd, q, bounds)
+				if err != nil {
+					return err
+				}
+				answers = append(answers, a)
+			}
+			return printAnswers(cmd.OutOrStdout(), answers, curve != "", asJSON)
+		},
+	}
+	p.flags(cmd.Flags())
+	cmd.Flags().Float64Var(&p.eps, "eps", 0, "epsilon at which delta is wanted")
+	cmd.Flags().StringVar(&bounds, "bounds", "all", "all, or best: only what is needed for the tightest proved bound")
+	cmd.Flags().StringVar(&curve, "curve", "", "a list of answers, as rounds=1,10,100")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// answer asks, and marks what the query is to blame for as bad usage.
+func answer(cmd *cobra.Command, q account.Query, bounds string) (account.Reply, error) {
+	if err := q.Validate(); err != nil {
+		return account.Reply{}, usageError{err}
+	}
+	return account.Answer(cmd.Context(), q, bounds)
+}
+
+// maxCurve bounds a curve's points.
+const maxCurve = 10000
+
+func parseCurve(text string) ([]int64, error) {
+	name, list, ok := strings.Cut(text, "=")
+	if !ok || name != "rounds" {
+		return nil, usage("--curve %q must have the form rounds=1,10,100", text)
+	}
+	var out []int64
+	for _, part := range strings.Split(list, ",") {
+		n, err := train.ParseCount(strings.TrimSpace(part))
+		if err != nil || n < 1 {
+			return nil, usage("--curve %q: rounds %q must be a whole number of at least 1", text, part)
+		}
+		out = append(out, n)
+	}
+	if len(out) > maxCurve {
+		return nil, usage("--curve has %d points, at most %d", len(out), maxCurve)
+	}
+	return out, nil
+}
+
+// The JSON documents of eps and plan; see their fields' names in README.md.
+type (
+	boundJSON struct {
+		Method  string        `json:"method"`
+		Kind    dp.Kind       `json:"kind"`
+		Status  dp.Status     `json:"status"`
+		Eps     *train.Number `json:"eps"`
+		Delta   *float64      `json:"delta"`
+		Source  string        `json:"source"`
+		Order   float64       `json:"order,omitempty"`
+		Note    string        `json:"note,omitempty"`
+		Seconds float64       `json:"seconds"`
+	}
+	queryJSON struct {
+		Trust         dp.Trust         `json:"trust"`
+		Participation dp.Participation `json:"participation"`
+		Randomizer    dp.Class         `json:"randomizer"`
+		Adjacency     dp.Adjacency     `json:"adjacency"`
+		Eps0          float64          `json:"eps0"`
+		N             int64            `json:"n"`
+		K             int64            `json:"k,omitempty"`
+		Gamma         float64          `json:"gamma,omitempty"`
+		Dropout       float64          `json:"dropout,omitempty"`
+		Rounds        int64            `json:"rounds"`
+		Delta         *float64         `json:"delta,omitempty"`
+		Eps           *float64         `json:"eps,omitempty"`
+	}
+	replyJSON struct {
+		Upper  *boundJSON  `json:"upper"`
+		Best   *boundJSON  `json:"best"`
+		Lower  *boundJSON  `json:"lower"`
+		Bounds []boundJSON `json:"bounds"`
+		Query  queryJSON   `json:"query"`
+	}
+)
+
+func toBoundJSON(b dp.Bound, applies bool) boundJSON {
+	out := boundJSON{Method: b.Method, Kind: b.Kind, Status: b.Status, Source: b.Source, Order: b.Order, Note: b.Note, Seconds: b.Seconds}
+	if applies {
+		eps, delta := train.Number(b.Eps), b.Delta
+		out.Eps, out.Delta = &eps, &delta
+	}
+	return out
+}
+
+func toReplyJSON(r account.Reply) replyJSON {
+	one := func(b *dp.Bound) *boundJSON {
+		if b == nil {
+			return nil
+		}
+		out := toBoundJSON(*b, true)
+		return &out
+	}
+	q := r.Query
+	out := replyJSON{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []boundJSON{},
+		Query: queryJSON{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Adjacency: dp.ReplaceOne,
+			Eps0: q.Eps0, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds}}
+	if q.AskDelta {
+		out.Query.Eps = &q.Eps
+	} else {
+		out.Query.Delta = &q.Delta
+	}
+	for _, l := range r.Bounds {
+		out.Bounds = append(out.Bounds, toBoundJSON(l.Bound, l.Applies))
+	}
+	return out
+}
+
+func printAnswers(w io.Writer, replies []account.Reply, curve, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		if !curve {
+			return enc.Encode(toReplyJSON(replies[0]))
+		}
+		points := make([]replyJSON, len(replies))
+		for i, r := range replies {
+			points[i] = toReplyJSON(r)
+		}
+		return enc.Encode(map[string]any{"curve": points})
+	}
+	for i, r := range replies {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if err := printReply(w, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printReply(w io.Writer, r account.Reply) error {
+	p := printer{w: w}
+	p.line("%s", describeQuery(r.Query))
+	if r.Upper != nil {
+		p.line("epsilon <= %s at delta = %s   (%s, %s; replace one client)", roundUp(r.Upper.Eps), roundUp(r.Upper.Delta), r.Upper.Method, r.Upper.Status)
+	} else {
+		p.line("no proved bound")
+	}
+	if r.Lower != nil {
+		p.line("epsilon >= %.4g for some mechanism the query admits   (%s)", r.Lower.Eps, r.Lower.Method)
+	}
+	p.line("")
+	p.line("%-14s %-12s %-12s %-10s %s", "bound", "epsilon", "delta", "kind", "source")
+	for _, l := range r.Bounds {
+		if !l.Applies {
+			p.line("%-14s %-12s %-12s %-10s %s", l.Method, "-", "-", l.Kind, l.Note)
+			continue
+		}
+		text := l.Source
+		if l.Order > 0 {
+			text += fmt.Sprintf(" (order %.4g)", l.Order)
+		}
+		if l.Note != "" {
+			text += "; " + l.Note
+		}
+		p.line("%-14s %-12s %-12s %-10s %s", l.Method, roundUp(l.Eps), roundUp(l.Delta), l.Kind, text)
+	}
+	return p.err
+}
+
+func describeQuery(q account.Query) string {
+	text := fmt.Sprintf("%d round(s), n = %d, eps0 = %g, participation %s", q.Rounds, q.Population, q.Eps0, q.Participation)
+	if q.Reports > 0 {
+		text += fmt.Sprintf(", k = %d", q.Reports)
+	}
+	if q.Rate > 0 {
+		text += fmt.Sprintf(", gamma = %g", q.Rate)
+	}
+	if q.Dropout > 0 {
+		text += fmt.Sprintf(", dropout = %g", q.Dropout)
+	}
+	if q.Trust == dp.Local {
+		text += ", no shuffler"
+	}
+	return text
+}
+
+func newPlan() *cobra.Command {
+	var p protocolFlags
+	var target float64
+	var solve string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Choose a protocol for a target epsilon: the inverse of eps",
+		Long: `Plan finds the largest eps0, k, gamma or rounds for which the proved bound on
+epsilon stays at or below the target. All other values are given.`,
+		Example: `  riffle plan --target-eps 1 --delta 1e-5 --n 60000 --participation all --rounds 50 --solve eps0`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			fs := cmd.Flags()
+			if solve == "" || !fs.Changed("target-eps") {
+				return usage("--solve and --target-eps are required (see riffle plan --help)")
+			}
+			if fs.Changed(solve) {
+				return usage("--%s contradicts --solve %s", solve, solve)
+			}
+			q, err := p.query(fs)
+			if err != nil {
+				return err
+			}
+			q, r, err := account.Plan(cmd.Context(), target, q, solve)
+			if err != nil {
+				if errors.Is(err, cmd.Context().Err()) {
+					return err
+				}
+				return usageError{err}
+			}
+			if asJSON {
+				solution := map[string]any{"eps0": q.Eps0, "k": q.Reports, "gamma": q.Rate, "rounds": q.Rounds}
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(map[string]any{
+					"solution": map[string]any{solve: solution[solve]}, "check": toReplyJSON(r)})
+			}
+			out := printer{w: cmd.OutOrStdout()}
+			value := map[string]string{"eps0": fmt.Sprintf("%.6g", math.Floor(q.Eps0*1e6)/1e6), "k": fmt.Sprint(q.Reports),
+				"gamma": fmt.Sprintf("%.6g", q.Rate), "rounds": fmt.Sprint(q.Rounds)}[solve]
+			out.line("%s = %s", solve, value)
+			if out.err != nil {
+				return out.err
+			}
+			return printReply(cmd.OutOrStdout(), r)
+		},
+	}
+	p.flags(cmd.Flags())
+	cmd.Flags().Float64Var(&target, "target-eps", 0, "epsilon that must not be exceeded")
+	cmd.Flags().StringVar(&solve, "solve", "", "what to solve for: eps0, k, gamma or rounds")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
