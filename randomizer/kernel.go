@@ -64,9 +64,12 @@ func (s *sums) add(b sums) {
 // blockSums sums one block in four chains.
 func blockSums(z []float64, x []float32) sums {
 	var a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3 float64
-	for len(z) >= 4 && len(x) >= 4 {
-		z0, z1, z2, z3 := z[0], z[1], z[2], z[3]
-		x0, x1, x2, x3 := float64(x[0]), float64(x[1]), float64(x[2]), float64(x[3])
+	x = x[:len(z)]
+	i := 0
+	for ; i+3 < len(z); i += 4 {
+		zs, xs := (*[4]float64)(z[i:]), (*[4]float32)(x[i:])
+		z0, z1, z2, z3 := zs[0], zs[1], zs[2], zs[3]
+		x0, x1, x2, x3 := float64(xs[0]), float64(xs[1]), float64(xs[2]), float64(xs[3])
 		a0 += float64(z0 * x0)
 		a1 += float64(z1 * x1)
 		a2 += float64(z2 * x2)
@@ -79,10 +82,9 @@ func blockSums(z []float64, x []float32) sums {
 		c1 += float64(x1 * x1)
 		c2 += float64(x2 * x2)
 		c3 += float64(x3 * x3)
-		z, x = z[4:], x[4:]
 	}
-	for i, v := range z {
-		w := float64(x[i])
+	for ; i < len(z); i++ {
+		v, w := z[i], float64(x[i])
 		a0 += float64(v * w)
 		b0 += float64(v * v)
 		c0 += float64(w * w)
