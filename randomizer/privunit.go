@@ -14,7 +14,7 @@ import (
 type PrivUnitConfig struct {
 	Dim    int     // length of the input
 	Radius float64 // C, the bound on ‖x‖₂, between 1e-30 and 1e30
-	Eps0   float64 // ε₀ in nats, above 0 and at most dp.MaxEps0
+	Eps0   float64 // ε₀ in nats, above 0; with its slack at most dp.MaxEps0
 }
 
 // PrivUnit is the ℓ₂ mechanism of Bhowmick et al. for the ball ‖x‖₂ ≤ C: a

@@ -115,7 +115,7 @@ func TestUnbiasedWithStatedError(t *testing.T) {
 			n = 60_000
 		}
 		if testing.Short() {
-			n /= 16
+			n /= 24
 		}
 		along := direction(dim, 1)
 		slices.Reverse(along)
