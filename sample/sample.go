@@ -7,7 +7,8 @@
 //
 //	exact        Uniform, Shuffle, Subset, Bernoulli, BernoulliRatio,
 //	             BernoulliExp, BernoulliExpRatio, Flip, Binomial, Geometric,
-//	             Laplace (discrete), NewGaussian (discrete)
+//	             Laplace (discrete), DiscreteGaussian (the last two but for less
+//	             than e^−2000 of mass, see there)
 //	approximate  Gaussian, Normal, Exponential: real-valued laws; normal.md
 //	             bounds how far they are from them
 //
