@@ -1,7 +1,6 @@
 package randomizer
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/riffle-dp/riffle/rng"
@@ -62,10 +61,7 @@ func (m *Plain) Randomize(_ rng.Source, x []float32, r *Report) {
 
 // Check validates shape and range.
 func (m *Plain) Check(r *Report) error {
-	if err := checkDense(r, m.config.Dim, 1<<plainBits); err != nil {
-		return fmt.Errorf("none: %w", err)
-	}
-	return nil
+	return checkDense(r, m.config.Dim, 1<<plainBits)
 }
 
 // Add adds a report to the sum.

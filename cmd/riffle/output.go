@@ -43,12 +43,11 @@ func roundUp(eps float64) string {
 	if eps == 0 || math.IsInf(eps, 0) || math.IsNaN(eps) {
 		return fmt.Sprint(eps)
 	}
-	unit := math.Pow(10, math.Floor(math.Log10(eps))-3)
-	shown := math.Ceil(eps/unit) * unit
-	if text := fmt.Sprintf("%.4g", shown); parse(text) >= eps {
+	if text := fmt.Sprintf("%.4g", eps); parse(text) >= eps {
 		return text
 	}
-	return fmt.Sprintf("%.4g", shown+unit)
+	unit := math.Pow(10, math.Floor(math.Log10(eps))-3)
+	return fmt.Sprintf("%.4g", (math.Floor(eps/unit)+1)*unit)
 }
 
 func parse(text string) float64 {

@@ -14,7 +14,7 @@ import (
 )
 
 // samplesOf is how many right and how many wrong predictions a report shows.
-const samplesOf = 12
+const samplesOf = 11
 
 // writeReport leaves report.html in the run directory.
 func writeReport(r *train.Run, s *train.Summary) error {

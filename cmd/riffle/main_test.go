@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/riffle-dp/riffle/dataset"
+	"github.com/riffle-dp/riffle/dataset/mnist"
+	"github.com/riffle-dp/riffle/train"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"riffle": main})
+}
+
+// tiny writes a small data set cut from MNIST as an IDX folder.
+func tiny(dir string, trainSize, testSize int, zipped bool) error {
+	trainSet, testSet, err := mnist.Load()
+	if err != nil {
+		return err
+	}
+	cut := func(im *dataset.Images, n int) (*dataset.Images, error) {
+		index := make([]int, n)
+		for i := range index {
+			index[i] = i
+		}
+		return im.Subset(index)
+	}
+	a, err := cut(trainSet, trainSize)
+	if err != nil {
+		return err
+	}
+	b, err := cut(testSet, testSize)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return dataset.WriteFolder(dir, a, b, zipped)
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			// tiny DIR [gz]: a data set of 500 and 200 images.
+			"tiny": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(tiny(ts.MkAbs(args[0]), 500, 200, len(args) > 1))
+			},
+			// exits CODE riffle args...: the exit code, exactly.
+			"exits": func(ts *testscript.TestScript, _ bool, args []string) {
+				err := ts.Exec(args[1], args[2:]...)
+				code := 0
+				var exit *exec.ExitError
+				if errors.As(err, &exit) {
+					code = exit.ExitCode()
+				} else if err != nil {
+					ts.Fatalf("%v", err)
+				}
+				if want := args[0]; want != strconv.Itoa(code) {
+					ts.Fatalf("exit code %d, want %s", code, want)
+				}
+			},
+			// patch FILE OFFSET TEXT overwrites bytes; truncate FILE SIZE cuts.
+			"patch": func(ts *testscript.TestScript, _ bool, args []string) {
+				raw, err := os.ReadFile(ts.MkAbs(args[0]))
+				ts.Check(err)
+				copy(raw[atoi(ts, args[1]):], args[2])
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), raw, 0o600))
+			},
+			"truncate": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(os.Truncate(ts.MkAbs(args[0]), int64(atoi(ts, args[1]))))
+			},
+		},
+	})
+}
+
+func atoi(ts *testscript.TestScript, s string) int {
+	n, err := train.ParseCount(s)
+	ts.Check(err)
+	return int(n)
+}
+
+// process starts the command line in a process of its own.
+func process(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := exec.LookPath("riffle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(path, args...)
+}
+
+func modelOf(t *testing.T, dir string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(dir, train.ModelFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// A run that is killed at random moments and resumed each time ends with the
+// model of a run that was left alone.
+func TestKillAndResume(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	if err := tiny(data, 500, 200, false); err != nil {
+		t.Fatal(err)
+	}
+	args := func(out string) []string {
+		return []string{"train", "--data", data, "--rounds", "60", "--population", "4000", "--participation", "check-in",
+			"--gamma", "0.3", "--dropout", "0.1", "--checkpoint-every", "3", "--eval-every", "4", "--no-progress", "--out", out}
+	}
+	whole := filepath.Join(t.TempDir(), "whole")
+	start := time.Now()
+	if text, err := process(t, args(whole)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	took := time.Since(start)
+
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
+		out := filepath.Join(t.TempDir(), "killed")
+		random := rand.New(rand.NewPCG(uint64(signal), 1))
+		next, kills := args(out), 0
+		for try := 0; ; try++ {
+			if try == 40 {
+				t.Fatal("the run does not end")
+			}
+			cmd := process(t, next...)
+			var text bytes.Buffer
+			cmd.Stderr = &text
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			// Later tries get more time, so that a slow machine gets there.
+			delay := time.Duration(float64(took) * (.2 + .4*random.Float64()) * (1 + float64(try)/4))
+			timer := time.AfterFunc(delay, func() { _ = cmd.Process.Signal(signal) })
+			err := cmd.Wait()
+			timer.Stop()
+			if err == nil {
+				break
+			}
+			kills++
+			state := cmd.ProcessState.Sys().(syscall.WaitStatus)
+			switch {
+			case signal == syscall.SIGKILL && state.Signaled() && state.Signal() == signal:
+			case signal == syscall.SIGINT && cmd.ProcessState.ExitCode() == exitInterrupted:
+			default:
+				t.Fatalf("%v: %v\n%s", signal, err, &text)
+			}
+			if train.Exists(out) {
+				next = []string{"train", "--resume", out, "--no-progress", "--workers", strconv.Itoa(1 + try%3)}
+			}
+		}
+		if kills == 0 {
+			t.Errorf("%v: never interrupted", signal)
+		}
+		if !bytes.Equal(modelOf(t, whole), modelOf(t, out)) {
+			t.Errorf("%v: another model after %d interruptions", signal, kills)
+		}
+		t.Logf("%v: %d interruptions", signal, kills)
+	}
+}
