@@ -1,0 +1,78 @@
+package tail
+
+import (
+	"bufio"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestSurvivalGolden compares with 60-digit sums (testdata/golden.py).
+func TestSurvivalGolden(t *testing.T) {
+	f, err := os.Open("testdata/binomial.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	worst, count := 0.0, 0
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if strings.HasPrefix(s.Text(), "#") {
+			continue
+		}
+		var v [5]float64
+		for i, c := range strings.Split(s.Text(), "\t") {
+			if v[i], err = strconv.ParseFloat(c, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n, p, x, want := int64(v[0]), v[1], int64(v[2]), v[4]
+		if want < -680 {
+			continue
+		}
+		count++
+		z := (v[2] - v[0]*p) / math.Sqrt(v[0]*p*(1-p))
+		got := Survival(n, x, p, 1-p)
+		rel := math.Abs(math.Log(got) - want)
+		worst = math.Max(worst, rel)
+		if !(rel <= 1e-12+4e-16*math.Abs(want)+3e-16*z*z) {
+			t.Errorf("n=%d p=%v x=%d: log tail %.17g, true %.17g (off %.3g)", n, p, x, math.Log(got), want, rel)
+		}
+	}
+	if count < 100 {
+		t.Fatalf("%d rows", count)
+	}
+	t.Logf("largest log error %.3g over %d rows", worst, count)
+}
+
+// TestSurvivalSums holds the tail against the sum of its terms, for every x.
+func TestSurvivalSums(t *testing.T) {
+	for _, n := range []int64{1, 2, 3, 7, 33, 65, 200, 3000} {
+		for _, p := range []float64{1e-9, .003, .1, .5, .77, .999} {
+			lo := int64(0)
+			sum := 0.0
+			for x := n; x >= lo; x-- {
+				sum += math.Exp(LogPMF(n, x, p, 1-p))
+				got := Survival(n, x, p, 1-p)
+				if sum < 1e-290 {
+					continue
+				}
+				if math.Abs(got-sum) > 3e-12*sum {
+					t.Errorf("n=%d p=%v x=%d: %.17g, sum %.17g (relative %.2g)", n, p, x, got, sum, got/sum-1)
+					break
+				}
+			}
+		}
+	}
+	if Survival(5, 0, .3, .7) != 1 || Survival(5, 6, .3, .7) != 0 || Survival(5, 2, 0, 1) != 0 || Survival(5, 2, 1, 0) != 1 {
+		t.Error("edges")
+	}
+}
+
+func BenchmarkSurvival(b *testing.B) {
+	n := int64(1e12)
+	for i := 0; b.Loop(); i++ {
+		Survival(n, n/2+int64(i%2000000), .5, .5)
+	}
+}
