@@ -54,9 +54,9 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			// tiny DIR [gz]: a data set of 500 and 200 images.
+			// tiny DIR N [gz]: a data set of N and 200 images.
 			"tiny": func(ts *testscript.TestScript, _ bool, args []string) {
-				ts.Check(tiny(ts.MkAbs(args[0]), 500, 200, len(args) > 1))
+				ts.Check(tiny(ts.MkAbs(args[0]), atoi(ts, args[1]), 200, len(args) > 2))
 			},
 			// exits CODE riffle args...: the exit code, exactly.
 			"exits": func(ts *testscript.TestScript, _ bool, args []string) {
