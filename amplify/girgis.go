@@ -78,13 +78,23 @@ func GirgisLower(c GirgisConfig, order int) (float64, error) {
 	scale := gamma * math.Expm1(2*c.Eps0) / (float64(c.Reports) * e)
 	mean := float64(c.Reports) / (e + 1)
 	lambda := float64(order)
+	// The largest ratio to the power λ may overflow: take out e^shift.
+	top := math.Log1p(math.Max(0, scale*(float64(c.Reports)-mean)))
+	shift := math.Max(0, lambda*top-600)
 	var excess float64
 	binomial(c.Reports, 1/(e+1), e/(e+1), func(m int64, mass float64) {
 		d := scale * (float64(m) - mean)
+		if shift > 0 {
+			excess += mass * math.Exp(lambda*math.Log1p(d)-shift)
+			return
+		}
 		// (1+d)^λ − 1 − λd is at least 0 for d ≥ −1 and its sum is the excess,
 		// since E d = 0.
 		excess += mass * powerExcess(d, lambda)
 	})
+	if shift > 0 {
+		return (shift + math.Log(excess*(1-1e-9))) / (lambda - 1) * (1 - 1e-14), nil
+	}
 	return math.Log1p(math.Max(0, excess)*(1-1e-9)) / (lambda - 1), nil
 }
 

@@ -15,8 +15,7 @@ import (
 // which is accurate to 1e-12 relative.
 const slack = 1 + 1e-8
 
-// Divergence returns D_λ(P‖Q) of a pair, rounded up; +Inf where it overflows or
-// λ ≤ 1. By symmetry it is also D_λ(Q‖P).
+// Divergence returns D_λ(P‖Q) of a pair, rounded up; +Inf for λ ≤ 1. By symmetry it is also D_λ(Q‖P).
 //
 // With t = λ−1 an atom and its mirror image add to Σ P^λ Q^(1−λ) − 1
 //
@@ -28,17 +27,42 @@ func Divergence(p dp.Pair, order float64) float64 {
 		return math.Inf(1)
 	}
 	t := order - 1
+	var top float64
+	for _, a := range p.Atoms {
+		top = math.Max(top, a.Loss)
+	}
+	for _, r := range p.Remainders {
+		if r.Mass > 0 {
+			top = math.Max(top, r.MaxLoss)
+		}
+	}
+	if math.IsInf(top, 1) {
+		return top
+	}
+	// e^{λL} may overflow where the divergence does not: take out e^scale.
+	scale := math.Max(0, order*top-600)
 	var excess float64
 	for _, a := range p.Atoms {
-		excess += a.Q * math.Expm1(order*a.Loss) * -math.Expm1(-t*a.Loss)
+		rise := order * a.Loss
+		if scale == 0 {
+			rise = math.Expm1(rise)
+		} else {
+			rise = math.Exp(rise - scale) // without the −1: more
+		}
+		excess += a.Q * rise * -math.Expm1(-t*a.Loss)
 	}
 	for _, r := range p.Remainders {
 		if r.Mass > 0 {
 			// Mass under the first law, at the largest ratio.
-			excess += math.Exp(math.Log(r.Mass) + t*r.MaxLoss)
+			excess += math.Exp(math.Log(r.Mass) + t*r.MaxLoss - scale)
 		}
 	}
-	d := math.Log1p(excess*slack) / t
+	var d float64
+	if scale == 0 {
+		d = math.Log1p(excess*slack) / t
+	} else {
+		d = (scale + math.Log(excess*slack+math.Exp(-scale))) / t * (1 + 1e-15)
+	}
 	if math.IsNaN(d) {
 		return math.Inf(1)
 	}
