@@ -110,8 +110,12 @@ def delta(rnd, T, eps, cache={}):
     """Bromwich integral along the saddle."""
     Kr = lambda c: float(rnd.K(np.array([c + 0j]))[0].real)
     f = lambda c: T * Kr(c) - (c - 1) * eps - math.log(c * (c - 1))
-    c = minimize_scalar(lambda u: f(1 + math.exp(u)), bounds=(-3, 9), method="bounded", options={"xatol": 1e-3}).x
+    # exp(c L) must not overflow; the integral is the same for every c > 1.
+    top = math.log(min(8000, 500 / np.abs(getattr(rnd, "L", np.array([1e-9]))).max()))
+    c = minimize_scalar(lambda u: f(1 + math.exp(u)), bounds=(-3, top), method="bounded", options={"xatol": 1e-3}).x
     c = 1 + math.exp(c)
+    if f(c) < -45:  # far below every delta asked for: only its sign is used
+        return math.exp(f(c))
     h2 = 1e-3 * c
     curv = (f(c + h2) - 2 * f(c) + f(c - h2)) / h2 ** 2
     w = 1 / math.sqrt(max(curv, 1e-300))
@@ -138,7 +142,10 @@ def delta(rnd, T, eps, cache={}):
 
 def solve(rnd, T, dl, guess):
     g = lambda e: math.log(max(delta(rnd, T, e), 1e-300)) - math.log(dl)
-    return brentq(g, guess * 0.15, guess * 1.15, xtol=1e-7 * guess, rtol=1e-7)
+    lo = guess * 0.3
+    while g(lo) < 0:
+        lo /= 2
+    return brentq(g, lo, guess * 1.15, xtol=1e-7 * guess, rtol=1e-7)
 
 
 def convert(R, lam, dl):

@@ -1,0 +1,180 @@
+package amplify_test
+
+import (
+	"bufio"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/riffle-dp/riffle/amplify"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/rdp"
+)
+
+// rows reads a golden table: testdata/golden.py wrote it.
+func rows(t *testing.T, name string, least int) [][]string {
+	t.Helper()
+	f, err := os.Open("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var out [][]string
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		if l := s.Text(); l != "" && !strings.HasPrefix(l, "#") {
+			out = append(out, strings.Split(l, "\t"))
+		}
+	}
+	if s.Err() != nil || len(out) < least {
+		t.Fatalf("%s: %d rows, want at least %d (%v)", name, len(out), least, s.Err())
+	}
+	return out
+}
+
+func number(t *testing.T, s string) float64 {
+	t.Helper()
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func rateOf(name string, eps0 float64) float64 {
+	if name == "clones" {
+		return amplify.Clones(eps0)
+	}
+	return amplify.Blanket(eps0)
+}
+
+// goldenPair is the pair of a row's round; pairs are kept between rows.
+func goldenPair(t *testing.T, kept map[string]dp.Pair, name string, k, n int64, eps0, tail float64) dp.Pair {
+	t.Helper()
+	key := strings.Join([]string{name, strconv.FormatInt(k, 10), strconv.FormatInt(n, 10), strconv.FormatFloat(eps0, 'g', -1, 64)}, " ")
+	if p, ok := kept[key]; ok {
+		return p
+	}
+	p, err := amplify.Shuffle(amplify.ShuffleConfig{Eps0: eps0, Reports: k, Rate: rateOf(name, eps0), Tail: tail})
+	if err == nil {
+		p, err = amplify.Subsample(p, float64(k)/float64(n))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept[key] = p
+	return p
+}
+
+// near fails unless got is want within rel above and only rounding below.
+// below allows for the golden value's own error and the pair's rounding.
+func near(t *testing.T, where string, got, want, rel, below float64) {
+	t.Helper()
+	if !(got >= want*(1-below)-1e-15) {
+		t.Errorf("%s: %.17g lies below the true %.17g (relative %.3g)", where, got, want, (want-got)/want)
+	}
+	if !(got <= want*(1+rel)+1e-15) {
+		t.Errorf("%s: %.17g lies above the true %.17g (relative %.3g)", where, got, want, (got-want)/want)
+	}
+}
+
+func TestGoldenShuffle(t *testing.T) {
+	kept := map[string]dp.Pair{}
+	for _, r := range rows(t, "shuffle.tsv", 300) {
+		k, eps0, eps, want := int64(number(t, r[1])), number(t, r[2]), number(t, r[3]), number(t, r[4])
+		p := goldenPair(t, kept, r[0], k, k, eps0, 1e-60)
+		near(t, strings.Join(r, " "), pairCurve(p)(eps), want, 1e-8, 1e-8)
+	}
+}
+
+func TestGoldenHybrid(t *testing.T) {
+	kept := map[string]dp.Pair{}
+	for _, r := range rows(t, "hybrid.tsv", 800) {
+		k, n, eps0, eps, want := int64(number(t, r[1])), int64(number(t, r[2])), number(t, r[3]), number(t, r[4]), number(t, r[5])
+		p := goldenPair(t, kept, r[0], k, n, eps0, 1e-60)
+		near(t, strings.Join(r, " "), pairCurve(p)(eps), want, 1e-8, 1e-8)
+	}
+}
+
+func TestGoldenCheckIn(t *testing.T) {
+	for _, r := range rows(t, "checkin.tsv", 80) {
+		n, gamma, eps0, eps, want := int64(number(t, r[1])), number(t, r[2]), number(t, r[3]), number(t, r[4]), number(t, r[5])
+		p, err := amplify.CheckIn(amplify.CheckInConfig{Eps0: eps0, Population: n, Gamma: gamma, Rate: amplify.Blanket(eps0), Tail: 1e-40, Blocks: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		near(t, strings.Join(r, " "), pairCurve(p)(eps), want, 1e-8, 1e-8)
+		// The default blocks may lose a little, never gain.
+		p, err = amplify.CheckIn(amplify.CheckInConfig{Eps0: eps0, Population: n, Gamma: gamma, Rate: amplify.Blanket(eps0), Tail: 1e-13, Blocks: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := pairCurve(p)(eps); got < want-tolerance {
+			t.Errorf("%v in 5 blocks: %v below %v", r, got, want)
+		}
+	}
+}
+
+func TestGoldenRenyi(t *testing.T) {
+	kept := map[string]dp.Pair{}
+	for _, r := range rows(t, "renyi.tsv", 900) {
+		k, n, eps0, order, want := int64(number(t, r[1])), int64(number(t, r[2])), number(t, r[3]), number(t, r[4]), number(t, r[5])
+		p := goldenPair(t, kept, r[0], k, n, eps0, 1e-280)
+		near(t, strings.Join(r, " "), rdp.Divergence(p, order), want, 1e-7, 1e-9)
+	}
+}
+
+func TestGoldenGirgis(t *testing.T) {
+	for _, r := range rows(t, "girgis.tsv", 300) {
+		c := amplify.GirgisConfig{Reports: int64(number(t, r[1])), Population: int64(number(t, r[2])), Eps0: number(t, r[3])}
+		order, want := int(number(t, r[4])), number(t, r[5])
+		if r[0] == "upper" {
+			got, err := amplify.GirgisUpper(c, order)
+			if err != nil {
+				t.Fatal(err)
+			}
+			near(t, strings.Join(r, " "), got, want, 1e-8, 0)
+			continue
+		}
+		got, err := amplify.GirgisLower(c, order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A lower bound may not exceed the divergence of the mechanism it names.
+		if !(got <= want) || !(got >= want*(1-1e-8)-1e-15) {
+			t.Errorf("%v: lower bound %.17g, true divergence %.17g (relative %.3g)", r, got, want, (got-want)/want)
+		}
+	}
+}
+
+// Theorem 2's mechanism is real: its bound must lie below the exact divergence
+// of every upper bound on the same round.
+func TestGirgisOrder(t *testing.T) {
+	for _, eps0 := range []float64{0.3, 1, 2, 4} {
+		for _, k := range []int64{1, 2, 10, 1000} {
+			for _, n := range []int64{k, 7 * k} {
+				p, err := amplify.Shuffle(amplify.ShuffleConfig{Eps0: eps0, Reports: k, Rate: amplify.Blanket(eps0), Tail: 1e-280})
+				if err == nil {
+					p, err = amplify.Subsample(p, float64(k)/float64(n))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, order := range []int{2, 3, 8, 40} {
+					c := amplify.GirgisConfig{Eps0: eps0, Population: n, Reports: k}
+					lower, err1 := amplify.GirgisLower(c, order)
+					upper, err2 := amplify.GirgisUpper(c, order)
+					if err1 != nil || err2 != nil {
+						t.Fatal(err1, err2)
+					}
+					mid := rdp.Divergence(p, float64(order))
+					if !(lower <= mid*(1+1e-12)) || math.IsNaN(upper) || !(lower <= upper) {
+						t.Errorf("eps0=%v k=%d n=%d order %d: lower %v, pair %v, theorem 1 %v", eps0, k, n, order, lower, mid, upper)
+					}
+				}
+			}
+		}
+	}
+}
