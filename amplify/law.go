@@ -1,0 +1,129 @@
+package amplify
+
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/internal/tail"
+)
+
+// A clones pair is a law of U = (a − b)/m under (P+Q)/2, where a and b of the m
+// reports fell on either symbol: P and Q weigh U = u by 1 ± tu, t = (E−1)/(E+1).
+// Both are linear in u, so moving mass outwards without moving its mean makes
+// another pair that dominates. law.md has the argument.
+
+// axis is a grid of u ≥ 0: uniform about 0, then geometric up to 1.
+type axis struct {
+	step    float64
+	uniform int // u[i] = i·step for i ≤ uniform
+	u       []float64
+}
+
+const (
+	// Splitting between nodes adds at most step²/4 to the variance 1/m of U,
+	// step²/6 on average: 3e-5 of ε at 50 nodes a deviation.
+	nodesPerDeviation = 50
+	coreDeviations    = 9
+	nodeGrowth        = 1.15
+)
+
+// newAxis suits numbers of reports about m.
+func newAxis(m float64) *axis {
+	a := &axis{step: 1 / (nodesPerDeviation * math.Sqrt(m)), uniform: nodesPerDeviation * coreDeviations}
+	if float64(a.uniform)*a.step >= 1 {
+		a.uniform = int(math.Ceil(1 / a.step))
+		a.step = 1 / float64(a.uniform)
+	}
+	for i := 0; i <= a.uniform; i++ {
+		a.u = append(a.u, float64(i)*a.step)
+	}
+	for a.u[len(a.u)-1] < 1 {
+		a.u = append(a.u, math.Min(1, a.u[len(a.u)-1]*nodeGrowth))
+	}
+	a.u[len(a.u)-1] = 1
+	return a
+}
+
+// after returns the smallest node at or above u.
+func (a *axis) after(u float64) int {
+	i := min(a.uniform, int(u/a.step))
+	for i < len(a.u)-1 && a.u[i] < u {
+		i++
+	}
+	return i
+}
+
+// split adds mass at u in (0, 1] to the two nodes about it, mean kept. What is
+// put on node 0 is not recorded: nodes i > 0 stand for u and −u each, and all
+// that is left of the mass lies at 0.
+func (a *axis) split(mass []float64, u, w float64) {
+	i := a.after(u)
+	share := 1.
+	if i > 0 {
+		share = (u - a.u[i-1]) / (a.u[i] - a.u[i-1])
+		mass[i-1] += w * (1 - share)
+	}
+	mass[i] += w * share
+}
+
+// law returns the masses, one-sided, of U for m reports: first counts a ~
+// Bin(m, ½) with a > m/2.
+func (a *axis) law(m int64) []float64 {
+	mass := make([]float64, len(a.u))
+	if m > 1<<26 {
+		a.cells(mass, m)
+		return mass
+	}
+	// All outcomes as far as coreDeviations, then one block a node.
+	end := min(m, m/2+1+int64(coreDeviations/2.*math.Sqrt(float64(m))))
+	scale := 1 / (float64(m) * a.step)
+	tail.PMF(m, .5, .5, m/2+1, end, func(first int64, w float64) {
+		x := float64(2*first-m) * scale
+		if i := int(x); i < a.uniform {
+			up := w * (x - float64(i))
+			mass[i] += w - up
+			mass[i+1] += up
+			return
+		}
+		a.split(mass, float64(2*first-m)/float64(m), w)
+	})
+	for first := end + 1; first <= m; {
+		// Mass from first on goes to the node past it; counts that lie further
+		// out count again at their own node.
+		i := min(len(a.u)-1, a.after(float64(2*first-m)/float64(m))+1)
+		mass[i] += math.Max(1e-300, tail.UpperTail(m, first, .5, .5))
+		if i == len(a.u)-1 {
+			break
+		}
+		first = int64(math.Floor((a.u[i]+1)/2*float64(m))) + 1
+	}
+	return mass
+}
+
+// cells is law where a cell between nodes holds many outcomes: its mass and its
+// mean are differences of closed forms,
+//
+//	Pr[A ≥ x] and E[(2A − m)/m; A ≥ x] = x·Pr[A = x]/m.
+func (a *axis) cells(mass []float64, m int64) {
+	M := float64(m)
+	tailAt := func(x int64) (prob, mean float64) {
+		if x > m {
+			return 0, 0
+		}
+		return tail.Survival(m, x, .5, .5), math.Exp(tail.LogPMF(m, x, .5, .5)) * float64(x) / M
+	}
+	from := m/2 + 1
+	prob, mean := tailAt(from)
+	for i := 1; i < len(a.u) && from <= m; i++ {
+		to := int64(math.Floor((a.u[i]+1)/2*M)) + 1
+		p1, e1 := tailAt(to)
+		w := prob - p1
+		if w > 0 {
+			// Differences err by 1e-9 of a cell's width: lean outwards.
+			share := math.Min(1, math.Max(0, ((mean-e1)/w-a.u[i-1])/(a.u[i]-a.u[i-1])+1e-8))
+			mass[i] += w * share
+			mass[i-1] += w * (1 - share)
+		}
+		from, prob, mean = to, p1, e1
+	}
+	mass[len(mass)-1] += 1e-300 // what underflowed
+}

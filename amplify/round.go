@@ -1,0 +1,201 @@
+package amplify
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/tail"
+)
+
+// Round returns the pair of k of n clients: Shuffle and then Subsample, merged
+// to some hundred outcomes by splits that only lose, 5e-5 of ε. No mass is
+// dropped: tails lie in ever wider blocks at the end that loses, so remainders
+// are empty and the pair serves every δ and every Rényi order. Time nearly
+// independent of k: some ms up to k = 1e12.
+func Round(c RoundConfig) (dp.Pair, error) {
+	if err := c.check(); err != nil {
+		return dp.Pair{}, err
+	}
+	b := newBuilder(c.Eps0, c.Rate, c.Reports)
+	mass := b.given(c.Reports)
+	gamma := float64(c.Reports) / float64(c.Population)
+	return dp.Pair{Atoms: b.atoms(nil, mass, 1, gamma)}, nil
+}
+
+// ArrivalConfig describes a round whose number of reports is up to chance and
+// public: k ~ Bin(Asked, Gamma). All fields are required.
+type ArrivalConfig struct {
+	Eps0       float64
+	Population int64   // n
+	Asked      int64   // clients who may report, a uniform subset of the n
+	Gamma      float64 // each of them does with this probability, on its own coin
+	Rate       float64 // of clones: Blanket(Eps0) or Clones(Eps0)
+}
+
+// arrivalBlocks of equal width cover the bulk of k.
+const arrivalBlocks = 64
+
+// Arrival is CheckIn merged as Round merges: blocks of k take the shuffle of
+// their smallest and the inclusion of their largest value.
+func Arrival(c ArrivalConfig) (dp.Pair, error) {
+	if err := (RoundConfig{c.Eps0, c.Population, c.Asked, c.Rate}).check(); err != nil {
+		return dp.Pair{}, err
+	}
+	if !(c.Gamma > 0 && c.Gamma <= 1) {
+		return dp.Pair{}, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
+	}
+	blocks := arrivals(c.Asked, c.Gamma)
+	b := newBuilder(c.Eps0, c.Rate, max(1, int64(float64(c.Asked)*c.Gamma)))
+	var atoms []dp.Atom
+	for _, k := range blocks {
+		if k.last > 0 { // nobody reports: loss 0
+			atoms = b.atoms(atoms, b.given(max(1, k.first)), k.weight, float64(k.last)/float64(c.Population))
+		}
+	}
+	// One set of nodes for all k: the losses at the middle inclusion, and beyond.
+	nodes := []float64{0}
+	gamma := c.Gamma * float64(c.Asked) / float64(c.Population)
+	for _, u := range b.axis.u[1:] {
+		nodes = append(nodes, b.loss(u, gamma))
+	}
+	for _, k := range blocks {
+		if l := b.loss(1, float64(k.last)/float64(c.Population)); l > nodes[len(nodes)-1] {
+			nodes = append(nodes, l)
+		}
+	}
+	return dp.Pair{Atoms: merge(atoms, nodes)}, nil
+}
+
+// arrival is a block of values of k with its probability.
+type arrival struct {
+	first, last int64
+	weight      float64
+}
+
+// arrivals covers Bin(n, p): the bulk in equal blocks, tails in growing ones
+// whose weights are those of the whole tail from there on.
+func arrivals(n int64, p float64) []arrival {
+	lo, hi := coreWindow(n, p)
+	var out []arrival
+	width := (hi-lo)/arrivalBlocks + 1
+	from := lo
+	if lo == 0 { // k = 0 must not lend its size to others
+		out, from = append(out, arrival{0, 0, math.Exp(tail.LogPMF(n, 0, p, 1-p))}), 1
+	}
+	for ; from <= hi; from += width {
+		to := min(hi, from+width-1)
+		var w float64
+		if width <= 64 {
+			tail.PMF(n, p, 1-p, from, to, func(_ int64, mass float64) { w += mass })
+		} else {
+			w = between(n, p, from, to+1)
+		}
+		// Rounding of the weights may not lose any.
+		out = append(out, arrival{from, to, w * (1 + 1e-10)})
+	}
+	// grow steps from a bulk's end to the next block's, away from the mean.
+	mean := float64(n) * p
+	grow := func(end int64) int64 { return int64(mean + (float64(end)-mean)*nodeGrowth) }
+	for end := lo; end > 0; { // k < end
+		first := max(0, min(end-1, grow(end)))
+		w := tail.Survival(n, n-end+1, 1-p, p)
+		if w < 1e-290 {
+			first, w = 0, 1e-290
+		}
+		out = append(out, arrival{first, end - 1, w})
+		end = first
+	}
+	for end := hi; end < n; { // k > end
+		last := min(n, max(end+1, grow(end)))
+		w := tail.Survival(n, end+1, p, 1-p)
+		if w < 1e-290 {
+			last, w = n, 1e-290
+		}
+		out = append(out, arrival{end + 1, last, w})
+		end = last
+	}
+	return out
+}
+
+// builder makes laws of U for one randomizer and about one number of reports.
+type builder struct {
+	eps0, rate float64
+	axis       *axis
+	width      int64 // of blocks of clones
+	rows       map[int64][]float64
+}
+
+// cloneError is what blocks of clones may cost: ε moves by a quarter of a
+// block's relative width.
+const cloneError = 1e-5
+
+func newBuilder(eps0, rate float64, reports int64) *builder {
+	mean := 1 + rate*float64(reports-1)
+	return &builder{eps0: eps0, rate: rate, axis: newAxis(mean),
+		width: max(1, int64(4*cloneError*mean)), rows: map[int64][]float64{}}
+}
+
+// given returns the one-sided masses of U for k reports.
+func (b *builder) given(k int64) []float64 {
+	mass := make([]float64, len(b.axis.u))
+	for _, block := range cloneBlocks(k-1, b.rate, b.width) {
+		// Sizes are rounded down to whole blocks, so that several k share rows.
+		m := max(1, (block.clones+1)/b.width*b.width)
+		row, ok := b.rows[m]
+		if !ok {
+			row = b.axis.law(m)
+			b.rows[m] = row
+		}
+		for i, w := range row {
+			mass[i] += block.weight * w
+		}
+	}
+	return mass
+}
+
+// loss is log(1 + γ(P/Q − 1)) at u, with P/Q − 1 = 2tu/(1 − tu).
+func (b *builder) loss(u, gamma float64) float64 {
+	shrink := math.Exp(-b.eps0)
+	t := -math.Expm1(-b.eps0) / (1 + shrink)
+	under := (1 - u) + u*2*shrink/(1+shrink) // 1 − tu, also where t rounds to 1
+	return math.Log1p(gamma * 2 * t * u / under)
+}
+
+// atoms appends a law's outcomes with weight and inclusion.
+func (b *builder) atoms(to []dp.Atom, mass []float64, weight, gamma float64) []dp.Atom {
+	shrink := math.Exp(-b.eps0)
+	for i, w := range mass {
+		if u := b.axis.u[i]; i > 0 && w > 0 {
+			under := (1 - u) + u*2*shrink/(1+shrink)
+			to = append(to, dp.Atom{Q: weight * w * under, Loss: b.loss(u, gamma)})
+		}
+	}
+	return to
+}
+
+// merge splits atoms between the two nodes about each so that its mass is kept
+// under both laws. Nodes rise from 0 and reach past every loss.
+func merge(atoms []dp.Atom, nodes []float64) []dp.Atom {
+	mass := make([]float64, len(nodes))
+	for _, a := range atoms {
+		i, found := slices.BinarySearch(nodes, a.Loss)
+		if found || i == 0 {
+			mass[i] += a.Q
+			continue
+		}
+		// Q-masses x + y = q with x e^lo + y e^hi = q e^L.
+		lo := nodes[i-1]
+		up := math.Min(1, math.Expm1(a.Loss-lo)/math.Expm1(nodes[i]-lo))
+		mass[i] += a.Q * up
+		mass[i-1] += a.Q * (1 - up)
+	}
+	var out []dp.Atom
+	for i, q := range mass {
+		if i > 0 && q > 0 {
+			out = append(out, dp.Atom{Q: q, Loss: nodes[i]})
+		}
+	}
+	return out
+}
