@@ -15,15 +15,26 @@ import (
 const (
 	defaultEps0   = 3
 	defaultRounds = 80
-
-	// Chosen on a validation split; EXPERIMENTS.md.
-	defaultClip    = 0.2
-	defaultClipInf = 0.02
-	defaultLR      = 10
-	// defaultNoise is the squared noise a coordinate of the mean has in the
-	// default run, in units of the squared clip: PrivUnit at ε₀ = 3, n = 60,000.
-	defaultNoise = 0.743 / 60000
 )
+
+// tuned is a mechanism's clip and learning rate, chosen on a validation split
+// (EXPERIMENTS.md), and the noise they were chosen at: the squared noise of a
+// coordinate of the mean, in units of the squared clip.
+type tuned struct{ clip, rate, noise float64 }
+
+var (
+	// PrivUnit, and no randomizer: ε₀ = 3, 60,000 reports a round.
+	tunedEuclidean = tuned{clip: 0.2, rate: 10, noise: 0.743 / 60000}
+	// R∞ with coordinate clipping: ε₀ = 3, 50,000 reports, 1,930 parameters.
+	tunedInf = tuned{clip: 0.02, rate: 2, noise: 1.22 * 1930 / 50000}
+)
+
+func (c Config) tuned() tuned {
+	if c.Randomizer == "rinf" && c.Trust != "none" {
+		return tunedInf
+	}
+	return tunedEuclidean
+}
 
 // Check refuses values and combinations that make no sense, before anything
 // is loaded. It names each flag involved.
@@ -116,23 +127,17 @@ func (c *Config) resolveLearning() {
 		c.EvalEvery = max(1, c.Rounds/40)
 	}
 	if c.Clip == 0 {
-		c.Clip = defaultClip
-		if c.Randomizer == "rinf" && c.Trust != "none" {
-			c.Clip = defaultClipInf
-		}
+		c.Clip = c.tuned().clip
 	}
 }
 
 // defaultRate is the learning rate for a mechanism: the tuned one for the
 // noise it was tuned at, and a smaller one for more noise. The power was read
-// off the best rates at ε₀ = 3 and ε₀ = 2; EXPERIMENTS.md.
+// off PrivUnit's best rates at ε₀ = 3 and ε₀ = 2; EXPERIMENTS.md.
 func (c Config) defaultRate(m randomizer.Mechanism) string {
-	scale := defaultClip / c.Clip
-	if c.Randomizer == "rinf" && c.Trust != "none" {
-		scale = defaultClipInf / c.Clip
-	}
-	perCoordinate := m.MSE() / (c.Clip * c.Clip * float64(m.Dim()) * c.ExpectedReports())
-	rate := defaultLR * scale * math.Min(1, math.Pow(perCoordinate/defaultNoise, -0.7))
+	t := c.tuned()
+	noise := m.MSE() / (c.Clip * c.Clip * float64(m.Dim()) * c.ExpectedReports())
+	rate := t.rate * t.clip / c.Clip * math.Min(1, math.Pow(noise/t.noise, -0.7))
 	return strconv.FormatFloat(rate, 'g', 2, 64)
 }
 
