@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
@@ -32,52 +33,27 @@ func (a *Accountant) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
 	if err := dp.CheckDelta(delta); err != nil {
 		return dp.Bound{}, err
 	}
-	counts := map[shape]int64{}
-	var order []shape
-	if err := flatten(ev, 1, func(s shape, times int64) {
-		if counts[s] == 0 {
-			order = append(order, s)
-		}
-		counts[s] += times
-	}); err != nil {
+	t := tally{at: map[shape]int{}}
+	if err := t.add(ev, 1); err != nil {
 		return dp.Bound{}, err
 	}
-	parts := make([]part, len(order))
-	for i, s := range order {
-		parts[i] = part{s, counts[s]}
+	worlds, err := t.worlds()
+	if err != nil {
+		return dp.Bound{}, err
 	}
 	a.engine.mu.Lock()
 	defer a.engine.mu.Unlock()
-	return a.engine.tightest(parts, delta)
-}
-
-// flatten visits the rounds of an event. Rounds nobody reported in cost
-// nothing and are left out.
-func flatten(ev dp.Event, times int64, visit func(shape, int64)) error {
-	switch e := ev.(type) {
-	case dp.Round:
-		if err := e.Validate(); err != nil {
-			return err
+	var worst dp.Bound
+	for i, parts := range worlds {
+		b, err := a.engine.tightest(parts, delta)
+		if err != nil {
+			return dp.Bound{}, err
 		}
-		if s := shapeOf(e).coarse(); s.reports > 0 || s.rate > 0 {
-			visit(s, times)
+		if i == 0 || !(b.Eps <= worst.Eps) {
+			worst = b
 		}
-		return nil
-	case dp.Repeat:
-		if e.Times < 1 || float64(e.Times)*float64(times) > maxRounds {
-			return fmt.Errorf("account: %d times %d repetitions must lie between 1 and 1e12", e.Times, times)
-		}
-		return flatten(e.Event, times*e.Times, visit)
-	case dp.Sequence:
-		for _, part := range e {
-			if err := flatten(part, times, visit); err != nil {
-				return err
-			}
-		}
-		return nil
-	default:
-		return fmt.Errorf("account: unknown event %T", ev)
 	}
+	return worst, nil
 }
 
 // tightest returns the smallest proved upper bound on ε.
@@ -91,11 +67,9 @@ func (e *engine) tightest(parts []part, delta float64) (dp.Bound, error) {
 	case err == nil && eps < best.Eps:
 		best = proved(blanket.name+"-pld", eps, delta, blanket.source+"; composed as privacy-loss distributions")
 	case errors.Is(err, dp.ErrNoBound):
-		if curve, err := e.rdpCurve(parts, blanket); err == nil {
-			if eps, order := rdp.Minimize(curve, delta); eps < best.Eps {
-				best = proved(blanket.name+"-rdp", eps, delta, blanket.source+"; Rényi composition")
-				best.Order = order
-			}
+		if eps, order, err := e.rdpEps(parts, blanket, delta); err == nil && eps < best.Eps {
+			best = proved(blanket.name+"-rdp", eps, delta, blanket.source+"; Rényi composition")
+			best.Order = order
 		}
 	case err != nil:
 		return dp.Bound{}, err
@@ -158,7 +132,9 @@ func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 		}
 		l := Listed{Bound: dp.Bound{Method: m.id, Kind: m.kind, Status: m.status, Source: m.source}}
 		var err error
+		start := time.Now()
 		l.Eps, l.Delta, l.Order, l.Note, err = m.compute(e, q, parts)
+		l.Seconds = time.Since(start).Seconds()
 		l.Adjacency = dp.ReplaceOne
 		switch {
 		case errors.Is(err, dp.ErrNoBound):
@@ -198,11 +174,12 @@ func methods() []method {
 				}},
 			{c.name + "-rdp", dp.Upper, dp.Proved, c.source + "; Rényi divergence at real orders",
 				func(e *engine, q Query, parts []part) (float64, float64, float64, string, error) {
-					curve, err := e.rdpCurve(parts, c)
-					if err != nil {
-						return 0, 0, 0, "", err
+					if q.AskDelta {
+						delta, err := e.rdpDelta(parts, c, q.Eps)
+						return q.Eps, delta, 0, "", err
 					}
-					return convert(curve, q)
+					eps, order, err := e.rdpEps(parts, c, q.Delta)
+					return eps, q.Delta, order, "", err
 				}},
 		}
 	}
@@ -224,18 +201,6 @@ func methods() []method {
 	)
 }
 
-// convert turns a Rényi curve into what the query asks for.
-func convert(c rdp.Curve, q Query) (eps, delta, order float64, note string, err error) {
-	if q.AskDelta {
-		return q.Eps, rdp.Delta(c, q.Eps), 0, "", nil
-	}
-	eps, order = rdp.Minimize(c, q.Delta)
-	if math.IsInf(eps, 1) {
-		return 0, 0, 0, "", fmt.Errorf("no order gives a finite epsilon: %w", dp.ErrNoBound)
-	}
-	return eps, q.Delta, order, "", nil
-}
-
 // girgis converts one of Girgis et al.'s curves, which exist at integer orders
 // for a fixed number of reports.
 func girgis(bound func(amplify.GirgisConfig, int) (float64, error)) func(*engine, Query, []part) (float64, float64, float64, string, error) {
@@ -254,22 +219,29 @@ func girgis(bound func(amplify.GirgisConfig, int) (float64, error)) func(*engine
 			return rdp.Epsilon(float64(lambda), d, q.Delta), err
 		}
 		best, lambda := math.Inf(1), 0
-		// Orders grow by a 64th; around the best every order is tried.
-		const top = 1 << 14
-		for l := 2; l <= top; l += max(1, l/64) {
+		try := func(l int) error {
 			v, err := at(l)
-			if err != nil {
+			if err == nil && v < best {
+				best, lambda = v, l
+			}
+			return err
+		}
+		// Every order is valid, so what the search skips is only loose: orders
+		// growing by an eighth, then by ever smaller steps about the best.
+		const top = 1 << 14
+		for l := 2; l <= top && l <= 4*lambda+64; l += max(1, l/8) {
+			if err := try(l); err != nil {
 				return 0, 0, 0, "", err
 			}
-			if v < best {
-				best, lambda = v, l
-			} else if l > 2*lambda+64 {
-				break
-			}
 		}
-		for l := max(2, lambda-lambda/64-1); l <= lambda+lambda/64+1; l++ {
-			if v, err := at(l); err == nil && v < best {
-				best, lambda = v, l
+		for step := lambda / 16; step > 0; step /= 2 {
+			for _, l := range []int{lambda - step, lambda + step} {
+				if l < 2 {
+					continue
+				}
+				if err := try(l); err != nil {
+					return 0, 0, 0, "", err
+				}
 			}
 		}
 		if math.IsInf(best, 1) {

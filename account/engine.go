@@ -11,51 +11,6 @@ import (
 	"github.com/riffle-dp/riffle/rdp"
 )
 
-// shape is what a round's dominating pair depends on. Either reports is known,
-// or reports arrive from asked clients at a rate each.
-type shape struct {
-	trust      dp.Trust
-	eps0       float64
-	population int64 // n
-	reports    int64 // k that shuffle together
-	included   int64 // of n, a uniform subset, k or more
-	asked      int64
-	rate       float64
-}
-
-// shapeOf describes a validated round.
-func shapeOf(r dp.Round) shape {
-	s := shape{trust: r.Trust, eps0: r.Report.Eps0, population: r.Population, reports: r.Reports, included: r.Reports}
-	switch {
-	case r.Trust == dp.Local:
-		// Every report stands with its sender's name: nothing else matters.
-		return shape{trust: dp.Local, eps0: s.eps0, population: 1, reports: 1, included: 1}
-	case r.Participation == dp.All:
-		s.reports, s.included = r.Population, r.Population
-	case r.Participation == dp.Once:
-		s.population = s.reports // who is in which batch is public
-	case r.Participation == dp.CheckIn && !r.Realised:
-		s.reports, s.included, s.asked, s.rate = 0, 0, r.Population, r.Rate
-	}
-	return s
-}
-
-// coarse rounds a realised k to ten significant bits, the shuffle's size down
-// and the inclusion up: both only lose, about .1 % of ε, and rounds whose k
-// differ a little share one pair.
-func (s shape) coarse() shape {
-	if s.rate > 0 || s.reports < 1<<11 || s.included == s.population {
-		return s
-	}
-	unit := int64(1)
-	for s.reports/unit >= 1<<11 {
-		unit *= 2
-	}
-	s.included = min(s.population, (s.included+unit-1)/unit*unit)
-	s.reports = s.reports / unit * unit
-	return s
-}
-
 // clones names a proved rate of clones.
 type clones struct {
 	name   string
@@ -68,76 +23,35 @@ var (
 	fmt22   = clones{"clones", amplify.Clones, "Feldman, McMillan, Talwar 2022, Theorem 3.1, r = e^-eps0"}
 )
 
-// pair returns the dominating pair of one round, dropping at most tail.
-func (s shape) pair(c clones, tail float64) (dp.Pair, error) {
-	if s.rate > 0 {
-		return amplify.CheckIn(amplify.CheckInConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked,
-			Gamma: s.rate, Rate: c.rate(s.eps0), Tail: tail})
-	}
-	blocks := 0
-	if s.reports > 1e5 {
-		blocks = 256
-	}
-	p, err := amplify.Shuffle(amplify.ShuffleConfig{Eps0: s.eps0, Reports: s.reports, Rate: c.rate(s.eps0), Tail: tail, Blocks: blocks})
-	if err != nil {
-		return dp.Pair{}, err
-	}
-	return amplify.Subsample(p, float64(s.included)/float64(s.population))
-}
-
-// maxLoss is the largest loss a round can have: a pure bound.
-func (s shape) maxLoss() float64 {
-	included := s.included
-	if s.rate > 0 {
-		included = s.asked
-	}
-	g := float64(included) / float64(s.population)
-	if g >= 1 || s.trust == dp.Local {
-		return s.eps0
-	}
-	return math.Log(g+(1-g)*math.Exp(-s.eps0)) + s.eps0
-}
-
 // part is a shape that happened times times.
 type part struct {
 	shape shape
 	times int64
 }
 
-// engine answers about parts and keeps what it computed: a cache only.
+// engine answers about parts and keeps the pairs it made: a cache only.
 type engine struct {
-	mu     sync.Mutex
-	pairs  map[pairKey]dp.Pair
-	losses map[lossKey]pld.Loss
+	mu    sync.Mutex
+	pairs map[pairKey]dp.Pair
 }
 
 type pairKey struct {
 	shape  shape
 	clones string
-	tail   int // power of ten
 }
 
-type lossKey struct {
-	pair pairKey
-	step float64
-}
+func newEngine() *engine { return &engine{pairs: map[pairKey]dp.Pair{}} }
 
-func newEngine() *engine {
-	return &engine{pairs: map[pairKey]dp.Pair{}, losses: map[lossKey]pld.Loss{}}
-}
+// cacheLimit bounds the number of cached pairs, some 30 kB each.
+const cacheLimit = 4096
 
-// cacheLimit bounds the number of cached pairs and losses.
-const cacheLimit = 512
-
-func (e *engine) pair(k pairKey, c clones) (dp.Pair, error) {
+func (e *engine) pair(s shape, c clones) (dp.Pair, error) {
+	k := pairKey{s, c.name}
 	if p, ok := e.pairs[k]; ok {
 		return p, nil
 	}
-	p, err := k.shape.pair(c, math.Pow(10, float64(k.tail)))
+	p, err := s.pair(c)
 	if err != nil {
-		return dp.Pair{}, err
-	}
-	if p, err = compact(p); err != nil {
 		return dp.Pair{}, err
 	}
 	if len(e.pairs) >= cacheLimit {
@@ -145,43 +59,6 @@ func (e *engine) pair(k pairKey, c clones) (dp.Pair, error) {
 	}
 	e.pairs[k] = p
 	return p, nil
-}
-
-func (e *engine) loss(k lossKey, c clones) (pld.Loss, error) {
-	if l, ok := e.losses[k]; ok {
-		return l, nil
-	}
-	p, err := e.pair(k.pair, c)
-	if err != nil {
-		return pld.Loss{}, err
-	}
-	l, err := pld.Discretize(p, k.step)
-	if err != nil {
-		return pld.Loss{}, err
-	}
-	if len(e.losses) >= cacheLimit {
-		clear(e.losses)
-	}
-	e.losses[k] = l
-	return l, nil
-}
-
-// compact merges a pair's atoms on a fine grid of 2^15 losses. The grid splits
-// atoms so that both masses are kept, which only loses: about 1e-6 of ε.
-func compact(p dp.Pair) (dp.Pair, error) {
-	const points = 1 << 15
-	if len(p.Atoms) <= 2*points {
-		return p, nil
-	}
-	var top float64
-	for _, a := range p.Atoms {
-		top = math.Max(top, a.Loss)
-	}
-	l, err := pld.Discretize(p, top/points)
-	if err != nil {
-		return dp.Pair{}, err
-	}
-	return l.Pair(p.Remainders), nil
 }
 
 // rounds returns how many rounds the parts are.
@@ -199,20 +76,25 @@ func basic(parts []part) float64 {
 	for _, p := range parts {
 		eps += float64(p.times) * p.shape.maxLoss()
 	}
-	return eps * (1 + 1e-12)
+	// A rounding for each part, and some for each maxLoss.
+	return eps * (1 + 1e-14*float64(len(parts)+8))
 }
 
-// rdpCurve is the composed Rényi curve of the parts.
-func (e *engine) rdpCurve(parts []part, c clones) (rdp.Curve, error) {
-	// Remainders are charged at their largest loss at orders up to thousands,
-	// so next to nothing may be left to them.
-	const tail = -250
+// renyi is the composed Rényi curve of the parts without their farthest losses,
+// whose mass over all rounds is dropped: it must be taken off δ before
+// converting, and added to a δ after. Those losses have next to no mass, but
+// would decide the divergence at high orders.
+func (e *engine) renyi(parts []part, c clones, delta float64) (curve rdp.Curve, dropped float64, err error) {
+	cut := math.Min(1e-250, dropShare*delta) / rounds(parts)
 	pairs := make([]dp.Pair, len(parts))
 	for i, p := range parts {
-		var err error
-		if pairs[i], err = e.pair(pairKey{p.shape, c.name, tail}, c); err != nil {
-			return nil, err
+		pair, err := e.pair(p.shape, c)
+		if err != nil {
+			return nil, 0, err
 		}
+		pair = pld.Truncate(pair, cut)
+		dropped += float64(p.times) * pair.Dropped() * (1 + 1e-9)
+		pairs[i] = dp.Pair{Atoms: pair.Atoms}
 	}
 	return func(order float64) float64 {
 		var sum float64
@@ -220,44 +102,60 @@ func (e *engine) rdpCurve(parts []part, c clones) (rdp.Curve, error) {
 			sum += float64(p.times) * rdp.Divergence(pairs[i], order)
 		}
 		return sum
-	}, nil
+	}, dropped, nil
 }
 
-// compose returns the composition of the parts, sharp where curve's tilt says.
-// Round-off apart, the tail is chosen so that all rounds together drop no more
-// than a ten-thousandth of delta.
-func (e *engine) compose(parts []part, c clones, delta float64, tiltOf func(cumulant func(t float64) float64) float64) (*pld.Composed, error) {
+// rdpEps bounds ε at delta by Rényi divergences.
+func (e *engine) rdpEps(parts []part, c clones, delta float64) (eps, order float64, err error) {
+	curve, dropped, err := e.renyi(parts, c, delta)
+	if err != nil {
+		return 0, 0, err
+	}
+	eps, order = rdp.Minimize(curve, delta-dropped)
+	if math.IsInf(eps, 1) || math.IsNaN(eps) {
+		return 0, 0, fmt.Errorf("account: no order gives a finite epsilon: %w", dp.ErrNoBound)
+	}
+	return eps, order, nil
+}
+
+// rdpDelta bounds δ at eps by Rényi divergences.
+func (e *engine) rdpDelta(parts []part, c clones, eps float64) (float64, error) {
+	curve, dropped, err := e.renyi(parts, c, 1)
+	if err != nil {
+		return 0, err
+	}
+	return math.Min(1, rdp.Delta(curve, eps)+dropped), nil
+}
+
+// dropShare is the share of δ that all far losses together may take as
+// infinite ones: a ten-thousandth moves ε by far less.
+const dropShare = 1e-4
+
+// compose returns the composition of the parts, sharp where tiltOf says, given
+// the composition's cumulant t ↦ log E e^{tL}; nil if there is no loss left once
+// dropShare of delta is spent on the far ones, and then the mass of those.
+func (e *engine) compose(parts []part, c clones, delta float64, tiltOf func(cumulant func(t float64) float64) float64) (*pld.Composed, float64, error) {
 	total := rounds(parts)
-	tail := int(math.Floor(math.Log10(delta * 1e-4 / total)))
-	tail = max(-290, min(-4, tail))
-	keys := make([]pairKey, len(parts))
-	first := make([]pld.Loss, len(parts))
-	var top float64
+	pairs := make([]dp.Pair, len(parts))
+	var top, dropped float64
 	for i, p := range parts {
-		keys[i] = pairKey{p.shape, c.name, tail}
-		pair, err := e.pair(keys[i], c)
+		pair, err := e.pair(p.shape, c)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		for _, a := range pair.Atoms {
+		pairs[i] = pld.Truncate(pair, dropShare*delta/total)
+		dropped += float64(p.times) * pairs[i].Dropped()
+		for _, a := range pairs[i].Atoms {
 			top = math.Max(top, a.Loss)
 		}
 	}
 	if top == 0 {
-		return nil, fmt.Errorf("account: no losses: %w", dp.ErrNoBound)
-	}
-	// A first, coarser grid tells where the composition lies.
-	coarse := gridStep(top / 4096)
-	for i := range parts {
-		var err error
-		if first[i], err = e.loss(lossKey{keys[i], coarse}, c); err != nil {
-			return nil, err
-		}
+		return nil, math.Min(1, dropped*(1+1e-9)), nil
 	}
 	tilt := tiltOf(func(t float64) float64 {
 		var k float64
 		for i, p := range parts {
-			k += float64(p.times) * first[i].LogMoment(t)
+			k += float64(p.times) * t * rdp.Divergence(dp.Pair{Atoms: pairs[i].Atoms}, 1+t)
 		}
 		return k
 	})
@@ -266,27 +164,54 @@ func (e *engine) compose(parts []part, c clones, delta float64, tiltOf func(cumu
 	tilt = math.Min(tilt, 200/top)
 	var variance float64
 	for i, p := range parts {
-		variance += float64(p.times) * first[i].Variance(tilt)
+		variance += float64(p.times) * tiltedVariance(pairs[i], tilt)
 	}
-	// Splitting adds about step²/6 to a round's variance. A fraction f of a
-	// round's deviation costs f²/12 of ε, and points in proportion to √T/f.
-	fraction := 0.03
-	if total > 1e4 {
-		fraction = 0.08
-	}
-	step := gridStep(math.Max(top/(1<<19), math.Min(top/16, fraction*math.Sqrt(variance/total))))
-	if len(parts) == 1 && parts[0].shape.trust == dp.Local {
-		step = top / math.Ceil(top/step) // one loss: put it on the grid
+	step := gridStep(chooseStep(top, total, variance))
+	if len(parts) == 1 && len(pairs[0].Atoms) == 1 {
+		step = top // one loss and its mirror image: the grid is exact
 	}
 	composed := make([]pld.Part, len(parts))
 	for i, p := range parts {
-		l, err := e.loss(lossKey{keys[i], step}, c)
+		l, err := pld.Discretize(pairs[i], step)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		composed[i] = pld.Part{Loss: l, Times: p.times}
 	}
-	return pld.Compose(composed, tilt)
+	out, err := pld.Compose(composed, tilt)
+	return out, 0, err
+}
+
+// chooseStep returns a grid step for a composition of rounds of largest loss
+// top whose tilted variances add to variance.
+func chooseStep(top, rounds, variance float64) float64 {
+	// Splitting adds about step²/6 to a round's variance. A fraction f of a
+	// round's deviation costs f²/12 of ε, and points in proportion to √rounds/f.
+	fraction := 0.03
+	if rounds > 1e4 {
+		fraction = 0.08
+	}
+	step := math.Min(top/16, fraction*math.Sqrt(variance/rounds))
+	// A law tilted onto its largest losses has next to no variance; its window
+	// is all there is, 2·rounds·top, and need not have more than 2^17 points.
+	least := top / (1 << 14)
+	if rounds <= 64 {
+		least = math.Max(least, rounds*top/(1<<16))
+	}
+	return math.Max(step, least)
+}
+
+// tiltedVariance is that of a pair's loss under P tilted by e^{tL}.
+func tiltedVariance(p dp.Pair, t float64) float64 {
+	mass, m1, m2 := 1., 0., 0.
+	for _, a := range p.Atoms {
+		up, down := a.Q*math.Exp((1+t)*a.Loss), a.Q*math.Exp(-t*a.Loss)
+		mass += a.Q * math.Expm1((1+t)*a.Loss) * -math.Expm1(-t*a.Loss)
+		m1 += a.Loss * (up - down)
+		m2 += a.Loss * a.Loss * (up + down)
+	}
+	m1, m2 = m1/mass, m2/mass
+	return math.Max(0, m2-m1*m1)
 }
 
 // gridStep rounds a step down to a quarter of an octave, so that questions
@@ -298,12 +223,12 @@ func (e *engine) pldEps(parts []part, c clones, delta float64) (float64, error) 
 	if len(parts) == 0 {
 		return 0, nil
 	}
-	composed, err := e.compose(parts, c, delta, func(cumulant func(float64) float64) float64 {
+	composed, _, err := e.compose(parts, c, delta, func(cumulant func(float64) float64) float64 {
 		_, order := rdp.Minimize(func(order float64) float64 { return cumulant(order-1) / (order - 1) }, delta)
 		return math.Max(0, order-1)
 	})
-	if err != nil {
-		return 0, err
+	if err != nil || composed == nil {
+		return 0, err // what was dropped is far below delta
 	}
 	eps := composed.Epsilon(delta)
 	if math.IsInf(eps, 1) || math.IsNaN(eps) {
@@ -317,18 +242,17 @@ func (e *engine) pldDelta(parts []part, c clones, eps float64) (float64, error) 
 	if len(parts) == 0 {
 		return 0, nil
 	}
-	// Chernoff's δ tells how small a tail matters.
-	curve, err := e.rdpCurve(parts, c)
+	// The Rényi δ tells how small a tail matters.
+	guess, err := e.rdpDelta(parts, c, eps)
 	if err != nil {
 		return 0, err
 	}
-	guess := rdp.Delta(curve, eps)
-	composed, err := e.compose(parts, c, math.Max(1e-280, guess), func(cumulant func(float64) float64) float64 {
+	composed, dropped, err := e.compose(parts, c, math.Max(1e-280, guess), func(cumulant func(float64) float64) float64 {
 		t, _ := rdp.Chernoff(cumulant, eps)
 		return t
 	})
-	if err != nil {
-		return 0, err
+	if err != nil || composed == nil {
+		return dropped, err
 	}
 	return composed.Delta(eps), nil
 }

@@ -44,6 +44,8 @@ func (q Query) Validate() error {
 		return fmt.Errorf("account: dropout = %v must be at least 0 and below 1", q.Dropout)
 	case q.Participation != dp.CheckIn && q.Rate != 0:
 		return fmt.Errorf("account: gamma = %v has no meaning with participation %s", q.Rate, q.Participation)
+	case q.Participation == dp.Once && q.Rounds > q.Population/q.Reports:
+		return fmt.Errorf("account: %d rounds of k = %d disjoint reports need more than n = %d clients", q.Rounds, q.Reports, q.Population)
 	case (q.Participation == dp.All || q.Participation == dp.CheckIn) && q.Reports != 0:
 		return fmt.Errorf("account: k = %d has no meaning with participation %s", q.Reports, q.Participation)
 	}
@@ -90,7 +92,7 @@ func (q Query) shape() (shape, int64) {
 		s.asked, s.reports, s.rate = s.reports, 0, 1
 	}
 	if s.rate > 0 {
-		s.rate *= 1 - q.Dropout
+		s.rate = math.Max(s.rate*(1-q.Dropout), math.SmallestNonzeroFloat64)
 	}
 	return s, times
 }

@@ -9,12 +9,17 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// RoundConfig describes one round of k of n clients. All fields are required.
+// RoundConfig describes one round of k of n clients. All fields but Included are
+// required.
 type RoundConfig struct {
 	Eps0       float64
 	Population int64   // n
 	Reports    int64   // k ≤ n, a uniform subset of the clients
 	Rate       float64 // of clones: Blanket(Eps0) or Clones(Eps0)
+	// Included, from k to n, counts the clients' chance to be in the round as
+	// Included/n where that is larger than k/n: only k of the reports hide
+	// each other. Optional; 0 means k.
+	Included int64
 }
 
 // maxReports keeps whole numbers exact as float64.
@@ -30,10 +35,17 @@ func (c RoundConfig) check() error {
 	if c.Reports < 1 || c.Reports > c.Population {
 		return fmt.Errorf("amplify: k = %d must lie between 1 and n = %d", c.Reports, c.Population)
 	}
+	if c.Included != 0 && (c.Included < c.Reports || c.Included > c.Population) {
+		return fmt.Errorf("amplify: included = %d must lie between k = %d and n = %d", c.Included, c.Reports, c.Population)
+	}
 	if !(c.Rate > 0 && c.Rate <= 1) {
 		return fmt.Errorf("amplify: rate = %v must be above 0 and at most 1", c.Rate)
 	}
 	return nil
+}
+
+func (c RoundConfig) gamma() float64 {
+	return float64(max(c.Reports, c.Included)) / float64(c.Population)
 }
 
 // Curve is δ(ε) of one round: the hockey-stick divergence of the clones pair,
@@ -63,7 +75,7 @@ func NewCurve(c RoundConfig) (*Curve, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	curve := &Curve{config: c, gamma: float64(c.Reports) / float64(c.Population)}
+	curve := &Curve{config: c, gamma: c.gamma()}
 	lo, hi := coreWindow(c.Reports-1, c.Rate)
 	if hi-lo < curveRun {
 		curve.blocks, curve.length = cloneBlocks(c.Reports-1, c.Rate, 1), int(hi-lo)+1

@@ -20,8 +20,7 @@ func Round(c RoundConfig) (dp.Pair, error) {
 	}
 	b := newBuilder(c.Eps0, c.Rate, c.Reports)
 	mass := b.given(c.Reports)
-	gamma := float64(c.Reports) / float64(c.Population)
-	return dp.Pair{Atoms: b.atoms(nil, mass, 1, gamma)}, nil
+	return dp.Pair{Atoms: b.atoms(nil, mass, 1, c.gamma())}, nil
 }
 
 // ArrivalConfig describes a round whose number of reports is up to chance and
@@ -40,7 +39,7 @@ const arrivalBlocks = 64
 // Arrival is CheckIn merged as Round merges: blocks of k take the shuffle of
 // their smallest and the inclusion of their largest value.
 func Arrival(c ArrivalConfig) (dp.Pair, error) {
-	if err := (RoundConfig{c.Eps0, c.Population, c.Asked, c.Rate}).check(); err != nil {
+	if err := (RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: c.Rate}).check(); err != nil {
 		return dp.Pair{}, err
 	}
 	if !(c.Gamma > 0 && c.Gamma <= 1) {

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/cmplx"
-
-	"gonum.org/v1/gonum/dsp/fourier"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/monotone"
 )
 
 // Part is a round's loss, composed Times times.
@@ -22,9 +20,9 @@ type Part struct {
 type Composed struct {
 	step, tilt float64
 	low        int64     // the first point is loss low·step
-	mass       []float64 // tilted masses, clipped at 0
+	tail, gain []float64 // untilted sums over the points from i on: see fill
 	logNorm    float64   // log of the moment that normalised them
-	roundoff   float64   // bound on the ℓ1 error of mass
+	roundoff   float64   // bound on the ℓ1 error of the tilted masses
 	above      float64   // bound on the tilted mass of losses above the window
 	infinite   float64   // untilted mass of infinite loss
 	inflate    float64   // factor that covers the rounding of masses and sums
@@ -47,33 +45,16 @@ func Compose(parts []Part, tilt float64) (*Composed, error) {
 	}
 	step := parts[0].Loss.Step
 	c := &Composed{step: step, tilt: tilt}
-	var mean, variance, survive float64
-	var times float64
-	var widest int
+	var mean, variance float64
 	for _, p := range parts {
-		widest = max(widest, len(p.Loss.Upper))
 		if p.Loss.Step != step {
 			return nil, fmt.Errorf("pld: steps %v and %v on one grid", step, p.Loss.Step)
 		}
-		if p.Times < 1 {
-			return nil, fmt.Errorf("pld: %d repetitions must be at least 1", p.Times)
-		}
-		n := float64(p.Times)
-		m, v := p.Loss.tilted(tilt)
-		mean += n * m
-		variance += n * v
-		c.logNorm += n * p.Loss.LogMoment(tilt)
-		if p.Loss.Infinite >= 1 {
-			return nil, fmt.Errorf("pld: infinite loss with mass %v: %w", p.Loss.Infinite, dp.ErrNoBound)
-		}
-		survive += n * math.Log1p(-p.Loss.Infinite)
-		times += n
+		m, v := p.Loss.Tilted(tilt)
+		mean += float64(p.Times) * m
+		variance += float64(p.Times) * v
 	}
-	c.infinite = -math.Expm1(survive) * (1 + 1e-9)
-	// The mass on loss 0 is what is left of 1, so it errs by a rounding a grid
-	// point a round.
-	c.inflate = 1 + 1e-8 + 8*unit*times*float64(widest)
-	if math.IsNaN(c.logNorm) || math.IsInf(c.logNorm, 0) || math.IsNaN(variance) {
+	if math.IsNaN(mean) || math.IsNaN(variance) {
 		return nil, fmt.Errorf("pld: tilt %v overflows: %w", tilt, dp.ErrNoBound)
 	}
 
@@ -89,72 +70,15 @@ func Compose(parts []Part, tilt float64) (*Composed, error) {
 			return nil, fmt.Errorf("pld: a window of %v needs more than %d points of step %v: %w", up+down, maxFFT, step, dp.ErrNoBound)
 		}
 	}
-	c.low = int64(math.Floor((mean - down) / step))
-	c.above = beyond
-
-	fft := fourier.NewFFT(size)
-	var product []complex128
-	var norms float64 // Σ times · ‖tilted part‖₂
-	for _, p := range parts {
-		seq := make([]float64, size)
-		norm := p.Loss.LogMoment(tilt)
-		var square float64
-		for j, m := range p.Loss.Upper {
-			x := float64(j) * step
-			a := m * math.Exp(tilt*x-norm)
-			seq[j%size] += a
-			square += a * a
-			if j > 0 {
-				b := m * math.Exp(-x-tilt*x-norm)
-				seq[(size-j%size)%size] += b
-				square += b * b
-			}
+	spectra := make([]SpectrumPart, len(parts))
+	for i, p := range parts {
+		s, err := NewSpectrum(p.Loss, tilt, size, size)
+		if err != nil {
+			return nil, err
 		}
-		norms += float64(p.Times) * math.Sqrt(square)
-		z := fft.Coefficients(nil, seq)
-		if product == nil {
-			product = make([]complex128, len(z))
-			for i := range product {
-				product[i] = 1
-			}
-		}
-		for i, v := range z {
-			product[i] *= power(v, p.Times)
-		}
+		spectra[i] = SpectrumPart{s, p.Times}
 	}
-	// Shift the window to start at low: multiply by e^{2πi·low·k/size}.
-	offset := float64(((c.low % int64(size)) + int64(size)) % int64(size))
-	for k := range product {
-		angle := 2 * math.Pi * math.Mod(offset*float64(k), float64(size)) / float64(size)
-		product[k] *= cmplx.Rect(1, angle)
-	}
-	var square float64
-	for _, v := range product {
-		square += 2 * (real(v)*real(v) + imag(v)*imag(v))
-	}
-	c.mass = fft.Sequence(nil, product)
-	for i := range c.mass {
-		c.mass[i] = math.Max(0, c.mass[i]/float64(size))
-	}
-	logSize := math.Log2(float64(size))
-	// ‖Δ‖₁ ≤ √size·‖Δ‖₂ in each of: transforms of the parts (raised to their
-	// powers), the powers and the shift, the transform back. compose.md.
-	root := math.Sqrt(float64(size))
-	c.roundoff = 16 * unit * (logSize*root*norms + (8*times+logSize)*math.Sqrt(square))
-	return c, nil
-}
-
-// power returns z^n by the polar form.
-func power(z complex128, n int64) complex128 {
-	if n == 1 {
-		return z
-	}
-	r := cmplx.Abs(z)
-	if r == 0 {
-		return 0
-	}
-	angle := math.Mod(float64(n)*cmplx.Phase(z), 2*math.Pi)
-	return cmplx.Rect(math.Exp(float64(n)*math.Log(r)), angle)
+	return Combine(spectra, int64(math.Floor((mean-down)/step)), beyond)
 }
 
 // reach returns how far above (side +1) or below (−1) the tilted mean the
@@ -193,17 +117,34 @@ func (c *Composed) charge(eps float64) float64 {
 	return c.infinite + (c.roundoff+c.above)*math.Exp(c.logNorm-c.tilt*eps)*(1+1e-9)
 }
 
-// Delta returns an upper bound on δ at ε ≥ 0.
+// fill turns tilted masses into what Delta needs: with w_j = mass_j·e^{K − t·x_j}
+// the untilted masses, tail_i = Σ_{j≥i} w_j and gain_i = Σ_{j≥i} w_j(1 − e^{x_i − x_j}),
+// the δ at x_i, by a recursion of positive terms.
+func (c *Composed) fill(mass []float64) {
+	shrink, rest := math.Exp(-c.step), -math.Expm1(-c.step)
+	c.tail, c.gain = make([]float64, len(mass)+1), make([]float64, len(mass)+1)
+	for i := len(mass) - 1; i >= 0; i-- {
+		x := float64(c.low+int64(i)) * c.step
+		c.gain[i] = rest*c.tail[i+1] + shrink*c.gain[i+1]
+		c.tail[i] = c.tail[i+1]
+		if mass[i] > 0 {
+			c.tail[i] += mass[i] * math.Exp(c.logNorm-c.tilt*x)
+		}
+	}
+}
+
+// Delta returns an upper bound on δ at ε ≥ 0: 1 below the window, where
+// nothing is known.
 func (c *Composed) Delta(eps float64) float64 {
-	if !(eps >= 0) {
+	if !(eps >= 0) || eps < float64(c.low)*c.step {
 		return 1
 	}
-	first := max(0, int(math.Floor(eps/c.step)-float64(c.low)))
-	var sum float64
-	for i := len(c.mass) - 1; i >= first; i-- {
-		if x := float64(c.low+int64(i)) * c.step; x > eps {
-			sum += c.mass[i] * math.Exp(c.logNorm-c.tilt*x) * -math.Expm1(eps-x)
-		}
+	sum := 0.
+	// i is the first point at or above eps; y how far above.
+	if at := math.Ceil(eps/c.step) - float64(c.low); at < float64(len(c.tail)) {
+		i := int(at)
+		y := math.Max(0, float64(c.low+int64(i))*c.step-eps)
+		sum = -math.Expm1(-y)*c.tail[i] + math.Exp(-y)*c.gain[i]
 	}
 	d := sum*c.inflate + c.charge(eps)
 	if math.IsNaN(d) {
@@ -215,32 +156,10 @@ func (c *Composed) Delta(eps float64) float64 {
 // Epsilon returns an ε ≥ 0 with Delta(ε) ≤ delta, within 1e-9 relative of the
 // smallest and never below it; +Inf if the window shows none.
 func (c *Composed) Epsilon(delta float64) float64 {
-	if c.Delta(0) <= delta {
-		return 0
-	}
-	top := float64(c.low+int64(len(c.mass))) * c.step
-	if !(top > 0 && c.Delta(top) <= delta) {
+	top := float64(c.low+int64(len(c.tail))) * c.step
+	bottom := math.Max(0, float64(c.low)*c.step)
+	if !(top > bottom) {
 		return math.Inf(1)
 	}
-	// Delta falls in ε: find the grid cell, then the place in it. a and b are
-	// grid points, Delta(a) > delta ≥ Delta(b).
-	a, b := int64(0), c.low+int64(len(c.mass))
-	for b-a > 1 {
-		mid := a + (b-a)/2
-		if c.Delta(float64(mid)*c.step) <= delta {
-			b = mid
-		} else {
-			a = mid
-		}
-	}
-	lo, hi := float64(a)*c.step, float64(b)*c.step
-	for hi-lo > 1e-9*hi {
-		mid := lo + (hi-lo)/2
-		if c.Delta(mid) <= delta {
-			hi = mid
-		} else {
-			lo = mid
-		}
-	}
-	return hi
+	return monotone.Falling(c.Delta, delta, bottom, top, 1e-9)
 }

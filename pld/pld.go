@@ -82,17 +82,11 @@ func (l Loss) LogMoment(t float64) float64 {
 	return math.Log1p(excess)
 }
 
-// Variance returns the variance of L under the law tilted by e^{tL}.
-func (l Loss) Variance(t float64) float64 {
-	_, v := l.tilted(t)
-	return v
-}
-
 // Top returns the largest finite loss.
 func (l Loss) Top() float64 { return float64(len(l.Upper)-1) * l.Step }
 
-// tilted returns the mean and variance of L under the law tilted by e^{tL}.
-func (l Loss) tilted(t float64) (mean, variance float64) {
+// Tilted returns the mean and variance of L under the law tilted by e^{tL}.
+func (l Loss) Tilted(t float64) (mean, variance float64) {
 	norm := l.LogMoment(t)
 	var m1, m2 float64
 	for j, m := range l.Upper {

@@ -1,0 +1,89 @@
+package account
+
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/amplify"
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// shape is what a round's dominating pair depends on. Either reports is known,
+// or reports arrive from asked clients at a rate each.
+type shape struct {
+	trust      dp.Trust
+	eps0       float64
+	population int64 // n
+	reports    int64 // k that shuffle together
+	included   int64 // of n, a uniform subset, k or more
+	asked      int64
+	rate       float64
+}
+
+// shapeOf describes a validated round.
+func shapeOf(r dp.Round) shape {
+	s := shape{trust: r.Trust, eps0: r.Report.Eps0, population: r.Population, reports: r.Reports, included: r.Reports}
+	switch {
+	case r.Participation == dp.CheckIn && r.Realised && r.Reports == 0:
+		return shape{} // nobody reported
+	case r.Trust == dp.Local:
+		// Every report stands with its sender's name: nothing else matters.
+		return shape{trust: dp.Local, eps0: s.eps0, population: 1, reports: 1, included: 1}
+	case r.Participation == dp.All:
+		s.reports, s.included = r.Population, r.Population
+	case r.Participation == dp.Once:
+		s.population = s.reports // who is in which batch is public
+	case r.Participation == dp.CheckIn && !r.Realised:
+		s.reports, s.included, s.asked, s.rate = 0, 0, r.Population, r.Rate
+	case r.Participation == dp.CheckIn:
+		return s.coarse()
+	}
+	return s
+}
+
+// empty says that nobody reported.
+func (s shape) empty() bool { return s.reports == 0 && s.rate == 0 }
+
+// coarse rounds a realised k to ten significant bits, the shuffle's size down
+// and the inclusion up: both only lose, about .1 % of ε, and rounds whose k
+// differ a little share one pair.
+func (s shape) coarse() shape {
+	if s.reports < 1<<11 || s.included == s.population {
+		return s
+	}
+	unit := int64(1)
+	for s.reports/unit >= 1<<11 {
+		unit *= 2
+	}
+	s.included = min(s.population, (s.included+unit-1)/unit*unit)
+	s.reports = s.reports / unit * unit
+	return s
+}
+
+// pair returns the dominating pair of one round.
+func (s shape) pair(c clones) (dp.Pair, error) {
+	if s.rate > 0 {
+		return amplify.Arrival(amplify.ArrivalConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked,
+			Gamma: s.rate, Rate: c.rate(s.eps0)})
+	}
+	if s.included == s.reports {
+		return amplify.Round(amplify.RoundConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports, Rate: c.rate(s.eps0)})
+	}
+	p, err := amplify.Round(amplify.RoundConfig{Eps0: s.eps0, Population: s.reports, Reports: s.reports, Rate: c.rate(s.eps0)})
+	if err != nil {
+		return dp.Pair{}, err
+	}
+	return amplify.Subsample(p, float64(s.included)/float64(s.population))
+}
+
+// maxLoss is the largest loss a round can have, log(1 + γ(e^ε₀ − 1)): a pure
+// bound.
+func (s shape) maxLoss() float64 {
+	included := s.included
+	if s.rate > 0 {
+		included = s.asked
+	}
+	if included >= s.population || s.trust == dp.Local {
+		return s.eps0
+	}
+	return math.Log1p(float64(included) / float64(s.population) * math.Expm1(s.eps0))
+}

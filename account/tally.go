@@ -1,0 +1,98 @@
+package account
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// tally counts the rounds of an event by shape, in order of appearance.
+type tally struct {
+	parts []part
+	at    map[shape]int
+	total float64
+	// once are the kinds of disjoint batches; a client is in one of them only.
+	once []part
+	// batched counts their reports; fewest is the smallest n they named.
+	batched float64
+	fewest  int64
+}
+
+// add counts an event. Rounds nobody reported in cost nothing and are left out.
+func (t *tally) add(ev dp.Event, times int64) error {
+	switch e := ev.(type) {
+	case dp.Round:
+		if err := e.Validate(); err != nil {
+			return err
+		}
+		if e.Population > 1<<52 {
+			return fmt.Errorf("account: n = %d must be at most 2^52", e.Population)
+		}
+		s := shapeOf(e)
+		if s.empty() {
+			return nil
+		}
+		if t.total += float64(times); t.total > maxRounds {
+			return fmt.Errorf("account: more than 1e12 rounds")
+		}
+		if e.Participation == dp.Once {
+			t.addOnce(s, e, times)
+			return nil
+		}
+		if _, seen := t.at[s]; !seen {
+			t.at[s] = len(t.parts)
+			t.parts = append(t.parts, part{shape: s})
+		}
+		t.parts[t.at[s]].times += times
+		return nil
+	case dp.Repeat:
+		if e.Times < 1 || float64(e.Times)*float64(times) > maxRounds {
+			return fmt.Errorf("account: %d times %d repetitions must lie between 1 and 1e12", e.Times, times)
+		}
+		return t.add(e.Event, times*e.Times)
+	case dp.Sequence:
+		for _, part := range e {
+			if err := t.add(part, times); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		return fmt.Errorf("account: unknown event %T", ev)
+	}
+}
+
+// addOnce counts disjoint batches. Of one ε₀ the smallest batch hides least.
+func (t *tally) addOnce(s shape, e dp.Round, times int64) {
+	t.batched += float64(times) * float64(e.Reports)
+	if t.fewest == 0 || e.Population < t.fewest {
+		t.fewest = e.Population
+	}
+	for i, o := range t.once {
+		if o.shape.eps0 == s.eps0 && o.shape.trust == s.trust {
+			if s.reports < o.shape.reports {
+				t.once[i].shape = s
+			}
+			return
+		}
+	}
+	t.once = append(t.once, part{s, 1})
+}
+
+// worlds returns what a client may have been through: all other rounds, and one
+// of the disjoint batches. Who is in which batch is public, so the guarantee is
+// the worst of them.
+func (t *tally) worlds() ([][]part, error) {
+	if len(t.once) == 0 {
+		return [][]part{t.parts}, nil
+	}
+	if t.batched > float64(t.fewest) {
+		return nil, fmt.Errorf("account: disjoint batches of %.0f reports in all need more than n = %d clients", math.Ceil(t.batched), t.fewest)
+	}
+	var out [][]part
+	for _, o := range t.once {
+		out = append(out, append(append([]part(nil), t.parts...), o))
+	}
+	return out, nil
+}

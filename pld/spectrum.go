@@ -1,0 +1,176 @@
+package pld
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/cmplx"
+	"sort"
+
+	"gonum.org/v1/gonum/dsp/fourier"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// Truncate moves the atoms of largest loss, as long as their mass under P is at
+// most mass in all, into a remainder. A few far losses would need a grid far
+// wider than the rest; as infinite losses they cost mass a round.
+func Truncate(p dp.Pair, mass float64) dp.Pair {
+	atoms := append([]dp.Atom(nil), p.Atoms...)
+	sort.SliceStable(atoms, func(i, j int) bool { return atoms[i].Loss < atoms[j].Loss })
+	var cut float64
+	end := len(atoms)
+	for end > 0 {
+		next := cut + atoms[end-1].Q*math.Exp(atoms[end-1].Loss)
+		if !(next <= mass) {
+			break
+		}
+		cut = next
+		end--
+	}
+	if end == len(atoms) {
+		return p
+	}
+	out := dp.Pair{Atoms: atoms[:end], Remainders: append([]dp.Remainder(nil), p.Remainders...)}
+	out.Remainders = append(out.Remainders, dp.Remainder{Mass: cut * (1 + 1e-9), MaxLoss: atoms[len(atoms)-1].Loss})
+	return out
+}
+
+// Spectrum is the discrete Fourier transform of a round's loss, tilted by
+// e^{tL} and normalised, as logarithms: composing is adding. It is the part of a
+// composition worth keeping between questions.
+type Spectrum struct {
+	step, tilt float64
+	size       int
+	magnitude  []float64 // log|z| for the first frequencies
+	phase      []float64
+	rest       float64 // bound on |z| at all higher frequencies
+	norm       float64 // ‖tilted masses‖₂
+	logMoment  float64
+	infinite   float64
+	points     int
+}
+
+// NewSpectrum transforms a loss on a cyclic grid of size points, a power of
+// two. It keeps the first keep frequencies; of the others, only the largest
+// modulus.
+func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
+	if !(tilt >= 0) || math.IsInf(tilt, 1) {
+		return nil, fmt.Errorf("pld: tilt = %v must be at least 0 and finite", tilt)
+	}
+	if size < 2 || size&(size-1) != 0 || size > maxFFT {
+		return nil, fmt.Errorf("pld: %d points must be a power of two up to %d: %w", size, maxFFT, dp.ErrNoBound)
+	}
+	if !(l.Infinite < 1) {
+		return nil, fmt.Errorf("pld: infinite loss with mass %v: %w", l.Infinite, dp.ErrNoBound)
+	}
+	s := &Spectrum{step: l.Step, tilt: tilt, size: size, infinite: l.Infinite, points: len(l.Upper)}
+	s.logMoment = l.LogMoment(tilt)
+	if math.IsNaN(s.logMoment) || math.IsInf(s.logMoment, 0) {
+		return nil, fmt.Errorf("pld: tilt %v overflows: %w", tilt, dp.ErrNoBound)
+	}
+	seq := make([]float64, size)
+	var square float64
+	for j, m := range l.Upper {
+		if m == 0 {
+			continue
+		}
+		x := float64(j) * l.Step
+		a := m * math.Exp(tilt*x-s.logMoment)
+		seq[j%size] += a
+		square += a * a
+		if j > 0 {
+			b := m * math.Exp(-x-tilt*x-s.logMoment)
+			seq[(size-j%size)%size] += b
+			square += b * b
+		}
+	}
+	s.norm = math.Sqrt(square)
+	z := fourier.NewFFT(size).Coefficients(nil, seq)
+	keep = min(max(keep, 1), len(z))
+	s.magnitude, s.phase = make([]float64, keep), make([]float64, keep)
+	for k, v := range z[:keep] {
+		s.magnitude[k] = math.Max(-1e6, math.Log(cmplx.Abs(v)))
+		s.phase[k] = cmplx.Phase(v)
+	}
+	for _, v := range z[keep:] {
+		s.rest = math.Max(s.rest, cmplx.Abs(v))
+	}
+	// The ℓ2 error of the transform bounds that of each frequency.
+	s.rest += 16 * unit * math.Log2(float64(size)) * math.Sqrt(float64(size)) * s.norm
+	return s, nil
+}
+
+// Roundoff returns the bound on the ℓ1 error of the tilted masses.
+func (c *Composed) Roundoff() float64 { return c.roundoff }
+
+// SpectrumPart is a spectrum composed Times times.
+type SpectrumPart struct {
+	Spectrum *Spectrum
+	Times    int64
+}
+
+// Combine composes spectra of one step, tilt and size. The window of losses
+// starts at low·step; above must bound the tilted mass of losses at or beyond
+// its end, (low + size)·step. See compose.md.
+func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) {
+	if len(parts) == 0 {
+		return nil, errors.New("pld: nothing to compose")
+	}
+	first := parts[0].Spectrum
+	c := &Composed{step: first.step, tilt: first.tilt, low: low, above: above}
+	keep, widest := len(first.magnitude), 0
+	var survive, times, norms, logRest float64
+	for _, p := range parts {
+		s, n := p.Spectrum, float64(p.Times)
+		if s.step != first.step || s.tilt != first.tilt || s.size != first.size {
+			return nil, errors.New("pld: spectra of different grids")
+		}
+		if p.Times < 1 {
+			return nil, fmt.Errorf("pld: %d repetitions must be at least 1", p.Times)
+		}
+		keep, widest = min(keep, len(s.magnitude)), max(widest, s.points)
+		c.logNorm += n * s.logMoment
+		survive += n * math.Log1p(-s.infinite)
+		times += n
+		norms += n * s.norm
+		logRest += n * math.Log(math.Min(1, s.rest))
+	}
+	c.infinite = -math.Expm1(survive) * (1 + 1e-9)
+	// The mass on loss 0 is what is left of 1, so it errs by a rounding a grid
+	// point a round.
+	c.inflate = 1 + 1e-8 + 8*unit*times*float64(widest)
+
+	size := first.size
+	product := make([]complex128, size/2+1)
+	offset := float64(((low % int64(size)) + int64(size)) % int64(size))
+	var square float64
+	for k := range keep {
+		var magnitude, phase float64
+		for _, p := range parts {
+			magnitude += float64(p.Times) * p.Spectrum.magnitude[k]
+			phase += math.Mod(float64(p.Times)*p.Spectrum.phase[k], 2*math.Pi)
+		}
+		if magnitude < -745 {
+			continue
+		}
+		// The window starts at low: multiply by e^{2πi·low·k/size}.
+		phase += 2 * math.Pi * math.Mod(offset*float64(k), float64(size)) / float64(size)
+		product[k] = cmplx.Rect(math.Exp(magnitude), phase)
+		square += 2 * math.Exp(2*magnitude)
+	}
+	mass := fourier.NewFFT(size).Sequence(nil, product)
+	for i := range mass {
+		mass[i] = math.Max(0, mass[i]/float64(size))
+	}
+	logSize, root := math.Log2(float64(size)), math.Sqrt(float64(size))
+	// ‖Δ‖₁ ≤ √size·‖Δ‖₂ in each of: transforms of the parts (raised to their
+	// powers), the powers and the shift, the transform back; and what the
+	// frequencies left out add up to. compose.md.
+	c.roundoff = 16 * unit * (logSize*root*norms + (8*times+logSize)*math.Sqrt(square))
+	if keep < len(product) {
+		c.roundoff += root * math.Exp(logRest)
+	}
+	c.fill(mass)
+	return c, nil
+}
