@@ -47,6 +47,25 @@ func claims(s scenario) map[string]curve {
 			panic(err)
 		}
 		out[name] = pairCurve(p)
+		if s.k == 0 {
+			p, err = amplify.Arrival(amplify.ArrivalConfig{Eps0: s.eps0, Population: int64(s.n), Asked: int64(s.n), Gamma: s.gamma, Rate: rate})
+			if err != nil {
+				panic(err)
+			}
+			out[name+" arrival"] = pairCurve(p)
+		} else {
+			config := amplify.RoundConfig{Eps0: s.eps0, Population: int64(s.n), Reports: int64(s.k), Rate: rate}
+			p, err = amplify.Round(config)
+			if err != nil {
+				panic(err)
+			}
+			out[name+" round"] = pairCurve(p)
+			c, err := amplify.NewCurve(config)
+			if err != nil {
+				panic(err)
+			}
+			out[name+" curve"] = c.Delta
+		}
 		if name == "blanket" {
 			l, err := pld.Discretize(p, s.eps0/37)
 			if err != nil {

@@ -100,6 +100,43 @@ func TestGoldenHybrid(t *testing.T) {
 	}
 }
 
+// The fast forms: Curve in closed form, Round merged to some hundred outcomes.
+// Both lie above the truth; Curve within 1e-6 of ε, Round within 2 % of δ.
+func TestGoldenFastForms(t *testing.T) {
+	table := rows(t, "hybrid.tsv", 800)
+	for _, r := range rows(t, "shuffle.tsv", 300) {
+		table = append(table, []string{r[0], r[1], r[1], r[2], r[3], r[4]})
+	}
+	for _, r := range table {
+		k, n, eps0, eps, want := int64(number(t, r[1])), int64(number(t, r[2])), number(t, r[3]), number(t, r[4]), number(t, r[5])
+		c := amplify.RoundConfig{Eps0: eps0, Population: n, Reports: k, Rate: rateOf(r[0], eps0)}
+		fast, err := amplify.NewCurve(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := amplify.Round(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		round := pairCurve(p)
+		if got := fast.Delta(eps); !(got >= want*(1-1e-8)-1e-16) {
+			t.Errorf("curve %v: %.17g below the true %.17g", r, got, want)
+		}
+		if got := round(eps); !(got >= want*(1-1e-8)-1e-16) {
+			t.Errorf("round %v: %.17g below the true %.17g", r, got, want)
+		}
+		if eps < 0 || want < 1e-14 {
+			continue
+		}
+		if got := fast.Delta(eps * (1 + 1e-6)); !(got <= want*(1+1e-7)+1e-15) {
+			t.Errorf("curve %v: %.17g at a millionth more eps, truth %.17g", r, got, want)
+		}
+		if got := round(eps); !(got <= want*1.02+1e-15) {
+			t.Errorf("round %v: %.17g, truth %.17g", r, got, want)
+		}
+	}
+}
+
 func TestGoldenCheckIn(t *testing.T) {
 	for _, r := range rows(t, "checkin.tsv", 80) {
 		n, gamma, eps0, eps, want := int64(number(t, r[1])), number(t, r[2]), number(t, r[3]), number(t, r[4]), number(t, r[5])
@@ -108,6 +145,13 @@ func TestGoldenCheckIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		near(t, strings.Join(r, " "), pairCurve(p)(eps), want, 1e-8, 1e-8)
+		merged, err := amplify.Arrival(amplify.ArrivalConfig{Eps0: eps0, Population: n, Asked: n, Gamma: gamma, Rate: amplify.Blanket(eps0)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := pairCurve(merged)(eps); !(got >= want*(1-1e-8)-1e-16) {
+			t.Errorf("arrival %v: %.17g below the true %.17g", r, got, want)
+		}
 		// The default blocks may lose a little, never gain.
 		p, err = amplify.CheckIn(amplify.CheckInConfig{Eps0: eps0, Population: n, Gamma: gamma, Rate: amplify.Blanket(eps0), Tail: 1e-13, Blocks: 5})
 		if err != nil {
@@ -131,6 +175,33 @@ func TestGoldenRenyi(t *testing.T) {
 		p := goldenPair(t, kept, r[0], k, n, eps0, tail)
 		near(t, strings.Join(r, " "), rdp.Divergence(p, order), want, 1e-7, 1e-9)
 	}
+}
+
+// The merged pair at every row, high orders at large k and ε₀ included.
+func TestGoldenRenyiMerged(t *testing.T) {
+	worst := 0.0
+	for _, r := range rows(t, "renyi.tsv", 900) {
+		k, n, eps0, order, want := int64(number(t, r[1])), int64(number(t, r[2])), number(t, r[3]), number(t, r[4]), number(t, r[5])
+		p, err := amplify.Round(amplify.RoundConfig{Eps0: eps0, Population: n, Reports: k, Rate: rateOf(r[0], eps0)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rdp.Divergence(p, order)
+		if !(got >= want*(1-1e-9)) {
+			t.Errorf("%v: %.17g below the true %.17g", r, got, want)
+		}
+		worst = math.Max(worst, got/want-1)
+		// The order moves the law 2·order/m outwards: within five deviations the
+		// grid is fine, far beyond it is coarse on purpose.
+		limit := 2.
+		if m := 1 + rateOf(r[0], eps0)*float64(k); 2*order < 5*math.Sqrt(m) || m < 80 {
+			limit = 1.005
+		}
+		if !(got <= want*limit) {
+			t.Errorf("%v: %.17g more than %v times the true %.17g", r, got, limit, want)
+		}
+	}
+	t.Logf("largest relative excess %.3g", worst)
 }
 
 func TestGoldenGirgis(t *testing.T) {

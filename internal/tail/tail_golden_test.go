@@ -35,6 +35,13 @@ func TestGoldenBinomial(t *testing.T) {
 		if got := LogPMF(n, x, p, 1-p); math.Abs(got-pmf) > 1e-13+4e-16*math.Abs(pmf)+3e-16*z*z {
 			t.Errorf("n=%d p=%v x=%d: log pmf %.17g, true %.17g, off by %.3g", n, p, x, got, pmf, got-pmf)
 		}
+		// Survival: LogPMF's error and 1e-12 more.
+		if got := Survival(n, x, p, 1-p); sf > -690 {
+			allow := 2e-12 + 4e-16*math.Abs(pmf) + 3e-16*z*z
+			if want := math.Exp(sf); math.Abs(got-want) > want*allow+1e-320 {
+				t.Errorf("n=%d p=%v x=%d: survival %.17g, true %.17g, relative %.3g", n, p, x, got, want, got/want-1)
+			}
+		}
 		// Tail bounds must lie above the true tail.
 		if got := UpperTail(n, x, p, 1-p); sf > -700 && !(math.Log(got) >= sf-1e-12*math.Abs(sf)-1e-12) {
 			t.Errorf("n=%d p=%v x=%d: upper tail bound e^%v below the true e^%v", n, p, x, math.Log(got), sf)
