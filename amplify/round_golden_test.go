@@ -191,10 +191,10 @@ func TestGoldenRenyiMerged(t *testing.T) {
 			t.Errorf("%v: %.17g below the true %.17g", r, got, want)
 		}
 		worst = math.Max(worst, got/want-1)
-		// The order moves the law 2·order/m outwards: within five deviations the
+		// The order moves the law 2·order/m outwards: within a few deviations the
 		// grid is fine, far beyond it is coarse on purpose.
 		limit := 2.
-		if m := 1 + rateOf(r[0], eps0)*float64(k); 2*order < 5*math.Sqrt(m) || m < 80 {
+		if m := 1 + rateOf(r[0], eps0)*float64(k); order < math.Sqrt(m) || m < 80 {
 			limit = 1.005
 		}
 		if !(got <= want*limit) {
