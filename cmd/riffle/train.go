@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/simulate"
 	"github.com/riffle-dp/riffle/train"
 )
@@ -169,10 +170,13 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
 	if errors.Is(err, train.ErrInterrupted) {
 		return fmt.Errorf("%w; continue with: riffle train --resume %s", err, r.Dir)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = writeReport(r, summary)
 	}
-	if err := writeReport(r, summary); err != nil {
+	if err != nil {
+		if !errors.Is(err, ledger.ErrBudget) {
+			show.note(stderr, "what was finished is kept; when the cause is gone: riffle train --resume %s", r.Dir)
+		}
 		return err
 	}
 	if show.json {
