@@ -18,7 +18,7 @@ func Round(c RoundConfig) (dp.Pair, error) {
 	if err := c.check(); err != nil {
 		return dp.Pair{}, err
 	}
-	b := newBuilder(c.Eps0, c.Rate, c.Reports)
+	b := newBuilder(c.Eps0, c.Rate, c.Reports, cloneError)
 	mass := b.given(c.Reports)
 	return dp.Pair{Atoms: b.atoms(nil, mass, 1, c.gamma())}, nil
 }
@@ -33,8 +33,16 @@ type ArrivalConfig struct {
 	Rate       float64 // of clones: Blanket(Eps0) or Clones(Eps0)
 }
 
-// arrivalBlocks of equal width cover the bulk of k.
-const arrivalBlocks = 64
+// A block of k of relative width w costs up to ¾w of ε, half by its shuffle's
+// size and all of it by its inclusion, on average half of that.
+const arrivalError = 5e-4
+
+// arrivalWidth is the width of a block of k at z deviations from the mean. For a
+// given number of blocks, widths that go as density^(−½) cost least.
+func arrivalWidth(mean, deviation, z float64) int64 {
+	w := arrivalError * mean * math.Exp(z*z/4)
+	return max(1, int64(math.Min(w, deviation/2)))
+}
 
 // Arrival is CheckIn merged as Round merges: blocks of k take the shuffle of
 // their smallest and the inclusion of their largest value.
@@ -46,7 +54,7 @@ func Arrival(c ArrivalConfig) (dp.Pair, error) {
 		return dp.Pair{}, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
 	}
 	blocks := arrivals(c.Asked, c.Gamma)
-	b := newBuilder(c.Eps0, c.Rate, max(1, int64(float64(c.Asked)*c.Gamma)))
+	b := newBuilder(c.Eps0, c.Rate, max(1, int64(float64(c.Asked)*c.Gamma)), arrivalError/5)
 	var atoms []dp.Atom
 	for _, k := range blocks {
 		if k.last > 0 { // nobody reports: loss 0
@@ -73,17 +81,25 @@ type arrival struct {
 	weight      float64
 }
 
-// arrivals covers Bin(n, p): the bulk in equal blocks, tails in growing ones
-// whose weights are those of the whole tail from there on.
+// arrivals covers Bin(n, p): the bulk in blocks that grow away from the mean,
+// tails in faster growing ones whose weights are those of the whole tail from
+// there on.
 func arrivals(n int64, p float64) []arrival {
 	lo, hi := coreWindow(n, p)
 	var out []arrival
-	width := (hi-lo)/arrivalBlocks + 1
+	mean := float64(n) * p
+	deviation := math.Sqrt(mean * (1 - p))
 	from := lo
 	if lo == 0 { // k = 0 must not lend its size to others
 		out, from = append(out, arrival{0, 0, math.Exp(tail.LogPMF(n, 0, p, 1-p))}), 1
 	}
-	for ; from <= hi; from += width {
+	for from <= hi {
+		width := arrivalWidth(mean, deviation, math.Abs(float64(from)-mean)/math.Max(1, deviation))
+		if float64(from) < mean {
+			// Going towards the mean a block ends where its width is due.
+			far := arrivalWidth(mean, deviation, math.Max(0, mean-float64(from+width))/math.Max(1, deviation))
+			width = min(width, far)
+		}
 		to := min(hi, from+width-1)
 		var w float64
 		if width <= 64 {
@@ -93,9 +109,9 @@ func arrivals(n int64, p float64) []arrival {
 		}
 		// Rounding of the weights may not lose any.
 		out = append(out, arrival{from, to, w * (1 + 1e-10)})
+		from = to + 1
 	}
 	// grow steps from a bulk's end to the next block's, away from the mean.
-	mean := float64(n) * p
 	grow := func(end int64) int64 { return int64(mean + (float64(end)-mean)*nodeGrowth) }
 	for end := lo; end > 0; { // k < end
 		first := max(0, min(end-1, grow(end)))
@@ -130,10 +146,10 @@ type builder struct {
 // block's relative width.
 const cloneError = 1e-5
 
-func newBuilder(eps0, rate float64, reports int64) *builder {
+func newBuilder(eps0, rate float64, reports int64, err float64) *builder {
 	mean := 1 + rate*float64(reports-1)
 	return &builder{eps0: eps0, rate: rate, axis: newAxis(mean),
-		width: max(1, int64(4*cloneError*mean)), rows: map[int64][]float64{}}
+		width: max(1, int64(4*err*mean)), rows: map[int64][]float64{}}
 }
 
 // given returns the one-sided masses of U for k reports.

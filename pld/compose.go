@@ -114,7 +114,7 @@ func (c *Composed) reach(parts []Part, mean, variance, beyond float64, side floa
 // round-off and losses above the window, at the weight e^{logNorm − t·x} that
 // untilting gives to losses x ≥ ε.
 func (c *Composed) charge(eps float64) float64 {
-	return c.infinite + (c.roundoff+c.above)*math.Exp(c.logNorm-c.tilt*eps)*(1+1e-9)
+	return c.infinite + (c.roundoff+c.above)*math.Exp(c.logNorm-c.tilt*eps)*c.inflate
 }
 
 // fill turns tilted masses into what Delta needs: with w_j = mass_j·e^{K − t·x_j}
@@ -146,7 +146,8 @@ func (c *Composed) Delta(eps float64) float64 {
 		y := math.Max(0, float64(c.low+int64(i))*c.step-eps)
 		sum = -math.Expm1(-y)*c.tail[i] + math.Exp(-y)*c.gain[i]
 	}
-	d := sum*c.inflate + c.charge(eps)
+	// Untilted masses below 1e-300 may have been rounded to 0.
+	d := sum*c.inflate + c.charge(eps) + 1e-300
 	if math.IsNaN(d) {
 		return 1
 	}

@@ -70,20 +70,19 @@ func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
 		return nil, fmt.Errorf("pld: tilt %v overflows: %w", tilt, dp.ErrNoBound)
 	}
 	seq := make([]float64, size)
-	var square float64
 	for j, m := range l.Upper {
 		if m == 0 {
 			continue
 		}
 		x := float64(j) * l.Step
-		a := m * math.Exp(tilt*x-s.logMoment)
-		seq[j%size] += a
-		square += a * a
+		seq[j%size] += m * math.Exp(tilt*x-s.logMoment)
 		if j > 0 {
-			b := m * math.Exp(-x-tilt*x-s.logMoment)
-			seq[(size-j%size)%size] += b
-			square += b * b
+			seq[(size-j%size)%size] += m * math.Exp(-x-tilt*x-s.logMoment)
 		}
+	}
+	var square float64 // of the wrapped sequence: wrapping can only add to it
+	for _, m := range seq {
+		square += m * m
 	}
 	s.norm = math.Sqrt(square)
 	z := fourier.NewFFT(size).Coefficients(nil, seq)
@@ -138,8 +137,8 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 	}
 	c.infinite = -math.Expm1(survive) * (1 + 1e-9)
 	// The mass on loss 0 is what is left of 1, so it errs by a rounding a grid
-	// point a round.
-	c.inflate = 1 + 1e-8 + 8*unit*times*float64(widest)
+	// point a round; the moments that normalise err as much.
+	c.inflate = (1 + 1e-8) * math.Exp(8*unit*times*float64(widest))
 
 	size := first.size
 	product := make([]complex128, size/2+1)
