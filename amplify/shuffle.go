@@ -98,9 +98,3 @@ func appendGiven(pair *dp.Pair, eps0 float64, m int64, mass, drop float64) error
 	})
 	return nil
 }
-
-// binomial visits Bin(n, p) but for tails of mass below 1e-300.
-func binomial(n int64, p, q float64, visit func(k int64, mass float64)) {
-	lo, hi := tail.Window(n, p, q, 1e-300, 1e-300)
-	tail.PMF(n, p, q, lo, hi, visit)
-}
