@@ -167,8 +167,11 @@ func (e *engine) compose(parts []part, c clones, delta float64, tiltOf func(cumu
 		variance += float64(p.times) * tiltedVariance(pairs[i], tilt)
 	}
 	step := gridStep(chooseStep(top, total, variance))
-	if len(parts) == 1 && len(pairs[0].Atoms) == 1 {
+	switch {
+	case len(parts) == 1 && len(pairs[0].Atoms) == 1:
 		step = top // one loss and its mirror image: the grid is exact
+	case len(parts) == 1:
+		step = top / math.Ceil(top/step) // where only the largest losses matter they are exact
 	}
 	composed := make([]pld.Part, len(parts))
 	for i, p := range parts {
@@ -231,6 +234,11 @@ func (e *engine) pldEps(parts []part, c clones, delta float64) (float64, error) 
 		return 0, err // what was dropped is far below delta
 	}
 	eps := composed.Epsilon(delta)
+	if curve := single(parts, c); curve != nil {
+		if direct, err := curve.Epsilon(delta); err == nil {
+			eps = math.Min(eps, direct)
+		}
+	}
 	if math.IsInf(eps, 1) || math.IsNaN(eps) {
 		return 0, fmt.Errorf("account: composition shows no epsilon for delta = %v: %w", delta, dp.ErrNoBound)
 	}
@@ -254,5 +262,24 @@ func (e *engine) pldDelta(parts []part, c clones, eps float64) (float64, error) 
 	if err != nil || composed == nil {
 		return dropped, err
 	}
-	return composed.Delta(eps), nil
+	delta := composed.Delta(eps)
+	if curve := single(parts, c); curve != nil {
+		delta = math.Min(delta, curve.Delta(eps))
+	}
+	return delta, nil
+}
+
+// single returns the closed-form curve of a single shuffle, nil where there is
+// none.
+func single(parts []part, c clones) *amplify.Curve {
+	if len(parts) != 1 || parts[0].times != 1 || parts[0].shape.rate > 0 {
+		return nil
+	}
+	s := parts[0].shape
+	curve, err := amplify.NewCurve(amplify.RoundConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports,
+		Included: s.included, Rate: c.rate(s.eps0)})
+	if err != nil {
+		return nil
+	}
+	return curve
 }

@@ -26,6 +26,15 @@ func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Re
 	if !ok {
 		return q, Reply{}, fmt.Errorf("account: cannot solve for %q: want eps0, k, gamma or rounds", solve)
 	}
+	if q.Participation == dp.Once {
+		switch {
+		case solve == "k":
+			return q, Reply{}, errors.New("account: with participation once a larger k costs less: k = n/rounds is best, nothing to solve")
+		case solve == "rounds" && q.Reports > 0:
+			// Disjoint batches: more rounds cost nothing but need more clients.
+			k.high = func(q Query) float64 { return math.Max(1, float64(q.Population/q.Reports)) }
+		}
+	}
 	lo, hi := k.low, k.high(q)
 	var last Reply
 	meets := func(u float64) (bool, error) {

@@ -65,14 +65,8 @@ func (s shape) pair(c clones) (dp.Pair, error) {
 		return amplify.Arrival(amplify.ArrivalConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked,
 			Gamma: s.rate, Rate: c.rate(s.eps0)})
 	}
-	if s.included == s.reports {
-		return amplify.Round(amplify.RoundConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports, Rate: c.rate(s.eps0)})
-	}
-	p, err := amplify.Round(amplify.RoundConfig{Eps0: s.eps0, Population: s.reports, Reports: s.reports, Rate: c.rate(s.eps0)})
-	if err != nil {
-		return dp.Pair{}, err
-	}
-	return amplify.Subsample(p, float64(s.included)/float64(s.population))
+	return amplify.Round(amplify.RoundConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports, Included: s.included,
+		Rate: c.rate(s.eps0)})
 }
 
 // maxLoss is the largest loss a round can have, log(1 + γ(e^ε₀ − 1)): a pure

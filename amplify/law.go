@@ -23,7 +23,7 @@ const (
 	// step²/6 on average: 3e-5 of ε at 50 nodes a deviation.
 	nodesPerDeviation = 50
 	coreDeviations    = 9
-	nodeGrowth        = 1.15
+	nodeGrowth        = 1.05
 )
 
 // newAxis suits numbers of reports about m.

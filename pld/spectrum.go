@@ -80,11 +80,6 @@ func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
 			seq[(size-j%size)%size] += m * math.Exp(-x-tilt*x-s.logMoment)
 		}
 	}
-	var square float64 // of the wrapped sequence: wrapping can only add to it
-	for _, m := range seq {
-		square += m * m
-	}
-	s.norm = math.Sqrt(square)
 	z := fourier.NewFFT(size).Coefficients(nil, seq)
 	keep = min(max(keep, 1), len(z))
 	s.magnitude, s.phase = make([]float64, keep), make([]float64, keep)
@@ -95,10 +90,13 @@ func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
 	for _, v := range z[keep:] {
 		s.rest = math.Max(s.rest, cmplx.Abs(v))
 	}
-	// The ℓ2 error of the transform bounds that of each frequency.
-	s.rest += 16 * unit * math.Log2(float64(size)) * math.Sqrt(float64(size)) * s.norm
+	s.rest += slip(size)
 	return s, nil
 }
+
+// slip bounds the error of each frequency of a transform of masses that add to
+// 1: log₂ size levels of sums, each of which errs by a few units of at most 1.
+func slip(size int) float64 { return 16 * unit * math.Log2(float64(size)) }
 
 // Roundoff returns the bound on the ℓ1 error of the tilted masses.
 func (c *Composed) Roundoff() float64 { return c.roundoff }
@@ -119,7 +117,7 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 	first := parts[0].Spectrum
 	c := &Composed{step: first.step, tilt: first.tilt, low: low, above: above}
 	keep, widest := len(first.magnitude), 0
-	var survive, times, norms, logRest float64
+	var survive, times, logRest float64
 	for _, p := range parts {
 		s, n := p.Spectrum, float64(p.Times)
 		if s.step != first.step || s.tilt != first.tilt || s.size != first.size {
@@ -132,7 +130,6 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 		c.logNorm += n * s.logMoment
 		survive += n * math.Log1p(-s.infinite)
 		times += n
-		norms += n * s.norm
 		logRest += n * math.Log(math.Min(1, s.rest))
 	}
 	c.infinite = -math.Expm1(survive) * (1 + 1e-9)
@@ -143,13 +140,16 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 	size := first.size
 	product := make([]complex128, size/2+1)
 	offset := float64(((low % int64(size)) + int64(size)) % int64(size))
-	var square float64
+	var square, carried float64
 	for k := range keep {
-		var magnitude, phase float64
+		var magnitude, phase, least float64
 		for _, p := range parts {
 			magnitude += float64(p.Times) * p.Spectrum.magnitude[k]
+			least = math.Min(least, p.Spectrum.magnitude[k])
 			phase += math.Mod(float64(p.Times)*p.Spectrum.phase[k], 2*math.Pi)
 		}
+		// An error of one factor is multiplied by all the others.
+		carried += 2 * math.Exp(2*math.Min(0, magnitude-least))
 		if magnitude < -745 {
 			continue
 		}
@@ -162,11 +162,11 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 	for i := range mass {
 		mass[i] = math.Max(0, mass[i]/float64(size))
 	}
-	logSize, root := math.Log2(float64(size)), math.Sqrt(float64(size))
-	// ‖Δ‖₁ ≤ √size·‖Δ‖₂ in each of: transforms of the parts (raised to their
-	// powers), the powers and the shift, the transform back; and what the
+	// ‖Δ‖₁ ≤ √size·‖Δ‖₂ in each of: transforms of the parts (carried through
+	// their powers), the powers and the shift, the transform back; and what the
 	// frequencies left out add up to. compose.md.
-	c.roundoff = 16 * unit * (logSize*root*norms + (8*times+logSize)*math.Sqrt(square))
+	root := math.Sqrt(float64(size))
+	c.roundoff = times*slip(size)*math.Sqrt(carried) + (128*unit*times+slip(size))*math.Sqrt(square)
 	if keep < len(product) {
 		c.roundoff += root * math.Exp(logRest)
 	}

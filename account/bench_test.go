@@ -1,0 +1,71 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/riffle-dp/riffle/amplify"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/rdp"
+)
+
+func BenchmarkAnswer(b *testing.B) {
+	all := Query{Participation: dp.All, Eps0: 3, Population: 60000, Rounds: 80, Delta: 1e-5}
+	for name, q := range map[string]Query{"A": settingA, "M1": settingM1, "CI": settingCI, "all60000": all} {
+		for _, which := range []string{"best", "all"} {
+			b.Run(name+"/"+which, func(b *testing.B) {
+				for b.Loop() {
+					if _, err := Answer(context.Background(), q, which); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkRenyiQuery(b *testing.B) {
+	p, err := amplify.Round(amplify.RoundConfig{Eps0: 2, Population: 1e6, Reports: 1e3, Rate: amplify.Blanket(2)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		rdp.Divergence(p, 100)
+	}
+}
+
+// A ledger that grows by a round of realised check-in: the cost of each.
+func BenchmarkLedgerRound(b *testing.B) {
+	for _, kept := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprint(kept), func(b *testing.B) {
+			a := New()
+			var seq dp.Sequence
+			add := func(i int) {
+				seq = append(seq, dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2}, Trust: dp.Shuffle, Participation: dp.CheckIn,
+					Population: 60000, Reports: 10000 + int64(i*7919%601) - 300, Realised: true})
+			}
+			for i := range kept {
+				add(i)
+			}
+			if _, err := a.Eps(seq, 1e-5); err != nil {
+				b.Fatal(err)
+			}
+			for i := 0; b.Loop(); i++ {
+				add(kept + i)
+				if _, err := a.Eps(seq, 1e-5); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkPlanEps0(b *testing.B) {
+	q := Query{Participation: dp.All, Population: 60000, Rounds: 80, Delta: 1e-5}
+	for b.Loop() {
+		if _, _, err := Plan(context.Background(), 1, q, "eps0"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
