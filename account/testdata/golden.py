@@ -22,7 +22,7 @@ def binom_log(n, p, x):
             + x * math.log(p) + (n - x) * math.log1p(-p))
 
 
-def shuffle_atoms(k, eps0, kind, sig=11.0, points=2500):
+def shuffle_atoms(k, eps0, kind, sig=11.0, every=False):
     """Outcomes with p > q, and q's mass at p = q is implied by the rest.
 
     For large k the sums over C use an odd stride, a trapezoid rule on a smooth
@@ -34,7 +34,7 @@ def shuffle_atoms(k, eps0, kind, sig=11.0, points=2500):
     s = math.sqrt(n * r * (1 - r))
     lo, hi = max(0, int(n * r - sig * s - 40)), min(n, int(n * r + sig * s + 40))
     step = max(1, int(s / 8))
-    step += 1 - step % 2
+    step = 1 if every else step + 1 - step % 2
     c = np.arange(lo, hi + 1, step).astype(float)
     wc = np.exp(binom_log(n, r, c))
     wc /= wc.sum()
@@ -248,8 +248,9 @@ SETTINGS = [
 
 
 def single(name, part, n, k, eps0, dl):
-    """T = 1: direct sum of the atoms, solved for eps."""
-    p, q = shuffle_atoms(k, eps0, "blanket", sig=30)
+    """T = 1: direct sum of the atoms, solved for eps. Every C: with its kinks
+    the hockey-stick is not smooth in C."""
+    p, q = shuffle_atoms(k, eps0, "blanket", sig=9.5, every=True)
     g = k / n
     f = lambda e: math.fsum(np.maximum(g * (p - q) - math.expm1(e) * q, 0)) - dl
     return brentq(f, 0, math.log1p(g * math.expm1(eps0)), xtol=1e-12)
