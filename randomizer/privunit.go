@@ -135,7 +135,7 @@ func privUnitSlack(dim int) float64 {
 	alpha := lengthLimit * (20*chain + 200) * 0x1p-53
 	grid := 4 * math.Sqrt(d) * alpha * privUnitUnit // a cell of the grid, stretched
 	length := 4 * (d + lengthRate) * alpha          // the law of the length
-	base := 2e-12 * d                               // the ziggurat's density
+	base := 2e-12*d + 6e-12*math.Min(d, 128)        // the ziggurat's density, in z and in t
 	const scalars = 1e-10                           // q, p and the acceptance tests
 	return 1.01*(grid+length+base) + scalars        // and second-order terms
 }
@@ -179,19 +179,24 @@ func (m *PrivUnit) direction(src rng.Source, x *[]float32, scratch *privUnitScra
 			break
 		}
 	}
-	size := math.Sqrt(s.xx) // ‖x‖
 	sign := 1.
-	if !sample.Bernoulli(src, math.Min(1, (1+size/m.config.Radius)/2)) {
+	if !sample.Bernoulli(src, math.Min(1, (1+math.Sqrt(s.xx)/m.config.Radius)/2)) {
 		sign = -1
 	}
 	t, sin := m.height(src)
-	long := privUnitUnit * length(src)
-	if m.config.Dim == 1 {
-		return long * t * sign / size, 0
+	return combine(m.config.Dim, s, sign*t, sin, privUnitUnit*length(src))
+}
+
+// combine returns the factors of x and of z in the vector of the given length
+// whose direction has cosine t with x and sine sin, away from x towards z.
+func combine(dim int, s sums, t, sin, long float64) (along, across float64) {
+	size := math.Sqrt(s.xx) // ‖x‖
+	if dim == 1 {
+		return long * t / size, 0
 	}
 	component := s.xz / size // ⟨z, x/‖x‖⟩
 	across = long * sin / math.Sqrt(s.zz-component*component)
-	along = (long*sign*t - across*component) / size
+	along = (long*t - across*component) / size
 	return along, across
 }
 
@@ -210,10 +215,20 @@ func (m *PrivUnit) height(src rng.Source) (t, sin float64) {
 	}
 	for {
 		t, sin = uniformHeight(src, m.config.Dim)
-		if (t >= m.cap.cos) == inside {
+		if m.cap.contains(t, sin) == inside {
 			return t, sin
 		}
 	}
+}
+
+// contains tells on which side of the edge the point with cosine t and sine sin
+// lies. Near the pole, where the cosine is flat, the sine decides: a cosine off
+// by 2^−53 would move the edge of a cap of angle φ by 2^−53/φ.
+func (c *sphereCap) contains(t, sin float64) bool {
+	if c.cos > .8 {
+		return t > 0 && sin <= c.sin
+	}
+	return t >= c.cos
 }
 
 // draw draws from a small cap directly: w = sin² has density proportional to
