@@ -44,6 +44,19 @@ func TestDiscreteGaussianZCDP(t *testing.T) {
 	}
 }
 
+// Two inputs at the ends of a diameter, rounded with the same coins, lie up to
+// 2·2^16 + √d steps apart: each coordinate of one falls by just less than a
+// step where the other's rises.
+func TestZCDPCoversTheRounding(t *testing.T) {
+	for _, dim := range []int{1, 100, 4420, 1 << 20} {
+		m := must(NewDiscreteGaussian(DiscreteGaussianConfig{dim, 3, 1}))
+		far := 2*gaussianUnit + math.Sqrt(float64(dim))
+		if want := far * far / (2 * float64(m.variance)); !(m.ZCDP() >= want && m.ZCDP() <= want*1.0001) {
+			t.Errorf("d = %d: rho %.9g, the rounded inputs need %.9g", dim, m.ZCDP(), want)
+		}
+	}
+}
+
 // The noise on a grid point is the discrete Gaussian with the stated variance,
 // in cells of σ/4.
 func TestDiscreteGaussianReportLaw(t *testing.T) {

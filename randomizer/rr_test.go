@@ -117,6 +117,7 @@ func TestExactRandomizersHaveNoSlack(t *testing.T) {
 		want dp.Report
 	}{
 		{must(NewRR(RRConfig{1, 1, 1.25})), dp.Report{Class: dp.BinaryRR, Eps0: 1.25}},
+		{must(NewRR(RRConfig{2, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
 		{must(NewRR(RRConfig{3, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
 		{must(NewRInf(RInfConfig{1, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
 		{must(NewRInf(RInfConfig{9, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},

@@ -323,15 +323,30 @@ func TestCheckRefuses(t *testing.T) {
 }
 
 // What a dishonest client can add is bounded by the length of honest reports,
-// not only by each value's range.
+// not only by each value's range: values of at most 1.125·2^16, a length of at
+// most √d more.
 func TestCheckBoundsTheLength(t *testing.T) {
-	m := must(NewPrivUnit(PrivUnitConfig{Dim: 700, Radius: 1, Eps0: 1}))
-	r := m.NewReport()
-	for i := range r.Value {
-		r.Value[i] = int32(privUnitLimit) / 20
+	const dim, top = 700, 1.125 * (1 << 16)
+	m := must(NewPrivUnit(PrivUnitConfig{Dim: dim, Radius: 1, Eps0: 1}))
+	long := top + math.Sqrt(dim)
+	for _, c := range []struct {
+		each int32
+		good bool
+	}{{int32(long / math.Sqrt(dim)), true}, {int32(long/math.Sqrt(dim)) + 1, false}} {
+		r := m.NewReport()
+		for i := range r.Value {
+			r.Value[i] = c.each * int32(1-2*(i&1))
+		}
+		if err := m.Check(r); (err == nil) != c.good {
+			t.Errorf("a report of %d coordinates ±%d: %v", dim, c.each, err)
+		}
 	}
-	if m.Check(r) == nil {
-		t.Error("a report 1.3 times as long as the limit was accepted")
+	for value, good := range map[int32]bool{top: true, -top: true, top + 1: false, -top - 1: false} {
+		r := m.NewReport()
+		r.Value[3] = value
+		if err := m.Check(r); (err == nil) != good {
+			t.Errorf("a report with value %d: %v", value, err)
+		}
 	}
 }
 
