@@ -3,6 +3,7 @@ package sample
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"testing"
 )
 
@@ -89,6 +90,27 @@ func TestDiscreteGaussianRefusesFarProposals(t *testing.T) {
 	for _, a := range []uint64{1 << 62, 1 << 63, 1<<64 - 1, 1 << 36} {
 		if g.accept(source(32), a) {
 			t.Errorf("proposal %d at sigma 2^28 was accepted", a)
+		}
+	}
+}
+
+// The exponent's denominator 2·num·den·t² to the last bit: a few percent there
+// would hide in the noise of the tests above.
+func TestDiscreteGaussianExponent(t *testing.T) {
+	for _, v := range []Ratio{{1, 6}, {9, 4}, {17, 1}, {1<<32 + 5, 1}, {1 << 56, 1}, {1<<56 - 1, 3}, {1 << 55, 1<<20 - 1}, {3, 1 << 56}} {
+		g, err := NewDiscreteGaussian(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := func(n uint64) *big.Int { return new(big.Int).SetUint64(n) }
+		want := new(big.Int).Mul(whole(2*v.Num), whole(v.Den))
+		want.Mul(want, whole(g.t)).Mul(want, whole(g.t))
+		got := new(big.Int).Lsh(whole(g.dhi), 64)
+		if got.Add(got, whole(g.dlo)).Cmp(want) != 0 {
+			t.Errorf("%v: denominator %v, want %v", v, got, want)
+		}
+		if g.td != g.t*v.Den || g.num != v.Num || g.t != uint64(math.Sqrt(float64(v.Num/v.Den)))+1 {
+			t.Errorf("%v: scale %d, times denominator %d", v, g.t, g.td)
 		}
 	}
 }
