@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -78,6 +79,41 @@ func TestChargeTwiceCountsOnce(t *testing.T) {
 	}
 	if err := l.Charge(Entry{1, round(10)}); err == nil {
 		t.Error("charged a round before the last")
+	}
+}
+
+// What the accountant is asked about is every charged round, in order, however
+// equal neighbours are folded; a refused charge leaves nothing behind.
+func TestHistoryIsEveryRound(t *testing.T) {
+	var want []dp.Round
+	l := newLedger(t, Config{Accountant: flat{perRound: 1}, Delta: 1e-5, MaxEps: 9})
+	for r, k := range []int64{10, 10, 10, 11, 10, 10, 12, 12, 12, 11, 12} {
+		err := l.Charge(Entry{int64(r) + 1, round(k)})
+		if refused := errors.Is(err, ErrBudget); refused != (r >= 9) || err != nil && !refused {
+			t.Fatalf("round %d: %v", r+1, err)
+		}
+		if err == nil {
+			want = append(want, round(k))
+		}
+		restored := newLedger(t, Config{Accountant: flat{perRound: 1}, Delta: 1e-5, MaxEps: 9})
+		if err := restored.Restore(l.Entries()); err != nil {
+			t.Fatal(err)
+		}
+		for name, m := range map[string]*Ledger{"charged": l, "restored": restored} {
+			var got []dp.Round
+			for _, e := range m.history {
+				repeat := e.(dp.Repeat)
+				for range repeat.Times {
+					got = append(got, repeat.Event.(dp.Round))
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("%s after round %d: history %v, want %v", name, r+1, got, want)
+			}
+		}
+	}
+	if b, err := l.Spent(); err != nil || b.Eps != 9 {
+		t.Errorf("spent %v, %v", b.Eps, err)
 	}
 }
 

@@ -99,6 +99,16 @@ func TestOrderIsUniformOverKeys(t *testing.T) {
 	}
 }
 
+// Only ids that agree in all 128 bits are the same report.
+func TestHalfEqualTagsAreTwoReports(t *testing.T) {
+	r := open(t, 1, 1)
+	r.tickets = []tagged{{1, 5, 0}, {2, 5, 1}, {2, 6, 2}, {2, 6, 2}, {3, 6, 3}}
+	b, duplicates, err := r.Close()
+	if err != nil || duplicates != 1 || !slices.Equal(b.Payloads, []int64{0, 1, 2, 3}) {
+		t.Errorf("batch %v, %d duplicates, %v", b.Payloads, duplicates, err)
+	}
+}
+
 func TestTooFewReportsVoidTheRound(t *testing.T) {
 	r := open(t, 3, 1)
 	for range 5 { // one report, sent five times, is one report
