@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/ledger"
@@ -32,7 +33,7 @@ type Config struct {
 	Task          [32]byte
 	Optimizer     optimize.Optimizer
 	Mechanism     randomizer.Mechanism
-	Report        dp.Report // what one of the mechanism's reports promises
+	Report        dp.Report // the Event of Mechanism: what one report promises
 	Ledger        Ledger
 	Trust         dp.Trust
 	Participation dp.Participation
@@ -49,6 +50,7 @@ type Coordinator struct {
 	config    Config
 	round     int64 // last round that ended
 	opened    int64 // round whose batch may be opened; 0 if none
+	batch     []int64
 	published []float32
 	mean      []float64
 }
@@ -60,6 +62,9 @@ func New(c Config) (*Coordinator, error) {
 	}
 	if d := len(c.Optimizer.Point()); d != c.Mechanism.Dim() {
 		return nil, fmt.Errorf("coordinator: the model has %d parameters, the mechanism %d", d, c.Mechanism.Dim())
+	}
+	if err := c.checkPromise(); err != nil {
+		return nil, err
 	}
 	if c.Population < 1 || c.MinReports < 1 || c.MinReports > c.Population {
 		return nil, fmt.Errorf("coordinator: n-min = %d must lie between 1 and n = %d", c.MinReports, c.Population)
@@ -80,6 +85,22 @@ func New(c Config) (*Coordinator, error) {
 	co := &Coordinator{config: c, mean: make([]float64, c.Mechanism.Dim()), published: make([]float32, c.Mechanism.Dim())}
 	co.publish()
 	return co, nil
+}
+
+// checkPromise makes sure that what is charged is what the reports are: a budget
+// is kept only for a mechanism with a local guarantee, and only for its own.
+func (c Config) checkPromise() error {
+	if _, ok := c.Ledger.(ledger.Unprotected); ok {
+		return nil
+	}
+	m, ok := c.Mechanism.(randomizer.Randomizer)
+	if !ok {
+		return fmt.Errorf("coordinator: mechanism %q has no local guarantee that a ledger could count", c.Mechanism.Name())
+	}
+	if m.Event() != c.Report {
+		return fmt.Errorf("coordinator: report %+v is to be charged, mechanism %q promises %+v", c.Report, m.Name(), m.Event())
+	}
+	return nil
 }
 
 // publish rounds the optimiser's point to what clients receive.
@@ -115,26 +136,42 @@ func (c *Coordinator) Announce() wire.Announcement {
 }
 
 // Receive charges the ledger for a closed batch. Only after it returns nil may
-// the batch be opened; if it refuses, the batch must be destroyed unread.
+// the batch be opened; if it refuses, the batch must be destroyed unread. One
+// charge pays for one batch: the same one may be received again before End,
+// another one is refused. A coordinator restored from a State in which this
+// round is charged already cannot compare: there the caller must bring the
+// batch that was charged.
 func (c *Coordinator) Receive(b wire.Batch) error {
 	if b.Round != c.round+1 {
 		return fmt.Errorf("coordinator: batch of round %d, want round %d", b.Round, c.round+1)
 	}
-	k := int64(len(b.Payloads))
-	if k < c.config.MinReports || k > c.config.Population {
-		return fmt.Errorf("coordinator: round %d has %d reports, want between n-min = %d and n = %d",
-			b.Round, k, c.config.MinReports, c.config.Population)
+	if c.opened != 0 {
+		if !slices.Equal(b.Payloads, c.batch) {
+			return fmt.Errorf("coordinator: round %d is charged for another batch", c.opened)
+		}
+		return nil
+	}
+	k, limit := int64(len(b.Payloads)), c.config.Population
+	if c.config.Participation == dp.Sampled {
+		limit = c.config.Sample // more cannot come from those who were drawn
+	}
+	if k < c.config.MinReports || k > limit {
+		return fmt.Errorf("coordinator: round %d has %d reports, want between n-min = %d and %d",
+			b.Round, k, c.config.MinReports, limit)
 	}
 	if err := c.config.Ledger.Charge(ledger.Entry{Round: b.Round, Event: c.event(k)}); err != nil {
 		return err
 	}
-	c.opened = b.Round
+	c.opened, c.batch = b.Round, b.Payloads
 	return nil
 }
 
-// event is what a round with k reports costs. Given k, and with coins and
-// drop-outs independent of the data, those who took part are a uniform
-// k-subset of the population, however they came to be chosen.
+// event is what a round with k reports costs. Given k, those who took part are
+// a uniform k-subset of the population, however they came to be chosen: this
+// needs coins and drop-outs that are independent of the data and alike for all
+// clients. Where some clients drop out more often than others, the rest are
+// chosen with a larger chance than k/n, and the charge is too small for them.
+// Whether a round is void depends on k alone and changes nothing.
 func (c *Coordinator) event(k int64) dp.Round {
 	e := dp.Round{
 		Report: c.config.Report, Trust: c.config.Trust, Participation: c.config.Participation,
@@ -199,7 +236,7 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 		}
 		c.publish()
 	}
-	c.round, c.opened = c.opened, 0
+	c.round, c.opened, c.batch = c.opened, 0, nil
 	return accepted, rejected, nil
 }
 

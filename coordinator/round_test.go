@@ -29,6 +29,11 @@ func (b *book) Spent() (dp.Bound, error)       { return dp.Bound{}, nil }
 func (b *book) Entries() []ledger.Entry        { return b.charged }
 func (b *book) Restore(e []ledger.Entry) error { b.charged = e; return nil }
 
+// promised has reports that a test can read and a promise that a ledger takes.
+type promised struct{ randomizer.Mechanism }
+
+func (promised) Event() dp.Report { return dp.Report{Class: dp.Generic, Eps0: 1} }
+
 func config(t *testing.T, l Ledger) Config {
 	t.Helper()
 	m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: 2, Radius: 1})
@@ -39,7 +44,7 @@ func config(t *testing.T, l Ledger) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{Optimizer: o, Mechanism: m, Report: dp.Report{Class: dp.Generic, Eps0: 1}, Ledger: l,
+	return Config{Optimizer: o, Mechanism: promised{m}, Report: dp.Report{Class: dp.Generic, Eps0: 1}, Ledger: l,
 		Trust: dp.Shuffle, Participation: dp.All, Population: 4, MinReports: 2, Clip: 1}
 }
 
@@ -94,6 +99,74 @@ func TestWrongBatchesAreRefusedUncharged(t *testing.T) {
 	}
 	if len(b.charged) != 0 {
 		t.Errorf("charged %v", b.charged)
+	}
+}
+
+// More reports than clients were drawn did not come from those drawn.
+func TestSampledRoundTakesNoMoreThanItsSample(t *testing.T) {
+	b := &book{}
+	settings := config(t, b)
+	settings.Participation, settings.Sample = dp.Sampled, 3
+	c, err := New(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Receive(batch(1, 4)); err == nil || len(b.charged) != 0 {
+		t.Errorf("4 reports of a sample of 3: %v, charged %v", err, b.charged)
+	}
+	for round, k := range []int{3, 2} { // one may have dropped out
+		if err := c.Receive(batch(int64(round)+1, k)); err != nil {
+			t.Fatal(err)
+		}
+		want := dp.Round{Report: settings.Report, Trust: dp.Shuffle, Participation: dp.Sampled, Population: 4, Reports: int64(k), Realised: true}
+		if got := b.charged[round].Event; got != want {
+			t.Errorf("charged %+v, want %+v", got, want)
+		}
+		if _, _, err := c.End(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestOneChargePaysForOneBatch(t *testing.T) {
+	b := &book{}
+	c := newCoordinator(t, b)
+	first := wire.Batch{Round: 1, Payloads: []int64{3, 1, 2}}
+	for range 2 { // a round that was cut off is run again
+		if err := c.Receive(first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Receive(wire.Batch{Round: 1, Payloads: []int64{3, 1, 0}}); err == nil {
+		t.Error("a second batch of the same size was received for one charge")
+	}
+	if len(b.charged) != 1 {
+		t.Errorf("charged %v", b.charged)
+	}
+	if _, _, err := c.End(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.NewTally(); err == nil {
+		t.Error("a batch can be opened after the end of its round")
+	}
+	if err := c.Receive(first); err == nil {
+		t.Error("an old batch was received again")
+	}
+}
+
+func TestRestoreBringsBackTheCharges(t *testing.T) {
+	b := &book{}
+	c := newCoordinator(t, b)
+	if err := c.Receive(batch(1, 3)); err != nil {
+		t.Fatal(err)
+	}
+	s := c.State()
+	again := &book{}
+	if err := newCoordinator(t, again).Restore(s); err != nil {
+		t.Fatal(err)
+	}
+	if len(again.charged) != 1 || again.charged[0] != b.charged[0] {
+		t.Errorf("restored the charges %+v, want %+v", again.charged, b.charged)
 	}
 }
 
@@ -182,11 +255,15 @@ func TestConfigIsChecked(t *testing.T) {
 		"optimizer": func(c *Config) { c.Optimizer = nil }, "mechanism": func(c *Config) { c.Mechanism = nil },
 		"ledger": func(c *Config) { c.Ledger = nil }, "population": func(c *Config) { c.Population = 0 },
 		"n-min 0": func(c *Config) { c.MinReports = 0 }, "n-min": func(c *Config) { c.MinReports = 5 },
-		"k":     func(c *Config) { c.Participation = dp.Sampled; c.Sample = 5 },
-		"gamma": func(c *Config) { c.Participation = dp.CheckIn; c.CheckInRate = math.NaN() },
-		"once":  func(c *Config) { c.Participation = dp.Once },
+		"k":         func(c *Config) { c.Participation = dp.Sampled; c.Sample = 5 },
+		"eps0":      func(c *Config) { c.Report.Eps0 = .5 }, // less than what is promised
+		"class":     func(c *Config) { c.Report.Class = dp.BinaryRR },
+		"guarantee": func(c *Config) { c.Mechanism = c.Mechanism.(promised).Mechanism },
+		"gamma":     func(c *Config) { c.Participation = dp.CheckIn; c.CheckInRate = math.NaN() },
+		"once":      func(c *Config) { c.Participation = dp.Once },
 		"dim": func(c *Config) {
-			c.Mechanism, _ = randomizer.NewPlain(randomizer.PlainConfig{Dim: 3, Radius: 1})
+			m, _ := randomizer.NewPlain(randomizer.PlainConfig{Dim: 3, Radius: 1})
+			c.Mechanism = promised{m}
 		},
 	} {
 		c := config(t, &book{})
@@ -194,5 +271,10 @@ func TestConfigIsChecked(t *testing.T) {
 		if _, err := New(c); err == nil {
 			t.Errorf("accepted a config with broken %s", name)
 		}
+	}
+	c := config(t, ledger.Unprotected{})
+	c.Mechanism, c.Report = c.Mechanism.(promised).Mechanism, dp.Report{}
+	if _, err := New(c); err != nil {
+		t.Errorf("refused a run that says it is unprotected: %v", err)
 	}
 }
