@@ -11,6 +11,7 @@ import (
 	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/rng"
 	"github.com/riffle-dp/riffle/sample"
+	"github.com/riffle-dp/riffle/wire"
 )
 
 // CheckIn flips the client's own coin: true with probability rate, exactly.
@@ -58,6 +59,26 @@ func New(c Config) (*Client, error) {
 		return nil, fmt.Errorf("client: unknown clip mode %q", c.ClipMode)
 	}
 	return &Client{config: c}, nil
+}
+
+// Check refuses a round whose announcement names another mechanism, ε₀ or ball
+// than the client was made for: it does not take part in what it did not agree
+// to, and what a ledger is charged is what it does.
+func (c *Client) Check(ann wire.Announcement) error {
+	m := c.config.Mechanism
+	var eps0 float64 // none where the mechanism promises nothing
+	if r, ok := m.(randomizer.Randomizer); ok {
+		eps0 = r.Event().Eps0
+	}
+	switch {
+	case ann.Randomizer != m.Name():
+		return fmt.Errorf("client: round %d announces mechanism %q, want %q", ann.Round, ann.Randomizer, m.Name())
+	case ann.Eps0 != eps0:
+		return fmt.Errorf("client: round %d announces eps0 = %v, want %v", ann.Round, ann.Eps0, eps0)
+	case ann.Clip != c.config.Clip:
+		return fmt.Errorf("client: round %d announces clip = %v, want %v", ann.Round, ann.Clip, c.config.Clip)
+	}
+	return nil
 }
 
 // Report clips grad in place, randomizes it and writes the report into r. It

@@ -6,6 +6,7 @@ import (
 
 	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/wire"
 )
 
 func plain(t *testing.T) randomizer.Mechanism {
@@ -77,6 +78,39 @@ func TestConfigIsChecked(t *testing.T) {
 	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("accepted %+v", c)
+		}
+	}
+}
+
+func TestClientTakesPartInWhatItAgreedTo(t *testing.T) {
+	m, err := randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: 2, Radius: 1, Eps0: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []randomizer.Mechanism{m, plain(t)} {
+		c, err := New(Config{Mechanism: m, ClipMode: ClipNorm, Clip: 1, Norm: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		good := wire.Announcement{Round: 3, Randomizer: m.Name(), Clip: 1}
+		if r, ok := m.(randomizer.Randomizer); ok {
+			good.Eps0 = r.Event().Eps0
+		}
+		if err := c.Check(good); err != nil {
+			t.Errorf("%s: %v", m.Name(), err)
+		}
+		for name, spoil := range map[string]func(*wire.Announcement){
+			"mechanism":   func(a *wire.Announcement) { a.Randomizer = "rinf" },
+			"larger eps0": func(a *wire.Announcement) { a.Eps0 += 1e-9 },
+			"less eps0":   func(a *wire.Announcement) { a.Eps0 -= 1e-9 },
+			"NaN":         func(a *wire.Announcement) { a.Eps0 = math.NaN() },
+			"clip":        func(a *wire.Announcement) { a.Clip = 2 },
+		} {
+			a := good
+			spoil(&a)
+			if c.Check(a) == nil {
+				t.Errorf("%s: agreed to another %s", m.Name(), name)
+			}
 		}
 	}
 }

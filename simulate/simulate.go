@@ -73,6 +73,12 @@ func New(c Config) (*Simulation, error) {
 	if c.Clients == nil || c.Client == nil || c.Coordinator == nil || c.Mechanism == nil {
 		return nil, errors.New("simulate: clients, client, coordinator and mechanism are required")
 	}
+	if n := c.Coordinator.Announce().Population; n != c.Clients.Size() {
+		return nil, fmt.Errorf("simulate: there are %d clients, the coordinator counts on %d", c.Clients.Size(), n)
+	}
+	if d := len(c.Coordinator.Parameters()); d != c.Mechanism.Dim() {
+		return nil, fmt.Errorf("simulate: the model has %d parameters, the mechanism %d", d, c.Mechanism.Dim())
+	}
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
 		return nil, fmt.Errorf("simulate: dropout = %v must lie in [0, 1)", c.Dropout)
 	}
@@ -105,6 +111,9 @@ type Result struct {
 func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (Result, error) {
 	ann := s.config.Coordinator.Announce()
 	result := Result{Round: ann.Round}
+	if err := s.config.Client.Check(ann); err != nil {
+		return result, err
+	}
 	batch, err := s.collect(ann)
 	if errors.Is(err, shuffler.ErrTooFew) {
 		result.Void = true

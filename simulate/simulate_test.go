@@ -63,7 +63,7 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mechanism, promise = m, dp.Report{Class: dp.Generic, Eps0: 1} // a test's ledger must have something to charge
+		mechanism = m
 	} else {
 		m, err := randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: dim, Eps0: 2, Radius: 4})
 		if err != nil {
@@ -78,9 +78,11 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 	if c.budget == 0 {
 		c.budget = math.Inf(1)
 	}
-	book, err := ledger.New(ledger.Config{Accountant: counting{}, Delta: 1e-5, MaxEps: c.budget})
-	if err != nil {
-		t.Fatal(err)
+	var book coordinator.Ledger = ledger.Unprotected{}
+	if !c.plain {
+		if book, err = ledger.New(ledger.Config{Accountant: counting{}, Delta: 1e-5, MaxEps: c.budget}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	co, err := coordinator.New(coordinator.Config{
 		Optimizer: opt, Mechanism: mechanism, Report: promise, Ledger: book, Trust: dp.Shuffle, Participation: c.participation,
@@ -262,12 +264,32 @@ func TestAbandonedRoundRunsAgain(t *testing.T) {
 	}
 }
 
+type otherDim struct{ randomizer.Mechanism }
+
+func (otherDim) Dim() int { return 13 }
+
+// A client that was made for another task stays away: nothing is charged.
+func TestClientsOfAnotherTaskStayAway(t *testing.T) {
+	s, co := build(t, setup{n: 10, participation: dp.All})
+	other, err := randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: 12, Eps0: 3, Radius: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.config.Client, err = client.New(client.Config{Mechanism: other, ClipMode: client.ClipNorm, Clip: 4, Norm: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Round(context.Background(), nil); err == nil || len(co.State().Charged) != 0 {
+		t.Errorf("reports of eps0 = 3 in a task of eps0 = 2: %v, charged %v", err, co.State().Charged)
+	}
+}
+
 func TestConfigIsChecked(t *testing.T) {
 	s, _ := build(t, setup{n: 10, participation: dp.All})
 	good := s.config
 	for _, broken := range []func(*Config){
 		func(c *Config) { c.Clients = nil }, func(c *Config) { c.Client = nil },
 		func(c *Config) { c.Coordinator = nil }, func(c *Config) { c.Mechanism = nil },
+		func(c *Config) { c.Clients = points{11} }, func(c *Config) { c.Mechanism = otherDim{c.Mechanism} },
 		func(c *Config) { c.Dropout = 1 }, func(c *Config) { c.Dropout = math.NaN() }, func(c *Config) { c.Workers = -1 },
 	} {
 		c := good
