@@ -263,10 +263,10 @@ func printReply(w io.Writer, r account.Reply) error {
 		p.line("epsilon >= %.4g for some mechanism the query admits   (%s)", r.Lower.Eps, r.Lower.Method)
 	}
 	p.line("")
-	p.line("%-14s %-12s %-12s %-10s %s", "bound", "epsilon", "delta", "kind", "source")
+	p.line("%-14s %-12s %-12s %-12s %s", "bound", "epsilon", "delta", "kind", "source")
 	for _, l := range r.Bounds {
 		if !l.Applies {
-			p.line("%-14s %-12s %-12s %-10s %s", l.Method, "-", "-", l.Kind, l.Note)
+			p.line("%-14s %-12s %-12s %-12s %s", l.Method, "-", "-", l.Kind, l.Note)
 			continue
 		}
 		text := l.Source
@@ -276,7 +276,7 @@ func printReply(w io.Writer, r account.Reply) error {
 		if l.Note != "" {
 			text += "; " + l.Note
 		}
-		p.line("%-14s %-12s %-12s %-10s %s", l.Method, roundUp(l.Eps), roundUp(l.Delta), l.Kind, text)
+		p.line("%-14s %-12s %-12s %-12s %s", l.Method, roundUp(l.Eps), roundUp(l.Delta), l.Kind, text)
 	}
 	return p.err
 }
