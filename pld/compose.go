@@ -45,7 +45,7 @@ func Compose(parts []Part, tilt float64) (*Composed, error) {
 	}
 	step := parts[0].Loss.Step
 	c := &Composed{step: step, tilt: tilt}
-	var mean, variance float64
+	var mean, variance, base float64
 	for _, p := range parts {
 		if p.Loss.Step != step {
 			return nil, fmt.Errorf("pld: steps %v and %v on one grid", step, p.Loss.Step)
@@ -53,6 +53,7 @@ func Compose(parts []Part, tilt float64) (*Composed, error) {
 		m, v := p.Loss.Tilted(tilt)
 		mean += float64(p.Times) * m
 		variance += float64(p.Times) * v
+		base += float64(p.Times) * p.Loss.LogMoment(tilt)
 	}
 	if math.IsNaN(mean) || math.IsNaN(variance) {
 		return nil, fmt.Errorf("pld: tilt %v overflows: %w", tilt, dp.ErrNoBound)
@@ -61,8 +62,8 @@ func Compose(parts []Part, tilt float64) (*Composed, error) {
 	// The window reaches on both sides as far as Chernoff's bound on the tilted
 	// mass beyond it needs.
 	const beyond = 1e-9
-	up := c.reach(parts, mean, variance, beyond, +1)
-	down := c.reach(parts, mean, variance, beyond, -1)
+	up := c.reach(parts, base, mean, variance, beyond, +1)
+	down := c.reach(parts, base, mean, variance, beyond, -1)
 	size := 1 << 10
 	for float64(size) < (up+down)/step+4 {
 		size *= 2
@@ -84,7 +85,7 @@ func Compose(parts []Part, tilt float64) (*Composed, error) {
 // reach returns how far above (side +1) or below (−1) the tilted mean the
 // tilted mass beyond is at most the given bound, by Chernoff at a few
 // parameters around the Gaussian one.
-func (c *Composed) reach(parts []Part, mean, variance, beyond float64, side float64) float64 {
+func (c *Composed) reach(parts []Part, base, mean, variance, beyond, side float64) float64 {
 	logBeyond := math.Log(beyond)
 	sd := math.Sqrt(variance)
 	if sd == 0 {
@@ -96,11 +97,15 @@ func (c *Composed) reach(parts []Part, mean, variance, beyond float64, side floa
 		best += float64(p.Times) * p.Loss.Top()
 	}
 	guess := math.Sqrt(-2*logBeyond) / sd
-	for _, factor := range []float64{.1, .2, .35, .5, .7, .85, 1, 1.2, 1.5} {
+	factors := []float64{.1, .2, .35, .5, .7, .85, 1, 1.2, 1.5}
+	if len(parts) > 4 { // about Gaussian
+		factors = factors[4:8]
+	}
+	for _, factor := range factors {
 		s := side * guess * factor
-		var k float64
+		k := -base
 		for _, p := range parts {
-			k += float64(p.Times) * (p.Loss.LogMoment(c.tilt+s) - p.Loss.LogMoment(c.tilt))
+			k += float64(p.Times) * p.Loss.LogMoment(c.tilt+s)
 		}
 		// Pr_t[side·(S − mean) ≥ w] ≤ exp(k − s·mean − |s|w) ≤ beyond.
 		if w := (k - s*mean - logBeyond) / math.Abs(s); w < best {

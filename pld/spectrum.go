@@ -140,18 +140,21 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 	size := first.size
 	product := make([]complex128, size/2+1)
 	offset := float64(((low % int64(size)) + int64(size)) % int64(size))
-	var square, carried float64
+	var square, carried, skipped float64
 	for k := range keep {
 		var magnitude, phase, least float64
 		for _, p := range parts {
 			magnitude += float64(p.Times) * p.Spectrum.magnitude[k]
 			least = math.Min(least, p.Spectrum.magnitude[k])
-			phase += math.Mod(float64(p.Times)*p.Spectrum.phase[k], 2*math.Pi)
 		}
 		// An error of one factor is multiplied by all the others.
 		carried += 2 * math.Exp(2*math.Min(0, magnitude-least))
-		if magnitude < -745 {
+		if magnitude < -80 {
+			skipped += 2 * math.Exp(2*magnitude)
 			continue
+		}
+		for _, p := range parts {
+			phase += math.Mod(float64(p.Times)*p.Spectrum.phase[k], 2*math.Pi)
 		}
 		// The window starts at low: multiply by e^{2πi·low·k/size}.
 		phase += 2 * math.Pi * math.Mod(offset*float64(k), float64(size)) / float64(size)
@@ -166,7 +169,7 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 	// their powers), the powers and the shift, the transform back; and what the
 	// frequencies left out add up to. compose.md.
 	root := math.Sqrt(float64(size))
-	c.roundoff = times*slip(size)*math.Sqrt(carried) + (128*unit*times+slip(size))*math.Sqrt(square)
+	c.roundoff = times*slip(size)*math.Sqrt(carried) + (128*unit*times+slip(size))*math.Sqrt(square) + math.Sqrt(skipped)
 	if keep < len(product) {
 		c.roundoff += root * math.Exp(logRest)
 	}
