@@ -8,8 +8,9 @@ import (
 )
 
 // The loops of PrivUnit over all coordinates. Products that are added to are
-// wrapped in float64(), which forbids the compiler to fuse them, so that
-// reports do not differ between machines with and without fused multiply-add.
+// wrapped in float64(), which forbids the compiler to fuse them, so that these
+// loops give the same bits on machines with and without fused multiply-add. (The
+// heights still rest on math.Exp and math.Log, which may differ in a last bit.)
 
 // sums are Σ x·z, Σ z², Σ x².
 type sums struct{ xz, zz, xx float64 }

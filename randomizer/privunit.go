@@ -195,8 +195,8 @@ func combine(dim int, s sums, t, sin, long float64) (along, across float64) {
 		return long * t / size, 0
 	}
 	component := s.xz / size // ⟨z, x/‖x‖⟩
-	across = long * sin / math.Sqrt(s.zz-component*component)
-	along = (long*t - across*component) / size
+	across = long * sin / math.Sqrt(s.zz-float64(component*component))
+	along = (float64(long*t) - float64(across*component)) / size
 	return along, across
 }
 

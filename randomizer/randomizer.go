@@ -49,7 +49,9 @@ type Mechanism interface {
 	// Check tells whether r could have come from Randomize, by shape and range.
 	// It bounds what a dishonest client can add to a sum.
 	Check(r *Report) error
-	// Add adds a report that passed Check to sum, of length Dim.
+	// Add adds a report that passed Check to sum, of length Dim. No sum of fewer
+	// than 2^32 reports overflows, whatever the mechanism; PrivUnit's, RR's and
+	// R_∞'s hold 2^46.
 	Add(sum []int64, r *Report)
 	// Estimate stores in mean the unbiased estimate of the mean of the n inputs
 	// whose reports were added to sum; zeros if n < 1.
