@@ -227,15 +227,20 @@ func tiltedVariance(p dp.Pair, t float64) float64 {
 // that differ a little share a grid.
 func gridStep(x float64) float64 { return math.Exp2(math.Floor(4*math.Log2(x)) / 4) }
 
+// tiltFor is sharp at δ: the order of the best Rényi conversion, less 1.
+func tiltFor(delta float64) func(cumulant func(float64) float64) float64 {
+	return func(cumulant func(float64) float64) float64 {
+		_, order := rdp.Minimize(func(order float64) float64 { return cumulant(order-1) / (order - 1) }, delta)
+		return math.Max(0, order-1)
+	}
+}
+
 // pldEps bounds ε at delta.
 func (e *engine) pldEps(parts []part, c clones, delta float64) (float64, error) {
 	if len(parts) == 0 {
 		return 0, nil
 	}
-	composed, _, err := e.compose(parts, c, delta, func(cumulant func(float64) float64) float64 {
-		_, order := rdp.Minimize(func(order float64) float64 { return cumulant(order-1) / (order - 1) }, delta)
-		return math.Max(0, order-1)
-	})
+	composed, _, err := e.compose(parts, c, delta, tiltFor(delta))
 	if err != nil || composed == nil {
 		return 0, err // what was dropped is far below delta
 	}
@@ -269,6 +274,13 @@ func (e *engine) pldDelta(parts []part, c clones, eps float64) (float64, error) 
 		return dropped, err
 	}
 	delta := composed.Delta(eps)
+	// Knowing about how large δ is, compose once more with less dropped.
+	if delta > 0 && delta < 1 {
+		again, _, err := e.compose(parts, c, delta, tiltFor(delta))
+		if err == nil && again != nil {
+			delta = math.Min(delta, again.Delta(eps))
+		}
+	}
 	if curve := single(parts, c); curve != nil {
 		delta = math.Min(delta, curve.Delta(eps))
 	}

@@ -107,7 +107,7 @@ type SpectrumPart struct {
 	Times    int64
 }
 
-// Combine composes spectra of one step, tilt and size. The window of losses
+// Combine composes spectra of one step, tilt, size and number of frequencies. The window of losses
 // starts at low·step; above must bound the tilted mass of losses at or beyond
 // its end, (low + size)·step. See compose.md.
 func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) {
@@ -120,13 +120,13 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 	var survive, times, logRest float64
 	for _, p := range parts {
 		s, n := p.Spectrum, float64(p.Times)
-		if s.step != first.step || s.tilt != first.tilt || s.size != first.size {
+		if s.step != first.step || s.tilt != first.tilt || s.size != first.size || len(s.magnitude) != len(first.magnitude) {
 			return nil, errors.New("pld: spectra of different grids")
 		}
 		if p.Times < 1 {
 			return nil, fmt.Errorf("pld: %d repetitions must be at least 1", p.Times)
 		}
-		keep, widest = min(keep, len(s.magnitude)), max(widest, s.points)
+		widest = max(widest, s.points)
 		c.logNorm += n * s.logMoment
 		survive += n * math.Log1p(-s.infinite)
 		times += n
