@@ -1,0 +1,161 @@
+package account
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/amplify"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/pld"
+)
+
+// maxLowerEps0 caps the mechanisms of lower bounds. A mechanism of a smaller ε₀
+// is one of the larger as well, and e^±ε₀ keeps its digits.
+const maxLowerEps0 = 12
+
+// concrete returns the outcomes of a mechanism that rounds of this shape admit,
+// under one or both orders of the neighbours.
+func (s shape) concrete(symbols int) ([][]dp.Atom, error) {
+	c := amplify.ConcreteConfig{Eps0: math.Min(s.eps0, maxLowerEps0), Population: s.population, Asked: s.reports, Gamma: 1}
+	if s.rate > 0 {
+		c.Asked, c.Gamma = s.asked, s.rate
+	}
+	if symbols == 3 {
+		a, err := amplify.Response3(c)
+		return [][]dp.Atom{a}, err // symmetric
+	}
+	a, err := amplify.Response2(c)
+	swapped := make([]dp.Atom, len(a))
+	for i, o := range a {
+		swapped[len(a)-1-i] = dp.Atom{Q: o.Q * math.Exp(o.Loss), Loss: -o.Loss}
+	}
+	return [][]dp.Atom{a, swapped}, err
+}
+
+// lowerBound is the answer of one concrete mechanism: an ε that no smaller one
+// replaces at δ, or a δ that no smaller one replaces at ε.
+func lowerBound(q Query, p part, symbols int) (eps, delta float64, err error) {
+	orders, err := p.shape.concrete(symbols)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, outcomes := range orders {
+		at, err := lowerCurve(q, p, outcomes)
+		if err != nil {
+			return 0, 0, err
+		}
+		if q.AskDelta {
+			delta = math.Max(delta, at.Delta(q.Eps))
+		} else {
+			eps = math.Max(eps, at.Epsilon(q.Delta))
+		}
+	}
+	if q.AskDelta {
+		return q.Eps, delta, nil
+	}
+	return eps, q.Delta, nil
+}
+
+// under is a lower bound on δ(ε), and an ε with Delta(ε) above a δ.
+type under interface {
+	Delta(eps float64) float64
+	Epsilon(delta float64) float64
+}
+
+func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
+	if p.times == 1 {
+		return onceOnly(outcomes), nil
+	}
+	n := float64(p.times)
+	// The sharpest tilt: as for upper bounds.
+	best, tilt := math.Inf(1), 0.
+	var variance float64
+	for j := -30; j <= 60; j++ {
+		t := math.Exp2(float64(j) / 2)
+		k, v := moments(outcomes, t)
+		objective := n*k - t*q.Eps
+		if !q.AskDelta {
+			objective = (n*k-math.Log(q.Delta)-math.Log(t+1))/t + math.Log1p(-1/(t+1))
+		}
+		if objective < best && v > 0 {
+			best, tilt, variance = objective, t, v
+		}
+	}
+	if math.IsInf(best, 1) {
+		return nil, fmt.Errorf("account: no tilt for the lower bound: %w", dp.ErrNoBound)
+	}
+	span := outcomes[len(outcomes)-1].Loss - outcomes[0].Loss
+	const fraction, maxPoints = 0.02, 1 << 20
+	step := math.Min(span/32, fraction*math.Sqrt(variance))
+	step = math.Max(step, math.Max(16*math.Sqrt(n*variance)/maxPoints, span/(1<<19)))
+	// On a grid that holds the largest loss little is given up at the end.
+	top := outcomes[len(outcomes)-1].Loss
+	step = top / math.Ceil(top/step)
+	floor, err := pld.NewFloor(outcomes, step)
+	if err != nil {
+		return nil, err
+	}
+	return pld.ComposeFloor(floor, p.times, tilt)
+}
+
+// moments is log E_P e^{tL} and the tilted variance: a guide, not a bound.
+func moments(outcomes []dp.Atom, t float64) (k, variance float64) {
+	shift := (t + 1) * outcomes[len(outcomes)-1].Loss
+	var m0, m1, m2 float64
+	for _, o := range outcomes {
+		w := o.Q * math.Exp((t+1)*o.Loss-shift)
+		m0 += w
+		m1 += w * o.Loss
+		m2 += w * o.Loss * o.Loss
+	}
+	return shift + math.Log(m0), m2/m0 - m1/m0*(m1/m0)
+}
+
+// onceOnly is one round: its δ(ε) is a sum over outcomes.
+type onceOnly []dp.Atom
+
+func (o onceOnly) Delta(eps float64) float64 {
+	var d float64
+	for _, a := range o {
+		if a.Loss > eps {
+			d += a.Q * math.Exp(eps) * math.Expm1(a.Loss-eps)
+		}
+	}
+	return d * (1 - 1e-9)
+}
+
+func (o onceOnly) Epsilon(delta float64) float64 {
+	lo, hi := 0., o[len(o)-1].Loss
+	if !(o.Delta(lo) > delta) {
+		return 0
+	}
+	for range 100 {
+		if mid := lo + (hi-lo)/2; o.Delta(mid) > delta {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// lowerMethods are the mechanisms that lower bounds come from.
+func lowerMethods() []method {
+	of := func(id string, symbols int, source string, admits func(dp.Class) bool) method {
+		return method{id, dp.Lower, dp.Proved, source,
+			func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+				if class := q.withDefaults().Class; !admits(class) {
+					return 0, 0, 0, "", fmt.Errorf("not a mechanism of class %s: %w", class, dp.ErrNoBound)
+				}
+				eps, delta, err = lowerBound(q, parts[0], symbols)
+				if parts[0].shape.eps0 > maxLowerEps0 {
+					note = fmt.Sprintf("mechanism of eps0 = %d", maxLowerEps0)
+				}
+				return eps, delta, 0, note, err
+			}}
+	}
+	return []method{
+		of("lower-rr3", 3, "3-ary randomized response, all others on the third symbol, composed optimistically", func(c dp.Class) bool { return c == dp.Generic }),
+		of("lower-rr2", 2, "binary randomized response, all others alike (Girgis et al. 2021, Theorem 2), composed optimistically", func(dp.Class) bool { return true }),
+	}
+}

@@ -1,0 +1,216 @@
+package amplify
+
+import (
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/tail"
+)
+
+// Concrete mechanisms for lower bounds: what they leak, every eps0-LDP bound
+// must allow. Their outcomes are listed or merged, which only leaks less, and
+// tails are left out, so what is listed is a part of the true pair of laws. See
+// concrete.md.
+
+// ConcreteConfig describes a round of a concrete mechanism: k ~ Bin(Asked,
+// Gamma) reports arrive from a uniform subset of n clients, k public. All fields
+// are required; Gamma = 1 is a fixed k = Asked.
+type ConcreteConfig struct {
+	Eps0       float64
+	Population int64 // n
+	Asked      int64 // ≤ n
+	Gamma      float64
+}
+
+// left is the probability that may be left out on each side of each count.
+const left = 1e-20
+
+// maxOutcomes bounds the outcomes that are visited, about .3 s of work.
+const maxOutcomes = 3e7
+
+// cells is how many losses the outcomes are merged into.
+const cells = 1 << 14
+
+// Response2 lists the outcomes of binary randomized response where the victim
+// holds 1 under P, 0 under Q and everybody else holds 0: the number of ones
+// among k reports, and k. Losses rise. It is the mechanism of Girgis et al. 2021,
+// Theorem 2.
+func Response2(c ConcreteConfig) ([]dp.Atom, error) {
+	sizes, err := c.sizes()
+	if err != nil {
+		return nil, err
+	}
+	e := math.Exp(c.Eps0)
+	p := 1 / (e + 1)
+	visit := func(b arrival, gamma float64, yield func(p, q, over float64)) {
+		k := float64(b.last)
+		lo, hi := tail.Window(b.last, p, e*p, left, left)
+		tail.PMF(b.last, p, e*p, lo, hi, func(m int64, mass float64) {
+			// P/Q = 1 − γ + γ((m/k)E + (1 − m/k)/E).
+			share, w := float64(m)/k, b.weight*mass
+			yield(w*(1-gamma+gamma*(share*e+(1-share)/e)), w,
+				w*gamma*(share*math.Expm1(c.Eps0)+(1-share)*math.Expm1(-c.Eps0)))
+		})
+	}
+	extremes := func(b arrival, gamma float64) (low, high float64) {
+		lo, hi := tail.Window(b.last, p, e*p, left, left)
+		at := func(m int64) float64 {
+			share := float64(m) / float64(b.last)
+			return math.Log(1 - gamma + gamma*(share*e+(1-share)/e))
+		}
+		return at(lo), at(hi)
+	}
+	return c.list(sizes, visit, extremes, false)
+}
+
+// Response3 lists the outcomes of randomized response on three symbols where
+// the victim holds the first under P, the second under Q and everybody else
+// holds the third: the counts of the first two among k reports, and k. Losses
+// rise; the list is symmetric. It is ErrNoBound where there are too many.
+func Response3(c ConcreteConfig) ([]dp.Atom, error) {
+	sizes, err := c.sizes()
+	if err != nil {
+		return nil, err
+	}
+	e := math.Exp(c.Eps0)
+	both := 2 / (e + 2)
+	var work float64
+	for _, b := range sizes {
+		s := math.Sqrt(float64(b.last) * both)
+		work += (20*s + 100) * (5*s + 50)
+	}
+	if work > maxOutcomes {
+		return nil, fmt.Errorf("amplify: 3-RR has about %.1g outcomes: %w", work, dp.ErrNoBound)
+	}
+	visit := func(b arrival, gamma float64, yield func(p, q, over float64)) {
+		k := float64(b.last)
+		lo, hi := tail.Window(b.last, both, 1-both, left, left)
+		tail.PMF(b.last, both, e/(e+2), lo, hi, func(n int64, mass float64) {
+			_, top := tail.Window(n, .5, .5, left, left)
+			tail.PMF(n, .5, .5, (n+1)/2, top, func(first int64, half float64) {
+				second := n - first
+				// Times the law without the victim: P is 1 − γ + γ(E·first +
+				// second + (k−n)/E)/k, Q has first and second exchanged.
+				w := b.weight * mass * half
+				if first == second {
+					w /= 2 // its mirror image is itself
+				}
+				x, y, z := float64(first)/k, float64(second)/k, float64(b.last-n)/k
+				yield(w*(1-gamma+gamma*(e*x+y+z/e)), w*(1-gamma+gamma*(e*y+x+z/e)),
+					w*gamma*math.Expm1(c.Eps0)*(x-y))
+			})
+		})
+	}
+	// The loss grows with first − second, which grows with the counts.
+	extremes := func(b arrival, gamma float64) (low, high float64) {
+		lo, hi := tail.Window(b.last, both, 1-both, left, left)
+		for _, n := range []int64{lo, hi} {
+			_, first := tail.Window(n, .5, .5, left, left)
+			x, y, z := float64(first), float64(n-first), float64(b.last-n)
+			k := float64(b.last)
+			high = math.Max(high, math.Log((1-gamma+gamma*(e*x+y+z/e)/k)/(1-gamma+gamma*(e*y+x+z/e)/k)))
+		}
+		return 0, high
+	}
+	return c.list(sizes, visit, extremes, true)
+}
+
+// sizes covers k by blocks. For a lower bound a block takes the shuffle of its
+// largest value and the inclusion of its smallest: more reports, less often
+// the victim's, leak less. The tails of k are left out.
+func (c ConcreteConfig) sizes() ([]arrival, error) {
+	if err := (RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: 1}).check(); err != nil {
+		return nil, err
+	}
+	if !(c.Gamma > 0 && c.Gamma <= 1) {
+		return nil, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
+	}
+	if c.Gamma == 1 {
+		return []arrival{{c.Asked, c.Asked, 1}}, nil
+	}
+	lo, hi := tail.Window(c.Asked, c.Gamma, 1-c.Gamma, left, left)
+	mean := float64(c.Asked) * c.Gamma
+	deviation := math.Max(1, math.Sqrt(mean*(1-c.Gamma)))
+	var out []arrival
+	for from := max(lo, 0); from <= hi; {
+		// Wider away from the mean; a relative width w costs about ¾w of ε.
+		z := math.Abs(float64(from)-mean) / deviation
+		width := max(1, int64(math.Min(2e-3*mean*math.Exp(z*z/4), deviation/2)))
+		if from == 0 {
+			width = 1 // nobody reports: loss 0, not a small shuffle
+		}
+		to := min(hi, from+width-1)
+		var w float64
+		if width <= 64 {
+			tail.PMF(c.Asked, c.Gamma, 1-c.Gamma, from, to, func(_ int64, mass float64) { w += mass })
+		} else {
+			w = math.Max(0, between(c.Asked, c.Gamma, from, to+1))
+		}
+		out = append(out, arrival{from, to, w * (1 - 1e-11)})
+		from = to + 1
+	}
+	return out, nil
+}
+
+// list merges what visit yields, the masses P and Q and their difference, into
+// cells of equal width in loss; with mirror also the mirror images.
+// extremes says about where a block's losses lie; what is beyond goes to the
+// outermost cells.
+func (c ConcreteConfig) list(sizes []arrival, visit func(arrival, float64, func(p, q, over float64)),
+	extremes func(arrival, float64) (low, high float64), mirror bool) ([]dp.Atom, error) {
+	inclusion := func(b arrival) float64 { return float64(b.first) / float64(c.Population) }
+	each := func(yield func(p, q, over float64)) {
+		for _, b := range sizes {
+			if b.last == 0 {
+				w := b.weight
+				if mirror {
+					w /= 2
+				}
+				yield(w, w, 0)
+				continue
+			}
+			visit(b, inclusion(b), yield)
+		}
+	}
+	// The difference keeps the digits of small losses, the quotient of large ones.
+	loss := func(p, q, over float64) float64 {
+		if r := over / q; math.Abs(r) < .5 {
+			return math.Log1p(r)
+		}
+		return math.Log(p / q)
+	}
+	var low, high float64
+	for _, b := range sizes {
+		if b.last > 0 {
+			l, h := extremes(b, inclusion(b))
+			low, high = math.Min(low, l), math.Max(high, h)
+		}
+	}
+	if !(high > low) {
+		return nil, fmt.Errorf("amplify: no losses: %w", dp.ErrNoBound)
+	}
+	scale := cells / (high - low)
+	var sum [cells + 1][3]float64
+	each(func(p, q, over float64) {
+		if p > 1e-290 && q > 1e-290 {
+			i := min(cells, max(0, int((loss(p, q, over)-low)*scale)))
+			sum[i][0] += p
+			sum[i][1] += q
+			sum[i][2] += over
+		}
+	})
+	var out []dp.Atom
+	for _, v := range sum {
+		if v[1] > 0 {
+			a := dp.Atom{Q: v[1], Loss: loss(v[0], v[1], v[2])}
+			out = append(out, a)
+			if mirror {
+				out = append(out, dp.Atom{Q: v[0], Loss: -a.Loss})
+			}
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Loss < out[j].Loss })
+	return out, nil
+}
