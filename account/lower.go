@@ -85,7 +85,7 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 		return nil, fmt.Errorf("account: no tilt for the lower bound: %w", dp.ErrNoBound)
 	}
 	span := outcomes[len(outcomes)-1].Loss - outcomes[0].Loss
-	const fraction, maxPoints = 0.02, 1 << 20
+	const fraction, maxPoints = 0.02, 1 << 18
 	step := math.Min(span/32, fraction*math.Sqrt(variance))
 	step = math.Max(step, math.Max(16*math.Sqrt(n*variance)/maxPoints, span/(1<<19)))
 	// On a grid that holds the largest loss little is given up at the end.

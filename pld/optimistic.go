@@ -53,10 +53,14 @@ func NewFloor(outcomes []dp.Atom, step float64) (Floor, error) {
 	if span := float64(node(atoms[len(atoms)-1].Loss) - f.low); !(span < maxPoints) {
 		return Floor{}, fmt.Errorf("pld: losses need %v grid points of step %v: %w", span, step, dp.ErrNoBound)
 	}
-	f.mass = make([]float64, node(atoms[len(atoms)-1].Loss)-f.low+1)
+	f.mass = make([]float64, node(atoms[len(atoms)-1].Loss)-f.low+2)
 	for i := 0; i < len(atoms); {
 		j := max(f.low+1, node(atoms[i].Loss))
 		x := float64(j) * step
+		if x < atoms[i].Loss { // rounding of the quotient
+			j++
+			x = float64(j) * step
+		}
 		// Q-mass, and Σ(P − e^x Q)/e^x, which must come to 0.
 		var q, lack float64
 		for ; i < len(atoms) && atoms[i].Loss <= x; i++ {
