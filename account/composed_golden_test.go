@@ -86,6 +86,9 @@ func TestGoldenComposed(t *testing.T) {
 				if b.Applies && b.Kind == dp.Lower && strings.Contains(b.Method, strings.TrimPrefix(r.method, "exact-")) && b.Eps > r.eps*(1+1e-6) {
 					t.Errorf("%s: lower bound %s = %v above the mechanism's %v", r.name, b.Method, b.Eps, r.eps)
 				}
+				if b.Method == "lower-"+strings.TrimPrefix(r.method, "exact-") && b.Applies && !(b.Eps >= r.eps*0.99) {
+					t.Errorf("%s: lower bound %s = %v is more than 1 %% below the mechanism's %v", r.name, b.Method, b.Eps, r.eps)
+				}
 				continue
 			}
 			if b.Method != r.method {
