@@ -151,6 +151,10 @@ func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 			b := l.Bound
 			r.Upper, r.Best = &b, &b
 		}
+		if l.Applies && l.Kind == dp.Lower && (r.Lower == nil || better(*r.Lower, l.Bound)) {
+			b := l.Bound
+			r.Lower = &b
+		}
 	}
 	if !known {
 		return Reply{}, fmt.Errorf("account: unknown method %q", which)
@@ -184,11 +188,10 @@ func methods() []method {
 		}
 	}
 	out := append(pair(blanket), pair(fmt22)...)
+	out = append(out, lowerMethods()...)
 	return append(out,
 		method{"girgis-thm1", dp.Upper, dp.Proved, "Girgis et al. 2021 (NeurIPS), Theorem 1 and Lemma 1", girgis(amplify.GirgisUpper)},
 		method{"girgis-thm2", dp.Approximate, dp.Approximation, "Girgis et al. 2021 (NeurIPS), Theorem 2 and Lemma 1", girgis(amplify.GirgisLower)},
-		unbuilt("lower-rr3", "3-ary randomized response, all others on the third symbol"),
-		unbuilt("lower-rr2", "binary randomized response, all others alike"),
 		method{"basic", dp.Upper, dp.Proved, "basic composition of pure guarantees, after subsampling",
 			func(_ *engine, q Query, parts []part) (float64, float64, float64, string, error) {
 				eps := basic(parts)
@@ -201,14 +204,6 @@ func methods() []method {
 				return eps, q.Delta, 0, "holds with delta = 0", nil
 			}},
 	)
-}
-
-// unbuilt lists a bound this version does not compute, so that nobody takes its
-// absence for a claim.
-func unbuilt(id, source string) method {
-	return method{id, dp.Lower, dp.Proved, source, func(*engine, Query, []part) (float64, float64, float64, string, error) {
-		return 0, 0, 0, "", fmt.Errorf("no lower bound is computed in this version: %w", dp.ErrNoBound)
-	}}
 }
 
 // girgis converts one of Girgis et al.'s curves, which exist at integer orders

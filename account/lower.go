@@ -1,6 +1,7 @@
 package account
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -72,6 +73,9 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 	var variance float64
 	for j := -30; j <= 60; j++ {
 		t := math.Exp2(float64(j) / 2)
+		if t*outcomes[len(outcomes)-1].Loss > 300 {
+			break // as good as any beyond
+		}
 		k, v := moments(outcomes, t)
 		objective := n*k - t*q.Eps
 		if !q.AskDelta {
@@ -87,15 +91,24 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 	span := outcomes[len(outcomes)-1].Loss - outcomes[0].Loss
 	const fraction, maxPoints = 0.02, 1 << 18
 	step := math.Min(span/32, fraction*math.Sqrt(variance))
-	step = math.Max(step, math.Max(16*math.Sqrt(n*variance)/maxPoints, span/(1<<19)))
-	// On a grid that holds the largest loss little is given up at the end.
+	// Outcomes span some twenty deviations, so the last term matters only where
+	// the tilt leaves next to nothing to vary.
+	step = math.Max(step, math.Max(16*math.Sqrt(n*variance)/maxPoints, span/(1<<13)))
 	top := outcomes[len(outcomes)-1].Loss
-	step = top / math.Ceil(top/step)
-	floor, err := pld.NewFloor(outcomes, step)
-	if err != nil {
-		return nil, err
+	for {
+		// On a grid that holds the largest loss little is given up at the end.
+		grid := top / math.Ceil(top/step)
+		floor, err := pld.NewFloor(outcomes, grid)
+		if err != nil {
+			return nil, err
+		}
+		l, err := pld.ComposeFloor(floor, p.times, tilt)
+		// Where the window grows too wide a coarser grid is still a lower bound.
+		if step *= 2; errors.Is(err, dp.ErrNoBound) && step < span {
+			continue
+		}
+		return l, err
 	}
-	return pld.ComposeFloor(floor, p.times, tilt)
 }
 
 // moments is log E_P e^{tL} and the tilted variance: a guide, not a bound.

@@ -50,7 +50,7 @@ func TestSettings(t *testing.T) {
 				t.Errorf("%s %s: %v in %v s (%s), want %v", c.q.Participation, id, b.Eps, b.Seconds, b.Note, want)
 			}
 		}
-		if r.Upper == nil || r.Upper.Method != "blanket-pld" || r.Lower != nil {
+		if r.Upper == nil || r.Upper.Method != "blanket-pld" || r.Lower == nil || r.Lower.Eps > r.Upper.Eps {
 			t.Errorf("tightest upper bound %+v, lower %+v", r.Upper, r.Lower)
 		}
 	}

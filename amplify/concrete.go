@@ -27,7 +27,7 @@ type ConcreteConfig struct {
 // left is the probability that may be left out on each side of each count.
 const left = 1e-20
 
-// maxOutcomes bounds the outcomes that are visited, about .3 s of work.
+// maxOutcomes bounds the outcomes that are visited, about half a second of work.
 const maxOutcomes = 3e7
 
 // cells is how many losses the outcomes are merged into.
@@ -36,7 +36,7 @@ const cells = 1 << 14
 // Response2 lists the outcomes of binary randomized response where the victim
 // holds 1 under P, 0 under Q and everybody else holds 0: the number of ones
 // among k reports, and k. Losses rise. It is the mechanism of Girgis et al. 2021,
-// Theorem 2.
+// Theorem 2. It is ErrNoBound where there are too many outcomes.
 func Response2(c ConcreteConfig) ([]dp.Atom, error) {
 	sizes, err := c.sizes()
 	if err != nil {
@@ -44,6 +44,13 @@ func Response2(c ConcreteConfig) ([]dp.Atom, error) {
 	}
 	e := math.Exp(c.Eps0)
 	p := 1 / (e + 1)
+	var work float64
+	for _, b := range sizes {
+		work += 20*math.Sqrt(float64(b.last)*p) + 100
+	}
+	if err := affordable("2-RR", 4*work); err != nil {
+		return nil, err
+	}
 	visit := func(b arrival, gamma float64, yield func(p, q, over float64)) {
 		k := float64(b.last)
 		lo, hi := tail.Window(b.last, p, e*p, left, left)
@@ -81,8 +88,8 @@ func Response3(c ConcreteConfig) ([]dp.Atom, error) {
 		s := math.Sqrt(float64(b.last) * both)
 		work += (20*s + 100) * (5*s + 50)
 	}
-	if work > maxOutcomes {
-		return nil, fmt.Errorf("amplify: 3-RR has about %.1g outcomes: %w", work, dp.ErrNoBound)
+	if err := affordable("3-RR", work); err != nil {
+		return nil, err
 	}
 	visit := func(b arrival, gamma float64, yield func(p, q, over float64)) {
 		k := float64(b.last)
@@ -115,6 +122,13 @@ func Response3(c ConcreteConfig) ([]dp.Atom, error) {
 		return 0, high
 	}
 	return c.list(sizes, visit, extremes, true)
+}
+
+func affordable(name string, work float64) error {
+	if work > maxOutcomes {
+		return fmt.Errorf("amplify: %s has about %.1g outcomes: %w", name, work, dp.ErrNoBound)
+	}
+	return nil
 }
 
 // sizes covers k by blocks. For a lower bound a block takes the shuffle of its

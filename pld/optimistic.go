@@ -115,15 +115,6 @@ func (f Floor) tilted(t float64) (mean, variance float64) {
 	return m1, math.Max(0, m2-m1*m1)
 }
 
-// Spread returns the variance of the loss.
-func (f Floor) Spread() float64 {
-	_, v := f.tilted(0)
-	return v
-}
-
-// LogMoment returns log E_P e^{tL} over what is listed.
-func (f Floor) LogMoment(t float64) float64 { return f.logMoment(t) }
-
 // Lower is a lower bound on δ(ε) of a composition.
 type Lower struct {
 	step, tilt float64
@@ -146,9 +137,10 @@ func ComposeFloor(f Floor, times int64, tilt float64) (*Lower, error) {
 	n := float64(times)
 	norm := f.logMoment(tilt)
 	mean, variance := f.tilted(tilt)
-	if math.IsNaN(norm) || math.IsInf(norm, 0) || !(variance > 0) {
-		return nil, fmt.Errorf("pld: tilt %v overflows or nothing varies: %w", tilt, dp.ErrNoBound)
+	if math.IsNaN(norm) || math.IsInf(norm, 0) || math.IsNaN(variance) {
+		return nil, fmt.Errorf("pld: tilt %v overflows: %w", tilt, dp.ErrNoBound)
 	}
+	variance = math.Max(variance, f.step*f.step*1e-6) // one loss only: its window is narrow
 	l := &Lower{step: f.step, tilt: tilt, logNorm: n * norm, keep: (1 - 1e-8) * math.Exp(-4e-12*n)}
 	// Mass beyond either end wraps; Chernoff bounds it.
 	const beyond = 1e-11
