@@ -45,7 +45,6 @@ type Spectrum struct {
 	magnitude  []float64 // log|z| for the first frequencies
 	phase      []float64
 	rest       float64 // bound on |z| at all higher frequencies
-	norm       float64 // ‖tilted masses‖₂
 	logMoment  float64
 	infinite   float64
 	points     int
