@@ -71,10 +71,11 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 	// The sharpest tilt: as for upper bounds.
 	best, tilt := math.Inf(1), 0.
 	var variance float64
-	for j := -30; j <= 60; j++ {
+	at := 0
+	try := func(j int) {
 		t := math.Exp2(float64(j) / 2)
 		if t*outcomes[len(outcomes)-1].Loss > 300 {
-			break // as good as any beyond
+			return // as good as any beyond
 		}
 		k, v := moments(outcomes, t)
 		objective := n*k - t*q.Eps
@@ -82,8 +83,16 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 			objective = (n*k-math.Log(q.Delta)-math.Log(t+1))/t + math.Log1p(-1/(t+1))
 		}
 		if objective < best && v > 0 {
-			best, tilt, variance = objective, t, v
+			best, at, tilt, variance = objective, j, t, v
 		}
+	}
+	for j := -30; j <= 60; j += 6 {
+		try(j)
+	}
+	for _, step := range []int{3, 2, 1} {
+		j := at
+		try(j - step)
+		try(j + step)
 	}
 	if math.IsInf(best, 1) {
 		return nil, fmt.Errorf("account: no tilt for the lower bound: %w", dp.ErrNoBound)
