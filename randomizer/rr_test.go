@@ -118,8 +118,8 @@ func TestExactRandomizersHaveNoSlack(t *testing.T) {
 	}{
 		{must(NewRR(RRConfig{1, 1, 1.25})), dp.Report{Class: dp.BinaryRR, Eps0: 1.25}},
 		{must(NewRR(RRConfig{3, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(NewRInf(RInfConfig{1, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(NewRInf(RInfConfig{9, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(NewRInf(RInfConfig{1, 1, 1.25, 0})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(NewRInf(RInfConfig{9, 1, 1.25, 0})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
 	} {
 		if got := c.m.Event(); got != c.want {
 			t.Errorf("%s promises %+v, want %+v", label(c.m), got, c.want)
@@ -132,10 +132,10 @@ func TestBits(t *testing.T) {
 		m    Mechanism
 		want int
 	}{
-		{must(NewRInf(RInfConfig{1, 1, 1})), 1},
-		{must(NewRInf(RInfConfig{2, 1, 1})), 2},
-		{must(NewRInf(RInfConfig{1024, 1, 1})), 11},
-		{must(NewRInf(RInfConfig{1025, 1, 1})), 12},
+		{must(NewRInf(RInfConfig{1, 1, 1, 0})), 1},
+		{must(NewRInf(RInfConfig{2, 1, 1, 0})), 2},
+		{must(NewRInf(RInfConfig{1024, 1, 1, 0})), 11},
+		{must(NewRInf(RInfConfig{1025, 1, 1, 0})), 12},
 		{must(NewRR(RRConfig{9, 1, 1})), 9},
 		{must(NewPrivUnit(PrivUnitConfig{100, 1, 1})), 1800},
 		{must(NewDiscreteGaussian(DiscreteGaussianConfig{10, 1, 1})), 10 * 21},
@@ -153,7 +153,7 @@ func TestReportSequences(t *testing.T) {
 		m    Mechanism
 		want string
 	}{
-		{must(NewRInf(RInfConfig{5, 1, 1})), "[2] [1] [3] [-1] [3] [1] "},
+		{must(NewRInf(RInfConfig{5, 1, 1, 0})), "[2] [1] [3] [-1] [3] [1] "},
 		{must(NewRR(RRConfig{5, 1, 5})), "[] [1 1 1 -1 1] [] [1 -1 -1 -1 -1] [] [1 1 1 -1 1] "},
 		{must(NewPrivUnit(PrivUnitConfig{5, 1, 3})), "[] [2663 -18673 17346 -29896 -52377] [] [45437 -42558 14971 -11838 -7163] [] [41626 5840 27733 -10664 -40571] "},
 		{must(NewDiscreteGaussian(DiscreteGaussianConfig{5, 1, .5})), "[] [66736 -47772 -32983 18561 -27036] [] [16891 -7247 -33171 9945 -47986] [] [70647 -10612 -3197 -1733 -10589] "},

@@ -358,7 +358,7 @@ func TestConstructorsRefuse(t *testing.T) {
 		{1, 1, 0}, {1, 1, -1}, {1, 1, nan}, {1, 1, inf}, {1, 1, math.Nextafter(50, 51)}, {1, 1, 51}, {1, 1, 1e-300},
 	} {
 		_, e1 := NewRR(RRConfig{c.dim, c.radius, c.eps0})
-		_, e2 := NewRInf(RInfConfig{c.dim, c.radius, c.eps0})
+		_, e2 := NewRInf(RInfConfig{c.dim, c.radius, c.eps0, 0})
 		_, e3 := NewPrivUnit(PrivUnitConfig{c.dim, c.radius, c.eps0})
 		// The Gaussian's sigma has the same shape but other limits.
 		_, e4 := NewDiscreteGaussian(DiscreteGaussianConfig{c.dim, c.radius, c.eps0 * 1000})
@@ -373,7 +373,7 @@ func TestConstructorsRefuse(t *testing.T) {
 	for _, eps0 := range []float64{1e-9, 1e-3, 49.9} {
 		for _, dim := range []int{1, 2, 3, 50, 5000} {
 			_, e1 := NewRR(RRConfig{dim, 1, eps0})
-			_, e2 := NewRInf(RInfConfig{dim, 1, eps0})
+			_, e2 := NewRInf(RInfConfig{dim, 1, eps0, 0})
 			_, e3 := NewPrivUnit(PrivUnitConfig{dim, 1, eps0})
 			for i, err := range []error{e1, e2, e3} {
 				if err != nil {
