@@ -135,8 +135,8 @@ func bucketOf(r *randomizer.Report) int {
 	return 1 + int(h>>32%(buckets-1))
 }
 
-// each runs visit on n reports of both inputs of a study, on all workers, and
-// merges what they return.
+// each draws n reports of both inputs of a study. Every worker calls begin once,
+// visit for each of its reports, and end when it is done, one worker at a time.
 func (s *sampler) each(at stage, st *study, n int64, begin func() (visit func(side int, trial int64, v seen), end func())) error {
 	chunks := (n + chunk - 1) / chunk
 	var next int64
@@ -145,7 +145,11 @@ func (s *sampler) each(at stage, st *study, n int64, begin func() (visit func(si
 		wg.Go(func() {
 			o := s.newObserver()
 			visit, end := begin()
-			defer func() { s.mu.Lock(); defer s.mu.Unlock(); end() }()
+			defer func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				end()
+			}()
 			for {
 				s.mu.Lock()
 				c := next
