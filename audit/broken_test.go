@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/riffle-dp/riffle/randomizer"
@@ -63,6 +64,16 @@ func bit(plus bool) int32 {
 		return 1
 	}
 	return -1
+}
+
+// subtle tells which variants exceed their claim by a little, or rarely.
+func subtle(name string) bool {
+	for _, mark := range []string{"wrong p", "cap mass", "odds", "all of eps0", "may be the truth", "one row", "cut off", "forgotten", "counted twice", "gaussian"} {
+		if strings.Contains(name, mark) {
+			return true
+		}
+	}
+	return false
 }
 
 // Every broken variant of a randomizer is refuted, at the same confidence at
@@ -240,12 +251,18 @@ func TestBrokenAreRefuted(t *testing.T) {
 			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			trials := int64(200_000)
+			if testing.Short() {
+				if trials = 40_000; subtle(c.name) {
+					t.Skip("needs more reports than a short test has time for")
+				}
+			}
 			m := c.m
 			if c.randomize != nil {
 				m = broken{c.m, c.randomize}
 			}
 			// PrivUnit's and R2's slack is below a thousandth here.
-			if r := run(t, m, 1.001*eps0, 200_000); !r.Refuted {
+			if r := run(t, m, 1.001*eps0, trials); !r.Refuted {
 				t.Errorf("not refuted: %+v", r)
 			} else {
 				t.Logf("%.3f %v %s", r.LowerBound, r.Hits, r.Witness)
@@ -260,7 +277,7 @@ func TestSoundShellStands(t *testing.T) {
 	sound := broken{m, laplaceOf(func(src rng.Source, _ int) int64 {
 		return sample.Laplace(src, sample.Ratio{Num: 2 * steps, Den: 1})
 	})}
-	if r := run(t, sound, 1, 200_000); r.Refuted || r.LowerBound < .7 {
+	if r := run(t, sound, 1, 100_000); r.Refuted || r.LowerBound < .7 {
 		t.Errorf("%+v", r)
 	}
 }
