@@ -78,7 +78,11 @@ func must[T any](m T, err error) T {
 // mechanisms is the suite's list; all have radius 2.
 func mechanisms() []Mechanism {
 	list := []Mechanism{}
-	for _, dim := range []int{1, 2, 5, 130, 700} {
+	dims := []int{1, 2, 5, 130, 700}
+	if testing.Short() {
+		dims = dims[:4]
+	}
+	for _, dim := range dims {
 		list = append(list,
 			must(NewRInf(RInfConfig{Dim: dim, Radius: 2, Eps0: 1.5})),
 			must(NewRR(RRConfig{Dim: dim, Radius: 2, Eps0: 1.25 * float64(min(dim, 8))})),
