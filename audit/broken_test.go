@@ -282,6 +282,35 @@ func TestSoundShellStands(t *testing.T) {
 	}
 }
 
+// A mechanism that ignores its input has ε₀ = 0, and a thousand cells in which
+// one input or the other was lucky. At a confidence of 0.8 each limit misses by
+// 1.28 standard errors with probability 0.1; for two equal probabilities both
+// together miss with Φ(−1.28·√2) = 0.035, less for counts, if the test has seen
+// nothing that the choice has. Of 300 audits a binomial variable of probability
+// 0.035 exceeds 35 with probability below 1e-8. A test on reports that the choice
+// has seen gives more than twice as many.
+func TestLuckIsNotEvidence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs many audits")
+	}
+	nothing := broken{must(randomizer.NewLaplace(randomizer.LaplaceConfig{Dim: 2, Radius: 1, Eps0: 1})),
+		func(m randomizer.Mechanism, src rng.Source, _ []float32, r *randomizer.Report) {
+			m.Randomize(src, []float32{0, 0}, r)
+		}}
+	const audits, most = 300, 35
+	alarms := 0
+	for seed := range audits {
+		c := Config{Mechanism: nothing, Claimed: 1e-9, Trials: 10_000, Confidence: .8, Seed: uint64(seed)}
+		if must(Run(context.Background(), c)).Refuted {
+			alarms++
+		}
+	}
+	if alarms > most {
+		t.Errorf("%d false alarms of %d at confidence 0.8", alarms, audits)
+	}
+	t.Logf("%d false alarms of %d", alarms, audits)
+}
+
 // Own pairs: a randomizer that leaks on one input only is refuted by those who
 // know the input, not by others.
 func TestOwnPairs(t *testing.T) {

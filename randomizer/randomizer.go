@@ -20,7 +20,7 @@
 //	r1        ‖x‖₁ ≤ a              a²d/(m·tanh²(ε₀/2m))              m(⌈log₂d⌉+1) bits
 //	r2        ‖x‖₂ ≤ C              C²(π/2)d/tanh²(ε₀/2)              18d bits
 //	privunit  ‖x‖₂ ≤ C              C²d·v(ε₀)                         18d bits
-//	laplace   ‖x‖₁ ≤ C              8d(C/ε₀)²                         24d bits at ε₀ = 2
+//	laplace   ‖x‖₁ ≤ C              8d(C/ε₀)²                         25d bits at ε₀ = 2
 //
 // None of them relies on a shuffler. Without one (dp.Local) each report is
 // ε₀-differentially private as it stands, against everybody including the
