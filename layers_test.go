@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"dp", "rng", "internal/logspace", "internal/monotone", "internal/durable", "third_party/uplot"},
 	{"pld", "rdp", "sample", "safetensors", "wire", "internal/tail"},
 	{"amplify", "ledger", "randomizer", "feature", "report"},
-	{"account", "optimize", "model", "dataset", "dataset/mnist"},
+	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist"},
 	{"client", "shuffler", "coordinator"},
 	{"simulate"},
 	{"train"},
@@ -46,7 +46,7 @@ var limited = map[string][]string{
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
 var pure = []string{"dp", "pld", "rdp", "amplify", "randomizer", "sample", "optimize", "model", "feature",
-	"client", "shuffler", "coordinator", "ledger", "wire", "simulate"}
+	"audit", "client", "shuffler", "coordinator", "ledger", "wire", "simulate"}
 
 // source is one non-test file of the module.
 type source struct {

@@ -13,6 +13,9 @@ const (
 	Generic Class = "generic"
 	// BinaryRR: binary randomized response on one bit, nothing else released.
 	BinaryRR Class = "rr2"
+	// KRR: k-ary randomized response on one of Report.Symbols symbols, nothing
+	// else released. Any bound for Generic covers it.
+	KRR Class = "krr"
 )
 
 // Report is what one client's report promises on its own, before any shuffle.
@@ -20,6 +23,8 @@ type Report struct {
 	Class Class
 	// Eps0 is the local privacy parameter in nats, numeric slack included.
 	Eps0 float64
+	// Symbols is k of class KRR, at least 2; 0 for all other classes.
+	Symbols int
 }
 
 // Participation says who reports in a round.
@@ -80,6 +85,13 @@ func (r Round) Validate() error {
 	}
 	switch r.Report.Class {
 	case Generic, BinaryRR:
+		if r.Report.Symbols != 0 {
+			return fmt.Errorf("dp: symbols = %d given for class %q, which has none", r.Report.Symbols, r.Report.Class)
+		}
+	case KRR:
+		if r.Report.Symbols < 2 {
+			return fmt.Errorf("dp: symbols = %d must be at least 2 for class %q", r.Report.Symbols, KRR)
+		}
 	default:
 		return fmt.Errorf("dp: unknown randomizer class %q", r.Report.Class)
 	}

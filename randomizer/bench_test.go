@@ -1,6 +1,7 @@
 package randomizer
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/riffle-dp/riffle/rng"
@@ -112,6 +113,51 @@ func BenchmarkRR(b *testing.B) {
 
 func BenchmarkDiscreteGaussian(b *testing.B) {
 	benchMechanism(b, must(NewDiscreteGaussian(DiscreteGaussianConfig{Dim: 4420, Radius: 1, Sigma: 1})))
+}
+
+func BenchmarkRInf8(b *testing.B) {
+	benchMechanism(b, must(NewRInf(RInfConfig{Dim: 13706, Radius: .01, Eps0: 17, Coordinates: 8})))
+}
+
+func BenchmarkR1(b *testing.B) {
+	for _, count := range []int{1, 2} {
+		m := must(NewR1(R1Config{Dim: 4420, Radius: 1, Eps0: 4, Count: count}))
+		b.Run(fmt.Sprintf("bits=%d", count), func(b *testing.B) { benchMechanism(b, m) })
+	}
+	b.Run("row", func(b *testing.B) {
+		x := benchInput(4420)
+		for b.Loop() {
+			hadamardRow(x, 1234)
+		}
+		perValue(b, len(x))
+	})
+	b.Run("Add", func(b *testing.B) {
+		sum := make([]int64, 4420)
+		for b.Loop() {
+			addRow(sum, 1234, false)
+		}
+		perValue(b, len(sum))
+	})
+}
+
+func BenchmarkR2(b *testing.B) {
+	benchMechanism(b, must(NewR2(R2Config{Dim: 4420, Radius: 1, Eps0: 3})))
+}
+
+func BenchmarkKRR(b *testing.B) {
+	m := must(NewKRR(KRRConfig{Symbols: 16, Eps0: 2}))
+	b.Run("weights", func(b *testing.B) { benchMechanism(b, m) })
+	b.Run("Symbol", func(b *testing.B) {
+		src := rng.NewStream(1)
+		b.ReportAllocs()
+		for b.Loop() {
+			m.Symbol(src, 3)
+		}
+	})
+}
+
+func BenchmarkLaplace(b *testing.B) {
+	benchMechanism(b, must(NewLaplace(LaplaceConfig{Dim: 4420, Radius: 1, Eps0: 2})))
 }
 
 func BenchmarkClipNorm(b *testing.B) {

@@ -46,6 +46,13 @@ func newSphereCap(dim int, angle float64) sphereCap {
 	return c
 }
 
+// hemisphere returns the cap ⟨v,u⟩ ≥ 0, whose mass is 1/2 exactly.
+func hemisphere(dim int) sphereCap {
+	c := newSphereCap(dim, math.Pi/2)
+	c.mass, c.logMass = .5, -math.Ln2
+	return c
+}
+
 // sinePower returns ∫₀^φ (sin θ/sin φ)^n dθ for 0 < φ ≤ π/2, n ≥ 0, by
 // Gauss–Legendre panels from φ downwards until the rest is negligible.
 func sinePower(n int, angle float64) float64 {

@@ -82,7 +82,10 @@ func NewPrivUnit(c PrivUnitConfig) (*PrivUnit, error) {
 	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
 		return nil, err
 	}
-	k := bestCap(c.Dim, c.Eps0)
+	return newPrivUnit(c, bestCap(c.Dim, c.Eps0))
+}
+
+func newPrivUnit(c PrivUnitConfig, k sphereCap) (*PrivUnit, error) {
 	if c.Dim > 1 && !(k.sin > 0 && k.mass > 0) {
 		return nil, fmt.Errorf("randomizer: no cap found for dim = %d, eps0 = %v", c.Dim, c.Eps0)
 	}

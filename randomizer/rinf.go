@@ -3,34 +3,42 @@ package randomizer
 import (
 	"fmt"
 	"math"
-	"math/bits"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/rng"
 	"github.com/riffle-dp/riffle/sample"
 )
 
-// RInfConfig describes an [RInf]. All fields are required.
+// RInfConfig describes an [RInf].
 type RInfConfig struct {
-	Dim    int     // length of the input
-	Radius float64 // a, the bound on |x_i|, between 1e-30 and 1e30
-	Eps0   float64 // ε₀ in nats, above 0 and at most dp.MaxEps0
+	Dim    int     // Required: length of the input
+	Radius float64 // Required: a, the bound on |x_i|, between 1e-30 and 1e30
+	Eps0   float64 // Required: ε₀ in nats, above 0 and at most dp.MaxEps0
+	// Coordinates is m, the number of coordinates in a report, at most Dim and
+	// 1024; 0 means 1, the mechanism as published. [BestBits] returns the best.
+	Coordinates int
 }
 
-// RInf is the mechanism R_∞ for the cube |x_i| ≤ a: one uniformly random
-// coordinate j and one bit of it, passed through binary randomized response.
-// The report stands for the vector ±a·d·(E+1)/(E−1) at j.
+// RInf is the mechanism R_∞ for the cube |x_i| ≤ a: m uniformly random
+// coordinates, drawn without replacement, and one bit of each, passed through
+// binary randomized response of ε₀/m. Each stands for ±a·(d/m)/tanh(ε₀/2m) at
+// its coordinate; for m = 1 that is ±a·d·(E+1)/(E−1).
 //
 // Inputs outside the cube are projected on it coordinate by coordinate, NaN
-// counts as 0. Exactly ε₀-LDP, without slack: the coordinate, the bit (to the
-// 53 bits of x_j/a) and the flip are drawn exactly. Unbiased; the mean squared
-// error a²d²((E+1)/(E−1))² − ‖x‖² is largest at x = 0.
+// counts as 0. Exactly ε₀-LDP, without slack: the coordinates, the bits (to the
+// 53 bits of x_j/a) and the flips are drawn exactly, and ε₀/m is rounded down.
+// Unbiased; the mean squared error a²d²/(m·tanh²(ε₀/2m)) − ‖x‖² is largest at
+// x = 0. With m = d it is [RR].
 //
 // Source: Girgis, Data, Diggavi, Kairouz, Suresh, "Shuffled Model of
 // Differential Privacy in Federated Learning", AISTATS 2021; used in G21 §4.
+// Several coordinates: the m bits are independent given the coordinates, which
+// do not depend on the input, so their losses add; the error follows from
+// E‖R‖² = m·(value)² and E[R] = x.
 type RInf struct {
 	config RInfConfig
-	scale  float64 // a·d·(E+1)/(E−1)
+	bits   sparseBits
+	scale  float64 // a·(d/m)/tanh(ε₀/2m)
 }
 
 var _ Randomizer = (*RInf)(nil)
@@ -40,7 +48,12 @@ func NewRInf(c RInfConfig) (*RInf, error) {
 	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
 		return nil, err
 	}
-	m := &RInf{config: c, scale: c.Radius * float64(c.Dim) * flipScale(c.Eps0)}
+	m := &RInf{config: c}
+	var err error
+	if m.bits, err = newBits(c.Dim, c.Dim, c.Coordinates, c.Eps0); err != nil {
+		return nil, err
+	}
+	m.scale = c.Radius * (float64(c.Dim) / float64(m.bits.count)) * flipScale(m.bits.each)
 	if err := checkError(m.MSE(), c.Eps0); err != nil {
 		return nil, err
 	}
@@ -75,18 +88,17 @@ func (m *RInf) Name() string { return "rinf" }
 // Dim returns the length of the input.
 func (m *RInf) Dim() int { return m.config.Dim }
 
-// NewReport returns a sparse one-value report.
-func (m *RInf) NewReport() *Report {
-	return &Report{Index: make([]uint32, 1), Value: make([]int32, 1)}
-}
+// NewReport returns a sparse report of m values.
+func (m *RInf) NewReport() *Report { return m.bits.newReport() }
 
 // Randomize overwrites r with a randomized report of x; see the type for inputs
 // outside the domain.
 func (m *RInf) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
-	j := sample.Uniform(src, uint64(m.config.Dim))
-	r.Index[0] = uint32(j)
-	r.Value[0] = randomizedBit(src, float64(x[j]), m.config.Radius, m.config.Eps0)
+	m.bits.draw(src, r.Index)
+	for i, j := range r.Index {
+		r.Value[i] = randomizedBit(src, float64(x[j]), m.config.Radius, m.bits.each)
+	}
 }
 
 // randomizedBit returns +1 with probability 1/2 + (x/a)(E−1)/(2(E+1)), else −1:
@@ -116,30 +128,23 @@ func bitProbability(x, a float64) float64 {
 }
 
 // Check validates shape and range; see [Mechanism].
-func (m *RInf) Check(r *Report) error {
-	if len(r.Index) != 1 || len(r.Value) != 1 {
-		return fmt.Errorf("randomizer: report with %d indices and %d values must have one of each", len(r.Index), len(r.Value))
-	}
-	if int64(r.Index[0]) >= int64(m.config.Dim) {
-		return fmt.Errorf("randomizer: report index %d must be below the dimension %d", r.Index[0], m.config.Dim)
-	}
-	if v := r.Value[0]; v != 1 && v != -1 {
-		return fmt.Errorf("randomizer: report value %d must be 1 or -1", v)
-	}
-	return nil
-}
+func (m *RInf) Check(r *Report) error { return m.bits.check(r) }
 
 // Add adds a checked report to sum.
-func (m *RInf) Add(sum []int64, r *Report) { sum[r.Index[0]] += int64(r.Value[0]) }
+func (m *RInf) Add(sum []int64, r *Report) {
+	for i, j := range r.Index {
+		sum[j] += int64(r.Value[i])
+	}
+}
 
 // Estimate stores the unbiased mean of n inputs, in the units of x.
 func (m *RInf) Estimate(mean []float64, sum []int64, n int64) { estimate(mean, sum, n, m.scale) }
 
 // MSE is attained at x = 0.
-func (m *RInf) MSE() float64 { return m.scale * m.scale }
+func (m *RInf) MSE() float64 { return float64(m.bits.count) * m.scale * m.scale }
 
-// Bits is ⌈log₂ d⌉ for the coordinate and one for the sign.
-func (m *RInf) Bits() int { return bits.Len64(uint64(m.config.Dim-1)) + 1 }
+// Bits is ⌈log₂ d⌉ for each coordinate and one for its sign.
+func (m *RInf) Bits() int { return m.bits.size() }
 
 // Event is ε₀ exactly, of the generic class.
 func (m *RInf) Event() dp.Report { return dp.Report{Class: dp.Generic, Eps0: m.config.Eps0} }

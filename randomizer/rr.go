@@ -35,20 +35,29 @@ func NewRR(c RRConfig) (*RR, error) {
 	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
 		return nil, err
 	}
-	each := c.Eps0
-	if c.Dim > 1 {
-		// A division by a power of two is exact; for all others one step down
-		// from the rounded quotient is below the true one.
-		each = roundDown(c.Eps0 / float64(c.Dim))
-		if each <= 0 {
-			return nil, fmt.Errorf("randomizer: eps0 = %v is too small for %d bits", c.Eps0, c.Dim)
-		}
+	each, err := splitEps0(c.Eps0, c.Dim)
+	if err != nil {
+		return nil, err
 	}
 	m := &RR{config: c, each: each, scale: c.Radius * flipScale(each)}
 	if err := checkError(m.MSE(), c.Eps0); err != nil {
 		return nil, err
 	}
 	return m, nil
+}
+
+// splitEps0 returns ε₀/parts, rounded down.
+func splitEps0(eps0 float64, parts int) (float64, error) {
+	each := eps0
+	if parts > 1 {
+		// A division by a power of two is exact; for all others one step down
+		// from the rounded quotient is below the true one.
+		each = roundDown(eps0 / float64(parts))
+	}
+	if each <= 0 {
+		return 0, fmt.Errorf("randomizer: eps0 = %v is too small for %d bits", eps0, parts)
+	}
+	return each, nil
 }
 
 // Name returns "rr".

@@ -119,8 +119,13 @@ func TestExactRandomizersHaveNoSlack(t *testing.T) {
 		{must(NewRR(RRConfig{1, 1, 1.25})), dp.Report{Class: dp.BinaryRR, Eps0: 1.25}},
 		{must(NewRR(RRConfig{2, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
 		{must(NewRR(RRConfig{3, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(NewRInf(RInfConfig{1, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(NewRInf(RInfConfig{9, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(NewRInf(RInfConfig{1, 1, 1.25, 0})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(NewRInf(RInfConfig{9, 1, 1.25, 0})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(NewRInf(RInfConfig{9, 1, 1.25, 7})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(NewR1(R1Config{9, 1, 1.25, 7})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(NewLaplace(LaplaceConfig{9, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(NewKRR(KRRConfig{2, 1.25})), dp.Report{Class: dp.BinaryRR, Eps0: 1.25}},
+		{must(NewKRR(KRRConfig{9, 1.25})), dp.Report{Class: dp.KRR, Eps0: 1.25, Symbols: 9}},
 	} {
 		if got := c.m.Event(); got != c.want {
 			t.Errorf("%s promises %+v, want %+v", label(c.m), got, c.want)
@@ -133,10 +138,18 @@ func TestBits(t *testing.T) {
 		m    Mechanism
 		want int
 	}{
-		{must(NewRInf(RInfConfig{1, 1, 1})), 1},
-		{must(NewRInf(RInfConfig{2, 1, 1})), 2},
-		{must(NewRInf(RInfConfig{1024, 1, 1})), 11},
-		{must(NewRInf(RInfConfig{1025, 1, 1})), 12},
+		{must(NewRInf(RInfConfig{1, 1, 1, 0})), 1},
+		{must(NewRInf(RInfConfig{2, 1, 1, 0})), 2},
+		{must(NewRInf(RInfConfig{1024, 1, 1, 0})), 11},
+		{must(NewRInf(RInfConfig{1025, 1, 1, 0})), 12},
+		{must(NewRInf(RInfConfig{1025, 1, 6, 3})), 36},
+		{must(NewR1(R1Config{1, 1, 1, 0})), 1},
+		{must(NewR1(R1Config{1024, 1, 1, 0})), 11},
+		{must(NewR1(R1Config{1025, 1, 6, 3})), 36},
+		{must(NewKRR(KRRConfig{2, 1})), 1},
+		{must(NewKRR(KRRConfig{9, 1})), 4},
+		{must(NewR2(R2Config{100, 1, 1})), 1800},
+		{must(NewLaplace(LaplaceConfig{10, 1, 1})), 10 * 25}, // 2^16 + 127·2^17 and a sign
 		{must(NewRR(RRConfig{9, 1, 1})), 9},
 		{must(NewPrivUnit(PrivUnitConfig{100, 1, 1})), 1800},
 		{must(NewDiscreteGaussian(DiscreteGaussianConfig{10, 1, 1})), 10 * 21},
@@ -154,8 +167,14 @@ func TestReportSequences(t *testing.T) {
 		m    Mechanism
 		want string
 	}{
-		{must(NewRInf(RInfConfig{5, 1, 1})), "[2] [1] [3] [-1] [3] [1] "},
+		{must(NewRInf(RInfConfig{5, 1, 1, 0})), "[2] [1] [3] [-1] [3] [1] "},
 		{must(NewRR(RRConfig{5, 1, 5})), "[] [1 1 1 -1 1] [] [1 -1 -1 -1 -1] [] [1 1 1 -1 1] "},
+		{must(NewRInf(RInfConfig{5, 1, 6, 3})), "[0 1 4] [1 -1 -1] [1 2 3] [-1 -1 1] [0 1 2] [1 -1 1] "},
+		{must(NewR1(R1Config{5, 1, 1, 0})), "[3] [1] [5] [-1] [5] [1] "},
+		{must(NewR1(R1Config{5, 1, 6, 3})), "[0 1 2] [1 -1 -1] [2 3 4] [-1 -1 1] [1 2 4] [-1 1 1] "},
+		{must(NewKRR(KRRConfig{5, 1})), "[0] [1] [2] [1] [0] [1] "},
+		{must(NewR2(R2Config{5, 1, 3})), "[] [2663 -18673 17346 -29896 -52377] [] [-3837 -56091 21621 -20767 15283] [] [36099 9174 30973 -12152 -42454] "},
+		{must(NewLaplace(LaplaceConfig{5, 1, 3})), "[] [51015 56928 -58306 -64771 -176116] [] [-15442 13336 100573 -5653 38960] [] [56230 -27326 -17111 6641 -15870] "},
 		{must(NewPrivUnit(PrivUnitConfig{5, 1, 3})), "[] [2663 -18673 17346 -29896 -52377] [] [45437 -42558 14971 -11838 -7163] [] [41626 5840 27733 -10664 -40571] "},
 		{must(NewDiscreteGaussian(DiscreteGaussianConfig{5, 1, .5})), "[] [66736 -47772 -32983 18561 -27036] [] [16891 -7247 -33171 9945 -47986] [] [70647 -10612 -3197 -1733 -10589] "},
 	} {

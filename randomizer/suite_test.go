@@ -3,6 +3,7 @@ package randomizer
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 	"testing"
@@ -77,16 +78,79 @@ func must[T any](m T, err error) T {
 // mechanisms is the suite's list; all have radius 2.
 func mechanisms() []Mechanism {
 	list := []Mechanism{}
-	for _, dim := range []int{1, 2, 5, 130, 700} {
+	dims := []int{1, 2, 5, 130, 700}
+	if testing.Short() {
+		dims = dims[:4]
+	}
+	for _, dim := range dims {
 		list = append(list,
 			must(NewRInf(RInfConfig{Dim: dim, Radius: 2, Eps0: 1.5})),
 			must(NewRR(RRConfig{Dim: dim, Radius: 2, Eps0: 1.25 * float64(min(dim, 8))})),
 			must(NewPrivUnit(PrivUnitConfig{Dim: dim, Radius: 2, Eps0: 1})),
 			must(NewPrivUnit(PrivUnitConfig{Dim: dim, Radius: 2, Eps0: 6})),
 			must(NewDiscreteGaussian(DiscreteGaussianConfig{Dim: dim, Radius: 2, Sigma: .75})),
+			must(NewRInf(RInfConfig{Dim: dim, Radius: 2, Eps0: 6, Coordinates: min(dim, 3)})),
+			must(NewR1(R1Config{Dim: dim, Radius: 2, Eps0: 1.5})),
+			must(NewR1(R1Config{Dim: dim, Radius: 2, Eps0: 6, Count: min(dim, 3)})),
+			must(NewR2(R2Config{Dim: dim, Radius: 2, Eps0: 2})),
+			must(NewLaplace(LaplaceConfig{Dim: dim, Radius: 2, Eps0: 3})),
 		)
+		if dim > 1 {
+			list = append(list, must(NewKRR(KRRConfig{Symbols: dim, Eps0: .8})), must(NewKRR(KRRConfig{Symbols: dim, Eps0: 7})))
+		}
 	}
 	return list
+}
+
+// legal returns an input of the mechanism's domain: on its boundary for size 2,
+// inside for less, zero or the uniform distribution for 0.
+func legal(m Mechanism, size float64) []float32 {
+	dim := m.Dim()
+	x := direction(dim, size)
+	switch m.Name() {
+	case "rr", "rinf":
+		if size == 2 {
+			for j := range x { // a corner of the cube
+				x[j] = 2 * float32(1-2*(j&1))
+			}
+		}
+	case "r1", "laplace":
+		if n := norm(x, 1); n > 0 {
+			for j := range x {
+				x[j] *= float32(size / n * (1 - 0x1p-20))
+			}
+		}
+	case "krr":
+		for j := range x {
+			x[j] = float32(math.Abs(float64(x[j])))
+			if size == 0 {
+				x[j] = 1
+			}
+		}
+		n := norm(x, 1)
+		for j := range x {
+			x[j] = float32(float64(x[j]) / n)
+		}
+	}
+	return x
+}
+
+// squaredError returns E‖R(x)−x‖² by the mechanism's formula for an x of this
+// squared length.
+func squaredError(m Mechanism, square float64) float64 {
+	switch m := m.(type) {
+	case *DiscreteGaussian, *Laplace: // noise that is the same for all inputs
+		return m.MSE()
+	case *KRR:
+		return m.square() - square
+	case *R1:
+		k, d, padded := float64(m.bits.count), float64(m.Dim()), float64(m.bits.among)
+		if k == 1 {
+			return m.MSE() - square
+		}
+		return m.MSE() - square*(1-(k-1)*(padded-d)/(k*(padded-1)))
+	}
+	return m.MSE() - square
 }
 
 func label(m Mechanism) string {
@@ -111,7 +175,7 @@ func TestUnbiasedWithStatedError(t *testing.T) {
 	forEach(t, func(t *testing.T, m Mechanism) {
 		dim := m.Dim()
 		n := 4_000_000 / (dim + 40)
-		if m.Name() == "rinf" {
+		if m.Name() == "rinf" || m.Name() == "krr" {
 			n = 60_000
 		}
 		if testing.Short() {
@@ -120,12 +184,7 @@ func TestUnbiasedWithStatedError(t *testing.T) {
 		along := direction(dim, 1)
 		slices.Reverse(along)
 		for i, size := range []float64{2, 1.1, 0} {
-			x := direction(dim, size)
-			if size == 2 && (m.Name() == "rr" || m.Name() == "rinf") {
-				for j := range x { // a corner of the cube
-					x[j] = 2 * float32(1-2*(j&1))
-				}
-			}
+			x := legal(m, size)
 			r, mean, one := m.NewReport(), make([]float64, dim), make([]int64, dim)
 			src := source(1, uint64(dim), uint64(i))
 			var p1, p2, c1, c2, e1, e2, square, want float64
@@ -158,11 +217,7 @@ func TestUnbiasedWithStatedError(t *testing.T) {
 			}
 			check("mean of a projection", p1, p2, want, 1e-9)
 			check("mean of coordinate 0", c1, c2, float64(x[0]), 1e-9)
-			top := m.MSE()
-			if m.Name() != "discrete-gaussian" { // the others' error is least for long inputs
-				top -= square
-			}
-			check("squared error", e1, e2, top, 1e-6*m.MSE())
+			check("squared error", e1, e2, squaredError(m, square), 1e-6*m.MSE())
 		}
 	})
 }
@@ -240,6 +295,12 @@ func TestAddIsExact(t *testing.T) {
 			reports[i] = m.NewReport()
 			m.Randomize(source(4, uint64(i)), direction(m.Dim(), 1), reports[i])
 			for j, v := range reports[i].Value {
+				if m.Name() == "r1" { // a row of signs for each value
+					for k := range want {
+						want[k] += int64(v) * int64(1-2*(bits.OnesCount32(reports[i].Index[j]&uint32(k))&1))
+					}
+					continue
+				}
 				at := j
 				if reports[i].Index != nil {
 					at = int(reports[i].Index[j])
@@ -300,8 +361,14 @@ func TestCheckRefuses(t *testing.T) {
 			"a value less":   func(r *Report) { r.Value = r.Value[1:] },
 			"an index more":  func(r *Report) { r.Index = append(r.Index, 0) },
 			"smallest int32": func(r *Report) { r.Value[len(r.Value)-1] = math.MinInt32 },
-			"index d":        func(r *Report) { r.Index = []uint32{uint32(m.Dim())} },
-			"index max":      func(r *Report) { r.Index = []uint32{math.MaxUint32} },
+			"index d":        func(r *Report) { lastIndex(r, indices(m)) },
+			"index max":      func(r *Report) { lastIndex(r, math.MaxUint32) },
+			"index twice": func(r *Report) {
+				if r.Index = append(r.Index, 0, 0); len(r.Index) > 3 {
+					r.Index = r.Index[:len(r.Index)-2]
+					r.Index[1] = r.Index[0]
+				}
+			},
 		} {
 			r := good()
 			spoil(r)
@@ -312,7 +379,11 @@ func TestCheckRefuses(t *testing.T) {
 		if m.Name() == "discrete-gaussian" {
 			return
 		}
-		for _, v := range []int32{math.MaxInt32, privUnitLimit + 1, -privUnitLimit - 1} {
+		limit := int32(privUnitLimit)
+		if l, ok := m.(*Laplace); ok {
+			limit = int32(l.limit)
+		}
+		for _, v := range []int32{math.MaxInt32, limit + 1, -limit - 1} {
 			r := good()
 			r.Value[0] = v
 			if m.Check(r) == nil {
@@ -320,6 +391,21 @@ func TestCheckRefuses(t *testing.T) {
 			}
 		}
 	})
+}
+
+func lastIndex(r *Report, j uint32) {
+	if r.Index == nil {
+		r.Index = make([]uint32, 1)
+	}
+	r.Index[len(r.Index)-1] = j
+}
+
+// indices returns the first index that no report of m has.
+func indices(m Mechanism) uint32 {
+	if r, ok := m.(*R1); ok {
+		return uint32(r.bits.among)
+	}
+	return uint32(m.Dim())
 }
 
 // What a dishonest client can add is bounded by the length of honest reports,
@@ -373,11 +459,14 @@ func TestConstructorsRefuse(t *testing.T) {
 		{1, 1, 0}, {1, 1, -1}, {1, 1, nan}, {1, 1, inf}, {1, 1, math.Nextafter(50, 51)}, {1, 1, 51}, {1, 1, 1e-300},
 	} {
 		_, e1 := NewRR(RRConfig{c.dim, c.radius, c.eps0})
-		_, e2 := NewRInf(RInfConfig{c.dim, c.radius, c.eps0})
+		_, e2 := NewRInf(RInfConfig{c.dim, c.radius, c.eps0, 0})
 		_, e3 := NewPrivUnit(PrivUnitConfig{c.dim, c.radius, c.eps0})
 		// The Gaussian's sigma has the same shape but other limits.
 		_, e4 := NewDiscreteGaussian(DiscreteGaussianConfig{c.dim, c.radius, c.eps0 * 1000})
-		for i, err := range []error{e1, e2, e3, e4} {
+		_, e5 := NewR1(R1Config{c.dim, c.radius, c.eps0, 0})
+		_, e6 := NewR2(R2Config{c.dim, c.radius, c.eps0})
+		_, e7 := NewLaplace(LaplaceConfig{c.dim, c.radius, c.eps0})
+		for i, err := range []error{e1, e2, e3, e4, e5, e6, e7} {
 			if err == nil {
 				t.Errorf("constructor %d accepted %+v", i, c)
 			} else if got := err.Error(); len(got) < 12 || got[:12] != "randomizer: " {
@@ -388,9 +477,12 @@ func TestConstructorsRefuse(t *testing.T) {
 	for _, eps0 := range []float64{1e-9, 1e-3, 49.9} {
 		for _, dim := range []int{1, 2, 3, 50, 5000} {
 			_, e1 := NewRR(RRConfig{dim, 1, eps0})
-			_, e2 := NewRInf(RInfConfig{dim, 1, eps0})
+			_, e2 := NewRInf(RInfConfig{dim, 1, eps0, 0})
 			_, e3 := NewPrivUnit(PrivUnitConfig{dim, 1, eps0})
-			for i, err := range []error{e1, e2, e3} {
+			_, e4 := NewR1(R1Config{dim, 1, eps0, 0})
+			_, e5 := NewR2(R2Config{dim, 1, eps0})
+			_, e6 := NewLaplace(LaplaceConfig{dim, 1, max(eps0, 0x1p-20)})
+			for i, err := range []error{e1, e2, e3, e4, e5, e6} {
 				if err != nil {
 					t.Errorf("constructor %d refused dim = %d, eps0 = %v: %v", i, dim, eps0, err)
 				}

@@ -1,0 +1,104 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// choice is an event: the first cells of an order of one feature's cells.
+type choice struct {
+	study   *study
+	feature int
+	cells   []int
+	order   string
+	swapped bool    // the event is likelier for Y
+	bound   float64 // guess of what a test would show
+}
+
+func (c choice) String() string {
+	likelier, other := "first", "second"
+	if c.swapped {
+		likelier, other = other, likelier
+	}
+	return fmt.Sprintf("%s: %d cells of %s, %s, likelier for the %s than for the %s",
+		c.study.pair.Name, len(c.cells), featureNames[c.feature], c.order, likelier, other)
+}
+
+// hits counts the reports of one input in the event.
+func (c choice) hits(t tally, side int) int64 {
+	var n int64
+	for _, k := range c.cells {
+		n += t[side][c.feature][k]
+	}
+	return n
+}
+
+// best returns the event with the largest guess, judged by counts of n reports
+// of each input for a test of size test. The orders of cells come from
+// st.ranks: by the ratio of the two counts, and for a number also from either
+// end of the line.
+func (st *study) best(counts tally, n, test int64, alpha float64) choice {
+	found := choice{study: st, bound: math.Inf(-1)}
+	z := math.Sqrt(2 * math.Log(2/alpha))
+	scale := float64(test) / float64(n)
+	try := func(feature int, order string, cells []int) {
+		for _, swapped := range []bool{false, true} {
+			likelier, other := 0, 1
+			if swapped {
+				likelier, other = 1, 0
+			}
+			var a, b int64
+			size, bound := 0, math.Inf(-1)
+			for k, at := range cells {
+				a += counts[likelier][feature][at]
+				b += counts[other][feature][at]
+				if g := guess(float64(a), float64(b), scale, z); g > bound {
+					size, bound = k+1, g
+				}
+			}
+			if bound > found.bound {
+				found = choice{st, feature, slices.Clone(cells[:size]), order, swapped, bound}
+			}
+			slices.Reverse(cells)
+		}
+	}
+	for f := range features {
+		x, y := st.ranks[0][f], st.ranks[1][f]
+		cells := make([]int, len(x))
+		for k := range cells {
+			cells[k] = k
+		}
+		if f != identity {
+			try(f, "from one end", cells)
+			slices.Reverse(cells)
+			try(f, "from one end", cells)
+			slices.Reverse(cells)
+		}
+		ratio := func(k int) float64 { return math.Log((float64(x[k]) + .5) / (float64(y[k]) + .5)) }
+		slices.SortStableFunc(cells, func(i, j int) int { return cmp.Compare(ratio(j), ratio(i)) })
+		try(f, "by ratio", cells)
+	}
+	return found
+}
+
+// guess says what log-ratio a test scale times as large would show, from counts
+// a and b that, picked as the best of many, were lucky by two standard errors.
+// It only has to rank events; Wilson's limits are good enough for that.
+func guess(a, b, scale, z float64) float64 {
+	a, b = (a-2*math.Sqrt(a))*scale, (b+2*math.Sqrt(b)+.5)*scale
+	if a <= 0 {
+		return math.Inf(-1)
+	}
+	low := a + z*z/2 - z*math.Sqrt(a+z*z/4)
+	high := b + z*z/2 + z*math.Sqrt(b+z*z/4)
+	return math.Log(low / high)
+}
+
+// top returns the k studies that promise most.
+func top(studies []*study, k int) []*study {
+	sorted := slices.Clone(studies)
+	slices.SortStableFunc(sorted, func(a, b *study) int { return cmp.Compare(b.promise, a.promise) })
+	return sorted[:k]
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/riffle-dp/riffle/audit"
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/train"
+)
+
+// auditFlags say what to audit and how.
+type auditFlags struct {
+	randomizer              string
+	eps0, claim, confidence float64
+	dim, bits               int
+	trials                  count
+	seed                    uint64
+	workers                 int
+	show                    output
+}
+
+func newAudit() *cobra.Command {
+	a := auditFlags{trials: 1e6}
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Try to refute a randomizer's claimed eps0 from samples",
+		Long: `Audit draws reports for pairs of inputs, looks on one half of them for an event
+that one input makes likelier than the other by more than e^eps0, and tests that
+event on the other half. It prints a lower bound on the true eps0 that holds with
+the stated confidence: a true claim is refuted with probability 1 - confidence at
+most. A claim that stands is not proved by it.
+
+Exit code 1 if the claim is refuted.`,
+		Example: `  riffle audit --randomizer privunit --eps0 2 --trials 1e6
+  riffle audit --randomizer krr:8 --eps0 1 --json
+  riffle audit --randomizer rr --dim 1 --eps0 2 --claim 1.8   # a wrong claim: refuted`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.run(cmd) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&a.randomizer, "randomizer", "privunit", strings.Join(randomizer.Names(), ", ")+" (krr:K for K symbols)")
+	fs.Float64Var(&a.eps0, "eps0", 0, "eps0 the randomizer is made for (required)")
+	fs.Float64Var(&a.claim, "claim", 0, "eps0 to refute (default: what the randomizer claims, numeric slack included)")
+	fs.Var(&a.trials, "trials", "reports to draw (1e6 notation is fine)")
+	fs.IntVar(&a.dim, "dim", 16, "length of the input; for krr the number of symbols")
+	fs.IntVar(&a.bits, "bits", 0, "coordinates (rinf) or bits (r1) a report; 0 means 1")
+	fs.Float64Var(&a.confidence, "confidence", audit.DefaultConfidence, "confidence of the lower bound")
+	fs.Uint64Var(&a.seed, "seed", 1, "seed of the reports; equal seeds give equal results")
+	fs.IntVar(&a.workers, "workers", 0, "worker goroutines (default: one per CPU); results do not depend on it")
+	a.show.flags(fs)
+	fs.SortFlags = false
+	return cmd
+}
+
+// auditDocument is the JSON of an audit.
+type auditDocument struct {
+	Claimed    float64  `json:"claimed"`
+	LowerBound float64  `json:"lower_bound"`
+	Confidence float64  `json:"confidence"`
+	Refuted    bool     `json:"refuted"`
+	Randomizer string   `json:"randomizer"`
+	Eps0       float64  `json:"eps0"`
+	Dim        int      `json:"dim"`
+	Trials     int64    `json:"trials"`
+	Seed       uint64   `json:"seed"`
+	Event      string   `json:"event"`
+	Hits       [2]int64 `json:"hits"`
+	Draws      int64    `json:"draws"`
+	Seconds    float64  `json:"seconds"`
+}
+
+// mechanism makes what is to be audited.
+func (a *auditFlags) mechanism(cmd *cobra.Command) (randomizer.Randomizer, error) {
+	name, symbols, ok := strings.Cut(a.randomizer, ":")
+	switch {
+	case name == "gaussian" || name == "none":
+		return nil, usage("--randomizer %s claims no eps0 with delta = 0, so there is nothing to refute", name)
+	case ok && name != "krr":
+		return nil, usage("--randomizer %s: only krr takes a number of symbols", a.randomizer)
+	case ok && cmd.Flags().Changed("dim"):
+		return nil, usage("--dim %d contradicts --randomizer %s", a.dim, a.randomizer)
+	case ok:
+		k, err := train.ParseCount(symbols)
+		if err != nil || k < 2 || k > 1<<20 {
+			return nil, usage("--randomizer %s: symbols must be a whole number between 2 and 2^20", a.randomizer)
+		}
+		a.dim = int(k)
+	}
+	if a.dim > 1<<20 {
+		return nil, usage("--dim %d must be at most 2^20 for an audit", a.dim)
+	}
+	m, err := randomizer.New(name, randomizer.Config{Dim: a.dim, Radius: 1, Eps0: a.eps0, Bits: a.bits})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return m, nil
+}
+
+func (a *auditFlags) run(cmd *cobra.Command) error {
+	m, err := a.mechanism(cmd)
+	if err != nil {
+		return err
+	}
+	if !cmd.Flags().Changed("claim") {
+		a.claim = m.Event().Eps0
+	}
+	if a.confidence == 0 { // to the library it would mean the default
+		return usage("--confidence 0 must lie strictly between 0 and 1")
+	}
+	if a.workers < 0 || a.workers > 4096 {
+		return usage("--workers %d must lie between 0 and 4096", a.workers)
+	}
+	if a.workers == 0 {
+		a.workers = runtime.GOMAXPROCS(0)
+	}
+	bar, finish := a.progress(cmd.ErrOrStderr())
+	begin := time.Now()
+	r, err := audit.Run(cmd.Context(), audit.Config{
+		Mechanism: m, Claimed: a.claim, Trials: int64(a.trials), Confidence: a.confidence,
+		Seed: a.seed, Workers: a.workers, Progress: bar,
+	})
+	finish()
+	if err != nil {
+		if cmd.Context().Err() == nil {
+			return usageError{err} // all that is left are values out of range
+		}
+		return err
+	}
+	if err := a.print(cmd.OutOrStdout(), m, r, time.Since(begin).Seconds()); err != nil {
+		return err
+	}
+	if r.Refuted {
+		return fmt.Errorf("claim refuted: %s has eps0 of at least %.4g with confidence %v, above the claimed %v", m.Name(), r.LowerBound, r.Confidence, r.Claimed)
+	}
+	return nil
+}
+
+func (a *auditFlags) print(w io.Writer, m randomizer.Randomizer, r audit.Result, seconds float64) error {
+	if a.show.json {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(auditDocument{r.Claimed, r.LowerBound, r.Confidence, r.Refuted, m.Name(), a.eps0, a.dim,
+			int64(a.trials), a.seed, r.Witness, r.Hits, r.Draws, seconds})
+	}
+	p := printer{w: w}
+	verdict := "not refuted"
+	if r.Refuted {
+		verdict = "REFUTED"
+	}
+	p.row("claim", "%s is %.9g-LDP: %s", m.Name(), r.Claimed, verdict)
+	p.row("eps0 is at least", "%.4g, with confidence %v", r.LowerBound, r.Confidence)
+	p.row("event", "%s", r.Witness)
+	p.row("seen", "%d and %d of %d reports of each input", r.Hits[0], r.Hits[1], r.Draws)
+	return p.err
+}
+
+// progress shows a bar on a terminal and nothing elsewhere.
+func (a *auditFlags) progress(w io.Writer) (show func(done int64), finish func()) {
+	f, ok := w.(*os.File)
+	if !ok || a.show.quiet || a.show.noProgress || !term.IsTerminal(int(f.Fd())) {
+		return nil, func() {}
+	}
+	bar := progressbar.NewOptions64(int64(a.trials), progressbar.OptionSetWriter(w), progressbar.OptionShowCount(),
+		progressbar.OptionShowIts(), progressbar.OptionSetItsString("reports"), progressbar.OptionThrottle(200*time.Millisecond),
+		progressbar.OptionSetWidth(20), progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetRenderBlankState(true), progressbar.OptionSetDescription("audit"))
+	// A bar that cannot be drawn must not stop the audit.
+	return func(done int64) { _ = bar.Set64(done) }, func() { _ = bar.Exit(); _ = bar.Clear() }
+}

@@ -1,0 +1,139 @@
+package randomizer
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"testing"
+)
+
+// The best number of coordinates against the errors themselves, all of them.
+func TestBestBits(t *testing.T) {
+	for _, dim := range []int{1, 2, 7, 40} {
+		for eps0 := .05; eps0 < 50; eps0 += .13 {
+			best, least := 0, math.Inf(1)
+			for m := 1; m <= dim; m++ {
+				e1 := must(NewRInf(RInfConfig{dim, 1, eps0, m})).MSE()
+				e2 := must(NewR1(R1Config{dim, 1, eps0, m})).MSE()
+				if math.Abs(e1/e2/float64(dim)-1) > 1e-9 {
+					t.Fatalf("d = %d, m = %d: R_inf's error %v is not d times R_1's %v", dim, m, e1, e2)
+				}
+				if e1 < least {
+					best, least = m, e1
+				}
+			}
+			if got := BestBits(dim, eps0); got != best {
+				t.Errorf("d = %d, eps0 = %v: best m = %d, want %d", dim, eps0, got, best)
+			}
+		}
+	}
+	if a, b := BestBits(1000, 3.056), BestBits(1000, 3.058); a != 1 || b != 2 {
+		t.Errorf("m goes from %d to %d at eps0 = 3.057, want from 1 to 2", a, b)
+	}
+	if m := BestBits(0, math.NaN()); m != 1 {
+		t.Errorf("m = %d out of range, want 1", m)
+	}
+}
+
+// With all coordinates R_inf is RR, with one it is the published mechanism.
+func TestRInfAtItsEnds(t *testing.T) {
+	for _, eps0 := range []float64{.3, 2, 9} {
+		for _, dim := range []int{1, 5} {
+			all, rr := must(NewRInf(RInfConfig{dim, 2, eps0, dim})), must(NewRR(RRConfig{dim, 2, eps0}))
+			if all.bits.each != rr.each || math.Abs(all.MSE()/rr.MSE()-1) > 1e-12 {
+				t.Errorf("d = %d: eps0 %v and error %v, RR has %v and %v", dim, all.bits.each, all.MSE(), rr.each, rr.MSE())
+			}
+			e := math.Exp(eps0)
+			want := 4 * float64(dim*dim) * math.Pow((e+1)/(e-1), 2)
+			if got := must(NewRInf(RInfConfig{dim, 2, eps0, 0})).MSE(); math.Abs(got/want-1) > 1e-12 {
+				t.Errorf("d = %d: error %v, want %v", dim, got, want)
+			}
+		}
+	}
+}
+
+// Every subset is as likely.
+func TestDrawIsUniform(t *testing.T) {
+	n := 200_000
+	if testing.Short() {
+		n /= 8
+	}
+	for i, c := range []struct{ among, count int }{{6, 1}, {6, 3}, {5, 5}, {7, 6}} {
+		b := sparseBits{among: c.among, count: c.count}
+		cells := map[uint]int{}
+		for s := uint(0); s < 1<<c.among; s++ {
+			if bits.OnesCount(s) == c.count {
+				cells[s] = len(cells)
+			}
+		}
+		counts, probs := make([]int64, len(cells)), make([]float64, len(cells))
+		for j := range probs {
+			probs[j] = 1 / float64(len(cells))
+		}
+		index, src := make([]uint32, c.count), source(61, uint64(i))
+		for range n {
+			b.draw(src, index)
+			var s uint
+			for k, j := range index {
+				if k > 0 && index[k-1] >= j {
+					t.Fatalf("indices %v do not ascend", index)
+				}
+				s |= 1 << j
+			}
+			counts[cells[s]]++
+		}
+		if len(cells) > 1 {
+			chiSquare(t, fmt.Sprintf("%d of %d", c.count, c.among), counts, probs)
+		}
+	}
+}
+
+// Whole reports of two coordinates: every pair with its four values.
+func TestRInfTwoCoordinatesLaw(t *testing.T) {
+	n := 600_000
+	if testing.Short() {
+		n /= 8
+	}
+	const eps0 = 3
+	m := must(NewRInf(RInfConfig{3, 1, eps0, 2}))
+	x := []float32{-1, .25, 9}
+	counts, probs := make([]int64, 12), make([]float64, 12)
+	r, src := m.NewReport(), source(62)
+	at := func(i, j uint32, v, w int32) int { return int(4*(i+j-1)) + int(v+1) + int(w+1)/2 }
+	for range n {
+		m.Randomize(src, x, r)
+		counts[at(r.Index[0], r.Index[1], r.Value[0], r.Value[1])]++
+	}
+	for _, c := range [][2]uint32{{0, 1}, {0, 2}, {1, 2}} {
+		for v := int32(-1); v <= 1; v += 2 {
+			for w := int32(-1); w <= 1; w += 2 {
+				one := func(j uint32, v int32) float64 {
+					plus, minus := bitLaw(float64(x[j]), 1, eps0/2.)
+					if v > 0 {
+						return plus
+					}
+					return minus
+				}
+				probs[at(c[0], c[1], v, w)] = one(c[0], v) * one(c[1], w) / 3
+			}
+		}
+	}
+	chiSquare(t, "two coordinates", counts, probs)
+}
+
+func TestSparseBitsRefuse(t *testing.T) {
+	for _, m := range []int{-1, 6, 1025} {
+		if _, err := NewRInf(RInfConfig{5, 1, 1, m}); err == nil {
+			t.Errorf("R_inf accepted m = %d of 5", m)
+		}
+		if _, err := NewR1(R1Config{5, 1, 1, m}); err == nil {
+			t.Errorf("R_1 accepted m = %d of 5", m)
+		}
+	}
+	if _, err := NewRInf(RInfConfig{5000, 1, 1, 1025}); err == nil {
+		t.Error("R_inf accepted m = 1025")
+	}
+	if _, err := NewRInf(RInfConfig{5, 1, 5e-324, 5}); err == nil {
+		t.Error("R_inf accepted an eps0 that cannot be split")
+	}
+}
