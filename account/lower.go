@@ -163,10 +163,10 @@ func (o onceOnly) Epsilon(delta float64) float64 {
 
 // lowerMethods are the mechanisms that lower bounds come from.
 func lowerMethods() []method {
-	of := func(id string, symbols int, source string, admits func(dp.Class) bool) method {
+	of := func(id string, symbols int, source string, admits func(c dp.Class, k int) bool) method {
 		return method{id, dp.Lower, dp.Proved, source,
 			func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
-				if class := q.withDefaults().Class; !admits(class) {
+				if class := q.withDefaults().Class; !admits(class, q.Symbols) {
 					return 0, 0, 0, "", fmt.Errorf("not a mechanism of class %s: %w", class, dp.ErrNoBound)
 				}
 				eps, delta, err = lowerBound(q, parts[0], symbols)
@@ -177,7 +177,7 @@ func lowerMethods() []method {
 			}}
 	}
 	return []method{
-		of("lower-rr3", 3, "3-ary randomized response, all others on the third symbol, composed optimistically", func(c dp.Class) bool { return c == dp.Generic }),
-		of("lower-rr2", 2, "binary randomized response, all others alike (Girgis et al. 2021, Theorem 2), composed optimistically", func(dp.Class) bool { return true }),
+		of("lower-rr3", 3, "3-ary randomized response, all others on the third symbol, composed optimistically", func(c dp.Class, k int) bool { return c == dp.Generic || c == dp.KRR && k == 3 }),
+		of("lower-rr2", 2, "binary randomized response, all others alike (Girgis et al. 2021, Theorem 2), composed optimistically", func(c dp.Class, k int) bool { return c != dp.KRR || k == 2 }),
 	}
 }

@@ -14,6 +14,7 @@ type Query struct {
 	Trust         dp.Trust         // "" means dp.Shuffle
 	Participation dp.Participation // Required.
 	Class         dp.Class         // "" means dp.Generic
+	Symbols       int              // K; required for dp.KRR, 0 otherwise
 	Eps0          float64          // Required. ε₀ of one report.
 	Population    int64            // Required. n.
 	Reports       int64            // k; required for Sampled and Once
@@ -67,7 +68,7 @@ func (q Query) Validate() error {
 // event is one planned round of the query but for drop-outs.
 func (q Query) event() dp.Round {
 	q = q.withDefaults()
-	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0}, Trust: q.Trust, Participation: q.Participation,
+	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Symbols: q.Symbols}, Trust: q.Trust, Participation: q.Participation,
 		Population: q.Population, Reports: q.Reports, Rate: q.Rate}
 }
 

@@ -39,7 +39,7 @@ func FuzzRandomize(f *testing.F) {
 		// A typed nil must not get into the list, hence one by one.
 		rr, err := NewRR(RRConfig{dim, radius, eps0})
 		add(rr, err)
-		rinf, err := NewRInf(RInfConfig{dim, radius, eps0})
+		rinf, err := NewRInf(RInfConfig{Dim: dim, Radius: radius, Eps0: eps0})
 		add(rinf, err)
 		pu, err := NewPrivUnit(PrivUnitConfig{dim, radius, eps0})
 		add(pu, err)

@@ -45,7 +45,7 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 	p.rounds = 1
 	fs.Var(&p.rounds, "rounds", "rounds")
 	fs.Float64Var(&p.delta, "delta", 0, "delta at which epsilon is wanted")
-	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer) or rr2 (binary randomized response)")
+	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response) or krr:K")
 	fs.StringVar(&p.trust, "trust", "shuffle", "shuffle, or local (no shuffler)")
 	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client; remove is not defined for these protocols")
 	fs.SortFlags = false
@@ -57,6 +57,13 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 		Trust: dp.Trust(p.trust), Participation: dp.Participation(p.participation), Class: dp.Class(p.class),
 		Eps0: p.eps0, Population: int64(p.n), Reports: int64(p.k), Rate: p.gamma, Dropout: p.dropout,
 		Rounds: int64(p.rounds), Delta: p.delta, Eps: p.eps, AskDelta: fs.Changed("eps"),
+	}
+	if symbols, ok := strings.CutPrefix(p.class, "krr:"); ok {
+		k, err := train.ParseCount(symbols)
+		if err != nil || k < 2 || k > 1<<30 {
+			return q, usage("--randomizer %s: K must be a whole number between 2 and 2^30", p.class)
+		}
+		q.Class, q.Symbols = dp.KRR, int(k)
 	}
 	switch dp.Adjacency(p.adjacency) {
 	case dp.ReplaceOne:
@@ -174,6 +181,7 @@ type (
 		Trust         dp.Trust         `json:"trust"`
 		Participation dp.Participation `json:"participation"`
 		Randomizer    dp.Class         `json:"randomizer"`
+		Symbols       int              `json:"symbols,omitempty"`
 		Adjacency     dp.Adjacency     `json:"adjacency"`
 		Eps0          float64          `json:"eps0"`
 		N             int64            `json:"n"`
@@ -212,7 +220,7 @@ func toReplyJSON(r account.Reply) replyJSON {
 	}
 	q := r.Query
 	out := replyJSON{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []boundJSON{},
-		Query: queryJSON{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Adjacency: dp.ReplaceOne,
+		Query: queryJSON{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: dp.ReplaceOne,
 			Eps0: q.Eps0, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds}}
 	if q.AskDelta {
 		out.Query.Eps = &q.Eps
