@@ -47,7 +47,7 @@ var limited = map[string][]string{
 	"github.com/mmcloughlin/avo/operand": {"model/internal/kernel/gen"},
 	"github.com/mmcloughlin/avo/reg":     {"model/internal/kernel/gen"},
 	"golang.org/x/sys/cpu":               {"model/internal/kernel"},
-	"unsafe":       {"rng", "sample"}, // words as bytes and as floats, in bulk
+	"unsafe":                             {"rng", "sample"}, // words as bytes and as floats, in bulk
 }
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.

@@ -17,18 +17,12 @@ func (avx2) Name() string { return "avx2" }
 
 func (avx2) Walk(g *Walk, dst, x, w, init []float32) {
 	g.check(dst, x, w, init)
-	n := len(g.Offsets)
-	// As many sixes as leave a number of fives: all but a few small n.
-	sixes := n / 6
-	for sixes > 0 && (n-6*sixes)%5 != 0 {
-		sixes--
-	}
 	i := 0
 	skip := g.Stride - g.Length*g.Step
-	for ; i < 6*sixes; i += 6 {
+	for ; i < 6*g.sixes; i += 6 {
 		block6AVX2(&dst[i*g.DstStride], &x[0], &w[0], &init[0], &g.Offsets[i], g.DstStride, g.Runs, g.Length, g.Step, skip)
 	}
-	for ; i+5 <= n; i += 5 {
+	for ; i+5 <= len(g.Offsets); i += 5 {
 		block5AVX2(&dst[i*g.DstStride], &x[0], &w[0], &init[0], &g.Offsets[i], g.DstStride, g.Runs, g.Length, g.Step, skip)
 	}
 	g.portable(i, dst, x, w, init)

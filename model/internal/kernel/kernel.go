@@ -5,7 +5,10 @@
 // portable code may round twice. Channels are last and come in sixteens.
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 //go:generate go run ./gen -out avx2_amd64.s -stubs avx2_amd64.go -pkg kernel
 
@@ -40,28 +43,41 @@ type Kernel interface {
 
 // Walk says which inputs a sum runs over: Runs runs of Length inputs, Step
 // apart, with one run beginning Stride after the one before. Offsets holds the
-// start of each output; outputs are DstStride apart. Units are float32s.
+// start of each output; outputs are DstStride apart. Units are float32s. NewWalk
+// checks it; the fields must not change afterwards.
 type Walk struct {
 	Offsets                    []int
 	DstStride                  int
 	Runs, Length, Step, Stride int
+
+	dst, x, w int // lengths that the slices must have
+	sixes     int
 }
 
-// check panics unless the walk stays inside the slices.
+// NewWalk returns g ready for use, and panics unless all counts and distances
+// are positive and offsets ascend from 0 or more.
+func NewWalk(g Walk) *Walk {
+	n := len(g.Offsets)
+	if n < 1 || g.Runs < 1 || g.Length < 1 || g.Step < 0 || g.Stride < 0 || g.DstStride < 16 {
+		panic(fmt.Sprintf("kernel: walk %+v is empty or negative", g))
+	}
+	if g.Offsets[0] < 0 || !slices.IsSorted(g.Offsets) {
+		panic(fmt.Sprintf("kernel: offsets %v do not ascend", g.Offsets))
+	}
+	g.x = g.Offsets[n-1] + (g.Runs-1)*g.Stride + (g.Length-1)*g.Step + 1
+	g.w = 16 * g.Runs * g.Length
+	g.dst = (n-1)*g.DstStride + 16
+	// As many sixes as leave a number of fives: all but a few small n.
+	g.sixes = n / 6
+	for g.sixes > 0 && (n-6*g.sixes)%5 != 0 {
+		g.sixes--
+	}
+	return &g
+}
+
+// check panics unless the walk stays inside the slices; assembly does not.
 func (g *Walk) check(dst, x, w, init []float32) {
-	last := len(g.Offsets) - 1
-	if last < 0 || g.Runs < 1 || g.Length < 1 || g.Step < 0 || g.Stride < 0 || g.DstStride < 0 {
-		panic(fmt.Sprintf("kernel: walk %+v is empty or negative", *g))
-	}
-	// Offsets ascend; that is checked here too, as assembly trusts them.
-	for i, o := range g.Offsets[1:] {
-		if o < g.Offsets[i] {
-			panic(fmt.Sprintf("kernel: offset %d after %d", o, g.Offsets[i]))
-		}
-	}
-	if g.Offsets[0] < 0 ||
-		g.Offsets[last]+(g.Runs-1)*g.Stride+(g.Length-1)*g.Step >= len(x) ||
-		16*g.Runs*g.Length > len(w) || last*g.DstStride+16 > len(dst) || len(init) < 16 {
+	if g.dst < 16 || g.dst > len(dst) || g.x > len(x) || g.w > len(w) || len(init) < 16 {
 		panic(fmt.Sprintf("kernel: walk %+v leaves %d, %d, %d, %d values", *g, len(dst), len(x), len(w), len(init)))
 	}
 }

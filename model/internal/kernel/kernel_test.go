@@ -46,15 +46,16 @@ func TestWalk(t *testing.T) {
 	each(t, func(t *testing.T, k Kernel) {
 		r := rand.New(rand.NewPCG(1, 1))
 		for range 300 {
-			g := &Walk{
+			shape := Walk{
 				DstStride: 16 * (1 + r.IntN(3)),
 				Runs:      1 + r.IntN(5), Length: 1 + r.IntN(9), Step: r.IntN(4), Stride: r.IntN(20),
 			}
 			at := 0
 			for range 1 + r.IntN(30) {
 				at += r.IntN(5)
-				g.Offsets = append(g.Offsets, at)
+				shape.Offsets = append(shape.Offsets, at)
 			}
+			g := NewWalk(shape)
 			x := normal(r, at+(g.Runs-1)*g.Stride+(g.Length-1)*g.Step+1)
 			w, init := normal(r, 16*g.Runs*g.Length), normal(r, 16)
 			// One value more shows whether anything outside is written.
@@ -82,10 +83,10 @@ func TestWalk(t *testing.T) {
 				mustPanic(t, bad)
 			}
 		}
-		mustPanic(t, func() {
-			g := &Walk{Offsets: []int{5, 0}, DstStride: 16, Runs: 1, Length: 1}
-			k.Walk(g, make([]float32, 32), make([]float32, 1), make([]float32, 16), make([]float32, 16))
-		})
+		mustPanic(t, func() { NewWalk(Walk{Offsets: []int{5, 0}, DstStride: 16, Runs: 1, Length: 1}) })
+		mustPanic(t, func() { NewWalk(Walk{Offsets: []int{0}, DstStride: 16, Runs: 1}) })
+		big := make([]float32, 100)
+		mustPanic(t, func() { k.Walk(new(Walk), big, big, big, big) })
 	})
 }
 
