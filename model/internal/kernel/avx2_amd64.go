@@ -32,4 +32,4 @@ func outer32AVX2(dst *float32, x *float32, delta *float32, n int, stride int)
 func transpose16AVX2(dst *float32, src *float32)
 
 //go:noescape
-func finiteAVX2(v *float32, eights int) bool
+func finiteAVX2(v *float32, blocks int) bool

@@ -606,21 +606,30 @@ TEXT ·transpose16AVX2(SB), NOSPLIT, $0-16
 	VZEROUPPER
 	RET
 
-// func finiteAVX2(v *float32, eights int) bool
+// func finiteAVX2(v *float32, blocks int) bool
 // Requires: AVX, FMA3
 TEXT ·finiteAVX2(SB), NOSPLIT, $0-17
 	MOVQ   v+0(FP), AX
-	MOVQ   eights+8(FP), CX
+	MOVQ   blocks+8(FP), CX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
 
-eight:
-	VFMADD231PS (AX), Y1, Y0
-	ADDQ        $0x20, AX
+block:
+	VFMADD231PS (AX), Y0, Y1
+	VFMADD231PS 32(AX), Y0, Y2
+	VFMADD231PS 64(AX), Y0, Y3
+	VFMADD231PS 96(AX), Y0, Y4
+	ADDQ        $0x00000080, AX
 	DECQ        CX
-	JNZ         eight
-	VCMPPS      $0x00, Y1, Y0, Y0
-	VMOVMSKPS   Y0, AX
+	JNZ         block
+	VADDPS      Y2, Y1, Y1
+	VADDPS      Y3, Y1, Y1
+	VADDPS      Y4, Y1, Y1
+	VCMPPS      $0x00, Y0, Y1, Y1
+	VMOVMSKPS   Y1, AX
 	CMPL        AX, $0x000000ff
 	SETEQ       AL
 	MOVB        AL, ret+16(FP)

@@ -86,8 +86,8 @@ func (avx2) Transpose16(dst, src []float32) {
 }
 
 func (avx2) Finite(v []float32) bool {
-	if n := len(v) / 8; n > 0 && !finiteAVX2(&v[0], n) {
+	if n := len(v) / 32; n > 0 && !finiteAVX2(&v[0], n) {
 		return false
 	}
-	return portable{}.Finite(v[len(v)/8*8:])
+	return portable{}.Finite(v[len(v)/32*32:])
 }

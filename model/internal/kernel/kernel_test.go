@@ -211,7 +211,7 @@ func TestSixteens(t *testing.T) {
 
 func TestFinite(t *testing.T) {
 	each(t, func(t *testing.T, k Kernel) {
-		for n := range 40 {
+		for n := range 80 {
 			v := make([]float32, n)
 			for i := range v {
 				v[i] = math.MaxFloat32 * float32(1-2*(i%2))

@@ -317,20 +317,30 @@ func transpose16() {
 	done()
 }
 
-// finite adds 0·v up: 0 unless some v is infinite or NaN.
+// finite adds 0·v up: 0 unless some v is infinite or NaN. Four sums hide the
+// latency of an addition.
 func finite() {
-	text("finiteAVX2", "func(v *float32, eights int) bool")
-	v, n := arg("v"), arg("eights")
-	sum, zero, mask := YMM(), YMM(), GP32()
-	VXORPS(sum, sum, sum)
+	text("finiteAVX2", "func(v *float32, blocks int) bool")
+	v, n := arg("v"), arg("blocks")
+	zero, mask := YMM(), GP32()
 	VXORPS(zero, zero, zero)
-	loop("eight", n, func() {
-		VFMADD231PS(at(v, 0), zero, sum)
-		ADDQ(U8(32), v.(GPVirtual))
+	var sum [4]VecVirtual
+	for i := range sum {
+		sum[i] = YMM()
+		VXORPS(sum[i], sum[i], sum[i])
+	}
+	loop("block", n, func() {
+		for i := range sum {
+			VFMADD231PS(at(v, 32*i), zero, sum[i])
+		}
+		ADDQ(U32(128), v.(GPVirtual))
 	})
+	for i := 1; i < len(sum); i++ {
+		VADDPS(sum[i], sum[0], sum[0])
+	}
 	const equal = 0x00
-	VCMPPS(U8(equal), zero, sum, sum)
-	VMOVMSKPS(sum, mask)
+	VCMPPS(U8(equal), zero, sum[0], sum[0])
+	VMOVMSKPS(sum[0], mask)
 	CMPL(mask, U32(0xff))
 	ok := GP8()
 	SETEQ(ok)
