@@ -52,7 +52,9 @@ type CoordinateGradient interface {
 type Scratch struct {
 	logits []float32
 	prob   []float64
-	cnn    *cnnScratch
+
+	hidden, dhidden []float32 // MLP
+	cnn             *cnnScratch
 }
 
 // Batch adds the loss and the gradient of every row to loss and sum, in row
