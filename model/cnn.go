@@ -9,8 +9,8 @@ import (
 
 // CNNConfig describes a CNN.
 type CNNConfig struct {
-	// Portable keeps to pure Go where the processor has AVX2: several times
-	// slower, same result up to rounding. Default false.
+	// Portable keeps to pure Go where the processor has AVX2: tens of times
+	// slower, same result. Default false.
 	Portable bool
 }
 

@@ -293,6 +293,34 @@ func TestCNNGradient(t *testing.T) {
 	}
 }
 
+// TestKernelsAgreeOnSureModels: where p is nearly e_y the gradient is a small
+// difference, and the rounding of a logit shows in it.
+func TestKernelsAgreeOnSureModels(t *testing.T) {
+	portable, best := kernels()[0], kernels()[1]
+	a, b, logits := make([]float32, cnnParams), make([]float32, cnnParams), make([]float32, 10)
+	sp, sb := portable.NewScratch(), best.NewScratch()
+	sure := 0
+	for seed := range uint64(20) {
+		theta, x := trained(best, seed), digit(seed)
+		for i := range theta {
+			theta[i] *= 4
+		}
+		best.Forward(theta, x, logits, sb)
+		y := Argmax(logits)
+		loss := portable.Grad(theta, x, y, a, sp)
+		best.Grad(theta, x, y, b, sb)
+		if loss < 0.01 {
+			sure++
+		}
+		if d := distance(b, widen(a)); d > 1e-6 {
+			t.Errorf("seed %d, loss %v: kernels differ by %v of the gradient's norm, want at most 1e-6", seed, loss, d)
+		}
+	}
+	if sure < 5 {
+		t.Errorf("%d sure models, want 5: the test shows nothing", sure)
+	}
+}
+
 // TestCNNCoordinates: GradCoord is Grad, on every coordinate.
 func TestCNNCoordinates(t *testing.T) {
 	for _, m := range kernels() {

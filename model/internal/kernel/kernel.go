@@ -1,8 +1,9 @@
 // Package kernel holds the inner loops of package model, each in pure Go and,
 // where the processor has AVX2 and FMA, in generated assembly.
 //
-// Both sum in the same order; the assembly rounds once per multiply-add, the
-// portable code may round twice. Channels are last and come in sixteens.
+// Both sum in the same order and round once per multiply-add, so that results
+// agree to the last bit, but for the rare double rounding in fused. Channels
+// are last and come in sixteens.
 package kernel
 
 import (

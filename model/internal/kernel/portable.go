@@ -31,14 +31,14 @@ func eight(dst, init *[8]float32, x, w []float32, g *Walk) {
 		for range g.Length {
 			v := x[at]
 			u := (*[8]float32)(w[t:])
-			a0 += v * u[0]
-			a1 += v * u[1]
-			a2 += v * u[2]
-			a3 += v * u[3]
-			a4 += v * u[4]
-			a5 += v * u[5]
-			a6 += v * u[6]
-			a7 += v * u[7]
+			a0 = fused(a0, v, u[0])
+			a1 = fused(a1, v, u[1])
+			a2 = fused(a2, v, u[2])
+			a3 = fused(a3, v, u[3])
+			a4 = fused(a4, v, u[4])
+			a5 = fused(a5, v, u[5])
+			a6 = fused(a6, v, u[6])
+			a7 = fused(a7, v, u[7])
 			at += g.Step
 			t += 16
 		}
@@ -107,7 +107,7 @@ func dense(dst, x, w []float32, stride int) {
 	for t, v := range x {
 		row := w[t*stride:][:len(dst)]
 		for j, u := range row {
-			dst[j] += v * u
+			dst[j] = fused(dst[j], v, u)
 		}
 	}
 }
@@ -117,14 +117,17 @@ func (portable) Rows(dst, w, delta []float32) {
 	rows(dst, w, delta)
 }
 
+// rows sums in eight lanes, which it then adds in pairs, as assembly does.
 func rows(dst, w, delta []float32) {
 	for t := range dst {
 		row := w[t*len(delta):][:len(delta)]
-		var sum float32
+		var lane [8]float32
 		for j, u := range delta {
-			sum += row[j] * u
+			lane[j%8] = fused(lane[j%8], row[j], u)
 		}
-		dst[t] = sum
+		low := (lane[0] + lane[1]) + (lane[2] + lane[3])
+		high := (lane[4] + lane[5]) + (lane[6] + lane[7])
+		dst[t] = low + high
 	}
 }
 
