@@ -5,6 +5,8 @@
 // allocated per example: working memory is a Scratch, one per goroutine.
 package model
 
+import "github.com/riffle-dp/riffle/safetensors"
+
 // Model is a differentiable classifier with a flat parameter vector.
 //
 // A Model is immutable and safe for concurrent use. Its methods panic if a
@@ -27,12 +29,32 @@ type Model interface {
 	Grad(theta, x []float32, y int, grad []float32, s *Scratch) (loss float64)
 	// NewScratch returns working memory for this model.
 	NewScratch() *Scratch
+	// Init returns parameters to start from, a function of the seed alone.
+	Init(seed uint64) []float32
+	// Tensors names the parts of theta for a file; Theta is its inverse and
+	// refuses missing or unexpected tensors, wrong shapes and values that are
+	// not finite.
+	Tensors(theta []float32) ([]safetensors.Tensor, error)
+	Theta(tensors []safetensors.Tensor) ([]float32, error)
+}
+
+// CoordinateGradient is a Model that can compute one coordinate of a gradient
+// for less than the whole: all that a client needs whose report is about one
+// random coordinate, clipped coordinate-wise.
+type CoordinateGradient interface {
+	Model
+	// GradCoord returns the j-th coordinate of Grad's gradient, up to the
+	// rounding of a sum, and the loss. Both are finite.
+	GradCoord(theta, x []float32, y, j int, s *Scratch) (g float32, loss float64)
 }
 
 // Scratch is a model's working memory; it belongs to one goroutine.
 type Scratch struct {
 	logits []float32
 	prob   []float64
+
+	hidden, dhidden []float32 // MLP
+	cnn             *cnnScratch
 }
 
 // Batch adds the loss and the gradient of every row to loss and sum, in row

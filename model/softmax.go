@@ -139,25 +139,28 @@ func (m *Softmax) Grad(theta, x []float32, y int, grad []float32, s *Scratch) (l
 			y, m.classes, len(grad), m.Params()))
 	}
 	m.Forward(theta, x, s.logits, s)
-	loss = crossEntropy(s.logits, y, s.prob)
 	e := s.logits
-	for j, p := range s.prob {
-		e[j] = float32(p)
-	}
-	// p_y − 1 as minus the sum of the others: no cancellation when p_y ≈ 1.
-	rest := 0.0
-	for j, p := range s.prob {
-		if j != y {
-			rest += p
-		}
-	}
-	e[y] = float32(-rest)
+	loss = residual(e, y, s.prob)
 	if m.classes == 10 {
 		outer10(x, (*[10]float32)(e), grad)
 	} else {
 		outer(x, e, grad)
 	}
 	return loss
+}
+
+// GradCoord returns the j-th coordinate of Grad's gradient, and the loss.
+func (m *Softmax) GradCoord(theta, x []float32, y, j int, s *Scratch) (g float32, loss float64) {
+	if y < 0 || y >= m.classes || j < 0 || j >= m.Params() {
+		panic(fmt.Sprintf("model: softmax: class %d of %d, coordinate %d of %d", y, m.classes, j, m.Params()))
+	}
+	m.Forward(theta, x, s.logits, s)
+	loss = residual(s.logits, y, s.prob)
+	g = s.logits[j%m.classes]
+	if i := j / m.classes; i < m.inputs {
+		g *= x[i]
+	}
+	return g, loss
 }
 
 func outer(x, e, grad []float32) {
@@ -198,6 +201,22 @@ func outer10(x []float32, e *[10]float32, grad []float32) {
 	copy(grad[len(x)*10:], e[:])
 }
 
+// residual overwrites finite logits with p − e_y, the gradient of −log p_y by
+// them, and returns that loss.
+func residual(logits []float32, y int, prob []float64) (loss float64) {
+	loss = crossEntropy(logits, y, prob)
+	// p_y − 1 as minus the sum of the others: no cancellation when p_y ≈ 1.
+	rest := 0.0
+	for j, p := range prob {
+		logits[j] = float32(p)
+		if j != y {
+			rest += p
+		}
+	}
+	logits[y] = float32(-rest)
+	return loss
+}
+
 // crossEntropy overwrites prob with the softmax of finite logits and returns
 // log Σ exp(z_j) − z_y, with the largest logit taken out first.
 func crossEntropy(logits []float32, y int, prob []float64) float64 {
@@ -217,53 +236,24 @@ func crossEntropy(logits []float32, y int, prob []float64) float64 {
 	return math.Log(sum) + (float64(top) - float64(logits[y]))
 }
 
+func (m *Softmax) layout() layout {
+	return layout{
+		{name: "weight", shape: []int{m.inputs, m.classes}},
+		{name: "bias", shape: []int{m.classes}},
+	}
+}
+
+// Init returns zeros: the problem is convex.
+func (m *Softmax) Init(seed uint64) []float32 { return m.layout().init(seed) }
+
 // Tensors returns theta as the tensors "weight" (Inputs × Classes) and "bias"
 // (Classes).
 func (m *Softmax) Tensors(theta []float32) ([]safetensors.Tensor, error) {
-	if len(theta) != m.Params() {
-		return nil, fmt.Errorf("model: softmax: %d parameters, want %d", len(theta), m.Params())
-	}
-	cut := m.inputs * m.classes
-	return []safetensors.Tensor{
-		safetensors.Float32("weight", []int{m.inputs, m.classes}, theta[:cut]),
-		safetensors.Float32("bias", []int{m.classes}, theta[cut:]),
-	}, nil
+	return m.layout().tensors(m.Name(), theta)
 }
 
 // Theta returns the parameters held by tensors that Tensors made. Other
 // tensors, shapes, types and values that are not finite are refused.
 func (m *Softmax) Theta(tensors []safetensors.Tensor) ([]float32, error) {
-	want := map[string][]int{
-		"weight": {m.inputs, m.classes},
-		"bias":   {m.classes},
-	}
-	theta := make([]float32, m.Params())
-	for _, t := range tensors {
-		shape, ok := want[t.Name]
-		if !ok {
-			return nil, fmt.Errorf("model: softmax: unexpected tensor %q", t.Name)
-		}
-		delete(want, t.Name)
-		if fmt.Sprint(t.Shape) != fmt.Sprint(shape) {
-			return nil, fmt.Errorf("model: softmax: tensor %q has shape %v, want %v", t.Name, t.Shape, shape)
-		}
-		v, err := t.Float32s()
-		if err != nil {
-			return nil, fmt.Errorf("model: softmax: %w", err)
-		}
-		for i, f := range v {
-			if f-f != 0 {
-				return nil, fmt.Errorf("model: softmax: tensor %q holds %v at %d, must be finite", t.Name, f, i)
-			}
-		}
-		if t.Name == "weight" {
-			copy(theta, v)
-		} else {
-			copy(theta[m.inputs*m.classes:], v)
-		}
-	}
-	for name := range want {
-		return nil, fmt.Errorf("model: softmax: no tensor %q", name)
-	}
-	return theta, nil
+	return m.layout().theta(m.Name(), tensors)
 }

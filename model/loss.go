@@ -1,0 +1,122 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Loss is a convex loss of a score s and a target y, for Linear. The zero
+// value is no loss: use Hinge, Logistic, Absolute, Pinball or ParseLoss.
+type Loss struct {
+	kind string
+	tau  float64
+}
+
+// Hinge is max(0, 1 − ys) for y = ±1: the linear support vector machine.
+func Hinge() Loss { return Loss{kind: "hinge"} }
+
+// Logistic is log(1 + e^−ys) for y = ±1, in nats.
+func Logistic() Loss { return Loss{kind: "logistic"} }
+
+// Absolute is |y − s|: its minimum is the conditional median.
+func Absolute() Loss { return Loss{kind: "absolute"} }
+
+// Pinball is τ(y − s) for y ≥ s and (1 − τ)(s − y) otherwise: its minimum is
+// the conditional τ-quantile. It needs 0 < tau < 1.
+func Pinball(tau float64) (Loss, error) {
+	if !(tau > 0 && tau < 1) {
+		return Loss{}, fmt.Errorf("model: tau = %v must be above 0 and below 1", tau)
+	}
+	return Loss{kind: "pinball", tau: tau}, nil
+}
+
+// ParseLoss reads what String writes: "hinge", "logistic", "absolute" or
+// "pinball:0.9".
+func ParseLoss(text string) (Loss, error) {
+	if tau, ok := strings.CutPrefix(text, "pinball:"); ok {
+		v, err := strconv.ParseFloat(tau, 64)
+		if err != nil {
+			return Loss{}, fmt.Errorf("model: tau = %q must be a number above 0 and below 1", tau)
+		}
+		return Pinball(v)
+	}
+	switch text {
+	case "hinge", "logistic", "absolute":
+		return Loss{kind: text}, nil
+	}
+	return Loss{}, fmt.Errorf("model: loss = %q must be hinge, logistic, absolute or pinball:τ", text)
+}
+
+// String names the loss as ParseLoss reads it.
+func (l Loss) String() string {
+	if l.kind == "pinball" {
+		return "pinball:" + strconv.FormatFloat(l.tau, 'g', -1, 64)
+	}
+	return l.kind
+}
+
+// Binary reports whether targets are −1 and 1.
+func (l Loss) Binary() bool { return l.kind == "hinge" || l.kind == "logistic" }
+
+// Lipschitz returns the largest size of the slope: 1, or max(τ, 1 − τ) for the
+// pinball loss.
+func (l Loss) Lipschitz() float64 {
+	if l.kind == "pinball" {
+		return max(l.tau, 1-l.tau)
+	}
+	return 1
+}
+
+// CheckTarget refuses targets the loss has no meaning for.
+func (l Loss) CheckTarget(y float64) error {
+	if l.Binary() && y != 1 && y != -1 {
+		return fmt.Errorf("model: target = %v must be -1 or 1 for %s loss", y, l)
+	}
+	if math.IsNaN(y) || math.IsInf(y, 0) {
+		return fmt.Errorf("model: target = %v must be finite", y)
+	}
+	return nil
+}
+
+// At returns the loss and its slope by the score. At a kink the slope is 0,
+// which is a subgradient of each of these losses there.
+func (l Loss) At(score, y float64) (loss, slope float64) {
+	switch l.kind {
+	case "hinge":
+		if gap := 1 - y*score; gap > 0 {
+			return gap, -y
+		}
+		return 0, 0
+	case "logistic":
+		// e^−|margin| cannot overflow, and the small tail keeps its digits.
+		margin := y * score
+		e := math.Exp(-math.Abs(margin))
+		if margin > 0 {
+			return math.Log1p(e), -y * (e / (1 + e))
+		}
+		return math.Log1p(e) - margin, -y / (1 + e)
+	case "absolute":
+		return math.Abs(score - y), sign(score - y)
+	case "pinball":
+		switch gap := y - score; {
+		case gap > 0:
+			return l.tau * gap, -l.tau
+		case gap < 0:
+			return (l.tau - 1) * gap, 1 - l.tau
+		}
+		return 0, 0
+	}
+	panic("model: the zero Loss")
+}
+
+func sign(v float64) float64 {
+	switch {
+	case v > 0:
+		return 1
+	case v < 0:
+		return -1
+	}
+	return 0
+}
