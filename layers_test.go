@@ -19,7 +19,7 @@ const module = "github.com/riffle-dp/riffle"
 var layers = [][]string{
 	{"dp", "rng", "internal/logspace", "internal/monotone", "internal/durable", "third_party/uplot"},
 	{"pld", "rdp", "sample", "safetensors", "wire", "internal/tail"},
-	{"amplify", "ledger", "randomizer", "feature", "report"},
+	{"amplify", "ledger", "randomizer", "feature", "report", "schedule"},
 	{"account", "optimize", "model", "dataset", "dataset/mnist"},
 	{"client", "shuffler", "coordinator"},
 	{"simulate"},
@@ -46,7 +46,7 @@ var limited = map[string][]string{
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
 var pure = []string{"dp", "pld", "rdp", "amplify", "randomizer", "sample", "optimize", "model", "feature",
-	"client", "shuffler", "coordinator", "ledger", "wire", "simulate"}
+	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "schedule"}
 
 // source is one non-test file of the module.
 type source struct {
