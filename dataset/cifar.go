@@ -43,33 +43,47 @@ func ReadCIFAR10(dir string) (train, test *Images, err error) {
 // fs.ErrNotExist if a file is missing. A pixel's three bytes come to lie
 // beside each other, as in every Images.
 func ReadCIFAR10FS(fsys fs.FS, name string) (train, test *Images, err error) {
-	train = newCIFAR(name + "/train")
+	return readCIFAR(fsys, name, cifarRecords)
+}
+
+func readCIFAR(fsys fs.FS, name string, records int) (train, test *Images, err error) {
+	files := make([]string, 0, cifarBatches+1)
 	for i := range cifarBatches {
-		if err := readCIFARFile(fsys, fmt.Sprintf("data_batch_%d.bin", i+1), train, cifarRecords); err != nil {
+		files = append(files, fmt.Sprintf("data_batch_%d.bin", i+1))
+	}
+	files = append(files, CIFARTest)
+	// All lengths before the first byte: a missing file is told at once, and
+	// memory is asked for when the files are known to fill it.
+	for _, file := range files {
+		if err := checkCIFARFile(fsys, file, records); err != nil {
 			return nil, nil, err
 		}
 	}
-	test = newCIFAR(name + "/test")
-	if err := readCIFARFile(fsys, CIFARTest, test, cifarRecords); err != nil {
+	train = newCIFAR(name+"/train", cifarBatches*records)
+	for _, file := range files[:cifarBatches] {
+		if err := readCIFARFile(fsys, file, train, records); err != nil {
+			return nil, nil, err
+		}
+	}
+	test = newCIFAR(name+"/test", records)
+	if err := readCIFARFile(fsys, CIFARTest, test, records); err != nil {
 		return nil, nil, err
 	}
 	return train, test, nil
 }
 
-func newCIFAR(name string) *Images {
-	return &Images{Name: name, Width: cifarSide, Height: cifarSide, Channels: 3, Classes: cifarClasses}
+func newCIFAR(name string, records int) *Images {
+	return &Images{
+		Name: name, Width: cifarSide, Height: cifarSide, Channels: 3, Classes: cifarClasses,
+		Pixels: make([]byte, 0, records*3*cifarPlane), Labels: make([]uint8, 0, records),
+	}
 }
 
-func readCIFARFile(fsys fs.FS, file string, into *Images, records int) error {
-	f, err := fsys.Open(file)
+func checkCIFARFile(fsys fs.FS, file string, records int) error {
+	info, err := fs.Stat(fsys, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("dataset: no %s: %w", file, fs.ErrNotExist)
 	}
-	if err != nil {
-		return fmt.Errorf("dataset: %s: %w", file, err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("dataset: %s: %w", file, err)
 	}
@@ -79,6 +93,15 @@ func readCIFARFile(fsys fs.FS, file string, into *Images, records int) error {
 	if want := int64(records) * cifarRecord; info.Size() != want {
 		return fmt.Errorf("dataset: %s: file of %d bytes, want %d (%d records of %d)", file, info.Size(), want, records, cifarRecord)
 	}
+	return nil
+}
+
+func readCIFARFile(fsys fs.FS, file string, into *Images, records int) error {
+	f, err := fsys.Open(file)
+	if err != nil {
+		return fmt.Errorf("dataset: %s: %w", file, err)
+	}
+	defer f.Close()
 	return parseCIFAR(f, file, into, records)
 }
 

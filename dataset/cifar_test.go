@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -38,15 +37,18 @@ func checkCIFAR(t *testing.T, im *Images, at, seed int) {
 	}
 }
 
-func TestReadCIFAR10(t *testing.T) {
-	fsys := fstest.MapFS{CIFARTest: {Data: cifarFile(cifarRecords, 3)}}
-	shared := cifarFile(cifarRecords, 0)
-	for _, n := range []string{"1", "2", "3", "4"} {
-		fsys["data_batch_"+n+".bin"] = &fstest.MapFile{Data: shared}
+// cifarFolder has batches that begin 0, 1, 2, 3, 4 and a test that begins 7.
+func cifarFolder(records int) fstest.MapFS {
+	fsys := fstest.MapFS{CIFARTest: {Data: cifarFile(records, 7)}}
+	for i, n := range []string{"1", "2", "3", "4", "5"} {
+		fsys["data_batch_"+n+".bin"] = &fstest.MapFile{Data: cifarFile(records, i)}
 	}
-	last := cifarFile(cifarRecords, 7)
-	fsys["data_batch_5.bin"] = &fstest.MapFile{Data: last}
-	train, test, err := ReadCIFAR10FS(fsys, "c")
+	return fsys
+}
+
+func TestReadCIFAR(t *testing.T) {
+	const records = 20
+	train, test, err := readCIFAR(cifarFolder(records), "c", records)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,43 +57,58 @@ func TestReadCIFAR10(t *testing.T) {
 			t.Errorf("%s: %v, %d classes", im.Name, err, im.Classes)
 		}
 	}
-	if train.Len() != 50_000 || test.Len() != 10_000 {
+	if train.Len() != 5*records || test.Len() != records {
 		t.Errorf("%d and %d images", train.Len(), test.Len())
 	}
-	checkCIFAR(t, train, 0, 0)
-	checkCIFAR(t, train, 19_999, 9_999)
-	checkCIFAR(t, train, 40_001, 8)
-	checkCIFAR(t, test, 9_999, 10_002)
+	for i := range 5 * records {
+		checkCIFAR(t, train, i, i/records+i%records)
+	}
+	checkCIFAR(t, test, 19, 26)
 
-	for want, change := range map[string]func() (string, []byte){
-		"no data_batch_2.bin: file does not exist": func() (string, []byte) { return "data_batch_2.bin", nil },
-		"data_batch_3.bin: file of 30729999 bytes": func() (string, []byte) { return "data_batch_3.bin", shared[1:] },
-		"test_batch.bin: file of 30726927 bytes":   func() (string, []byte) { return CIFARTest, shared[cifarRecord:] },
-		"data_batch_1.bin: file of 0 bytes":        func() (string, []byte) { return "data_batch_1.bin", []byte{} },
-		"label 10 of record 5 must be below 10": func() (string, []byte) {
-			b := slices.Clone(shared)
-			b[5*cifarRecord] = 10
-			return "data_batch_1.bin", b
-		},
-		"test_batch.bin: label 255 of record 0 must ": func() (string, []byte) { b := slices.Clone(shared); b[0] = 255; return CIFARTest, b },
+	for want, change := range map[string]func(fstest.MapFS){
+		"no data_batch_2.bin: file does not exist":        func(m fstest.MapFS) { delete(m, "data_batch_2.bin") },
+		"no test_batch.bin: file does not exist":          func(m fstest.MapFS) { delete(m, CIFARTest) },
+		"data_batch_3.bin: file of 61459 bytes":           func(m fstest.MapFS) { f := m["data_batch_3.bin"]; f.Data = f.Data[1:] },
+		"test_batch.bin: file of 58387 bytes, want 61460": func(m fstest.MapFS) { f := m[CIFARTest]; f.Data = f.Data[cifarRecord:] },
+		"data_batch_1.bin: file of 0 bytes":               func(m fstest.MapFS) { m["data_batch_1.bin"].Data = nil },
+		"data_batch_4.bin: file of 61461 bytes":           func(m fstest.MapFS) { f := m["data_batch_4.bin"]; f.Data = append(f.Data, 0) },
+		"data_batch_1.bin: label 10 of record 5 must be":  func(m fstest.MapFS) { m["data_batch_1.bin"].Data[5*cifarRecord] = 10 },
+		"test_batch.bin: label 255 of record 0 must be":   func(m fstest.MapFS) { m[CIFARTest].Data[0] = 255 },
 	} {
-		bad := fstest.MapFS{}
-		for n, f := range fsys {
-			bad[n] = f
-		}
-		name, data := change()
-		delete(bad, name)
-		if data != nil {
-			bad[name] = &fstest.MapFile{Data: data}
-		}
-		_, _, err := ReadCIFAR10FS(bad, "c")
+		bad := cifarFolder(records)
+		change(bad)
+		_, _, err := readCIFAR(bad, "c", records)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
-		if data == nil && !errors.Is(err, fs.ErrNotExist) {
+		if strings.Contains(want, "exist") && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v does not wrap ErrNotExist", err)
 		}
 	}
+}
+
+// TestReadCIFAR10Whole reads files of the true size.
+func TestReadCIFAR10Whole(t *testing.T) {
+	if _, _, err := ReadCIFAR10FS(cifarFolder(20), "c"); err == nil || !strings.Contains(err.Error(), "want 30730000 (10000 records of 3073)") {
+		t.Errorf("files of 20 records: %v", err)
+	}
+	if testing.Short() {
+		t.Skip("180 MB of pixels")
+	}
+	one := &fstest.MapFile{Data: cifarFile(cifarRecords, 3)}
+	fsys := fstest.MapFS{CIFARTest: one}
+	for _, n := range []string{"1", "2", "3", "4", "5"} {
+		fsys["data_batch_"+n+".bin"] = one
+	}
+	train, test, err := ReadCIFAR10FS(fsys, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if train.Len() != 50_000 || test.Len() != 10_000 {
+		t.Errorf("%d and %d images", train.Len(), test.Len())
+	}
+	checkCIFAR(t, train, 49_999, 10_002)
+	checkCIFAR(t, test, 9_999, 10_002)
 }
 
 func TestCIFARFolder(t *testing.T) {
@@ -133,7 +150,7 @@ func FuzzParseCIFAR(f *testing.F) {
 		if records < 1 || records > 4 {
 			return
 		}
-		im := newCIFAR("f")
+		im := newCIFAR("f", records)
 		if err := parseCIFAR(bytes.NewReader(b), "f.bin", im, records); err != nil {
 			if !strings.HasPrefix(err.Error(), "dataset: f.bin: ") {
 				t.Errorf("error %q does not name the file", err)
@@ -160,7 +177,7 @@ func BenchmarkParseCIFAR(b *testing.B) {
 	data := cifarFile(1000, 0)
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		if err := parseCIFAR(bytes.NewReader(data), "f.bin", newCIFAR("f"), 1000); err != nil {
+		if err := parseCIFAR(bytes.NewReader(data), "f.bin", newCIFAR("f", 1000), 1000); err != nil {
 			b.Fatal(err)
 		}
 	}

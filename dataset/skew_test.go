@@ -100,8 +100,9 @@ func TestConcentrationSkews(t *testing.T) {
 	for _, p := range partition(t, labels, SkewConfig{Clients: 20, Concentration: 1e-5, Seed: 3}) {
 		sharing += classesOf(labels, p)
 	}
-	// Ten classes, each with a second holder with probability about 2e-4·log.
-	if sharing != 10 {
+	// A class has a second holder if the two smallest of 20 Exp(1)/α are less
+	// than log 2000 apart, probability .0015: five such classes below 1e-11.
+	if sharing < 10 || sharing > 14 {
 		t.Errorf("at α = 1e-5 the clients hold %d (class, client) pairs, want 10", sharing)
 	}
 	for i, p := range partition(t, labels, SkewConfig{Clients: 20, Concentration: 1e6, Seed: 3}) {
@@ -114,7 +115,7 @@ func TestConcentrationSkews(t *testing.T) {
 // TestDirichletMoments: a share of Dirichlet(α, …, α) among K has mean 1/K and
 // variance (1/K)(1 − 1/K)/(αK + 1).
 func TestDirichletMoments(t *testing.T) {
-	const k, size, draws = 5, 10_000, 4000
+	const k, size, draws = 5, 1000, 4000
 	for _, alpha := range []float64{.1, 1, 4} {
 		src := rng.Replay(8)
 		class := make([]int, size)

@@ -37,6 +37,9 @@ func NewBlocks(c BlocksConfig) (Blocks, error) {
 	if c.Clients < 1 || c.Clients > 1<<32 {
 		return Blocks{}, fmt.Errorf("schedule: n = %d clients must be at least 1 and at most 2^32", c.Clients)
 	}
+	if int64(int(c.Clients)) != c.Clients {
+		return Blocks{}, fmt.Errorf("schedule: n = %d clients are more than this machine's words can count", c.Clients)
+	}
 	if c.Size < 1 || c.Size > c.Clients {
 		return Blocks{}, fmt.Errorf("schedule: block size = %d must be at least 1 and at most n = %d", c.Size, c.Clients)
 	}
