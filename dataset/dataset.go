@@ -1,6 +1,7 @@
 // Package dataset loads examples and hands them to clients: images in the IDX
-// format, tables of features, a validation split, and populations of clients
-// that may be larger than the data.
+// and CIFAR-10 formats, tables of features from images or CSV, a validation
+// split, populations of clients that may be larger than the data, clients with
+// several examples, and partitions by label skew.
 //
 // A reader trusts nothing: a file that breaks a rule of its format gives an
 // error that names the file, the value and the rule, and memory is allocated
@@ -121,20 +122,27 @@ func (im *Images) Table(e feature.Extractor, workers int) (*Table, error) {
 	return t, nil
 }
 
-// Table is what a model learns from: one row of features and one class each.
+// Table is what a model learns from: one row of features and one class, or one
+// real target, each.
 type Table struct {
 	// Dim is the number of features of a row.
 	Dim int
-	// Classes is the number of classes.
+	// Classes is the number of classes; 0 in a table of targets.
 	Classes int
 	// X holds Len() × Dim features, row-major.
 	X []float32
-	// Y holds one class per row, 0 ≤ Y[i] < Classes.
+	// Y holds one class per row, 0 ≤ Y[i] < Classes; nil in a table of targets.
 	Y []int32
+	// Targets holds one finite real target per row, for regression; nil in a
+	// table of classes.
+	Targets []float32
 }
 
+// Regression says whether rows have real targets instead of classes.
+func (t *Table) Regression() bool { return t.Targets != nil }
+
 // Len returns the number of rows.
-func (t *Table) Len() int { return len(t.Y) }
+func (t *Table) Len() int { return max(len(t.Y), len(t.Targets)) }
 
 // Row returns the features of row i. They are shared, not copied.
 func (t *Table) Row(i int) []float32 {
@@ -143,26 +151,38 @@ func (t *Table) Row(i int) []float32 {
 
 // Subset returns a copy of the rows at the given indices, in that order.
 func (t *Table) Subset(index []int) (*Table, error) {
-	out := &Table{
-		Dim:     t.Dim,
-		Classes: t.Classes,
-		X:       make([]float32, 0, len(index)*t.Dim),
-		Y:       make([]int32, 0, len(index)),
+	out := &Table{Dim: t.Dim, Classes: t.Classes, X: make([]float32, 0, len(index)*t.Dim)}
+	if t.Regression() {
+		out.Targets = make([]float32, 0, len(index))
+	} else {
+		out.Y = make([]int32, 0, len(index))
 	}
 	for _, i := range index {
 		if i < 0 || i >= t.Len() {
 			return nil, fmt.Errorf("dataset: index %d outside the %d rows of the table", i, t.Len())
 		}
 		out.X = append(out.X, t.Row(i)...)
-		out.Y = append(out.Y, t.Y[i])
+		if t.Regression() {
+			out.Targets = append(out.Targets, t.Targets[i])
+		} else {
+			out.Y = append(out.Y, t.Y[i])
+		}
 	}
 	return out, nil
 }
 
 // Validate returns an error that names the first broken rule: at least one
-// row, as many features as rows ask for, all finite, classes in range.
+// row, as many features as rows ask for, all finite, and either classes in
+// range or finite targets.
 func (t *Table) Validate() error {
-	if t.Dim < 1 || t.Classes < 1 {
+	if t.Regression() {
+		if t.Y != nil || t.Classes != 0 {
+			return fmt.Errorf("dataset: table with targets also has %d classes in %d rows, must have none", t.Classes, len(t.Y))
+		}
+		if t.Dim < 1 {
+			return fmt.Errorf("dataset: table of %d features must have at least 1", t.Dim)
+		}
+	} else if t.Dim < 1 || t.Classes < 1 {
 		return fmt.Errorf("dataset: table of %d features and %d classes, each must be at least 1", t.Dim, t.Classes)
 	}
 	if t.Len() < 1 {
@@ -176,10 +196,17 @@ func (t *Table) Validate() error {
 			return fmt.Errorf("dataset: class %d of row %d must be at least 0 and below %d", y, i, t.Classes)
 		}
 	}
+	for i, v := range t.Targets {
+		if !finite(v) {
+			return fmt.Errorf("dataset: target of row %d is %v, must be finite", i, v)
+		}
+	}
 	for i, v := range t.X {
-		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+		if !finite(v) {
 			return fmt.Errorf("dataset: feature %d of row %d is %v, must be finite", i%t.Dim, i/t.Dim, v)
 		}
 	}
 	return nil
 }
+
+func finite(v float32) bool { return !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0) }

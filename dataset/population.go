@@ -16,31 +16,36 @@ import (
 // Give it the size of a training set: hyper-parameters chosen on a test set
 // make the test accuracy say nothing.
 func Split(n, validation int, seed uint64) (train, val []int, err error) {
+	return split(n, validation, "validation", newKey(seed, domainSplit))
+}
+
+// split holds back the given number of examples under key; what names them in
+// errors.
+func split(n, held int, what string, key key) (train, val []int, err error) {
 	if n < 2 {
 		return nil, nil, fmt.Errorf("dataset: n = %d examples must be at least 2 to split", n)
 	}
-	if validation < 1 || validation >= n {
-		return nil, nil, fmt.Errorf("dataset: validation = %d must be at least 1 and below n = %d", validation, n)
+	if held < 1 || held >= n {
+		return nil, nil, fmt.Errorf("dataset: %s = %d must be at least 1 and below n = %d", what, held, n)
 	}
 	type ranked struct {
 		hash  uint64
 		index int
 	}
 	order := make([]ranked, n)
-	key := newKey(seed, domainSplit)
 	for i := range order {
 		order[i] = ranked{key.hash(uint64(i)), i}
 	}
 	slices.SortFunc(order, func(a, b ranked) int {
 		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.index, b.index))
 	})
-	held := make([]bool, n)
-	for _, r := range order[:validation] {
-		held[r.index] = true
+	away := make([]bool, n)
+	for _, r := range order[:held] {
+		away[r.index] = true
 	}
-	train = make([]int, 0, n-validation)
-	val = make([]int, 0, validation)
-	for i, h := range held {
+	train = make([]int, 0, n-held)
+	val = make([]int, 0, held)
+	for i, h := range away {
 		if h {
 			val = append(val, i)
 		} else {
@@ -115,6 +120,9 @@ func (p Population) Example(client int64) int {
 const (
 	domainSplit      = 1
 	domainPopulation = 2
+	domainUsers      = 3
+	domainTest       = 4
+	domainSkew       = 5
 )
 
 // key is a keyed mixing function on 64-bit words: for a fixed key a bijection

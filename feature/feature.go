@@ -1,6 +1,9 @@
 // Package feature turns images into vectors by fixed rules that look at one
 // image only. No mean, variance, principal axis or scale of a data set enters,
 // so a client computes its features alone and they cost no privacy.
+//
+// PCA is the exception: its axes come from rows that the caller vouches for as
+// public. Given the axes, a client still computes its features alone.
 package feature
 
 import (

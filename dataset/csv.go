@@ -1,0 +1,404 @@
+package dataset
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of a CSV file.
+const (
+	// MaxCSVRecord is how many bytes one line may have, or one record whose
+	// quoted cells span lines. (What a buffer holds already is not counted.)
+	MaxCSVRecord = 1 << 20
+	// MaxCSVCells is the largest number of features, rows × columns.
+	MaxCSVCells = 1 << 28
+	// MaxCSVClasses is the largest number of classes. A column with more is
+	// taken for a real target that Regression was not set for.
+	MaxCSVClasses = 1024
+)
+
+// CSVConfig says how to read a CSV file.
+type CSVConfig struct {
+	// Label is the name of the column to predict. Required.
+	Label string
+	// Regression reads the label column as real targets. Otherwise every
+	// distinct text in it is a class, whatever it looks like.
+	Regression bool
+	// Scale maps columns to their scaling; Rest is for all other feature
+	// columns. Only a regression's label column may be scaled.
+	//
+	// The constants must be public: known without looking at the clients'
+	// data, such as the range of a pixel or of an age. A mean, a deviation or
+	// an extreme of the data is a statistic of the clients that no accountant
+	// here has charged. Nothing in this package computes one.
+	Scale map[string]Scaling
+	Rest  Scaling
+}
+
+// Scaling maps a cell v to (v − Shift)/Unit.
+type Scaling struct {
+	Shift float64 // finite
+	Unit  float64 // finite and above 0, or 0 for 1
+}
+
+func (s Scaling) validate(column string) error {
+	if math.IsNaN(s.Shift) || math.IsInf(s.Shift, 0) {
+		return fmt.Errorf("dataset: scaling of %s: shift = %v must be finite", column, s.Shift)
+	}
+	if !(s.Unit >= 0) || math.IsInf(s.Unit, 0) {
+		return fmt.Errorf("dataset: scaling of %s: unit = %v must be finite and above 0, or 0 for none", column, s.Unit)
+	}
+	return nil
+}
+
+func (s Scaling) apply(v float64) float32 {
+	if s.Unit == 0 {
+		return float32(v - s.Shift)
+	}
+	return float32((v - s.Shift) / s.Unit)
+}
+
+// CSV is a table with the names that its file gives.
+type CSV struct {
+	// Name is the file's name.
+	Name string
+	// Columns are the names of the features, in the order of a row.
+	Columns []string
+	// Labels are the texts of the classes; nil for a regression.
+	Labels []string
+	Table  *Table
+}
+
+// ReadCSV reads the file at path; see ParseCSV.
+func ReadCSV(path string, c CSVConfig) (*CSV, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("dataset: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return nil, fmt.Errorf("dataset: %w", err)
+	} else if info.IsDir() {
+		return nil, fmt.Errorf("dataset: %s is a folder, want a CSV file", path)
+	}
+	return ParseCSV(f, path, c)
+}
+
+// ParseCSV reads comma-separated values (RFC 4180; lines may end in LF alone).
+// Blank lines and a UTF-8 byte order mark at the start are skipped; spaces are
+// part of a cell. name stands for the file in errors.
+//
+// The first line is the header: column names, none empty, all different, one
+// of them c.Label. All other columns are features: decimal numbers that
+// float32 can hold, scaled or not. Every record has as many cells as the
+// header. A class is a cell of the label column, not empty and without spaces
+// around it; classes are numbered in sorted order, integers by value before
+// all other texts by their bytes, and there are at least two. The order names
+// classes and decides nothing else, so no type is guessed.
+//
+// Memory: 4 bytes per cell, at most twice that while reading, and one record.
+func ParseCSV(r io.Reader, name string, c CSVConfig) (*CSV, error) {
+	p := &csvParser{name: name, config: c, classes: map[string]int32{}}
+	p.source.r = r
+	buffered := bufio.NewReaderSize(&p.source, csvReadAhead)
+	p.source.left = csvReadAhead
+	if mark, err := buffered.Peek(3); err == nil && bytes.Equal(mark, []byte("\xef\xbb\xbf")) {
+		buffered.Discard(3)
+	}
+	p.reader = csv.NewReader(buffered)
+	p.reader.FieldsPerRecord = -1 // ragged records get our own error
+	p.reader.ReuseRecord = true
+	if err := p.header(); err != nil {
+		return nil, err
+	}
+	for {
+		cells, err := p.record()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := p.row(cells); err != nil {
+			return nil, err
+		}
+	}
+	return p.finish()
+}
+
+// csvReadAhead is how far the buffer reads beyond a record.
+const csvReadAhead = 1 << 16
+
+// allowance passes on bytes as long as a record has any left.
+type allowance struct {
+	r    io.Reader
+	left int
+}
+
+var errRecordTooLong = errors.New("record too long")
+
+func (a *allowance) Read(b []byte) (int, error) {
+	if a.left <= 0 {
+		return 0, errRecordTooLong
+	}
+	n, err := a.r.Read(b[:min(len(b), a.left)])
+	a.left -= n
+	return n, err
+}
+
+type csvParser struct {
+	name    string
+	config  CSVConfig
+	source  allowance
+	reader  *csv.Reader
+	columns []string // all, the label included
+	scale   []Scaling
+	label   int
+	out     Table
+	classes map[string]int32 // in order of appearance, until finish
+	names   []string
+	last    int // line on which the last good record began
+}
+
+func (p *csvParser) record() ([]string, error) {
+	p.source.left = MaxCSVRecord + csvReadAhead
+	cells, err := p.reader.Read()
+	var parse *csv.ParseError
+	switch {
+	case err == nil:
+		p.last, _ = p.reader.FieldPos(0)
+		return cells, nil
+	case err == io.EOF:
+		return nil, io.EOF
+	case errors.Is(err, errRecordTooLong):
+		return nil, fmt.Errorf("dataset: %s: record after line %d has more than %d bytes", p.name, p.last, MaxCSVRecord)
+	case errors.As(err, &parse):
+		return nil, fmt.Errorf("dataset: %s: line %d, byte %d: %v", p.name, parse.Line, parse.Column, parse.Err)
+	}
+	return nil, fmt.Errorf("dataset: %s: %w", p.name, err)
+}
+
+// at returns the place of cell j of the last record, for errors.
+func (p *csvParser) at(j int) string {
+	line, _ := p.reader.FieldPos(j)
+	return fmt.Sprintf("dataset: %s: line %d, column %q", p.name, line, p.columns[j])
+}
+
+func (p *csvParser) header() error {
+	cells, err := p.record()
+	if err == io.EOF {
+		return fmt.Errorf("dataset: %s: empty file, want a header line", p.name)
+	}
+	if err != nil {
+		return err
+	}
+	p.columns = slices.Clone(cells)
+	p.label = -1
+	p.scale = make([]Scaling, len(cells))
+	seen := make(map[string]int, len(cells))
+	for j, column := range p.columns {
+		line, _ := p.reader.FieldPos(j)
+		if column == "" || !utf8.ValidString(column) {
+			return fmt.Errorf("dataset: %s: line %d: name %q of column %d must be UTF-8 text and not empty", p.name, line, column, j+1)
+		}
+		if first, ok := seen[column]; ok {
+			return fmt.Errorf("dataset: %s: line %d: columns %d and %d are both named %q, names must differ", p.name, line, first+1, j+1, column)
+		}
+		seen[column] = j
+		p.scale[j] = p.config.Rest
+		if column == p.config.Label {
+			p.label = j
+			p.scale[j] = Scaling{}
+		}
+	}
+	if p.label < 0 {
+		return fmt.Errorf("dataset: %s: no label column %q among the columns %.200q", p.name, p.config.Label, strings.Join(p.columns, ","))
+	}
+	if len(p.columns) < 2 {
+		return fmt.Errorf("dataset: %s: %q is the only column, want at least one feature", p.name, p.config.Label)
+	}
+	if err := p.config.Rest.validate("the other columns"); err != nil {
+		return err
+	}
+	for column, s := range p.config.Scale {
+		j, ok := seen[column]
+		if !ok {
+			return fmt.Errorf("dataset: %s: scaling of %q, which is not a column", p.name, column)
+		}
+		if j == p.label && !p.config.Regression {
+			return fmt.Errorf("dataset: %s: scaling of the label column %q, which holds classes", p.name, column)
+		}
+		if err := s.validate(column); err != nil {
+			return err
+		}
+		p.scale[j] = s
+	}
+	p.out.Dim = len(p.columns) - 1
+	return nil
+}
+
+func (p *csvParser) row(cells []string) error {
+	if len(cells) != len(p.columns) {
+		return fmt.Errorf("dataset: %s: line %d has %d cells, the header %d", p.name, p.last, len(cells), len(p.columns))
+	}
+	if len(p.out.X) > MaxCSVCells-p.out.Dim {
+		return fmt.Errorf("dataset: %s: line %d: more than %d features in all", p.name, p.last, MaxCSVCells)
+	}
+	for j, cell := range cells {
+		if j == p.label && !p.config.Regression {
+			y, err := p.class(cell)
+			if err != nil {
+				return err
+			}
+			p.out.Y = append(p.out.Y, y)
+			continue
+		}
+		v, rule := number(cell)
+		if rule == "" {
+			x := p.scale[j].apply(v)
+			if finite(x) {
+				if j == p.label {
+					p.out.Targets = append(p.out.Targets, x)
+				} else {
+					p.out.X = append(p.out.X, x)
+				}
+				continue
+			}
+			rule = "is too large for a float32"
+		}
+		return fmt.Errorf("%s: %.40q %s", p.at(j), cell, rule)
+	}
+	return nil
+}
+
+// number reads a decimal number, or returns the rule that cell breaks.
+func number(cell string) (v float64, rule string) {
+	if cell == "" {
+		return 0, "is an empty cell, must be a number"
+	}
+	v, err := strconv.ParseFloat(cell, 64)
+	if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
+		return 0, "must be finite"
+	}
+	// ParseFloat takes hexadecimal and underscores too.
+	if strings.Trim(cell, "0123456789+-.eE") != "" || strings.ContainsAny(cell, "xX_") {
+		return 0, "is not a number"
+	}
+	if err != nil {
+		if errors.Is(err, strconv.ErrRange) {
+			return 0, "is too large for a float32"
+		}
+		return 0, "is not a number"
+	}
+	return v, ""
+}
+
+func (p *csvParser) class(cell string) (int32, error) {
+	if y, ok := p.classes[cell]; ok {
+		return y, nil
+	}
+	switch {
+	case cell == "":
+		return 0, fmt.Errorf("%s: %q is an empty cell, must name a class", p.at(p.label), cell)
+	case !utf8.ValidString(cell):
+		return 0, fmt.Errorf("%s: class %.40q must be UTF-8", p.at(p.label), cell)
+	case strings.TrimSpace(cell) != cell:
+		return 0, fmt.Errorf("%s: class %.40q must not have spaces around it", p.at(p.label), cell)
+	case len(p.names) == MaxCSVClasses:
+		return 0, fmt.Errorf("%s: %.40q would be class %d, at most %d are read; is the column a real target?",
+			p.at(p.label), cell, MaxCSVClasses+1, MaxCSVClasses)
+	}
+	cell = strings.Clone(cell) // the record's memory goes with it otherwise
+	y := int32(len(p.names))
+	p.classes[cell] = y
+	p.names = append(p.names, cell)
+	return y, nil
+}
+
+func (p *csvParser) finish() (*CSV, error) {
+	if p.out.Len() == 0 {
+		return nil, fmt.Errorf("dataset: %s: no rows behind the header", p.name)
+	}
+	table := p.out // so that the result does not keep the parser's buffers
+	out := &CSV{Name: p.name, Table: &table}
+	out.Columns = slices.Delete(slices.Clone(p.columns), p.label, p.label+1)
+	if p.config.Regression {
+		return out, nil
+	}
+	if len(p.names) < 2 {
+		return nil, fmt.Errorf("dataset: %s: column %q holds one class only, %.40q, want at least 2",
+			p.name, p.config.Label, p.names[0])
+	}
+	out.Labels = slices.Clone(p.names)
+	slices.SortFunc(out.Labels, compareLabels)
+	place := make([]int32, len(p.names))
+	for y, label := range out.Labels {
+		place[p.classes[label]] = int32(y)
+	}
+	for i, y := range table.Y {
+		table.Y[i] = place[y]
+	}
+	table.Classes = len(out.Labels)
+	return out, nil
+}
+
+// compareLabels orders integers in canonical form (no plus sign, no leading
+// zero) by value and puts them before all other texts, which go by bytes.
+func compareLabels(a, b string) int {
+	x, xIs := canonical(a)
+	y, yIs := canonical(b)
+	switch {
+	case xIs && yIs:
+		return cmp.Compare(x, y)
+	case xIs:
+		return -1
+	case yIs:
+		return 1
+	}
+	return strings.Compare(a, b)
+}
+
+func canonical(s string) (int64, bool) {
+	v, err := strconv.ParseInt(s, 10, 64)
+	return v, err == nil && strconv.FormatInt(v, 10) == s
+}
+
+// Split parts the rows into training and test: round(fraction · rows) rows for
+// the test, chosen as Split chooses, at least one for each part. The training
+// part of a classification must hold at least two classes.
+func (c *CSV) Split(fraction float64, seed uint64) (train, test *Table, err error) {
+	if !(fraction > 0 && fraction < 1) {
+		return nil, nil, fmt.Errorf("dataset: %s: test fraction = %v must lie strictly between 0 and 1", c.Name, fraction)
+	}
+	n := c.Table.Len()
+	held := max(1, int(math.Round(fraction*float64(n))))
+	if held >= n {
+		return nil, nil, fmt.Errorf("dataset: %s: test fraction = %v of %d rows leaves none to train on", c.Name, fraction, n)
+	}
+	first, second, err := split(n, held, "test rows", newKey(seed, domainTest))
+	if err != nil {
+		return nil, nil, err
+	}
+	if train, err = c.Table.Subset(first); err != nil {
+		return nil, nil, err
+	}
+	if test, err = c.Table.Subset(second); err != nil {
+		return nil, nil, err
+	}
+	if !train.Regression() && !slices.ContainsFunc(train.Y, func(y int32) bool { return y != train.Y[0] }) {
+		return nil, nil, fmt.Errorf("dataset: %s: the training part of %d rows holds one class only, %q, want at least 2",
+			c.Name, train.Len(), c.Labels[train.Y[0]])
+	}
+	return train, test, nil
+}

@@ -1,0 +1,67 @@
+package optimize
+
+import (
+	"fmt"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// Algorithm is a published training procedure: who reports, what a client does
+// to its gradient, and where that is written. Every one of them has the same
+// server: average what arrived, descend, project. So there is one server,
+// CLDPSGD, and an Algorithm is what surrounds it.
+//
+// In a round of k reports the mean is over the k that arrived, as in Liew et
+// al., section 4.2, and not over the γn that were expected; a round without
+// reports takes no step.
+type Algorithm struct {
+	Name          string
+	Participation dp.Participation
+	// Randomizer describes the client's side, and Norm is the p of the ℓp ball
+	// that a gradient is clipped to; 0 leaves it to the randomizer.
+	Randomizer string
+	Norm       float64
+	Source     string
+	// Note says where this program departs from the source, and why.
+	Note string
+}
+
+// Algorithms returns the procedures whose server is CLDPSGD.
+func Algorithms() []Algorithm {
+	return []Algorithm{
+		{
+			Name: "cldp-sgd", Participation: dp.Sampled, Randomizer: "any eps0-LDP randomizer of an lp ball",
+			Source: "Girgis, Data, Diggavi 2021 (NeurIPS), Algorithm 1",
+		},
+		{
+			Name: "ldp-sgd", Participation: dp.CheckIn, Randomizer: "l2 ball by PrivUnit or the hemisphere, eps0-LDP", Norm: 2,
+			Source: "Liew et al., Self Check-in, section 5.2, after Erlingsson et al. 2020 (arXiv:2001.03618)",
+			Note:   "differs from cldp-sgd in who reports: each client on its own coin",
+		},
+		{
+			Name: "federated-dp-sgd", Participation: dp.CheckIn, Randomizer: "Gaussian noise on the l2-clipped gradient", Norm: 2,
+			Source: "Liew et al., Self Check-in, section 5.2",
+			Note: "(eps0, delta0)-LDP with the sensitivity 2C of replacement; the conversion of (eps0, delta0) " +
+				"by which the paper accounts for it is unsound, and dp.Report has no delta0, so no bound is given for it",
+		},
+		{
+			Name: "laplace-block-sgd", Participation: dp.Once, Randomizer: "discrete Laplace noise on the l1-clipped gradient, scale 2C/eps0", Norm: 1,
+			Source: "Chen, Cao, Ge (arXiv:2401.04306), Algorithm 1 and Proposition 3",
+			Note: "blocks and order from schedule.Blocks; the paper's bound is an approximation by a normal law, " +
+				"ours are the epochs' exact events; the sensitivity is that of a whole client",
+		},
+	}
+}
+
+// FindAlgorithm returns the procedure of that name.
+func FindAlgorithm(name string) (Algorithm, error) {
+	known := Algorithms()
+	names := make([]string, len(known))
+	for i, a := range known {
+		if a.Name == name {
+			return a, nil
+		}
+		names[i] = a.Name
+	}
+	return Algorithm{}, fmt.Errorf("optimize: algorithm %q is none of %q", name, names)
+}
