@@ -78,14 +78,16 @@ func (b Blocks) start(block int64) int64 {
 // that any block releases, at most Smallest; a block with fewer must be
 // destroyed unread. Epochs compose: dp.Repeat.
 //
-// The event is one round of Once, in which k reports shuffle with each other
-// and nothing else hides them. It holds for public blocks, the same in every
-// epoch or not, and for any drop-outs that do not depend on the data.
+// The event is one round of All among k clients, in which k reports shuffle
+// with each other and nothing else hides them. It is not Once: an accountant
+// takes Once rounds to be disjoint, and a client reports again in the next
+// epoch. It holds for public blocks, the same in every epoch or not, and for
+// any drop-outs that do not depend on the data.
 func (b Blocks) Epoch(report dp.Report, k int64) (dp.Round, error) {
 	if k < 1 || k > b.Smallest() {
 		return dp.Round{}, fmt.Errorf("schedule: k = %d reports of a block must be at least 1 and at most the %d of the smallest", k, b.Smallest())
 	}
-	r := dp.Round{Report: report, Trust: dp.Shuffle, Participation: dp.Once, Population: b.clients, Reports: k}
+	r := dp.Round{Report: report, Trust: dp.Shuffle, Participation: dp.All, Population: k}
 	return r, r.Validate()
 }
 

@@ -102,7 +102,7 @@ func TestEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (dp.Round{Report: report, Trust: dp.Shuffle, Participation: dp.Once, Population: 60_000, Reports: 1000}); public != want {
+	if want := (dp.Round{Report: report, Trust: dp.Shuffle, Participation: dp.All, Population: 1000}); public != want {
 		t.Errorf("epoch %+v, want %+v", public, want)
 	}
 	secret, err := b.SecretEpoch(report)
