@@ -29,10 +29,11 @@ type part struct {
 	times int64
 }
 
-// engine answers about parts and keeps the pairs it made: a cache only.
+// engine answers about parts and keeps what it made: a cache only.
 type engine struct {
 	mu    sync.Mutex
 	pairs map[pairKey]dp.Pair
+	kept  map[keptKey]*kept
 }
 
 type pairKey struct {
@@ -40,7 +41,7 @@ type pairKey struct {
 	clones string
 }
 
-func newEngine() *engine { return &engine{pairs: map[pairKey]dp.Pair{}} }
+func newEngine() *engine { return &engine{pairs: map[pairKey]dp.Pair{}, kept: map[keptKey]*kept{}} }
 
 // cacheLimit bounds the number of cached pairs, some 30 kB each.
 const cacheLimit = 4096
@@ -135,6 +136,9 @@ const dropShare = 1e-4
 // the composition's cumulant t ↦ log E e^{tL}; nil if there is no loss left once
 // dropShare of delta is spent on the far ones, and then the mass of those.
 func (e *engine) compose(parts []part, c clones, delta float64, tiltOf func(cumulant func(t float64) float64) float64) (*pld.Composed, float64, error) {
+	if len(parts) >= manyShapes {
+		return e.composeMany(parts, c, delta, tiltOf)
+	}
 	total := rounds(parts)
 	pairs := make([]dp.Pair, len(parts))
 	var top, dropped float64
@@ -152,18 +156,12 @@ func (e *engine) compose(parts []part, c clones, delta float64, tiltOf func(cumu
 	if top == 0 {
 		return nil, math.Min(1, dropped*(1+1e-9)), nil
 	}
-	// Any tilt is sound: where shapes are many, every few of them tell enough.
-	stride := 1 + len(parts)/8
-	var seen float64
-	for i := 0; i < len(parts); i += stride {
-		seen += float64(parts[i].times)
-	}
 	tilt := tiltOf(func(t float64) float64 {
 		var k float64
-		for i := 0; i < len(parts); i += stride {
-			k += float64(parts[i].times) * t * rdp.Divergence(dp.Pair{Atoms: pairs[i].Atoms}, 1+t)
+		for i, p := range parts {
+			k += float64(p.times) * t * rdp.Divergence(dp.Pair{Atoms: pairs[i].Atoms}, 1+t)
 		}
-		return k * total / seen
+		return k
 	})
 	// Where only the largest losses reach δ the best tilt has no limit; this one
 	// keeps e^{tilt·loss} finite and is as good as any beyond.

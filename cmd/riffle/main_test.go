@@ -118,8 +118,12 @@ func TestKillAndResume(t *testing.T) {
 	if err := tiny(data, 500, 200, false); err != nil {
 		t.Fatal(err)
 	}
+	population := "4000"
+	if testing.Short() {
+		population = "500" // the race detector is slow
+	}
 	args := func(out string) []string {
-		return []string{"train", "--data", data, "--rounds", "60", "--population", "4000", "--participation", "check-in",
+		return []string{"train", "--data", data, "--rounds", "60", "--population", population, "--participation", "check-in",
 			"--gamma", "0.3", "--dropout", "0.1", "--checkpoint-every", "3", "--eval-every", "4", "--no-progress", "--out", out}
 	}
 	whole := filepath.Join(t.TempDir(), "whole")
