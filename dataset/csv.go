@@ -107,7 +107,8 @@ func ReadCSV(path string, c CSVConfig) (*CSV, error) {
 // all other texts by their bytes, and there are at least two. The order names
 // classes and decides nothing else, so no type is guessed.
 //
-// Memory: 4 bytes per cell, at most twice that while reading, and one record.
+// Memory: 4 bytes per cell, up to 2.5 times that while it grows, and one record.
+// Errors quote the offending cell: they are for whoever owns the file.
 func ParseCSV(r io.Reader, name string, c CSVConfig) (*CSV, error) {
 	p := &csvParser{name: name, config: c, classes: map[string]int32{}}
 	p.source.r = r

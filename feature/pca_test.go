@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,6 +63,41 @@ func TestPCAByHand(t *testing.T) {
 	dst := make([]float32, 2)
 	p.Project([]float32{11.8, 22.4}, dst)
 	near("projection", []float64{float64(dst[0]), float64(dst[1])}, []float64{3, 0})
+}
+
+// TestPCAGolden compares with numpy's SVD; see testdata/pca.py for the rows.
+func TestPCAGolden(t *testing.T) {
+	const n, d = 40, 6
+	var rows []float32
+	for i := range n {
+		for j := range d {
+			rows = append(rows, float32((7*i*i+3*i*j+5*j*j*j)%31+i*(j+1)%5)/8)
+		}
+	}
+	text, err := os.ReadFile("testdata/pca.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")[1:]
+	if len(lines) != d+1 {
+		t.Fatalf("%d lines of golden values", len(lines))
+	}
+	p := fit(t, rows, d, d)
+	for i, line := range lines {
+		got := p.Mean()
+		if i > 0 {
+			got = append([]float64{p.Variance()[i-1]}, p.Component(i-1)...)
+		}
+		for j, field := range strings.Split(line, "\t") {
+			want, err := strconv.ParseFloat(field, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if math.Abs(got[j]-want) > 1e-12 {
+				t.Errorf("value %d of line %d is %.15g, want %.15g", j, i, got[j], want)
+			}
+		}
+	}
 }
 
 // TestPCADiagonalises: the axes are orthonormal, projections of the fitted

@@ -11,9 +11,9 @@ import (
 // server: average what arrived, descend, project. So there is one server,
 // CLDPSGD, and an Algorithm is what surrounds it.
 //
-// In a round of k reports the mean is over the k that arrived, as in Liew et
-// al., section 4.2, and not over the γn that were expected; a round without
-// reports takes no step.
+// In a round of k reports the mean is over the k that arrived, as in the proof
+// of the Self Check-In paper's Theorem 4, and not over the γn that were
+// expected; a round without reports takes no step.
 type Algorithm struct {
 	Name          string
 	Participation dp.Participation
@@ -35,12 +35,12 @@ func Algorithms() []Algorithm {
 		},
 		{
 			Name: "ldp-sgd", Participation: dp.CheckIn, Randomizer: "l2 ball by PrivUnit or the hemisphere, eps0-LDP", Norm: 2,
-			Source: "Liew et al., Self Check-in, section 5.2, after Erlingsson et al. 2020 (arXiv:2001.03618)",
+			Source: "Self Check-In: Tight Privacy Amplification for Practical Distributed Learning, section 5.2, after Erlingsson et al. 2020 (arXiv:2001.03618)",
 			Note:   "differs from cldp-sgd in who reports: each client on its own coin",
 		},
 		{
 			Name: "federated-dp-sgd", Participation: dp.CheckIn, Randomizer: "Gaussian noise on the l2-clipped gradient", Norm: 2,
-			Source: "Liew et al., Self Check-in, section 5.2",
+			Source: "Self Check-In: Tight Privacy Amplification for Practical Distributed Learning, section 5.2",
 			Note: "(eps0, delta0)-LDP with the sensitivity 2C of replacement; the conversion of (eps0, delta0) " +
 				"by which the paper accounts for it is unsound, and dp.Report has no delta0, so no bound is given for it",
 		},
