@@ -212,23 +212,10 @@ func (m *CNN) output(theta, x []float32, y int, s *Scratch) (loss float64) {
 	return residual(s.cnn.logits[:], y, s.prob)
 }
 
-// hiddenGrad returns the loss's gradient by the i-th input of the hidden ReLU.
-func (s *cnnScratch) hiddenGrad(theta []float32, i int) float32 {
-	if !(s.hidden[i] > 0) {
-		return 0
-	}
-	w := (*[10]float32)(theta[cnnW4+10*i:])
-	var sum float32
-	for c, e := range s.logits {
-		sum += w[c] * e
-	}
-	return sum
-}
-
 // back2 runs backwards to the outputs of the second convolution.
 func (m *CNN) back2(theta []float32, s *cnnScratch) {
 	for i := range s.dhidden {
-		s.dhidden[i] = s.hiddenGrad(theta, i)
+		s.dhidden[i] = hiddenGrad(theta[cnnW4:], s.hidden[:], s.logits[:], i)
 	}
 	m.k.Rows(s.dpool2[:], theta[cnnW3:cnnB3], s.dhidden[:])
 	clear(s.dconv2[:])
@@ -301,7 +288,7 @@ func (m *CNN) GradCoord(theta, x []float32, y, j int, s *Scratch) (g float32, lo
 		}
 	case j >= cnnW3:
 		i := (j - cnnW3) / cnnHidden
-		g = v.hiddenGrad(theta, (j-cnnW3)%cnnHidden)
+		g = hiddenGrad(theta[cnnW4:], v.hidden[:], v.logits[:], (j-cnnW3)%cnnHidden)
 		if i < cnnFlat {
 			g *= v.pool2[i]
 		}

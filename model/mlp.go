@@ -110,7 +110,11 @@ func (m *MLP) Forward(theta, x []float32, logits []float32, s *Scratch) {
 	for i, v := range s.hidden {
 		s.hidden[i] = max(0, v)
 	}
-	m.k.Dense(logits, s.hidden, theta[m.w2:m.b2], theta[m.b2:])
+	if m.classes == 10 {
+		scores10(theta[m.w2:], s.hidden, (*[10]float32)(logits))
+	} else {
+		scores(theta[m.w2:], s.hidden, logits)
+	}
 	if !m.k.Finite(logits) {
 		saturate(logits)
 	}
@@ -130,13 +134,13 @@ func (m *MLP) Grad(theta, x []float32, y int, grad []float32, s *Scratch) (loss 
 		panic(fmt.Sprintf("model: mlp: gradient of %d values, want %d", len(grad), m.Params()))
 	}
 	loss = m.output(theta, x, y, s)
-	m.k.Outer(grad[m.w2:m.b2], s.hidden, s.logits)
-	copy(grad[m.b2:], s.logits)
-	m.k.Rows(s.dhidden, theta[m.w2:m.b2], s.logits)
-	for i, v := range s.hidden {
-		if !(v > 0) {
-			s.dhidden[i] = 0
-		}
+	if m.classes == 10 {
+		outer10(s.hidden, (*[10]float32)(s.logits), grad[m.w2:])
+	} else {
+		outer(s.hidden, s.logits, grad[m.w2:])
+	}
+	for i := range s.dhidden {
+		s.dhidden[i] = hiddenGrad(theta[m.w2:], s.hidden, s.logits, i)
 	}
 	m.k.Outer(grad[:m.b1], x, s.dhidden)
 	copy(grad[m.b1:m.w2], s.dhidden)
@@ -152,19 +156,32 @@ func (m *MLP) GradCoord(theta, x []float32, y, j int, s *Scratch) (g float32, lo
 		panic(fmt.Sprintf("model: mlp: coordinate %d of %d", j, m.Params()))
 	}
 	loss = m.output(theta, x, y, s)
-	one := s.dhidden[:1] // a local array would escape
-	one[0] = 0
+	one := [1]float32{}
 	if i := (j - m.w2) / m.classes; j >= m.w2 {
 		one[0] = s.logits[(j-m.w2)%m.classes]
 		if i < m.hidden {
 			one[0] *= s.hidden[i]
 		}
-	} else if i := j % m.hidden; s.hidden[i] > 0 {
-		m.k.Rows(one, theta[m.w2+i*m.classes:m.b2], s.logits)
+	} else {
+		one[0] = hiddenGrad(theta[m.w2:], s.hidden, s.logits, j%m.hidden)
 		if j < m.b1 {
 			one[0] *= x[j/m.hidden]
 		}
 	}
-	saturate(one)
+	saturate(one[:])
 	return one[0], loss
+}
+
+// hiddenGrad returns a loss's gradient by the i-th input of hidden ReLUs, from
+// the weights after them and the gradient e of the scores they lead to.
+func hiddenGrad(w, hidden, e []float32, i int) float32 {
+	if !(hidden[i] > 0) {
+		return 0
+	}
+	row := w[i*len(e):][:len(e)]
+	var sum float32
+	for c, v := range e {
+		sum += row[c] * v
+	}
+	return sum
 }

@@ -234,7 +234,8 @@ func TestModels(t *testing.T) {
 func BenchmarkMLPGrad(b *testing.B) {
 	for i, m := range mlps(b, 60, 1024, 10) {
 		b.Run([]string{"portable", "best"}[i], func(b *testing.B) {
-			theta, x := example(m, 0, 1)
+			theta := m.Init(1)
+			_, x := example(m, 0, 1)
 			grad, s := make([]float32, m.Params()), m.NewScratch()
 			b.ReportAllocs()
 			for b.Loop() {
@@ -242,5 +243,18 @@ func BenchmarkMLPGrad(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "examples/s")
 		})
+	}
+}
+
+// BenchmarkMLPGradCoord takes every coordinate in turn, in a scattered order.
+func BenchmarkMLPGradCoord(b *testing.B) {
+	m := mlps(b, 60, 1024, 10)[1]
+	theta := m.Init(1)
+	_, x := example(m, 0, 1)
+	s, j := m.NewScratch(), 0
+	b.ReportAllocs()
+	for b.Loop() {
+		j = (j + 5471) % m.Params()
+		m.GradCoord(theta, x, 3, j, s)
 	}
 }
