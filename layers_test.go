@@ -17,7 +17,7 @@ const module = "github.com/riffle-dp/riffle"
 // layers is the house's plan: a package imports packages of lower layers only.
 // ARCHITECTURE.md draws it.
 var layers = [][]string{
-	{"dp", "rng", "internal/logspace", "internal/monotone", "internal/durable", "third_party/uplot",
+	{"dp", "rng", "internal/monotone", "internal/durable", "third_party/uplot",
 		"model/internal/kernel", "model/internal/kernel/gen"},
 	{"pld", "rdp", "sample", "safetensors", "wire", "internal/tail"},
 	{"amplify", "ledger", "randomizer", "feature", "report", "schedule"},
