@@ -41,7 +41,7 @@ func TestLowerBelowUpper(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 4))
 	count := 40
 	if testing.Short() {
-		count = 15
+		count = 8
 	}
 	tight := 0.
 	for range count {

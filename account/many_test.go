@@ -55,7 +55,7 @@ func TestManyShapesCompose(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := math.Inf(1)
-			for tilt := .1; tilt < 2000; tilt *= 1.5 {
+			for tilt := .1; tilt < 2000; tilt *= 2.5 {
 				composed, err := pld.Compose(parts, tilt)
 				if err == nil {
 					want = math.Min(want, composed.Epsilon(delta))
