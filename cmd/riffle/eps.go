@@ -268,7 +268,7 @@ func printReply(w io.Writer, r account.Reply) error {
 		p.line("no proved bound")
 	}
 	if r.Lower != nil {
-		p.line("epsilon >= %.4g for some mechanism the query admits   (%s)", r.Lower.Eps, r.Lower.Method)
+		p.line("epsilon >= %s for some mechanism the query admits   (%s)", roundDown(r.Lower.Eps), r.Lower.Method)
 	}
 	p.line("")
 	p.line("%-14s %-12s %-12s %-12s %s", "bound", "epsilon", "delta", "kind", "source")
@@ -284,7 +284,11 @@ func printReply(w io.Writer, r account.Reply) error {
 		if l.Note != "" {
 			text += "; " + l.Note
 		}
-		p.line("%-14s %-12s %-12s %-12s %s", l.Method, roundUp(l.Eps), roundUp(l.Delta), l.Kind, text)
+		show := roundUp
+		if l.Kind == dp.Lower {
+			show = roundDown
+		}
+		p.line("%-14s %-12s %-12s %-12s %s", l.Method, show(l.Eps), show(l.Delta), l.Kind, text)
 	}
 	return p.err
 }

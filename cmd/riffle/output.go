@@ -50,6 +50,15 @@ func roundUp(eps float64) string {
 	return fmt.Sprintf("%.4g", (math.Floor(eps/unit)+1)*unit)
 }
 
+// roundDown prints a lower bound with four significant digits, never above it.
+func roundDown(eps float64) string {
+	if text := fmt.Sprintf("%.4g", eps); eps == 0 || parse(text) <= eps {
+		return text
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(eps))-3)
+	return fmt.Sprintf("%.4g", (math.Ceil(eps/unit)-1)*unit)
+}
+
 func parse(text string) float64 {
 	var x float64
 	_, _ = fmt.Sscan(text, &x) // text was printed from a number
