@@ -238,9 +238,16 @@ func (e *engine) pldEps(parts []part, c clones, delta float64) (float64, error) 
 	if len(parts) == 0 {
 		return 0, nil
 	}
-	composed, _, err := e.compose(parts, c, delta, tiltFor(delta))
-	if err != nil || composed == nil {
-		return 0, err // what was dropped is far below delta
+	composed, dropped, err := e.compose(parts, c, delta, tiltFor(delta))
+	if err != nil {
+		return 0, err
+	}
+	if composed == nil {
+		// Only what was dropped has a loss. Negated so that a NaN refuses.
+		if !(dropped <= delta) {
+			return 0, fmt.Errorf("account: losses of mass %v are not resolved at delta = %v: %w", dropped, delta, dp.ErrNoBound)
+		}
+		return 0, nil
 	}
 	eps := composed.Epsilon(delta)
 	if curve := single(parts, c); curve != nil {
