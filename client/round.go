@@ -91,3 +91,23 @@ func (c *Client) Report(src rng.Source, grad []float32, r *randomizer.Report) {
 	}
 	c.config.Mechanism.Randomize(src, grad, r)
 }
+
+// ReportAt is Report for a gradient given by its coordinates: at returns
+// coordinate j, and is asked for those only that the report is about. It
+// panics unless Sparse says that this client can work so.
+func (c *Client) ReportAt(src rng.Source, at func(j int) float32, r *randomizer.Report) {
+	if c.Sparse() == 0 {
+		panic("client: the report needs the whole gradient")
+	}
+	// The mechanism projects each coordinate on the cube: that is the clipping.
+	c.config.Mechanism.(randomizer.Sparse).RandomizeAt(src, at, r)
+}
+
+// Sparse returns the number of coordinates of its gradient that a client's
+// report is about, or 0 if it needs all of them: clipping by norm does.
+func (c *Client) Sparse() int {
+	if m, ok := c.config.Mechanism.(randomizer.Sparse); ok && c.config.ClipMode == ClipCoordinate {
+		return m.Coordinates()
+	}
+	return 0
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/schedule"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -27,8 +28,9 @@ type Ledger interface {
 	Restore([]ledger.Entry) error
 }
 
-// Config is a task. Required are all fields but Sample and CheckInRate, and
-// Report where the ledger is ledger.Unprotected.
+// Config is a task. Required are all fields but Sample, CheckInRate and Blocks,
+// each of which belongs to one Participation, and Report where the ledger is
+// ledger.Unprotected.
 type Config struct {
 	Task          [32]byte
 	Optimizer     optimize.Optimizer
@@ -40,6 +42,7 @@ type Config struct {
 	Population    int64
 	Sample        int64
 	CheckInRate   float64
+	Blocks        schedule.Blocks // of dp.Once: once in every epoch
 	MinReports    int64
 	Clip          float64
 }
@@ -78,6 +81,13 @@ func New(c Config) (*Coordinator, error) {
 	case dp.CheckIn:
 		if !(c.CheckInRate > 0 && c.CheckInRate <= 1) {
 			return nil, fmt.Errorf("coordinator: gamma = %v must be above 0 and at most 1", c.CheckInRate)
+		}
+	case dp.Once:
+		if c.Blocks.Clients() != c.Population {
+			return nil, fmt.Errorf("coordinator: blocks of %d clients, the population has %d", c.Blocks.Clients(), c.Population)
+		}
+		if c.MinReports > c.Blocks.Smallest() {
+			return nil, fmt.Errorf("coordinator: n-min = %d must be at most the %d of the smallest block", c.MinReports, c.Blocks.Smallest())
 		}
 	default:
 		return nil, fmt.Errorf("coordinator: participation %q cannot be run", c.Participation)
@@ -129,6 +139,7 @@ func (c *Coordinator) Announce() wire.Announcement {
 		Task: c.config.Task, Round: c.round + 1, Trust: c.config.Trust,
 		Participation: c.config.Participation, Population: c.config.Population,
 		Sample: c.config.Sample, CheckInRate: c.config.CheckInRate, MinReports: c.config.MinReports,
+		PerEpoch:   c.config.Blocks.PerEpoch(),
 		Randomizer: c.config.Mechanism.Name(), Eps0: c.config.Report.Eps0, Clip: c.config.Clip,
 	}
 	h.Sum(a.ModelDigest[:0])
@@ -151,16 +162,27 @@ func (c *Coordinator) Receive(b wire.Batch) error {
 		}
 		return nil
 	}
+	// More cannot come from those who were asked.
 	k, limit := int64(len(b.Payloads)), c.config.Population
-	if c.config.Participation == dp.Sampled {
-		limit = c.config.Sample // more cannot come from those who were drawn
+	switch c.config.Participation {
+	case dp.Sampled:
+		limit = c.config.Sample
+	case dp.Once:
+		_, block := c.config.Blocks.Of(b.Round)
+		limit = c.config.Blocks.Len(block)
 	}
 	if k < c.config.MinReports || k > limit {
 		return fmt.Errorf("coordinator: round %d has %d reports, want between n-min = %d and %d",
 			b.Round, k, c.config.MinReports, limit)
 	}
-	if err := c.config.Ledger.Charge(ledger.Entry{Round: b.Round, Event: c.event(k)}); err != nil {
-		return err
+	if c.config.Participation != dp.Once || !c.epochCharged(b.Round) {
+		event, err := c.event(k)
+		if err != nil {
+			return err
+		}
+		if err := c.config.Ledger.Charge(ledger.Entry{Round: b.Round, Event: event}); err != nil {
+			return err
+		}
 	}
 	c.opened, c.batch = b.Round, b.Payloads
 	return nil
@@ -172,7 +194,15 @@ func (c *Coordinator) Receive(b wire.Batch) error {
 // clients. Where some clients drop out more often than others, the rest are
 // chosen with a larger chance than k/n, and the charge is too small for them.
 // Whether a round is void depends on k alone and changes nothing.
-func (c *Coordinator) event(k int64) dp.Round {
+//
+// With dp.Once a client is in one block of an epoch, and the epoch's first
+// round pays for all of them, as for blocks of the least size that is released.
+func (c *Coordinator) event(k int64) (dp.Round, error) {
+	if c.config.Participation == dp.Once {
+		e, err := c.config.Blocks.Epoch(c.config.Report, c.config.MinReports)
+		e.Trust = c.config.Trust
+		return e, err
+	}
 	e := dp.Round{
 		Report: c.config.Report, Trust: c.config.Trust, Participation: c.config.Participation,
 		Population: c.config.Population, Reports: k, Realised: true,
@@ -180,7 +210,18 @@ func (c *Coordinator) event(k int64) dp.Round {
 	if e.Participation == dp.All && k != e.Population {
 		e.Participation = dp.CheckIn
 	}
-	return e
+	return e, nil
+}
+
+// epochCharged says whether a round of this round's epoch was charged.
+func (c *Coordinator) epochCharged(round int64) bool {
+	entries := c.config.Ledger.Entries()
+	if len(entries) == 0 {
+		return false
+	}
+	charged, _ := c.config.Blocks.Of(entries[len(entries)-1].Round)
+	epoch, _ := c.config.Blocks.Of(round)
+	return charged == epoch
 }
 
 // Tally sums opened reports. One goroutine each; sums are exact integers, so

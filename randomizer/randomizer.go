@@ -89,6 +89,17 @@ type Randomizer interface {
 	Event() dp.Report
 }
 
+// Sparse is a Mechanism whose report is about few coordinates of the input,
+// each projected on its own, so that the others need not be known.
+type Sparse interface {
+	Mechanism
+	// Coordinates is the number of coordinates that a report is about.
+	Coordinates() int
+	// RandomizeAt is Randomize for the input with coordinate j at(j): the same
+	// report from the same source. It calls at once for each coordinate it needs.
+	RandomizeAt(src rng.Source, at func(j int) float32, r *Report)
+}
+
 func checkDim(dim int) error {
 	// Indices are uint32, and float sums over more coordinates than this are
 	// not covered by the slack of privunit.md.

@@ -41,7 +41,10 @@ type RInf struct {
 	scale  float64 // a·(d/m)/tanh(ε₀/2m)
 }
 
-var _ Randomizer = (*RInf)(nil)
+var (
+	_ Randomizer = (*RInf)(nil)
+	_ Sparse     = (*RInf)(nil)
+)
 
 // NewRInf validates c.
 func NewRInf(c RInfConfig) (*RInf, error) {
@@ -95,9 +98,17 @@ func (m *RInf) NewReport() *Report { return m.bits.newReport() }
 // outside the domain.
 func (m *RInf) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	m.RandomizeAt(src, func(j int) float32 { return x[j] }, r)
+}
+
+// Coordinates returns m, the number of coordinates in a report.
+func (m *RInf) Coordinates() int { return m.bits.count }
+
+// RandomizeAt is Randomize for an input given by its coordinates; see [Sparse].
+func (m *RInf) RandomizeAt(src rng.Source, at func(j int) float32, r *Report) {
 	m.bits.draw(src, r.Index)
 	for i, j := range r.Index {
-		r.Value[i] = randomizedBit(src, float64(x[j]), m.config.Radius, m.bits.each)
+		r.Value[i] = randomizedBit(src, float64(at(int(j))), m.config.Radius, m.bits.each)
 	}
 }
 

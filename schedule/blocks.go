@@ -55,6 +55,12 @@ func (b Blocks) PerEpoch() int64 { return b.perEpoch }
 // Smallest returns the number of clients in the smallest block, at least B.
 func (b Blocks) Smallest() int64 { return b.clients / b.perEpoch }
 
+// Len returns the number of clients in a block, 0 ≤ block < PerEpoch.
+func (b Blocks) Len(block int64) int64 { return b.start(block+1) - b.start(block) }
+
+// Epochs returns the number of epochs that the first rounds belong to.
+func (b Blocks) Epochs(rounds int64) int64 { return (rounds + b.perEpoch - 1) / b.perEpoch }
+
 // Of returns the epoch, from 1, and the block, from 0, of round t = 1, 2, ….
 func (b Blocks) Of(round int64) (epoch, block int64) {
 	if round < 1 {

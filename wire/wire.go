@@ -18,6 +18,7 @@ type Announcement struct {
 	Population    int64   // n, the enrolled clients
 	Sample        int64   // k, where Participation is Sampled
 	CheckInRate   float64 // p, where Participation is CheckIn
+	PerEpoch      int64   // blocks of an epoch, where Participation is Once
 	MinReports    int64   // fewer unique reports void the round
 	Randomizer    string
 	Eps0          float64 // per report, numeric slack included
