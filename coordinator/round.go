@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/ledger"
@@ -53,7 +52,7 @@ type Coordinator struct {
 	config    Config
 	round     int64 // last round that ended
 	opened    int64 // round whose batch may be opened; 0 if none
-	batch     []int64
+	batch     [32]byte
 	published []float32
 	mean      []float64
 }
@@ -148,16 +147,16 @@ func (c *Coordinator) Announce() wire.Announcement {
 
 // Receive charges the ledger for a closed batch. Only after it returns nil may
 // the batch be opened; if it refuses, the batch must be destroyed unread. One
-// charge pays for one batch: the same one may be received again before End,
-// another one is refused. A coordinator restored from a State in which this
-// round is charged already cannot compare: there the caller must bring the
-// batch that was charged.
+// charge pays for one batch: the same one may be received again before End, also
+// by a coordinator restored from a State in which it is open; another one is
+// refused.
 func (c *Coordinator) Receive(b wire.Batch) error {
 	if b.Round != c.round+1 {
 		return fmt.Errorf("coordinator: batch of round %d, want round %d", b.Round, c.round+1)
 	}
+	digest := b.Digest()
 	if c.opened != 0 {
-		if !slices.Equal(b.Payloads, c.batch) {
+		if digest != c.batch {
 			return fmt.Errorf("coordinator: round %d is charged for another batch", c.opened)
 		}
 		return nil
@@ -184,7 +183,7 @@ func (c *Coordinator) Receive(b wire.Batch) error {
 			return err
 		}
 	}
-	c.opened, c.batch = b.Round, b.Payloads
+	c.opened, c.batch = b.Round, digest
 	return nil
 }
 
@@ -277,7 +276,7 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 		}
 		c.publish()
 	}
-	c.round, c.opened, c.batch = c.opened, 0, nil
+	c.round, c.opened, c.batch = c.opened, 0, [32]byte{}
 	return accepted, rejected, nil
 }
 
@@ -296,16 +295,21 @@ func (c *Coordinator) Model(dst []float64) { c.config.Optimizer.Model(dst) }
 // Spent returns the bound on what was charged so far.
 func (c *Coordinator) Spent() (dp.Bound, error) { return c.config.Ledger.Spent() }
 
-// State is a coordinator between two rounds.
+// State is a coordinator after a round, with the next one if it is open.
 type State struct {
 	Round     int64
 	Optimizer optimize.State
 	Charged   []ledger.Entry
+	// Opened is Round+1 if its batch was charged and may have been opened, and
+	// Batch the digest of that batch; 0 if not. What was summed of it is not
+	// kept: the same batch must be received again.
+	Opened int64
+	Batch  [32]byte
 }
 
-// State returns a copy; a round in progress is not part of it.
+// State returns a copy.
 func (c *Coordinator) State() State {
-	return State{Round: c.round, Optimizer: c.config.Optimizer.State(), Charged: c.config.Ledger.Entries()}
+	return State{Round: c.round, Optimizer: c.config.Optimizer.State(), Charged: c.config.Ledger.Entries(), Opened: c.opened, Batch: c.batch}
 }
 
 // Restore brings a new coordinator of the same configuration to s.
@@ -313,8 +317,13 @@ func (c *Coordinator) Restore(s State) error {
 	if c.round != 0 || s.Round < 0 {
 		return fmt.Errorf("coordinator: restore of round %d over round %d", s.Round, c.round)
 	}
+	if s.Opened != 0 && s.Opened != s.Round+1 {
+		return fmt.Errorf("coordinator: round %d is open in a state of round %d", s.Opened, s.Round)
+	}
 	if n := len(s.Charged); n > 0 && s.Charged[n-1].Round > s.Round+1 {
 		return fmt.Errorf("coordinator: round %d is charged in a state of round %d", s.Charged[n-1].Round, s.Round)
+	} else if n > 0 && s.Charged[n-1].Round == s.Round+1 && s.Opened == 0 {
+		return fmt.Errorf("coordinator: round %d is charged in a state that does not say for which batch", s.Charged[n-1].Round)
 	}
 	if err := c.config.Optimizer.Restore(s.Optimizer); err != nil {
 		return err
@@ -322,7 +331,7 @@ func (c *Coordinator) Restore(s State) error {
 	if err := c.config.Ledger.Restore(s.Charged); err != nil {
 		return err
 	}
-	c.round = s.Round
+	c.round, c.opened, c.batch = s.Round, s.Opened, s.Batch
 	c.publish()
 	return nil
 }

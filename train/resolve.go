@@ -37,7 +37,7 @@ func (c *Config) fill() {
 				c.K = miniBatch
 			}
 			if c.Rounds == 0 {
-				c.Rounds = 1500
+				c.Rounds = 3000
 			}
 		}
 	}
