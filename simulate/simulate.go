@@ -220,8 +220,9 @@ func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
 	return batch, err
 }
 
-// chunk is how many reports a worker takes at a time: some milliseconds' work.
-const chunk = 64
+// most is how many reports a worker takes at a time, some milliseconds' work, and
+// least how few where a round is small, so that all workers have some.
+const most, least = 64, 8
 
 // open streams the charged batch through the workers into one tally each.
 func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(int64)) ([]*coordinator.Tally, error) {
@@ -233,6 +234,7 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 		}
 	}
 	theta := s.config.Coordinator.Parameters()
+	chunk := min(most, max(least, int64(len(batch.Payloads)/(2*len(s.workers)))))
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for i, w := range s.workers {

@@ -19,7 +19,7 @@ const (
 
 // miniBatch is how many clients a round of a network takes without privacy,
 // where nothing is gained by asking all.
-const miniBatch = 256
+const miniBatch = 128
 
 // fill chooses what follows from the flags alone.
 func (c *Config) fill() {
@@ -37,7 +37,7 @@ func (c *Config) fill() {
 				c.K = miniBatch
 			}
 			if c.Rounds == 0 {
-				c.Rounds = 3000
+				c.Rounds = 6000
 			}
 		}
 	}

@@ -22,7 +22,7 @@ var (
 func (c Config) tuned() tuned {
 	switch {
 	case c.Trust == "none" && (c.Model == "cnn" || c.Model == "pca-mlp"):
-		return tuned{clip: 10, rate: 0.1}
+		return tuned{clip: 10, rate: 0.08}
 	case c.Trust != "none" && math.IsInf(c.norm(), 1):
 		return tunedInf
 	}
