@@ -1,7 +1,6 @@
 package randomizer
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 
@@ -59,9 +58,6 @@ func NewLaplace(c LaplaceConfig) (*Laplace, error) {
 	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
 		return nil, err
 	}
-	if c.Eps0 < 0x1p-20 {
-		return nil, fmt.Errorf("randomizer: eps0 = %v must be at least 2^-20 for the Laplace law", c.Eps0)
-	}
 	m := &Laplace{config: c}
 	fraction := min(16, 23+math.Ilogb(c.Eps0))
 	m.unit = 1 << fraction
@@ -69,9 +65,6 @@ func NewLaplace(c LaplaceConfig) (*Laplace, error) {
 	scale := float64(2*m.unit) / c.Eps0 * (1 + 0x1p-51)
 	m.noise = sample.Ratio{Num: uint64(math.Ceil(scale * laplaceDen)), Den: laplaceDen}
 	m.limit = min(math.MaxInt32, m.unit+int64(math.Ceil(laplaceTail*scale)))
-	if err := checkError(m.MSE(), c.Eps0); err != nil {
-		return nil, err
-	}
 	return m, nil
 }
 

@@ -14,7 +14,7 @@ import (
 type PrivUnitConfig struct {
 	Dim    int     // length of the input
 	Radius float64 // C, the bound on ‖x‖₂, between 1e-30 and 1e30
-	Eps0   float64 // ε₀ in nats, above 0; with its slack at most dp.MaxEps0
+	Eps0   float64 // ε₀ in nats, at least 2^-20; with its slack at most dp.MaxEps0
 }
 
 // PrivUnit is the ℓ₂ mechanism of Bhowmick et al. for the ball ‖x‖₂ ≤ C: a
@@ -93,9 +93,6 @@ func newPrivUnit(c PrivUnitConfig, k sphereCap) (*PrivUnit, error) {
 	m.split()
 	if m.event.Eps0 > dp.MaxEps0 {
 		return nil, fmt.Errorf("randomizer: eps0 = %v with its numeric slack is above %d", c.Eps0, dp.MaxEps0)
-	}
-	if err := checkError(m.MSE(), c.Eps0); err != nil {
-		return nil, err
 	}
 	m.scratch = &sync.Pool{New: func() any {
 		return &privUnitScratch{z: make([]float64, c.Dim)}

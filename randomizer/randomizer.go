@@ -31,7 +31,6 @@ package randomizer
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/rng"
@@ -117,9 +116,14 @@ func checkRadius(radius float64) error {
 	return nil
 }
 
+// minEps0 keeps the estimators unbiased and their errors finite: their scales
+// rest on differences of probabilities that are 1/ε₀ times as large, and at
+// 2^−20 these keep a relative 4e-9.
+const minEps0 = 0x1p-20
+
 func checkEps0(eps0 float64) error {
-	if math.IsNaN(eps0) || eps0 <= 0 || eps0 > dp.MaxEps0 {
-		return fmt.Errorf("randomizer: eps0 = %v must be above 0 and at most %d", eps0, dp.MaxEps0)
+	if !(eps0 >= minEps0 && eps0 <= dp.MaxEps0) {
+		return fmt.Errorf("randomizer: eps0 = %v must lie between 2^-20 and %d", eps0, dp.MaxEps0)
 	}
 	return nil
 }
