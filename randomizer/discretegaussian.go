@@ -76,6 +76,7 @@ func (m *DiscreteGaussian) NewReport() *Report { return &Report{Value: make([]in
 // outside the domain.
 func (m *DiscreteGaussian) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	checkReport(r, 0, m.config.Dim)
 	size := norm(x, 2)
 	if !(size <= math.MaxFloat64) {
 		clean := make([]float32, len(x))

@@ -99,6 +99,7 @@ func (m *KRR) Symbol(src rng.Source, symbol int) int {
 // weights x; see the type for weights that are no distribution.
 func (m *KRR) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Symbols, x)
+	checkReport(r, 1, 1)
 	r.Index[0], r.Value[0] = uint32(m.Symbol(src, m.choose(src, x))), 1
 }
 

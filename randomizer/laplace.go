@@ -81,6 +81,7 @@ func (m *Laplace) NewReport() *Report { return &Report{Value: make([]int32, m.co
 // outside the domain.
 func (m *Laplace) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	checkReport(r, 0, m.config.Dim)
 	m.round(src, x, r.Value)
 	for i, k := range r.Value {
 		y := int64(k) + sample.Laplace(src, m.noise)

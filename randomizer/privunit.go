@@ -153,6 +153,7 @@ func (m *PrivUnit) NewReport() *Report { return &Report{Value: make([]int32, m.c
 // outside the domain.
 func (m *PrivUnit) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	checkReport(r, 0, m.config.Dim)
 	scratch := m.scratch.Get().(*privUnitScratch)
 	defer m.scratch.Put(scratch)
 

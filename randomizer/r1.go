@@ -75,6 +75,7 @@ func (m *R1) NewReport() *Report { return m.bits.newReport() }
 // outside the domain.
 func (m *R1) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	checkReport(r, m.bits.count, m.bits.count)
 	m.bits.draw(src, r.Index)
 	size := norm(x, 1)
 	if !(size <= math.MaxFloat64) {

@@ -134,6 +134,13 @@ func checkInput(dim int, x []float32) {
 	}
 }
 
+// checkReport panics where r is not of the shape that NewReport makes.
+func checkReport(r *Report, indices, values int) {
+	if len(r.Index) != indices || len(r.Value) != values {
+		panic(fmt.Sprintf("randomizer: report of %d indices and %d values given to a randomizer of %d and %d", len(r.Index), len(r.Value), indices, values))
+	}
+}
+
 // checkDense validates a dense report of dim values of size at most limit.
 func checkDense(r *Report, dim int, limit int32) error {
 	if r.Index != nil || len(r.Value) != dim {

@@ -94,6 +94,7 @@ func (m *RInf) Coordinates() int { return m.bits.count }
 
 // RandomizeAt is Randomize for an input given by its coordinates; see [Sparse].
 func (m *RInf) RandomizeAt(src rng.Source, at func(j int) float32, r *Report) {
+	checkReport(r, m.bits.count, m.bits.count)
 	m.bits.draw(src, r.Index)
 	for i, j := range r.Index {
 		r.Value[i] = randomizedBit(src, float64(at(int(j))), m.config.Radius, m.bits.each)

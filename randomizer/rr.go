@@ -62,6 +62,7 @@ func (m *RR) NewReport() *Report { return &Report{Value: make([]int32, m.config.
 // outside the domain.
 func (m *RR) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	checkReport(r, 0, m.config.Dim)
 	for i, v := range x {
 		r.Value[i] = randomizedBit(src, float64(v), m.config.Radius, m.each)
 	}

@@ -55,11 +55,8 @@ func (b sparseBits) newReport() *Report {
 	return &Report{Index: make([]uint32, b.count), Value: make([]int32, b.count)}
 }
 
-// draw stores a uniform subset in index, ascending (Floyd).
+// draw stores a uniform subset in index, of length count, ascending (Floyd).
 func (b sparseBits) draw(src rng.Source, index []uint32) {
-	if len(index) != b.count {
-		panic(fmt.Sprintf("randomizer: report of %d indices given where %d belong", len(index), b.count))
-	}
 	for k := range index {
 		top := uint32(b.among - b.count + k)
 		j := uint32(sample.Uniform(src, uint64(top)+1))

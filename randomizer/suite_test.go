@@ -438,11 +438,23 @@ func TestCheckBoundsTheLength(t *testing.T) {
 
 func TestWrongLengthPanics(t *testing.T) {
 	forEach(t, func(t *testing.T, m Mechanism) {
-		defer func() {
-			if recover() == nil {
-				t.Error("an input one too long was accepted")
-			}
-		}()
-		m.Randomize(source(7), make([]float32, m.Dim()+1), m.NewReport())
+		panics := func(what string, dim int, change func(r *Report)) {
+			t.Helper()
+			r := m.NewReport()
+			change(r)
+			defer func() {
+				if recover() == nil {
+					t.Errorf("accepted %s", what)
+				}
+			}()
+			m.Randomize(source(7), make([]float32, dim), r)
+		}
+		dim := m.Dim()
+		panics("an input one too long", dim+1, func(*Report) {})
+		panics("an input one too short", dim-1, func(*Report) {})
+		panics("a value more", dim, func(r *Report) { r.Value = append(r.Value, 0) })
+		panics("a value less", dim, func(r *Report) { r.Value = r.Value[1:] })
+		panics("an index more", dim, func(r *Report) { r.Index = append(r.Index, 0) })
+		panics("an empty report", dim, func(r *Report) { *r = Report{} })
 	})
 }
