@@ -154,6 +154,10 @@ func checkDense(r *Report, dim int, limit int32) error {
 	return nil
 }
 
+// checkTail is x where Check refuses a report of length or size that an honest
+// client exceeds with probability e^−x at most. To refuse is post-processing.
+const checkTail = 100
+
 // addDense adds a dense report.
 func addDense(sum []int64, r *Report) {
 	v := r.Value

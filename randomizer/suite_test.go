@@ -376,12 +376,12 @@ func TestCheckRefuses(t *testing.T) {
 				t.Errorf("%s: accepted", name)
 			}
 		}
-		if m.Name() == "discrete-gaussian" {
-			return
-		}
 		limit := int32(privUnitLimit)
-		if l, ok := m.(*Laplace); ok {
-			limit = int32(l.limit)
+		switch m := m.(type) {
+		case *Laplace:
+			limit = int32(m.limit)
+		case *DiscreteGaussian:
+			limit = int32(m.limit)
 		}
 		for _, v := range []int32{math.MaxInt32, limit + 1, -limit - 1} {
 			r := good()
