@@ -25,7 +25,8 @@ func TestConstructorsRefuse(t *testing.T) {
 		_, e5 := NewR1(R1Config{c.dim, c.radius, c.eps0, 0})
 		_, e6 := NewR2(R2Config{c.dim, c.radius, c.eps0})
 		_, e7 := NewLaplace(LaplaceConfig{c.dim, c.radius, c.eps0})
-		for i, err := range []error{e1, e2, e3, e4, e5, e6, e7} {
+		_, e8 := NewSignedKRR(SignedKRRConfig{c.dim, c.radius, c.eps0})
+		for i, err := range []error{e1, e2, e3, e4, e5, e6, e7, e8} {
 			if err == nil {
 				t.Errorf("constructor %d accepted %+v", i, c)
 			} else if got := err.Error(); len(got) < 12 || got[:12] != "randomizer: " {
@@ -41,7 +42,8 @@ func TestConstructorsRefuse(t *testing.T) {
 			_, e4 := NewR1(R1Config{dim, 1, eps0, 0})
 			_, e5 := NewR2(R2Config{dim, 1, eps0})
 			_, e6 := NewLaplace(LaplaceConfig{dim, 1, eps0})
-			for i, err := range []error{e1, e2, e3, e4, e5, e6} {
+			_, e7 := NewSignedKRR(SignedKRRConfig{dim, 1, eps0})
+			for i, err := range []error{e1, e2, e3, e4, e5, e6, e7} {
 				if err != nil {
 					t.Errorf("constructor %d refused dim = %d, eps0 = %v: %v", i, dim, eps0, err)
 				}
@@ -72,7 +74,7 @@ func TestSmallestEps0(t *testing.T) {
 		close("privunit", m.mean, m.cap.first*math.Expm1(eps0)/(1+m.cap.mass*math.Expm1(eps0)))
 	}
 	for _, name := range Names() {
-		for _, dim := range []int{2, 1 << 20, 1 << 30} {
+		for _, dim := range []int{2, 1 << 20, 1 << 29} {
 			for _, radius := range []float64{1e-30, 1e30} {
 				m, err := New(name, Config{Dim: dim, Radius: radius, Eps0: eps0})
 				if err != nil {

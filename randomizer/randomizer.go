@@ -13,14 +13,15 @@
 //
 // eps0 (ε₀) is the local privacy parameter in nats of one report, E = e^ε₀.
 //
-//	name      input ball            E‖R(x)−x‖², worst x, ≈            message
-//	rr        |x_i| ≤ a             a²d/tanh²(ε₀/2d)                  d bits
-//	krr       distributions on K    ((1−q)²+(K−1)q²)/(p−q)² − 1/K     ⌈log₂K⌉ bits
-//	rinf      |x_i| ≤ a             a²d²/(m·tanh²(ε₀/2m))             m(⌈log₂d⌉+1) bits
-//	r1        ‖x‖₁ ≤ a              a²d/(m·tanh²(ε₀/2m))              m(⌈log₂d⌉+1) bits
-//	r2        ‖x‖₂ ≤ C              C²(π/2)d/tanh²(ε₀/2)              18d bits
-//	privunit  ‖x‖₂ ≤ C              C²d·v(ε₀)                         18d bits
-//	laplace   ‖x‖₁ ≤ C              8d(C/ε₀)²                         25d bits at ε₀ = 2
+//	name        input ball            E‖R(x)−x‖², worst x, ≈            message
+//	rr          |x_i| ≤ a             a²d/tanh²(ε₀/2d)                  d bits
+//	krr         distributions on K    ((1−q)²+(K−1)q²)/(p−q)² − 1/K     ⌈log₂K⌉ bits
+//	signed-krr  ‖x‖₁ ≤ a              a²((E+2d−1)/(E−1))²               ⌈log₂2d⌉ bits
+//	rinf        |x_i| ≤ a             a²d²/(m·tanh²(ε₀/2m))             m(⌈log₂d⌉+1) bits
+//	r1          ‖x‖₁ ≤ a              a²d/(m·tanh²(ε₀/2m))              m(⌈log₂d⌉+1) bits
+//	r2          ‖x‖₂ ≤ C              C²(π/2)d/tanh²(ε₀/2)              18d bits
+//	privunit    ‖x‖₂ ≤ C              C²d·v(ε₀)                         18d bits
+//	laplace     ‖x‖₁ ≤ C              8d(C/ε₀)²                         25d bits at ε₀ = 2
 //
 // None of them relies on a shuffler. Without one (dp.Local) each report is
 // ε₀-differentially private as it stands, against everybody including the

@@ -94,6 +94,8 @@ func mechanisms() []Mechanism {
 			must(NewR1(R1Config{Dim: dim, Radius: 2, Eps0: 6, Count: min(dim, 3)})),
 			must(NewR2(R2Config{Dim: dim, Radius: 2, Eps0: 2})),
 			must(NewLaplace(LaplaceConfig{Dim: dim, Radius: 2, Eps0: 3})),
+			must(NewSignedKRR(SignedKRRConfig{Dim: dim, Radius: 2, Eps0: 1.5})),
+			must(NewSignedKRR(SignedKRRConfig{Dim: dim, Radius: 2, Eps0: 8})),
 		)
 		if dim > 1 {
 			list = append(list, must(NewKRR(KRRConfig{Symbols: dim, Eps0: .8})), must(NewKRR(KRRConfig{Symbols: dim, Eps0: 7})))
@@ -114,7 +116,7 @@ func legal(m Mechanism, size float64) []float32 {
 				x[j] = 2 * float32(1-2*(j&1))
 			}
 		}
-	case "r1", "laplace":
+	case "r1", "laplace", "signed-krr":
 		if n := norm(x, 1); n > 0 {
 			for j := range x {
 				x[j] *= float32(size / n * (1 - 0x1p-20))
@@ -175,7 +177,7 @@ func TestUnbiasedWithStatedError(t *testing.T) {
 	forEach(t, func(t *testing.T, m Mechanism) {
 		dim := m.Dim()
 		n := 4_000_000 / (dim + 40)
-		if m.Name() == "rinf" || m.Name() == "krr" {
+		if m.Name() == "rinf" || m.Name() == "krr" || m.Name() == "signed-krr" {
 			n = 60_000
 		}
 		if testing.Short() {
