@@ -62,6 +62,7 @@ func TestKRRGap(t *testing.T) {
 // Sampled frequencies of every symbol, for plain symbols (as they are, as unit
 // vectors and outside the range) and for weights.
 func TestKRRLaw(t *testing.T) {
+	t.Parallel()
 	n := 300_000
 	if testing.Short() {
 		n /= 8

@@ -83,6 +83,7 @@ func TestLaplaceRounding(t *testing.T) {
 
 // The noise of a whole report has the discrete Laplace law, in 40 cells.
 func TestLaplaceLaw(t *testing.T) {
+	t.Parallel()
 	n := 300_000
 	if testing.Short() {
 		n /= 8

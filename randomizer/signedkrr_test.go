@@ -111,6 +111,7 @@ func TestSignedKRREnumerated(t *testing.T) {
 
 // Sampled frequencies of every symbol against the enumerated law.
 func TestSignedKRRLaw(t *testing.T) {
+	t.Parallel()
 	n := 100_000
 	if testing.Short() {
 		n /= 8

@@ -59,6 +59,7 @@ func TestRInfAtItsEnds(t *testing.T) {
 
 // Every subset is as likely.
 func TestDrawIsUniform(t *testing.T) {
+	t.Parallel()
 	n := 200_000
 	if testing.Short() {
 		n /= 8
@@ -95,6 +96,7 @@ func TestDrawIsUniform(t *testing.T) {
 
 // Whole reports of two coordinates: every pair with its four values.
 func TestRInfTwoCoordinatesLaw(t *testing.T) {
+	t.Parallel()
 	n := 600_000
 	if testing.Short() {
 		n /= 8
