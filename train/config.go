@@ -39,7 +39,7 @@ type Config struct {
 	Gamma         float64 // each client's chance to take part; required if check-in
 	Dropout       float64 // p′: chance that a participant's report is lost
 	NMin          int64   // fewer reports void a round; 0: chosen
-	Randomizer    string  // as randomizer.Names
+	Randomizer    string  // see randomizers
 	Bits          int64   // coordinates or bits of a report of rinf or r1; 0: 1
 	Eps0          float64 // ε₀ per report; 0: solved for if Epsilon is set, else the default
 	Clip          float64 // radius of the gradient's ball; 0: chosen for the model
@@ -102,7 +102,7 @@ func (c *Config) Fields() []Field {
 		{Name: "gamma", Value: floatValue{&c.Gamma, within(0, 1, false), true}, Usage: "each client's chance to take part, with --participation check-in"},
 		{Name: "dropout", Value: floatValue{&c.Dropout, below(0, 1, false), false}, Usage: "chance p' that a participant's report never arrives"},
 		{Name: "n-min", Value: countValue{&c.NMin, 1, 1e12, true}, Usage: "a round with fewer reports is void (default 2; with --participation once what a block surely has)"},
-		{Name: "randomizer", Value: textValue{&c.Randomizer, oneOf(randomizers()...)}, Usage: "privunit or r2 (l2 ball), rinf or rr (l-infinity ball), r1 or laplace (l1 ball)"},
+		{Name: "randomizer", Value: textValue{&c.Randomizer, oneOf(randomizers()...)}, Usage: "privunit or r2 (l2 ball), rinf or rr (l-infinity ball), r1, laplace or krr (l1 ball; krr: a random coordinate's sign)"},
 		{Name: "bits", Value: countValue{&c.Bits, 1, 1024, true}, Usage: "coordinates of a report of rinf, or bits of r1 (default 1)"},
 		{Name: "eps0", Value: floatValue{&c.Eps0, eps0, true}, Usage: "local privacy parameter of each report (default 3, or solved for --epsilon)"},
 		{Name: "clip", Value: floatValue{&c.Clip, within(0, finite, false), true}, Usage: "radius of the ball that gradients are clipped to (default: chosen for the model)"},
@@ -123,9 +123,18 @@ func (c *Config) Fields() []Field {
 	}
 }
 
-// randomizers are those whose input is a gradient; krr's is a distribution.
+// randomizers are those whose input is a gradient: randomizer.Names, where krr
+// is that of signed coordinates and not the one of distributions.
 func randomizers() []string {
-	return slices.DeleteFunc(randomizer.Names(), func(name string) bool { return name == "krr" })
+	return slices.DeleteFunc(randomizer.Names(), func(name string) bool { return name == "signed-krr" })
+}
+
+// mechanism is the name that package randomizer has for c.Randomizer.
+func (c Config) mechanism() string {
+	if c.Randomizer == "krr" {
+		return "signed-krr"
+	}
+	return c.Randomizer
 }
 
 const theorem3 = "theorem3"

@@ -129,8 +129,11 @@ func (c Config) newClients(t *dataset.Table, m model.Parametric) (clients, error
 	out := clients{table: t, model: m}
 	var err error
 	if c.PerClient > 1 {
-		out.users, err = dataset.NewUsers(dataset.UsersConfig{Clients: c.Population, Examples: t.Len(), PerClient: int(c.PerClient),
-			Assignment: dataset.Scattered, Seed: uint64(c.Seed)})
+		users := dataset.UsersConfig{Clients: c.Population, Examples: t.Len(), PerClient: int(c.PerClient), Seed: uint64(c.Seed)}
+		if c.Population <= int64(t.Len())/c.PerClient {
+			users.Assignment = dataset.Scattered // more clients are bootstrapped
+		}
+		out.users, err = dataset.NewUsers(users)
 		return out, err
 	}
 	out.population, err = dataset.NewPopulation(dataset.PopulationConfig{

@@ -219,7 +219,7 @@ func (c Config) norm() float64 {
 	if c.Trust == "none" {
 		return 2
 	}
-	p, err := randomizer.Norm(c.Randomizer)
+	p, err := randomizer.Norm(c.mechanism())
 	if err != nil {
 		panic(err) // Check refuses other names
 	}
@@ -233,7 +233,7 @@ func (c Config) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
 		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: c.Clip})
 		return m, dp.Report{}, err
 	}
-	m, err := randomizer.New(c.Randomizer, randomizer.Config{Dim: dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
+	m, err := randomizer.New(c.mechanism(), randomizer.Config{Dim: dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
 	if err != nil {
 		return nil, dp.Report{}, err
 	}
