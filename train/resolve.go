@@ -19,7 +19,7 @@ const (
 
 // miniBatch is how many clients a round of a network takes without privacy,
 // where nothing is gained by asking all.
-const miniBatch = 128
+const miniBatch = 64
 
 // fill chooses what follows from the flags alone.
 func (c *Config) fill() {
@@ -31,13 +31,13 @@ func (c *Config) fill() {
 	}
 	if c.Participation == "" {
 		c.Participation = string(dp.All)
-		if c.Trust == "none" && (c.Model == "cnn" || c.Model == "pca-mlp") {
+		if c.Trust == "none" && c.network() {
 			c.Participation = string(dp.Sampled)
 			if c.K == 0 {
 				c.K = miniBatch
 			}
 			if c.Rounds == 0 {
-				c.Rounds = 6000
+				c.Rounds = 8000
 			}
 		}
 	}
