@@ -50,7 +50,7 @@ func closedClones(eps0, inverse float64, reports int64, eps float64) float64 {
 	}
 	// A smaller δ than the condition admits is not shown, a larger one is.
 	log4 := math.Min(root*root, k/(16*inverse)) * (1 - 1e-14)
-	return math.Min(1, 4*math.Exp(-log4)*(1+1e-13))
+	return math.Min(1, 4*math.Exp(-log4)*(1+1e-12)+1e-300)
 }
 
 // Erlingsson2019 is δ of one shuffle at eps: exp(−k(ε/(12ε₀))²).

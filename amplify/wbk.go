@@ -16,6 +16,7 @@ type ShuffleRenyi struct {
 	few     float64   // −(k−1)/(8E)
 	moments []float64 // at j: log E[(P/Q)^j], upper bound; 0 and 1 are not used
 	logFact []float64
+	terms   []float64
 }
 
 // NewShuffleRenyi prepares k reports of one ε₀-LDP randomizer.
@@ -39,18 +40,30 @@ func (s *ShuffleRenyi) choose(n, k int) float64 {
 	return s.logFact[n] - s.logFact[k] - s.logFact[n-k]
 }
 
+// term is log of i·Γ(i/2)((E²−1)²/(2k̄E²))^{i/2}, 2^−i of the ternary bound, which
+// has a third dataset.
+func (s *ShuffleRenyi) term(i int) float64 {
+	for j := len(s.terms); j <= i; j++ {
+		x := float64(max(2, j))
+		s.terms = append(s.terms, ternarySame(s.eps0, x)-x*math.Ln2-x/2*s.logKbar)
+	}
+	return s.terms[i]
+}
+
 // moment bounds log E[(P/Q)^λ] for λ ≥ 2.
 func (s *ShuffleRenyi) moment(lambda int) float64 {
 	for j := len(s.moments); j <= lambda; j++ {
-		var sum logSum
-		for i := 2; i <= j; i++ {
-			x := float64(i)
-			// Lemma 7 of the ternary paper: without a third dataset 2^−i of it.
-			sum.add(s.choose(j, i) + ternarySame(s.eps0, x) - x*math.Ln2 - x/2*s.logKbar)
-		}
-		sum.add(float64(j)*s.eps0 + s.few)
 		// A shuffle of ε₀-LDP reports is (ε₀, 0)-DP.
-		s.moments = append(s.moments, math.Min(log1pExp(sum.value())*(1+1e-9), float64(j-1)*s.eps0))
+		pure := float64(j-1) * s.eps0
+		if few := float64(j)*s.eps0 + s.few; few < pure {
+			var sum logSum
+			for i := 2; i <= j; i++ {
+				sum.add(s.choose(j, i) + s.term(i))
+			}
+			sum.add(few)
+			pure = math.Min(pure, log1pExp(sum.value())*(1+1e-9))
+		}
+		s.moments = append(s.moments, pure)
 	}
 	return s.moments[lambda]
 }
