@@ -10,14 +10,15 @@ import (
 // ClonesClosed bounds δ of one shuffle of k ε₀-LDP reports at eps ≥ 0 in closed
 // form, replace-one adjacency.
 //
-// Upper, proved. Needs: nothing; the result is 1 where the theorem is silent.
+// Upper, proved, strong.md has the steps. The result is 1 where the theorem is
+// silent, 0 from ε₀ on.
 // Source: Feldman, McMillan, Talwar 2022, Theorem 3.1: for ε₀ ≤ log(k/(16
 // log(4/δ))) the shuffle is (ε, δ)-DP with
 //
 //	ε = log(1 + (E−1)/(E+1)·(8√(E log(4/δ)/k) + 8E/k)),
 //
 // solved for δ. (The paper has log(2/δ) in the condition, its authors' program
-// log(4/δ), which asks for more.) It must not be more than ε₀: strong.md.
+// log(4/δ), which asks for more.) Time O(1).
 func ClonesClosed(eps0 float64, reports int64, eps float64) float64 {
 	return closedClones(eps0, math.Exp(eps0), reports, eps)
 }
@@ -28,8 +29,9 @@ func ClonesClosed(eps0 float64, reports int64, eps float64) float64 {
 //	ε = log(1 + (E−1)(4√(2 log(4/δ)/((E+1)k)) + 4/k)).
 //
 // Approximate: for comparison. An erratum withdraws the theorem's proof for
-// general randomizers; Curve with rate Blanket is what is proved here. It is
-// ClonesClosed with (E+1)/2 for E, the reciprocal rate of clones.
+// general randomizers; Curve with rate Blanket is what is proved here, and more.
+// It is ClonesClosed with (E+1)/2 for E, the reciprocal rate of clones, and so
+// follows from blanket.md: see strong.md.
 func Feldman2023(eps0 float64, reports int64, eps float64) float64 {
 	return closedClones(eps0, (math.Exp(eps0)+1)/2, reports, eps)
 }

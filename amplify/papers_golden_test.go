@@ -101,9 +101,9 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 		}
 		return must(s.Sampled(x[2], int(x[3]))), 1e-8, 1
 	case "sci1":
-		return orders(amplify.SCITheorem1(checkIn(), false)), 2e-2, 1
+		return orders(amplify.SCITheorem1(checkIn(), false)), 1e-5, 1
 	case "sci1-printed":
-		return orders(amplify.SCITheorem1(checkIn(), true)), 2e-2, 1
+		return orders(amplify.SCITheorem1(checkIn(), true)), 1e-6, 1
 	case "sci2":
 		return orders(amplify.SCITheorem2(checkIn(), x[4])), 2e-9, 1
 	case "sci2-printed":
