@@ -168,3 +168,25 @@ func TestPaperExtremes(t *testing.T) {
 		}
 	}
 }
+
+// Rounds outside check-in's window are charged: no δ below what a mechanism
+// really has, also where every loss inside the window is smaller than ε.
+func TestCheckInWindowIsCharged(t *testing.T) {
+	said := 0
+	for _, eps := range []float64{.2, .6, 1, 1.4, 1.8, 2.2, 2.6} {
+		q := Query{Participation: dp.CheckIn, Eps0: 3, Population: 50, Rate: .02, Rounds: 1, AskDelta: true, Eps: eps}
+		least := math.Max(one(t, q, "lower-rr2").Delta, one(t, q, "lower-rr3").Delta)
+		for _, id := range []string{"checkin-strong", "checkin-kov"} {
+			b := one(t, q, id)
+			if b.Applies && !(b.Delta >= least) {
+				t.Errorf("%s at epsilon %v: %v, a mechanism has %v", id, eps, b.Delta, least)
+			}
+			if b.Applies && least > 1e-12 {
+				said++
+			}
+		}
+	}
+	if said < 6 {
+		t.Errorf("only %d comparisons", said)
+	}
+}
