@@ -14,11 +14,15 @@ const slackIncrement = 4e-9
 func (h half) maxIncrement(tau float64, shift int64) float64 {
 	// A window that is a little too wide is the window of a smaller tau.
 	strict := tau * (1 - 1e-6)
+	reach := shift
+	if h.mirrored { // u > lo − shift, where the other half has u ≤ hi + shift
+		reach--
+	}
 	hi := h.find(strict)
-	if hi > h.top-1-shift { // no sum, which might overflow
+	if hi > h.top-1-reach { // no sum, which might overflow
 		return math.Inf(1)
 	}
-	last := hi + shift
+	last := hi + reach
 	var m float64
 	if h.sd <= scanSD || h.skewed {
 		m = h.scan(last)

@@ -19,6 +19,8 @@ type half struct {
 	sd    float64
 	// skewed says that the other half is not this one's mirror image.
 	skewed bool
+	// mirrored marks that other half: its window ends one value earlier.
+	mirrored bool
 }
 
 // scanSD is the standard deviation up to which a law is tabled and every

@@ -196,6 +196,7 @@ func (n Noise) Increment(honest, shift int64, tau float64) (mu1, ratio float64, 
 			if h, err = binomialHalf(m, 1-p, p, tau, shift); err != nil {
 				return 0, 0, err
 			}
+			h.mirrored = true
 			halves = append(halves, h)
 		}
 	case Skellam, DiscreteGaussian:
