@@ -55,6 +55,8 @@ func (t Target) validate() error {
 		return fmt.Errorf("vecsum: honest fraction %v of %d users leaves no noise: %w", t.Honest, t.MinUsers, dp.ErrNoBound)
 	case t.Dim < 1 || t.Dim > maxDim:
 		return fmt.Errorf("vecsum: dim = %d must lie between 1 and 2^24", t.Dim)
+	case !(t.Radius >= 1e-30 && t.Radius <= 1e30):
+		return fmt.Errorf("vecsum: radius = %v must lie between 1e-30 and 1e30", t.Radius)
 	case t.Rounds < 1:
 		return fmt.Errorf("vecsum: rounds = %d must be at least 1", t.Rounds)
 	case !(t.Overhead >= 1e-4 && t.Overhead <= 100):
