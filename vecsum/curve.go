@@ -93,3 +93,9 @@ func (c Curve) Times(n int64) Curve {
 		Distance: c.Distance * t * up, Ratio: c.Ratio * t * up,
 	}
 }
+
+// Through returns the curve of c's rounds, rounds of them, carried by t.
+func (c Curve) Through(t Transport, rounds int64) Curve {
+	c.Distance += t.Distance() * float64(rounds) * (1 + 0x1p-48)
+	return c
+}

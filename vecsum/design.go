@@ -75,7 +75,8 @@ const normBeta = 1e-9
 // noise beyond it, not that of clients who are not relied on).
 //
 // Every result has been checked: Curve, composed Rounds times, is at most Delta
-// at Eps. An error wraps dp.ErrNoBound if nothing within the limits does.
+// at Eps, over a transport without a Distance (see [Curve.Through]). An error
+// wraps dp.ErrNoBound if nothing within the limits does.
 func Tight(t Target) (Params, error) {
 	t = t.withDefaults()
 	if err := t.validate(); err != nil {

@@ -103,6 +103,30 @@ func TestTightMeetsTarget(t *testing.T) {
 	}
 }
 
+// A transport that hides imperfectly is charged for it.
+func TestThroughTransport(t *testing.T) {
+	p := mustTight(t, Target{Eps: 1, Delta: 1e-6, Users: 1000, Dim: 5, Radius: 1})
+	c, err := p.Curve(1e-12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mix, err := NewMix(MixConfig{Params: p, Experimental: true, Security: 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shares, err := NewShares(SharesConfig{Params: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Through(shares, 5); got != c {
+		t.Errorf("shares changed %+v to %+v", c, got)
+	}
+	extra := c.Through(mix, 4).Delta(1) - c.Delta(1)
+	if want := 4 * (1 + math.E) * 0x1p-30; math.Abs(extra/want-1) > 1e-6 {
+		t.Errorf("split-and-mix adds %v to delta, want %v", extra, want)
+	}
+}
+
 // Signs split or not, the total variance is the same.
 func TestSplitCostsNothing(t *testing.T) {
 	target := Target{Eps: 1, Delta: 1e-6, Users: 10_000, Dim: 100, Radius: 1}

@@ -88,7 +88,7 @@ func (h half) bound(last int64) float64 {
 	seen(first)
 	seen(end)
 	// The increment at the mean itself.
-	worst := first.t - upperQuantile(h.above(0), 0)
+	worst := math.Exp(first.f + first.t*first.t/2 + logRootTwoPi)
 	blocks := [][2]point{{first, end}}
 	for len(blocks) > 0 {
 		a, b := blocks[len(blocks)-1][0], blocks[len(blocks)-1][1]

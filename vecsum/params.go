@@ -93,7 +93,8 @@ func (p Params) top() int64 {
 }
 
 // guaranteed returns the clients whose noise is there in every round that is
-// opened: the honest ones of MinUsers, rounded down.
+// opened: the honest ones of MinUsers, rounded down. Honest counts to within the
+// rounding of a float64.
 func (p Params) guaranteed() int64 {
 	p = p.withDefaults()
 	return int64(math.Floor(p.Honest * float64(p.MinUsers)))
