@@ -105,7 +105,7 @@ func Tight(t Target) (Params, error) {
 		p.setNoise(t.Kind, need, honest)
 		c, err := p.Curve(p.tau(t.Delta, t.Rounds))
 		if err != nil {
-			return Params{}, err
+			return Params{}, fmt.Errorf("%w: nothing within the limits: %w", dp.ErrNoBound, err)
 		}
 		if c.Times(t.Rounds).Delta(t.Eps) <= t.Delta {
 			return p, nil

@@ -262,6 +262,20 @@ func TestTightRefuses(t *testing.T) {
 	}
 }
 
+// Targets beyond the limits are an answer, not a misuse.
+func TestTightHasLimits(t *testing.T) {
+	for _, target := range []Target{
+		{Eps: 1e-6, Delta: 1e-12, Users: 1000, Dim: 10, Radius: 1},
+		{Eps: 1e-6, Delta: 1e-12, Users: 1000, Dim: 10, Radius: 1, Kind: Skellam},
+		{Eps: 1, Delta: 1e-300, Users: 1000, Dim: 10, Radius: 1},
+		{Eps: 1, Delta: 1e-6, Users: 1e12, Dim: 10, Radius: 1, Kind: DiscreteGaussian},
+	} {
+		if p, err := Tight(target); !errors.Is(err, dp.ErrNoBound) {
+			t.Errorf("%+v: %+v, %v", target, p, err)
+		}
+	}
+}
+
 func TestCurve(t *testing.T) {
 	c := Curve{Mu: .5, Tail: 1e-9, Ratio: 1e-6}
 	before := 1.

@@ -94,6 +94,34 @@ func TestIncrementBoundsExact(t *testing.T) {
 			}
 		}
 	}
+	for _, n := range []Noise{{Kind: Skellam, Variance: 2}, {Kind: Skellam, Variance: 30}, {Kind: DiscreteGaussian, Variance: 2}, {Kind: DiscreteGaussian, Variance: 30}} {
+		make := skellamHalf
+		if n.Kind == DiscreteGaussian {
+			make = gaussianHalf
+		}
+		h, err := make(n.Variance, 1e-200, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pmf []float64
+		for k := int64(-110); k <= 110; k++ {
+			pmf = append(pmf, math.Exp(h.log(max(k, -k))))
+		}
+		for _, tau := range []float64{.3, 1e-3, 1e-9} {
+			mu1, _, err := n.Increment(1, 4, tau)
+			if err != nil || math.IsInf(mu1, 1) {
+				t.Fatal(mu1, err)
+			}
+			for k := 1; k <= 4; k++ {
+				c := Curve{Mu: mu1 * float64(k), Tail: tau}
+				for _, eps := range []float64{-1, 0, .2, 1, 3, 6} {
+					if exact, bound := exactDelta(pmf, k, eps), c.Delta(eps); exact > bound*(1+1e-11) {
+						t.Errorf("%+v, tau %v, k = %d, eps = %v: exact %v, bound %v", n, tau, k, eps, exact, bound)
+					}
+				}
+			}
+		}
+	}
 	if closest < .9 {
 		t.Errorf("the bound never comes nearer than %v to the exact divergence", closest)
 	}
