@@ -54,7 +54,8 @@ func gaussDelta(mu, eps float64) float64 {
 	}
 	// Arguments err by 2^−52 relative, tails by a² and b² times that.
 	slack := first*(a*a+8)*0x1p-50 + second*(b*b+math.Abs(eps)+8)*0x1p-50
-	return math.Min(1, math.Max(0, first-second)+slack)
+	// Tails below 1e-300 may have been rounded to 0.
+	return math.Min(1, math.Max(0, first-second)+slack+1e-300)
 }
 
 // logUpperNormal returns log Pr[N(0,1) ≥ z], also where the probability
