@@ -80,5 +80,5 @@ func gaussMu(eps, delta float64) float64 {
 	if math.IsInf(inverse, 1) {
 		return 0
 	}
-	return 1 / inverse * (1 - 0x1p-50)
+	return 1 / inverse * (1 - 1e-11) // more than the noise of gaussDelta
 }
