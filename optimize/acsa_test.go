@@ -75,6 +75,52 @@ func TestACSAOnAQuadratic(t *testing.T) {
 	}
 }
 
+// Two steps by hand, c = 4: a = 1, 2/3, 1/2, steps 1/4 and 2/4.
+func TestACSAByHand(t *testing.T) {
+	o := must(NewACSA(ACSAConfig{Dim: 1, Rounds: 3, Curvature: 4, Start: []float64{8}}))
+	for i, want := range []struct{ gradient, md, theta, ag float64 }{
+		{12, 8, 5, 5},              // θ = 8 − 12/4, ag = θ
+		{6, 5, 2, 2./3*2 + 1./3*5}, // md = θ = ag, θ = 5 − 6·2/4
+		{4, 2.5, -1, .5*-1 + .5*3}, // md = ½·2 + ½·3, θ = 2 − 4·3/4
+	} {
+		if got := o.Point()[0]; math.Abs(got-want.md) > 1e-12 {
+			t.Errorf("step %d is taken at %v, want %v", i+1, got, want.md)
+		}
+		if err := o.Step([]float64{want.gradient}); err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(o.theta[0]-want.theta) > 1e-12 || math.Abs(model(o)[0]-want.ag) > 1e-12 {
+			t.Errorf("step %d: theta %v, ag %v, want %+v", i+1, o.theta[0], model(o)[0], want)
+		}
+	}
+}
+
+// A phase begins at the model of the one before, as if it were alone.
+func TestPhasesStartAtTheModel(t *testing.T) {
+	first, second := ACSAConfig{Dim: 5, Rounds: 4, Curvature: 9}, ACSAConfig{Dim: 5, Rounds: 3, Curvature: 30}
+	p := must(NewPhases([]ACSAConfig{first, second}))
+	a := must(NewACSA(first))
+	for _, o := range []Optimizer{p, a} {
+		if err := Run(o, bowl.oracle, 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second.Start = model(a)
+	b := must(NewACSA(second))
+	for _, o := range []Optimizer{p, b} {
+		if err := Run(o, bowl.oracle, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := model(b)
+	for j, v := range model(p) {
+		if v != want[j] {
+			t.Errorf("phases reach %v, one after the other %v", model(p), want)
+			break
+		}
+	}
+}
+
 // With noise the mean gap over runs stays below the bound, and below the
 // document's for c ≥ 4β.
 func TestACSAWithNoise(t *testing.T) {

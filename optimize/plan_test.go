@@ -96,6 +96,24 @@ func TestPlansAreMinima(t *testing.T) {
 	}
 }
 
+// A stream's mean has two draws of the noise: the plan is agd's at √2 times it.
+func TestPanPrivatePlan(t *testing.T) {
+	for _, smooth := range []float64{0, .25} {
+		p := logisticProblem(1e5)
+		p.Smoothness = smooth
+		method := "agd"
+		if smooth == 0 {
+			method = "agd-smooth"
+		}
+		stream := must(NewPlan("pan-private", p, Overrides{}))
+		p.Noise = GaussianNoise{Lipschitz: 1, Mu: 1 / sigmaG / math.Sqrt2}
+		batch := must(NewPlan(method, p, Overrides{}))
+		if a, b := stream.Bound(), batch.Bound(); math.Abs(a/b-1) > 1e-9 {
+			t.Errorf("beta = %v: bound %v, of %s with twice the variance %v", smooth, a, method, b)
+		}
+	}
+}
+
 // By the bounds: acceleration beats P_SGD, everybody in every round beats one
 // pass, less noise is better, and more clients are.
 func TestPlansAreOrdered(t *testing.T) {
@@ -181,7 +199,17 @@ func TestGDPlan(t *testing.T) {
 			if s.Step*beta > 2*(1+1e-9) || math.IsInf(plan.Bound(), 1) {
 				t.Errorf("step %v for beta %v", s.Step, beta)
 			}
-			// Nearly the best step, by its own bound.
+			// Nearly the best step, by its own bound; also where most of the
+			// bound is the reuse of few clients.
+			few := p
+			few.Clients, few.MaxRounds, few.Noise = 40, 0, Noiseless{}
+			tight := must(NewPlan("gd", few, Overrides{Rounds: 400}))
+			for k := -20; k <= 20; k++ {
+				o := Overrides{Rounds: 400, Step: tight.Stages[0].Step * math.Pow(1.1, float64(k))}
+				if other := must(NewPlan("gd", few, o)); other.Bound() < .98*tight.Bound() {
+					t.Errorf("beta = %v, lambda = %v, 40 clients: step %v has bound %v, the plan's %v %v", smooth, lambda, o.Step, other.Bound(), tight.Stages[0].Step, tight.Bound())
+				}
+			}
 			for k := -20; k <= 20; k++ {
 				o := Overrides{Rounds: s.Rounds, Step: s.Step * math.Pow(1.1, float64(k))}
 				if other := must(NewPlan("gd", p, o)); other.Bound() < .8*plan.Bound() {
