@@ -119,8 +119,11 @@ func (e *engine) certifyPLD(d *certificate.Document, q Query, parts []part, c cl
 	} else {
 		claim.Eps = composed.Epsilon(delta) * (1 + certifyMargin)
 	}
-	slack := composed.Slack(claim.Eps)
-	if !(slack.Total() <= claim.Delta) || math.IsInf(claim.Eps, 1) {
+	var slack pld.Slack
+	if composed.Delta(claim.Eps) <= claim.Delta { // else the window shows nothing
+		slack = composed.Slack(claim.Eps)
+	}
+	if total := slack.Total(); !(total > 0 && total <= claim.Delta) || !(claim.Eps <= 1e5) {
 		return fmt.Errorf("account: composition shows no epsilon for delta = %v: %w", claim.Delta, dp.ErrNoBound)
 	}
 	d.Claim = claim

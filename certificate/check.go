@@ -158,7 +158,7 @@ func (d Document) verifyAccount(p pair) error {
 	any := sub(real(1), power(sub(real(1), p.infinite), times))
 	// Untilting multiplies what is wrong at ε by E[e^{tL}]^times·e^{−tε}.
 	grow := exp(mul(real(w.Tilt), real(r.Step)))
-	moment, up := p.rest, real(1)
+	moment, up := add(p.rest, p.infinite), real(1) // the writer's loss 0 has both
 	for j := 1; j < len(p.p); j++ {
 		up = mul(up, grow)
 		moment = add(moment, add(mul(p.p[j], up), quo(p.q[j], up)))

@@ -139,7 +139,7 @@ func (d Document) curve(ctx context.Context, g []*big.Float) ([]*big.Float, erro
 		rate = quo(one, bigE)
 	}
 	tiny := mul(real(d.Round.Infinite), two(-40))
-	blocks, sizes, err := d.blocks(ctx, g, rate, tiny)
+	blocks, sizes, skipped, err := d.blocks(ctx, g, rate, tiny)
 	if err != nil {
 		return nil, err
 	}
@@ -149,9 +149,10 @@ func (d Document) curve(ctx context.Context, g []*big.Float) ([]*big.Float, erro
 			return nil, err
 		}
 		var thresholds []int64
+		size := whole(m)
 		for _, u := range sizes[m] {
 			for _, p := range u.of.part {
-				a, _ := product.Mul(p, whole(m)).Int64()
+				a, _ := product.Mul(p, size).Int64()
 				thresholds = append(thresholds, max(a, m/2)+1)
 			}
 		}
@@ -169,8 +170,8 @@ func (d Document) curve(ctx context.Context, g []*big.Float) ([]*big.Float, erro
 	}
 	out := make([]*big.Float, len(g))
 	for i := range out {
-		// Values of k and C left out, D ≤ 1 each, tails beyond coin's; rounding.
-		out[i] = add(mul(tiny, real(8)), two(-200))
+		// D ≤ 1 where k or C were left out; beyond coin's reach; rounding.
+		out[i] = add(skipped, add(mul(tiny, real(8)), two(-200)))
 		for _, b := range blocks {
 			if i < len(b.part) {
 				divergence := sub(mul(b.gain[i], b.point[i]), mul(b.cost[i], b.tail[i]))
@@ -195,18 +196,19 @@ type use struct {
 	weight *big.Float
 }
 
-// blocks lists the blocks of k and, for each m, who uses it.
-func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Float) ([]*reports, map[int64][]use, error) {
+// blocks lists the blocks of k and, for each m, who uses it. Combinations with
+// next to no weight are skipped; it adds up their weights.
+func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Float) (blocks []*reports, sizes map[int64][]use, skipped *big.Float, err error) {
 	one, bigE := real(1), exp(real(d.Query.Eps0))
-	var blocks []*reports
-	sizes := map[int64][]use{}
+	sizes, skipped = map[int64][]use{}, real(0)
+	little := mul(tiny, two(-20))
 	who, starts := d.Query.reporters(), d.Round.Reports
 	for _, k := range binomial(who.asked, who.chance, tiny, func(k int64) int64 {
 		after, _ := slices.BinarySearch(starts, k+1)
 		return int64(after) - int64(max(0, 1-k)) // k = 0: block −1
 	}) {
 		if err := ctx.Err(); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		if k.block < 0 {
 			continue // nobody reports
@@ -237,8 +239,12 @@ func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Fl
 		for _, c := range binomial(size-1, rate, tiny, func(c int64) int64 {
 			return max(1, (c+1)/d.Round.Clones*d.Round.Clones)
 		}) {
-			sizes[c.block] = append(sizes[c.block], use{b, c.weight})
+			if w := mul(k.weight, c.weight); w.Cmp(little) < 0 {
+				skipped.Add(skipped, w)
+			} else {
+				sizes[c.block] = append(sizes[c.block], use{b, c.weight})
+			}
 		}
 	}
-	return blocks, sizes, nil
+	return blocks, sizes, skipped, nil
 }

@@ -23,8 +23,8 @@ const (
 	Version = 1
 )
 
-// maxSize bounds a document's bytes.
-const maxSize = 16 << 20
+// MaxSize bounds a document's bytes.
+const MaxSize = 16 << 20
 
 // ErrMalformed is wrapped by errors about a document that says nothing: not the
 // format, an unknown key, a value without meaning.
@@ -127,8 +127,8 @@ func Decode(text []byte) (Document, error) {
 	bad := func(err error) (Document, error) {
 		return Document{}, fmt.Errorf("certificate: %v: %w", err, ErrMalformed)
 	}
-	if len(text) > maxSize {
-		return bad(fmt.Errorf("%d bytes, above %d", len(text), maxSize))
+	if len(text) > MaxSize {
+		return bad(fmt.Errorf("%d bytes, above %d", len(text), MaxSize))
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -208,6 +208,7 @@ func (d Document) validate() error {
 		for _, x := range []float64{w.Beyond, w.Splitting, w.Window, w.Truncation, w.WrapAround, w.RoundOff, w.Total} {
 			check(within(x, 0, 1e6), "slack out of range")
 		}
+		check(w.Beyond >= 1e-300, "beyond out of range")
 		check(within(w.Inflation, 1, 1e6), "inflation out of range")
 	}
 	if problem != "" {
