@@ -166,7 +166,11 @@ func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) 
 	tilt := math.Min(200/top, tiltFor(delta)(func(t float64) float64 { return times * t * rdp.Divergence(finite, 1+t) }))
 	step := top
 	if len(out.Atoms) > 1 {
-		step = top / math.Ceil(top/gridStep(chooseStep(top, times, times*tiltedVariance(finite, tilt))))
+		step = gridStep(chooseStep(top, times, times*tiltedVariance(finite, tilt)))
+		if times == 1 { // Answer has a closed form there
+			step = math.Max(step/8, top/(1<<14))
+		}
+		step = top / math.Ceil(top/step)
 	}
 	loss, err := pld.Discretize(out, step)
 	return loss, tilt, err

@@ -41,11 +41,11 @@ func (d Document) Verify(ctx context.Context) (Verdict, error) {
 		return Verdict{}, reject("%d rounds are composed %d times", times, d.Round.Times)
 	}
 	p := newPair(*d.Round)
-	room, err := d.verifyRound(ctx, p)
-	if err != nil {
+	if err := d.verifyAccount(p); err != nil {
 		return Verdict{}, err
 	}
-	if err := d.verifyAccount(p); err != nil {
+	room, err := d.verifyRound(ctx, p)
+	if err != nil {
 		return Verdict{}, err
 	}
 	delta, err := d.verifyComposition(ctx, p)
@@ -66,7 +66,7 @@ func (d Document) verifyBasic(times int64) error {
 	gamma := quo(whole(who.asked), whole(who.n))
 	most := add(real(1), mul(gamma, sub(exp(real(d.Query.Eps0)), real(1))))
 	each := quo(real(d.Claim.Eps), whole(times))
-	if each.Cmp(real(dp.MaxEps0)) <= 0 && exp(each).Cmp(most) < 0 {
+	if each.Cmp(real(dp.MaxEps0)) <= 0 && exp(each).Cmp(mul(most, add(real(1), two(-200)))) < 0 {
 		return reject("%d rounds have a larger pure epsilon", times)
 	}
 	return nil
