@@ -186,7 +186,7 @@ const (
 // render returns the file's content for .svg or .png.
 func (p picture) render(suffix string) ([]byte, error) {
 	pl := plot.New()
-	pl.Title.Text, pl.X.Label.Text, pl.Y.Label.Text = p.title, p.x, p.y
+	pl.Title.Text = p.title
 	pl.Title.Padding = vg.Points(8)
 	for _, style := range []*font.Font{&pl.Title.TextStyle.Font, &pl.X.Label.TextStyle.Font, &pl.Y.Label.TextStyle.Font,
 		&pl.X.Tick.Label.Font, &pl.Y.Tick.Label.Font} {
@@ -222,7 +222,15 @@ func (p picture) render(suffix string) ([]byte, error) {
 	c := draw.New(canvas)
 	// Beside the plot, as wide as its texts need.
 	beside := legend.Rectangle(c).Size().X + vg.Points(24)
-	pl.Draw(draw.Crop(c, vg.Points(6), -beside, vg.Points(6), -vg.Points(6)))
+	inner := draw.Crop(c, vg.Points(24), -beside, vg.Points(22), -vg.Points(6))
+	pl.Draw(inner)
+	// The library would leave room for a label at the middle value, which on a
+	// logarithmic axis is near the end.
+	text := pl.X.Label.TextStyle
+	text.XAlign, text.YAlign = draw.XCenter, draw.YBottom
+	c.FillText(text, vg.Point{X: inner.Center().X, Y: c.Min.Y + vg.Points(6)}, p.x)
+	text.Rotation, text.YAlign = math.Pi/2, draw.YTop
+	c.FillText(text, vg.Point{X: c.Min.X + vg.Points(6), Y: inner.Center().Y}, p.y)
 	legend.Draw(draw.Crop(c, plotWidth-beside+vg.Points(10), 0, 0, -vg.Points(34)))
 	var out bytes.Buffer
 	_, err := canvas.WriteTo(&out)
@@ -285,8 +293,26 @@ func axis(a *plot.Axis, values []float64) {
 		a.Min, a.Max = outward(low, -1), outward(high, +1)
 		return
 	}
-	a.Min = 0
-	a.Max = high
+	step := linearStep(high)
+	a.Min, a.Max, a.Tick.Marker = 0, step*math.Ceil(high/step*(1-1e-12)), plot.TickerFunc(linearTicks)
+}
+
+// linearStep is 1, 2 or 5 times a power of ten, at most eight of which reach high.
+func linearStep(high float64) float64 {
+	if !(high > 0) {
+		return 1
+	}
+	return outward(high/8, +1)
+}
+
+func linearTicks(_, high float64) []plot.Tick {
+	var out []plot.Tick
+	step := linearStep(high)
+	for i := range int(math.Round(high/step)) + 1 {
+		v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(i)*step, 'g', 6, 64), 64)
+		out = append(out, plot.Tick{Value: v, Label: plainNumber(v)})
+	}
+	return out
 }
 
 // outward is the next of 1, 2 and 5 times a power of ten, below or above x > 0.
