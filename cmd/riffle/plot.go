@@ -220,6 +220,8 @@ func (p picture) render(suffix string) ([]byte, error) {
 		canvas = vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(plotWidth, plotHeight), vgimg.UseDPI(150))}
 	}
 	c := draw.New(canvas)
+	c.SetColor(color.White)
+	c.Fill(c.Rectangle.Path())
 	// Beside the plot, as wide as its texts need.
 	beside := legend.Rectangle(c).Size().X + vg.Points(24)
 	inner := draw.Crop(c, vg.Points(24), -beside, vg.Points(22), -vg.Points(6))
