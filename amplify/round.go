@@ -18,7 +18,7 @@ func Round(c RoundConfig) (dp.Pair, error) {
 	if err := c.check(); err != nil {
 		return dp.Pair{}, err
 	}
-	b := c.builder()
+	b := newBuilder(c.Eps0, c.Rate, c.Reports, cloneError)
 	mass := b.given(c.Reports)
 	return dp.Pair{Atoms: b.atoms(nil, mass, 1, c.gamma())}, nil
 }
@@ -44,24 +44,17 @@ func arrivalWidth(mean, deviation, z float64) int64 {
 	return max(1, int64(math.Min(w, deviation/2)))
 }
 
-func (c ArrivalConfig) check() error {
-	if err := (RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: c.Rate}).check(); err != nil {
-		return err
-	}
-	if !(c.Gamma > 0 && c.Gamma <= 1) {
-		return fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
-	}
-	return nil
-}
-
 // Arrival is CheckIn merged as Round merges: blocks of k take the shuffle of
 // their smallest and the inclusion of their largest value.
 func Arrival(c ArrivalConfig) (dp.Pair, error) {
-	if err := c.check(); err != nil {
+	if err := (RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: c.Rate}).check(); err != nil {
 		return dp.Pair{}, err
 	}
+	if !(c.Gamma > 0 && c.Gamma <= 1) {
+		return dp.Pair{}, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
+	}
 	blocks := arrivals(c.Asked, c.Gamma)
-	b := c.builder()
+	b := newBuilder(c.Eps0, c.Rate, max(1, int64(float64(c.Asked)*c.Gamma)), arrivalError/5)
 	var atoms []dp.Atom
 	for _, k := range blocks {
 		if k.last > 0 { // nobody reports: loss 0
