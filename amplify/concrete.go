@@ -160,7 +160,7 @@ func (c ConcreteConfig) sizes() ([]arrival, error) {
 		if width <= 64 {
 			tail.PMF(c.Asked, c.Gamma, 1-c.Gamma, from, to, func(_ int64, mass float64) { w += mass })
 		} else {
-			w = math.Max(0, between(c.Asked, c.Gamma, from, to+1))
+			w = math.Max(0, between(c.Asked, c.Gamma, 1-c.Gamma, from, to+1))
 		}
 		out = append(out, arrival{from, to, w * (1 - 1e-11)})
 		from = to + 1
