@@ -85,13 +85,19 @@ func KnownTV(eps0, a float64) (Family, error) {
 		victim: victim, beside: beside, other: beside / e}, nil
 }
 
-// crowd returns the laws of U for about k reports; err is what blocks may cost.
-func (f Family) crowd(k int64, err float64) (crowd, error) {
+// crowd returns the laws of U for about k reports, for many k or one; err is what
+// blocks may cost.
+func (f Family) crowd(k int64, err float64, many bool) (crowd, error) {
 	switch f.kind {
 	case clonesKind:
 		return newBuilder(f.eps0, f.rate, k, err), nil
 	case threePartKind:
 		return newThreePart(f, k, err), nil
+	case binaryKind:
+		if many {
+			return newBinary(f.eps0, k, 3e6, 128)
+		}
+		return newBinary(f.eps0, k, 5e7, 512)
 	default:
 		return nil, fmt.Errorf("amplify: not a family of randomizers: %w", dp.ErrNoBound)
 	}
@@ -111,7 +117,7 @@ func (f Family) Round(r FamilyRound) (dp.Pair, error) {
 	if f.kind != clonesKind {
 		blockError *= 5
 	}
-	crowd, err := f.crowd(c.Reports, blockError)
+	crowd, err := f.crowd(c.Reports, blockError, false)
 	if err != nil {
 		return dp.Pair{}, err
 	}
@@ -148,7 +154,7 @@ func (f Family) Arrival(a FamilyArrival) (dp.Pair, error) {
 	if f.kind != clonesKind {
 		blockError = 2 * arrivalError // laws of U are dearer
 	}
-	crowd, err := f.crowd(max(1, int64(mean)), blockError)
+	crowd, err := f.crowd(max(1, int64(mean)), blockError, true)
 	if err != nil {
 		return dp.Pair{}, err
 	}
