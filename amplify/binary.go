@@ -34,6 +34,9 @@ type binary struct {
 	kept      map[int64][]float64
 }
 
+// farMass is δ at least, wherever it is not 0: counts beyond it are not visited.
+const farMass = 1e-100
+
 // maxBinary bounds the variance of S.
 const maxBinary = 1e9
 
@@ -60,7 +63,7 @@ func (b *binary) given(k int64) []float64 {
 	// g − 1 = e^ε − 1, and a bound on the supremum of δ there.
 	over, delta := make([]float64, len(u)), make([]float64, len(u))
 	for i, x := range u {
-		over[i], delta[i] = math.Expm1(b.loss(x, 1)), 1e-290
+		over[i], delta[i] = math.Expm1(b.loss(x, 1)), farMass
 	}
 	others := k - 1
 	width := b.blockOf(others)
@@ -81,7 +84,7 @@ func (b *binary) given(k int64) []float64 {
 // blockOf is the width of blocks of j: those inside a block count as not there,
 // so a block of relative width w costs w/2 of ε.
 func (b *binary) blockOf(others int64) int64 {
-	window := 80*math.Sqrt(float64(others)*b.high*b.low) + 100
+	window := 40*math.Sqrt(float64(others)*b.high*b.low) + 100
 	blocks := int64(math.Max(64, math.Min(float64(b.most), b.work/window)))
 	return max(1, (others+blocks)/blocks)
 }
@@ -146,14 +149,14 @@ func hull(over, delta []float64) []float64 {
 }
 
 // count returns the law of the number of ones that ones clients holding 1 and
-// zeros clients holding 0 report, where it is not next to 0: on either side at most
-// 2e-300 is left out; relative error: a few units a value from the mode.
+// zeros clients holding 0 report, but for at most farMass above and 2e-17 below;
+// what is listed adds to 1. Relative error: a few units a value from the mode.
 //
 // The generating function (q₁+p₁z)^a(q₂+p₂z)^b gives a recurrence over three
 // values; of its terms none is subtracted, going down above n* and up below it.
 func (b *binary) count(ones, zeros int64) []float64 {
-	lo1, hi1 := tail.Window(ones, b.high, b.low, 1e-300, 1e-300)
-	lo0, hi0 := tail.Window(zeros, b.low, b.high, 1e-300, 1e-300)
+	lo1, hi1 := tail.Window(ones, b.high, b.low, 1e-17, farMass/2)
+	lo0, hi0 := tail.Window(zeros, b.low, b.high, 1e-17, farMass/2)
 	from, to := lo1+lo0, hi1+hi0
 	// ratio[i] = Pr[from+i] / Pr[from+i−1].
 	ratio := make([]float64, to-from+1)

@@ -95,9 +95,9 @@ func (f Family) crowd(k int64, err float64, many bool) (crowd, error) {
 		return newThreePart(f, k, err), nil
 	case binaryKind:
 		if many {
-			return newBinary(f.eps0, k, 3e6, 128)
+			return newBinary(f.eps0, k, 5e5, 128)
 		}
-		return newBinary(f.eps0, k, 5e7, 512)
+		return newBinary(f.eps0, k, 2e7, 512)
 	default:
 		return nil, fmt.Errorf("amplify: not a family of randomizers: %w", dp.ErrNoBound)
 	}
