@@ -63,14 +63,14 @@ func (t *tally) add(ev dp.Event, times int64) error {
 	}
 }
 
-// addOnce counts disjoint batches. Of one ε₀ the smallest batch hides least.
+// addOnce counts disjoint batches. Of one randomizer the smallest batch hides least.
 func (t *tally) addOnce(s shape, e dp.Round, times int64) {
 	t.batched += float64(times) * float64(e.Reports)
 	if t.fewest == 0 || e.Population < t.fewest {
 		t.fewest = e.Population
 	}
 	for i, o := range t.once {
-		if o.shape.eps0 == s.eps0 && o.shape.trust == s.trust {
+		if o.shape.eps0 == s.eps0 && o.shape.trust == s.trust && o.shape.class == s.class && o.shape.symbols == s.symbols && o.shape.tv == s.tv {
 			if s.reports < o.shape.reports {
 				t.once[i].shape = s
 			}

@@ -85,6 +85,21 @@ func KnownTV(eps0, a float64) (Family, error) {
 		victim: victim, beside: beside, other: beside / e}, nil
 }
 
+// Laplace is vectors of the ball ‖x‖₁ ≤ C with Laplace noise of scale 2C/ε₀ on
+// every coordinate: real, or integers in steps of C·2^−16 at most (below ε₀ =
+// 1/128: C·2^−22/ε₀). Two inputs differ by at most 1 − e^(−ε₀/2) in total variation,
+// but for the steps.
+//
+// Result: upper bound, proved, replace-one. Source: threepart.md.
+func Laplace(eps0 float64) (Family, error) {
+	if err := dp.CheckEps0(eps0); err != nil {
+		return Family{}, err
+	}
+	steps := eps0 * math.Max(eps0*0x1p-20, 0x1p-26)
+	a := -math.Expm1(-eps0/2-steps) / math.Expm1(eps0) * (1 + 1e-14)
+	return KnownTV(eps0, math.Min(a, 1/(math.Exp(eps0)+1)))
+}
+
 // crowd returns the laws of U for about k reports, for many k or one; err is what
 // blocks may cost.
 func (f Family) crowd(k int64, err float64, many bool) (crowd, error) {
