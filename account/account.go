@@ -37,6 +37,11 @@ func (a *Accountant) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
 	if err := t.add(ev, 1); err != nil {
 		return dp.Bound{}, err
 	}
+	return a.worst(&t, delta)
+}
+
+// worst is the largest of the bounds on what a client may have been through.
+func (a *Accountant) worst(t *tally, delta float64) (dp.Bound, error) {
 	worlds, err := t.worlds()
 	if err != nil {
 		return dp.Bound{}, err
