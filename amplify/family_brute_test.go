@@ -357,3 +357,85 @@ func TestColludersAgainstExact(t *testing.T) {
 		t.Errorf("colluders never matter (%v): the comparison is blind", ignored)
 	}
 }
+
+// Laplace noise: the total variation of products of discrete laws is at most what
+// the class claims, and shuffles of binned reports stay below the bound.
+func TestLaplaceClass(t *testing.T) {
+	overlap := func(t float64, s int) float64 { // one coordinate shifted by s steps, by summing
+		alpha := math.Exp(-1 / t)
+		var sum float64
+		for k := -int(60 * t); k <= s+int(60*t); k++ {
+			sum += (1 - alpha) / (1 + alpha) * math.Min(math.Pow(alpha, math.Abs(float64(k))), math.Pow(alpha, math.Abs(float64(k-s))))
+		}
+		return sum
+	}
+	for _, scale := range []float64{.7, 3, 40} {
+		for s := 1; s <= 9; s++ {
+			want := math.Exp(-float64(s)/(2*scale)) / math.Pow(math.Cosh(1/(2*scale)), float64(s%2))
+			if got := overlap(scale, s); math.Abs(got-want) > 1e-12 {
+				t.Errorf("scale %v, shift %d: overlap %v, by the note %v", scale, s, got, want)
+			}
+		}
+	}
+	// Two coordinates share what is one shift of the sum at most.
+	law := func(scale float64, s, k int) float64 {
+		alpha := math.Exp(-1 / scale)
+		return (1 - alpha) / (1 + alpha) * math.Pow(alpha, math.Abs(float64(k-s)))
+	}
+	for _, s := range [][2]int{{1, 1}, {2, 1}, {3, 4}} {
+		const scale = 3.
+		var both float64
+		for x := -150; x <= 150; x++ {
+			for y := -150; y <= 150; y++ {
+				both += math.Min(law(scale, 0, x)*law(scale, 0, y), law(scale, s[0], x)*law(scale, s[1], y))
+			}
+		}
+		if least := overlap(scale, s[0]) * overlap(scale, s[1]); both < least-1e-12 {
+			t.Errorf("shifts %v: overlap %v below the product %v", s, both, least)
+		}
+	}
+	worst, near := math.Inf(-1), 0.
+	for _, eps0 := range []float64{.3, 1, 3} {
+		f := must(amplify.Laplace(eps0))
+		below := func(x, at float64) float64 { // scale 2/ε₀, inputs in [−1, 1]
+			d := (at - x) * eps0 / 2
+			if d < 0 {
+				return math.Exp(d) / 2
+			}
+			return 1 - math.Exp(-d)/2
+		}
+		cuts := []float64{-1, 0, 1}
+		var m mechanism
+		for _, x := range []float64{-1, 1, 0, .5} {
+			row, last := []float64{}, 0.
+			for _, at := range cuts {
+				row = append(row, below(x, at)-last)
+				last = below(x, at)
+			}
+			m = append(m, append(row, 1-last))
+		}
+		for n := 1; n <= 6; n++ {
+			for x := range m {
+				others := make([]int, n-1)
+				for i := range others {
+					others[i] = x
+				}
+				a, b := m.neighbours(0, 1, others)
+				for k := 1; k <= n; k++ {
+					d := sampledPair(a, b, k)
+					claim := familyRound(t, f, n, k)
+					gap, at := excess(d, eps0, claim)
+					worst = max(worst, gap)
+					if gap > tolerance {
+						t.Errorf("eps0=%v n=%d k=%d others=%d eps=%v: truth exceeds by %v", eps0, n, k, x, at, gap)
+					}
+					near = max(near, d.hockey(0)/claim(0))
+				}
+			}
+		}
+	}
+	t.Logf("largest truth - bound %.3g; truth reaches %.4f of the bound at eps = 0", worst, near)
+	if near < .99 { // one report alone attains it
+		t.Errorf("truth reaches only %v of the bound", near)
+	}
+}
