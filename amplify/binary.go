@@ -31,7 +31,6 @@ type binary struct {
 	high, low float64 // E/(E+1) and 1/(E+1)
 	work      float64 // outcomes that may be visited for each k
 	most      int     // blocks of j
-	kept      map[int64][]float64
 }
 
 // farMass is δ at least, wherever it is not 0: counts beyond it are not visited.
@@ -42,7 +41,7 @@ const maxBinary = 1e9
 
 func newBinary(eps0 float64, k int64, work float64, most int) (*binary, error) {
 	s := math.Exp(-eps0)
-	b := &binary{high: 1 / (1 + s), low: s / (1 + s), work: work, most: most, kept: map[int64][]float64{}}
+	b := &binary{high: 1 / (1 + s), low: s / (1 + s), work: work, most: most}
 	variance := float64(k) * b.high * b.low
 	if variance > maxBinary {
 		return nil, fmt.Errorf("amplify: the worst inputs of k = %d reports of binary randomized response take too long to find: %w", k, dp.ErrNoBound)
@@ -56,9 +55,6 @@ func newBinary(eps0 float64, k int64, work float64, most int) (*binary, error) {
 // given returns the one-sided masses of U: the pair whose curve in e^ε is the
 // convex hull of the suprema at the nodes.
 func (b *binary) given(k int64) []float64 {
-	if mass, ok := b.kept[k]; ok {
-		return mass
-	}
 	u := b.axis.u
 	// g − 1 = e^ε − 1, and a bound on the supremum of δ there.
 	over, delta := make([]float64, len(u)), make([]float64, len(u))
@@ -77,7 +73,6 @@ func (b *binary) given(k int64) []float64 {
 	for i := range mass {
 		mass[i] *= 1 + over[i]/2 // (P+Q)/2 from Q
 	}
-	b.kept[k] = mass
 	return mass
 }
 

@@ -100,22 +100,57 @@ func Laplace(eps0 float64) (Family, error) {
 	return KnownTV(eps0, math.Min(a, 1/(math.Exp(eps0)+1)))
 }
 
-// crowd returns the laws of U for about k reports, for many k or one; err is what
-// blocks may cost.
-func (f Family) crowd(k int64, err float64, many bool) (crowd, error) {
+// crowd returns the laws of U for k reports; err is what blocks may cost.
+func (f Family) crowd(k int64, err float64) (crowd, error) {
 	switch f.kind {
 	case clonesKind:
 		return newBuilder(f.eps0, f.rate, k, err), nil
 	case threePartKind:
 		return newThreePart(f, k, err), nil
 	case binaryKind:
-		if many {
-			return newBinary(f.eps0, k, 5e5, 128)
-		}
 		return newBinary(f.eps0, k, 2e7, 512)
 	default:
-		return nil, fmt.Errorf("amplify: not a family of randomizers: %w", dp.ErrNoBound)
+		return nil, errNoFamily
 	}
+}
+
+// crowds returns the laws of U for many numbers of reports about k.
+func (f Family) crowds(k int64) (crowd, error) {
+	switch f.kind {
+	case clonesKind:
+		return newBuilder(f.eps0, f.rate, k, arrivalError/5), nil
+	case threePartKind:
+		t := newThreePart(f, k, 2*arrivalError) // its laws are dearer
+		return &rounded{crowd: t, kept: map[int64][]float64{}}, nil
+	case binaryKind:
+		b, err := newBinary(f.eps0, k, 5e5, 128)
+		return &rounded{crowd: b, kept: map[int64][]float64{}}, err
+	default:
+		return nil, errNoFamily
+	}
+}
+
+var errNoFamily = fmt.Errorf("amplify: not a family of randomizers: %w", dp.ErrNoBound)
+
+// rounded takes numbers of reports down to eleven bits, which costs at most a
+// two-thousandth of ε, and keeps their laws.
+type rounded struct {
+	crowd
+	kept map[int64][]float64
+}
+
+func (r *rounded) given(k int64) []float64 {
+	unit := int64(1)
+	for k/unit >= 1<<11 {
+		unit *= 2
+	}
+	k = k / unit * unit
+	mass, ok := r.kept[k]
+	if !ok {
+		mass = r.crowd.given(k)
+		r.kept[k] = mass
+	}
+	return mass
 }
 
 // FamilyRound describes a round of k of n clients. Population and Reports are
@@ -132,7 +167,7 @@ func (f Family) Round(r FamilyRound) (dp.Pair, error) {
 	if f.kind != clonesKind {
 		blockError *= 5
 	}
-	crowd, err := f.crowd(c.Reports, blockError, false)
+	crowd, err := f.crowd(c.Reports, blockError)
 	if err != nil {
 		return dp.Pair{}, err
 	}
@@ -165,11 +200,7 @@ func (f Family) Arrival(a FamilyArrival) (dp.Pair, error) {
 	}
 	honest := a.Population - a.Colluders
 	mean := a.Gamma * float64(a.Asked) * float64(honest) / float64(a.Population)
-	blockError := arrivalError / 5
-	if f.kind != clonesKind {
-		blockError = 2 * arrivalError // laws of U are dearer
-	}
-	crowd, err := f.crowd(max(1, int64(mean)), blockError, true)
+	crowd, err := f.crowds(max(1, int64(mean)))
 	if err != nil {
 		return dp.Pair{}, err
 	}
