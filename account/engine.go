@@ -23,6 +23,9 @@ type clones struct {
 
 // of returns the family whose pair a shape gets.
 func (c clones) of(s shape) (amplify.Family, error) {
+	if !s.pure() {
+		return notOf(s, "generic")
+	}
 	if c.rate == nil {
 		return c.family(s)
 	}

@@ -63,7 +63,17 @@ func (s shape) narrow() clones {
 	case s.tv > 0:
 		return tvPair
 	}
-	return blanket
+	return blanket // which refuses what is not ε₀-LDP
+}
+
+// pure says that the reports are ε₀-LDP: what holds for any such report holds for
+// them. Classes added later are not, until they are listed here.
+func (s shape) pure() bool {
+	switch s.class {
+	case "", dp.Generic, dp.BinaryRR, dp.KRR, dp.LaplaceL1:
+		return true
+	}
+	return false
 }
 
 // narrowest returns the pair for parts of any classes: each gets its own. Any

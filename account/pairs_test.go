@@ -2,6 +2,7 @@ package account
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -174,6 +175,16 @@ func TestAccountantMixesClasses(t *testing.T) {
 	} {
 		if _, err := a.Eps(round(r), 1e-6); err == nil {
 			t.Errorf("%+v accepted", r)
+		}
+	}
+}
+
+// A class that nobody listed gets no pair.
+func TestUnknownClassHasNoPair(t *testing.T) {
+	s := shape{trust: dp.Shuffle, eps0: 1, population: 100, reports: 100, included: 100, class: "hope"}
+	for _, c := range []clones{blanket, fmt22, krrPair, tvPair, binaryPair, laplacePair, newEngine().narrowOf(s)} {
+		if _, err := s.pair(c); !errors.Is(err, dp.ErrNoBound) {
+			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }
