@@ -293,11 +293,19 @@ func (e *engine) pldDelta(parts []part, c clones, eps float64) (float64, error) 
 		return dropped, err
 	}
 	delta := composed.Delta(eps)
-	// Knowing about how large δ is, compose once more with less dropped.
-	if delta > 0 && delta < 1 {
+	// Knowing about how large δ is, compose once more with less dropped, and again
+	// while that helps: the Rényi δ may be far too large.
+	for range 8 {
+		if !(delta > 0 && delta < 1) {
+			break
+		}
 		again, _, err := e.compose(parts, c, delta, tiltFor(delta))
-		if err == nil && again != nil {
-			delta = math.Min(delta, again.Delta(eps))
+		if err != nil || again == nil {
+			break
+		}
+		last := delta
+		if delta = math.Min(delta, again.Delta(eps)); delta > last/100 {
+			break
 		}
 	}
 	if curve := e.single(parts, c); curve != nil {

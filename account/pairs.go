@@ -133,11 +133,8 @@ func pldMethod(c clones) method {
 // inBest says whether a method can be the tightest proved bound of a query.
 func inBest(q Query, s shape, id string) bool {
 	switch id {
-	case "blanket-rdp", "basic":
-		return true
-	case "blanket-pld":
-		// Never above a narrower pair, but that may have no answer.
-		return q.AdaptiveWithinRound || s.narrow().name == blanket.name || s.class == dp.BinaryRR
+	case "blanket-pld", "blanket-rdp", "basic":
+		return true // also where a narrower pair has no answer
 	}
 	return !q.AdaptiveWithinRound && id == s.narrow().name+"-pld"
 }

@@ -14,22 +14,25 @@ import (
 // axis is a grid of u ≥ 0: uniform about 0, then geometric up to 1.
 type axis struct {
 	step    float64
-	uniform int // u[i] = i·step for i ≤ uniform
+	core    float64 // deviations that are covered outcome by outcome
+	uniform int     // u[i] = i·step for i ≤ uniform
 	u       []float64
-	hop     float64 // growth of u from block to block beyond the core; at least the nodes'
 }
 
 const (
 	// Splitting between nodes adds at most step²/4 to the variance 1/m of U,
 	// step²/6 on average: 3e-5 of ε at 50 nodes a deviation.
 	nodesPerDeviation = 50
-	coreDeviations    = 9
+	coreDeviations    = 9  // of pairs whose single round has a closed form
+	wideDeviations    = 12 // of others: down to δ = 1e-31
 	nodeGrowth        = 1.05
 )
 
 // newAxis suits numbers of reports about m.
-func newAxis(m float64) *axis {
-	a := &axis{step: 1 / (nodesPerDeviation * math.Sqrt(m)), uniform: nodesPerDeviation * coreDeviations}
+func newAxis(m float64) *axis { return newAxisTo(m, coreDeviations) }
+
+func newAxisTo(m, core float64) *axis {
+	a := &axis{step: 1 / (nodesPerDeviation * math.Sqrt(m)), core: core, uniform: int(nodesPerDeviation * core)}
 	if float64(a.uniform)*a.step >= 1 {
 		a.uniform = int(math.Ceil(1 / a.step))
 		a.step = 1 / float64(a.uniform)
@@ -77,8 +80,8 @@ func (a *axis) scaled(m int64, shrink float64) []float64 {
 		a.cells(mass, m, shrink)
 		return mass
 	}
-	// All outcomes as far as coreDeviations, then one block a node.
-	end := min(m, m/2+1+int64(coreDeviations/2.*math.Sqrt(float64(m))))
+	// All outcomes as far as the core, then one block a node.
+	end := min(m, m/2+1+int64(a.core/2*math.Sqrt(float64(m))))
 	scale := shrink / (float64(m) * a.step)
 	tail.PMF(m, .5, .5, m/2+1, end, func(first int64, w float64) {
 		x := float64(2*first-m) * scale
@@ -94,8 +97,13 @@ func (a *axis) scaled(m int64, shrink float64) []float64 {
 		// Mass from first on goes to the node past it; counts that lie further
 		// out count again at their own node.
 		u := float64(2*first-m) / float64(m) * shrink
-		i := min(len(a.u)-1, max(a.after(u)+1, a.after(math.Min(1, a.hop*u))))
-		mass[i] += math.Max(1e-300, tail.UpperTail(m, first, .5, .5))
+		i := min(len(a.u)-1, max(a.after(u)+1, a.after(math.Min(1, nodeGrowth*u))))
+		w := tail.UpperTail(m, first, .5, .5)
+		if w < 1e-300 {
+			mass[a.after(shrink)] += 1e-300
+			break
+		}
+		mass[i] += w
 		if i == len(a.u)-1 || a.u[i] >= shrink {
 			break
 		}

@@ -48,11 +48,10 @@ func newThreePart(f Family, k int64, err float64) *threePart {
 		t.scales = append(t.scales, at(f.eps0*math.Exp(-step*x)))
 	}
 	t.scales[0] = 1
-	t.outcomes = outcomes{f.eps0, newAxis(crowd * crowd / math.Max(1, n))}
+	t.outcomes = outcomes{f.eps0, newAxisTo(crowd*crowd/math.Max(1, n), wideDeviations)}
 	if crowd < 1e4 {
 		t.axis.refine(func(u float64) float64 { return t.loss(u, 1) }, at)
 	}
-	t.axis.hop = 1.25
 	t.width = max(1, int64(4*err*n))
 	return t
 }
