@@ -289,22 +289,28 @@ func (e *engine) pldDelta(parts []part, c clones, eps float64) (float64, error) 
 		t, _ := rdp.Chernoff(cumulant, eps)
 		return t
 	})
-	if err != nil || composed == nil {
-		return dropped, err
+	if err != nil {
+		return 0, err
 	}
-	delta := composed.Delta(eps)
+	delta := dropped
+	if composed != nil {
+		delta = composed.Delta(eps)
+	}
 	// Knowing about how large δ is, compose once more with less dropped, and again
 	// while that helps: the Rényi δ may be far too large.
 	for range 8 {
 		if !(delta > 0 && delta < 1) {
 			break
 		}
-		again, _, err := e.compose(parts, c, delta, tiltFor(delta))
-		if err != nil || again == nil {
+		again, now, err := e.compose(parts, c, delta, tiltFor(delta))
+		if err != nil {
 			break
 		}
+		if again != nil {
+			now = again.Delta(eps)
+		}
 		last := delta
-		if delta = math.Min(delta, again.Delta(eps)); delta > last/100 {
+		if delta = math.Min(delta, now); delta > last/100 {
 			break
 		}
 	}
