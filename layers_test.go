@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"dp", "rng", "internal/monotone", "internal/durable", "third_party/uplot",
 		"model/internal/kernel", "model/internal/kernel/gen"},
 	{"pld", "rdp", "sample", "safetensors", "wire", "internal/tail"},
-	{"amplify", "ledger", "randomizer", "feature", "report", "schedule"},
+	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule"},
 	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist"},
 	{"client", "shuffler", "coordinator"},
 	{"simulate"},
@@ -52,7 +52,7 @@ var limited = map[string][]string{
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
 var pure = []string{"dp", "pld", "rdp", "amplify", "randomizer", "sample", "optimize", "model", "feature",
-	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "audit", "schedule"}
+	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "audit", "schedule", "vecsum"}
 
 // source is one non-test file of the module.
 type source struct {

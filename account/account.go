@@ -15,7 +15,6 @@ import (
 
 	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/rdp"
 )
 
 // Accountant is the default dp.Accountant: the tightest pair of each round, the
@@ -199,6 +198,7 @@ func methods() []method {
 	out := append(pair(blanket), pair(fmt22)...)
 	out = append(out, pairMethods()...)
 	out = append(out, lowerMethods()...)
+	out = append(out, paperMethods()...)
 	return append(out,
 		method{"girgis-thm1", dp.Upper, dp.Proved, "Girgis et al. 2021 (NeurIPS), Theorem 1 and Lemma 1", girgis(amplify.GirgisUpper, 1<<52)},
 		method{"girgis-thm2", dp.Approximate, dp.Approximation, "Girgis et al. 2021 (NeurIPS), Theorem 2 and Lemma 1", girgis(amplify.GirgisLower, 1e8)},
@@ -228,46 +228,6 @@ func girgis(bound func(amplify.GirgisConfig, int) (float64, error), most int64) 
 			return 0, 0, 0, "", fmt.Errorf("a sum over the outcomes of k = %d reports, above %d, takes too long: %w", s.reports, most, dp.ErrNoBound)
 		}
 		c := amplify.GirgisConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports}
-		at := func(lambda int) (float64, error) {
-			d, err := bound(c, lambda)
-			d *= float64(parts[0].times)
-			if q.AskDelta {
-				return rdp.DeltaAt(float64(lambda), d, q.Eps), err
-			}
-			return rdp.Epsilon(float64(lambda), d, q.Delta), err
-		}
-		best, lambda := math.Inf(1), 0
-		try := func(l int) error {
-			v, err := at(l)
-			if err == nil && v < best {
-				best, lambda = v, l
-			}
-			return err
-		}
-		// Every order is valid, so what the search skips is only loose: orders
-		// growing by an eighth, then by ever smaller steps about the best.
-		const top = 1 << 14
-		for l := 2; l <= top && l <= 4*lambda+64; l += max(1, l/8) {
-			if err := try(l); err != nil {
-				return 0, 0, 0, "", err
-			}
-		}
-		for step := lambda / 16; step > 0; step /= 2 {
-			for _, l := range []int{lambda - step, lambda + step} {
-				if l < 2 {
-					continue
-				}
-				if err := try(l); err != nil {
-					return 0, 0, 0, "", err
-				}
-			}
-		}
-		if math.IsInf(best, 1) {
-			return 0, 0, 0, "", fmt.Errorf("no order gives a finite epsilon: %w", dp.ErrNoBound)
-		}
-		if q.AskDelta {
-			return q.Eps, best, float64(lambda), "", nil
-		}
-		return best, q.Delta, float64(lambda), "", nil
+		return integerOrders(q, parts[0].times, func(lambda int) (float64, error) { return bound(c, lambda) })
 	}
 }

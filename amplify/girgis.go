@@ -49,12 +49,9 @@ func GirgisUpper(c GirgisConfig, order int) (float64, error) {
 	kbar := math.Floor(float64(c.Reports-1)/(2*e)) + 1
 	lambda := float64(order)
 	var sum logSum
-	sum.add(math.Log(4*lambda*(lambda-1)/2) + 2*math.Log(gamma) + 2*math.Log(math.Expm1(c.Eps0)) - math.Log(kbar) - c.Eps0)
-	base := math.Log(2) + 2*math.Log(math.Expm1(2*c.Eps0)) - math.Log(kbar) - 2*c.Eps0
-	for j := 3; j <= order; j++ {
+	for j := 2; j <= order; j++ {
 		x := float64(j)
-		half, _ := math.Lgamma(x / 2)
-		sum.add(logChoose(lambda, x) + x*math.Log(gamma) + math.Log(x) + half + x/2*base)
+		sum.add(logChoose(lambda, x) + x*math.Log(gamma) + ternarySame(c.Eps0, x) - x/2*math.Log(kbar))
 	}
 	x := gamma * math.Expm1(2*c.Eps0) / e
 	sum.add(logUpsilon(x, lambda) - float64(c.Reports-1)/(8*e))

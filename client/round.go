@@ -81,13 +81,49 @@ func (c *Client) Check(ann wire.Announcement) error {
 	return nil
 }
 
-// Report clips grad in place, randomizes it and writes the report into r. It
-// cannot fail: nothing about the data may show in whether it does.
+// Report clips grad, randomizes it and writes the report into r; grad is
+// working memory after. It cannot fail: nothing about the data may show in
+// whether it does.
 func (c *Client) Report(src rng.Source, grad []float32, r *randomizer.Report) {
-	if c.config.ClipMode == ClipCoordinate {
+	m, sparse := c.config.Mechanism.(randomizer.Sparse)
+	switch {
+	case c.config.ClipMode == ClipCoordinate && sparse:
+		c.ReportAt(src, func(j int) float32 { return grad[j] }, r)
+	case c.config.ClipMode == ClipCoordinate:
 		randomizer.ClipCoordinate(grad, c.config.Clip)
-	} else {
+		c.config.Mechanism.Randomize(src, grad, r)
+	case sparse:
+		// What is not reported need not be scaled.
+		f := randomizer.ClipScale(grad, c.config.Norm, c.config.Clip)
+		m.RandomizeAt(src, func(j int) float32 {
+			if f < 1 {
+				return float32(f * float64(grad[j]))
+			}
+			return grad[j]
+		}, r)
+	default:
 		randomizer.ClipNorm(grad, c.config.Norm, c.config.Clip)
+		c.config.Mechanism.Randomize(src, grad, r)
 	}
-	c.config.Mechanism.Randomize(src, grad, r)
+}
+
+// ReportAt is Report for a gradient given by its coordinates: at returns
+// coordinate j, and is asked for those only that the report is about. It
+// panics where Sparse is 0.
+func (c *Client) ReportAt(src rng.Source, at func(j int) float32, r *randomizer.Report) {
+	if c.Sparse() == 0 {
+		panic("client: the report needs the whole gradient")
+	}
+	c.config.Mechanism.(randomizer.Sparse).RandomizeAt(src, func(j int) float32 {
+		return randomizer.ClipValue(at(j), c.config.Clip)
+	}, r)
+}
+
+// Sparse returns the number of coordinates of its gradient that a client's
+// report is about, or 0 if it needs all of them: clipping by norm does.
+func (c *Client) Sparse() int {
+	if m, ok := c.config.Mechanism.(randomizer.Sparse); ok && c.config.ClipMode == ClipCoordinate {
+		return m.Coordinates()
+	}
+	return 0
 }

@@ -9,12 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/schedule"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -27,8 +27,9 @@ type Ledger interface {
 	Restore([]ledger.Entry) error
 }
 
-// Config is a task. Required are all fields but Sample and CheckInRate, and
-// Report where the ledger is ledger.Unprotected.
+// Config is a task. Required are all fields but Sample, CheckInRate and Blocks,
+// each of which belongs to one Participation, and Report where the ledger is
+// ledger.Unprotected.
 type Config struct {
 	Task          [32]byte
 	Optimizer     optimize.Optimizer
@@ -40,6 +41,7 @@ type Config struct {
 	Population    int64
 	Sample        int64
 	CheckInRate   float64
+	Blocks        schedule.Blocks // of dp.Once: once in every epoch
 	MinReports    int64
 	Clip          float64
 }
@@ -50,7 +52,7 @@ type Coordinator struct {
 	config    Config
 	round     int64 // last round that ended
 	opened    int64 // round whose batch may be opened; 0 if none
-	batch     []int64
+	batch     [32]byte
 	published []float32
 	mean      []float64
 }
@@ -78,6 +80,13 @@ func New(c Config) (*Coordinator, error) {
 	case dp.CheckIn:
 		if !(c.CheckInRate > 0 && c.CheckInRate <= 1) {
 			return nil, fmt.Errorf("coordinator: gamma = %v must be above 0 and at most 1", c.CheckInRate)
+		}
+	case dp.Once:
+		if c.Blocks.Clients() != c.Population {
+			return nil, fmt.Errorf("coordinator: blocks of %d clients, the population has %d", c.Blocks.Clients(), c.Population)
+		}
+		if c.MinReports > c.Blocks.Smallest() {
+			return nil, fmt.Errorf("coordinator: n-min = %d must be at most the %d of the smallest block", c.MinReports, c.Blocks.Smallest())
 		}
 	default:
 		return nil, fmt.Errorf("coordinator: participation %q cannot be run", c.Participation)
@@ -129,6 +138,7 @@ func (c *Coordinator) Announce() wire.Announcement {
 		Task: c.config.Task, Round: c.round + 1, Trust: c.config.Trust,
 		Participation: c.config.Participation, Population: c.config.Population,
 		Sample: c.config.Sample, CheckInRate: c.config.CheckInRate, MinReports: c.config.MinReports,
+		PerEpoch:   c.config.Blocks.PerEpoch(),
 		Randomizer: c.config.Mechanism.Name(), Eps0: c.config.Report.Eps0, Clip: c.config.Clip,
 	}
 	h.Sum(a.ModelDigest[:0])
@@ -137,32 +147,43 @@ func (c *Coordinator) Announce() wire.Announcement {
 
 // Receive charges the ledger for a closed batch. Only after it returns nil may
 // the batch be opened; if it refuses, the batch must be destroyed unread. One
-// charge pays for one batch: the same one may be received again before End,
-// another one is refused. A coordinator restored from a State in which this
-// round is charged already cannot compare: there the caller must bring the
-// batch that was charged.
+// charge pays for one batch: the same one may be received again before End, also
+// by a coordinator restored from a State in which it is open; another one is
+// refused.
 func (c *Coordinator) Receive(b wire.Batch) error {
 	if b.Round != c.round+1 {
 		return fmt.Errorf("coordinator: batch of round %d, want round %d", b.Round, c.round+1)
 	}
+	digest := b.Digest()
 	if c.opened != 0 {
-		if !slices.Equal(b.Payloads, c.batch) {
+		if digest != c.batch {
 			return fmt.Errorf("coordinator: round %d is charged for another batch", c.opened)
 		}
 		return nil
 	}
+	// More cannot come from those who were asked.
 	k, limit := int64(len(b.Payloads)), c.config.Population
-	if c.config.Participation == dp.Sampled {
-		limit = c.config.Sample // more cannot come from those who were drawn
+	switch c.config.Participation {
+	case dp.Sampled:
+		limit = c.config.Sample
+	case dp.Once:
+		_, block := c.config.Blocks.Of(b.Round)
+		limit = c.config.Blocks.Len(block)
 	}
 	if k < c.config.MinReports || k > limit {
 		return fmt.Errorf("coordinator: round %d has %d reports, want between n-min = %d and %d",
 			b.Round, k, c.config.MinReports, limit)
 	}
-	if err := c.config.Ledger.Charge(ledger.Entry{Round: b.Round, Event: c.event(k)}); err != nil {
-		return err
+	if c.config.Participation != dp.Once || !c.epochCharged(b.Round) {
+		event, err := c.event(k)
+		if err != nil {
+			return err
+		}
+		if err := c.config.Ledger.Charge(ledger.Entry{Round: b.Round, Event: event}); err != nil {
+			return err
+		}
 	}
-	c.opened, c.batch = b.Round, b.Payloads
+	c.opened, c.batch = b.Round, digest
 	return nil
 }
 
@@ -172,7 +193,15 @@ func (c *Coordinator) Receive(b wire.Batch) error {
 // clients. Where some clients drop out more often than others, the rest are
 // chosen with a larger chance than k/n, and the charge is too small for them.
 // Whether a round is void depends on k alone and changes nothing.
-func (c *Coordinator) event(k int64) dp.Round {
+//
+// With dp.Once a client is in one block of an epoch, and the epoch's first
+// round pays for all of them, as for blocks of the least size that is released.
+func (c *Coordinator) event(k int64) (dp.Round, error) {
+	if c.config.Participation == dp.Once {
+		e, err := c.config.Blocks.Epoch(c.config.Report, c.config.MinReports)
+		e.Trust = c.config.Trust
+		return e, err
+	}
 	e := dp.Round{
 		Report: c.config.Report, Trust: c.config.Trust, Participation: c.config.Participation,
 		Population: c.config.Population, Reports: k, Realised: true,
@@ -180,7 +209,18 @@ func (c *Coordinator) event(k int64) dp.Round {
 	if e.Participation == dp.All && k != e.Population {
 		e.Participation = dp.CheckIn
 	}
-	return e
+	return e, nil
+}
+
+// epochCharged says whether a round of this round's epoch was charged.
+func (c *Coordinator) epochCharged(round int64) bool {
+	entries := c.config.Ledger.Entries()
+	if len(entries) == 0 {
+		return false
+	}
+	charged, _ := c.config.Blocks.Of(entries[len(entries)-1].Round)
+	epoch, _ := c.config.Blocks.Of(round)
+	return charged == epoch
 }
 
 // Tally sums opened reports. One goroutine each; sums are exact integers, so
@@ -236,7 +276,7 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 		}
 		c.publish()
 	}
-	c.round, c.opened, c.batch = c.opened, 0, nil
+	c.round, c.opened, c.batch = c.opened, 0, [32]byte{}
 	return accepted, rejected, nil
 }
 
@@ -255,16 +295,21 @@ func (c *Coordinator) Model(dst []float64) { c.config.Optimizer.Model(dst) }
 // Spent returns the bound on what was charged so far.
 func (c *Coordinator) Spent() (dp.Bound, error) { return c.config.Ledger.Spent() }
 
-// State is a coordinator between two rounds.
+// State is a coordinator after a round, with the next one if it is open.
 type State struct {
 	Round     int64
 	Optimizer optimize.State
 	Charged   []ledger.Entry
+	// Opened is Round+1 if its batch was charged and may have been opened, and
+	// Batch the digest of that batch; 0 if not. What was summed of it is not
+	// kept: the same batch must be received again.
+	Opened int64
+	Batch  [32]byte
 }
 
-// State returns a copy; a round in progress is not part of it.
+// State returns a copy.
 func (c *Coordinator) State() State {
-	return State{Round: c.round, Optimizer: c.config.Optimizer.State(), Charged: c.config.Ledger.Entries()}
+	return State{Round: c.round, Optimizer: c.config.Optimizer.State(), Charged: c.config.Ledger.Entries(), Opened: c.opened, Batch: c.batch}
 }
 
 // Restore brings a new coordinator of the same configuration to s.
@@ -272,8 +317,13 @@ func (c *Coordinator) Restore(s State) error {
 	if c.round != 0 || s.Round < 0 {
 		return fmt.Errorf("coordinator: restore of round %d over round %d", s.Round, c.round)
 	}
+	if s.Opened != 0 && s.Opened != s.Round+1 {
+		return fmt.Errorf("coordinator: round %d is open in a state of round %d", s.Opened, s.Round)
+	}
 	if n := len(s.Charged); n > 0 && s.Charged[n-1].Round > s.Round+1 {
 		return fmt.Errorf("coordinator: round %d is charged in a state of round %d", s.Charged[n-1].Round, s.Round)
+	} else if n > 0 && s.Charged[n-1].Round == s.Round+1 && s.Opened == 0 {
+		return fmt.Errorf("coordinator: round %d is charged in a state that does not say for which batch", s.Charged[n-1].Round)
 	}
 	if err := c.config.Optimizer.Restore(s.Optimizer); err != nil {
 		return err
@@ -281,7 +331,7 @@ func (c *Coordinator) Restore(s State) error {
 	if err := c.config.Ledger.Restore(s.Charged); err != nil {
 		return err
 	}
-	c.round = s.Round
+	c.round, c.opened, c.batch = s.Round, s.Opened, s.Batch
 	c.publish()
 	return nil
 }

@@ -123,6 +123,7 @@ const (
 	domainUsers      = 3
 	domainTest       = 4
 	domainSkew       = 5
+	domainSynthetic  = 6
 )
 
 // key is a keyed mixing function on 64-bit words: for a fixed key a bijection

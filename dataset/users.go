@@ -26,7 +26,8 @@ type UsersConfig struct {
 	Examples int
 	// PerClient is m, 1 ≤ m ≤ Examples. Required.
 	PerClient int
-	// Assignment holds where N·m ≤ Examples. The default is Contiguous.
+	// Assignment needs N·m ≤ Examples. The default is Contiguous there, and
+	// bootstrapped where there are too few examples.
 	Assignment Assignment
 	// Seed chooses a scattered or bootstrapped assignment.
 	Seed uint64
@@ -37,7 +38,8 @@ type UsersConfig struct {
 // after the mean, so that one report covers all that the client holds.
 //
 // If N·m ≤ Examples no two clients share an example, and Examples − N·m of
-// them are held by nobody. Otherwise the population is bootstrapped: each of a
+// them are held by nobody. Otherwise the population is bootstrapped, unless an
+// assignment was asked for, which then is an error: each of a
 // client's m examples is drawn uniformly, with replacement and as if
 // independently; what Population says of such runs holds here too. Memory is
 // O(1), or 4 bytes per example if scattered.
@@ -66,11 +68,16 @@ func NewUsers(c UsersConfig) (*Users, error) {
 		disjoint: c.Clients <= int64(c.Examples/c.PerClient), key: newKey(c.Seed, domainUsers),
 	}
 	switch c.Assignment {
-	case "", Contiguous:
-	case Scattered:
-		if !u.disjoint {
-			break
-		}
+	case "":
+		return u, nil
+	case Contiguous, Scattered:
+	default:
+		return nil, fmt.Errorf("dataset: assignment %q must be %q or %q", c.Assignment, Contiguous, Scattered)
+	}
+	if !u.disjoint {
+		return nil, fmt.Errorf("dataset: assignment %q of m = %d examples to %d clients needs more than the %d there are", c.Assignment, c.PerClient, c.Clients, c.Examples)
+	}
+	if c.Assignment == Scattered {
 		if uint64(c.Examples) > 1<<32 {
 			return nil, fmt.Errorf("dataset: scattering %d examples, at most 2^32 are scattered", c.Examples)
 		}
@@ -80,8 +87,6 @@ func NewUsers(c UsersConfig) (*Users, error) {
 		}
 		sample.Shuffle(rng.Replay(c.Seed, domainUsers), u.order)
 		u.order = u.order[:int(c.Clients)*c.PerClient]
-	default:
-		return nil, fmt.Errorf("dataset: assignment %q must be %q or %q", c.Assignment, Contiguous, Scattered)
 	}
 	return u, nil
 }

@@ -104,7 +104,7 @@ func TestTenMillionClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := NewUsers(UsersConfig{Clients: clients, Examples: examples, PerClient: 10, Assignment: Scattered, Seed: 2})
+	u, err := NewUsers(UsersConfig{Clients: clients, Examples: examples, PerClient: 10, Seed: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,13 +141,16 @@ func TestUsersRefuses(t *testing.T) {
 		"m = 0 examples per client":      {Clients: 5, Examples: 5},
 		"m = 6 examples per client must": {Clients: 5, Examples: 5, PerClient: 6},
 		`assignment "x" must be`:         {Clients: 5, Examples: 5, PerClient: 1, Assignment: "x"},
+		// Never silently replaced by a bootstrap: 3·2 > 5.
+		`assignment "contiguous" of m = 2`: {Clients: 3, Examples: 5, PerClient: 2, Assignment: Contiguous},
+		`assignment "scattered" of m = 2`:  {Clients: 3, Examples: 5, PerClient: 2, Assignment: Scattered},
 	} {
 		if _, err := NewUsers(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 	// Products that would overflow.
-	u, err := NewUsers(UsersConfig{Clients: math.MaxInt64, Examples: 1000, PerClient: 1000, Assignment: Scattered})
+	u, err := NewUsers(UsersConfig{Clients: math.MaxInt64, Examples: 1000, PerClient: 1000})
 	if err != nil || !u.Bootstrapped() {
 		t.Fatalf("%v", err)
 	}

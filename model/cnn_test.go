@@ -184,14 +184,6 @@ func trained(m *CNN, seed uint64) []float32 {
 	return theta
 }
 
-func norm(v []float64) float64 {
-	sum := 0.0
-	for _, f := range v {
-		sum += f * f
-	}
-	return math.Sqrt(sum)
-}
-
 // distance returns ‖a − b‖ / ‖b‖.
 func distance(a []float32, b []float64) float64 {
 	diff := widen(a)

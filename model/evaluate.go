@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -14,12 +15,18 @@ type Evaluation struct {
 	Examples, Correct int
 	// Loss is the mean loss in nats per example.
 	Loss float64
-	// Confusion[y][c] counts the examples of class y that were taken for c.
+	// Confusion[y][c] counts the examples of class y that were taken for c; nil
+	// where examples have real targets.
 	Confusion [][]int
 }
 
-// Accuracy returns Correct / Examples.
-func (e *Evaluation) Accuracy() float64 { return float64(e.Correct) / float64(e.Examples) }
+// Accuracy returns Correct / Examples, NaN where there are no classes.
+func (e *Evaluation) Accuracy() float64 {
+	if e.Confusion == nil {
+		return math.NaN()
+	}
+	return float64(e.Correct) / float64(e.Examples)
+}
 
 // evaluateChunk is the number of examples whose losses are summed together;
 // it is fixed so that sums do not depend on the number of workers.
@@ -90,6 +97,21 @@ func Evaluate(m Model, theta, x []float32, y []int32, workers int) (*Evaluation,
 	}
 	e.Loss = total / float64(n)
 	return e, nil
+}
+
+// MeanLoss returns a linear model's mean loss, without ridge, over rows of x
+// with real targets, summed in row order.
+func (m *Linear) MeanLoss(theta, x []float32, targets func(row int) float64) (float64, error) {
+	d := m.c.Inputs
+	if len(x) == 0 || len(x)%d != 0 || len(theta) != m.Params() {
+		return 0, fmt.Errorf("model: %d parameters and %d features, want %d and rows of %d", len(theta), len(x), m.Params(), d)
+	}
+	n, sum := len(x)/d, 0.0
+	for i := range n {
+		loss, _ := m.c.Loss.At(m.Score(theta, x[i*d:(i+1)*d]), targets(i))
+		sum += loss
+	}
+	return sum / float64(n), nil
 }
 
 // Argmax returns the class with the largest score, the first one of equals.

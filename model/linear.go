@@ -16,6 +16,9 @@ type LinearConfig struct {
 	// Ridge is λ of the term λ/2·‖theta‖² in each client's loss, intercept
 	// included: the loss is then λ-strongly convex. Default 0.
 	Ridge float64
+	// Smoothing is β of the Moreau envelope that takes the loss's place in Grad
+	// and GradCoord; the ridge is added unsmoothed. 0, the default, is none.
+	Smoothing float64
 	// NoIntercept leaves the intercept out. Default false.
 	NoIntercept bool
 }
@@ -44,7 +47,18 @@ func NewLinear(c LinearConfig) (*Linear, error) {
 	if !(c.Ridge >= 0 && c.Ridge <= math.MaxFloat32) {
 		return nil, fmt.Errorf("model: ridge = %v must be at least 0 and at most %v", c.Ridge, math.MaxFloat32)
 	}
+	if !(c.Smoothing >= 0) || math.IsInf(c.Smoothing, 1) {
+		return nil, fmt.Errorf("model: smoothing = %v must be above 0 and finite, or 0 for none", c.Smoothing)
+	}
 	return &Linear{c}, nil
+}
+
+// Smoothed returns the same model with another Smoothing, as an optimiser that
+// works in stages asks for; 0 is none.
+func (m *Linear) Smoothed(beta float64) (*Linear, error) {
+	c := m.c
+	c.Smoothing = beta
+	return NewLinear(c)
 }
 
 // Name returns "linear-" and the loss.
@@ -110,9 +124,25 @@ func (m *Linear) Score(theta, x []float32) float64 {
 	return (a + b) + (c + d)
 }
 
+// size returns ‖x‖², plus 1 for an intercept.
+func (m *Linear) size(x []float32) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	if !m.c.NoIntercept {
+		sum++
+	}
+	return sum
+}
+
 // output returns the loss, ridge included, and the slope by the score.
 func (m *Linear) output(theta, x []float32, y float64) (loss, slope float64) {
-	loss, slope = m.c.Loss.At(m.Score(theta, x), y)
+	if m.c.Smoothing > 0 {
+		loss, slope = Smooth{m.c.Loss, m.c.Smoothing}.At(m.Score(theta, x), m.size(x), y)
+	} else {
+		loss, slope = m.c.Loss.At(m.Score(theta, x), y)
+	}
 	if m.c.Ridge > 0 {
 		sum := 0.0
 		for _, v := range theta {
@@ -124,7 +154,8 @@ func (m *Linear) output(theta, x []float32, y float64) (loss, slope float64) {
 }
 
 // Grad overwrites grad with the gradient of one client's loss, ridge included,
-// and returns that loss. y must pass Loss.CheckTarget.
+// and returns that loss, smoothed where Smoothing says so. y must pass
+// Loss.CheckTarget.
 func (m *Linear) Grad(theta, x []float32, y float64, grad []float32) (loss float64) {
 	if len(grad) != m.Params() {
 		panic(fmt.Sprintf("model: %s: gradient of %d values, want %d", m.Name(), len(grad), m.Params()))

@@ -7,18 +7,30 @@ package model
 
 import "github.com/riffle-dp/riffle/safetensors"
 
-// Model is a differentiable classifier with a flat parameter vector.
-//
-// A Model is immutable and safe for concurrent use. Its methods panic if a
-// slice has the wrong length or a class is out of range: that is a bug of the
-// caller, not bad data.
-type Model interface {
+// Parametric is a model as the server sees it: a flat parameter vector.
+type Parametric interface {
 	// Name identifies the kind of model.
 	Name() string
 	// Params returns the length of theta and of a gradient.
 	Params() int
 	// Inputs returns the number of features of an example.
 	Inputs() int
+	// Init returns parameters to start from, a function of the seed alone.
+	Init(seed uint64) []float32
+	// Tensors names the parts of theta for a file; Theta is its inverse and
+	// refuses missing or unexpected tensors, wrong shapes and values that are
+	// not finite.
+	Tensors(theta []float32) ([]safetensors.Tensor, error)
+	Theta(tensors []safetensors.Tensor) ([]float32, error)
+}
+
+// Model is a differentiable classifier.
+//
+// A Model is immutable and safe for concurrent use. Its methods panic if a
+// slice has the wrong length or a class is out of range: that is a bug of the
+// caller, not bad data.
+type Model interface {
+	Parametric
 	// Classes returns the number of classes, the length of logits.
 	Classes() int
 	// Forward overwrites logits with the scores of one example. They are
@@ -29,13 +41,6 @@ type Model interface {
 	Grad(theta, x []float32, y int, grad []float32, s *Scratch) (loss float64)
 	// NewScratch returns working memory for this model.
 	NewScratch() *Scratch
-	// Init returns parameters to start from, a function of the seed alone.
-	Init(seed uint64) []float32
-	// Tensors names the parts of theta for a file; Theta is its inverse and
-	// refuses missing or unexpected tensors, wrong shapes and values that are
-	// not finite.
-	Tensors(theta []float32) ([]safetensors.Tensor, error)
-	Theta(tensors []safetensors.Tensor) ([]float32, error)
 }
 
 // CoordinateGradient is a Model that can compute one coordinate of a gradient

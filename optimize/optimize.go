@@ -1,6 +1,11 @@
 // Package optimize holds the optimisers. Each sees nothing but noisy mean
 // gradients, so every one runs under every trust mode; whatever it does to
 // them is post-processing and costs no privacy.
+//
+// CLDPSGD is for learning, with any schedule. For stochastic convex problems
+// NewPlan chooses batches, rounds and step sizes of a published method by
+// minimising its bound (convex.md), a function of public numbers, and the plan
+// makes the optimiser.
 package optimize
 
 // Optimizer is driven by tell and ask: the caller evaluates the mean gradient

@@ -9,6 +9,17 @@ import "math"
 // up to the rounding of float32; the randomizers do not rely on it, they
 // project again.
 func ClipNorm(x []float32, p, c float64) {
+	if f := ClipScale(x, p, c); f < 1 {
+		for i, v := range x {
+			x[i] = float32(f * float64(v))
+		}
+	}
+}
+
+// ClipScale returns the factor f ≤ 1 by which ClipNorm scales x: it stores
+// float32(f·x_i), or nothing if f = 1. Values that are not finite it replaces in
+// x itself.
+func ClipScale(x []float32, p, c float64) float64 {
 	checkClip(c)
 	n := norm(x, p)
 	if !(n <= math.MaxFloat64) {
@@ -16,12 +27,9 @@ func ClipNorm(x []float32, p, c float64) {
 		n = norm(x, p)
 	}
 	if n <= c {
-		return
+		return 1
 	}
-	f := c / n
-	for i, v := range x {
-		x[i] = float32(f * float64(v))
-	}
+	return c / n
 }
 
 // ClipCoordinate projects x in place onto the cube |x_i| ≤ c, coordinate by
@@ -30,20 +38,37 @@ func ClipNorm(x []float32, p, c float64) {
 // positive and finite, else it panics.
 func ClipCoordinate(x []float32, c float64) {
 	checkClip(c)
+	top := clipTop(c)
+	for i, v := range x {
+		x[i] = clipped(v, top)
+	}
+}
+
+// ClipValue returns what ClipCoordinate makes of one coordinate.
+func ClipValue(v float32, c float64) float32 {
+	checkClip(c)
+	return clipped(v, clipTop(c))
+}
+
+// clipTop is the largest float32 that is at most c.
+func clipTop(c float64) float32 {
 	top := float32(c)
 	if float64(top) > c {
 		top = math.Nextafter32(top, 0)
 	}
-	for i, v := range x {
-		switch {
-		case v != v:
-			x[i] = 0
-		case v > top:
-			x[i] = top
-		case v < -top:
-			x[i] = -top
-		}
+	return top
+}
+
+func clipped(v, top float32) float32 {
+	switch {
+	case v != v:
+		return 0
+	case v > top:
+		return top
+	case v < -top:
+		return -top
 	}
+	return v
 }
 
 func checkClip(c float64) {
@@ -67,13 +92,29 @@ func norm(x []float32, p float64) float64 {
 		}
 		n = math.Sqrt(n)
 	case math.Inf(1):
-		for _, v := range x {
-			n = math.Max(n, math.Abs(float64(v))) // Max keeps NaN
-		}
+		n = float64(maxAbs(x))
 	default:
 		panic("randomizer: clipping norm must be 1, 2 or +Inf")
 	}
 	return n
+}
+
+// maxAbs returns the largest |x_i|, NaN if there is one: without their signs
+// floats are ordered as their bits are, with NaN above all.
+func maxAbs(x []float32) float32 {
+	const abs = 1<<31 - 1
+	var a, b, c, d uint32 // four, to hide the latency of a maximum
+	for len(x) >= 4 {
+		a = max(a, math.Float32bits(x[0])&abs)
+		b = max(b, math.Float32bits(x[1])&abs)
+		c = max(c, math.Float32bits(x[2])&abs)
+		d = max(d, math.Float32bits(x[3])&abs)
+		x = x[4:]
+	}
+	for _, v := range x {
+		a = max(a, math.Float32bits(v)&abs)
+	}
+	return math.Float32frombits(max(a, b, c, d))
 }
 
 // sanitize copies x to dst, with NaN as 0 and ±Inf as the largest float32.

@@ -26,13 +26,16 @@ type DiscreteGaussianConfig struct {
 // compiler refuses it where a pure guarantee is needed. What it has is ZCDP.
 //
 // Inputs outside the ball are scaled onto the sphere; NaN counts as 0 and ±Inf
-// as the largest float32. Unbiased; MSE is attained, up to the share of the
-// rounding, by every input.
+// as the largest float32. Unbiased, but for the cut at gaussianTail standard
+// deviations; MSE is attained, up to the share of the rounding, by every input.
+// The cut, and what Check allows, are derived in discretegaussian.md.
 //
 // Source: Canonne, Kamath, Steinke, arXiv 2004.00010v5, Algorithm 3, Theorem 4.
 type DiscreteGaussian struct {
 	config   DiscreteGaussianConfig
 	variance uint64 // of the noise, in grid steps squared
+	limit    int64  // of a report's values
+	longest  float64
 	noise    *sample.DiscreteGaussian
 }
 
@@ -40,6 +43,11 @@ var _ Mechanism = (*DiscreteGaussian)(nil)
 
 // gaussianUnit is the number of grid steps in the radius.
 const gaussianUnit = 1 << 16
+
+// gaussianTail is how many standard deviations of noise a coordinate of a report
+// can show, or 31.9 where more would not fit. To cut there is post-processing;
+// it moves less than e^−500 of mass and a mean by less than e^−500 σ.
+const gaussianTail = 40
 
 // NewDiscreteGaussian validates c.
 func NewDiscreteGaussian(c DiscreteGaussianConfig) (*DiscreteGaussian, error) {
@@ -55,12 +63,23 @@ func NewDiscreteGaussian(c DiscreteGaussianConfig) (*DiscreteGaussian, error) {
 	m := &DiscreteGaussian{config: c}
 	// An integer variance, rounded up: it is at least 2^12 steps squared.
 	m.variance = uint64(math.Ceil(c.Sigma * gaussianUnit * (c.Sigma * gaussianUnit)))
+	sigma := math.Sqrt(float64(m.variance))
+	m.limit = min(math.MaxInt32, gaussianUnit+1+int64(math.Ceil(gaussianTail*sigma)))
+	m.longest = gaussianUnit + 1 + math.Sqrt(float64(c.Dim)) + sigma*gaussianLength(c.Dim, checkTail)
 	var err error
 	m.noise, err = sample.NewDiscreteGaussian(sample.Ratio{Num: m.variance, Den: 1})
 	if err != nil {
 		return nil, fmt.Errorf("randomizer: sigma = %v: %w", c.Sigma, err)
 	}
 	return m, nil
+}
+
+// gaussianLength returns what the length of a discrete Gaussian vector of dim
+// coordinates exceeds with probability at most e^−x, in standard deviations;
+// see discretegaussian.md.
+func gaussianLength(dim int, x float64) float64 {
+	d := float64(dim)
+	return math.Sqrt(d + 2*math.Sqrt(d*x) + 2*x)
 }
 
 // Name returns "discrete-gaussian".
@@ -76,6 +95,7 @@ func (m *DiscreteGaussian) NewReport() *Report { return &Report{Value: make([]in
 // outside the domain.
 func (m *DiscreteGaussian) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	checkReport(r, 0, m.config.Dim)
 	size := norm(x, 2)
 	if !(size <= math.MaxFloat64) {
 		clean := make([]float32, len(x))
@@ -91,15 +111,25 @@ func (m *DiscreteGaussian) Randomize(src rng.Source, x []float32, r *Report) {
 			k++
 		}
 		k += m.noise.Draw(src)
-		// 2^31 is at least 31σ away from any value: this changes nothing that
-		// could be seen, and is post-processing.
-		r.Value[i] = int32(max(-math.MaxInt32, min(k, math.MaxInt32)))
+		r.Value[i] = int32(max(-m.limit, min(k, m.limit)))
 	}
 }
 
-// Check validates shape and range; see [Mechanism].
+// Check validates shape, range and length; see [Mechanism]. It refuses an honest
+// report with probability e^−100 at most.
 func (m *DiscreteGaussian) Check(r *Report) error {
-	return checkDense(r, m.config.Dim, math.MaxInt32)
+	if err := checkDense(r, m.config.Dim, int32(m.limit)); err != nil {
+		return err
+	}
+	var square float64
+	for _, v := range r.Value {
+		square += float64(float64(v) * float64(v))
+	}
+	// The sum of 2^30 squares errs by less than 2^−22.
+	if square > m.longest*m.longest*(1+0x1p-20) {
+		return fmt.Errorf("randomizer: report of length %.6g must be at most %.6g", math.Sqrt(square), m.longest)
+	}
+	return nil
 }
 
 // Add adds a checked report to sum.
@@ -116,18 +146,16 @@ func (m *DiscreteGaussian) MSE() float64 {
 	return float64(m.config.Dim) * (float64(m.variance) + .25) * step * step
 }
 
-// Bits: enough for 12 standard deviations around the radius per coordinate; the
-// plain encoding is 32.
-func (m *DiscreteGaussian) Bits() int {
-	top := gaussianUnit + uint64(12*math.Sqrt(float64(m.variance)))
-	return m.config.Dim * min(32, bits.Len64(top)+1)
-}
+// Bits: enough for the largest value and a sign per coordinate.
+func (m *DiscreteGaussian) Bits() int { return m.config.Dim * (bits.Len64(uint64(m.limit)) + 1) }
 
 // ZCDP returns ρ such that one report is ρ-zero-concentrated private between
 // any two inputs (replace-one, nats, rounded up): ρ = Δ²/(2σ²), where
 // Δ = 2(2^16+1)+√d steps bounds the distance of two rounded inputs: two
 // diameters' ends with the rounding of the scaling, and, with the same rounding
-// coins on both sides, less than one step on each coordinate.
+// coins on both sides, less than one step on each coordinate. The step added to
+// each radius covers the scaling, which lengthens a vector by less than 2^−8
+// steps at d = 2^30, and what the sums and roots here err by, below 2^−20.
 func (m *DiscreteGaussian) ZCDP() float64 {
 	delta := 2*(gaussianUnit+1) + math.Sqrt(float64(m.config.Dim))
 	return roundUp(roundUp(delta*delta) / (2 * float64(m.variance)))

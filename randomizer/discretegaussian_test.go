@@ -20,6 +20,7 @@ func TestDiscreteGaussianIsNotPure(t *testing.T) {
 // In one dimension, two inputs at the ends of the ball: the Rényi divergence,
 // summed over all integers within 12σ, is at most λρ and not far below.
 func TestDiscreteGaussianZCDP(t *testing.T) {
+	t.Parallel()
 	for _, sigma := range []float64{.5, 1, 4} {
 		m := must(NewDiscreteGaussian(DiscreteGaussianConfig{1, 3, sigma}))
 		v := float64(m.variance)
@@ -60,6 +61,7 @@ func TestZCDPCoversTheRounding(t *testing.T) {
 // The noise on a grid point is the discrete Gaussian with the stated variance,
 // in cells of σ/4.
 func TestDiscreteGaussianReportLaw(t *testing.T) {
+	t.Parallel()
 	n := 200_000
 	if testing.Short() {
 		n /= 8

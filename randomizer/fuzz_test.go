@@ -45,6 +45,10 @@ func FuzzRandomize(f *testing.F) {
 		add(pu, err)
 		dg, err := NewDiscreteGaussian(DiscreteGaussianConfig{dim, radius, eps0})
 		add(dg, err)
+		laplace, err := NewLaplace(LaplaceConfig{dim, radius, eps0})
+		add(laplace, err)
+		signed, err := NewSignedKRR(SignedKRRConfig{dim, radius, eps0})
+		add(signed, err)
 		plain, err := NewPlain(PlainConfig{dim, radius})
 		add(plain, err)
 		for _, m := range all {

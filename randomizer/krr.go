@@ -13,7 +13,7 @@ import (
 // KRRConfig describes a [KRR]. Both fields are required.
 type KRRConfig struct {
 	Symbols int     // K, the number of symbols, between 2 and 2^30
-	Eps0    float64 // ε₀ in nats, above 0 and at most dp.MaxEps0
+	Eps0    float64 // ε₀ in nats, between 2^-20 and dp.MaxEps0
 }
 
 // KRR is k-ary randomized response: one of K symbols is reported truthfully
@@ -67,12 +67,6 @@ func NewKRR(c KRRConfig) (*KRR, error) {
 		m.lie = m.rare / others
 		m.gap = 1 - m.rare - m.lie
 	}
-	if !(m.gap > 0) {
-		return nil, fmt.Errorf("randomizer: eps0 = %v is too small for %d symbols", c.Eps0, c.Symbols)
-	}
-	if err := checkError(m.MSE(), c.Eps0); err != nil {
-		return nil, err
-	}
 	return m, nil
 }
 
@@ -105,6 +99,7 @@ func (m *KRR) Symbol(src rng.Source, symbol int) int {
 // weights x; see the type for weights that are no distribution.
 func (m *KRR) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Symbols, x)
+	checkReport(r, 1, 1)
 	r.Index[0], r.Value[0] = uint32(m.Symbol(src, m.choose(src, x))), 1
 }
 

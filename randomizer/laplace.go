@@ -40,6 +40,7 @@ type Laplace struct {
 	unit   int64        // grid steps in the radius
 	noise  sample.Ratio // scale of the noise in steps
 	limit  int64        // of a report's values
+	size   int64        // of a report: the sum of its absolute values
 }
 
 var _ Randomizer = (*Laplace)(nil)
@@ -50,7 +51,7 @@ const (
 	// laplaceDen is the denominator of the noise's scale, below 2^24 steps.
 	laplaceDen = 1 << 27
 	// laplaceTail is how many scales of noise a report can show. Cutting it off
-	// there is post-processing and moves e^−125 of mass at most.
+	// there is post-processing and moves less than e^−126 of mass.
 	laplaceTail = 127
 )
 
@@ -59,9 +60,6 @@ func NewLaplace(c LaplaceConfig) (*Laplace, error) {
 	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
 		return nil, err
 	}
-	if c.Eps0 < 0x1p-20 {
-		return nil, fmt.Errorf("randomizer: eps0 = %v must be at least 2^-20 for the Laplace law", c.Eps0)
-	}
 	m := &Laplace{config: c}
 	fraction := min(16, 23+math.Ilogb(c.Eps0))
 	m.unit = 1 << fraction
@@ -69,10 +67,15 @@ func NewLaplace(c LaplaceConfig) (*Laplace, error) {
 	scale := float64(2*m.unit) / c.Eps0 * (1 + 0x1p-51)
 	m.noise = sample.Ratio{Num: uint64(math.Ceil(scale * laplaceDen)), Den: laplaceDen}
 	m.limit = min(math.MaxInt32, m.unit+int64(math.Ceil(laplaceTail*scale)))
-	if err := checkError(m.MSE(), c.Eps0); err != nil {
-		return nil, err
-	}
+	m.size = m.unit + int64(math.Ceil(scale*laplaceSize(c.Dim, checkTail)*(1+0x1p-40)))
 	return m, nil
+}
+
+// laplaceSize returns what the sum of the absolute values of dim discrete Laplace
+// variables exceeds with probability at most e^−x, in scales; see laplace.md.
+func laplaceSize(dim int, x float64) float64 {
+	d := float64(dim)
+	return d + math.Sqrt(2*d*x) + x
 }
 
 // Name returns "laplace".
@@ -88,6 +91,7 @@ func (m *Laplace) NewReport() *Report { return &Report{Value: make([]int32, m.co
 // outside the domain.
 func (m *Laplace) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	checkReport(r, 0, m.config.Dim)
 	m.round(src, x, r.Value)
 	for i, k := range r.Value {
 		y := int64(k) + sample.Laplace(src, m.noise)
@@ -119,9 +123,20 @@ func (m *Laplace) round(src rng.Source, x []float32, k []int32) {
 	}
 }
 
-// Check validates shape and range; see [Mechanism].
+// Check validates shape, range and size; see [Mechanism]. It refuses an honest
+// report with probability e^−100 at most.
 func (m *Laplace) Check(r *Report) error {
-	return checkDense(r, m.config.Dim, int32(m.limit))
+	if err := checkDense(r, m.config.Dim, int32(m.limit)); err != nil {
+		return err
+	}
+	var size int64
+	for _, v := range r.Value {
+		size += max(int64(v), -int64(v))
+	}
+	if size > m.size {
+		return fmt.Errorf("randomizer: report of size %d must be at most %d", size, m.size)
+	}
+	return nil
 }
 
 // Add adds a checked report to sum.

@@ -18,7 +18,7 @@ type Config struct {
 
 // Names lists what [New] takes.
 func Names() []string {
-	return []string{"rr", "krr", "rinf", "r1", "r2", "privunit", "laplace"}
+	return []string{"rr", "krr", "signed-krr", "rinf", "r1", "r2", "privunit", "laplace"}
 }
 
 // New returns the randomizer of that name.
@@ -31,6 +31,8 @@ func New(name string, c Config) (Randomizer, error) {
 		return made(NewRR(RRConfig{c.Dim, c.Radius, c.Eps0}))
 	case "krr":
 		return made(NewKRR(KRRConfig{c.Dim, c.Eps0}))
+	case "signed-krr":
+		return made(NewSignedKRR(SignedKRRConfig{c.Dim, c.Radius, c.Eps0}))
 	case "rinf":
 		return made(NewRInf(RInfConfig{c.Dim, c.Radius, c.Eps0, c.Bits}))
 	case "r1":
@@ -59,7 +61,7 @@ func Norm(name string) (float64, error) {
 	switch name {
 	case "rr", "rinf":
 		return math.Inf(1), nil
-	case "krr", "r1", "laplace":
+	case "krr", "signed-krr", "r1", "laplace":
 		return 1, nil
 	case "r2", "privunit":
 		return 2, nil

@@ -49,6 +49,7 @@ func (m *Plain) NewReport() *Report { return &Report{Value: make([]int32, m.conf
 // Randomize rounds x to the nearest report, deterministically; NaN counts as 0.
 func (m *Plain) Randomize(_ rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	checkReport(r, 0, m.config.Dim)
 	for i, v := range x {
 		w := float64(v)
 		if math.IsNaN(w) {

@@ -31,6 +31,14 @@ func TestPlainIsTheRoundedInput(t *testing.T) {
 	if m.Check(r) == nil {
 		t.Error("accepted a value out of range")
 	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("accepted a report that is too long")
+			}
+		}()
+		m.Randomize(nil, inputs[0], &Report{Value: make([]int32, 5)})
+	}()
 	if _, pure := any(m).(Randomizer); pure {
 		t.Error("Plain claims a privacy guarantee")
 	}

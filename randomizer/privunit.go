@@ -14,7 +14,7 @@ import (
 type PrivUnitConfig struct {
 	Dim    int     // length of the input
 	Radius float64 // C, the bound on ‖x‖₂, between 1e-30 and 1e30
-	Eps0   float64 // ε₀ in nats, above 0; with its slack at most dp.MaxEps0
+	Eps0   float64 // ε₀ in nats, at least 2^-20; with its slack at most dp.MaxEps0
 }
 
 // PrivUnit is the ℓ₂ mechanism of Bhowmick et al. for the ball ‖x‖₂ ≤ C: a
@@ -94,9 +94,6 @@ func newPrivUnit(c PrivUnitConfig, k sphereCap) (*PrivUnit, error) {
 	if m.event.Eps0 > dp.MaxEps0 {
 		return nil, fmt.Errorf("randomizer: eps0 = %v with its numeric slack is above %d", c.Eps0, dp.MaxEps0)
 	}
-	if err := checkError(m.MSE(), c.Eps0); err != nil {
-		return nil, err
-	}
 	m.scratch = &sync.Pool{New: func() any {
 		return &privUnitScratch{z: make([]float64, c.Dim)}
 	}}
@@ -156,6 +153,7 @@ func (m *PrivUnit) NewReport() *Report { return &Report{Value: make([]int32, m.c
 // outside the domain.
 func (m *PrivUnit) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	checkReport(r, 0, m.config.Dim)
 	scratch := m.scratch.Get().(*privUnitScratch)
 	defer m.scratch.Put(scratch)
 

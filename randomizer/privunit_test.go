@@ -81,21 +81,24 @@ func heightCDF(dim int, t float64) float64 {
 	return newSphereCap(dim, math.Acos(-t)).mass
 }
 
+// heightQuantile inverts heightCDF by bisection.
+func heightQuantile(dim int, p float64) float64 {
+	lo, hi := -1., 1.
+	for range 60 {
+		if mid := (lo + hi) / 2; heightCDF(dim, mid) < p {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return (lo + hi) / 2
+}
+
 // edges returns cells for ⟨v,u⟩: k below the cap and k inside, each part cut
 // into pieces of equal mass, so that the exact law gives every cell of a part
 // the same probability.
 func (m *PrivUnit) edges(k int) (edges, probs []float64) {
-	quantile := func(p float64) float64 {
-		lo, hi := -1., 1.
-		for range 60 {
-			if mid := (lo + hi) / 2; heightCDF(m.config.Dim, mid) < p {
-				lo = mid
-			} else {
-				hi = mid
-			}
-		}
-		return (lo + hi) / 2
-	}
+	quantile := func(p float64) float64 { return heightQuantile(m.config.Dim, p) }
 	in, out := m.densities()
 	q := m.cap.mass
 	for i := range k {
@@ -124,6 +127,7 @@ func cell(edges []float64, t float64) int {
 // cap (q above and below 1/4) and of a uniform height (d below and above 128),
 // and the sine belongs to it.
 func TestPrivUnitHeightLaw(t *testing.T) {
+	t.Parallel()
 	n := 300_000
 	for i, c := range []struct {
 		dim  int
@@ -173,54 +177,55 @@ func TestPrivUnitReportLaw(t *testing.T) {
 		eps0 float64
 		n    int
 	}{{2, 1, 100_000}, {2, 3, 100_000}, {3, 2, 100_000}, {10, 3, 100_000}, {200, 3, 60_000}, {4420, 3, 12_000}} {
-		m := privUnit(c.dim, c.eps0)
 		if testing.Short() {
 			c.n /= 12
 			if c.dim > 1000 {
 				continue // the law of t alone is tested above
 			}
 		}
-		x := direction(c.dim, 1)
-		// An axis across u: swap two coordinates with signs, the rest 0.
-		axis := math.Hypot(float64(x[0]), float64(x[1]))
-		k := 10
-		edges, probs := m.edges(k)
-		counts := make([]int64, 2*k)
-		across, acrossProbs := make([]int64, 16), make([]float64, 16)
-		for b := range acrossProbs {
-			acrossProbs[b] = 1. / 16
-		}
-		r, src := m.NewReport(), source(51, uint64(i))
-		var size float64
-		for _, v := range x {
-			size += float64(v) * float64(v)
-		}
-		size = math.Sqrt(size)
-		for range c.n {
-			m.Randomize(src, x, r)
-			var dot, square float64
-			for j, v := range r.Value {
-				dot += float64(v) * float64(x[j])
-				square += float64(v) * float64(v)
-			}
-			long := math.Sqrt(square)
-			h := dot / size / long
-			counts[cell(edges, h)]++
-			w := (float64(r.Value[0])*float64(x[1]) - float64(r.Value[1])*float64(x[0])) / axis / long / math.Sqrt(1-h*h)
-			u := .5 // in two dimensions w is ±1
-			if c.dim > 2 {
-				u = heightCDF(c.dim-1, w)
-			} else if u = .25; w > 0 {
-				u = .75
-			}
-			across[min(15, int(16*u))]++
-		}
 		name := fmt.Sprintf("d = %d, eps0 = %v", c.dim, c.eps0)
-		chiSquare(t, name, counts, probs)
-		if c.dim == 2 {
-			across, acrossProbs = []int64{across[4], across[12]}, []float64{.5, .5}
-		}
-		chiSquare(t, name+", across", across, acrossProbs)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := privUnit(c.dim, c.eps0)
+			x := direction(c.dim, 1)
+			// An axis across u: swap two coordinates with signs, the rest 0.
+			axis := math.Hypot(float64(x[0]), float64(x[1]))
+			k := 10
+			edges, probs := m.edges(k)
+			counts := make([]int64, 2*k)
+			across, acrossProbs := make([]int64, 16), make([]float64, 16)
+			acrossEdges := make([]float64, 15) // all 0 in two dimensions, where w is ±1
+			for b := range acrossProbs {
+				acrossProbs[b] = 1. / 16
+				if b < 15 && c.dim > 2 {
+					acrossEdges[b] = heightQuantile(c.dim-1, float64(b+1)/16)
+				}
+			}
+			r, src := m.NewReport(), source(51, uint64(i))
+			var size float64
+			for _, v := range x {
+				size += float64(v) * float64(v)
+			}
+			size = math.Sqrt(size)
+			for range c.n {
+				m.Randomize(src, x, r)
+				var dot, square float64
+				for j, v := range r.Value {
+					dot += float64(v) * float64(x[j])
+					square += float64(v) * float64(v)
+				}
+				long := math.Sqrt(square)
+				h := dot / size / long
+				counts[cell(edges, h)]++
+				w := (float64(r.Value[0])*float64(x[1]) - float64(r.Value[1])*float64(x[0])) / axis / long / math.Sqrt(1-h*h)
+				across[cell(acrossEdges, w)]++
+			}
+			chiSquare(t, name, counts, probs)
+			if c.dim == 2 {
+				across, acrossProbs = []int64{across[0], across[15]}, []float64{.5, .5}
+			}
+			chiSquare(t, name+", across", across, acrossProbs)
+		})
 	}
 }
 
@@ -245,6 +250,7 @@ func refuted(a, b []int64, eps0 float64) bool {
 // ε₀; in one and two dimensions they do refute the same mechanism with a coin that
 // is off by a fifth.
 func TestPrivUnitRatioOfFrequencies(t *testing.T) {
+	t.Parallel()
 	n := 200_000
 	if testing.Short() {
 		n /= 4
@@ -344,6 +350,7 @@ func TestPrivUnitDoesNotAllocate(t *testing.T) {
 // sides of the change of method, to 7 standard errors: fine enough to tell the
 // exponent (d−3)/2 from its neighbours.
 func TestUniformHeightMoments(t *testing.T) {
+	t.Parallel()
 	for i, dim := range []int{2, 3, 20, 127, 128, 200} {
 		n := 2_000_000
 		if dim < 128 {

@@ -12,7 +12,7 @@ import (
 type R1Config struct {
 	Dim    int     // Required: length of the input
 	Radius float64 // Required: a, the bound on ‖x‖₁, between 1e-30 and 1e30
-	Eps0   float64 // Required: ε₀ in nats, above 0 and at most dp.MaxEps0
+	Eps0   float64 // Required: ε₀ in nats, between 2^-20 and dp.MaxEps0
 	// Count is m, the number of bits in a report, at most Dim and 1024; 0 means
 	// 1, the mechanism as published. [BestBits] returns the best.
 	Count int
@@ -59,9 +59,6 @@ func NewR1(c R1Config) (*R1, error) {
 		return nil, err
 	}
 	m.scale = c.Radius / float64(m.bits.count) * flipScale(m.bits.each)
-	if err := checkError(m.MSE(), c.Eps0); err != nil {
-		return nil, err
-	}
 	return m, nil
 }
 
@@ -78,6 +75,7 @@ func (m *R1) NewReport() *Report { return m.bits.newReport() }
 // outside the domain.
 func (m *R1) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	checkReport(r, m.bits.count, m.bits.count)
 	m.bits.draw(src, r.Index)
 	size := norm(x, 1)
 	if !(size <= math.MaxFloat64) {

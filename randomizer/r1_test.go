@@ -39,6 +39,7 @@ func TestHadamardRows(t *testing.T) {
 // All (row, bit) with their probabilities, for an input inside the ball, on it,
 // outside, and not finite; three coordinates are padded to four.
 func TestR1Law(t *testing.T) {
+	t.Parallel()
 	n := 400_000
 	if testing.Short() {
 		n /= 8

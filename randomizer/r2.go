@@ -9,7 +9,7 @@ import (
 type R2Config struct {
 	Dim    int     // length of the input
 	Radius float64 // C, the bound on ‖x‖₂, between 1e-30 and 1e30
-	Eps0   float64 // ε₀ in nats, above 0; with its slack at most dp.MaxEps0
+	Eps0   float64 // ε₀ in nats, at least 2^-20; with its slack at most dp.MaxEps0
 }
 
 // R2 is the hemisphere mechanism of Duchi, Jordan and Wainwright for the ball

@@ -13,14 +13,15 @@
 //
 // eps0 (ε₀) is the local privacy parameter in nats of one report, E = e^ε₀.
 //
-//	name      input ball            E‖R(x)−x‖², worst x, ≈            message
-//	rr        |x_i| ≤ a             a²d/tanh²(ε₀/2d)                  d bits
-//	krr       distributions on K    ((1−q)²+(K−1)q²)/(p−q)² − 1/K     ⌈log₂K⌉ bits
-//	rinf      |x_i| ≤ a             a²d²/(m·tanh²(ε₀/2m))             m(⌈log₂d⌉+1) bits
-//	r1        ‖x‖₁ ≤ a              a²d/(m·tanh²(ε₀/2m))              m(⌈log₂d⌉+1) bits
-//	r2        ‖x‖₂ ≤ C              C²(π/2)d/tanh²(ε₀/2)              18d bits
-//	privunit  ‖x‖₂ ≤ C              C²d·v(ε₀)                         18d bits
-//	laplace   ‖x‖₁ ≤ C              8d(C/ε₀)²                         25d bits at ε₀ = 2
+//	name        input ball            E‖R(x)−x‖², worst x, ≈            message
+//	rr          |x_i| ≤ a             a²d/tanh²(ε₀/2d)                  d bits
+//	krr         distributions on K    ((1−q)²+(K−1)q²)/(p−q)² − 1/K     ⌈log₂K⌉ bits
+//	signed-krr  ‖x‖₁ ≤ a              a²((E+2d−1)/(E−1))²               ⌈log₂2d⌉ bits
+//	rinf        |x_i| ≤ a             a²d²/(m·tanh²(ε₀/2m))             m(⌈log₂d⌉+1) bits
+//	r1          ‖x‖₁ ≤ a              a²d/(m·tanh²(ε₀/2m))              m(⌈log₂d⌉+1) bits
+//	r2          ‖x‖₂ ≤ C              C²(π/2)d/tanh²(ε₀/2)              18d bits
+//	privunit    ‖x‖₂ ≤ C              C²d·v(ε₀)                         18d bits
+//	laplace     ‖x‖₁ ≤ C              8d(C/ε₀)²                         25d bits at ε₀ = 2
 //
 // None of them relies on a shuffler. Without one (dp.Local) each report is
 // ε₀-differentially private as it stands, against everybody including the
@@ -31,7 +32,6 @@ package randomizer
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/rng"
@@ -89,6 +89,17 @@ type Randomizer interface {
 	Event() dp.Report
 }
 
+// Sparse is a Mechanism whose report is about few coordinates of the input,
+// each projected on its own, so that the others need not be known.
+type Sparse interface {
+	Mechanism
+	// Coordinates is the number of coordinates that a report is about.
+	Coordinates() int
+	// RandomizeAt is Randomize for the input with coordinate j at(j): the same
+	// report from the same source. It calls at once for each coordinate it needs.
+	RandomizeAt(src rng.Source, at func(j int) float32, r *Report)
+}
+
 func checkDim(dim int) error {
 	// Indices are uint32, and float sums over more coordinates than this are
 	// not covered by the slack of privunit.md.
@@ -106,9 +117,14 @@ func checkRadius(radius float64) error {
 	return nil
 }
 
+// minEps0 keeps the estimators unbiased and their errors finite: their scales
+// rest on differences of probabilities that are 1/ε₀ times as large, and at
+// 2^−20 these keep a relative 4e-9.
+const minEps0 = 0x1p-20
+
 func checkEps0(eps0 float64) error {
-	if math.IsNaN(eps0) || eps0 <= 0 || eps0 > dp.MaxEps0 {
-		return fmt.Errorf("randomizer: eps0 = %v must be above 0 and at most %d", eps0, dp.MaxEps0)
+	if !(eps0 >= minEps0 && eps0 <= dp.MaxEps0) {
+		return fmt.Errorf("randomizer: eps0 = %v must lie between 2^-20 and %d", eps0, dp.MaxEps0)
 	}
 	return nil
 }
@@ -116,6 +132,13 @@ func checkEps0(eps0 float64) error {
 func checkInput(dim int, x []float32) {
 	if len(x) != dim {
 		panic(fmt.Sprintf("randomizer: input of length %d given to a randomizer of dimension %d", len(x), dim))
+	}
+}
+
+// checkReport panics where r is not of the shape that NewReport makes.
+func checkReport(r *Report, indices, values int) {
+	if len(r.Index) != indices || len(r.Value) != values {
+		panic(fmt.Sprintf("randomizer: report of %d indices and %d values given to a randomizer of %d and %d", len(r.Index), len(r.Value), indices, values))
 	}
 }
 
@@ -131,6 +154,10 @@ func checkDense(r *Report, dim int, limit int32) error {
 	}
 	return nil
 }
+
+// checkTail is x where Check refuses a report of length or size that an honest
+// client exceeds with probability e^−x at most. To refuse is post-processing.
+const checkTail = 100
 
 // addDense adds a dense report.
 func addDense(sum []int64, r *Report) {

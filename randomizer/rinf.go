@@ -1,7 +1,6 @@
 package randomizer
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -13,7 +12,7 @@ import (
 type RInfConfig struct {
 	Dim    int     // Required: length of the input
 	Radius float64 // Required: a, the bound on |x_i|, between 1e-30 and 1e30
-	Eps0   float64 // Required: ε₀ in nats, above 0 and at most dp.MaxEps0
+	Eps0   float64 // Required: ε₀ in nats, between 2^-20 and dp.MaxEps0
 	// Coordinates is m, the number of coordinates in a report, at most Dim and
 	// 1024; 0 means 1, the mechanism as published. [BestBits] returns the best.
 	Coordinates int
@@ -41,7 +40,10 @@ type RInf struct {
 	scale  float64 // a·(d/m)/tanh(ε₀/2m)
 }
 
-var _ Randomizer = (*RInf)(nil)
+var (
+	_ Randomizer = (*RInf)(nil)
+	_ Sparse     = (*RInf)(nil)
+)
 
 // NewRInf validates c.
 func NewRInf(c RInfConfig) (*RInf, error) {
@@ -54,9 +56,6 @@ func NewRInf(c RInfConfig) (*RInf, error) {
 		return nil, err
 	}
 	m.scale = c.Radius * (float64(c.Dim) / float64(m.bits.count)) * flipScale(m.bits.each)
-	if err := checkError(m.MSE(), c.Eps0); err != nil {
-		return nil, err
-	}
 	return m, nil
 }
 
@@ -68,14 +67,6 @@ func checkAll(dim int, radius, eps0 float64) error {
 		return err
 	}
 	return checkEps0(eps0)
-}
-
-// checkError refuses an eps0 so small that the error is no number any more.
-func checkError(mse, eps0 float64) error {
-	if !(mse <= math.MaxFloat64) {
-		return fmt.Errorf("randomizer: eps0 = %v is too small: the mean squared error overflows", eps0)
-	}
-	return nil
 }
 
 // flipScale returns (E+1)/(E−1) = 1/tanh(ε₀/2), by which binary randomized
@@ -95,9 +86,18 @@ func (m *RInf) NewReport() *Report { return m.bits.newReport() }
 // outside the domain.
 func (m *RInf) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	m.RandomizeAt(src, func(j int) float32 { return x[j] }, r)
+}
+
+// Coordinates returns m, the number of coordinates in a report.
+func (m *RInf) Coordinates() int { return m.bits.count }
+
+// RandomizeAt is Randomize for an input given by its coordinates; see [Sparse].
+func (m *RInf) RandomizeAt(src rng.Source, at func(j int) float32, r *Report) {
+	checkReport(r, m.bits.count, m.bits.count)
 	m.bits.draw(src, r.Index)
 	for i, j := range r.Index {
-		r.Value[i] = randomizedBit(src, float64(x[j]), m.config.Radius, m.bits.each)
+		r.Value[i] = randomizedBit(src, float64(at(int(j))), m.config.Radius, m.bits.each)
 	}
 }
 

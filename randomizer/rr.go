@@ -11,7 +11,7 @@ import (
 type RRConfig struct {
 	Dim    int     // length of the input
 	Radius float64 // a, the bound on |x_i|, between 1e-30 and 1e30
-	Eps0   float64 // ε₀ in nats of the whole report, above 0 and at most dp.MaxEps0
+	Eps0   float64 // ε₀ in nats of the whole report, between 2^-20 and dp.MaxEps0
 }
 
 // RR is binary randomized response: each coordinate of the cube |x_i| ≤ a is
@@ -35,29 +35,18 @@ func NewRR(c RRConfig) (*RR, error) {
 	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
 		return nil, err
 	}
-	each, err := splitEps0(c.Eps0, c.Dim)
-	if err != nil {
-		return nil, err
-	}
-	m := &RR{config: c, each: each, scale: c.Radius * flipScale(each)}
-	if err := checkError(m.MSE(), c.Eps0); err != nil {
-		return nil, err
-	}
-	return m, nil
+	each := splitEps0(c.Eps0, c.Dim)
+	return &RR{config: c, each: each, scale: c.Radius * flipScale(each)}, nil
 }
 
 // splitEps0 returns ε₀/parts, rounded down.
-func splitEps0(eps0 float64, parts int) (float64, error) {
-	each := eps0
-	if parts > 1 {
-		// A division by a power of two is exact; for all others one step down
-		// from the rounded quotient is below the true one.
-		each = roundDown(eps0 / float64(parts))
+func splitEps0(eps0 float64, parts int) float64 {
+	if parts == 1 {
+		return eps0
 	}
-	if each <= 0 {
-		return 0, fmt.Errorf("randomizer: eps0 = %v is too small for %d bits", eps0, parts)
-	}
-	return each, nil
+	// A division by a power of two is exact; for all others one step down from
+	// the rounded quotient is below the true one.
+	return roundDown(eps0 / float64(parts))
 }
 
 // Name returns "rr".
@@ -73,6 +62,7 @@ func (m *RR) NewReport() *Report { return &Report{Value: make([]int32, m.config.
 // outside the domain.
 func (m *RR) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
+	checkReport(r, 0, m.config.Dim)
 	for i, v := range x {
 		r.Value[i] = randomizedBit(src, float64(v), m.config.Radius, m.each)
 	}

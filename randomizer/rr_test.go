@@ -69,6 +69,7 @@ func TestRRSplitsEps0Safely(t *testing.T) {
 
 // The sampled frequencies are those of the law just checked.
 func TestBitFrequencies(t *testing.T) {
+	t.Parallel()
 	n := int64(400_000)
 	if testing.Short() {
 		n /= 8
@@ -152,7 +153,9 @@ func TestBits(t *testing.T) {
 		{must(NewLaplace(LaplaceConfig{10, 1, 1})), 10 * 25}, // 2^16 + 127·2^17 and a sign
 		{must(NewRR(RRConfig{9, 1, 1})), 9},
 		{must(NewPrivUnit(PrivUnitConfig{100, 1, 1})), 1800},
-		{must(NewDiscreteGaussian(DiscreteGaussianConfig{10, 1, 1})), 10 * 21},
+		{must(NewDiscreteGaussian(DiscreteGaussianConfig{10, 1, 1})), 10 * 23}, // 2^16 + 1 + 40·2^16 and a sign
+		{must(NewSignedKRR(SignedKRRConfig{1, 1, 1})), 1},
+		{must(NewSignedKRR(SignedKRRConfig{1025, 1, 1})), 12},
 	} {
 		if got := c.m.Bits(); got != c.want {
 			t.Errorf("%s: %d bits, want %d", label(c.m), got, c.want)
@@ -173,6 +176,7 @@ func TestReportSequences(t *testing.T) {
 		{must(NewR1(R1Config{5, 1, 1, 0})), "[3] [1] [5] [-1] [5] [1] "},
 		{must(NewR1(R1Config{5, 1, 6, 3})), "[0 1 2] [1 -1 -1] [2 3 4] [-1 -1 1] [1 2 4] [-1 1 1] "},
 		{must(NewKRR(KRRConfig{5, 1})), "[0] [1] [2] [1] [0] [1] "},
+		{must(NewSignedKRR(SignedKRRConfig{5, 1, 3})), "[1] [-1] [1] [-1] [2] [1] "},
 		{must(NewR2(R2Config{5, 1, 3})), "[] [2663 -18673 17346 -29896 -52377] [] [-3837 -56091 21621 -20767 15283] [] [36099 9174 30973 -12152 -42454] "},
 		{must(NewLaplace(LaplaceConfig{5, 1, 3})), "[] [51015 56928 -58306 -64771 -176116] [] [-15442 13336 100573 -5653 38960] [] [56230 -27326 -17111 6641 -15870] "},
 		{must(NewPrivUnit(PrivUnitConfig{5, 1, 3})), "[] [2663 -18673 17346 -29896 -52377] [] [45437 -42558 14971 -11838 -7163] [] [41626 5840 27733 -10664 -40571] "},

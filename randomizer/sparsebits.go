@@ -28,8 +28,7 @@ func newBits(dim, among, count int, eps0 float64) (sparseBits, error) {
 	if count < 1 || count > dim || count > maxBits {
 		return sparseBits{}, fmt.Errorf("randomizer: %d coordinates or bits must lie between 1 and the smaller of dim = %d and %d", count, dim, maxBits)
 	}
-	each, err := splitEps0(eps0, count)
-	return sparseBits{among: among, count: count, each: each}, err
+	return sparseBits{among: among, count: count, each: splitEps0(eps0, count)}, nil
 }
 
 // BestBits returns the number m ≤ dim of coordinates (of [RInf]) or bits (of
@@ -37,6 +36,9 @@ func newBits(dim, among, count int, eps0 float64) (sparseBits, error) {
 // m·tanh²(ε₀/2m): 1 below 3.057, then about ε₀/2.18. It returns 1 where dim or
 // eps0 is out of range.
 func BestBits(dim int, eps0 float64) int {
+	if checkDim(dim) != nil || checkEps0(eps0) != nil {
+		return 1
+	}
 	gain := func(m int) float64 {
 		t := math.Tanh(eps0 / float64(2*m))
 		return float64(m) * t * t
@@ -53,11 +55,8 @@ func (b sparseBits) newReport() *Report {
 	return &Report{Index: make([]uint32, b.count), Value: make([]int32, b.count)}
 }
 
-// draw stores a uniform subset in index, ascending (Floyd).
+// draw stores a uniform subset in index, of length count, ascending (Floyd).
 func (b sparseBits) draw(src rng.Source, index []uint32) {
-	if len(index) != b.count {
-		panic(fmt.Sprintf("randomizer: report of %d indices given where %d belong", len(index), b.count))
-	}
 	for k := range index {
 		top := uint32(b.among - b.count + k)
 		j := uint32(sample.Uniform(src, uint64(top)+1))

@@ -30,8 +30,13 @@ func TestBestBits(t *testing.T) {
 	if a, b := BestBits(1000, 3.056), BestBits(1000, 3.058); a != 1 || b != 2 {
 		t.Errorf("m goes from %d to %d at eps0 = 3.057, want from 1 to 2", a, b)
 	}
-	if m := BestBits(0, math.NaN()); m != 1 {
-		t.Errorf("m = %d out of range, want 1", m)
+	for _, c := range []struct {
+		dim  int
+		eps0 float64
+	}{{0, math.NaN()}, {100, math.NaN()}, {100, math.Inf(1)}, {100, 100}, {100, 50.001}, {100, -5}, {100, 0}, {1 << 31, 10}, {-3, 10}} {
+		if m := BestBits(c.dim, c.eps0); m != 1 {
+			t.Errorf("%+v is out of range: m = %d, want 1", c, m)
+		}
 	}
 }
 
@@ -54,6 +59,7 @@ func TestRInfAtItsEnds(t *testing.T) {
 
 // Every subset is as likely.
 func TestDrawIsUniform(t *testing.T) {
+	t.Parallel()
 	n := 200_000
 	if testing.Short() {
 		n /= 8
@@ -90,6 +96,7 @@ func TestDrawIsUniform(t *testing.T) {
 
 // Whole reports of two coordinates: every pair with its four values.
 func TestRInfTwoCoordinatesLaw(t *testing.T) {
+	t.Parallel()
 	n := 600_000
 	if testing.Short() {
 		n /= 8

@@ -140,7 +140,8 @@ func Delta(c Curve, eps float64) float64 {
 
 // DeltaAt is Epsilon solved for δ, at most 1.
 func DeltaAt(order, divergence, eps float64) float64 {
-	if d := math.Exp(logDelta(order, divergence, eps)) * (1 + 1e-9); d < 1 {
+	// What underflows is not 0.
+	if d := math.Max(1e-300, math.Exp(logDelta(order, divergence, eps))*(1+1e-9)); d < 1 {
 		return d
 	}
 	return 1 // also for NaN

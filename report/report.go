@@ -60,6 +60,13 @@ type Privacy struct {
 	// Rounds were released; PlannedRounds were asked for (0: unknown).
 	Rounds        int64
 	PlannedRounds int64
+	// ReportsPerClient is the most reports that one client sends over all
+	// rounds; 0: one a round.
+	ReportsPerClient int64
+	// PerClient is how many examples a client holds; 0: one.
+	PerClient int64
+	// PublicExamples were declared public and are nobody's to protect.
+	PublicExamples int64
 	// Randomizer is its name and Eps0 what one report promises, in nats.
 	// Required unless Trust is None.
 	Randomizer string

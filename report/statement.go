@@ -144,13 +144,21 @@ func assumptions(p Privacy) []string {
 		case dp.CheckIn:
 			list = append(list, "Each client flips its own coin in every round, and how it fell stays secret.")
 		case dp.Once:
-			list = append(list, "Each client reports in one round only.")
+			list = append(list, once(p))
 		}
 	} else if p.Participation == dp.Once {
-		list = append(list, "Each client reports in one round only.")
+		list = append(list, once(p))
 	}
 	return append(list,
 		fmt.Sprintf("Each client's own software randomizes its report (%s%s) with secure randomness.", randomizerName(p), eps0(p)))
+}
+
+// once says how often a client of disjoint batches reports.
+func once(p Privacy) string {
+	if p.ReportsPerClient > 1 {
+		return fmt.Sprintf("Each client reports once in each of %d passes over all clients.", p.ReportsPerClient)
+	}
+	return "Each client reports in one round only."
 }
 
 func randomizerName(p Privacy) string {
@@ -164,14 +172,21 @@ func randomizerName(p Privacy) string {
 // each report promises.
 func fallback(p Privacy) string {
 	each := fmt.Sprintf("If it is not, what remains is each report's own noise: %s per report, a factor of %s", eps0(p), factor(p.Eps0))
-	if p.Rounds > 1 && p.Participation != dp.Once {
+	reports := p.Rounds
+	switch {
+	case p.ReportsPerClient > 0:
+		reports = p.ReportsPerClient
+	case p.Participation == dp.Once:
+		reports = 1
+	}
+	if reports > 1 {
 		upTo := ""
 		if p.Participation != dp.All {
 			upTo = "up to "
 		}
-		total := p.Eps0 * float64(p.Rounds)
+		total := p.Eps0 * float64(reports)
 		return fmt.Sprintf("%s; over %s%s of a client that adds up to %s, which promises much less.",
-			each, upTo, plural(p.Rounds, "report"), roundUp(total, 4))
+			each, upTo, plural(reports, "report"), roundUp(total, 4))
 	}
 	return each + "."
 }
@@ -181,7 +196,7 @@ func unprotected(p Privacy) []string {
 	if p.Trust == dp.Local {
 		part = "That a client takes part, and when: the coordinator sees it."
 	}
-	return []string{
+	list := []string{
 		"What is true of people in general. The model is meant to learn it, and it can be used to guess about anyone, client or not.",
 		part,
 		"The test examples. They are outside the promise, and some may be shown on this page as they are.",
@@ -189,6 +204,11 @@ func unprotected(p Privacy) []string {
 		"A person who is several clients loses several times.",
 		"The model itself: a client that lies can make it worse. Privacy is not robustness.",
 	}
+	if p.PublicExamples > 0 {
+		list = append(list, fmt.Sprintf("The %s that were declared public: the model's principal axes were computed from them without noise.",
+			plural(p.PublicExamples, "training example")))
+	}
+	return list
 }
 
 func simulated(p Privacy) string {

@@ -93,6 +93,8 @@ func tiles(r Run) []tile {
 	p := r.Privacy
 	accuracy := tile{"accuracy", "Test accuracy", percent(r.TestAccuracy, 2), ""}
 	switch right, all := tally(r.Confusion); {
+	case math.IsNaN(r.TestAccuracy) && !math.IsNaN(r.TestLoss):
+		accuracy = tile{"accuracy", "Test loss", number(r.TestLoss), "mean; targets are real numbers"}
 	case math.IsNaN(r.TestAccuracy):
 		accuracy.Detail = "not measured"
 	case all > 0 && math.Abs(float64(right)/float64(all)-r.TestAccuracy) < 1e-6:
@@ -140,10 +142,13 @@ func facts(r Run) []pair {
 		{"Rounds", rounds},
 		{"Reports per round", number(p.ReportsPerRound)},
 	}
+	if p.PerClient > 1 {
+		list = append(list, pair{"Examples per client", count(p.PerClient)})
+	}
 	if p.Trust != None {
 		list = append(list,
 			pair{"Taking part", map[dp.Participation]string{dp.All: "all clients", dp.Sampled: "a random sample",
-				dp.CheckIn: "by own coin", dp.Once: "once each"}[p.Participation]},
+				dp.CheckIn: "by own coin", dp.Once: "once in a pass"}[p.Participation]},
 			pair{"Randomizer", strings.TrimSuffix(randomizerName(p), ", ")},
 			pair{"ε₀ per report", small(p.Eps0)})
 	}

@@ -74,3 +74,28 @@ func BenchmarkShuffle(b *testing.B) {
 		Shuffle(src, s)
 	}
 }
+
+func BenchmarkTable(b *testing.B) {
+	for _, n := range []int64{64, 1000, 100_000, 10_000_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			t, err := NewBinomial(n, .5)
+			if err != nil {
+				b.Fatal(err)
+			}
+			src := rng.Replay(1)
+			dst := make([]int64, 4096)
+			for b.Loop() {
+				t.Fill(src, dst)
+			}
+			b.ReportMetric(4096*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mvalues/s")
+		})
+	}
+}
+
+func BenchmarkNewBinomial(b *testing.B) {
+	for b.Loop() {
+		if _, err := NewBinomial(1e10, .5); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

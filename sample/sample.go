@@ -8,7 +8,8 @@
 //	exact        Uniform, Shuffle, Subset, Bernoulli, BernoulliRatio,
 //	             BernoulliExp, BernoulliExpRatio, Flip, Binomial, Geometric,
 //	             Laplace (discrete), DiscreteGaussian (the last two but for less
-//	             than e^−2000 of mass, see there)
+//	             than e^−2000 of mass, see there), Table: binomial and Poisson laws
+//	             of any size by about one word a value (but for 2^−1000)
 //	approximate  Gaussian, Normal, Exponential: real-valued laws; normal.md
 //	             bounds how far they are from them
 //

@@ -55,6 +55,18 @@ func (b Blocks) PerEpoch() int64 { return b.perEpoch }
 // Smallest returns the number of clients in the smallest block, at least B.
 func (b Blocks) Smallest() int64 { return b.clients / b.perEpoch }
 
+// Len returns the number of clients in a block, 0 ≤ block < PerEpoch.
+func (b Blocks) Len(block int64) int64 { return b.start(block+1) - b.start(block) }
+
+// Epochs returns the number of epochs that the first rounds belong to; 0 for
+// none.
+func (b Blocks) Epochs(rounds int64) int64 {
+	if rounds < 1 {
+		return 0
+	}
+	return (rounds-1)/b.perEpoch + 1 // cannot overflow
+}
+
 // Of returns the epoch, from 1, and the block, from 0, of round t = 1, 2, ….
 func (b Blocks) Of(round int64) (epoch, block int64) {
 	if round < 1 {
@@ -94,8 +106,14 @@ func (b Blocks) Epoch(report dp.Report, k int64) (dp.Round, error) {
 // SecretEpoch is what one whole epoch costs if its order is secret: as much as
 // one shuffle of all n reports, for the released sequence is a shuffled
 // adaptive process of n reports, each ε₀-LDP given those before it.
-// Source: Feldman, McMillan, Talwar 2022, Theorem 3.1; it is what Chen, Cao
-// and Ge build on (Proposition 1).
+// Source: amplify/blanket.md, "Adaptive inside a round", for the bound that an
+// accountant charges, r = 2/(E+1). The reduction is that of Feldman, McMillan,
+// Talwar 2022, Theorem 3.1, whose r = e^−ε₀ is weaker; it is what Chen, Cao and
+// Ge build on (Proposition 1).
+//
+// The event says Generic and not that its reports are adaptive. A bound for
+// Generic that is proved only for reports drawn independently of each other
+// must not be used for it.
 //
 // It needs all of this: the order is drawn by Draw from a secure source, anew
 // for every epoch; only the shuffler knows it, and nobody who sees the reports

@@ -61,6 +61,20 @@ func TestRoundsOfEpochs(t *testing.T) {
 	}
 }
 
+func TestEpochs(t *testing.T) {
+	b := blocks(t, 10, 3) // 3 rounds an epoch
+	for rounds, want := range map[int64]int64{
+		math.MinInt64: 0, -1: 0, 0: 0, 1: 1, 3: 1, 4: 2, 6: 2, 7: 3, math.MaxInt64: math.MaxInt64/3 + 1,
+	} {
+		if got := b.Epochs(rounds); got != want {
+			t.Errorf("%d rounds are %d epochs, want %d", rounds, got, want)
+		}
+	}
+	if got := blocks(t, 10, 10).Epochs(math.MaxInt64); got != math.MaxInt64 {
+		t.Errorf("%d epochs of one round", got)
+	}
+}
+
 func TestDrawIsReproducibleAndReuses(t *testing.T) {
 	b := blocks(t, 1000, 100)
 	first := b.Draw(rng.Replay(1, 7), nil)
@@ -111,6 +125,11 @@ func TestEvents(t *testing.T) {
 	}
 	if secret.Report.Class != dp.Generic || secret.Participation != dp.All || secret.Population != 60_000 {
 		t.Errorf("secret epoch %+v", secret)
+	}
+	// The class is widened to Generic, which has no symbols.
+	secret, err = b.SecretEpoch(dp.Report{Class: dp.KRR, Eps0: 1, Symbols: 3})
+	if err != nil || secret.Report != (dp.Report{Class: dp.Generic, Eps0: 1}) {
+		t.Errorf("secret epoch of 3 symbols: %+v, %v", secret, err)
 	}
 	for _, k := range []int64{0, -1, 1001} {
 		if _, err := b.Epoch(report, k); err == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/schedule"
 	"github.com/riffle-dp/riffle/shuffler"
 	"github.com/riffle-dp/riffle/wire"
 )
@@ -34,6 +35,15 @@ type Population interface {
 	Worker() func(id int64, theta, grad []float32)
 }
 
+// Coordinates is a Population that evaluates single coordinates for less than
+// whole gradients. The evaluator returns coordinate j of client id's gradient.
+type Coordinates interface {
+	CoordinateWorker() func(id int64, theta []float32, j int) float32
+}
+
+// few is how many coordinates of a gradient are evaluated one by one.
+const few = 2
+
 // Config is a simulation. Clients, Coordinator, Client and Mechanism are
 // required.
 type Config struct {
@@ -42,21 +52,25 @@ type Config struct {
 	Client      *client.Client
 	Coordinator *coordinator.Coordinator
 	Mechanism   randomizer.Mechanism
-	Dropout     float64 // p′: chance that a participant's report never arrives
-	Workers     int     // 0 means one per CPU
+	Blocks      schedule.Blocks // where the participation is dp.Once
+	Dropout     float64         // p′: chance that a participant's report never arrives
+	Workers     int             // 0 means one per CPU
 }
 
 // Simulation holds the roles between rounds.
 type Simulation struct {
 	config  Config
 	workers []*worker
+	order   *schedule.Order // of epoch dealt
+	dealt   int64
 }
 
 type worker struct {
-	src      *rng.Stream
-	gradient func(id int64, theta, grad []float32)
-	grad     []float32
-	report   *randomizer.Report
+	src        *rng.Stream
+	gradient   func(id int64, theta, grad []float32)
+	coordinate func(id int64, theta []float32, j int) float32 // nil: take the whole gradient
+	grad       []float32
+	report     *randomizer.Report
 }
 
 // Streams of a seed. A stream's path is (stream, round[, client]).
@@ -66,6 +80,7 @@ const (
 	streamDropout         // which reports are lost
 	streamIDs             // report ids
 	streamReport          // clients' noise
+	streamBlocks          // who is in which block of an epoch
 )
 
 // New checks the configuration and allocates the workers.
@@ -75,6 +90,11 @@ func New(c Config) (*Simulation, error) {
 	}
 	if n := c.Coordinator.Announce().Population; n != c.Clients.Size() {
 		return nil, fmt.Errorf("simulate: there are %d clients, the coordinator counts on %d", c.Clients.Size(), n)
+	}
+	if ann := c.Coordinator.Announce(); ann.Participation == dp.Once &&
+		(c.Blocks.Clients() != ann.Population || c.Blocks.PerEpoch() != ann.PerEpoch) {
+		return nil, fmt.Errorf("simulate: %d blocks of %d clients, the coordinator counts on %d of %d",
+			c.Blocks.PerEpoch(), c.Blocks.Clients(), ann.PerEpoch, ann.Population)
 	}
 	if d := len(c.Coordinator.Parameters()); d != c.Mechanism.Dim() {
 		return nil, fmt.Errorf("simulate: the model has %d parameters, the mechanism %d", d, c.Mechanism.Dim())
@@ -89,10 +109,17 @@ func New(c Config) (*Simulation, error) {
 		c.Workers = runtime.GOMAXPROCS(0)
 	}
 	s := &Simulation{config: c}
+	byCoordinate, ok := c.Clients.(Coordinates)
+	sparse := ok && c.Client.Sparse() > 0 && c.Client.Sparse() <= few
 	for range c.Workers {
-		s.workers = append(s.workers, &worker{
-			src: rng.NewStream(c.Seed), gradient: c.Clients.Worker(), grad: make([]float32, c.Mechanism.Dim()), report: c.Mechanism.NewReport(),
-		})
+		w := &worker{src: rng.NewStream(c.Seed), report: c.Mechanism.NewReport()}
+		if sparse {
+			w.coordinate = byCoordinate.CoordinateWorker()
+		}
+		if w.coordinate == nil {
+			w.gradient, w.grad = c.Clients.Worker(), make([]float32, c.Mechanism.Dim())
+		}
+		s.workers = append(s.workers, w)
 	}
 	return s, nil
 }
@@ -162,6 +189,15 @@ func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
 		for _, id := range shuffler.Draw(src, ann) {
 			send(int64(id))
 		}
+	case dp.Once:
+		epoch, block := s.config.Blocks.Of(ann.Round)
+		if s.dealt != epoch {
+			s.order = s.config.Blocks.Draw(rng.Replay(s.config.Seed, streamBlocks, uint64(epoch)), s.order)
+			s.dealt = epoch
+		}
+		for _, id := range s.order.Members(block) {
+			send(int64(id))
+		}
 	case dp.CheckIn:
 		coins := rng.Replay(s.config.Seed, streamCoins, round)
 		for id := range ann.Population {
@@ -184,8 +220,9 @@ func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
 	return batch, err
 }
 
-// chunk is how many reports a worker takes at a time: some milliseconds' work.
-const chunk = 64
+// most is how many reports a worker takes at a time, some milliseconds' work, and
+// least how few where a round is small, so that all workers have some.
+const most, least = 64, 8
 
 // open streams the charged batch through the workers into one tally each.
 func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(int64)) ([]*coordinator.Tally, error) {
@@ -197,6 +234,7 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 		}
 	}
 	theta := s.config.Coordinator.Parameters()
+	chunk := min(most, max(least, int64(len(batch.Payloads)/(2*len(s.workers)))))
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for i, w := range s.workers {
@@ -210,8 +248,12 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 				part := batch.Payloads[start:min(end, int64(len(batch.Payloads)))]
 				for _, id := range part {
 					w.src.Reset(streamReport, uint64(batch.Round), uint64(id))
-					w.gradient(id, theta, w.grad)
-					s.config.Client.Report(w.src, w.grad, w.report)
+					if w.coordinate != nil {
+						s.config.Client.ReportAt(w.src, func(j int) float32 { return w.coordinate(id, theta, j) }, w.report)
+					} else {
+						w.gradient(id, theta, w.grad)
+						s.config.Client.Report(w.src, w.grad, w.report)
+					}
 					tallies[i].Open(w.report)
 				}
 				if progress != nil {

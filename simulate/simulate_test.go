@@ -13,6 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/schedule"
 )
 
 // points is a population whose client i holds the target (i mod 7)/7 in every
@@ -84,8 +85,14 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 			t.Fatal(err)
 		}
 	}
+	var blocks schedule.Blocks
+	if c.participation == dp.Once {
+		if blocks, err = schedule.NewBlocks(schedule.BlocksConfig{Clients: c.n, Size: c.k}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	co, err := coordinator.New(coordinator.Config{
-		Optimizer: opt, Mechanism: mechanism, Report: promise, Ledger: book, Trust: dp.Shuffle, Participation: c.participation,
+		Blocks: blocks, Optimizer: opt, Mechanism: mechanism, Report: promise, Ledger: book, Trust: dp.Shuffle, Participation: c.participation,
 		Population: c.n, Sample: c.k, CheckInRate: c.rate, MinReports: max(1, c.nMin), Clip: 4,
 	})
 	if err != nil {
@@ -98,7 +105,7 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 	if c.population == nil {
 		c.population = points{c.n}
 	}
-	s, err := New(Config{Seed: c.seed, Clients: c.population, Client: cl, Coordinator: co, Mechanism: mechanism,
+	s, err := New(Config{Blocks: blocks, Seed: c.seed, Clients: c.population, Client: cl, Coordinator: co, Mechanism: mechanism,
 		Dropout: c.dropout, Workers: c.workers})
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +130,7 @@ func TestResultDoesNotDependOnWorkers(t *testing.T) {
 		{participation: dp.All},
 		{participation: dp.Sampled, k: 300},
 		{participation: dp.CheckIn, rate: .4, dropout: .25},
+		{participation: dp.Once, k: 300, dropout: .25},
 	} {
 		c.n, c.seed = 1000, 7
 		var want []float32

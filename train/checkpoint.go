@@ -79,6 +79,9 @@ func (c checkpoint) marshal(config Config) ([]byte, error) {
 		"reports":  strconv.FormatInt(c.reports, 10),
 		"complete": strconv.FormatBool(c.complete),
 	}}
+	if c.state.Opened != 0 {
+		f.Metadata["opened"] = hex.EncodeToString(c.state.Batch[:])
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.state.Optimizer.Vectors)) {
 		v := c.state.Optimizer.Vectors[name]
 		f.Tensors = append(f.Tensors, safetensors.Float64(name, []int{len(v)}, v))
@@ -163,6 +166,14 @@ func unmarshalCheckpoint(raw []byte, config Config) (c checkpoint, err error) {
 	}
 	if err == nil {
 		c.complete, err = strconv.ParseBool(f.Metadata["complete"])
+	}
+	if text, ok := f.Metadata["opened"]; ok && err == nil {
+		var batch []byte
+		if batch, err = hex.DecodeString(text); err == nil && len(batch) != len(c.state.Batch) {
+			err = fmt.Errorf("digest of %d bytes", len(batch))
+		}
+		c.state.Opened = c.state.Round + 1
+		copy(c.state.Batch[:], batch)
 	}
 	if err != nil {
 		return c, fmt.Errorf("corrupt: %v", err)

@@ -9,28 +9,38 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/optimize"
+	"github.com/riffle-dp/riffle/randomizer"
 )
 
 // Config is a learning task. Start from Default: zero has the meaning stated
 // with each field. Every field has the name of its flag and YAML key.
 type Config struct {
-	Data       string // "mnist", or a folder with four IDX files
-	Population int64  // n; 0: one client per training example
-	Validation int64  // examples held out of the training set; 0: evaluate on the test set
-	Model      string // "hog-linear" or "softmax"
+	Data         string  // "mnist", a folder of IDX or CIFAR-10 files, or a CSV file
+	Label        string  // column to predict; required for CSV
+	Range        string  // public ranges of CSV columns, as "age=0..120,*=0..1"; "": as they are
+	TestFraction float64 // share of a CSV file's rows that are the test set; 0: a fifth
+	Population   int64   // n; 0: as many as the examples give
+	PerClient    int64   // m examples of one client; 0: one
+	Validation   int64   // examples held out of the training set; 0: evaluate on the test set
+	Public       int64   // training examples taken as public, for pca-mlp; 0: chosen
+	Model        string  // see models; "": by the data
+	Loss         string  // of model linear; "": by the data
+	Lambda       float64 // ridge of model linear
 
 	Trust         string  // "shuffle", "local" or "none"
-	Participation string  // "all", "sampled" or "check-in"
-	K             int64   // clients a round; required if sampled
+	Participation string  // "all", "sampled", "check-in" or "once"; "": chosen
+	K             int64   // clients a round; required if sampled, least size of a block if once
 	Gamma         float64 // each client's chance to take part; required if check-in
 	Dropout       float64 // p′: chance that a participant's report is lost
-	NMin          int64   // fewer reports void a round
-	Randomizer    string  // "privunit" or "rinf"
+	NMin          int64   // fewer reports void a round; 0: chosen
+	Randomizer    string  // see randomizers
+	Bits          int64   // coordinates or bits of a report of rinf or r1; 0: 1
 	Eps0          float64 // ε₀ per report; 0: solved for if Epsilon is set, else the default
 	Clip          float64 // radius of the gradient's ball; 0: chosen for the model
 	ClipMode      string  // "norm" or "coordinate"
@@ -57,9 +67,7 @@ type Config struct {
 // set; EXPERIMENTS.md has the search.
 func Default() Config {
 	return Config{
-		Data: "mnist", Model: "hog-linear",
-		Trust: string(dp.Shuffle), Participation: string(dp.All), NMin: 2,
-		Randomizer: "privunit", ClipMode: "norm", Delta: 1e-5, Bound: "proved",
+		Data: "mnist", Trust: string(dp.Shuffle), Randomizer: "privunit", ClipMode: "norm", Delta: 1e-5, Bound: "proved",
 		Optimizer: "cldp-sgd", Momentum: 0.9, Average: 0.5,
 		Seed: 1, CheckpointEvery: 10,
 	}
@@ -77,20 +85,28 @@ func (c *Config) Fields() []Field {
 		return nil
 	}
 	return []Field{
-		{Name: "data", Value: textValue{p: &c.Data}, Usage: "mnist, or a folder with the four IDX files (plain or .gz)"},
-		{Name: "population", Value: countValue{&c.Population, 1, 1e12, true}, Usage: "clients n, bootstrapped from the data (default: one per example)"},
+		{Name: "data", Value: textValue{p: &c.Data}, Usage: "mnist, a folder with the four IDX files (plain or .gz) or CIFAR-10's six, or a CSV file"},
+		{Name: "label", Value: textValue{p: &c.Label}, Usage: "column of a CSV file to predict"},
+		{Name: "range", Value: textValue{&c.Range, checkRange}, Usage: "public ranges that CSV columns are scaled from, to 0..1, as age=0..120,*=0..10"},
+		{Name: "test-fraction", Value: floatValue{&c.TestFraction, below(0, 1, true), true}, Usage: "share of a CSV file's rows for the test set (default 0.2)"},
+		{Name: "population", Value: countValue{&c.Population, 1, 1e12, true}, Usage: "clients n, bootstrapped from the data if more than they give (default: as many as they give)"},
+		{Name: "examples-per-client", Value: countValue{&c.PerClient, 1, 1e9, true}, Usage: "examples m of one client, whose gradient is their mean; privacy is the client's (default 1)"},
 		{Name: "validation", Value: countValue{&c.Validation, 0, 1e12, false}, Usage: "training examples to hold out and evaluate on, in place of the test set"},
-		{Name: "model", Value: textValue{&c.Model, oneOf(models...)}, Usage: "hog-linear or softmax"},
+		{Name: "public", Value: countValue{&c.Public, 2, 1e12, true}, Usage: "training examples declared public, from which pca-mlp takes its axes; they are no clients (default 5000, at most a tenth)"},
+		{Name: "model", Value: textValue{&c.Model, oneOf(models...)}, Usage: "hog-linear, softmax, cnn, pca-mlp or linear (default: hog-linear for images, linear for CSV)"},
+		{Name: "loss", Value: textValue{&c.Loss, checkLoss}, Usage: "of model linear: cross-entropy, logistic, hinge, absolute or pinball:T (default: logistic for two classes, else cross-entropy)"},
+		{Name: "lambda", Value: floatValue{&c.Lambda, within(0, 1e6, false), true}, Usage: "ridge of model linear: lambda/2 times the squared norm of the parameters"},
 		{Name: "trust", Value: textValue{&c.Trust, oneOf("shuffle", "local", "none")}, Usage: "what hides a sender: shuffle, local (nothing), or none (no privacy at all)"},
-		{Name: "participation", Value: textValue{&c.Participation, oneOf("all", "sampled", "check-in")}, Usage: "who reports in a round: all, sampled (k of n) or check-in (own coins)"},
-		{Name: "k", Value: countValue{&c.K, 1, 1e12, true}, Usage: "clients a round, with --participation sampled"},
+		{Name: "participation", Value: textValue{&c.Participation, oneOf("all", "sampled", "check-in", "once")}, Usage: "who reports in a round: all, sampled (k of n), check-in (own coins) or once (blocks of k; each client once an epoch) (default all; with trust none and a network, sampled)"},
+		{Name: "k", Value: countValue{&c.K, 1, 1e12, true}, Usage: "clients a round, with --participation sampled or once"},
 		{Name: "gamma", Value: floatValue{&c.Gamma, within(0, 1, false), true}, Usage: "each client's chance to take part, with --participation check-in"},
 		{Name: "dropout", Value: floatValue{&c.Dropout, below(0, 1, false), false}, Usage: "chance p' that a participant's report never arrives"},
-		{Name: "n-min", Value: countValue{&c.NMin, 1, 1e12, false}, Usage: "a round with fewer reports is void"},
-		{Name: "randomizer", Value: textValue{&c.Randomizer, oneOf("privunit", "rinf")}, Usage: "privunit (l2 ball) or rinf (one bit of one coordinate)"},
+		{Name: "n-min", Value: countValue{&c.NMin, 1, 1e12, true}, Usage: "a round with fewer reports is void (default 2; with --participation once what a block surely has)"},
+		{Name: "randomizer", Value: textValue{&c.Randomizer, oneOf(randomizers()...)}, Usage: "privunit or r2 (l2 ball), rinf or rr (l-infinity ball), r1, laplace or krr (l1 ball; krr: a random coordinate's sign)"},
+		{Name: "bits", Value: countValue{&c.Bits, 1, 1024, true}, Usage: "coordinates of a report of rinf, or bits of r1 (default 1)"},
 		{Name: "eps0", Value: floatValue{&c.Eps0, eps0, true}, Usage: "local privacy parameter of each report (default 3, or solved for --epsilon)"},
 		{Name: "clip", Value: floatValue{&c.Clip, within(0, finite, false), true}, Usage: "radius of the ball that gradients are clipped to (default: chosen for the model)"},
-		{Name: "clip-mode", Value: textValue{&c.ClipMode, oneOf("norm", "coordinate")}, Usage: "norm (rescale) or coordinate (project each; rinf only)"},
+		{Name: "clip-mode", Value: textValue{&c.ClipMode, oneOf("norm", "coordinate")}, Usage: "norm (rescale) or coordinate (project each; rinf and rr only)"},
 		{Name: "epsilon", Value: floatValue{&c.Epsilon, within(0, finite, false), true}, Usage: "privacy budget: eps0 or rounds not given are solved for, and training stops at it"},
 		{Name: "delta", Value: floatValue{&c.Delta, below(0, 1, true), false}, Usage: "delta of the guarantee"},
 		{Name: "bound", Value: textValue{&c.Bound, oneOf("proved", "best")}, Usage: "which bounds to count with; every bound used today is proved, so both are the same"},
@@ -105,6 +121,20 @@ func (c *Config) Fields() []Field {
 		{Name: "checkpoint-every", Value: countValue{&c.CheckpointEvery, 1, 1e9, false}, Local: true, Usage: "rounds between checkpoints"},
 		{Name: "workers", Value: countValue{&c.Workers, 1, 4096, true}, Local: true, Usage: "worker goroutines (default: one per CPU); results do not depend on it"},
 	}
+}
+
+// randomizers are those whose input is a gradient: randomizer.Names, where krr
+// is that of signed coordinates and not the one of distributions.
+func randomizers() []string {
+	return slices.DeleteFunc(randomizer.Names(), func(name string) bool { return name == "signed-krr" })
+}
+
+// mechanism is the name that package randomizer has for c.Randomizer.
+func (c Config) mechanism() string {
+	if c.Randomizer == "krr" {
+		return "signed-krr"
+	}
+	return c.Randomizer
 }
 
 const theorem3 = "theorem3"
@@ -201,8 +231,9 @@ func (c *Config) parseYAML(raw []byte, skip func(string) bool) error {
 func (c Config) Digest() [32]byte {
 	h := sha256.New()
 	for _, f := range c.Fields() {
-		if !f.Local {
-			fmt.Fprintf(h, "%q=%q\n", f.Name, f.Value.String())
+		// What is not set is left out, so that a new setting changes no digest.
+		if text := f.Value.String(); !f.Local && text != "" {
+			fmt.Fprintf(h, "%q=%q\n", f.Name, text)
 		}
 	}
 	var d [32]byte

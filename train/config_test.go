@@ -2,12 +2,15 @@ package train
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/riffle-dp/riffle/dp"
 )
 
 func write(t *testing.T, text string) string {
@@ -114,6 +117,36 @@ func TestContradictionsAreRefused(t *testing.T) {
 	}
 	if err := Default().Check(); err != nil {
 		t.Errorf("the default is refused: %v", err)
+	}
+}
+
+// Every randomizer that the flag takes is made for gradients; krr is the one of
+// signed coordinates.
+func TestRandomizersTakeGradients(t *testing.T) {
+	norms := map[string]float64{"privunit": 2, "r2": 2, "rinf": math.Inf(1), "rr": math.Inf(1), "r1": 1, "laplace": 1, "krr": 1}
+	if len(randomizers()) != len(norms) {
+		t.Errorf("randomizers are %v", randomizers())
+	}
+	for _, name := range randomizers() {
+		c := Default()
+		c.Randomizer, c.Eps0, c.Clip = name, 2, 1
+		if err := c.Check(); err != nil {
+			t.Fatal(err)
+		}
+		m, report, err := c.newMechanism(7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Dim() != 7 || c.norm() != norms[name] {
+			t.Errorf("%s: dimension %d, norm %v", name, m.Dim(), c.norm())
+		}
+		if want := (dp.Report{Class: dp.KRR, Eps0: 2, Symbols: 14}); name == "krr" && (report != want || m.Name() != "signed-krr") {
+			t.Errorf("krr is %s with %+v", m.Name(), report)
+		}
+	}
+	c := Default()
+	if c.Randomizer = "signed-krr"; c.Check() == nil {
+		t.Error("signed-krr has two names")
 	}
 }
 

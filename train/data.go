@@ -1,62 +1,107 @@
 package train
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/riffle-dp/riffle/dataset"
 	"github.com/riffle-dp/riffle/dataset/mnist"
 	"github.com/riffle-dp/riffle/feature"
-	"github.com/riffle-dp/riffle/model"
 )
 
 // models are the names of Config.Model.
-var models = []string{"hog-linear", "softmax"}
+var models = []string{"hog-linear", "softmax", "cnn", "pca-mlp", "linear"}
 
 // Data is a data set made ready for a model.
 type Data struct {
 	Train, Eval *dataset.Table
-	// EvalImages are the images behind Eval, and EvalName says whether they
-	// are the "test" or the "validation" set.
+	// EvalImages are the images behind Eval, nil for a table, and EvalName says
+	// whether they are the "test" or the "validation" set.
 	EvalImages *dataset.Images
 	EvalName   string
+	// Classes names the classes; nil for a regression.
+	Classes []string
+	// PCA is what pca-mlp's features are made by, and Public how many training
+	// examples it was fitted on, which Train does not have.
+	PCA    *feature.PCA
+	Public int
+
+	columns []string // of a CSV file
 }
 
-// LoadImages reads the named data set: "mnist", or a folder of IDX files.
+// LoadImages reads the named data set: "mnist", or a folder of IDX or CIFAR-10
+// files.
 func LoadImages(data string) (train, test *dataset.Images, err error) {
 	if data == "mnist" {
 		return mnist.Load()
 	}
-	train, test, err = dataset.ReadFolder(data)
+	read := dataset.ReadFolder
+	if _, err := os.Stat(filepath.Join(data, dataset.CIFARTest)); err == nil {
+		read = dataset.ReadCIFAR10
+	}
+	train, test, err = read(data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, inputError("data %s: %v (want mnist, a folder of IDX or CIFAR-10 files, or a .csv file)", data, err)
+	}
 	if err != nil {
 		return nil, nil, inputError("data %s: %v", data, err)
 	}
 	return train, test, nil
 }
 
-// Extractor returns the features that the named model learns from, for images
-// of the given shape.
-func Extractor(name string, images *dataset.Images) (feature.Extractor, error) {
-	if name == "softmax" {
+// extractor returns what turns images of the given shape into the features
+// that the named model learns from; pca-mlp's then go through its PCA.
+func extractor(name string, images *dataset.Images) (feature.Extractor, error) {
+	switch name {
+	case "hog-linear":
+		if images.Channels != 1 {
+			return nil, fmt.Errorf("images have %d channels, must have 1 (softmax, linear and pca-mlp take any)", images.Channels)
+		}
+		return feature.NewHOG(feature.DefaultHOG().ForSize(images.Width, images.Height))
+	case "cnn":
+		if images.Width != 28 || images.Height != 28 || images.Channels != 1 {
+			return nil, fmt.Errorf("images are %d×%d×%d, must be 28×28×1", images.Width, images.Height, images.Channels)
+		}
+		return feature.NewPixels(feature.PixelsConfig{Size: images.Size()})
+	case "pca-mlp":
+		return feature.NewPixels(feature.PixelsConfig{Size: images.Size()})
+	default:
 		return feature.NewPixels(feature.PixelsConfig{Size: images.Size(), Norm: 3})
 	}
-	if images.Channels != 1 {
-		return nil, fmt.Errorf("images have %d channels, must have 1", images.Channels)
-	}
-	return feature.NewHOG(feature.DefaultHOG().ForSize(images.Width, images.Height))
 }
 
-// Load reads the data of a configuration and extracts its features. With
+// Load reads the data of a configuration and makes its features. With
 // Validation set, the test set is not used at all.
 func (c Config) Load() (*Data, error) {
+	load := c.loadImages
+	if c.isCSV() {
+		load = c.loadCSV
+	}
+	d, err := load()
+	if err != nil {
+		return nil, err
+	}
+	if c.Model == "pca-mlp" {
+		if err := d.reduce(c); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+func (c Config) loadImages() (*Data, error) {
 	trainImages, testImages, err := LoadImages(c.Data)
 	if err != nil {
 		return nil, err
 	}
 	d := &Data{EvalImages: testImages, EvalName: "test"}
 	if c.Validation > 0 {
-		train, held, err := dataset.Split(trainImages.Len(), int(min(c.Validation, 1<<40)), uint64(c.Seed))
+		train, held, err := c.holdOut(trainImages.Len())
 		if err != nil {
-			return nil, inputError("%v", err)
+			return nil, err
 		}
 		if d.EvalImages, err = trainImages.Subset(held); err != nil {
 			return nil, err
@@ -66,32 +111,69 @@ func (c Config) Load() (*Data, error) {
 		}
 		d.EvalName = "validation"
 	}
-	extractor, err := Extractor(c.Model, trainImages)
+	e, err := extractor(c.Model, trainImages)
 	if err != nil {
 		return nil, inputError("model %s: %v", c.Model, err)
 	}
-	if d.Train, err = trainImages.Table(extractor, int(c.Workers)); err != nil {
+	if d.Train, err = trainImages.Table(e, int(c.Workers)); err != nil {
 		return nil, inputError("%v", err)
 	}
-	if d.Eval, err = d.EvalImages.Table(extractor, int(c.Workers)); err != nil {
+	if d.Eval, err = d.EvalImages.Table(e, int(c.Workers)); err != nil {
 		return nil, inputError("%v", err)
+	}
+	for k := range d.Train.Classes {
+		d.Classes = append(d.Classes, fmt.Sprint(k))
 	}
 	return d, nil
 }
 
-// clients gives every simulated client its example and its gradient.
-type clients struct {
-	population dataset.Population
-	table      *dataset.Table
-	model      model.Model
+func (c Config) holdOut(n int) (train, held []int, err error) {
+	train, held, err = dataset.Split(n, int(min(c.Validation, 1<<40)), uint64(c.Seed))
+	if err != nil {
+		return nil, nil, inputError("%v", err)
+	}
+	return train, held, nil
 }
 
-func (c clients) Size() int64 { return c.population.Clients() }
+// components is the number of principal components of pca-mlp, as in Chen,
+// Cao and Ge (arXiv:2401.04306), section 4.
+const components = 60
 
-func (c clients) Worker() func(id int64, theta, grad []float32) {
-	scratch := c.model.NewScratch()
-	return func(id int64, theta, grad []float32) {
-		i := c.population.Example(id)
-		c.model.Grad(theta, c.table.Row(i), int(c.table.Y[i]), grad, scratch)
+// publicPart keys the choice of public examples apart from validation's.
+const publicPart = 0x7075626c6963 // "public"
+
+// reduce fits principal axes on examples declared public, takes those out of
+// the training set, and projects everything on the axes.
+func (d *Data) reduce(c Config) error {
+	public := int(min(c.Public, 1<<40))
+	if public == 0 {
+		public = min(5000, max(2, d.Train.Len()/10))
 	}
+	rest, chosen, err := dataset.Split(d.Train.Len(), public, uint64(c.Seed)^publicPart)
+	if err != nil {
+		return inputError("public: %v", err)
+	}
+	open, err := d.Train.Subset(chosen)
+	if err != nil {
+		return err
+	}
+	if d.Train, err = d.Train.Subset(rest); err != nil {
+		return err
+	}
+	if d.PCA, err = feature.FitPCA(open.X, open.Dim, min(components, open.Dim, public-1)); err != nil {
+		return inputError("%v", err)
+	}
+	d.Public = public
+	d.Train, d.Eval = project(d.PCA, d.Train), project(d.PCA, d.Eval)
+	return nil
+}
+
+// project returns the table with its rows on the axes.
+func project(p *feature.PCA, t *dataset.Table) *dataset.Table {
+	out := *t
+	out.Dim, out.X = p.Dim(), make([]float32, t.Len()*p.Dim())
+	for i := range t.Len() {
+		p.Project(t.Row(i), out.X[i*out.Dim:(i+1)*out.Dim])
+	}
+	return &out
 }

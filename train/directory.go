@@ -70,25 +70,34 @@ type Metrics struct {
 	Round    int64   `json:"round"`
 	Epsilon  Number  `json:"epsilon"`
 	Loss     float64 `json:"loss"`
-	Accuracy float64 `json:"accuracy"`
+	Accuracy Number  `json:"accuracy"` // NaN for a regression
 	Seconds  float64 `json:"seconds"`
 }
 
-// Number is a float64 whose infinity has a JSON form, the string "inf".
+// Number is a float64 whose infinity has a JSON form, the string "inf"; NaN,
+// what was not measured, is null.
 type Number float64
 
-// MarshalJSON writes a plain number, or "inf".
+// MarshalJSON writes a plain number, "inf" or null.
 func (n Number) MarshalJSON() ([]byte, error) {
-	if math.IsInf(float64(n), 1) {
+	switch x := float64(n); {
+	case math.IsInf(x, 1):
 		return []byte(`"inf"`), nil
+	case math.IsNaN(x):
+		return []byte("null"), nil
+	default:
+		return json.Marshal(x)
 	}
-	return json.Marshal(float64(n))
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (n *Number) UnmarshalJSON(b []byte) error {
-	if string(b) == `"inf"` {
+	switch string(b) {
+	case `"inf"`:
 		*n = Number(math.Inf(1))
+		return nil
+	case "null":
+		*n = Number(math.NaN())
 		return nil
 	}
 	x, err := strconv.ParseFloat(string(b), 64)

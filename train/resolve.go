@@ -3,12 +3,12 @@ package train
 import (
 	"context"
 	"math"
-	"strconv"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/schedule"
 )
 
 // Defaults where neither the caller nor a budget says otherwise.
@@ -17,23 +17,33 @@ const (
 	defaultRounds = 80
 )
 
-// tuned is a mechanism's clip and learning rate, chosen on a validation split
-// (EXPERIMENTS.md), and the noise they were chosen at: the squared noise of a
-// coordinate of the mean, in units of the squared clip.
-type tuned struct{ clip, rate, noise float64 }
+// miniBatch is how many clients a round of a network takes without privacy,
+// where nothing is gained by asking all.
+const miniBatch = 64
 
-var (
-	// PrivUnit, and no randomizer: ε₀ = 3, 60,000 reports a round.
-	tunedEuclidean = tuned{clip: 0.2, rate: 10, noise: 0.743 / 60000}
-	// R∞ with coordinate clipping: ε₀ = 3, 50,000 reports, 1,930 parameters.
-	tunedInf = tuned{clip: 0.02, rate: 2, noise: 1.22 * 1930 / 50000}
-)
-
-func (c Config) tuned() tuned {
-	if c.Randomizer == "rinf" && c.Trust != "none" {
-		return tunedInf
+// fill chooses what follows from the flags alone.
+func (c *Config) fill() {
+	if c.Model == "" {
+		c.Model = "hog-linear"
+		if c.isCSV() {
+			c.Model = "linear"
+		}
 	}
-	return tunedEuclidean
+	if c.Participation == "" {
+		c.Participation = string(dp.All)
+		if c.Trust == "none" && c.network() {
+			c.Participation = string(dp.Sampled)
+			if c.K == 0 {
+				c.K = miniBatch
+			}
+			if c.Rounds == 0 {
+				c.Rounds = 8000
+			}
+		}
+	}
+	if c.TestFraction == 0 && c.isCSV() {
+		c.TestFraction = 0.2
+	}
 }
 
 // Check refuses values and combinations that make no sense, before anything
@@ -51,14 +61,30 @@ func (c Config) Check() error {
 	switch p := dp.Participation(c.Participation); {
 	case p == dp.Sampled && c.K == 0:
 		return inputError("participation sampled needs k, the clients a round")
-	case p != dp.Sampled && c.K != 0:
-		return inputError("k = %d goes with participation sampled, not %s", c.K, p)
+	case p == dp.Once && c.K == 0:
+		return inputError("participation once needs k, the least clients of a block")
+	case p != dp.Sampled && p != dp.Once && c.K != 0:
+		return inputError("k = %d goes with participation sampled or once, not %s", c.K, p)
 	case p == dp.CheckIn && c.Gamma == 0:
 		return inputError("participation check-in needs gamma, each client's chance to take part")
 	case p != dp.CheckIn && c.Gamma != 0:
 		return inputError("gamma = %v goes with participation check-in, not %s", c.Gamma, p)
-	case c.ClipMode == "coordinate" && c.Randomizer != "rinf":
-		return inputError("clip-mode coordinate needs an l-infinity ball: randomizer rinf, not %s", c.Randomizer)
+	case c.ClipMode == "coordinate" && c.Randomizer != "rinf" && c.Randomizer != "rr":
+		return inputError("clip-mode coordinate needs an l-infinity ball: randomizer rinf or rr, not %s", c.Randomizer)
+	case c.Bits != 0 && c.Randomizer != "rinf" && c.Randomizer != "r1":
+		return inputError("bits = %d goes with randomizer rinf or r1, not %s", c.Bits, c.Randomizer)
+	case c.Loss != "" && c.Loss != crossEntropy && c.Model != "linear":
+		return inputError("loss %s goes with model linear, not %s", c.Loss, c.Model)
+	case c.Lambda != 0 && (c.Model != "linear" || c.Loss == crossEntropy):
+		return inputError("lambda = %v goes with model linear and a loss other than cross-entropy", c.Lambda)
+	case c.Public != 0 && c.Model != "pca-mlp":
+		return inputError("public = %d goes with model pca-mlp, not %s", c.Public, c.Model)
+	case c.isCSV() && c.Label == "":
+		return inputError("data %s needs label, the column to predict", c.Data)
+	case !c.isCSV() && (c.Label != "" || c.Range != "" || c.TestFraction != 0):
+		return inputError("label, range and test-fraction go with a CSV file, and data is %s", c.Data)
+	case c.isCSV() && (c.Model == "hog-linear" || c.Model == "cnn"):
+		return inputError("model %s takes images; data %s is a table: use linear, softmax or pca-mlp", c.Model, c.Data)
 	case c.LR == theorem3 && c.Radius == 0:
 		return inputError("lr theorem3 needs radius: its D is the diameter of the feasible set")
 	case c.Trust == "none" && c.Epsilon != 0:
@@ -71,11 +97,30 @@ func (c Config) Check() error {
 
 // resolvePopulation fixes n and what depends on it.
 func (c *Config) resolvePopulation(examples int) error {
+	m := max(1, c.PerClient)
+	if m > int64(examples) {
+		return inputError("examples-per-client = %d must be at most the %d examples there are", m, examples)
+	}
 	if c.Population == 0 {
-		c.Population = int64(examples)
+		c.Population = int64(examples) / m
 	}
 	if c.K > c.Population {
-		return inputError("k = %d must be at most n = %d", c.K, c.Population)
+		if c.Trust != "none" || c.K != miniBatch {
+			return inputError("k = %d must be at most n = %d", c.K, c.Population)
+		}
+		c.K = c.Population
+	}
+	if c.NMin == 0 {
+		c.NMin = min(2, c.Population)
+		if c.Participation == string(dp.Once) {
+			blocks, err := c.blocks()
+			if err != nil {
+				return err
+			}
+			// A whole block, or what is left of it but once in a billion rounds.
+			b := float64(blocks.Smallest())
+			c.NMin = int64(max(1, math.Floor(b*(1-c.Dropout)-6*math.Sqrt(b*c.Dropout*(1-c.Dropout)))))
+		}
 	}
 	if c.NMin > c.Population {
 		return inputError("n-min = %d must be at most n = %d", c.NMin, c.Population)
@@ -86,13 +131,33 @@ func (c *Config) resolvePopulation(examples int) error {
 	return nil
 }
 
-// query is the question "what does this run cost?", as planned.
+// blocks is the division of an epoch with participation once; the zero Blocks
+// otherwise.
+func (c Config) blocks() (schedule.Blocks, error) {
+	if dp.Participation(c.Participation) != dp.Once {
+		return schedule.Blocks{}, nil
+	}
+	b, err := schedule.NewBlocks(schedule.BlocksConfig{Clients: c.Population, Size: c.K})
+	if err != nil {
+		return b, inputError("%v", err)
+	}
+	return b, nil
+}
+
+// query is the question "what does this run cost?", as planned. With
+// participation once it asks about epochs: a client reports once in each, in a
+// crowd of n-min at least.
 func (c Config) query() account.Query {
-	return account.Query{
+	q := account.Query{
 		Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation), Class: dp.Generic,
 		Eps0: c.Eps0, Population: c.Population, Reports: c.K, Rate: c.Gamma, Dropout: c.Dropout,
 		Rounds: c.Rounds, Delta: c.Delta,
 	}
+	if blocks, err := c.blocks(); err == nil && q.Participation == dp.Once {
+		q.Participation, q.Population, q.Reports, q.Dropout = dp.All, c.NMin, 0, 0
+		q.Rounds = blocks.Epochs(c.Rounds)
+	}
+	return q
 }
 
 // resolvePrivacy chooses ε₀ and the number of rounds: for a budget, the one
@@ -110,7 +175,13 @@ func (c *Config) resolvePrivacy(ctx context.Context) error {
 		if err != nil {
 			return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
 		}
-		c.Eps0, c.Rounds = solved.Eps0, solved.Rounds
+		c.Eps0 = solved.Eps0
+		if solve == "rounds" {
+			c.Rounds = solved.Rounds
+			if blocks, err := c.blocks(); err == nil && c.Participation == string(dp.Once) {
+				c.Rounds = blocks.Rounds(solved.Rounds)
+			}
+		}
 	}
 	if c.Eps0 == 0 && c.Trust != "none" {
 		c.Eps0 = defaultEps0
@@ -131,21 +202,11 @@ func (c *Config) resolveLearning() {
 	}
 }
 
-// defaultRate is the learning rate for a mechanism: the tuned one for the
-// noise it was tuned at, and a smaller one for more noise. The power was read
-// off PrivUnit's best rates at ε₀ = 3 and ε₀ = 2; EXPERIMENTS.md.
-func (c Config) defaultRate(m randomizer.Mechanism) string {
-	t := c.tuned()
-	noise := m.MSE() / (c.Clip * c.Clip * float64(m.Dim()) * c.ExpectedReports())
-	rate := t.rate * t.clip / c.Clip * math.Min(1, math.Pow(noise/t.noise, -0.7))
-	return strconv.FormatFloat(rate, 'g', 2, 64)
-}
-
 // ExpectedReports is γn, the mean number of reports a round.
 func (c Config) ExpectedReports() float64 {
 	rate := 1.0
 	switch dp.Participation(c.Participation) {
-	case dp.Sampled:
+	case dp.Sampled, dp.Once:
 		rate = float64(c.K) / float64(c.Population)
 	case dp.CheckIn:
 		rate = c.Gamma
@@ -153,12 +214,16 @@ func (c Config) ExpectedReports() float64 {
 	return rate * (1 - c.Dropout) * float64(c.Population)
 }
 
-// norm is the p of the ball that the randomizer takes.
+// norm is the p of the ball that the randomizer takes; 2 without one.
 func (c Config) norm() float64 {
-	if c.Randomizer == "rinf" {
-		return math.Inf(1)
+	if c.Trust == "none" {
+		return 2
 	}
-	return 2
+	p, err := randomizer.Norm(c.mechanism())
+	if err != nil {
+		panic(err) // Check refuses other names
+	}
+	return p
 }
 
 // newMechanism returns the randomizer and what one report promises; the zero
@@ -168,28 +233,22 @@ func (c Config) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
 		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: c.Clip})
 		return m, dp.Report{}, err
 	}
-	var m randomizer.Randomizer
-	var err error
-	if c.Randomizer == "rinf" {
-		m, err = randomizer.NewRInf(randomizer.RInfConfig{Dim: dim, Eps0: c.Eps0, Radius: c.Clip})
-	} else {
-		m, err = randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: dim, Eps0: c.Eps0, Radius: c.Clip})
-	}
+	m, err := randomizer.New(c.mechanism(), randomizer.Config{Dim: dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
 	if err != nil {
 		return nil, dp.Report{}, err
 	}
 	return m, m.Event(), nil
 }
 
-func (c Config) newOptimizer(m randomizer.Mechanism) (optimize.Optimizer, error) {
-	var schedule optimize.Schedule
+func (c Config) newOptimizer(m randomizer.Mechanism, start []float32) (optimize.Optimizer, error) {
+	var rates optimize.Schedule
 	var err error
 	if c.LR == theorem3 {
-		schedule, err = optimize.NewTheorem3(optimize.Theorem3Config{
+		rates, err = optimize.NewTheorem3(optimize.Theorem3Config{
 			Diameter: 2 * c.Radius, Lipschitz: c.Clip, Norm: c.norm(), Dim: m.Dim(), MSE: m.MSE(), Reports: c.ExpectedReports(),
 		})
 	} else {
-		schedule, err = optimize.ParsePiecewise(c.LR)
+		rates, err = optimize.ParsePiecewise(c.LR)
 	}
 	if err != nil {
 		return nil, inputError("%v", err)
@@ -198,7 +257,11 @@ func (c Config) newOptimizer(m randomizer.Mechanism) (optimize.Optimizer, error)
 	if last := int64(math.Round(c.Average * float64(c.Rounds))); last > 0 {
 		from = c.Rounds - last + 1
 	}
+	wide := make([]float64, len(start))
+	for j, v := range start {
+		wide[j] = float64(v)
+	}
 	return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{
-		Dim: m.Dim(), Schedule: schedule, Momentum: c.Momentum, Radius: c.Radius, AverageFrom: from,
+		Dim: m.Dim(), Schedule: rates, Momentum: c.Momentum, Radius: c.Radius, AverageFrom: from, Start: wide,
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/client"
 	"github.com/riffle-dp/riffle/coordinator"
-	"github.com/riffle-dp/riffle/dataset"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/ledger"
@@ -38,13 +37,13 @@ type Run struct {
 	Config    Config // resolved: nothing is left to be chosen
 	Dir       string
 	Data      *Data
-	Model     model.Model
+	Model     model.Parametric // a model.Model, or a *model.Linear with real targets
 	Mechanism randomizer.Mechanism
 	// Resumed is the last finished round of an earlier process; 0 if none.
 	Resumed int64
 	Metrics []Metrics
 
-	population  dataset.Population
+	clients     clients
 	coordinator *coordinator.Coordinator
 	simulation  *simulate.Simulation
 	begun       time.Time
@@ -55,6 +54,7 @@ type Run struct {
 // Prepare checks and resolves a configuration, loads its data and builds the
 // roles. Nothing is written yet.
 func Prepare(ctx context.Context, c Config) (*Run, error) {
+	c.fill()
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -62,6 +62,7 @@ func Prepare(ctx context.Context, c Config) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.resolveLoss(data.Train)
 	if err := c.resolvePopulation(data.Train.Len()); err != nil {
 		return nil, err
 	}
@@ -75,14 +76,16 @@ func Prepare(ctx context.Context, c Config) (*Run, error) {
 
 func (r *Run) build() error {
 	c := r.Config
-	m, err := model.NewSoftmax(model.SoftmaxConfig{Inputs: r.Data.Train.Dim, Classes: max(2, r.Data.Train.Classes)})
+	m, err := c.newModel(r.Data.Train)
 	if err != nil {
 		return inputError("%v", err)
 	}
 	r.Model = m
-	if r.population, err = dataset.NewPopulation(dataset.PopulationConfig{
-		Clients: c.Population, Examples: r.Data.Train.Len(), Seed: uint64(c.Seed),
-	}); err != nil {
+	blocks, err := c.blocks()
+	if err != nil {
+		return err
+	}
+	if r.clients, err = c.newClients(r.Data.Train, m); err != nil {
 		return inputError("%v", err)
 	}
 	var promise dp.Report
@@ -93,7 +96,7 @@ func (r *Run) build() error {
 		c.LR = c.defaultRate(r.Mechanism)
 		r.Config.LR = c.LR
 	}
-	optimizer, err := c.newOptimizer(r.Mechanism)
+	optimizer, err := c.newOptimizer(r.Mechanism, m.Init(uint64(c.Seed)))
 	if err != nil {
 		return err
 	}
@@ -110,7 +113,7 @@ func (r *Run) build() error {
 	if r.coordinator, err = coordinator.New(coordinator.Config{
 		Task: c.Digest(), Optimizer: optimizer, Mechanism: r.Mechanism, Report: promise, Ledger: book,
 		Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation),
-		Population: c.Population, Sample: c.K, CheckInRate: c.Gamma, MinReports: c.NMin, Clip: c.Clip,
+		Population: c.Population, Sample: c.K, CheckInRate: c.Gamma, Blocks: blocks, MinReports: c.NMin, Clip: c.Clip,
 	}); err != nil {
 		return inputError("%v", err)
 	}
@@ -121,7 +124,7 @@ func (r *Run) build() error {
 		return inputError("%v", err)
 	}
 	r.simulation, err = simulate.New(simulate.Config{
-		Seed: uint64(c.Seed), Clients: clients{r.population, r.Data.Train, m}, Client: reporter,
+		Seed: uint64(c.Seed), Clients: r.clients, Client: reporter, Blocks: blocks,
 		Coordinator: r.coordinator, Mechanism: r.Mechanism, Dropout: c.Dropout, Workers: int(c.Workers),
 	})
 	return err
@@ -141,6 +144,14 @@ func (r *Run) Planned(ctx context.Context) (dp.Bound, error) {
 		return dp.Bound{}, fmt.Errorf("train: %w for this protocol", dp.ErrNoBound)
 	}
 	return *answer.Upper, nil
+}
+
+// ReportsPerClient is the most reports that one client sends in the whole run.
+func (r *Run) ReportsPerClient() int64 {
+	if blocks, err := r.Config.blocks(); err == nil && r.Config.Participation == string(dp.Once) {
+		return blocks.Epochs(r.Config.Rounds)
+	}
+	return r.Config.Rounds
 }
 
 // Create makes the run directory.
@@ -252,7 +263,7 @@ func (r *Run) Parameters() []float32 {
 
 // Evaluate runs the model to release now on the evaluation set.
 func (r *Run) Evaluate() (*model.Evaluation, error) {
-	return model.Evaluate(r.Model, r.Parameters(), r.Data.Eval.X, r.Data.Eval.Y, int(r.Config.Workers))
+	return evaluate(r.Model, r.Parameters(), r.Data.Eval, int(r.Config.Workers))
 }
 
 func (r *Run) evaluate(watch Observer) error {
@@ -265,7 +276,7 @@ func (r *Run) evaluate(watch Observer) error {
 		return err
 	}
 	m := Metrics{
-		Round: r.coordinator.Round(), Epsilon: Number(spent.Eps), Loss: e.Loss, Accuracy: e.Accuracy(), Seconds: r.seconds(),
+		Round: r.coordinator.Round(), Epsilon: Number(spent.Eps), Loss: e.Loss, Accuracy: Number(e.Accuracy()), Seconds: r.seconds(),
 	}
 	line, err := marshalMetrics([]Metrics{m})
 	if err != nil {

@@ -1,22 +1,34 @@
 package train
 
 import (
+	"encoding/json"
+	"fmt"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/riffle-dp/riffle/dataset"
+	"github.com/riffle-dp/riffle/feature"
 	"github.com/riffle-dp/riffle/model"
 	"github.com/riffle-dp/riffle/safetensors"
 )
 
 // Stored is a model read back from its file.
 type Stored struct {
-	Name    string // as Config.Model
-	Model   model.Model
+	Name    string           // as Config.Model
+	Model   model.Parametric // as Run.Model
 	Theta   []float32
 	Epsilon Number
 	Delta   float64
+
+	pca             *feature.PCA
+	label, ranges   string // of a CSV file
+	loss            string
+	columns, labels []string
 }
 
 // ReadModel reads a model file that a run wrote, or the one in a run directory.
@@ -32,76 +44,166 @@ func ReadModel(path string) (*Stored, error) {
 	if err != nil {
 		return nil, inputError("model %s: %v", path, err)
 	}
-	s := &Stored{Name: f.Metadata["riffle.model"]}
-	if err := oneOf(models...)(s.Name); err != nil {
-		return nil, inputError("model %s: riffle.model = %v", path, err)
-	}
-	integer := func(key string) (n int) {
-		if err == nil {
-			n, err = strconv.Atoi(f.Metadata[key])
-		}
-		return n
-	}
-	inputs, classes := integer("riffle.inputs"), integer("riffle.classes")
-	number := func(key string) (x float64) {
-		if err == nil {
-			x, err = strconv.ParseFloat(f.Metadata[key], 64)
-		}
-		return x
-	}
-	s.Epsilon, s.Delta = Number(number("riffle.epsilon")), number("riffle.delta")
-	if err != nil {
-		return nil, inputError("model %s: metadata: %v", path, err)
-	}
-	softmax, err := model.NewSoftmax(model.SoftmaxConfig{Inputs: inputs, Classes: classes})
-	if err != nil {
+	s := &Stored{}
+	if err := s.read(f); err != nil {
 		return nil, inputError("model %s: %v", path, err)
 	}
-	if s.Theta, err = softmax.Theta(f.Tensors); err != nil {
-		return nil, inputError("model %s: %v", path, err)
-	}
-	s.Model = softmax
 	return s, nil
 }
 
-// EvaluateTest runs the model on the test set of the named data.
+func (s *Stored) read(f safetensors.File) (err error) {
+	meta := f.Metadata
+	s.Name = meta["riffle.model"]
+	if err := oneOf(models...)(s.Name); err != nil {
+		return fmt.Errorf("riffle.model = %v", err)
+	}
+	integer := func(key string) (n int) {
+		if err == nil {
+			n, err = strconv.Atoi(meta[key])
+		}
+		return n
+	}
+	number := func(key string) (x float64) {
+		if err == nil {
+			x, err = strconv.ParseFloat(meta[key], 64)
+		}
+		return x
+	}
+	names := func(key string) (out []string) {
+		if text, ok := meta[key]; ok && err == nil {
+			err = json.Unmarshal([]byte(text), &out)
+		}
+		return out
+	}
+	inputs, classes := integer("riffle.inputs"), integer("riffle.classes")
+	s.Epsilon, s.Delta = Number(number("riffle.epsilon")), number("riffle.delta")
+	s.columns, s.labels = names("riffle.columns"), names("riffle.labels")
+	s.label, s.ranges, s.loss = meta["riffle.label"], meta["riffle.range"], meta["riffle.loss"]
+	if err == nil && s.loss != "" {
+		err = checkLoss(s.loss)
+	}
+	if err != nil {
+		return fmt.Errorf("metadata: %v", err)
+	}
+	own := f.Tensors
+	if s.Name == "pca-mlp" {
+		if s.pca, err = feature.PCAFromTensors(f.Tensors); err != nil {
+			return err
+		}
+		own = slices.DeleteFunc(slices.Clone(own), func(t safetensors.Tensor) bool { return strings.HasPrefix(t.Name, "pca.") })
+		if s.pca.Dim() != inputs {
+			return fmt.Errorf("%d principal components for %d inputs", s.pca.Dim(), inputs)
+		}
+	}
+	c := Config{Model: s.Name, Loss: s.loss}
+	shape := &dataset.Table{Dim: inputs, Classes: classes}
+	if c.regression() {
+		shape.Targets = []float32{}
+	}
+	if s.Model, err = c.newModel(shape); err != nil {
+		return err
+	}
+	if got := s.Model.Inputs(); got != inputs {
+		return fmt.Errorf("model %s takes %d inputs, the file says %d", s.Name, got, inputs)
+	}
+	s.Theta, err = s.Model.Theta(own)
+	return err
+}
+
+// EvaluateTest runs the model on the test set of the named data, or on all
+// rows of a CSV file.
 func (s *Stored) EvaluateTest(data string, workers int) (*model.Evaluation, error) {
-	_, test, err := LoadImages(data)
+	c := Config{Data: data, Model: s.Name, Loss: s.loss, Label: s.label, Range: s.ranges}
+	table, err := s.table(c, workers)
 	if err != nil {
 		return nil, err
 	}
-	extractor, err := Extractor(s.Name, test)
-	if err != nil {
-		return nil, inputError("model %s: %v", s.Name, err)
+	if s.pca != nil {
+		if table.Dim != s.pca.Pixels() {
+			return nil, inputError("the model's principal axes take %d features, the data have %d", s.pca.Pixels(), table.Dim)
+		}
+		table = project(s.pca, table)
 	}
-	table, err := test.Table(extractor, workers)
+	classes := 0
+	if m, ok := s.Model.(model.Model); ok {
+		classes = m.Classes()
+	}
+	if table.Dim != s.Model.Inputs() || table.Classes > classes {
+		return nil, inputError("the model takes %d features and %d classes, the data have %d and %d",
+			s.Model.Inputs(), classes, table.Dim, table.Classes)
+	}
+	e, err := evaluate(s.Model, s.Theta, table, workers)
 	if err != nil {
 		return nil, inputError("%v", err)
 	}
-	if table.Dim != s.Model.Inputs() || table.Classes > s.Model.Classes() {
-		return nil, inputError("the model takes %d features and %d classes, the data have %d and %d",
-			s.Model.Inputs(), s.Model.Classes(), table.Dim, table.Classes)
+	return e, nil
+}
+
+func (s *Stored) table(c Config, workers int) (*dataset.Table, error) {
+	if (s.label != "") != c.isCSV() {
+		return nil, inputError("data %s: the model was not trained on data of this kind; want %s", c.Data,
+			map[bool]string{true: "a .csv file with column " + s.label, false: "images"}[s.label != ""])
 	}
-	return model.Evaluate(s.Model, s.Theta, table.X, table.Y, workers)
+	if !c.isCSV() {
+		_, test, err := LoadImages(c.Data)
+		if err != nil {
+			return nil, err
+		}
+		e, err := extractor(s.Name, test)
+		if err != nil {
+			return nil, inputError("model %s: %v", s.Name, err)
+		}
+		table, err := test.Table(e, workers)
+		if err != nil {
+			return nil, inputError("%v", err)
+		}
+		return table, nil
+	}
+	file, err := c.readCSV()
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(file.Columns, s.columns) {
+		return nil, inputError("data %s: columns are %q, the model takes %q", c.Data, file.Columns, s.columns)
+	}
+	// A file may lack some of the classes that the model knows.
+	for i, y := range file.Table.Y {
+		k := slices.Index(s.labels, file.Labels[y])
+		if k < 0 {
+			return nil, inputError("data %s: class %q is none of the model's %q", c.Data, file.Labels[y], s.labels)
+		}
+		file.Table.Y[i] = int32(k)
+	}
+	file.Table.Classes = len(s.labels)
+	return file.Table, nil
 }
 
 // Prediction is what a model makes of one example of the evaluation set.
 type Prediction struct {
 	Index, Label, Class int
-	Confidence          float64 // softmax probability of Class
+	Confidence          float64 // softmax probability of Class; NaN where scores are none
 }
 
-// Predict runs the model to release now over the evaluation set, in order.
+// Predict runs the model to release now over the evaluation set, in order; a
+// regression predicts no classes.
 func (r *Run) Predict() iter.Seq[Prediction] {
 	return func(yield func(Prediction) bool) {
-		theta, scratch := r.Parameters(), r.Model.NewScratch()
-		logits := make([]float32, r.Model.Classes())
-		prob := make([]float64, r.Model.Classes())
+		m, ok := r.Model.(model.Model)
+		if !ok {
+			return
+		}
+		theta, scratch := r.Parameters(), m.NewScratch()
+		logits := make([]float32, m.Classes())
+		prob := make([]float64, m.Classes())
 		for i, y := range r.Data.Eval.Y {
-			r.Model.Forward(theta, r.Data.Eval.Row(i), logits, scratch)
+			m.Forward(theta, r.Data.Eval.Row(i), logits, scratch)
 			model.Probabilities(logits, prob)
 			class := model.Argmax(logits)
-			if !yield(Prediction{Index: i, Label: int(y), Class: class, Confidence: prob[class]}) {
+			confidence := prob[class]
+			if r.Config.Loss == model.Hinge().String() {
+				confidence = math.NaN()
+			}
+			if !yield(Prediction{Index: i, Label: int(y), Class: class, Confidence: confidence}) {
 				return
 			}
 		}

@@ -3,6 +3,7 @@ package train
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strconv"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/riffle-dp/riffle/safetensors"
 )
 
-// Summary is what a finished run came to; summary.json holds it. Exactly one
-// of the pairs test and validation is present.
+// Summary is what a finished run came to; summary.json holds it. Either the
+// test or the validation figures are present; a regression has no accuracy.
 type Summary struct {
 	TestAccuracy       *float64 `json:"test_accuracy,omitempty"`
 	TestLoss           *float64 `json:"test_loss,omitempty"`
@@ -34,7 +35,7 @@ type Summary struct {
 	Evaluation *model.Evaluation `json:"-"`
 }
 
-// Accuracy returns the accuracy on the evaluation set.
+// Accuracy returns the accuracy on the evaluation set, NaN for a regression.
 func (s *Summary) Accuracy() float64 { return s.Evaluation.Accuracy() }
 
 func (r *Run) finish() (*Summary, error) {
@@ -53,11 +54,14 @@ func (r *Run) finish() (*Summary, error) {
 		Evaluation: e,
 	}
 	s.ClientsPerSecond = float64(s.ClientGradients) / s.Seconds
-	accuracy := e.Accuracy()
+	var accuracy *float64
+	if a := e.Accuracy(); !math.IsNaN(a) {
+		accuracy = &a
+	}
 	if r.Data.EvalName == "test" {
-		s.TestAccuracy, s.TestLoss = &accuracy, &e.Loss
+		s.TestAccuracy, s.TestLoss = accuracy, &e.Loss
 	} else {
-		s.ValidationAccuracy, s.ValidationLoss = &accuracy, &e.Loss
+		s.ValidationAccuracy, s.ValidationLoss = accuracy, &e.Loss
 	}
 	if err := r.writeModel(s); err != nil {
 		return nil, fmt.Errorf("train: %w", err)
@@ -72,19 +76,42 @@ func (r *Run) finish() (*Summary, error) {
 // writeModel stores the released parameters with what is needed to use them
 // again. It holds nothing that differs between a run and its resumption.
 func (r *Run) writeModel(s *Summary) error {
-	tensors, err := r.Model.(*model.Softmax).Tensors(r.Parameters())
+	tensors, err := r.Model.Tensors(r.Parameters())
 	if err != nil {
 		return err
 	}
-	raw, err := safetensors.Marshal(safetensors.File{Tensors: tensors, Metadata: map[string]string{
+	meta := map[string]string{
 		"riffle.model":   r.Config.Model,
 		"riffle.inputs":  strconv.Itoa(r.Model.Inputs()),
-		"riffle.classes": strconv.Itoa(r.Model.Classes()),
+		"riffle.classes": strconv.Itoa(r.Data.Train.Classes),
 		"riffle.epsilon": strconv.FormatFloat(float64(s.Epsilon), 'g', -1, 64),
 		"riffle.delta":   strconv.FormatFloat(s.Delta, 'g', -1, 64),
 		"riffle.bound":   s.Bound,
 		"riffle.trust":   r.Config.Trust,
-	}})
+	}
+	set := func(key, value string) {
+		if value != "" {
+			meta["riffle."+key] = value
+		}
+	}
+	set("loss", r.Config.Loss)
+	set("label", r.Config.Label)
+	set("range", r.Config.Range)
+	for key, names := range map[string][]string{"columns": r.Data.columns, "labels": r.Data.Classes} {
+		if len(names) == 0 {
+			continue
+		}
+		text, err := json.Marshal(names)
+		if err != nil {
+			return err
+		}
+		set(key, string(text))
+	}
+	if r.Data.PCA != nil {
+		tensors = append(tensors, r.Data.PCA.Tensors()...)
+		set("public", strconv.Itoa(r.Data.Public))
+	}
+	raw, err := safetensors.Marshal(safetensors.File{Tensors: tensors, Metadata: meta})
 	if err != nil {
 		return err
 	}

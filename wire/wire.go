@@ -4,7 +4,12 @@
 // these types. Payloads are opaque here: the shuffler never needs to see one.
 package wire
 
-import "github.com/riffle-dp/riffle/dp"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/riffle-dp/riffle/dp"
+)
 
 // Announcement opens a round. The coordinator publishes it, every client and
 // the shuffler read it.
@@ -18,6 +23,7 @@ type Announcement struct {
 	Population    int64   // n, the enrolled clients
 	Sample        int64   // k, where Participation is Sampled
 	CheckInRate   float64 // p, where Participation is CheckIn
+	PerEpoch      int64   // blocks of an epoch, where Participation is Once
 	MinReports    int64   // fewer unique reports void the round
 	Randomizer    string
 	Eps0          float64 // per report, numeric slack included
@@ -39,4 +45,16 @@ type Batch struct {
 	Round int64
 	// Payloads lists the accepted reports in their permuted order.
 	Payloads []int64
+}
+
+// Digest identifies the batch: SHA-256 of its round and its payloads in order.
+func (b Batch) Digest() (d [32]byte) {
+	h := sha256.New()
+	word := binary.LittleEndian.AppendUint64(nil, uint64(b.Round))
+	h.Write(word)
+	for _, p := range b.Payloads {
+		h.Write(binary.LittleEndian.AppendUint64(word[:0], uint64(p)))
+	}
+	h.Sum(d[:0])
+	return d
 }

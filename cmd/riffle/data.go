@@ -68,7 +68,7 @@ func newDataInfo() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, or a folder with the four IDX files")
+	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, or a folder of IDX or CIFAR-10 files")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -100,7 +100,7 @@ func newDataExport() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, or a folder with the four IDX files")
+	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, or a folder of IDX or CIFAR-10 files")
 	cmd.Flags().StringVar(&out, "out", "", "folder to write, new or empty")
 	cmd.Flags().BoolVar(&zipped, "gzip", false, "compress the files")
 	return cmd

@@ -286,10 +286,10 @@ func printReply(w io.Writer, r account.Reply) error {
 		p.line("epsilon >= %s for some mechanism the query admits   (%s)", roundDown(r.Lower.Eps), r.Lower.Method)
 	}
 	p.line("")
-	p.line("%-14s %-12s %-12s %-12s %s", "bound", "epsilon", "delta", "kind", "source")
+	p.line("%-22s %-12s %-12s %-12s %s", "bound", "epsilon", "delta", "kind", "source")
 	for _, l := range r.Bounds {
 		if !l.Applies {
-			p.line("%-14s %-12s %-12s %-12s %s", l.Method, "-", "-", l.Kind, l.Note)
+			p.line("%-22s %-12s %-12s %-12s %s", l.Method, "-", "-", l.Kind, l.Note)
 			continue
 		}
 		text := l.Source
@@ -303,7 +303,7 @@ func printReply(w io.Writer, r account.Reply) error {
 		if l.Kind == dp.Lower {
 			show = roundDown
 		}
-		p.line("%-14s %-12s %-12s %-12s %s", l.Method, show(l.Eps), show(l.Delta), l.Kind, text)
+		p.line("%-22s %-12s %-12s %-12s %s", l.Method, show(l.Eps), show(l.Delta), l.Kind, text)
 	}
 	return p.err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -36,19 +37,21 @@ func newEval() *cobra.Command {
 				enc := json.NewEncoder(w)
 				enc.SetIndent("", "  ")
 				return enc.Encode(map[string]any{
-					"test_accuracy": e.Accuracy(), "test_loss": e.Loss, "examples": e.Examples, "confusion": e.Confusion,
+					"test_accuracy": train.Number(e.Accuracy()), "test_loss": e.Loss, "examples": e.Examples, "confusion": e.Confusion,
 					"model": stored.Name, "model_parameters": len(stored.Theta), "epsilon": stored.Epsilon, "delta": stored.Delta,
 				})
 			}
 			p := printer{w: w}
 			p.row("model", "%s, %d parameters", stored.Name, len(stored.Theta))
-			p.row("test accuracy", "%.2f %% of %d", 100*e.Accuracy(), e.Examples)
-			p.row("test loss", "%.4f nats", e.Loss)
+			if !math.IsNaN(e.Accuracy()) {
+				p.row("test accuracy", "%.2f %% of %d", 100*e.Accuracy(), e.Examples)
+			}
+			p.row("test loss", "%.4f on %d examples", e.Loss, e.Examples)
 			p.row("trained at", "epsilon = %s, delta = %g", roundUp(float64(stored.Epsilon)), stored.Delta)
 			return p.err
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, or a folder with the four IDX files")
+	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, a folder of IDX or CIFAR-10 files, or a CSV file (all its rows)")
 	cmd.Flags().Int64Var(&workers, "workers", 0, "worker goroutines (default: one per CPU)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

@@ -116,9 +116,18 @@ func newProgress(w io.Writer, show output, r *train.Run) *progress {
 func (p *progress) describe() {
 	text := fmt.Sprintf("round %d/%d", p.roundsDone, p.run.Config.Rounds)
 	if p.last.Round > 0 {
-		text += fmt.Sprintf("  accuracy %.2f %%  epsilon %s", 100*p.last.Accuracy, roundUp(float64(p.last.Epsilon)))
+		text += fmt.Sprintf("  %s  epsilon %s", measured(p.last), roundUp(float64(p.last.Epsilon)))
 	}
 	p.bar.Describe(text)
+}
+
+// measured is an evaluation in words; a regression has no accuracy.
+func measured(m train.Metrics) string {
+	loss := fmt.Sprintf("loss %.4f", m.Loss)
+	if math.IsNaN(float64(m.Accuracy)) {
+		return loss
+	}
+	return fmt.Sprintf("accuracy %.2f %%  %s", 100*m.Accuracy, loss)
 }
 
 func (p *progress) reports(n int64) {
@@ -144,8 +153,8 @@ func (p *progress) evaluated(m train.Metrics) {
 	case p.bar != nil:
 		p.describe()
 	case !p.quiet:
-		fmt.Fprintf(p.w, "riffle: round %d/%d  %s accuracy %.2f %%  loss %.4f  epsilon %s  %.0f s\n",
-			m.Round, p.run.Config.Rounds, p.run.Data.EvalName, 100*m.Accuracy, m.Loss, roundUp(float64(m.Epsilon)), m.Seconds)
+		fmt.Fprintf(p.w, "riffle: round %d/%d  %s %s  epsilon %s  %.0f s\n",
+			m.Round, p.run.Config.Rounds, p.run.Data.EvalName, measured(m), roundUp(float64(m.Epsilon)), m.Seconds)
 	}
 }
 

@@ -29,23 +29,30 @@ func writeReport(r *train.Run, s *train.Summary) error {
 		Privacy: report.Privacy{
 			Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation), Adjacency: dp.ReplaceOne,
 			Population: c.Population, ReportsPerRound: float64(s.ClientGradients) / float64(max(1, s.Rounds)),
-			Rounds: s.Rounds, PlannedRounds: c.Rounds, Randomizer: r.Mechanism.Name(), Eps0: c.Eps0,
+			ReportsPerClient: r.ReportsPerClient(), Rounds: s.Rounds, PlannedRounds: c.Rounds, Randomizer: r.Mechanism.Name(), Eps0: c.Eps0,
 			Epsilon: float64(s.Epsilon), Delta: s.Delta, Method: s.Bound, Source: s.BoundSource, Status: dp.Proved, Simulated: true,
+			PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
 		},
 	}
 	for _, m := range r.Metrics {
 		page.Points = append(page.Points, report.Point{Round: m.Round, Epsilon: float64(m.Epsilon), Loss: m.Loss,
-			Accuracy: m.Accuracy, Seconds: m.Seconds})
+			Accuracy: float64(m.Accuracy), Seconds: m.Seconds})
 	}
 	for k, row := range s.Evaluation.Confusion {
-		page.Classes = append(page.Classes, fmt.Sprint(k))
+		name := fmt.Sprint(k)
+		if k < len(r.Data.Classes) {
+			name = r.Data.Classes[k]
+		}
+		page.Classes = append(page.Classes, name)
 		counts := make([]int64, len(row))
 		for j, v := range row {
 			counts[j] = int64(v)
 		}
 		page.Confusion = append(page.Confusion, counts)
 	}
-	page.Samples = samples(r)
+	if r.Data.EvalImages != nil {
+		page.Samples = samples(r)
+	}
 	defaults := map[string]string{}
 	base := train.Default()
 	for _, f := range base.Fields() {

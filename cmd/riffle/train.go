@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -146,6 +147,9 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
 	} else {
 		show.note(stderr, "no privacy: --trust none")
 	}
+	if r.Data.Public > 0 {
+		show.note(stderr, "%d training examples are taken as public: the model's principal axes show them, and they are no clients", r.Data.Public)
+	}
 	show.note(stderr, "simulation: every role runs in this process and noise comes from seed %d; this protects nobody's data", c.Seed)
 	show.note(stderr, "run directory: %s", r.Dir)
 	if r.Resumed > 0 {
@@ -196,7 +200,11 @@ func mechanism(r *train.Run) string {
 
 func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 	p := printer{w: w}
-	p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Accuracy())
+	if math.IsNaN(s.Accuracy()) {
+		p.row(r.Data.EvalName+" loss", "%.4f", s.Evaluation.Loss)
+	} else {
+		p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Accuracy())
+	}
 	if r.Config.Trust == "none" {
 		p.row("epsilon", "infinite: no privacy (--trust none)")
 	} else {

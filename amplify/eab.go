@@ -1,0 +1,138 @@
+package amplify
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/monotone"
+	"github.com/riffle-dp/riffle/internal/tail"
+)
+
+// ShuffledMoment is log E_Q[(P/Q)^λ] of the clones pair of k reports with a
+// rate of clones, at real order λ > 1, by its definition:
+//
+//	log E_C Σ_a C(m,a)2^{−m}·2/((E+1)m)·(Ea + b)^λ(a + Eb)^{1−λ}, b = m − a, m = C + 1.
+//
+// Divide by λ − 1 for the Rényi divergence: nats, replace-one adjacency. Upper,
+// proved for rates Clones and Blanket. Source: EAB, Theorem 1, which this sum
+// equals. Outcomes of mass 1e-30 in all are charged at e^{ε₀(λ−1)}, 1e-9 is
+// added. Time O(k): k at most 1e6.
+func ShuffledMoment(eps0 float64, reports int64, rate, order float64) (float64, error) {
+	if err := (RoundConfig{Eps0: eps0, Population: max(reports, 1), Reports: reports, Rate: rate}).check(); err != nil {
+		return 0, err
+	}
+	if reports > 1e6 || !(order > 1) {
+		return 0, fmt.Errorf("amplify: k = %d must be at most 1e6 and order = %v above 1: %w", reports, order, dp.ErrNoBound)
+	}
+	const drop = 1e-30
+	// Excess over 1 of each outcome and its mirror image, as in a Rényi sum of a
+	// symmetric pair: Q(e^{λL} − 1)(1 − e^{−(λ−1)L}).
+	var sum logSum
+	lo, hi := tail.Window(reports-1, rate, 1-rate, drop/4, drop/4)
+	logE1 := eps0 + math.Log1p(math.Exp(-eps0)) // log(E+1)
+	shrink := math.Exp(-eps0)
+	tail.PMF(reports-1, rate, 1-rate, lo, hi, func(c int64, mass float64) {
+		m := c + 1
+		_, top := tail.Window(m, .5, .5, drop/8, drop/8)
+		tail.PMF(m, .5, .5, m/2+1, top, func(a int64, bin float64) {
+			b := float64(m - a)
+			under := float64(a)*shrink + b // (a + Eb)/E
+			loss := math.Log1p(-math.Expm1(-eps0) * (float64(a) - b) / under)
+			q := math.Log(mass*bin*2*under/float64(m)) + eps0 - logE1
+			rise := order * loss
+			if rise < 500 {
+				rise = math.Log(math.Expm1(rise))
+			}
+			sum.add(q + rise + math.Log(-math.Expm1(-(order-1)*loss)))
+		})
+	})
+	sum.add(math.Log(drop) + eps0*(order-1))
+	return log1pExp(sum.value()) * (1 + 1e-9), nil
+}
+
+// GDP is a Gaussian privacy guarantee: to tell neighbours apart is no easier than
+// N(0, 1) from N(Mu, 1). Dong, Roth, Su 2022.
+type GDP struct{ Mu float64 }
+
+// ShuffleGDP is the limit law of a shuffle of k ≥ 2 reports,
+//
+//	μ = 2·tanh(ε₀/2)/√((k−1)e^{−ε₀} + 4E/(E+1)²).
+//
+// Approximate: it under-reports (ε by 3.1 % at ε₀ = 1, k = 100, by 55 % at ε₀ =
+// 4, k = 1000), never a guarantee. Source: EAB, Theorem 2.
+func ShuffleGDP(eps0 float64, reports int64) (GDP, error) {
+	if err := dp.CheckEps0(eps0); err != nil {
+		return GDP{}, err
+	}
+	if reports < 2 || reports > maxReports {
+		return GDP{}, fmt.Errorf("amplify: k = %d must lie between 2 and 2^52: %w", reports, dp.ErrNoBound)
+	}
+	cosh := math.Cosh(eps0 / 2) // 4E/(E+1)² = 1/cosh²
+	return GDP{2 * math.Tanh(eps0/2) / math.Sqrt(float64(reports-1)*math.Exp(-eps0)+1/(cosh*cosh))}, nil
+}
+
+// LaplaceSGD is shuffled Laplace DP-SGD: epochs times, all clients are split into
+// blocks of block clients, each block of ε₀-LDP Laplace reports is shuffled; a
+// client is in one block an epoch.
+//
+// Approximate, as ShuffleGDP: √epochs·μ-GDP. Source: EAB, Algorithm 1, Theorem 3
+// and Proposition 2. The exact bound is that of one shuffle of block reports,
+// epochs times.
+func LaplaceSGD(eps0 float64, block, epochs int64) (GDP, error) {
+	if epochs < 1 {
+		return GDP{}, fmt.Errorf("amplify: epochs = %d must be at least 1", epochs)
+	}
+	g, err := ShuffleGDP(eps0, block)
+	return g.Repeat(epochs), err
+}
+
+// Repeat is the times-fold composition: √times·μ.
+func (g GDP) Repeat(times int64) GDP { return GDP{g.Mu * math.Sqrt(float64(times))} }
+
+// Renyi is the Rényi divergence λμ²/2 at order λ; EAB, Corollary 2.
+func (g GDP) Renyi(order float64) float64 { return order * g.Mu * g.Mu / 2 }
+
+// normal is the standard normal distribution function.
+func normal(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
+
+// Delta is δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), to 1e-15/μ relative.
+func (g GDP) Delta(eps float64) float64 {
+	if !(g.Mu > 0) {
+		return 0
+	}
+	under := normal(-g.Mu/2 - eps/g.Mu)
+	if under > 0 {
+		under = math.Exp(eps + math.Log(under))
+	}
+	return math.Min(1, math.Max(0, normal(g.Mu/2-eps/g.Mu)-under))
+}
+
+// Epsilon is the smallest ε ≥ 0 with Delta(ε) ≤ delta.
+func (g GDP) Epsilon(delta float64) float64 {
+	top := g.Mu*g.Mu/2 + g.Mu*math.Sqrt(-2*math.Log(delta))
+	return monotone.Falling(g.Delta, delta, 0, top*(1+1e-9), 1e-10)
+}
+
+// TradeOff is the trade-off function, the smallest type II error at type I error
+// alpha in [0, 1]: Φ(Φ⁻¹(1−α) − μ).
+func (g GDP) TradeOff(alpha float64) float64 {
+	return normal(-math.Sqrt2*math.Erfinv(2*alpha-1) - g.Mu)
+}
+
+// TradeOff is a lower bound on the round's trade-off function (f-DP curve): no
+// test of neighbours with type I error alpha in [0, 1] has a smaller type II
+// error, for either order of them.
+//
+// Proved, as Delta is: 1 − δ(ε) − e^ε·α for the best real ε, at least 0; EAB,
+// Lemma A.5, has the trade-off function of the clones pair, which this equals
+// but for Delta's slack. NaN gives 0.
+func (c *Curve) TradeOff(alpha float64) float64 {
+	if math.IsNaN(alpha) || alpha < 0 || alpha >= 1 {
+		return 0
+	}
+	// Concave in e^ε, so unimodal; every ε gives a bound.
+	top := subsampledLoss(c.config.Eps0, c.gamma)
+	_, v := coarseThenGolden(-top, top, 16, func(eps float64) float64 { return c.Delta(eps) + math.Exp(eps)*alpha })
+	return math.Max(0, 1-v-1e-15)
+}

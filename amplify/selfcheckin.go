@@ -1,0 +1,199 @@
+package amplify
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/tail"
+)
+
+// CheckInRenyiConfig describes a round of self check-in whose Rényi divergence
+// is bounded: k ~ Bin(Asked, Gamma) of n clients report to a shuffler, k public.
+type CheckInRenyiConfig struct {
+	Eps0       float64 // Required.
+	Population int64   // Required. n.
+	Asked      int64   // clients who may report, a uniform subset of the n; 0: all
+	Gamma      float64 // Required. Each of them reports with this probability.
+}
+
+func (c CheckInRenyiConfig) check() (CheckInRenyiConfig, error) {
+	if c.Asked == 0 {
+		c.Asked = c.Population
+	}
+	if err := (RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: 1}).check(); err != nil {
+		return c, err
+	}
+	if !(c.Gamma > 0 && c.Gamma <= 1) {
+		return c, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
+	}
+	return c, nil
+}
+
+// mean is the mean number of reports.
+func (c CheckInRenyiConfig) mean() float64 { return float64(c.Asked) * c.Gamma }
+
+// inclusion is the mean inclusion, γ where all are asked.
+func (c CheckInRenyiConfig) inclusion() float64 { return c.mean() / float64(c.Population) }
+
+// ternaryMix holds log E_k[γ_k^α ζ_k(α)^α] of a mixture over the number of reports
+// k, split as Girgis et al. 2021, Theorem 4, has it: same[α] = log E[γ_k^α
+// k̄^{−α/2}] and few[α] = log E[γ_k^α e^{−(k−1)/(8E)}].
+type ternaryMix struct {
+	eps0      float64
+	term      func(alpha float64) (same, few float64)
+	remembers []float64 // of log moments
+}
+
+// moment returns log E_k[γ_k^α ζ_k(α)^α].
+func (m *ternaryMix) moment(alpha int) float64 {
+	for a := len(m.remembers); a <= alpha; a++ {
+		if a < 2 {
+			m.remembers = append(m.remembers, math.Inf(-1))
+			continue
+		}
+		x := float64(a)
+		same, few := m.term(x)
+		m.remembers = append(m.remembers, logAdd(ternarySame(m.eps0, x)+same, x*logWidth(m.eps0)+few))
+	}
+	return m.remembers[alpha]
+}
+
+// RenyiOrders is a Rényi divergence (nats, replace-one adjacency) at integer
+// orders of at least 2. Not for concurrent use.
+type RenyiOrders func(order int) (float64, error)
+
+// SCITheorem1 bounds the Rényi divergence of self check-in: Girgis et al. 2021,
+// Theorem 1, at every k, mixed over k ~ Bin(Asked, Gamma).
+//
+// Upper, proved; any ε₀-LDP randomizer of finitely many outputs, k public or
+// hidden. Source: SCI, Theorem 1, with inclusion k/n: given k the participants
+// are a uniform k-subset. The proof prints γ for every k (printed), which is
+// unsound and for comparison only. Blocks of k take their smallest k̄ and
+// largest inclusion: below 1e-3 of the divergence. Time O(λ·√k/1000).
+func SCITheorem1(c CheckInRenyiConfig, printed bool) (RenyiOrders, error) {
+	c, err := c.check()
+	if err != nil {
+		return nil, err
+	}
+	type block struct{ weight, gamma, kbar, few float64 } // logarithms
+	var blocks []block
+	for _, k := range arrivals(c.Asked, c.Gamma) {
+		if k.last == 0 || k.weight == 0 {
+			continue // nobody reports: loss 0
+		}
+		b := block{weight: math.Log(k.weight), gamma: math.Log(float64(k.last) / float64(c.Population))}
+		if printed {
+			b.gamma = math.Log(c.inclusion())
+		}
+		b.kbar, b.few = ternaryParts(c.Eps0, max(1, k.first))
+		blocks = append(blocks, b)
+	}
+	mix := &ternaryMix{eps0: c.Eps0, term: func(alpha float64) (float64, float64) {
+		var same, few logSum
+		for _, b := range blocks {
+			same.add(b.weight + alpha*(b.gamma-b.kbar/2))
+			few.add(b.weight + alpha*b.gamma + b.few)
+		}
+		return same.value(), few.value()
+	}}
+	return func(order int) (float64, error) { return TernaryRenyi(1, order, mix.moment) }, nil
+}
+
+// SCITheorem2 is SCI's closed form for Theorem 1 at one Δ in [0, 1], repaired:
+//
+//	1/(λ−1)·log(1 + Σ_{j=2..λ} C(λ,j)·γ^j·(c_j·(η + R_j·l̃^{−j/2}) + w^j·(η + R_j·e^{−⌊(1−Δ)μ⌋/(8E)}))),
+//
+// μ = nγ, η = e^{−Δ²μ/2}, l̃ = ⌊⌊(1−Δ)μ⌋/(2E)⌋ + 1, w = E − 1/E, c_j of
+// TernarySame, and R_j = e^{μ(e^{j/μ}−1−j/μ)} ≥ E[(k/μ)^j].
+//
+// Upper, proved in selfcheckin.md. Source: SCI, Theorem 2, which prints 2ε₀, 8ε₀
+// and e^{−ε₀/l̃} for 2E, 8E and e^{−ε₀}/l̃, and whose proof takes γ where inclusion
+// is k/n: R_j is what that costs. Time O(λ).
+func SCITheorem2(c CheckInRenyiConfig, Delta float64) (RenyiOrders, error) {
+	c, err := c.check()
+	if err != nil {
+		return nil, err
+	}
+	if !(Delta >= 0 && Delta <= 1) {
+		return nil, fmt.Errorf("amplify: Delta = %v must lie between 0 and 1", Delta)
+	}
+	mu, gamma := c.mean(), math.Log(c.inclusion())
+	low := -Delta * Delta * mu / 2 * (1 - 1e-14)
+	least := math.Floor((1-Delta)*mu*(1-1e-15)) + 1 // k above (1−Δ)μ
+	logL, few := ternaryParts(c.Eps0, int64(least))
+	mix := &ternaryMix{eps0: c.Eps0, term: func(j float64) (float64, float64) {
+		// e^x − 1 − x without cancellation where j is far below μ.
+		r := mu * -log1pMinusOf(math.Expm1(j/mu))
+		return j*gamma + logAdd(low, r-j/2*logL), j*gamma + logAdd(low, r+few)
+	}}
+	return func(order int) (float64, error) { return TernaryRenyi(1, order, mix.moment) }, nil
+}
+
+// log1pMinusOf returns log(1+v) − v for v ≥ 0, so that with v = e^x − 1 its
+// negative is e^x − 1 − x.
+func log1pMinusOf(v float64) float64 {
+	switch {
+	case math.IsInf(v, 1):
+		return math.Inf(-1)
+	case v > 1e-3:
+		return math.Log1p(v) - v
+	}
+	return -v * v * (.5 - v*(1./3-v*(.25-v*(.2-v/6))))
+}
+
+// SCITheorem2Printed is Theorem 2 as SCI prints it. Approximate: unsound, at n =
+// 54000, γ = 1, ε₀ = 12, λ = 6 it is below what a 3-ary randomized response
+// really has. For comparison and as a test's subject.
+func SCITheorem2Printed(c CheckInRenyiConfig, Delta float64, order int) (float64, error) {
+	c, err := c.check()
+	if err != nil {
+		return 0, err
+	}
+	if !(Delta >= 0 && Delta <= 1) || order < 2 {
+		return 0, fmt.Errorf("amplify: Delta = %v must lie between 0 and 1 and order = %d be at least 2: %w", Delta, order, dp.ErrNoBound)
+	}
+	mu, gamma, lambda := c.mean(), c.inclusion(), float64(order)
+	low := -Delta * Delta * mu / 2
+	l := math.Floor((1-Delta)*mu/(2*c.Eps0)) + 1
+	w := gamma * math.Expm1(2*c.Eps0) / math.Exp(c.Eps0)
+	var sum logSum
+	sum.add(math.Log(2*lambda*(lambda-1)) + 2*math.Log(gamma) + 2*math.Log(math.Expm1(c.Eps0)) + logAdd(low-c.Eps0, -c.Eps0/l))
+	for j := 3; j <= order; j++ {
+		x := float64(j)
+		sum.add(logChoose(lambda, x) + x*math.Log(gamma) + ternarySame(c.Eps0, x) + logAdd(low, -x/2*math.Log(l)))
+	}
+	sum.add(logUpsilon(w, lambda) + logAdd(low, -(1-Delta)*mu/(8*c.Eps0)))
+	return log1pExp(sum.value()) / (lambda - 1), nil
+}
+
+// SCITheorem3 is a lower bound on the Rényi divergence of order λ ≥ 2, an
+// integer, of self check-in with binary randomized response, all others equal:
+//
+//	1/(λ−1)·log(1 + (1 − e^{−Δ²μ/(2+Δ)})·C(λ,2)·γ²(E−1)²/((1+Δ)μE)), μ = nγ.
+//
+// Lower, proved (also with inclusion k/n: selfcheckin.md), at the best Δ of 64 in
+// [0, 1]. Source: SCI, Theorem 3. Nats, replace-one adjacency, rounded down.
+func SCITheorem3(c CheckInRenyiConfig, order int) (float64, error) {
+	c, err := c.check()
+	if err != nil {
+		return 0, err
+	}
+	if order < 2 {
+		return 0, fmt.Errorf("amplify: order = %d must be a whole number of at least 2: %w", order, dp.ErrNoBound)
+	}
+	mu, gamma, lambda := c.mean(), c.inclusion(), float64(order)
+	var share float64
+	for i := range 64 {
+		d := math.Exp2(-float64(i) / 3)
+		share = math.Max(share, -math.Expm1(-d*d*mu/(2+d))/(1+d))
+	}
+	x := 2*math.Log(gamma*math.Expm1(c.Eps0)) - c.Eps0 + math.Log(share*lambda*(lambda-1)/2/mu)
+	return log1pExp(x) * (1 - 1e-12) / (lambda - 1), nil
+}
+
+// CheckInWindow returns lo ≤ hi with Pr[lo ≤ Bin(asked, gamma) ≤ hi] ≥ 1 − lost,
+// half on either side, by Chernoff's bound. It needs lost in (0, 1).
+func CheckInWindow(asked int64, gamma, lost float64) (lo, hi int64) {
+	return tail.Window(asked, gamma, 1-gamma, lost/2, lost/2)
+}

@@ -1,0 +1,106 @@
+package optimize
+
+import (
+	"fmt"
+	"math"
+)
+
+// ACSAConfig configures NewACSA.
+type ACSAConfig struct {
+	Dim    int   // Required.
+	Rounds int64 // T, which Curvature was chosen for. Required.
+	// Curvature is c of L_t = c/t, above 2β for a β-smooth objective: the
+	// inverse of the step size. Required; convex.md chooses it.
+	Curvature float64
+	// Radius of the ℓ2 ball around 0; 0 means unconstrained.
+	Radius float64
+	// Start is θ_1; nil means 0.
+	Start []float64
+}
+
+// ACSA is accelerated stochastic approximation, P_AGD's server: gradients are
+// taken at md_t = a_t θ_t + (1 − a_t) ag_t, steps at θ, and the model is ag:
+//
+//	θ_{t+1} = Π(θ_t − ḡ_t/L_t),  ag_{t+1} = a_t θ_{t+1} + (1 − a_t) ag_t,
+//	a_t = 2/(t + 1),  L_t = c/t.
+//
+// Result: if the objective is convex and β-smooth, c > 2β and the gradients'
+// errors have mean 0 and E‖error‖² ≤ v given the past, then after T steps
+// E f(ag) − f(u) ≤ c‖θ_1 − u‖²/(T(T+1)) + (2T+1)v/(6(c − 2β)) for every feasible
+// u. Proved in convex.md.
+// Source: Lan 2012; Cheu, Joseph, Mao, Peng (ICLR 2022), Algorithm 4, whose
+// printed schedule is damaged; this one is derived in convex.md.
+type ACSA struct {
+	config    ACSAConfig
+	steps     int64
+	theta, ag []float64
+	md        []float64 // made of the two
+	next      []float64
+}
+
+var _ Optimizer = (*ACSA)(nil)
+
+// NewACSA returns the optimiser at its start.
+func NewACSA(c ACSAConfig) (*ACSA, error) {
+	if err := checkStart(c.Dim, c.Rounds, c.Radius, c.Start); err != nil {
+		return nil, err
+	}
+	if !(c.Curvature > 0) || math.IsInf(c.Curvature, 1) {
+		return nil, fmt.Errorf("optimize: curvature = %v must be above 0 and finite", c.Curvature)
+	}
+	c.Start = clone(c.Start)
+	o := &ACSA{
+		config: c, theta: make([]float64, c.Dim), ag: make([]float64, c.Dim),
+		md: make([]float64, c.Dim), next: make([]float64, c.Dim),
+	}
+	copy(o.theta, c.Start)
+	project(o.theta, c.Radius)
+	copy(o.ag, o.theta)
+	o.middle()
+	return o, nil
+}
+
+// weight returns a_t of the next step t.
+func (o *ACSA) weight() float64 { return 2 / float64(o.steps+2) }
+
+func (o *ACSA) middle() { blend(o.md, o.weight(), o.theta, o.ag) }
+
+// Point returns md_t.
+func (o *ACSA) Point() []float64 { return o.md }
+
+// Step takes one step; a refused one changes nothing.
+func (o *ACSA) Step(mean []float64) error {
+	if o.steps == o.config.Rounds {
+		return ErrFinished
+	}
+	if err := checkGradient(mean, len(o.theta)); err != nil {
+		return err
+	}
+	step := float64(o.steps+1) / o.config.Curvature
+	if err := descend(o.next, o.theta, mean, step, o.config.Radius); err != nil {
+		return err
+	}
+	o.theta, o.next = o.next, o.theta
+	blend(o.ag, o.weight(), o.theta, o.ag)
+	o.steps++
+	o.middle()
+	return nil
+}
+
+// Model writes ag_{t+1}.
+func (o *ACSA) Model(dst []float64) { copy(dst, o.ag) }
+
+// State returns copies of θ and ag.
+func (o *ACSA) State() State {
+	return State{Steps: o.steps, Vectors: map[string][]float64{"theta": clone(o.theta), "ag": clone(o.ag)}}
+}
+
+// Restore takes back a State of an optimiser with the same configuration.
+func (o *ACSA) Restore(s State) error {
+	if err := restore(s, o.config.Rounds, map[string][]float64{"theta": o.theta, "ag": o.ag}); err != nil {
+		return err
+	}
+	o.steps = s.Steps
+	o.middle()
+	return nil
+}

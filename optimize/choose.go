@@ -1,0 +1,286 @@
+package optimize
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/schedule"
+)
+
+// errNoPlan: whatever the batch, no finite bound holds.
+var errNoPlan = errors.New("no parameters give a finite bound: the noise or the distance is unbounded")
+
+// candidates visits lo, …, hi in steps of a twentieth.
+func candidates(lo, hi int64, visit func(int64)) {
+	for v := lo; ; v = max(v+1, int64(float64(v)*1.05)) {
+		if v >= hi {
+			visit(hi)
+			return
+		}
+		visit(v)
+	}
+}
+
+// least returns the argument with the smallest value among the candidates from
+// lo to hi and then, finer, around the best of them. The bounds have one
+// minimum if the noise shrinks steadily with the batch; if not, the result is
+// still one of the values tried, and its bound holds.
+func least(lo, hi int64, value func(int64) float64) (best int64) {
+	low := math.Inf(1)
+	try := func(v int64) {
+		if f := value(v); f < low {
+			best, low = v, f
+		}
+	}
+	candidates(lo, hi, try)
+	if best == 0 {
+		return 0
+	}
+	from, to := max(lo, int64(float64(best)/1.05)), min(hi, int64(float64(best)*1.05)+1)
+	for v, step := from, max(1, (to-from)/40); v <= to; v += step {
+		try(v)
+	}
+	return best
+}
+
+// onePass chooses the batch size for n clients that report once, where stage
+// gives the parameters and the bound for T rounds of at least B clients.
+func (p Problem) onePass(n, batch int64, stage func(rounds, batch int64) Stage) (schedule.BlocksConfig, Stage, error) {
+	at := func(size int64) Stage {
+		rounds := n / size
+		s := stage(rounds, n/rounds) // the smallest of schedule.Blocks
+		s.Rounds, s.Batch = rounds, n/rounds
+		return s
+	}
+	if batch == 0 {
+		smallest := int64(1)
+		if p.MaxRounds > 0 {
+			// ⌊n/B⌋ ≤ T as soon as B > n/(T + 1).
+			smallest = n/(p.MaxRounds+1) + 1
+		}
+		if batch = least(smallest, n, func(size int64) float64 { return at(size).Bound }); batch == 0 {
+			return schedule.BlocksConfig{}, Stage{}, errNoPlan
+		}
+	}
+	if batch > n {
+		return schedule.BlocksConfig{}, Stage{}, fmt.Errorf("batch = %d above the %d clients", batch, n)
+	}
+	s := at(batch)
+	if p.MaxRounds > 0 && s.Rounds > p.MaxRounds {
+		return schedule.BlocksConfig{}, Stage{}, fmt.Errorf("batch = %d takes %d rounds, above the limit %d", batch, s.Rounds, p.MaxRounds)
+	}
+	return schedule.BlocksConfig{Clients: n, Size: batch}, s, nil
+}
+
+func single(blocks schedule.BlocksConfig, s Stage, err error) (*Plan, error) {
+	if err != nil {
+		return nil, err
+	}
+	batches, err := schedule.OnePass(blocks)
+	return &Plan{Batches: batches, Stages: []Stage{s}}, err
+}
+
+// planPSGD: η = D/(L_G√T), L_G² = L² + dσ².
+func planPSGD(p Problem, o Overrides) (*Plan, error) {
+	d := p.distance()
+	return single(p.onePass(p.Clients, o.Batch, func(rounds, batch int64) Stage {
+		moment := p.Lipschitz*p.Lipschitz + p.variance(batch, 1)
+		step := o.Step
+		if step == 0 {
+			step = d / math.Sqrt(moment*float64(rounds))
+		}
+		return Stage{Distance: d, Sigma: p.Noise.Deviation(batch, 1), Step: step, Bound: averagedBound(rounds, d, step, moment)}
+	}))
+}
+
+// accelerated returns the stage of ACSA at distance d; draws is the number of
+// times that the noise is in a mean.
+func (p Problem) accelerated(rounds, batch int64, d, draws float64, envelope bool, o Overrides) Stage {
+	s := Stage{Distance: d, Sigma: math.Sqrt(draws) * p.Noise.Deviation(batch, 1), Curvature: o.Curvature}
+	variance := p.Lipschitz*p.Lipschitz/float64(batch) + draws*p.variance(batch, 1)
+	beta, below := p.Smoothness, 0.0
+	if envelope {
+		if s.Smoothing = o.Smoothing; s.Smoothing == 0 {
+			s.Smoothing = acsaSmoothing(rounds, d, p.Lipschitz)
+		}
+		beta, below = s.Smoothing+p.StrongConvexity, smoothingBound(p.Lipschitz, s.Smoothing)
+	}
+	if s.Curvature == 0 {
+		s.Curvature = acsaCurvature(rounds, d, beta, variance)
+	}
+	s.Bound = acsaBound(rounds, d, s.Curvature, beta, variance) + below
+	return s
+}
+
+func planAGD(p Problem, o Overrides) (*Plan, error) {
+	if p.Smoothness == 0 {
+		return nil, errors.New("needs the smoothness beta of the loss; agd-smooth does without")
+	}
+	return planACSA(p, o, 1, false)
+}
+
+func planSmoothed(p Problem, o Overrides) (*Plan, error) { return planACSA(p, o, 1, true) }
+
+func planPanPrivate(p Problem, o Overrides) (*Plan, error) {
+	return planACSA(p, o, 2, p.Smoothness == 0 || o.Smoothing > 0)
+}
+
+func planACSA(p Problem, o Overrides, draws float64, envelope bool) (*Plan, error) {
+	d := p.distance()
+	return single(p.onePass(p.Clients, o.Batch, func(rounds, batch int64) Stage {
+		return p.accelerated(rounds, batch, d, draws, envelope, o)
+	}))
+}
+
+// planPhases divides the clients evenly over the number of phases with the
+// least final bound.
+func planPhases(p Problem, o Overrides) (*Plan, error) {
+	if p.StrongConvexity == 0 {
+		return nil, errors.New("needs the strong convexity lambda of the loss")
+	}
+	lo, hi := 1, o.Phases
+	if o.Phases == 0 {
+		hi = 1
+		if p.Clients > 4 {
+			hi = int(math.Ceil(math.Log2(math.Log2(float64(p.Clients)))))
+		}
+	} else {
+		lo = o.Phases
+	}
+	var best *Plan
+	for k := lo; k <= hi; k++ {
+		plan, err := p.phases(k, o)
+		if err != nil {
+			return nil, err
+		}
+		if best == nil || plan.Bound() < best.Bound() {
+			best = plan
+		}
+	}
+	return best, nil
+}
+
+// phases plans k phases.
+func (p Problem) phases(k int, o Overrides) (*Plan, error) {
+	n := p.Clients / int64(k)
+	if n < 1 {
+		return nil, fmt.Errorf("%d phases of %d clients", k, p.Clients)
+	}
+	if p.MaxRounds > 0 {
+		if p.MaxRounds /= int64(k); p.MaxRounds == 0 {
+			return nil, fmt.Errorf("%d phases in fewer rounds", k)
+		}
+	}
+	envelope := p.Smoothness == 0 || o.Smoothing > 0
+	d := p.distance()
+	plan := &Plan{}
+	var blocks []schedule.BlocksConfig
+	for range k {
+		b, s, err := p.onePass(n, o.Batch, func(rounds, batch int64) Stage {
+			return p.accelerated(rounds, batch, d, 1, envelope, o)
+		})
+		if err != nil {
+			return nil, err
+		}
+		blocks, plan.Stages = append(blocks, b), append(plan.Stages, s)
+		d = math.Min(p.anywhere(), math.Sqrt(2*s.Bound/p.StrongConvexity))
+	}
+	var err error
+	plan.Batches, err = schedule.OnePass(blocks...)
+	return plan, err
+}
+
+// planGD chooses T and η; the better of the bounds with and without smoothness.
+func planGD(p Problem, o Overrides) (*Plan, error) {
+	rounds := o.Rounds
+	if p.MaxRounds > 0 && rounds > p.MaxRounds {
+		return nil, fmt.Errorf("%d rounds above the limit %d", rounds, p.MaxRounds)
+	}
+	if rounds == 0 {
+		last := p.Clients
+		if p.MaxRounds > 0 {
+			last = min(last, p.MaxRounds)
+		}
+		low := math.Inf(1)
+		candidates(1, last, func(t int64) { low = math.Min(low, p.full(t, o).Bound) })
+		if math.IsInf(low, 1) {
+			return nil, errNoPlan
+		}
+		candidates(1, last, func(t int64) {
+			if rounds == 0 && p.full(t, o).Bound <= 1.1*low {
+				rounds = t
+			}
+		})
+	}
+	batches, err := schedule.FullBatches(p.Clients, rounds)
+	return &Plan{Batches: batches, Stages: []Stage{p.full(rounds, o)}}, err
+}
+
+// full returns the stage of T rounds of all clients.
+func (p Problem) full(rounds int64, o Overrides) Stage {
+	n, l, d := float64(p.Clients), p.Lipschitz, p.distance()
+	t := float64(rounds)
+	variance := p.variance(p.Clients, rounds)
+	reuse := 2 * l * l * float64(rounds-1) / n // (2/η)·reuseBound
+	s := Stage{Rounds: rounds, Batch: p.Clients, Distance: d, Sigma: p.Noise.Deviation(p.Clients, rounds), Bound: math.Inf(1)}
+	consider := func(step, smoothing, beta float64, bound func(step float64) float64) {
+		if o.Step > 0 {
+			step = o.Step
+		}
+		total := bound(step) + reuseBound(rounds, p.Clients, step, l, beta)
+		if s.Step == 0 || total < s.Bound {
+			s.Step, s.Smoothing, s.Bound = step, smoothing, total
+		}
+	}
+	lipschitz := func(step float64) float64 { return averagedBound(rounds, d, step, l*l+variance) }
+
+	if p.Smoothness == 0 || o.Smoothing > 0 {
+		// L²/(2β) with β = 2/η is another L²/2 of the moment.
+		step := d / math.Sqrt((1.5*l*l+variance+reuse)*t)
+		smoothing := o.Smoothing
+		if smoothing > 0 {
+			step = math.Min(step, 2/(smoothing+p.StrongConvexity))
+		} else {
+			if o.Step > 0 {
+				step = o.Step
+			}
+			// A ridge that leaves no room for envelopes asks for smaller steps.
+			if p.StrongConvexity > 0 && o.Step == 0 {
+				step = math.Min(step, 1/p.StrongConvexity)
+			}
+			if smoothing = 2/step - p.StrongConvexity; !(smoothing > 0) {
+				s.Step = step // too large for any envelope: no bound
+				return s
+			}
+		}
+		consider(step, smoothing, smoothing+p.StrongConvexity, func(step float64) float64 {
+			return lipschitz(step) + smoothingBound(l, smoothing)
+		})
+		return s
+	}
+	consider(math.Min(2/p.Smoothness, d/math.Sqrt((l*l+variance+reuse)*t)), 0, p.Smoothness, lipschitz)
+	smooth := func(step float64) float64 {
+		return averagedSmoothBound(rounds, d, step, variance, p.Smoothness, l)
+	}
+	step := golden(0, 1/p.Smoothness, func(step float64) float64 {
+		return smooth(step) + reuseBound(rounds, p.Clients, step, l, p.Smoothness)
+	})
+	consider(step, 0, p.Smoothness, smooth)
+	return s
+}
+
+// golden returns about where a convex function on (lo, hi) is least, by golden
+// section: never an end.
+func golden(lo, hi float64, f func(float64) float64) float64 {
+	const part = 0.6180339887498949
+	for range 60 {
+		a, b := hi-part*(hi-lo), lo+part*(hi-lo)
+		if f(a) <= f(b) {
+			hi = b
+		} else {
+			lo = a
+		}
+	}
+	return lo + (hi-lo)/2
+}

@@ -1,0 +1,86 @@
+package schedule
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// No plan lets a client report more often than Uses says, and one pass uses
+// every client.
+func TestBatches(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var b Batches
+		var err error
+		var stages []BlocksConfig
+		full := rapid.Bool().Draw(t, "full")
+		if full {
+			b, err = FullBatches(rapid.Int64Range(1, 60).Draw(t, "n"), rapid.Int64Range(1, 40).Draw(t, "T"))
+		} else {
+			for range rapid.IntRange(1, 5).Draw(t, "stages") {
+				n := rapid.Int64Range(1, 80).Draw(t, "n")
+				stages = append(stages, BlocksConfig{Clients: n, Size: rapid.Int64Range(1, n).Draw(t, "size")})
+			}
+			b, err = OnePass(stages...)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := make([]int64, b.Clients())
+		perStage := make([]int64, b.Stages())
+		last, smallest := 0, b.Clients()
+		for round := int64(1); round <= b.Rounds(); round++ {
+			stage := b.Stage(round)
+			if stage < last || stage > last+1 {
+				t.Fatalf("round %d is in stage %d after stage %d", round, stage, last)
+			}
+			last = stage
+			from, to := b.Places(round)
+			smallest = min(smallest, to-from)
+			for p := from; p < to; p++ {
+				used[p]++
+			}
+			perStage[stage] += to - from
+			if !full && (to-from < stages[stage].Size || to-from >= 2*stages[stage].Size+1) {
+				t.Fatalf("batch of %d, wanted about %d", to-from, stages[stage].Size)
+			}
+		}
+		for p, k := range used {
+			if k != b.Uses() {
+				t.Fatalf("client %d reports %d times, Uses says %d", p, k, b.Uses())
+			}
+		}
+		if smallest != b.Smallest() || last != b.Stages()-1 || full != (b.Uses() == b.Rounds() && len(stages) == 0) {
+			t.Fatalf("smallest %d, want %d; %d stages, %d uses", b.Smallest(), smallest, b.Stages(), b.Uses())
+		}
+		for i, c := range stages {
+			if perStage[i] != c.Clients {
+				t.Fatalf("stage %d has %d clients, want %d", i, perStage[i], c.Clients)
+			}
+		}
+	})
+}
+
+func TestBatchesRefuse(t *testing.T) {
+	for _, stages := range [][]BlocksConfig{nil, {{}}, {{Clients: 3, Size: 4}}, {{Clients: 3, Size: 1}, {Clients: 0, Size: 1}}} {
+		if _, err := OnePass(stages...); err == nil {
+			t.Errorf("accepted %v", stages)
+		}
+	}
+	for _, c := range [][2]int64{{0, 1}, {1, 0}, {-1, 5}} {
+		if _, err := FullBatches(c[0], c[1]); err == nil {
+			t.Errorf("accepted %v", c)
+		}
+	}
+	b, _ := FullBatches(4, 2)
+	for _, round := range []int64{0, 3} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("round %d of 2 has places", round)
+				}
+			}()
+			b.Places(round)
+		}()
+	}
+}

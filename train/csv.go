@@ -1,0 +1,120 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/riffle-dp/riffle/dataset"
+	"github.com/riffle-dp/riffle/model"
+)
+
+// isCSV says whether the data are a CSV file, which its suffix decides.
+func (c Config) isCSV() bool { return strings.EqualFold(filepath.Ext(c.Data), ".csv") }
+
+// ranges reads "age=0..120,*=0..1": the public range of each column, that is
+// scaled to 0..1, and of all others.
+func ranges(text string) (by map[string]dataset.Scaling, rest dataset.Scaling, err error) {
+	by = map[string]dataset.Scaling{}
+	if text == "" {
+		return by, rest, nil
+	}
+	fail := func(item, rule string) error {
+		return fmt.Errorf("%q %s (as age=0..120,*=0..10)", item, rule)
+	}
+	for item := range strings.SplitSeq(text, ",") {
+		i := strings.LastIndex(item, "=")
+		if i < 1 {
+			return nil, rest, fail(item, "must be COLUMN=LOW..HIGH")
+		}
+		column, span := item[:i], item[i+1:]
+		low, high, ok := strings.Cut(span, "..")
+		a, errA := strconv.ParseFloat(low, 64)
+		b, errB := strconv.ParseFloat(high, 64)
+		// Negated so that NaN is refused.
+		if !ok || errA != nil || errB != nil || !(b-a > 0 && b-a <= finite && -finite <= a) {
+			return nil, rest, fail(item, "must have two finite numbers, the lower one first")
+		}
+		s := dataset.Scaling{Shift: a, Unit: b - a}
+		if _, twice := by[column]; twice || column == "*" && rest != (dataset.Scaling{}) {
+			return nil, rest, fail(item, "gives a column's range twice")
+		}
+		if column == "*" {
+			rest = s
+		} else {
+			by[column] = s
+		}
+	}
+	return by, rest, nil
+}
+
+func checkRange(text string) error {
+	_, _, err := ranges(text)
+	return err
+}
+
+// crossEntropy is the loss of all models but linear, and one of its own.
+const crossEntropy = "cross-entropy"
+
+func checkLoss(text string) error {
+	if text == crossEntropy {
+		return nil
+	}
+	if _, err := model.ParseLoss(text); err != nil {
+		return fmt.Errorf("%q must be %s, logistic, hinge, absolute or pinball:T with 0 < T < 1", text, crossEntropy)
+	}
+	return nil
+}
+
+// regression says whether targets are real numbers.
+func (c Config) regression() bool {
+	if c.Loss == "" || c.Loss == crossEntropy {
+		return false
+	}
+	loss, err := model.ParseLoss(c.Loss)
+	return err == nil && !loss.Binary()
+}
+
+// readCSV reads the file as a configuration says.
+func (c Config) readCSV() (*dataset.CSV, error) {
+	by, rest, err := ranges(c.Range)
+	if err != nil {
+		return nil, inputError("range %v", err)
+	}
+	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: c.regression(), Scale: by, Rest: rest})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, inputError("data %s: no such file", c.Data)
+	}
+	if err != nil {
+		return nil, inputError("%v", err)
+	}
+	return file, nil
+}
+
+func (c Config) loadCSV() (*Data, error) {
+	file, err := c.readCSV()
+	if err != nil {
+		return nil, err
+	}
+	d := &Data{EvalName: "test", Classes: file.Labels, columns: file.Columns}
+	if d.Train, d.Eval, err = file.Split(c.TestFraction, uint64(c.Seed)); err != nil {
+		return nil, inputError("data %s: %v", c.Data, err)
+	}
+	if c.Validation > 0 {
+		train, held, err := c.holdOut(d.Train.Len())
+		if err != nil {
+			return nil, err
+		}
+		if d.Eval, err = d.Train.Subset(held); err != nil {
+			return nil, err
+		}
+		if d.Train, err = d.Train.Subset(train); err != nil {
+			return nil, err
+		}
+		d.EvalName = "validation"
+	}
+	return d, nil
+}

@@ -1,0 +1,183 @@
+package vecsum
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// Target is what a design must meet.
+type Target struct {
+	Eps, Delta float64   // required: the guarantee of all rounds together
+	Users      int64     // n, required
+	MinUsers   int64     // the smallest cohort that is opened; 0 means Users
+	Honest     float64   // γ, the fraction that adds noise; 0 means 1
+	Dim        int       // d, required
+	Radius     float64   // Δ₂, required
+	Rounds     int64     // T, rounds the same client may take part in; 0 means 1
+	Overhead   float64   // variance allowed above the Gaussian mechanism's; 0 means .05
+	Kind       NoiseKind // "" means Binomial
+	Split      bool      // see Params
+}
+
+func (t Target) withDefaults() Target {
+	if t.MinUsers == 0 {
+		t.MinUsers = t.Users
+	}
+	if t.Honest == 0 {
+		t.Honest = 1
+	}
+	if t.Rounds == 0 {
+		t.Rounds = 1
+	}
+	if t.Overhead == 0 {
+		t.Overhead = .05
+	}
+	if t.Kind == "" {
+		t.Kind = Binomial
+	}
+	return t
+}
+
+func (t Target) validate() error {
+	switch {
+	case !(t.Eps > 0 && t.Eps <= dp.MaxEps0):
+		return fmt.Errorf("vecsum: eps = %v must be above 0 and at most %d", t.Eps, dp.MaxEps0)
+	case t.Users < 1 || t.Users > maxUsers:
+		return fmt.Errorf("vecsum: users = %d must lie between 1 and 2^40", t.Users)
+	case t.MinUsers < 1 || t.MinUsers > t.Users:
+		return fmt.Errorf("vecsum: min users = %d must lie between 1 and users = %d", t.MinUsers, t.Users)
+	case !(t.Honest > 0 && t.Honest <= 1):
+		return fmt.Errorf("vecsum: honest fraction = %v must be above 0 and at most 1", t.Honest)
+	case math.Floor(t.Honest*float64(t.MinUsers)) < 1:
+		return fmt.Errorf("vecsum: honest fraction %v of %d users leaves no noise: %w", t.Honest, t.MinUsers, dp.ErrNoBound)
+	case t.Dim < 1 || t.Dim > maxDim:
+		return fmt.Errorf("vecsum: dim = %d must lie between 1 and 2^24", t.Dim)
+	case !(t.Radius >= 1e-30 && t.Radius <= 1e30):
+		return fmt.Errorf("vecsum: radius = %v must lie between 1e-30 and 1e30", t.Radius)
+	case t.Rounds < 1:
+		return fmt.Errorf("vecsum: rounds = %d must be at least 1", t.Rounds)
+	case !(t.Overhead >= 1e-4 && t.Overhead <= 100):
+		return fmt.Errorf("vecsum: overhead = %v must lie between 1e-4 and 100", t.Overhead)
+	case t.Kind != Binomial && t.Kind != Skellam && t.Kind != DiscreteGaussian:
+		return fmt.Errorf("vecsum: unknown noise %q", t.Kind)
+	}
+	return dp.CheckDelta(t.Delta)
+}
+
+// normBeta is the probability with which a client rounds again.
+const normBeta = 1e-9
+
+// Tight returns parameters that meet the target by [MethodGDP], with noise of
+// the analytic Gaussian's variance but for Overhead (which also counts honest
+// noise beyond it, not that of clients who are not relied on).
+//
+// Every result has been checked: Curve, composed Rounds times, is at most Delta
+// at Eps, over a transport without a Distance (see [Curve.Through]). An error
+// wraps dp.ErrNoBound if nothing within the limits does.
+func Tight(t Target) (Params, error) {
+	t = t.withDefaults()
+	if err := t.validate(); err != nil {
+		return Params{}, err
+	}
+	mu := gaussMu(t.Eps, t.Delta*(1-tailShare)) / math.Sqrt(float64(t.Rounds)) * (1 - 0x1p-50)
+	if mu == 0 {
+		return Params{}, fmt.Errorf("vecsum: eps = %v at delta = %v needs more noise than any: %w", t.Eps, t.Delta, dp.ErrNoBound)
+	}
+	p := Params{Users: t.Users, MinUsers: t.MinUsers, Honest: t.Honest, Dim: t.Dim, Radius: t.Radius, Split: t.Split}
+	honest := float64(p.guaranteed())
+	// The smallest grid whose variance is within the overhead; with the integer
+	// bits it need not rise smoothly, so every grid is tried.
+	for p.Grid = 2; ; p.Grid++ {
+		if p.Grid > maxGrid || float64(p.Dim)*float64(p.Grid)*float64(p.Grid) > 1<<60 {
+			return Params{}, fmt.Errorf("vecsum: no grid up to 2^24 keeps the variance within %v of the Gaussian's: %w", t.Overhead, dp.ErrNoBound)
+		}
+		p.Norm = Norm(t.Dim, p.Grid, normBeta)
+		p.setNoise(t.Kind, p.needed(mu), honest)
+		if p.overhead(mu, honest) <= t.Overhead {
+			break
+		}
+	}
+	need := p.needed(mu)
+	for range 100 {
+		p.setNoise(t.Kind, need, honest)
+		c, err := p.Curve(p.tau(t.Delta, t.Rounds))
+		if err != nil {
+			return Params{}, fmt.Errorf("%w: nothing within the limits: %w", dp.ErrNoBound, err)
+		}
+		if c.Times(t.Rounds).Delta(t.Eps) <= t.Delta {
+			return p, nil
+		}
+		have := p.Noise.variance() * honest
+		need = math.Max(have*(1+1e-6), have*math.Min(2, c.Mu*c.Mu/(mu*mu)))
+		if t.Kind == Binomial {
+			need = math.Max(need, have+honest/4)
+		}
+	}
+	return Params{}, fmt.Errorf("vecsum: eps = %v at delta = %v not met within 100 steps: %w", t.Eps, t.Delta, dp.ErrNoBound)
+}
+
+// needed returns the variance, in grid steps, of the noise on one count that the
+// Gaussian mechanism would need.
+func (p Params) needed(mu float64) float64 {
+	_, norm, _ := p.sensitivity()
+	return norm / mu * (norm / mu)
+}
+
+// setNoise chooses the noise of one of honest clients for a total variance.
+func (p *Params) setNoise(kind NoiseKind, total, honest float64) {
+	each := total / honest * (1 + 0x1p-50)
+	p.Noise = Noise{Kind: kind}
+	switch kind {
+	case Binomial:
+		p.Noise.Bits = int64(math.Min(math.Ceil(4*each), maxBits+1))
+	case DiscreteGaussian:
+		p.Noise.Variance = math.Max(each, 2.5) // sums are Gaussian there
+	default:
+		p.Noise.Variance = each
+	}
+}
+
+// overhead returns how much the variance of the estimate, per honest client,
+// exceeds that of the Gaussian mechanism without a grid.
+func (p Params) overhead(mu, honest float64) float64 {
+	gauss := 2 * p.Radius / mu * (2 * p.Radius / mu)
+	return p.Variance(1)*honest/gauss - 1
+}
+
+// Paper returns the parameters of CJMP's Theorem 3.2, read for Δ₂ = 1 (scaling is
+// free): g = max(2√n, √d, 4), δ̂ = γ = δ/(d+1), ε̂ = ε/(18·√ln(1/γ)), p = 90g²
+// ln(2/δ̂)/(bε̂²n) with the smallest b for which p < 1/2. They exist to be
+// compared with: the noise is about 500 times that of [Tight].
+//
+// Needs 0 < ε ≤ 15, δ < 1/2, one round, all clients honest (CJMP's robustness is
+// [RobustA9]); MinUsers is the theorem's n.
+func Paper(t Target) (Params, error) {
+	t = t.withDefaults()
+	if err := t.validate(); err != nil {
+		return Params{}, err
+	}
+	switch {
+	case t.Eps > 15 || t.Delta >= .5:
+		return Params{}, fmt.Errorf("vecsum: eps = %v, delta = %v: Theorem 3.2 needs eps at most 15 and delta below 1/2: %w", t.Eps, t.Delta, dp.ErrNoBound)
+	case t.Rounds != 1 || t.Kind != Binomial || t.Split:
+		return Params{}, errors.New("vecsum: Theorem 3.2 is for one round with binomial noise on signed counts")
+	}
+	n, d := float64(t.MinUsers), float64(t.Dim)
+	g := math.Ceil(math.Max(2*math.Sqrt(n), math.Max(math.Sqrt(d), 4)))
+	gamma := t.Delta / (d + 1)
+	epsHat := t.Eps / (18 * math.Sqrt(math.Log(1/gamma)))
+	each := 90 * g * g * math.Log(2/gamma) / (epsHat * epsHat * n) * (1 + 0x1p-48) // b·p
+	b := math.Floor(2*each) + 1
+	if !(b <= maxBits) {
+		return Params{}, fmt.Errorf("vecsum: Theorem 3.2 asks for %g noise bits, above 2^40: %w", b, dp.ErrNoBound)
+	}
+	p := Params{
+		Users: t.Users, MinUsers: t.MinUsers, Honest: t.Honest, Dim: t.Dim, Radius: t.Radius,
+		Grid: int64(g), Norm: Norm(t.Dim, int64(g), 0),
+		Noise: Noise{Kind: Binomial, Bits: int64(b), P: math.Min(.5, each/b*(1+0x1p-50))},
+	}
+	return p, p.Validate()
+}
