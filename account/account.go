@@ -17,8 +17,8 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Accountant is the default dp.Accountant: the blanket pair of each round,
-// composed by privacy-loss distributions, and never worse than Rényi or pure
+// Accountant is the default dp.Accountant: the tightest pair of each round, the
+// blanket or that of its reports' class, composed by privacy-loss distributions, and never worse than Rényi or pure
 // composition. Safe for concurrent use; it remembers pairs as a cache only.
 type Accountant struct{ engine *engine }
 
@@ -36,6 +36,11 @@ func (a *Accountant) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
 	if err := t.add(ev, 1); err != nil {
 		return dp.Bound{}, err
 	}
+	return a.worst(&t, delta)
+}
+
+// worst is the largest of the bounds on what a client may have been through.
+func (a *Accountant) worst(t *tally, delta float64) (dp.Bound, error) {
 	worlds, err := t.worlds()
 	if err != nil {
 		return dp.Bound{}, err
@@ -61,10 +66,11 @@ func (e *engine) tightest(parts []part, delta float64) (dp.Bound, error) {
 	if len(parts) == 0 || best.Eps == 0 {
 		return best, nil
 	}
-	eps, err := e.pldEps(parts, blanket, delta)
+	c := e.narrowest(parts)
+	eps, err := e.pldEps(parts, c, delta)
 	switch {
 	case err == nil && eps < best.Eps:
-		best = proved(blanket.name+"-pld", eps, delta, blanket.source+"; composed as privacy-loss distributions")
+		best = proved(c.name+"-pld", eps, delta, c.source+"; composed as privacy-loss distributions")
 	case err != nil && !errors.Is(err, dp.ErrNoBound):
 		return dp.Bound{}, err
 	}
@@ -124,7 +130,7 @@ func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 	r := Reply{Query: q}
 	known := which == "all" || which == "best"
 	for _, m := range methods() {
-		if which != "all" && m.id != which && !(which == "best" && (m.id == "blanket-pld" || m.id == "basic" || m.id == "blanket-rdp")) {
+		if which != "all" && m.id != which && !(which == "best" && inBest(q, s, m.id)) {
 			continue
 		}
 		known = true
@@ -134,7 +140,12 @@ func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 		l := Listed{Bound: dp.Bound{Method: m.id, Kind: m.kind, Status: m.status, Source: m.source}}
 		var err error
 		start := time.Now()
-		l.Eps, l.Delta, l.Order, l.Note, err = m.compute(e, q, parts)
+		refusal, note := limits(q, s, m)
+		if refusal != "" {
+			err = fmt.Errorf("%s: %w", refusal, dp.ErrNoBound)
+		} else {
+			l.Eps, l.Delta, l.Order, l.Note, err = m.compute(e, q, parts)
+		}
 		l.Seconds = time.Since(start).Seconds()
 		l.Adjacency = dp.ReplaceOne
 		switch {
@@ -146,6 +157,10 @@ func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 			l.Note = "not a number"
 		default:
 			l.Applies = true
+			if note != "" && l.Note != "" {
+				note = "; " + note
+			}
+			l.Note += note
 		}
 		r.Bounds = append(r.Bounds, l)
 		if l.Applies && l.Kind == dp.Upper && l.Status == dp.Proved && (r.Upper == nil || better(l.Bound, *r.Upper)) {
@@ -168,15 +183,7 @@ func better(a, b dp.Bound) bool { return a.Eps < b.Eps || a.Eps == b.Eps && a.De
 func methods() []method {
 	pair := func(c clones) []method {
 		return []method{
-			{c.name + "-pld", dp.Upper, dp.Proved, c.source + "; composed as privacy-loss distributions",
-				func(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
-					if q.AskDelta {
-						delta, err = e.pldDelta(parts, c, q.Eps)
-						return q.Eps, delta, 0, "", err
-					}
-					eps, err = e.pldEps(parts, c, q.Delta)
-					return eps, q.Delta, 0, "", err
-				}},
+			pldMethod(c),
 			{c.name + "-rdp", dp.Upper, dp.Proved, c.source + "; Rényi divergence at real orders",
 				func(e *engine, q Query, parts []part) (float64, float64, float64, string, error) {
 					if q.AskDelta {
@@ -189,6 +196,7 @@ func methods() []method {
 		}
 	}
 	out := append(pair(blanket), pair(fmt22)...)
+	out = append(out, pairMethods()...)
 	out = append(out, lowerMethods()...)
 	out = append(out, paperMethods()...)
 	return append(out,

@@ -7,20 +7,34 @@ import (
 
 	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/monotone"
 	"github.com/riffle-dp/riffle/pld"
 	"github.com/riffle-dp/riffle/rdp"
 )
 
-// clones names a proved rate of clones.
+// clones names a proved dominating pair: a rate of clones, or, where rate is nil,
+// the family that a shape belongs to.
 type clones struct {
 	name   string
 	rate   func(eps0 float64) float64
 	source string
+	family func(s shape) (amplify.Family, error)
+}
+
+// of returns the family whose pair a shape gets.
+func (c clones) of(s shape) (amplify.Family, error) {
+	if !s.pure() {
+		return notOf(s, "generic")
+	}
+	if c.rate == nil {
+		return c.family(s)
+	}
+	return amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
 }
 
 var (
-	blanket = clones{"blanket", amplify.Blanket, "riffle blanket theorem (amplify/blanket.md), r = 2/(e^eps0+1)"}
-	fmt22   = clones{"clones", amplify.Clones, "Feldman, McMillan, Talwar 2022, Theorem 3.1, r = e^-eps0"}
+	blanket = clones{"blanket", amplify.Blanket, "riffle blanket theorem (amplify/blanket.md), r = 2/(e^eps0+1)", nil}
+	fmt22   = clones{"clones", amplify.Clones, "Feldman, McMillan, Talwar 2022, Theorem 3.1, r = e^-eps0", nil}
 )
 
 // part is a shape that happened times times.
@@ -250,7 +264,7 @@ func (e *engine) pldEps(parts []part, c clones, delta float64) (float64, error) 
 		return 0, nil
 	}
 	eps := composed.Epsilon(delta)
-	if curve := single(parts, c); curve != nil {
+	if curve := e.single(parts, c); curve != nil {
 		if direct, err := curve.Epsilon(delta); err == nil {
 			eps = math.Min(eps, direct)
 		}
@@ -275,34 +289,86 @@ func (e *engine) pldDelta(parts []part, c clones, eps float64) (float64, error) 
 		t, _ := rdp.Chernoff(cumulant, eps)
 		return t
 	})
-	if err != nil || composed == nil {
-		return dropped, err
+	if err != nil {
+		return 0, err
 	}
-	delta := composed.Delta(eps)
-	// Knowing about how large δ is, compose once more with less dropped.
-	if delta > 0 && delta < 1 {
-		again, _, err := e.compose(parts, c, delta, tiltFor(delta))
-		if err == nil && again != nil {
-			delta = math.Min(delta, again.Delta(eps))
+	delta := dropped
+	if composed != nil {
+		delta = composed.Delta(eps)
+	}
+	// Knowing about how large δ is, compose once more with less dropped, and again
+	// while that helps: the Rényi δ may be far too large.
+	for range 8 {
+		if !(delta > 0 && delta < 1) {
+			break
+		}
+		again, now, err := e.compose(parts, c, delta, tiltFor(delta))
+		if err != nil {
+			break
+		}
+		if again != nil {
+			now = again.Delta(eps)
+		}
+		last := delta
+		if delta = math.Min(delta, now); delta > last/100 {
+			break
 		}
 	}
-	if curve := single(parts, c); curve != nil {
+	if curve := e.single(parts, c); curve != nil {
 		delta = math.Min(delta, curve.Delta(eps))
 	}
 	return delta, nil
 }
 
-// single returns the closed-form curve of a single shuffle, nil where there is
+// curve is δ(ε) of a single round.
+type curve interface {
+	Delta(eps float64) float64
+	Epsilon(delta float64) (float64, error)
+}
+
+// single returns the curve of a single round without a grid, nil where there is
 // none.
-func single(parts []part, c clones) *amplify.Curve {
-	if len(parts) != 1 || parts[0].times != 1 || parts[0].shape.rate > 0 {
+func (e *engine) single(parts []part, c clones) curve {
+	if len(parts) != 1 || parts[0].times != 1 {
 		return nil
 	}
 	s := parts[0].shape
+	if s.rate > 0 || c.rate == nil {
+		p, err := e.pair(s, c)
+		if err != nil {
+			return nil
+		}
+		return atomCurve(p)
+	}
 	curve, err := amplify.NewCurve(amplify.RoundConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports,
 		Included: s.included, Rate: c.rate(s.eps0)})
 	if err != nil {
 		return nil
 	}
 	return curve
+}
+
+// atomCurve is the curve of a pair: a sum over its atoms.
+type atomCurve dp.Pair
+
+func (l atomCurve) Delta(eps float64) float64 {
+	d := dp.Pair(l).Dropped()
+	for _, a := range l.Atoms {
+		if a.Loss > eps {
+			d += a.Q * math.Exp(eps) * math.Expm1(a.Loss-eps)
+		}
+	}
+	return d * (1 + 1e-9)
+}
+
+func (l atomCurve) Epsilon(delta float64) (float64, error) {
+	top := 0.
+	for _, a := range l.Atoms {
+		top = math.Max(top, a.Loss)
+	}
+	eps := monotone.Falling(l.Delta, delta, 0, top, 1e-9)
+	if math.IsInf(eps, 1) {
+		return 0, fmt.Errorf("account: mass %v has no finite loss: %w", dp.Pair(l).Dropped(), dp.ErrNoBound)
+	}
+	return eps, nil
 }

@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"strconv"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,10 +19,11 @@ func logUniform(r *rand.Rand, lo, hi float64) float64 {
 }
 
 // randomQuery draws a setting: ε₀ .05–8, n 2–1e9, γ 1e-6–1, T 1–1e6, δ
-// 1e-12–.1, every participation and trust, drop-outs.
+// 1e-30–.1, every participation, trust and class, drop-outs, colluders, hidden k
+// and adaptive rounds.
 func randomQuery(r *rand.Rand) account.Query {
 	q := account.Query{Trust: dp.Shuffle, Eps0: logUniform(r, 0.05, 8), Population: int64(logUniform(r, 2, 1e9)),
-		Rounds: int64(logUniform(r, 1, 1e6)), Delta: logUniform(r, 1e-12, 0.1)}
+		Rounds: int64(logUniform(r, 1, 1e6)), Delta: logUniform(r, 1e-30, 0.1)}
 	if r.IntN(20) == 0 {
 		q.Trust = dp.Local
 	}
@@ -42,13 +42,39 @@ func randomQuery(r *rand.Rand) account.Query {
 	if r.IntN(4) == 0 {
 		q.Dropout = r.Float64() * 0.9
 	}
+	switch r.IntN(8) {
+	case 0:
+		q.Class = dp.BinaryRR
+	case 1:
+		q.Class, q.Symbols = dp.KRR, int(logUniform(r, 2, 1e4))
+	case 2:
+		q.Class = dp.LaplaceL1
+	case 3:
+		q.TV = logUniform(r, .01, 1) / (math.Exp(q.Eps0) + 1)
+	}
+	switch r.IntN(12) {
+	case 0:
+		q.Colluders = int64(r.Float64() * .5 * float64(q.Population))
+	case 1:
+		q.HiddenReports = true
+	case 2:
+		q.AdaptiveWithinRound = true
+	}
 	return q
+}
+
+// fuzzed is what a setting showed.
+type fuzzed struct {
+	problems []string
+	slowest  time.Duration
+	// gap is upper/lower; 0 where there is no lower bound above 0.
+	gap float64
 }
 
 // fuzzOne returns what is wrong with a setting. Grids differ between
 // neighbouring settings, so ε may waver by a fraction loose.
-func fuzzOne(q account.Query, loose float64) (problems []string, slowest time.Duration) {
-	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+func fuzzOne(q account.Query, loose float64) (out fuzzed) {
+	say := func(format string, args ...any) { out.problems = append(out.problems, fmt.Sprintf(format, args...)) }
 	defer func() {
 		if p := recover(); p != nil {
 			say("panic: %v", p)
@@ -57,7 +83,7 @@ func fuzzOne(q account.Query, loose float64) (problems []string, slowest time.Du
 	ask := func(q account.Query, which string) (account.Reply, bool) {
 		start := time.Now()
 		r, err := account.Answer(context.Background(), q, which)
-		slowest = max(slowest, time.Since(start))
+		out.slowest = max(out.slowest, time.Since(start))
 		if err != nil {
 			say("%+v: %v", q, err)
 			return r, false
@@ -92,6 +118,9 @@ func fuzzOne(q account.Query, loose float64) (problems []string, slowest time.Du
 			say("lower %s = %v above upper %v", b.Method, b.Eps, eps)
 		}
 	}
+	if all.Lower != nil && all.Lower.Eps > 0 {
+		out.gap = eps / all.Lower.Eps
+	}
 	// More of what costs must not cost less.
 	more := map[string]account.Query{}
 	v := q
@@ -105,6 +134,28 @@ func fuzzOne(q account.Query, loose float64) (problems []string, slowest time.Du
 	v = q
 	v.Delta /= 3
 	more["1/delta"] = v
+	v = q
+	v.Population = max(1, v.Population-1-v.Population/4)
+	switch { // fewer clients, of the same number of reports or of all
+	case q.Participation == dp.All && v.Population > q.Colluders, q.Participation == dp.Sampled && q.Reports <= v.Population && q.Colluders == 0:
+		more["1/n"] = v
+	}
+	v = q
+	v.Colluders += 1 + (q.Population-q.Colluders)/10
+	if v.Colluders < v.Population && (q.Participation == dp.All || q.Participation == dp.Once) {
+		more["colluders"] = v
+	}
+	if q.TV > 0 {
+		v = q
+		v.TV = math.Min(1.2*v.TV, 1/(math.Exp(v.Eps0)+1))
+		more["total variation"] = v
+		v = more["eps0"]
+		v.TV = math.Min(v.TV, 1/(math.Exp(v.Eps0)+1))
+		more["eps0"] = v
+		if v.TV < q.TV {
+			delete(more, "eps0")
+		}
+	}
 	for name, v := range more {
 		r, ok := ask(v, "best")
 		if !ok {
@@ -128,30 +179,45 @@ func fuzzOne(q account.Query, loose float64) (problems []string, slowest time.Du
 	return
 }
 
-// RIFFLE_FUZZ=2000 go test -run TestRandomSettings ./account for the long run.
+// fuzzMany puts settings through fuzzOne and describes the gaps between the
+// tightest upper and the largest lower bound.
+func fuzzMany(t *testing.T, count int) {
+	r := rand.New(rand.NewPCG(2026, 11))
+	var gaps []float64
+	none := 0
+	for i := range count {
+		q := randomQuery(r)
+		out := fuzzOne(q, 0.005)
+		for _, p := range out.problems {
+			t.Errorf("%d %+v: %s", i, q, p)
+		}
+		if out.slowest > 5*time.Second {
+			t.Logf("%d %+v: slow, %v", i, q, out.slowest)
+		}
+		if out.gap > 0 {
+			gaps = append(gaps, out.gap)
+		} else {
+			none++
+		}
+	}
+	slices.Sort(gaps)
+	at := func(p float64) float64 {
+		if len(gaps) == 0 {
+			return math.NaN()
+		}
+		return gaps[int(p*float64(len(gaps)-1))]
+	}
+	t.Logf("upper/lower over %d settings: 10 %% %.4f, 25 %% %.4f, median %.4f, 75 %% %.4f, 90 %% %.4f, 99 %% %.4f, largest %.4f; %d without a lower bound above 0",
+		len(gaps), at(.1), at(.25), at(.5), at(.75), at(.9), at(.99), at(1), none)
+}
+
+// Two thousand of them under the tag soak.
 func TestRandomSettings(t *testing.T) {
-	count := 25
+	count := 20
 	if testing.Short() {
 		count = 8
 	}
-	if v := os.Getenv("RIFFLE_FUZZ"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		count = n
-	}
-	r := rand.New(rand.NewPCG(2026, 11))
-	for i := range count {
-		q := randomQuery(r)
-		problems, slowest := fuzzOne(q, 0.005)
-		for _, p := range problems {
-			t.Errorf("%d %+v: %s", i, q, p)
-		}
-		if slowest > 3*time.Second {
-			t.Logf("%d %+v: slow, %v", i, q, slowest)
-		}
-	}
+	fuzzMany(t, count)
 }
 
 // Once means in one round only: more batches than clients must be refused.

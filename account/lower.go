@@ -14,15 +14,21 @@ import (
 // is one of the larger as well, and e^±ε₀ keeps its digits.
 const maxLowerEps0 = 12
 
-// concrete returns the outcomes of a mechanism that rounds of this shape admit,
-// under one or both orders of the neighbours.
-func (s shape) concrete(symbols int) ([][]dp.Atom, error) {
-	c := amplify.ConcreteConfig{Eps0: math.Min(s.eps0, maxLowerEps0), Population: s.population, Asked: s.reports, Gamma: 1}
+// response is randomized response as a mechanism that rounds admit.
+type response struct {
+	symbols int
+	eps0    float64
+}
+
+// concrete returns the outcomes of a mechanism in rounds of this shape, under one
+// or both orders of the neighbours.
+func (s shape) concrete(m response) ([][]dp.Atom, error) {
+	c := amplify.ConcreteConfig{Eps0: math.Min(m.eps0, maxLowerEps0), Population: s.population, Asked: s.reports, Gamma: 1, Symbols: m.symbols}
 	if s.rate > 0 {
 		c.Asked, c.Gamma = s.asked, s.rate
 	}
-	if symbols == 3 {
-		a, err := amplify.Response3(c)
+	if m.symbols > 2 {
+		a, err := amplify.ResponseK(c)
 		return [][]dp.Atom{a}, err // symmetric
 	}
 	a, err := amplify.Response2(c)
@@ -35,8 +41,8 @@ func (s shape) concrete(symbols int) ([][]dp.Atom, error) {
 
 // lowerBound is the answer of one concrete mechanism: an ε that no smaller one
 // replaces at δ, or a δ that no smaller one replaces at ε.
-func lowerBound(q Query, p part, symbols int) (eps, delta float64, err error) {
-	orders, err := p.shape.concrete(symbols)
+func lowerBound(q Query, p part, m response) (eps, delta float64, err error) {
+	orders, err := p.shape.concrete(m)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -161,23 +167,62 @@ func (o onceOnly) Epsilon(delta float64) float64 {
 	return lo
 }
 
-// lowerMethods are the mechanisms that lower bounds come from.
+// lowerMethods are the mechanisms that lower bounds come from. admitted returns
+// the one that a query admits, with a note where it is not plainly so.
 func lowerMethods() []method {
-	of := func(id string, symbols int, source string, admits func(c dp.Class, k int) bool) method {
+	of := func(id, source string, admitted func(q Query) (m response, note string, ok bool)) method {
 		return method{id, dp.Lower, dp.Proved, source,
 			func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
-				if class := q.withDefaults().Class; !admits(class, q.Symbols) {
-					return 0, 0, 0, "", fmt.Errorf("not a mechanism of class %s: %w", class, dp.ErrNoBound)
+				q = q.withDefaults()
+				m, note, ok := admitted(q)
+				if !ok || !(m.eps0 > 0) {
+					return 0, 0, 0, "", fmt.Errorf("not a mechanism of class %s: %w", q.Class, dp.ErrNoBound)
 				}
-				eps, delta, err = lowerBound(q, parts[0], symbols)
-				if parts[0].shape.eps0 > maxLowerEps0 {
+				eps, delta, err = lowerBound(q, parts[0], m)
+				if m.eps0 > maxLowerEps0 {
 					note = fmt.Sprintf("mechanism of eps0 = %d", maxLowerEps0)
 				}
 				return eps, delta, 0, note, err
 			}}
 	}
 	return []method{
-		of("lower-rr3", 3, "3-ary randomized response, all others on the third symbol, composed optimistically", func(c dp.Class, k int) bool { return c == dp.Generic || c == dp.KRR && k == 3 }),
-		of("lower-rr2", 2, "binary randomized response, all others alike (Girgis et al. 2021, Theorem 2), composed optimistically", func(c dp.Class, k int) bool { return c != dp.KRR || k == 2 }),
+		of("lower-rr3", "3-ary randomized response, all others on the third symbol, composed optimistically", ternaryOf),
+		of("lower-rr2", "binary randomized response, all others alike (Girgis et al. 2021, Theorem 2), composed optimistically", binaryOf),
+		of("lower-krr", "k-ary randomized response, all others on a third symbol, composed optimistically",
+			func(q Query) (response, string, bool) {
+				return response{q.Symbols, q.Eps0}, "", q.Class == dp.KRR && q.Symbols > 3
+			}),
 	}
+}
+
+// slightly less than x, for what is computed with rounding.
+func slightly(x float64) float64 { return x * (1 - 1e-9) }
+
+func ternaryOf(q Query) (response, string, bool) {
+	m := response{3, q.Eps0}
+	if tv := q.TV * math.Expm1(q.Eps0); q.TV > 0 && tv < 1 {
+		// Its total variation is (E−1)/(E+2).
+		if e := slightly(math.Log1p(3 * tv / (1 - tv))); e < m.eps0 {
+			return response{3, e}, "mechanism of that total variation", true
+		}
+	}
+	return m, "", q.Class == dp.Generic || q.Class == dp.KRR && q.Symbols == 3
+}
+
+func binaryOf(q Query) (response, string, bool) {
+	m := response{2, q.Eps0}
+	switch q.Class {
+	case dp.KRR:
+		return m, "", q.Symbols == 2
+	case dp.LaplaceL1:
+		// The sign, inputs ±C: wrong with probability e^(−ε₀/2)/2.
+		return response{2, slightly(math.Log1p(2 * math.Expm1(q.Eps0/2)))}, "signs of the reports", true
+	}
+	if tv := q.TV * math.Expm1(q.Eps0); q.TV > 0 && tv < 1 {
+		// Its total variation is tanh(ε₀/2).
+		if e := slightly(2 * math.Atanh(tv)); e < m.eps0 {
+			return response{2, e}, "mechanism of that total variation", true
+		}
+	}
+	return m, "", q.Class == dp.Generic || q.Class == dp.BinaryRR
 }

@@ -2,6 +2,8 @@ package account_test
 
 import (
 	"context"
+	"math"
+	"strings"
 	"testing"
 
 	"github.com/riffle-dp/riffle/account"
@@ -93,4 +95,66 @@ func listed(t *testing.T, q account.Query, name string) (dp.Bound, bool) {
 		t.Fatalf("%s is of kind %s", name, b.Kind)
 	}
 	return b.Bound, b.Applies
+}
+
+// Lower bounds of narrower classes, against the mechanisms themselves: K-RR, and
+// of a known total variation, randomized response that has it.
+func TestLowerBoundsOfClasses(t *testing.T) {
+	checks := 0
+	for _, eps0 := range []float64{0.4, 1.5, 3} {
+		E := math.Exp(eps0)
+		flip := math.Exp(-eps0/2) / 2 // the sign of Laplace noise
+		for name, c := range map[string]struct {
+			class   dp.Class
+			symbols int
+			tv      float64
+			m       table
+			third   int
+		}{
+			"lower-krr":         {dp.KRR, 4, 0, tinyMechanism(nil, 4, eps0), 2},
+			"lower-rr3":         {dp.KRR, 3, 0, tinyMechanism(nil, 3, eps0), 2},
+			"lower-rr2":         {dp.BinaryRR, 0, 0, tinyMechanism(nil, 2, eps0), 0},
+			"lower-rr2 tv":      {dp.Generic, 0, .6 / (E + 1), tinyMechanism(nil, 2, 2*math.Atanh(.6*(E-1)/(E+1))), 0},
+			"lower-rr3 tv":      {dp.Generic, 0, .5 / (E + 1), tinyMechanism(nil, 3, math.Log1p(3*.5*(E-1)/(E+1)/(1-.5*(E-1)/(E+1)))), 2},
+			"lower-rr2 laplace": {dp.LaplaceL1, 0, 0, table{{1 - flip, flip}, {flip, 1 - flip}}, 0},
+		} {
+			for n := 1; n <= 3; n++ {
+				for T := 1; T <= 2; T++ {
+					one := tinyRound(c.m, 0, 1, constant(n-1, c.third), func(m int) float64 { return indicator(m == n) })
+					truth := one
+					for range T - 1 {
+						truth = truth.then(one)
+					}
+					for _, delta := range []float64{1e-3, 0.05} {
+						q := account.Query{Participation: dp.All, Class: c.class, Symbols: c.symbols, TV: c.tv, Eps0: eps0,
+							Population: int64(n), Rounds: int64(T), Delta: delta}
+						b, ok := listed(t, q, strings.Fields(name)[0])
+						if !ok || b.Eps == 0 {
+							continue
+						}
+						checks++
+						if d := truth.delta(b.Eps * (1 - 1e-8)); !(d >= delta*(1-1e-8)) {
+							t.Errorf("%s %+v: eps >= %v at delta = %v, but the mechanism has delta %v there", name, q, b.Eps, delta, d)
+						}
+					}
+				}
+			}
+		}
+	}
+	if checks < 100 {
+		t.Errorf("only %d comparisons", checks)
+	}
+	// What a query does not admit gives no lower bound.
+	for _, c := range []struct {
+		id      string
+		class   dp.Class
+		symbols int
+	}{
+		{"lower-rr3", dp.BinaryRR, 0}, {"lower-rr3", dp.KRR, 4}, {"lower-rr2", dp.KRR, 3}, {"lower-krr", dp.Generic, 0}, {"lower-rr3", dp.LaplaceL1, 0},
+	} {
+		q := account.Query{Participation: dp.All, Class: c.class, Symbols: c.symbols, Eps0: 1, Population: 5, Rounds: 1, Delta: .01}
+		if b, ok := listed(t, q, c.id); ok {
+			t.Errorf("%s answers for class %s: %v", c.id, c.class, b.Eps)
+		}
+	}
 }

@@ -105,9 +105,18 @@ func knobs() map[string]knob {
 			close:  func(lo, hi float64) bool { return hi-lo <= 1e-4*lo }}
 	}
 	return map[string]knob{
-		"eps0":   real("eps0", 1e-3, func(Query) float64 { return dp.MaxEps0 }, func(q *Query, u float64) { q.Eps0 = u }),
+		"eps0":   real("eps0", 1e-3, mostEps0, func(q *Query, u float64) { q.Eps0 = u }),
 		"gamma":  real("gamma", 1e-9, func(Query) float64 { return 1 }, func(q *Query, u float64) { q.Rate = u }),
 		"k":      whole("k", func(q Query) float64 { return float64(q.Population) }, func(q *Query, u int64) { q.Reports = u }),
 		"rounds": whole("rounds", func(Query) float64 { return 1e9 }, func(q *Query, u int64) { q.Rounds = u }),
 	}
+}
+
+// mostEps0 is the largest ε₀ a query can have: a ≤ 1/(e^ε₀+1) for a known total
+// variation.
+func mostEps0(q Query) float64 {
+	if q.TV > 0 && q.TV < .5 {
+		return math.Min(dp.MaxEps0, math.Log(1/q.TV-1))
+	}
+	return dp.MaxEps0
 }

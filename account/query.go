@@ -15,12 +15,25 @@ type Query struct {
 	Participation dp.Participation // Required.
 	Class         dp.Class         // "" means dp.Generic
 	Symbols       int              // K; required for dp.KRR, 0 otherwise
-	Eps0          float64          // Required. ε₀ of one report.
-	Population    int64            // Required. n.
-	Reports       int64            // k; required for Sampled and Once
-	Rate          float64          // γ before drop-outs; required for CheckIn
-	Dropout       float64          // p′ in [0, 1): a report is lost, independently of the data
-	Rounds        int64            // Required. T.
+	// TV is a total-variation parameter a of class Generic, see dp.Report; 0: not
+	// known.
+	TV         float64
+	Eps0       float64 // Required. ε₀ of one report.
+	Population int64   // Required. n.
+	Reports    int64   // k; required for Sampled and Once
+	Rate       float64 // γ before drop-outs; required for CheckIn
+	Dropout    float64 // p′ in [0, 1): a report is lost, independently of the data
+	Rounds     int64   // Required. T.
+	// Colluders of the n clients tell the observer all they know; the others are
+	// what is protected. With Once all of them may be in one batch. They hide
+	// nobody: see amplify/colluders.md.
+	Colluders int64
+	// HiddenReports says that nobody sees how many reports a round has. Bounds are
+	// those for a public number.
+	HiddenReports bool
+	// AdaptiveWithinRound lets a report's randomizer depend on the round's earlier
+	// reports: only bounds that are proved for it answer.
+	AdaptiveWithinRound bool
 	// Delta in (0, 1) is where ε is bounded. With AskDelta, δ is bounded at Eps
 	// ≥ 0 and Delta must be 0.
 	Delta    float64
@@ -41,6 +54,8 @@ func (q Query) Validate() error {
 		return fmt.Errorf("account: n = %d must be at most 2^52", q.Population)
 	case q.Rounds < 1 || q.Rounds > maxRounds:
 		return fmt.Errorf("account: rounds = %d must lie between 1 and 1e12", q.Rounds)
+	case q.Colluders < 0 || q.Colluders >= q.Population:
+		return fmt.Errorf("account: colluders = %d must be at least 0 and fewer than n = %d", q.Colluders, q.Population)
 	case !(q.Dropout >= 0 && q.Dropout < 1):
 		return fmt.Errorf("account: dropout = %v must be at least 0 and below 1", q.Dropout)
 	case q.Participation != dp.CheckIn && q.Rate != 0:
@@ -68,7 +83,7 @@ func (q Query) Validate() error {
 // event is one planned round of the query but for drop-outs.
 func (q Query) event() dp.Round {
 	q = q.withDefaults()
-	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Symbols: q.Symbols}, Trust: q.Trust, Participation: q.Participation,
+	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Symbols: q.Symbols, TV: q.TV}, Trust: q.Trust, Participation: q.Participation,
 		Population: q.Population, Reports: q.Reports, Rate: q.Rate}
 }
 
@@ -82,15 +97,25 @@ func (q Query) withDefaults() Query {
 	return q
 }
 
-// shape is one planned round of the query, drop-outs included: given how many
-// reports arrive, they are a uniform subset of the population.
+// shape is one planned round of the query, drop-outs and colluders included: given
+// how many honest reports arrive, they are a uniform subset of the honest clients.
 func (q Query) shape() (shape, int64) {
-	s, times := shapeOf(q.event()), q.Rounds
+	ev, times := q.event(), q.Rounds
+	switch q.Participation {
+	case dp.All, dp.CheckIn:
+		ev.Population -= q.Colluders
+	case dp.Once:
+		ev.Reports = max(1, ev.Reports-q.Colluders)
+	}
+	s := shapeOf(ev)
+	if q.Participation == dp.Sampled && q.Colluders > 0 && s.trust == dp.Shuffle {
+		s.colluders, s.asked, s.reports, s.included, s.rate = q.Colluders, s.reports, 0, 0, 1
+	}
 	if q.Participation == dp.Once {
 		times = 1 // batches are disjoint: a client is in one of them
 	}
 	if q.Dropout > 0 && s.reports > 0 && s.trust == dp.Shuffle {
-		s.asked, s.reports, s.rate = s.reports, 0, 1
+		s.asked, s.reports, s.included, s.rate = s.reports, 0, 0, 1
 	}
 	if s.rate > 0 {
 		s.rate = math.Max(s.rate*(1-q.Dropout), math.SmallestNonzeroFloat64)

@@ -17,11 +17,21 @@ type shape struct {
 	included   int64 // of n, a uniform subset, k or more
 	asked      int64
 	rate       float64
+	colluders  int64 // among the population, where who is asked is a uniform subset
+	// What the reports are known to be: see dp.Report. Without a shuffler the zero
+	// value.
+	class   dp.Class
+	symbols int
+	tv      float64
 }
 
 // shapeOf describes a validated round.
 func shapeOf(r dp.Round) shape {
-	s := shape{trust: r.Trust, eps0: r.Report.Eps0, population: r.Population, reports: r.Reports, included: r.Reports}
+	s := shape{trust: r.Trust, eps0: r.Report.Eps0, population: r.Population, reports: r.Reports, included: r.Reports,
+		class: r.Report.Class, symbols: r.Report.Symbols, tv: r.Report.TV}
+	if s.symbols == 2 { // the same law
+		s.class, s.symbols = dp.BinaryRR, 0
+	}
 	switch {
 	case r.Participation == dp.CheckIn && r.Realised && r.Reports == 0:
 		return shape{} // nobody reported
@@ -61,23 +71,25 @@ func (s shape) coarse() shape {
 
 // pair returns the dominating pair of one round.
 func (s shape) pair(c clones) (dp.Pair, error) {
-	if s.rate > 0 {
-		return amplify.Arrival(amplify.ArrivalConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked,
-			Gamma: s.rate, Rate: c.rate(s.eps0)})
+	f, err := c.of(s)
+	if err != nil {
+		return dp.Pair{}, err
 	}
-	return amplify.Round(amplify.RoundConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports, Included: s.included,
-		Rate: c.rate(s.eps0)})
+	if s.rate > 0 {
+		return f.Arrival(amplify.FamilyArrival{Population: s.population, Asked: s.asked, Gamma: s.rate, Colluders: s.colluders})
+	}
+	return f.Round(amplify.FamilyRound{Population: s.population, Reports: s.reports, Included: s.included})
 }
 
 // maxLoss is the largest loss a round can have, log(1 + γ(e^ε₀ − 1)): a pure
 // bound.
 func (s shape) maxLoss() float64 {
-	included := s.included
+	included, honest := s.included, s.population-s.colluders
 	if s.rate > 0 {
 		included = s.asked
 	}
-	if included >= s.population || s.trust == dp.Local {
+	if included >= honest || s.trust == dp.Local {
 		return s.eps0
 	}
-	return math.Log1p(float64(included) / float64(s.population) * math.Expm1(s.eps0))
+	return math.Log1p(float64(included) / float64(honest) * math.Expm1(s.eps0))
 }

@@ -2,7 +2,9 @@ package account
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 )
@@ -63,14 +65,14 @@ func (t *tally) add(ev dp.Event, times int64) error {
 	}
 }
 
-// addOnce counts disjoint batches. Of one ε₀ the smallest batch hides least.
+// addOnce counts disjoint batches. Of one randomizer the smallest batch hides least.
 func (t *tally) addOnce(s shape, e dp.Round, times int64) {
 	t.batched += float64(times) * float64(e.Reports)
 	if t.fewest == 0 || e.Population < t.fewest {
 		t.fewest = e.Population
 	}
 	for i, o := range t.once {
-		if o.shape.eps0 == s.eps0 && o.shape.trust == s.trust {
+		if o.shape.eps0 == s.eps0 && o.shape.trust == s.trust && o.shape.class == s.class && o.shape.symbols == s.symbols && o.shape.tv == s.tv {
 			if s.reports < o.shape.reports {
 				t.once[i].shape = s
 			}
@@ -95,4 +97,11 @@ func (t *tally) worlds() ([][]part, error) {
 		out = append(out, append(append([]part(nil), t.parts...), o))
 	}
 	return out, nil
+}
+
+// clone returns a copy that further rounds do not change.
+func (t tally) clone() tally {
+	t.parts, t.once = slices.Clone(t.parts), slices.Clone(t.once)
+	t.at = maps.Clone(t.at)
+	return t
 }

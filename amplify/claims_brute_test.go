@@ -31,6 +31,26 @@ func pairCurve(p dp.Pair) curve {
 // claims are all upper bounds the package makes for a scenario.
 func claims(s scenario) map[string]curve {
 	out := map[string]curve{"reference": refClaim(s)}
+	families := map[string]amplify.Family{}
+	if s.tv > 0 {
+		families["tv"] = must(amplify.KnownTV(s.eps0, s.tv))
+	}
+	if s.rr > 0 {
+		families["krr"] = must(amplify.KRR(s.eps0, s.rr))
+	}
+	if s.rr == 2 {
+		families["rr2"] = must(amplify.RR2(s.eps0))
+	}
+	for name, f := range families {
+		p, err := f.Round(amplify.FamilyRound{Population: int64(s.n), Reports: int64(max(1, s.k))})
+		if s.k == 0 {
+			p, err = f.Arrival(amplify.FamilyArrival{Population: int64(s.n), Asked: int64(s.n), Gamma: s.gamma})
+		}
+		if err != nil {
+			panic(err)
+		}
+		out[name] = pairCurve(p)
+	}
 	rates := map[string]float64{"blanket": amplify.Blanket(s.eps0), "clones": amplify.Clones(s.eps0)}
 	for name, rate := range rates {
 		var p dp.Pair

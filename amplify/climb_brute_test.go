@@ -36,7 +36,7 @@ func TestWorstMechanismByLP(t *testing.T) {
 						if d := m.ldp(); d > eps0+1e-9 {
 							t.Fatalf("climb left the polytope: loss %v at eps0 = %v", d, eps0)
 						}
-						s := scenario{fmt.Sprintf("LP n=%d k=%d others=%v", n, k, others), n, k, 0, eps0, pair{}}
+						s := scenario{fmt.Sprintf("LP n=%d k=%d others=%v", n, k, others), n, k, 0, eps0, pair{}, m.variation(eps0), 0}
 						for name, c := range claims(s) {
 							count++
 							want := c(eps)

@@ -22,6 +22,8 @@ type ConcreteConfig struct {
 	Population int64 // n
 	Asked      int64 // ≤ n
 	Gamma      float64
+	// Symbols of ResponseK, 3 or more.
+	Symbols int
 }
 
 // left is the probability that may be left out on each side of each count.
@@ -72,52 +74,63 @@ func Response2(c ConcreteConfig) ([]dp.Atom, error) {
 	return c.list(sizes, visit, extremes, false)
 }
 
-// Response3 lists the outcomes of randomized response on three symbols where
-// the victim holds the first under P, the second under Q and everybody else
-// holds the third: the counts of the first two among k reports, and k. Losses
-// rise; the list is symmetric. It is ErrNoBound where there are too many.
+// Response3 is ResponseK for three symbols.
 func Response3(c ConcreteConfig) ([]dp.Atom, error) {
+	c.Symbols = 3
+	return ResponseK(c)
+}
+
+// ResponseK lists the outcomes of randomized response on K ≥ 3 symbols where the
+// victim holds the first under P, the second under Q and everybody else holds
+// the third: the counts of the first two among k reports, and k. Losses rise;
+// the list is symmetric. It is ErrNoBound where there are too many.
+func ResponseK(c ConcreteConfig) ([]dp.Atom, error) {
+	if c.Symbols < 3 {
+		return nil, fmt.Errorf("amplify: symbols = %d must be at least 3", c.Symbols)
+	}
 	sizes, err := c.sizes()
 	if err != nil {
 		return nil, err
 	}
 	e := math.Exp(c.Eps0)
-	both := 2 / (e + 2)
+	// A report on neither of the first two symbols has likelihood ratio rest.
+	more := float64(c.Symbols - 3)
+	both, neither, rest := 2/(e+2+more), (e+more)/(e+2+more), (1+more)/(e+more)
 	var work float64
 	for _, b := range sizes {
 		s := math.Sqrt(float64(b.last) * both)
 		work += (20*s + 100) * (5*s + 50)
 	}
-	if err := affordable("3-RR", work); err != nil {
+	if err := affordable(fmt.Sprintf("%d-RR", c.Symbols), work); err != nil {
 		return nil, err
 	}
 	visit := func(b arrival, gamma float64, yield func(p, q, over float64)) {
 		k := float64(b.last)
-		lo, hi := tail.Window(b.last, both, 1-both, left, left)
-		tail.PMF(b.last, both, e/(e+2), lo, hi, func(n int64, mass float64) {
+		lo, hi := tail.Window(b.last, both, neither, left, left)
+		tail.PMF(b.last, both, neither, lo, hi, func(n int64, mass float64) {
 			_, top := tail.Window(n, .5, .5, left, left)
 			tail.PMF(n, .5, .5, (n+1)/2, top, func(first int64, half float64) {
 				second := n - first
 				// Times the law without the victim: P is 1 − γ + γ(E·first +
-				// second + (k−n)/E)/k, Q has first and second exchanged.
+				// second + rest·(k−n))/k, Q has first and second exchanged.
 				w := b.weight * mass * half
 				if first == second {
 					w /= 2 // its mirror image is itself
 				}
 				x, y, z := float64(first)/k, float64(second)/k, float64(b.last-n)/k
-				yield(w*(1-gamma+gamma*(e*x+y+z/e)), w*(1-gamma+gamma*(e*y+x+z/e)),
+				yield(w*(1-gamma+gamma*(e*x+y+z*rest)), w*(1-gamma+gamma*(e*y+x+z*rest)),
 					w*gamma*math.Expm1(c.Eps0)*(x-y))
 			})
 		})
 	}
 	// The loss grows with first − second, which grows with the counts.
 	extremes := func(b arrival, gamma float64) (low, high float64) {
-		lo, hi := tail.Window(b.last, both, 1-both, left, left)
+		lo, hi := tail.Window(b.last, both, neither, left, left)
 		for _, n := range []int64{lo, hi} {
 			_, first := tail.Window(n, .5, .5, left, left)
 			x, y, z := float64(first), float64(n-first), float64(b.last-n)
 			k := float64(b.last)
-			high = math.Max(high, math.Log((1-gamma+gamma*(e*x+y+z/e)/k)/(1-gamma+gamma*(e*y+x+z/e)/k)))
+			high = math.Max(high, math.Log((1-gamma+gamma*(e*x+y+z*rest)/k)/(1-gamma+gamma*(e*y+x+z*rest)/k)))
 		}
 		return 0, high
 	}
@@ -160,7 +173,7 @@ func (c ConcreteConfig) sizes() ([]arrival, error) {
 		if width <= 64 {
 			tail.PMF(c.Asked, c.Gamma, 1-c.Gamma, from, to, func(_ int64, mass float64) { w += mass })
 		} else {
-			w = math.Max(0, between(c.Asked, c.Gamma, from, to+1))
+			w = math.Max(0, between(c.Asked, c.Gamma, 1-c.Gamma, from, to+1))
 		}
 		out = append(out, arrival{from, to, w * (1 - 1e-11)})
 		from = to + 1

@@ -195,7 +195,7 @@ func cloneBlocks(n int64, p float64, width int64) []block {
 		})
 	} else {
 		for from := lo; from <= hi; from += width {
-			out = append(out, block{from, between(n, p, from, from+width)})
+			out = append(out, block{from, between(n, p, 1-p, from, from+width)})
 		}
 		last := &out[len(out)-1]
 		last.weight = tail.Survival(n, last.clones, p, 1-p)
@@ -218,9 +218,9 @@ func cloneBlocks(n int64, p float64, width int64) []block {
 }
 
 // between is Pr[from ≤ Bin(n, p) < to], from whichever tails are small.
-func between(n int64, p float64, from, to int64) float64 {
+func between(n int64, p, q float64, from, to int64) float64 {
 	if float64(from) > float64(n)*p {
-		return tail.Survival(n, from, p, 1-p) - tail.Survival(n, to, p, 1-p)
+		return tail.Survival(n, from, p, q) - tail.Survival(n, to, p, q)
 	}
-	return tail.Survival(n, n-to+1, 1-p, p) - tail.Survival(n, n-from+1, 1-p, p)
+	return tail.Survival(n, n-to+1, q, p) - tail.Survival(n, n-from+1, q, p)
 }

@@ -14,7 +14,8 @@ import (
 // axis is a grid of u ≥ 0: uniform about 0, then geometric up to 1.
 type axis struct {
 	step    float64
-	uniform int // u[i] = i·step for i ≤ uniform
+	core    float64 // deviations that are covered outcome by outcome
+	uniform int     // u[i] = i·step for i ≤ uniform
 	u       []float64
 }
 
@@ -22,13 +23,16 @@ const (
 	// Splitting between nodes adds at most step²/4 to the variance 1/m of U,
 	// step²/6 on average: 3e-5 of ε at 50 nodes a deviation.
 	nodesPerDeviation = 50
-	coreDeviations    = 9
+	coreDeviations    = 9  // of pairs whose single round has a closed form
+	wideDeviations    = 12 // of others: down to δ = 1e-31
 	nodeGrowth        = 1.05
 )
 
 // newAxis suits numbers of reports about m.
-func newAxis(m float64) *axis {
-	a := &axis{step: 1 / (nodesPerDeviation * math.Sqrt(m)), uniform: nodesPerDeviation * coreDeviations}
+func newAxis(m float64) *axis { return newAxisTo(m, coreDeviations) }
+
+func newAxisTo(m, core float64) *axis {
+	a := &axis{step: 1 / (nodesPerDeviation * math.Sqrt(m)), core: core, uniform: int(nodesPerDeviation * core)}
 	if float64(a.uniform)*a.step >= 1 {
 		a.uniform = int(math.Ceil(1 / a.step))
 		a.step = 1 / float64(a.uniform)
@@ -67,15 +71,18 @@ func (a *axis) split(mass []float64, u, w float64) {
 
 // law returns the masses, one-sided, of U for m reports: first counts a ~
 // Bin(m, ½) with a > m/2.
-func (a *axis) law(m int64) []float64 {
+func (a *axis) law(m int64) []float64 { return a.scaled(m, 1) }
+
+// scaled is the law of shrink·U, 0 < shrink ≤ 1.
+func (a *axis) scaled(m int64, shrink float64) []float64 {
 	mass := make([]float64, len(a.u))
 	if m > 1<<26 {
-		a.cells(mass, m)
+		a.cells(mass, m, shrink)
 		return mass
 	}
-	// All outcomes as far as coreDeviations, then one block a node.
-	end := min(m, m/2+1+int64(coreDeviations/2.*math.Sqrt(float64(m))))
-	scale := 1 / (float64(m) * a.step)
+	// All outcomes as far as the core, then one block a node.
+	end := min(m, m/2+1+int64(a.core/2*math.Sqrt(float64(m))))
+	scale := shrink / (float64(m) * a.step)
 	tail.PMF(m, .5, .5, m/2+1, end, func(first int64, w float64) {
 		x := float64(2*first-m) * scale
 		if i := int(x); i < a.uniform {
@@ -84,17 +91,23 @@ func (a *axis) law(m int64) []float64 {
 			mass[i+1] += up
 			return
 		}
-		a.split(mass, float64(2*first-m)/float64(m), w)
+		a.split(mass, float64(2*first-m)/float64(m)*shrink, w)
 	})
 	for first := end + 1; first <= m; {
 		// Mass from first on goes to the node past it; counts that lie further
 		// out count again at their own node.
-		i := min(len(a.u)-1, a.after(float64(2*first-m)/float64(m))+1)
-		mass[i] += math.Max(1e-300, tail.UpperTail(m, first, .5, .5))
-		if i == len(a.u)-1 {
+		u := float64(2*first-m) / float64(m) * shrink
+		i := min(len(a.u)-1, max(a.after(u)+1, a.after(math.Min(1, nodeGrowth*u))))
+		w := tail.UpperTail(m, first, .5, .5)
+		if w < 1e-300 {
+			mass[a.after(shrink)] += 1e-300
 			break
 		}
-		first = int64(math.Floor((a.u[i]+1)/2*float64(m))) + 1
+		mass[i] += w
+		if i == len(a.u)-1 || a.u[i] >= shrink {
+			break
+		}
+		first = int64(math.Floor((a.u[i]/shrink+1)/2*float64(m))) + 1
 	}
 	return mass
 }
@@ -103,18 +116,21 @@ func (a *axis) law(m int64) []float64 {
 // mean are differences of closed forms,
 //
 //	Pr[A ≥ x] and E[(2A − m)/m; A ≥ x] = x·Pr[A = x]/m.
-func (a *axis) cells(mass []float64, m int64) {
+func (a *axis) cells(mass []float64, m int64, shrink float64) {
 	M := float64(m)
 	tailAt := func(x int64) (prob, mean float64) {
 		if x > m {
 			return 0, 0
 		}
-		return tail.Survival(m, x, .5, .5), math.Exp(tail.LogPMF(m, x, .5, .5)) * float64(x) / M
+		return tail.Survival(m, x, .5, .5), math.Exp(tail.LogPMF(m, x, .5, .5)) * float64(x) / M * shrink
 	}
 	from := m/2 + 1
 	prob, mean := tailAt(from)
 	for i := 1; i < len(a.u) && from <= m; i++ {
-		to := int64(math.Floor((a.u[i]+1)/2*M)) + 1
+		to := m + 1
+		if a.u[i] < shrink {
+			to = int64(math.Floor((a.u[i]/shrink+1)/2*M)) + 1
+		}
 		p1, e1 := tailAt(to)
 		w := prob - p1
 		if w > 0 {
@@ -125,5 +141,5 @@ func (a *axis) cells(mass []float64, m int64) {
 		}
 		from, prob, mean = to, p1, e1
 	}
-	mass[len(mass)-1] += 1e-300 // what underflowed
+	mass[a.after(shrink)] += 1e-300 // what underflowed
 }

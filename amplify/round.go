@@ -19,8 +19,7 @@ func Round(c RoundConfig) (dp.Pair, error) {
 		return dp.Pair{}, err
 	}
 	b := newBuilder(c.Eps0, c.Rate, c.Reports, cloneError)
-	mass := b.given(c.Reports)
-	return dp.Pair{Atoms: b.atoms(nil, mass, 1, c.gamma())}, nil
+	return roundOf(b, c.Reports, c.gamma()), nil
 }
 
 // ArrivalConfig describes a round whose number of reports is up to chance and
@@ -37,11 +36,14 @@ type ArrivalConfig struct {
 // size and all of it by its inclusion, on average half of that.
 const arrivalError = 5e-4
 
-// arrivalWidth is the width of a block of k at z deviations from the mean. For a
-// given number of blocks, widths that go as density^(−½) cost least.
-func arrivalWidth(mean, deviation, z float64) int64 {
-	w := arrivalError * mean * math.Exp(z*z/4)
-	return max(1, int64(math.Min(w, deviation/2)))
+// blockWidth is the width of a block of k at z deviations from the mean, which
+// costs err of ε there. For a given number of blocks, widths that go as
+// density^(−½) cost least.
+func blockWidth(err float64) func(mean, deviation, z float64) int64 {
+	return func(mean, deviation, z float64) int64 {
+		w := err * mean * math.Exp(z*z/4)
+		return max(1, int64(math.Min(w, deviation/2)))
+	}
 }
 
 // Arrival is CheckIn merged as Round merges: blocks of k take the shuffle of
@@ -53,26 +55,43 @@ func Arrival(c ArrivalConfig) (dp.Pair, error) {
 	if !(c.Gamma > 0 && c.Gamma <= 1) {
 		return dp.Pair{}, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
 	}
-	blocks := arrivals(c.Asked, c.Gamma)
 	b := newBuilder(c.Eps0, c.Rate, max(1, int64(float64(c.Asked)*c.Gamma)), arrivalError/5)
+	return arrivalOf(b, arrivals(c.Asked, c.Gamma), c.Population, c.Gamma*float64(c.Asked)), nil
+}
+
+// crowd is what shuffled reports hide: the law of U for each number of them, as
+// one-sided masses on an axis. More reports hide more.
+type crowd interface {
+	given(k int64) []float64
+	on() outcomes
+}
+
+// roundOf is the pair of a round with k reports and inclusion gamma.
+func roundOf(c crowd, k int64, gamma float64) dp.Pair {
+	return dp.Pair{Atoms: c.on().atoms(nil, c.given(k), 1, gamma)}
+}
+
+// arrivalOf mixes over blocks of k, which is public: of n clients, about mean
+// report.
+func arrivalOf(c crowd, blocks []arrival, n int64, mean float64) dp.Pair {
+	b := c.on()
 	var atoms []dp.Atom
 	for _, k := range blocks {
 		if k.last > 0 { // nobody reports: loss 0
-			atoms = b.atoms(atoms, b.given(max(1, k.first)), k.weight, float64(k.last)/float64(c.Population))
+			atoms = b.atoms(atoms, c.given(max(1, k.first)), k.weight, float64(k.last)/float64(n))
 		}
 	}
 	// One set of nodes for all k: the losses at the middle inclusion, and beyond.
 	nodes := []float64{0}
-	gamma := c.Gamma * float64(c.Asked) / float64(c.Population)
 	for _, u := range b.axis.u[1:] {
-		nodes = append(nodes, b.loss(u, gamma))
+		nodes = append(nodes, b.loss(u, mean/float64(n)))
 	}
 	for _, k := range blocks {
-		if l := b.loss(1, float64(k.last)/float64(c.Population)); l > nodes[len(nodes)-1] {
+		if l := b.loss(1, float64(k.last)/float64(n)); l > nodes[len(nodes)-1] {
 			nodes = append(nodes, l)
 		}
 	}
-	return dp.Pair{Atoms: merge(atoms, nodes)}, nil
+	return dp.Pair{Atoms: merge(atoms, nodes)}
 }
 
 // arrival is a block of values of k with its probability.
@@ -81,31 +100,33 @@ type arrival struct {
 	weight      float64
 }
 
-// arrivals covers Bin(n, p): the bulk in blocks that grow away from the mean,
-// tails in faster growing ones whose weights are those of the whole tail from
-// there on.
-func arrivals(n int64, p float64) []arrival {
-	lo, hi := coreWindow(n, p)
+func arrivals(n int64, p float64) []arrival { return spans(n, p, 1-p, blockWidth(arrivalError)) }
+
+// spans covers Bin(n, p): the bulk in blocks of widths that depend on the
+// distance from the mean, tails in faster growing ones whose weights are those
+// of the whole tail from there on.
+func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64) []arrival {
+	lo, hi := tail.Window(n, p, q, 1e-17, 1e-17)
 	var out []arrival
 	mean := float64(n) * p
-	deviation := math.Sqrt(mean * (1 - p))
+	deviation := math.Sqrt(mean * q)
 	from := lo
 	if lo == 0 { // k = 0 must not lend its size to others
-		out, from = append(out, arrival{0, 0, math.Exp(tail.LogPMF(n, 0, p, 1-p))}), 1
+		out, from = append(out, arrival{0, 0, math.Exp(tail.LogPMF(n, 0, p, q))}), 1
 	}
 	for from <= hi {
-		width := arrivalWidth(mean, deviation, math.Abs(float64(from)-mean)/math.Max(1, deviation))
+		width := widthAt(mean, deviation, math.Abs(float64(from)-mean)/math.Max(1, deviation))
 		if float64(from) < mean {
 			// Going towards the mean a block ends where its width is due.
-			far := arrivalWidth(mean, deviation, math.Max(0, mean-float64(from+width))/math.Max(1, deviation))
+			far := widthAt(mean, deviation, math.Max(0, mean-float64(from+width))/math.Max(1, deviation))
 			width = min(width, far)
 		}
 		to := min(hi, from+width-1)
 		var w float64
 		if width <= 64 {
-			tail.PMF(n, p, 1-p, from, to, func(_ int64, mass float64) { w += mass })
+			tail.PMF(n, p, q, from, to, func(_ int64, mass float64) { w += mass })
 		} else {
-			w = between(n, p, from, to+1)
+			w = between(n, p, q, from, to+1)
 		}
 		// Rounding of the weights may not lose any.
 		out = append(out, arrival{from, to, w * (1 + 1e-10)})
@@ -115,7 +136,7 @@ func arrivals(n int64, p float64) []arrival {
 	grow := func(end int64) int64 { return int64(mean + (float64(end)-mean)*nodeGrowth) }
 	for end := lo; end > 0; { // k < end
 		first := max(0, min(end-1, grow(end)))
-		w := tail.Survival(n, n-end+1, 1-p, p)
+		w := tail.Survival(n, n-end+1, q, p)
 		if w < 1e-290 {
 			first, w = 0, 1e-290
 		}
@@ -124,7 +145,7 @@ func arrivals(n int64, p float64) []arrival {
 	}
 	for end := hi; end < n; { // k > end
 		last := min(n, max(end+1, grow(end)))
-		w := tail.Survival(n, end+1, p, 1-p)
+		w := tail.Survival(n, end+1, p, q)
 		if w < 1e-290 {
 			last, w = n, 1e-290
 		}
@@ -134,12 +155,20 @@ func arrivals(n int64, p float64) []arrival {
 	return out
 }
 
-// builder makes laws of U for one randomizer and about one number of reports.
+// outcomes turns values of U into losses.
+type outcomes struct {
+	eps0 float64
+	axis *axis
+}
+
+func (o outcomes) on() outcomes { return o }
+
+// builder is the crowd of clones, for about one number of reports.
 type builder struct {
-	eps0, rate float64
-	axis       *axis
-	width      int64 // of blocks of clones
-	rows       map[int64][]float64
+	outcomes
+	rate  float64
+	width int64 // of blocks of clones
+	rows  map[int64][]float64
 }
 
 // cloneError is what blocks of clones may cost: ε moves by a quarter of a
@@ -148,7 +177,7 @@ const cloneError = 1e-5
 
 func newBuilder(eps0, rate float64, reports int64, err float64) *builder {
 	mean := 1 + rate*float64(reports-1)
-	return &builder{eps0: eps0, rate: rate, axis: newAxis(mean),
+	return &builder{outcomes: outcomes{eps0, newAxis(mean)}, rate: rate,
 		width: max(1, int64(4*err*mean)), rows: map[int64][]float64{}}
 }
 
@@ -171,7 +200,7 @@ func (b *builder) given(k int64) []float64 {
 }
 
 // loss is log(1 + γ(P/Q − 1)) at u, with P/Q − 1 = 2tu/(1 − tu).
-func (b *builder) loss(u, gamma float64) float64 {
+func (b outcomes) loss(u, gamma float64) float64 {
 	shrink := math.Exp(-b.eps0)
 	t := -math.Expm1(-b.eps0) / (1 + shrink)
 	under := (1 - u) + u*2*shrink/(1+shrink) // 1 − tu, also where t rounds to 1
@@ -179,7 +208,7 @@ func (b *builder) loss(u, gamma float64) float64 {
 }
 
 // atoms appends a law's outcomes with weight and inclusion.
-func (b *builder) atoms(to []dp.Atom, mass []float64, weight, gamma float64) []dp.Atom {
+func (b outcomes) atoms(to []dp.Atom, mass []float64, weight, gamma float64) []dp.Atom {
 	shrink := math.Exp(-b.eps0)
 	for i, w := range mass {
 		if u := b.axis.u[i]; i > 0 && w > 0 {

@@ -39,12 +39,27 @@ type scenario struct {
 	gamma float64 // check-in only
 	eps0  float64
 	exact pair
+	tv    float64 // total-variation parameter; 0: not known
+	rr    int     // symbols, if it is randomized response
+}
+
+// variation is the total-variation parameter of a mechanism.
+func (m mechanism) variation(eps0 float64) float64 {
+	var tv float64
+	for _, x := range m {
+		for _, y := range m {
+			tv = max(tv, pair{x, y}.hockey(0))
+		}
+	}
+	return min(tv/math.Expm1(eps0)*(1+1e-12), 1/(math.Exp(eps0)+1))
 }
 
 // scenarios enumerates all k ≤ n ≤ 5 with random mechanisms, neighbours and
 // other clients (third inputs included), plus the mechanisms known to be bad,
 // plus check-in and transcripts that are adaptive inside the round.
-func scenarios(seed uint64, perSize int, visit func(scenario)) {
+func scenarios(seed uint64, perSize int, visit func(scenario)) { scenariosTo(5, seed, perSize, visit) }
+
+func scenariosTo(most int, seed uint64, perSize int, visit func(scenario)) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	verts := map[int]map[float64][]mechanism{2: {}, 3: {}, 4: {}}
 	levels := []float64{0.2, 1, 3}
@@ -53,17 +68,18 @@ func scenarios(seed uint64, perSize int, visit func(scenario)) {
 			verts[in][e0] = vertices(in, math.Exp(e0))
 		}
 	}
-	emit := func(label string, m mechanism, eps0 float64, x0, x1 int, others []int) {
+	emit := func(label string, m mechanism, rr int, eps0 float64, x0, x1 int, others []int) {
+		tv := m.variation(eps0)
 		a, b := m.neighbours(x0, x1, others)
 		n := len(a)
 		for k := 1; k <= n; k++ {
-			visit(scenario{fmt.Sprintf("%s k=%d x=%d/%d others=%v", label, k, x0, x1, others), n, k, 0, eps0, sampledPair(a, b, k)})
+			visit(scenario{fmt.Sprintf("%s k=%d x=%d/%d others=%v", label, k, x0, x1, others), n, k, 0, eps0, sampledPair(a, b, k), tv, rr})
 		}
 		for _, g := range []float64{0.2, 0.7} {
-			visit(scenario{fmt.Sprintf("%s check-in x=%d/%d others=%v", label, x0, x1, others), n, 0, g, eps0, checkInPair(a, b, g)})
+			visit(scenario{fmt.Sprintf("%s check-in x=%d/%d others=%v", label, x0, x1, others), n, 0, g, eps0, checkInPair(a, b, g), tv, rr})
 		}
 	}
-	for n := 1; n <= 5; n++ {
+	for n := 1; n <= most; n++ {
 		for _, e0 := range levels {
 			for range perSize {
 				in := 2 + r.IntN(3)
@@ -78,7 +94,7 @@ func scenarios(seed uint64, perSize int, visit func(scenario)) {
 						others[i] = others[0]
 					}
 				}
-				emit(fmt.Sprintf("random %d-input n=%d", in, n), m, e0, x0, x1, others)
+				emit(fmt.Sprintf("random %d-input n=%d", in, n), m, 0, e0, x0, x1, others)
 			}
 			for K := 2; K <= 4; K++ {
 				for x := range K {
@@ -86,7 +102,7 @@ func scenarios(seed uint64, perSize int, visit func(scenario)) {
 					for i := range others {
 						others[i] = x
 					}
-					emit(fmt.Sprintf("%d-RR n=%d", K, n), krr(K, e0), e0, 0, 1, others)
+					emit(fmt.Sprintf("%d-RR n=%d", K, n), krr(K, e0), K, e0, 0, 1, others)
 				}
 			}
 		}
@@ -112,7 +128,7 @@ func scenarios(seed uint64, perSize int, visit func(scenario)) {
 			}
 			return table[key]
 		}
-		visit(scenario{fmt.Sprintf("adaptive n=%d others=%v", n, others), n, n, 0, e0, orderedPair(n, 3, 0, 1, others, next)})
+		visit(scenario{fmt.Sprintf("adaptive n=%d others=%v", n, others), n, n, 0, e0, orderedPair(n, 3, 0, 1, others, next), 0, 0})
 	}
 }
 

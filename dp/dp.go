@@ -90,3 +90,13 @@ func CheckEps0(eps0 float64) error {
 	}
 	return nil
 }
+
+// CheckTV returns an error unless a is a total-variation parameter of some
+// ε₀-LDP randomizer: 0 < a ≤ 1/(e^ε₀+1), the last up to rounding. Its meaning is
+// that any two inputs' laws differ by at most a(e^ε₀−1) in total variation.
+func CheckTV(eps0, a float64) error {
+	if most := 1 / (math.Exp(eps0) + 1); math.IsNaN(a) || a <= 0 || a > most*(1+1e-12) {
+		return fmt.Errorf("dp: total-variation parameter a = %v must be above 0 and at most 1/(e^eps0+1) = %v", a, most)
+	}
+	return nil
+}

@@ -16,6 +16,9 @@ const (
 	// KRR: k-ary randomized response on one of Report.Symbols symbols, nothing
 	// else released. Any bound for Generic covers it.
 	KRR Class = "krr"
+	// LaplaceL1 is Laplace noise, continuous or discrete, of scale 2C/ε₀ a
+	// coordinate on vectors of the ball ‖x‖₁ ≤ C, nothing else released.
+	LaplaceL1 Class = "laplace"
 )
 
 // Report is what one client's report promises on its own, before any shuffle.
@@ -25,6 +28,10 @@ type Report struct {
 	Eps0 float64
 	// Symbols is k of class KRR, at least 2; 0 for all other classes.
 	Symbols int
+	// TV is a where any two inputs' laws are known to differ by at most a(e^ε₀−1)
+	// in total variation, a ≤ 1/(e^ε₀+1); 0 where nothing is known. Class Generic
+	// only: of the others it is known.
+	TV float64
 }
 
 // Participation says who reports in a round.
@@ -84,7 +91,7 @@ func (r Round) Validate() error {
 		return err
 	}
 	switch r.Report.Class {
-	case Generic, BinaryRR:
+	case Generic, BinaryRR, LaplaceL1:
 		if r.Report.Symbols != 0 {
 			return fmt.Errorf("dp: symbols = %d given for class %q, which has none", r.Report.Symbols, r.Report.Class)
 		}
@@ -94,6 +101,14 @@ func (r Round) Validate() error {
 		}
 	default:
 		return fmt.Errorf("dp: unknown randomizer class %q", r.Report.Class)
+	}
+	if tv := r.Report.TV; tv != 0 {
+		if r.Report.Class != Generic {
+			return fmt.Errorf("dp: total-variation parameter a = %v given for class %q, whose own is known", tv, r.Report.Class)
+		}
+		if err := CheckTV(r.Report.Eps0, tv); err != nil {
+			return err
+		}
 	}
 	switch r.Trust {
 	case Local, Shuffle:

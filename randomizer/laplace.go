@@ -158,5 +158,5 @@ func (m *Laplace) MSE() float64 {
 // Bits: enough for the largest value and a sign per coordinate.
 func (m *Laplace) Bits() int { return m.config.Dim * (bits.Len64(uint64(m.limit)) + 1) }
 
-// Event is ε₀ exactly, of the generic class.
-func (m *Laplace) Event() dp.Report { return dp.Report{Class: dp.Generic, Eps0: m.config.Eps0} }
+// Event is ε₀ exactly, of class LaplaceL1.
+func (m *Laplace) Event() dp.Report { return dp.Report{Class: dp.LaplaceL1, Eps0: m.config.Eps0} }

@@ -124,7 +124,7 @@ func TestExactRandomizersHaveNoSlack(t *testing.T) {
 		{must(NewRInf(RInfConfig{9, 1, 1.25, 0})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
 		{must(NewRInf(RInfConfig{9, 1, 1.25, 7})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
 		{must(NewR1(R1Config{9, 1, 1.25, 7})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
-		{must(NewLaplace(LaplaceConfig{9, 1, 1.25})), dp.Report{Class: dp.Generic, Eps0: 1.25}},
+		{must(NewLaplace(LaplaceConfig{9, 1, 1.25})), dp.Report{Class: dp.LaplaceL1, Eps0: 1.25}},
 		{must(NewKRR(KRRConfig{2, 1.25})), dp.Report{Class: dp.BinaryRR, Eps0: 1.25}},
 		{must(NewKRR(KRRConfig{9, 1.25})), dp.Report{Class: dp.KRR, Eps0: 1.25, Symbols: 9}},
 	} {

@@ -122,7 +122,7 @@ func (b Blocks) Epoch(report dp.Report, k int64) (dp.Round, error) {
 // not depend on the data, charge Epoch instead. The class is Generic, because
 // the bounds of narrower classes are not proved for adaptive reports.
 func (b Blocks) SecretEpoch(report dp.Report) (dp.Round, error) {
-	report.Class, report.Symbols = dp.Generic, 0
+	report = dp.Report{Class: dp.Generic, Eps0: report.Eps0}
 	r := dp.Round{Report: report, Trust: dp.Shuffle, Participation: dp.All, Population: b.clients}
 	return r, r.Validate()
 }

@@ -21,7 +21,9 @@ type protocolFlags struct {
 	trust, participation, class, adjacency string
 	eps0, gamma, dropout                   float64
 	n, k, rounds                           count
-	delta, eps                             float64
+	delta, eps, tv                         float64
+	colluders                              count
+	hidden, adaptive                       bool
 }
 
 // count is a flag that takes 60000 as well as 6e4.
@@ -45,7 +47,11 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 	p.rounds = 1
 	fs.Var(&p.rounds, "rounds", "rounds")
 	fs.Float64Var(&p.delta, "delta", 0, "delta at which epsilon is wanted")
-	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response) or krr:K")
+	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response), krr:K, or laplace (in the l1 ball)")
+	fs.Float64Var(&p.tv, "tv", 0, "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)")
+	fs.Var(&p.colluders, "colluders", "of the n clients, how many tell the observer all they know")
+	fs.BoolVar(&p.hidden, "k-hidden", false, "nobody sees how many reports a round has")
+	fs.BoolVar(&p.adaptive, "adaptive-within-round", false, "a report may depend on earlier reports of its round: only bounds proved for that")
 	fs.StringVar(&p.trust, "trust", "shuffle", "shuffle, or local (no shuffler)")
 	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client; remove is not defined for these protocols")
 	fs.SortFlags = false
@@ -57,6 +63,10 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 		Trust: dp.Trust(p.trust), Participation: dp.Participation(p.participation), Class: dp.Class(p.class),
 		Eps0: p.eps0, Population: int64(p.n), Reports: int64(p.k), Rate: p.gamma, Dropout: p.dropout,
 		Rounds: int64(p.rounds), Delta: p.delta, Eps: p.eps, AskDelta: fs.Changed("eps"),
+		TV: p.tv, Colluders: int64(p.colluders), HiddenReports: p.hidden, AdaptiveWithinRound: p.adaptive,
+	}
+	if fs.Changed("tv") && p.tv == 0 {
+		return q, usage("--tv 0 must be above 0")
 	}
 	if symbols, ok := strings.CutPrefix(p.class, "krr:"); ok {
 		k, err := train.ParseCount(symbols)
@@ -198,11 +208,15 @@ type (
 		Randomizer    dp.Class         `json:"randomizer"`
 		Symbols       int              `json:"symbols,omitempty"`
 		Adjacency     dp.Adjacency     `json:"adjacency"`
+		TV            float64          `json:"tv,omitempty"`
 		Eps0          float64          `json:"eps0"`
 		N             int64            `json:"n"`
 		K             int64            `json:"k,omitempty"`
 		Gamma         float64          `json:"gamma,omitempty"`
 		Dropout       float64          `json:"dropout,omitempty"`
+		Colluders     int64            `json:"colluders,omitempty"`
+		KHidden       bool             `json:"k_hidden,omitempty"`
+		Adaptive      bool             `json:"adaptive_within_round,omitempty"`
 		Rounds        int64            `json:"rounds"`
 		Delta         *float64         `json:"delta,omitempty"`
 		Eps           *float64         `json:"eps,omitempty"`
@@ -236,7 +250,8 @@ func toReplyJSON(r account.Reply) replyJSON {
 	q := r.Query
 	out := replyJSON{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []boundJSON{},
 		Query: queryJSON{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: dp.ReplaceOne,
-			Eps0: q.Eps0, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds}}
+			Eps0: q.Eps0, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds,
+			TV: q.TV, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
 	if q.AskDelta {
 		out.Query.Eps = &q.Eps
 	} else {
@@ -318,6 +333,18 @@ func describeQuery(q account.Query) string {
 	}
 	if q.Dropout > 0 {
 		text += fmt.Sprintf(", dropout = %g", q.Dropout)
+	}
+	if q.TV > 0 {
+		text += fmt.Sprintf(", total-variation parameter %g", q.TV)
+	}
+	if q.Colluders > 0 {
+		text += fmt.Sprintf(", %d colluders", q.Colluders)
+	}
+	if q.HiddenReports {
+		text += ", k hidden"
+	}
+	if q.AdaptiveWithinRound {
+		text += ", adaptive within the round"
 	}
 	if q.Trust == dp.Local {
 		text += ", no shuffler"

@@ -1,0 +1,8 @@
+//go:build soak
+
+package account_test
+
+import "testing"
+
+// go test -tags soak -run Many -v -timeout 3h ./account
+func TestManyRandomSettings(t *testing.T) { fuzzMany(t, 2000) }

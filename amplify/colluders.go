@@ -1,0 +1,68 @@
+package amplify
+
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/internal/tail"
+)
+
+// honestReports covers the number of honest reports where k of n clients are
+// drawn uniformly and c of the n collude: k − M, M hypergeometric. Given M, which
+// the observer knows, the honest ones are a uniform subset of the n − c. See
+// colluders.md.
+func honestReports(n, k, c int64) []arrival {
+	// The number of honest clients drawn; its law's range.
+	least, most := max(0, k-c), min(k, n-c)
+	p := float64(k) / float64(n)
+	q := float64(n-k) / float64(n)
+	if q == 0 {
+		return []arrival{{n - c, n - c, 1}}
+	}
+	// Pr[h of the honest and k − h of the others], given k in all.
+	all := tail.LogPMF(n, k, p, q)
+	pmf := func(h int64) float64 {
+		return math.Exp(tail.LogPMF(n-c, h, p, q) + tail.LogPMF(c, k-h, p, q) - all)
+	}
+	// Sampling without replacement: Chernoff's bounds of Bin(k, (n−c)/n) hold
+	// (Hoeffding 1963, Theorem 4).
+	share, rest := float64(n-c)/float64(n), float64(c)/float64(n)
+	lo, hi := tail.Window(k, share, rest, 1e-17, 1e-17)
+	lo, hi = max(lo, least), min(hi, most)
+	mean := float64(k) * share
+	width := blockWidth(arrivalError)
+	deviation := math.Sqrt(mean * rest)
+	var out []arrival
+	for from := lo; from <= hi; {
+		w := max(1, width(mean, deviation, math.Abs(float64(from)-mean)/math.Max(1, deviation))/2)
+		if from == 0 {
+			w = 1 // no honest report: loss 0
+		}
+		to := min(hi, from+w-1)
+		var mass float64
+		for h := from; h <= to; h++ {
+			mass += pmf(h)
+		}
+		// Logarithms of up to 1e3 cancel; LogPMF errs by 1e-13 and 4e-16 of each.
+		out = append(out, arrival{from, to, mass * (1 + 1e-9)})
+		from = to + 1
+	}
+	for end := lo; end > least; { // h < end
+		first := max(least, min(end-1, int64(mean-(mean-float64(end))*1.15)))
+		w := tail.UpperTail(k, k-end+1, rest, share)
+		if w < 1e-290 {
+			first, w = least, 1e-290
+		}
+		out = append(out, arrival{first, end - 1, w})
+		end = first
+	}
+	for end := hi; end < most; { // h > end
+		last := min(most, max(end+1, int64(mean+(float64(end)-mean)*1.15)))
+		w := tail.UpperTail(k, end+1, share, rest)
+		if w < 1e-290 {
+			last, w = most, 1e-290
+		}
+		out = append(out, arrival{end + 1, last, w})
+		end = last
+	}
+	return out
+}

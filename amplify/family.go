@@ -1,0 +1,217 @@
+package amplify
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// Family is a class of local randomizers with a dominating pair for the shuffle
+// of k of its reports. Make one with ClonesFamily, KRR, KnownTV, Laplace or RR2.
+type Family struct {
+	kind familyKind
+	eps0 float64
+	rate float64 // of clones
+	// Of three parts; see threePart.
+	kappa, pair, single, victim, beside, other float64
+}
+
+type familyKind int
+
+const (
+	clonesKind familyKind = iota + 1
+	threePartKind
+	binaryKind
+)
+
+// ClonesFamily is every eps0-LDP randomizer, by clones of the rate Blanket(eps0)
+// or Clones(eps0); also adaptive inside the round.
+func ClonesFamily(eps0, rate float64) (Family, error) {
+	if err := dp.CheckEps0(eps0); err != nil {
+		return Family{}, err
+	}
+	if !(rate > 0 && rate <= 1) {
+		return Family{}, fmt.Errorf("amplify: rate = %v must be above 0 and at most 1", rate)
+	}
+	return Family{kind: clonesKind, eps0: eps0, rate: rate}, nil
+}
+
+// KRR is randomized response on K symbols, others' inputs arbitrary, by its
+// privacy blanket: a report is uniform on the symbols with probability K/(E+K−1),
+// and of m such reports, N₀ and N₁ on the victim's two symbols, the likelihood
+// ratio is (m + (E−1)N₀)/(m + (E−1)N₁). K = 2 is the blanket of any randomizer.
+//
+// Result: upper bound, proved, replace-one, not adaptive inside the round.
+// Source: Balle, Bell, Gascón, Nissim 2019, Lemma 5.3 and the identity of
+// blanket.md; threepart.md. Needs symbols ≥ 2.
+func KRR(eps0 float64, symbols int) (Family, error) {
+	if err := dp.CheckEps0(eps0); err != nil {
+		return Family{}, err
+	}
+	if symbols < 2 {
+		return Family{}, fmt.Errorf("amplify: symbols = %d must be at least 2", symbols)
+	}
+	s := math.Exp(-eps0)
+	more := float64(symbols - 2)
+	all := 1 + (more+1)*s // (E+K−1)/E
+	return Family{kind: threePartKind, eps0: eps0,
+		kappa: 2 * s / (1 + s), pair: 2 * s / all, single: (-math.Expm1(-eps0) + more*s) / all,
+		victim: (1 + s) / all, beside: more * s / all, other: more * s / all}, nil
+}
+
+// KnownTV is every eps0-LDP randomizer of which any two inputs' laws differ by at
+// most a·(E−1) in total variation, a ≤ 1/(E+1). a = 1/(E+1) is the blanket of any
+// randomizer.
+//
+// Result: upper bound, proved, replace-one. Source: threepart.md.
+func KnownTV(eps0, a float64) (Family, error) {
+	if err := dp.CheckEps0(eps0); err != nil {
+		return Family{}, err
+	}
+	if err := dp.CheckTV(eps0, a); err != nil {
+		return Family{}, err
+	}
+	e := math.Exp(eps0)
+	a = math.Min(a, 1/(e+1))
+	victim := math.Min(1, a*(e+1))
+	beside := 1 - victim
+	if beside < 1e-12 {
+		// All of a rounding: the two-part pair, which is the larger one.
+		a, victim, beside = 1/(e+1), 1, 0
+	}
+	return Family{kind: threePartKind, eps0: eps0,
+		kappa: 2 / (1 + math.Exp(-eps0)), pair: 2 * a, single: math.Expm1(eps0)/(e+1) + 2*(1/(e+1)-a),
+		victim: victim, beside: beside, other: beside / e}, nil
+}
+
+// Laplace is vectors of the ball ‖x‖₁ ≤ C with Laplace noise of scale 2C/ε₀ on
+// every coordinate: real, or integers in steps of C·2^−16 at most (below ε₀ =
+// 1/128: C·2^−22/ε₀). Two inputs differ by at most 1 − e^(−ε₀/2) in total variation,
+// but for the steps.
+//
+// Result: upper bound, proved, replace-one. Source: threepart.md.
+func Laplace(eps0 float64) (Family, error) {
+	if err := dp.CheckEps0(eps0); err != nil {
+		return Family{}, err
+	}
+	steps := eps0 * math.Max(eps0*0x1p-20, 0x1p-26)
+	a := -math.Expm1(-eps0/2-steps) / math.Expm1(eps0) * (1 + 1e-14)
+	return KnownTV(eps0, math.Min(a, 1/(math.Exp(eps0)+1)))
+}
+
+// crowd returns the laws of U for k reports; err is what blocks may cost.
+func (f Family) crowd(k int64, err float64) (crowd, error) {
+	switch f.kind {
+	case clonesKind:
+		return newBuilder(f.eps0, f.rate, k, err), nil
+	case threePartKind:
+		return newThreePart(f, k, err), nil
+	case binaryKind:
+		return newBinary(f.eps0, k, 2e7, 512)
+	default:
+		return nil, errNoFamily
+	}
+}
+
+// crowds returns the laws of U for many numbers of reports about k.
+func (f Family) crowds(k int64) (crowd, error) {
+	switch f.kind {
+	case clonesKind:
+		return newBuilder(f.eps0, f.rate, k, arrivalError/5), nil
+	case threePartKind:
+		t := newThreePart(f, k, 2*arrivalError) // its laws are dearer
+		return &rounded{crowd: t, kept: map[int64][]float64{}}, nil
+	case binaryKind:
+		b, err := newBinary(f.eps0, k, 5e5, 128)
+		return &rounded{crowd: b, kept: map[int64][]float64{}}, err
+	default:
+		return nil, errNoFamily
+	}
+}
+
+var errNoFamily = fmt.Errorf("amplify: not a family of randomizers: %w", dp.ErrNoBound)
+
+// rounded takes numbers of reports down to eleven bits, which costs at most a
+// two-thousandth of ε, and keeps their laws.
+type rounded struct {
+	crowd
+	kept map[int64][]float64
+}
+
+func (r *rounded) given(k int64) []float64 {
+	unit := int64(1)
+	for k/unit >= 1<<11 {
+		unit *= 2
+	}
+	k = k / unit * unit
+	mass, ok := r.kept[k]
+	if !ok {
+		mass = r.crowd.given(k)
+		r.kept[k] = mass
+	}
+	return mass
+}
+
+// FamilyRound describes a round of k of n clients. Population and Reports are
+// required; Included is as in RoundConfig.
+type FamilyRound struct{ Population, Reports, Included int64 }
+
+// Round returns the pair of k of n clients; see Round.
+func (f Family) Round(r FamilyRound) (dp.Pair, error) {
+	c := RoundConfig{Eps0: f.eps0, Rate: 1, Population: r.Population, Reports: r.Reports, Included: r.Included}
+	if err := c.check(); err != nil {
+		return dp.Pair{}, err
+	}
+	blockError := cloneError
+	if f.kind != clonesKind {
+		blockError *= 5
+	}
+	crowd, err := f.crowd(c.Reports, blockError)
+	if err != nil {
+		return dp.Pair{}, err
+	}
+	return roundOf(crowd, c.Reports, c.gamma()), nil
+}
+
+// FamilyArrival describes a round whose number of honest reports is up to chance
+// and public: each of Asked clients, a uniform subset of the n, reports with
+// probability Gamma, on its own coin. All fields but Colluders are required.
+type FamilyArrival struct {
+	Population, Asked int64
+	Gamma             float64
+	// Colluders of the n clients share all they know with the observer; then
+	// Gamma must be 1, and how many of those asked collude is up to chance.
+	Colluders int64
+}
+
+// Arrival returns the pair of such a round; see Arrival and colluders.md.
+func (f Family) Arrival(a FamilyArrival) (dp.Pair, error) {
+	if err := (RoundConfig{Eps0: f.eps0, Rate: 1, Population: a.Population, Reports: a.Asked}).check(); err != nil {
+		return dp.Pair{}, err
+	}
+	switch {
+	case !(a.Gamma > 0 && a.Gamma <= 1):
+		return dp.Pair{}, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", a.Gamma)
+	case a.Colluders < 0 || a.Colluders >= a.Population:
+		return dp.Pair{}, fmt.Errorf("amplify: colluders = %d must be at least 0 and fewer than n = %d", a.Colluders, a.Population)
+	case a.Colluders > 0 && a.Gamma < 1:
+		return dp.Pair{}, fmt.Errorf("amplify: colluders among sampled clients of whom some drop out: %w", dp.ErrNoBound)
+	}
+	honest := a.Population - a.Colluders
+	mean := a.Gamma * float64(a.Asked) * float64(honest) / float64(a.Population)
+	crowd, err := f.crowds(max(1, int64(mean)))
+	if err != nil {
+		return dp.Pair{}, err
+	}
+	var blocks []arrival
+	switch {
+	case a.Colluders > 0:
+		blocks = honestReports(a.Population, a.Asked, a.Colluders)
+	case f.kind == clonesKind:
+		blocks = arrivals(a.Asked, a.Gamma)
+	default:
+		blocks = spans(a.Asked, a.Gamma, 1-a.Gamma, blockWidth(3*arrivalError))
+	}
+	return arrivalOf(crowd, blocks, honest, mean), nil
+}

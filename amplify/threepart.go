@@ -1,0 +1,217 @@
+package amplify
+
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/internal/tail"
+)
+
+// threePart is the crowd of a pair with a part that does not tell the
+// neighbours apart: a report of the victim is on the first, second or third
+// symbol with probability Ea, a, w under P and a, Ea, w under Q, w = 1 − a(E+1);
+// every other report is with probability a, a, w/c on one of them, told apart
+// from the rest. c = 1 is the blanket of k-ary randomized response, c = E that of
+// a randomizer of known total variation. See threepart.md.
+//
+// With n′ reports on the first two symbols, d their difference and b on the
+// third, U = d/(n′ + κb), κ = 2c/(E+1): the law of d given n′ is that of clones,
+// shrunk by ρ = n′/(n′ + κb).
+type threePart struct {
+	outcomes
+	kappa          float64
+	pair, single   float64 // 2a, and the probability 1 − 2a of anything else
+	victim, beside float64 // a(E+1) and w
+	third          float64 // (w/c)/(1 − 2a)
+	width          int64   // of blocks of n′
+	rows           map[rowKey][]float64
+	scales         []float64 // falling values of ρ that are told apart
+}
+
+type rowKey struct {
+	m     int64
+	scale int
+}
+
+// newThreePart is for about k reports; err is what blocks may cost, relative.
+func newThreePart(f Family, k int64, err float64) *threePart {
+	t := &threePart{kappa: f.kappa, pair: f.pair, single: f.single, victim: f.victim, beside: f.beside,
+		third: math.Min(1, f.other/f.single), rows: map[rowKey][]float64{}}
+	n := float64(k-1)*f.pair + f.victim
+	crowd := math.Max(1, n) + f.kappa*(float64(k-1)*f.other+f.beside)
+	step := wideStep
+	if crowd < 40 {
+		step = narrowStep
+	}
+	// Equal relative steps of the loss, which near ρ = 1 are small ones of ρ.
+	at := func(loss float64) float64 { return math.Min(1, math.Tanh(loss/2)/math.Tanh(f.eps0/2)) }
+	for x := 0.; x == 0 || t.scales[len(t.scales)-1] > 1e-18; x++ {
+		t.scales = append(t.scales, at(f.eps0*math.Exp(-step*x)))
+	}
+	t.scales[0] = 1
+	t.outcomes = outcomes{f.eps0, newAxisTo(crowd*crowd/math.Max(1, n), wideDeviations)}
+	if crowd < 1e4 {
+		t.axis.refine(func(u float64) float64 { return t.loss(u, 1) }, at)
+	}
+	t.width = max(1, int64(4*err*n))
+	return t
+}
+
+// Relative steps between values of ρ: they add at most a quarter of their square
+// to the variance of U, an eighth to ε. In a small crowd values are few and far
+// between.
+const (
+	wideStep   = 0.03
+	narrowStep = 0.01
+	// chordStep is the relative width of blocks of the third count.
+	chordStep = 0.01
+)
+
+// refine makes the nodes beyond the uniform ones, and those of large losses,
+// steps of a hundredth of the loss.
+func (a *axis) refine(loss, at func(float64) float64) {
+	for a.uniform > 1 && loss(a.u[a.uniform])-loss(a.u[a.uniform-1]) > narrowStep*loss(a.u[a.uniform]) {
+		a.uniform--
+	}
+	a.u = a.u[:a.uniform+1]
+	for top := loss(1); a.u[len(a.u)-1] < 1; {
+		next := loss(a.u[len(a.u)-1]) * (1 + narrowStep)
+		if next >= top*(1-1e-9) {
+			a.u = append(a.u, 1)
+			break
+		}
+		a.u = append(a.u, math.Max(at(next), a.u[len(a.u)-1]*(1+1e-12)))
+	}
+}
+
+// given returns the one-sided masses of U for k reports.
+func (t *threePart) given(k int64) []float64 {
+	mass := make([]float64, len(t.axis.u))
+	weights := &tallied{at: map[rowKey]int{}}
+	width := func(_, _, _ float64) int64 { return t.width }
+	for _, b := range spans(k-1, t.pair, t.single, width) {
+		t.sizes(weights, b.weight*t.victim, b.first+1, b.last+1, k-1-b.last, 0)
+		if t.beside > 0 {
+			t.sizes(weights, b.weight*t.beside, b.first, b.last, k-1-b.last, 1)
+		}
+	}
+	for n, key := range weights.keys {
+		row, ok := t.rows[key]
+		if !ok {
+			row = t.axis.scaled(key.m, t.scales[key.scale])
+			t.rows[key] = row
+		}
+		for i, m := range row {
+			mass[i] += weights.mass[n] * m
+		}
+	}
+	return mass
+}
+
+// tallied sums masses by row, in order of appearance.
+type tallied struct {
+	at   map[rowKey]int
+	keys []rowKey
+	mass []float64
+}
+
+func (t *tallied) add(key rowKey, w float64) {
+	i, ok := t.at[key]
+	if !ok {
+		i = len(t.keys)
+		t.at[key], t.keys, t.mass = i, append(t.keys, key), append(t.mass, 0)
+	}
+	t.mass[i] += w
+}
+
+// sizes adds what first to last reports on the first two symbols and j + extra on
+// the third amount to, j ~ Bin(others, third). U given n′ falls in convex order as
+// n′ grows, and ρ grows: the pair of the smallest n′ and the largest ρ dominates.
+func (t *threePart) sizes(weights *tallied, weight float64, first, last, others, extra int64) {
+	if last == 0 {
+		return // nothing to tell apart: loss 0
+	}
+	// Whole blocks, so that several k share rows.
+	m := max(1, first/t.width*t.width)
+	rho := func(j float64) float64 {
+		n := float64(last)
+		return n / (n + t.kappa*(j+float64(extra)))
+	}
+	// Mass on node at and the next, flushed when ρ moves on: j comes in order.
+	at, hi, lo := -1, 0., 0.
+	flush := func() {
+		if at >= 0 {
+			weights.add(rowKey{m, at}, weight*hi)
+			weights.add(rowKey{m, at + 1}, weight*lo)
+		}
+	}
+	put := func(r, w float64) {
+		i := max(at, 0)
+		for i > 0 && t.scales[i] < r {
+			i--
+		}
+		for i+2 < len(t.scales) && t.scales[i+1] >= r {
+			i++
+		}
+		if i != at {
+			flush()
+			at, hi, lo = i, 0, 0
+		}
+		// Split between the two nodes, mean kept.
+		share := math.Min(1, math.Max(0, (r-t.scales[i+1])/(t.scales[i]-t.scales[i+1]))+1e-12)
+		hi += w * share
+		lo += w * (1 - share)
+	}
+	defer func() { flush() }()
+	if others == 0 || t.third == 0 || t.kappa == 0 {
+		put(rho(0), 1)
+		return
+	}
+	t.thirds(others, last+extra, rho, put)
+}
+
+// thirds covers j ~ Bin(n, third) by values of ρ, which is convex and falling in
+// j. Where j has many values, a block's law of ρ becomes one on its two ends.
+func (t *threePart) thirds(n, base int64, rho func(float64) float64, put func(r, w float64)) {
+	p, q := t.third, 1-t.third
+	lo, hi := tail.Window(n, p, q, 1e-17, 1e-17)
+	mean := float64(n) * p
+	if hi-lo <= 1024 {
+		tail.PMF(n, p, q, lo, hi, func(j int64, w float64) { put(rho(float64(j)), w*(1+1e-11)) })
+	} else {
+		width := max(1, int64(chordStep*(float64(base)/math.Max(t.kappa, 1e-3)+mean)))
+		// E[j − mean; j ≥ x] = x·q·Pr[j = x].
+		moment := func(x int64) float64 {
+			if x > n {
+				return 0
+			}
+			return float64(x) * q * math.Exp(tail.LogPMF(n, x, p, q))
+		}
+		m0 := moment(lo)
+		for from := lo; from <= hi; {
+			to := min(from+width, hi+1)
+			m1 := moment(to)
+			w, at := between(n, p, q, from, to), 0.
+			if w > 0 {
+				at = (mean + (m0-m1)/w - float64(from)) / float64(to-from)
+			}
+			// Differences lose digits: lean to fewer.
+			at = math.Min(1, math.Max(0, at-1e-8))
+			w = math.Max(0, w) * (1 + 1e-9)
+			put(rho(float64(to)), w*at)
+			put(rho(float64(from)), w*(1-at))
+			from, m0 = to, m1
+		}
+	}
+	if hi < n {
+		put(rho(float64(hi)), 1e-17) // no more than the window allows
+	}
+	for end := lo; end > 0; { // j < end
+		next := max(0, min(end-1, int64(mean-(mean-float64(end))*1.4)))
+		w := tail.UpperTail(n, n-end+1, q, p)
+		if w < 1e-290 {
+			next, w = 0, 1e-290
+		}
+		put(rho(float64(next)), w)
+		end = next
+	}
+}
