@@ -304,7 +304,6 @@ func printReply(w io.Writer, r account.Reply) error {
 	p.line("%-22s %-12s %-12s %-12s %s", "bound", "epsilon", "delta", "kind", "source")
 	for _, l := range r.Bounds {
 		if !l.Applies {
-			p.line("%-22s %-12s %-12s %-12s %s", l.Method, "-", "-", l.Kind, l.Note)
 			continue
 		}
 		text := l.Source
@@ -320,7 +319,31 @@ func printReply(w io.Writer, r account.Reply) error {
 		}
 		p.line("%-22s %-12s %-12s %-12s %s", l.Method, show(l.Eps), show(l.Delta), l.Kind, text)
 	}
+	absent(&p, r.Bounds)
 	return p.err
+}
+
+// absent names the bounds that do not apply, by reason.
+func absent(p *printer, bounds []account.Listed) {
+	var reasons []string
+	by := map[string][]string{}
+	for _, l := range bounds {
+		if l.Applies {
+			continue
+		}
+		reason := strings.TrimSuffix(l.Note, ": "+dp.ErrNoBound.Error())
+		if by[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		by[reason] = append(by[reason], l.Method)
+	}
+	if len(reasons) > 0 {
+		p.line("")
+		p.line("no bound here:")
+	}
+	for _, reason := range reasons {
+		p.line("  %s: %s", strings.Join(by[reason], ", "), reason)
+	}
 }
 
 func describeQuery(q account.Query) string {
