@@ -76,6 +76,9 @@ func (e *engine) tightest(parts []part, delta float64) (dp.Bound, error) {
 			best.Order = order
 		}
 	}
+	if best, err = e.withGaussian(best, parts, delta); err != nil {
+		return dp.Bound{}, err
+	}
 	if math.IsNaN(best.Eps) {
 		return dp.Bound{}, fmt.Errorf("account: epsilon is not a number: %w", dp.ErrNoBound)
 	}
@@ -125,7 +128,7 @@ func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 	r := Reply{Query: q}
 	known := which == "all" || which == "best"
 	for _, m := range methods() {
-		if which != "all" && m.id != which && !(which == "best" && (m.id == "blanket-pld" || m.id == "basic" || m.id == "blanket-rdp")) {
+		if which != "all" && m.id != which && !(which == "best" && needed(m.id, q)) {
 			continue
 		}
 		known = true
@@ -135,7 +138,7 @@ func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 		l := Listed{Bound: dp.Bound{Method: m.id, Kind: m.kind, Status: m.status, Source: m.source}}
 		var err error
 		start := time.Now()
-		l.Eps, l.Delta, l.Order, l.Note, err = m.compute(e, q, parts)
+		l.Eps, l.Delta, l.Order, l.Note, err = ask(m, e, q, parts)
 		l.Seconds = time.Since(start).Seconds()
 		l.Adjacency = dp.ReplaceOne
 		switch {
@@ -191,6 +194,7 @@ func methods() []method {
 	}
 	out := append(pair(blanket), pair(fmt22)...)
 	out = append(out, lowerMethods()...)
+	out = append(out, gaussianMethods()...)
 	return append(out,
 		method{"girgis-thm1", dp.Upper, dp.Proved, "Girgis et al. 2021 (NeurIPS), Theorem 1 and Lemma 1", girgis(amplify.GirgisUpper, 1<<52)},
 		method{"girgis-thm2", dp.Approximate, dp.Approximation, "Girgis et al. 2021 (NeurIPS), Theorem 2 and Lemma 1", girgis(amplify.GirgisLower, 1e8)},

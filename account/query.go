@@ -15,7 +15,8 @@ type Query struct {
 	Participation dp.Participation // Required.
 	Class         dp.Class         // "" means dp.Generic
 	Symbols       int              // K; required for dp.KRR, 0 otherwise
-	Eps0          float64          // Required. ε₀ of one report.
+	Eps0          float64          // Required but for dp.Gaussian. ε₀ of one report.
+	Sigma         float64          // required for dp.Gaussian, 0 otherwise: σ of one report over its clip norm
 	Population    int64            // Required. n.
 	Reports       int64            // k; required for Sampled and Once
 	Rate          float64          // γ before drop-outs; required for CheckIn
@@ -68,7 +69,7 @@ func (q Query) Validate() error {
 // event is one planned round of the query but for drop-outs.
 func (q Query) event() dp.Round {
 	q = q.withDefaults()
-	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Symbols: q.Symbols}, Trust: q.Trust, Participation: q.Participation,
+	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Sigma: q.Sigma, Symbols: q.Symbols}, Trust: q.Trust, Participation: q.Participation,
 		Population: q.Population, Reports: q.Reports, Rate: q.Rate}
 }
 
@@ -89,7 +90,7 @@ func (q Query) shape() (shape, int64) {
 	if q.Participation == dp.Once {
 		times = 1 // batches are disjoint: a client is in one of them
 	}
-	if q.Dropout > 0 && s.reports > 0 && s.trust == dp.Shuffle {
+	if q.Dropout > 0 && s.reports > 0 && s.trust != dp.Local {
 		s.asked, s.reports, s.rate = s.reports, 0, 1
 	}
 	if s.rate > 0 {

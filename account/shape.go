@@ -12,22 +12,23 @@ import (
 type shape struct {
 	trust      dp.Trust
 	eps0       float64
-	population int64 // n
-	reports    int64 // k that shuffle together
-	included   int64 // of n, a uniform subset, k or more
+	sigma      float64 // of Gaussian reports, which have no eps0
+	population int64   // n
+	reports    int64   // k that shuffle together
+	included   int64   // of n, a uniform subset, k or more
 	asked      int64
 	rate       float64
 }
 
 // shapeOf describes a validated round.
 func shapeOf(r dp.Round) shape {
-	s := shape{trust: r.Trust, eps0: r.Report.Eps0, population: r.Population, reports: r.Reports, included: r.Reports}
+	s := shape{trust: r.Trust, eps0: r.Report.Eps0, sigma: r.Report.Sigma, population: r.Population, reports: r.Reports, included: r.Reports}
 	switch {
 	case r.Participation == dp.CheckIn && r.Realised && r.Reports == 0:
 		return shape{} // nobody reported
 	case r.Trust == dp.Local:
 		// Every report stands with its sender's name: nothing else matters.
-		return shape{trust: dp.Local, eps0: s.eps0, population: 1, reports: 1, included: 1}
+		return shape{trust: dp.Local, eps0: s.eps0, sigma: s.sigma, population: 1, reports: 1, included: 1}
 	case r.Participation == dp.All:
 		s.reports, s.included = r.Population, r.Population
 	case r.Participation == dp.Once:
@@ -61,6 +62,9 @@ func (s shape) coarse() shape {
 
 // pair returns the dominating pair of one round.
 func (s shape) pair(c clones) (dp.Pair, error) {
+	if s.sigma > 0 {
+		return s.gaussianPair()
+	}
 	if s.rate > 0 {
 		return amplify.Arrival(amplify.ArrivalConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked,
 			Gamma: s.rate, Rate: c.rate(s.eps0)})
@@ -72,6 +76,9 @@ func (s shape) pair(c clones) (dp.Pair, error) {
 // maxLoss is the largest loss a round can have, log(1 + γ(e^ε₀ − 1)): a pure
 // bound.
 func (s shape) maxLoss() float64 {
+	if s.sigma > 0 {
+		return math.Inf(1)
+	}
 	included := s.included
 	if s.rate > 0 {
 		included = s.asked
