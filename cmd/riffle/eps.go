@@ -19,7 +19,7 @@ import (
 // protocolFlags are the flags that describe a protocol, shared by eps and plan.
 type protocolFlags struct {
 	trust, participation, class, adjacency string
-	eps0, gamma, dropout                   float64
+	eps0, sigma, gamma, dropout            float64
 	n, k, rounds                           count
 	delta, eps                             float64
 }
@@ -38,6 +38,7 @@ func (c *count) Set(text string) error {
 func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.participation, "participation", "all", "all, sampled (k of n), check-in (own coins) or once (disjoint batches of k)")
 	fs.Float64Var(&p.eps0, "eps0", 0, "local privacy parameter of each report")
+	fs.Float64Var(&p.sigma, "sigma", 0, "noise of each report in units of the clip norm, with --randomizer gaussian")
 	fs.Var(&p.n, "n", "clients (1e6 notation is fine)")
 	fs.Var(&p.k, "k", "reports a round, with sampled or once")
 	fs.Float64Var(&p.gamma, "gamma", 0, "each client's chance to take part, with check-in")
@@ -45,8 +46,8 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 	p.rounds = 1
 	fs.Var(&p.rounds, "rounds", "rounds")
 	fs.Float64Var(&p.delta, "delta", 0, "delta at which epsilon is wanted")
-	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response) or krr:K")
-	fs.StringVar(&p.trust, "trust", "shuffle", "shuffle, or local (no shuffler)")
+	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response), krr:K or gaussian")
+	fs.StringVar(&p.trust, "trust", "shuffle", "shuffle, local (no shuffler) or distributed (only the sum is seen; with gaussian)")
 	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client; remove is not defined for these protocols")
 	fs.SortFlags = false
 }
@@ -55,7 +56,7 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	q := account.Query{
 		Trust: dp.Trust(p.trust), Participation: dp.Participation(p.participation), Class: dp.Class(p.class),
-		Eps0: p.eps0, Population: int64(p.n), Reports: int64(p.k), Rate: p.gamma, Dropout: p.dropout,
+		Eps0: p.eps0, Sigma: p.sigma, Population: int64(p.n), Reports: int64(p.k), Rate: p.gamma, Dropout: p.dropout,
 		Rounds: int64(p.rounds), Delta: p.delta, Eps: p.eps, AskDelta: fs.Changed("eps"),
 	}
 	if symbols, ok := strings.CutPrefix(p.class, "krr:"); ok {
@@ -93,7 +94,8 @@ func newEps() *cobra.Command {
 report through a shuffler: for one client's data replaced, at a given delta.
 With --eps in place of --delta it bounds delta.`,
 		Example: `  riffle eps --participation sampled --eps0 2 --n 1e6 --k 1000 --rounds 1e5 --delta 1e-8
-  riffle eps --participation all --eps0 3 --n 60000 --delta 1e-5 --curve rounds=10,20,40,80`,
+  riffle eps --participation all --eps0 3 --n 60000 --delta 1e-5 --curve rounds=10,20,40,80
+  riffle eps --trust distributed --randomizer gaussian --sigma 1 --participation check-in --n 6e5 --gamma 1e-3 --rounds 1e5 --delta 1e-8`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := p.query(cmd.Flags())
@@ -184,6 +186,7 @@ type (
 		Symbols       int              `json:"symbols,omitempty"`
 		Adjacency     dp.Adjacency     `json:"adjacency"`
 		Eps0          float64          `json:"eps0"`
+		Sigma         float64          `json:"sigma,omitempty"`
 		N             int64            `json:"n"`
 		K             int64            `json:"k,omitempty"`
 		Gamma         float64          `json:"gamma,omitempty"`
@@ -221,7 +224,7 @@ func toReplyJSON(r account.Reply) replyJSON {
 	q := r.Query
 	out := replyJSON{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []boundJSON{},
 		Query: queryJSON{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: dp.ReplaceOne,
-			Eps0: q.Eps0, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds}}
+			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds}}
 	if q.AskDelta {
 		out.Query.Eps = &q.Eps
 	} else {
@@ -271,10 +274,10 @@ func printReply(w io.Writer, r account.Reply) error {
 		p.line("epsilon >= %s for some mechanism the query admits   (%s)", roundDown(r.Lower.Eps), r.Lower.Method)
 	}
 	p.line("")
-	p.line("%-14s %-12s %-12s %-12s %s", "bound", "epsilon", "delta", "kind", "source")
+	p.line("%-18s %-12s %-12s %-12s %s", "bound", "epsilon", "delta", "kind", "source")
 	for _, l := range r.Bounds {
 		if !l.Applies {
-			p.line("%-14s %-12s %-12s %-12s %s", l.Method, "-", "-", l.Kind, l.Note)
+			p.line("%-18s %-12s %-12s %-12s %s", l.Method, "-", "-", l.Kind, l.Note)
 			continue
 		}
 		text := l.Source
@@ -288,13 +291,17 @@ func printReply(w io.Writer, r account.Reply) error {
 		if l.Kind == dp.Lower {
 			show = roundDown
 		}
-		p.line("%-14s %-12s %-12s %-12s %s", l.Method, show(l.Eps), show(l.Delta), l.Kind, text)
+		p.line("%-18s %-12s %-12s %-12s %s", l.Method, show(l.Eps), show(l.Delta), l.Kind, text)
 	}
 	return p.err
 }
 
 func describeQuery(q account.Query) string {
-	text := fmt.Sprintf("%d round(s), n = %d, eps0 = %g, participation %s", q.Rounds, q.Population, q.Eps0, q.Participation)
+	parameter := fmt.Sprintf("eps0 = %g", q.Eps0)
+	if q.Class == dp.Gaussian {
+		parameter = fmt.Sprintf("sigma = %g", q.Sigma)
+	}
+	text := fmt.Sprintf("%d round(s), n = %d, %s, participation %s", q.Rounds, q.Population, parameter, q.Participation)
 	if q.Reports > 0 {
 		text += fmt.Sprintf(", k = %d", q.Reports)
 	}
@@ -304,8 +311,11 @@ func describeQuery(q account.Query) string {
 	if q.Dropout > 0 {
 		text += fmt.Sprintf(", dropout = %g", q.Dropout)
 	}
-	if q.Trust == dp.Local {
+	switch q.Trust {
+	case dp.Local:
 		text += ", no shuffler"
+	case dp.Distributed:
+		text += ", only the sum is seen"
 	}
 	return text
 }
@@ -318,8 +328,9 @@ func newPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Choose a protocol for a target epsilon: the inverse of eps",
-		Long: `Plan finds the largest eps0, k, gamma or rounds for which the proved bound on
-epsilon stays at or below the target. All other values are given.`,
+		Long: `Plan finds the largest eps0, k, gamma or rounds, or the smallest sigma, for which
+the proved bound on epsilon stays at or below the target. All other values are
+given.`,
 		Example: `  riffle plan --target-eps 1 --delta 1e-5 --n 60000 --participation all --rounds 50 --solve eps0`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -342,7 +353,7 @@ epsilon stays at or below the target. All other values are given.`,
 				return usageError{err}
 			}
 			if asJSON {
-				solution := map[string]any{"eps0": q.Eps0, "k": q.Reports, "gamma": q.Rate, "rounds": q.Rounds}
+				solution := map[string]any{"eps0": q.Eps0, "sigma": q.Sigma, "k": q.Reports, "gamma": q.Rate, "rounds": q.Rounds}
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetIndent("", "  ")
 				return enc.Encode(map[string]any{
@@ -350,7 +361,7 @@ epsilon stays at or below the target. All other values are given.`,
 			}
 			out := printer{w: cmd.OutOrStdout()}
 			value := map[string]string{"eps0": fmt.Sprintf("%.6g", math.Floor(q.Eps0*1e6)/1e6), "k": fmt.Sprint(q.Reports),
-				"gamma": fmt.Sprintf("%.6g", q.Rate), "rounds": fmt.Sprint(q.Rounds)}[solve]
+				"gamma": fmt.Sprintf("%.6g", q.Rate), "sigma": fmt.Sprintf("%.10g", math.Ceil(q.Sigma*1e6)/1e6), "rounds": fmt.Sprint(q.Rounds)}[solve]
 			out.line("%s = %s", solve, value)
 			if out.err != nil {
 				return out.err
@@ -360,7 +371,7 @@ epsilon stays at or below the target. All other values are given.`,
 	}
 	p.flags(cmd.Flags())
 	cmd.Flags().Float64Var(&target, "target-eps", 0, "epsilon that must not be exceeded")
-	cmd.Flags().StringVar(&solve, "solve", "", "what to solve for: eps0, k, gamma or rounds")
+	cmd.Flags().StringVar(&solve, "solve", "", "what to solve for: eps0, k, gamma, rounds or sigma")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
