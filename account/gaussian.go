@@ -258,6 +258,11 @@ func gaussianMethods() []method {
 				eps, order, err = e.rdpEps(parts, blanket, q.Delta)
 				return eps, q.Delta, order, apartNote(parts), err
 			}},
+		{"lower-gauss", dp.Lower, dp.Proved, "the sum, all others on the neighbour's vector, composed optimistically",
+			func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+				eps, delta, err = lowerBound(q, parts[0], 2)
+				return eps, delta, 0, "", err
+			}},
 		{"shuffle-approx-ldp", dp.Upper, dp.Proved, approxSource, approxMethod},
 		{"gauss-strong", dp.Upper, dp.Proved, "Gaussian and sampled (eps, delta) of a round, SCI section 5.1; strong composition of Kairouz, Oh, Viswanath 2015, Theorem 3.4", strongMethod},
 		{"sci-thm4", dp.Upper, dp.Proved, "SCI, Theorem 4, equation 10 with inclusion k/n and k = 0: Wang, Balle, Kasiviswanathan 2019, Theorem 9", sciMethod(sciMixture)},

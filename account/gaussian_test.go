@@ -96,6 +96,37 @@ func TestGoldenGaussianComposed(t *testing.T) {
 	}
 }
 
+// The concrete mechanism lies below every upper bound (listed checks that) and,
+// without a shuffler, close to the best one.
+func TestGaussianLowerBound(t *testing.T) {
+	base := Query{Trust: dp.Distributed, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 3, Population: 400, Rate: .05, Rounds: 200, Delta: 1e-5}
+	for least, change := range map[float64]func(*Query){
+		.93: func(q *Query) {},
+		.95:   func(q *Query) { q.Population, q.Rate = 3, .05 },
+		.92:   func(q *Query) { q.Participation, q.Rate, q.Reports, q.Sigma, q.Delta = dp.Sampled, 0, 50, .5, 1e-10 },
+		.99: func(q *Query) {
+			q.Participation, q.Rate, q.Population, q.Sigma, q.Rounds, q.Delta = dp.All, 0, 10, .1, 1, 1e-30
+		},
+		.995: func(q *Query) { q.Participation, q.Rate = dp.All, 0 },
+		.98:  func(q *Query) { q.Trust, q.Participation, q.Rate, q.Sigma = dp.Local, dp.All, 0, 100 },
+		.9:   func(q *Query) { q.Dropout = .5 },
+	} {
+		q := base
+		change(&q)
+		got := listed(t, q, "all")
+		low, up := got["lower-gauss"], got["gauss-pld"]
+		if !low.Applies || !(low.Eps <= up.Eps) || low.Eps < least*up.Eps {
+			t.Errorf("%+v: lower %v (%s), upper %v", q, low.Eps, low.Note, up.Eps)
+		}
+	}
+	// Equation 10 as printed is below what a real mechanism costs: no bound.
+	q := base
+	q.Population = 3
+	if got := listed(t, q, "all"); !(got["sci-thm4-eq10"].Eps < got["lower-gauss"].Eps/2 && got["sci-thm4"].Eps > got["lower-gauss"].Eps) {
+		t.Errorf("printed %v, mechanism %v, with k/n %v", got["sci-thm4-eq10"].Eps, got["lower-gauss"].Eps, got["sci-thm4"].Eps)
+	}
+}
+
 // Gaussians compose in closed form: the grid's answer is never below it.
 func TestGaussianCompositionAgainstClosedForm(t *testing.T) {
 	for _, c := range []struct {
