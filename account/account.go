@@ -140,7 +140,7 @@ func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 		start := time.Now()
 		l.Eps, l.Delta, l.Order, l.Note, err = ask(m, e, q, parts)
 		l.Seconds = time.Since(start).Seconds()
-		l.Adjacency = dp.ReplaceOne
+		l.Adjacency = q.withDefaults().Adjacency
 		switch {
 		case errors.Is(err, dp.ErrNoBound):
 			l.Note = err.Error()

@@ -217,6 +217,9 @@ const (
 
 // needed says which methods the tightest proved bound takes.
 func needed(id string, q Query) bool {
+	if q.Adjacency == dp.AddRemoveOne {
+		return id == removalMethod
+	}
 	if q.Class == dp.Gaussian {
 		return id == "gauss-pld" || id == "gauss-rdp" || id == "shuffle-approx-ldp"
 	}
@@ -230,6 +233,10 @@ func ask(m method, e *engine, q Query, parts []part) (eps, delta, order float64,
 		gaussian = gaussian || g.id == m.id
 	}
 	switch {
+	case q.Adjacency == dp.AddRemoveOne && m.id != removalMethod:
+		return 0, 0, 0, "", fmt.Errorf("for a client replaced, not removed: %w", dp.ErrNoBound)
+	case q.Adjacency != dp.AddRemoveOne && m.id == removalMethod:
+		return 0, 0, 0, "", fmt.Errorf("for a client removed, not replaced: %w", dp.ErrNoBound)
 	case gaussian && q.Class != dp.Gaussian:
 		return 0, 0, 0, "", fmt.Errorf("for reports of class %s: %w", dp.Gaussian, dp.ErrNoBound)
 	case !gaussian && q.Class == dp.Gaussian:
@@ -266,6 +273,7 @@ func gaussianMethods() []method {
 		{"shuffle-approx-ldp", dp.Upper, dp.Proved, approxSource, approxMethod},
 		{"gauss-strong", dp.Upper, dp.Proved, "Gaussian and sampled (eps, delta) of a round, SCI section 5.1; strong composition of Kairouz, Oh, Viswanath 2015, Theorem 3.4", strongMethod},
 		{"sci-thm4", dp.Upper, dp.Proved, "SCI, Theorem 4, equation 10 with inclusion k/n and k = 0: Wang, Balle, Kasiviswanathan 2019, Theorem 9", sciMethod(sciMixture)},
+		{removalMethod, dp.Upper, dp.Proved, "one client more or less; riffle derivation (amplify/removal.md) in place of SCI, Appendix B; Rényi divergence at real orders", removeMethod},
 		{"sci-thm4-eq10", dp.Approximate, dp.Approximation, "SCI, Theorem 4, equation 10 as printed: inclusion gamma for every k, which is not proved", sciMethod(checkIn(amplify.SCIEquation10))},
 		{"sci-thm4-eq11", dp.Approximate, dp.Approximation, "SCI, Theorem 4, equation 11 as printed: inclusion gamma for every k, which is not proved", sciMethod(checkIn(amplify.SCIEquation11))},
 	}
@@ -410,4 +418,39 @@ func checkIn(curve func(amplify.GaussianArrivalConfig, int) (float64, error)) fu
 		}
 		return curve(s.gaussianArrival(), order)
 	}
+}
+
+const removalMethod = "sci-thm4-remove"
+
+// removeMethod is sci-thm4-remove.
+func removeMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+	s, times := parts[0].shape, float64(parts[0].times)
+	at := func(spare float64) (rdp.Curve, float64, error) {
+		r, err := amplify.NewRemoval(s.gaussianArrival(), math.Max(1e-290, spare/times))
+		if err != nil {
+			return nil, 0, err
+		}
+		return func(order float64) float64 { return times * r.Divergence(order) }, times * r.Dropped() * (1 + 1e-9), nil
+	}
+	if !q.AskDelta {
+		curve, dropped, err := at(dropShare * q.Delta / 4)
+		if err != nil {
+			return 0, 0, 0, "", err
+		}
+		eps, order = rdp.Minimize(curve, q.Delta-dropped)
+		if math.IsInf(eps, 1) || math.IsNaN(eps) {
+			return 0, 0, 0, "", fmt.Errorf("no order gives a finite epsilon; mass %.3g is left out: %w", dropped, dp.ErrNoBound)
+		}
+		return eps, q.Delta, order, "", nil
+	}
+	// The smaller δ is, the less may be left out.
+	best := 1.
+	for _, spare := range []float64{1e-6, 1e-10, 1e-16, 1e-30} {
+		curve, dropped, err := at(spare)
+		if err != nil {
+			return 0, 0, 0, "", err
+		}
+		best = math.Min(best, rdp.Delta(curve, q.Eps)+dropped)
+	}
+	return q.Eps, best, 0, "", nil
 }

@@ -102,8 +102,8 @@ func TestGaussianLowerBound(t *testing.T) {
 	base := Query{Trust: dp.Distributed, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 3, Population: 400, Rate: .05, Rounds: 200, Delta: 1e-5}
 	for least, change := range map[float64]func(*Query){
 		.93: func(q *Query) {},
-		.95:   func(q *Query) { q.Population, q.Rate = 3, .05 },
-		.92:   func(q *Query) { q.Participation, q.Rate, q.Reports, q.Sigma, q.Delta = dp.Sampled, 0, 50, .5, 1e-10 },
+		.95: func(q *Query) { q.Population, q.Rate = 3, .05 },
+		.92: func(q *Query) { q.Participation, q.Rate, q.Reports, q.Sigma, q.Delta = dp.Sampled, 0, 50, .5, 1e-10 },
 		.99: func(q *Query) {
 			q.Participation, q.Rate, q.Population, q.Sigma, q.Rounds, q.Delta = dp.All, 0, 10, .1, 1, 1e-30
 		},
@@ -368,5 +368,43 @@ func TestAccountantCountsGaussians(t *testing.T) {
 	}
 	if _, err := a.Eps(dp.Round{Report: dp.Report{Class: dp.Gaussian, Eps0: 2}, Trust: dp.Shuffle, Participation: dp.All, Population: 10}, 1e-6); err == nil {
 		t.Error("an (eps0, delta0) Gaussian report is taken")
+	}
+}
+
+// Removing a client: only the method for it answers, at about the cost of
+// replacing, for k shows a little; it is refused where a missing client would be seen.
+func TestRemoveOneClient(t *testing.T) {
+	q := settingG
+	q.Adjacency = dp.AddRemoveOne
+	got := listed(t, q, "all")
+	b := got["sci-thm4-remove"]
+	replace := listed(t, settingG, "gauss-rdp")["gauss-rdp"].Eps
+	if !b.Applies || b.Adjacency != dp.AddRemoveOne || !(b.Eps > replace) || b.Eps > replace*1.12 {
+		t.Errorf("removing costs %v (%s), replacing %v", b.Eps, b.Note, replace)
+	}
+	for id, l := range got {
+		if l.Applies && id != "sci-thm4-remove" {
+			t.Errorf("%s applies to a client removed", id)
+		}
+	}
+	if listed(t, settingG, "sci-thm4-remove")["sci-thm4-remove"].Applies {
+		t.Error("a client replaced is counted as one removed")
+	}
+	ask := q
+	ask.AskDelta, ask.Eps, ask.Delta = true, b.Eps, 0
+	if d := listed(t, ask, "sci-thm4-remove")["sci-thm4-remove"]; !d.Applies || d.Delta > 1e-7 || d.Delta < 1e-9 {
+		t.Errorf("delta back: %v (%s)", d.Delta, d.Note)
+	}
+	for _, change := range []func(*Query){
+		func(q *Query) { q.Trust = dp.Shuffle },
+		func(q *Query) { q.Participation, q.Rate, q.Reports = dp.Sampled, 0, 600 },
+		func(q *Query) { q.Trust, q.Class, q.Sigma, q.Eps0 = dp.Shuffle, dp.Generic, 0, 1 },
+		func(q *Query) { q.Adjacency = "swap" },
+	} {
+		bad := q
+		change(&bad)
+		if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), "adjacency") {
+			t.Errorf("%+v: %v", bad, err)
+		}
 	}
 }

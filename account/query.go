@@ -13,6 +13,7 @@ import (
 type Query struct {
 	Trust         dp.Trust         // "" means dp.Shuffle
 	Participation dp.Participation // Required.
+	Adjacency     dp.Adjacency     // "" means dp.ReplaceOne; dp.AddRemoveOne for check-in of Gaussian sums only
 	Class         dp.Class         // "" means dp.Generic
 	Symbols       int              // K; required for dp.KRR, 0 otherwise
 	Eps0          float64          // Required but for dp.Gaussian. ε₀ of one report.
@@ -36,6 +37,12 @@ const maxRounds = 1e12
 func (q Query) Validate() error {
 	if err := q.event().Validate(); err != nil {
 		return err
+	}
+	switch a := q.withDefaults().Adjacency; {
+	case a != dp.ReplaceOne && a != dp.AddRemoveOne:
+		return fmt.Errorf("account: adjacency %q must be %s or %s", a, dp.ReplaceOne, dp.AddRemoveOne)
+	case a == dp.AddRemoveOne && (q.Trust != dp.Distributed || q.Participation != dp.CheckIn):
+		return fmt.Errorf("account: adjacency %s is refused: the number of reports is public and fixed, so a removed client is seen to be missing; it is counted for trust %s with participation %s", a, dp.Distributed, dp.CheckIn)
 	}
 	switch {
 	case q.Population > 1<<52:
@@ -79,6 +86,9 @@ func (q Query) withDefaults() Query {
 	}
 	if q.Class == "" {
 		q.Class = dp.Generic
+	}
+	if q.Adjacency == "" {
+		q.Adjacency = dp.ReplaceOne
 	}
 	return q
 }

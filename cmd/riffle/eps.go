@@ -48,7 +48,7 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 	fs.Float64Var(&p.delta, "delta", 0, "delta at which epsilon is wanted")
 	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response), krr:K or gaussian")
 	fs.StringVar(&p.trust, "trust", "shuffle", "shuffle, local (no shuffler) or distributed (only the sum is seen; with gaussian)")
-	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client; remove is not defined for these protocols")
+	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client, or remove one (with --trust distributed --participation check-in only)")
 	fs.SortFlags = false
 }
 
@@ -69,7 +69,10 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	switch dp.Adjacency(p.adjacency) {
 	case dp.ReplaceOne:
 	case dp.AddRemoveOne:
-		return q, usage("--adjacency remove is refused: the number of reports in a shuffled batch is public, so a removed client is seen to be missing")
+		if q.Trust != dp.Distributed || q.Participation != dp.CheckIn {
+			return q, usage("--adjacency remove is refused: the number of reports in a batch is public, so a removed client is seen to be missing; it is counted for --trust distributed --participation check-in")
+		}
+		q.Adjacency = dp.AddRemoveOne
 	default:
 		return q, usage("--adjacency %q must be replace or remove", p.adjacency)
 	}
@@ -222,8 +225,11 @@ func toReplyJSON(r account.Reply) replyJSON {
 		return &out
 	}
 	q := r.Query
+	if q.Adjacency == "" {
+		q.Adjacency = dp.ReplaceOne
+	}
 	out := replyJSON{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []boundJSON{},
-		Query: queryJSON{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: dp.ReplaceOne,
+		Query: queryJSON{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: q.Adjacency,
 			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds}}
 	if q.AskDelta {
 		out.Query.Eps = &q.Eps
@@ -266,7 +272,7 @@ func printReply(w io.Writer, r account.Reply) error {
 	p := printer{w: w}
 	p.line("%s", describeQuery(r.Query))
 	if r.Upper != nil {
-		p.line("epsilon <= %s at delta = %s   (%s, %s; replace one client)", roundUp(r.Upper.Eps), roundUp(r.Upper.Delta), r.Upper.Method, r.Upper.Status)
+		p.line("epsilon <= %s at delta = %s   (%s, %s; %s one client)", roundUp(r.Upper.Eps), roundUp(r.Upper.Delta), r.Upper.Method, r.Upper.Status, r.Upper.Adjacency)
 	} else {
 		p.line("no proved bound")
 	}
