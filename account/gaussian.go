@@ -221,7 +221,7 @@ func needed(id string, q Query) bool {
 		return id == removalMethod
 	}
 	if q.Class == dp.Gaussian {
-		return id == "gauss-pld" || id == "gauss-rdp" || id == "shuffle-approx-ldp"
+		return id == "gauss-pld" || id == "gauss-rdp" || id == "gauss-strong" || id == "shuffle-approx-ldp"
 	}
 	return id == "blanket-pld" || id == "blanket-rdp" || id == "basic"
 }
@@ -250,7 +250,7 @@ func gaussianMethods() []method {
 		{"gauss-pld", dp.Upper, dp.Proved, gaussSource + "; composed as privacy-loss distributions",
 			func(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
 				if q.AskDelta {
-					delta, err = e.pldDelta(parts, blanket, q.Eps)
+					delta, err = e.gaussianDelta(parts, q.Eps)
 					return q.Eps, delta, 0, apartNote(parts), err
 				}
 				eps, err = e.pldEps(parts, blanket, q.Delta)
@@ -279,6 +279,39 @@ func gaussianMethods() []method {
 	}
 }
 
+// gaussianDelta is pldDelta where the Rényi δ that it starts from may be far too
+// large, which a rare round of few reports makes it: it then goes on to where ε
+// at δ meets eps.
+func (e *engine) gaussianDelta(parts []part, eps float64) (float64, error) {
+	delta, err := e.pldDelta(parts, blanket, eps)
+	if err != nil {
+		return 0, err
+	}
+	meets := func(d float64) bool {
+		at, err := e.pldEps(parts, blanket, d)
+		return err == nil && at <= eps
+	}
+	if delta < 1 && (delta < 1e-280 || !meets(delta/3)) {
+		return delta, nil
+	}
+	good, bad := math.Log(delta), math.Inf(-1)
+	for step := 2.; math.IsInf(bad, -1); step *= 2 {
+		if next := good - step; next < -640 || !meets(math.Exp(next)) {
+			bad = math.Max(next, -700)
+		} else {
+			good = next
+		}
+	}
+	for good-bad > .05 {
+		if mid := good + (bad-good)/2; meets(math.Exp(mid)) {
+			good = mid
+		} else {
+			bad = mid
+		}
+	}
+	return math.Min(delta, math.Exp(good)), nil
+}
+
 func apartNote(parts []part) string {
 	if s := parts[0].shape; s.trust == dp.Shuffle {
 		return "counts sampling, not shuffling"
@@ -293,7 +326,7 @@ func approxMethod(e *engine, q Query, parts []part) (eps, delta, order float64, 
 	}
 	var eps0 float64
 	if q.AskDelta {
-		most, failed := e.pldDelta(parts, blanket, q.Eps)
+		most, failed := e.gaussianDelta(parts, q.Eps)
 		if failed != nil {
 			most = 1
 		}
@@ -319,27 +352,24 @@ func strongMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, 
 	}
 	best := math.Inf(1)
 	for _, outside := range []float64{.01, .1} {
-		lo, hi, inclusion := s.reports, s.included, 1.
-		spare := 1.
+		lo, hi, spare := s.reports, s.included, 1.
 		if s.rate > 0 {
 			// k lies below lo or above hi with δ₁ + δ₂ a round.
 			each := outside * q.Delta / (2 * times)
 			lo, hi = tail.Window(s.asked, s.rate, 1-s.rate, each, each)
 			lo, spare = max(1, lo), 1-outside
 		}
-		if hi < s.population {
-			inclusion = float64(hi) / float64(s.population)
+		// The sampled curve rises as k falls and as inclusion grows.
+		curve, err := amplify.NewGaussianCurve(amplify.GaussianConfig{Sigma: s.sigma, Population: s.population, Reports: lo,
+			Included: max(lo, hi), Apart: s.apart()})
+		if err != nil {
+			return 0, 0, 0, "", err
 		}
-		if hi == 0 || s.apart() {
-			lo = 1
-		}
-		mu := amplify.GaussianMu(s.sigma, lo)
 		for x := -8.; x <= -.25; x += .25 { // share of δ for the composition itself
 			for _, share := range []float64{math.Pow(2, x), 1 - math.Pow(2, x)} {
 				slack := share * spare * q.Delta
-				each := (1 - share) * spare * q.Delta / (times * inclusion) * (1 - 1e-12)
-				one := math.Log1p(inclusion*math.Expm1(mu.Epsilon(math.Min(each, .999999)))) * (1 + 1e-15)
-				best = math.Min(best, strongComposition(one, times, slack))
+				each := (1 - share) * spare * q.Delta / times * (1 - 1e-12)
+				best = math.Min(best, strongComposition(curve.Epsilon(each), times, slack))
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func GaussianMu(sigma float64, k int64) gdp.Mu {
 // sum is seen, replace-one adjacency, every real ε: N(μ, 1) against N(0, 1) with
 // μ = 2/(σ√k), sampled, with its continuum of losses split between nodes so that
 // mass is kept under both laws (gaussian.md). What lies beyond 37 deviations,
-// 6e-300, or where Q underflows is a remainder of unbounded loss.
+// 6e-300, or where Q or e^loss leaves float64's range is a remainder of unbounded loss.
 //
 // Slack: 7e-5 of the variance of the loss, so 4e-5 of ε. Time 0.2 ms.
 // Source: SCI, proof of Theorem 4; sampling as Subsample.
@@ -153,8 +153,14 @@ const (
 	gaussianFar  = 1. / 20 // and from there to the end
 )
 
-// gaussianEnd is the x up to which losses μx are told apart, x ~ N(±μ/2, 1).
-func gaussianEnd(mu float64) float64 { return math.Min(37+mu/2, 37.5-mu/2) }
+// gaussianRare is the weight below which a block of k uses every fourth node.
+const gaussianRare = 1e-5
+
+// gaussianEnd is the x up to which losses μx are told apart, x ~ N(±μ/2, 1):
+// where Q and e^loss, also tilted, are within float64's range.
+func gaussianEnd(mu float64) float64 {
+	return math.Min(500/mu, math.Min(37+mu/2, 37.5-mu/2))
+}
 
 // gaussianMixture is the pair of a mixture of rounds, on nodes that suit k
 // reports at inclusion gamma.
@@ -186,7 +192,11 @@ func gaussianMixture(blocks []arrival, sigma float64, population, k int64, gamma
 	mass := make([]float64, len(nodes))
 	var pair dp.Pair
 	for _, b := range blocks {
-		left := gaussianSplit(mass, nodes, float64(GaussianMu(sigma, b.first)), float64(b.last)/float64(population), b.weight)
+		stride := 1
+		if b.weight < gaussianRare {
+			stride = 4
+		}
+		left := gaussianSplit(mass, nodes, stride, float64(GaussianMu(sigma, b.first)), float64(b.last)/float64(population), b.weight)
 		pair.Remainders = append(pair.Remainders, dp.Remainder{Mass: left, MaxLoss: math.Inf(1)})
 	}
 	pair.Remainders = []dp.Remainder{{Mass: pair.Dropped() * (1 + 1e-9), MaxLoss: math.Inf(1)}}
@@ -202,13 +212,13 @@ func gaussianMixture(blocks []arrival, sigma float64, population, k int64, gamma
 	return pair, nil
 }
 
-// gaussianSplit adds the losses log(1 + γ(e^{μx} − 1)), x > 0, to the nodes, each
-// cell's mass split between its two ends. It returns the mass, both signs, of
+// gaussianSplit adds the losses log(1 + γ(e^{μx} − 1)), x > 0, to every stride-th
+// node, each cell's mass split between its two ends. It returns the mass, both signs, of
 // the losses beyond the last node or out of float64's range.
-func gaussianSplit(mass, nodes []float64, mu, gamma, weight float64) float64 {
+func gaussianSplit(mass, nodes []float64, stride int, mu, gamma, weight float64) float64 {
 	end := gaussianEnd(mu)
-	a := 0.
-	for i := 1; i < len(nodes) && a < end; i++ {
+	a, at := 0., 0 // the cell's start and its node
+	for i := stride; i < len(nodes) && a < end; i += stride {
 		b := unsampledLoss(nodes[i], gamma) / mu
 		if b > end {
 			break
@@ -222,9 +232,9 @@ func gaussianSplit(mass, nodes []float64, mu, gamma, weight float64) float64 {
 		up := math.Min(1, rise/(q*math.Expm1(mu*(b-a)))+1e-10)
 		if q > 0 {
 			mass[i] += weight * q * up
-			mass[i-1] += weight * q * (1 - up)
+			mass[at] += weight * q * (1 - up)
 		}
-		a = b
+		a, at = b, i
 	}
 	p, q := normalTail(a-mu/2), normalTail(a+mu/2)
 	return weight * ((1-gamma)*q + gamma*p + q)
