@@ -19,7 +19,7 @@ const module = "github.com/riffle-dp/riffle"
 var layers = [][]string{
 	{"dp", "rng", "internal/monotone", "internal/durable", "third_party/uplot",
 		"model/internal/kernel", "model/internal/kernel/gen"},
-	{"pld", "rdp", "sample", "safetensors", "wire", "internal/tail", "certificate"},
+	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule"},
 	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist"},
 	{"client", "shuffler", "coordinator"},
@@ -51,7 +51,7 @@ var limited = map[string][]string{
 }
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
-var pure = []string{"dp", "pld", "rdp", "amplify", "randomizer", "sample", "optimize", "model", "feature",
+var pure = []string{"dp", "gdp", "pld", "rdp", "amplify", "randomizer", "sample", "optimize", "model", "feature",
 	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "audit", "schedule", "vecsum", "certificate"}
 
 // source is one non-test file of the module.

@@ -81,6 +81,9 @@ func (e *engine) tightest(parts []part, delta float64) (dp.Bound, error) {
 			best.Order = order
 		}
 	}
+	if best, err = e.withGaussian(best, parts, delta); err != nil {
+		return dp.Bound{}, err
+	}
 	if math.IsNaN(best.Eps) {
 		return dp.Bound{}, fmt.Errorf("account: epsilon is not a number: %w", dp.ErrNoBound)
 	}
@@ -144,10 +147,10 @@ func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 		if refusal != "" {
 			err = fmt.Errorf("%s: %w", refusal, dp.ErrNoBound)
 		} else {
-			l.Eps, l.Delta, l.Order, l.Note, err = m.compute(e, q, parts)
+			l.Eps, l.Delta, l.Order, l.Note, err = m.ask(e, q, parts)
 		}
 		l.Seconds = time.Since(start).Seconds()
-		l.Adjacency = dp.ReplaceOne
+		l.Adjacency = q.withDefaults().Adjacency
 		switch {
 		case errors.Is(err, dp.ErrNoBound):
 			l.Note = err.Error()
@@ -199,6 +202,7 @@ func methods() []method {
 	out = append(out, pairMethods()...)
 	out = append(out, lowerMethods()...)
 	out = append(out, paperMethods()...)
+	out = append(out, gaussianMethods()...)
 	return append(out,
 		method{"girgis-thm1", dp.Upper, dp.Proved, "Girgis et al. 2021 (NeurIPS), Theorem 1 and Lemma 1", girgis(amplify.GirgisUpper, 1<<52)},
 		method{"girgis-thm2", dp.Approximate, dp.Approximation, "Girgis et al. 2021 (NeurIPS), Theorem 2 and Lemma 1", girgis(amplify.GirgisLower, 1e8)},

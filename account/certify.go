@@ -34,7 +34,7 @@ func Certify(ctx context.Context, q Query, method certificate.Method) (certifica
 		return certificate.Document{}, err
 	}
 	d := certificate.Document{Format: certificate.Format, Version: certificate.Version, Query: certified(q)}
-	if restored(d.Query, q) != q.withDefaults() {
+	if restored(d.Query, q).withDefaults() != q.withDefaults() {
 		return d, fmt.Errorf("account: the query has a part that certificates do not know: %w", dp.ErrNoBound)
 	}
 	s, times := q.shape()

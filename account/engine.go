@@ -101,6 +101,11 @@ func basic(parts []part) float64 {
 // would decide the divergence at high orders.
 func (e *engine) renyi(parts []part, c clones, delta float64) (curve rdp.Curve, dropped float64, err error) {
 	cut := math.Min(1e-250, dropShare*delta) / rounds(parts)
+	if delta < 1 && anyGaussian(parts) {
+		// Their losses have no largest: where k is up to chance, rounds of few
+		// reports would decide the divergence at every order of use.
+		cut = dropShare * delta / rounds(parts)
+	}
 	pairs := make([]dp.Pair, len(parts))
 	for i, p := range parts {
 		pair, err := e.pair(p.shape, c)
@@ -139,7 +144,15 @@ func (e *engine) rdpDelta(parts []part, c clones, eps float64) (float64, error) 
 	if err != nil {
 		return 0, err
 	}
-	return math.Min(1, rdp.Delta(curve, eps)+dropped), nil
+	delta := math.Min(1, rdp.Delta(curve, eps)+dropped)
+	if delta < 1 && delta > 0 && anyGaussian(parts) {
+		// Knowing about how large δ is, drop in proportion to it.
+		if curve, dropped, err = e.renyi(parts, c, delta); err != nil {
+			return 0, err
+		}
+		delta = math.Min(delta, rdp.Delta(curve, eps)+dropped)
+	}
+	return delta, nil
 }
 
 // dropShare is the share of δ that all far losses together may take as
@@ -252,6 +265,9 @@ func (e *engine) pldEps(parts []part, c clones, delta float64) (float64, error) 
 	if len(parts) == 0 {
 		return 0, nil
 	}
+	if exact := gaussianExact(parts); exact != nil {
+		return exact.Epsilon(delta), nil
+	}
 	composed, dropped, err := e.compose(parts, c, delta, tiltFor(delta))
 	if err != nil {
 		return 0, err
@@ -279,6 +295,9 @@ func (e *engine) pldEps(parts []part, c clones, delta float64) (float64, error) 
 func (e *engine) pldDelta(parts []part, c clones, eps float64) (float64, error) {
 	if len(parts) == 0 {
 		return 0, nil
+	}
+	if exact := gaussianExact(parts); exact != nil {
+		return exact.Delta(eps), nil
 	}
 	// The Rényi δ tells how small a tail matters.
 	guess, err := e.rdpDelta(parts, c, eps)
@@ -329,7 +348,7 @@ type curve interface {
 // single returns the curve of a single round without a grid, nil where there is
 // none.
 func (e *engine) single(parts []part, c clones) curve {
-	if len(parts) != 1 || parts[0].times != 1 {
+	if len(parts) != 1 || parts[0].times != 1 || parts[0].shape.sigma > 0 {
 		return nil
 	}
 	s := parts[0].shape

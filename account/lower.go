@@ -31,7 +31,13 @@ func (s shape) concrete(m response) ([][]dp.Atom, error) {
 		a, err := amplify.ResponseK(c)
 		return [][]dp.Atom{a}, err // symmetric
 	}
-	a, err := amplify.Response2(c)
+	var a []dp.Atom
+	var err error
+	if s.sigma > 0 {
+		a, err = amplify.GaussianOutcomes(amplify.GaussianArrivalConfig{Sigma: s.sigma, Population: c.Population, Asked: c.Asked, Gamma: c.Gamma})
+	} else {
+		a, err = amplify.Response2(c)
+	}
 	swapped := make([]dp.Atom, len(a))
 	for i, o := range a {
 		swapped[len(a)-1-i] = dp.Atom{Q: o.Q * math.Exp(o.Loss), Loss: -o.Loss}

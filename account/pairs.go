@@ -132,6 +132,12 @@ func pldMethod(c clones) method {
 
 // inBest says whether a method can be the tightest proved bound of a query.
 func inBest(q Query, s shape, id string) bool {
+	if q.Adjacency == dp.AddRemoveOne {
+		return id == removalMethod
+	}
+	if q.Class == dp.Gaussian {
+		return id == "gauss-pld" || id == "gauss-rdp" || id == "gauss-strong" || id == "shuffle-approx-ldp"
+	}
 	switch id {
 	case "blanket-pld", "blanket-rdp", "basic":
 		return true // also where a narrower pair has no answer

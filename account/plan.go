@@ -10,7 +10,8 @@ import (
 )
 
 // Plan solves for one value of a query so that the tightest proved bound on ε
-// at q.Delta is at most target: the largest "eps0", "k", "gamma" or "rounds".
+// at q.Delta is at most target: the largest "eps0", "k", "gamma" or
+// "rounds", or the smallest "sigma".
 // It returns the completed query and its answer, whose ε never exceeds target.
 //
 // The search is a bisection that keeps a value known to meet the target, so it
@@ -24,7 +25,7 @@ func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Re
 	}
 	k, ok := knobs()[solve]
 	if !ok {
-		return q, Reply{}, fmt.Errorf("account: cannot solve for %q: want eps0, k, gamma or rounds", solve)
+		return q, Reply{}, fmt.Errorf("account: cannot solve for %q: want eps0, k, gamma, rounds or sigma", solve)
 	}
 	if q.Participation == dp.Once {
 		switch {
@@ -55,7 +56,7 @@ func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Re
 		return q, Reply{}, err
 	}
 	if !good {
-		return q, Reply{}, fmt.Errorf("account: no %s meets epsilon = %v: even %s does not: %w", solve, target, k.show(q, lo), dp.ErrNoBound)
+		return q, Reply{}, fmt.Errorf("account: no %s meets epsilon = %v: even %s does not: %w", solve, target, k.show(lo), dp.ErrNoBound)
 	}
 	if good, err = meets(hi); err != nil {
 		return q, Reply{}, err
@@ -85,10 +86,14 @@ type knob struct {
 	middle func(lo, hi float64) float64
 	close  func(lo, hi float64) bool
 	name   string
+	// shown is the value that stands for u; nil: u itself.
+	shown func(u float64) float64
 }
 
-func (k knob) show(q Query, u float64) string {
-	k.set(&q, u)
+func (k knob) show(u float64) string {
+	if k.shown != nil {
+		u = k.shown(u)
+	}
 	return fmt.Sprintf("%s = %g", k.name, u)
 }
 
@@ -104,7 +109,11 @@ func knobs() map[string]knob {
 			middle: func(lo, hi float64) float64 { return math.Sqrt(lo) * math.Sqrt(hi) },
 			close:  func(lo, hi float64) bool { return hi-lo <= 1e-4*lo }}
 	}
+	// Less noise costs more, so its inverse is turned.
+	noise := real("sigma", 1/dp.MaxSigma, func(Query) float64 { return 1e3 }, func(q *Query, u float64) { q.Sigma = 1 / u })
+	noise.shown = func(u float64) float64 { return 1 / u }
 	return map[string]knob{
+		"sigma":  noise,
 		"eps0":   real("eps0", 1e-3, mostEps0, func(q *Query, u float64) { q.Eps0 = u }),
 		"gamma":  real("gamma", 1e-9, func(Query) float64 { return 1 }, func(q *Query, u float64) { q.Rate = u }),
 		"k":      whole("k", func(q Query) float64 { return float64(q.Population) }, func(q *Query, u int64) { q.Reports = u }),

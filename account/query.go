@@ -13,12 +13,14 @@ import (
 type Query struct {
 	Trust         dp.Trust         // "" means dp.Shuffle
 	Participation dp.Participation // Required.
+	Adjacency     dp.Adjacency     // "" means dp.ReplaceOne; dp.AddRemoveOne for check-in of Gaussian sums only
 	Class         dp.Class         // "" means dp.Generic
 	Symbols       int              // K; required for dp.KRR, 0 otherwise
 	// TV is a total-variation parameter a of class Generic, see dp.Report; 0: not
 	// known.
 	TV         float64
-	Eps0       float64 // Required. ε₀ of one report.
+	Eps0       float64 // Required but for dp.Gaussian. ε₀ of one report.
+	Sigma      float64 // required for dp.Gaussian, 0 otherwise: σ of one report over its clip norm
 	Population int64   // Required. n.
 	Reports    int64   // k; required for Sampled and Once
 	Rate       float64 // γ before drop-outs; required for CheckIn
@@ -48,6 +50,12 @@ const maxRounds = 1e12
 func (q Query) Validate() error {
 	if err := q.event().Validate(); err != nil {
 		return err
+	}
+	switch a := q.withDefaults().Adjacency; {
+	case a != dp.ReplaceOne && a != dp.AddRemoveOne:
+		return fmt.Errorf("account: adjacency %q must be %s or %s", a, dp.ReplaceOne, dp.AddRemoveOne)
+	case a == dp.AddRemoveOne && (q.Trust != dp.Distributed || q.Participation != dp.CheckIn):
+		return fmt.Errorf("account: adjacency %s is refused: the number of reports is public and fixed, so a removed client is seen to be missing; it is counted for trust %s with participation %s", a, dp.Distributed, dp.CheckIn)
 	}
 	switch {
 	case q.Population > 1<<52:
@@ -83,7 +91,7 @@ func (q Query) Validate() error {
 // event is one planned round of the query but for drop-outs.
 func (q Query) event() dp.Round {
 	q = q.withDefaults()
-	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Symbols: q.Symbols, TV: q.TV}, Trust: q.Trust, Participation: q.Participation,
+	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Sigma: q.Sigma, Symbols: q.Symbols, TV: q.TV}, Trust: q.Trust, Participation: q.Participation,
 		Population: q.Population, Reports: q.Reports, Rate: q.Rate}
 }
 
@@ -93,6 +101,9 @@ func (q Query) withDefaults() Query {
 	}
 	if q.Class == "" {
 		q.Class = dp.Generic
+	}
+	if q.Adjacency == "" {
+		q.Adjacency = dp.ReplaceOne
 	}
 	return q
 }
@@ -114,7 +125,7 @@ func (q Query) shape() (shape, int64) {
 	if q.Participation == dp.Once {
 		times = 1 // batches are disjoint: a client is in one of them
 	}
-	if q.Dropout > 0 && s.reports > 0 && s.trust == dp.Shuffle {
+	if q.Dropout > 0 && s.reports > 0 && s.trust != dp.Local {
 		s.asked, s.reports, s.included, s.rate = s.reports, 0, 0, 1
 	}
 	if s.rate > 0 {

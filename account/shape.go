@@ -12,9 +12,10 @@ import (
 type shape struct {
 	trust      dp.Trust
 	eps0       float64
-	population int64 // n
-	reports    int64 // k that shuffle together
-	included   int64 // of n, a uniform subset, k or more
+	sigma      float64 // of Gaussian reports, which have no eps0
+	population int64   // n
+	reports    int64   // k that shuffle together
+	included   int64   // of n, a uniform subset, k or more
 	asked      int64
 	rate       float64
 	colluders  int64 // among the population, where who is asked is a uniform subset
@@ -27,7 +28,7 @@ type shape struct {
 
 // shapeOf describes a validated round.
 func shapeOf(r dp.Round) shape {
-	s := shape{trust: r.Trust, eps0: r.Report.Eps0, population: r.Population, reports: r.Reports, included: r.Reports,
+	s := shape{trust: r.Trust, eps0: r.Report.Eps0, sigma: r.Report.Sigma, population: r.Population, reports: r.Reports, included: r.Reports,
 		class: r.Report.Class, symbols: r.Report.Symbols, tv: r.Report.TV}
 	if s.symbols == 2 { // the same law
 		s.class, s.symbols = dp.BinaryRR, 0
@@ -37,7 +38,7 @@ func shapeOf(r dp.Round) shape {
 		return shape{} // nobody reported
 	case r.Trust == dp.Local:
 		// Every report stands with its sender's name: nothing else matters.
-		return shape{trust: dp.Local, eps0: s.eps0, population: 1, reports: 1, included: 1}
+		return shape{trust: dp.Local, eps0: s.eps0, sigma: s.sigma, population: 1, reports: 1, included: 1}
 	case r.Participation == dp.All:
 		s.reports, s.included = r.Population, r.Population
 	case r.Participation == dp.Once:
@@ -71,6 +72,9 @@ func (s shape) coarse() shape {
 
 // pair returns the dominating pair of one round.
 func (s shape) pair(c clones) (dp.Pair, error) {
+	if s.sigma > 0 {
+		return s.gaussianPair()
+	}
 	f, err := c.of(s)
 	if err != nil {
 		return dp.Pair{}, err
@@ -84,6 +88,9 @@ func (s shape) pair(c clones) (dp.Pair, error) {
 // maxLoss is the largest loss a round can have, log(1 + γ(e^ε₀ − 1)): a pure
 // bound.
 func (s shape) maxLoss() float64 {
+	if s.sigma > 0 {
+		return math.Inf(1)
+	}
 	included, honest := s.included, s.population-s.colluders
 	if s.rate > 0 {
 		included = s.asked

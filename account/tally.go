@@ -72,7 +72,8 @@ func (t *tally) addOnce(s shape, e dp.Round, times int64) {
 		t.fewest = e.Population
 	}
 	for i, o := range t.once {
-		if o.shape.eps0 == s.eps0 && o.shape.trust == s.trust && o.shape.class == s.class && o.shape.symbols == s.symbols && o.shape.tv == s.tv {
+		if o.shape.eps0 == s.eps0 && o.shape.sigma == s.sigma && o.shape.trust == s.trust &&
+			o.shape.class == s.class && o.shape.symbols == s.symbols && o.shape.tv == s.tv {
 			if s.reports < o.shape.reports {
 				t.once[i].shape = s
 			}

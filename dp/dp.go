@@ -100,3 +100,14 @@ func CheckTV(eps0, a float64) error {
 	}
 	return nil
 }
+
+// MaxSigma bounds the noise of one report in units of the clip norm.
+const MaxSigma = 1e9
+
+// CheckSigma returns an error unless 0 < sigma ≤ MaxSigma.
+func CheckSigma(sigma float64) error {
+	if math.IsNaN(sigma) || sigma <= 0 || sigma > MaxSigma {
+		return fmt.Errorf("dp: sigma = %v must be above 0 and at most %g", sigma, MaxSigma)
+	}
+	return nil
+}

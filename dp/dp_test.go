@@ -27,6 +27,11 @@ func TestRoundsAreChecked(t *testing.T) {
 		"gamma = 0 must be above 0":            func(r *Round) { r.Participation = CheckIn },
 		"gamma = NaN must be above 0":          func(r *Round) { r.Participation, r.Rate = CheckIn, math.NaN() },
 		"at most 1":                            func(r *Round) { r.Participation, r.Rate = CheckIn, math.Nextafter(1, 2) },
+		"sigma = 0 must be above 0":            func(r *Round) { r.Report = Report{Class: Gaussian} },
+		"sigma = 1e+10 must be":                func(r *Round) { r.Report = Report{Class: Gaussian, Sigma: 1e10} },
+		"eps0 = 1 given for class gaussian":    func(r *Round) { r.Report = Report{Class: Gaussian, Sigma: 1, Eps0: 1} },
+		"sigma = 1 given for class":            func(r *Round) { r.Report.Sigma = 1 },
+		"for class gaussian only":              func(r *Round) { r.Trust = Distributed },
 		"k = 12 must lie between 0 and n = 10": func(r *Round) { r.Participation, r.Realised, r.Reports = CheckIn, true, 12 },
 	} {
 		r := good

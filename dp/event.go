@@ -19,13 +19,20 @@ const (
 	// LaplaceL1 is Laplace noise, continuous or discrete, of scale 2C/ε₀ a
 	// coordinate on vectors of the ball ‖x‖₁ ≤ C, nothing else released.
 	LaplaceL1 Class = "laplace"
+	// Gaussian: a vector clipped to ℓ2 norm 1 plus N(0, σ²) on each coordinate.
+	// It is ε₀-LDP for no ε₀.
+	Gaussian Class = "gaussian"
 )
 
 // Report is what one client's report promises on its own, before any shuffle.
 type Report struct {
 	Class Class
-	// Eps0 is the local privacy parameter in nats, numeric slack included.
+	// Eps0 is the local privacy parameter in nats, numeric slack included; 0 for
+	// class Gaussian.
 	Eps0 float64
+	// Sigma is the noise of class Gaussian in units of the clip norm; 0 for all
+	// other classes.
+	Sigma float64
 	// Symbols is k of class KRR, at least 2; 0 for all other classes.
 	Symbols int
 	// TV is a where any two inputs' laws are known to differ by at most a(e^ε₀−1)
@@ -50,6 +57,8 @@ type Trust string
 const (
 	Local   Trust = "local"   // nothing: each report stands alone
 	Shuffle Trust = "shuffle" // a uniform permutation of the round's reports
+	// Distributed: nobody sees more than the sum of a round's reports.
+	Distributed Trust = "distributed"
 )
 
 // Event says what happened, never how it is counted.
@@ -87,11 +96,11 @@ func (Sequence) event() {}
 
 // Validate returns an error that names the first value out of range.
 func (r Round) Validate() error {
-	if err := CheckEps0(r.Report.Eps0); err != nil {
+	if err := r.Report.parameter(); err != nil {
 		return err
 	}
 	switch r.Report.Class {
-	case Generic, BinaryRR, LaplaceL1:
+	case Generic, BinaryRR, LaplaceL1, Gaussian:
 		if r.Report.Symbols != 0 {
 			return fmt.Errorf("dp: symbols = %d given for class %q, which has none", r.Report.Symbols, r.Report.Class)
 		}
@@ -112,6 +121,10 @@ func (r Round) Validate() error {
 	}
 	switch r.Trust {
 	case Local, Shuffle:
+	case Distributed:
+		if r.Report.Class != Gaussian {
+			return fmt.Errorf("dp: trust %s is counted for class %s only, not %q: use trust %s, which covers a sum as well", Distributed, Gaussian, r.Report.Class, Shuffle)
+		}
 	default:
 		return fmt.Errorf("dp: unknown trust %q", r.Trust)
 	}
@@ -139,6 +152,20 @@ func (r Round) Validate() error {
 		return fmt.Errorf("dp: unknown participation %q", r.Participation)
 	}
 	return nil
+}
+
+// parameter checks that a report has what its class needs and nothing else.
+func (r Report) parameter() error {
+	if r.Class == Gaussian {
+		if r.Eps0 != 0 {
+			return fmt.Errorf("dp: eps0 = %v given for class %s, which has sigma", r.Eps0, Gaussian)
+		}
+		return CheckSigma(r.Sigma)
+	}
+	if r.Sigma != 0 {
+		return fmt.Errorf("dp: sigma = %v given for class %q, which has eps0", r.Sigma, r.Class)
+	}
+	return CheckEps0(r.Eps0)
 }
 
 // Accountant turns an event into a guarantee. It is a pure function of the

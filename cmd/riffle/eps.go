@@ -19,7 +19,7 @@ import (
 // protocolFlags are the flags that describe a protocol, shared by eps and plan.
 type protocolFlags struct {
 	trust, participation, class, adjacency string
-	eps0, gamma, dropout                   float64
+	eps0, sigma, gamma, dropout            float64
 	n, k, rounds                           count
 	delta, eps, tv                         float64
 	colluders                              count
@@ -40,6 +40,7 @@ func (c *count) Set(text string) error {
 func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.participation, "participation", "all", "all, sampled (k of n), check-in (own coins) or once (disjoint batches of k)")
 	fs.Float64Var(&p.eps0, "eps0", 0, "local privacy parameter of each report")
+	fs.Float64Var(&p.sigma, "sigma", 0, "noise of each report in units of the clip norm, with --randomizer gaussian")
 	fs.Var(&p.n, "n", "clients (1e6 notation is fine)")
 	fs.Var(&p.k, "k", "reports a round, with sampled or once")
 	fs.Float64Var(&p.gamma, "gamma", 0, "each client's chance to take part, with check-in")
@@ -47,13 +48,13 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 	p.rounds = 1
 	fs.Var(&p.rounds, "rounds", "rounds")
 	fs.Float64Var(&p.delta, "delta", 0, "delta at which epsilon is wanted")
-	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response), krr:K, or laplace (in the l1 ball)")
+	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response), krr:K, laplace (in the l1 ball) or gaussian")
 	fs.Float64Var(&p.tv, "tv", 0, "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)")
 	fs.Var(&p.colluders, "colluders", "of the n clients, how many tell the observer all they know")
 	fs.BoolVar(&p.hidden, "k-hidden", false, "nobody sees how many reports a round has")
 	fs.BoolVar(&p.adaptive, "adaptive-within-round", false, "a report may depend on earlier reports of its round: only bounds proved for that")
-	fs.StringVar(&p.trust, "trust", "shuffle", "shuffle, or local (no shuffler)")
-	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client; remove is not defined for these protocols")
+	fs.StringVar(&p.trust, "trust", "shuffle", "shuffle, local (no shuffler) or distributed (only the sum is seen; with gaussian)")
+	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client, or remove one (with --trust distributed --participation check-in only)")
 	fs.SortFlags = false
 }
 
@@ -61,7 +62,7 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	q := account.Query{
 		Trust: dp.Trust(p.trust), Participation: dp.Participation(p.participation), Class: dp.Class(p.class),
-		Eps0: p.eps0, Population: int64(p.n), Reports: int64(p.k), Rate: p.gamma, Dropout: p.dropout,
+		Eps0: p.eps0, Sigma: p.sigma, Population: int64(p.n), Reports: int64(p.k), Rate: p.gamma, Dropout: p.dropout,
 		Rounds: int64(p.rounds), Delta: p.delta, Eps: p.eps, AskDelta: fs.Changed("eps"),
 		TV: p.tv, Colluders: int64(p.colluders), HiddenReports: p.hidden, AdaptiveWithinRound: p.adaptive,
 	}
@@ -78,7 +79,10 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	switch dp.Adjacency(p.adjacency) {
 	case dp.ReplaceOne:
 	case dp.AddRemoveOne:
-		return q, usage("--adjacency remove is refused: the number of reports in a shuffled batch is public, so a removed client is seen to be missing")
+		if q.Trust != dp.Distributed || q.Participation != dp.CheckIn {
+			return q, usage("--adjacency remove is refused: the number of reports in a batch is public, so a removed client is seen to be missing; it is counted for --trust distributed --participation check-in")
+		}
+		q.Adjacency = dp.AddRemoveOne
 	default:
 		return q, usage("--adjacency %q must be replace or remove", p.adjacency)
 	}
@@ -108,7 +112,8 @@ With --eps in place of --delta it bounds delta.`,
   riffle eps --participation all --eps0 3 --n 60000 --delta 1e-5 --curve rounds=10,20,40,80
   riffle eps --participation all --eps0 3 --n 60000 --delta 1e-5 --curve rounds=1..1e4:25 --plot eps.svg
   riffle eps --participation all --eps0 3 --n 60000 --rounds 80 --delta 1e-5 --certificate eps.json
-  riffle eps --verify eps.json`,
+  riffle eps --verify eps.json
+  riffle eps --trust distributed --randomizer gaussian --sigma 1 --participation check-in --n 6e5 --gamma 1e-3 --rounds 1e5 --delta 1e-8`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fs := cmd.Flags()
@@ -210,6 +215,7 @@ type (
 		Adjacency     dp.Adjacency     `json:"adjacency"`
 		TV            float64          `json:"tv,omitempty"`
 		Eps0          float64          `json:"eps0"`
+		Sigma         float64          `json:"sigma,omitempty"`
 		N             int64            `json:"n"`
 		K             int64            `json:"k,omitempty"`
 		Gamma         float64          `json:"gamma,omitempty"`
@@ -248,9 +254,12 @@ func toReplyJSON(r account.Reply) replyJSON {
 		return &out
 	}
 	q := r.Query
+	if q.Adjacency == "" {
+		q.Adjacency = dp.ReplaceOne
+	}
 	out := replyJSON{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []boundJSON{},
-		Query: queryJSON{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: dp.ReplaceOne,
-			Eps0: q.Eps0, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds,
+		Query: queryJSON{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: q.Adjacency,
+			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds,
 			TV: q.TV, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
 	if q.AskDelta {
 		out.Query.Eps = &q.Eps
@@ -293,7 +302,7 @@ func printReply(w io.Writer, r account.Reply) error {
 	p := printer{w: w}
 	p.line("%s", describeQuery(r.Query))
 	if r.Upper != nil {
-		p.line("epsilon <= %s at delta = %s   (%s, %s; replace one client)", roundUp(r.Upper.Eps), roundUp(r.Upper.Delta), r.Upper.Method, r.Upper.Status)
+		p.line("epsilon <= %s at delta = %s   (%s, %s; %s one client)", roundUp(r.Upper.Eps), roundUp(r.Upper.Delta), r.Upper.Method, r.Upper.Status, r.Upper.Adjacency)
 	} else {
 		p.line("no proved bound")
 	}
@@ -347,7 +356,11 @@ func absent(p *printer, bounds []account.Listed) {
 }
 
 func describeQuery(q account.Query) string {
-	text := fmt.Sprintf("%d round(s), n = %d, eps0 = %g, participation %s", q.Rounds, q.Population, q.Eps0, q.Participation)
+	parameter := fmt.Sprintf("eps0 = %g", q.Eps0)
+	if q.Class == dp.Gaussian {
+		parameter = fmt.Sprintf("sigma = %g", q.Sigma)
+	}
+	text := fmt.Sprintf("%d round(s), n = %d, %s, participation %s", q.Rounds, q.Population, parameter, q.Participation)
 	if q.Reports > 0 {
 		text += fmt.Sprintf(", k = %d", q.Reports)
 	}
@@ -369,8 +382,11 @@ func describeQuery(q account.Query) string {
 	if q.AdaptiveWithinRound {
 		text += ", adaptive within the round"
 	}
-	if q.Trust == dp.Local {
+	switch q.Trust {
+	case dp.Local:
 		text += ", no shuffler"
+	case dp.Distributed:
+		text += ", only the sum is seen"
 	}
 	return text
 }
@@ -383,8 +399,9 @@ func newPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Choose a protocol for a target epsilon: the inverse of eps",
-		Long: `Plan finds the largest eps0, k, gamma or rounds for which the proved bound on
-epsilon stays at or below the target. All other values are given.`,
+		Long: `Plan finds the largest eps0, k, gamma or rounds, or the smallest sigma, for which
+the proved bound on epsilon stays at or below the target. All other values are
+given.`,
 		Example: `  riffle plan --target-eps 1 --delta 1e-5 --n 60000 --participation all --rounds 50 --solve eps0`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -407,7 +424,7 @@ epsilon stays at or below the target. All other values are given.`,
 				return usageError{err}
 			}
 			if asJSON {
-				solution := map[string]any{"eps0": q.Eps0, "k": q.Reports, "gamma": q.Rate, "rounds": q.Rounds}
+				solution := map[string]any{"eps0": q.Eps0, "sigma": q.Sigma, "k": q.Reports, "gamma": q.Rate, "rounds": q.Rounds}
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetIndent("", "  ")
 				return enc.Encode(map[string]any{
@@ -415,7 +432,7 @@ epsilon stays at or below the target. All other values are given.`,
 			}
 			out := printer{w: cmd.OutOrStdout()}
 			value := map[string]string{"eps0": fmt.Sprintf("%.6g", math.Floor(q.Eps0*1e6)/1e6), "k": fmt.Sprint(q.Reports),
-				"gamma": fmt.Sprintf("%.6g", q.Rate), "rounds": fmt.Sprint(q.Rounds)}[solve]
+				"gamma": fmt.Sprintf("%.6g", q.Rate), "sigma": fmt.Sprintf("%.10g", math.Ceil(q.Sigma*1e6)/1e6), "rounds": fmt.Sprint(q.Rounds)}[solve]
 			out.line("%s = %s", solve, value)
 			if out.err != nil {
 				return out.err
@@ -425,7 +442,7 @@ epsilon stays at or below the target. All other values are given.`,
 	}
 	p.flags(cmd.Flags())
 	cmd.Flags().Float64Var(&target, "target-eps", 0, "epsilon that must not be exceeded")
-	cmd.Flags().StringVar(&solve, "solve", "", "what to solve for: eps0, k, gamma or rounds")
+	cmd.Flags().StringVar(&solve, "solve", "", "what to solve for: eps0, k, gamma, rounds or sigma")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -1,0 +1,480 @@
+package account
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/riffle-dp/riffle/amplify"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/gdp"
+	"github.com/riffle-dp/riffle/internal/tail"
+	"github.com/riffle-dp/riffle/rdp"
+)
+
+// Gaussian reports: each client clips its vector to ℓ2 norm 1 and adds N(0, σ²)
+// to every coordinate. They are ε₀-LDP for no ε₀, so they have methods of their
+// own, and the others do not apply to them.
+
+// apart says that reports are seen one by one.
+func (s shape) apart() bool { return s.trust != dp.Distributed }
+
+// gaussianPair is the dominating pair of a round of Gaussian reports. Shuffled
+// ones count as sampled only: shuffling is post-processing.
+func (s shape) gaussianPair() (dp.Pair, error) {
+	if s.colluders > 0 {
+		return dp.Pair{}, fmt.Errorf("account: colluders among sampled clients, who add no noise, are not counted: %w", dp.ErrNoBound)
+	}
+	if s.rate > 0 {
+		return amplify.GaussianArrival(s.gaussianArrival())
+	}
+	return amplify.Gaussian(s.gaussianConfig())
+}
+
+func (s shape) gaussianConfig() amplify.GaussianConfig {
+	return amplify.GaussianConfig{Sigma: s.sigma, Population: s.population, Reports: s.reports, Included: s.included, Apart: s.apart()}
+}
+
+func (s shape) gaussianArrival() amplify.GaussianArrivalConfig {
+	return amplify.GaussianArrivalConfig{Sigma: s.sigma, Population: s.population, Asked: s.asked, Gamma: s.rate, Apart: s.apart()}
+}
+
+func anyGaussian(parts []part) bool {
+	return slices.ContainsFunc(parts, func(p part) bool { return p.shape.sigma > 0 })
+}
+
+// over is a curve of upper bounds.
+type over interface {
+	Delta(eps float64) float64
+	Epsilon(delta float64) float64
+}
+
+// gaussianExact returns the closed form of Gaussian rounds without sampling,
+// however many, or of a single one; nil where there is none.
+func gaussianExact(parts []part) over {
+	var mus []gdp.Mu
+	for _, p := range parts {
+		s := p.shape
+		if s.sigma == 0 || s.rate > 0 {
+			return nil
+		}
+		if s.included < s.population {
+			if len(parts) > 1 || p.times > 1 {
+				return nil
+			}
+			curve, err := amplify.NewGaussianCurve(s.gaussianConfig())
+			if err != nil {
+				return nil
+			}
+			return curve
+		}
+		k := s.reports
+		if s.apart() {
+			k = 1
+		}
+		mus = append(mus, amplify.GaussianMu(s.sigma, k).Repeat(p.times))
+	}
+	return gdp.Compose(mus...)
+}
+
+// withGaussian returns the better of a bound and what holds only with Gaussian
+// reports in the composition.
+func (e *engine) withGaussian(best dp.Bound, parts []part, delta float64) (dp.Bound, error) {
+	if !anyGaussian(parts) {
+		return best, nil
+	}
+	switch best.Method {
+	case "blanket-pld":
+		best.Method, best.Source = "gauss-pld", gaussSource+"; composed as privacy-loss distributions"
+	case "blanket-rdp":
+		best.Method, best.Source = "gauss-rdp", gaussSource+"; Rényi divergence at real orders"
+	}
+	if slices.ContainsFunc(parts, func(p part) bool { return p.shape.sigma > 0 && p.shape.trust == dp.Shuffle }) {
+		eps, _, err := e.approxEps(parts, delta, best.Eps)
+		switch {
+		case err == nil && eps < best.Eps:
+			best = proved("shuffle-approx-ldp", eps, delta, approxSource)
+		case err != nil && !errors.Is(err, dp.ErrNoBound):
+			return dp.Bound{}, err
+		}
+	}
+	if math.IsInf(best.Eps, 1) {
+		return dp.Bound{}, fmt.Errorf("account: no finite epsilon for Gaussian reports at delta = %v: %w", delta, dp.ErrNoBound)
+	}
+	return best, nil
+}
+
+// approximated replaces shuffled Gaussian reports by ε₀-LDP ones, each within
+// tv of them, and returns their number, in expectation: amplify/approx.md.
+func approximated(parts []part, tv float64) (out []part, reports float64, err error) {
+	for _, p := range parts {
+		s := p.shape
+		if s.sigma > 0 && s.trust == dp.Shuffle {
+			k := float64(s.included) // realised k rounded up
+			if s.rate > 0 {
+				k = float64(s.asked) * s.rate * (1 + 1e-15)
+			}
+			reports += k * float64(p.times)
+			if tv > 0 {
+				s.eps0, s.sigma, s.class = amplify.GaussianEps0(s.sigma, tv), 0, dp.Generic
+				if math.IsInf(s.eps0, 1) {
+					return nil, 0, fmt.Errorf("account: no eps0 up to %d is within %.3g of a Gaussian report of sigma = %v: %w", dp.MaxEps0, tv, p.shape.sigma, dp.ErrNoBound)
+				}
+			}
+		}
+		out = append(out, part{s, p.times})
+	}
+	return out, reports * (1 + 1e-12), nil
+}
+
+// approxEps bounds ε of shuffled Gaussian reports by those of ε₀-LDP ones. most
+// is what is known without it, +Inf if nothing: a larger ε is refused.
+func (e *engine) approxEps(parts []part, delta, most float64) (eps, eps0 float64, err error) {
+	_, reports, err := approximated(parts, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	// The charge (1 + e^ε)·reports·tv takes a share of δ. It is enough to cover
+	// ε up to a guess, which the answer then must not exceed.
+	guess, eps := math.Min(most, dp.MaxEps0), math.Inf(1)
+	for _, share := range []float64{.05, .05, .2, .01} {
+		tv := share * delta / (reports * (1 + math.Exp(guess))) * (1 - 1e-12)
+		replaced, _, failed := approximated(parts, tv)
+		if failed == nil {
+			var try float64
+			try, failed = e.pldEps(replaced, blanket, delta*(1-share)*(1-1e-15))
+			if failed == nil && try <= guess && try < eps {
+				eps, eps0 = try, largestEps0(replaced)
+				guess = math.Min(guess, eps*1.01)
+			}
+		}
+		if failed != nil && !errors.Is(failed, dp.ErrNoBound) {
+			return 0, 0, failed
+		}
+		if math.IsInf(eps, 1) {
+			if failed == nil {
+				failed = fmt.Errorf("account: shuffling %g Gaussian reports hides no more than their own noise does, epsilon = %.4g: %w", reports, most, dp.ErrNoBound)
+			}
+			return 0, 0, failed
+		}
+	}
+	return eps, eps0, nil
+}
+
+func largestEps0(parts []part) (eps0 float64) {
+	for _, p := range parts {
+		eps0 = math.Max(eps0, p.shape.eps0)
+	}
+	return eps0
+}
+
+// approxDelta is approxEps for δ at eps.
+func (e *engine) approxDelta(parts []part, eps, most float64) (delta, eps0 float64, err error) {
+	_, reports, err := approximated(parts, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	at := func(charge float64, of func([]part, clones, float64) (float64, error)) (float64, []part, error) {
+		replaced, _, err := approximated(parts, charge/(reports*(1+math.Exp(eps)))*(1-1e-12))
+		if err != nil {
+			return 1, nil, err
+		}
+		d, err := of(replaced, blanket, eps)
+		return math.Min(1, (d+charge)*(1+1e-15)), replaced, err
+	}
+	// Rényi divergences tell which charge is about best; any is sound.
+	best, charge := math.Inf(1), 0.
+	for c := -1.; c > -300; c *= 1.15 {
+		d, _, err := at(math.Pow(10, c), e.rdpDelta)
+		if err == nil && d < best {
+			best, charge = d, math.Pow(10, c)
+		}
+		if err != nil && !errors.Is(err, dp.ErrNoBound) {
+			return 0, 0, err
+		}
+		if err != nil || d > 10*best {
+			break
+		}
+	}
+	delta = math.Inf(1)
+	for _, c := range []float64{charge, charge / 10, charge / 100} {
+		if c == 0 {
+			continue
+		}
+		d, replaced, err := at(c, e.pldDelta)
+		if err == nil && d < delta {
+			delta, eps0 = d, largestEps0(replaced)
+		}
+	}
+	if !(delta < most) {
+		return 0, 0, fmt.Errorf("account: shuffling %g Gaussian reports hides no more than their own noise does, delta = %.4g: %w", reports, most, dp.ErrNoBound)
+	}
+	return delta, eps0, nil
+}
+
+const (
+	gaussSource  = "SCI, proof of Theorem 4: N(mu, 1) against N(0, 1), mu = 2/(sigma sqrt k), sampled with inclusion k/n (amplify/gaussian.md)"
+	approxSource = "each Gaussian report within a total variation of an eps0-LDP one (amplify/approx.md), charged for every report; blanket theorem"
+)
+
+// ask computes the method if it is one for the query's reports.
+func (m method) ask(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+	gaussian := false
+	for _, g := range gaussianMethods() {
+		gaussian = gaussian || g.id == m.id
+	}
+	switch {
+	case q.Adjacency == dp.AddRemoveOne && m.id != removalMethod:
+		return 0, 0, 0, "", fmt.Errorf("for a client replaced, not removed: %w", dp.ErrNoBound)
+	case q.Adjacency != dp.AddRemoveOne && m.id == removalMethod:
+		return 0, 0, 0, "", fmt.Errorf("for a client removed, not replaced: %w", dp.ErrNoBound)
+	case gaussian && q.Colluders > 0 && q.Participation == dp.Sampled:
+		return 0, 0, 0, "", fmt.Errorf("colluders among sampled clients, who add no noise, are not counted: %w", dp.ErrNoBound)
+	case gaussian && q.Class != dp.Gaussian:
+		return 0, 0, 0, "", fmt.Errorf("for reports of class %s: %w", dp.Gaussian, dp.ErrNoBound)
+	case !gaussian && q.Class == dp.Gaussian:
+		return 0, 0, 0, "", fmt.Errorf("for eps0-LDP reports; a Gaussian report is eps0-LDP for no eps0, and (eps0, delta0) converts to no such bound: %w", dp.ErrNoBound)
+	}
+	return m.compute(e, q, parts)
+}
+
+func gaussianMethods() []method {
+	return []method{
+		{"gauss-pld", dp.Upper, dp.Proved, gaussSource + "; composed as privacy-loss distributions",
+			func(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+				if q.AskDelta {
+					delta, err = e.gaussianDelta(parts, q.Eps)
+					return q.Eps, delta, 0, apartNote(parts), err
+				}
+				eps, err = e.pldEps(parts, blanket, q.Delta)
+				return eps, q.Delta, 0, apartNote(parts), err
+			}},
+		{"gauss-rdp", dp.Upper, dp.Proved, gaussSource + "; Rényi divergence at real orders",
+			func(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+				if q.AskDelta {
+					delta, err = e.rdpDelta(parts, blanket, q.Eps)
+					return q.Eps, delta, 0, apartNote(parts), err
+				}
+				eps, order, err = e.rdpEps(parts, blanket, q.Delta)
+				return eps, q.Delta, order, apartNote(parts), err
+			}},
+		{"lower-gauss", dp.Lower, dp.Proved, "the sum, all others on the neighbour's vector, composed optimistically",
+			func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+				eps, delta, err = lowerBound(q, parts[0], response{symbols: 2})
+				return eps, delta, 0, "", err
+			}},
+		{"shuffle-approx-ldp", dp.Upper, dp.Proved, approxSource, approxMethod},
+		{"gauss-strong", dp.Upper, dp.Proved, "Gaussian and sampled (eps, delta) of a round, SCI section 5.1; strong composition of Kairouz, Oh, Viswanath 2015, Theorem 3.4", strongMethod},
+		{"sci-thm4", dp.Upper, dp.Proved, "SCI, Theorem 4, equation 10 with inclusion k/n and k = 0: Wang, Balle, Kasiviswanathan 2019, Theorem 9", sciMethod(sciMixture)},
+		{removalMethod, dp.Upper, dp.Proved, "one client more or less; riffle derivation (amplify/removal.md) in place of SCI, Appendix B; Rényi divergence at real orders", removeMethod},
+		{"sci-thm4-eq10", dp.Approximate, dp.Approximation, "SCI, Theorem 4, equation 10 as printed: inclusion gamma for every k, which is not proved", sciMethod(checkIn(amplify.SCIEquation10))},
+		{"sci-thm4-eq11", dp.Approximate, dp.Approximation, "SCI, Theorem 4, equation 11 as printed: inclusion gamma for every k, which is not proved", sciMethod(checkIn(amplify.SCIEquation11))},
+	}
+}
+
+// gaussianDelta is pldDelta where the Rényi δ that it starts from may be far too
+// large, which a rare round of few reports makes it: it then goes on to where ε
+// at δ meets eps.
+func (e *engine) gaussianDelta(parts []part, eps float64) (float64, error) {
+	delta, err := e.pldDelta(parts, blanket, eps)
+	if err != nil {
+		return 0, err
+	}
+	meets := func(d float64) bool {
+		at, err := e.pldEps(parts, blanket, d)
+		return err == nil && at <= eps
+	}
+	if delta < 1 && (delta < 1e-280 || !meets(delta/3)) {
+		return delta, nil
+	}
+	good, bad := math.Log(delta), math.Inf(-1)
+	for step := 2.; math.IsInf(bad, -1); step *= 2 {
+		if next := good - step; next < -640 || !meets(math.Exp(next)) {
+			bad = math.Max(next, -700)
+		} else {
+			good = next
+		}
+	}
+	for good-bad > .05 {
+		if mid := good + (bad-good)/2; meets(math.Exp(mid)) {
+			good = mid
+		} else {
+			bad = mid
+		}
+	}
+	return math.Min(delta, math.Exp(good)), nil
+}
+
+func apartNote(parts []part) string {
+	if s := parts[0].shape; s.trust == dp.Shuffle {
+		return "counts sampling, not shuffling"
+	}
+	return ""
+}
+
+// approxMethod is shuffle-approx-ldp.
+func approxMethod(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+	if parts[0].shape.trust != dp.Shuffle {
+		return 0, 0, 0, "", fmt.Errorf("for shuffled reports; trust is %s: %w", parts[0].shape.trust, dp.ErrNoBound)
+	}
+	var eps0 float64
+	if q.AskDelta {
+		most, failed := e.gaussianDelta(parts, q.Eps)
+		if failed != nil {
+			most = 1
+		}
+		delta, eps0, err = e.approxDelta(parts, q.Eps, most)
+		eps = q.Eps
+	} else {
+		most, failed := e.pldEps(parts, blanket, q.Delta)
+		if failed != nil {
+			most = math.Inf(1)
+		}
+		eps, eps0, err = e.approxEps(parts, q.Delta, most)
+		delta = q.Delta
+	}
+	return eps, delta, 0, fmt.Sprintf("eps0 = %.4g", eps0), err
+}
+
+// strongMethod is gauss-strong: an (ε, δ) of one round that holds for all but a
+// few k, composed by the closed form.
+func strongMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+	s, times := parts[0].shape, float64(parts[0].times)
+	if q.AskDelta {
+		return 0, 0, 0, "", fmt.Errorf("stated for epsilon at a given delta: %w", dp.ErrNoBound)
+	}
+	best := math.Inf(1)
+	for _, outside := range []float64{.01, .1} {
+		lo, hi, spare := s.reports, s.included, 1.
+		if s.rate > 0 {
+			// k lies below lo or above hi with δ₁ + δ₂ a round.
+			each := outside * q.Delta / (2 * times)
+			lo, hi = tail.Window(s.asked, s.rate, 1-s.rate, each, each)
+			lo, spare = max(1, lo), 1-outside
+		}
+		// The sampled curve rises as k falls and as inclusion grows.
+		curve, err := amplify.NewGaussianCurve(amplify.GaussianConfig{Sigma: s.sigma, Population: s.population, Reports: lo,
+			Included: max(lo, hi), Apart: s.apart()})
+		if err != nil {
+			return 0, 0, 0, "", err
+		}
+		for x := -8.; x <= -.25; x += .25 { // share of δ for the composition itself
+			for _, share := range []float64{math.Pow(2, x), 1 - math.Pow(2, x)} {
+				slack := share * spare * q.Delta
+				each := (1 - share) * spare * q.Delta / times * (1 - 1e-12)
+				best = math.Min(best, strongComposition(curve.Epsilon(each), times, slack))
+			}
+		}
+	}
+	if math.IsInf(best, 1) || math.IsNaN(best) {
+		return 0, 0, 0, "", fmt.Errorf("no finite epsilon: %w", dp.ErrNoBound)
+	}
+	return best, q.Delta, 0, "", nil
+}
+
+// strongComposition bounds ε of times rounds of ε each, at a δ that is slack
+// more than the rounds' own: Kairouz, Oh, Viswanath 2015, Theorem 3.4.
+func strongComposition(eps, times, slack float64) float64 {
+	drift := times * eps * math.Tanh(eps/2)
+	a := eps * math.Sqrt(2*times*math.Log(math.E+math.Sqrt(times)*eps/slack))
+	b := eps * math.Sqrt(2*times*math.Log(1/slack))
+	return math.Min(times*eps, drift+math.Min(a, b)) * (1 + 1e-12)
+}
+
+// sciMethod converts a Rényi curve at integer orders.
+func sciMethod(curve func(s shape, order int) (float64, error)) func(*engine, Query, []part) (float64, float64, float64, string, error) {
+	return func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+		s := parts[0].shape
+		if s.trust != dp.Distributed {
+			return 0, 0, 0, "", fmt.Errorf("for sums, trust %s: %w", dp.Distributed, dp.ErrNoBound)
+		}
+		best := math.Inf(1)
+		try := func(l int) error {
+			d, err := curve(s, l)
+			d *= float64(parts[0].times)
+			v := rdp.Epsilon(float64(l), d, q.Delta)
+			if q.AskDelta {
+				v = rdp.DeltaAt(float64(l), d, q.Eps)
+			}
+			if v < best {
+				best, order = v, float64(l)
+			}
+			return err
+		}
+		// Every order is valid: what the search skips is only loose.
+		const top = 1 << 10
+		for l := 2; l <= top && l <= 2*int(order)+16; l += max(1, l/8) {
+			if err := try(l); err != nil {
+				return 0, 0, 0, "", err
+			}
+		}
+		for step := int(order) / 16; step > 0; step /= 2 {
+			for _, l := range []int{int(order) - step, int(order) + step} {
+				if err := try(max(2, l)); err != nil {
+					return 0, 0, 0, "", err
+				}
+			}
+		}
+		if math.IsInf(best, 1) {
+			return 0, 0, 0, "", fmt.Errorf("no order gives a finite epsilon: %w", dp.ErrNoBound)
+		}
+		if q.AskDelta {
+			return q.Eps, best, order, "", nil
+		}
+		return best, q.Delta, order, "", nil
+	}
+}
+
+// sciMixture also covers a fixed k: one block.
+func sciMixture(s shape, order int) (float64, error) {
+	if s.rate == 0 {
+		return amplify.WBKGaussian(s.gaussianConfig(), order)
+	}
+	return amplify.SCIMixture(s.gaussianArrival(), order)
+}
+
+// checkIn is a curve stated for k ~ Bin(n, γ).
+func checkIn(curve func(amplify.GaussianArrivalConfig, int) (float64, error)) func(shape, int) (float64, error) {
+	return func(s shape, order int) (float64, error) {
+		if s.rate == 0 {
+			return 0, fmt.Errorf("stated for self check-in: %w", dp.ErrNoBound)
+		}
+		return curve(s.gaussianArrival(), order)
+	}
+}
+
+const removalMethod = "sci-thm4-remove"
+
+// removeMethod is sci-thm4-remove.
+func removeMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+	s, times := parts[0].shape, float64(parts[0].times)
+	at := func(spare float64) (rdp.Curve, float64, error) {
+		r, err := amplify.NewRemoval(s.gaussianArrival(), math.Max(1e-290, spare/times))
+		if err != nil {
+			return nil, 0, err
+		}
+		return func(order float64) float64 { return times * r.Divergence(order) }, times * r.Dropped() * (1 + 1e-9), nil
+	}
+	if !q.AskDelta {
+		curve, dropped, err := at(dropShare * q.Delta / 4)
+		if err != nil {
+			return 0, 0, 0, "", err
+		}
+		eps, order = rdp.Minimize(curve, q.Delta-dropped)
+		if math.IsInf(eps, 1) || math.IsNaN(eps) {
+			return 0, 0, 0, "", fmt.Errorf("no order gives a finite epsilon; mass %.3g is left out: %w", dropped, dp.ErrNoBound)
+		}
+		return eps, q.Delta, order, "", nil
+	}
+	// The smaller δ is, the less may be left out.
+	best := 1.
+	for _, spare := range []float64{1e-6, 1e-10, 1e-16, 1e-30} {
+		curve, dropped, err := at(spare)
+		if err != nil {
+			return 0, 0, 0, "", err
+		}
+		best = math.Min(best, rdp.Delta(curve, q.Eps)+dropped)
+	}
+	return q.Eps, best, 0, "", nil
+}
