@@ -19,7 +19,7 @@ const module = "github.com/riffle-dp/riffle"
 var layers = [][]string{
 	{"dp", "rng", "internal/monotone", "internal/durable", "third_party/uplot",
 		"model/internal/kernel", "model/internal/kernel/gen"},
-	{"pld", "rdp", "sample", "safetensors", "wire", "internal/tail"},
+	{"pld", "rdp", "sample", "safetensors", "wire", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule"},
 	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist"},
 	{"client", "shuffler", "coordinator"},
@@ -52,7 +52,7 @@ var limited = map[string][]string{
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
 var pure = []string{"dp", "pld", "rdp", "amplify", "randomizer", "sample", "optimize", "model", "feature",
-	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "audit", "schedule", "vecsum"}
+	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "audit", "schedule", "vecsum", "certificate"}
 
 // source is one non-test file of the module.
 type source struct {
@@ -191,6 +191,27 @@ func TestAllowedImportsAndCalls(t *testing.T) {
 				t.Errorf("%s uses %s", s.path, c)
 			}
 		}
+	}
+}
+
+// TestCertificatesAreCheckedApart holds that the checker of certificates shares
+// no code with what writes them, and no floating-point library either.
+func TestCertificatesAreCheckedApart(t *testing.T) {
+	allowed := []string{module + "/dp", "bytes", "context", "encoding/json", "errors", "fmt", "maps", "math", "math/big", "math/bits", "slices"}
+	files := 0
+	for _, s := range load(t) {
+		if s.pkg != "certificate" {
+			continue
+		}
+		files++
+		for _, i := range s.imports {
+			if !slices.Contains(allowed, i) {
+				t.Errorf("%s imports %s", s.path, i)
+			}
+		}
+	}
+	if files == 0 {
+		t.Error("no package certificate")
 	}
 }
 

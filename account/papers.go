@@ -88,6 +88,8 @@ func chance(parts []part) (amplify.CheckInRenyiConfig, int64, error) {
 		return amplify.CheckInRenyiConfig{}, 0, refuse("stated for shuffled reports")
 	case !(s.rate > 0):
 		return amplify.CheckInRenyiConfig{}, 0, refuse("stated for clients who flip coins, here k is fixed")
+	case s.colluders > 0:
+		return amplify.CheckInRenyiConfig{}, 0, refuse("stated without colluders among those who are drawn")
 	}
 	return amplify.CheckInRenyiConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked, Gamma: s.rate}, parts[0].times, nil
 }

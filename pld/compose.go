@@ -144,6 +144,15 @@ func (c *Composed) Delta(eps float64) float64 {
 	if !(eps >= 0) || eps < float64(c.low)*c.step {
 		return 1
 	}
+	d := c.shown(eps) + c.charge(eps)
+	if math.IsNaN(d) {
+		return 1
+	}
+	return math.Min(1, d)
+}
+
+// shown is the δ that the window shows at an ε not below it.
+func (c *Composed) shown(eps float64) float64 {
 	sum := 0.
 	// i is the first point at or above eps; y how far above.
 	if at := math.Ceil(eps/c.step) - float64(c.low); at < float64(len(c.tail)) {
@@ -152,11 +161,7 @@ func (c *Composed) Delta(eps float64) float64 {
 		sum = -math.Expm1(-y)*c.tail[i] + math.Exp(-y)*c.gain[i]
 	}
 	// Untilted masses below 1e-300 may have been rounded to 0.
-	d := sum*c.inflate + c.charge(eps) + 1e-300
-	if math.IsNaN(d) {
-		return 1
-	}
-	return math.Min(1, d)
+	return sum*c.inflate + 1e-300
 }
 
 // Epsilon returns an ε ≥ 0 with Delta(ε) ≤ delta, within 1e-9 relative of the

@@ -94,7 +94,9 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 
 func newEps() *cobra.Command {
 	var p protocolFlags
-	var bounds, curve string
+	var certificates certificateFlags
+	var picture plotFlags
+	var bounds, over string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "eps",
@@ -103,45 +105,80 @@ func newEps() *cobra.Command {
 report through a shuffler: for one client's data replaced, at a given delta.
 With --eps in place of --delta it bounds delta.`,
 		Example: `  riffle eps --participation sampled --eps0 2 --n 1e6 --k 1000 --rounds 1e5 --delta 1e-8
-  riffle eps --participation all --eps0 3 --n 60000 --delta 1e-5 --curve rounds=10,20,40,80`,
+  riffle eps --participation all --eps0 3 --n 60000 --delta 1e-5 --curve rounds=10,20,40,80
+  riffle eps --participation all --eps0 3 --n 60000 --delta 1e-5 --curve rounds=1..1e4:25 --plot eps.svg
+  riffle eps --participation all --eps0 3 --n 60000 --rounds 80 --delta 1e-5 --certificate eps.json
+  riffle eps --verify eps.json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q, err := p.query(cmd.Flags())
-			if err != nil {
+			fs := cmd.Flags()
+			if err := certificates.check(fs, over != ""); err != nil {
 				return err
 			}
-			if fs := cmd.Flags(); fs.Changed("eps") == fs.Changed("delta") {
-				return usage("give exactly one of --delta (to bound epsilon) and --eps (to bound delta)")
+			if certificates.verify != "" {
+				return certificates.runVerify(cmd, asJSON)
+			}
+			q, err := p.query(fs)
+			if err != nil {
+				return err
 			}
 			if bounds != "all" && bounds != "best" {
 				return usage("--bounds %q must be all or best", bounds)
 			}
-			rounds := []int64{q.Rounds}
-			if curve != "" {
-				if cmd.Flags().Changed("rounds") {
-					return usage("--curve %s contradicts --rounds", curve)
+			var c curve
+			queries := []account.Query{q}
+			if over != "" {
+				if c, err = parseCurve(over); err != nil {
+					return err
 				}
-				if rounds, err = parseCurve(curve); err != nil {
+				if queries, err = c.queries(fs, q); err != nil {
 					return err
 				}
 			}
-			var answers []account.Reply
-			for _, q.Rounds = range rounds {
-				a, err := answer(cmd, q, bounds)
-				if err != nil {
+			if fs.Changed("eps") == (fs.Changed("delta") || c.name == "delta") {
+				return usage("give exactly one of --delta (to bound epsilon) and --eps (to bound delta)")
+			}
+			if err := picture.check(); err != nil {
+				return err
+			}
+			answers, err := answerAll(cmd, queries, bounds)
+			if err != nil {
+				return err
+			}
+			if err := printAnswers(cmd.OutOrStdout(), answers, over != "", asJSON); err != nil {
+				return err
+			}
+			if certificates.write != "" {
+				if err := certificates.certify(cmd, q, answers[0]); err != nil {
 					return err
 				}
-				answers = append(answers, a)
 			}
-			return printAnswers(cmd.OutOrStdout(), answers, curve != "", asJSON)
+			if picture.file != "" {
+				return picture.plot(cmd, q, c, answers, bounds)
+			}
+			return nil
 		},
 	}
 	p.flags(cmd.Flags())
 	cmd.Flags().Float64Var(&p.eps, "eps", 0, "epsilon at which delta is wanted")
 	cmd.Flags().StringVar(&bounds, "bounds", "all", "all, or best: only what is needed for the tightest proved bound")
-	cmd.Flags().StringVar(&curve, "curve", "", "a list of answers, as rounds=1,10,100")
+	cmd.Flags().StringVar(&over, "curve", "", "a list of answers: rounds, n, k, gamma, eps0 or delta =1,10,100 or =1..1e6:20")
+	picture.flags(cmd.Flags())
+	certificates.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+func answerAll(cmd *cobra.Command, queries []account.Query, bounds string) ([]account.Reply, error) {
+	var out []account.Reply
+	for _, q := range queries {
+		a, err := answer(cmd, q, bounds)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, a)
+	}
+	return out, nil
 }
 
 // answer asks, and marks what the query is to blame for as bad usage.
@@ -150,28 +187,6 @@ func answer(cmd *cobra.Command, q account.Query, bounds string) (account.Reply, 
 		return account.Reply{}, usageError{err}
 	}
 	return account.Answer(cmd.Context(), q, bounds)
-}
-
-// maxCurve bounds a curve's points.
-const maxCurve = 10000
-
-func parseCurve(text string) ([]int64, error) {
-	name, list, ok := strings.Cut(text, "=")
-	if !ok || name != "rounds" {
-		return nil, usage("--curve %q must have the form rounds=1,10,100", text)
-	}
-	var out []int64
-	for _, part := range strings.Split(list, ",") {
-		n, err := train.ParseCount(strings.TrimSpace(part))
-		if err != nil || n < 1 {
-			return nil, usage("--curve %q: rounds %q must be a whole number of at least 1", text, part)
-		}
-		out = append(out, n)
-	}
-	if len(out) > maxCurve {
-		return nil, usage("--curve has %d points, at most %d", len(out), maxCurve)
-	}
-	return out, nil
 }
 
 // The JSON documents of eps and plan; see their fields' names in README.md.
@@ -289,7 +304,6 @@ func printReply(w io.Writer, r account.Reply) error {
 	p.line("%-22s %-12s %-12s %-12s %s", "bound", "epsilon", "delta", "kind", "source")
 	for _, l := range r.Bounds {
 		if !l.Applies {
-			p.line("%-22s %-12s %-12s %-12s %s", l.Method, "-", "-", l.Kind, l.Note)
 			continue
 		}
 		text := l.Source
@@ -305,7 +319,31 @@ func printReply(w io.Writer, r account.Reply) error {
 		}
 		p.line("%-22s %-12s %-12s %-12s %s", l.Method, show(l.Eps), show(l.Delta), l.Kind, text)
 	}
+	absent(&p, r.Bounds)
 	return p.err
+}
+
+// absent names the bounds that do not apply, by reason.
+func absent(p *printer, bounds []account.Listed) {
+	var reasons []string
+	by := map[string][]string{}
+	for _, l := range bounds {
+		if l.Applies {
+			continue
+		}
+		reason := strings.TrimSuffix(l.Note, ": "+dp.ErrNoBound.Error())
+		if by[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		by[reason] = append(by[reason], l.Method)
+	}
+	if len(reasons) > 0 {
+		p.line("")
+		p.line("no bound here:")
+	}
+	for _, reason := range reasons {
+		p.line("  %s: %s", strings.Join(by[reason], ", "), reason)
+	}
 }
 
 func describeQuery(q account.Query) string {

@@ -1,0 +1,39 @@
+package amplify
+
+import "testing"
+
+// Blocks say what Round and Arrival do: the starts rise from k = 1, and the
+// blocks they cut are those of the arrivals.
+func TestBlocksAreThoseOfThePair(t *testing.T) {
+	for _, c := range []ArrivalConfig{
+		{Eps0: 1, Population: 1000, Asked: 300, Gamma: .2, Rate: Blanket(1)},
+		{Eps0: 1, Population: 1e7, Asked: 1e7, Gamma: 1e-3, Rate: Blanket(1)},
+		{Eps0: 3, Population: 9, Asked: 9, Gamma: 1, Rate: Clones(3)},
+	} {
+		b, err := c.Blocks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		starts := map[int64]bool{}
+		for i, k := range b.Reports {
+			if k < 1 || k > c.Asked || i > 0 && k <= b.Reports[i-1] {
+				t.Fatalf("%+v: starts %v", c, b.Reports)
+			}
+			starts[k] = true
+		}
+		for _, k := range arrivals(c.Asked, c.Gamma) {
+			if k.last > 0 && (!starts[max(1, k.first)] || k.last < c.Asked && !starts[k.last+1]) {
+				t.Errorf("%+v: block %d … %d is not cut out", c, k.first, k.last)
+			}
+		}
+	}
+	if b, err := (RoundConfig{Eps0: 2, Population: 1e9, Reports: 1e9, Rate: Blanket(2)}).Blocks(); err != nil || b.Clones < 2 || b.Reports != nil {
+		t.Errorf("%+v, %v", b, err)
+	}
+	if _, err := (RoundConfig{Eps0: 2, Population: 10, Reports: 11, Rate: .1}).Blocks(); err == nil {
+		t.Error("k above n is accepted")
+	}
+	if _, err := (ArrivalConfig{Eps0: 2, Population: 10, Asked: 10, Gamma: 2, Rate: .1}).Blocks(); err == nil {
+		t.Error("gamma above 1 is accepted")
+	}
+}

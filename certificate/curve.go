@@ -1,0 +1,250 @@
+package certificate
+
+import (
+	"context"
+	"maps"
+	"math/big"
+	"slices"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// reporters says how many reports a round has: asked clients, a uniform subset
+// of n, whose reports each arrive with the given chance.
+type reporters struct {
+	n, asked int64
+	chance   *big.Float
+}
+
+func (q Query) reporters() reporters {
+	r := reporters{n: q.N, asked: q.N, chance: real(1)}
+	switch {
+	case q.Trust == dp.Local: // every report stands alone
+		return reporters{1, 1, real(1)}
+	case q.Participation == dp.Sampled:
+		r.asked = q.K
+	case q.Participation == dp.Once: // who is in which batch is public
+		r.n, r.asked = q.K, q.K
+	case q.Participation == dp.CheckIn:
+		r.chance = real(q.Gamma)
+	}
+	r.chance = mul(r.chance, sub(real(1), real(q.Dropout)))
+	return r
+}
+
+// share is a block of values with its probability.
+type share struct {
+	block  int64
+	weight *big.Float
+}
+
+// binomial returns an upper bound on the probability of each block of values of
+// Bin(n, p), in pieces; at most 2·tiny of the mass is left out. Weights run from
+// the mode, at 1, to both sides, so that their sum normalises them. They are
+// log-concave: what follows w with ratio ρ next adds up to at most wρ/(1−ρ).
+func binomial(n int64, p, tiny *big.Float, block func(x int64) int64) []share {
+	if p.Cmp(real(1)) >= 0 {
+		return []share{{block(n), real(1)}}
+	}
+	var out []share
+	odds := quo(p, sub(real(1), p))
+	mode, _ := mul(whole(n+1), p).Int64()
+	mode = min(mode, n)
+	sum := new(big.Float).SetPrec(precision)
+	bits := tiny.MantExp(nil)
+	for _, up := range []bool{true, false} {
+		x, w := mode, real(1)
+		for first := true; ; first = false {
+			if first == up || !first { // the mode counts once
+				if b := block(x); len(out) == 0 || out[len(out)-1].block != b {
+					out = append(out, share{b, real(0)})
+				}
+				last := out[len(out)-1].weight
+				last.Add(last, w)
+				sum.Add(sum, w)
+			}
+			var ratio *big.Float
+			if up {
+				ratio = quo(mul(odds, whole(n-x)), whole(x+1))
+				x++
+			} else {
+				ratio = quo(whole(x), mul(odds, whole(n-x+1)))
+				x--
+			}
+			if x < 0 || x > n {
+				break
+			}
+			if w.MantExp(nil) < bits && mul(w, ratio).Cmp(mul(tiny, sub(real(1), ratio))) <= 0 {
+				break
+			}
+			w.Mul(w, ratio)
+		}
+	}
+	for _, s := range out {
+		s.weight.Quo(s.weight, sum)
+	}
+	return out
+}
+
+// coin returns, for rising thresholds a > n/2, an upper bound on Pr[B = a−1] and
+// a lower bound on Pr[B ≥ a] for B ~ Bin(n, ½), each within tiny.
+func coin(n int64, thresholds []int64, tiny *big.Float) (point, tail []*big.Float) {
+	x := (n + 1) / 2
+	w, upto := real(1), real(1) // weight of x, and of all from the middle to x
+	bits := tiny.MantExp(nil)
+	ratio := new(big.Float).SetPrec(precision)
+	for {
+		for len(point) < len(thresholds) && thresholds[len(point)] <= x+1 {
+			point, tail = append(point, new(big.Float).Set(w)), append(tail, new(big.Float).Set(upto))
+		}
+		if x == n {
+			break
+		}
+		ratio.Quo(whole(n-x), whole(x+1))
+		if w.MantExp(nil) < bits && mul(w, ratio).Cmp(mul(tiny, sub(real(1), ratio))) <= 0 {
+			break
+		}
+		w.Mul(w, ratio)
+		upto.Add(upto, w)
+		x++
+	}
+	least := add(upto, upto) // all that was seen, both sides
+	if n%2 == 0 {
+		least = sub(least, real(1))
+	}
+	most := mul(least, add(real(1), mul(tiny, real(4)))) // and what was not
+	for i := range point {
+		point[i], tail[i] = quo(point[i], least), quo(sub(upto, tail[i]), most)
+	}
+	for len(point) < len(thresholds) {
+		point, tail = append(point, tiny), append(tail, real(0))
+	}
+	return point, tail
+}
+
+// curve bounds the hockey-stick divergence D_g of one round from above at each g
+// ≥ 1 of a rising list, within 2^-40·infinite.
+//
+// Given C clones, m = C+1 reports hide each other; the first count is 1+B or B
+// with B ~ Bin(m−1, ½), likelier 1+B under P by E to 1. With a the smallest first
+// count whose likelihood ratio exceeds G,
+//
+//	D_G = (E − G)/(E+1)·Pr[B = a−1] − (G − 1)·Pr[B ≥ a],
+//
+// and k of n sampled reports give γ·D_G at G = 1 + (g−1)/γ, γ = k/n.
+func (d Document) curve(ctx context.Context, g []*big.Float) ([]*big.Float, error) {
+	one, bigE := real(1), exp(real(d.Query.Eps0))
+	rate := quo(real(2), add(bigE, one))
+	if d.Claim.Method == ClonesPLD {
+		rate = quo(one, bigE)
+	}
+	tiny := mul(real(d.Round.Infinite), two(-40))
+	blocks, sizes, skipped, err := d.blocks(ctx, g, rate, tiny)
+	if err != nil {
+		return nil, err
+	}
+	product := new(big.Float).SetPrec(precision)
+	for _, m := range slices.Sorted(maps.Keys(sizes)) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		var thresholds []int64
+		size := whole(m)
+		for _, u := range sizes[m] {
+			for _, p := range u.of.part {
+				a, _ := product.Mul(p, size).Int64()
+				thresholds = append(thresholds, max(a, m/2)+1)
+			}
+		}
+		distinct := slices.Compact(slices.Sorted(slices.Values(thresholds)))
+		point, tail := coin(m-1, distinct, tiny)
+		next := 0
+		for _, u := range sizes[m] {
+			for i := range u.of.part {
+				at, _ := slices.BinarySearch(distinct, thresholds[next])
+				u.of.point[i].Add(u.of.point[i], product.Mul(u.weight, point[at]))
+				u.of.tail[i].Add(u.of.tail[i], product.Mul(u.weight, tail[at]))
+				next++
+			}
+		}
+	}
+	out := make([]*big.Float, len(g))
+	for i := range out {
+		// D ≤ 1 where k or C were left out; beyond coin's reach; rounding.
+		out[i] = add(skipped, add(mul(tiny, real(8)), two(-200)))
+		for _, b := range blocks {
+			if i < len(b.part) {
+				divergence := sub(mul(b.gain[i], b.point[i]), mul(b.cost[i], b.tail[i]))
+				out[i] = add(out[i], mul(mul(b.weight, b.gamma), divergence))
+			}
+		}
+	}
+	return out, nil
+}
+
+// reports is a block of values of k. At the i-th g, with G = 1 + (g−1)/γ: gain
+// and cost are the factors of D_G, part·m < a is its threshold, point and tail
+// collect the probabilities over C.
+type reports struct {
+	weight, gamma                 *big.Float
+	gain, cost, part, point, tail []*big.Float
+}
+
+// use says that a block has m = C+1 reports that hide each other, with a weight.
+type use struct {
+	of     *reports
+	weight *big.Float
+}
+
+// blocks lists the blocks of k and, for each m, who uses it. Combinations with
+// next to no weight are skipped; it adds up their weights.
+func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Float) (blocks []*reports, sizes map[int64][]use, skipped *big.Float, err error) {
+	one, bigE := real(1), exp(real(d.Query.Eps0))
+	sizes, skipped = map[int64][]use{}, real(0)
+	little := mul(tiny, two(-20))
+	who, starts := d.Query.reporters(), d.Round.Reports
+	for _, k := range binomial(who.asked, who.chance, tiny, func(k int64) int64 {
+		after, _ := slices.BinarySearch(starts, k+1)
+		return int64(after) - int64(max(0, 1-k)) // k = 0: block −1
+	}) {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, nil, err
+		}
+		if k.block < 0 {
+			continue // nobody reports
+		}
+		// The smallest k of the block hides least, the largest includes most.
+		size, included := int64(1), who.asked
+		if k.block > 0 {
+			size = starts[k.block-1]
+		}
+		if int(k.block) < len(starts) {
+			included = min(included, starts[k.block]-1)
+		}
+		if who.chance.Cmp(one) == 0 {
+			size, included = who.asked, who.asked
+		}
+		b := &reports{weight: k.weight, gamma: quo(whole(included), whole(who.n))}
+		for _, g := range g {
+			G := add(one, quo(sub(g, one), b.gamma))
+			if G.Cmp(bigE) >= 0 {
+				break // no larger ratio exists
+			}
+			b.gain = append(b.gain, quo(sub(bigE, G), add(bigE, one)))
+			b.cost = append(b.cost, sub(G, one))
+			b.part = append(b.part, quo(sub(mul(G, bigE), one), mul(sub(bigE, one), add(G, one))))
+			b.point, b.tail = append(b.point, real(0)), append(b.tail, real(0))
+		}
+		blocks = append(blocks, b)
+		for _, c := range binomial(size-1, rate, tiny, func(c int64) int64 {
+			return max(1, (c+1)/d.Round.Clones*d.Round.Clones)
+		}) {
+			if w := mul(k.weight, c.weight); w.Cmp(little) < 0 {
+				skipped.Add(skipped, w)
+			} else {
+				sizes[c.block] = append(sizes[c.block], use{b, c.weight})
+			}
+		}
+	}
+	return blocks, sizes, skipped, nil
+}

@@ -1,0 +1,218 @@
+// Package certificate holds a claim (ε, δ) about a protocol together with what a
+// proof of it needs, and checks such a proof in arbitrary precision.
+//
+// The checker shares no code with the accountant that writes certificates: from
+// riffle it imports the vocabulary of package dp only. It is slow on purpose and
+// meant to be read: real.go, curve.go, power.go and check.go are all of it.
+// certificate.md says what is proved and what is taken from theorems.
+package certificate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// Format and Version name the document. A reader of one version refuses others.
+const (
+	Format  = "riffle-certificate"
+	Version = 1
+)
+
+// MaxSize bounds a document's bytes.
+const MaxSize = 16 << 20
+
+// ErrMalformed is wrapped by errors about a document that says nothing: not the
+// format, an unknown key, a value without meaning.
+var ErrMalformed = errors.New("malformed certificate")
+
+// Document is a certificate. All losses are in nats, all masses probabilities.
+type Document struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Query   Query  `json:"query"`
+	Claim   Claim  `json:"claim"`
+	// Round and Composition are absent for the method "basic", whose proof is one
+	// line.
+	Round       *Round       `json:"round,omitempty"`
+	Composition *Composition `json:"composition,omitempty"`
+}
+
+// Query is the protocol: rounds that are all alike, of reports that are each
+// eps0-LDP, replace-one adjacency.
+type Query struct {
+	Trust         dp.Trust         `json:"trust"`
+	Participation dp.Participation `json:"participation"`
+	// Randomizer is the class that was asked about. What is proved holds for every
+	// eps0-LDP randomizer, so the class does not enter the proof.
+	Randomizer dp.Class     `json:"randomizer"`
+	Symbols    int          `json:"symbols,omitempty"`
+	Adjacency  dp.Adjacency `json:"adjacency"`
+	Eps0       float64      `json:"eps0"`
+	N          int64        `json:"n"`
+	K          int64        `json:"k,omitempty"`       // sampled and once
+	Gamma      float64      `json:"gamma,omitempty"`   // check-in
+	Dropout    float64      `json:"dropout,omitempty"` // each report is lost with this probability
+	Rounds     int64        `json:"rounds"`
+}
+
+// Method names what a claim rests on.
+type Method string
+
+const (
+	BlanketPLD Method = "blanket-pld" // clones at rate 2/(e^eps0+1)
+	ClonesPLD  Method = "clones-pld"  // clones at rate e^-eps0
+	Basic      Method = "basic"       // pure guarantees, added
+)
+
+// Claim says that the query is (Eps, Delta)-DP.
+type Claim struct {
+	Method Method  `json:"method"`
+	Eps    float64 `json:"eps"`
+	Delta  float64 `json:"delta"`
+}
+
+// Round is a symmetric pair (P, Q) on the grid j·Step said to dominate one
+// round: Q[j−1] is the Q-mass of loss j·Step, j = 1 … len(Q); each outcome has a
+// mirror image, and Infinite is P-mass of infinite loss. The rest has loss 0.
+type Round struct {
+	Step     float64   `json:"step"`
+	Infinite float64   `json:"infinite"`
+	Q        []float64 `json:"q"`
+	// Times is how often the pair is composed.
+	Times int64 `json:"times"`
+	// Clones and Reports are hints: numbers of clones are told apart up to
+	// multiples of Clones, numbers of reports up to the blocks that start at
+	// Reports. Any blocks are sound, ill chosen ones prove less.
+	Clones  int64   `json:"clones"`
+	Reports []int64 `json:"reports,omitempty"`
+}
+
+// Composition is the account of the floating-point composition that found the
+// claim: δ is at most Total, the sum of the four terms above it, at Claim.Eps. The
+// checker composes anew; of these numbers it uses the window's end only, and
+// checks the others as far as certificate.md says.
+type Composition struct {
+	Low       int64   `json:"low"`       // the window starts at loss low·step
+	Points    int64   `json:"points"`    // and has so many grid points
+	Tilt      float64 `json:"tilt"`      // t of e^{tL}
+	Beyond    float64 `json:"beyond"`    // bound on the tilted mass above the window
+	Inflation float64 `json:"inflation"` // factor for the rounding of masses and sums
+	// Splitting bounds the variance that the grid adds to a round's loss, Step²/4.
+	Splitting  float64 `json:"splitting"`
+	Window     float64 `json:"window"`      // δ read off the window
+	Truncation float64 `json:"truncation"`  // mass of infinite loss of all rounds
+	WrapAround float64 `json:"wrap_around"` // for mass above the window
+	RoundOff   float64 `json:"round_off"`   // of the transforms
+	Total      float64 `json:"total"`
+}
+
+// Encode returns the document's bytes.
+func (d Document) Encode() ([]byte, error) {
+	if err := d.validate(); err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(d, "", " ")
+	return append(text, '\n'), err
+}
+
+// Decode reads a document. Whatever it does not understand is an error that
+// wraps ErrMalformed.
+func Decode(text []byte) (Document, error) {
+	var d Document
+	bad := func(err error) (Document, error) {
+		return Document{}, fmt.Errorf("certificate: %v: %w", err, ErrMalformed)
+	}
+	if len(text) > MaxSize {
+		return bad(fmt.Errorf("%d bytes, above %d", len(text), MaxSize))
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&d); err != nil {
+		return bad(err)
+	}
+	again, err := json.Marshal(d)
+	if err != nil {
+		return bad(err)
+	}
+	// Writing what was read must give it back, spaces aside: no key twice or in
+	// other letters, no number with digits that float64 drops, nothing after the
+	// end.
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return bad(err)
+	}
+	if !bytes.Equal(compact.Bytes(), again) {
+		return bad(errors.New("not as riffle writes it"))
+	}
+	return d, d.validate()
+}
+
+const (
+	maxCount  = 1 << 52
+	maxTimes  = 1e12
+	maxNodes  = 1 << 15
+	maxBlocks = 1 << 16
+)
+
+// validate returns an error that wraps ErrMalformed and names the first value
+// that makes no sense. What it lets through may still be false.
+func (d Document) validate() error {
+	q, c, r, w := d.Query, d.Claim, d.Round, d.Composition
+	within := func(x, low, high float64) bool { return x >= low && x <= high } // false for NaN
+	takesK := q.Participation == dp.Sampled || q.Participation == dp.Once
+	var problem string
+	check := func(ok bool, text string) {
+		if !ok && problem == "" {
+			problem = text
+		}
+	}
+	check(d.Format == Format && d.Version == Version, fmt.Sprintf("format must be %q, version %d", Format, Version))
+	check(q.Trust == dp.Shuffle || q.Trust == dp.Local, "unknown trust")
+	check(takesK || q.Participation == dp.All || q.Participation == dp.CheckIn, "unknown participation")
+	check(q.Randomizer == dp.Generic || q.Randomizer == dp.BinaryRR || q.Randomizer == dp.KRR, "unknown randomizer")
+	check((q.Randomizer == dp.KRR) == (q.Symbols != 0) && q.Symbols != 1 && q.Symbols >= 0, "symbols go with krr, at least 2")
+	check(q.Adjacency == dp.ReplaceOne, "adjacency must be replace")
+	check(within(q.Eps0, 1e-30, dp.MaxEps0), "eps0 out of range")
+	check(q.N >= 1 && q.N <= maxCount, "n out of range")
+	check(takesK && q.K >= 1 && q.K <= q.N || !takesK && q.K == 0, "k out of range")
+	checkIn := q.Participation == dp.CheckIn
+	check(checkIn && q.Gamma > 0 && within(q.Gamma, 0, 1) || !checkIn && q.Gamma == 0, "gamma out of range")
+	check(within(q.Dropout, 0, 1) && q.Dropout < 1, "dropout out of range")
+	check(q.Rounds >= 1 && q.Rounds <= maxTimes, "rounds out of range")
+	check(q.Participation != dp.Once || q.K >= 1 && q.Rounds <= q.N/q.K, "more disjoint batches than clients")
+	check(c.Method == BlanketPLD || c.Method == ClonesPLD || c.Method == Basic, "unknown method")
+	check(within(c.Eps, 0, math.MaxFloat64), "eps out of range")
+	check(within(c.Delta, 0, 1) && c.Delta < 1, "delta out of range")
+	check((c.Method == Basic) == (r == nil) && (r == nil) == (w == nil), "round and composition go with all methods but basic")
+	if r != nil && w != nil {
+		check(within(r.Step, 1e-30, 100), "step out of range")
+		check(within(r.Infinite, 0x1p-170, .5), "infinite out of range")
+		check(len(r.Q) >= 1 && len(r.Q) <= maxNodes && float64(len(r.Q))*r.Step <= 100, "q has too few or too many entries")
+		for _, m := range r.Q {
+			check(within(m, 0, 1), "q out of range")
+		}
+		check(r.Times >= 1 && r.Times <= maxTimes, "times out of range")
+		check(r.Clones >= 1 && r.Clones <= maxCount, "clones out of range")
+		check(len(r.Reports) <= maxBlocks, "too many blocks of reports")
+		for i, k := range r.Reports {
+			check(k >= 1 && k <= q.N && (i == 0 || k > r.Reports[i-1]), "reports must rise")
+		}
+		check(c.Delta >= 0x1p-170 && c.Eps <= 1e5, "eps or delta out of range")
+		check(w.Low >= -maxCount && w.Low <= maxCount && w.Points >= 1 && w.Points <= maxCount, "window out of range")
+		check(within(w.Tilt, 0, 1e12) && w.Tilt*float64(len(r.Q))*r.Step <= 1000 && w.Tilt*c.Eps <= 1e6, "tilt out of range")
+		for _, x := range []float64{w.Beyond, w.Splitting, w.Window, w.Truncation, w.WrapAround, w.RoundOff, w.Total} {
+			check(within(x, 0, 1e6), "slack out of range")
+		}
+		check(w.Beyond >= 1e-300, "beyond out of range")
+		check(within(w.Inflation, 1, 1e6), "inflation out of range")
+	}
+	if problem != "" {
+		return fmt.Errorf("certificate: %s: %w", problem, ErrMalformed)
+	}
+	return nil
+}

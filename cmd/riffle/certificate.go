@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/certificate"
+	"github.com/riffle-dp/riffle/internal/durable"
+)
+
+// certificateFlags write and check certificates of eps.
+type certificateFlags struct{ write, method, verify string }
+
+func (c *certificateFlags) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.write, "certificate", "", "write a `FILE` from which others can check the bound")
+	fs.StringVar(&c.method, "certificate-method", "", "blanket-pld, clones-pld or basic; the tightest of them if empty")
+	fs.StringVar(&c.verify, "verify", "", "check a certificate `FILE` in arbitrary precision; takes seconds to minutes")
+}
+
+// check refuses flags that have no meaning together.
+func (c *certificateFlags) check(fs *pflag.FlagSet, curve bool) error {
+	switch {
+	case c.method != "" && c.write == "":
+		return usage("--certificate-method goes with --certificate FILE")
+	case c.write != "" && curve:
+		return usage("--certificate holds one answer, --curve asks for many")
+	}
+	var other error
+	fs.Visit(func(f *pflag.Flag) {
+		if c.verify != "" && f.Name != "verify" && f.Name != "json" {
+			other = usage("--verify takes the query from the certificate: --%s has no place beside it", f.Name)
+		}
+	})
+	return other
+}
+
+// certify leaves the certificate of a query that was answered.
+func (c *certificateFlags) certify(cmd *cobra.Command, q account.Query, answer account.Reply) error {
+	d, err := account.Certify(cmd.Context(), q, certificate.Method(c.method))
+	if err != nil {
+		return err
+	}
+	text, err := d.Encode()
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(c.write, text); err != nil {
+		return err
+	}
+	stderr := cmd.ErrOrStderr()
+	fmt.Fprintf(stderr, "riffle: %s claims epsilon <= %s at delta = %s (%s)\n", c.write, roundUp(d.Claim.Eps), roundUp(d.Claim.Delta), d.Claim.Method)
+	if u := answer.Upper; u != nil && u.Method != string(d.Claim.Method) && (u.Eps < d.Claim.Eps*.999 || u.Delta < d.Claim.Delta*.99) {
+		fmt.Fprintf(stderr, "riffle: the tighter bound of %s has no independent check and is not certified\n", u.Method)
+	}
+	return nil
+}
+
+// check of a certificate, as JSON.
+type verdictJSON struct {
+	Verified bool              `json:"verified"`
+	Reason   string            `json:"reason,omitempty"`
+	Claim    certificate.Claim `json:"claim"`
+	Delta    *float64          `json:"delta_found,omitempty"`
+	Room     *float64          `json:"room,omitempty"`
+	Query    certificate.Query `json:"query"`
+	Seconds  float64           `json:"seconds"`
+}
+
+func (c *certificateFlags) runVerify(cmd *cobra.Command, asJSON bool) error {
+	f, err := os.Open(c.verify)
+	if err != nil {
+		return usageError{err}
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, certificate.MaxSize+1))
+	if err != nil {
+		return usageError{err}
+	}
+	d, err := certificate.Decode(text)
+	if err != nil {
+		return usageError{err}
+	}
+	start := time.Now()
+	verdict, err := d.Verify(cmd.Context())
+	if err != nil && !errors.Is(err, certificate.ErrRejected) {
+		return err
+	}
+	out := verdictJSON{Verified: err == nil, Claim: d.Claim, Query: d.Query, Seconds: time.Since(start).Seconds()}
+	switch {
+	case err != nil:
+		out.Reason = err.Error()
+	case d.Round != nil:
+		out.Delta, out.Room = &verdict.Delta, &verdict.Room
+	}
+	if asJSON {
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetIndent("", "  ")
+		return errors.Join(enc.Encode(out), err)
+	}
+	if err != nil {
+		return err
+	}
+	p := printer{w: cmd.OutOrStdout()}
+	q := d.Query
+	p.line("verified: %s", describeQuery(account.Query{Trust: q.Trust, Participation: q.Participation, Eps0: q.Eps0, Population: q.N,
+		Reports: q.K, Rate: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds}))
+	p.line("epsilon <= %s at delta = %s   (%s; replace one client)", roundUp(d.Claim.Eps), roundUp(d.Claim.Delta), d.Claim.Method)
+	if d.Round != nil {
+		p.line("recomputed: delta <= %s at that epsilon, in %.1f s", roundUp(verdict.Delta), out.Seconds)
+	}
+	return p.err
+}
