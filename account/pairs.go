@@ -150,7 +150,11 @@ func inBest(q Query, s shape, id string) bool {
 func limits(q Query, s shape, m method) (refusal, note string) {
 	adaptive := m.id == "basic" || m.kind == dp.Lower || strings.HasPrefix(m.id, "blanket-") || strings.HasPrefix(m.id, "clones-")
 	random := s.rate > 0 && s.rate < 1
+	// What is made from the shape's own pair counts colluders who are drawn.
+	paired := m.id == "basic" || m.kind == dp.Lower || strings.HasSuffix(m.id, "-pld") || m.id == "blanket-rdp" || m.id == "clones-rdp"
 	switch {
+	case s.colluders > 0 && !paired:
+		return "stated without colluders among those who are drawn", ""
 	case q.AdaptiveWithinRound && !adaptive:
 		return "not proved for reports that depend on earlier reports of their round", ""
 	case q.HiddenReports && random && m.kind == dp.Lower:

@@ -23,7 +23,7 @@ type threePart struct {
 	victim, beside float64 // a(E+1) and w
 	third          float64 // (w/c)/(1 − 2a)
 	width          int64   // of blocks of n′
-	rows           map[rowKey][]float64
+	rows           map[rowKey]row
 	scales         []float64 // falling values of ρ that are told apart
 }
 
@@ -32,10 +32,26 @@ type rowKey struct {
 	scale int
 }
 
+// row lists the nodes of a law that have mass: few where m is small.
+type row struct {
+	node []int32
+	mass []float64
+}
+
+func sparse(law []float64) row {
+	var r row
+	for i, w := range law {
+		if w > 0 {
+			r.node, r.mass = append(r.node, int32(i)), append(r.mass, w)
+		}
+	}
+	return r
+}
+
 // newThreePart is for about k reports; err is what blocks may cost, relative.
 func newThreePart(f Family, k int64, err float64) *threePart {
 	t := &threePart{kappa: f.kappa, pair: f.pair, single: f.single, victim: f.victim, beside: f.beside,
-		third: math.Min(1, f.other/f.single), rows: map[rowKey][]float64{}}
+		third: math.Min(1, f.other/f.single), rows: map[rowKey]row{}}
 	n := float64(k-1)*f.pair + f.victim
 	crowd := math.Max(1, n) + f.kappa*(float64(k-1)*f.other+f.beside)
 	step := wideStep
@@ -95,13 +111,14 @@ func (t *threePart) given(k int64) []float64 {
 		}
 	}
 	for n, key := range weights.keys {
-		row, ok := t.rows[key]
+		r, ok := t.rows[key]
 		if !ok {
-			row = t.axis.scaled(key.m, t.scales[key.scale])
-			t.rows[key] = row
+			r = sparse(t.axis.scaled(key.m, t.scales[key.scale]))
+			t.rows[key] = r
 		}
-		for i, m := range row {
-			mass[i] += weights.mass[n] * m
+		w := weights.mass[n]
+		for i, node := range r.node {
+			mass[node] += w * r.mass[i]
 		}
 	}
 	return mass
