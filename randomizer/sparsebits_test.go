@@ -33,7 +33,7 @@ func TestBestBits(t *testing.T) {
 	for _, c := range []struct {
 		dim  int
 		eps0 float64
-	}{{0, math.NaN()}, {100, math.NaN()}, {100, math.Inf(1)}, {100, 100}, {100, 50.001}, {100, -5}, {100, 0}, {1 << 31, 10}, {-3, 10}} {
+	}{{0, math.NaN()}, {100, math.NaN()}, {100, math.Inf(1)}, {100, 100}, {100, 50.001}, {100, -5}, {100, 0}, {math.MaxInt32, 10}, {-3, 10}} {
 		if m := BestBits(c.dim, c.eps0); m != 1 {
 			t.Errorf("%+v is out of range: m = %d, want 1", c, m)
 		}
