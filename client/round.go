@@ -66,15 +66,17 @@ func New(c Config) (*Client, error) {
 // to, and what a ledger is charged is what it does.
 func (c *Client) Check(ann wire.Announcement) error {
 	m := c.config.Mechanism
-	var eps0 float64 // none where the mechanism promises nothing
+	var eps0, sigma float64 // none where the mechanism promises nothing
 	if r, ok := m.(randomizer.Randomizer); ok {
-		eps0 = r.Event().Eps0
+		eps0, sigma = r.Event().Eps0, r.Event().Sigma
 	}
 	switch {
 	case ann.Randomizer != m.Name():
 		return fmt.Errorf("client: round %d announces mechanism %q, want %q", ann.Round, ann.Randomizer, m.Name())
 	case ann.Eps0 != eps0:
 		return fmt.Errorf("client: round %d announces eps0 = %v, want %v", ann.Round, ann.Eps0, eps0)
+	case ann.Sigma != sigma:
+		return fmt.Errorf("client: round %d announces sigma = %v, want %v", ann.Round, ann.Sigma, sigma)
 	case ann.Clip != c.config.Clip:
 		return fmt.Errorf("client: round %d announces clip = %v, want %v", ann.Round, ann.Clip, c.config.Clip)
 	}

@@ -139,7 +139,7 @@ func (c *Coordinator) Announce() wire.Announcement {
 		Participation: c.config.Participation, Population: c.config.Population,
 		Sample: c.config.Sample, CheckInRate: c.config.CheckInRate, MinReports: c.config.MinReports,
 		PerEpoch:   c.config.Blocks.PerEpoch(),
-		Randomizer: c.config.Mechanism.Name(), Eps0: c.config.Report.Eps0, Clip: c.config.Clip,
+		Randomizer: c.config.Mechanism.Name(), Eps0: c.config.Report.Eps0, Sigma: c.config.Report.Sigma, Clip: c.config.Clip,
 	}
 	h.Sum(a.ModelDigest[:0])
 	return a
@@ -251,6 +251,13 @@ func (t *Tally) Open(r *randomizer.Report) {
 	t.mechanism.Add(t.sum, r)
 	t.accepted++
 }
+
+// AddNoise adds noise to the sum, for a simulation that draws the noise of all
+// clients of a vector sum at once; n is how many reports all tallies accepted.
+func (t *Tally) AddNoise(n int64, add func(sum []int64, n int64) error) error { return add(t.sum, n) }
+
+// Accepted returns how many reports were added.
+func (t *Tally) Accepted() int64 { return t.accepted }
 
 // End closes the charged round with its tallies and takes the step. It returns
 // how many reports were summed and how many rejected.

@@ -77,7 +77,7 @@ func (p Privacy) check() error {
 		}
 		return nil
 	}
-	if p.Trust != dp.Shuffle && p.Trust != dp.Local {
+	if p.Trust != dp.Shuffle && p.Trust != dp.Local && p.Trust != dp.Distributed {
 		return fmt.Errorf("report: unknown trust %q", p.Trust)
 	}
 	switch p.Participation {
@@ -88,8 +88,12 @@ func (p Privacy) check() error {
 	if p.Adjacency != dp.ReplaceOne && p.Adjacency != dp.AddRemoveOne {
 		return fmt.Errorf("report: unknown adjacency %q", p.Adjacency)
 	}
-	if err := dp.CheckEps0(p.Eps0); err != nil {
-		return fmt.Errorf("report: %w", err)
+	own := dp.CheckEps0(p.Eps0)
+	if p.Trust == dp.Distributed {
+		own = dp.CheckSigma(p.Sigma)
+	}
+	if own != nil {
+		return fmt.Errorf("report: %w", own)
 	}
 	if math.IsInf(p.Epsilon, 1) {
 		return nil

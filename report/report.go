@@ -47,7 +47,7 @@ type Run struct {
 
 // Privacy is what the run promises and what the promise rests on.
 type Privacy struct {
-	// Trust is dp.Shuffle, dp.Local or None. Required.
+	// Trust is dp.Shuffle, dp.Local, dp.Distributed or None. Required.
 	Trust dp.Trust
 	// Participation is required unless Trust is None.
 	Participation dp.Participation
@@ -71,6 +71,9 @@ type Privacy struct {
 	// Required unless Trust is None.
 	Randomizer string
 	Eps0       float64
+	// Sigma takes Eps0's place where only sums are seen: what one client's noise
+	// is worth, in units of the clip norm.
+	Sigma float64
 	// Epsilon is the proved central loss in nats; +Inf: none is promised.
 	Epsilon float64
 	// Delta lies in (0, 1). Required if Epsilon is finite.

@@ -96,6 +96,11 @@ func observers(p Privacy) []string {
 		return []string{"From everyone else: the coordinator, whoever carries the reports, and the public. " +
 			"Each client adds its noise before anything leaves it, and that holds even against someone who knows every other client's data."}
 	}
+	if p.Trust == dp.Distributed {
+		return []string{"From whoever sees what the coordinator sees: the noisy sum of every round, every model on the way, " +
+			"the final model, and whatever is computed from them. That is the coordinator itself and the public, " +
+			"even if they know every other client's data."}
+	}
 	return []string{"From whoever sees what the coordinator sees: the shuffled reports of every round, every model on the way, " +
 		"the final model, and whatever is computed from them. That is the coordinator itself and the public, " +
 		"even if they know every other client's data."}
@@ -130,10 +135,15 @@ func factor(eps float64) string {
 
 func assumptions(p Privacy) []string {
 	var list []string
-	if p.Trust == dp.Shuffle {
+	if p.Trust == dp.Shuffle || p.Trust == dp.Distributed {
+		if p.Trust == dp.Shuffle {
+			list = append(list, "The shuffler is honest: its operator strips who sent a report, holds a full batch, permutes it uniformly, "+
+				"forwards it once, and does not work with the coordinator. "+fallback(p))
+		} else {
+			list = append(list, "The aggregators do not all work together: each adds up its shares of the reports, and only the total of a round is put together. "+
+				"If they do, they see each report, and one client's noise alone promises next to nothing.")
+		}
 		list = append(list,
-			"The shuffler is honest: its operator strips who sent a report, holds a full batch, permutes it uniformly, "+
-				"forwards it once, and does not work with the coordinator. "+fallback(p),
 			"The other clients of a round make their reports as the protocol says. Clients that work with an observer hide nobody and do not count.",
 			"All clients of a round are given the same model and settings.")
 		switch p.Participation {
@@ -149,8 +159,12 @@ func assumptions(p Privacy) []string {
 	} else if p.Participation == dp.Once {
 		list = append(list, once(p))
 	}
+	own := eps0(p)
+	if p.Trust == dp.Distributed {
+		own = "worth σ = " + small(p.Sigma) + " clip norms"
+	}
 	return append(list,
-		fmt.Sprintf("Each client's own software randomizes its report (%s%s) with secure randomness.", randomizerName(p), eps0(p)))
+		fmt.Sprintf("Each client's own software randomizes its report (%s%s) with secure randomness.", randomizerName(p), own))
 }
 
 // once says how often a client of disjoint batches reports.

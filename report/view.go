@@ -83,6 +83,8 @@ func summary(r Run) string {
 		s += ", through a shuffler that hides who sent what."
 	case dp.Local:
 		s += ", each hiding its own data with noise."
+	case dp.Distributed:
+		s += ", each adding noise to a sum of which nobody sees the parts."
 	case None:
 		s += ", without privacy."
 	}
@@ -131,6 +133,14 @@ func tally(confusion [][]int64) (right, all int64) {
 	return right, all
 }
 
+// promise is what one report has by itself.
+func promise(p Privacy) pair {
+	if p.Trust == dp.Distributed {
+		return pair{"Noise of a client, in clip norms", small(p.Sigma)}
+	}
+	return pair{"ε₀ per report", small(p.Eps0)}
+}
+
 func facts(r Run) []pair {
 	p := r.Privacy
 	rounds := count(p.Rounds)
@@ -150,7 +160,7 @@ func facts(r Run) []pair {
 			pair{"Taking part", map[dp.Participation]string{dp.All: "all clients", dp.Sampled: "a random sample",
 				dp.CheckIn: "by own coin", dp.Once: "once in a pass"}[p.Participation]},
 			pair{"Randomizer", strings.TrimSuffix(randomizerName(p), ", ")},
-			pair{"ε₀ per report", small(p.Eps0)})
+			promise(p))
 	}
 	if !math.IsNaN(r.TestLoss) {
 		list = append(list, pair{"Test loss", number(r.TestLoss)})

@@ -41,6 +41,13 @@ type Coordinates interface {
 	CoordinateWorker() func(id int64, theta []float32, j int) float32
 }
 
+// Summed is a mechanism of whose reports only the sum is seen. The client's own
+// reports lack their noise here: AddNoise draws that of n clients at once, with
+// the law of their sum.
+type Summed interface {
+	AddNoise(src rng.Source, sum []int64, n int64) error
+}
+
 // few is how many coordinates of a gradient are evaluated one by one.
 const few = 2
 
@@ -81,6 +88,7 @@ const (
 	streamIDs             // report ids
 	streamReport          // clients' noise
 	streamBlocks          // who is in which block of an epoch
+	streamSum             // all clients' noise in a sum
 )
 
 // New checks the configuration and allocates the workers.
@@ -155,6 +163,16 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	tallies, err := s.open(ctx, batch, progress)
 	if err != nil {
 		return result, err
+	}
+	if m, ok := s.config.Mechanism.(Summed); ok {
+		var n int64
+		for _, t := range tallies {
+			n += t.Accepted()
+		}
+		src := rng.Replay(s.config.Seed, streamSum, uint64(ann.Round))
+		if err := tallies[0].AddNoise(n, func(sum []int64, n int64) error { return m.AddNoise(src, sum, n) }); err != nil {
+			return result, err
+		}
 	}
 	result.Reports, result.Rejected, err = s.config.Coordinator.End(tallies...)
 	return result, err

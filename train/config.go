@@ -33,7 +33,7 @@ type Config struct {
 	Loss         string  // of model linear; "": by the data
 	Lambda       float64 // ridge of model linear
 
-	Trust         string  // "shuffle", "local" or "none"
+	Trust         string  // "shuffle", "local", "vector-sum", "distributed" or "none"
 	Participation string  // "all", "sampled", "check-in" or "once"; "": chosen
 	K             int64   // clients a round; required if sampled, least size of a block if once
 	Gamma         float64 // each client's chance to take part; required if check-in
@@ -42,6 +42,9 @@ type Config struct {
 	Randomizer    string  // see randomizers
 	Bits          int64   // coordinates or bits of a report of rinf or r1; 0: 1
 	Eps0          float64 // ε₀ per report; 0: solved for if Epsilon is set, else the default
+	Sigma         float64 // noise of a client of a vector sum, in clip norms; 0: solved for Epsilon
+	Noise         string  // law of a vector sum's noise; "": binomial, skellam if distributed
+	Honest        float64 // share of clients whose noise is relied on in a vector sum; 0: all
 	Clip          float64 // radius of the gradient's ball; 0: chosen for the model
 	ClipMode      string  // "norm" or "coordinate"
 	Epsilon       float64 // budget; 0: none
@@ -67,7 +70,7 @@ type Config struct {
 // set; EXPERIMENTS.md has the search.
 func Default() Config {
 	return Config{
-		Data: "mnist", Trust: string(dp.Shuffle), Randomizer: "privunit", ClipMode: "norm", Delta: 1e-5, Bound: "proved",
+		Data: "mnist", Trust: string(dp.Shuffle), ClipMode: "norm", Delta: 1e-5, Bound: "proved",
 		Optimizer: "cldp-sgd", Momentum: 0.9, Average: 0.5,
 		Seed: 1, CheckpointEvery: 10,
 	}
@@ -96,7 +99,7 @@ func (c *Config) Fields() []Field {
 		{Name: "model", Value: textValue{&c.Model, oneOf(models...)}, Usage: "hog-linear, softmax, cnn, pca-mlp or linear (default: hog-linear for images, linear for CSV)"},
 		{Name: "loss", Value: textValue{&c.Loss, checkLoss}, Usage: "of model linear: cross-entropy, logistic, hinge, absolute or pinball:T (default: logistic for two classes, else cross-entropy)"},
 		{Name: "lambda", Value: floatValue{&c.Lambda, within(0, 1e6, false), true}, Usage: "ridge of model linear: lambda/2 times the squared norm of the parameters"},
-		{Name: "trust", Value: textValue{&c.Trust, oneOf("shuffle", "local", "none")}, Usage: "what hides a sender: shuffle, local (nothing), or none (no privacy at all)"},
+		{Name: "trust", Value: textValue{&c.Trust, oneOf("shuffle", "local", "vector-sum", "distributed", "none")}, Usage: "what hides a report: shuffle, local (nothing), vector-sum or distributed (only the sum of noisy integers is seen), or none (no privacy at all)"},
 		{Name: "participation", Value: textValue{&c.Participation, oneOf("all", "sampled", "check-in", "once")}, Usage: "who reports in a round: all, sampled (k of n), check-in (own coins) or once (blocks of k; each client once an epoch) (default all; with trust none and a network, sampled)"},
 		{Name: "k", Value: countValue{&c.K, 1, 1e12, true}, Usage: "clients a round, with --participation sampled or once"},
 		{Name: "gamma", Value: floatValue{&c.Gamma, within(0, 1, false), true}, Usage: "each client's chance to take part, with --participation check-in"},
@@ -105,6 +108,9 @@ func (c *Config) Fields() []Field {
 		{Name: "randomizer", Value: textValue{&c.Randomizer, oneOf(randomizers()...)}, Usage: "privunit or r2 (l2 ball), rinf or rr (l-infinity ball), r1, laplace or krr (l1 ball; krr: a random coordinate's sign)"},
 		{Name: "bits", Value: countValue{&c.Bits, 1, 1024, true}, Usage: "coordinates of a report of rinf, or bits of r1 (default 1)"},
 		{Name: "eps0", Value: floatValue{&c.Eps0, eps0, true}, Usage: "local privacy parameter of each report (default 3, or solved for --epsilon)"},
+		{Name: "sigma", Value: floatValue{&c.Sigma, within(0, dp.MaxSigma, false), true}, Usage: "of a vector sum: noise of each client in clip norms (default: solved for --epsilon, which then is 1)"},
+		{Name: "noise", Value: textValue{&c.Noise, oneOf("binomial", "skellam", "discrete-gaussian")}, Usage: "of a vector sum: binomial (default), skellam (default if distributed) or discrete-gaussian"},
+		{Name: "honest", Value: floatValue{&c.Honest, within(0, 1, false), true}, Usage: "of a vector sum: share of the clients whose noise is relied on (default 1)"},
 		{Name: "clip", Value: floatValue{&c.Clip, within(0, finite, false), true}, Usage: "radius of the ball that gradients are clipped to (default: chosen for the model)"},
 		{Name: "clip-mode", Value: textValue{&c.ClipMode, oneOf("norm", "coordinate")}, Usage: "norm (rescale) or coordinate (project each; rinf and rr only)"},
 		{Name: "epsilon", Value: floatValue{&c.Epsilon, within(0, finite, false), true}, Usage: "privacy budget: eps0 or rounds not given are solved for, and training stops at it"},

@@ -9,12 +9,15 @@ import (
 	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/schedule"
+	"github.com/riffle-dp/riffle/vecsum"
 )
 
 // Defaults where neither the caller nor a budget says otherwise.
 const (
 	defaultEps0   = 3
 	defaultRounds = 80
+	// defaultEpsilon is the budget of vector sums, whose noise follows from it.
+	defaultEpsilon = 1
 )
 
 // miniBatch is how many clients a round of a network takes without privacy,
@@ -40,6 +43,18 @@ func (c *Config) fill() {
 				c.Rounds = 8000
 			}
 		}
+	}
+	switch {
+	case c.summed() && c.Noise == "":
+		c.Noise = string(vecsum.Binomial)
+		if c.Trust == "distributed" {
+			c.Noise = string(vecsum.Skellam)
+		}
+	case !c.summed() && c.Randomizer == "" && c.Trust != "none":
+		c.Randomizer = "privunit"
+	}
+	if c.summed() && c.Epsilon == 0 && c.Sigma == 0 {
+		c.Epsilon = defaultEpsilon
 	}
 	if c.TestFraction == 0 && c.isCSV() {
 		c.TestFraction = 0.2
@@ -71,6 +86,12 @@ func (c Config) Check() error {
 		return inputError("gamma = %v goes with participation check-in, not %s", c.Gamma, p)
 	case c.ClipMode == "coordinate" && c.Randomizer != "rinf" && c.Randomizer != "rr":
 		return inputError("clip-mode coordinate needs an l-infinity ball: randomizer rinf or rr, not %s", c.Randomizer)
+	case c.summed() && (c.Randomizer != "" || c.Eps0 != 0):
+		return inputError("randomizer and eps0 are of single reports; trust %s has the noise of sums: epsilon or sigma, and noise", c.Trust)
+	case !c.summed() && (c.Sigma != 0 || c.Noise != "" || c.Honest != 0):
+		return inputError("sigma, noise and honest go with trust vector-sum or distributed, not %s", c.Trust)
+	case c.Noise == string(vecsum.DiscreteGaussian):
+		return inputError("noise discrete-gaussian is not summed by a simulation: its sum has no law of its own; use binomial or skellam")
 	case c.Bits != 0 && c.Randomizer != "rinf" && c.Randomizer != "r1":
 		return inputError("bits = %d goes with randomizer rinf or r1, not %s", c.Bits, c.Randomizer)
 	case c.Loss != "" && c.Loss != crossEntropy && c.Model != "linear":
@@ -111,15 +132,23 @@ func (c *Config) resolvePopulation(examples int) error {
 		c.K = c.Population
 	}
 	if c.NMin == 0 {
+		blocks, err := c.blocks()
+		if err != nil {
+			return err
+		}
 		c.NMin = min(2, c.Population)
 		if c.Participation == string(dp.Once) {
-			blocks, err := c.blocks()
-			if err != nil {
-				return err
+			c.NMin = surely(blocks.Smallest(), 1-c.Dropout)
+		} else if c.summed() {
+			// The clients who are asked, and each one's chance to report.
+			asked, rate := c.Population, 1-c.Dropout
+			switch dp.Participation(c.Participation) {
+			case dp.Sampled:
+				asked = c.K
+			case dp.CheckIn:
+				rate *= c.Gamma
 			}
-			// A whole block, or what is left of it but once in a billion rounds.
-			b := float64(blocks.Smallest())
-			c.NMin = int64(max(1, math.Floor(b*(1-c.Dropout)-6*math.Sqrt(b*c.Dropout*(1-c.Dropout)))))
+			c.NMin = surely(asked, rate)
 		}
 	}
 	if c.NMin > c.Population {
@@ -129,6 +158,13 @@ func (c *Config) resolvePopulation(examples int) error {
 		return inputError("n-min = %d must be at most k = %d", c.NMin, c.K)
 	}
 	return nil
+}
+
+// surely is how many of n clients report, each with the given chance, in all but
+// one round in a billion.
+func surely(n int64, rate float64) int64 {
+	mean := float64(n) * rate
+	return int64(max(1, math.Floor(mean-6*math.Sqrt(mean*(1-rate)))))
 }
 
 // blocks is the division of an epoch with participation once; the zero Blocks
@@ -151,7 +187,10 @@ func (c Config) query() account.Query {
 	q := account.Query{
 		Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation), Class: dp.Generic,
 		Eps0: c.Eps0, Population: c.Population, Reports: c.K, Rate: c.Gamma, Dropout: c.Dropout,
-		Rounds: c.Rounds, Delta: c.Delta,
+		Rounds: c.Rounds, Delta: c.accountedDelta(),
+	}
+	if c.summed() {
+		q.Trust, q.Class, q.Sigma = dp.Distributed, dp.Gaussian, c.Sigma
 	}
 	if blocks, err := c.blocks(); err == nil && q.Participation == dp.Once {
 		q.Participation, q.Population, q.Reports, q.Dropout = dp.All, c.NMin, 0, 0
@@ -163,6 +202,9 @@ func (c Config) query() account.Query {
 // resolvePrivacy chooses ε₀ and the number of rounds: for a budget, the one
 // that is open is solved for; if both are open, ε₀ at the default rounds.
 func (c *Config) resolvePrivacy(ctx context.Context) error {
+	if c.summed() {
+		return c.resolveSigma(ctx)
+	}
 	if c.Trust != "none" && c.Epsilon != 0 && (c.Eps0 == 0 || c.Rounds == 0) {
 		solve := "rounds"
 		if c.Eps0 == 0 {
@@ -192,6 +234,37 @@ func (c *Config) resolvePrivacy(ctx context.Context) error {
 	return nil
 }
 
+// resolveSigma chooses a vector sum's noise, or rounds if the noise is given too.
+func (c *Config) resolveSigma(ctx context.Context) error {
+	solve := ""
+	switch {
+	case c.Sigma == 0:
+		solve = "sigma"
+		if c.Rounds == 0 {
+			c.Rounds = defaultRounds
+		}
+	case c.Rounds == 0 && c.Epsilon != 0:
+		solve = "rounds"
+	case c.Rounds == 0:
+		c.Rounds = defaultRounds
+	}
+	if solve == "" {
+		return nil
+	}
+	solved, _, err := account.Plan(ctx, c.Epsilon, c.query(), solve)
+	if err != nil {
+		return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
+	}
+	c.Sigma = solved.Sigma
+	if solve == "rounds" {
+		c.Rounds = solved.Rounds
+		if blocks, err := c.blocks(); err == nil && c.Participation == string(dp.Once) {
+			c.Rounds = blocks.Rounds(solved.Rounds)
+		}
+	}
+	return nil
+}
+
 // resolveLearning chooses the parameters that cost no privacy.
 func (c *Config) resolveLearning() {
 	if c.EvalEvery == 0 {
@@ -216,7 +289,7 @@ func (c Config) ExpectedReports() float64 {
 
 // norm is the p of the ball that the randomizer takes; 2 without one.
 func (c Config) norm() float64 {
-	if c.Trust == "none" {
+	if c.Trust == "none" || c.summed() {
 		return 2
 	}
 	p, err := randomizer.Norm(c.mechanism())
@@ -232,6 +305,13 @@ func (c Config) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
 	if c.Trust == "none" {
 		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: c.Clip})
 		return m, dp.Report{}, err
+	}
+	if c.summed() {
+		m, err := c.newVectorSum(dim)
+		if err != nil {
+			return nil, dp.Report{}, err
+		}
+		return m, m.Event(), nil
 	}
 	m, err := randomizer.New(c.mechanism(), randomizer.Config{Dim: dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
 	if err != nil {

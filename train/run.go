@@ -106,19 +106,24 @@ func (r *Run) build() error {
 		if c.Epsilon != 0 {
 			limit = c.Epsilon
 		}
-		if book, err = ledger.New(ledger.Config{Accountant: account.New(), Delta: c.Delta, MaxEps: limit}); err != nil {
+		if book, err = ledger.New(ledger.Config{Accountant: account.New(), Delta: c.accountedDelta(), MaxEps: limit}); err != nil {
 			return err
 		}
 	}
 	if r.coordinator, err = coordinator.New(coordinator.Config{
 		Task: c.Digest(), Optimizer: optimizer, Mechanism: r.Mechanism, Report: promise, Ledger: book,
-		Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation),
+		Trust: c.trust(), Participation: dp.Participation(c.Participation),
 		Population: c.Population, Sample: c.K, CheckInRate: c.Gamma, Blocks: blocks, MinReports: c.NMin, Clip: c.Clip,
 	}); err != nil {
 		return inputError("%v", err)
 	}
+	// A simulated client of a vector sum only rounds: the noise is drawn for all.
+	reports := r.Mechanism
+	if m, ok := r.Mechanism.(*vectorSum); ok {
+		reports = rounding{m}
+	}
 	reporter, err := client.New(client.Config{
-		Mechanism: r.Mechanism, ClipMode: client.ClipMode(c.ClipMode), Clip: c.Clip, Norm: c.norm(),
+		Mechanism: reports, ClipMode: client.ClipMode(c.ClipMode), Clip: c.Clip, Norm: c.norm(),
 	})
 	if err != nil {
 		return inputError("%v", err)
@@ -128,6 +133,14 @@ func (r *Run) build() error {
 		Coordinator: r.coordinator, Mechanism: r.Mechanism, Dropout: c.Dropout, Workers: int(c.Workers),
 	})
 	return err
+}
+
+// trust is what an accountant calls the configuration's trust.
+func (c Config) trust() dp.Trust {
+	if c.summed() {
+		return dp.Distributed
+	}
+	return dp.Trust(c.Trust)
 }
 
 // Planned returns the proved bound on what the whole run will cost; ε is +Inf
@@ -143,8 +156,12 @@ func (r *Run) Planned(ctx context.Context) (dp.Bound, error) {
 	if answer.Upper == nil {
 		return dp.Bound{}, fmt.Errorf("train: %w for this protocol", dp.ErrNoBound)
 	}
+	answer.Upper.Delta = r.Config.Delta
 	return *answer.Upper, nil
 }
+
+// Trust is what hides a report, in an accountant's words.
+func (r *Run) Trust() dp.Trust { return r.Config.trust() }
 
 // ReportsPerClient is the most reports that one client sends in the whole run.
 func (r *Run) ReportsPerClient() int64 {

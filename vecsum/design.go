@@ -10,16 +10,19 @@ import (
 
 // Target is what a design must meet.
 type Target struct {
-	Eps, Delta float64   // required: the guarantee of all rounds together
-	Users      int64     // n, required
-	MinUsers   int64     // the smallest cohort that is opened; 0 means Users
-	Honest     float64   // γ, the fraction that adds noise; 0 means 1
-	Dim        int       // d, required
-	Radius     float64   // Δ₂, required
-	Rounds     int64     // T, rounds the same client may take part in; 0 means 1
-	Overhead   float64   // variance allowed above the Gaussian mechanism's; 0 means .05
-	Kind       NoiseKind // "" means Binomial
-	Split      bool      // see Params
+	Eps, Delta float64 // required: the guarantee of all rounds together
+	// Mu, if not 0, is wanted in place of Eps: the Gaussian privacy parameter of
+	// one round. Delta then says how small the tails must be.
+	Mu       float64
+	Users    int64     // n, required
+	MinUsers int64     // the smallest cohort that is opened; 0 means Users
+	Honest   float64   // γ, the fraction that adds noise; 0 means 1
+	Dim      int       // d, required
+	Radius   float64   // Δ₂, required
+	Rounds   int64     // T, rounds the same client may take part in; 0 means 1
+	Overhead float64   // variance allowed above the Gaussian mechanism's; 0 means .05
+	Kind     NoiseKind // "" means Binomial
+	Split    bool      // see Params
 }
 
 func (t Target) withDefaults() Target {
@@ -43,7 +46,9 @@ func (t Target) withDefaults() Target {
 
 func (t Target) validate() error {
 	switch {
-	case !(t.Eps > 0 && t.Eps <= dp.MaxEps0):
+	case t.Mu != 0 && (t.Eps != 0 || !(t.Mu > 0 && t.Mu <= math.MaxFloat64)):
+		return fmt.Errorf("vecsum: mu = %v must be above 0 and finite, and goes without eps = %v", t.Mu, t.Eps)
+	case t.Mu == 0 && !(t.Eps > 0 && t.Eps <= dp.MaxEps0):
 		return fmt.Errorf("vecsum: eps = %v must be above 0 and at most %d", t.Eps, dp.MaxEps0)
 	case t.Users < 1 || t.Users > maxUsers:
 		return fmt.Errorf("vecsum: users = %d must lie between 1 and 2^40", t.Users)
@@ -82,7 +87,10 @@ func Tight(t Target) (Params, error) {
 	if err := t.validate(); err != nil {
 		return Params{}, err
 	}
-	mu := gaussMu(t.Eps, t.Delta*(1-tailShare)) / math.Sqrt(float64(t.Rounds)) * (1 - 0x1p-50)
+	mu := t.Mu
+	if mu == 0 {
+		mu = gaussMu(t.Eps, t.Delta*(1-tailShare)) / math.Sqrt(float64(t.Rounds)) * (1 - 0x1p-50)
+	}
 	if mu == 0 {
 		return Params{}, fmt.Errorf("vecsum: eps = %v at delta = %v needs more noise than any: %w", t.Eps, t.Delta, dp.ErrNoBound)
 	}
@@ -107,7 +115,7 @@ func Tight(t Target) (Params, error) {
 		if err != nil {
 			return Params{}, fmt.Errorf("%w: nothing within the limits: %w", dp.ErrNoBound, err)
 		}
-		if c.Times(t.Rounds).Delta(t.Eps) <= t.Delta {
+		if t.Mu == 0 && c.Times(t.Rounds).Delta(t.Eps) <= t.Delta || c.Mu <= t.Mu {
 			return p, nil
 		}
 		have := p.Noise.variance() * honest

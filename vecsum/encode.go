@@ -56,6 +56,12 @@ func (e *Encoder) Encode(src rng.Source, x []float32, counts []int64) error {
 	return nil
 }
 
+// Round is Encode without the noise, for a simulation that draws the noise of all
+// clients at once with AddNoise. What it writes is not private.
+func (e *Encoder) Round(src rng.Source, x []float32, counts []int64) error {
+	return e.round(src, x, counts)
+}
+
 // Blank overwrites counts with the noisy counts of the zero vector: for a client
 // that has no valid input.
 func (e *Encoder) Blank(src rng.Source, counts []int64) error {
@@ -244,14 +250,9 @@ func (s *Simulation) Merge(other *Simulation) error {
 // Close returns the noisy counts and the number of clients.
 func (s *Simulation) Close(src rng.Source) ([]int64, int64, error) {
 	p := s.encoder.params
-	if err := p.checkCohort(s.clients); err != nil {
+	if err := p.AddNoise(src, s.counts, s.clients); err != nil {
 		return nil, 0, err
 	}
-	noise, err := p.Noise.newSampler(s.clients)
-	if err != nil {
-		return nil, 0, fmt.Errorf("vecsum: %w", err)
-	}
-	noise.add(src, s.counts, s.row)
 	counts := s.counts
 	s.counts = make([]int64, len(counts))
 	clients := s.clients

@@ -27,6 +27,7 @@ type Announcement struct {
 	MinReports    int64   // fewer unique reports void the round
 	Randomizer    string
 	Eps0          float64 // per report, numeric slack included
+	Sigma         float64 // of a vector sum: what a client's noise is worth, in units of Clip
 	Clip          float64 // radius of the gradient's ball
 }
 

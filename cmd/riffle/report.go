@@ -27,9 +27,9 @@ func writeReport(r *train.Run, s *train.Summary) error {
 		TestAccuracy: s.Accuracy(), TestLoss: s.Evaluation.Loss,
 		Evaluated: fmt.Sprintf("%d %s examples", s.Evaluation.Examples, r.Data.EvalName),
 		Privacy: report.Privacy{
-			Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation), Adjacency: dp.ReplaceOne,
+			Trust: r.Trust(), Participation: dp.Participation(c.Participation), Adjacency: dp.ReplaceOne,
 			Population: c.Population, ReportsPerRound: float64(s.ClientGradients) / float64(max(1, s.Rounds)),
-			ReportsPerClient: r.ReportsPerClient(), Rounds: s.Rounds, PlannedRounds: c.Rounds, Randomizer: r.Mechanism.Name(), Eps0: c.Eps0,
+			ReportsPerClient: r.ReportsPerClient(), Rounds: s.Rounds, PlannedRounds: c.Rounds, Randomizer: r.Mechanism.Name(), Eps0: c.Eps0, Sigma: c.Sigma,
 			Epsilon: float64(s.Epsilon), Delta: s.Delta, Method: s.Bound, Source: s.BoundSource, Status: dp.Proved, Simulated: true,
 			PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
 		},

@@ -117,8 +117,8 @@ func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show outpu
 // freshDirectory names a directory that does not exist yet.
 func freshDirectory(parent string, now time.Time, c train.Config) (string, error) {
 	what := c.Model + "-" + c.Randomizer
-	if c.Trust == "none" {
-		what = c.Model + "-none"
+	if c.Randomizer == "" {
+		what = c.Model + "-" + c.Trust
 	}
 	base := filepath.Join(parent, now.Format("2006-01-02-150405")+"-"+what)
 	for i := 1; i < 1000; i++ {
@@ -194,6 +194,9 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
 func mechanism(r *train.Run) string {
 	if r.Config.Trust == "none" {
 		return "no randomizer"
+	}
+	if r.Trust() == dp.Distributed {
+		return fmt.Sprintf("%s, each client's noise worth sigma = %.4g clip norms", r.Mechanism.Name(), r.Config.Sigma)
 	}
 	return fmt.Sprintf("%s with eps0 = %g", r.Mechanism.Name(), r.Config.Eps0)
 }
