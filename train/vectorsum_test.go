@@ -1,0 +1,139 @@
+package train
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/rng"
+)
+
+func summedConfig() Config {
+	c := Default()
+	c.Trust, c.Population, c.Clip, c.Rounds, c.Epsilon = "vector-sum", 400, 1, 10, 2
+	return c
+}
+
+func resolved(t *testing.T, c Config) Config {
+	t.Helper()
+	c.fill()
+	if err := c.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.resolvePopulation(int(c.Population)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.resolvePrivacy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// What is designed costs no more than what was planned, whoever takes part.
+func TestVectorSumMeetsItsBudget(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"all":      func(*Config) {},
+		"dropout":  func(c *Config) { c.Dropout = .2 },
+		"sampled":  func(c *Config) { c.Participation, c.K = "sampled", 100 },
+		"check-in": func(c *Config) { c.Participation, c.Gamma, c.Trust = "check-in", .5, "distributed" },
+		"once":     func(c *Config) { c.Participation, c.K = "once", 100 },
+		"honest":   func(c *Config) { c.Honest = .7 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := summedConfig()
+			change(&c)
+			c = resolved(t, c)
+			m, err := c.newVectorSum(6)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Event().Class != dp.Gaussian || m.Event().Sigma < c.Sigma {
+				t.Errorf("%s: promises %+v, want sigma of at least %v", name, m.Event(), c.Sigma)
+			}
+			answer, err := account.Answer(context.Background(), c.query(), "best")
+			if err != nil || answer.Upper == nil || answer.Upper.Eps > 2 {
+				t.Errorf("%s: planned cost %+v, %v", name, answer.Upper, err)
+			}
+		})
+	}
+}
+
+// The mean is unbiased, by clients that each add noise and by noise for all.
+func TestVectorSumIsUnbiased(t *testing.T) {
+	c := resolved(t, summedConfig())
+	m, err := c.newVectorSum(6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := []float32{.5, -.25, 0, .1, -.7, .2}
+	src := rng.Replay(8)
+	for _, together := range []bool{false, true} {
+		var mean [6]float64
+		const reps = 20
+		for range reps {
+			sum, out, r := make([]int64, 6), make([]float64, 6), m.NewReport()
+			for range 400 {
+				if together {
+					m.Round(src, x, r)
+				} else {
+					m.Randomize(src, x, r)
+				}
+				if err := m.Check(r); err != nil {
+					t.Fatal(err)
+				}
+				m.Add(sum, r)
+			}
+			if together {
+				if err := m.AddNoise(src, sum, 400); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.Estimate(out, sum, 400)
+			for j, v := range out {
+				mean[j] += v / reps
+			}
+		}
+		// MSE/6 is one coordinate's variance for one report; six deviations.
+		sd := math.Sqrt(m.MSE() / 6 / 400 / reps)
+		for j, v := range mean {
+			if math.Abs(v-float64(x[j])) > 6*sd {
+				t.Errorf("together %v: coordinate %d has mean %v, want %v within %v", together, j, v, x[j], 6*sd)
+			}
+		}
+	}
+	r := m.NewReport()
+	m.Randomize(src, []float32{float32(math.NaN()), 0, 0, 0, 0, 0}, r) // counts as nothing
+	if err := m.Check(r); err != nil {
+		t.Error(err)
+	}
+	r.Value[2] = int32(m.limit) + 1
+	if m.Check(r) == nil {
+		t.Error("accepted a count out of range")
+	}
+}
+
+func TestVectorSumRefuses(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"randomizer and eps0":     func(c *Config) { c.Eps0 = 1 },
+		"go with trust":           func(c *Config) { c.Trust, c.Sigma = "shuffle", 1 },
+		"no law of its own":       func(c *Config) { c.Noise = "discrete-gaussian" },
+		"n-min = 500 must be at ": func(c *Config) { c.NMin = 500 },
+	} {
+		c := summedConfig()
+		change(&c)
+		c.fill()
+		err := c.Check()
+		if err == nil {
+			if err = c.resolvePopulation(400); err == nil {
+				err = c.resolvePrivacy(context.Background())
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
