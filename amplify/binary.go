@@ -46,7 +46,7 @@ func newBinary(eps0 float64, k int64, work float64, most int) (*binary, error) {
 	if variance > maxBinary {
 		return nil, fmt.Errorf("amplify: the worst inputs of k = %d reports of binary randomized response take too long to find: %w", k, dp.ErrNoBound)
 	}
-	b.outcomes = outcomes{eps0, newAxisTo(math.Max(1, 4*variance), wideDeviations)}
+	b.outcomes = outcomes{eps0, newAxis(math.Max(1, 4*variance), wideDeviations)}
 	b.axis.refine(func(u float64) float64 { return b.loss(u, 1) },
 		func(loss float64) float64 { return math.Min(1, math.Tanh(loss/2)/math.Tanh(eps0/2)) })
 	return b, nil

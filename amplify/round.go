@@ -177,7 +177,7 @@ const cloneError = 1e-5
 
 func newBuilder(eps0, rate float64, reports int64, core, err float64) *builder {
 	mean := 1 + rate*float64(reports-1)
-	return &builder{outcomes: outcomes{eps0, newAxisTo(mean, core)}, rate: rate,
+	return &builder{outcomes: outcomes{eps0, newAxis(mean, core)}, rate: rate,
 		width: max(1, int64(4*err*mean)), rows: map[int64][]float64{}}
 }
 

@@ -64,7 +64,7 @@ func newThreePart(f Family, k int64, err float64) *threePart {
 		t.scales = append(t.scales, at(f.eps0*math.Exp(-step*x)))
 	}
 	t.scales[0] = 1
-	t.outcomes = outcomes{f.eps0, newAxisTo(crowd*crowd/math.Max(1, n), wideDeviations)}
+	t.outcomes = outcomes{f.eps0, newAxis(crowd*crowd/math.Max(1, n), wideDeviations)}
 	if crowd < 1e4 {
 		t.axis.refine(func(u float64) float64 { return t.loss(u, 1) }, at)
 	}
