@@ -158,6 +158,8 @@ func limits(q Query, s shape, m method) (refusal, note string) {
 	switch {
 	case s.colluders > 0 && !slices.Contains(countsColluders, m.id):
 		return "stated without colluders among those who are drawn", ""
+	case m.kind == dp.Lower && q.Trust == dp.Local && (q.Dropout > 0 || q.Participation == dp.Sampled || q.Participation == dp.CheckIn):
+		return "a mechanism for a client who reports in every round, here it may not", ""
 	case q.AdaptiveWithinRound && !adaptive:
 		return "not proved for reports that depend on earlier reports of their round", ""
 	case q.HiddenReports && random && m.kind == dp.Lower:

@@ -95,7 +95,7 @@ func (a *axis) refine(loss, at func(float64) float64) {
 			a.u = append(a.u, 1)
 			break
 		}
-		a.u = append(a.u, math.Max(at(next), a.u[len(a.u)-1]*(1+1e-12)))
+		a.u = append(a.u, math.Min(1, math.Max(at(next), a.u[len(a.u)-1]*(1+1e-12))))
 	}
 }
 
