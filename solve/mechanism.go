@@ -89,7 +89,7 @@ func gaussianBudget(c Config, kept float64) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("solve: epsilon = %v at delta = %v: %w", c.Epsilon, c.Delta, err)
 	}
-	return float64(mu) * (1 - 1e-12), nil
+	return float64(mu) * (1 - 1e-9), nil // more than the account rounds up by
 }
 
 // exact releases means as they are: no privacy.
@@ -192,7 +192,7 @@ func (m *vectorSum) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 			Radius: m.config.Clip, Rounds: uses, Overhead: overhead,
 		})
 		if err != nil {
-			return 0, 0, err
+			return 0, 0, fmt.Errorf("solve: epsilon = %v at delta = %v in rounds of %d clients: %w", m.config.Epsilon, m.config.Delta, s.Batch, err)
 		}
 		cost, err := params.Epsilon(m.config.Delta, uses)
 		if err != nil {
@@ -322,7 +322,7 @@ func newStream(c Config, dim int) (*stream, error) {
 	if math.IsInf(inverse, 1) {
 		return nil, fmt.Errorf("solve: epsilon = %v at delta = %v: %w", c.Epsilon, c.Delta, dp.ErrNoBound)
 	}
-	return &stream{c, dim, 1 / (inverse * (1 + 1e-9))}, nil
+	return &stream{c, dim, 1 / (inverse * (1 + 1e-6))}, nil // more than Minimize's search may miss
 }
 
 func (m *stream) noise() optimize.Noise {

@@ -4,13 +4,16 @@
 // beside that of the best parameters without privacy.
 //
 // It is a simulation: every role runs in this process and noise comes from a
-// seed.
+// seed. Losses and the optimum are computed from the rows themselves; they are
+// what an experimenter sees, and no part of what epsilon accounts for.
 package solve
 
 import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/riffle-dp/riffle/dataset"
 	"github.com/riffle-dp/riffle/dp"
@@ -63,12 +66,11 @@ const (
 )
 
 func (c *Config) validate() error {
-	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 	switch {
 	case c.Trust != "none" && !(c.Epsilon > 0 && c.Epsilon <= dp.MaxEps0):
 		return fmt.Errorf("solve: epsilon = %v must be above 0 and at most %d", c.Epsilon, dp.MaxEps0)
-	case !(c.Lambda >= 0 && finite(c.Lambda)):
-		return fmt.Errorf("solve: lambda = %v must be at least 0 and finite", c.Lambda)
+	case !(c.Lambda >= 0 && c.Lambda <= 1e6):
+		return fmt.Errorf("solve: lambda = %v must be at least 0 and at most 1e6", c.Lambda)
 	case !(c.Radius > 0 && c.Radius <= 1e6):
 		return fmt.Errorf("solve: radius = %v must be above 0 and at most 1e6", c.Radius)
 	case c.Clip != 0 && !(c.Clip >= 1e-12 && c.Clip <= 1e12):
@@ -127,6 +129,9 @@ func Prepare(c Config) (*Task, error) {
 		if c.Optimizer == "pan-private" {
 			c.Trust = "central"
 		}
+	}
+	if kinds := []string{"logistic", "hinge", "absolute"}; c.Data == "" && !slices.Contains(kinds, c.Synthetic) {
+		return nil, fmt.Errorf("solve: synthetic %q must be one of %s", c.Synthetic, strings.Join(kinds, ", "))
 	}
 	if c.Loss == "" {
 		if c.Loss = "logistic"; c.Data == "" {

@@ -35,7 +35,8 @@ the population's loss beside the least that any model in the ball has.
 
 A CSV file's rows are the clients and the population. Synthetic rows are drawn
 from a law; each client holds one of them. It is a simulation: every role runs
-in this process.`,
+in this process. epsilon is the cost of the parameters alone: the losses and the
+optimum are computed from the rows themselves, for the experimenter.`,
 		Example: `  riffle solve --synthetic logistic --n 1e6 --dim 50 --epsilon 1
   riffle solve --synthetic hinge --optimizer psgd --trust local --epsilon 2 --json
   riffle solve --data patients.csv --label readmitted --range age=0..120,*=0..1 --lambda 0.05 --optimizer agd-phases`,
