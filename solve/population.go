@@ -39,12 +39,12 @@ func newPopulation(c *Config, loss model.Loss) (*population, error) {
 	if c.N < 1 || c.N > maxClients {
 		return nil, fmt.Errorf("solve: n = %d must lie between 1 and 2^32", c.N)
 	}
-	if c.Dim < 1 || c.Dim > 1<<16 {
-		return nil, fmt.Errorf("solve: dim = %d must lie between 1 and 2^16", c.Dim)
+	if c.Dim < 1 || c.Dim > maxDim {
+		return nil, fmt.Errorf("solve: dim = %d must lie between 1 and %d", c.Dim, maxDim)
 	}
 	if c.Rows == 0 {
 		// The optimum takes rows·d² for a step.
-		c.Rows = int(min(c.N, max(2000, min(100000, 250000000/int64(c.Dim*c.Dim)))))
+		c.Rows = int(min(c.N, max(2000, min(100000, 250000000/(int64(c.Dim)*int64(c.Dim))))))
 	}
 	if c.Rows < 1 || c.Rows > maxCells/c.Dim {
 		return nil, fmt.Errorf("solve: rows = %d must lie between 1 and %d, 2^28 numbers in all", c.Rows, maxCells/c.Dim)
@@ -85,6 +85,9 @@ func readPopulation(c Config, loss model.Loss) (*population, error) {
 	}
 	if loss.Binary() && len(file.Labels) != 2 {
 		return nil, fmt.Errorf("solve: data %s: label %s has %d classes, must be 2 for %s loss", c.Data, c.Label, len(file.Labels), loss)
+	}
+	if file.Table.Dim >= maxDim {
+		return nil, fmt.Errorf("solve: data %s: %d columns besides label must be below %d", c.Data, file.Table.Dim, maxDim)
 	}
 	p := &population{rows: file.Table, clients: int64(file.Table.Len()), intercept: true}
 	ranged := true

@@ -59,10 +59,11 @@ type Config struct {
 // trusts names the ways of protecting gradients.
 var trusts = []string{"vector-sum", "local", "central", "none"}
 
-// Limits of a synthetic problem.
+// Limits of a problem; the optimum takes matrices of maxDim².
 const (
 	maxClients = 1 << 32
 	maxCells   = 1 << 28
+	maxDim     = 1 << 12
 )
 
 func (c *Config) validate() error {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -165,6 +167,9 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 			s.show.note(stderr, "round %d/%d  excess loss %.6f  %.0f s", round, rounds, excess, time.Since(begin).Seconds())
 		},
 	})
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("interrupted; nothing is kept: %w", err)
+	}
 	if err != nil {
 		return err
 	}
