@@ -100,6 +100,9 @@ func binomial(n, k int, p float64) float64 {
 // Every proved upper bound of every method holds for the exact composition:
 // as ε at δ, as δ at ε, and from the Accountant's events.
 func TestComposedBoundsAgainstExactWorlds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	repeats := 6
 	if testing.Short() {
 		repeats = 3
@@ -162,6 +165,9 @@ func TestComposedBoundsAgainstExactWorlds(t *testing.T) {
 
 // Unlike rounds in one sequence: what the ledger composes.
 func TestMixedSequencesAgainstExactWorlds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	r := rand.New(rand.NewPCG(23, 1))
 	acc := account.New()
 	tight := 0.0
@@ -218,6 +224,9 @@ func TestMixedSequencesAgainstExactWorlds(t *testing.T) {
 
 // The same comparison refutes accountants with known mistakes.
 func TestWorldsCatchBrokenAccountants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	ask := func(q account.Query, delta float64) float64 {
 		q.Delta = delta
 		r, err := account.Answer(context.Background(), q, "best")

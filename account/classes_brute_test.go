@@ -79,6 +79,9 @@ func classWorlds(seed uint64, repeats int, visit func(name string, q account.Que
 // Every proved upper bound holds for exact compositions of its class, as an
 // answer and from the Accountant, which uses the tightest.
 func TestClassesAgainstExactWorlds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	repeats := 2
 	if testing.Short() {
 		repeats = 1

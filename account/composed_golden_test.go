@@ -62,6 +62,9 @@ func goldenRows(t *testing.T) []goldenRow {
 // the true composition (the table's own error is 1e-6), at most .5 % above.
 // Concrete mechanisms must lie below every proved upper bound.
 func TestGoldenComposed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	replies := map[string]account.Reply{}
 	worst := map[string]float64{}
 	for _, r := range goldenRows(t) {

@@ -213,6 +213,9 @@ func fuzzMany(t *testing.T, count int) {
 
 // Two thousand of them under the tag soak.
 func TestRandomSettings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	count := 20
 	if testing.Short() {
 		count = 8

@@ -12,6 +12,9 @@ import (
 // Random settings: an answer without NaN or panic wherever the closed form or a
 // pair exists, lower bounds below upper ones, δ and ε in agreement.
 func TestRandomGaussianQueries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	count := 48
 	if testing.Short() {
 		count = 10

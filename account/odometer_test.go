@@ -48,6 +48,9 @@ func TestOdometerIsTheAccountant(t *testing.T) {
 
 // A filter stops within its budget and not long before; a refusal is no charge.
 func TestFilterKeepsItsBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	for _, order := range []float64{0, 130} {
 		const delta, budget = 1e-6, .25
 		a := New()

@@ -96,6 +96,9 @@ func TestPaperApproximationsAreNoGuarantees(t *testing.T) {
 // ε at the δ that was bounded at ε is ε again, or less; more rounds, a larger ε₀
 // and a smaller δ cost more.
 func TestPaperBoundsReadBothWays(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	checks := 0
 	for _, q := range []Query{
 		{Participation: dp.Sampled, Eps0: .4, Population: 1e7, Reports: 1e5, Rounds: 1000, Delta: 1e-8},

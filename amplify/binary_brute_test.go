@@ -156,6 +156,9 @@ func TestBinaryAtLargeEps0(t *testing.T) {
 
 // No outcome leaves its range, whatever ε₀.
 func TestFamiliesAtLargeEps0(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	src := rand.New(rand.NewPCG(3, 5))
 	for range 60 {
 		eps0, k := 20+30*src.Float64(), 2+int64(60*src.Float64())

@@ -106,6 +106,9 @@ func claims(s scenario) map[string]curve {
 
 // Every bound against every scenario, ε of both signs, both orders.
 func TestBoundsAgainstRandomMechanisms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	perSize := 25
 	if testing.Short() {
 		perSize = 8

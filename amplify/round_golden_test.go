@@ -92,6 +92,9 @@ func TestGoldenShuffle(t *testing.T) {
 }
 
 func TestGoldenHybrid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long, and one goroutine: nothing for the race detector")
+	}
 	kept := map[string]dp.Pair{}
 	for _, r := range rows(t, "hybrid.tsv", 800) {
 		k, n, eps0, eps, want := int64(number(t, r[1])), int64(number(t, r[2])), number(t, r[3]), number(t, r[4]), number(t, r[5])

@@ -32,8 +32,8 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// A second Ctrl-C ends the process at once.
+	// A second Ctrl-C ends the process at once. Nothing else stops listening: a
+	// signal that comes when the work is done must not kill what is reporting it.
 	context.AfterFunc(ctx, stop)
 
 	root := newRoot()
