@@ -164,12 +164,48 @@ func (p Params) Epsilon(delta float64, rounds int64) (float64, error) {
 	return c.Times(rounds).Epsilon(delta)
 }
 
-// tailShare is the share of δ given to what lies beyond the windows.
-const tailShare = 1e-3
+// Delta returns δ at eps of the given number of rounds, by [MethodGDP]. The error
+// wraps dp.ErrNoBound if there is none below 1.
+func (p Params) Delta(eps float64, rounds int64) (float64, error) {
+	if !(eps >= 0 && eps <= math.MaxFloat64) {
+		return 0, fmt.Errorf("vecsum: eps = %v must be at least 0 and finite", eps)
+	}
+	if rounds < 1 {
+		return 0, fmt.Errorf("vecsum: rounds = %d must be at least 1", rounds)
+	}
+	// Any window gives a bound; the best one depends on the answer.
+	best, guess := 1., 1e-6
+	for range 4 {
+		tau := p.tau(guess, rounds)
+		if tau < 1e-250 {
+			break
+		}
+		c, err := p.Curve(tau)
+		if err != nil {
+			if best < 1 {
+				break
+			}
+			return 0, err
+		}
+		d := c.Times(rounds).Delta(eps)
+		best = math.Min(best, d)
+		if d > guess/2 && d < 2*guess {
+			break
+		}
+		guess = math.Max(d, 1e-200)
+	}
+	if !(best < 1) {
+		return 0, fmt.Errorf("vecsum: no delta below 1 at eps = %v: %w", eps, dp.ErrNoBound)
+	}
+	return best, nil
+}
+
+// TailShare is the share of δ given to what lies beyond the windows of the noise.
+const TailShare = 1e-3
 
 func (p Params) tau(delta float64, rounds int64) float64 {
 	_, _, counts := p.sensitivity()
-	return tailShare * delta / (2 * float64(rounds) * float64(counts))
+	return TailShare * delta / (2 * float64(rounds) * float64(counts))
 }
 
 // Variance bounds the variance of one coordinate of the estimate of the sum of
