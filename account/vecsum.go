@@ -327,3 +327,49 @@ func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) func(
 		return q.Query.Eps, math.Exp(good), q.alwaysNote(), nil
 	}
 }
+
+// PlanSum returns the round of least noise of a kind for which the tightest bound
+// of AnswerSum at q.Query.Delta is at most target. Grid, Norm and Noise of q.Sum
+// are ignored.
+//
+// The noise is right to about a ten-thousandth where everybody takes part; where
+// chance decides, a per cent goes to cover cohorts of every size. An error wraps
+// dp.ErrNoBound if nothing within the limits meets the target.
+func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseKind) (vecsum.Params, error) {
+	q.Sum.Grid, q.Sum.Norm, q.Sum.Noise = 1, 0, vecsum.Noise{Kind: vecsum.Skellam, Variance: 1}
+	if err := q.Validate(); err != nil {
+		return vecsum.Params{}, err
+	}
+	if q.Query.AskDelta || !(target > 0 && target <= dp.MaxEps0) {
+		return vecsum.Params{}, fmt.Errorf("account: target epsilon = %v must be above 0 and at most %d, and delta given", target, dp.MaxEps0)
+	}
+	q = q.withDefaults()
+	s := q.Sum
+	t := vecsum.Target{Delta: q.Query.Delta, Users: s.Users, MinUsers: s.MinUsers, Honest: s.Honest, Dim: s.Dim, Radius: s.Radius,
+		Rounds: q.times(), Kind: kind, Split: s.Split}
+	if q.always() {
+		t.Eps = target * (1 - 1e-8) // more than the search for ε leaves
+		return vecsum.Tight(t)
+	}
+	// The sigma that sums of Gaussian reports need, of most clients if their
+	// number is no chance, else of any.
+	g := q.Query
+	g.Trust, g.Class = dp.Distributed, dp.Gaussian
+	g.Delta *= 1 - vecsum.TailShare
+	if g.Participation == dp.Once {
+		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
+	}
+	g, _, err := Plan(ctx, target*(1-1e-6), g, "sigma")
+	if err != nil {
+		return vecsum.Params{}, err
+	}
+	sigma := g.Sigma
+	if g.Participation != dp.CheckIn && g.Dropout == 0 {
+		most, _ := q.cohort()
+		sigma *= math.Sqrt(float64(most)/float64(s.MinUsers)) * (1 + 0x1p-50)
+		t.Users = s.MinUsers
+	}
+	p, _, err := vecsum.TightSigma(sigma, t)
+	p.Users = s.Users
+	return p, err
+}

@@ -243,3 +243,43 @@ func TestSumRefuses(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
+
+// A plan's check is at most the target, and nearly all of it is used.
+func TestPlanSum(t *testing.T) {
+	sampled := sumOf(dp.Sampled, 10_000, 0)
+	sampled.Query.Reports, sampled.Query.Rounds, sampled.Sum.MinUsers = 1000, 20, 700
+	coins := sumOf(dp.CheckIn, 300, 0)
+	coins.Query.Rate, coins.Query.Rounds = .7, 2
+	once := sumOf(dp.Once, 10_000, 0)
+	once.Query.Reports, once.Query.Rounds = 1000, 10
+	dropped := once
+	dropped.Query.Dropout = .1
+	all := sumOf(dp.All, 1000, 0)
+	all.Query.Rounds, all.Sum.Honest = 7, .5
+	for name, q := range map[string]SumQuery{"all": all, "sampled": sampled, "check-in": coins, "once": once, "dropout": dropped} {
+		for _, kind := range []vecsum.NoiseKind{vecsum.Binomial, vecsum.Skellam} {
+			if name != "all" && kind == vecsum.Skellam {
+				continue
+			}
+			p, err := PlanSum(context.Background(), 1.5, q, kind)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			q.Sum = p
+			r, err := AnswerSum(context.Background(), q, "best")
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Whole bits may be more than is needed.
+			if r.Upper == nil || !(r.Upper.Eps <= 1.5 && r.Upper.Eps > 1.4) {
+				t.Errorf("%s, %s: planned for 1.5, costs %+v", name, kind, r.Upper)
+			}
+		}
+	}
+	if _, err := PlanSum(context.Background(), math.NaN(), all, vecsum.Binomial); err == nil {
+		t.Error("plans for NaN")
+	}
+	if _, err := PlanSum(context.Background(), 1e-9, all, vecsum.Binomial); !errors.Is(err, dp.ErrNoBound) {
+		t.Errorf("plans for next to nothing: %v", err)
+	}
+}

@@ -157,11 +157,17 @@ func (p Params) Epsilon(delta float64, rounds int64) (float64, error) {
 	if rounds < 1 {
 		return 0, fmt.Errorf("vecsum: rounds = %d must be at least 1", rounds)
 	}
-	c, err := p.Curve(p.tau(delta, rounds))
+	c, err := p.RoundCurve(delta, rounds)
 	if err != nil {
 		return 0, err
 	}
 	return c.Times(rounds).Epsilon(delta)
+}
+
+// RoundCurve is Curve with the windows that Epsilon takes: all rounds together
+// spend TailShare of delta on them.
+func (p Params) RoundCurve(delta float64, rounds int64) (Curve, error) {
+	return p.Curve(p.tau(delta, rounds))
 }
 
 // Delta returns δ at eps of the given number of rounds, by [MethodGDP]. The error
