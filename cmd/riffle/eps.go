@@ -196,7 +196,7 @@ func (p *protocolFlags) answerAll(cmd *cobra.Command, queries []account.Query, b
 	}
 	var out []account.Reply
 	for _, q := range queries {
-		a, err := answerSum(cmd, asSum(q, p.params()), bounds)
+		a, err := answerSum(cmd, asSum(q, p.vecsum.params()), bounds)
 		if err != nil {
 			return nil, err
 		}

@@ -32,11 +32,15 @@ var sumFlagNames = []string{"dim", "noise", "noise-bits", "variance", "grid", "n
 
 func (s *sumFlags) flags(fs *pflag.FlagSet) {
 	fs.Var(&s.dim, "dim", "of a vector sum: coordinates")
+	fs.Var(&s.nMin, "n-min", "of a vector sum: a round with fewer clients is void (default: all who are asked; where chance decides, what surely arrives)")
+	s.noiseFlags(fs)
+}
+
+func (s *sumFlags) noiseFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.noise, "noise", string(vecsum.Binomial), "of a vector sum: binomial, skellam or discrete-gaussian")
 	fs.Var(&s.bits, "noise-bits", "of a vector sum: fair noise bits of each client on each coordinate")
 	fs.Float64Var(&s.variance, "variance", 0, "of a vector sum: variance of skellam or discrete-gaussian noise, in grid steps")
 	fs.Var(&s.grid, "grid", "of a vector sum: grid steps in each coordinate's range")
-	fs.Var(&s.nMin, "n-min", "of a vector sum: a round with fewer clients is void (default: all who are asked; where chance decides, what surely arrives)")
 	fs.Float64Var(&s.honest, "honest", 1, "of a vector sum: share of a round's clients whose noise is relied on")
 }
 
@@ -68,27 +72,31 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 	if p.adjacency != string(dp.ReplaceOne) {
 		return true, usage("--adjacency %s is refused with --randomizer %s: bounds are for a client replaced", p.adjacency, vecsumName)
 	}
-	kind := vecsum.NoiseKind(p.vecsum.noise)
+	return true, p.vecsum.check(fs)
+}
+
+// check refuses what has no meaning together.
+func (s *sumFlags) check(fs *pflag.FlagSet) error {
+	kind := vecsum.NoiseKind(s.noise)
 	switch {
 	case kind != vecsum.Binomial && kind != vecsum.Skellam && kind != vecsum.DiscreteGaussian:
-		return true, usage("--noise %q must be binomial, skellam or discrete-gaussian", p.vecsum.noise)
+		return usage("--noise %q must be binomial, skellam or discrete-gaussian", s.noise)
 	case fs.Changed("noise-bits") && kind != vecsum.Binomial:
-		return true, usage("--noise-bits goes with --noise binomial, not %s, which has a --variance", kind)
+		return usage("--noise-bits goes with --noise binomial, not %s, which has a --variance", kind)
 	case fs.Changed("variance") && kind == vecsum.Binomial:
-		return true, usage("--variance goes with --noise skellam or discrete-gaussian; binomial has --noise-bits")
-	case fs.Changed("n-min") && p.vecsum.nMin < 1:
-		return true, usage("--n-min %d must be at least 1", p.vecsum.nMin)
-	case !(p.vecsum.honest > 0 && p.vecsum.honest <= 1):
-		return true, usage("--honest %v must be above 0 and at most 1", p.vecsum.honest)
-	case p.vecsum.dim < 1 || p.vecsum.dim > 1<<24:
-		return true, usage("--dim %d must lie between 1 and 2^24 with --randomizer %s", p.vecsum.dim, vecsumName)
+		return usage("--variance goes with --noise skellam or discrete-gaussian; binomial has --noise-bits")
+	case fs.Changed("n-min") && s.nMin < 1:
+		return usage("--n-min %d must be at least 1", s.nMin)
+	case !(s.honest > 0 && s.honest <= 1):
+		return usage("--honest %v must be above 0 and at most 1", s.honest)
+	case s.dim < 1 || s.dim > 1<<24:
+		return usage("--dim %d must lie between 1 and 2^24 with --randomizer %s", s.dim, vecsumName)
 	}
-	return true, nil
+	return nil
 }
 
 // params are the round's, but for what follows from the clients.
-func (p *protocolFlags) params() vecsum.Params {
-	s := p.vecsum
+func (s *sumFlags) params() vecsum.Params {
 	return vecsum.Params{MinUsers: int64(s.nMin), Honest: s.honest, Dim: int(s.dim), Grid: int64(s.grid),
 		Noise: vecsum.Noise{Kind: vecsum.NoiseKind(s.noise), Bits: int64(s.bits), Variance: s.variance}}
 }
@@ -174,7 +182,7 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 	if err != nil {
 		return err
 	}
-	sum := asSum(q, p.params())
+	sum := asSum(q, p.vecsum.params())
 	// Any noise does to check the rest of the query.
 	sum.Sum.Grid, sum.Sum.Noise = 2, vecsum.Noise{Kind: vecsum.Skellam, Variance: 1}
 	if err := sum.Validate(); err != nil {
