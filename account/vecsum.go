@@ -124,7 +124,7 @@ type sumMethod struct {
 	compute    func(ctx context.Context, q SumQuery) (eps, delta float64, note string, err error)
 }
 
-// AnswerSum computes the bounds that a query about vector sums asks for: which is
+// AnswerSum (vecsum.md) computes the bounds that a query about vector sums asks for: which is
 // "all", "best" (only what the tightest needs), or a method's id. All are upper
 // bounds, proved, replace-one, of the view of the summed counts; rounds of fewer
 // than MinUsers are void. What a transport adds to δ is not in them.
@@ -259,22 +259,25 @@ func sumGaussian(ctx context.Context, q SumQuery) (eps, delta float64, note stri
 		guess = math.Max(1e-200, math.Min(d, .5))
 	}
 	delta = 1
-	for range 3 {
+	for range 4 {
 		g, tail, err := q.gaussian(guess)
-		if err != nil {
-			return 0, 0, "", err
+		var b dp.Bound
+		if err == nil {
+			b, err = ask(g)
 		}
-		b, err := ask(g)
 		if err != nil {
+			if delta < 1 && errors.Is(err, dp.ErrNoBound) {
+				break
+			}
 			return 0, 0, "", err
 		}
 		if d := (b.Delta + tail) * (1 + 0x1p-50); d < delta {
 			delta, note = d, worth(g)
 		}
-		if delta > guess/2 || delta < 1e-200 {
+		if b.Delta > guess/10 {
 			break
 		}
-		guess = delta
+		guess = math.Max(b.Delta, 1e-200)
 	}
 	if !(delta < 1) {
 		return 0, 0, "", fmt.Errorf("account: no delta below 1 at eps = %v: %w", q.Query.Eps, dp.ErrNoBound)

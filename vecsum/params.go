@@ -180,25 +180,29 @@ func (p Params) Delta(eps float64, rounds int64) (float64, error) {
 		return 0, fmt.Errorf("vecsum: rounds = %d must be at least 1", rounds)
 	}
 	// Any window gives a bound; the best one depends on the answer.
-	best, guess := 1., 1e-6
-	for range 4 {
-		tau := p.tau(guess, rounds)
-		if tau < 1e-250 {
-			break
-		}
-		c, err := p.Curve(tau)
-		if err != nil {
-			if best < 1 {
-				break
-			}
+	best, guess, back := 1., 1e-6, false
+	for range 8 {
+		c, err := p.RoundCurve(math.Max(guess, 1e-200), rounds)
+		if err != nil && best == 1 {
 			return 0, err
 		}
-		d := c.Times(rounds).Delta(eps)
-		best = math.Min(best, d)
-		if d > guess/2 && d < 2*guess {
+		all := c.Times(rounds)
+		d := all.Delta(eps)
+		if err != nil || !(d < best) {
+			// So wide a window leaves the support: once more with the best so far.
+			if back {
+				break
+			}
+			guess, back = best, true
+			continue
+		}
+		best = d
+		all.Tail = 0
+		next := all.Delta(eps)
+		if next > guess/10 && next < 2*guess {
 			break
 		}
-		guess = math.Max(d, 1e-200)
+		guess = next
 	}
 	if !(best < 1) {
 		return 0, fmt.Errorf("vecsum: no delta below 1 at eps = %v: %w", eps, dp.ErrNoBound)
