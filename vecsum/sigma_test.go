@@ -120,7 +120,7 @@ func TestAddNoiseIsTheNoiseOfAll(t *testing.T) {
 // A design for a sigma has it, and hardly more.
 func TestTightSigma(t *testing.T) {
 	for _, sigma := range []float64{.05, .5} {
-		for _, least := range []int64{400, 1000} {
+		for _, least := range []int64{950, 1000} {
 			for _, honest := range []float64{0, .5} {
 				target := Target{Delta: 1e-6, Users: 1000, MinUsers: least, Honest: honest, Dim: 20, Radius: 3, Rounds: 5}
 				p, got, err := TightSigma(sigma, target)
