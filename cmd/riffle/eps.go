@@ -152,6 +152,9 @@ With --eps in place of --delta it bounds delta.`,
 				if c, err = parseCurve(over); err != nil {
 					return err
 				}
+				if p.class == vecsumName && c.name == "eps0" {
+					return usage("--curve eps0=... is of single reports and has no meaning with --randomizer %s", vecsumName)
+				}
 				if queries, err = c.queries(fs, q); err != nil {
 					return err
 				}
