@@ -24,7 +24,7 @@ var layers = [][]string{
 	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist"},
 	{"client", "shuffler", "coordinator"},
 	{"simulate"},
-	{"train"},
+	{"train", "solve"},
 	{"cmd/riffle"},
 }
 
@@ -52,7 +52,7 @@ var limited = map[string][]string{
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
 var pure = []string{"dp", "gdp", "pld", "rdp", "amplify", "randomizer", "sample", "optimize", "model", "feature",
-	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "audit", "schedule", "vecsum", "certificate"}
+	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "audit", "schedule", "vecsum", "certificate", "solve"}
 
 // source is one non-test file of the module.
 type source struct {

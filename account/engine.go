@@ -69,6 +69,12 @@ func (e *engine) pair(s shape, c clones) (dp.Pair, error) {
 	if err != nil {
 		return dp.Pair{}, err
 	}
+	for _, a := range p.Atoms {
+		// Negated so that a NaN refuses.
+		if !(a.Q >= 0 && a.Q <= 2 && a.Loss > 0 && a.Loss <= math.MaxFloat64) {
+			return dp.Pair{}, fmt.Errorf("account: %s pair has an outcome of mass %v and loss %v: %w", c.name, a.Q, a.Loss, dp.ErrNoBound)
+		}
+	}
 	if len(e.pairs) >= cacheLimit {
 		clear(e.pairs)
 	}

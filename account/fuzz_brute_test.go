@@ -168,7 +168,7 @@ func fuzzOne(q account.Query, loose float64) (out fuzzed) {
 	// δ at that ε: the same curve read the other way.
 	v = q
 	v.AskDelta, v.Delta, v.Eps = true, 0, eps
-	if r, ok := ask(v, "best"); ok {
+	if r, ok := ask(v, "all"); ok {
 		if r.Upper == nil || !(r.Upper.Delta >= 0 && r.Upper.Delta <= 1) {
 			say("delta at eps = %v is %+v", eps, r.Upper)
 		} else if eps < 0.5*basic && r.Upper.Delta > 10*q.Delta {

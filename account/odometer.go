@@ -60,7 +60,10 @@ type FilterConfig struct {
 // was released: the tightest composition is not a bound for parameters that do.
 // With Order the sum of the rounds' Rényi divergences is kept, each at the blanket
 // pair; it is a bound however they are chosen (Feldman and Zrnic 2021, the Rényi
-// filter; Lécuyer 2021). Not safe for concurrent use.
+// filter; Lécuyer 2021). What pairs leave out of it has a budget of its own,
+// filterDropped of Delta, and the divergences have the rest, whatever was left out:
+// traded for each other, an adaptive choice could spend both. Not safe for
+// concurrent use.
 type Filter struct {
 	config   FilterConfig
 	odometer *Odometer
@@ -68,6 +71,9 @@ type Filter struct {
 	dropped  float64 // and the mass left out of them
 	last     dp.Bound
 }
+
+// filterDropped is the share of δ for losses that are too far to be counted.
+const filterDropped = 1e-3
 
 // NewFilter returns a filter with nothing spent.
 func NewFilter(c FilterConfig) (*Filter, error) {
@@ -142,8 +148,17 @@ func (f *Filter) chargeAdaptive(r dp.Round) (dp.Bound, error) {
 	pair = pld.Truncate(pair, 1e-4*f.config.Delta/maxRounds)
 	spent := f.spent + rdp.Divergence(dp.Pair{Atoms: pair.Atoms}, f.config.Order)
 	dropped := f.dropped + pair.Dropped()
-	eps := rdp.Epsilon(f.config.Order, spent*(1+1e-9), f.config.Delta-dropped*(1+1e-9))
-	b := proved(blanket.name+"-rdp", math.Max(0, eps), f.config.Delta, blanket.source+"; Rényi filter, Feldman and Zrnic 2021")
+	// Negated so that a NaN refuses.
+	if !(dropped*(1+1e-9) <= filterDropped*f.config.Delta) {
+		return dp.Bound{}, fmt.Errorf("account: the round would bring losses too far to be counted to a mass of %.3g, above %v of delta: %w",
+			dropped, filterDropped, ledger.ErrBudget)
+	}
+	eps := rdp.Epsilon(f.config.Order, spent*(1+1e-9), f.config.Delta*(1-filterDropped))
+	name, source := blanket.name+"-rdp", blanket.source
+	if parts[0].shape.sigma > 0 {
+		name, source = "gauss-rdp", gaussSource
+	}
+	b := proved(name, math.Max(0, eps), f.config.Delta, source+"; Rényi filter, Feldman and Zrnic 2021")
 	b.Order = f.config.Order
 	if err := f.within(b); err != nil {
 		return dp.Bound{}, err

@@ -155,3 +155,20 @@ func BenchmarkOdometer(b *testing.B) {
 		}
 	})
 }
+
+// Losses too far to be counted and Rényi divergences have budgets of their own:
+// an adaptive choice between them may not spend δ twice.
+func TestAdaptiveFilterKeepsDroppedMassApart(t *testing.T) {
+	f, err := NewFilter(FilterConfig{Accountant: New(), Delta: 7.40807e-7, MaxEps: 2.8904, Order: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 13.7102}, Trust: dp.Shuffle, Participation: dp.Sampled, Population: 100000, Reports: 1}
+	if _, err := f.Charge(first); err != nil {
+		t.Fatal(err)
+	}
+	far := dp.Round{Report: dp.Report{Class: dp.Gaussian, Sigma: .01}, Trust: dp.Distributed, Participation: dp.Sampled, Population: 1353846, Reports: 1}
+	if _, err := f.Charge(far); !errors.Is(err, ledger.ErrBudget) {
+		t.Errorf("a round whose pair leaves out nearly all of delta: %v", err)
+	}
+}

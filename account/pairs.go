@@ -145,16 +145,21 @@ func inBest(q Query, s shape, id string) bool {
 	return !q.AdaptiveWithinRound && id == s.narrow().name+"-pld"
 }
 
+// countsColluders lists the methods that know of colluders among those who are
+// drawn: what is made from a family's pair, and what holds with or without them.
+var countsColluders = []string{"blanket-pld", "blanket-rdp", "clones-pld", "clones-rdp", "krr-pld", "tv-pld", "rr2-pld", "laplace-pld",
+	"basic", "lower-rr2", "lower-rr3", "lower-krr"}
+
 // limits returns why a method does not answer a query, or what is to be said
 // about its answer.
 func limits(q Query, s shape, m method) (refusal, note string) {
 	adaptive := m.id == "basic" || m.kind == dp.Lower || strings.HasPrefix(m.id, "blanket-") || strings.HasPrefix(m.id, "clones-")
 	random := s.rate > 0 && s.rate < 1
-	// What is made from the shape's own pair counts colluders who are drawn.
-	paired := m.id == "basic" || m.kind == dp.Lower || strings.HasSuffix(m.id, "-pld") || m.id == "blanket-rdp" || m.id == "clones-rdp"
 	switch {
-	case s.colluders > 0 && !paired:
+	case s.colluders > 0 && !slices.Contains(countsColluders, m.id):
 		return "stated without colluders among those who are drawn", ""
+	case m.kind == dp.Lower && q.Trust == dp.Local && (q.Dropout > 0 || q.Participation == dp.Sampled || q.Participation == dp.CheckIn):
+		return "a mechanism for a client who reports in every round, here it may not", ""
 	case q.AdaptiveWithinRound && !adaptive:
 		return "not proved for reports that depend on earlier reports of their round", ""
 	case q.HiddenReports && random && m.kind == dp.Lower:

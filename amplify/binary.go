@@ -46,7 +46,7 @@ func newBinary(eps0 float64, k int64, work float64, most int) (*binary, error) {
 	if variance > maxBinary {
 		return nil, fmt.Errorf("amplify: the worst inputs of k = %d reports of binary randomized response take too long to find: %w", k, dp.ErrNoBound)
 	}
-	b.outcomes = outcomes{eps0, newAxisTo(math.Max(1, 4*variance), wideDeviations)}
+	b.outcomes = outcomes{eps0, newAxis(math.Max(1, 4*variance), wideDeviations)}
 	b.axis.refine(func(u float64) float64 { return b.loss(u, 1) },
 		func(loss float64) float64 { return math.Min(1, math.Tanh(loss/2)/math.Tanh(eps0/2)) })
 	return b, nil
@@ -208,10 +208,12 @@ func (b *binary) down(ones, zeros, first, last int64) []float64 {
 		return nil
 	}
 	n := ones + zeros
-	pq, squares := b.high*b.low, b.high*b.high+b.low*b.low
-	star := b.star(ones, zeros)
+	pq := b.high * b.low
 	step := func(i int64, y float64) float64 {
-		return (pq*float64(i+1)/y + squares*(float64(i)-star)) / (pq * float64(n-i+1))
+		// (p²+q²)(i−n*), from differences of integers: n* itself is rounded to some
+		// 1e-16·N, which pq may be smaller than.
+		beyond := float64(float64(i-ones)*b.high*b.high) + float64(float64(i-zeros)*b.low*b.low)
+		return (pq*float64(i+1)/y + beyond) / (pq * float64(n-i+1))
 	}
 	var y float64 // y_last
 	for ahead := int64(64); ; ahead *= 2 {

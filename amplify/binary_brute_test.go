@@ -120,3 +120,70 @@ func TestBinaryAgainstConvolution(t *testing.T) {
 		}
 	}
 }
+
+// At large ε₀ one term of one dataset, all others holding 1, is exact and nearly
+// everything.
+func TestBinaryAtLargeEps0(t *testing.T) {
+	for _, c := range []struct {
+		eps0 float64
+		k    int64
+		eps  float64
+	}{
+		{18.07340571126094, 348914, 16.266065140134845}, {26.55873829989548, 111, 23.902864469905932},
+		{15.931176990524113, 147151, 7.965588495262057}, {13.810215007365796, 10375, 13.800215007365797},
+		{9.47, 2211, 9.4},
+	} {
+		f, err := amplify.RR2(c.eps0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := f.Round(amplify.FamilyRound{Population: c.k, Reports: c.k, Included: c.k})
+		if err != nil {
+			t.Fatal(err)
+		}
+		delta := pair.Dropped()
+		for _, a := range pair.Atoms {
+			if a.Loss > c.eps {
+				delta += a.Q * math.Exp(a.Loss) * -math.Expm1(c.eps-a.Loss)
+			}
+		}
+		truth := -math.Expm1(c.eps-c.eps0) / (1 + math.Exp(-c.eps0)) * math.Exp(-float64(c.k-1)*math.Log1p(math.Exp(-c.eps0)))
+		if !(delta >= truth*(1-1e-12)) {
+			t.Errorf("%+v: delta %v, truly %v at least", c, delta, truth)
+		}
+	}
+}
+
+// No outcome leaves its range, whatever ε₀.
+func TestFamiliesAtLargeEps0(t *testing.T) {
+	src := rand.New(rand.NewPCG(3, 5))
+	for range 60 {
+		eps0, k := 20+30*src.Float64(), 2+int64(60*src.Float64())
+		families := map[string]func() (amplify.Family, error){
+			"rr2": func() (amplify.Family, error) { return amplify.RR2(eps0) }, "laplace": func() (amplify.Family, error) { return amplify.Laplace(eps0) },
+			"krr": func() (amplify.Family, error) { return amplify.KRR(eps0, 2+int(1e6*src.Float64())) },
+			"tv": func() (amplify.Family, error) {
+				return amplify.KnownTV(eps0, src.Float64()/(math.Exp(eps0)+1))
+			},
+		}
+		for name, make := range families {
+			f, err := make()
+			if err != nil {
+				t.Fatal(err)
+			}
+			round, err := f.Round(amplify.FamilyRound{Population: k, Reports: k, Included: k})
+			if err != nil {
+				t.Fatal(err)
+			}
+			arrival, err := f.Arrival(amplify.FamilyArrival{Population: k, Asked: k, Gamma: .2 + .7*src.Float64()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range append(round.Atoms, arrival.Atoms...) {
+				if !(a.Q >= 0 && a.Loss > 0 && a.Loss <= eps0*(1+1e-9)) {
+					t.Fatalf("%s, eps0 = %v, k = %d: outcome %+v", name, eps0, k, a)
+				}
+			}
+		}
+	}
+}

@@ -21,7 +21,7 @@ func (c RoundConfig) Blocks() (Blocks, error) {
 	if err := c.check(); err != nil {
 		return Blocks{}, err
 	}
-	return Blocks{Clones: newBuilder(c.Eps0, c.Rate, c.Reports, cloneError).width}, nil
+	return Blocks{Clones: newBuilder(c.Eps0, c.Rate, c.Reports, coreDeviations, cloneError).width}, nil
 }
 
 // Blocks returns those of Arrival.
@@ -32,7 +32,7 @@ func (c ArrivalConfig) Blocks() (Blocks, error) {
 	if !(c.Gamma > 0 && c.Gamma <= 1) {
 		return Blocks{}, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
 	}
-	out := Blocks{Clones: newBuilder(c.Eps0, c.Rate, max(1, int64(float64(c.Asked)*c.Gamma)), arrivalError/5).width}
+	out := Blocks{Clones: newBuilder(c.Eps0, c.Rate, max(1, int64(float64(c.Asked)*c.Gamma)), wideDeviations, arrivalError/5).width}
 	for _, k := range arrivals(c.Asked, c.Gamma) {
 		out.Reports = append(out.Reports, max(1, k.first))
 	}

@@ -104,7 +104,7 @@ func Laplace(eps0 float64) (Family, error) {
 func (f Family) crowd(k int64, err float64) (crowd, error) {
 	switch f.kind {
 	case clonesKind:
-		return newBuilder(f.eps0, f.rate, k, err), nil
+		return newBuilder(f.eps0, f.rate, k, coreDeviations, err), nil
 	case threePartKind:
 		return newThreePart(f, k, err), nil
 	case binaryKind:
@@ -118,7 +118,7 @@ func (f Family) crowd(k int64, err float64) (crowd, error) {
 func (f Family) crowds(k int64) (crowd, error) {
 	switch f.kind {
 	case clonesKind:
-		return newBuilder(f.eps0, f.rate, k, arrivalError/5), nil
+		return newBuilder(f.eps0, f.rate, k, wideDeviations, arrivalError/5), nil
 	case threePartKind:
 		t := newThreePart(f, k, 2*arrivalError) // its laws are dearer
 		return &rounded{crowd: t, kept: map[int64][]float64{}}, nil

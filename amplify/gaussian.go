@@ -229,7 +229,10 @@ func gaussianSplit(mass, nodes []float64, stride int, mu, gamma, weight float64)
 		q, rise := gaussianCell(mu, a, b)
 		// Under P the cell weighs q·e^{μa} + rise·e^{μa}; the lean covers what the
 		// ends' losses and the integrals err by.
-		up := math.Min(1, rise/(q*math.Expm1(mu*(b-a)))+1e-10)
+		up := math.Min(1, rise/(q*math.Expm1(mu*(b-a)))*(1+1e-10))
+		if !(weight*q*up >= 1e-300) {
+			break // Q leaves float64's range and P need not: a remainder
+		}
 		if q > 0 {
 			mass[i] += weight * q * up
 			mass[at] += weight * q * (1 - up)

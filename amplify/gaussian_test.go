@@ -297,3 +297,41 @@ func TestSCIAgainstExactDivergence(t *testing.T) {
 		}
 	}
 }
+
+// Cells whose mass leaves float64's range under Q need not do so under P.
+func TestGaussianArrivalKeepsRareMass(t *testing.T) {
+	for _, c := range []struct {
+		config amplify.GaussianArrivalConfig
+		eps    float64
+		truth  float64 // from the exact mixture
+	}{
+		{amplify.GaussianArrivalConfig{Sigma: .12, Population: 600, Asked: 600, Gamma: .4}, 400, 7.47e-192},
+		{amplify.GaussianArrivalConfig{Sigma: .1, Population: 1300, Asked: 1300, Gamma: .3}, 300, 5.96e-210},
+	} {
+		pair, err := amplify.GaussianArrival(c.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		delta := pair.Dropped()
+		for _, a := range pair.Atoms {
+			if a.Loss > c.eps {
+				delta += a.Q * math.Exp(a.Loss) * -math.Expm1(c.eps-a.Loss)
+			}
+		}
+		if delta < c.truth*.99 {
+			t.Errorf("%+v: delta at %v is %v, truly %v", c.config, c.eps, delta, c.truth)
+		}
+	}
+	// The pair's mass stays a mass: a lean on wide cells once brought it to 15454.
+	pair, err := amplify.Gaussian(amplify.GaussianConfig{Sigma: .1, Population: 11, Reports: 8, Included: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mass float64
+	for _, a := range pair.Atoms {
+		mass += a.Q * (1 + math.Exp(a.Loss))
+	}
+	if mass > 1+1e-6 {
+		t.Errorf("the pair has mass %v", mass)
+	}
+}

@@ -122,7 +122,7 @@ func GirgisLower(c GirgisConfig, order int) (float64, error) {
 // powerExcess returns (1+d)^λ − 1 − λd for d ≥ −1, without cancellation where
 // λd is small.
 func powerExcess(d, lambda float64) float64 {
-	if math.Abs(lambda*d) < 1e-3 {
+	if math.Abs(lambda*d) < 1e-3 && math.Abs(d) < .1 {
 		term := lambda * (lambda - 1) / 2 * d * d
 		sum := term
 		for j := 3.0; j < 12; j++ {

@@ -28,10 +28,9 @@ const (
 	nodeGrowth        = 1.05
 )
 
-// newAxis suits numbers of reports about m.
-func newAxis(m float64) *axis { return newAxisTo(m, coreDeviations) }
-
-func newAxisTo(m, core float64) *axis {
+// newAxis suits numbers of reports about m, outcome by outcome as far as core
+// deviations.
+func newAxis(m, core float64) *axis {
 	a := &axis{step: 1 / (nodesPerDeviation * math.Sqrt(m)), core: core, uniform: int(nodesPerDeviation * core)}
 	if float64(a.uniform)*a.step >= 1 {
 		a.uniform = int(math.Ceil(1 / a.step))

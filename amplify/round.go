@@ -18,7 +18,7 @@ func Round(c RoundConfig) (dp.Pair, error) {
 	if err := c.check(); err != nil {
 		return dp.Pair{}, err
 	}
-	b := newBuilder(c.Eps0, c.Rate, c.Reports, cloneError)
+	b := newBuilder(c.Eps0, c.Rate, c.Reports, coreDeviations, cloneError)
 	return roundOf(b, c.Reports, c.gamma()), nil
 }
 
@@ -55,7 +55,7 @@ func Arrival(c ArrivalConfig) (dp.Pair, error) {
 	if !(c.Gamma > 0 && c.Gamma <= 1) {
 		return dp.Pair{}, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
 	}
-	b := newBuilder(c.Eps0, c.Rate, max(1, int64(float64(c.Asked)*c.Gamma)), arrivalError/5)
+	b := newBuilder(c.Eps0, c.Rate, max(1, int64(float64(c.Asked)*c.Gamma)), wideDeviations, arrivalError/5)
 	return arrivalOf(b, arrivals(c.Asked, c.Gamma), c.Population, c.Gamma*float64(c.Asked)), nil
 }
 
@@ -175,9 +175,9 @@ type builder struct {
 // block's relative width.
 const cloneError = 1e-5
 
-func newBuilder(eps0, rate float64, reports int64, err float64) *builder {
+func newBuilder(eps0, rate float64, reports int64, core, err float64) *builder {
 	mean := 1 + rate*float64(reports-1)
-	return &builder{outcomes: outcomes{eps0, newAxis(mean)}, rate: rate,
+	return &builder{outcomes: outcomes{eps0, newAxis(mean, core)}, rate: rate,
 		width: max(1, int64(4*err*mean)), rows: map[int64][]float64{}}
 }
 

@@ -64,7 +64,7 @@ func newThreePart(f Family, k int64, err float64) *threePart {
 		t.scales = append(t.scales, at(f.eps0*math.Exp(-step*x)))
 	}
 	t.scales[0] = 1
-	t.outcomes = outcomes{f.eps0, newAxisTo(crowd*crowd/math.Max(1, n), wideDeviations)}
+	t.outcomes = outcomes{f.eps0, newAxis(crowd*crowd/math.Max(1, n), wideDeviations)}
 	if crowd < 1e4 {
 		t.axis.refine(func(u float64) float64 { return t.loss(u, 1) }, at)
 	}
@@ -95,7 +95,7 @@ func (a *axis) refine(loss, at func(float64) float64) {
 			a.u = append(a.u, 1)
 			break
 		}
-		a.u = append(a.u, math.Max(at(next), a.u[len(a.u)-1]*(1+1e-12)))
+		a.u = append(a.u, math.Min(1, math.Max(at(next), a.u[len(a.u)-1]*(1+1e-12))))
 	}
 }
 

@@ -38,7 +38,7 @@ type Config struct {
 	Ledger        Ledger
 	Trust         dp.Trust
 	Participation dp.Participation
-	Population    int64
+	Population    int64 // honest clients: see dp.Round
 	Sample        int64
 	CheckInRate   float64
 	Blocks        schedule.Blocks // of dp.Once: once in every epoch

@@ -57,7 +57,10 @@ type Trust string
 const (
 	Local   Trust = "local"   // nothing: each report stands alone
 	Shuffle Trust = "shuffle" // a uniform permutation of the round's reports
-	// Distributed: nobody sees more than the sum of a round's reports.
+	// Distributed: nobody sees more than the sum of a round's reports, nor, for
+	// Sampled and CheckIn, whose reports are in it. Reports counts those whose noise
+	// is in the sum that is released: a client that adds less does not count, and
+	// one whose report is taken out takes its noise along.
 	Distributed Trust = "distributed"
 )
 
@@ -69,7 +72,8 @@ type Round struct {
 	Report        Report
 	Trust         Trust
 	Participation Participation
-	// Population is n, the clients who could have taken part.
+	// Population is n, the honest clients who could have taken part. Clients who
+	// collude with an observer count neither here nor in Reports.
 	Population int64
 	// Reports is k, the honest reports in the round. Required for Sampled, and
 	// for a CheckIn round that has happened; All takes Population.

@@ -15,9 +15,9 @@ import (
 // isCSV says whether the data are a CSV file, which its suffix decides.
 func (c Config) isCSV() bool { return strings.EqualFold(filepath.Ext(c.Data), ".csv") }
 
-// ranges reads "age=0..120,*=0..1": the public range of each column, that is
+// ParseRanges reads "age=0..120,*=0..1": the public range of each column, that is
 // scaled to 0..1, and of all others.
-func ranges(text string) (by map[string]dataset.Scaling, rest dataset.Scaling, err error) {
+func ParseRanges(text string) (by map[string]dataset.Scaling, rest dataset.Scaling, err error) {
 	by = map[string]dataset.Scaling{}
 	if text == "" {
 		return by, rest, nil
@@ -52,7 +52,7 @@ func ranges(text string) (by map[string]dataset.Scaling, rest dataset.Scaling, e
 }
 
 func checkRange(text string) error {
-	_, _, err := ranges(text)
+	_, _, err := ParseRanges(text)
 	return err
 }
 
@@ -80,7 +80,7 @@ func (c Config) regression() bool {
 
 // readCSV reads the file as a configuration says.
 func (c Config) readCSV() (*dataset.CSV, error) {
-	by, rest, err := ranges(c.Range)
+	by, rest, err := ParseRanges(c.Range)
 	if err != nil {
 		return nil, inputError("range %v", err)
 	}

@@ -46,7 +46,11 @@ const maxMessages = 1 << 28
 
 // NewBits validates c.
 func NewBits(c BitsConfig) (*Bits, error) {
-	f, err := newFormat(c.Params, c.Round, fmt.Sprint("bits ", c.OnesOnly))
+	if c.OnesOnly && c.Overflow == 0 {
+		c.Overflow = 0x1p-80
+	}
+	// The cap decides how many messages are one client: all must agree on it.
+	f, err := newFormat(c.Params, c.Round, fmt.Sprint("bits ", c.OnesOnly, " ", c.Overflow))
 	if err != nil {
 		return nil, err
 	}
@@ -61,16 +65,16 @@ func NewBits(c BitsConfig) (*Bits, error) {
 		}
 		b.each = int64(all)
 	} else {
-		if c.Overflow == 0 {
-			c.Overflow = 0x1p-80
-		}
 		if !(c.Overflow >= 1e-100 && c.Overflow <= 1e-3) {
 			return nil, fmt.Errorf("vecsum: overflow = %v must lie between 1e-100 and 1e-3", c.Overflow)
 		}
 		b.overflow = c.Overflow
 		b.each = int64(math.Min(all, f.params.onesBound(c.Overflow)))
 	}
-	if all > 1<<53 || b.each > maxMessages {
+	if all > 1<<53 {
+		return nil, fmt.Errorf("vecsum: %g bits of a client's counts are more than 2^53", all)
+	}
+	if b.each > maxMessages {
 		return nil, fmt.Errorf("vecsum: %d messages a client are more than 2^28", b.each)
 	}
 	return b, nil

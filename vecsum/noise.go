@@ -165,8 +165,8 @@ func (s single) add(src rng.Source, dst, _ []int64) {
 //
 // Upper bound, proved (vecsum.md); replace-one. μ₁ is +Inf where the window
 // that the theorem needs leaves the support of the noise. Needs 1 ≤ shift,
-// 1e-250 ≤ tau < 1/2. Slack: 2e-5 relative at most, for standard deviations up
-// to 2000 and noise of two halves 1e-8.
+// 1e-250 ≤ tau < 1/2. Slack: 2e-5 relative for tau ≥ 1e-30 and 2e-4 at most; for
+// standard deviations up to 2000 and noise of two halves 1e-8.
 func (n Noise) Increment(honest, shift int64, tau float64) (mu1, ratio float64, err error) {
 	if err := n.validate(); err != nil {
 		return 0, 0, err

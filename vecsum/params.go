@@ -62,6 +62,8 @@ func (p Params) Validate() error {
 		return fmt.Errorf("vecsum: dim = %d with grid = %d: squared norms exceed 2^60", p.Dim, p.Grid)
 	case p.Norm < p.smallestNorm():
 		return fmt.Errorf("vecsum: norm = %d must be at least %d, what rounding towards the middle needs", p.Norm, p.smallestNorm())
+	case p.Norm >= 1<<61:
+		return fmt.Errorf("vecsum: norm = %d must be below 2^61", p.Norm)
 	}
 	if err := p.Noise.validate(); err != nil {
 		return err

@@ -198,13 +198,20 @@ func unpack(src []byte, sums []uint64, bits int) bool {
 
 // Aggregator sums the shares sent to one of the aggregators. It holds 16 bytes a
 // report besides the sums.
+//
+// It is closed once: the difference of two sums would be a few clients' counts.
+// For the same reason there must be one Aggregator for a round and an index,
+// ever; who restarts one must find it closed, or start another round.
 type Aggregator struct {
 	shares *Shares
 	index  int
 	sums   []uint64
 	work   []uint64
 	ids    map[[16]byte]struct{}
+	closed bool
 }
+
+var errClosed = errors.New("vecsum: the aggregator has released this round's sums: nothing is added or released again")
 
 // NewAggregator returns the aggregator of the given index, from 0.
 func (s *Shares) NewAggregator(index int) (*Aggregator, error) {
@@ -212,11 +219,14 @@ func (s *Shares) NewAggregator(index int) (*Aggregator, error) {
 		return nil, fmt.Errorf("vecsum: aggregator %d of %d", index, s.aggregators)
 	}
 	n := s.params.Streams()
-	return &Aggregator{s, index, make([]uint64, n), make([]uint64, n), map[[16]byte]struct{}{}}, nil
+	return &Aggregator{shares: s, index: index, sums: make([]uint64, n), work: make([]uint64, n), ids: map[[16]byte]struct{}{}}, nil
 }
 
 // Add checks one message and adds its share. After an error nothing has changed.
 func (a *Aggregator) Add(message []byte) error {
+	if a.closed {
+		return errClosed
+	}
 	s := a.shares
 	id, err := s.parse(message, a.index)
 	if err != nil {
@@ -280,9 +290,12 @@ type Partial struct {
 	Sums    []uint64
 }
 
-// Close returns the aggregator's share of the sums. It refuses a cohort outside
-// MinUsers … Users.
+// Close returns the aggregator's share of the sums, once. It refuses a cohort
+// outside MinUsers … Users, to which reports may still be added.
 func (a *Aggregator) Close() (Partial, error) {
+	if a.closed {
+		return Partial{}, errClosed
+	}
 	s := a.shares
 	n := int64(len(a.ids))
 	if err := s.params.checkCohort(n); err != nil {
@@ -302,6 +315,9 @@ func (a *Aggregator) Close() (Partial, error) {
 	for j, v := range a.sums {
 		p.Sums[j] = v & s.mask
 	}
+	a.closed = true
+	clear(a.sums)
+	a.ids = nil
 	return p, nil
 }
 

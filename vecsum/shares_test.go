@@ -200,3 +200,46 @@ func FuzzAggregator(f *testing.F) {
 		}
 	})
 }
+
+// The difference of two sums would be one client's counts.
+func TestAggregatorReleasesOnce(t *testing.T) {
+	p, err := Tight(Target{Eps: 1, Delta: 1e-3, Users: 3, Dim: 2, Radius: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Users = 10
+	s, err := NewShares(SharesConfig{Params: p, Round: RoundID{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.NewAggregator(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := source(3)
+	add := func() error {
+		counts := make([]int64, p.Streams())
+		messages, err := s.Messages(src, counts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Add(messages[0])
+	}
+	for i := range 3 {
+		if _, err := a.Close(); err == nil {
+			t.Fatalf("closed with %d of 3 reports", i)
+		}
+		if err := add(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := add(); err == nil {
+		t.Error("took a report after its sums were released")
+	}
+	if _, err := a.Close(); err == nil {
+		t.Error("released twice")
+	}
+}

@@ -116,3 +116,13 @@ func TestAddNoiseIsTheNoiseOfAll(t *testing.T) {
 		t.Error("added the noise of too few clients, or to counts of another length")
 	}
 }
+
+func TestHugeNormIsRefused(t *testing.T) {
+	p := Params{Users: 1, Dim: 1, Radius: 1, Grid: 4, Norm: math.MaxInt64, Noise: Noise{Kind: Binomial, Bits: 8}}
+	for _, split := range []bool{false, true} {
+		p.Split = split
+		if err := p.Validate(); err == nil {
+			t.Errorf("split %v: accepted norm %d", split, p.Norm)
+		}
+	}
+}

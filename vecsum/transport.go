@@ -74,12 +74,12 @@ func (f *format) check(counts []int64) error {
 	if len(counts) != f.params.Streams() {
 		return fmt.Errorf("vecsum: %d counts for %d streams", len(counts), f.params.Streams())
 	}
-	limit := int64(f.mask)
-	if f.params.Noise.Kind == Binomial {
-		limit = f.params.top() + f.params.Noise.Bits
+	if f.params.Noise.Kind != Binomial {
+		return nil // noise without an end: counts are taken modulo q, as their sum is
 	}
+	limit := f.params.top() + f.params.Noise.Bits
 	for j, c := range counts {
-		if c > limit || c < 0 && (f.params.Noise.Kind == Binomial || c < -limit) {
+		if c > limit || c < 0 {
 			return fmt.Errorf("vecsum: count %d is outside its range", j)
 		}
 	}

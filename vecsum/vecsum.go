@@ -14,7 +14,9 @@
 // Privacy is (ε, δ) in nats, one client's data replaced, the number of clients
 // public, and concerns the view of whoever sees the summed counts. It rests on:
 // the honest fraction of at least MinUsers adding their noise from rng.Secure;
-// rounds below MinUsers staying closed, which Sum, Combine and Estimate see to;
+// rounds below MinUsers staying closed, and opened once: with Shares each
+// Aggregator sees to that, with Bits and Mix the shuffler must, for what Sum and
+// Estimate refuse the analyzer has seen already;
 // and the transport's trust assumption. It does not rest on the inputs: they are
 // clipped, and the norm is checked after rounding, on integers. A client that
 // has no valid input sends [Encoder.Blank].

@@ -86,7 +86,7 @@ data can have influenced what was seen.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newData(), newVersion())
+	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newData(), newVersion())
 	return root
 }
 
