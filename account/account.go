@@ -15,6 +15,7 @@ import (
 
 	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/vecsum"
 )
 
 // Accountant is the default dp.Accountant: the tightest pair of each round, the
@@ -110,6 +111,31 @@ type Reply struct {
 	Lower *dp.Bound // largest lower bound from a mechanism the query admits
 	// Bounds are all methods, in a fixed order.
 	Bounds []Listed
+	// Sum is what the answer of AnswerSum is about, defaults filled in; nil else.
+	Sum *vecsum.Params
+}
+
+// list adds a method's entry, whose computation ended with err.
+func (r *Reply) list(l Listed, err error) error {
+	switch {
+	case errors.Is(err, dp.ErrNoBound):
+		l.Note = err.Error()
+	case err != nil:
+		return fmt.Errorf("account: %s: %w", l.Method, err)
+	case math.IsNaN(l.Eps) || math.IsNaN(l.Delta):
+		l.Note = "not a number"
+	default:
+		l.Applies = true
+	}
+	r.Bounds = append(r.Bounds, l)
+	b := l.Bound
+	if l.Applies && l.Kind == dp.Upper && l.Status == dp.Proved && (r.Upper == nil || better(l.Bound, *r.Upper)) {
+		r.Upper, r.Best = &b, &b
+	}
+	if l.Applies && l.Kind == dp.Lower && (r.Lower == nil || better(*r.Lower, l.Bound)) {
+		r.Lower = &b
+	}
+	return nil
 }
 
 // method computes one listed bound.
@@ -151,28 +177,12 @@ func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 		}
 		l.Seconds = time.Since(start).Seconds()
 		l.Adjacency = q.withDefaults().Adjacency
-		switch {
-		case errors.Is(err, dp.ErrNoBound):
-			l.Note = err.Error()
-		case err != nil:
-			return Reply{}, fmt.Errorf("account: %s: %w", m.id, err)
-		case math.IsNaN(l.Eps) || math.IsNaN(l.Delta):
-			l.Note = "not a number"
-		default:
-			l.Applies = true
-			if note != "" && l.Note != "" {
-				note = "; " + note
-			}
-			l.Note += note
+		if note != "" && l.Note != "" {
+			note = "; " + note
 		}
-		r.Bounds = append(r.Bounds, l)
-		if l.Applies && l.Kind == dp.Upper && l.Status == dp.Proved && (r.Upper == nil || better(l.Bound, *r.Upper)) {
-			b := l.Bound
-			r.Upper, r.Best = &b, &b
-		}
-		if l.Applies && l.Kind == dp.Lower && (r.Lower == nil || better(*r.Lower, l.Bound)) {
-			b := l.Bound
-			r.Lower = &b
+		l.Note += note
+		if err := r.list(l, err); err != nil {
+			return Reply{}, err
 		}
 	}
 	if !known {

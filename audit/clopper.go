@@ -9,8 +9,15 @@ import (
 // lowerBound returns a lower confidence bound on log(P[event under x] / P[event
 // under y]) from a and b hits of n reports each: Clopper and Pearson's limits,
 // each missed with probability at most alpha/2; 0 if it would be negative.
-func lowerBound(a, b, n int64, alpha float64) float64 {
+func lowerBound(a, b, n int64, alpha float64) float64 { return lowerBoundAt(0, a, b, n, alpha) }
+
+// lowerBoundAt is lowerBound of log((P[event under x] − delta)/P[event under y]):
+// no smaller ε is private at delta.
+func lowerBoundAt(delta float64, a, b, n int64, alpha float64) float64 {
 	low, high := lowerLimit(a, n, alpha/2), upperLimit(b, n, alpha/2)
+	if delta > 0 {
+		low = (low - delta) * (1 - 1e-15)
+	}
 	if low <= high {
 		return 0
 	}

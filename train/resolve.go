@@ -138,7 +138,7 @@ func (c *Config) resolvePopulation(examples int) error {
 		}
 		c.NMin = min(2, c.Population)
 		if c.Participation == string(dp.Once) {
-			c.NMin = surely(blocks.Smallest(), 1-c.Dropout)
+			c.NMin = account.Surely(blocks.Smallest(), 1-c.Dropout)
 		} else if c.summed() {
 			// The clients who are asked, and each one's chance to report.
 			asked, rate := c.Population, 1-c.Dropout
@@ -148,7 +148,7 @@ func (c *Config) resolvePopulation(examples int) error {
 			case dp.CheckIn:
 				rate *= c.Gamma
 			}
-			c.NMin = surely(asked, rate)
+			c.NMin = account.Surely(asked, rate)
 		}
 	}
 	if c.NMin > c.Population {
@@ -158,13 +158,6 @@ func (c *Config) resolvePopulation(examples int) error {
 		return inputError("n-min = %d must be at most k = %d", c.NMin, c.K)
 	}
 	return nil
-}
-
-// surely is how many of n clients report, each with the given chance, in all but
-// one round in a billion.
-func surely(n int64, rate float64) int64 {
-	mean := float64(n) * rate
-	return int64(max(1, math.Floor(mean-6*math.Sqrt(mean*(1-rate)))))
 }
 
 // blocks is the division of an epoch with participation once; the zero Blocks

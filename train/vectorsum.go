@@ -142,13 +142,10 @@ func (m *vectorSum) Bits() int { return m.params.Streams() * m.params.Modulus() 
 // summed says that only sums of reports are seen.
 func (c Config) summed() bool { return c.Trust == "vector-sum" || c.Trust == "distributed" }
 
-// tailShare is the share of δ that the windows of integer noise may take.
-const tailShare = 1e-3
-
 // accountedDelta is the δ that the accountant is asked at.
 func (c Config) accountedDelta() float64 {
 	if c.summed() {
-		return c.Delta * (1 - tailShare)
+		return c.Delta * (1 - vecsum.TailShare)
 	}
 	return c.Delta
 }
@@ -167,29 +164,10 @@ func (c Config) newVectorSum(dim int) (*vectorSum, error) {
 		}
 		most = blocks.Smallest() + 1
 	}
-	mu := 2 / (c.Sigma * math.Sqrt(float64(c.NMin)))
-	honest := c.Honest
-	if honest == 0 {
-		honest = 1
+	p, sigma, err := vecsum.TightSigma(c.Sigma, vecsum.Target{Delta: c.Delta, Users: most, MinUsers: c.NMin, Honest: c.Honest, Dim: dim,
+		Radius: c.Clip, Rounds: c.Rounds, Kind: vecsum.NoiseKind(c.Noise)})
+	if err != nil {
+		return nil, err
 	}
-	for range 20 {
-		p, err := vecsum.Tight(vecsum.Target{Mu: mu, Delta: c.Delta, Users: c.NMin, Honest: honest, Dim: dim, Radius: c.Clip,
-			Rounds: c.Rounds, Kind: vecsum.NoiseKind(c.Noise)})
-		if err != nil {
-			return nil, err
-		}
-		p.Users, p.MinUsers = most, c.NMin
-		sigma, tail, err := p.Sigma(c.Delta, c.Rounds)
-		if err != nil {
-			return nil, err
-		}
-		if !(tail <= tailShare*c.Delta) {
-			return nil, fmt.Errorf("tails of %v are above %v of delta: %w", tail, tailShare, dp.ErrNoBound)
-		}
-		if sigma >= c.Sigma {
-			return newVectorSum(p, sigma)
-		}
-		mu *= sigma / c.Sigma * (1 - 1e-6)
-	}
-	return nil, fmt.Errorf("no noise is found that is worth sigma = %v: %w", c.Sigma, dp.ErrNoBound)
+	return newVectorSum(p, sigma)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func benchParams(bits int64) Params {
-	return Params{Users: 60_000, Dim: 4420, Radius: 1, Grid: 500, Norm: Norm(4420, 500, normBeta), Noise: Noise{Kind: Binomial, Bits: bits}}
+	return Params{Users: 60_000, Dim: 4420, Radius: 1, Grid: 500, Norm: Norm(4420, 500, NormBeta), Noise: Noise{Kind: Binomial, Bits: bits}}
 }
 
 func benchInput(dim int) []float32 {

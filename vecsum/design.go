@@ -72,8 +72,9 @@ func (t Target) validate() error {
 	return dp.CheckDelta(t.Delta)
 }
 
-// normBeta is the probability with which a client rounds again.
-const normBeta = 1e-9
+// NormBeta is the probability with which a client rounds again, where [Tight]
+// chooses Norm.
+const NormBeta = 1e-9
 
 // Tight returns parameters that meet the target by [MethodGDP], with noise of
 // the analytic Gaussian's variance but for Overhead (which also counts honest
@@ -89,7 +90,7 @@ func Tight(t Target) (Params, error) {
 	}
 	mu := t.Mu
 	if mu == 0 {
-		mu = gaussMu(t.Eps, t.Delta*(1-tailShare)) / math.Sqrt(float64(t.Rounds)) * (1 - 0x1p-50)
+		mu = gaussMu(t.Eps, t.Delta*(1-TailShare)) / math.Sqrt(float64(t.Rounds)) * (1 - 0x1p-50)
 	}
 	if mu == 0 {
 		return Params{}, fmt.Errorf("vecsum: eps = %v at delta = %v needs more noise than any: %w", t.Eps, t.Delta, dp.ErrNoBound)
@@ -102,7 +103,7 @@ func Tight(t Target) (Params, error) {
 		if p.Grid > maxGrid || float64(p.Dim)*float64(p.Grid)*float64(p.Grid) > 1<<60 {
 			return Params{}, fmt.Errorf("vecsum: no grid up to 2^24 keeps the variance within %v of the Gaussian's: %w", t.Overhead, dp.ErrNoBound)
 		}
-		p.Norm = Norm(t.Dim, p.Grid, normBeta)
+		p.Norm = Norm(t.Dim, p.Grid, NormBeta)
 		p.setNoise(t.Kind, p.needed(mu), honest)
 		if p.overhead(mu, honest) <= t.Overhead {
 			break

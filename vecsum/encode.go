@@ -21,7 +21,7 @@ var ErrInput = errors.New("vecsum: input")
 //
 // Exactly private: the norm check and the noise work on integers, and privacy
 // does not rest on how coordinates were rounded. Unbiased to 2^−32 grid steps a
-// coordinate and √d·1e-9 steps for the norm check ([normBeta]). How long it
+// coordinate and √d·1e-9 steps for the norm check ([NormBeta]). How long it
 // takes depends on the input in that rounding may be repeated.
 type Encoder struct {
 	params Params

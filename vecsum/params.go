@@ -159,19 +159,65 @@ func (p Params) Epsilon(delta float64, rounds int64) (float64, error) {
 	if rounds < 1 {
 		return 0, fmt.Errorf("vecsum: rounds = %d must be at least 1", rounds)
 	}
-	c, err := p.Curve(p.tau(delta, rounds))
+	c, err := p.RoundCurve(delta, rounds)
 	if err != nil {
 		return 0, err
 	}
 	return c.Times(rounds).Epsilon(delta)
 }
 
-// tailShare is the share of δ given to what lies beyond the windows.
-const tailShare = 1e-3
+// RoundCurve is Curve with the windows that Epsilon takes: all rounds together
+// spend TailShare of delta on them.
+func (p Params) RoundCurve(delta float64, rounds int64) (Curve, error) {
+	return p.Curve(p.tau(delta, rounds))
+}
+
+// Delta returns δ at eps of the given number of rounds, by [MethodGDP]. The error
+// wraps dp.ErrNoBound if there is none below 1.
+func (p Params) Delta(eps float64, rounds int64) (float64, error) {
+	if !(eps >= 0 && eps <= math.MaxFloat64) {
+		return 0, fmt.Errorf("vecsum: eps = %v must be at least 0 and finite", eps)
+	}
+	if rounds < 1 {
+		return 0, fmt.Errorf("vecsum: rounds = %d must be at least 1", rounds)
+	}
+	// Any window gives a bound; the best one depends on the answer.
+	best, guess, back := 1., 1e-6, false
+	for range 8 {
+		c, err := p.RoundCurve(math.Max(guess, 1e-200), rounds)
+		if err != nil && best == 1 {
+			return 0, err
+		}
+		all := c.Times(rounds)
+		d := all.Delta(eps)
+		if err != nil || !(d < best) {
+			// So wide a window leaves the support: once more with the best so far.
+			if back {
+				break
+			}
+			guess, back = best, true
+			continue
+		}
+		best = d
+		all.Tail = 0
+		next := all.Delta(eps)
+		if next > guess/10 && next < 2*guess {
+			break
+		}
+		guess = next
+	}
+	if !(best < 1) {
+		return 0, fmt.Errorf("vecsum: no delta below 1 at eps = %v: %w", eps, dp.ErrNoBound)
+	}
+	return best, nil
+}
+
+// TailShare is the share of δ given to what lies beyond the windows of the noise.
+const TailShare = 1e-3
 
 func (p Params) tau(delta float64, rounds int64) float64 {
 	_, _, counts := p.sensitivity()
-	return tailShare * delta / (2 * float64(rounds) * float64(counts))
+	return TailShare * delta / (2 * float64(rounds) * float64(counts))
 }
 
 // Variance bounds the variance of one coordinate of the estimate of the sum of

@@ -51,6 +51,43 @@ func (p Params) Sigma(delta float64, rounds int64) (sigma, tail float64, err err
 	return sigma, tail * float64(rounds) * (1 + 0x1p-48), nil
 }
 
+// TightSigma returns parameters for which [Params.Sigma] is at least sigma at
+// t.Delta over t.Rounds, and that σ; the least noise, as [Tight] has it. Eps and
+// Mu of t must be 0.
+//
+// An error wraps dp.ErrNoBound if nothing within the limits is worth sigma.
+func TightSigma(sigma float64, t Target) (Params, float64, error) {
+	t = t.withDefaults()
+	if t.Eps != 0 || t.Mu != 0 {
+		return Params{}, 0, fmt.Errorf("vecsum: eps = %v and mu = %v must be 0 where sigma is wanted", t.Eps, t.Mu)
+	}
+	if err := dp.CheckSigma(sigma); err != nil {
+		return Params{}, 0, err
+	}
+	most := t.Users
+	t.Users = t.MinUsers
+	t.Mu = 2 / (sigma * math.Sqrt(float64(t.MinUsers)))
+	for range 20 {
+		p, err := Tight(t)
+		if err != nil {
+			return Params{}, 0, err
+		}
+		p.Users = most
+		got, tail, err := p.Sigma(t.Delta, t.Rounds)
+		if err != nil {
+			return Params{}, 0, err
+		}
+		if !(tail <= TailShare*t.Delta) {
+			return Params{}, 0, fmt.Errorf("vecsum: tails of %v are above %v of delta: %w", tail, TailShare, dp.ErrNoBound)
+		}
+		if got >= sigma {
+			return p, got, nil
+		}
+		t.Mu *= got / sigma * (1 - 1e-6)
+	}
+	return Params{}, 0, fmt.Errorf("vecsum: no noise is found that is worth sigma = %v: %w", sigma, dp.ErrNoBound)
+}
+
 // AddNoise adds to counts the noise of the given number of clients, as one draw
 // on each count with the law of their sum.
 func (p Params) AddNoise(src rng.Source, counts []int64, clients int64) error {

@@ -27,6 +27,7 @@ type auditFlags struct {
 	seed                    uint64
 	workers                 int
 	show                    output
+	sum                     auditSumFlags
 }
 
 func newAudit() *cobra.Command {
@@ -40,15 +41,24 @@ event on the other half. It prints a lower bound on the true eps0 that holds wit
 the stated confidence: a true claim is refuted with probability 1 - confidence at
 most. A claim that stands is not proved by it.
 
+With --randomizer vecsum it runs whole rounds of a vector sum, the code of all n
+clients, and tests what one round claims at --delta.
+
 Exit code 1 if the claim is refuted.`,
 		Example: `  riffle audit --randomizer privunit --eps0 2 --trials 1e6
   riffle audit --randomizer krr:8 --eps0 1 --json
-  riffle audit --randomizer rr --dim 1 --eps0 2 --claim 1.8   # a wrong claim: refuted`,
+  riffle audit --randomizer rr --dim 1 --eps0 2 --claim 1.8   # a wrong claim: refuted
+  riffle audit --randomizer vecsum --eps 1 --delta 1e-2 --n 20 --dim 4`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.randomizer == vecsumName {
+				return a.runSum(cmd)
+			}
+			return a.run(cmd)
+		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&a.randomizer, "randomizer", "privunit", strings.Join(randomizer.Names(), ", ")+" (krr:K for K symbols)")
+	fs.StringVar(&a.randomizer, "randomizer", "privunit", strings.Join(randomizer.Names(), ", ")+" (krr:K for K symbols) or vecsum")
 	fs.Float64Var(&a.eps0, "eps0", 0, "eps0 the randomizer is made for (required)")
 	fs.Float64Var(&a.claim, "claim", 0, "eps0 to refute (default: what the randomizer claims, numeric slack included)")
 	fs.Var(&a.trials, "trials", "reports to draw (1e6 notation is fine)")
@@ -57,6 +67,7 @@ Exit code 1 if the claim is refuted.`,
 	fs.Float64Var(&a.confidence, "confidence", audit.DefaultConfidence, "confidence of the lower bound")
 	fs.Uint64Var(&a.seed, "seed", 1, "seed of the reports; equal seeds give equal results")
 	fs.IntVar(&a.workers, "workers", 0, "worker goroutines (default: one per CPU); results do not depend on it")
+	a.sum.flags(fs)
 	a.show.flags(fs)
 	fs.SortFlags = false
 	return cmd
@@ -107,6 +118,9 @@ func (a *auditFlags) mechanism(cmd *cobra.Command) (randomizer.Randomizer, error
 }
 
 func (a *auditFlags) run(cmd *cobra.Command) error {
+	if err := a.sum.unused(cmd.Flags(), a.randomizer); err != nil {
+		return err
+	}
 	m, err := a.mechanism(cmd)
 	if err != nil {
 		return err
@@ -114,14 +128,8 @@ func (a *auditFlags) run(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("claim") {
 		a.claim = m.Event().Eps0
 	}
-	if a.confidence == 0 { // to the library it would mean the default
-		return usage("--confidence 0 must lie strictly between 0 and 1")
-	}
-	if a.workers < 0 || a.workers > 4096 {
-		return usage("--workers %d must lie between 0 and 4096", a.workers)
-	}
-	if a.workers == 0 {
-		a.workers = runtime.GOMAXPROCS(0)
+	if err := a.complete(); err != nil {
+		return err
 	}
 	bar, finish := a.progress(cmd.ErrOrStderr())
 	begin := time.Now()
@@ -141,6 +149,20 @@ func (a *auditFlags) run(cmd *cobra.Command) error {
 	}
 	if r.Refuted {
 		return fmt.Errorf("claim refuted: %s has eps0 of at least %.4g with confidence %v, above the claimed %v", m.Name(), r.LowerBound, r.Confidence, r.Claimed)
+	}
+	return nil
+}
+
+// complete fills in defaults and refuses values out of range.
+func (a *auditFlags) complete() error {
+	if a.confidence == 0 { // to the library it would mean the default
+		return usage("--confidence 0 must lie strictly between 0 and 1")
+	}
+	if a.workers < 0 || a.workers > 4096 {
+		return usage("--workers %d must lie between 0 and 4096", a.workers)
+	}
+	if a.workers == 0 {
+		a.workers = runtime.GOMAXPROCS(0)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ type protocolFlags struct {
 	delta, eps, tv                         float64
 	colluders                              count
 	hidden, adaptive                       bool
+	vecsum                                 sumFlags
 }
 
 // count is a flag that takes 60000 as well as 6e4.
@@ -48,13 +49,14 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 	p.rounds = 1
 	fs.Var(&p.rounds, "rounds", "rounds")
 	fs.Float64Var(&p.delta, "delta", 0, "delta at which epsilon is wanted")
-	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response), krr:K, laplace (in the l1 ball) or gaussian")
+	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response), krr:K, laplace (in the l1 ball), gaussian or vecsum (integer noise, only the sum is seen)")
 	fs.Float64Var(&p.tv, "tv", 0, "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)")
 	fs.Var(&p.colluders, "colluders", "of the n clients, how many tell the observer all they know")
 	fs.BoolVar(&p.hidden, "k-hidden", false, "nobody sees how many reports a round has")
 	fs.BoolVar(&p.adaptive, "adaptive-within-round", false, "a report may depend on earlier reports of its round: only bounds proved for that")
-	fs.StringVar(&p.trust, "trust", "shuffle", "shuffle, local (no shuffler) or distributed (only the sum is seen; with gaussian)")
+	fs.StringVar(&p.trust, "trust", "shuffle", "shuffle, local (no shuffler), distributed (only the sum is seen; with gaussian) or vector-sum (with vecsum)")
 	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client, or remove one (with --trust distributed --participation check-in only)")
+	p.vecsum.flags(fs)
 	fs.SortFlags = false
 }
 
@@ -65,6 +67,12 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 		Eps0: p.eps0, Sigma: p.sigma, Population: int64(p.n), Reports: int64(p.k), Rate: p.gamma, Dropout: p.dropout,
 		Rounds: int64(p.rounds), Delta: p.delta, Eps: p.eps, AskDelta: fs.Changed("eps"),
 		TV: p.tv, Colluders: int64(p.colluders), HiddenReports: p.hidden, AdaptiveWithinRound: p.adaptive,
+	}
+	if ok, err := p.sum(fs); ok || err != nil {
+		q.Trust, q.Class = dp.Distributed, ""
+		if err != nil {
+			return q, err
+		}
 	}
 	if fs.Changed("tv") && p.tv == 0 {
 		return q, usage("--tv 0 must be above 0")
@@ -113,7 +121,8 @@ With --eps in place of --delta it bounds delta.`,
   riffle eps --participation all --eps0 3 --n 60000 --delta 1e-5 --curve rounds=1..1e4:25 --plot eps.svg
   riffle eps --participation all --eps0 3 --n 60000 --rounds 80 --delta 1e-5 --certificate eps.json
   riffle eps --verify eps.json
-  riffle eps --trust distributed --randomizer gaussian --sigma 1 --participation check-in --n 6e5 --gamma 1e-3 --rounds 1e5 --delta 1e-8`,
+  riffle eps --trust distributed --randomizer gaussian --sigma 1 --participation check-in --n 6e5 --gamma 1e-3 --rounds 1e5 --delta 1e-8
+  riffle eps --randomizer vecsum --dim 100 --grid 314 --noise-bits 735 --n 1e4 --delta 1e-6`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fs := cmd.Flags()
@@ -127,6 +136,13 @@ With --eps in place of --delta it bounds delta.`,
 			if err != nil {
 				return err
 			}
+			if p.class == vecsumName {
+				for _, name := range []string{"certificate", "plot"} {
+					if fs.Changed(name) {
+						return usage("--%s is not made for --randomizer %s", name, vecsumName)
+					}
+				}
+			}
 			if bounds != "all" && bounds != "best" {
 				return usage("--bounds %q must be all or best", bounds)
 			}
@@ -135,6 +151,9 @@ With --eps in place of --delta it bounds delta.`,
 			if over != "" {
 				if c, err = parseCurve(over); err != nil {
 					return err
+				}
+				if p.class == vecsumName && c.name == "eps0" {
+					return usage("--curve eps0=... is of single reports and has no meaning with --randomizer %s", vecsumName)
 				}
 				if queries, err = c.queries(fs, q); err != nil {
 					return err
@@ -146,7 +165,7 @@ With --eps in place of --delta it bounds delta.`,
 			if err := picture.check(); err != nil {
 				return err
 			}
-			answers, err := answerAll(cmd, queries, bounds)
+			answers, err := p.answerAll(cmd, queries, bounds)
 			if err != nil {
 				return err
 			}
@@ -172,6 +191,21 @@ With --eps in place of --delta it bounds delta.`,
 	certificates.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+func (p *protocolFlags) answerAll(cmd *cobra.Command, queries []account.Query, bounds string) ([]account.Reply, error) {
+	if p.class != vecsumName {
+		return answerAll(cmd, queries, bounds)
+	}
+	var out []account.Reply
+	for _, q := range queries {
+		a, err := answerSum(cmd, asSum(q, p.vecsum.params()), bounds)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, a)
+	}
+	return out, nil
 }
 
 func answerAll(cmd *cobra.Command, queries []account.Query, bounds string) ([]account.Reply, error) {
@@ -224,8 +258,9 @@ type (
 		KHidden       bool             `json:"k_hidden,omitempty"`
 		Adaptive      bool             `json:"adaptive_within_round,omitempty"`
 		Rounds        int64            `json:"rounds"`
-		Delta         *float64         `json:"delta,omitempty"`
-		Eps           *float64         `json:"eps,omitempty"`
+		sumJSON
+		Delta *float64 `json:"delta,omitempty"`
+		Eps   *float64 `json:"eps,omitempty"`
 	}
 	replyJSON struct {
 		Upper  *boundJSON  `json:"upper"`
@@ -261,6 +296,9 @@ func toReplyJSON(r account.Reply) replyJSON {
 		Query: queryJSON{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: q.Adjacency,
 			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds,
 			TV: q.TV, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
+	if r.Sum != nil {
+		out.Query.Trust, out.Query.Randomizer, out.Query.sumJSON = vecsumTrust, vecsumName, toSumJSON(*r.Sum)
+	}
 	if q.AskDelta {
 		out.Query.Eps = &q.Eps
 	} else {
@@ -301,6 +339,9 @@ func printAnswers(w io.Writer, replies []account.Reply, curve, asJSON bool) erro
 func printReply(w io.Writer, r account.Reply) error {
 	p := printer{w: w}
 	p.line("%s", describeQuery(r.Query))
+	if r.Sum != nil {
+		p.line("%s", describeSum(*r.Sum))
+	}
 	if r.Upper != nil {
 		p.line("epsilon <= %s at delta = %s   (%s, %s; %s one client)", roundUp(r.Upper.Eps), roundUp(r.Upper.Delta), r.Upper.Method, r.Upper.Status, r.Upper.Adjacency)
 	} else {
@@ -356,11 +397,14 @@ func absent(p *printer, bounds []account.Listed) {
 }
 
 func describeQuery(q account.Query) string {
-	parameter := fmt.Sprintf("eps0 = %g", q.Eps0)
-	if q.Class == dp.Gaussian {
-		parameter = fmt.Sprintf("sigma = %g", q.Sigma)
+	parameter := fmt.Sprintf("eps0 = %g, ", q.Eps0)
+	switch {
+	case q.Class == dp.Gaussian:
+		parameter = fmt.Sprintf("sigma = %g, ", q.Sigma)
+	case q.Trust == dp.Distributed:
+		parameter = "" // a vector sum
 	}
-	text := fmt.Sprintf("%d round(s), n = %d, %s, participation %s", q.Rounds, q.Population, parameter, q.Participation)
+	text := fmt.Sprintf("%d round(s), n = %d, %sparticipation %s", q.Rounds, q.Population, parameter, q.Participation)
 	if q.Reports > 0 {
 		text += fmt.Sprintf(", k = %d", q.Reports)
 	}
@@ -401,9 +445,10 @@ func newPlan() *cobra.Command {
 		Short: "Choose a protocol for a target epsilon: the inverse of eps",
 		Long: `Plan finds the largest eps0, k, gamma or rounds, or the smallest sigma, for which
 the proved bound on epsilon stays at or below the target. All other values are
-given.`,
-		Example: `  riffle plan --target-eps 1 --delta 1e-5 --n 60000 --participation all --rounds 50 --solve eps0`,
-		Args:    noArgs,
+given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus.`,
+		Example: `  riffle plan --target-eps 1 --delta 1e-5 --n 60000 --participation all --rounds 50 --solve eps0
+  riffle plan --randomizer vecsum --target-eps 1 --delta 1e-6 --n 1e4 --dim 100 --solve noise-bits`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fs := cmd.Flags()
 			if solve == "" || !fs.Changed("target-eps") {
@@ -411,6 +456,13 @@ given.`,
 			}
 			if fs.Changed(solve) {
 				return usage("--%s contradicts --solve %s", solve, solve)
+			}
+			sums := solve == "noise-bits" || solve == "mu"
+			if sums != (p.class == vecsumName) {
+				return usage("--solve noise-bits and mu go with --randomizer %s, the others without: not --solve %s with --randomizer %s", vecsumName, solve, p.class)
+			}
+			if sums {
+				return p.planSum(cmd, fs, target, solve, asJSON)
 			}
 			q, err := p.query(fs)
 			if err != nil {
@@ -442,7 +494,7 @@ given.`,
 	}
 	p.flags(cmd.Flags())
 	cmd.Flags().Float64Var(&target, "target-eps", 0, "epsilon that must not be exceeded")
-	cmd.Flags().StringVar(&solve, "solve", "", "what to solve for: eps0, k, gamma, rounds or sigma")
+	cmd.Flags().StringVar(&solve, "solve", "", "what to solve for: eps0, k, gamma, rounds or sigma; noise-bits or mu of a vector sum")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -1,0 +1,378 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/vecsum"
+)
+
+// SumQuery is a question about rounds of vector sums that are all alike: nobody
+// sees more than a round's summed counts.
+type SumQuery struct {
+	// Query says who takes part and whether ε or δ is asked for. What it has on
+	// single reports (Class, Eps0, Sigma, Symbols, TV), Colluders, HiddenReports
+	// and AdaptiveWithinRound must be left empty; Trust may be dp.Distributed.
+	Query Query
+	// Sum is a round. Defaults: Users, the most that one can have; MinUsers,
+	// below which it is void, what Surely arrives; Radius 1; Norm as
+	// vecsum.Tight has it.
+	//
+	// Honest of a round's clients are relied on for noise; of the others nothing
+	// is relied on but that they keep to themselves whether they take part, where
+	// that is not public.
+	Sum vecsum.Params
+}
+
+// Surely is how many of n clients report, each with the given chance, in all but
+// one round in a billion; at least 1. No privacy rests on it.
+func Surely(n int64, rate float64) int64 {
+	mean := float64(n) * rate
+	return int64(max(1, math.Floor(mean-6*math.Sqrt(mean*(1-rate)))))
+}
+
+// cohort returns the most clients a round can have, and each one's chance to be
+// among those who arrive.
+func (q SumQuery) cohort() (most int64, rate float64) {
+	most, rate = q.Query.Population, 1-q.Query.Dropout
+	switch q.Query.Participation {
+	case dp.Sampled, dp.Once:
+		most = q.Query.Reports
+	case dp.CheckIn:
+		rate *= q.Query.Rate
+	}
+	return most, rate
+}
+
+// withDefaults expects a valid Query.
+func (q SumQuery) withDefaults() SumQuery {
+	most, rate := q.cohort()
+	p := &q.Sum
+	if p.Users == 0 {
+		p.Users = most
+	}
+	if p.MinUsers == 0 {
+		p.MinUsers = min(Surely(most, rate), most)
+	}
+	if p.Honest == 0 {
+		p.Honest = 1
+	}
+	if p.Radius == 0 {
+		p.Radius = 1
+	}
+	if p.Norm == 0 && p.Dim > 0 && p.Grid > 0 {
+		p.Norm = vecsum.Norm(p.Dim, p.Grid, vecsum.NormBeta)
+	}
+	return q
+}
+
+// Validate returns an error that names the first value that makes no sense.
+func (q SumQuery) Validate() error {
+	a := q.Query
+	switch {
+	case a.Class != "" || a.Eps0 != 0 || a.Sigma != 0 || a.Symbols != 0 || a.TV != 0:
+		return fmt.Errorf("account: class %q, eps0 = %v, sigma = %v, symbols = %d, total variation %v are of single reports: a vector sum has its own noise",
+			a.Class, a.Eps0, a.Sigma, a.Symbols, a.TV)
+	case a.Trust != "" && a.Trust != dp.Distributed:
+		return fmt.Errorf("account: trust %s: of a vector sum only the sum is seen, trust %s", a.Trust, dp.Distributed)
+	case a.Adjacency != "" && a.Adjacency != dp.ReplaceOne:
+		return fmt.Errorf("account: adjacency %q: vector sums are counted for a client replaced", a.Adjacency)
+	case a.Colluders != 0:
+		return fmt.Errorf("account: colluders = %d: of a vector sum give the fraction honest, which adds noise", a.Colluders)
+	case a.HiddenReports || a.AdaptiveWithinRound:
+		return errors.New("account: a vector sum shows its number of clients, who do not see each other's reports")
+	}
+	a.Trust, a.Class, a.Sigma = dp.Distributed, dp.Gaussian, 1
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	most, _ := q.cohort()
+	p := q.withDefaults().Sum
+	switch {
+	case p.Users < most:
+		return fmt.Errorf("account: users = %d are fewer than the %d that a round can have", p.Users, most)
+	case p.MinUsers > most:
+		return fmt.Errorf("account: n-min = %d must be at most the %d clients that a round can have", p.MinUsers, most)
+	case p.MinUsers < 1:
+		return fmt.Errorf("account: n-min = %d must be at least 1", p.MinUsers)
+	case p.Honest > 0 && p.Honest*float64(p.MinUsers) < 1:
+		return fmt.Errorf("account: honest = %v of n-min = %d leaves no client's noise", p.Honest, p.MinUsers)
+	}
+	return p.Validate()
+}
+
+// times is how many rounds one client can take part in.
+func (q SumQuery) times() int64 {
+	if q.Query.Participation == dp.Once {
+		return 1
+	}
+	return q.Query.Rounds
+}
+
+// always says that whoever could be in a round is.
+func (q SumQuery) always() bool {
+	return q.Query.Dropout == 0 && (q.Query.Participation == dp.All || q.Query.Participation == dp.Once)
+}
+
+// sumMethod computes one listed bound.
+type sumMethod struct {
+	id, source string
+	compute    func(ctx context.Context, q SumQuery) (eps, delta float64, note string, err error)
+}
+
+// AnswerSum (vecsum.md) computes the bounds that a query about vector sums asks for: which is
+// "all", "best" (only what the tightest needs), or a method's id. All are upper
+// bounds, proved, replace-one, of the view of the summed counts; rounds of fewer
+// than MinUsers are void. What a transport adds to δ is not in them.
+func AnswerSum(ctx context.Context, q SumQuery, which string) (Reply, error) {
+	if err := q.Validate(); err != nil {
+		return Reply{}, err
+	}
+	q = q.withDefaults()
+	q.Query.Trust = dp.Distributed
+	r := Reply{Query: q.Query, Sum: &q.Sum}
+	known := false
+	for i, m := range sumMethods() {
+		if which != "all" && which != m.id && !(which == "best" && i < 2) {
+			continue
+		}
+		known = true
+		if err := ctx.Err(); err != nil {
+			return Reply{}, err
+		}
+		l := Listed{Bound: proved(m.id, 0, 0, m.source)}
+		start := time.Now()
+		var err error
+		l.Eps, l.Delta, l.Note, err = m.compute(ctx, q)
+		l.Seconds = time.Since(start).Seconds()
+		if err := r.list(l, err); err != nil {
+			return Reply{}, err
+		}
+	}
+	if !known {
+		return Reply{}, fmt.Errorf("account: unknown method %q", which)
+	}
+	return r, nil
+}
+
+func sumMethods() []sumMethod {
+	return []sumMethod{
+		{vecsum.MethodGDP, "log-concave integer noise is Gaussian-private but for its tails (vecsum/vecsum.md); mu adds in squares: Dong, Roth, Su 2022, Corollary 3.3", sumGDP},
+		{"gauss-pld", gaussSource + "; integer noise by the sigma it is worth (vecsum.Params.Sigma), its tails added to delta", sumGaussian},
+		{vecsum.MethodLemma31, "CJMP, Lemma 3.1 through its Lemma A.1", paperSum(func(p vecsum.Params, delta float64) (float64, error) {
+			switch {
+			case p.Dim != 1:
+				return 0, fmt.Errorf("stated for one coordinate, not dim = %d: %w", p.Dim, dp.ErrNoBound)
+			case p.Honest < 1:
+				return 0, fmt.Errorf("stated for honest clients only, not honest = %v: %w", p.Honest, dp.ErrNoBound)
+			}
+			return vecsum.Lemma31(p, 1, delta)
+		})},
+		{vecsum.MethodThm32, "CJMP, Theorem 3.2", paperSum(func(p vecsum.Params, delta float64) (float64, error) {
+			if p.Honest < 1 {
+				return 0, fmt.Errorf("stated for honest clients only, not honest = %v: %w", p.Honest, dp.ErrNoBound)
+			}
+			return vecsum.Thm32(p, delta)
+		})},
+		{vecsum.MethodA9, "CJMP, Corollary A.9, computed from its proof", paperSum(vecsum.RobustA9)},
+	}
+}
+
+// alwaysNote says that chance is not counted.
+func (q SumQuery) alwaysNote() string {
+	if q.always() {
+		return ""
+	}
+	return "as if the client took part in every round"
+}
+
+// sumGDP is vecsum-gdp.
+func sumGDP(_ context.Context, q SumQuery) (eps, delta float64, note string, err error) {
+	if q.Query.AskDelta {
+		delta, err = q.Sum.Delta(q.Query.Eps, q.times())
+		return q.Query.Eps, delta, q.alwaysNote(), err
+	}
+	eps, err = q.Sum.Epsilon(q.Query.Delta, q.times())
+	return eps, q.Query.Delta, q.alwaysNote(), err
+}
+
+// gaussian is the question about sums of Gaussian reports whose answer, tail
+// added to δ, holds for the query; the windows of the noise are those for delta.
+func (q SumQuery) gaussian(delta float64) (g Query, tail float64, err error) {
+	g, p := q.Query, q.Sum
+	g.Trust, g.Class = dp.Distributed, dp.Gaussian
+	if g.Participation == dp.Once {
+		// Who is in which batch is public, and a client is in one.
+		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
+	}
+	counted := g.Participation == dp.CheckIn || g.Dropout > 0
+	if !counted {
+		// Whoever arrives: at least MinUsers, whose noise is charged.
+		p.Users = p.MinUsers
+	}
+	g.Sigma, tail, err = p.Sigma(delta, g.Rounds)
+	if err != nil {
+		return g, 0, err
+	}
+	if !counted {
+		most, _ := q.cohort()
+		g.Sigma *= math.Sqrt(float64(p.MinUsers)/float64(most)) * (1 - 0x1p-50)
+	}
+	g.Sigma = math.Min(g.Sigma, dp.MaxSigma)
+	if err := dp.CheckSigma(g.Sigma); err != nil {
+		return g, 0, fmt.Errorf("account: noise worth too little: %v: %w", err, dp.ErrNoBound)
+	}
+	return g, tail, nil
+}
+
+// sumGaussian is gauss-pld.
+func sumGaussian(ctx context.Context, q SumQuery) (eps, delta float64, note string, err error) {
+	ask := func(g Query) (dp.Bound, error) {
+		r, err := Answer(ctx, g, "gauss-pld")
+		if err != nil {
+			return dp.Bound{}, err
+		}
+		if l := r.Bounds[0]; !l.Applies {
+			return dp.Bound{}, fmt.Errorf("%s: %w", l.Note, dp.ErrNoBound)
+		}
+		return r.Bounds[0].Bound, nil
+	}
+	worth := func(g Query) string { return fmt.Sprintf("sigma = %.6g a client", g.Sigma) }
+	if !q.Query.AskDelta {
+		g, tail, err := q.gaussian(q.Query.Delta)
+		if err != nil {
+			return 0, 0, "", err
+		}
+		if g.Delta = (g.Delta - tail) * (1 - 0x1p-50); !(g.Delta > 0) {
+			return 0, 0, "", fmt.Errorf("account: tails of %v leave nothing of delta = %v: %w", tail, q.Query.Delta, dp.ErrNoBound)
+		}
+		b, err := ask(g)
+		return b.Eps, q.Query.Delta, worth(g), err
+	}
+	// Any window gives a bound; the best one depends on the answer.
+	guess := 1e-6
+	if d, err := q.Sum.Delta(q.Query.Eps, q.times()); err == nil {
+		guess = math.Max(1e-200, math.Min(d, .5))
+	}
+	delta = 1
+	for range 4 {
+		g, tail, err := q.gaussian(guess)
+		var b dp.Bound
+		if err == nil {
+			b, err = ask(g)
+		}
+		if err != nil {
+			if delta < 1 && errors.Is(err, dp.ErrNoBound) {
+				break
+			}
+			return 0, 0, "", err
+		}
+		if d := (b.Delta + tail) * (1 + 0x1p-50); d < delta {
+			delta, note = d, worth(g)
+		}
+		if b.Delta > guess/10 {
+			break
+		}
+		guess = math.Max(b.Delta, 1e-200)
+	}
+	if !(delta < 1) {
+		return 0, 0, "", fmt.Errorf("account: no delta below 1 at eps = %v: %w", q.Query.Eps, dp.ErrNoBound)
+	}
+	return q.Query.Eps, delta, note, nil
+}
+
+// paperSum asks a bound of CJMP's, each of which is for one round.
+func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) func(context.Context, SumQuery) (float64, float64, string, error) {
+	return func(_ context.Context, q SumQuery) (eps, delta float64, note string, err error) {
+		if q.times() > 1 {
+			return 0, 0, "", fmt.Errorf("stated for one round, not %d: %w", q.times(), dp.ErrNoBound)
+		}
+		if !q.Query.AskDelta {
+			eps, err = bound(q.Sum, q.Query.Delta)
+			return eps, q.Query.Delta, q.alwaysNote(), err
+		}
+		// ε rises as δ falls, but too large a δ is outside a lemma's conditions.
+		good, reason := math.Inf(1), error(nil)
+		meets := func(log float64) bool {
+			e, err := bound(q.Sum, math.Exp(log))
+			if err != nil && reason == nil {
+				reason = err
+			}
+			return err == nil && e <= q.Query.Eps
+		}
+		const step = .5
+		bad := math.Inf(-1)
+		for log := math.Log(.49); log > -650; log -= step {
+			if meets(log) {
+				good = log
+			} else if !math.IsInf(good, 1) {
+				bad = log
+				break
+			}
+		}
+		switch {
+		case math.IsInf(good, 1) && reason != nil:
+			return 0, 0, "", reason
+		case math.IsInf(good, 1):
+			return 0, 0, "", fmt.Errorf("no delta below 1/2 at eps = %v: %w", q.Query.Eps, dp.ErrNoBound)
+		}
+		for !math.IsInf(bad, -1) && good-bad > 1e-6 {
+			if mid := (good + bad) / 2; meets(mid) {
+				good = mid
+			} else {
+				bad = mid
+			}
+		}
+		return q.Query.Eps, math.Exp(good), q.alwaysNote(), nil
+	}
+}
+
+// PlanSum returns the round of least noise of a kind for which the tightest bound
+// of AnswerSum at q.Query.Delta is at most target. Grid, Norm and Noise of q.Sum
+// are ignored.
+//
+// The noise is right to about a ten-thousandth where everybody takes part; where
+// chance decides, a per cent goes to cover cohorts of every size. An error wraps
+// dp.ErrNoBound if nothing within the limits meets the target.
+func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseKind) (vecsum.Params, error) {
+	q.Sum.Grid, q.Sum.Norm, q.Sum.Noise = 1, 0, vecsum.Noise{Kind: vecsum.Skellam, Variance: 1}
+	if err := q.Validate(); err != nil {
+		return vecsum.Params{}, err
+	}
+	if q.Query.AskDelta || !(target > 0 && target <= dp.MaxEps0) {
+		return vecsum.Params{}, fmt.Errorf("account: target epsilon = %v must be above 0 and at most %d, and delta given", target, dp.MaxEps0)
+	}
+	q = q.withDefaults()
+	s := q.Sum
+	t := vecsum.Target{Delta: q.Query.Delta, Users: s.Users, MinUsers: s.MinUsers, Honest: s.Honest, Dim: s.Dim, Radius: s.Radius,
+		Rounds: q.times(), Kind: kind, Split: s.Split}
+	if q.always() {
+		t.Eps = target * (1 - 1e-8) // more than the search for ε leaves
+		return vecsum.Tight(t)
+	}
+	// The sigma that sums of Gaussian reports need, of most clients if their
+	// number is no chance, else of any.
+	g := q.Query
+	g.Trust, g.Class = dp.Distributed, dp.Gaussian
+	g.Delta *= 1 - vecsum.TailShare
+	if g.Participation == dp.Once {
+		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
+	}
+	g, _, err := Plan(ctx, target*(1-1e-6), g, "sigma")
+	if err != nil {
+		return vecsum.Params{}, err
+	}
+	sigma := g.Sigma
+	if g.Participation != dp.CheckIn && g.Dropout == 0 {
+		most, _ := q.cohort()
+		sigma *= math.Sqrt(float64(most)/float64(s.MinUsers)) * (1 + 0x1p-50)
+		t.Users = s.MinUsers
+	}
+	p, _, err := vecsum.TightSigma(sigma, t)
+	p.Users = s.Users
+	return p, err
+}

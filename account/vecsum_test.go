@@ -1,0 +1,285 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/gdp"
+	"github.com/riffle-dp/riffle/vecsum"
+)
+
+// sums asks for all bounds, by id; what has none is absent.
+func sums(t *testing.T, q SumQuery) map[string]Listed {
+	t.Helper()
+	return sumsOf(t, q, "all")
+}
+
+func sumsOf(t *testing.T, q SumQuery, which string) map[string]Listed {
+	t.Helper()
+	r, err := AnswerSum(context.Background(), q, which)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]Listed{}
+	for _, l := range r.Bounds {
+		if l.Applies {
+			out[l.Method] = l
+		} else if l.Note == "" {
+			t.Errorf("%s has no bound and no reason", l.Method)
+		}
+		if l.Applies && r.Upper.Eps > l.Eps {
+			t.Errorf("upper %v is above %s's %v", r.Upper.Eps, l.Method, l.Eps)
+		}
+	}
+	return out
+}
+
+func sumOf(participation dp.Participation, n int64, bits int64) SumQuery {
+	return SumQuery{
+		Query: Query{Participation: participation, Population: n, Rounds: 1, Delta: 1e-6},
+		Sum:   vecsum.Params{Dim: 10, Grid: 300, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: bits}},
+	}
+}
+
+// Where everybody takes part the Gaussian of the same μ is the answer, whichever
+// way it is counted.
+func TestSumOfAllIsGaussian(t *testing.T) {
+	for _, rounds := range []int64{1, 30} {
+		q := sumOf(dp.All, 1000, 7000)
+		q.Query.Rounds = rounds
+		got := sums(t, q)
+		gdpEps, pld := got["vecsum-gdp"].Eps, got["gauss-pld"].Eps
+		if math.Abs(pld/gdpEps-1) > 1e-3 {
+			t.Errorf("%d rounds: gauss-pld %v, vecsum-gdp %v", rounds, pld, gdpEps)
+		}
+		// The real norm of the difference is at least g, the noise m/4.
+		least := gdp.Mu(300 / math.Sqrt(7000*1000/4)).Repeat(rounds).Epsilon(1e-6)
+		if !(gdpEps >= least && gdpEps < 1.1*least) {
+			t.Errorf("%d rounds: %v, the central Gaussian costs %v", rounds, gdpEps, least)
+		}
+	}
+}
+
+// Of a single coordinate with known inputs the law is Bin(m, 1/2) against its
+// shift by g: no bound may be below its exact δ.
+func TestSumAboveExact(t *testing.T) {
+	const n, bits, grid = 8, 50, 10
+	q := sumOf(dp.All, n, bits)
+	q.Sum.Dim, q.Sum.Grid = 1, grid
+	m := float64(n * bits)
+	log := func(k float64) float64 {
+		a, _ := math.Lgamma(m + 1)
+		b, _ := math.Lgamma(k + 1)
+		c, _ := math.Lgamma(m - k + 1)
+		return a - b - c - m*math.Ln2
+	}
+	for _, eps := range []float64{.5, 1, 2, 4} {
+		exact := 0.
+		for k := 0.; k <= m+grid; k++ {
+			a, b := 0., 0.
+			if k <= m {
+				a = math.Exp(log(k))
+			}
+			if k >= grid {
+				b = math.Exp(log(k - grid))
+			}
+			exact += math.Max(0, a-math.Exp(eps)*b)
+		}
+		q.Query.Delta, q.Query.Eps, q.Query.AskDelta = 0, eps, true
+		got := sums(t, q)
+		for id, l := range got {
+			if l.Delta < exact {
+				t.Errorf("eps %v: %s has delta %v, exact %v", eps, id, l.Delta, exact)
+			}
+		}
+		if got["vecsum-gdp"].Delta > 40*exact {
+			t.Errorf("eps %v: vecsum-gdp has delta %v, exact %v", eps, got["vecsum-gdp"].Delta, exact)
+		}
+		if len(got) < 2 {
+			t.Errorf("eps %v: only %d bounds", eps, len(got))
+		}
+	}
+}
+
+// Chance helps, fewer who must be there and fewer who are honest cost, and the
+// answer at δ is the inverse of the answer at ε.
+func TestSumOrder(t *testing.T) {
+	sampled := sumOf(dp.Sampled, 10_000, 700)
+	sampled.Query.Reports, sampled.Query.Rounds = 1000, 20
+	coins := sumOf(dp.CheckIn, 2000, 700)
+	coins.Query.Rate, coins.Query.Rounds = .5, 5
+	once := sumOf(dp.Once, 10_000, 700)
+	once.Query.Reports, once.Query.Rounds = 1000, 10
+	dropped := sumOf(dp.All, 1000, 700)
+	dropped.Query.Dropout, dropped.Query.Rounds = .1, 3
+	skellam := sampled
+	skellam.Sum.Noise = vecsum.Noise{Kind: vecsum.Skellam, Variance: 175}
+	for name, q := range map[string]SumQuery{"sampled": sampled, "check-in": coins, "once": once, "dropout": dropped, "skellam": skellam} {
+		got := sums(t, q)
+		pld, full := got["gauss-pld"].Eps, got["vecsum-gdp"].Eps
+		if !(pld > 0 && full > 0) {
+			t.Fatalf("%s: gauss-pld %v, vecsum-gdp %v", name, pld, full)
+		}
+		if (name == "sampled" || name == "check-in" || name == "skellam") && pld > .9*full {
+			t.Errorf("%s: sampling gains nothing: %v against %v", name, pld, full)
+		}
+		fewer, honest := q, q
+		fewer.Sum.MinUsers, honest.Sum.Honest = 500, .5
+		if e := sumsOf(t, fewer, "vecsum-gdp")["vecsum-gdp"].Eps; !(e > full) {
+			t.Errorf("%s: n-min 500 costs %v, not above %v", name, e, full)
+		}
+		if e := sumsOf(t, honest, "gauss-pld")["gauss-pld"].Eps; !(e > pld) {
+			t.Errorf("%s: honest .5 costs %v, not above %v", name, e, pld)
+		}
+		back := q
+		back.Query.Delta, back.Query.AskDelta = 0, true
+		for id, l := range got {
+			back.Query.Eps = l.Eps
+			if d := sumsOf(t, back, id)[id].Delta; !(d < 1.15e-6 && d > .8e-6) {
+				t.Errorf("%s: %s at its own epsilon %v has delta %v", name, id, l.Eps, d)
+			}
+		}
+	}
+	// A round of n-min with no chance of more is what n-min is charged for.
+	q := sampled
+	q.Sum.MinUsers = 500
+	half := sampled
+	half.Sum.Noise.Bits /= 2
+	if a, b := sums(t, q)["gauss-pld"].Eps, sums(t, half)["gauss-pld"].Eps; math.Abs(a/b-1) > .01 {
+		t.Errorf("n-min of half of k costs %v, half the noise %v", a, b)
+	}
+}
+
+// CJMP's own parameters are within its theorems and far above the tight answer;
+// where a theorem says nothing the reason is given.
+func TestSumPaper(t *testing.T) {
+	for _, dim := range []int{1, 10} {
+		p, err := vecsum.Paper(vecsum.Target{Eps: 1, Delta: 1e-6, Users: 1000, Dim: dim, Radius: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := SumQuery{Query: Query{Participation: dp.All, Population: 1000, Rounds: 1, Delta: 1e-6}, Sum: p}
+		got := sums(t, q)
+		if e := got["cjmp-thm32"].Eps; !(e > .01 && e <= 1) {
+			t.Errorf("dim %d: cjmp-thm32 %v", dim, e)
+		}
+		if got["cjmp-a9"].Eps != got["cjmp-thm32"].Eps || got["vecsum-gdp"].Eps > got["cjmp-thm32"].Eps/40 {
+			t.Errorf("dim %d: %v, %v, %v", dim, got["cjmp-a9"].Eps, got["cjmp-thm32"].Eps, got["vecsum-gdp"].Eps)
+		}
+		if _, ok := got["cjmp-lemma31"]; ok != (dim == 1) {
+			t.Errorf("dim %d: cjmp-lemma31 applies: %v", dim, ok)
+		}
+		back := q
+		back.Query.Delta, back.Query.AskDelta, back.Query.Eps = 0, true, got["cjmp-thm32"].Eps
+		if d := sumsOf(t, back, "cjmp-thm32")["cjmp-thm32"].Delta; math.Abs(d/1e-6-1) > 1e-3 {
+			t.Errorf("dim %d: delta %v at the epsilon for 1e-6", dim, d)
+		}
+		q.Sum.Honest = .5
+		if half := sumsOf(t, q, "cjmp-a9")["cjmp-a9"].Eps; half <= got["cjmp-a9"].Eps {
+			t.Errorf("dim %d, half honest: %v", dim, half)
+		}
+		for _, id := range []string{"cjmp-lemma31", "cjmp-thm32"} {
+			if sumsOf(t, q, id)[id].Applies {
+				t.Errorf("dim %d: %s with half the clients honest", dim, id)
+			}
+		}
+		q.Sum.Honest, q.Query.Rounds = 1, 2
+		if two := sumsOf(t, q, "cjmp-a9"); two["cjmp-a9"].Applies {
+			t.Error("two rounds by a theorem for one")
+		}
+	}
+	// Noise with too little support has no bound at all.
+	q := sumOf(dp.All, 2, 4)
+	if got := sums(t, q); len(got) != 0 {
+		t.Errorf("eight coins for a shift of 300: %v", got)
+	}
+	q = sumOf(dp.Sampled, 100, 0)
+	q.Query.Reports = 10
+	q.Sum.Noise = vecsum.Noise{Kind: vecsum.DiscreteGaussian, Variance: 1e5}
+	if got := sums(t, q); got["gauss-pld"].Applies && got["gauss-pld"].Eps == 0 || !got["vecsum-gdp"].Applies {
+		t.Errorf("discrete Gaussian: %v", got)
+	}
+}
+
+func TestSumRefuses(t *testing.T) {
+	for want, change := range map[string]func(*SumQuery){
+		"eps0 = 1":                         func(q *SumQuery) { q.Query.Eps0 = 1 },
+		"trust shuffle":                    func(q *SumQuery) { q.Query.Trust = dp.Shuffle },
+		"adjacency \"remove\"":             func(q *SumQuery) { q.Query.Adjacency = dp.AddRemoveOne },
+		"colluders = 1":                    func(q *SumQuery) { q.Query.Colluders = 1 },
+		"number of clients":                func(q *SumQuery) { q.Query.HiddenReports = true },
+		"delta = 0":                        func(q *SumQuery) { q.Query.Delta = 0 },
+		"n = 0":                            func(q *SumQuery) { q.Query.Population = 0 },
+		"rounds = 0":                       func(q *SumQuery) { q.Query.Rounds = 0 },
+		"n-min = 101 must be at most":      func(q *SumQuery) { q.Sum.MinUsers = 101 },
+		"n-min = -1 must be at least 1":    func(q *SumQuery) { q.Sum.MinUsers = -1 },
+		"users = 99 are fewer":             func(q *SumQuery) { q.Sum.Users = 99 },
+		"leaves no client's noise":         func(q *SumQuery) { q.Sum.Honest = .001 },
+		"honest fraction = 2":              func(q *SumQuery) { q.Sum.Honest = 2 },
+		"honest fraction = NaN":            func(q *SumQuery) { q.Sum.Honest = math.NaN() },
+		"dim = 0":                          func(q *SumQuery) { q.Sum.Dim = 0 },
+		"grid = 0":                         func(q *SumQuery) { q.Sum.Grid = 0 },
+		"noise bits = 0":                   func(q *SumQuery) { q.Sum.Noise.Bits = 0 },
+		"variance = 1 given for binomial":  func(q *SumQuery) { q.Sum.Noise.Variance = 1 },
+		"unknown noise \"x\"":              func(q *SumQuery) { q.Sum.Noise.Kind = "x" },
+		"k = 7 must equal n = 100 when al": func(q *SumQuery) { q.Query.Reports = 7 },
+	} {
+		q := sumOf(dp.All, 100, 100)
+		change(&q)
+		if _, err := AnswerSum(context.Background(), q, "all"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+	if _, err := AnswerSum(context.Background(), sumOf(dp.All, 100, 100), "gauss-rdp"); err == nil {
+		t.Error("answers an unknown method")
+	}
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := AnswerSum(done, sumOf(dp.All, 100, 100), "all"); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// A plan's check is at most the target, and nearly all of it is used.
+func TestPlanSum(t *testing.T) {
+	sampled := sumOf(dp.Sampled, 10_000, 0)
+	sampled.Query.Reports, sampled.Query.Rounds, sampled.Sum.MinUsers = 1000, 20, 700
+	coins := sumOf(dp.CheckIn, 300, 0)
+	coins.Query.Rate, coins.Query.Rounds = .7, 2
+	once := sumOf(dp.Once, 10_000, 0)
+	once.Query.Reports, once.Query.Rounds = 1000, 10
+	dropped := once
+	dropped.Query.Dropout = .1
+	all := sumOf(dp.All, 1000, 0)
+	all.Query.Rounds, all.Sum.Honest = 7, .5
+	for name, q := range map[string]SumQuery{"all": all, "sampled": sampled, "check-in": coins, "once": once, "dropout": dropped} {
+		for _, kind := range []vecsum.NoiseKind{vecsum.Binomial, vecsum.Skellam} {
+			if name != "all" && kind == vecsum.Skellam {
+				continue
+			}
+			p, err := PlanSum(context.Background(), 1.5, q, kind)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			q.Sum = p
+			r, err := AnswerSum(context.Background(), q, "best")
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Whole bits may be more than is needed.
+			if r.Upper == nil || !(r.Upper.Eps <= 1.5 && r.Upper.Eps > 1.4) {
+				t.Errorf("%s, %s: planned for 1.5, costs %+v", name, kind, r.Upper)
+			}
+		}
+	}
+	if _, err := PlanSum(context.Background(), math.NaN(), all, vecsum.Binomial); err == nil {
+		t.Error("plans for NaN")
+	}
+	if _, err := PlanSum(context.Background(), 1e-9, all, vecsum.Binomial); !errors.Is(err, dp.ErrNoBound) {
+		t.Errorf("plans for next to nothing: %v", err)
+	}
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/gdp"
+	"github.com/riffle-dp/riffle/vecsum"
+)
+
+// vecsumName is what --randomizer is for vector sums, vecsumTrust their --trust.
+const (
+	vecsumName  = "vecsum"
+	vecsumTrust = "vector-sum"
+)
+
+// sumFlags describe a round of vector sums, with --randomizer vecsum.
+type sumFlags struct {
+	dim, bits, grid, nMin count
+	noise                 string
+	variance, honest      float64
+}
+
+var sumFlagNames = []string{"dim", "noise", "noise-bits", "variance", "grid", "n-min", "honest"}
+
+func (s *sumFlags) flags(fs *pflag.FlagSet) {
+	fs.Var(&s.dim, "dim", "of a vector sum: coordinates")
+	fs.Var(&s.nMin, "n-min", "of a vector sum: a round with fewer clients is void (default: all who are asked; where chance decides, what surely arrives)")
+	s.noiseFlags(fs)
+}
+
+func (s *sumFlags) noiseFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&s.noise, "noise", string(vecsum.Binomial), "of a vector sum: binomial, skellam or discrete-gaussian")
+	fs.Var(&s.bits, "noise-bits", "of a vector sum: fair noise bits of each client on each coordinate")
+	fs.Float64Var(&s.variance, "variance", 0, "of a vector sum: variance of skellam or discrete-gaussian noise, in grid steps")
+	fs.Var(&s.grid, "grid", "of a vector sum: grid steps in each coordinate's range")
+	fs.Float64Var(&s.honest, "honest", 1, "of a vector sum: share of a round's clients whose noise is relied on")
+}
+
+// single are the flags of single reports.
+var single = []string{"eps0", "sigma", "tv", "colluders", "k-hidden", "adaptive-within-round"}
+
+// sum says whether the flags describe a vector sum, and refuses those that then
+// have no meaning.
+func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
+	if p.class != vecsumName {
+		for _, name := range sumFlagNames {
+			if fs.Changed(name) {
+				return false, usage("--%s goes with --randomizer %s, not %s", name, vecsumName, p.class)
+			}
+		}
+		if p.trust == vecsumTrust {
+			return false, usage("--trust %s goes with --randomizer %s, not %s", vecsumTrust, vecsumName, p.class)
+		}
+		return false, nil
+	}
+	for _, name := range single {
+		if fs.Changed(name) {
+			return true, usage("--%s is of single reports and has no meaning with --randomizer %s", name, vecsumName)
+		}
+	}
+	if fs.Changed("trust") && p.trust != vecsumTrust && p.trust != string(dp.Distributed) {
+		return true, usage("--trust %s contradicts --randomizer %s, whose trust is %s: only the sum is seen", p.trust, vecsumName, vecsumTrust)
+	}
+	if p.adjacency != string(dp.ReplaceOne) {
+		return true, usage("--adjacency %s is refused with --randomizer %s: bounds are for a client replaced", p.adjacency, vecsumName)
+	}
+	return true, p.vecsum.check(fs)
+}
+
+// check refuses what has no meaning together.
+func (s *sumFlags) check(fs *pflag.FlagSet) error {
+	kind := vecsum.NoiseKind(s.noise)
+	switch {
+	case kind != vecsum.Binomial && kind != vecsum.Skellam && kind != vecsum.DiscreteGaussian:
+		return usage("--noise %q must be binomial, skellam or discrete-gaussian", s.noise)
+	case fs.Changed("noise-bits") && kind != vecsum.Binomial:
+		return usage("--noise-bits goes with --noise binomial, not %s, which has a --variance", kind)
+	case fs.Changed("variance") && kind == vecsum.Binomial:
+		return usage("--variance goes with --noise skellam or discrete-gaussian; binomial has --noise-bits")
+	case fs.Changed("n-min") && s.nMin < 1:
+		return usage("--n-min %d must be at least 1", s.nMin)
+	case !(s.honest > 0 && s.honest <= 1):
+		return usage("--honest %v must be above 0 and at most 1", s.honest)
+	case s.dim < 1 || s.dim > 1<<24:
+		return usage("--dim %d must lie between 1 and 2^24 with --randomizer %s", s.dim, vecsumName)
+	}
+	return nil
+}
+
+// params are the round's, but for what follows from the clients.
+func (s *sumFlags) params() vecsum.Params {
+	return vecsum.Params{MinUsers: int64(s.nMin), Honest: s.honest, Dim: int(s.dim), Grid: int64(s.grid),
+		Noise: vecsum.Noise{Kind: vecsum.NoiseKind(s.noise), Bits: int64(s.bits), Variance: s.variance}}
+}
+
+// asSum is a query's vector sum; the query says who takes part.
+func asSum(q account.Query, p vecsum.Params) account.SumQuery {
+	q.Class, q.Trust = "", dp.Distributed
+	return account.SumQuery{Query: q, Sum: p}
+}
+
+// answerSum asks, and marks what the query is to blame for as bad usage.
+func answerSum(cmd *cobra.Command, q account.SumQuery, bounds string) (account.Reply, error) {
+	if err := q.Validate(); err != nil {
+		return account.Reply{}, usageError{err}
+	}
+	return account.AnswerSum(cmd.Context(), q, bounds)
+}
+
+// sumJSON is the vector sum of a query.
+type sumJSON struct {
+	Dim       int              `json:"dim,omitempty"`
+	Grid      int64            `json:"grid,omitempty"`
+	Noise     vecsum.NoiseKind `json:"noise,omitempty"`
+	NoiseBits int64            `json:"noise_bits,omitempty"`
+	Variance  float64          `json:"variance,omitempty"`
+	NMin      int64            `json:"n_min,omitempty"`
+	Honest    float64          `json:"honest,omitempty"`
+}
+
+func toSumJSON(p vecsum.Params) sumJSON {
+	return sumJSON{p.Dim, p.Grid, p.Noise.Kind, p.Noise.Bits, p.Noise.Variance, p.MinUsers, p.Honest}
+}
+
+func describeNoise(n vecsum.Noise) string {
+	if n.Kind == vecsum.Binomial {
+		return fmt.Sprintf("%d fair noise bits", n.Bits)
+	}
+	return fmt.Sprintf("%s noise of variance %g", n.Kind, n.Variance)
+}
+
+func describeSum(p vecsum.Params) string {
+	return fmt.Sprintf("sums of %d coordinates, %d grid steps, %s a client and coordinate, n-min = %d, honest = %g",
+		p.Dim, p.Grid, describeNoise(p.Noise), p.MinUsers, p.Honest)
+}
+
+// designJSON is a planned round of vector sums.
+type designJSON struct {
+	Grid      int64            `json:"grid"`
+	Norm      int64            `json:"norm"` // of a rounded vector, squared, in half steps
+	Noise     vecsum.NoiseKind `json:"noise"`
+	NoiseBits int64            `json:"noise_bits,omitempty"`
+	Variance  float64          `json:"variance,omitempty"`
+	Mu        float64          `json:"mu"` // of one round of n-min
+	// Modulus is log2 of the aggregators' modulus, MessageBytes what the one that
+	// gets no seed receives of a client.
+	Modulus      int   `json:"modulus_bits"`
+	MessageBytes int64 `json:"message_bytes"`
+	// The variance of a coordinate of the sum of n-min, in squared clip norms:
+	// of this design, of the Gaussian mechanism with the same mu and all noise
+	// in one place, and the quotient.
+	Total    float64 `json:"sum_variance"`
+	Gaussian float64 `json:"gaussian_variance"`
+	Ratio    float64 `json:"variance_ratio"`
+}
+
+// planSum designs a round for a target.
+func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target float64, solve string, asJSON bool) error {
+	for _, name := range []string{"grid", "noise-bits", "variance"} {
+		if fs.Changed(name) {
+			return usage("--%s contradicts --solve %s, which chooses it", name, solve)
+		}
+	}
+	if solve == "noise-bits" && p.vecsum.noise != string(vecsum.Binomial) {
+		return usage("--solve noise-bits is for --noise binomial, not %s: use --solve mu", p.vecsum.noise)
+	}
+	if !fs.Changed("delta") {
+		return usage("planning a vector sum needs --delta")
+	}
+	if !(target > 0 && target <= dp.MaxEps0) {
+		return usage("--target-eps %v must be above 0 and at most %d", target, dp.MaxEps0)
+	}
+	q, err := p.query(fs)
+	if err != nil {
+		return err
+	}
+	sum := asSum(q, p.vecsum.params())
+	// Any noise does to check the rest of the query.
+	sum.Sum.Grid, sum.Sum.Noise = 2, vecsum.Noise{Kind: vecsum.Skellam, Variance: 1}
+	if err := sum.Validate(); err != nil {
+		return usageError{err}
+	}
+	design, err := account.PlanSum(cmd.Context(), target, sum, vecsum.NoiseKind(p.vecsum.noise))
+	if err != nil {
+		if errors.Is(err, dp.ErrNoBound) {
+			return usageError{err}
+		}
+		return err
+	}
+	sum.Sum = design
+	r, err := account.AnswerSum(cmd.Context(), sum, "best")
+	if err != nil {
+		return err
+	}
+	if r.Upper == nil || !(r.Upper.Eps <= target) {
+		return fmt.Errorf("the design does not meet epsilon = %v", target)
+	}
+	d, err := describeDesign(design, sum.Query)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		solution := map[string]any{"mu": d.Mu, "design": d}
+		if solve == "noise-bits" {
+			solution = map[string]any{"noise-bits": d.NoiseBits, "design": d}
+		}
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetIndent("", "  ")
+		return enc.Encode(map[string]any{"solution": solution, "check": toReplyJSON(r)})
+	}
+	out := printer{w: cmd.OutOrStdout()}
+	if solve == "noise-bits" {
+		out.line("noise-bits = %d", d.NoiseBits)
+	} else {
+		out.line("mu = %.6g", d.Mu)
+	}
+	out.line("")
+	out.row("grid", "%d steps", d.Grid)
+	out.row("noise", "%s of each client on each coordinate", describeNoise(design.Noise))
+	out.row("mu", "%.6g, one round of %d clients", d.Mu, design.MinUsers)
+	out.row("modulus", "2^%d", d.Modulus)
+	out.row("message", "%d bytes a client, and a seed for each further aggregator", d.MessageBytes)
+	out.row("variance", "%.6g of a coordinate of their sum, in squared clip norms", d.Total)
+	out.row("analytic Gaussian", "%.6g: this is %.4f times as much", d.Gaussian, d.Ratio)
+	out.line("")
+	if out.err != nil {
+		return out.err
+	}
+	return printReply(cmd.OutOrStdout(), r)
+}
+
+func describeDesign(p vecsum.Params, q account.Query) (designJSON, error) {
+	rounds := q.Rounds
+	if q.Participation == dp.Once {
+		rounds = 1
+	}
+	c, err := p.RoundCurve(q.Delta, rounds)
+	if err != nil {
+		return designJSON{}, err
+	}
+	d := designJSON{Grid: p.Grid, Norm: p.Norm, Noise: p.Noise.Kind, NoiseBits: p.Noise.Bits, Variance: p.Noise.Variance, Mu: c.Mu,
+		Modulus: p.Modulus(), Total: p.Variance(p.MinUsers)}
+	d.MessageBytes = (int64(p.Streams())*int64(d.Modulus) + 7) / 8
+	// The same cost by the whole of δ.
+	mu := c.Mu
+	if p.MinUsers == p.Users && rounds >= 1 && (q.Participation == dp.All || q.Participation == dp.Once) && q.Dropout == 0 {
+		eps, err := p.Epsilon(q.Delta, rounds)
+		if err != nil {
+			return designJSON{}, err
+		}
+		whole, err := gdp.Calibrate(dp.Guarantee{Eps: eps, Delta: q.Delta})
+		if err != nil {
+			return designJSON{}, err
+		}
+		mu = float64(whole) / math.Sqrt(float64(rounds))
+	}
+	d.Gaussian = 4 * p.Radius * p.Radius / (mu * mu)
+	d.Ratio = d.Total / d.Gaussian
+	return d, nil
+}
