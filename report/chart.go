@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // series is what the page's script draws, by column.
@@ -95,11 +96,12 @@ func charts(points []Point) (list []chart, notes []string) {
 		}
 	}
 	infinite, other := 0, 0
+	measured := slices.ContainsFunc(points, func(p Point) bool { return finite(p.Accuracy) }) // not so of a regression
 	for _, p := range points {
 		if math.IsInf(p.Epsilon, 1) {
 			infinite++
 		}
-		if !finite(p.Accuracy) || !finite(p.Loss) || !finite(p.Epsilon) && !math.IsInf(p.Epsilon, 1) {
+		if measured && !finite(p.Accuracy) || !finite(p.Loss) || !finite(p.Epsilon) && !math.IsInf(p.Epsilon, 1) {
 			other++
 		}
 	}

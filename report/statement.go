@@ -161,7 +161,7 @@ func assumptions(p Privacy) []string {
 	}
 	own := eps0(p)
 	if p.Trust == dp.Distributed {
-		own = "worth σ = " + small(p.Sigma) + " clip norms"
+		own = "worth σ = " + number(p.Sigma) + " clip norms"
 	}
 	return append(list,
 		fmt.Sprintf("Each client's own software randomizes its report (%s%s) with secure randomness.", randomizerName(p), own))
@@ -209,6 +209,9 @@ func unprotected(p Privacy) []string {
 	part := "That a client takes part: the shuffler sees who sends, and when."
 	if p.Trust == dp.Local {
 		part = "That a client takes part, and when: the coordinator sees it."
+	}
+	if p.Trust == dp.Distributed {
+		part = "That a client takes part: the aggregators see who sends, and when."
 	}
 	list := []string{
 		"What is true of people in general. The model is meant to learn it, and it can be used to guess about anyone, client or not.",

@@ -136,7 +136,7 @@ func tally(confusion [][]int64) (right, all int64) {
 // promise is what one report has by itself.
 func promise(p Privacy) pair {
 	if p.Trust == dp.Distributed {
-		return pair{"Noise of a client, in clip norms", small(p.Sigma)}
+		return pair{"Noise of a client, in clip norms", number(p.Sigma)}
 	}
 	return pair{"ε₀ per report", small(p.Eps0)}
 }
