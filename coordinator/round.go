@@ -256,6 +256,18 @@ func (t *Tally) Open(r *randomizer.Report) {
 // clients of a vector sum at once; n is how many reports all tallies accepted.
 func (t *Tally) AddNoise(n int64, add func(sum []int64, n int64) error) error { return add(t.sum, n) }
 
+// AddSum adds the sum of n reports of which nobody saw the parts.
+func (t *Tally) AddSum(sum []int64, n int64) error {
+	if len(sum) != len(t.sum) || n < 0 {
+		return fmt.Errorf("coordinator: sum of %d counts over %d reports, want %d counts", len(sum), n, len(t.sum))
+	}
+	for j, v := range sum {
+		t.sum[j] += v
+	}
+	t.accepted += n
+	return nil
+}
+
 // Accepted returns how many reports were added.
 func (t *Tally) Accepted() int64 { return t.accepted }
 

@@ -278,3 +278,29 @@ func TestConfigIsChecked(t *testing.T) {
 		t.Errorf("refused a run that says it is unprotected: %v", err)
 	}
 }
+
+// A sum of which nobody saw the parts counts like the reports in it.
+func TestAddSum(t *testing.T) {
+	c := newCoordinator(t, &book{})
+	if err := c.Receive(batch(1, 4)); err != nil {
+		t.Fatal(err)
+	}
+	tally, err := c.NewTally()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []struct {
+		sum []int64
+		n   int64
+	}{{[]int64{1}, 4}, {[]int64{1, 2, 3}, 4}, {[]int64{1, 2}, -1}} {
+		if tally.AddSum(bad.sum, bad.n) == nil {
+			t.Errorf("took %+v", bad)
+		}
+	}
+	if err := tally.AddSum([]int64{8, -4}, 4); err != nil {
+		t.Fatal(err)
+	}
+	if n, rejected, err := c.End(tally); n != 4 || rejected != 0 || err != nil {
+		t.Errorf("%d reports, %d rejected, %v", n, rejected, err)
+	}
+}

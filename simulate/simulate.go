@@ -48,6 +48,14 @@ type Summed interface {
 	AddNoise(src rng.Source, sum []int64, n int64) error
 }
 
+// Carrier takes a round's reports to whoever sums them, so that only the sum is
+// opened. Several goroutines may call Carry at once.
+type Carrier interface {
+	Carry(src rng.Source, r *randomizer.Report) error
+	// Open returns the sum and how many reports are in it, once.
+	Open() (sum []int64, n int64, err error)
+}
+
 // few is how many coordinates of a gradient are evaluated one by one.
 const few = 2
 
@@ -60,8 +68,11 @@ type Config struct {
 	Coordinator *coordinator.Coordinator
 	Mechanism   randomizer.Mechanism
 	Blocks      schedule.Blocks // where the participation is dp.Once
-	Dropout     float64         // p′: chance that a participant's report never arrives
-	Workers     int             // 0 means one per CPU
+	// Carrier makes the carrier of a round's reports; nil: a tally adds them. With
+	// one, clients' own noise is in their reports, and AddNoise is not asked.
+	Carrier func(round int64) (Carrier, error)
+	Dropout float64 // p′: chance that a participant's report never arrives
+	Workers int     // 0 means one per CPU
 }
 
 // Simulation holds the roles between rounds.
@@ -164,7 +175,7 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	if err != nil {
 		return result, err
 	}
-	if m, ok := s.config.Mechanism.(Summed); ok {
+	if m, ok := s.config.Mechanism.(Summed); ok && s.config.Carrier == nil {
 		var n int64
 		for _, t := range tallies {
 			n += t.Accepted()
@@ -251,7 +262,15 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 			return nil, err
 		}
 	}
+	var carrier Carrier
+	if s.config.Carrier != nil {
+		var err error
+		if carrier, err = s.config.Carrier(batch.Round); err != nil {
+			return nil, err
+		}
+	}
 	theta := s.config.Coordinator.Parameters()
+	failed := make([]error, len(s.workers))
 	chunk := min(most, max(least, int64(len(batch.Payloads)/(2*len(s.workers)))))
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -272,7 +291,11 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 						w.gradient(id, theta, w.grad)
 						s.config.Client.Report(w.src, w.grad, w.report)
 					}
-					tallies[i].Open(w.report)
+					if carrier == nil {
+						tallies[i].Open(w.report)
+					} else if failed[i] = carrier.Carry(w.src, w.report); failed[i] != nil {
+						return
+					}
 				}
 				if progress != nil {
 					progress(int64(len(part)))
@@ -281,5 +304,17 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 		})
 	}
 	wg.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return nil, err
+	}
+	if carrier != nil && ctx.Err() == nil {
+		sum, n, err := carrier.Open()
+		if err != nil {
+			return nil, err
+		}
+		if err := tallies[0].AddSum(sum, n); err != nil {
+			return nil, err
+		}
+	}
 	return tallies, ctx.Err()
 }

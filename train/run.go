@@ -119,8 +119,14 @@ func (r *Run) build() error {
 	}
 	// A simulated client of a vector sum only rounds: the noise is drawn for all.
 	reports := r.Mechanism
+	var carriers func(round int64) (simulate.Carrier, error)
 	if m, ok := r.Mechanism.(*vectorSum); ok {
-		reports = rounding{m}
+		if carriers, err = c.carriers(m); err != nil {
+			return inputError("transport %s: %v", c.Transport, err)
+		}
+		if carriers == nil {
+			reports = rounding{m}
+		}
 	}
 	reporter, err := client.New(client.Config{
 		Mechanism: reports, ClipMode: client.ClipMode(c.ClipMode), Clip: c.Clip, Norm: c.norm(),
@@ -129,7 +135,7 @@ func (r *Run) build() error {
 		return inputError("%v", err)
 	}
 	r.simulation, err = simulate.New(simulate.Config{
-		Seed: uint64(c.Seed), Clients: r.clients, Client: reporter, Blocks: blocks,
+		Seed: uint64(c.Seed), Clients: r.clients, Client: reporter, Blocks: blocks, Carrier: carriers,
 		Coordinator: r.coordinator, Mechanism: r.Mechanism, Dropout: c.Dropout, Workers: int(c.Workers),
 	})
 	return err

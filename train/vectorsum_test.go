@@ -120,7 +120,7 @@ func TestVectorSumRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"randomizer and eps0":     func(c *Config) { c.Eps0 = 1 },
 		"go with trust":           func(c *Config) { c.Trust, c.Sigma = "shuffle", 1 },
-		"no law of its own":       func(c *Config) { c.Noise = "discrete-gaussian" },
+		"needs transport shares":  func(c *Config) { c.Noise = "discrete-gaussian" },
 		"n-min = 500 must be at ": func(c *Config) { c.NMin = 500 },
 	} {
 		c := summedConfig()
