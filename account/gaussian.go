@@ -363,7 +363,7 @@ func strongMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, 
 			for _, share := range []float64{math.Pow(2, x), 1 - math.Pow(2, x)} {
 				slack := share * spare * q.Delta
 				each := (1 - share) * spare * q.Delta / times * (1 - 1e-12)
-				best = math.Min(best, strongComposition(curve.Epsilon(each), times, slack))
+				best = math.Min(best, amplify.Repeated{Eps: curve.Epsilon(each), Rounds: int64(times)}.ClosedEps(slack))
 			}
 		}
 	}
@@ -371,15 +371,6 @@ func strongMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, 
 		return 0, 0, 0, "", fmt.Errorf("no finite epsilon: %w", dp.ErrNoBound)
 	}
 	return best, q.Delta, 0, "", nil
-}
-
-// strongComposition bounds ε of times rounds of ε each, at a δ that is slack
-// more than the rounds' own: Kairouz, Oh, Viswanath 2015, Theorem 3.4.
-func strongComposition(eps, times, slack float64) float64 {
-	drift := times * eps * math.Tanh(eps/2)
-	a := eps * math.Sqrt(2*times*math.Log(math.E+math.Sqrt(times)*eps/slack))
-	b := eps * math.Sqrt(2*times*math.Log(1/slack))
-	return math.Min(times*eps, drift+math.Min(a, b)) * (1 + 1e-12)
 }
 
 // sciMethod converts a Rényi curve at integer orders.

@@ -3,11 +3,9 @@ package vecsum
 import (
 	"math"
 
-	"github.com/riffle-dp/riffle/internal/monotone"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/gdp"
 )
-
-// The four functions of this file are what the package needs of Gaussian
-// privacy; a package of its own may replace them.
 
 // upperNormal returns Pr[N(0,1) ≥ z].
 func upperNormal(z float64) float64 { return math.Erfc(z/math.Sqrt2) / 2 }
@@ -38,47 +36,20 @@ func upperQuantile(q, near float64) float64 {
 	return z
 }
 
-// gaussDelta bounds δ(ε) of N(μ, 1) against N(0, 1) from above, for every real
-// ε: Balle and Wang 2018, Theorem 8, with the rounding of its two terms added.
+// gaussDelta bounds δ(ε) of N(μ, 1) against N(0, 1) from above, for every real ε.
 func gaussDelta(mu, eps float64) float64 {
-	switch {
-	case math.IsNaN(mu) || math.IsNaN(eps) || mu < 0 || math.IsInf(mu, 1):
-		return 1
-	case mu == 0:
-		return math.Max(0, -math.Expm1(eps))
-	}
-	a, b := eps/mu-mu/2, eps/mu+mu/2
-	first, second := upperNormal(a), math.Exp(eps+logUpperNormal(b))
-	if math.IsNaN(second) {
+	if math.IsNaN(mu) || mu < 0 || math.IsInf(mu, 1) {
 		return 1
 	}
-	// Arguments err by 2^−52 relative, tails by a² and b² times that.
-	slack := first*(a*a+8)*0x1p-50 + second*(b*b+math.Abs(eps)+8)*0x1p-50
-	// Tails below 1e-300 may have been rounded to 0.
-	return math.Min(1, math.Max(0, first-second)+slack+1e-300)
-}
-
-// logUpperNormal returns log Pr[N(0,1) ≥ z], also where the probability
-// underflows.
-func logUpperNormal(z float64) float64 {
-	if z < 30 {
-		return math.Log(upperNormal(z))
-	}
-	// Mills' ratio as 1/(z + 1/(z + 2/(z + …))), converged at z ≥ 30.
-	r := z
-	for k := 30.; k >= 1; k-- {
-		r = z + k/r
-	}
-	return -z*z/2 - math.Log(r*math.Sqrt(2*math.Pi))
+	return gdp.Mu(mu).Delta(eps)
 }
 
 // gaussMu returns a μ with gaussDelta(μ, eps) ≤ delta, at most 1e-9 relative
-// below the largest; 0 if there is none above 1e-9.
+// below the largest; 0 if there is none.
 func gaussMu(eps, delta float64) float64 {
-	// δ rises with μ: search the falling function of 1/μ.
-	inverse := monotone.Falling(func(x float64) float64 { return gaussDelta(1/x, eps) }, delta, 1e-3, 1e9, 1e-10)
-	if math.IsInf(inverse, 1) {
+	mu, err := gdp.Calibrate(dp.Guarantee{Eps: eps, Delta: delta})
+	if err != nil {
 		return 0
 	}
-	return 1 / inverse * (1 - 1e-11) // more than the noise of gaussDelta
+	return float64(mu)
 }
