@@ -20,8 +20,8 @@ var layers = [][]string{
 	{"dp", "rng", "internal/monotone", "internal/durable", "third_party/uplot",
 		"model/internal/kernel", "model/internal/kernel/gen"},
 	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "internal/tail", "certificate"},
-	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule"},
-	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist"},
+	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
+	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism"},
 	{"client", "shuffler", "coordinator"},
 	{"simulate"},
 	{"train", "solve"},
@@ -52,7 +52,7 @@ var limited = map[string][]string{
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
 var pure = []string{"dp", "gdp", "pld", "rdp", "amplify", "randomizer", "sample", "optimize", "model", "feature",
-	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "audit", "schedule", "vecsum", "certificate", "solve"}
+	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "audit", "schedule", "vecsum", "certificate", "solve", "mechanism"}
 
 // source is one non-test file of the module.
 type source struct {

@@ -38,12 +38,16 @@ type Config struct {
 	Ledger        Ledger
 	Trust         dp.Trust
 	Participation dp.Participation
-	Population    int64 // honest clients: see dp.Round
+	Population    int64 // n, Colluders among them
 	Sample        int64
 	CheckInRate   float64
 	Blocks        schedule.Blocks // of dp.Once: once in every epoch
 	MinReports    int64
 	Clip          float64
+	// Colluders is how many of a round's reports are taken to be of clients that
+	// collude with an observer: they hide nobody. A round is then charged as one
+	// of all of its other reports, without credit for who was chosen.
+	Colluders int64
 }
 
 // Coordinator is the task's state between messages. Not safe for concurrent
@@ -67,6 +71,9 @@ func New(c Config) (*Coordinator, error) {
 	}
 	if err := c.checkPromise(); err != nil {
 		return nil, err
+	}
+	if c.Colluders < 0 || c.Colluders > 0 && c.MinReports <= c.Colluders {
+		return nil, fmt.Errorf("coordinator: %d colluders must be fewer than n-min = %d", c.Colluders, c.MinReports)
 	}
 	if c.Population < 1 || c.MinReports < 1 || c.MinReports > c.Population {
 		return nil, fmt.Errorf("coordinator: n-min = %d must lie between 1 and n = %d", c.MinReports, c.Population)
@@ -150,19 +157,21 @@ func (c *Coordinator) Announce() wire.Announcement {
 // charge pays for one batch: the same one may be received again before End, also
 // by a coordinator restored from a State in which it is open; another one is
 // refused.
-func (c *Coordinator) Receive(b wire.Batch) error {
+func (c *Coordinator) Receive(b wire.RoundClosed) error {
 	if b.Round != c.round+1 {
 		return fmt.Errorf("coordinator: batch of round %d, want round %d", b.Round, c.round+1)
 	}
-	digest := b.Digest()
+	if b.Void {
+		return fmt.Errorf("coordinator: round %d is void, there is no batch of it", b.Round)
+	}
 	if c.opened != 0 {
-		if digest != c.batch {
+		if b.Digest != c.batch {
 			return fmt.Errorf("coordinator: round %d is charged for another batch", c.opened)
 		}
 		return nil
 	}
 	// More cannot come from those who were asked.
-	k, limit := int64(len(b.Payloads)), c.config.Population
+	k, limit := b.Reports, c.config.Population
 	switch c.config.Participation {
 	case dp.Sampled:
 		limit = c.config.Sample
@@ -183,7 +192,7 @@ func (c *Coordinator) Receive(b wire.Batch) error {
 			return err
 		}
 	}
-	c.opened, c.batch = b.Round, digest
+	c.opened, c.batch = b.Round, b.Digest
 	return nil
 }
 
@@ -198,7 +207,7 @@ func (c *Coordinator) Receive(b wire.Batch) error {
 // round pays for all of them, as for blocks of the least size that is released.
 func (c *Coordinator) event(k int64) (dp.Round, error) {
 	if c.config.Participation == dp.Once {
-		e, err := c.config.Blocks.Epoch(c.config.Report, c.config.MinReports)
+		e, err := c.config.Blocks.Epoch(c.config.Report, c.config.MinReports-c.config.Colluders)
 		e.Trust = c.config.Trust
 		return e, err
 	}
@@ -206,7 +215,13 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 		Report: c.config.Report, Trust: c.config.Trust, Participation: c.config.Participation,
 		Population: c.config.Population, Reports: k, Realised: true,
 	}
-	if e.Participation == dp.All && k != e.Population {
+	if c.config.Colluders > 0 {
+		// How many of the k are honest is not known, and with more of them a client
+		// is chosen more often but hidden better. The fewest, all asked, cover both.
+		e.Participation, e.Reports = dp.All, k-c.config.Colluders
+		e.Population = e.Reports
+	}
+	if e.Participation == dp.All && e.Reports != e.Population {
 		e.Participation = dp.CheckIn
 	}
 	return e, nil

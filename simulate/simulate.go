@@ -168,7 +168,7 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	if err != nil {
 		return result, err
 	}
-	if err := s.config.Coordinator.Receive(batch); err != nil {
+	if err := s.config.Coordinator.Receive(batch.Closed()); err != nil {
 		return result, err
 	}
 	tallies, err := s.open(ctx, batch, progress)

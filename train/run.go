@@ -15,6 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/mechanism"
 	"github.com/riffle-dp/riffle/model"
 	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/simulate"
@@ -120,12 +121,12 @@ func (r *Run) build() error {
 	// A simulated client of a vector sum only rounds: the noise is drawn for all.
 	reports := r.Mechanism
 	var carriers func(round int64) (simulate.Carrier, error)
-	if m, ok := r.Mechanism.(*vectorSum); ok {
+	if m, ok := r.Mechanism.(*mechanism.VectorSum); ok {
 		if carriers, err = c.carriers(m); err != nil {
 			return inputError("transport %s: %v", c.Transport, err)
 		}
 		if carriers == nil {
-			reports = rounding{m}
+			reports = mechanism.Rounding{VectorSum: m}
 		}
 	}
 	reporter, err := client.New(client.Config{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/riffle-dp/riffle/mechanism"
 	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/rng"
 	"github.com/riffle-dp/riffle/simulate"
@@ -14,7 +15,7 @@ import (
 
 // carriers returns what carries the reports of a round of a vector sum, message
 // by message; nil where a simulation takes the sum's law instead.
-func (c Config) carriers(m *vectorSum) (func(round int64) (simulate.Carrier, error), error) {
+func (c Config) carriers(m *mechanism.VectorSum) (func(round int64) (simulate.Carrier, error), error) {
 	if c.Transport == "" {
 		return nil, nil
 	}
@@ -23,13 +24,13 @@ func (c Config) carriers(m *vectorSum) (func(round int64) (simulate.Carrier, err
 		name := sha256.Sum256(binary.LittleEndian.AppendUint64(task[:], uint64(round)))
 		id := vecsum.RoundID(name[:16])
 		if c.Transport == "bits" {
-			b, err := vecsum.NewBits(vecsum.BitsConfig{Params: m.params, Round: id})
+			b, err := vecsum.NewBits(vecsum.BitsConfig{Params: m.Params(), Round: id})
 			if err != nil {
 				return nil, err
 			}
 			return &carrier{transport: b}, nil
 		}
-		s, err := vecsum.NewShares(vecsum.SharesConfig{Params: m.params, Round: id})
+		s, err := vecsum.NewShares(vecsum.SharesConfig{Params: m.Params(), Round: id})
 		if err != nil {
 			return nil, err
 		}

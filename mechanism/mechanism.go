@@ -1,0 +1,86 @@
+// Package mechanism builds what clients report with from its description in a
+// task, so that clients and coordinator have the same.
+package mechanism
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// maxDim bounds what a description may make a program allocate.
+const maxDim = 1 << 24
+
+// sumPrefix starts the names of vector sums; the law of the noise follows.
+const sumPrefix = "vector-sum-"
+
+// New builds the mechanism that a task describes. What it promises is its Event.
+func New(w wire.Mechanism) (randomizer.Randomizer, error) {
+	if w.Dim < 1 || w.Dim > maxDim {
+		return nil, fmt.Errorf("mechanism: dim = %d must lie between 1 and %d", w.Dim, maxDim)
+	}
+	if w.Bits < 0 || w.Bits > w.Dim {
+		return nil, fmt.Errorf("mechanism: bits = %d must lie between 0 and dim = %d", w.Bits, w.Dim)
+	}
+	noise, summed := strings.CutPrefix(w.Name, sumPrefix)
+	if !summed {
+		if w.Sum != (wire.Sum{}) {
+			return nil, fmt.Errorf("mechanism: %q is no vector sum but has its parameters", w.Name)
+		}
+		return randomizer.New(w.Name, randomizer.Config{Dim: int(w.Dim), Radius: w.Clip, Eps0: w.Eps0, Bits: int(w.Bits)})
+	}
+	if w.Eps0 != 0 || w.Bits != 0 || noise != w.Sum.Noise {
+		return nil, fmt.Errorf("mechanism: %q with eps0 = %v, bits = %d, noise %q", w.Name, w.Eps0, w.Bits, w.Sum.Noise)
+	}
+	s := w.Sum
+	p := vecsum.Params{Users: s.Users, MinUsers: s.MinUsers, Honest: s.Honest, Dim: int(w.Dim), Radius: w.Clip,
+		Grid: s.Grid, Norm: s.Norm, Split: s.Split,
+		Noise: vecsum.Noise{Kind: vecsum.NoiseKind(s.Noise), Bits: s.NoiseBits, P: s.NoiseP, Variance: s.NoiseVariance}}
+	return NewVectorSum(p, s.Sigma)
+}
+
+// CheckSigma recomputes what a client's noise is worth over the rounds of a task
+// and refuses a description that claims more. It takes up to seconds.
+func CheckSigma(w wire.Mechanism, delta float64, rounds int64) error {
+	m, err := New(w)
+	if err != nil {
+		return err
+	}
+	v, ok := m.(*VectorSum)
+	if !ok {
+		return nil
+	}
+	sigma, _, err := v.params.Sigma(delta, rounds)
+	if err != nil {
+		return err
+	}
+	if !(w.Sum.Sigma <= sigma) {
+		return fmt.Errorf("mechanism: the noise is worth sigma = %v, the task claims %v", sigma, w.Sum.Sigma)
+	}
+	return nil
+}
+
+// Describe is the inverse of New for a vector sum.
+func (m *VectorSum) Describe() wire.Mechanism {
+	p := m.params
+	return wire.Mechanism{Name: m.Name(), Dim: int64(p.Dim), Clip: p.Radius, ClipMode: "norm", Sum: wire.Sum{
+		Users: p.Users, MinUsers: p.MinUsers, Honest: p.Honest, Grid: p.Grid, Norm: p.Norm, Split: p.Split,
+		Noise: string(p.Noise.Kind), NoiseBits: p.Noise.Bits, NoiseP: p.Noise.P, NoiseVariance: p.Noise.Variance,
+		Sigma: m.promise.Sigma}}
+}
+
+// Norm returns the p of the ball that gradients are clipped to.
+func Norm(w wire.Mechanism) (float64, error) {
+	if strings.HasPrefix(w.Name, sumPrefix) {
+		return 2, nil
+	}
+	p, err := randomizer.Norm(w.Name)
+	if err == nil && math.IsNaN(p) {
+		err = fmt.Errorf("mechanism: %q has no ball", w.Name)
+	}
+	return p, err
+}

@@ -1,0 +1,99 @@
+package wire
+
+import "github.com/riffle-dp/riffle/dp"
+
+// Announcement opens a round. The coordinator publishes it, every client and
+// the shuffler read it. Signed under LabelAnnouncement by the coordinator.
+type Announcement struct {
+	Task  [32]byte // digest of the task's configuration
+	Round int64    // 1-based
+	// ModelDigest is the SHA-256 of the published parameters.
+	ModelDigest   [32]byte
+	Trust         dp.Trust
+	Participation dp.Participation
+	Population    int64   // n, the enrolled clients
+	Sample        int64   // k, where Participation is Sampled
+	CheckInRate   float64 // p, where Participation is CheckIn
+	PerEpoch      int64   // blocks of an epoch, where Participation is Once
+	MinReports    int64   // fewer unique reports void the round
+	Randomizer    string
+	Eps0          float64 // per report, numeric slack included
+	Sigma         float64 // of a vector sum: what a client's noise is worth, in units of Clip
+	Clip          float64 // radius of the gradient's ball
+
+	// The rest is a network's; a simulation leaves it empty.
+
+	Enrolment   [32]byte // digest of the enrolment that n comes from
+	Opens       int64    // Unix milliseconds
+	Deadline    int64    // Unix milliseconds: later reports are not taken
+	Coordinator Key      // that reports, or their first shares, are sealed to
+	Aggregator  Key      // that second shares are sealed to, of a vector sum
+	ReportBytes int64    // of the part for the coordinator, sealed
+	ShareBytes  int64    // of the part for the aggregator, sealed; 0 without
+}
+
+// Append encodes.
+func (m Announcement) Append(dst []byte) []byte {
+	e := encode(dst, KindAnnouncement)
+	e.raw(m.Task[:])
+	e.i64(m.Round)
+	e.raw(m.ModelDigest[:])
+	e.text(string(m.Trust))
+	e.text(string(m.Participation))
+	e.i64(m.Population)
+	e.i64(m.Sample)
+	e.f64(m.CheckInRate)
+	e.i64(m.PerEpoch)
+	e.i64(m.MinReports)
+	e.text(m.Randomizer)
+	e.f64(m.Eps0)
+	e.f64(m.Sigma)
+	e.f64(m.Clip)
+	e.raw(m.Enrolment[:])
+	e.i64(m.Opens)
+	e.i64(m.Deadline)
+	e.key(m.Coordinator)
+	e.key(m.Aggregator)
+	e.i64(m.ReportBytes)
+	e.i64(m.ShareBytes)
+	return e.b
+}
+
+// maxPart bounds a part of a report, sealed.
+const maxPart = 1 << 26
+
+// DecodeAnnouncement is the inverse of Append.
+func DecodeAnnouncement(b []byte) (m Announcement, err error) {
+	d := decode(b, KindAnnouncement)
+	d.fixed(m.Task[:])
+	m.Round = d.count("round")
+	d.fixed(m.ModelDigest[:])
+	m.Trust, m.Participation = d.trust(), d.participation()
+	m.Population, m.Sample, m.CheckInRate = d.count("n"), d.count("k"), d.f64("p")
+	m.PerEpoch, m.MinReports = d.count("blocks"), d.count("n-min")
+	m.Randomizer, m.Eps0, m.Sigma, m.Clip = d.text(), d.f64("eps0"), d.f64("sigma"), d.f64("clip")
+	d.fixed(m.Enrolment[:])
+	m.Opens, m.Deadline = d.i64(), d.i64()
+	m.Coordinator, m.Aggregator = d.key(), d.key()
+	m.ReportBytes, m.ShareBytes = d.count("report bytes"), d.count("share bytes")
+	switch {
+	case d.err != nil:
+	case m.Round < 1 || m.MinReports < 1 || m.MinReports > m.Population:
+		d.fail("round %d with n-min %d of %d clients", m.Round, m.MinReports, m.Population)
+	case m.CheckInRate < 0 || m.CheckInRate > 1 || m.Participation == dp.CheckIn && m.CheckInRate == 0:
+		d.fail("p = %v must be above 0 and at most 1", m.CheckInRate)
+	case m.Sample > m.Population || m.Participation == dp.Sampled && m.Sample < m.MinReports:
+		d.fail("k = %d must lie between n-min = %d and n = %d", m.Sample, m.MinReports, m.Population)
+	case m.Deadline < m.Opens:
+		d.fail("deadline %d before %d", m.Deadline, m.Opens)
+	case m.ReportBytes > maxPart || m.ShareBytes > maxPart:
+		d.fail("parts of %d and %d bytes, at most %d", m.ReportBytes, m.ShareBytes, maxPart)
+	}
+	if err := d.end(); err != nil {
+		return Announcement{}, err
+	}
+	return m, nil
+}
+
+// Digest identifies the announcement; reports are bound to it.
+func (m Announcement) Digest() [32]byte { return Digest(LabelAnnouncement, m.Append(nil)) }

@@ -1,0 +1,64 @@
+package wire
+
+import (
+	"fmt"
+	"time"
+)
+
+// Suite names the algorithms of a sealing key; package envelope implements it.
+type Suite byte
+
+const (
+	// X25519 is DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM.
+	X25519 Suite = 1
+	// X25519MLKEM768 is the hybrid MLKEM768-X25519, HKDF-SHA256, AES-128-GCM.
+	X25519MLKEM768 Suite = 2
+)
+
+// KeyID is the first 8 bytes of the digest of a key's suite and public bytes.
+type KeyID [8]byte
+
+// Key is a role's public key for sealing.
+type Key struct {
+	Suite   Suite
+	Public  []byte
+	Expires int64 // Unix seconds: nothing is sealed to it from then on
+}
+
+// ID names the key.
+func (k Key) ID() (id KeyID) {
+	d := Digest(LabelKey, []byte{byte(k.Suite)}, k.Public)
+	copy(id[:], d[:])
+	return id
+}
+
+// None says that there is no key.
+func (k Key) None() bool { return k.Suite == 0 && len(k.Public) == 0 && k.Expires == 0 }
+
+// Valid returns an error unless the key may be sealed to at the time.
+func (k Key) Valid(now time.Time) error {
+	if k.None() {
+		return fmt.Errorf("wire: there is no key")
+	}
+	if now.Unix() >= k.Expires {
+		return fmt.Errorf("wire: key %x expired at %s", k.ID(), time.Unix(k.Expires, 0).UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+func (e *encoder) key(k Key) {
+	e.u8(byte(k.Suite))
+	e.blob(k.Public)
+	e.i64(k.Expires)
+}
+
+func (d *decoder) key() Key {
+	k := Key{Suite: Suite(d.u8()), Public: d.blob(), Expires: d.i64()}
+	if len(k.Public) == 0 {
+		k.Public = nil
+	}
+	if d.err == nil && !k.None() && (k.Suite != X25519 && k.Suite != X25519MLKEM768 || len(k.Public) == 0) {
+		d.fail("key of suite %d with %d bytes", k.Suite, len(k.Public))
+	}
+	return k
+}

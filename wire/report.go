@@ -1,0 +1,146 @@
+package wire
+
+import (
+	"crypto/ed25519"
+	"fmt"
+)
+
+// Reason says why a report or a request was refused. The set is closed; counts
+// are kept by reason and by nothing else.
+type Reason string
+
+// Reasons of a shuffler.
+const (
+	Malformed    Reason = "malformed"     // not a message of this version
+	WrongSize    Reason = "wrong-size"    // another size than the announcement's
+	WrongKey     Reason = "wrong-key"     // sealed to a key that is not held, or not openable
+	UnknownRound Reason = "unknown-round" // no such announcement, or another task's
+	Closed       Reason = "closed"        // after the deadline
+	NotEnrolled  Reason = "not-enrolled"
+	BadSignature Reason = "bad-signature"
+	NotDrawn     Reason = "not-drawn"     // not among the round's drawn clients
+	Duplicate    Reason = "duplicate"     // the same report again: counted once
+	SecondReport Reason = "second-report" // another report of the same client: one is kept
+	TooMany      Reason = "too-many"      // over a rate or a size limit
+	Unavailable  Reason = "unavailable"   // nothing was stored: send the same bytes again
+)
+
+// Reasons of a coordinator or an aggregator, which see no sender.
+const (
+	OutOfRange Reason = "out-of-range" // opened, but no report of the mechanism
+	Excluded   Reason = "excluded"     // the other aggregator could not open it
+)
+
+// Reasons lists all, in the order they are shown.
+func Reasons() []Reason {
+	return []Reason{Malformed, WrongSize, WrongKey, UnknownRound, Closed, NotEnrolled, BadSignature, NotDrawn,
+		Duplicate, SecondReport, TooMany, Unavailable, OutOfRange, Excluded}
+}
+
+// Report is a client's report as the shuffler opens it: who sent it, under what
+// id, and the sealed parts that it passes on unread.
+type Report struct {
+	Announcement [32]byte // digest; bound by the outer seal and by the signature
+	Client       ClientID
+	ID           ReportID
+	Signature    [ed25519.SignatureSize]byte
+	Part         []byte // sealed to the coordinator
+	Share        []byte // sealed to the aggregator; empty without
+}
+
+// ReportHeader starts a sealed report: version, kind, id of the shuffler's key,
+// digest of the announcement. It is the additional data of the outer seal.
+const ReportHeader = 2 + 8 + 32
+
+// reportFixed is what a report holds besides its parts.
+const reportFixed = 16 + 16 + ed25519.SignatureSize
+
+// AppendReportHeader encodes the header.
+func AppendReportHeader(dst []byte, key KeyID, announcement [32]byte) []byte {
+	e := encode(dst, KindReport)
+	e.raw(key[:])
+	e.raw(announcement[:])
+	return e.b
+}
+
+// DecodeReportHeader splits a sealed report into what its header says, the
+// header itself and the rest.
+func DecodeReportHeader(b []byte) (key KeyID, announcement [32]byte, header, sealed []byte, err error) {
+	d := decode(b, KindReport)
+	d.fixed(key[:])
+	d.fixed(announcement[:])
+	if d.err != nil {
+		return KeyID{}, [32]byte{}, nil, nil, d.err
+	}
+	return key, announcement, b[:ReportHeader], d.b, nil
+}
+
+// digest is what the client signs.
+func (r *Report) digest() [32]byte {
+	return Digest(LabelReport, r.Announcement[:], r.Client[:], r.ID[:], r.Part, r.Share)
+}
+
+// Sign signs the report for its client.
+func (r *Report) Sign(key ed25519.PrivateKey) {
+	d := r.digest()
+	copy(r.Signature[:], ed25519.Sign(key, d[:]))
+}
+
+// Verify checks the signature of the client whose key this is.
+func (r *Report) Verify(key ed25519.PublicKey) error {
+	d := r.digest()
+	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, d[:], r.Signature[:]) {
+		return fmt.Errorf("%w: %s", ErrSignature, LabelReport)
+	}
+	return nil
+}
+
+// Append encodes what goes inside the outer seal.
+func (r *Report) Append(dst []byte) []byte {
+	dst = append(dst, r.Client[:]...)
+	dst = append(dst, r.ID[:]...)
+	dst = append(dst, r.Signature[:]...)
+	dst = append(dst, r.Part...)
+	return append(dst, r.Share...)
+}
+
+// ReportSize is the size of an opened report with parts of these sizes.
+func ReportSize(part, share int64) int64 { return reportFixed + part + share }
+
+// DecodeReport is the inverse of Append, for an announcement's sizes. The parts
+// are not copied.
+func DecodeReport(b []byte, announcement [32]byte, part, share int64) (r Report, err error) {
+	if int64(len(b)) != ReportSize(part, share) {
+		return r, fmt.Errorf("%w: report of %d bytes, want %d", ErrMalformed, len(b), ReportSize(part, share))
+	}
+	d := decoder{b: b}
+	r.Announcement = announcement
+	d.fixed(r.Client[:])
+	d.fixed(r.ID[:])
+	d.fixed(r.Signature[:])
+	r.Part, r.Share = d.take(int(part)), d.take(int(share))
+	return r, d.end()
+}
+
+// Ask is a client's signed question to the shuffler whether it is among a
+// round's drawn clients (Sampled), or in its block (Once). Signed under LabelAsk.
+type Ask struct {
+	Announcement [32]byte
+	Client       ClientID
+}
+
+// Append encodes.
+func (m Ask) Append(dst []byte) []byte {
+	e := encode(dst, KindAsk)
+	e.raw(m.Announcement[:])
+	e.raw(m.Client[:])
+	return e.b
+}
+
+// DecodeAsk is the inverse of Append.
+func DecodeAsk(b []byte) (m Ask, err error) {
+	d := decode(b, KindAsk)
+	d.fixed(m.Announcement[:])
+	d.fixed(m.Client[:])
+	return m, d.end()
+}

@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+)
+
+// Label separates what a signature or a digest is for.
+type Label string
+
+// Labels of version 1.
+const (
+	LabelEnrolment    Label = "riffle/1 enrolment"
+	LabelTask         Label = "riffle/1 task"
+	LabelAnnouncement Label = "riffle/1 announcement"
+	LabelClosed       Label = "riffle/1 closed"
+	LabelReport       Label = "riffle/1 report"
+	LabelAsk          Label = "riffle/1 ask"
+	LabelBatch        Label = "riffle/1 batch"
+	LabelKey          Label = "riffle/1 key"
+	LabelClient       Label = "riffle/1 client"
+	LabelEntry        Label = "riffle/1 entry"
+	LabelRoster       Label = "riffle/1 roster"
+	LabelExclusion    Label = "riffle/1 exclusion"
+)
+
+// ErrSignature is wrapped where a signature does not fit.
+var ErrSignature = errors.New("wire: signature does not fit")
+
+// Digest is SHA-256 of the label, a zero byte and the parts, each after its
+// length in eight bytes.
+func Digest(l Label, parts ...[]byte) (d [32]byte) {
+	h := sha256.New()
+	h.Write(append([]byte(l), 0))
+	for _, p := range parts {
+		e := encoder{}
+		e.i64(int64(len(p)))
+		h.Write(e.b)
+		h.Write(p)
+	}
+	h.Sum(d[:0])
+	return d
+}
+
+// Sign returns message with its Ed25519 signature of 64 bytes before it. What is
+// signed is the message's Digest under the label.
+func Sign(key ed25519.PrivateKey, l Label, message []byte) []byte {
+	d := Digest(l, message)
+	return append(ed25519.Sign(key, d[:]), message...)
+}
+
+// Verify returns the message that key signed under the label.
+func Verify(key ed25519.PublicKey, l Label, signed []byte) ([]byte, error) {
+	if len(key) != ed25519.PublicKeySize {
+		return nil, fmt.Errorf("wire: signing key of %d bytes, want %d", len(key), ed25519.PublicKeySize)
+	}
+	if len(signed) < ed25519.SignatureSize {
+		return nil, fmt.Errorf("%w: %d bytes are shorter than a signature", ErrMalformed, len(signed))
+	}
+	message := signed[ed25519.SignatureSize:]
+	d := Digest(l, message)
+	if !ed25519.Verify(key, d[:], signed[:ed25519.SignatureSize]) {
+		return nil, fmt.Errorf("%w: %s", ErrSignature, l)
+	}
+	return message, nil
+}
+
+// ClientID names an enrolled client: the first 16 bytes of the digest of its
+// public signing key.
+type ClientID [16]byte
+
+// NewClientID returns the id of a key.
+func NewClientID(key ed25519.PublicKey) (id ClientID) {
+	d := Digest(LabelClient, key)
+	copy(id[:], d[:])
+	return id
+}
