@@ -1,0 +1,283 @@
+package envelope
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/wire"
+)
+
+var update = flag.Bool("update", false, "write the vectors anew, with new keys")
+
+var suites = map[string]wire.Suite{"x25519": wire.X25519, "mlkem768x25519": wire.X25519MLKEM768}
+
+func newRing(t testing.TB, s wire.Suite, expires ...int64) *Keyring {
+	t.Helper()
+	var keys []*PrivateKey
+	for _, e := range expires {
+		k, err := GenerateKey(s, time.Unix(e, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, k)
+	}
+	r, err := NewKeyring(keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// newReport is a signed report of these parts.
+func newReport(t testing.TB, part, share []byte) (wire.Report, ed25519.PublicKey) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := wire.Report{Announcement: [32]byte{7}, Client: wire.NewClientID(public), ID: wire.ReportID{9}, Part: part, Share: share}
+	r.Sign(private)
+	return r, public
+}
+
+func TestSealedInSealed(t *testing.T) {
+	for name, suite := range suites {
+		t.Run(name, func(t *testing.T) {
+			coordinator, shuffler := newRing(t, suite, 100), newRing(t, suite, 100)
+			content := []byte("forty-two")
+			part, err := SealPart(coordinator.Public()[0], Coordinator, [32]byte{7}, content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := PartSize(suite, int64(len(content))); err != nil || n != int64(len(part)) {
+				t.Errorf("part of %d bytes, said %d, %v", len(part), n, err)
+			}
+			r, public := newReport(t, part, nil)
+			sealed, err := SealReport(shuffler.Public()[0], &r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := ReportSize(suite, int64(len(part)), 0); err != nil || n != int64(len(sealed)) {
+				t.Errorf("report of %d bytes, said %d, %v", len(sealed), n, err)
+			}
+			got, err := shuffler.OpenReport(sealed, int64(len(part)), 0)
+			if err != nil || got.Verify(public) != nil {
+				t.Fatal(err)
+			}
+			opened, err := coordinator.OpenPart(Coordinator, [32]byte{7}, got.Part)
+			if err != nil || !bytes.Equal(opened, content) {
+				t.Errorf("%q, %v", opened, err)
+			}
+			// Bound to its reader, its round and its key.
+			if _, err := coordinator.OpenPart(Aggregator, [32]byte{7}, part); !errors.Is(err, ErrOpen) {
+				t.Errorf("another reader: %v", err)
+			}
+			if _, err := coordinator.OpenPart(Coordinator, [32]byte{8}, part); !errors.Is(err, ErrOpen) {
+				t.Errorf("another round: %v", err)
+			}
+			if _, err := shuffler.OpenPart(Coordinator, [32]byte{7}, part); !errors.Is(err, ErrKey) {
+				t.Errorf("another key: %v", err)
+			}
+			for i := range part {
+				bad := bytes.Clone(part)
+				bad[i] ^= 1
+				if _, err := coordinator.OpenPart(Coordinator, [32]byte{7}, bad); err == nil {
+					t.Fatalf("part opens with byte %d changed", i)
+				}
+			}
+			for _, i := range []int{0, 1, 2, 9, 10, 41, 42, 73, 74, len(sealed) - 1} {
+				bad := bytes.Clone(sealed)
+				bad[i] ^= 1
+				if _, err := shuffler.OpenReport(bad, int64(len(part)), 0); err == nil {
+					t.Fatalf("report opens with byte %d changed", i)
+				}
+			}
+			for n := range sealed {
+				if _, err := shuffler.OpenReport(sealed[:n], int64(len(part)), 0); err == nil {
+					t.Fatalf("report opens with %d of %d bytes", n, len(sealed))
+				}
+			}
+			if _, err := shuffler.OpenReport(sealed, int64(len(part))-1, 0); !errors.Is(err, wire.ErrMalformed) {
+				t.Errorf("another size: %v", err)
+			}
+		})
+	}
+}
+
+// Two seals of the same are different: nothing links them.
+func TestSealsDiffer(t *testing.T) {
+	ring := newRing(t, wire.X25519, 100)
+	a, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, []byte("same"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, []byte("same"))
+	if err != nil || bytes.Equal(a[PartHeader:], b[PartHeader:]) {
+		t.Errorf("equal seals, %v", err)
+	}
+}
+
+func TestKeysRotate(t *testing.T) {
+	ring := newRing(t, wire.X25519, 100, 200)
+	k, err := ring.Current(time.Unix(150, 0))
+	if err != nil || k.Expires != 200 {
+		t.Errorf("current key expires at %d, %v", k.Expires, err)
+	}
+	if _, err := ring.Current(time.Unix(200, 0)); err == nil || !strings.Contains(err.Error(), "1970-01-01T00:03:20Z") {
+		t.Errorf("expired: %v", err)
+	}
+	old, err := SealPart(ring.Public()[1], Coordinator, [32]byte{}, []byte("under way"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ring.OpenPart(Coordinator, [32]byte{}, old); err != nil {
+		t.Errorf("the old key is still held: %v", err)
+	}
+	later, err := ring.Retire(time.Unix(131, 0), 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := later.OpenPart(Coordinator, [32]byte{}, old); !errors.Is(err, ErrKey) {
+		t.Errorf("a retired key opens: %v", err)
+	}
+	if _, err := ring.Retire(time.Unix(300, 0), 0); err == nil {
+		t.Error("a ring of no keys")
+	}
+	if _, err := NewKeyring(ring.keys[0], ring.keys[0]); err == nil {
+		t.Error("a key twice")
+	}
+}
+
+func TestKeysAsText(t *testing.T) {
+	for name, suite := range suites {
+		k, err := GenerateKey(suite, time.Unix(1800000000, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := k.MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseKey(text)
+		if err != nil || !reflect.DeepEqual(again.Public(), k.Public()) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, bad := range []string{"", "x", strings.Replace(string(text), "-1 ", "-2 ", 1), strings.Replace(string(text), " 1800000000 ", " soon ", 1),
+			strings.TrimSpace(string(text)) + "!", string(text[:len(text)-20])} {
+			if _, err := ParseKey([]byte(bad)); err == nil {
+				t.Errorf("%s: parsed %q", name, bad)
+			} else if secret := strings.Fields(string(text))[3]; strings.Contains(err.Error(), secret[:8]) {
+				t.Errorf("%s: the error shows the key: %v", name, err)
+			}
+		}
+	}
+	if _, err := GenerateKey(9, time.Unix(1, 0)); err == nil {
+		t.Error("a suite that does not exist")
+	}
+}
+
+// What was sealed by an earlier version opens.
+func TestVectors(t *testing.T) {
+	for name, suite := range suites {
+		path := filepath.Join("testdata", name+".txt")
+		if *update {
+			k, err := GenerateKey(suite, time.Unix(1800000000, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := k.MarshalText()
+			if err != nil {
+				t.Fatal(err)
+			}
+			part, err := SealPart(k.Public(), Aggregator, [32]byte{1, 2, 3}, []byte("riffle vector"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, fmt.Appendf(text, "%x\n", part), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, sealed, _ := strings.Cut(string(raw), "\n")
+		k, err := ParseKey([]byte(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ring, err := NewKeyring(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		part, err := hex.DecodeString(strings.TrimSpace(sealed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ring.OpenPart(Aggregator, [32]byte{1, 2, 3}, part)
+		if err != nil || string(got) != "riffle vector" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	ring := newRing(f, wire.X25519, 100)
+	part, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, []byte("content"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(part)
+	r, _ := newReport(f, part, nil)
+	sealed, err := SealReport(ring.Public()[0], &r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(sealed)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if got, err := ring.OpenPart(Coordinator, [32]byte{}, b); err == nil && !bytes.Equal(b, part) {
+			t.Errorf("opened %q from other bytes", got)
+		}
+		if _, err := ring.OpenReport(b, int64(len(part)), 0); err == nil && !bytes.Equal(b, sealed) {
+			t.Error("opened other bytes")
+		}
+		if _, err := ParseKey(b); err == nil && !bytes.HasPrefix(bytes.TrimSpace(b), []byte(keyPrefix)) {
+			t.Errorf("parsed %q", b)
+		}
+	})
+}
+
+func BenchmarkEnvelope(b *testing.B) {
+	for name, suite := range suites {
+		ring := newRing(b, suite, 100)
+		content := make([]byte, 300)
+		part, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, content)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("seal/"+name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, content); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("open/"+name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := ring.OpenPart(Coordinator, [32]byte{}, part); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,305 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+var update = flag.Bool("update", false, "write the vectors anew; a changed vector is a changed protocol")
+
+// message is a value with its codec, by name.
+type message struct {
+	name   string
+	bytes  []byte
+	decode func([]byte) (any, []byte, error) // the value, and its encoding
+	value  any
+}
+
+func key(s Suite, n byte) Key {
+	return Key{Suite: s, Public: bytes.Repeat([]byte{n}, 32), Expires: 1800000000}
+}
+
+func fill(n byte) (d [32]byte) { return [32]byte(bytes.Repeat([]byte{n}, 32)) }
+
+func messages() []message {
+	sum := Sum{Users: 1000, MinUsers: 900, Honest: .9, Grid: 64, Norm: 5000, Noise: "binomial", NoiseBits: 40, NoiseP: .5, Split: true, Sigma: .25}
+	enrolment := Enrolment{Population: Population{1}, Serial: 3, Clients: 1000, Roster: fill(7), MinReports: 10,
+		Shuffler: []Key{key(X25519, 1), key(X25519MLKEM768, 2)}, Aggregator: []Key{key(X25519, 3)}, From: 1700000000, To: 1800000000}
+	task := Task{Population: Population{1}, Name: "digits", Trust: dp.Distributed, Participation: dp.CheckIn, MinReports: 10, Rounds: 80, Delta: 1e-5,
+		Mechanism: Mechanism{Name: "vector-sum-binomial", Dim: 4420, Clip: 1.5, ClipMode: "norm", Sum: sum}, Config: []byte("model: hog-linear\n")}
+	ann := Announcement{Task: fill(1), Round: 5, ModelDigest: fill(2), Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 1000, CheckInRate: .5,
+		MinReports: 10, Randomizer: "privunit", Eps0: 3.0001, Clip: .25, Enrolment: fill(3), Opens: 1790000000000, Deadline: 1790000060000,
+		Coordinator: key(X25519, 4), ReportBytes: 300}
+	closed := RoundClosed{Announcement: fill(4), Round: 5, Reports: 498, Digest: fill(5), Shares: fill(6), Chunks: 3,
+		Rejected: []Rejection{{Malformed, 2}, {Duplicate, 7}}}
+	entry := Entry{Before: fill(8), Population: Population{1}, Task: fill(1), Round: 5, Announcement: fill(4), Batch: fill(5),
+		Event: dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 3.0001}, Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 1000, Reports: 498, Realised: true}}
+	exclusion := Exclusion{Announcement: fill(4), Reports: 498, Places: []int64{0, 17, 497}}
+	partial := Partial{Announcement: fill(4), Exclusion: fill(9), Tag: [16]byte{3}, Index: 1, Clients: 495, Reports: fill(10), Sums: []uint64{0, 1, math.MaxUint32}}
+	chunk := Chunk{Index: 2, Size: 3, Items: []byte("abcdef")}
+	ask := Ask{Announcement: fill(4), Client: ClientID{5}}
+	return []message{
+		{"enrolment", enrolment.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeEnrolment(b); return m, m.Append(nil), err }, enrolment},
+		{"task", task.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeTask(b); return m, m.Append(nil), err }, task},
+		{"announcement", ann.Append(nil), func(b []byte) (any, []byte, error) {
+			m, err := DecodeAnnouncement(b)
+			return m, m.Append(nil), err
+		}, ann},
+		{"closed", closed.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeRoundClosed(b); return m, m.Append(nil), err }, closed},
+		{"chunk", chunk.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeChunk(b); return m, m.Append(nil), err }, chunk},
+		{"ask", ask.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeAsk(b); return m, m.Append(nil), err }, ask},
+		{"entry", entry.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeEntry(b); return m, m.Append(nil), err }, entry},
+		{"exclusion", exclusion.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeExclusion(b); return m, m.Append(nil), err }, exclusion},
+		{"partial", partial.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodePartial(b); return m, m.Append(nil), err }, partial},
+	}
+}
+
+// Another program can check itself against these.
+func TestVectors(t *testing.T) {
+	for _, m := range messages() {
+		path := filepath.Join("testdata", m.name+".hex")
+		text := hex.EncodeToString(m.bytes) + "\n"
+		if *update {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text != string(want) {
+			t.Errorf("%s: encoding changed:\n%s", m.name, text)
+		}
+	}
+}
+
+func TestMessagesRoundTrip(t *testing.T) {
+	for _, m := range messages() {
+		got, again, err := m.decode(m.bytes)
+		if err != nil || !reflect.DeepEqual(got, m.value) || !bytes.Equal(again, m.bytes) {
+			t.Errorf("%s: %+v (%v), want %+v", m.name, got, err, m.value)
+		}
+	}
+}
+
+// Whatever a byte is changed to, the message is refused or means something else.
+func TestTamperedMessages(t *testing.T) {
+	for _, m := range messages() {
+		for i := range m.bytes {
+			for _, flip := range []byte{1, 0x80} {
+				b := bytes.Clone(m.bytes)
+				b[i] ^= flip
+				got, again, err := m.decode(b)
+				switch {
+				case err != nil && !errors.Is(err, ErrMalformed):
+					t.Fatalf("%s, byte %d: %v is not ErrMalformed", m.name, i, err)
+				case err == nil && (reflect.DeepEqual(got, m.value) || !bytes.Equal(again, b)):
+					t.Fatalf("%s: byte %d does not matter", m.name, i)
+				}
+			}
+		}
+		for n := range m.bytes {
+			if _, _, err := m.decode(m.bytes[:n]); !errors.Is(err, ErrMalformed) {
+				t.Fatalf("%s: %d of %d bytes: %v", m.name, n, len(m.bytes), err)
+			}
+		}
+		if _, _, err := m.decode(append(bytes.Clone(m.bytes), 0)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: a byte too many: %v", m.name, err)
+		}
+	}
+}
+
+func TestRefusedValues(t *testing.T) {
+	ann := messages()[2].value.(Announcement)
+	for want, change := range map[string]func(*Announcement){
+		"n-min 1001":         func(a *Announcement) { a.MinReports = 1001 },
+		"round 0":            func(a *Announcement) { a.Round = 0 },
+		"p = 2":              func(a *Announcement) { a.CheckInRate = 2 },
+		"p = 0":              func(a *Announcement) { a.CheckInRate = 0 },
+		"eps0 = NaN":         func(a *Announcement) { a.Eps0 = math.NaN() },
+		"clip = +Inf":        func(a *Announcement) { a.Clip = math.Inf(1) },
+		"sigma = -0":         func(a *Announcement) { a.Sigma = math.Copysign(0, -1) },
+		`trust "trusted"`:    func(a *Announcement) { a.Trust = "trusted" },
+		"participation \"\"": func(a *Announcement) { a.Participation = "" },
+		"deadline":           func(a *Announcement) { a.Deadline = a.Opens - 1 },
+		"n = -1":             func(a *Announcement) { a.Population = -1 },
+		"key of suite 9":     func(a *Announcement) { a.Coordinator.Suite = 9 },
+		"parts of":           func(a *Announcement) { a.ReportBytes = 1 << 40 },
+		"k = 9 must":         func(a *Announcement) { a.Participation, a.Sample = dp.Sampled, 9 },
+	} {
+		a := ann
+		change(&a)
+		if _, err := DecodeAnnouncement(a.Append(nil)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+func TestSignatures(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := []byte("a message")
+	signed := Sign(private, LabelTask, message)
+	if got, err := Verify(public, LabelTask, signed); err != nil || !bytes.Equal(got, message) {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if _, err := Verify(public, LabelClosed, signed); !errors.Is(err, ErrSignature) {
+		t.Errorf("another label: %v", err)
+	}
+	other, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Verify(other, LabelTask, signed); !errors.Is(err, ErrSignature) {
+		t.Errorf("another key: %v", err)
+	}
+	for i := range signed {
+		bad := bytes.Clone(signed)
+		bad[i] ^= 4
+		if _, err := Verify(public, LabelTask, bad); !errors.Is(err, ErrSignature) {
+			t.Errorf("byte %d changed: %v", i, err)
+		}
+	}
+	if _, err := Verify(public, LabelTask, signed[:63]); !errors.Is(err, ErrMalformed) {
+		t.Errorf("short: %v", err)
+	}
+	if _, err := Verify(nil, LabelTask, signed); err == nil {
+		t.Error("verified without a key")
+	}
+}
+
+func TestReportsAreSigned(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Report{Announcement: fill(1), Client: NewClientID(public), ID: ReportID{2}, Part: []byte("part of it"), Share: []byte("share")}
+	r.Sign(private)
+	b := r.Append(nil)
+	if int64(len(b)) != ReportSize(10, 5) {
+		t.Fatalf("%d bytes, want %d", len(b), ReportSize(10, 5))
+	}
+	got, err := DecodeReport(b, r.Announcement, 10, 5)
+	if err != nil || !reflect.DeepEqual(got, r) || got.Verify(public) != nil {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for i := range b {
+		bad := bytes.Clone(b)
+		bad[i] ^= 1
+		if got, err := DecodeReport(bad, r.Announcement, 10, 5); err != nil || got.Verify(public) == nil {
+			t.Fatalf("byte %d changed: %v", i, err)
+		}
+	}
+	// A byte cannot move from the part to the share.
+	if got, err := DecodeReport(b, r.Announcement, 9, 6); err != nil || got.Verify(public) == nil {
+		t.Errorf("parts of other sizes: %v", err)
+	}
+	if got, err := DecodeReport(b, fill(2), 10, 5); err != nil || got.Verify(public) == nil {
+		t.Errorf("another round: %v", err)
+	}
+	if _, err := DecodeReport(b[:20], r.Announcement, 10, 5); !errors.Is(err, ErrMalformed) {
+		t.Errorf("short: %v", err)
+	}
+}
+
+func TestKeysExpire(t *testing.T) {
+	k := key(X25519, 1)
+	if err := k.Valid(time.Unix(k.Expires-1, 0)); err != nil {
+		t.Error(err)
+	}
+	if err := k.Valid(time.Unix(k.Expires, 0)); err == nil {
+		t.Error("an expired key is valid")
+	}
+	if err := (Key{}).Valid(time.Unix(0, 0)); err == nil {
+		t.Error("no key is valid")
+	}
+	if k.ID() == key(X25519, 2).ID() || k.ID() == key(X25519MLKEM768, 1).ID() {
+		t.Error("two keys of one id")
+	}
+}
+
+func TestRosterDigestIgnoresOrder(t *testing.T) {
+	a, b := ClientID{1}, ClientID{2}
+	if RosterDigest([]ClientID{a, b}) != RosterDigest([]ClientID{b, a}) || RosterDigest([]ClientID{a}) == RosterDigest([]ClientID{a, a}) {
+		t.Error("roster digests")
+	}
+}
+
+func TestChunksAreChecked(t *testing.T) {
+	c := Chunk{Index: 1, Size: 2, Items: []byte("abcd")}
+	if c.Len() != 2 || string(c.Item(1)) != "cd" {
+		t.Errorf("items %d, %q", c.Len(), c.Item(1))
+	}
+	digest := [32]byte(mustHex(t, "88d4266fd4e6338d13b845fcf289579d209c897823b9217da3e161936f031589"))
+	if err := CheckChunk(c, 1, digest); err != nil {
+		t.Error(err)
+	}
+	if CheckChunk(c, 2, digest) == nil {
+		t.Error("another place")
+	}
+	c.Items = []byte("abce")
+	if CheckChunk(c, 1, digest) == nil {
+		t.Error("other items")
+	}
+	if BatchDigest(fill(1), 2, [][32]byte{digest}) == BatchDigest(fill(1), 3, [][32]byte{digest}) {
+		t.Error("the count does not matter")
+	}
+}
+
+func mustHex(t *testing.T, s string) []byte {
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// FuzzDecode feeds every decoder: what is accepted has that one encoding.
+func FuzzDecode(f *testing.F) {
+	all := messages()
+	for i, m := range all {
+		f.Add(byte(i), m.bytes)
+	}
+	f.Fuzz(func(t *testing.T, which byte, b []byte) {
+		m := all[int(which)%len(all)]
+		_, again, err := m.decode(b)
+		if err != nil && !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v is not ErrMalformed", m.name, err)
+		}
+		if err == nil && !bytes.Equal(again, b) {
+			t.Errorf("%s: %x encodes to %x", m.name, b, again)
+		}
+		if id, ann, header, sealed, err := DecodeReportHeader(b); err == nil {
+			if !bytes.Equal(AppendReportHeader(nil, id, ann), header) || len(header)+len(sealed) != len(b) {
+				t.Error("report header")
+			}
+		}
+		if got, err := Verify(make([]byte, 32), LabelTask, b); err == nil {
+			t.Errorf("verified %x", got)
+		}
+	})
+}
+
+func ExampleSign() {
+	private := ed25519.NewKeyFromSeed(make([]byte, 32))
+	signed := Sign(private, LabelTask, []byte("hello"))
+	message, err := Verify(private.Public().(ed25519.PublicKey), LabelTask, signed)
+	fmt.Println(string(message), err)
+	// Output: hello <nil>
+}
