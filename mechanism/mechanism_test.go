@@ -75,7 +75,7 @@ func TestDescriptionsAreRefused(t *testing.T) {
 		"with eps0 = 1":             func(m *wire.Mechanism) { m.Eps0 = 1 },
 		"vecsum":                    func(m *wire.Mechanism) { m.Sum.Grid = 0 },
 		"exceed a report's 32 bits": func(m *wire.Mechanism) { m.Sum.NoiseBits = 1 << 31 },
-		`unknown`:                   func(m *wire.Mechanism) { *m = wire.Mechanism{Name: "other", Dim: 3, Clip: 1, Eps0: 1} },
+		`must be one of`:            func(m *wire.Mechanism) { *m = wire.Mechanism{Name: "other", Dim: 3, Clip: 1, Eps0: 1} },
 	} {
 		m := good
 		change(&m)
