@@ -34,10 +34,8 @@ func transports(t testing.TB, p Params) map[string]Transport {
 		b, err = NewBits(BitsConfig{Params: p, Round: testRound, OnesOnly: true})
 		add("ones", b, err)
 	}
-	if p.guaranteed() >= 19 {
-		m, err := NewMix(MixConfig{Params: p, Round: testRound, Experimental: true})
-		add("mix", m, err)
-	}
+	m, err := NewMix(MixConfig{Params: p, Round: testRound})
+	add("mix", m, err)
 	return out
 }
 
@@ -125,10 +123,8 @@ func transportsFor(t *rapid.T, p Params) map[string]Transport {
 		b, err = NewBits(BitsConfig{Params: p, Round: testRound, OnesOnly: true})
 		add("ones", b, err)
 	}
-	if p.guaranteed() >= 19 {
-		m, err := NewMix(MixConfig{Params: p, Round: testRound, Experimental: true})
-		add("mix", m, err)
-	}
+	m, err := NewMix(MixConfig{Params: p, Round: testRound})
+	add("mix", m, err)
 	return out
 }
 
@@ -261,7 +257,7 @@ func tampered(t *testing.T, p Params, name string, round RoundID, src interface 
 	case "ones":
 		tr, err = NewBits(BitsConfig{Params: p, Round: round, OnesOnly: true})
 	default:
-		tr, err = NewMix(MixConfig{Params: p, Round: round, Experimental: true})
+		tr, err = NewMix(MixConfig{Params: p, Round: round})
 	}
 	if err != nil {
 		t.Fatal(err)
