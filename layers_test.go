@@ -21,7 +21,7 @@ var layers = [][]string{
 		"model/internal/kernel", "model/internal/kernel/gen"},
 	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
-	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism"},
+	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "vecsum/prio3"},
 	{"client", "shuffler", "coordinator"},
 	{"simulate"},
 	{"train", "solve"},
@@ -47,12 +47,16 @@ var limited = map[string][]string{
 	"github.com/mmcloughlin/avo/operand": {"model/internal/kernel/gen"},
 	"github.com/mmcloughlin/avo/reg":     {"model/internal/kernel/gen"},
 	"golang.org/x/sys/cpu":               {"model/internal/kernel"},
-	"unsafe":                             {"rng", "sample"}, // words as bytes and as floats, in bulk
+	// Of CIRCL only the one range proof, in one place.
+	"github.com/cloudflare/circl/vdaf/prio3/sumvec":      {"vecsum/prio3"},
+	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128": {"vecsum/prio3"},
+	"unsafe": {"rng", "sample"}, // words as bytes and as floats, in bulk
 }
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
 var pure = []string{"dp", "gdp", "pld", "rdp", "amplify", "randomizer", "sample", "optimize", "model", "feature",
-	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "audit", "schedule", "vecsum", "certificate", "solve", "mechanism"}
+	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "audit", "schedule", "vecsum", "vecsum/prio3", "certificate",
+	"solve", "mechanism"}
 
 // source is one non-test file of the module.
 type source struct {

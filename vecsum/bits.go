@@ -153,7 +153,7 @@ func (b *Bits) Sum(messages [][]byte) ([]int64, int64, error) {
 	if n*b.each != int64(len(messages)) {
 		return nil, 0, fmt.Errorf("vecsum: %d messages are not %d from each client", len(messages), b.each)
 	}
-	if err := b.params.checkCohort(n); err != nil {
+	if err := b.params.CheckCohort(n); err != nil {
 		return nil, 0, err
 	}
 	streams := b.params.Streams()

@@ -110,7 +110,7 @@ func TestThroughTransport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mix, err := NewMix(MixConfig{Params: p, Experimental: true, Security: 30})
+	mix, err := NewMix(MixConfig{Params: p, Security: 30})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,7 +160,7 @@ func (p Params) Estimate(sum []float64, counts []int64, clients int64) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	if err := p.checkCohort(clients); err != nil {
+	if err := p.CheckCohort(clients); err != nil {
 		return err
 	}
 	if len(sum) != p.Dim || len(counts) != p.Streams() {
@@ -184,9 +184,9 @@ func (p Params) Estimate(sum []float64, counts []int64, clients int64) error {
 	return nil
 }
 
-// checkCohort refuses to open a sum of too few clients, whose noise would be too
+// CheckCohort refuses to open a sum of too few clients, whose noise would be too
 // small, and of too many, which may wrap around the modulus.
-func (p Params) checkCohort(clients int64) error {
+func (p Params) CheckCohort(clients int64) error {
 	p = p.withDefaults()
 	if clients < p.MinUsers {
 		return fmt.Errorf("vecsum: %d clients are fewer than min users = %d: nothing is opened", clients, p.MinUsers)
@@ -223,7 +223,7 @@ func NewSimulation(p Params) (*Simulation, error) {
 // Add rounds and adds one input. After an error the sum is unchanged.
 func (s *Simulation) Add(src rng.Source, x []float32) error {
 	if s.clients >= s.encoder.params.Users {
-		return s.encoder.params.checkCohort(s.clients + 1)
+		return s.encoder.params.CheckCohort(s.clients + 1)
 	}
 	if err := s.encoder.round(src, x, s.row); err != nil {
 		return err

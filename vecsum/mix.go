@@ -7,30 +7,27 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/rng"
 	"github.com/riffle-dp/riffle/sample"
 )
 
 // MixConfig describes a [Mix].
 type MixConfig struct {
-	Params Params  // required; at least 19 honest clients
+	Params Params  // required
 	Round  RoundID // required
-	// Security is σ: views of inputs with equal sums are taken to be 2^−σ apart
+	// Security is σ: the view is within 2^−σ of one that depends on the sums only,
 	// over all coordinates; 0 means 40. Between 20 and 120.
 	Security int
-	// Experimental must be true: see Mix.
-	Experimental bool
 }
 
 // Mix is split-and-mix [Ishai et al. 2006; Balle et al. 2020]: each count is
 // split into k shares modulo q, which go, labelled with their coordinate, to one
 // honest shuffler.
 //
-// EXPERIMENTAL. The number of shares is a formula recalled from Balle, Bell,
-// Gascón, Nissim, "Private Summation in the Multi-Message Shuffle Model", CCS
-// 2020, whose proof has not been checked here; enumerations of tiny cases agree
-// (mix_test.go). Distance, and so every ε with this transport, rests on it.
+// The number of shares is the smallest for which mix.md proves that the view,
+// given the guaranteed honest clients' sums, is all but independent of their
+// inputs; it is no larger than what Balle, Bell, Gascón, Nissim, "Private
+// Summation in the Multi-Message Shuffle Model", CCS 2020, is recalled to have.
 type Mix struct {
 	format
 	shares   int
@@ -41,9 +38,6 @@ var _ Transport = (*Mix)(nil)
 
 // NewMix validates c.
 func NewMix(c MixConfig) (*Mix, error) {
-	if !c.Experimental {
-		return nil, errors.New("vecsum: split-and-mix rests on a formula that is not proved here: set Experimental to use it")
-	}
 	if c.Security == 0 {
 		c.Security = 40
 	}
@@ -65,15 +59,6 @@ func NewMix(c MixConfig) (*Mix, error) {
 	return m, nil
 }
 
-// mixShares returns k = ⌈2 + (2σ + log₂ q)/(log₂ n − log₂ e)⌉ for n ≥ 19.
-func mixShares(n int64, log2q int, sigma float64) (int, error) {
-	if n < 19 {
-		return 0, fmt.Errorf("vecsum: %d honest clients, split-and-mix needs 19: %w", n, dp.ErrNoBound)
-	}
-	k := 2 + (2*sigma+float64(log2q))/(math.Log2(float64(n))-math.Log2E)
-	return int(math.Ceil(k * (1 + 0x1p-50))), nil
-}
-
 // Shares returns k, the messages for each coordinate.
 func (m *Mix) Shares() int { return m.shares }
 
@@ -83,7 +68,7 @@ func (m *Mix) Size() (messages, bytes int64) {
 	return n, n * mixSize
 }
 
-// Distance is 2^−σ; see the type.
+// Distance is 2^−σ: the union over all coordinates; mix.md.
 func (m *Mix) Distance() float64 { return math.Ldexp(1, -m.security) }
 
 // A message: tag (16), stream (4 bytes, little endian), share (8, below q).

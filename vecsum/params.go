@@ -94,6 +94,15 @@ func (p Params) top() int64 {
 	return p.Grid
 }
 
+// MaxCount returns the largest noisy count of one client, the smallest being 0.
+// The error wraps dp.ErrNoBound if the noise is not bounded.
+func (p Params) MaxCount() (int64, error) {
+	if p.Noise.Kind != Binomial {
+		return 0, fmt.Errorf("vecsum: %s noise has no largest value: %w", p.Noise.Kind, dp.ErrNoBound)
+	}
+	return p.top() + p.Noise.Bits, nil
+}
+
 // guaranteed returns the clients whose noise is there in every round that is
 // opened: the honest ones of MinUsers, rounded down. Honest counts to within the
 // rounding of a float64.

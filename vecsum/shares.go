@@ -236,7 +236,7 @@ func (a *Aggregator) Add(message []byte) error {
 		return errors.New("vecsum: a report came twice")
 	}
 	if int64(len(a.ids)) >= s.params.Users {
-		return s.params.checkCohort(s.params.Users + 1)
+		return s.params.CheckCohort(s.params.Users + 1)
 	}
 	body := message[shareHeader:]
 	if message[1] == kindSeed {
@@ -298,7 +298,7 @@ func (a *Aggregator) Close() (Partial, error) {
 	}
 	s := a.shares
 	n := int64(len(a.ids))
-	if err := s.params.checkCohort(n); err != nil {
+	if err := s.params.CheckCohort(n); err != nil {
 		return Partial{}, err
 	}
 	ids := make([][16]byte, 0, n)

@@ -94,7 +94,7 @@ func (p Params) AddNoise(src rng.Source, counts []int64, clients int64) error {
 	if p.Noise.Kind == DiscreteGaussian {
 		return fmt.Errorf("vecsum: sums of discrete Gaussian noise have no law of their own to draw from: %w", dp.ErrNoBound)
 	}
-	if err := p.checkCohort(clients); err != nil {
+	if err := p.CheckCohort(clients); err != nil {
 		return err
 	}
 	if len(counts) != p.Streams() {

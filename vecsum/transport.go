@@ -50,8 +50,16 @@ func newFormat(p Params, round RoundID, kind string) (format, error) {
 		return format{}, fmt.Errorf("vecsum: sums of %d users need a modulus of 2^%d, above 2^%d", p.Users, f.bits, maxModulus)
 	}
 	f.mask = 1<<f.bits - 1
+	f.tag = p.Tag(round, kind)
+	return f, nil
+}
+
+// Tag binds the messages of one round and its parameters to the named transport:
+// equal only if all three are.
+func (p Params) Tag(round RoundID, transport string) (tag [16]byte) {
+	p = p.withDefaults()
 	h := sha256.New()
-	h.Write([]byte("riffle/vecsum round 1 " + kind + "\x00"))
+	h.Write([]byte("riffle/vecsum round 1 " + transport + "\x00"))
 	h.Write(round[:])
 	split := uint64(0)
 	if p.Split {
@@ -65,8 +73,8 @@ func newFormat(p Params, round RoundID, kind string) (format, error) {
 		h.Write(binary.LittleEndian.AppendUint64(nil, w))
 	}
 	h.Write([]byte(p.Noise.Kind))
-	copy(f.tag[:], h.Sum(nil))
-	return f, nil
+	copy(tag[:], h.Sum(nil))
+	return tag
 }
 
 // check refuses counts that no encoder makes.
@@ -77,7 +85,10 @@ func (f *format) check(counts []int64) error {
 	if f.params.Noise.Kind != Binomial {
 		return nil // noise without an end: counts are taken modulo q, as their sum is
 	}
-	limit := f.params.top() + f.params.Noise.Bits
+	limit, err := f.params.MaxCount()
+	if err != nil {
+		return err
+	}
 	for j, c := range counts {
 		if c > limit || c < 0 {
 			return fmt.Errorf("vecsum: count %d is outside its range", j)
@@ -88,7 +99,7 @@ func (f *format) check(counts []int64) error {
 
 // open turns sums modulo q into counts: the representatives from −offset on.
 func (f *format) open(sums []uint64, clients int64) ([]int64, error) {
-	if err := f.params.checkCohort(clients); err != nil {
+	if err := f.params.CheckCohort(clients); err != nil {
 		return nil, err
 	}
 	offset := f.params.offset()

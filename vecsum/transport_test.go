@@ -34,10 +34,8 @@ func transports(t testing.TB, p Params) map[string]Transport {
 		b, err = NewBits(BitsConfig{Params: p, Round: testRound, OnesOnly: true})
 		add("ones", b, err)
 	}
-	if p.guaranteed() >= 19 {
-		m, err := NewMix(MixConfig{Params: p, Round: testRound, Experimental: true})
-		add("mix", m, err)
-	}
+	m, err := NewMix(MixConfig{Params: p, Round: testRound})
+	add("mix", m, err)
 	return out
 }
 
@@ -125,10 +123,8 @@ func transportsFor(t *rapid.T, p Params) map[string]Transport {
 		b, err = NewBits(BitsConfig{Params: p, Round: testRound, OnesOnly: true})
 		add("ones", b, err)
 	}
-	if p.guaranteed() >= 19 {
-		m, err := NewMix(MixConfig{Params: p, Round: testRound, Experimental: true})
-		add("mix", m, err)
-	}
+	m, err := NewMix(MixConfig{Params: p, Round: testRound})
+	add("mix", m, err)
 	return out
 }
 
@@ -261,7 +257,7 @@ func tampered(t *testing.T, p Params, name string, round RoundID, src interface 
 	case "ones":
 		tr, err = NewBits(BitsConfig{Params: p, Round: round, OnesOnly: true})
 	default:
-		tr, err = NewMix(MixConfig{Params: p, Round: round, Experimental: true})
+		tr, err = NewMix(MixConfig{Params: p, Round: round})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -331,5 +327,48 @@ func TestOnesBound(t *testing.T) {
 	sk.Noise = Noise{Kind: Skellam, Variance: 2}
 	if _, err := NewBits(BitsConfig{Params: sk, Round: testRound}); err == nil {
 		t.Error("bits were to carry unbounded noise")
+	}
+}
+
+// What a shuffler sees of one client says nothing but the parameters: labels come
+// in uniformly random order, and each share of split-and-mix is uniform. Oracle 7.
+func TestOneClientsMessagesAreUniform(t *testing.T) {
+	p := small()
+	p.Users, p.Noise.Bits = 24, 1
+	const reps = 20_000
+	for name, tr := range transports(t, p) {
+		if strings.HasPrefix(name, "shares") {
+			continue // TestSharesHide
+		}
+		src := source(29, uint64(len(name)))
+		each, _ := tr.Size()
+		n := float64(each)
+		labels := []float64{1. / 3, 1. / 3, 1. / 3, 0}
+		if name == "ones" { // those of 11, 0 and 5 ones, and of dummies
+			labels = []float64{11 / n, 0, 5 / n, (n - 16) / n}
+		}
+		var first, last [4]int64
+		values := make([]int64, 16)
+		var kept int64
+		for range reps {
+			ms, err := tr.Messages(src, []int64{11, 0, 5})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first[min(ms[0][16], 3)]++
+			last[min(ms[each-1][16], 3)]++
+			for _, m := range ms {
+				if name == "mix" && m[16] == 1 { // a count of 0
+					values[m[20]&15]++
+					kept++
+				}
+			}
+		}
+		chiSquare(t, name+": first label", first[:], labels, reps)
+		chiSquare(t, name+": last label", last[:], labels, reps)
+		if name == "mix" {
+			// Shares of one count are pairwise independent, so this is all but a chi-square.
+			chiSquare(t, name+": shares", values, slices.Repeat([]float64{1. / 16}, 16), kept)
+		}
 	}
 }

@@ -22,6 +22,8 @@
 // has no valid input sends [Encoder.Blank].
 //
 // Nothing here stops poisoning: a client that leaves the range is not found out.
+// Package vecsum/prio3 is a transport whose aggregators refuse such a client; what
+// one can do that stays in the range is written there.
 // Nothing runs in constant time: how long noise takes to draw depends on it.
 //
 // Noise, grid and counts are in grid steps of 2·Radius/Grid; Variance and

@@ -1,0 +1,276 @@
+package prio3
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128"
+	"github.com/cloudflare/circl/vdaf/prio3/sumvec"
+)
+
+// VerifyKey is the secret the two aggregators share, drawn from crypto/rand for
+// one round before any report: a client that knows it can make false proofs.
+type VerifyKey [32]byte
+
+// String keeps the key out of logs.
+func (VerifyKey) String() string { return "verify key" }
+
+// GoString keeps the key out of logs.
+func (VerifyKey) GoString() string { return "verify key" }
+
+// ErrRefused is wrapped by the error of a report whose proof does not hold or
+// whose two halves do not fit: nothing of it was added, and it was counted.
+var ErrRefused = errors.New("prio3: report refused")
+
+var errClosed = errors.New("prio3: the aggregator has released this round's sums: nothing is added or released again")
+
+// Aggregator checks and sums the shares sent to one of the two. It is a state
+// machine without a network: the caller carries the messages. It holds 16 bytes
+// a count's digit for the sum and for each report between Begin and Finish,
+// and a few dozen for each report.
+//
+// It is closed once: the difference of two sums would be a few clients' counts.
+// There must be one Aggregator for a round and an index, ever; who restarts one
+// must find it closed, or start another round. Not for several goroutines.
+type Aggregator struct {
+	shares   *Shares
+	vdaf     *sumvec.SumVec
+	index    int
+	key      sumvec.VerifyKey
+	keyName  [keyNameSize]byte
+	sum      sumvec.AggShare
+	reports  map[sumvec.Nonce]*pending // nil: accepted or refused
+	accepted []sumvec.Nonce
+	refused  int64
+	closed   bool
+}
+
+// pending is a report whose own half has come.
+type pending struct {
+	state  *sumvec.PrepState
+	share  *sumvec.PrepShare
+	public [digestSize]byte
+}
+
+// NewAggregator returns aggregator 0 or 1.
+func (s *Shares) NewAggregator(index int, key VerifyKey) (*Aggregator, error) {
+	if index < 0 || index >= aggregators {
+		return nil, fmt.Errorf("prio3: aggregator %d of %d", index, aggregators)
+	}
+	if key == (VerifyKey{}) {
+		return nil, errors.New("prio3: verify key is not set")
+	}
+	v, err := s.vdaf()
+	if err != nil {
+		return nil, err
+	}
+	a := &Aggregator{shares: s, vdaf: v, index: index, key: sumvec.VerifyKey(key), sum: v.AggregateInit(), reports: map[sumvec.Nonce]*pending{}}
+	h := sha256.New()
+	h.Write([]byte("riffle/vecsum/prio3 key 1"))
+	h.Write(s.tag[:])
+	h.Write(key[:])
+	copy(a.keyName[:], h.Sum(nil))
+	return a, nil
+}
+
+// Begin takes a client's report and returns the preparation message for the
+// other aggregator. After an error other than ErrRefused nothing has changed.
+func (a *Aggregator) Begin(report []byte) ([]byte, error) {
+	if a.closed {
+		return nil, errClosed
+	}
+	s := a.shares
+	if err := s.check(report, kindReport, a.index, s.reportSize(a.index)); err != nil {
+		return nil, err
+	}
+	id := sumvec.Nonce(report[headerSize:])
+	if _, again := a.reports[id]; again {
+		return nil, errors.New("prio3: a report came twice")
+	}
+	params := a.vdaf.Params()
+	public := sumvec.PublicShare(report[headerSize+idSize : reportStart])
+	var input sumvec.InputShare
+	input.New(&params, uint(a.index))
+	if err := input.UnmarshalBinary(report[reportStart:]); err != nil {
+		return nil, a.refuse(id, "its share is not of field elements")
+	}
+	state, share, err := a.vdaf.PrepInit(&a.key, &id, uint8(a.index), public, input)
+	if err != nil {
+		return nil, a.refuse(id, err.Error())
+	}
+	body, err := share.MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("prio3: %w", err)
+	}
+	p := &pending{state, share, sha256.Sum256(public)}
+	m := s.header(kindPrep, a.index, prepStart+s.prep)
+	m = append(m, id[:]...)
+	m = append(m, a.keyName[:]...)
+	m = append(m, p.public[:]...)
+	m = append(m, body...)
+	if len(m) != prepStart+s.prep {
+		panic("prio3: a preparation message's size is not what was computed for it")
+	}
+	a.reports[id] = p
+	return m, nil
+}
+
+func (a *Aggregator) refuse(id sumvec.Nonce, why string) error {
+	a.reports[id] = nil
+	a.refused++
+	return fmt.Errorf("%w: %s", ErrRefused, why)
+}
+
+// Finish takes the other aggregator's preparation message for a report begun
+// here, verifies the proof, and adds the share or refuses the report. Both come
+// to the same decision, as it is a function of both messages, which need not be
+// secret from each other but authentic. After an error other than ErrRefused
+// nothing has changed; a message that comes before the report is to be kept.
+func (a *Aggregator) Finish(prep []byte) error {
+	if a.closed {
+		return errClosed
+	}
+	s := a.shares
+	if err := s.check(prep, kindPrep, 1-a.index, prepStart+s.prep); err != nil {
+		return err
+	}
+	id := sumvec.Nonce(prep[headerSize:])
+	p, known := a.reports[id]
+	switch {
+	case !known:
+		return errors.New("prio3: preparation of a report that has not come")
+	case p == nil:
+		return errors.New("prio3: preparation of a report that is decided")
+	case [keyNameSize]byte(prep[headerSize+idSize:]) != a.keyName:
+		return errors.New("prio3: the aggregators hold different verify keys")
+	case int64(len(a.accepted)) >= s.params.Users:
+		return s.params.CheckCohort(s.params.Users + 1)
+	}
+	params := a.vdaf.Params()
+	var other sumvec.PrepShare
+	other.New(&params)
+	if err := other.UnmarshalBinary(prep[prepStart:]); err != nil {
+		return errors.New("prio3: preparation is not of field elements")
+	}
+	// With one public share at both, both joint seeds are the same: else a client
+	// could have one accept what the other refuses.
+	if [digestSize]byte(prep[headerSize+idSize+keyNameSize:]) != p.public {
+		return a.refuse(id, "its two halves have different public shares")
+	}
+	both := make([]sumvec.PrepShare, aggregators)
+	both[a.index], both[1-a.index] = *p.share, other
+	message, err := a.vdaf.PrepSharesToPrep(both)
+	if err != nil {
+		return a.refuse(id, err.Error())
+	}
+	out, err := a.vdaf.PrepNext(p.state, message)
+	if err != nil {
+		return a.refuse(id, err.Error())
+	}
+	a.vdaf.AggregateUpdate(&a.sum, out)
+	a.reports[id] = nil
+	a.accepted = append(a.accepted, id)
+	return nil
+}
+
+// Refused returns the number of reports refused so far.
+func (a *Aggregator) Refused() int64 { return a.refused }
+
+// Reports returns the number of reports added so far and a digest of their ids.
+// Aggregators compare them before they close: a report one of them has added
+// and the other, for a lost message, has not would make both sums useless.
+func (a *Aggregator) Reports() (clients int64, digest [32]byte) {
+	ids := slices.Clone(a.accepted)
+	slices.SortFunc(ids, func(x, y sumvec.Nonce) int { return bytes.Compare(x[:], y[:]) })
+	h := sha256.New()
+	for _, id := range ids {
+		h.Write(id[:])
+	}
+	h.Sum(digest[:0])
+	return int64(len(ids)), digest
+}
+
+// Close returns the aggregator's share of the sums, once. It refuses a cohort
+// outside MinUsers … Users, to which reports may still be added. Of digits only
+// their weighted sums, the counts, are released.
+func (a *Aggregator) Close() ([]byte, error) {
+	if a.closed {
+		return nil, errClosed
+	}
+	s := a.shares
+	clients, digest := a.Reports()
+	if err := s.params.CheckCohort(clients); err != nil {
+		return nil, err
+	}
+	raw, err := a.sum.MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("prio3: %w", err)
+	}
+	k := len(s.weights)
+	digits, weights := make(fp128.Vec, s.streams*k), make(fp128.Vec, k)
+	if err := digits.UnmarshalBinary(raw); err != nil {
+		return nil, fmt.Errorf("prio3: %w", err)
+	}
+	for i, w := range s.weights {
+		if err := weights[i].SetUint64(w); err != nil {
+			return nil, fmt.Errorf("prio3: %w", err)
+		}
+	}
+	sums := make(fp128.Vec, s.streams)
+	for j := range sums {
+		sums[j] = digits[j*k : (j+1)*k].DotProduct(weights)
+	}
+	body, err := sums.MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("prio3: %w", err)
+	}
+	m := s.header(kindPartial, a.index, s.partialSize())
+	m = binary.LittleEndian.AppendUint64(m, uint64(clients))
+	m = append(m, digest[:]...)
+	a.closed = true
+	a.sum, a.reports, a.accepted = sumvec.AggShare{}, nil, nil
+	return append(m, body...), nil
+}
+
+func (s *Shares) partialSize() int { return partialStart + s.streams*fp128.Size }
+
+// Combine opens the sums from what both aggregators released, in any order.
+func (s *Shares) Combine(partials ...[]byte) (counts []int64, clients int64, err error) {
+	if len(partials) != aggregators {
+		return nil, 0, fmt.Errorf("prio3: %d partial sums of %d aggregators", len(partials), aggregators)
+	}
+	if len(partials[0]) > 2 && partials[0][2] == 1 {
+		partials = [][]byte{partials[1], partials[0]}
+	}
+	sums := make(fp128.Vec, s.streams)
+	for i, m := range partials {
+		if err := s.check(m, kindPartial, i, s.partialSize()); err != nil {
+			return nil, 0, err
+		}
+		if !bytes.Equal(m[headerSize:partialStart], partials[0][headerSize:partialStart]) {
+			return nil, 0, errors.New("prio3: unequal shares: the aggregators did not sum the same reports")
+		}
+		share := make(fp128.Vec, s.streams)
+		if err := share.UnmarshalBinary(m[partialStart:]); err != nil {
+			return nil, 0, errors.New("prio3: partial sum is not of field elements")
+		}
+		sums.AddAssign(share)
+	}
+	clients = int64(binary.LittleEndian.Uint64(partials[0][headerSize:]))
+	if err := s.params.CheckCohort(clients); err != nil {
+		return nil, 0, err
+	}
+	counts = make([]int64, s.streams)
+	for j := range sums {
+		c, err := sums[j].GetUint64()
+		if err != nil || c > uint64(clients)*uint64(s.max) { // below 2^61 by Validate
+			return nil, 0, fmt.Errorf("prio3: sum %d is not one of %d proved counts: the partial sums do not belong together", j, clients)
+		}
+		counts[j] = int64(c)
+	}
+	return counts, clients, nil
+}
