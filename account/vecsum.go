@@ -22,9 +22,9 @@ type SumQuery struct {
 	// below which it is void, what Surely arrives; Radius 1; Norm as
 	// vecsum.Tight has it.
 	//
-	// Honest of a round's clients are relied on for noise; of the others nothing
-	// is relied on but that they keep to themselves whether they take part, where
-	// that is not public.
+	// Honest of a round's clients are relied on for noise; of the others only, where
+	// who takes part is up to chance, that they do with the same chance as all and
+	// keep to themselves whether they did.
 	Sum vecsum.Params
 }
 
