@@ -106,7 +106,7 @@ func exactSum(q SumQuery, eps float64) (worst float64) {
 func TestSumAboveExactCohorts(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 0))
 	closest := map[dp.Participation]float64{}
-	for range 60 {
+	for range 40 {
 		grid := 1 + r.Int64N(8)
 		q := SumQuery{
 			Query: Query{Population: 1 + r.Int64N(5), Rounds: 1 + r.Int64N(2), AskDelta: true, Dropout: .5 * r.Float64() * float64(r.IntN(2)),
