@@ -22,9 +22,8 @@ type SumQuery struct {
 	// below which it is void, what Surely arrives; Radius 1; Norm as
 	// vecsum.Tight has it.
 	//
-	// Honest of a round's clients are relied on for noise; of the others nothing
-	// is relied on but that they keep to themselves whether they take part, where
-	// that is not public.
+	// Honest of every opened round's clients are relied on for noise, and of all
+	// Population at least that share is honest. Nothing is asked of the others.
 	Sum vecsum.Params
 }
 
@@ -222,11 +221,43 @@ func (q SumQuery) gaussian(delta float64) (g Query, tail float64, err error) {
 		most, _ := q.cohort()
 		g.Sigma *= math.Sqrt(float64(p.MinUsers)/float64(most)) * (1 - 0x1p-50)
 	}
+	if p.Honest < 1 {
+		if g, err = amongHonest(g, p); err != nil {
+			return g, 0, err
+		}
+	}
 	g.Sigma = math.Min(g.Sigma, dp.MaxSigma)
 	if err := dp.CheckSigma(g.Sigma); err != nil {
 		return g, 0, fmt.Errorf("account: noise worth too little: %v: %w", err, dp.ErrNoBound)
 	}
 	return g, tail, nil
+}
+
+// amongHonest credits chance among the honest clients only, n' = ⌊γn⌋ of them: the
+// others may come to no round but the one that a client is in.
+//
+// Sampled: of a round of κ reports at most κ are honest, a uniform subset of the n'
+// given their number, and the noise is that of κ. Self check-in, and drop-outs
+// of all: κ' ~ Bin(n', rate) honest clients are there, and as they are at least ⌊γκ⌋
+// of an opened round's κ, their noise is that of ⌊κ'/γ⌋ ≥ (κ'/γ)(1 − γ/κ') clients,
+// with κ' ≥ ⌊γ·MinUsers⌋.
+func amongHonest(g Query, p vecsum.Params) (Query, error) {
+	honest := int64(p.Honest * float64(g.Population))
+	switch {
+	case g.Participation == dp.Sampled:
+		if g.Reports > honest {
+			return g, fmt.Errorf("k = %d of a round may all be honest clients, of whom only %d are sure: %w", g.Reports, honest, dp.ErrNoBound)
+		}
+		g.Population = honest
+	case g.Participation == dp.CheckIn || g.Dropout > 0:
+		least := math.Floor(p.Honest * float64(p.MinUsers))
+		if p.Users < g.Population {
+			return g, fmt.Errorf("at most %d of %d clients in a round, of whom chance may bring more: %w", p.Users, g.Population, dp.ErrNoBound)
+		}
+		g.Population = honest
+		g.Sigma *= math.Sqrt(math.Max(0, 1/p.Honest-1/least)) * (1 - 0x1p-50)
+	}
+	return g, nil
 }
 
 // sumGaussian is gauss-pld.

@@ -48,6 +48,10 @@ type Config struct {
 	// collude with an observer: they hide nobody. A round is then charged as one
 	// of all of its other reports, without credit for who was chosen.
 	Colluders int64
+	// Honest is the share of every round's reports whose noise is relied on, of a
+	// vector sum; 0 means 1. Who else takes part is the others' choice, so chance is
+	// credited among Honest·Population clients only.
+	Honest float64
 }
 
 // Coordinator is the task's state between messages. Not safe for concurrent
@@ -74,6 +78,9 @@ func New(c Config) (*Coordinator, error) {
 	}
 	if c.Colluders < 0 || c.Colluders > 0 && c.MinReports <= c.Colluders {
 		return nil, fmt.Errorf("coordinator: %d colluders must be fewer than n-min = %d", c.Colluders, c.MinReports)
+	}
+	if !(c.Honest >= 0 && c.Honest <= 1) {
+		return nil, fmt.Errorf("coordinator: honest = %v must lie between 0 and 1", c.Honest)
 	}
 	if c.Population < 1 || c.MinReports < 1 || c.MinReports > c.Population {
 		return nil, fmt.Errorf("coordinator: n-min = %d must lie between 1 and n = %d", c.MinReports, c.Population)
@@ -214,6 +221,13 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 	e := dp.Round{
 		Report: c.config.Report, Trust: c.config.Trust, Participation: c.config.Participation,
 		Population: c.config.Population, Reports: k, Realised: true,
+	}
+	if h := c.config.Honest; h > 0 && h < 1 {
+		e.Population = int64(h * float64(e.Population))
+	}
+	if k > e.Population {
+		// The others may stay away from all rounds but this client's.
+		e.Participation, e.Population = dp.All, k
 	}
 	if c.config.Colluders > 0 {
 		// How many of the k are honest is not known, and with more of them a client

@@ -31,7 +31,8 @@ func NewVectorSum(p vecsum.Params, sigma float64) (*VectorSum, error) {
 	}
 	m := &VectorSum{params: p, promise: dp.Report{Class: dp.Gaussian, Sigma: sigma}}
 	// What one client's count can be: its grid value, its bits, or 40 standard
-	// deviations of noise that has no end.
+	// deviations of noise that has no end. To cut it there is not accounted for:
+	// TightSigma's overhead keeps the variance above 4, where it is e^−200.
 	m.limit = p.Grid + p.Noise.Bits + int64(math.Ceil(40*math.Sqrt(p.Noise.Variance)))
 	if m.limit > math.MaxInt32 {
 		return nil, fmt.Errorf("mechanism: counts up to %d exceed a report's 32 bits", m.limit)

@@ -112,7 +112,7 @@ func (c *Config) Fields() []Field {
 		{Name: "sigma", Value: floatValue{&c.Sigma, within(0, dp.MaxSigma, false), true}, Usage: "of a vector sum: noise of each client in clip norms (default: solved for --epsilon, which then is 1)"},
 		{Name: "noise", Value: textValue{&c.Noise, oneOf("binomial", "skellam", "discrete-gaussian")}, Usage: "of a vector sum: binomial (default), skellam (default if distributed) or discrete-gaussian"},
 		{Name: "transport", Value: textValue{&c.Transport, oneOf("shares", "bits", "split-and-mix")}, Usage: "of a vector sum: simulate every client's own noise and messages, as additive shares to 2 aggregators or bit by bit (default: draw each sum by its law, which is faster)"},
-		{Name: "honest", Value: floatValue{&c.Honest, within(0, 1, false), true}, Usage: "of a vector sum: share of the clients whose noise is relied on (default 1)"},
+		{Name: "honest", Value: floatValue{&c.Honest, within(0, 1, false), true}, Usage: "of a vector sum: share of all clients, and of every round's, whose noise is relied on (default 1)"},
 		{Name: "clip", Value: floatValue{&c.Clip, within(0, finite, false), true}, Usage: "radius of the ball that gradients are clipped to (default: chosen for the model)"},
 		{Name: "clip-mode", Value: textValue{&c.ClipMode, oneOf("norm", "coordinate")}, Usage: "norm (rescale) or coordinate (project each; rinf and rr only)"},
 		{Name: "epsilon", Value: floatValue{&c.Epsilon, within(0, finite, false), true}, Usage: "privacy budget: eps0 or rounds not given are solved for, and training stops at it"},

@@ -188,10 +188,35 @@ func (c Config) query() account.Query {
 	}
 	if c.summed() {
 		q.Trust, q.Class, q.Sigma = dp.Distributed, dp.Gaussian, c.Sigma
+		q = c.amongHonest(q)
 	}
 	if blocks, err := c.blocks(); err == nil && q.Participation == dp.Once {
 		q.Participation, q.Population, q.Reports, q.Dropout = dp.All, c.NMin, 0, 0
 		q.Rounds = blocks.Epochs(c.Rounds)
+	}
+	return q
+}
+
+// amongHonest is the question with chance credited as the coordinator's ledger
+// does it: k of Honest·n clients at the worst, for the others may stay away.
+func (c Config) amongHonest(q account.Query) account.Query {
+	if !(c.Honest > 0 && c.Honest < 1) {
+		return q
+	}
+	n := int64(c.Honest * float64(q.Population))
+	switch {
+	case q.Participation == dp.Sampled && q.Reports <= n:
+		q.Population = n
+	case q.Participation == dp.Sampled && q.Dropout == 0:
+		q.Participation, q.Population, q.Reports = dp.All, q.Reports, 0
+	case q.Participation == dp.Sampled:
+		q.Participation, q.Population, q.Reports = dp.CheckIn, n, 0
+		q.Rate, q.Dropout = min(1, (1-q.Dropout)*float64(c.K)/float64(n)), 0
+	case q.Participation == dp.CheckIn:
+		q.Population, q.Rate = n, min(1, q.Rate/c.Honest)
+	case q.Participation == dp.All && q.Dropout > 0:
+		q.Participation, q.Population = dp.CheckIn, n
+		q.Rate, q.Dropout = min(1, (1-q.Dropout)/c.Honest), 0
 	}
 	return q
 }

@@ -114,7 +114,7 @@ func (r *Run) build() error {
 	if r.coordinator, err = coordinator.New(coordinator.Config{
 		Task: c.Digest(), Optimizer: optimizer, Mechanism: r.Mechanism, Report: promise, Ledger: book,
 		Trust: c.trust(), Participation: dp.Participation(c.Participation),
-		Population: c.Population, Sample: c.K, CheckInRate: c.Gamma, Blocks: blocks, MinReports: c.NMin, Clip: c.Clip,
+		Population: c.Population, Sample: c.K, CheckInRate: c.Gamma, Blocks: blocks, MinReports: c.NMin, Clip: c.Clip, Honest: c.Honest,
 	}); err != nil {
 		return inputError("%v", err)
 	}

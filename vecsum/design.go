@@ -12,7 +12,8 @@ import (
 type Target struct {
 	Eps, Delta float64 // required: the guarantee of all rounds together
 	// Mu, if not 0, is wanted in place of Eps: the Gaussian privacy parameter of
-	// one round. Delta then says how small the tails must be.
+	// one round, but for Curve.Ratio of discrete Gaussian noise. Delta then says
+	// how small the tails must be.
 	Mu       float64
 	Users    int64     // n, required
 	MinUsers int64     // the smallest cohort that is opened; 0 means Users

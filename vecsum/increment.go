@@ -8,9 +8,14 @@ import (
 // an increment: tables of up to 2^23 products err by 2e-9 relative.
 const slackIncrement = 4e-9
 
+// leastTail is the smallest tail whose quantile is relied on: below it float64
+// loses digits, and increments came out up to .7 % too small.
+const leastTail = 1e-300
+
 // maxIncrement bounds T(u) − T(u−1), T = Φ^−1 of the distribution function,
 // over the half's part of the window: u from the mean to hi+shift, hi the first
-// value with Pr[X > hi] ≤ tau. +Inf if the window leaves the support.
+// value with Pr[X > hi] ≤ tau. +Inf if the window leaves the support, or reaches
+// where tails are below leastTail.
 func (h half) maxIncrement(tau float64, shift int64) float64 {
 	// A window that is a little too wide is the window of a smaller tau.
 	strict := tau * (1 - 1e-6)
@@ -23,6 +28,9 @@ func (h half) maxIncrement(tau float64, shift int64) float64 {
 		return math.Inf(1)
 	}
 	last := hi + reach
+	if !(h.above(last+1) >= leastTail) {
+		return math.Inf(1)
+	}
 	var m float64
 	if h.sd <= scanSD || h.skewed {
 		m = h.scan(last)

@@ -414,3 +414,29 @@ func FuzzIncrement(f *testing.F) {
 		}
 	})
 }
+
+// Where a window ends among tails that float64 holds with few digits, or none,
+// there is no bound; it used to be too small. True values by 60-digit arithmetic.
+func TestIncrementInSubnormalTails(t *testing.T) {
+	for _, c := range []struct {
+		bits, shift int64
+		tau, want   float64
+	}{
+		{1500, 65, 1e-250, .0762176144261521},
+		{1500, 75, 1e-240, .0760098885614126},
+		{3000, 106, 1e-250, .0422005292658532},
+		{2000, 77, 1e-250, .0569112838459703},
+		{1500, 40, 1e-240, 0}, // there still is one
+	} {
+		got, _, err := Noise{Kind: Binomial, Bits: c.bits}.Increment(1, c.shift, c.tau)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !(got >= c.want) {
+			t.Errorf("%+v: %.15g is too small", c, got)
+		}
+		if c.want == 0 && math.IsInf(got, 1) {
+			t.Errorf("%+v: no bound", c)
+		}
+	}
+}
