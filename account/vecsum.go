@@ -393,11 +393,20 @@ func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseK
 	if g.Participation == dp.Once {
 		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
 	}
+	worth := 1.0
+	if s.Honest < 1 {
+		var err error
+		g.Sigma = 1
+		if g, err = amongHonest(g, s); err != nil {
+			return vecsum.Params{}, err
+		}
+		worth, g.Sigma = g.Sigma, 0
+	}
 	g, _, err := Plan(ctx, target*(1-1e-6), g, "sigma")
 	if err != nil {
 		return vecsum.Params{}, err
 	}
-	sigma := g.Sigma
+	sigma := g.Sigma / worth
 	if g.Participation != dp.CheckIn && g.Dropout == 0 {
 		most, _ := q.cohort()
 		sigma *= math.Sqrt(float64(most)/float64(s.MinUsers)) * (1 + 0x1p-50)
