@@ -53,7 +53,7 @@ type Aggregator struct {
 type pending struct {
 	state  *sumvec.PrepState
 	share  *sumvec.PrepShare
-	public [digestSize]byte
+	public [digestSize]byte // digest of public share and commitment
 }
 
 // NewAggregator returns aggregator 0 or 1.
@@ -92,7 +92,10 @@ func (a *Aggregator) Begin(report []byte) ([]byte, error) {
 		return nil, errors.New("prio3: a report came twice")
 	}
 	params := a.vdaf.Params()
-	public := sumvec.PublicShare(report[headerSize+idSize : reportStart])
+	public := sumvec.PublicShare(report[headerSize+idSize : commitStart])
+	if a.index == 0 && s.commitment(report) != [digestSize]byte(report[commitStart:]) {
+		return nil, a.refuse(id, "it is not what the client has committed to")
+	}
 	var input sumvec.InputShare
 	input.New(&params, uint(a.index))
 	if err := input.UnmarshalBinary(report[reportStart:]); err != nil {
@@ -106,7 +109,7 @@ func (a *Aggregator) Begin(report []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prio3: %w", err)
 	}
-	p := &pending{state, share, sha256.Sum256(public)}
+	p := &pending{state, share, sha256.Sum256(report[headerSize+idSize : reportStart])}
 	m := s.header(kindPrep, a.index, prepStart+s.prep)
 	m = append(m, id[:]...)
 	m = append(m, a.keyName[:]...)
@@ -157,9 +160,10 @@ func (a *Aggregator) Finish(prep []byte) error {
 		return errors.New("prio3: preparation is not of field elements")
 	}
 	// With one public share at both, both joint seeds are the same: else a client
-	// could have one accept what the other refuses.
+	// could have one accept what the other refuses. With one commitment, neither
+	// half was made after the other's preparation was seen.
 	if [digestSize]byte(prep[headerSize+idSize+keyNameSize:]) != p.public {
-		return a.refuse(id, "its two halves have different public shares")
+		return a.refuse(id, "its two halves have different public parts")
 	}
 	both := make([]sumvec.PrepShare, aggregators)
 	both[a.index], both[1-a.index] = *p.share, other

@@ -32,7 +32,16 @@ func cheat(t testing.TB, s *Shares, src rng.Source, digits []uint64) [][]byte {
 	for i := range ms {
 		copy(ms[i][headerSize+idSize:], part)
 	}
+	s.recommit(ms...)
 	return ms
+}
+
+// recommit makes the commitments of reports, the first of them the leader's, fit.
+func (s *Shares) recommit(ms ...[]byte) {
+	c := s.commitment(ms[0])
+	for _, m := range ms {
+		copy(m[commitStart:], c[:])
+	}
 }
 
 // leaderPart recomputes the leader's part of the public share, its commitment to
@@ -170,6 +179,12 @@ func elements(t testing.TB, b []byte, n int) fp128.Vec {
 // could choose the leader's proof share, which Prio3's public share does not
 // commit to, such that the check holds at t only. So reports commit to it.
 func TestLateProofIsRefused(t *testing.T) {
+	for _, recommit := range []bool{false, true} {
+		lateProof(t, recommit)
+	}
+}
+
+func lateProof(t *testing.T, recommit bool) {
 	p := small()
 	p.Dim, p.Grid, p.Noise.Bits, p.Norm = 1, 2, 4, vecsum.Norm(1, 2, .1)
 	s := mustNew(t, p)
@@ -252,7 +267,13 @@ func TestLateProofIsRefused(t *testing.T) {
 	}
 	copy(ms[0][reportStart+3*fp128.Size:], b)
 
+	if recommit {
+		s.recommit(ms[0])
+	}
 	leader, err := all[0].Begin(ms[0])
+	if (err == nil) != recommit {
+		t.Errorf("recommitted %v: %v", recommit, err)
+	}
 	if err == nil {
 		err = all[0].Finish(prep)
 		if err := all[1].Finish(leader); !errors.Is(err, ErrRefused) {
