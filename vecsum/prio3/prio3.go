@@ -6,6 +6,7 @@
 //	client      Shares.Messages     counts  → a report for each aggregator
 //	aggregator  Aggregator.Begin    report  → a preparation message for the other
 //	aggregator  Aggregator.Finish   the other's message: added, or ErrRefused
+//	aggregator  Aggregator.Abandon  no message will come: let the report go
 //	aggregator  Aggregator.Close    → its share of the sums, once
 //	anyone      Shares.Combine      both shares → counts
 //
@@ -14,8 +15,9 @@
 // below the next power of two. The proof's soundness error is of the order of
 // (bits of the report)·(hashes computed by the client)/2^128 [Boneh et al., CRYPTO
 // 2019; the VDAF drafts of the IRTF], recalled and not re-proved here; it needs
-// both aggregators to be honest and clients not to know the [VerifyKey]. Privacy
-// needs one honest aggregator and holds against the other and all clients
+// both aggregators to be honest and clients not to know the [VerifyKey]. Clients
+// may read the preparation messages: beyond the drafts, a report commits to all
+// of itself before any is made. Privacy needs one honest aggregator and holds against the other and all clients
 // together, computationally (TurboSHAKE128). An aggregator can always spoil the sum.
 //
 // What is not proved, and cannot be by any proof on noisy counts: that the
@@ -156,6 +158,8 @@ func chunkLength(n uint) uint {
 //	partial  clients (8), digest of the reports (32), sums (16 each)
 //
 // with the encodings of draft-irtf-cfrg-vdaf-13. All sizes are fixed by Config.
+// The commitment is SHA-256 of "riffle/vecsum/prio3 leader 1" and, as they stand in
+// aggregator 0's report, header, id and input share.
 const (
 	version     = 1
 	kindReport  = 1
