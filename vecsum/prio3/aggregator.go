@@ -14,7 +14,9 @@ import (
 )
 
 // VerifyKey is the secret the two aggregators share, drawn from crypto/rand for
-// one round before any report: a client that knows it can make false proofs.
+// one round before any report: a client that knows it can make false proofs. An
+// aggregator never takes a second key for a round: a report prepared under both
+// is checked at two points, which together tell the other one about its digits.
 type VerifyKey [32]byte
 
 // Format keeps the key out of logs, whatever the verb.
