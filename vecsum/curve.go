@@ -86,6 +86,9 @@ func Compose(rounds ...Curve) Curve {
 
 // Times returns the composition of n ≥ 1 rounds of c.
 func (c Curve) Times(n int64) Curve {
+	if n < 1 {
+		return Curve{Distance: math.Inf(1)}
+	}
 	const up = 1 + 0x1p-48
 	t := float64(n)
 	return Curve{
@@ -94,8 +97,13 @@ func (c Curve) Times(n int64) Curve {
 	}
 }
 
-// Through returns the curve of c's rounds, rounds of them, carried by t.
+// Through returns the curve of c's rounds, rounds ≥ 1 of them, carried by t;
+// of fewer it has nothing to say and gives δ = 1.
 func (c Curve) Through(t Transport, rounds int64) Curve {
+	if rounds < 1 {
+		c.Distance = math.Inf(1)
+		return c
+	}
 	c.Distance += t.Distance() * float64(rounds) * (1 + 0x1p-48)
 	return c
 }

@@ -26,8 +26,12 @@ type MixConfig struct {
 //
 // The number of shares is the smallest for which mix.md proves that the view,
 // given the guaranteed honest clients' sums, is all but independent of their
-// inputs; it is no larger than what Balle, Bell, Gascón, Nissim, "Private
-// Summation in the Multi-Message Shuffle Model", CCS 2020, is recalled to have.
+// inputs. For up to a million clients it is no larger than what Balle, Bell,
+// Gascón, Nissim, "Private Summation in the Multi-Message Shuffle Model", CCS 2020,
+// is recalled to have; for 2^30 it can be two more.
+//
+// The shuffler must pass on nothing unless MinUsers … Users clients sent it Size
+// messages each: Sum checks that too, but who can call it has seen the shares.
 type Mix struct {
 	format
 	shares   int

@@ -370,7 +370,7 @@ func TestMixLargeRounds(t *testing.T) {
 	for _, c := range []struct {
 		n        int64
 		k, log2q int
-	}{{0, 5, 24}, {10, 2, 24}, {10, 5, 0}, {10, 5, 65}, {1 << 50, 5, 24}, {1 << 40, 3, 56}} {
+	}{{0, 5, 24}, {10, 2, 24}, {10, 5, 0}, {10, 5, 65}, {1 << 50, 5, 24}, {1 << 40, 3, 56}, {10, maxShares + 1, 24}, {1, 1 << 45, 24}} {
 		if d, err := mixDistance(c.n, c.k, c.log2q); !errors.Is(err, dp.ErrNoBound) {
 			t.Errorf("%+v: %v (%v)", c, d, err)
 		}
@@ -396,6 +396,28 @@ func TestMixShares(t *testing.T) {
 		less, errLess := mixDistance(c.n, k-1, c.bits)
 		if err != nil || d > 0x1p-40 || errLess == nil && less <= 0x1p-40 {
 			t.Errorf("n = %d, q = 2^%d: distances %v and %v of %d shares and one less", c.n, c.bits, d, less, k)
+		}
+	}
+	// Few and many clients, at the ends of σ + log₂(streams) and of q.
+	for _, n := range []int64{2, 3, 4, 19, 34, 1000, 1_000_000, 1 << 30} {
+		for _, bits := range []int{1, 24, maxModulus} {
+			for _, sigma := range []float64{20, 40, 145} {
+				k, err := mixShares(n, bits, sigma)
+				if err != nil {
+					t.Errorf("n = %d, q = 2^%d, σ = %v: %v", n, bits, sigma, err)
+					continue
+				}
+				if d, err := mixDistance(n, k, bits); err != nil || d > math.Exp2(-sigma) {
+					t.Errorf("n = %d, q = 2^%d, σ = %v: distance %v (%v)", n, bits, sigma, d, err)
+				}
+				slack := 0.
+				if n > 1_000_000 {
+					slack = 2
+				}
+				if recalled := 2 + (2*sigma+float64(bits))/(math.Log2(float64(n))-math.Log2E); n > 2 && float64(k) > math.Ceil(recalled)+slack {
+					t.Errorf("n = %d, q = 2^%d, σ = %v: %d shares, recalled %v", n, bits, sigma, k, recalled)
+				}
+			}
 		}
 	}
 	p := small()

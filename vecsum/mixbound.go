@@ -12,11 +12,12 @@ import (
 // shares, shuffled together, and a view that depends on the sum only.
 //
 // Upper bound, proved (mix.md, theorem), evaluated numerically upwards, with at
-// most 1e-4 relative slack for rounding; whatever the inputs. Needs k ≥ 3,
-// n ≥ 1, log2q ≥ 1 and n·k below 2^50; the error wraps dp.ErrNoBound else and
-// where the induction of mix.md does not start, which more shares may cure.
+// most 1e-4 relative slack for rounding; whatever the inputs. Needs 3 ≤ k ≤
+// maxShares, n ≥ 1, 1 ≤ log2q ≤ 64 and n·k up to 2^50; the error wraps
+// dp.ErrNoBound else and where the induction of mix.md does not start, which more
+// shares may cure.
 func mixDistance(n int64, k, log2q int) (float64, error) {
-	if k < 3 || n < 1 || log2q < 1 || log2q > 64 || float64(n)*float64(k) > 1<<50 {
+	if k < 3 || k > maxShares || n < 1 || log2q < 1 || log2q > 64 || float64(n)*float64(k) > 1<<50 {
 		return 0, fmt.Errorf("vecsum: split-and-mix of %d clients with %d shares modulo 2^%d: %w", n, k, log2q, dp.ErrNoBound)
 	}
 	c, logQ := k-1, float64(log2q)*math.Ln2
@@ -37,9 +38,15 @@ func mixDistance(n int64, k, log2q int) (float64, error) {
 	return 0, fmt.Errorf("vecsum: split-and-mix with %d shares modulo 2^%d: too few: %w", k, log2q, dp.ErrNoBound)
 }
 
-// logSlack covers the rounding of each logarithm of a binomial coefficient, a sum
-// of at most 2^20 terms or of three log-gammas below 2^25.
+// logSlack covers the rounding of each logarithm of a binomial coefficient that
+// is a sum of three log-gammas below 2^22; sums of many terms get sumSlack on top.
 const logSlack = 1e-7
+
+// sumSlack bounds the rounding of a sum of that many terms of one sign, whatever
+// way each addition is rounded.
+func sumSlack(terms int, sum float64) float64 {
+	return float64(terms) * math.Abs(sum) * 0x1p-51
+}
 
 // smallRounds returns log(ã_n − 1) for 1 ≤ n ≤ most, ã_n ≥ E[q^(C−1)] by the
 // recursion of mix.md, lemma 3.
@@ -77,10 +84,11 @@ func largeRound(n int64, c int, logQ float64, h int, small []float64) float64 {
 			closed += math.Log((cn - at) / (at + 1))
 		}
 		a := math.Max(0, small[m]) + math.Log1p(math.Exp(-math.Abs(small[m])))
-		terms = append(terms, logQ+below-closed+a+logSlack, // m clients apart
-			logQ+math.Ln2+math.Log(x/f)+all-closed+logSlack) // all but m
+		slack := logSlack + sumSlack(m*c, closed) + sumSlack(m, all)
+		terms = append(terms, logQ+below-closed+a+slack, // m clients apart
+			logQ+math.Ln2+math.Log(x/f)+all-closed+slack) // all but m
 	}
-	terms = append(terms, logQ+math.Ln2+math.Log(f)-float64(c-1)*all+float64(c)*logSlack)
+	terms = append(terms, logQ+math.Ln2+math.Log(f)-float64(c-1)*all+float64(c)*(logSlack+sumSlack(h, all)))
 	return logSumExp(terms)
 }
 
@@ -99,7 +107,7 @@ func logSumExp(terms []float64) float64 {
 	return top + math.Log(sum)
 }
 
-// maxShares bounds k; more are never needed for 19 clients or more.
+// maxShares bounds k; two clients need 176 for 2^−145 and q = 2^56, more need less.
 const maxShares = 200
 
 // mixShares returns the smallest k for which the bound of n honest clients is at

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128"
@@ -13,14 +14,13 @@ import (
 )
 
 // VerifyKey is the secret the two aggregators share, drawn from crypto/rand for
-// one round before any report: a client that knows it can make false proofs.
+// one round before any report: a client that knows it can make false proofs. An
+// aggregator never takes a second key for a round: a report prepared under both
+// is checked at two points, which together tell the other one about its digits.
 type VerifyKey [32]byte
 
-// String keeps the key out of logs.
-func (VerifyKey) String() string { return "verify key" }
-
-// GoString keeps the key out of logs.
-func (VerifyKey) GoString() string { return "verify key" }
+// Format keeps the key out of logs, whatever the verb.
+func (VerifyKey) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, "verify key") }
 
 // ErrRefused is wrapped by the error of a report whose proof does not hold or
 // whose two halves do not fit: nothing of it was added, and it was counted.
@@ -35,7 +35,11 @@ var errClosed = errors.New("prio3: the aggregator has released this round's sums
 //
 // It is closed once: the difference of two sums would be a few clients' counts.
 // There must be one Aggregator for a round and an index, ever; who restarts one
-// must find it closed, or start another round. Not for several goroutines.
+// must find it closed, or start another round: a client may know by now where
+// its proof was checked. Not for several goroutines.
+//
+// Each aggregator can have any report refused, so who trusts only the other has
+// to count the drop-outs it chooses as colluders, as Params.Honest does.
 type Aggregator struct {
 	shares   *Shares
 	vdaf     *sumvec.SumVec
@@ -53,7 +57,12 @@ type Aggregator struct {
 type pending struct {
 	state  *sumvec.PrepState
 	share  *sumvec.PrepShare
-	public [digestSize]byte
+	public [digestSize]byte // digest of public share and commitment
+}
+
+// Format keeps the key and the sums out of logs.
+func (a *Aggregator) Format(w fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(w, "prio3: aggregator %d", a.index)
 }
 
 // NewAggregator returns aggregator 0 or 1.
@@ -92,7 +101,10 @@ func (a *Aggregator) Begin(report []byte) ([]byte, error) {
 		return nil, errors.New("prio3: a report came twice")
 	}
 	params := a.vdaf.Params()
-	public := sumvec.PublicShare(report[headerSize+idSize : reportStart])
+	public := sumvec.PublicShare(report[headerSize+idSize : commitStart])
+	if a.index == 0 && s.commitment(report) != [digestSize]byte(report[commitStart:]) {
+		return nil, a.refuse(id, "it is not what the client has committed to")
+	}
 	var input sumvec.InputShare
 	input.New(&params, uint(a.index))
 	if err := input.UnmarshalBinary(report[reportStart:]); err != nil {
@@ -106,7 +118,7 @@ func (a *Aggregator) Begin(report []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prio3: %w", err)
 	}
-	p := &pending{state, share, sha256.Sum256(public)}
+	p := &pending{state, share, sha256.Sum256(report[headerSize+idSize : reportStart])}
 	m := s.header(kindPrep, a.index, prepStart+s.prep)
 	m = append(m, id[:]...)
 	m = append(m, a.keyName[:]...)
@@ -128,8 +140,12 @@ func (a *Aggregator) refuse(id sumvec.Nonce, why string) error {
 // Finish takes the other aggregator's preparation message for a report begun
 // here, verifies the proof, and adds the share or refuses the report. Both come
 // to the same decision, as it is a function of both messages, which need not be
-// secret from each other but authentic. After an error other than ErrRefused
-// nothing has changed; a message that comes before the report is to be kept.
+// secret but authentic. After an error other than ErrRefused nothing has
+// changed; a message that comes before the report is to be kept.
+//
+// After Users reports no more are added. Which ones those are is decided by the
+// order of Finish: if more clients may be admitted, both must keep to one order,
+// or their sums do not fit together.
 func (a *Aggregator) Finish(prep []byte) error {
 	if a.closed {
 		return errClosed
@@ -157,9 +173,10 @@ func (a *Aggregator) Finish(prep []byte) error {
 		return errors.New("prio3: preparation is not of field elements")
 	}
 	// With one public share at both, both joint seeds are the same: else a client
-	// could have one accept what the other refuses.
+	// could have one accept what the other refuses. With one commitment, neither
+	// half was made after the other's preparation was seen.
 	if [digestSize]byte(prep[headerSize+idSize+keyNameSize:]) != p.public {
-		return a.refuse(id, "its two halves have different public shares")
+		return a.refuse(id, "its two halves have different public parts")
 	}
 	both := make([]sumvec.PrepShare, aggregators)
 	both[a.index], both[1-a.index] = *p.share, other
@@ -174,6 +191,26 @@ func (a *Aggregator) Finish(prep []byte) error {
 	a.vdaf.AggregateUpdate(&a.sum, out)
 	a.reports[id] = nil
 	a.accepted = append(a.accepted, id)
+	return nil
+}
+
+// Abandon refuses a report begun here and frees what is held for it; prep is what
+// Begin returned. For reports that the other aggregator has refused on sight or
+// has not got, of which no preparation will come: a client can make as many of
+// them as it can send reports.
+func (a *Aggregator) Abandon(prep []byte) error {
+	if a.closed {
+		return errClosed
+	}
+	if err := a.shares.check(prep, kindPrep, a.index, prepStart+a.shares.prep); err != nil {
+		return err
+	}
+	id := sumvec.Nonce(prep[headerSize:])
+	if a.reports[id] == nil {
+		return errors.New("prio3: the report to abandon is not open")
+	}
+	a.reports[id] = nil
+	a.refused++
 	return nil
 }
 

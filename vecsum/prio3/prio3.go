@@ -6,6 +6,7 @@
 //	client      Shares.Messages     counts  → a report for each aggregator
 //	aggregator  Aggregator.Begin    report  → a preparation message for the other
 //	aggregator  Aggregator.Finish   the other's message: added, or ErrRefused
+//	aggregator  Aggregator.Abandon  no message will come: let the report go
 //	aggregator  Aggregator.Close    → its share of the sums, once
 //	anyone      Shares.Combine      both shares → counts
 //
@@ -14,8 +15,9 @@
 // below the next power of two. The proof's soundness error is of the order of
 // (bits of the report)·(hashes computed by the client)/2^128 [Boneh et al., CRYPTO
 // 2019; the VDAF drafts of the IRTF], recalled and not re-proved here; it needs
-// both aggregators to be honest and clients not to know the [VerifyKey]. Privacy
-// needs one honest aggregator and holds against the other and all clients
+// both aggregators to be honest and clients not to know the [VerifyKey]. Clients
+// may read the preparation messages: beyond the drafts, a report commits to all
+// of itself before any is made. Privacy needs one honest aggregator and holds against the other and all clients
 // together, computationally (TurboSHAKE128). An aggregator can always spoil the sum.
 //
 // What is not proved, and cannot be by any proof on noisy counts: that the
@@ -32,6 +34,7 @@
 package prio3
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -150,11 +153,13 @@ func chunkLength(n uint) uint {
 // All messages start with: version, kind, aggregator that is to get it or has
 // sent it, 0, streams (4 bytes, little endian), tag (16). Then
 //
-//	report   id (16), public share (64), input share
-//	prep     id (16), key name (16), digest of the public share (32), prep share
+//	report   id (16), public share (64), leader's commitment (32), input share
+//	prep     id (16), key name (16), digest of what is public (32), prep share
 //	partial  clients (8), digest of the reports (32), sums (16 each)
 //
 // with the encodings of draft-irtf-cfrg-vdaf-13. All sizes are fixed by Config.
+// The commitment is SHA-256 of "riffle/vecsum/prio3 leader 1" and, as they stand in
+// aggregator 0's report, header, id and input share.
 const (
 	version     = 1
 	kindReport  = 1
@@ -168,7 +173,8 @@ const (
 	keyNameSize = 16
 	digestSize  = 32
 
-	reportStart  = headerSize + idSize + publicSize
+	commitStart  = headerSize + idSize + publicSize
+	reportStart  = commitStart + digestSize
 	prepStart    = headerSize + idSize + keyNameSize + digestSize
 	partialStart = headerSize + 8 + digestSize
 )
@@ -201,6 +207,20 @@ func (s *Shares) check(m []byte, kind byte, index, size int) error {
 		return fmt.Errorf("prio3: message of %d bytes, not %d", len(m), size)
 	}
 	return nil
+}
+
+// commitment is the client's to aggregator 0's share. Prio3 commits to
+// both shares of the digits and, by its seed, to aggregator 1's share of the
+// proof, but not to aggregator 0's: who reads the preparation of aggregator 1 and
+// only then sends that share could make it fit anything. It hides the share as
+// long as the blind in it is secret.
+func (s *Shares) commitment(leader []byte) (c [digestSize]byte) {
+	h := sha256.New()
+	h.Write([]byte("riffle/vecsum/prio3 leader 1"))
+	h.Write(leader[:headerSize+idSize]) // both see the public share
+	h.Write(leader[reportStart:])
+	h.Sum(c[:0])
+	return c
 }
 
 func (s *Shares) reportSize(index int) int {
@@ -264,10 +284,15 @@ func (s *Shares) shard(src rng.Source, digits []uint64) ([][]byte, error) {
 		m := s.header(kindReport, i, s.reportSize(i))
 		m = append(m, id[:]...)
 		m = append(m, public...)
+		m = append(m, make([]byte, digestSize)...)
 		out[i] = append(m, share...)
 		if len(out[i]) != s.reportSize(i) {
 			panic("prio3: a report's size is not what was computed for it")
 		}
+	}
+	c := s.commitment(out[0])
+	for _, m := range out {
+		copy(m[commitStart:], c[:])
 	}
 	return out, nil
 }

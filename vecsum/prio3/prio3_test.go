@@ -3,14 +3,12 @@ package prio3
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
-	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/rng"
 	"github.com/riffle-dp/riffle/sample"
 	"github.com/riffle-dp/riffle/vecsum"
@@ -65,6 +63,26 @@ func run(t testing.TB, all [2]*Aggregator, reports [][]byte) (decisions [2]error
 
 // For every M the digits represent 0 … M and nothing else.
 func TestDigitsCoverTheRangeExactly(t *testing.T) {
+	for _, top := range []uint64{1<<40 - 1, 1 << 40, 1<<40 + 1, 1<<61 - 1, 1 << 60, 3 << 58} {
+		s := &Shares{weights: digitWeights(top)}
+		var all uint64
+		for _, w := range s.weights {
+			all += w
+		}
+		if all != top {
+			t.Errorf("M = %d: the largest sum of digits is %d", top, all)
+		}
+		half := uint64(1) << (len(s.weights) - 1)
+		for _, c := range []uint64{0, 1, half - 1, half, half + top/8%(top-half+1), top - 1, top} {
+			v := uint64(0)
+			for i, d := range s.digits(nil, c) {
+				v += d * s.weights[i]
+			}
+			if v != c {
+				t.Errorf("M = %d: %d became %d", top, c, v)
+			}
+		}
+	}
 	for top := uint64(1); top <= 300; top++ {
 		s := &Shares{weights: digitWeights(top)}
 		reached := map[uint64]bool{}
@@ -381,106 +399,6 @@ func TestPublicSharesMustAgree(t *testing.T) {
 				t.Errorf("part %d, aggregator %d: %v", part, i, err)
 			}
 		}
-	}
-}
-
-// Different keys are the aggregators' fault, not the client's.
-func TestKeys(t *testing.T) {
-	s := mustNew(t, small())
-	a, b := pair(t, s)[0], (*Aggregator)(nil)
-	b, err := s.NewAggregator(1, VerifyKey{1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ms, err := s.Messages(rng.Replay(5), make([]int64, 3))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, err := range run(t, [2]*Aggregator{a, b}, ms) {
-		if err == nil || errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "keys") {
-			t.Errorf("aggregator %d: %v", i, err)
-		}
-	}
-	if _, err := s.NewAggregator(0, VerifyKey{}); err == nil {
-		t.Error("a key of zeros was accepted")
-	}
-	if _, err := s.NewAggregator(2, testKey); err == nil {
-		t.Error("aggregator 2 of 0 and 1")
-	}
-	if text := fmt.Sprintf("%v %+v %#v %s", testKey, testKey, testKey, testKey); strings.ContainsAny(text, "789") {
-		t.Errorf("a key prints as %s", text)
-	}
-}
-
-// Sums open once, for cohorts in range, from partials that belong together.
-func TestCloseAndCombine(t *testing.T) {
-	p := small()
-	p.Users, p.MinUsers = 3, 2
-	s := mustNew(t, p)
-	src := rng.Replay(6)
-	send := func(all [2]*Aggregator) [2]error {
-		ms, err := s.Messages(src, []int64{1, 2, 3})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return run(t, all, ms)
-	}
-	all := pair(t, s)
-	send(all)
-	if _, err := all[0].Close(); err == nil {
-		t.Error("one client of at least two was opened")
-	}
-	send(all)
-	send(all)
-	for i, err := range send(all) {
-		if err == nil || errors.Is(err, ErrRefused) {
-			t.Errorf("a fourth client of three at %d: %v", i, err)
-		}
-	}
-	var partials [2][]byte
-	for i, a := range all {
-		var err error
-		if partials[i], err = a.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := a.Close(); !errors.Is(err, errClosed) {
-			t.Errorf("closed twice: %v", err)
-		}
-		if _, err := a.Begin(nil); !errors.Is(err, errClosed) {
-			t.Errorf("begun after closing: %v", err)
-		}
-		if err := a.Finish(nil); !errors.Is(err, errClosed) {
-			t.Errorf("finished after closing: %v", err)
-		}
-	}
-	counts, n, err := s.Combine(partials[:]...)
-	if err != nil || n != 3 || !slices.Equal(counts, []int64{3, 6, 9}) {
-		t.Fatalf("counts %v of %d (%v)", counts, n, err)
-	}
-	other := pair(t, s)
-	send(other)
-	send(other)
-	send(other)
-	strange, err := other[1].Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	wrapped := slices.Clone(partials[1])
-	copy(wrapped[partialStart:], plus(t, wrapped[partialStart:partialStart+16], 1<<50))
-	for what, c := range map[string][][]byte{
-		"one": {partials[0]}, "three": {partials[0], partials[1], partials[1]}, "one twice": {partials[0], partials[0]},
-		"of other reports": {partials[0], strange}, "cut": {partials[0], partials[1][:partialStart]}, "empty": {nil, nil},
-		"beyond what is proved": {partials[0], wrapped},
-		"not of the field":      {partials[0], append(slices.Clone(partials[1][:partialStart]), bytes.Repeat([]byte{255}, 48)...)},
-	} {
-		if counts, n, err := s.Combine(c...); err == nil || counts != nil || n != 0 {
-			t.Errorf("%s: %v of %d", what, counts, n)
-		}
-	}
-	skellam := small()
-	skellam.Noise = vecsum.Noise{Kind: vecsum.Skellam, Variance: 3}
-	if _, err := New(Config{Params: skellam}); !errors.Is(err, dp.ErrNoBound) {
-		t.Errorf("noise without an end: %v", err)
 	}
 }
 
