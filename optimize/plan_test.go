@@ -70,7 +70,7 @@ func TestPSGDPlan(t *testing.T) {
 // the formulas say for them.
 func TestPlansAreMinima(t *testing.T) {
 	for _, n := range []int64{300, 1e4, 1e6} {
-		for _, noise := range []Noise{GaussianNoise{Lipschitz: 1, Mu: 1 / sigmaG, Overhead: .05}, Noiseless{}, LocalNoise{MSE: 900, Dim: 50}} {
+		for _, noise := range []Noise{GaussianNoise{Lipschitz: 1, Mu: 1 / sigmaG, Overhead: .05}, Noiseless{}, ReportNoise{MSE: 900, Dim: 50}} {
 			p := logisticProblem(n)
 			p.Noise, p.StrongConvexity = noise, .05
 			for _, method := range []string{"psgd", "agd", "agd-smooth", "pan-private"} {
@@ -306,7 +306,6 @@ func TestPlanRefusals(t *testing.T) {
 		{"psgd", good, Overrides{Curvature: 1}}, {"psgd", good, Overrides{Batch: -1}}, {"psgd", good, Overrides{Batch: 1001}},
 		{"psgd", good, Overrides{Step: math.NaN()}}, {"agd", good, Overrides{Smoothing: 1}}, {"gd", good, Overrides{Batch: 10}},
 		{"agd", good, Overrides{Rounds: 10}}, {"agd-phases", good, Overrides{Phases: 1001}}, {"agd", good, Overrides{Curvature: .4}},
-		{"gd", change(func(p *Problem) { p.Noise = LocalNoise{MSE: 5, Dim: 50} }), Overrides{Step: 9}},
 		{"gd", change(func(p *Problem) { p.MaxRounds = 5 }), Overrides{Rounds: 6}},
 		{"psgd", change(func(p *Problem) { p.MaxRounds = 5 }), Overrides{Batch: 2}},
 	} {
