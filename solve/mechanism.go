@@ -256,7 +256,7 @@ func newLocal(c Config, dim int) (*local, error) {
 }
 
 func (m *local) noise() optimize.Noise {
-	return optimize.LocalNoise{MSE: m.unit.MSE(), Dim: m.unit.Dim()}
+	return optimize.ReportNoise{MSE: m.unit.MSE(), Dim: m.unit.Dim()}
 }
 
 // prepare: every client reports once, with δ = 0.
