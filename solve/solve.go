@@ -157,15 +157,15 @@ func Prepare(c Config) (*Task, error) {
 	p := optimize.Problem{
 		Dim: t.linear.Params(), Clients: people.clients, Radius: c.Radius, StrongConvexity: c.Lambda,
 	}
-	if loss.String() == "logistic" && people.norm > 0 {
-		// Rows are float32: their norms may exceed the bound by a rounding.
-		p.Smoothness = people.norm*people.norm/4*(1+1e-6) + c.Lambda
+	geometry := t.linear.Geometry(people.norm)
+	if geometry.Smoothness > 0 && people.norm > 0 {
+		p.Smoothness = geometry.Smoothness + c.Lambda
 	}
 	if c.Clip == 0 {
 		if people.norm == 0 {
 			return nil, fmt.Errorf("solve: data %s: clip is needed, or a public range for every column: nothing else bounds a gradient without looking at the data", c.Data)
 		}
-		c.Clip = loss.Lipschitz() * people.norm
+		c.Clip = geometry.Lipschitz
 	}
 	p.Lipschitz = c.Clip + c.Lambda*c.Radius
 	if c.Optimizer == "" {
