@@ -32,6 +32,9 @@ func (c *Config) fill() {
 			c.Model = "linear"
 		}
 	}
+	if c.planned() {
+		c.fillPlanned()
+	}
 	if c.Participation == "" {
 		c.Participation = string(dp.All)
 		if c.Trust == "none" && c.network() {
@@ -76,7 +79,7 @@ func (c Config) Check() error {
 	switch p := dp.Participation(c.Participation); {
 	case p == dp.Sampled && c.K == 0:
 		return inputError("participation sampled needs k, the clients a round")
-	case p == dp.Once && c.K == 0:
+	case p == dp.Once && c.K == 0 && !c.planned():
 		return inputError("participation once needs k, the least clients of a block")
 	case p != dp.Sampled && p != dp.Once && c.K != 0:
 		return inputError("k = %d goes with participation sampled or once, not %s", c.K, p)
@@ -117,17 +120,28 @@ func (c Config) Check() error {
 	case c.Trust == "none" && c.Eps0 != 0:
 		return inputError("eps0 = %v has no meaning with trust none", c.Eps0)
 	}
+	if c.planned() {
+		return c.checkPlanned()
+	}
 	return nil
 }
 
-// resolvePopulation fixes n and what depends on it.
-func (c *Config) resolvePopulation(examples int) error {
+// resolveClients fixes n.
+func (c *Config) resolveClients(examples int) error {
 	m := max(1, c.PerClient)
 	if m > int64(examples) {
 		return inputError("examples-per-client = %d must be at most the %d examples there are", m, examples)
 	}
 	if c.Population == 0 {
 		c.Population = int64(examples) / m
+	}
+	return nil
+}
+
+// resolvePopulation fixes n and what depends on it.
+func (c *Config) resolvePopulation(examples int) error {
+	if err := c.resolveClients(examples); err != nil {
+		return err
 	}
 	if c.K > c.Population {
 		if c.Trust != "none" || c.K != miniBatch {
@@ -317,7 +331,8 @@ func (c Config) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
 	return m, m.Event(), nil
 }
 
-func (c Config) newOptimizer(m randomizer.Mechanism, start []float32) (optimize.Optimizer, error) {
+// newCLDPSGD is the optimiser for any model.
+func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (optimize.Optimizer, error) {
 	var rates optimize.Schedule
 	var err error
 	if c.LR == theorem3 {

@@ -20,8 +20,12 @@ const samplesOf = 11
 func writeReport(r *train.Run, s *train.Summary) error {
 	c := r.Config
 	number, commit := version()
+	title := fmt.Sprintf("%s on %s", c.Model, c.Data)
+	if r.Plan != nil {
+		title += " by " + c.Optimizer
+	}
 	page := report.Run{
-		Title:   fmt.Sprintf("%s on %s", c.Model, c.Data),
+		Title:   title,
 		Command: command(c), Version: number + " (" + commit + ")",
 		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
 		TestAccuracy: s.Accuracy(), TestLoss: s.Evaluation.Loss,

@@ -47,6 +47,12 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 					return usageError{err}
 				}
 			}
+			// Their defaults are cldp-sgd's: what is not given is left out elsewhere.
+			for _, name := range []string{"momentum", "average"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && config.Optimizer != "cldp-sgd" && f.Value.String() != "0" {
+					return usage("--%s %s goes with --optimizer cldp-sgd, not %s, which has its own way to combine steps", name, f.Value, config.Optimizer)
+				}
+			}
 			r, err := train.Prepare(cmd.Context(), config)
 			if err != nil {
 				return err
@@ -141,6 +147,11 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
 		return err
 	}
 	show.note(stderr, "%d clients, %d parameters, %s, %s, %d rounds", c.Population, r.Model.Params(), mechanism(r), c.Participation, c.Rounds)
+	if bound, ok := r.ExcessBound(); ok {
+		show.note(stderr, "optimizer %s, by its bound: rounds of at least %d reports, expected excess loss at most %.4g", c.Optimizer, r.Plan.Stages[0].Batch, float64(bound))
+	} else if r.Plan != nil {
+		show.note(stderr, "optimizer %s, by its bound: rounds of at least %d reports; clip = %g is below the longest gradient, so the bound itself is not claimed", c.Optimizer, r.Plan.Stages[0].Batch, c.Clip)
+	}
 	if c.Trust != "none" {
 		show.note(stderr, "planned cost: epsilon <= %s at delta = %g (%s, %s, replace one client)",
 			roundUp(planned.Eps), planned.Delta, planned.Method, planned.Status)
@@ -213,7 +224,7 @@ func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 	} else {
 		p.row("epsilon", "%s at delta = %g (%s, proved; %s one client)", roundUp(float64(s.Epsilon)), s.Delta, s.Bound, dp.ReplaceOne)
 	}
-	p.row("rounds", "%d, %d reports summed", s.Rounds, s.ClientGradients)
+	p.row("rounds", "%d of %s, %d reports summed", s.Rounds, s.Optimizer, s.ClientGradients)
 	p.row("time", "%.0f s, %.0f reports/s", s.Seconds, s.ClientsPerSecond)
 	p.row("model", "%s", filepath.Join(r.Dir, train.ModelFile))
 	p.row("report", "%s", filepath.Join(r.Dir, train.ReportFile))
