@@ -82,6 +82,8 @@ type Privacy struct {
 	Method string
 	Source string
 	Status dp.Status
+	// Experimental says what of the promise is not proved; empty where all is.
+	Experimental string
 	// Simulated: one process played every role, with noise from a seed.
 	Simulated bool
 }

@@ -75,6 +75,8 @@ func TestStatement(t *testing.T) {
 		"numeric":  {func(p *Privacy) { p.Status = dp.Numeric }, []string{"Verified numerically, not proved"}, []string{"Proved:"}},
 		"approximate": {func(p *Privacy) { p.Status = dp.Approximation }, []string{"An approximation, not a guarantee"},
 			[]string{"Proved:"}},
+		"experimental": {func(p *Privacy) { p.Status, p.Experimental = dp.Approximation, "a hope" }, []string{"What is not proved holds: a hope."},
+			[]string{"Proved:"}},
 		"deployed":    {func(p *Privacy) { p.Simulated = false }, nil, []string{"simulation", "seed"}},
 		"large":       {func(p *Privacy) { p.Epsilon = 20 }, []string{"100 % of the time", "next to no promise"}, nil},
 		"nothing yet": {func(p *Privacy) { p.Rounds, p.Epsilon = 0, 0 }, []string{"No round was released"}, []string{"Proved"}},

@@ -44,7 +44,7 @@ type Config struct {
 	Eps0          float64 // ε₀ per report; 0: solved for if Epsilon is set, else the default
 	Sigma         float64 // noise of a client of a vector sum, in clip norms; 0: solved for Epsilon
 	Noise         string  // law of a vector sum's noise; "": binomial, skellam if distributed
-	Transport     string  // "shares" or "bits": each client's own messages; "": the sum's law
+	Transport     string  // "shares", "bits" or "split-and-mix": each client's own messages; "": the sum's law
 	Honest        float64 // share of clients whose noise is relied on in a vector sum; 0: all
 	Clip          float64 // radius of the gradient's ball; 0: chosen for the model
 	ClipMode      string  // "norm" or "coordinate"
@@ -111,7 +111,7 @@ func (c *Config) Fields() []Field {
 		{Name: "eps0", Value: floatValue{&c.Eps0, eps0, true}, Usage: "local privacy parameter of each report (default 3, or solved for --epsilon)"},
 		{Name: "sigma", Value: floatValue{&c.Sigma, within(0, dp.MaxSigma, false), true}, Usage: "of a vector sum: noise of each client in clip norms (default: solved for --epsilon, which then is 1)"},
 		{Name: "noise", Value: textValue{&c.Noise, oneOf("binomial", "skellam", "discrete-gaussian")}, Usage: "of a vector sum: binomial (default), skellam (default if distributed) or discrete-gaussian"},
-		{Name: "transport", Value: textValue{&c.Transport, oneOf("shares", "bits", "split-and-mix")}, Usage: "of a vector sum: simulate every client's own noise and messages, as additive shares to 2 aggregators or bit by bit (default: draw each sum by its law, which is faster)"},
+		{Name: "transport", Value: textValue{&c.Transport, oneOf("shares", "bits", splitAndMix)}, Usage: "of a vector sum: simulate every client's own noise and messages, as additive shares to 2 aggregators, bit by bit, or by split-and-mix, which is experimental (default: draw each sum by its law, which is faster)"},
 		{Name: "honest", Value: floatValue{&c.Honest, within(0, 1, false), true}, Usage: "of a vector sum: share of the clients whose noise is relied on (default 1)"},
 		{Name: "clip", Value: floatValue{&c.Clip, within(0, finite, false), true}, Usage: "radius of the ball that gradients are clipped to (default: chosen for the model)"},
 		{Name: "clip-mode", Value: textValue{&c.ClipMode, oneOf("norm", "coordinate")}, Usage: "norm (rescale) or coordinate (project each; rinf and rr only)"},

@@ -93,10 +93,10 @@ func (c Config) Check() error {
 		return inputError("randomizer and eps0 are of single reports; trust %s has the noise of sums: epsilon or sigma, and noise", c.Trust)
 	case !c.summed() && (c.Sigma != 0 || c.Noise != "" || c.Honest != 0 || c.Transport != ""):
 		return inputError("sigma, noise, honest and transport go with trust vector-sum or distributed, not %s", c.Trust)
-	case c.Transport == "split-and-mix":
-		return inputError("transport split-and-mix is experimental, its number of messages is not proved here: the library has it (vecsum.Mix), a run does not")
+	case c.Transport == splitAndMix && c.Epsilon == 0:
+		return inputError("transport split-and-mix needs epsilon, a budget: what it adds to delta grows with e^epsilon")
 	case c.Noise == string(vecsum.DiscreteGaussian) && c.Transport == "":
-		return inputError("noise discrete-gaussian needs transport shares: its sum has no law of its own to draw from")
+		return inputError("noise discrete-gaussian needs transport shares or split-and-mix: its sum has no law of its own to draw from")
 	case c.Transport == "bits" && c.Noise != string(vecsum.Binomial):
 		return inputError("transport bits carries binomial noise, not %s, which has no largest value", c.Noise)
 	case c.Bits != 0 && c.Randomizer != "rinf" && c.Randomizer != "r1":

@@ -35,6 +35,8 @@ type Summary struct {
 	// ExcessBound is a convex optimiser's bound on its expected excess loss; absent
 	// where gradients are clipped or a plan's rounds were not all run.
 	ExcessBound *Number `json:"excess_bound,omitempty"`
+	// Experimental says what of the guarantee is not proved; absent where all is.
+	Experimental string `json:"experimental,omitempty"`
 
 	Evaluation *model.Evaluation `json:"-"`
 }
@@ -55,7 +57,7 @@ func (r *Run) finish() (*Summary, error) {
 		Epsilon: Number(spent.Eps), Delta: r.Config.Delta, Bound: spent.Method, BoundSource: spent.Source,
 		EpsilonBest: Number(spent.Eps), Rounds: r.coordinator.Round(), N: r.Config.Population,
 		Seconds: r.seconds(), ClientGradients: r.reports, Seed: r.Config.Seed, ModelParameters: r.Model.Params(),
-		Optimizer: r.Config.Optimizer, Evaluation: e,
+		Optimizer: r.Config.Optimizer, Experimental: r.Config.Experimental(), Evaluation: e,
 	}
 	if bound, ok := r.ExcessBound(); ok && r.optimizer.State().Steps == r.Config.Rounds {
 		s.ExcessBound = &bound

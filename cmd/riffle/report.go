@@ -34,7 +34,8 @@ func writeReport(r *train.Run, s *train.Summary) error {
 			Trust: r.Trust(), Participation: dp.Participation(c.Participation), Adjacency: dp.ReplaceOne,
 			Population: c.Population, ReportsPerRound: float64(s.ClientGradients) / float64(max(1, s.Rounds)),
 			ReportsPerClient: r.ReportsPerClient(), Rounds: s.Rounds, PlannedRounds: c.Rounds, Randomizer: r.Mechanism.Name(), Eps0: c.Eps0, Sigma: c.Sigma,
-			Epsilon: float64(s.Epsilon), Delta: s.Delta, Method: s.Bound, Source: s.BoundSource, Status: dp.Proved, Simulated: true,
+			Epsilon: float64(s.Epsilon), Delta: s.Delta, Method: s.Bound, Source: s.BoundSource, Status: status(r), Simulated: true,
+			Experimental:   s.Experimental,
 			PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
 		},
 	}

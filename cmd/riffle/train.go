@@ -154,7 +154,10 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
 	}
 	if c.Trust != "none" {
 		show.note(stderr, "planned cost: epsilon <= %s at delta = %g (%s, %s, replace one client)",
-			roundUp(planned.Eps), planned.Delta, planned.Method, planned.Status)
+			roundUp(planned.Eps), planned.Delta, planned.Method, status(r))
+		if what := c.Experimental(); what != "" {
+			fmt.Fprintf(stderr, "riffle: warning: %s\n", what)
+		}
 	} else {
 		show.note(stderr, "no privacy: --trust none")
 	}
@@ -202,6 +205,14 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
 	return printSummary(cmd.OutOrStdout(), r, summary)
 }
 
+// status says what the run's epsilon rests on.
+func status(r *train.Run) dp.Status {
+	if r.Config.Experimental() != "" {
+		return dp.Approximation
+	}
+	return dp.Proved
+}
+
 func mechanism(r *train.Run) string {
 	if r.Config.Trust == "none" {
 		return "no randomizer"
@@ -222,7 +233,7 @@ func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 	if r.Config.Trust == "none" {
 		p.row("epsilon", "infinite: no privacy (--trust none)")
 	} else {
-		p.row("epsilon", "%s at delta = %g (%s, proved; %s one client)", roundUp(float64(s.Epsilon)), s.Delta, s.Bound, dp.ReplaceOne)
+		p.row("epsilon", "%s at delta = %g (%s, %s; %s one client)", roundUp(float64(s.Epsilon)), s.Delta, s.Bound, status(r), dp.ReplaceOne)
 	}
 	p.row("rounds", "%d of %s, %d reports summed", s.Rounds, s.Optimizer, s.ClientGradients)
 	p.row("time", "%.0f s, %.0f reports/s", s.Seconds, s.ClientsPerSecond)
