@@ -54,22 +54,22 @@ func (p Problem) smallestBatch(n int64) int64 {
 
 // onePass chooses the batch size for n clients that report once, where stage
 // gives the parameters and the bound for T rounds of at least B clients.
-func (p Problem) onePass(n, batch int64, stage func(rounds, batch int64) Stage) (schedule.BlocksConfig, Stage, error) {
-	at := func(size int64) Stage {
+func (p Problem) onePass(n, batch int64, stage func(p Problem, rounds, batch int64) Stage) (schedule.BlocksConfig, Stage, error) {
+	at := func(p Problem, size int64) Stage {
 		rounds := n / size
-		s := stage(rounds, n/rounds) // the smallest of schedule.Blocks
+		s := stage(p, rounds, n/rounds) // the smallest of schedule.Blocks
 		s.Rounds, s.Batch = rounds, n/rounds
 		return s
 	}
 	if batch == 0 {
-		if batch = least(p.smallestBatch(n), n, func(size int64) float64 { return at(size).Bound }); batch == 0 {
+		if batch = least(p.smallestBatch(n), n, func(size int64) float64 { return at(p, size).Bound }); batch == 0 {
 			return schedule.BlocksConfig{}, Stage{}, errNoPlan
 		}
 	}
 	if batch > n {
 		return schedule.BlocksConfig{}, Stage{}, fmt.Errorf("batch = %d above the %d clients", batch, n)
 	}
-	s := at(batch)
+	s := at(p.exact(), batch)
 	if p.MaxRounds > 0 && s.Rounds > p.MaxRounds {
 		return schedule.BlocksConfig{}, Stage{}, fmt.Errorf("batch = %d takes %d rounds, above the limit %d", batch, s.Rounds, p.MaxRounds)
 	}
@@ -101,7 +101,7 @@ func disjoint(p Problem, o Overrides, make maker) (*Plan, error) {
 	if _, err := make(p, o, 1, p.Clients); err != nil {
 		return nil, err
 	}
-	blocks, s, err := p.onePass(p.Clients, o.Batch, func(rounds, batch int64) Stage {
+	blocks, s, err := p.onePass(p.Clients, o.Batch, func(p Problem, rounds, batch int64) Stage {
 		s, _ := make(p, o, rounds, batch) // what can be wrong is the same for all
 		return s
 	})
@@ -248,7 +248,7 @@ func (p Problem) phases(k int, o Overrides) (*Plan, error) {
 	plan := &Plan{}
 	var blocks []schedule.BlocksConfig
 	for range k {
-		b, s, err := p.onePass(n, o.Batch, func(rounds, batch int64) Stage {
+		b, s, err := p.onePass(n, o.Batch, func(p Problem, rounds, batch int64) Stage {
 			return p.accelerated(rounds, batch, d, 1, envelope, o)
 		})
 		if err != nil {
@@ -279,7 +279,7 @@ func planGD(p Problem, o Overrides) (*Plan, error) {
 		}
 	}
 	batches, err := schedule.FullBatches(p.Clients, rounds)
-	return &Plan{Batches: batches, Stages: []Stage{p.full(rounds, p.Clients, o)}}, err
+	return &Plan{Batches: batches, Stages: []Stage{p.exact().full(rounds, p.Clients, o)}}, err
 }
 
 // full returns the stage of T rounds of all clients, of whom at least batch are

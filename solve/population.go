@@ -17,6 +17,7 @@ const (
 	domainOrder = iota + 0x736f6c7665
 	domainClients
 	domainRelease
+	domainCoins
 )
 
 // population is the rows over which the loss is a mean, and the clients that

@@ -184,8 +184,11 @@ func (c *Config) resolveRounds(ctx context.Context, d *Data, m model.Parametric)
 	if err != nil {
 		return err
 	}
-	noise := &planNoise{ctx: ctx, config: *c, dim: p.Dim, at: map[[2]int64]float64{}}
-	p.Noise = noise
+	var noise *planNoise
+	p.Noise, noise = c.newPlanNoise(ctx, p.Dim)
+	if noise.failed != nil {
+		return noise.failed
+	}
 	if c.Participation == string(dp.Once) {
 		err = c.resolveBatch(p, o)
 	} else if c.Rounds == 0 {
@@ -300,68 +303,57 @@ func stageModels(p *optimize.Plan, m model.Parametric) ([]model.Parametric, erro
 	return out, nil
 }
 
-// planNoise is the noise that a choice of rounds counts with. What a budget
-// leaves is asked of the accountant for some sizes of rounds and interpolated
-// for others: only the choice rests on it. The noise of the run itself is solved
-// for after, exactly.
+// planNoise is the noise that a choice of rounds counts with; only the choice
+// rests on it. The noise of the run itself is solved for after.
 type planNoise struct {
 	ctx    context.Context
-	config Config
 	dim    int
-	at     map[[2]int64]float64
 	failed error
 }
 
-// Deviation implements optimize.Noise.
-func (n *planNoise) Deviation(clients, uses int64) float64 {
-	c := n.config
-	report := optimize.ReportNoise{Dim: n.dim}
-	switch once := c.Participation == string(dp.Once); {
+func (c Config) newPlanNoise(ctx context.Context, dim int) (optimize.Noise, *planNoise) {
+	n := &planNoise{ctx: ctx, dim: dim}
+	once := c.Participation == string(dp.Once)
+	switch {
 	case c.Trust == "none":
-		return 0
+		return optimize.Noiseless{}, n
 	case c.Sigma != 0:
-		report.MSE = c.sumMSE(n.dim)
+		return optimize.ReportNoise{MSE: c.sumMSE(dim), Dim: dim}, n
+	case c.Eps0 != 0:
+		return optimize.ReportNoise{MSE: n.ask(c), Dim: dim}, n
 	case c.summed() && (once || c.Participation == string(dp.All) && c.Dropout == 0):
 		mu, err := gdp.Calibrate(dp.Guarantee{Eps: c.Epsilon, Delta: c.accountedDelta()})
-		if err != nil {
-			return math.Inf(1)
+		if err != nil || mu == 0 {
+			n.failed = inputError("epsilon = %v at delta = %v leaves no noise", c.Epsilon, c.Delta)
 		}
-		return optimize.GaussianNoise{Lipschitz: c.Clip, Mu: float64(mu)}.Deviation(clients, uses)
-	case c.Eps0 != 0:
-		report.MSE = n.solve(c, [2]int64{})
-	case once && c.Trust == "local":
-		c.Rounds = 1
-		c.Participation = string(dp.All)
-		report.MSE = n.solve(c, [2]int64{0, 1})
-	case once:
-		c.Participation, c.Dropout, c.Rounds = string(dp.All), 0, 1
-		report.MSE = between(clients, c.Population, func(clients int64) float64 {
-			c.Population = clients
-			return n.solve(c, [2]int64{clients, 1})
-		})
-	default:
-		report.MSE = between(uses, math.MaxInt64, func(uses int64) float64 {
-			c.Rounds = uses
-			return n.solve(c, [2]int64{0, uses})
-		})
+		return optimize.GaussianNoise{Lipschitz: c.Clip, Mu: float64(mu)}, n
+	case once && c.Trust != "local":
+		// Who is in a block hides those who are in it with them.
+		c.Participation, c.Dropout = string(dp.All), 0
+		return optimize.NewCostlyNoise(dim, func(clients, _ int64) float64 {
+			c.Population, c.Rounds = clients, 1
+			return n.ask(c)
+		}), n
 	}
-	return report.Deviation(clients, uses)
+	// Who is asked is given; what it costs depends on how often.
+	if once {
+		c.Participation = string(dp.All)
+	}
+	found := map[int64]float64{}
+	return optimize.NewCostlyNoise(dim, func(_, uses int64) float64 {
+		if _, known := found[uses]; !known {
+			c.Rounds = uses
+			found[uses] = n.ask(c)
+		}
+		return found[uses]
+	}), n
 }
 
 // sumMSE is about that of a report of a vector sum.
 func (c Config) sumMSE(dim int) float64 { return float64(dim) * c.Sigma * c.Sigma * c.Clip * c.Clip }
 
-// solve returns the mean squared error of one report, +Inf if there is none
-// within the budget, and remembers it.
-func (n *planNoise) solve(c Config, key [2]int64) float64 {
-	mse, known := n.at[key]
-	if !known {
-		mse = n.ask(c)
-		n.at[key] = mse
-	}
-	return mse
-}
-
+// ask returns the mean squared error of one report, +Inf if there is none within
+// the budget.
 func (n *planNoise) ask(c Config) float64 {
 	if c.Eps0 == 0 {
 		knob := "eps0"
@@ -387,22 +379,4 @@ func (n *planNoise) ask(c Config) float64 {
 		return math.Inf(1)
 	}
 	return m.MSE()
-}
-
-// between interpolates f, on logarithms, between powers of 4; last is the largest
-// argument there is.
-func between(x, last int64, f func(int64) float64) float64 {
-	low := int64(1)
-	for low <= x/4 {
-		low *= 4
-	}
-	high := min(4*low, last)
-	switch x {
-	case low:
-		return f(low)
-	case high:
-		return f(high)
-	}
-	part := math.Log(float64(x)/float64(low)) / math.Log(float64(high)/float64(low))
-	return math.Exp((1-part)*math.Log(f(low)) + part*math.Log(f(high)))
 }
