@@ -76,14 +76,6 @@ func (p Problem) onePass(n, batch int64, stage func(p Problem, rounds, batch int
 	return schedule.BlocksConfig{Clients: n, Size: batch}, s, nil
 }
 
-func single(blocks schedule.BlocksConfig, s Stage, err error) (*Plan, error) {
-	if err != nil {
-		return nil, err
-	}
-	batches, err := schedule.OnePass(blocks)
-	return &Plan{Batches: batches, Stages: []Stage{s}}, err
-}
-
 // maker returns the stage of T rounds of at least B clients.
 type maker func(p Problem, o Overrides, rounds, batch int64) (Stage, error)
 

@@ -20,7 +20,6 @@ type checkIn struct {
 	vectorSum
 	ctx    context.Context
 	rounds int64
-	failed error
 }
 
 // query asks what T such rounds cost if each client's noise is worth sigma.
