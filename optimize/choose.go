@@ -255,23 +255,68 @@ func (p Problem) phases(k int, o Overrides) (*Plan, error) {
 }
 
 // planGD chooses T and η; the better of the bounds with and without smoothness.
+// With strong convexity it also chooses the number of groups, as planPhases does.
 func planGD(p Problem, o Overrides) (*Plan, error) {
-	rounds := o.Rounds
-	if p.MaxRounds > 0 && rounds > p.MaxRounds {
-		return nil, fmt.Errorf("%d rounds above the limit %d", rounds, p.MaxRounds)
+	if p.MaxRounds > 0 && o.Rounds > p.MaxRounds {
+		return nil, fmt.Errorf("%d rounds above the limit %d", o.Rounds, p.MaxRounds)
+	}
+	lo, hi := 1, 1
+	if p.StrongConvexity > 0 {
+		lo, hi, _ = phaseCounts(p, o)
+	} else if o.Phases > 1 {
+		return nil, fmt.Errorf("%d groups need the strong convexity lambda of the loss", o.Phases)
+	}
+	var best *Plan
+	for k := int64(lo); k <= int64(hi); k++ {
+		plan, err := p.groups(k, o)
+		if err != nil {
+			if k > 1 && best != nil {
+				break // too few rounds to divide
+			}
+			return nil, err
+		}
+		if best == nil || plan.Bound() < best.Bound() {
+			best = plan
+		}
+	}
+	return best, nil
+}
+
+// groups plans k groups of clients, with as many rounds each.
+func (p Problem) groups(k int64, o Overrides) (*Plan, error) {
+	n, most, rounds := p.Clients/k, p.Clients/k, o.Rounds/k
+	if p.MaxRounds > 0 {
+		most = min(most, p.MaxRounds/k)
+	}
+	if n < 1 || most < 1 || rounds < 1 && o.Rounds > 0 {
+		return nil, fmt.Errorf("%d groups of %d clients in fewer rounds", k, p.Clients)
 	}
 	if rounds == 0 {
-		last := p.Clients
-		if p.MaxRounds > 0 {
-			last = min(last, p.MaxRounds)
-		}
-		rounds = fewest(last, func(t int64) float64 { return p.full(t, p.Clients, o).Bound })
+		rounds = fewest(most, func(t int64) float64 { return p.grouped(k, t, o)[k-1].Bound })
 		if rounds == 0 {
 			return nil, errNoPlan
 		}
 	}
-	batches, err := schedule.FullBatches(p.Clients, rounds)
-	return &Plan{Batches: batches, Stages: []Stage{p.exact().full(rounds, p.Clients, o)}}, err
+	sizes := make([]int64, k)
+	for i := range sizes {
+		sizes[i] = n
+	}
+	batches, err := schedule.Groups(rounds, sizes...)
+	return &Plan{Batches: batches, Stages: p.exact().grouped(k, rounds, o)}, err
+}
+
+// grouped returns the stages of k groups with T rounds each.
+func (p Problem) grouped(k, rounds int64, o Overrides) []Stage {
+	var stages []Stage
+	p.Clients /= k
+	for range k {
+		s := p.full(rounds, p.Clients, o)
+		stages = append(stages, s)
+		if p.StrongConvexity > 0 {
+			p.Distance = p.nextDistance(s)
+		}
+	}
+	return stages
 }
 
 // full returns the stage of T rounds of all clients, of whom at least batch are

@@ -51,8 +51,8 @@ func Methods() []Method {
 		},
 		{
 			Name: "gd", Participation: dp.All, Source: "Algorithm 5, Theorem 4.9", plan: planGD, stages: one(fullStage),
-			uses: Overrides{Rounds: some, Step: some, Smoothing: some},
-			Note: "every client in every round, mean of the iterates; set MaxRounds to what is affordable",
+			uses: Overrides{Rounds: some, Step: some, Smoothing: some, Phases: some},
+			Note: "every client in every round, mean of the iterates; if the loss is strongly convex, group after group of clients, each all in its rounds, if that is better; set MaxRounds to what is affordable",
 		},
 		{
 			Name: "pan-private", Participation: dp.Once, Source: "Algorithm 6, Theorem C.3", plan: planPanPrivate, stages: one(panStage),
@@ -79,11 +79,11 @@ func FindMethod(name string) (Method, error) {
 // it. One that a method does not have is an error.
 type Overrides struct {
 	Batch     int64   // B, the least number of clients in a batch
-	Rounds    int64   // T of gd
+	Rounds    int64   // T of gd, of all groups
 	Step      float64 // η of psgd and gd
 	Curvature float64 // c of agd, see ACSA
 	Smoothing float64 // β of the envelopes
-	Phases    int     // of agd-phases
+	Phases    int     // of agd-phases, groups of gd
 }
 
 // check refuses values out of range and those that uses has no place for.
@@ -161,10 +161,16 @@ func (p *Plan) Stage(t int64) int {
 // NewOptimizer returns the plan's optimiser at its start. Round t's mean
 // gradient is taken at Point with Round(t).Smoothing.
 func (p *Plan) NewOptimizer() (Optimizer, error) {
-	if s := p.Stages[0]; s.Step > 0 {
-		return NewAveraged(AveragedConfig{
-			Dim: p.Problem.Dim, Rounds: s.Rounds, Step: s.Step, Radius: p.Problem.Radius, Start: p.Problem.Start,
-		})
+	if p.Stages[0].Step > 0 {
+		phases := make([]AveragedConfig, len(p.Stages))
+		for i, s := range p.Stages {
+			phases[i] = AveragedConfig{Dim: p.Problem.Dim, Rounds: s.Rounds, Step: s.Step, Radius: p.Problem.Radius}
+		}
+		phases[0].Start = p.Problem.Start
+		if len(phases) == 1 {
+			return NewAveraged(phases[0])
+		}
+		return newAveragedPhases(phases)
 	}
 	phases := make([]ACSAConfig, len(p.Stages))
 	for i, s := range p.Stages {

@@ -3,6 +3,8 @@ package optimize
 import (
 	"fmt"
 	"math"
+
+	"github.com/riffle-dp/riffle/dp"
 )
 
 // Rounds are rounds whose clients somebody else chooses.
@@ -32,7 +34,9 @@ func NewPlanFor(method string, p Problem, r Rounds, o Overrides) (*Plan, error) 
 		return nil, fmt.Errorf("optimize: %d rounds of %d of n = %d clients: rounds must be at least 1, clients between 1 and n", r.Count, r.Batch, p.Clients)
 	}
 	uses := m.uses
-	uses.Batch, uses.Rounds = 0, 0
+	if uses.Batch, uses.Rounds = 0, 0; m.Participation == dp.All {
+		uses.Phases = 0 // groups are no rounds of all
+	}
 	if err := o.check(method, uses); err != nil {
 		return nil, err
 	}

@@ -148,7 +148,11 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
 	}
 	show.note(stderr, "%d clients, %d parameters, %s, %s, %d rounds", c.Population, r.Model.Params(), mechanism(r), c.Participation, c.Rounds)
 	if bound, ok := r.ExcessBound(); ok {
-		show.note(stderr, "optimizer %s, by its bound: rounds of at least %d reports, expected excess loss at most %.4g", c.Optimizer, r.Plan.Stages[0].Batch, float64(bound))
+		whose := ""
+		if c.Participation != string(dp.Once) && c.Optimizer != "gd" {
+			whose = ", of the clients' own mean loss"
+		}
+		show.note(stderr, "optimizer %s, by its bound: rounds of at least %d reports, expected excess loss at most %.4g%s", c.Optimizer, r.Plan.Stages[0].Batch, float64(bound), whose)
 	} else if r.Plan != nil {
 		show.note(stderr, "optimizer %s, by its bound: rounds of at least %d reports; clip = %g is below the longest gradient, so the bound itself is not claimed", c.Optimizer, r.Plan.Stages[0].Batch, c.Clip)
 	}
