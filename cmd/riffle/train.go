@@ -35,6 +35,7 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 		Example: `  riffle train
   riffle train --epsilon 0.5 --rounds 60 --out runs/half
   riffle train --participation sampled --k 10000 --randomizer rinf --eps0 1.5 --clip 0.01 --lr 0.3 --rounds 100
+  riffle train --optimizer agd --trust distributed --participation check-in --gamma 0.02 --epsilon 1
   riffle train --resume runs/half`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
