@@ -37,6 +37,17 @@ func TestCostlyNoise(t *testing.T) {
 				t.Errorf("%s: sigma %v of a stage, want %v", m.Name, s.Sigma, want)
 			}
 		}
+		fixed, err := NewPlanFor(m.Name, slow, Rounds{7, 777}, Overrides{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		uses := int64(1)
+		if m.Name == "gd" {
+			uses = 7
+		}
+		if got, want := fixed.Stages[0].Sigma, fast.Noise.Deviation(777, uses); m.Name != "pan-private" && math.Abs(got/want-1) > 1e-12 {
+			t.Errorf("%s: sigma %v of given rounds, want %v", m.Name, got, want)
+		}
 		if len(asked) > 60 {
 			t.Errorf("%s: asked %d times", m.Name, len(asked))
 		}

@@ -23,6 +23,16 @@ type Rounds struct {
 // clients anew, without looking at the past, a mean is an unbiased estimate of
 // all n clients' mean gradient, and the Bound is of the mean loss of these n.
 func NewPlanFor(method string, p Problem, r Rounds, o Overrides) (*Plan, error) {
+	plan, err := planFor(method, p.exact(), r, o)
+	if err != nil {
+		return nil, err
+	}
+	plan.Problem.Noise = p.Noise
+	return plan, nil
+}
+
+// planFor is NewPlanFor with the noise as it is, for a choice.
+func planFor(method string, p Problem, r Rounds, o Overrides) (*Plan, error) {
 	m, err := FindMethod(method)
 	if err != nil {
 		return nil, err
@@ -57,7 +67,7 @@ func ChooseBatch(method string, p Problem, o Overrides, reports func(asked int64
 		reports = func(asked int64) int64 { return asked }
 	}
 	// What is wrong is said for one batch of all.
-	if _, err := NewPlanFor(method, p, Rounds{1, reports(p.Clients)}, o); err != nil {
+	if _, err := planFor(method, p, Rounds{1, reports(p.Clients)}, o); err != nil {
 		return 0, err
 	}
 	batch := least(p.smallestBatch(p.Clients), p.Clients, func(size int64) float64 {
@@ -77,7 +87,7 @@ func ChooseRounds(method string, p Problem, o Overrides, batch int64) (int64, er
 	if p.MaxRounds < 1 {
 		return 0, fmt.Errorf("optimize: %s: most rounds = %d must be at least 1", method, p.MaxRounds)
 	}
-	if _, err := NewPlanFor(method, p, Rounds{1, batch}, o); err != nil {
+	if _, err := planFor(method, p, Rounds{1, batch}, o); err != nil {
 		return 0, err
 	}
 	rounds := fewest(p.MaxRounds, func(t int64) float64 {
@@ -93,7 +103,7 @@ func ChooseRounds(method string, p Problem, o Overrides, batch int64) (int64, er
 
 // boundOf is that of NewPlanFor, +Inf without a plan.
 func (p Problem) boundOf(method string, o Overrides, r Rounds) float64 {
-	plan, err := NewPlanFor(method, p, r, o)
+	plan, err := planFor(method, p, r, o)
 	if err != nil {
 		return math.Inf(1)
 	}
