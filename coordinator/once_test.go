@@ -1,9 +1,11 @@
 package coordinator
 
 import (
+	"math"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/schedule"
 	"github.com/riffle-dp/riffle/wire"
 )
@@ -113,5 +115,26 @@ func TestRestoredOpenBlockTakesNoOtherBatch(t *testing.T) {
 	}
 	if err := third.Restore(lost); err == nil {
 		t.Error("restored a charged round without its batch")
+	}
+}
+
+// Without privacy there is nothing to promise, in blocks either.
+func TestBlocksWithoutLedger(t *testing.T) {
+	c := blocked(t, ledger.Unprotected{}, "none")
+	c.Report = dp.Report{}
+	co, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round := int64(1); round <= 4; round++ {
+		if err := co.Receive(batch(round, 3).Closed()); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := co.End(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := co.Spent(); err != nil || !math.IsInf(b.Eps, 1) {
+		t.Errorf("spent %+v, %v", b, err)
 	}
 }

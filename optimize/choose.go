@@ -44,36 +44,59 @@ func least(lo, hi int64, value func(int64) float64) (best int64) {
 	return best
 }
 
+// smallestBatch is the smallest B with ⌊n/B⌋ ≤ MaxRounds: any above n/(T + 1).
+func (p Problem) smallestBatch(n int64) int64 {
+	if p.MaxRounds == 0 {
+		return 1
+	}
+	return n/(p.MaxRounds+1) + 1
+}
+
 // onePass chooses the batch size for n clients that report once, where stage
 // gives the parameters and the bound for T rounds of at least B clients.
-func (p Problem) onePass(n, batch int64, stage func(rounds, batch int64) Stage) (schedule.BlocksConfig, Stage, error) {
-	at := func(size int64) Stage {
+func (p Problem) onePass(n, batch int64, stage func(p Problem, rounds, batch int64) Stage) (schedule.BlocksConfig, Stage, error) {
+	at := func(p Problem, size int64) Stage {
 		rounds := n / size
-		s := stage(rounds, n/rounds) // the smallest of schedule.Blocks
+		s := stage(p, rounds, n/rounds) // the smallest of schedule.Blocks
 		s.Rounds, s.Batch = rounds, n/rounds
 		return s
 	}
 	if batch == 0 {
-		smallest := int64(1)
-		if p.MaxRounds > 0 {
-			// ⌊n/B⌋ ≤ T as soon as B > n/(T + 1).
-			smallest = n/(p.MaxRounds+1) + 1
-		}
-		if batch = least(smallest, n, func(size int64) float64 { return at(size).Bound }); batch == 0 {
+		if batch = least(p.smallestBatch(n), n, func(size int64) float64 { return at(p, size).Bound }); batch == 0 {
 			return schedule.BlocksConfig{}, Stage{}, errNoPlan
 		}
 	}
 	if batch > n {
 		return schedule.BlocksConfig{}, Stage{}, fmt.Errorf("batch = %d above the %d clients", batch, n)
 	}
-	s := at(batch)
+	s := at(p.exact(), batch)
 	if p.MaxRounds > 0 && s.Rounds > p.MaxRounds {
 		return schedule.BlocksConfig{}, Stage{}, fmt.Errorf("batch = %d takes %d rounds, above the limit %d", batch, s.Rounds, p.MaxRounds)
 	}
 	return schedule.BlocksConfig{Clients: n, Size: batch}, s, nil
 }
 
-func single(blocks schedule.BlocksConfig, s Stage, err error) (*Plan, error) {
+// maker returns the stage of T rounds of at least B clients.
+type maker func(p Problem, o Overrides, rounds, batch int64) (Stage, error)
+
+// one is a single stage of rounds that are given.
+func one(make maker) func(Problem, Overrides, Rounds) ([]Stage, error) {
+	return func(p Problem, o Overrides, r Rounds) ([]Stage, error) {
+		s, err := make(p, o, r.Count, r.Batch)
+		s.Rounds, s.Batch = r.Count, r.Batch
+		return []Stage{s}, err
+	}
+}
+
+// disjoint plans one stage of batches that it chooses the size of.
+func disjoint(p Problem, o Overrides, make maker) (*Plan, error) {
+	if _, err := make(p, o, 1, p.Clients); err != nil {
+		return nil, err
+	}
+	blocks, s, err := p.onePass(p.Clients, o.Batch, func(p Problem, rounds, batch int64) Stage {
+		s, _ := make(p, o, rounds, batch) // what can be wrong is the same for all
+		return s
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -81,17 +104,37 @@ func single(blocks schedule.BlocksConfig, s Stage, err error) (*Plan, error) {
 	return &Plan{Batches: batches, Stages: []Stage{s}}, err
 }
 
-// planPSGD: η = D/(L_G√T), L_G² = L² + dσ².
-func planPSGD(p Problem, o Overrides) (*Plan, error) {
-	d := p.distance()
-	return single(p.onePass(p.Clients, o.Batch, func(rounds, batch int64) Stage {
-		moment := p.Lipschitz*p.Lipschitz + p.variance(batch, 1)
-		step := o.Step
-		if step == 0 {
-			step = d / math.Sqrt(moment*float64(rounds))
-		}
-		return Stage{Distance: d, Sigma: p.Noise.Deviation(batch, 1), Step: step, Bound: averagedBound(rounds, d, step, moment)}
-	}))
+func planPSGD(p Problem, o Overrides) (*Plan, error)       { return disjoint(p, o, averagedStage) }
+func planAGD(p Problem, o Overrides) (*Plan, error)        { return disjoint(p, o, smoothStage) }
+func planSmoothed(p Problem, o Overrides) (*Plan, error)   { return disjoint(p, o, envelopeStage) }
+func planPanPrivate(p Problem, o Overrides) (*Plan, error) { return disjoint(p, o, panStage) }
+
+// averagedStage: η = D/(L_G√T), L_G² = L² + dσ².
+func averagedStage(p Problem, o Overrides, rounds, batch int64) (Stage, error) {
+	d, moment, step := p.distance(), p.Lipschitz*p.Lipschitz+p.variance(batch, 1), o.Step
+	if step == 0 {
+		step = d / math.Sqrt(moment*float64(rounds))
+	}
+	return Stage{Distance: d, Sigma: p.Noise.Deviation(batch, 1), Step: step, Bound: averagedBound(rounds, d, step, moment)}, nil
+}
+
+func smoothStage(p Problem, o Overrides, rounds, batch int64) (Stage, error) {
+	if p.Smoothness == 0 {
+		return Stage{}, errors.New("needs the smoothness beta of the loss; agd-smooth does without")
+	}
+	return p.accelerated(rounds, batch, p.distance(), 1, false, o), nil
+}
+
+func envelopeStage(p Problem, o Overrides, rounds, batch int64) (Stage, error) {
+	return p.accelerated(rounds, batch, p.distance(), 1, true, o), nil
+}
+
+func panStage(p Problem, o Overrides, rounds, batch int64) (Stage, error) {
+	return p.accelerated(rounds, batch, p.distance(), 2, p.Smoothness == 0 || o.Smoothing > 0, o), nil
+}
+
+func fullStage(p Problem, o Overrides, rounds, batch int64) (Stage, error) {
+	return p.full(rounds, batch, o), nil
 }
 
 // accelerated returns the stage of ACSA at distance d; draws is the number of
@@ -113,40 +156,25 @@ func (p Problem) accelerated(rounds, batch int64, d, draws float64, envelope boo
 	return s
 }
 
-func planAGD(p Problem, o Overrides) (*Plan, error) {
-	if p.Smoothness == 0 {
-		return nil, errors.New("needs the smoothness beta of the loss; agd-smooth does without")
+// phaseCounts are the numbers of phases that are tried.
+func phaseCounts(p Problem, o Overrides) (lo, hi int, err error) {
+	switch {
+	case p.StrongConvexity == 0:
+		return 0, 0, errors.New("needs the strong convexity lambda of the loss")
+	case o.Phases > 0:
+		return o.Phases, o.Phases, nil
+	case p.Clients > 4:
+		return 1, int(math.Ceil(math.Log2(math.Log2(float64(p.Clients))))), nil
 	}
-	return planACSA(p, o, 1, false)
-}
-
-func planSmoothed(p Problem, o Overrides) (*Plan, error) { return planACSA(p, o, 1, true) }
-
-func planPanPrivate(p Problem, o Overrides) (*Plan, error) {
-	return planACSA(p, o, 2, p.Smoothness == 0 || o.Smoothing > 0)
-}
-
-func planACSA(p Problem, o Overrides, draws float64, envelope bool) (*Plan, error) {
-	d := p.distance()
-	return single(p.onePass(p.Clients, o.Batch, func(rounds, batch int64) Stage {
-		return p.accelerated(rounds, batch, d, draws, envelope, o)
-	}))
+	return 1, 1, nil
 }
 
 // planPhases divides the clients evenly over the number of phases with the
 // least final bound.
 func planPhases(p Problem, o Overrides) (*Plan, error) {
-	if p.StrongConvexity == 0 {
-		return nil, errors.New("needs the strong convexity lambda of the loss")
-	}
-	lo, hi := 1, o.Phases
-	if o.Phases == 0 {
-		hi = 1
-		if p.Clients > 4 {
-			hi = int(math.Ceil(math.Log2(math.Log2(float64(p.Clients)))))
-		}
-	} else {
-		lo = o.Phases
+	lo, hi, err := phaseCounts(p, o)
+	if err != nil {
+		return nil, err
 	}
 	var best *Plan
 	for k := lo; k <= hi; k++ {
@@ -159,6 +187,41 @@ func planPhases(p Problem, o Overrides) (*Plan, error) {
 		}
 	}
 	return best, nil
+}
+
+// phaseStages divides given rounds evenly over the phases.
+func phaseStages(p Problem, o Overrides, r Rounds) ([]Stage, error) {
+	lo, hi, err := phaseCounts(p, o)
+	if err != nil {
+		return nil, err
+	}
+	if int64(lo) > r.Count {
+		return nil, fmt.Errorf("%d phases in %d rounds", lo, r.Count)
+	}
+	var best []Stage
+	for k := int64(lo); k <= min(int64(hi), r.Count); k++ {
+		var stages []Stage
+		d := p.distance()
+		for i := range k {
+			rounds := r.Count / k
+			if i < r.Count%k {
+				rounds++
+			}
+			s := p.accelerated(rounds, r.Batch, d, 1, p.Smoothness == 0 || o.Smoothing > 0, o)
+			s.Rounds, s.Batch = rounds, r.Batch
+			stages = append(stages, s)
+			d = p.nextDistance(s)
+		}
+		if best == nil || stages[k-1].Bound < best[len(best)-1].Bound {
+			best = stages
+		}
+	}
+	return best, nil
+}
+
+// nextDistance bounds the distance after a stage.
+func (p Problem) nextDistance(s Stage) float64 {
+	return math.Min(p.anywhere(), math.Sqrt(2*s.Bound/p.StrongConvexity))
 }
 
 // phases plans k phases.
@@ -177,14 +240,14 @@ func (p Problem) phases(k int, o Overrides) (*Plan, error) {
 	plan := &Plan{}
 	var blocks []schedule.BlocksConfig
 	for range k {
-		b, s, err := p.onePass(n, o.Batch, func(rounds, batch int64) Stage {
+		b, s, err := p.onePass(n, o.Batch, func(p Problem, rounds, batch int64) Stage {
 			return p.accelerated(rounds, batch, d, 1, envelope, o)
 		})
 		if err != nil {
 			return nil, err
 		}
 		blocks, plan.Stages = append(blocks, b), append(plan.Stages, s)
-		d = math.Min(p.anywhere(), math.Sqrt(2*s.Bound/p.StrongConvexity))
+		d = p.nextDistance(s)
 	}
 	var err error
 	plan.Batches, err = schedule.OnePass(blocks...)
@@ -192,38 +255,81 @@ func (p Problem) phases(k int, o Overrides) (*Plan, error) {
 }
 
 // planGD chooses T and η; the better of the bounds with and without smoothness.
+// With strong convexity it also chooses the number of groups, as planPhases does.
 func planGD(p Problem, o Overrides) (*Plan, error) {
-	rounds := o.Rounds
-	if p.MaxRounds > 0 && rounds > p.MaxRounds {
-		return nil, fmt.Errorf("%d rounds above the limit %d", rounds, p.MaxRounds)
+	if p.MaxRounds > 0 && o.Rounds > p.MaxRounds {
+		return nil, fmt.Errorf("%d rounds above the limit %d", o.Rounds, p.MaxRounds)
 	}
-	if rounds == 0 {
-		last := p.Clients
-		if p.MaxRounds > 0 {
-			last = min(last, p.MaxRounds)
-		}
-		low := math.Inf(1)
-		candidates(1, last, func(t int64) { low = math.Min(low, p.full(t, o).Bound) })
-		if math.IsInf(low, 1) {
-			return nil, errNoPlan
-		}
-		candidates(1, last, func(t int64) {
-			if rounds == 0 && p.full(t, o).Bound <= 1.1*low {
-				rounds = t
+	lo, hi := 1, 1
+	if p.StrongConvexity > 0 {
+		lo, hi, _ = phaseCounts(p, o)
+	} else if o.Phases > 1 {
+		return nil, fmt.Errorf("%d groups need the strong convexity lambda of the loss", o.Phases)
+	}
+	var best *Plan
+	for k := int64(lo); k <= int64(hi); k++ {
+		plan, err := p.groups(k, o)
+		if err != nil {
+			if k > 1 && best != nil {
+				break // too few rounds to divide
 			}
-		})
+			return nil, err
+		}
+		if best == nil || plan.Bound() < best.Bound() {
+			best = plan
+		}
 	}
-	batches, err := schedule.FullBatches(p.Clients, rounds)
-	return &Plan{Batches: batches, Stages: []Stage{p.full(rounds, o)}}, err
+	return best, nil
 }
 
-// full returns the stage of T rounds of all clients.
-func (p Problem) full(rounds int64, o Overrides) Stage {
+// groups plans k groups of clients, with as many rounds each.
+func (p Problem) groups(k int64, o Overrides) (*Plan, error) {
+	n, most, rounds := p.Clients/k, p.Clients/k, o.Rounds/k
+	if p.MaxRounds > 0 {
+		most = min(most, p.MaxRounds/k)
+	}
+	if n < 1 || most < 1 || rounds < 1 && o.Rounds > 0 {
+		return nil, fmt.Errorf("%d groups of %d clients in fewer rounds", k, p.Clients)
+	}
+	if rounds == 0 {
+		rounds = fewest(most, func(t int64) float64 { return p.grouped(k, t, o)[k-1].Bound })
+		if rounds == 0 {
+			return nil, errNoPlan
+		}
+	}
+	sizes := make([]int64, k)
+	for i := range sizes {
+		sizes[i] = n
+	}
+	batches, err := schedule.Groups(rounds, sizes...)
+	return &Plan{Batches: batches, Stages: p.exact().grouped(k, rounds, o)}, err
+}
+
+// grouped returns the stages of k groups with T rounds each.
+func (p Problem) grouped(k, rounds int64, o Overrides) []Stage {
+	var stages []Stage
+	p.Clients /= k
+	for range k {
+		s := p.full(rounds, p.Clients, o)
+		stages = append(stages, s)
+		if p.StrongConvexity > 0 {
+			p.Distance = p.nextDistance(s)
+		}
+	}
+	return stages
+}
+
+// full returns the stage of T rounds of all clients, of whom at least batch are
+// heard, at random.
+func (p Problem) full(rounds, batch int64, o Overrides) Stage {
 	n, l, d := float64(p.Clients), p.Lipschitz, p.distance()
 	t := float64(rounds)
-	variance := p.variance(p.Clients, rounds)
+	variance := p.variance(batch, rounds)
+	if batch < p.Clients {
+		variance += l * l / float64(batch)
+	}
 	reuse := 2 * l * l * float64(rounds-1) / n // (2/η)·reuseBound
-	s := Stage{Rounds: rounds, Batch: p.Clients, Distance: d, Sigma: p.Noise.Deviation(p.Clients, rounds), Bound: math.Inf(1)}
+	s := Stage{Rounds: rounds, Batch: batch, Distance: d, Sigma: p.Noise.Deviation(batch, rounds), Bound: math.Inf(1)}
 	consider := func(step, smoothing, beta float64, bound func(step float64) float64) {
 		if o.Step > 0 {
 			step = o.Step

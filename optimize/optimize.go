@@ -5,7 +5,8 @@
 // CLDPSGD is for learning, with any schedule. For stochastic convex problems
 // NewPlan chooses batches, rounds and step sizes of a published method by
 // minimising its bound (convex.md), a function of public numbers, and the plan
-// makes the optimiser.
+// makes the optimiser. Where rounds are somebody else's, NewPlanFor plans for
+// them, and ChooseBatch and ChooseRounds say which to ask for.
 package optimize
 
 // Optimizer is driven by tell and ask: the caller evaluates the mean gradient

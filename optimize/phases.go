@@ -4,46 +4,77 @@ import (
 	"fmt"
 )
 
-// Phases runs one ACSA after another, each from the model of the one before: a
-// strongly convex objective brings the model closer to the optimum with every
-// phase, and the next one takes smaller steps.
+// Phases runs one optimiser after another, each from the model of the one
+// before: a strongly convex objective brings the model closer to the optimum with
+// every phase, and the next one takes smaller steps.
 //
-// Source: Cheu, Joseph, Mao, Peng (ICLR 2022), Theorem 4.8, after Feldman,
-// Koren, Talwar 2020.
+// Source: Cheu, Joseph, Mao, Peng (ICLR 2022), Theorems 4.8 and 4.9, after
+// Feldman, Koren, Talwar 2020.
 type Phases struct {
-	configs []ACSAConfig
-	rounds  int64 // of all phases
-	before  int64 // rounds of the phases that are done
-	phase   int
-	at      *ACSA
+	phases []phase
+	phase  int   // that goes on
+	before int64 // rounds of the phases that are done
+	steps  int64 // of this phase
+	at     Optimizer
+}
+
+// phase makes an optimiser for its rounds; nil starts at 0.
+type phase struct {
+	rounds int64
+	make   func(start []float64) (Optimizer, error)
 }
 
 var _ Optimizer = (*Phases)(nil)
 
-// NewPhases returns the optimiser at its start. Every phase needs the same Dim
-// and Radius; only the first may have a Start.
-func NewPhases(phases []ACSAConfig) (*Phases, error) {
+// NewPhases returns accelerated phases at their start. Every phase needs the same
+// Dim and Radius; only the first may have a Start.
+func NewPhases(configs []ACSAConfig) (*Phases, error) {
+	phases := make([]phase, len(configs))
+	for i, c := range configs {
+		if c.Dim != configs[0].Dim || c.Radius != configs[0].Radius || i > 0 && c.Start != nil {
+			return nil, fmt.Errorf("optimize: phase %d has its own dimension, radius or start", i)
+		}
+		phases[i] = phase{c.Rounds, func(start []float64) (Optimizer, error) {
+			c := c
+			if start != nil {
+				c.Start = start
+			}
+			return NewACSA(c)
+		}}
+	}
+	return newPhases(phases)
+}
+
+// newAveragedPhases is NewPhases for phases of averaged descent.
+func newAveragedPhases(configs []AveragedConfig) (*Phases, error) {
+	phases := make([]phase, len(configs))
+	for i, c := range configs {
+		phases[i] = phase{c.Rounds, func(start []float64) (Optimizer, error) {
+			c := c
+			if start != nil {
+				c.Start = start
+			}
+			return NewAveraged(c)
+		}}
+	}
+	return newPhases(phases)
+}
+
+func newPhases(phases []phase) (*Phases, error) {
 	if len(phases) == 0 {
 		return nil, fmt.Errorf("optimize: no phases")
 	}
-	p := &Phases{configs: append([]ACSAConfig(nil), phases...)}
-	for i, c := range phases {
-		if c.Dim != phases[0].Dim || c.Radius != phases[0].Radius || i > 0 && c.Start != nil {
-			return nil, fmt.Errorf("optimize: phase %d has its own dimension, radius or start", i)
-		}
-		a, err := NewACSA(c)
-		if err != nil {
+	p := &Phases{phases: phases}
+	for i := len(phases) - 1; i >= 0; i-- { // the first stays
+		var err error
+		if p.at, err = phases[i].make(nil); err != nil {
 			return nil, fmt.Errorf("phase %d: %w", i, err)
 		}
-		if i == 0 {
-			p.at = a
-		}
-		p.rounds += c.Rounds
 	}
 	return p, nil
 }
 
-// Point returns the current phase's md_t.
+// Point returns the current phase's.
 func (p *Phases) Point() []float64 { return p.at.Point() }
 
 // Step takes one step; after a phase's last one the next phase begins.
@@ -51,22 +82,18 @@ func (p *Phases) Step(mean []float64) error {
 	if err := p.at.Step(mean); err != nil {
 		return err
 	}
-	if p.at.steps == p.at.config.Rounds && p.phase+1 < len(p.configs) {
-		p.before += p.at.steps
-		p.enter(p.phase+1, p.at.ag)
+	p.steps++
+	if p.steps == p.phases[p.phase].rounds && p.phase+1 < len(p.phases) {
+		start := make([]float64, len(p.at.Point()))
+		p.at.Model(start)
+		next, err := p.phases[p.phase+1].make(start)
+		if err != nil {
+			panic(err) // checked at first; the start is a model
+		}
+		p.before += p.steps
+		p.phase, p.steps, p.at = p.phase+1, 0, next
 	}
 	return nil
-}
-
-// enter begins a phase at the given point.
-func (p *Phases) enter(phase int, start []float64) {
-	c := p.configs[phase]
-	c.Start = start
-	next, err := NewACSA(c)
-	if err != nil {
-		panic(err) // checked by NewPhases; the start is a model
-	}
-	p.phase, p.at = phase, next
 }
 
 // Model writes the current phase's model.
@@ -82,21 +109,18 @@ func (p *Phases) State() State {
 // Restore takes back a State of an optimiser with the same configuration.
 func (p *Phases) Restore(s State) error {
 	phase, before, steps := 0, int64(0), s.Steps
-	for phase+1 < len(p.configs) && steps >= p.configs[phase].Rounds {
-		steps -= p.configs[phase].Rounds
-		before += p.configs[phase].Rounds
+	for phase+1 < len(p.phases) && steps >= p.phases[phase].rounds {
+		steps -= p.phases[phase].rounds
+		before += p.phases[phase].rounds
 		phase++
 	}
-	next, err := NewACSA(ACSAConfig{
-		Dim: p.configs[phase].Dim, Rounds: p.configs[phase].Rounds,
-		Curvature: p.configs[phase].Curvature, Radius: p.configs[phase].Radius,
-	})
+	next, err := p.phases[phase].make(nil)
 	if err != nil {
 		return err
 	}
 	if err := next.Restore(State{Steps: steps, Vectors: s.Vectors}); err != nil {
 		return err
 	}
-	p.phase, p.before, p.at = phase, before, next
+	p.phase, p.before, p.steps, p.at = phase, before, steps, next
 	return nil
 }

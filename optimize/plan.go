@@ -19,43 +19,44 @@ type Method struct {
 	// Note says what is particular about it.
 	Note string
 
-	plan func(Problem, Overrides) (*Plan, error)
-	uses Overrides // what may be overridden, as non-zero fields
+	plan   func(Problem, Overrides) (*Plan, error)
+	stages func(Problem, Overrides, Rounds) ([]Stage, error)
+	uses   Overrides // what may be overridden, as non-zero fields
 }
 
 // Methods returns the procedures that NewPlan knows. Source: Cheu, Joseph, Mao,
 // Peng, "Shuffle private stochastic convex optimization" (ICLR 2022).
 func Methods() []Method {
-	const one = 1
+	const some = 1
 	return []Method{
 		{
-			Name: "psgd", Participation: dp.Once, Source: "Algorithm 3, Theorem 4.1", plan: planPSGD,
-			uses: Overrides{Batch: one, Step: one},
+			Name: "psgd", Participation: dp.Once, Source: "Algorithm 3, Theorem 4.1", plan: planPSGD, stages: one(averagedStage),
+			uses: Overrides{Batch: some, Step: some},
 			Note: "one pass, mean of the iterates; as in the theorem, the loss need not be smooth and no use is made of it if it is",
 		},
 		{
-			Name: "agd", Participation: dp.Once, Source: "Algorithm 4, Theorem 4.3", plan: planAGD,
-			uses: Overrides{Batch: one, Curvature: one},
+			Name: "agd", Participation: dp.Once, Source: "Algorithm 4, Theorem 4.3", plan: planAGD, stages: one(smoothStage),
+			uses: Overrides{Batch: some, Curvature: some},
 			Note: "one pass, accelerated; needs a smooth loss",
 		},
 		{
-			Name: "agd-smooth", Participation: dp.Once, Source: "Theorem 4.7", plan: planSmoothed,
-			uses: Overrides{Batch: one, Curvature: one, Smoothing: one},
+			Name: "agd-smooth", Participation: dp.Once, Source: "Theorem 4.7", plan: planSmoothed, stages: one(envelopeStage),
+			uses: Overrides{Batch: some, Curvature: some, Smoothing: some},
 			Note: "agd on the Moreau envelopes of the losses",
 		},
 		{
-			Name: "agd-phases", Participation: dp.Once, Source: "Theorem 4.8", plan: planPhases,
-			uses: Overrides{Batch: one, Smoothing: one, Phases: one},
+			Name: "agd-phases", Participation: dp.Once, Source: "Theorem 4.8", plan: planPhases, stages: phaseStages,
+			uses: Overrides{Batch: some, Smoothing: some, Phases: some},
 			Note: "agd, on envelopes if the loss is not smooth, from each phase's model in the next; needs strong convexity",
 		},
 		{
-			Name: "gd", Participation: dp.All, Source: "Algorithm 5, Theorem 4.9", plan: planGD,
-			uses: Overrides{Rounds: one, Step: one, Smoothing: one},
-			Note: "every client in every round, mean of the iterates; set MaxRounds to what is affordable",
+			Name: "gd", Participation: dp.All, Source: "Algorithm 5, Theorem 4.9", plan: planGD, stages: one(fullStage),
+			uses: Overrides{Rounds: some, Step: some, Smoothing: some, Phases: some},
+			Note: "every client in every round, mean of the iterates; if the loss is strongly convex, group after group of clients, each all in its rounds, if that is better; set MaxRounds to what is affordable",
 		},
 		{
-			Name: "pan-private", Participation: dp.Once, Source: "Algorithm 6, Theorem C.3", plan: planPanPrivate,
-			uses: Overrides{Batch: one, Curvature: one, Smoothing: one},
+			Name: "pan-private", Participation: dp.Once, Source: "Algorithm 6, Theorem C.3", plan: planPanPrivate, stages: one(panStage),
+			uses: Overrides{Batch: some, Curvature: some, Smoothing: some},
 			Note: "agd, on envelopes if the loss is not smooth, over a stream; a batch's mean has two draws of the noise (PanMean)",
 		},
 	}
@@ -78,11 +79,11 @@ func FindMethod(name string) (Method, error) {
 // it. One that a method does not have is an error.
 type Overrides struct {
 	Batch     int64   // B, the least number of clients in a batch
-	Rounds    int64   // T of gd
+	Rounds    int64   // T of gd, of all groups
 	Step      float64 // η of psgd and gd
 	Curvature float64 // c of agd, see ACSA
 	Smoothing float64 // β of the envelopes
-	Phases    int     // of agd-phases
+	Phases    int     // of agd-phases, groups of gd
 }
 
 // check refuses values out of range and those that uses has no place for.
@@ -144,16 +145,32 @@ type Round struct {
 // Round returns round t = 1 … Batches.Rounds().
 func (p *Plan) Round(t int64) Round {
 	from, to := p.Batches.Places(t)
-	return Round{Stage: p.Stages[p.Batches.Stage(t)], From: from, To: to}
+	return Round{Stage: p.Stages[p.Stage(t)], From: from, To: to}
+}
+
+// Stage returns the index of step t's stage; the last one's after the last step.
+func (p *Plan) Stage(t int64) int {
+	stage := 0
+	for stage+1 < len(p.Stages) && t > p.Stages[stage].Rounds {
+		t -= p.Stages[stage].Rounds
+		stage++
+	}
+	return stage
 }
 
 // NewOptimizer returns the plan's optimiser at its start. Round t's mean
 // gradient is taken at Point with Round(t).Smoothing.
 func (p *Plan) NewOptimizer() (Optimizer, error) {
-	if s := p.Stages[0]; s.Step > 0 {
-		return NewAveraged(AveragedConfig{
-			Dim: p.Problem.Dim, Rounds: s.Rounds, Step: s.Step, Radius: p.Problem.Radius, Start: p.Problem.Start,
-		})
+	if p.Stages[0].Step > 0 {
+		phases := make([]AveragedConfig, len(p.Stages))
+		for i, s := range p.Stages {
+			phases[i] = AveragedConfig{Dim: p.Problem.Dim, Rounds: s.Rounds, Step: s.Step, Radius: p.Problem.Radius}
+		}
+		phases[0].Start = p.Problem.Start
+		if len(phases) == 1 {
+			return NewAveraged(phases[0])
+		}
+		return newAveragedPhases(phases)
 	}
 	phases := make([]ACSAConfig, len(p.Stages))
 	for i, s := range p.Stages {

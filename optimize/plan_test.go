@@ -70,7 +70,7 @@ func TestPSGDPlan(t *testing.T) {
 // the formulas say for them.
 func TestPlansAreMinima(t *testing.T) {
 	for _, n := range []int64{300, 1e4, 1e6} {
-		for _, noise := range []Noise{GaussianNoise{Lipschitz: 1, Mu: 1 / sigmaG, Overhead: .05}, Noiseless{}, LocalNoise{MSE: 900, Dim: 50}} {
+		for _, noise := range []Noise{GaussianNoise{Lipschitz: 1, Mu: 1 / sigmaG, Overhead: .05}, Noiseless{}, ReportNoise{MSE: 900, Dim: 50}} {
 			p := logisticProblem(n)
 			p.Noise, p.StrongConvexity = noise, .05
 			for _, method := range []string{"psgd", "agd", "agd-smooth", "pan-private"} {
@@ -182,9 +182,9 @@ func TestGDPlan(t *testing.T) {
 		for _, lambda := range []float64{0, .05} {
 			p.Smoothness, p.StrongConvexity = smooth, lambda
 			p.MaxRounds = 0
-			free := must(NewPlan("gd", p, Overrides{}))
+			free := must(NewPlan("gd", p, Overrides{Phases: 1}))
 			p.MaxRounds = 100
-			plan := must(NewPlan("gd", p, Overrides{}))
+			plan := must(NewPlan("gd", p, Overrides{Phases: 1}))
 			s := plan.Stages[0]
 			if s.Rounds > 100 || plan.Bound() < free.Bound() || plan.Batches.Uses() != s.Rounds {
 				t.Errorf("%d rounds, bound %v; without limit %d and %v", s.Rounds, plan.Bound(), free.Stages[0].Rounds, free.Bound())
@@ -203,20 +203,104 @@ func TestGDPlan(t *testing.T) {
 			// bound is the reuse of few clients.
 			few := p
 			few.Clients, few.MaxRounds, few.Noise = 40, 0, Noiseless{}
-			tight := must(NewPlan("gd", few, Overrides{Rounds: 400}))
+			tight := must(NewPlan("gd", few, Overrides{Rounds: 400, Phases: 1}))
 			for k := -20; k <= 20; k++ {
-				o := Overrides{Rounds: 400, Step: tight.Stages[0].Step * math.Pow(1.1, float64(k))}
+				o := Overrides{Rounds: 400, Phases: 1, Step: tight.Stages[0].Step * math.Pow(1.1, float64(k))}
 				if other := must(NewPlan("gd", few, o)); other.Bound() < .98*tight.Bound() {
 					t.Errorf("beta = %v, lambda = %v, 40 clients: step %v has bound %v, the plan's %v %v", smooth, lambda, o.Step, other.Bound(), tight.Stages[0].Step, tight.Bound())
 				}
 			}
 			for k := -20; k <= 20; k++ {
-				o := Overrides{Rounds: s.Rounds, Step: s.Step * math.Pow(1.1, float64(k))}
+				o := Overrides{Rounds: s.Rounds, Phases: 1, Step: s.Step * math.Pow(1.1, float64(k))}
 				if other := must(NewPlan("gd", p, o)); other.Bound() < .8*plan.Bound() {
 					t.Errorf("beta = %v, lambda = %v: step %v has bound %v, the plan's %v %v", smooth, lambda, o.Step, other.Bound(), s.Step, plan.Bound())
 				}
 			}
 		}
+	}
+}
+
+// Groups of clients, where the loss is strongly convex: disjoint, of the same
+// rounds, each nearer to the optimum, and no worse than all at once.
+func TestGDGroups(t *testing.T) {
+	p := logisticProblem(1e6)
+	p.StrongConvexity, p.MaxRounds = .1, 2000
+	whole, plan := must(NewPlan("gd", p, Overrides{Phases: 1})), must(NewPlan("gd", p, Overrides{}))
+	k := int64(len(plan.Stages))
+	if k < 2 || !(plan.Bound() < whole.Bound()) {
+		t.Fatalf("%d groups with bound %v, one has %v", k, plan.Bound(), whole.Bound())
+	}
+	rounds := plan.Stages[0].Rounds
+	if plan.Batches.Rounds() != k*rounds || plan.Batches.Uses() != rounds || plan.Batches.Rounds() > p.MaxRounds {
+		t.Errorf("%d rounds, %d uses, %d groups of %d", plan.Batches.Rounds(), plan.Batches.Uses(), k, rounds)
+	}
+	for round := int64(1); round <= plan.Batches.Rounds(); round++ {
+		r := plan.Round(round)
+		group := (round - 1) / rounds
+		if size := p.Clients / k; r.From != group*size || r.To != r.From+size {
+			t.Fatalf("round %d of group %d: %+v", round, group, r)
+		}
+		if want := 2 * sigmaG * math.Sqrt(float64(rounds)) / float64(p.Clients/k); math.Abs(r.Sigma/want-1) > 1e-9 {
+			t.Fatalf("sigma %v, want %v", r.Sigma, want)
+		}
+		if group > 0 && !(r.Distance < plan.Stages[group-1].Distance) {
+			t.Fatalf("group %d: distance %v", group, r.Distance)
+		}
+	}
+	if got := must(NewPlan("gd", p, Overrides{Phases: 3, Rounds: 300})); len(got.Stages) != 3 || got.Stages[1].Rounds != 100 {
+		t.Errorf("three groups of 100 rounds: %+v", got.Stages)
+	}
+	p.StrongConvexity = 0
+	if _, err := NewPlan("gd", p, Overrides{Phases: 2}); err == nil {
+		t.Error("groups without strong convexity")
+	}
+	p.StrongConvexity = .1
+	if _, err := NewPlanFor("gd", p, Rounds{10, 100}, Overrides{Phases: 2}); err == nil {
+		t.Error("groups in rounds of all")
+	}
+	// The optimiser goes from one group's mean iterate to the next, and a state
+	// of any step restores.
+	plan = must(NewPlan("gd", Problem{Dim: 2, Clients: 40, Lipschitz: 1, Radius: 2, Smoothness: 1, StrongConvexity: .5, Noise: Noiseless{}},
+		Overrides{Phases: 2, Rounds: 8}))
+	mean := func(theta []float64) []float64 { return []float64{theta[0] - 1, theta[1] + .5} }
+	o, err := plan.NewOptimizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theta, sum := []float64{0, 0}, []float64{0, 0}
+	for step := range 8 {
+		if step == 4 {
+			theta, sum = []float64{sum[0] / 4, sum[1] / 4}, []float64{0, 0}
+		}
+		for j, g := range mean(theta) {
+			sum[j] += theta[j]
+			theta[j] -= plan.Stages[step/4].Step * g
+		}
+		if err := o.Step(mean(o.Point())); err != nil {
+			t.Fatal(err)
+		}
+		other, err := plan.NewOptimizer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Restore(o.State()); err != nil {
+			t.Fatal(err)
+		}
+		for j, v := range other.Point() {
+			if v != o.Point()[j] {
+				t.Fatalf("step %d: restored at %v, not %v", step, other.Point(), o.Point())
+			}
+		}
+	}
+	got := make([]float64, 2)
+	o.Model(got)
+	for j := range got {
+		if math.Abs(got[j]-sum[j]/4) > 1e-12 {
+			t.Errorf("model %v, by hand %v", got, []float64{sum[0] / 4, sum[1] / 4})
+		}
+	}
+	if err := o.Step([]float64{0, 0}); err != ErrFinished {
+		t.Errorf("after the last step: %v", err)
 	}
 }
 
@@ -306,7 +390,6 @@ func TestPlanRefusals(t *testing.T) {
 		{"psgd", good, Overrides{Curvature: 1}}, {"psgd", good, Overrides{Batch: -1}}, {"psgd", good, Overrides{Batch: 1001}},
 		{"psgd", good, Overrides{Step: math.NaN()}}, {"agd", good, Overrides{Smoothing: 1}}, {"gd", good, Overrides{Batch: 10}},
 		{"agd", good, Overrides{Rounds: 10}}, {"agd-phases", good, Overrides{Phases: 1001}}, {"agd", good, Overrides{Curvature: .4}},
-		{"gd", change(func(p *Problem) { p.Noise = LocalNoise{MSE: 5, Dim: 50} }), Overrides{Step: 9}},
 		{"gd", change(func(p *Problem) { p.MaxRounds = 5 }), Overrides{Rounds: 6}},
 		{"psgd", change(func(p *Problem) { p.MaxRounds = 5 }), Overrides{Batch: 2}},
 	} {

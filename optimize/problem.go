@@ -34,18 +34,16 @@ func (g GaussianNoise) Deviation(clients, uses int64) float64 {
 	return 2 * g.Lipschitz * math.Sqrt((1+g.Overhead)*float64(uses)) / (g.Mu * float64(clients))
 }
 
-// LocalNoise is the noise of a mean of local reports: LDP-SGD's.
-type LocalNoise struct {
+// ReportNoise is the noise of a mean of single reports, each with its own,
+// however many a client sends.
+type ReportNoise struct {
 	MSE float64 // sup E‖R(x) − x‖₂² of one report. Required.
 	Dim int     // Required.
 }
 
-// Deviation returns √(MSE/(d·clients)); a client's budget is for one report.
-func (l LocalNoise) Deviation(clients, uses int64) float64 {
-	if uses > 1 {
-		return math.Inf(1)
-	}
-	return math.Sqrt(l.MSE / (float64(l.Dim) * float64(clients)))
+// Deviation returns √(MSE/(d·clients)).
+func (r ReportNoise) Deviation(clients, _ int64) float64 {
+	return math.Sqrt(r.MSE / (float64(r.Dim) * float64(clients)))
 }
 
 // Noiseless is no noise, and no privacy.

@@ -82,6 +82,8 @@ type Privacy struct {
 	Method string
 	Source string
 	Status dp.Status
+	// Assumes is what the transport needs besides, half a sentence; empty where nothing.
+	Assumes string
 	// Simulated: one process played every role, with noise from a seed.
 	Simulated bool
 }

@@ -159,6 +159,9 @@ func assumptions(p Privacy) []string {
 	} else if p.Participation == dp.Once {
 		list = append(list, once(p))
 	}
+	if p.Assumes != "" {
+		list = append(list, "On the way, "+p.Assumes+".")
+	}
 	own := eps0(p)
 	if p.Trust == dp.Distributed {
 		own = "worth σ = " + number(p.Sigma) + " clip norms"

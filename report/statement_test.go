@@ -75,6 +75,7 @@ func TestStatement(t *testing.T) {
 		"numeric":  {func(p *Privacy) { p.Status = dp.Numeric }, []string{"Verified numerically, not proved"}, []string{"Proved:"}},
 		"approximate": {func(p *Privacy) { p.Status = dp.Approximation }, []string{"An approximation, not a guarantee"},
 			[]string{"Proved:"}},
+		"assumes":     {func(p *Privacy) { p.Assumes = "all is well" }, []string{"On the way, all is well."}, nil},
 		"deployed":    {func(p *Privacy) { p.Simulated = false }, nil, []string{"simulation", "seed"}},
 		"large":       {func(p *Privacy) { p.Epsilon = 20 }, []string{"100 % of the time", "next to no promise"}, nil},
 		"nothing yet": {func(p *Privacy) { p.Rounds, p.Epsilon = 0, 0 }, []string{"No round was released"}, []string{"Proved"}},

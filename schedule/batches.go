@@ -5,13 +5,14 @@ import (
 	"math"
 )
 
-// Batches says which clients report in which round of one run: either once
-// each, in disjoint batches, stage after stage, or all of them in every round.
+// Batches says which clients report in which round of one run: stage after
+// stage, either once each, in disjoint batches, or all of a stage's clients in
+// every round of it. No client is in two stages.
 //
 // Clients are places 0, 1, … of an order that the caller keeps; it may be any
 // order that does not depend on the data. Who is in which batch is public.
 type Batches struct {
-	stages []Blocks // one epoch each; nil if all report in every round
+	stages []Blocks // uses epochs each
 	from   []int64  // the first place of a stage
 	first  []int64  // the rounds before a stage
 
@@ -25,7 +26,12 @@ func OnePass(stages ...BlocksConfig) (Batches, error) {
 	if len(stages) == 0 {
 		return Batches{}, fmt.Errorf("schedule: one pass without stages")
 	}
-	b := Batches{uses: 1}
+	return repeated(1, stages)
+}
+
+// repeated goes through each stage's batches the given number of times.
+func repeated(times int64, stages []BlocksConfig) (Batches, error) {
+	b := Batches{uses: times}
 	for i, c := range stages {
 		blocks, err := NewBlocks(c)
 		if err != nil {
@@ -37,7 +43,10 @@ func OnePass(stages ...BlocksConfig) (Batches, error) {
 		b.stages = append(b.stages, blocks)
 		b.from, b.first = append(b.from, b.clients), append(b.first, b.rounds)
 		b.clients += blocks.Clients()
-		b.rounds += blocks.PerEpoch()
+		if blocks.PerEpoch() > (math.MaxInt64-b.rounds)/times {
+			return Batches{}, fmt.Errorf("schedule: stage %d: more rounds than can be counted", i)
+		}
+		b.rounds += blocks.Rounds(times)
 	}
 	return b, nil
 }
@@ -47,7 +56,20 @@ func FullBatches(clients, rounds int64) (Batches, error) {
 	if clients < 1 || rounds < 1 {
 		return Batches{}, fmt.Errorf("schedule: %d clients in %d rounds, both must be at least 1", clients, rounds)
 	}
-	return Batches{clients: clients, rounds: rounds, uses: rounds}, nil
+	return Groups(rounds, clients)
+}
+
+// Groups returns the plan in which every client of the first group reports in
+// each of the first rounds, then every client of the second in as many, and so on.
+func Groups(rounds int64, clients ...int64) (Batches, error) {
+	if rounds < 1 || len(clients) == 0 {
+		return Batches{}, fmt.Errorf("schedule: %d groups in %d rounds, both must be at least 1", len(clients), rounds)
+	}
+	stages := make([]BlocksConfig, len(clients))
+	for i, n := range clients {
+		stages[i] = BlocksConfig{Clients: n, Size: n}
+	}
+	return repeated(rounds, stages)
 }
 
 // Clients returns the number of clients that report at all.
@@ -56,13 +78,13 @@ func (b Batches) Clients() int64 { return b.clients }
 // Rounds returns T.
 func (b Batches) Rounds() int64 { return b.rounds }
 
-// Uses returns the number of rounds that a client reports in: 1 or T. The
-// rounds of one client compose; with 1, rounds are disjoint and the run costs
-// as much as its dearest round.
+// Uses returns the number of rounds that a client reports in: 1, or those of its
+// stage. The rounds of one client compose, and stages are disjoint: the run costs
+// as much as its dearest stage, and that, with 1, as much as its dearest round.
 func (b Batches) Uses() int64 { return b.uses }
 
-// Stages returns the number of stages, 1 if all report in every round.
-func (b Batches) Stages() int { return max(1, len(b.stages)) }
+// Stages returns the number of stages.
+func (b Batches) Stages() int { return len(b.stages) }
 
 // Stage returns the stage of round t = 1 … T.
 func (b Batches) Stage(round int64) int {
@@ -77,11 +99,8 @@ func (b Batches) Stage(round int64) int {
 // Places returns the places from ≤ place < to that report in round t = 1 … T.
 func (b Batches) Places(round int64) (from, to int64) {
 	b.check(round)
-	if b.stages == nil {
-		return 0, b.clients
-	}
 	i := b.Stage(round)
-	block := round - b.first[i] - 1
+	block := (round - b.first[i] - 1) % b.stages[i].PerEpoch()
 	return b.from[i] + b.stages[i].start(block), b.from[i] + b.stages[i].start(block+1)
 }
 

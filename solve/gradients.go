@@ -47,11 +47,38 @@ const (
 	maxParts = 1024
 )
 
-// mean returns the noisy mean gradient of a round's clients at a point.
-func (g *gradients) mean(ctx context.Context, round int64, point []float64) ([]float64, error) {
-	t := g.task
+// cohort are the clients of a round, whose mechanism and smoothing are those of
+// its batch's stage.
+type cohort struct {
+	batch
+	from   int64   // the first one's place, if they follow each other
+	places []int64 // nil if they do
+}
+
+func (c cohort) place(i int64) int64 {
+	if c.places != nil {
+		return c.places[i]
+	}
+	return c.from + i
+}
+
+// cohort is that of a round, in which the optimiser would take the given step.
+func (t *Task) cohort(round, step int64) cohort {
+	stage := t.Plan.Stage(step)
+	c := cohort{batch: batch{stage: stage, sigma: t.Plan.Stages[stage].Sigma}}
+	if t.coins != nil {
+		c.places = t.coins.present(rng.Replay(t.Config.Seed, domainCoins, uint64(round)))
+		c.clients = int64(len(c.places))
+		return c
+	}
 	r := t.Plan.Round(round)
-	b := batch{stage: t.Plan.Batches.Stage(round), clients: r.To - r.From, sigma: r.Sigma}
+	c.from, c.clients = r.From, r.To-r.From
+	return c
+}
+
+// mean returns the noisy mean gradient of a round's clients at a point.
+func (g *gradients) mean(ctx context.Context, round int64, b cohort, point []float64) ([]float64, error) {
+	t := g.task
 	for j, v := range point {
 		g.theta[j] = float32(v)
 	}
@@ -63,8 +90,8 @@ func (g *gradients) mean(ctx context.Context, round int64, point []float64) ([]f
 	errs := make([]error, len(sums))
 	part := func(w *worker, i int) {
 		w.src.Reset(domainClients, uint64(round), uint64(i))
-		from := r.From + int64(i)*size
-		sums[i], errs[i] = g.part(ctx, w, b, from, min(from+size, r.To))
+		from := int64(i) * size
+		sums[i], errs[i] = g.part(ctx, w, b, from, min(from+size, b.clients))
 	}
 	if len(sums) == 1 {
 		part(g.workers[0], 0)
@@ -94,7 +121,7 @@ func (g *gradients) mean(ctx context.Context, round int64, point []float64) ([]f
 			}
 		}
 	}
-	if err := t.mechanism.release(rng.Replay(t.Config.Seed, domainRelease, uint64(round)), b, sums[0], g.out); err != nil {
+	if err := t.mechanism.release(rng.Replay(t.Config.Seed, domainRelease, uint64(round)), b.batch, sums[0], g.out); err != nil {
 		return nil, fmt.Errorf("solve: round %d: %w", round, err)
 	}
 	for j, v := range point {
@@ -103,18 +130,18 @@ func (g *gradients) mean(ctx context.Context, round int64, point []float64) ([]f
 	return g.out, nil
 }
 
-// part sums the reports of the clients at the places from ≤ place < to.
-func (g *gradients) part(ctx context.Context, w *worker, b batch, from, to int64) (sum, error) {
-	s, err := g.task.mechanism.open(w.src, b)
+// part sums the reports of the cohort's clients from ≤ i < to.
+func (g *gradients) part(ctx context.Context, w *worker, b cohort, from, to int64) (sum, error) {
+	s, err := g.task.mechanism.open(w.src, b.batch)
 	if err != nil {
 		return nil, err
 	}
 	m, people := g.models[b.stage], g.task.people
-	for place := from; place < to; place++ {
-		if (place-from)%minPart == 0 && ctx.Err() != nil {
+	for i := from; i < to; i++ {
+		if (i-from)%minPart == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		row := people.row(place)
+		row := people.row(b.place(i))
 		m.Grad(g.theta, people.rows.Row(row), people.target(row), w.grad)
 		clip(w.grad, g.task.Config.Clip)
 		if err := s.add(w.src, w.grad); err != nil {

@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -11,7 +12,6 @@ import (
 	"github.com/riffle-dp/riffle/gdp"
 	"github.com/riffle-dp/riffle/internal/monotone"
 	"github.com/riffle-dp/riffle/optimize"
-	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/rdp"
 	"github.com/riffle-dp/riffle/rng"
 	"github.com/riffle-dp/riffle/sample"
@@ -47,22 +47,24 @@ type sum interface {
 	merge(sum) error
 }
 
-func newMechanism(c Config, method optimize.Method, dim int) (mechanism, error) {
+func newMechanism(ctx context.Context, c Config, method optimize.Method, dim int) (mechanism, error) {
 	if !slices.Contains(trusts, c.Trust) {
 		return nil, fmt.Errorf("solve: trust %q must be one of %s", c.Trust, strings.Join(trusts, ", "))
 	}
 	streamed := method.Name == "pan-private"
-	if streamed && (c.Trust == "vector-sum" || c.Trust == "local") {
-		return nil, fmt.Errorf("solve: optimizer pan-private hides an aggregator's memory, which trust %s has no use for: central or none", c.Trust)
+	if streamed && c.Trust != "central" && c.Trust != "none" {
+		return nil, fmt.Errorf("solve: optimizer pan-private hides an aggregator's memory, and with trust %s that holds nothing but protected reports: central or none", c.Trust)
 	}
 	switch c.Trust {
 	case "none":
 		return exact{dim: dim}, nil
-	case "local":
+	case "local", "shuffle":
+		return newReports(ctx, c, dim), nil
+	case "distributed":
 		if method.Participation == dp.All {
-			return nil, fmt.Errorf("solve: optimizer %s asks every client in every round, and trust local has one report for each", method.Name)
+			return nil, fmt.Errorf("solve: optimizer %s asks every client in every round: there are no coins to check in by, as trust distributed has; trust vector-sum", method.Name)
 		}
-		return newLocal(c, dim)
+		return &checkIn{ctx: ctx, vectorSum: vectorSum{config: c, dim: dim}}, nil
 	case "vector-sum":
 		mu, err := gaussianBudget(c, 1e-3)
 		if err != nil {
@@ -231,70 +233,6 @@ func (m *vectorSum) release(src rng.Source, b batch, s sum, mean []float64) erro
 	for j := range mean {
 		mean[j] /= float64(clients)
 	}
-	return nil
-}
-
-// local is LDP-SGD's protection: one PrivUnit report from each client.
-type local struct{ unit *randomizer.PrivUnit }
-
-// newLocal finds a mechanism whose claim, numeric slack included, is within
-// the budget.
-func newLocal(c Config, dim int) (*local, error) {
-	eps0 := c.Epsilon
-	for range 20 {
-		unit, err := randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: dim, Eps0: eps0, Radius: c.Clip})
-		if err != nil {
-			return nil, err
-		}
-		claim := unit.Event().Eps0
-		if claim <= c.Epsilon {
-			return &local{unit}, nil
-		}
-		eps0 -= 1.01*(claim-c.Epsilon) + 1e-12
-	}
-	return nil, fmt.Errorf("solve: epsilon = %v: no privunit in %d dimensions claims so little", c.Epsilon, dim)
-}
-
-func (m *local) noise() optimize.Noise {
-	return optimize.LocalNoise{MSE: m.unit.MSE(), Dim: m.unit.Dim()}
-}
-
-// prepare: every client reports once, with δ = 0.
-func (m *local) prepare(p *optimize.Plan) (eps, delta float64, err error) {
-	if p.Batches.Uses() != 1 {
-		return 0, 0, errors.New("solve: trust local has one report for each client")
-	}
-	return m.unit.Event().Eps0, 0, nil
-}
-
-func (m *local) sequential() bool { return false }
-
-func (m *local) open(rng.Source, batch) (sum, error) {
-	return &reports{m.unit, m.unit.NewReport(), make([]int64, m.unit.Dim())}, nil
-}
-
-// reports are summed in fixed point.
-type reports struct {
-	unit   *randomizer.PrivUnit
-	report *randomizer.Report
-	sum    []int64
-}
-
-func (s *reports) add(src rng.Source, x []float32) error {
-	s.unit.Randomize(src, x, s.report)
-	s.unit.Add(s.sum, s.report)
-	return nil
-}
-
-func (s *reports) merge(other sum) error {
-	for j, v := range other.(*reports).sum {
-		s.sum[j] += v
-	}
-	return nil
-}
-
-func (m *local) release(_ rng.Source, b batch, s sum, mean []float64) error {
-	m.unit.Estimate(mean, s.(*reports).sum, b.clients)
 	return nil
 }
 

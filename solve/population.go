@@ -17,6 +17,7 @@ const (
 	domainOrder = iota + 0x736f6c7665
 	domainClients
 	domainRelease
+	domainCoins
 )
 
 // population is the rows over which the loss is a mean, and the clients that
@@ -26,8 +27,8 @@ type population struct {
 	clients   int64
 	row       func(place int64) int // of the client at that place of the order
 	intercept bool
-	// norm is a public bound on a row's ℓ2 norm, with the 1 of an intercept; 0 if
-	// there is none.
+	// norm is a public bound on the ℓ2 norm of a row's features; 0 if there is
+	// none.
 	norm float64
 }
 
@@ -97,7 +98,7 @@ func readPopulation(c Config, loss model.Loss) (*population, error) {
 		}
 	}
 	if ranged {
-		p.norm = math.Sqrt(float64(file.Table.Dim) + 1)
+		p.norm = math.Sqrt(float64(file.Table.Dim))
 	}
 	// A file may be sorted; batches must not be.
 	order := make([]int, p.clients)

@@ -42,7 +42,7 @@ type Config struct {
 
 	Loss      string // see model.ParseLoss; "": the synthetic law's, else logistic
 	Optimizer string // see optimize.Methods; "": agd, agd-smooth if the loss is not smooth
-	Trust     string // vector-sum, local, central or none; "": vector-sum, central if the optimiser is pan-private
+	Trust     string // see trusts; "": vector-sum, central if the optimiser is pan-private
 
 	Epsilon, Delta float64 // the budget of the whole run; unused without privacy
 	Lambda         float64 // ridge λ/2·‖θ‖², which the server adds: it is public
@@ -56,8 +56,10 @@ type Config struct {
 	Workers   int // results do not depend on it; at least 1
 }
 
-// trusts names the ways of protecting gradients.
-var trusts = []string{"vector-sum", "local", "central", "none"}
+// trusts names the ways of protecting gradients: sums of each batch's noisy
+// integers, such sums of those who check in by their own coins, single reports
+// that are shuffled or not, a trusted curator, and no way at all.
+var trusts = []string{"vector-sum", "distributed", "shuffle", "local", "central", "none"}
 
 // Limits of a problem; the optimum takes matrices of maxDim².
 const (
@@ -104,6 +106,7 @@ type Task struct {
 	people    *population
 	linear    *model.Linear // without ridge, which the server adds
 	mechanism mechanism
+	coins     *checkIn // nil unless clients check in by them
 }
 
 // Result is where a run ended.
@@ -124,7 +127,7 @@ type Observer struct {
 
 // Prepare reads the data, plans the run and accounts for it. Its errors are the
 // caller's input; ledger.ErrBudget is wrapped if the plan exceeded the budget.
-func Prepare(c Config) (*Task, error) {
+func Prepare(ctx context.Context, c Config) (*Task, error) {
 	if c.Trust == "" {
 		c.Trust = "vector-sum"
 		if c.Optimizer == "pan-private" {
@@ -157,15 +160,15 @@ func Prepare(c Config) (*Task, error) {
 	p := optimize.Problem{
 		Dim: t.linear.Params(), Clients: people.clients, Radius: c.Radius, StrongConvexity: c.Lambda,
 	}
-	if loss.String() == "logistic" && people.norm > 0 {
-		// Rows are float32: their norms may exceed the bound by a rounding.
-		p.Smoothness = people.norm*people.norm/4*(1+1e-6) + c.Lambda
+	geometry := t.linear.Geometry(people.norm)
+	if geometry.Smoothness > 0 && people.norm > 0 {
+		p.Smoothness = geometry.Smoothness + c.Lambda
 	}
 	if c.Clip == 0 {
 		if people.norm == 0 {
 			return nil, fmt.Errorf("solve: data %s: clip is needed, or a public range for every column: nothing else bounds a gradient without looking at the data", c.Data)
 		}
-		c.Clip = loss.Lipschitz() * people.norm
+		c.Clip = geometry.Lipschitz
 	}
 	p.Lipschitz = c.Clip + c.Lambda*c.Radius
 	if c.Optimizer == "" {
@@ -183,11 +186,18 @@ func Prepare(c Config) (*Task, error) {
 		}
 	}
 	p.MaxRounds = c.MaxRounds
-	if t.mechanism, err = newMechanism(c, method, p.Dim); err != nil {
+	c.N = people.clients
+	if t.mechanism, err = newMechanism(ctx, c, method, p.Dim); err != nil {
 		return nil, err
 	}
 	p.Noise = t.mechanism.noise()
-	if t.Plan, err = optimize.NewPlan(c.Optimizer, p, optimize.Overrides{}); err != nil {
+	if m, ok := t.mechanism.(*checkIn); ok {
+		t.coins = m
+		t.Plan, err = m.plan(c.Optimizer, p)
+	} else {
+		t.Plan, err = optimize.NewPlan(c.Optimizer, p, optimize.Overrides{})
+	}
+	if err != nil {
 		return nil, err
 	}
 	if t.Epsilon, t.Delta, err = t.mechanism.prepare(t.Plan); err != nil {
@@ -202,6 +212,33 @@ func Prepare(c Config) (*Task, error) {
 
 // Clients returns n.
 func (t *Task) Clients() int64 { return t.people.clients }
+
+// Rounds returns T.
+func (t *Task) Rounds() int64 {
+	var sum int64
+	for _, s := range t.Plan.Stages {
+		sum += s.Rounds
+	}
+	return sum
+}
+
+// Batch returns the least number of clients that a round surely has.
+func (t *Task) Batch() int64 {
+	least := t.Plan.Stages[0].Batch
+	for _, s := range t.Plan.Stages {
+		least = min(least, s.Batch)
+	}
+	return least
+}
+
+// Bound bounds the expected excess loss; NaN where it is not of the population's
+// loss, because clients report more than once in rounds that are drawn anew.
+func (t *Task) Bound() float64 {
+	if t.coins != nil {
+		return math.NaN()
+	}
+	return t.Plan.Bound()
+}
 
 // Params returns the number of parameters.
 func (t *Task) Params() int { return t.linear.Params() }
@@ -226,24 +263,28 @@ func (t *Task) Run(ctx context.Context, watch Observer) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	rounds := t.Plan.Batches.Rounds()
+	rounds := t.Rounds()
 	each := max(1, rounds/10)
 	var next int64 // the first place that has not reported yet
+	step := int64(1)
 	for round := int64(1); round <= rounds; round++ {
-		b := t.Plan.Round(round)
-		if t.Plan.Batches.Uses() == 1 {
+		who := t.cohort(round, step)
+		if t.coins == nil && t.Plan.Batches.Uses() == 1 {
 			// The cost of one round is the run's only if batches are disjoint.
-			if b.From < next {
-				return r, fmt.Errorf("solve: round %d would use client %d again: %w", round, b.From, ledger.ErrBudget)
+			if who.from < next {
+				return r, fmt.Errorf("solve: round %d would use client %d again: %w", round, who.from, ledger.ErrBudget)
 			}
-			next = b.To
+			next = who.from + who.clients
 		}
-		mean, err := gradients.mean(ctx, round, o.Point())
-		if err != nil {
-			return r, err
-		}
-		if err := o.Step(mean); err != nil {
-			return r, fmt.Errorf("solve: %w", err)
+		if who.clients > 0 {
+			mean, err := gradients.mean(ctx, round, who, o.Point())
+			if err != nil {
+				return r, err
+			}
+			if err := o.Step(mean); err != nil {
+				return r, fmt.Errorf("solve: %w", err)
+			}
+			step++
 		}
 		if watch.Evaluated != nil && round%each == 0 && round < rounds {
 			o.Model(r.Theta)

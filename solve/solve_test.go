@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dataset"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/gdp"
@@ -25,7 +26,7 @@ func small() Config {
 
 func solved(t *testing.T, c Config) (*Task, Result) {
 	t.Helper()
-	task, err := Prepare(c)
+	task, err := Prepare(context.Background(), c)
 	if err != nil {
 		t.Fatalf("%+v: %v", c, err)
 	}
@@ -39,18 +40,33 @@ func solved(t *testing.T, c Config) (*Task, Result) {
 // Every optimiser runs with every way of protecting gradients that it has, and
 // nothing costs more than was asked for.
 func TestEveryOptimizerAndTrust(t *testing.T) {
+	everyOptimizerAndTrust(t, func(optimizer, trust, loss string) bool {
+		switch trust { // budgets that take long to solve for
+		case "distributed": // TestCheckIn
+			return optimizer == "gd"
+		case "shuffle":
+			return optimizer == "agd" && loss == "logistic" || optimizer == "gd" && loss == "hinge"
+		}
+		return true
+	})
+}
+
+func everyOptimizerAndTrust(t *testing.T, asked func(optimizer, trust, loss string) bool) {
 	for _, method := range optimize.Methods() {
 		for _, trust := range trusts {
 			for _, loss := range []string{"logistic", "hinge", "absolute", "pinball:0.8"} {
+				if !asked(method.Name, trust, loss) {
+					continue
+				}
 				c := small()
 				c.Optimizer, c.Trust, c.Loss, c.Lambda, c.MaxRounds = method.Name, trust, loss, .02, 30
 				c.Synthetic = strings.Replace(loss, "pinball:0.8", "absolute", 1)
 				smooth := loss == "logistic"
 				refused := method.Name == "agd" && !smooth ||
-					method.Name == "gd" && trust == "local" ||
-					method.Name == "pan-private" && (trust == "local" || trust == "vector-sum")
+					method.Name == "gd" && trust == "distributed" ||
+					method.Name == "pan-private" && trust != "central" && trust != "none"
 				if refused {
-					if _, err := Prepare(c); err == nil {
+					if _, err := Prepare(context.Background(), c); err == nil {
 						t.Errorf("%s, %s, %s: not refused", method.Name, trust, loss)
 					}
 					continue
@@ -74,7 +90,7 @@ func TestEveryOptimizerAndTrust(t *testing.T) {
 				case !(task.Epsilon <= 1 && task.Epsilon > .99) || task.Delta > 1e-6:
 					t.Errorf("%s, %s: epsilon %v at %v", method.Name, trust, task.Epsilon, task.Delta)
 				}
-				if trust == "local" && task.Delta != 0 {
+				if trust == "local" && method.Name != "gd" && task.Delta != 0 {
 					t.Errorf("local reports with delta %v", task.Delta)
 				}
 			}
@@ -92,7 +108,7 @@ func TestBudgets(t *testing.T) {
 			} {
 				c := small()
 				c.Epsilon, c.Delta, c.Optimizer, c.Trust, c.Lambda, c.MaxRounds = eps, delta, run[0], run[1], .01, 40
-				task, err := Prepare(c)
+				task, err := Prepare(context.Background(), c)
 				if err != nil {
 					t.Errorf("%v at %v, %v: %v", eps, delta, run, err)
 					continue
@@ -121,7 +137,7 @@ func TestNoiseIsThatOfTheAccount(t *testing.T) {
 	} {
 		config := small()
 		config.Dim, config.Optimizer, config.Trust, config.MaxRounds = dim, c.optimizer, c.trust, 7
-		task, err := Prepare(config)
+		task, err := Prepare(context.Background(), config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +184,7 @@ func TestNoiseIsThatOfTheAccount(t *testing.T) {
 func TestLessNoiseIsSeen(t *testing.T) {
 	c := small()
 	c.Trust, c.Optimizer = "central", "agd"
-	task, err := Prepare(c)
+	task, err := Prepare(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +195,7 @@ func TestLessNoiseIsSeen(t *testing.T) {
 		t.Errorf("half the noise costs %v: %v", eps, err)
 	}
 	c.Trust = "vector-sum"
-	if task, err = Prepare(c); err != nil {
+	if task, err = Prepare(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
 	p := task.mechanism.(*vectorSum).params[0]
@@ -212,12 +228,18 @@ func TestAccelerationPays(t *testing.T) {
 // Results depend on the seed and not on the workers.
 func TestWorkersDoNotMatter(t *testing.T) {
 	for _, trust := range trusts {
+		if trust == "distributed" {
+			continue // TestCheckIn
+		}
 		c := small()
 		c.N, c.Rows, c.MaxRounds, c.Trust, c.Optimizer = 20000, 500, 2, trust, "agd"
 		c.Workers = 1
-		_, one := solved(t, c)
-		c.Workers = 3
-		_, three := solved(t, c)
+		task, one := solved(t, c)
+		task.Config.Workers = 3
+		three, err := task.Run(context.Background(), Observer{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if !slices.Equal(one.Theta, three.Theta) {
 			t.Errorf("%s: another model with other workers", trust)
 		}
@@ -241,7 +263,7 @@ func TestGradientIsTheLosss(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Config{Data: path, Label: "y", Rest: dataset.Scaling{Unit: 1}, Trust: "none", Optimizer: "gd", Lambda: .3, Radius: 5, Seed: 1, Workers: 1}
-	task, err := Prepare(c)
+	task, err := Prepare(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +275,7 @@ func TestGradientIsTheLosss(t *testing.T) {
 		t.Fatal(err)
 	}
 	theta := []float64{.5, -1, .25}
-	mean, err := g.mean(context.Background(), 1, theta)
+	mean, err := g.mean(context.Background(), 1, task.cohort(1, 1), theta)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,11 +304,11 @@ func TestGradientIsTheLosss(t *testing.T) {
 	}
 	// Without a range nothing public bounds a row.
 	c.Rest = dataset.Scaling{}
-	if _, err := Prepare(c); err == nil || !strings.Contains(err.Error(), "clip is needed") {
+	if _, err := Prepare(context.Background(), c); err == nil || !strings.Contains(err.Error(), "clip is needed") {
 		t.Errorf("no range: %v", err)
 	}
 	c.Clip, c.Optimizer = .5, ""
-	if task, err = Prepare(c); err != nil || task.Config.Optimizer != "agd-smooth" {
+	if task, err = Prepare(context.Background(), c); err != nil || task.Config.Optimizer != "agd-smooth" {
 		t.Errorf("clipped: %+v, %v", task, err)
 	}
 }
@@ -310,7 +332,7 @@ func TestClip(t *testing.T) {
 
 func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	task, err := Prepare(small())
+	task, err := Prepare(context.Background(), small())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,6 +341,79 @@ func TestInterrupt(t *testing.T) {
 	}
 	if _, err := task.Run(ctx, Observer{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted before: %v", err)
+	}
+}
+
+// By coins a client is in one round of T on average, each round's clients are in
+// order and some of all, and rounds of too few are void.
+func TestCheckIn(t *testing.T) {
+	c := small()
+	c.N = 12000 // so that rounds have parts
+	c.Trust, c.Optimizer, c.MaxRounds = "distributed", "agd", 2
+	task, one := solved(t, c)
+	task.Config.Workers = 1
+	again, err := task.Run(context.Background(), Observer{})
+	if err != nil || !slices.Equal(one.Theta, again.Theta) {
+		t.Errorf("another model with other workers: %v", err)
+	}
+	if !(task.Epsilon <= 1 && task.Epsilon > .99) || !(one.Excess < .2) {
+		t.Errorf("epsilon %v, excess %v", task.Epsilon, one.Excess)
+	}
+	m := task.coins
+	if task.Rounds() != m.rounds || m.rounds != 2 || !math.IsNaN(task.Bound()) {
+		t.Fatalf("%d rounds, by coins %d, bound %v", task.Rounds(), m.rounds, task.Bound())
+	}
+	seen := make([]float64, c.N)
+	const reps = 500
+	for round := range int64(reps) {
+		places := m.present(rng.Replay(9, uint64(round)))
+		if !slices.IsSorted(places) || places == nil {
+			t.Fatalf("places %v", places)
+		}
+		for i, p := range places {
+			if i > 0 && p == places[i-1] {
+				t.Fatal("a client checks in twice")
+			}
+			seen[p]++
+		}
+	}
+	// Each is in reps/T of them, variance below that; 6 deviations and the union
+	// over the clients.
+	want := float64(reps) / float64(m.rounds)
+	total := 0.0
+	for p, got := range seen {
+		total += got
+		if math.Abs(got-want) > 7*math.Sqrt(want) {
+			t.Errorf("client %d is in %v of %d rounds, want about %v", p, got, reps, want)
+		}
+	}
+	if sd := math.Sqrt(want * float64(c.N)); math.Abs(total-want*float64(c.N)) > 6*sd {
+		t.Errorf("%v check-ins, want %v within %v", total, want*float64(c.N), 6*sd)
+	}
+	m.params[0].MinUsers = c.N
+	if m.present(rng.Replay(9)) != nil {
+		t.Error("a round of too few is not void")
+	}
+}
+
+// The cost is what riffle eps says of the same rounds.
+func TestCostIsTheAccountants(t *testing.T) {
+	for _, optimizer := range []string{"agd", "gd"} {
+		c := small()
+		c.Trust, c.Optimizer, c.MaxRounds = "shuffle", optimizer, 10
+		task, err := Prepare(context.Background(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unit := task.mechanism.(*reports).units[0].Event()
+		q := account.Query{Participation: dp.All, Eps0: unit.Eps0, Population: task.Batch(), Rounds: 1, Delta: c.Delta}
+		if optimizer == "gd" {
+			q.Population, q.Rounds = c.N, task.Rounds()
+		}
+		answer, err := account.Answer(context.Background(), q, "best")
+		if err != nil || answer.Upper.Eps != task.Epsilon || answer.Upper.Eps > c.Epsilon {
+			t.Errorf("%s: epsilon %v, the accountant says %v, eps0 = %v: %v", optimizer, task.Epsilon, answer.Upper, unit.Eps0, err)
+		}
 	}
 }
 

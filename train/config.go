@@ -44,7 +44,7 @@ type Config struct {
 	Eps0          float64 // ε₀ per report; 0: solved for if Epsilon is set, else the default
 	Sigma         float64 // noise of a client of a vector sum, in clip norms; 0: solved for Epsilon
 	Noise         string  // law of a vector sum's noise; "": binomial, skellam if distributed
-	Transport     string  // "shares" or "bits": each client's own messages; "": the sum's law
+	Transport     string  // "shares", "bits" or "split-and-mix": each client's own messages; "": the sum's law
 	Honest        float64 // share of clients whose noise is relied on in a vector sum; 0: all
 	Clip          float64 // radius of the gradient's ball; 0: chosen for the model
 	ClipMode      string  // "norm" or "coordinate"
@@ -52,7 +52,7 @@ type Config struct {
 	Delta         float64
 	Bound         string // "proved" or "best"
 
-	Optimizer string  // "cldp-sgd"
+	Optimizer string  // "cldp-sgd", or a method of package optimize for convex losses
 	Rounds    int64   // 0: solved for if Epsilon and Eps0 are set, else the default
 	LR        string  // "0.3,0.18@420", "theorem3", or "": chosen for ε₀
 	Momentum  float64 // in [0, 1)
@@ -72,7 +72,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		Data: "mnist", Trust: string(dp.Shuffle), ClipMode: "norm", Delta: 1e-5, Bound: "proved",
-		Optimizer: "cldp-sgd", Momentum: 0.9, Average: 0.5,
+		Optimizer: cldpSGD, Momentum: 0.9, Average: 0.5,
 		Seed: 1, CheckpointEvery: 10,
 	}
 }
@@ -101,8 +101,8 @@ func (c *Config) Fields() []Field {
 		{Name: "loss", Value: textValue{&c.Loss, checkLoss}, Usage: "of model linear: cross-entropy, logistic, hinge, absolute or pinball:T (default: logistic for two classes, else cross-entropy)"},
 		{Name: "lambda", Value: floatValue{&c.Lambda, within(0, 1e6, false), true}, Usage: "ridge of model linear: lambda/2 times the squared norm of the parameters"},
 		{Name: "trust", Value: textValue{&c.Trust, oneOf("shuffle", "local", "vector-sum", "distributed", "none")}, Usage: "what hides a report: shuffle, local (nothing), vector-sum or distributed (only the sum of noisy integers is seen), or none (no privacy at all)"},
-		{Name: "participation", Value: textValue{&c.Participation, oneOf("all", "sampled", "check-in", "once")}, Usage: "who reports in a round: all, sampled (k of n), check-in (own coins) or once (blocks of k; each client once an epoch) (default all; with trust none and a network, sampled)"},
-		{Name: "k", Value: countValue{&c.K, 1, 1e12, true}, Usage: "clients a round, with --participation sampled or once"},
+		{Name: "participation", Value: textValue{&c.Participation, oneOf("all", "sampled", "check-in", "once")}, Usage: "who reports in a round: all, sampled (k of n), check-in (own coins) or once (blocks of k; each client once an epoch) (default all; with trust none and a network, sampled; with a convex optimizer but gd, once)"},
+		{Name: "k", Value: countValue{&c.K, 1, 1e12, true}, Usage: "clients a round, with --participation sampled or once (default with a convex optimizer's one pass: by its bound)"},
 		{Name: "gamma", Value: floatValue{&c.Gamma, within(0, 1, false), true}, Usage: "each client's chance to take part, with --participation check-in"},
 		{Name: "dropout", Value: floatValue{&c.Dropout, below(0, 1, false), false}, Usage: "chance p' that a participant's report never arrives"},
 		{Name: "n-min", Value: countValue{&c.NMin, 1, 1e12, true}, Usage: "a round with fewer reports is void (default 2; with --participation once what a block surely has)"},
@@ -111,19 +111,19 @@ func (c *Config) Fields() []Field {
 		{Name: "eps0", Value: floatValue{&c.Eps0, eps0, true}, Usage: "local privacy parameter of each report (default 3, or solved for --epsilon)"},
 		{Name: "sigma", Value: floatValue{&c.Sigma, within(0, dp.MaxSigma, false), true}, Usage: "of a vector sum: noise of each client in clip norms (default: solved for --epsilon, which then is 1)"},
 		{Name: "noise", Value: textValue{&c.Noise, oneOf("binomial", "skellam", "discrete-gaussian")}, Usage: "of a vector sum: binomial (default), skellam (default if distributed) or discrete-gaussian"},
-		{Name: "transport", Value: textValue{&c.Transport, oneOf("shares", "bits", "split-and-mix")}, Usage: "of a vector sum: simulate every client's own noise and messages, as additive shares to 2 aggregators or bit by bit (default: draw each sum by its law, which is faster)"},
+		{Name: "transport", Value: textValue{&c.Transport, oneOf("shares", "bits", splitAndMix)}, Usage: "of a vector sum: simulate every client's own noise and messages, as additive shares to 2 aggregators, bit by bit, or by split-and-mix (default: draw each sum by its law, which is faster)"},
 		{Name: "honest", Value: floatValue{&c.Honest, within(0, 1, false), true}, Usage: "of a vector sum: share of all clients, and of every round's, whose noise is relied on (default 1)"},
 		{Name: "clip", Value: floatValue{&c.Clip, within(0, finite, false), true}, Usage: "radius of the ball that gradients are clipped to (default: chosen for the model)"},
 		{Name: "clip-mode", Value: textValue{&c.ClipMode, oneOf("norm", "coordinate")}, Usage: "norm (rescale) or coordinate (project each; rinf and rr only)"},
 		{Name: "epsilon", Value: floatValue{&c.Epsilon, within(0, finite, false), true}, Usage: "privacy budget: eps0 or rounds not given are solved for, and training stops at it"},
 		{Name: "delta", Value: floatValue{&c.Delta, below(0, 1, true), false}, Usage: "delta of the guarantee"},
 		{Name: "bound", Value: textValue{&c.Bound, oneOf("proved", "best")}, Usage: "which bounds to count with; every bound used today is proved, so both are the same"},
-		{Name: "optimizer", Value: textValue{&c.Optimizer, oneOf("cldp-sgd")}, Usage: "cldp-sgd"},
-		{Name: "rounds", Value: countValue{&c.Rounds, 1, 1e9, true}, Usage: "rounds of training (default 80, or solved for --epsilon with --eps0)"},
-		{Name: "lr", Value: textValue{&c.LR, checkLR}, Usage: "learning rate: a list such as 0.3,0.18@420, or theorem3 (D/(G√t), needs --radius) (default: chosen for eps0)"},
-		{Name: "momentum", Value: floatValue{&c.Momentum, below(0, 1, false), false}, Usage: "momentum"},
-		{Name: "average", Value: floatValue{&c.Average, within(0, 1, true), false}, Usage: "average the iterates of this last part of the rounds; 0 releases the last iterate"},
-		{Name: "radius", Value: floatValue{&c.Radius, within(0, finite, false), true}, Usage: "project parameters on the l2 ball of this radius (default: no projection)"},
+		{Name: "optimizer", Value: textValue{&c.Optimizer, oneOf(optimizers()...)}, Usage: "cldp-sgd; or, for models with a convex loss, with parameters that minimise a bound: psgd, agd, agd-smooth, agd-phases, gd or pan-private"},
+		{Name: "rounds", Value: countValue{&c.Rounds, 1, 1e9, true}, Usage: "rounds of training (default 80, or solved for --epsilon with --eps0; by the bound of a convex optimizer)"},
+		{Name: "lr", Value: textValue{&c.LR, checkLR}, Usage: "learning rate: a list such as 0.3,0.18@420, or theorem3 (D/(G√t), needs --radius) (default: chosen for eps0; one number, by its bound, with a convex optimizer)"},
+		{Name: "momentum", Value: floatValue{&c.Momentum, below(0, 1, false), false}, Usage: "momentum of cldp-sgd"},
+		{Name: "average", Value: floatValue{&c.Average, within(0, 1, true), false}, Usage: "of cldp-sgd: average the iterates of this last part of the rounds; 0 releases the last iterate"},
+		{Name: "radius", Value: floatValue{&c.Radius, within(0, finite, false), true}, Usage: "project parameters on the l2 ball of this radius (default: no projection; 8 with a convex optimizer)"},
 		{Name: "seed", Value: countValue{&c.Seed, 0, 1 << 53, false}, Usage: "seed of the simulation"},
 		{Name: "eval-every", Value: countValue{&c.EvalEvery, 1, 1e9, true}, Usage: "rounds between evaluations (default: about 40 evaluations)"},
 		{Name: "checkpoint-every", Value: countValue{&c.CheckpointEvery, 1, 1e9, false}, Local: true, Usage: "rounds between checkpoints"},

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -94,12 +96,24 @@ func (c Config) readCSV() (*dataset.CSV, error) {
 	return file, nil
 }
 
+// ranged says whether every column has a public range.
+func (c Config) ranged(columns []string) bool {
+	by, rest, err := ParseRanges(c.Range)
+	return err == nil && (rest != dataset.Scaling{} || !slices.ContainsFunc(columns, func(name string) bool {
+		_, ok := by[name]
+		return !ok
+	}))
+}
+
 func (c Config) loadCSV() (*Data, error) {
 	file, err := c.readCSV()
 	if err != nil {
 		return nil, err
 	}
 	d := &Data{EvalName: "test", Classes: file.Labels, columns: file.Columns}
+	if c.ranged(file.Columns) {
+		d.norm = math.Sqrt(float64(file.Table.Dim))
+	}
 	if d.Train, d.Eval, err = file.Split(c.TestFraction, uint64(c.Seed)); err != nil {
 		return nil, inputError("data %s: %v", c.Data, err)
 	}

@@ -30,7 +30,11 @@ type Data struct {
 	Public int
 
 	columns []string // of a CSV file
+	norm    float64  // public bound on that of a row's features; 0: there is none
 }
+
+// imageNorm is the norm of an image's pixels.
+const imageNorm = 3
 
 // LoadImages reads the named data set: "mnist", or a folder of IDX or CIFAR-10
 // files.
@@ -69,7 +73,7 @@ func extractor(name string, images *dataset.Images) (feature.Extractor, error) {
 	case "pca-mlp":
 		return feature.NewPixels(feature.PixelsConfig{Size: images.Size()})
 	default:
-		return feature.NewPixels(feature.PixelsConfig{Size: images.Size(), Norm: 3})
+		return feature.NewPixels(feature.PixelsConfig{Size: images.Size(), Norm: imageNorm})
 	}
 }
 
@@ -120,6 +124,12 @@ func (c Config) loadImages() (*Data, error) {
 	}
 	if d.Eval, err = d.EvalImages.Table(e, int(c.Workers)); err != nil {
 		return nil, inputError("%v", err)
+	}
+	switch c.Model {
+	case "hog-linear":
+		d.norm = feature.DefaultHOG().Norm
+	case "softmax", "linear":
+		d.norm = imageNorm
 	}
 	for k := range d.Train.Classes {
 		d.Classes = append(d.Classes, fmt.Sprint(k))

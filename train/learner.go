@@ -122,11 +122,12 @@ type clients struct {
 	population dataset.Population // one example each
 	users      *dataset.Users     // several; nil: one
 	table      *dataset.Table
-	model      model.Parametric
+	stages     []model.Parametric // whose gradients are sent, one after the other
+	stage      *int               // which one now; it changes between rounds only
 }
 
-func (c Config) newClients(t *dataset.Table, m model.Parametric) (clients, error) {
-	out := clients{table: t, model: m}
+func (c Config) newClients(t *dataset.Table, stages []model.Parametric) (clients, error) {
+	out := clients{table: t, stages: stages, stage: new(int)}
 	var err error
 	if c.PerClient > 1 {
 		users := dataset.UsersConfig{Clients: c.Population, Examples: t.Len(), PerClient: int(c.PerClient), Seed: uint64(c.Seed)}
@@ -153,11 +154,15 @@ func (c clients) Size() int64 {
 // Worker returns what evaluates a client's gradient: its example's, or the mean
 // over its examples, so that the clip that follows covers all it holds.
 func (c clients) Worker() func(id int64, theta, grad []float32) {
-	one := gradients(c.model, c.table)
+	stages := make([]func(row int, theta, grad []float32), len(c.stages))
+	for i, m := range c.stages {
+		stages[i] = gradients(m, c.table)
+	}
+	one := func(row int, theta, grad []float32) { stages[*c.stage](row, theta, grad) }
 	if c.users == nil {
 		return func(id int64, theta, grad []float32) { one(c.population.Example(id), theta, grad) }
 	}
-	sum := make([]float64, c.model.Params())
+	sum := make([]float64, c.stages[0].Params())
 	return func(id int64, theta, grad []float32) {
 		clear(sum)
 		for i := range c.users.PerClient() {
@@ -175,10 +180,13 @@ func (c clients) Worker() func(id int64, theta, grad []float32) {
 // CoordinateWorker returns what evaluates one coordinate of Worker's gradient;
 // nil if that costs as much.
 func (c clients) CoordinateWorker() func(id int64, theta []float32, j int) float32 {
-	one := coordinates(c.model, c.table)
-	if one == nil {
-		return nil
+	stages := make([]func(row int, theta []float32, j int) float32, len(c.stages))
+	for i, m := range c.stages {
+		if stages[i] = coordinates(m, c.table); stages[i] == nil {
+			return nil
+		}
 	}
+	one := func(row int, theta []float32, j int) float32 { return stages[*c.stage](row, theta, j) }
 	if c.users == nil {
 		return func(id int64, theta []float32, j int) float32 { return one(c.population.Example(id), theta, j) }
 	}

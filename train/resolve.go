@@ -32,6 +32,9 @@ func (c *Config) fill() {
 			c.Model = "linear"
 		}
 	}
+	if c.planned() {
+		c.fillPlanned()
+	}
 	if c.Participation == "" {
 		c.Participation = string(dp.All)
 		if c.Trust == "none" && c.network() {
@@ -76,7 +79,7 @@ func (c Config) Check() error {
 	switch p := dp.Participation(c.Participation); {
 	case p == dp.Sampled && c.K == 0:
 		return inputError("participation sampled needs k, the clients a round")
-	case p == dp.Once && c.K == 0:
+	case p == dp.Once && c.K == 0 && !c.planned():
 		return inputError("participation once needs k, the least clients of a block")
 	case p != dp.Sampled && p != dp.Once && c.K != 0:
 		return inputError("k = %d goes with participation sampled or once, not %s", c.K, p)
@@ -90,10 +93,10 @@ func (c Config) Check() error {
 		return inputError("randomizer and eps0 are of single reports; trust %s has the noise of sums: epsilon or sigma, and noise", c.Trust)
 	case !c.summed() && (c.Sigma != 0 || c.Noise != "" || c.Honest != 0 || c.Transport != ""):
 		return inputError("sigma, noise, honest and transport go with trust vector-sum or distributed, not %s", c.Trust)
-	case c.Transport == "split-and-mix":
-		return inputError("transport split-and-mix is experimental, its number of messages is not proved here: the library has it (vecsum.Mix), a run does not")
+	case c.Transport == splitAndMix && c.Epsilon == 0:
+		return inputError("transport split-and-mix needs epsilon, a budget: what it adds to delta grows with e^epsilon")
 	case c.Noise == string(vecsum.DiscreteGaussian) && c.Transport == "":
-		return inputError("noise discrete-gaussian needs transport shares: its sum has no law of its own to draw from")
+		return inputError("noise discrete-gaussian needs transport shares or split-and-mix: its sum has no law of its own to draw from")
 	case c.Transport == "bits" && c.Noise != string(vecsum.Binomial):
 		return inputError("transport bits carries binomial noise, not %s, which has no largest value", c.Noise)
 	case c.Bits != 0 && c.Randomizer != "rinf" && c.Randomizer != "r1":
@@ -117,17 +120,28 @@ func (c Config) Check() error {
 	case c.Trust == "none" && c.Eps0 != 0:
 		return inputError("eps0 = %v has no meaning with trust none", c.Eps0)
 	}
+	if c.planned() {
+		return c.checkPlanned()
+	}
 	return nil
 }
 
-// resolvePopulation fixes n and what depends on it.
-func (c *Config) resolvePopulation(examples int) error {
+// resolveClients fixes n.
+func (c *Config) resolveClients(examples int) error {
 	m := max(1, c.PerClient)
 	if m > int64(examples) {
 		return inputError("examples-per-client = %d must be at most the %d examples there are", m, examples)
 	}
 	if c.Population == 0 {
 		c.Population = int64(examples) / m
+	}
+	return nil
+}
+
+// resolvePopulation fixes n and what depends on it.
+func (c *Config) resolvePopulation(examples int) error {
+	if err := c.resolveClients(examples); err != nil {
+		return err
 	}
 	if c.K > c.Population {
 		if c.Trust != "none" || c.K != miniBatch {
@@ -342,7 +356,8 @@ func (c Config) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
 	return m, m.Event(), nil
 }
 
-func (c Config) newOptimizer(m randomizer.Mechanism, start []float32) (optimize.Optimizer, error) {
+// newCLDPSGD is the optimiser for any model.
+func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (optimize.Optimizer, error) {
 	var rates optimize.Schedule
 	var err error
 	if c.LR == theorem3 {

@@ -17,6 +17,7 @@ import (
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/mechanism"
 	"github.com/riffle-dp/riffle/model"
+	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/simulate"
 )
@@ -40,11 +41,14 @@ type Run struct {
 	Data      *Data
 	Model     model.Parametric // a model.Model, or a *model.Linear with real targets
 	Mechanism randomizer.Mechanism
+	// Plan is a convex optimiser's; nil with cldp-sgd.
+	Plan *optimize.Plan
 	// Resumed is the last finished round of an earlier process; 0 if none.
 	Resumed int64
 	Metrics []Metrics
 
 	clients     clients
+	optimizer   optimize.Optimizer
 	coordinator *coordinator.Coordinator
 	simulation  *simulate.Simulation
 	begun       time.Time
@@ -64,6 +68,18 @@ func Prepare(ctx context.Context, c Config) (*Run, error) {
 		return nil, err
 	}
 	c.resolveLoss(data.Train)
+	m, err := c.newModel(data.Train)
+	if err != nil {
+		return nil, inputError("%v", err)
+	}
+	if c.planned() {
+		if err := c.resolveClients(data.Train.Len()); err != nil {
+			return nil, err
+		}
+		if err := c.resolveRounds(ctx, data, m); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.resolvePopulation(data.Train.Len()); err != nil {
 		return nil, err
 	}
@@ -71,35 +87,26 @@ func Prepare(ctx context.Context, c Config) (*Run, error) {
 		return nil, err
 	}
 	c.resolveLearning()
-	r := &Run{Config: c, Data: data}
+	r := &Run{Config: c, Data: data, Model: m}
 	return r, r.build()
 }
 
 func (r *Run) build() error {
-	c := r.Config
-	m, err := c.newModel(r.Data.Train)
-	if err != nil {
-		return inputError("%v", err)
-	}
-	r.Model = m
+	c, m := r.Config, r.Model
 	blocks, err := c.blocks()
 	if err != nil {
 		return err
-	}
-	if r.clients, err = c.newClients(r.Data.Train, m); err != nil {
-		return inputError("%v", err)
 	}
 	var promise dp.Report
 	if r.Mechanism, promise, err = c.newMechanism(m.Params()); err != nil {
 		return inputError("%v", err)
 	}
-	if c.LR == "" {
-		c.LR = c.defaultRate(r.Mechanism)
-		r.Config.LR = c.LR
-	}
-	optimizer, err := c.newOptimizer(r.Mechanism, m.Init(uint64(c.Seed)))
+	stages, err := r.newOptimizer()
 	if err != nil {
 		return err
+	}
+	if r.clients, err = c.newClients(r.Data.Train, stages); err != nil {
+		return inputError("%v", err)
 	}
 	var book coordinator.Ledger = ledger.Unprotected{}
 	if c.Trust != "none" {
@@ -112,7 +119,7 @@ func (r *Run) build() error {
 		}
 	}
 	if r.coordinator, err = coordinator.New(coordinator.Config{
-		Task: c.Digest(), Optimizer: optimizer, Mechanism: r.Mechanism, Report: promise, Ledger: book,
+		Task: c.Digest(), Optimizer: r.optimizer, Mechanism: r.Mechanism, Report: promise, Ledger: book,
 		Trust: c.trust(), Participation: dp.Participation(c.Participation),
 		Population: c.Population, Sample: c.K, CheckInRate: c.Gamma, Blocks: blocks, MinReports: c.NMin, Clip: c.Clip, Honest: c.Honest,
 	}); err != nil {
@@ -140,6 +147,28 @@ func (r *Run) build() error {
 		Coordinator: r.coordinator, Mechanism: r.Mechanism, Dropout: c.Dropout, Workers: int(c.Workers),
 	})
 	return err
+}
+
+// newOptimizer makes the optimiser and, by stage of its plan, the models whose
+// gradients clients send.
+func (r *Run) newOptimizer() (stages []model.Parametric, err error) {
+	c := &r.Config
+	stages = []model.Parametric{r.Model}
+	if !c.planned() {
+		if c.LR == "" {
+			c.LR = c.defaultRate(r.Mechanism)
+		}
+		r.optimizer, err = c.newCLDPSGD(r.Mechanism, r.Model.Init(uint64(c.Seed)))
+		return stages, err
+	}
+	if r.Plan, err = c.newPlan(r.Data, r.Model, r.Mechanism); err != nil {
+		return nil, err
+	}
+	if stages, err = stageModels(r.Plan, r.Model); err != nil {
+		return nil, err
+	}
+	r.optimizer, err = r.Plan.NewOptimizer()
+	return stages, err
 }
 
 // trust is what an accountant calls the configuration's trust.
@@ -227,6 +256,9 @@ func (r *Run) Train(ctx context.Context, watch Observer) (*Summary, error) {
 	r.begun = time.Now()
 	complete := r.before.complete
 	for !complete && r.coordinator.Round() < r.Config.Rounds {
+		if r.Plan != nil && len(r.Plan.Stages) > 1 {
+			*r.clients.stage = r.Plan.Stage(r.optimizer.State().Steps + 1)
+		}
 		result, err := r.simulation.Round(ctx, watch.Reports)
 		switch {
 		case errors.Is(err, ledger.ErrBudget):

@@ -31,6 +31,10 @@ type Summary struct {
 	ClientsPerSecond   float64  `json:"clients_per_second"`
 	Seed               int64    `json:"seed"`
 	ModelParameters    int      `json:"model_parameters"`
+	Optimizer          string   `json:"optimizer"`
+	// ExcessBound is a convex optimiser's bound on its expected excess loss; absent
+	// where gradients are clipped or a plan's rounds were not all run.
+	ExcessBound *Number `json:"excess_bound,omitempty"`
 
 	Evaluation *model.Evaluation `json:"-"`
 }
@@ -51,7 +55,10 @@ func (r *Run) finish() (*Summary, error) {
 		Epsilon: Number(spent.Eps), Delta: r.Config.Delta, Bound: spent.Method, BoundSource: spent.Source,
 		EpsilonBest: Number(spent.Eps), Rounds: r.coordinator.Round(), N: r.Config.Population,
 		Seconds: r.seconds(), ClientGradients: r.reports, Seed: r.Config.Seed, ModelParameters: r.Model.Params(),
-		Evaluation: e,
+		Optimizer: r.Config.Optimizer, Evaluation: e,
+	}
+	if bound, ok := r.ExcessBound(); ok && r.optimizer.State().Steps == r.Config.Rounds {
+		s.ExcessBound = &bound
 	}
 	s.ClientsPerSecond = float64(s.ClientGradients) / s.Seconds
 	var accuracy *float64

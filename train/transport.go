@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/riffle-dp/riffle/mechanism"
@@ -23,12 +24,17 @@ func (c Config) carriers(m *mechanism.VectorSum) (func(round int64) (simulate.Ca
 	make := func(round int64) (simulate.Carrier, error) {
 		name := sha256.Sum256(binary.LittleEndian.AppendUint64(task[:], uint64(round)))
 		id := vecsum.RoundID(name[:16])
-		if c.Transport == "bits" {
+		switch c.Transport {
+		case "bits":
 			b, err := vecsum.NewBits(vecsum.BitsConfig{Params: m.Params(), Round: id})
+			return &carrier{transport: b}, err
+		case splitAndMix:
+			security, err := c.mixSecurity()
 			if err != nil {
 				return nil, err
 			}
-			return &carrier{transport: b}, nil
+			x, err := vecsum.NewMix(vecsum.MixConfig{Params: m.Params(), Round: id, Security: security})
+			return &carrier{transport: x}, err
 		}
 		s, err := vecsum.NewShares(vecsum.SharesConfig{Params: m.Params(), Round: id})
 		if err != nil {
@@ -48,9 +54,13 @@ func (c Config) carriers(m *mechanism.VectorSum) (func(round int64) (simulate.Ca
 	if err != nil {
 		return nil, err
 	}
-	// Bits are kept until a round ends.
-	if each, _ := first.(*carrier).transport.Size(); c.Transport == "bits" && float64(each)*c.ExpectedReports() > maxBitMessages {
-		return nil, fmt.Errorf("%d bits of each of %g clients are more than the %g messages that a simulation keeps; use transport shares", each, c.ExpectedReports(), float64(maxBitMessages))
+	t := first.(*carrier).transport
+	if cost := (1 + math.Exp(c.Epsilon)) * float64(c.Rounds) * t.Distance(); !(cost*(1+1e-12) <= c.transportShare()*c.Delta) {
+		return nil, fmt.Errorf("what it shows adds %g to delta in %d rounds, above the %g kept for it", cost, c.Rounds, c.transportShare()*c.Delta)
+	}
+	// These messages are kept until a round ends.
+	if each, _ := t.Size(); c.Transport != "shares" && float64(each)*c.ExpectedReports() > maxMessages {
+		return nil, fmt.Errorf("%d messages of each of %g clients are more than the %g that a simulation keeps; use transport shares", each, c.ExpectedReports(), float64(maxMessages))
 	}
 	return make, nil
 }
@@ -58,8 +68,39 @@ func (c Config) carriers(m *mechanism.VectorSum) (func(round int64) (simulate.Ca
 // aggregators is how many share a round's reports.
 const aggregators = 2
 
-// maxBitMessages bounds a simulated round of single bits, some 70 bytes each.
-const maxBitMessages = 1 << 24
+// maxMessages bounds a simulated round of single messages, some 70 bytes each.
+const maxMessages = 1 << 24
+
+// splitAndMix is vecsum.Mix.
+const splitAndMix = "split-and-mix"
+
+// Assumes says what a run's transport needs besides what its trust does; "" where
+// nothing.
+func (c Config) Assumes() string {
+	if c.Transport != splitAndMix {
+		return ""
+	}
+	return "one honest shuffler, which withholds rounds below the minimum, stands in place of the aggregators"
+}
+
+// transportShare is the share of δ for what a transport shows besides the sum.
+func (c Config) transportShare() float64 {
+	if c.Transport == splitAndMix {
+		return 1e-3
+	}
+	return 0
+}
+
+// mixSecurity is the least σ for which views that are 2^−σ apart in each round,
+// which adds (1 + e^ε)·2^−σ to δ (vecsum.Curve), stay within their share: ε is
+// at most the budget.
+func (c Config) mixSecurity() (int, error) {
+	need := math.Log2((1 + math.Exp(c.Epsilon)) * float64(c.Rounds) / (c.transportShare() * c.Delta))
+	if !(need <= 119) {
+		return 0, fmt.Errorf("epsilon = %v in %d rounds at delta = %v needs a security of 2^-%.0f, at most 2^-120 are supported", c.Epsilon, c.Rounds, c.Delta, need)
+	}
+	return max(20, int(math.Ceil(need))+1), nil
+}
 
 // carrier is a round's transport with those at its other end.
 type carrier struct {
@@ -67,7 +108,7 @@ type carrier struct {
 	shares      *vecsum.Shares
 	mu          sync.Mutex
 	aggregators []*vecsum.Aggregator
-	messages    [][]byte // of bits, in the order that a shuffler would destroy
+	messages    [][]byte // one by one, in the order that a shuffler would destroy
 }
 
 // Carry sends one client's counts.

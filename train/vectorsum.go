@@ -12,7 +12,7 @@ func (c Config) summed() bool { return c.Trust == "vector-sum" || c.Trust == "di
 // accountedDelta is the δ that the accountant is asked at.
 func (c Config) accountedDelta() float64 {
 	if c.summed() {
-		return c.Delta * (1 - vecsum.TailShare)
+		return c.Delta * (1 - vecsum.TailShare - c.transportShare())
 	}
 	return c.Delta
 }

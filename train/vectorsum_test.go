@@ -9,6 +9,7 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/vecsum"
 )
 
 func summedConfig() Config {
@@ -135,5 +136,30 @@ func TestVectorSumRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
+	}
+}
+
+// What split-and-mix shows besides sums fits into the share of delta kept for it,
+// with no factor of two to spare, and the rest is what is accounted for.
+func TestMixKeepsToItsShare(t *testing.T) {
+	for _, eps := range []float64{.1, 1, 8, 30} {
+		c := summedConfig()
+		c.Transport, c.Epsilon, c.Rounds = splitAndMix, eps, 37
+		security, err := c.mixSecurity()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cost := (1 + math.Exp(eps)) * 37 * math.Ldexp(1, -security)
+		if !(cost <= 1e-3*c.Delta) || cost < 1e-3*c.Delta/4 {
+			t.Errorf("epsilon %v: security %d costs %v of delta = %v", eps, security, cost, c.Delta)
+		}
+		if sum := c.accountedDelta() + vecsum.TailShare*c.Delta + cost; !(sum <= c.Delta) {
+			t.Errorf("epsilon %v: delta adds up to %v of %v", eps, sum, c.Delta)
+		}
+	}
+	c := summedConfig()
+	c.Transport, c.Epsilon, c.Delta = splitAndMix, 49, 1e-12
+	if _, err := c.mixSecurity(); err == nil {
+		t.Error("a security above what is supported")
 	}
 }

@@ -20,8 +20,12 @@ const samplesOf = 11
 func writeReport(r *train.Run, s *train.Summary) error {
 	c := r.Config
 	number, commit := version()
+	title := fmt.Sprintf("%s on %s", c.Model, c.Data)
+	if r.Plan != nil {
+		title += " by " + c.Optimizer
+	}
 	page := report.Run{
-		Title:   fmt.Sprintf("%s on %s", c.Model, c.Data),
+		Title:   title,
 		Command: command(c), Version: number + " (" + commit + ")",
 		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
 		TestAccuracy: s.Accuracy(), TestLoss: s.Evaluation.Loss,
@@ -31,6 +35,7 @@ func writeReport(r *train.Run, s *train.Summary) error {
 			Population: c.Population, ReportsPerRound: float64(s.ClientGradients) / float64(max(1, s.Rounds)),
 			ReportsPerClient: r.ReportsPerClient(), Rounds: s.Rounds, PlannedRounds: c.Rounds, Randomizer: r.Mechanism.Name(), Eps0: c.Eps0, Sigma: c.Sigma,
 			Epsilon: float64(s.Epsilon), Delta: s.Delta, Method: s.Bound, Source: s.BoundSource, Status: dp.Proved, Simulated: true,
+			Assumes:        c.Assumes(),
 			PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
 		},
 	}

@@ -55,7 +55,7 @@ optimum are computed from the rows themselves, for the experimenter.`,
 	fs.Var(&s.rows, "rows", "different rows of a synthetic population, which clients share (default: by --dim, at most 1e5)")
 	fs.StringVar(&c.Loss, "loss", "", "logistic, hinge, absolute or pinball:T (default: that of --synthetic; logistic)")
 	fs.StringVar(&c.Optimizer, "optimizer", "", "psgd, agd, agd-smooth, agd-phases, gd or pan-private (default: agd, agd-smooth if the loss is not smooth)")
-	fs.StringVar(&c.Trust, "trust", "", "vector-sum, local, central or none (default: vector-sum; central with pan-private)")
+	fs.StringVar(&c.Trust, "trust", "", "what protects gradients: vector-sum, distributed (such sums of clients who check in by own coins), shuffle, local, central or none (default: vector-sum; central with pan-private)")
 	fs.Float64Var(&c.Epsilon, "epsilon", 1, "budget of the whole run")
 	fs.Float64Var(&c.Delta, "delta", 1e-6, "delta of the budget")
 	fs.Float64Var(&c.Lambda, "lambda", 0, "ridge: lambda/2 of the squared norm of the parameters is added to the loss")
@@ -148,13 +148,13 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	begin := time.Now()
-	task, err := solve.Prepare(s.config)
+	task, err := solve.Prepare(cmd.Context(), s.config)
 	if err != nil {
 		return usageError{err} // a budget's refusal keeps its exit code
 	}
 	stderr, c := cmd.ErrOrStderr(), task.Config
 	s.show.note(stderr, "%d clients, %d parameters, %s loss, %s: %d rounds of at least %d, trust %s",
-		task.Clients(), task.Params(), c.Loss, c.Optimizer, task.Plan.Batches.Rounds(), task.Plan.Batches.Smallest(), c.Trust)
+		task.Clients(), task.Params(), c.Loss, c.Optimizer, task.Rounds(), task.Batch(), c.Trust)
 	if c.Trust == "none" {
 		s.show.note(stderr, "no privacy: --trust none")
 	} else {
@@ -177,13 +177,13 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 }
 
 func (s *solveFlags) print(w io.Writer, task *solve.Task, r solve.Result, seconds float64) error {
-	c, batches := task.Config, task.Plan.Batches
+	c := task.Config
 	if s.show.json {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(solveDocument{
-			r.Excess, r.Loss, r.Optimum, train.Number(task.Epsilon), task.Delta, batches.Rounds(), batches.Smallest(), c.Optimizer, seconds,
-			c.Trust, c.Loss, task.Clients(), task.Params(), c.Clip, c.Lambda, c.Radius, train.Number(task.Plan.Bound()), r.Gap, c.Seed, r.Theta,
+			r.Excess, r.Loss, r.Optimum, train.Number(task.Epsilon), task.Delta, task.Rounds(), task.Batch(), c.Optimizer, seconds,
+			c.Trust, c.Loss, task.Clients(), task.Params(), c.Clip, c.Lambda, c.Radius, train.Number(task.Bound()), r.Gap, c.Seed, r.Theta,
 		})
 	}
 	p := printer{w: w}
@@ -195,7 +195,7 @@ func (s *solveFlags) print(w io.Writer, task *solve.Task, r solve.Result, second
 	} else {
 		p.row("epsilon", "%s at delta = %g (%s one client)", roundUp(task.Epsilon), task.Delta, dp.ReplaceOne)
 	}
-	p.row("optimizer", "%s, %d rounds of at least %d clients", c.Optimizer, batches.Rounds(), batches.Smallest())
+	p.row("optimizer", "%s, %d rounds of at least %d clients", c.Optimizer, task.Rounds(), task.Batch())
 	p.row("time", "%s", fmt.Sprintf("%.1f s", seconds))
 	return p.err
 }

@@ -35,6 +35,7 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 		Example: `  riffle train
   riffle train --epsilon 0.5 --rounds 60 --out runs/half
   riffle train --participation sampled --k 10000 --randomizer rinf --eps0 1.5 --clip 0.01 --lr 0.3 --rounds 100
+  riffle train --optimizer agd --trust distributed --participation check-in --gamma 0.02 --epsilon 1
   riffle train --resume runs/half`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,6 +46,12 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 				changed := func(name string) bool { return cmd.Flags().Changed(name) }
 				if err := config.ReadConfig(configPath, changed); err != nil {
 					return usageError{err}
+				}
+			}
+			// Their defaults are cldp-sgd's: what is not given is left out elsewhere.
+			for _, name := range []string{"momentum", "average"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && config.Optimizer != "cldp-sgd" && f.Value.String() != "0" {
+					return usage("--%s %s goes with --optimizer cldp-sgd, not %s, which has its own way to combine steps", name, f.Value, config.Optimizer)
 				}
 			}
 			r, err := train.Prepare(cmd.Context(), config)
@@ -141,9 +148,21 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
 		return err
 	}
 	show.note(stderr, "%d clients, %d parameters, %s, %s, %d rounds", c.Population, r.Model.Params(), mechanism(r), c.Participation, c.Rounds)
+	if bound, ok := r.ExcessBound(); ok {
+		whose := ""
+		if c.Participation != string(dp.Once) && c.Optimizer != "gd" {
+			whose = ", of the clients' own mean loss"
+		}
+		show.note(stderr, "optimizer %s, by its bound: rounds of at least %d reports, expected excess loss at most %.4g%s", c.Optimizer, r.Plan.Stages[0].Batch, float64(bound), whose)
+	} else if r.Plan != nil {
+		show.note(stderr, "optimizer %s, by its bound: rounds of at least %d reports; clip = %g is below the longest gradient, so the bound itself is not claimed", c.Optimizer, r.Plan.Stages[0].Batch, c.Clip)
+	}
 	if c.Trust != "none" {
 		show.note(stderr, "planned cost: epsilon <= %s at delta = %g (%s, %s, replace one client)",
-			roundUp(planned.Eps), planned.Delta, planned.Method, planned.Status)
+			roundUp(planned.Eps), planned.Delta, planned.Method, dp.Proved)
+		if what := c.Assumes(); what != "" {
+			show.note(stderr, "assumed: %s", what)
+		}
 	} else {
 		show.note(stderr, "no privacy: --trust none")
 	}
@@ -211,9 +230,9 @@ func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 	if r.Config.Trust == "none" {
 		p.row("epsilon", "infinite: no privacy (--trust none)")
 	} else {
-		p.row("epsilon", "%s at delta = %g (%s, proved; %s one client)", roundUp(float64(s.Epsilon)), s.Delta, s.Bound, dp.ReplaceOne)
+		p.row("epsilon", "%s at delta = %g (%s, %s; %s one client)", roundUp(float64(s.Epsilon)), s.Delta, s.Bound, dp.Proved, dp.ReplaceOne)
 	}
-	p.row("rounds", "%d, %d reports summed", s.Rounds, s.ClientGradients)
+	p.row("rounds", "%d of %s, %d reports summed", s.Rounds, s.Optimizer, s.ClientGradients)
 	p.row("time", "%.0f s, %.0f reports/s", s.Seconds, s.ClientsPerSecond)
 	p.row("model", "%s", filepath.Join(r.Dir, train.ModelFile))
 	p.row("report", "%s", filepath.Join(r.Dir, train.ReportFile))

@@ -1,0 +1,52 @@
+package model
+
+import "math"
+
+// Convex is a model whose loss on one example is convex in its parameters.
+type Convex interface {
+	Parametric
+	// Geometry bounds that loss for features of Euclidean norm at most norm.
+	Geometry(norm float64) Geometry
+}
+
+var (
+	_ Convex = (*Softmax)(nil)
+	_ Convex = (*Linear)(nil)
+	_ Convex = (*Classifier)(nil)
+)
+
+// Geometry are bounds on one client's loss, without ridge and smoothing.
+type Geometry struct {
+	// Lipschitz is L: no gradient has a larger Euclidean norm, float32's rounding
+	// aside.
+	Lipschitz float64
+	// Smoothness is β: gradients are β-Lipschitz. 0: the loss is not smooth.
+	Smoothness float64
+}
+
+// rounded covers features that float32 makes longer than they were meant to be.
+const rounded = 1 + 1e-6
+
+// Geometry returns L = Loss.Lipschitz()·‖a‖ for the row a, with the 1 of an
+// intercept, and, for the logistic loss, whose second derivative is p(1 − p),
+// β = ‖a‖²/4.
+func (m *Linear) Geometry(norm float64) Geometry {
+	size := norm * norm
+	if !m.c.NoIntercept {
+		size++
+	}
+	g := Geometry{Lipschitz: m.c.Loss.Lipschitz() * math.Sqrt(size)}
+	if m.c.Loss.kind == "logistic" {
+		g.Smoothness = size / 4 * rounded * rounded
+	}
+	return g
+}
+
+// Geometry returns L = √2·‖a‖ and β = ‖a‖²/2 for the row a with its 1: the
+// gradient is a outer p − e_y, and the second derivative by the scores,
+// diag(p) − ppᵀ, has no eigenvalue above 1/2 (Böhning 1992), for by Gershgorin
+// none is above p_i(1 − p_i) + p_i·Σ_{j≠i} p_j = 2p_i(1 − p_i).
+func (m *Softmax) Geometry(norm float64) Geometry {
+	size := norm*norm + 1
+	return Geometry{Lipschitz: math.Sqrt2 * math.Sqrt(size), Smoothness: size / 2 * rounded * rounded}
+}

@@ -1,0 +1,68 @@
+package optimize
+
+import "math"
+
+// CostlyNoise is ReportNoise whose mean squared error takes long to find, as
+// where it is solved for a budget. Batches and rounds are chosen by
+// interpolation; what a Plan then says of its noise, and its Bound, is exact.
+// Not safe for concurrent use.
+type CostlyNoise struct {
+	dim   int
+	mse   func(clients, uses int64) float64
+	found map[[2]int64]float64
+}
+
+var _ Noise = (*CostlyNoise)(nil)
+
+// NewCostlyNoise returns the noise of reports of the given dimension. mse is that
+// of one report where clients people are in a batch and each in uses rounds,
+// +Inf if there is none; it is asked at most once for the same two.
+func NewCostlyNoise(dim int, mse func(clients, uses int64) float64) *CostlyNoise {
+	return &CostlyNoise{dim, mse, map[[2]int64]float64{}}
+}
+
+// Deviation interpolates.
+func (c *CostlyNoise) Deviation(clients, uses int64) float64 {
+	mse := between(clients, func(clients int64) float64 {
+		return between(uses, func(uses int64) float64 { return c.at(clients, uses) })
+	})
+	return ReportNoise{MSE: mse, Dim: c.dim}.Deviation(clients, uses)
+}
+
+func (c *CostlyNoise) at(clients, uses int64) float64 {
+	key := [2]int64{clients, uses}
+	mse, known := c.found[key]
+	if !known {
+		mse = c.mse(clients, uses)
+		c.found[key] = mse
+	}
+	return mse
+}
+
+// exactly is CostlyNoise without interpolation.
+type exactly struct{ *CostlyNoise }
+
+func (e exactly) Deviation(clients, uses int64) float64 {
+	return ReportNoise{MSE: e.at(clients, uses), Dim: e.dim}.Deviation(clients, uses)
+}
+
+// exact returns the problem with the noise that a plan states.
+func (p Problem) exact() Problem {
+	if c, ok := p.Noise.(*CostlyNoise); ok {
+		p.Noise = exactly{c}
+	}
+	return p
+}
+
+// between interpolates f, on logarithms, between powers of 4.
+func between(x int64, f func(int64) float64) float64 {
+	low := int64(1)
+	for low <= x/4 {
+		low *= 4
+	}
+	if x <= low {
+		return f(low)
+	}
+	part := math.Log(float64(x)/float64(low)) / math.Log(4)
+	return math.Exp((1-part)*math.Log(f(low)) + part*math.Log(f(4*low)))
+}
