@@ -380,5 +380,3 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// child is a process of its own, see crash_test.go.
-func child(string) { os.Exit(2) }
