@@ -126,6 +126,9 @@ func Migrate(ctx context.Context, from, to *Store) (Inventory, error) {
 	if from.server == nil {
 		return Inventory{}, errors.New("store: migrate from a cluster: other processes may be writing; only an embedded store can be moved")
 	}
+	if from.marker().ID == to.marker().ID {
+		return Inventory{}, errors.New("store: migrate a store into itself")
+	}
 	from.gate.Lock()
 	defer from.gate.Unlock()
 	to.gate.Lock()
@@ -182,9 +185,6 @@ func mayMigrate(ctx context.Context, from, to *Store) (done bool, err error) {
 	f, t := from.marker(), to.marker()
 	if f.Domain != t.Domain {
 		return false, fmt.Errorf("store: migrate domain %q into %q", f.Domain, t.Domain)
-	}
-	if f.ID == t.ID {
-		return false, errors.New("store: migrate a store into itself")
 	}
 	if f.State == stateReceiving {
 		return false, f.usable(from.where())

@@ -26,6 +26,8 @@ func child(task string) {
 		err = childWrite(f[1])
 	case "hold":
 		err = childHold(f[1])
+	case "migrate":
+		err = childMigrate(f[1], f[2])
 	case "node":
 		err = childNode(f[1:])
 	default:
@@ -80,13 +82,13 @@ func (p *process) line(t testing.TB) string {
 
 // node is one server of a cluster on loopback.
 type node struct {
-	name              string
-	client, peer      int
-	dir               string
-	routes            []string
-	server            *server.Server
-	proc              *process
-	clusterName, auth string
+	name         string
+	client, peer int
+	dir          string
+	routes       []string
+	server       *server.Server
+	proc         *process
+	clusterName  string
 }
 
 func newNodes(t testing.TB, n int) []*node {

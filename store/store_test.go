@@ -379,4 +379,3 @@ func TestLease(t *testing.T) {
 		t.Errorf("after reopening: %v, token %d after %d", time.Since(begin), d.Token(), c.Token())
 	}
 }
-
