@@ -211,7 +211,8 @@ func (s *Store) create(ctx context.Context) error {
 // Open opens a store made by Init. It refuses, each with its own message, a
 // place without marker (ErrNotFound), one that was migrated away (ErrSealed)
 // or is being filled (ErrSealed), one that a cluster has used, one of a newer
-// format (ErrNewer), and a directory that is open elsewhere (ErrLocked).
+// format (ErrNewer), a directory that is open elsewhere (ErrLocked), and one in
+// which a stream is there but cannot be read (ErrDamaged).
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s, err := open(ctx, c)
 	if err != nil {
@@ -281,6 +282,9 @@ func connect(ctx context.Context, c Config) (_ *Store, err error) {
 		jetstream.WithPublishAsyncMaxPending(asyncWindow), jetstream.WithPublishAsyncTimeout(attemptTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
+	}
+	if s.server != nil {
+		return s, s.allRecovered(ctx)
 	}
 	return s, nil
 }
