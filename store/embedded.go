@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,16 @@ type serverLog struct {
 	mu   sync.Mutex
 	last string
 	full bool
+	// filled ends when full is set: the server leaves the write that met the
+	// full disk without an answer.
+	filled context.Context
+	fill   context.CancelFunc
+}
+
+func newServerLog() *serverLog {
+	l := &serverLog{}
+	l.filled, l.fill = context.WithCancel(context.Background())
+	return l
 }
 
 func (l *serverLog) keep(format string, v ...any) {
@@ -27,6 +38,9 @@ func (l *serverLog) keep(format string, v ...any) {
 	text := strings.ToLower(l.last)
 	l.full = l.full || strings.Contains(text, "no space left") || strings.Contains(text, "out of file resources") ||
 		strings.Contains(text, "out of resources")
+	if l.full {
+		l.fill()
+	}
 }
 
 func (l *serverLog) Errorf(format string, v ...any) { l.keep(format, v...) }
@@ -67,7 +81,7 @@ func (s *Store) startServer() (err error) {
 	if s.server, err = server.NewServer(o); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	s.log = &serverLog{}
+	s.log = newServerLog()
 	s.server.SetLoggerV2(s.log, false, false, false)
 	s.server.Start()
 	if !s.server.ReadyForConnections(s.config.Timeout) || !s.server.JetStreamEnabled() {

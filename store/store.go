@@ -333,6 +333,9 @@ func (s *Store) Close() error {
 		s.server.Shutdown()
 		s.server.WaitForShutdown()
 	}
+	if s.log != nil {
+		s.log.fill()
+	}
 	if s.lock != nil {
 		lock := s.lock
 		s.lock = nil

@@ -290,7 +290,12 @@ func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 	open := false // an answer was lost
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		attempt, done := context.WithTimeout(ctx, attemptTimeout)
+		stop := func() bool { return true }
+		if s.log != nil {
+			stop = context.AfterFunc(s.log.filled, done)
+		}
 		ack, err := s.js.PublishMsg(attempt, w.msg, jetstream.WithRetryAttempts(0))
+		stop()
 		done()
 		if err == nil {
 			return ack.Sequence, nil
@@ -309,7 +314,7 @@ func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 				}
 			}
 			if open {
-				return 0, fmt.Errorf("store: %s: %w, then %w", what, ErrUnavailable, err)
+				return 0, fmt.Errorf("store: %s: %w, then: %v", what, ErrUnavailable, err)
 			}
 			return 0, err
 		}
