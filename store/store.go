@@ -195,9 +195,6 @@ func (s *Store) create(ctx context.Context) error {
 			return s.fail("create "+c.Name, err)
 		}
 	}
-	if _, err := s.js.CreateObjectStore(ctx, s.objectConfig()); err != nil {
-		return s.fail("create the object store", err)
-	}
 	info, err := s.ledgerInfo(ctx)
 	if err != nil {
 		return err
@@ -386,7 +383,11 @@ func (s *Store) fixedStreams() []jetstream.StreamConfig {
 	ledger.DenyDelete, ledger.DenyPurge = true, true
 	kv := s.base(s.kvName(), s.config.Domain+".kv.>")
 	kv.MaxMsgsPerSubject = 1
-	return []jetstream.StreamConfig{ledger, kv}
+	// As the client's object store makes it, but for base.
+	objects := s.base("OBJ_"+s.config.Domain, "$O."+s.config.Domain+".C.>")
+	objects.Subjects = append(objects.Subjects, "$O."+s.config.Domain+".M.>")
+	objects.AllowRollup = true
+	return []jetstream.StreamConfig{ledger, kv, objects}
 }
 
 // base is what all streams have in common. AllowDirect stays off: a read must

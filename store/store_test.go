@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,10 +82,16 @@ func grep(t testing.TB, dir, text string) []string {
 	t.Helper()
 	var found []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
+		}
 		if err != nil || d.IsDir() {
 			return err
 		}
 		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if bytes.Contains(b, []byte(text)) {
 			found = append(found, path)
 		}
@@ -226,6 +233,39 @@ func TestKeys(t *testing.T) {
 	must(t, err)
 	if again <= next {
 		t.Errorf("revision %d after %d", again, next)
+	}
+}
+
+func TestConcurrentUpdates(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	_, err := s.CreateKey(ctx, "n", []byte("0"))
+	must(t, err)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for done := 0; done < 25; {
+				e, err := s.Get(ctx, "n")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var n int
+				fmt.Sscan(string(e.Value), &n)
+				_, err = s.UpdateKey(ctx, "n", fmt.Append(nil, n+1), e.Revision)
+				if err == nil {
+					done++
+				} else if !errors.Is(err, ErrConflict) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	e, err := s.Get(ctx, "n")
+	must(t, err)
+	if string(e.Value) != "100" {
+		t.Errorf("100 increments gave %s", e.Value)
 	}
 }
 
