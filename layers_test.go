@@ -21,7 +21,7 @@ var layers = [][]string{
 		"model/internal/kernel", "model/internal/kernel/gen"},
 	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
-	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "vecsum/prio3"},
+	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "vecsum/prio3", "store"},
 	{"client", "shuffler", "coordinator"},
 	{"simulate"},
 	{"train", "solve"},
@@ -50,7 +50,11 @@ var limited = map[string][]string{
 	// Of CIRCL only the one range proof, in one place.
 	"github.com/cloudflare/circl/vdaf/prio3/sumvec":      {"vecsum/prio3"},
 	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128": {"vecsum/prio3"},
-	"unsafe": {"rng", "sample"}, // words as bytes and as floats, in bulk
+	// The broker is one package's business.
+	"github.com/nats-io/nats-server/v2/server": {"store"},
+	"github.com/nats-io/nats.go":               {"store"},
+	"github.com/nats-io/nats.go/jetstream":     {"store"},
+	"unsafe":                                   {"rng", "sample"}, // words as bytes and as floats, in bulk
 }
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
