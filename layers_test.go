@@ -19,12 +19,13 @@ const module = "github.com/riffle-dp/riffle"
 var layers = [][]string{
 	{"dp", "rng", "internal/monotone", "internal/durable", "third_party/uplot",
 		"model/internal/kernel", "model/internal/kernel/gen"},
-	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "internal/tail", "certificate"},
+	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "proto/riffle/operator/v1", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
 	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "endpoint", "store"},
 	{"client", "shuffler", "coordinator"},
 	{"simulate"},
 	{"train", "solve"},
+	{"operate"},
 	{"cmd/riffle"},
 }
 
@@ -51,7 +52,7 @@ var limited = map[string][]string{
 	"github.com/nats-io/nats-server/v2/server": {"store"},
 	"github.com/nats-io/nats.go":               {"store"},
 	"github.com/nats-io/nats.go/jetstream":     {"store"},
-	"unsafe":                                   {"rng", "sample"}, // words as bytes and as floats, in bulk
+	"unsafe":                                   {"rng", "sample", "proto/riffle/operator/v1"}, // words as bytes and as floats, in bulk; generated code
 }
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
