@@ -22,8 +22,8 @@ var layers = [][]string{
 	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
 	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism"},
-	{"client", "shuffler", "coordinator"},
-	{"simulate"},
+	{"client", "shuffler", "coordinator", "service/batch"},
+	{"simulate", "service/coordinator", "service/aggregator"},
 	{"train", "solve"},
 	{"cmd/riffle"},
 }
@@ -36,6 +36,8 @@ var within = map[string]string{"dataset/mnist": "dataset"}
 var mustNotReach = map[string][]string{
 	"shuffler": {"randomizer", "model", "optimize", "ledger", "coordinator", "client"},
 	"client":   {"ledger", "coordinator", "shuffler", "optimize"},
+
+	"service/aggregator": {"model", "optimize", "ledger", "coordinator"},
 }
 
 // limited holds imports that only the named packages may make.
