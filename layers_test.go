@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
 	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism"},
-	{"client", "shuffler", "coordinator", "service/batch"},
+	{"client", "shuffler", "coordinator", "service/batch", "service/batch/batchtest"},
 	{"simulate", "service/coordinator", "service/aggregator"},
 	{"train", "solve"},
 	{"cmd/riffle"},

@@ -75,9 +75,9 @@ func OpenJournal(ctx context.Context, log Log, marks Marks, p wire.Population, l
 
 // read takes in a whole log, tries its chain, and compares it with its mark. A log
 // may be ahead of its mark, which is written after it, never behind.
-func (b *Book) read(ctx context.Context, log Log, m Mark) error {
+func (b *Book) read(ctx context.Context, from Log, m Mark) error {
 	agrees := m.Entries == 0
-	for data, err := range log.Read(ctx) {
+	for data, err := range from.Read(ctx) {
 		if err != nil {
 			return err
 		}
