@@ -21,7 +21,7 @@ var layers = [][]string{
 		"model/internal/kernel", "model/internal/kernel/gen"},
 	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
-	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism"},
+	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "endpoint", "store"},
 	{"client", "shuffler", "coordinator"},
 	{"simulate"},
 	{"train", "solve"},
@@ -47,7 +47,11 @@ var limited = map[string][]string{
 	"github.com/mmcloughlin/avo/operand": {"model/internal/kernel/gen"},
 	"github.com/mmcloughlin/avo/reg":     {"model/internal/kernel/gen"},
 	"golang.org/x/sys/cpu":               {"model/internal/kernel"},
-	"unsafe":                             {"rng", "sample"}, // words as bytes and as floats, in bulk
+	// The broker is one package's business.
+	"github.com/nats-io/nats-server/v2/server": {"store"},
+	"github.com/nats-io/nats.go":               {"store"},
+	"github.com/nats-io/nats.go/jetstream":     {"store"},
+	"unsafe":                                   {"rng", "sample"}, // words as bytes and as floats, in bulk
 }
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
