@@ -23,7 +23,7 @@ var layers = [][]string{
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
 	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "endpoint", "store"},
 	{"client", "shuffler", "coordinator"},
-	{"simulate"},
+	{"simulate", "service/shuffler"},
 	{"train", "solve"},
 	{"cmd/riffle"},
 }
@@ -34,8 +34,9 @@ var within = map[string]string{"dataset/mnist": "dataset"}
 // mustNotReach holds the trust domains: what a role may not get at, even
 // through others.
 var mustNotReach = map[string][]string{
-	"shuffler": {"randomizer", "model", "optimize", "ledger", "coordinator", "client"},
-	"client":   {"ledger", "coordinator", "shuffler", "optimize"},
+	"shuffler":         {"randomizer", "model", "optimize", "ledger", "coordinator", "client"},
+	"service/shuffler": {"randomizer", "model", "optimize", "ledger", "coordinator", "client", "mechanism", "account"},
+	"client":           {"ledger", "coordinator", "shuffler", "optimize"},
 }
 
 // limited holds imports that only the named packages may make.
