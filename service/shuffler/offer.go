@@ -71,7 +71,7 @@ func (s *Service) serveClosed(w http.ResponseWriter, r *http.Request) {
 
 func (s *Service) serveDigests(w http.ResponseWriter, r *http.Request) {
 	suffix := suffixPartsDigests
-	if s.peer(r) == Aggregator {
+	if endpoint.Peer(r) == Aggregator {
 		suffix = suffixSharesDigests
 	}
 	s.serveBlob(w, r, suffix)
@@ -84,7 +84,7 @@ func (s *Service) serveChunk(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	suffix := suffixParts
-	if s.peer(r) == Aggregator {
+	if endpoint.Peer(r) == Aggregator {
 		suffix = suffixShares
 	}
 	s.serveBlob(w, r, fmt.Sprintf("%s.%d", suffix, index))

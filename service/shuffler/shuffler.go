@@ -81,7 +81,6 @@ type Service struct {
 	roster *roster
 	sizes  map[wire.KeyID]wire.Suite
 	slots  *weighted
-	peer   func(*http.Request) string // endpoint.Peer, but for tests
 
 	enrolment atomic.Pointer[signedEnrolment]
 	running   atomic.Bool
@@ -135,7 +134,7 @@ func New(c Config) (*Service, error) {
 	var id [10]byte
 	rand.Read(id[:]) // never fails
 	s := &Service{config: c, store: c.Store, roster: r, name: encodeName(id[:]), sizes: map[wire.KeyID]wire.Suite{},
-		slots: newWeighted(c.InFlight), peer: endpoint.Peer, stopped: make(chan struct{}), shuffling: make(chan struct{}, 1),
+		slots: newWeighted(c.InFlight), stopped: make(chan struct{}), shuffling: make(chan struct{}, 1),
 		rounds: map[[32]byte]*round{}, wake: make(chan struct{}, 1)}
 	for _, k := range c.Keys.Public() {
 		s.sizes[k.ID()] = k.Suite
@@ -171,17 +170,17 @@ func (s *Service) Handler() http.Handler {
 func (s *Service) PeerHandler() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /v1/enrolment", s.serveEnrolment)
-	m.HandleFunc("POST /v1/rounds", s.only(s.serveOpen, Coordinator))
-	m.HandleFunc("GET /v1/rounds/{announcement}/closed", s.only(s.serveClosed, Coordinator, Aggregator))
-	m.HandleFunc("GET /v1/rounds/{announcement}/chunks", s.only(s.serveDigests, Coordinator, Aggregator))
-	m.HandleFunc("GET /v1/rounds/{announcement}/chunks/{index}", s.only(s.serveChunk, Coordinator, Aggregator))
-	m.HandleFunc("DELETE /v1/rounds/{announcement}", s.only(s.serveRelease, Coordinator))
+	m.HandleFunc("POST /v1/rounds", only(s.serveOpen, Coordinator))
+	m.HandleFunc("GET /v1/rounds/{announcement}/closed", only(s.serveClosed, Coordinator, Aggregator))
+	m.HandleFunc("GET /v1/rounds/{announcement}/chunks", only(s.serveDigests, Coordinator, Aggregator))
+	m.HandleFunc("GET /v1/rounds/{announcement}/chunks/{index}", only(s.serveChunk, Coordinator, Aggregator))
+	m.HandleFunc("DELETE /v1/rounds/{announcement}", only(s.serveRelease, Coordinator))
 	return m
 }
 
-func (s *Service) only(next http.HandlerFunc, peers ...string) http.HandlerFunc {
+func only(next http.HandlerFunc, peers ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		have := s.peer(r)
+		have := endpoint.Peer(r)
 		for _, p := range peers {
 			if p == have {
 				next(w, r)
