@@ -22,8 +22,8 @@ var layers = [][]string{
 	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "proto/riffle/operator/v1", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
 	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "endpoint", "store"},
-	{"client", "shuffler", "coordinator"},
-	{"simulate"},
+	{"client", "shuffler", "coordinator", "service/batch", "service/batch/batchtest"},
+	{"simulate", "service/shuffler", "service/coordinator", "service/aggregator"},
 	{"train", "solve"},
 	{"operate"},
 	{"cmd/riffle"},
@@ -35,8 +35,10 @@ var within = map[string]string{"dataset/mnist": "dataset"}
 // mustNotReach holds the trust domains: what a role may not get at, even
 // through others.
 var mustNotReach = map[string][]string{
-	"shuffler": {"randomizer", "model", "optimize", "ledger", "coordinator", "client"},
-	"client":   {"ledger", "coordinator", "shuffler", "optimize"},
+	"shuffler":           {"randomizer", "model", "optimize", "ledger", "coordinator", "client"},
+	"service/shuffler":   {"randomizer", "model", "optimize", "ledger", "coordinator", "client", "mechanism", "account"},
+	"service/aggregator": {"model", "optimize", "ledger", "coordinator"},
+	"client":             {"ledger", "coordinator", "shuffler", "optimize"},
 }
 
 // limited holds imports that only the named packages may make.
