@@ -12,12 +12,14 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/client"
 	"github.com/riffle-dp/riffle/coordinator"
+	"github.com/riffle-dp/riffle/dataset"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/mechanism"
 	"github.com/riffle-dp/riffle/model"
 	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/schedule"
 	"github.com/riffle-dp/riffle/simulate"
 )
 
@@ -55,67 +57,97 @@ type Run struct {
 // Prepare checks and resolves a configuration, loads its data and builds the
 // roles. Nothing is written yet.
 func Prepare(ctx context.Context, c Config) (*Run, error) {
-	c.fill()
-	if err := c.Check(); err != nil {
-		return nil, err
-	}
-	data, err := c.Load()
+	c, data, err := c.resolve(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.resolveLoss(data.Train)
-	if err := c.resolvePopulation(data.Train.Len()); err != nil {
-		return nil, err
-	}
-	if err := c.resolvePrivacy(ctx); err != nil {
-		return nil, err
-	}
-	c.resolveLearning()
 	r := &Run{Config: c, Data: data}
 	return r, r.build()
 }
 
-func (r *Run) build() error {
-	c := r.Config
-	m, err := c.newModel(r.Data.Train)
+// resolve fills in all that can be chosen without the model, and loads the data.
+func (c Config) resolve(ctx context.Context) (Config, *Data, error) {
+	c.fill()
+	if err := c.Check(); err != nil {
+		return c, nil, err
+	}
+	data, err := c.Load()
 	if err != nil {
-		return inputError("%v", err)
+		return c, nil, err
 	}
-	r.Model = m
-	blocks, err := c.blocks()
-	if err != nil {
-		return err
+	c.resolveLoss(data.Train)
+	if err := c.resolvePopulation(data.Train.Len()); err != nil {
+		return c, nil, err
 	}
-	if r.clients, err = c.newClients(r.Data.Train, m); err != nil {
-		return inputError("%v", err)
+	if err := c.resolvePrivacy(ctx); err != nil {
+		return c, nil, err
 	}
-	var promise dp.Report
-	if r.Mechanism, promise, err = c.newMechanism(m.Params()); err != nil {
-		return inputError("%v", err)
+	c.resolveLearning()
+	return c, data, nil
+}
+
+// parts are what a resolved configuration comes to, whoever runs it.
+type parts struct {
+	model     model.Parametric
+	mechanism randomizer.Mechanism
+	promise   dp.Report
+	blocks    schedule.Blocks
+}
+
+// parts makes the model for a table and the mechanism for the model, and chooses
+// the learning rate for it.
+func (c *Config) parts(t *dataset.Table) (p parts, err error) {
+	if p.model, err = c.newModel(t); err != nil {
+		return p, inputError("%v", err)
+	}
+	if p.blocks, err = c.blocks(); err != nil {
+		return p, err
+	}
+	if p.mechanism, p.promise, err = c.newMechanism(p.model.Params()); err != nil {
+		return p, inputError("%v", err)
 	}
 	if c.LR == "" {
-		c.LR = c.defaultRate(r.Mechanism)
-		r.Config.LR = c.LR
+		c.LR = c.defaultRate(p.mechanism)
 	}
-	optimizer, err := c.newOptimizer(r.Mechanism, m.Init(uint64(c.Seed)))
+	return p, nil
+}
+
+// coordinator is the task of a resolved configuration; its name and its ledger
+// are the caller's.
+func (c Config) coordinator(p parts) (coordinator.Config, error) {
+	optimizer, err := c.newOptimizer(p.mechanism, p.model.Init(uint64(c.Seed)))
+	return coordinator.Config{
+		Optimizer: optimizer, Mechanism: p.mechanism, Report: p.promise, Trust: c.trust(),
+		Participation: dp.Participation(c.Participation), Population: c.Population, Sample: c.K, CheckInRate: c.Gamma,
+		Blocks: p.blocks, MinReports: c.NMin, Clip: c.Clip,
+	}, err
+}
+
+func (r *Run) build() error {
+	p, err := r.Config.parts(r.Data.Train)
 	if err != nil {
 		return err
 	}
-	var book coordinator.Ledger = ledger.Unprotected{}
+	c := r.Config
+	r.Model, r.Mechanism = p.model, p.mechanism
+	if r.clients, err = c.newClients(r.Data.Train, r.Model); err != nil {
+		return inputError("%v", err)
+	}
+	task, err := c.coordinator(p)
+	if err != nil {
+		return err
+	}
+	task.Task, task.Ledger = c.Digest(), ledger.Unprotected{}
 	if c.Trust != "none" {
 		limit := math.Inf(1)
 		if c.Epsilon != 0 {
 			limit = c.Epsilon
 		}
-		if book, err = ledger.New(ledger.Config{Accountant: account.New(), Delta: c.accountedDelta(), MaxEps: limit}); err != nil {
+		if task.Ledger, err = ledger.New(ledger.Config{Accountant: account.New(), Delta: c.accountedDelta(), MaxEps: limit}); err != nil {
 			return err
 		}
 	}
-	if r.coordinator, err = coordinator.New(coordinator.Config{
-		Task: c.Digest(), Optimizer: optimizer, Mechanism: r.Mechanism, Report: promise, Ledger: book,
-		Trust: c.trust(), Participation: dp.Participation(c.Participation),
-		Population: c.Population, Sample: c.K, CheckInRate: c.Gamma, Blocks: blocks, MinReports: c.NMin, Clip: c.Clip,
-	}); err != nil {
+	if r.coordinator, err = coordinator.New(task); err != nil {
 		return inputError("%v", err)
 	}
 	// A simulated client of a vector sum only rounds: the noise is drawn for all.
@@ -136,7 +168,7 @@ func (r *Run) build() error {
 		return inputError("%v", err)
 	}
 	r.simulation, err = simulate.New(simulate.Config{
-		Seed: uint64(c.Seed), Clients: r.clients, Client: reporter, Blocks: blocks, Carrier: carriers,
+		Seed: uint64(c.Seed), Clients: r.clients, Client: reporter, Blocks: p.blocks, Carrier: carriers,
 		Coordinator: r.coordinator, Mechanism: r.Mechanism, Dropout: c.Dropout, Workers: int(c.Workers),
 	})
 	return err
