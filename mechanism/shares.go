@@ -1,17 +1,6 @@
 package mechanism
 
-import (
-	"errors"
-
-	"github.com/riffle-dp/riffle/vecsum"
-)
-
-// Shares returns the transport of a round of the vector sum: clients, coordinator
-// (aggregator 0, of the seeds) and second aggregator (1) make the same from the
-// announcement's digest.
-func (m *VectorSum) Shares(announcement [32]byte) (*vecsum.Shares, error) {
-	return vecsum.NewShares(vecsum.SharesConfig{Params: m.params, Round: vecsum.RoundID(announcement[:16])})
-}
+import "errors"
 
 // ShareSizes returns the bytes of a client's message to the coordinator and to
 // the second aggregator, before they are sealed.
