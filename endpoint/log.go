@@ -17,7 +17,7 @@ const withheld = "withheld"
 // NewLogger returns a logger of JSON lines. What names a client is withheld even
 // where a caller logs it by mistake: addresses, ids of clients and reports,
 // requests, and the far ends in the texts of network errors.
-func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
+func NewLogger(w io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: scrub}))
 }
 

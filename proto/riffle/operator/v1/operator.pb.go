@@ -139,7 +139,9 @@ type CreateTaskRequest struct {
 	// For people; lower case letters, digits and dashes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// YAML with the settings of `riffle train`.
-	Config        string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	// How long clients have to report; 0: as the coordinator is configured.
+	RoundSeconds  float64 `protobuf:"fixed64,3,opt,name=round_seconds,json=roundSeconds,proto3" json:"round_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -186,6 +188,13 @@ func (x *CreateTaskRequest) GetConfig() string {
 		return x.Config
 	}
 	return ""
+}
+
+func (x *CreateTaskRequest) GetRoundSeconds() float64 {
+	if x != nil {
+		return x.RoundSeconds
+	}
+	return 0
 }
 
 type CreateTaskResponse struct {
@@ -517,7 +526,19 @@ type Task struct {
 	Delta   float64 `protobuf:"fixed64,12,opt,name=delta,proto3" json:"delta,omitempty"`
 	NMin    int64   `protobuf:"varint,13,opt,name=n_min,json=nMin,proto3" json:"n_min,omitempty"`
 	// Reports summed in all released rounds.
-	Reports       int64 `protobuf:"varint,14,opt,name=reports,proto3" json:"reports,omitempty"`
+	Reports int64 `protobuf:"varint,14,opt,name=reports,proto3" json:"reports,omitempty"`
+	// Rounds with too few reports, and rounds that were charged but gave no step.
+	RoundsVoid    int64 `protobuf:"varint,15,opt,name=rounds_void,json=roundsVoid,proto3" json:"rounds_void,omitempty"`
+	RoundsFailed  int64 `protobuf:"varint,16,opt,name=rounds_failed,json=roundsFailed,proto3" json:"rounds_failed,omitempty"`
+	LedgerEntries int64 `protobuf:"varint,17,opt,name=ledger_entries,json=ledgerEntries,proto3" json:"ledger_entries,omitempty"`
+	// Refused reports by reason.
+	Rejected map[string]int64 `protobuf:"bytes,18,rep,name=rejected,proto3" json:"rejected,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// What is being done, and the last error of what is tried again.
+	Phase string `protobuf:"bytes,19,opt,name=phase,proto3" json:"phase,omitempty"`
+	Error string `protobuf:"bytes,20,opt,name=error,proto3" json:"error,omitempty"`
+	// On the coordinator's evaluation data, of the last released model; absent before.
+	Accuracy      *float64 `protobuf:"fixed64,21,opt,name=accuracy,proto3,oneof" json:"accuracy,omitempty"`
+	Loss          *float64 `protobuf:"fixed64,22,opt,name=loss,proto3,oneof" json:"loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -646,6 +667,62 @@ func (x *Task) GetNMin() int64 {
 func (x *Task) GetReports() int64 {
 	if x != nil {
 		return x.Reports
+	}
+	return 0
+}
+
+func (x *Task) GetRoundsVoid() int64 {
+	if x != nil {
+		return x.RoundsVoid
+	}
+	return 0
+}
+
+func (x *Task) GetRoundsFailed() int64 {
+	if x != nil {
+		return x.RoundsFailed
+	}
+	return 0
+}
+
+func (x *Task) GetLedgerEntries() int64 {
+	if x != nil {
+		return x.LedgerEntries
+	}
+	return 0
+}
+
+func (x *Task) GetRejected() map[string]int64 {
+	if x != nil {
+		return x.Rejected
+	}
+	return nil
+}
+
+func (x *Task) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *Task) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Task) GetAccuracy() float64 {
+	if x != nil && x.Accuracy != nil {
+		return *x.Accuracy
+	}
+	return 0
+}
+
+func (x *Task) GetLoss() float64 {
+	if x != nil && x.Loss != nil {
+		return *x.Loss
 	}
 	return 0
 }
@@ -850,10 +927,11 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12%\n" +
 	"\x0euptime_seconds\x18\x03 \x01(\x01R\ruptimeSeconds\x12\x1b\n" +
-	"\tnot_ready\x18\x04 \x01(\tR\bnotReady\"?\n" +
+	"\tnot_ready\x18\x04 \x01(\tR\bnotReady\"d\n" +
 	"\x11CreateTaskRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06config\x18\x02 \x01(\tR\x06config\"B\n" +
+	"\x06config\x18\x02 \x01(\tR\x06config\x12#\n" +
+	"\rround_seconds\x18\x03 \x01(\x01R\froundSeconds\"B\n" +
 	"\x12CreateTaskResponse\x12,\n" +
 	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"\x12\n" +
 	"\x10ListTasksRequest\"C\n" +
@@ -867,7 +945,7 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\"@\n" +
 	"\x10StopTaskResponse\x12,\n" +
-	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"\xcd\x02\n" +
+	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"\xb7\x05\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -883,7 +961,21 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\aepsilon\x18\v \x01(\x01R\aepsilon\x12\x14\n" +
 	"\x05delta\x18\f \x01(\x01R\x05delta\x12\x13\n" +
 	"\x05n_min\x18\r \x01(\x03R\x04nMin\x12\x18\n" +
-	"\areports\x18\x0e \x01(\x03R\areports\"\x12\n" +
+	"\areports\x18\x0e \x01(\x03R\areports\x12\x1f\n" +
+	"\vrounds_void\x18\x0f \x01(\x03R\n" +
+	"roundsVoid\x12#\n" +
+	"\rrounds_failed\x18\x10 \x01(\x03R\froundsFailed\x12%\n" +
+	"\x0eledger_entries\x18\x11 \x01(\x03R\rledgerEntries\x12B\n" +
+	"\brejected\x18\x12 \x03(\v2&.riffle.operator.v1.Task.RejectedEntryR\brejected\x12\x14\n" +
+	"\x05phase\x18\x13 \x01(\tR\x05phase\x12\x14\n" +
+	"\x05error\x18\x14 \x01(\tR\x05error\x12\x1f\n" +
+	"\baccuracy\x18\x15 \x01(\x01H\x00R\baccuracy\x88\x01\x01\x12\x17\n" +
+	"\x04loss\x18\x16 \x01(\x01H\x01R\x04loss\x88\x01\x01\x1a;\n" +
+	"\rRejectedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\v\n" +
+	"\t_accuracyB\a\n" +
+	"\x05_loss\"\x12\n" +
 	"\x10GetLedgerRequest\"\x96\x01\n" +
 	"\x11GetLedgerResponse\x129\n" +
 	"\aentries\x18\x01 \x03(\v2\x1f.riffle.operator.v1.LedgerEntryR\aentries\x12\x18\n" +
@@ -918,7 +1010,7 @@ func file_riffle_operator_v1_operator_proto_rawDescGZIP() []byte {
 	return file_riffle_operator_v1_operator_proto_rawDescData
 }
 
-var file_riffle_operator_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_riffle_operator_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_riffle_operator_v1_operator_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),   // 0: riffle.operator.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),  // 1: riffle.operator.v1.GetStatusResponse
@@ -934,30 +1026,32 @@ var file_riffle_operator_v1_operator_proto_goTypes = []any{
 	(*GetLedgerRequest)(nil),   // 11: riffle.operator.v1.GetLedgerRequest
 	(*GetLedgerResponse)(nil),  // 12: riffle.operator.v1.GetLedgerResponse
 	(*LedgerEntry)(nil),        // 13: riffle.operator.v1.LedgerEntry
+	nil,                        // 14: riffle.operator.v1.Task.RejectedEntry
 }
 var file_riffle_operator_v1_operator_proto_depIdxs = []int32{
 	10, // 0: riffle.operator.v1.CreateTaskResponse.task:type_name -> riffle.operator.v1.Task
 	10, // 1: riffle.operator.v1.ListTasksResponse.tasks:type_name -> riffle.operator.v1.Task
 	10, // 2: riffle.operator.v1.GetTaskResponse.task:type_name -> riffle.operator.v1.Task
 	10, // 3: riffle.operator.v1.StopTaskResponse.task:type_name -> riffle.operator.v1.Task
-	13, // 4: riffle.operator.v1.GetLedgerResponse.entries:type_name -> riffle.operator.v1.LedgerEntry
-	0,  // 5: riffle.operator.v1.OperatorService.GetStatus:input_type -> riffle.operator.v1.GetStatusRequest
-	2,  // 6: riffle.operator.v1.OperatorService.CreateTask:input_type -> riffle.operator.v1.CreateTaskRequest
-	4,  // 7: riffle.operator.v1.OperatorService.ListTasks:input_type -> riffle.operator.v1.ListTasksRequest
-	6,  // 8: riffle.operator.v1.OperatorService.GetTask:input_type -> riffle.operator.v1.GetTaskRequest
-	8,  // 9: riffle.operator.v1.OperatorService.StopTask:input_type -> riffle.operator.v1.StopTaskRequest
-	11, // 10: riffle.operator.v1.OperatorService.GetLedger:input_type -> riffle.operator.v1.GetLedgerRequest
-	1,  // 11: riffle.operator.v1.OperatorService.GetStatus:output_type -> riffle.operator.v1.GetStatusResponse
-	3,  // 12: riffle.operator.v1.OperatorService.CreateTask:output_type -> riffle.operator.v1.CreateTaskResponse
-	5,  // 13: riffle.operator.v1.OperatorService.ListTasks:output_type -> riffle.operator.v1.ListTasksResponse
-	7,  // 14: riffle.operator.v1.OperatorService.GetTask:output_type -> riffle.operator.v1.GetTaskResponse
-	9,  // 15: riffle.operator.v1.OperatorService.StopTask:output_type -> riffle.operator.v1.StopTaskResponse
-	12, // 16: riffle.operator.v1.OperatorService.GetLedger:output_type -> riffle.operator.v1.GetLedgerResponse
-	11, // [11:17] is the sub-list for method output_type
-	5,  // [5:11] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	14, // 4: riffle.operator.v1.Task.rejected:type_name -> riffle.operator.v1.Task.RejectedEntry
+	13, // 5: riffle.operator.v1.GetLedgerResponse.entries:type_name -> riffle.operator.v1.LedgerEntry
+	0,  // 6: riffle.operator.v1.OperatorService.GetStatus:input_type -> riffle.operator.v1.GetStatusRequest
+	2,  // 7: riffle.operator.v1.OperatorService.CreateTask:input_type -> riffle.operator.v1.CreateTaskRequest
+	4,  // 8: riffle.operator.v1.OperatorService.ListTasks:input_type -> riffle.operator.v1.ListTasksRequest
+	6,  // 9: riffle.operator.v1.OperatorService.GetTask:input_type -> riffle.operator.v1.GetTaskRequest
+	8,  // 10: riffle.operator.v1.OperatorService.StopTask:input_type -> riffle.operator.v1.StopTaskRequest
+	11, // 11: riffle.operator.v1.OperatorService.GetLedger:input_type -> riffle.operator.v1.GetLedgerRequest
+	1,  // 12: riffle.operator.v1.OperatorService.GetStatus:output_type -> riffle.operator.v1.GetStatusResponse
+	3,  // 13: riffle.operator.v1.OperatorService.CreateTask:output_type -> riffle.operator.v1.CreateTaskResponse
+	5,  // 14: riffle.operator.v1.OperatorService.ListTasks:output_type -> riffle.operator.v1.ListTasksResponse
+	7,  // 15: riffle.operator.v1.OperatorService.GetTask:output_type -> riffle.operator.v1.GetTaskResponse
+	9,  // 16: riffle.operator.v1.OperatorService.StopTask:output_type -> riffle.operator.v1.StopTaskResponse
+	12, // 17: riffle.operator.v1.OperatorService.GetLedger:output_type -> riffle.operator.v1.GetLedgerResponse
+	12, // [12:18] is the sub-list for method output_type
+	6,  // [6:12] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_riffle_operator_v1_operator_proto_init() }
@@ -965,13 +1059,14 @@ func file_riffle_operator_v1_operator_proto_init() {
 	if File_riffle_operator_v1_operator_proto != nil {
 		return
 	}
+	file_riffle_operator_v1_operator_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_riffle_operator_v1_operator_proto_rawDesc), len(file_riffle_operator_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
