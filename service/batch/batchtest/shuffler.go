@@ -94,7 +94,7 @@ func (s *Shuffler) Open(coordinator ed25519.PublicKey, signed []byte) (status in
 	}
 	switch {
 	case a.Round <= s.last[a.Task]:
-		return 409, wire.SecondReport
+		return 410, wire.Closed
 	case a.Enrolment != s.Enrolment.Digest() || a.Population != s.Enrolment.Clients || a.MinReports < s.Enrolment.MinReports:
 		return 403, wire.NotEnrolled
 	}
@@ -137,6 +137,7 @@ func (s *Shuffler) Closed(announcement [32]byte) []byte {
 func (s *Shuffler) Handler(coordinator ed25519.PublicKey, aggregator bool) http.Handler {
 	mux := http.NewServeMux()
 	refuse := func(w http.ResponseWriter, status int, reason wire.Reason) {
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		fmt.Fprintf(w, `{"reason":%q,"detail":"double"}`, reason)
 	}
