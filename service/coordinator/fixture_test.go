@@ -9,11 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -303,7 +303,7 @@ type world struct {
 	garbage map[int]int // place of a part to spoil, by round: kind of garbage
 	server  *httptest.Server
 	peer    *httptest.Server // the shuffler, to the aggregator
-	agg     *aggregator.Service
+	agg     atomic.Pointer[aggregator.Service]
 	aggHTTP *httptest.Server
 	aggDisk *aggDisk
 	present func(round int64, client int64) bool
@@ -353,7 +353,7 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 	if trust == dp.Distributed {
 		w.aggDisk = newAggDisk()
 		w.startAggregator(nil)
-		w.aggHTTP = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, q *http.Request) { w.agg.PeerHandler().ServeHTTP(out, q) }))
+		w.aggHTTP = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, q *http.Request) { w.agg.Load().PeerHandler().ServeHTTP(out, q) }))
 		t.Cleanup(w.aggHTTP.Close)
 	}
 	return w
@@ -361,12 +361,12 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 
 func (w *world) startAggregator(crash *batchtest.Crash) {
 	w.t.Helper()
-	var err error
-	w.agg, err = aggregator.New(aggregator.Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.second, Workers: 2,
+	a, err := aggregator.New(aggregator.Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.second, Workers: 2,
 		Shuffler: batch.Source{URL: w.peer.URL, Key: w.sh.Public(), Client: client(w.t, crash)}, Store: &aggMemory{w.aggDisk, crash}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.agg.Store(a)
 }
 
 func newOptimizer() (optimize.Optimizer, error) {
@@ -668,10 +668,6 @@ type aggDisk struct {
 
 func newAggDisk() *aggDisk {
 	return &aggDisk{values: map[string][]byte{}, revision: map[string]uint64{}, objects: map[string][]byte{}}
-}
-
-func (d *aggDisk) clone() *aggDisk {
-	return &aggDisk{values: maps.Clone(d.values), revision: maps.Clone(d.revision), objects: maps.Clone(d.objects)}
 }
 
 type aggMemory struct {
