@@ -66,6 +66,10 @@ type Config struct {
 // Service is an aggregator. Its methods may be called by several goroutines.
 type Service struct {
 	config Config
+	// Work goes on when who asked for it has gone: it is asked for again, and then
+	// finds what was done. It ends with the service.
+	work context.Context
+	stop context.CancelFunc
 
 	mu     sync.Mutex
 	rounds map[[32]byte]*round // those that are being worked on or were last
@@ -114,8 +118,13 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{config: c, rounds: map[[32]byte]*round{}, counts: Counts{Refused: map[wire.Reason]int64{}}}, nil
+	s := &Service{config: c, rounds: map[[32]byte]*round{}, counts: Counts{Refused: map[wire.Reason]int64{}}}
+	s.work, s.stop = context.WithCancel(context.Background())
+	return s, nil
 }
+
+// Close ends all work under way; what is asked after it fails.
+func (s *Service) Close() { s.stop() }
 
 // no is an answer that says no.
 func no(reason wire.Reason, format string, args ...any) error {
@@ -237,7 +246,8 @@ func (s *Service) check(j *job) error {
 // Prepare opens a closed round's shares and returns its exclusion: those that it
 // cannot sum. body is length and signed task, length and signed announcement, and
 // the signed word on the round.
-func (s *Service) Prepare(ctx context.Context, body []byte) (wire.Exclusion, error) {
+func (s *Service) Prepare(body []byte) (wire.Exclusion, error) {
+	ctx := s.work
 	j, err := s.parse(body)
 	if err != nil {
 		return wire.Exclusion{}, err
@@ -338,7 +348,8 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 
 // Sum gives the partial sum of a prepared round without the reports of a signed
 // exclusion: of one exclusion, as often as it is asked.
-func (s *Service) Sum(ctx context.Context, announcement [32]byte, signed []byte) (wire.Partial, error) {
+func (s *Service) Sum(announcement [32]byte, signed []byte) (wire.Partial, error) {
+	ctx := s.work
 	message, err := wire.Verify(s.config.Coordinator, wire.LabelExclusion, signed)
 	if err != nil {
 		return wire.Partial{}, no(wire.BadSignature, "the exclusion is not signed by the coordinator")

@@ -192,6 +192,7 @@ func (w *world) start() *Service {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.t.Cleanup(s.Close)
 	return s
 }
 
@@ -464,8 +465,39 @@ func TestConfig(t *testing.T) {
 		t.Error("an empty configuration")
 	}
 	var r *endpoint.Refusal
-	if _, err := newWorld(t).start().Prepare(t.Context(), nil); !errors.As(err, &r) || r.Reason != wire.Malformed {
+	if _, err := newWorld(t).start().Prepare(nil); !errors.As(err, &r) || r.Reason != wire.Malformed {
 		t.Errorf("%v", err)
+	}
+}
+
+// Who asks and leaves finds the answer when it asks again.
+func TestSlowWorkIsNotLost(t *testing.T) {
+	w := newWorld(t, 4)
+	hold := make(chan struct{})
+	asked := make(chan struct{}, 100)
+	w.sh.Chunk = func(*wire.Chunk) { asked <- struct{}{}; <-hold }
+	s := w.start()
+	h := httptest.NewServer(s.PeerHandler())
+	defer h.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		q, _ := http.NewRequestWithContext(ctx, http.MethodPost, h.URL+"/v1/rounds", bytes.NewReader(w.body()))
+		_, err := h.Client().Do(q)
+		gone <- err
+	}()
+	<-asked
+	cancel()
+	if err := <-gone; err == nil {
+		t.Error("answered")
+	}
+	close(hold)
+	if e := w.prepare(s); !slices.Equal(e.Places, []int64{4}) || s.Snapshot().Prepared != 1 {
+		t.Errorf("%v, prepared %d times", e.Places, s.Snapshot().Prepared)
+	}
+	s.Close()
+	if _, err := s.Sum(w.a.Digest(), w.exclude(0, 4)); err == nil {
+		t.Error("a closed aggregator sums")
 	}
 }
 

@@ -19,7 +19,7 @@ func (s *Service) PeerHandler() http.Handler {
 		if !ok {
 			return
 		}
-		e, err := s.Prepare(q.Context(), body)
+		e, err := s.Prepare(body)
 		s.answer(w, e.Append, err)
 	})
 	mux.HandleFunc("POST /v1/rounds/{announcement}/sum", func(w http.ResponseWriter, q *http.Request) {
@@ -34,7 +34,7 @@ func (s *Service) PeerHandler() http.Handler {
 		if !ok {
 			return
 		}
-		p, err := s.Sum(q.Context(), announcement, body)
+		p, err := s.Sum(announcement, body)
 		s.answer(w, p.Append, err)
 	})
 	return mux

@@ -38,14 +38,6 @@ func TestCrashAnywhere(t *testing.T) {
 	}
 }
 
-// stride skips most places under the race detector.
-func stride() int {
-	if testing.Short() {
-		return 9
-	}
-	return 1
-}
-
 func small(w *world) { w.task.Rounds, w.n = 2, 4 }
 
 // crashed runs a task through a crash.
