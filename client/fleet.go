@@ -29,6 +29,7 @@ type Fleet struct {
 
 	// What a coin, and what a report is made from; rng.Secure but in tests.
 	coin, noise func(id wire.ClientID, round int64) rng.Source
+	beforeSend  func() // nil but in tests
 
 	mu    sync.Mutex
 	count Snapshot

@@ -233,6 +233,9 @@ func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, dige
 	if err := f.book.charge(m.id, ann, digest, r.terms.Charge, r.terms.Tail, sealed); err != nil {
 		return err
 	}
+	if f.beforeSend != nil {
+		f.beforeSend()
+	}
 	if sleep(ctx, time.Until(t.at)) == nil {
 		err = f.send(ctx, sealed)
 	} else {
