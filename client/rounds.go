@@ -92,6 +92,9 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 		r.last, r.digest = ann.Round, digest
 	}
 	until := time.UnixMilli(ann.Deadline)
+	if !time.Now().Before(until) {
+		return refuse(CauseClock, "the deadline has passed")
+	}
 	inRound, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	var e wire.Enrolment

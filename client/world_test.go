@@ -91,7 +91,10 @@ func newWorld(t *testing.T, n int, task wire.Task) *world {
 		From: time.Now().Add(-time.Minute).Unix(), To: time.Now().Add(time.Hour).Unix()}
 	var err error
 	if w.mechanism, err = mechanism.New(task.Mechanism); err != nil {
-		t.Fatal(err)
+		// A task that clients must refuse; announced as this one.
+		if w.mechanism, err = mechanism.New(shuffleTask().Mechanism); err != nil {
+			t.Fatal(err)
+		}
 	}
 	w.servers[0] = httptest.NewTLSServer(http.HandlerFunc(w.serveCoordinator))
 	w.servers[1] = httptest.NewTLSServer(http.HandlerFunc(w.serveShuffler))
