@@ -144,13 +144,19 @@ func (f *Fleet) Run(ctx context.Context) error {
 		}
 	}
 	wg.Go(func() { fail(f.resend(ctx)) })
-	run := func(task [32]byte) { wg.Go(func() { fail(f.task(ctx, task)) }) }
 	if len(f.config.Tasks) > 0 {
 		for _, task := range f.config.Tasks {
-			run(task)
+			wg.Go(func() { fail(f.task(ctx, task)) })
 		}
 	} else {
-		f.follow(ctx, run)
+		f.follow(ctx, func(task [32]byte) {
+			wg.Go(func() {
+				// What the policy does not allow is left to others.
+				if err := f.task(ctx, task); errors.Is(err, errStore) {
+					fail(err)
+				}
+			})
+		})
 	}
 	wg.Wait()
 	return errors.Join(failed...)
