@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -21,10 +22,12 @@ func someDecisions() []decision {
 	krr := dp.Round{Report: dp.Report{Class: dp.KRR, Eps0: 1, Symbols: 10}, Trust: dp.Local, Participation: dp.All, Population: 1, Reports: 1}
 	a, b := wire.ClientID{1}, wire.ClientID{2}
 	return []decision{
-		{client: a, task: [32]byte{9}, round: 1, announcement: [32]byte{3}, sent: true, sealed: [32]byte{4}, charge: charge},
+		{client: a, task: [32]byte{9}, round: 1, announcement: [32]byte{3}, times: 1, sealed: [32]byte{4}, charge: charge},
 		{client: b, task: [32]byte{9}, round: 1, announcement: [32]byte{3}},
-		{client: a, task: [32]byte{8}, round: 1, announcement: [32]byte{5}, sent: true, sealed: [32]byte{6}, tail: 1e-8, charge: sum},
-		{client: a, task: [32]byte{9}, round: 7, announcement: [32]byte{7}, sent: true, sealed: [32]byte{8}, charge: krr},
+		{client: a, task: [32]byte{8}, round: 1, announcement: [32]byte{5}, times: 1, sealed: [32]byte{6}, tail: 1e-8, charge: sum},
+		{client: b, task: [32]byte{8}, round: 6, announcement: [32]byte{5}, times: 12, kept: true, tail: 1e-8, charge: sum},
+		{client: b, task: [32]byte{8}, round: 6, announcement: [32]byte{5}, times: 1, kept: true, tail: 1e-8, charge: charge},
+		{client: a, task: [32]byte{9}, round: 7, announcement: [32]byte{7}, times: 1, sealed: [32]byte{8}, charge: krr},
 	}
 }
 
@@ -56,7 +59,7 @@ func TestBookIsReadAsWritten(t *testing.T) {
 	// A torn end is dropped, wherever the last write stopped.
 	for cut := 1; cut < 200; cut++ {
 		got, _, size, err := decodeBook(b[:len(b)-cut])
-		if err != nil || len(got) != 3 || size > len(b)-cut || b[size-1] != '\n' {
+		if err != nil || len(got) != len(all)-1 || size > len(b)-cut || b[size-1] != '\n' {
 			t.Fatalf("cut by %d: %d lines, %v", cut, len(got), err)
 		}
 	}
@@ -82,6 +85,64 @@ func TestBookIsReadAsWritten(t *testing.T) {
 	}
 	if _, _, _, err := decodeBook(nil); !errors.Is(err, errBook) {
 		t.Errorf("an empty file: %v", err)
+	}
+}
+
+// A long ledger is written anew, shorter, and says as much: what was spent, and
+// which round was the last.
+func TestLongBooksAreShortened(t *testing.T) {
+	dir := t.TempDir()
+	if err := CreateLedger(dir); err != nil {
+		t.Fatal(err)
+	}
+	var all []decision
+	few := someDecisions()
+	for round := int64(1); round <= shortenFrom; round++ {
+		d := few[0]
+		if round%3 == 0 {
+			d.charge = few[2].charge
+			d.tail = 1e-9 * float64(round%7)
+		} else if round%5 == 0 {
+			d = few[1]
+			d.client = few[0].client
+		}
+		d.round, d.announcement = round, [32]byte{byte(round), byte(round >> 8)}
+		all = append(all, d)
+	}
+	all = append(all, few[1])
+	path := filepath.Join(dir, ledgerFile)
+	if err := os.WriteFile(path, encodeBook(all), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var states [3]string
+	var sizes [3]int
+	for i := range states {
+		b, err := openBook(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []wire.ClientID{{1}, {2}} {
+			for _, s := range b.history(id).tasks {
+				states[i] += fmt.Sprintf("%v %+v; ", id, *s)
+			}
+		}
+		next := few[1] // and it can be continued
+		next.round = 100000 + int64(i)
+		if err := errors.Join(b.record(next), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes[i] = bytes.Count(content, []byte("\n"))
+		states[i] = strings.ReplaceAll(states[i], fmt.Sprintf("round:%d ", 99999+i), "round:1 ")
+	}
+	if states[0] != states[1] || states[1] != states[2] {
+		t.Errorf("states differ:\n%s\n%s\n%s", states[0], states[1], states[2])
+	}
+	if sizes[0] != 5 || sizes[2] != 7 {
+		t.Errorf("ledgers of %v lines, want 5 and one more at a time", sizes)
 	}
 }
 
@@ -116,7 +177,7 @@ func FuzzLine(f *testing.F) {
 		if len(all) != 1 || !bytes.Equal(encodeBook(all), b) {
 			t.Errorf("%q reads as %+v", line, all)
 		}
-		if d := all[0]; d.sent && d.charge.Validate() != nil || !(d.tail >= 0) {
+		if d := all[0]; d.times > 0 && d.charge.Validate() != nil || !(d.tail >= 0) {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -283,7 +344,7 @@ func TestTasksShareDelta(t *testing.T) {
 			causes = append(causes, r.Detail[:min(20, len(r.Detail))])
 			continue
 		}
-		h.decide(terms.ID, int64(i+1), [32]byte{}).charge(charge, 0)
+		h.decide(terms.ID, int64(i+1), [32]byte{}).charge(charge, 1, 0)
 	}
 	// 2 + 2 + 1 reports: five in all; the fourth task is one too many.
 	var n []int64
@@ -300,7 +361,7 @@ func TestTasksShareDelta(t *testing.T) {
 	}
 	// Tails of a sum are taken off, and what leaves nothing is without a bound.
 	s := &spent{tail: 1e-6}
-	s.charge(charge, 0)
+	s.charge(charge, 1, 0)
 	if eps, err := c.eps(s, 1e-6); err != nil || !math.IsInf(eps, 1) {
 		t.Errorf("epsilon %v, %v without a delta", eps, err)
 	}

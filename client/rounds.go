@@ -313,7 +313,7 @@ func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *Ref
 	if refused := r.terms.afford(m.history, r.fleet.counter); refused != nil {
 		return refused
 	}
-	m.history.decide(r.terms.ID, ann.Round, digest).charge(r.terms.Charge, r.terms.Tail)
+	m.history.decide(r.terms.ID, ann.Round, digest).charge(r.terms.Charge, 1, r.terms.Tail)
 	return nil
 }
 
