@@ -19,12 +19,13 @@ const module = "github.com/riffle-dp/riffle"
 var layers = [][]string{
 	{"dp", "rng", "internal/monotone", "internal/durable", "third_party/uplot",
 		"model/internal/kernel", "model/internal/kernel/gen"},
-	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "internal/tail", "certificate"},
+	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "proto/riffle/operator/v1", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
-	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism"},
-	{"client", "shuffler", "coordinator"},
-	{"simulate"},
+	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "endpoint", "store"},
+	{"client", "shuffler", "coordinator", "service/batch", "service/batch/batchtest"},
+	{"simulate", "service/shuffler", "service/coordinator", "service/aggregator"},
 	{"train", "solve"},
+	{"operate"},
 	{"cmd/riffle"},
 }
 
@@ -34,8 +35,10 @@ var within = map[string]string{"dataset/mnist": "dataset"}
 // mustNotReach holds the trust domains: what a role may not get at, even
 // through others.
 var mustNotReach = map[string][]string{
-	"shuffler": {"randomizer", "model", "optimize", "ledger", "coordinator", "client"},
-	"client":   {"ledger", "coordinator", "shuffler", "optimize"},
+	"shuffler":           {"randomizer", "model", "optimize", "ledger", "coordinator", "client"},
+	"service/shuffler":   {"randomizer", "model", "optimize", "ledger", "coordinator", "client", "mechanism", "account"},
+	"service/aggregator": {"model", "optimize", "ledger", "coordinator"},
+	"client":             {"ledger", "coordinator", "shuffler", "optimize"},
 }
 
 // limited holds imports that only the named packages may make.
@@ -47,7 +50,11 @@ var limited = map[string][]string{
 	"github.com/mmcloughlin/avo/operand": {"model/internal/kernel/gen"},
 	"github.com/mmcloughlin/avo/reg":     {"model/internal/kernel/gen"},
 	"golang.org/x/sys/cpu":               {"model/internal/kernel"},
-	"unsafe":                             {"rng", "sample"}, // words as bytes and as floats, in bulk
+	// The broker is one package's business.
+	"github.com/nats-io/nats-server/v2/server": {"store"},
+	"github.com/nats-io/nats.go":               {"store"},
+	"github.com/nats-io/nats.go/jetstream":     {"store"},
+	"unsafe":                                   {"rng", "sample", "proto/riffle/operator/v1"}, // words as bytes and as floats, in bulk; generated code
 }
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.

@@ -66,21 +66,37 @@ func (l *Ledger) Charge(e Entry) error {
 		return fmt.Errorf("ledger: round %d was charged before or is out of order (last is %d)",
 			e.Round, l.entries[n-1].Round)
 	}
-	next := appendEvent(l.history, e.Event)
-	if !math.IsInf(l.config.MaxEps, 1) {
-		b, err := l.config.Accountant.Eps(next, l.config.Delta)
-		if err != nil {
-			return fmt.Errorf("ledger: round %d: %w", e.Round, err)
-		}
-		// Negated so that a NaN refuses.
-		if !(b.Eps <= l.config.MaxEps) {
-			return fmt.Errorf("ledger: round %d would bring epsilon to %.4g, above %.4g: %w",
-				e.Round, b.Eps, l.config.MaxEps, ErrBudget)
-		}
+	if err := l.afford(e); err != nil {
+		return err
 	}
-	l.entries = append(l.entries, e)
-	l.history = next
+	l.record(e)
 	return nil
+}
+
+// afford returns an error unless e may be charged within the budget.
+func (l *Ledger) afford(e Entry) error {
+	if err := e.Event.Validate(); err != nil {
+		return err
+	}
+	if math.IsInf(l.config.MaxEps, 1) {
+		return nil
+	}
+	b, err := l.config.Accountant.Eps(appendEvent(l.history, e.Event), l.config.Delta)
+	if err != nil {
+		return fmt.Errorf("ledger: round %d: %w", e.Round, err)
+	}
+	// Negated so that a NaN refuses.
+	if !(b.Eps <= l.config.MaxEps) {
+		return fmt.Errorf("ledger: round %d would bring epsilon to %.4g, above %.4g: %w",
+			e.Round, b.Eps, l.config.MaxEps, ErrBudget)
+	}
+	return nil
+}
+
+// record adds e, which was afforded or spent before.
+func (l *Ledger) record(e Entry) {
+	l.entries = append(l.entries, e)
+	l.history = appendEvent(l.history, e.Event)
 }
 
 // Spent returns the bound on everything charged so far.

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// asyncWindow is how many messages all Appenders of a store have in flight: at
+// most 4 MB of blocks.
+const asyncWindow = 64
+
+// Appender writes many messages to one stream without waiting for each. It is
+// for one goroutine. Messages are stored in the order of the calls as long as
+// the broker answers; one that has to be repeated comes later, and may be
+// stored twice if the outage was longer than the stream's window. Readers that
+// need more remove repetitions by what the messages hold.
+type Appender struct {
+	s      *Store
+	stream string
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	err    error // the first
+	stored uint64
+}
+
+// NewAppender returns an appender to a stream that exists.
+func (s *Store) NewAppender(stream string) *Appender { return &Appender{s: s, stream: stream} }
+
+// Append sends a message and waits only while the window is full. Nothing is
+// durable before Flush has returned nil. The data must not be changed before.
+// After an error, here or of an earlier message, the appender takes no more.
+func (a *Appender) Append(ctx context.Context, msgID, suffix string, data []byte) error {
+	if err := a.failed(); err != nil {
+		return err
+	}
+	m, err := a.s.message(a.stream, msgID, suffix, data)
+	if err != nil {
+		return err
+	}
+	full := a.s.logName(a.stream)
+	if m.Header == nil {
+		m.Header = nats.Header{}
+	}
+	m.Header.Set(jetstream.ExpectedStreamHeader, full)
+	select {
+	case a.s.async <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("store: append to %s: %w", a.stream, ctx.Err())
+	}
+	done, err := a.s.writing()
+	if err != nil {
+		<-a.s.async
+		return err
+	}
+	ack, sendErr := a.s.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
+	a.wg.Add(1)
+	go func() {
+		defer func() { done(); <-a.s.async; a.wg.Done() }()
+		err := sendErr
+		if err == nil {
+			select {
+			case <-ack.Ok():
+				a.note(nil)
+				return
+			case err = <-ack.Err():
+			}
+		}
+		if unreached(err) || unanswered(err) && msgID != "" {
+			again := &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
+			_, err = a.s.publish(ctx, write{stream: full, msg: again, repeat: msgID != ""})
+		}
+		a.note(a.s.fail("write to "+full, err))
+	}()
+	return nil
+}
+
+func (a *Appender) note(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		a.stored++
+	} else if a.err == nil {
+		a.err = err
+	}
+}
+
+func (a *Appender) failed() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err
+}
+
+// Flush waits until every message was answered and returns the first error.
+// Then what was appended is durable, or which part is is not known.
+func (a *Appender) Flush(ctx context.Context) error {
+	answered := make(chan struct{})
+	go func() { a.wg.Wait(); close(answered) }()
+	select {
+	case <-answered:
+		return a.failed()
+	case <-ctx.Done():
+		// The waiter ends by itself: each message has its own time limit.
+		return errors.Join(fmt.Errorf("store: flush of %s: %w", a.stream, ctx.Err()), a.failed())
+	}
+}
+
+// Stored returns how many messages were acknowledged.
+func (a *Appender) Stored() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stored
+}

@@ -1,0 +1,123 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// serverLog takes the embedded server's complaints. Nothing is printed: the
+// last error goes into the errors of the calls that fail because of it.
+type serverLog struct {
+	mu   sync.Mutex
+	last string
+	full bool
+}
+
+func (l *serverLog) keep(format string, v ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = fmt.Sprintf(format, v...)
+	text := strings.ToLower(l.last)
+	l.full = l.full || strings.Contains(text, "no space left") || strings.Contains(text, "out of file resources") ||
+		strings.Contains(text, "out of resources")
+}
+
+func (l *serverLog) Errorf(format string, v ...any) { l.keep(format, v...) }
+func (l *serverLog) Fatalf(format string, v ...any) { l.keep(format, v...) }
+func (l *serverLog) Noticef(string, ...any)         {}
+func (l *serverLog) Warnf(string, ...any)           {}
+func (l *serverLog) Debugf(string, ...any)          {}
+func (l *serverLog) Tracef(string, ...any)          {}
+
+func (l *serverLog) lastError() (text string, full bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last, l.full
+}
+
+// startServer locks the directory and starts a server that listens to nobody,
+// prints nothing and leaves signals to the program.
+func (s *Store) startServer() (err error) {
+	dir := s.config.Dir
+	if err := refuseClustered(dir); err != nil {
+		return err
+	}
+	if s.lock, err = lockDir(dir); err != nil {
+		return err
+	}
+	// Made here, so that the server does not choose the mode.
+	if err := os.MkdirAll(filepath.Join(dir, server.JetStreamStoreDir), 0o700); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	o := &server.Options{
+		ServerName: "riffle-" + s.config.Domain, DontListen: true, NoLog: true, NoSigs: true,
+		MaxPayload: maxPayload, JetStream: true, StoreDir: dir, SyncAlways: true,
+		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: s.config.MaxBytes, DisableJetStreamBanner: true,
+	}
+	if s.server, err = server.NewServer(o); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	s.log = &serverLog{}
+	s.server.SetLoggerV2(s.log, false, false, false)
+	s.server.Start()
+	if !s.server.ReadyForConnections(s.config.Timeout) || !s.server.JetStreamEnabled() {
+		text, full := s.log.lastError()
+		if full {
+			return fmt.Errorf("store: %s: %w (%s)", dir, ErrFull, text)
+		}
+		return fmt.Errorf("store: the embedded server did not start in %s: %s", dir, text)
+	}
+	return nil
+}
+
+// refuseClustered looks for what a clustered server leaves: its own group, or
+// those of replicated streams.
+func refuseClustered(dir string) error {
+	found, err := filepath.Glob(filepath.Join(globEscape(dir), server.JetStreamStoreDir, "*", "_js_", "*"))
+	if err != nil {
+		return fmt.Errorf("store: %s: %w", dir, err)
+	}
+	if len(found) != 0 {
+		return fmt.Errorf("store: %s was opened by a clustered server, which deletes the streams of a standalone one; refusing: %w",
+			dir, ErrClustered)
+	}
+	return nil
+}
+
+func globEscape(path string) string {
+	if filepath.Separator == '\\' {
+		return path // Windows has no escape, and no * or ? in names
+	}
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// awaitRemoval returns when a deleted stream's files are gone, which the
+// server does in the background, and the removal is on disk.
+func (s *Store) awaitRemoval(name string) error {
+	dir := s.streamDir(name)
+	parent := filepath.Dir(dir)
+	deadline := time.Now().Add(s.config.Timeout)
+	for _, path := range []string{dir, filepath.Join(parent, "."+name)} {
+		for {
+			_, err := os.Stat(path)
+			if errors.Is(err, os.ErrNotExist) {
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("store: %w", err)
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("store: the files of %s are still there: %s", name, path)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return syncDir(parent)
+}

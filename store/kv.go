@@ -1,0 +1,178 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Entry is a value with its revision. Revisions of a store only grow, over all
+// keys, and also over a migration.
+type Entry struct {
+	Key      string
+	Value    []byte
+	Revision uint64
+}
+
+// Keys are dot-separated tokens of A-Z, a-z, 0-9, - and _.
+func checkKey(key string) error {
+	if key == "" {
+		return errors.New("store: an empty key")
+	}
+	return checkSuffix(key, false)
+}
+
+// Get returns the current value of a key, or ErrNotFound.
+func (s *Store) Get(ctx context.Context, key string) (Entry, error) {
+	if err := checkKey(key); err != nil {
+		return Entry{}, err
+	}
+	e, err := s.get(ctx, "k."+key)
+	e.Key = key
+	return e, err
+}
+
+// CreateKey sets a key that has no value. ErrExists if it has one.
+func (s *Store) CreateKey(ctx context.Context, key string, value []byte) (revision uint64, err error) {
+	rev, err := s.userPut(ctx, key, value, 0)
+	if errors.Is(err, ErrConflict) {
+		return 0, fmt.Errorf("store: key %s: %w", key, ErrExists)
+	}
+	return rev, err
+}
+
+// UpdateKey replaces the value that has this revision, or fails with ErrConflict.
+func (s *Store) UpdateKey(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if revision == 0 {
+		return 0, fmt.Errorf("store: key %s: update of revision 0", key)
+	}
+	return s.userPut(ctx, key, value, revision)
+}
+
+func (s *Store) userPut(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if err := checkKey(key); err != nil {
+		return 0, err
+	}
+	done, err := s.writing()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	return s.put(ctx, "k."+key, value, revision)
+}
+
+// DeleteKey removes the value that has this revision (0: whichever), or fails
+// with ErrConflict or ErrNotFound. The value is overwritten in place; earlier
+// ones are not: see the package comment.
+func (s *Store) DeleteKey(ctx context.Context, key string, revision uint64) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	done, err := s.writing()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return s.erase(ctx, "k."+key, revision)
+}
+
+func (s *Store) erase(ctx context.Context, key string, revision uint64) error {
+	e, err := s.get(ctx, key)
+	if err != nil {
+		return err
+	}
+	if revision != 0 && e.Revision != revision {
+		return fmt.Errorf("store: delete key %s: %w", key[2:], ErrConflict)
+	}
+	h, err := s.fixed(ctx, s.kvName())
+	if err != nil {
+		return err
+	}
+	// By sequence: had the key changed since, this one would not be found.
+	_, err = retry(ctx, s, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, h.SecureDeleteMsg(ctx, e.Revision-s.marker().Base)
+	})
+	if err == nil {
+		return nil
+	}
+	now, getErr := s.get(ctx, key)
+	switch {
+	case errors.Is(getErr, ErrNotFound):
+		return nil // gone, by this call or another's
+	case getErr == nil && now.Revision != e.Revision:
+		return fmt.Errorf("store: delete key %s: %w", key[2:], ErrConflict)
+	}
+	return s.fail("delete key "+key[2:], err)
+}
+
+// Keys returns the keys that begin with prefix, sorted.
+func (s *Store) Keys(ctx context.Context, prefix string) ([]string, error) {
+	return s.keys(ctx, "k.", prefix)
+}
+
+func (s *Store) kvSubject(key string) string { return s.config.Domain + ".kv." + key }
+
+func (s *Store) keys(ctx context.Context, space, prefix string) ([]string, error) {
+	root := s.kvSubject(space)
+	subjects, err := retry(ctx, s, func(ctx context.Context) (map[string]uint64, error) {
+		h, err := s.js.Stream(ctx, s.kvName())
+		if err != nil {
+			return nil, err
+		}
+		info, err := h.Info(ctx, jetstream.WithSubjectFilter(root+">"))
+		if err != nil {
+			return nil, err
+		}
+		return info.State.Subjects, nil
+	})
+	if err != nil {
+		return nil, s.fail("keys", err)
+	}
+	var keys []string
+	for subject := range subjects {
+		if key := strings.TrimPrefix(subject, root); strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys, nil
+}
+
+// get and put work on the spaces k. (users' keys), l. (leases) and m. (marker).
+func (s *Store) get(ctx context.Context, key string) (Entry, error) {
+	h, err := s.fixed(ctx, s.kvName())
+	if err != nil {
+		return Entry{}, err
+	}
+	m, err := retry(ctx, s, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return h.GetLastMsgForSubject(ctx, s.kvSubject(key))
+	})
+	if err != nil {
+		return Entry{}, s.fail("key "+key[2:], err)
+	}
+	return Entry{Key: key, Value: m.Data, Revision: m.Sequence + s.marker().Base}, nil
+}
+
+func (s *Store) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if err := checkData(value); err != nil {
+		return 0, err
+	}
+	base := s.marker().Base
+	if revision != 0 {
+		if revision <= base {
+			return 0, fmt.Errorf("store: key %s: %w", key[2:], ErrConflict)
+		}
+		revision -= base
+	}
+	seq, err := s.publish(ctx, write{stream: s.kvName(), msg: &nats.Msg{Subject: s.kvSubject(key), Data: value},
+		expect: lastOfSubject, expectLast: revision})
+	if err != nil {
+		return 0, err
+	}
+	return seq + base, nil
+}

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Lease makes one holder at a time do a piece of work. A holder that stalls
+// beyond its ttl may find another at work when it wakes: a lease alone does not
+// exclude that. What must not be done twice is therefore written under the
+// lease's Token, by compare-and-swap on what an earlier token left.
+type Lease struct {
+	s      *Store
+	name   string
+	holder string
+	ttl    time.Duration
+	token  uint64
+
+	mu       sync.Mutex
+	revision uint64
+	renewed  time.Time // when the last successful renewal began
+	lost     bool
+}
+
+type leaseRecord struct {
+	Holder  string        `json:"holder"` // empty: released
+	Session string        `json:"session"`
+	TTL     time.Duration `json:"ttl"`
+	Token   uint64        `json:"token,omitempty"` // of the holder, 0 in its first record
+}
+
+// Acquire waits for the lease until ctx ends, and then returns ErrHeld with the
+// holder's name. A lease is taken over when its record has not changed for its
+// ttl by the clock of the one who waits, so clocks need not agree. A lease of
+// an earlier opening of an embedded store is free at once: its holder is gone.
+func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (*Lease, error) {
+	if err := checkKey(name); err != nil {
+		return nil, err
+	}
+	if holder == "" || ttl <= 0 {
+		return nil, fmt.Errorf("store: lease %s: a holder and a ttl above 0 are required", name)
+	}
+	var seen uint64
+	var since time.Time
+	for {
+		begin := time.Now()
+		e, err := s.get(ctx, "l."+name)
+		var r leaseRecord
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return nil, err
+		default:
+			if err := strictJSON(e.Value, &r); err != nil {
+				return nil, fmt.Errorf("store: lease %s: %w", name, err)
+			}
+			if e.Revision != seen {
+				seen, since = e.Revision, begin
+			}
+		}
+		dead := s.server != nil && r.Session != s.session
+		if r.Holder == "" || dead || begin.Sub(since) >= r.TTL {
+			l := &Lease{s: s, name: name, holder: holder, ttl: ttl, renewed: begin}
+			rev, err := l.write(ctx, leaseRecord{Holder: holder, Session: s.session, TTL: ttl}, e.Revision)
+			if err == nil {
+				l.token, l.revision = rev, rev
+				return l, nil
+			}
+			if !errors.Is(err, ErrConflict) {
+				return nil, err
+			}
+			continue
+		}
+		if !sleep(ctx, min(max(r.TTL/10, 5*time.Millisecond), 500*time.Millisecond)) {
+			return nil, fmt.Errorf("store: lease %s: %w by %s: %w", name, ErrHeld, r.Holder, ctx.Err())
+		}
+	}
+}
+
+func (l *Lease) write(ctx context.Context, r leaseRecord, revision uint64) (uint64, error) {
+	done, err := l.s.writing()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	data, err := json.Marshal(r)
+	if err != nil {
+		return 0, fmt.Errorf("store: lease: %w", err)
+	}
+	return l.s.put(ctx, "l."+l.name, data, revision)
+}
+
+// Token is the fencing token: it grows from holder to holder, over restarts
+// and migrations, and stays through renewals.
+func (l *Lease) Token() uint64 { return l.token }
+
+// Valid says whether the lease is held for certain by this holder's clock.
+func (l *Lease) Valid() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.lost && time.Since(l.renewed) < l.ttl
+}
+
+// Renew extends the lease by its ttl from now. ErrLost if another has it, and
+// from then on always. Other errors leave it to try again while Valid.
+func (l *Lease) Renew(ctx context.Context) error {
+	return l.next(ctx, leaseRecord{Holder: l.holder, Session: l.s.session, TTL: l.ttl, Token: l.token}, false)
+}
+
+// Release gives the lease up, so that another has it without waiting.
+func (l *Lease) Release(ctx context.Context) error {
+	return l.next(ctx, leaseRecord{Session: l.s.session, TTL: l.ttl, Token: l.token}, true)
+}
+
+func (l *Lease) next(ctx context.Context, r leaseRecord, last bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost {
+		return fmt.Errorf("store: lease %s of %s: %w", l.name, l.holder, ErrLost)
+	}
+	begin := time.Now()
+	rev, err := l.write(ctx, r, l.revision)
+	if errors.Is(err, ErrConflict) {
+		l.lost = true
+		return fmt.Errorf("store: lease %s of %s: %w", l.name, l.holder, ErrLost)
+	}
+	if err != nil {
+		return err
+	}
+	l.revision, l.renewed, l.lost = rev, begin, last
+	return nil
+}

@@ -1,0 +1,397 @@
+// Package store keeps what a role of the running system must not lose: blocks
+// of reports, the ledger, the state of rounds, models. It is NATS JetStream,
+// either a server inside the process with file storage (Config.Dir) or an
+// external cluster (Config.URL); the same calls serve both. Each trust domain
+// has a NATS of its own: a store is never shared between operators.
+//
+// # Durability
+//
+// A write that returned nil is on disk: the embedded server syncs every write
+// before it acknowledges. JetStream knows that setting per server only, so it
+// holds for all streams and not just for the ledger. An external cluster is
+// configured by its operator and must say `sync_interval: always`; without it,
+// acknowledged writes survive the death of any process, and a power failure
+// only where a majority of the replicas keeps its power. Asynchronous
+// persistence is never asked for.
+//
+// # Layout
+//
+// A domain d owns the streams d_ledger (entries of the budget), d_kv (values
+// and leases, one message per key), OBJ_d (objects), d_log_NAME (blocks) and
+// d_key_NAME (one secret each), and the subjects below d. An embedded directory
+// holds riffle-store.json (the marker), lock, and jetstream/ with mode 0700.
+//
+// A standalone JetStream directory that is started clustered loses its
+// streams. The marker therefore has to be there, Open starts nothing but a
+// standalone server, and it refuses a directory in which a cluster has left
+// its files. To grow, Migrate.
+//
+// # Erasure
+//
+// DeleteStream and DestroySecret remove the files, in an embedded store before
+// they return, in a cluster on each node soon after. Removing is not
+// overwriting: what a disk or a copy-on-write file system keeps of a removed
+// file is out of reach, which is why report blocks are sealed under a per-round
+// key. DeleteKey overwrites the current value in place; earlier values of the
+// key stay in the file until it is compacted. So secrets are kept as secrets
+// and not as values.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// MaxBlock is the plaintext of one block of reports, in bytes.
+	MaxBlock = 64 << 10
+	// MaxData is what one message, ledger entry or value may hold: a block
+	// with its seal and a little framing.
+	MaxData = MaxBlock + 1<<10
+
+	maxPayload     = MaxData + 4<<10 // headers
+	defaultTimeout = 30 * time.Second
+	attemptTimeout = 5 * time.Second
+	dedupeWindow   = 30 * time.Second
+)
+
+// Config says where a store is. Domain and exactly one of Dir and URL are required.
+type Config struct {
+	// Domain is the trust domain, such as "shuffler"; it prefixes every name.
+	Domain string
+
+	// Dir is the directory of an embedded store. One process at a time has it open.
+	Dir string
+	// MaxBytes limits an embedded store's disk; at the limit writes fail with
+	// ErrFull. Default: three quarters of the free disk, as JetStream counts it.
+	MaxBytes int64
+
+	// URL names the servers of an external cluster, comma-separated.
+	URL string
+	// Replicas of every stream in a cluster, 1 to 5. Default 3. An embedded
+	// store has one.
+	Replicas int
+	// Credentials, TLSCA, TLSCert and TLSKey are files for URL; each may be empty.
+	Credentials, TLSCA, TLSCert, TLSKey string
+
+	// Timeout limits how long an operation tries to get past the loss of a
+	// connection or of a leader. Default 30 s.
+	Timeout time.Duration
+}
+
+func (c Config) check() (Config, error) {
+	if err := checkName("domain", c.Domain); err != nil {
+		return c, err
+	}
+	if (c.Dir == "") == (c.URL == "") {
+		return c, errors.New("store: exactly one of a directory and a URL is required")
+	}
+	if c.Timeout < 0 || c.MaxBytes < 0 {
+		return c, errors.New("store: a limit below 0")
+	}
+	if c.Timeout == 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.Dir != "" {
+		if c.Replicas > 1 {
+			return c, fmt.Errorf("store: %d replicas: an embedded store has one", c.Replicas)
+		}
+		if c.Credentials+c.TLSCA+c.TLSCert+c.TLSKey != "" {
+			return c, errors.New("store: credentials are for a URL")
+		}
+		c.Replicas = 1
+		return c, nil
+	}
+	if c.MaxBytes != 0 {
+		return c, errors.New("store: the disk limit of a cluster is set in its servers")
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return c, errors.New("store: a TLS certificate and its key go together")
+	}
+	if c.Replicas == 0 {
+		c.Replicas = 3
+	}
+	if c.Replicas < 1 || c.Replicas > 5 {
+		return c, fmt.Errorf("store: %d replicas: must be 1 to 5", c.Replicas)
+	}
+	return c, nil
+}
+
+// checkName allows what is a directory on every file system and a token of a
+// subject. Names that differ in case only would be one directory on some.
+func checkName(what, name string) error {
+	if name == "" || len(name) > 64 {
+		return fmt.Errorf("store: %s %q: must have 1 to 64 characters", what, name)
+	}
+	for i := range len(name) {
+		c := name[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && (c != '_' || what == "domain") {
+			return fmt.Errorf("store: %s %q: only a-z, 0-9, - and _ are allowed (no _ in a domain)", what, name)
+		}
+	}
+	return nil
+}
+
+// Store is an open store. It is safe for concurrent use.
+type Store struct {
+	config  Config
+	session string // this opening; leases of an earlier one of an embedded store are dead
+	lock    *dirLock
+	server  *server.Server
+	log     *serverLog
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	async   chan struct{} // bounds what all Appenders have in flight
+
+	// gate is held for reading by each write and for writing by Migrate.
+	gate  sync.RWMutex
+	state atomic.Pointer[marker] // changed by Migrate only
+
+	mu      sync.Mutex
+	streams map[string]jetstream.Stream // handles of the fixed streams
+}
+
+// Init makes an empty store with its ledger. It refuses where one exists:
+// a fresh ledger would be a fresh budget. Init that was interrupted can be run
+// again.
+func Init(ctx context.Context, c Config) error {
+	c, err := c.check()
+	if err != nil {
+		return err
+	}
+	if c.Dir != "" {
+		if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
+	s, err := connect(ctx, c)
+	if err != nil {
+		return err
+	}
+	err = s.create(ctx)
+	return errors.Join(err, s.Close())
+}
+
+// create makes the fixed streams and, last, the marker.
+func (s *Store) create(ctx context.Context) error {
+	if _, err := s.readMarker(ctx); !errors.Is(err, ErrNotFound) {
+		if err == nil || errors.Is(err, ErrNewer) || errors.Is(err, ErrSealed) {
+			err = fmt.Errorf("store: %s holds a store already: %w", s.where(), ErrExists)
+		}
+		return err
+	}
+	for _, c := range s.fixedStreams() {
+		if _, err := s.js.CreateStream(ctx, c); err != nil {
+			return s.fail("create "+c.Name, err)
+		}
+	}
+	if _, err := s.js.CreateObjectStore(ctx, s.objectConfig()); err != nil {
+		return s.fail("create the object store", err)
+	}
+	info, err := s.ledgerInfo(ctx)
+	if err != nil {
+		return err
+	}
+	if info.Last != 0 {
+		return fmt.Errorf("store: %s has no marker but a ledger of %d entries; refusing: %w", s.where(), info.Last, ErrExists)
+	}
+	return s.writeMarker(ctx, newMarker(s.config))
+}
+
+// Open opens a store made by Init. It refuses, each with its own message, a
+// place without marker (ErrNotFound), one that was migrated away (ErrSealed)
+// or is being filled (ErrSealed), one that a cluster has used, one of a newer
+// format (ErrNewer), and a directory that is open elsewhere (ErrLocked).
+func Open(ctx context.Context, c Config) (*Store, error) {
+	s, err := open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.marker().usable(s.where()); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// OpenMigrating opens a store for Migrate: also one that is sealed or partly
+// filled, which then takes no writes but Migrate's.
+func OpenMigrating(ctx context.Context, c Config) (*Store, error) { return open(ctx, c) }
+
+func open(ctx context.Context, c Config) (*Store, error) {
+	c, err := c.check()
+	if err != nil {
+		return nil, err
+	}
+	if c.Dir != "" {
+		// Before a server starts, which would make files.
+		if _, err := readMarkerFile(c.Dir); err != nil {
+			return nil, err
+		}
+	}
+	s, err := connect(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.readMarker(ctx)
+	if err == nil {
+		s.state.Store(&m)
+		err = m.belongs(c, s.where())
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// connect locks and starts the embedded server or dials the cluster.
+func connect(ctx context.Context, c Config) (_ *Store, err error) {
+	s := &Store{config: c, session: randomID(), streams: map[string]jetstream.Stream{}, async: make(chan struct{}, asyncWindow)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	opts := []nats.Option{
+		nats.Name("riffle " + c.Domain), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		// What cannot be sent now fails now and is retried by its caller.
+		nats.ReconnectBufSize(-1),
+	}
+	if c.Dir != "" {
+		if err := s.startServer(); err != nil {
+			return nil, err
+		}
+		opts = append(opts, nats.InProcessServer(s.server))
+	} else {
+		opts = append(opts, urlOptions(c)...)
+	}
+	if s.nc, err = nats.Connect(c.URL, opts...); err != nil {
+		return nil, fmt.Errorf("store: connect to %s: %w", s.where(), err)
+	}
+	s.js, err = jetstream.New(s.nc, jetstream.WithDefaultTimeout(attemptTimeout),
+		jetstream.WithPublishAsyncMaxPending(asyncWindow), jetstream.WithPublishAsyncTimeout(attemptTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return s, nil
+}
+
+func urlOptions(c Config) []nats.Option {
+	var opts []nats.Option
+	if c.Credentials != "" {
+		opts = append(opts, nats.UserCredentials(c.Credentials))
+	}
+	if c.TLSCA != "" {
+		opts = append(opts, nats.RootCAs(c.TLSCA))
+	}
+	if c.TLSCert != "" {
+		opts = append(opts, nats.ClientCert(c.TLSCert, c.TLSKey))
+	}
+	return opts
+}
+
+// where names the store in messages; a URL without its user.
+func (s *Store) where() string {
+	if s.config.Dir != "" {
+		return s.config.Dir
+	}
+	return redact(s.config.URL)
+}
+
+// Close closes the store. Writes that were not acknowledged are lost to their
+// callers, not necessarily to the store. An embedded server has stopped when
+// Close returns.
+func (s *Store) Close() error {
+	if s.js != nil {
+		s.js.CleanupPublisher()
+	}
+	if s.nc != nil {
+		closed := s.nc.StatusChanged(nats.CLOSED)
+		if !s.nc.IsClosed() {
+			s.nc.Close()
+			select {
+			case <-closed:
+			case <-time.After(attemptTimeout):
+			}
+		}
+		s.nc.RemoveStatusListener(closed)
+	}
+	if s.server != nil {
+		s.server.Shutdown()
+		s.server.WaitForShutdown()
+	}
+	if s.lock != nil {
+		lock := s.lock
+		s.lock = nil
+		return lock.release()
+	}
+	return nil
+}
+
+// marker returns the marker as last read or written.
+func (s *Store) marker() marker {
+	if m := s.state.Load(); m != nil {
+		return *m
+	}
+	return marker{} // Init has not written it yet
+}
+
+// writing lets a write begin, unless the store is sealed or being filled. The
+// caller calls done when the write has been answered.
+func (s *Store) writing() (done func(), err error) {
+	s.gate.RLock()
+	if err := s.marker().usable(s.where()); err != nil {
+		s.gate.RUnlock()
+		return nil, err
+	}
+	return s.gate.RUnlock, nil
+}
+
+// fixed returns the handle of a stream that lives as long as the store.
+func (s *Store) fixed(ctx context.Context, name string) (jetstream.Stream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.streams[name]; h != nil {
+		return h, nil
+	}
+	h, err := retry(ctx, s, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, name) })
+	if err != nil {
+		return nil, s.fail("open "+name, err)
+	}
+	s.streams[name] = h
+	return h, nil
+}
+
+func (s *Store) ledgerName() string { return s.config.Domain + "_ledger" }
+func (s *Store) kvName() string     { return s.config.Domain + "_kv" }
+
+func (s *Store) fixedStreams() []jetstream.StreamConfig {
+	ledger := s.base(s.ledgerName(), s.config.Domain+".ledger")
+	ledger.DenyDelete, ledger.DenyPurge = true, true
+	kv := s.base(s.kvName(), s.config.Domain+".kv.>")
+	kv.MaxMsgsPerSubject = 1
+	return []jetstream.StreamConfig{ledger, kv}
+}
+
+// base is what all streams have in common. AllowDirect stays off: a read must
+// see every acknowledged write, and a replica may lag.
+func (s *Store) base(name, subject string) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage, Replicas: s.config.Replicas,
+		Discard: jetstream.DiscardNew, Duplicates: dedupeWindow, MaxMsgSize: maxPayload,
+		Metadata: map[string]string{"riffle-format": fmt.Sprint(format)},
+	}
+}
+
+func (s *Store) streamDir(name string) string {
+	return filepath.Join(s.config.Dir, server.JetStreamStoreDir, server.DEFAULT_GLOBAL_ACCOUNT, "streams", name)
+}

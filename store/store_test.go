@@ -1,0 +1,381 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("RIFFLE_STORE_CHILD"); dir != "" {
+		child(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func config(dir string) Config { return Config{Domain: "shuffler", Dir: dir} }
+
+// fresh makes and opens an embedded store that is closed with the test.
+func fresh(t testing.TB) *Store {
+	t.Helper()
+	c := config(t.TempDir())
+	if err := Init(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	return opened(t, c)
+}
+
+func opened(t testing.TB, c Config) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, s) })
+	return s
+}
+
+func closed(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func is(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got error %v, want %v", err, want)
+	}
+}
+
+func readAll(t testing.TB, s *Store, stream, filter string, from uint64) []Message {
+	t.Helper()
+	var out []Message
+	for m, err := range s.Read(t.Context(), stream, filter, from) {
+		must(t, err)
+		out = append(out, m)
+	}
+	return out
+}
+
+// grep returns the files below dir that hold text.
+func grep(t testing.TB, dir, text string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if bytes.Contains(b, []byte(text)) {
+			found = append(found, path)
+		}
+		return err
+	})
+	must(t, err)
+	return found
+}
+
+func TestStreams(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	must(t, s.CreateStream(ctx, "blocks", StreamConfig{}))
+	is(t, s.CreateStream(ctx, "blocks", StreamConfig{}), ErrExists)
+	if got := readAll(t, s, "blocks", "", 0); len(got) != 0 {
+		t.Fatalf("an empty stream has %d messages", len(got))
+	}
+	for i := range 10 {
+		seq, err := s.Append(ctx, "blocks", "", fmt.Sprintf("bucket.%d", i%3), fmt.Appendf(nil, "block %d", i), AppendOptions{})
+		must(t, err)
+		if seq != uint64(i+1) {
+			t.Fatalf("message %d has sequence %d", i, seq)
+		}
+	}
+	seq, err := s.Append(ctx, "blocks", "id-1", "", []byte("once"), AppendOptions{})
+	must(t, err)
+	again, err := s.Append(ctx, "blocks", "id-1", "", []byte("once"), AppendOptions{})
+	must(t, err)
+	if seq != 11 || again != seq {
+		t.Errorf("the same id got sequences %d and %d", seq, again)
+	}
+	last := uint64(5)
+	_, err = s.Append(ctx, "blocks", "", "", []byte("late"), AppendOptions{ExpectLast: &last})
+	is(t, err, ErrConflict)
+	last = 11
+	_, err = s.Append(ctx, "blocks", "", "", []byte("in time"), AppendOptions{ExpectLast: &last})
+	must(t, err)
+
+	for _, c := range []struct {
+		filter string
+		from   uint64
+		want   string
+	}{
+		{"", 0, "1 2 3 4 5 6 7 8 9 10 11 12"}, {"", 10, "10 11 12"}, {"", 13, ""}, {"bucket.1", 0, "2 5 8"},
+		{"bucket.*", 9, "9 10"}, {"bucket.>", 9, "9 10"}, {"bucket.7", 0, ""}, {"bucket.2", 10, ""},
+	} {
+		var got []string
+		for _, m := range readAll(t, s, "blocks", c.filter, c.from) {
+			got = append(got, fmt.Sprint(m.Seq))
+			if want := fmt.Sprintf("block %d", m.Seq-1); m.Seq <= 10 && (string(m.Data) != want || m.Suffix != fmt.Sprintf("bucket.%d", (m.Seq-1)%3)) {
+				t.Errorf("message %d is %q at %q", m.Seq, m.Data, m.Suffix)
+			}
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("filter %q from %d: got %v, want %v", c.filter, c.from, got, c.want)
+		}
+	}
+	if m := readAll(t, s, "blocks", "", 11); m[0].ID != "id-1" || m[0].Suffix != "" {
+		t.Errorf("message 11 is %+v", m[0])
+	}
+	info, err := s.StreamInfo(ctx, "blocks")
+	must(t, err)
+	if info.Count != 12 || info.First != 1 || info.Last != 12 || info.Bytes == 0 {
+		t.Errorf("info %+v", info)
+	}
+	must(t, s.CreateStream(ctx, "other", StreamConfig{}))
+	names, err := s.ListStreams(ctx, "")
+	must(t, err)
+	if !slices.Equal(names, []string{"blocks", "other"}) {
+		t.Errorf("streams %v", names)
+	}
+	must(t, s.DeleteStream(ctx, "blocks"))
+	is(t, s.DeleteStream(ctx, "blocks"), ErrNotFound)
+	_, err = s.Append(ctx, "blocks", "", "", nil, AppendOptions{})
+	is(t, err, ErrNotFound)
+	_, err = s.StreamInfo(ctx, "blocks")
+	is(t, err, ErrNotFound)
+	for _, err := range s.Read(ctx, "blocks", "", 0) {
+		is(t, err, ErrNotFound)
+	}
+}
+
+func TestAppender(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	must(t, s.CreateStream(ctx, "bulk", StreamConfig{}))
+	a := s.NewAppender("bulk")
+	const n = 300
+	for i := range n {
+		must(t, a.Append(ctx, fmt.Sprint("id-", i), "", fmt.Appendf(nil, "%d", i)))
+	}
+	must(t, a.Flush(ctx))
+	if a.Stored() != n {
+		t.Errorf("stored %d", a.Stored())
+	}
+	for i, m := range readAll(t, s, "bulk", "", 0) {
+		if string(m.Data) != fmt.Sprint(i) {
+			t.Fatalf("message %d is %q", i, m.Data)
+		}
+	}
+	// A reader may stop.
+	for range s.Read(ctx, "bulk", "", 0) {
+		break
+	}
+	missing := s.NewAppender("missing")
+	must(t, missing.Append(ctx, "", "", []byte("x")))
+	is(t, missing.Flush(ctx), ErrNotFound)
+	is(t, missing.Append(ctx, "", "", []byte("x")), ErrNotFound)
+}
+
+func TestKeys(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	_, err := s.Get(ctx, "round.1")
+	is(t, err, ErrNotFound)
+	rev, err := s.CreateKey(ctx, "round.1", []byte("open"))
+	must(t, err)
+	_, err = s.CreateKey(ctx, "round.1", []byte("again"))
+	is(t, err, ErrExists)
+	next, err := s.UpdateKey(ctx, "round.1", []byte("closed"), rev)
+	must(t, err)
+	_, err = s.UpdateKey(ctx, "round.1", []byte("stale"), rev)
+	is(t, err, ErrConflict)
+	e, err := s.Get(ctx, "round.1")
+	must(t, err)
+	if string(e.Value) != "closed" || e.Revision != next || e.Key != "round.1" || next <= rev {
+		t.Errorf("entry %+v", e)
+	}
+	_, err = s.CreateKey(ctx, "task", nil)
+	must(t, err)
+	_, err = s.CreateKey(ctx, "round.2", nil)
+	must(t, err)
+	keys, err := s.Keys(ctx, "round.")
+	must(t, err)
+	if !slices.Equal(keys, []string{"round.1", "round.2"}) {
+		t.Errorf("keys %v", keys)
+	}
+	is(t, s.DeleteKey(ctx, "round.1", rev), ErrConflict)
+	must(t, s.DeleteKey(ctx, "round.1", next))
+	is(t, s.DeleteKey(ctx, "round.1", 0), ErrNotFound)
+	again, err := s.CreateKey(ctx, "round.1", []byte("new"))
+	must(t, err)
+	if again <= next {
+		t.Errorf("revision %d after %d", again, next)
+	}
+}
+
+func TestSecretsLeaveTheDisk(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	const secret = "PINEAPPLE-IN-A-KEY"
+	must(t, s.PutSecret(ctx, "round-7", []byte(secret)))
+	is(t, s.PutSecret(ctx, "round-7", []byte("other")), ErrExists)
+	got, err := s.Secret(ctx, "round-7")
+	must(t, err)
+	if string(got) != secret {
+		t.Errorf("secret %q", got)
+	}
+	if len(grep(t, s.config.Dir, secret)) == 0 {
+		t.Fatal("the search is blind: the secret is not found while it is kept")
+	}
+	names, err := s.Secrets(ctx, "round-")
+	must(t, err)
+	if !slices.Equal(names, []string{"round-7"}) {
+		t.Errorf("secrets %v", names)
+	}
+	must(t, s.DestroySecret(ctx, "round-7"))
+	if found := grep(t, s.config.Dir, secret); len(found) != 0 {
+		t.Errorf("still in %v", found)
+	}
+	_, err = s.Secret(ctx, "round-7")
+	is(t, err, ErrNotFound)
+	is(t, s.DestroySecret(ctx, "round-7"), ErrNotFound)
+}
+
+func TestDeletedStreamsAndKeysLeaveTheDisk(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	const text = "PINEAPPLE-IN-A-BLOCK"
+	must(t, s.CreateStream(ctx, "blocks", StreamConfig{}))
+	for range 50 {
+		_, err := s.Append(ctx, "blocks", "", "", bytes.Repeat([]byte(text), 100), AppendOptions{})
+		must(t, err)
+	}
+	if len(grep(t, s.config.Dir, text)) == 0 {
+		t.Fatal("the search is blind")
+	}
+	must(t, s.DeleteStream(ctx, "blocks"))
+	if found := grep(t, s.config.Dir, text); len(found) != 0 {
+		t.Errorf("still in %v", found)
+	}
+	rev, err := s.CreateKey(ctx, "k", []byte(text))
+	must(t, err)
+	if len(grep(t, s.config.Dir, text)) == 0 {
+		t.Fatal("the search is blind")
+	}
+	must(t, s.DeleteKey(ctx, "k", rev))
+	if found := grep(t, s.config.Dir, text); len(found) != 0 {
+		t.Errorf("the value is still in %v", found)
+	}
+}
+
+func TestObjects(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	list, err := s.ListObjects(ctx)
+	must(t, err)
+	if len(list) != 0 {
+		t.Errorf("objects %v", list)
+	}
+	_, err = s.GetObject(ctx, "model/1")
+	is(t, err, ErrNotFound)
+	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
+	for _, want := range [][]byte{content, content[:100_000], {}} {
+		o, err := s.PutObject(ctx, "model/1", bytes.NewReader(want))
+		must(t, err)
+		if o.Size != uint64(len(want)) || !strings.HasPrefix(o.Digest, "SHA-256=") {
+			t.Errorf("object %+v", o)
+		}
+		got, err := s.GetObject(ctx, "model/1")
+		must(t, err)
+		if !bytes.Equal(got, want) {
+			t.Errorf("got %d bytes, want %d", len(got), len(want))
+		}
+	}
+	_, err = s.PutObject(ctx, "a model", strings.NewReader("x"))
+	must(t, err)
+	list, err = s.ListObjects(ctx)
+	must(t, err)
+	if len(list) != 2 || list[0].Name != "a model" || list[1].Name != "model/1" {
+		t.Errorf("objects %v", list)
+	}
+	must(t, s.DeleteObject(ctx, "model/1"))
+	is(t, s.DeleteObject(ctx, "model/1"), ErrNotFound)
+	_, err = s.GetObject(ctx, "model/1")
+	is(t, err, ErrNotFound)
+}
+
+func TestLease(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	const ttl = 150 * time.Millisecond
+	a, err := s.Acquire(ctx, "close.round", "a", ttl)
+	must(t, err)
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	_, err = s.Acquire(short, "close.round", "b", ttl)
+	cancel()
+	is(t, err, ErrHeld)
+	if !strings.Contains(err.Error(), "by a") {
+		t.Errorf("%v does not name the holder", err)
+	}
+	token := a.Token()
+	must(t, a.Renew(ctx))
+	if a.Token() != token || !a.Valid() {
+		t.Error("renewing changed the token or lost the lease")
+	}
+	begin := time.Now()
+	b, err := s.Acquire(ctx, "close.round", "b", ttl) // a stalls
+	must(t, err)
+	if d := time.Since(begin); d < ttl {
+		t.Errorf("taken over after %v", d)
+	}
+	if b.Token() <= token {
+		t.Errorf("token %d after %d", b.Token(), token)
+	}
+	if a.Valid() {
+		t.Error("a believes in a lapsed lease")
+	}
+	is(t, a.Renew(ctx), ErrLost)
+	is(t, a.Release(ctx), ErrLost)
+	must(t, b.Renew(ctx))
+
+	// Fencing: what the stalled holder writes under its old token fails.
+	rev, err := s.CreateKey(ctx, "out", fmt.Append(nil, token))
+	must(t, err)
+	_, err = s.UpdateKey(ctx, "out", fmt.Append(nil, b.Token()), rev)
+	must(t, err)
+	_, err = s.UpdateKey(ctx, "out", fmt.Append(nil, token), rev)
+	is(t, err, ErrConflict)
+
+	must(t, b.Release(ctx))
+	if b.Valid() {
+		t.Error("a released lease is valid")
+	}
+	is(t, b.Renew(ctx), ErrLost)
+	begin = time.Now()
+	c, err := s.Acquire(ctx, "close.round", "c", time.Hour)
+	must(t, err)
+	if time.Since(begin) > ttl/2 || c.Token() <= b.Token() {
+		t.Errorf("a released lease took %v, token %d after %d", time.Since(begin), c.Token(), b.Token())
+	}
+	// A lease of an earlier opening is dead.
+	closed(t, s)
+	s = opened(t, s.config)
+	begin = time.Now()
+	d, err := s.Acquire(ctx, "close.round", "d", time.Hour)
+	must(t, err)
+	if time.Since(begin) > 5*time.Second || d.Token() <= c.Token() {
+		t.Errorf("after reopening: %v, token %d after %d", time.Since(begin), d.Token(), c.Token())
+	}
+}

@@ -1,0 +1,438 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// StreamConfig describes a stream; the zero value is the usual one.
+type StreamConfig struct {
+	// Replicas in a cluster. Default: those of the store.
+	Replicas int
+	// Window is how long message ids are remembered, at 330 bytes of the
+	// broker's memory each. Default 30 s.
+	Window time.Duration
+	// MaxBytes limits the stream; a write beyond it fails with ErrFull. Default: none.
+	MaxBytes int64
+}
+
+// StreamInfo is a stream's size.
+type StreamInfo struct {
+	Count uint64 // messages
+	Bytes uint64 // as stored, with headers
+	First uint64 // sequence of the first message
+	Last  uint64 // sequence of the last message ever; 0 before the first
+}
+
+// Message is one stored message.
+type Message struct {
+	Seq    uint64
+	Suffix string
+	ID     string // the id given to Append
+	Data   []byte
+}
+
+// AppendOptions holds what an Append may ask for.
+type AppendOptions struct {
+	// ExpectLast makes the write fail with ErrConflict unless this is the
+	// stream's last sequence (0: it is empty).
+	ExpectLast *uint64
+}
+
+func (s *Store) logName(name string) string { return s.config.Domain + "_log_" + name }
+
+func (s *Store) logSubject(name, suffix string) string {
+	if suffix == "" {
+		suffix = "_"
+	}
+	return s.config.Domain + ".log." + name + "." + suffix
+}
+
+func (s *Store) suffixOf(name, subject string) string {
+	suffix := strings.TrimPrefix(subject, s.config.Domain+".log."+name+".")
+	if suffix == "_" {
+		return ""
+	}
+	return suffix
+}
+
+// checkSuffix allows subject tokens; wildcards only where a reader filters.
+func checkSuffix(suffix string, wild bool) error {
+	if suffix == "" {
+		return nil
+	}
+	if len(suffix) > 512 {
+		return fmt.Errorf("store: subject of %d bytes: must have at most 512", len(suffix))
+	}
+	tokens := strings.Split(suffix, ".")
+	for i, t := range tokens {
+		if wild && (t == "*" || t == ">" && i == len(tokens)-1) {
+			continue
+		}
+		if t == "" || strings.IndexFunc(t, func(r rune) bool {
+			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+		}) >= 0 {
+			return fmt.Errorf("store: subject %q: tokens of A-Z, a-z, 0-9, - and _ joined by dots are allowed", suffix)
+		}
+	}
+	return nil
+}
+
+func checkData(data []byte) error {
+	if len(data) > MaxData {
+		return fmt.Errorf("store: %d bytes in one message: at most %d: %w", len(data), MaxData, ErrTooLarge)
+	}
+	return nil
+}
+
+// CreateStream makes an empty append-only stream. ErrExists if there is one.
+func (s *Store) CreateStream(ctx context.Context, name string, c StreamConfig) error {
+	done, err := s.writing()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return s.createStream(ctx, name, c)
+}
+
+func (s *Store) createStream(ctx context.Context, name string, c StreamConfig) error {
+	if err := checkName("stream", name); err != nil {
+		return err
+	}
+	if c.Replicas < 0 || c.Window < 0 || c.MaxBytes < 0 {
+		return fmt.Errorf("store: stream %s: a value below 0 in %+v", name, c)
+	}
+	jc := s.base(s.logName(name), s.logSubject(name, ">"))
+	jc.DenyDelete, jc.DenyPurge = true, true
+	if c.Replicas != 0 {
+		jc.Replicas = c.Replicas
+	}
+	if c.Window != 0 {
+		jc.Duplicates = c.Window
+	}
+	if c.MaxBytes != 0 {
+		jc.MaxBytes = c.MaxBytes
+	}
+	return s.newStream(ctx, jc)
+}
+
+// newStream creates a stream and refuses one that is there: the broker takes
+// an equal configuration for success. A second description tells them apart
+// even when a first answer was lost.
+func (s *Store) newStream(ctx context.Context, jc jetstream.StreamConfig) error {
+	jc.Metadata["riffle-creation"] = randomID()
+	_, err := retry(ctx, s, func(ctx context.Context) (jetstream.Stream, error) { return s.js.CreateStream(ctx, jc) })
+	return s.fail("create stream "+jc.Name, err)
+}
+
+// DeleteStream removes a stream and its files; see the package comment on what
+// that means. ErrNotFound if there is none.
+func (s *Store) DeleteStream(ctx context.Context, name string) error {
+	if err := checkName("stream", name); err != nil {
+		return err
+	}
+	done, err := s.writing()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return s.removeStream(ctx, s.logName(name))
+}
+
+func (s *Store) removeStream(ctx context.Context, full string) error {
+	_, err := retry(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.js.DeleteStream(ctx, full) })
+	if err != nil {
+		return s.fail("delete stream "+full, err)
+	}
+	if s.server != nil {
+		return s.awaitRemoval(full)
+	}
+	return nil
+}
+
+// ListStreams returns the names of the streams that begin with prefix, sorted.
+func (s *Store) ListStreams(ctx context.Context, prefix string) ([]string, error) {
+	return s.listNames(ctx, s.logName(""), s.config.Domain+".log.>", prefix)
+}
+
+func (s *Store) listNames(ctx context.Context, kind, subject, prefix string) ([]string, error) {
+	return retry(ctx, s, func(ctx context.Context) ([]string, error) {
+		var names []string
+		list := s.js.StreamNames(ctx, jetstream.WithStreamListSubject(subject))
+		for full := range list.Name() {
+			if name, ok := strings.CutPrefix(full, kind); ok && strings.HasPrefix(name, prefix) {
+				names = append(names, name)
+			}
+		}
+		if err := list.Err(); err != nil {
+			return nil, s.failUnlessRetried("list streams", err)
+		}
+		slices.Sort(names)
+		return names, nil
+	})
+}
+
+// failUnlessRetried leaves errors that retry knows as they are.
+func (s *Store) failUnlessRetried(what string, err error) error {
+	if unreached(err) || unanswered(err) {
+		return err
+	}
+	return s.fail(what, err)
+}
+
+// StreamInfo returns a stream's size.
+func (s *Store) StreamInfo(ctx context.Context, name string) (StreamInfo, error) {
+	if err := checkName("stream", name); err != nil {
+		return StreamInfo{}, err
+	}
+	return s.info(ctx, s.logName(name))
+}
+
+func (s *Store) info(ctx context.Context, full string) (StreamInfo, error) {
+	h, err := retry(ctx, s, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, full) })
+	if err != nil {
+		return StreamInfo{}, s.fail("stream "+full, err)
+	}
+	st := h.CachedInfo().State
+	return StreamInfo{Count: st.Msgs, Bytes: st.Bytes, First: st.FirstSeq, Last: st.LastSeq}, nil
+}
+
+// Append writes a message and returns its sequence, once it is durable. A
+// message whose msgID is still in the stream's window is not stored again: its
+// first sequence is returned. Without msgID and without ExpectLast, a write
+// whose answer is lost fails with ErrUnavailable and may have been stored; with
+// either it is repeated until it is answered.
+func (s *Store) Append(ctx context.Context, stream, msgID, suffix string, data []byte, o AppendOptions) (uint64, error) {
+	m, err := s.message(stream, msgID, suffix, data)
+	if err != nil {
+		return 0, err
+	}
+	done, err := s.writing()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	w := write{stream: s.logName(stream), msg: m, repeat: msgID != ""}
+	if o.ExpectLast != nil {
+		w.expect, w.expectLast = lastOfStream, *o.ExpectLast
+	}
+	return s.publish(ctx, w)
+}
+
+func (s *Store) message(stream, msgID, suffix string, data []byte) (*nats.Msg, error) {
+	if err := checkName("stream", stream); err != nil {
+		return nil, err
+	}
+	if err := checkSuffix(suffix, false); err != nil {
+		return nil, err
+	}
+	if err := checkData(data); err != nil {
+		return nil, err
+	}
+	if len(msgID) > 128 || strings.ContainsAny(msgID, "\r\n\x00") {
+		return nil, fmt.Errorf("store: message id %q: at most 128 bytes on one line", msgID)
+	}
+	m := &nats.Msg{Subject: s.logSubject(stream, suffix), Data: data}
+	if msgID != "" {
+		m.Header = nats.Header{jetstream.MsgIDHeader: {msgID}}
+	}
+	return m, nil
+}
+
+type expectation int
+
+const (
+	expectNothing expectation = iota
+	lastOfStream
+	lastOfSubject
+)
+
+// write is one message on its way into a stream.
+type write struct {
+	stream     string
+	msg        *nats.Msg
+	expect     expectation
+	expectLast uint64
+	repeat     bool // may be sent again although it may have been stored: it has an id
+}
+
+// publish sends a write until it is answered. A conditional write carries an
+// id, so that after a lost answer its own success is not taken for another's.
+func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
+	what := "write to " + w.stream
+	if w.msg.Header == nil {
+		w.msg.Header = nats.Header{}
+	}
+	w.msg.Header.Set(jetstream.ExpectedStreamHeader, w.stream)
+	switch w.expect {
+	case lastOfStream:
+		w.msg.Header.Set(jetstream.ExpectedLastSeqHeader, fmt.Sprint(w.expectLast))
+	case lastOfSubject:
+		w.msg.Header.Set(jetstream.ExpectedLastSubjSeqHeader, fmt.Sprint(w.expectLast))
+	}
+	if w.expect != expectNothing {
+		w.repeat = true
+		if w.msg.Header.Get(jetstream.MsgIDHeader) == "" {
+			w.msg.Header.Set(jetstream.MsgIDHeader, randomID())
+		}
+	}
+	ctx, cancel := s.patience(ctx)
+	defer cancel()
+	open := false // an answer was lost
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		attempt, done := context.WithTimeout(ctx, attemptTimeout)
+		ack, err := s.js.PublishMsg(attempt, w.msg, jetstream.WithRetryAttempts(0))
+		done()
+		if err == nil {
+			return ack.Sequence, nil
+		}
+		if !unreached(err) && !unanswered(err) {
+			err = s.fail(what, err)
+			if errors.Is(err, ErrConflict) {
+				// Asked at a first attempt too: an id that was stored before
+				// is a repetition by the caller.
+				if seq, own := s.storedBefore(ctx, w); own {
+					return seq, nil
+				}
+				return 0, err
+			}
+			if open {
+				return 0, fmt.Errorf("store: %s: %w, then %w", what, ErrUnavailable, err)
+			}
+			return 0, err
+		}
+		open = open || unanswered(err)
+		if open && !w.repeat || ctx.Err() != nil || s.hopeless() {
+			return 0, s.fail(what, err)
+		}
+		if errors.Is(err, jetstream.ErrNoStreamResponse) {
+			// Nobody serves the subject: no leader, or no stream.
+			if _, missing := s.js.Stream(ctx, w.stream); errors.Is(missing, jetstream.ErrStreamNotFound) {
+				return 0, s.fail(what, missing)
+			}
+		}
+		if !sleep(ctx, wait) {
+			return 0, s.fail(what, err)
+		}
+	}
+}
+
+// storedBefore looks whether the message that won a conflict is this very one.
+func (s *Store) storedBefore(ctx context.Context, w write) (uint64, bool) {
+	var got *jetstream.RawStreamMsg
+	h, err := s.js.Stream(ctx, w.stream)
+	if err != nil {
+		return 0, false
+	}
+	if w.expect == lastOfStream {
+		got, err = h.GetMsg(ctx, w.expectLast+1)
+	} else {
+		got, err = h.GetLastMsgForSubject(ctx, w.msg.Subject)
+	}
+	if err != nil || got.Subject != w.msg.Subject || got.Header.Get(jetstream.MsgIDHeader) != w.msg.Header.Get(jetstream.MsgIDHeader) ||
+		string(got.Data) != string(w.msg.Data) {
+		return 0, false
+	}
+	return got.Sequence, true
+}
+
+const readAhead = 8 << 20 // bytes a reader may have in flight
+
+// Read yields the messages of a stream in order, from sequence from on (0 and
+// 1: from the first) up to the last one at the time of the call. The filter is
+// a suffix, may hold the wildcards * (one token) and > (the rest), and is empty
+// for all. An error ends it. Messages may be kept.
+func (s *Store) Read(ctx context.Context, stream, filter string, from uint64) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		if err := errors.Join(checkName("stream", stream), checkSuffix(filter, true)); err != nil {
+			yield(Message{}, err)
+			return
+		}
+		if filter == "" {
+			filter = ">"
+		}
+		for m, err := range s.read(ctx, s.logName(stream), s.logSubject(stream, filter), from) {
+			if err != nil {
+				yield(Message{}, err)
+				return
+			}
+			if !yield(Message{Seq: m.seq, Suffix: s.suffixOf(stream, m.msg.Subject()), ID: messageID(m.msg.Headers()),
+				Data: m.msg.Data()}, nil) {
+				return
+			}
+		}
+	}
+}
+
+type sequenced struct {
+	msg jetstream.Msg
+	seq uint64
+}
+
+// read delivers through an ordered consumer, which the stream's leader serves
+// and which is made anew after a gap.
+func (s *Store) read(ctx context.Context, full, subject string, from uint64) iter.Seq2[sequenced, error] {
+	return func(yield func(sequenced, error) bool) {
+		what := "read " + full
+		// How much there is now, so that the end is known.
+		h, err := retry(ctx, s, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, full) })
+		if err != nil {
+			yield(sequenced{}, s.fail(what, err))
+			return
+		}
+		last := h.CachedInfo().State.LastSeq
+		if last == 0 || from > last {
+			return
+		}
+		c, err := retry(ctx, s, func(ctx context.Context) (jetstream.Consumer, error) {
+			return s.js.OrderedConsumer(ctx, full, jetstream.OrderedConsumerConfig{
+				FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+				OptStartSeq: max(from, 1), InactiveThreshold: 30 * time.Second})
+		})
+		if err != nil {
+			yield(sequenced{}, s.fail(what, err))
+			return
+		}
+		pending := c.CachedInfo().NumPending
+		if pending == 0 {
+			s.js.DeleteConsumer(ctx, full, c.CachedInfo().Name)
+			return
+		}
+		it, err := c.Messages(jetstream.PullMaxBytes(readAhead))
+		if err != nil {
+			yield(sequenced{}, s.fail(what, err))
+			return
+		}
+		defer func() {
+			it.Stop()
+			// Its own deletion is in the background and may lose to Close.
+			s.js.DeleteConsumer(context.WithoutCancel(ctx), full, c.CachedInfo().Name)
+		}()
+		for pending > 0 {
+			wait, cancel := s.patience(ctx)
+			m, err := it.Next(jetstream.NextContext(wait))
+			cancel()
+			if err != nil {
+				yield(sequenced{}, s.fail(what, err))
+				return
+			}
+			meta, err := m.Metadata()
+			if err != nil {
+				yield(sequenced{}, s.fail(what, err))
+				return
+			}
+			if meta.Sequence.Stream > last || !yield(sequenced{m, meta.Sequence.Stream}, nil) || meta.Sequence.Stream == last {
+				return
+			}
+			pending--
+		}
+	}
+}
