@@ -257,13 +257,13 @@ func (w *world) close(t *testing.T, co *coordinator.Coordinator, reports map[wir
 	}
 	var all []wire.Report
 	for _, r := range reports {
-		if err := round.Accept(wire.Ticket{ID: r.ID, Payload: int64(len(all))}); err != nil {
+		if err := round.Accept(wire.Ticket{Sender: r.Client, ID: r.ID, Payload: int64(len(all))}); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, r)
 	}
 	batch, twice, err := round.Close()
-	if err != nil || twice != 0 {
+	if err != nil || twice != (shuffler.Dropped{}) {
 		t.Fatal(twice, err)
 	}
 	if err := co.Receive(batch.Closed()); err != nil {
