@@ -1,10 +1,12 @@
 package client
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,16 +94,48 @@ func openBook(dir string) (b *book, err error) {
 	charged := map[[32]byte]map[wire.ClientID][32]byte{}
 	for _, d := range all {
 		s := b.history(d.client).decide(d.task, d.round, d.announcement)
-		if !d.sent {
+		if d.times == 0 {
 			continue
 		}
-		s.charge(d.charge, d.tail)
+		s.charge(d.charge, d.times, d.tail)
+		if d.kept {
+			continue
+		}
 		if charged[d.announcement] == nil {
 			charged[d.announcement] = map[wire.ClientID][32]byte{}
 		}
 		charged[d.announcement][d.client] = d.sealed
 	}
-	return b, b.openOutboxes(charged)
+	if err := b.openOutboxes(charged); err != nil {
+		return nil, err
+	}
+	return b, b.shorten(len(all))
+}
+
+// shortenFrom is how many lines a ledger has at least that is written anew.
+const shortenFrom = 1 << 12
+
+// shorten replaces a long ledger by one that says as much, where no line is needed
+// for a report that is still to be sent.
+func (b *book) shorten(lines int) error {
+	if lines < shortenFrom || len(b.left) > 0 {
+		return nil
+	}
+	out, last, short := []byte(bookHeader), bookStart(), 0
+	for _, id := range slices.SortedFunc(maps.Keys(b.clients), func(a, b wire.ClientID) int { return bytes.Compare(a[:], b[:]) }) {
+		for _, d := range b.clients[id].keep(id) {
+			out, last = d.append(out, last)
+			short++
+		}
+	}
+	if short > lines/2 {
+		return nil
+	}
+	if err := durable.WriteFile(b.lines.path, out); err != nil {
+		return fmt.Errorf("client: %v", err)
+	}
+	b.last = last
+	return nil
 }
 
 // openOutboxes finds the sealed bytes of reports that were charged.
@@ -199,7 +233,7 @@ func (b *book) charge(id wire.ClientID, ann wire.Announcement, announcement [32]
 		return err
 	}
 	return b.record(decision{client: id, task: ann.Task, round: ann.Round, announcement: announcement,
-		sent: true, sealed: rec.digest, tail: tail, charge: r})
+		times: 1, sealed: rec.digest, tail: tail, charge: r})
 }
 
 // hold keeps a round's outbox until it is released as often.

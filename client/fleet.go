@@ -29,6 +29,7 @@ type Fleet struct {
 
 	// What a coin, and what a report is made from; rng.Secure but in tests.
 	coin, noise func(id wire.ClientID, round int64) rng.Source
+	beforeSend  func() // nil but in tests
 
 	mu    sync.Mutex
 	count Snapshot
@@ -143,13 +144,19 @@ func (f *Fleet) Run(ctx context.Context) error {
 		}
 	}
 	wg.Go(func() { fail(f.resend(ctx)) })
-	run := func(task [32]byte) { wg.Go(func() { fail(f.task(ctx, task)) }) }
 	if len(f.config.Tasks) > 0 {
 		for _, task := range f.config.Tasks {
-			run(task)
+			wg.Go(func() { fail(f.task(ctx, task)) })
 		}
 	} else {
-		f.follow(ctx, run)
+		f.follow(ctx, func(task [32]byte) {
+			wg.Go(func() {
+				// What the policy does not allow is left to others.
+				if err := f.task(ctx, task); errors.Is(err, errStore) {
+					fail(err)
+				}
+			})
+		})
 	}
 	wg.Wait()
 	return errors.Join(failed...)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/wire"
 )
 
 // history is what one client has sent, as far as it matters for what follows.
@@ -42,16 +43,32 @@ func (h *history) decide(task [32]byte, round int64, announcement [32]byte) *spe
 	return s
 }
 
-// charge counts a report.
-func (s *spent) charge(r dp.Round, tail float64) {
+// charge counts reports.
+func (s *spent) charge(r dp.Round, times int64, tail float64) {
 	s.tail = math.Max(s.tail, tail)
 	for i := range s.charges {
 		if s.charges[i].Event == dp.Event(r) {
-			s.charges[i].Times++
+			s.charges[i].Times += times
 			return
 		}
 	}
-	s.charges = append(s.charges, dp.Repeat{Event: r, Times: 1})
+	s.charges = append(s.charges, dp.Repeat{Event: r, Times: times})
+}
+
+// keep returns the lines that say as much as all that led to h.
+func (h *history) keep(id wire.ClientID) []decision {
+	var out []decision
+	for _, s := range h.tasks {
+		d := decision{client: id, task: s.task, round: s.round, announcement: s.announcement}
+		for _, c := range s.charges {
+			d.kept, d.times, d.tail, d.charge = true, c.Times, s.tail, c.Event.(dp.Round)
+			out = append(out, d)
+		}
+		if len(s.charges) == 0 {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // with returns s and one more report, leaving s as it is.
@@ -61,7 +78,7 @@ func (s *spent) with(r dp.Round, tail float64) *spent {
 		out.task, out.tail = s.task, s.tail
 		out.charges = append(out.charges, s.charges...)
 	}
-	out.charge(r, tail)
+	out.charge(r, 1, tail)
 	return out
 }
 

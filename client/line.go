@@ -20,7 +20,11 @@ import (
 // without its end was never acted upon, and is dropped.
 //
 //	sent CLIENT TASK ROUND ANNOUNCEMENT SEALED TAIL CLASS EPS0 SIGMA SYMBOLS TV TRUST CROWD CHECK
+//	kept CLIENT TASK ROUND ANNOUNCEMENT TIMES TAIL CLASS EPS0 SIGMA SYMBOLS TV TRUST CROWD CHECK
 //	pass CLIENT TASK ROUND ANNOUNCEMENT CHECK
+//
+// A kept line stands for that many sent ones, of rounds up to its own; a client
+// has one in a task for each thing its reports were charged as.
 const bookHeader = "riffle-client-ledger 1\n"
 
 // decision is a line.
@@ -29,8 +33,9 @@ type decision struct {
 	task         [32]byte
 	round        int64
 	announcement [32]byte
-	sent         bool // else the coin said no
-	sealed       [32]byte
+	times        int64    // reports; 0: the coin said no
+	sealed       [32]byte // of one report; zero if it is kept
+	kept         bool
 	tail         float64
 	charge       dp.Round
 }
@@ -45,17 +50,27 @@ func (c check) next(line []byte) check {
 	return check(h.Sum(nil)[:8])
 }
 
+// bookStart is the check of the header.
+func bookStart() check { return check{}.next([]byte(bookHeader)) }
+
 // append adds d's line and returns its check.
 func (d decision) append(dst []byte, before check) ([]byte, check) {
 	start := len(dst)
 	kind := "pass"
-	if d.sent {
+	switch {
+	case d.kept:
+		kind = "kept"
+	case d.times > 0:
 		kind = "sent"
 	}
 	dst = fmt.Appendf(dst, "%s %x %x %d %x", kind, d.client, d.task, d.round, d.announcement)
-	if r := d.charge; d.sent {
-		dst = fmt.Appendf(dst, " %x %s %s %s %s %d %s %s %d", d.sealed, number(d.tail), r.Report.Class, number(r.Report.Eps0),
-			number(r.Report.Sigma), r.Report.Symbols, number(r.Report.TV), r.Trust, r.Population)
+	if r := d.charge; d.times > 0 {
+		if d.kept {
+			dst = fmt.Appendf(dst, " %d", d.times)
+		} else {
+			dst = fmt.Appendf(dst, " %x", d.sealed)
+		}
+		dst = fmt.Appendf(dst, " %s %s %s %s %d %s %s %d", number(d.tail), r.Report.Class, number(r.Report.Eps0), number(r.Report.Sigma), r.Report.Symbols, number(r.Report.TV), r.Trust, r.Population)
 	}
 	c := before.next(dst[start:])
 	return fmt.Appendf(dst, " %x\n", c), c
@@ -75,7 +90,7 @@ func decodeBook(b []byte) (all []decision, last check, size int, err error) {
 		}
 		return nil, last, 0, fmt.Errorf("%w: it does not start as one", errBook)
 	}
-	last = check{}.next([]byte(bookHeader))
+	last = bookStart()
 	size = len(bookHeader)
 	rounds := map[string]int64{}
 	for n := 2; ; n++ {
@@ -92,7 +107,7 @@ func decodeBook(b []byte) (all []decision, last check, size int, err error) {
 			return nil, last, 0, fmt.Errorf("%w: line %d was changed, or one before it taken out", errBook, n)
 		}
 		key := string(d.client[:]) + string(d.task[:])
-		if d.round <= rounds[key] {
+		if d.round < rounds[key] || d.round == rounds[key] && !d.kept {
 			return nil, last, 0, fmt.Errorf("%w: line %d: round %d after round %d", errBook, n, d.round, rounds[key])
 		}
 		rounds[key] = d.round
@@ -105,7 +120,9 @@ func parseLine(line string) (d decision, err error) {
 	f := strings.Split(line, " ")
 	switch {
 	case len(f) == 15 && f[0] == "sent":
-		d.sent = true
+		d.times = 1
+	case len(f) == 15 && f[0] == "kept":
+		d.kept = true
 	case len(f) == 6 && f[0] == "pass":
 	default:
 		return d, fmt.Errorf("%d fields of a %.8q", len(f), f[0])
@@ -135,10 +152,14 @@ func parseLine(line string) (d decision, err error) {
 	if err == nil && d.round < 1 {
 		err = fmt.Errorf("round %d", d.round)
 	}
-	if err != nil || !d.sent {
+	if err != nil || d.times == 0 && !d.kept {
 		return d, err
 	}
-	raw(d.sealed[:], f[5])
+	if d.kept {
+		d.times = count(f[5])
+	} else {
+		raw(d.sealed[:], f[5])
+	}
 	d.tail = float(f[6])
 	r := &d.charge
 	r.Report.Class, r.Report.Eps0, r.Report.Sigma = dp.Class(f[7]), float(f[8]), float(f[9])
@@ -150,6 +171,8 @@ func parseLine(line string) (d decision, err error) {
 	case err != nil:
 	case int64(r.Report.Symbols) != symbols:
 		err = fmt.Errorf("%d symbols", symbols)
+	case d.times < 1:
+		err = fmt.Errorf("%d reports", d.times)
 	case !(d.tail >= 0 && d.tail < 1) || math.Signbit(d.tail):
 		err = fmt.Errorf("tail %v", d.tail)
 	default:

@@ -92,6 +92,9 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 		r.last, r.digest = ann.Round, digest
 	}
 	until := time.UnixMilli(ann.Deadline)
+	if !time.Now().Before(until) {
+		return refuse(CauseClock, "the deadline has passed")
+	}
 	inRound, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	var e wire.Enrolment
@@ -162,6 +165,7 @@ func (r *rounds) members(ctx, inRound context.Context, ann wire.Announcement, di
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
+	left := false // a report that was charged and is not answered
 	slots := make(chan struct{}, held)
 	for _, t := range turns {
 		select {
@@ -173,20 +177,21 @@ func (r *rounds) members(ctx, inRound context.Context, ann wire.Announcement, di
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := r.member(inRound, t, ann, digest, e); err != nil {
-				mu.Lock()
-				failed = errors.Join(failed, err)
-				mu.Unlock()
-			}
+			unsent, err := r.member(inRound, t, ann, digest, e)
+			mu.Lock()
+			defer mu.Unlock()
+			left = left || unsent
+			failed = errors.Join(failed, err)
 		})
 	}
 	wg.Wait()
 	// What an ending process could not send stays for the next.
-	return errors.Join(failed, f.book.release(digest, ctx.Err() == nil))
+	return errors.Join(failed, f.book.release(digest, !left || ctx.Err() == nil))
 }
 
-// member is one client's part in a round. The error is that of the ledger.
-func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, digest [32]byte, e wire.Enrolment) error {
+// member is one client's part in a round. It says whether a report was charged
+// that ctx left unanswered. The error is that of the ledger.
+func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, digest [32]byte, e wire.Enrolment) (unsent bool, err error) {
 	f, m := r.fleet, t.member
 	tell := func(w What, err error) {
 		if refused := (*Refused)(nil); errors.As(err, &refused) {
@@ -197,21 +202,21 @@ func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, dige
 	gradient, err := m.open(r.terms)
 	if err != nil {
 		tell(Declined, refuse(CauseSource, "%v", err))
-		return nil
+		return false, nil
 	}
 	if refused := r.ready(m, ann, digest); refused != nil {
 		if refused != decided {
 			tell(Declined, refused)
 		}
-		return nil
+		return false, nil
 	}
 	in, err := r.asked(ctx, m, ann, digest)
 	if err != nil {
 		if errors.Is(err, errStore) {
-			return err
+			return false, err
 		}
 		tell(NotDrawn, err)
-		return nil
+		return false, nil
 	}
 	if !in {
 		if ann.Participation == dp.CheckIn {
@@ -219,19 +224,22 @@ func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, dige
 		} else {
 			tell(NotDrawn, nil)
 		}
-		return nil
+		return false, nil
 	}
 	if refused := r.reserve(m, ann, digest); refused != nil {
 		tell(Declined, refused)
-		return nil
+		return false, nil
 	}
 	sealed, err := r.seal(ctx, m, gradient, ann, digest, e)
 	if err != nil {
 		tell(Lost, err)
-		return nil
+		return false, nil
 	}
 	if err := f.book.charge(m.id, ann, digest, r.terms.Charge, r.terms.Tail, sealed); err != nil {
-		return err
+		return false, err
+	}
+	if f.beforeSend != nil {
+		f.beforeSend()
 	}
 	if sleep(ctx, time.Until(t.at)) == nil {
 		err = f.send(ctx, sealed)
@@ -240,10 +248,10 @@ func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, dige
 	}
 	if err != nil {
 		tell(Lost, err)
-		return nil
+		return ctx.Err() != nil, nil
 	}
 	tell(Sent, nil)
-	return nil
+	return false, nil
 }
 
 // decided marks a round that this client decided before, as after a restart.
@@ -305,7 +313,7 @@ func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *Ref
 	if refused := r.terms.afford(m.history, r.fleet.counter); refused != nil {
 		return refused
 	}
-	m.history.decide(r.terms.ID, ann.Round, digest).charge(r.terms.Charge, r.terms.Tail)
+	m.history.decide(r.terms.ID, ann.Round, digest).charge(r.terms.Charge, 1, r.terms.Tail)
 	return nil
 }
 
@@ -403,9 +411,11 @@ func (f *Fleet) resend(ctx context.Context) error {
 		wg.Go(func() {
 			inRound, cancel := context.WithDeadline(ctx, o.deadline)
 			defer cancel()
+			over := true
 			for _, r := range o.reports {
 				err := f.send(inRound, r.sealed)
-				if ctx.Err() != nil {
+				if err != nil && ctx.Err() != nil {
+					over = false
 					break
 				}
 				n := Notice{What: Sent, Client: r.client, Err: err}
@@ -414,7 +424,7 @@ func (f *Fleet) resend(ctx context.Context) error {
 				}
 				f.tell(n)
 			}
-			if err := f.book.release(announcement, ctx.Err() == nil); err != nil {
+			if err := f.book.release(announcement, over); err != nil {
 				mu.Lock()
 				failed = errors.Join(failed, err)
 				mu.Unlock()
