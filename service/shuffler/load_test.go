@@ -1,0 +1,5 @@
+package shuffler
+
+const loadChild = "RIFFLE_SHUFFLER_LOAD"
+
+func loadMain() {}
