@@ -89,9 +89,10 @@ type Service struct {
 	metrics   metrics
 	shuffling chan struct{} // holds one token: passes of one round at a time
 
-	mu     sync.Mutex
-	rounds map[[32]byte]*round
-	wake   chan struct{}
+	mu      sync.Mutex
+	rounds  map[[32]byte]*round
+	readers map[string]*reader // by stream and kind
+	wake    chan struct{}
 }
 
 // New checks the configuration. It reads and writes nothing.
@@ -135,7 +136,7 @@ func New(c Config) (*Service, error) {
 	rand.Read(id[:]) // never fails
 	s := &Service{config: c, store: c.Store, roster: r, name: encodeName(id[:]), sizes: map[wire.KeyID]wire.Suite{},
 		slots: newWeighted(c.InFlight), stopped: make(chan struct{}), shuffling: make(chan struct{}, 1),
-		rounds: map[[32]byte]*round{}, wake: make(chan struct{}, 1)}
+		rounds: map[[32]byte]*round{}, readers: map[string]*reader{}, wake: make(chan struct{}, 1)}
 	for _, k := range c.Keys.Public() {
 		s.sizes[k.ID()] = k.Suite
 	}
