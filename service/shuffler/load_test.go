@@ -294,7 +294,7 @@ func load(address, file, bytes string) error {
 	var next atomic.Int64
 	failed := make(chan error, 1)
 	var wg sync.WaitGroup
-	for range 256 {
+	for range 512 {
 		wg.Go(func() {
 			if err := connection(address, f, size, n, &next); err != nil {
 				select {
