@@ -244,6 +244,16 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 	return e, nil
 }
 
+// Planned is what the coming round would be charged if k reports came of it; false
+// if an earlier round has paid for it.
+func (c *Coordinator) Planned(k int64) (event dp.Round, charged bool, err error) {
+	if c.config.Participation == dp.Once && c.epochCharged(c.round+1) {
+		return dp.Round{}, false, nil
+	}
+	event, err = c.event(k)
+	return event, true, err
+}
+
 // epochCharged says whether a round of this round's epoch was charged.
 func (c *Coordinator) epochCharged(round int64) bool {
 	entries := c.config.Ledger.Entries()
@@ -283,6 +293,9 @@ func (t *Tally) Open(r *randomizer.Report) {
 	t.mechanism.Add(t.sum, r)
 	t.accepted++
 }
+
+// Reject counts a report that could not even be read.
+func (t *Tally) Reject() { t.rejected++ }
 
 // AddNoise adds noise to the sum, for a simulation that draws the noise of all
 // clients of a vector sum at once; n is how many reports all tallies accepted.

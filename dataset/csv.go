@@ -35,6 +35,9 @@ type CSVConfig struct {
 	// Regression reads the label column as real targets. Otherwise every
 	// distinct text in it is a class, whatever it looks like.
 	Regression bool
+	// Classes are all that there are, in order, where that is public: the file need
+	// not hold all of them, and must hold no other. nil: those of the file, sorted.
+	Classes []string
 	// Scale maps columns to their scaling; Rest is for all other feature
 	// columns. Only a regression's label column may be scaled.
 	//
@@ -316,6 +319,8 @@ func (p *csvParser) class(cell string) (int32, error) {
 		return 0, fmt.Errorf("%s: class %.40q must be UTF-8", p.at(p.label), cell)
 	case strings.TrimSpace(cell) != cell:
 		return 0, fmt.Errorf("%s: class %.40q must not have spaces around it", p.at(p.label), cell)
+	case p.config.Classes != nil && !slices.Contains(p.config.Classes, cell):
+		return 0, fmt.Errorf("%s: class %.40q is none of the %d that there are", p.at(p.label), cell, len(p.config.Classes))
 	case len(p.names) == MaxCSVClasses:
 		return 0, fmt.Errorf("%s: %.40q would be class %d, at most %d are read; is the column a real target?",
 			p.at(p.label), cell, MaxCSVClasses+1, MaxCSVClasses)
@@ -337,15 +342,20 @@ func (p *csvParser) finish() (*CSV, error) {
 	if p.config.Regression {
 		return out, nil
 	}
-	if len(p.names) < 2 {
+	if p.config.Classes == nil && len(p.names) < 2 {
 		return nil, fmt.Errorf("dataset: %s: column %q holds one class only, %.40q, want at least 2",
 			p.name, p.config.Label, p.names[0])
 	}
-	out.Labels = slices.Clone(p.names)
-	slices.SortFunc(out.Labels, compareLabels)
+	out.Labels = slices.Clone(p.config.Classes)
+	if out.Labels == nil {
+		out.Labels = slices.Clone(p.names)
+		slices.SortFunc(out.Labels, compareLabels)
+	}
 	place := make([]int32, len(p.names))
 	for y, label := range out.Labels {
-		place[p.classes[label]] = int32(y)
+		if old, ok := p.classes[label]; ok {
+			place[old] = int32(y)
+		}
 	}
 	for i, y := range table.Y {
 		table.Y[i] = place[y]

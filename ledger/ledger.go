@@ -36,6 +36,9 @@ type Ledger struct {
 	config  Config
 	entries []Entry
 	history dp.Sequence // entries, with equal neighbours folded into a Repeat
+	// What the accountant said of history, and of history with asked added.
+	spent, next *dp.Bound
+	asked       dp.Round
 }
 
 // New returns an empty ledger.
@@ -66,21 +69,45 @@ func (l *Ledger) Charge(e Entry) error {
 		return fmt.Errorf("ledger: round %d was charged before or is out of order (last is %d)",
 			e.Round, l.entries[n-1].Round)
 	}
-	next := appendEvent(l.history, e.Event)
-	if !math.IsInf(l.config.MaxEps, 1) {
-		b, err := l.config.Accountant.Eps(next, l.config.Delta)
+	if err := l.afford(e); err != nil {
+		return err
+	}
+	l.record(e)
+	return nil
+}
+
+// afford returns an error unless e may be charged within the budget.
+func (l *Ledger) afford(e Entry) error {
+	if err := e.Event.Validate(); err != nil {
+		return err
+	}
+	if math.IsInf(l.config.MaxEps, 1) {
+		return nil
+	}
+	if l.next == nil || l.asked != e.Event {
+		b, err := l.config.Accountant.Eps(appendEvent(l.history, e.Event), l.config.Delta)
 		if err != nil {
 			return fmt.Errorf("ledger: round %d: %w", e.Round, err)
 		}
-		// Negated so that a NaN refuses.
-		if !(b.Eps <= l.config.MaxEps) {
-			return fmt.Errorf("ledger: round %d would bring epsilon to %.4g, above %.4g: %w",
-				e.Round, b.Eps, l.config.MaxEps, ErrBudget)
-		}
+		l.next, l.asked = &b, e.Event
 	}
-	l.entries = append(l.entries, e)
-	l.history = next
+	b := *l.next
+	// Negated so that a NaN refuses.
+	if !(b.Eps <= l.config.MaxEps) {
+		return fmt.Errorf("ledger: round %d would bring epsilon to %.4g, above %.4g: %w",
+			e.Round, b.Eps, l.config.MaxEps, ErrBudget)
+	}
 	return nil
+}
+
+// record adds e, which was afforded or spent before.
+func (l *Ledger) record(e Entry) {
+	l.entries = append(l.entries, e)
+	l.history = appendEvent(l.history, e.Event)
+	if l.spent = nil; l.next != nil && l.asked == e.Event {
+		l.spent = l.next
+	}
+	l.next = nil
 }
 
 // Spent returns the bound on everything charged so far.
@@ -89,7 +116,14 @@ func (l *Ledger) Spent() (dp.Bound, error) {
 		return dp.Bound{Kind: dp.Upper, Status: dp.Proved,
 			Guarantee: dp.Guarantee{Delta: l.config.Delta, Adjacency: dp.ReplaceOne}}, nil
 	}
-	return l.config.Accountant.Eps(l.history, l.config.Delta)
+	if l.spent == nil {
+		b, err := l.config.Accountant.Eps(l.history, l.config.Delta)
+		if err != nil {
+			return b, err
+		}
+		l.spent = &b
+	}
+	return *l.spent, nil
 }
 
 // Entries returns a copy of what was charged, oldest first.
@@ -112,7 +146,7 @@ func (l *Ledger) Restore(entries []Entry) error {
 		history = appendEvent(history, e.Event)
 	}
 	l.entries = append([]Entry(nil), entries...)
-	l.history = history
+	l.history, l.spent, l.next = history, nil, nil
 	return nil
 }
 

@@ -42,8 +42,8 @@ func TestBatchHoldsEveryReportOnceInAnyOrderOfArrival(t *testing.T) {
 			}
 		}
 		b, duplicates, err := r.Close()
-		if err != nil || b.Round != 5 || duplicates != 499 {
-			t.Fatalf("batch of round %d, %d duplicates, %v", b.Round, duplicates, err)
+		if err != nil || b.Round != 5 || duplicates != (Dropped{Duplicates: 499}) {
+			t.Fatalf("batch of round %d, %+v dropped, %v", b.Round, duplicates, err)
 		}
 		if want == nil {
 			want = b.Payloads
@@ -102,10 +102,10 @@ func TestOrderIsUniformOverKeys(t *testing.T) {
 // Only ids that agree in all 128 bits are the same report.
 func TestHalfEqualTagsAreTwoReports(t *testing.T) {
 	r := open(t, 1, 1)
-	r.tickets = []tagged{{1, 5, 0}, {2, 5, 1}, {2, 6, 2}, {2, 6, 2}, {3, 6, 3}}
+	r.tickets = []tagged{{1, 5, 0, 0, 0}, {2, 5, 0, 0, 1}, {2, 6, 0, 0, 2}, {2, 6, 0, 0, 2}, {3, 6, 0, 0, 3}}
 	b, duplicates, err := r.Close()
-	if err != nil || duplicates != 1 || !slices.Equal(b.Payloads, []int64{0, 1, 2, 3}) {
-		t.Errorf("batch %v, %d duplicates, %v", b.Payloads, duplicates, err)
+	if err != nil || duplicates != (Dropped{Duplicates: 1}) || !slices.Equal(b.Payloads, []int64{0, 1, 2, 3}) {
+		t.Errorf("batch %v, %+v dropped, %v", b.Payloads, duplicates, err)
 	}
 }
 

@@ -242,9 +242,9 @@ func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
 	if failed != nil {
 		return wire.Batch{}, failed
 	}
-	batch, duplicates, err := sh.Close()
-	if err == nil && duplicates != 0 {
-		err = fmt.Errorf("simulate: %d report ids collided", duplicates)
+	batch, dropped, err := sh.Close()
+	if err == nil && dropped != (shuffler.Dropped{}) {
+		err = fmt.Errorf("simulate: report ids collided: %+v", dropped)
 	}
 	return batch, err
 }

@@ -197,7 +197,11 @@ func (c *Config) parseYAML(raw []byte, skip func(string) bool) error {
 		}
 		return err
 	}
-	root := doc.Content[0]
+	return c.setNode(doc.Content[0], skip)
+}
+
+// setNode applies a mapping of settings; on an error some may be set.
+func (c *Config) setNode(root *yaml.Node, skip func(string) bool) error {
 	if root.Kind != yaml.MappingNode {
 		return fmt.Errorf("line %d: want `name: value` lines", root.Line)
 	}

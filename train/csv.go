@@ -80,13 +80,14 @@ func (c Config) regression() bool {
 	return err == nil && !loss.Binary()
 }
 
-// readCSV reads the file as a configuration says.
-func (c Config) readCSV() (*dataset.CSV, error) {
+// readCSV reads the file as a configuration says, with the classes it is to have;
+// nil: those in the file.
+func (c Config) readCSV(classes []string) (*dataset.CSV, error) {
 	by, rest, err := ParseRanges(c.Range)
 	if err != nil {
 		return nil, inputError("range %v", err)
 	}
-	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: c.regression(), Scale: by, Rest: rest})
+	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: c.regression(), Classes: classes, Scale: by, Rest: rest})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, inputError("data %s: no such file", c.Data)
 	}
@@ -106,7 +107,7 @@ func (c Config) ranged(columns []string) bool {
 }
 
 func (c Config) loadCSV() (*Data, error) {
-	file, err := c.readCSV()
+	file, err := c.readCSV(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/riffle-dp/riffle/model"
 	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/schedule"
 	"github.com/riffle-dp/riffle/simulate"
 )
 
@@ -59,70 +60,124 @@ type Run struct {
 // Prepare checks and resolves a configuration, loads its data and builds the
 // roles. Nothing is written yet.
 func Prepare(ctx context.Context, c Config) (*Run, error) {
-	c.fill()
-	if err := c.Check(); err != nil {
-		return nil, err
-	}
-	data, err := c.Load()
+	c, data, m, err := c.resolve(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.resolveLoss(data.Train)
-	m, err := c.newModel(data.Train)
-	if err != nil {
-		return nil, inputError("%v", err)
-	}
-	if c.planned() {
-		if err := c.resolveClients(data.Train.Len()); err != nil {
-			return nil, err
-		}
-		if err := c.resolveRounds(ctx, data, m); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.resolvePopulation(data.Train.Len()); err != nil {
-		return nil, err
-	}
-	if err := c.resolvePrivacy(ctx); err != nil {
-		return nil, err
-	}
-	c.resolveLearning()
 	r := &Run{Config: c, Data: data, Model: m}
 	return r, r.build()
 }
 
+// resolve fills in all that can be chosen, and loads the data and the model.
+func (c Config) resolve(ctx context.Context) (Config, *Data, model.Parametric, error) {
+	c.fill()
+	if err := c.Check(); err != nil {
+		return c, nil, nil, err
+	}
+	data, err := c.Load()
+	if err != nil {
+		return c, nil, nil, err
+	}
+	c.resolveLoss(data.Train)
+	m, err := c.newModel(data.Train)
+	if err != nil {
+		return c, nil, nil, inputError("%v", err)
+	}
+	if c.planned() {
+		if err := c.resolveClients(data.Train.Len()); err != nil {
+			return c, nil, nil, err
+		}
+		if err := c.resolveRounds(ctx, data, m); err != nil {
+			return c, nil, nil, err
+		}
+	}
+	if err := c.resolvePopulation(data.Train.Len()); err != nil {
+		return c, nil, nil, err
+	}
+	if err := c.resolvePrivacy(ctx); err != nil {
+		return c, nil, nil, err
+	}
+	c.resolveLearning()
+	return c, data, m, nil
+}
+
+// parts are what a resolved configuration comes to, whoever runs it.
+type parts struct {
+	model     model.Parametric
+	mechanism randomizer.Mechanism
+	promise   dp.Report
+	blocks    schedule.Blocks
+	plan      *optimize.Plan // a convex optimiser's; nil with cldp-sgd
+	// stages are the models whose gradients clients send, by stage of the plan.
+	stages []model.Parametric
+}
+
+// parts makes the mechanism for the model, and chooses the learning rate or the
+// plan for it.
+func (c *Config) parts(d *Data, m model.Parametric) (p parts, err error) {
+	p.model, p.stages = m, []model.Parametric{m}
+	if p.blocks, err = c.blocks(); err != nil {
+		return p, err
+	}
+	if p.mechanism, p.promise, err = c.newMechanism(m.Params()); err != nil {
+		return p, inputError("%v", err)
+	}
+	if c.planned() {
+		if p.plan, err = c.newPlan(d, m, p.mechanism); err != nil {
+			return p, err
+		}
+		p.stages, err = stageModels(p.plan, m)
+		return p, err
+	}
+	if c.LR == "" {
+		c.LR = c.defaultRate(p.mechanism)
+	}
+	return p, nil
+}
+
+// coordinator is the task of a resolved configuration; its name and its ledger
+// are the caller's.
+func (c Config) coordinator(p parts) (coordinator.Config, error) {
+	var optimizer optimize.Optimizer
+	var err error
+	if p.plan != nil {
+		optimizer, err = p.plan.NewOptimizer()
+	} else {
+		optimizer, err = c.newCLDPSGD(p.mechanism, p.model.Init(uint64(c.Seed)))
+	}
+	return coordinator.Config{
+		Optimizer: optimizer, Mechanism: p.mechanism, Report: p.promise, Trust: c.trust(),
+		Participation: dp.Participation(c.Participation), Population: c.Population, Sample: c.K, CheckInRate: c.Gamma,
+		Blocks: p.blocks, MinReports: c.NMin, Clip: c.Clip, Honest: c.Honest,
+	}, err
+}
+
 func (r *Run) build() error {
-	c, m := r.Config, r.Model
-	blocks, err := c.blocks()
+	p, err := r.Config.parts(r.Data, r.Model)
 	if err != nil {
 		return err
 	}
-	var promise dp.Report
-	if r.Mechanism, promise, err = c.newMechanism(m.Params()); err != nil {
+	c := r.Config
+	r.Mechanism, r.Plan = p.mechanism, p.plan
+	if r.clients, err = c.newClients(r.Data.Train, p.stages); err != nil {
 		return inputError("%v", err)
 	}
-	stages, err := r.newOptimizer()
+	task, err := c.coordinator(p)
 	if err != nil {
 		return err
 	}
-	if r.clients, err = c.newClients(r.Data.Train, stages); err != nil {
-		return inputError("%v", err)
-	}
-	var book coordinator.Ledger = ledger.Unprotected{}
+	r.optimizer = task.Optimizer
+	task.Task, task.Ledger = c.Digest(), ledger.Unprotected{}
 	if c.Trust != "none" {
 		limit := math.Inf(1)
 		if c.Epsilon != 0 {
 			limit = c.Epsilon
 		}
-		if book, err = ledger.New(ledger.Config{Accountant: account.New(), Delta: c.accountedDelta(), MaxEps: limit}); err != nil {
+		if task.Ledger, err = ledger.New(ledger.Config{Accountant: account.New(), Delta: c.accountedDelta(), MaxEps: limit}); err != nil {
 			return err
 		}
 	}
-	if r.coordinator, err = coordinator.New(coordinator.Config{
-		Task: c.Digest(), Optimizer: r.optimizer, Mechanism: r.Mechanism, Report: promise, Ledger: book,
-		Trust: c.trust(), Participation: dp.Participation(c.Participation),
-		Population: c.Population, Sample: c.K, CheckInRate: c.Gamma, Blocks: blocks, MinReports: c.NMin, Clip: c.Clip, Honest: c.Honest,
-	}); err != nil {
+	if r.coordinator, err = coordinator.New(task); err != nil {
 		return inputError("%v", err)
 	}
 	// A simulated client of a vector sum only rounds: the noise is drawn for all.
@@ -143,32 +198,10 @@ func (r *Run) build() error {
 		return inputError("%v", err)
 	}
 	r.simulation, err = simulate.New(simulate.Config{
-		Seed: uint64(c.Seed), Clients: r.clients, Client: reporter, Blocks: blocks, Carrier: carriers,
+		Seed: uint64(c.Seed), Clients: r.clients, Client: reporter, Blocks: p.blocks, Carrier: carriers,
 		Coordinator: r.coordinator, Mechanism: r.Mechanism, Dropout: c.Dropout, Workers: int(c.Workers),
 	})
 	return err
-}
-
-// newOptimizer makes the optimiser and, by stage of its plan, the models whose
-// gradients clients send.
-func (r *Run) newOptimizer() (stages []model.Parametric, err error) {
-	c := &r.Config
-	stages = []model.Parametric{r.Model}
-	if !c.planned() {
-		if c.LR == "" {
-			c.LR = c.defaultRate(r.Mechanism)
-		}
-		r.optimizer, err = c.newCLDPSGD(r.Mechanism, r.Model.Init(uint64(c.Seed)))
-		return stages, err
-	}
-	if r.Plan, err = c.newPlan(r.Data, r.Model, r.Mechanism); err != nil {
-		return nil, err
-	}
-	if stages, err = stageModels(r.Plan, r.Model); err != nil {
-		return nil, err
-	}
-	r.optimizer, err = r.Plan.NewOptimizer()
-	return stages, err
 }
 
 // trust is what an accountant calls the configuration's trust.

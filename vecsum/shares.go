@@ -67,6 +67,14 @@ func (s *Shares) Size() (messages, bytes int64) {
 	return int64(n), int64(n*shareHeader + (n-1)*seedSize + s.packedSize())
 }
 
+// MessageSize is the size of the message to one aggregator.
+func (s *Shares) MessageSize(aggregator int) int64 {
+	if aggregator == s.aggregators-1 {
+		return int64(shareHeader + s.packedSize())
+	}
+	return shareHeader + seedSize
+}
+
 // Distance is 0: the shares are perfectly hiding but for the generator.
 func (s *Shares) Distance() float64 { return 0 }
 

@@ -57,10 +57,11 @@ func usage(format string, args ...any) error { return usageError{fmt.Errorf(form
 
 func exitCode(err error) int {
 	var u usageError
+	var refused refusedError
 	switch {
 	case errors.Is(err, train.ErrInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.Is(err, ledger.ErrBudget):
+	case errors.Is(err, ledger.ErrBudget), errors.As(err, &refused):
 		return exitRefused
 	case errors.As(err, &u), errors.Is(err, train.ErrInput):
 		return exitUsage
@@ -86,7 +87,8 @@ data can have influenced what was seen.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newData(), newVersion())
+	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newData(),
+		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newLedger(), newFsck(), newMigrate(), newVersion())
 	return root
 }
 

@@ -1,0 +1,15 @@
+package client
+
+import (
+	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// Replay gives clients' coins and noise sources that can be played again. It
+// exists in tests only.
+func (f *Fleet) Replay(coin, noise func(id wire.ClientID, round int64) rng.Source) {
+	f.coin, f.noise = coin, noise
+}
+
+// BeforeSend runs between the charge of a report and its first sending.
+func (f *Fleet) BeforeSend(g func()) { f.beforeSend = g }

@@ -1,0 +1,239 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// Fleet is the enrolled clients of one process. Each decides and reports for
+// itself; announcements and models are fetched once for all of them, and the
+// ledger of all of them is one file.
+type Fleet struct {
+	config  JoinConfig
+	web     *web
+	book    *book
+	counter *counter
+	members []*member
+	compute chan struct{} // one for each report that is being made
+	flight  chan struct{} // one for each request that is under way
+
+	enrolled enrolled
+
+	// What a coin, and what a report is made from; rng.Secure but in tests.
+	coin, noise func(id wire.ClientID, round int64) rng.Source
+	beforeSend  func() // nil but in tests
+
+	mu    sync.Mutex
+	count Snapshot
+}
+
+// member is a client.
+type member struct {
+	credential *Credential
+	id         wire.ClientID
+	source     Source
+
+	mu        sync.Mutex // of the rest
+	history   *history
+	gradients map[[32]byte]opened
+}
+
+type opened struct {
+	gradient Gradient
+	err      error
+}
+
+// NewFleet opens the ledger and checks everything that can be checked without a
+// request. It must be closed. The config's Credential is not used.
+func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
+	if c, err = c.check(); err != nil {
+		return nil, err
+	}
+	if len(members) == 0 {
+		return nil, errors.New("client: a fleet needs a member")
+	}
+	if c.Workers == 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	if c.Connections == 0 {
+		c.Connections = 32
+	}
+	c.Policy = c.Policy.withDefaults()
+	secure := func(wire.ClientID, int64) rng.Source { return rng.Secure() }
+	f = &Fleet{config: c, counter: &counter{accountant: c.Accountant}, coin: secure, noise: secure,
+		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections),
+		count: Snapshot{Reports: map[What]int64{}, Declined: map[Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
+	seen := map[wire.ClientID]bool{}
+	for i, m := range members {
+		if m.Credential == nil || m.Source == nil {
+			return nil, fmt.Errorf("client: member %d needs a credential and a source", i)
+		}
+		id := m.Credential.ID()
+		if seen[id] {
+			return nil, fmt.Errorf("client: member %d is another one's credential again", i)
+		}
+		seen[id] = true
+		f.members = append(f.members, &member{credential: m.Credential, id: id, source: m.Source, gradients: map[[32]byte]opened{}})
+	}
+	if f.book, err = openBook(c.Directory); err != nil {
+		return nil, err
+	}
+	for _, m := range f.members {
+		m.history = f.book.history(m.id)
+	}
+	f.web = newWeb(c.Roots, c.Connections)
+	return f, nil
+}
+
+// Close gives the ledger back. Run must have returned.
+func (f *Fleet) Close() error {
+	f.web.Close()
+	return f.book.Close()
+}
+
+// Snapshot returns what happened so far.
+func (f *Fleet) Snapshot() Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.count
+	s.Reports, s.Declined, s.Refusals = maps.Clone(s.Reports), maps.Clone(s.Declined), maps.Clone(s.Refusals)
+	return s
+}
+
+// tell counts a notice and passes it on.
+func (f *Fleet) tell(n Notice) {
+	f.mu.Lock()
+	if refused := (*Refused)(nil); errors.As(n.Err, &refused) {
+		f.count.Declined[refused.Cause]++
+	} else if n.What == Passed || n.What == NotDrawn || n.What == Sent || n.What == Lost {
+		f.count.Reports[n.What]++
+	}
+	f.mu.Unlock()
+	if f.config.Watch != nil {
+		f.config.Watch(n)
+	}
+}
+
+// Run takes part until ctx or the last of the tasks ends, and first sends what an
+// earlier process sealed and charged and did not send. It returns nil when ctx
+// ends; else the refusals of tasks, joined, or what the ledger cannot write.
+func (f *Fleet) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	var mu sync.Mutex
+	var failed []error
+	fail := func(err error) {
+		if err == nil || ctx.Err() != nil && !errors.Is(err, errStore) {
+			return
+		}
+		mu.Lock()
+		failed = append(failed, err)
+		mu.Unlock()
+		if errors.Is(err, errStore) {
+			cancel(err) // no client may go on without its ledger
+		}
+	}
+	wg.Go(func() { fail(f.resend(ctx)) })
+	if len(f.config.Tasks) > 0 {
+		for _, task := range f.config.Tasks {
+			wg.Go(func() { fail(f.task(ctx, task)) })
+		}
+	} else {
+		f.follow(ctx, func(task [32]byte) {
+			wg.Go(func() {
+				// What the policy does not allow is left to others.
+				if err := f.task(ctx, task); errors.Is(err, errStore) {
+					fail(err)
+				}
+			})
+		})
+	}
+	wg.Wait()
+	return errors.Join(failed...)
+}
+
+// taskListEvery is how often new tasks are looked for.
+const taskListEvery = time.Minute
+
+// follow starts every task that the coordinator lists, until ctx ends.
+func (f *Fleet) follow(ctx context.Context, run func([32]byte)) {
+	known := map[[32]byte]bool{}
+	retry := newBackoff()
+	for ctx.Err() == nil {
+		tasks, err := f.fetchTasks(ctx)
+		if err != nil {
+			f.tell(Notice{What: Retrying, Err: err})
+			if retry.wait(ctx) != nil {
+				return
+			}
+			continue
+		}
+		retry.reset()
+		for _, task := range tasks {
+			if !known[task] {
+				known[task] = true
+				run(task)
+			}
+		}
+		if sleep(ctx, taskListEvery) != nil {
+			return
+		}
+	}
+}
+
+// task takes part in one task until it ends.
+func (f *Fleet) task(ctx context.Context, id [32]byte) error {
+	t, err := f.agree(ctx, id)
+	if err != nil {
+		if ctx.Err() == nil {
+			f.tell(Notice{What: Declined, Task: id, Err: err})
+		}
+		return err
+	}
+	f.tell(Notice{What: Agreed, Task: id})
+	r := rounds{fleet: f, terms: t}
+	return r.run(ctx)
+}
+
+// agree fetches a task until it is there, and checks it.
+func (f *Fleet) agree(ctx context.Context, id [32]byte) (*Terms, error) {
+	retry := newBackoff()
+	for {
+		task, err := f.fetchTask(ctx, id)
+		if err == nil {
+			return f.config.Policy.Agree(task)
+		}
+		if refused := (*Refused)(nil); errors.As(err, &refused) {
+			return nil, refused.of(id, 0)
+		}
+		f.tell(Notice{What: Retrying, Task: id, Err: err})
+		if err := retry.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// open returns a member's gradient for a task.
+func (m *member) open(t *Terms) (Gradient, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o, ok := m.gradients[t.ID]
+	if !ok {
+		o.gradient, o.err = m.source.Open(t.Task)
+		if o.err == nil && o.gradient == nil {
+			o.err = errors.New("client: the source gave no gradient")
+		}
+		m.gradients[t.ID] = o
+	}
+	return o.gradient, o.err
+}

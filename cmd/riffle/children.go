@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/riffle-dp/riffle/operate"
+	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
+)
+
+// children are processes of this program that a demo started. Each is ended by its
+// own process, and its log goes to a file.
+type children struct {
+	dir string // of logs
+
+	mu  sync.Mutex
+	all []*child
+}
+
+type child struct {
+	name string
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{}
+	err  error // once done
+}
+
+// start runs this program with other arguments.
+func (c *children) start(name string, args ...string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return err
+	}
+	one := &child{name: name, log: filepath.Join(c.dir, name+".log"), done: make(chan struct{})}
+	log, err := os.OpenFile(one.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	one.cmd = exec.Command(program, args...)
+	// The name too: a test's program chooses its command by it.
+	one.cmd.Args[0] = os.Args[0]
+	one.cmd.Stdout, one.cmd.Stderr = log, log
+	apart(one.cmd) // Ctrl-C is for the parent, which ends them in order
+	err = one.cmd.Start()
+	if closeErr := log.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	go func() {
+		one.err = one.cmd.Wait()
+		close(one.done)
+	}()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, one)
+	return nil
+}
+
+// failed returns an error if a process has ended: of those that may, only if it
+// failed.
+func (c *children) failed(may ...string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.all {
+		select {
+		case <-one.done:
+			if one.err != nil || !slices.Contains(may, one.name) {
+				return fmt.Errorf("%s has ended: %v: %s", one.name, one.err, lastLine(one.log))
+			}
+		default:
+		}
+	}
+	return nil
+}
+
+func lastLine(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(string(bytes.TrimSpace(b)), "\n")
+	return lines[len(lines)-1]
+}
+
+// ready waits until a role's process can serve.
+func (c *children) ready(ctx context.Context, socket string) error {
+	api := operate.OperatorClient(socket)
+	deadline := time.Now().Add(time.Minute)
+	why := "it does not answer"
+	for {
+		if _, err := os.Stat(socket); err == nil {
+			ask, cancel := context.WithTimeout(ctx, 5*time.Second)
+			resp, err := api.GetStatus(ask, connect.NewRequest(&operatorv1.GetStatusRequest{}))
+			cancel()
+			if err == nil && resp.Msg.NotReady == "" {
+				return nil
+			}
+			if err == nil {
+				why = resp.Msg.NotReady
+			}
+		}
+		if err := c.failed(); err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s: %s", socket, why)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// stop ends all processes, the last that was started first, and says whether each
+// ended as it should.
+func (c *children) stop() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, one := range slices.Backward(c.all) {
+		select {
+		case <-one.done:
+			continue
+		default:
+		}
+		if err := one.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			_ = one.cmd.Process.Kill() // where there is no such signal
+		}
+		select {
+		case <-one.done:
+			if one.err != nil {
+				errs = append(errs, fmt.Errorf("%s: %v: %s", one.name, one.err, lastLine(one.log)))
+			}
+		case <-time.After(20 * time.Second):
+			errs = append(errs, fmt.Errorf("%s does not stop, and was killed", one.name))
+			_ = one.cmd.Process.Kill()
+			<-one.done
+		}
+	}
+	c.all = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,426 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/operate"
+	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
+	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// demo is what a demonstration runs; it is kept in its directory, so that it can
+// be resumed.
+type demo struct {
+	Clients       int64        `json:"clients"`
+	Processes     int64        `json:"processes"`
+	Rounds        int64        `json:"rounds"`
+	Trust         string       `json:"trust"`
+	Participation string       `json:"participation"`
+	Suite         string       `json:"suite"`
+	Data          string       `json:"data"`
+	Config        train.Config `json:"-"`
+	Settings      string       `json:"settings"` // Config in YAML
+	Round         float64      `json:"round_seconds"`
+	Task          string       `json:"task,omitempty"`
+
+	dir string
+}
+
+const demoFile = "demo.json"
+
+func newDemo() *cobra.Command {
+	d := demo{Clients: 1000, Processes: 2, Rounds: 20}
+	var out, resume string
+	var eps0, epsilon, gamma float64
+	var k int64
+	var show output
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run the whole system on loopback, and check what it did",
+		Long: `Demo starts every role as a process of its own on loopback, with TLS, sealed
+reports, a shuffler, a ledger and a store each, and clients in a few processes. It
+trains on MNIST and then checks what was done: the model is computed again from
+the recorded reports by the functions that a simulation runs and must be the
+released one bit for bit, the privacy loss is counted again from the ledger's
+events, and every store is checked.
+
+One directory holds all keys: a demonstration protects nobody. Ctrl-C stops all
+processes; --resume goes on from there.`,
+		Example: `  riffle demo --clients 1000 --rounds 20
+  riffle demo --clients 200 --rounds 5 --trust vector-sum --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if resume != "" {
+				var refused string
+				forEachChanged(cmd.Flags(), func(name string) {
+					if name != "resume" && name != "json" && name != "quiet" && name != "no-progress" {
+						refused = name
+					}
+				})
+				if refused != "" {
+					return usage("--%s contradicts --resume: a resumed demo keeps its settings", refused)
+				}
+				d, err := loadDemo(resume)
+				if err != nil {
+					return err
+				}
+				return d.run(cmd, show, true)
+			}
+			if err := d.settle(eps0, epsilon, gamma, k); err != nil {
+				return err
+			}
+			fresh := out == ""
+			var err error
+			if fresh {
+				out, err = os.MkdirTemp("", "riffle-demo-")
+			} else if entries, dirErr := os.ReadDir(out); dirErr == nil && len(entries) > 0 {
+				return usage("--out %s is not empty (--resume continues a demo)", out)
+			} else {
+				err = os.MkdirAll(out, 0o700)
+			}
+			if err != nil {
+				return err
+			}
+			if d.dir, err = filepath.Abs(out); err != nil {
+				return err
+			}
+			if err := d.create(cmd.Context()); err != nil {
+				return operateError(err)
+			}
+			return d.run(cmd, show, !fresh)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Var(&countFlag{&d.Clients, 2, 1e6}, "clients", "enrolled clients n")
+	flags.Var(&countFlag{&d.Rounds, 1, 1e6}, "rounds", "rounds of training")
+	flags.Var(&countFlag{&d.Processes, 1, 64}, "processes", "processes that the clients are divided among")
+	flags.StringVar(&d.Trust, "trust", "shuffle", "what hides a report: shuffle, local, vector-sum or distributed")
+	flags.StringVar(&d.Participation, "participation", "", "all, sampled, check-in or once (default: all; check-in where trust is distributed)")
+	flags.Var(&countFlag{&k, 1, 1e6}, "k", "clients a round, with --participation sampled or once (default: half; once: as many as give --rounds rounds)")
+	flags.Float64Var(&gamma, "gamma", 0.5, "each client's chance to take part, with --participation check-in")
+	flags.Float64Var(&eps0, "eps0", 2, "local privacy parameter of a report, with --trust shuffle or local")
+	flags.Float64Var(&epsilon, "epsilon", 1, "budget that the noise is chosen for, with --trust vector-sum or distributed")
+	flags.StringVar(&d.Suite, "suite", "x25519", "of the keys that reports are sealed to: x25519 or mlkem768x25519")
+	flags.StringVar(&d.Data, "data", "mnist", "mnist, or a folder of images")
+	flags.StringVar(&out, "out", "", "directory to keep, new or empty (default: a temporary one)")
+	flags.StringVar(&resume, "resume", "", "go on with the demo in this directory")
+	show.flags(flags)
+	flags.SortFlags = false
+	return cmd
+}
+
+// settle chooses the task.
+func (d *demo) settle(eps0, epsilon, gamma float64, k int64) error {
+	if _, err := operate.ParseSuite(d.Suite); err != nil {
+		return usageError{err}
+	}
+	if d.Processes > d.Clients {
+		d.Processes = d.Clients
+	}
+	if d.Data != "mnist" {
+		path, err := filepath.Abs(d.Data)
+		if err != nil {
+			return err
+		}
+		d.Data = path
+	}
+	if d.Participation == "" {
+		d.Participation = "all"
+		if d.Trust == "distributed" {
+			d.Participation = "check-in"
+		}
+	}
+	c := train.Default()
+	c.Data, c.Trust, c.Participation, c.Rounds, c.Model = d.Data, d.Trust, d.Participation, d.Rounds, "hog-linear"
+	images, _, err := train.LoadImages(d.Data)
+	if err != nil {
+		return err
+	}
+	if c.PerClient = int64(images.Len()) / d.Clients; c.PerClient < 1 {
+		c.PerClient = 1 // more clients than images: each stands for several
+	}
+	switch d.Trust {
+	case "shuffle", "local":
+		c.Eps0 = eps0
+	case "vector-sum", "distributed":
+		c.Epsilon = epsilon
+	default:
+		return usage("--trust %q must be shuffle, local, vector-sum or distributed", d.Trust)
+	}
+	d.Round = 60 // a round closes when all who were asked have reported
+	switch d.Participation {
+	case "all":
+	case "sampled":
+		if c.K = k; k == 0 {
+			c.K = max(2, d.Clients/2)
+		}
+	case "once":
+		if c.K = k; k == 0 {
+			c.K = max(2, d.Clients/d.Rounds)
+		}
+	case "check-in":
+		c.Gamma = gamma
+		// Nobody knows who will report, so the round ends at its deadline.
+		d.Round = 4 + float64(d.Clients)/500
+	default:
+		return usage("--participation %q must be all, sampled, check-in or once", d.Participation)
+	}
+	if k != 0 && c.K == 0 {
+		return usage("--k goes with --participation sampled or once")
+	}
+	if err := c.Check(); err != nil {
+		return err
+	}
+	text, err := train.Marshal(c)
+	d.Config, d.Settings = c, string(text)
+	return err
+}
+
+func (d *demo) loopback() operate.Loopback {
+	suite, _ := operate.ParseSuite(d.Suite) // checked
+	sum := d.Trust == "vector-sum" || d.Trust == "distributed"
+	p := operate.Policy{MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 1, MaxEps0: d.Config.Eps0 * 1.01, Trusts: []string{d.Trust}}
+	if sum {
+		p.MaxEps0 = 0
+	}
+	return operate.Loopback{Dir: d.dir, Clients: int(d.Clients), Processes: int(d.Processes), Aggregator: sum, MinReports: 2, Suite: suite,
+		Epsilon: 1e4, Delta: 1e-5, Data: d.Data, Policy: p, Spread: -1}
+}
+
+func (d *demo) create(ctx context.Context) error {
+	if err := d.loopback().Create(ctx); err != nil {
+		return err
+	}
+	return d.save()
+}
+
+func (d *demo) save() error {
+	b, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(d.dir, demoFile), append(b, '\n'))
+}
+
+func loadDemo(dir string) (*demo, error) {
+	b, err := os.ReadFile(filepath.Join(dir, demoFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, usage("--resume %s: no demo there (%s is missing)", dir, demoFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := &demo{}
+	if err := json.Unmarshal(b, d); err != nil {
+		return nil, usage("--resume %s: %v", dir, err)
+	}
+	d.Config = train.Default()
+	if err := d.Config.Parse([]byte(d.Settings)); err != nil {
+		return nil, err
+	}
+	d.dir, err = filepath.Abs(dir)
+	return d, err
+}
+
+// run starts all processes, waits for the task, stops them, and checks.
+func (d *demo) run(cmd *cobra.Command, show output, keep bool) error {
+	begun := time.Now()
+	ctx := cmd.Context()
+	stderr := cmd.ErrOrStderr()
+	show.note(stderr, "%s", "a demonstration on one machine: one directory holds all keys, and this protects nobody's data")
+	show.note(stderr, "directory: %s", d.dir)
+	c := &children{dir: filepath.Join(d.dir, "logs")}
+	err := d.drive(ctx, c, show, stderr)
+	if stopErr := c.stop(); err == nil {
+		err = stopErr
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted (%w); all processes are stopped; continue with: riffle demo --resume %s", context.Canceled, d.dir)
+		}
+		show.note(stderr, "logs: %s; when the cause is gone: riffle demo --resume %s", c.dir, d.dir)
+		return operateError(err)
+	}
+	result, err := d.check(ctx, time.Since(begun))
+	if err != nil {
+		show.note(stderr, "what was recorded is kept: %s", d.dir)
+		return operateError(err)
+	}
+	if !keep {
+		if err := os.RemoveAll(d.dir); err != nil {
+			return err
+		}
+		result.Dir = ""
+	}
+	if show.json {
+		return printJSON(cmd.OutOrStdout(), result)
+	}
+	return result.print(cmd.OutOrStdout())
+}
+
+// drive runs the task to its end.
+func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Writer) error {
+	l := d.loopback()
+	roles := []string{operate.RoleShuffler, operate.RoleCoordinator}
+	if l.Aggregator {
+		roles = append(roles, operate.RoleAggregator)
+	}
+	for _, role := range roles {
+		if err := c.start(role, "serve", role, "--config", l.Config(role)); err != nil {
+			return err
+		}
+	}
+	for _, role := range roles {
+		if err := c.ready(ctx, filepath.Join(d.dir, role, role+".sock")); err != nil {
+			return err
+		}
+	}
+	api := operate.OperatorClient(filepath.Join(d.dir, operate.RoleCoordinator, operate.RoleCoordinator+".sock"))
+	if d.Task == "" {
+		resp, err := api.CreateTask(ctx, connect.NewRequest(&operatorv1.CreateTaskRequest{Name: "demo", Config: d.Settings, RoundSeconds: d.Round}))
+		if err != nil {
+			return err
+		}
+		d.Task = resp.Msg.Task.Id
+		if err := errors.Join(l.SetTasks(d.Task), d.save()); err != nil {
+			return err
+		}
+		show.note(stderr, "task %.16s: %s, %s, n = %d, n-min %d, %d rounds", d.Task, resp.Msg.Task.Trust, resp.Msg.Task.Participation, d.Clients, resp.Msg.Task.NMin, d.Rounds)
+	}
+	var clients []string
+	for i := range int(d.Processes) {
+		name := fmt.Sprintf("clients-%d", i)
+		clients = append(clients, name)
+		if err := c.start(name, "client", "--config", l.ClientConfig(i)); err != nil {
+			return err
+		}
+	}
+	return d.watch(ctx, c, api, show, stderr, clients)
+}
+
+// watch prints a line for each round until the task has ended.
+func (d *demo) watch(ctx context.Context, c *children, api operatorv1.OperatorServiceClient, show output, stderr io.Writer, clients []string) error {
+	shown := int64(-1)
+	begun := time.Now()
+	for {
+		resp, err := api.GetTask(ctx, connect.NewRequest(&operatorv1.GetTaskRequest{Task: d.Task}))
+		if err != nil {
+			return errors.Join(c.failed(), err)
+		}
+		t := resp.Msg.Task
+		if t.Round != shown && t.Round > 0 {
+			shown = t.Round
+			text := fmt.Sprintf("round %d/%d", t.Round, t.Rounds)
+			if t.Accuracy != nil {
+				text += fmt.Sprintf("  accuracy %.2f %%", 100**t.Accuracy)
+			}
+			text += fmt.Sprintf("  epsilon %s  %d reports", roundUp(t.Epsilon), t.Reports)
+			if t.RoundsVoid > 0 {
+				text += fmt.Sprintf("  %d void", t.RoundsVoid)
+			}
+			show.note(stderr, "%s  %.0f s", text, time.Since(begun).Seconds())
+		}
+		switch t.State {
+		case "done":
+			return nil
+		case "running":
+		default:
+			return fmt.Errorf("the task was %s: %s", t.State, t.Why)
+		}
+		// Clients end with the task; any other process only when it is asked to.
+		if err := c.failed(clients...); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(150 * time.Millisecond):
+		}
+	}
+}
+
+// demoResult is what a demo prints; its keys are part of the contract.
+type demoResult struct {
+	Released   int64                 `json:"rounds_released"`
+	Accepted   int64                 `json:"reports_accepted"`
+	Rejected   map[wire.Reason]int64 `json:"reports_rejected"`
+	Accuracy   float64               `json:"test_accuracy"`
+	Epsilon    train.Number          `json:"epsilon"`
+	Entries    int64                 `json:"ledger_entries"`
+	Seconds    float64               `json:"seconds"`
+	Delta      float64               `json:"delta"`
+	Bound      string                `json:"bound"`
+	Rounds     int64                 `json:"rounds"`
+	Clients    int64                 `json:"clients"`
+	Trust      string                `json:"trust"`
+	Takes      string                `json:"participation"`
+	Model      string                `json:"model"`
+	Replayed   bool                  `json:"replayed"` // the model is that of the recorded reports, bit for bit
+	Clean      bool                  `json:"clean"`    // every store was checked
+	Dir        string                `json:"dir,omitempty"`
+	population float64
+}
+
+// check recomputes everything from what lies on disk.
+func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, error) {
+	l := d.loopback()
+	raw, err := hex.DecodeString(d.Task)
+	if err != nil || len(raw) != 32 {
+		return nil, fmt.Errorf("no task %q", d.Task)
+	}
+	replay, err := operate.ReplayTask(ctx, l.Config(operate.RoleCoordinator), [32]byte(raw))
+	if err != nil {
+		return nil, err
+	}
+	book, err := operate.ReadLedger(ctx, l.Config(operate.RoleCoordinator))
+	if err != nil {
+		return nil, err
+	}
+	roles := []string{operate.RoleShuffler, operate.RoleCoordinator}
+	if l.Aggregator {
+		roles = append(roles, operate.RoleAggregator)
+	}
+	for _, role := range roles {
+		r, err := operate.Check(ctx, role, l.Config(role))
+		if err != nil {
+			return nil, err
+		}
+		if !r.Clean {
+			return nil, fmt.Errorf("fsck %s: %s: %s (%d problems)", role, r.Problems[0].Where, r.Problems[0].What, len(r.Problems))
+		}
+	}
+	return &demoResult{Released: replay.Released, Accepted: replay.Reports, Rejected: replay.Rejected, Accuracy: replay.Evaluation.Accuracy(),
+		Epsilon: train.Number(replay.Epsilon.Eps), Entries: book.Entries, Seconds: took.Seconds(), Delta: replay.Epsilon.Delta, Bound: replay.Epsilon.Method,
+		Rounds: d.Rounds, Clients: d.Clients, Trust: d.Trust, Takes: d.Participation, Model: hex.EncodeToString(replay.Model[:]),
+		Replayed: true, Clean: true, Dir: d.dir, population: book.Epsilon}, nil
+}
+
+func (r *demoResult) print(w io.Writer) error {
+	p := printer{w: w}
+	p.row("test accuracy", "%.2f %%", 100*r.Accuracy)
+	p.row("epsilon", "%s at delta = %g (%s, proved; replace one client), counted from %d ledger entries", roundUp(float64(r.Epsilon)), r.Delta, r.Bound, r.Entries)
+	p.row("rounds", "%d of %d released, %d reports summed", r.Released, r.Rounds, r.Accepted)
+	for reason, n := range r.Rejected {
+		p.row("", "%d %s", n, reason)
+	}
+	p.row("model", "%.16s…: the recorded reports give it again, bit for bit", r.Model)
+	p.row("stores", "clean")
+	p.row("time", "%.0f s", r.Seconds)
+	if r.Dir != "" {
+		p.row("directory", "%s", r.Dir)
+	}
+	return p.err
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/riffle-dp/riffle/operate"
+	"github.com/riffle-dp/riffle/train"
+)
+
+func newKeygen() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keygen",
+		Short: "Make the keys of a role",
+		Long: `Keygen makes private keys (readable by their owner alone, never overwritten) and
+prints what the other parties need of them. deploy/GUIDE.md says who gets what.`,
+		Example: `  riffle keygen shuffler --out keys
+  riffle keygen tls --out keys --host shuffler.example
+  riffle keygen client --out phones --count 100`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	for _, role := range []string{"shuffler", "coordinator", "aggregator"} {
+		cmd.AddCommand(newKeygenRole(role))
+	}
+	cmd.AddCommand(newKeygenClient(), newKeygenTLS())
+	return cmd
+}
+
+// made is what keygen prints. Keys of its JSON are part of the contract.
+type made struct {
+	Role    string   `json:"role"`
+	Dir     string   `json:"dir"`
+	Files   []string `json:"files"` // private ones
+	Signing string   `json:"signing_key,omitempty"`
+	Sealing string   `json:"sealing_key,omitempty"`
+	SealID  string   `json:"sealing_key_id,omitempty"`
+	Expires string   `json:"expires,omitempty"`
+	Pin     string   `json:"pin,omitempty"`
+	Roster  string   `json:"roster,omitempty"`
+	Clients int      `json:"clients,omitempty"`
+}
+
+func (m made) show(cmd *cobra.Command, show output, next string) error {
+	if show.json {
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetIndent("", "  ")
+		return enc.Encode(m)
+	}
+	p := printer{w: cmd.OutOrStdout()}
+	for _, row := range [][2]string{{"signing key", m.Signing}, {"sealing key", m.Sealing}, {"sealing key id", m.SealID},
+		{"expires", m.Expires}, {"pin", m.Pin}, {"roster lines", m.Roster}} {
+		if row[1] != "" {
+			p.row(row[0], "%s", row[1])
+		}
+	}
+	for _, f := range m.Files {
+		show.note(cmd.ErrOrStderr(), "private, mode 0600: %s", f)
+	}
+	show.note(cmd.ErrOrStderr(), "%s", next)
+	return p.err
+}
+
+// keygenError turns what is the caller's mistake into bad usage.
+func keygenError(err error) error {
+	if errors.Is(err, os.ErrExist) {
+		return usageError{err}
+	}
+	return err
+}
+
+func newKeygenRole(role string) *cobra.Command {
+	var dir, suite string
+	var expires time.Duration
+	var sealingOnly bool
+	var show output
+	cmd := &cobra.Command{
+		Use:   role,
+		Short: "Make the keys of a " + role,
+		Long: map[string]string{
+			"shuffler": `Makes the signing key of the shuffler's operator (enrolments and words on closed
+rounds) and a sealing key that clients seal reports to.`,
+			"coordinator": `Makes the coordinator's signing key (tasks and announcements) and a sealing key
+that clients seal the inner part of reports to.`,
+			"aggregator": `Makes a sealing key that clients seal second shares of vector sums to.`,
+		}[role] + `
+
+To replace a sealing key that will expire, run it again with --sealing-only: the
+new key lies beside the old one, and both are listed until nothing is sealed to
+the old one any more.`,
+		Example: "  riffle keygen " + role + " --out keys/" + role + "\n  riffle keygen " + role + " --out keys/" + role + " --sealing-only --expires 4380h",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dir == "" {
+				return usage("--out is required")
+			}
+			s, err := operate.ParseSuite(suite)
+			if err != nil {
+				return usageError{err}
+			}
+			if expires <= 0 {
+				return usage("--expires %v must be above 0", expires)
+			}
+			m := made{Role: role, Dir: dir}
+			if role != "aggregator" && !sealingOnly {
+				key, err := operate.GenerateSigning(dir)
+				if err != nil {
+					return keygenError(err)
+				}
+				m.Signing = operate.FormatVerifying(key)
+				m.Files = append(m.Files, filepath.Join(dir, operate.SigningFile))
+			}
+			key, file, err := operate.GenerateSealing(dir, s, time.Now().Add(expires))
+			if err != nil {
+				return keygenError(err)
+			}
+			id := key.ID()
+			m.Sealing, m.SealID = operate.FormatSealing(key), hex.EncodeToString(id[:])
+			m.Expires = time.Unix(key.Expires, 0).UTC().Format(time.RFC3339)
+			m.Files = append(m.Files, filepath.Join(dir, file))
+			return m.show(cmd, show, map[string]string{
+				"shuffler":    "give the signing key to the coordinator, the aggregator and the clients; the sealing key goes into the enrolment by itself",
+				"coordinator": "give the signing key to the shuffler, the aggregator and the clients; the sealing key goes into announcements by itself",
+				"aggregator":  "give the sealing key to the shuffler's operator, who signs it into the enrolment",
+			}[role])
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&dir, "out", "", "directory for the keys, made if it is not there")
+	flags.StringVar(&suite, "suite", "x25519", "of the sealing key: x25519, or mlkem768x25519 against quantum computers of the future")
+	flags.DurationVar(&expires, "expires", 365*24*time.Hour, "how long the sealing key is sealed to")
+	flags.BoolVar(&sealingOnly, "sealing-only", false, "make no signing key: the sealing key is replaced, with overlap")
+	show.flags(flags)
+	flags.SortFlags = false
+	return cmd
+}
+
+func newKeygenClient() *cobra.Command {
+	var dir string
+	count := int64(1)
+	var show output
+	cmd := &cobra.Command{
+		Use:   "client",
+		Short: "Make credentials of clients",
+		Long: `Makes what enrolled clients sign their reports with, and the lines by which the
+shuffler's operator enrols them.`,
+		Example: `  riffle keygen client --out phone
+  riffle keygen client --out phones --count 1000`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dir == "" {
+				return usage("--out is required")
+			}
+			if _, err := operate.GenerateCredentials(dir, int(count)); err != nil {
+				return keygenError(err)
+			}
+			m := made{Role: "client", Dir: dir, Clients: int(count), Roster: filepath.Join(dir, operate.RosterFile),
+				Files: []string{filepath.Join(dir, operate.CredentialsFile)}}
+			return m.show(cmd, show, "give the roster lines to the shuffler's operator, over a channel that proves who they are from")
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&dir, "out", "", "directory for the credentials, made if it is not there")
+	flags.Var(&countFlag{&count, 1, 1e7}, "count", "how many clients")
+	show.flags(flags)
+	flags.SortFlags = false
+	return cmd
+}
+
+func newKeygenTLS() *cobra.Command {
+	var dir string
+	var hosts []string
+	var valid time.Duration
+	var show output
+	cmd := &cobra.Command{
+		Use:   "tls",
+		Short: "Make a TLS certificate that signs itself",
+		Long: `Makes a key and a certificate for HTTPS and prints the key's pin: peers and clients
+know a server by its pin, not by who signed for it.`,
+		Example: `  riffle keygen tls --out keys/shuffler --host shuffler.example --host 192.0.2.7`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dir == "" {
+				return usage("--out is required")
+			}
+			if valid <= 0 {
+				return usage("--expires %v must be above 0", valid)
+			}
+			now := time.Now()
+			pin, err := operate.GenerateTLS(dir, hosts, now.Add(-time.Hour), now.Add(valid))
+			if err != nil {
+				return keygenError(err)
+			}
+			m := made{Role: "tls", Dir: dir, Pin: pin.String(), Expires: now.Add(valid).UTC().Format(time.RFC3339),
+				Files: []string{filepath.Join(dir, operate.CertificateKey)}}
+			return m.show(cmd, show, "give the pin to everyone who connects, and to every peer that you connect to")
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&dir, "out", "", "directory for the files, made if it is not there")
+	flags.StringArrayVar(&hosts, "host", []string{"localhost", "127.0.0.1", "::1"}, "name or address of the server; may be repeated")
+	flags.DurationVar(&valid, "expires", 10*365*24*time.Hour, "how long the certificate says it holds; pins do not look at it")
+	show.flags(flags)
+	flags.SortFlags = false
+	return cmd
+}
+
+// countFlag reads a count that may be written as 1e6.
+type countFlag struct {
+	p      *int64
+	lo, hi int64
+}
+
+func (f *countFlag) Type() string   { return "count" }
+func (f *countFlag) String() string { return fmt.Sprint(*f.p) }
+func (f *countFlag) Set(text string) error {
+	n, err := train.ParseCount(text)
+	if err != nil {
+		return err
+	}
+	if n < f.lo || n > f.hi {
+		return fmt.Errorf("%d must lie between %d and %d", n, f.lo, f.hi)
+	}
+	*f.p = n
+	return nil
+}

@@ -1,0 +1,491 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/operate"
+	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/train"
+)
+
+// operateError gives errors of configurations, stores and of the operator API
+// their exit codes.
+func operateError(err error) error {
+	var api *connect.Error
+	if errors.As(err, &api) {
+		text := errors.New(api.Message())
+		switch api.Code() {
+		case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeUnimplemented:
+			return usageError{text}
+		case connect.CodeFailedPrecondition:
+			return fmt.Errorf("%w: %w", ledger.ErrBudget, text)
+		}
+		return text
+	}
+	switch {
+	case errors.Is(err, operate.ErrConfig), errors.Is(err, store.ErrExists):
+		return usageError{err}
+	case errors.Is(err, ledger.ErrMark), errors.Is(err, store.ErrRollback), errors.Is(err, store.ErrNoLedger):
+		return refusedError{err}
+	}
+	return err
+}
+
+// refusedError marks an error as a refusal for privacy: exit 3.
+type refusedError struct{ error }
+
+func (r refusedError) Unwrap() error { return r.error }
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// operatorFlags say which running coordinator is meant.
+type operatorFlags struct{ config, socket string }
+
+func (f *operatorFlags) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&f.config, "config", "", "the coordinator's configuration, which names its socket")
+	fs.StringVar(&f.socket, "socket", "", "the socket itself")
+}
+
+func (f operatorFlags) client() (operatorv1.OperatorServiceClient, error) {
+	switch {
+	case (f.config == "") == (f.socket == ""):
+		return nil, usage("give one of --config and --socket")
+	case f.config != "":
+		c, err := operate.LoadCoordinator(f.config)
+		if err != nil {
+			return nil, operateError(err)
+		}
+		f.socket = c.Operator
+	}
+	if _, err := os.Stat(f.socket); err != nil {
+		return nil, fmt.Errorf("no coordinator is running: %w", err)
+	}
+	return operate.OperatorClient(f.socket), nil
+}
+
+func newTaskCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "task", Short: "Create, list, show or stop a running coordinator's tasks",
+		Long: `Task speaks with a running coordinator by its socket (proto/riffle/operator/v1),
+which only its owner may open.`,
+		Example: `  riffle task create --config deploy/coordinator.yaml --name first --task task.yaml
+  riffle task list --config deploy/coordinator.yaml --json`,
+		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newTaskCreate(), newTaskList(), newTaskShow(), newTaskStop())
+	return cmd
+}
+
+// taskJSON is a task on the command line; its keys are part of the contract.
+type taskJSON struct {
+	Task          string           `json:"task"`
+	Name          string           `json:"name"`
+	State         string           `json:"state"`
+	Why           string           `json:"why"`
+	Phase         string           `json:"phase"`
+	Trust         string           `json:"trust"`
+	Participation string           `json:"participation"`
+	NMin          int64            `json:"n_min"`
+	Round         int64            `json:"round"`
+	Rounds        int64            `json:"rounds"`
+	Released      int64            `json:"rounds_released"`
+	Void          int64            `json:"rounds_void"`
+	Failed        int64            `json:"rounds_failed"`
+	Reports       int64            `json:"reports_accepted"`
+	Rejected      map[string]int64 `json:"reports_rejected"`
+	Model         string           `json:"model"`
+	Epsilon       train.Number     `json:"epsilon"`
+	Delta         float64          `json:"delta"`
+	Entries       int64            `json:"ledger_entries"`
+	Accuracy      *float64         `json:"test_accuracy,omitempty"`
+	Loss          *float64         `json:"test_loss,omitempty"`
+	Error         string           `json:"error,omitempty"`
+}
+
+func toJSON(t *operatorv1.Task) taskJSON {
+	rejected := maps.Clone(t.Rejected)
+	if rejected == nil {
+		rejected = map[string]int64{}
+	}
+	return taskJSON{Task: t.Id, Name: t.Name, State: t.State, Why: t.Why, Phase: t.Phase, Trust: t.Trust, Participation: t.Participation,
+		NMin: t.NMin, Round: t.Round, Rounds: t.Rounds, Released: t.Released, Void: t.RoundsVoid, Failed: t.RoundsFailed, Reports: t.Reports,
+		Rejected: rejected, Model: t.Model, Epsilon: train.Number(t.Epsilon), Delta: t.Delta, Entries: t.LedgerEntries,
+		Accuracy: t.Accuracy, Loss: t.Loss, Error: t.Error}
+}
+
+func showTask(cmd *cobra.Command, show output, t *operatorv1.Task) error {
+	if show.json {
+		return printJSON(cmd.OutOrStdout(), toJSON(t))
+	}
+	p := printer{w: cmd.OutOrStdout()}
+	p.row("task", "%s", t.Id)
+	p.row("name", "%s", t.Name)
+	state := t.State
+	if t.Why != "" {
+		state += ": " + t.Why
+	}
+	p.row("state", "%s", state)
+	p.row("protocol", "%s, %s, n-min %d", t.Trust, t.Participation, t.NMin)
+	p.row("rounds", "%d of %d ended: %d released, %d void, %d failed", t.Round, t.Rounds, t.Released, t.RoundsVoid, t.RoundsFailed)
+	p.row("reports", "%d summed", t.Reports)
+	for _, reason := range slices.Sorted(maps.Keys(t.Rejected)) {
+		p.row("", "%d %s", t.Rejected[reason], reason)
+	}
+	p.row("epsilon", "%s at delta = %g (%d ledger entries)", roundUp(t.Epsilon), t.Delta, t.LedgerEntries)
+	if t.Accuracy != nil {
+		p.row("accuracy", "%.2f %%", 100**t.Accuracy)
+	}
+	if t.Loss != nil {
+		p.row("loss", "%.4f", *t.Loss)
+	}
+	p.row("model", "%s", t.Model)
+	if t.Error != "" {
+		p.row("last error", "%s", t.Error)
+	}
+	return p.err
+}
+
+func newTaskCreate() *cobra.Command {
+	var f operatorFlags
+	var name, file string
+	var round time.Duration
+	var show output
+	config := train.Default()
+	cmd := &cobra.Command{
+		Use: "create", Short: "Create a task and start it",
+		Long: `Create has the coordinator sign a task and start it. A task has the settings of
+riffle train, from a file and from flags, which win; what a network cannot do is
+refused (README, operating). The clients' own policies decide whether they take
+part.`,
+		Example: `  riffle task create --config deploy/coordinator.yaml --name first --task task.yaml
+  riffle task create --config deploy/coordinator.yaml --name second --eps0 2 --rounds 20 --n-min 500`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if name == "" {
+				return usage("--name is required")
+			}
+			if file != "" {
+				if err := config.ReadConfig(file, cmd.Flags().Changed); err != nil {
+					return usageError{err}
+				}
+			}
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			text, err := train.Marshal(config)
+			if err != nil {
+				return err
+			}
+			resp, err := c.CreateTask(cmd.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: name, Config: string(text),
+				RoundSeconds: round.Seconds()}))
+			if err != nil {
+				return operateError(err)
+			}
+			return showTask(cmd, show, resp.Msg.Task)
+		},
+	}
+	flags := cmd.Flags()
+	f.flags(flags)
+	flags.StringVar(&name, "name", "", "for people: a-z, 0-9 and dashes")
+	flags.StringVar(&file, "task", "", "YAML file with settings of riffle train")
+	flags.DurationVar(&round, "round", 0, "how long clients have to report (default: as the coordinator is configured)")
+	show.flags(flags)
+	for _, f := range config.Fields() {
+		if !f.Local {
+			flags.Var(f.Value, f.Name, f.Usage)
+		}
+	}
+	flags.SortFlags = false
+	return cmd
+}
+
+func newTaskList() *cobra.Command {
+	var f operatorFlags
+	var show output
+	cmd := &cobra.Command{
+		Use: "list", Short: "List tasks", Example: "  riffle task list --config deploy/coordinator.yaml", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			resp, err := c.ListTasks(cmd.Context(), connect.NewRequest(&operatorv1.ListTasksRequest{}))
+			if err != nil {
+				return operateError(err)
+			}
+			if show.json {
+				list := []taskJSON{}
+				for _, t := range resp.Msg.Tasks {
+					list = append(list, toJSON(t))
+				}
+				return printJSON(cmd.OutOrStdout(), map[string]any{"tasks": list})
+			}
+			p := printer{w: cmd.OutOrStdout()}
+			for _, t := range resp.Msg.Tasks {
+				p.line("%.16s  %-20s %-8s round %d of %d, %d released, epsilon %s", t.Id, t.Name, t.State, t.Round, t.Rounds, t.Released, roundUp(t.Epsilon))
+			}
+			return p.err
+		},
+	}
+	f.flags(cmd.Flags())
+	show.flags(cmd.Flags())
+	return cmd
+}
+
+// taskArg takes a task's name, digest or its beginning.
+func taskArg(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return usage("want one task: its name, or the beginning of its digest (see %s --help)", cmd.CommandPath())
+}
+
+func newTaskShow() *cobra.Command {
+	var f operatorFlags
+	var show output
+	cmd := &cobra.Command{
+		Use: "show TASK", Short: "Show a task", Example: "  riffle task show first --config deploy/coordinator.yaml", Args: taskArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			resp, err := c.GetTask(cmd.Context(), connect.NewRequest(&operatorv1.GetTaskRequest{Task: args[0]}))
+			if err != nil {
+				return operateError(err)
+			}
+			return showTask(cmd, show, resp.Msg.Task)
+		},
+	}
+	f.flags(cmd.Flags())
+	show.flags(cmd.Flags())
+	return cmd
+}
+
+func newTaskStop() *cobra.Command {
+	var f operatorFlags
+	var why string
+	var show output
+	cmd := &cobra.Command{
+		Use: "stop TASK", Short: "Stop a task; what was released stays",
+		Long: `Stop ends a task. A round that is open is destroyed unread; what was charged
+stays charged, and models that were released stay valid. A task that was stopped
+cannot be started again.`,
+		Example: "  riffle task stop first --config deploy/coordinator.yaml", Args: taskArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			resp, err := c.StopTask(cmd.Context(), connect.NewRequest(&operatorv1.StopTaskRequest{Task: args[0], Why: why}))
+			if err != nil {
+				return operateError(err)
+			}
+			return showTask(cmd, show, resp.Msg.Task)
+		},
+	}
+	f.flags(cmd.Flags())
+	show.flags(cmd.Flags())
+	return cmd
+}
+
+func newLedger() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "ledger", Short: "Show or verify a coordinator's ledger",
+		Long: `Ledger reads the budget of a population: what was charged, for which batch, and
+what all of it costs, counted anew. The coordinator must not be running; of a
+running one, show asks by its socket.`,
+		Example: "  riffle ledger verify --config deploy/coordinator.yaml",
+		Args:    noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newLedgerShow(), newLedgerVerify())
+	return cmd
+}
+
+func newLedgerShow() *cobra.Command {
+	var config string
+	var show output
+	cmd := &cobra.Command{
+		Use: "show", Short: "Show what was charged", Example: "  riffle ledger show --config deploy/coordinator.yaml --json", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if config == "" {
+				return usage("--config is required")
+			}
+			r, err := operate.ReadLedger(cmd.Context(), config)
+			if errors.Is(err, store.ErrLocked) {
+				r, err = askLedger(cmd.Context(), config)
+			}
+			if err != nil && r == nil {
+				return operateError(err)
+			}
+			if show.json {
+				return errors.Join(printJSON(cmd.OutOrStdout(), r), operateError(err))
+			}
+			p := printer{w: cmd.OutOrStdout()}
+			for i, e := range r.Lines {
+				p.line("%6d  task %.16s round %-6d %s", i+1, e.Task, e.Round, e.Event)
+			}
+			for _, t := range r.Tasks {
+				p.row("task", "%.16s: %d entries, epsilon %s by itself", t.Task, t.Entries, roundUp(t.Epsilon))
+			}
+			p.row("epsilon", "%s at delta = %g (%s), of a budget of %g", roundUp(r.Epsilon), r.Delta, r.Method, r.Budget)
+			return errors.Join(p.err, operateError(err))
+		},
+	}
+	cmd.Flags().StringVar(&config, "config", "", "the coordinator's configuration")
+	show.flags(cmd.Flags())
+	return cmd
+}
+
+// askLedger asks a running coordinator.
+func askLedger(ctx context.Context, config string) (*operate.LedgerReport, error) {
+	c, err := operate.LoadCoordinator(config)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := operate.OperatorClient(c.Operator).GetLedger(ctx, connect.NewRequest(&operatorv1.GetLedgerRequest{}))
+	if err != nil {
+		return nil, err
+	}
+	m := resp.Msg
+	r := &operate.LedgerReport{Population: c.Population, Entries: int64(len(m.Entries)), Epsilon: m.Epsilon, Delta: m.Delta, Method: m.Method,
+		Budget: c.Budget.Epsilon, Marked: int64(len(m.Entries)), Tasks: []operate.LedgerTask{}}
+	for _, e := range m.Entries {
+		r.Lines = append(r.Lines, operate.LedgerEntry{Task: e.Task, Round: e.Round, Announcement: e.Announcement, Batch: e.Batch, Event: e.Event})
+	}
+	return r, nil
+}
+
+func newLedgerVerify() *cobra.Command {
+	var config string
+	var show output
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Try the ledger's chain, compare it with its high-water mark, count it anew",
+		Long: `Verify exits with 0 if every entry follows the one before, the high-water mark
+agrees, and the cost counted anew is within the budget; with 3 if the ledger is
+missing, behind its mark or above the budget, and with 1 if it was changed.`,
+		Example: "  riffle ledger verify --config deploy/coordinator.yaml", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if config == "" {
+				return usage("--config is required")
+			}
+			r, err := operate.ReadLedger(cmd.Context(), config)
+			if err != nil {
+				return operateError(err)
+			}
+			r.Lines = nil
+			if show.json {
+				return printJSON(cmd.OutOrStdout(), r)
+			}
+			p := printer{w: cmd.OutOrStdout()}
+			p.row("ledger", "%d entries, one chain; the mark agrees at entry %d", r.Entries, r.Marked)
+			p.row("epsilon", "%s at delta = %g (%s), of a budget of %g", roundUp(r.Epsilon), r.Delta, r.Method, r.Budget)
+			return p.err
+		},
+	}
+	cmd.Flags().StringVar(&config, "config", "", "the coordinator's configuration")
+	show.flags(cmd.Flags())
+	return cmd
+}
+
+func newFsck() *cobra.Command {
+	var config string
+	var show output
+	cmd := &cobra.Command{
+		Use: "fsck coordinator|shuffler|aggregator", Short: "Check a role's store at rest",
+		Long: `Fsck reads a store that is not in use and says what must not be: a ledger that does
+not agree with its mark, a released model that is missing or another, a round
+that ended and left reports or keys behind. It changes nothing. It exits with 1
+if there is a problem.`,
+		Example: "  riffle fsck coordinator --config deploy/coordinator.yaml",
+		Args:    roleArg(serverRoles[:3]),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if config == "" {
+				return usage("--config is required")
+			}
+			r, err := operate.Check(cmd.Context(), args[0], config)
+			if err != nil {
+				return operateError(err)
+			}
+			if show.json {
+				if err := printJSON(cmd.OutOrStdout(), r); err != nil {
+					return err
+				}
+			} else {
+				p := printer{w: cmd.OutOrStdout()}
+				for _, x := range r.Problems {
+					p.line("%s: %s", x.Where, x.What)
+				}
+				for _, kind := range slices.Sorted(maps.Keys(r.Checked)) {
+					p.row(kind, "%d", r.Checked[kind])
+				}
+				if p.err != nil {
+					return p.err
+				}
+			}
+			if !r.Clean {
+				return fmt.Errorf("%d problems", len(r.Problems))
+			}
+			show.note(cmd.ErrOrStderr(), "clean")
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the role")
+	show.flags(cmd.Flags())
+	return cmd
+}
+
+func newMigrate() *cobra.Command {
+	var config, to string
+	var show output
+	cmd := &cobra.Command{
+		Use: "migrate coordinator|shuffler|aggregator", Short: "Move a role's store, as to a cluster",
+		Long: `Migrate copies a role's store to where another configuration of the same role has
+it, compares the two, and seals the old one for good. The role must not be
+running, and rounds should have ended. If it is interrupted, run it again.
+deploy/GUIDE.md says how to grow to a cluster of three.`,
+		Example: "  riffle migrate coordinator --config coordinator.yaml --to coordinator-cluster.yaml",
+		Args:    roleArg(serverRoles[:3]),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if config == "" || to == "" {
+				return usage("--config and --to are required")
+			}
+			v, err := operate.Migrate(cmd.Context(), args[0], config, to)
+			if err != nil {
+				return operateError(err)
+			}
+			if show.json {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"role": args[0], "ledger_entries": v.Ledger, "keys": v.Keys, "secrets": v.Secrets,
+					"streams": v.Streams, "messages": v.Messages, "objects": v.Objects, "digest": fmt.Sprintf("%x", v.Digest)})
+			}
+			p := printer{w: cmd.OutOrStdout()}
+			p.row("moved", "%d ledger entries, %d keys, %d secrets, %d streams of %d messages, %d objects", v.Ledger, v.Keys, v.Secrets, v.Streams, v.Messages, v.Objects)
+			p.row("digest", "%x, of both stores", v.Digest)
+			show.note(cmd.ErrOrStderr(), "the old store is sealed; run the role with %s from now on", to)
+			return p.err
+		},
+	}
+	cmd.Flags().StringVar(&config, "config", "", "configuration that names the old store")
+	cmd.Flags().StringVar(&to, "to", "", "configuration that names the new store")
+	show.flags(cmd.Flags())
+	return cmd
+}

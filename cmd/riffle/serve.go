@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/operate"
+)
+
+var serverRoles = []string{operate.RoleCoordinator, operate.RoleShuffler, operate.RoleAggregator, operate.RoleAll}
+
+// roleArg takes one of the roles as the only argument.
+func roleArg(roles []string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 || !slices.Contains(roles, args[0]) {
+			return usage("want one of %s (see %s --help)", strings.Join(roles, ", "), cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+const singleOperator = "single-operator mode: the shuffle does not protect from its operator"
+
+// service runs f as a server: exit 0 after SIGTERM, by which a server is asked to
+// stop, and 130 after an interrupt.
+func service(cmd *cobra.Command, f func(context.Context) error) error {
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM) // the context ends by it as well
+	err := f(cmd.Context())
+	signal.Stop(term)
+	if err != nil {
+		return operateError(err)
+	}
+	select {
+	case <-term:
+		return nil
+	default:
+	}
+	if cmd.Context().Err() != nil {
+		return fmt.Errorf("interrupted: %w", context.Canceled)
+	}
+	return nil
+}
+
+func newServe() *cobra.Command {
+	var config string
+	cmd := &cobra.Command{
+		Use:   "serve coordinator|shuffler|aggregator|all",
+		Short: "Run a role as a server",
+		Long: `Serve runs a role until it is stopped: SIGTERM lets requests under way finish and
+exits with 0. Its log is JSON on stderr and names no client. deploy/ has a
+commented configuration for each role; deploy/GUIDE.md walks through all of it.
+
+With "all" every role runs in this process, for development.`,
+		Example: `  riffle serve shuffler --config deploy/shuffler.yaml`,
+		Args:    roleArg(serverRoles),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if config == "" {
+				return usage("--config is required")
+			}
+			if args[0] == operate.RoleAll {
+				fmt.Fprintln(cmd.ErrOrStderr(), "riffle:", singleOperator)
+			}
+			return service(cmd, func(ctx context.Context) error {
+				return operate.Serve(ctx, args[0], config, serverOptions(cmd))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the role")
+	return cmd
+}
+
+func serverOptions(cmd *cobra.Command) operate.Options {
+	level := new(slog.LevelVar)
+	number, _ := version()
+	return operate.Options{Log: endpoint.NewLogger(cmd.ErrOrStderr(), level), Level: level, Version: number}
+}
+
+func newClient() *cobra.Command {
+	var config string
+	cmd := &cobra.Command{
+		Use:   "client",
+		Short: "Take part with one or many clients",
+		Long: `Client takes part in tasks with the credentials and data of its configuration. It
+refuses what its policy does not allow, keeps a ledger of its own that it
+charges before a report leaves, and runs until it is stopped, or until the last
+of the tasks that are named has ended.`,
+		Example: `  riffle init client --config deploy/client.yaml
+  riffle client --config deploy/client.yaml`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if config == "" {
+				return usage("--config is required")
+			}
+			return service(cmd, func(ctx context.Context) error {
+				return operate.ServeClients(ctx, config, serverOptions(cmd))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the clients")
+	return cmd
+}
+
+func newInit() *cobra.Command {
+	var config string
+	var show output
+	cmd := &cobra.Command{
+		Use:   "init coordinator|shuffler|aggregator|all|client",
+		Short: "Make a role's empty store",
+		Long: `Init makes what a role keeps: its store and, for a coordinator, the ledger and its
+high-water mark. Nothing else ever makes a ledger: a new one would be a new
+budget, so a role whose store is missing refuses to start.`,
+		Example: `  riffle init coordinator --config deploy/coordinator.yaml`,
+		Args:    roleArg(append(slices.Clone(serverRoles), operate.RoleClient)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if config == "" {
+				return usage("--config is required")
+			}
+			if err := operate.Init(cmd.Context(), args[0], config); err != nil {
+				return operateError(err)
+			}
+			show.note(cmd.ErrOrStderr(), "made an empty store for: %s", args[0])
+			if show.json {
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "{\"role\": %q}\n", args[0])
+				return err
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the role")
+	show.flags(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,241 @@
+package endpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// AdminConfig is the address for those who operate a role: /healthz, /readyz,
+// /metrics. Its requests change nothing, and it is plain HTTP: let it listen on
+// loopback or a network of your own.
+type AdminConfig struct {
+	Address string // Required.
+	// Ready says why requests cannot be served now; nil if they can.
+	Ready   func(context.Context) error
+	Metrics func() []Metric
+	Log     *slog.Logger // Required.
+}
+
+// Admin serves until its context ends.
+type Admin struct {
+	config   AdminConfig
+	listener net.Listener
+	errs     atomic.Int64
+}
+
+// NewAdmin listens; Run serves.
+func NewAdmin(c AdminConfig) (*Admin, error) {
+	if c.Log == nil || c.Ready == nil || c.Metrics == nil {
+		return nil, errors.New("endpoint: log, readiness and metrics are required")
+	}
+	l, err := net.Listen("tcp", c.Address)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: admin: %v", err)
+	}
+	return &Admin{config: c, listener: l}, nil
+}
+
+// Addr returns the address that is listened on.
+func (a *Admin) Addr() net.Addr { return a.listener.Addr() }
+
+// Handler answers the three paths.
+func (a *Admin) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+		defer cancel()
+		if err := a.config.Ready(ctx); err != nil {
+			plain(w, http.StatusServiceUnavailable, err.Error()+"\n")
+			return
+		}
+		plain(w, http.StatusOK, "ready\n")
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		var b bytes.Buffer
+		if err := WriteMetrics(&b, append(a.config.Metrics(), processMetrics()...)); err != nil {
+			plain(w, http.StatusInternalServerError, err.Error()+"\n")
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_, _ = w.Write(b.Bytes())
+	})
+	return mux
+}
+
+func plain(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, text)
+}
+
+// Run serves until ctx ends.
+func (a *Admin) Run(ctx context.Context) error {
+	a.config.Log.Info("listening", "server", "admin", "address", a.Addr().String())
+	return serveUntil(ctx, a.listener, a.Handler(), &a.errs)
+}
+
+// serveUntil serves plain HTTP with short requests.
+func serveUntil(ctx context.Context, l net.Listener, h http.Handler, errs *atomic.Int64) error {
+	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: log.New(counter{errs}, "", 0)}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("endpoint: %v", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := s.Shutdown(grace)
+	if err != nil {
+		err = s.Close()
+	}
+	<-done
+	return err
+}
+
+// SocketServer serves HTTP on a Unix socket that only its owner may open: who
+// may operate a role is who may open the file.
+type SocketServer struct {
+	listener net.Listener
+	handler  http.Handler
+	errs     atomic.Int64
+}
+
+// NewSocketServer listens on a socket of mode 0600. A socket that a process left
+// behind is replaced; one that answers is refused.
+func NewSocketServer(path string, h http.Handler) (*SocketServer, error) {
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode().Type() != os.ModeSocket {
+			return nil, fmt.Errorf("endpoint: %s is there and no socket", path)
+		}
+		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+			c.Close()
+			return nil, fmt.Errorf("endpoint: another process serves %s", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("endpoint: %w", err)
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: %v", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("endpoint: %w", err), l.Close())
+	}
+	return &SocketServer{listener: l, handler: h}, nil
+}
+
+// Run serves until ctx ends and removes the socket.
+func (s *SocketServer) Run(ctx context.Context) error {
+	return serveUntil(ctx, s.listener, s.handler, &s.errs)
+}
+
+// NewSocketClient returns a client of a SocketServer; any host in its URLs is it.
+func NewSocketClient(path string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "unix", path)
+		},
+	}}
+}
+
+// Kind is a metric's type.
+type Kind string
+
+// Kinds.
+const (
+	Counter Kind = "counter"
+	Gauge   Kind = "gauge"
+)
+
+// Label is a name and a value of a closed set: never a client's.
+type Label struct{ Name, Value string }
+
+// Sample is one value of a metric.
+type Sample struct {
+	Labels []Label
+	Value  float64
+}
+
+// Metric is a family of samples.
+type Metric struct {
+	Name, Help string
+	Kind       Kind
+	Samples    []Sample
+}
+
+var (
+	escapeHelp  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	escapeLabel = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+)
+
+// WriteMetrics writes the text format of Prometheus, version 0.0.4. Families of
+// one name are written as one; they must agree in kind.
+func WriteMetrics(w io.Writer, metrics []Metric) error {
+	var order []string
+	byName := map[string]*Metric{}
+	for _, m := range metrics {
+		if !metricName(m.Name) {
+			return fmt.Errorf("endpoint: %q is no name of a metric", m.Name)
+		}
+		have := byName[m.Name]
+		if have == nil {
+			one := m
+			one.Samples = nil
+			have, order = &one, append(order, m.Name)
+			byName[m.Name] = have
+		}
+		if have.Kind != m.Kind {
+			return fmt.Errorf("endpoint: metric %s is a %s and a %s", m.Name, have.Kind, m.Kind)
+		}
+		have.Samples = append(have.Samples, m.Samples...)
+	}
+	var b bytes.Buffer
+	for _, name := range order {
+		m := byName[name]
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", m.Name, escapeHelp.Replace(m.Help), m.Name, m.Kind)
+		for _, s := range m.Samples {
+			b.WriteString(m.Name)
+			for i, l := range s.Labels {
+				if !metricName(l.Name) {
+					return fmt.Errorf("endpoint: %q is no name of a label", l.Name)
+				}
+				fmt.Fprintf(&b, `%c%s="%s"`, "{,"[min(i, 1)], l.Name, escapeLabel.Replace(l.Value))
+			}
+			if len(s.Labels) > 0 {
+				b.WriteByte('}')
+			}
+			b.WriteByte(' ')
+			b.WriteString(strconv.FormatFloat(s.Value, 'g', -1, 64))
+			b.WriteByte('\n')
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func metricName(s string) bool {
+	for i, c := range s {
+		if c != '_' && (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}

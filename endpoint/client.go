@@ -1,0 +1,80 @@
+package endpoint
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
+
+// ClientConfig is an HTTPS client. Without Pins and Roots the system's roots count.
+type ClientConfig struct {
+	Pins        []Pin            // the server's key is one of these, whatever its certificate says
+	Roots       *x509.CertPool   // instead of Pins
+	Certificate *tls.Certificate // that this side shows
+	// Header is how long a server may take to answer, long polls included.
+	// Default 90 s.
+	Header time.Duration
+	Conns  int // to one server at a time; default no limit
+}
+
+// NewClient makes a client. It follows no redirects.
+func NewClient(c ClientConfig) (*http.Client, error) {
+	if c.Pins != nil && c.Roots != nil {
+		return nil, errors.New("endpoint: pins and roots contradict each other")
+	}
+	if c.Header < 0 || c.Conns < 0 {
+		return nil, errors.New("endpoint: a limit below 0")
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: c.Roots, ClientSessionCache: tls.NewLRUClientSessionCache(16)}
+	if c.Certificate != nil {
+		t.Certificates = []tls.Certificate{*c.Certificate}
+	}
+	if c.Pins != nil {
+		// The pin replaces the check of the chain; it is made on every connection.
+		t.InsecureSkipVerify = true
+		t.VerifyConnection = verifyPins(c.Pins)
+	}
+	return &http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig: t, ForceAttemptHTTP2: true, MaxConnsPerHost: c.Conns, MaxIdleConnsPerHost: 16,
+			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
+			ResponseHeaderTimeout: cmp.Or(c.Header, 90*time.Second),
+			// A peer that vanished is noticed while a poll waits.
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// LoadCertificate reads a certificate and its key, both in PEM. The key must not
+// be readable by others.
+func LoadCertificate(certFile, keyFile string) (tls.Certificate, Pin, error) {
+	if err := CheckSecret(keyFile); err != nil {
+		return tls.Certificate{}, Pin{}, err
+	}
+	c, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return tls.Certificate{}, Pin{}, fmt.Errorf("endpoint: %s: %v", certFile, err)
+	}
+	return c, PinOf(c.Leaf), nil
+}
+
+// LoadRoots reads certificates in PEM.
+func LoadRoots(file string) (*x509.CertPool, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(b) {
+		return nil, fmt.Errorf("endpoint: %s holds no certificate", file)
+	}
+	return pool, nil
+}

@@ -1,0 +1,320 @@
+package endpoint
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// Defaults of a ServerConfig.
+const (
+	DefaultMaxBody  = 1 << 20
+	DefaultMaxConns = 10000
+	DefaultMaxWait  = 60 * time.Second
+	DefaultGrace    = 10 * time.Second
+
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 16 << 10
+)
+
+// ServerConfig is an HTTPS server. Address, Certificate and Handler are required.
+type ServerConfig struct {
+	Name        string // in logs
+	Address     string
+	Certificate tls.Certificate
+	// Peers names the keys that may connect; others fail in the handshake. nil
+	// asks for no certificate. Peer returns the name of a request's peer.
+	Peers    map[string][]Pin
+	Handler  http.Handler
+	MaxBody  int64         // of a request; default 1 MiB
+	MaxConns int           // open at a time; default 10,000
+	Rate     float64       // requests a second over all callers; 0: no limit
+	Burst    int           // above the rate; default one second's worth
+	MaxWait  time.Duration // longest a handler may hold a request back; default 60 s
+	// Transfer is how long a body may take in either direction. Default 60 s.
+	Transfer time.Duration
+	Grace    time.Duration // for requests under way at a stop; default 10 s
+	Log      *slog.Logger  // Required.
+}
+
+// Server serves until its context ends.
+type Server struct {
+	config   ServerConfig
+	http     *http.Server
+	listener net.Listener
+	stopping context.Context
+	stop     context.CancelFunc
+	bucket   *bucket
+	counts   counts
+}
+
+type counts struct{ connection, panics, limited, tooLarge atomic.Int64 }
+
+// NewServer listens; Run serves.
+func NewServer(c ServerConfig) (*Server, error) {
+	if c.Log == nil || c.Handler == nil || len(c.Certificate.Certificate) == 0 {
+		return nil, errors.New("endpoint: certificate, handler and log are required")
+	}
+	if c.MaxBody < 0 || c.MaxConns < 0 || !(c.Rate >= 0) || c.Burst < 0 || c.MaxWait < 0 || c.Transfer < 0 || c.Grace < 0 {
+		return nil, errors.New("endpoint: a limit below 0")
+	}
+	if c.Peers != nil && len(c.Peers) == 0 {
+		return nil, errors.New("endpoint: a server for peers needs one")
+	}
+	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.MaxConns = cmp.Or(c.MaxConns, DefaultMaxConns)
+	c.MaxWait = cmp.Or(c.MaxWait, DefaultMaxWait)
+	c.Transfer = cmp.Or(c.Transfer, 60*time.Second)
+	c.Grace = cmp.Or(c.Grace, DefaultGrace)
+	s := &Server{config: c}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	if c.Rate > 0 {
+		s.bucket = newBucket(c.Rate, float64(cmp.Or(c.Burst, int(max(1, c.Rate)))))
+	}
+	s.http = &http.Server{
+		Handler: s.limit(c.Handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		TLSConfig: serverTLS(c),
+		// Its lines hold addresses: they are counted, not kept.
+		ErrorLog: log.New(counter{&s.counts.connection}, "", 0),
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 1000},
+	}
+	l, err := net.Listen("tcp", c.Address)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: %s: %v", c.Name, err)
+	}
+	s.listener = &limitListener{Listener: l, slots: make(chan struct{}, c.MaxConns), closed: make(chan struct{})}
+	return s, nil
+}
+
+func serverTLS(c ServerConfig) *tls.Config {
+	t := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.Certificate}, NextProtos: []string{"h2", "http/1.1"}}
+	if c.Peers != nil {
+		var all []Pin
+		for _, pins := range c.Peers {
+			all = append(all, pins...)
+		}
+		t.ClientAuth = tls.RequireAnyClientCert
+		t.VerifyConnection = verifyPins(all)
+	}
+	return t
+}
+
+// Addr returns the address that is listened on.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Run serves until ctx ends, lets requests under way finish within Grace, and
+// returns nil. Requests that only read, as long polls, end at once.
+func (s *Server) Run(ctx context.Context) error {
+	s.config.Log.Info("listening", "server", s.config.Name, "address", s.Addr().String())
+	done := make(chan error, 1)
+	go func() { done <- s.http.ServeTLS(s.listener, "", "") }()
+	select {
+	case err := <-done:
+		s.stop()
+		return fmt.Errorf("endpoint: %s: %v", s.config.Name, err)
+	case <-ctx.Done():
+	}
+	s.stop()
+	grace, cancel := context.WithTimeout(context.Background(), s.config.Grace)
+	defer cancel()
+	err := s.http.Shutdown(grace)
+	if err != nil {
+		err = s.http.Close()
+		s.config.Log.Warn("requests were cut off at the stop", "server", s.config.Name)
+	}
+	<-done
+	s.config.Log.Info("stopped", "server", s.config.Name)
+	return err
+}
+
+// Close stops a server that was never run.
+func (s *Server) Close() error {
+	s.stop()
+	return s.listener.Close()
+}
+
+// limit is what every request passes first.
+func (s *Server) limit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			s.counts.panics.Add(1)
+			// Neither the value nor the request: they may hold a client's data.
+			s.config.Log.Error("panic in a handler", "server", s.config.Name, "type", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			panic(http.ErrAbortHandler)
+		}()
+		if s.bucket != nil && !s.bucket.take(time.Now()) {
+			s.counts.limited.Add(1)
+			Refuse(w, wire.TooMany, "over the server's rate")
+			return
+		}
+		if r.ContentLength > s.config.MaxBody {
+			s.counts.tooLarge.Add(1)
+			RefuseAs(w, &Refusal{wire.TooMany, fmt.Sprintf("body above %d bytes", s.config.MaxBody), http.StatusRequestEntityTooLarge})
+			return
+		}
+		control := http.NewResponseController(w)
+		_ = control.SetWriteDeadline(time.Now().Add(s.config.MaxWait + s.config.Transfer)) // a test's recorder has none
+		if r.Body != nil && r.Body != http.NoBody {
+			_ = control.SetReadDeadline(time.Now().Add(s.config.Transfer))
+			r.Body = &timedBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.config.MaxBody), control: control}
+		}
+		if s.config.Peers != nil {
+			r = r.WithContext(context.WithValue(r.Context(), peerKey{}, s.peer(r)))
+		}
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(s.stopping, cancel)()
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// timedBody lifts the deadline for reading once the body is there: a later one
+// would end a handler that waits.
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+type peerKey struct{}
+
+func (s *Server) peer(r *http.Request) string {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return ""
+	}
+	pin := PinOf(r.TLS.PeerCertificates[0])
+	for name, pins := range s.config.Peers {
+		for _, p := range pins {
+			if p == pin {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// Peer returns the name under which the caller's key is pinned, or "".
+func Peer(r *http.Request) string {
+	name, _ := r.Context().Value(peerKey{}).(string)
+	return name
+}
+
+// WithPeer is for tests of handlers: a request as a named peer would send it.
+func WithPeer(r *http.Request, name string) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), peerKey{}, name))
+}
+
+// Metrics are the server's own counts.
+func (s *Server) Metrics() []Metric {
+	label := []Label{{"server", s.config.Name}}
+	one := func(name, help string, v *atomic.Int64) Metric {
+		return Metric{Name: name, Help: help, Kind: Counter, Samples: []Sample{{label, float64(v.Load())}}}
+	}
+	return []Metric{
+		one("riffle_connection_errors_total", "Connections that failed, as in the handshake.", &s.counts.connection),
+		one("riffle_handler_panics_total", "Panics of handlers.", &s.counts.panics),
+		one("riffle_rate_limited_total", "Requests refused for the server's rate.", &s.counts.limited),
+		one("riffle_too_large_total", "Requests refused for their announced size.", &s.counts.tooLarge),
+	}
+}
+
+// counter counts lines and forgets them.
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) {
+	c.n.Add(1)
+	return len(p), nil
+}
+
+// bucket is a token bucket.
+type bucket struct {
+	mu          sync.Mutex
+	rate, burst float64
+	level       float64
+	at          time.Time
+}
+
+func newBucket(rate, burst float64) *bucket { return &bucket{rate: rate, burst: burst, level: burst} }
+
+func (b *bucket) take(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.at.IsZero() {
+		b.level = min(b.burst, b.level+b.rate*max(0, now.Sub(b.at).Seconds()))
+	}
+	b.at = now
+	if b.level < 1 {
+		return false
+	}
+	b.level--
+	return true
+}
+
+// limitListener accepts no more connections than it has slots.
+type limitListener struct {
+	net.Listener
+	slots  chan struct{}
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *limitListener) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &limitedConn{Conn: c, slots: l.slots}, nil
+}
+
+func (l *limitListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	once  sync.Once
+	slots chan struct{}
+}
+
+func (c *limitedConn) Close() error {
+	c.once.Do(func() { <-c.slots })
+	return c.Conn.Close()
+}

@@ -1,0 +1,6 @@
+package durable
+
+import "errors"
+
+// ErrLocked is wrapped where another process holds a lock.
+var ErrLocked = errors.New("in use by another process")

@@ -1,0 +1,13 @@
+//go:build !windows && (!unix || aix || solaris || illumos)
+
+package durable
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Lock is not there on this system.
+func Lock(path string) (unlock func() error, err error) {
+	return nil, fmt.Errorf("%s: cannot be locked here: %w", path, errors.ErrUnsupported)
+}

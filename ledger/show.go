@@ -1,0 +1,71 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// Statement is what a population's book comes to.
+type Statement struct {
+	Population wire.Population
+	Entries    int64
+	Digest     [32]byte // of the last entry
+	Spent      dp.Bound // over all tasks together
+	Tasks      []TaskStatement
+}
+
+// TaskStatement is what one task of a book comes to by itself.
+type TaskStatement struct {
+	Task    [32]byte
+	Entries int64
+	Last    int64 // the last round that was charged
+	Spent   dp.Bound
+}
+
+// Show adds a book up, at delta for the population and, where it is given, at
+// another delta for a task. Tasks come in the order of their ids. Only Accountant
+// and Delta of a Config are read.
+func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, error) {
+	s := Statement{Population: b.population}
+	s.Entries, s.Digest = b.Head()
+	add := func(c Config, entries []Entry) (dp.Bound, error) {
+		c.MaxEps = math.Inf(1)
+		l, err := New(c)
+		if err != nil {
+			return dp.Bound{}, err
+		}
+		for _, e := range entries {
+			l.record(e)
+		}
+		return l.Spent()
+	}
+	var err error
+	if s.Spent, err = add(population, b.whole.entries); err != nil {
+		return Statement{}, err
+	}
+	for task, a := range b.tasks {
+		c, ok := tasks[task]
+		if !ok {
+			c = population
+		}
+		t := TaskStatement{Task: task, Entries: int64(len(a.entries)), Last: a.last.Round}
+		if t.Spent, err = add(c, a.entries); err != nil {
+			return Statement{}, err
+		}
+		s.Tasks = append(s.Tasks, t)
+	}
+	slices.SortFunc(s.Tasks, func(x, y TaskStatement) int { return bytes.Compare(x.Task[:], y.Task[:]) })
+	return s, nil
+}
+
+// Verify tries the chain of a log and compares it with its mark. It asks for no
+// budget and counts nothing; the book that it returns can be shown, not charged.
+func Verify(ctx context.Context, log Log, m Mark, p wire.Population) (*Book, error) {
+	b := &Book{population: p, whole: &Ledger{config: Config{MaxEps: math.Inf(1)}}, tasks: map[[32]byte]*account{}}
+	return b, b.read(ctx, log, m)
+}

@@ -1,0 +1,54 @@
+package mechanism
+
+import (
+	"fmt"
+
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/vecsum"
+)
+
+// Shares returns what splits and joins the reports of a round of a vector sum,
+// for the coordinator and one aggregator. The first half of the announcement's
+// digest names the round.
+func (m *VectorSum) Shares(announcement [32]byte) (*vecsum.Shares, error) {
+	return vecsum.NewShares(vecsum.SharesConfig{Params: m.params, Round: vecsum.RoundID(announcement[:16])})
+}
+
+// Contents writes a report as what is sealed to the coordinator and, of a
+// vector sum, to the aggregator: else share is empty. The sizes are those of
+// ContentSizes, whatever the report. src hides the counts of a sum from each of
+// the two.
+func Contents(src rng.Source, m randomizer.Mechanism, announcement [32]byte, r *randomizer.Report) (part, share []byte, err error) {
+	v, ok := m.(*VectorSum)
+	if !ok {
+		part, err = randomizer.AppendReport(nil, m, r)
+		return part, nil, err
+	}
+	s, err := v.Shares(announcement)
+	if err != nil {
+		return nil, nil, err
+	}
+	counts := make([]int64, len(r.Value))
+	for j, c := range r.Value {
+		counts[j] = int64(c)
+	}
+	messages, err := s.Messages(src, counts)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(messages) != 2 {
+		return nil, nil, fmt.Errorf("mechanism: %d messages, want one for the coordinator and one for the aggregator", len(messages))
+	}
+	return messages[0], messages[1], nil
+}
+
+// ContentSizes returns the bytes of what Contents writes.
+func ContentSizes(m randomizer.Mechanism) (part, share int64, err error) {
+	if _, ok := m.(*VectorSum); !ok {
+		return int64(randomizer.ReportSize(m)), 0, nil
+	}
+	// Sizes depend on nothing but the parameters: those of a report of zeros.
+	p, s, err := Contents(rng.Secure(), m, [32]byte{}, m.NewReport())
+	return int64(len(p)), int64(len(s)), err
+}

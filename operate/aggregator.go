@@ -1,0 +1,101 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/service/aggregator"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/store"
+)
+
+// aggregatorStore is a store as an aggregator's service uses it.
+type aggregatorStore struct{ coordinatorStore }
+
+func aggregatorError(err error) error {
+	switch {
+	case errors.Is(err, coordinator.ErrNotFound):
+		return fmt.Errorf("%w: %w", aggregator.ErrNotFound, err)
+	case errors.Is(err, coordinator.ErrConflict):
+		return fmt.Errorf("%w: %w", aggregator.ErrConflict, err)
+	}
+	return err
+}
+
+func (s aggregatorStore) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+	b, rev, err := s.coordinatorStore.Get(ctx, key)
+	return b, rev, aggregatorError(err)
+}
+
+func (s aggregatorStore) Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	next, err := s.coordinatorStore.Put(ctx, key, value, revision)
+	return next, aggregatorError(err)
+}
+
+func (s aggregatorStore) GetObject(ctx context.Context, name string) ([]byte, error) {
+	b, err := s.coordinatorStore.GetObject(ctx, name)
+	return b, aggregatorError(err)
+}
+
+func serveAggregator(ctx context.Context, config string, o Options) error {
+	c, err := LoadAggregator(config)
+	if err != nil {
+		return err
+	}
+	own := aggregator.Config{Workers: c.Workers, MinReports: c.MinReports, Log: o.Log}
+	if own.Keyring, err = LoadKeyring(c.SealingKeys); err != nil {
+		return configError("%w", err)
+	}
+	if own.Coordinator, err = c.Coordinator.signer("coordinator"); err != nil {
+		return err
+	}
+	pins, err := c.Coordinator.parsePins("coordinator")
+	if err != nil {
+		return err
+	}
+	s, err := c.open(ctx, RoleAggregator, o)
+	if err != nil {
+		return err
+	}
+	service, err := newAggregator(c, own, s)
+	if err == nil {
+		err = s.listen("peers", c.PeersListen, map[string][]endpoint.Pin{RoleCoordinator: pins}, 0, 16<<20, service.PeerHandler())
+	}
+	if err != nil {
+		return errors.Join(err, s.store.Close())
+	}
+	s.ready = func(ctx context.Context) error {
+		if _, err := s.store.Get(ctx, "ready"); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return errors.New("the store does not answer")
+		}
+		return nil
+	}
+	s.metrics = append(s.metrics, func() []endpoint.Metric { return aggregatorMetrics(service.Snapshot()) })
+	return s.run(ctx, operatorAPI{}, func(ctx context.Context) error {
+		<-ctx.Done() // all its work is in answering
+		return nil
+	})
+}
+
+func newAggregator(c Aggregator, own aggregator.Config, s *server) (_ *aggregator.Service, err error) {
+	own.Store = aggregatorStore{coordinatorStore{s.store}}
+	if own.Shuffler, err = c.Shuffler.source(s); err != nil {
+		return nil, err
+	}
+	return aggregator.New(own)
+}
+
+func aggregatorMetrics(c aggregator.Counts) []endpoint.Metric {
+	one := func(name, help string, v float64) endpoint.Metric {
+		return endpoint.Metric{Name: name, Help: help, Kind: endpoint.Counter, Samples: []endpoint.Sample{{Value: v}}}
+	}
+	return []endpoint.Metric{
+		one("riffle_rounds_prepared_total", "Rounds whose shares were opened.", float64(c.Prepared)),
+		one("riffle_partials_total", "Partial sums that were given away.", float64(c.Summed)),
+		one("riffle_reports_summed_total", "Shares in them.", float64(c.Reports)),
+		one("riffle_busy_seconds_total", "Time spent on opening and summing.", c.Seconds),
+		{Name: "riffle_refused_total", Help: "Requests and shares that were refused, by reason.", Kind: endpoint.Counter, Samples: byReason(c.Refused)},
+	}
+}

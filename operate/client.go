@@ -1,0 +1,111 @@
+package operate
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/client"
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/train"
+)
+
+// ServeClients takes part with the configured clients until ctx ends, or the last
+// of the tasks that the configuration names.
+func ServeClients(ctx context.Context, config string, o Options) error {
+	c, err := LoadClient(config)
+	if err != nil {
+		return err
+	}
+	if o.Level != nil {
+		l, err := parseLevel(c.Log)
+		if err != nil {
+			return err
+		}
+		o.Level.Set(l)
+	}
+	join, members, err := c.join()
+	if err != nil {
+		return err
+	}
+	join.Watch = func(n client.Notice) { logNotice(o.Log, n) }
+	f, err := client.NewFleet(join, members)
+	if err != nil {
+		return err
+	}
+	o.Log.Info("taking part", "clients", len(members))
+	err = f.Run(ctx)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	s := f.Snapshot()
+	o.Log.Info("ended", "rounds", s.Rounds, "sent", s.Reports[client.Sent], "passed", s.Reports[client.Passed],
+		"not_drawn", s.Reports[client.NotDrawn], "lost", s.Reports[client.Lost])
+	for _, cause := range slices.Sorted(maps.Keys(s.Declined)) {
+		o.Log.Info("declined", "cause", string(cause), "times", s.Declined[cause])
+	}
+	return err
+}
+
+func (c Client) join() (client.JoinConfig, []client.Member, error) {
+	policy, err := c.Policy.Parse()
+	if err != nil {
+		return client.JoinConfig{}, nil, err
+	}
+	join := client.JoinConfig{Coordinator: c.Coordinator.URL, Shuffler: c.Shuffler.URL, Directory: c.Dir, Policy: policy,
+		Accountant: account.New(), Spread: c.Spread}
+	if join.CoordinatorKey, err = c.Coordinator.signer("coordinator"); err != nil {
+		return join, nil, err
+	}
+	if join.ShufflerKey, err = c.Shuffler.signer("shuffler"); err != nil {
+		return join, nil, err
+	}
+	if c.Roots != "" {
+		if join.Roots, err = endpoint.LoadRoots(c.Roots); err != nil {
+			return join, nil, configError("%w", err)
+		}
+	}
+	for _, text := range c.Tasks {
+		b, err := hex.DecodeString(text)
+		if err != nil || len(b) != 32 {
+			return join, nil, configError("task %q must be 64 hex digits", text)
+		}
+		join.Tasks = append(join.Tasks, [32]byte(b))
+	}
+	credentials, err := LoadCredentials(c.Credentials)
+	if err != nil {
+		return join, nil, configError("%w", err)
+	}
+	data := train.NewLocal(c.Data)
+	var members []client.Member
+	for i, credential := range credentials {
+		members = append(members, client.Member{Credential: credential, Source: data.Part(c.First + int64(i))})
+	}
+	return join, members, nil
+}
+
+// logNotice writes what concerns the whole process; what a single client does is
+// for its debug log only, which stays on its machine and names no client either.
+func logNotice(log *slog.Logger, n client.Notice) {
+	args := []any{"round", n.Round}
+	if n.Task != ([32]byte{}) {
+		args = append(args, "task", fmt.Sprintf("%x", n.Task[:8]))
+	}
+	if n.Err != nil {
+		args = append(args, "error", n.Err)
+	}
+	switch n.What {
+	case client.Agreed, client.Ended:
+		log.Info(string(n.What), args...)
+	case client.Declined, client.Lost:
+		log.Warn(string(n.What), args...)
+	case client.Retrying:
+		log.Info(string(n.What), args...)
+	default:
+		log.Debug(string(n.What), args...)
+	}
+}

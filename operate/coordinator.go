@@ -1,0 +1,393 @@
+package operate
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/optimize"
+	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// tailed asks an accountant with the part of δ that is not needed for the tails
+// of vector sums' noise, which events do not show.
+type tailed struct{ dp.Accountant }
+
+func (t tailed) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
+	b, err := t.Accountant.Eps(ev, delta*(1-vecsum.TailShare)*(1-0x1p-50))
+	b.Delta = delta
+	return b, err
+}
+
+// taskLimit is a task's own budget.
+func taskLimit(t *train.Task) ledger.Config {
+	c := ledger.Config{Accountant: account.New(), Delta: t.Wire.Delta, MaxEps: math.Inf(1)}
+	if t.Config.Epsilon > 0 {
+		c.MaxEps = t.Config.Epsilon
+	}
+	if t.Wire.Trust == dp.Distributed {
+		c.Accountant = tailed{c.Accountant}
+	}
+	return c
+}
+
+// populationLimit is that of all tasks together. The δ of vector sums together
+// stay below its δ, so that its tails are enough for theirs.
+func (c Coordinator) populationLimit() ledger.Config {
+	return ledger.Config{Accountant: tailed{account.New()}, Delta: c.Budget.Delta, MaxEps: c.Budget.Epsilon}
+}
+
+// running is a coordinator's process.
+type running struct {
+	config     Coordinator
+	population wire.Population
+	own        coordinator.Config
+	service    *coordinator.Service
+	store      *store.Store
+	journal    *ledger.Journal
+	version    string
+
+	creating sync.Mutex // one task at a time
+
+	mu    sync.Mutex
+	tasks map[[32]byte]*train.Task
+}
+
+// publicOf is the public half.
+func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
+
+// created is what CreateTask writes down before it answers.
+type created struct {
+	Format int    `json:"format"`
+	Signed []byte `json:"task"`
+	// Round is how long clients have to report, in nanoseconds.
+	Round time.Duration `json:"round"`
+}
+
+const createdFormat = 1
+
+func (c created) encode() []byte {
+	c.Format = createdFormat
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // bytes and numbers
+	}
+	return b
+}
+
+func decodeCreated(b []byte) (c created, err error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return c, err
+	}
+	if c.Format != createdFormat {
+		return c, fmt.Errorf("format %d, this program knows %d", c.Format, createdFormat)
+	}
+	return c, nil
+}
+
+// createdKey names what CreateTask wrote down: the signed task and how it is run.
+func createdKey(id [32]byte) string { return "created." + hex.EncodeToString(id[:]) }
+
+func serveCoordinator(ctx context.Context, config string, o Options) error {
+	c, err := LoadCoordinator(config)
+	if err != nil {
+		return err
+	}
+	r := &running{config: c, version: o.Version, tasks: map[[32]byte]*train.Task{}}
+	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log}
+	if r.population, err = ParsePopulation(c.Population); err != nil {
+		return configError("%w", err)
+	}
+	if r.own.Key, err = LoadSigning(c.SigningKey); err != nil {
+		return configError("%w", err)
+	}
+	if r.own.Keyring, err = LoadKeyring(c.SealingKeys); err != nil {
+		return configError("%w", err)
+	}
+	s, err := c.open(ctx, RoleCoordinator, o)
+	if err != nil {
+		return err
+	}
+	if err := r.prepare(ctx, s); err != nil {
+		return errors.Join(err, s.store.Close())
+	}
+	s.ready = func(ctx context.Context) error {
+		if _, err := s.store.Keys(ctx, "created."); err != nil {
+			return errors.New("the store does not answer")
+		}
+		return nil
+	}
+	s.metrics = append(s.metrics, func() []endpoint.Metric { return coordinatorMetrics(r.service.List()) })
+	return s.run(ctx, operatorAPI{coordinator: r}, r.service.Run)
+}
+
+// prepare opens the journal and the tasks that there are.
+func (r *running) prepare(ctx context.Context, s *server) (err error) {
+	c := r.config
+	r.store = s.store
+	book, err := s.store.OpenLedger(ctx)
+	if err != nil {
+		return err
+	}
+	if r.journal, err = ledger.OpenJournal(ctx, journalLog{book}, markFile(c.Mark), r.population, c.populationLimit()); err != nil {
+		return err
+	}
+	r.own.Store, r.own.Journal = coordinatorStore{s.store}, r.journal
+	if r.own.Shuffler, err = c.Shuffler.source(s); err != nil {
+		return err
+	}
+	if c.Aggregator != nil {
+		r.own.Aggregator = &coordinator.Aggregator{URL: c.Aggregator.URL}
+		if r.own.Aggregator.Client, err = s.peerClient(*c.Aggregator, "aggregator"); err != nil {
+			return err
+		}
+	}
+	keys, err := s.store.Keys(ctx, "created.")
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		e, err := s.store.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		made, err := decodeCreated(e.Value)
+		if err != nil {
+			return fmt.Errorf("operate: %s: %w", key, err)
+		}
+		t, err := r.openTask(ctx, made)
+		if err != nil {
+			return fmt.Errorf("operate: %s: %w", key, err)
+		}
+		r.own.Tasks = append(r.own.Tasks, t)
+	}
+	if r.service, err = coordinator.New(r.own); err != nil {
+		return err
+	}
+	return s.listen("clients", c.Listen, nil, c.Rate, 64<<10, r.service.Handler())
+}
+
+// openTask makes a task run again from what was written down.
+func (r *running) openTask(ctx context.Context, made created) (coordinator.Task, error) {
+	message, err := wire.Verify(publicOf(r.own.Key), wire.LabelTask, made.Signed)
+	if err != nil {
+		return coordinator.Task{}, err
+	}
+	w, err := wire.DecodeTask(message)
+	if err != nil {
+		return coordinator.Task{}, err
+	}
+	t, err := train.OpenTask(ctx, w, r.config.Data)
+	if err != nil {
+		return coordinator.Task{}, err
+	}
+	return r.runnable(t, made)
+}
+
+func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error) {
+	pure, err := t.Coordinator()
+	if err != nil {
+		return coordinator.Task{}, err
+	}
+	out := coordinator.Task{
+		Signed: made.Signed, Report: pure.Report, Budget: taskLimit(t), Sample: pure.Sample, CheckInRate: pure.CheckInRate,
+		Colluders: r.config.Colluders, Round: made.Round,
+		Optimizer: func() (optimize.Optimizer, error) {
+			c, err := t.Coordinator()
+			return c.Optimizer, err
+		},
+		Evaluate: func(params []float32) any {
+			e, err := t.Evaluate(params)
+			if err != nil {
+				return nil
+			}
+			out := evaluation{Loss: e.Loss}
+			if a := e.Accuracy(); !math.IsNaN(a) {
+				out.Accuracy = &a
+			}
+			return out
+		},
+	}
+	if t.Wire.Participation == dp.Once {
+		out.BlockSize = t.Config.K
+	}
+	id := t.Wire.ID()
+	if r.config.Record != "" {
+		rec, err := newRecorder(r.config.Record, t, r.own.Log)
+		if err != nil {
+			return coordinator.Task{}, err
+		}
+		out.Record, out.RecordSum = rec.report, rec.sum
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tasks[id] = t
+	return out, nil
+}
+
+// evaluation is what a task's status shows of a model.
+type evaluation struct {
+	Accuracy *float64 `json:"accuracy,omitempty"` // nil for a regression
+	Loss     float64  `json:"loss"`
+}
+
+// create signs a task, writes it down and starts it.
+func (r *running) create(ctx context.Context, name, config string, round time.Duration) ([32]byte, error) {
+	c := train.Default()
+	if err := c.Parse([]byte(config)); err != nil {
+		return [32]byte{}, err
+	}
+	r.creating.Lock()
+	defer r.creating.Unlock()
+	if round == 0 {
+		round = r.config.RoundLength
+	}
+	if round < 0 || round > 366*24*time.Hour {
+		return [32]byte{}, fmt.Errorf("%w: a round of %v", train.ErrInput, round)
+	}
+	if !taskName(name) {
+		return [32]byte{}, fmt.Errorf("%w: name %q must be 1 to 64 of a-z, 0-9 and -", train.ErrInput, name)
+	}
+	e, err := r.own.Shuffler.Enrolment(ctx, r.population, time.Now())
+	if err != nil {
+		return [32]byte{}, err
+	}
+	t, err := train.NewTask(ctx, name, c, train.Enrolled{Population: r.population, Clients: e.Clients, MinReports: e.MinReports})
+	if err != nil {
+		return [32]byte{}, err
+	}
+	id := t.Wire.ID()
+	if err := r.checkDelta(t); err != nil {
+		return id, err
+	}
+	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, t.Wire.Append(nil)), Round: round}
+	if r.config.Data != "" { // as it will be opened after a restart
+		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data); err != nil {
+			return id, err
+		}
+	}
+	out, err := r.runnable(t, made)
+	if err != nil {
+		return id, err
+	}
+	if _, err := r.store.CreateKey(ctx, createdKey(id), made.encode()); err != nil {
+		r.mu.Lock()
+		delete(r.tasks, id)
+		r.mu.Unlock()
+		if errors.Is(err, store.ErrExists) {
+			err = fmt.Errorf("%w: the same task is there already: %x (another name makes it another)", train.ErrInput, id[:8])
+		}
+		return id, err
+	}
+	return id, r.service.Add(out)
+}
+
+// checkDelta keeps the δ of all vector sums within the population's.
+func (r *running) checkDelta(t *train.Task) error {
+	if t.Wire.Trust != dp.Distributed {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	total := t.Wire.Delta
+	for id, o := range r.tasks {
+		if o.Wire.Trust == dp.Distributed && id != t.Wire.ID() {
+			total += o.Wire.Delta
+		}
+	}
+	if !(total*(1+0x1p-40) <= r.config.Budget.Delta*(1+0x1p-30)) {
+		return fmt.Errorf("%w: the deltas of vector sums come to %g together, above the population's %g", ledger.ErrBudget, total, r.config.Budget.Delta)
+	}
+	return nil
+}
+
+func taskName(name string) bool {
+	return len(name) >= 1 && len(name) <= 64 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// find returns the task that a hex digest, or its beginning, names.
+func (r *running) find(text string) ([32]byte, error) {
+	var found [][32]byte
+	for _, s := range r.service.List() {
+		if len(text) >= 4 && strings.HasPrefix(hex.EncodeToString(s.Task[:]), strings.ToLower(text)) || s.Name == text {
+			found = append(found, s.Task)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return [32]byte{}, fmt.Errorf("%w: %q", coordinator.ErrNoTask, text)
+	}
+	return [32]byte{}, fmt.Errorf("operate: %q names %d tasks", text, len(found))
+}
+
+func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
+	slices.SortFunc(list, func(a, b coordinator.Status) int { return strings.Compare(a.Name, b.Name) })
+	family := func(name, help string, kind endpoint.Kind, value func(coordinator.Status) float64) endpoint.Metric {
+		m := endpoint.Metric{Name: name, Help: help, Kind: kind}
+		for _, s := range list {
+			m.Samples = append(m.Samples, endpoint.Sample{Labels: []endpoint.Label{{Name: "task", Value: hex.EncodeToString(s.Task[:8])}}, Value: value(s)})
+		}
+		return m
+	}
+	out := []endpoint.Metric{
+		family("riffle_round", "The last round that ended.", endpoint.Gauge, func(s coordinator.Status) float64 { return float64(s.Round) }),
+		family("riffle_rounds_released_total", "Rounds whose step was taken.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Released) }),
+		family("riffle_rounds_void_total", "Rounds with too few reports.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Void) }),
+		family("riffle_rounds_failed_total", "Rounds that were charged but gave no step.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Failed) }),
+		family("riffle_reports_summed_total", "Reports that are in a model.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Reports) }),
+		family("riffle_epsilon", "Bound on what was charged, at the task's delta.", endpoint.Gauge, func(s coordinator.Status) float64 { return s.Eps }),
+		family("riffle_running", "1 while the task runs.", endpoint.Gauge, func(s coordinator.Status) float64 {
+			if s.State == coordinator.Running {
+				return 1
+			}
+			return 0
+		}),
+	}
+	rejected := endpoint.Metric{Name: "riffle_reports_rejected_total", Help: "Refused reports, the shuffler's and ours, by reason.", Kind: endpoint.Counter}
+	seconds := endpoint.Metric{Name: "riffle_phase_seconds_total", Help: "Time spent in a phase.", Kind: endpoint.Counter}
+	for _, s := range list {
+		task := endpoint.Label{Name: "task", Value: hex.EncodeToString(s.Task[:8])}
+		for _, sample := range byReason(s.Rejected) {
+			rejected.Samples = append(rejected.Samples, endpoint.Sample{Labels: append([]endpoint.Label{task}, sample.Labels...), Value: sample.Value})
+		}
+		for phase, v := range s.Seconds {
+			seconds.Samples = append(seconds.Samples, endpoint.Sample{Labels: []endpoint.Label{task, {Name: "phase", Value: phase}}, Value: v})
+		}
+	}
+	slices.SortFunc(seconds.Samples, func(a, b endpoint.Sample) int {
+		return strings.Compare(fmt.Sprint(a.Labels), fmt.Sprint(b.Labels))
+	})
+	return append(out, rejected, seconds)
+}
+
+// source is a shuffler as a peer reads from it.
+func (p Party) source(s *server) (out batch.Source, err error) {
+	out.URL = p.URL
+	if out.Key, err = p.signer("shuffler"); err != nil {
+		return out, err
+	}
+	out.Client, err = s.peerClient(p, "shuffler")
+	return out, err
+}

@@ -1,0 +1,129 @@
+package operate
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/train"
+)
+
+// recorder keeps what a coordinator opened, a file a round: the reports in the
+// batch's order, or the counts of a vector sum. What it holds has the privacy that
+// the ledger was charged for; the coordinator sees the same.
+type recorder struct {
+	dir       string
+	mechanism randomizer.Mechanism
+	log       *slog.Logger
+
+	file  *os.File
+	out   *bufio.Writer
+	round int64
+	place int64 // the last
+	bytes []byte
+}
+
+func newRecorder(dir string, t *train.Task, log *slog.Logger) (*recorder, error) {
+	id := t.Wire.ID()
+	dir = filepath.Join(dir, hex.EncodeToString(id[:]))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("operate: %w", err)
+	}
+	return &recorder{dir: dir, mechanism: t.Mechanism(), log: log}, nil
+}
+
+func recordPath(dir string, round int64) string {
+	return filepath.Join(dir, fmt.Sprintf("round-%06d", round))
+}
+
+// report is called in a round's order, from place 0. A place that is missing is a
+// report that could not be opened.
+func (r *recorder) report(round, place int64, m *randomizer.Report) {
+	if r.round != round || place <= r.place {
+		r.begin(round)
+	}
+	r.place = place
+	b, err := randomizer.AppendReport(r.bytes[:0], r.mechanism, m)
+	r.bytes = b
+	if err == nil && r.out != nil {
+		_, err = r.out.Write(b)
+	}
+	if err == nil && r.out != nil {
+		err = r.out.Flush()
+	}
+	if err != nil {
+		r.log.Error("a report is not recorded", "round", round, "error", err)
+	}
+}
+
+func (r *recorder) begin(round int64) {
+	if r.file != nil {
+		_ = r.file.Close()
+	}
+	r.out, r.round, r.place = nil, round, -1
+	var err error
+	if r.file, err = os.OpenFile(recordPath(r.dir, round), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
+		r.log.Error("a round is not recorded", "round", round, "error", err)
+		return
+	}
+	r.out = bufio.NewWriterSize(r.file, 1<<16)
+}
+
+// sum writes how many clients and the counts of a vector sum.
+func (r *recorder) sum(round int64, counts []int64, clients int64) {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(clients))
+	for _, c := range counts {
+		b = binary.LittleEndian.AppendUint64(b, uint64(c))
+	}
+	if err := os.WriteFile(recordPath(r.dir, round), b, 0o600); err != nil {
+		r.log.Error("a round is not recorded", "round", round, "error", err)
+	}
+}
+
+// readReports calls f with each report of a round, and returns how many.
+func readReports(path string, m randomizer.Mechanism, f func(*randomizer.Report)) (n int64, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	in := bufio.NewReaderSize(file, 1<<16)
+	b := make([]byte, randomizer.ReportSize(m))
+	for {
+		if _, err := io.ReadFull(in, b); err == io.EOF {
+			return n, nil
+		} else if err != nil {
+			return n, fmt.Errorf("operate: %s: %w", path, err)
+		}
+		report := m.NewReport()
+		if err := randomizer.DecodeReport(b, m, report); err != nil {
+			return n, fmt.Errorf("operate: %s: report %d: %w", path, n, err)
+		}
+		f(report)
+		n++
+	}
+}
+
+func readSum(path string) (counts []int64, clients int64, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(b) < 8 || len(b)%8 != 0 {
+		return nil, 0, fmt.Errorf("operate: %s: %d bytes are no sum", path, len(b))
+	}
+	for i := 8; i < len(b); i += 8 {
+		counts = append(counts, int64(binary.LittleEndian.Uint64(b[i:])))
+	}
+	return counts, int64(binary.LittleEndian.Uint64(b)), nil
+}
+
+func absentFile(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,189 @@
+package operate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"path/filepath"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/coordinator"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/mechanism"
+	"github.com/riffle-dp/riffle/model"
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// Replay is what the pure round functions make of what a coordinator recorded.
+type Replay struct {
+	Rounds   int64 // that ended
+	Released int64
+	Reports  int64
+	Entries  int64    // of the task in the ledger
+	Epsilon  dp.Bound // recounted from the ledger's events, at the task's δ
+	Model    [32]byte // digest of the released model, which the replay's equals
+	// Evaluation is of the released model.
+	Evaluation *model.Evaluation
+	Rejected   map[wire.Reason]int64
+}
+
+// ReplayTask recomputes a task's model from the recorded reports with the functions
+// that a simulation drives, and returns an error unless it is the released one bit
+// for bit, and unless the events that those functions charge are the ledger's. The
+// coordinator must not be running.
+func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error) {
+	c, err := LoadCoordinator(config)
+	if err != nil {
+		return nil, err
+	}
+	if c.Record == "" {
+		return nil, configError("%s: nothing is recorded", config)
+	}
+	key, err := LoadSigning(c.SigningKey)
+	if err != nil {
+		return nil, configError("%w", err)
+	}
+	s, err := store.Open(ctx, c.StoreConfig(RoleCoordinator))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	book, err := c.verify(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	var report CheckReport
+	w, ok := report.task(ctx, s, "task."+hex.EncodeToString(id[:]), hex.EncodeToString(id[:]), publicOf(key))
+	if !ok {
+		return nil, fmt.Errorf("operate: %s: %s", report.Problems[0].Where, report.Problems[0].What)
+	}
+	task, err := train.OpenTask(ctx, w, c.Data)
+	if err != nil {
+		return nil, err
+	}
+	var state storedState
+	if err := readJSON(ctx, s, "state."+hex.EncodeToString(id[:]), &state); err != nil {
+		return nil, err
+	}
+	out := &Replay{Rounds: state.Round, Released: state.Counts.Released, Rejected: map[wire.Reason]int64{}}
+	for reason, n := range state.Counts.Rejected {
+		out.Rejected[wire.Reason(reason)] = n
+	}
+	if state.Counts.Failed != 0 {
+		return nil, fmt.Errorf("operate: %d rounds were charged and gave no step; a replay has no record of why", state.Counts.Failed)
+	}
+	entries := book.TaskEntries(id)
+	out.Entries = int64(len(entries))
+	theta, err := c.replay(task, id, state.Round, entries, out)
+	if err != nil {
+		return nil, err
+	}
+	if out.Released != state.Counts.Released || out.Reports != state.Counts.Reports {
+		return nil, fmt.Errorf("operate: %d reports in %d rounds are recorded, %d in %d were released",
+			out.Reports, out.Released, state.Counts.Reports, state.Counts.Released)
+	}
+	raw := make([]byte, 0, 4*len(theta))
+	for _, v := range theta {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+	}
+	out.Model = sha256.Sum256(raw)
+	if got := hex.EncodeToString(out.Model[:]); got != state.Model {
+		return nil, fmt.Errorf("operate: the recorded reports give model %s, %s was released", got, state.Model)
+	}
+	events := make(dp.Sequence, len(entries))
+	for i, e := range entries {
+		events[i] = e.Event
+	}
+	if len(events) > 0 {
+		if out.Epsilon, err = taskLimit(task).Accountant.Eps(events, w.Delta); err != nil {
+			return nil, err
+		}
+	}
+	out.Evaluation, err = task.Evaluate(theta)
+	return out, err
+}
+
+// replay runs the pure coordinator over all rounds and returns its model.
+func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries []ledger.Entry, out *Replay) ([]float32, error) {
+	config, err := task.Coordinator()
+	if err != nil {
+		return nil, err
+	}
+	budget, err := ledger.New(ledger.Config{Accountant: account.New(), Delta: task.Wire.Delta, MaxEps: math.Inf(1)})
+	if err != nil {
+		return nil, err
+	}
+	config.Ledger, config.Colluders = budget, c.Colluders
+	pure, err := coordinator.New(config)
+	if err != nil {
+		return nil, err
+	}
+	out.Released, out.Reports = 0, 0
+	_, summed := task.Mechanism().(*mechanism.VectorSum)
+	for round := int64(1); round <= rounds; round++ {
+		path := recordPath(filepath.Join(c.Record, hex.EncodeToString(id[:])), round)
+		reports, counts, clients, err := readRound(path, task.Mechanism(), summed)
+		if absentFile(err) {
+			if err := pure.Void(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		k := clients
+		for _, e := range entries {
+			if e.Round == round && task.Wire.Participation != dp.Once && c.Colluders == 0 {
+				k = e.Event.Reports // also those that could not be opened
+			}
+		}
+		if err := pure.Receive(wire.RoundClosed{Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
+			return nil, fmt.Errorf("operate: round %d: %w", round, err)
+		}
+		tally, err := pure.NewTally()
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range reports {
+			tally.Open(r)
+		}
+		if summed {
+			if err := tally.AddSum(counts, clients); err != nil {
+				return nil, err
+			}
+		}
+		accepted, _, err := pure.End(tally)
+		if err != nil {
+			return nil, fmt.Errorf("operate: round %d: %w", round, err)
+		}
+		out.Released++
+		out.Reports += accepted
+	}
+	have := budget.Entries()
+	if len(have) != len(entries) {
+		return nil, fmt.Errorf("operate: the rounds charge %d entries, the ledger has %d", len(have), len(entries))
+	}
+	for i := range have {
+		if have[i] != entries[i] {
+			return nil, fmt.Errorf("operate: entry %d: the rounds charge %+v, the ledger has %+v", i+1, have[i], entries[i])
+		}
+	}
+	return pure.Parameters(), nil
+}
+
+func readRound(path string, m randomizer.Mechanism, summed bool) (reports []*randomizer.Report, counts []int64, clients int64, err error) {
+	if summed {
+		counts, clients, err = readSum(path)
+		return nil, counts, clients, err
+	}
+	clients, err = readReports(path, m, func(r *randomizer.Report) { reports = append(reports, r) })
+	return reports, nil, clients, err
+}

@@ -1,0 +1,442 @@
+// Package aggregator is the second aggregator of vector sums, run by the operator
+// of the shuffler. It opens the shares that are sealed to it, sums them, and gives
+// the sum away once: for one set of reports of a round, none smaller than the
+// round's minimum. The coordinator has the other shares; who has only one kind
+// sees uniform numbers.
+//
+// It answers signed requests only, and writes down what it answers before it does:
+// after a crash it gives the same answers, and refuses the same others.
+package aggregator
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/envelope"
+	"github.com/riffle-dp/riffle/mechanism"
+	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// ErrNotFound is wrapped by a Store that has no such key or object.
+var ErrNotFound = errors.New("aggregator: not found in the store")
+
+// ErrConflict is wrapped by a Put that found another value than it expected.
+var ErrConflict = errors.New("aggregator: changed by another")
+
+// Store keeps what was answered. What returned nil is durable; after an error that
+// wraps none of the above it is not known whether it was written. Keys hold
+// letters, digits, dots and dashes.
+type Store interface {
+	// Get returns a key's value and its revision, which is above 0.
+	Get(ctx context.Context, key string) (value []byte, revision uint64, err error)
+	// Put replaces the value of a revision, 0 for a key that has none.
+	Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
+	// PutObject stores data under a name, which is never given other data.
+	PutObject(ctx context.Context, name string, data []byte) error
+	GetObject(ctx context.Context, name string) ([]byte, error)
+}
+
+// Config is an aggregator. Required are Coordinator, Keyring, Shuffler and Store.
+type Config struct {
+	Coordinator ed25519.PublicKey // signs tasks, announcements and exclusions
+	Keyring     *envelope.Keyring // that shares are sealed to
+	Shuffler    batch.Source
+	Store       Store
+	// MinReports is the fewest reports that this aggregator sums, whatever a task
+	// says. Default 2.
+	MinReports int64
+	// Workers open shares. Default: one per CPU.
+	Workers int
+	// Log takes what happens, without anything of clients. Default: nowhere.
+	Log *slog.Logger
+}
+
+// Service is an aggregator. Its methods may be called by several goroutines.
+type Service struct {
+	config Config
+	// Work goes on when who asked for it has gone: it is asked for again, and then
+	// finds what was done. It ends with the service.
+	work context.Context
+	stop context.CancelFunc
+
+	mu     sync.Mutex
+	rounds map[[32]byte]*round // those that are being worked on or were last
+	order  [][32]byte
+	counts Counts
+}
+
+// Counts are what an aggregator has done since it started.
+type Counts struct {
+	Prepared int64                 // rounds whose shares were opened
+	Summed   int64                 // partial sums that were given away
+	Reports  int64                 // in them
+	Refused  map[wire.Reason]int64 // requests, and shares that could not be summed as out-of-range
+	Seconds  float64               // spent on opening and summing
+}
+
+// Snapshot returns the counts.
+func (s *Service) Snapshot() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counts
+	c.Refused = map[wire.Reason]int64{}
+	for k, v := range s.counts.Refused {
+		c.Refused[k] = v
+	}
+	return c
+}
+
+// New checks the configuration.
+func New(c Config) (*Service, error) {
+	if len(c.Coordinator) != ed25519.PublicKeySize || c.Keyring == nil || c.Store == nil {
+		return nil, errors.New("aggregator: the coordinator's key, a keyring and a store are required")
+	}
+	if c.MinReports < 0 || c.Workers < 0 {
+		return nil, errors.New("aggregator: n-min and workers must not be negative")
+	}
+	if err := c.Shuffler.Check(); err != nil {
+		return nil, err
+	}
+	if c.MinReports == 0 {
+		c.MinReports = 2
+	}
+	if c.Workers == 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{config: c, rounds: map[[32]byte]*round{}, counts: Counts{Refused: map[wire.Reason]int64{}}}
+	s.work, s.stop = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Close ends all work under way; what is asked after it fails.
+func (s *Service) Close() { s.stop() }
+
+// no is an answer that says no.
+func no(reason wire.Reason, format string, args ...any) error {
+	return &endpoint.Refusal{Reason: reason, Detail: fmt.Sprintf(format, args...)}
+}
+
+// round is one round's work.
+type round struct {
+	mu     sync.Mutex // one request at a time
+	job    *job
+	opened *vecsum.Aggregator // of all shares but those of exclusion; nil: open again
+}
+
+// job is a round as its signed messages say.
+type job struct {
+	task         wire.Task
+	announcement wire.Announcement
+	closed       wire.RoundClosed
+	digest       [32]byte // of the announcement
+	sum          *mechanism.VectorSum
+	minReports   int64
+}
+
+// live is how many rounds are held in memory.
+const live = 4
+
+func (s *Service) round(announcement [32]byte) *round {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rounds[announcement]
+	if r == nil {
+		if len(s.order) == live {
+			delete(s.rounds, s.order[0])
+			s.order = s.order[1:]
+		}
+		r = &round{}
+		s.rounds[announcement] = r
+		s.order = append(s.order, announcement)
+	}
+	return r
+}
+
+// split takes a part with its length off b.
+func split(b []byte) (part, rest []byte, err error) {
+	if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
+		return nil, nil, no(wire.Malformed, "a part is shorter than its length")
+	}
+	n := binary.LittleEndian.Uint32(b)
+	return b[4 : 4+n], b[4+n:], nil
+}
+
+// parse checks the three signed messages of a round and that they belong together.
+func (s *Service) parse(body []byte) (*job, error) {
+	signedTask, rest, err := split(body)
+	if err != nil {
+		return nil, err
+	}
+	signedAnnouncement, signedClosed, err := split(rest)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{}
+	message, err := wire.Verify(s.config.Coordinator, wire.LabelTask, signedTask)
+	if err != nil {
+		return nil, no(wire.BadSignature, "the task is not signed by the coordinator")
+	}
+	if j.task, err = wire.DecodeTask(message); err != nil {
+		return nil, no(wire.Malformed, "%v", err)
+	}
+	if message, err = wire.Verify(s.config.Coordinator, wire.LabelAnnouncement, signedAnnouncement); err != nil {
+		return nil, no(wire.BadSignature, "the announcement is not signed by the coordinator")
+	}
+	if j.announcement, err = wire.DecodeAnnouncement(message); err != nil {
+		return nil, no(wire.Malformed, "%v", err)
+	}
+	if _, err := wire.Verify(s.config.Shuffler.Key, wire.LabelClosed, signedClosed); err != nil {
+		return nil, no(wire.BadSignature, "the word on the round is not signed by the shuffler's operator")
+	}
+	if j.closed, err = s.config.Shuffler.CheckClosed(&j.announcement, signedClosed); err != nil {
+		return nil, no(wire.Malformed, "%v", err)
+	}
+	j.digest = j.announcement.Digest()
+	return j, s.check(j)
+}
+
+// check holds a round against its task and this aggregator's rules.
+func (s *Service) check(j *job) error {
+	t, a, c := &j.task, &j.announcement, &j.closed
+	m, err := mechanism.New(t.Mechanism)
+	if err != nil {
+		return no(wire.Malformed, "%v", err)
+	}
+	sum, ok := m.(*mechanism.VectorSum)
+	switch {
+	case !ok || t.Trust != dp.Distributed:
+		return no(wire.Malformed, "the task is no vector sum")
+	case a.Task != t.ID():
+		return no(wire.UnknownRound, "the announcement is of another task")
+	case a.Trust != t.Trust || a.Participation != t.Participation || a.MinReports != t.MinReports || a.Round > t.Rounds ||
+		a.Randomizer != m.Name() || a.Sigma != m.Event().Sigma || a.Eps0 != 0 || a.Clip != t.Mechanism.Clip:
+		return no(wire.Malformed, "the announcement is not what the task says")
+	case c.Void:
+		return no(wire.Closed, "the round is void")
+	}
+	j.sum, j.minReports = sum, max(s.config.MinReports, t.MinReports)
+	if c.Reports < j.minReports {
+		return no(wire.Excluded, "%d reports are fewer than the %d that this aggregator sums", c.Reports, j.minReports)
+	}
+	_, vector, err := sum.ShareSizes()
+	if err != nil {
+		return no(wire.Malformed, "%v", err)
+	}
+	if size, err := envelope.PartSize(a.Aggregator.Suite, vector); err != nil || size != a.ShareBytes {
+		return no(wire.WrongSize, "shares of %d bytes, want %d", a.ShareBytes, size)
+	}
+	return nil
+}
+
+// Prepare opens a closed round's shares and returns its exclusion: those that it
+// cannot sum. body is length and signed task, length and signed announcement, and
+// the signed word on the round.
+func (s *Service) Prepare(body []byte) (wire.Exclusion, error) {
+	ctx := s.work
+	j, err := s.parse(body)
+	if err != nil {
+		return wire.Exclusion{}, err
+	}
+	r := s.round(j.digest)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec, _, err := s.load(ctx, j.digest)
+	if err == nil {
+		if rec.Closed != hash(wire.Digest(wire.LabelClosed, j.closed.Append(nil))) {
+			return wire.Exclusion{}, no(wire.SecondReport, "the round was closed otherwise")
+		}
+		r.job = j
+		return s.exclusion(ctx, rec)
+	}
+	if !errors.Is(err, ErrNotFound) {
+		return wire.Exclusion{}, err
+	}
+	// The word must be the shuffler's own, not just one that it signed.
+	word, err := s.config.Shuffler.Closed(ctx, &j.announcement, 0)
+	if err != nil {
+		return wire.Exclusion{}, fmt.Errorf("aggregator: %w", err)
+	}
+	if word == nil {
+		return wire.Exclusion{}, no(wire.Unavailable, "the shuffler has the round open")
+	}
+	if own, err := s.config.Shuffler.CheckClosed(&j.announcement, word); err != nil || own.Digest != j.closed.Digest ||
+		own.Shares != j.closed.Shares || own.Reports != j.closed.Reports || own.Chunks != j.closed.Chunks {
+		return wire.Exclusion{}, no(wire.SecondReport, "the round was closed otherwise")
+	}
+	sum, failed, err := s.open(ctx, j, nil)
+	if err != nil {
+		return wire.Exclusion{}, err
+	}
+	e := wire.Exclusion{Announcement: j.digest, Reports: j.closed.Reports, Places: failed}
+	if err := s.create(ctx, j, &e); err != nil {
+		return wire.Exclusion{}, err
+	}
+	r.job, r.opened = j, sum
+	s.count(func(c *Counts) {
+		c.Prepared++
+		if len(failed) > 0 {
+			c.Refused[wire.OutOfRange] += int64(len(failed))
+		}
+	})
+	s.config.Log.Info("round is prepared", "round", j.closed.Round, "reports", j.closed.Reports, "excluded", len(failed))
+	return e, nil
+}
+
+func (s *Service) count(f func(*Counts)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.counts)
+}
+
+// open sums the shares but those at the places out, ascending, and returns the
+// places of those that cannot be summed.
+func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggregator, []int64, error) {
+	begin := time.Now()
+	defer func() { s.count(func(c *Counts) { c.Seconds += time.Since(begin).Seconds() }) }()
+	shares, err := j.sum.Shares(j.digest)
+	if err != nil {
+		return nil, nil, err
+	}
+	sum, err := shares.NewAggregator(1)
+	if err != nil {
+		return nil, nil, err
+	}
+	reader := batch.Reader{Source: s.config.Shuffler, Announcement: j.digest, Reports: j.closed.Reports, Chunks: j.closed.Chunks,
+		Digest: j.closed.Shares, Size: j.announcement.ShareBytes, Workers: s.config.Workers}
+	open := func(_ int, c wire.Chunk) ([][]byte, error) {
+		opened := make([][]byte, c.Len())
+		for i := range opened {
+			opened[i], _ = s.config.Keyring.OpenPart(envelope.Aggregator, j.digest, c.Item(i))
+		}
+		return opened, nil
+	}
+	var failed []int64
+	next := 0
+	then := func(place int64, _ wire.Chunk, opened [][]byte) error {
+		for i, content := range opened {
+			at := place + int64(i)
+			if next < len(out) && out[next] == at {
+				next++
+				continue
+			}
+			if content == nil || sum.Add(content) != nil {
+				failed = append(failed, at)
+			}
+		}
+		return nil
+	}
+	if err := batch.Read(ctx, reader, open, then); err != nil {
+		return nil, nil, fmt.Errorf("aggregator: %w", err)
+	}
+	return sum, failed, nil
+}
+
+// Sum gives the partial sum of a prepared round without the reports of a signed
+// exclusion: of one exclusion, as often as it is asked.
+func (s *Service) Sum(announcement [32]byte, signed []byte) (wire.Partial, error) {
+	ctx := s.work
+	message, err := wire.Verify(s.config.Coordinator, wire.LabelExclusion, signed)
+	if err != nil {
+		return wire.Partial{}, no(wire.BadSignature, "the exclusion is not signed by the coordinator")
+	}
+	e, err := wire.DecodeExclusion(message)
+	if err != nil {
+		return wire.Partial{}, no(wire.Malformed, "%v", err)
+	}
+	if e.Announcement != announcement {
+		return wire.Partial{}, no(wire.UnknownRound, "the exclusion is of another round")
+	}
+	r := s.round(announcement)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec, revision, err := s.load(ctx, announcement)
+	if errors.Is(err, ErrNotFound) {
+		return wire.Partial{}, no(wire.UnknownRound, "the round was not prepared")
+	}
+	if err != nil {
+		return wire.Partial{}, err
+	}
+	digest := hash(e.Digest())
+	if rec.Summed != (hash{}) && rec.Summed != digest {
+		return wire.Partial{}, no(wire.SecondReport, "the round was summed with another exclusion")
+	}
+	if rec.Partial != (hash{}) {
+		return s.partial(ctx, rec)
+	}
+	own, err := s.exclusion(ctx, rec)
+	if err != nil {
+		return wire.Partial{}, err
+	}
+	switch left := e.Reports - int64(len(e.Places)); {
+	case e.Reports != own.Reports:
+		return wire.Partial{}, no(wire.UnknownRound, "the round has %d reports", own.Reports)
+	case !contains(e.Places, own.Places):
+		return wire.Partial{}, no(wire.Excluded, "the exclusion lacks reports that cannot be summed")
+	case left < rec.MinReports || left < s.config.MinReports:
+		return wire.Partial{}, no(wire.Excluded, "%d reports would be left, the fewest that are summed are %d", left, max(rec.MinReports, s.config.MinReports))
+	}
+	if r.job == nil {
+		// Since the start nobody has asked to prepare it, which brings the messages.
+		return wire.Partial{}, no(wire.Unavailable, "the round has to be prepared again after a restart")
+	}
+	if rec.Summed == (hash{}) {
+		rec.Summed = digest
+		if revision, err = s.put(ctx, announcement, rec, revision); err != nil {
+			return wire.Partial{}, err
+		}
+	}
+	sum := r.opened
+	if sum == nil || len(e.Places) != len(own.Places) {
+		var failed []int64
+		if sum, failed, err = s.open(ctx, r.job, e.Places); err != nil {
+			return wire.Partial{}, err
+		}
+		if len(failed) != 0 {
+			return wire.Partial{}, fmt.Errorf("aggregator: the batch opens otherwise the second time")
+		}
+	}
+	r.opened = nil // it closes once
+	p, err := sum.Close()
+	if err != nil {
+		return wire.Partial{}, no(wire.Excluded, "%v", err)
+	}
+	out := wire.Partial{Announcement: announcement, Exclusion: digest, Tag: p.Tag, Index: int64(p.Index),
+		Clients: p.Clients, Reports: p.Reports, Sums: p.Sums}
+	if err := s.keep(ctx, announcement, rec, revision, &out); err != nil {
+		return wire.Partial{}, err
+	}
+	s.count(func(c *Counts) { c.Summed++; c.Reports += p.Clients })
+	s.config.Log.Info("round is summed", "round", rec.Round, "reports", p.Clients)
+	return out, nil
+}
+
+// contains says whether all of some are in all; both ascend.
+func contains(all, some []int64) bool {
+	i := 0
+	for _, v := range some {
+		for i < len(all) && all[i] < v {
+			i++
+		}
+		if i == len(all) || all[i] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func key(announcement [32]byte) string { return "sum." + hex.EncodeToString(announcement[:]) }

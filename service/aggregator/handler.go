@@ -1,0 +1,62 @@
+package aggregator
+
+import (
+	"encoding/hex"
+	"errors"
+	"net/http"
+
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// PeerHandler answers the coordinator's requests of SPEC.md. Whoever else reaches
+// it can do nothing: all requests are signed.
+func (s *Service) PeerHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/rounds", func(w http.ResponseWriter, q *http.Request) {
+		body, ok := endpoint.ReadBody(w, q)
+		if !ok {
+			return
+		}
+		e, err := s.Prepare(body)
+		s.answer(w, e.Append, err)
+	})
+	mux.HandleFunc("POST /v1/rounds/{announcement}/sum", func(w http.ResponseWriter, q *http.Request) {
+		var announcement [32]byte
+		b, err := hex.DecodeString(q.PathValue("announcement"))
+		if err != nil || len(b) != len(announcement) {
+			s.answer(w, nil, no(wire.Malformed, "a digest has 64 hexadecimal digits"))
+			return
+		}
+		copy(announcement[:], b)
+		body, ok := endpoint.ReadBody(w, q)
+		if !ok {
+			return
+		}
+		p, err := s.Sum(announcement, body)
+		s.answer(w, p.Append, err)
+	})
+	return mux
+}
+
+func (s *Service) answer(w http.ResponseWriter, message func([]byte) []byte, err error) {
+	if err == nil {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write(message(nil))
+		return
+	}
+	var r *endpoint.Refusal
+	if !errors.As(err, &r) {
+		s.config.Log.Warn("a request failed", "error", err)
+		r = &endpoint.Refusal{Reason: wire.Unavailable, Detail: "try again"}
+	} else if r.Code != 0 { // the shuffler's, to us
+		s.config.Log.Warn("the shuffler refuses", "reason", string(r.Reason), "detail", r.Detail)
+		r = &endpoint.Refusal{Reason: wire.Unavailable, Detail: "the shuffler cannot be read now"}
+		if batch.IsRefused(err) != nil {
+			r = &endpoint.Refusal{Reason: wire.UnknownRound, Detail: "the shuffler does not have the round"}
+		}
+	}
+	s.count(func(c *Counts) { c.Refused[r.Reason]++ })
+	endpoint.RefuseAs(w, r)
+}

@@ -1,0 +1,188 @@
+// Package batch is how the coordinator and the second aggregator speak with the
+// shuffler: what is enrolled, what was closed, and the closed batch itself. All
+// of it is checked here against the key of the shuffler's operator before anyone
+// acts on it: a count or a chunk that is not what was signed is an error.
+package batch
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// ErrLie is wrapped where the shuffler's answer is not what its operator signed,
+// or cannot be true: nothing may be done with it.
+var ErrLie = errors.New("batch: the shuffler's answer is not what it must be")
+
+// IsRefused returns the refusal in err that the same request would meet again, or
+// nil.
+func IsRefused(err error) *endpoint.Refusal {
+	var r *endpoint.Refusal
+	if !errors.As(err, &r) || r.Code >= 500 || r.Code == http.StatusTooManyRequests || r.Code == http.StatusRequestTimeout {
+		return nil
+	}
+	return r
+}
+
+// Source is a shuffler. All fields are required.
+type Source struct {
+	URL    string            // without a path, or with one that all requests begin with
+	Key    ed25519.PublicKey // of its operator, pinned
+	Client *http.Client      // shows our certificate and knows the shuffler's
+}
+
+// Check returns an error unless the source can be used.
+func (s Source) Check() error {
+	if len(s.Key) != ed25519.PublicKeySize || s.Client == nil {
+		return errors.New("batch: the shuffler's operator key and a client are required")
+	}
+	u, err := url.Parse(s.URL)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return fmt.Errorf("batch: %q is no address of a shuffler", s.URL)
+	}
+	return nil
+}
+
+// maxEmpty bounds what is read of an answer that has nothing to say.
+const maxEmpty = 4 << 10
+
+// Do sends a request and returns the answer's body of at most limit bytes, and its
+// status, which is 2xx; everything else is an error, of a refusal an endpoint.Refusal.
+func Do(ctx context.Context, c *http.Client, method, address string, body []byte, limit int64) ([]byte, int, error) {
+	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/octet-stream")
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer res.Body.Close()
+	if err := endpoint.Check(res); err != nil {
+		return nil, res.StatusCode, fmt.Errorf("%s %s: %w", method, req.URL.Path, err)
+	}
+	out, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
+	if err != nil {
+		return nil, res.StatusCode, err
+	}
+	if int64(len(out)) > limit {
+		return nil, res.StatusCode, fmt.Errorf("%s %s: answer above %d bytes", method, req.URL.Path, limit)
+	}
+	return out, res.StatusCode, nil
+}
+
+func (s Source) do(ctx context.Context, method, path string, body []byte, limit int64) ([]byte, int, error) {
+	out, status, err := Do(ctx, s.Client, method, strings.TrimSuffix(s.URL, "/")+path, body, limit)
+	if err != nil {
+		return nil, status, fmt.Errorf("shuffler: %w", err)
+	}
+	return out, status, nil
+}
+
+// maxMessage bounds enrolments and words on rounds.
+const maxMessage = 1 << 20
+
+// Enrolment fetches who there is, signed and of the population, and current.
+func (s Source) Enrolment(ctx context.Context, p wire.Population, now time.Time) (wire.Enrolment, error) {
+	b, _, err := s.do(ctx, http.MethodGet, "/v1/enrolment", nil, maxMessage)
+	if err != nil {
+		return wire.Enrolment{}, err
+	}
+	message, err := wire.Verify(s.Key, wire.LabelEnrolment, b)
+	if err != nil {
+		return wire.Enrolment{}, fmt.Errorf("%w: enrolment: %w", ErrLie, err)
+	}
+	e, err := wire.DecodeEnrolment(message)
+	if err != nil {
+		return wire.Enrolment{}, fmt.Errorf("%w: enrolment: %w", ErrLie, err)
+	}
+	if e.Population != p {
+		return wire.Enrolment{}, fmt.Errorf("%w: enrolment of population %x, want %x", ErrLie, e.Population, p)
+	}
+	if t := now.Unix(); t < e.From || t >= e.To {
+		return wire.Enrolment{}, fmt.Errorf("%w: enrolment %d holds from %d to %d, it is %d", ErrLie, e.Serial, e.From, e.To, t)
+	}
+	return e, nil
+}
+
+// Open posts a signed announcement. Nil says that the round is durable there.
+func (s Source) Open(ctx context.Context, signed []byte) error {
+	_, _, err := s.do(ctx, http.MethodPost, "/v1/rounds", signed, maxEmpty)
+	return err
+}
+
+func roundPath(announcement [32]byte) string {
+	return "/v1/rounds/" + hex.EncodeToString(announcement[:])
+}
+
+// Closed asks for the word on a round, waiting for at most wait. It returns nil
+// while the round is open.
+func (s Source) Closed(ctx context.Context, a *wire.Announcement, wait time.Duration) (signed []byte, err error) {
+	path := roundPath(a.Digest()) + "/closed?wait=" + strconv.FormatInt(int64(wait/time.Second), 10)
+	b, status, err := s.do(ctx, http.MethodGet, path, nil, maxMessage)
+	if err != nil {
+		return nil, err
+	}
+	if status == http.StatusNoContent {
+		return nil, nil
+	}
+	if _, err := s.CheckClosed(a, b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// CheckClosed returns the signed word on a round if it can be true.
+func (s Source) CheckClosed(a *wire.Announcement, signed []byte) (wire.RoundClosed, error) {
+	lie := func(format string, args ...any) (wire.RoundClosed, error) {
+		return wire.RoundClosed{}, fmt.Errorf("%w: round %d: %w", ErrLie, a.Round, fmt.Errorf(format, args...))
+	}
+	message, err := wire.Verify(s.Key, wire.LabelClosed, signed)
+	if err != nil {
+		return lie("%w", err)
+	}
+	c, err := wire.DecodeRoundClosed(message)
+	switch digest := a.Digest(); {
+	case err != nil:
+		return lie("%w", err)
+	case c.Announcement != digest:
+		return lie("closed for announcement %x, not %x", c.Announcement[:8], digest[:8])
+	case c.Round != a.Round:
+		return lie("closed as round %d", c.Round)
+	case c.Void && c.Chunks != 0:
+		return lie("void with %d chunks", c.Chunks)
+	case c.Void:
+		return c, nil
+	case c.Reports < a.MinReports || c.Reports > a.Population:
+		return lie("%d reports, must lie between n-min = %d and n = %d", c.Reports, a.MinReports, a.Population)
+	case c.Chunks < 1 || c.Chunks > c.Reports:
+		return lie("%d chunks of %d reports", c.Chunks, c.Reports)
+	case (a.ShareBytes != 0) != (c.Shares != [32]byte{}):
+		return lie("shares of %d bytes with digest %x", a.ShareBytes, c.Shares[:8])
+	}
+	return c, nil
+}
+
+// Destroy tells the shuffler that a round is over: everything of it goes.
+func (s Source) Destroy(ctx context.Context, announcement [32]byte) error {
+	_, _, err := s.do(ctx, http.MethodDelete, roundPath(announcement), nil, maxEmpty)
+	if r := IsRefused(err); r != nil && r.Code == http.StatusNotFound {
+		return nil
+	}
+	return err
+}

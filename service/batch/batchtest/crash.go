@@ -1,0 +1,90 @@
+package batchtest
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+)
+
+// ErrCrash is the error of everything that a crashed process tries.
+var ErrCrash = errors.New("batchtest: crashed")
+
+// Crash stops a process at its At-th operation, counted from 1 over all that ask
+// it: before the operation has an effect, or after it had one that the process
+// does not hear of. With Once the operation fails and the process lives on.
+type Crash struct {
+	At    int
+	After bool
+	Once  bool
+	Died  func() // called at the crash, for instance to cancel the process
+
+	mu   sync.Mutex
+	n    int
+	dead bool
+	Name string // the operation that it stopped at
+}
+
+// Do runs an operation unless the process has crashed.
+func (c *Crash) Do(name string, f func() error) error {
+	if c == nil {
+		return f()
+	}
+	c.mu.Lock()
+	if c.dead {
+		c.mu.Unlock()
+		return ErrCrash
+	}
+	c.n++
+	hit := c.n == c.At
+	if hit {
+		c.Name = name
+		c.dead = !c.Once
+	}
+	c.mu.Unlock()
+	if !hit {
+		return f()
+	}
+	if c.After {
+		_ = f()
+	}
+	if c.Died != nil && !c.Once {
+		c.Died()
+	}
+	return ErrCrash
+}
+
+// Count returns how many operations there were.
+func (c *Crash) Count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// Hit says whether the operation was reached.
+func (c *Crash) Hit() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.At > 0 && c.n >= c.At
+}
+
+// Transport counts and fails requests.
+type Transport struct {
+	Crash *Crash
+	Base  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t Transport) RoundTrip(q *http.Request) (res *http.Response, err error) {
+	failed := t.Crash.Do(q.Method+" "+q.URL.Path, func() error {
+		res, err = t.Base.RoundTrip(q)
+		return err
+	})
+	if failed != nil && res != nil {
+		res.Body.Close()
+		res = nil
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return res, nil
+}

@@ -1,0 +1,235 @@
+// Package batchtest is a shuffler for tests of those who read from one: it speaks
+// the peers' side of the protocol, closes a round as soon as it is opened with
+// reports that the test makes, and lies or fails where it is told to.
+package batchtest
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// Shuffler holds rounds in memory. Fields are set before it is used.
+type Shuffler struct {
+	Key        ed25519.PrivateKey
+	Enrolment  wire.Enrolment
+	PerChunk   int // items of a chunk; default 3
+	MinReports int64
+	// Fill makes a round's sealed parts and shares, in the batch's order.
+	Fill func(a wire.Announcement) (parts, shares [][]byte)
+	// Word, Digests and Chunk, if not nil, change what is answered.
+	Word    func(c *wire.RoundClosed)
+	Digests func(b []byte) []byte
+	Chunk   func(c *wire.Chunk)
+	// Asked, if not nil, is told each request before it is answered.
+	Asked func(method, path string)
+
+	mu        sync.Mutex
+	rounds    map[[32]byte]*round
+	last      map[[32]byte]int64
+	Opened    []wire.Announcement // in order, each once
+	Destroyed map[[32]byte]int
+}
+
+type round struct {
+	a             wire.Announcement
+	closed        wire.RoundClosed
+	parts, shares []wire.Chunk
+	gone          atomic.Bool
+}
+
+// New returns a shuffler of n clients with a fresh operator key.
+func New(n, minReports int64, aggregator ...wire.Key) *Shuffler {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	now := time.Now()
+	e := wire.Enrolment{Population: wire.Population{1}, Serial: 1, Clients: n, Roster: [32]byte{9}, MinReports: minReports,
+		Shuffler:   []wire.Key{{Suite: wire.X25519, Public: make([]byte, 32), Expires: now.Add(time.Hour).Unix()}},
+		Aggregator: aggregator, From: now.Add(-time.Minute).Unix(), To: now.Add(time.Hour).Unix()}
+	return &Shuffler{Key: key, Enrolment: e, PerChunk: 3, MinReports: minReports, rounds: map[[32]byte]*round{},
+		last: map[[32]byte]int64{}, Destroyed: map[[32]byte]int{}}
+}
+
+// Public returns the operator's key.
+func (s *Shuffler) Public() ed25519.PublicKey { return s.Key.Public().(ed25519.PublicKey) }
+
+func (s *Shuffler) cut(items [][]byte) (chunks []wire.Chunk, digests [][32]byte) {
+	for start := 0; start < len(items); start += s.PerChunk {
+		c := wire.Chunk{Index: int64(len(chunks)), Size: int64(len(items[start]))}
+		for _, item := range items[start:min(len(items), start+s.PerChunk)] {
+			c.Items = append(c.Items, item...)
+		}
+		chunks, digests = append(chunks, c), append(digests, sha256.Sum256(c.Items))
+	}
+	return chunks, digests
+}
+
+// Open takes a signed announcement as POST /v1/rounds does.
+func (s *Shuffler) Open(coordinator ed25519.PublicKey, signed []byte) (status int, reason wire.Reason) {
+	message, err := wire.Verify(coordinator, wire.LabelAnnouncement, signed)
+	if err != nil {
+		return 401, wire.BadSignature
+	}
+	a, err := wire.DecodeAnnouncement(message)
+	if err != nil {
+		return 400, wire.Malformed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	digest := a.Digest()
+	if s.rounds[digest] != nil {
+		return 204, ""
+	}
+	switch {
+	case a.Round <= s.last[a.Task]:
+		return 410, wire.Closed
+	case a.Enrolment != s.Enrolment.Digest() || a.Population != s.Enrolment.Clients || a.MinReports < s.Enrolment.MinReports:
+		return 403, wire.NotEnrolled
+	}
+	r := &round{a: a, closed: wire.RoundClosed{Announcement: digest, Round: a.Round}}
+	parts, shares := s.Fill(a)
+	if k := int64(len(parts)); k < a.MinReports {
+		r.closed.Void = true
+	} else {
+		var digests [][32]byte
+		r.closed.Reports = k
+		r.parts, digests = s.cut(parts)
+		r.closed.Chunks = int64(len(digests))
+		r.closed.Digest = wire.BatchDigest(digest, k, digests)
+		if a.ShareBytes > 0 {
+			r.shares, digests = s.cut(shares)
+			r.closed.Shares = wire.BatchDigest(digest, k, digests)
+		}
+	}
+	s.rounds[digest], s.last[a.Task] = r, a.Round
+	s.Opened = append(s.Opened, a)
+	return 204, ""
+}
+
+// Closed returns the word on a round that was opened, signed.
+func (s *Shuffler) Closed(announcement [32]byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rounds[announcement]
+	if r == nil {
+		return nil
+	}
+	c := r.closed
+	if s.Word != nil {
+		s.Word(&c)
+	}
+	return wire.Sign(s.Key, wire.LabelClosed, c.Append(nil))
+}
+
+// Handler answers the coordinator of the key, or with aggregator the aggregator.
+func (s *Shuffler) Handler(coordinator ed25519.PublicKey, aggregator bool) http.Handler {
+	mux := http.NewServeMux()
+	refuse := func(w http.ResponseWriter, status int, reason wire.Reason) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"reason":%q,"detail":"double"}`, reason)
+	}
+	find := func(w http.ResponseWriter, q *http.Request) (d [32]byte, r *round) {
+		b, err := hex.DecodeString(q.PathValue("a"))
+		if err != nil || len(b) != 32 {
+			refuse(w, 400, wire.Malformed)
+			return d, nil
+		}
+		copy(d[:], b)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if r = s.rounds[d]; r == nil {
+			refuse(w, 404, wire.UnknownRound)
+		}
+		return d, r
+	}
+	mux.HandleFunc("GET /v1/enrolment", func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_, _ = w.Write(wire.Sign(s.Key, wire.LabelEnrolment, s.Enrolment.Append(nil)))
+	})
+	mux.HandleFunc("POST /v1/rounds", func(w http.ResponseWriter, q *http.Request) {
+		b, _ := io.ReadAll(q.Body)
+		if status, reason := s.Open(coordinator, b); reason != "" {
+			refuse(w, status, reason)
+		} else {
+			w.WriteHeader(status)
+		}
+	})
+	mux.HandleFunc("GET /v1/rounds/{a}/closed", func(w http.ResponseWriter, q *http.Request) {
+		if d, r := find(w, q); r != nil {
+			_, _ = w.Write(s.Closed(d))
+		}
+	})
+	chunks := func(r *round) []wire.Chunk {
+		if aggregator {
+			return r.shares
+		}
+		return r.parts
+	}
+	mux.HandleFunc("GET /v1/rounds/{a}/chunks", func(w http.ResponseWriter, q *http.Request) {
+		_, r := find(w, q)
+		if r == nil {
+			return
+		}
+		if r.gone.Load() {
+			refuse(w, 410, wire.Closed)
+			return
+		}
+		var b []byte
+		for _, c := range chunks(r) {
+			d := sha256.Sum256(c.Items)
+			b = append(b, d[:]...)
+		}
+		if s.Digests != nil {
+			b = s.Digests(b)
+		}
+		_, _ = w.Write(b)
+	})
+	mux.HandleFunc("GET /v1/rounds/{a}/chunks/{i}", func(w http.ResponseWriter, q *http.Request) {
+		_, r := find(w, q)
+		if r == nil {
+			return
+		}
+		i, err := strconv.Atoi(q.PathValue("i"))
+		if err != nil || r.gone.Load() || i < 0 || i >= len(chunks(r)) {
+			refuse(w, 410, wire.Closed)
+			return
+		}
+		c := chunks(r)[i]
+		if s.Chunk != nil {
+			c.Items = append([]byte(nil), c.Items...)
+			s.Chunk(&c)
+		}
+		_, _ = w.Write(c.Append(nil))
+	})
+	mux.HandleFunc("DELETE /v1/rounds/{a}", func(w http.ResponseWriter, q *http.Request) {
+		d, r := find(w, q)
+		if r == nil {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		r.gone.Store(true)
+		s.Destroyed[d]++
+		w.WriteHeader(204)
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if s.Asked != nil {
+			s.Asked(q.Method, q.URL.Path)
+		}
+		mux.ServeHTTP(w, q)
+	})
+}

@@ -1,0 +1,160 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// Reader reads one reader's parts of a closed batch.
+type Reader struct {
+	Source       Source
+	Announcement [32]byte
+	Reports      int64
+	Chunks       int64
+	Digest       [32]byte // of the parts: RoundClosed.Digest or Shares
+	Size         int64    // of a part, sealed
+	Workers      int      // at least 1
+}
+
+// maxChunk bounds a chunk's items: 64 KiB, or one item.
+func (r Reader) maxChunk() int64 { return max(64<<10, r.Size) }
+
+// digests fetches the chunks' digests and compares them with what was signed.
+func (r Reader) digests(ctx context.Context) ([][32]byte, error) {
+	b, _, err := r.Source.do(ctx, http.MethodGet, roundPath(r.Announcement)+"/chunks", nil, 32*r.Chunks)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) != 32*r.Chunks {
+		return nil, fmt.Errorf("%w: %d bytes of digests of %d chunks", ErrLie, len(b), r.Chunks)
+	}
+	out := make([][32]byte, r.Chunks)
+	for i := range out {
+		copy(out[i][:], b[32*i:])
+	}
+	if wire.BatchDigest(r.Announcement, r.Reports, out) != r.Digest {
+		return nil, fmt.Errorf("%w: the chunks' digests are not those of the batch", ErrLie)
+	}
+	return out, nil
+}
+
+func (r Reader) chunk(ctx context.Context, index int64, digest [32]byte) (wire.Chunk, error) {
+	path := roundPath(r.Announcement) + "/chunks/" + strconv.FormatInt(index, 10)
+	b, _, err := r.Source.do(ctx, http.MethodGet, path, nil, r.maxChunk()+1<<10)
+	if err != nil {
+		return wire.Chunk{}, err
+	}
+	c, err := wire.DecodeChunk(b)
+	if err == nil {
+		err = wire.CheckChunk(c, index, digest)
+	}
+	if err == nil && c.Size != r.Size {
+		err = fmt.Errorf("chunk %d of parts of %d bytes, want %d", index, c.Size, r.Size)
+	}
+	if err != nil {
+		return wire.Chunk{}, fmt.Errorf("%w: %w", ErrLie, err)
+	}
+	return c, nil
+}
+
+// Read fetches all chunks, Workers at a time. open is called for each by worker
+// 0 … Workers−1, in parallel; then for each with open's result and the place of its
+// first item, one after the other in the batch's order. At most Workers chunks are
+// held. Either may be nil. A batch that has more or fewer reports than were signed
+// is an error, known at the end: what was done by then must be given up.
+func Read[T any](ctx context.Context, r Reader, open func(worker int, c wire.Chunk) (T, error), then func(place int64, c wire.Chunk, opened T) error) error {
+	digests, err := r.digests(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t := turn{ctx: ctx}
+	t.moved.L = &t.mu
+	stop := context.AfterFunc(ctx, func() { t.mu.Lock(); defer t.mu.Unlock(); t.moved.Broadcast() })
+	defer stop()
+	var wg sync.WaitGroup
+	for w := range max(1, r.Workers) {
+		wg.Go(func() {
+			for {
+				i := t.take(r.Chunks)
+				if i < 0 || ctx.Err() != nil {
+					return
+				}
+				c, err := r.chunk(ctx, i, digests[i])
+				var v T
+				if err == nil && open != nil {
+					v, err = open(w, c)
+				}
+				if err == nil {
+					err = t.do(i, func(place int64) error {
+						if then == nil {
+							return nil
+						}
+						return then(place, c, v)
+					}, int64(c.Len()))
+				}
+				if err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if t.place != r.Reports {
+		return fmt.Errorf("%w: %d reports in the chunks, %d were signed", ErrLie, t.place, r.Reports)
+	}
+	return nil
+}
+
+// turn hands out chunks in order and lets their results through in order.
+type turn struct {
+	ctx   context.Context
+	mu    sync.Mutex
+	moved sync.Cond
+	next  int64 // to be taken
+	done  int64 // to be let through
+	place int64 // of its first item
+}
+
+func (t *turn) take(n int64) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.next >= n {
+		return -1
+	}
+	t.next++
+	return t.next - 1
+}
+
+// do calls f when it is i's turn. Others wait meanwhile, so it holds no lock.
+func (t *turn) do(i int64, f func(place int64) error, items int64) error {
+	t.mu.Lock()
+	for t.done != i && t.ctx.Err() == nil {
+		t.moved.Wait()
+	}
+	place := t.place
+	t.mu.Unlock()
+	if t.ctx.Err() != nil {
+		return errors.New("batch: reading ended")
+	}
+	if err := f(place); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done++
+	t.place += items
+	t.moved.Broadcast()
+	return nil
+}

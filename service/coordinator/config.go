@@ -1,0 +1,226 @@
+// Package coordinator runs tasks over a network: rounds by deadline, charge before
+// exposure, exact sums, one release of a round. What a round does is decided by
+// package coordinator's pure functions, the same that a simulation drives; this
+// package fetches what they need and writes down what they decide, in the order of
+// DATA_MODEL.md.
+//
+// Every step is a function of what is stored: after an error, and after a crash,
+// a task is loaded again and its round taken up where its traces end.
+package coordinator
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/envelope"
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/mechanism"
+	"github.com/riffle-dp/riffle/optimize"
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/schedule"
+	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// Config is a coordinator. Required are Key, Keyring, Shuffler, Store and Journal.
+type Config struct {
+	Key        ed25519.PrivateKey // signs tasks, announcements and exclusions
+	Keyring    *envelope.Keyring  // that reports are sealed to
+	Shuffler   batch.Source
+	Aggregator *Aggregator // required for tasks with a vector sum
+	Store      Store
+	Journal    *ledger.Journal // of the population
+	Tasks      []Task
+
+	// Holder names this process to those who wait for a lease. Default "coordinator".
+	Holder string
+	// LeaseTTL is how long a task stays with a leader that is silent. Default 15 s.
+	LeaseTTL time.Duration
+	// Workers open reports. Default: one per CPU.
+	Workers int
+	// Poll is how long a question to the shuffler waits for its answer. Default 20 s.
+	Poll time.Duration
+	// Backoff is the pause after a first failure; it doubles up to 100 times it.
+	// Default 100 ms.
+	Backoff time.Duration
+	// Log takes what happens, without anything of clients. Default: nowhere.
+	Log *slog.Logger
+}
+
+// Aggregator is the second aggregator of vector sums.
+type Aggregator struct {
+	URL    string
+	Client *http.Client
+}
+
+// Task is a task to run. Required are Signed, Optimizer, Report, Budget, Round, and
+// what belongs to the task's participation.
+type Task struct {
+	// Signed is the wire.Task with the signature of Config.Key.
+	Signed []byte
+	// Optimizer makes the optimiser at its start; it is called whenever the task is
+	// loaded.
+	Optimizer func() (optimize.Optimizer, error)
+	// Report is what the ledger is charged for a report; it must be the Event of the
+	// task's mechanism.
+	Report dp.Report
+	// Budget is the task's own; the population's is the journal's.
+	Budget ledger.Config
+	// Sample is k, of participation sampled.
+	Sample int64
+	// CheckInRate is p, of participation check-in.
+	CheckInRate float64
+	// BlockSize is the least number of clients in a block, of participation once.
+	BlockSize int64
+	// Colluders is how many of a round's reports are taken to be of clients that
+	// collude with an observer. Of a vector sum no more than these may turn out
+	// unreadable, besides those that its honest fraction allows for: their noise is
+	// missing from the sum, and with more the round gives no step.
+	Colluders int64
+	// Round is how long clients have to report.
+	Round time.Duration
+	// Pause is waited before a round is announced.
+	Pause time.Duration
+
+	// Evaluate, if not nil, is called with the parameters of a model that was
+	// released; what it returns is shown in the task's Status.
+	Evaluate func(params []float32) any
+	// Record, if not nil, is told each report of a charged round that could be opened,
+	// in the batch's order; a round that is taken up again begins again at place 0.
+	// The report is used again after the call. Of a vector sum it is not called.
+	Record func(round, place int64, r *randomizer.Report)
+	// RecordSum, if not nil, is told the counts of a vector sum and of how many clients.
+	RecordSum func(round int64, counts []int64, clients int64)
+}
+
+func (c *Config) check() error {
+	switch {
+	case len(c.Key) != ed25519.PrivateKeySize:
+		return errors.New("coordinator: a signing key is required")
+	case c.Keyring == nil || c.Store == nil || c.Journal == nil:
+		return errors.New("coordinator: keyring, store and journal are required")
+	case c.Workers < 0 || c.LeaseTTL < 0 || c.Poll < 0 || c.Backoff < 0:
+		return errors.New("coordinator: workers, lease, poll and backoff must not be negative")
+	}
+	if err := c.Shuffler.Check(); err != nil {
+		return err
+	}
+	if a := c.Aggregator; a != nil {
+		if u, err := url.Parse(a.URL); err != nil || u.Host == "" || a.Client == nil {
+			return fmt.Errorf("coordinator: %q is no address of an aggregator, or there is no client for it", a.URL)
+		}
+	}
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	set(&c.LeaseTTL, 15*time.Second)
+	set(&c.Poll, 20*time.Second)
+	set(&c.Backoff, 100*time.Millisecond)
+	if c.Workers == 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	if c.Holder == "" {
+		c.Holder = "coordinator"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// newRunner checks a task.
+func (s *Service) newRunner(t Task) (*runner, error) {
+	message, err := wire.Verify(s.config.Key.Public().(ed25519.PublicKey), wire.LabelTask, t.Signed)
+	if err != nil {
+		return nil, err
+	}
+	w, err := wire.DecodeTask(message)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(format string, args ...any) (*runner, error) {
+		return nil, fmt.Errorf("coordinator: task %q: %w", w.Name, fmt.Errorf(format, args...))
+	}
+	if t.Optimizer == nil || t.Round < time.Millisecond || t.Pause < 0 {
+		return fail("an optimizer and a round's duration are required")
+	}
+	m, err := mechanism.New(w.Mechanism)
+	if err != nil {
+		return fail("%w", err)
+	}
+	if t.Report != m.Event() {
+		return fail("report %+v is to be charged, the mechanism promises %+v", t.Report, m.Event())
+	}
+	if t.Budget.Delta != w.Delta {
+		return fail("the budget is counted at delta = %v, the task says %v", t.Budget.Delta, w.Delta)
+	}
+	r := &runner{s: s, t: t, id: w.ID(), task: w, mechanism: m, changed: make(chan struct{}), ended: make(chan struct{})}
+	r.status = Status{Task: r.id, Name: w.Name, State: Running, Phase: "starting", Rounds: w.Rounds, Delta: w.Delta,
+		Counts: Counts{}.clone(), Seconds: map[string]float64{}}
+	r.log = s.config.Log.With("task", w.Name)
+	sum, isSum := m.(*mechanism.VectorSum)
+	if isSum != (w.Trust == dp.Distributed) {
+		return fail("trust %q with mechanism %q", w.Trust, m.Name())
+	}
+	if isSum {
+		if s.config.Aggregator == nil {
+			return fail("a vector sum needs an aggregator")
+		}
+		if r.partSize, r.shareSize, err = sum.ShareSizes(); err != nil {
+			return fail("%w", err)
+		}
+		if p := sum.Params(); w.MinReports-t.Colluders < p.MinUsers {
+			return fail("n-min = %d less %d colluders is below the %d clients whose noise hides a sum", w.MinReports, t.Colluders, p.MinUsers)
+		}
+		if err := mechanism.CheckSigma(w.Mechanism, w.Delta, w.Rounds); err != nil {
+			return fail("%w", err)
+		}
+		r.sum = sum
+	} else {
+		r.partSize = int64(randomizer.ReportSize(m))
+	}
+	if w.Participation == dp.Once && t.BlockSize < 1 {
+		return fail("participation once needs a block size")
+	}
+	o, err := t.Optimizer()
+	if err != nil {
+		return fail("%w", err)
+	}
+	if d := len(o.Point()); d != m.Dim() {
+		return fail("the model has %d parameters, the mechanism %d", d, m.Dim())
+	}
+	if r.ledger, err = s.config.Journal.Task(r.id, t.Budget); err != nil {
+		return fail("%w", err)
+	}
+	return r, nil
+}
+
+// blocks returns the division of n clients, of participation once.
+func (r *runner) blocks(n int64) (schedule.Blocks, error) {
+	if r.task.Participation != dp.Once {
+		return schedule.Blocks{}, nil
+	}
+	return schedule.NewBlocks(schedule.BlocksConfig{Clients: n, Size: r.t.BlockSize})
+}
+
+// sleep returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

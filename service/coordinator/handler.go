@@ -1,0 +1,155 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// maxWait bounds how long a question for an announcement is held.
+const maxWait = 60 * time.Second
+
+// Handler answers the public requests of SPEC.md, and GET /v1/status.
+func (s *Service) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/tasks", func(w http.ResponseWriter, _ *http.Request) {
+		var b strings.Builder
+		for _, r := range s.all() {
+			fmt.Fprintf(&b, "%x\n", r.id)
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(b.String()))
+	})
+	mux.HandleFunc("GET /v1/tasks/{task}", func(w http.ResponseWriter, q *http.Request) {
+		if r := s.named(w, q); r != nil {
+			answer(w, r.t.Signed)
+		}
+	})
+	mux.HandleFunc("GET /v1/tasks/{task}/announcement", s.serveAnnouncement)
+	mux.HandleFunc("GET /v1/models/{digest}", s.serveModel)
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
+		list := s.List()
+		if list == nil {
+			list = []Status{}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = json.NewEncoder(w).Encode(map[string]any{"tasks": list})
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, b []byte) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	_, _ = w.Write(b)
+}
+
+// digest reads a path's digest; false if it is none, which was answered.
+func digest(w http.ResponseWriter, text string) (d [32]byte, ok bool) {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(d) {
+		endpoint.Refuse(w, wire.Malformed, "a digest has 64 hexadecimal digits")
+		return d, false
+	}
+	copy(d[:], b)
+	return d, true
+}
+
+func (s *Service) named(w http.ResponseWriter, q *http.Request) *runner {
+	id, ok := digest(w, q.PathValue("task"))
+	if !ok {
+		return nil
+	}
+	r := s.find(id)
+	if r == nil {
+		endpoint.Refuse(w, wire.UnknownRound, "no such task")
+	}
+	return r
+}
+
+// number reads an optional number of a query.
+func number(w http.ResponseWriter, q *http.Request, name string) (int64, bool) {
+	text := q.URL.Query().Get(name)
+	if text == "" {
+		return 0, true
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		endpoint.Refuse(w, wire.Malformed, name+" must be a number of at least 0")
+		return 0, false
+	}
+	return n, true
+}
+
+func (s *Service) serveAnnouncement(w http.ResponseWriter, q *http.Request) {
+	r := s.named(w, q)
+	if r == nil {
+		return
+	}
+	after, ok := number(w, q, "after")
+	if !ok {
+		return
+	}
+	seconds, ok := number(w, q, "wait")
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), min(maxWait, time.Duration(min(seconds, 3600))*time.Second))
+	defer cancel()
+	w.Header().Set("Cache-Control", "no-store")
+	for {
+		r.mu.Lock()
+		signed, round, leading, changed := r.announced, r.round, r.leading, r.changed
+		r.mu.Unlock()
+		select {
+		case <-r.ended:
+			endpoint.Refuse(w, wire.Closed, "the task has ended")
+			return
+		default:
+		}
+		if signed != nil && round > after {
+			answer(w, signed)
+			return
+		}
+		select {
+		case <-changed:
+		case <-r.ended:
+		case <-ctx.Done():
+			if !leading {
+				endpoint.Refuse(w, wire.Unavailable, "this coordinator does not lead the task")
+				return
+			}
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+	}
+}
+
+func (s *Service) serveModel(w http.ResponseWriter, q *http.Request) {
+	d, ok := digest(w, q.PathValue("digest"))
+	if !ok {
+		return
+	}
+	tag := `"` + hex.EncodeToString(d[:]) + `"`
+	b, err := s.model(q.Context(), d)
+	if err != nil {
+		endpoint.Refuse(w, wire.UnknownRound, "no such model")
+		return
+	}
+	w.Header().Set("ETag", tag)
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	if strings.Contains(q.Header.Get("If-None-Match"), tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	answer(w, b)
+}

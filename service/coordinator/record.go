@@ -1,0 +1,234 @@
+package coordinator
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/riffle-dp/riffle/optimize"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// recordFormat is the version of what is stored; a newer one is refused.
+const recordFormat = 1
+
+// hash is a digest that is stored as text.
+type hash [32]byte
+
+func (h hash) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h[:])), nil }
+
+func (h *hash) UnmarshalText(b []byte) error {
+	d, err := hex.DecodeString(string(b))
+	if err != nil || len(d) != len(h) {
+		return fmt.Errorf("digest %q", b)
+	}
+	copy(h[:], d)
+	return nil
+}
+
+// State says whether a task runs.
+type State string
+
+// States of a task.
+const (
+	Running State = "running"
+	Done    State = "done"    // all rounds were run
+	Stopped State = "stopped" // by the operator
+	Refused State = "refused" // the ledger takes no further round
+)
+
+// taskRecord is task/<task>.
+type taskRecord struct {
+	Format int    `json:"format"`
+	Signed []byte `json:"task"`
+	State  State  `json:"state"`
+	Why    string `json:"why,omitempty"`
+}
+
+// Counts are a task's totals.
+type Counts struct {
+	Released int64 `json:"released"` // rounds whose step was taken
+	Void     int64 `json:"void"`     // rounds with too few reports, or that the shuffler did not hold
+	Failed   int64 `json:"failed"`   // rounds that were charged but gave no step
+	Reports  int64 `json:"reports"`  // that are in a model
+	// Rejected counts reports by reason, the shuffler's and ours.
+	Rejected map[wire.Reason]int64 `json:"rejected"`
+}
+
+func (c Counts) clone() Counts {
+	c.Rejected = maps.Clone(c.Rejected)
+	if c.Rejected == nil {
+		c.Rejected = map[wire.Reason]int64{}
+	}
+	return c
+}
+
+// record is state/<task>: the last release, and the round that is open.
+type record struct {
+	Format int    `json:"format"`
+	Fence  uint64 `json:"fence"` // lease of who wrote last
+	Round  int64  `json:"round"` // the last that ended
+	Model  hash   `json:"model"`
+	Step   hash   `json:"state"` // digest of the optimiser's state
+	Counts Counts `json:"counts"`
+	Roster hash   `json:"roster"` // of the enrolment; fixed where participation is once
+	// Recent are the models that are kept, the newest last.
+	Recent []hash `json:"recent"`
+	// Untold is the round that ended last, if the shuffler may not know yet.
+	Untold hash       `json:"untold"`
+	Open   *openRound `json:"open,omitempty"`
+}
+
+type openRound struct {
+	Announcement []byte `json:"announcement"` // signed
+	Closed       []byte `json:"closed,omitempty"`
+	Charged      bool   `json:"charged"`
+}
+
+func (r record) encode() ([]byte, error) { r.Format = recordFormat; return json.Marshal(r) }
+
+// strict decodes one JSON document without unknown fields.
+func strict(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("more than one document")
+	}
+	return nil
+}
+
+// format looks at the version before anything else.
+func format(what string, b []byte) error {
+	var v struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(b, &v); err != nil {
+		return fmt.Errorf("coordinator: %s: %v", what, err)
+	}
+	if v.Format != recordFormat {
+		return fmt.Errorf("coordinator: %s has format %d, this program knows %d", what, v.Format, recordFormat)
+	}
+	return nil
+}
+
+func decodeRecord(b []byte) (record, error) {
+	var r record
+	if err := format("state of a task", b); err != nil {
+		return r, err
+	}
+	if err := strict(b, &r); err != nil {
+		return r, fmt.Errorf("coordinator: state of a task: %v", err)
+	}
+	if r.Round < 0 || r.Open != nil && (len(r.Open.Announcement) == 0 || r.Open.Charged && len(r.Open.Closed) == 0) {
+		return r, errors.New("coordinator: state of a task that cannot be")
+	}
+	r.Counts = r.Counts.clone()
+	return r, nil
+}
+
+func decodeTask(b []byte) (taskRecord, error) {
+	var r taskRecord
+	if err := format("a task", b); err != nil {
+		return r, err
+	}
+	if err := strict(b, &r); err != nil {
+		return r, fmt.Errorf("coordinator: a task: %v", err)
+	}
+	switch r.State {
+	case Running, Done, Stopped, Refused:
+		return r, nil
+	}
+	return r, fmt.Errorf("coordinator: task in state %q", r.State)
+}
+
+// A model is its parameters as 4-byte floats in order.
+func encodeModel(params []float32) []byte {
+	b := make([]byte, 0, 4*len(params))
+	for _, v := range params {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
+}
+
+// stateHeader starts an optimiser's state.
+const stateHeader = "riffle state 1\n"
+
+// encodeState writes an optimiser's state: header, steps, number of vectors, and
+// for each, by name, its name, length and values, bit by bit. Little endian.
+func encodeState(s optimize.State) []byte {
+	b := binary.LittleEndian.AppendUint64([]byte(stateHeader), uint64(s.Steps))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(s.Vectors)))
+	for _, name := range slices.Sorted(maps.Keys(s.Vectors)) {
+		v := s.Vectors[name]
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(name)))
+		b = append(b, name...)
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(v)))
+		for _, x := range v {
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+		}
+	}
+	return b
+}
+
+var errState = errors.New("coordinator: no state of an optimiser")
+
+func decodeState(b []byte) (s optimize.State, err error) {
+	take := func(n uint64) []byte {
+		if err != nil || uint64(len(b)) < n {
+			err = errState
+			return make([]byte, min(n, 8))
+		}
+		out := b[:n]
+		b = b[n:]
+		return out
+	}
+	if string(take(uint64(len(stateHeader)))) != stateHeader {
+		return optimize.State{}, errState
+	}
+	s.Steps = int64(binary.LittleEndian.Uint64(take(8)))
+	s.Vectors = map[string][]float64{}
+	last := ""
+	for i := range binary.LittleEndian.Uint32(take(4)) {
+		name := string(take(uint64(binary.LittleEndian.Uint32(take(4)))))
+		n := binary.LittleEndian.Uint64(take(8))
+		if err != nil || n > uint64(len(b))/8 || i > 0 && name <= last {
+			return optimize.State{}, errState
+		}
+		v := make([]float64, n)
+		for j := range v {
+			v[j] = math.Float64frombits(binary.LittleEndian.Uint64(take(8)))
+			if math.IsNaN(v[j]) || math.IsInf(v[j], 0) {
+				return optimize.State{}, errState
+			}
+		}
+		s.Vectors[name], last = v, name
+	}
+	if err != nil || len(b) != 0 || s.Steps < 0 {
+		return optimize.State{}, errState
+	}
+	return s, nil
+}
+
+func modelName(d hash) string { return "model/" + hex.EncodeToString(d[:]) }
+func stateName(d hash) string { return "state/" + hex.EncodeToString(d[:]) }
+
+func digestOf(b []byte) hash { return sha256.Sum256(b) }
+
+func encodeTask(t taskRecord) []byte {
+	b, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // it holds nothing that cannot be written
+	}
+	return b
+}

@@ -1,0 +1,373 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/riffle-dp/riffle/coordinator"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/envelope"
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// maxAttempts is how often a charged batch that is not what was signed is asked
+// for before its round is given up.
+const maxAttempts = 3
+
+// step takes the task one round on, from wherever its state is. ended says that
+// the task has ended.
+func (r *runner) step(ctx context.Context) (ended bool, err error) {
+	if r.record.Open == nil {
+		if ended, err := r.announce(ctx); ended || err != nil || r.record.Open == nil {
+			return ended, err
+		}
+	}
+	a, err := r.announcement()
+	if err != nil {
+		return false, fatal("%w", err)
+	}
+	if r.record.Open.Closed == nil {
+		if gone, err := r.collect(ctx, a); gone || err != nil {
+			return false, err
+		}
+	}
+	closed, err := r.s.config.Shuffler.CheckClosed(a, r.record.Open.Closed)
+	if err != nil {
+		return false, fatal("%w", err) // it was checked before it was written down
+	}
+	if r.pure == nil {
+		if err := r.load(ctx, a.Population); err != nil {
+			return false, err
+		}
+	}
+	if closed.Void {
+		return false, r.void(ctx, &closed)
+	}
+	if ended, err := r.charge(ctx, a, &closed); ended || err != nil || r.record.Open == nil {
+		return ended, err
+	}
+	return false, r.open(ctx, a, &closed)
+}
+
+// announce writes the next announcement down, unless the task ends here.
+func (r *runner) announce(ctx context.Context) (ended bool, err error) {
+	r.tell(ctx)
+	if r.record.Round >= r.task.Rounds {
+		return true, r.finish(ctx, Done, fmt.Sprintf("all %d rounds were run", r.task.Rounds))
+	}
+	r.phase("waiting")
+	if !sleep(ctx, r.t.Pause) {
+		return false, ctx.Err()
+	}
+	now := time.Now()
+	e, err := r.s.config.Shuffler.Enrolment(ctx, r.task.Population, now)
+	if err != nil {
+		return false, err
+	}
+	if err := r.roster(&e); err != nil {
+		return true, r.finish(ctx, Refused, err.Error())
+	}
+	if err := r.load(ctx, e.Clients); err != nil {
+		return false, err
+	}
+	k := e.Clients
+	switch r.task.Participation {
+	case dp.Sampled:
+		k = r.t.Sample
+	case dp.CheckIn:
+		k = max(r.task.MinReports, int64(float64(e.Clients)*r.t.CheckInRate))
+	}
+	if r.sum != nil && r.most(e.Clients) > r.sum.Params().Users {
+		return false, fmt.Errorf("coordinator: up to %d clients may report, the vector sum is made for %d", r.most(e.Clients), r.sum.Params().Users)
+	}
+	// So that nobody reports to a round that cannot be opened. What counts is the
+	// charge itself.
+	event, charged, err := r.pure.Planned(k)
+	if err != nil {
+		return false, err
+	}
+	if err := r.ledger.Affords(event); charged && err != nil {
+		return true, r.finish(ctx, Refused, err.Error())
+	}
+	a, err := r.compose(&e, now)
+	if err != nil {
+		return false, err
+	}
+	next := r.record
+	next.Roster = e.Roster
+	next.Open = &openRound{Announcement: wire.Sign(r.s.config.Key, wire.LabelAnnouncement, a.Append(nil))}
+	r.attempts = 0
+	return false, r.save(ctx, next)
+}
+
+// most is how many can report in a round.
+func (r *runner) most(n int64) int64 {
+	if r.task.Participation == dp.Sampled {
+		return r.t.Sample
+	}
+	return n
+}
+
+// compose completes the pure announcement with what a network needs.
+func (r *runner) compose(e *wire.Enrolment, now time.Time) (wire.Announcement, error) {
+	a := r.pure.Announce()
+	deadline := now.Add(r.t.Round)
+	a.Enrolment, a.Opens, a.Deadline = e.Digest(), now.UnixMilli(), deadline.UnixMilli()
+	var err error
+	if a.Coordinator, err = r.s.config.Keyring.Current(deadline); err != nil {
+		return a, err
+	}
+	if a.ReportBytes, err = envelope.PartSize(a.Coordinator.Suite, r.partSize); err != nil {
+		return a, err
+	}
+	if r.sum == nil {
+		return a, nil
+	}
+	if len(e.Aggregator) == 0 {
+		return a, errors.New("coordinator: the enrolment names no aggregator")
+	}
+	a.Aggregator = e.Aggregator[0]
+	if err := a.Aggregator.Valid(deadline); err != nil {
+		return a, err
+	}
+	a.ShareBytes, err = envelope.PartSize(a.Aggregator.Suite, r.shareSize)
+	return a, err
+}
+
+// collect has the round opened and waits for the shuffler's word on it. gone says
+// that the round has ended without one.
+func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, err error) {
+	source := &r.s.config.Shuffler
+	signed := r.record.Open.Announcement
+	r.phase("announcing")
+	word, err := source.Closed(ctx, a, 0)
+	if refused := batch.IsRefused(err); refused != nil && refused.Code == http.StatusNotFound {
+		if time.Now().UnixMilli() >= a.Deadline {
+			// It never got there, and nobody has seen it: it is announced anew.
+			return true, r.forget(ctx)
+		}
+		if err := source.Open(ctx, signed); err != nil {
+			refused := batch.IsRefused(err)
+			if refused == nil {
+				return false, err
+			}
+			r.log.Warn("the shuffler refuses a round", "round", a.Round, "reason", string(refused.Reason), "detail", refused.Detail)
+			if refused.Code == http.StatusConflict || refused.Code == http.StatusGone {
+				return true, r.abandon(ctx) // it has had this round, or a later one
+			}
+			return true, errors.Join(r.forget(ctx), err)
+		}
+		word, err = nil, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	r.phase("collecting")
+	if err := r.offerModel(ctx); err != nil {
+		return false, err
+	}
+	r.publish(signed, a.Round, true)
+	defer r.publish(nil, 0, true)
+	for word == nil {
+		word, err = source.Closed(ctx, a, r.s.config.Poll)
+		if refused := batch.IsRefused(err); refused != nil {
+			r.log.Warn("the shuffler has lost a round", "round", a.Round, "reason", string(refused.Reason))
+			return true, r.abandon(ctx)
+		}
+		if err != nil {
+			return false, err
+		}
+		if word == nil && !sleep(ctx, 5*time.Millisecond) {
+			return false, ctx.Err()
+		}
+	}
+	next := r.record
+	next.Open = &openRound{Announcement: signed, Closed: word}
+	return false, r.save(ctx, next)
+}
+
+// offerModel has the model at hand before it is announced.
+func (r *runner) offerModel(ctx context.Context) error {
+	_, err := r.s.model(ctx, r.record.Model)
+	return err
+}
+
+// forget drops an announcement that the shuffler never held; the round is
+// announced again.
+func (r *runner) forget(ctx context.Context) error {
+	next := r.record
+	next.Open = nil
+	return r.save(ctx, next)
+}
+
+// abandon ends a round that the shuffler holds nothing of. Nothing was charged.
+func (r *runner) abandon(ctx context.Context) error {
+	return r.endVoid(ctx, nil)
+}
+
+// void ends a round of too few reports.
+func (r *runner) void(ctx context.Context, c *wire.RoundClosed) error {
+	if err := r.pure.Void(); err != nil {
+		return fatal("%w", err)
+	}
+	return r.endVoid(ctx, c.Rejected)
+}
+
+func (r *runner) endVoid(ctx context.Context, rejected []wire.Rejection) error {
+	a, err := r.announcement()
+	if err != nil {
+		return fatal("%w", err)
+	}
+	next := r.record
+	next.Counts = next.Counts.clone()
+	next.Counts.Void++
+	for _, x := range rejected {
+		next.Counts.Rejected[x.Reason] += x.Count
+	}
+	next.Round, next.Untold, next.Open = a.Round, a.Digest(), nil
+	r.pure = nil
+	if err := r.save(ctx, next); err != nil {
+		return err
+	}
+	r.show()
+	r.log.Info("round is void", "round", a.Round)
+	return nil
+}
+
+// charge pays for the batch before any of it is fetched.
+func (r *runner) charge(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) (ended bool, err error) {
+	r.phase("charging")
+	r.ledger.Bind(ctx, c.Round, c.Announcement, c.Digest)
+	r.charging.err = nil
+	err = r.pure.Receive(*c)
+	switch paid := r.charging.err; {
+	case err == nil:
+	case paid == nil:
+		// The word cannot be true of this task: nothing of it is charged or opened.
+		r.log.Warn("a batch is refused", "round", a.Round, "error", err)
+		return false, r.abandon(ctx)
+	case errors.Is(paid, ledger.ErrBudget) || errors.Is(paid, ledger.ErrUncounted):
+		return true, r.finish(ctx, Refused, paid.Error())
+	default:
+		return false, untrusted(err)
+	}
+	if r.record.Open.Charged {
+		return false, nil
+	}
+	next := r.record
+	next.Open = &openRound{Announcement: r.record.Open.Announcement, Closed: r.record.Open.Closed, Charged: true}
+	return false, r.save(ctx, next)
+}
+
+// gone says that a peer has refused what it will not answer otherwise later.
+func gone(err error) bool {
+	r := batch.IsRefused(err)
+	return r != nil && (r.Code == http.StatusNotFound || r.Code == http.StatusConflict || r.Code == http.StatusGone)
+}
+
+// errNoStep ends a charged round without a step.
+var errNoStep = errors.New("coordinator: the round gives no step")
+
+// open sums the charged batch and releases the model once.
+func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) error {
+	r.phase("opening")
+	tallies, rejected, err := r.sumUp(ctx, a, c)
+	if err != nil && ctx.Err() != nil {
+		return err
+	}
+	if errors.Is(err, batch.ErrLie) {
+		if r.attempts++; r.attempts < maxAttempts {
+			return err
+		}
+		err = fmt.Errorf("%w: %w", errNoStep, err)
+	}
+	if err != nil && !gone(err) && !errors.Is(err, errNoStep) {
+		return err
+	}
+	r.phase("releasing")
+	step := err == nil
+	if !step {
+		r.log.Warn("a charged round gives no step", "round", a.Round, "error", err)
+		tallies = nil
+	}
+	accepted, _, err := r.pure.End(tallies...)
+	if err != nil && step {
+		// The optimiser takes no such step.
+		r.log.Warn("a charged round gives no step", "round", a.Round, "error", err)
+		step = false
+		accepted, _, err = r.pure.End()
+	}
+	if err != nil {
+		return err
+	}
+	if step && accepted == 0 {
+		step = false
+	}
+	return r.release(ctx, c, step, accepted, rejected)
+}
+
+// release stores the model and, by one compare-and-swap, that the round has ended.
+func (r *runner) release(ctx context.Context, c *wire.RoundClosed, step bool, accepted int64, rejected map[wire.Reason]int64) error {
+	store := r.s.config.Store
+	model, state := encodeModel(r.pure.Parameters()), encodeState(r.pure.State().Optimizer)
+	next := r.record
+	old := next.Step
+	next.Model, next.Step = digestOf(model), digestOf(state)
+	if err := store.PutObject(ctx, stateName(next.Step), state); err != nil {
+		return err
+	}
+	if err := store.PutObject(ctx, modelName(next.Model), model); err != nil {
+		return err
+	}
+	next.Counts = next.Counts.clone()
+	if step {
+		next.Counts.Released++
+		next.Counts.Reports += accepted
+	} else {
+		next.Counts.Failed++
+	}
+	for _, x := range c.Rejected {
+		next.Counts.Rejected[x.Reason] += x.Count
+	}
+	for reason, n := range rejected {
+		next.Counts.Rejected[reason] += n
+	}
+	var dropped []hash
+	next.Recent, dropped = recent(next.Recent, next.Model)
+	next.Round, next.Untold, next.Open = c.Round, c.Announcement, nil
+	if err := r.save(ctx, next); err != nil {
+		return err
+	}
+	r.show()
+	r.log.Info("round has ended", "round", c.Round, "reports", accepted, "step", step)
+	if r.t.Evaluate != nil && step {
+		v := r.t.Evaluate(append([]float32(nil), r.pure.Parameters()...))
+		r.update(func(s *Status) { s.Evaluation = v })
+	}
+	r.tell(ctx)
+	// What is not deleted here only takes space.
+	if old != next.Step {
+		_ = store.DeleteObject(ctx, stateName(old))
+	}
+	for _, h := range dropped {
+		_ = store.DeleteObject(ctx, modelName(h))
+	}
+	return nil
+}
+
+// newTallies returns one tally a worker.
+func (r *runner) newTallies(n int) ([]*coordinator.Tally, error) {
+	out := make([]*coordinator.Tally, n)
+	for i := range out {
+		var err error
+		if out[i], err = r.pure.NewTally(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

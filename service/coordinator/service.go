@@ -1,0 +1,222 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Service is a coordinator. Its methods may be called by several goroutines.
+type Service struct {
+	config Config
+
+	mu      sync.Mutex
+	runners []*runner
+	start   func(*runner) // nil before Run and after
+	models  cache
+}
+
+// New checks the configuration. Nothing is read or written before Run.
+func New(c Config) (*Service, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	s := &Service{config: c}
+	for _, t := range c.Tasks {
+		if err := s.add(t); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Service) add(t Task) error {
+	r, err := s.newRunner(t)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.ContainsFunc(s.runners, func(o *runner) bool { return o.id == r.id }) {
+		return fmt.Errorf("coordinator: task %q is there already", r.task.Name)
+	}
+	s.runners = append(s.runners, r)
+	if s.start != nil {
+		s.start(r)
+	}
+	return nil
+}
+
+// Add runs one more task.
+func (s *Service) Add(t Task) error { return s.add(t) }
+
+// Run runs the tasks until ctx ends, and then returns nil; it goes on answering
+// questions when they have ended. An error says that what is stored cannot be
+// trusted, and that nothing more was done with it.
+func (s *Service) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	start := func(r *runner) {
+		wg.Go(func() {
+			if err := r.run(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	s.mu.Lock()
+	if s.start != nil {
+		s.mu.Unlock()
+		return errors.New("coordinator: it runs already")
+	}
+	s.start = start
+	for _, r := range s.runners {
+		start(r)
+	}
+	s.mu.Unlock()
+	<-ctx.Done()
+	s.mu.Lock()
+	s.start = nil // no goroutine is added to wg from here on
+	s.mu.Unlock()
+	wg.Wait()
+	if err := context.Cause(ctx); errors.Is(err, errFatal) {
+		return err
+	}
+	return nil
+}
+
+func (s *Service) find(id [32]byte) *runner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.runners {
+		if r.id == id {
+			return r
+		}
+	}
+	return nil
+}
+
+func (s *Service) all() []*runner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.runners)
+}
+
+// ErrNoTask is wrapped where there is no such task.
+var ErrNoTask = errors.New("coordinator: no such task")
+
+// List returns all tasks' status.
+func (s *Service) List() []Status {
+	var out []Status
+	for _, r := range s.all() {
+		out = append(out, r.snapshot())
+	}
+	return out
+}
+
+// Show returns a task's status.
+func (s *Service) Show(id [32]byte) (Status, error) {
+	r := s.find(id)
+	if r == nil {
+		return Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
+	}
+	return r.snapshot(), nil
+}
+
+// Stop ends a task; its model stays. It returns once that is written down, by this
+// process as the task's leader. A round that is open is destroyed.
+func (s *Service) Stop(ctx context.Context, id [32]byte) error {
+	r := s.find(id)
+	if r == nil {
+		return fmt.Errorf("%w: %x", ErrNoTask, id[:8])
+	}
+	r.mu.Lock()
+	r.stop = true
+	if r.interrupt != nil {
+		r.interrupt()
+	}
+	r.mu.Unlock()
+	select {
+	case <-r.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("coordinator: stop of task %q: %w", r.task.Name, ctx.Err())
+	}
+}
+
+// Wait waits until a task has ended and returns its last status.
+func (s *Service) Wait(ctx context.Context, id [32]byte) (Status, error) {
+	r := s.find(id)
+	if r == nil {
+		return Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
+	}
+	select {
+	case <-r.ended:
+		return r.snapshot(), nil
+	case <-ctx.Done():
+		return r.snapshot(), ctx.Err()
+	}
+}
+
+// Model returns the parameters of the model that a task released last.
+func (s *Service) Model(ctx context.Context, id [32]byte) ([]byte, error) {
+	r := s.find(id)
+	if r == nil {
+		return nil, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
+	}
+	digest := r.snapshot().Model
+	if digest == ([32]byte{}) {
+		return nil, fmt.Errorf("coordinator: task %q has no model yet", r.task.Name)
+	}
+	return s.model(ctx, digest)
+}
+
+func (s *Service) model(ctx context.Context, digest hash) ([]byte, error) {
+	if b := s.models.get(digest); b != nil {
+		return b, nil
+	}
+	b, err := s.config.Store.GetObject(ctx, modelName(digest))
+	if err != nil {
+		return nil, err
+	}
+	if digestOf(b) != digest {
+		return nil, fmt.Errorf("coordinator: model %s is not what its name says", hex.EncodeToString(digest[:]))
+	}
+	s.models.put(digest, b)
+	return b, nil
+}
+
+// cache holds the models that are fetched now: that of the open round, of each of
+// some tasks.
+type cache struct {
+	mu     sync.Mutex
+	names  []hash
+	models map[hash][]byte
+}
+
+const cached = 8
+
+func (c *cache) get(d hash) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.models[d]
+}
+
+func (c *cache) put(d hash, b []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.models == nil {
+		c.models = map[hash][]byte{}
+	}
+	if c.models[d] != nil {
+		return
+	}
+	if len(c.names) == cached {
+		delete(c.models, c.names[0])
+		c.names = c.names[1:]
+	}
+	c.names, c.models[d] = append(c.names, d), b
+}

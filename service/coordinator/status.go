@@ -1,0 +1,67 @@
+package coordinator
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"time"
+)
+
+// Status is what is public of a task.
+type Status struct {
+	Task   [32]byte
+	Name   string
+	State  State
+	Why    string
+	Phase  string // what is being done
+	Round  int64  // the last that ended
+	Rounds int64  // at most
+	Model  [32]byte
+	// Eps bounds at Delta what was charged so far; Method says how. −1: not known.
+	Eps, Delta float64
+	Method     string
+	Charged    int64 // entries
+	Counts
+	Evaluation any                // what Evaluate returned last
+	Seconds    map[string]float64 // by stage
+	Error      string             // the last one, of what is tried again
+	Since      time.Time          // of the phase
+}
+
+// MarshalJSON writes digests in hex.
+func (s Status) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"task": hex.EncodeToString(s.Task[:]), "name": s.Name, "state": s.State, "why": s.Why, "phase": s.Phase,
+		"round": s.Round, "rounds": s.Rounds, "model": hex.EncodeToString(s.Model[:]), "epsilon": s.Eps, "delta": s.Delta,
+		"method": s.Method, "ledger_entries": s.Charged, "rounds_released": s.Released, "rounds_void": s.Void,
+		"rounds_failed": s.Failed, "reports_accepted": s.Reports, "reports_rejected": s.Rejected,
+		"evaluation": s.Evaluation, "seconds": s.Seconds, "error": s.Error, "since": s.Since.UTC().Truncate(time.Second),
+	})
+}
+
+func (r *runner) snapshot() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.status
+	s.Counts = s.Counts.clone()
+	s.Seconds = maps.Clone(s.Seconds)
+	return s
+}
+
+func (r *runner) update(f func(*Status)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.status)
+}
+
+// phase says what is done from now on; the time since the last call goes to the
+// phase before.
+func (r *runner) phase(name string) {
+	now := time.Now()
+	r.update(func(s *Status) {
+		if !s.Since.IsZero() {
+			s.Seconds[s.Phase] += now.Sub(s.Since).Seconds()
+		}
+		s.Phase, s.Since = name, now
+	})
+}

@@ -1,0 +1,286 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/riffle-dp/riffle/coordinator"
+	"github.com/riffle-dp/riffle/envelope"
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+func (r *runner) reader(a *wire.Announcement, c *wire.RoundClosed) batch.Reader {
+	return batch.Reader{Source: r.s.config.Shuffler, Announcement: c.Announcement, Reports: c.Reports, Chunks: c.Chunks,
+		Digest: c.Digest, Size: a.ReportBytes, Workers: r.s.config.Workers}
+}
+
+// sumUp opens a charged batch. The same batch gives the same sum.
+func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) ([]*coordinator.Tally, map[wire.Reason]int64, error) {
+	if r.sum != nil {
+		return r.sumShares(ctx, a, c)
+	}
+	workers := max(1, r.s.config.Workers)
+	tallies, err := r.newTallies(workers)
+	if err != nil {
+		return nil, nil, err
+	}
+	type counts struct{ key, range_ int64 }
+	rejected := make([]counts, workers)
+	reports := make([]*randomizer.Report, workers)
+	for i := range reports {
+		reports[i] = r.mechanism.NewReport()
+	}
+	open := func(w int, chunk wire.Chunk) ([]*randomizer.Report, error) {
+		var opened []*randomizer.Report
+		if r.t.Record != nil {
+			opened = make([]*randomizer.Report, chunk.Len())
+		}
+		for i := range chunk.Len() {
+			content, err := r.s.config.Keyring.OpenPart(envelope.Coordinator, c.Announcement, chunk.Item(i))
+			if err != nil {
+				rejected[w].key++
+				tallies[w].Reject()
+				continue
+			}
+			report := reports[w]
+			if opened != nil {
+				report = r.mechanism.NewReport()
+			}
+			if randomizer.DecodeReport(content, r.mechanism, report) != nil {
+				rejected[w].range_++
+				tallies[w].Reject()
+				continue
+			}
+			tallies[w].Open(report)
+			if opened != nil {
+				opened[i] = report
+			}
+		}
+		return opened, nil
+	}
+	var then func(int64, wire.Chunk, []*randomizer.Report) error
+	if r.t.Record != nil {
+		then = func(place int64, _ wire.Chunk, opened []*randomizer.Report) error {
+			for i, report := range opened {
+				if report != nil {
+					r.t.Record(c.Round, place+int64(i), report)
+				}
+			}
+			return nil
+		}
+	}
+	if err := batch.Read(ctx, r.reader(a, c), open, then); err != nil {
+		return nil, nil, err
+	}
+	by := map[wire.Reason]int64{}
+	for _, n := range rejected {
+		add(by, wire.WrongKey, n.key)
+		add(by, wire.OutOfRange, n.range_)
+	}
+	return tallies, by, nil
+}
+
+func add(by map[wire.Reason]int64, reason wire.Reason, n int64) {
+	if n > 0 {
+		by[reason] += n
+	}
+}
+
+// sumShares sums the seeds of a vector sum and combines them with what the second
+// aggregator sums, over the same reports.
+func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) ([]*coordinator.Tally, map[wire.Reason]int64, error) {
+	shares, err := r.sum.Shares(c.Announcement)
+	if err != nil {
+		return nil, nil, err
+	}
+	tallies, err := r.newTallies(1)
+	if err != nil {
+		return nil, nil, err
+	}
+	seeds, mine, err := r.seeds(ctx, a, c, shares, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.phase("aggregating")
+	var theirs wire.Exclusion
+	if err := r.patiently(ctx, func() error { theirs, err = r.prepare(ctx, a, c); return err }); err != nil {
+		return nil, nil, err
+	}
+	rejected := map[wire.Reason]int64{}
+	add(rejected, wire.OutOfRange, int64(len(mine)))
+	out := union(mine, theirs.Places)
+	add(rejected, wire.Excluded, int64(len(out)-len(mine)))
+	left := c.Reports - int64(len(out))
+	if left < a.MinReports {
+		return nil, rejected, fmt.Errorf("%w: %d reports are left, n-min is %d", errNoStep, left, a.MinReports)
+	}
+	// Reports that are left out take their noise along, which the charge counts on.
+	if bad := r.allowed(c.Reports); int64(len(out)) > bad {
+		return nil, rejected, fmt.Errorf("%w: %d reports cannot be summed, %d are allowed for", errNoStep, len(out), bad)
+	}
+	if len(out) != len(mine) {
+		var failed []int64
+		if seeds, failed, err = r.seeds(ctx, a, c, shares, out); err != nil {
+			return nil, nil, err
+		}
+		if len(failed) != 0 {
+			return nil, rejected, fmt.Errorf("%w: the batch opens otherwise the second time", errNoStep)
+		}
+	}
+	e := wire.Exclusion{Announcement: c.Announcement, Reports: c.Reports, Places: out}
+	var partial vecsum.Partial
+	err = r.patiently(ctx, func() error {
+		if partial, err = r.partial(ctx, &e); err == nil || batch.IsRefused(err) != nil {
+			return err
+		}
+		// It may have been started again, and wants the messages again.
+		if again, err := r.prepare(ctx, a, c); err != nil {
+			return err
+		} else if !slices.Equal(again.Places, theirs.Places) {
+			return fmt.Errorf("%w: the aggregator excludes other reports the second time", errNoStep)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, rejected, err
+	}
+	own, err := seeds.Close()
+	if err != nil {
+		return nil, rejected, fmt.Errorf("%w: %w", errNoStep, err)
+	}
+	counts, clients, err := shares.Combine(own, partial)
+	if err != nil {
+		return nil, rejected, fmt.Errorf("%w: %w", errNoStep, err)
+	}
+	if r.t.RecordSum != nil {
+		r.t.RecordSum(c.Round, counts, clients)
+	}
+	return tallies, rejected, tallies[0].AddSum(counts, clients)
+}
+
+// patience is how often the aggregator is asked before all is begun anew.
+const patience = 10
+
+// patiently repeats what the aggregator cannot answer yet: opening a large batch
+// may take longer than an answer may.
+func (r *runner) patiently(ctx context.Context, ask func() error) error {
+	pause := r.s.config.Backoff
+	for try := 1; ; try++ {
+		err := ask()
+		if err == nil || try == patience || batch.IsRefused(err) != nil || errors.Is(err, batch.ErrLie) || errors.Is(err, errNoStep) {
+			return err
+		}
+		if !sleep(ctx, pause) {
+			return ctx.Err()
+		}
+		pause = min(2*pause, 100*r.s.config.Backoff)
+	}
+}
+
+// allowed is how many of k reports may be left out of a vector sum: as many as the
+// charge takes to add no noise.
+func (r *runner) allowed(k int64) int64 {
+	honest := r.sum.Params().Honest
+	if honest == 0 {
+		honest = 1
+	}
+	return r.t.Colluders + int64(math.Floor(float64(k)*(1-honest)))
+}
+
+// seeds opens the coordinator's parts but those at the places out, ascending, and
+// returns their sum and the places that could not be summed.
+func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed, shares *vecsum.Shares, out []int64) (*vecsum.Aggregator, []int64, error) {
+	sum, err := shares.NewAggregator(0)
+	if err != nil {
+		return nil, nil, err
+	}
+	open := func(_ int, chunk wire.Chunk) ([][]byte, error) {
+		opened := make([][]byte, chunk.Len())
+		for i := range opened {
+			opened[i], _ = r.s.config.Keyring.OpenPart(envelope.Coordinator, c.Announcement, chunk.Item(i))
+		}
+		return opened, nil
+	}
+	var failed []int64
+	then := func(place int64, _ wire.Chunk, opened [][]byte) error {
+		for i, content := range opened {
+			at := place + int64(i)
+			if _, skip := slices.BinarySearch(out, at); skip {
+				continue
+			}
+			if content == nil || sum.Add(content) != nil {
+				failed = append(failed, at)
+			}
+		}
+		return nil
+	}
+	if err := batch.Read(ctx, r.reader(a, c), open, then); err != nil {
+		return nil, nil, err
+	}
+	return sum, failed, nil
+}
+
+// prepare asks the second aggregator what it cannot open.
+func (r *runner) prepare(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) (wire.Exclusion, error) {
+	var body []byte
+	for _, signed := range [][]byte{r.t.Signed, r.record.Open.Announcement} {
+		body = binary.LittleEndian.AppendUint32(body, uint32(len(signed)))
+		body = append(body, signed...)
+	}
+	body = append(body, r.record.Open.Closed...)
+	b, err := r.aggregator(ctx, "/v1/rounds", body, 1<<10+8*c.Reports)
+	if err != nil {
+		return wire.Exclusion{}, err
+	}
+	e, err := wire.DecodeExclusion(b)
+	if err == nil && (e.Announcement != c.Announcement || e.Reports != c.Reports) {
+		err = errors.New("exclusion of another batch")
+	}
+	if err != nil {
+		return wire.Exclusion{}, fmt.Errorf("%w: aggregator: %w", batch.ErrLie, err)
+	}
+	return e, nil
+}
+
+// partial asks the second aggregator for its sum of all reports but those left out.
+func (r *runner) partial(ctx context.Context, e *wire.Exclusion) (vecsum.Partial, error) {
+	signed := wire.Sign(r.s.config.Key, wire.LabelExclusion, e.Append(nil))
+	path := fmt.Sprintf("/v1/rounds/%x/sum", e.Announcement)
+	b, err := r.aggregator(ctx, path, signed, 1<<10+8*int64(r.sum.Params().Streams()))
+	if err != nil {
+		return vecsum.Partial{}, err
+	}
+	p, err := wire.DecodePartial(b)
+	if err == nil && (p.Announcement != e.Announcement || p.Exclusion != e.Digest()) {
+		err = errors.New("partial sum of other reports")
+	}
+	if err != nil {
+		return vecsum.Partial{}, fmt.Errorf("%w: aggregator: %w", batch.ErrLie, err)
+	}
+	return vecsum.Partial{Tag: p.Tag, Index: int(p.Index), Clients: p.Clients, Reports: p.Reports, Sums: p.Sums}, nil
+}
+
+func (r *runner) aggregator(ctx context.Context, path string, body []byte, limit int64) ([]byte, error) {
+	g := r.s.config.Aggregator
+	b, _, err := batch.Do(ctx, g.Client, http.MethodPost, strings.TrimSuffix(g.URL, "/")+path, body, limit)
+	if err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
+	}
+	return b, nil
+}
+
+// union merges two ascending lists.
+func union(a, b []int64) []int64 {
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,366 @@
+package shuffler
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	pure "github.com/riffle-dp/riffle/shuffler"
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// complete says whether all who were asked have reported. The frontends' counts
+// say cheaply when it may be so; the stream of reports says whether it is.
+func (s *Service) complete(ctx context.Context, name string) (bool, error) {
+	digest, err := decodeName(name)
+	if err != nil {
+		return false, err
+	}
+	r, err := s.round(ctx, digest)
+	if err != nil {
+		return false, err
+	}
+	if r.seen == nil {
+		return true, nil // it is closing
+	}
+	if r.ann.Participation == dp.CheckIn {
+		return false, nil // nobody knows who will come
+	}
+	if r.accepted.Load() >= r.drawn.Len() {
+		return true, nil // each counted once, here
+	}
+	sum, _, err := s.gathered(ctx, name)
+	if err != nil || sum.Accepted < r.drawn.Len() {
+		return false, err
+	}
+	// A client that reported to two frontends was counted by both.
+	distinct := make(map[[16]byte]struct{}, r.drawn.Len())
+	for items, err := range r.vault.blobs(ctx, s.store, streamIn(name), "in", "", 0) {
+		if err != nil {
+			return false, err
+		}
+		for ; len(items) >= r.item; items = items[r.item:] {
+			distinct[[16]byte(items)] = struct{}{}
+		}
+	}
+	return int64(len(distinct)) >= r.drawn.Len(), nil
+}
+
+// close ends a round: whoever holds the lease of its task cuts the stream of
+// reports, permutes what lies before the cut, and offers it or makes it void.
+// What it does is a function of the stream, the cut and the round's keys.
+func (s *Service) close(ctx context.Context, name string, ann wire.Announcement) error {
+	lease, err := s.store.Acquire(ctx, "close."+hex.EncodeToString(ann.Task[:]), s.name, s.config.Lease)
+	if err != nil {
+		return err
+	}
+	held, lost := context.WithCancel(ctx)
+	defer lost()
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		for {
+			select {
+			case <-held.Done():
+				return
+			case <-time.After(s.config.Lease / 3):
+			}
+			if err := lease.Renew(held); errors.Is(err, store.ErrLost) {
+				lost()
+			}
+		}
+	}()
+	err = s.closeHeld(held, name, ann, strconv.FormatUint(lease.Token(), 36))
+	lost()
+	<-renewed
+	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	if e := lease.Release(release); e != nil && !errors.Is(e, store.ErrLost) {
+		s.config.Log.Warn("a lease was not given back", "error", e)
+	}
+	return err
+}
+
+func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcement, run string) error {
+	rec, err := s.loadRecord(ctx, name)
+	if err != nil {
+		return err
+	}
+	if rec.State == Open {
+		rec.State = Closing
+		if err := s.saveRecord(ctx, name, rec); err != nil {
+			return err
+		}
+	}
+	if rec.State != Closing {
+		return nil // another has done it
+	}
+	digest := ann.Digest()
+	s.mu.Lock()
+	mine := s.rounds[digest]
+	s.mu.Unlock()
+	if mine != nil {
+		mine.end()
+		if mine.seen != nil {
+			if err := s.share(ctx, mine); err != nil {
+				return err
+			}
+		}
+	}
+	if rec.Cut == nil {
+		info, err := s.store.StreamInfo(ctx, streamIn(name))
+		if err := gone(err); err != nil {
+			return err
+		}
+		rec.Cut = &info.Last
+		if err := s.saveRecord(ctx, name, rec); err != nil {
+			return err
+		}
+	}
+	select {
+	case s.shuffling <- struct{}{}:
+		defer func() { <-s.shuffling }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	began := time.Now()
+	b, err := s.shuffle(ctx, name, ann, *rec.Cut, run)
+	if err != nil {
+		return err
+	}
+	word := wire.RoundClosed{Announcement: digest, Round: ann.Round, Reports: b.reports, Digest: b.digest, Shares: b.shares, Chunks: b.chunks}
+	if word.Reports < ann.MinReports {
+		word = wire.RoundClosed{Announcement: digest, Round: ann.Round, Void: true}
+	}
+	if word.Rejected, err = s.rejected(ctx, name, b.dropped); err != nil {
+		return err
+	}
+	rec.Closed = wire.Sign(s.config.Operator, wire.LabelClosed, word.Append(nil))
+	rec.State, rec.Run = Closed, run
+	if word.Void {
+		rec.State, rec.Run = Void, ""
+	}
+	if err := s.saveRecord(ctx, name, rec); err != nil {
+		return err
+	}
+	s.config.Log.Info("round closed", "task", hex.EncodeToString(ann.Task[:8]), "round", ann.Round, "void", word.Void,
+		"reports", word.Reports, "seconds", time.Since(began).Seconds())
+	if word.Void {
+		s.metrics.void.Add(1)
+		return s.finish(ctx, name)
+	}
+	s.metrics.closed.Add(1)
+	// What pass 2 has read is not needed any more, nor what others left.
+	return s.tidy(ctx, name, run)
+}
+
+// rejected adds up what frontends refused and what the permutation dropped.
+func (s *Service) rejected(ctx context.Context, name string, dropped pure.Dropped) ([]wire.Rejection, error) {
+	sum, frontends, err := s.gathered(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if frontends > 1 {
+		// The others notice the end within this time.
+		select {
+		case <-time.After(2 * s.config.Poll):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if sum, _, err = s.gathered(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	sum.Rejected[wire.Duplicate] += dropped.Duplicates
+	sum.Rejected[wire.SecondReport] += dropped.Second
+	var out []wire.Rejection
+	for _, reason := range wire.Reasons() {
+		if n := sum.Rejected[reason]; n > 0 {
+			out = append(out, wire.Rejection{Reason: reason, Count: n})
+		}
+	}
+	return out, nil
+}
+
+// batch is what pass 2 found.
+type batch struct {
+	reports, chunks int64
+	digest, shares  [32]byte
+	dropped         pure.Dropped
+}
+
+// Suffixes of the stream of a batch, before an index: chunks of parts and of
+// shares; and without index their digests.
+const (
+	suffixParts, suffixShares               = "p", "s"
+	suffixPartsDigests, suffixSharesDigests = "dp", "ds"
+)
+
+// shuffle makes the batch of the reports up to the cut, in streams of its own.
+func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcement, cut uint64, run string) (b batch, err error) {
+	if cut == 0 {
+		return b, nil
+	}
+	keys, err := s.secrets(ctx, name)
+	if err != nil {
+		return b, err
+	}
+	v, err := newVault(keys.block, ann.Digest())
+	if err != nil {
+		return b, err
+	}
+	info, err := s.store.StreamInfo(ctx, streamIn(name))
+	if err != nil {
+		return b, err
+	}
+	size := itemSize(ann)
+	most := min(ann.Population, int64(info.Bytes)/int64(size)) // one each; copies are dropped on the way
+	bits := pure.BucketBits(most, int64(size), s.config.Bucket)
+
+	began := time.Now()
+	in := v.blobs(ctx, s.store, streamIn(name), "in", "", cut)
+	bucket := func(int) iter.Seq2[[]byte, error] { return in }
+	if bits > 0 {
+		stream := streamBuckets(name, run)
+		if err := s.scatter(ctx, v, in, stream, size, bits); err != nil {
+			return b, err
+		}
+		bucket = func(i int) iter.Seq2[[]byte, error] {
+			return v.blobs(ctx, s.store, stream, "bucket", strconv.Itoa(i), 0)
+		}
+	}
+	s.metrics.pass1.since(began)
+
+	began = time.Now()
+	out := &writer{ctx: ctx, v: v, kind: "out"}
+	if out.to, err = s.newStream(ctx, streamOut(name, run)); err != nil {
+		return b, err
+	}
+	parts, err := newCut(out, suffixParts, ann.ReportBytes)
+	if err != nil {
+		return b, err
+	}
+	shares := parts
+	if ann.ShareBytes > 0 {
+		if shares, err = newCut(out, suffixShares, ann.ShareBytes); err != nil {
+			return b, err
+		}
+	}
+	split := pure.TagSize + ann.ReportBytes
+	for i := range 1 << bits {
+		dropped, err := pure.Gather(bucket(i), size, s.config.Bucket, func(item []byte) error {
+			b.reports++
+			if err := parts.Add(item[pure.TagSize:split]); err != nil || ann.ShareBytes == 0 {
+				return err
+			}
+			return shares.Add(item[split:])
+		})
+		if err != nil {
+			return b, err
+		}
+		b.dropped.Duplicates += dropped.Duplicates
+		b.dropped.Second += dropped.Second
+	}
+	if b.digest, err = parts.end(ann.Digest(), b.reports, suffixPartsDigests); err != nil {
+		return b, err
+	}
+	if ann.ShareBytes > 0 {
+		if b.shares, err = shares.end(ann.Digest(), b.reports, suffixSharesDigests); err != nil {
+			return b, err
+		}
+	}
+	b.chunks = parts.Chunks()
+	err = out.to.Flush(ctx)
+	s.metrics.pass2.since(began)
+	return b, err
+}
+
+// newStream makes an empty stream to write to.
+func (s *Service) newStream(ctx context.Context, stream string) (Appender, error) {
+	if err := gone(s.store.DeleteStream(ctx, stream)); err != nil {
+		return nil, err
+	}
+	if err := s.store.CreateStream(ctx, stream, store.StreamConfig{}); err != nil {
+		return nil, err
+	}
+	return s.store.NewAppender(stream), nil
+}
+
+// scatter is pass 1 into a stream.
+func (s *Service) scatter(ctx context.Context, v *vault, in iter.Seq2[[]byte, error], stream string, size, bits int) error {
+	to, err := s.newStream(ctx, stream)
+	if err != nil {
+		return err
+	}
+	w := &writer{ctx: ctx, v: v, kind: "bucket", to: to}
+	scatter, err := pure.NewScatter(size, bits, store.MaxBlock, func(bucket int, items []byte) error {
+		return w.put(strconv.Itoa(bucket), items)
+	})
+	if err != nil {
+		return err
+	}
+	for items, err := range in {
+		if err != nil {
+			return err
+		}
+		if err := scatter.Add(items); err != nil {
+			return err
+		}
+	}
+	if err := scatter.Flush(); err != nil {
+		return err
+	}
+	return to.Flush(ctx)
+}
+
+// writer puts blobs into a stream.
+type writer struct {
+	ctx  context.Context
+	v    *vault
+	kind string
+	to   Appender
+}
+
+func (w *writer) put(suffix string, blob []byte) error {
+	for id, sealed := range w.v.cut(w.kind, suffix, blob) {
+		if err := w.to.Append(w.ctx, id, suffix, sealed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cut writes one reader's chunks and remembers their digests.
+type cut struct {
+	*pure.Cutter
+	to      *writer
+	digests [][32]byte
+}
+
+func newCut(to *writer, suffix string, size int64) (*cut, error) {
+	c := &cut{to: to}
+	var err error
+	c.Cutter, err = pure.NewCutter(size, func(chunk wire.Chunk) error {
+		c.digests = append(c.digests, sha256.Sum256(chunk.Items))
+		return to.put(fmt.Sprintf("%s.%d", suffix, chunk.Index), chunk.Append(nil))
+	})
+	return c, err
+}
+
+func (c *cut) end(announcement [32]byte, reports int64, suffix string) ([32]byte, error) {
+	if err := c.Flush(); err != nil {
+		return [32]byte{}, err
+	}
+	flat := make([]byte, 0, 32*len(c.digests))
+	for _, d := range c.digests {
+		flat = append(flat, d[:]...)
+	}
+	return wire.BatchDigest(announcement, reports, c.digests), c.to.put(suffix, flat)
+}

@@ -1,0 +1,105 @@
+package shuffler
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+const keyEnrolment = "enrolment"
+
+type signedEnrolment struct {
+	wire.Enrolment
+	digest [32]byte
+	signed []byte
+	etag   string
+}
+
+// enrol makes sure that the store holds an enrolment that says what the
+// configuration says and will for some time. Only what changes takes a new serial.
+func (s *Service) enrol(ctx context.Context, now time.Time) error {
+	for range 100 {
+		next := wire.Enrolment{Population: s.config.Population, Clients: int64(len(s.roster.ids)), Roster: s.roster.digest,
+			MinReports: s.config.MinReports, Shuffler: s.config.Keys.Public(), Aggregator: s.config.Aggregator,
+			From: now.Unix(), To: now.Add(s.config.Validity).Unix()}
+		entry, err := s.store.Get(ctx, keyEnrolment)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			next.Serial = 1
+		case err != nil:
+			return err
+		default:
+			have, err := s.readEnrolment(entry.Value)
+			if err != nil {
+				return err
+			}
+			as := have.Enrolment
+			as.Serial, as.From, as.To = next.Serial, next.From, next.To
+			if as.Digest() == next.Digest() && have.From <= now.Unix() && have.To-now.Unix() > int64(s.config.Validity/time.Second)/2 {
+				s.enrolment.Store(have)
+				return nil
+			}
+			next.Serial = have.Serial + 1
+		}
+		signed := wire.Sign(s.config.Operator, wire.LabelEnrolment, next.Append(nil))
+		if entry.Revision == 0 {
+			_, err = s.store.CreateKey(ctx, keyEnrolment, signed)
+		} else {
+			_, err = s.store.UpdateKey(ctx, keyEnrolment, signed, entry.Revision)
+		}
+		if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrExists) {
+			return err
+		}
+	}
+	return errors.New("shuffler: processes with different enrolments share a store")
+}
+
+func (s *Service) readEnrolment(signed []byte) (*signedEnrolment, error) {
+	message, err := wire.Verify(s.operatorKey(), wire.LabelEnrolment, signed)
+	if err != nil {
+		return nil, fmt.Errorf("shuffler: the stored enrolment: %w", err)
+	}
+	e, err := wire.DecodeEnrolment(message)
+	if err != nil {
+		return nil, fmt.Errorf("shuffler: the stored enrolment: %w", err)
+	}
+	d := e.Digest()
+	return &signedEnrolment{e, d, signed, strconv.Quote(hex.EncodeToString(d[:16]))}, nil
+}
+
+// Enrolment returns the current enrolment, once Run has begun.
+func (s *Service) Enrolment() (wire.Enrolment, bool) {
+	e := s.enrolment.Load()
+	if e == nil {
+		return wire.Enrolment{}, false
+	}
+	return e.Enrolment, true
+}
+
+func (s *Service) serveEnrolment(w http.ResponseWriter, r *http.Request) {
+	e := s.enrolment.Load()
+	if e == nil {
+		s.refuse(w, errNotRunning)
+		return
+	}
+	w.Header().Set("ETag", e.etag)
+	w.Header().Set("Cache-Control", "max-age=60")
+	if r.Header.Get("If-None-Match") == e.etag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	writeBytes(w, e.signed)
+}
+
+func writeBytes(w http.ResponseWriter, b []byte) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	_, _ = w.Write(b) // who asked may be gone
+}

@@ -1,0 +1,342 @@
+package shuffler
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/envelope"
+	pure "github.com/riffle-dp/riffle/shuffler"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// world holds the keys of everybody.
+type world struct {
+	t           testing.TB
+	clients     []ed25519.PrivateKey
+	operator    ed25519.PrivateKey
+	coordinator ed25519.PrivateKey
+	seal        *envelope.Keyring // the shuffler's
+	reader      *envelope.PrivateKey
+	second      *envelope.PrivateKey // the aggregator's
+	state       *state
+	min         int64
+}
+
+func signer(t testing.TB) ed25519.PrivateKey {
+	t.Helper()
+	_, k, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func public(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
+
+func sealing(t testing.TB, expires time.Time) *envelope.PrivateKey {
+	t.Helper()
+	k, err := envelope.GenerateKey(wire.X25519, expires)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func newWorld(t testing.TB, clients int) *world {
+	t.Helper()
+	later := time.Now().Add(24 * time.Hour)
+	w := &world{t: t, operator: signer(t), coordinator: signer(t), reader: sealing(t, later), second: sealing(t, later), state: newState(), min: 2}
+	for range clients {
+		w.clients = append(w.clients, signer(t))
+	}
+	var err error
+	if w.seal, err = envelope.NewKeyring(sealing(t, later)); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// config is a service's on the world's state in memory.
+func (w *world) config() Config {
+	c := Config{Population: wire.Population{7}, Operator: w.operator, Coordinators: []ed25519.PublicKey{public(w.coordinator)}, Keys: w.seal,
+		Aggregator: []wire.Key{w.second.Public()}, MinReports: w.min, Store: &memory{state: w.state}, Poll: 100 * time.Millisecond,
+		Lease: time.Second}
+	for _, k := range w.clients {
+		c.Roster = append(c.Roster, public(k))
+	}
+	return c
+}
+
+// node is a running service.
+type node struct {
+	*Service
+	w    *world
+	stop func()
+	// retry takes the place of must where the process may die.
+	retry func(peer, method, path string, body []byte) []byte
+}
+
+// start runs a service until the test ends or stop is called.
+func (w *world) start(c Config) *node {
+	w.t.Helper()
+	s, err := New(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	n := &node{Service: s, w: w}
+	stopped := false
+	n.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("run: %v", err)
+		}
+	}
+	w.t.Cleanup(n.stop)
+	for !s.running.Load() {
+		select {
+		case err := <-done:
+			w.t.Fatalf("run: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return n
+}
+
+// do sends a request as a peer ("" for a client) and returns status and body.
+func (n *node) do(peer, method, path string, body []byte) (int, []byte) {
+	r := httptest.NewRequest(method, path, bytes.NewReader(body))
+	h := n.Handler()
+	if peer != "" {
+		r, h = endpoint.WithPeer(r, peer), n.PeerHandler()
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec.Code, rec.Body.Bytes()
+}
+
+// must is do with 200 or 204.
+func (n *node) must(peer, method, path string, body []byte) []byte {
+	n.w.t.Helper()
+	if n.retry != nil {
+		return n.retry(peer, method, path, body)
+	}
+	code, b := n.do(peer, method, path, body)
+	if code/100 != 2 {
+		n.w.t.Fatalf("%s %s: %d %s", method, path, code, b)
+	}
+	return b
+}
+
+// refused wants a refusal of this reason.
+func (n *node) refused(reason wire.Reason, peer, method, path string, body []byte) {
+	n.w.t.Helper()
+	code, b := n.do(peer, method, path, body)
+	var got endpoint.Refusal
+	if err := json.Unmarshal(b, &got); err != nil || got.Reason != reason || code != endpoint.Status(reason) && code != http.StatusRequestEntityTooLarge {
+		n.w.t.Errorf("%s %s: %d %s, want %s", method, path, code, b, reason)
+	}
+}
+
+const partContent = 20
+
+// announcement makes one that the service opens.
+func (n *node) announcement(round int64, change ...func(*wire.Announcement)) wire.Announcement {
+	n.w.t.Helper()
+	e, ok := n.Enrolment()
+	if !ok {
+		n.w.t.Fatal("no enrolment")
+	}
+	size, err := envelope.PartSize(wire.X25519, partContent)
+	if err != nil {
+		n.w.t.Fatal(err)
+	}
+	ann := wire.Announcement{Task: [32]byte{1}, Round: round, Trust: dp.Shuffle, Participation: dp.All, Population: e.Clients, MinReports: n.w.min,
+		Randomizer: "rr", Eps0: 1, Clip: 1, Enrolment: e.Digest(), Opens: time.Now().UnixMilli(), Deadline: time.Now().Add(time.Minute).UnixMilli(),
+		Coordinator: n.w.reader.Public(), ReportBytes: size}
+	for _, f := range change {
+		f(&ann)
+	}
+	return ann
+}
+
+func (w *world) sign(ann wire.Announcement) []byte {
+	return wire.Sign(w.coordinator, wire.LabelAnnouncement, ann.Append(nil))
+}
+
+func (n *node) open(ann wire.Announcement) {
+	n.w.t.Helper()
+	n.must(Coordinator, "POST", "/v1/rounds", n.w.sign(ann))
+}
+
+func path(ann wire.Announcement, rest string) string {
+	d := ann.Digest()
+	return "/v1/rounds/" + hex.EncodeToString(d[:]) + rest
+}
+
+// content is what client i says, and is found again in the batch.
+func content(i int, id byte) []byte {
+	return fmt.Appendf(nil, "client %05d id %03d   ", i, id)[:partContent]
+}
+
+func reportID(i int, id byte) wire.ReportID {
+	return wire.ReportID{byte(i), byte(i >> 8), byte(i >> 16), id, 1}
+}
+
+// report is client i's sealed report.
+func (w *world) report(ann wire.Announcement, i int, id byte) []byte {
+	w.t.Helper()
+	r := w.unsealed(ann, i, id)
+	r.Sign(w.clients[i])
+	return w.sealed(r)
+}
+
+func (w *world) unsealed(ann wire.Announcement, i int, id byte) *wire.Report {
+	w.t.Helper()
+	r := &wire.Report{Announcement: ann.Digest(), Client: wire.NewClientID(public(w.clients[i])), ID: reportID(i, id)}
+	var err error
+	if r.Part, err = envelope.SealPart(ann.Coordinator, envelope.Coordinator, ann.Digest(), content(i, id)); err != nil {
+		w.t.Fatal(err)
+	}
+	if ann.ShareBytes > 0 {
+		plain := make([]byte, ann.ShareBytes-ann.ReportBytes+partContent)
+		copy(plain, content(i, id))
+		if r.Share, err = envelope.SealPart(ann.Aggregator, envelope.Aggregator, ann.Digest(), plain); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func (w *world) sealed(r *wire.Report) []byte {
+	w.t.Helper()
+	b, err := envelope.SealReport(w.seal.Public()[0], r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
+}
+
+// closed waits for the word on a round.
+func (n *node) closed(ann wire.Announcement) wire.RoundClosed {
+	n.w.t.Helper()
+	for range 20 {
+		if b := n.must(Coordinator, "GET", path(ann, "/closed?wait=10"), nil); len(b) > 0 {
+			return n.w.word(ann, b)
+		}
+	}
+	n.w.t.Fatal("the round does not close")
+	return wire.RoundClosed{}
+}
+
+func (w *world) word(ann wire.Announcement, signed []byte) wire.RoundClosed {
+	w.t.Helper()
+	m, err := wire.Verify(public(w.operator), wire.LabelClosed, signed)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	word, err := wire.DecodeRoundClosed(m)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if word.Announcement != ann.Digest() || word.Round != ann.Round {
+		w.t.Fatalf("word on another round: %+v", word)
+	}
+	return word
+}
+
+// fetch gets and checks a batch, as the peer's parts, and opens them.
+func (n *node) fetch(peer string, ann wire.Announcement, word wire.RoundClosed) [][]byte {
+	n.w.t.Helper()
+	key, role, want := n.w.reader, envelope.Coordinator, word.Digest
+	if peer == Aggregator {
+		key, role, want = n.w.second, envelope.Aggregator, word.Shares
+	}
+	ring, err := envelope.NewKeyring(key)
+	if err != nil {
+		n.w.t.Fatal(err)
+	}
+	flat := n.must(peer, "GET", path(ann, "/chunks"), nil)
+	var digests [][32]byte
+	for d := range slices.Chunk(flat, 32) {
+		digests = append(digests, [32]byte(d))
+	}
+	if got := wire.BatchDigest(ann.Digest(), word.Reports, digests); got != want {
+		n.w.t.Fatalf("digests of %s do not fit the word", peer)
+	}
+	if peer == Coordinator && int64(len(digests)) != word.Chunks {
+		n.w.t.Fatalf("%d chunks, want %d", len(digests), word.Chunks)
+	}
+	var out [][]byte
+	for i, d := range digests {
+		c, err := wire.DecodeChunk(n.must(peer, "GET", path(ann, fmt.Sprintf("/chunks/%d", i)), nil))
+		if err == nil {
+			err = wire.CheckChunk(c, int64(i), d)
+		}
+		if err != nil {
+			n.w.t.Fatal(err)
+		}
+		for j := range c.Len() {
+			plain, err := ring.OpenPart(role, ann.Digest(), c.Item(j))
+			if err != nil {
+				n.w.t.Fatal(err)
+			}
+			out = append(out, plain)
+		}
+	}
+	if int64(len(out)) != word.Reports {
+		n.w.t.Fatalf("%d reports fetched, %d in the word", len(out), word.Reports)
+	}
+	return out
+}
+
+// expected is what package shuffler makes of the same reports in memory.
+func (w *world) expected(ann wire.Announcement, reports [][2]int) ([][]byte, pure.Dropped) {
+	w.t.Helper()
+	d := ann.Digest()
+	keys := w.state.secrets[encodeName(d[:])]
+	r, err := pure.Open(ann, [16]byte(keys[:16]))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for at, x := range reports {
+		if err := r.Accept(wire.Ticket{Sender: wire.NewClientID(public(w.clients[x[0]])), ID: reportID(x[0], byte(x[1])), Payload: int64(at)}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	b, dropped, err := r.Close()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out [][]byte
+	for _, at := range b.Payloads {
+		out = append(out, content(reports[at][0], byte(reports[at][1])))
+	}
+	return out, dropped
+}
+
+func rejected(word wire.RoundClosed) map[wire.Reason]int64 {
+	out := map[wire.Reason]int64{}
+	for _, r := range word.Rejected {
+		out[r.Reason] = r.Count
+	}
+	return out
+}

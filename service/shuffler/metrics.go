@@ -1,0 +1,71 @@
+package shuffler
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// Snapshot is what a service has done since it was made. Nothing in it tells one
+// client from another.
+type Snapshot struct {
+	Accepted int64                 // answered with 204
+	Refused  map[wire.Reason]int64 // reports, by reason
+	Rounds   map[State]int64       // that this process brought into the state
+	Open     int64                 // rounds that take reports now, as far as this process knows
+	Stages   map[Stage]Spent
+}
+
+// Stage names a part of a report's way.
+type Stage string
+
+// Stages.
+const (
+	StageReceive Stage = "receive" // reading the body
+	StageOpen    Stage = "open"    // the outer seal
+	StageVerify  Stage = "verify"  // the signature
+	StageStore   Stage = "store"   // waiting for the block, per report
+	StageBlock   Stage = "block"   // writing a block, per block
+	StagePass1   Stage = "pass-1"
+	StagePass2   Stage = "pass-2"
+)
+
+// Spent is how often a stage was passed and how long that took in all, by the
+// wall clock.
+type Spent struct {
+	Count   int64
+	Seconds float64
+}
+
+type metrics struct {
+	accepted                                          atomic.Int64
+	refused                                           tally
+	receive, open, verify, store, block, pass1, pass2 stage
+	closed, void, released, opened                    atomic.Int64
+}
+
+type stage struct{ count, nanos atomic.Int64 }
+
+func (s *stage) since(t time.Time) {
+	s.count.Add(1)
+	s.nanos.Add(int64(time.Since(t)))
+}
+
+func (s *stage) spent() Spent { return Spent{s.count.Load(), float64(s.nanos.Load()) / 1e9} }
+
+// Snapshot returns the counts so far.
+func (s *Service) Snapshot() Snapshot {
+	m := &s.metrics
+	out := Snapshot{Accepted: m.accepted.Load(),
+		Rounds: map[State]int64{Open: m.opened.Load(), Closed: m.closed.Load(), Void: m.void.Load(), Released: m.released.Load()},
+		Stages: map[Stage]Spent{StageReceive: m.receive.spent(), StageOpen: m.open.spent(), StageVerify: m.verify.spent(),
+			StageStore: m.store.spent(), StageBlock: m.block.spent(), StagePass1: m.pass1.spent(), StagePass2: m.pass2.spent()}}
+	out.Refused, _ = m.refused.snapshot()
+	for _, r := range s.live() {
+		if !r.closed.Load() {
+			out.Open++
+		}
+	}
+	return out
+}

@@ -1,0 +1,196 @@
+package shuffler
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/endpoint"
+	pure "github.com/riffle-dp/riffle/shuffler"
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+func (s *Service) serveOpen(w http.ResponseWriter, r *http.Request) {
+	body, ok := endpoint.ReadBody(w, r)
+	if !ok {
+		return
+	}
+	if err := s.open(r.Context(), body, time.Now()); err != nil {
+		s.refuse(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func keyLast(task [32]byte) string  { return "last." + hex.EncodeToString(task[:]) }
+func keyEpoch(task [32]byte) string { return "epoch." + hex.EncodeToString(task[:]) }
+
+// lastRound is the highest round of a task that was opened.
+type lastRound struct {
+	Round        int64  `json:"round"`
+	Announcement string `json:"announcement"` // its name
+}
+
+// open makes an announced round durable. The same announcement finds what it did
+// before and goes on from there.
+func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error {
+	if !s.running.Load() {
+		return errNotRunning
+	}
+	ann, err := s.announcement(signed)
+	if err != nil {
+		return err
+	}
+	digest := ann.Digest()
+	name := encodeName(digest[:])
+	switch _, err := s.loadRecord(ctx, name); {
+	case err == nil:
+		return nil
+	case !errors.Is(err, store.ErrNotFound):
+		return err
+	}
+	var last lastRound
+	revision, err := s.getJSON(ctx, keyLast(ann.Task), &last)
+	if err != nil {
+		return err
+	}
+	if last.Round == ann.Round {
+		if last.Announcement != name {
+			return pure.Refuse(wire.SecondReport, "another announcement has opened round %d", ann.Round)
+		}
+		last.Round-- // it is this very round, interrupted
+	}
+	if ann.Enrolment != s.enrolment.Load().digest {
+		if err := s.enrol(ctx, now); err != nil { // another process may have renewed it
+			return err
+		}
+	}
+	if err := pure.CheckOpening(ann, s.enrolment.Load().Enrolment, last.Round, now, s.config.Limits); err != nil {
+		return err
+	}
+	// The mark comes first: what it does not name is swept away.
+	if _, err := s.store.CreateKey(ctx, keyOpen(name), []byte(strconv.FormatInt(ann.Deadline, 10))); err != nil && !errors.Is(err, store.ErrExists) {
+		return err
+	}
+	if _, err := s.makeSecrets(ctx, name); err != nil {
+		return err
+	}
+	if err := s.store.CreateStream(ctx, streamIn(name), store.StreamConfig{}); err != nil && !errors.Is(err, store.ErrExists) {
+		return err
+	}
+	if ann.Participation == dp.Once {
+		if err := s.makeEpoch(ctx, ann); err != nil {
+			return err
+		}
+	}
+	if last.Announcement != name {
+		err := s.putJSON(ctx, keyLast(ann.Task), lastRound{ann.Round, name}, revision)
+		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) {
+			return errUnavailable // another round of the task came in between
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b, err := json.Marshal(&record{Format: recordFormat, Announcement: signed, State: Open, Roster: s.roster.digest})
+	if err != nil {
+		return fmt.Errorf("shuffler: %v", err)
+	}
+	if _, err := s.store.CreateKey(ctx, keyRecord(name), b); err != nil && !errors.Is(err, store.ErrExists) {
+		return err
+	}
+	s.metrics.opened.Add(1)
+	s.config.Log.Info("round opened", "task", hex.EncodeToString(ann.Task[:8]), "round", ann.Round)
+	s.nudge()
+	return nil
+}
+
+// epoch is the draw of a task's current epoch, for participation once: who is in
+// which block is public, but must not change while the epoch lasts.
+type epoch struct {
+	Epoch  int64    `json:"epoch"`
+	Key    []byte   `json:"key"`
+	Roster [32]byte `json:"roster"`
+	Blocks int64    `json:"blocks"`
+}
+
+func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement) error {
+	number, err := pure.Epoch(ann)
+	if err != nil {
+		return pure.Refuse(wire.Malformed, "%d blocks of %d clients", ann.PerEpoch, ann.Population)
+	}
+	var have epoch
+	revision, err := s.getJSON(ctx, keyEpoch(ann.Task), &have)
+	if err != nil {
+		return err
+	}
+	if revision != 0 && have.Epoch >= number {
+		return s.checkEpoch(have, number, ann)
+	}
+	fresh := epoch{Epoch: number, Key: make([]byte, 16), Roster: s.roster.digest, Blocks: ann.PerEpoch}
+	rand.Read(fresh.Key) // never fails
+	err = s.putJSON(ctx, keyEpoch(ann.Task), fresh, revision)
+	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) {
+		return errUnavailable // the same, at the same time: the next attempt finds it
+	}
+	return err
+}
+
+// checkEpoch refuses what would put a client into two blocks of an epoch.
+func (s *Service) checkEpoch(e epoch, number int64, ann wire.Announcement) error {
+	if e.Epoch != number || e.Blocks != ann.PerEpoch || e.Roster != s.roster.digest {
+		return pure.Refuse(wire.NotEnrolled, "blocks or roster have changed within epoch %d: go on with epoch %d", e.Epoch, e.Epoch+1)
+	}
+	return nil
+}
+
+func (s *Service) epoch(ctx context.Context, ann wire.Announcement) (e epoch, err error) {
+	number, err := pure.Epoch(ann)
+	if err != nil {
+		return e, err
+	}
+	revision, err := s.getJSON(ctx, keyEpoch(ann.Task), &e)
+	if err != nil {
+		return e, err
+	}
+	if revision == 0 {
+		return e, errUnknown
+	}
+	return e, s.checkEpoch(e, number, ann)
+}
+
+// getJSON returns revision 0 where there is nothing.
+func (s *Service) getJSON(ctx context.Context, key string, v any) (uint64, error) {
+	e, err := s.store.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if err := json.Unmarshal(e.Value, v); err != nil {
+		return 0, fmt.Errorf("shuffler: %s: %v", key, err)
+	}
+	return e.Revision, nil
+}
+
+func (s *Service) putJSON(ctx context.Context, key string, v any, revision uint64) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("shuffler: %v", err)
+	}
+	if revision == 0 {
+		_, err = s.store.CreateKey(ctx, key, b)
+	} else {
+		_, err = s.store.UpdateKey(ctx, key, b, revision)
+	}
+	return err
+}

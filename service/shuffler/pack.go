@@ -1,0 +1,154 @@
+package shuffler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/riffle-dp/riffle/store"
+)
+
+// packer gathers a round's reports into blocks: many clients share one write.
+type packer struct {
+	s *Service
+	r *round
+
+	mu   sync.Mutex
+	busy int      // blocks being written
+	open *block   // that takes items
+	full []*block // that wait for a writer
+}
+
+type block struct {
+	items []byte
+	timer *time.Timer
+	due   bool          // has waited for others long enough
+	done  chan struct{} // closed when err is known
+	err   error
+}
+
+// writers is how many blocks of a round are written at a time. While all are
+// busy, a block goes on filling: the slower the store, the fuller the blocks.
+const writers = 2
+
+func newPacker(s *Service, r *round) *packer { return &packer{s: s, r: r} }
+
+// add puts an item into a block and waits until the block is durable and counts.
+func (p *packer) add(ctx context.Context, tag, part, share []byte) error {
+	p.mu.Lock()
+	b := p.open
+	if b == nil {
+		b = &block{items: make([]byte, 0, max(p.r.item, min(64*p.r.item, store.MaxBlock))), done: make(chan struct{})}
+		b.timer = time.AfterFunc(p.s.config.BlockWait, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			b.due = true
+			p.kick()
+		})
+		p.open = b
+	}
+	b.items = append(append(append(b.items, tag...), part...), share...)
+	if len(b.items)+p.r.item > store.MaxBlock {
+		b.timer.Stop()
+		p.full, p.open = append(p.full, b), nil
+		p.kick()
+	}
+	p.mu.Unlock()
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return errUnavailable // it may be stored: the client sends the same again
+	}
+}
+
+// kick starts writers. The caller holds the lock.
+func (p *packer) kick() {
+	for p.busy < writers {
+		var b *block
+		switch {
+		case len(p.full) > 0:
+			b, p.full = p.full[0], p.full[1:]
+		case p.open != nil && p.open.due:
+			b, p.open = p.open, nil
+		default:
+			return
+		}
+		p.busy++
+		p.s.blocks.Add(1)
+		go p.writeOut(b)
+	}
+}
+
+func (p *packer) writeOut(b *block) {
+	defer p.s.blocks.Done()
+	began := time.Now()
+	b.err = p.write(b.items)
+	p.s.metrics.block.since(began)
+	b.items = nil
+	close(b.done)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy--
+	p.kick()
+}
+
+// flush sends what is open, for a stop.
+func (p *packer) flush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open != nil {
+		p.open.due = p.open.timer.Stop() || p.open.due
+		p.kick()
+	}
+}
+
+// patience bounds a block's write and the check that it counts.
+const patience = 30 * time.Second
+
+func (p *packer) write(items []byte) error {
+	// Not a request's context: others share the block.
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var last uint64
+	for id, sealed := range p.r.vault.cut("in", "", items) {
+		seq, err := p.s.store.Append(ctx, streamIn(p.r.name), id, "", sealed, store.AppendOptions{})
+		if errors.Is(err, store.ErrNotFound) {
+			p.r.end() // the round's streams are gone
+			return errClosed
+		}
+		if err != nil {
+			return err
+		}
+		last = max(last, seq)
+	}
+	return p.s.counts(ctx, p.r, last)
+}
+
+// counts says whether what was stored at a place of the stream will be in the
+// batch. As long as the round is open after the write, whoever closes it will
+// find the write before the cut; else the cut tells.
+func (s *Service) counts(ctx context.Context, r *round, place uint64) error {
+	for {
+		rec, err := s.loadRecord(ctx, r.name)
+		if err != nil {
+			return err
+		}
+		if rec.State == Open {
+			return nil
+		}
+		r.end()
+		if rec.Cut != nil {
+			if place <= *rec.Cut {
+				return nil
+			}
+			return errClosed
+		}
+		select { // it is about to be known
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package shuffler
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"iter"
+
+	"github.com/riffle-dp/riffle/store"
+)
+
+// A blob is a run of bytes of any size in a stream of messages that hold at most
+// store.MaxBlock: it is cut into pieces, each sealed under the round's key and to
+// its place. A blob is there when all its pieces are.
+//
+// A piece is sealed with its header: the blob's id (16), how many pieces (u32),
+// which this is (u32).
+const pieceHeader = 16 + 4 + 4
+
+// vault seals and opens the blobs of one round.
+type vault struct {
+	sealer *store.Sealer
+	digest [32]byte // of the announcement
+}
+
+func newVault(key []byte, digest [32]byte) (*vault, error) {
+	sealer, err := store.NewSealer(key)
+	if err != nil {
+		return nil, err
+	}
+	return &vault{sealer, digest}, nil
+}
+
+func (v *vault) context(kind, suffix string) []byte {
+	return append([]byte(kind+"/"+suffix+"/"), v.digest[:]...)
+}
+
+// cut yields a blob's sealed pieces with ids for the broker.
+func (v *vault) cut(kind, suffix string, blob []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		pieces := max(1, (len(blob)+store.MaxBlock-1)/store.MaxBlock)
+		plain := make([]byte, pieceHeader, pieceHeader+min(len(blob), store.MaxBlock))
+		rand.Read(plain[:16]) // never fails
+		binary.LittleEndian.PutUint32(plain[16:], uint32(pieces))
+		for i := range pieces {
+			binary.LittleEndian.PutUint32(plain[20:], uint32(i))
+			plain = append(plain[:pieceHeader], blob[i*store.MaxBlock:min(len(blob), (i+1)*store.MaxBlock)]...)
+			sealed, err := v.sealer.Seal(make([]byte, 0, len(plain)+store.SealOverhead), plain, v.context(kind, suffix))
+			if err != nil {
+				panic(err) // 2^32 blocks
+			}
+			if !yield(base64.RawURLEncoding.EncodeToString(plain[:pieceHeader]), sealed) {
+				return
+			}
+		}
+	}
+}
+
+// blobs yields the blobs of a stream with suffixes that the filter lets pass ("":
+// all) that end at place last or before it (0: no limit). A blob that is not whole
+// is none: its writer was not told that it is stored.
+func (v *vault) blobs(ctx context.Context, s Streams, stream, kind, filter string, last uint64) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for b, err := range v.placed(ctx, s, stream, kind, filter, 0) {
+			if err == nil && last != 0 && b.place > last {
+				return
+			}
+			if !yield(b.data, err) {
+				return
+			}
+		}
+	}
+}
+
+// blob is one that was read: where it ends, under what suffix it was stored.
+type blob struct {
+	place  uint64
+	suffix string
+	data   []byte
+}
+
+// placed yields blobs that begin at place from or after it.
+func (v *vault) placed(ctx context.Context, s Streams, stream, kind, filter string, from uint64) iter.Seq2[blob, error] {
+	return func(yield func(blob, error) bool) {
+		type partial struct {
+			pieces [][]byte
+			have   int
+		}
+		open := map[[16]byte]*partial{}
+		for m, err := range s.Read(ctx, stream, filter, from) {
+			if err != nil {
+				yield(blob{}, err)
+				return
+			}
+			plain, err := v.sealer.Open(make([]byte, 0, len(m.Data)), m.Data, v.context(kind, m.Suffix))
+			if err != nil || len(plain) < pieceHeader {
+				yield(blob{}, fmt.Errorf("shuffler: message %d of %s does not open", m.Seq, kind))
+				return
+			}
+			id := [16]byte(plain[:16])
+			n, i := binary.LittleEndian.Uint32(plain[16:]), binary.LittleEndian.Uint32(plain[20:])
+			if i >= n || n > 1<<16 {
+				yield(blob{}, fmt.Errorf("shuffler: message %d of %s is piece %d of %d", m.Seq, kind, i, n))
+				return
+			}
+			if n == 1 {
+				if !yield(blob{m.Seq, m.Suffix, plain[pieceHeader:]}, nil) {
+					return
+				}
+				continue
+			}
+			p := open[id]
+			if p == nil {
+				p = &partial{pieces: make([][]byte, n)}
+				open[id] = p
+			}
+			if p.pieces[i] != nil {
+				continue // stored twice
+			}
+			p.pieces[i], p.have = plain[pieceHeader:], p.have+1
+			if p.have < len(p.pieces) {
+				continue
+			}
+			var whole []byte
+			for _, b := range p.pieces {
+				whole = append(whole, b...)
+			}
+			delete(open, id)
+			if !yield(blob{m.Seq, m.Suffix, whole}, nil) {
+				return
+			}
+		}
+	}
+}

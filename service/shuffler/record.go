@@ -1,0 +1,141 @@
+package shuffler
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	pure "github.com/riffle-dp/riffle/shuffler"
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// State is a round's place in its life.
+type State string
+
+// States, in order. From open a round goes on to closing, and from there to
+// closed and released, or to void.
+const (
+	Open     State = "open"
+	Closing  State = "closing" // no report is taken from now on
+	Closed   State = "closed"  // the batch is offered
+	Void     State = "void"    // too few reports: nothing was offered
+	Released State = "released"
+)
+
+const recordFormat = 1
+
+// record is what the store holds of a round.
+type record struct {
+	Format       int    `json:"format"`
+	Announcement []byte `json:"announcement"` // signed
+	State        State  `json:"state"`
+	// Roster is that of the enrolment it was opened under: draws depend on it.
+	Roster [32]byte `json:"roster"`
+	// Cut is the last place of the stream of reports that counts, known once the
+	// round is closing: what a frontend stores after it was never acknowledged.
+	Cut    *uint64 `json:"cut,omitempty"`
+	Run    string  `json:"run,omitempty"`    // whose pass 2 made the chunks
+	Closed []byte  `json:"closed,omitempty"` // the signed word
+
+	revision uint64
+}
+
+func keyRecord(name string) string { return "round." + name }
+func keyOpen(name string) string   { return "open." + name }
+func keyCounts(name string) string { return "counts." + name + "." }
+
+func streamIn(name string) string           { return "in-" + name }
+func streamBuckets(name, run string) string { return "b-" + name + "-" + run }
+func streamOut(name, run string) string     { return "o-" + name + "-" + run }
+
+func (s *Service) loadRecord(ctx context.Context, name string) (*record, error) {
+	e, err := s.store.Get(ctx, keyRecord(name))
+	if err != nil {
+		return nil, err
+	}
+	r := &record{revision: e.Revision}
+	d := json.NewDecoder(bytes.NewReader(e.Value))
+	d.DisallowUnknownFields()
+	if err := d.Decode(r); err != nil {
+		return nil, fmt.Errorf("shuffler: the record of a round: %v", err)
+	}
+	if r.Format != recordFormat {
+		return nil, fmt.Errorf("shuffler: record of format %d, this program knows %d", r.Format, recordFormat)
+	}
+	return r, nil
+}
+
+// saveRecord replaces the record that r was read from.
+func (s *Service) saveRecord(ctx context.Context, name string, r *record) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("shuffler: %v", err)
+	}
+	rev, err := s.store.UpdateKey(ctx, keyRecord(name), b, r.revision)
+	if err == nil {
+		r.revision = rev
+	}
+	return err
+}
+
+func (s *Service) operatorKey() ed25519.PublicKey {
+	return s.config.Operator.Public().(ed25519.PublicKey)
+}
+
+// announcement reads what a coordinator signed.
+func (s *Service) announcement(signed []byte) (wire.Announcement, error) {
+	for _, k := range s.config.Coordinators {
+		message, err := wire.Verify(k, wire.LabelAnnouncement, signed)
+		if errors.Is(err, wire.ErrSignature) {
+			continue
+		}
+		if err != nil {
+			return wire.Announcement{}, pure.Refuse(wire.Malformed, "no signed announcement")
+		}
+		ann, err := wire.DecodeAnnouncement(message)
+		if err != nil {
+			return wire.Announcement{}, pure.Refuse(wire.Malformed, "no announcement of this version")
+		}
+		return ann, nil
+	}
+	return wire.Announcement{}, pure.Refuse(wire.BadSignature, "the announcement is not signed by a coordinator of this shuffler")
+}
+
+// secrets are a round's keys: they die with it.
+type secrets struct {
+	order [16]byte // permutes
+	draw  [16]byte // draws, for Sampled
+	block []byte   // seals what is stored
+}
+
+const secretsSize = 16 + 16 + store.KeySize
+
+// makeSecrets draws a round's keys, unless it has some, and returns them.
+func (s *Service) makeSecrets(ctx context.Context, name string) (secrets, error) {
+	fresh := make([]byte, secretsSize)
+	rand.Read(fresh) // never fails
+	if err := s.store.PutSecret(ctx, name, fresh); err != nil && !errors.Is(err, store.ErrExists) {
+		return secrets{}, err
+	}
+	return s.secrets(ctx, name)
+}
+
+func (s *Service) secrets(ctx context.Context, name string) (k secrets, err error) {
+	b, err := s.store.Secret(ctx, name)
+	if err != nil {
+		return k, err
+	}
+	if len(b) != secretsSize {
+		return k, fmt.Errorf("shuffler: round keys of %d bytes, want %d", len(b), secretsSize)
+	}
+	copy(k.order[:], b)
+	copy(k.draw[:], b[aes.BlockSize:])
+	k.block = b[2*aes.BlockSize:]
+	return k, nil
+}

@@ -1,0 +1,253 @@
+package shuffler
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/envelope"
+	pure "github.com/riffle-dp/riffle/shuffler"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+var (
+	errClosed      = pure.Refuse(wire.Closed, "")
+	errNotRunning  = pure.Refuse(wire.Unavailable, "not running")
+	errUnavailable = pure.Refuse(wire.Unavailable, "")
+)
+
+// overhead is the most that seals, ids and signature add to a report's parts.
+const overhead = 4 << 10
+
+// serveReport takes one sealed report and answers when it is durable.
+func (s *Service) serveReport(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	size := r.ContentLength
+	most := s.config.Limits.MaxReport + overhead
+	if size < 0 || size > most {
+		s.metrics.refused.add(wire.TooMany, 1)
+		endpoint.RefuseAs(w, &endpoint.Refusal{Reason: wire.TooMany, Detail: "a report needs a length, and a smaller one", Code: http.StatusRequestEntityTooLarge})
+		return
+	}
+	if err := s.slots.acquire(r.Context(), size); err != nil {
+		s.metrics.refused.add(wire.Unavailable, 1)
+		endpoint.Refuse(w, wire.Unavailable, "")
+		return
+	}
+	buf := buffers.Get().(*[]byte)
+	defer func() {
+		s.slots.release(size)
+		buffers.Put(buf)
+	}()
+	if int64(cap(*buf)) < size {
+		*buf = make([]byte, size)
+	}
+	body := (*buf)[:size]
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		s.metrics.refused.add(wire.Malformed, 1)
+		endpoint.Refuse(w, wire.Malformed, "the body did not arrive whole")
+		return
+	}
+	// The end is read too: the server then knows that the connection is free.
+	var rest [1]byte
+	_, _ = r.Body.Read(rest[:])
+	s.metrics.receive.since(began)
+	round, err := s.take(r.Context(), body, time.Now())
+	if err == nil {
+		s.metrics.accepted.Add(1)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	var refusal *pure.Refusal
+	if !errors.As(err, &refusal) {
+		s.config.Log.Warn("a report could not be stored", "error", err)
+		refusal = errUnavailable.(*pure.Refusal)
+	}
+	s.metrics.refused.add(refusal.Reason, 1)
+	if round != nil {
+		round.counts.add(refusal.Reason, 1)
+	}
+	endpoint.Refuse(w, refusal.Reason, refusal.Detail)
+}
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// take does all there is to do for a report and returns when it is durable. A
+// round is returned with an error if it is known which round was meant.
+func (s *Service) take(ctx context.Context, body []byte, now time.Time) (*round, error) {
+	if !s.running.Load() {
+		return nil, errNotRunning
+	}
+	key, digest, _, _, err := wire.DecodeReportHeader(body)
+	if err != nil {
+		return nil, pure.Refuse(wire.Malformed, "no report of this version")
+	}
+	r, err := s.round(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	if r.closed.Load() || now.After(r.deadline) {
+		return r, errClosed
+	}
+	size, ok := r.sizes[key]
+	if !ok {
+		return r, pure.Refuse(wire.WrongKey, "")
+	}
+	if size != int64(len(body)) {
+		return r, pure.Refuse(wire.WrongSize, "")
+	}
+	began := time.Now()
+	report, err := s.config.Keys.OpenReport(body, r.ann.ReportBytes, r.ann.ShareBytes)
+	s.metrics.open.since(began)
+	switch {
+	case errors.Is(err, envelope.ErrOpen), errors.Is(err, envelope.ErrKey):
+		return r, pure.Refuse(wire.WrongKey, "")
+	case err != nil:
+		return r, pure.Refuse(wire.Malformed, "")
+	}
+	place, public, ok := s.roster.find(report.Client)
+	if !ok {
+		return r, pure.Refuse(wire.NotEnrolled, "")
+	}
+	// Before the signature: what anybody may cause must not cost more than it has to.
+	if !r.drawn.Has(report.Client) {
+		return r, pure.Refuse(wire.NotDrawn, "")
+	}
+	began = time.Now()
+	if err := report.Verify(public); err != nil {
+		s.metrics.verify.since(began)
+		return r, pure.Refuse(wire.BadSignature, "")
+	}
+	s.metrics.verify.since(began)
+	var tag [pure.TagSize]byte
+	r.tagger.Tag(tag[:0], report.Client, report.ID)
+	mark := binary.BigEndian.Uint64(tag[16:]) | 1
+	if seen := r.seen[place].Load(); seen == mark {
+		// The answer to the first may have been lost. It is durable already.
+		r.counts.add(wire.Duplicate, 1)
+		return r, nil
+	} else if seen != 0 {
+		return r, pure.Refuse(wire.SecondReport, "")
+	}
+	began = time.Now()
+	err = r.pack.add(ctx, tag[:], report.Part, report.Share)
+	s.metrics.store.since(began)
+	if err != nil {
+		return r, err
+	}
+	if r.seen[place].CompareAndSwap(0, mark) && r.accepted.Add(1) >= r.drawn.Len() {
+		s.nudge()
+	}
+	return r, nil
+}
+
+// serveAsk tells a client whether it is drawn.
+func (s *Service) serveAsk(w http.ResponseWriter, r *http.Request) {
+	body, ok := endpoint.ReadBody(w, r)
+	if !ok {
+		return
+	}
+	drawn, err := s.ask(r.Context(), body)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	answer := []byte{0}
+	if drawn {
+		answer[0] = 1
+	}
+	writeBytes(w, answer)
+}
+
+func (s *Service) ask(ctx context.Context, signed []byte) (bool, error) {
+	if !s.running.Load() {
+		return false, errNotRunning
+	}
+	if len(signed) < 64 {
+		return false, pure.Refuse(wire.Malformed, "no signed ask")
+	}
+	m, err := wire.DecodeAsk(signed[64:])
+	if err != nil {
+		return false, pure.Refuse(wire.Malformed, "no ask of this version")
+	}
+	_, public, ok := s.roster.find(m.Client)
+	if !ok {
+		return false, pure.Refuse(wire.NotEnrolled, "")
+	}
+	if _, err := wire.Verify(public, wire.LabelAsk, signed); err != nil {
+		return false, pure.Refuse(wire.BadSignature, "")
+	}
+	r, err := s.round(ctx, m.Announcement)
+	if err != nil {
+		return false, err
+	}
+	if r.closed.Load() || time.Now().After(r.deadline) {
+		return false, errClosed
+	}
+	return r.drawn.Has(m.Client), nil
+}
+
+// weighted bounds the bytes that are held at a time.
+type weighted struct {
+	mu    sync.Mutex
+	free  int64
+	total int64
+	next  []waiter
+}
+
+type waiter struct {
+	n     int64
+	ready chan struct{}
+}
+
+func newWeighted(n int64) *weighted { return &weighted{free: n, total: n} }
+
+func (w *weighted) acquire(ctx context.Context, n int64) error {
+	n = min(n, w.total)
+	w.mu.Lock()
+	if len(w.next) == 0 && w.free >= n {
+		w.free -= n
+		w.mu.Unlock()
+		return nil
+	}
+	me := waiter{n, make(chan struct{})}
+	w.next = append(w.next, me)
+	w.mu.Unlock()
+	select {
+	case <-me.ready:
+		return nil
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, o := range w.next {
+		if o.ready == me.ready {
+			w.next = append(w.next[:i], w.next[i+1:]...)
+			w.grant()
+			return ctx.Err()
+		}
+	}
+	w.free += n // it was granted meanwhile
+	w.grant()
+	return ctx.Err()
+}
+
+func (w *weighted) release(n int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.free += min(n, w.total)
+	w.grant()
+}
+
+func (w *weighted) grant() {
+	for len(w.next) > 0 && w.free >= w.next[0].n {
+		w.free -= w.next[0].n
+		close(w.next[0].ready)
+		w.next = w.next[1:]
+	}
+}

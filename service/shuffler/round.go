@@ -1,0 +1,251 @@
+package shuffler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/envelope"
+	pure "github.com/riffle-dp/riffle/shuffler"
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// round is what a frontend remembers of a round: all of it is made from the
+// store, or may be forgotten.
+type round struct {
+	ann      wire.Announcement
+	digest   [32]byte
+	name     string
+	deadline time.Time
+	item     int // bytes of an item in the stream of reports
+	closed   atomic.Bool
+
+	// Of an open round only:
+	sizes  map[wire.KeyID]int64 // of a sealed report
+	tagger pure.Tagger
+	drawn  pure.Drawn
+	vault  *vault
+	pack   *packer
+	// seen holds, for each enrolled client, a part of the tag of the report that
+	// was stored here: it spares the store a repetition. 0 is none.
+	seen     []atomic.Uint64
+	accepted atomic.Int64 // clients whose report was stored here
+	counts   tally
+	flushed  sync.Mutex // of counts
+	version  uint64     // of the counts that the store holds
+}
+
+func itemSize(ann wire.Announcement) int { return int(pure.TagSize + ann.ReportBytes + ann.ShareBytes) }
+
+var errUnknown = pure.Refuse(wire.UnknownRound, "")
+
+// round returns a round that was announced to this shuffler, from memory or from
+// the store.
+func (s *Service) round(ctx context.Context, digest [32]byte) (*round, error) {
+	s.mu.Lock()
+	r := s.rounds[digest]
+	s.mu.Unlock()
+	if r != nil {
+		return r, nil
+	}
+	name := encodeName(digest[:])
+	rec, err := s.loadRecord(ctx, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, errUnknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err = s.newRound(ctx, digest, rec)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have := s.rounds[digest]; have != nil {
+		return have, nil // another request was first
+	}
+	s.rounds[digest] = r
+	return r, nil
+}
+
+func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*round, error) {
+	ann, err := s.announcement(rec.Announcement)
+	if err != nil {
+		return nil, fmt.Errorf("shuffler: a stored announcement: %v", err)
+	}
+	if ann.Digest() != digest {
+		return nil, errors.New("shuffler: a stored announcement is another round's")
+	}
+	r := &round{ann: ann, digest: digest, name: encodeName(digest[:]), deadline: time.UnixMilli(ann.Deadline), item: itemSize(ann)}
+	if rec.State != Open {
+		r.closed.Store(true)
+		return r, nil
+	}
+	if rec.Roster != s.roster.digest {
+		return nil, errors.New("shuffler: the roster has changed since the round was opened")
+	}
+	keys, err := s.secrets(ctx, r.name)
+	if err != nil {
+		return nil, err
+	}
+	r.tagger = pure.NewTagger(keys.order)
+	if r.vault, err = newVault(keys.block, digest); err != nil {
+		return nil, err
+	}
+	if r.drawn, err = s.draw(ctx, ann, keys); err != nil {
+		return nil, err
+	}
+	r.sizes = map[wire.KeyID]int64{}
+	for id, suite := range s.sizes {
+		if r.sizes[id], err = envelope.ReportSize(suite, ann.ReportBytes, ann.ShareBytes); err != nil {
+			return nil, err
+		}
+	}
+	r.seen = make([]atomic.Uint64, len(s.roster.ids))
+	r.pack = newPacker(s, r)
+	return r, nil
+}
+
+// draw says who may report. The draw is a function of keys in the store.
+func (s *Service) draw(ctx context.Context, ann wire.Announcement, keys secrets) (pure.Drawn, error) {
+	key := keys.draw
+	if ann.Participation == dp.Once {
+		e, err := s.epoch(ctx, ann)
+		if err != nil {
+			return pure.Drawn{}, err
+		}
+		copy(key[:], e.Key)
+	}
+	return pure.NewDrawn(ann, key, s.roster.ids)
+}
+
+// forget gives back the memory of rounds that have ended, and drops those that
+// nobody will send a report to any more.
+func (s *Service) forget(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for d, r := range s.rounds {
+		switch {
+		case now.After(r.deadline.Add(time.Hour)):
+			delete(s.rounds, d)
+		case r.closed.Load() && r.seen != nil:
+			r = &round{ann: r.ann, digest: r.digest, name: r.name, deadline: r.deadline, item: r.item}
+			r.closed.Store(true)
+			s.rounds[d] = r
+		}
+	}
+}
+
+// live returns the open rounds that this process has taken reports for.
+func (s *Service) live() []*round {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*round
+	for _, r := range s.rounds {
+		if r.seen != nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// end notes that a round takes no more reports, and gives its memory back.
+func (r *round) end() { r.closed.Store(true) }
+
+// tally counts reports by reason.
+type tally struct {
+	mu sync.Mutex
+	by map[wire.Reason]int64
+	// version grows with every change.
+	version uint64
+}
+
+func (t *tally) add(reason wire.Reason, n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.by == nil {
+		t.by = map[wire.Reason]int64{}
+	}
+	t.by[reason] += n
+	t.version++
+}
+
+func (t *tally) snapshot() (map[wire.Reason]int64, uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make(map[wire.Reason]int64, len(t.by))
+	for k, v := range t.by {
+		out[k] = v
+	}
+	return out, t.version
+}
+
+// shared is what a frontend tells the others about its part of a round.
+type shared struct {
+	Accepted int64                 `json:"accepted"`
+	Rejected map[wire.Reason]int64 `json:"rejected"`
+}
+
+// share writes a frontend's counts where the one that closes the round finds
+// them. Only this process writes this key.
+func (s *Service) share(ctx context.Context, r *round) error {
+	r.flushed.Lock()
+	defer r.flushed.Unlock()
+	rejected, version := r.counts.snapshot()
+	now := shared{r.accepted.Load(), rejected}
+	version += uint64(now.Accepted) + 1
+	if version == r.version {
+		return nil
+	}
+	b, err := json.Marshal(now)
+	if err != nil {
+		return fmt.Errorf("shuffler: %v", err)
+	}
+	key := keyCounts(r.name) + s.name
+	e, err := s.store.Get(ctx, key)
+	switch {
+	case err == nil:
+		_, err = s.store.UpdateKey(ctx, key, b, e.Revision)
+	case errors.Is(err, store.ErrNotFound):
+		_, err = s.store.CreateKey(ctx, key, b)
+	}
+	if err == nil {
+		r.version = version
+	}
+	return err
+}
+
+// gathered adds up what the frontends have told.
+func (s *Service) gathered(ctx context.Context, name string) (sum shared, frontends int, err error) {
+	sum.Rejected = map[wire.Reason]int64{}
+	keys, err := s.store.Keys(ctx, keyCounts(name))
+	if err != nil {
+		return sum, 0, err
+	}
+	for _, k := range keys {
+		e, err := s.store.Get(ctx, k)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return sum, 0, err
+		}
+		var one shared
+		if err := json.Unmarshal(e.Value, &one); err != nil {
+			return sum, 0, fmt.Errorf("shuffler: the counts of a frontend: %v", err)
+		}
+		frontends++
+		sum.Accepted += one.Accepted
+		for reason, n := range one.Rejected {
+			sum.Rejected[reason] += n
+		}
+	}
+	return sum, frontends, nil
+}

@@ -1,0 +1,284 @@
+package shuffler
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/riffle-dp/riffle/store"
+)
+
+// Run keeps the enrolment, closes rounds that are due and finishes what an
+// earlier process began, until ctx ends. Then it makes durable what was accepted
+// and returns nil. Servers of the handlers are to be stopped before. It is called
+// once.
+func (s *Service) Run(ctx context.Context) error {
+	if err := s.enrol(ctx, time.Now()); err != nil {
+		return err
+	}
+	if !s.config.FrontendOnly {
+		if err := s.sweep(ctx); err != nil {
+			return err
+		}
+	}
+	s.running.Store(true)
+	defer close(s.stopped)
+	var rounds sync.WaitGroup
+	defer s.drain()
+	defer rounds.Wait()
+	tick := time.NewTicker(s.config.Poll)
+	defer tick.Stop()
+	var attended sync.Map // by name: one goroutine for a round at a time
+	for {
+		if !s.config.FrontendOnly {
+			names, err := s.store.Keys(ctx, keyOpen(""))
+			if err != nil && ctx.Err() == nil {
+				s.config.Log.Warn("open rounds are not known", "error", err)
+			}
+			for _, key := range names {
+				name := strings.TrimPrefix(key, keyOpen(""))
+				wake := make(chan struct{}, 1)
+				if w, busy := attended.LoadOrStore(name, wake); busy {
+					select {
+					case w.(chan struct{}) <- struct{}{}:
+					default:
+					}
+					continue
+				}
+				rounds.Go(func() {
+					defer attended.Delete(name)
+					s.attend(ctx, name, wake)
+				})
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		case <-tick.C:
+			s.housekeep(ctx)
+		}
+	}
+}
+
+// nudge makes Run look at the rounds now.
+func (s *Service) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Service) housekeep(ctx context.Context) {
+	if err := s.enrol(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		s.config.Log.Warn("the enrolment is not renewed", "error", err)
+	}
+	for _, r := range s.live() {
+		if err := s.share(ctx, r); err != nil && ctx.Err() == nil {
+			s.config.Log.Warn("counts are not shared", "error", err)
+		}
+	}
+	s.forget(time.Now())
+}
+
+// drain writes what handlers have accepted and waits for it.
+func (s *Service) drain() {
+	s.running.Store(false)
+	for _, r := range s.live() {
+		r.pack.flush()
+	}
+	s.blocks.Wait()
+}
+
+// sweep destroys what no open mark names: what a crash left of rounds that ended.
+// Of a closed round it leaves the batch.
+func (s *Service) sweep(ctx context.Context) error {
+	names, err := s.store.Secrets(ctx, "")
+	if err != nil {
+		return err
+	}
+	streams, err := s.store.ListStreams(ctx, "")
+	if err != nil {
+		return err
+	}
+	counts, err := s.store.Keys(ctx, "counts.")
+	if err != nil {
+		return err
+	}
+	for _, key := range append(streams, counts...) {
+		if part := strings.FieldsFunc(key, func(r rune) bool { return r == '-' || r == '.' }); len(part) > 1 {
+			names = append(names, part[1])
+		}
+	}
+	done := map[string]bool{}
+	for _, name := range names {
+		if _, err := decodeName(name); err != nil || done[name] {
+			continue
+		}
+		done[name] = true
+		switch _, err := s.store.Get(ctx, keyOpen(name)); {
+		case errors.Is(err, store.ErrNotFound):
+			err = s.destroy(ctx, name)
+			if err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		rec, err := s.loadRecord(ctx, name)
+		if gone(err) != nil {
+			return err
+		}
+		if err == nil && rec.State == Closed {
+			if err := s.tidy(ctx, name, rec.Run); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tidy removes of a closed round all streams but its batch.
+func (s *Service) tidy(ctx context.Context, name, run string) error {
+	for _, prefix := range []string{streamIn(name), streamBuckets(name, "")} {
+		if err := s.deleteStreams(ctx, prefix, ""); err != nil {
+			return err
+		}
+	}
+	return s.deleteStreams(ctx, streamOut(name, ""), streamOut(name, run))
+}
+
+// attend sees a round through until there is nothing to do for it.
+func (s *Service) attend(ctx context.Context, name string, wake <-chan struct{}) {
+	for ctx.Err() == nil {
+		wait, err := s.step(ctx, name, time.Now())
+		if err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			s.config.Log.Warn("a round is tried again", "error", err)
+			wait = s.config.Poll
+		}
+		if wait == 0 {
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// step does what is due for a round, and says when to look again; 0 for not at
+// all.
+func (s *Service) step(ctx context.Context, name string, now time.Time) (time.Duration, error) {
+	rec, err := s.loadRecord(ctx, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, s.abandon(ctx, name, now)
+	}
+	if err != nil {
+		return 0, err
+	}
+	switch rec.State {
+	case Open:
+		ann, err := s.announcement(rec.Announcement)
+		if err != nil {
+			return 0, err
+		}
+		left := time.UnixMilli(ann.Deadline).Sub(now)
+		if left > 0 {
+			complete, err := s.complete(ctx, name)
+			if err != nil || !complete {
+				return min(left, s.config.Poll), err
+			}
+		}
+		return 0, s.close(ctx, name, ann)
+	case Closing:
+		ann, err := s.announcement(rec.Announcement)
+		if err != nil {
+			return 0, err
+		}
+		return 0, s.close(ctx, name, ann)
+	case Void, Released:
+		return 0, s.finish(ctx, name)
+	}
+	return 0, nil // closed: until it is released
+}
+
+// abandon forgets a round whose opening was begun and never finished.
+func (s *Service) abandon(ctx context.Context, name string, now time.Time) error {
+	e, err := s.store.Get(ctx, keyOpen(name))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	deadline, err := strconv.ParseInt(string(e.Value), 10, 64)
+	if err != nil || now.Before(time.UnixMilli(deadline).Add(time.Minute)) {
+		return err
+	}
+	return s.finish(ctx, name)
+}
+
+// finish destroys what is left of a round but its record, and then its mark.
+func (s *Service) finish(ctx context.Context, name string) error {
+	if err := s.destroy(ctx, name); err != nil {
+		return err
+	}
+	return gone(s.store.DeleteKey(ctx, keyOpen(name), 0))
+}
+
+// destroy removes a round's key, streams and counts. First the key: without it
+// the rest is noise.
+func (s *Service) destroy(ctx context.Context, name string) error {
+	if err := gone(s.store.DestroySecret(ctx, name)); err != nil {
+		return err
+	}
+	for _, prefix := range []string{streamIn(name), streamBuckets(name, ""), streamOut(name, "")} {
+		if err := s.deleteStreams(ctx, prefix, ""); err != nil {
+			return err
+		}
+	}
+	keys, err := s.store.Keys(ctx, keyCounts(name))
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if err := gone(s.store.DeleteKey(ctx, k, 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Service) deleteStreams(ctx context.Context, prefix, except string) error {
+	streams, err := s.store.ListStreams(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	for _, stream := range streams {
+		if stream == except {
+			continue
+		}
+		if err := gone(s.store.DeleteStream(ctx, stream)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gone takes an absent thing for a deleted one.
+func gone(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,216 @@
+// Package shuffler is the shuffler's service: it takes sealed reports over HTTP,
+// makes them durable, and offers the round's batch in a uniformly random order.
+//
+// It drives the functions of package shuffler of the layer below, and nothing it
+// reaches could open, make or interpret what a report says. All state lies in the
+// store, as DATA_MODEL.md says, so several processes may share one: frontends
+// take reports, and whoever holds a task's lease closes its rounds.
+//
+// What leaves the process about clients are counts by reason. There is no
+// address, id or time of arrival in logs, metrics or storage.
+package shuffler
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/envelope"
+	pure "github.com/riffle-dp/riffle/shuffler"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// Names of peers, as endpoint.Peer gives them.
+const (
+	Coordinator = "coordinator"
+	Aggregator  = "aggregator"
+)
+
+// Config is what the shuffler's operator decides.
+type Config struct {
+	Population wire.Population // Required.
+	// Roster holds the enrolled clients' signing keys. Required, in any order.
+	Roster []ed25519.PublicKey
+	// Operator signs the enrolment and the word on closed rounds. Required.
+	Operator ed25519.PrivateKey
+	// Coordinators hold the keys that announcements may be signed with. Required.
+	Coordinators []ed25519.PublicKey
+	// Keys open reports. Required.
+	Keys *envelope.Keyring
+	// Aggregator holds the keys of the second aggregator; empty if there is none.
+	Aggregator []wire.Key
+	// MinReports is the floor of n-min: no round is opened with less. Required.
+	MinReports int64
+	// Limits of a round; defaults: 1 s to 7 days, parts of 1 MiB together.
+	Limits pure.Limits
+	// Validity of an enrolment, which is renewed when half of it is over. Default 30 days.
+	Validity time.Duration
+	Store    Store // Required.
+
+	// FrontendOnly leaves the closing of rounds to other processes of the store.
+	FrontendOnly bool
+	// BlockWait is how long a report waits for others to share its block. Default 10 ms.
+	BlockWait time.Duration
+	// Poll is how often the store is asked for what others did. Default 1 s.
+	Poll time.Duration
+	// Lease is after what time another process takes over from one that died. Default 15 s.
+	Lease time.Duration
+	// Bucket bounds the memory of pass 2. Default 64 MiB.
+	Bucket int64
+	// InFlight bounds the bytes of reports being received. Default 64 MiB.
+	InFlight int64
+	Log      *slog.Logger // Default: none.
+}
+
+// Service is a shuffler. Its handlers answer while Run runs.
+type Service struct {
+	config Config
+	store  Store
+	name   string // of this process, among those of the store
+	roster *roster
+	sizes  map[wire.KeyID]wire.Suite
+	slots  *weighted
+
+	enrolment atomic.Pointer[signedEnrolment]
+	running   atomic.Bool
+	stopped   chan struct{} // closed when Run ends
+	blocks    sync.WaitGroup
+	metrics   metrics
+	shuffling chan struct{} // holds one token: passes of one round at a time
+
+	mu      sync.Mutex
+	rounds  map[[32]byte]*round
+	readers map[string]*reader // by stream and kind
+	wake    chan struct{}
+}
+
+// New checks the configuration. It reads and writes nothing.
+func New(c Config) (*Service, error) {
+	switch {
+	case len(c.Operator) != ed25519.PrivateKeySize:
+		return nil, errors.New("shuffler: the operator's signing key is required")
+	case len(c.Coordinators) == 0:
+		return nil, errors.New("shuffler: a coordinator's key is required")
+	case c.Keys == nil || c.Store == nil:
+		return nil, errors.New("shuffler: sealing keys and a store are required")
+	case c.MinReports < 1 || c.MinReports > int64(len(c.Roster)):
+		return nil, fmt.Errorf("shuffler: n-min = %d must be at least 1 and at most the %d enrolled", c.MinReports, len(c.Roster))
+	case c.Limits.MinDuration < 0 || c.Limits.MaxDuration < 0 || c.Limits.MaxReport < 0 || c.Validity < 0 ||
+		c.BlockWait < 0 || c.Poll < 0 || c.Lease < 0 || c.Bucket < 0 || c.InFlight < 0:
+		return nil, errors.New("shuffler: a limit below 0")
+	}
+	for _, k := range c.Coordinators {
+		if len(k) != ed25519.PublicKeySize {
+			return nil, fmt.Errorf("shuffler: a coordinator's key of %d bytes", len(k))
+		}
+	}
+	c.Limits.MinDuration = cmp.Or(c.Limits.MinDuration, time.Second)
+	c.Limits.MaxDuration = cmp.Or(c.Limits.MaxDuration, 7*24*time.Hour)
+	c.Limits.MaxReport = cmp.Or(c.Limits.MaxReport, 1<<20)
+	c.Validity = cmp.Or(c.Validity, 30*24*time.Hour)
+	c.BlockWait = cmp.Or(c.BlockWait, 10*time.Millisecond)
+	c.Poll = cmp.Or(c.Poll, time.Second)
+	c.Lease = cmp.Or(c.Lease, 15*time.Second)
+	c.Bucket = cmp.Or(c.Bucket, pure.DefaultBucket)
+	c.InFlight = cmp.Or(c.InFlight, 64<<20)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	r, err := newRoster(c.Roster)
+	if err != nil {
+		return nil, err
+	}
+	c.Roster = nil // the roster holds it
+	var id [10]byte
+	rand.Read(id[:]) // never fails
+	s := &Service{config: c, store: c.Store, roster: r, name: encodeName(id[:]), sizes: map[wire.KeyID]wire.Suite{},
+		slots: newWeighted(c.InFlight), stopped: make(chan struct{}), shuffling: make(chan struct{}, 1),
+		rounds: map[[32]byte]*round{}, readers: map[string]*reader{}, wake: make(chan struct{}, 1)}
+	for _, k := range c.Keys.Public() {
+		s.sizes[k.ID()] = k.Suite
+	}
+	return s, nil
+}
+
+var nameEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
+
+// encodeName makes a name for the store: 52 characters of a digest.
+func encodeName(b []byte) string { return strings.ToLower(nameEncoding.EncodeToString(b)) }
+
+func decodeName(name string) (d [32]byte, err error) {
+	b, err := nameEncoding.DecodeString(strings.ToUpper(name))
+	if err != nil || len(b) != len(d) {
+		return d, fmt.Errorf("shuffler: %q names no round", name)
+	}
+	copy(d[:], b)
+	return d, nil
+}
+
+// Handler serves clients: enrolment, reports, asks.
+func (s *Service) Handler() http.Handler {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /v1/enrolment", s.serveEnrolment)
+	m.HandleFunc("POST /v1/report", s.serveReport)
+	m.HandleFunc("POST /v1/ask", s.serveAsk)
+	return m
+}
+
+// PeerHandler serves the coordinator and the aggregator, told apart by
+// endpoint.Peer.
+func (s *Service) PeerHandler() http.Handler {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /v1/enrolment", s.serveEnrolment)
+	m.HandleFunc("POST /v1/rounds", only(s.serveOpen, Coordinator))
+	m.HandleFunc("GET /v1/rounds/{announcement}/closed", only(s.serveClosed, Coordinator, Aggregator))
+	m.HandleFunc("GET /v1/rounds/{announcement}/chunks", only(s.serveDigests, Coordinator, Aggregator))
+	m.HandleFunc("GET /v1/rounds/{announcement}/chunks/{index}", only(s.serveChunk, Coordinator, Aggregator))
+	m.HandleFunc("DELETE /v1/rounds/{announcement}", only(s.serveRelease, Coordinator))
+	return m
+}
+
+func only(next http.HandlerFunc, peers ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		have := endpoint.Peer(r)
+		for _, p := range peers {
+			if p == have {
+				next(w, r)
+				return
+			}
+		}
+		endpoint.Refuse(w, wire.NotEnrolled, "this peer may not ask that")
+	}
+}
+
+// refuse answers with an error: a Refusal as it is, anything else as what it is,
+// a failure that stored nothing that counts.
+func (s *Service) refuse(w http.ResponseWriter, err error) {
+	var r *pure.Refusal
+	if errors.As(err, &r) {
+		endpoint.Refuse(w, r.Reason, r.Detail)
+		return
+	}
+	s.config.Log.Warn("a request failed", "error", err)
+	endpoint.Refuse(w, wire.Unavailable, "")
+}
+
+// Ready says why requests cannot be served now; nil if they can.
+func (s *Service) Ready(ctx context.Context) error {
+	if !s.running.Load() || s.enrolment.Load() == nil {
+		return errors.New("shuffler: not started")
+	}
+	if _, err := s.store.Get(ctx, keyEnrolment); err != nil {
+		return fmt.Errorf("shuffler: the store does not answer")
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package shuffler
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/riffle-dp/riffle/store"
+)
+
+// Store is what the service keeps its state in; *store.Store behind OnStore.
+// Writes are durable on return, errors are those of package store, and all of it
+// may be used concurrently and by several processes.
+type Store interface {
+	Values
+	Secrets
+	Streams
+	// Acquire waits for a lease until ctx ends.
+	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error)
+}
+
+// Values are small, with compare-and-swap.
+type Values interface {
+	Get(ctx context.Context, key string) (store.Entry, error)
+	CreateKey(ctx context.Context, key string, value []byte) (uint64, error)
+	UpdateKey(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
+	DeleteKey(ctx context.Context, key string, revision uint64) error
+	Keys(ctx context.Context, prefix string) ([]string, error)
+}
+
+// Secrets can be destroyed.
+type Secrets interface {
+	PutSecret(ctx context.Context, name string, value []byte) error
+	Secret(ctx context.Context, name string) ([]byte, error)
+	DestroySecret(ctx context.Context, name string) error
+	Secrets(ctx context.Context, prefix string) ([]string, error)
+}
+
+// Streams are append-only.
+type Streams interface {
+	CreateStream(ctx context.Context, name string, c store.StreamConfig) error
+	DeleteStream(ctx context.Context, name string) error
+	ListStreams(ctx context.Context, prefix string) ([]string, error)
+	StreamInfo(ctx context.Context, name string) (store.StreamInfo, error)
+	Append(ctx context.Context, stream, msgID, suffix string, data []byte, o store.AppendOptions) (uint64, error)
+	Read(ctx context.Context, stream, filter string, from uint64) iter.Seq2[store.Message, error]
+	// NewAppender returns a writer for one goroutine that does not wait for each message.
+	NewAppender(stream string) Appender
+}
+
+// Appender writes many messages; nothing is durable before Flush has returned nil.
+type Appender interface {
+	Append(ctx context.Context, msgID, suffix string, data []byte) error
+	Flush(ctx context.Context) error
+}
+
+// Lease is held by one process at a time, as far as clocks can tell.
+type Lease interface {
+	Token() uint64 // grows from holder to holder
+	Renew(ctx context.Context) error
+	Release(ctx context.Context) error
+}
+
+type onStore struct{ *store.Store }
+
+func (s onStore) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error) {
+	return s.Store.Acquire(ctx, name, holder, ttl)
+}
+
+func (s onStore) NewAppender(stream string) Appender { return s.Store.NewAppender(stream) }
+
+// OnStore is the Store that a deployment uses.
+func OnStore(s *store.Store) Store { return onStore{s} }

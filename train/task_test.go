@@ -1,0 +1,194 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// smallCSV writes a table of two classes.
+func smallCSV(t *testing.T, rows int) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("x,y,z,label\n")
+	for i := range rows {
+		b.WriteString([]string{"0.1,0.2,0.9,no\n", "0.8,0.7,0.1,yes\n", "0.3,0.1,0.6,no\n", "0.9,0.4,0.3,yes\n"}[i%4])
+	}
+	path := filepath.Join(t.TempDir(), "small.csv")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func csvConfig(path string) Config {
+	c := Default()
+	c.Data, c.Label, c.Model, c.Rounds = path, "label", "softmax", 3
+	return c
+}
+
+var enrolled = Enrolled{Population: wire.Population{1}, Clients: 40, MinReports: 10}
+
+func TestTaskIsMadeAgainFromWhatWasSigned(t *testing.T) {
+	path := smallCSV(t, 80)
+	for name, change := range map[string]func(*Config){
+		"shuffle":     func(c *Config) {},
+		"local":       func(c *Config) { c.Trust, c.Randomizer = "local", "r2" },
+		"sampled":     func(c *Config) { c.Participation, c.K = "sampled", 30 },
+		"check-in":    func(c *Config) { c.Participation, c.Gamma, c.Trust = "check-in", .8, "distributed" },
+		"once":        func(c *Config) { c.Participation, c.K, c.Randomizer, c.ClipMode = "once", 20, "rinf", "coordinate" },
+		"vector-sum":  func(c *Config) { c.Trust, c.Epsilon = "vector-sum", 20 },
+		"per-client":  func(c *Config) { c.PerClient, c.Eps0 = 2, 1.5 },
+		"random list": func(c *Config) { c.LR, c.Seed, c.Workers = "0.3,0.1@2", 9, 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := csvConfig(path)
+			change(&c)
+			made, err := NewTask(context.Background(), "test", c, enrolled)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if made.Config.Population != 40 || made.Wire.MinReports < 10 || made.Wire.MinReports > 36 {
+				t.Errorf("n = %d, n-min = %d", made.Config.Population, made.Wire.MinReports)
+			}
+			if bytes.Contains(made.Wire.Config, []byte(filepath.Dir(path))) {
+				t.Error("the task shows a path of the coordinator's machine")
+			}
+			again, err := OpenTask(context.Background(), made.Wire, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again.Wire.ID() != made.Wire.ID() {
+				t.Error("opened as another task")
+			}
+			a, err := made.Coordinator()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := again.Coordinator()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Report != b.Report || a.MinReports != b.MinReports || !slices.Equal(a.Optimizer.Point(), b.Optimizer.Point()) {
+				t.Errorf("coordinators differ: %+v, %+v", a, b)
+			}
+		})
+	}
+}
+
+func TestTaskRefusesWhatANetworkCannotDo(t *testing.T) {
+	path := smallCSV(t, 80)
+	for want, change := range map[string]func(*Config){
+		"trust none":                func(c *Config) { c.Trust = "none" },
+		"pca-mlp":                   func(c *Config) { c.Model = "pca-mlp" },
+		"transport bits":            func(c *Config) { c.Trust, c.Transport = "vector-sum", "bits" },
+		"population = 41":           func(c *Config) { c.Population = 41 },
+		"below the enrolment's 10":  func(c *Config) { c.NMin = 9 },
+		"sampled needs k":           func(c *Config) { c.Participation = "sampled" },
+		"check-in needs gamma":      func(c *Config) { c.Participation = "check-in" },
+		"k = 41 must be at most n ": func(c *Config) { c.Participation, c.K, c.NMin = "sampled", 41, 20 },
+	} {
+		c := csvConfig(path)
+		change(&c)
+		if _, err := NewTask(context.Background(), "test", c, enrolled); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
+func TestOpenTaskRefusesOtherData(t *testing.T) {
+	made, err := NewTask(context.Background(), "test", csvConfig(smallCSV(t, 80)), enrolled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "other.csv")
+	if err := os.WriteFile(other, []byte("x,y,label\n"+strings.Repeat("0.1,0.2,no\n0.3,0.4,yes\n", 40)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenTask(context.Background(), made.Wire, other); err == nil {
+		t.Error("opened with data of another shape")
+	}
+	for _, config := range []string{"", "inputs: 3", "config: {}\ninputs: 3\nextra: 1", "config: {out: /tmp/x}\ninputs: 3", "config: [1]\ninputs: 3", "config: {workers: -1}\ninputs: 3"} {
+		w := made.Wire
+		w.Config = []byte(config)
+		if _, err := OpenTask(context.Background(), w, other); err == nil {
+			t.Errorf("opened a task with config %q", config)
+		}
+	}
+}
+
+// The parts of a population hold what a simulation's clients hold, and one client
+// that holds all of the data has their mean.
+func TestLocalGradientsAreTheSimulations(t *testing.T) {
+	path := smallCSV(t, 80)
+	c := csvConfig(path)
+	made, err := NewTask(context.Background(), "test", c, enrolled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = made.Config
+	run, err := Prepare(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewLocal(path)
+	theta := run.Model.Init(3)
+	dim := run.Model.Params()
+	want, got := make([]float32, dim), make([]float32, dim)
+	for i := range c.Population {
+		g, err := l.Part(i).Open(made.Wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.clients.Worker()(i, theta, want)
+		g(theta, got)
+		if !slices.Equal(want, got) {
+			t.Fatalf("client %d has another gradient than in a simulation", i)
+		}
+	}
+	if _, err := l.Part(c.Population).Open(made.Wire); err == nil {
+		t.Error("a client beyond the population")
+	}
+
+	// Its own rows come in another order of classes, and with one class only.
+	mine := filepath.Join(t.TempDir(), "mine.csv")
+	if err := os.WriteFile(mine, []byte("x,y,z,label\n0.8,0.7,0.1,yes\n0.9,0.4,0.3,yes\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g, err := NewLocal(mine).Whole().Open(made.Wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g(theta, got)
+	row := gradients(run.Model, run.Data.Train)
+	sum := make([]float64, dim)
+	for _, x := range []float32{.8, .9} {
+		i := 0
+		for run.Data.Train.Row(i)[0] != x {
+			i++
+		}
+		row(i, theta, want)
+		for j, v := range want {
+			sum[j] += float64(v)
+		}
+	}
+	for j := range got {
+		if d := float64(got[j]) - sum[j]/2; d > 1e-7 || d < -1e-7 {
+			t.Fatalf("coordinate %d of the mean is %v, want %v", j, got[j], sum[j]/2)
+		}
+	}
+	for _, text := range []string{"x,y,label\n0.1,0.2,yes\n", "x,y,z,label\n0.1,0.2,0.3,perhaps\n"} {
+		if err := os.WriteFile(mine, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := NewLocal(mine).Whole().Open(made.Wire); err == nil {
+			t.Errorf("opened with %q", text)
+		}
+	}
+}
