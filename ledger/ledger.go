@@ -36,6 +36,9 @@ type Ledger struct {
 	config  Config
 	entries []Entry
 	history dp.Sequence // entries, with equal neighbours folded into a Repeat
+	// What the accountant said of history, and of history with asked added.
+	spent, next *dp.Bound
+	asked       dp.Round
 }
 
 // New returns an empty ledger.
@@ -81,10 +84,14 @@ func (l *Ledger) afford(e Entry) error {
 	if math.IsInf(l.config.MaxEps, 1) {
 		return nil
 	}
-	b, err := l.config.Accountant.Eps(appendEvent(l.history, e.Event), l.config.Delta)
-	if err != nil {
-		return fmt.Errorf("ledger: round %d: %w", e.Round, err)
+	if l.next == nil || l.asked != e.Event {
+		b, err := l.config.Accountant.Eps(appendEvent(l.history, e.Event), l.config.Delta)
+		if err != nil {
+			return fmt.Errorf("ledger: round %d: %w", e.Round, err)
+		}
+		l.next, l.asked = &b, e.Event
 	}
+	b := *l.next
 	// Negated so that a NaN refuses.
 	if !(b.Eps <= l.config.MaxEps) {
 		return fmt.Errorf("ledger: round %d would bring epsilon to %.4g, above %.4g: %w",
@@ -97,6 +104,10 @@ func (l *Ledger) afford(e Entry) error {
 func (l *Ledger) record(e Entry) {
 	l.entries = append(l.entries, e)
 	l.history = appendEvent(l.history, e.Event)
+	if l.spent = nil; l.next != nil && l.asked == e.Event {
+		l.spent = l.next
+	}
+	l.next = nil
 }
 
 // Spent returns the bound on everything charged so far.
@@ -105,7 +116,14 @@ func (l *Ledger) Spent() (dp.Bound, error) {
 		return dp.Bound{Kind: dp.Upper, Status: dp.Proved,
 			Guarantee: dp.Guarantee{Delta: l.config.Delta, Adjacency: dp.ReplaceOne}}, nil
 	}
-	return l.config.Accountant.Eps(l.history, l.config.Delta)
+	if l.spent == nil {
+		b, err := l.config.Accountant.Eps(l.history, l.config.Delta)
+		if err != nil {
+			return b, err
+		}
+		l.spent = &b
+	}
+	return *l.spent, nil
 }
 
 // Entries returns a copy of what was charged, oldest first.
@@ -128,7 +146,7 @@ func (l *Ledger) Restore(entries []Entry) error {
 		history = appendEvent(history, e.Event)
 	}
 	l.entries = append([]Entry(nil), entries...)
-	l.history = history
+	l.history, l.spent, l.next = history, nil, nil
 	return nil
 }
 

@@ -120,21 +120,18 @@ func (r *CheckReport) coordinator(ctx context.Context, config string) error {
 			charges[id]++
 		}
 	}
-	for _, prefix := range []string{"task.", "created."} {
-		keys, err := s.Keys(ctx, prefix)
-		if err != nil {
-			return err
+	keys, err := s.Keys(ctx, "created.")
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		r.Checked["tasks"]++
+		id := strings.TrimPrefix(k, "created.")
+		if w, ok := r.task(ctx, s, k, id, publicOf(key)); ok {
+			e, charged := last[id]
+			r.state(ctx, s, id, w, e, charged, charges[id])
 		}
-		for _, k := range keys {
-			r.Checked["tasks"]++
-			id := strings.TrimPrefix(k, prefix)
-			w, ok := r.task(ctx, s, k, id, publicOf(key))
-			if ok && prefix == "task." {
-				e, charged := last[id]
-				r.state(ctx, s, id, w, e, charged, charges[id])
-				delete(last, id)
-			}
-		}
+		delete(last, id)
 	}
 	for id := range last {
 		r.problem("ledger", "task %s is charged, and the store does not know it", id)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -225,4 +226,60 @@ func TestFullStore(t *testing.T) {
 	must(t, err)
 	_, err = s.Append(ctx, "small", "", "", block, AppendOptions{})
 	is(t, err, ErrFull)
+}
+
+// TestFullDisk fills a real disk: RIFFLE_SMALL_DISK names a directory on one
+// of a few megabytes, such as a tmpfs.
+func TestFullDisk(t *testing.T) {
+	disk := os.Getenv("RIFFLE_SMALL_DISK")
+	if disk == "" {
+		t.Skip("RIFFLE_SMALL_DISK is not set")
+	}
+	dir, err := os.MkdirTemp(disk, "store")
+	must(t, err)
+	defer os.RemoveAll(dir)
+	c := config(dir)
+	c.MaxBytes = 1 << 40 // so that it is the disk that ends
+	must(t, Init(t.Context(), c))
+	s, ctx := opened(t, c), t.Context()
+	must(t, s.CreateStream(ctx, "blocks", StreamConfig{}))
+	var stored int
+	for {
+		if _, err = s.Append(ctx, "blocks", "", "", make([]byte, MaxBlock), AppendOptions{}); err != nil {
+			break
+		}
+		if stored++; stored > 1<<14 {
+			t.Fatal("the disk is not small")
+		}
+	}
+	t.Logf("%d blocks, then: %v", stored, err)
+	is(t, err, ErrFull)
+	_, err = s.Append(ctx, "blocks", "", "", []byte("small"), AppendOptions{})
+	is(t, err, ErrFull)
+	l, err := s.OpenLedger(ctx)
+	must(t, err)
+	seq, ledgerErr := l.Append(ctx, 0, []byte("entry"))
+	t.Log("ledger:", seq, ledgerErr)
+	closed(t, s)
+	// After a restart nothing acknowledged is missing, and with space it goes on.
+	s, err = Open(ctx, c)
+	t.Log("reopened full:", err)
+	if err != nil {
+		is(t, err, ErrFull)
+		return
+	}
+	defer closed(t, s)
+	if got := len(readAll(t, s, "blocks", "", 0)); got < stored {
+		t.Errorf("%d blocks, %d acknowledged", got, stored)
+	}
+	l, err = s.OpenLedger(ctx)
+	must(t, err)
+	last, err := l.Last(ctx)
+	must(t, err)
+	if ledgerErr == nil && last != seq {
+		t.Errorf("ledger at %d, %d acknowledged", last, seq)
+	}
+	must(t, s.DeleteStream(ctx, "blocks"))
+	_, err = l.Append(ctx, last, []byte("entry"))
+	must(t, err)
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,12 +13,22 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// serverLog takes the embedded server's complaints. Nothing is printed: the
-// last error goes into the errors of the calls that fail because of it.
+// serverLog takes the embedded server's errors and warnings. Nothing is printed: the
+// last one goes into the errors of the calls that fail because of it.
 type serverLog struct {
 	mu   sync.Mutex
 	last string
 	full bool
+	// filled ends when full is set: the server leaves the write that met the
+	// full disk without an answer.
+	filled context.Context
+	fill   context.CancelFunc
+}
+
+func newServerLog() *serverLog {
+	l := &serverLog{}
+	l.filled, l.fill = context.WithCancel(context.Background())
+	return l
 }
 
 func (l *serverLog) keep(format string, v ...any) {
@@ -27,12 +38,15 @@ func (l *serverLog) keep(format string, v ...any) {
 	text := strings.ToLower(l.last)
 	l.full = l.full || strings.Contains(text, "no space left") || strings.Contains(text, "out of file resources") ||
 		strings.Contains(text, "out of resources")
+	if l.full {
+		l.fill()
+	}
 }
 
 func (l *serverLog) Errorf(format string, v ...any) { l.keep(format, v...) }
 func (l *serverLog) Fatalf(format string, v ...any) { l.keep(format, v...) }
 func (l *serverLog) Noticef(string, ...any)         {}
-func (l *serverLog) Warnf(string, ...any)           {}
+func (l *serverLog) Warnf(format string, v ...any)  { l.keep(format, v...) }
 func (l *serverLog) Debugf(string, ...any)          {}
 func (l *serverLog) Tracef(string, ...any)          {}
 
@@ -52,6 +66,9 @@ func (s *Store) startServer() (err error) {
 	if s.lock, err = lockDir(dir); err != nil {
 		return err
 	}
+	if err := s.finishInterrupted(); err != nil {
+		return err
+	}
 	// Made here, so that the server does not choose the mode.
 	if err := os.MkdirAll(filepath.Join(dir, server.JetStreamStoreDir), 0o700); err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -64,7 +81,7 @@ func (s *Store) startServer() (err error) {
 	if s.server, err = server.NewServer(o); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	s.log = &serverLog{}
+	s.log = newServerLog()
 	s.server.SetLoggerV2(s.log, false, false, false)
 	s.server.Start()
 	if !s.server.ReadyForConnections(s.config.Timeout) || !s.server.JetStreamEnabled() {

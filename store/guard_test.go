@@ -26,6 +26,14 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
+func TestMessagesHideThePassword(t *testing.T) {
+	c := Config{Domain: "shuffler", URL: "nats://user:hunter2@127.0.0.1:1,nats://user:hunter2@127.0.0.1:2"}
+	_, err := Open(t.Context(), c)
+	if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "127.0.0.1:2") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestNamesAreChecked(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
 	for _, name := range []string{"", "a.b", "A", "a b", "*", ">", "../x", strings.Repeat("a", 65)} {
@@ -132,9 +140,17 @@ func TestOpenRefusesForeignFormats(t *testing.T) {
 			is(t, err, ErrNewer)
 		}
 	}
-	must(t, os.WriteFile(path, good, 0o600))
-	must(t, os.MkdirAll(filepath.Join(c.Dir, "jetstream", "$SYS", "_js_", "_meta_"), 0o700))
-	_, err = Open(ctx, c)
+}
+
+func TestClusteredDirectoryIsRefused(t *testing.T) {
+	s := fresh(t)
+	closed(t, s)
+	nodes := newNodes(t, 3)
+	nodes[0].dir = s.config.Dir
+	nodes[0].start(t)
+	nodes[0].server.Shutdown()
+	nodes[0].server.WaitForShutdown()
+	_, err := Open(t.Context(), s.config)
 	is(t, err, ErrClustered)
 }
 

@@ -46,12 +46,15 @@ func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Durat
 	}
 	var seen uint64
 	var since time.Time
+	var by string
 	for {
 		begin := time.Now()
 		e, err := s.get(ctx, "l."+name)
 		var r leaseRecord
 		switch {
 		case errors.Is(err, ErrNotFound):
+		case err != nil && ctx.Err() != nil && by != "":
+			return nil, fmt.Errorf("store: lease %s: %w by %s: %w", name, ErrHeld, by, ctx.Err())
 		case err != nil:
 			return nil, err
 		default:
@@ -75,8 +78,9 @@ func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Durat
 			}
 			continue
 		}
+		by = r.Holder
 		if !sleep(ctx, min(max(r.TTL/10, 5*time.Millisecond), 500*time.Millisecond)) {
-			return nil, fmt.Errorf("store: lease %s: %w by %s: %w", name, ErrHeld, r.Holder, ctx.Err())
+			return nil, fmt.Errorf("store: lease %s: %w by %s: %w", name, ErrHeld, by, ctx.Err())
 		}
 	}
 }

@@ -18,11 +18,6 @@ type Object struct {
 	Digest string // of its content, "SHA-256=" and base64url
 }
 
-func (s *Store) objectConfig() jetstream.ObjectStoreConfig {
-	return jetstream.ObjectStoreConfig{Bucket: s.config.Domain, Storage: jetstream.FileStorage, Replicas: s.config.Replicas,
-		Metadata: map[string]string{"riffle-format": fmt.Sprint(format)}}
-}
-
 func (s *Store) objects(ctx context.Context) (jetstream.ObjectStore, error) {
 	o, err := retry(ctx, s, func(ctx context.Context) (jetstream.ObjectStore, error) {
 		return s.js.ObjectStore(ctx, s.config.Domain)

@@ -96,6 +96,15 @@ func TestKilledNodes(t *testing.T) {
 		for _, v := range victims {
 			nodes[v].startProcess(t)
 		}
+		before := entries.Load()
+		for range 60 { // an election takes up to nine seconds
+			if time.Sleep(500 * time.Millisecond); entries.Load() > before+20 {
+				break
+			}
+		}
+		if entries.Load() <= before {
+			t.Errorf("no entry was written in the 30 s after %v came back", victims)
+		}
 		t.Logf("killed %v: %d entries, %d blocks, %d in bulk", victims, entries.Load(), blocks.Load(), bulk.Load())
 	}
 	time.Sleep(5 * time.Second)

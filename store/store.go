@@ -195,9 +195,6 @@ func (s *Store) create(ctx context.Context) error {
 			return s.fail("create "+c.Name, err)
 		}
 	}
-	if _, err := s.js.CreateObjectStore(ctx, s.objectConfig()); err != nil {
-		return s.fail("create the object store", err)
-	}
 	info, err := s.ledgerInfo(ctx)
 	if err != nil {
 		return err
@@ -211,7 +208,8 @@ func (s *Store) create(ctx context.Context) error {
 // Open opens a store made by Init. It refuses, each with its own message, a
 // place without marker (ErrNotFound), one that was migrated away (ErrSealed)
 // or is being filled (ErrSealed), one that a cluster has used, one of a newer
-// format (ErrNewer), and a directory that is open elsewhere (ErrLocked).
+// format (ErrNewer), a directory that is open elsewhere (ErrLocked), and one in
+// which a stream is there but cannot be read (ErrDamaged).
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s, err := open(ctx, c)
 	if err != nil {
@@ -282,6 +280,9 @@ func connect(ctx context.Context, c Config) (_ *Store, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
+	if s.server != nil {
+		return s, s.allRecovered(ctx)
+	}
 	return s, nil
 }
 
@@ -328,6 +329,9 @@ func (s *Store) Close() error {
 	if s.server != nil {
 		s.server.Shutdown()
 		s.server.WaitForShutdown()
+	}
+	if s.log != nil {
+		s.log.fill()
 	}
 	if s.lock != nil {
 		lock := s.lock
@@ -379,7 +383,11 @@ func (s *Store) fixedStreams() []jetstream.StreamConfig {
 	ledger.DenyDelete, ledger.DenyPurge = true, true
 	kv := s.base(s.kvName(), s.config.Domain+".kv.>")
 	kv.MaxMsgsPerSubject = 1
-	return []jetstream.StreamConfig{ledger, kv}
+	// As the client's object store makes it, but for base.
+	objects := s.base("OBJ_"+s.config.Domain, "$O."+s.config.Domain+".C.>")
+	objects.Subjects = append(objects.Subjects, "$O."+s.config.Domain+".M.>")
+	objects.AllowRollup = true
+	return []jetstream.StreamConfig{ledger, kv, objects}
 }
 
 // base is what all streams have in common. AllowDirect stays off: a read must

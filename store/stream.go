@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -289,7 +290,12 @@ func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 	open := false // an answer was lost
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		attempt, done := context.WithTimeout(ctx, attemptTimeout)
+		stop := func() bool { return true }
+		if s.log != nil {
+			stop = context.AfterFunc(s.log.filled, done)
+		}
 		ack, err := s.js.PublishMsg(attempt, w.msg, jetstream.WithRetryAttempts(0))
+		stop()
 		done()
 		if err == nil {
 			return ack.Sequence, nil
@@ -299,13 +305,16 @@ func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 			if errors.Is(err, ErrConflict) {
 				// Asked at a first attempt too: an id that was stored before
 				// is a repetition by the caller.
-				if seq, own := s.storedBefore(ctx, w); own {
+				seq, own, lookup := s.storedBefore(ctx, w)
+				if own {
 					return seq, nil
 				}
-				return 0, err
+				if lookup == nil {
+					return 0, err
+				}
 			}
 			if open {
-				return 0, fmt.Errorf("store: %s: %w, then %w", what, ErrUnavailable, err)
+				return 0, fmt.Errorf("store: %s: %w, then: %v", what, ErrUnavailable, err)
 			}
 			return 0, err
 		}
@@ -314,8 +323,12 @@ func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 			return 0, s.fail(what, err)
 		}
 		if errors.Is(err, jetstream.ErrNoStreamResponse) {
-			// Nobody serves the subject: no leader, or no stream.
-			if _, missing := s.js.Stream(ctx, w.stream); errors.Is(missing, jetstream.ErrStreamNotFound) {
+			// Nobody serves the subject: no leader, or no stream. Without a
+			// leader the question may get no answer either.
+			ask, done := context.WithTimeout(ctx, time.Second)
+			_, missing := s.js.Stream(ask, w.stream)
+			done()
+			if errors.Is(missing, jetstream.ErrStreamNotFound) {
 				return 0, s.fail(what, missing)
 			}
 		}
@@ -326,22 +339,26 @@ func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 }
 
 // storedBefore looks whether the message that won a conflict is this very one.
-func (s *Store) storedBefore(ctx context.Context, w write) (uint64, bool) {
-	var got *jetstream.RawStreamMsg
-	h, err := s.js.Stream(ctx, w.stream)
+func (s *Store) storedBefore(ctx context.Context, w write) (seq uint64, own bool, err error) {
+	got, err := retry(ctx, s, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		h, err := s.js.Stream(ctx, w.stream)
+		if err != nil {
+			return nil, err
+		}
+		if w.expect == lastOfStream {
+			return h.GetMsg(ctx, w.expectLast+1)
+		}
+		return h.GetLastMsgForSubject(ctx, w.msg.Subject)
+	})
+	if err = s.fail("compare with "+w.stream, err); errors.Is(err, ErrNotFound) {
+		return 0, false, nil // deleted since, or the caller expected too much
+	}
 	if err != nil {
-		return 0, false
+		return 0, false, err
 	}
-	if w.expect == lastOfStream {
-		got, err = h.GetMsg(ctx, w.expectLast+1)
-	} else {
-		got, err = h.GetLastMsgForSubject(ctx, w.msg.Subject)
-	}
-	if err != nil || got.Subject != w.msg.Subject || got.Header.Get(jetstream.MsgIDHeader) != w.msg.Header.Get(jetstream.MsgIDHeader) ||
-		string(got.Data) != string(w.msg.Data) {
-		return 0, false
-	}
-	return got.Sequence, true
+	own = got.Subject == w.msg.Subject && got.Header.Get(jetstream.MsgIDHeader) == w.msg.Header.Get(jetstream.MsgIDHeader) &&
+		bytes.Equal(got.Data, w.msg.Data)
+	return got.Sequence, own, nil
 }
 
 const readAhead = 8 << 20 // bytes a reader may have in flight

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/endpoint"
 	"github.com/riffle-dp/riffle/envelope"
 	"github.com/riffle-dp/riffle/mechanism"
 	"github.com/riffle-dp/riffle/service/batch"
@@ -65,6 +66,10 @@ type Config struct {
 // Service is an aggregator. Its methods may be called by several goroutines.
 type Service struct {
 	config Config
+	// Work goes on when who asked for it has gone: it is asked for again, and then
+	// finds what was done. It ends with the service.
+	work context.Context
+	stop context.CancelFunc
 
 	mu     sync.Mutex
 	rounds map[[32]byte]*round // those that are being worked on or were last
@@ -113,20 +118,17 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{config: c, rounds: map[[32]byte]*round{}, counts: Counts{Refused: map[wire.Reason]int64{}}}, nil
+	s := &Service{config: c, rounds: map[[32]byte]*round{}, counts: Counts{Refused: map[wire.Reason]int64{}}}
+	s.work, s.stop = context.WithCancel(context.Background())
+	return s, nil
 }
 
-// refusal is an answer that says no.
-type refusal struct {
-	status int
-	reason wire.Reason
-	detail string
-}
+// Close ends all work under way; what is asked after it fails.
+func (s *Service) Close() { s.stop() }
 
-func (r *refusal) Error() string { return fmt.Sprintf("aggregator: %s: %s", r.reason, r.detail) }
-
-func no(status int, reason wire.Reason, format string, args ...any) error {
-	return &refusal{status, reason, fmt.Sprintf(format, args...)}
+// no is an answer that says no.
+func no(reason wire.Reason, format string, args ...any) error {
+	return &endpoint.Refusal{Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }
 
 // round is one round's work.
@@ -168,7 +170,7 @@ func (s *Service) round(announcement [32]byte) *round {
 // split takes a part with its length off b.
 func split(b []byte) (part, rest []byte, err error) {
 	if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
-		return nil, nil, no(400, wire.Malformed, "a part is shorter than its length")
+		return nil, nil, no(wire.Malformed, "a part is shorter than its length")
 	}
 	n := binary.LittleEndian.Uint32(b)
 	return b[4 : 4+n], b[4+n:], nil
@@ -187,22 +189,22 @@ func (s *Service) parse(body []byte) (*job, error) {
 	j := &job{}
 	message, err := wire.Verify(s.config.Coordinator, wire.LabelTask, signedTask)
 	if err != nil {
-		return nil, no(401, wire.BadSignature, "the task is not signed by the coordinator")
+		return nil, no(wire.BadSignature, "the task is not signed by the coordinator")
 	}
 	if j.task, err = wire.DecodeTask(message); err != nil {
-		return nil, no(400, wire.Malformed, "%v", err)
+		return nil, no(wire.Malformed, "%v", err)
 	}
 	if message, err = wire.Verify(s.config.Coordinator, wire.LabelAnnouncement, signedAnnouncement); err != nil {
-		return nil, no(401, wire.BadSignature, "the announcement is not signed by the coordinator")
+		return nil, no(wire.BadSignature, "the announcement is not signed by the coordinator")
 	}
 	if j.announcement, err = wire.DecodeAnnouncement(message); err != nil {
-		return nil, no(400, wire.Malformed, "%v", err)
+		return nil, no(wire.Malformed, "%v", err)
 	}
 	if _, err := wire.Verify(s.config.Shuffler.Key, wire.LabelClosed, signedClosed); err != nil {
-		return nil, no(401, wire.BadSignature, "the word on the round is not signed by the shuffler's operator")
+		return nil, no(wire.BadSignature, "the word on the round is not signed by the shuffler's operator")
 	}
 	if j.closed, err = s.config.Shuffler.CheckClosed(&j.announcement, signedClosed); err != nil {
-		return nil, no(400, wire.Malformed, "%v", err)
+		return nil, no(wire.Malformed, "%v", err)
 	}
 	j.digest = j.announcement.Digest()
 	return j, s.check(j)
@@ -213,30 +215,30 @@ func (s *Service) check(j *job) error {
 	t, a, c := &j.task, &j.announcement, &j.closed
 	m, err := mechanism.New(t.Mechanism)
 	if err != nil {
-		return no(400, wire.Malformed, "%v", err)
+		return no(wire.Malformed, "%v", err)
 	}
 	sum, ok := m.(*mechanism.VectorSum)
 	switch {
 	case !ok || t.Trust != dp.Distributed:
-		return no(400, wire.Malformed, "the task is no vector sum")
+		return no(wire.Malformed, "the task is no vector sum")
 	case a.Task != t.ID():
-		return no(404, wire.UnknownRound, "the announcement is of another task")
+		return no(wire.UnknownRound, "the announcement is of another task")
 	case a.Trust != t.Trust || a.Participation != t.Participation || a.MinReports != t.MinReports || a.Round > t.Rounds ||
 		a.Randomizer != m.Name() || a.Sigma != m.Event().Sigma || a.Eps0 != 0 || a.Clip != t.Mechanism.Clip:
-		return no(400, wire.Malformed, "the announcement is not what the task says")
+		return no(wire.Malformed, "the announcement is not what the task says")
 	case c.Void:
-		return no(410, wire.Closed, "the round is void")
+		return no(wire.Closed, "the round is void")
 	}
 	j.sum, j.minReports = sum, max(s.config.MinReports, t.MinReports)
 	if c.Reports < j.minReports {
-		return no(409, wire.TooMany, "%d reports are fewer than the %d that this aggregator sums", c.Reports, j.minReports)
+		return no(wire.Excluded, "%d reports are fewer than the %d that this aggregator sums", c.Reports, j.minReports)
 	}
 	_, vector, err := sum.ShareSizes()
 	if err != nil {
-		return no(400, wire.Malformed, "%v", err)
+		return no(wire.Malformed, "%v", err)
 	}
 	if size, err := envelope.PartSize(a.Aggregator.Suite, vector); err != nil || size != a.ShareBytes {
-		return no(400, wire.WrongSize, "shares of %d bytes, want %d", a.ShareBytes, size)
+		return no(wire.WrongSize, "shares of %d bytes, want %d", a.ShareBytes, size)
 	}
 	return nil
 }
@@ -244,7 +246,8 @@ func (s *Service) check(j *job) error {
 // Prepare opens a closed round's shares and returns its exclusion: those that it
 // cannot sum. body is length and signed task, length and signed announcement, and
 // the signed word on the round.
-func (s *Service) Prepare(ctx context.Context, body []byte) (wire.Exclusion, error) {
+func (s *Service) Prepare(body []byte) (wire.Exclusion, error) {
+	ctx := s.work
 	j, err := s.parse(body)
 	if err != nil {
 		return wire.Exclusion{}, err
@@ -255,7 +258,7 @@ func (s *Service) Prepare(ctx context.Context, body []byte) (wire.Exclusion, err
 	rec, _, err := s.load(ctx, j.digest)
 	if err == nil {
 		if rec.Closed != hash(wire.Digest(wire.LabelClosed, j.closed.Append(nil))) {
-			return wire.Exclusion{}, no(409, wire.SecondReport, "the round was closed otherwise")
+			return wire.Exclusion{}, no(wire.SecondReport, "the round was closed otherwise")
 		}
 		r.job = j
 		return s.exclusion(ctx, rec)
@@ -269,11 +272,11 @@ func (s *Service) Prepare(ctx context.Context, body []byte) (wire.Exclusion, err
 		return wire.Exclusion{}, fmt.Errorf("aggregator: %w", err)
 	}
 	if word == nil {
-		return wire.Exclusion{}, no(503, wire.Unavailable, "the shuffler has the round open")
+		return wire.Exclusion{}, no(wire.Unavailable, "the shuffler has the round open")
 	}
 	if own, err := s.config.Shuffler.CheckClosed(&j.announcement, word); err != nil || own.Digest != j.closed.Digest ||
 		own.Shares != j.closed.Shares || own.Reports != j.closed.Reports || own.Chunks != j.closed.Chunks {
-		return wire.Exclusion{}, no(409, wire.SecondReport, "the round was closed otherwise")
+		return wire.Exclusion{}, no(wire.SecondReport, "the round was closed otherwise")
 	}
 	sum, failed, err := s.open(ctx, j, nil)
 	if err != nil {
@@ -313,7 +316,8 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 	if err != nil {
 		return nil, nil, err
 	}
-	reader := batch.Reader{Source: s.config.Shuffler, Announcement: j.digest, Reports: j.closed.Reports, Chunks: j.closed.Chunks,
+	reader := batch.Reader{Source: s.config.Shuffler, Announcement: j.digest, Reports: j.closed.Reports,
+		Chunks: batch.Chunks(j.closed.Reports, j.announcement.ShareBytes), // the word counts the coordinator's
 		Digest: j.closed.Shares, Size: j.announcement.ShareBytes, Workers: s.config.Workers}
 	open := func(_ int, c wire.Chunk) ([][]byte, error) {
 		opened := make([][]byte, c.Len())
@@ -345,31 +349,32 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 
 // Sum gives the partial sum of a prepared round without the reports of a signed
 // exclusion: of one exclusion, as often as it is asked.
-func (s *Service) Sum(ctx context.Context, announcement [32]byte, signed []byte) (wire.Partial, error) {
+func (s *Service) Sum(announcement [32]byte, signed []byte) (wire.Partial, error) {
+	ctx := s.work
 	message, err := wire.Verify(s.config.Coordinator, wire.LabelExclusion, signed)
 	if err != nil {
-		return wire.Partial{}, no(401, wire.BadSignature, "the exclusion is not signed by the coordinator")
+		return wire.Partial{}, no(wire.BadSignature, "the exclusion is not signed by the coordinator")
 	}
 	e, err := wire.DecodeExclusion(message)
 	if err != nil {
-		return wire.Partial{}, no(400, wire.Malformed, "%v", err)
+		return wire.Partial{}, no(wire.Malformed, "%v", err)
 	}
 	if e.Announcement != announcement {
-		return wire.Partial{}, no(404, wire.UnknownRound, "the exclusion is of another round")
+		return wire.Partial{}, no(wire.UnknownRound, "the exclusion is of another round")
 	}
 	r := s.round(announcement)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, revision, err := s.load(ctx, announcement)
 	if errors.Is(err, ErrNotFound) {
-		return wire.Partial{}, no(404, wire.UnknownRound, "the round was not prepared")
+		return wire.Partial{}, no(wire.UnknownRound, "the round was not prepared")
 	}
 	if err != nil {
 		return wire.Partial{}, err
 	}
 	digest := hash(e.Digest())
 	if rec.Summed != (hash{}) && rec.Summed != digest {
-		return wire.Partial{}, no(409, wire.SecondReport, "the round was summed with another exclusion")
+		return wire.Partial{}, no(wire.SecondReport, "the round was summed with another exclusion")
 	}
 	if rec.Partial != (hash{}) {
 		return s.partial(ctx, rec)
@@ -380,15 +385,15 @@ func (s *Service) Sum(ctx context.Context, announcement [32]byte, signed []byte)
 	}
 	switch left := e.Reports - int64(len(e.Places)); {
 	case e.Reports != own.Reports:
-		return wire.Partial{}, no(409, wire.UnknownRound, "the round has %d reports", own.Reports)
+		return wire.Partial{}, no(wire.UnknownRound, "the round has %d reports", own.Reports)
 	case !contains(e.Places, own.Places):
-		return wire.Partial{}, no(409, wire.Excluded, "the exclusion lacks reports that cannot be summed")
+		return wire.Partial{}, no(wire.Excluded, "the exclusion lacks reports that cannot be summed")
 	case left < rec.MinReports || left < s.config.MinReports:
-		return wire.Partial{}, no(409, wire.TooMany, "%d reports would be left, the fewest that are summed are %d", left, max(rec.MinReports, s.config.MinReports))
+		return wire.Partial{}, no(wire.Excluded, "%d reports would be left, the fewest that are summed are %d", left, max(rec.MinReports, s.config.MinReports))
 	}
 	if r.job == nil {
 		// Since the start nobody has asked to prepare it, which brings the messages.
-		return wire.Partial{}, no(503, wire.Unavailable, "the round has to be prepared again after a restart")
+		return wire.Partial{}, no(wire.Unavailable, "the round has to be prepared again after a restart")
 	}
 	if rec.Summed == (hash{}) {
 		rec.Summed = digest
@@ -409,7 +414,7 @@ func (s *Service) Sum(ctx context.Context, announcement [32]byte, signed []byte)
 	r.opened = nil // it closes once
 	p, err := sum.Close()
 	if err != nil {
-		return wire.Partial{}, no(409, wire.TooMany, "%v", err)
+		return wire.Partial{}, no(wire.Excluded, "%v", err)
 	}
 	out := wire.Partial{Announcement: announcement, Exclusion: digest, Tag: p.Tag, Index: int64(p.Index),
 		Clients: p.Clients, Reports: p.Reports, Sums: p.Sums}

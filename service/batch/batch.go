@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/riffle-dp/riffle/endpoint"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -26,29 +26,14 @@ import (
 // or cannot be true: nothing may be done with it.
 var ErrLie = errors.New("batch: the shuffler's answer is not what it must be")
 
-// Refused is a peer's refusal.
-type Refused struct {
-	Status int
-	Reason wire.Reason
-	Detail string
-}
-
-func (r *Refused) Error() string {
-	return fmt.Sprintf("refused with status %d, %q: %s", r.Status, r.Reason, r.Detail)
-}
-
-// Again says that the same request may be answered otherwise later.
-func (r *Refused) Again() bool {
-	return r.Status >= 500 || r.Status == http.StatusTooManyRequests || r.Status == http.StatusRequestTimeout
-}
-
-// IsRefused returns the refusal in err that is for good, or nil.
-func IsRefused(err error) *Refused {
-	var r *Refused
-	if errors.As(err, &r) && !r.Again() {
-		return r
+// IsRefused returns the refusal in err that the same request would meet again, or
+// nil.
+func IsRefused(err error) *endpoint.Refusal {
+	var r *endpoint.Refusal
+	if !errors.As(err, &r) || r.Code >= 500 || r.Code == http.StatusTooManyRequests || r.Code == http.StatusRequestTimeout {
+		return nil
 	}
-	return nil
+	return r
 }
 
 // Source is a shuffler. All fields are required.
@@ -70,11 +55,11 @@ func (s Source) Check() error {
 	return nil
 }
 
-// maxRefusal bounds what is read of a refusal.
-const maxRefusal = 4 << 10
+// maxEmpty bounds what is read of an answer that has nothing to say.
+const maxEmpty = 4 << 10
 
 // Do sends a request and returns the answer's body of at most limit bytes, and its
-// status, which is 2xx; everything else is an error, of a refusal a *Refused.
+// status, which is 2xx; everything else is an error, of a refusal an endpoint.Refusal.
 func Do(ctx context.Context, c *http.Client, method, address string, body []byte, limit int64) ([]byte, int, error) {
 	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
@@ -88,17 +73,8 @@ func Do(ctx context.Context, c *http.Client, method, address string, body []byte
 		return nil, 0, err
 	}
 	defer res.Body.Close()
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		r := &Refused{Status: res.StatusCode}
-		text, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
-		var j struct {
-			Reason wire.Reason `json:"reason"`
-			Detail string      `json:"detail"`
-		}
-		if json.Unmarshal(text, &j) == nil {
-			r.Reason, r.Detail = j.Reason, j.Detail
-		}
-		return nil, res.StatusCode, fmt.Errorf("%s %s: %w", method, req.URL.Path, r)
+	if err := endpoint.Check(res); err != nil {
+		return nil, res.StatusCode, fmt.Errorf("%s %s: %w", method, req.URL.Path, err)
 	}
 	out, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 	if err != nil {
@@ -146,7 +122,7 @@ func (s Source) Enrolment(ctx context.Context, p wire.Population, now time.Time)
 
 // Open posts a signed announcement. Nil says that the round is durable there.
 func (s Source) Open(ctx context.Context, signed []byte) error {
-	_, _, err := s.do(ctx, http.MethodPost, "/v1/rounds", signed, maxRefusal)
+	_, _, err := s.do(ctx, http.MethodPost, "/v1/rounds", signed, maxEmpty)
 	return err
 }
 
@@ -204,8 +180,8 @@ func (s Source) CheckClosed(a *wire.Announcement, signed []byte) (wire.RoundClos
 
 // Destroy tells the shuffler that a round is over: everything of it goes.
 func (s Source) Destroy(ctx context.Context, announcement [32]byte) error {
-	_, _, err := s.do(ctx, http.MethodDelete, roundPath(announcement), nil, maxRefusal)
-	if r := IsRefused(err); r != nil && r.Status == http.StatusNotFound {
+	_, _, err := s.do(ctx, http.MethodDelete, roundPath(announcement), nil, maxEmpty)
+	if r := IsRefused(err); r != nil && r.Code == http.StatusNotFound {
 		return nil
 	}
 	return err

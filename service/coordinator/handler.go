@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/riffle-dp/riffle/endpoint"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -52,17 +53,11 @@ func answer(w http.ResponseWriter, b []byte) {
 	_, _ = w.Write(b)
 }
 
-func refuse(w http.ResponseWriter, status int, reason wire.Reason, detail string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"reason": string(reason), "detail": detail})
-}
-
 // digest reads a path's digest; false if it is none, which was answered.
 func digest(w http.ResponseWriter, text string) (d [32]byte, ok bool) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(d) {
-		refuse(w, http.StatusBadRequest, wire.Malformed, "a digest has 64 hexadecimal digits")
+		endpoint.Refuse(w, wire.Malformed, "a digest has 64 hexadecimal digits")
 		return d, false
 	}
 	copy(d[:], b)
@@ -76,7 +71,7 @@ func (s *Service) named(w http.ResponseWriter, q *http.Request) *runner {
 	}
 	r := s.find(id)
 	if r == nil {
-		refuse(w, http.StatusNotFound, wire.UnknownRound, "no such task")
+		endpoint.Refuse(w, wire.UnknownRound, "no such task")
 	}
 	return r
 }
@@ -89,7 +84,7 @@ func number(w http.ResponseWriter, q *http.Request, name string) (int64, bool) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		refuse(w, http.StatusBadRequest, wire.Malformed, name+" must be a number of at least 0")
+		endpoint.Refuse(w, wire.Malformed, name+" must be a number of at least 0")
 		return 0, false
 	}
 	return n, true
@@ -117,7 +112,7 @@ func (s *Service) serveAnnouncement(w http.ResponseWriter, q *http.Request) {
 		r.mu.Unlock()
 		select {
 		case <-r.ended:
-			refuse(w, http.StatusGone, wire.Closed, "the task has ended")
+			endpoint.Refuse(w, wire.Closed, "the task has ended")
 			return
 		default:
 		}
@@ -130,7 +125,7 @@ func (s *Service) serveAnnouncement(w http.ResponseWriter, q *http.Request) {
 		case <-r.ended:
 		case <-ctx.Done():
 			if !leading {
-				refuse(w, http.StatusServiceUnavailable, wire.Unavailable, "this coordinator does not lead the task")
+				endpoint.Refuse(w, wire.Unavailable, "this coordinator does not lead the task")
 				return
 			}
 			w.WriteHeader(http.StatusNoContent)
@@ -147,7 +142,7 @@ func (s *Service) serveModel(w http.ResponseWriter, q *http.Request) {
 	tag := `"` + hex.EncodeToString(d[:]) + `"`
 	b, err := s.model(q.Context(), d)
 	if err != nil {
-		refuse(w, http.StatusNotFound, wire.UnknownRound, "no such model")
+		endpoint.Refuse(w, wire.UnknownRound, "no such model")
 		return
 	}
 	w.Header().Set("ETag", tag)

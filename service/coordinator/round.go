@@ -146,7 +146,7 @@ func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, 
 	signed := r.record.Open.Announcement
 	r.phase("announcing")
 	word, err := source.Closed(ctx, a, 0)
-	if refused := batch.IsRefused(err); refused != nil && refused.Status == http.StatusNotFound {
+	if refused := batch.IsRefused(err); refused != nil && refused.Code == http.StatusNotFound {
 		if time.Now().UnixMilli() >= a.Deadline {
 			// It never got there, and nobody has seen it: it is announced anew.
 			return true, r.forget(ctx)
@@ -157,7 +157,7 @@ func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, 
 				return false, err
 			}
 			r.log.Warn("the shuffler refuses a round", "round", a.Round, "reason", string(refused.Reason), "detail", refused.Detail)
-			if refused.Status == http.StatusConflict || refused.Status == http.StatusGone {
+			if refused.Code == http.StatusConflict || refused.Code == http.StatusGone {
 				return true, r.abandon(ctx) // it has had this round, or a later one
 			}
 			return true, errors.Join(r.forget(ctx), err)
@@ -267,7 +267,7 @@ func (r *runner) charge(ctx context.Context, a *wire.Announcement, c *wire.Round
 // gone says that a peer has refused what it will not answer otherwise later.
 func gone(err error) bool {
 	r := batch.IsRefused(err)
-	return r != nil && (r.Status == http.StatusNotFound || r.Status == http.StatusConflict || r.Status == http.StatusGone)
+	return r != nil && (r.Code == http.StatusNotFound || r.Code == http.StatusConflict || r.Code == http.StatusGone)
 }
 
 // errNoStep ends a charged round without a step.

@@ -111,8 +111,8 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 		return nil, nil, err
 	}
 	r.phase("aggregating")
-	theirs, err := r.prepare(ctx, a, c)
-	if err != nil {
+	var theirs wire.Exclusion
+	if err := r.patiently(ctx, func() error { theirs, err = r.prepare(ctx, a, c); return err }); err != nil {
 		return nil, nil, err
 	}
 	rejected := map[wire.Reason]int64{}
@@ -137,7 +137,19 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 		}
 	}
 	e := wire.Exclusion{Announcement: c.Announcement, Reports: c.Reports, Places: out}
-	partial, err := r.partial(ctx, &e)
+	var partial vecsum.Partial
+	err = r.patiently(ctx, func() error {
+		if partial, err = r.partial(ctx, &e); err == nil || batch.IsRefused(err) != nil {
+			return err
+		}
+		// It may have been started again, and wants the messages again.
+		if again, err := r.prepare(ctx, a, c); err != nil {
+			return err
+		} else if !slices.Equal(again.Places, theirs.Places) {
+			return fmt.Errorf("%w: the aggregator excludes other reports the second time", errNoStep)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, rejected, err
 	}
@@ -153,6 +165,25 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 		r.t.RecordSum(c.Round, counts, clients)
 	}
 	return tallies, rejected, tallies[0].AddSum(counts, clients)
+}
+
+// patience is how often the aggregator is asked before all is begun anew.
+const patience = 10
+
+// patiently repeats what the aggregator cannot answer yet: opening a large batch
+// may take longer than an answer may.
+func (r *runner) patiently(ctx context.Context, ask func() error) error {
+	pause := r.s.config.Backoff
+	for try := 1; ; try++ {
+		err := ask()
+		if err == nil || try == patience || batch.IsRefused(err) != nil || errors.Is(err, batch.ErrLie) || errors.Is(err, errNoStep) {
+			return err
+		}
+		if !sleep(ctx, pause) {
+			return ctx.Err()
+		}
+		pause = min(2*pause, 100*r.s.config.Backoff)
+	}
 }
 
 // allowed is how many of k reports may be left out of a vector sum: as many as the

@@ -249,8 +249,9 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 	}
 	r.show()
 	if t.State != Running {
-		r.end(t.State, t.Why)
+		r.destroyOpen(ctx)
 		r.tell(ctx)
+		r.end(t.State, t.Why)
 		return true, nil
 	}
 	return false, nil
@@ -408,11 +409,7 @@ func (r *runner) finish(ctx context.Context, state State, why string) error {
 			return err
 		}
 	}
-	if r.record.Open != nil {
-		if a, err := r.announcement(); err == nil {
-			_ = r.s.config.Shuffler.Destroy(ctx, a.Digest()) // it is told again at the next start
-		}
-	}
+	r.destroyOpen(ctx)
 	r.tell(ctx)
 	r.end(t.State, t.Why)
 	return nil
@@ -428,6 +425,20 @@ func (r *runner) end(state State, why string) {
 	case <-r.ended:
 	default:
 		close(r.ended)
+	}
+}
+
+// destroyOpen has the shuffler destroy the round that a task ended in.
+func (r *runner) destroyOpen(ctx context.Context) {
+	if r.record.Open == nil {
+		return
+	}
+	a, err := r.announcement()
+	if err == nil {
+		err = r.s.config.Shuffler.Destroy(ctx, a.Digest())
+	}
+	if err != nil { // it is told again at the next start
+		r.log.Warn("the shuffler was not told of a task's end", "error", err)
 	}
 }
 

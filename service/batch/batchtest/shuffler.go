@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/riffle-dp/riffle/wire"
@@ -42,10 +43,9 @@ type Shuffler struct {
 
 type round struct {
 	a             wire.Announcement
-	signed        string
 	closed        wire.RoundClosed
 	parts, shares []wire.Chunk
-	gone          bool
+	gone          atomic.Bool
 }
 
 // New returns a shuffler of n clients with a fresh operator key.
@@ -94,7 +94,7 @@ func (s *Shuffler) Open(coordinator ed25519.PublicKey, signed []byte) (status in
 	}
 	switch {
 	case a.Round <= s.last[a.Task]:
-		return 409, wire.SecondReport
+		return 410, wire.Closed
 	case a.Enrolment != s.Enrolment.Digest() || a.Population != s.Enrolment.Clients || a.MinReports < s.Enrolment.MinReports:
 		return 403, wire.NotEnrolled
 	}
@@ -137,6 +137,7 @@ func (s *Shuffler) Closed(announcement [32]byte) []byte {
 func (s *Shuffler) Handler(coordinator ed25519.PublicKey, aggregator bool) http.Handler {
 	mux := http.NewServeMux()
 	refuse := func(w http.ResponseWriter, status int, reason wire.Reason) {
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		fmt.Fprintf(w, `{"reason":%q,"detail":"double"}`, reason)
 	}
@@ -183,7 +184,7 @@ func (s *Shuffler) Handler(coordinator ed25519.PublicKey, aggregator bool) http.
 		if r == nil {
 			return
 		}
-		if r.gone {
+		if r.gone.Load() {
 			refuse(w, 410, wire.Closed)
 			return
 		}
@@ -203,7 +204,7 @@ func (s *Shuffler) Handler(coordinator ed25519.PublicKey, aggregator bool) http.
 			return
 		}
 		i, err := strconv.Atoi(q.PathValue("i"))
-		if err != nil || r.gone || i < 0 || i >= len(chunks(r)) {
+		if err != nil || r.gone.Load() || i < 0 || i >= len(chunks(r)) {
 			refuse(w, 410, wire.Closed)
 			return
 		}
@@ -221,7 +222,7 @@ func (s *Shuffler) Handler(coordinator ed25519.PublicKey, aggregator bool) http.
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		r.gone = true
+		r.gone.Store(true)
 		s.Destroyed[d]++
 		w.WriteHeader(204)
 	})

@@ -1,0 +1,52 @@
+package coordinator
+
+import (
+	"testing"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/envelope"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// BenchmarkRound runs one round of 4000 reports; BenchmarkOpenPart is the HPKE open
+// that each of them needs.
+func BenchmarkRound(b *testing.B) {
+	w := newWorld(b, dp.Shuffle, dp.All, func(w *world) {
+		w.n, w.task.Rounds = 4000, 1
+	})
+	w.sh.PerChunk = 500
+	var parts [][]byte
+	w.sh.Fill = func(a wire.Announcement) ([][]byte, [][]byte) {
+		b.StopTimer()
+		defer b.StartTimer()
+		parts, _ = w.fill(a)
+		return parts, nil
+	}
+	for b.Loop() {
+		w.disk = newDisk()
+		w.task.Name += "x"
+		w.config.Signed = wire.Sign(w.key, wire.LabelTask, w.task.Append(nil))
+		p, err := w.start(nil, func(c *Config) { c.Workers = 2 })
+		if err != nil {
+			b.Fatal(err)
+		}
+		if s := w.end(p); s.Reports != 4000 {
+			b.Fatalf("%+v", s)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/4000, "ns/report")
+}
+
+func BenchmarkOpenPart(b *testing.B) {
+	w := newWorld(b, dp.Shuffle, dp.All)
+	var a [32]byte
+	sealed, err := envelope.SealPart(w.ring.Public()[0], envelope.Coordinator, a, make([]byte, 12))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := w.ring.OpenPart(envelope.Coordinator, a, sealed); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package coordinator
+
+import (
+	"testing"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/service/batch/batchtest"
+)
+
+// At every operation of its store, ledger and peers a coordinator crashes, before
+// or after it had its effect, and starts again. The model is the one without a
+// crash, no round is charged twice or not at all, and none is released twice.
+func TestCrashAnywhere(t *testing.T) {
+	for _, trust := range []dp.Trust{dp.Shuffle, dp.Distributed} {
+		t.Run(string(trust), func(t *testing.T) {
+			total := 0
+			for _, after := range []bool{false, true} {
+				for at := 1; ; at += stride() {
+					w := newWorld(t, trust, dp.All, small)
+					crash := &batchtest.Crash{At: at, After: after}
+					s := w.crashed(crash)
+					w.check(s)
+					w.server.Close()
+					w.peer.Close()
+					if t.Failed() {
+						t.Fatalf("crash at operation %d (%s), after: %t", at, crash.Name, after)
+					}
+					if !crash.Hit() {
+						total += at / stride()
+						break
+					}
+				}
+			}
+			if total < 60/stride() {
+				t.Errorf("only %d crashes", total)
+			}
+		})
+	}
+}
+
+func small(w *world) { w.task.Rounds, w.n = 2, 4 }
+
+// crashed runs a task through a crash.
+func (w *world) crashed(crash *batchtest.Crash) Status {
+	w.t.Helper()
+	p, err := w.start(crash)
+	if err != nil {
+		return w.run() // it crashed on opening the ledger
+	}
+	select {
+	case err := <-p.done:
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return w.run()
+	case <-p.find(w.task.ID()).ended:
+		return w.end(p)
+	}
+}
+
+// The same, with operations that fail once while the process lives on.
+func TestFailAnywhere(t *testing.T) {
+	for _, trust := range []dp.Trust{dp.Shuffle, dp.Distributed} {
+		t.Run(string(trust), func(t *testing.T) {
+			for _, after := range []bool{false, true} {
+				for at := 1; ; at += stride() {
+					w := newWorld(t, trust, dp.All, small)
+					crash := &batchtest.Crash{At: at, After: after, Once: true}
+					s := w.crashed(crash)
+					w.check(s)
+					w.server.Close()
+					w.peer.Close()
+					if t.Failed() {
+						t.Fatalf("failure at operation %d (%s), after: %t", at, crash.Name, after)
+					}
+					if !crash.Hit() {
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+// The aggregator crashes at every operation, and a new one takes its place.
+func TestAggregatorCrashes(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for at := 1; ; at += stride() {
+			w := newWorld(t, dp.Distributed, dp.All, small)
+			crash := &batchtest.Crash{At: at, After: after}
+			crash.Died = func() { w.startAggregator(nil) }
+			w.startAggregator(crash)
+			w.check(w.run())
+			w.server.Close()
+			w.peer.Close()
+			if t.Failed() {
+				t.Fatalf("crash at operation %d (%s), after: %t", at, crash.Name, after)
+			}
+			if !crash.Hit() {
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,724 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	pure "github.com/riffle-dp/riffle/coordinator"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/envelope"
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/mechanism"
+	"github.com/riffle-dp/riffle/optimize"
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/schedule"
+	"github.com/riffle-dp/riffle/service/aggregator"
+	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/service/batch/batchtest"
+	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// disk is what survives a crash.
+type disk struct {
+	mu       sync.Mutex
+	values   map[string][]byte
+	revision map[string]uint64
+	next     uint64
+	objects  map[string][]byte
+	entries  [][]byte
+	mark     ledger.Mark
+	leases   map[string]*memoryLease
+	events   []string // in order: appends to the ledger, requests, releases
+	releases map[int64]string
+}
+
+func newDisk() *disk {
+	return &disk{values: map[string][]byte{}, revision: map[string]uint64{}, objects: map[string][]byte{},
+		leases: map[string]*memoryLease{}, releases: map[int64]string{}}
+}
+
+func (d *disk) event(s string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.events = append(d.events, s)
+}
+
+// memory is a process's view of a disk.
+type memory struct {
+	*disk
+	crash *batchtest.Crash
+	t     testing.TB
+}
+
+func (m *memory) Get(_ context.Context, key string) (v []byte, n uint64, err error) {
+	err = m.crash.Do("get "+key[:4], func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.values[key] == nil {
+			return ErrNotFound
+		}
+		v, n = bytes.Clone(m.values[key]), m.revision[key]
+		return nil
+	})
+	return v, n, err
+}
+
+func (m *memory) Put(_ context.Context, key string, value []byte, revision uint64) (n uint64, err error) {
+	err = m.crash.Do("put "+key[:4], func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.revision[key] != revision {
+			return fmt.Errorf("%w: %s", ErrConflict, key)
+		}
+		m.next++
+		n = m.next
+		if key[:6] == "state." {
+			m.saw(value)
+		}
+		m.values[key], m.revision[key] = bytes.Clone(value), n
+		return nil
+	})
+	return n, err
+}
+
+// saw holds that a round is released once.
+func (m *memory) saw(value []byte) {
+	r, err := decodeRecord(value)
+	if err != nil {
+		m.t.Errorf("a state is stored that cannot be read: %v", err)
+		return
+	}
+	have, ok := m.releases[r.Round]
+	if model := hex.EncodeToString(r.Model[:]); ok && have != model {
+		m.t.Errorf("round %d was released as %s and as %s", r.Round, have, model)
+	} else if !ok {
+		m.releases[r.Round] = model
+	}
+}
+
+func (m *memory) PutObject(_ context.Context, name string, data []byte) error {
+	return m.crash.Do("put object "+name[:5], func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if old := m.objects[name]; old != nil && !bytes.Equal(old, data) {
+			m.t.Errorf("object %s is given other data", name)
+		}
+		m.objects[name] = bytes.Clone(data)
+		return nil
+	})
+}
+
+func (m *memory) GetObject(_ context.Context, name string) (b []byte, err error) {
+	err = m.crash.Do("get object "+name[:5], func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if b = m.objects[name]; b == nil {
+			return ErrNotFound
+		}
+		return nil
+	})
+	return b, err
+}
+
+func (m *memory) DeleteObject(_ context.Context, name string) error {
+	return m.crash.Do("delete object "+name[:5], func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.objects, name)
+		return nil
+	})
+}
+
+type memoryLease struct {
+	d       *disk
+	name    string
+	token   uint64
+	expires time.Time
+	ttl     time.Duration
+}
+
+func (m *memory) Acquire(ctx context.Context, name, _ string, ttl time.Duration) (Lease, error) {
+	for {
+		m.mu.Lock()
+		now := m.leases[name]
+		if now == nil || time.Now().After(now.expires) {
+			m.next++
+			l := &memoryLease{d: m.disk, name: name, token: m.next, expires: time.Now().Add(ttl), ttl: ttl}
+			m.leases[name] = l
+			m.mu.Unlock()
+			return l, nil
+		}
+		m.mu.Unlock()
+		if !sleep(ctx, time.Millisecond) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (l *memoryLease) Token() uint64 { return l.token }
+
+func (l *memoryLease) Renew(context.Context) error {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	if l.d.leases[l.name] != l {
+		return ErrLost
+	}
+	l.expires = time.Now().Add(l.ttl)
+	return nil
+}
+
+func (l *memoryLease) Release(context.Context) error {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	if l.d.leases[l.name] != l {
+		return ErrLost
+	}
+	delete(l.d.leases, l.name)
+	return nil
+}
+
+func (m *memory) Append(_ context.Context, after int64, data []byte) error {
+	return m.crash.Do("append", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if int64(len(m.entries)) != after {
+			return ledger.ErrConflict
+		}
+		m.entries = append(m.entries, bytes.Clone(data))
+		e, err := wire.DecodeEntry(data)
+		if err != nil {
+			m.t.Error(err)
+		}
+		m.events = append(m.events, fmt.Sprintf("charged %x", e.Announcement))
+		return nil
+	})
+}
+
+func (m *memory) Read(context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		err := m.crash.Do("read ledger", func() error { return nil })
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		m.mu.Lock()
+		entries := slices.Clone(m.entries)
+		m.mu.Unlock()
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (m *memory) Load() (k ledger.Mark, err error) {
+	err = m.crash.Do("read mark", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		k = m.mark
+		return nil
+	})
+	return k, err
+}
+
+func (m *memory) Save(k ledger.Mark) error {
+	return m.crash.Do("write mark", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if k.Entries < m.mark.Entries || k.Entries > int64(len(m.entries)) {
+			m.t.Errorf("the mark goes from %d to %d of %d entries", m.mark.Entries, k.Entries, len(m.entries))
+		}
+		m.mark = k
+		return nil
+	})
+}
+
+// plain counts ε₀ of every report and 1/σ² of every sum: enough to see a budget end.
+type plain struct{}
+
+func (p plain) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
+	b := dp.Bound{Method: "plain", Guarantee: dp.Guarantee{Delta: delta}}
+	switch e := ev.(type) {
+	case dp.Sequence:
+		for _, x := range e {
+			one, err := p.Eps(x, delta)
+			if err != nil {
+				return b, err
+			}
+			b.Eps += one.Eps
+		}
+	case dp.Repeat:
+		one, err := p.Eps(e.Event, delta)
+		if err != nil {
+			return b, err
+		}
+		b.Eps = one.Eps * float64(e.Times)
+	case dp.Round:
+		b.Eps = e.Report.Eps0
+		if e.Report.Class == dp.Gaussian {
+			b.Eps = 1
+		}
+	default:
+		return b, errors.New("plain: unknown event")
+	}
+	return b, nil
+}
+
+func limit(eps float64) ledger.Config {
+	return ledger.Config{Accountant: plain{}, Delta: 1e-6, MaxEps: eps}
+}
+
+// world is a task with its shuffler, and the reports of all its rounds.
+type world struct {
+	t       testing.TB
+	key     ed25519.PrivateKey
+	ring    *envelope.Keyring
+	second  *envelope.Keyring
+	task    wire.Task
+	mech    randomizer.Randomizer
+	sh      *batchtest.Shuffler
+	disk    *disk
+	config  Task
+	n       int64
+	garbage map[int]int // place of a part to spoil, by round: kind of garbage
+	server  *httptest.Server
+	peer    *httptest.Server // the shuffler, to the aggregator
+	agg     atomic.Pointer[aggregator.Service]
+	aggHTTP *httptest.Server
+	aggDisk *aggDisk
+	present func(round int64, client int64) bool
+}
+
+const dim = 5
+
+type option func(*world)
+
+func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, options ...option) *world {
+	t.Helper()
+	w := &world{t: t, n: 8, disk: newDisk(), garbage: map[int]int{}}
+	w.key, w.ring, w.second = signer(t), ring(t), ring(t)
+	w.task = wire.Task{Population: wire.Population{1}, Name: "test", Trust: trust, Participation: participation,
+		MinReports: 3, Rounds: 3, Delta: 1e-6}
+	w.present = func(int64, int64) bool { return true }
+	w.config = Task{Sample: 5, CheckInRate: .9, BlockSize: 4, Round: time.Hour, Budget: limit(1e9)}
+	if participation != dp.Sampled {
+		w.config.Sample = 0
+	}
+	if participation != dp.CheckIn {
+		w.config.CheckInRate = 0
+	}
+	if trust == dp.Distributed {
+		w.task.Mechanism = sumMechanism(t, w.n, w.task.MinReports)
+	} else {
+		w.task.Mechanism = wire.Mechanism{Name: "privunit", Dim: dim, Clip: 1, ClipMode: "norm", Eps0: 2}
+	}
+	for _, o := range options {
+		o(w)
+	}
+	var err error
+	if w.mech, err = mechanism.New(w.task.Mechanism); err != nil {
+		t.Fatal(err)
+	}
+	w.config.Report = w.mech.Event()
+	w.config.Signed = wire.Sign(w.key, wire.LabelTask, w.task.Append(nil))
+	w.config.Optimizer = newOptimizer
+	w.sh = batchtest.New(w.n, 2, w.second.Public()...)
+	w.sh.Fill = w.fill
+	public := w.key.Public().(ed25519.PublicKey)
+	w.server = httptest.NewServer(w.sh.Handler(public, false))
+	w.peer = httptest.NewServer(w.sh.Handler(public, true))
+	t.Cleanup(w.server.Close)
+	t.Cleanup(w.peer.Close)
+	w.sh.Asked = func(method, path string) { w.disk.event(method + " " + path) }
+	if trust == dp.Distributed {
+		w.aggDisk = newAggDisk()
+		w.startAggregator(nil)
+		w.aggHTTP = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, q *http.Request) { w.agg.Load().PeerHandler().ServeHTTP(out, q) }))
+		t.Cleanup(w.aggHTTP.Close)
+	}
+	return w
+}
+
+func (w *world) startAggregator(crash *batchtest.Crash) {
+	w.t.Helper()
+	a, err := aggregator.New(aggregator.Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.second, Workers: 2,
+		Shuffler: batch.Source{URL: w.peer.URL, Key: w.sh.Public(), Client: client(w.t, crash)}, Store: &aggMemory{w.aggDisk, crash}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.agg.Store(a)
+}
+
+func newOptimizer() (optimize.Optimizer, error) {
+	return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: dim, Schedule: optimize.Piecewise{{Rate: .5, From: 1}}, Momentum: .5})
+}
+
+var sums = map[[2]int64]wire.Mechanism{}
+
+// sumMechanism designs a vector sum.
+func sumMechanism(t testing.TB, users, least int64) wire.Mechanism {
+	t.Helper()
+	if m, ok := sums[[2]int64{users, least}]; ok {
+		return m
+	}
+	p, err := vecsum.Tight(vecsum.Target{Eps: 5, Delta: 1e-6, Users: users, MinUsers: least, Dim: dim, Radius: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sigma, _, err := p.Sigma(1e-6, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mechanism.NewVectorSum(p, sigma)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums[[2]int64{users, least}] = m.Describe()
+	return m.Describe()
+}
+
+func signer(t testing.TB) ed25519.PrivateKey {
+	t.Helper()
+	_, k, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func ring(t testing.TB) *envelope.Keyring {
+	t.Helper()
+	k, err := envelope.GenerateKey(wire.X25519, time.Now().Add(48*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := envelope.NewKeyring(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// client makes a client whose requests a crash stops.
+func client(t testing.TB, crash *batchtest.Crash) *http.Client {
+	base := &http.Transport{}
+	t.Cleanup(base.CloseIdleConnections)
+	return &http.Client{Transport: batchtest.Transport{Crash: crash, Base: base}}
+}
+
+// report is what a client reports in a round, in the clear; the same whenever it
+// is asked.
+func (w *world) report(round, client int64, model [32]byte) *randomizer.Report {
+	r := w.mech.NewReport()
+	x := make([]float32, dim)
+	src := rng.Replay(7, uint64(round), uint64(client), uint64(model[0]))
+	for j := range x {
+		x[j] = float32(int64(src.Uint64()%200)-100) / 300
+	}
+	w.mech.Randomize(src, x, r)
+	return r
+}
+
+// who reports in a round.
+func (w *world) who(a wire.Announcement) []int64 {
+	var out []int64
+	from, to := int64(0), w.n
+	switch a.Participation {
+	case dp.Sampled:
+		to = a.Sample
+	case dp.Once:
+		b, _ := schedule.NewBlocks(schedule.BlocksConfig{Clients: w.n, Size: w.config.BlockSize})
+		_, block := b.Of(a.Round)
+		from = block * b.Len(0)
+		to = from + b.Len(block)
+	}
+	for c := from; c < to; c++ {
+		if w.present(a.Round, c) && (a.Participation != dp.CheckIn || c%4 != a.Round%4) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
+	digest := a.Digest()
+	for place, c := range w.who(a) {
+		r := w.report(a.Round, c, a.ModelDigest)
+		var part, share []byte
+		if sum, ok := w.mech.(*mechanism.VectorSum); ok {
+			s, err := sum.Shares(digest)
+			if err != nil {
+				w.t.Error(err)
+				return nil, nil
+			}
+			counts := make([]int64, len(r.Value))
+			for j, v := range r.Value {
+				counts[j] = int64(v)
+			}
+			m, err := s.Messages(rng.Secure(), counts)
+			if err != nil {
+				w.t.Error(err)
+				return nil, nil
+			}
+			part, share = m[0], m[1]
+		} else {
+			var err error
+			if part, err = randomizer.AppendReport(nil, w.mech, r); err != nil {
+				w.t.Error(err)
+			}
+		}
+		key := a.Coordinator
+		switch w.garbage[place] {
+		case 1: // not of the mechanism
+			for i := range part {
+				part[i] = 0xff
+			}
+		case 2: // to another key
+			key = ring(w.t).Public()[0]
+		case 3: // a share that cannot be summed
+			share[0] = 9
+		}
+		sealed, err := envelope.SealPart(key, envelope.Coordinator, digest, part)
+		if err != nil {
+			w.t.Error(err)
+		}
+		parts = append(parts, sealed)
+		if share != nil {
+			if sealed, err = envelope.SealPart(a.Aggregator, envelope.Aggregator, digest, share); err != nil {
+				w.t.Error(err)
+			}
+			shares = append(shares, sealed)
+		}
+	}
+	return parts, shares
+}
+
+// process is a running coordinator.
+type process struct {
+	*Service
+	done chan error
+	stop context.CancelFunc
+}
+
+// start runs a coordinator on the world's disk; crash may stop it.
+func (w *world) start(crash *batchtest.Crash, change ...func(*Config)) (*process, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if crash != nil {
+		crash.Died = cancel
+	}
+	m := &memory{w.disk, crash, w.t}
+	journal, err := ledger.OpenJournal(ctx, m, m, w.task.Population, limit(1e9))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	c := Config{Key: w.key, Keyring: w.ring, Store: m, Journal: journal, Tasks: []Task{w.config}, Workers: 3,
+		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public(), Client: client(w.t, crash)},
+		LeaseTTL: 50 * time.Millisecond, Backoff: time.Millisecond, Poll: time.Second}
+	if w.aggHTTP != nil {
+		c.Aggregator = &Aggregator{URL: w.aggHTTP.URL, Client: client(w.t, crash)}
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	s, err := New(c)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	p := &process{Service: s, done: make(chan error, 1), stop: cancel}
+	go func() { p.done <- s.Run(ctx) }()
+	return p, nil
+}
+
+// end waits for the task to end and stops the process.
+func (w *world) end(p *process) Status {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	s, err := p.Wait(ctx, w.task.ID())
+	if err != nil {
+		w.t.Fatalf("the task does not end: %v: %+v", err, s)
+	}
+	p.stop()
+	if err := <-p.done; err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) run(change ...func(*Config)) Status {
+	w.t.Helper()
+	p, err := w.start(nil, change...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.end(p)
+}
+
+// expect runs package coordinator's functions on the same reports and returns the
+// digest of the model and the entries of its ledger.
+func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
+	w.t.Helper()
+	l, err := ledger.New(w.config.Budget)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	o, _ := newOptimizer()
+	c := pure.Config{Task: w.task.ID(), Optimizer: o, Mechanism: w.mech, Report: w.config.Report, Ledger: l, Trust: w.task.Trust,
+		Participation: w.task.Participation, Population: w.n, Sample: w.config.Sample, CheckInRate: w.config.CheckInRate,
+		MinReports: w.task.MinReports, Clip: 1, Colluders: w.config.Colluders}
+	if w.task.Participation == dp.Once {
+		c.Blocks, _ = schedule.NewBlocks(schedule.BlocksConfig{Clients: w.n, Size: w.config.BlockSize})
+	}
+	co, err := pure.New(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for round := range w.task.Rounds {
+		a := co.Announce()
+		who := w.who(a)
+		if int64(len(who)) < w.task.MinReports {
+			if err := co.Void(); err != nil {
+				w.t.Fatal(err)
+			}
+			continue
+		}
+		if err := co.Receive(wire.RoundClosed{Round: round + 1, Reports: int64(len(who))}); err != nil {
+			w.t.Fatal(err)
+		}
+		tally, err := co.NewTally()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for place, client := range who {
+			if !slices.Contains(skip, place) {
+				tally.Open(w.report(round+1, client, a.ModelDigest))
+			}
+		}
+		if _, _, err := co.End(tally); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return co.Announce().ModelDigest, l.Entries()
+}
+
+// check holds a run against what was to be expected of it.
+func (w *world) check(s Status, skip ...int) {
+	w.t.Helper()
+	model, entries := w.expect(skip...)
+	if s.State != Done || s.Model != model {
+		w.t.Errorf("the task is %s (%s) in round %d with model %x, want %x", s.State, s.Why, s.Round, s.Model[:6], model[:6])
+	}
+	if len(w.disk.entries) != len(entries) {
+		w.t.Fatalf("%d entries are charged, want %d", len(w.disk.entries), len(entries))
+	}
+	for i, b := range w.disk.entries {
+		e, err := wire.DecodeEntry(b)
+		if err != nil || e.Round != entries[i].Round || e.Event != entries[i].Event {
+			w.t.Errorf("entry %d is %+v (%v), want %+v", i, e, err, entries[i])
+		}
+	}
+	w.order()
+}
+
+// order holds that no chunk is asked for before its round is in the ledger.
+func (w *world) order() {
+	w.t.Helper()
+	charged := map[string]bool{}
+	for _, e := range w.disk.events {
+		if name, ok := bytes.CutPrefix([]byte(e), []byte("charged ")); ok {
+			charged[string(name)] = true
+		}
+		if i := bytes.Index([]byte(e), []byte("/chunks")); i > 0 && w.task.Participation != dp.Once {
+			if name := e[i-64 : i]; !charged[name] {
+				w.t.Errorf("%s before the charge", e)
+			}
+		}
+	}
+}
+
+// aggDisk is what survives a crash of the aggregator.
+type aggDisk struct {
+	mu       sync.Mutex
+	values   map[string][]byte
+	revision map[string]uint64
+	objects  map[string][]byte
+}
+
+func newAggDisk() *aggDisk {
+	return &aggDisk{values: map[string][]byte{}, revision: map[string]uint64{}, objects: map[string][]byte{}}
+}
+
+type aggMemory struct {
+	*aggDisk
+	crash *batchtest.Crash
+}
+
+func (m *aggMemory) Get(_ context.Context, key string) (v []byte, n uint64, err error) {
+	err = m.crash.Do("aggregator get", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.values[key] == nil {
+			return aggregator.ErrNotFound
+		}
+		v, n = m.values[key], m.revision[key]
+		return nil
+	})
+	return v, n, err
+}
+
+func (m *aggMemory) Put(_ context.Context, key string, value []byte, revision uint64) (n uint64, err error) {
+	err = m.crash.Do("aggregator put", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.revision[key] != revision {
+			return aggregator.ErrConflict
+		}
+		m.values[key], m.revision[key] = value, revision+1
+		n = revision + 1
+		return nil
+	})
+	return n, err
+}
+
+func (m *aggMemory) PutObject(_ context.Context, name string, data []byte) error {
+	return m.crash.Do("aggregator put object", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.objects[name] = data
+		return nil
+	})
+}
+
+func (m *aggMemory) GetObject(_ context.Context, name string) (b []byte, err error) {
+	err = m.crash.Do("aggregator get object", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if b = m.objects[name]; b == nil {
+			return aggregator.ErrNotFound
+		}
+		return nil
+	})
+	return b, err
+}

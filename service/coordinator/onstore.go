@@ -1,0 +1,125 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// OnStore is the Store that a deployment uses.
+func OnStore(s *store.Store) Store { return onStore{s} }
+
+type onStore struct{ s *store.Store }
+
+// ours adds this package's errors to a store's.
+func ours(err error) error {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrExists):
+		return fmt.Errorf("%w: %w", ErrConflict, err)
+	case errors.Is(err, store.ErrLost):
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return err
+}
+
+func (o onStore) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+	e, err := o.s.Get(ctx, key)
+	return e.Value, e.Revision, ours(err)
+}
+
+func (o onStore) Put(ctx context.Context, key string, value []byte, revision uint64) (n uint64, err error) {
+	if revision == 0 {
+		n, err = o.s.CreateKey(ctx, key, value)
+	} else {
+		n, err = o.s.UpdateKey(ctx, key, value, revision)
+	}
+	return n, ours(err)
+}
+
+func (o onStore) PutObject(ctx context.Context, name string, data []byte) error {
+	_, err := o.s.PutObject(ctx, name, bytes.NewReader(data))
+	return ours(err)
+}
+
+func (o onStore) GetObject(ctx context.Context, name string) ([]byte, error) {
+	b, err := o.s.GetObject(ctx, name)
+	return b, ours(err)
+}
+
+func (o onStore) DeleteObject(ctx context.Context, name string) error {
+	return ours(o.s.DeleteObject(ctx, name))
+}
+
+func (o onStore) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error) {
+	l, err := o.s.Acquire(ctx, name, holder, ttl)
+	if err != nil {
+		return nil, ours(err)
+	}
+	return onLease{l}, nil
+}
+
+type onLease struct{ l *store.Lease }
+
+func (o onLease) Token() uint64                     { return o.l.Token() }
+func (o onLease) Renew(ctx context.Context) error   { return ours(o.l.Renew(ctx)) }
+func (o onLease) Release(ctx context.Context) error { return ours(o.l.Release(ctx)) }
+
+// OnLedger is a stored ledger as a journal's log.
+func OnLedger(l *store.Ledger) ledger.Log { return onLedger{l} }
+
+type onLedger struct{ l *store.Ledger }
+
+func (o onLedger) Append(ctx context.Context, after int64, data []byte) error {
+	_, err := o.l.Append(ctx, uint64(after), data)
+	if errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("%w: %w", ledger.ErrConflict, err)
+	}
+	return err
+}
+
+func (o onLedger) Read(ctx context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for e, err := range o.l.Read(ctx) {
+			if !yield(e.Data, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// MarkFile is a high-water mark in a file, which `riffle init` has made with
+// InitMark. Its digest is that of the last entry.
+func MarkFile(path string) ledger.Marks { return markFile(path) }
+
+// InitMark makes the mark of a ledger without entries.
+func InitMark(path string) error { return store.WriteMark(path, store.Mark{}) }
+
+type markFile string
+
+func (f markFile) Load() (ledger.Mark, error) {
+	m, err := store.ReadMark(string(f))
+	return ledger.Mark{Entries: int64(m.Count), Digest: m.Digest, Eps: m.Epsilon}, err
+}
+
+func (f markFile) Save(m ledger.Mark) error {
+	return store.WriteMark(string(f), store.Mark{Count: uint64(m.Entries), Digest: m.Digest, Epsilon: m.Eps})
+}
+
+// OpenJournal opens a population's ledger in a store and compares it with the mark
+// in a file. limit is the population's budget.
+func OpenJournal(ctx context.Context, s *store.Store, mark string, p wire.Population, limit ledger.Config) (*ledger.Journal, error) {
+	l, err := s.OpenLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ledger.OpenJournal(ctx, OnLedger(l), MarkFile(mark), p, limit)
+}

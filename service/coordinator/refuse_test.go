@@ -1,0 +1,532 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// A word that cannot be true is never acted on: nothing is charged, nothing
+// fetched, and the round goes on once the truth is told.
+func TestLiesAboutTheRound(t *testing.T) {
+	for name, lie := range map[string]func(*wire.RoundClosed){
+		"another announcement": func(c *wire.RoundClosed) { c.Announcement[3] ^= 1 },
+		"another round":        func(c *wire.RoundClosed) { c.Round++ },
+		"fewer than n-min":     func(c *wire.RoundClosed) { c.Reports = 2 },
+		"more than n":          func(c *wire.RoundClosed) { c.Reports = 9 },
+		"no chunks":            func(c *wire.RoundClosed) { c.Chunks = 0 },
+		"more chunks":          func(c *wire.RoundClosed) { c.Chunks = 99 },
+		"shares":               func(c *wire.RoundClosed) { c.Shares[0] = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, dp.Shuffle, dp.All)
+			told := make(chan struct{})
+			lies := 0
+			w.sh.Word = func(c *wire.RoundClosed) {
+				select {
+				case <-told:
+				default:
+					if lies++; lies == 3 {
+						close(told)
+					}
+					lie(c)
+					w.disk.mu.Lock()
+					defer w.disk.mu.Unlock()
+					if len(w.disk.entries) != 0 {
+						t.Error("charged for a lie")
+					}
+				}
+			}
+			w.check(w.run())
+		})
+	}
+}
+
+// A batch that is not the one that was signed is charged and never summed.
+func TestLiesAboutTheBatch(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All)
+	start, _ := newOptimizer()
+	first := digestOf(encodeModel(make([]float32, len(start.Point()))))
+	lies := map[string]func(){
+		"a chunk is changed":  func() { w.sh.Chunk = func(c *wire.Chunk) { c.Items[0] ^= 1 } },
+		"a chunk is another":  func() { w.sh.Chunk = func(c *wire.Chunk) { c.Index++ } },
+		"a report is missing": func() { w.sh.Chunk = func(c *wire.Chunk) { c.Items = c.Items[:c.Size] } },
+		"other digests": func() {
+			w.sh.Digests = func(b []byte) []byte { b = append([]byte(nil), b...); b[40] ^= 1; return b }
+		},
+		"too few digests": func() { w.sh.Digests = func(b []byte) []byte { return b[:32] } },
+		"count and chunks differ": func() {
+			w.sh.Word = func(c *wire.RoundClosed) { c.Reports-- }
+		},
+	}
+	for name, lie := range lies {
+		t.Run(name, func(t *testing.T) {
+			w = newWorld(t, dp.Shuffle, dp.All)
+			lie()
+			s := w.run()
+			if s.State != Done || s.Failed != 3 || s.Released != 0 || s.Reports != 0 || s.Model != [32]byte(first) {
+				t.Errorf("%+v", s)
+			}
+			if len(w.disk.entries) != 3 {
+				t.Errorf("%d entries are charged, want 3: what was fetched was exposed", len(w.disk.entries))
+			}
+			w.order()
+		})
+	}
+}
+
+// A shuffler under another key is not listened to.
+func TestAnotherOperator(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All)
+	p, err := w.start(nil, func(c *Config) { c.Shuffler.Key = signer(t).Public().(publicKey) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		s, _ := p.Show(w.task.ID())
+		if strings.Contains(s.Error, "enrolment") {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	p.stop()
+	if err := <-p.done; err != nil {
+		t.Fatal(err)
+	}
+	if len(w.sh.Opened) != 0 || len(w.disk.entries) != 0 {
+		t.Errorf("%d rounds opened, %d charged", len(w.sh.Opened), len(w.disk.entries))
+	}
+}
+
+// What cannot be read is rejected and counted, and the rest is summed exactly.
+func TestGarbageReports(t *testing.T) {
+	for _, trust := range []dp.Trust{dp.Shuffle, dp.Distributed} {
+		t.Run(string(trust), func(t *testing.T) {
+			w := newWorld(t, trust, dp.All, func(w *world) {
+				w.garbage = map[int]int{1: 1, 6: 2}
+				if trust == dp.Distributed {
+					w.garbage = map[int]int{1: 1, 6: 3}
+					w.config.Colluders, w.task.MinReports = 2, 5
+				}
+			})
+			s := w.run()
+			w.check(s, 1, 6)
+			want := map[wire.Reason]int64{wire.OutOfRange: 3, wire.WrongKey: 3}
+			if trust == dp.Distributed {
+				want = map[wire.Reason]int64{wire.OutOfRange: 3, wire.Excluded: 3}
+			}
+			for reason, n := range want {
+				if s.Rejected[reason] != n {
+					t.Errorf("%d reports rejected as %s, want %d", s.Rejected[reason], reason, n)
+				}
+			}
+			if s.Reports != 18 || s.Released != 3 {
+				t.Errorf("%d reports in %d rounds", s.Reports, s.Released)
+			}
+		})
+	}
+}
+
+// Reports that are left out of a vector sum take their noise along: with more of
+// them than the charge allows for, the sum stays shut.
+func TestSumWithTooLittleNoise(t *testing.T) {
+	w := newWorld(t, dp.Distributed, dp.All, func(w *world) { w.garbage = map[int]int{1: 1} })
+	s := w.run()
+	if s.Failed != 3 || s.Released != 0 || len(w.disk.entries) != 3 {
+		t.Errorf("%+v", s)
+	}
+	if n := w.agg.Load().Snapshot(); n.Summed != 0 || n.Prepared != 3 {
+		t.Errorf("the aggregator has prepared %d and summed %d", n.Prepared, n.Summed)
+	}
+}
+
+func TestVoidRounds(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.CheckIn)
+	w.present = func(round, client int64) bool { return round != 2 || client < 2 }
+	s := w.run()
+	w.check(s)
+	if s.Void != 1 || s.Released != 2 || len(w.disk.entries) != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// The task ends where its budget does, before anybody is asked; the model stays.
+func TestBudgetEnds(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All)
+	w.config.Budget = limit(2 * w.config.Report.Eps0)
+	s := w.run()
+	if s.State != Refused || s.Released != 2 || !strings.Contains(s.Why, ledger.ErrBudget.Error()) || len(w.sh.Opened) != 2 || len(w.disk.entries) != 2 {
+		t.Errorf("%+v", s)
+	}
+	again := w.run()
+	if again.State != Refused || again.Model != s.Model || again.Why != s.Why || len(w.disk.entries) != 2 {
+		t.Errorf("started again: %+v", again)
+	}
+}
+
+// dear costs more for a round that has happened than for one that is planned.
+type dear struct{ plain }
+
+func (d dear) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
+	b, err := d.plain.Eps(ev, delta)
+	for _, e := range ev.(dp.Sequence) {
+		if r := e.(dp.Repeat).Event.(dp.Round); r.Reports < 6 && r.Reports > 0 {
+			b.Eps += 100
+		}
+	}
+	return b, err
+}
+
+// A batch that the ledger does not pay for is destroyed unread.
+func TestBudgetEndsAtTheCharge(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.CheckIn)
+	w.config.Budget = ledger.Config{Accountant: dear{}, Delta: 1e-6, MaxEps: 50}
+	w.present = func(round, client int64) bool { return round < 2 || client < 5 }
+	s := w.run()
+	if s.State != Refused || s.Released != 1 || len(w.sh.Opened) != 2 || len(w.disk.entries) != 1 || len(w.sh.Destroyed) != 2 {
+		t.Errorf("%+v, opened %d, destroyed %d", s, len(w.sh.Opened), len(w.sh.Destroyed))
+	}
+	w.order()
+}
+
+// A ledger that is missing, older than its mark, or edited stops the start.
+func TestLedgerThatCannotBeTrusted(t *testing.T) {
+	for name, harm := range map[string]struct {
+		do   func(d *disk)
+		want error
+	}{
+		"missing":     {func(d *disk) { d.entries = nil }, ledger.ErrMark},
+		"older":       {func(d *disk) { d.entries = d.entries[:2] }, ledger.ErrMark},
+		"edited":      {func(d *disk) { d.entries[1][125] ^= 1 }, ledger.ErrChain},
+		"last edited": {func(d *disk) { d.entries[2][125] ^= 1 }, ledger.ErrMark},
+		"one out":     {func(d *disk) { d.entries = append(d.entries[:1:1], d.entries[2]) }, ledger.ErrChain},
+		"no message":  {func(d *disk) { d.entries[2] = []byte("x") }, ledger.ErrChain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, dp.Shuffle, dp.All)
+			w.run()
+			harm.do(w.disk)
+			if _, err := w.start(nil); !errors.Is(err, harm.want) {
+				t.Errorf("started with %v, want %v", err, harm.want)
+			}
+		})
+	}
+}
+
+// A state that is older than the ledger would charge rounds twice, or open a second
+// batch for one charge.
+func TestStateOlderThanTheLedger(t *testing.T) {
+	for name, harm := range map[string]func(w *world, d *disk){
+		"gone": func(w *world, d *disk) { clear(d.values); clear(d.revision) },
+		"older": func(w *world, d *disk) {
+			key := "state." + hexTask(w)
+			r, _ := decodeRecord(d.values[key])
+			r.Round, r.Open = 1, nil
+			clear(d.releases)
+			d.values[key], _ = r.encode()
+			task, _ := decodeTask(d.values["task."+hexTask(w)])
+			task.State = Running
+			d.values["task."+hexTask(w)] = encodeTask(task)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, dp.Shuffle, dp.All)
+			w.run()
+			harm(w, w.disk)
+			p, err := w.start(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-p.done:
+				if !errors.Is(err, errFatal) {
+					t.Errorf("ended with %v", err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("it runs")
+			}
+			if len(w.disk.entries) != 3 || len(w.sh.Opened) != 3 {
+				t.Errorf("%d entries, %d rounds", len(w.disk.entries), len(w.sh.Opened))
+			}
+		})
+	}
+}
+
+func hexTask(w *world) string { return (&runner{id: w.task.ID()}).name() }
+
+// A leader that falls silent is followed by a standby, and what it still does has
+// no effect on the task.
+func TestStandbyTakesOver(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All, func(w *world) { w.task.Rounds = 6 })
+	block, blocked := make(chan struct{}), make(chan struct{})
+	slow := w.config
+	slow.Evaluate = func([]float32) any { return "first" }
+	first := true
+	slow.Record = func(round, place int64, _ *randomizer.Report) {
+		if round == 3 && first {
+			first = false
+			close(blocked)
+			<-block // and its lease is not renewed
+		}
+	}
+	stalled := &stall{until: blocked}
+	one, err := w.start(nil, func(c *Config) {
+		c.Tasks[0] = slow
+		c.Store = stalledStore{c.Store, stalled}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-blocked
+	two, err := w.start(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := w.end(two)
+	w.check(s)
+	close(block)
+	one.stop()
+	if err := <-one.done; err != nil {
+		t.Error(err)
+	}
+	if got, _ := one.Show(w.task.ID()); got.Round > 2 {
+		t.Errorf("the first leader has released round %d", got.Round)
+	}
+	w.check(s)
+}
+
+// stall loses a lease once its holder is silent.
+type stall struct{ until chan struct{} }
+
+type stalledStore struct {
+	Store
+	*stall
+}
+
+func (s stalledStore) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error) {
+	l, err := s.Store.Acquire(ctx, name, holder, ttl)
+	return stalledLease{l, s.stall}, err
+}
+
+type stalledLease struct {
+	Lease
+	*stall
+}
+
+func (l stalledLease) Renew(ctx context.Context) error {
+	select {
+	case <-l.until:
+		<-ctx.Done()
+		return ctx.Err()
+	default:
+		return l.Lease.Renew(ctx)
+	}
+}
+
+func TestStop(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All, func(w *world) { w.task.Rounds = 1000; w.config.Pause = time.Millisecond })
+	p, err := w.start(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if s, _ := p.Show(w.task.ID()); s.Released > 1 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := p.Stop(context.Background(), w.task.ID()); err != nil {
+		t.Fatal(err)
+	}
+	s := w.end(p)
+	if s.State != Stopped || s.Released < 2 {
+		t.Errorf("%+v", s)
+	}
+	if got := w.run(); got.State != Stopped || got.Model != s.Model {
+		t.Errorf("started again: %+v", got)
+	}
+	if err := p.Stop(context.Background(), [32]byte{}); !errors.Is(err, ErrNoTask) {
+		t.Errorf("stop of no task: %v", err)
+	}
+}
+
+// get asks a handler.
+func get(t *testing.T, h http.Handler, path string, header ...string) (int, []byte, http.Header) {
+	t.Helper()
+	q := httptest.NewRequest(http.MethodGet, path, nil)
+	for i := 0; i+1 < len(header); i += 2 {
+		q.Header.Set(header[i], header[i+1])
+	}
+	r := httptest.NewRecorder()
+	h.ServeHTTP(r, q)
+	b, _ := io.ReadAll(r.Body)
+	return r.Code, b, r.Result().Header
+}
+
+func TestHandler(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All)
+	hold, held := make(chan struct{}), make(chan struct{}, 10)
+	w.sh.Word = func(*wire.RoundClosed) { held <- struct{}{}; <-hold }
+	p, err := w.start(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, task := p.Handler(), "/v1/tasks/"+hexTask(w)
+	code, b, _ := get(t, h, task+"/announcement?after=0&wait=10")
+	if code != 200 {
+		t.Fatalf("%d %s", code, b)
+	}
+	m, err := wire.Verify(w.key.Public().(publicKey), wire.LabelAnnouncement, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := wire.DecodeAnnouncement(m)
+	if err != nil || a.Round != 1 || a.Task != w.task.ID() || a.Population != w.n || a.Enrolment != w.sh.Enrolment.Digest() {
+		t.Errorf("announced %+v: %v", a, err)
+	}
+	if code, _, _ := get(t, h, task+"/announcement?after=1&wait=0"); code != 204 {
+		t.Errorf("a round above 1: %d", code)
+	}
+	model := "/v1/models/" + hexOf(a.ModelDigest)
+	code, b, header := get(t, h, model)
+	if code != 200 || digestOf(b) != a.ModelDigest || !strings.Contains(header.Get("Cache-Control"), "immutable") {
+		t.Errorf("model: %d, %d bytes, %v", code, len(b), header)
+	}
+	if code, b, _ := get(t, h, model, "If-None-Match", header.Get("ETag")); code != 304 || len(b) != 0 {
+		t.Errorf("the same model again: %d", code)
+	}
+	code, b, _ = get(t, h, "/v1/tasks")
+	if code != 200 || string(b) != hexTask(w)+"\n" {
+		t.Errorf("tasks: %d %q", code, b)
+	}
+	if code, b, _ := get(t, h, task); code != 200 || string(b) != string(w.config.Signed) {
+		t.Errorf("task: %d", code)
+	}
+	for path, want := range map[string]int{"/v1/tasks/xx": 400, "/v1/tasks/" + hexOf([32]byte{}): 404, "/v1/models/" + hexOf([32]byte{}): 404,
+		"/v1/models/1": 400, task + "/announcement?after=-1": 400, task + "/announcement?wait=x": 400, "/v1/else": 404} {
+		if code, _, _ := get(t, h, path); code != want {
+			t.Errorf("%s: %d, want %d", path, code, want)
+		}
+	}
+	close(hold)
+	s := w.end(p)
+	if code, _, _ := get(t, h, task+"/announcement?after=3&wait=1"); code != 410 {
+		t.Errorf("after the end: %d", code)
+	}
+	code, b, _ = get(t, h, "/v1/status")
+	var status struct {
+		Tasks []struct {
+			State    string
+			Epsilon  float64
+			Accepted int64 `json:"reports_accepted"`
+		}
+	}
+	if err := json.Unmarshal(b, &status); err != nil || code != 200 || len(status.Tasks) != 1 || status.Tasks[0].State != "done" ||
+		status.Tasks[0].Epsilon != s.Eps || status.Tasks[0].Accepted != 24 {
+		t.Errorf("status: %d %s %v", code, b, err)
+	}
+}
+
+// The recorded reports give the model again, and come in the batch's order.
+func TestRecord(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All)
+	type place struct{ round, place int64 }
+	var order []place
+	w.config.Record = func(round, at int64, r *randomizer.Report) {
+		order = append(order, place{round, at})
+		a := w.sh.Opened[round-1]
+		want := w.report(round, w.who(a)[at], a.ModelDigest)
+		for j, v := range want.Value {
+			if r.Value[j] != v {
+				t.Errorf("round %d, place %d: another report", round, at)
+			}
+		}
+	}
+	w.config.Evaluate = func(p []float32) any { return len(p) }
+	s := w.run()
+	w.check(s)
+	if s.Evaluation != dim || len(order) != 24 {
+		t.Errorf("evaluated %v, recorded %d", s.Evaluation, len(order))
+	}
+	for i, p := range order {
+		if p != (place{int64(i/8) + 1, int64(i % 8)}) {
+			t.Errorf("record %d is %+v", i, p)
+		}
+	}
+}
+
+func TestTasksThatAreRefused(t *testing.T) {
+	for name, change := range map[string]func(*world, *Task, *Config){
+		"another's signature": func(w *world, k *Task, _ *Config) {
+			k.Signed = wire.Sign(signer(t), wire.LabelTask, w.task.Append(nil))
+		},
+		"no optimizer":   func(_ *world, k *Task, _ *Config) { k.Optimizer = nil },
+		"no duration":    func(_ *world, k *Task, _ *Config) { k.Round = 0 },
+		"smaller charge": func(_ *world, k *Task, _ *Config) { k.Report.Eps0 /= 2 },
+		"another delta":  func(_ *world, k *Task, _ *Config) { k.Budget.Delta = 1e-3 },
+		"no budget":      func(_ *world, k *Task, _ *Config) { k.Budget = ledger.Config{} },
+		"twice":          func(_ *world, k *Task, c *Config) { c.Tasks = append(c.Tasks, *k) },
+		"no key":         func(_ *world, _ *Task, c *Config) { c.Key = nil },
+		"no shuffler":    func(_ *world, _ *Task, c *Config) { c.Shuffler.URL = "nowhere" },
+	} {
+		w := newWorld(t, dp.Shuffle, dp.All)
+		_, err := w.start(nil, func(c *Config) { change(w, &c.Tasks[0], c); _ = name })
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	w := newWorld(t, dp.Distributed, dp.All)
+	if _, err := w.start(nil, func(c *Config) { c.Aggregator = nil }); err == nil {
+		t.Error("a vector sum without an aggregator")
+	}
+	w.task.Mechanism.Sum.Sigma *= 2
+	w.config.Report.Sigma *= 2
+	w.config.Signed = wire.Sign(w.key, wire.LabelTask, w.task.Append(nil))
+	if _, err := w.start(nil); err == nil {
+		t.Error("a vector sum that claims more noise than it has")
+	}
+}
+
+// The tasks of a population share its budget.
+func TestTwoTasksOneBudget(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All)
+	other := w.config
+	task := w.task
+	task.Name = "other"
+	other.Signed = wire.Sign(w.key, wire.LabelTask, task.Append(nil))
+	m := &memory{w.disk, nil, t}
+	j, err := ledger.OpenJournal(context.Background(), m, m, w.task.Population, limit(4*w.config.Report.Eps0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := w.start(nil, func(c *Config) { c.Journal, c.Tasks = j, append(c.Tasks, other) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := p.Wait(t.Context(), w.task.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := p.Wait(t.Context(), task.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stop()
+	if err := <-p.done; err != nil {
+		t.Fatal(err)
+	}
+	if a.Released+b.Released != 4 || len(w.disk.entries) != 4 || a.State != Refused && b.State != Refused {
+		t.Errorf("%d and %d rounds, %d entries, %s and %s", a.Released, b.Released, len(w.disk.entries), a.State, b.State)
+	}
+}

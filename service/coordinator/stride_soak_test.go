@@ -1,0 +1,5 @@
+//go:build soak
+
+package coordinator
+
+func stride() int { return 1 }

@@ -1,0 +1,323 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	pure "github.com/riffle-dp/riffle/coordinator"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/envelope"
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/mechanism"
+	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/schedule"
+	"github.com/riffle-dp/riffle/service/aggregator"
+	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/service/shuffler"
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// opened is what a coordinator recorded of a round.
+type opened struct {
+	reports []*randomizer.Report
+	sum     []int64
+	n       int64
+}
+
+// system is all three services on embedded stores.
+type system struct {
+	*world
+	clients []ed25519.PrivateKey
+	seal    *envelope.Keyring
+	front   http.Handler
+	service *shuffler.Service
+	dir     string
+	rounds  map[int64]*opened
+	source  batch.Source
+	agg     *Aggregator
+}
+
+func openStore(t *testing.T, dir, domain string) *store.Store {
+	t.Helper()
+	c := store.Config{Domain: domain, Dir: dir}
+	ctx := context.Background()
+	if err := store.Init(ctx, c); err != nil && !errors.Is(err, store.ErrExists) {
+		t.Fatal(err)
+	}
+	s, err := store.Open(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newSystem(t *testing.T, trust dp.Trust, p dp.Participation) *system {
+	t.Helper()
+	s := &system{world: newWorld(t, trust, p), dir: t.TempDir(), seal: ring(t), rounds: map[int64]*opened{}}
+	s.config.Round = 20 * time.Second
+	operator := signer(t)
+	public := s.key.Public().(ed25519.PublicKey)
+	db := openStore(t, filepath.Join(s.dir, "shuffler"), "shuffler")
+	c := shuffler.Config{Population: s.task.Population, Operator: operator, Coordinators: []ed25519.PublicKey{public}, Keys: s.seal,
+		Aggregator: s.second.Public(), MinReports: 2, Store: shuffler.OnStore(db), Poll: 5 * time.Millisecond, Lease: time.Second}
+	for range s.n {
+		k := signer(t)
+		s.clients = append(s.clients, k)
+		c.Roster = append(c.Roster, k.Public().(ed25519.PublicKey))
+	}
+	var err error
+	if s.service, err = shuffler.New(c); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.service.Run(ctx) }()
+	s.front = s.service.Handler()
+	peer := func(name string) *httptest.Server {
+		h := s.service.PeerHandler()
+		return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			h.ServeHTTP(w, endpoint.WithPeer(q, name))
+		}))
+	}
+	one, two := peer(shuffler.Coordinator), peer(shuffler.Aggregator)
+	s.source = batch.Source{URL: one.URL, Key: operator.Public().(ed25519.PublicKey), Client: client(t, nil)}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		one.Close()
+		two.Close()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if trust == dp.Distributed {
+		db := openStore(t, filepath.Join(s.dir, "aggregator"), "aggregator")
+		a, err := aggregator.New(aggregator.Config{Coordinator: public, Keyring: s.second, Store: aggregator.OnStore(db),
+			Shuffler: batch.Source{URL: two.URL, Key: s.source.Key, Client: client(t, nil)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := httptest.NewServer(a.PeerHandler())
+		s.agg = &Aggregator{URL: h.URL, Client: client(t, nil)}
+		t.Cleanup(func() {
+			h.Close()
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	s.config.Record = func(round, place int64, r *randomizer.Report) {
+		if place == 0 {
+			s.rounds[round] = &opened{}
+		}
+		s.rounds[round].reports = append(s.rounds[round].reports, r)
+	}
+	s.config.RecordSum = func(round int64, counts []int64, n int64) { s.rounds[round] = &opened{sum: counts, n: n} }
+	return s
+}
+
+// serve runs a coordinator on its embedded store while f runs.
+func (s *system) serve(f func(*Service)) {
+	s.t.Helper()
+	t := s.t.(*testing.T)
+	db := openStore(t, filepath.Join(s.dir, "coordinator"), "coordinator")
+	mark := filepath.Join(s.dir, "mark.json")
+	if _, err := store.ReadMark(mark); errors.Is(err, store.ErrNotFound) {
+		if err := InitMark(mark); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	j, err := OpenJournal(ctx, db, mark, s.task.Population, limit(1e9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Config{Key: s.key, Keyring: s.ring, Shuffler: s.source, Aggregator: s.agg, Store: OnStore(db), Journal: j,
+		Tasks: []Task{s.config}, Backoff: 5 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	f(c)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// post asks the shuffler as a client.
+func (s *system) post(path string, b []byte) (int, []byte) {
+	r := httptest.NewRecorder()
+	s.front.ServeHTTP(r, httptest.NewRequest(http.MethodPost, path, bytes.NewReader(b)))
+	return r.Code, r.Body.Bytes()
+}
+
+// take has all clients take part in a round.
+func (s *system) take(a wire.Announcement) {
+	s.t.Helper()
+	digest := a.Digest()
+	for i, key := range s.clients {
+		id := wire.NewClientID(key.Public().(ed25519.PublicKey))
+		switch a.Participation {
+		case dp.Sampled, dp.Once:
+			code, b := s.post("/v1/ask", wire.Sign(key, wire.LabelAsk, wire.Ask{Announcement: digest, Client: id}.Append(nil)))
+			if code != 200 || len(b) != 1 {
+				s.t.Fatalf("ask: %d %s", code, b)
+			}
+			if b[0] == 0 {
+				continue
+			}
+		}
+		r := s.report(a.Round, int64(i), a.ModelDigest)
+		out := wire.Report{Announcement: digest, Client: id}
+		rand.Read(out.ID[:])
+		var part, share []byte
+		var err error
+		if sum, ok := s.mech.(*mechanism.VectorSum); ok {
+			shares, err := sum.Shares(digest)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			counts := make([]int64, len(r.Value))
+			for j, v := range r.Value {
+				counts[j] = int64(v)
+			}
+			m, err := shares.Messages(rng.Secure(), counts)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			part, share = m[0], m[1]
+		} else if part, err = randomizer.AppendReport(nil, s.mech, r); err != nil {
+			s.t.Fatal(err)
+		}
+		if out.Part, err = envelope.SealPart(a.Coordinator, envelope.Coordinator, digest, part); err != nil {
+			s.t.Fatal(err)
+		}
+		if share != nil {
+			if out.Share, err = envelope.SealPart(a.Aggregator, envelope.Aggregator, digest, share); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		out.Sign(key)
+		sealed, err := envelope.SealReport(s.seal.Public()[0], &out)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if code, b := s.post("/v1/report", sealed); code != 204 {
+			s.t.Fatalf("report: %d %s", code, b)
+		}
+	}
+}
+
+// until takes part in rounds up to the last.
+func (s *system) until(h http.Handler, after, last int64) {
+	s.t.Helper()
+	for after < last {
+		code, b, _ := get(s.t.(*testing.T), h, fmt.Sprintf("/v1/tasks/%s/announcement?after=%d&wait=20", hexTask(s.world), after))
+		if code == 204 || code == 503 {
+			continue
+		}
+		if code != 200 {
+			s.t.Fatalf("announcement: %d %s", code, b)
+		}
+		m, err := wire.Verify(s.key.Public().(ed25519.PublicKey), wire.LabelAnnouncement, b)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		a, err := wire.DecodeAnnouncement(m)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.take(a)
+		after = a.Round
+	}
+}
+
+// again computes the model from what was recorded.
+func (s *system) again() [32]byte {
+	s.t.Helper()
+	l, err := ledger.New(s.config.Budget)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	o, _ := newOptimizer()
+	c := pure.Config{Task: s.task.ID(), Optimizer: o, Mechanism: s.mech, Report: s.config.Report, Ledger: l, Trust: s.task.Trust,
+		Participation: s.task.Participation, Population: s.n, Sample: s.config.Sample, MinReports: s.task.MinReports, Clip: 1}
+	if s.task.Participation == dp.Once {
+		c.Blocks, _ = schedule.NewBlocks(schedule.BlocksConfig{Clients: s.n, Size: s.config.BlockSize})
+	}
+	co, err := pure.New(c)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for round := int64(1); round <= s.task.Rounds; round++ {
+		r := s.rounds[round]
+		if r == nil {
+			s.t.Fatalf("round %d was not recorded", round)
+		}
+		if err := co.Receive(wire.RoundClosed{Round: round, Reports: max(r.n, int64(len(r.reports)))}); err != nil {
+			s.t.Fatal(err)
+		}
+		tally, err := co.NewTally()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, x := range r.reports {
+			tally.Open(x)
+		}
+		if r.sum != nil {
+			if err := tally.AddSum(r.sum, r.n); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		if _, _, err := co.End(tally); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return co.Announce().ModelDigest
+}
+
+// All services on their stores, with a coordinator that is stopped between two
+// rounds and comes back: the model is what the recorded reports give.
+func TestSystem(t *testing.T) {
+	for _, c := range []struct {
+		trust dp.Trust
+		p     dp.Participation
+	}{{dp.Shuffle, dp.Sampled}, {dp.Shuffle, dp.Once}, {dp.Distributed, dp.All}} {
+		t.Run(string(c.trust)+" "+string(c.p), func(t *testing.T) {
+			if testing.Short() && c.p != dp.All {
+				t.Skip("one is enough")
+			}
+			s := newSystem(t, c.trust, c.p)
+			s.serve(func(co *Service) { s.until(co.Handler(), 0, 2) })
+			s.serve(func(co *Service) {
+				s.until(co.Handler(), 2, 3)
+				status, err := co.Wait(t.Context(), s.task.ID())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := s.again(); status.State != Done || status.Model != want || status.Released != 3 {
+					t.Errorf("%+v, want model %x", status, want)
+				}
+			})
+		})
+	}
+}
