@@ -129,7 +129,13 @@ func TestOperateTwoRounds(t *testing.T) {
 	}
 	until(t, "the coordinator is ready", func() bool { return get(t, "http://"+c.Admin+"/readyz") == http.StatusOK })
 
-	want(t, exitUsage, "a shuffler has no tasks", "task", "list", "--socket", filepath.Join(dir, "shuffler", "shuffler.sock"))
+	sh, err := operate.LoadShuffler(shuffler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the shuffler is ready", func() bool { return get(t, "http://"+sh.Admin+"/readyz") == http.StatusOK })
+	until(t, "the shuffler's socket", func() bool { _, err := os.Stat(sh.Operator); return err == nil })
+	want(t, exitUsage, "a shuffler has no tasks", "task", "list", "--socket", sh.Operator)
 	want(t, exitUsage, "trust none", "task", "create", "--config", coordinator, "--name", "bare", "--data", data, "--trust", "none")
 	want(t, exitUsage, "name", "task", "create", "--config", coordinator, "--name", "A B", "--data", data)
 	want(t, exitUsage, `no such task: "nothing"`, "task", "show", "nothing", "--config", coordinator)
@@ -300,6 +306,27 @@ func moveStore(t *testing.T, config string) {
 	want(t, exitDone, `"clean": true`, "fsck", "coordinator", "--config", path, "--json")
 	want(t, exitFailed, "was migrated", "ledger", "verify", "--config", config)
 	want(t, exitFailed, "was migrated", "serve", "coordinator", "--config", config)
+
+	// A released model that is gone.
+	ctx := context.Background()
+	c, err := operate.LoadCoordinator(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(ctx, c.StoreConfig("coordinator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := s.ListObjects(ctx)
+	for _, o := range objects {
+		if strings.HasPrefix(o.Name, "model/") {
+			err = errors.Join(err, s.DeleteObject(ctx, o.Name))
+		}
+	}
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, exitFailed, "model/", "fsck", "coordinator", "--config", path)
 }
 
 // TestDemo runs the demonstration in each way that takes other code, stops one
