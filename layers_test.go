@@ -57,6 +57,7 @@ var limited = map[string][]string{
 	"github.com/nats-io/nats-server/v2/server": {"store"},
 	"github.com/nats-io/nats.go":               {"store"},
 	"github.com/nats-io/nats.go/jetstream":     {"store"},
+	"connectrpc.com/connect":                   {"proto/riffle/operator/v1", "operate", "cmd/riffle"},
 	"unsafe":                                   {"rng", "sample", "proto/riffle/operator/v1"}, // words as bytes and as floats, in bulk; generated code
 }
 

@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net/http"
@@ -444,5 +445,79 @@ func TestJoin(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A shuffler that never answers costs a round and no more: at the deadline the
+// sealed bytes go, and the charge stays.
+func TestDeadlineEndsRetries(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	w := one(t)
+	theta := make([]float32, dim)
+	a := w.announcement(1, theta)
+	a.Deadline = time.Now().Add(500 * time.Millisecond).UnixMilli()
+	w.publish(a, theta, nil)
+	p := &posts{answer: func(int) int { return 503 }}
+	w.set(p.before)
+	config := w.config()
+	seen := newWatch()
+	config.Watch = seen.tell
+	fleet, err := client.NewFleet(config, w.members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- fleet.Run(ctx) }()
+	if n := seen.next(ctx, t, client.Lost); n.Err == nil || n.Round != 1 {
+		t.Errorf("lost: %+v", n)
+	}
+	if time.Now().UnixMilli() < a.Deadline {
+		t.Error("it gave up before the deadline")
+	}
+	w.set(nil)
+	w.publish(w.announcement(2, theta), theta, nil)
+	w.wait(ctx, 1)
+	w.end()
+	if err := errors.Join(<-done, fleet.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if outboxes(t, config.Directory) != 0 {
+		t.Error("sealed bytes of a round that is over are still there")
+	}
+	ledger, err := os.ReadFile(filepath.Join(config.Directory, "ledger"))
+	if err != nil || bytes.Count(ledger, []byte("\nsent ")) != 2 {
+		t.Errorf("ledger %q, %v", ledger, err)
+	}
+}
+
+// A server that the roots do not vouch for is told nothing.
+func TestServersAreVerified(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	w := one(t)
+	config := w.config()
+	config.Roots = x509.NewCertPool()
+	seen := newWatch()
+	config.Watch = seen.tell
+	fleet, err := client.NewFleet(config, w.members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- fleet.Run(running) }()
+	var unknown x509.UnknownAuthorityError
+	if n := seen.next(ctx, t, client.Retrying); !errors.As(n.Err, &unknown) {
+		t.Errorf("retrying for %v", n.Err)
+	}
+	stop()
+	if err := errors.Join(<-done, fleet.Close()); err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.requests) != 0 {
+		t.Errorf("requests %v", w.requests)
 	}
 }

@@ -200,6 +200,9 @@ func (f *Fleet) task(ctx context.Context, id [32]byte) error {
 		}
 		return err
 	}
+	if err := f.openAll(ctx, t); err != nil {
+		return err
+	}
 	f.tell(Notice{What: Agreed, Task: id})
 	r := rounds{fleet: f, terms: t}
 	return r.run(ctx)
@@ -221,6 +224,28 @@ func (f *Fleet) agree(ctx context.Context, id [32]byte) (*Terms, error) {
 			return nil, err
 		}
 	}
+}
+
+// openAll lets every client prepare its data, before the first round: some of them
+// may take long. It is an error if none has data for the task.
+func (f *Fleet) openAll(ctx context.Context, t *Terms) error {
+	var last *Refused
+	some := false
+	for _, m := range f.members {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if _, err := m.open(t); err != nil {
+			last = refuse(CauseSource, "%v", err).of(t.ID, 0)
+			f.tell(Notice{What: Declined, Task: t.ID, Client: m.id, Err: last})
+			continue
+		}
+		some = true
+	}
+	if !some {
+		return last
+	}
+	return nil
 }
 
 // open returns a member's gradient for a task.

@@ -370,3 +370,37 @@ func TestTasksShareDelta(t *testing.T) {
 		t.Error("an epsilon that is no number was taken")
 	}
 }
+
+// Tasks that spend at the same time do not spend more than one after the other.
+func TestTasksSpendAtTheSameTime(t *testing.T) {
+	charge := someDecisions()[0].charge
+	times := func(ev dp.Event, _ float64) float64 {
+		var n int64
+		for _, e := range ev.(dp.Sequence) {
+			n += e.(dp.Repeat).Times
+		}
+		return float64(n)
+	}
+	p := Policy{MaxEps0: 3, MaxEps: 20.5, MaxTaskEps: 15, Delta: 1e-6, MaxTasks: 2, MinReports: 1}.withDefaults()
+	f := &Fleet{counter: &counter{accountant: &oracle{eps: times}}}
+	m := &member{history: &history{}}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	reserved := 0
+	for task := range 2 {
+		r := &rounds{fleet: f, terms: &Terms{ID: [32]byte{byte(task)}, Charge: charge, policy: p}}
+		wg.Go(func() {
+			for round := range int64(40) {
+				if r.reserve(m, wire.Announcement{Round: round + 1}, [32]byte{byte(round)}) == nil {
+					mu.Lock()
+					reserved++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if reserved != 20 {
+		t.Errorf("%d reports of two tasks, the budget is of 20", reserved)
+	}
+}

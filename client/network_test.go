@@ -101,7 +101,11 @@ func TestNetworkIsTheSimulation(t *testing.T) {
 			defer cancel()
 			task := wire.Task{Population: wire.Population{3}, Name: name, Trust: c.trust, Participation: c.participation,
 				MinReports: 2, Rounds: rounds, Delta: 1e-5, Mechanism: c.mechanism}
-			w := newWorld(t, n, task)
+			suite := wire.X25519
+			if c.participation == dp.Sampled {
+				suite = wire.X25519MLKEM768
+			}
+			w := newWorldOf(t, suite, n, task)
 			theirs, blocks := w.newCoordinator(t, n)
 			want := w.simulate(t, n, rounds, blocks)
 

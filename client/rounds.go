@@ -201,8 +201,7 @@ func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, dige
 	}
 	gradient, err := m.open(r.terms)
 	if err != nil {
-		tell(Declined, refuse(CauseSource, "%v", err))
-		return false, nil
+		return false, nil // it was told of when the task began
 	}
 	if refused := r.ready(m, ann, digest); refused != nil {
 		if refused != decided {

@@ -32,6 +32,7 @@ import (
 // they were sent. Every answer can be tampered with.
 type world struct {
 	t           *testing.T
+	suite       wire.Suite
 	coordinator ed25519.PrivateKey // signing
 	operator    ed25519.PrivateKey
 	opens       map[envelope.Reader]*envelope.PrivateKey
@@ -62,12 +63,17 @@ const dim = 5
 
 func newWorld(t *testing.T, n int, task wire.Task) *world {
 	t.Helper()
-	w := &world{t: t, opens: map[envelope.Reader]*envelope.PrivateKey{}, rings: map[envelope.Reader]*envelope.Keyring{},
+	return newWorldOf(t, wire.X25519, n, task)
+}
+
+func newWorldOf(t *testing.T, suite wire.Suite, n int, task wire.Task) *world {
+	t.Helper()
+	w := &world{t: t, suite: suite, opens: map[envelope.Reader]*envelope.PrivateKey{}, rings: map[envelope.Reader]*envelope.Keyring{},
 		at: map[wire.ClientID]int{}, changed: make(chan struct{}), requests: map[string]int{}, task: task}
 	_, w.coordinator, _ = ed25519.GenerateKey(rand.Reader)
 	_, w.operator, _ = ed25519.GenerateKey(rand.Reader)
 	for _, r := range []envelope.Reader{envelope.Shuffler, envelope.Coordinator, envelope.Aggregator} {
-		k, err := envelope.GenerateKey(wire.X25519, time.Now().Add(time.Hour))
+		k, err := envelope.GenerateKey(suite, time.Now().Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,12 +147,12 @@ func (w *world) fill(a wire.Announcement) wire.Announcement {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if a.ReportBytes, err = envelope.PartSize(wire.X25519, part); err != nil {
+	if a.ReportBytes, err = envelope.PartSize(w.suite, part); err != nil {
 		w.t.Fatal(err)
 	}
 	if share > 0 {
 		a.Aggregator = w.opens[envelope.Aggregator].Public()
-		if a.ShareBytes, err = envelope.PartSize(wire.X25519, share); err != nil {
+		if a.ShareBytes, err = envelope.PartSize(w.suite, share); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -21,8 +21,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/riffle-dp/riffle/wire"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func certificate(t *testing.T) (tls.Certificate, Pin) {
 	t.Helper()

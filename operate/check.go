@@ -3,7 +3,6 @@ package operate
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/store"
 	"github.com/riffle-dp/riffle/wire"
 )
@@ -74,10 +74,8 @@ type storedTask struct {
 }
 
 type storedState struct {
-	Round  int64    `json:"round"`
-	Model  string   `json:"model"`
-	Step   string   `json:"state"`
-	Recent []string `json:"recent"`
+	Round  int64  `json:"round"`
+	Model  string `json:"model"`
 	Counts struct {
 		Released int64            `json:"released"`
 		Void     int64            `json:"void"`
@@ -120,26 +118,49 @@ func (r *CheckReport) coordinator(ctx context.Context, config string) error {
 			charges[id]++
 		}
 	}
-	for _, prefix := range []string{"task.", "created."} {
-		keys, err := s.Keys(ctx, prefix)
-		if err != nil {
-			return err
+	keys, err := s.Keys(ctx, "created.")
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		r.Checked["tasks"]++
+		id := strings.TrimPrefix(k, "created.")
+		if w, ok := r.task(ctx, s, k, id, publicOf(key)); ok {
+			e, charged := last[id]
+			r.state(ctx, s, id, w, e, charged, charges[id])
+			r.service(ctx, c, s, w.ID())
 		}
-		for _, k := range keys {
-			r.Checked["tasks"]++
-			id := strings.TrimPrefix(k, prefix)
-			w, ok := r.task(ctx, s, k, id, publicOf(key))
-			if ok && prefix == "task." {
-				e, charged := last[id]
-				r.state(ctx, s, id, w, e, charged, charges[id])
-				delete(last, id)
-			}
-		}
+		delete(last, id)
 	}
 	for id := range last {
 		r.problem("ledger", "task %s is charged, and the store does not know it", id)
 	}
 	return nil
+}
+
+// service has the coordinator's own check look at a task that was begun.
+func (r *CheckReport) service(ctx context.Context, c Coordinator, s *store.Store, id [32]byte) {
+	key := fmt.Sprintf("task.%x", id)
+	if _, err := s.Get(ctx, key); errors.Is(err, store.ErrNotFound) {
+		return // it was created, and no process has led it yet
+	}
+	population, err := ParsePopulation(c.Population)
+	if err != nil {
+		return // it was read before
+	}
+	book, err := s.OpenLedger(ctx)
+	if err != nil {
+		return // as was said of the ledger
+	}
+	j, err := ledger.OpenJournal(ctx, journalLog{book}, markFile(c.Mark), population, c.populationLimit())
+	if err != nil {
+		return
+	}
+	if err := coordinator.Check(ctx, coordinatorStore{s}, j, id); err != nil {
+		for line := range strings.Lines(err.Error()) {
+			r.problem(key, "%s", strings.TrimSpace(line))
+		}
+	}
 }
 
 // task checks what is stored of a task under a key.
@@ -187,10 +208,6 @@ func (r *CheckReport) state(ctx context.Context, s *store.Store, id string, w wi
 		r.problem(key, "%v", err)
 		return
 	}
-	for _, model := range append(slices.Clone(state.Recent), state.Model) {
-		r.object(ctx, s, key, "model/"+model, model)
-	}
-	r.object(ctx, s, key, "state/"+state.Step, state.Step)
 	n := state.Counts
 	if n.Released+n.Void+n.Failed != state.Round {
 		r.problem(key, "%d rounds released, %d void, %d failed, which are not the %d that ended", n.Released, n.Void, n.Failed, state.Round)
@@ -200,8 +217,6 @@ func (r *CheckReport) state(ctx context.Context, s *store.Store, id string, w wi
 	}
 	opened := state.Open != nil && state.Open.Charged
 	switch {
-	case charged && last.Round > state.Round+1, charged && last.Round == state.Round+1 && state.Open == nil:
-		r.problem(key, "round %d is charged, the state is of round %d: it is older than the ledger", last.Round, state.Round)
 	case opened && (!charged || last.Round < state.Round+1) && w.Participation != dp.Once:
 		r.problem(key, "round %d was opened, and the ledger's last charge is of round %d", state.Round+1, last.Round)
 	case w.Participation == dp.Once: // an epoch is charged once
@@ -210,25 +225,6 @@ func (r *CheckReport) state(ctx context.Context, s *store.Store, id string, w wi
 		}
 	case charges < n.Released+n.Failed:
 		r.problem(key, "%d rounds were opened, %d are charged", n.Released+n.Failed, charges)
-	}
-	if state.Open != nil && charged && last.Round == state.Round+1 {
-		if len(state.Open.Announcement) < ed25519.SignatureSize {
-			r.problem(key, "an open round without announcement")
-		} else if a, err := wire.DecodeAnnouncement(state.Open.Announcement[ed25519.SignatureSize:]); err != nil || a.Digest() != last.Announcement {
-			r.problem(key, "round %d is charged for another announcement", last.Round)
-		}
-	}
-}
-
-func (r *CheckReport) object(ctx context.Context, s *store.Store, where, name, digest string) {
-	h := sha256.New()
-	if err := s.CopyObject(ctx, h, name); err != nil {
-		r.problem(where, "%s: %v", name, err)
-		return
-	}
-	r.Checked["models and states"]++
-	if hex.EncodeToString(h.Sum(nil)) != digest {
-		r.problem(where, "%s is not what its name says", name)
 	}
 }
 

@@ -48,6 +48,9 @@ func Init(ctx context.Context, role, config string) error {
 		if err != nil {
 			return err
 		}
+		if _, err := os.Lstat(filepath.Join(c.Dir, "ledger")); err == nil {
+			return fmt.Errorf("operate: %s: there is a ledger already: %w", c.Dir, store.ErrExists)
+		}
 		return client.CreateLedger(c.Dir)
 	case RoleAll:
 		c, err := LoadAll(config)

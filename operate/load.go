@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -36,12 +38,23 @@ func load(path string, v any) error {
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	if err := d.Decode(v); err != nil && !errors.Is(err, io.EOF) {
-		return configError("%s: %w", path, err)
+		return configError("%s: %s", path, oneLine(err))
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return configError("%s: more than one document", path)
 	}
 	return nil
+}
+
+var notFound = regexp.MustCompile(`field (\S+) not found in type \S+`)
+
+// oneLine words what a decoder found as the command line words it.
+func oneLine(err error) string {
+	text := err.Error()
+	if all := new(yaml.TypeError); errors.As(err, &all) {
+		text = strings.Join(all.Errors, "; ")
+	}
+	return notFound.ReplaceAllString(strings.ReplaceAll(text, "\n", " "), `unknown key "$1"`)
 }
 
 // at makes paths relative to a configuration's directory.

@@ -60,7 +60,7 @@ func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error
 		return nil, err
 	}
 	var report CheckReport
-	w, ok := report.task(ctx, s, "task."+hex.EncodeToString(id[:]), hex.EncodeToString(id[:]), publicOf(key))
+	w, ok := report.task(ctx, s, createdKey(id), hex.EncodeToString(id[:]), publicOf(key))
 	if !ok {
 		return nil, fmt.Errorf("operate: %s: %s", report.Problems[0].Where, report.Problems[0].What)
 	}

@@ -26,6 +26,9 @@ type Options struct {
 
 // Serve runs a role until ctx ends, finishes what was begun and returns nil.
 func Serve(ctx context.Context, role, config string, o Options) error {
+	if role != RoleAll {
+		o.Log = o.Log.With("role", role)
+	}
 	switch role {
 	case RoleShuffler:
 		return serveShuffler(ctx, config, o)
@@ -47,9 +50,7 @@ func serveAll(ctx context.Context, config string, o Options) error {
 	var parts []func(context.Context) error
 	for _, r := range c.roles() {
 		parts = append(parts, func(ctx context.Context) error {
-			one := o
-			one.Log = o.Log.With("role", r.role)
-			if err := Serve(ctx, r.role, r.config, one); err != nil {
+			if err := Serve(ctx, r.role, r.config, o); err != nil {
 				return fmt.Errorf("%s: %w", r.role, err)
 			}
 			return nil
@@ -158,11 +159,11 @@ func (s *server) run(ctx context.Context, api operatorAPI, service func(context.
 		ended <- service(back)
 		stopFronts()
 	}()
-	s.options.Log.Info("started", "role", s.role)
+	s.options.Log.Info("started")
 	err = together(fronts, s.front...)
 	stop()
 	err = errors.Join(err, <-ended)
-	s.options.Log.Info("ended", "role", s.role)
+	s.options.Log.Info("ended")
 	return err
 }
 

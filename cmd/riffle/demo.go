@@ -174,7 +174,7 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64) error {
 	case "check-in":
 		c.Gamma = gamma
 		// Nobody knows who will report, so the round ends at its deadline.
-		d.Round = 4 + float64(d.Clients)/500
+		d.Round = 5 + float64(d.Clients)/500
 	default:
 		return usage("--participation %q must be all, sampled, check-in or once", d.Participation)
 	}

@@ -283,7 +283,6 @@ func newTaskShow() *cobra.Command {
 
 func newTaskStop() *cobra.Command {
 	var f operatorFlags
-	var why string
 	var show output
 	cmd := &cobra.Command{
 		Use: "stop TASK", Short: "Stop a task; what was released stays",
@@ -296,7 +295,7 @@ cannot be started again.`,
 			if err != nil {
 				return err
 			}
-			resp, err := c.StopTask(cmd.Context(), connect.NewRequest(&operatorv1.StopTaskRequest{Task: args[0], Why: why}))
+			resp, err := c.StopTask(cmd.Context(), connect.NewRequest(&operatorv1.StopTaskRequest{Task: args[0]}))
 			if err != nil {
 				return operateError(err)
 			}

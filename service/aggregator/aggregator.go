@@ -316,7 +316,8 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 	if err != nil {
 		return nil, nil, err
 	}
-	reader := batch.Reader{Source: s.config.Shuffler, Announcement: j.digest, Reports: j.closed.Reports, Chunks: j.closed.Chunks,
+	reader := batch.Reader{Source: s.config.Shuffler, Announcement: j.digest, Reports: j.closed.Reports,
+		Chunks: batch.Chunks(j.closed.Reports, j.announcement.ShareBytes), // the word counts the coordinator's
 		Digest: j.closed.Shares, Size: j.announcement.ShareBytes, Workers: s.config.Workers}
 	open := func(_ int, c wire.Chunk) ([][]byte, error) {
 		opened := make([][]byte, c.Len())

@@ -158,3 +158,14 @@ func (t *turn) do(i int64, f func(place int64) error, items int64) error {
 	t.moved.Broadcast()
 	return nil
 }
+
+// chunkBytes is what a chunk holds of items at most, unless one alone is larger.
+const chunkBytes = 64 << 10
+
+// Chunks is how many chunks a batch of items of one size has, as SPEC.md cuts it.
+// The word on a round says it of the coordinator's parts; shares are of another
+// size.
+func Chunks(reports, size int64) int64 {
+	per := max(1, chunkBytes/max(1, size))
+	return (reports + per - 1) / per
+}

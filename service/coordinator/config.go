@@ -91,7 +91,8 @@ type Task struct {
 	Pause time.Duration
 
 	// Evaluate, if not nil, is called with the parameters of a model that was
-	// released; what it returns is shown in the task's Status.
+	// released; what it returns is shown in the task's Status. The next round waits
+	// for it.
 	Evaluate func(params []float32) any
 	// Record, if not nil, is told each report of a charged round that could be opened,
 	// in the batch's order; a round that is taken up again begins again at place 0.

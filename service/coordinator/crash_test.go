@@ -52,6 +52,12 @@ func (w *world) crashed(crash *batchtest.Crash) Status {
 		if err != nil {
 			w.t.Fatal(err)
 		}
+		w.disk.mu.Lock()
+		begun := len(w.disk.values) > 0
+		w.disk.mu.Unlock()
+		if begun {
+			w.fsck()
+		}
 		return w.run()
 	case <-p.find(w.task.ID()).ended:
 		return w.end(p)

@@ -640,6 +640,20 @@ func (w *world) check(s Status, skip ...int) {
 		}
 	}
 	w.order()
+	w.fsck()
+}
+
+// fsck checks what is stored.
+func (w *world) fsck() {
+	w.t.Helper()
+	m := &memory{w.disk, nil, w.t}
+	j, err := ledger.OpenJournal(context.Background(), m, m, w.task.Population, limit(1e9))
+	if err == nil {
+		err = Check(context.Background(), m, j, w.task.ID())
+	}
+	if err != nil {
+		w.t.Error(err)
+	}
 }
 
 // order holds that no chunk is asked for before its round is in the ledger.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -120,14 +121,14 @@ func (s *Service) serveAnnouncement(w http.ResponseWriter, q *http.Request) {
 			answer(w, signed)
 			return
 		}
+		if !leading {
+			endpoint.Refuse(w, wire.Unavailable, "this coordinator does not lead the task now")
+			return
+		}
 		select {
 		case <-changed:
 		case <-r.ended:
 		case <-ctx.Done():
-			if !leading {
-				endpoint.Refuse(w, wire.Unavailable, "this coordinator does not lead the task")
-				return
-			}
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
@@ -140,8 +141,18 @@ func (s *Service) serveModel(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	tag := `"` + hex.EncodeToString(d[:]) + `"`
-	b, err := s.model(q.Context(), d)
-	if err != nil {
+	var b []byte
+	for _, r := range s.all() {
+		var err error
+		if b, err = s.model(q.Context(), r.id, d); err == nil {
+			break
+		}
+		if !errors.Is(err, ErrNotFound) {
+			endpoint.Refuse(w, wire.Unavailable, "the model cannot be read now")
+			return
+		}
+	}
+	if b == nil {
 		endpoint.Refuse(w, wire.UnknownRound, "no such model")
 		return
 	}

@@ -45,10 +45,9 @@ const (
 	Refused State = "refused" // the ledger takes no further round
 )
 
-// taskRecord is task/<task>.
+// taskRecord is task.<task>; the signed task lies beside it as an object.
 type taskRecord struct {
 	Format int    `json:"format"`
-	Signed []byte `json:"task"`
 	State  State  `json:"state"`
 	Why    string `json:"why,omitempty"`
 }
@@ -71,7 +70,7 @@ func (c Counts) clone() Counts {
 	return c
 }
 
-// record is state/<task>: the last release, and the round that is open.
+// record is state.<task>: the last release, and the round that is open.
 type record struct {
 	Format int    `json:"format"`
 	Fence  uint64 `json:"fence"` // lease of who wrote last
@@ -220,9 +219,13 @@ func decodeState(b []byte) (s optimize.State, err error) {
 	return s, nil
 }
 
-func modelName(d hash) string { return "model/" + hex.EncodeToString(d[:]) }
-func stateName(d hash) string { return "state/" + hex.EncodeToString(d[:]) }
+// Objects are a task's own, also where two tasks have the same model: each deletes
+// what it needs no more.
+func taskName(task [32]byte) string          { return fmt.Sprintf("task/%x", task) }
+func modelName(task [32]byte, d hash) string { return fmt.Sprintf("model/%x/%x", task, d[:]) }
+func stateName(task [32]byte, d hash) string { return fmt.Sprintf("state/%x/%x", task, d[:]) }
 
+// digestOf is what names an object.
 func digestOf(b []byte) hash { return sha256.Sum256(b) }
 
 func encodeTask(t taskRecord) []byte {

@@ -362,7 +362,7 @@ func TestStop(t *testing.T) {
 }
 
 // get asks a handler.
-func get(t *testing.T, h http.Handler, path string, header ...string) (int, []byte, http.Header) {
+func get(t testing.TB, h http.Handler, path string, header ...string) (int, []byte, http.Header) {
 	t.Helper()
 	q := httptest.NewRequest(http.MethodGet, path, nil)
 	for i := 0; i+1 < len(header); i += 2 {
@@ -383,6 +383,7 @@ func TestHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, task := p.Handler(), "/v1/tasks/"+hexTask(w)
+	<-held // so that it leads
 	code, b, _ := get(t, h, task+"/announcement?after=0&wait=10")
 	if code != 200 {
 		t.Fatalf("%d %s", code, b)
@@ -514,13 +515,15 @@ func TestTwoTasksOneBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := p.Wait(t.Context(), w.task.ID())
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	a, err := p.Wait(ctx, w.task.ID())
 	if err != nil {
-		t.Fatal(err)
+		t.Errorf("%v: %+v", err, a)
 	}
-	b, err := p.Wait(t.Context(), task.ID())
+	b, err := p.Wait(ctx, task.ID())
 	if err != nil {
-		t.Fatal(err)
+		t.Errorf("%v: %+v", err, b)
 	}
 	p.stop()
 	if err := <-p.done; err != nil {
@@ -528,5 +531,49 @@ func TestTwoTasksOneBudget(t *testing.T) {
 	}
 	if a.Released+b.Released != 4 || len(w.disk.entries) != 4 || a.State != Refused && b.State != Refused {
 		t.Errorf("%d and %d rounds, %d entries, %s and %s", a.Released, b.Released, len(w.disk.entries), a.State, b.State)
+	}
+}
+
+// What is wrong in a store is found.
+func TestCheckFindsHarm(t *testing.T) {
+	state := func(f func(*record)) func(*world) {
+		return func(w *world) {
+			key := "state." + hexTask(w)
+			r, err := decodeRecord(w.disk.values[key])
+			if err != nil {
+				t.Fatal(err)
+			}
+			f(&r)
+			w.disk.values[key], _ = r.encode()
+		}
+	}
+	for name, harm := range map[string]func(*world){
+		"no task":        func(w *world) { delete(w.disk.values, "task."+hexTask(w)) },
+		"another task":   func(w *world) { w.disk.objects["task/"+hexTask(w)][70] ^= 1 },
+		"no state":       func(w *world) { delete(w.disk.values, "state."+hexTask(w)) },
+		"older state":    state(func(r *record) { r.Round = 1 }),
+		"one back":       state(func(r *record) { r.Round = 2 }),
+		"no model":       state(func(r *record) { r.Model[0]++ }),
+		"no optimiser":   state(func(r *record) { r.Step[0]++ }),
+		"a broken round": state(func(r *record) { r.Open = &openRound{Announcement: []byte("x")} }),
+		"edited model": func(w *world) {
+			for name, b := range w.disk.objects {
+				if strings.HasPrefix(name, "model/") {
+					b[0] ^= 1
+				}
+			}
+		},
+	} {
+		w := newWorld(t, dp.Shuffle, dp.All)
+		w.check(w.run())
+		harm(w)
+		m := &memory{w.disk, nil, t}
+		j, err := ledger.OpenJournal(t.Context(), m, m, w.task.Population, limit(1e9))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(t.Context(), m, j, w.task.ID()); err == nil {
+			t.Errorf("%s: not found", name)
+		}
 	}
 }

@@ -82,8 +82,14 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 	case dp.CheckIn:
 		k = max(r.task.MinReports, int64(float64(e.Clients)*r.t.CheckInRate))
 	}
-	if r.sum != nil && r.most(e.Clients) > r.sum.Params().Users {
-		return false, fmt.Errorf("coordinator: up to %d clients may report, the vector sum is made for %d", r.most(e.Clients), r.sum.Params().Users)
+	if r.sum != nil {
+		most, err := r.most(e.Clients)
+		if err != nil {
+			return false, err
+		}
+		if users := r.sum.Params().Users; most > users {
+			return false, fmt.Errorf("coordinator: up to %d clients may report, the vector sum is made for %d", most, users)
+		}
 	}
 	// So that nobody reports to a round that cannot be opened. What counts is the
 	// charge itself.
@@ -106,11 +112,18 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 }
 
 // most is how many can report in a round.
-func (r *runner) most(n int64) int64 {
-	if r.task.Participation == dp.Sampled {
-		return r.t.Sample
+func (r *runner) most(n int64) (int64, error) {
+	switch r.task.Participation {
+	case dp.Sampled:
+		return r.t.Sample, nil
+	case dp.Once:
+		b, err := r.blocks(n)
+		if err != nil {
+			return 0, err
+		}
+		return b.Len(0), nil // the first are the largest
 	}
-	return n
+	return n, nil
 }
 
 // compose completes the pure announcement with what a network needs.
@@ -193,7 +206,7 @@ func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, 
 
 // offerModel has the model at hand before it is announced.
 func (r *runner) offerModel(ctx context.Context) error {
-	_, err := r.s.model(ctx, r.record.Model)
+	_, err := r.s.model(ctx, r.id, r.record.Model)
 	return err
 }
 
@@ -318,10 +331,10 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, step bool, ac
 	next := r.record
 	old := next.Step
 	next.Model, next.Step = digestOf(model), digestOf(state)
-	if err := store.PutObject(ctx, stateName(next.Step), state); err != nil {
+	if err := store.PutObject(ctx, stateName(r.id, next.Step), state); err != nil {
 		return err
 	}
-	if err := store.PutObject(ctx, modelName(next.Model), model); err != nil {
+	if err := store.PutObject(ctx, modelName(r.id, next.Model), model); err != nil {
 		return err
 	}
 	next.Counts = next.Counts.clone()
@@ -345,17 +358,18 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, step bool, ac
 	}
 	r.show()
 	r.log.Info("round has ended", "round", c.Round, "reports", accepted, "step", step)
+	r.tell(ctx)
 	if r.t.Evaluate != nil && step {
+		r.phase("evaluating")
 		v := r.t.Evaluate(append([]float32(nil), r.pure.Parameters()...))
 		r.update(func(s *Status) { s.Evaluation = v })
 	}
-	r.tell(ctx)
 	// What is not deleted here only takes space.
 	if old != next.Step {
-		_ = store.DeleteObject(ctx, stateName(old))
+		_ = store.DeleteObject(ctx, stateName(r.id, old))
 	}
 	for _, h := range dropped {
-		_ = store.DeleteObject(ctx, modelName(h))
+		_ = store.DeleteObject(ctx, modelName(r.id, h))
 	}
 	return nil
 }

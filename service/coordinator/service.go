@@ -171,14 +171,15 @@ func (s *Service) Model(ctx context.Context, id [32]byte) ([]byte, error) {
 	if digest == ([32]byte{}) {
 		return nil, fmt.Errorf("coordinator: task %q has no model yet", r.task.Name)
 	}
-	return s.model(ctx, digest)
+	return s.model(ctx, id, digest)
 }
 
-func (s *Service) model(ctx context.Context, digest hash) ([]byte, error) {
+// model returns a model of a task.
+func (s *Service) model(ctx context.Context, task [32]byte, digest hash) ([]byte, error) {
 	if b := s.models.get(digest); b != nil {
 		return b, nil
 	}
-	b, err := s.config.Store.GetObject(ctx, modelName(digest))
+	b, err := s.config.Store.GetObject(ctx, modelName(task, digest))
 	if err != nil {
 		return nil, err
 	}

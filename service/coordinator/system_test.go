@@ -231,8 +231,9 @@ func (s *system) take(a wire.Announcement) {
 func (s *system) until(h http.Handler, after, last int64) {
 	s.t.Helper()
 	for after < last {
-		code, b, _ := get(s.t.(*testing.T), h, fmt.Sprintf("/v1/tasks/%s/announcement?after=%d&wait=20", hexTask(s.world), after))
+		code, b, _ := get(s.t, h, fmt.Sprintf("/v1/tasks/%s/announcement?after=%d&wait=20", hexTask(s.world), after))
 		if code == 204 || code == 503 {
+			time.Sleep(time.Millisecond)
 			continue
 		}
 		if code != 200 {

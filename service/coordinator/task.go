@@ -1,8 +1,8 @@
 package coordinator
 
 import (
-	"bytes"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -208,10 +208,13 @@ func fatal(f string, a ...any) error { return fmt.Errorf("%w: %w", errFatal, fmt
 // there is under the lease's number.
 func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error) {
 	store := r.s.config.Store
-	t := taskRecord{Format: recordFormat, Signed: r.t.Signed, State: Running}
+	t := taskRecord{Format: recordFormat, State: Running}
 	b, _, err := store.Get(ctx, r.taskKey())
 	switch {
 	case errors.Is(err, ErrNotFound):
+		if err := store.PutObject(ctx, taskName(r.id), r.t.Signed); err != nil {
+			return false, err
+		}
 		if _, err := store.Put(ctx, r.taskKey(), encodeTask(t), 0); err != nil {
 			return false, err
 		}
@@ -220,9 +223,6 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 	default:
 		if t, err = decodeTask(b); err != nil {
 			return false, fatal("%w", err)
-		}
-		if !bytes.Equal(t.Signed[64:], r.t.Signed[64:]) {
-			return false, fatal("task %q is stored otherwise", r.task.Name)
 		}
 	}
 	b, revision, err := store.Get(ctx, r.stateKey())
@@ -272,10 +272,10 @@ func (r *runner) first(ctx context.Context) (record, error) {
 	rec.Model, rec.Step = digestOf(model), digestOf(state)
 	rec.Recent = []hash{rec.Model}
 	store := r.s.config.Store
-	if err := store.PutObject(ctx, modelName(rec.Model), model); err != nil {
+	if err := store.PutObject(ctx, modelName(r.id, rec.Model), model); err != nil {
 		return rec, err
 	}
-	return rec, store.PutObject(ctx, stateName(rec.Step), state)
+	return rec, store.PutObject(ctx, stateName(r.id, rec.Step), state)
 }
 
 // save replaces the state by compare-and-swap.
@@ -321,7 +321,7 @@ func (r *runner) load(ctx context.Context, n int64) error {
 	if err != nil {
 		return err
 	}
-	b, err := r.s.config.Store.GetObject(ctx, stateName(r.record.Step))
+	b, err := r.s.config.Store.GetObject(ctx, stateName(r.id, r.record.Step))
 	if err != nil {
 		return err
 	}
@@ -367,6 +367,9 @@ func (r *runner) load(ctx context.Context, n int64) error {
 
 // announcement decodes the one of the open round.
 func (r *runner) announcement() (*wire.Announcement, error) {
+	if len(r.record.Open.Announcement) < ed25519.SignatureSize {
+		return nil, wire.ErrMalformed
+	}
 	a, err := wire.DecodeAnnouncement(r.record.Open.Announcement[64:])
 	return &a, err
 }

@@ -319,3 +319,46 @@ func TestLateWriteIsNotAcknowledged(t *testing.T) {
 		})
 	}
 }
+
+// A block that is written after the cut and before pass 1 reads the stream is
+// not in the batch, and its client is told so: another run would else make
+// another batch.
+func TestBlockAfterTheCutIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 4)
+		written := make(chan struct{})
+		passes := make(chan struct{})
+		c := w.config()
+		c.Store = &memory{state: w.state, fault: func(op string, after bool) error {
+			if op == "create stream o" && !after { // the cut is made
+				close(passes)
+				<-written
+			}
+			return nil
+		}}
+		worker := w.start(c)
+		c.FrontendOnly = true
+		late := false
+		c.Store = &memory{state: w.state, fault: func(op string, after bool) error {
+			if op == "append in" && late {
+				if !after {
+					<-passes
+				} else {
+					close(written)
+				}
+			}
+			return nil
+		}}
+		front := w.start(c)
+		ann := front.announcement(1)
+		front.open(ann)
+		front.send(w.report(ann, 0, 0), w.report(ann, 1, 0))
+		late = true
+		front.refused(wire.Closed, "", "POST", "/v1/report", w.report(ann, 2, 0))
+		word := worker.closed(ann)
+		want, _ := w.expected(ann, [][2]int{{0, 0}, {1, 0}})
+		if got := worker.fetch(Coordinator, ann, word); !slices.EqualFunc(got, want, bytes.Equal) {
+			t.Errorf("the batch holds %d reports", len(got))
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/riffle-dp/riffle/endpoint"
@@ -121,7 +122,8 @@ type reader struct {
 	mu   sync.Mutex
 	from int64 // index of the first that is held
 	held [][]byte
-	next uint64 // where the stream goes on after them
+	next uint64       // where the stream goes on after them
+	used atomic.Int64 // when, in Unix seconds
 }
 
 // ahead is how many bytes of chunks a reader holds, unless one is larger.
@@ -203,6 +205,7 @@ func (s *Service) blob(ctx context.Context, name string, rec *record, kind strin
 		s.readers[stream+kind] = at
 	}
 	s.mu.Unlock()
+	at.used.Store(time.Now().Unix())
 	b, err := at.chunk(index, func(from uint64) iter.Seq2[blob, error] {
 		return v.placed(ctx, s.store, stream, "out", kind+".*", from)
 	})

@@ -70,8 +70,8 @@ type OperatorServiceClient interface {
 	ListTasks(context.Context, *connect.Request[ListTasksRequest]) (*connect.Response[ListTasksResponse], error)
 	// GetTask returns a task with its last releases.
 	GetTask(context.Context, *connect.Request[GetTaskRequest]) (*connect.Response[GetTaskResponse], error)
-	// StopTask ends a task after the round that is open, if one is. What was
-	// released stays valid.
+	// StopTask ends a task; a round that is open is destroyed unread. What was
+	// released stays valid, and what was charged stays charged.
 	StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error)
 	// GetLedger returns what was charged, and its cost recounted now.
 	GetLedger(context.Context, *connect.Request[GetLedgerRequest]) (*connect.Response[GetLedgerResponse], error)
@@ -178,8 +178,8 @@ type OperatorServiceHandler interface {
 	ListTasks(context.Context, *connect.Request[ListTasksRequest]) (*connect.Response[ListTasksResponse], error)
 	// GetTask returns a task with its last releases.
 	GetTask(context.Context, *connect.Request[GetTaskRequest]) (*connect.Response[GetTaskResponse], error)
-	// StopTask ends a task after the round that is open, if one is. What was
-	// released stays valid.
+	// StopTask ends a task; a round that is open is destroyed unread. What was
+	// released stays valid, and what was charged stays charged.
 	StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error)
 	// GetLedger returns what was charged, and its cost recounted now.
 	GetLedger(context.Context, *connect.Request[GetLedgerRequest]) (*connect.Response[GetLedgerResponse], error)

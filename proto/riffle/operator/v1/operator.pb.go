@@ -411,10 +411,8 @@ func (x *GetTaskResponse) GetTask() *Task {
 }
 
 type StopTaskRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// For people; stored with the task.
-	Why           string `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -452,13 +450,6 @@ func (*StopTaskRequest) Descriptor() ([]byte, []int) {
 func (x *StopTaskRequest) GetTask() string {
 	if x != nil {
 		return x.Task
-	}
-	return ""
-}
-
-func (x *StopTaskRequest) GetWhy() string {
-	if x != nil {
-		return x.Why
 	}
 	return ""
 }
@@ -940,10 +931,9 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x0eGetTaskRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\"?\n" +
 	"\x0fGetTaskResponse\x12,\n" +
-	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"7\n" +
+	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"%\n" +
 	"\x0fStopTaskRequest\x12\x12\n" +
-	"\x04task\x18\x01 \x01(\tR\x04task\x12\x10\n" +
-	"\x03why\x18\x02 \x01(\tR\x03why\"@\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\"@\n" +
 	"\x10StopTaskResponse\x12,\n" +
 	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"\xb7\x05\n" +
 	"\x04Task\x12\x0e\n" +

@@ -1,0 +1,384 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/operate"
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// outcome runs the program and returns its exit code and outputs.
+func outcome(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := process(t, args...)
+	var out, text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &text
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), text.String()
+}
+
+// want runs the program and compares exit code and a part of its output.
+func want(t *testing.T, code int, text string, args ...string) string {
+	t.Helper()
+	got, out, errText := outcome(t, args...)
+	if got != code || !strings.Contains(out+errText, text) {
+		t.Fatalf("riffle %s: exit %d, want %d with %q\n%s%s", strings.Join(args, " "), got, code, text, out, errText)
+	}
+	return out
+}
+
+// background starts a process that the test ends by a signal, or at its end.
+func background(t *testing.T, args ...string) (cmd *exec.Cmd, log *bytes.Buffer) {
+	t.Helper()
+	cmd, log = process(t, args...), &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	return cmd, log
+}
+
+func end(t *testing.T, cmd *exec.Cmd, log *bytes.Buffer, signal os.Signal, code int) {
+	t.Helper()
+	if err := cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+	_ = cmd.Wait() // the exit code says it
+	timer.Stop()
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		t.Fatalf("%s after %v: exit %d, want %d\n%s", cmd.Args[1:], signal, got, code, log)
+	}
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for begin := time.Now(); !f(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("still not: %s", what)
+		}
+	}
+}
+
+// shortDir is a directory with a path that leaves room for a socket's.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// TestOperateTwoRounds goes the operator's way: servers, a task, clients, the
+// checks at rest, a ledger that was edited, a move to another store.
+func TestOperateTwoRounds(t *testing.T) {
+	dir := shortDir(t)
+	data := filepath.Join(dir, "images")
+	if err := tiny(data, 120, 60, false); err != nil {
+		t.Fatal(err)
+	}
+	l := operate.Loopback{Dir: dir, Clients: 12, Processes: 2, MinReports: 2, Suite: wire.X25519, Epsilon: 100, Delta: 1e-5, Data: data,
+		Policy: operate.Policy{MaxEps0: 3, MaxEps: 100, Delta: 1e-5, MinReports: 2, MaxTasks: 2}, Spread: -1}
+	ctx := context.Background()
+	if err := l.Create(ctx); err != nil {
+		t.Fatal(err)
+	}
+	shuffler, coordinator := l.Config("shuffler"), l.Config("coordinator")
+
+	want(t, exitUsage, "exists already", "init", "shuffler", "--config", shuffler)
+	want(t, exitUsage, "is there already", "init", "coordinator", "--config", coordinator)
+	want(t, exitUsage, "there is a ledger already", "init", "client", "--config", l.ClientConfig(0))
+	want(t, exitFailed, "no coordinator is running", "task", "list", "--config", coordinator)
+	want(t, exitDone, "0 entries", "ledger", "verify", "--config", coordinator)
+
+	shufflerCmd, shufflerLog := background(t, "serve", "shuffler", "--config", shuffler)
+	coordinatorCmd, coordinatorLog := background(t, "serve", "coordinator", "--config", coordinator)
+	until(t, "the coordinator serves", func() bool {
+		code, _, _ := outcome(t, "task", "list", "--config", coordinator)
+		return code == exitDone
+	})
+	c, err := operate.LoadCoordinator(coordinator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the coordinator is ready", func() bool { return get(t, "http://"+c.Admin+"/readyz") == http.StatusOK })
+
+	sh, err := operate.LoadShuffler(shuffler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the shuffler is ready", func() bool { return get(t, "http://"+sh.Admin+"/readyz") == http.StatusOK })
+	until(t, "the shuffler's socket", func() bool { _, err := os.Stat(sh.Operator); return err == nil })
+	want(t, exitUsage, "a shuffler has no tasks", "task", "list", "--socket", sh.Operator)
+	want(t, exitUsage, "trust none", "task", "create", "--config", coordinator, "--name", "bare", "--data", data, "--trust", "none")
+	want(t, exitUsage, "name", "task", "create", "--config", coordinator, "--name", "A B", "--data", data)
+	want(t, exitUsage, `no such task: "nothing"`, "task", "show", "nothing", "--config", coordinator)
+	created := want(t, exitDone, `"state": "running"`, "task", "create", "--config", coordinator, "--name", "first", "--data", data, "--eps0", "2",
+		"--examples-per-client", "10", "--rounds", "2", "--round", "30s", "--n-min", "5", "--json")
+	want(t, exitUsage, "there already", "task", "create", "--config", coordinator, "--name", "first", "--data", data, "--eps0", "2",
+		"--examples-per-client", "10", "--rounds", "2", "--round", "30s", "--n-min", "5")
+	var task struct{ Task string }
+	if err := json.Unmarshal([]byte(created), &task); err != nil {
+		t.Fatal(err)
+	}
+	var clients []*exec.Cmd
+	var logs []*bytes.Buffer
+	for i := range l.Processes {
+		cmd, log := background(t, "client", "--config", l.ClientConfig(i))
+		clients, logs = append(clients, cmd), append(logs, log)
+	}
+	until(t, "the task is done", func() bool {
+		return strings.Contains(want(t, exitDone, "", "task", "show", "first", "--config", coordinator, "--json"), `"state": "done"`)
+	})
+	want(t, exitDone, "2 released", "task", "list", "--config", coordinator)
+	want(t, exitDone, "epsilon", "ledger", "show", "--config", coordinator) // by the socket
+	// Offline commands keep off a store that is in use.
+	want(t, exitFailed, "open in another process", "ledger", "verify", "--config", coordinator)
+	want(t, exitFailed, "open in another process", "fsck", "shuffler", "--config", shuffler)
+
+	end(t, clients[0], logs[0], syscall.SIGTERM, exitDone)
+	end(t, clients[1], logs[1], syscall.SIGINT, exitInterrupted)
+	end(t, coordinatorCmd, coordinatorLog, syscall.SIGTERM, exitDone)
+	end(t, shufflerCmd, shufflerLog, syscall.SIGINT, exitInterrupted)
+	for _, log := range append(logs, coordinatorLog, shufflerLog) {
+		for line := range strings.Lines(log.String()) {
+			if strings.HasPrefix(line, "riffle: ") {
+				continue
+			}
+			if !json.Valid([]byte(line)) {
+				t.Errorf("a line of the log is not JSON: %s", line)
+			}
+			if strings.Contains(line, `"level":"ERROR"`) {
+				t.Errorf("an error was logged: %s", line)
+			}
+		}
+	}
+
+	want(t, exitDone, `"clean": true`, "fsck", "shuffler", "--config", shuffler, "--json")
+	want(t, exitDone, `"clean": true`, "fsck", "coordinator", "--config", coordinator, "--json")
+	want(t, exitDone, "2 entries", "ledger", "verify", "--config", coordinator)
+	id, err := hex.DecodeString(task.Task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if replay, err := operate.ReplayTask(ctx, coordinator, [32]byte(id)); err != nil || replay.Reports != 24 || replay.Entries != 2 {
+		t.Errorf("%+v %v", replay, err)
+	}
+
+	editLedger(t, coordinator, c)
+	moveStore(t, coordinator)
+}
+
+func get(t *testing.T, url string) int {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// editLedger verifies ledgers that are not what was written, under the same mark.
+func editLedger(t *testing.T, config string, c operate.Coordinator) {
+	t.Helper()
+	ctx := context.Background()
+	var entries []wire.Entry
+	s, err := store.Open(ctx, c.StoreConfig("coordinator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	book, err := s.OpenLedger(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range book.Read(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := wire.DecodeEntry(e.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, d)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, edit := range map[string]struct {
+		change func([]wire.Entry) []wire.Entry
+		code   int
+		text   string
+	}{
+		"changed": {func(e []wire.Entry) []wire.Entry {
+			e[0].Event.Reports--
+			e[0].Event.Participation = "check-in"
+			return e
+		}, exitFailed, "does not follow"},
+		"chained again": {func(e []wire.Entry) []wire.Entry {
+			e[0].Event.Report.Eps0 /= 2 // what was cheaper
+			e[1].Before = e[0].Digest()
+			return e
+		}, exitRefused, "mark"},
+		"cut short": {func(e []wire.Entry) []wire.Entry { return e[:1] }, exitRefused, "mark"},
+		"emptied":   {func(e []wire.Entry) []wire.Entry { return nil }, exitRefused, "mark"},
+		"untouched": {func(e []wire.Entry) []wire.Entry { return e }, exitDone, "2 entries"},
+	} {
+		other := filepath.Join(filepath.Dir(config), strings.ReplaceAll(name, " ", "-"))
+		path := other + ".yaml"
+		if err := os.WriteFile(path, bytes.Replace(text, []byte("dir: data"), []byte("dir: "+filepath.Base(other)), 1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o, err := operate.LoadCoordinator(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Init(ctx, o.StoreConfig("coordinator")); err != nil {
+			t.Fatal(err)
+		}
+		s, err := store.Open(ctx, o.StoreConfig("coordinator"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		book, err := s.OpenLedger(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range edit.change(append([]wire.Entry(nil), entries...)) {
+			if _, err := book.Append(ctx, uint64(i), e.Append(nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want(t, edit.code, edit.text, "ledger", "verify", "--config", path)
+		// It has no models, and fsck says so.
+		if name == "untouched" {
+			want(t, exitFailed, "the store does not know it", "fsck", "coordinator", "--config", path)
+		}
+	}
+}
+
+// moveStore migrates, after which only the new store can be used.
+func moveStore(t *testing.T, config string) {
+	t.Helper()
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(filepath.Dir(config), "moved.yaml")
+	if err := os.WriteFile(path, bytes.Replace(text, []byte("dir: data"), []byte("dir: moved"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want(t, exitDone, `"ledger_entries": 2`, "migrate", "coordinator", "--config", config, "--to", path, "--json")
+	want(t, exitDone, "2 entries", "ledger", "verify", "--config", path)
+	want(t, exitDone, `"clean": true`, "fsck", "coordinator", "--config", path, "--json")
+	want(t, exitFailed, "was migrated", "ledger", "verify", "--config", config)
+	want(t, exitFailed, "was migrated", "serve", "coordinator", "--config", config)
+
+	// A released model that is gone.
+	ctx := context.Background()
+	c, err := operate.LoadCoordinator(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(ctx, c.StoreConfig("coordinator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := s.ListObjects(ctx)
+	for _, o := range objects {
+		if strings.HasPrefix(o.Name, "model/") {
+			err = errors.Join(err, s.DeleteObject(ctx, o.Name))
+		}
+	}
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, exitFailed, "model/", "fsck", "coordinator", "--config", path)
+}
+
+// TestDemo runs the demonstration in each way that takes other code, stops one
+// half-way and goes on.
+func TestDemo(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "images")
+	if err := tiny(data, 120, 60, false); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"shuffle":     {"--participation", "once", "--k", "5"},
+		"vector-sum":  {"--trust", "vector-sum", "--suite", "mlkem768x25519"},
+		"interrupted": {},
+	} {
+		if testing.Short() && name != "vector-sum" {
+			continue
+		}
+		out := shortDir(t)
+		cmd := process(t, append([]string{"demo", "--clients", "12", "--rounds", "2", "--data", data, "--out", out, "--json"}, args...)...)
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if name == "interrupted" {
+			until(t, "a task", func() bool {
+				b, err := os.ReadFile(filepath.Join(out, demoFile))
+				return err == nil && bytes.Contains(b, []byte(`"task"`))
+			})
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			if cmd.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(stderr.String(), "--resume") {
+				t.Fatalf("%s: exit %d\n%s", name, cmd.ProcessState.ExitCode(), &stderr)
+			}
+			cmd = process(t, "demo", "--resume", out, "--json")
+			stdout.Reset()
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, &stderr)
+		}
+		var r demoResult
+		if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, &stdout)
+		}
+		if r.Released != 2 || r.Accepted < 10 || !r.Replayed || !r.Clean || !(r.Epsilon > 0) || r.Entries < 1 {
+			t.Errorf("%s: %+v\n%s", name, r, &stderr)
+		}
+	}
+}
