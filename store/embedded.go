@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// serverLog takes the embedded server's complaints. Nothing is printed: the
-// last error goes into the errors of the calls that fail because of it.
+// serverLog takes the embedded server's errors and warnings. Nothing is printed: the
+// last one goes into the errors of the calls that fail because of it.
 type serverLog struct {
 	mu   sync.Mutex
 	last string
@@ -32,7 +32,7 @@ func (l *serverLog) keep(format string, v ...any) {
 func (l *serverLog) Errorf(format string, v ...any) { l.keep(format, v...) }
 func (l *serverLog) Fatalf(format string, v ...any) { l.keep(format, v...) }
 func (l *serverLog) Noticef(string, ...any)         {}
-func (l *serverLog) Warnf(string, ...any)           {}
+func (l *serverLog) Warnf(format string, v ...any)  { l.keep(format, v...) }
 func (l *serverLog) Debugf(string, ...any)          {}
 func (l *serverLog) Tracef(string, ...any)          {}
 
@@ -50,6 +50,9 @@ func (s *Store) startServer() (err error) {
 		return err
 	}
 	if s.lock, err = lockDir(dir); err != nil {
+		return err
+	}
+	if err := s.finishInterrupted(); err != nil {
 		return err
 	}
 	// Made here, so that the server does not choose the mode.

@@ -25,6 +25,7 @@ var (
 	ErrNewer     = errors.New("format is newer than this program")
 	ErrLost      = errors.New("lease lost")
 	ErrHeld      = errors.New("lease is held")
+	ErrDamaged   = errors.New("store is damaged")
 	ErrTooLarge  = errors.New("too large")
 	// ErrFull: no space, and nothing was acknowledged. After a full disk an
 	// embedded store takes no writes until it is opened again.

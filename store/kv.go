@@ -78,30 +78,36 @@ func (s *Store) DeleteKey(ctx context.Context, key string, revision uint64) erro
 		return err
 	}
 	defer done()
-	e, err := s.get(ctx, "k."+key)
+	return s.erase(ctx, "k."+key, revision)
+}
+
+func (s *Store) erase(ctx context.Context, key string, revision uint64) error {
+	e, err := s.get(ctx, key)
 	if err != nil {
 		return err
 	}
 	if revision != 0 && e.Revision != revision {
-		return fmt.Errorf("store: delete key %s: %w", key, ErrConflict)
+		return fmt.Errorf("store: delete key %s: %w", key[2:], ErrConflict)
 	}
 	h, err := s.fixed(ctx, s.kvName())
 	if err != nil {
 		return err
 	}
 	// By sequence: had the key changed since, this one would not be found.
-	_, err = retry(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, h.SecureDeleteMsg(ctx, e.Revision) })
+	_, err = retry(ctx, s, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, h.SecureDeleteMsg(ctx, e.Revision-s.marker().Base)
+	})
 	if err == nil {
 		return nil
 	}
-	now, getErr := s.get(ctx, "k."+key)
+	now, getErr := s.get(ctx, key)
 	switch {
 	case errors.Is(getErr, ErrNotFound):
 		return nil // gone, by this call or another's
 	case getErr == nil && now.Revision != e.Revision:
-		return fmt.Errorf("store: delete key %s: %w", key, ErrConflict)
+		return fmt.Errorf("store: delete key %s: %w", key[2:], ErrConflict)
 	}
-	return s.fail("delete key "+key, err)
+	return s.fail("delete key "+key[2:], err)
 }
 
 // Keys returns the keys that begin with prefix, sorted.
@@ -149,13 +155,24 @@ func (s *Store) get(ctx context.Context, key string) (Entry, error) {
 	if err != nil {
 		return Entry{}, s.fail("key "+key[2:], err)
 	}
-	return Entry{Key: key, Value: m.Data, Revision: m.Sequence}, nil
+	return Entry{Key: key, Value: m.Data, Revision: m.Sequence + s.marker().Base}, nil
 }
 
 func (s *Store) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	if err := checkData(value); err != nil {
 		return 0, err
 	}
-	return s.publish(ctx, write{stream: s.kvName(), msg: &nats.Msg{Subject: s.kvSubject(key), Data: value},
+	base := s.marker().Base
+	if revision != 0 {
+		if revision <= base {
+			return 0, fmt.Errorf("store: key %s: %w", key[2:], ErrConflict)
+		}
+		revision -= base
+	}
+	seq, err := s.publish(ctx, write{stream: s.kvName(), msg: &nats.Msg{Subject: s.kvSubject(key), Data: value},
 		expect: lastOfSubject, expectLast: revision})
+	if err != nil {
+		return 0, err
+	}
+	return seq + base, nil
 }

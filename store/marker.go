@@ -41,7 +41,10 @@ type marker struct {
 	Mode    string    `json:"mode"` // "standalone" or "cluster"
 	State   string    `json:"state"`
 	Created time.Time `json:"created"`
-	// Peer is the other store's ID while receiving or sealed, PeerPlace its
+	// Base is added to the broker's sequences to give revisions, so that they
+	// go on growing over a migration.
+	Base uint64 `json:"base,omitempty"`
+	// Peer is the ID of the other store of a migration, PeerPlace its
 	// directory or URL, Since the time.
 	Peer      string    `json:"peer,omitempty"`
 	PeerPlace string    `json:"peer_place,omitempty"`
@@ -205,6 +208,6 @@ func (s *Store) writeMarker(ctx context.Context, m marker) error {
 	if err != nil {
 		return fmt.Errorf("store: marker: %w", err)
 	}
-	s.marker = m
+	s.state.Store(&m)
 	return nil
 }

@@ -115,6 +115,10 @@ func (s *Store) DeleteObject(ctx context.Context, name string) error {
 		return err
 	}
 	defer done()
+	return s.deleteObject(ctx, name)
+}
+
+func (s *Store) deleteObject(ctx context.Context, name string) error {
 	o, err := s.objects(ctx)
 	if err != nil {
 		return err

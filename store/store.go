@@ -44,6 +44,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -153,8 +154,8 @@ type Store struct {
 	async   chan struct{} // bounds what all Appenders have in flight
 
 	// gate is held for reading by each write and for writing by Migrate.
-	gate   sync.RWMutex
-	marker marker
+	gate  sync.RWMutex
+	state atomic.Pointer[marker] // changed by Migrate only
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream // handles of the fixed streams
@@ -210,13 +211,14 @@ func (s *Store) create(ctx context.Context) error {
 // Open opens a store made by Init. It refuses, each with its own message, a
 // place without marker (ErrNotFound), one that was migrated away (ErrSealed)
 // or is being filled (ErrSealed), one that a cluster has used, one of a newer
-// format (ErrNewer), and a directory that is open elsewhere (ErrLocked).
+// format (ErrNewer), a directory that is open elsewhere (ErrLocked), and one in
+// which a stream is there but cannot be read (ErrDamaged).
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s, err := open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.marker.usable(s.where()); err != nil {
+	if err := s.marker().usable(s.where()); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -241,8 +243,10 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.marker, err = s.readMarker(ctx); err == nil {
-		err = s.marker.belongs(c, s.where())
+	m, err := s.readMarker(ctx)
+	if err == nil {
+		s.state.Store(&m)
+		err = m.belongs(c, s.where())
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -278,6 +282,9 @@ func connect(ctx context.Context, c Config) (_ *Store, err error) {
 		jetstream.WithPublishAsyncMaxPending(asyncWindow), jetstream.WithPublishAsyncTimeout(attemptTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
+	}
+	if s.server != nil {
+		return s, s.allRecovered(ctx)
 	}
 	return s, nil
 }
@@ -334,11 +341,19 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// marker returns the marker as last read or written.
+func (s *Store) marker() marker {
+	if m := s.state.Load(); m != nil {
+		return *m
+	}
+	return marker{} // Init has not written it yet
+}
+
 // writing lets a write begin, unless the store is sealed or being filled. The
 // caller calls done when the write has been answered.
 func (s *Store) writing() (done func(), err error) {
 	s.gate.RLock()
-	if err := s.marker.usable(s.where()); err != nil {
+	if err := s.marker().usable(s.where()); err != nil {
 		s.gate.RUnlock()
 		return nil, err
 	}

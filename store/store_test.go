@@ -379,6 +379,3 @@ func TestLease(t *testing.T) {
 		t.Errorf("after reopening: %v, token %d after %d", time.Since(begin), d.Token(), c.Token())
 	}
 }
-
-// child is a process of its own, see crash_test.go.
-func child(string) { os.Exit(2) }

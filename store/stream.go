@@ -364,7 +364,7 @@ func (s *Store) Read(ctx context.Context, stream, filter string, from uint64) it
 				yield(Message{}, err)
 				return
 			}
-			if !yield(Message{Seq: m.seq, Suffix: s.suffixOf(stream, m.msg.Subject()), ID: m.msg.Headers().Get(jetstream.MsgIDHeader),
+			if !yield(Message{Seq: m.seq, Suffix: s.suffixOf(stream, m.msg.Subject()), ID: messageID(m.msg.Headers()),
 				Data: m.msg.Data()}, nil) {
 				return
 			}

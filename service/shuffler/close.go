@@ -42,7 +42,7 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	}
 	// A client that reported to two frontends was counted by both.
 	distinct := make(map[[16]byte]struct{}, r.drawn.Len())
-	for items, err := range r.vault.blobs(ctx, s.store, streamIn(name), "in", ">", 0) {
+	for items, err := range r.vault.blobs(ctx, s.store, streamIn(name), "in", "", 0) {
 		if err != nil {
 			return false, err
 		}
@@ -225,7 +225,7 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 	bits := pure.BucketBits(most, int64(size), s.config.Bucket)
 
 	began := time.Now()
-	in := v.blobs(ctx, s.store, streamIn(name), "in", ">", cut)
+	in := v.blobs(ctx, s.store, streamIn(name), "in", "", cut)
 	bucket := func(int) iter.Seq2[[]byte, error] { return in }
 	if bits > 0 {
 		stream := streamBuckets(name, run)

@@ -84,6 +84,8 @@ type node struct {
 	*Service
 	w    *world
 	stop func()
+	// retry takes the place of must where the process may die.
+	retry func(peer, method, path string, body []byte) []byte
 }
 
 // start runs a service until the test ends or stop is called.
@@ -134,6 +136,9 @@ func (n *node) do(peer, method, path string, body []byte) (int, []byte) {
 // must is do with 200 or 204.
 func (n *node) must(peer, method, path string, body []byte) []byte {
 	n.w.t.Helper()
+	if n.retry != nil {
+		return n.retry(peer, method, path, body)
+	}
 	code, b := n.do(peer, method, path, body)
 	if code/100 != 2 {
 		n.w.t.Fatalf("%s %s: %d %s", method, path, code, b)

@@ -247,7 +247,7 @@ func (m *memory) Read(_ context.Context, stream, filter string, from uint64) ite
 			return
 		}
 		for _, e := range all {
-			if e.Seq >= from && (filter == "" || e.Suffix == filter) && !yield(e, nil) {
+			if e.Seq >= from && (filter == "" || e.Suffix == filter || strings.HasSuffix(filter, ".*") && strings.HasPrefix(e.Suffix, filter[:len(filter)-1])) && !yield(e, nil) {
 				return
 			}
 		}

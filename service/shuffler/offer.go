@@ -5,8 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/riffle-dp/riffle/endpoint"
@@ -74,7 +78,7 @@ func (s *Service) serveDigests(w http.ResponseWriter, r *http.Request) {
 	if endpoint.Peer(r) == Aggregator {
 		suffix = suffixSharesDigests
 	}
-	s.serveBlob(w, r, suffix)
+	s.serveBlob(w, r, suffix, -1)
 }
 
 func (s *Service) serveChunk(w http.ResponseWriter, r *http.Request) {
@@ -87,10 +91,10 @@ func (s *Service) serveChunk(w http.ResponseWriter, r *http.Request) {
 	if endpoint.Peer(r) == Aggregator {
 		suffix = suffixShares
 	}
-	s.serveBlob(w, r, fmt.Sprintf("%s.%d", suffix, index))
+	s.serveBlob(w, r, suffix, index)
 }
 
-func (s *Service) serveBlob(w http.ResponseWriter, r *http.Request, suffix string) {
+func (s *Service) serveBlob(w http.ResponseWriter, r *http.Request, kind string, index int64) {
 	name, rec, err := s.named(r)
 	if err != nil {
 		s.refuse(w, err)
@@ -104,7 +108,7 @@ func (s *Service) serveBlob(w http.ResponseWriter, r *http.Request, suffix strin
 		endpoint.Refuse(w, wire.Closed, "the round is destroyed")
 		return
 	}
-	blob, err := s.blob(r.Context(), name, rec, suffix)
+	blob, err := s.blob(r.Context(), name, rec, kind, index)
 	if err != nil {
 		s.refuse(w, err)
 		return
@@ -112,8 +116,63 @@ func (s *Service) serveBlob(w http.ResponseWriter, r *http.Request, suffix strin
 	writeBytes(w, blob)
 }
 
+// reader serves one reader's chunks of a round. They are asked for in order, or
+// nearly, and are read many at a time.
+type reader struct {
+	mu   sync.Mutex
+	from int64 // index of the first that is held
+	held [][]byte
+	next uint64       // where the stream goes on after them
+	used atomic.Int64 // when, in Unix seconds
+}
+
+// ahead is how many bytes of chunks a reader holds, unless one is larger.
+const ahead = 8 << 20
+
+// chunk returns a chunk, from memory or from the stream.
+func (r *reader) chunk(index int64, read func(from uint64) iter.Seq2[blob, error]) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at := index - r.from; at >= 0 && at < int64(len(r.held)) {
+		return r.held[at], nil
+	}
+	var from uint64
+	if index == r.from+int64(len(r.held)) {
+		from = r.next
+	}
+	// Whoever asks in parallel may be a little behind: half of what is held stays.
+	keep := 0
+	if from != 0 {
+		keep = len(r.held) / 2
+	}
+	held, total := append([][]byte(nil), r.held[len(r.held)-keep:]...), 0
+	first, next := index-int64(keep), from
+	for b, err := range read(from) {
+		if err != nil {
+			return nil, err
+		}
+		_, text, _ := strings.Cut(b.suffix, ".")
+		i, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("shuffler: a chunk under %q", b.suffix)
+		}
+		if i != first+int64(len(held)) {
+			continue // before the one that is asked for, or stored twice
+		}
+		held, next, total = append(held, b.data), b.place+1, total+len(b.data)
+		if total > ahead/2 {
+			break
+		}
+	}
+	if len(held) == keep {
+		return nil, pure.Refuse(wire.Malformed, "the batch has no such chunk")
+	}
+	r.from, r.held, r.next = first, held, next
+	return held[keep], nil
+}
+
 // blob returns one blob of a batch.
-func (s *Service) blob(ctx context.Context, name string, rec *record, suffix string) ([]byte, error) {
+func (s *Service) blob(ctx context.Context, name string, rec *record, kind string, index int64) ([]byte, error) {
 	keys, err := s.secrets(ctx, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errClosed // released meanwhile
@@ -129,13 +188,31 @@ func (s *Service) blob(ctx context.Context, name string, rec *record, suffix str
 	if err != nil {
 		return nil, err
 	}
-	for b, err := range v.blobs(ctx, s.store, streamOut(name, rec.Run), "out", suffix, 0) {
-		if errors.Is(err, store.ErrNotFound) {
-			return nil, errClosed
+	stream := streamOut(name, rec.Run)
+	if index < 0 {
+		for b, err := range v.blobs(ctx, s.store, stream, "out", kind, 0) {
+			if errors.Is(err, store.ErrNotFound) {
+				return nil, errClosed
+			}
+			return b, err
 		}
-		return b, err
+		return nil, pure.Refuse(wire.Malformed, "the batch has no such part")
 	}
-	return nil, pure.Refuse(wire.Malformed, "the batch has no such part")
+	s.mu.Lock()
+	at := s.readers[stream+kind]
+	if at == nil {
+		at = &reader{}
+		s.readers[stream+kind] = at
+	}
+	s.mu.Unlock()
+	at.used.Store(time.Now().Unix())
+	b, err := at.chunk(index, func(from uint64) iter.Seq2[blob, error] {
+		return v.placed(ctx, s.store, stream, "out", kind+".*", from)
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, errClosed
+	}
+	return b, err
 }
 
 // serveRelease ends a round for good: its model is released, or it was void.
@@ -166,5 +243,12 @@ func (s *Service) release(r *http.Request) error {
 		}
 		s.metrics.released.Add(1)
 	}
+	s.mu.Lock()
+	for key := range s.readers {
+		if strings.HasPrefix(key, streamOut(name, "")) {
+			delete(s.readers, key)
+		}
+	}
+	s.mu.Unlock()
 	return s.finish(r.Context(), name)
 }

@@ -11,51 +11,48 @@ import (
 
 // packer gathers a round's reports into blocks: many clients share one write.
 type packer struct {
-	s     *Service
-	r     *round
-	slots chan struct{} // blocks being written at a time
+	s *Service
+	r *round
 
 	mu   sync.Mutex
-	open *block
+	busy int      // blocks being written
+	open *block   // that takes items
+	full []*block // that wait for a writer
 }
 
 type block struct {
 	items []byte
 	timer *time.Timer
+	due   bool          // has waited for others long enough
 	done  chan struct{} // closed when err is known
 	err   error
 }
 
 // writers is how many blocks of a round are written at a time. While all are
-// busy, blocks fill up.
-const writers = 4
+// busy, a block goes on filling: the slower the store, the fuller the blocks.
+const writers = 2
 
-func newPacker(s *Service, r *round) *packer {
-	return &packer{s: s, r: r, slots: make(chan struct{}, writers)}
-}
+func newPacker(s *Service, r *round) *packer { return &packer{s: s, r: r} }
 
 // add puts an item into a block and waits until the block is durable and counts.
 func (p *packer) add(ctx context.Context, tag, part, share []byte) error {
 	p.mu.Lock()
 	b := p.open
-	if b != nil && len(b.items)+p.r.item > store.MaxBlock {
-		p.send(b)
-		b = nil
-	}
 	if b == nil {
-		b = &block{items: make([]byte, 0, max(p.r.item, min(16*p.r.item, store.MaxBlock))), done: make(chan struct{})}
+		b = &block{items: make([]byte, 0, max(p.r.item, min(64*p.r.item, store.MaxBlock))), done: make(chan struct{})}
 		b.timer = time.AfterFunc(p.s.config.BlockWait, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			if p.open == b {
-				p.send(b)
-			}
+			b.due = true
+			p.kick()
 		})
 		p.open = b
 	}
 	b.items = append(append(append(b.items, tag...), part...), share...)
 	if len(b.items)+p.r.item > store.MaxBlock {
-		p.send(b)
+		b.timer.Stop()
+		p.full, p.open = append(p.full, b), nil
+		p.kick()
 	}
 	p.mu.Unlock()
 	select {
@@ -66,21 +63,35 @@ func (p *packer) add(ctx context.Context, tag, part, share []byte) error {
 	}
 }
 
-// send lets a block go. The caller holds the lock.
-func (p *packer) send(b *block) {
-	p.open = nil
-	b.timer.Stop()
-	p.s.blocks.Add(1)
-	go func() {
-		defer p.s.blocks.Done()
-		p.slots <- struct{}{}
-		began := time.Now()
-		b.err = p.write(b.items)
-		p.s.metrics.block.since(began)
-		<-p.slots
-		b.items = nil
-		close(b.done)
-	}()
+// kick starts writers. The caller holds the lock.
+func (p *packer) kick() {
+	for p.busy < writers {
+		var b *block
+		switch {
+		case len(p.full) > 0:
+			b, p.full = p.full[0], p.full[1:]
+		case p.open != nil && p.open.due:
+			b, p.open = p.open, nil
+		default:
+			return
+		}
+		p.busy++
+		p.s.blocks.Add(1)
+		go p.writeOut(b)
+	}
+}
+
+func (p *packer) writeOut(b *block) {
+	defer p.s.blocks.Done()
+	began := time.Now()
+	b.err = p.write(b.items)
+	p.s.metrics.block.since(began)
+	b.items = nil
+	close(b.done)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy--
+	p.kick()
 }
 
 // flush sends what is open, for a stop.
@@ -88,7 +99,8 @@ func (p *packer) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open != nil {
-		p.send(p.open)
+		p.open.due = p.open.timer.Stop() || p.open.due
+		p.kick()
 	}
 }
 

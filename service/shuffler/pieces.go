@@ -58,41 +58,55 @@ func (v *vault) cut(kind, suffix string, blob []byte) iter.Seq2[string, []byte] 
 	}
 }
 
-// blobs yields the blobs of a stream of that suffix (all of them for ">") that
-// end at place last or before it (0: no limit). A blob that is not whole is none:
-// its writer was not told that it is stored.
+// blobs yields the blobs of a stream with suffixes that the filter lets pass ("":
+// all) that end at place last or before it (0: no limit). A blob that is not whole
+// is none: its writer was not told that it is stored.
 func (v *vault) blobs(ctx context.Context, s Streams, stream, kind, filter string, last uint64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
+		for b, err := range v.placed(ctx, s, stream, kind, filter, 0) {
+			if err == nil && last != 0 && b.place > last {
+				return
+			}
+			if !yield(b.data, err) {
+				return
+			}
+		}
+	}
+}
+
+// blob is one that was read: where it ends, under what suffix it was stored.
+type blob struct {
+	place  uint64
+	suffix string
+	data   []byte
+}
+
+// placed yields blobs that begin at place from or after it.
+func (v *vault) placed(ctx context.Context, s Streams, stream, kind, filter string, from uint64) iter.Seq2[blob, error] {
+	return func(yield func(blob, error) bool) {
 		type partial struct {
 			pieces [][]byte
 			have   int
 		}
 		open := map[[16]byte]*partial{}
-		read := filter
-		if read == ">" {
-			read = ""
-		}
-		for m, err := range s.Read(ctx, stream, read, 0) {
+		for m, err := range s.Read(ctx, stream, filter, from) {
 			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if last != 0 && m.Seq > last {
+				yield(blob{}, err)
 				return
 			}
 			plain, err := v.sealer.Open(make([]byte, 0, len(m.Data)), m.Data, v.context(kind, m.Suffix))
 			if err != nil || len(plain) < pieceHeader {
-				yield(nil, fmt.Errorf("shuffler: message %d of %s does not open", m.Seq, kind))
+				yield(blob{}, fmt.Errorf("shuffler: message %d of %s does not open", m.Seq, kind))
 				return
 			}
 			id := [16]byte(plain[:16])
 			n, i := binary.LittleEndian.Uint32(plain[16:]), binary.LittleEndian.Uint32(plain[20:])
 			if i >= n || n > 1<<16 {
-				yield(nil, fmt.Errorf("shuffler: message %d of %s is piece %d of %d", m.Seq, kind, i, n))
+				yield(blob{}, fmt.Errorf("shuffler: message %d of %s is piece %d of %d", m.Seq, kind, i, n))
 				return
 			}
 			if n == 1 {
-				if !yield(plain[pieceHeader:], nil) {
+				if !yield(blob{m.Seq, m.Suffix, plain[pieceHeader:]}, nil) {
 					return
 				}
 				continue
@@ -114,7 +128,7 @@ func (v *vault) blobs(ctx context.Context, s Streams, stream, kind, filter strin
 				whole = append(whole, b...)
 			}
 			delete(open, id)
-			if !yield(whole, nil) {
+			if !yield(blob{m.Seq, m.Suffix, whole}, nil) {
 				return
 			}
 		}

@@ -114,16 +114,16 @@ func (s *Service) take(ctx context.Context, body []byte, now time.Time) (*round,
 	if !ok {
 		return r, pure.Refuse(wire.NotEnrolled, "")
 	}
-	// Before the signature: what anybody may cause must not cost more than it has to.
-	if !r.drawn.Has(report.Client) {
-		return r, pure.Refuse(wire.NotDrawn, "")
-	}
 	began = time.Now()
 	if err := report.Verify(public); err != nil {
 		s.metrics.verify.since(began)
 		return r, pure.Refuse(wire.BadSignature, "")
 	}
 	s.metrics.verify.since(began)
+	// Only now: who is drawn is told to nobody but the client itself.
+	if !r.drawn.Has(report.Client) {
+		return r, pure.Refuse(wire.NotDrawn, "")
+	}
 	var tag [pure.TagSize]byte
 	r.tagger.Tag(tag[:0], report.Client, report.ID)
 	mark := binary.BigEndian.Uint64(tag[16:]) | 1

@@ -141,6 +141,11 @@ func (s *Service) forget(now time.Time) {
 			s.rounds[d] = r
 		}
 	}
+	for key, r := range s.readers {
+		if now.Unix()-r.used.Load() > 60 {
+			delete(s.readers, key) // it is read again if need be
+		}
+	}
 }
 
 // live returns the open rounds that this process has taken reports for.

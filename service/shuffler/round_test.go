@@ -157,6 +157,8 @@ func TestDrawnClientsOnly(t *testing.T) {
 				if ask(ann, i) {
 					drawn[i] = true
 				} else {
+					// Nobody else learns that this client is not drawn.
+					n.refused(wire.BadSignature, "", "POST", "/v1/report", w.sealed(w.unsealed(ann, i, 0)))
 					n.refused(wire.NotDrawn, "", "POST", "/v1/report", w.report(ann, i, 0))
 				}
 			}

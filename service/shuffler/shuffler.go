@@ -60,7 +60,7 @@ type Config struct {
 
 	// FrontendOnly leaves the closing of rounds to other processes of the store.
 	FrontendOnly bool
-	// BlockWait is how long a report waits for others to share its block. Default 4 ms.
+	// BlockWait is how long a report waits for others to share its block. Default 10 ms.
 	BlockWait time.Duration
 	// Poll is how often the store is asked for what others did. Default 1 s.
 	Poll time.Duration
@@ -89,9 +89,10 @@ type Service struct {
 	metrics   metrics
 	shuffling chan struct{} // holds one token: passes of one round at a time
 
-	mu     sync.Mutex
-	rounds map[[32]byte]*round
-	wake   chan struct{}
+	mu      sync.Mutex
+	rounds  map[[32]byte]*round
+	readers map[string]*reader // by stream and kind
+	wake    chan struct{}
 }
 
 // New checks the configuration. It reads and writes nothing.
@@ -118,7 +119,7 @@ func New(c Config) (*Service, error) {
 	c.Limits.MaxDuration = cmp.Or(c.Limits.MaxDuration, 7*24*time.Hour)
 	c.Limits.MaxReport = cmp.Or(c.Limits.MaxReport, 1<<20)
 	c.Validity = cmp.Or(c.Validity, 30*24*time.Hour)
-	c.BlockWait = cmp.Or(c.BlockWait, 4*time.Millisecond)
+	c.BlockWait = cmp.Or(c.BlockWait, 10*time.Millisecond)
 	c.Poll = cmp.Or(c.Poll, time.Second)
 	c.Lease = cmp.Or(c.Lease, 15*time.Second)
 	c.Bucket = cmp.Or(c.Bucket, pure.DefaultBucket)
@@ -135,7 +136,7 @@ func New(c Config) (*Service, error) {
 	rand.Read(id[:]) // never fails
 	s := &Service{config: c, store: c.Store, roster: r, name: encodeName(id[:]), sizes: map[wire.KeyID]wire.Suite{},
 		slots: newWeighted(c.InFlight), stopped: make(chan struct{}), shuffling: make(chan struct{}, 1),
-		rounds: map[[32]byte]*round{}, wake: make(chan struct{}, 1)}
+		rounds: map[[32]byte]*round{}, readers: map[string]*reader{}, wake: make(chan struct{}, 1)}
 	for _, k := range c.Keys.Public() {
 		s.sizes[k.ID()] = k.Suite
 	}

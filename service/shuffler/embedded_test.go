@@ -1,0 +1,189 @@
+package shuffler
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(loadChild) != "" {
+		loadMain()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// disk is a new embedded store, closed with the test.
+func disk(t testing.TB) (*store.Store, string) {
+	t.Helper()
+	dir := t.TempDir()
+	c := store.Config{Domain: "shuffler", Dir: dir}
+	if err := store.Init(context.Background(), c); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, dir
+}
+
+// find returns the files below dir that hold one of the markers.
+func find(t testing.TB, dir string, markers map[string][]byte) []string {
+	t.Helper()
+	var hits []string
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		files++
+		for name, m := range markers {
+			if bytes.Contains(b, m) {
+				hits = append(hits, name+" in "+filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files == 0 {
+		t.Error("no files searched")
+	}
+	slices.Sort(hits)
+	return hits
+}
+
+// During the round nothing of a report lies on the disk in the clear; after it
+// neither the keys, nor the streams with their order and times.
+func TestDiskShowsNoReports(t *testing.T) {
+	w := newWorld(t, 30)
+	on, dir := disk(t)
+	c := w.config()
+	c.Store, c.Bucket = OnStore(on), 4000 // several buckets
+	n := w.start(c)
+	ann := n.announcement(1)
+	n.open(ann)
+	ctx := context.Background()
+	d := ann.Digest()
+	name := encodeName(d[:])
+	keys, err := n.secrets(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := n.round(ctx, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secretMarkers := map[string][]byte{"order key": keys.order[:], "draw key": keys.draw[:], "block key": keys.block}
+	if hits := find(t, dir, secretMarkers); len(hits) != 3 {
+		t.Errorf("the search is blind: of three keys it finds %v", hits)
+	}
+	markers := map[string][]byte{}
+	var bodies [][]byte
+	for i := range w.clients {
+		report := w.unsealed(ann, i, 0)
+		report.Sign(w.clients[i])
+		body := w.sealed(report)
+		bodies = append(bodies, body)
+		who := string(rune('a' + i))
+		markers["part of "+who] = report.Part[10:60]
+		markers["client "+who] = report.Client[:]
+		markers["id of "+who] = report.ID[:]
+		markers["signature of "+who] = report.Signature[:]
+		markers["body of "+who] = body[60:100]
+		markers["key of "+who] = public(w.clients[i])
+		tag := r.tagger.Tag(nil, report.Client, report.ID)
+		markers["tag of "+who], markers["id tag of "+who] = tag[:16], tag[16:]
+	}
+	n.send(bodies[:20]...)
+	if hits := find(t, dir, markers); len(hits) != 0 {
+		t.Errorf("in the clear during the round: %v", hits)
+	}
+	n.send(bodies[20:]...)
+	word := n.closed(ann)
+	if got := n.fetch(Coordinator, ann, word); len(got) != 30 {
+		t.Fatalf("%d reports", len(got))
+	}
+	if hits := find(t, dir, markers); len(hits) != 0 {
+		t.Errorf("in the clear after the round: %v", hits)
+	}
+	n.must(Coordinator, "DELETE", path(ann, ""), nil)
+	for k, v := range secretMarkers {
+		markers[k] = v
+	}
+	if hits := find(t, dir, markers); len(hits) != 0 {
+		t.Errorf("left after the release: %v", hits)
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(path, name) {
+			t.Errorf("left after the release: %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Frontends and the one that closes are three services on one store.
+func TestFrontendsShareAStore(t *testing.T) {
+	w := newWorld(t, 24)
+	on, _ := disk(t)
+	c := w.config()
+	c.Store = OnStore(on)
+	worker := w.start(c)
+	c.Roster = nil
+	for _, k := range w.clients {
+		c.Roster = append(c.Roster, k.Public().(ed25519.PublicKey))
+	}
+	c.FrontendOnly = true
+	fronts := []*node{w.start(c), w.start(c)}
+	ann := fronts[0].announcement(1)
+	fronts[1].open(ann) // every frontend opens for all
+	worker.open(ann)
+	for i := range len(w.clients) - 1 {
+		fronts[i%2].send(w.report(ann, i, 0))
+		if i%4 == 0 { // the answer was lost: the client asks the other one
+			fronts[1-i%2].send(w.report(ann, i, 0))
+		}
+		if i%6 == 1 {
+			fronts[1-i%2].send(w.report(ann, i, 1)) // two reports at two frontends
+		}
+	}
+	fronts[0].refused(wire.Malformed, "", "POST", "/v1/report", []byte("garbage"))
+	fronts[1].refused(wire.SecondReport, "", "POST", "/v1/report", w.report(ann, 1, 8))
+	fronts[1].send(w.report(ann, 23, 0))
+	began := time.Now()
+	word := worker.closed(ann)
+	if time.Since(began) > 20*time.Second {
+		t.Error("closed only at the deadline, although all had reported")
+	}
+	got := rejected(word)
+	if word.Reports != 24 || got[wire.Duplicate] != 6 || got[wire.SecondReport] != 4+1 {
+		t.Errorf("%d reports, rejected %v", word.Reports, got)
+	}
+	fronts[0].fetch(Coordinator, ann, word) // any of them serves it
+}

@@ -1,0 +1,271 @@
+//go:build unix
+
+package shuffler
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/envelope"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// BenchmarkRound runs one round: reports of 300 bytes over TLS from another
+// process into an embedded store, the shuffle, and every part opened again.
+// RIFFLE_REPORTS says how many; b.N does not.
+func BenchmarkRound(b *testing.B) {
+	n, err := strconv.Atoi(os.Getenv("RIFFLE_REPORTS"))
+	if err != nil {
+		n = 10_000
+	}
+	const content = 300
+	w := newWorld(b, 0)
+	part, err := envelope.PartSize(wire.X25519, content)
+	if err != nil {
+		b.Fatal(err)
+	}
+	on, _ := disk(b)
+	c := w.config()
+	c.Store, c.Poll, c.Lease = OnStore(on), time.Second, 15*time.Second
+	c.Roster = make([]ed25519.PublicKey, n)
+	clients := make([]ed25519.PrivateKey, n)
+	parallel(n, func(i int) {
+		clients[i] = signer(b)
+		c.Roster[i] = public(clients[i])
+	})
+	s := w.start(c)
+	c.Roster = nil
+	ann := s.announcement(1, func(a *wire.Announcement) { a.ReportBytes, a.Deadline = part, time.Now().Add(3*time.Hour).UnixMilli() })
+	s.open(ann)
+	file := filepath.Join(b.TempDir(), "reports")
+	size, sum := seal(b, w, ann, clients, file, content)
+	clients = nil
+	// As a process of a shuffler alone would be set up, and from here on measured.
+	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(800 << 20)
+	debug.FreeOSMemory()
+	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // forgets the peak, where there is one
+
+	// What bounds it: two opens for each report.
+	ring, err := envelope.NewKeyring(w.reader)
+	if err != nil {
+		b.Fatal(err)
+	}
+	one := make([]byte, size)
+	f, err := os.Open(file)
+	if err == nil {
+		_, err = io.ReadFull(f, one)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	f.Close()
+	cost := func() (opens, verify float64) { // in seconds of a processor, with all processors at work
+		const times = 4000
+		report, err := w.seal.OpenReport(one, part, 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		before := cpu()
+		parallel(times, func(int) {
+			r, err := w.seal.OpenReport(one, part, 0)
+			if err == nil {
+				_, err = ring.OpenPart(envelope.Coordinator, ann.Digest(), r.Part)
+			}
+			if err != nil {
+				b.Error(err)
+			}
+		})
+		between := cpu()
+		_, key, _ := s.roster.find(report.Client)
+		parallel(times, func(int) {
+			if err := report.Verify(key); err != nil {
+				b.Error(err)
+			}
+		})
+		return (between - before) / times, (cpu() - between) / times
+	}
+	opens, verify := cost()
+
+	cert, key, _, err := endpoint.GenerateCertificate([]string{"localhost"}, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	if err != nil {
+		b.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	server, err := endpoint.NewServer(endpoint.ServerConfig{Name: "reports", Address: "127.0.0.1:0", Certificate: pair, Handler: s.Handler(),
+		Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- server.Run(ctx) }()
+
+	b.ResetTimer()
+	cpu0, wall0 := cpu(), time.Now()
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), loadChild+"="+server.Addr().String(), "RIFFLE_LOAD_FILE="+file, "RIFFLE_LOAD_SIZE="+strconv.Itoa(size))
+	child.Stderr = os.Stderr
+	if err := child.Run(); err != nil {
+		b.Fatal(err)
+	}
+	cpu1, wall1 := cpu(), time.Now()
+	word := s.closed(ann)
+	cpu2, wall2 := cpu(), time.Now()
+	if word.Reports != int64(n) || len(word.Rejected) != 0 {
+		b.Fatalf("word %+v", word)
+	}
+	var got [sha256.Size]byte
+	var mu sync.Mutex
+	parallel(int(word.Chunks), func(i int) {
+		chunk, err := wire.DecodeChunk(s.must(Coordinator, "GET", path(ann, fmt.Sprintf("/chunks/%d", i)), nil))
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		var part [sha256.Size]byte
+		for j := range chunk.Len() {
+			plain, err := ring.OpenPart(envelope.Coordinator, ann.Digest(), chunk.Item(j))
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			xor(&part, sha256.Sum256(plain))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		xor(&got, part)
+	})
+	cpu3, wall3 := cpu(), time.Now()
+	b.StopTimer()
+	if got != sum {
+		b.Error("what was opened is not what was sent")
+	}
+	again, againVerify := cost()
+	opens, verify = (opens+again)/2, (verify+againVerify)/2
+	cancel()
+	if err := <-served; err != nil {
+		b.Error(err)
+	}
+	r := float64(n)
+	used := child.ProcessState.SystemTime() + child.ProcessState.UserTime()
+	wall := wall3.Sub(wall0).Seconds()
+	b.ReportMetric(r/wall, "reports/s")
+	b.ReportMetric(100*opens*r/(cpu3-cpu0), "%ofbound-cpu")
+	b.ReportMetric(100*opens*r/float64(runtime.NumCPU())/wall, "%ofbound-wall")
+	b.ReportMetric(peak(b), "peak-MB")
+	b.Logf("%d reports: two opens %.1f µs, a signature %.1f µs; per report, µs of processor and of wall clock: taking %.1f and %.1f, closing %.1f and %.1f, offering and opening %.1f and %.1f; the clients' process %.1f",
+		n, 1e6*opens, 1e6*verify, 1e6*(cpu1-cpu0)/r, 1e6*wall1.Sub(wall0).Seconds()/r, 1e6*(cpu2-cpu1)/r, 1e6*wall2.Sub(wall1).Seconds()/r,
+		1e6*(cpu3-cpu2)/r, 1e6*wall3.Sub(wall2).Seconds()/r, 1e6*used.Seconds()/r)
+	for name, spent := range s.Snapshot().Stages {
+		b.Logf("%-8s %8d times, %8.1f s of wall clock, summed over goroutines", name, spent.Count, spent.Seconds)
+	}
+	b.Logf("closed in %v, %d chunks", wall2.Sub(wall1), word.Chunks)
+}
+
+func xor(sum *[sha256.Size]byte, d [sha256.Size]byte) {
+	for i := range d {
+		sum[i] ^= d[i]
+	}
+}
+
+// cpu is what this process has used, in seconds.
+func cpu() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
+
+// peak is the most memory this process has held, in MB.
+func peak(b *testing.B) float64 {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0 // not here
+	}
+	for line := range strings.Lines(string(text)) {
+		if v, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, err := strconv.ParseFloat(strings.Fields(v)[0], 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return kb / 1024
+		}
+	}
+	return 0
+}
+
+// parallel calls f for 0 … n−1 on all processors.
+func parallel(n int, f func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range runtime.NumCPU() {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// seal writes a report of each client to a file, and returns a report's size and
+// the exclusive or of the digests of what they say. A thousand different parts do.
+func seal(b *testing.B, w *world, ann wire.Announcement, clients []ed25519.PrivateKey, file string, content int) (int, [sha256.Size]byte) {
+	b.Helper()
+	var sum [sha256.Size]byte
+	parts, digests := make([][]byte, 1000), make([][sha256.Size]byte, 1000)
+	for i := range parts {
+		plain := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, content/2)
+		digests[i] = sha256.Sum256(plain)
+		var err error
+		if parts[i], err = envelope.SealPart(ann.Coordinator, envelope.Coordinator, ann.Digest(), plain); err != nil {
+			b.Fatal(err)
+		}
+	}
+	size, err := envelope.ReportSize(wire.X25519, ann.ReportBytes, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range clients {
+		xor(&sum, digests[i*i%1000])
+	}
+	parallel(len(clients), func(i int) {
+		r := &wire.Report{Announcement: ann.Digest(), Client: wire.NewClientID(public(clients[i])), ID: reportID(i, 0), Part: parts[i*i%1000]}
+		r.Sign(clients[i])
+		if _, err := f.WriteAt(w.sealed(r), int64(i)*size); err != nil {
+			b.Error(err)
+		}
+	})
+	if err := f.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return int(size), sum
+}

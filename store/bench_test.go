@@ -1,0 +1,127 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+)
+
+const reportBytes = 300
+
+func blockBench(b *testing.B) (*Store, []byte) {
+	s := fresh(b)
+	must(b, s.CreateStream(b.Context(), "blocks", StreamConfig{}))
+	block := make([]byte, MaxBlock)
+	b.SetBytes(MaxBlock)
+	return s, block
+}
+
+func reports(b *testing.B) {
+	b.ReportMetric(float64(b.N)*(MaxBlock/reportBytes)/b.Elapsed().Seconds(), "reports/s")
+}
+
+func BenchmarkAppendBlock(b *testing.B) {
+	s, block := blockBench(b)
+	for b.Loop() {
+		_, err := s.Append(b.Context(), "blocks", "", "", block, AppendOptions{})
+		must(b, err)
+	}
+	reports(b)
+}
+
+func BenchmarkAppendBlockParallel(b *testing.B) {
+	s, block := blockBench(b)
+	b.SetParallelism(8)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := s.Append(b.Context(), "blocks", "", "", block, AppendOptions{}); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	reports(b)
+}
+
+func BenchmarkAppender(b *testing.B) {
+	s, block := blockBench(b)
+	a := s.NewAppender("blocks")
+	for i := 0; b.Loop(); i++ {
+		must(b, a.Append(b.Context(), fmt.Sprint(i), "", block))
+	}
+	must(b, a.Flush(b.Context()))
+	reports(b)
+}
+
+func BenchmarkReadBlocks(b *testing.B) {
+	s, block := blockBench(b)
+	a := s.NewAppender("blocks")
+	const blocks = 2000
+	for range blocks {
+		must(b, a.Append(b.Context(), "", "", block))
+	}
+	must(b, a.Flush(b.Context()))
+	b.SetBytes(blocks * MaxBlock)
+	for b.Loop() {
+		n := 0
+		for _, err := range s.Read(b.Context(), "blocks", "", 0) {
+			must(b, err)
+			n++
+		}
+		if n != blocks {
+			b.Fatalf("read %d", n)
+		}
+	}
+}
+
+func BenchmarkUpdateKey(b *testing.B) {
+	s := fresh(b)
+	rev, err := s.CreateKey(b.Context(), "k", make([]byte, 200))
+	must(b, err)
+	for b.Loop() {
+		rev, err = s.UpdateKey(b.Context(), "k", make([]byte, 200), rev)
+		must(b, err)
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	s := fresh(b)
+	_, err := s.CreateKey(b.Context(), "k", make([]byte, 200))
+	must(b, err)
+	for b.Loop() {
+		_, err := s.Get(b.Context(), "k")
+		must(b, err)
+	}
+}
+
+func BenchmarkAppendLedger(b *testing.B) {
+	s := fresh(b)
+	l, err := s.OpenLedger(b.Context())
+	must(b, err)
+	entry := make([]byte, 200)
+	var last uint64
+	for b.Loop() {
+		last, err = l.Append(b.Context(), last, entry)
+		must(b, err)
+	}
+}
+
+func BenchmarkSeal(b *testing.B) {
+	s, err := NewSealer(NewKey())
+	must(b, err)
+	block, buf := make([]byte, MaxBlock), make([]byte, 0, MaxData)
+	b.SetBytes(MaxBlock)
+	for b.Loop() {
+		_, err := s.Seal(buf, block, nil)
+		must(b, err)
+	}
+}
+
+func BenchmarkOpenStore(b *testing.B) {
+	s := fresh(b)
+	closed(b, s)
+	for b.Loop() {
+		s, err := Open(b.Context(), s.config)
+		must(b, err)
+		closed(b, s)
+	}
+}

@@ -1,0 +1,228 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// childWrite writes until it is killed, and says what was acknowledged after
+// it was.
+func childWrite(dir string) error {
+	ctx := context.Background()
+	c := config(dir)
+	if err := Init(ctx, c); err != nil && !errors.Is(err, ErrExists) {
+		return err
+	}
+	s, err := Open(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := s.CreateStream(ctx, "blocks", StreamConfig{}); err != nil && !errors.Is(err, ErrExists) {
+		return err
+	}
+	l, err := s.OpenLedger(ctx)
+	if err != nil {
+		return err
+	}
+	last, err := l.Last(ctx)
+	if err != nil {
+		return err
+	}
+	var rev uint64
+	if e, err := s.Get(ctx, "state"); err == nil {
+		rev = e.Revision
+	}
+	fmt.Println("begin")
+	filler := strings.Repeat("x", 8000)
+	for {
+		if last, err = l.Append(ctx, last, fmt.Appendf(nil, "entry %d", last+1)); err != nil {
+			return err
+		}
+		fmt.Println("ledger", last)
+		seq, err := s.Append(ctx, "blocks", "", "", []byte(filler), AppendOptions{})
+		if err != nil {
+			return err
+		}
+		fmt.Println("block", seq)
+		value := fmt.Appendf(nil, "%d", seq)
+		if rev == 0 {
+			rev, err = s.CreateKey(ctx, "state", value)
+		} else {
+			rev, err = s.UpdateKey(ctx, "state", value, rev)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Println("key", rev)
+	}
+}
+
+// childHold opens a store and stays.
+func childHold(dir string) error {
+	s, err := Open(context.Background(), config(dir))
+	if err != nil {
+		return err
+	}
+	fmt.Println("open")
+	time.Sleep(time.Minute)
+	return s.Close()
+}
+
+func TestNothingAcknowledgedIsLostByKill(t *testing.T) {
+	dir := t.TempDir()
+	var ledger, block, key uint64
+	for round := range 3 {
+		p := spawn(t, "write", dir)
+		if got := p.line(t); got != "begin" {
+			t.Fatalf("the writer says %q", got)
+		}
+		for range 40 + 7*round { // in the middle of any of the three
+			var kind string
+			var n uint64
+			if _, err := fmt.Sscan(p.line(t), &kind, &n); err != nil {
+				t.Fatal(err)
+			}
+			switch kind {
+			case "ledger":
+				ledger = max(ledger, n)
+			case "block":
+				block = max(block, n)
+			case "key":
+				key = max(key, n)
+			}
+		}
+		p.cmd.Process.Kill()
+		for p.lines.Scan() { // acknowledged before the kill took effect
+			var kind string
+			var n uint64
+			if _, err := fmt.Sscan(p.lines.Text(), &kind, &n); err != nil {
+				continue // a line cut short
+			}
+			switch kind {
+			case "ledger":
+				ledger = max(ledger, n)
+			case "block":
+				block = max(block, n)
+			case "key":
+				key = max(key, n)
+			}
+		}
+		p.cmd.Wait()
+		s, err := Open(t.Context(), config(dir))
+		must(t, err)
+		l, err := s.OpenLedger(t.Context())
+		must(t, err)
+		var n uint64
+		for e, err := range l.Read(t.Context()) {
+			must(t, err)
+			n++
+			if string(e.Data) != fmt.Sprintf("entry %d", n) {
+				t.Fatalf("entry %d is %q", n, e.Data)
+			}
+		}
+		if n < ledger || n > ledger+1 {
+			t.Errorf("%d entries, %d acknowledged", n, ledger)
+		}
+		if got := len(readAll(t, s, "blocks", "", 0)); uint64(got) < block {
+			t.Errorf("%d blocks, %d acknowledged", got, block)
+		}
+		e, err := s.Get(t.Context(), "state")
+		must(t, err)
+		if e.Revision < key {
+			t.Errorf("revision %d, %d acknowledged", e.Revision, key)
+		}
+		closed(t, s)
+	}
+	if ledger == 0 || block == 0 || key == 0 {
+		t.Errorf("too little was written: %d %d %d", ledger, block, key)
+	}
+}
+
+func TestOneProcessAtATime(t *testing.T) {
+	c := config(t.TempDir())
+	must(t, Init(t.Context(), c))
+	p := spawn(t, "hold", c.Dir)
+	if got := p.line(t); got != "open" {
+		t.Fatalf("the holder says %q", got)
+	}
+	_, err := Open(t.Context(), c)
+	is(t, err, ErrLocked)
+	p.kill()
+	closed(t, opened(t, c))
+}
+
+func TestReopen(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	must(t, s.CreateStream(ctx, "blocks", StreamConfig{}))
+	_, err := s.Append(ctx, "blocks", "a", "b.1", []byte("block"), AppendOptions{})
+	must(t, err)
+	rev, err := s.CreateKey(ctx, "k", []byte("v"))
+	must(t, err)
+	must(t, s.PutSecret(ctx, "round-1", []byte("secret")))
+	_, err = s.PutObject(ctx, "model", strings.NewReader("weights"))
+	must(t, err)
+	before, err := s.Inventory(ctx)
+	must(t, err)
+	must(t, s.DeleteKey(ctx, "k", rev))
+	closed(t, s)
+	s = opened(t, s.config)
+	// Revisions go on although the last message is gone.
+	again, err := s.CreateKey(ctx, "k", []byte("v"))
+	must(t, err)
+	if again <= rev {
+		t.Errorf("revision %d after %d", again, rev)
+	}
+	after, err := s.Inventory(ctx)
+	must(t, err)
+	if before != after || before.Messages != 1 || before.Secrets != 1 || before.Objects != 1 || before.Keys != 1 {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+}
+
+func TestFullStore(t *testing.T) {
+	c := config(t.TempDir())
+	c.MaxBytes = 2 << 20
+	must(t, Init(t.Context(), c))
+	s, ctx := opened(t, c), t.Context()
+	must(t, s.CreateStream(ctx, "blocks", StreamConfig{}))
+	block := make([]byte, MaxBlock)
+	var stored int
+	var err error
+	for range 64 {
+		if _, err = s.Append(ctx, "blocks", "", "", block, AppendOptions{}); err != nil {
+			break
+		}
+		stored++
+	}
+	is(t, err, ErrFull)
+	if stored < 20 || stored > 33 {
+		t.Errorf("stored %d blocks in 2 MB", stored)
+	}
+	a := s.NewAppender("blocks")
+	must(t, a.Append(ctx, "", "", block))
+	is(t, a.Flush(ctx), ErrFull)
+	_, err = s.CreateKey(ctx, "k", []byte("v"))
+	is(t, err, ErrFull)
+	l, err := s.OpenLedger(ctx)
+	must(t, err)
+	_, err = l.Append(ctx, 0, []byte("entry"))
+	is(t, err, ErrFull)
+	_, err = s.PutObject(ctx, "model", strings.NewReader("weights"))
+	is(t, err, ErrFull)
+	if got := len(readAll(t, s, "blocks", "", 0)); got != stored {
+		t.Errorf("%d blocks, %d acknowledged", got, stored)
+	}
+	must(t, s.DeleteStream(ctx, "blocks"))
+	_, err = l.Append(ctx, 0, []byte("entry"))
+	must(t, err)
+
+	must(t, s.CreateStream(ctx, "small", StreamConfig{MaxBytes: 100_000}))
+	_, err = s.Append(ctx, "small", "", "", block, AppendOptions{})
+	must(t, err)
+	_, err = s.Append(ctx, "small", "", "", block, AppendOptions{})
+	is(t, err, ErrFull)
+}

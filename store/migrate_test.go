@@ -1,0 +1,271 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fill puts something of everything into a store.
+func fill(t testing.TB, s *Store) {
+	t.Helper()
+	ctx := t.Context()
+	l, err := s.OpenLedger(ctx)
+	must(t, err)
+	for i := range uint64(20) {
+		_, err := l.Append(ctx, i, fmt.Appendf(nil, "entry %d", i+1))
+		must(t, err)
+	}
+	for i := range 10 {
+		rev, err := s.CreateKey(ctx, fmt.Sprintf("round.%d", i), []byte("open"))
+		must(t, err)
+		_, err = s.UpdateKey(ctx, fmt.Sprintf("round.%d", i), fmt.Appendf(nil, "closed %d", i), rev)
+		must(t, err)
+		_, err = s.PutObject(ctx, fmt.Sprintf("model/%d", i), bytes.NewReader(bytes.Repeat([]byte{byte(i)}, 20_000*i)))
+		must(t, err)
+	}
+	must(t, s.PutSecret(ctx, "round-9", []byte("secret")))
+	must(t, s.CreateStream(ctx, "blocks", StreamConfig{Window: 100 * time.Millisecond}))
+	must(t, s.CreateStream(ctx, "empty", StreamConfig{}))
+	for i := range 30 {
+		_, err := s.Append(ctx, "blocks", fmt.Sprint("id-", i), fmt.Sprint("bucket.", i%4), bytes.Repeat([]byte{byte(i)}, 5000), AppendOptions{})
+		must(t, err)
+	}
+	// The same id again, after its window.
+	time.Sleep(300 * time.Millisecond)
+	for _, id := range []string{"id-29", "id-29", ""} {
+		_, err := s.Append(ctx, "blocks", id, "", []byte("later"), AppendOptions{})
+		must(t, err)
+	}
+	lease, err := s.Acquire(ctx, "close.round", "a", time.Minute)
+	must(t, err)
+	must(t, lease.Release(ctx))
+}
+
+func childMigrate(from, to string) error {
+	ctx := context.Background()
+	a, err := OpenMigrating(ctx, config(from))
+	if err != nil {
+		return err
+	}
+	b, err := OpenMigrating(ctx, config(to))
+	if err != nil {
+		return err
+	}
+	fmt.Println("begin")
+	if _, err := Migrate(ctx, a, b); err != nil {
+		return err
+	}
+	fmt.Println("done")
+	return errors.Join(a.Close(), b.Close())
+}
+
+func TestMigrateSurvivesKills(t *testing.T) {
+	ctx := t.Context()
+	from, to := fresh(t), config(t.TempDir())
+	fill(t, from)
+	want, err := from.Inventory(ctx)
+	must(t, err)
+	if want.Messages != 32 || want.Streams != 2 || want.Ledger != 20 || want.Leases != 1 || want.Objects != 10 {
+		t.Fatalf("filled with %+v", want)
+	}
+	top, err := from.Get(ctx, "round.9")
+	must(t, err)
+	closed(t, from)
+	must(t, Init(ctx, to))
+	interrupted := 0
+	for delay := time.Duration(0); ; delay += 8 * time.Millisecond {
+		p := spawn(t, "migrate", from.config.Dir, to.Dir)
+		if got := p.line(t); got != "begin" {
+			t.Fatalf("the migration says %q", got)
+		}
+		stop := time.AfterFunc(delay, func() { p.cmd.Process.Kill() })
+		done := p.lines.Scan()
+		stop.Stop()
+		if done && p.lines.Text() != "done" {
+			t.Fatal(p.lines.Text())
+		}
+		p.kill()
+		a, errA := Open(ctx, from.config)
+		b, errB := Open(ctx, to)
+		if errA == nil && errB == nil {
+			if interrupted > 2 {
+				t.Error("both stores are open in the middle of a migration")
+			}
+			must(t, errors.Join(a.Close(), b.Close())) // killed before it began
+			interrupted++
+			continue
+		}
+		if errA == nil {
+			closed(t, a)
+			is(t, errB, ErrSealed)
+		}
+		if errB == nil {
+			closed(t, b)
+			is(t, errA, ErrSealed)
+			break
+		}
+		interrupted++
+		if delay > 5*time.Second {
+			t.Fatal("it does not get done")
+		}
+	}
+	t.Logf("%d runs were killed", interrupted)
+	if interrupted == 0 {
+		t.Error("no run was killed in the middle")
+	}
+	s := opened(t, to)
+	got, err := s.Inventory(ctx)
+	must(t, err)
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	// Revisions and tokens go on.
+	e, err := s.Get(ctx, "round.9")
+	must(t, err)
+	if e.Revision <= top.Revision {
+		t.Errorf("revision %d after %d", e.Revision, top.Revision)
+	}
+	_, err = s.UpdateKey(ctx, "round.9", nil, top.Revision)
+	is(t, err, ErrConflict)
+	_, err = s.UpdateKey(ctx, "round.9", []byte("on"), e.Revision)
+	must(t, err)
+	// Again is no error and changes nothing.
+	a, err := OpenMigrating(ctx, from.config)
+	must(t, err)
+	defer closed(t, a)
+	_, err = Migrate(ctx, a, s)
+	must(t, err)
+	_, err = a.CreateKey(ctx, "late", nil)
+	is(t, err, ErrSealed)
+}
+
+func TestMigrateRefuses(t *testing.T) {
+	ctx := t.Context()
+	from, to := fresh(t), fresh(t)
+	fill(t, from)
+	if _, err := Migrate(ctx, from, from); err == nil {
+		t.Error("migrated into itself")
+	}
+	_, err := to.CreateKey(ctx, "k", nil)
+	must(t, err)
+	_, err = Migrate(ctx, from, to)
+	is(t, err, ErrExists) // not empty
+	must(t, to.DeleteKey(ctx, "k", 0))
+	// A run that ends early leaves the old store in use and the new one shut.
+	early, cancel := context.WithCancel(ctx)
+	time.AfterFunc(2*time.Millisecond, cancel)
+	if _, err := Migrate(early, from, to); err == nil {
+		t.Fatal("a cancelled migration succeeded")
+	}
+	l, err := from.OpenLedger(ctx)
+	must(t, err)
+	_, err = l.Append(ctx, 20, []byte("entry 21"))
+	must(t, err)
+	third := fresh(t)
+	if to.marker().State == stateReceiving {
+		_, err = to.CreateKey(ctx, "k2", nil)
+		is(t, err, ErrSealed)
+		_, err = Migrate(ctx, third, to)
+		is(t, err, ErrSealed) // another's
+	}
+	must(t, from.DeleteStream(ctx, "empty"))
+	must(t, from.DestroySecret(ctx, "round-9"))
+	must(t, from.DeleteObject(ctx, "model/1"))
+	must(t, from.DeleteKey(ctx, "round.1", 0))
+	got, err := Migrate(ctx, from, to)
+	must(t, err)
+	if got.Ledger != 21 || got.Streams != 1 || got.Secrets != 0 || got.Objects != 9 || got.Keys != 9 {
+		t.Errorf("moved %+v", got)
+	}
+	_, err = l.Append(ctx, 21, []byte("entry 22"))
+	is(t, err, ErrSealed)
+	_, err = Migrate(ctx, from, third)
+	is(t, err, ErrSealed)
+}
+
+func TestMigrateIntoACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers")
+	}
+	ctx := t.Context()
+	nodes := newNodes(t, 3)
+	for _, d := range nodes {
+		d.start(t)
+	}
+	from := fresh(t)
+	fill(t, from)
+	want, err := from.Inventory(ctx)
+	must(t, err)
+	top, err := from.Get(ctx, "round.9")
+	must(t, err)
+	c := Config{Domain: "shuffler", URL: urls(nodes)}
+	initCluster(t, c)
+	is(t, Init(ctx, c), ErrExists)
+	to := opened(t, c)
+	got, err := Migrate(ctx, from, to)
+	must(t, err)
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	// Writing goes on in the cluster, at the ledger's next entry.
+	_, err = from.CreateKey(ctx, "late", nil)
+	is(t, err, ErrSealed)
+	l, err := to.OpenLedger(ctx)
+	must(t, err)
+	seq, err := l.Append(ctx, 20, []byte("entry 21"))
+	must(t, err)
+	if seq != 21 {
+		t.Errorf("entry 21 has sequence %d", seq)
+	}
+	e, err := to.Get(ctx, "round.9")
+	must(t, err)
+	if e.Revision <= top.Revision {
+		t.Errorf("revision %d after %d", e.Revision, top.Revision)
+	}
+	closed(t, from)
+	_, err = Open(ctx, from.config)
+	is(t, err, ErrSealed)
+	if !strings.Contains(err.Error(), "nats://127.0.0.1") {
+		t.Errorf("%v does not say where to", err)
+	}
+	// The calls are the same.
+	must(t, to.CreateStream(ctx, "next", StreamConfig{}))
+	is(t, to.CreateStream(ctx, "next", StreamConfig{}), ErrExists)
+	a := to.NewAppender("next")
+	for i := range 100 {
+		must(t, a.Append(ctx, fmt.Sprint(i), "", make([]byte, 10_000)))
+	}
+	must(t, a.Flush(ctx))
+	if got := len(readAll(t, to, "next", "", 0)); got != 100 {
+		t.Errorf("read %d of 100", got)
+	}
+	_, err = to.CreateKey(ctx, "round.9", nil)
+	is(t, err, ErrExists)
+	_, err = to.Append(ctx, "missing", "", "", nil, AppendOptions{})
+	is(t, err, ErrNotFound)
+	must(t, to.DeleteStream(ctx, "next"))
+	must(t, to.DestroySecret(ctx, "round-9"))
+	// Two processes, one lease.
+	other := opened(t, c)
+	first, err := to.Acquire(ctx, "close.round", "a", 300*time.Millisecond)
+	must(t, err)
+	second, err := other.Acquire(ctx, "close.round", "b", 300*time.Millisecond)
+	must(t, err)
+	if second.Token() <= first.Token() {
+		t.Errorf("token %d after %d", second.Token(), first.Token())
+	}
+	is(t, first.Renew(ctx), ErrLost)
+	// One node of three may be gone.
+	nodes[0].server.Shutdown()
+	nodes[0].server.WaitForShutdown()
+	_, err = l.Append(ctx, 21, []byte("entry 22"))
+	must(t, err)
+	if got := len(readAll(t, other, "blocks", "", 0)); got != 32 {
+		t.Errorf("read %d of 32", got)
+	}
+}

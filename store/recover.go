@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A JetStream server writes a stream's meta.inf and then meta.sum, and to
+// delete a stream removes meta.inf before the rest. At start it leaves out a
+// stream that lacks either, with no more than a warning; and when a stream of
+// that name is created again, it takes the old blocks and a lone meta.inf for
+// its own, runs, and loses all of it at the next start (seen with 2.15.2). So
+// a kill inside CreateStream or DeleteStream must be finished before the server
+// starts, and every directory that is left must have become a stream.
+
+// finishInterrupted removes what an interrupted creation or deletion left, and
+// refuses anything else that the server would leave out.
+func (s *Store) finishInterrupted() error {
+	root := s.streamDir("")
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	_, err = os.Stat(filepath.Join(s.config.Dir, markerFile))
+	initialised := err == nil
+	for _, e := range entries {
+		dir := filepath.Join(root, e.Name())
+		remove := strings.HasPrefix(e.Name(), ".") // a deletion in its last step
+		if !remove {
+			inf, sum := hasBytes(dir, "meta.inf"), hasBytes(dir, "meta.sum")
+			if inf && sum {
+				continue
+			}
+			blocks, err := filepath.Glob(filepath.Join(globEscape(dir), "msgs", "*.blk"))
+			if err != nil {
+				return fmt.Errorf("store: %w", err)
+			}
+			written := slices.ContainsFunc(blocks, func(b string) bool { return hasBytes("", b) })
+			// Never deleted, and created before the marker.
+			forever := initialised && !strings.HasPrefix(e.Name(), s.logName("")) && !strings.HasPrefix(e.Name(), s.secretName(""))
+			deleting := !inf && sum
+			remove = !forever && (deleting || !written)
+		}
+		if !remove {
+			return fmt.Errorf("store: %s has no valid description: %w", dir, ErrDamaged)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
+	return syncDir(root)
+}
+
+func hasBytes(dir, name string) bool {
+	info, err := os.Stat(filepath.Join(dir, name))
+	return err == nil && info.Size() > 0
+}
+
+// allRecovered checks that the server has a stream for every directory.
+func (s *Store) allRecovered(ctx context.Context) error {
+	entries, err := os.ReadDir(s.streamDir(""))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	var have []string
+	list := s.js.StreamNames(ctx)
+	for name := range list.Name() {
+		have = append(have, name)
+	}
+	if err := list.Err(); err != nil {
+		return s.fail("list streams", err)
+	}
+	for _, e := range entries {
+		if !slices.Contains(have, e.Name()) {
+			text, _ := s.log.lastError()
+			return fmt.Errorf("store: %s was not recovered: %w (%s)", s.streamDir(e.Name()), ErrDamaged, text)
+		}
+	}
+	return nil
+}
