@@ -191,6 +191,21 @@ func TestOperateTwoRounds(t *testing.T) {
 		t.Errorf("%+v %v", replay, err)
 	}
 
+	// Without its mark a ledger is not believed, and init makes no new one for it.
+	if err := os.Rename(c.Mark, c.Mark+".away"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, exitRefused, "high-water mark", "ledger", "verify", "--config", coordinator)
+	want(t, exitRefused, "high-water mark", "serve", "coordinator", "--config", coordinator)
+	want(t, exitFailed, "high-water mark", "fsck", "coordinator", "--config", coordinator)
+	want(t, exitUsage, "exists already", "init", "coordinator", "--config", coordinator)
+	if _, err := os.Stat(c.Mark); err == nil {
+		t.Error("init made a mark")
+	}
+	if err := os.Rename(c.Mark+".away", c.Mark); err != nil {
+		t.Fatal(err)
+	}
+
 	editLedger(t, coordinator, c)
 	moveStore(t, coordinator)
 }
