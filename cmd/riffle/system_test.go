@@ -371,6 +371,27 @@ func TestDemo(t *testing.T) {
 				b, err := os.ReadFile(filepath.Join(out, demoFile))
 				return err == nil && bytes.Contains(b, []byte(`"task"`))
 			})
+			// Killed, it leaves no process behind: a store can be opened again.
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			l := operate.Loopback{Dir: out}
+			until(t, "the processes of a killed demo end", func() bool {
+				code, _, _ := outcome(t, "fsck", "coordinator", "--config", l.Config("coordinator"))
+				other, _, _ := outcome(t, "fsck", "shuffler", "--config", l.Config("shuffler"))
+				return code == exitDone && other == exitDone
+			})
+			cmd = process(t, "demo", "--resume", out, "--json")
+			stderr.Reset()
+			cmd.Stderr = &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the demo runs again", func() bool {
+				_, err := os.Stat(filepath.Join(out, "coordinator", "coordinator.sock"))
+				return err == nil
+			})
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
