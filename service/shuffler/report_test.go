@@ -1,0 +1,72 @@
+package shuffler
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+)
+
+func TestBytesInFlightAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeighted(10)
+		ctx := context.Background()
+		must := func(n int64) {
+			t.Helper()
+			if err := w.acquire(ctx, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(50) // more than there is waits for all of it, not for ever
+		held, free := make(chan int64, 3), func(n int64) { w.release(n); synctest.Wait() }
+		for _, n := range []int64{7, 2, 3} {
+			go func() {
+				if err := w.acquire(ctx, n); err == nil {
+					held <- n
+				}
+			}()
+			synctest.Wait()
+		}
+		given, cancel := context.WithCancel(ctx)
+		cancel()
+		if w.acquire(given, 1) == nil {
+			t.Error("a request that is gone was served")
+		}
+		if len(held) != 0 {
+			t.Fatal("more is held than allowed")
+		}
+		free(50)
+		if len(held) != 2 { // 7 and 2; 3 does not fit
+			t.Fatalf("%d of three are served", len(held))
+		}
+		free(7)
+		free(2)
+		free(3)
+		if len(held) != 3 || w.free != 10 || len(w.next) != 0 {
+			t.Errorf("%d served, %d free", len(held), w.free)
+		}
+	})
+}
+
+// A request that gives up makes room for those behind it.
+func TestGivingUpLetsOthersPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeighted(10)
+		if err := w.acquire(t.Context(), 5); err != nil {
+			t.Fatal(err)
+		}
+		first, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 2)
+		go func() { served <- w.acquire(first, 9) }()
+		synctest.Wait()
+		go func() { served <- w.acquire(t.Context(), 4) }()
+		synctest.Wait()
+		if len(served) != 0 {
+			t.Fatal("the queue was jumped")
+		}
+		cancel()
+		synctest.Wait()
+		if len(served) != 2 || <-served == nil || <-served != nil {
+			t.Error("the one behind still waits")
+		}
+	})
+}
