@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/rng"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
 )
 
@@ -11,12 +12,15 @@ import (
 // or after it had its effect, and starts again. The model is the one without a
 // crash, no round is charged twice or not at all, and none is released twice.
 func TestCrashAnywhere(t *testing.T) {
-	for _, trust := range []dp.Trust{dp.Shuffle, dp.Distributed} {
-		t.Run(string(trust), func(t *testing.T) {
+	for _, c := range []struct {
+		trust dp.Trust
+		p     dp.Participation
+	}{{dp.Shuffle, dp.All}, {dp.Shuffle, dp.Once}, {dp.Distributed, dp.All}} {
+		t.Run(string(c.trust)+" "+string(c.p), func(t *testing.T) {
 			total := 0
 			for _, after := range []bool{false, true} {
 				for at := 1; ; at += stride() {
-					w := newWorld(t, trust, dp.All, small)
+					w := newWorld(t, c.trust, c.p, small)
 					crash := &batchtest.Crash{At: at, After: after}
 					s := w.crashed(crash)
 					w.check(s)
@@ -38,7 +42,58 @@ func TestCrashAnywhere(t *testing.T) {
 	}
 }
 
-func small(w *world) { w.task.Rounds, w.n = 2, 4 }
+// Coordinator and aggregator crash again and again, wherever they are.
+func TestManyCrashes(t *testing.T) {
+	for seed := range uint64(400 / (stride() * stride())) {
+		src := rng.Replay(seed)
+		trust := []dp.Trust{dp.Shuffle, dp.Distributed}[seed%2]
+		w := newWorld(t, trust, dp.All, small)
+		if trust == dp.Distributed {
+			own := rng.Replay(seed, 1)
+			var again func()
+			again = func() {
+				w.startAggregator(&batchtest.Crash{At: int(own.Uint64()%20) + 1, After: own.Uint64()%2 == 0, Died: again})
+			}
+			again()
+		}
+		ended := false
+		for range 12 {
+			crash := &batchtest.Crash{At: int(src.Uint64()%40) + 1, After: src.Uint64()%2 == 0}
+			p, err := w.start(crash)
+			if err != nil {
+				continue
+			}
+			select {
+			case err := <-p.done:
+				if err != nil {
+					t.Fatal(err)
+				}
+			case <-p.find(w.task.ID()).ended:
+				w.end(p)
+				ended = true
+			}
+			if ended {
+				break
+			}
+		}
+		if w.aggDisk != nil {
+			w.startAggregator(nil)
+		}
+		w.check(w.run())
+		w.server.Close()
+		w.peer.Close()
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func small(w *world) {
+	w.task.Rounds, w.n = 2, 4
+	if w.task.Participation == dp.Once {
+		w.task.Rounds, w.n = 3, 8 // an epoch and a half
+	}
+}
 
 // crashed runs a task through a crash.
 func (w *world) crashed(crash *batchtest.Crash) Status {

@@ -37,9 +37,11 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/tasks/{task}/announcement", s.serveAnnouncement)
 	mux.HandleFunc("GET /v1/models/{digest}", s.serveModel)
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
-		list := s.List()
-		if list == nil {
-			list = []Status{}
+		list := append([]Status{}, s.List()...)
+		for i := range list {
+			if list[i].Error != "" {
+				list[i].Error = "in trouble" // errors name peers: they are for the operator
+			}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")

@@ -1,0 +1,112 @@
+package coordinator
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/store"
+)
+
+// With the tightest accountant a task says what its entries cost, and stops below
+// its budget.
+func TestRealAccountant(t *testing.T) {
+	a := account.New()
+	w := newWorld(t, dp.Shuffle, dp.All)
+	w.config.Budget = ledger.Config{Accountant: a, Delta: 1e-6, MaxEps: 100}
+	s := w.run()
+	w.check(s)
+	var events dp.Sequence
+	m := &memory{w.disk, nil, t}
+	b, err := ledger.Verify(t.Context(), m, w.disk.mark, w.task.Population)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range b.Entries() {
+		events = append(events, e.Event)
+	}
+	want, err := a.Eps(events, 1e-6)
+	if err != nil || s.Eps != want.Eps || s.Method != want.Method || s.Charged != 3 {
+		t.Errorf("ε = %v by %s, want %v by %s (%v)", s.Eps, s.Method, want.Eps, want.Method, err)
+	}
+	show, err := ledger.Show(b, w.config.Budget, nil)
+	if err != nil || show.Spent.Eps != want.Eps || show.Tasks[0].Spent.Eps != want.Eps {
+		t.Errorf("%+v, %v", show, err)
+	}
+	w = newWorld(t, dp.Shuffle, dp.All)
+	w.config.Budget = ledger.Config{Accountant: a, Delta: 1e-6, MaxEps: want.Eps * .9}
+	if s := w.run(); s.State != Refused || s.Released != 2 || !(s.Eps <= want.Eps*.9) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// On a real store: no ledger is made on the way, and a mark or a ledger that is
+// missing or older stops the start.
+func TestStoredLedger(t *testing.T) {
+	dir := t.TempDir()
+	mark := filepath.Join(dir, "mark")
+	db := openStore(t, filepath.Join(dir, "a"), "coordinator")
+	defer db.Close()
+	population := [16]byte{1}
+	open := func(db *store.Store) (*ledger.Journal, error) {
+		return OpenJournal(t.Context(), db, mark, population, limit(3))
+	}
+	if _, err := open(db); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("without a mark: %v", err)
+	}
+	if err := InitMark(mark); err != nil {
+		t.Fatal(err)
+	}
+	j, err := open(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := j.Task([32]byte{1}, limit(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 1}, Trust: dp.Shuffle, Participation: dp.All, Population: 5}
+	charge := func(l *ledger.TaskLedger, round int64) error {
+		l.Bind(t.Context(), round, [32]byte{1}, [32]byte{2})
+		return l.Charge(ledger.Entry{Round: round, Event: event})
+	}
+	for round := int64(1); round <= 2; round++ {
+		if err := charge(l, round); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Another process over the same ledger has written meanwhile.
+	k, err := open(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := k.Task([32]byte{2}, limit(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := charge(other, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := charge(l, 3); !errors.Is(err, ledger.ErrBudget) {
+		t.Errorf("over what both have charged: %v", err)
+	}
+	m, err := MarkFile(mark).Load()
+	if err != nil || m.Entries != 3 || m.Eps != 3 {
+		t.Errorf("%+v %v", m, err)
+	}
+	fresh := openStore(t, filepath.Join(dir, "b"), "coordinator")
+	defer fresh.Close()
+	if _, err := open(fresh); !errors.Is(err, ledger.ErrMark) {
+		t.Errorf("a fresh ledger under an old mark: %v", err)
+	}
+	if err := os.WriteFile(mark, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(db); err == nil {
+		t.Error("with a broken mark")
+	}
+}
