@@ -3,8 +3,10 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -519,5 +521,41 @@ func TestServersAreVerified(t *testing.T) {
 	defer w.mu.Unlock()
 	if len(w.requests) != 0 {
 		t.Errorf("requests %v", w.requests)
+	}
+}
+
+// When a report arrives, its charge is on the disk already.
+func TestChargeComesFirst(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	w := newWorld(t, 30, shuffleTask())
+	theta := make([]float32, dim)
+	w.publish(w.announcement(1, theta), theta, nil)
+	config := w.config()
+	w.set(func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/v1/report" {
+			return false
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		ledger, err := os.ReadFile(filepath.Join(config.Directory, "ledger"))
+		if want := fmt.Sprintf(" %x ", sha256.Sum256(body)); err != nil || !bytes.Contains(ledger, []byte(want)) {
+			t.Errorf("a report came before its charge (%v)", err)
+		}
+		return false
+	})
+	fleet, err := client.NewFleet(config, w.members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- fleet.Run(ctx) }()
+	w.wait(ctx, 30)
+	w.end()
+	if err := errors.Join(<-done, fleet.Close()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -44,14 +44,10 @@ const usualLoss = 0.1
 // NewTask resolves a configuration for enrolled clients. Trust none is refused:
 // over a network every report is a promise.
 func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Task, error) {
-	switch {
-	case c.Trust == "none":
-		return nil, inputError("trust none has no privacy: over a network every report must promise some")
-	case c.Model == "pca-mlp":
-		return nil, inputError("model pca-mlp needs axes that no task carries to its clients")
-	case c.Transport != "" && c.Transport != "shares":
-		return nil, inputError("transport %s is simulated only: a network has shares", c.Transport)
-	case c.Population != 0 && c.Population != e.Clients:
+	if err := c.networked(); err != nil {
+		return nil, err
+	}
+	if c.Population != 0 && c.Population != e.Clients {
 		return nil, inputError("population = %d, enrolled are n = %d", c.Population, e.Clients)
 	}
 	c.Population = e.Clients
@@ -67,6 +63,19 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Task, err
 		return nil, err
 	}
 	return t, t.describe(name, e.Population)
+}
+
+// networked refuses what only a simulation can do.
+func (c Config) networked() error {
+	switch {
+	case c.Trust == "none":
+		return inputError("trust none has no privacy: over a network every report must promise some")
+	case c.Model == "pca-mlp":
+		return inputError("model pca-mlp needs axes that no task carries to its clients")
+	case c.Transport != "" && c.Transport != "shares":
+		return inputError("transport %s is simulated only: a network has shares", c.Transport)
+	}
+	return nil
 }
 
 // networkMin chooses n-min where the configuration does not: clients count with
@@ -240,6 +249,9 @@ func readDocument(raw []byte) (d document, err error) {
 	}
 	if d.inputs < 1 || len(d.classes) > 1<<16 || slices.Contains(d.classes, "") {
 		return fail(fmt.Errorf("%d inputs, %d classes", d.inputs, len(d.classes)))
+	}
+	if err := d.config.networked(); err != nil {
+		return document{}, err
 	}
 	return d, d.config.Check()
 }

@@ -15,14 +15,18 @@ import (
 // smallCSV writes a table of two classes.
 func smallCSV(t *testing.T, rows int) string {
 	t.Helper()
+	return writeSmall(t.TempDir(), rows)
+}
+
+func writeSmall(dir string, rows int) string {
 	var b strings.Builder
 	b.WriteString("x,y,z,label\n")
 	for i := range rows {
 		b.WriteString([]string{"0.1,0.2,0.9,no\n", "0.8,0.7,0.1,yes\n", "0.3,0.1,0.6,no\n", "0.9,0.4,0.3,yes\n"}[i%4])
 	}
-	path := filepath.Join(t.TempDir(), "small.csv")
+	path := filepath.Join(dir, "small.csv")
 	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return path
 }
@@ -191,4 +195,27 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 			t.Errorf("opened with %q", text)
 		}
 	}
+}
+
+// FuzzDocument reads what a coordinator may send: what is taken has one meaning.
+func FuzzDocument(f *testing.F) {
+	made, err := NewTask(context.Background(), "test", csvConfig(writeSmall(f.TempDir(), 80)), enrolled)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(made.Wire.Config)
+	f.Add([]byte("config: {trust: none}\ninputs: 1"))
+	f.Add([]byte("config: &a {data: mnist}\ninputs: 784\nclasses: [a, b]"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		d, err := readDocument(raw)
+		if err != nil {
+			return
+		}
+		if d.config.Trust == "none" || d.inputs < 1 {
+			t.Errorf("took %+v", d)
+		}
+		if err := d.config.Check(); err != nil {
+			t.Errorf("took what does not check: %v", err)
+		}
+	})
 }
