@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/riffle-dp/riffle/internal/durable"
 )
 
 // serverLog takes the embedded server's errors and warnings. Nothing is printed: the
@@ -63,8 +65,11 @@ func (s *Store) startServer() (err error) {
 	if err := refuseClustered(dir); err != nil {
 		return err
 	}
-	if s.lock, err = lockDir(dir); err != nil {
-		return err
+	if s.unlock, err = durable.Lock(filepath.Join(dir, "lock")); err != nil {
+		if errors.Is(err, durable.ErrLocked) {
+			err = ErrLocked
+		}
+		return fmt.Errorf("store: %s: %w", dir, err)
 	}
 	if err := s.finishInterrupted(); err != nil {
 		return err
@@ -136,5 +141,5 @@ func (s *Store) awaitRemoval(name string) error {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	return syncDir(parent)
+	return durable.SyncDir(parent)
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/riffle-dp/riffle/internal/durable"
 )
 
 // A JetStream server writes a stream's meta.inf and then meta.sum, and to
@@ -56,7 +58,7 @@ func (s *Store) finishInterrupted() error {
 			return fmt.Errorf("store: %w", err)
 		}
 	}
-	return syncDir(root)
+	return durable.SyncDir(root)
 }
 
 func hasBytes(dir, name string) bool {

@@ -145,8 +145,8 @@ func checkName(what, name string) error {
 // Store is an open store. It is safe for concurrent use.
 type Store struct {
 	config  Config
-	session string // this opening; leases of an earlier one of an embedded store are dead
-	lock    *dirLock
+	session string       // this opening; leases of an earlier one of an embedded store are dead
+	unlock  func() error // of the directory
 	server  *server.Server
 	log     *serverLog
 	nc      *nats.Conn
@@ -333,10 +333,10 @@ func (s *Store) Close() error {
 	if s.log != nil {
 		s.log.fill()
 	}
-	if s.lock != nil {
-		lock := s.lock
-		s.lock = nil
-		return lock.release()
+	if s.unlock != nil {
+		unlock := s.unlock
+		s.unlock = nil
+		return unlock()
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // WriteFile replaces path with data: temporary file, fsync, rename, fsync of
@@ -36,7 +37,7 @@ func WriteFile(path string, data []byte) (err error) {
 	if err = os.Rename(tmp.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return SyncDir(dir)
 }
 
 // Append adds data to the end of path and syncs it.
@@ -51,7 +52,12 @@ func Append(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func syncDir(dir string) error {
+// SyncDir makes renames and removals in a directory durable. On Windows it does
+// nothing: NTFS logs them, and a directory cannot be synced.
+func SyncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
