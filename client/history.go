@@ -147,7 +147,8 @@ const exact = 2200
 // afford refuses a report that would bring a client above its policy.
 func (t *Terms) afford(h *history, c *counter) *Refused {
 	p := t.policy
-	delta := p.Delta / float64(p.MaxTasks)
+	// A policy that was tightened does not give more to the tasks that were begun.
+	delta := p.Delta / float64(max(p.MaxTasks, int64(len(h.tasks))))
 	mine := h.of(t.ID)
 	if mine == nil && int64(len(h.tasks)) >= p.MaxTasks {
 		return refuse(CauseBudget, "%d tasks are as many as the policy allows", len(h.tasks))

@@ -406,6 +406,23 @@ func TestTasksSpendAtTheSameTime(t *testing.T) {
 	}
 }
 
+// Who lowers the number of tasks has spent δ on those that were begun all the same.
+func TestFewerTasksLeaveNoMoreDelta(t *testing.T) {
+	charge := someDecisions()[0].charge
+	var least float64
+	a := &oracle{eps: func(_ dp.Event, delta float64) float64 { least = min(least, delta); return 1 }}
+	h := &history{}
+	for task := range byte(5) {
+		h.decide([32]byte{task}, 1, [32]byte{}).charge(charge, 1, 0)
+	}
+	p := Policy{MaxEps0: 3, MaxEps: 100, Delta: 1e-6, MaxTasks: 2, MinReports: 1}.withDefaults()
+	least = 1
+	(&Terms{ID: [32]byte{0}, Charge: charge, policy: p}).afford(h, &counter{accountant: a})
+	if !(least <= 1e-6/5) {
+		t.Errorf("five tasks were counted at delta = %v each, all have 1e-6", least)
+	}
+}
+
 // A coordinator may end a task wherever that suits it and go on in another: what a
 // task has left to spend is not another's.
 func TestTasksDoNotLeaveTheirBudgetToOthers(t *testing.T) {

@@ -96,7 +96,7 @@ func TestAnnouncedSizesReserveNothing(t *testing.T) {
 			n.Handler().ServeHTTP(httptest.NewRecorder(), r)
 			_ = from.Close()
 		})
-		_, _ = to.Write(header)
+		wg.Go(func() { _, _ = to.Write(header) })
 	}
 	done := make(chan struct{})
 	go func() { defer close(done); n.must("", "POST", "/v1/report", w.report(ann, 0, 1)) }()
