@@ -66,6 +66,7 @@ type Server struct {
 	bucket   *bucket
 	under    atomic.Int64 // requests under way
 	counts   counts
+	active   atomic.Int64 // requests in handlers
 }
 
 type counts struct{ connection, panics, limited, tooLarge atomic.Int64 }
@@ -135,16 +136,43 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.stop()
-	grace, cancel := context.WithTimeout(context.Background(), s.config.Grace)
-	defer cancel()
-	err := s.http.Shutdown(grace)
-	if err != nil {
-		err = s.http.Close()
-		s.config.Log.Warn("requests were cut off at the stop", "server", s.config.Name)
-	}
+	err := s.shutdown()
 	<-done
 	s.config.Log.Info("stopped", "server", s.config.Name)
 	return err
+}
+
+// settle is how long answers have to reach their connections once no handler
+// runs. Connections on which nobody asked anything would else be waited for until
+// Grace is over: a client's second connection may be one.
+const settle = 500 * time.Millisecond
+
+func (s *Server) shutdown() error {
+	grace, cancel := context.WithTimeout(context.Background(), s.config.Grace)
+	defer cancel()
+	shut := make(chan error, 1)
+	go func() { shut <- s.http.Shutdown(grace) }()
+	tick := time.NewTicker(settle / 10)
+	defer tick.Stop()
+	busy, quiet := s.active.Load() > 0, time.Now()
+	for {
+		select {
+		case err := <-shut:
+			if err == nil {
+				return nil
+			}
+			if busy {
+				s.config.Log.Warn("requests were cut off at the stop", "server", s.config.Name)
+			}
+			return s.http.Close()
+		case <-tick.C:
+			if busy = s.active.Load() > 0; busy {
+				quiet = time.Now()
+			} else if time.Since(quiet) > settle {
+				cancel()
+			}
+		}
+	}
 }
 
 // Close stops a server that was never run.
@@ -156,6 +184,8 @@ func (s *Server) Close() error {
 // limit is what every request passes first.
 func (s *Server) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.active.Add(1)
+		defer s.active.Add(-1)
 		defer func() {
 			p := recover()
 			if p == nil {
