@@ -64,7 +64,6 @@ type Server struct {
 	stopping context.Context
 	stop     context.CancelFunc
 	bucket   *bucket
-	under    atomic.Int64 // requests under way
 	counts   counts
 	active   atomic.Int64 // requests in handlers
 }
@@ -184,7 +183,7 @@ func (s *Server) Close() error {
 // limit is what every request passes first.
 func (s *Server) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.active.Add(1)
+		active := s.active.Add(1)
 		defer s.active.Add(-1)
 		defer func() {
 			p := recover()
@@ -199,8 +198,7 @@ func (s *Server) limit(next http.Handler) http.Handler {
 			s.config.Log.Error("panic in a handler", "server", s.config.Name, "type", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			panic(http.ErrAbortHandler)
 		}()
-		defer s.under.Add(-1)
-		if s.under.Add(1) > max(minRequests, requestsPerConn*int64(s.config.MaxConns)) {
+		if active > max(minRequests, requestsPerConn*int64(s.config.MaxConns)) {
 			s.counts.limited.Add(1)
 			Refuse(w, wire.Unavailable, "too many requests are under way")
 			return

@@ -23,7 +23,7 @@ import (
 type Shuffler struct {
 	Key        ed25519.PrivateKey
 	Enrolment  wire.Enrolment
-	PerChunk   int // parts of a chunk; default 3. Shares are cut as SPEC.md says
+	PerChunk   int // items of a chunk; default 3
 	MinReports int64
 	// Fill makes a round's sealed parts and shares, in the batch's order.
 	Fill func(a wire.Announcement) (parts, shares [][]byte)
@@ -65,10 +65,10 @@ func New(n, minReports int64, aggregator ...wire.Key) *Shuffler {
 // Public returns the operator's key.
 func (s *Shuffler) Public() ed25519.PublicKey { return s.Key.Public().(ed25519.PublicKey) }
 
-func cut(items [][]byte, per int) (chunks []wire.Chunk, digests [][32]byte) {
-	for start := 0; start < len(items); start += per {
+func (s *Shuffler) cut(items [][]byte) (chunks []wire.Chunk, digests [][32]byte) {
+	for start := 0; start < len(items); start += s.PerChunk {
 		c := wire.Chunk{Index: int64(len(chunks)), Size: int64(len(items[start]))}
-		for _, item := range items[start:min(len(items), start+per)] {
+		for _, item := range items[start:min(len(items), start+s.PerChunk)] {
 			c.Items = append(c.Items, item...)
 		}
 		chunks, digests = append(chunks, c), append(digests, sha256.Sum256(c.Items))
@@ -105,11 +105,11 @@ func (s *Shuffler) Open(coordinator ed25519.PublicKey, signed []byte) (status in
 	} else {
 		var digests [][32]byte
 		r.closed.Reports = k
-		r.parts, digests = cut(parts, s.PerChunk)
+		r.parts, digests = s.cut(parts)
 		r.closed.Chunks = int64(len(digests))
 		r.closed.Digest = wire.BatchDigest(digest, k, digests)
 		if a.ShareBytes > 0 {
-			r.shares, digests = cut(shares, max(1, 64<<10/len(shares[0])))
+			r.shares, digests = s.cut(shares)
 			r.closed.Shares = wire.BatchDigest(digest, k, digests)
 		}
 	}
