@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"sync"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -140,10 +141,14 @@ func (c *counter) eps(s *spent, delta float64) (float64, error) {
 	return b.Eps, nil
 }
 
+// exact is a precision that sums of float64 need no rounding in.
+const exact = 2200
+
 // afford refuses a report that would bring a client above its policy.
 func (t *Terms) afford(h *history, c *counter) *Refused {
 	p := t.policy
-	delta := p.Delta / float64(p.MaxTasks)
+	// A policy that was tightened does not give more to the tasks that were begun.
+	delta := p.Delta / float64(max(p.MaxTasks, int64(len(h.tasks))))
 	mine := h.of(t.ID)
 	if mine == nil && int64(len(h.tasks)) >= p.MaxTasks {
 		return refuse(CauseBudget, "%d tasks are as many as the policy allows", len(h.tasks))
@@ -157,8 +162,12 @@ func (t *Terms) afford(h *history, c *counter) *Refused {
 	if !(task <= p.MaxTaskEps) {
 		return refuse(CauseBudget, "epsilon of this task would be %.4g, above %.4g", task, p.MaxTaskEps)
 	}
-	var others float64
+	// A coordinator that ends a task where it went badly for the client, and goes on
+	// in another, has more than the sum of what both cost so far: each counts with
+	// all that it may come to (policy.md).
+	total := new(big.Float).SetPrec(exact).SetFloat64(max(task, p.MaxTaskEps))
 	local := next.local()
+	begun := 1
 	for _, s := range h.tasks {
 		if s == mine {
 			continue
@@ -167,15 +176,15 @@ func (t *Terms) afford(h *history, c *counter) *Refused {
 		if err != nil {
 			return refuse(CauseBudget, "%v", err)
 		}
-		others += eps
+		total.Add(total, big.NewFloat(max(eps, p.MaxTaskEps)))
 		local += s.local()
+		begun++
 	}
-	total := task
-	if others > 0 {
-		total = (task + others) * (1 + 1e-12) // for its roundings
+	if begun == 1 {
+		total.SetFloat64(task) // it ends at MaxEps, if not at MaxTaskEps
 	}
-	if !(total <= p.MaxEps) {
-		return refuse(CauseBudget, "epsilon of all tasks would be %.4g, above %.4g", total, p.MaxEps)
+	if total.Cmp(big.NewFloat(p.MaxEps)) > 0 {
+		return refuse(CauseBudget, "epsilon of %d tasks may come to %.4g, above %.4g", begun, total, p.MaxEps)
 	}
 	if p.MaxLocalEps > 0 && !(local <= p.MaxLocalEps) {
 		return refuse(CauseBudget, "the sum of eps0 would be %.4g, above %.4g", local, p.MaxLocalEps)

@@ -320,7 +320,7 @@ func (a *oracle) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
 	return dp.Bound{Kind: dp.Upper, Guarantee: dp.Guarantee{Eps: a.eps(ev, delta), Delta: delta, Adjacency: dp.ReplaceOne}}, nil
 }
 
-// Each task is counted with its share of δ, and tasks add up.
+// Each task is counted with its share of δ and up to a limit of its own.
 func TestTasksShareDelta(t *testing.T) {
 	charge := someDecisions()[0].charge
 	times := func(ev dp.Event, delta float64) float64 {
@@ -335,7 +335,7 @@ func TestTasksShareDelta(t *testing.T) {
 	}
 	a := &oracle{eps: times}
 	c := &counter{accountant: a}
-	p := Policy{MaxEps0: 3, MaxEps: 5.1, MaxTaskEps: 3, Delta: 1e-6, MaxTasks: 3, MinReports: 1}.withDefaults()
+	p := Policy{MaxEps0: 3, MaxEps: 9, MaxTaskEps: 3, Delta: 1e-6, MaxTasks: 3, MinReports: 1}.withDefaults()
 	h := &history{}
 	var causes []string
 	for i := range 12 {
@@ -346,14 +346,15 @@ func TestTasksShareDelta(t *testing.T) {
 		}
 		h.decide(terms.ID, int64(i+1), [32]byte{}).charge(charge, 1, 0)
 	}
-	// 2 + 2 + 1 reports: five in all; the fourth task is one too many.
+	// Three reports each, however they interleave; the fourth task is one too many.
 	var n []int64
 	for _, s := range h.tasks {
 		n = append(n, s.charges[0].Times)
 	}
-	if len(n) != 3 || n[0] != 2 || n[1] != 2 || n[2] != 1 {
+	if len(n) != 3 || n[0] != 3 || n[1] != 3 || n[2] != 3 {
 		t.Errorf("tasks of %v reports, refused for %q", n, causes)
 	}
+	(&Terms{ID: [32]byte{0}, Charge: charge, policy: p}).afford(h, c)
 	before := a.calls
 	(&Terms{ID: [32]byte{0}, Charge: charge, policy: p}).afford(h, c)
 	if a.calls != before {
@@ -381,7 +382,7 @@ func TestTasksSpendAtTheSameTime(t *testing.T) {
 		}
 		return float64(n)
 	}
-	p := Policy{MaxEps0: 3, MaxEps: 20.5, MaxTaskEps: 15, Delta: 1e-6, MaxTasks: 2, MinReports: 1}.withDefaults()
+	p := Policy{MaxEps0: 3, MaxEps: 20.5, MaxTaskEps: 10, Delta: 1e-6, MaxTasks: 2, MinReports: 1}.withDefaults()
 	f := &Fleet{counter: &counter{accountant: &oracle{eps: times}}}
 	m := &member{history: &history{}}
 	var wg sync.WaitGroup
@@ -402,5 +403,55 @@ func TestTasksSpendAtTheSameTime(t *testing.T) {
 	wg.Wait()
 	if reserved != 20 {
 		t.Errorf("%d reports of two tasks, the budget is of 20", reserved)
+	}
+}
+
+// Who lowers the number of tasks has spent δ on those that were begun all the same.
+func TestFewerTasksLeaveNoMoreDelta(t *testing.T) {
+	charge := someDecisions()[0].charge
+	var least float64
+	a := &oracle{eps: func(_ dp.Event, delta float64) float64 { least = min(least, delta); return 1 }}
+	h := &history{}
+	for task := range byte(5) {
+		h.decide([32]byte{task}, 1, [32]byte{}).charge(charge, 1, 0)
+	}
+	p := Policy{MaxEps0: 3, MaxEps: 100, Delta: 1e-6, MaxTasks: 2, MinReports: 1}.withDefaults()
+	least = 1
+	(&Terms{ID: [32]byte{0}, Charge: charge, policy: p}).afford(h, &counter{accountant: a})
+	if !(least <= 1e-6/5) {
+		t.Errorf("five tasks were counted at delta = %v each, all have 1e-6", least)
+	}
+}
+
+// A coordinator may end a task wherever that suits it and go on in another: what a
+// task has left to spend is not another's.
+func TestTasksDoNotLeaveTheirBudgetToOthers(t *testing.T) {
+	charge := someDecisions()[0].charge
+	times := func(ev dp.Event, _ float64) float64 {
+		var n int64
+		for _, e := range ev.(dp.Sequence) {
+			n += e.(dp.Repeat).Times
+		}
+		return float64(n)
+	}
+	for _, limit := range []float64{0, 4, 6, 9} {
+		p := Policy{MaxEps0: 3, MaxEps: 10, MaxTaskEps: limit, Delta: 1e-6, MaxTasks: 4, MinReports: 1}.withDefaults()
+		c, h := &counter{accountant: &oracle{eps: times}}, &history{}
+		for task := range byte(4) {
+			for round := int64(1); round <= 1+int64(task)*20; round++ { // the first has one report only
+				terms := &Terms{ID: [32]byte{task}, Charge: charge, policy: p}
+				if terms.afford(h, c) == nil {
+					h.decide(terms.ID, round, [32]byte{}).charge(charge, 1, 0)
+				}
+			}
+		}
+		if n := float64(len(h.tasks)) * p.MaxTaskEps; n > p.MaxEps {
+			t.Errorf("%d tasks of %v each were begun, all may cost %v", len(h.tasks), p.MaxTaskEps, p.MaxEps)
+		}
+		for _, s := range h.tasks {
+			if eps, _ := c.eps(s, 1); eps > p.MaxTaskEps {
+				t.Errorf("a task cost %v, limit %v", eps, p.MaxTaskEps)
+			}
+		}
 	}
 }

@@ -24,7 +24,9 @@ type Policy struct {
 	// MaxEps is the largest ε of all that this client ever sends, at Delta, if the
 	// shuffle can be trusted. Required.
 	MaxEps float64
-	// MaxTaskEps is the same for a single task, at Delta/MaxTasks; 0: MaxEps.
+	// MaxTaskEps is the same for a single task, at Delta/MaxTasks. A task that was
+	// begun counts with all of it, however little it has spent: how far a task gets
+	// may follow from what it released. 0: MaxEps/MaxTasks.
 	MaxTaskEps float64
 	// Delta is shared out evenly to MaxTasks tasks. Required.
 	Delta float64
@@ -52,11 +54,14 @@ type Policy struct {
 }
 
 func (p Policy) withDefaults() Policy {
-	if p.MaxTaskEps == 0 {
-		p.MaxTaskEps = p.MaxEps
-	}
 	if p.MaxTasks == 0 {
 		p.MaxTasks = 1
+	}
+	if p.MaxTaskEps == 0 {
+		p.MaxTaskEps = p.MaxEps
+		if p.MaxTasks > 1 { // not above its share
+			p.MaxTaskEps = math.Nextafter(p.MaxEps/float64(p.MaxTasks), 0)
+		}
 	}
 	if p.MaxModelBytes == 0 {
 		p.MaxModelBytes = 64 << 20

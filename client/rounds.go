@@ -25,6 +25,7 @@ type rounds struct {
 	digest [32]byte // of its announcement
 	model  [32]byte // digest of theta
 	theta  []float32
+	open   chan announced
 	work   sync.Pool // of *work
 }
 
@@ -40,11 +41,56 @@ const pollTime = 20 * time.Second
 // held is how many sealed reports of a round are in memory at most.
 const held = 4096
 
+// waiting is how many rounds may wait for the one that is being decided: they do
+// where a coordinator does not wait for deadlines.
+const waiting = 4
+
+// announced is a round that was checked and whose model is here.
+type announced struct {
+	ann       wire.Announcement
+	digest    [32]byte
+	enrolment wire.Enrolment
+	theta     []float32
+	begun     time.Time
+}
+
 func (r *rounds) run(ctx context.Context) error {
 	f := r.fleet
 	r.work.New = func() any {
 		return &work{make([]float32, r.terms.Mechanism.Dim()), r.terms.Mechanism.NewReport()}
 	}
+	// What is asked of the coordinator, and when, does not wait for what clients
+	// decide and send: who is in a round would come back later than who is not.
+	ctx, stop := context.WithCancelCause(ctx)
+	r.open = make(chan announced, waiting)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for o := range r.open {
+			if err := r.members(ctx, o); errors.Is(err, errStore) {
+				stop(err)
+			} else if err != nil {
+				f.tell(Notice{What: Retrying, Task: r.terms.ID, Round: o.ann.Round, Err: err})
+			}
+		}
+	}()
+	ended := r.follow(ctx)
+	close(r.open)
+	<-done
+	err := context.Cause(ctx)
+	stop(nil)
+	if errors.Is(err, errStore) {
+		return err
+	}
+	if ended {
+		f.tell(Notice{What: Ended, Task: r.terms.ID})
+	}
+	return nil
+}
+
+// follow fetches and checks rounds until ctx or the task has ended.
+func (r *rounds) follow(ctx context.Context) (ended bool) {
+	f := r.fleet
 	retry := newBackoff()
 	for ctx.Err() == nil {
 		asked := time.Now()
@@ -54,13 +100,10 @@ func (r *rounds) run(ctx context.Context) error {
 		}
 		refused := (*Refused)(nil)
 		switch {
-		case ctx.Err() != nil && !errors.Is(err, errStore):
-			return nil
+		case ctx.Err() != nil:
+			return false
 		case errors.Is(err, errEnded):
-			f.tell(Notice{What: Ended, Task: r.terms.ID})
-			return nil
-		case errors.Is(err, errStore):
-			return err
+			return true
 		case errors.As(err, &refused):
 			f.tell(Notice{What: Declined, Task: r.terms.ID, Round: ann.Round, Err: refused.of(r.terms.ID, ann.Round)})
 		case err != nil:
@@ -71,14 +114,14 @@ func (r *rounds) run(ctx context.Context) error {
 		}
 		// Also where a coordinator does not wait before it says that there is nothing.
 		if retry.wait(ctx) != nil {
-			return nil
+			return false
 		}
 	}
-	return nil
+	return false
 }
 
-// round checks one announcement and lets every client decide. What it returns is
-// about the round as a whole.
+// round checks one announcement, fetches its model and has every client decide.
+// What it returns is about the round as a whole.
 func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 	f, digest := r.fleet, ann.Digest()
 	switch {
@@ -119,10 +162,15 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 		}
 		r.model = ann.ModelDigest
 	}
+	select {
+	case r.open <- announced{ann, digest, e, r.theta, begun}:
+	default:
+		return refuse(CauseRound, "%d rounds are open already", waiting+1)
+	}
 	f.mu.Lock()
 	f.count.Rounds++
 	f.mu.Unlock()
-	return r.members(ctx, inRound, ann, digest, e, begun)
+	return nil
 }
 
 // persist makes a request until it is answered, refused, or ctx ends.
@@ -148,16 +196,18 @@ type turn struct {
 }
 
 // members lets every client decide for itself, each at a time of its own.
-func (r *rounds) members(ctx, inRound context.Context, ann wire.Announcement, digest [32]byte, e wire.Enrolment, begun time.Time) error {
-	f := r.fleet
+func (r *rounds) members(ctx context.Context, o announced) error {
+	f, digest, deadline := r.fleet, o.digest, time.UnixMilli(o.ann.Deadline)
+	inRound, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
 	spread := f.config.Spread
 	if spread == 0 {
-		spread = min(time.Minute, time.Until(time.UnixMilli(ann.Deadline))/10)
+		spread = min(time.Minute, time.Until(deadline)/10)
 	}
 	jitter := newBackoff().src
 	turns := make([]turn, len(f.members))
 	for i, m := range f.members {
-		turns[i] = turn{m, begun.Add(upTo(jitter, spread))}
+		turns[i] = turn{m, o.begun.Add(upTo(jitter, spread))}
 	}
 	slices.SortStableFunc(turns, func(a, b turn) int { return a.at.Compare(b.at) })
 
@@ -177,7 +227,7 @@ func (r *rounds) members(ctx, inRound context.Context, ann wire.Announcement, di
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			unsent, err := r.member(inRound, t, ann, digest, e)
+			unsent, err := r.member(inRound, t, o)
 			mu.Lock()
 			defer mu.Unlock()
 			left = left || unsent
@@ -191,8 +241,8 @@ func (r *rounds) members(ctx, inRound context.Context, ann wire.Announcement, di
 
 // member is one client's part in a round. It says whether a report was charged
 // that ctx left unanswered. The error is that of the ledger.
-func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, digest [32]byte, e wire.Enrolment) (unsent bool, err error) {
-	f, m := r.fleet, t.member
+func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, err error) {
+	f, m, ann, digest := r.fleet, t.member, o.ann, o.digest
 	tell := func(w What, err error) {
 		if refused := (*Refused)(nil); errors.As(err, &refused) {
 			refused.of(r.terms.ID, ann.Round)
@@ -229,7 +279,7 @@ func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, dige
 		tell(Declined, refused)
 		return false, nil
 	}
-	sealed, err := r.seal(ctx, m, gradient, ann, digest, e)
+	sealed, err := r.seal(ctx, m, gradient, o)
 	if err != nil {
 		tell(Lost, err)
 		return false, nil
@@ -317,7 +367,8 @@ func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *Ref
 }
 
 // seal makes the one report of a client in a round.
-func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, ann wire.Announcement, digest [32]byte, e wire.Enrolment) ([]byte, error) {
+func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o announced) ([]byte, error) {
+	ann, digest := o.ann, o.digest
 	select {
 	case r.fleet.compute <- struct{}{}:
 	case <-ctx.Done():
@@ -327,7 +378,7 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, ann wir
 	w := r.work.Get().(*work)
 	defer r.work.Put(w)
 	defer clear(w.grad)
-	gradient(r.theta, w.grad)
+	gradient(o.theta, w.grad)
 	src := r.fleet.noise(m.id, ann.Round)
 	r.terms.reporter.Report(src, w.grad, w.report)
 	part, share, err := mechanism.Contents(src, r.terms.Mechanism, digest, w.report)
@@ -346,7 +397,7 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, ann wir
 		}
 	}
 	report.Sign(m.credential.key)
-	key, err := shufflerKey(e, time.Now())
+	key, err := shufflerKey(o.enrolment, time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -83,6 +83,14 @@ type CSV struct {
 	Table  *Table
 }
 
+// ErrRows is wrapped by what is wrong with rows, behind a header that is right:
+// whether there is anything is a property of the data.
+var ErrRows = errors.New("dataset: rows cannot be used")
+
+type rowsError struct{ error }
+
+func (e rowsError) Unwrap() []error { return []error{e.error, ErrRows} }
+
 // ReadCSV reads the file at path; see ParseCSV.
 func ReadCSV(path string, c CSVConfig) (*CSV, error) {
 	f, err := os.Open(path)
@@ -126,6 +134,14 @@ func ParseCSV(r io.Reader, name string, c CSVConfig) (*CSV, error) {
 	if err := p.header(); err != nil {
 		return nil, err
 	}
+	out, err := p.rows()
+	if err != nil {
+		return nil, rowsError{err}
+	}
+	return out, nil
+}
+
+func (p *csvParser) rows() (*CSV, error) {
 	for {
 		cells, err := p.record()
 		if err == io.EOF {

@@ -431,6 +431,37 @@ func TestConnectionLimit(t *testing.T) {
 	resp.Body.Close()
 }
 
+// A connection does not multiply what may wait.
+func TestRequestsUnderWayAreBounded(t *testing.T) {
+	wait := make(chan struct{})
+	_, url, _ := start(t, ServerConfig{MaxConns: 2, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-wait })})
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, MaxConnsPerHost: 1}}
+	t.Cleanup(client.CloseIdleConnections)
+	const n = minRequests + 40
+	codes := make(chan int, n)
+	for range n {
+		go func() {
+			code := 0
+			if resp, err := client.Get(url); err == nil {
+				code = resp.StatusCode
+				resp.Body.Close()
+			}
+			codes <- code
+		}()
+	}
+	for range n - minRequests {
+		if code := <-codes; code != http.StatusServiceUnavailable {
+			t.Errorf("status %d of a request too many", code)
+		}
+	}
+	close(wait)
+	for range minRequests {
+		if code := <-codes; code != http.StatusOK {
+			t.Errorf("status %d of a request that may wait", code)
+		}
+	}
+}
+
 func TestAdmin(t *testing.T) {
 	ready := errors.New("the store does not answer")
 	a, err := NewAdmin(AdminConfig{Address: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), Ready: func(context.Context) error { return ready },

@@ -29,6 +29,11 @@ const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 16 << 10
+
+	// One connection may carry many requests, as polls that wait: so many for each
+	// connection that is allowed, and no fewer than minRequests, are served at a time.
+	requestsPerConn = 4
+	minRequests     = 256
 )
 
 // ServerConfig is an HTTPS server. Address, Certificate and Handler are required.
@@ -178,7 +183,7 @@ func (s *Server) Close() error {
 // limit is what every request passes first.
 func (s *Server) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.active.Add(1)
+		active := s.active.Add(1)
 		defer s.active.Add(-1)
 		defer func() {
 			p := recover()
@@ -193,6 +198,11 @@ func (s *Server) limit(next http.Handler) http.Handler {
 			s.config.Log.Error("panic in a handler", "server", s.config.Name, "type", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			panic(http.ErrAbortHandler)
 		}()
+		if active > max(minRequests, requestsPerConn*int64(s.config.MaxConns)) {
+			s.counts.limited.Add(1)
+			Refuse(w, wire.Unavailable, "too many requests are under way")
+			return
+		}
 		if s.bucket != nil && !s.bucket.take(time.Now()) {
 			s.counts.limited.Add(1)
 			Refuse(w, wire.TooMany, "over the server's rate")
@@ -274,7 +284,7 @@ func (s *Server) Metrics() []Metric {
 	return []Metric{
 		one("riffle_connection_errors_total", "Connections that failed, as in the handshake.", &s.counts.connection),
 		one("riffle_handler_panics_total", "Panics of handlers.", &s.counts.panics),
-		one("riffle_rate_limited_total", "Requests refused for the server's rate.", &s.counts.limited),
+		one("riffle_rate_limited_total", "Requests refused for the server's rate, or because too many were under way.", &s.counts.limited),
 		one("riffle_too_large_total", "Requests refused for their announced size.", &s.counts.tooLarge),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/vecsum"
 	"github.com/riffle-dp/riffle/wire"
@@ -43,6 +44,10 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 	return NewVectorSum(p, s.Sigma)
 }
 
+// minVariance is the least of unbounded noise of one client over a network: its
+// counts are cut at 40 standard deviations, which no accountant counts.
+const minVariance = 4
+
 // CheckSigma recomputes what a client's noise is worth over the rounds of a task
 // and refuses a description that claims more. It takes up to seconds.
 func CheckSigma(w wire.Mechanism, delta float64, rounds int64) error {
@@ -54,9 +59,16 @@ func CheckSigma(w wire.Mechanism, delta float64, rounds int64) error {
 	if !ok {
 		return nil
 	}
-	sigma, _, err := v.params.Sigma(delta, rounds)
+	// What NewVectorSum cuts off must be as far out as it says.
+	if n := v.params.Noise; n.Kind != vecsum.Binomial && !(n.Variance >= minVariance) {
+		return fmt.Errorf("mechanism: %s noise of variance %v must have %v at least: %w", n.Kind, n.Variance, minVariance, dp.ErrNoBound)
+	}
+	sigma, tail, err := v.params.Sigma(delta, rounds)
 	if err != nil {
 		return err
+	}
+	if !(tail <= vecsum.TailShare*delta) {
+		return fmt.Errorf("mechanism: tails of %v are above %v of delta: %w", tail, vecsum.TailShare, dp.ErrNoBound)
 	}
 	if !(w.Sum.Sigma <= sigma) {
 		return fmt.Errorf("mechanism: the noise is worth sigma = %v, the task claims %v", sigma, w.Sum.Sigma)

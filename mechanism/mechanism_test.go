@@ -1,6 +1,8 @@
 package mechanism
 
 import (
+	"errors"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -99,6 +101,15 @@ func TestSigmaIsChecked(t *testing.T) {
 	m.Sum.NoiseBits = m.Sum.NoiseBits * 9 / 10
 	if err := CheckSigma(m, 1e-5, 10); err == nil {
 		t.Error("less noise than claimed")
+	}
+	// Many clients' little noise adds up, but what is cut off each is not counted.
+	m = sum(t, vecsum.Skellam).Describe()
+	if err := CheckSigma(m, 1e-5, 10); err != nil {
+		t.Error(err)
+	}
+	m.Sum.NoiseVariance, m.Sum.Sigma = .01, m.Sum.Sigma*math.Sqrt(.01/m.Sum.NoiseVariance)/2
+	if err := CheckSigma(m, 1e-5, 10); !errors.Is(err, dp.ErrNoBound) {
+		t.Errorf("noise that is cut where it is likely: %v", err)
 	}
 	if err := CheckSigma(wire.Mechanism{Name: "privunit", Dim: 3, Clip: 1, Eps0: 1}, 1e-5, 10); err != nil {
 		t.Error(err)

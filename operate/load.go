@@ -326,7 +326,7 @@ func LoadClient(path string) (c Client, err error) {
 	if _, err := parseLevel(c.Log); err != nil {
 		return c, configError("%s: %w", path, err)
 	}
-	if c.Policy.MaxTaskEps == 0 {
+	if c.Policy.MaxTaskEps == 0 && c.Policy.MaxTasks <= 1 { // of more, see client.Policy
 		c.Policy.MaxTaskEps = c.Policy.MaxEps
 	}
 	if _, err := c.Policy.Parse(); err != nil {

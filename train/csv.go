@@ -92,7 +92,7 @@ func (c Config) readCSV(classes []string) (*dataset.CSV, error) {
 		return nil, inputError("data %s: no such file", c.Data)
 	}
 	if err != nil {
-		return nil, inputError("%v", err)
+		return nil, fmt.Errorf("%w%w", inputError("%v", err), quiet{err})
 	}
 	return file, nil
 }

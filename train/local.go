@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -24,7 +25,10 @@ type Local struct {
 func NewLocal(data string) *Local { return &Local{data: data, tasks: map[[32]byte]*learner{}} }
 
 // Whole is the source of one client that holds all of the training data: its
-// gradient is the mean over them, and privacy is the client's.
+// gradient is the mean over them, and privacy is the client's. Where their kind is
+// the task's and their rows are not, as with a class that the task leaves out, the
+// client reports like all others and its gradient is 0: a task must not find out by
+// who stays away.
 func (l *Local) Whole() client.Source { return local{l, -1} }
 
 // Part is the source of client i, from 0, of the task's population that these data
@@ -41,6 +45,7 @@ type learner struct {
 	clients clients
 	workers sync.Pool // of func(id int64, theta, grad []float32)
 	err     error
+	blank   bool // its rows cannot be used
 }
 
 // Open implements client.Source.
@@ -49,6 +54,8 @@ func (s local) Open(task wire.Task) (client.Gradient, error) {
 	switch {
 	case l.err != nil:
 		return nil, l.err
+	case l.blank:
+		return func(_, grad []float32) { clear(grad) }, nil
 	case s.client >= l.clients.Size():
 		return nil, inputError("client %d of a population of %d", s.client, l.clients.Size())
 	}
@@ -71,7 +78,9 @@ func (l *Local) learner(task wire.Task, whole bool) *learner {
 	out := l.tasks[key]
 	if out == nil {
 		out = &learner{}
-		out.clients, out.err = l.load(task, whole)
+		if out.clients, out.err = l.load(task, whole); whole && errors.Is(out.err, dataset.ErrRows) {
+			out.blank, out.err = true, nil
+		}
 		out.workers.New = func() any { return out.clients.Worker() }
 		l.tasks[key] = out
 	}

@@ -187,12 +187,27 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 			t.Fatalf("coordinate %d of the mean is %v, want %v", j, got[j], sum[j]/2)
 		}
 	}
-	for _, text := range []string{"x,y,label\n0.1,0.2,yes\n", "x,y,z,label\n0.1,0.2,0.3,perhaps\n"} {
+	write := func(text string) {
 		if err := os.WriteFile(mine, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := NewLocal(mine).Whole().Open(made.Wire); err == nil {
-			t.Errorf("opened with %q", text)
+	}
+	write("x,y,label\n0.1,0.2,yes\n")
+	if _, err := NewLocal(mine).Whole().Open(made.Wire); err == nil {
+		t.Error("opened data of another kind")
+	}
+	// What rows say does not decide who takes part: a task could ask for it.
+	for _, rows := range []string{"0.1,0.2,0.3,perhaps\n", "0.1,0.2,1e39,yes\n", "0.1,,0.3,yes\n", ""} {
+		write("x,y,z,label\n" + rows)
+		g, err := NewLocal(mine).Whole().Open(made.Wire)
+		if err != nil {
+			t.Errorf("%q: %v", rows, err)
+			continue
+		}
+		got[0] = 1
+		g(theta, got)
+		if slices.ContainsFunc(got, func(v float32) bool { return v != 0 }) {
+			t.Errorf("%q: gradient %v, want none", rows, got)
 		}
 	}
 }

@@ -9,7 +9,10 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/mechanism"
 	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/wire"
 )
 
 // With the tightest accountant a task says what its entries cost, and stops below
@@ -108,5 +111,39 @@ func TestStoredLedger(t *testing.T) {
 	}
 	if _, err := open(db); err == nil {
 		t.Error("with a broken mark")
+	}
+}
+
+// Of a vector sum that relies on half of the clients, chance is credited among
+// that half: the others may stay away from all rounds but one client's.
+func TestChanceIsCreditedAmongHonestClientsOnly(t *testing.T) {
+	w := newWorld(t, dp.Distributed, dp.CheckIn, func(w *world) {
+		w.n, w.task.MinReports = 12, 4
+		p, err := vecsum.Tight(vecsum.Target{Eps: 5, Delta: 1e-6, Users: w.n, MinUsers: 4, Honest: .5, Dim: dim, Radius: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sigma, _, err := p.Sigma(w.task.Delta, w.task.Rounds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := mechanism.NewVectorSum(p, sigma)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.task.Mechanism = m.Describe()
+		w.present = func(_, client int64) bool { return client < 5 }
+	})
+	if s := w.run(); s.Released+s.Failed == 0 {
+		t.Fatalf("%+v", s)
+	}
+	for _, b := range w.disk.entries {
+		e, err := wire.DecodeEntry(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Event.Population > 6 {
+			t.Errorf("round %d is charged as %d of n = %d clients, of whom 6 are honest", e.Round, e.Event.Reports, e.Event.Population)
+		}
 	}
 }

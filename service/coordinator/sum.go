@@ -186,14 +186,19 @@ func (r *runner) patiently(ctx context.Context, ask func() error) error {
 	}
 }
 
+// honest is the share of clients whose noise a vector sum relies on; 1 where the
+// task has none or names none. Chance is credited among them alone.
+func (r *runner) honest() float64 {
+	if r.sum == nil || r.sum.Params().Honest == 0 {
+		return 1
+	}
+	return r.sum.Params().Honest
+}
+
 // allowed is how many of k reports may be left out of a vector sum: as many as the
 // charge takes to add no noise.
 func (r *runner) allowed(k int64) int64 {
-	honest := r.sum.Params().Honest
-	if honest == 0 {
-		honest = 1
-	}
-	return r.t.Colluders + int64(math.Floor(float64(k)*(1-honest)))
+	return r.t.Colluders + int64(math.Floor(float64(k)*(1-r.honest())))
 }
 
 // seeds opens the coordinator's parts but those at the places out, ascending, and

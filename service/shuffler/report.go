@@ -34,30 +34,7 @@ func (s *Service) serveReport(w http.ResponseWriter, r *http.Request) {
 		endpoint.RefuseAs(w, &endpoint.Refusal{Reason: wire.TooMany, Detail: "a report needs a length, and a smaller one", Code: http.StatusRequestEntityTooLarge})
 		return
 	}
-	if err := s.slots.acquire(r.Context(), size); err != nil {
-		s.metrics.refused.add(wire.Unavailable, 1)
-		endpoint.Refuse(w, wire.Unavailable, "")
-		return
-	}
-	buf := buffers.Get().(*[]byte)
-	defer func() {
-		s.slots.release(size)
-		buffers.Put(buf)
-	}()
-	if int64(cap(*buf)) < size {
-		*buf = make([]byte, size)
-	}
-	body := (*buf)[:size]
-	if _, err := io.ReadFull(r.Body, body); err != nil {
-		s.metrics.refused.add(wire.Malformed, 1)
-		endpoint.Refuse(w, wire.Malformed, "the body did not arrive whole")
-		return
-	}
-	// The end is read too: the server then knows that the connection is free.
-	var rest [1]byte
-	_, _ = r.Body.Read(rest[:])
-	s.metrics.receive.since(began)
-	round, err := s.take(r.Context(), body, time.Now())
+	round, err := s.receive(r, size, began)
 	if err == nil {
 		s.metrics.accepted.Add(1)
 		w.WriteHeader(http.StatusNoContent)
@@ -75,15 +52,50 @@ func (s *Service) serveReport(w http.ResponseWriter, r *http.Request) {
 	endpoint.Refuse(w, refusal.Reason, refusal.Detail)
 }
 
+var errTorn = pure.Refuse(wire.Malformed, "the body did not arrive whole")
+
+// receive reads a report of that size and takes it. Room for it is reserved only
+// once its header names an open round that has reports of this size: announcing
+// sizes and sending nothing costs a stranger a connection each, and us no more.
+func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round, error) {
+	var header [wire.ReportHeader]byte
+	if _, err := io.ReadFull(r.Body, header[:min(size, wire.ReportHeader)]); err != nil {
+		return nil, errTorn
+	}
+	if round, err := s.meant(r.Context(), header[:min(size, wire.ReportHeader)], size, time.Now()); err != nil {
+		return round, err
+	}
+	if err := s.slots.acquire(r.Context(), size); err != nil {
+		return nil, errUnavailable
+	}
+	buf := buffers.Get().(*[]byte)
+	defer func() {
+		s.slots.release(size)
+		buffers.Put(buf)
+	}()
+	if int64(cap(*buf)) < size {
+		*buf = make([]byte, size)
+	}
+	body := (*buf)[:size]
+	if _, err := io.ReadFull(r.Body, body[copy(body, header[:]):]); err != nil {
+		return nil, errTorn
+	}
+	// The end is read too: the server then knows that the connection is free.
+	var rest [1]byte
+	_, _ = r.Body.Read(rest[:])
+	s.metrics.receive.since(began)
+	return s.take(r.Context(), body, time.Now())
+}
+
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// take does all there is to do for a report and returns when it is durable. A
-// round is returned with an error if it is known which round was meant.
-func (s *Service) take(ctx context.Context, body []byte, now time.Time) (*round, error) {
+// meant returns the round that a report is for, if it takes reports of this size
+// under this key. A round is returned with an error if it is known which was meant.
+func (s *Service) meant(ctx context.Context, header []byte, size int64, now time.Time) (*round, error) {
 	if !s.running.Load() {
 		return nil, errNotRunning
 	}
-	key, digest, _, _, err := wire.DecodeReportHeader(body)
+	key, digest, _, _, err := wire.DecodeReportHeader(header)
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "no report of this version")
 	}
@@ -94,12 +106,22 @@ func (s *Service) take(ctx context.Context, body []byte, now time.Time) (*round,
 	if r.closed.Load() || now.After(r.deadline) {
 		return r, errClosed
 	}
-	size, ok := r.sizes[key]
+	want, ok := r.sizes[key]
 	if !ok {
 		return r, pure.Refuse(wire.WrongKey, "")
 	}
-	if size != int64(len(body)) {
+	if want != size {
 		return r, pure.Refuse(wire.WrongSize, "")
+	}
+	return r, nil
+}
+
+// take does all there is to do for a report and returns when it is durable, with
+// the round as meant does.
+func (s *Service) take(ctx context.Context, body []byte, now time.Time) (*round, error) {
+	r, err := s.meant(ctx, body, int64(len(body)), now)
+	if err != nil {
+		return r, err
 	}
 	began := time.Now()
 	report, err := s.config.Keys.OpenReport(body, r.ann.ReportBytes, r.ann.ShareBytes)
