@@ -263,7 +263,7 @@ func TestMigrateIntoACluster(t *testing.T) {
 	is(t, first.Renew(ctx), ErrLost)
 	// Each node removes a destroyed secret's files, with those of its group.
 	const secret = "PINEAPPLE-IN-THREE-NODES"
-	dirs := []string{nodes[0].dir, nodes[1].dir, nodes[2].dir}
+	dirs := []string{nodes[0].Dir, nodes[1].Dir, nodes[2].Dir}
 	must(t, to.PutSecret(ctx, "round-10", []byte(secret)))
 	found := 0
 	for _, dir := range dirs {

@@ -3,15 +3,15 @@ package store
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/riffle-dp/riffle/store/natstest"
 )
 
 // The test binary is also a process to be killed: RIFFLE_STORE_CHILD names
@@ -29,7 +29,7 @@ func child(task string) {
 	case "migrate":
 		err = childMigrate(f[1], f[2])
 	case "node":
-		err = childNode(f[1:])
+		err = natstest.Serve(f[1:], os.Stdout)
 	default:
 		err = fmt.Errorf("no task %q", task)
 	}
@@ -82,47 +82,25 @@ func (p *process) line(t testing.TB) string {
 
 // node is one server of a cluster on loopback.
 type node struct {
-	name         string
-	client, peer int
-	dir          string
-	routes       []string
-	server       *server.Server
-	proc         *process
-	clusterName  string
+	natstest.Node
+	server *server.Server
+	proc   *process
 }
 
 func newNodes(t testing.TB, n int) []*node {
 	t.Helper()
-	nodes := make([]*node, n)
-	var routes []string
-	for i := range nodes {
-		nodes[i] = &node{name: fmt.Sprint("n", i), client: freePort(t), peer: freePort(t), dir: t.TempDir(), clusterName: "riffle-test"}
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", nodes[i].peer))
-	}
-	for _, d := range nodes {
-		d.routes = routes
+	all, err := natstest.NewNodes(n, t.TempDir())
+	must(t, err)
+	var nodes []*node
+	for _, one := range all {
+		nodes = append(nodes, &node{Node: one})
 	}
 	return nodes
 }
 
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-func (d *node) options() *server.Options {
-	return &server.Options{ServerName: d.name, Host: "127.0.0.1", Port: d.client, NoLog: true, NoSigs: true,
-		JetStream: true, StoreDir: d.dir, SyncAlways: true, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 4 << 30,
-		Cluster: server.ClusterOpts{Name: d.clusterName, Host: "127.0.0.1", Port: d.peer},
-		Routes:  server.RoutesFromStr(strings.Join(d.routes, ","))}
-}
-
 func (d *node) start(t testing.TB) {
 	t.Helper()
-	s, err := server.NewServer(d.options())
+	s, err := server.NewServer(d.Options())
 	must(t, err)
 	d.server = s
 	s.Start()
@@ -132,35 +110,18 @@ func (d *node) start(t testing.TB) {
 // startProcess runs the node as a process of its own.
 func (d *node) startProcess(t testing.TB) {
 	t.Helper()
-	d.proc = spawn(t, "node", d.name, strconv.Itoa(d.client), strconv.Itoa(d.peer), d.dir, strings.Join(d.routes, ","), d.clusterName)
+	d.proc = spawn(t, append([]string{"node"}, d.Args()...)...)
 	if got := d.proc.line(t); got != "ready" {
-		t.Fatalf("node %s says %q", d.name, got)
+		t.Fatalf("node %s says %q", d.Name, got)
 	}
-}
-
-func childNode(f []string) error {
-	d := node{name: f[0], dir: f[3], routes: strings.Split(f[4], ","), clusterName: f[5]}
-	d.client, _ = strconv.Atoi(f[1])
-	d.peer, _ = strconv.Atoi(f[2])
-	s, err := server.NewServer(d.options())
-	if err != nil {
-		return err
-	}
-	s.Start()
-	if !s.ReadyForConnections(20 * time.Second) {
-		return fmt.Errorf("node %s does not start", d.name)
-	}
-	fmt.Println("ready")
-	s.WaitForShutdown()
-	return nil
 }
 
 func urls(nodes []*node) string {
-	var out []string
+	var all []natstest.Node
 	for _, d := range nodes {
-		out = append(out, fmt.Sprintf("nats://127.0.0.1:%d", d.client))
+		all = append(all, d.Node)
 	}
-	return strings.Join(out, ",")
+	return natstest.URLs(all)
 }
 
 // initCluster makes the store, which has to wait for the first election.

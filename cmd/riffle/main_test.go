@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -16,11 +17,17 @@ import (
 
 	"github.com/riffle-dp/riffle/dataset"
 	"github.com/riffle-dp/riffle/dataset/mnist"
+	"github.com/riffle-dp/riffle/store/natstest"
 	"github.com/riffle-dp/riffle/train"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"riffle": main})
+	testscript.Main(m, map[string]func(){"riffle": main, "riffle-node": func() {
+		if err := natstest.Serve(os.Args[1:], os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}})
 }
 
 // tiny writes a small data set cut from MNIST as an IDX folder.

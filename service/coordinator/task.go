@@ -243,6 +243,12 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 	if fence < r.record.Fence {
 		return false, fatal("the lease of task %q has number %d, its state was written under %d", r.task.Name, fence, r.record.Fence)
 	}
+	if t.State == Running {
+		// Now, and not first when the round is: nothing is told to anyone before.
+		if _, _, err := r.opened(); err != nil {
+			return false, err
+		}
+	}
 	r.revision, r.record.Fence, r.pure, r.attempts = revision, fence, nil, 0
 	if err := r.save(ctx, r.record); err != nil {
 		return false, err
@@ -255,6 +261,26 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 		return true, nil
 	}
 	return false, nil
+}
+
+// opened returns the ledger's entry of the open round, if there is one. An entry of
+// any other round that has not ended is fatal: the state is older than the ledger,
+// and a round would have a second batch for one charge.
+func (r *runner) opened() (last wire.Entry, opened bool, err error) {
+	last, ok := r.ledger.Last()
+	if !ok || last.Round <= r.record.Round {
+		return last, false, nil
+	}
+	if last.Round > r.record.Round+1 || r.record.Open == nil {
+		return last, false, fatal("round %d of task %q is charged, its state is of round %d: it is older than the ledger",
+			last.Round, r.task.Name, r.record.Round)
+	}
+	if a, err := r.announcement(); err != nil || a.Digest() != last.Announcement {
+		return last, false, fatal("round %d of task %q is charged for another announcement", last.Round, r.task.Name)
+	} else if c, err := r.s.config.Shuffler.CheckClosed(a, r.record.Open.Closed); err != nil || c.Digest != last.Batch {
+		return last, false, fatal("round %d of task %q is charged for another batch", last.Round, r.task.Name)
+	}
+	return last, true, nil
 }
 
 // first stores the model at its start and returns the state before round 1.
@@ -343,16 +369,9 @@ func (r *runner) load(ctx context.Context, n int64) error {
 		return err
 	}
 	s := coordinator.State{Round: r.record.Round, Optimizer: state, Charged: r.ledger.Entries()}
-	if last, ok := r.ledger.Last(); ok && last.Round > r.record.Round {
-		if last.Round > r.record.Round+1 || r.record.Open == nil {
-			return fatal("round %d of task %q is charged, its state is of round %d: it is older than the ledger",
-				last.Round, r.task.Name, r.record.Round)
-		}
-		if a, err := r.announcement(); err != nil || a.Digest() != last.Announcement {
-			return fatal("round %d of task %q is charged for another announcement", last.Round, r.task.Name)
-		} else if c, err := r.s.config.Shuffler.CheckClosed(a, r.record.Open.Closed); err != nil || c.Digest != last.Batch {
-			return fatal("round %d of task %q is charged for another batch", last.Round, r.task.Name)
-		}
+	if last, opened, err := r.opened(); err != nil {
+		return err
+	} else if opened {
 		s.Opened, s.Batch = last.Round, last.Batch
 	}
 	if err := c.Restore(s); err != nil {

@@ -36,21 +36,34 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	if r.accepted.Load() >= r.drawn.Len() {
 		return true, nil // each counted once, here
 	}
+	if r.prior < 0 {
+		// What an earlier process stored it may not have told.
+		if r.prior, err = s.reported(ctx, r); err != nil {
+			r.prior = -1
+			return false, err
+		}
+	}
 	sum, _, err := s.gathered(ctx, name)
-	if err != nil || sum.Accepted < r.drawn.Len() {
+	if err != nil || max(sum.Accepted, r.accepted.Load())+r.prior < r.drawn.Len() {
 		return false, err
 	}
 	// A client that reported to two frontends was counted by both.
-	distinct := make(map[[16]byte]struct{}, r.drawn.Len())
-	for items, err := range r.vault.blobs(ctx, s.store, streamIn(name), "in", "", 0) {
+	n, err := s.reported(ctx, r)
+	return err == nil && n >= r.drawn.Len(), err
+}
+
+// reported counts the clients that the stream of reports has one of.
+func (s *Service) reported(ctx context.Context, r *round) (int64, error) {
+	distinct := map[[16]byte]struct{}{}
+	for items, err := range r.vault.blobs(ctx, s.store, streamIn(r.name), "in", "", 0) {
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 		for ; len(items) >= r.item; items = items[r.item:] {
 			distinct[[16]byte(items)] = struct{}{}
 		}
 	}
-	return int64(len(distinct)) >= r.drawn.Len(), nil
+	return int64(len(distinct)), nil
 }
 
 // close ends a round: whoever holds the lease of its task cuts the stream of

@@ -39,6 +39,10 @@ type round struct {
 	counts   tally
 	flushed  sync.Mutex // of counts
 	version  uint64     // of the counts that the store holds
+	// prior is how many clients' reports the store held when this process first
+	// asked whether the round is complete: more than none after a restart. The one
+	// goroutine that attends to the round has it; −1 until then.
+	prior int64
 }
 
 func itemSize(ann wire.Announcement) int { return int(pure.TagSize + ann.ReportBytes + ann.ShareBytes) }
@@ -83,7 +87,7 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 	if ann.Digest() != digest {
 		return nil, errors.New("shuffler: a stored announcement is another round's")
 	}
-	r := &round{ann: ann, digest: digest, name: encodeName(digest[:]), deadline: time.UnixMilli(ann.Deadline), item: itemSize(ann)}
+	r := &round{ann: ann, digest: digest, name: encodeName(digest[:]), deadline: time.UnixMilli(ann.Deadline), item: itemSize(ann), prior: -1}
 	if rec.State != Open {
 		r.closed.Store(true)
 		return r, nil

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+// TestKilledProcesses kills each role once, and then all at the same time. The task
+// goes on to its end as if nothing had happened.
+func TestKilledProcesses(t *testing.T) {
+	for _, trust := range []string{"vector-sum", "shuffle"} {
+		if testing.Short() && trust == "shuffle" {
+			continue // the other has all roles
+		}
+		t.Run(trust, func(t *testing.T) {
+			kills := []struct{ victim, phase string }{
+				{"clients-1", "collecting"}, {"shuffler", "collecting"}, {"coordinator", "opening"}, {"aggregator", "opening"},
+				{"shuffler", "charging"}, {"", "collecting"}}
+			d := deploy(t, plan{clients: 12, processes: 2, trust: trust, rounds: int64(len(kills)) + 3, spread: 200 * time.Millisecond})
+			for _, k := range kills {
+				victims := []string{k.victim}
+				if k.victim == "" {
+					victims = d.all()
+				}
+				if d.configs[victims[0]] == "" {
+					continue
+				}
+				after := int64(0)
+				if d.last != nil {
+					after = d.last.Round
+				}
+				seen := d.phase(after, k.phase, time.Minute)
+				if k.phase == "collecting" {
+					time.Sleep(100 * time.Millisecond) // half of the reports are there
+				}
+				d.kill(victims...)
+				t.Logf("killed %v in round %d, seen %s: %v", victims, d.last.Round+1, k.phase, seen)
+				for _, v := range victims {
+					if v == k.victim && v != "clients-1" {
+						d.fsck(v)
+					}
+				}
+				d.start(victims...)
+				d.reach(d.last.Round+1, time.Minute)
+			}
+			d.whole(time.Minute)
+		})
+	}
+}
