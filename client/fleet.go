@@ -44,6 +44,8 @@ type member struct {
 	mu        sync.Mutex // of the rest
 	history   *history
 	gradients map[[32]byte]opened
+
+	session session
 }
 
 type opened struct {

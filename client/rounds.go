@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -141,10 +142,14 @@ func (f *Fleet) persist(ctx context.Context, task [32]byte, round int64, try fun
 	}
 }
 
-// turn is a client's time to send at.
+// turn is a client's time to send at. Should it need a session, it asks for one in
+// the first half of the time there is, and sends in the second: what it sends, and
+// how long that took to make, does not show in when it does.
 type turn struct {
-	member *member
-	at     time.Time
+	member   *member
+	at       time.Time
+	ask      time.Time // for a session
+	afterAsk time.Time // to send at, with a session that was asked for
 }
 
 // members lets every client decide for itself, each at a time of its own.
@@ -157,7 +162,7 @@ func (r *rounds) members(ctx, inRound context.Context, ann wire.Announcement, di
 	jitter := newBackoff().src
 	turns := make([]turn, len(f.members))
 	for i, m := range f.members {
-		turns[i] = turn{m, begun.Add(upTo(jitter, spread))}
+		turns[i] = turn{m, begun.Add(upTo(jitter, spread)), begun.Add(upTo(jitter, spread/2)), begun.Add(spread/2 + upTo(jitter, spread/2))}
 	}
 	slices.SortStableFunc(turns, func(a, b turn) int { return a.at.Compare(b.at) })
 
@@ -209,6 +214,16 @@ func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, dige
 		}
 		return false, nil
 	}
+	// Before the coin, and whatever it will say.
+	until := time.UnixMilli(ann.Deadline)
+	session, again, err := f.session(ctx, m, e.Population, until, t.ask)
+	if err != nil {
+		tell(Declined, err)
+		return false, nil
+	}
+	if again {
+		t.at = t.afterAsk
+	}
 	in, err := r.asked(ctx, m, ann, digest)
 	if err != nil {
 		if errors.Is(err, errStore) {
@@ -229,7 +244,7 @@ func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, dige
 		tell(Declined, refused)
 		return false, nil
 	}
-	sealed, err := r.seal(ctx, m, gradient, ann, digest, e)
+	sealed, err := r.seal(ctx, m, gradient, ann, digest, e, session)
 	if err != nil {
 		tell(Lost, err)
 		return false, nil
@@ -244,6 +259,9 @@ func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, dige
 		err = f.send(ctx, sealed)
 	} else {
 		err = ctx.Err()
+	}
+	if errors.Is(err, errUnknownSession) {
+		m.session.forget(session)
 	}
 	if err != nil {
 		tell(Lost, err)
@@ -317,7 +335,7 @@ func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *Ref
 }
 
 // seal makes the one report of a client in a round.
-func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, ann wire.Announcement, digest [32]byte, e wire.Enrolment) ([]byte, error) {
+func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, ann wire.Announcement, digest [32]byte, e wire.Enrolment, session wire.Session) ([]byte, error) {
 	select {
 	case r.fleet.compute <- struct{}{}:
 	case <-ctx.Done():
@@ -345,7 +363,7 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, ann wir
 			return nil, err
 		}
 	}
-	report.Sign(m.credential.key)
+	report.Authenticate(session)
 	key, err := shufflerKey(e, time.Now())
 	if err != nil {
 		return nil, err
@@ -353,9 +371,15 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, ann wir
 	return envelope.SealReport(key, &report)
 }
 
+// errUnknownSession is wrapped where a report was refused for its session.
+var errUnknownSession = errors.New("the session is not known")
+
 // send posts a sealed report until the shuffler has it.
 func (f *Fleet) send(ctx context.Context, sealed []byte) error {
 	a, err := f.post(ctx, "/v1/report", sealed)
+	if err == nil && a.status == http.StatusUnauthorized {
+		return fmt.Errorf("%w: %w", a.unexpected("report"), errUnknownSession)
+	}
 	if err == nil && a.status != http.StatusNoContent {
 		err = a.unexpected("report")
 	}
