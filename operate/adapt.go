@@ -104,6 +104,10 @@ var _ ledger.Marks = markFile("")
 
 func (f markFile) Load() (ledger.Mark, error) {
 	m, err := store.ReadMark(string(f))
+	if errors.Is(err, store.ErrNotFound) {
+		// Without it nobody can tell whether the ledger is whole.
+		err = fmt.Errorf("%w: %w", ledger.ErrMark, err)
+	}
 	return ledger.Mark{Entries: int64(m.Count), Digest: m.Digest, Eps: m.Epsilon}, err
 }
 

@@ -51,10 +51,14 @@ func (c *children) start(name string, args ...string) error {
 	if err != nil {
 		return err
 	}
-	one.cmd = exec.Command(program, args...)
+	one.cmd = exec.Command(program, append(args, "--"+untilStdin)...)
 	// The name too: a test's program chooses its command by it.
 	one.cmd.Args[0] = os.Args[0]
 	one.cmd.Stdout, one.cmd.Stderr = log, log
+	// Held open by this process and nobody else: if it is killed, they end as well.
+	if _, err := one.cmd.StdinPipe(); err != nil {
+		return err
+	}
 	apart(one.cmd) // Ctrl-C is for the parent, which ends them in order
 	err = one.cmd.Start()
 	if closeErr := log.Close(); err == nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/riffle-dp/riffle/endpoint"
 	"github.com/riffle-dp/riffle/operate"
@@ -30,12 +32,29 @@ func roleArg(roles []string) cobra.PositionalArgs {
 
 const singleOperator = "single-operator mode: the shuffle does not protect from its operator"
 
+// untilStdin is a hidden flag of processes that a demo starts: they end with the
+// one who holds their standard input open, however that ended.
+const untilStdin = "until-stdin-closes"
+
+func addUntilStdin(fs *pflag.FlagSet) {
+	fs.Bool(untilStdin, false, "stop when standard input is closed")
+	_ = fs.MarkHidden(untilStdin) // it is there
+}
+
 // service runs f as a server: exit 0 after SIGTERM, by which a server is asked to
 // stop, and 130 after an interrupt.
 func service(cmd *cobra.Command, f func(context.Context) error) error {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM) // the context ends by it as well
-	err := f(cmd.Context())
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	if on, _ := cmd.Flags().GetBool(untilStdin); on {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin) // ends with this process
+			cancel()
+		}()
+	}
+	err := f(ctx)
 	signal.Stop(term)
 	if err != nil {
 		return operateError(err)
@@ -76,6 +95,7 @@ With "all" every role runs in this process, for development.`,
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the role")
+	addUntilStdin(cmd.Flags())
 	return cmd
 }
 
@@ -107,6 +127,7 @@ of the tasks that are named has ended.`,
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the clients")
+	addUntilStdin(cmd.Flags())
 	return cmd
 }
 

@@ -191,6 +191,21 @@ func TestOperateTwoRounds(t *testing.T) {
 		t.Errorf("%+v %v", replay, err)
 	}
 
+	// Without its mark a ledger is not believed, and init makes no new one for it.
+	if err := os.Rename(c.Mark, c.Mark+".away"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, exitRefused, "high-water mark", "ledger", "verify", "--config", coordinator)
+	want(t, exitRefused, "high-water mark", "serve", "coordinator", "--config", coordinator)
+	want(t, exitFailed, "high-water mark", "fsck", "coordinator", "--config", coordinator)
+	want(t, exitUsage, "exists already", "init", "coordinator", "--config", coordinator)
+	if _, err := os.Stat(c.Mark); err == nil {
+		t.Error("init made a mark")
+	}
+	if err := os.Rename(c.Mark+".away", c.Mark); err != nil {
+		t.Fatal(err)
+	}
+
 	editLedger(t, coordinator, c)
 	moveStore(t, coordinator)
 }
@@ -355,6 +370,27 @@ func TestDemo(t *testing.T) {
 			until(t, "a task", func() bool {
 				b, err := os.ReadFile(filepath.Join(out, demoFile))
 				return err == nil && bytes.Contains(b, []byte(`"task"`))
+			})
+			// Killed, it leaves no process behind: a store can be opened again.
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			l := operate.Loopback{Dir: out}
+			until(t, "the processes of a killed demo end", func() bool {
+				code, _, _ := outcome(t, "fsck", "coordinator", "--config", l.Config("coordinator"))
+				other, _, _ := outcome(t, "fsck", "shuffler", "--config", l.Config("shuffler"))
+				return code == exitDone && other == exitDone
+			})
+			cmd = process(t, "demo", "--resume", out, "--json")
+			stderr.Reset()
+			cmd.Stderr = &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the demo runs again", func() bool {
+				_, err := os.Stat(filepath.Join(out, "coordinator", "coordinator.sock"))
+				return err == nil
 			})
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)

@@ -317,7 +317,7 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 		return nil, nil, err
 	}
 	reader := batch.Reader{Source: s.config.Shuffler, Announcement: j.digest, Reports: j.closed.Reports,
-		Chunks: batch.Chunks(j.closed.Reports, j.announcement.ShareBytes), // the word counts the coordinator's
+		// The word counts the coordinator's chunks; shares are of another size.
 		Digest: j.closed.Shares, Size: j.announcement.ShareBytes, Workers: s.config.Workers}
 	open := func(_ int, c wire.Chunk) ([][]byte, error) {
 		opened := make([][]byte, c.Len())

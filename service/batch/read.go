@@ -16,7 +16,7 @@ type Reader struct {
 	Source       Source
 	Announcement [32]byte
 	Reports      int64
-	Chunks       int64
+	Chunks       int64    // 0: as many as are answered, whose digests Digest signs
 	Digest       [32]byte // of the parts: RoundClosed.Digest or Shares
 	Size         int64    // of a part, sealed
 	Workers      int      // at least 1
@@ -27,14 +27,18 @@ func (r Reader) maxChunk() int64 { return max(64<<10, r.Size) }
 
 // digests fetches the chunks' digests and compares them with what was signed.
 func (r Reader) digests(ctx context.Context) ([][32]byte, error) {
-	b, _, err := r.Source.do(ctx, http.MethodGet, roundPath(r.Announcement)+"/chunks", nil, 32*r.Chunks)
+	limit := r.Chunks
+	if limit == 0 {
+		limit = r.Reports
+	}
+	b, _, err := r.Source.do(ctx, http.MethodGet, roundPath(r.Announcement)+"/chunks", nil, 32*limit)
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(b)) != 32*r.Chunks {
+	if len(b) == 0 || len(b)%32 != 0 || r.Chunks != 0 && int64(len(b)) != 32*r.Chunks {
 		return nil, fmt.Errorf("%w: %d bytes of digests of %d chunks", ErrLie, len(b), r.Chunks)
 	}
-	out := make([][32]byte, r.Chunks)
+	out := make([][32]byte, len(b)/32)
 	for i := range out {
 		copy(out[i][:], b[32*i:])
 	}
@@ -83,7 +87,7 @@ func Read[T any](ctx context.Context, r Reader, open func(worker int, c wire.Chu
 	for w := range max(1, r.Workers) {
 		wg.Go(func() {
 			for {
-				i := t.take(r.Chunks)
+				i := t.take(int64(len(digests)))
 				if i < 0 || ctx.Err() != nil {
 					return
 				}
@@ -157,15 +161,4 @@ func (t *turn) do(i int64, f func(place int64) error, items int64) error {
 	t.place += items
 	t.moved.Broadcast()
 	return nil
-}
-
-// chunkBytes is what a chunk holds of items at most, unless one alone is larger.
-const chunkBytes = 64 << 10
-
-// Chunks is how many chunks a batch of items of one size has, as SPEC.md cuts it.
-// The word on a round says it of the coordinator's parts; shares are of another
-// size.
-func Chunks(reports, size int64) int64 {
-	per := max(1, chunkBytes/max(1, size))
-	return (reports + per - 1) / per
 }
