@@ -216,12 +216,12 @@ func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, dige
 	}
 	// Before the coin, and whatever it will say.
 	until := time.UnixMilli(ann.Deadline)
-	session, again, err := f.session(ctx, m, e.Population, until, t.ask)
+	session, fresh, err := f.session(ctx, m, e.Population, until, t.ask)
 	if err != nil {
 		tell(Declined, err)
 		return false, nil
 	}
-	if again {
+	if fresh {
 		t.at = t.afterAsk
 	}
 	in, err := r.asked(ctx, m, ann, digest)
@@ -261,7 +261,7 @@ func (r *rounds) member(ctx context.Context, t turn, ann wire.Announcement, dige
 		err = ctx.Err()
 	}
 	if errors.Is(err, errUnknownSession) {
-		m.session.forget(session)
+		m.forget(session)
 	}
 	if err != nil {
 		tell(Lost, err)

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/riffle-dp/riffle/wire"
@@ -12,7 +11,6 @@ import (
 // session is what a client proves to the shuffler with that a report is its own.
 // It is in memory only: a process that starts again asks for another.
 type session struct {
-	mu         sync.Mutex // held while it is asked for
 	population wire.Population
 	wire.Session
 }
@@ -22,27 +20,49 @@ type session struct {
 const sessionSpare = time.Minute
 
 // lasts says whether a report of a round that ends then can be made with it.
-func (s *session) lasts(p wire.Population, deadline time.Time) bool {
+func (s session) lasts(p wire.Population, deadline time.Time) bool {
 	return s.population == p && s.Expires > deadline.Add(sessionSpare).Unix()
+}
+
+// current returns the session that a member has, if it outlives a round.
+func (m *member) current(p wire.Population, deadline time.Time) (wire.Session, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.session.Session, m.session.lasts(p, deadline)
+}
+
+// forget drops a session that the shuffler does not know, unless it is another by now.
+func (m *member) forget(old wire.Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.session.Session == old {
+		m.session = session{}
+	}
 }
 
 // session returns a session of the client's that outlives a round: the sealed bytes
 // do not change until they are answered, so that it must not end before. at is when
-// one is asked for, if it has none. again says that one was asked for.
-func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, deadline, at time.Time) (s wire.Session, again bool, err error) {
-	h := &m.session
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.lasts(p, deadline) {
-		return h.Session, false, nil
+// one is asked for, if there is none. fresh says that there was none.
+func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, deadline, at time.Time) (s wire.Session, fresh bool, err error) {
+	if s, ok := m.current(p, deadline); ok {
+		return s, false, nil
 	}
 	if err := sleep(ctx, time.Until(at)); err != nil {
-		return s, true, err
+		return s, true, refuse(CauseSession, "%v", err)
+	}
+	select { // two tasks may need it at a time
+	case m.asking <- struct{}{}:
+	case <-ctx.Done():
+		return s, true, refuse(CauseSession, "%v", ctx.Err())
+	}
+	defer func() { <-m.asking }()
+	if s, ok := m.current(p, deadline); ok {
+		return s, true, nil
 	}
 	request := wire.SessionRequest{Population: p, Client: m.id, Time: time.Now().Unix()}
 	a, err := f.post(ctx, "/v1/session", wire.Sign(m.credential.key, wire.LabelSession, request.Append(nil)))
 	if err != nil {
-		return s, true, err
+		return s, true, refuse(CauseSession, "%v", err)
 	}
 	if a.status != http.StatusOK {
 		return s, true, refuse(CauseSession, "%v", a.unexpected("session"))
@@ -54,15 +74,8 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, deadl
 	if !next.lasts(p, deadline) {
 		return s, true, refuse(CauseSession, "it ends at %s, the round at %s", time.Unix(next.Expires, 0).UTC().Format(time.RFC3339), deadline.UTC().Format(time.RFC3339))
 	}
-	h.population, h.Session = p, next.Session
-	return h.Session, true, nil
-}
-
-// forget drops a session that the shuffler does not know, unless it is another by now.
-func (s *session) forget(old wire.Session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.Session == old {
-		s.Session = wire.Session{}
-	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.session = next
+	return next.Session, true, nil
 }
