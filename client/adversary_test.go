@@ -405,7 +405,7 @@ func TestPolicyIsComplete(t *testing.T) {
 	if err := p.Check(); err != nil {
 		t.Errorf("sums have no eps0: %v", err)
 	}
-	if c := client.Causes(); len(c) != 13 || !slices.Contains(c, client.CauseBudget) {
+	if c := client.Causes(); len(c) != 14 || !slices.Contains(c, client.CauseBudget) {
 		t.Errorf("causes %v", c)
 	}
 }

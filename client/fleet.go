@@ -44,6 +44,9 @@ type member struct {
 	mu        sync.Mutex // of the rest
 	history   *history
 	gradients map[[32]byte]opened
+	session   session
+
+	asking chan struct{} // one for the request for a session
 }
 
 type opened struct {
@@ -81,7 +84,7 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 			return nil, fmt.Errorf("client: member %d is another one's credential again", i)
 		}
 		seen[id] = true
-		f.members = append(f.members, &member{credential: m.Credential, id: id, source: m.Source, gradients: map[[32]byte]opened{}})
+		f.members = append(f.members, &member{credential: m.Credential, id: id, source: m.Source, gradients: map[[32]byte]opened{}, asking: make(chan struct{}, 1)})
 	}
 	if f.book, err = openBook(c.Directory); err != nil {
 		return nil, err

@@ -20,12 +20,13 @@ const (
 	CausePolicy     Cause = "policy"     // outside what this client's policy allows
 	CauseBudget     Cause = "budget"     // would exceed what this client will spend
 	CauseSource     Cause = "source"     // no data for this task
+	CauseSession    Cause = "session"    // the shuffler gave none that lasts for the round
 )
 
 // Causes lists all, in the order they are shown.
 func Causes() []Cause {
 	return []Cause{CauseSignature, CauseMessage, CauseTask, CauseEnrolment, CauseKey, CauseMechanism, CauseModel,
-		CauseRound, CauseEquivocate, CauseClock, CausePolicy, CauseBudget, CauseSource}
+		CauseRound, CauseEquivocate, CauseClock, CausePolicy, CauseBudget, CauseSource, CauseSession}
 }
 
 // Refused is the error of a task or a round that a client does not take part

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -189,10 +190,14 @@ func (f *Fleet) persist(ctx context.Context, task [32]byte, round int64, try fun
 	}
 }
 
-// turn is a client's time to send at.
+// turn is a client's time to send at. Should it need a session, it asks for one in
+// the first half of the time there is, and sends in the second: what it sends, and
+// how long that took to make, does not show in when it does.
 type turn struct {
-	member *member
-	at     time.Time
+	member   *member
+	at       time.Time
+	ask      time.Time // for a session
+	afterAsk time.Time // to send at, with a session that was asked for
 }
 
 // members lets every client decide for itself, each at a time of its own.
@@ -207,7 +212,7 @@ func (r *rounds) members(ctx context.Context, o announced) error {
 	jitter := newBackoff().src
 	turns := make([]turn, len(f.members))
 	for i, m := range f.members {
-		turns[i] = turn{m, o.begun.Add(upTo(jitter, spread))}
+		turns[i] = turn{m, o.begun.Add(upTo(jitter, spread)), o.begun.Add(upTo(jitter, spread/2)), o.begun.Add(spread/2 + upTo(jitter, spread/2))}
 	}
 	slices.SortStableFunc(turns, func(a, b turn) int { return a.at.Compare(b.at) })
 
@@ -259,6 +264,16 @@ func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, 
 		}
 		return false, nil
 	}
+	// Before the coin, and whatever it will say.
+	until := time.UnixMilli(ann.Deadline)
+	session, fresh, err := f.session(ctx, m, o.enrolment.Population, until, t.ask)
+	if err != nil {
+		tell(Declined, err)
+		return false, nil
+	}
+	if fresh {
+		t.at = t.afterAsk
+	}
 	in, err := r.asked(ctx, m, ann, digest)
 	if err != nil {
 		if errors.Is(err, errStore) {
@@ -279,7 +294,7 @@ func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, 
 		tell(Declined, refused)
 		return false, nil
 	}
-	sealed, err := r.seal(ctx, m, gradient, o)
+	sealed, err := r.seal(ctx, m, gradient, o, session)
 	if err != nil {
 		tell(Lost, err)
 		return false, nil
@@ -294,6 +309,9 @@ func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, 
 		err = f.send(ctx, sealed)
 	} else {
 		err = ctx.Err()
+	}
+	if errors.Is(err, errUnknownSession) {
+		m.forget(session)
 	}
 	if err != nil {
 		tell(Lost, err)
@@ -367,7 +385,7 @@ func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *Ref
 }
 
 // seal makes the one report of a client in a round.
-func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o announced) ([]byte, error) {
+func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o announced, session wire.Session) ([]byte, error) {
 	ann, digest := o.ann, o.digest
 	select {
 	case r.fleet.compute <- struct{}{}:
@@ -396,7 +414,7 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o annou
 			return nil, err
 		}
 	}
-	report.Sign(m.credential.key)
+	report.Authenticate(session)
 	key, err := shufflerKey(o.enrolment, time.Now())
 	if err != nil {
 		return nil, err
@@ -404,9 +422,15 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o annou
 	return envelope.SealReport(key, &report)
 }
 
+// errUnknownSession is wrapped where a report was refused for its session.
+var errUnknownSession = errors.New("the session is not known")
+
 // send posts a sealed report until the shuffler has it.
 func (f *Fleet) send(ctx context.Context, sealed []byte) error {
 	a, err := f.post(ctx, "/v1/report", sealed)
+	if err == nil && a.status == http.StatusUnauthorized {
+		return fmt.Errorf("%w: %w", a.unexpected("report"), errUnknownSession)
+	}
 	if err == nil && a.status != http.StatusNoContent {
 		err = a.unexpected("report")
 	}

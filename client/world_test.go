@@ -52,6 +52,8 @@ type world struct {
 	model    []byte
 	ended    bool
 	drawn    map[int]bool // nil: all
+	sessions map[wire.ClientID]wire.Session
+	lasting  time.Duration // of new sessions
 	got      map[wire.ClientID][]byte
 	reports  map[wire.ClientID]wire.Report
 	requests map[string]int // by method and path, without digests
@@ -69,7 +71,8 @@ func newWorld(t *testing.T, n int, task wire.Task) *world {
 func newWorldOf(t *testing.T, suite wire.Suite, n int, task wire.Task) *world {
 	t.Helper()
 	w := &world{t: t, suite: suite, opens: map[envelope.Reader]*envelope.PrivateKey{}, rings: map[envelope.Reader]*envelope.Keyring{},
-		at: map[wire.ClientID]int{}, changed: make(chan struct{}), requests: map[string]int{}, task: task}
+		at: map[wire.ClientID]int{}, changed: make(chan struct{}), requests: map[string]int{}, task: task,
+		sessions: map[wire.ClientID]wire.Session{}, lasting: 48 * time.Hour}
 	_, w.coordinator, _ = ed25519.GenerateKey(rand.Reader)
 	_, w.operator, _ = ed25519.GenerateKey(rand.Reader)
 	for _, r := range []envelope.Reader{envelope.Shuffler, envelope.Coordinator, envelope.Aggregator} {
@@ -320,6 +323,11 @@ func (w *world) serveShuffler(rw http.ResponseWriter, r *http.Request) {
 		}
 		rw.Write([]byte{answer})
 	})
+	mux.HandleFunc("POST /v1/session", func(rw http.ResponseWriter, r *http.Request) {
+		w.count(r, "session")
+		body, _ := io.ReadAll(r.Body)
+		rw.Write(w.give(body).Append(nil))
+	})
 	mux.HandleFunc("POST /v1/report", func(rw http.ResponseWriter, r *http.Request) {
 		w.count(r, "report")
 		body, _ := io.ReadAll(r.Body)
@@ -344,6 +352,29 @@ func (w *world) openAsk(body []byte) (wire.Ask, int) {
 	return wire.Ask{}, -1
 }
 
+// give answers a request for a session with a new one.
+func (w *world) give(body []byte) wire.Session {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.members {
+		message, err := wire.Verify(m.Credential.Public(), wire.LabelSession, body)
+		if err != nil {
+			continue
+		}
+		request, err := wire.DecodeSessionRequest(message)
+		if err != nil || request.Client != m.Credential.ID() || request.Population != w.enrolment.Population ||
+			max(request.Time-time.Now().Unix(), time.Now().Unix()-request.Time) > 5 {
+			w.t.Errorf("request %+v: %v", request, err)
+		}
+		s := wire.Session{Expires: time.Now().Add(w.lasting).Unix()}
+		rand.Read(s.Key[:])
+		w.sessions[request.Client] = s
+		return s
+	}
+	w.t.Error("a request for a session that nobody signed")
+	return wire.Session{}
+}
+
 // take opens a report as the shuffler does and keeps it.
 func (w *world) take(rw http.ResponseWriter, body []byte) {
 	w.mu.Lock()
@@ -361,8 +392,8 @@ func (w *world) take(rw http.ResponseWriter, body []byte) {
 		return
 	}
 	i, ok := w.at[report.Client]
-	if !ok || report.Verify(w.members[i].Credential.Public()) != nil {
-		w.t.Error("a report that its client did not sign")
+	if s := w.sessions[report.Client]; !ok || report.Session != s.Expires || report.Verify(s.Key) != nil {
+		w.t.Error("a report that is not its client's")
 	}
 	if old, ok := w.got[report.Client]; ok && !bytes.Equal(old, body) {
 		w.t.Errorf("client %d sent two reports in round %d", i, w.open.Round)

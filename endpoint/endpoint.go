@@ -46,7 +46,7 @@ func Status(r wire.Reason) int {
 	switch r {
 	case wire.Malformed, wire.WrongSize, wire.WrongKey, wire.OutOfRange:
 		return http.StatusBadRequest
-	case wire.BadSignature:
+	case wire.BadSignature, wire.Expired:
 		return http.StatusUnauthorized
 	case wire.NotEnrolled, wire.NotDrawn:
 		return http.StatusForbidden

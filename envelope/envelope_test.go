@@ -2,7 +2,6 @@ package envelope
 
 import (
 	"bytes"
-	"crypto/ed25519"
 	"encoding/hex"
 	"errors"
 	"flag"
@@ -38,16 +37,13 @@ func newRing(t testing.TB, s wire.Suite, expires ...int64) *Keyring {
 	return r
 }
 
-// newReport is a signed report of these parts.
-func newReport(t testing.TB, part, share []byte) (wire.Report, ed25519.PublicKey) {
+// newReport is a report of these parts, and the key it is authenticated with.
+func newReport(t testing.TB, part, share []byte) (wire.Report, wire.SessionKey) {
 	t.Helper()
-	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := wire.Report{Announcement: [32]byte{7}, Client: wire.NewClientID(public), ID: wire.ReportID{9}, Part: part, Share: share}
-	r.Sign(private)
-	return r, public
+	s := wire.Session{Expires: 86400, Key: wire.SessionKey{3}}
+	r := wire.Report{Announcement: [32]byte{7}, Client: wire.ClientID{5}, ID: wire.ReportID{9}, Part: part, Share: share}
+	r.Authenticate(s)
+	return r, s.Key
 }
 
 func TestSealedInSealed(t *testing.T) {
@@ -62,7 +58,7 @@ func TestSealedInSealed(t *testing.T) {
 			if n, err := PartSize(suite, int64(len(content))); err != nil || n != int64(len(part)) {
 				t.Errorf("part of %d bytes, said %d, %v", len(part), n, err)
 			}
-			r, public := newReport(t, part, nil)
+			r, key := newReport(t, part, nil)
 			sealed, err := SealReport(shuffler.Public()[0], &r)
 			if err != nil {
 				t.Fatal(err)
@@ -71,7 +67,7 @@ func TestSealedInSealed(t *testing.T) {
 				t.Errorf("report of %d bytes, said %d, %v", len(sealed), n, err)
 			}
 			got, err := shuffler.OpenReport(sealed, int64(len(part)), 0)
-			if err != nil || got.Verify(public) != nil {
+			if err != nil || got.Verify(key) != nil {
 				t.Fatal(err)
 			}
 			opened, err := coordinator.OpenPart(Coordinator, [32]byte{7}, got.Part)

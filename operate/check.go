@@ -378,7 +378,12 @@ func nameOf(stream string) string {
 }
 
 func roundsOf(streams, secrets []string) []string {
-	names := slices.Clone(secrets)
+	var names []string
+	for _, s := range secrets {
+		if !strings.HasPrefix(s, "session-") { // those of sessions live by themselves
+			names = append(names, s)
+		}
+	}
 	for _, s := range streams {
 		names = append(names, nameOf(s))
 	}

@@ -27,6 +27,9 @@ const (
 	KindEntry        Kind = 9 // of a ledger
 	KindExclusion    Kind = 10
 	KindPartial      Kind = 11
+
+	KindSessionRequest Kind = 12
+	KindSession        Kind = 13
 )
 
 // ErrMalformed is wrapped by every error of a decoder.

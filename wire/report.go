@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"crypto/ed25519"
+	"crypto/sha256"
 	"fmt"
 )
 
@@ -17,7 +17,8 @@ const (
 	UnknownRound Reason = "unknown-round" // no such announcement, or another task's
 	Closed       Reason = "closed"        // after the deadline
 	NotEnrolled  Reason = "not-enrolled"
-	BadSignature Reason = "bad-signature"
+	BadSignature Reason = "bad-signature" // a signature, or a report's MAC, does not fit
+	Expired      Reason = "expired"       // a session that is over, or a request for one of another time
 	NotDrawn     Reason = "not-drawn"     // not among the round's drawn clients
 	Duplicate    Reason = "duplicate"     // the same report again: counted once
 	SecondReport Reason = "second-report" // another report of the same client: one is kept
@@ -33,17 +34,18 @@ const (
 
 // Reasons lists all, in the order they are shown.
 func Reasons() []Reason {
-	return []Reason{Malformed, WrongSize, WrongKey, UnknownRound, Closed, NotEnrolled, BadSignature, NotDrawn,
+	return []Reason{Malformed, WrongSize, WrongKey, UnknownRound, Closed, NotEnrolled, BadSignature, Expired, NotDrawn,
 		Duplicate, SecondReport, TooMany, Unavailable, OutOfRange, Excluded}
 }
 
 // Report is a client's report as the shuffler opens it: who sent it, under what
 // id, and the sealed parts that it passes on unread.
 type Report struct {
-	Announcement [32]byte // digest; bound by the outer seal and by the signature
+	Announcement [32]byte // digest; bound by the outer seal and by the MAC
 	Client       ClientID
 	ID           ReportID
-	Signature    [ed25519.SignatureSize]byte
+	Session      int64 // when the session ends whose key the MAC is made with
+	MAC          [sha256.Size]byte
 	Part         []byte // sealed to the coordinator
 	Share        []byte // sealed to the aggregator; empty without
 }
@@ -53,7 +55,7 @@ type Report struct {
 const ReportHeader = 2 + 8 + 32
 
 // reportFixed is what a report holds besides its parts.
-const reportFixed = 16 + 16 + ed25519.SignatureSize
+const reportFixed = 16 + 16 + 8 + sha256.Size
 
 // AppendReportHeader encodes the header.
 func AppendReportHeader(dst []byte, key KeyID, announcement [32]byte) []byte {
@@ -75,33 +77,16 @@ func DecodeReportHeader(b []byte) (key KeyID, announcement [32]byte, header, sea
 	return key, announcement, b[:ReportHeader], d.b, nil
 }
 
-// digest is what the client signs.
-func (r *Report) digest() [32]byte {
-	return Digest(LabelReport, r.Announcement[:], r.Client[:], r.ID[:], r.Part, r.Share)
-}
-
-// Sign signs the report for its client.
-func (r *Report) Sign(key ed25519.PrivateKey) {
-	d := r.digest()
-	copy(r.Signature[:], ed25519.Sign(key, d[:]))
-}
-
-// Verify checks the signature of the client whose key this is.
-func (r *Report) Verify(key ed25519.PublicKey) error {
-	d := r.digest()
-	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, d[:], r.Signature[:]) {
-		return fmt.Errorf("%w: %s", ErrSignature, LabelReport)
-	}
-	return nil
-}
-
 // Append encodes what goes inside the outer seal.
 func (r *Report) Append(dst []byte) []byte {
-	dst = append(dst, r.Client[:]...)
-	dst = append(dst, r.ID[:]...)
-	dst = append(dst, r.Signature[:]...)
-	dst = append(dst, r.Part...)
-	return append(dst, r.Share...)
+	e := encoder{dst}
+	e.raw(r.Client[:])
+	e.raw(r.ID[:])
+	e.i64(r.Session)
+	e.raw(r.MAC[:])
+	e.raw(r.Part)
+	e.raw(r.Share)
+	return e.b
 }
 
 // ReportSize is the size of an opened report with parts of these sizes.
@@ -117,9 +102,13 @@ func DecodeReport(b []byte, announcement [32]byte, part, share int64) (r Report,
 	r.Announcement = announcement
 	d.fixed(r.Client[:])
 	d.fixed(r.ID[:])
-	d.fixed(r.Signature[:])
+	r.Session = d.count("session")
+	d.fixed(r.MAC[:])
 	r.Part, r.Share = d.take(int(part)), d.take(int(share))
-	return r, d.end()
+	if err := d.end(); err != nil {
+		return Report{}, err
+	}
+	return r, nil
 }
 
 // Ask is a client's signed question to the shuffler whether it is among a

@@ -3,6 +3,7 @@ package wire
 import (
 	"crypto/ed25519"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -18,6 +19,7 @@ const (
 	LabelClosed       Label = "riffle/1 closed"
 	LabelReport       Label = "riffle/1 report"
 	LabelAsk          Label = "riffle/1 ask"
+	LabelSession      Label = "riffle/1 session"
 	LabelBatch        Label = "riffle/1 batch"
 	LabelKey          Label = "riffle/1 key"
 	LabelClient       Label = "riffle/1 client"
@@ -33,11 +35,10 @@ var ErrSignature = errors.New("wire: signature does not fit")
 // length in eight bytes.
 func Digest(l Label, parts ...[]byte) (d [32]byte) {
 	h := sha256.New()
-	h.Write(append([]byte(l), 0))
+	head := append(append(make([]byte, 0, 64), l...), 0)
+	h.Write(head)
 	for _, p := range parts {
-		e := encoder{}
-		e.i64(int64(len(p)))
-		h.Write(e.b)
+		h.Write(binary.LittleEndian.AppendUint64(head[:0], uint64(len(p))))
 		h.Write(p)
 	}
 	h.Sum(d[:0])

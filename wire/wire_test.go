@@ -50,7 +50,11 @@ func messages() []message {
 	exclusion := Exclusion{Announcement: fill(4), Reports: 498, Places: []int64{0, 17, 497}}
 	partial := Partial{Announcement: fill(4), Exclusion: fill(9), Tag: [16]byte{3}, Index: 1, Clients: 495, Reports: fill(10), Sums: []uint64{0, 1, math.MaxUint32}}
 	chunk := Chunk{Index: 2, Size: 3, Items: []byte("abcdef")}
+	request := SessionRequest{Population: Population{1}, Client: ClientID{5}, Time: 1790000000}
+	session := Session{Expires: 1790640000, Key: SessionKey(fill(11))}
 	ask := Ask{Announcement: fill(4), Client: ClientID{5}}
+	report := Report{Announcement: fill(4), Client: ClientID{5}, ID: ReportID{6}, Part: []byte("part of it"), Share: []byte("share")}
+	report.Authenticate(session)
 	return []message{
 		{"enrolment", enrolment.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeEnrolment(b); return m, m.Append(nil), err }, enrolment},
 		{"task", task.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeTask(b); return m, m.Append(nil), err }, task},
@@ -61,6 +65,15 @@ func messages() []message {
 		{"closed", closed.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeRoundClosed(b); return m, m.Append(nil), err }, closed},
 		{"chunk", chunk.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeChunk(b); return m, m.Append(nil), err }, chunk},
 		{"ask", ask.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeAsk(b); return m, m.Append(nil), err }, ask},
+		{"session-request", request.Append(nil), func(b []byte) (any, []byte, error) {
+			m, err := DecodeSessionRequest(b)
+			return m, m.Append(nil), err
+		}, request},
+		{"session", session.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeSession(b); return m, m.Append(nil), err }, session},
+		{"report", report.Append(nil), func(b []byte) (any, []byte, error) {
+			m, err := DecodeReport(b, report.Announcement, 10, 5)
+			return m, m.Append(nil), err
+		}, report},
 		{"entry", entry.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeEntry(b); return m, m.Append(nil), err }, entry},
 		{"exclusion", exclusion.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeExclusion(b); return m, m.Append(nil), err }, exclusion},
 		{"partial", partial.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodePartial(b); return m, m.Append(nil), err }, partial},
@@ -184,37 +197,57 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-func TestReportsAreSigned(t *testing.T) {
-	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := Report{Announcement: fill(1), Client: NewClientID(public), ID: ReportID{2}, Part: []byte("part of it"), Share: []byte("share")}
-	r.Sign(private)
+func TestReportsAreAuthenticated(t *testing.T) {
+	s := Session{Expires: 86400, Key: SessionKey{1, 2, 3}}
+	r := Report{Announcement: fill(1), Client: ClientID{7}, ID: ReportID{2}, Part: []byte("part of it"), Share: []byte("share")}
+	r.Authenticate(s)
 	b := r.Append(nil)
 	if int64(len(b)) != ReportSize(10, 5) {
 		t.Fatalf("%d bytes, want %d", len(b), ReportSize(10, 5))
 	}
 	got, err := DecodeReport(b, r.Announcement, 10, 5)
-	if err != nil || !reflect.DeepEqual(got, r) || got.Verify(public) != nil {
+	if err != nil || !reflect.DeepEqual(got, r) || got.Verify(s.Key) != nil {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for i := range b {
-		bad := bytes.Clone(b)
+		for bit := range 8 {
+			bad := bytes.Clone(b)
+			bad[i] ^= 1 << bit
+			got, err := DecodeReport(bad, r.Announcement, 10, 5)
+			if err == nil {
+				err = got.Verify(s.Key)
+			}
+			if !errors.Is(err, ErrMAC) && !errors.Is(err, ErrMalformed) {
+				t.Fatalf("byte %d changed: %v", i, err)
+			}
+		}
+	}
+	for i := range s.Key {
+		bad := s.Key
 		bad[i] ^= 1
-		if got, err := DecodeReport(bad, r.Announcement, 10, 5); err != nil || got.Verify(public) == nil {
-			t.Fatalf("byte %d changed: %v", i, err)
+		if err := got.Verify(bad); !errors.Is(err, ErrMAC) {
+			t.Fatalf("byte %d of the key changed: %v", i, err)
 		}
 	}
 	// A byte cannot move from the part to the share.
-	if got, err := DecodeReport(b, r.Announcement, 9, 6); err != nil || got.Verify(public) == nil {
+	if got, err := DecodeReport(b, r.Announcement, 9, 6); err != nil || got.Verify(s.Key) == nil {
 		t.Errorf("parts of other sizes: %v", err)
 	}
-	if got, err := DecodeReport(b, fill(2), 10, 5); err != nil || got.Verify(public) == nil {
+	if got, err := DecodeReport(b, fill(2), 10, 5); err != nil || got.Verify(s.Key) == nil {
 		t.Errorf("another round: %v", err)
 	}
 	if _, err := DecodeReport(b[:20], r.Announcement, 10, 5); !errors.Is(err, ErrMalformed) {
 		t.Errorf("short: %v", err)
+	}
+}
+
+func TestSessionKeysDoNotPrint(t *testing.T) {
+	s := Session{Expires: 5, Key: SessionKey(bytes.Repeat([]byte("K"), 32))}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%x", "%q"} {
+		text := fmt.Sprintf(format, s) + fmt.Sprintf(format, s.Key) + fmt.Sprintf(format, &s)
+		if strings.Contains(text, "KKK") || strings.Contains(text, "4b4b") || strings.Contains(text, "75 75") || strings.Contains(text, "0x4b, 0x4b") {
+			t.Errorf("%s: %s", format, text)
+		}
 	}
 }
 

@@ -170,6 +170,18 @@ func (s *system) post(path string, b []byte) (int, []byte) {
 	return r.Code, r.Body.Bytes()
 }
 
+// session is a client's, with the shuffler.
+func (s *system) session(key ed25519.PrivateKey) wire.Session {
+	s.t.Helper()
+	m := wire.SessionRequest{Population: s.task.Population, Client: wire.NewClientID(key.Public().(ed25519.PublicKey)), Time: time.Now().Unix()}
+	code, b := s.post("/v1/session", wire.Sign(key, wire.LabelSession, m.Append(nil)))
+	session, err := wire.DecodeSession(b)
+	if code != 200 || err != nil {
+		s.t.Fatalf("session: %d %s", code, b)
+	}
+	return session
+}
+
 // take has all clients take part in a round.
 func (s *system) take(a wire.Announcement) {
 	s.t.Helper()
@@ -216,7 +228,7 @@ func (s *system) take(a wire.Announcement) {
 				s.t.Fatal(err)
 			}
 		}
-		out.Sign(key)
+		out.Authenticate(s.session(key))
 		sealed, err := envelope.SealReport(s.seal.Public()[0], &out)
 		if err != nil {
 			s.t.Fatal(err)

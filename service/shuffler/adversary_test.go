@@ -36,10 +36,20 @@ func TestWhatClientsMaySend(t *testing.T) {
 			b[at] ^= 1
 			return b
 		}
-		signedBy := func(r *wire.Report, i int) []byte {
-			r.Sign(w.clients[i])
+		by := func(r *wire.Report, i int, change ...func(*wire.Report)) []byte {
+			r.Authenticate(w.session(i))
+			for _, f := range change {
+				f(r)
+			}
 			return w.sealed(r)
 		}
+		with := func(s wire.Session) []byte {
+			r := w.unsealed(ann, 1, 0)
+			r.Authenticate(s)
+			return w.sealed(r)
+		}
+		mine := w.session(1)
+		day := int64(24 * 60 * 60)
 		for name, x := range map[string]struct {
 			body []byte
 			want wire.Reason
@@ -61,36 +71,27 @@ func TestWhatClientsMaySend(t *testing.T) {
 			"another round's": {append(append(slices.Clone(w.report(other, 1, 0)[:10]), good[10:42]...), w.report(other, 1, 0)[42:]...), wire.WrongKey, true},
 			"another shuffler's key": {func() []byte {
 				r := w.unsealed(ann, 1, 0)
-				r.Sign(w.clients[1])
+				r.Authenticate(mine)
 				return outsider.sealed(r)
 			}(), wire.WrongKey, true},
 			"not enrolled": {func() []byte {
 				r := w.unsealed(ann, 1, 0)
 				r.Client = wire.NewClientID(public(outsider.clients[0]))
-				r.Sign(outsider.clients[0])
+				r.Authenticate(mine)
 				return w.sealed(r)
 			}(), wire.NotEnrolled, true},
-			"signed by another": {signedBy(w.unsealed(ann, 1, 0), 2), wire.BadSignature, true},
-			"unsigned":          {w.sealed(w.unsealed(ann, 1, 0)), wire.BadSignature, true},
-			"signed for another round": {func() []byte {
-				r := w.unsealed(other, 1, 0)
-				r.Sign(w.clients[1])
-				r.Announcement = ann.Digest()
-				return w.sealed(r)
-			}(), wire.BadSignature, true},
-			"another id under the signature": {func() []byte {
-				r := w.unsealed(ann, 1, 0)
-				r.Sign(w.clients[1])
-				r.ID[3]++
-				return w.sealed(r)
-			}(), wire.BadSignature, true},
-			"another part under the signature": {func() []byte {
-				r := w.unsealed(ann, 1, 0)
-				r.Sign(w.clients[1])
-				r.Part[15]++
-				return w.sealed(r)
-			}(), wire.BadSignature, true},
-			"a second report": {w.report(ann, 0, 1), wire.SecondReport, true},
+			"another's MAC":            {by(w.unsealed(ann, 1, 0), 2), wire.BadSignature, true},
+			"no MAC":                   {by(w.unsealed(ann, 1, 0), 1, func(r *wire.Report) { r.MAC = [32]byte{} }), wire.BadSignature, true},
+			"a forged MAC":             {by(w.unsealed(ann, 1, 0), 1, func(r *wire.Report) { r.MAC[31] ^= 0x80 }), wire.BadSignature, true},
+			"a guessed key":            {with(wire.Session{Expires: mine.Expires}), wire.BadSignature, true},
+			"the MAC of another round": {by(w.unsealed(other, 1, 0), 1, func(r *wire.Report) { r.Announcement = ann.Digest() }), wire.BadSignature, true},
+			"the MAC of another id":    {by(w.unsealed(ann, 1, 0), 1, func(r *wire.Report) { r.ID[3]++ }), wire.BadSignature, true},
+			"the MAC of another part":  {by(w.unsealed(ann, 1, 0), 1, func(r *wire.Report) { r.Part[15]++ }), wire.BadSignature, true},
+			"no session":               {w.sealed(w.unsealed(ann, 1, 0)), wire.Expired, true},
+			"another session's MAC":    {by(w.unsealed(ann, 1, 0), 1, func(r *wire.Report) { r.Session += day }), wire.BadSignature, true},
+			"a session of no day":      {with(wire.Session{Expires: mine.Expires + 1, Key: mine.Key}), wire.BadSignature, true},
+			"a session that is over":   {with(wire.Session{Expires: time.Now().Unix(), Key: mine.Key}), wire.Expired, true},
+			"a second report":          {w.report(ann, 0, 1), wire.SecondReport, true},
 		} {
 			before := n.Snapshot().Refused[x.want]
 			d := ann.Digest()
@@ -120,7 +121,7 @@ func TestWhatClientsMaySend(t *testing.T) {
 		}
 		n.refused(wire.Closed, "", "POST", "/v1/report", w.report(ann, 1, 0))
 		got := fmt.Sprint(rejected(word))
-		if got != fmt.Sprint(map[wire.Reason]int64{wire.WrongSize: 3, wire.WrongKey: 5, wire.NotEnrolled: 1, wire.BadSignature: 5,
+		if got != fmt.Sprint(map[wire.Reason]int64{wire.WrongSize: 3, wire.WrongKey: 5, wire.NotEnrolled: 1, wire.BadSignature: 9, wire.Expired: 2,
 			wire.Duplicate: 2, wire.SecondReport: 1}) {
 			t.Errorf("rejected %s", got)
 		}
@@ -187,7 +188,7 @@ func TestWhatACoordinatorMayAsk(t *testing.T) {
 		post(wire.BadSignature, forged)
 		post(wire.Malformed, wire.Sign(w.coordinator, wire.LabelAnnouncement, []byte("garbage")))
 		post(wire.Malformed, nil)
-		if len(w.state.secrets) != 0 || len(w.state.streams) != 0 {
+		if len(w.state.rounds()) != 0 || len(w.state.streams) != 0 {
 			t.Error("a refused round has left something")
 		}
 		n.open(ann)

@@ -105,14 +105,15 @@ func TestDiskShowsNoReports(t *testing.T) {
 	var bodies [][]byte
 	for i := range w.clients {
 		report := w.unsealed(ann, i, 0)
-		report.Sign(w.clients[i])
+		session := w.session(i)
+		report.Authenticate(session)
 		body := w.sealed(report)
 		bodies = append(bodies, body)
 		who := string(rune('a' + i))
 		markers["part of "+who] = report.Part[10:60]
 		markers["client "+who] = report.Client[:]
 		markers["id of "+who] = report.ID[:]
-		markers["signature of "+who] = report.Signature[:]
+		markers["MAC of "+who], markers["session of "+who] = report.MAC[:], session.Key[:]
 		markers["body of "+who] = body[60:100]
 		markers["key of "+who] = public(w.clients[i])
 		tag := r.tagger.Tag(nil, report.Client, report.ID)

@@ -37,6 +37,7 @@ func (l *life) boot(fault func(op string, after bool) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	l.n = &node{Service: s, w: l.w, stop: func() { cancel(); <-done }, retry: l.ask}
+	l.w.node = l.n
 	go func() {
 		defer close(done)
 		if err := s.Run(ctx); err != nil && !errors.Is(err, errCrash) {

@@ -32,6 +32,7 @@ type world struct {
 	second      *envelope.PrivateKey // the aggregator's
 	state       *state
 	min         int64
+	node        *node // the last that was started: it gives the sessions
 }
 
 func signer(t testing.TB) ed25519.PrivateKey {
@@ -99,6 +100,7 @@ func (w *world) start(c Config) *node {
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	n := &node{Service: s, w: w}
+	w.node = n
 	stopped := false
 	n.stop = func() {
 		if stopped {
@@ -205,8 +207,32 @@ func reportID(i int, id byte) wire.ReportID {
 func (w *world) report(ann wire.Announcement, i int, id byte) []byte {
 	w.t.Helper()
 	r := w.unsealed(ann, i, id)
-	r.Sign(w.clients[i])
+	r.Authenticate(w.session(i))
 	return w.sealed(r)
+}
+
+// request is client i's signed request for a session.
+func (w *world) request(i int, change ...func(*wire.SessionRequest)) []byte {
+	m := wire.SessionRequest{Population: wire.Population{7}, Client: wire.NewClientID(public(w.clients[i])), Time: time.Now().Unix()}
+	for _, f := range change {
+		f(&m)
+	}
+	return wire.Sign(w.clients[i], wire.LabelSession, m.Append(nil))
+}
+
+// session is client i's session with the node.
+func (w *world) session(i int) wire.Session {
+	w.t.Helper()
+	return w.decoded(w.node.must("", "POST", "/v1/session", w.request(i)))
+}
+
+func (w *world) decoded(b []byte) wire.Session {
+	w.t.Helper()
+	s, err := wire.DecodeSession(b)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
 }
 
 func (w *world) unsealed(ann wire.Announcement, i int, id byte) *wire.Report {

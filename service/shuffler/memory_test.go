@@ -34,6 +34,17 @@ func newState() *state {
 	return &state{values: map[string]store.Entry{}, secrets: map[string][]byte{}, streams: map[string][]store.Message{}, leases: map[string]*held{}}
 }
 
+// rounds are the names of secrets that are rounds'. What is held for sessions
+// outlives them.
+func (s *state) rounds() (out []string) {
+	for name := range s.secrets {
+		if !strings.HasPrefix(name, masterPrefix) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 func (m *memory) do(op string, writes bool, f func() error) error {
 	if m.fault != nil {
 		if err := m.fault(op, false); err != nil {

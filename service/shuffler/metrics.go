@@ -24,7 +24,7 @@ type Stage string
 const (
 	StageReceive Stage = "receive" // reading the body
 	StageOpen    Stage = "open"    // the outer seal
-	StageVerify  Stage = "verify"  // the signature
+	StageVerify  Stage = "verify"  // the MAC
 	StageStore   Stage = "store"   // waiting for the block, per report
 	StageBlock   Stage = "block"   // writing a block, per block
 	StagePass1   Stage = "pass-1"

@@ -18,6 +18,8 @@ type packer struct {
 	busy int      // blocks being written
 	open *block   // that takes items
 	full []*block // that wait for a writer
+
+	rooms sync.Pool // of *[]byte, for a block's items
 }
 
 type block struct {
@@ -39,7 +41,7 @@ func (p *packer) add(ctx context.Context, tag, part, share []byte) error {
 	p.mu.Lock()
 	b := p.open
 	if b == nil {
-		b = &block{items: make([]byte, 0, max(p.r.item, min(64*p.r.item, store.MaxBlock))), done: make(chan struct{})}
+		b = &block{items: p.room(), done: make(chan struct{})}
 		b.timer = time.AfterFunc(p.s.config.BlockWait, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -61,6 +63,14 @@ func (p *packer) add(ctx context.Context, tag, part, share []byte) error {
 	case <-ctx.Done():
 		return errUnavailable // it may be stored: the client sends the same again
 	}
+}
+
+// room returns memory for a block: for all it will hold, at most.
+func (p *packer) room() []byte {
+	if b, ok := p.rooms.Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, 0, max(p.r.item, store.MaxBlock/p.r.item*p.r.item))
 }
 
 // kick starts writers. The caller holds the lock.
@@ -86,7 +96,9 @@ func (p *packer) writeOut(b *block) {
 	began := time.Now()
 	b.err = p.write(b.items)
 	p.s.metrics.block.since(began)
+	items := b.items[:0]
 	b.items = nil
+	p.rooms.Put(&items)
 	close(b.done)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,7 +21,7 @@ var (
 	errUnavailable = pure.Refuse(wire.Unavailable, "")
 )
 
-// overhead is the most that seals, ids and signature add to a report's parts.
+// overhead is the most that seals, ids and MAC add to a report's parts.
 const overhead = 4 << 10
 
 // serveReport takes one sealed report and answers when it is durable.
@@ -132,16 +132,20 @@ func (s *Service) take(ctx context.Context, body []byte, now time.Time) (*round,
 	case err != nil:
 		return r, pure.Refuse(wire.Malformed, "")
 	}
-	place, public, ok := s.roster.find(report.Client)
+	place, _, ok := s.roster.find(report.Client)
 	if !ok {
 		return r, pure.Refuse(wire.NotEnrolled, "")
 	}
 	began = time.Now()
-	if err := report.Verify(public); err != nil {
-		s.metrics.verify.since(began)
-		return r, pure.Refuse(wire.BadSignature, "")
+	session, err := s.sessionKey(ctx, report.Client, report.Session, now)
+	if err != nil {
+		return r, err
 	}
+	err = report.Verify(session)
 	s.metrics.verify.since(began)
+	if err != nil {
+		return r, errMAC
+	}
 	// Only now: who is drawn is told to nobody but the client itself.
 	if !r.drawn.Has(report.Client) {
 		return r, pure.Refuse(wire.NotDrawn, "")

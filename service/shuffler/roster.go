@@ -3,18 +3,23 @@ package shuffler
 import (
 	"bytes"
 	"crypto/ed25519"
+	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"slices"
-	"sort"
 
 	"github.com/riffle-dp/riffle/wire"
 )
 
-// roster holds the enrolled clients: 48 bytes each. It does not change.
+// roster holds the enrolled clients: some 50 bytes each. It does not change.
 type roster struct {
 	ids    []wire.ClientID // ascending
 	keys   []byte          // 32 bytes each, in the same order
 	digest [32]byte
+	// starts[x] is the place of the first id whose leading bits are x or more. Ids
+	// are digests: a few share them.
+	starts []uint32
+	shift  int
 }
 
 func newRoster(keys []ed25519.PublicKey) (*roster, error) {
@@ -36,14 +41,29 @@ func newRoster(keys []ed25519.PublicKey) (*roster, error) {
 		}
 	}
 	r.digest = wire.RosterDigest(r.ids)
+	bits := max(0, bits.Len(uint(len(r.ids)))-3)
+	r.shift = 64 - bits
+	r.starts = make([]uint32, 1<<bits+1)
+	at := 0
+	for x := range r.starts {
+		for at < len(r.ids) && r.leading(r.ids[at]) < uint64(x) {
+			at++
+		}
+		r.starts[x] = uint32(at)
+	}
 	return r, nil
 }
 
+func (r *roster) leading(id wire.ClientID) uint64 { return binary.BigEndian.Uint64(id[:]) >> r.shift }
+
 // find returns a client's place and key.
 func (r *roster) find(id wire.ClientID) (int, ed25519.PublicKey, bool) {
-	i := sort.Search(len(r.ids), func(i int) bool { return bytes.Compare(r.ids[i][:], id[:]) >= 0 })
-	if i == len(r.ids) || r.ids[i] != id {
+	x := r.leading(id)
+	from, to := int(r.starts[x]), int(r.starts[x+1])
+	i, ok := slices.BinarySearchFunc(r.ids[from:to], id, func(a, b wire.ClientID) int { return bytes.Compare(a[:], b[:]) })
+	if !ok {
 		return 0, nil, false
 	}
+	i += from
 	return i, r.keys[i*ed25519.PublicKeySize : (i+1)*ed25519.PublicKeySize], true
 }

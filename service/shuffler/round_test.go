@@ -75,8 +75,8 @@ func (w *world) destroyed(ann wire.Announcement) {
 	name := encodeName(d[:])
 	w.state.mu.Lock()
 	defer w.state.mu.Unlock()
-	if len(w.state.secrets) != 0 || len(w.state.streams) != 0 {
-		w.t.Errorf("left: %d secrets, streams %v", len(w.state.secrets), slices.Collect(maps.Keys(w.state.streams)))
+	if len(w.state.rounds()) != 0 || len(w.state.streams) != 0 {
+		w.t.Errorf("left: secrets %v, streams %v", w.state.rounds(), slices.Collect(maps.Keys(w.state.streams)))
 	}
 	for k := range w.state.values {
 		if k != keyRecord(name) && k != keyLast(ann.Task) && k != keyEnrolment && kind(k) != "epoch" {
@@ -158,7 +158,9 @@ func TestDrawnClientsOnly(t *testing.T) {
 					drawn[i] = true
 				} else {
 					// Nobody else learns that this client is not drawn.
-					n.refused(wire.BadSignature, "", "POST", "/v1/report", w.sealed(w.unsealed(ann, i, 0)))
+					r := w.unsealed(ann, i, 0)
+					r.Authenticate(w.session((i + 1) % len(w.clients)))
+					n.refused(wire.BadSignature, "", "POST", "/v1/report", w.sealed(r))
 					n.refused(wire.NotDrawn, "", "POST", "/v1/report", w.report(ann, i, 0))
 				}
 			}
@@ -221,7 +223,7 @@ func TestBothSuites(t *testing.T) {
 		n.open(ann)
 		n.send(w.report(ann, 0, 0))
 		r := w.unsealed(ann, 1, 0)
-		r.Sign(w.clients[1])
+		r.Authenticate(w.session(1))
 		b, err := envelope.SealReport(both.Public()[1], r)
 		if err != nil {
 			t.Fatal(err)

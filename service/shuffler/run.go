@@ -24,6 +24,9 @@ func (s *Service) Run(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.startMasters(ctx, time.Now()); err != nil {
+		return err
+	}
 	s.running.Store(true)
 	defer close(s.stopped)
 	var rounds sync.WaitGroup
@@ -75,6 +78,9 @@ func (s *Service) nudge() {
 func (s *Service) housekeep(ctx context.Context) {
 	if err := s.enrol(ctx, time.Now()); err != nil && ctx.Err() == nil {
 		s.config.Log.Warn("the enrolment is not renewed", "error", err)
+	}
+	if err := s.keepMasters(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		s.config.Log.Warn("session secrets are not renewed", "error", err)
 	}
 	for _, r := range s.live() {
 		if err := s.share(ctx, r); err != nil && ctx.Err() == nil {

@@ -83,6 +83,7 @@ type Service struct {
 	slots  *weighted
 
 	enrolment atomic.Pointer[signedEnrolment]
+	masters   masters
 	running   atomic.Bool
 	stopped   chan struct{} // closed when Run ends
 	blocks    sync.WaitGroup
@@ -157,10 +158,11 @@ func decodeName(name string) (d [32]byte, err error) {
 	return d, nil
 }
 
-// Handler serves clients: enrolment, reports, asks.
+// Handler serves clients: enrolment, sessions, reports, asks.
 func (s *Service) Handler() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /v1/enrolment", s.serveEnrolment)
+	m.HandleFunc("POST /v1/session", s.serveSession)
 	m.HandleFunc("POST /v1/report", s.serveReport)
 	m.HandleFunc("POST /v1/ask", s.serveAsk)
 	return m

@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// session is what a client proves to the shuffler with that a report is its own.
+// It is in memory only: a process that starts again asks for another.
+type session struct {
+	population wire.Population
+	wire.Session
+}
+
+// sessionSpare is how long a session has to hold after a round's deadline: as far as
+// the shuffler's clock may be ahead, and what is sent at the last moment on its way.
+const sessionSpare = time.Minute
+
+// lasts says whether a report of a round that ends then can be made with it.
+func (s session) lasts(p wire.Population, deadline time.Time) bool {
+	return s.population == p && s.Expires > deadline.Add(sessionSpare).Unix()
+}
+
+// current returns the session that a member has, if it outlives a round.
+func (m *member) current(p wire.Population, deadline time.Time) (wire.Session, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.session.Session, m.session.lasts(p, deadline)
+}
+
+// forget drops a session that the shuffler does not know, unless it is another by now.
+func (m *member) forget(old wire.Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.session.Session == old {
+		m.session = session{}
+	}
+}
+
+// session returns a session of the client's that outlives a round: the sealed bytes
+// do not change until they are answered, so that it must not end before. at is when
+// one is asked for, if there is none. fresh says that there was none.
+func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, deadline, at time.Time) (s wire.Session, fresh bool, err error) {
+	if s, ok := m.current(p, deadline); ok {
+		return s, false, nil
+	}
+	if err := sleep(ctx, time.Until(at)); err != nil {
+		return s, true, refuse(CauseSession, "%v", err)
+	}
+	select { // two tasks may need it at a time
+	case m.asking <- struct{}{}:
+	case <-ctx.Done():
+		return s, true, refuse(CauseSession, "%v", ctx.Err())
+	}
+	defer func() { <-m.asking }()
+	if s, ok := m.current(p, deadline); ok {
+		return s, true, nil
+	}
+	request := wire.SessionRequest{Population: p, Client: m.id, Time: time.Now().Unix()}
+	a, err := f.post(ctx, "/v1/session", wire.Sign(m.credential.key, wire.LabelSession, request.Append(nil)))
+	if err != nil {
+		return s, true, refuse(CauseSession, "%v", err)
+	}
+	if a.status != http.StatusOK {
+		return s, true, refuse(CauseSession, "%v", a.unexpected("session"))
+	}
+	next := session{population: p}
+	if next.Session, err = wire.DecodeSession(a.body); err != nil {
+		return s, true, refuse(CauseSession, "%v", err)
+	}
+	if !next.lasts(p, deadline) {
+		return s, true, refuse(CauseSession, "it ends at %s, the round at %s", time.Unix(next.Expires, 0).UTC().Format(time.RFC3339), deadline.UTC().Format(time.RFC3339))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.session = next
+	return next.Session, true, nil
+}

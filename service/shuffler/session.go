@@ -1,0 +1,291 @@
+package shuffler
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/riffle-dp/riffle/endpoint"
+	pure "github.com/riffle-dp/riffle/shuffler"
+	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// A client proves once by its signature who it is, and gets a session: a key that
+// authenticates its reports until the session ends. Nothing is kept of it. The
+// key is a function of the client, the session's end and a master secret, which is
+// one for all sessions of one end, and the end is one of the day that the client
+// says it asks on: the same request has the same answer, so that a repeated one
+// tells nothing new.
+
+// Times of sessions. They end at multiples of sessionDay, and last for the longest
+// round and sessionSpare at least, whatever the clock of a client, which may differ
+// by sessionSkew.
+const (
+	sessionDay   = 24 * time.Hour
+	sessionSkew  = time.Hour
+	sessionSpare = time.Hour
+)
+
+// sessionEnd is when a session ends that is asked for at a time; both in Unix
+// seconds.
+func (s *Service) sessionEnd(asked int64) int64 {
+	const day = int64(sessionDay / time.Second)
+	least := asked + int64((s.config.Limits.MaxDuration+sessionSkew+sessionSpare)/time.Second)
+	return (least/day + 1) * day
+}
+
+const masterPrefix = "session-"
+
+func masterName(end int64) string { return masterPrefix + strconv.FormatInt(end, 10) }
+
+// master makes the keys of the sessions that end at one time.
+type master struct {
+	macs sync.Pool // of hash.Hash under the secret
+}
+
+func newMaster(secret []byte) *master {
+	return &master{macs: sync.Pool{New: func() any { return hmac.New(sha256.New, secret) }}}
+}
+
+const labelSessionKey = "riffle/1 session key\x00"
+
+// key is HMAC-SHA-256 of a label, the population, the client and the end: all of
+// fixed length.
+func (m *master) key(p wire.Population, c wire.ClientID, end int64) (k wire.SessionKey) {
+	h := m.macs.Get().(hash.Hash)
+	defer m.macs.Put(h)
+	h.Reset()
+	var room [96]byte
+	b := append(room[:0], labelSessionKey...)
+	b = append(append(b, p[:]...), c[:]...)
+	h.Write(binary.LittleEndian.AppendUint64(b, uint64(end)))
+	h.Sum(k[:0])
+	return k
+}
+
+// masters holds what this process knows of the store's master secrets.
+type masters struct {
+	known  atomic.Pointer[map[int64]*master] // by the sessions' end; never changed in place
+	mu     sync.Mutex                        // of the rest, and of whoever changes known
+	missed time.Time                         // when one was looked for that was not known
+}
+
+func (m *masters) get(end int64) *master {
+	if known := m.known.Load(); known != nil {
+		return (*known)[end]
+	}
+	return nil
+}
+
+// set adds a master, or removes it where it is nil. The caller holds the lock.
+func (m *masters) set(end int64, one *master) {
+	next := map[int64]*master{}
+	if known := m.known.Load(); known != nil {
+		next = maps.Clone(*known)
+	}
+	if one == nil {
+		delete(next, end)
+	} else {
+		next[end] = one
+	}
+	m.known.Store(&next)
+}
+
+// loadMaster reads a master from the store and keeps it. The caller holds the lock.
+func (s *Service) loadMaster(ctx context.Context, end int64) (*master, error) {
+	secret, err := s.store.Secret(ctx, masterName(end))
+	if err != nil {
+		return nil, err
+	}
+	if len(secret) != sha256.Size {
+		return nil, fmt.Errorf("shuffler: a session secret of %d bytes, want %d", len(secret), sha256.Size)
+	}
+	one := newMaster(secret)
+	s.masters.set(end, one)
+	return one, nil
+}
+
+// startMasters is keepMasters for a process that knows none yet.
+func (s *Service) startMasters(ctx context.Context, now time.Time) error {
+	s.masters.mu.Lock()
+	err := s.findMasters(ctx)
+	s.masters.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.keepMasters(ctx, now)
+}
+
+// keepMasters makes the masters of all sessions that can be asked for within the
+// next day, so that every process of the store knows them before they are used,
+// and destroys those of sessions that are over.
+func (s *Service) keepMasters(ctx context.Context, now time.Time) error {
+	m := &s.masters
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := s.sessionEnd(now.Add(sessionSkew + sessionDay).Unix())
+	for end := s.sessionEnd(now.Add(-sessionSkew).Unix()); end <= last; end += int64(sessionDay / time.Second) {
+		if m.get(end) != nil {
+			continue
+		}
+		_, err := s.loadMaster(ctx, end)
+		if errors.Is(err, store.ErrNotFound) {
+			secret := make([]byte, sha256.Size)
+			rand.Read(secret) // never fails
+			if err := s.store.PutSecret(ctx, masterName(end), secret); err != nil && !errors.Is(err, store.ErrExists) {
+				return err
+			}
+			_, err = s.loadMaster(ctx, end) // another process may have been first
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for end := range *m.known.Load() {
+		if over(end, now) {
+			if err := gone(s.store.DestroySecret(ctx, masterName(end))); err != nil {
+				return err
+			}
+			m.set(end, nil)
+		}
+	}
+	return nil
+}
+
+// over says that no process takes a report any more with a session that ended then.
+func over(end int64, now time.Time) bool { return now.Unix() >= end+int64(sessionSpare/time.Second) }
+
+// findMasters learns of all masters in the store: also of those that were made
+// where rounds may be longer. The caller holds the lock.
+func (s *Service) findMasters(ctx context.Context) error {
+	names, err := s.store.Secrets(ctx, masterPrefix)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		end, err := strconv.ParseInt(strings.TrimPrefix(name, masterPrefix), 10, 64)
+		if err != nil || masterName(end) != name {
+			return fmt.Errorf("shuffler: the store has a secret %q", name)
+		}
+		if s.masters.get(end) != nil {
+			continue
+		}
+		// What a crash left of one that was being made or destroyed is not there.
+		if _, err := s.loadMaster(ctx, end); gone(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// masterPause is how often masters are looked for that are not known: whoever names
+// sessions that never were does not make this process ask the store each time.
+const masterPause = time.Second
+
+// sessionKey returns the key of a client's session that ends at a time.
+func (s *Service) sessionKey(ctx context.Context, c wire.ClientID, end int64, now time.Time) (wire.SessionKey, error) {
+	if now.Unix() >= end {
+		return wire.SessionKey{}, errExpired
+	}
+	one := s.masters.get(end)
+	if one == nil {
+		var err error
+		if one, err = s.missing(ctx, end, now); err != nil {
+			return wire.SessionKey{}, err
+		}
+	}
+	return one.key(s.config.Population, c, end), nil
+}
+
+var (
+	errExpired = pure.Refuse(wire.Expired, "")
+	errMAC     = pure.Refuse(wire.BadSignature, "")
+)
+
+// missing looks for a master that this process does not know: another one, with
+// longer rounds, may have made it since.
+func (s *Service) missing(ctx context.Context, end int64, now time.Time) (*master, error) {
+	if end%int64(sessionDay/time.Second) != 0 {
+		return nil, errMAC
+	}
+	m := &s.masters
+	if !m.mu.TryLock() {
+		return nil, errUnavailable // they are being looked for: the same bytes may be sent again
+	}
+	defer m.mu.Unlock()
+	if one := m.get(end); one != nil {
+		return one, nil
+	}
+	if now.Sub(m.missed) < masterPause {
+		return nil, errUnavailable
+	}
+	m.missed = now
+	// Not the request's context: others wait for what it finds.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	if err := s.findMasters(ctx); err != nil {
+		return nil, err
+	}
+	if one := m.get(end); one != nil {
+		return one, nil
+	}
+	return nil, errMAC
+}
+
+// serveSession answers a client's signed request with its session.
+func (s *Service) serveSession(w http.ResponseWriter, r *http.Request) {
+	body, ok := endpoint.ReadBody(w, r)
+	if !ok {
+		return
+	}
+	session, err := s.session(r.Context(), body, time.Now())
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	writeBytes(w, session.Append(nil))
+}
+
+func (s *Service) session(ctx context.Context, signed []byte, now time.Time) (wire.Session, error) {
+	if !s.running.Load() {
+		return wire.Session{}, errNotRunning
+	}
+	if len(signed) < 64 {
+		return wire.Session{}, pure.Refuse(wire.Malformed, "no signed request")
+	}
+	m, err := wire.DecodeSessionRequest(signed[64:])
+	if err != nil {
+		return wire.Session{}, pure.Refuse(wire.Malformed, "no request of this version")
+	}
+	_, public, ok := s.roster.find(m.Client)
+	if !ok || m.Population != s.config.Population {
+		return wire.Session{}, pure.Refuse(wire.NotEnrolled, "")
+	}
+	if _, err := wire.Verify(public, wire.LabelSession, signed); err != nil {
+		return wire.Session{}, pure.Refuse(wire.BadSignature, "")
+	}
+	if d := m.Time - now.Unix(); d > int64(sessionSkew/time.Second) || d < -int64(sessionSkew/time.Second) {
+		return wire.Session{}, pure.Refuse(wire.Expired, "the clocks differ by more than %v", sessionSkew)
+	}
+	end := s.sessionEnd(m.Time)
+	key, err := s.sessionKey(ctx, m.Client, end, now)
+	if errors.Is(err, errMAC) {
+		// The clock of this process has jumped: it will make the master.
+		err = errUnavailable
+	}
+	return wire.Session{Expires: end, Key: key}, err
+}

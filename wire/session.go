@@ -1,0 +1,101 @@
+package wire
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+)
+
+// ErrMAC is wrapped where a report's MAC does not fit.
+var ErrMAC = errors.New("wire: MAC does not fit")
+
+// SessionRequest asks the shuffler for a session, by which a client's reports are
+// known as its own. Signed under LabelSession by the client.
+type SessionRequest struct {
+	Population Population
+	Client     ClientID
+	Time       int64 // Unix seconds: the answer follows from it
+}
+
+// Append encodes.
+func (m SessionRequest) Append(dst []byte) []byte {
+	e := encode(dst, KindSessionRequest)
+	e.raw(m.Population[:])
+	e.raw(m.Client[:])
+	e.i64(m.Time)
+	return e.b
+}
+
+// DecodeSessionRequest is the inverse of Append.
+func DecodeSessionRequest(b []byte) (m SessionRequest, err error) {
+	d := decode(b, KindSessionRequest)
+	d.fixed(m.Population[:])
+	d.fixed(m.Client[:])
+	m.Time = d.count("time")
+	if err := d.end(); err != nil {
+		return SessionRequest{}, err
+	}
+	return m, nil
+}
+
+// SessionKey is shared by one client and its shuffler. It does not print itself.
+type SessionKey [32]byte
+
+// String hides the key.
+func (SessionKey) String() string { return "wire.SessionKey" }
+
+// GoString hides the key.
+func (SessionKey) GoString() string { return "wire.SessionKey" }
+
+// Session is the answer to a SessionRequest, for its sender alone.
+type Session struct {
+	Expires int64 // Unix seconds: no report is taken with it from then on
+	Key     SessionKey
+}
+
+// Append encodes.
+func (m Session) Append(dst []byte) []byte {
+	e := encode(dst, KindSession)
+	e.i64(m.Expires)
+	e.raw(m.Key[:])
+	return e.b
+}
+
+// DecodeSession is the inverse of Append.
+func DecodeSession(b []byte) (m Session, err error) {
+	d := decode(b, KindSession)
+	m.Expires = d.count("expiry")
+	d.fixed(m.Key[:])
+	if err := d.end(); err != nil {
+		return Session{}, err
+	}
+	return m, nil
+}
+
+// mac is HMAC-SHA-256 of all that the report says but the MAC itself.
+func (r *Report) mac(key *SessionKey) (sum [sha256.Size]byte) {
+	e := encoder{}
+	e.i64(r.Session)
+	d := Digest(LabelReport, r.Announcement[:], r.Client[:], r.ID[:], e.b, r.Part, r.Share)
+	h := hmac.New(sha256.New, key[:])
+	h.Write(d[:])
+	h.Sum(sum[:0])
+	return sum
+}
+
+// Authenticate marks the report as that of the session's client.
+func (r *Report) Authenticate(s Session) {
+	r.Session = s.Expires
+	r.MAC = r.mac(&s.Key)
+}
+
+// Verify checks that whoever made the report has the key. Whether the session
+// lasts is for the caller to check.
+func (r *Report) Verify(key SessionKey) error {
+	want := r.mac(&key)
+	if !hmac.Equal(want[:], r.MAC[:]) {
+		return fmt.Errorf("%w: %s", ErrMAC, LabelReport)
+	}
+	return nil
+}
