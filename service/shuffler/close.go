@@ -36,16 +36,20 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	if r.accepted.Load() >= r.drawn.Len() {
 		return true, nil // each counted once, here
 	}
+	sum, _, err := s.gathered(ctx, name)
+	if err != nil {
+		return false, err
+	}
 	if r.prior < 0 {
-		// What an earlier process stored it may not have told.
-		if r.prior, err = s.reported(ctx, r); err != nil {
-			r.prior = -1
+		// A process that was killed has not told what it stored last.
+		n, err := s.reported(ctx, r)
+		if err != nil {
 			return false, err
 		}
+		r.prior = max(0, n-sum.Accepted)
 	}
-	sum, _, err := s.gathered(ctx, name)
-	if err != nil || max(sum.Accepted, r.accepted.Load())+r.prior < r.drawn.Len() {
-		return false, err
+	if max(sum.Accepted, r.accepted.Load())+r.prior < r.drawn.Len() {
+		return false, nil
 	}
 	// A client that reported to two frontends was counted by both.
 	n, err := s.reported(ctx, r)

@@ -39,9 +39,9 @@ type round struct {
 	counts   tally
 	flushed  sync.Mutex // of counts
 	version  uint64     // of the counts that the store holds
-	// prior is how many clients' reports the store held when this process first
-	// asked whether the round is complete: more than none after a restart. The one
-	// goroutine that attends to the round has it; −1 until then.
+	// prior is how many clients' reports were stored, and not told of by any
+	// frontend, when this process first asked whether the round is complete: some
+	// after a kill. The goroutine that attends to the round has it; −1 until then.
 	prior int64
 }
 
