@@ -84,7 +84,6 @@ func (p *process) line(t testing.TB) string {
 type node struct {
 	natstest.Node
 	server *server.Server
-	proc   *process
 }
 
 func newNodes(t testing.TB, n int) []*node {
@@ -105,15 +104,6 @@ func (d *node) start(t testing.TB) {
 	d.server = s
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-}
-
-// startProcess runs the node as a process of its own.
-func (d *node) startProcess(t testing.TB) {
-	t.Helper()
-	d.proc = spawn(t, append([]string{"node"}, d.Args()...)...)
-	if got := d.proc.line(t); got != "ready" {
-		t.Fatalf("node %s says %q", d.Name, got)
-	}
 }
 
 func urls(nodes []*node) string {

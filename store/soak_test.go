@@ -18,8 +18,15 @@ import (
 func TestKilledNodes(t *testing.T) {
 	ctx := t.Context()
 	nodes := newNodes(t, 3)
-	for _, d := range nodes {
-		d.startProcess(t)
+	procs := make([]*process, len(nodes))
+	start := func(i int) {
+		procs[i] = spawn(t, append([]string{"node"}, nodes[i].Args()...)...)
+		if got := procs[i].line(t); got != "ready" {
+			t.Fatalf("node %s says %q", nodes[i].Name, got)
+		}
+	}
+	for i := range nodes {
+		start(i)
 	}
 	c := Config{Domain: "shuffler", URL: urls(nodes), Timeout: time.Minute}
 	initCluster(t, c)
@@ -90,11 +97,11 @@ func TestKilledNodes(t *testing.T) {
 	for _, victims := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 1, 2}, {0, 1, 2}} {
 		time.Sleep(2 * time.Second)
 		for _, v := range victims {
-			nodes[v].proc.kill()
+			procs[v].kill()
 		}
 		time.Sleep(2 * time.Second)
 		for _, v := range victims {
-			nodes[v].startProcess(t)
+			start(v)
 		}
 		before := entries.Load()
 		for range 60 { // an election takes up to nine seconds
