@@ -370,7 +370,7 @@ func TestMixLargeRounds(t *testing.T) {
 	for _, c := range []struct {
 		n        int64
 		k, log2q int
-	}{{0, 5, 24}, {10, 2, 24}, {10, 5, 0}, {10, 5, 65}, {1 << 50, 5, 24}, {1 << 40, 3, 56}, {10, maxShares + 1, 24}, {1, 1 << 45, 24}} {
+	}{{0, 5, 24}, {10, 2, 24}, {10, 5, 0}, {10, 5, 65}, {1 << 50, 5, 24}, {1 << 40, 3, 56}, {10, maxShares + 1, 24}, {1, math.MaxInt, 24}} {
 		if d, err := mixDistance(c.n, c.k, c.log2q); !errors.Is(err, dp.ErrNoBound) {
 			t.Errorf("%+v: %v (%v)", c, d, err)
 		}
