@@ -144,7 +144,7 @@ func TestWhatIsNotBelieved(t *testing.T) {
 	}
 	// Without its mark a ledger could be cut short.
 	path, _ := variant("data", "mark: ledger.json", "mark: nothing.json")
-	want(t, exitFailed, "high-water mark", "serve", "coordinator", "--config", path)
+	want(t, exitRefused, "high-water mark", "serve", "coordinator", "--config", path)
 
 	clients := filepath.Dir(d.l.ClientConfig(0))
 	book := filepath.Join(clients, "ledger", "ledger")
