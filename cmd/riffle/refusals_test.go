@@ -19,6 +19,9 @@ import (
 // TestWhatIsNotBelieved stops a deployment after its rounds and starts servers and
 // clients on what an operator, a backup or an attacker could have made of its files.
 func TestWhatIsNotBelieved(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs processes; the services have their own tests")
+	}
 	d := deploy(t, plan{clients: 6, processes: 1, rounds: 3})
 	config := d.configs[operate.RoleCoordinator]
 	dir := filepath.Dir(config)
@@ -201,6 +204,9 @@ func copyTree(t *testing.T, from, to string) {
 // TestPolicyKeepsQuiet has half of the clients with a policy below the task's ε₀:
 // nothing of them reaches the shuffler, and the round goes on without them.
 func TestPolicyKeepsQuiet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs processes; the services have their own tests")
+	}
 	d := deploy(t, plan{clients: 12, processes: 2, rounds: 1, round: 4 * time.Second, edit: func(d *deployment) {
 		replaceInFile(t, d.l.ClientConfig(1), "max-eps0: 2.1", "max-eps0: 1.9")
 	}})

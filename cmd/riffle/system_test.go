@@ -98,6 +98,9 @@ func shortDir(t *testing.T) string {
 // TestOperateTwoRounds goes the operator's way: servers, a task, clients, the
 // checks at rest, a ledger that was edited, a move to another store.
 func TestOperateTwoRounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs processes; the services have their own tests")
+	}
 	dir := shortDir(t)
 	data := filepath.Join(dir, "images")
 	if err := tiny(data, 120, 60, false); err != nil {
@@ -347,6 +350,9 @@ func moveStore(t *testing.T, config string) {
 // TestDemo runs the demonstration in each way that takes other code, stops one
 // half-way and goes on.
 func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs processes; the services have their own tests")
+	}
 	data := filepath.Join(t.TempDir(), "images")
 	if err := tiny(data, 120, 60, false); err != nil {
 		t.Fatal(err)
