@@ -362,9 +362,6 @@ func TestDemo(t *testing.T) {
 		"vector-sum":  {"--trust", "vector-sum", "--suite", "mlkem768x25519"},
 		"interrupted": {},
 	} {
-		if testing.Short() && name != "vector-sum" {
-			continue
-		}
 		out := shortDir(t)
 		cmd := process(t, append([]string{"demo", "--clients", "12", "--rounds", "2", "--data", data, "--out", out, "--json"}, args...)...)
 		var stdout, stderr bytes.Buffer
