@@ -97,6 +97,18 @@ func (c Config) readCSV(classes []string) (*dataset.CSV, error) {
 	return file, nil
 }
 
+// LoadTable reads a CSV file as it is, without scaling.
+func LoadTable(path, label string, regression bool) (*dataset.CSV, error) {
+	if label == "" {
+		return nil, inputError("label is required with a .csv file: the column to predict")
+	}
+	c := Config{Data: path, Label: label, Loss: crossEntropy}
+	if regression {
+		c.Loss = "absolute"
+	}
+	return c.readCSV(nil)
+}
+
 // ranged says whether every column has a public range.
 func (c Config) ranged(columns []string) bool {
 	by, rest, err := ParseRanges(c.Range)

@@ -1,13 +1,18 @@
 package main
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
+	"io"
+	"math"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/dataset"
+	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/train"
 )
 
@@ -42,12 +47,27 @@ func describe(name string, im *dataset.Images) dataPart {
 }
 
 func newDataInfo() *cobra.Command {
-	var data string
-	var asJSON bool
+	var data, label string
+	var regression, ranges, asJSON bool
 	cmd := &cobra.Command{
 		Use: "info", Short: "Print a data set's shape and its classes",
-		Example: "  riffle data info --data mnist --json", Args: noArgs,
+		Long: `Info prints what a data set holds. Of a CSV file it prints each column's range if
+--ranges asks for it: such a range is read off the rows. It helps to find a mistake
+in a file; ranges for riffle train must be public, known without looking.`,
+		Example: "  riffle data info --data mnist --json\n  riffle data info --data people.csv --label income", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if strings.EqualFold(filepath.Ext(data), ".csv") {
+				file, err := train.LoadTable(data, label, regression)
+				if err != nil {
+					return err
+				}
+				return tableInfo(cmd.OutOrStdout(), data, label, file, ranges, asJSON)
+			}
+			for _, name := range []string{"label", "regression", "ranges"} {
+				if cmd.Flags().Changed(name) {
+					return usage("--%s goes with a .csv file, not with --data %s", name, data)
+				}
+			}
 			trainSet, test, err := train.LoadImages(data)
 			if err != nil {
 				return err
@@ -55,9 +75,7 @@ func newDataInfo() *cobra.Command {
 			parts := []dataPart{describe("train", trainSet), describe("test", test)}
 			w := cmd.OutOrStdout()
 			if asJSON {
-				enc := json.NewEncoder(w)
-				enc.SetIndent("", "  ")
-				return enc.Encode(map[string]any{"data": data, "parts": parts})
+				return printJSON(w, map[string]any{"data": data, "parts": parts})
 			}
 			for _, p := range parts {
 				if _, err := fmt.Fprintf(w, "%-6s %d images of %d×%d, %d channel(s), %d classes; per class %v\n",
@@ -68,20 +86,88 @@ func newDataInfo() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, or a folder of IDX or CIFAR-10 files")
+	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, a folder of IDX or CIFAR-10 files, or a .csv file")
+	cmd.Flags().StringVar(&label, "label", "", "column of a .csv file to predict")
+	cmd.Flags().BoolVar(&regression, "regression", false, "the column to predict holds numbers, not classes")
+	cmd.Flags().BoolVar(&ranges, "ranges", false, "also print the least and greatest value of each column of a .csv file")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
+type columnRange struct {
+	Name string  `json:"name"`
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
+
+// tableInfo describes a CSV file's rows.
+func tableInfo(w io.Writer, data, label string, file *dataset.CSV, ranges, asJSON bool) error {
+	t := file.Table
+	count := make([]int64, len(file.Labels))
+	for _, y := range t.Y {
+		count[y]++
+	}
+	var columns []columnRange
+	if ranges {
+		for j, name := range file.Columns {
+			r := columnRange{name, math.Inf(1), math.Inf(-1)}
+			for i := range t.Len() {
+				v := float64(t.Row(i)[j])
+				r.Low, r.High = min(r.Low, v), max(r.High, v)
+			}
+			columns = append(columns, r)
+		}
+	}
+	if asJSON {
+		doc := map[string]any{"data": data, "rows": t.Len(), "columns": file.Columns, "label": label, "classes": file.Labels, "per_class": count}
+		if ranges {
+			doc["ranges"] = columns
+		}
+		return printJSON(w, doc)
+	}
+	if _, err := fmt.Fprintf(w, "%d rows; features %s\n", t.Len(), strings.Join(file.Columns, ", ")); err != nil {
+		return err
+	}
+	for i, name := range file.Labels {
+		if _, err := fmt.Fprintf(w, "%s = %s: %d rows\n", label, name, count[i]); err != nil {
+			return err
+		}
+	}
+	for _, r := range columns {
+		if _, err := fmt.Fprintf(w, "%s: %v to %v\n", r.Name, r.Low, r.High); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func newDataExport() *cobra.Command {
-	var data, out string
+	var data, out, synthetic string
 	var zipped bool
+	n, dim := count(10000), count(5)
+	var seed uint64
 	cmd := &cobra.Command{
-		Use: "export", Short: "Write a data set as a folder of IDX files",
-		Example: "  riffle data export --out /tmp/mnist --gzip", Args: noArgs,
+		Use: "export", Short: "Write a data set as a folder of IDX files, or synthetic rows as a CSV file",
+		Example: "  riffle data export --out /tmp/mnist --gzip\n  riffle data export --synthetic logistic --n 1e4 --dim 5 --out people.csv", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
-				return usage("--out is required: the folder to write")
+				return usage("--out is required: the folder, or with --synthetic the .csv file, to write")
+			}
+			foreign := []string{"n", "dim", "seed"}
+			if synthetic != "" {
+				foreign = []string{"data", "gzip"}
+			}
+			for _, name := range foreign {
+				if cmd.Flags().Changed(name) {
+					return usage("--%s %s --synthetic", name, map[bool]string{true: "does not go with", false: "goes with"}[synthetic != ""])
+				}
+			}
+			if synthetic != "" {
+				if err := exportSynthetic(out, dataset.SyntheticConfig{Kind: dataset.SyntheticKind(synthetic), Dim: int(dim), Clients: int64(n), Seed: seed}); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), out)
+				return err
 			}
 			if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
 				return usage("--out %s is not empty", out)
@@ -101,7 +187,37 @@ func newDataExport() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, or a folder of IDX or CIFAR-10 files")
-	cmd.Flags().StringVar(&out, "out", "", "folder to write, new or empty")
+	cmd.Flags().StringVar(&out, "out", "", "folder to write, new or empty; with --synthetic a new .csv file")
 	cmd.Flags().BoolVar(&zipped, "gzip", false, "compress the files")
+	cmd.Flags().StringVar(&synthetic, "synthetic", "", "write rows of this law instead: logistic, hinge or absolute (see riffle solve)")
+	cmd.Flags().Var(&n, "n", "synthetic rows (1e6 notation is fine)")
+	cmd.Flags().Var(&dim, "dim", "features of a synthetic row")
+	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of synthetic rows")
 	return cmd
+}
+
+// exportSynthetic writes rows to a file that is not there yet.
+func exportSynthetic(path string, c dataset.SyntheticConfig) error {
+	if !strings.EqualFold(filepath.Ext(path), ".csv") {
+		return usage("--out %s must end in .csv", path)
+	}
+	if int64(c.Dim) > dataset.MaxCSVCells/max(1, c.Clients) {
+		return usage("--n %d times --dim %d exceeds the %d values that a file may have", c.Clients, c.Dim, dataset.MaxCSVCells)
+	}
+	s, err := dataset.NewSynthetic(c)
+	if err != nil {
+		return usage("%v", err)
+	}
+	rows, err := s.Rows(int(c.Clients))
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := dataset.WriteCSV(&text, rows); err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err == nil {
+		return usage("--out %s exists", path)
+	}
+	return durable.WriteFile(path, text.Bytes())
 }
