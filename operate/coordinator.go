@@ -27,32 +27,10 @@ import (
 	"github.com/riffle-dp/riffle/wire"
 )
 
-// tailed asks an accountant with the part of δ that is not needed for the tails
-// of vector sums' noise, which events do not show.
-type tailed struct{ dp.Accountant }
-
-func (t tailed) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
-	b, err := t.Accountant.Eps(ev, delta*(1-vecsum.TailShare)*(1-0x1p-50))
-	b.Delta = delta
-	return b, err
-}
-
-// taskLimit is a task's own budget.
-func taskLimit(t *train.Task) ledger.Config {
-	c := ledger.Config{Accountant: account.New(), Delta: t.Wire.Delta, MaxEps: math.Inf(1)}
-	if t.Config.Epsilon > 0 {
-		c.MaxEps = t.Config.Epsilon
-	}
-	if t.Wire.Trust == dp.Distributed {
-		c.Accountant = tailed{c.Accountant}
-	}
-	return c
-}
-
-// populationLimit is that of all tasks together. The δ of vector sums together
-// stay below its δ, so that its tails are enough for theirs.
+// populationLimit is the budget of all tasks together. Its tail has room for those
+// of vector sums whose δ together are no more than its own.
 func (c Coordinator) populationLimit() ledger.Config {
-	return ledger.Config{Accountant: tailed{account.New()}, Delta: c.Budget.Delta, MaxEps: c.Budget.Epsilon}
+	return ledger.Config{Accountant: account.New(), Delta: c.Budget.Delta, Tail: vecsum.TailShare, MaxEps: c.Budget.Epsilon}
 }
 
 // running is a coordinator's process.
@@ -210,7 +188,7 @@ func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error
 		return coordinator.Task{}, err
 	}
 	out := coordinator.Task{
-		Signed: made.Signed, Report: pure.Report, Budget: taskLimit(t), Sample: pure.Sample, CheckInRate: pure.CheckInRate,
+		Signed: made.Signed, Report: pure.Report, Budget: t.Config.Limit(), Sample: pure.Sample, CheckInRate: pure.CheckInRate,
 		Colluders: r.config.Colluders, Round: made.Round,
 		Optimizer: func() (optimize.Optimizer, error) {
 			c, err := t.Coordinator()
@@ -277,7 +255,8 @@ func (r *running) create(ctx context.Context, name, config string, round time.Du
 		return [32]byte{}, err
 	}
 	id := t.Wire.ID()
-	if err := r.checkDelta(t); err != nil {
+	r.journal.View(func(b *ledger.Book) { err = b.CheckTail(id, t.Config.Limit()) })
+	if err != nil {
 		return id, err
 	}
 	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, t.Wire.Append(nil)), Round: round}
@@ -300,25 +279,6 @@ func (r *running) create(ctx context.Context, name, config string, round time.Du
 		return id, err
 	}
 	return id, r.service.Add(out)
-}
-
-// checkDelta keeps the δ of all vector sums within the population's.
-func (r *running) checkDelta(t *train.Task) error {
-	if t.Wire.Trust != dp.Distributed {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	total := t.Wire.Delta
-	for id, o := range r.tasks {
-		if o.Wire.Trust == dp.Distributed && id != t.Wire.ID() {
-			total += o.Wire.Delta
-		}
-	}
-	if !(total*(1+0x1p-40) <= r.config.Budget.Delta*(1+0x1p-30)) {
-		return fmt.Errorf("%w: the deltas of vector sums come to %g together, above the population's %g", ledger.ErrBudget, total, r.config.Budget.Delta)
-	}
-	return nil
 }
 
 func taskName(name string) bool {

@@ -9,7 +9,6 @@ import (
 	"math"
 	"path/filepath"
 
-	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/coordinator"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/ledger"
@@ -102,7 +101,7 @@ func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error
 		events[i] = e.Event
 	}
 	if len(events) > 0 {
-		if out.Epsilon, err = taskLimit(task).Accountant.Eps(events, w.Delta); err != nil {
+		if out.Epsilon, err = task.Config.Limit().Eps(events); err != nil {
 			return nil, err
 		}
 	}
@@ -116,7 +115,9 @@ func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries
 	if err != nil {
 		return nil, err
 	}
-	budget, err := ledger.New(ledger.Config{Accountant: account.New(), Delta: task.Wire.Delta, MaxEps: math.Inf(1)})
+	limit := task.Config.Limit()
+	limit.MaxEps = math.Inf(1) // what is spent is spent
+	budget, err := ledger.New(limit)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/schedule"
 	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/vecsum"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -179,6 +180,9 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 		}
 		if r.partSize, r.shareSize, err = sum.ShareSizes(); err != nil {
 			return fail("%w", err)
+		}
+		if !(t.Budget.Tail >= vecsum.TailShare) {
+			return fail("the budget keeps %v of delta for tails, those of a vector sum's noise need %v", t.Budget.Tail, vecsum.TailShare)
 		}
 		if p := sum.Params(); w.MinReports-t.Colluders < p.MinUsers {
 			return fail("n-min = %d less %d colluders is below the %d clients whose noise hides a sum", w.MinReports, t.Colluders, p.MinUsers)

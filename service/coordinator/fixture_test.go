@@ -64,8 +64,10 @@ func (p plain) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
 	return b, nil
 }
 
+func (p plain) EpsAdaptive(ev dp.Event, _, delta float64) (dp.Bound, error) { return p.Eps(ev, delta) }
+
 func limit(eps float64) ledger.Config {
-	return ledger.Config{Accountant: plain{}, Delta: 1e-6, MaxEps: eps}
+	return ledger.Config{Accountant: plain{}, Delta: 1e-6, Tail: vecsum.TailShare, MaxEps: eps}
 }
 
 // world is a task with its shuffler, and the reports of all its rounds.
