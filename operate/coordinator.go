@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/hex"
@@ -21,6 +20,7 @@ import (
 	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/document"
 	"github.com/riffle-dp/riffle/store"
 	"github.com/riffle-dp/riffle/train"
 	"github.com/riffle-dp/riffle/vecsum"
@@ -72,15 +72,8 @@ func (c created) encode() []byte {
 }
 
 func decodeCreated(b []byte) (c created, err error) {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return c, err
-	}
-	if c.Format != createdFormat {
-		return c, fmt.Errorf("format %d, this program knows %d", c.Format, createdFormat)
-	}
-	return c, nil
+	err = document.Decode(b, createdFormat, &c)
+	return c, err
 }
 
 // createdKey names what CreateTask wrote down: the signed task and how it is run.
@@ -123,14 +116,10 @@ func serveCoordinator(ctx context.Context, config string, o Options) error {
 func (r *running) prepare(ctx context.Context, s *server) (err error) {
 	c := r.config
 	r.store = s.store
-	book, err := s.store.OpenLedger(ctx)
-	if err != nil {
+	if r.journal, err = coordinator.OpenJournal(ctx, s.store, c.Mark, r.population, c.populationLimit()); err != nil {
 		return err
 	}
-	if r.journal, err = ledger.OpenJournal(ctx, journalLog{book}, markFile(c.Mark), r.population, c.populationLimit()); err != nil {
-		return err
-	}
-	r.own.Store, r.own.Journal = coordinatorStore{s.store}, r.journal
+	r.own.Store, r.own.Journal = coordinator.OnStore(s.store), r.journal
 	if r.own.Shuffler, err = c.Shuffler.source(s); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/store"
 	"github.com/riffle-dp/riffle/wire"
 )
@@ -60,7 +61,7 @@ func ReadLedger(ctx context.Context, config string) (*LedgerReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	mark, err := markFile(c.Mark).Load()
+	mark, err := coordinator.MarkFile(c.Mark).Load()
 	if err != nil {
 		return nil, err
 	}
