@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/hex"
@@ -108,7 +109,7 @@ func serveCoordinator(ctx context.Context, config string, o Options) error {
 		}
 		return nil
 	}
-	s.metrics = append(s.metrics, func() []endpoint.Metric { return coordinatorMetrics(r.service.List()) })
+	s.metrics = append(s.metrics, func() []endpoint.Metric { return coordinatorMetrics(r.service.List()) }, r.populationMetrics)
 	return s.run(ctx, operatorAPI{coordinator: r}, r.service.Run)
 }
 
@@ -144,6 +145,9 @@ func (r *running) prepare(ctx context.Context, s *server) (err error) {
 		}
 		t, err := r.openTask(ctx, made)
 		if err != nil {
+			t, err = r.endedTask(ctx, made, err)
+		}
+		if err != nil {
 			return fmt.Errorf("operate: %s: %w", key, err)
 		}
 		r.own.Tasks = append(r.own.Tasks, t)
@@ -169,6 +173,27 @@ func (r *running) openTask(ctx context.Context, made created) (coordinator.Task,
 		return coordinator.Task{}, err
 	}
 	return r.runnable(t, made)
+}
+
+// endedTask is a task that has ended and cannot be made again, its data being gone:
+// the others run all the same. missing is why.
+func (r *running) endedTask(ctx context.Context, made created, missing error) (coordinator.Task, error) {
+	message, err := wire.Verify(publicOf(r.own.Key), wire.LabelTask, made.Signed)
+	if err != nil {
+		return coordinator.Task{}, err
+	}
+	w, err := wire.DecodeTask(message)
+	if err != nil {
+		return coordinator.Task{}, err
+	}
+	if ended, _, err := coordinator.Ended(ctx, r.own.Store, w.ID()); err != nil || !ended {
+		return coordinator.Task{}, errors.Join(missing, err)
+	}
+	limit := ledger.Config{Accountant: account.New(), Delta: w.Delta, MaxEps: math.Inf(1)}
+	if w.Trust == dp.Distributed {
+		limit.Tail = vecsum.TailShare
+	}
+	return coordinator.Task{Signed: made.Signed, Budget: limit, Missing: missing}, nil
 }
 
 func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error) {
@@ -200,11 +225,11 @@ func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error
 	}
 	id := t.Wire.ID()
 	if r.config.Record != "" {
-		rec, err := newRecorder(r.config.Record, t, r.own.Log)
+		rec, err := newRecorder(r.config.Record, t)
 		if err != nil {
 			return coordinator.Task{}, err
 		}
-		out.Record, out.RecordSum = rec.report, rec.sum
+		out.Record, out.RecordSum, out.Discard = rec.report, rec.sum, rec.discard
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -289,6 +314,24 @@ func (r *running) find(text string) ([32]byte, error) {
 		return [32]byte{}, fmt.Errorf("%w: %q", coordinator.ErrNoTask, text)
 	}
 	return [32]byte{}, fmt.Errorf("operate: %q names %d tasks", text, len(found))
+}
+
+// populationMetrics is what all tasks cost together, by the method that counts it.
+func (r *running) populationMetrics() []endpoint.Metric {
+	var spent dp.Bound
+	var err error
+	r.journal.View(func(b *ledger.Book) { spent, err = b.Spent() })
+	if err != nil {
+		spent.Eps, spent.Method = math.Inf(1), "unknown"
+	}
+	gauge := func(name, help string, v float64, labels ...endpoint.Label) endpoint.Metric {
+		return endpoint.Metric{Name: name, Help: help, Kind: endpoint.Gauge, Samples: []endpoint.Sample{{Labels: labels, Value: v}}}
+	}
+	return []endpoint.Metric{
+		gauge("riffle_population_epsilon", "Bound on what all tasks were charged, at the population's delta.", spent.Eps,
+			endpoint.Label{Name: "method", Value: cmp.Or(spent.Method, "none")}),
+		gauge("riffle_population_budget", "The epsilon that it may come to.", r.config.Budget.Epsilon),
+	}
 }
 
 func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {

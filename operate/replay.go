@@ -24,7 +24,10 @@ import (
 type Replay struct {
 	Rounds   int64 // that ended
 	Released int64
-	Reports  int64
+	// Charged are rounds that were charged and not released: they gave no step, or
+	// the process ended before.
+	Charged int64
+	Reports int64
 	Entries  int64    // of the task in the ledger
 	Epsilon  dp.Bound // recounted from the ledger's events, at the task's δ
 	Model    [32]byte // digest of the released model, which the replay's equals
@@ -75,14 +78,14 @@ func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error
 	for reason, n := range state.Counts.Rejected {
 		out.Rejected[wire.Reason(reason)] = n
 	}
-	if state.Counts.Failed != 0 {
-		return nil, fmt.Errorf("operate: %d rounds were charged and gave no step; a replay has no record of why", state.Counts.Failed)
-	}
 	entries := book.TaskEntries(id)
 	out.Entries = int64(len(entries))
 	theta, err := c.replay(task, id, state.Round, entries, out)
 	if err != nil {
 		return nil, err
+	}
+	if charged := out.Charged - open(entries, state.Round); w.Participation != dp.Once && charged != state.Counts.Failed {
+		return nil, fmt.Errorf("operate: of %d charged rounds nothing is recorded, %d gave no step", charged, state.Counts.Failed)
 	}
 	if out.Released != state.Counts.Released || out.Reports != state.Counts.Reports {
 		return nil, fmt.Errorf("operate: %d reports in %d rounds are recorded, %d in %d were released",
@@ -109,6 +112,14 @@ func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error
 	return out, err
 }
 
+// open is 1 if a round is charged that has not ended.
+func open(entries []ledger.Entry, rounds int64) int64 {
+	if n := len(entries); n > 0 && entries[n-1].Round == rounds+1 {
+		return 1
+	}
+	return 0
+}
+
 // replay runs the pure coordinator over all rounds and returns its model.
 func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries []ledger.Entry, out *Replay) ([]float32, error) {
 	config, err := task.Coordinator()
@@ -126,28 +137,42 @@ func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries
 	if err != nil {
 		return nil, err
 	}
-	out.Released, out.Reports = 0, 0
+	charge := map[int64]dp.Round{}
+	for _, e := range entries {
+		charge[e.Round] = e.Event
+	}
+	out.Released, out.Reports, out.Charged = 0, 0, open(entries, rounds)
 	_, summed := task.Mechanism().(*mechanism.VectorSum)
 	for round := int64(1); round <= rounds; round++ {
 		path := recordPath(filepath.Join(c.Record, hex.EncodeToString(id[:])), round)
 		reports, counts, clients, err := readRound(path, task.Mechanism(), summed)
-		if absentFile(err) {
+		event, charged := charge[round]
+		absent := absentFile(err)
+		if absent && !charged {
 			if err := pure.Void(); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err != nil {
+		if err != nil && !absent {
 			return nil, err
 		}
 		k := clients
-		for _, e := range entries {
-			if e.Round == round && task.Wire.Participation != dp.Once && c.Colluders == 0 {
-				k = e.Event.Reports // also those that could not be opened
-			}
+		switch {
+		case charged && task.Wire.Participation != dp.Once:
+			k = event.Reports + c.Colluders // also those that could not be opened
+		case absent:
+			k = task.Wire.MinReports // how many there were is not in the charge
 		}
 		if err := pure.Receive(wire.RoundClosed{Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
 			return nil, fmt.Errorf("operate: round %d: %w", round, err)
+		}
+		if absent {
+			if _, _, err := pure.End(); err != nil {
+				return nil, fmt.Errorf("operate: round %d: %w", round, err)
+			}
+			out.Charged++
+			continue
 		}
 		tally, err := pure.NewTally()
 		if err != nil {
@@ -169,6 +194,7 @@ func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries
 		out.Reports += accepted
 	}
 	have := budget.Entries()
+	entries = entries[:len(entries)-int(open(entries, rounds))]
 	if len(have) != len(entries) {
 		return nil, fmt.Errorf("operate: the rounds charge %d entries, the ledger has %d", len(have), len(entries))
 	}

@@ -38,6 +38,12 @@ type taskRecord struct {
 	Why    string `json:"why,omitempty"`
 }
 
+// End is how a task ended.
+type End struct {
+	State State
+	Why   string
+}
+
 // Counts are a task's totals.
 type Counts struct {
 	Released int64 `json:"released"` // rounds whose step was taken

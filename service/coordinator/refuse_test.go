@@ -269,12 +269,13 @@ func TestStandbyTakesOver(t *testing.T) {
 	slow := w.config
 	slow.Evaluate = func([]float32) any { return "first" }
 	first := true
-	slow.Record = func(round, place int64, _ *randomizer.Report) {
+	slow.Record = func(round, place int64, _ *randomizer.Report) error {
 		if round == 3 && first {
 			first = false
 			close(blocked)
 			<-block // and its lease is not renewed
 		}
+		return nil
 	}
 	stalled := &stall{until: blocked}
 	one, err := w.start(nil, func(c *Config) {

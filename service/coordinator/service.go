@@ -126,15 +126,24 @@ func (s *Service) Show(id [32]byte) (Status, error) {
 	return r.snapshot(), nil
 }
 
-// Stop ends a task; its model stays. It returns once that is written down, by this
-// process as the task's leader. A round that is open is destroyed.
-func (s *Service) Stop(ctx context.Context, id [32]byte) error {
+// stopped is what a task says that was stopped for no stated reason.
+const stopped = "stopped by the operator"
+
+// Stop ends a task; its model stays. It returns once that is written down, with the
+// operator's reason if there is one, by this process as the task's leader. A round
+// that is open is destroyed.
+func (s *Service) Stop(ctx context.Context, id [32]byte, reason string) error {
 	r := s.find(id)
 	if r == nil {
 		return fmt.Errorf("%w: %x", ErrNoTask, id[:8])
 	}
 	r.mu.Lock()
-	r.stop = true
+	if !r.stop {
+		r.stop, r.why = true, stopped
+		if reason != "" {
+			r.why += ": " + reason
+		}
+	}
 	if r.interrupt != nil {
 		r.interrupt()
 	}
