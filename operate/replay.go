@@ -28,9 +28,9 @@ type Replay struct {
 	// the process ended before.
 	Charged int64
 	Reports int64
-	Entries  int64    // of the task in the ledger
-	Epsilon  dp.Bound // recounted from the ledger's events, at the task's δ
-	Model    [32]byte // digest of the released model, which the replay's equals
+	Entries int64    // of the task in the ledger
+	Epsilon dp.Bound // recounted from the ledger's events, at the task's δ
+	Model   [32]byte // digest of the released model, which the replay's equals
 	// Evaluation is of the released model.
 	Evaluation *model.Evaluation
 	Rejected   map[wire.Reason]int64
@@ -84,7 +84,7 @@ func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error
 	if err != nil {
 		return nil, err
 	}
-	if charged := out.Charged - open(entries, state.Round); w.Participation != dp.Once && charged != state.Counts.Failed {
+	if charged := out.Charged - openCharge(entries, state.Round); w.Participation != dp.Once && charged != state.Counts.Failed {
 		return nil, fmt.Errorf("operate: of %d charged rounds nothing is recorded, %d gave no step", charged, state.Counts.Failed)
 	}
 	if out.Released != state.Counts.Released || out.Reports != state.Counts.Reports {
@@ -112,8 +112,8 @@ func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error
 	return out, err
 }
 
-// open is 1 if a round is charged that has not ended.
-func open(entries []ledger.Entry, rounds int64) int64 {
+// openCharge is 1 if a round is charged that has not ended.
+func openCharge(entries []ledger.Entry, rounds int64) int64 {
 	if n := len(entries); n > 0 && entries[n-1].Round == rounds+1 {
 		return 1
 	}
@@ -141,7 +141,7 @@ func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries
 	for _, e := range entries {
 		charge[e.Round] = e.Event
 	}
-	out.Released, out.Reports, out.Charged = 0, 0, open(entries, rounds)
+	out.Released, out.Reports, out.Charged = 0, 0, openCharge(entries, rounds)
 	_, summed := task.Mechanism().(*mechanism.VectorSum)
 	for round := int64(1); round <= rounds; round++ {
 		path := recordPath(filepath.Join(c.Record, hex.EncodeToString(id[:])), round)
@@ -157,12 +157,10 @@ func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries
 		if err != nil && !absent {
 			return nil, err
 		}
-		k := clients
-		switch {
-		case charged && task.Wire.Participation != dp.Once:
+		// Once: how many there were is not in the charge.
+		k := max(clients, task.Wire.MinReports)
+		if charged && task.Wire.Participation != dp.Once {
 			k = event.Reports + c.Colluders // also those that could not be opened
-		case absent:
-			k = task.Wire.MinReports // how many there were is not in the charge
 		}
 		if err := pure.Receive(wire.RoundClosed{Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
 			return nil, fmt.Errorf("operate: round %d: %w", round, err)
@@ -194,7 +192,7 @@ func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries
 		out.Reports += accepted
 	}
 	have := budget.Entries()
-	entries = entries[:len(entries)-int(open(entries, rounds))]
+	entries = entries[:len(entries)-int(openCharge(entries, rounds))]
 	if len(have) != len(entries) {
 		return nil, fmt.Errorf("operate: the rounds charge %d entries, the ledger has %d", len(have), len(entries))
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -107,7 +108,7 @@ func TestOperateTwoRounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := operate.Loopback{Dir: dir, Clients: 12, Processes: 2, MinReports: 2, Suite: wire.X25519, Epsilon: 100, Delta: 1e-5, Data: data,
-		Policy: operate.Policy{MaxEps0: 3, MaxEps: 100, Delta: 1e-5, MinReports: 2, MaxTasks: 2}, Spread: -1}
+		Policy: operate.Policy{MaxEps0: 3, MaxEps: 100, MaxTaskEps: 50, Delta: 1e-5, MinReports: 2, MaxTasks: 2}, Spread: -1}
 	ctx := context.Background()
 	if err := l.Create(ctx); err != nil {
 		t.Fatal(err)
@@ -160,13 +161,40 @@ func TestOperateTwoRounds(t *testing.T) {
 		return strings.Contains(want(t, exitDone, "", "task", "show", "first", "--config", coordinator, "--json"), `"state": "done"`)
 	})
 	want(t, exitDone, "2 released", "task", "list", "--config", coordinator)
-	want(t, exitDone, "epsilon", "ledger", "show", "--config", coordinator) // by the socket
+	var alone, running struct{ Epsilon float64 }
+	text := want(t, exitDone, "-pld", "ledger", "show", "--config", coordinator, "--json") // by the socket
+	if err := json.Unmarshal([]byte(text), &alone); err != nil {
+		t.Fatal(err)
+	}
+	want(t, exitDone, `"state": "running"`, "task", "create", "--config", coordinator, "--name", "second", "--data", data, "--eps0", "2",
+		"--examples-per-client", "10", "--rounds", "1", "--round", "30s", "--n-min", "5", "--json")
+	// They would look for tasks in a minute.
+	end(t, clients[0], logs[0], syscall.SIGTERM, exitDone)
+	end(t, clients[1], logs[1], syscall.SIGINT, exitInterrupted)
+	for i := range l.Processes {
+		cmd, log := background(t, "client", "--config", l.ClientConfig(i))
+		clients[i], logs = cmd, append(logs, log)
+	}
+	until(t, "the second task is done", func() bool {
+		return strings.Contains(want(t, exitDone, "", "task", "show", "second", "--config", coordinator, "--json"), `"state": "done"`)
+	})
+	text = want(t, exitDone, `"method": "renyi-filter"`, "ledger", "show", "--config", coordinator, "--json")
+	if err := json.Unmarshal([]byte(text), &running); err != nil {
+		t.Fatal(err)
+	}
+	if code, body := fetch(t, "http://"+c.Admin+"/metrics"); code != http.StatusOK || !strings.Contains(body, `riffle_population_epsilon{method="renyi-filter"}`) {
+		t.Errorf("metrics: %d\n%s", code, body)
+	}
+	want(t, exitDone, `"state": "running"`, "task", "create", "--config", coordinator, "--name", "third", "--data", data, "--eps0", "2",
+		"--examples-per-client", "10", "--rounds", "1", "--round", "300s", "--n-min", "12", "--json")
+	want(t, exitDone, "stopped by the operator: no need of it", "task", "stop", "third", "--reason", "no need of it", "--config", coordinator)
 	// Offline commands keep off a store that is in use.
 	want(t, exitFailed, "open in another process", "ledger", "verify", "--config", coordinator)
 	want(t, exitFailed, "open in another process", "fsck", "shuffler", "--config", shuffler)
 
-	end(t, clients[0], logs[0], syscall.SIGTERM, exitDone)
-	end(t, clients[1], logs[1], syscall.SIGINT, exitInterrupted)
+	for i, cmd := range clients {
+		end(t, cmd, logs[len(clients)+i], syscall.SIGTERM, exitDone)
+	}
 	end(t, coordinatorCmd, coordinatorLog, syscall.SIGTERM, exitDone)
 	end(t, shufflerCmd, shufflerLog, syscall.SIGINT, exitInterrupted)
 	for _, log := range append(logs, coordinatorLog, shufflerLog) {
@@ -185,13 +213,34 @@ func TestOperateTwoRounds(t *testing.T) {
 
 	want(t, exitDone, `"clean": true`, "fsck", "shuffler", "--config", shuffler, "--json")
 	want(t, exitDone, `"clean": true`, "fsck", "coordinator", "--config", coordinator, "--json")
-	want(t, exitDone, "2 entries", "ledger", "verify", "--config", coordinator)
+	want(t, exitDone, "3 entries", "ledger", "verify", "--config", coordinator)
+	// As if the second task had been planned upon the first one's models.
+	offline := want(t, exitDone, `"method": "renyi-filter"`, "ledger", "show", "--config", coordinator, "--json")
+	want(t, exitDone, "Rényi filter of order", "ledger", "show", "--config", coordinator)
+	var counted struct{ Epsilon float64 }
+	if err := json.Unmarshal([]byte(offline), &counted); err != nil || counted.Epsilon != running.Epsilon || !(counted.Epsilon > 2*alone.Epsilon) {
+		t.Errorf("offline %v, running %v, with one task %v (%v)", counted.Epsilon, running.Epsilon, alone.Epsilon, err)
+	}
 	id, err := hex.DecodeString(task.Task)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if replay, err := operate.ReplayTask(ctx, coordinator, [32]byte(id)); err != nil || replay.Reports != 24 || replay.Entries != 2 {
 		t.Errorf("%+v %v", replay, err)
+	}
+
+	// What has ended does not need its data, and says so.
+	if err := os.Rename(data, data+".away"); err != nil {
+		t.Fatal(err)
+	}
+	withoutCmd, withoutLog := background(t, "serve", "coordinator", "--config", coordinator)
+	until(t, "the coordinator shows tasks without data", func() bool {
+		code, out, _ := outcome(t, "task", "show", "first", "--config", coordinator, "--json")
+		return code == exitDone && strings.Contains(out, `"state": "done"`) && strings.Contains(out, "images")
+	})
+	end(t, withoutCmd, withoutLog, syscall.SIGTERM, exitDone)
+	if err := os.Rename(data+".away", data); err != nil {
+		t.Fatal(err)
 	}
 
 	// Without its mark a ledger is not believed, and init makes no new one for it.
@@ -215,12 +264,22 @@ func TestOperateTwoRounds(t *testing.T) {
 
 func get(t *testing.T, url string) int {
 	t.Helper()
+	code, _ := fetch(t, url)
+	return code
+}
+
+func fetch(t *testing.T, url string) (code int, body string) {
+	t.Helper()
 	resp, err := http.Get(url)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
-	resp.Body.Close()
-	return resp.StatusCode
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode, string(b)
 }
 
 // editLedger verifies ledgers that are not what was written, under the same mark.
@@ -265,12 +324,14 @@ func editLedger(t *testing.T, config string, c operate.Coordinator) {
 		}, exitFailed, "does not follow"},
 		"chained again": {func(e []wire.Entry) []wire.Entry {
 			e[0].Event.Report.Eps0 /= 2 // what was cheaper
-			e[1].Before = e[0].Digest()
+			for i := range e[1:] {
+				e[i+1].Before = e[i].Digest()
+			}
 			return e
 		}, exitRefused, "mark"},
 		"cut short": {func(e []wire.Entry) []wire.Entry { return e[:1] }, exitRefused, "mark"},
 		"emptied":   {func(e []wire.Entry) []wire.Entry { return nil }, exitRefused, "mark"},
-		"untouched": {func(e []wire.Entry) []wire.Entry { return e }, exitDone, "2 entries"},
+		"untouched": {func(e []wire.Entry) []wire.Entry { return e }, exitDone, "3 entries"},
 	} {
 		other := filepath.Join(filepath.Dir(config), strings.ReplaceAll(name, " ", "-"))
 		path := other + ".yaml"
@@ -319,8 +380,8 @@ func moveStore(t *testing.T, config string) {
 	if err := os.WriteFile(path, bytes.Replace(text, []byte("dir: data"), []byte("dir: moved"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want(t, exitDone, `"ledger_entries": 2`, "migrate", "coordinator", "--config", config, "--to", path, "--json")
-	want(t, exitDone, "2 entries", "ledger", "verify", "--config", path)
+	want(t, exitDone, `"ledger_entries": 3`, "migrate", "coordinator", "--config", config, "--to", path, "--json")
+	want(t, exitDone, "3 entries", "ledger", "verify", "--config", path)
 	want(t, exitDone, `"clean": true`, "fsck", "coordinator", "--config", path, "--json")
 	want(t, exitFailed, "was migrated", "ledger", "verify", "--config", config)
 	want(t, exitFailed, "was migrated", "serve", "coordinator", "--config", config)
