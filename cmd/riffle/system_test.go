@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -16,7 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/operate"
+	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/store"
 	"github.com/riffle-dp/riffle/wire"
 )
@@ -259,7 +263,77 @@ func TestOperateTwoRounds(t *testing.T) {
 	}
 
 	editLedger(t, coordinator, c)
-	moveStore(t, coordinator)
+	replayCharged(t, moveStore(t, coordinator), [32]byte(id))
+}
+
+// replayCharged replays a task whose process died after a charge, and which had a
+// round before that gave no step.
+func replayCharged(t *testing.T, config string, id [32]byte) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := operate.LoadCoordinator(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(ctx, c.StoreConfig("coordinator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	population, err := operate.ParsePopulation(c.Population)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := ledger.Config{Accountant: account.New(), Delta: 1e-5, MaxEps: 1e6}
+	j, err := coordinator.OpenJournal(ctx, s, c.Mark, population, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := j.Task(id, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Bind(ctx, 3, [32]byte{1}, [32]byte{2})
+	if err := l.Charge(ledger.Entry{Round: 3, Event: l.Entries()[0].Event}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if replay, err := operate.ReplayTask(ctx, config, id); err != nil || replay.Charged != 1 || replay.Released != 2 || replay.Entries != 3 {
+		t.Errorf("charged and not ended: %+v, %v", replay, err)
+	}
+	if s, err = store.Open(ctx, c.StoreConfig("coordinator")); err != nil {
+		t.Fatal(err)
+	}
+	key := fmt.Sprintf("state.%x", id)
+	e, err := s.Get(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state map[string]any
+	if err := json.Unmarshal(e.Value, &state); err != nil {
+		t.Fatal(err)
+	}
+	state["model"] = state["recent"].([]any)[1]
+	counts := state["counts"].(map[string]any)
+	counts["released"], counts["failed"], counts["reports"] = 1, 1, 12
+	b, err := json.Marshal(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.UpdateKey(ctx, key, b, e.Revision)
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operate.ReplayTask(ctx, config, id); err == nil {
+		t.Error("a round without a step is recorded as if it had one")
+	}
+	if err := os.Remove(filepath.Join(c.Record, fmt.Sprintf("%x", id), "round-000002")); err != nil {
+		t.Fatal(err)
+	}
+	if replay, err := operate.ReplayTask(ctx, config, id); err != nil || replay.Charged != 2 || replay.Released != 1 {
+		t.Errorf("charged without a step: %+v, %v", replay, err)
+	}
 }
 
 func get(t *testing.T, url string) int {
@@ -370,7 +444,7 @@ func editLedger(t *testing.T, config string, c operate.Coordinator) {
 }
 
 // moveStore migrates, after which only the new store can be used.
-func moveStore(t *testing.T, config string) {
+func moveStore(t *testing.T, config string) string {
 	t.Helper()
 	text, err := os.ReadFile(config)
 	if err != nil {
@@ -406,6 +480,7 @@ func moveStore(t *testing.T, config string) {
 		t.Fatal(err)
 	}
 	want(t, exitFailed, "model/", "fsck", "coordinator", "--config", path)
+	return path
 }
 
 // TestDemo runs the demonstration in each way that takes other code, stops one
