@@ -43,6 +43,7 @@ func serveAggregator(ctx context.Context, config string, o Options) error {
 		return nil
 	}
 	s.metrics = append(s.metrics, func() []endpoint.Metric { return aggregatorMetrics(service.Snapshot()) })
+	defer service.Close()
 	return s.run(ctx, operatorAPI{}, func(ctx context.Context) error {
 		<-ctx.Done() // all its work is in answering
 		return nil

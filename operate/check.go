@@ -70,7 +70,6 @@ func (r *CheckReport) whole(ctx context.Context, s *store.Store) {
 // as far as they are checked here.
 type storedTask struct {
 	Signed []byte `json:"task"`
-	State  string `json:"state"`
 }
 
 type storedState struct {
@@ -84,9 +83,7 @@ type storedState struct {
 		Rejected map[string]int64 `json:"rejected"`
 	} `json:"counts"`
 	Open *struct {
-		Announcement []byte `json:"announcement"`
-		Closed       []byte `json:"closed"`
-		Charged      bool   `json:"charged"`
+		Charged bool `json:"charged"`
 	} `json:"open"`
 }
 

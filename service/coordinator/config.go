@@ -189,9 +189,6 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 		if s.config.Aggregator == nil {
 			return fail("a vector sum needs an aggregator")
 		}
-		if r.partSize, r.shareSize, err = sum.ShareSizes(); err != nil {
-			return fail("%w", err)
-		}
 		if !(t.Budget.Tail >= vecsum.TailShare) {
 			return fail("the budget keeps %v of delta for tails, those of a vector sum's noise need %v", t.Budget.Tail, vecsum.TailShare)
 		}
@@ -202,8 +199,9 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 			return fail("%w", err)
 		}
 		r.sum = sum
-	} else {
-		r.partSize = int64(randomizer.ReportSize(m))
+	}
+	if r.partSize, r.shareSize, err = mechanism.ContentSizes(m); err != nil {
+		return fail("%w", err)
 	}
 	if w.Participation == dp.Once && t.BlockSize < 1 {
 		return fail("participation once needs a block size")

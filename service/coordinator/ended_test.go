@@ -37,7 +37,7 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 	if s.Error != gone.Error() {
 		t.Errorf("it says %q", s.Error)
 	}
-	if _, err := p.Model(ctx, w.task.ID()); err != nil {
+	if _, err := p.model(ctx, w.task.ID(), done.Model); err != nil {
 		t.Errorf("its model: %v", err)
 	}
 	if err := p.Stop(ctx, w.task.ID(), ""); err != nil {

@@ -156,33 +156,6 @@ func (s *Service) Stop(ctx context.Context, id [32]byte, reason string) error {
 	}
 }
 
-// Wait waits until a task has ended and returns its last status.
-func (s *Service) Wait(ctx context.Context, id [32]byte) (Status, error) {
-	r := s.find(id)
-	if r == nil {
-		return Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
-	}
-	select {
-	case <-r.ended:
-		return r.snapshot(), nil
-	case <-ctx.Done():
-		return r.snapshot(), ctx.Err()
-	}
-}
-
-// Model returns the parameters of the model that a task released last.
-func (s *Service) Model(ctx context.Context, id [32]byte) ([]byte, error) {
-	r := s.find(id)
-	if r == nil {
-		return nil, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
-	}
-	digest := r.snapshot().Model
-	if digest == ([32]byte{}) {
-		return nil, fmt.Errorf("coordinator: task %q has no model yet", r.task.Name)
-	}
-	return s.model(ctx, id, digest)
-}
-
 // model returns a model of a task.
 func (s *Service) model(ctx context.Context, task [32]byte, digest hash) ([]byte, error) {
 	if b := s.models.get(digest); b != nil {
