@@ -130,6 +130,8 @@ func (r *runner) loadEnded(ctx context.Context) error {
 	if r.record, err = decodeRecord(b); err != nil {
 		return fatal("%w", err)
 	}
+	r.destroyOpen(ctx)
+	r.tell(ctx)
 	r.show()
 	r.end(t.State, t.Why)
 	return nil
