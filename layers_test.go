@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "proto/riffle/operator/v1", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
 	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "vecsum/prio3", "endpoint", "store"},
-	{"client", "shuffler", "coordinator", "service/batch", "service/batch/batchtest"},
+	{"client", "shuffler", "coordinator", "service/batch", "service/batch/batchtest", "service/document"},
 	{"simulate", "service/shuffler", "service/coordinator", "service/aggregator"},
 	{"train", "solve"},
 	{"operate"},

@@ -45,9 +45,10 @@ type part struct {
 
 // engine answers about parts and keeps what it made: a cache only.
 type engine struct {
-	mu    sync.Mutex
-	pairs map[pairKey]dp.Pair
-	kept  map[keptKey]*kept
+	mu      sync.Mutex
+	pairs   map[pairKey]dp.Pair
+	kept    map[keptKey]*kept
+	filters map[filterKey]filtered
 }
 
 type pairKey struct {
@@ -55,7 +56,9 @@ type pairKey struct {
 	clones string
 }
 
-func newEngine() *engine { return &engine{pairs: map[pairKey]dp.Pair{}, kept: map[keptKey]*kept{}} }
+func newEngine() *engine {
+	return &engine{pairs: map[pairKey]dp.Pair{}, kept: map[keptKey]*kept{}, filters: map[filterKey]filtered{}}
+}
 
 // cacheLimit bounds the number of cached pairs, some 30 kB each.
 const cacheLimit = 4096

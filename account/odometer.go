@@ -6,8 +6,6 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/pld"
-	"github.com/riffle-dp/riffle/rdp"
 )
 
 // Odometer keeps what a run has cost so far, round by round, as it really went:
@@ -58,22 +56,18 @@ type FilterConfig struct {
 //
 // Without Order it is a budget for rounds whose parameters do not depend on what
 // was released: the tightest composition is not a bound for parameters that do.
-// With Order the sum of the rounds' Rényi divergences is kept, each at the blanket
-// pair; it is a bound however they are chosen (Feldman and Zrnic 2021, the Rényi
-// filter; Lécuyer 2021). What pairs leave out of it has a budget of its own,
+// With Order the sum of the rounds' Rényi divergences is kept, each at the pair of
+// its reports; it is a bound however they are chosen (ledger/adaptive.md; Feldman and Zrnic 2021, the
+// Rényi filter; Lécuyer 2021). What pairs leave out of it has a budget of its own,
 // filterDropped of Delta, and the divergences have the rest, whatever was left out:
 // traded for each other, an adaptive choice could spend both. Not safe for
 // concurrent use.
 type Filter struct {
 	config   FilterConfig
 	odometer *Odometer
-	spent    float64 // Σ divergences at Order
-	dropped  float64 // and the mass left out of them
+	spent    filtered // at Order
 	last     dp.Bound
 }
-
-// filterDropped is the share of δ for losses that are too far to be counted.
-const filterDropped = 1e-3
 
 // NewFilter returns a filter with nothing spent.
 func NewFilter(c FilterConfig) (*Filter, error) {
@@ -131,38 +125,28 @@ func (f *Filter) within(b dp.Bound) error {
 // more than they cost.
 func (f *Filter) chargeAdaptive(r dp.Round) (dp.Bound, error) {
 	one := tally{at: map[shape]int{}}
-	if err := one.add(r, 1); err != nil {
+	if err := one.add(everyBatch(r), 1); err != nil {
 		return dp.Bound{}, err
 	}
-	parts := append(one.parts, one.once...)
-	if len(parts) == 0 {
+	if len(one.parts) == 0 {
 		return f.last, nil // nobody reported
 	}
 	e := f.config.Accountant.engine
 	e.mu.Lock()
-	pair, err := e.pair(parts[0].shape, blanket)
-	e.mu.Unlock()
+	defer e.mu.Unlock()
+	cost, err := e.filter(one.parts[0].shape, f.config.Order, f.config.Delta)
 	if err != nil {
 		return dp.Bound{}, err
 	}
-	pair = pld.Truncate(pair, 1e-4*f.config.Delta/maxRounds)
-	spent := f.spent + rdp.Divergence(dp.Pair{Atoms: pair.Atoms}, f.config.Order)
-	dropped := f.dropped + pair.Dropped()
-	// Negated so that a NaN refuses.
-	if !(dropped*(1+1e-9) <= filterDropped*f.config.Delta) {
+	next := f.spent.plus(cost, 1)
+	if !next.within(f.config.Delta) {
 		return dp.Bound{}, fmt.Errorf("account: the round would bring losses too far to be counted to a mass of %.3g, above %v of delta: %w",
-			dropped, filterDropped, ledger.ErrBudget)
+			next.dropped, filterDropped, ledger.ErrBudget)
 	}
-	eps := rdp.Epsilon(f.config.Order, spent*(1+1e-9), f.config.Delta*(1-filterDropped))
-	name, source := blanket.name+"-rdp", blanket.source
-	if parts[0].shape.sigma > 0 {
-		name, source = "gauss-rdp", gaussSource
-	}
-	b := proved(name, math.Max(0, eps), f.config.Delta, source+"; Rényi filter, Feldman and Zrnic 2021")
-	b.Order = f.config.Order
+	b := next.bound(e.sources(one.parts), f.config.Order, f.config.Delta)
 	if err := f.within(b); err != nil {
 		return dp.Bound{}, err
 	}
-	f.spent, f.dropped, f.last = spent, dropped, b
+	f.spent, f.last = next, b
 	return b, nil
 }

@@ -18,8 +18,8 @@ var ErrCharged = errors.New("ledger: round was charged otherwise")
 
 // Book is the ledger of a population: the entries of all its tasks in the order
 // they were charged, each with the digest of the one before. A person is in the
-// population, not in a task, so what all tasks cost together is counted as one
-// sequence of events, besides each task's own.
+// population, not in a task, so what all tasks cost together is counted, besides
+// each task's own: see adaptive.md for why that is another count.
 //
 // It holds no storage and does no reading or writing: Next says what is to be
 // written, Apply takes what was. Not safe for concurrent use.
@@ -27,7 +27,7 @@ type Book struct {
 	population wire.Population
 	entries    []wire.Entry
 	head       [32]byte
-	whole      *Ledger
+	whole      *whole
 	tasks      map[[32]byte]*account
 }
 
@@ -41,7 +41,7 @@ type account struct {
 // NewBook returns the empty book of a population, whose budget over all tasks is
 // limit.
 func NewBook(p wire.Population, limit Config) (*Book, error) {
-	whole, err := New(limit)
+	whole, err := newWhole(limit)
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +104,10 @@ func (b *Book) Next(c Charge) (e wire.Entry, written bool, err error) {
 	if err := a.ledger.afford(entry); err != nil {
 		return wire.Entry{}, false, fmt.Errorf("task %x: %w", c.Task[:8], err)
 	}
-	// The order over all tasks is that of the entries, not of the rounds.
-	if err := b.whole.afford(Entry{Round: int64(len(b.entries)) + 1, Event: c.Event}); err != nil {
+	if err := b.tails(c.Task, a.ledger.config, false); err != nil {
+		return wire.Entry{}, false, err
+	}
+	if err := b.whole.afford(c.Task, c.Event); err != nil {
 		return wire.Entry{}, false, fmt.Errorf("population %x: %w", b.population[:4], err)
 	}
 	// What cannot be read back must not be written.
@@ -140,7 +142,7 @@ func (b *Book) Apply(e wire.Entry) error {
 	if a.ledger != nil {
 		a.ledger.record(entry)
 	}
-	b.whole.record(Entry{Round: int64(n), Event: e.Event})
+	b.whole.record(e.Task, e.Event)
 	b.entries, b.head = append(b.entries, e), e.Digest()
 	return nil
 }
@@ -154,6 +156,35 @@ func (b *Book) Affords(task [32]byte, event dp.Round) error {
 	}
 	_, _, err := b.Next(Charge{Task: task, Round: round, Event: event})
 	return err
+}
+
+// CheckTail says whether a task's tail would fit the population's δ beside those of
+// all tasks that were charged or have a budget: nil, or an error that wraps
+// ErrBudget.
+func (b *Book) CheckTail(task [32]byte, limit Config) error { return b.tails(task, limit, true) }
+
+// tails keeps the tails of all tasks that are charged, or may be, within what the
+// population keeps of its δ for them. ε is counted once for all tasks, at the δ
+// that is left.
+func (b *Book) tails(task [32]byte, limit Config, mayBe bool) error {
+	if limit.Tail == 0 {
+		return nil
+	}
+	total := limit.Tail * limit.Delta
+	for id, a := range b.tasks {
+		switch {
+		case id == task || len(a.entries) == 0 && !mayBe:
+		case a.ledger != nil:
+			total += a.ledger.config.Tail * a.ledger.config.Delta
+		case a.last.Event.Trust == dp.Distributed:
+			return fmt.Errorf("ledger: what task %x keeps for tails is not known: %w", id[:8], dp.ErrNoBound)
+		}
+	}
+	// Negated so that a NaN refuses.
+	if kept := b.whole.config.Tail * b.whole.config.Delta; !(total <= kept*(1+0x1p-41)) {
+		return fmt.Errorf("%w: the tails of tasks come to %g of delta together, the population keeps %g for them", ErrBudget, total, kept)
+	}
+	return nil
 }
 
 // Head returns how many entries there are and the digest of the last.
@@ -178,7 +209,8 @@ func (b *Book) Last(task [32]byte) (e wire.Entry, ok bool) {
 	return wire.Entry{}, false
 }
 
-// Spent bounds what all tasks cost together.
+// Spent bounds what all tasks cost together: of one task as tightly as can be, of
+// several as if each round had been chosen upon what was released before.
 func (b *Book) Spent() (dp.Bound, error) { return b.whole.Spent() }
 
 // SpentOn bounds what a task with a budget cost by itself.

@@ -87,6 +87,8 @@ func (a adder) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
 	return b, nil
 }
 
+func (a adder) EpsAdaptive(ev dp.Event, _, delta float64) (dp.Bound, error) { return a.Eps(ev, delta) }
+
 func event(eps0 float64) dp.Round {
 	return dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: eps0}, Trust: dp.Shuffle, Participation: dp.All, Population: 9}
 }

@@ -21,9 +21,31 @@ var ErrBudget = errors.New("budget exceeded")
 type Config struct {
 	Accountant dp.Accountant
 	Delta      float64 // δ at which ε is counted
+	// Tail is the share of Delta that is kept for what events do not show, such as
+	// the tails of vector sums' noise; ε is counted at the rest.
+	Tail float64
 	// MaxEps is the budget in nats; +Inf records without a limit. Zero is an error.
 	MaxEps float64
 }
+
+func (c Config) check() error {
+	if c.Accountant == nil {
+		return errors.New("ledger: an accountant is required")
+	}
+	if err := dp.CheckDelta(c.Delta); err != nil {
+		return err
+	}
+	if !(c.Tail >= 0 && c.Tail < 1) {
+		return fmt.Errorf("ledger: tail = %v must be at least 0 and below 1", c.Tail)
+	}
+	if math.IsNaN(c.MaxEps) || c.MaxEps <= 0 {
+		return fmt.Errorf("ledger: budget epsilon = %v must be above 0", c.MaxEps)
+	}
+	return nil
+}
+
+// Eps bounds ε at Delta for rounds whose parameters do not depend on releases.
+func (c Config) Eps(ev dp.Event) (dp.Bound, error) { return c.eps(ev, false, 1) }
 
 // Entry is one charged round.
 type Entry struct {
@@ -43,14 +65,8 @@ type Ledger struct {
 
 // New returns an empty ledger.
 func New(c Config) (*Ledger, error) {
-	if c.Accountant == nil {
-		return nil, errors.New("ledger: an accountant is required")
-	}
-	if err := dp.CheckDelta(c.Delta); err != nil {
+	if err := c.check(); err != nil {
 		return nil, err
-	}
-	if math.IsNaN(c.MaxEps) || c.MaxEps <= 0 {
-		return nil, fmt.Errorf("ledger: budget epsilon = %v must be above 0", c.MaxEps)
 	}
 	return &Ledger{config: c}, nil
 }
@@ -85,7 +101,7 @@ func (l *Ledger) afford(e Entry) error {
 		return nil
 	}
 	if l.next == nil || l.asked != e.Event {
-		b, err := l.config.Accountant.Eps(appendEvent(l.history, e.Event), l.config.Delta)
+		b, err := l.config.Eps(appendEvent(l.history, e.Event))
 		if err != nil {
 			return fmt.Errorf("ledger: round %d: %w", e.Round, err)
 		}
@@ -113,11 +129,10 @@ func (l *Ledger) record(e Entry) {
 // Spent returns the bound on everything charged so far.
 func (l *Ledger) Spent() (dp.Bound, error) {
 	if len(l.history) == 0 {
-		return dp.Bound{Kind: dp.Upper, Status: dp.Proved,
-			Guarantee: dp.Guarantee{Delta: l.config.Delta, Adjacency: dp.ReplaceOne}}, nil
+		return l.config.nothing(), nil
 	}
 	if l.spent == nil {
-		b, err := l.config.Accountant.Eps(l.history, l.config.Delta)
+		b, err := l.config.Eps(l.history)
 		if err != nil {
 			return b, err
 		}

@@ -27,25 +27,21 @@ type TaskStatement struct {
 	Spent   dp.Bound
 }
 
-// Show adds a book up, at delta for the population and, where it is given, at
-// another delta for a task. Tasks come in the order of their ids. Only Accountant
-// and Delta of a Config are read.
+// Show adds a book up, for the population's budget and, where it is given, with
+// another Config for a task. Tasks come in the order of their ids. Nothing is
+// refused for being above a budget; of several tasks the population's chooses how
+// they are counted.
 func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, error) {
 	s := Statement{Population: b.population}
 	s.Entries, s.Digest = b.Head()
-	add := func(c Config, entries []Entry) (dp.Bound, error) {
-		c.MaxEps = math.Inf(1)
-		l, err := New(c)
-		if err != nil {
-			return dp.Bound{}, err
-		}
-		for _, e := range entries {
-			l.record(e)
-		}
-		return l.Spent()
+	all, err := newWhole(population)
+	if err != nil {
+		return Statement{}, err
 	}
-	var err error
-	if s.Spent, err = add(population, b.whole.entries); err != nil {
+	for _, e := range b.entries {
+		all.record(e.Task, e.Event)
+	}
+	if s.Spent, err = all.Spent(); err != nil {
 		return Statement{}, err
 	}
 	for task, a := range b.tasks {
@@ -54,7 +50,14 @@ func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, err
 			c = population
 		}
 		t := TaskStatement{Task: task, Entries: int64(len(a.entries)), Last: a.last.Round}
-		if t.Spent, err = add(c, a.entries); err != nil {
+		l, err := New(c)
+		if err != nil {
+			return Statement{}, err
+		}
+		if err := l.Restore(a.entries); err != nil {
+			return Statement{}, err
+		}
+		if t.Spent, err = l.Spent(); err != nil {
 			return Statement{}, err
 		}
 		s.Tasks = append(s.Tasks, t)
@@ -66,6 +69,6 @@ func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, err
 // Verify tries the chain of a log and compares it with its mark. It asks for no
 // budget and counts nothing; the book that it returns can be shown, not charged.
 func Verify(ctx context.Context, log Log, m Mark, p wire.Population) (*Book, error) {
-	b := &Book{population: p, whole: &Ledger{config: Config{MaxEps: math.Inf(1)}}, tasks: map[[32]byte]*account{}}
+	b := &Book{population: p, whole: &whole{config: Config{MaxEps: math.Inf(1)}}, tasks: map[[32]byte]*account{}}
 	return b, b.read(ctx, log, m)
 }

@@ -1,6 +1,7 @@
 package mechanism
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/riffle-dp/riffle/randomizer"
@@ -45,10 +46,16 @@ func Contents(src rng.Source, m randomizer.Mechanism, announcement [32]byte, r *
 
 // ContentSizes returns the bytes of what Contents writes.
 func ContentSizes(m randomizer.Mechanism) (part, share int64, err error) {
-	if _, ok := m.(*VectorSum); !ok {
+	v, ok := m.(*VectorSum)
+	if !ok {
 		return int64(randomizer.ReportSize(m)), 0, nil
 	}
-	// Sizes depend on nothing but the parameters: those of a report of zeros.
-	p, s, err := Contents(rng.Secure(), m, [32]byte{}, m.NewReport())
-	return int64(len(p)), int64(len(s)), err
+	if v.params.Split {
+		return 0, 0, errors.New("mechanism: a vector sum with split signs has no reports over a network")
+	}
+	s, err := v.Shares([32]byte{})
+	if err != nil {
+		return 0, 0, err
+	}
+	return s.MessageSize(0), s.MessageSize(1), nil
 }

@@ -3,41 +3,11 @@ package operate
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/riffle-dp/riffle/endpoint"
 	"github.com/riffle-dp/riffle/service/aggregator"
-	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/store"
 )
-
-// aggregatorStore is a store as an aggregator's service uses it.
-type aggregatorStore struct{ coordinatorStore }
-
-func aggregatorError(err error) error {
-	switch {
-	case errors.Is(err, coordinator.ErrNotFound):
-		return fmt.Errorf("%w: %w", aggregator.ErrNotFound, err)
-	case errors.Is(err, coordinator.ErrConflict):
-		return fmt.Errorf("%w: %w", aggregator.ErrConflict, err)
-	}
-	return err
-}
-
-func (s aggregatorStore) Get(ctx context.Context, key string) ([]byte, uint64, error) {
-	b, rev, err := s.coordinatorStore.Get(ctx, key)
-	return b, rev, aggregatorError(err)
-}
-
-func (s aggregatorStore) Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	next, err := s.coordinatorStore.Put(ctx, key, value, revision)
-	return next, aggregatorError(err)
-}
-
-func (s aggregatorStore) GetObject(ctx context.Context, name string) ([]byte, error) {
-	b, err := s.coordinatorStore.GetObject(ctx, name)
-	return b, aggregatorError(err)
-}
 
 func serveAggregator(ctx context.Context, config string, o Options) error {
 	c, err := LoadAggregator(config)
@@ -73,6 +43,7 @@ func serveAggregator(ctx context.Context, config string, o Options) error {
 		return nil
 	}
 	s.metrics = append(s.metrics, func() []endpoint.Metric { return aggregatorMetrics(service.Snapshot()) })
+	defer service.Close()
 	return s.run(ctx, operatorAPI{}, func(ctx context.Context) error {
 		<-ctx.Done() // all its work is in answering
 		return nil
@@ -80,7 +51,7 @@ func serveAggregator(ctx context.Context, config string, o Options) error {
 }
 
 func newAggregator(c Aggregator, own aggregator.Config, s *server) (_ *aggregator.Service, err error) {
-	own.Store = aggregatorStore{coordinatorStore{s.store}}
+	own.Store = aggregator.OnStore(s.store)
 	if own.Shuffler, err = c.Shuffler.source(s); err != nil {
 		return nil, err
 	}

@@ -101,6 +101,9 @@ func (a operatorAPI) GetTask(_ context.Context, q *connect.Request[operatorv1.Ge
 	return connect.NewResponse(&operatorv1.GetTaskResponse{Task: t}), apiError(err)
 }
 
+// maxReason is how long an operator's reason may be.
+const maxReason = 1000
+
 func (a operatorAPI) StopTask(ctx context.Context, q *connect.Request[operatorv1.StopTaskRequest]) (*connect.Response[operatorv1.StopTaskResponse], error) {
 	r, err := a.need()
 	if err != nil {
@@ -110,7 +113,10 @@ func (a operatorAPI) StopTask(ctx context.Context, q *connect.Request[operatorv1
 	if err != nil {
 		return nil, apiError(err)
 	}
-	if err := r.service.Stop(ctx, id); err != nil {
+	if len(q.Msg.Reason) > maxReason {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("a reason of %d bytes, at most %d", len(q.Msg.Reason), maxReason))
+	}
+	if err := r.service.Stop(ctx, id, q.Msg.Reason); err != nil {
 		return nil, apiError(err)
 	}
 	t, err := r.show(id)
@@ -134,7 +140,7 @@ func (a operatorAPI) GetLedger(ctx context.Context, _ *connect.Request[operatorv
 	if err != nil {
 		return nil, apiError(err)
 	}
-	out := &operatorv1.GetLedgerResponse{Epsilon: spent.Eps, Delta: r.config.Budget.Delta, Method: spent.Method}
+	out := &operatorv1.GetLedgerResponse{Epsilon: spent.Eps, Delta: r.config.Budget.Delta, Method: spent.Method, Basis: spent.Source}
 	for i, e := range entries {
 		out.Entries = append(out.Entries, &operatorv1.LedgerEntry{Sequence: int64(i) + 1, Task: hex.EncodeToString(e.Task[:]), Round: e.Round,
 			Announcement: hex.EncodeToString(e.Announcement[:]), Batch: hex.EncodeToString(e.Batch[:]), Event: DescribeEvent(e.Event)})

@@ -70,7 +70,6 @@ func (r *CheckReport) whole(ctx context.Context, s *store.Store) {
 // as far as they are checked here.
 type storedTask struct {
 	Signed []byte `json:"task"`
-	State  string `json:"state"`
 }
 
 type storedState struct {
@@ -84,9 +83,7 @@ type storedState struct {
 		Rejected map[string]int64 `json:"rejected"`
 	} `json:"counts"`
 	Open *struct {
-		Announcement []byte `json:"announcement"`
-		Closed       []byte `json:"closed"`
-		Charged      bool   `json:"charged"`
+		Charged bool `json:"charged"`
 	} `json:"open"`
 }
 
@@ -148,15 +145,11 @@ func (r *CheckReport) service(ctx context.Context, c Coordinator, s *store.Store
 	if err != nil {
 		return // it was read before
 	}
-	book, err := s.OpenLedger(ctx)
+	j, err := coordinator.OpenJournal(ctx, s, c.Mark, population, c.populationLimit())
 	if err != nil {
 		return // as was said of the ledger
 	}
-	j, err := ledger.OpenJournal(ctx, journalLog{book}, markFile(c.Mark), population, c.populationLimit())
-	if err != nil {
-		return
-	}
-	if err := coordinator.Check(ctx, coordinatorStore{s}, j, id); err != nil {
+	if err := coordinator.Check(ctx, coordinator.OnStore(s), j, id); err != nil {
 		for line := range strings.Lines(err.Error()) {
 			r.problem(key, "%s", strings.TrimSpace(line))
 		}
@@ -429,9 +422,9 @@ func (c Coordinator) verify(ctx context.Context, s *store.Store) (*ledger.Book, 
 	if err != nil {
 		return nil, err
 	}
-	mark, err := markFile(c.Mark).Load()
+	mark, err := coordinator.MarkFile(c.Mark).Load()
 	if err != nil {
 		return nil, fmt.Errorf("high-water mark: %w", err)
 	}
-	return ledger.Verify(ctx, journalLog{l}, mark, population)
+	return ledger.Verify(ctx, coordinator.OnLedger(l), mark, population)
 }

@@ -1,7 +1,7 @@
 package operate
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/hex"
@@ -21,38 +21,17 @@ import (
 	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/document"
 	"github.com/riffle-dp/riffle/store"
 	"github.com/riffle-dp/riffle/train"
 	"github.com/riffle-dp/riffle/vecsum"
 	"github.com/riffle-dp/riffle/wire"
 )
 
-// tailed asks an accountant with the part of δ that is not needed for the tails
-// of vector sums' noise, which events do not show.
-type tailed struct{ dp.Accountant }
-
-func (t tailed) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
-	b, err := t.Accountant.Eps(ev, delta*(1-vecsum.TailShare)*(1-0x1p-50))
-	b.Delta = delta
-	return b, err
-}
-
-// taskLimit is a task's own budget.
-func taskLimit(t *train.Task) ledger.Config {
-	c := ledger.Config{Accountant: account.New(), Delta: t.Wire.Delta, MaxEps: math.Inf(1)}
-	if t.Config.Epsilon > 0 {
-		c.MaxEps = t.Config.Epsilon
-	}
-	if t.Wire.Trust == dp.Distributed {
-		c.Accountant = tailed{c.Accountant}
-	}
-	return c
-}
-
-// populationLimit is that of all tasks together. The δ of vector sums together
-// stay below its δ, so that its tails are enough for theirs.
+// populationLimit is the budget of all tasks together. Its tail has room for those
+// of vector sums whose δ together are no more than its own.
 func (c Coordinator) populationLimit() ledger.Config {
-	return ledger.Config{Accountant: tailed{account.New()}, Delta: c.Budget.Delta, MaxEps: c.Budget.Epsilon}
+	return ledger.Config{Accountant: account.New(), Delta: c.Budget.Delta, Tail: vecsum.TailShare, MaxEps: c.Budget.Epsilon}
 }
 
 // running is a coordinator's process.
@@ -94,15 +73,8 @@ func (c created) encode() []byte {
 }
 
 func decodeCreated(b []byte) (c created, err error) {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return c, err
-	}
-	if c.Format != createdFormat {
-		return c, fmt.Errorf("format %d, this program knows %d", c.Format, createdFormat)
-	}
-	return c, nil
+	err = document.Decode(b, createdFormat, &c)
+	return c, err
 }
 
 // createdKey names what CreateTask wrote down: the signed task and how it is run.
@@ -137,7 +109,7 @@ func serveCoordinator(ctx context.Context, config string, o Options) error {
 		}
 		return nil
 	}
-	s.metrics = append(s.metrics, func() []endpoint.Metric { return coordinatorMetrics(r.service.List()) })
+	s.metrics = append(s.metrics, func() []endpoint.Metric { return coordinatorMetrics(r.service.List()) }, r.populationMetrics)
 	return s.run(ctx, operatorAPI{coordinator: r}, r.service.Run)
 }
 
@@ -145,14 +117,10 @@ func serveCoordinator(ctx context.Context, config string, o Options) error {
 func (r *running) prepare(ctx context.Context, s *server) (err error) {
 	c := r.config
 	r.store = s.store
-	book, err := s.store.OpenLedger(ctx)
-	if err != nil {
+	if r.journal, err = coordinator.OpenJournal(ctx, s.store, c.Mark, r.population, c.populationLimit()); err != nil {
 		return err
 	}
-	if r.journal, err = ledger.OpenJournal(ctx, journalLog{book}, markFile(c.Mark), r.population, c.populationLimit()); err != nil {
-		return err
-	}
-	r.own.Store, r.own.Journal = coordinatorStore{s.store}, r.journal
+	r.own.Store, r.own.Journal = coordinator.OnStore(s.store), r.journal
 	if r.own.Shuffler, err = c.Shuffler.source(s); err != nil {
 		return err
 	}
@@ -176,6 +144,9 @@ func (r *running) prepare(ctx context.Context, s *server) (err error) {
 			return fmt.Errorf("operate: %s: %w", key, err)
 		}
 		t, err := r.openTask(ctx, made)
+		if err != nil {
+			t, err = r.endedTask(ctx, made, err)
+		}
 		if err != nil {
 			return fmt.Errorf("operate: %s: %w", key, err)
 		}
@@ -204,13 +175,34 @@ func (r *running) openTask(ctx context.Context, made created) (coordinator.Task,
 	return r.runnable(t, made)
 }
 
+// endedTask is a task that has ended and cannot be made again, its data being gone:
+// the others run all the same. missing is why.
+func (r *running) endedTask(ctx context.Context, made created, missing error) (coordinator.Task, error) {
+	message, err := wire.Verify(publicOf(r.own.Key), wire.LabelTask, made.Signed)
+	if err != nil {
+		return coordinator.Task{}, err
+	}
+	w, err := wire.DecodeTask(message)
+	if err != nil {
+		return coordinator.Task{}, err
+	}
+	if ended, _, err := coordinator.Ended(ctx, r.own.Store, w.ID()); err != nil || !ended {
+		return coordinator.Task{}, errors.Join(missing, err)
+	}
+	limit := ledger.Config{Accountant: account.New(), Delta: w.Delta, MaxEps: math.Inf(1)}
+	if w.Trust == dp.Distributed {
+		limit.Tail = vecsum.TailShare
+	}
+	return coordinator.Task{Signed: made.Signed, Budget: limit, Missing: missing}, nil
+}
+
 func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error) {
 	pure, err := t.Coordinator()
 	if err != nil {
 		return coordinator.Task{}, err
 	}
 	out := coordinator.Task{
-		Signed: made.Signed, Report: pure.Report, Budget: taskLimit(t), Sample: pure.Sample, CheckInRate: pure.CheckInRate,
+		Signed: made.Signed, Report: pure.Report, Budget: t.Config.Limit(), Sample: pure.Sample, CheckInRate: pure.CheckInRate,
 		Colluders: r.config.Colluders, Round: made.Round,
 		Optimizer: func() (optimize.Optimizer, error) {
 			c, err := t.Coordinator()
@@ -233,11 +225,11 @@ func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error
 	}
 	id := t.Wire.ID()
 	if r.config.Record != "" {
-		rec, err := newRecorder(r.config.Record, t, r.own.Log)
+		rec, err := newRecorder(r.config.Record, t)
 		if err != nil {
 			return coordinator.Task{}, err
 		}
-		out.Record, out.RecordSum = rec.report, rec.sum
+		out.Record, out.RecordSum, out.Discard = rec.report, rec.sum, rec.discard
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -277,7 +269,8 @@ func (r *running) create(ctx context.Context, name, config string, round time.Du
 		return [32]byte{}, err
 	}
 	id := t.Wire.ID()
-	if err := r.checkDelta(t); err != nil {
+	r.journal.View(func(b *ledger.Book) { err = b.CheckTail(id, t.Config.Limit()) })
+	if err != nil {
 		return id, err
 	}
 	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, t.Wire.Append(nil)), Round: round}
@@ -302,25 +295,6 @@ func (r *running) create(ctx context.Context, name, config string, round time.Du
 	return id, r.service.Add(out)
 }
 
-// checkDelta keeps the δ of all vector sums within the population's.
-func (r *running) checkDelta(t *train.Task) error {
-	if t.Wire.Trust != dp.Distributed {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	total := t.Wire.Delta
-	for id, o := range r.tasks {
-		if o.Wire.Trust == dp.Distributed && id != t.Wire.ID() {
-			total += o.Wire.Delta
-		}
-	}
-	if !(total*(1+0x1p-40) <= r.config.Budget.Delta*(1+0x1p-30)) {
-		return fmt.Errorf("%w: the deltas of vector sums come to %g together, above the population's %g", ledger.ErrBudget, total, r.config.Budget.Delta)
-	}
-	return nil
-}
-
 func taskName(name string) bool {
 	return len(name) >= 1 && len(name) <= 64 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
@@ -340,6 +314,24 @@ func (r *running) find(text string) ([32]byte, error) {
 		return [32]byte{}, fmt.Errorf("%w: %q", coordinator.ErrNoTask, text)
 	}
 	return [32]byte{}, fmt.Errorf("operate: %q names %d tasks", text, len(found))
+}
+
+// populationMetrics is what all tasks cost together, by the method that counts it.
+func (r *running) populationMetrics() []endpoint.Metric {
+	var spent dp.Bound
+	var err error
+	r.journal.View(func(b *ledger.Book) { spent, err = b.Spent() })
+	if err != nil {
+		spent.Eps, spent.Method = math.Inf(1), "unknown"
+	}
+	gauge := func(name, help string, v float64, labels ...endpoint.Label) endpoint.Metric {
+		return endpoint.Metric{Name: name, Help: help, Kind: endpoint.Gauge, Samples: []endpoint.Sample{{Labels: labels, Value: v}}}
+	}
+	return []endpoint.Metric{
+		gauge("riffle_population_epsilon", "Bound on what all tasks were charged, at the population's delta.", spent.Eps,
+			endpoint.Label{Name: "method", Value: cmp.Or(spent.Method, "none")}),
+		gauge("riffle_population_budget", "The epsilon that it may come to.", r.config.Budget.Epsilon),
+	}
 }
 
 func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {

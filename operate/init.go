@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/riffle-dp/riffle/client"
-	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/store"
 )
 
@@ -84,7 +84,7 @@ func initCoordinator(ctx context.Context, c Coordinator) error {
 	if err != nil {
 		return err
 	}
-	return markFile(c.Mark).Save(ledger.Mark{})
+	return coordinator.InitMark(c.Mark)
 }
 
 func checkEmpty(ctx context.Context, c Coordinator, exists error) error {

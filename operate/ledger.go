@@ -7,7 +7,9 @@ import (
 	"fmt"
 
 	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/train"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -17,9 +19,10 @@ type LedgerReport struct {
 	Population string        `json:"population"`
 	Entries    int64         `json:"entries"`
 	Digest     string        `json:"digest"` // of the last entry
-	Epsilon    float64       `json:"epsilon"`
+	Epsilon    train.Number  `json:"epsilon"`
 	Delta      float64       `json:"delta"`
 	Method     string        `json:"method"`
+	Basis      string        `json:"basis"` // what the method rests on
 	Budget     float64       `json:"budget"`
 	Marked     int64         `json:"marked"` // entries that the mark knows
 	Tasks      []LedgerTask  `json:"tasks"`
@@ -28,11 +31,11 @@ type LedgerReport struct {
 
 // LedgerTask is what one task comes to, by itself, at the population's δ.
 type LedgerTask struct {
-	Task    string  `json:"task"`
-	Entries int64   `json:"entries"`
-	Round   int64   `json:"round"`
-	Epsilon float64 `json:"epsilon"`
-	Method  string  `json:"method"`
+	Task    string       `json:"task"`
+	Entries int64        `json:"entries"`
+	Round   int64        `json:"round"`
+	Epsilon train.Number `json:"epsilon"`
+	Method  string       `json:"method"`
 }
 
 // LedgerEntry is a charge.
@@ -60,7 +63,7 @@ func ReadLedger(ctx context.Context, config string) (*LedgerReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	mark, err := markFile(c.Mark).Load()
+	mark, err := coordinator.MarkFile(c.Mark).Load()
 	if err != nil {
 		return nil, err
 	}
@@ -78,17 +81,17 @@ func (c Coordinator) addUp(book *ledger.Book) (*LedgerReport, error) {
 		return nil, err
 	}
 	r := &LedgerReport{Population: hex.EncodeToString(statement.Population[:]), Entries: statement.Entries,
-		Digest: hex.EncodeToString(statement.Digest[:]), Epsilon: statement.Spent.Eps, Delta: c.Budget.Delta,
-		Method: statement.Spent.Method, Budget: c.Budget.Epsilon, Tasks: []LedgerTask{}}
+		Digest: hex.EncodeToString(statement.Digest[:]), Epsilon: train.Number(statement.Spent.Eps), Delta: c.Budget.Delta,
+		Method: statement.Spent.Method, Basis: statement.Spent.Source, Budget: c.Budget.Epsilon, Tasks: []LedgerTask{}}
 	for _, t := range statement.Tasks {
 		r.Tasks = append(r.Tasks, LedgerTask{Task: hex.EncodeToString(t.Task[:]), Entries: t.Entries, Round: t.Last,
-			Epsilon: t.Spent.Eps, Method: t.Spent.Method})
+			Epsilon: train.Number(t.Spent.Eps), Method: t.Spent.Method})
 	}
 	for _, e := range book.Entries() {
 		r.Lines = append(r.Lines, entryLine(e))
 	}
-	if !(r.Epsilon <= r.Budget) {
-		return r, fmt.Errorf("%w: epsilon is %.6g, the budget %.6g", ledger.ErrBudget, r.Epsilon, r.Budget)
+	if !(statement.Spent.Eps <= r.Budget) {
+		return r, fmt.Errorf("%w: epsilon is %.6g (%s), the budget %.6g", ledger.ErrBudget, statement.Spent.Eps, r.Method, r.Budget)
 	}
 	return r, nil
 }

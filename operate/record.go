@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -22,7 +21,6 @@ import (
 type recorder struct {
 	dir       string
 	mechanism randomizer.Mechanism
-	log       *slog.Logger
 
 	file  *os.File
 	out   *bufio.Writer
@@ -31,13 +29,13 @@ type recorder struct {
 	bytes []byte
 }
 
-func newRecorder(dir string, t *train.Task, log *slog.Logger) (*recorder, error) {
+func newRecorder(dir string, t *train.Task) (*recorder, error) {
 	id := t.Wire.ID()
 	dir = filepath.Join(dir, hex.EncodeToString(id[:]))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("operate: %w", err)
 	}
-	return &recorder{dir: dir, mechanism: t.Mechanism(), log: log}, nil
+	return &recorder{dir: dir, mechanism: t.Mechanism(), place: -1}, nil
 }
 
 func recordPath(dir string, round int64) string {
@@ -46,46 +44,58 @@ func recordPath(dir string, round int64) string {
 
 // report is called in a round's order, from place 0. A place that is missing is a
 // report that could not be opened.
-func (r *recorder) report(round, place int64, m *randomizer.Report) {
-	if r.round != round || place <= r.place {
-		r.begin(round)
+func (r *recorder) report(round, place int64, m *randomizer.Report) error {
+	if r.out == nil || r.round != round || place <= r.place {
+		if err := r.begin(round); err != nil {
+			return err
+		}
 	}
 	r.place = place
 	b, err := randomizer.AppendReport(r.bytes[:0], r.mechanism, m)
-	r.bytes = b
-	if err == nil && r.out != nil {
-		_, err = r.out.Write(b)
-	}
-	if err == nil && r.out != nil {
-		err = r.out.Flush()
-	}
 	if err != nil {
-		r.log.Error("a report is not recorded", "round", round, "error", err)
+		return err
 	}
+	r.bytes = b
+	if _, err := r.out.Write(b); err != nil {
+		return err
+	}
+	return r.out.Flush()
 }
 
-func (r *recorder) begin(round int64) {
+// close ends the round that is being written.
+func (r *recorder) close() {
 	if r.file != nil {
-		_ = r.file.Close()
+		_ = r.file.Close() // all was flushed
 	}
-	r.out, r.round, r.place = nil, round, -1
-	var err error
-	if r.file, err = os.OpenFile(recordPath(r.dir, round), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
-		r.log.Error("a round is not recorded", "round", round, "error", err)
-		return
+	r.file, r.out, r.round, r.place = nil, nil, 0, -1
+}
+
+func (r *recorder) begin(round int64) error {
+	r.close()
+	file, err := os.OpenFile(recordPath(r.dir, round), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
 	}
-	r.out = bufio.NewWriterSize(r.file, 1<<16)
+	r.file, r.out, r.round = file, bufio.NewWriterSize(file, 1<<16), round
+	return nil
 }
 
 // sum writes how many clients and the counts of a vector sum.
-func (r *recorder) sum(round int64, counts []int64, clients int64) {
+func (r *recorder) sum(round int64, counts []int64, clients int64) error {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(clients))
 	for _, c := range counts {
 		b = binary.LittleEndian.AppendUint64(b, uint64(c))
 	}
-	if err := os.WriteFile(recordPath(r.dir, round), b, 0o600); err != nil {
-		r.log.Error("a round is not recorded", "round", round, "error", err)
+	return os.WriteFile(recordPath(r.dir, round), b, 0o600)
+}
+
+// discard removes what was recorded of a round that gives no step.
+func (r *recorder) discard(round int64) error {
+	r.close()
+	if err := os.Remove(recordPath(r.dir, round)); !absentFile(err) {
+		return err
 	}
+	return nil
 }
 
 // readReports calls f with each report of a round, and returns how many.

@@ -9,7 +9,6 @@ import (
 	"math"
 	"path/filepath"
 
-	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/coordinator"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/ledger"
@@ -25,10 +24,13 @@ import (
 type Replay struct {
 	Rounds   int64 // that ended
 	Released int64
-	Reports  int64
-	Entries  int64    // of the task in the ledger
-	Epsilon  dp.Bound // recounted from the ledger's events, at the task's δ
-	Model    [32]byte // digest of the released model, which the replay's equals
+	// Charged are rounds that were charged and not released: they gave no step, or
+	// the process ended before.
+	Charged int64
+	Reports int64
+	Entries int64    // of the task in the ledger
+	Epsilon dp.Bound // recounted from the ledger's events, at the task's δ
+	Model   [32]byte // digest of the released model, which the replay's equals
 	// Evaluation is of the released model.
 	Evaluation *model.Evaluation
 	Rejected   map[wire.Reason]int64
@@ -76,14 +78,14 @@ func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error
 	for reason, n := range state.Counts.Rejected {
 		out.Rejected[wire.Reason(reason)] = n
 	}
-	if state.Counts.Failed != 0 {
-		return nil, fmt.Errorf("operate: %d rounds were charged and gave no step; a replay has no record of why", state.Counts.Failed)
-	}
 	entries := book.TaskEntries(id)
 	out.Entries = int64(len(entries))
 	theta, err := c.replay(task, id, state.Round, entries, out)
 	if err != nil {
 		return nil, err
+	}
+	if charged := out.Charged - openCharge(entries, state.Round); w.Participation != dp.Once && charged != state.Counts.Failed {
+		return nil, fmt.Errorf("operate: of %d charged rounds nothing is recorded, %d gave no step", charged, state.Counts.Failed)
 	}
 	if out.Released != state.Counts.Released || out.Reports != state.Counts.Reports {
 		return nil, fmt.Errorf("operate: %d reports in %d rounds are recorded, %d in %d were released",
@@ -102,12 +104,20 @@ func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error
 		events[i] = e.Event
 	}
 	if len(events) > 0 {
-		if out.Epsilon, err = taskLimit(task).Accountant.Eps(events, w.Delta); err != nil {
+		if out.Epsilon, err = task.Config.Limit().Eps(events); err != nil {
 			return nil, err
 		}
 	}
 	out.Evaluation, err = task.Evaluate(theta)
 	return out, err
+}
+
+// openCharge is 1 if a round is charged that has not ended.
+func openCharge(entries []ledger.Entry, rounds int64) int64 {
+	if n := len(entries); n > 0 && entries[n-1].Round == rounds+1 {
+		return 1
+	}
+	return 0
 }
 
 // replay runs the pure coordinator over all rounds and returns its model.
@@ -116,7 +126,9 @@ func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries
 	if err != nil {
 		return nil, err
 	}
-	budget, err := ledger.New(ledger.Config{Accountant: account.New(), Delta: task.Wire.Delta, MaxEps: math.Inf(1)})
+	limit := task.Config.Limit()
+	limit.MaxEps = math.Inf(1) // what is spent is spent
+	budget, err := ledger.New(limit)
 	if err != nil {
 		return nil, err
 	}
@@ -125,28 +137,40 @@ func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries
 	if err != nil {
 		return nil, err
 	}
-	out.Released, out.Reports = 0, 0
+	charge := map[int64]dp.Round{}
+	for _, e := range entries {
+		charge[e.Round] = e.Event
+	}
+	out.Released, out.Reports, out.Charged = 0, 0, openCharge(entries, rounds)
 	_, summed := task.Mechanism().(*mechanism.VectorSum)
 	for round := int64(1); round <= rounds; round++ {
 		path := recordPath(filepath.Join(c.Record, hex.EncodeToString(id[:])), round)
 		reports, counts, clients, err := readRound(path, task.Mechanism(), summed)
-		if absentFile(err) {
+		event, charged := charge[round]
+		absent := absentFile(err)
+		if absent && !charged {
 			if err := pure.Void(); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err != nil {
+		if err != nil && !absent {
 			return nil, err
 		}
-		k := clients
-		for _, e := range entries {
-			if e.Round == round && task.Wire.Participation != dp.Once && c.Colluders == 0 {
-				k = e.Event.Reports // also those that could not be opened
-			}
+		// Once: how many there were is not in the charge.
+		k := max(clients, task.Wire.MinReports)
+		if charged && task.Wire.Participation != dp.Once {
+			k = event.Reports + c.Colluders // also those that could not be opened
 		}
 		if err := pure.Receive(wire.RoundClosed{Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
 			return nil, fmt.Errorf("operate: round %d: %w", round, err)
+		}
+		if absent {
+			if _, _, err := pure.End(); err != nil {
+				return nil, fmt.Errorf("operate: round %d: %w", round, err)
+			}
+			out.Charged++
+			continue
 		}
 		tally, err := pure.NewTally()
 		if err != nil {
@@ -168,6 +192,7 @@ func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries
 		out.Reports += accepted
 	}
 	have := budget.Entries()
+	entries = entries[:len(entries)-int(openCharge(entries, rounds))]
 	if len(have) != len(entries) {
 		return nil, fmt.Errorf("operate: the rounds charge %d entries, the ledger has %d", len(have), len(entries))
 	}

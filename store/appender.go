@@ -25,7 +25,6 @@ type Appender struct {
 	wg     sync.WaitGroup
 	mu     sync.Mutex
 	err    error // the first
-	stored uint64
 }
 
 // NewAppender returns an appender to a stream that exists.
@@ -83,7 +82,6 @@ func (a *Appender) note(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err == nil {
-		a.stored++
 	} else if a.err == nil {
 		a.err = err
 	}
@@ -107,11 +105,4 @@ func (a *Appender) Flush(ctx context.Context) error {
 		// The waiter ends by itself: each message has its own time limit.
 		return errors.Join(fmt.Errorf("store: flush of %s: %w", a.stream, ctx.Err()), a.failed())
 	}
-}
-
-// Stored returns how many messages were acknowledged.
-func (a *Appender) Stored() uint64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.stored
 }

@@ -106,7 +106,7 @@ func BenchmarkAppendLedger(b *testing.B) {
 }
 
 func BenchmarkSeal(b *testing.B) {
-	s, err := NewSealer(NewKey())
+	s, err := NewSealer(testKey())
 	must(b, err)
 	block, buf := make([]byte, MaxBlock), make([]byte, 0, MaxData)
 	b.SetBytes(MaxBlock)

@@ -22,7 +22,6 @@ type Lease struct {
 
 	mu       sync.Mutex
 	revision uint64
-	renewed  time.Time // when the last successful renewal began
 	lost     bool
 }
 
@@ -67,7 +66,7 @@ func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Durat
 		}
 		dead := s.server != nil && r.Session != s.session
 		if r.Holder == "" || dead || begin.Sub(since) >= r.TTL {
-			l := &Lease{s: s, name: name, holder: holder, ttl: ttl, renewed: begin}
+			l := &Lease{s: s, name: name, holder: holder, ttl: ttl}
 			rev, err := l.write(ctx, leaseRecord{Holder: holder, Session: s.session, TTL: ttl}, e.Revision)
 			if err == nil {
 				l.token, l.revision = rev, rev
@@ -102,15 +101,8 @@ func (l *Lease) write(ctx context.Context, r leaseRecord, revision uint64) (uint
 // and migrations, and stays through renewals.
 func (l *Lease) Token() uint64 { return l.token }
 
-// Valid says whether the lease is held for certain by this holder's clock.
-func (l *Lease) Valid() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.lost && time.Since(l.renewed) < l.ttl
-}
-
 // Renew extends the lease by its ttl from now. ErrLost if another has it, and
-// from then on always. Other errors leave it to try again while Valid.
+// from then on always. Other errors leave it to try again while the ttl lasts.
 func (l *Lease) Renew(ctx context.Context) error {
 	return l.next(ctx, leaseRecord{Holder: l.holder, Session: l.s.session, TTL: l.ttl, Token: l.token}, false)
 }
@@ -126,7 +118,6 @@ func (l *Lease) next(ctx context.Context, r leaseRecord, last bool) error {
 	if l.lost {
 		return fmt.Errorf("store: lease %s of %s: %w", l.name, l.holder, ErrLost)
 	}
-	begin := time.Now()
 	rev, err := l.write(ctx, r, l.revision)
 	if errors.Is(err, ErrConflict) {
 		l.lost = true
@@ -135,6 +126,6 @@ func (l *Lease) next(ctx context.Context, r leaseRecord, last bool) error {
 	if err != nil {
 		return err
 	}
-	l.revision, l.renewed, l.lost = rev, begin, last
+	l.revision, l.lost = rev, last
 	return nil
 }

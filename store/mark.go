@@ -1,9 +1,7 @@
 package store
 
 import (
-	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -20,9 +18,9 @@ import (
 // does not agree with it. Whoever can write both can still roll both back.
 type Mark struct {
 	Count  uint64            // entries, which is the last sequence
-	Digest [sha256.Size]byte // chain over the entries, see Chain
-	// Epsilon is what the entries cost, for people to read and for a check that
-	// a recount is not lower. +Inf is allowed, NaN and below 0 are not.
+	Digest [sha256.Size]byte // of the last entry, which chains them all; zero for none
+	// Epsilon is what the entries cost, for people to read. +Inf is allowed, NaN and
+	// below 0 are not.
 	Epsilon float64
 }
 
@@ -34,31 +32,6 @@ type markJSON struct {
 	Last    uint64 `json:"last"`
 	Digest  string `json:"digest"`
 	Epsilon string `json:"epsilon"` // shortest decimal that reads back, or +Inf
-}
-
-// Chain is the running digest of a ledger: SHA-256 over the digest so far, the
-// sequence, and the entry. The zero value is that of an empty ledger.
-type Chain struct {
-	Count  uint64
-	Digest [sha256.Size]byte
-}
-
-// Add takes in the next entry.
-func (c *Chain) Add(data []byte) {
-	c.Count++
-	h := sha256.New()
-	h.Write([]byte("riffle ledger v1\x00"))
-	h.Write(c.Digest[:])
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], c.Count)
-	h.Write(n[:])
-	h.Write(data)
-	h.Sum(c.Digest[:0])
-}
-
-// Mark returns the mark of this position.
-func (c Chain) Mark(epsilon float64) Mark {
-	return Mark{Count: c.Count, Digest: c.Digest, Epsilon: epsilon}
 }
 
 func parseMark(data []byte) (Mark, error) {
@@ -137,29 +110,4 @@ func WriteMark(path string, m Mark) error {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil
-}
-
-// Check reads the whole ledger, compares it with a mark and returns the
-// ledger's position. The ledger may be ahead: an entry is written before its
-// mark. One that is shorter, or whose entries up to the mark are others, is
-// ErrRollback.
-func (l *Ledger) Check(ctx context.Context, m Mark) (Chain, error) {
-	var c, at Chain
-	for e, err := range l.Read(ctx) {
-		if err != nil {
-			return c, err
-		}
-		c.Add(e.Data)
-		if c.Count == m.Count {
-			at = c
-		}
-	}
-	if c.Count < m.Count {
-		return c, fmt.Errorf("store: ledger ends at entry %d (%x), the mark is at entry %d (%x): %w",
-			c.Count, c.Digest[:8], m.Count, m.Digest[:8], ErrRollback)
-	}
-	if at.Digest != m.Digest {
-		return c, fmt.Errorf("store: ledger entry %d has digest %x, the mark %x: %w", m.Count, at.Digest[:8], m.Digest[:8], ErrRollback)
-	}
-	return c, nil
 }

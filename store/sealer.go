@@ -3,7 +3,6 @@ package store
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -14,13 +13,6 @@ const KeySize = 32
 
 // SealOverhead is how many bytes Seal adds.
 const SealOverhead = 12 + 16
-
-// NewKey returns a random key for NewSealer, to be kept with PutSecret.
-func NewKey() []byte {
-	key := make([]byte, KeySize)
-	rand.Read(key) // never fails
-	return key
-}
 
 // Sealer encrypts what lies on disk for the time of a round with AES-256-GCM.
 // Nonces are 96 random bits: several processes share a round's key and a

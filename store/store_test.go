@@ -182,9 +182,6 @@ func TestAppender(t *testing.T) {
 		must(t, a.Append(ctx, fmt.Sprint("id-", i), "", fmt.Appendf(nil, "%d", i)))
 	}
 	must(t, a.Flush(ctx))
-	if a.Stored() != n {
-		t.Errorf("stored %d", a.Stored())
-	}
 	for i, m := range readAll(t, s, "bulk", "", 0) {
 		if string(m.Data) != fmt.Sprint(i) {
 			t.Fatalf("message %d is %q", i, m.Data)
@@ -371,8 +368,8 @@ func TestLease(t *testing.T) {
 	}
 	token := a.Token()
 	must(t, a.Renew(ctx))
-	if a.Token() != token || !a.Valid() {
-		t.Error("renewing changed the token or lost the lease")
+	if a.Token() != token {
+		t.Error("renewing changed the token")
 	}
 	begin := time.Now()
 	b, err := s.Acquire(ctx, "close.round", "b", time.Hour) // a stalls
@@ -382,9 +379,6 @@ func TestLease(t *testing.T) {
 	}
 	if b.Token() <= token {
 		t.Errorf("token %d after %d", b.Token(), token)
-	}
-	if a.Valid() {
-		t.Error("a believes in a lapsed lease")
 	}
 	is(t, a.Renew(ctx), ErrLost)
 	is(t, a.Release(ctx), ErrLost)
@@ -399,9 +393,6 @@ func TestLease(t *testing.T) {
 	is(t, err, ErrConflict)
 
 	must(t, b.Release(ctx))
-	if b.Valid() {
-		t.Error("a released lease is valid")
-	}
 	is(t, b.Renew(ctx), ErrLost)
 	begin = time.Now()
 	c, err := s.Acquire(ctx, "close.round", "c", time.Hour)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -169,11 +168,7 @@ func (r *Run) build() error {
 	r.optimizer = task.Optimizer
 	task.Task, task.Ledger = c.Digest(), ledger.Unprotected{}
 	if c.Trust != "none" {
-		limit := math.Inf(1)
-		if c.Epsilon != 0 {
-			limit = c.Epsilon
-		}
-		if task.Ledger, err = ledger.New(ledger.Config{Accountant: account.New(), Delta: c.accountedDelta(), MaxEps: limit}); err != nil {
+		if task.Ledger, err = ledger.New(c.Limit()); err != nil {
 			return err
 		}
 	}

@@ -203,10 +203,6 @@ func (t *Task) Evaluate(theta []float32) (*model.Evaluation, error) {
 	return evaluate(t.Model, theta, t.Data.Eval, int(t.Config.Workers))
 }
 
-// AccountedDelta is the δ at which an accountant is asked for the task's ε: of a
-// vector sum some of Config.Delta is left to the tails of its noise.
-func (t *Task) AccountedDelta() float64 { return t.Config.accountedDelta() }
-
 // document is a task's Config: YAML of the resolved configuration, and what the
 // shape of the model follows from, which a client's own data may not show.
 type document struct {

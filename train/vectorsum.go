@@ -1,7 +1,11 @@
 package train
 
 import (
+	"math"
+
+	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/mechanism"
 	"github.com/riffle-dp/riffle/vecsum"
 )
@@ -9,12 +13,25 @@ import (
 // summed says that only sums of reports are seen.
 func (c Config) summed() bool { return c.Trust == "vector-sum" || c.Trust == "distributed" }
 
-// accountedDelta is the δ that the accountant is asked at.
-func (c Config) accountedDelta() float64 {
+// tail is the share of δ for what events of the accountant do not show: what lies
+// beyond the windows of a vector sum's noise, and what its transport shows.
+func (c Config) tail() float64 {
 	if c.summed() {
-		return c.Delta * (1 - vecsum.TailShare - c.transportShare())
+		return vecsum.TailShare + c.transportShare()
 	}
-	return c.Delta
+	return 0
+}
+
+// accountedDelta is the δ that the accountant is asked at.
+func (c Config) accountedDelta() float64 { return ledger.Counted(c.Delta, c.tail()) }
+
+// Limit is the budget of a run: its own ε and δ, or no limit where it has no ε.
+func (c Config) Limit() ledger.Config {
+	limit := ledger.Config{Accountant: account.New(), Delta: c.Delta, Tail: c.tail(), MaxEps: math.Inf(1)}
+	if c.Epsilon != 0 {
+		limit.MaxEps = c.Epsilon
+	}
+	return limit
 }
 
 // newVectorSum designs a round: the least noise for which sums of n-min reports

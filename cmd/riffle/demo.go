@@ -405,7 +405,7 @@ func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, erro
 	return &demoResult{Released: replay.Released, Accepted: replay.Reports, Rejected: replay.Rejected, Accuracy: replay.Evaluation.Accuracy(),
 		Epsilon: train.Number(replay.Epsilon.Eps), Entries: book.Entries, Seconds: took.Seconds(), Delta: replay.Epsilon.Delta, Bound: replay.Epsilon.Method,
 		Rounds: d.Rounds, Clients: d.Clients, Trust: d.Trust, Takes: d.Participation, Model: hex.EncodeToString(replay.Model[:]),
-		Replayed: true, Clean: true, Dir: d.dir, population: book.Epsilon}, nil
+		Replayed: true, Clean: true, Dir: d.dir, population: float64(book.Epsilon)}, nil
 }
 
 func (r *demoResult) print(w io.Writer) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -284,6 +285,7 @@ func newTaskShow() *cobra.Command {
 func newTaskStop() *cobra.Command {
 	var f operatorFlags
 	var show output
+	var reason string
 	cmd := &cobra.Command{
 		Use: "stop TASK", Short: "Stop a task; what was released stays",
 		Long: `Stop ends a task. A round that is open is destroyed unread; what was charged
@@ -295,13 +297,14 @@ cannot be started again.`,
 			if err != nil {
 				return err
 			}
-			resp, err := c.StopTask(cmd.Context(), connect.NewRequest(&operatorv1.StopTaskRequest{Task: args[0]}))
+			resp, err := c.StopTask(cmd.Context(), connect.NewRequest(&operatorv1.StopTaskRequest{Task: args[0], Reason: reason}))
 			if err != nil {
 				return operateError(err)
 			}
 			return showTask(cmd, show, resp.Msg.Task)
 		},
 	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, kept with the task")
 	f.flags(cmd.Flags())
 	show.flags(cmd.Flags())
 	return cmd
@@ -344,9 +347,10 @@ func newLedgerShow() *cobra.Command {
 				p.line("%6d  task %.16s round %-6d %s", i+1, e.Task, e.Round, e.Event)
 			}
 			for _, t := range r.Tasks {
-				p.row("task", "%.16s: %d entries, epsilon %s by itself", t.Task, t.Entries, roundUp(t.Epsilon))
+				p.row("task", "%.16s: %d entries, epsilon %s by itself", t.Task, t.Entries, roundUp(float64(t.Epsilon)))
 			}
-			p.row("epsilon", "%s at delta = %g (%s), of a budget of %g", roundUp(r.Epsilon), r.Delta, r.Method, r.Budget)
+			p.row("epsilon", "%s at delta = %g (%s), of a budget of %g", roundUp(float64(r.Epsilon)), r.Delta, r.Method, r.Budget)
+			p.row("method", "%s", cmp.Or(r.Basis, "nothing was charged"))
 			return errors.Join(p.err, operateError(err))
 		},
 	}
@@ -366,7 +370,7 @@ func askLedger(ctx context.Context, config string) (*operate.LedgerReport, error
 		return nil, err
 	}
 	m := resp.Msg
-	r := &operate.LedgerReport{Population: c.Population, Entries: int64(len(m.Entries)), Epsilon: m.Epsilon, Delta: m.Delta, Method: m.Method,
+	r := &operate.LedgerReport{Population: c.Population, Entries: int64(len(m.Entries)), Epsilon: train.Number(m.Epsilon), Delta: m.Delta, Method: m.Method, Basis: m.Basis,
 		Budget: c.Budget.Epsilon, Marked: int64(len(m.Entries)), Tasks: []operate.LedgerTask{}}
 	for _, e := range m.Entries {
 		r.Lines = append(r.Lines, operate.LedgerEntry{Task: e.Task, Round: e.Round, Announcement: e.Announcement, Batch: e.Batch, Event: e.Event})
@@ -397,7 +401,7 @@ missing, behind its mark or above the budget, and with 1 if it was changed.`,
 			}
 			p := printer{w: cmd.OutOrStdout()}
 			p.row("ledger", "%d entries, one chain; the mark agrees at entry %d", r.Entries, r.Marked)
-			p.row("epsilon", "%s at delta = %g (%s), of a budget of %g", roundUp(r.Epsilon), r.Delta, r.Method, r.Budget)
+			p.row("epsilon", "%s at delta = %g (%s), of a budget of %g", roundUp(float64(r.Epsilon)), r.Delta, r.Method, r.Budget)
 			return p.err
 		},
 	}

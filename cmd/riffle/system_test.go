@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,7 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/operate"
+	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/store"
 	"github.com/riffle-dp/riffle/wire"
 )
@@ -107,7 +112,7 @@ func TestOperateTwoRounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := operate.Loopback{Dir: dir, Clients: 12, Processes: 2, MinReports: 2, Suite: wire.X25519, Epsilon: 100, Delta: 1e-5, Data: data,
-		Policy: operate.Policy{MaxEps0: 3, MaxEps: 100, Delta: 1e-5, MinReports: 2, MaxTasks: 2}, Spread: -1}
+		Policy: operate.Policy{MaxEps0: 3, MaxEps: 100, MaxTaskEps: 50, Delta: 1e-5, MinReports: 2, MaxTasks: 2}, Spread: -1}
 	ctx := context.Background()
 	if err := l.Create(ctx); err != nil {
 		t.Fatal(err)
@@ -160,13 +165,40 @@ func TestOperateTwoRounds(t *testing.T) {
 		return strings.Contains(want(t, exitDone, "", "task", "show", "first", "--config", coordinator, "--json"), `"state": "done"`)
 	})
 	want(t, exitDone, "2 released", "task", "list", "--config", coordinator)
-	want(t, exitDone, "epsilon", "ledger", "show", "--config", coordinator) // by the socket
+	var alone, running struct{ Epsilon float64 }
+	text := want(t, exitDone, "-pld", "ledger", "show", "--config", coordinator, "--json") // by the socket
+	if err := json.Unmarshal([]byte(text), &alone); err != nil {
+		t.Fatal(err)
+	}
+	want(t, exitDone, `"state": "running"`, "task", "create", "--config", coordinator, "--name", "second", "--data", data, "--eps0", "2",
+		"--examples-per-client", "10", "--rounds", "1", "--round", "30s", "--n-min", "5", "--json")
+	// They would look for tasks in a minute.
+	end(t, clients[0], logs[0], syscall.SIGTERM, exitDone)
+	end(t, clients[1], logs[1], syscall.SIGINT, exitInterrupted)
+	for i := range l.Processes {
+		cmd, log := background(t, "client", "--config", l.ClientConfig(i))
+		clients[i], logs = cmd, append(logs, log)
+	}
+	until(t, "the second task is done", func() bool {
+		return strings.Contains(want(t, exitDone, "", "task", "show", "second", "--config", coordinator, "--json"), `"state": "done"`)
+	})
+	text = want(t, exitDone, `"method": "renyi-filter"`, "ledger", "show", "--config", coordinator, "--json")
+	if err := json.Unmarshal([]byte(text), &running); err != nil {
+		t.Fatal(err)
+	}
+	if code, body := fetch(t, "http://"+c.Admin+"/metrics"); code != http.StatusOK || !strings.Contains(body, `riffle_population_epsilon{method="renyi-filter"}`) {
+		t.Errorf("metrics: %d\n%s", code, body)
+	}
+	want(t, exitDone, `"state": "running"`, "task", "create", "--config", coordinator, "--name", "third", "--data", data, "--eps0", "2",
+		"--examples-per-client", "10", "--rounds", "1", "--round", "300s", "--n-min", "12", "--json")
+	want(t, exitDone, "stopped by the operator: no need of it", "task", "stop", "third", "--reason", "no need of it", "--config", coordinator)
 	// Offline commands keep off a store that is in use.
 	want(t, exitFailed, "open in another process", "ledger", "verify", "--config", coordinator)
 	want(t, exitFailed, "open in another process", "fsck", "shuffler", "--config", shuffler)
 
-	end(t, clients[0], logs[0], syscall.SIGTERM, exitDone)
-	end(t, clients[1], logs[1], syscall.SIGINT, exitInterrupted)
+	for i, cmd := range clients {
+		end(t, cmd, logs[len(clients)+i], syscall.SIGTERM, exitDone)
+	}
 	end(t, coordinatorCmd, coordinatorLog, syscall.SIGTERM, exitDone)
 	end(t, shufflerCmd, shufflerLog, syscall.SIGINT, exitInterrupted)
 	for _, log := range append(logs, coordinatorLog, shufflerLog) {
@@ -185,13 +217,34 @@ func TestOperateTwoRounds(t *testing.T) {
 
 	want(t, exitDone, `"clean": true`, "fsck", "shuffler", "--config", shuffler, "--json")
 	want(t, exitDone, `"clean": true`, "fsck", "coordinator", "--config", coordinator, "--json")
-	want(t, exitDone, "2 entries", "ledger", "verify", "--config", coordinator)
+	want(t, exitDone, "3 entries", "ledger", "verify", "--config", coordinator)
+	// As if the second task had been planned upon the first one's models.
+	offline := want(t, exitDone, `"method": "renyi-filter"`, "ledger", "show", "--config", coordinator, "--json")
+	want(t, exitDone, "Rényi filter of order", "ledger", "show", "--config", coordinator)
+	var counted struct{ Epsilon float64 }
+	if err := json.Unmarshal([]byte(offline), &counted); err != nil || counted.Epsilon != running.Epsilon || !(counted.Epsilon > 2*alone.Epsilon) {
+		t.Errorf("offline %v, running %v, with one task %v (%v)", counted.Epsilon, running.Epsilon, alone.Epsilon, err)
+	}
 	id, err := hex.DecodeString(task.Task)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if replay, err := operate.ReplayTask(ctx, coordinator, [32]byte(id)); err != nil || replay.Reports != 24 || replay.Entries != 2 {
 		t.Errorf("%+v %v", replay, err)
+	}
+
+	// What has ended does not need its data, and says so.
+	if err := os.Rename(data, data+".away"); err != nil {
+		t.Fatal(err)
+	}
+	withoutCmd, withoutLog := background(t, "serve", "coordinator", "--config", coordinator)
+	until(t, "the coordinator shows tasks without data", func() bool {
+		code, out, _ := outcome(t, "task", "show", "first", "--config", coordinator, "--json")
+		return code == exitDone && strings.Contains(out, `"state": "done"`) && strings.Contains(out, "images")
+	})
+	end(t, withoutCmd, withoutLog, syscall.SIGTERM, exitDone)
+	if err := os.Rename(data+".away", data); err != nil {
+		t.Fatal(err)
 	}
 
 	// Without its mark a ledger is not believed, and init makes no new one for it.
@@ -210,17 +263,97 @@ func TestOperateTwoRounds(t *testing.T) {
 	}
 
 	editLedger(t, coordinator, c)
-	moveStore(t, coordinator)
+	replayCharged(t, moveStore(t, coordinator), [32]byte(id))
+}
+
+// replayCharged replays a task whose process died after a charge, and which had a
+// round before that gave no step.
+func replayCharged(t *testing.T, config string, id [32]byte) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := operate.LoadCoordinator(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(ctx, c.StoreConfig("coordinator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	population, err := operate.ParsePopulation(c.Population)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := ledger.Config{Accountant: account.New(), Delta: 1e-5, MaxEps: 1e6}
+	j, err := coordinator.OpenJournal(ctx, s, c.Mark, population, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := j.Task(id, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Bind(ctx, 3, [32]byte{1}, [32]byte{2})
+	if err := l.Charge(ledger.Entry{Round: 3, Event: l.Entries()[0].Event}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if replay, err := operate.ReplayTask(ctx, config, id); err != nil || replay.Charged != 1 || replay.Released != 2 || replay.Entries != 3 {
+		t.Errorf("charged and not ended: %+v, %v", replay, err)
+	}
+	if s, err = store.Open(ctx, c.StoreConfig("coordinator")); err != nil {
+		t.Fatal(err)
+	}
+	key := fmt.Sprintf("state.%x", id)
+	e, err := s.Get(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state map[string]any
+	if err := json.Unmarshal(e.Value, &state); err != nil {
+		t.Fatal(err)
+	}
+	state["model"] = state["recent"].([]any)[1]
+	counts := state["counts"].(map[string]any)
+	counts["released"], counts["failed"], counts["reports"] = 1, 1, 12
+	b, err := json.Marshal(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.UpdateKey(ctx, key, b, e.Revision)
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operate.ReplayTask(ctx, config, id); err == nil {
+		t.Error("a round without a step is recorded as if it had one")
+	}
+	if err := os.Remove(filepath.Join(c.Record, fmt.Sprintf("%x", id), "round-000002")); err != nil {
+		t.Fatal(err)
+	}
+	if replay, err := operate.ReplayTask(ctx, config, id); err != nil || replay.Charged != 2 || replay.Released != 1 {
+		t.Errorf("charged without a step: %+v, %v", replay, err)
+	}
 }
 
 func get(t *testing.T, url string) int {
 	t.Helper()
+	code, _ := fetch(t, url)
+	return code
+}
+
+func fetch(t *testing.T, url string) (code int, body string) {
+	t.Helper()
 	resp, err := http.Get(url)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
-	resp.Body.Close()
-	return resp.StatusCode
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode, string(b)
 }
 
 // editLedger verifies ledgers that are not what was written, under the same mark.
@@ -265,12 +398,14 @@ func editLedger(t *testing.T, config string, c operate.Coordinator) {
 		}, exitFailed, "does not follow"},
 		"chained again": {func(e []wire.Entry) []wire.Entry {
 			e[0].Event.Report.Eps0 /= 2 // what was cheaper
-			e[1].Before = e[0].Digest()
+			for i := range e[1:] {
+				e[i+1].Before = e[i].Digest()
+			}
 			return e
 		}, exitRefused, "mark"},
 		"cut short": {func(e []wire.Entry) []wire.Entry { return e[:1] }, exitRefused, "mark"},
 		"emptied":   {func(e []wire.Entry) []wire.Entry { return nil }, exitRefused, "mark"},
-		"untouched": {func(e []wire.Entry) []wire.Entry { return e }, exitDone, "2 entries"},
+		"untouched": {func(e []wire.Entry) []wire.Entry { return e }, exitDone, "3 entries"},
 	} {
 		other := filepath.Join(filepath.Dir(config), strings.ReplaceAll(name, " ", "-"))
 		path := other + ".yaml"
@@ -309,7 +444,7 @@ func editLedger(t *testing.T, config string, c operate.Coordinator) {
 }
 
 // moveStore migrates, after which only the new store can be used.
-func moveStore(t *testing.T, config string) {
+func moveStore(t *testing.T, config string) string {
 	t.Helper()
 	text, err := os.ReadFile(config)
 	if err != nil {
@@ -319,8 +454,8 @@ func moveStore(t *testing.T, config string) {
 	if err := os.WriteFile(path, bytes.Replace(text, []byte("dir: data"), []byte("dir: moved"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want(t, exitDone, `"ledger_entries": 2`, "migrate", "coordinator", "--config", config, "--to", path, "--json")
-	want(t, exitDone, "2 entries", "ledger", "verify", "--config", path)
+	want(t, exitDone, `"ledger_entries": 3`, "migrate", "coordinator", "--config", config, "--to", path, "--json")
+	want(t, exitDone, "3 entries", "ledger", "verify", "--config", path)
 	want(t, exitDone, `"clean": true`, "fsck", "coordinator", "--config", path, "--json")
 	want(t, exitFailed, "was migrated", "ledger", "verify", "--config", config)
 	want(t, exitFailed, "was migrated", "serve", "coordinator", "--config", config)
@@ -345,6 +480,7 @@ func moveStore(t *testing.T, config string) {
 		t.Fatal(err)
 	}
 	want(t, exitFailed, "model/", "fsck", "coordinator", "--config", path)
+	return path
 }
 
 // TestDemo runs the demonstration in each way that takes other code, stops one

@@ -233,7 +233,7 @@ func (s *Service) check(j *job) error {
 	if c.Reports < j.minReports {
 		return no(wire.Excluded, "%d reports are fewer than the %d that this aggregator sums", c.Reports, j.minReports)
 	}
-	_, vector, err := sum.ShareSizes()
+	_, vector, err := mechanism.ContentSizes(sum)
 	if err != nil {
 		return no(wire.Malformed, "%v", err)
 	}

@@ -131,7 +131,7 @@ func newWorld(t *testing.T, bad ...int) *world {
 
 func (w *world) announce(round int64) wire.Announcement {
 	w.t.Helper()
-	_, vector, err := w.sum.ShareSizes()
+	_, vector, err := mechanism.ContentSizes(w.sum)
 	if err != nil {
 		w.t.Fatal(err)
 	}

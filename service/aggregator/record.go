@@ -1,34 +1,21 @@
 package aggregator
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
+	"github.com/riffle-dp/riffle/service/document"
 	"github.com/riffle-dp/riffle/wire"
 )
 
 // recordFormat is the version of what is stored; a newer one is refused.
 const recordFormat = 1
 
-// hash is a digest that is stored as text; zero for none.
-type hash [32]byte
-
-func (h hash) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h[:])), nil }
-
-func (h *hash) UnmarshalText(b []byte) error {
-	d, err := hex.DecodeString(string(b))
-	if err != nil || len(d) != len(h) {
-		return fmt.Errorf("digest %q", b)
-	}
-	copy(h[:], d)
-	return nil
-}
+type hash = document.Hash
 
 // record is sum.<announcement>. What may be long lies beside it as objects, which
 // are named by their digests.
@@ -45,23 +32,9 @@ type record struct {
 }
 
 func decodeRecord(b []byte) (record, error) {
-	var v struct {
-		Format int `json:"format"`
-	}
-	if err := json.Unmarshal(b, &v); err != nil {
-		return record{}, fmt.Errorf("aggregator: a round's record: %v", err)
-	}
-	if v.Format != recordFormat {
-		return record{}, fmt.Errorf("aggregator: a round's record has format %d, this program knows %d", v.Format, recordFormat)
-	}
 	var r record
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
-		return record{}, fmt.Errorf("aggregator: a round's record: %v", err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return record{}, errors.New("aggregator: more than one record")
+	if err := document.Decode(b, recordFormat, &r); err != nil {
+		return r, fmt.Errorf("aggregator: a round's record: %v", err)
 	}
 	if r.MinReports < 1 || r.Round < 1 || r.Own == (hash{}) || r.Closed == (hash{}) || r.Partial != (hash{}) && r.Summed == (hash{}) {
 		return record{}, errors.New("aggregator: a round's record that cannot be")

@@ -27,6 +27,7 @@ import (
 	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/schedule"
 	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/vecsum"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -97,9 +98,19 @@ type Task struct {
 	// Record, if not nil, is told each report of a charged round that could be opened,
 	// in the batch's order; a round that is taken up again begins again at place 0.
 	// The report is used again after the call. Of a vector sum it is not called.
-	Record func(round, place int64, r *randomizer.Report)
+	// After an error nothing is released: the round is taken up again later. So it is
+	// with the other two.
+	Record func(round, place int64, r *randomizer.Report) error
 	// RecordSum, if not nil, is told the counts of a vector sum and of how many clients.
-	RecordSum func(round int64, counts []int64, clients int64)
+	RecordSum func(round int64, counts []int64, clients int64) error
+	// Discard, if not nil, is told that a charged round gives no step: what was
+	// recorded of it is in no model.
+	Discard func(round int64) error
+
+	// Missing, if not nil, says why a task that has ended cannot be made again. It is
+	// then only shown: besides Missing, Signed and Budget are required, and it is
+	// fatal if the task has not ended.
+	Missing error
 }
 
 func (c *Config) check() error {
@@ -152,6 +163,9 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 	fail := func(format string, args ...any) (*runner, error) {
 		return nil, fmt.Errorf("coordinator: task %q: %w", w.Name, fmt.Errorf(format, args...))
 	}
+	if t.Missing != nil {
+		return s.newEnded(t, w)
+	}
 	if t.Optimizer == nil || t.Round < time.Millisecond || t.Pause < 0 {
 		return fail("an optimizer and a round's duration are required")
 	}
@@ -165,10 +179,8 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 	if t.Budget.Delta != w.Delta {
 		return fail("the budget is counted at delta = %v, the task says %v", t.Budget.Delta, w.Delta)
 	}
-	r := &runner{s: s, t: t, id: w.ID(), task: w, mechanism: m, changed: make(chan struct{}), ended: make(chan struct{})}
-	r.status = Status{Task: r.id, Name: w.Name, State: Running, Phase: "starting", Rounds: w.Rounds, Delta: w.Delta,
-		Counts: Counts{}.clone(), Seconds: map[string]float64{}}
-	r.log = s.config.Log.With("task", w.Name)
+	r := s.bare(t, w)
+	r.mechanism = m
 	sum, isSum := m.(*mechanism.VectorSum)
 	if isSum != (w.Trust == dp.Distributed) {
 		return fail("trust %q with mechanism %q", w.Trust, m.Name())
@@ -177,8 +189,8 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 		if s.config.Aggregator == nil {
 			return fail("a vector sum needs an aggregator")
 		}
-		if r.partSize, r.shareSize, err = sum.ShareSizes(); err != nil {
-			return fail("%w", err)
+		if !(t.Budget.Tail >= vecsum.TailShare) {
+			return fail("the budget keeps %v of delta for tails, those of a vector sum's noise need %v", t.Budget.Tail, vecsum.TailShare)
 		}
 		if p := sum.Params(); w.MinReports-t.Colluders < p.MinUsers {
 			return fail("n-min = %d less %d colluders is below the %d clients whose noise hides a sum", w.MinReports, t.Colluders, p.MinUsers)
@@ -187,8 +199,9 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 			return fail("%w", err)
 		}
 		r.sum = sum
-	} else {
-		r.partSize = int64(randomizer.ReportSize(m))
+	}
+	if r.partSize, r.shareSize, err = mechanism.ContentSizes(m); err != nil {
+		return fail("%w", err)
 	}
 	if w.Participation == dp.Once && t.BlockSize < 1 {
 		return fail("participation once needs a block size")
@@ -202,6 +215,25 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 	}
 	if r.ledger, err = s.config.Journal.Task(r.id, t.Budget); err != nil {
 		return fail("%w", err)
+	}
+	return r, nil
+}
+
+// bare is a runner that has yet to be made ready.
+func (s *Service) bare(t Task, w wire.Task) *runner {
+	r := &runner{s: s, t: t, id: w.ID(), task: w, changed: make(chan struct{}), ended: make(chan struct{})}
+	r.status = Status{Task: r.id, Name: w.Name, State: Running, Phase: "starting", Rounds: w.Rounds, Delta: w.Delta,
+		Counts: Counts{}.clone(), Seconds: map[string]float64{}}
+	r.log = s.config.Log.With("task", w.Name)
+	return r
+}
+
+// newEnded is for a task that can only be shown.
+func (s *Service) newEnded(t Task, w wire.Task) (*runner, error) {
+	r := s.bare(t, w)
+	var err error
+	if r.ledger, err = s.config.Journal.Task(r.id, t.Budget); err != nil {
+		return nil, fmt.Errorf("coordinator: task %q: %w", w.Name, err)
 	}
 	return r, nil
 }

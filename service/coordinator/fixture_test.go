@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -64,8 +65,24 @@ func (p plain) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
 	return b, nil
 }
 
+func (p plain) EpsAdaptive(ev dp.Event, _, delta float64) (dp.Bound, error) { return p.Eps(ev, delta) }
+
 func limit(eps float64) ledger.Config {
-	return ledger.Config{Accountant: plain{}, Delta: 1e-6, MaxEps: eps}
+	return ledger.Config{Accountant: plain{}, Delta: 1e-6, Tail: vecsum.TailShare, MaxEps: eps}
+}
+
+// Wait waits until a task has ended and returns its last status.
+func (s *Service) Wait(ctx context.Context, id [32]byte) (Status, error) {
+	r := s.find(id)
+	if r == nil {
+		return Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
+	}
+	select {
+	case <-r.ended:
+		return r.snapshot(), nil
+	case <-ctx.Done():
+		return r.snapshot(), ctx.Err()
+	}
 }
 
 // world is a task with its shuffler, and the reports of all its rounds.

@@ -79,6 +79,9 @@ func OnLedger(l *store.Ledger) ledger.Log { return onLedger{l} }
 type onLedger struct{ l *store.Ledger }
 
 func (o onLedger) Append(ctx context.Context, after int64, data []byte) error {
+	if after < 0 {
+		return fmt.Errorf("coordinator: entry after %d", after)
+	}
 	_, err := o.l.Append(ctx, uint64(after), data)
 	if errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("%w: %w", ledger.ErrConflict, err)
@@ -107,6 +110,10 @@ type markFile string
 
 func (f markFile) Load() (ledger.Mark, error) {
 	m, err := store.ReadMark(string(f))
+	if errors.Is(err, store.ErrNotFound) {
+		// Without it nobody can tell whether the ledger is whole.
+		err = fmt.Errorf("%w: %w", ledger.ErrMark, err)
+	}
 	return ledger.Mark{Entries: int64(m.Count), Digest: m.Digest, Eps: m.Epsilon}, err
 }
 

@@ -1,38 +1,24 @@
 package coordinator
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
 
 	"github.com/riffle-dp/riffle/optimize"
+	"github.com/riffle-dp/riffle/service/document"
 	"github.com/riffle-dp/riffle/wire"
 )
 
 // recordFormat is the version of what is stored; a newer one is refused.
 const recordFormat = 1
 
-// hash is a digest that is stored as text.
-type hash [32]byte
-
-func (h hash) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h[:])), nil }
-
-func (h *hash) UnmarshalText(b []byte) error {
-	d, err := hex.DecodeString(string(b))
-	if err != nil || len(d) != len(h) {
-		return fmt.Errorf("digest %q", b)
-	}
-	copy(h[:], d)
-	return nil
-}
+type hash = document.Hash
 
 // State says whether a task runs.
 type State string
@@ -50,6 +36,12 @@ type taskRecord struct {
 	Format int    `json:"format"`
 	State  State  `json:"state"`
 	Why    string `json:"why,omitempty"`
+}
+
+// End is how a task ended.
+type End struct {
+	State State
+	Why   string
 }
 
 // Counts are a task's totals.
@@ -94,39 +86,9 @@ type openRound struct {
 
 func (r record) encode() ([]byte, error) { r.Format = recordFormat; return json.Marshal(r) }
 
-// strict decodes one JSON document without unknown fields.
-func strict(b []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return errors.New("more than one document")
-	}
-	return nil
-}
-
-// format looks at the version before anything else.
-func format(what string, b []byte) error {
-	var v struct {
-		Format int `json:"format"`
-	}
-	if err := json.Unmarshal(b, &v); err != nil {
-		return fmt.Errorf("coordinator: %s: %v", what, err)
-	}
-	if v.Format != recordFormat {
-		return fmt.Errorf("coordinator: %s has format %d, this program knows %d", what, v.Format, recordFormat)
-	}
-	return nil
-}
-
 func decodeRecord(b []byte) (record, error) {
 	var r record
-	if err := format("state of a task", b); err != nil {
-		return r, err
-	}
-	if err := strict(b, &r); err != nil {
+	if err := document.Decode(b, recordFormat, &r); err != nil {
 		return r, fmt.Errorf("coordinator: state of a task: %v", err)
 	}
 	if r.Round < 0 || r.Open != nil && (len(r.Open.Announcement) == 0 || r.Open.Charged && len(r.Open.Closed) == 0) {
@@ -138,10 +100,7 @@ func decodeRecord(b []byte) (record, error) {
 
 func decodeTask(b []byte) (taskRecord, error) {
 	var r taskRecord
-	if err := format("a task", b); err != nil {
-		return r, err
-	}
-	if err := strict(b, &r); err != nil {
+	if err := document.Decode(b, recordFormat, &r); err != nil {
 		return r, fmt.Errorf("coordinator: a task: %v", err)
 	}
 	switch r.State {

@@ -269,12 +269,13 @@ func TestStandbyTakesOver(t *testing.T) {
 	slow := w.config
 	slow.Evaluate = func([]float32) any { return "first" }
 	first := true
-	slow.Record = func(round, place int64, _ *randomizer.Report) {
+	slow.Record = func(round, place int64, _ *randomizer.Report) error {
 		if round == 3 && first {
 			first = false
 			close(blocked)
 			<-block // and its lease is not renewed
 		}
+		return nil
 	}
 	stalled := &stall{until: blocked}
 	one, err := w.start(nil, func(c *Config) {
@@ -354,6 +355,9 @@ func TestTasksThatAreRefused(t *testing.T) {
 	if _, err := w.start(nil, func(c *Config) { c.Aggregator = nil }); err == nil {
 		t.Error("a vector sum without an aggregator")
 	}
+	if _, err := w.start(nil, func(c *Config) { c.Tasks[0].Budget.Tail = 0 }); err == nil {
+		t.Error("a vector sum whose tails are not kept")
+	}
 	w.task.Mechanism.Sum.Sigma *= 2
 	w.config.Report.Sigma *= 2
 	w.config.Signed = wire.Sign(w.key, wire.LabelTask, w.task.Append(nil))
@@ -365,6 +369,7 @@ func TestTasksThatAreRefused(t *testing.T) {
 // The tasks of a population share its budget.
 func TestTwoTasksOneBudget(t *testing.T) {
 	w := newWorld(t, dp.Shuffle, dp.All)
+	w.config.Budget.Tail = 0 // they are no sums
 	other := w.config
 	task := w.task
 	task.Name = "other"

@@ -321,6 +321,11 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 	if step && accepted == 0 {
 		step = false
 	}
+	if !step && r.t.Discard != nil {
+		if err := r.t.Discard(c.Round); err != nil {
+			return fmt.Errorf("coordinator: record: %w", err)
+		}
+	}
 	return r.release(ctx, c, step, accepted, rejected)
 }
 

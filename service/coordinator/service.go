@@ -126,15 +126,24 @@ func (s *Service) Show(id [32]byte) (Status, error) {
 	return r.snapshot(), nil
 }
 
-// Stop ends a task; its model stays. It returns once that is written down, by this
-// process as the task's leader. A round that is open is destroyed.
-func (s *Service) Stop(ctx context.Context, id [32]byte) error {
+// stopped is what a task says that was stopped for no stated reason.
+const stopped = "stopped by the operator"
+
+// Stop ends a task; its model stays. It returns once that is written down, with the
+// operator's reason if there is one, by this process as the task's leader. A round
+// that is open is destroyed.
+func (s *Service) Stop(ctx context.Context, id [32]byte, reason string) error {
 	r := s.find(id)
 	if r == nil {
 		return fmt.Errorf("%w: %x", ErrNoTask, id[:8])
 	}
 	r.mu.Lock()
-	r.stop = true
+	if !r.stop {
+		r.stop, r.why = true, stopped
+		if reason != "" {
+			r.why += ": " + reason
+		}
+	}
 	if r.interrupt != nil {
 		r.interrupt()
 	}
@@ -145,33 +154,6 @@ func (s *Service) Stop(ctx context.Context, id [32]byte) error {
 	case <-ctx.Done():
 		return fmt.Errorf("coordinator: stop of task %q: %w", r.task.Name, ctx.Err())
 	}
-}
-
-// Wait waits until a task has ended and returns its last status.
-func (s *Service) Wait(ctx context.Context, id [32]byte) (Status, error) {
-	r := s.find(id)
-	if r == nil {
-		return Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
-	}
-	select {
-	case <-r.ended:
-		return r.snapshot(), nil
-	case <-ctx.Done():
-		return r.snapshot(), ctx.Err()
-	}
-}
-
-// Model returns the parameters of the model that a task released last.
-func (s *Service) Model(ctx context.Context, id [32]byte) ([]byte, error) {
-	r := s.find(id)
-	if r == nil {
-		return nil, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
-	}
-	digest := r.snapshot().Model
-	if digest == ([32]byte{}) {
-		return nil, fmt.Errorf("coordinator: task %q has no model yet", r.task.Name)
-	}
-	return s.model(ctx, id, digest)
 }
 
 // model returns a model of a task.

@@ -28,17 +28,17 @@ func TestStop(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := p.Stop(context.Background(), w.task.ID()); err != nil {
+	if err := p.Stop(context.Background(), w.task.ID(), "it has converged"); err != nil {
 		t.Fatal(err)
 	}
 	s := w.end(p)
-	if s.State != Stopped || s.Released < 2 {
+	if s.State != Stopped || s.Released < 2 || s.Why != "stopped by the operator: it has converged" {
 		t.Errorf("%+v", s)
 	}
-	if got := w.run(); got.State != Stopped || got.Model != s.Model {
+	if got := w.run(); got.State != Stopped || got.Why != s.Why || got.Model != s.Model {
 		t.Errorf("started again: %+v", got)
 	}
-	if err := p.Stop(context.Background(), [32]byte{}); !errors.Is(err, ErrNoTask) {
+	if err := p.Stop(context.Background(), [32]byte{}, ""); !errors.Is(err, ErrNoTask) {
 		t.Errorf("stop of no task: %v", err)
 	}
 }
@@ -126,7 +126,14 @@ func TestRecord(t *testing.T) {
 	w := newWorld(t, dp.Shuffle, dp.All)
 	type place struct{ round, place int64 }
 	var order []place
-	w.config.Record = func(round, at int64, r *randomizer.Report) {
+	failed := false
+	w.config.Record = func(round, at int64, r *randomizer.Report) error {
+		if round == 2 && at == 5 && !failed {
+			// The round is taken up again, and nothing of it is released twice.
+			failed = true
+			order = order[:8]
+			return errors.New("no room")
+		}
 		order = append(order, place{round, at})
 		a := w.sh.Opened[round-1]
 		want := w.report(round, w.who(a)[at], a.ModelDigest)
@@ -135,6 +142,11 @@ func TestRecord(t *testing.T) {
 				t.Errorf("round %d, place %d: another report", round, at)
 			}
 		}
+		return nil
+	}
+	w.config.Discard = func(round int64) error {
+		t.Errorf("round %d is discarded", round)
+		return nil
 	}
 	w.config.Evaluate = func(p []float32) any { return len(p) }
 	s := w.run()

@@ -71,8 +71,11 @@ func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 	if r.t.Record != nil {
 		then = func(place int64, _ wire.Chunk, opened []*randomizer.Report) error {
 			for i, report := range opened {
-				if report != nil {
-					r.t.Record(c.Round, place+int64(i), report)
+				if report == nil {
+					continue
+				}
+				if err := r.t.Record(c.Round, place+int64(i), report); err != nil {
+					return fmt.Errorf("coordinator: record: %w", err)
 				}
 			}
 			return nil
@@ -162,7 +165,9 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 		return nil, rejected, fmt.Errorf("%w: %w", errNoStep, err)
 	}
 	if r.t.RecordSum != nil {
-		r.t.RecordSum(c.Round, counts, clients)
+		if err := r.t.RecordSum(c.Round, counts, clients); err != nil {
+			return nil, rejected, fmt.Errorf("coordinator: record: %w", err)
+		}
 	}
 	return tallies, rejected, tallies[0].AddSum(counts, clients)
 }

@@ -120,13 +120,17 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation) *system {
 			}
 		})
 	}
-	s.config.Record = func(round, place int64, r *randomizer.Report) {
+	s.config.Record = func(round, place int64, r *randomizer.Report) error {
 		if place == 0 {
 			s.rounds[round] = &opened{}
 		}
 		s.rounds[round].reports = append(s.rounds[round].reports, r)
+		return nil
 	}
-	s.config.RecordSum = func(round int64, counts []int64, n int64) { s.rounds[round] = &opened{sum: counts, n: n} }
+	s.config.RecordSum = func(round int64, counts []int64, n int64) error {
+		s.rounds[round] = &opened{sum: counts, n: n}
+		return nil
+	}
 	return s
 }
 

@@ -50,6 +50,7 @@ type runner struct {
 	changed   chan struct{} // closed when announced, leading or the state changes
 	ended     chan struct{} // closed when the task has ended
 	stop      bool
+	why       string // the operator's reason
 	interrupt context.CancelFunc
 }
 
@@ -68,6 +69,9 @@ func (c *chargeLog) Charge(e ledger.Entry) error {
 // run returns nil when the task or ctx has ended, and an error that wraps errFatal.
 func (r *runner) run(ctx context.Context) error {
 	pause := r.s.config.Backoff
+	if r.t.Missing != nil {
+		return r.runEnded(ctx)
+	}
 	for {
 		ended, err := r.lead(ctx)
 		r.publish(nil, 0, false)
@@ -89,6 +93,65 @@ func (r *runner) run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// runEnded shows a task that has ended and cannot be made again.
+func (r *runner) runEnded(ctx context.Context) error {
+	for {
+		err := r.loadEnded(ctx)
+		switch {
+		case err == nil:
+			r.log.Error("an ended task can be shown, not made again", "error", r.t.Missing)
+			r.update(func(s *Status) { s.Error = r.t.Missing.Error() })
+			r.publish(nil, 0, false)
+			return nil
+		case errors.Is(err, errFatal):
+			return err
+		}
+		r.trouble(err)
+		if !sleep(ctx, r.s.config.Backoff) {
+			return nil
+		}
+	}
+}
+
+func (r *runner) loadEnded(ctx context.Context) error {
+	ended, t, err := Ended(ctx, r.s.config.Store, r.id)
+	if err != nil {
+		return err
+	}
+	if !ended {
+		return fatal("task %q has not ended, and it cannot be made: %w", r.task.Name, r.t.Missing)
+	}
+	b, _, err := r.s.config.Store.Get(ctx, r.stateKey())
+	if err != nil {
+		return err
+	}
+	if r.record, err = decodeRecord(b); err != nil {
+		return fatal("%w", err)
+	}
+	r.destroyOpen(ctx)
+	r.tell(ctx)
+	r.show()
+	r.end(t.State, t.Why)
+	return nil
+}
+
+// Ended looks up whether a task has ended, and how.
+func Ended(ctx context.Context, s Store, task [32]byte) (ended bool, how End, err error) {
+	r := runner{id: task}
+	b, _, err := s.Get(ctx, r.taskKey())
+	if errors.Is(err, ErrNotFound) {
+		return false, End{}, nil // no process has led it yet
+	}
+	if err != nil {
+		return false, End{}, err
+	}
+	t, err := decodeTask(b)
+	if err != nil {
+		return false, End{}, fatal("%w", err)
+	}
+	return t.State != Running, End{t.State, t.Why}, nil
 }
 
 func (r *runner) trouble(err error) {
@@ -128,11 +191,11 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 		step, cancel := context.WithCancel(held)
 		r.mu.Lock()
 		r.interrupt = cancel
-		stop := r.stop
+		stop, why := r.stop, r.why
 		r.mu.Unlock()
 		var before = r.record.Round
 		if stop {
-			ended, err = true, r.finish(held, Stopped, "stopped by the operator")
+			ended, err = true, r.finish(held, Stopped, why)
 		} else {
 			ended, err = r.step(step)
 		}

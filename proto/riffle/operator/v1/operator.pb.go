@@ -411,8 +411,10 @@ func (x *GetTaskResponse) GetTask() *Task {
 }
 
 type StopTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Kept with the task, for people; at most 1000 bytes.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,6 +452,13 @@ func (*StopTaskRequest) Descriptor() ([]byte, []int) {
 func (x *StopTaskRequest) GetTask() string {
 	if x != nil {
 		return x.Task
+	}
+	return ""
+}
+
+func (x *StopTaskRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -760,8 +769,10 @@ type GetLedgerResponse struct {
 	// Of all entries together.
 	Epsilon float64 `protobuf:"fixed64,2,opt,name=epsilon,proto3" json:"epsilon,omitempty"`
 	Delta   float64 `protobuf:"fixed64,3,opt,name=delta,proto3" json:"delta,omitempty"`
-	// The bound that epsilon is from.
+	// The bound that epsilon is from, and what it rests on. Of several tasks it holds
+	// however they were planned.
 	Method        string `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
+	Basis         string `protobuf:"bytes,5,opt,name=basis,proto3" json:"basis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -820,6 +831,13 @@ func (x *GetLedgerResponse) GetDelta() float64 {
 func (x *GetLedgerResponse) GetMethod() string {
 	if x != nil {
 		return x.Method
+	}
+	return ""
+}
+
+func (x *GetLedgerResponse) GetBasis() string {
+	if x != nil {
+		return x.Basis
 	}
 	return ""
 }
@@ -931,9 +949,10 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x0eGetTaskRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\"?\n" +
 	"\x0fGetTaskResponse\x12,\n" +
-	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"%\n" +
+	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"=\n" +
 	"\x0fStopTaskRequest\x12\x12\n" +
-	"\x04task\x18\x01 \x01(\tR\x04task\"@\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"@\n" +
 	"\x10StopTaskResponse\x12,\n" +
 	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"\xb7\x05\n" +
 	"\x04Task\x12\x0e\n" +
@@ -966,12 +985,13 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\v\n" +
 	"\t_accuracyB\a\n" +
 	"\x05_loss\"\x12\n" +
-	"\x10GetLedgerRequest\"\x96\x01\n" +
+	"\x10GetLedgerRequest\"\xac\x01\n" +
 	"\x11GetLedgerResponse\x129\n" +
 	"\aentries\x18\x01 \x03(\v2\x1f.riffle.operator.v1.LedgerEntryR\aentries\x12\x18\n" +
 	"\aepsilon\x18\x02 \x01(\x01R\aepsilon\x12\x14\n" +
 	"\x05delta\x18\x03 \x01(\x01R\x05delta\x12\x16\n" +
-	"\x06method\x18\x04 \x01(\tR\x06method\"\xa3\x01\n" +
+	"\x06method\x18\x04 \x01(\tR\x06method\x12\x14\n" +
+	"\x05basis\x18\x05 \x01(\tR\x05basis\"\xa3\x01\n" +
 	"\vLedgerEntry\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x14\n" +

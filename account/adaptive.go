@@ -1,0 +1,159 @@
+package account
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/pld"
+	"github.com/riffle-dp/riffle/rdp"
+)
+
+// EpsAdaptive bounds ε at delta over rounds each of which may have been chosen upon
+// all that those before it released, by a Rényi filter (ledger/adaptive.md): the sum of
+// the rounds' divergences at the one order FilterOrder(maxEps, delta).
+//
+// Upper, proved; replace one client. As long as no round is run that would bring
+// the answer above maxEps, all of them together are (maxEps, delta)-DP, however
+// they were chosen and whenever they end. The answer itself, below maxEps, is a
+// bound for a history whose end was not chosen upon releases. +Inf where losses
+// too far to be counted have more than their share of δ.
+func (a *Accountant) EpsAdaptive(ev dp.Event, maxEps, delta float64) (dp.Bound, error) {
+	if err := dp.CheckDelta(delta); err != nil {
+		return dp.Bound{}, err
+	}
+	if !(maxEps > 0) {
+		return dp.Bound{}, fmt.Errorf("account: budget epsilon = %v must be above 0", maxEps)
+	}
+	t := tally{at: map[shape]int{}}
+	if err := t.add(everyBatch(ev), 1); err != nil {
+		return dp.Bound{}, err
+	}
+	a.engine.mu.Lock()
+	defer a.engine.mu.Unlock()
+	var s filtered
+	order := FilterOrder(maxEps, delta)
+	for _, p := range t.parts {
+		one, err := a.engine.filter(p.shape, order, delta)
+		if err != nil {
+			return dp.Bound{}, err
+		}
+		s = s.plus(one, p.times)
+	}
+	return s.bound(a.engine.sources(t.parts), order, delta), nil
+}
+
+// everyBatch has disjoint batches count like any round, more than they cost: a
+// client is in one of them, but which are yet to come may be chosen.
+func everyBatch(ev dp.Event) dp.Event {
+	switch e := ev.(type) {
+	case dp.Round:
+		if e.Participation == dp.Once && e.Validate() == nil {
+			e.Participation, e.Population = dp.All, e.Reports
+		}
+		return e
+	case dp.Repeat:
+		e.Event = everyBatch(e.Event)
+		return e
+	case dp.Sequence:
+		out := make(dp.Sequence, len(e))
+		for i, x := range e {
+			out[i] = everyBatch(x)
+		}
+		return out
+	}
+	return ev
+}
+
+// FilterOrder is the order of a Rényi filter for a budget, a function of it alone:
+// of a grid, that which lets most of a Gaussian mechanism through, whose divergence
+// is proportional to the order. With no limit, that of a budget of 1.
+func FilterOrder(maxEps, delta float64) float64 {
+	if math.IsInf(maxEps, 1) {
+		maxEps = 1
+	}
+	// ε is the divergence and what the conversion adds, which is read off far from 0.
+	const far = 1e3
+	order, most := 0., math.Inf(-1)
+	for u := -9.; u <= 14; u += 1. / 64 {
+		at := 1 + math.Exp(u)
+		if room := (maxEps - (rdp.Epsilon(at, far, delta) - far)) / at; room > most {
+			order, most = at, room
+		}
+	}
+	return order
+}
+
+// filtered is what a Rényi filter keeps.
+type filtered struct {
+	spent   float64 // Σ divergences
+	dropped float64 // and the mass left out of them
+}
+
+// plus adds a round that happened times times, rounded up.
+func (f filtered) plus(one filtered, times int64) filtered {
+	return filtered{(f.spent + one.spent*float64(times)) * (1 + 0x1p-50), (f.dropped + one.dropped*float64(times)) * (1 + 0x1p-50)}
+}
+
+// filterDropped is the share of δ for losses that are too far to be counted.
+const filterDropped = 1e-3
+
+// within says whether what was left out has not more than its share of δ.
+func (f filtered) within(delta float64) bool { return f.dropped*(1+1e-9) <= filterDropped*delta }
+
+// bound converts.
+func (f filtered) bound(source string, order, delta float64) dp.Bound {
+	eps := 0.
+	if f.spent > 0 || f.dropped > 0 {
+		eps = rdp.Epsilon(order, f.spent*(1+1e-9), delta*(1-filterDropped))
+	}
+	if !f.within(delta) {
+		eps = math.Inf(1)
+	}
+	b := proved("renyi-filter", eps, delta, fmt.Sprintf("Rényi filter of order %.4g (ledger/adaptive.md; Feldman, Zrnic 2021) over %s", order, source))
+	b.Order = order
+	return b
+}
+
+// sources names the theorems behind the parts' pairs. The caller holds e.mu.
+func (e *engine) sources(parts []part) string {
+	var out []string
+	for _, p := range parts {
+		source := gaussSource
+		if p.shape.sigma == 0 {
+			source = e.narrowOf(p.shape).source
+		}
+		if !slices.Contains(out, source) {
+			out = append(out, source)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+type filterKey struct {
+	shape shape
+	order float64
+	delta float64
+}
+
+// filter returns what one round costs a filter, by the narrowest pair of its
+// reports. The caller holds e.mu.
+func (e *engine) filter(s shape, order, delta float64) (filtered, error) {
+	k := filterKey{s, order, delta}
+	if f, ok := e.filters[k]; ok {
+		return f, nil
+	}
+	pair, err := e.pair(s, e.narrowOf(s))
+	if err != nil {
+		return filtered{}, err
+	}
+	pair = pld.Truncate(pair, 1e-4*delta/maxRounds)
+	f := filtered{rdp.Divergence(dp.Pair{Atoms: pair.Atoms}, order), pair.Dropped()}
+	if len(e.filters) >= cacheLimit {
+		clear(e.filters)
+	}
+	e.filters[k] = f
+	return f, nil
+}
