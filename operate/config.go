@@ -115,7 +115,8 @@ type Coordinator struct {
 		Epsilon float64 `yaml:"epsilon"`
 		Delta   float64 `yaml:"delta"`
 	} `yaml:"budget"`
-	// RoundLength is how long a round is open, unless all have reported. Default 1 min.
+	// RoundLength is how long a round is open. Only rounds of all clients, or of a
+	// public block of them, end before: when all have reported. Default 1 min.
 	RoundLength time.Duration `yaml:"round-length"`
 	// Data is what models are evaluated on, and the shape of models is taken from,
 	// where tasks name another path. Default: as the task says.

@@ -67,6 +67,9 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation) *system {
 	t.Helper()
 	s := &system{world: newWorld(t, trust, p), dir: t.TempDir(), seal: ring(t), rounds: map[int64]*opened{}}
 	s.config.Round = 20 * time.Second
+	if p == dp.Sampled {
+		s.config.Round = 1500 * time.Millisecond // it lasts that long
+	}
 	operator := signer(t)
 	public := s.key.Public().(ed25519.PublicKey)
 	db := openStore(t, filepath.Join(s.dir, "shuffler"), "shuffler")

@@ -16,8 +16,9 @@ import (
 	"github.com/riffle-dp/riffle/wire"
 )
 
-// complete says whether all who were asked have reported. The frontends' counts
-// say cheaply when it may be so; the stream of reports says whether it is.
+// complete says whether a round may close before its deadline: all who were asked
+// have reported, and who that is is public. The frontends' counts say cheaply when
+// it may be so; the stream of reports says whether it is.
 func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	digest, err := decodeName(name)
 	if err != nil {
@@ -30,8 +31,13 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	if r.seen == nil {
 		return true, nil // it is closing
 	}
-	if r.ann.Participation == dp.CheckIn {
+	switch r.ann.Participation {
+	case dp.CheckIn:
 		return false, nil // nobody knows who will come
+	case dp.Sampled:
+		// When it closed would tell a coordinator that keeps the announcement from
+		// some clients, or gives it to them late, whether they are drawn.
+		return false, nil
 	}
 	if r.accepted.Load() >= r.drawn.Len() {
 		return true, nil // each counted once, here

@@ -4,6 +4,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/wire"
 )
 
 // A round still ends when all have reported, if some of them reported to a process
@@ -40,6 +43,45 @@ func TestRoundIsCompleteAfterRestart(t *testing.T) {
 			}
 			if took := time.Since(begin); took > 15*time.Second {
 				t.Errorf("%d before a restart: the round ended after %v", before, took)
+			}
+		})
+	}
+}
+
+// When a round closes tells nobody who is in it: one that was drawn closes at its
+// deadline, though all who are drawn have reported long before. A round of all, or
+// of a public block, closes when it is complete.
+func TestWhenARoundClosesTellsNobodyWhoIsInIt(t *testing.T) {
+	for p, waits := range map[dp.Participation]bool{dp.All: false, dp.Once: false, dp.CheckIn: true, dp.Sampled: true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 6)
+			n := w.start(w.config())
+			ann := n.announcement(1, func(a *wire.Announcement) {
+				switch a.Participation = p; p {
+				case dp.Sampled:
+					a.Sample = 3
+				case dp.CheckIn:
+					a.CheckInRate = .5
+				case dp.Once:
+					a.PerEpoch = 2
+				}
+			})
+			n.open(ann)
+			r, err := n.round(t.Context(), ann.Digest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sent int64
+			for i := range w.clients {
+				if r.drawn.Has(wire.NewClientID(public(w.clients[i]))) {
+					n.send(w.report(ann, i, 0))
+					sent++
+				}
+			}
+			begun := time.Now()
+			word := n.closed(ann)
+			if early := time.Now().Before(time.UnixMilli(ann.Deadline)); early == waits || word.Reports != sent {
+				t.Errorf("%s: closed after %v, before its deadline: %t; %d reports of %d", p, time.Since(begun), early, word.Reports, sent)
 			}
 		})
 	}
