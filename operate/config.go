@@ -88,6 +88,7 @@ type Shuffler struct {
 	Round struct {
 		Shortest    time.Duration `yaml:"shortest"`     // default 1 s
 		Longest     time.Duration `yaml:"longest"`      // default 7 days
+		Keep        time.Duration `yaml:"keep"`         // of a batch that nobody takes, after its deadline; default 7 days
 		MaxReport   int64         `yaml:"max-report"`   // bytes of a report's parts; default 1 MiB
 		MemoryBytes int64         `yaml:"memory-bytes"` // for the sort of a batch; default 64 MiB
 	} `yaml:"round"`

@@ -191,7 +191,7 @@ func (p Party) signer(name string) (ed25519.PublicKey, error) {
 func LoadShuffler(path string) (c Shuffler, err error) {
 	c.Process.defaults()
 	c.Validity, c.Round.MaxReport, c.Round.MemoryBytes = 30*24*time.Hour, 1<<20, 64<<20
-	c.Round.Shortest, c.Round.Longest = time.Second, 7*24*time.Hour
+	c.Round.Shortest, c.Round.Longest, c.Round.Keep = time.Second, 7*24*time.Hour, 7*24*time.Hour
 	if err := load(path, &c); err != nil {
 		return c, err
 	}
@@ -211,6 +211,8 @@ func LoadShuffler(path string) (c Shuffler, err error) {
 		return c, configError("%s: validity must be at least 1m, and the limits of a round above 0", path)
 	case c.Round.Shortest <= 0 || c.Round.Longest < c.Round.Shortest:
 		return c, configError("%s: round: shortest %v and longest %v", path, c.Round.Shortest, c.Round.Longest)
+	case c.Round.Keep < time.Minute:
+		return c, configError("%s: round: keep = %v must be at least 1m", path, c.Round.Keep)
 	case (c.Aggregator == nil) != (len(c.AggregatorKeys) == 0):
 		return c, configError("%s: aggregator and aggregator-sealing-keys go together", path)
 	}

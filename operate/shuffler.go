@@ -21,7 +21,7 @@ func serveShuffler(ctx context.Context, config string, o Options) error {
 		return err
 	}
 	own := shuffler.Config{MinReports: c.MinReports, Validity: c.Validity, FrontendOnly: c.FrontendOnly,
-		Bucket: c.Round.MemoryBytes, Log: o.Log,
+		Bucket: c.Round.MemoryBytes, Keep: c.Round.Keep, Log: o.Log,
 		Limits: pure.Limits{MinDuration: c.Round.Shortest, MaxDuration: c.Round.Longest, MaxReport: c.Round.MaxReport}}
 	if own.Population, err = ParsePopulation(c.Population); err != nil {
 		return configError("%w", err)

@@ -147,6 +147,10 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 			return err
 		}
 	}
+	if err := gone(s.store.DestroySecret(ctx, linksName(name))); err != nil {
+		return err
+	}
+	s.forget(time.Now())
 	select {
 	case s.shuffling <- struct{}{}:
 		defer func() { <-s.shuffling }()
@@ -181,7 +185,7 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 	}
 	s.metrics.closed.Add(1)
 	// What pass 2 has read is not needed any more, nor what others left.
-	return s.tidy(ctx, name, run)
+	return s.offered(ctx, name, ann, run)
 }
 
 // rejected adds up what frontends refused and what the permutation dropped.
@@ -231,11 +235,7 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 	if cut == 0 {
 		return b, nil
 	}
-	keys, err := s.secrets(ctx, name)
-	if err != nil {
-		return b, err
-	}
-	v, err := newVault(keys.block, ann.Digest())
+	v, err := s.openVault(ctx, ann.Digest())
 	if err != nil {
 		return b, err
 	}

@@ -338,7 +338,13 @@ func (n *node) fetch(peer string, ann wire.Announcement, word wire.RoundClosed) 
 func (w *world) expected(ann wire.Announcement, reports [][2]int) ([][]byte, pure.Dropped) {
 	w.t.Helper()
 	d := ann.Digest()
-	keys := w.state.secrets[encodeName(d[:])]
+	name := linksName(encodeName(d[:]))
+	w.state.mu.Lock()
+	keys, left := w.state.secrets[name]
+	if !left {
+		keys = w.state.past[name]
+	}
+	w.state.mu.Unlock()
 	r, err := pure.Open(ann, [16]byte(keys[:16]))
 	if err != nil {
 		w.t.Fatal(err)

@@ -42,7 +42,7 @@ type metrics struct {
 	accepted                                          atomic.Int64
 	refused                                           tally
 	receive, open, verify, store, block, pass1, pass2 stage
-	closed, void, released, opened                    atomic.Int64
+	closed, void, released, opened, abandoned         atomic.Int64
 }
 
 type stage struct{ count, nanos atomic.Int64 }
@@ -58,7 +58,8 @@ func (s *stage) spent() Spent { return Spent{s.count.Load(), float64(s.nanos.Loa
 func (s *Service) Snapshot() Snapshot {
 	m := &s.metrics
 	out := Snapshot{Accepted: m.accepted.Load(),
-		Rounds: map[State]int64{Open: m.opened.Load(), Closed: m.closed.Load(), Void: m.void.Load(), Released: m.released.Load()},
+		Rounds: map[State]int64{Open: m.opened.Load(), Closed: m.closed.Load(), Void: m.void.Load(), Released: m.released.Load(),
+			Abandoned: m.abandoned.Load()},
 		Stages: map[Stage]Spent{StageReceive: m.receive.spent(), StageOpen: m.open.spent(), StageVerify: m.verify.spent(),
 			StageStore: m.store.spent(), StageBlock: m.block.spent(), StagePass1: m.pass1.spent(), StagePass2: m.pass2.spent()}}
 	out.Refused, _ = m.refused.snapshot()

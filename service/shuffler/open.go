@@ -80,7 +80,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	if _, err := s.store.CreateKey(ctx, keyOpen(name), []byte(strconv.FormatInt(ann.Deadline, 10))); err != nil && !errors.Is(err, store.ErrExists) {
 		return err
 	}
-	if _, err := s.makeSecrets(ctx, name); err != nil {
+	if err := s.makeSecrets(ctx, name); err != nil {
 		return err
 	}
 	if err := s.store.CreateStream(ctx, streamIn(name), store.StreamConfig{}); err != nil && !errors.Is(err, store.ErrExists) {

@@ -48,6 +48,68 @@ func TestRoundIsCompleteAfterRestart(t *testing.T) {
 	}
 }
 
+// A batch that nobody takes does not stay for ever, and what became of it is counted.
+func TestAbandonedRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 5)
+		c := w.config()
+		c.Keep, c.Poll = time.Hour, time.Second
+		n := w.start(c)
+		ann := n.announcement(1)
+		n.open(ann)
+		for i := range w.clients {
+			n.send(w.report(ann, i, 0))
+		}
+		word := n.closed(ann)
+		w.unlinked(ann)
+		n.mu.Lock()
+		if r := n.rounds[ann.Digest()]; r != nil && r.seen != nil {
+			t.Error("the keys of the order and the draw are still in memory")
+		}
+		n.mu.Unlock()
+		time.Sleep(time.Until(time.UnixMilli(ann.Deadline).Add(59 * time.Minute)))
+		if got := n.fetch(Coordinator, ann, word); len(got) != 5 {
+			t.Errorf("%d reports within the time", len(got))
+		}
+		time.Sleep(2 * time.Minute)
+		w.destroyed(ann)
+		n.refused(wire.Closed, Coordinator, "GET", path(ann, "/chunks/0"), nil)
+		if again := n.closed(ann); again.Digest != word.Digest {
+			t.Error("the word has changed")
+		}
+		n.must(Coordinator, "DELETE", path(ann, ""), nil)
+		if r := n.Snapshot().Rounds; r[Abandoned] != 1 || r[Released] != 0 {
+			t.Errorf("rounds %v", r)
+		}
+	})
+}
+
+// A round that an earlier version opened, with all of its keys in one secret, goes on.
+func TestRoundOfAnEarlierVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 5)
+		n := w.start(w.config())
+		ann := n.announcement(1)
+		n.open(ann)
+		n.stop()
+		d := ann.Digest()
+		name := encodeName(d[:])
+		s := w.state.secrets
+		s[name] = append(s[linksName(name)], s[name]...)
+		delete(s, linksName(name))
+		n = w.start(w.config())
+		for i := range w.clients {
+			n.send(w.report(ann, i, 0))
+		}
+		word := n.closed(ann)
+		if got := n.fetch(Coordinator, ann, word); len(got) != 5 {
+			t.Errorf("%d reports", len(got))
+		}
+		n.must(Coordinator, "DELETE", path(ann, ""), nil)
+		w.destroyed(ann)
+	})
+}
+
 // When a round closes tells nobody who is in it: one that was drawn closes at its
 // deadline, though all who are drawn have reported long before. A round of all, or
 // of a public block, closes when it is complete.
