@@ -89,6 +89,7 @@ type Shuffler struct {
 		Shortest    time.Duration `yaml:"shortest"`     // default 1 s
 		Longest     time.Duration `yaml:"longest"`      // default 7 days
 		Keep        time.Duration `yaml:"keep"`         // of a batch that nobody takes, after its deadline; default 7 days
+		MostOpen    int           `yaml:"most-open"`    // under way at a time, neither void nor released; default 256
 		MaxReport   int64         `yaml:"max-report"`   // bytes of a report's parts; default 1 MiB
 		MemoryBytes int64         `yaml:"memory-bytes"` // for the sort of a batch; default 64 MiB
 	} `yaml:"round"`
@@ -197,4 +198,5 @@ type Policy struct {
 	MaxModelBytes int64         `yaml:"max-model-bytes"`
 	MaxRound      time.Duration `yaml:"max-round"`
 	Skew          time.Duration `yaml:"skew"`
+	MaxWork       time.Duration `yaml:"max-work"`
 }

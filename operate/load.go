@@ -191,7 +191,7 @@ func (p Party) signer(name string) (ed25519.PublicKey, error) {
 func LoadShuffler(path string) (c Shuffler, err error) {
 	c.Process.defaults()
 	c.Validity, c.Round.MaxReport, c.Round.MemoryBytes = 30*24*time.Hour, 1<<20, 64<<20
-	c.Round.Shortest, c.Round.Longest, c.Round.Keep = time.Second, 7*24*time.Hour, 7*24*time.Hour
+	c.Round.Shortest, c.Round.Longest, c.Round.Keep, c.Round.MostOpen = time.Second, 7*24*time.Hour, 7*24*time.Hour, 256
 	if err := load(path, &c); err != nil {
 		return c, err
 	}
@@ -207,7 +207,7 @@ func LoadShuffler(path string) (c Shuffler, err error) {
 		return c, configError("%s: signing-key, sealing-keys and roster are required", path)
 	case c.MinReports < 2:
 		return c, configError("%s: n-min = %d must be at least 2", path, c.MinReports)
-	case c.Validity < time.Minute || c.Round.MaxReport < 1 || c.Round.MemoryBytes < 1:
+	case c.Validity < time.Minute || c.Round.MaxReport < 1 || c.Round.MemoryBytes < 1 || c.Round.MostOpen < 1:
 		return c, configError("%s: validity must be at least 1m, and the limits of a round above 0", path)
 	case c.Round.Shortest <= 0 || c.Round.Longest < c.Round.Shortest:
 		return c, configError("%s: round: shortest %v and longest %v", path, c.Round.Shortest, c.Round.Longest)
@@ -308,7 +308,7 @@ func LoadAll(path string) (c All, err error) {
 // LoadClient reads the configuration of clients.
 func LoadClient(path string) (c Client, err error) {
 	c.Log = "info"
-	c.Policy = Policy{MaxTasks: 1, MaxModelBytes: 64 << 20, MaxRound: 24 * time.Hour, Skew: 2 * time.Minute}
+	c.Policy = Policy{MaxTasks: 1, MaxModelBytes: 64 << 20, MaxRound: 24 * time.Hour, Skew: 2 * time.Minute, MaxWork: 30 * time.Second}
 	if err := load(path, &c); err != nil {
 		return c, err
 	}
@@ -347,7 +347,7 @@ func LoadClient(path string) (c Client, err error) {
 func (p Policy) Parse() (client.Policy, error) {
 	out := client.Policy{MaxEps0: p.MaxEps0, MaxEps: p.MaxEps, MaxTaskEps: p.MaxTaskEps, Delta: p.Delta, MaxTasks: p.MaxTasks,
 		MaxLocalEps: p.MaxLocalEps, MinReports: p.MinReports, Colluders: p.Colluders, Randomizers: p.Randomizers,
-		MaxModelBytes: p.MaxModelBytes, MaxRound: p.MaxRound, Skew: p.Skew}
+		MaxModelBytes: p.MaxModelBytes, MaxRound: p.MaxRound, Skew: p.Skew, MaxWork: p.MaxWork}
 	for _, t := range p.Trusts {
 		if t == "vector-sum" {
 			t = string(dp.Distributed)

@@ -32,10 +32,14 @@ const (
 	Excluded   Reason = "excluded"     // the other aggregator could not open it
 )
 
+// Refused is what a shuffler answers to an announcement that its operator's rules do
+// not allow.
+const Refused Reason = "refused"
+
 // Reasons lists all, in the order they are shown.
 func Reasons() []Reason {
 	return []Reason{Malformed, WrongSize, WrongKey, UnknownRound, Closed, NotEnrolled, BadSignature, Expired, NotDrawn,
-		Duplicate, SecondReport, TooMany, Unavailable, OutOfRange, Excluded}
+		Duplicate, SecondReport, TooMany, Unavailable, OutOfRange, Excluded, Refused}
 }
 
 // Report is a client's report as the shuffler opens it: who sent it, under what

@@ -174,10 +174,10 @@ func TestWhatACoordinatorMayAsk(t *testing.T) {
 			n.refused(reason, Coordinator, "POST", "/v1/rounds", signed)
 		}
 		change := func(f func(*wire.Announcement)) []byte { return w.sign(n.announcement(4, f)) }
-		post(wire.Malformed, change(func(a *wire.Announcement) { a.MinReports = 2 }))
+		post(wire.Refused, change(func(a *wire.Announcement) { a.MinReports = 2 }))
 		post(wire.NotEnrolled, change(func(a *wire.Announcement) { a.Population = 50 }))
 		post(wire.NotEnrolled, change(func(a *wire.Announcement) { a.Enrolment = [32]byte{} }))
-		post(wire.Malformed, change(func(a *wire.Announcement) { a.Deadline = a.Opens + 1 }))
+		post(wire.Refused, change(func(a *wire.Announcement) { a.Deadline = a.Opens + 1 }))
 		post(wire.WrongKey, change(func(a *wire.Announcement) { a.Coordinator.Expires = time.Now().Unix() }))
 		// Forged: signed by somebody else, as something else, or changed.
 		ann := n.announcement(4)
@@ -188,6 +188,9 @@ func TestWhatACoordinatorMayAsk(t *testing.T) {
 		post(wire.BadSignature, forged)
 		post(wire.Malformed, wire.Sign(w.coordinator, wire.LabelAnnouncement, []byte("garbage")))
 		post(wire.Malformed, nil)
+		if got := n.Snapshot().Declined; got[wire.Refused] != 2 || got[wire.BadSignature] != 3 {
+			t.Errorf("rounds that were not opened: %v", got)
+		}
 		if len(w.state.rounds()) != 0 || len(w.state.streams) != 0 {
 			t.Error("a refused round has left something")
 		}

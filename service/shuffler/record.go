@@ -91,21 +91,27 @@ func (s *Service) operatorKey() ed25519.PublicKey {
 
 // announcement reads what a coordinator signed.
 func (s *Service) announcement(signed []byte) (wire.Announcement, error) {
+	ann, _, err := s.announced(signed)
+	return ann, err
+}
+
+// announced says also who has signed it.
+func (s *Service) announced(signed []byte) (wire.Announcement, ed25519.PublicKey, error) {
 	for _, k := range s.config.Coordinators {
 		message, err := wire.Verify(k, wire.LabelAnnouncement, signed)
 		if errors.Is(err, wire.ErrSignature) {
 			continue
 		}
 		if err != nil {
-			return wire.Announcement{}, pure.Refuse(wire.Malformed, "no signed announcement")
+			return wire.Announcement{}, nil, pure.Refuse(wire.Malformed, "no signed announcement")
 		}
 		ann, err := wire.DecodeAnnouncement(message)
 		if err != nil {
-			return wire.Announcement{}, pure.Refuse(wire.Malformed, "no announcement of this version")
+			return wire.Announcement{}, nil, pure.Refuse(wire.Malformed, "no announcement of this version")
 		}
-		return ann, nil
+		return ann, k, nil
 	}
-	return wire.Announcement{}, pure.Refuse(wire.BadSignature, "the announcement is not signed by a coordinator of this shuffler")
+	return wire.Announcement{}, nil, pure.Refuse(wire.BadSignature, "the announcement is not signed by a coordinator of this shuffler")
 }
 
 // links are the keys of a round that lead from a client to its place in the batch,

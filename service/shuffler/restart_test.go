@@ -84,6 +84,43 @@ func TestAbandonedRound(t *testing.T) {
 	})
 }
 
+// One coordinator cannot have more rounds under way than the operator allows, and
+// takes no room from another.
+func TestMostRoundsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 5)
+		second := signer(t)
+		c := w.config()
+		c.MostOpen = 3
+		c.Coordinators = append(c.Coordinators, public(second))
+		n := w.start(c)
+		task := func(i byte) wire.Announcement {
+			return n.announcement(1, func(a *wire.Announcement) { a.Task = [32]byte{i} })
+		}
+		first := task(1)
+		n.open(first)
+		n.open(task(2))
+		n.open(task(3))
+		n.open(first) // it is open
+		extra := task(4)
+		n.refused(wire.TooMany, Coordinator, "POST", "/v1/rounds", w.sign(extra))
+		if got := n.Snapshot().Declined[wire.TooMany]; got != 1 {
+			t.Errorf("counted %d times", got)
+		}
+		other := task(5)
+		n.must(Coordinator, "POST", "/v1/rounds", wire.Sign(second, wire.LabelAnnouncement, other.Append(nil)))
+		// A batch that is offered takes room, until it is released.
+		for i := range w.clients {
+			n.send(w.report(first, i, 0))
+		}
+		n.closed(first)
+		n.refused(wire.TooMany, Coordinator, "POST", "/v1/rounds", w.sign(extra))
+		n.must(Coordinator, "DELETE", path(first, ""), nil)
+		n.open(extra)
+		n.refused(wire.TooMany, Coordinator, "POST", "/v1/rounds", w.sign(task(6)))
+	})
+}
+
 // A round that an earlier version opened, with all of its keys in one secret, goes on.
 func TestRoundOfAnEarlierVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -272,7 +272,8 @@ func (s *Service) abandon(ctx context.Context, name string, now time.Time) error
 	if err != nil {
 		return err
 	}
-	deadline, err := strconv.ParseInt(string(e.Value), 10, 64)
+	text, _, _ := strings.Cut(string(e.Value), " ")
+	deadline, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || now.Before(time.UnixMilli(deadline).Add(time.Minute)) {
 		return err
 	}
