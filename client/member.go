@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -101,7 +102,12 @@ func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, 
 	}
 	// Before the coin, and whatever it will say.
 	until := time.UnixMilli(ann.Deadline)
-	session, fresh, err := f.session(ctx, m, o.enrolment.Population, until, t.ask)
+	key, err := shufflerKey(o.enrolment, time.Now())
+	if err != nil {
+		tell(Declined, refuse(CauseKey, "%v", err))
+		return false, nil
+	}
+	session, fresh, err := f.session(ctx, m, o.enrolment.Population, key.Suite, until, t.ask)
 	if err != nil {
 		tell(Declined, err)
 		return false, nil
@@ -109,10 +115,13 @@ func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, 
 	if fresh {
 		t.at = t.afterAsk
 	}
-	in, err := r.asked(ctx, m, ann, digest)
+	in, err := r.asked(ctx, m, ann, digest, session)
 	if err != nil {
 		if errors.Is(err, errStore) {
 			return false, err
+		}
+		if errors.Is(err, errUnknownSession) {
+			m.forget(session) // another one in the next round: nothing was charged
 		}
 		tell(NotDrawn, err)
 		return false, nil
@@ -176,7 +185,7 @@ func (r *rounds) ready(m *member, ann wire.Announcement, digest [32]byte) *Refus
 }
 
 // asked says whether the client takes part: by the shuffler's draw or its own coin.
-func (r *rounds) asked(ctx context.Context, m *member, ann wire.Announcement, digest [32]byte) (bool, error) {
+func (r *rounds) asked(ctx context.Context, m *member, ann wire.Announcement, digest [32]byte, session wire.Session) (bool, error) {
 	f := r.fleet
 	switch ann.Participation {
 	case dp.CheckIn:
@@ -189,10 +198,14 @@ func (r *rounds) asked(ctx context.Context, m *member, ann wire.Announcement, di
 		m.mu.Unlock()
 		return false, f.book.pass(m.id, r.terms.ID, ann.Round, digest)
 	case dp.Sampled, dp.Once:
-		ask := wire.Sign(m.credential.key, wire.LabelAsk, wire.Ask{Announcement: digest, Client: m.id}.Append(nil))
-		a, err := f.post(ctx, "/v1/ask", ask)
+		ask := wire.Ask{Announcement: digest, Client: m.id}
+		ask.Authenticate(session)
+		a, err := f.post(ctx, "/v1/ask", ask.Append(nil))
 		if err != nil {
 			return false, err
+		}
+		if a.status == http.StatusUnauthorized {
+			return false, fmt.Errorf("%w: %w", a.unexpected("ask"), errUnknownSession)
 		}
 		if a.status != http.StatusOK || len(a.body) != 1 || a.body[0] > 1 {
 			return false, a.unexpected("ask")

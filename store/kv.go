@@ -119,7 +119,9 @@ func (s *Store) kvSubject(key string) string { return s.config.Domain + ".kv." +
 
 // filter is the narrowest subject that all keys of a prefix are below: the server
 // lists no others.
-func filter(root, prefix string) string { return root + prefix[:strings.LastIndexByte(prefix, '.')+1] + ">" }
+func filter(root, prefix string) string {
+	return root + prefix[:strings.LastIndexByte(prefix, '.')+1] + ">"
+}
 
 func (s *Store) keys(ctx context.Context, space, prefix string) ([]string, error) {
 	if prefix != "" {

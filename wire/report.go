@@ -114,26 +114,3 @@ func DecodeReport(b []byte, announcement [32]byte, part, share int64) (r Report,
 	}
 	return r, nil
 }
-
-// Ask is a client's signed question to the shuffler whether it is among a
-// round's drawn clients (Sampled), or in its block (Once). Signed under LabelAsk.
-type Ask struct {
-	Announcement [32]byte
-	Client       ClientID
-}
-
-// Append encodes.
-func (m Ask) Append(dst []byte) []byte {
-	e := encode(dst, KindAsk)
-	e.raw(m.Announcement[:])
-	e.raw(m.Client[:])
-	return e.b
-}
-
-// DecodeAsk is the inverse of Append.
-func DecodeAsk(b []byte) (m Ask, err error) {
-	d := decode(b, KindAsk)
-	d.fixed(m.Announcement[:])
-	d.fixed(m.Client[:])
-	return m, d.end()
-}

@@ -177,8 +177,13 @@ func (s *system) post(path string, b []byte) (int, []byte) {
 func (s *system) session(key ed25519.PrivateKey) wire.Session {
 	s.t.Helper()
 	m := wire.SessionRequest{Population: s.task.Population, Client: wire.NewClientID(key.Public().(ed25519.PublicKey)), Time: time.Now().Unix()}
+	mine, err := envelope.GenerateKey(wire.X25519, time.Time{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m.Suite, m.Public = wire.X25519, mine.Public().Public
 	code, b := s.post("/v1/session", wire.Sign(key, wire.LabelSession, m.Append(nil)))
-	session, err := wire.DecodeSession(b)
+	session, err := mine.OpenSession(m, b)
 	if code != 200 || err != nil {
 		s.t.Fatalf("session: %d %s", code, b)
 	}
@@ -193,7 +198,9 @@ func (s *system) take(a wire.Announcement) {
 		id := wire.NewClientID(key.Public().(ed25519.PublicKey))
 		switch a.Participation {
 		case dp.Sampled, dp.Once:
-			code, b := s.post("/v1/ask", wire.Sign(key, wire.LabelAsk, wire.Ask{Announcement: digest, Client: id}.Append(nil)))
+			ask := wire.Ask{Announcement: digest, Client: id}
+			ask.Authenticate(s.session(key))
+			code, b := s.post("/v1/ask", ask.Append(nil))
 			if code != 200 || len(b) != 1 {
 				s.t.Fatalf("ask: %d %s", code, b)
 			}
