@@ -236,7 +236,7 @@ func TestAskWithALostSession(t *testing.T) {
 	task.Participation = dp.Sampled
 	w := newWorld(t, 3, task)
 	theta := make([]float32, dim)
-	all := []int{0, 1, 2}
+	all := map[int]bool{0: true, 1: true, 2: true}
 	config, seen := w.config(), newWatch()
 	config.Watch = seen.tell
 	_, end := w.run(ctx, config)
