@@ -52,11 +52,16 @@ type Store struct {
 	URL      string `yaml:"url"`       // of a cluster's servers, comma-separated
 	Replicas int    `yaml:"replicas"`  // in a cluster, 1 to 5; default 3
 	// Credentials, CA, Certificate and CertificateKey are files for the cluster.
-	Credentials    string        `yaml:"credentials"`
-	CA             string        `yaml:"ca"`
-	Certificate    string        `yaml:"certificate"`
-	CertificateKey string        `yaml:"certificate-key"`
-	Timeout        time.Duration `yaml:"timeout"` // to get past a lost leader; default 30 s
+	Credentials    string `yaml:"credentials"`
+	CA             string `yaml:"ca"`
+	Certificate    string `yaml:"certificate"`
+	CertificateKey string `yaml:"certificate-key"`
+	// User is a name in the cluster and Password the file of its password; or Token is
+	// a file. Of credentials, user and token there is one at most.
+	User     string        `yaml:"user"`
+	Password string        `yaml:"password"`
+	Token    string        `yaml:"token"`
+	Timeout  time.Duration `yaml:"timeout"` // to get past a lost leader; default 30 s
 }
 
 // Party is another role, as this one knows it.

@@ -90,7 +90,7 @@ func (p *Process) resolve(config, role, admin string) error {
 		p.Admin = admin
 	}
 	at(config, &p.Operator, &p.Certificate, &p.CertificateKey, &p.Store.Dir, &p.Store.Credentials, &p.Store.CA,
-		&p.Store.Certificate, &p.Store.CertificateKey)
+		&p.Store.Certificate, &p.Store.CertificateKey, &p.Store.Password, &p.Store.Token)
 	if _, err := ParsePopulation(p.Population); err != nil {
 		return configError("%s: population: %w", config, err)
 	}
@@ -125,7 +125,7 @@ func parseLevel(text string) (l slog.Level, err error) {
 func (p Process) StoreConfig(role string) store.Config {
 	s := p.Store
 	return store.Config{Domain: role, Dir: s.Dir, MaxBytes: s.MaxBytes, URL: s.URL, Replicas: s.Replicas, Credentials: s.Credentials,
-		TLSCA: s.CA, TLSCert: s.Certificate, TLSKey: s.CertificateKey, Timeout: s.Timeout}
+		TLSCA: s.CA, TLSCert: s.Certificate, TLSKey: s.CertificateKey, User: s.User, Password: s.Password, Token: s.Token, Timeout: s.Timeout}
 }
 
 // ParsePopulation reads 32 hex digits.
