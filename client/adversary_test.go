@@ -370,7 +370,7 @@ func TestPolicyAllowsItsLimits(t *testing.T) {
 	p := policy()
 	p.MaxEps0, p.MinReports, p.Trusts, p.Randomizers, p.MaxModelBytes = m.Event().Eps0, 3, []dp.Trust{dp.Shuffle}, []string{"rinf"}, 4*dim
 	p.Colluders = 1
-	terms, err := p.Agree(task)
+	terms, err := p.Agree(t.Context(), task)
 	if err != nil {
 		t.Fatal(err)
 	}

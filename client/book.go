@@ -33,7 +33,12 @@ var ErrNoLedger = errors.New("there is no client's ledger")
 // CreateLedger makes a directory for clients that have never reported. It
 // refuses one that has a ledger.
 func CreateLedger(dir string) error {
-	if err := os.MkdirAll(filepath.Join(dir, outboxDir), 0o700); err != nil {
+	outboxes := filepath.Join(dir, outboxDir)
+	if err := os.MkdirAll(outboxes, 0o700); err != nil {
+		return fmt.Errorf("client: %v", err)
+	}
+	// Nobody else on the machine is to see what these clients take part in.
+	if err := errors.Join(os.Chmod(dir, 0o700), os.Chmod(outboxes, 0o700)); err != nil {
 		return fmt.Errorf("client: %v", err)
 	}
 	path := filepath.Join(dir, ledgerFile)
@@ -42,7 +47,7 @@ func CreateLedger(dir string) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("client: %v", err)
 	}
-	if err := durable.WriteFile(path, []byte(bookHeader)); err != nil {
+	if err := durable.WritePrivate(path, []byte(bookHeader)); err != nil {
 		return fmt.Errorf("client: %v", err)
 	}
 	return nil
@@ -78,6 +83,9 @@ func openBook(dir string) (b *book, err error) {
 	}()
 	content, err := os.ReadFile(path)
 	if err != nil {
+		return nil, fmt.Errorf("client: %v", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil { // earlier versions made it otherwise
 		return nil, fmt.Errorf("client: %v", err)
 	}
 	all, last, size, err := decodeBook(content)
@@ -131,7 +139,7 @@ func (b *book) shorten(lines int) error {
 	if short > lines/2 {
 		return nil
 	}
-	if err := durable.WriteFile(b.lines.path, out); err != nil {
+	if err := durable.WritePrivate(b.lines.path, out); err != nil {
 		return fmt.Errorf("client: %v", err)
 	}
 	b.last = last
@@ -257,7 +265,7 @@ func (b *book) outbox(announcement [32]byte, deadline time.Time) (*outbox, error
 		return o, nil
 	}
 	o.deadline = deadline
-	if err := durable.WriteFile(o.file.path, o.header()); err != nil {
+	if err := durable.WritePrivate(o.file.path, o.header()); err != nil {
 		return nil, fmt.Errorf("client: %w: %v", errStore, err)
 	}
 	o.made = true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,9 @@ type Fleet struct {
 	flight  chan struct{} // one for each request that is under way
 
 	enrolled enrolled
+
+	considering chan struct{} // one for the task that is being checked
+	wasted      time.Duration // on tasks that were refused; of who holds considering
 
 	// What a coin, and what a report is made from; rng.Secure but in tests.
 	coin, noise func(id wire.ClientID, round int64) rng.Source
@@ -70,9 +74,10 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 		c.Connections = 32
 	}
 	c.Policy = c.Policy.withDefaults()
+	considering := make(chan struct{}, 1)
 	secure := func(wire.ClientID, int64) rng.Source { return rng.Secure() }
 	f = &Fleet{config: c, counter: &counter{accountant: c.Accountant}, coin: secure, noise: secure,
-		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections),
+		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), considering: considering,
 		count: Snapshot{Reports: map[What]int64{}, Declined: map[Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
 	seen := map[wire.ClientID]bool{}
 	for i, m := range members {
@@ -152,8 +157,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 			wg.Go(func() { fail(f.task(ctx, task)) })
 		}
 	} else {
-		f.follow(ctx, func(task [32]byte) {
+		f.follow(ctx, func(task [32]byte, done func()) {
 			wg.Go(func() {
+				defer done()
 				// What the policy does not allow is left to others.
 				if err := f.task(ctx, task); errors.Is(err, errStore) {
 					fail(err)
@@ -165,12 +171,21 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// taskListEvery is how often new tasks are looked for.
-const taskListEvery = time.Minute
+const (
+	// taskListEvery is how often new tasks are looked for.
+	taskListEvery = time.Minute
+	// mostTasks is how many of a coordinator's tasks a process looks at in all, and
+	// tasksAtOnce at a time: others wait until one has ended or was refused.
+	mostTasks   = 1024
+	tasksAtOnce = 32
+)
 
-// follow starts every task that the coordinator lists, until ctx ends.
-func (f *Fleet) follow(ctx context.Context, run func([32]byte)) {
+// follow starts the tasks that the coordinator lists, until ctx ends. run is to
+// return at once and to call done when the task has ended.
+func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())) {
 	known := map[[32]byte]bool{}
+	slots := make(chan struct{}, tasksAtOnce)
+	full := false
 	retry := newBackoff()
 	for ctx.Err() == nil {
 		tasks, err := f.fetchTasks(ctx)
@@ -183,10 +198,23 @@ func (f *Fleet) follow(ctx context.Context, run func([32]byte)) {
 		}
 		retry.reset()
 		for _, task := range tasks {
-			if !known[task] {
-				known[task] = true
-				run(task)
+			if known[task] {
+				continue
 			}
+			if len(known) >= mostTasks {
+				if !full {
+					f.tell(Notice{What: Declined, Task: task, Err: refuse(CausePolicy, "%d tasks were looked at", mostTasks).of(task, 0)})
+				}
+				full = true
+				break
+			}
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			known[task] = true
+			run(task, func() { <-slots })
 		}
 		if sleep(ctx, taskListEvery) != nil {
 			return
@@ -217,7 +245,7 @@ func (f *Fleet) agree(ctx context.Context, id [32]byte) (*Terms, error) {
 	for {
 		task, err := f.fetchTask(ctx, id)
 		if err == nil {
-			return f.config.Policy.Agree(task)
+			return f.consider(ctx, task)
 		}
 		if refused := (*Refused)(nil); errors.As(err, &refused) {
 			return nil, refused.of(id, 0)
@@ -227,6 +255,42 @@ func (f *Fleet) agree(ctx context.Context, id [32]byte) (*Terms, error) {
 			return nil, err
 		}
 	}
+}
+
+// refusedWork is how much of a processor's time may go into tasks that are refused,
+// for each time that MaxWork allows for one of them.
+const refusedWork = 10
+
+// consider checks a task against the policy, one at a time. A coordinator that makes
+// tasks which cost much to refuse is not listened to for ever.
+func (f *Fleet) consider(ctx context.Context, task wire.Task) (*Terms, error) {
+	id := task.ID()
+	// First what costs nothing.
+	if most := f.config.Policy.MaxTasks; !slices.ContainsFunc(f.members, func(m *member) bool { return m.takes(id, most) }) {
+		return nil, refuse(CauseBudget, "%d tasks are as many as the policy allows", most).of(id, 0)
+	}
+	select {
+	case f.considering <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-f.considering }()
+	if most := refusedWork * f.config.Policy.MaxWork; f.wasted > most {
+		return nil, refuse(CausePolicy, "to refuse tasks has taken more than %v already", most).of(id, 0)
+	}
+	begun := time.Now()
+	t, err := f.config.Policy.Agree(ctx, task)
+	if err != nil {
+		f.wasted += time.Since(begun)
+	}
+	return t, err
+}
+
+// takes says whether a member could still take part in a task.
+func (m *member) takes(task [32]byte, most int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.history.of(task) != nil || int64(len(m.history.tasks)) < most
 }
 
 // openAll lets every client prepare its data, before the first round: some of them

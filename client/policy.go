@@ -1,6 +1,8 @@
 package client
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -51,6 +53,8 @@ type Policy struct {
 	MaxRound time.Duration
 	// Skew is how much clocks may differ; 0: two minutes.
 	Skew time.Duration
+	// MaxWork is how long it may take to check what a task's noise is worth; 0: 30 s.
+	MaxWork time.Duration
 }
 
 func (p Policy) withDefaults() Policy {
@@ -71,6 +75,9 @@ func (p Policy) withDefaults() Policy {
 	}
 	if p.Skew == 0 {
 		p.Skew = 2 * time.Minute
+	}
+	if p.MaxWork == 0 {
+		p.MaxWork = 30 * time.Second
 	}
 	return p
 }
@@ -99,7 +106,7 @@ func (p Policy) Check() error {
 		return fmt.Errorf("client: policy: smallest crowd of %d reports must be at least 1", p.MinReports)
 	case p.Colluders < 0 || p.Colluders >= p.MinReports:
 		return fmt.Errorf("client: policy: %d colluders must be fewer than the smallest crowd of %d", p.Colluders, p.MinReports)
-	case p.MaxModelBytes < 0 || p.MaxRound < 0 || p.Skew < 0:
+	case p.MaxModelBytes < 0 || p.MaxRound < 0 || p.Skew < 0 || p.MaxWork < 0:
 		return fmt.Errorf("client: policy: sizes and times must not be negative")
 	}
 	for _, t := range p.Trusts {
@@ -127,18 +134,18 @@ type Terms struct {
 }
 
 // Agree checks a task, whose signature was checked, against the policy, and
-// builds its mechanism. For a vector sum it takes up to seconds. The error is a
-// *Refused.
-func (p Policy) Agree(task wire.Task) (*Terms, error) {
+// builds its mechanism. For a vector sum it takes up to seconds, and not much more
+// than MaxWork. The error is a *Refused.
+func (p Policy) Agree(ctx context.Context, task wire.Task) (*Terms, error) {
 	p = p.withDefaults()
 	t := &Terms{Task: task, ID: task.ID(), policy: p}
-	if r := t.agree(); r != nil {
+	if r := t.agree(ctx); r != nil {
 		return nil, r.of(t.ID, 0)
 	}
 	return t, nil
 }
 
-func (t *Terms) agree() *Refused {
+func (t *Terms) agree(ctx context.Context) *Refused {
 	p, task, w := t.policy, t.Task, t.Task.Mechanism
 	switch {
 	case len(p.Trusts) > 0 && !slices.Contains(p.Trusts, task.Trust):
@@ -166,7 +173,7 @@ func (t *Terms) agree() *Refused {
 		if dp.CheckDelta(task.Delta) != nil || task.Rounds < 1 {
 			return refuse(CauseTask, "delta = %v, %d rounds", task.Delta, task.Rounds)
 		}
-		if r := t.agreeSum(sum.Params()); r != nil {
+		if r := t.agreeSum(ctx, sum.Params()); r != nil {
 			return r
 		}
 		crowd = task.MinReports // those who collude are among the dishonest
@@ -192,7 +199,7 @@ func (t *Terms) agree() *Refused {
 }
 
 // agreeSum checks that the noise is there in every sum that is opened.
-func (t *Terms) agreeSum(s vecsum.Params) *Refused {
+func (t *Terms) agreeSum(ctx context.Context, s vecsum.Params) *Refused {
 	p, task := t.policy, t.Task
 	if s.MinUsers > task.MinReports {
 		return refuse(CauseTask, "noise is counted on for %d clients, rounds are opened with %d", s.MinUsers, task.MinReports)
@@ -204,7 +211,11 @@ func (t *Terms) agreeSum(s vecsum.Params) *Refused {
 	if !(honest*float64(s.MinUsers) <= float64(s.MinUsers-p.Colluders)) {
 		return refuse(CausePolicy, "noise of a share %v of %d clients leaves no room for %d colluders", honest, s.MinUsers, p.Colluders)
 	}
-	if err := mechanism.CheckSigma(task.Mechanism, task.Delta, task.Rounds); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, p.MaxWork)
+	defer cancel()
+	if err := mechanism.CheckSigma(ctx, task.Mechanism, task.Delta, task.Rounds); errors.Is(err, context.DeadlineExceeded) {
+		return refuse(CausePolicy, "what its noise is worth takes more than %v to check", p.MaxWork)
+	} else if err != nil {
 		return refuse(CauseMechanism, "%v", err)
 	}
 	return nil
@@ -242,6 +253,8 @@ func (t *Terms) admit(ann wire.Announcement, e wire.Enrolment, now time.Time) *R
 		return refuse(CauseEnrolment, "the enrolment does not hold now")
 	case ann.Population != e.Clients:
 		return refuse(CauseEnrolment, "n = %d, enrolled are %d", ann.Population, e.Clients)
+	case ann.MinReports > e.Clients:
+		return refuse(CauseEnrolment, "n-min = %d, enrolled are %d", ann.MinReports, e.Clients)
 	case ann.MinReports < e.MinReports:
 		return refuse(CauseEnrolment, "n-min = %d is below the enrolment's %d", ann.MinReports, e.MinReports)
 

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -23,7 +24,7 @@ func TestPolicyChargeIsAboveWhatIsRealised(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			terms, err := (client.Policy{MaxEps0: 6, MaxEps: 100, Delta: 1e-6, MinReports: 50, Colluders: 10}).Agree(task)
+			terms, err := (client.Policy{MaxEps0: 6, MaxEps: 100, Delta: 1e-6, MinReports: 50, Colluders: 10}).Agree(t.Context(), task)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +66,7 @@ func ExamplePolicy() {
 		Name: "digits", Trust: dp.Shuffle, Participation: dp.All, MinReports: 800, Rounds: 20, Delta: 1e-6,
 		Mechanism: wire.Mechanism{Name: "privunit", Dim: 1930, Clip: 0.2, ClipMode: "norm", Eps0: 3},
 	}
-	terms, err := policy.Agree(task)
+	terms, err := policy.Agree(context.Background(), task)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -73,7 +74,7 @@ func ExamplePolicy() {
 	fmt.Printf("counted as one of %d reports\n", terms.Charge.Reports)
 
 	task.MinReports = 100
-	_, err = policy.Agree(task)
+	_, err = policy.Agree(context.Background(), task)
 	fmt.Println(err.(*client.Refused).Cause, err.(*client.Refused).Detail)
 	// Output:
 	// counted as one of 800 reports

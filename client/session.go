@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/riffle-dp/riffle/envelope"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -43,7 +44,9 @@ func (m *member) forget(old wire.Session) {
 // session returns a session of the client's that outlives a round: the sealed bytes
 // do not change until they are answered, so that it must not end before. at is when
 // one is asked for, if there is none. fresh says that there was none.
-func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, deadline, at time.Time) (s wire.Session, fresh bool, err error) {
+// The answer is sealed to a key that is made for it, with the suite that reports are
+// sealed to the shuffler with.
+func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite wire.Suite, deadline, at time.Time) (s wire.Session, fresh bool, err error) {
 	if s, ok := m.current(p, deadline); ok {
 		return s, false, nil
 	}
@@ -59,7 +62,11 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, deadl
 	if s, ok := m.current(p, deadline); ok {
 		return s, true, nil
 	}
-	request := wire.SessionRequest{Population: p, Client: m.id, Time: time.Now().Unix()}
+	key, err := envelope.GenerateKey(suite, time.Time{})
+	if err != nil {
+		return s, true, refuse(CauseSession, "%v", err)
+	}
+	request := wire.SessionRequest{Population: p, Client: m.id, Time: time.Now().Unix(), Suite: suite, Public: key.Public().Public}
 	a, err := f.post(ctx, "/v1/session", wire.Sign(m.credential.key, wire.LabelSession, request.Append(nil)))
 	if err != nil {
 		return s, true, refuse(CauseSession, "%v", err)
@@ -68,7 +75,7 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, deadl
 		return s, true, refuse(CauseSession, "%v", a.unexpected("session"))
 	}
 	next := session{population: p}
-	if next.Session, err = wire.DecodeSession(a.body); err != nil {
+	if next.Session, err = key.OpenSession(request, a.body); err != nil {
 		return s, true, refuse(CauseSession, "%v", err)
 	}
 	if !next.lasts(p, deadline) {

@@ -226,3 +226,39 @@ func TestSessionsAreSpread(t *testing.T) {
 	}
 	end()
 }
+
+// A shuffler that does not know a session any more answers no ask with it: the client
+// has nothing charged and takes another session in the next round.
+func TestAskWithALostSession(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	task := shuffleTask()
+	task.Participation = dp.Sampled
+	w := newWorld(t, 3, task)
+	theta := make([]float32, dim)
+	all := map[int]bool{0: true, 1: true, 2: true}
+	config, seen := w.config(), newWatch()
+	config.Watch = seen.tell
+	_, end := w.run(ctx, config)
+	w.publish(w.announcement(1, theta), theta, all)
+	w.wait(ctx, 3)
+	w.mu.Lock()
+	clear(w.sessions)
+	w.mu.Unlock()
+	w.publish(w.announcement(2, theta), theta, all)
+	for range 3 {
+		if n := seen.next(ctx, t, client.NotDrawn); n.Err == nil || n.Round != 2 {
+			t.Errorf("notice %+v", n)
+		}
+	}
+	w.publish(w.announcement(3, theta), theta, all)
+	w.wait(ctx, 3)
+	end()
+	if got := w.asked("POST session"); got != 6 {
+		t.Errorf("%d requests for sessions", got)
+	}
+	ledger, err := os.ReadFile(filepath.Join(config.Directory, "ledger"))
+	if err != nil || strings.Count(string(ledger), "\nsent ") != 6 {
+		t.Errorf("ledger %q, %v", ledger, err)
+	}
+}

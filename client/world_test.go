@@ -313,6 +313,10 @@ func (w *world) serveShuffler(rw http.ResponseWriter, r *http.Request) {
 		ask, i := w.openAsk(body)
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if i < 0 {
+			rw.WriteHeader(http.StatusUnauthorized)
+			return
+		}
 		if ask.Announcement != w.digest {
 			rw.WriteHeader(http.StatusNotFound)
 			return
@@ -326,7 +330,7 @@ func (w *world) serveShuffler(rw http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("POST /v1/session", func(rw http.ResponseWriter, r *http.Request) {
 		w.count(r, "session")
 		body, _ := io.ReadAll(r.Body)
-		rw.Write(w.give(body).Append(nil))
+		rw.Write(w.give(body))
 	})
 	mux.HandleFunc("POST /v1/report", func(rw http.ResponseWriter, r *http.Request) {
 		w.count(r, "report")
@@ -339,21 +343,21 @@ func (w *world) serveShuffler(rw http.ResponseWriter, r *http.Request) {
 }
 
 func (w *world) openAsk(body []byte) (wire.Ask, int) {
-	for i, m := range w.members {
-		if message, err := wire.Verify(m.Credential.Public(), wire.LabelAsk, body); err == nil {
-			ask, err := wire.DecodeAsk(message)
-			if err != nil || ask.Client != m.Credential.ID() {
-				w.t.Errorf("ask %+v: %v", ask, err)
-			}
-			return ask, i
-		}
+	ask, err := wire.DecodeAsk(body)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, ok := w.sessions[ask.Client]
+	if err != nil {
+		w.t.Errorf("ask: %v", err)
 	}
-	w.t.Error("an ask that nobody signed")
-	return wire.Ask{}, -1
+	if !ok || ask.Session != s.Expires || ask.Verify(s.Key) != nil {
+		return ask, -1
+	}
+	return ask, w.at[ask.Client]
 }
 
 // give answers a request for a session with a new one.
-func (w *world) give(body []byte) wire.Session {
+func (w *world) give(body []byte) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range w.members {
@@ -369,10 +373,17 @@ func (w *world) give(body []byte) wire.Session {
 		s := wire.Session{Expires: time.Now().Add(w.lasting).Unix()}
 		rand.Read(s.Key[:])
 		w.sessions[request.Client] = s
-		return s
+		if request.Suite != w.suite {
+			w.t.Errorf("a session is asked for under suite %d, reports are sealed under %d", request.Suite, w.suite)
+		}
+		sealed, err := envelope.SealSession(request, s)
+		if err != nil {
+			w.t.Error(err)
+		}
+		return sealed
 	}
 	w.t.Error("a request for a session that nobody signed")
-	return wire.Session{}
+	return nil
 }
 
 // take opens a report as the shuffler does and keeps it.

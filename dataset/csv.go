@@ -38,6 +38,10 @@ type CSVConfig struct {
 	// Classes are all that there are, in order, where that is public: the file need
 	// not hold all of them, and must hold no other. nil: those of the file, sorted.
 	Classes []string
+	// Blanks has rows that cannot be used take their place as blank ones, instead of
+	// an error: a client's part in a task must not depend on what its rows are. It
+	// needs Classes or Regression.
+	Blanks bool
 	// Scale maps columns to their scaling; Rest is for all other feature
 	// columns. Only a regression's label column may be scaled.
 	//
@@ -81,6 +85,11 @@ type CSV struct {
 	// Labels are the texts of the classes; nil for a regression.
 	Labels []string
 	Table  *Table
+	// Blanks is how many rows are blank, and Why what is wrong with the first of them.
+	Blanks int
+	Why    error
+
+	known bool // the classes were given
 }
 
 // ErrRows is wrapped by what is wrong with rows, behind a header that is right:
@@ -150,8 +159,14 @@ func (p *csvParser) rows() (*CSV, error) {
 		if err != nil {
 			return nil, err
 		}
+		if len(p.out.X) > MaxCSVCells-p.out.Dim {
+			return nil, fmt.Errorf("dataset: %s: line %d: more than %d features in all", p.name, p.last, MaxCSVCells)
+		}
 		if err := p.row(cells); err != nil {
-			return nil, err
+			if !p.config.Blanks {
+				return nil, err
+			}
+			p.blank(err)
 		}
 	}
 	return p.finish()
@@ -189,6 +204,10 @@ type csvParser struct {
 	classes map[string]int32 // in order of appearance, until finish
 	names   []string
 	last    int // line on which the last good record began
+
+	finished int   // rows
+	blanks   []int // rows that hold nothing
+	why      error // of the first
 }
 
 func (p *csvParser) record() ([]string, error) {
@@ -272,9 +291,6 @@ func (p *csvParser) row(cells []string) error {
 	if len(cells) != len(p.columns) {
 		return fmt.Errorf("dataset: %s: line %d has %d cells, the header %d", p.name, p.last, len(cells), len(p.columns))
 	}
-	if len(p.out.X) > MaxCSVCells-p.out.Dim {
-		return fmt.Errorf("dataset: %s: line %d: more than %d features in all", p.name, p.last, MaxCSVCells)
-	}
 	for j, cell := range cells {
 		if j == p.label && !p.config.Regression {
 			y, err := p.class(cell)
@@ -299,7 +315,24 @@ func (p *csvParser) row(cells []string) error {
 		}
 		return fmt.Errorf("%s: %.40q %s", p.at(j), cell, rule)
 	}
+	p.finished++
 	return nil
+}
+
+// blank puts a row of nothing in the place of one that failed half-way.
+func (p *csvParser) blank(err error) {
+	t := &p.out
+	n := p.finished
+	t.X = append(t.X[:n*t.Dim], make([]float32, t.Dim)...)
+	if p.config.Regression {
+		t.Targets = append(t.Targets[:n], 0)
+	} else {
+		t.Y = append(t.Y[:n], -1)
+	}
+	if p.blanks = append(p.blanks, n); p.why == nil {
+		p.why = err
+	}
+	p.finished++
 }
 
 // number reads a decimal number, or returns the rule that cell breaks.
@@ -353,7 +386,13 @@ func (p *csvParser) finish() (*CSV, error) {
 		return nil, fmt.Errorf("dataset: %s: no rows behind the header", p.name)
 	}
 	table := p.out // so that the result does not keep the parser's buffers
-	out := &CSV{Name: p.name, Table: &table}
+	out := &CSV{Name: p.name, Table: &table, Blanks: len(p.blanks), Why: p.why, known: p.config.Classes != nil}
+	if len(p.blanks) > 0 {
+		table.Blank = make([]bool, table.Len())
+		for _, i := range p.blanks {
+			table.Blank[i] = true
+		}
+	}
 	out.Columns = slices.Delete(slices.Clone(p.columns), p.label, p.label+1)
 	if p.config.Regression {
 		return out, nil
@@ -374,6 +413,10 @@ func (p *csvParser) finish() (*CSV, error) {
 		}
 	}
 	for i, y := range table.Y {
+		if y < 0 {
+			table.Y[i] = 0 // blank
+			continue
+		}
 		table.Y[i] = place[y]
 	}
 	table.Classes = len(out.Labels)
@@ -423,7 +466,11 @@ func (c *CSV) Split(fraction float64, seed uint64) (train, test *Table, err erro
 	if test, err = c.Table.Subset(second); err != nil {
 		return nil, nil, err
 	}
-	if !train.Regression() && !slices.ContainsFunc(train.Y, func(y int32) bool { return y != train.Y[0] }) {
+	// Where classes are given they are public, and which of them are here is not asked.
+	if c.known || train.Regression() {
+		return train, test, nil
+	}
+	if !slices.ContainsFunc(train.Y, func(y int32) bool { return y != train.Y[0] }) {
 		return nil, nil, fmt.Errorf("dataset: %s: the training part of %d rows holds one class only, %q, want at least 2",
 			c.Name, train.Len(), c.Labels[train.Y[0]])
 	}

@@ -136,6 +136,9 @@ type Table struct {
 	// Targets holds one finite real target per row, for regression; nil in a
 	// table of classes.
 	Targets []float32
+	// Blank marks rows that take a place and hold nothing: what a file has there
+	// cannot be used. nil: none.
+	Blank []bool
 }
 
 // Regression says whether rows have real targets instead of classes.
@@ -166,6 +169,9 @@ func (t *Table) Subset(index []int) (*Table, error) {
 			out.Targets = append(out.Targets, t.Targets[i])
 		} else {
 			out.Y = append(out.Y, t.Y[i])
+		}
+		if t.Blank != nil {
+			out.Blank = append(out.Blank, t.Blank[i])
 		}
 	}
 	return out, nil

@@ -48,7 +48,7 @@ func Status(r wire.Reason) int {
 		return http.StatusBadRequest
 	case wire.BadSignature, wire.Expired:
 		return http.StatusUnauthorized
-	case wire.NotEnrolled, wire.NotDrawn:
+	case wire.NotEnrolled, wire.NotDrawn, wire.Refused:
 		return http.StatusForbidden
 	case wire.UnknownRound:
 		return http.StatusNotFound

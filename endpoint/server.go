@@ -93,6 +93,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 	}
 	s.http = &http.Server{
 		Handler: s.limit(c.Handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ReadTimeout: c.Transfer, WriteTimeout: c.MaxWait + c.Transfer,
 		TLSConfig: serverTLS(c),
 		// Its lines hold addresses: they are counted, not kept.
 		ErrorLog: log.New(counter{&s.counts.connection}, "", 0),
@@ -213,11 +214,19 @@ func (s *Server) limit(next http.Handler) http.Handler {
 			RefuseAs(w, &Refusal{wire.TooMany, fmt.Sprintf("body above %d bytes", s.config.MaxBody), http.StatusRequestEntityTooLarge})
 			return
 		}
-		control := http.NewResponseController(w)
-		_ = control.SetWriteDeadline(time.Now().Add(s.config.MaxWait + s.config.Transfer)) // a test's recorder has none
-		if r.Body != nil && r.Body != http.NoBody {
-			_ = control.SetReadDeadline(time.Now().Add(s.config.Transfer))
-			r.Body = &timedBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.config.MaxBody), control: control}
+		// The server sets the deadlines. That for reading would, over HTTP/1, end a
+		// handler that waits longer after all was read.
+		body := r.Body != nil && r.Body != http.NoBody
+		if body {
+			r.Body = http.MaxBytesReader(w, r.Body, s.config.MaxBody)
+		}
+		if r.ProtoMajor < 2 {
+			control := http.NewResponseController(w)
+			if body {
+				r.Body = &timedBody{ReadCloser: r.Body, control: control}
+			} else {
+				_ = control.SetReadDeadline(time.Time{}) // a test's recorder has none
+			}
 		}
 		if s.config.Peers != nil {
 			r = r.WithContext(context.WithValue(r.Context(), peerKey{}, s.peer(r)))
@@ -232,7 +241,7 @@ func (s *Server) limit(next http.Handler) http.Handler {
 	})
 }
 
-// timedBody lifts the deadline for reading once the body is there: a later one
+// timedBody lifts the deadline for reading once the body is there: it
 // would end a handler that waits.
 type timedBody struct {
 	io.ReadCloser

@@ -1,5 +1,6 @@
 // Package envelope seals reports: to the shuffler on the outside, to the
-// coordinator and to the second aggregator on the inside. It is HPKE (RFC 9180,
+// coordinator and to the second aggregator on the inside; and the shuffler's answer
+// to a client that asks for a session. It is HPKE (RFC 9180,
 // base mode, from the standard library) with riffle's labels, key ids and expiry.
 //
 // A sealed message is bound to its reader's role (HPKE's info) and to the round
@@ -8,6 +9,7 @@
 package envelope
 
 import (
+	"bytes"
 	"crypto/hpke"
 	"errors"
 	"fmt"
@@ -23,6 +25,7 @@ const (
 	Shuffler    Reader = "riffle/1 seal shuffler"
 	Coordinator Reader = "riffle/1 seal coordinator"
 	Aggregator  Reader = "riffle/1 seal aggregator"
+	Client      Reader = "riffle/1 seal session"
 )
 
 // ErrOpen is wrapped where a message cannot be opened: another key, round or
@@ -127,11 +130,38 @@ func (r *Keyring) OpenPart(to Reader, announcement [32]byte, b []byte) ([]byte, 
 	return r.open(wire.KeyID(b[2:PartHeader]), to, b[:PartHeader], announcement[:], b[PartHeader:])
 }
 
+// sessionHeader starts the answer to a session request. With the request's digest it
+// is the additional data.
+var sessionHeader = []byte{wire.Version, byte(wire.KindSessionSealed)}
+
+// SealSession seals a session to whoever made the request for it.
+func SealSession(m wire.SessionRequest, s wire.Session) ([]byte, error) {
+	digest := m.Digest()
+	return seal(wire.Key{Suite: m.Suite, Public: m.Public}, Client, sessionHeader, digest[:], s.Append(nil))
+}
+
+// OpenSession opens the answer to a request that named this key.
+func (k *PrivateKey) OpenSession(m wire.SessionRequest, b []byte) (wire.Session, error) {
+	if !bytes.HasPrefix(b, sessionHeader) {
+		return wire.Session{}, fmt.Errorf("%w: no sealed session", wire.ErrMalformed)
+	}
+	digest := m.Digest()
+	content, err := k.open(Client, sessionHeader, digest[:], b[len(sessionHeader):])
+	if err != nil {
+		return wire.Session{}, err
+	}
+	return wire.DecodeSession(content)
+}
+
 func (r *Keyring) open(id wire.KeyID, to Reader, header, extra, sealed []byte) ([]byte, error) {
 	k, ok := r.byID[id]
 	if !ok {
 		return nil, fmt.Errorf("%w: %x", ErrKey, id)
 	}
+	return k.open(to, header, extra, sealed)
+}
+
+func (k *PrivateKey) open(to Reader, header, extra, sealed []byte) ([]byte, error) {
 	n, err := encSize(k.suite)
 	if err != nil {
 		return nil, err

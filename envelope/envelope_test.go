@@ -110,6 +110,58 @@ func TestSealedInSealed(t *testing.T) {
 	}
 }
 
+// A session opens for whoever asked for it, and for that request.
+func TestSealedSession(t *testing.T) {
+	for name, suite := range suites {
+		t.Run(name, func(t *testing.T) {
+			key := func() *PrivateKey {
+				k, err := GenerateKey(suite, time.Time{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return k
+			}
+			mine := key()
+			m := wire.SessionRequest{Population: wire.Population{1}, Client: wire.ClientID{5}, Time: 1790000000, Suite: suite, Public: mine.Public().Public}
+			want := wire.Session{Expires: 1790640000, Key: wire.SessionKey{3}}
+			sealed, err := SealSession(m, want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := mine.OpenSession(m, sealed); err != nil || got != want {
+				t.Errorf("opened as %+v, %v", got, err)
+			}
+			if _, err := key().OpenSession(m, sealed); !errors.Is(err, ErrOpen) {
+				t.Errorf("another key: %v", err)
+			}
+			for _, change := range []func(*wire.SessionRequest){func(m *wire.SessionRequest) { m.Time++ }, func(m *wire.SessionRequest) { m.Client[3]++ },
+				func(m *wire.SessionRequest) { m.Population[0]++ }, func(m *wire.SessionRequest) { m.Public = key().Public().Public }} {
+				other := m
+				change(&other)
+				if _, err := mine.OpenSession(other, sealed); !errors.Is(err, ErrOpen) {
+					t.Errorf("another request: %v", err)
+				}
+			}
+			for i := range sealed {
+				bad := bytes.Clone(sealed)
+				bad[i] ^= 1
+				if _, err := mine.OpenSession(m, bad); err == nil {
+					t.Fatalf("opens with byte %d changed", i)
+				}
+			}
+			for n := range sealed {
+				if _, err := mine.OpenSession(m, sealed[:n]); err == nil {
+					t.Fatalf("opens with %d of %d bytes", n, len(sealed))
+				}
+			}
+			m.Public = m.Public[1:]
+			if _, err := SealSession(m, want); err == nil {
+				t.Error("sealed to a key that is too short")
+			}
+		})
+	}
+}
+
 // Two seals of the same are different: nothing links them.
 func TestSealsDiffer(t *testing.T) {
 	ring := newRing(t, wire.X25519, 100)
@@ -138,16 +190,6 @@ func TestKeysRotate(t *testing.T) {
 	}
 	if _, err := ring.OpenPart(Coordinator, [32]byte{}, old); err != nil {
 		t.Errorf("the old key is still held: %v", err)
-	}
-	later, err := ring.Retire(time.Unix(131, 0), 30*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := later.OpenPart(Coordinator, [32]byte{}, old); !errors.Is(err, ErrKey) {
-		t.Errorf("a retired key opens: %v", err)
-	}
-	if _, err := ring.Retire(time.Unix(300, 0), 0); err == nil {
-		t.Error("a ring of no keys")
 	}
 	if _, err := NewKeyring(ring.keys[0], ring.keys[0]); err == nil {
 		t.Error("a key twice")
@@ -224,6 +266,55 @@ func TestVectors(t *testing.T) {
 		if err != nil || string(got) != "riffle vector" {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
+		testSessionVector(t, filepath.Join("testdata", "session-"+name+".txt"), suite)
+	}
+}
+
+// testSessionVector reads a key, a request and the sealed answer, a line each.
+func testSessionVector(t *testing.T, path string, suite wire.Suite) {
+	t.Helper()
+	want := wire.Session{Expires: 1790640000, Key: wire.SessionKey(bytes.Repeat([]byte{11}, 32))}
+	if *update {
+		k, err := GenerateKey(suite, time.Unix(1790000000, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := k.MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := wire.SessionRequest{Population: wire.Population{1}, Client: wire.ClientID{5}, Time: 1790000000, Suite: suite, Public: k.Public().Public}
+		sealed, err := SealSession(m, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, fmt.Appendf(text, "%x\n%x\n", m.Append(nil), sealed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(raw), "\n")
+	k, err := ParseKey([]byte(lines[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := hex.DecodeString(lines[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := hex.DecodeString(lines[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := wire.DecodeSessionRequest(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := k.OpenSession(m, sealed); err != nil || got != want {
+		t.Errorf("%s: %+v, %v", path, got, err)
 	}
 }
 

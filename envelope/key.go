@@ -129,15 +129,3 @@ func (r *Keyring) Public() []wire.Key {
 	}
 	return out
 }
-
-// Retire returns a ring without the keys that expired more than grace ago, which
-// nothing under way can be sealed to.
-func (r *Keyring) Retire(now time.Time, grace time.Duration) (*Keyring, error) {
-	var keep []*PrivateKey
-	for _, k := range r.keys {
-		if now.Before(time.Unix(k.public.Expires, 0).Add(grace)) {
-			keep = append(keep, k)
-		}
-	}
-	return NewKeyring(keep...)
-}

@@ -3,6 +3,7 @@
 package mechanism
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -49,8 +50,9 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 const minVariance = 4
 
 // CheckSigma recomputes what a client's noise is worth over the rounds of a task
-// and refuses a description that claims more. It takes up to seconds.
-func CheckSigma(w wire.Mechanism, delta float64, rounds int64) error {
+// and refuses a description that claims more. It takes up to seconds, and some
+// descriptions take it minutes: it gives up with ctx's error when ctx ends.
+func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int64) error {
 	m, err := New(w)
 	if err != nil {
 		return err
@@ -63,7 +65,7 @@ func CheckSigma(w wire.Mechanism, delta float64, rounds int64) error {
 	if n := v.params.Noise; n.Kind != vecsum.Binomial && !(n.Variance >= minVariance) {
 		return fmt.Errorf("mechanism: %s noise of variance %v must have %v at least: %w", n.Kind, n.Variance, minVariance, dp.ErrNoBound)
 	}
-	sigma, tail, err := v.params.Sigma(delta, rounds)
+	sigma, tail, err := v.params.SigmaUntil(ctx, delta, rounds)
 	if err != nil {
 		return err
 	}

@@ -90,28 +90,28 @@ func TestDescriptionsAreRefused(t *testing.T) {
 // A task cannot claim more for its noise than it is worth.
 func TestSigmaIsChecked(t *testing.T) {
 	m := sum(t, vecsum.Binomial).Describe()
-	if err := CheckSigma(m, 1e-5, 10); err != nil {
+	if err := CheckSigma(t.Context(), m, 1e-5, 10); err != nil {
 		t.Error(err)
 	}
 	m.Sum.Sigma *= 1.02
-	if err := CheckSigma(m, 1e-5, 10); err == nil || !strings.Contains(err.Error(), "claims") {
+	if err := CheckSigma(t.Context(), m, 1e-5, 10); err == nil || !strings.Contains(err.Error(), "claims") {
 		t.Errorf("claimed too much: %v", err)
 	}
 	m.Sum.Sigma /= 1.02
 	m.Sum.NoiseBits = m.Sum.NoiseBits * 9 / 10
-	if err := CheckSigma(m, 1e-5, 10); err == nil {
+	if err := CheckSigma(t.Context(), m, 1e-5, 10); err == nil {
 		t.Error("less noise than claimed")
 	}
 	// Many clients' little noise adds up, but what is cut off each is not counted.
 	m = sum(t, vecsum.Skellam).Describe()
-	if err := CheckSigma(m, 1e-5, 10); err != nil {
+	if err := CheckSigma(t.Context(), m, 1e-5, 10); err != nil {
 		t.Error(err)
 	}
 	m.Sum.NoiseVariance, m.Sum.Sigma = .01, m.Sum.Sigma*math.Sqrt(.01/m.Sum.NoiseVariance)/2
-	if err := CheckSigma(m, 1e-5, 10); !errors.Is(err, dp.ErrNoBound) {
+	if err := CheckSigma(t.Context(), m, 1e-5, 10); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("noise that is cut where it is likely: %v", err)
 	}
-	if err := CheckSigma(wire.Mechanism{Name: "privunit", Dim: 3, Clip: 1, Eps0: 1}, 1e-5, 10); err != nil {
+	if err := CheckSigma(t.Context(), wire.Mechanism{Name: "privunit", Dim: 3, Clip: 1, Eps0: 1}, 1e-5, 10); err != nil {
 		t.Error(err)
 	}
 	if e := sum(t, vecsum.Skellam).Event(); e.Class != dp.Gaussian {

@@ -310,8 +310,11 @@ func (r *CheckReport) shuffler(ctx context.Context, config string) error {
 			if !alive[name] || !slices.Contains(secrets, name) || !slices.Contains(streams, "o-"+name+"-"+round.Run) {
 				r.problem(k, "the round is closed, and its batch or its keys are not there")
 			}
+			if slices.Contains(secrets, "links-"+name) {
+				r.problem(k, "the batch is offered, and the keys of its order are still there")
+			}
 			r.word(k, round, publicOf(key))
-		case "void", "released":
+		case "void", "released", "abandoned":
 			r.word(k, round, publicOf(key))
 			if !alive[name] { // else its destruction is finished at the next start
 				r.gone(k, name, streams, secrets)
@@ -352,7 +355,7 @@ func (r *CheckReport) word(where string, round storedRound, key ed25519.PublicKe
 
 // gone makes sure that nothing is left of a round but its record.
 func (r *CheckReport) gone(where, name string, streams, secrets []string) {
-	if slices.Contains(secrets, name) {
+	if slices.Contains(secrets, name) || slices.Contains(secrets, "links-"+name) {
 		r.problem(where, "the round has ended, and its keys are still there")
 	}
 	for _, stream := range streams {
@@ -374,7 +377,7 @@ func roundsOf(streams, secrets []string) []string {
 	var names []string
 	for _, s := range secrets {
 		if !strings.HasPrefix(s, "session-") { // those of sessions live by themselves
-			names = append(names, s)
+			names = append(names, strings.TrimPrefix(s, "links-"))
 		}
 	}
 	for _, s := range streams {

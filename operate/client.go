@@ -28,7 +28,7 @@ func ServeClients(ctx context.Context, config string, o Options) error {
 		}
 		o.Level.Set(l)
 	}
-	join, members, err := c.join()
+	join, members, err := c.join(o.Log)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func ServeClients(ctx context.Context, config string, o Options) error {
 	return err
 }
 
-func (c Client) join() (client.JoinConfig, []client.Member, error) {
+func (c Client) join(log *slog.Logger) (client.JoinConfig, []client.Member, error) {
 	policy, err := c.Policy.Parse()
 	if err != nil {
 		return client.JoinConfig{}, nil, err
@@ -81,6 +81,10 @@ func (c Client) join() (client.JoinConfig, []client.Member, error) {
 		return join, nil, configError("%w", err)
 	}
 	data := train.NewLocal(c.Data)
+	// For whoever owns the data; nothing but this machine's log hears of it.
+	data.Warn = func(task [32]byte, what error) {
+		log.Warn("rows do not fit a task", "task", fmt.Sprintf("%x", task[:8]), "error", what)
+	}
 	var members []client.Member
 	for i, credential := range credentials {
 		members = append(members, client.Member{Credential: credential, Source: data.Part(c.First + int64(i))})

@@ -52,11 +52,16 @@ type Store struct {
 	URL      string `yaml:"url"`       // of a cluster's servers, comma-separated
 	Replicas int    `yaml:"replicas"`  // in a cluster, 1 to 5; default 3
 	// Credentials, CA, Certificate and CertificateKey are files for the cluster.
-	Credentials    string        `yaml:"credentials"`
-	CA             string        `yaml:"ca"`
-	Certificate    string        `yaml:"certificate"`
-	CertificateKey string        `yaml:"certificate-key"`
-	Timeout        time.Duration `yaml:"timeout"` // to get past a lost leader; default 30 s
+	Credentials    string `yaml:"credentials"`
+	CA             string `yaml:"ca"`
+	Certificate    string `yaml:"certificate"`
+	CertificateKey string `yaml:"certificate-key"`
+	// User is a name in the cluster and Password the file of its password; or Token is
+	// a file. Of credentials, user and token there is one at most.
+	User     string        `yaml:"user"`
+	Password string        `yaml:"password"`
+	Token    string        `yaml:"token"`
+	Timeout  time.Duration `yaml:"timeout"` // to get past a lost leader; default 30 s
 }
 
 // Party is another role, as this one knows it.
@@ -88,6 +93,8 @@ type Shuffler struct {
 	Round struct {
 		Shortest    time.Duration `yaml:"shortest"`     // default 1 s
 		Longest     time.Duration `yaml:"longest"`      // default 7 days
+		Keep        time.Duration `yaml:"keep"`         // of a batch that nobody takes, after its deadline; default 7 days
+		MostOpen    int           `yaml:"most-open"`    // under way at a time, neither void nor released; default 256
 		MaxReport   int64         `yaml:"max-report"`   // bytes of a report's parts; default 1 MiB
 		MemoryBytes int64         `yaml:"memory-bytes"` // for the sort of a batch; default 64 MiB
 	} `yaml:"round"`
@@ -115,7 +122,8 @@ type Coordinator struct {
 		Epsilon float64 `yaml:"epsilon"`
 		Delta   float64 `yaml:"delta"`
 	} `yaml:"budget"`
-	// RoundLength is how long a round is open, unless all have reported. Default 1 min.
+	// RoundLength is how long a round is open. Only rounds of all clients, or of a
+	// public block of them, end before: when all have reported. Default 1 min.
 	RoundLength time.Duration `yaml:"round-length"`
 	// Data is what models are evaluated on, and the shape of models is taken from,
 	// where tasks name another path. Default: as the task says.
@@ -195,4 +203,5 @@ type Policy struct {
 	MaxModelBytes int64         `yaml:"max-model-bytes"`
 	MaxRound      time.Duration `yaml:"max-round"`
 	Skew          time.Duration `yaml:"skew"`
+	MaxWork       time.Duration `yaml:"max-work"`
 }

@@ -116,6 +116,7 @@ func (l Loopback) Create(ctx context.Context) error {
 	shuffler.SigningKey, shuffler.SealingKeys, shuffler.Roster = "keys/"+SigningFile, []string{keys[RoleShuffler].sealingFile}, RosterFile
 	shuffler.MinReports, shuffler.Validity = l.MinReports, 30*24*time.Hour
 	shuffler.Round.Shortest, shuffler.Round.Longest, shuffler.Round.MaxReport, shuffler.Round.MemoryBytes = time.Second, 24*time.Hour, 1<<22, 64<<20
+	shuffler.Round.Keep, shuffler.Round.MostOpen = 7*24*time.Hour, 256
 	shuffler.Coordinator = Party{Pins: []string{keys[RoleCoordinator].pin}, Key: keys[RoleCoordinator].signing}
 
 	var coordinator Coordinator

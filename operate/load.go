@@ -90,7 +90,7 @@ func (p *Process) resolve(config, role, admin string) error {
 		p.Admin = admin
 	}
 	at(config, &p.Operator, &p.Certificate, &p.CertificateKey, &p.Store.Dir, &p.Store.Credentials, &p.Store.CA,
-		&p.Store.Certificate, &p.Store.CertificateKey)
+		&p.Store.Certificate, &p.Store.CertificateKey, &p.Store.Password, &p.Store.Token)
 	if _, err := ParsePopulation(p.Population); err != nil {
 		return configError("%s: population: %w", config, err)
 	}
@@ -125,7 +125,7 @@ func parseLevel(text string) (l slog.Level, err error) {
 func (p Process) StoreConfig(role string) store.Config {
 	s := p.Store
 	return store.Config{Domain: role, Dir: s.Dir, MaxBytes: s.MaxBytes, URL: s.URL, Replicas: s.Replicas, Credentials: s.Credentials,
-		TLSCA: s.CA, TLSCert: s.Certificate, TLSKey: s.CertificateKey, Timeout: s.Timeout}
+		TLSCA: s.CA, TLSCert: s.Certificate, TLSKey: s.CertificateKey, User: s.User, Password: s.Password, Token: s.Token, Timeout: s.Timeout}
 }
 
 // ParsePopulation reads 32 hex digits.
@@ -191,7 +191,7 @@ func (p Party) signer(name string) (ed25519.PublicKey, error) {
 func LoadShuffler(path string) (c Shuffler, err error) {
 	c.Process.defaults()
 	c.Validity, c.Round.MaxReport, c.Round.MemoryBytes = 30*24*time.Hour, 1<<20, 64<<20
-	c.Round.Shortest, c.Round.Longest = time.Second, 7*24*time.Hour
+	c.Round.Shortest, c.Round.Longest, c.Round.Keep, c.Round.MostOpen = time.Second, 7*24*time.Hour, 7*24*time.Hour, 256
 	if err := load(path, &c); err != nil {
 		return c, err
 	}
@@ -207,10 +207,12 @@ func LoadShuffler(path string) (c Shuffler, err error) {
 		return c, configError("%s: signing-key, sealing-keys and roster are required", path)
 	case c.MinReports < 2:
 		return c, configError("%s: n-min = %d must be at least 2", path, c.MinReports)
-	case c.Validity < time.Minute || c.Round.MaxReport < 1 || c.Round.MemoryBytes < 1:
+	case c.Validity < time.Minute || c.Round.MaxReport < 1 || c.Round.MemoryBytes < 1 || c.Round.MostOpen < 1:
 		return c, configError("%s: validity must be at least 1m, and the limits of a round above 0", path)
 	case c.Round.Shortest <= 0 || c.Round.Longest < c.Round.Shortest:
 		return c, configError("%s: round: shortest %v and longest %v", path, c.Round.Shortest, c.Round.Longest)
+	case c.Round.Keep < time.Minute:
+		return c, configError("%s: round: keep = %v must be at least 1m", path, c.Round.Keep)
 	case (c.Aggregator == nil) != (len(c.AggregatorKeys) == 0):
 		return c, configError("%s: aggregator and aggregator-sealing-keys go together", path)
 	}
@@ -306,7 +308,7 @@ func LoadAll(path string) (c All, err error) {
 // LoadClient reads the configuration of clients.
 func LoadClient(path string) (c Client, err error) {
 	c.Log = "info"
-	c.Policy = Policy{MaxTasks: 1, MaxModelBytes: 64 << 20, MaxRound: 24 * time.Hour, Skew: 2 * time.Minute}
+	c.Policy = Policy{MaxTasks: 1, MaxModelBytes: 64 << 20, MaxRound: 24 * time.Hour, Skew: 2 * time.Minute, MaxWork: 30 * time.Second}
 	if err := load(path, &c); err != nil {
 		return c, err
 	}
@@ -345,7 +347,7 @@ func LoadClient(path string) (c Client, err error) {
 func (p Policy) Parse() (client.Policy, error) {
 	out := client.Policy{MaxEps0: p.MaxEps0, MaxEps: p.MaxEps, MaxTaskEps: p.MaxTaskEps, Delta: p.Delta, MaxTasks: p.MaxTasks,
 		MaxLocalEps: p.MaxLocalEps, MinReports: p.MinReports, Colluders: p.Colluders, Randomizers: p.Randomizers,
-		MaxModelBytes: p.MaxModelBytes, MaxRound: p.MaxRound, Skew: p.Skew}
+		MaxModelBytes: p.MaxModelBytes, MaxRound: p.MaxRound, Skew: p.Skew, MaxWork: p.MaxWork}
 	for _, t := range p.Trusts {
 		if t == "vector-sum" {
 			t = string(dp.Distributed)

@@ -21,7 +21,7 @@ func serveShuffler(ctx context.Context, config string, o Options) error {
 		return err
 	}
 	own := shuffler.Config{MinReports: c.MinReports, Validity: c.Validity, FrontendOnly: c.FrontendOnly,
-		Bucket: c.Round.MemoryBytes, Log: o.Log,
+		Bucket: c.Round.MemoryBytes, Keep: c.Round.Keep, MostOpen: c.Round.MostOpen, Log: o.Log,
 		Limits: pure.Limits{MinDuration: c.Round.Shortest, MaxDuration: c.Round.Longest, MaxReport: c.Round.MaxReport}}
 	if own.Population, err = ParsePopulation(c.Population); err != nil {
 		return configError("%w", err)
@@ -101,6 +101,7 @@ func shufflerMetrics(s shuffler.Snapshot) []endpoint.Metric {
 		{Name: "riffle_reports_accepted_total", Help: "Reports that were made durable.", Kind: endpoint.Counter, Samples: []endpoint.Sample{{Value: float64(s.Accepted)}}},
 		{Name: "riffle_reports_refused_total", Help: "Reports that were refused, by reason.", Kind: endpoint.Counter, Samples: byReason(s.Refused)},
 		{Name: "riffle_rounds_total", Help: "Rounds that this process brought into a state.", Kind: endpoint.Counter, Samples: rounds},
+		{Name: "riffle_rounds_refused_total", Help: "Rounds that were not opened, by reason.", Kind: endpoint.Counter, Samples: byReason(s.Declined)},
 		{Name: "riffle_rounds_open", Help: "Rounds that take reports now.", Kind: endpoint.Gauge, Samples: []endpoint.Sample{{Value: float64(s.Open)}}},
 		{Name: "riffle_stage_seconds_total", Help: "Time spent in a stage.", Kind: endpoint.Counter, Samples: stages},
 		{Name: "riffle_stage_passes_total", Help: "How often a stage was passed.", Kind: endpoint.Counter, Samples: passes},

@@ -46,17 +46,17 @@ func CheckOpening(ann wire.Announcement, e wire.Enrolment, last int64, now time.
 	case ann.Population != e.Clients:
 		return Refuse(wire.NotEnrolled, "n = %d, enrolled are %d", ann.Population, e.Clients)
 	case ann.MinReports < e.MinReports:
-		return Refuse(wire.Malformed, "n-min = %d is below the shuffler's %d", ann.MinReports, e.MinReports)
+		return Refuse(wire.Refused, "n-min = %d is below the shuffler's %d", ann.MinReports, e.MinReports)
 	case ann.Round <= last:
 		return Refuse(wire.Closed, "round %d is not above the task's last, %d", ann.Round, last)
 	case deadline.Sub(now) < l.MinDuration || deadline.Sub(now) > l.MaxDuration:
-		return Refuse(wire.Malformed, "the deadline must lie %v to %v ahead", l.MinDuration, l.MaxDuration)
+		return Refuse(wire.Refused, "the deadline must lie %v to %v ahead", l.MinDuration, l.MaxDuration)
 	case time.UnixMilli(ann.Opens).After(deadline.Add(-l.MinDuration)):
-		return Refuse(wire.Malformed, "open for less than %v", l.MinDuration)
+		return Refuse(wire.Refused, "open for less than %v", l.MinDuration)
 	case ann.ReportBytes < 1:
 		return Refuse(wire.Malformed, "parts of %d bytes", ann.ReportBytes)
 	case ann.ReportBytes+ann.ShareBytes > l.MaxReport:
-		return Refuse(wire.TooMany, "reports of %d bytes, at most %d are taken", ann.ReportBytes+ann.ShareBytes, l.MaxReport)
+		return Refuse(wire.Refused, "reports of %d bytes, at most %d are taken", ann.ReportBytes+ann.ShareBytes, l.MaxReport)
 	case (ann.ShareBytes == 0) != ann.Aggregator.None():
 		return Refuse(wire.Malformed, "shares of %d bytes without their reader, or the other way round", ann.ShareBytes)
 	}

@@ -117,14 +117,25 @@ func (s *Store) Keys(ctx context.Context, prefix string) ([]string, error) {
 
 func (s *Store) kvSubject(key string) string { return s.config.Domain + ".kv." + key }
 
+// filter is the narrowest subject that all keys of a prefix are below: the server
+// lists no others.
+func filter(root, prefix string) string {
+	return root + prefix[:strings.LastIndexByte(prefix, '.')+1] + ">"
+}
+
 func (s *Store) keys(ctx context.Context, space, prefix string) ([]string, error) {
+	if prefix != "" {
+		if err := checkSuffix(strings.TrimSuffix(prefix, "."), false); err != nil {
+			return nil, err
+		}
+	}
 	root := s.kvSubject(space)
 	subjects, err := retry(ctx, s, func(ctx context.Context) (map[string]uint64, error) {
 		h, err := s.js.Stream(ctx, s.kvName())
 		if err != nil {
 			return nil, err
 		}
-		info, err := h.Info(ctx, jetstream.WithSubjectFilter(root+">"))
+		info, err := h.Info(ctx, jetstream.WithSubjectFilter(filter(root, prefix)))
 		if err != nil {
 			return nil, err
 		}

@@ -43,6 +43,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,6 +84,9 @@ type Config struct {
 	Replicas int
 	// Credentials, TLSCA, TLSCert and TLSKey are files for URL; each may be empty.
 	Credentials, TLSCA, TLSCert, TLSKey string
+	// User is a name, whose password Password is a file of; Token is a file as well.
+	// Of credentials, user and token there is one at most.
+	User, Password, Token string
 
 	// Timeout limits how long an operation tries to get past the loss of a
 	// connection or of a leader. Default 30 s.
@@ -106,7 +110,7 @@ func (c Config) check() (Config, error) {
 		if c.Replicas > 1 {
 			return c, fmt.Errorf("store: %d replicas: an embedded store has one", c.Replicas)
 		}
-		if c.Credentials+c.TLSCA+c.TLSCert+c.TLSKey != "" {
+		if c.Credentials+c.TLSCA+c.TLSCert+c.TLSKey+c.User+c.Password+c.Token != "" {
 			return c, errors.New("store: credentials are for a URL")
 		}
 		c.Replicas = 1
@@ -117,6 +121,18 @@ func (c Config) check() (Config, error) {
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return c, errors.New("store: a TLS certificate and its key go together")
+	}
+	if (c.User == "") != (c.Password == "") {
+		return c, errors.New("store: a user and the file of its password go together")
+	}
+	proofs := 0
+	for _, p := range []string{c.Credentials, c.User, c.Token} {
+		if p != "" {
+			proofs++
+		}
+	}
+	if proofs > 1 {
+		return c, errors.New("store: of credentials, user and token only one is used")
 	}
 	if c.Replicas == 0 {
 		c.Replicas = 3
@@ -270,7 +286,11 @@ func connect(ctx context.Context, c Config) (_ *Store, err error) {
 		}
 		opts = append(opts, nats.InProcessServer(s.server))
 	} else {
-		opts = append(opts, urlOptions(c)...)
+		more, err := urlOptions(c)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, more...)
 	}
 	if s.nc, err = nats.Connect(c.URL, opts...); err != nil {
 		return nil, fmt.Errorf("store: connect to %s: %w", s.where(), err)
@@ -286,8 +306,7 @@ func connect(ctx context.Context, c Config) (_ *Store, err error) {
 	return s, nil
 }
 
-func urlOptions(c Config) []nats.Option {
-	var opts []nats.Option
+func urlOptions(c Config) (opts []nats.Option, err error) {
 	if c.Credentials != "" {
 		opts = append(opts, nats.UserCredentials(c.Credentials))
 	}
@@ -297,7 +316,34 @@ func urlOptions(c Config) []nats.Option {
 	if c.TLSCert != "" {
 		opts = append(opts, nats.ClientCert(c.TLSCert, c.TLSKey))
 	}
-	return opts
+	if c.User != "" {
+		password, err := secretFile(c.Password)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, nats.UserInfo(c.User, password))
+	}
+	if c.Token != "" {
+		token, err := secretFile(c.Token)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, nats.Token(token))
+	}
+	return opts, nil
+}
+
+// secretFile reads one line.
+func secretFile(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("store: %w", err)
+	}
+	text := strings.TrimRight(string(b), "\r\n")
+	if text == "" || strings.ContainsAny(text, "\r\n") {
+		return "", fmt.Errorf("store: %s must hold one line", path)
+	}
+	return text, nil
 }
 
 // where names the store in messages; a URL without its user.

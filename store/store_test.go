@@ -223,6 +223,24 @@ func TestKeys(t *testing.T) {
 	if !slices.Equal(keys, []string{"round.1", "round.2"}) {
 		t.Errorf("keys %v", keys)
 	}
+	_, err = s.CreateKey(ctx, "round.10.part", nil)
+	must(t, err)
+	for prefix, want := range map[string]int{"": 4, "r": 3, "round.1": 2, "round.10.": 1, "round.10.p": 1, "round.3": 0, "round.10.part.": 0, "t": 1} {
+		keys, err := s.Keys(ctx, prefix)
+		must(t, err)
+		if len(keys) != want {
+			t.Errorf("keys of %q: %v", prefix, keys)
+		}
+	}
+	// Only what is asked for is listed by the server.
+	for prefix, want := range map[string]string{"": "d.kv.k.>", "round.": "d.kv.k.round.>", "round.1": "d.kv.k.round.>", "counts.a.b": "d.kv.k.counts.a.>", "task": "d.kv.k.>"} {
+		if got := filter("d.kv.k.", prefix); got != want {
+			t.Errorf("filter of %q: %s, want %s", prefix, got, want)
+		}
+	}
+	if _, err := s.Keys(ctx, "round.>"); err == nil {
+		t.Error("a prefix with a wildcard is taken")
+	}
 	is(t, s.DeleteKey(ctx, "round.1", rev), ErrConflict)
 	must(t, s.DeleteKey(ctx, "round.1", next))
 	is(t, s.DeleteKey(ctx, "round.1", 0), ErrNotFound)

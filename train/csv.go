@@ -82,12 +82,12 @@ func (c Config) regression() bool {
 
 // readCSV reads the file as a configuration says, with the classes it is to have;
 // nil: those in the file.
-func (c Config) readCSV(classes []string) (*dataset.CSV, error) {
+func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
 	by, rest, err := ParseRanges(c.Range)
 	if err != nil {
 		return nil, inputError("range %v", err)
 	}
-	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: c.regression(), Classes: classes, Scale: by, Rest: rest})
+	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: c.regression(), Classes: classes, Blanks: blanks, Scale: by, Rest: rest})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, inputError("data %s: no such file", c.Data)
 	}
@@ -119,11 +119,16 @@ func (c Config) ranged(columns []string) bool {
 }
 
 func (c Config) loadCSV() (*Data, error) {
-	file, err := c.readCSV(nil)
+	file, err := c.readCSV(nil, false)
 	if err != nil {
 		return nil, err
 	}
-	d := &Data{EvalName: "test", Classes: file.Labels, columns: file.Columns}
+	return c.splitCSV(file)
+}
+
+// splitCSV deals a file's rows out to training and test.
+func (c Config) splitCSV(file *dataset.CSV) (d *Data, err error) {
+	d = &Data{EvalName: "test", Classes: file.Labels, columns: file.Columns}
 	if c.ranged(file.Columns) {
 		d.norm = math.Sqrt(float64(file.Table.Dim))
 	}

@@ -158,7 +158,13 @@ func (c clients) Worker() func(id int64, theta, grad []float32) {
 	for i, m := range c.stages {
 		stages[i] = gradients(m, c.table)
 	}
-	one := func(row int, theta, grad []float32) { stages[*c.stage](row, theta, grad) }
+	one := func(row int, theta, grad []float32) {
+		if c.table.Blank != nil && c.table.Blank[row] {
+			clear(grad)
+			return
+		}
+		stages[*c.stage](row, theta, grad)
+	}
 	if c.users == nil {
 		return func(id int64, theta, grad []float32) { one(c.population.Example(id), theta, grad) }
 	}
@@ -186,7 +192,12 @@ func (c clients) CoordinateWorker() func(id int64, theta []float32, j int) float
 			return nil
 		}
 	}
-	one := func(row int, theta []float32, j int) float32 { return stages[*c.stage](row, theta, j) }
+	one := func(row int, theta []float32, j int) float32 {
+		if c.table.Blank != nil && c.table.Blank[row] {
+			return 0
+		}
+		return stages[*c.stage](row, theta, j)
+	}
 	if c.users == nil {
 		return func(id int64, theta []float32, j int) float32 { return one(c.population.Example(id), theta, j) }
 	}

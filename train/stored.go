@@ -159,7 +159,7 @@ func (s *Stored) table(c Config, workers int) (*dataset.Table, error) {
 		}
 		return table, nil
 	}
-	file, err := c.readCSV(nil)
+	file, err := c.readCSV(nil, false)
 	if err != nil {
 		return nil, err
 	}

@@ -212,6 +212,79 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 	}
 }
 
+// Rows that do not fit a task change nothing for other clients, and their own clients
+// report like all others: a task must not find out whose rows they are.
+func TestRowsThatDoNotFitReportNothing(t *testing.T) {
+	path := smallCSV(t, 80)
+	made, err := NewTask(context.Background(), "test", csvConfig(path), enrolled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := NewLocal(path)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	for i, bad := range []string{"0.1,0.2,0.3,perhaps", "0.1,0.2,1e39,yes", "0.1,,0.3,yes", "0.1,yes", "x,y,z,label", "0.1,0.2,0.3, yes"} {
+		lines[1+9*i] = bad
+	}
+	odd := filepath.Join(t.TempDir(), "odd.csv")
+	if err := os.WriteFile(odd, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mine := NewLocal(odd)
+	var told []string
+	mine.Warn = func(task [32]byte, what error) { told = append(told, what.Error()) }
+	dim := int(made.Wire.Mechanism.Dim)
+	theta, want, got := make([]float32, dim), make([]float32, dim), make([]float32, dim)
+	for j := range theta {
+		theta[j] = .1 * float32(j+1)
+	}
+	none := 0
+	for i := range made.Config.Population {
+		g, err := good.Part(i).Open(made.Wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g(theta, want)
+		if g, err = mine.Part(i).Open(made.Wire); err != nil {
+			t.Fatalf("client %d stays away: %v", i, err)
+		}
+		got[0] = 1
+		g(theta, got)
+		if !slices.ContainsFunc(got, func(v float32) bool { return v != 0 }) {
+			none++
+		} else if !slices.Equal(got, want) {
+			t.Errorf("client %d has another gradient", i)
+		}
+	}
+	if none == 0 || none > 6 {
+		t.Errorf("%d clients have no gradient, of 6 rows", none)
+	}
+	if len(told) != 1 || !strings.Contains(told[0], "6 of 80 rows") || !strings.Contains(told[0], "perhaps") {
+		t.Errorf("told %q", told)
+	}
+	// A file without a row that fits, and one that cannot be read as rows.
+	for _, text := range []string{"x,y,z,label\n1,2,3,4\n5,6,7,8\n", "x,y,z,label\n\"1,2\n"} {
+		if err := os.WriteFile(odd, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g, err := NewLocal(odd).Part(1).Open(made.Wire)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		got[0] = 1
+		if g(theta, got); slices.ContainsFunc(got, func(v float32) bool { return v != 0 }) {
+			t.Errorf("%q: gradient %v, want none", text, got)
+		}
+	}
+	if _, err := NewLocal(odd).Part(made.Config.Population).Open(made.Wire); err == nil {
+		t.Error("a client beyond the population")
+	}
+}
+
 // FuzzDocument reads what a coordinator may send: what is taken has one meaning.
 func FuzzDocument(f *testing.F) {
 	made, err := NewTask(context.Background(), "test", csvConfig(writeSmall(f.TempDir(), 80)), enrolled)

@@ -1,6 +1,7 @@
 package vecsum
 
 import (
+	"context"
 	"fmt"
 	"math"
 
@@ -18,6 +19,12 @@ import (
 // between k₁ and k₂ = 1.01·k₁ the bound 2/(μ(k₁)√k₂) holds. Rounds compose by
 // Compose, and the tails add.
 func (p Params) Sigma(delta float64, rounds int64) (sigma, tail float64, err error) {
+	return p.SigmaUntil(context.Background(), delta, rounds)
+}
+
+// SigmaUntil is Sigma for parameters that come from others: they may be such that it
+// takes minutes. It returns ctx's error soon after ctx has ended.
+func (p Params) SigmaUntil(ctx context.Context, delta float64, rounds int64) (sigma, tail float64, err error) {
 	if err := dp.CheckDelta(delta); err != nil {
 		return 0, 0, err
 	}
@@ -28,6 +35,9 @@ func (p Params) Sigma(delta float64, rounds int64) (sigma, tail float64, err err
 	tau := p.tau(delta, rounds)
 	sigma = math.Inf(1)
 	for k := p.MinUsers; ; {
+		if ctx.Err() != nil {
+			return 0, 0, ctx.Err()
+		}
 		next := min(p.Users, max(k, k+k/100))
 		q := p
 		q.MinUsers = k

@@ -23,13 +23,16 @@ const (
 	KindSealed       Kind = 5 // inner envelope, client to coordinator or aggregator
 	KindClosed       Kind = 6
 	KindChunk        Kind = 7
-	KindAsk          Kind = 8 // a client asks whether it is drawn
 	KindEntry        Kind = 9 // of a ledger
 	KindExclusion    Kind = 10
 	KindPartial      Kind = 11
 
-	KindSessionRequest Kind = 12
 	KindSession        Kind = 13
+	KindAsk            Kind = 14 // a client asks whether it is drawn
+	KindSessionRequest Kind = 15
+	KindSessionSealed  Kind = 16 // the answer to it
+
+	// 8 and 12 were a signed ask and a request for a session that was not sealed.
 )
 
 // ErrMalformed is wrapped by every error of a decoder.

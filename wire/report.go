@@ -32,10 +32,14 @@ const (
 	Excluded   Reason = "excluded"     // the other aggregator could not open it
 )
 
+// Refused is what a shuffler answers to an announcement that its operator's rules do
+// not allow.
+const Refused Reason = "refused"
+
 // Reasons lists all, in the order they are shown.
 func Reasons() []Reason {
 	return []Reason{Malformed, WrongSize, WrongKey, UnknownRound, Closed, NotEnrolled, BadSignature, Expired, NotDrawn,
-		Duplicate, SecondReport, TooMany, Unavailable, OutOfRange, Excluded}
+		Duplicate, SecondReport, TooMany, Unavailable, OutOfRange, Excluded, Refused}
 }
 
 // Report is a client's report as the shuffler opens it: who sent it, under what
@@ -109,27 +113,4 @@ func DecodeReport(b []byte, announcement [32]byte, part, share int64) (r Report,
 		return Report{}, err
 	}
 	return r, nil
-}
-
-// Ask is a client's signed question to the shuffler whether it is among a
-// round's drawn clients (Sampled), or in its block (Once). Signed under LabelAsk.
-type Ask struct {
-	Announcement [32]byte
-	Client       ClientID
-}
-
-// Append encodes.
-func (m Ask) Append(dst []byte) []byte {
-	e := encode(dst, KindAsk)
-	e.raw(m.Announcement[:])
-	e.raw(m.Client[:])
-	return e.b
-}
-
-// DecodeAsk is the inverse of Append.
-func DecodeAsk(b []byte) (m Ask, err error) {
-	d := decode(b, KindAsk)
-	d.fixed(m.Announcement[:])
-	d.fixed(m.Client[:])
-	return m, d.end()
 }

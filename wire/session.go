@@ -10,13 +10,20 @@ import (
 // ErrMAC is wrapped where a report's MAC does not fit.
 var ErrMAC = errors.New("wire: MAC does not fit")
 
-// SessionRequest asks the shuffler for a session, by which a client's reports are
-// known as its own. Signed under LabelSession by the client.
+// SessionRequest asks the shuffler for a session, by which a client's reports and
+// asks are known as its own. Signed under LabelSession by the client.
 type SessionRequest struct {
 	Population Population
 	Client     ClientID
-	Time       int64 // Unix seconds: the answer follows from it
+	Time       int64 // Unix seconds: the session follows from it
+	// Suite and Public are a key that the client has made for the answer alone: it is
+	// sealed to it, so that nobody on the way has the session.
+	Suite  Suite
+	Public []byte
 }
+
+// Digest is what is signed of it, and what its answer is bound to.
+func (m SessionRequest) Digest() [32]byte { return Digest(LabelSession, m.Append(nil)) }
 
 // Append encodes.
 func (m SessionRequest) Append(dst []byte) []byte {
@@ -24,6 +31,8 @@ func (m SessionRequest) Append(dst []byte) []byte {
 	e.raw(m.Population[:])
 	e.raw(m.Client[:])
 	e.i64(m.Time)
+	e.u8(byte(m.Suite))
+	e.blob(m.Public)
 	return e.b
 }
 
@@ -33,6 +42,10 @@ func DecodeSessionRequest(b []byte) (m SessionRequest, err error) {
 	d.fixed(m.Population[:])
 	d.fixed(m.Client[:])
 	m.Time = d.count("time")
+	m.Suite, m.Public = Suite(d.u8()), d.blob()
+	if d.err == nil && (m.Suite != X25519 && m.Suite != X25519MLKEM768 || len(m.Public) == 0) {
+		d.fail("answer key of suite %d with %d bytes", m.Suite, len(m.Public))
+	}
 	if err := d.end(); err != nil {
 		return SessionRequest{}, err
 	}
@@ -48,9 +61,9 @@ func (SessionKey) String() string { return "wire.SessionKey" }
 // GoString hides the key.
 func (SessionKey) GoString() string { return "wire.SessionKey" }
 
-// Session is the answer to a SessionRequest, for its sender alone.
+// Session is what the answer to a SessionRequest holds, sealed to its sender alone.
 type Session struct {
-	Expires int64 // Unix seconds: no report is taken with it from then on
+	Expires int64 // Unix seconds: no report and no ask is taken with it from then on
 	Key     SessionKey
 }
 
@@ -98,4 +111,61 @@ func (r *Report) Verify(key SessionKey) error {
 		return fmt.Errorf("%w: %s", ErrMAC, LabelReport)
 	}
 	return nil
+}
+
+// Ask is a client's question to the shuffler whether it is among a round's drawn
+// clients (Sampled), or in its block (Once). It is authenticated as a report is.
+type Ask struct {
+	Announcement [32]byte
+	Client       ClientID
+	Session      int64 // its expiry
+	MAC          [sha256.Size]byte
+}
+
+func (m *Ask) mac(key *SessionKey) (sum [sha256.Size]byte) {
+	e := encoder{}
+	e.i64(m.Session)
+	d := Digest(LabelAsk, m.Announcement[:], m.Client[:], e.b)
+	h := hmac.New(sha256.New, key[:])
+	h.Write(d[:])
+	h.Sum(sum[:0])
+	return sum
+}
+
+// Authenticate marks the ask as that of the session's client.
+func (m *Ask) Authenticate(s Session) {
+	m.Session = s.Expires
+	m.MAC = m.mac(&s.Key)
+}
+
+// Verify checks that whoever made the ask has the key.
+func (m *Ask) Verify(key SessionKey) error {
+	want := m.mac(&key)
+	if !hmac.Equal(want[:], m.MAC[:]) {
+		return fmt.Errorf("%w: %s", ErrMAC, LabelAsk)
+	}
+	return nil
+}
+
+// Append encodes.
+func (m Ask) Append(dst []byte) []byte {
+	e := encode(dst, KindAsk)
+	e.raw(m.Announcement[:])
+	e.raw(m.Client[:])
+	e.i64(m.Session)
+	e.raw(m.MAC[:])
+	return e.b
+}
+
+// DecodeAsk is the inverse of Append.
+func DecodeAsk(b []byte) (m Ask, err error) {
+	d := decode(b, KindAsk)
+	d.fixed(m.Announcement[:])
+	d.fixed(m.Client[:])
+	m.Session = d.count("session")
+	d.fixed(m.MAC[:])
+	if err := d.end(); err != nil {
+		return Ask{}, err
+	}
+	return m, nil
 }

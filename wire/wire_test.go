@@ -50,9 +50,10 @@ func messages() []message {
 	exclusion := Exclusion{Announcement: fill(4), Reports: 498, Places: []int64{0, 17, 497}}
 	partial := Partial{Announcement: fill(4), Exclusion: fill(9), Tag: [16]byte{3}, Index: 1, Clients: 495, Reports: fill(10), Sums: []uint64{0, 1, math.MaxUint32}}
 	chunk := Chunk{Index: 2, Size: 3, Items: []byte("abcdef")}
-	request := SessionRequest{Population: Population{1}, Client: ClientID{5}, Time: 1790000000}
+	request := SessionRequest{Population: Population{1}, Client: ClientID{5}, Time: 1790000000, Suite: X25519, Public: bytes.Repeat([]byte{7}, 32)}
 	session := Session{Expires: 1790640000, Key: SessionKey(fill(11))}
 	ask := Ask{Announcement: fill(4), Client: ClientID{5}}
+	ask.Authenticate(session)
 	report := Report{Announcement: fill(4), Client: ClientID{5}, ID: ReportID{6}, Part: []byte("part of it"), Share: []byte("share")}
 	report.Authenticate(session)
 	return []message{
@@ -238,6 +239,35 @@ func TestReportsAreAuthenticated(t *testing.T) {
 	}
 	if _, err := DecodeReport(b[:20], r.Announcement, 10, 5); !errors.Is(err, ErrMalformed) {
 		t.Errorf("short: %v", err)
+	}
+}
+
+func TestAsksAreAuthenticated(t *testing.T) {
+	s := Session{Expires: 86400, Key: SessionKey{1, 2, 3}}
+	m := Ask{Announcement: fill(1), Client: ClientID{7}}
+	m.Authenticate(s)
+	b := m.Append(nil)
+	for i := range b {
+		bad := bytes.Clone(b)
+		bad[i] ^= 1
+		got, err := DecodeAsk(bad)
+		if err == nil {
+			err = got.Verify(s.Key)
+		}
+		if !errors.Is(err, ErrMAC) && !errors.Is(err, ErrMalformed) {
+			t.Fatalf("byte %d changed: %v", i, err)
+		}
+	}
+	if err := m.Verify(s.Key); err != nil {
+		t.Error(err)
+	}
+	if err := m.Verify(SessionKey{1, 2, 4}); !errors.Is(err, ErrMAC) {
+		t.Errorf("another key: %v", err)
+	}
+	// What authenticates a report of the same fields is no ask's.
+	r := Report{Announcement: m.Announcement, Client: m.Client}
+	if r.Authenticate(s); r.MAC == m.MAC {
+		t.Error("a report's MAC is an ask's")
 	}
 }
 

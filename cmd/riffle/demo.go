@@ -160,10 +160,14 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64) error {
 	default:
 		return usage("--trust %q must be shuffle, local, vector-sum or distributed", d.Trust)
 	}
-	d.Round = 60 // a round closes when all who were asked have reported
+	d.Round = 60 // a round closes when all have reported
+	// But who is in it is secret where it is drawn or each client's coin decides, and
+	// then it ends at its deadline.
+	secret := 3 + float64(d.Clients)/400
 	switch d.Participation {
 	case "all":
 	case "sampled":
+		d.Round = secret
 		if c.K = k; k == 0 {
 			c.K = max(2, d.Clients/2)
 		}
@@ -173,8 +177,7 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64) error {
 		}
 	case "check-in":
 		c.Gamma = gamma
-		// Nobody knows who will report, so the round ends at its deadline.
-		d.Round = 5 + float64(d.Clients)/500
+		d.Round = secret
 	default:
 		return usage("--participation %q must be all, sampled, check-in or once", d.Participation)
 	}

@@ -11,7 +11,12 @@ import (
 
 // WriteFile replaces path with data: temporary file, fsync, rename, fsync of
 // the directory. On error, such as a full disk, path is as it was.
-func WriteFile(path string, data []byte) (err error) {
+func WriteFile(path string, data []byte) error { return write(path, data, 0o644) }
+
+// WritePrivate is WriteFile for what only the owner may read.
+func WritePrivate(path string, data []byte) error { return write(path, data, 0o600) }
+
+func write(path string, data []byte, mode os.FileMode) (err error) {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
 	if err != nil {
@@ -25,7 +30,7 @@ func WriteFile(path string, data []byte) (err error) {
 	if _, err = tmp.Write(data); err != nil {
 		return errors.Join(err, tmp.Close())
 	}
-	if err = tmp.Chmod(0o644); err != nil {
+	if err = tmp.Chmod(mode); err != nil {
 		return errors.Join(err, tmp.Close())
 	}
 	if err = tmp.Sync(); err != nil {

@@ -3,6 +3,7 @@ package durable
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -60,5 +61,24 @@ func TestAppend(t *testing.T) {
 	}
 	if got := read(t, path); got != "a\nb\n" {
 		t.Errorf("read %q", got)
+	}
+}
+
+func TestModes(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no modes")
+	}
+	path := filepath.Join(t.TempDir(), "f")
+	for _, c := range []struct {
+		write func(string, []byte) error
+		want  os.FileMode
+	}{{WriteFile, 0o644}, {WritePrivate, 0o600}, {Append, 0o600}} {
+		if err := c.write(path, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode() != c.want {
+			t.Errorf("mode %v, %v, want %v", info.Mode(), err, c.want)
+		}
 	}
 }

@@ -195,7 +195,7 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 		if p := sum.Params(); w.MinReports-t.Colluders < p.MinUsers {
 			return fail("n-min = %d less %d colluders is below the %d clients whose noise hides a sum", w.MinReports, t.Colluders, p.MinUsers)
 		}
-		if err := mechanism.CheckSigma(w.Mechanism, w.Delta, w.Rounds); err != nil {
+		if err := mechanism.CheckSigma(context.Background(), w.Mechanism, w.Delta, w.Rounds); err != nil {
 			return fail("%w", err)
 		}
 		r.sum = sum

@@ -67,6 +67,9 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation) *system {
 	t.Helper()
 	s := &system{world: newWorld(t, trust, p), dir: t.TempDir(), seal: ring(t), rounds: map[int64]*opened{}}
 	s.config.Round = 20 * time.Second
+	if p == dp.Sampled {
+		s.config.Round = 1500 * time.Millisecond // it lasts that long
+	}
 	operator := signer(t)
 	public := s.key.Public().(ed25519.PublicKey)
 	db := openStore(t, filepath.Join(s.dir, "shuffler"), "shuffler")
@@ -178,8 +181,13 @@ func (s *system) post(path string, b []byte) (int, []byte) {
 func (s *system) session(key ed25519.PrivateKey) wire.Session {
 	s.t.Helper()
 	m := wire.SessionRequest{Population: s.task.Population, Client: wire.NewClientID(key.Public().(ed25519.PublicKey)), Time: time.Now().Unix()}
+	mine, err := envelope.GenerateKey(wire.X25519, time.Time{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m.Suite, m.Public = wire.X25519, mine.Public().Public
 	code, b := s.post("/v1/session", wire.Sign(key, wire.LabelSession, m.Append(nil)))
-	session, err := wire.DecodeSession(b)
+	session, err := mine.OpenSession(m, b)
 	if code != 200 || err != nil {
 		s.t.Fatalf("session: %d %s", code, b)
 	}
@@ -194,7 +202,9 @@ func (s *system) take(a wire.Announcement) {
 		id := wire.NewClientID(key.Public().(ed25519.PublicKey))
 		switch a.Participation {
 		case dp.Sampled, dp.Once:
-			code, b := s.post("/v1/ask", wire.Sign(key, wire.LabelAsk, wire.Ask{Announcement: digest, Client: id}.Append(nil)))
+			ask := wire.Ask{Announcement: digest, Client: id}
+			ask.Authenticate(s.session(key))
+			code, b := s.post("/v1/ask", ask.Append(nil))
 			if code != 200 || len(b) != 1 {
 				s.t.Fatalf("ask: %d %s", code, b)
 			}

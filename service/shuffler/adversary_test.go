@@ -151,15 +151,25 @@ func TestAsksAreChecked(t *testing.T) {
 		n := w.start(w.config())
 		ann := n.announcement(1)
 		n.open(ann)
-		m := wire.Ask{Announcement: ann.Digest(), Client: wire.NewClientID(public(w.clients[0]))}
-		n.refused(wire.Malformed, "", "POST", "/v1/ask", nil)
-		n.refused(wire.Malformed, "", "POST", "/v1/ask", make([]byte, 200))
-		n.refused(wire.BadSignature, "", "POST", "/v1/ask", wire.Sign(w.clients[1], wire.LabelAsk, m.Append(nil)))
-		n.refused(wire.BadSignature, "", "POST", "/v1/ask", wire.Sign(w.clients[0], wire.LabelReport, m.Append(nil)))
-		gone := wire.Ask{Announcement: [32]byte{1}, Client: m.Client}
-		n.refused(wire.UnknownRound, "", "POST", "/v1/ask", wire.Sign(w.clients[0], wire.LabelAsk, gone.Append(nil)))
-		who := wire.Ask{Announcement: ann.Digest()}
-		n.refused(wire.NotEnrolled, "", "POST", "/v1/ask", wire.Sign(w.clients[0], wire.LabelAsk, who.Append(nil)))
+		mine, others := w.session(0), w.session(1)
+		refused := func(want wire.Reason, body []byte) {
+			t.Helper()
+			n.refused(want, "", "POST", "/v1/ask", body)
+		}
+		if b := n.must("", "POST", "/v1/ask", w.ask(ann, 0, mine)); len(b) != 1 || b[0] != 1 {
+			t.Errorf("answer %v", b)
+		}
+		refused(wire.Malformed, nil)
+		refused(wire.Malformed, make([]byte, 200))
+		refused(wire.BadSignature, w.ask(ann, 0, others))
+		refused(wire.BadSignature, w.ask(ann, 0, mine, func(m *wire.Ask) { m.MAC[31] ^= 0x80 }))
+		refused(wire.BadSignature, w.ask(ann, 0, mine, func(m *wire.Ask) { m.Announcement[0]++ }))
+		refused(wire.BadSignature, w.ask(ann, 0, mine, func(m *wire.Ask) { m.Session += int64(sessionDay / time.Second) }))
+		refused(wire.Expired, w.ask(ann, 0, mine, func(m *wire.Ask) { m.Session = time.Now().Unix() }))
+		refused(wire.NotEnrolled, w.ask(ann, 0, mine, func(m *wire.Ask) { m.Client = wire.ClientID{} }))
+		gone := ann
+		gone.Round++
+		refused(wire.UnknownRound, w.ask(gone, 0, mine))
 	})
 }
 
@@ -174,10 +184,10 @@ func TestWhatACoordinatorMayAsk(t *testing.T) {
 			n.refused(reason, Coordinator, "POST", "/v1/rounds", signed)
 		}
 		change := func(f func(*wire.Announcement)) []byte { return w.sign(n.announcement(4, f)) }
-		post(wire.Malformed, change(func(a *wire.Announcement) { a.MinReports = 2 }))
+		post(wire.Refused, change(func(a *wire.Announcement) { a.MinReports = 2 }))
 		post(wire.NotEnrolled, change(func(a *wire.Announcement) { a.Population = 50 }))
 		post(wire.NotEnrolled, change(func(a *wire.Announcement) { a.Enrolment = [32]byte{} }))
-		post(wire.Malformed, change(func(a *wire.Announcement) { a.Deadline = a.Opens + 1 }))
+		post(wire.Refused, change(func(a *wire.Announcement) { a.Deadline = a.Opens + 1 }))
 		post(wire.WrongKey, change(func(a *wire.Announcement) { a.Coordinator.Expires = time.Now().Unix() }))
 		// Forged: signed by somebody else, as something else, or changed.
 		ann := n.announcement(4)
@@ -188,6 +198,9 @@ func TestWhatACoordinatorMayAsk(t *testing.T) {
 		post(wire.BadSignature, forged)
 		post(wire.Malformed, wire.Sign(w.coordinator, wire.LabelAnnouncement, []byte("garbage")))
 		post(wire.Malformed, nil)
+		if got := n.Snapshot().Declined; got[wire.Refused] != 2 || got[wire.BadSignature] != 3 {
+			t.Errorf("rounds that were not opened: %v", got)
+		}
 		if len(w.state.rounds()) != 0 || len(w.state.streams) != 0 {
 			t.Error("a refused round has left something")
 		}

@@ -16,8 +16,9 @@ import (
 	"github.com/riffle-dp/riffle/wire"
 )
 
-// complete says whether all who were asked have reported. The frontends' counts
-// say cheaply when it may be so; the stream of reports says whether it is.
+// complete says whether a round may close before its deadline: all who were asked
+// have reported, and who that is is public. The frontends' counts say cheaply when
+// it may be so; the stream of reports says whether it is.
 func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	digest, err := decodeName(name)
 	if err != nil {
@@ -30,8 +31,13 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	if r.seen == nil {
 		return true, nil // it is closing
 	}
-	if r.ann.Participation == dp.CheckIn {
+	switch r.ann.Participation {
+	case dp.CheckIn:
 		return false, nil // nobody knows who will come
+	case dp.Sampled:
+		// When it closed would tell a coordinator that keeps the announcement from
+		// some clients, or gives it to them late, whether they are drawn.
+		return false, nil
 	}
 	if r.accepted.Load() >= r.drawn.Len() {
 		return true, nil // each counted once, here
@@ -141,6 +147,10 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 			return err
 		}
 	}
+	if err := gone(s.store.DestroySecret(ctx, linksName(name))); err != nil {
+		return err
+	}
+	s.forget(time.Now())
 	select {
 	case s.shuffling <- struct{}{}:
 		defer func() { <-s.shuffling }()
@@ -175,7 +185,7 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 	}
 	s.metrics.closed.Add(1)
 	// What pass 2 has read is not needed any more, nor what others left.
-	return s.tidy(ctx, name, run)
+	return s.offered(ctx, name, ann, run)
 }
 
 // rejected adds up what frontends refused and what the permutation dropped.
@@ -225,11 +235,7 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 	if cut == 0 {
 		return b, nil
 	}
-	keys, err := s.secrets(ctx, name)
-	if err != nil {
-		return b, err
-	}
-	v, err := newVault(keys.block, ann.Digest())
+	v, err := s.openVault(ctx, ann.Digest())
 	if err != nil {
 		return b, err
 	}

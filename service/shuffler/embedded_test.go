@@ -89,7 +89,11 @@ func TestDiskShowsNoReports(t *testing.T) {
 	ctx := context.Background()
 	d := ann.Digest()
 	name := encodeName(d[:])
-	keys, err := n.secrets(ctx, name)
+	keys, err := n.links(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := n.sealKey(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +101,7 @@ func TestDiskShowsNoReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secretMarkers := map[string][]byte{"order key": keys.order[:], "draw key": keys.draw[:], "block key": keys.block}
+	secretMarkers := map[string][]byte{"order key": keys.order[:], "draw key": keys.draw[:], "block key": block}
 	if hits := find(t, dir, secretMarkers); len(hits) != 3 {
 		t.Errorf("the search is blind: of three keys it finds %v", hits)
 	}
@@ -128,6 +132,7 @@ func TestDiskShowsNoReports(t *testing.T) {
 	if got := n.fetch(Coordinator, ann, word); len(got) != 30 {
 		t.Fatalf("%d reports", len(got))
 	}
+	markers["order key"], markers["draw key"] = keys.order[:], keys.draw[:]
 	if hits := find(t, dir, markers); len(hits) != 0 {
 		t.Errorf("in the clear after the round: %v", hits)
 	}

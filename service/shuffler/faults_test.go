@@ -30,6 +30,7 @@ type life struct {
 func (l *life) boot(fault func(op string, after bool) error) {
 	c := l.w.config()
 	c.Store, c.Bucket, c.Poll = &memory{state: l.w.state, fault: fault}, 700, time.Second // some buckets
+	c.Keep = time.Minute
 	s, err := New(c)
 	if err != nil {
 		l.w.t.Fatal(err)
@@ -78,7 +79,7 @@ func (l *life) ask(peer, method, path string, body []byte) []byte {
 
 // crashAt runs a whole round with a process that dies at its k-th operation on
 // the store, before it or after it. It returns false if it never got that far.
-func crashAt(t *testing.T, w *world, k int, after bool, reports int, change func(*wire.Announcement)) bool {
+func crashAt(t *testing.T, w *world, k int, after bool, reports int, abandon bool, change func(*wire.Announcement)) bool {
 	t.Helper()
 	var mu sync.Mutex
 	count, died := 0, false
@@ -128,6 +129,7 @@ func crashAt(t *testing.T, w *world, k int, after bool, reports int, change func
 		if b := l.ask(Coordinator, "GET", path(ann, "/closed?wait=10"), nil); len(b) > 0 {
 			l.words[string(b)] = true
 			word = w.word(ann, b)
+			w.unlinked(ann)
 			break
 		}
 	}
@@ -148,7 +150,19 @@ func crashAt(t *testing.T, w *world, k int, after bool, reports int, change func
 		if got := l.n.fetch(Coordinator, ann, word); !slices.EqualFunc(got, want, bytes.Equal) {
 			t.Error("another batch")
 		}
-		l.ask(Coordinator, "DELETE", path(ann, ""), nil)
+		if !abandon {
+			l.ask(Coordinator, "DELETE", path(ann, ""), nil)
+		} else if time.Sleep(30 * time.Second); dead() && !restarted {
+			restarted = true
+			l.n.stop()
+			l.boot(nil)
+		}
+	}
+	if abandon {
+		if code := l.fetched(ann); code != 200 && !dead() {
+			t.Errorf("a batch is abandoned before its time: %d", code)
+		}
+		time.Sleep(2 * time.Minute)
 	}
 	b := l.ask(Coordinator, "GET", path(ann, "/closed"), nil)
 	if l.words[string(b)] = true; len(l.words) != 1 {
@@ -179,6 +193,23 @@ func crashAt(t *testing.T, w *world, k int, after bool, reports int, change func
 	return dead()
 }
 
+// fetched is the answer to a request for the first chunk.
+func (l *life) fetched(ann wire.Announcement) int {
+	code, _ := l.n.do(Coordinator, "GET", path(ann, "/chunks/0"), nil)
+	return code
+}
+
+// unlinked wants that nothing leads from a client to its place in the batch.
+func (w *world) unlinked(ann wire.Announcement) {
+	w.t.Helper()
+	d := ann.Digest()
+	w.state.mu.Lock()
+	defer w.state.mu.Unlock()
+	if _, left := w.state.secrets[linksName(encodeName(d[:]))]; left {
+		w.t.Error("a batch is offered while the keys of its order and draw are there")
+	}
+}
+
 // counted leaves out what is only looked at, again and again while time passes:
 // a crash there is one before the next operation.
 func counted(op string) bool { return op != "get" && op != "keys" }
@@ -187,11 +218,13 @@ func counted(op string) bool { return op != "get" && op != "keys" }
 func TestCrashAtEveryStep(t *testing.T) {
 	for name, c := range map[string]struct {
 		reports int
+		abandon bool
 		change  func(*wire.Announcement)
 	}{
-		"released": {5, func(*wire.Announcement) {}},
-		"void":     {1, func(*wire.Announcement) {}},
-		"once":     {5, func(a *wire.Announcement) { a.Participation, a.PerEpoch = dp.Once, 1 }},
+		"released":  {5, false, func(*wire.Announcement) {}},
+		"void":      {1, false, func(*wire.Announcement) {}},
+		"once":      {5, false, func(a *wire.Announcement) { a.Participation, a.PerEpoch = dp.Once, 1 }},
+		"abandoned": {5, true, func(*wire.Announcement) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, after := range []bool{false, true} {
@@ -203,7 +236,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 					}
 					synctest.Test(t, func(t *testing.T) {
 						w := newWorld(t, 5)
-						reached = crashAt(t, w, k, after, c.reports, c.change)
+						reached = crashAt(t, w, k, after, c.reports, c.abandon, c.change)
 					})
 					if t.Failed() {
 						t.Fatalf("operation %d, after it: %t", k, after)

@@ -30,6 +30,7 @@ type world struct {
 	seal        *envelope.Keyring // the shuffler's
 	reader      *envelope.PrivateKey
 	second      *envelope.PrivateKey // the aggregator's
+	answers     *envelope.PrivateKey // what sessions are sealed to
 	state       *state
 	min         int64
 	node        *node // the last that was started: it gives the sessions
@@ -58,7 +59,7 @@ func sealing(t testing.TB, expires time.Time) *envelope.PrivateKey {
 func newWorld(t testing.TB, clients int) *world {
 	t.Helper()
 	later := time.Now().Add(24 * time.Hour)
-	w := &world{t: t, operator: signer(t), coordinator: signer(t), reader: sealing(t, later), second: sealing(t, later), state: newState(), min: 2}
+	w := &world{t: t, operator: signer(t), coordinator: signer(t), reader: sealing(t, later), second: sealing(t, later), answers: sealing(t, later), state: newState(), min: 2}
 	for range clients {
 		w.clients = append(w.clients, signer(t))
 	}
@@ -213,7 +214,8 @@ func (w *world) report(ann wire.Announcement, i int, id byte) []byte {
 
 // request is client i's signed request for a session.
 func (w *world) request(i int, change ...func(*wire.SessionRequest)) []byte {
-	m := wire.SessionRequest{Population: wire.Population{7}, Client: wire.NewClientID(public(w.clients[i])), Time: time.Now().Unix()}
+	m := wire.SessionRequest{Population: wire.Population{7}, Client: wire.NewClientID(public(w.clients[i])), Time: time.Now().Unix(),
+		Suite: wire.X25519, Public: w.answers.Public().Public}
 	for _, f := range change {
 		f(&m)
 	}
@@ -223,16 +225,32 @@ func (w *world) request(i int, change ...func(*wire.SessionRequest)) []byte {
 // session is client i's session with the node.
 func (w *world) session(i int) wire.Session {
 	w.t.Helper()
-	return w.decoded(w.node.must("", "POST", "/v1/session", w.request(i)))
+	request := w.request(i)
+	return w.decoded(request, w.node.must("", "POST", "/v1/session", request))
 }
 
-func (w *world) decoded(b []byte) wire.Session {
+// decoded opens the answer to a request.
+func (w *world) decoded(request, b []byte) wire.Session {
 	w.t.Helper()
-	s, err := wire.DecodeSession(b)
+	m, err := wire.DecodeSessionRequest(request[64:])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s, err := w.answers.OpenSession(m, b)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return s
+}
+
+// ask is client i's question with a session.
+func (w *world) ask(ann wire.Announcement, i int, s wire.Session, change ...func(*wire.Ask)) []byte {
+	m := wire.Ask{Announcement: ann.Digest(), Client: wire.NewClientID(public(w.clients[i]))}
+	m.Authenticate(s)
+	for _, f := range change {
+		f(&m)
+	}
+	return m.Append(nil)
 }
 
 func (w *world) unsealed(ann wire.Announcement, i int, id byte) *wire.Report {
@@ -338,7 +356,13 @@ func (n *node) fetch(peer string, ann wire.Announcement, word wire.RoundClosed) 
 func (w *world) expected(ann wire.Announcement, reports [][2]int) ([][]byte, pure.Dropped) {
 	w.t.Helper()
 	d := ann.Digest()
-	keys := w.state.secrets[encodeName(d[:])]
+	name := linksName(encodeName(d[:]))
+	w.state.mu.Lock()
+	keys, left := w.state.secrets[name]
+	if !left {
+		keys = w.state.past[name]
+	}
+	w.state.mu.Unlock()
 	r, err := pure.Open(ann, [16]byte(keys[:16]))
 	if err != nil {
 		w.t.Fatal(err)

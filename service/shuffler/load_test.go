@@ -61,7 +61,7 @@ func BenchmarkRound(b *testing.B) {
 	w.clients = clients
 	parallel(n, func(i int) { requests[i] = w.request(i) })
 	before := cpu()
-	parallel(n, func(i int) { sessions[i] = w.decoded(s.must("", "POST", "/v1/session", requests[i])) })
+	parallel(n, func(i int) { sessions[i] = w.decoded(requests[i], s.must("", "POST", "/v1/session", requests[i])) })
 	session := (cpu() - before) / float64(n)
 	w.clients, requests = nil, nil
 	file := filepath.Join(b.TempDir(), "reports")

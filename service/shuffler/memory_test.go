@@ -26,12 +26,13 @@ type state struct {
 	revision uint64
 	values   map[string]store.Entry
 	secrets  map[string][]byte
+	past     map[string][]byte // secrets that were destroyed, for a test to compare with
 	streams  map[string][]store.Message
 	leases   map[string]*held
 }
 
 func newState() *state {
-	return &state{values: map[string]store.Entry{}, secrets: map[string][]byte{}, streams: map[string][]store.Message{}, leases: map[string]*held{}}
+	return &state{values: map[string]store.Entry{}, secrets: map[string][]byte{}, past: map[string][]byte{}, streams: map[string][]store.Message{}, leases: map[string]*held{}}
 }
 
 // rounds are the names of secrets that are rounds'. What is held for sessions
@@ -152,6 +153,7 @@ func (m *memory) DestroySecret(_ context.Context, name string) error {
 		if _, ok := m.secrets[name]; !ok {
 			return store.ErrNotFound
 		}
+		m.past[name] = m.secrets[name]
 		delete(m.secrets, name)
 		return nil
 	})

@@ -13,6 +13,7 @@ type Snapshot struct {
 	Accepted int64                 // answered with 204
 	Refused  map[wire.Reason]int64 // reports, by reason
 	Rounds   map[State]int64       // that this process brought into the state
+	Declined map[wire.Reason]int64 // rounds that it did not open, by reason
 	Open     int64                 // rounds that take reports now, as far as this process knows
 	Stages   map[Stage]Spent
 }
@@ -40,9 +41,9 @@ type Spent struct {
 
 type metrics struct {
 	accepted                                          atomic.Int64
-	refused                                           tally
+	refused, declined                                 tally
 	receive, open, verify, store, block, pass1, pass2 stage
-	closed, void, released, opened                    atomic.Int64
+	closed, void, released, opened, abandoned         atomic.Int64
 }
 
 type stage struct{ count, nanos atomic.Int64 }
@@ -58,10 +59,12 @@ func (s *stage) spent() Spent { return Spent{s.count.Load(), float64(s.nanos.Loa
 func (s *Service) Snapshot() Snapshot {
 	m := &s.metrics
 	out := Snapshot{Accepted: m.accepted.Load(),
-		Rounds: map[State]int64{Open: m.opened.Load(), Closed: m.closed.Load(), Void: m.void.Load(), Released: m.released.Load()},
+		Rounds: map[State]int64{Open: m.opened.Load(), Closed: m.closed.Load(), Void: m.void.Load(), Released: m.released.Load(),
+			Abandoned: m.abandoned.Load()},
 		Stages: map[Stage]Spent{StageReceive: m.receive.spent(), StageOpen: m.open.spent(), StageVerify: m.verify.spent(),
 			StageStore: m.store.spent(), StageBlock: m.block.spent(), StagePass1: m.pass1.spent(), StagePass2: m.pass2.spent()}}
 	out.Refused, _ = m.refused.snapshot()
+	out.Declined, _ = m.declined.snapshot()
 	for _, r := range s.live() {
 		if !r.closed.Load() {
 			out.Open++

@@ -104,7 +104,7 @@ func (s *Service) serveBlob(w http.ResponseWriter, r *http.Request, kind string,
 	case Open, Closing:
 		endpoint.Refuse(w, wire.Unavailable, "the round is not closed")
 		return
-	case Void, Released:
+	case Void, Released, Abandoned:
 		endpoint.Refuse(w, wire.Closed, "the round is destroyed")
 		return
 	}
@@ -173,18 +173,14 @@ func (r *reader) chunk(index int64, read func(from uint64) iter.Seq2[blob, error
 
 // blob returns one blob of a batch.
 func (s *Service) blob(ctx context.Context, name string, rec *record, kind string, index int64) ([]byte, error) {
-	keys, err := s.secrets(ctx, name)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, errClosed // released meanwhile
-	}
-	if err != nil {
-		return nil, err
-	}
 	digest, err := decodeName(name)
 	if err != nil {
 		return nil, err
 	}
-	v, err := newVault(keys.block, digest)
+	v, err := s.openVault(ctx, digest)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, errClosed // released meanwhile
+	}
 	if err != nil {
 		return nil, err
 	}

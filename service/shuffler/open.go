@@ -2,13 +2,16 @@ package shuffler
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -24,6 +27,10 @@ func (s *Service) serveOpen(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := s.open(r.Context(), body, time.Now()); err != nil {
+		var refusal *pure.Refusal
+		if errors.As(err, &refusal) {
+			s.metrics.declined.add(refusal.Reason, 1)
+		}
 		s.refuse(w, err)
 		return
 	}
@@ -45,7 +52,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	if !s.running.Load() {
 		return errNotRunning
 	}
-	ann, err := s.announcement(signed)
+	ann, signer, err := s.announced(signed)
 	if err != nil {
 		return err
 	}
@@ -77,10 +84,10 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 		return err
 	}
 	// The mark comes first: what it does not name is swept away.
-	if _, err := s.store.CreateKey(ctx, keyOpen(name), []byte(strconv.FormatInt(ann.Deadline, 10))); err != nil && !errors.Is(err, store.ErrExists) {
+	if err := s.mark(ctx, name, ann.Deadline, signer); err != nil {
 		return err
 	}
-	if _, err := s.makeSecrets(ctx, name); err != nil {
+	if err := s.makeSecrets(ctx, name); err != nil {
 		return err
 	}
 	if err := s.store.CreateStream(ctx, streamIn(name), store.StreamConfig{}); err != nil && !errors.Is(err, store.ErrExists) {
@@ -111,6 +118,39 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	s.config.Log.Info("round opened", "task", hex.EncodeToString(ann.Task[:8]), "round", ann.Round)
 	s.nudge()
 	return nil
+}
+
+// mark notes that a round begins, unless its coordinator has too many under way.
+// Processes that share the store may each let one in at the same time.
+func (s *Service) mark(ctx context.Context, name string, deadline int64, signer ed25519.PublicKey) error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	who := fmt.Sprintf(" %x", signer[:8])
+	marks, err := s.store.Keys(ctx, keyOpen(""))
+	if err != nil {
+		return err
+	}
+	mine := 0
+	for _, key := range marks {
+		if len(marks) < s.config.MostOpen || slices.Contains(marks, keyOpen(name)) {
+			break // there is room, or it is this very round, interrupted
+		}
+		e, err := s.store.Get(ctx, key)
+		if gone(err) != nil {
+			return err
+		}
+		if err == nil && strings.HasSuffix(string(e.Value), who) {
+			mine++
+		}
+	}
+	if mine >= s.config.MostOpen {
+		return pure.Refuse(wire.TooMany, "%d rounds are under way: not released, and not void", mine)
+	}
+	_, err = s.store.CreateKey(ctx, keyOpen(name), []byte(strconv.FormatInt(deadline, 10)+who))
+	if errors.Is(err, store.ErrExists) {
+		return nil
+	}
+	return err
 }
 
 // epoch is the draw of a task's current epoch, for participation once: who is in

@@ -33,6 +33,15 @@ func newVault(key []byte, digest [32]byte) (*vault, error) {
 	return &vault{sealer, digest}, nil
 }
 
+// openVault is the vault of a round whose key is in the store.
+func (s *Service) openVault(ctx context.Context, digest [32]byte) (*vault, error) {
+	key, err := s.sealKey(ctx, encodeName(digest[:]))
+	if err != nil {
+		return nil, err
+	}
+	return newVault(key, digest)
+}
+
 func (v *vault) context(kind, suffix string) []byte {
 	return append([]byte(kind+"/"+suffix+"/"), v.digest[:]...)
 }

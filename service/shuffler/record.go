@@ -19,13 +19,14 @@ import (
 type State string
 
 // States, in order. From open a round goes on to closing, and from there to
-// closed and released, or to void.
+// closed and then released or abandoned, or to void.
 const (
-	Open     State = "open"
-	Closing  State = "closing" // no report is taken from now on
-	Closed   State = "closed"  // the batch is offered
-	Void     State = "void"    // too few reports: nothing was offered
-	Released State = "released"
+	Open      State = "open"
+	Closing   State = "closing" // no report is taken from now on
+	Closed    State = "closed"  // the batch is offered
+	Void      State = "void"    // too few reports: nothing was offered
+	Released  State = "released"
+	Abandoned State = "abandoned" // nobody has taken the batch in time
 )
 
 const recordFormat = 1
@@ -90,52 +91,89 @@ func (s *Service) operatorKey() ed25519.PublicKey {
 
 // announcement reads what a coordinator signed.
 func (s *Service) announcement(signed []byte) (wire.Announcement, error) {
+	ann, _, err := s.announced(signed)
+	return ann, err
+}
+
+// announced says also who has signed it.
+func (s *Service) announced(signed []byte) (wire.Announcement, ed25519.PublicKey, error) {
 	for _, k := range s.config.Coordinators {
 		message, err := wire.Verify(k, wire.LabelAnnouncement, signed)
 		if errors.Is(err, wire.ErrSignature) {
 			continue
 		}
 		if err != nil {
-			return wire.Announcement{}, pure.Refuse(wire.Malformed, "no signed announcement")
+			return wire.Announcement{}, nil, pure.Refuse(wire.Malformed, "no signed announcement")
 		}
 		ann, err := wire.DecodeAnnouncement(message)
 		if err != nil {
-			return wire.Announcement{}, pure.Refuse(wire.Malformed, "no announcement of this version")
+			return wire.Announcement{}, nil, pure.Refuse(wire.Malformed, "no announcement of this version")
 		}
-		return ann, nil
+		return ann, k, nil
 	}
-	return wire.Announcement{}, pure.Refuse(wire.BadSignature, "the announcement is not signed by a coordinator of this shuffler")
+	return wire.Announcement{}, nil, pure.Refuse(wire.BadSignature, "the announcement is not signed by a coordinator of this shuffler")
 }
 
-// secrets are a round's keys: they die with it.
-type secrets struct {
+// links are the keys of a round that lead from a client to its place in the batch,
+// and say who is drawn. They die with the cut: who is in the batch and where is
+// settled then, and nobody can find out any more.
+type links struct {
 	order [16]byte // permutes
 	draw  [16]byte // draws, for Sampled
-	block []byte   // seals what is stored
 }
 
-const secretsSize = 16 + 16 + store.KeySize
+const linksSize = 2 * aes.BlockSize
 
-// makeSecrets draws a round's keys, unless it has some, and returns them.
-func (s *Service) makeSecrets(ctx context.Context, name string) (secrets, error) {
-	fresh := make([]byte, secretsSize)
-	rand.Read(fresh) // never fails
-	if err := s.store.PutSecret(ctx, name, fresh); err != nil && !errors.Is(err, store.ErrExists) {
-		return secrets{}, err
+// The key that seals what is stored of a round has its name, and lasts as long as
+// its batch.
+func linksName(name string) string { return "links-" + name }
+
+// makeSecrets draws a round's keys, unless it has some.
+func (s *Service) makeSecrets(ctx context.Context, name string) error {
+	for secret, size := range map[string]int{name: store.KeySize, linksName(name): linksSize} {
+		fresh := make([]byte, size)
+		rand.Read(fresh) // never fails
+		if err := s.store.PutSecret(ctx, secret, fresh); err != nil && !errors.Is(err, store.ErrExists) {
+			return err
+		}
 	}
-	return s.secrets(ctx, name)
+	return nil
 }
 
-func (s *Service) secrets(ctx context.Context, name string) (k secrets, err error) {
+// oldSize is that of a round's keys where earlier versions kept them: all in one
+// secret, links first.
+const oldSize = linksSize + store.KeySize
+
+func (s *Service) sealKey(ctx context.Context, name string) ([]byte, error) {
 	b, err := s.store.Secret(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(b) == oldSize:
+		return b[linksSize:], nil
+	case len(b) != store.KeySize:
+		return nil, fmt.Errorf("shuffler: a round's key of %d bytes, want %d", len(b), store.KeySize)
+	}
+	return b, nil
+}
+
+func (s *Service) links(ctx context.Context, name string) (k links, err error) {
+	b, err := s.store.Secret(ctx, linksName(name))
+	if errors.Is(err, store.ErrNotFound) {
+		var old []byte
+		if old, err = s.store.Secret(ctx, name); err == nil && len(old) == oldSize {
+			b = old[:linksSize]
+		} else if err == nil {
+			err = errUnavailable // the cut has come in between
+		}
+	}
 	if err != nil {
 		return k, err
 	}
-	if len(b) != secretsSize {
-		return k, fmt.Errorf("shuffler: round keys of %d bytes, want %d", len(b), secretsSize)
+	if len(b) != linksSize {
+		return k, fmt.Errorf("shuffler: a round's links of %d bytes, want %d", len(b), linksSize)
 	}
 	copy(k.order[:], b)
 	copy(k.draw[:], b[aes.BlockSize:])
-	k.block = b[2*aes.BlockSize:]
 	return k, nil
 }

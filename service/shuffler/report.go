@@ -178,7 +178,7 @@ func (s *Service) serveAsk(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	drawn, err := s.ask(r.Context(), body)
+	drawn, err := s.ask(r.Context(), body, time.Now())
 	if err != nil {
 		s.refuse(w, err)
 		return
@@ -190,29 +190,29 @@ func (s *Service) serveAsk(w http.ResponseWriter, r *http.Request) {
 	writeBytes(w, answer)
 }
 
-func (s *Service) ask(ctx context.Context, signed []byte) (bool, error) {
+func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, error) {
 	if !s.running.Load() {
 		return false, errNotRunning
 	}
-	if len(signed) < 64 {
-		return false, pure.Refuse(wire.Malformed, "no signed ask")
-	}
-	m, err := wire.DecodeAsk(signed[64:])
+	m, err := wire.DecodeAsk(body)
 	if err != nil {
 		return false, pure.Refuse(wire.Malformed, "no ask of this version")
 	}
-	_, public, ok := s.roster.find(m.Client)
-	if !ok {
+	if _, _, ok := s.roster.find(m.Client); !ok {
 		return false, pure.Refuse(wire.NotEnrolled, "")
 	}
-	if _, err := wire.Verify(public, wire.LabelAsk, signed); err != nil {
-		return false, pure.Refuse(wire.BadSignature, "")
+	key, err := s.sessionKey(ctx, m.Client, m.Session, now)
+	if err != nil {
+		return false, err
+	}
+	if m.Verify(key) != nil {
+		return false, errMAC
 	}
 	r, err := s.round(ctx, m.Announcement)
 	if err != nil {
 		return false, err
 	}
-	if r.closed.Load() || time.Now().After(r.deadline) {
+	if r.closed.Load() || now.After(r.deadline) {
 		return false, errClosed
 	}
 	return r.drawn.Has(m.Client), nil

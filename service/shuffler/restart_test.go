@@ -4,6 +4,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/wire"
 )
 
 // A round still ends when all have reported, if some of them reported to a process
@@ -40,6 +43,144 @@ func TestRoundIsCompleteAfterRestart(t *testing.T) {
 			}
 			if took := time.Since(begin); took > 15*time.Second {
 				t.Errorf("%d before a restart: the round ended after %v", before, took)
+			}
+		})
+	}
+}
+
+// A batch that nobody takes does not stay for ever, and what became of it is counted.
+func TestAbandonedRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 5)
+		c := w.config()
+		c.Keep, c.Poll = time.Hour, time.Second
+		n := w.start(c)
+		ann := n.announcement(1)
+		n.open(ann)
+		for i := range w.clients {
+			n.send(w.report(ann, i, 0))
+		}
+		word := n.closed(ann)
+		w.unlinked(ann)
+		n.mu.Lock()
+		if r := n.rounds[ann.Digest()]; r != nil && r.seen != nil {
+			t.Error("the keys of the order and the draw are still in memory")
+		}
+		n.mu.Unlock()
+		time.Sleep(time.Until(time.UnixMilli(ann.Deadline).Add(59 * time.Minute)))
+		if got := n.fetch(Coordinator, ann, word); len(got) != 5 {
+			t.Errorf("%d reports within the time", len(got))
+		}
+		time.Sleep(2 * time.Minute)
+		w.destroyed(ann)
+		n.refused(wire.Closed, Coordinator, "GET", path(ann, "/chunks/0"), nil)
+		if again := n.closed(ann); again.Digest != word.Digest {
+			t.Error("the word has changed")
+		}
+		n.must(Coordinator, "DELETE", path(ann, ""), nil)
+		if r := n.Snapshot().Rounds; r[Abandoned] != 1 || r[Released] != 0 {
+			t.Errorf("rounds %v", r)
+		}
+	})
+}
+
+// One coordinator cannot have more rounds under way than the operator allows, and
+// takes no room from another.
+func TestMostRoundsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 5)
+		second := signer(t)
+		c := w.config()
+		c.MostOpen = 3
+		c.Coordinators = append(c.Coordinators, public(second))
+		n := w.start(c)
+		task := func(i byte) wire.Announcement {
+			return n.announcement(1, func(a *wire.Announcement) { a.Task = [32]byte{i} })
+		}
+		first := task(1)
+		n.open(first)
+		n.open(task(2))
+		n.open(task(3))
+		n.open(first) // it is open
+		extra := task(4)
+		n.refused(wire.TooMany, Coordinator, "POST", "/v1/rounds", w.sign(extra))
+		if got := n.Snapshot().Declined[wire.TooMany]; got != 1 {
+			t.Errorf("counted %d times", got)
+		}
+		other := task(5)
+		n.must(Coordinator, "POST", "/v1/rounds", wire.Sign(second, wire.LabelAnnouncement, other.Append(nil)))
+		// A batch that is offered takes room, until it is released.
+		for i := range w.clients {
+			n.send(w.report(first, i, 0))
+		}
+		n.closed(first)
+		n.refused(wire.TooMany, Coordinator, "POST", "/v1/rounds", w.sign(extra))
+		n.must(Coordinator, "DELETE", path(first, ""), nil)
+		n.open(extra)
+		n.refused(wire.TooMany, Coordinator, "POST", "/v1/rounds", w.sign(task(6)))
+	})
+}
+
+// A round that an earlier version opened, with all of its keys in one secret, goes on.
+func TestRoundOfAnEarlierVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 5)
+		n := w.start(w.config())
+		ann := n.announcement(1)
+		n.open(ann)
+		n.stop()
+		d := ann.Digest()
+		name := encodeName(d[:])
+		s := w.state.secrets
+		s[name] = append(s[linksName(name)], s[name]...)
+		delete(s, linksName(name))
+		n = w.start(w.config())
+		for i := range w.clients {
+			n.send(w.report(ann, i, 0))
+		}
+		word := n.closed(ann)
+		if got := n.fetch(Coordinator, ann, word); len(got) != 5 {
+			t.Errorf("%d reports", len(got))
+		}
+		n.must(Coordinator, "DELETE", path(ann, ""), nil)
+		w.destroyed(ann)
+	})
+}
+
+// When a round closes tells nobody who is in it: one that was drawn closes at its
+// deadline, though all who are drawn have reported long before. A round of all, or
+// of a public block, closes when it is complete.
+func TestWhenARoundClosesTellsNobodyWhoIsInIt(t *testing.T) {
+	for p, waits := range map[dp.Participation]bool{dp.All: false, dp.Once: false, dp.CheckIn: true, dp.Sampled: true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 6)
+			n := w.start(w.config())
+			ann := n.announcement(1, func(a *wire.Announcement) {
+				switch a.Participation = p; p {
+				case dp.Sampled:
+					a.Sample = 3
+				case dp.CheckIn:
+					a.CheckInRate = .5
+				case dp.Once:
+					a.PerEpoch = 2
+				}
+			})
+			n.open(ann)
+			r, err := n.round(t.Context(), ann.Digest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sent int64
+			for i := range w.clients {
+				if r.drawn.Has(wire.NewClientID(public(w.clients[i]))) {
+					n.send(w.report(ann, i, 0))
+					sent++
+				}
+			}
+			begun := time.Now()
+			word := n.closed(ann)
+			if early := time.Now().Before(time.UnixMilli(ann.Deadline)); early == waits || word.Reports != sent {
+				t.Errorf("%s: closed after %v, before its deadline: %t; %d reports of %d", p, time.Since(begun), early, word.Reports, sent)
 			}
 		})
 	}

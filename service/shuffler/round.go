@@ -95,14 +95,14 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 	if rec.Roster != s.roster.digest {
 		return nil, errors.New("shuffler: the roster has changed since the round was opened")
 	}
-	keys, err := s.secrets(ctx, r.name)
+	if r.vault, err = s.openVault(ctx, digest); err != nil {
+		return nil, err
+	}
+	keys, err := s.links(ctx, r.name)
 	if err != nil {
 		return nil, err
 	}
 	r.tagger = pure.NewTagger(keys.order)
-	if r.vault, err = newVault(keys.block, digest); err != nil {
-		return nil, err
-	}
 	if r.drawn, err = s.draw(ctx, ann, keys); err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 }
 
 // draw says who may report. The draw is a function of keys in the store.
-func (s *Service) draw(ctx context.Context, ann wire.Announcement, keys secrets) (pure.Drawn, error) {
+func (s *Service) draw(ctx context.Context, ann wire.Announcement, keys links) (pure.Drawn, error) {
 	key := keys.draw
 	if ann.Participation == dp.Once {
 		e, err := s.epoch(ctx, ann)
@@ -130,8 +130,8 @@ func (s *Service) draw(ctx context.Context, ann wire.Announcement, keys secrets)
 	return pure.NewDrawn(ann, key, s.roster.ids)
 }
 
-// forget gives back the memory of rounds that have ended, and drops those that
-// nobody will send a report to any more.
+// forget gives back the memory of rounds that have ended, and with it their keys,
+// and drops those that nobody will send a report to any more.
 func (s *Service) forget(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Service) forget(now time.Time) {
 		switch {
 		case now.After(r.deadline.Add(time.Hour)):
 			delete(s.rounds, d)
-		case r.closed.Load() && r.seen != nil:
+		case r.seen != nil && (r.closed.Load() || now.After(r.deadline.Add(patience))):
 			r = &round{ann: r.ann, digest: r.digest, name: r.name, deadline: r.deadline, item: r.item}
 			r.closed.Store(true)
 			s.rounds[d] = r

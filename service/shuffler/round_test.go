@@ -146,8 +146,7 @@ func TestDrawnClientsOnly(t *testing.T) {
 		n := w.start(w.config())
 		ask := func(ann wire.Announcement, i int) bool {
 			t.Helper()
-			m := wire.Ask{Announcement: ann.Digest(), Client: wire.NewClientID(public(w.clients[i]))}
-			return n.must("", "POST", "/v1/ask", wire.Sign(w.clients[i], wire.LabelAsk, m.Append(nil)))[0] == 1
+			return n.must("", "POST", "/v1/ask", w.ask(ann, i, w.session(i)))[0] == 1
 		}
 		run := func(ann wire.Announcement, want int) map[int]bool {
 			t.Helper()

@@ -2,6 +2,7 @@ package shuffler
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/wire"
 )
 
 // Run keeps the enrolment, closes rounds that are due and finishes what an
@@ -114,6 +116,9 @@ func (s *Service) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for i, secret := range names {
+		names[i] = strings.TrimPrefix(secret, linksName(""))
+	}
 	for _, key := range append(streams, counts...) {
 		if part := strings.FieldsFunc(key, func(r rune) bool { return r == '-' || r == '.' }); len(part) > 1 {
 			names = append(names, part[1])
@@ -148,8 +153,11 @@ func (s *Service) sweep(ctx context.Context) error {
 	return nil
 }
 
-// tidy removes of a closed round all streams but its batch.
+// tidy removes of a closed round all but its batch and the key of that.
 func (s *Service) tidy(ctx context.Context, name, run string) error {
+	if err := gone(s.store.DestroySecret(ctx, linksName(name))); err != nil {
+		return err
+	}
 	for _, prefix := range []string{streamIn(name), streamBuckets(name, "")} {
 		if err := s.deleteStreams(ctx, prefix, ""); err != nil {
 			return err
@@ -212,10 +220,47 @@ func (s *Service) step(ctx context.Context, name string, now time.Time) (time.Du
 			return 0, err
 		}
 		return 0, s.close(ctx, name, ann)
-	case Void, Released:
+	case Closed:
+		return 0, s.offer(ctx, name, rec, now)
+	case Void, Released, Abandoned:
 		return 0, s.finish(ctx, name)
 	}
-	return 0, nil // closed: until it is released
+	return 0, nil
+}
+
+// offer attends to a batch that nobody has released: one that is not taken for
+// long is abandoned, so that it and its key do not stay for ever.
+func (s *Service) offer(ctx context.Context, name string, rec *record, now time.Time) error {
+	if until, ok := s.waiting.Load(name); ok && now.Before(until.(time.Time)) {
+		return nil
+	}
+	ann, err := s.announcement(rec.Announcement)
+	if err != nil {
+		return err
+	}
+	if now.Before(s.keepUntil(ann)) {
+		return s.offered(ctx, name, ann, rec.Run) // what an earlier process may have left
+	}
+	rec.State = Abandoned
+	if err := s.saveRecord(ctx, name, rec); err != nil {
+		return err
+	}
+	s.metrics.abandoned.Add(1)
+	s.config.Log.Warn("a round is abandoned: nobody has taken its batch", "task", hex.EncodeToString(ann.Task[:8]), "round", ann.Round)
+	return s.finish(ctx, name)
+}
+
+func (s *Service) keepUntil(ann wire.Announcement) time.Time {
+	return time.UnixMilli(ann.Deadline).Add(s.config.Keep)
+}
+
+// offered tidies up after a round was closed, and notes until when its batch waits.
+func (s *Service) offered(ctx context.Context, name string, ann wire.Announcement, run string) error {
+	if err := s.tidy(ctx, name, run); err != nil {
+		return err
+	}
+	s.waiting.Store(name, s.keepUntil(ann))
+	return nil
 }
 
 // abandon forgets a round whose opening was begun and never finished.
@@ -227,7 +272,8 @@ func (s *Service) abandon(ctx context.Context, name string, now time.Time) error
 	if err != nil {
 		return err
 	}
-	deadline, err := strconv.ParseInt(string(e.Value), 10, 64)
+	text, _, _ := strings.Cut(string(e.Value), " ")
+	deadline, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || now.Before(time.UnixMilli(deadline).Add(time.Minute)) {
 		return err
 	}
@@ -239,14 +285,17 @@ func (s *Service) finish(ctx context.Context, name string) error {
 	if err := s.destroy(ctx, name); err != nil {
 		return err
 	}
+	s.waiting.Delete(name)
 	return gone(s.store.DeleteKey(ctx, keyOpen(name), 0))
 }
 
-// destroy removes a round's key, streams and counts. First the key: without it
+// destroy removes a round's keys, streams and counts. First the keys: without them
 // the rest is noise.
 func (s *Service) destroy(ctx context.Context, name string) error {
-	if err := gone(s.store.DestroySecret(ctx, name)); err != nil {
-		return err
+	for _, secret := range []string{linksName(name), name} {
+		if err := gone(s.store.DestroySecret(ctx, secret)); err != nil {
+			return err
+		}
 	}
 	for _, prefix := range []string{streamIn(name), streamBuckets(name, ""), streamOut(name, "")} {
 		if err := s.deleteStreams(ctx, prefix, ""); err != nil {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/envelope"
 	pure "github.com/riffle-dp/riffle/shuffler"
 	"github.com/riffle-dp/riffle/store"
 	"github.com/riffle-dp/riffle/wire"
@@ -27,7 +28,7 @@ import (
 // authenticates its reports until the session ends. Nothing is kept of it. The
 // key is a function of the client, the session's end and a master secret, which is
 // one for all sessions of one end, and the end is one of the day that the client
-// says it asks on: the same request has the same answer, so that a repeated one
+// says it asks on: the same request has the same session, so that a repeated one
 // tells nothing new.
 
 // Times of sessions. They end at multiples of sessionDay, and last for the longest
@@ -257,29 +258,31 @@ func (s *Service) serveSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	writeBytes(w, session.Append(nil))
+	writeBytes(w, session)
 }
 
-func (s *Service) session(ctx context.Context, signed []byte, now time.Time) (wire.Session, error) {
+// session returns a session, sealed to the client: whoever ends or reads the TLS on
+// the way does not get it.
+func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]byte, error) {
 	if !s.running.Load() {
-		return wire.Session{}, errNotRunning
+		return nil, errNotRunning
 	}
 	if len(signed) < 64 {
-		return wire.Session{}, pure.Refuse(wire.Malformed, "no signed request")
+		return nil, pure.Refuse(wire.Malformed, "no signed request")
 	}
 	m, err := wire.DecodeSessionRequest(signed[64:])
 	if err != nil {
-		return wire.Session{}, pure.Refuse(wire.Malformed, "no request of this version")
+		return nil, pure.Refuse(wire.Malformed, "no request of this version")
 	}
 	_, public, ok := s.roster.find(m.Client)
 	if !ok || m.Population != s.config.Population {
-		return wire.Session{}, pure.Refuse(wire.NotEnrolled, "")
+		return nil, pure.Refuse(wire.NotEnrolled, "")
 	}
 	if _, err := wire.Verify(public, wire.LabelSession, signed); err != nil {
-		return wire.Session{}, pure.Refuse(wire.BadSignature, "")
+		return nil, pure.Refuse(wire.BadSignature, "")
 	}
 	if d := m.Time - now.Unix(); d > int64(sessionSkew/time.Second) || d < -int64(sessionSkew/time.Second) {
-		return wire.Session{}, pure.Refuse(wire.Expired, "the clocks differ by more than %v", sessionSkew)
+		return nil, pure.Refuse(wire.Expired, "the clocks differ by more than %v", sessionSkew)
 	}
 	end := s.sessionEnd(m.Time)
 	key, err := s.sessionKey(ctx, m.Client, end, now)
@@ -287,5 +290,12 @@ func (s *Service) session(ctx context.Context, signed []byte, now time.Time) (wi
 		// The clock of this process has jumped: it will make the master.
 		err = errUnavailable
 	}
-	return wire.Session{Expires: end, Key: key}, err
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := envelope.SealSession(m, wire.Session{Expires: end, Key: key})
+	if err != nil {
+		return nil, pure.Refuse(wire.Malformed, "nothing can be sealed to the key of the request")
+	}
+	return sealed, nil
 }

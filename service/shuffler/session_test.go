@@ -39,26 +39,35 @@ func TestSessionRequestsAreChecked(t *testing.T) {
 		n.refused(wire.NotEnrolled, "", post, to, outsider.request(0))
 		n.refused(wire.NotEnrolled, "", post, to, w.request(0, func(m *wire.SessionRequest) { m.Population[0]++ }))
 		n.refused(wire.BadSignature, "", post, to, w.request(0, func(m *wire.SessionRequest) { m.Client = wire.NewClientID(public(w.clients[1])) }))
-		m := wire.SessionRequest{Population: wire.Population{7}, Client: wire.NewClientID(public(w.clients[0])), Time: time.Now().Unix()}
-		n.refused(wire.BadSignature, "", post, to, wire.Sign(w.clients[0], wire.LabelAsk, m.Append(nil)))
+		n.refused(wire.BadSignature, "", post, to, wire.Sign(w.clients[0], wire.LabelAsk, w.request(0)[64:]))
+		for _, key := range [][]byte{{1}, make([]byte, 32), make([]byte, 1216)} { // too short, of low order, of another suite
+			n.refused(wire.Malformed, "", post, to, w.request(0, func(m *wire.SessionRequest) { m.Public = key }))
+		}
+		stolen := w.request(0)
+		stolen[len(stolen)-1] ^= 1 // another's key in the place of the client's
+		n.refused(wire.BadSignature, "", post, to, stolen)
 		at := func(d time.Duration) []byte {
 			return w.request(0, func(m *wire.SessionRequest) { m.Time += int64(d / time.Second) })
 		}
 		n.refused(wire.Expired, "", post, to, at(sessionSkew+time.Second))
 		n.refused(wire.Expired, "", post, to, at(-sessionSkew-time.Second))
 		for _, d := range []time.Duration{-sessionSkew, 0, sessionSkew} {
-			s := w.decoded(n.must("", post, to, at(d)))
+			request := at(d)
+			s := w.decoded(request, n.must("", post, to, request))
 			if last := time.Duration(s.Expires-time.Now().Unix()) * time.Second; last < n.config.Limits.MaxDuration+sessionSpare || last > n.config.Limits.MaxDuration+2*sessionSkew+sessionSpare+oneDay {
 				t.Errorf("a clock that is %v off: the session lasts %v", d, last)
 			}
 		}
-		// Each client has its own, and the same request the same answer.
+		// Each client has its own, and the same request the same session.
 		one := w.request(0)
 		first, again := n.must("", post, to, one), n.must("", post, to, one)
-		if !bytes.Equal(first, again) {
-			t.Error("a repeated request is answered anew")
+		if w.decoded(one, first) != w.decoded(one, again) {
+			t.Error("a repeated request has another session")
 		}
-		if a, b := w.decoded(first), w.session(1); a.Key == b.Key || a.Expires != b.Expires {
+		if key := w.decoded(one, first).Key; bytes.Contains(first, key[:8]) {
+			t.Error("the answer shows the key")
+		}
+		if a, b := w.decoded(one, first), w.session(1); a.Key == b.Key || a.Expires != b.Expires {
 			t.Errorf("sessions until %d and %d, one key: %t", a.Expires, b.Expires, a.Key == b.Key)
 		}
 		// Later a repeated request is no use at all.
@@ -203,7 +212,8 @@ func TestMastersRotate(t *testing.T) {
 
 func (n *node) decodedSession(i int) wire.Session {
 	n.w.t.Helper()
-	return n.w.decoded(n.must("", "POST", "/v1/session", n.w.request(i)))
+	request := n.w.request(i)
+	return n.w.decoded(request, n.must("", "POST", "/v1/session", request))
 }
 
 // Whoever names sessions that never were costs one look at the store in a while,

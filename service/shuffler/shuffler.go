@@ -68,6 +68,12 @@ type Config struct {
 	Lease time.Duration
 	// Bucket bounds the memory of pass 2. Default 64 MiB.
 	Bucket int64
+	// MostOpen is how many rounds of a coordinator may be under way at a time: neither
+	// void nor released. Each costs memory, and disk until it ends. Default 256.
+	MostOpen int
+	// Keep is how long after its deadline a batch waits for who takes it; then its
+	// round is abandoned. Default 7 days.
+	Keep time.Duration
 	// InFlight bounds the bytes of reports being received. Default 64 MiB.
 	InFlight int64
 	Log      *slog.Logger // Default: none.
@@ -90,9 +96,12 @@ type Service struct {
 	metrics   metrics
 	shuffling chan struct{} // holds one token: passes of one round at a time
 
+	opening sync.Mutex // held while marks are counted and one is made
+
 	mu      sync.Mutex
 	rounds  map[[32]byte]*round
 	readers map[string]*reader // by stream and kind
+	waiting sync.Map           // until when (time.Time) a closed round's batch waits, by name
 	wake    chan struct{}
 }
 
@@ -108,7 +117,7 @@ func New(c Config) (*Service, error) {
 	case c.MinReports < 1 || c.MinReports > int64(len(c.Roster)):
 		return nil, fmt.Errorf("shuffler: n-min = %d must be at least 1 and at most the %d enrolled", c.MinReports, len(c.Roster))
 	case c.Limits.MinDuration < 0 || c.Limits.MaxDuration < 0 || c.Limits.MaxReport < 0 || c.Validity < 0 ||
-		c.BlockWait < 0 || c.Poll < 0 || c.Lease < 0 || c.Bucket < 0 || c.InFlight < 0:
+		c.BlockWait < 0 || c.Poll < 0 || c.Lease < 0 || c.Bucket < 0 || c.InFlight < 0 || c.Keep < 0 || c.MostOpen < 0:
 		return nil, errors.New("shuffler: a limit below 0")
 	}
 	for _, k := range c.Coordinators {
@@ -124,6 +133,8 @@ func New(c Config) (*Service, error) {
 	c.Poll = cmp.Or(c.Poll, time.Second)
 	c.Lease = cmp.Or(c.Lease, 15*time.Second)
 	c.Bucket = cmp.Or(c.Bucket, pure.DefaultBucket)
+	c.MostOpen = cmp.Or(c.MostOpen, 256)
+	c.Keep = cmp.Or(c.Keep, 7*24*time.Hour)
 	c.InFlight = cmp.Or(c.InFlight, 64<<20)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

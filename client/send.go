@@ -1,0 +1,112 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+)
+
+// persist makes a request until it is answered, refused, or ctx ends.
+func (f *Fleet) persist(ctx context.Context, task [32]byte, round int64, try func() error) error {
+	retry := newBackoff()
+	for {
+		err := try()
+		refused := (*Refused)(nil)
+		if err == nil || errors.As(err, &refused) || ctx.Err() != nil {
+			return err
+		}
+		f.tell(Notice{What: Retrying, Task: task, Round: round, Err: err})
+		if retry.wait(ctx) != nil {
+			return err
+		}
+	}
+}
+
+// errUnknownSession is wrapped where a report was refused for its session.
+var errUnknownSession = errors.New("the session is not known")
+
+// send posts a sealed report until the shuffler has it.
+func (f *Fleet) send(ctx context.Context, sealed []byte) error {
+	a, err := f.post(ctx, "/v1/report", sealed)
+	if err == nil && a.status == http.StatusUnauthorized {
+		return fmt.Errorf("%w: %w", a.unexpected("report"), errUnknownSession)
+	}
+	if err == nil && a.status != http.StatusNoContent {
+		err = a.unexpected("report")
+	}
+	return err
+}
+
+// post sends the same bytes to the shuffler until they are answered, or ctx ends.
+func (f *Fleet) post(ctx context.Context, path string, body []byte) (answer, error) {
+	retry := newBackoff()
+	for {
+		a, err := f.postOnce(ctx, path, body)
+		if err == nil && !a.again() {
+			if reason := a.reason(); reason != "" {
+				f.mu.Lock()
+				f.count.Refusals[reason]++
+				f.mu.Unlock()
+			}
+			return a, nil
+		}
+		if err == nil {
+			err = a.unexpected(path)
+		}
+		if errors.Is(err, errTooLong) {
+			return answer{}, err
+		}
+		if ctx.Err() == nil {
+			f.tell(Notice{What: Retrying, Err: err})
+		}
+		if retry.wait(ctx) != nil {
+			return answer{}, err
+		}
+	}
+}
+
+func (f *Fleet) postOnce(ctx context.Context, path string, body []byte) (answer, error) {
+	select {
+	case f.flight <- struct{}{}:
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	}
+	defer func() { <-f.flight }()
+	return f.web.do(ctx, http.MethodPost, f.config.Shuffler+path, body, "", maxRefusal, 0)
+}
+
+// resend sends what an earlier process charged and may not have sent: the same
+// bytes, which the shuffler takes once.
+func (f *Fleet) resend(ctx context.Context) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for announcement, o := range f.book.left {
+		wg.Go(func() {
+			inRound, cancel := context.WithDeadline(ctx, o.deadline)
+			defer cancel()
+			over := true
+			for _, r := range o.reports {
+				err := f.send(inRound, r.sealed)
+				if err != nil && ctx.Err() != nil {
+					over = false
+					break
+				}
+				n := Notice{What: Sent, Client: r.client, Err: err}
+				if err != nil {
+					n.What = Lost
+				}
+				f.tell(n)
+			}
+			if err := f.book.release(announcement, over); err != nil {
+				mu.Lock()
+				failed = errors.Join(failed, err)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return failed
+}

@@ -1,0 +1,102 @@
+package endpoint
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// slowBody gives one byte, and the rest after a while.
+type slowBody struct {
+	pause time.Duration
+	sent  bool
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	if !b.sent {
+		b.sent = true
+		p[0] = 'a'
+		return 1, nil
+	}
+	time.Sleep(b.pause)
+	p[0] = 'b'
+	return 1, io.EOF
+}
+
+// A body that does not arrive within its time is cut off, and a handler that takes
+// long after it is there is not, over either protocol.
+func TestSlowBodiesAndSlowHandlers(t *testing.T) {
+	server, pin := certificate(t)
+	got := make(chan error, 1)
+	_, url, _ := start(t, ServerConfig{Certificate: server, Transfer: 200 * time.Millisecond, MaxWait: 5 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, err := io.ReadAll(r.Body)
+			if err == nil && r.URL.Path == "/slow" {
+				select {
+				case <-time.After(600 * time.Millisecond):
+				case <-r.Context().Done():
+					err = r.Context().Err()
+				}
+			}
+			got <- err
+		})})
+	for _, two := range []bool{false, true} {
+		c := newClient(t, ClientConfig{Pins: []Pin{pin}})
+		if !two {
+			c.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+			c.Transport.(*http.Transport).TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+		}
+		post := func(path string, body io.Reader) error {
+			req, err := http.NewRequestWithContext(t.Context(), "POST", url+path, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.ContentLength = 2
+			res, err := c.Do(req)
+			if err == nil {
+				if two != (res.ProtoMajor == 2) {
+					t.Errorf("protocol %s", res.Proto)
+				}
+				res.Body.Close()
+			}
+			return <-got
+		}
+		if err := post("/", &slowBody{pause: 700 * time.Millisecond}); err == nil {
+			t.Errorf("HTTP/2 %t: a body that is too slow was read", two)
+		}
+		if err := post("/slow", strings.NewReader("ab")); err != nil {
+			t.Errorf("HTTP/2 %t: a handler that waits: %v", two, err)
+		}
+	}
+}
+
+// counted is a response writer that counts its deadlines.
+type counted struct {
+	*httptest.ResponseRecorder
+	set int
+}
+
+func (c *counted) SetReadDeadline(time.Time) error  { c.set++; return nil }
+func (c *counted) SetWriteDeadline(time.Time) error { c.set++; return nil }
+
+// Over HTTP/2 each deadline is a message between goroutines: there is none beside what
+// the server sets itself.
+func TestDeadlinesAreSetOnce(t *testing.T) {
+	s, _, _ := start(t, ServerConfig{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })})
+	for major, most := range map[int]int{1: 1, 2: 0} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader("body"))
+		r.ProtoMajor = major
+		w := &counted{ResponseRecorder: httptest.NewRecorder()}
+		s.http.Handler.ServeHTTP(w, r)
+		if w.set > most {
+			t.Errorf("HTTP/%d: %d deadlines set", major, w.set)
+		}
+	}
+	if s.http.ReadTimeout <= 0 || s.http.WriteTimeout < s.http.ReadTimeout {
+		t.Errorf("server's deadlines %v, %v", s.http.ReadTimeout, s.http.WriteTimeout)
+	}
+}
