@@ -33,7 +33,7 @@ func drawQuestion(r *rand.Rand, methods []string) question {
 	pick := func(names ...string) string { return names[r.IntN(len(names))] }
 	delta := log(1e-10, 1e-3)
 	q := account.DocumentQuery{Participation: dp.Participation(pick("all", "sampled", "check-in", "once")), Eps0: log(.1, 6),
-		N: whole(20, 1e6), Rounds: whole(1, 1e4), Delta: &delta}
+		N: whole(20, 2e5), Rounds: whole(1, 1e4), Delta: &delta}
 	switch pick("generic", "generic", "rr2", "krr", "laplace", "gaussian", "gaussian", "vecsum") {
 	case "generic":
 		q.Randomizer = dp.Generic

@@ -141,9 +141,21 @@ const (
 	allShown    = `document.getElementById("answer").getAttribute("aria-busy") === "false"`
 )
 
+// open waits for all of an answer, visit for its number.
 func (b *tab) open(hash string) {
 	b.t.Helper()
-	do(b, chromedp.Navigate("about:blank"))
-	do(b, chromedp.Navigate(b.base+"/plan/"+hash))
+	b.load(b.base + "/plan/" + hash)
 	b.until(allShown)
+}
+
+func (b *tab) visit(hash string) {
+	b.t.Helper()
+	b.load(b.base + "/plan/" + hash)
+	b.until(numberShown)
+}
+
+func (b *tab) load(url string) {
+	b.t.Helper()
+	do(b, navigate("about:blank")) // else only the fragment changes
+	do(b, navigate(url))
 }

@@ -2,6 +2,7 @@
 // The accountant in web workers, so that the page never waits for it.
 const riffleAccountant = (() => {
   const patience = 60; // ms that a question nobody waits for may go on
+  const memory = 4e8;  // bytes; an accountant's memory never shrinks, so it is let go
 
   let compiled;
   const load = () => compiled ??= compile();
@@ -122,6 +123,7 @@ const riffleAccountant = (() => {
             return;
           }
           if (data.dead) return fail("the accountant failed on this setting; the browser's console has details");
+          if (data.bytes > memory && this.#busy === job) this.#replace();
           leave();
           const document = JSON.parse(data.text);
           if (document.error !== undefined) reject(new Error(document.error));

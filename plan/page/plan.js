@@ -107,8 +107,6 @@
       problem.hidden = trouble === undefined;
       if (problem.textContent !== (trouble ?? "")) problem.textContent = trouble ?? "";
     }
-    // In the order in which the setting lists them.
-    for (const name of on) $("fields").append(controls[name].field);
   }
 
   // ---- from a change to an answer
@@ -177,7 +175,8 @@
 
   const sentence = text => {
     const bare = text.replace(/^(account|dp|vecsum|amplify): /, "");
-    return bare[0].toUpperCase() + bare.slice(1) + (/[.!?]$/.test(bare) ? "" : ".");
+    const first = /^\S+ = /.test(bare) ? bare[0] : bare[0].toUpperCase(); // k is not K
+    return first + bare.slice(1) + (/[.!?]$/.test(bare) ? "" : ".");
   };
   function busy(on) {
     $("answer").classList.toggle("working", on);
@@ -316,9 +315,10 @@
   $("share").addEventListener("click", () => copy($("share"), location.href.replace(/#.*/, "") + toHash(setting)));
   $("reset").addEventListener("click", () => adopt(defaults()));
   $("controls").addEventListener("submit", e => e.preventDefault());
-  addEventListener("hashchange", fromLink);
-  function fromLink() {
-    const {setting: s, wrong: bad} = fromHash(location.hash);
+  // The address may have been rewritten since; the event knows.
+  addEventListener("hashchange", e => fromLink(new URL(e.newURL).hash));
+  function fromLink(hash) {
+    const {setting: s, wrong: bad} = fromHash(hash);
     adopt(s);
     if (bad.length) {
       $("link-problem").textContent = "The link has parts that make no sense, left at their usual values: " + bad.join("; ") + ".";
@@ -327,6 +327,6 @@
   }
 
   build();
-  fromLink();
+  fromLink(location.hash);
   for (const desk of [answers, curve]) desk.open().catch(() => {}); // a question will say so
 })();

@@ -9,11 +9,12 @@ const riffleSettings = (() => {
   const count = (symbol, label, low, high, start, more) =>
     number(symbol, label, low, high, start, {whole: true, least: 1, most, ...more});
 
+  // In the order of the page.
   const fields = {
+    symbols: count("K", "answers to choose from", 2, 1000, 10, {least: 2, most: 2 ** 30}),
     eps0: number("ε₀", "local privacy of a report", .05, 10, 2, {every: .05, most: 50, flag: "eps0",
       hint: "What one report alone may give away, before the shuffle."}),
     sigma: number("σ", "noise of a report", .1, 100, 1, {flag: "sigma", hint: "Standard deviation in units of the clip norm; only the sum is seen."}),
-    symbols: count("K", "answers to choose from", 2, 1000, 10, {least: 2, most: 2 ** 30}),
     dim: count("d", "coordinates of a vector", 1, 1e6, 100, {flag: "dim", most: 2 ** 24}),
     grid: count("g", "grid steps in a coordinate’s range", 2, 1e5, 314, {flag: "grid", most: 2 ** 24}),
     bits: count("b", "noise bits per client and coordinate", 1, 1e7, 735, {flag: "noise-bits", most: 2 ** 40, hint: "Fair coins that each client adds to each coordinate."}),
@@ -40,7 +41,7 @@ const riffleSettings = (() => {
     vecsum: ["Vector sum with integer noise", "Rounded vectors and binomial noise; aggregators see only the sum.", ["dim", "grid", "bits"]],
   };
 
-  // shown lists a setting's fields in the order of the page.
+  // shown lists a setting's fields.
   function shown(s) {
     const out = [...randomizers[s.randomizer][2], "n"];
     if (s.participation === "sampled" || s.participation === "once") out.push("k");

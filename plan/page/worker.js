@@ -2,10 +2,13 @@
 // Runs the accountant; see plan/wasm/main.go for what riffleAnswer takes.
 if (typeof Go === "undefined") importScripts("wasm_exec.js");
 
+let instance;
+
 onmessage = async ({data}) => {
   if (data.module) {
     const go = new Go();
-    go.run(await WebAssembly.instantiate(data.module, go.importObject));
+    instance = await WebAssembly.instantiate(data.module, go.importObject);
+    go.run(instance);
     postMessage({ready: true});
     return;
   }
@@ -21,5 +24,5 @@ onmessage = async ({data}) => {
     console.error(e);
   }
   // Without an answer the program has ended; it cannot be asked again.
-  postMessage(typeof text === "string" ? {id, text, ms: performance.now() - start} : {id, dead: true});
+  postMessage(typeof text === "string" ? {id, text, ms: performance.now() - start, bytes: instance.exports.mem.buffer.byteLength} : {id, dead: true});
 };

@@ -14,14 +14,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"runtime/debug"
 	"syscall/js"
 
 	"github.com/riffle-dp/riffle/account"
 )
 
 func main() {
-	debug.SetGCPercent(400) // questions leave little behind
 	accountant := account.New()
 	js.Global().Set("riffleAnswer", js.FuncOf(func(_ js.Value, args []js.Value) any {
 		if args[2].Bool() {
