@@ -150,21 +150,37 @@ type method struct {
 // Answer computes the bounds a query asks for: which is "all", "best" (only
 // what the tightest proved bound needs), or a method's id.
 func Answer(ctx context.Context, q Query, which string) (Reply, error) {
+	return New().Answer(ctx, q, which)
+}
+
+// Answer is the function Answer, with what the accountant remembers.
+func (a *Accountant) Answer(ctx context.Context, q Query, which string) (Reply, error) {
+	return a.answer(ctx, q, which, nil)
+}
+
+// answer tells each, if there is one, of every method before it is computed.
+func (a *Accountant) answer(ctx context.Context, q Query, which string, each func(Step)) (Reply, error) {
 	if err := q.Validate(); err != nil {
 		return Reply{}, err
 	}
-	e := newEngine()
+	e := a.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	s, times := q.shape()
 	parts := []part{{s, times}}
 	r := Reply{Query: q}
 	known := which == "all" || which == "best"
-	for _, m := range methods() {
+	all := methods()
+	for i, m := range all {
 		if which != "all" && m.id != which && !(which == "best" && inBest(q, s, m.id)) {
 			continue
 		}
 		known = true
 		if err := ctx.Err(); err != nil {
 			return Reply{}, err
+		}
+		if each != nil {
+			each(Step{Method: m.id, Done: i, Of: len(all)})
 		}
 		l := Listed{Bound: dp.Bound{Method: m.id, Kind: m.kind, Status: m.status, Source: m.source}}
 		var err error

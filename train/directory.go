@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 )
 
@@ -74,36 +73,8 @@ type Metrics struct {
 	Seconds  float64 `json:"seconds"`
 }
 
-// Number is a float64 whose infinity has a JSON form, the string "inf"; NaN,
-// what was not measured, is null.
-type Number float64
-
-// MarshalJSON writes a plain number, "inf" or null.
-func (n Number) MarshalJSON() ([]byte, error) {
-	switch x := float64(n); {
-	case math.IsInf(x, 1):
-		return []byte(`"inf"`), nil
-	case math.IsNaN(x):
-		return []byte("null"), nil
-	default:
-		return json.Marshal(x)
-	}
-}
-
-// UnmarshalJSON reads what MarshalJSON writes.
-func (n *Number) UnmarshalJSON(b []byte) error {
-	switch string(b) {
-	case `"inf"`:
-		*n = Number(math.Inf(1))
-		return nil
-	case "null":
-		*n = Number(math.NaN())
-		return nil
-	}
-	x, err := strconv.ParseFloat(string(b), 64)
-	*n = Number(x)
-	return err
-}
+// Number is dp.Number, as the files of a run have it.
+type Number = dp.Number
 
 // readMetrics returns the lines up to the given round. What follows them was
 // written after the last checkpoint, or cut off; the run makes it again.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/audit"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/vecsum"
@@ -85,7 +86,7 @@ type auditSumDocument struct {
 	Randomizer string  `json:"randomizer"`
 	Delta      float64 `json:"delta"`
 	N          int64   `json:"n"`
-	sumJSON
+	account.DocumentSum
 	Trials  int64    `json:"trials"`
 	Seed    uint64   `json:"seed"`
 	Event   string   `json:"event"`
@@ -131,7 +132,7 @@ func (a *auditFlags) runSum(cmd *cobra.Command) error {
 	if a.show.json {
 		e := json.NewEncoder(cmd.OutOrStdout())
 		e.SetIndent("", "  ")
-		err = e.Encode(auditSumDocument{r.Claimed, r.LowerBound, r.Confidence, r.Refuted, vecsumName, a.sum.delta, p.Users, toSumJSON(p),
+		err = e.Encode(auditSumDocument{r.Claimed, r.LowerBound, r.Confidence, r.Refuted, vecsumName, a.sum.delta, p.Users, account.NewDocumentSum(p),
 			int64(a.trials), a.seed, r.Witness, r.Hits, r.Draws, time.Since(begin).Seconds()})
 	} else {
 		out := printer{w: cmd.OutOrStdout()}

@@ -228,98 +228,16 @@ func answer(cmd *cobra.Command, q account.Query, bounds string) (account.Reply, 
 	return account.Answer(cmd.Context(), q, bounds)
 }
 
-// The JSON documents of eps and plan; see their fields' names in README.md.
-type (
-	boundJSON struct {
-		Method  string        `json:"method"`
-		Kind    dp.Kind       `json:"kind"`
-		Status  dp.Status     `json:"status"`
-		Eps     *train.Number `json:"eps"`
-		Delta   *float64      `json:"delta"`
-		Source  string        `json:"source"`
-		Order   float64       `json:"order,omitempty"`
-		Note    string        `json:"note,omitempty"`
-		Seconds float64       `json:"seconds"`
-	}
-	queryJSON struct {
-		Trust         dp.Trust         `json:"trust"`
-		Participation dp.Participation `json:"participation"`
-		Randomizer    dp.Class         `json:"randomizer"`
-		Symbols       int              `json:"symbols,omitempty"`
-		Adjacency     dp.Adjacency     `json:"adjacency"`
-		TV            float64          `json:"tv,omitempty"`
-		Eps0          float64          `json:"eps0"`
-		Sigma         float64          `json:"sigma,omitempty"`
-		N             int64            `json:"n"`
-		K             int64            `json:"k,omitempty"`
-		Gamma         float64          `json:"gamma,omitempty"`
-		Dropout       float64          `json:"dropout,omitempty"`
-		Colluders     int64            `json:"colluders,omitempty"`
-		KHidden       bool             `json:"k_hidden,omitempty"`
-		Adaptive      bool             `json:"adaptive_within_round,omitempty"`
-		Rounds        int64            `json:"rounds"`
-		sumJSON
-		Delta *float64 `json:"delta,omitempty"`
-		Eps   *float64 `json:"eps,omitempty"`
-	}
-	replyJSON struct {
-		Upper  *boundJSON  `json:"upper"`
-		Best   *boundJSON  `json:"best"`
-		Lower  *boundJSON  `json:"lower"`
-		Bounds []boundJSON `json:"bounds"`
-		Query  queryJSON   `json:"query"`
-	}
-)
-
-func toBoundJSON(b dp.Bound, applies bool) boundJSON {
-	out := boundJSON{Method: b.Method, Kind: b.Kind, Status: b.Status, Source: b.Source, Order: b.Order, Note: b.Note, Seconds: b.Seconds}
-	if applies {
-		eps, delta := train.Number(b.Eps), b.Delta
-		out.Eps, out.Delta = &eps, &delta
-	}
-	return out
-}
-
-func toReplyJSON(r account.Reply) replyJSON {
-	one := func(b *dp.Bound) *boundJSON {
-		if b == nil {
-			return nil
-		}
-		out := toBoundJSON(*b, true)
-		return &out
-	}
-	q := r.Query
-	if q.Adjacency == "" {
-		q.Adjacency = dp.ReplaceOne
-	}
-	out := replyJSON{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []boundJSON{},
-		Query: queryJSON{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: q.Adjacency,
-			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds,
-			TV: q.TV, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
-	if r.Sum != nil {
-		out.Query.Trust, out.Query.Randomizer, out.Query.sumJSON = vecsumTrust, vecsumName, toSumJSON(*r.Sum)
-	}
-	if q.AskDelta {
-		out.Query.Eps = &q.Eps
-	} else {
-		out.Query.Delta = &q.Delta
-	}
-	for _, l := range r.Bounds {
-		out.Bounds = append(out.Bounds, toBoundJSON(l.Bound, l.Applies))
-	}
-	return out
-}
-
 func printAnswers(w io.Writer, replies []account.Reply, curve, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		if !curve {
-			return enc.Encode(toReplyJSON(replies[0]))
+			return enc.Encode(replies[0].Document())
 		}
-		points := make([]replyJSON, len(replies))
+		points := make([]account.Document, len(replies))
 		for i, r := range replies {
-			points[i] = toReplyJSON(r)
+			points[i] = r.Document()
 		}
 		return enc.Encode(map[string]any{"curve": points})
 	}
@@ -480,7 +398,7 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetIndent("", "  ")
 				return enc.Encode(map[string]any{
-					"solution": map[string]any{solve: solution[solve]}, "check": toReplyJSON(r)})
+					"solution": map[string]any{solve: solution[solve]}, "check": r.Document()})
 			}
 			out := printer{w: cmd.OutOrStdout()}
 			value := map[string]string{"eps0": fmt.Sprintf("%.6g", math.Floor(q.Eps0*1e6)/1e6), "k": fmt.Sprint(q.Reports),

@@ -17,8 +17,8 @@ import (
 
 // vecsumName is what --randomizer is for vector sums, vecsumTrust their --trust.
 const (
-	vecsumName  = "vecsum"
-	vecsumTrust = "vector-sum"
+	vecsumName  = string(account.VectorSumClass)
+	vecsumTrust = string(account.VectorSumTrust)
 )
 
 // sumFlags describe a round of vector sums, with --randomizer vecsum.
@@ -115,21 +115,6 @@ func answerSum(cmd *cobra.Command, q account.SumQuery, bounds string) (account.R
 	return account.AnswerSum(cmd.Context(), q, bounds)
 }
 
-// sumJSON is the vector sum of a query.
-type sumJSON struct {
-	Dim       int              `json:"dim,omitempty"`
-	Grid      int64            `json:"grid,omitempty"`
-	Noise     vecsum.NoiseKind `json:"noise,omitempty"`
-	NoiseBits int64            `json:"noise_bits,omitempty"`
-	Variance  float64          `json:"variance,omitempty"`
-	NMin      int64            `json:"n_min,omitempty"`
-	Honest    float64          `json:"honest,omitempty"`
-}
-
-func toSumJSON(p vecsum.Params) sumJSON {
-	return sumJSON{p.Dim, p.Grid, p.Noise.Kind, p.Noise.Bits, p.Noise.Variance, p.MinUsers, p.Honest}
-}
-
 func describeNoise(n vecsum.Noise) string {
 	if n.Kind == vecsum.Binomial {
 		return fmt.Sprintf("%d fair noise bits", n.Bits)
@@ -214,7 +199,7 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 		}
 		enc := json.NewEncoder(cmd.OutOrStdout())
 		enc.SetIndent("", "  ")
-		return enc.Encode(map[string]any{"solution": solution, "check": toReplyJSON(r)})
+		return enc.Encode(map[string]any{"solution": solution, "check": r.Document()})
 	}
 	out := printer{w: cmd.OutOrStdout()}
 	if solve == "noise-bits" {

@@ -1,0 +1,177 @@
+package account
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/vecsum"
+)
+
+// What a document, like the command line, calls a vector sum and its trust.
+const (
+	VectorSumClass dp.Class = "vecsum"
+	VectorSumTrust dp.Trust = "vector-sum"
+)
+
+// Document is a Reply in JSON: what riffle eps --json prints. Its keys are a
+// contract with scripts.
+type Document struct {
+	Upper  *DocumentBound  `json:"upper"`
+	Best   *DocumentBound  `json:"best"`
+	Lower  *DocumentBound  `json:"lower"`
+	Bounds []DocumentBound `json:"bounds"`
+	Query  DocumentQuery   `json:"query"`
+}
+
+// DocumentBound is one bound. Eps and Delta are null where it does not apply;
+// Note then says why.
+type DocumentBound struct {
+	Method  string     `json:"method"`
+	Kind    dp.Kind    `json:"kind"`
+	Status  dp.Status  `json:"status"`
+	Eps     *dp.Number `json:"eps"`
+	Delta   *float64   `json:"delta"`
+	Source  string     `json:"source"`
+	Order   float64    `json:"order,omitempty"`
+	Note    string     `json:"note,omitempty"`
+	Seconds float64    `json:"seconds"`
+}
+
+// DocumentQuery is a Query, or a SumQuery where Randomizer is VectorSumClass.
+type DocumentQuery struct {
+	Trust         dp.Trust         `json:"trust"`
+	Participation dp.Participation `json:"participation"`
+	Randomizer    dp.Class         `json:"randomizer"`
+	Symbols       int              `json:"symbols,omitempty"`
+	Adjacency     dp.Adjacency     `json:"adjacency"`
+	TV            float64          `json:"tv,omitempty"`
+	Eps0          float64          `json:"eps0"`
+	Sigma         float64          `json:"sigma,omitempty"`
+	N             int64            `json:"n"`
+	K             int64            `json:"k,omitempty"`
+	Gamma         float64          `json:"gamma,omitempty"`
+	Dropout       float64          `json:"dropout,omitempty"`
+	Colluders     int64            `json:"colluders,omitempty"`
+	KHidden       bool             `json:"k_hidden,omitempty"`
+	Adaptive      bool             `json:"adaptive_within_round,omitempty"`
+	Rounds        int64            `json:"rounds"`
+	DocumentSum
+	Delta *float64 `json:"delta,omitempty"`
+	Eps   *float64 `json:"eps,omitempty"`
+}
+
+// DocumentSum is the vector sum of a query.
+type DocumentSum struct {
+	Dim       int              `json:"dim,omitempty"`
+	Grid      int64            `json:"grid,omitempty"`
+	Noise     vecsum.NoiseKind `json:"noise,omitempty"`
+	NoiseBits int64            `json:"noise_bits,omitempty"`
+	Variance  float64          `json:"variance,omitempty"`
+	NMin      int64            `json:"n_min,omitempty"`
+	Honest    float64          `json:"honest,omitempty"`
+}
+
+// NewDocumentSum describes a round of vector sums.
+func NewDocumentSum(p vecsum.Params) DocumentSum {
+	return DocumentSum{p.Dim, p.Grid, p.Noise.Kind, p.Noise.Bits, p.Noise.Variance, p.MinUsers, p.Honest}
+}
+
+// Document returns the reply as JSON has it.
+func (r Reply) Document() Document {
+	one := func(b *dp.Bound) *DocumentBound {
+		if b == nil {
+			return nil
+		}
+		out := documentBound(*b, true)
+		return &out
+	}
+	q := r.Query
+	if q.Adjacency == "" {
+		q.Adjacency = dp.ReplaceOne
+	}
+	out := Document{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []DocumentBound{},
+		Query: DocumentQuery{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: q.Adjacency,
+			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds,
+			TV: q.TV, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
+	if r.Sum != nil {
+		out.Query.Trust, out.Query.Randomizer, out.Query.DocumentSum = VectorSumTrust, VectorSumClass, NewDocumentSum(*r.Sum)
+	}
+	if q.AskDelta {
+		out.Query.Eps = &q.Eps
+	} else {
+		out.Query.Delta = &q.Delta
+	}
+	for _, l := range r.Bounds {
+		out.Bounds = append(out.Bounds, documentBound(l.Bound, l.Applies))
+	}
+	return out
+}
+
+func documentBound(b dp.Bound, applies bool) DocumentBound {
+	out := DocumentBound{Method: b.Method, Kind: b.Kind, Status: b.Status, Source: b.Source, Order: b.Order, Note: b.Note, Seconds: b.Seconds}
+	if applies {
+		eps, delta := dp.Number(b.Eps), b.Delta
+		out.Eps, out.Delta = &eps, &delta
+	}
+	return out
+}
+
+// ParseDocumentQuery reads the query of a document, which can so be asked again.
+// Unknown keys are refused.
+func ParseDocumentQuery(text []byte) (DocumentQuery, error) {
+	var d DocumentQuery
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&d); err != nil {
+		return DocumentQuery{}, fmt.Errorf("account: query: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return DocumentQuery{}, errors.New("account: query: more than one JSON value")
+	}
+	return d, nil
+}
+
+// Step says that a method is about to be computed, after Done of all Of.
+type Step struct {
+	Method   string
+	Done, Of int
+}
+
+// Ask answers the query of a document, as Answer or, for a vector sum, AnswerSum
+// does. Where some methods may be slow, not for vector sums, each hears of every
+// one; it may be nil.
+func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, each func(Step)) (Reply, error) {
+	if (d.Eps == nil) == (d.Delta == nil) {
+		return Reply{}, errors.New("account: give exactly one of delta, to bound epsilon, and eps, to bound delta")
+	}
+	q := Query{Trust: d.Trust, Participation: d.Participation, Class: d.Randomizer, Symbols: d.Symbols, Adjacency: d.Adjacency,
+		TV: d.TV, Eps0: d.Eps0, Sigma: d.Sigma, Population: d.N, Reports: d.K, Rate: d.Gamma, Dropout: d.Dropout, Rounds: d.Rounds,
+		Colluders: d.Colluders, HiddenReports: d.KHidden, AdaptiveWithinRound: d.Adaptive}
+	if d.Eps != nil {
+		q.AskDelta, q.Eps = true, *d.Eps
+	} else {
+		q.Delta = *d.Delta
+	}
+	if d.Randomizer != VectorSumClass {
+		if d.DocumentSum != (DocumentSum{}) {
+			return Reply{}, fmt.Errorf("account: dim, grid, noise, noise_bits, variance, n_min and honest go with randomizer %s, not %s", VectorSumClass, d.Randomizer)
+		}
+		return a.answer(ctx, q, which, each)
+	}
+	if d.Trust != VectorSumTrust && d.Trust != dp.Distributed && d.Trust != "" {
+		return Reply{}, fmt.Errorf("account: trust %s contradicts randomizer %s, of which only the sum is seen", d.Trust, VectorSumClass)
+	}
+	q.Class, q.Trust = "", dp.Distributed
+	return AnswerSum(ctx, SumQuery{Query: q, Sum: d.params()}, which)
+}
+
+// params are the round's, but for what follows from the clients.
+func (d DocumentSum) params() vecsum.Params {
+	return vecsum.Params{MinUsers: d.NMin, Honest: d.Honest, Dim: d.Dim, Grid: d.Grid,
+		Noise: vecsum.Noise{Kind: d.Noise, Bits: d.NoiseBits, Variance: d.Variance}}
+}

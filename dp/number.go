@@ -1,0 +1,38 @@
+package dp
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+)
+
+// Number is a float64 whose infinity has a JSON form, the string "inf"; NaN,
+// what was not measured, is null.
+type Number float64
+
+// MarshalJSON writes a plain number, "inf" or null.
+func (n Number) MarshalJSON() ([]byte, error) {
+	switch x := float64(n); {
+	case math.IsInf(x, 1):
+		return []byte(`"inf"`), nil
+	case math.IsNaN(x):
+		return []byte("null"), nil
+	default:
+		return json.Marshal(x)
+	}
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *Number) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case `"inf"`:
+		*n = Number(math.Inf(1))
+		return nil
+	case "null":
+		*n = Number(math.NaN())
+		return nil
+	}
+	x, err := strconv.ParseFloat(string(b), 64)
+	*n = Number(x)
+	return err
+}

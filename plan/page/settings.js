@@ -1,0 +1,151 @@
+"use strict";
+// What can be set, how it is written, its place in the link, and the command
+// line that asks the same.
+const riffleSettings = (() => {
+  const most = 2 ** 52;
+  // low to high is what the slider reaches; the box takes what check takes.
+  const number = (symbol, label, low, high, start, more) =>
+    ({symbol, label, low, high, start, perDecade: 20, least: 0, most: Infinity, whole: false, ...more});
+  const count = (symbol, label, low, high, start, more) =>
+    number(symbol, label, low, high, start, {whole: true, least: 1, most, ...more});
+
+  // In the order of the page.
+  const fields = {
+    symbols: count("K", "answers to choose from", 2, 1000, 10, {least: 2, most: 2 ** 30}),
+    eps0: number("ε₀", "local privacy of a report", .05, 10, 2, {every: .05, most: 50, flag: "eps0",
+      hint: "What one report alone may give away, before the shuffle."}),
+    sigma: number("σ", "noise of a report", .1, 100, 1, {flag: "sigma", hint: "Standard deviation in units of the clip norm; only the sum is seen."}),
+    dim: count("d", "coordinates of a vector", 1, 1e6, 100, {flag: "dim", most: 2 ** 24}),
+    grid: count("g", "grid steps in a coordinate’s range", 2, 1e5, 314, {flag: "grid", most: 2 ** 24}),
+    bits: count("b", "noise bits per client and coordinate", 1, 1e7, 735, {flag: "noise-bits", most: 2 ** 40, hint: "Fair coins that each client adds to each coordinate."}),
+    n: count("n", "clients", 100, 1e9, 1e6, {flag: "n"}),
+    k: count("k", "reports a round", 1, 1e7, 1000, {flag: "k"}),
+    gamma: number("γ", "chance to take part in a round", 1e-6, 1, .01, {most: 1, flag: "gamma"}),
+    rounds: count("T", "rounds", 1, 1e6, 1e5, {most: 1e12, flag: "rounds"}),
+    delta: number("δ", "failure probability", 1e-12, 1e-2, 1e-8, {below: 1, flag: "delta",
+      hint: "Keep it far below 1/n."}),
+  };
+
+  const participations = {
+    all: ["Everyone, every round", "All n clients report in every round."],
+    sampled: ["k of n, drawn each round", "A random k of the n clients report; who was drawn stays hidden."],
+    "check-in": ["Each by its own coin", "A client takes part with chance γ and tells nobody when it does not."],
+    once: ["Disjoint batches, each client once", "Every round has k fresh clients; nobody reports twice."],
+  };
+  const randomizers = {
+    generic: ["Any ε₀-private randomizer", "Bounds that hold whatever the randomizer is.", ["eps0"]],
+    rr2: ["Randomized response, one bit", "The truth with chance e^ε₀/(e^ε₀+1), else the other bit.", ["eps0"]],
+    krr: ["Randomized response, K answers", "The truth, or with its chance any other of the K answers.", ["symbols", "eps0"]],
+    laplace: ["Laplace noise", "Laplace noise on vectors of an ℓ₁ ball.", ["eps0"]],
+    gaussian: ["Gaussian noise, only the sum is seen", "Each report carries Gaussian noise; aggregation hides all but the sum.", ["sigma"]],
+    vecsum: ["Vector sum with integer noise", "Rounded vectors and binomial noise; aggregators see only the sum.", ["dim", "grid", "bits"]],
+  };
+
+  // shown lists a setting's fields.
+  function shown(s) {
+    const out = [...randomizers[s.randomizer][2], "n"];
+    if (s.participation === "sampled" || s.participation === "once") out.push("k");
+    if (s.participation === "check-in") out.push("gamma");
+    return [...out, "rounds", "delta"];
+  }
+
+  function defaults() {
+    const s = {participation: "sampled", randomizer: "generic"};
+    for (const [name, f] of Object.entries(fields)) s[name] = f.start;
+    return s;
+  }
+
+  // write gives the shortest text that reads as the same number.
+  function write(x) {
+    const plain = String(x).replace("e+", "e");
+    const power = x.toExponential().replace("e+", "e");
+    return (x >= 1e4 || x < 1e-3) && power.length < plain.length ? power : plain;
+  }
+
+  // read returns a field's number, or throws what is wrong with the text.
+  function read(name, text) {
+    const f = fields[name], bare = text.replace(/[\s_\u2009\u202f]/g, "");
+    const x = /^[+]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(bare) ? Number(bare) : NaN;
+    if (Number.isNaN(x)) throw new Error("Give a number, such as " + write(f.start) + ".");
+    if (f.whole && !Number.isInteger(x)) throw new Error("Give a whole number.");
+    if (f.whole && x < f.least) throw new Error(`Give at least ${f.least}.`);
+    if (!f.whole && x <= f.least) throw new Error(`Give more than ${f.least}.`);
+    if (x > f.most) throw new Error(`Give at most ${write(f.most)}.`);
+    if (x >= f.below) throw new Error(`Give less than ${f.below}.`);
+    return x;
+  }
+
+  // A slider has whole positions, evenly spaced in the logarithm unless the
+  // field says how far apart.
+  const positions = f => Math.round(f.every ? (f.high - f.low) / f.every : Math.log10(f.high / f.low) * f.perDecade);
+  function position(name, x) {
+    const f = fields[name], last = positions(f);
+    const p = f.every ? (x - f.low) / f.every : Math.log10(x / f.low) / Math.log10(f.high / f.low) * last;
+    return Math.min(Math.max(Math.round(p), 0), last);
+  }
+  function atPosition(name, p) {
+    const f = fields[name], last = positions(f);
+    if (p <= 0) return f.low;
+    if (p >= last) return f.high;
+    if (f.every) return Number((f.low + p * f.every).toPrecision(6));
+    const x = f.low * (f.high / f.low) ** (p / last);
+    return Number(f.whole && x < 10 ? x.toFixed(0) : x.toPrecision(2));
+  }
+  // step is the next number up or down, by, of those that the slider has.
+  function step(name, x, by) {
+    const f = fields[name], p = position(name, x), last = positions(f);
+    for (let q = p + by; q >= 0 && q <= last; q += by) {
+      const y = atPosition(name, q);
+      if (by > 0 ? y > x : y < x) return y;
+    }
+    return x;
+  }
+
+  function toHash(s) {
+    const out = [`participation=${s.participation}`, `randomizer=${s.randomizer}`];
+    for (const name of shown(s)) out.push(`${name}=${write(s[name])}`);
+    return "#" + out.join("&");
+  }
+
+  // fromHash returns the setting of a link and what of it makes no sense.
+  function fromHash(hash) {
+    const s = defaults(), wrong = [];
+    for (const [name, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
+      const choice = {participation: participations, randomizer: randomizers}[name];
+      if (choice) {
+        if (Object.hasOwn(choice, text)) s[name] = text;
+        else wrong.push(`${name} “${text}” is not known`);
+      } else if (!Object.hasOwn(fields, name)) {
+        wrong.push(`“${name}” is not known`);
+      } else {
+        try {
+          s[name] = read(name, text);
+        } catch (e) {
+          wrong.push(`${name} “${text}”: ${e.message.toLowerCase().replace(/\.$/, "")}`);
+        }
+      }
+    }
+    return {setting: s, wrong};
+  }
+
+  // query is the query of a document of riffle eps --json.
+  function query(s) {
+    const q = {participation: s.participation, randomizer: s.randomizer, n: s.n, rounds: s.rounds, delta: s.delta};
+    const on = shown(s);
+    for (const name of ["eps0", "sigma", "symbols", "dim", "grid", "k", "gamma"]) if (on.includes(name)) q[name] = s[name];
+    if (s.randomizer === "gaussian") q.trust = "distributed";
+    if (s.randomizer === "vecsum") Object.assign(q, {trust: "vector-sum", noise: "binomial", noise_bits: s.bits});
+    return q;
+  }
+
+  function command(s) {
+    const words = ["riffle eps"];
+    if (s.randomizer === "gaussian") words.push("--trust distributed");
+    if (s.randomizer !== "generic") words.push("--randomizer " + (s.randomizer === "krr" ? "krr:" + s.symbols : s.randomizer));
+    words.push("--participation " + s.participation);
+    for (const name of shown(s)) if (fields[name].flag) words.push(`--${fields[name].flag} ${write(s[name])}`);
+    return words;
+  }
+
+  return {fields, participations, randomizers, shown, defaults, write, read, positions, position, atPosition, step, toHash, fromHash, query, command};
+})();
