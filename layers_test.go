@@ -17,11 +17,11 @@ const module = "github.com/riffle-dp/riffle"
 // layers is the house's plan: a package imports packages of lower layers only.
 // ARCHITECTURE.md draws it.
 var layers = [][]string{
-	{"dp", "rng", "internal/monotone", "internal/durable", "third_party/uplot", "store/natstest",
+	{"dp", "rng", "internal/monotone", "internal/durable", "third_party/uplot", "store/natstest", "internal/browsertest",
 		"model/internal/kernel", "model/internal/kernel/gen"},
 	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "proto/riffle/operator/v1", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
-	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "vecsum/prio3", "endpoint", "store"},
+	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "vecsum/prio3", "endpoint", "store", "dashboard"},
 	{"client", "shuffler", "coordinator", "service/batch", "service/batch/batchtest"},
 	{"simulate", "service/shuffler", "service/coordinator", "service/aggregator"},
 	{"train", "solve"},

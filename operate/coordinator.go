@@ -184,6 +184,9 @@ func (r *running) prepare(ctx context.Context, s *server) (err error) {
 	if r.service, err = coordinator.New(r.own); err != nil {
 		return err
 	}
+	if err := r.serveDashboard(s); err != nil {
+		return err
+	}
 	return s.listen("clients", c.Listen, nil, c.Rate, 64<<10, r.service.Handler())
 }
 
