@@ -289,13 +289,18 @@ func (r *running) create(ctx context.Context, name, config string, round time.Du
 			return id, err
 		}
 	}
+	r.mu.Lock()
+	before := r.tasks[id] // the same task, if it is there already: it goes on
+	r.mu.Unlock()
 	out, err := r.runnable(t, made)
 	if err != nil {
 		return id, err
 	}
 	if _, err := r.store.CreateKey(ctx, createdKey(id), made.encode()); err != nil {
 		r.mu.Lock()
-		delete(r.tasks, id)
+		if delete(r.tasks, id); before != nil {
+			r.tasks[id] = before
+		}
 		r.mu.Unlock()
 		if errors.Is(err, store.ErrExists) {
 			err = fmt.Errorf("%w: the same task is there already: %x (another name makes it another)", train.ErrInput, id[:8])

@@ -139,7 +139,9 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	l.privacy = privacyOf(r)
 	l.stages = [2]dashboard.Stage{{Name: "training", Unit: "reports"}, {Name: "evaluating", Unit: "examples"}}
 	t := &l.task
-	*t = dashboard.Task{ID: liveTask, Name: title(r), State: dashboard.Running, Phase: "training", Round: r.Resumed, Rounds: c.Rounds,
+	short := c // a page's title is no place for a path
+	short.Data = filepath.Base(c.Data)
+	*t = dashboard.Task{ID: liveTask, Name: title(short, r.Plan != nil), State: dashboard.Running, Phase: "training", Round: r.Resumed, Rounds: c.Rounds,
 		Expected: c.ExpectedReports(), Planned: planned.Eps, Budget: c.Epsilon, Delta: c.Delta, Method: planned.Method, Source: planned.Source,
 		Accuracy: math.NaN(), Loss: math.NaN(), Dir: r.Dir, Evaluated: grouped(int64(r.Data.Eval.Len())) + " " + r.Data.EvalName + " examples",
 		Counts: dashboard.Counts{Reports: r.Reports(), Rejected: map[string]int64{}}}

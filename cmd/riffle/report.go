@@ -24,7 +24,7 @@ func writeReport(r *train.Run, s *train.Summary) error {
 	privacy.ReportsPerRound, privacy.Rounds, privacy.PlannedRounds = float64(s.ClientGradients)/float64(max(1, s.Rounds)), s.Rounds, c.Rounds
 	privacy.Epsilon, privacy.Method, privacy.Source = float64(s.Epsilon), s.Bound, s.BoundSource
 	page := report.Run{
-		Title:   title(r),
+		Title:   title(c, r.Plan != nil),
 		Command: command(c), Version: number + " (" + commit + ")",
 		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
 		TestAccuracy: s.Accuracy(), TestLoss: s.Evaluation.Loss,
@@ -72,10 +72,10 @@ func writeReport(r *train.Run, s *train.Summary) error {
 }
 
 // title is what a run is called.
-func title(r *train.Run) string {
-	text := fmt.Sprintf("%s on %s", r.Config.Model, r.Config.Data)
-	if r.Plan != nil {
-		text += " by " + r.Config.Optimizer
+func title(c train.Config, planned bool) string {
+	text := fmt.Sprintf("%s on %s", c.Model, c.Data)
+	if planned {
+		text += " by " + c.Optimizer
 	}
 	return text
 }

@@ -82,7 +82,7 @@
           bar.style.width = Math.min(100, 100 * t.share) + "%";
           var meter = make("div", { class: "meter", role: "meter", "aria-label": t.meter, "aria-valuemin": "0", "aria-valuemax": "100",
             "aria-valuenow": String(Math.min(100, Math.ceil(100 * t.share))) }, bar);
-          if (t.share > 0.9) meter.dataset.near = "";
+          if (t.near) meter.dataset.near = "";
           tile.append(meter);
         }
         tile.append(make("p", { class: "detail", text: t.detail || "" }));
@@ -292,6 +292,7 @@
       parts.push("of a budget of " + up(t.budget));
       tile.meter = "ε spent of the budget, in percent";
       tile.share = typeof t.epsilon === "number" ? t.epsilon / t.budget : 0;
+      tile.near = tile.share > 0.9;
     } else if (limited(t.planned)) {
       parts.push("of " + up(t.planned) + " planned");
       tile.meter = "ε spent of what is planned, in percent";
@@ -412,10 +413,11 @@
   function chargedKey() { return order.map(function (id) { return tasks.get(id).charged + "/" + tasks.get(id).epsilon; }).join(); }
 
   function showLedger(l) {
-    var spent = { name: "ε of all tasks together, at most", value: up(l.epsilon), kind: "violet", detail: l.method ? "by " + l.method : "" };
+    var spent = { name: l.tasks.length > 1 ? "ε of all tasks together, at most" : "ε spent, at most", value: up(l.epsilon), kind: "violet", detail: l.method ? "by " + l.method : "" };
     if (limited(l.budget)) {
       spent.share = typeof l.epsilon === "number" ? l.epsilon / l.budget : 0;
       spent.meter = "ε spent of the budget, in percent";
+      spent.near = spent.share > 0.9;
     }
     tiles("ledger-tiles", [
       { name: "Entries", value: group(l.entries), detail: l.digest ? "the last is " + l.digest.slice(0, 16) + "…" : "" }, spent,
