@@ -320,6 +320,15 @@ func (t Task) view() taskView {
 	return v
 }
 
+// Grouped writes an integer with its thousands apart, as the page does.
+func Grouped(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
 // number is a float in JSON: infinity is "inf" as everywhere in riffle, and what is
 // not a number is null.
 type number float64

@@ -174,3 +174,11 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 }
+
+func TestGrouped(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -100: "-100", -1000: "-1,000", 60_000: "60,000", 1_234_567: "1,234,567"} {
+		if got := Grouped(n); got != want {
+			t.Errorf("%d is %q", n, got)
+		}
+	}
+}

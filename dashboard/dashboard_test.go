@@ -62,7 +62,7 @@ func TestAddressAndToken(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if NewToken() == NewToken() {
+	if first := NewToken(); first == NewToken() {
 		t.Error("two tokens are the same")
 	}
 	for _, name := range []string{"", "a/b", "api", "report", "app.js", "Plan", "../x"} {

@@ -77,10 +77,13 @@ type view struct {
 
 // shown is a task as it was shown last.
 type shown struct {
-	led    bool // its state has been read: this process leads it, or has
-	round  int64
-	counts coordinator.Counts
-	first  coordinator.Counts // before this process
+	led     bool // its state has been read: this process leads it, or has
+	round   int64
+	counts  coordinator.Counts
+	first   coordinator.Counts // before this process
+	over    bool               // it has ended, and was shown so
+	error   string             // the last trouble, in the round after errorAt
+	errorAt int64
 }
 
 // gap is the least time between two looks at all tasks.
@@ -118,6 +121,16 @@ func (v *view) show(s coordinator.Status) {
 	if last == nil {
 		last = &shown{}
 		v.tasks[s.Task] = last
+	}
+	if last.over && s.Error == "" {
+		return // nothing changes any more
+	}
+	last.over = s.State != coordinator.Running
+	// Trouble is over when a round has ended since.
+	if s.Error != last.error {
+		last.error, last.errorAt = s.Error, s.Round
+	} else if s.Round > last.errorAt {
+		s.Error = ""
 	}
 	id := hex.EncodeToString(s.Task[:])
 	if !last.led && s.Phase != "starting" && s.Phase != "standby" {
@@ -217,7 +230,7 @@ func (v *view) task(id string, s coordinator.Status, last *shown) dashboard.Task
 		return t
 	}
 	c := made.Config
-	t.Expected, t.Budget, t.Evaluated = c.ExpectedReports(), c.Epsilon, made.Data.EvalName+" examples"
+	t.Expected, t.Budget, t.Evaluated = c.ExpectedReports(), c.Epsilon, dashboard.Grouped(int64(made.Data.Eval.Len()))+" "+made.Data.EvalName+" examples"
 	t.Facts = facts(made)
 	t.Privacy = promise(made, s)
 	return t
@@ -226,9 +239,9 @@ func (v *view) task(id string, s coordinator.Status, last *shown) dashboard.Task
 func facts(t *train.Task) []dashboard.Fact {
 	c := t.Config
 	list := []dashboard.Fact{
-		{Name: "Clients", Value: fmt.Sprint(c.Population)}, {Name: "Taking part", Value: c.Participation}, {Name: "Hidden by", Value: c.Trust},
-		{Name: "Fewest reports of a round", Value: fmt.Sprint(t.Wire.MinReports)}, {Name: "Optimizer", Value: c.Optimizer},
-		{Name: "Model", Value: fmt.Sprintf("%s, %d parameters", c.Model, t.Model.Params())},
+		{Name: "Clients", Value: dashboard.Grouped(c.Population)}, {Name: "Taking part", Value: c.Participation}, {Name: "Hidden by", Value: c.Trust},
+		{Name: "Fewest reports of a round", Value: dashboard.Grouped(t.Wire.MinReports)}, {Name: "Optimizer", Value: c.Optimizer},
+		{Name: "Model", Value: c.Model + ", " + dashboard.Grouped(int64(t.Model.Params())) + " parameters"},
 	}
 	if c.Trust == "vector-sum" || c.Trust == string(dp.Distributed) {
 		return append(list, dashboard.Fact{Name: "Noise of a client", Value: fmt.Sprintf("σ = %.4g clip norms", c.Sigma)})

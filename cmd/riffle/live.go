@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -143,17 +142,17 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	short.Data = filepath.Base(c.Data)
 	*t = dashboard.Task{ID: liveTask, Name: title(short, r.Plan != nil), State: dashboard.Running, Phase: "training", Round: r.Resumed, Rounds: c.Rounds,
 		Expected: c.ExpectedReports(), Planned: planned.Eps, Budget: c.Epsilon, Delta: c.Delta, Method: planned.Method, Source: planned.Source,
-		Accuracy: math.NaN(), Loss: math.NaN(), Dir: r.Dir, Evaluated: grouped(int64(r.Data.Eval.Len())) + " " + r.Data.EvalName + " examples",
+		Accuracy: math.NaN(), Loss: math.NaN(), Dir: r.Dir, Evaluated: dashboard.Grouped(int64(r.Data.Eval.Len())) + " " + r.Data.EvalName + " examples",
 		Counts: dashboard.Counts{Reports: r.Reports(), Rejected: map[string]int64{}}}
 	add := func(name, format string, args ...any) {
 		t.Facts = append(t.Facts, dashboard.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
 	}
-	add("Clients", "%s", grouped(c.Population))
+	add("Clients", "%s", dashboard.Grouped(c.Population))
 	add("Taking part", "%s", c.Participation)
 	add("Hidden by", "%s", c.Trust)
 	add("Mechanism", "%s", mechanism(r))
 	add("Optimizer", "%s", c.Optimizer)
-	add("Model", "%s, %s parameters", c.Model, grouped(int64(r.Model.Params())))
+	add("Model", "%s, %s parameters", c.Model, dashboard.Grouped(int64(r.Model.Params())))
 	add("Simulated", "every role in one process, noise from seed %d", c.Seed)
 	if c.Trust == "none" {
 		t.Eps, t.Method = math.Inf(1), ""
@@ -363,13 +362,4 @@ func (l *live) close(ctx context.Context, s serving, done bool, stderr io.Writer
 	}
 	l.stop()
 	<-l.ended
-}
-
-// grouped writes an integer with its thousands apart.
-func grouped(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }
