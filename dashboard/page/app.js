@@ -324,7 +324,7 @@
       var refused = refusedOf(t);
       tiles("tiles", [
         { name: "Accuracy", value: percent(t.accuracy), kind: "accent", detail: t.evaluated ? "on " + t.evaluated : "" },
-        { name: "Loss", value: plain(t.loss), kind: "amber", detail: "mean, of the same" },
+        { name: "Loss", value: plain(t.loss), kind: "amber", detail: "mean over the same examples" },
         spentOf(t),
         { name: "Reports in the model", value: group(t.reports), detail: refused ? plural(refused, "report") + " refused" : "none refused" }
       ]);
