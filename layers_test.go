@@ -53,6 +53,8 @@ var limited = map[string][]string{
 	// Of CIRCL only the one range proof, in one place.
 	"github.com/cloudflare/circl/vdaf/prio3/sumvec":      {"vecsum/prio3"},
 	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128": {"vecsum/prio3"},
+	// Browsers are for tests.
+	"github.com/chromedp/chromedp": {"internal/browsertest"},
 	// The broker is one package's business.
 	"github.com/nats-io/nats-server/v2/server": {"store", "store/natstest"},
 	"github.com/nats-io/nats.go":               {"store"},

@@ -119,6 +119,16 @@ func TestIncrementsAddUp(t *testing.T) {
 		eps = append(eps[:c.Measures.From], c.Measures.Eps...)
 		reports = append(reports[:c.Rounds.From], c.Rounds.Reports...)
 	}
+	// One more round is one or two points, not a history.
+	exampleRound(b, "x", 3001, 3000)
+	if _, _, c, _ := b.news(version, "x", have); len(c.Measures.Round) > 2 || len(c.Rounds.Round) > 2 {
+		t.Errorf("a round is told by %d and %d points", len(c.Measures.Round), len(c.Rounds.Round))
+	}
+	var c *columns
+	version, _, c, have = b.news(version, "x", have)
+	round = append(round[:c.Measures.From], c.Measures.Round...)
+	eps = append(eps[:c.Measures.From], c.Measures.Eps...)
+	reports = append(reports[:c.Rounds.From], c.Rounds.Reports...)
 	whole, ok := b.history("x", seen{})
 	if !ok || fmt.Sprint(whole.Measures.Round, whole.Measures.Eps, whole.Rounds.Reports) != fmt.Sprint(round, eps, reports) {
 		t.Error("the increments give another history")

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp/kb"
 
@@ -231,22 +230,19 @@ func TestLiveInABrowser(t *testing.T) {
 func TestLoadWithALongHistory(t *testing.T) {
 	p := browsertest.Open(t)
 	url := serveFor(t, exampleConfig(exampleBoard(10_000)))
-	var best = math.Inf(1)
+	best, load := math.Inf(1), 0.0
 	for range 4 { // the first also starts the browser's machinery
 		p.Open("about:blank")
 		p.Open(url)
 		p.Until(ready["overview"])
 		if ms := browsertest.Value[float64](p, `performance.getEntriesByName("riffle-drawn")[0].startTime`); ms < best {
-			best = ms
+			best, load = ms, browsertest.Value[float64](p, `performance.getEntriesByType("navigation")[0].loadEventEnd`)
 		}
 	}
-	bytes := browsertest.Value[float64](p, `performance.getEntriesByType("resource").reduce(function (n, e) { return n + e.transferSize; }, 0)`)
-	t.Log(browsertest.Value[string](p, `JSON.stringify(performance.getEntries().map(function (e) { return [e.name.split("/").pop(), Math.round(e.startTime), Math.round(e.responseEnd || 0), Math.round(e.domContentLoadedEventEnd || 0), Math.round(e.loadEventEnd || 0), e.transferSize]; }))`))
-	t.Logf("drawn %.0f ms after navigation began, %.0f bytes besides the stream", best, bytes)
-	if n := browsertest.Value[int](p, `performance.getEntriesByType("resource").length`); n > 8 {
+	// How long it took depends on the machine, what is asked for does not; how much
+	// that is, TestPageIsSmall bounds.
+	t.Logf("loaded %.0f ms, charts drawn %.0f ms after navigation began", load, best)
+	if n := browsertest.Value[int](p, `performance.getEntriesByType("resource").length`); n > 5 {
 		t.Errorf("%d requests", n)
-	}
-	if best > float64(10*time.Second/time.Millisecond) {
-		t.Errorf("%.0f ms", best)
 	}
 }
