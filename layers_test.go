@@ -17,11 +17,11 @@ const module = "github.com/riffle-dp/riffle"
 // layers is the house's plan: a package imports packages of lower layers only.
 // ARCHITECTURE.md draws it.
 var layers = [][]string{
-	{"dp", "rng", "internal/monotone", "internal/durable", "third_party/uplot", "third_party/wasmexec", "store/natstest",
+	{"dp", "rng", "internal/monotone", "internal/durable", "third_party/uplot", "third_party/wasmexec", "store/natstest", "internal/browsertest",
 		"model/internal/kernel", "model/internal/kernel/gen"},
 	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "proto/riffle/operator/v1", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
-	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "vecsum/prio3", "endpoint", "store"},
+	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "vecsum/prio3", "endpoint", "store", "dashboard"},
 	{"client", "shuffler", "coordinator", "service/batch", "service/batch/batchtest", "service/document",
 		"plan", "plan/wasm", "plan/generate"},
 	{"simulate", "service/shuffler", "service/coordinator", "service/aggregator"},
@@ -54,6 +54,8 @@ var limited = map[string][]string{
 	// Of CIRCL only the one range proof, in one place.
 	"github.com/cloudflare/circl/vdaf/prio3/sumvec":      {"vecsum/prio3"},
 	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128": {"vecsum/prio3"},
+	// Browsers are for tests.
+	"github.com/chromedp/chromedp": {"internal/browsertest"},
 	// The broker is one package's business.
 	"github.com/nats-io/nats-server/v2/server": {"store", "store/natstest"},
 	"github.com/nats-io/nats.go":               {"store"},

@@ -134,6 +134,14 @@ type Coordinator struct {
 	// Colluders is how many clients are taken to be in league with an observer.
 	Colluders int64 `yaml:"colluders"`
 	Workers   int   `yaml:"workers"` // that open reports; default one per CPU
+	// Dashboard is the address of the page that shows tasks, rounds, budget and
+	// ledger, for looking only. On loopback it is plain HTTP for anyone on this
+	// machine; elsewhere it is HTTPS with Certificate and needs a token. Default:
+	// a loopback address. "none": no such page.
+	Dashboard string `yaml:"dashboard"`
+	// DashboardToken is a file that holds the token, of mode 0600 and at least 16
+	// characters. Required if Dashboard is not loopback.
+	DashboardToken string `yaml:"dashboard-token"`
 	// Holder names this process among those that share the store, for the lease.
 	// Default: host name and process id.
 	Holder     string `yaml:"holder"`

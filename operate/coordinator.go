@@ -155,6 +155,9 @@ func (r *running) prepare(ctx context.Context, s *server) (err error) {
 	if r.service, err = coordinator.New(r.own); err != nil {
 		return err
 	}
+	if err := r.serveDashboard(s); err != nil {
+		return err
+	}
 	return s.listen("clients", c.Listen, nil, c.Rate, 64<<10, r.service.Handler())
 }
 
@@ -279,13 +282,18 @@ func (r *running) create(ctx context.Context, name, config string, round time.Du
 			return id, err
 		}
 	}
+	r.mu.Lock()
+	before := r.tasks[id] // the same task, if it is there already: it goes on
+	r.mu.Unlock()
 	out, err := r.runnable(t, made)
 	if err != nil {
 		return id, err
 	}
 	if _, err := r.store.CreateKey(ctx, createdKey(id), made.encode()); err != nil {
 		r.mu.Lock()
-		delete(r.tasks, id)
+		if delete(r.tasks, id); before != nil {
+			r.tasks[id] = before
+		}
 		r.mu.Unlock()
 		if errors.Is(err, store.ErrExists) {
 			err = fmt.Errorf("%w: the same task is there already: %x (another name makes it another)", train.ErrInput, id[:8])

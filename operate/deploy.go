@@ -89,7 +89,7 @@ func (l Loopback) keys(role string, now time.Time) (k roleKeys, err error) {
 // empty.
 func (l Loopback) Create(ctx context.Context) error {
 	now := time.Now()
-	address, err := freeAddresses(7)
+	address, err := freeAddresses(8)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (l Loopback) Create(ctx context.Context) error {
 	coordinator.SigningKey, coordinator.SealingKeys = "keys/"+SigningFile, []string{keys[RoleCoordinator].sealingFile}
 	coordinator.Mark, coordinator.Record, coordinator.Data = "ledger.json", "record", l.Data
 	coordinator.Budget.Epsilon, coordinator.Budget.Delta, coordinator.RoundLength = l.Epsilon, l.Delta, time.Minute
-	coordinator.Holder = "demo"
+	coordinator.Holder, coordinator.Dashboard = "demo", address[7]
 	toShuffler := Party{URL: "https://" + address[2], Pins: []string{keys[RoleShuffler].pin}, Key: keys[RoleShuffler].signing}
 	coordinator.Shuffler = toShuffler
 

@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/client"
+	"github.com/riffle-dp/riffle/dashboard"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/endpoint"
 	"github.com/riffle-dp/riffle/store"
@@ -78,6 +79,8 @@ const (
 	shufflerAdmin    = "127.0.0.1:8460"
 	coordinatorAdmin = "127.0.0.1:8461"
 	aggregatorAdmin  = "127.0.0.1:8462"
+
+	coordinatorDashboard = "127.0.0.1:8463"
 )
 
 func (p *Process) defaults() { p.MaxConnections, p.Log = endpoint.DefaultMaxConns, "info" }
@@ -239,7 +242,10 @@ func LoadCoordinator(path string) (c Coordinator, err error) {
 	if err := c.resolve(path, "coordinator", coordinatorAdmin); err != nil {
 		return c, err
 	}
-	at(path, &c.SigningKey, &c.Mark, &c.Record)
+	at(path, &c.SigningKey, &c.Mark, &c.Record, &c.DashboardToken)
+	if c.Dashboard == "" {
+		c.Dashboard = coordinatorDashboard
+	}
 	if c.Data != "mnist" {
 		at(path, &c.Data)
 	}
@@ -259,6 +265,11 @@ func LoadCoordinator(path string) (c Coordinator, err error) {
 		return c, configError("%s: round-length = %v must be at least 1s", path, c.RoundLength)
 	case c.Colluders < 0 || c.Workers < 0:
 		return c, configError("%s: colluders and workers must not be negative", path)
+	}
+	if _, _, err := net.SplitHostPort(c.Dashboard); c.Dashboard != "none" && err != nil {
+		return c, configError("%s: dashboard: %q is no address: %w", path, c.Dashboard, err)
+	} else if c.Dashboard != "none" && c.DashboardToken == "" && !dashboard.IsLoopback(c.Dashboard) {
+		return c, configError("%s: dashboard: %s can be reached by others, so dashboard-token is required", path, c.Dashboard)
 	}
 	if c.Aggregator != nil {
 		if err := c.Aggregator.need("aggregator", true, true, false); err != nil {

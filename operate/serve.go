@@ -22,6 +22,8 @@ type Options struct {
 	Version string
 	// Level is set to the configuration's.
 	Level *slog.LevelVar
+	// Pages are further pages of a coordinator's dashboard, by name.
+	Pages map[string]http.Handler
 }
 
 // Serve runs a role until ctx ends, finishes what was begun and returns nil.

@@ -60,6 +60,8 @@ type Privacy struct {
 	// Rounds were released; PlannedRounds were asked for (0: unknown).
 	Rounds        int64
 	PlannedRounds int64
+	// Running says that more rounds follow: what is said is of those so far.
+	Running bool
 	// ReportsPerClient is the most reports that one client sends over all
 	// rounds; 0: one a round.
 	ReportsPerClient int64

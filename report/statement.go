@@ -7,17 +7,26 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// statement is the privacy promise in plain words.
-type statement struct {
-	Lead  string
-	Parts []part
-	Note  string // on simulations; empty if there is nothing to say
+// Statement is the privacy promise in plain words.
+type Statement struct {
+	Lead  string `json:"lead"`
+	Parts []Part `json:"parts"`
+	Note  string `json:"note,omitempty"` // on simulations; empty if there is nothing to say
 }
 
-type part struct {
-	Heading string
-	Text    []string
-	List    bool
+// Part is a heading with paragraphs, or with the items of a list.
+type Part struct {
+	Heading string   `json:"heading"`
+	Text    []string `json:"text"`
+	List    bool     `json:"list,omitempty"`
+}
+
+// Explain says in plain words what is promised, and what that rests on.
+func Explain(p Privacy) (Statement, error) {
+	if err := p.check(); err != nil {
+		return Statement{}, err
+	}
+	return newStatement(p), nil
 }
 
 // alarms is the false-alarm rate for which the statement says how often an
@@ -34,14 +43,14 @@ func detection(eps, delta, alarms float64) float64 {
 	return min(1, math.Exp(eps)*alarms+delta, 1-math.Exp(-eps)*max(0, 1-alarms-delta))
 }
 
-func newStatement(p Privacy) statement {
-	s := statement{}
+func newStatement(p Privacy) Statement {
+	s := Statement{}
 	if p.Simulated {
 		s.Note = simulated(p)
 	}
 	if p.Trust == None {
 		s.Lead = "This run gives no privacy. Every report is a client's exact gradient, and the model may remember what it saw."
-		s.Parts = []part{
+		s.Parts = []Part{
 			{Heading: "Who sees what", Text: []string{
 				"The coordinator sees each client's gradient without noise. From a gradient, a client's data can often be rebuilt.",
 				"Whoever has the model may find out who was among the clients."}},
@@ -51,7 +60,7 @@ func newStatement(p Privacy) statement {
 		return s
 	}
 	s.Lead = lead(p)
-	s.Parts = []part{
+	s.Parts = []Part{
 		{Heading: "Who is protected", Text: protected(p)},
 		{Heading: "From whom", Text: observers(p)},
 		{Heading: "Against what", Text: against(p)},
@@ -68,8 +77,12 @@ func lead(p Privacy) string {
 	if p.Rounds == 0 {
 		return "No round was released: nothing about any client has left it."
 	}
-	claim := fmt.Sprintf("differential privacy with ε = %s and δ = %s for each of %s, over the whole run of %s",
-		roundUp(p.Epsilon, 4), small(p.Delta), plural(p.Population, "client"), plural(p.Rounds, "round"))
+	over := "the whole run of " + plural(p.Rounds, "round")
+	if p.Running {
+		over = "the " + plural(p.Rounds, "round") + " so far; every further round adds to it"
+	}
+	claim := fmt.Sprintf("differential privacy with ε = %s and δ = %s for each of %s, over %s",
+		roundUp(p.Epsilon, 4), small(p.Delta), plural(p.Population, "client"), over)
 	switch p.Status {
 	case dp.Proved:
 		return "Proved: " + claim + "."

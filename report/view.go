@@ -25,7 +25,7 @@ type view struct {
 	Rows                    []pointRow
 	Matrix                  *matrix
 	Samples                 []sampleGroup
-	Statement               statement
+	Statement               Statement
 	Config                  []Setting
 
 	Policy template.HTMLAttr

@@ -49,6 +49,7 @@ type Run struct {
 
 	clients     clients
 	optimizer   optimize.Optimizer
+	charges     *charges
 	coordinator *coordinator.Coordinator
 	simulation  *simulate.Simulation
 	begun       time.Time
@@ -172,6 +173,10 @@ func (r *Run) build() error {
 			return err
 		}
 	}
+	r.charges = &charges{Ledger: task.Ledger}
+	if c.Trust != "none" {
+		task.Ledger = r.charges
+	}
 	if r.coordinator, err = coordinator.New(task); err != nil {
 		return inputError("%v", err)
 	}
@@ -224,16 +229,51 @@ func (r *Run) Planned(ctx context.Context) (dp.Bound, error) {
 	return *answer.Upper, nil
 }
 
+// Reports is how many reports were summed by earlier processes and this one.
+func (r *Run) Reports() int64 { return r.reports }
+
 // Trust is what hides a report, in an accountant's words.
 func (r *Run) Trust() dp.Trust { return r.Config.trust() }
 
 // ReportsPerClient is the most reports that one client sends in the whole run.
-func (r *Run) ReportsPerClient() int64 {
-	if blocks, err := r.Config.blocks(); err == nil && r.Config.Participation == string(dp.Once) {
-		return blocks.Epochs(r.Config.Rounds)
+func (c Config) ReportsPerClient() int64 {
+	if blocks, err := c.blocks(); err == nil && c.Participation == string(dp.Once) {
+		return blocks.Epochs(c.Rounds)
 	}
-	return r.Config.Rounds
+	return c.Rounds
 }
+
+// charges is a ledger that remembers its last entry.
+type charges struct {
+	coordinator.Ledger
+	last    ledger.Entry
+	entries int64
+}
+
+func (c *charges) Charge(e ledger.Entry) error {
+	err := c.Ledger.Charge(e)
+	if err == nil && e.Round > c.last.Round {
+		c.last = e
+		c.entries++
+	}
+	return err
+}
+
+func (c *charges) Restore(entries []ledger.Entry) error {
+	err := c.Ledger.Restore(entries)
+	if n := len(entries); err == nil && n > 0 {
+		c.last, c.entries = entries[n-1], int64(n)
+	}
+	return err
+}
+
+// Charged returns a copy of what was charged so far, oldest first. It must not be
+// called while Train runs but by its Observer.
+func (r *Run) Charged() []ledger.Entry { return r.charges.Entries() }
+
+// LastCharge returns the last entry that was charged and how many there are; 0:
+// none. The same holds as for Charged.
+func (r *Run) LastCharge() (e ledger.Entry, entries int64) { return r.charges.last, r.charges.entries }
 
 // Create makes the run directory.
 func (r *Run) Create(dir string) error {

@@ -291,6 +291,9 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 			return err
 		}
 	}
+	if c, err := operate.LoadCoordinator(l.Config(operate.RoleCoordinator)); err == nil && c.Dashboard != "none" {
+		show.note(stderr, "live page: http://%s/", c.Dashboard)
+	}
 	api := operate.OperatorClient(filepath.Join(d.dir, operate.RoleCoordinator, operate.RoleCoordinator+".sock"))
 	if d.Task == "" {
 		resp, err := api.CreateTask(ctx, connect.NewRequest(&operatorv1.CreateTaskRequest{Name: "demo", Config: d.Settings, RoundSeconds: d.Round}))

@@ -20,24 +20,16 @@ const samplesOf = 11
 func writeReport(r *train.Run, s *train.Summary) error {
 	c := r.Config
 	number, commit := version()
-	title := fmt.Sprintf("%s on %s", c.Model, c.Data)
-	if r.Plan != nil {
-		title += " by " + c.Optimizer
-	}
+	privacy := privacyOf(r)
+	privacy.ReportsPerRound, privacy.Rounds, privacy.PlannedRounds = float64(s.ClientGradients)/float64(max(1, s.Rounds)), s.Rounds, c.Rounds
+	privacy.Epsilon, privacy.Method, privacy.Source = float64(s.Epsilon), s.Bound, s.BoundSource
 	page := report.Run{
-		Title:   title,
+		Title:   title(c, r.Plan != nil),
 		Command: command(c), Version: number + " (" + commit + ")",
 		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
 		TestAccuracy: s.Accuracy(), TestLoss: s.Evaluation.Loss,
 		Evaluated: fmt.Sprintf("%d %s examples", s.Evaluation.Examples, r.Data.EvalName),
-		Privacy: report.Privacy{
-			Trust: r.Trust(), Participation: dp.Participation(c.Participation), Adjacency: dp.ReplaceOne,
-			Population: c.Population, ReportsPerRound: float64(s.ClientGradients) / float64(max(1, s.Rounds)),
-			ReportsPerClient: r.ReportsPerClient(), Rounds: s.Rounds, PlannedRounds: c.Rounds, Randomizer: r.Mechanism.Name(), Eps0: c.Eps0, Sigma: c.Sigma,
-			Epsilon: float64(s.Epsilon), Delta: s.Delta, Method: s.Bound, Source: s.BoundSource, Status: dp.Proved, Simulated: true,
-			Assumes:        c.Assumes(),
-			PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
-		},
+		Privacy:   privacy,
 	}
 	for _, m := range r.Metrics {
 		page.Points = append(page.Points, report.Point{Round: m.Round, Epsilon: float64(m.Epsilon), Loss: m.Loss,
@@ -77,6 +69,25 @@ func writeReport(r *train.Run, s *train.Summary) error {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(r.Dir, train.ReportFile), out.Bytes())
+}
+
+// title is what a run is called.
+func title(c train.Config, planned bool) string {
+	text := fmt.Sprintf("%s on %s", c.Model, c.Data)
+	if planned {
+		text += " by " + c.Optimizer
+	}
+	return text
+}
+
+// privacyOf is what a run promises, but for what has been spent.
+func privacyOf(r *train.Run) report.Privacy {
+	c := r.Config
+	return report.Privacy{
+		Trust: r.Trust(), Participation: dp.Participation(c.Participation), Adjacency: dp.ReplaceOne,
+		Population: c.Population, ReportsPerClient: c.ReportsPerClient(), Randomizer: r.Mechanism.Name(), Eps0: c.Eps0, Sigma: c.Sigma,
+		Delta: c.Delta, Status: dp.Proved, Simulated: true, Assumes: c.Assumes(), PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
+	}
 }
 
 // samples picks the first examples that are taken for their class and the

@@ -102,7 +102,7 @@ With "all" every role runs in this process, for development.`,
 func serverOptions(cmd *cobra.Command) operate.Options {
 	level := new(slog.LevelVar)
 	number, _ := version()
-	return operate.Options{Log: endpoint.NewLogger(cmd.ErrOrStderr(), level), Level: level, Version: number}
+	return operate.Options{Log: endpoint.NewLogger(cmd.ErrOrStderr(), level), Level: level, Version: number, Pages: pages()}
 }
 
 func newClient() *cobra.Command {

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +21,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dashboard"
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/operate"
 	"github.com/riffle-dp/riffle/service/coordinator"
@@ -100,6 +104,135 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
+// remotePage is a coordinator's page on an address that others reach.
+type remotePage struct {
+	url, token string
+	client     *http.Client
+}
+
+// openDashboard gives a coordinator's page such an address, and a token.
+func openDashboard(t *testing.T, config string) remotePage {
+	t.Helper()
+	c, err := operate.LoadCoordinator(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(c.Dashboard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := remotePage{url: "https://127.0.0.1:" + port, token: dashboard.NewToken(),
+		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}}
+	t.Cleanup(p.client.CloseIdleConnections)
+	open := strings.Replace(string(text), "dashboard: "+c.Dashboard, "dashboard: 0.0.0.0:"+port, 1)
+	open = strings.Replace(open, `dashboard-token: ""`, "dashboard-token: page.token", 1)
+	if err := errors.Join(os.WriteFile(config, []byte(open), 0o600), os.WriteFile(filepath.Join(filepath.Dir(config), "page.token"), []byte(p.token+"\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	want(t, exitUsage, "chmod 600", "serve", "coordinator", "--config", config)
+	if err := os.Chmod(filepath.Join(filepath.Dir(config), "page.token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p remotePage) get(t *testing.T, path, token string, into any) int {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, p.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	resp, err := p.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if into != nil {
+		b, err := io.ReadAll(resp.Body)
+		if err == nil {
+			err = json.Unmarshal(b, into)
+		}
+		if err != nil {
+			t.Fatalf("%s: %s: %v\n%s", path, resp.Status, err, b)
+		}
+	}
+	return resp.StatusCode
+}
+
+// check compares what the page says of a task of two rounds with what was done.
+func (p remotePage) check(t *testing.T, task string) {
+	t.Helper()
+	if code := p.get(t, "/api/tasks", "not the token at all", nil); code != http.StatusUnauthorized {
+		t.Errorf("the page answers %d without its token", code)
+	}
+	type shown struct {
+		ID, State                string
+		Round, Released, Reports int64
+		Epsilon, Accuracy        float64
+		Stages                   []struct{ Name string }
+	}
+	var all struct{ Tasks []shown }
+	until(t, "the page shows the end", func() bool {
+		p.get(t, "/api/tasks", p.token, &all)
+		return len(all.Tasks) == 1 && all.Tasks[0].State == "done"
+	})
+	s := all.Tasks[0]
+	if s.ID != task || s.Round != 2 || s.Released != 2 || s.Reports != 24 || !(s.Epsilon > 0) || !(s.Accuracy > 0) || len(s.Stages) < 5 {
+		t.Errorf("the page shows %+v", s)
+	}
+	var history struct {
+		Measures struct {
+			Round             []int64
+			Epsilon, Accuracy []*float64
+		}
+		Rounds struct{ Round, Reports []int64 }
+	}
+	p.get(t, "/api/history?task="+task, p.token, &history)
+	last := len(history.Measures.Round) - 1
+	if last < 0 || history.Measures.Round[last] != 2 || history.Measures.Epsilon[last] == nil || *history.Measures.Epsilon[last] != s.Epsilon || history.Measures.Accuracy[last] == nil || *history.Measures.Accuracy[last] > 1 {
+		t.Errorf("the measures are %+v", history.Measures)
+	}
+	reports := int64(0)
+	for _, n := range history.Rounds.Reports {
+		reports += n
+	}
+	if n := len(history.Rounds.Round); n == 0 || history.Rounds.Round[n-1] != 2 || reports != 24 {
+		t.Errorf("the rounds are %+v", history.Rounds)
+	}
+	var book struct {
+		Entries int64
+		Lines   []struct{ Event, Task string }
+	}
+	p.get(t, "/api/ledger", p.token, &book)
+	if book.Entries != 2 || len(book.Lines) == 0 || book.Lines[0].Task != "first" || !strings.Contains(book.Lines[0].Event, "eps0=2") {
+		t.Errorf("the ledger is %+v", book)
+	}
+	var said struct{ Lead string }
+	if p.get(t, "/api/statement?task="+task, p.token, &said); !strings.Contains(said.Lead, "the whole run of 2 rounds") {
+		t.Errorf("the statement is %q", said.Lead)
+	}
+	// By HTTP/2, news come as they happen.
+	r, err := http.NewRequest(http.MethodGet, p.url+"/api/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+p.token)
+	resp, err := p.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	line, err := bufio.NewReader(resp.Body).ReadString('\n')
+	if err != nil || line != "event: about\n" || resp.ProtoMajor != 2 {
+		t.Errorf("%q, %v by %s", line, err, resp.Proto)
+	}
+}
+
 // TestOperateTwoRounds goes the operator's way: servers, a task, clients, the
 // checks at rest, a ledger that was edited, a move to another store.
 func TestOperateTwoRounds(t *testing.T) {
@@ -118,6 +251,7 @@ func TestOperateTwoRounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	shuffler, coordinator := l.Config("shuffler"), l.Config("coordinator")
+	page := openDashboard(t, coordinator)
 
 	want(t, exitUsage, "exists already", "init", "shuffler", "--config", shuffler)
 	want(t, exitUsage, "is there already", "init", "coordinator", "--config", coordinator)
@@ -164,6 +298,7 @@ func TestOperateTwoRounds(t *testing.T) {
 	until(t, "the task is done", func() bool {
 		return strings.Contains(want(t, exitDone, "", "task", "show", "first", "--config", coordinator, "--json"), `"state": "done"`)
 	})
+	page.check(t, task.Task)
 	want(t, exitDone, "2 released", "task", "list", "--config", coordinator)
 	var alone, running struct{ Epsilon float64 }
 	text := want(t, exitDone, "-pld", "ledger", "show", "--config", coordinator, "--json") // by the socket

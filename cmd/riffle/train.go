@@ -21,6 +21,7 @@ import (
 func newTrain() *cobra.Command {
 	var configPath, out, resume string
 	var show output
+	var page serving
 	config := train.Default()
 	cmd := &cobra.Command{
 		Use:   "train",
@@ -36,11 +37,15 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
   riffle train --epsilon 0.5 --rounds 60 --out runs/half
   riffle train --participation sampled --k 10000 --randomizer rinf --eps0 1.5 --clip 0.01 --lr 0.3 --rounds 100
   riffle train --optimizer agd --trust distributed --participation check-in --gamma 0.02 --epsilon 1
+  riffle train --serve 127.0.0.1:8080
   riffle train --resume runs/half`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := page.check(); err != nil {
+				return err
+			}
 			if resume != "" {
-				return resumeTrain(cmd, config, resume, show)
+				return resumeTrain(cmd, config, resume, show, page)
 			}
 			if configPath != "" {
 				changed := func(name string) bool { return cmd.Flags().Changed(name) }
@@ -66,7 +71,7 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 			if err := r.Create(out); err != nil {
 				return err
 			}
-			return runTrain(cmd, r, show)
+			return runTrain(cmd, r, show, page)
 		},
 	}
 	flags := cmd.Flags()
@@ -76,6 +81,7 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 	flags.StringVar(&configPath, "config", "", "YAML file with the same names as the flags; flags win")
 	flags.StringVar(&out, "out", "", "run directory, new or empty (default: a fresh one under runs/)")
 	flags.StringVar(&resume, "resume", "", "continue the run in this directory")
+	page.flags(flags)
 	show.flags(flags)
 	flags.SortFlags = false
 	return cmd
@@ -83,8 +89,8 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 
 // resumeTrain continues a run. Its configuration is its own: only settings
 // that change nothing about the result may be given.
-func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show output) error {
-	allowed := map[string]bool{"resume": true, "json": true, "quiet": true, "no-progress": true}
+func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show output, page serving) error {
+	allowed := map[string]bool{"resume": true, "json": true, "quiet": true, "no-progress": true, "serve": true, "serve-after": true}
 	var adjust []func(*train.Config)
 	for i, f := range config.Fields() {
 		if f.Local {
@@ -118,7 +124,7 @@ func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show outpu
 	if err != nil {
 		return err
 	}
-	return runTrain(cmd, r, show)
+	return runTrain(cmd, r, show, page)
 }
 
 // freshDirectory names a directory that does not exist yet.
@@ -140,7 +146,7 @@ func freshDirectory(parent string, now time.Time, c train.Config) (string, error
 	return "", fmt.Errorf("no fresh directory name under %s", parent)
 }
 
-func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
+func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err error) {
 	stderr := cmd.ErrOrStderr()
 	c := r.Config
 	planned, err := r.Planned(cmd.Context())
@@ -175,11 +181,22 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
 		show.note(stderr, "resumed after round %d", r.Resumed)
 	}
 
+	shown, err := serve(cmd.Context(), page, r, planned)
+	if err != nil {
+		return err
+	}
+	if shown.url != "" {
+		fmt.Fprintf(stderr, "riffle: live page: %s\n", shown.url)
+	}
+	defer func() { shown.close(cmd.Context(), page, err == nil, stderr, show) }()
+
 	bar := newProgress(stderr, show, r)
 	summary, err := r.Train(cmd.Context(), train.Observer{
-		Reports: bar.reports, Evaluated: bar.evaluated,
+		Reports:   func(n int64) { bar.reports(n); shown.reports(n) },
+		Evaluated: func(m train.Metrics) { bar.evaluated(m); shown.evaluated(r, m) },
 		Round: func(result simulate.Result) {
 			bar.round(result.Round)
+			shown.round(r, result)
 			if result.Void {
 				bar.line("round %d is void: fewer than n-min = %d reports; nothing was released or charged", result.Round, c.NMin)
 			}
@@ -187,14 +204,15 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output) error {
 				bar.line("round %d: %d reports failed the coordinator's check", result.Round, result.Rejected)
 			}
 		},
-		Stopped: func(reason string) { bar.line("training stops: %s", reason) },
+		Stopped: func(reason string) { bar.line("training stops: %s", reason); shown.stopped(reason) },
 	})
 	bar.finish()
-	if errors.Is(err, train.ErrInterrupted) {
-		return fmt.Errorf("%w; continue with: riffle train --resume %s", err, r.Dir)
-	}
 	if err == nil {
 		err = writeReport(r, summary)
+	}
+	shown.finish(summary, err)
+	if errors.Is(err, train.ErrInterrupted) {
+		return fmt.Errorf("%w; continue with: riffle train --resume %s", err, r.Dir)
 	}
 	if err != nil {
 		if !errors.Is(err, ledger.ErrBudget) {

@@ -367,7 +367,7 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, step bool, ac
 	if r.t.Evaluate != nil && step {
 		r.phase("evaluating")
 		v := r.t.Evaluate(append([]float32(nil), r.pure.Parameters()...))
-		r.update(func(s *Status) { s.Evaluation = v })
+		r.update(func(s *Status) { s.Evaluation, s.Evaluated = v, s.Round })
 	}
 	// What is not deleted here only takes space.
 	if old != next.Step {

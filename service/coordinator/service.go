@@ -17,6 +17,8 @@ type Service struct {
 	runners []*runner
 	start   func(*runner) // nil before Run and after
 	models  cache
+
+	watchers watchers
 }
 
 // New checks the configuration. Nothing is read or written before Run.
@@ -44,6 +46,7 @@ func (s *Service) add(t Task) error {
 		return fmt.Errorf("coordinator: task %q is there already", r.task.Name)
 	}
 	s.runners = append(s.runners, r)
+	defer s.watchers.tell()
 	if s.start != nil {
 		s.start(r)
 	}

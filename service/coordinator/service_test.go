@@ -43,6 +43,43 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// Who watches is told of every change, may look late, and is told nothing after it
+// has stopped.
+func TestWatch(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All, func(w *world) { w.config.Evaluate = func([]float32) any { return 1 } })
+	p, err := w.start(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed, stop := p.Watch()
+	deaf, never := p.Watch() // holds nobody up
+	defer never()
+	late := time.After(time.Minute)
+	for done := false; !done; {
+		select {
+		case <-changed:
+			s := p.List()[0]
+			if done = s.State == Done; done && (s.Round != 3 || s.Evaluated != 3 || s.Source != "") {
+				t.Errorf("%+v", s)
+			}
+		case <-late:
+			t.Fatal("the last change was not told")
+		}
+	}
+	w.end(p)
+	if len(deaf) != 1 {
+		t.Errorf("%d values wait for who does not look", len(deaf))
+	}
+	stop()
+	for len(changed) > 0 {
+		<-changed
+	}
+	p.watchers.tell()
+	if len(changed) != 0 {
+		t.Error("told after the stop")
+	}
+}
+
 // get asks a handler.
 func get(t testing.TB, h http.Handler, path string, header ...string) (int, []byte, http.Header) {
 	t.Helper()

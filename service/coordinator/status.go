@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"sync"
 	"time"
 )
 
@@ -20,9 +21,11 @@ type Status struct {
 	// Eps bounds at Delta what was charged so far; Method says how. −1: not known.
 	Eps, Delta float64
 	Method     string
-	Charged    int64 // entries
+	Source     string // the bound's theorem
+	Charged    int64  // entries
 	Counts
 	Evaluation any                // what Evaluate returned last
+	Evaluated  int64              // the round that it is of
 	Seconds    map[string]float64 // by stage
 	Error      string             // the last one, of what is tried again
 	Since      time.Time          // of the phase
@@ -35,7 +38,7 @@ func (s Status) MarshalJSON() ([]byte, error) {
 		"round": s.Round, "rounds": s.Rounds, "model": hex.EncodeToString(s.Model[:]), "epsilon": s.Eps, "delta": s.Delta,
 		"method": s.Method, "ledger_entries": s.Charged, "rounds_released": s.Released, "rounds_void": s.Void,
 		"rounds_failed": s.Failed, "reports_accepted": s.Reports, "reports_rejected": s.Rejected,
-		"evaluation": s.Evaluation, "seconds": s.Seconds, "error": s.Error, "since": s.Since.UTC().Truncate(time.Second),
+		"evaluation": s.Evaluation, "evaluation_round": s.Evaluated, "seconds": s.Seconds, "error": s.Error, "since": s.Since.UTC().Truncate(time.Second),
 	})
 }
 
@@ -50,8 +53,44 @@ func (r *runner) snapshot() Status {
 
 func (r *runner) update(f func(*Status)) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	f(&r.status)
+	r.mu.Unlock()
+	r.s.watchers.tell()
+}
+
+// watchers are told that something has changed, and never waited for.
+type watchers struct {
+	mu  sync.Mutex
+	all map[chan struct{}]struct{}
+}
+
+func (w *watchers) tell() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.all {
+		select {
+		case c <- struct{}{}:
+		default: // it has not looked since the last time
+		}
+	}
+}
+
+// Watch returns a channel that holds a value whenever the status of a task has
+// changed since the last was taken. Call stop when done.
+func (s *Service) Watch() (changed <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	w := &s.watchers
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all == nil {
+		w.all = map[chan struct{}]struct{}{}
+	}
+	w.all[c] = struct{}{}
+	return c, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.all, c)
+	}
 }
 
 // phase says what is done from now on; the time since the last call goes to the

@@ -462,8 +462,8 @@ func (r *runner) show() {
 	entries := int64(len(r.ledger.Entries()))
 	r.update(func(s *Status) {
 		s.Round, s.Model, s.Counts, s.Charged = r.record.Round, r.record.Model, r.record.Counts.clone(), entries
-		if s.Eps, s.Method = b.Eps, b.Method; err != nil {
-			s.Eps, s.Method = -1, err.Error()
+		if s.Eps, s.Method, s.Source = b.Eps, b.Method, b.Source; err != nil {
+			s.Eps, s.Method, s.Source = -1, err.Error(), ""
 		}
 	})
 }

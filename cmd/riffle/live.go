@@ -1,0 +1,365 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/riffle-dp/riffle/dashboard"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/operate"
+	"github.com/riffle-dp/riffle/report"
+	"github.com/riffle-dp/riffle/simulate"
+	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// serving says whether and how long a run is shown while it lasts.
+type serving struct {
+	address string
+	after   time.Duration
+	given   func(name string) bool
+}
+
+func (s *serving) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&s.address, "serve", "", "show the run live on a page at this address, such as 127.0.0.1:8080; anything but loopback needs the token that is printed")
+	fs.DurationVar(&s.after, "serve-after", 0, "how long the page stays when the run has ended (default: on a terminal until Ctrl-C, else it ends with the run)")
+	s.given = fs.Changed
+}
+
+func (s *serving) check() error {
+	switch _, _, err := net.SplitHostPort(s.address); {
+	case s.address == "" && s.given("serve-after"):
+		return usage("--serve-after needs --serve")
+	case s.address != "" && err != nil:
+		return usage("--serve %q is no address: want HOST:PORT, such as 127.0.0.1:8080", s.address)
+	case s.after < 0:
+		return usage("--serve-after %v must not be negative", s.after)
+	}
+	return nil
+}
+
+// liveTask is the only task on a run's page.
+const liveTask = "run"
+
+// live is a run's page. The zero value is none, and all methods do nothing.
+type live struct {
+	board  *dashboard.Board
+	url    string
+	stop   context.CancelFunc
+	ended  chan struct{}
+	opened atomic.Int64 // reports of the open round
+
+	mu      sync.Mutex
+	task    dashboard.Task
+	privacy report.Privacy
+	ledger  dashboard.Ledger
+	begun   time.Time
+	last    time.Time
+	before  float64 // seconds of earlier processes
+	stages  [2]dashboard.Stage
+}
+
+// pages are what is served beside a run or a coordinator.
+func pages() map[string]http.Handler { return nil }
+
+// serve starts the page of a run, which must not be training yet.
+func serve(ctx context.Context, s serving, r *train.Run, planned dp.Bound) (*live, error) {
+	if s.address == "" {
+		return &live{}, nil
+	}
+	listener, err := net.Listen("tcp", s.address)
+	if err != nil {
+		return nil, fmt.Errorf("--serve: %v", err)
+	}
+	loopback, token := dashboard.IsLoopback(s.address), ""
+	if !loopback {
+		token = dashboard.NewToken()
+	}
+	l := &live{board: dashboard.NewBoard(), begun: time.Now(), last: time.Now(), ended: make(chan struct{})}
+	l.describe(r, planned)
+	number, _ := version()
+	config := dashboard.Config{Board: l.board, Title: l.task.Name, Version: number, Loopback: loopback, Token: token, Extra: pages(),
+		Report: func() ([]byte, error) { return os.ReadFile(filepath.Join(r.Dir, train.ReportFile)) }}
+	if r.Config.Trust != "none" {
+		config.Ledger = l.charges
+	}
+	d, err := dashboard.New(config)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	l.url = pageURL(listener.Addr(), s.address, token)
+	served, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the end of an interrupted run is shown too
+	l.stop = cancel
+	go func() {
+		defer close(l.ended)
+		var wg sync.WaitGroup
+		wg.Go(func() { l.follow(served) })
+		_ = d.Serve(served, listener) // without its page a run goes on
+		cancel()
+		wg.Wait()
+	}()
+	return l, nil
+}
+
+// pageURL is what one types to see the page.
+func pageURL(at net.Addr, asked, token string) string {
+	host, _, _ := net.SplitHostPort(asked) // it was listened on
+	_, port, _ := net.SplitHostPort(at.String())
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+		if name, err := os.Hostname(); err == nil {
+			host = name
+		}
+	}
+	url := "http://" + net.JoinHostPort(host, port) + "/"
+	if token != "" {
+		url += "?token=" + token
+	}
+	return url
+}
+
+// describe fills in what does not change, and what earlier processes did.
+func (l *live) describe(r *train.Run, planned dp.Bound) {
+	c := r.Config
+	l.privacy = privacyOf(r)
+	l.stages = [2]dashboard.Stage{{Name: "training", Unit: "reports"}, {Name: "evaluating", Unit: "examples"}}
+	t := &l.task
+	short := c // a page's title is no place for a path
+	short.Data = filepath.Base(c.Data)
+	*t = dashboard.Task{ID: liveTask, Name: title(short, r.Plan != nil), State: dashboard.Running, Phase: "training", Round: r.Resumed, Rounds: c.Rounds,
+		Expected: c.ExpectedReports(), Planned: planned.Eps, Budget: c.Epsilon, Delta: c.Delta, Method: planned.Method, Source: planned.Source,
+		Accuracy: math.NaN(), Loss: math.NaN(), Dir: r.Dir, Evaluated: dashboard.Grouped(int64(r.Data.Eval.Len())) + " " + r.Data.EvalName + " examples",
+		Counts: dashboard.Counts{Reports: r.Reports(), Rejected: map[string]int64{}}}
+	add := func(name, format string, args ...any) {
+		t.Facts = append(t.Facts, dashboard.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
+	}
+	add("Clients", "%s", dashboard.Grouped(c.Population))
+	add("Taking part", "%s", c.Participation)
+	add("Hidden by", "%s", c.Trust)
+	add("Mechanism", "%s", mechanism(r))
+	add("Optimizer", "%s", c.Optimizer)
+	add("Model", "%s, %s parameters", c.Model, dashboard.Grouped(int64(r.Model.Params())))
+	add("Simulated", "every role in one process, noise from seed %d", c.Seed)
+	if c.Trust == "none" {
+		t.Eps, t.Method = math.Inf(1), ""
+	}
+	for _, e := range r.Charged() {
+		l.ledger.Charge(t.Name, e.Round, operate.DescribeEvent(e.Event))
+		t.Charge = operate.DescribeEvent(e.Event)
+	}
+	t.Charged = l.ledger.Entries
+	l.board.Set(l.current())
+	if r.Resumed > 0 {
+		l.past(r)
+	}
+}
+
+// past shows what earlier processes charged and measured.
+func (l *live) past(r *train.Run) {
+	at := int64(0)
+	for _, e := range r.Charged() {
+		reports := e.Event.Reports
+		if reports == 0 {
+			reports = e.Event.Population
+		}
+		l.board.Ended(liveTask, dashboard.Round{Round: e.Round, Rounds: e.Round - at, Reports: reports, Void: e.Round - at - 1})
+		l.task.Void += e.Round - at - 1
+		l.task.Released++
+		at = e.Round
+	}
+	for _, m := range r.Metrics {
+		l.before = m.Seconds
+		l.measure(m)
+	}
+	l.board.Set(l.current())
+}
+
+// current is the task as it is now. mu is held, or nothing runs yet.
+func (l *live) current() dashboard.Task {
+	t := l.task
+	t.Opened = l.opened.Load()
+	t.Seconds = l.before + time.Since(l.begun).Seconds()
+	t.Rejected = maps.Clone(t.Rejected)
+	for _, s := range l.stages {
+		if s.Seconds > 0 {
+			t.Stages = append(t.Stages, s)
+		}
+	}
+	t.Privacy = l.privacy
+	p := &t.Privacy
+	p.Rounds, p.Running, p.Epsilon = t.EpsAt, t.State == dashboard.Running, t.Eps
+	if t.State != dashboard.Running {
+		p.PlannedRounds = t.Rounds
+	}
+	if t.Released > 0 {
+		p.ReportsPerRound = float64(t.Reports) / float64(t.Released)
+	}
+	return t
+}
+
+// follow shows how the open round comes on.
+func (l *live) follow(ctx context.Context) {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	shown := int64(0)
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if n := l.opened.Load(); n != shown {
+			shown = n
+			l.set(func(*dashboard.Task) {})
+		}
+	}
+}
+
+func (l *live) set(f func(*dashboard.Task)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(&l.task)
+	l.board.Set(l.current())
+}
+
+// lap gives the time since the last call to a stage.
+func (l *live) lap(stage int, items int64) {
+	now := time.Now()
+	l.stages[stage].Seconds += now.Sub(l.last).Seconds()
+	l.stages[stage].Items += items
+	l.last = now
+}
+
+func (l *live) reports(n int64) {
+	if l.board != nil {
+		l.opened.Add(n)
+	}
+}
+
+func (l *live) round(r *train.Run, result simulate.Result) {
+	if l.board == nil {
+		return
+	}
+	e, entries := r.LastCharge()
+	ended := dashboard.Round{Round: result.Round, Reports: result.Reports, Rejected: result.Rejected}
+	l.set(func(t *dashboard.Task) {
+		l.lap(0, result.Reports)
+		l.opened.Store(0)
+		t.Round = result.Round
+		t.Reports += result.Reports
+		if result.Rejected > 0 {
+			t.Rejected[string(wire.OutOfRange)] += result.Rejected
+		}
+		if result.Void {
+			t.Void++
+			ended.Void = 1
+		} else {
+			t.Released++
+		}
+		if entries > l.ledger.Entries {
+			t.Charge, t.Charged = operate.DescribeEvent(e.Event), entries
+			l.ledger.Charge(t.Name, e.Round, t.Charge)
+		}
+	})
+	l.board.Ended(liveTask, ended)
+}
+
+// measure shows an evaluation.
+func (l *live) measure(m train.Metrics) {
+	t := &l.task
+	t.Eps, t.EpsAt, t.Accuracy, t.Loss = float64(m.Epsilon), m.Round, float64(m.Accuracy), m.Loss
+	l.ledger.Eps = t.Eps
+	l.board.Measured(liveTask, dashboard.Measure{Round: m.Round, Eps: t.Eps, Accuracy: t.Accuracy, Loss: m.Loss, Seconds: m.Seconds})
+}
+
+func (l *live) evaluated(r *train.Run, m train.Metrics) {
+	if l.board != nil {
+		l.set(func(*dashboard.Task) {
+			l.lap(1, int64(r.Data.Eval.Len()))
+			l.measure(m)
+		})
+	}
+}
+
+func (l *live) stopped(reason string) {
+	if l.board != nil {
+		l.set(func(t *dashboard.Task) { t.Why = reason })
+	}
+}
+
+// charges is the ledger as pages get it.
+func (l *live) charges(context.Context) (dashboard.Ledger, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.ledger.Clone()
+	out.Delta, out.Budget, out.Method = l.task.Delta, l.task.Budget, l.task.Method
+	out.Tasks = []dashboard.LedgerTask{{ID: liveTask, Name: l.task.Name, Entries: out.Entries, Round: l.task.Round, Eps: l.task.Eps, Delta: l.task.Delta}}
+	return out, nil
+}
+
+// finish shows how the run ended, once its files are written.
+func (l *live) finish(s *train.Summary, err error) {
+	if l.board == nil {
+		return
+	}
+	l.set(func(t *dashboard.Task) {
+		t.Phase = ""
+		switch {
+		case errors.Is(err, train.ErrInterrupted):
+			t.State, t.Why = dashboard.Interrupted, "its state is saved"
+		case err != nil:
+			t.State, t.Why = dashboard.Failed, err.Error()
+		case t.Round < t.Rounds:
+			t.State, t.Report = dashboard.Stopped, true
+		default:
+			t.State, t.Report = dashboard.Done, true
+		}
+		if s != nil && err == nil {
+			t.Eps, t.EpsAt, t.Method, t.Source = float64(s.Epsilon), s.Rounds, s.Bound, s.BoundSource
+			l.ledger.Eps = t.Eps
+		}
+	})
+}
+
+// drained is how long pages have to be told how a run ended.
+const drained = 2 * time.Second
+
+// close keeps the page as long as was asked for, and ends it.
+func (l *live) close(ctx context.Context, s serving, done bool, stderr io.Writer, show output) {
+	if l.board == nil {
+		return
+	}
+	tell, cancel := context.WithTimeout(context.WithoutCancel(ctx), drained)
+	l.board.Drain(tell)
+	cancel()
+	f, isFile := stderr.(*os.File)
+	terminal := isFile && term.IsTerminal(int(f.Fd()))
+	if done && ctx.Err() == nil && (s.after > 0 || terminal && !s.given("serve-after")) {
+		stay := ctx
+		if s.after > 0 {
+			stay, cancel = context.WithTimeout(ctx, s.after)
+			defer cancel()
+		}
+		show.note(stderr, "the run has ended; its page stays at %s until Ctrl-C", l.url)
+		select {
+		case <-stay.Done():
+		case <-l.ended:
+		}
+	}
+	l.stop()
+	<-l.ended
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/internal/browsertest"
+)
+
+// liveRun starts a run with a page and returns the page's address and what it
+// prints on stderr besides.
+func liveRun(t *testing.T, args ...string) (cmd *exec.Cmd, url string, stderr *strings.Builder, ended func() int) {
+	t.Helper()
+	data := filepath.Join(t.TempDir(), "data")
+	if err := tiny(data, 500, 200, false); err != nil {
+		t.Fatal(err)
+	}
+	cmd = process(t, append([]string{"train", "--data", data, "--out", filepath.Join(t.TempDir(), "run"), "--no-progress", "--serve"}, args...)...)
+	pipe, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(pipe)
+	stderr = &strings.Builder{}
+	for url == "" && lines.Scan() {
+		fmt.Fprintln(stderr, lines.Text())
+		_, url, _ = strings.Cut(lines.Text(), "live page: ")
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for lines.Scan() {
+			fmt.Fprintln(stderr, lines.Text())
+		}
+	}()
+	var waited bool
+	ended = func() int {
+		if !waited {
+			waited = true
+			timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+			<-done
+			_ = cmd.Wait() // the exit code says it
+			timer.Stop()
+		}
+		return cmd.ProcessState.ExitCode()
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		ended()
+	})
+	if url == "" {
+		t.Fatalf("no page: exit %d\n%s", ended(), stderr)
+	}
+	return cmd, url, stderr, ended
+}
+
+// A page that is open while a run lasts sees it come on and end, shows what it
+// costs and promises, and its report; then the process ends by itself.
+func TestFollowARunInABrowser(t *testing.T) {
+	p := browsertest.Open(t)
+	cmd, url, stderr, ended := liveRun(t, "127.0.0.1:0", "--rounds", "150", "--population", "1500", "--eps0", "1", "--eval-every", "5", "--serve-after", "2m")
+	p.Open(url)
+	p.Until(`document.getElementById("live").textContent === "live"`)
+	first := browsertest.Value[int](p, `+document.getElementById("progress").getAttribute("aria-valuenow")`)
+	p.Until(fmt.Sprintf(`+document.getElementById("progress").getAttribute("aria-valuenow") > %d`, first+3))
+	if first > 120 {
+		t.Errorf("the page came too late to see anything: round %d", first)
+	}
+	p.Until(`document.getElementById("live").textContent === "finished"`)
+	p.Until(`document.getElementById("progress-text").textContent.startsWith("Round 150 of 150")`)
+	summary := readSummary(t, cmd)
+	shown := browsertest.Value[string](p, `document.querySelector(".tile.accent .value").textContent`)
+	if want := fmt.Sprintf("%.2f %%", 100*summary.Accuracy); shown != want {
+		t.Errorf("accuracy %s is shown, it is %s", shown, want)
+	}
+	shown = browsertest.Value[string](p, `document.querySelector(".tile.violet .value").textContent`)
+	if want := roundUp(summary.Epsilon); shown != want {
+		t.Errorf("ε %s is shown, it is %s", shown, want)
+	}
+	for view, complete := range map[string]string{
+		"rounds":  `document.querySelectorAll('#view-rounds canvas').length === 4 && document.querySelector("#latest th")?.textContent === "150"`,
+		"reports": `document.querySelectorAll("#stages tr").length === 2 && document.querySelector("#report-tiles .value")?.textContent === "150"`,
+		"ledger":  `document.querySelector("#ledger-tiles .value")?.textContent === "150" && document.querySelector("#ledger-lines td.code")?.textContent.includes("eps0=1")`,
+		"privacy": `document.getElementById("lead")?.textContent.startsWith("Proved: differential privacy") && document.getElementById("lead")?.textContent.includes("the whole run of 150 rounds")`,
+	} {
+		p.Click(fmt.Sprintf(`#nav a[href^="#/%s"]`, view))
+		p.Until(complete)
+		for _, wrong := range p.Audit() {
+			t.Errorf("%s: %s", view, wrong)
+		}
+		p.Screenshot("train-" + view)
+	}
+	p.Click(`#nav a[href^="#/overview"]`)
+	p.Screenshot("train-overview")
+	p.Click("#files a[href=report]")
+	p.Until(`document.querySelector(".brand") && document.querySelector(".brand").textContent.includes("training report") && document.querySelectorAll(".plot canvas").length === 4`)
+	for _, line := range p.Trouble() {
+		t.Errorf("the page complains: %s", line)
+	}
+	for _, other := range p.Strangers(url) {
+		t.Errorf("the page asks for %s", other)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := ended(); code != exitDone {
+		t.Errorf("exit %d after the run had ended\n%s", code, stderr)
+	}
+}
+
+type shownSummary struct {
+	Accuracy float64 `json:"test_accuracy"`
+	Epsilon  float64 `json:"epsilon"`
+}
+
+func readSummary(t *testing.T, cmd *exec.Cmd) (s shownSummary) {
+	t.Helper()
+	for i, a := range cmd.Args {
+		if a == "--out" {
+			b, err := os.ReadFile(filepath.Join(cmd.Args[i+1], "summary.json"))
+			if err == nil {
+				err = json.Unmarshal(b, &s)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return s
+}
+
+// Without a browser: the last news of a run reach who listens, then the process
+// ends by itself; off loopback nobody gets in without the token.
+func TestServeEndsWithItsRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs processes")
+	}
+	_, url, stderr, ended := liveRun(t, "0.0.0.0:0", "--rounds", "40", "--population", "3000", "--eps0", "1")
+	base, token, ok := strings.Cut(url, "?token=")
+	if !ok || len(token) != 32 {
+		t.Fatalf("the page %q has no token", url)
+	}
+	_, port, _ := strings.Cut(strings.TrimPrefix(base, "http://"), ":")
+	base = "http://127.0.0.1:" + port
+	resp, err := http.Get(base + "api/tasks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a token: %s", resp.Status)
+	}
+	r, err := http.NewRequest(http.MethodGet, base+"api/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	resp, err = http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := ended(); code != exitDone {
+		t.Errorf("exit %d\n%s", code, stderr)
+	}
+	_, last, _ := strings.Cut(string(text), `"state":"done"`)
+	if !strings.Contains(last, "event: end") || !strings.Contains(last, `"round":40,"rounds":40`) || !strings.Contains(last, `"report":true`) {
+		t.Errorf("the stream does not tell of the end:\n%s", text[max(0, len(text)-2000):])
+	}
+}

@@ -1,0 +1,126 @@
+package dashboard
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// MinToken is the least length of a token.
+const MinToken = 16
+
+// NewToken draws a token.
+func NewToken() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// IsLoopback says whether only this machine can reach an address to listen on.
+func IsLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && loopbackHost(host)
+}
+
+func loopbackHost(host string) bool {
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+func checkToken(token string, loopback bool) error {
+	switch {
+	case token == "" && !loopback:
+		return fmt.Errorf("dashboard: an address that others can reach needs a token")
+	case token != "" && len(token) < MinToken:
+		return fmt.Errorf("dashboard: a token of %d characters can be guessed, it must have at least %d", len(token), MinToken)
+	case strings.TrimFunc(token, func(r rune) bool { return r > ' ' && r < 0x7f }) != "":
+		return fmt.Errorf("dashboard: a token must be of visible ASCII characters")
+	}
+	return nil
+}
+
+// door says who may look.
+type door struct {
+	loopback bool
+	digest   [32]byte // of the token
+	open     bool     // there is none
+	cookie   string   // name
+	pass     string   // its value, from which the token cannot be had
+}
+
+func newDoor(token string, loopback bool) door {
+	d := door{loopback: loopback, open: token == "", digest: sha256.Sum256([]byte(token))}
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte("riffle dashboard cookie"))
+	sum := mac.Sum(nil)
+	// Cookies are shared by all ports of a host: the name tells pages apart.
+	d.cookie, d.pass = "riffle-"+hex.EncodeToString(sum[:4]), hex.EncodeToString(sum[4:])
+	return d
+}
+
+// admit lets a request pass, or has answered it.
+func (d *door) admit(w http.ResponseWriter, r *http.Request) bool {
+	if d.loopback && !loopbackHost(hostOf(r.Host)) {
+		refuse(w, http.StatusMisdirectedRequest, "this page is for this machine only: open it by 127.0.0.1 or localhost")
+		return false
+	}
+	if d.open {
+		return true
+	}
+	if c, err := r.Cookie(d.cookie); err == nil && subtle.ConstantTimeCompare([]byte(c.Value), []byte(d.pass)) == 1 {
+		return d.dropToken(w, r)
+	}
+	if scheme, value, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") && d.is(value) {
+		return true
+	}
+	if d.is(r.URL.Query().Get("token")) {
+		// Lax, as a link to the page from elsewhere must work; nothing here changes
+		// by being asked for.
+		http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.pass, Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteLaxMode})
+		return d.dropToken(w, r)
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="riffle dashboard"`)
+	refuse(w, http.StatusUnauthorized, "a token is needed: open the page once with ?token=TOKEN, as it was printed or configured")
+	return false
+}
+
+// dropToken takes a token out of the address, where it would be seen and kept. It
+// returns false if it has answered.
+func (d *door) dropToken(w http.ResponseWriter, r *http.Request) bool {
+	query := r.URL.Query()
+	if !query.Has("token") {
+		return true
+	}
+	query.Del("token")
+	to := url.URL{Path: r.URL.Path, RawQuery: query.Encode()}
+	if strings.HasPrefix(to.Path, "//") || !strings.HasPrefix(to.Path, "/") { // another host's
+		to.Path = "/"
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(w, r, to.String(), http.StatusSeeOther)
+	return false
+}
+
+func (d *door) is(token string) bool {
+	sum := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(sum[:], d.digest[:]) == 1
+}
+
+func hostOf(hostport string) string {
+	if host, _, err := net.SplitHostPort(hostport); err == nil {
+		return host
+	}
+	return hostport
+}

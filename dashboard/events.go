@@ -1,0 +1,122 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// serveEvents keeps a page up to date by server-sent events:
+//
+//	about    what is watched, and all tasks; first
+//	history  the curves of the task that was asked for, and how they go on
+//	task     a task that has changed
+//	end      nothing more will change: the process stops
+//
+// A page that does not take a message in time is dropped. It comes again by itself
+// and then gets everything anew, so that nothing has to be kept for it.
+func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
+	select {
+	case d.streams <- struct{}{}:
+		defer func() { <-d.streams }()
+	default:
+		w.Header().Set("Retry-After", "5")
+		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%d pages are open already", maxStreams))
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // a proxy must not hold it back
+	if r.Method == http.MethodHead {
+		return
+	}
+	board, id := d.config.Board, r.URL.Query().Get("task")
+	watcher := board.watch()
+	defer board.leave(watcher)
+	s := stream{w: w, control: http.NewResponseController(w), patience: d.timing.write}
+
+	if id == "" {
+		id = board.pick()
+	}
+	version, tasks, history, have := board.news(0, id, seen{})
+	s.event("about", d.about(tasks))
+	if history != nil {
+		s.event("history", history)
+	}
+	if !s.send() {
+		return
+	}
+	board.told(watcher, version)
+	beat, gap := time.NewTimer(d.timing.beat), time.NewTimer(0)
+	defer beat.Stop()
+	defer gap.Stop()
+	for ended := false; !ended; {
+		select {
+		case <-watcher.changed:
+		case <-beat.C:
+			s.text.WriteString(": still here\n\n")
+		case <-r.Context().Done(): // the process stops, or the page is gone
+			ended = true
+		}
+		version, tasks, history, have = board.news(version, id, have)
+		for _, t := range tasks {
+			s.event("task", t.view())
+		}
+		if history != nil && history.news() {
+			s.event("history", history)
+		}
+		if ended {
+			s.event("end", struct{}{})
+		}
+		if !s.send() {
+			return
+		}
+		board.told(watcher, version)
+		beat.Reset(d.timing.beat)
+		gap.Reset(d.timing.gap)
+		select {
+		case <-gap.C: // so that a fast run does not keep pages busy
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// news says whether there is anything to tell.
+func (c *columns) news() bool { return len(c.Measures.Round) > 0 || len(c.Rounds.Round) > 0 }
+
+// stream writes messages, each within patience.
+type stream struct {
+	w        http.ResponseWriter
+	control  *http.ResponseController
+	patience time.Duration
+	text     bytes.Buffer
+	err      error
+}
+
+func (s *stream) event(name string, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		s.err = err
+		return
+	}
+	fmt.Fprintf(&s.text, "event: %s\ndata: %s\n\n", name, b)
+}
+
+// send writes what was collected; false if the page is gone or too slow.
+func (s *stream) send() bool {
+	if s.err != nil {
+		return false
+	}
+	if err := s.control.SetWriteDeadline(time.Now().Add(s.patience)); err != nil {
+		return false
+	}
+	if s.text.Len() > 0 {
+		if _, err := s.text.WriteTo(s.w); err != nil {
+			return false
+		}
+	}
+	return s.control.Flush() == nil
+}

@@ -1,0 +1,207 @@
+// Package browsertest drives a headless Chromium in tests of pages. It is linked
+// into no program.
+package browsertest
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// audit returns what is wrong with the page as it is shown, a line each.
+//
+//go:embed audit.js
+var audit string
+
+// Page is a tab. What the page complains about and asks for is kept.
+type Page struct {
+	t   testing.TB
+	ctx context.Context
+
+	mu       sync.Mutex
+	trouble  []string
+	requests []string
+}
+
+// names are what a browser may be called.
+var names = []string{"chromium", "chromium-browser", "google-chrome", "chrome", "headless-shell"}
+
+// Open starts a browser for a test, which is skipped with a reason where there is
+// none, and with -short.
+func Open(t testing.TB) *Page {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("drives a browser")
+	}
+	path := os.Getenv("RIFFLE_CHROMIUM")
+	for _, name := range names {
+		if path == "" {
+			path, _ = exec.LookPath(name)
+		}
+	}
+	if path == "" {
+		t.Skip("no Chromium: install one, or name it in RIFFLE_CHROMIUM")
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.WindowSize(1200, 900))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	p := &Page{t: t, ctx: ctx}
+	if err := chromedp.Listen(ctx, p.listen); err != nil {
+		t.Fatal(err)
+	}
+	p.ctx, stop = context.WithTimeout(ctx, 3*time.Minute)
+	t.Cleanup(stop)
+	call(p, network.Enable, network.EnableParams{})
+	call(p, log.Enable, cdp.Empty{})
+	return p
+}
+
+func call[P, R any](p *Page, c cdp.Command[P, R], params P) {
+	p.t.Helper()
+	if _, err := chromedp.Call(p.ctx, c, params); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func do[T any](p *Page, what string, a chromedp.Action[T]) T {
+	p.t.Helper()
+	v, err := chromedp.Run(p.ctx, a)
+	if err != nil {
+		p.t.Fatalf("browser: %s: %v; it says %q", what, err, p.Trouble())
+	}
+	return v
+}
+
+// Value is what a JavaScript expression evaluates to; promises are awaited.
+func Value[T any](p *Page, expression string) T {
+	p.t.Helper()
+	return do(p, expression, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+}
+
+func (p *Page) listen(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	add := func(format string, args ...any) { p.trouble = append(p.trouble, fmt.Sprintf(format, args...)) }
+	switch e := event.(type) {
+	case *runtime.EventConsoleAPICalled:
+		var words []string
+		for _, a := range e.Args {
+			words = append(words, fmt.Sprint(a.Value, a.Description))
+		}
+		add("console.%s: %s", e.Type, strings.Join(words, " "))
+	case *runtime.EventExceptionThrown:
+		text := e.ExceptionDetails.Text
+		if x := e.ExceptionDetails.Exception; x != nil {
+			text += " " + x.Description
+		}
+		add("exception: %s", text)
+	case *log.EventEntryAdded:
+		add("log %s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL)
+	case *network.EventRequestWillBeSent:
+		p.requests = append(p.requests, e.Request.URL)
+	}
+}
+
+// Open goes to an address.
+func (p *Page) Open(url string) {
+	p.t.Helper()
+	do(p, url, chromedp.Navigate(url))
+}
+
+// Click clicks on the first element that a CSS selector finds.
+func (p *Page) Click(selector string) {
+	p.t.Helper()
+	do(p, selector, chromedp.Click(chromedp.CSS(selector)))
+}
+
+// Press presses a key, of package kb or a printable one.
+func (p *Page) Press(keys string) {
+	p.t.Helper()
+	do(p, "press", chromedp.KeyEvent(keys))
+}
+
+// Until waits until a JavaScript expression is true.
+func (p *Page) Until(expression string) {
+	p.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(30 * time.Millisecond) {
+		if Value[bool](p, "!!("+expression+")") {
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("never true: %s; the page reads\n%s\nand says %q", expression, Value[string](p, "document.body.innerText"), p.Trouble())
+		}
+	}
+}
+
+// Dark sets the colour scheme that the user prefers.
+func (p *Page) Dark(on bool) {
+	p.t.Helper()
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: map[bool]string{true: "dark", false: "light"}[on]}}})
+}
+
+// Size sets the viewport, in CSS pixels.
+func (p *Page) Size(width, height int64, phone bool) {
+	p.t.Helper()
+	call(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: phone})
+}
+
+// Screenshot writes the whole page to a PNG in the directory that RIFFLE_SHOTS
+// names, for people to look at.
+func (p *Page) Screenshot(name string) {
+	p.t.Helper()
+	dir := os.Getenv("RIFFLE_SHOTS")
+	if dir == "" {
+		return
+	}
+	time.Sleep(400 * time.Millisecond) // charts are drawn
+	png := do(p, name, chromedp.FullScreenshot(100))
+	if err := os.WriteFile(dir+"/"+name+".png", png, 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Audit returns what is wrong with the page as it is now: names of controls,
+// contrast below 4.5, order of headings, language, title, size of targets, width.
+func (p *Page) Audit() []string {
+	p.t.Helper()
+	return Value[[]string](p, audit)
+}
+
+// Trouble returns what the page has complained about so far.
+func (p *Page) Trouble() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.trouble...)
+}
+
+// Strangers returns what the page has asked of other origins so far.
+func (p *Page) Strangers(origin string) (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, url := range p.requests {
+		if !strings.HasPrefix(url, strings.TrimSuffix(origin, "/")+"/") && !strings.HasPrefix(url, "data:") {
+			out = append(out, url)
+		}
+	}
+	return out
+}

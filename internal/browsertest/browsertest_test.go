@@ -1,0 +1,51 @@
+package browsertest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// bad has one fault of each kind that an audit looks for.
+const bad = `<!doctype html><html><head><link rel="icon" href="data:,"></head><body style="background:#fff;color:#000">
+<h2>one</h2><h4>deep</h4><p id="x">some text</p><p id="x" style="color:#999">pale</p>
+<button></button><input><select><option>1</option></select><img src="data:,"><table><tr><td>1</td></tr></table>
+<a href="#" style="display:block;width:10px;height:10px;overflow:hidden">tiny</a><div style="width:5000px">wide</div>
+<p onclick="1">text</p><script>console.error("trouble")</script></body></html>`
+
+const good = `<!doctype html><html lang="en"><head><title>t</title><meta name="viewport" content="width=device-width"><link rel="icon" href="data:,"></head>
+<body><main><h1>one</h1><h2>two</h2><p>a</p><p>b</p><p>c</p><label for="i">i</label> <input id="i" style="height:30px"></main></body></html>`
+
+// An audit that finds nothing wrong with a bad page would be worth nothing.
+func TestAuditFindsFaults(t *testing.T) {
+	p := Open(t)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		page := good
+		if r.URL.Path == "/bad" {
+			page = bad
+		}
+		_, _ = w.Write([]byte(page))
+	}))
+	defer s.Close()
+	p.Open(s.URL + "/")
+	if found := p.Audit(); len(found) != 0 || len(p.Trouble()) != 0 || len(p.Strangers(s.URL)) != 0 {
+		t.Errorf("of a good page: %q, %q, %q", found, p.Trouble(), p.Strangers(s.URL))
+	}
+	p.Open(s.URL + "/bad")
+	found := strings.Join(p.Audit(), "\n")
+	for _, want := range []string{"no lang", "no title", "no viewport", "no main", "0 h1", "heading level 4 after 2", "id twice: x", "contrast 2.8", "no name: button",
+		"no name: input", "no name: select", "no alt", "a table without headers", "small target: a", "wider than the window", "inline handler"} {
+		if !strings.Contains(found, want) {
+			t.Errorf("not found: %s, in\n%s", want, found)
+		}
+	}
+	if !slices.ContainsFunc(p.Trouble(), func(s string) bool { return strings.Contains(s, "trouble") }) {
+		t.Errorf("the console's error is not kept: %q", p.Trouble())
+	}
+	if got := p.Strangers("http://elsewhere.example"); len(got) == 0 {
+		t.Error("requests to another origin are not kept")
+	}
+}

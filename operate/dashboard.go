@@ -1,0 +1,302 @@
+package operate
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"time"
+
+	"github.com/riffle-dp/riffle/dashboard"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/report"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// loadToken reads the dashboard's token; "" if there is no file.
+func (c Coordinator) loadToken() (string, error) {
+	if c.DashboardToken == "" {
+		return "", nil
+	}
+	if err := endpoint.CheckSecret(c.DashboardToken); err != nil {
+		return "", configError("dashboard-token: %w", err)
+	}
+	b, err := os.ReadFile(c.DashboardToken)
+	if err != nil {
+		return "", configError("dashboard-token: %w", err)
+	}
+	return string(bytes.TrimSpace(b)), nil
+}
+
+// serveDashboard adds the page to what the coordinator serves: plain HTTP on
+// loopback, HTTPS with the coordinator's certificate elsewhere.
+func (r *running) serveDashboard(s *server) error {
+	c := r.config
+	if c.Dashboard == "none" {
+		return nil
+	}
+	token, err := c.loadToken()
+	if err != nil {
+		return err
+	}
+	v := &view{running: r, board: dashboard.NewBoard(), begun: time.Now(), tasks: map[[32]byte]*shown{}}
+	loopback := dashboard.IsLoopback(c.Dashboard)
+	d, err := dashboard.New(dashboard.Config{Board: v.board, Title: "Coordinator", Version: r.version, Ledger: v.ledger,
+		Loopback: loopback, Token: token, Extra: s.options.Pages})
+	if err != nil {
+		return configError("%w", err)
+	}
+	s.front = append(s.front, v.follow)
+	if !loopback {
+		return s.listen("dashboard", c.Dashboard, nil, 0, 4<<10, d)
+	}
+	l, err := net.Listen("tcp", c.Dashboard)
+	if err != nil {
+		return fmt.Errorf("operate: dashboard: %v", err)
+	}
+	s.options.Log.Info("listening", "server", "dashboard", "address", l.Addr().String())
+	s.front = append(s.front, func(ctx context.Context) error { return d.Serve(ctx, l) })
+	return nil
+}
+
+// view writes to a board what the coordinator's tasks come to. It sees what the
+// status says: counts and bounds.
+type view struct {
+	running *running
+	board   *dashboard.Board
+	begun   time.Time
+	tasks   map[[32]byte]*shown
+}
+
+// shown is a task as it was shown last.
+type shown struct {
+	led     bool // its state has been read: this process leads it, or has
+	round   int64
+	counts  coordinator.Counts
+	first   coordinator.Counts // before this process
+	over    bool               // it has ended, and was shown so
+	error   string             // the last trouble, in the round after errorAt
+	errorAt int64
+}
+
+// gap is the least time between two looks at all tasks.
+const gap = 100 * time.Millisecond
+
+func (v *view) follow(ctx context.Context) error {
+	changed, stop := v.running.service.Watch()
+	defer stop()
+	for {
+		for _, s := range v.running.service.List() {
+			v.show(s)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+		select {
+		case <-time.After(gap):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func total(by map[wire.Reason]int64) (n int64) {
+	for _, x := range by {
+		n += x
+	}
+	return n
+}
+
+func (v *view) show(s coordinator.Status) {
+	last := v.tasks[s.Task]
+	if last == nil {
+		last = &shown{}
+		v.tasks[s.Task] = last
+	}
+	if last.over && s.Error == "" {
+		return // nothing changes any more
+	}
+	last.over = s.State != coordinator.Running
+	// Trouble is over when a round has ended since.
+	if s.Error != last.error {
+		last.error, last.errorAt = s.Error, s.Round
+	} else if s.Round > last.errorAt {
+		s.Error = ""
+	}
+	id := hex.EncodeToString(s.Task[:])
+	if !last.led && s.Phase != "starting" && s.Phase != "standby" {
+		last.led, last.round, last.counts, last.first = true, s.Round, s.Counts, s.Counts
+		v.past(id, s)
+	}
+	v.board.Set(v.task(id, s, last))
+	if !last.led {
+		return
+	}
+	if n := s.Round - last.round; n > 0 {
+		v.board.Ended(id, dashboard.Round{Round: s.Round, Rounds: n, Reports: s.Reports - last.counts.Reports,
+			Rejected: total(s.Rejected) - total(last.counts.Rejected), Void: s.Void - last.counts.Void, Failed: s.Failed - last.counts.Failed})
+		last.round, last.counts = s.Round, s.Counts
+	}
+	m := dashboard.Measure{Round: s.Round, Eps: known(s.Eps), Accuracy: math.NaN(), Loss: math.NaN(), Seconds: time.Since(v.begun).Seconds()}
+	if e, ok := s.Evaluation.(evaluation); ok && s.Evaluated == s.Round {
+		if m.Loss = e.Loss; e.Accuracy != nil {
+			m.Accuracy = *e.Accuracy
+		}
+	}
+	if s.Round > 0 {
+		v.board.Measured(id, m)
+	}
+}
+
+// known is a bound of a status; −1 says there: not known.
+func known(eps float64) float64 {
+	if eps < 0 {
+		return math.NaN()
+	}
+	return eps
+}
+
+// past shows the rounds that were charged before this process: what the ledger
+// tells of them.
+func (v *view) past(id string, s coordinator.Status) {
+	var entries []ledger.Entry
+	v.running.journal.View(func(b *ledger.Book) { entries = b.TaskEntries(s.Task) })
+	at := int64(0)
+	for _, e := range entries {
+		if e.Round > s.Round {
+			break // open
+		}
+		reports := e.Event.Reports
+		if reports == 0 {
+			reports = e.Event.Population
+		}
+		v.board.Ended(id, dashboard.Round{Round: e.Round, Rounds: e.Round - at, Reports: reports, Void: e.Round - at - 1})
+		at = e.Round
+	}
+}
+
+// stageNames are the phases in which time is spent on a round, in order.
+var stageNames = []string{"waiting", "announcing", "collecting", "charging", "opening", "aggregating", "releasing", "evaluating"}
+
+func (v *view) task(id string, s coordinator.Status, last *shown) dashboard.Task {
+	t := dashboard.Task{ID: id, Name: s.Name, State: dashboard.State(s.State), Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Rounds,
+		Eps: known(s.Eps), EpsAt: s.Round, Planned: math.NaN(), Delta: s.Delta, Method: s.Method, Source: s.Source, Charged: s.Charged,
+		Accuracy: math.NaN(), Loss: math.NaN(), Seconds: time.Since(v.begun).Seconds(),
+		Counts: dashboard.Counts{Released: s.Released, Void: s.Void, Failed: s.Failed, Reports: s.Reports, Rejected: map[string]int64{}}}
+	if s.Phase == "failed" {
+		t.State = dashboard.Failed
+	}
+	if s.Error != "" {
+		t.Why = s.Error
+	}
+	for reason, n := range s.Rejected {
+		t.Rejected[string(reason)] = n
+	}
+	if e, ok := s.Evaluation.(evaluation); ok {
+		if t.Loss = e.Loss; e.Accuracy != nil {
+			t.Accuracy = *e.Accuracy
+		}
+	}
+	for _, name := range stageNames {
+		seconds := s.Seconds[name]
+		if s.Phase == name {
+			seconds += time.Since(s.Since).Seconds()
+		}
+		if seconds == 0 {
+			continue
+		}
+		stage := dashboard.Stage{Name: name, Seconds: seconds}
+		switch name {
+		case "collecting", "opening", "aggregating":
+			stage.Items, stage.Unit = s.Reports-last.first.Reports, "reports"
+		case "evaluating", "releasing":
+			stage.Items, stage.Unit = s.Released-last.first.Released, "rounds"
+		}
+		t.Stages = append(t.Stages, stage)
+	}
+	v.running.mu.Lock()
+	made := v.running.tasks[s.Task]
+	v.running.mu.Unlock()
+	if made == nil {
+		return t
+	}
+	c := made.Config
+	t.Expected, t.Budget, t.Evaluated = c.ExpectedReports(), c.Epsilon, dashboard.Grouped(int64(made.Data.Eval.Len()))+" "+made.Data.EvalName+" examples"
+	t.Facts = facts(made)
+	t.Privacy = promise(made, s)
+	return t
+}
+
+func facts(t *train.Task) []dashboard.Fact {
+	c := t.Config
+	list := []dashboard.Fact{
+		{Name: "Clients", Value: dashboard.Grouped(c.Population)}, {Name: "Taking part", Value: c.Participation}, {Name: "Hidden by", Value: c.Trust},
+		{Name: "Fewest reports of a round", Value: dashboard.Grouped(t.Wire.MinReports)}, {Name: "Optimizer", Value: c.Optimizer},
+		{Name: "Model", Value: c.Model + ", " + dashboard.Grouped(int64(t.Model.Params())) + " parameters"},
+	}
+	if c.Trust == "vector-sum" || c.Trust == string(dp.Distributed) {
+		return append(list, dashboard.Fact{Name: "Noise of a client", Value: fmt.Sprintf("σ = %.4g clip norms", c.Sigma)})
+	}
+	return append(list, dashboard.Fact{Name: "Randomizer", Value: fmt.Sprintf("%s with ε₀ = %g", c.Randomizer, c.Eps0)})
+}
+
+// promise is what the task's clients are promised for what was charged so far.
+func promise(t *train.Task, s coordinator.Status) report.Privacy {
+	c := t.Config
+	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
+		Rounds: s.Charged, ReportsPerClient: c.ReportsPerClient(), Randomizer: c.Randomizer, Eps0: c.Eps0, Sigma: c.Sigma, Epsilon: known(s.Eps),
+		Delta: s.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: c.Assumes(), PerClient: c.PerClient,
+		Running: s.State == coordinator.Running, PublicExamples: int64(t.Data.Public)}
+	if s.Released > 0 {
+		p.ReportsPerRound = float64(s.Reports) / float64(s.Released)
+	}
+	return p
+}
+
+// ledger is the population's, over all tasks.
+func (v *view) ledger(ctx context.Context) (dashboard.Ledger, error) {
+	var entries []wire.Entry
+	var digest [32]byte
+	var spent dp.Bound
+	var err error
+	v.running.journal.View(func(b *ledger.Book) {
+		entries = b.Entries()
+		_, digest = b.Head()
+		spent, err = b.Spent()
+	})
+	budget := v.running.config.Budget
+	out := dashboard.Ledger{Eps: spent.Eps, Budget: budget.Epsilon, Delta: budget.Delta, Method: spent.Method}
+	if err != nil {
+		out.Eps, out.Method = math.NaN(), ""
+	}
+	if len(entries) > 0 {
+		out.Digest = hex.EncodeToString(digest[:])
+	}
+	at := map[[32]byte]int{}
+	for i, s := range v.running.service.List() {
+		at[s.Task] = i
+		out.Tasks = append(out.Tasks, dashboard.LedgerTask{ID: hex.EncodeToString(s.Task[:]), Name: s.Name, Eps: known(s.Eps), Delta: s.Delta})
+	}
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return out, err
+		}
+		name := hex.EncodeToString(e.Task[:4])
+		if i, ok := at[e.Task]; ok {
+			t := &out.Tasks[i]
+			t.Entries++
+			t.Round, name = e.Round, t.Name
+		}
+		out.Charge(name, e.Round, DescribeEvent(e.Event))
+	}
+	return out, nil
+}
