@@ -1,0 +1,145 @@
+package figures
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/riffle-dp/riffle/picture"
+)
+
+// mark is a point that a paper's text states: accuracy in %, and its deviation.
+type mark struct {
+	label         string
+	eps           float64
+	accuracy, dev float64
+}
+
+// tradeOff is accuracy against ε, from an experiment.
+type tradeOff struct {
+	experiment string
+	own, other []mark // by the paper's accounting, by the one it compares with
+	ownLabel   string
+	otherLabel string
+}
+
+const accuracyNote = "ε is the cost of the rounds up to the evaluation: thin with rings by the paper's own accounting (column eps_paper of the recording), thick by riffle's proved bound. Bars: least and most of the seeds. Filled markers: what the paper's text states."
+
+func accuracyFigures() []Figure {
+	e1 := tradeOff{"e1", []mark{{"80 % at 1.4", 1.4, 80, 1.8}, {"90 % at 2.91", 2.91, 90, .5}}, []mark{{"70.7 % at 1.4", 1.4, 70.7, 2.1}, {"90 % at 4.82", 4.82, 90, 0}},
+		"the paper, Theorem 1", "the paper, FMT with strong comp."}
+	e2 := tradeOff{"e2", []mark{{"81.15 % at 3", 3, 81.15, .7}, {"89.7 % at 5.8", 5.8, 89.7, .5}}, []mark{{"76.46 % at 3", 3, 76.46, 1.9}, {"89.7 % at 18.3", 18.3, 89.7, 0}},
+		"the paper, Theorem 1", "the paper, FMT with strong comp."}
+	e4 := tradeOff{"e4", []mark{{"90 % at .67", .67, 90, 0}}, []mark{{"90 % at .80", .80, 90, 0}}, "the paper, n = 1e7", "the paper's baseline, n = 1e7"}
+	cnn := "The papers give d = 13,170 for this network; its layers as printed have 13,706 parameters."
+	linf := "MNIST, CNN, R∞ at ε₀ = 1.5, 10,000 of 60,000 clients a round, ℓ∞ clip .01, 200 epochs, δ = 1e-5."
+	l2 := "MNIST, CNN, PrivUnit at ε₀ = 2, 2,000 of 60,000 clients a round, ℓ2 clip .005, 200 epochs, δ = 1e-5."
+	return []Figure{
+		{Name: "g21-acc3", Paper: girgis, Where: "Figure 3 (NeurIPS)", Title: "Privacy and accuracy, ℓ∞ clipping", Caption: linf,
+			Notes: []string{accuracyNote, cnn}, draw: e1.draw},
+		{Name: "g21-5a", Paper: girgis, Where: "Figure 5a (arXiv)", Title: "Privacy and accuracy, ℓ∞ clipping", Caption: linf + " The same data as NeurIPS Figure 3.",
+			Notes: []string{accuracyNote, cnn}, draw: e1.draw},
+		{Name: "g21-5b", Paper: girgis, Where: "Figure 5b (arXiv)", Title: "Privacy and accuracy, ℓ2 clipping", Caption: l2,
+			Notes: []string{accuracyNote, cnn}, draw: e2.draw},
+		{Name: "sci-2b", Paper: selfCheckIn, Where: "Figure 2b", Title: "Privacy and accuracy under check-in",
+			Caption: "MNIST, CNN. Figure 2b: Federated DP-SGD, ε₀ = 2, n = 60,000, γ = .1, C = .05, 5,540 rounds; the stated points belong to the second experiment: ε₀ = 8, n = 1e7, γ = 1e-4, 2,000 rounds.",
+			Notes:   []string{accuracyNote, "The paper converts (ε₀, δ₀) to a Rényi divergence (its Lemma 3). (ε, δ)-DP with δ > 0 implies no finite Rényi divergence: its ε are no bounds, and riffle does not offer that accounting."},
+			draw:    e4.draw},
+	}
+}
+
+// shades tell settings apart.
+var shades = []picture.Style{{Colour: blue}, {Colour: vermilion, Dash: picture.Dashed}, {Colour: green, Dash: picture.DashDot}, {Colour: purple, Dash: picture.LongDash},
+	{Colour: orange, Dash: picture.Dotted}, {Colour: sky, Dash: picture.Dashed}}
+
+func (t tradeOff) draw(ctx context.Context, d *desk) (Data, error) {
+	rows, err := Read(d.results, t.experiment)
+	if err != nil {
+		return Data{}, err
+	}
+	out := Data{XName: "epsilon", X: picture.Axis{Label: "ε (nats)", Scale: picture.Log}, Y: picture.Axis{Label: "test accuracy (%)", Scale: picture.Linear}}
+	if len(rows) == 0 {
+		out.Notes = append(out.Notes, missing(t.experiment))
+	}
+	points := gather(rows, func(r Row) float64 { return float64(r.Round) })
+	for i, setting := range settings(points) {
+		look := shades[i%len(shades)]
+		thick, thin := look, look
+		thick.Width, thick.Marker = 2.6, picture.NoMarker
+		thin.Width, thin.Marker = 1.2, picture.Ring
+		proved := Series{Name: setting + " riffle", Label: short(setting) + ", riffle's ε", Kind: "measured", Source: "riffle, proved ε", Style: thick}
+		paper := Series{Name: setting + " paper", Label: short(setting) + ", paper's ε", Kind: "measured", Source: "ε by the paper's accounting", Style: thin}
+		for _, p := range points {
+			if p.setting == setting {
+				proved.add(p.proved, p)
+				paper.add(p.paper, p)
+			}
+		}
+		for _, s := range []Series{paper, proved} {
+			if len(s.X) > 0 {
+				out.Series = append(out.Series, s)
+			}
+		}
+		if n := len(proved.X) + len(paper.X); n == 0 {
+			out.Notes = append(out.Notes, fmt.Sprintf("%s has no ε.", setting))
+		}
+	}
+	out.Series = append(out.Series, stated(t.ownLabel, "paper", t.own, picture.Style{Colour: grey, Marker: picture.Box, Points: true}),
+		stated(t.otherLabel, "paper-baseline", t.other, picture.Style{Colour: grey, Marker: picture.Pyramid, Points: true}))
+	out.percent()
+	return out, nil
+}
+
+// percent ends the axis at 100 % and begins it at the ten below what is drawn.
+func (d *Data) percent() {
+	d.Y.Max = 100
+	least := 90.
+	for _, s := range d.Series {
+		for _, y := range slices.Concat(s.Y, s.Low) {
+			least = math.Min(least, y)
+		}
+	}
+	d.Y.Min = math.Max(0, 10*math.Floor(least/10))
+}
+
+func missing(experiment string) string {
+	return fmt.Sprintf("Experiment %s is not recorded: only what the paper states is drawn. `riffle experiment %s` runs it.", experiment, experiment)
+}
+
+// add appends a point in %, unless it has no ε.
+func (s *Series) add(x float64, p point) {
+	if x > 0 {
+		s.X, s.Y = append(s.X, x), append(s.Y, 100*p.mean)
+		s.Low, s.High = append(s.Low, 100*p.least), append(s.High, 100*p.most)
+	}
+}
+
+// stated are a paper's own points.
+func stated(label, name string, marks []mark, style picture.Style) Series {
+	s := Series{Name: name, Label: label, Kind: "stated", Source: "the paper's text", Style: style}
+	for _, m := range marks {
+		s.X, s.Y = append(s.X, m.eps), append(s.Y, m.accuracy)
+		s.Low, s.High = append(s.Low, m.accuracy-m.dev), append(s.High, m.accuracy+m.dev)
+	}
+	return s
+}
+
+func settings(points []point) []string {
+	var out []string
+	for _, p := range points {
+		if !slices.Contains(out, p.setting) {
+			out = append(out, p.setting)
+		}
+	}
+	return out
+}
+
+// short keeps a legend's entry readable.
+func short(setting string) string {
+	if letters := []rune(setting); len(letters) > 28 {
+		return strings.TrimSpace(string(letters[:27])) + "…"
+	}
+	return setting
+}
