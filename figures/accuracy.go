@@ -11,11 +11,7 @@ import (
 )
 
 // mark is a point that a paper's text states: accuracy in %, and its deviation.
-type mark struct {
-	label         string
-	eps           float64
-	accuracy, dev float64
-}
+type mark struct{ eps, accuracy, deviation float64 }
 
 // tradeOff is accuracy against ε, from an experiment.
 type tradeOff struct {
@@ -27,27 +23,26 @@ type tradeOff struct {
 
 const accuracyNote = "ε is the cost of the rounds up to the evaluation: thin with rings by the paper's own accounting (column eps_paper of the recording), thick by riffle's proved bound. Bars: least and most of the seeds. Filled markers: what the paper's text states."
 
-func accuracyFigures() []Figure {
-	e1 := tradeOff{"e1", []mark{{"80 % at 1.4", 1.4, 80, 1.8}, {"90 % at 2.91", 2.91, 90, .5}}, []mark{{"70.7 % at 1.4", 1.4, 70.7, 2.1}, {"90 % at 4.82", 4.82, 90, 0}},
-		"the paper, Theorem 1", "the paper, FMT with strong comp."}
-	e2 := tradeOff{"e2", []mark{{"81.15 % at 3", 3, 81.15, .7}, {"89.7 % at 5.8", 5.8, 89.7, .5}}, []mark{{"76.46 % at 3", 3, 76.46, 1.9}, {"89.7 % at 18.3", 18.3, 89.7, 0}},
-		"the paper, Theorem 1", "the paper, FMT with strong comp."}
-	e4 := tradeOff{"e4", []mark{{"90 % at .67", .67, 90, 0}}, []mark{{"90 % at .80", .80, 90, 0}}, "the paper, n = 1e7", "the paper's baseline, n = 1e7"}
-	cnn := "The papers give d = 13,170 for this network; its layers as printed have 13,706 parameters."
-	linf := "MNIST, CNN, R∞ at ε₀ = 1.5, 10,000 of 60,000 clients a round, ℓ∞ clip .01, 200 epochs, δ = 1e-5."
-	l2 := "MNIST, CNN, PrivUnit at ε₀ = 2, 2,000 of 60,000 clients a round, ℓ2 clip .005, 200 epochs, δ = 1e-5."
+func girgisAccuracy() []Figure {
+	const own, other = "the paper, Theorem 1", "the paper, FMT with strong comp."
+	linf := tradeOff{"e1", []mark{{1.4, 80, 1.8}, {2.91, 90, .5}}, []mark{{1.4, 70.7, 2.1}, {4.82, 90, 0}}, own, other}
+	l2 := tradeOff{"e2", []mark{{3, 81.15, .7}, {5.8, 89.7, .5}}, []mark{{3, 76.46, 1.9}, {18.3, 89.7, 0}}, own, other}
+	notes := []string{accuracyNote, "The papers give d = 13,170 for this network; its layers as printed have 13,706 parameters."}
+	const first = "MNIST, CNN, R∞ at ε₀ = 1.5, 10,000 of 60,000 clients a round, ℓ∞ clip .01, 200 epochs, δ = 1e-5."
+	const second = "MNIST, CNN, PrivUnit at ε₀ = 2, 2,000 of 60,000 clients a round, ℓ2 clip .005, 200 epochs, δ = 1e-5."
 	return []Figure{
-		{Name: "g21-acc3", Paper: girgis, Where: "Figure 3 (NeurIPS)", Title: "Privacy and accuracy, ℓ∞ clipping", Caption: linf,
-			Notes: []string{accuracyNote, cnn}, draw: e1.draw},
-		{Name: "g21-5a", Paper: girgis, Where: "Figure 5a (arXiv)", Title: "Privacy and accuracy, ℓ∞ clipping", Caption: linf + " The same data as NeurIPS Figure 3.",
-			Notes: []string{accuracyNote, cnn}, draw: e1.draw},
-		{Name: "g21-5b", Paper: girgis, Where: "Figure 5b (arXiv)", Title: "Privacy and accuracy, ℓ2 clipping", Caption: l2,
-			Notes: []string{accuracyNote, cnn}, draw: e2.draw},
-		{Name: "sci-2b", Paper: selfCheckIn, Where: "Figure 2b", Title: "Privacy and accuracy under check-in",
-			Caption: "MNIST, CNN. Figure 2b: Federated DP-SGD, ε₀ = 2, n = 60,000, γ = .1, C = .05, 5,540 rounds; the stated points belong to the second experiment: ε₀ = 8, n = 1e7, γ = 1e-4, 2,000 rounds.",
-			Notes:   []string{accuracyNote, "The paper converts (ε₀, δ₀) to a Rényi divergence (its Lemma 3). (ε, δ)-DP with δ > 0 implies no finite Rényi divergence: its ε are no bounds, and riffle does not offer that accounting."},
-			draw:    e4.draw},
+		{Name: "g21-neurips3", Paper: girgis, Where: "Figure 3 (NeurIPS)", Title: "Privacy and accuracy, ℓ∞ clipping", Caption: first, Notes: notes, draw: linf.draw},
+		{Name: "g21-5a", Paper: girgis, Where: "Figure 5a (arXiv)", Title: "Privacy and accuracy, ℓ∞ clipping", Caption: first + " The same data as NeurIPS Figure 3.", Notes: notes, draw: linf.draw},
+		{Name: "g21-5b", Paper: girgis, Where: "Figure 5b (arXiv)", Title: "Privacy and accuracy, ℓ2 clipping", Caption: second, Notes: notes, draw: l2.draw},
 	}
+}
+
+func checkInAccuracy() Figure {
+	t := tradeOff{"e4", []mark{{.67, 90, 0}}, []mark{{.80, 90, 0}}, "the paper, n = 1e7", "the paper's baseline, n = 1e7"}
+	return Figure{Name: "sci-2b", Paper: selfCheckIn, Where: "Figure 2b", Title: "Privacy and accuracy under check-in",
+		Caption: "MNIST, CNN. Figure 2b: Federated DP-SGD, ε₀ = 2, n = 60,000, γ = .1, C = .05, 5,540 rounds; the stated points belong to the second experiment: ε₀ = 8, n = 1e7, γ = 1e-4, 2,000 rounds.",
+		Notes:   []string{accuracyNote, "The paper converts (ε₀, δ₀) to a Rényi divergence (its Lemma 3). (ε, δ)-DP with δ > 0 implies no finite Rényi divergence: its ε are no bounds, and riffle does not offer that accounting."},
+		draw:    t.draw}
 }
 
 // shades tell settings apart.
@@ -121,7 +116,7 @@ func stated(label, name string, marks []mark, style picture.Style) Series {
 	s := Series{Name: name, Label: label, Kind: "stated", Source: "the paper's text", Style: style}
 	for _, m := range marks {
 		s.X, s.Y = append(s.X, m.eps), append(s.Y, m.accuracy)
-		s.Low, s.High = append(s.Low, m.accuracy-m.dev), append(s.High, m.accuracy+m.dev)
+		s.Low, s.High = append(s.Low, m.accuracy-m.deviation), append(s.High, m.accuracy+m.deviation)
 	}
 	return s
 }

@@ -18,15 +18,17 @@ type divergence struct {
 	at                        func(eps0 float64, n int64, order int) (float64, error)
 }
 
+// shuffled is the divergence of the pair with a rate of clones.
+func shuffled(rate func(eps0 float64) float64) func(eps0 float64, n int64, order int) (float64, error) {
+	return func(eps0 float64, n int64, order int) (float64, error) {
+		p, err := amplify.Round(amplify.RoundConfig{Eps0: eps0, Population: n, Reports: n, Rate: rate(eps0)})
+		return rdp.Divergence(p, float64(order)), err
+	}
+}
+
 // divergences are the rows of the paper's Table 1 that have a formula here, and
 // riffle's own.
 func divergences() []divergence {
-	pair := func(rate func(eps0 float64) float64) func(float64, int64, int) (float64, error) {
-		return func(eps0 float64, n int64, order int) (float64, error) {
-			p, err := amplify.Round(amplify.RoundConfig{Eps0: eps0, Population: n, Reports: n, Rate: rate(eps0)})
-			return rdp.Divergence(p, float64(order)), err
-		}
-	}
 	renyi := func(of func(s *amplify.ShuffleRenyi, order int) (float64, error)) func(float64, int64, int) (float64, error) {
 		return func(eps0 float64, n int64, order int) (float64, error) {
 			s, err := amplify.NewShuffleRenyi(eps0, n)
@@ -46,13 +48,13 @@ func divergences() []divergence {
 				return s.SimpleDivergence(float64(order)), nil
 			})},
 		{"gddsk", "CCS 2021, Theorem 1", "upper", "Girgis et al. 2021 (CCS), Theorem 1", renyi((*amplify.ShuffleRenyi).Divergence)},
-		{"eab-thm1", "the paper, Theorem 1", "upper", "EAB, Theorem 1: the clones pair of Feldman, McMillan, Talwar 2022, outcomes merged (5e-5 above)", pair(amplify.Clones)},
+		{"eab-thm1", "the paper, Theorem 1", "upper", "EAB, Theorem 1: the clones pair of Feldman, McMillan, Talwar 2022, outcomes merged (5e-5 above)", shuffled(amplify.Clones)},
 		{"gdp-approx", "the paper, Corollary 2", "approximate", "EAB, Corollary 2: the Gaussian limit",
 			func(eps0 float64, n int64, order int) (float64, error) {
 				g, err := amplify.ShuffleGDP(eps0, n)
 				return g.Renyi(float64(order)), err
 			}},
-		{"riffle-blanket", "riffle, proved", "upper", "riffle blanket theorem, r = 2/(e^ε₀ + 1)", pair(amplify.Blanket)},
+		{"riffle-blanket", "riffle, proved", "upper", "riffle blanket theorem, r = 2/(e^ε₀ + 1)", shuffled(amplify.Blanket)},
 		{"lower-2rr", "eq. (5): binary RR (lower)", "lower", "Girgis et al. 2021 (NeurIPS), Theorem 2 at k = n: binary randomized response, all others alike",
 			func(eps0 float64, n int64, order int) (float64, error) {
 				return amplify.GirgisLower(amplify.GirgisConfig{Eps0: eps0, Population: n, Reports: n}, order)
@@ -99,9 +101,9 @@ func eabFigures() []Figure {
 		return Data{XName: "eps0", X: picture.Axis{Label: "ε₀ of one report (nats)", Scale: picture.Log, Min: .1, Max: 5}, Y: picture.Axis{Label: "Rényi divergence of order 8 (nats)", Scale: picture.Log}, Series: series}, err
 	}
 	return []Figure{
-		{Name: "eab-2a", Paper: chenCaoGe, Where: "Figure 2", Title: "Rényi divergence of a shuffle: n = 1e4, ε₀ = 0.5", Caption: "One shuffle of n = 1e4 reports, no sampling, ε₀ = 0.5, replace-one.",
+		{Name: "eab-2a", Paper: chenCaoGe, Where: "Figure 2 at ε₀ = 0.5", Title: "Rényi divergence of a shuffle: n = 1e4, ε₀ = 0.5", Caption: "One shuffle of n = 1e4 reports, no sampling, ε₀ = 0.5, replace-one.",
 			Notes: []string{eabNote, eabLimit, eabSimple}, draw: over(.5)},
-		{Name: "eab-2b", Paper: chenCaoGe, Where: "Figure 2", Title: "Rényi divergence of a shuffle: n = 1e4, ε₀ = 2", Caption: "One shuffle of n = 1e4 reports, no sampling, ε₀ = 2, replace-one.",
+		{Name: "eab-2b", Paper: chenCaoGe, Where: "Figure 2 at ε₀ = 2", Title: "Rényi divergence of a shuffle: n = 1e4, ε₀ = 2", Caption: "One shuffle of n = 1e4 reports, no sampling, ε₀ = 2, replace-one.",
 			Notes: []string{eabNote, eabLimit, eabSimple}, draw: over(2)},
 		{Name: "eab-3", Paper: chenCaoGe, Where: "Figure 3", Title: "Rényi divergence of a shuffle: n = 1e4, λ = 8", Caption: "One shuffle of n = 1e4 reports, no sampling, order 8, over ε₀, replace-one.",
 			Notes: []string{eabNote, eabLimit, "riffle's bound and the binary mechanism's divergence part where ε₀ is large: there another mechanism is worse, and both are in riffle eps."}, draw: three},

@@ -60,7 +60,7 @@ type Table struct {
 
 // All lists the figures in the order of the index.
 func All() []Figure {
-	return slices.Concat(girgisFigures(), accuracyFigures(), eabFigures(), checkInFigures(), convexFigures(), []Figure{claimsTable()})
+	return slices.Concat(girgisFigures(), girgisAccuracy(), eabFigures(), checkInFigures(), []Figure{checkInAccuracy()}, convexFigures(), []Figure{claimsTable()})
 }
 
 // Names lists the figures' names.

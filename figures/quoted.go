@@ -136,8 +136,8 @@ func simpleOverLimit(context.Context, *desk) (float64, float64, error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	m, err := amplify.ShuffledMoment(eps0, n, amplify.Blanket(eps0), order)
-	return s.SimpleDivergence(order) / g.Renyi(order), s.SimpleDivergence(order) / (m / (order - 1)), err
+	ours, err := shuffled(amplify.Blanket)(eps0, n, order)
+	return s.SimpleDivergence(order) / g.Renyi(order), s.SimpleDivergence(order) / ours, err
 }
 
 func checkInClaims() []Claim {

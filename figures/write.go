@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -72,7 +73,7 @@ func Write(ctx context.Context, c Config) ([]Drawn, error) {
 	return out, failed
 }
 
-// write draws one figure; its note comes last and marks it as finished.
+// write draws one figure; its note comes last, and the index has what has one.
 func (f Figure) write(ctx context.Context, d *desk, dir string) (Drawn, error) {
 	start := time.Now()
 	data, err := f.draw(ctx, d)
@@ -91,15 +92,19 @@ func (f Figure) write(ctx context.Context, d *desk, dir string) (Drawn, error) {
 		out.Files = append(out.Files, name)
 		return nil
 	}
-	if data.drawable() {
-		for _, suffix := range []string{".svg", ".png"} {
-			text, err := f.picture(data).Render(suffix)
-			if err != nil {
-				return Drawn{}, fmt.Errorf("figures: %s: %v", f.Name, err)
+	for _, suffix := range []string{".svg", ".png"} {
+		if !data.drawable() { // an older run may have had something to draw
+			if err := os.Remove(filepath.Join(dir, f.Name+suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return Drawn{}, fmt.Errorf("figures: %v", err)
 			}
-			if err := put(suffix, text); err != nil {
-				return Drawn{}, err
-			}
+			continue
+		}
+		text, err := f.picture(data).Render(suffix)
+		if err != nil {
+			return Drawn{}, fmt.Errorf("figures: %s: %v", f.Name, err)
+		}
+		if err := put(suffix, text); err != nil {
+			return Drawn{}, err
 		}
 	}
 	if err := put(".csv", data.csv()); err != nil {
