@@ -21,7 +21,7 @@ type tradeOff struct {
 	otherLabel string
 }
 
-const accuracyNote = "ε is the cost of the rounds up to the evaluation: thin with rings by the paper's own accounting (column eps_paper of the recording), thick by riffle's proved bound. Bars: least and most of the seeds. Filled markers: what the paper's text states."
+const accuracyNote = "ε is the cost of the rounds up to the evaluation: thin lines by the paper's own accounting (column eps_paper of the recording), thick ones by riffle's proved bound. Bars: least and most of the seeds. Filled markers: what the paper's text states."
 
 func girgisAccuracy() []Figure {
 	const own, other = "the paper, Theorem 1", "the paper, FMT with strong comp."
@@ -49,7 +49,7 @@ func checkInAccuracy() Figure {
 var shades = []picture.Style{{Colour: blue}, {Colour: vermilion, Dash: picture.Dashed}, {Colour: green, Dash: picture.DashDot}, {Colour: purple, Dash: picture.LongDash},
 	{Colour: orange, Dash: picture.Dotted}, {Colour: sky, Dash: picture.Dashed}}
 
-func (t tradeOff) draw(ctx context.Context, d *desk) (Data, error) {
+func (t tradeOff) draw(_ context.Context, d *desk) (Data, error) {
 	rows, err := Read(d.results, t.experiment)
 	if err != nil {
 		return Data{}, err
@@ -63,28 +63,70 @@ func (t tradeOff) draw(ctx context.Context, d *desk) (Data, error) {
 		look := shades[i%len(shades)]
 		thick, thin := look, look
 		thick.Width, thick.Marker = 2.6, picture.NoMarker
-		thin.Width, thin.Marker = 1.2, picture.Ring
-		proved := Series{Name: setting + " riffle", Label: short(setting) + ", riffle's ε", Kind: "measured", Source: "riffle, proved ε", Style: thick}
-		paper := Series{Name: setting + " paper", Label: short(setting) + ", paper's ε", Kind: "measured", Source: "ε by the paper's accounting", Style: thin}
-		for _, p := range points {
-			if p.setting == setting {
-				proved.add(p.proved, p)
-				paper.add(p.paper, p)
-			}
-		}
+		thin.Width, thin.Marker = 1.1, picture.Ring
+		paper := accuracySeries(points, setting, " paper", short(setting)+", paper's ε", "ε by the paper's accounting", thin, byPaper)
+		proved := accuracySeries(points, setting, " riffle", short(setting)+", riffle's ε", "riffle's proved ε", thick, byRiffle)
 		for _, s := range []Series{paper, proved} {
 			if len(s.X) > 0 {
 				out.Series = append(out.Series, s)
 			}
 		}
-		if n := len(proved.X) + len(paper.X); n == 0 {
-			out.Notes = append(out.Notes, fmt.Sprintf("%s has no ε.", setting))
+		if len(proved.X)+len(paper.X) == 0 {
+			out.Notes = append(out.Notes, fmt.Sprintf("Setting %s has no finite ε and is not drawn.", setting))
 		}
+	}
+	rival, err := bestOfOurs(d)
+	if err != nil {
+		return Data{}, err
+	}
+	if len(rival.X) > 0 {
+		out.Series = append(out.Series, rival)
+		out.Notes = append(out.Notes, "“riffle's own” is the most accurate setting of experiment e7, single-message shuffling too: other features, randomizer and participation.")
 	}
 	out.Series = append(out.Series, stated(t.ownLabel, "paper", t.own, picture.Style{Colour: grey, Marker: picture.Box, Points: true}),
 		stated(t.otherLabel, "paper-baseline", t.other, picture.Style{Colour: grey, Marker: picture.Pyramid, Points: true}))
 	out.percent()
 	return out, nil
+}
+
+// accuracySeries is one setting's accuracy against a column of ε.
+func accuracySeries(points []point, setting, suffix, label, source string, style picture.Style, eps func(point) float64) Series {
+	s := Series{Name: setting + suffix, Label: label, Kind: "measured", Source: source, Style: style}
+	for _, p := range points {
+		if p.setting == setting {
+			s.add(eps(p), p)
+		}
+	}
+	s.thin()
+	return s
+}
+
+// bestOfOurs is the most accurate setting of e7, empty if there is none.
+func bestOfOurs(d *desk) (Series, error) {
+	rows, err := Read(d.results, "e7")
+	if err != nil {
+		return Series{}, err
+	}
+	points := gather(rows, func(r Row) float64 { return float64(r.Round) })
+	var best point
+	for _, p := range points {
+		if p.mean > best.mean {
+			best = p
+		}
+	}
+	return accuracySeries(points, best.setting, " riffle", "riffle's own ("+short(best.setting)+")", "experiment e7, riffle's proved ε", picture.Style{Width: 2.6, Marker: picture.NoMarker}, byRiffle), nil
+}
+
+// fewMarks is how many markers and bars a curve can have and be read.
+const fewMarks = 16
+
+// thin takes most bars, and all markers, off a curve of many points.
+func (s *Series) thin() {
+	if len(s.X) <= fewMarks {
+		return
+	}
+	s.Style.Marker = picture.NoMarker
+	s.BarEvery = (len(s.X) + fewMarks - 1) / fewMarks
 }
 
 // percent ends the axis at 100 % and begins it at the ten below what is drawn.
@@ -105,7 +147,7 @@ func missing(experiment string) string {
 
 // add appends a point in %, unless it has no ε.
 func (s *Series) add(x float64, p point) {
-	if x > 0 {
+	if x > 0 && !math.IsInf(x, 1) {
 		s.X, s.Y = append(s.X, x), append(s.Y, 100*p.mean)
 		s.Low, s.High = append(s.Low, 100*p.least), append(s.High, 100*p.most)
 	}

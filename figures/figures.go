@@ -48,6 +48,7 @@ type Series struct {
 	X, Y   []float64
 	// Low and High are the spread of what was measured; nil for bounds.
 	Low, High []float64
+	BarEvery  int // a picture shows every so manieth bar; 0: all
 	Style     picture.Style
 	Hidden    bool // in the CSV only
 }

@@ -137,7 +137,13 @@ func (f Figure) picture(data Data) picture.Picture {
 	}
 	for _, s := range data.Series {
 		if !s.Hidden {
-			p.Lines = append(p.Lines, picture.Line{Name: s.Label, X: s.X, Y: s.Y, Low: s.Low, High: s.High, Style: s.Style})
+			l := picture.Line{Name: s.Label, X: s.X, Y: s.Y, Low: slices.Clone(s.Low), High: s.High, Style: s.Style}
+			for i := range l.Low {
+				if s.BarEvery > 1 && (len(l.Low)-1-i)%s.BarEvery != 0 {
+					l.Low[i] = math.NaN()
+				}
+			}
+			p.Lines = append(p.Lines, l)
 		}
 	}
 	return p

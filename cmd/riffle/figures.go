@@ -23,7 +23,7 @@ type figureFlags struct {
 }
 
 // newFigures is riffle figures: recorded holds the experiments' e1.csv, e2.csv,
-// …, and plan writes the planning page into a directory. With neither, figures
+// …, and plan writes the planning page into the directory plan of another. With neither, figures
 // from experiments have the papers' points only, and there is no --site.
 func newFigures(recorded fs.FS, plan func(dir string) error) *cobra.Command {
 	var f figureFlags
@@ -91,7 +91,7 @@ func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan func(dir strin
 	}
 	if f.site != "" {
 		c.Plan = "plan/"
-		if err := plan(filepath.Join(dir, "plan")); err != nil {
+		if err := plan(dir); err != nil {
 			return err
 		}
 	}
