@@ -138,7 +138,7 @@ func (d *Data) percent() {
 			least = math.Min(least, y)
 		}
 	}
-	d.Y.Min = math.Max(0, 10*math.Floor(least/10))
+	d.Y.Min = math.Max(0, 10*math.Floor((least-1)/10))
 }
 
 func missing(experiment string) string {

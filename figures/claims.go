@@ -56,6 +56,9 @@ const (
 	Explains = "explained difference"
 	Missing  = "not recorded"
 	Lost     = "number lost in the text"
+	// Of accuracies.
+	Missed   = "not reached"
+	Exceeded = "exceeded"
 )
 
 // Verdict compares the computed number with the stated one.
@@ -67,6 +70,10 @@ func (c Checked) Verdict() string {
 		return Missing
 	case c.Below && c.Computed < c.Stated, !c.Below && math.Abs(c.Computed-c.Stated) <= c.Tolerance*math.Abs(c.Stated):
 		return Matches
+	case c.Unit == Accuracy && c.Computed < c.Stated:
+		return Missed
+	case c.Unit == Accuracy:
+		return Exceeded
 	}
 	return Explains
 }
@@ -103,7 +110,7 @@ func claimsTable() Figure {
 	return Figure{Name: claimsName, Paper: "All papers", Where: "quoted points", Title: "What the papers' texts say about their figures",
 		Caption: "Each number that a text states about a figure, what riffle computes at the same point with the paper's formula, and what riffle proves.",
 		Notes: []string{"A match is as exact as the text can be read. An explained difference has its reason in the last column.",
-			"Claims about accuracy are compared with recorded experiments; where there are none they stay open."},
+			"Claims about accuracy are compared with the best evaluation of recorded experiments, mean of the seeds; where there are none they stay open."},
 		draw: func(ctx context.Context, d *desk) (Data, error) {
 			list, err := check(ctx, d)
 			if err != nil {

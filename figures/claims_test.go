@@ -155,6 +155,7 @@ func TestVerdict(t *testing.T) {
 		{Checked{Claim{Stated: 2, Tolerance: .1}, 2.19, 1}, Matches}, {Checked{Claim{Stated: 2, Tolerance: .1}, 2.3, 1}, Explains},
 		{Checked{Claim{Stated: 1, Below: true}, .2, 1}, Matches}, {Checked{Claim{Stated: 1, Below: true}, 1.2, 1}, Explains},
 		{Checked{Claim{Stated: 1}, nan, 1}, Explains}, {Checked{Claim{Stated: 90, Unit: Accuracy}, nan, nan}, Missing}, {Checked{Claim{Stated: nan}, 1, 1}, Lost},
+		{Checked{Claim{Stated: 90, Tolerance: .01, Unit: Accuracy}, 78, 78}, Missed}, {Checked{Claim{Stated: 90, Tolerance: .01, Unit: Accuracy}, 95, 95}, Exceeded},
 	} {
 		if got := c.c.Verdict(); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.c, got, c.want)

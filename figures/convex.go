@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"image/color"
 	"math"
 	"slices"
 	"strings"
@@ -165,7 +166,22 @@ func logSlope(x, y []float64) float64 {
 }
 
 // mostLines is how many curves a picture can hold and be read.
-const mostLines = 10
+const mostLines = 12
+
+// convexLook has a colour for each trust and a dash and marker for each
+// optimiser.
+func convexLook(setting string) picture.Style {
+	parts := append(strings.SplitN(setting, "/", 3), "")
+	look := map[string]picture.Style{
+		"agd": {Marker: picture.Dot}, "psgd": {Dash: picture.Dashed, Marker: picture.Square}, "gd": {Dash: picture.DashDot, Marker: picture.Triangle},
+		"agd-smooth": {Dash: picture.LongDash, Marker: picture.Box}, "agd-phases": {Dash: picture.Dotted, Marker: picture.Ring}, "pan-private": {Dash: picture.Dotted, Marker: picture.Cross},
+	}[parts[0]]
+	look.Colour = map[string]color.RGBA{"vector-sum": blue, "distributed": purple, "shuffle": sky, "local": vermilion, "central": green}[parts[1]]
+	if look.Colour == (color.RGBA{}) {
+		look.Colour = grey
+	}
+	return look
+}
 
 func drawConvex(_ context.Context, d *desk) (Data, error) {
 	rows, err := Read(d.results, "e5")
@@ -173,11 +189,8 @@ func drawConvex(_ context.Context, d *desk) (Data, error) {
 		return Data{}, err
 	}
 	out := Data{XName: "n", X: picture.Axis{Label: clientsAxis, Scale: picture.Log}, Y: picture.Axis{Label: "excess population loss", Scale: picture.Log}}
-	markers := []picture.Marker{picture.Dot, picture.Square, picture.Triangle, picture.Box, picture.Ring, picture.Cross, picture.Plus}
 	shown, left := 0, 0
 	for _, s := range slopes(rows, byN, byDim, byEpsilon) {
-		look := shades[shown%len(shades)]
-		look.Marker = markers[shown%len(markers)]
 		hidden := len(s.x) < 2 || shown >= mostLines
 		switch {
 		case !hidden:
@@ -186,7 +199,7 @@ func drawConvex(_ context.Context, d *desk) (Data, error) {
 			left++
 		}
 		out.Series = append(out.Series, Series{Name: fmt.Sprintf("%s d=%g eps=%g", s.setting, s.fixed[0], s.fixed[1]), Label: short(s.setting),
-			Kind: "measured", Source: "experiment e5", X: s.x, Y: s.mean, Low: s.least, High: s.most, Style: look, Hidden: hidden})
+			Kind: "measured", Source: "experiment e5", X: s.x, Y: s.mean, Low: s.least, High: s.most, Style: convexLook(s.setting), Hidden: hidden})
 	}
 	if len(rows) == 0 {
 		out.Notes = append(out.Notes, "Experiment e5 is not recorded, so that there is no picture. `riffle experiment e5` runs it.")
@@ -194,7 +207,7 @@ func drawConvex(_ context.Context, d *desk) (Data, error) {
 	if left > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("%d settings are in the CSV only.", left))
 	}
-	out.Notes = append(out.Notes, "In the legend: optimiser/trust/loss.")
+	out.Notes = append(out.Notes, "In the legend: optimiser/trust/loss; a colour for each trust, a dash and marker for each optimiser.")
 	return out, nil
 }
 

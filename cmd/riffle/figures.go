@@ -90,7 +90,7 @@ func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan func(dir strin
 		c.Results = os.DirFS(f.results)
 	}
 	if f.site != "" {
-		c.Plan = "plan/"
+		c.Plan = "plan/index.html" // also where no server finds an index
 		if err := plan(dir); err != nil {
 			return err
 		}
