@@ -184,23 +184,44 @@ func (d *desk) last(ctx context.Context, query func(rounds int64) account.Query,
 // recorded is the best recorded mean accuracy in % with ε within eps, ε by a
 // column of the recording and by riffle's proved bound.
 func recorded(experiment string, eps float64, column func(point) float64) compute {
-	return func(_ context.Context, d *desk) (paper, ours float64, err error) {
-		rows, err := Read(d.results, experiment)
+	return func(_ context.Context, d *desk) (float64, float64, error) {
+		return d.accuracy(experiment, func(p point) bool { return column(p) <= eps }, func(p point) bool { return p.proved <= eps })
+	}
+}
+
+// recordedBy is recorded with ε by a method of the accountant, for the settings
+// that have an ε by the paper's formula: their rounds are query's.
+func recordedBy(experiment string, query func(rounds int64) account.Query, most int64, method string, eps float64) compute {
+	return func(ctx context.Context, d *desk) (float64, float64, error) {
+		t, err := d.last(ctx, query, most, method, eps)
 		if err != nil {
 			return 0, 0, err
 		}
-		paper, ours = math.NaN(), math.NaN()
-		for _, p := range gather(rows, func(r Row) float64 { return float64(r.Round) }) {
-			if column(p) <= eps && !(paper >= 100*p.mean) {
-				paper = 100 * p.mean
-			}
-			if p.proved <= eps && !(ours >= 100*p.mean) {
-				ours = 100 * p.mean
-			}
-		}
-		return paper, ours, nil
+		return d.accuracy(experiment, func(p point) bool { return p.at.Round <= t && p.paper > 0 }, func(p point) bool { return p.proved <= eps })
 	}
 }
+
+// accuracy is the best mean accuracy in % of an experiment's points that each of
+// two conditions admits; NaN where there is none.
+func (d *desk) accuracy(experiment string, first, second func(point) bool) (float64, float64, error) {
+	rows, err := Read(d.results, experiment)
+	if err != nil {
+		return 0, 0, err
+	}
+	a, b := math.NaN(), math.NaN()
+	for _, p := range gather(rows, func(r Row) float64 { return float64(r.Round) }) {
+		if y := 100 * p.mean; first(p) && !(a >= y) {
+			a = y
+		}
+		if y := 100 * p.mean; second(p) && !(b >= y) {
+			b = y
+		}
+	}
+	return a, b, nil
+}
+
+// unprotected says that a point is of a run without privacy.
+func unprotected(p point) bool { return math.IsInf(p.proved, 1) || math.IsNaN(p.proved) }
 
 func byPaper(p point) float64  { return p.paper }
 func byRiffle(p point) float64 { return p.proved }

@@ -24,7 +24,7 @@ func TestClaims(t *testing.T) {
 		"g21-14x": {13.70, 93.6, Matches}, "g21-2.5x": {2.553, 17.44, Matches}, "g21-2b-order": {.2221, 33.33, Matches}, "g21-4-silent": {1, 175.6, Matches},
 		"g21-1.4": {1.399, .165, Matches}, "g21-2.91": {2.91, .398, Matches}, "g21-4.82": {3.546, .398, Explains},
 		"g21-3": {3, .3151, Matches}, "g21-5.8": {5.795, .6672, Matches}, "g21-18.3": {8.132, .6672, Explains},
-		"g21-80": {nan, nan, Missing}, "g21-90": {nan, nan, Missing}, "g21-81.15": {nan, nan, Missing}, "g21-89.7": {nan, nan, Missing},
+		"g21-80": {nan, nan, Missing}, "g21-70.7": {nan, nan, Missing}, "g21-76.46": {nan, nan, Missing}, "eab-98.18": {nan, nan, Missing}, "g21-90": {nan, nan, Missing}, "g21-81.15": {nan, nan, Missing}, "g21-89.7": {nan, nan, Missing},
 		"eab-factor": {15.36, 22.46, Lost}, "eab-96.41": {nan, nan, Missing},
 		"sci-3x": {2.826, 14.38, Matches}, "sci-10x": {11.62, 10.08, Matches}, "sci-2a-first": {.1863, 13.56, Matches}, "sci-2a-order": {10.16, 24.17, Matches},
 		"sci-.67": {nan, .04307, Explains}, "sci-90": {nan, nan, Missing},

@@ -63,6 +63,13 @@ func TestFiguresFromRecordings(t *testing.T) {
 	if best, _, err := recorded("e3", math.MaxFloat64, byRiffle)(context.Background(), d); err != nil || !(best < 97) {
 		t.Errorf("best private accuracy %v, %v", best, err)
 	}
+	if free, _, err := d.accuracy("e3", unprotected, unprotected); err != nil || !(free > 98 && free < 98.5) {
+		t.Errorf("accuracy without privacy %v, %v", free, err)
+	}
+	// By a dearer accounting the same accuracy comes later.
+	if dear, _, err := recordedBy("e1", e1, 1200, "clones-numeric-strong", 1.4)(context.Background(), d); err != nil || !(dear < paper && dear > 30) {
+		t.Errorf("accuracy at 1.4 by strong composition %v, %v", dear, err)
+	}
 	// Drawn again without recordings, no stale picture stays.
 	if _, err := Write(context.Background(), Config{Dir: dir, Only: []string{"cjmp-rates"}}); err != nil {
 		t.Fatal(err)
