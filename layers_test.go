@@ -17,7 +17,7 @@ const module = "github.com/riffle-dp/riffle"
 // layers is the house's plan: a package imports packages of lower layers only.
 // ARCHITECTURE.md draws it.
 var layers = [][]string{
-	{"dp", "rng", "internal/monotone", "internal/durable", "third_party/uplot", "third_party/wasmexec", "store/natstest", "internal/browsertest",
+	{"dp", "rng", "picture", "internal/monotone", "internal/durable", "third_party/uplot", "third_party/wasmexec", "store/natstest", "internal/browsertest",
 		"model/internal/kernel", "model/internal/kernel/gen"},
 	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "proto/riffle/operator/v1", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
@@ -26,7 +26,7 @@ var layers = [][]string{
 		"plan", "plan/wasm", "plan/generate"},
 	{"simulate", "service/shuffler", "service/coordinator", "service/aggregator"},
 	{"train", "solve"},
-	{"operate"},
+	{"operate", "figures"},
 	{"cmd/riffle"},
 }
 
@@ -45,7 +45,9 @@ var mustNotReach = map[string][]string{
 // limited holds imports that only the named packages may make.
 var limited = map[string][]string{
 	"math/rand/v2": {"rng"},
-	"math/rand":    {},
+	// Plots are drawn in one place.
+	"gonum.org/v1/plot": {"picture"},
+	"math/rand":         {},
 	// A generator may need it, a program must not.
 	"github.com/mmcloughlin/avo/build":   {"model/internal/kernel/gen"},
 	"github.com/mmcloughlin/avo/operand": {"model/internal/kernel/gen"},

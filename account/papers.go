@@ -35,7 +35,8 @@ func paperMethods() []method {
 		up("balle-hoeffding", bbgn+", Hoeffding's inequality"+kov+"3.3", strong(balle((*amplify.Blanketed).HoeffdingDelta), true)),
 		up("balle-bennett", bbgn+", Bennett's inequality"+kov+"3.3", strong(balle((*amplify.Blanketed).BennettDelta), true)),
 		up("balle-blanket", bbgn+", for randomized response by its sum"+kov+"3.3", strong(balleExact, true)),
-		up("gddsk-wbk", "Girgis, Data, Diggavi, Suresh, Kairouz 2021 (CCS), Theorem 1; sampling by Wang, Balle, Kasiviswanathan 2019, Theorem 9", gddskWBK),
+		up("gddsk-wbk", "Girgis, Data, Diggavi, Suresh, Kairouz 2021 (CCS), Theorem 1; sampling by Wang, Balle, Kasiviswanathan 2019, Theorem 9", gddskWBK((*amplify.ShuffleRenyi).Sampled)),
+		up("gddsk-wbk-plain", "the same without 4(e^eps(2)-1), the first part of Theorem 9's minimum", gddskWBK((*amplify.ShuffleRenyi).SampledPlain)),
 		up("eab-thm1", "EAB (Chen, Cao, Ge 2024), Theorem 1: the Rényi divergence of the clones pair", eabTheorem1),
 		about("gdp-approx", "EAB, Theorem 2, Gaussian limit; Dong, Roth, Su 2022", gdpApprox(false)),
 		about("eab-thm3", "EAB, Theorem 3 and Corollary 2: shuffled Laplace DP-SGD, an epoch a round", gdpApprox(true)),
@@ -315,18 +316,20 @@ func ordersUpTo(top int, q Query, times int64, bound func(order int) (float64, e
 	return best, q.Delta, float64(lambda), "", nil
 }
 
-func gddskWBK(_ *engine, q Query, parts []part) (float64, float64, float64, string, error) {
-	p, err := fixed(parts)
-	if err != nil {
-		return 0, 0, 0, "", err
+func gddskWBK(sampled func(s *amplify.ShuffleRenyi, gamma float64, order int) (float64, error)) computation {
+	return func(_ *engine, q Query, parts []part) (float64, float64, float64, string, error) {
+		p, err := fixed(parts)
+		if err != nil {
+			return 0, 0, 0, "", err
+		}
+		s, err := amplify.NewShuffleRenyi(p.shape.eps0, p.shape.reports)
+		if err != nil {
+			return 0, 0, 0, "", err
+		}
+		gamma := float64(p.shape.included) / float64(p.shape.population)
+		// The bound at an order needs all lower ones: time grows with its square.
+		return ordersUpTo(1<<10, q, p.times, func(order int) (float64, error) { return sampled(s, gamma, order) })
 	}
-	s, err := amplify.NewShuffleRenyi(p.shape.eps0, p.shape.reports)
-	if err != nil {
-		return 0, 0, 0, "", err
-	}
-	gamma := float64(p.shape.included) / float64(p.shape.population)
-	// The bound at an order needs all lower ones: time grows with its square.
-	return ordersUpTo(1<<10, q, p.times, func(order int) (float64, error) { return s.Sampled(gamma, order) })
 }
 
 // directReports is up to where the clones pair is summed outcome by outcome.

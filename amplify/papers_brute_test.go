@@ -58,6 +58,8 @@ func renyiClaims(t *testing.T, s scenario, order int) map[string]float64 {
 	}
 	v, err := r.Sampled(float64(s.k)/float64(s.n), order)
 	put("wbk", v, err)
+	v, err = r.SampledPlain(float64(s.k)/float64(s.n), order)
+	put("wbk-plain", v, err)
 	if s.k == s.n {
 		out["simple"] = r.SimpleDivergence(float64(order))
 		m, err := amplify.ShuffledMoment(s.eps0, int64(s.k), amplify.Clones(s.eps0), float64(order))

@@ -106,7 +106,7 @@ func LoadTable(path, label string, regression bool) (*dataset.CSV, error) {
 	if regression {
 		c.Loss = "absolute"
 	}
-	return c.readCSV(nil)
+	return c.readCSV(nil, false)
 }
 
 // ranged says whether every column has a public range.

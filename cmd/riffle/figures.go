@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/riffle-dp/riffle/figures"
+)
+
+// figureFlags are those of riffle figures.
+type figureFlags struct {
+	out, site string
+	only      []string
+	results   string
+	list      bool
+	show      output
+}
+
+// newFigures is riffle figures: recorded holds the experiments' e1.csv, e2.csv,
+// …, and plan writes the planning page into the directory plan of another. With neither, figures
+// from experiments have the papers' points only, and there is no --site.
+func newFigures(recorded fs.FS, plan func(dir string) error) *cobra.Command {
+	var f figureFlags
+	cmd := &cobra.Command{
+		Use:   "figures",
+		Short: "Draw every figure and table of the papers, with riffle's bounds beside them",
+		Long: `Figures writes each figure of the papers as SVG and PNG, its data as CSV, a note
+of where it differs from the paper's and why, claims.csv with the numbers that
+the papers' texts state, and index.html with all of them. It computes the bounds
+itself, in minutes; accuracies come from recorded experiments. Ctrl-C keeps what
+is finished, and --only draws more into the same directory.`,
+		Example: `  riffle figures --out figures
+  riffle figures --out figures --only g21-2a,claims
+  riffle figures --list`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, recorded, plan) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&f.out, "out", "", "write into `DIR`")
+	fs.StringSliceVar(&f.only, "only", nil, "draw these figures only, comma-separated")
+	fs.StringVar(&f.results, "results", "", "read the experiments' e1.csv, e2.csv, ... from `DIR` instead of the recorded ones")
+	fs.BoolVar(&f.list, "list", false, "list the figures")
+	if plan != nil {
+		fs.StringVar(&f.site, "site", "", "write a static site into `DIR`: the figures, and the planning page in DIR/plan")
+	}
+	fs.BoolVar(&f.show.json, "json", false, "print the result as one JSON document")
+	fs.BoolVar(&f.show.quiet, "quiet", false, "print nothing but the result and errors")
+	return cmd
+}
+
+// figuresJSON is the document of --json.
+type figuresJSON struct {
+	Dir     string          `json:"dir"`
+	Figures []figures.Drawn `json:"figures"`
+	Seconds float64         `json:"seconds"`
+}
+
+func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan func(dir string) error) error {
+	p := printer{w: cmd.OutOrStdout()}
+	dir := f.out
+	switch {
+	case f.list:
+		for _, fig := range figures.All() {
+			p.row(fig.Name, "%s, %s: %s", fig.Paper, fig.Where, fig.Title)
+		}
+		return p.err
+	case f.out != "" && f.site != "":
+		return usage("--site %s contradicts --out %s: a site has the figures too", f.site, f.out)
+	case f.site != "":
+		dir = f.site
+	case f.out == "":
+		return usage("--out DIR says where to write (--list lists the figures)")
+	}
+	if _, err := figures.Select(f.only); err != nil {
+		return usageError{err}
+	}
+	c := figures.Config{Dir: dir, Only: f.only, Results: recorded, Begin: func(name string, number, of int) {
+		f.show.note(cmd.ErrOrStderr(), "figure %d of %d: %s", number, of, name)
+	}}
+	if f.results != "" {
+		if info, err := os.Stat(f.results); err != nil || !info.IsDir() {
+			return usage("--results %s: no such directory", f.results)
+		}
+		c.Results = os.DirFS(f.results)
+	}
+	if f.site != "" {
+		c.Plan = "plan/index.html" // also where no server finds an index
+		if err := plan(dir); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	drawn, err := figures.Write(cmd.Context(), c)
+	if err != nil {
+		if errors.Is(err, cmd.Context().Err()) {
+			f.show.note(cmd.ErrOrStderr(), "interrupted: %d figures are in %s", len(drawn), dir)
+		}
+		return err
+	}
+	seconds := time.Since(start).Seconds()
+	if f.show.json {
+		return printJSON(cmd.OutOrStdout(), figuresJSON{dir, drawn, seconds})
+	}
+	for _, d := range drawn {
+		p.row(d.Name, "%s (%.1f s)", strings.Join(d.Files, " "), d.Seconds)
+	}
+	p.row("index", "%s", filepath.Join(dir, "index.html"))
+	return p.err
+}

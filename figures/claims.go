@@ -1,0 +1,227 @@
+package figures
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/account"
+)
+
+// Claim is a number that a paper's text states about a figure.
+type Claim struct {
+	ID     string
+	Paper  string
+	Where  string
+	Quote  string
+	Stated float64 // NaN where the text has lost it
+	// Tolerance, relative, is how exactly the text can be read.
+	Tolerance float64
+	// Below says that the text claims less than Stated, not Stated.
+	Below bool
+	// Methods are the method ids that the paper's formula has here.
+	Methods string
+	// Ours says what the riffle number is, in which unit.
+	Ours string
+	Unit Unit
+	// Why explains what differs, and what the number is worth.
+	Why string
+
+	compute compute
+}
+
+// compute returns a claim's number by the paper's formula and by riffle's.
+type compute func(ctx context.Context, d *desk) (paper, ours float64, err error)
+
+// Unit is that of a claim's riffle number; it decides how the number is rounded.
+type Unit int
+
+// Units of riffle's numbers.
+const (
+	Epsilon  Unit = iota // rounded up
+	Ratio                // of another bound to riffle's: rounded down
+	Accuracy             // recorded, in %
+)
+
+// Checked is a claim with its numbers.
+type Checked struct {
+	Claim
+	Computed float64 // with the paper's formula; NaN where there is none, or nothing was recorded
+	Riffle   float64 // with riffle's own bound; NaN: does not apply
+}
+
+// Verdicts on a claim.
+const (
+	Matches  = "match"
+	Explains = "explained difference"
+	Missing  = "not recorded"
+	Lost     = "number lost in the text"
+	// Of accuracies.
+	Missed   = "not reached"
+	Exceeded = "exceeded"
+)
+
+// Verdict compares the computed number with the stated one.
+func (c Checked) Verdict() string {
+	switch {
+	case math.IsNaN(c.Stated):
+		return Lost
+	case math.IsNaN(c.Computed) && c.Unit == Accuracy:
+		return Missing
+	case c.Below && c.Computed < c.Stated, !c.Below && math.Abs(c.Computed-c.Stated) <= c.Tolerance*math.Abs(c.Stated):
+		return Matches
+	case c.Unit == Accuracy && c.Computed < c.Stated:
+		return Missed
+	case c.Unit == Accuracy:
+		return Exceeded
+	}
+	return Explains
+}
+
+// riffle prints riffle's number, never better than it is.
+func (c Checked) riffle() string {
+	return show(c.Riffle, []string{Epsilon: "upper", Ratio: "lower", Accuracy: ""}[c.Unit])
+}
+
+// show prints four digits.
+func show(x float64, kind string) string {
+	if math.IsNaN(x) {
+		return "–"
+	}
+	return digits(x, kind)
+}
+
+// check computes all claims.
+func check(ctx context.Context, d *desk) ([]Checked, error) {
+	var out []Checked
+	for _, c := range claims() {
+		paper, ours, err := c.compute(ctx, d)
+		if err != nil {
+			return nil, fmt.Errorf("figures: claim %s: %w", c.ID, err)
+		}
+		out = append(out, Checked{c, paper, ours})
+	}
+	return out, nil
+}
+
+const claimsName = "claims"
+
+func claimsTable() Figure {
+	return Figure{Name: claimsName, Paper: "All papers", Where: "quoted points", Title: "What the papers' texts say about their figures",
+		Caption: "Each number that a text states about a figure, what riffle computes at the same point with the paper's formula, and what riffle proves.",
+		Notes: []string{"A match is as exact as the text can be read. An explained difference has its reason in the last column.",
+			"Claims about accuracy are compared with the best evaluation of recorded experiments, mean of the seeds; where there are none they stay open."},
+		draw: func(ctx context.Context, d *desk) (Data, error) {
+			list, err := check(ctx, d)
+			if err != nil {
+				return Data{}, err
+			}
+			t := Table{Header: []string{"claim", "paper", "where", "quote", "stated", "method", "computed", "riffle", "riffle's number", "verdict", "why"}}
+			for _, c := range list {
+				stated := show(c.Stated, "")
+				if c.Below {
+					stated = "< " + stated
+				}
+				t.Rows = append(t.Rows, []string{c.ID, c.Paper, c.Where, c.Quote, stated, c.Methods, show(c.Computed, ""), c.riffle(), c.Ours, c.Verdict(), c.Why})
+			}
+			return Data{Table: t}, nil
+		}}
+}
+
+// ratio is ε by one method over ε by another, and over riffle's proved ε.
+func ratio(q account.Query, above, below string) compute {
+	return func(ctx context.Context, d *desk) (float64, float64, error) {
+		var eps [3]float64
+		for i, method := range []string{above, below, upper} {
+			var err error
+			if eps[i], err = d.eps(ctx, q, method); err != nil {
+				return 0, 0, err
+			}
+		}
+		return eps[0] / eps[1], eps[0] / eps[2], nil
+	}
+}
+
+// within is a method's ε, and riffle's proved one, at the last round, up to
+// most, at which the paper's ε is within the stated one.
+func within(query func(rounds int64) account.Query, most int64, eps float64, method string) compute {
+	return func(ctx context.Context, d *desk) (float64, float64, error) {
+		t, err := d.last(ctx, query, most, "girgis-thm1", eps)
+		if err != nil {
+			return 0, 0, err
+		}
+		y, err := d.eps(ctx, query(t), method)
+		if err != nil {
+			return 0, 0, err
+		}
+		ours, err := d.eps(ctx, query(t), upper)
+		return y, ours, err
+	}
+}
+
+// last returns the largest number of rounds, up to most, at which the method's ε
+// is at most eps.
+func (d *desk) last(ctx context.Context, query func(rounds int64) account.Query, most int64, method string, eps float64) (int64, error) {
+	low, high := int64(0), most+1
+	for high-low > 1 {
+		mid := low + (high-low)/2
+		y, err := d.eps(ctx, query(mid), method)
+		if err != nil {
+			return 0, err
+		}
+		if y <= eps {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	if low == 0 {
+		return 0, fmt.Errorf("figures: one round of %s costs more than %v", method, eps)
+	}
+	return low, nil
+}
+
+// recorded is the best recorded mean accuracy in % with ε within eps, ε by a
+// column of the recording and by riffle's proved bound.
+func recorded(experiment string, eps float64, column func(point) float64) compute {
+	return func(_ context.Context, d *desk) (float64, float64, error) {
+		return d.accuracy(experiment, func(p point) bool { return column(p) <= eps }, func(p point) bool { return p.proved <= eps })
+	}
+}
+
+// recordedBy is recorded with ε by a method of the accountant, for the settings
+// that have an ε by the paper's formula: their rounds are query's.
+func recordedBy(experiment string, query func(rounds int64) account.Query, most int64, method string, eps float64) compute {
+	return func(ctx context.Context, d *desk) (float64, float64, error) {
+		t, err := d.last(ctx, query, most, method, eps)
+		if err != nil {
+			return 0, 0, err
+		}
+		return d.accuracy(experiment, func(p point) bool { return p.at.Round <= t && p.paper > 0 }, func(p point) bool { return p.proved <= eps })
+	}
+}
+
+// accuracy is the best mean accuracy in % of an experiment's points that each of
+// two conditions admits; NaN where there is none.
+func (d *desk) accuracy(experiment string, first, second func(point) bool) (float64, float64, error) {
+	rows, err := Read(d.results, experiment)
+	if err != nil {
+		return 0, 0, err
+	}
+	a, b := math.NaN(), math.NaN()
+	for _, p := range gather(rows, func(r Row) float64 { return float64(r.Round) }) {
+		if y := 100 * p.mean; first(p) && !(a >= y) {
+			a = y
+		}
+		if y := 100 * p.mean; second(p) && !(b >= y) {
+			b = y
+		}
+	}
+	return a, b, nil
+}
+
+// unprotected says that a point is of a run without privacy.
+func unprotected(p point) bool { return math.IsInf(p.proved, 1) || math.IsNaN(p.proved) }
+
+func byPaper(p point) float64  { return p.paper }
+func byRiffle(p point) float64 { return p.proved }
