@@ -25,6 +25,7 @@ var layers = [][]string{
 	{"client", "shuffler", "coordinator", "service/batch", "service/batch/batchtest"},
 	{"simulate", "service/shuffler", "service/coordinator", "service/aggregator"},
 	{"train", "solve"},
+	{"experiment"},
 	{"operate"},
 	{"cmd/riffle"},
 }

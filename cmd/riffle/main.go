@@ -87,7 +87,7 @@ data can have influenced what was seen.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newData(),
+	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newExperiment(), newData(),
 		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newLedger(), newFsck(), newMigrate(), newVersion())
 	return root
 }
