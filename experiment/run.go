@@ -61,7 +61,7 @@ type silent struct{}
 func (silent) Error() string { return "" }
 func (silent) Unwrap() error { return train.ErrInput }
 
-// select keeps the settings asked for.
+// choose keeps the settings asked for.
 func (e *Experiment) choose(only []string) error {
 	if len(only) == 0 {
 		return nil
@@ -123,39 +123,47 @@ func (s Setting) run(ctx context.Context, o Options, seed int64, watch Observer)
 	return s.train(ctx, o, seed, top, dir, watch)
 }
 
-// mark keeps apart results of different settings: a directory belongs to one.
-// The digest is of all that is computed but for the seed.
-func mark(top string, digest [32]byte) error {
+// mark is what a setting's directory says about its runs. Digests are of all that
+// is computed but for the seed: as the setting asks for, and with all that was
+// chosen.
+type mark struct {
+	Asked    string `json:"asked"`
+	Resolved string `json:"resolved,omitempty"`
+}
+
+// claim keeps apart results of different settings: a directory belongs to one.
+// What m leaves empty is not known yet.
+func (m mark) claim(top string) error {
 	path := filepath.Join(top, settingFile)
-	type content struct {
-		Digest string `json:"digest"`
-	}
-	want := content{hex.EncodeToString(digest[:])}
+	var got mark
 	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		text, err := json.Marshal(want)
-		if err != nil {
-			return err
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		if err := json.Unmarshal(raw, &got); err != nil {
+			return inputError("%s: %v", path, err)
 		}
-		return durable.WriteFile(path, append(text, '\n'))
+		if got.Asked != m.Asked || got.Resolved != "" && m.Resolved != "" && got.Resolved != m.Resolved {
+			return inputError("%s holds runs with other settings (of another version, or other data); choose another --out", top)
+		}
+		if got.Resolved != "" || m.Resolved == "" {
+			return nil
+		}
 	}
+	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	var got content
-	if err := json.Unmarshal(raw, &got); err != nil {
-		return inputError("%s: %v", path, err)
-	}
-	if got != want {
-		return inputError("%s holds runs with other settings (of another version, or other data); choose another --out", top)
-	}
-	return nil
+	return durable.WriteFile(path, append(text, '\n'))
 }
 
-// digest is a resolved training run's, whatever its seed.
-func digest(c train.Config) [32]byte {
+// digest is a training run's, whatever its seed.
+func digest(c train.Config) string {
 	c.Seed = 0
-	return c.Digest()
+	sum := c.Digest()
+	return hex.EncodeToString(sum[:])
 }
 
 func exists(path string) bool {
@@ -164,20 +172,29 @@ func exists(path string) bool {
 }
 
 func (s Setting) train(ctx context.Context, o Options, seed int64, top, dir string, watch Observer) error {
-	if exists(filepath.Join(dir, train.SummaryFile)) {
+	c := *s.Train
+	c.Workers = o.Workers
+	if o.Data != "" {
+		c.Data = o.Data
+	}
+	own := mark{Asked: digest(c)}
+	if err := own.claim(top); err != nil {
+		return err
+	}
+	c.Seed = seed
+	finished := exists(filepath.Join(dir, train.SummaryFile))
+	if watch.Begun != nil {
+		watch.Begun(s, seed, finished)
+	}
+	if finished {
 		c := train.Default()
 		if err := c.ReadConfig(filepath.Join(dir, train.ConfigFile), nil); err != nil {
 			return inputError("%v", err)
 		}
-		if watch.Begun != nil {
-			watch.Begun(s, seed, true)
-		}
-		return mark(top, digest(c))
+		own.Resolved = digest(c)
+		return own.claim(top)
 	}
-	if watch.Begun != nil {
-		watch.Begun(s, seed, false)
-	}
-	r, err := s.open(ctx, o, seed, top, dir)
+	r, err := own.open(ctx, c, top, dir)
 	if err != nil {
 		return err
 	}
@@ -193,24 +210,21 @@ func (s Setting) train(ctx context.Context, o Options, seed int64, top, dir stri
 }
 
 // open resumes the run in dir, or begins it.
-func (s Setting) open(ctx context.Context, o Options, seed int64, top, dir string) (*train.Run, error) {
+func (m mark) open(ctx context.Context, c train.Config, top, dir string) (*train.Run, error) {
 	if train.Exists(dir) {
-		r, err := train.Resume(ctx, dir, func(c *train.Config) { c.Workers = o.Workers })
+		r, err := train.Resume(ctx, dir, func(local *train.Config) { local.Workers = c.Workers })
 		if err != nil {
 			return nil, err
 		}
-		return r, mark(top, digest(r.Config))
-	}
-	c := *s.Train
-	c.Seed, c.Workers = seed, o.Workers
-	if o.Data != "" {
-		c.Data = o.Data
+		m.Resolved = digest(r.Config)
+		return r, m.claim(top)
 	}
 	r, err := train.Prepare(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := mark(top, digest(r.Config)); err != nil {
+	m.Resolved = digest(r.Config)
+	if err := m.claim(top); err != nil {
 		return nil, err
 	}
 	// A process that was killed here may have left the empty beginnings of a run.
@@ -239,7 +253,8 @@ func (s Setting) solve(ctx context.Context, o Options, seed int64, top, dir stri
 	if err != nil {
 		return err
 	}
-	if err := mark(top, sha256.Sum256(text)); err != nil {
+	sum := sha256.Sum256(text)
+	if err := (mark{Asked: hex.EncodeToString(sum[:])}).claim(top); err != nil {
 		return err
 	}
 	path := filepath.Join(dir, resultFile)
