@@ -98,28 +98,38 @@ func (s Setting) collect(ctx context.Context, known costs, dir string, seed int6
 	return rows, lines.Err()
 }
 
-// cost is what some rounds of a setting cost; every bound used today is proved,
-// so that the best is the best proved one.
-type cost struct{ proved, paper float64 }
-
-// costs are those of one setting, by round: seeds differ in nothing that counts.
+// costs are the sources' own ε and the proved one of a setting's own trust, by
+// round: seeds differ in nothing that counts.
 type costs map[int64]cost
 
+type cost struct{ proved, paper float64 }
+
+// of returns what the rounds of an evaluation cost. Every bound used today is
+// proved, so that the best is the best proved one.
 func (k costs) of(ctx context.Context, s Setting, c train.Config, m train.Metrics) (cost, error) {
-	if known, ok := k[m.Round]; ok {
-		return known, nil
-	}
-	out := cost{float64(m.Epsilon), math.NaN()}
-	q := c.Query(m.Round)
-	ask := func(q account.Query, which string) (account.Reply, error) {
-		if q.Rounds == 0 {
-			return account.Reply{}, nil
+	known, ok := k[m.Round]
+	if !ok {
+		var err error
+		if known, err = s.ask(ctx, c, m.Round); err != nil {
+			return known, err
 		}
-		return account.Answer(ctx, q, which)
+		k[m.Round] = known
 	}
+	if s.Trust == "" {
+		known.proved = float64(m.Epsilon) // as the run's own ledger counted
+	}
+	return known, nil
+}
+
+func (s Setting) ask(ctx context.Context, c train.Config, rounds int64) (cost, error) {
+	out := cost{math.NaN(), math.NaN()}
+	if rounds == 0 {
+		return out, nil // nothing was released yet
+	}
+	q := c.Query(rounds)
 	if s.Trust != "" {
 		q.Trust, q.Delta = s.Trust, c.Delta
-		r, err := ask(q, "best")
+		r, err := account.Answer(ctx, q, "best")
 		if err != nil {
 			return out, err
 		}
@@ -127,17 +137,17 @@ func (k costs) of(ctx context.Context, s Setting, c train.Config, m train.Metric
 			out.proved = r.Upper.Eps
 		}
 	}
-	if s.Method != "" {
-		r, err := ask(q, s.Method)
-		if err != nil {
-			return out, err
-		}
-		for _, b := range r.Bounds {
-			if b.Method == s.Method && b.Applies && b.Kind != dp.Lower {
-				out.paper = b.Eps
-			}
+	if s.Method == "" {
+		return out, nil
+	}
+	r, err := account.Answer(ctx, q, s.Method)
+	if err != nil {
+		return out, err
+	}
+	for _, b := range r.Bounds {
+		if b.Method == s.Method && b.Applies && b.Kind != dp.Lower {
+			out.paper = b.Eps
 		}
 	}
-	k[m.Round] = out
 	return out, nil
 }

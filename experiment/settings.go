@@ -79,26 +79,26 @@ func e4() Experiment {
 		Claims: []Claim{{Value: .90, Eps: .67, About: "Federated DP-SGD, n = 10⁷"}},
 		Rivals: []string{"e7"},
 		Notes: []string{network,
-			"δ₀ of Federated DP-SGD, the noise of the distributed sum and all learning rates are in an appendix that we do not have. δ₀ = 1e-8 here.",
+			"δ₀ of Federated DP-SGD, the noise of the distributed sum and all learning rates are in an appendix that we do not have. δ₀ = 1e-8 here. Rates were set so that a step moves as far as with the rates of E2, and were not tuned: on the validation split only rate 1 of Federated DP-SGD was tried, which is too slow.",
 			"The paper's ε of Federated DP-SGD comes from a conversion that is not sound; ε here is proved.",
 			"CIFAR-10, of the same appendix, was not at hand: riffle experiment e4 --data DIR takes its binary files, but models cnn and hog-linear do not."},
 		Settings: []Setting{
 			{Name: "ldp-sgd", Paper: true, Method: "sci-thm1", Train: big(func(c *train.Config) {
-				c.Randomizer, c.Eps0, c.LR = "r2", 8, ldpRate
-			}), Note: "LDP-SGD: the hemisphere randomizer. The rate was chosen on the validation split."},
+				c.Randomizer, c.Eps0, c.LR = "r2", 8, "2,0.7@1200"
+			}), Note: "LDP-SGD: the hemisphere randomizer."},
 			{Name: "ldp-sgd-privunit", Method: "sci-thm1", Train: big(func(c *train.Config) {
-				c.Randomizer, c.Eps0, c.LR = "privunit", 8, privunitRate
-			}), Note: "The same with PrivUnit, which uses all of ε₀ = 8. The rate was chosen on the validation split."},
+				c.Randomizer, c.Eps0, c.LR = "privunit", 8, "4,1.5@1200"
+			}), Note: "The same with PrivUnit, which uses all of ε₀ = 8."},
 			{Name: "federated-dp-sgd", Paper: true, Trust: dp.Shuffle, Train: big(func(c *train.Config) {
-				c.Trust, c.Noise, c.Sigma, c.LR = "distributed", "binomial", localSigma(8, 1e-8), federatedRate
-			}), Note: "Federated DP-SGD: Gaussian reports, (8, 1e-8)-LDP each, shuffled. Simulated as the sum of discrete noise of this variance; ε is for who sees every report. The rate was chosen on the validation split."},
+				c.Trust, c.Noise, c.Sigma, c.LR = "distributed", "binomial", localSigma(8, 1e-8), "2,0.7@1200"
+			}), Note: "Federated DP-SGD: Gaussian reports, (8, 1e-8)-LDP each, shuffled. Simulated as the sum of discrete noise of this variance; ε is for who sees every report."},
 			{Name: "distributed", Paper: true, Method: "sci-thm4", Train: big(func(c *train.Config) {
-				c.Trust, c.Noise, c.Sigma, c.LR = "distributed", "binomial", 1, distributedRate
-			}), Note: "Distributed check-in: only the sum is seen; noise of one clip norm a client, as in the paper's figure 2a. The rate was chosen on the validation split."},
+				c.Trust, c.Noise, c.Sigma, c.LR = "distributed", "binomial", 1, "3,1@1200"
+			}), Note: "Distributed check-in: only the sum is seen; noise of one clip norm a client, as in the paper's figure 2a."},
 			{Name: "federated-5540", Paper: true, Trust: dp.Shuffle, Train: plain(func(c *train.Config) {
 				c.Model, c.Clip, c.Participation, c.Gamma, c.Rounds = "cnn", 0.05, string(dp.CheckIn), 0.1, 5540
-				c.Trust, c.Noise, c.Sigma, c.LR = "distributed", "binomial", localSigma(2, 1e-8), longRate
-			}), Note: "Federated DP-SGD with 60,000 clients, (2, 1e-8)-LDP reports. The rate was chosen on the validation split."},
+				c.Trust, c.Noise, c.Sigma, c.LR = "distributed", "binomial", localSigma(2, 1e-8), "2,0.7@3300"
+			}), Note: "Federated DP-SGD with 60,000 clients, (2, 1e-8)-LDP reports."},
 		},
 	}
 }
@@ -116,7 +116,7 @@ func localSigma(eps, delta float64) float64 {
 func e6() Experiment {
 	sum := func(name string, epsilon float64, rounds int64) Setting {
 		return Setting{Name: name, Train: with(func(c *train.Config) {
-			c.Trust, c.Epsilon, c.Rounds = "vector-sum", epsilon, rounds
+			c.Model, c.Trust, c.Epsilon, c.Rounds = "hog-linear", "vector-sum", epsilon, rounds
 		})}
 	}
 	return Experiment{
@@ -127,13 +127,22 @@ func e6() Experiment {
 }
 
 func e7() Experiment {
-	shuffled := func(name string, eps0 float64, rounds int64) Setting {
-		return Setting{Name: name, Train: with(func(c *train.Config) { c.Eps0, c.Rounds = eps0, rounds })}
+	shuffled := func(name string, eps0 float64, rounds int64, change func(*train.Config)) Setting {
+		return Setting{Name: name, Train: with(func(c *train.Config) {
+			c.Model, c.Eps0, c.Rounds = "hog-linear", eps0, rounds
+			change(c)
+		})}
 	}
+	slow := func(c *train.Config) { c.LR, c.EvalEvery = "5", 50 }
 	return Experiment{
 		Name: "e7", Title: "One shuffled message each: HOG features, a linear model, PrivUnit, all clients in every round", Source: "this project",
-		Settings: []Setting{shuffled("eps0-3-rounds-50", 3, 50), shuffled("eps0-3-rounds-80", 3, 80),
-			shuffled("eps0-2-rounds-200", 2, 200), shuffled("eps0-2-rounds-300", 2, 300), shuffled("eps0-2-rounds-400", 2, 400)},
-		Notes: []string{"Features, clip, rate, momentum and averaging are riffle train's defaults, chosen on the validation split."},
+		Settings: []Setting{
+			shuffled("eps0-3-rounds-50", 3, 50, func(*train.Config) {}),
+			shuffled("eps0-3-rounds-80", 3, 80, func(*train.Config) {}),
+			shuffled("eps0-2-rounds-200", 2, 200, slow),
+			shuffled("eps0-2-rounds-300", 2, 300, slow),
+			shuffled("eps0-2-rounds-400", 2, 400, slow),
+		},
+		Notes: []string{"Features, clip, rate, momentum and averaging are riffle train's defaults, chosen on the validation split. The rate 5 with ε₀ = 2 is the best of the two tried there."},
 	}
 }
