@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -202,17 +204,18 @@ func (f *experimentFlags) print(w io.Writer, e experiment.Experiment, rows []exp
 		rivals = append(rivals, more...)
 	}
 	t := experiment.NewTable(e, rows, rivals)
+	files := map[string][]byte{}
 	if dir != "" {
-		files := map[string][]byte{
+		files = map[string][]byte{
 			experiment.RowsFile:  experiment.MarshalRows(rows),
 			experiment.TableFile: []byte(t.Markdown(experimentCommand)),
 		}
-		if p := experimentPicture(t); len(p.lines) > 0 {
+		for name, p := range experimentPictures(t) {
 			text, err := p.render(".svg")
 			if err != nil {
 				return err
 			}
-			files["results.svg"] = text
+			files[name] = text
 		}
 		for name, text := range files {
 			if err := durable.WriteFile(filepath.Join(dir, name), text); err != nil {
@@ -229,7 +232,7 @@ func (f *experimentFlags) print(w io.Writer, e experiment.Experiment, rows []exp
 	p.line("%s", strings.TrimRight(t.Text(), "\n"))
 	if dir != "" {
 		p.line("")
-		for _, name := range []string{experiment.RowsFile, experiment.TableFile, "results.svg"} {
+		for _, name := range slices.Sorted(maps.Keys(files)) {
 			p.row(strings.TrimPrefix(filepath.Ext(name), "."), "%s", filepath.Join(dir, name))
 		}
 	}
@@ -253,19 +256,25 @@ func experimentCommand(s experiment.Setting) string {
 	return strings.Join(words, " ")
 }
 
-// experimentPicture is accuracy against proved ε by setting, or excess loss
-// against n.
-func experimentPicture(t experiment.Table) picture {
-	p := picture{title: t.Experiment.Title, x: "ε (nats), proved", y: "accuracy in %"}
+// experimentPictures are accuracy against proved ε by setting, in results.svg, or
+// for each loss the excess loss against n.
+func experimentPictures(t experiment.Table) map[string]picture {
+	out := map[string]picture{}
 	for _, o := range t.Outcomes {
 		if o.N > 0 {
-			p.x, p.y = "n", "excess loss"
-			name := fmt.Sprintf("%s, d = %d, ε = %g", o.Setting.Name, o.Dim, o.Epsilon)
+			method, loss := path.Split(o.Setting.Name)
+			file := "results-" + loss + ".svg"
+			p, ok := out[file]
+			if !ok {
+				p = picture{title: "Excess population loss, " + loss, x: "n", y: "excess loss"}
+			}
+			name := fmt.Sprintf("%s, d = %d, ε = %g", strings.Trim(method, "/"), o.Dim, o.Epsilon)
 			i := slices.IndexFunc(p.lines, func(l line) bool { return l.name == name })
 			if i < 0 {
 				i, p.lines = len(p.lines), append(p.lines, line{name: name, kind: dp.Upper})
 			}
 			p.lines[i].x, p.lines[i].y = append(p.lines[i].x, float64(o.N)), append(p.lines[i].y, o.Value.Mean)
+			out[file] = p
 			continue
 		}
 		l := line{name: o.Setting.Name, kind: dp.Upper}
@@ -274,13 +283,21 @@ func experimentPicture(t experiment.Table) picture {
 				l.x, l.y = append(l.x, eps), append(l.y, 100*point.Value)
 			}
 		}
-		if len(l.x) > 0 {
-			p.lines = append(p.lines, l)
+		p, ok := out["results.svg"]
+		if !ok {
+			p = picture{title: t.Experiment.Title, x: "ε (nats), proved", y: "accuracy in %"}
+		}
+		p.lines = append(p.lines, l)
+		out["results.svg"] = p
+	}
+	for file, p := range out {
+		// A single point is no line: those vary something else than n.
+		p.lines = slices.DeleteFunc(p.lines, func(l line) bool { return len(l.x) < 2 })
+		if out[file] = p; len(p.lines) == 0 {
+			delete(out, file)
 		}
 	}
-	// A single point is no line: those vary something else than n.
-	p.lines = slices.DeleteFunc(p.lines, func(l line) bool { return len(l.x) < 2 })
-	return p
+	return out
 }
 
 func (f *experimentFlags) list(w io.Writer) error {

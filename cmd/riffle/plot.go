@@ -263,6 +263,9 @@ func (l line) draw(pl *plot.Plot, legend *plot.Legend, i int) error {
 	if l.best {
 		drawn.Width = vg.Points(2.4)
 	}
+	if i >= len(plotColours) { // colours come again
+		drawn.Dashes = []vg.Length{vg.Points(8), vg.Points(2)}
+	}
 	switch l.kind {
 	case dp.Lower:
 		drawn.Dashes = []vg.Length{vg.Points(6), vg.Points(4)}
