@@ -45,6 +45,8 @@ func e1() Experiment {
 				Note: "As written: gradients are rescaled to ℓ∞ norm C."},
 			{Name: "coordinate", Paper: true, Method: "girgis-thm1", Train: rinf(func(c *train.Config) { c.ClipMode = "coordinate" }),
 				Note: "As written but for the clipping, coordinate by coordinate: the same guarantee, other gradients."},
+			{Name: "norm-720", Paper: true, Method: "girgis-thm1", Train: rinf(func(c *train.Config) { c.LR = "0.3,0.18@720" }),
+				Note: "As norm, with the larger rate for 120 epochs where the paper says 70."},
 			{Name: "coordinate-c002", Method: "girgis-thm1", Train: rinf(func(c *train.Config) {
 				c.ClipMode, c.Clip, c.LR, c.Average = "coordinate", 0.002, "1.5,0.9@420", 0.5
 			}), Note: "Clip, rates and averaging as in an independent prototype of this project."},

@@ -276,7 +276,10 @@ func (t Table) results() (head []string, lines [][]string) {
 		if o.Unfinished > 0 {
 			seeds += fmt.Sprintf(" (and %d to round %d of %d)", o.Unfinished, o.Reached, o.Setting.rounds())
 		}
-		rounds, seconds := fmt.Sprint(o.Rounds), fmt.Sprintf("%.3g", o.Seconds.Mean)
+		rounds, seconds := fmt.Sprint(o.Rounds), fmt.Sprintf("%.0f", o.Seconds.Mean)
+		if o.Seconds.Mean < 10 {
+			seconds = fmt.Sprintf("%.2g", o.Seconds.Mean)
+		}
 		if o.Seeds == 0 {
 			rounds, seconds = "–", "–"
 			o.EpsProved, o.EpsPaper = math.NaN(), math.NaN()
