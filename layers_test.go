@@ -26,6 +26,7 @@ var layers = [][]string{
 		"plan", "plan/wasm", "plan/generate"},
 	{"simulate", "service/shuffler", "service/coordinator", "service/aggregator"},
 	{"train", "solve"},
+	{"experiment"},
 	{"operate", "figures"},
 	{"cmd/riffle"},
 }

@@ -382,3 +382,10 @@ func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (optimize.Op
 		Dim: m.Dim(), Schedule: rates, Momentum: c.Momentum, Radius: c.Radius, AverageFrom: from, Start: wide,
 	})
 }
+
+// Query is the question "what do this many rounds of a resolved configuration
+// cost?", which an accountant answers by any bound it knows.
+func (c Config) Query(rounds int64) account.Query {
+	c.Rounds = rounds
+	return c.query()
+}

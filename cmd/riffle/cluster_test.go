@@ -120,7 +120,7 @@ func TestGrow(t *testing.T) {
 	}
 	begin := time.Now()
 	at := func(what string) { t.Logf("%5.1f s: %s", time.Since(begin).Seconds(), what) }
-	d := deploy(t, plan{clients: 12, processes: 2, rounds: 10, spread: 200 * time.Millisecond})
+	d := deploy(t, scenario{clients: 12, processes: 2, rounds: 10, spread: 200 * time.Millisecond})
 	d.reach(5, time.Minute)
 	at("five rounds")
 	before := d.last.LedgerEntries

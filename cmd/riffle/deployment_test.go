@@ -44,8 +44,8 @@ type served struct {
 	done chan struct{}
 }
 
-// plan is what a deployment is to do.
-type plan struct {
+// scenario is what a deployment is to do.
+type scenario struct {
 	clients, processes int
 	trust              string // default shuffle
 	rounds             int64
@@ -57,7 +57,7 @@ type plan struct {
 
 // deploy makes keys, stores and configurations, starts the servers, creates a task
 // and starts the clients.
-func deploy(t *testing.T, p plan) *deployment {
+func deploy(t *testing.T, p scenario) *deployment {
 	t.Helper()
 	p.trust, p.round, p.nMin = cmp.Or(p.trust, "shuffle"), cmp.Or(p.round, time.Minute), cmp.Or(p.nMin, 2)
 	dir := shortDir(t)

@@ -54,7 +54,7 @@ func TestFaultMatrix(t *testing.T) {
 					}
 				}
 				random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
-				d := deploy(t, plan{clients: 12, processes: 2, trust: trust, rounds: int64(len(faults)) + 4, spread: 300 * time.Millisecond})
+				d := deploy(t, scenario{clients: 12, processes: 2, trust: trust, rounds: int64(len(faults)) + 4, spread: 300 * time.Millisecond})
 				missed := 0
 				for _, f := range faults {
 					after := int64(0)
@@ -218,7 +218,7 @@ func TestFullStores(t *testing.T) {
 	}{{"shuffler", 45_000}, {"shuffler", 60_000}, {"shuffler", 120_000}, {"coordinator", 150_000}, {"coordinator", 185_000}} {
 		role, full := c.role, fmt.Sprint("max-bytes: ", c.size)
 		t.Run(fmt.Sprint(role, "-", c.size), func(t *testing.T) {
-			d := deploy(t, plan{clients: 12, processes: 2, rounds: 12, round: 6 * time.Second, spread: 100 * time.Millisecond})
+			d := deploy(t, scenario{clients: 12, processes: 2, rounds: 12, round: 6 * time.Second, spread: 100 * time.Millisecond})
 			d.reach(2, time.Minute)
 			d.stop(role)
 			replaceInFile(t, d.configs[role], "max-bytes: 0", full)
@@ -260,7 +260,7 @@ func TestKilledNodes(t *testing.T) {
 				roles []string
 			}{{nodes: []int{0}}, {nodes: []int{1}}, {nodes: []int{2}}, {nodes: []int{0, 1}}, {nodes: []int{1, 2}}, {nodes: []int{0, 1, 2}},
 				{roles: []string{"shuffler"}}, {roles: []string{"coordinator"}}, {nodes: []int{0, 1, 2}, roles: []string{"shuffler", "coordinator"}}}
-			d := deploy(t, plan{clients: 12, processes: 2, trust: trust, rounds: int64(len(schedule)) + 2, round: 5 * time.Minute, spread: time.Second,
+			d := deploy(t, scenario{clients: 12, processes: 2, trust: trust, rounds: int64(len(schedule)) + 2, round: 5 * time.Minute, spread: time.Second,
 				edit: func(d *deployment) { c.migrate(d) }})
 			random := rand.New(rand.NewPCG(7, 7))
 			for _, s := range schedule {
@@ -287,7 +287,7 @@ func TestKilledNodes(t *testing.T) {
 // TestFilesAfterKills is a smoke of what lies about: no round's streams or keys
 // outlive it, however it was killed.
 func TestFilesAfterKills(t *testing.T) {
-	d := deploy(t, plan{clients: 12, processes: 2, rounds: 6, spread: 100 * time.Millisecond})
+	d := deploy(t, scenario{clients: 12, processes: 2, rounds: 6, spread: 100 * time.Millisecond})
 	for round := int64(0); round < 5; round++ {
 		d.phase(round, "opening", time.Minute)
 		d.kill("shuffler")

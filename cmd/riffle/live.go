@@ -21,6 +21,7 @@ import (
 	"github.com/riffle-dp/riffle/dashboard"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/operate"
+	"github.com/riffle-dp/riffle/plan"
 	"github.com/riffle-dp/riffle/report"
 	"github.com/riffle-dp/riffle/simulate"
 	"github.com/riffle-dp/riffle/train"
@@ -74,7 +75,7 @@ type live struct {
 }
 
 // pages are what is served beside a run or a coordinator.
-func pages() map[string]http.Handler { return nil }
+func pages() map[string]http.Handler { return map[string]http.Handler{"plan": plan.Handler()} }
 
 // serve starts the page of a run, which must not be training yet.
 func serve(ctx context.Context, s serving, r *train.Run, planned dp.Bound) (*live, error) {

@@ -15,7 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/riffle-dp/riffle/experiment"
 	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/plan"
 	"github.com/riffle-dp/riffle/train"
 )
 
@@ -87,7 +89,7 @@ data can have influenced what was seen.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newData(), newFigures(nil, nil),
+	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newExperiment(), newFigures(experiment.Recordings(), plan.Site), newData(),
 		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newLedger(), newFsck(), newMigrate(), newVersion())
 	return root
 }

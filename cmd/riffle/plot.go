@@ -159,6 +159,9 @@ func (l line) drawn(i int) picture.Line {
 	if l.best {
 		out.Style.Colour, out.Style.Width = nil, 2.4
 	}
+	if i >= len(picture.Palette) { // colours come again
+		out.Style.Dash = picture.LongDash
+	}
 	switch l.kind {
 	case dp.Lower:
 		out.Style.Dash = picture.Dashed

@@ -22,7 +22,7 @@ func TestWhatIsNotBelieved(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs processes; the services have their own tests")
 	}
-	d := deploy(t, plan{clients: 6, processes: 1, rounds: 3})
+	d := deploy(t, scenario{clients: 6, processes: 1, rounds: 3})
 	config := d.configs[operate.RoleCoordinator]
 	dir := filepath.Dir(config)
 	data := filepath.Join(dir, "data")
@@ -207,7 +207,7 @@ func TestPolicyKeepsQuiet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs processes; the services have their own tests")
 	}
-	d := deploy(t, plan{clients: 12, processes: 2, rounds: 1, round: 4 * time.Second, edit: func(d *deployment) {
+	d := deploy(t, scenario{clients: 12, processes: 2, rounds: 1, round: 4 * time.Second, edit: func(d *deployment) {
 		replaceInFile(t, d.l.ClientConfig(1), "max-eps0: 2.1", "max-eps0: 1.9")
 	}})
 	strict := d.running["clients-1"]
