@@ -2,8 +2,9 @@
 // image only. No mean, variance, principal axis or scale of a data set enters,
 // so a client computes its features alone and they cost no privacy.
 //
-// PCA is the exception: its axes come from rows that the caller vouches for as
-// public. Given the axes, a client still computes its features alone.
+// PCA and Whitened are the exceptions: their axes come from rows and images that
+// the caller vouches for as public. NewInk's are drawn by Strokes and nobody's.
+// Given the axes, a client still computes its features alone.
 package feature
 
 import (

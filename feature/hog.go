@@ -76,6 +76,21 @@ func ClassicHOG() HOGConfig {
 	}
 }
 
+// ShapeHOG returns the configuration for 28×28 pictures of things, which do not
+// slant as handwriting does: 5×5 cells of 12 signed orientations, each cell
+// normalised, 300 values of norm 3. Chosen on a split of Fashion-MNIST's
+// training set.
+func ShapeHOG() HOGConfig {
+	return HOGConfig{
+		Width: 28, Height: 28,
+		Cells: 5, Spacing: 5, Radius: 5,
+		Orientations: 12, Signed: true,
+		Damping: 0.5,
+		Root:    true, Centre: true,
+		Norm: 3,
+	}
+}
+
 // ForSize returns c for images of another size, with all lengths scaled by the
 // ratio of the shorter sides.
 func (c HOGConfig) ForSize(width, height int) HOGConfig {

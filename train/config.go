@@ -72,7 +72,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		Data: "mnist", Trust: string(dp.Shuffle), ClipMode: "norm", Delta: 1e-5, Bound: "proved",
-		Optimizer: cldpSGD, Momentum: 0.9, Average: 0.5,
+		Optimizer: cldpSGD, Momentum: 0.9, Average: 0.2,
 		Seed: 1, CheckpointEvery: 10,
 	}
 }
@@ -97,7 +97,7 @@ func (c *Config) Fields() []Field {
 		{Name: "examples-per-client", Value: countValue{&c.PerClient, 1, 1e9, true}, Usage: "examples m of one client, whose gradient is their mean; privacy is the client's (default 1)"},
 		{Name: "validation", Value: countValue{&c.Validation, 0, 1e12, false}, Usage: "training examples to hold out and evaluate on, in place of the test set"},
 		{Name: "public", Value: countValue{&c.Public, 2, 1e12, true}, Usage: "training examples declared public, from which pca-mlp takes its axes; they are no clients (default 5000, at most a tenth)"},
-		{Name: "model", Value: textValue{&c.Model, oneOf(models...)}, Usage: "hog-linear, softmax, cnn, pca-mlp or linear (default: hog-linear for images, linear for CSV)"},
+		{Name: "model", Value: textValue{&c.Model, oneOf(models...)}, Usage: "ink-linear (handwriting), shape-linear (things as they lie), hog-linear, softmax, cnn, pca-mlp or linear (default: ink-linear for images, linear for CSV)"},
 		{Name: "loss", Value: textValue{&c.Loss, checkLoss}, Usage: "of model linear: cross-entropy, logistic, hinge, absolute or pinball:T (default: logistic for two classes, else cross-entropy)"},
 		{Name: "lambda", Value: floatValue{&c.Lambda, within(0, 1e6, false), true}, Usage: "ridge of model linear: lambda/2 times the squared norm of the parameters"},
 		{Name: "trust", Value: textValue{&c.Trust, oneOf("shuffle", "local", "vector-sum", "distributed", "none")}, Usage: "what hides a report: shuffle, local (nothing), vector-sum or distributed (only the sum of noisy integers is seen), or none (no privacy at all)"},
@@ -108,7 +108,7 @@ func (c *Config) Fields() []Field {
 		{Name: "n-min", Value: countValue{&c.NMin, 1, 1e12, true}, Usage: "a round with fewer reports is void (default 2; with --participation once what a block surely has)"},
 		{Name: "randomizer", Value: textValue{&c.Randomizer, oneOf(randomizers()...)}, Usage: "privunit or r2 (l2 ball), rinf or rr (l-infinity ball), r1, laplace or krr (l1 ball; krr: a random coordinate's sign)"},
 		{Name: "bits", Value: countValue{&c.Bits, 1, 1024, true}, Usage: "coordinates of a report of rinf, or bits of r1 (default 1)"},
-		{Name: "eps0", Value: floatValue{&c.Eps0, eps0, true}, Usage: "local privacy parameter of each report (default 3, or solved for --epsilon)"},
+		{Name: "eps0", Value: floatValue{&c.Eps0, eps0, true}, Usage: "local privacy parameter of each report (default 2.5, or solved for --epsilon)"},
 		{Name: "sigma", Value: floatValue{&c.Sigma, within(0, dp.MaxSigma, false), true}, Usage: "of a vector sum: noise of each client in clip norms (default: solved for --epsilon, which then is 1)"},
 		{Name: "noise", Value: textValue{&c.Noise, oneOf("binomial", "skellam", "discrete-gaussian")}, Usage: "of a vector sum: binomial (default), skellam (default if distributed) or discrete-gaussian"},
 		{Name: "transport", Value: textValue{&c.Transport, oneOf("shares", "bits", splitAndMix)}, Usage: "of a vector sum: simulate every client's own noise and messages, as additive shares to 2 aggregators, bit by bit, or by split-and-mix (default: draw each sum by its law, which is faster)"},
@@ -119,7 +119,7 @@ func (c *Config) Fields() []Field {
 		{Name: "delta", Value: floatValue{&c.Delta, below(0, 1, true), false}, Usage: "delta of the guarantee"},
 		{Name: "bound", Value: textValue{&c.Bound, oneOf("proved", "best")}, Usage: "which bounds to count with; every bound used today is proved, so both are the same"},
 		{Name: "optimizer", Value: textValue{&c.Optimizer, oneOf(optimizers()...)}, Usage: "cldp-sgd; or, for models with a convex loss, with parameters that minimise a bound: psgd, agd, agd-smooth, agd-phases, gd or pan-private"},
-		{Name: "rounds", Value: countValue{&c.Rounds, 1, 1e9, true}, Usage: "rounds of training (default 80, or solved for --epsilon with --eps0; by the bound of a convex optimizer)"},
+		{Name: "rounds", Value: countValue{&c.Rounds, 1, 1e9, true}, Usage: "rounds of training (default 160, of a vector sum 120, or solved for --epsilon with --eps0; by the bound of a convex optimizer)"},
 		{Name: "lr", Value: textValue{&c.LR, checkLR}, Usage: "learning rate: a list such as 0.3,0.18@420, or theorem3 (D/(G√t), needs --radius) (default: chosen for eps0; one number, by its bound, with a convex optimizer)"},
 		{Name: "momentum", Value: floatValue{&c.Momentum, below(0, 1, false), false}, Usage: "momentum of cldp-sgd"},
 		{Name: "average", Value: floatValue{&c.Average, within(0, 1, true), false}, Usage: "of cldp-sgd: average the iterates of this last part of the rounds; 0 releases the last iterate"},

@@ -63,7 +63,7 @@ func (c Config) checkPlanned() error {
 	_, stepErr := c.overrides()
 	switch {
 	case c.network():
-		return inputError("optimizer %s needs a loss that is convex in the parameters, and model %s has hidden layers: use hog-linear, softmax or linear", c.Optimizer, c.Model)
+		return inputError("optimizer %s needs a loss that is convex in the parameters, and model %s has hidden layers: use ink-linear, softmax or linear", c.Optimizer, c.Model)
 	case c.Optimizer == "pan-private" && c.Trust != "none":
 		return inputError("optimizer pan-private adds an aggregator's own noise, twice a round, because its memory holds sums of exact gradients; with trust %s it holds nothing but protected reports, and what it would protect is protected: use agd", c.Trust)
 	case c.Momentum != 0 || c.Average != 0:

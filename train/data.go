@@ -13,7 +13,13 @@ import (
 )
 
 // models are the names of Config.Model.
-var models = []string{"hog-linear", "softmax", "cnn", "pca-mlp", "linear"}
+var models = []string{"ink-linear", "shape-linear", "hog-linear", "softmax", "cnn", "pca-mlp", "linear"}
+
+// histograms says that the model's features are gradient histograms of a grey
+// image.
+func (c Config) histograms() bool {
+	return c.Model == "ink-linear" || c.Model == "shape-linear" || c.Model == "hog-linear"
+}
 
 // Data is a data set made ready for a model.
 type Data struct {
@@ -59,11 +65,15 @@ func LoadImages(data string) (train, test *dataset.Images, err error) {
 // extractor returns what turns images of the given shape into the features
 // that the named model learns from; pca-mlp's then go through its PCA.
 func extractor(name string, images *dataset.Images) (feature.Extractor, error) {
+	if (Config{Model: name}).histograms() && images.Channels != 1 {
+		return nil, fmt.Errorf("images have %d channels, must have 1 (softmax, linear and pca-mlp take any)", images.Channels)
+	}
 	switch name {
+	case "ink-linear":
+		return feature.NewInk(feature.DefaultHOG().ForSize(images.Width, images.Height))
+	case "shape-linear":
+		return feature.NewInk(feature.ShapeHOG().ForSize(images.Width, images.Height))
 	case "hog-linear":
-		if images.Channels != 1 {
-			return nil, fmt.Errorf("images have %d channels, must have 1 (softmax, linear and pca-mlp take any)", images.Channels)
-		}
 		return feature.NewHOG(feature.DefaultHOG().ForSize(images.Width, images.Height))
 	case "cnn":
 		if images.Width != 28 || images.Height != 28 || images.Channels != 1 {
@@ -125,10 +135,10 @@ func (c Config) loadImages() (*Data, error) {
 	if d.Eval, err = d.EvalImages.Table(e, int(c.Workers)); err != nil {
 		return nil, inputError("%v", err)
 	}
-	switch c.Model {
-	case "hog-linear":
-		d.norm = feature.DefaultHOG().Norm
-	case "softmax", "linear":
+	switch {
+	case c.histograms():
+		d.norm = feature.DefaultHOG().Norm // ShapeHOG's too
+	case c.Model == "softmax" || c.Model == "linear":
 		d.norm = imageNorm
 	}
 	for k := range d.Train.Classes {

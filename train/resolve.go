@@ -14,8 +14,9 @@ import (
 
 // Defaults where neither the caller nor a budget says otherwise.
 const (
-	defaultEps0   = 3
-	defaultRounds = 80
+	defaultEps0 = 2.5
+	// defaultRounds of single reports; a vector sum has less noise in each.
+	defaultRounds, defaultSumRounds = 160, 120
 	// defaultEpsilon is the budget of vector sums, whose noise follows from it.
 	defaultEpsilon = 1
 )
@@ -27,7 +28,7 @@ const miniBatch = 64
 // fill chooses what follows from the flags alone.
 func (c *Config) fill() {
 	if c.Model == "" {
-		c.Model = "hog-linear"
+		c.Model = "ink-linear"
 		if c.isCSV() {
 			c.Model = "linear"
 		}
@@ -111,7 +112,7 @@ func (c Config) Check() error {
 		return inputError("data %s needs label, the column to predict", c.Data)
 	case !c.isCSV() && (c.Label != "" || c.Range != "" || c.TestFraction != 0):
 		return inputError("label, range and test-fraction go with a CSV file, and data is %s", c.Data)
-	case c.isCSV() && (c.Model == "hog-linear" || c.Model == "cnn"):
+	case c.isCSV() && (c.histograms() || c.Model == "cnn"):
 		return inputError("model %s takes images; data %s is a table: use linear, softmax or pca-mlp", c.Model, c.Data)
 	case c.LR == theorem3 && c.Radius == 0:
 		return inputError("lr theorem3 needs radius: its D is the diameter of the feasible set")
@@ -277,12 +278,12 @@ func (c *Config) resolveSigma(ctx context.Context) error {
 	case c.Sigma == 0:
 		solve = "sigma"
 		if c.Rounds == 0 {
-			c.Rounds = defaultRounds
+			c.Rounds = defaultSumRounds
 		}
 	case c.Rounds == 0 && c.Epsilon != 0:
 		solve = "rounds"
 	case c.Rounds == 0:
-		c.Rounds = defaultRounds
+		c.Rounds = defaultSumRounds
 	}
 	if solve == "" {
 		return nil
