@@ -3,7 +3,8 @@ package feature
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
+
+	"github.com/riffle-dp/riffle/rng"
 )
 
 // StrokesConfig describes Strokes.
@@ -36,7 +37,7 @@ func Strokes(c StrokesConfig) ([]byte, error) {
 			c.Images, c.Width, c.Height, 1<<12, maxStrokes)
 	}
 	out := make([]byte, c.Images*c.Width*c.Height)
-	p := pen{width: c.Width, height: c.Height, random: rand.NewPCG(c.Seed, 0x7374726f6b6573), near: make([]float64, c.Width*c.Height)}
+	p := pen{width: c.Width, height: c.Height, random: rng.NewConstant(c.Seed, 0x7374726f6b6573), near: make([]float64, c.Width*c.Height)}
 	for i := range c.Images {
 		p.draw(out[i*len(p.near) : (i+1)*len(p.near)])
 	}
@@ -46,14 +47,14 @@ func Strokes(c StrokesConfig) ([]byte, error) {
 // pen draws one image after the other.
 type pen struct {
 	width, height int
-	random        *rand.PCG
+	random        rng.Constant
 	path          []point
 	near          []float64 // each pixel's squared distance from the path
 }
 
 type point struct{ x, y float64 }
 
-func (p *pen) uniform() float64 { return float64(p.random.Uint64()>>11) * 0x1p-53 }
+func (p *pen) uniform() float64 { return p.random.Uniform() }
 
 // curveSteps is how many points of a curve are drawn, closer than a pixel.
 const curveSteps = 48

@@ -1,0 +1,14 @@
+package rng
+
+import "math/rand/v2"
+
+// Constant is a short generator (PCG) for constants that everybody knows and that
+// happen to be drawn, such as the pictures a fixed feature is computed from. It is
+// no Source: neither noise nor a choice of clients may come from it.
+type Constant struct{ pcg *rand.PCG }
+
+// NewConstant returns the generator of a pair of numbers.
+func NewConstant(a, b uint64) Constant { return Constant{rand.NewPCG(a, b)} }
+
+// Uniform is the next number in [0, 1), of 53 bits.
+func (c Constant) Uniform() float64 { return float64(c.pcg.Uint64()>>11) * 0x1p-53 }
