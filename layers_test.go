@@ -74,7 +74,7 @@ var pure = []string{"dp", "gdp", "pld", "rdp", "amplify", "randomizer", "sample"
 
 // shells are the files of pure packages that are not: they do for a role what a
 // simulation does, over a network and with files.
-var shells = []string{"client/book.go", "client/fetch.go", "client/fleet.go", "client/join.go", "client/rounds.go", "client/session.go", "client/web.go"}
+var shells = []string{"client/book.go", "client/fetch.go", "client/fleet.go", "client/join.go", "client/member.go", "client/rounds.go", "client/session.go", "client/web.go"}
 
 // source is one non-test file of the module.
 type source struct {

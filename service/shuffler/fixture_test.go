@@ -27,7 +27,8 @@ type world struct {
 	clients     []ed25519.PrivateKey
 	operator    ed25519.PrivateKey
 	coordinator ed25519.PrivateKey
-	seal        *envelope.Keyring // the shuffler's
+	seal        *envelope.Keyring    // the shuffler's
+	shuffled    *envelope.PrivateKey // the key in it
 	reader      *envelope.PrivateKey
 	second      *envelope.PrivateKey // the aggregator's
 	answers     *envelope.PrivateKey // what sessions are sealed to
@@ -64,7 +65,8 @@ func newWorld(t testing.TB, clients int) *world {
 		w.clients = append(w.clients, signer(t))
 	}
 	var err error
-	if w.seal, err = envelope.NewKeyring(sealing(t, later)); err != nil {
+	w.shuffled = sealing(t, later)
+	if w.seal, err = envelope.NewKeyring(w.shuffled); err != nil {
 		t.Fatal(err)
 	}
 	return w

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/envelope"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -184,4 +185,42 @@ func TestWhenARoundClosesTellsNobodyWhoIsInIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The shuffler's key is rotated while a round is open: what is sealed to the old key
+// still opens, the round ends as it would have, and the next one has the new key.
+func TestKeyIsRotatedDuringARound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 5)
+		n := w.start(w.config())
+		ann := n.announcement(1)
+		n.open(ann)
+		n.send(w.report(ann, 0, 0), w.report(ann, 1, 0))
+		late := [][]byte{w.report(ann, 2, 0), w.report(ann, 3, 0)} // under way
+		lost := w.report(ann, 4, 0)
+		n.stop()
+
+		old := w.seal
+		fresh := sealing(t, time.Now().Add(48*time.Hour))
+		both, err := envelope.NewKeyring(fresh, w.shuffled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.seal = both
+		n = w.start(w.config())
+		n.open(ann) // the coordinator asks again: it is the same round
+		n.send(late...)
+		w.seal = old
+		n.send(lost) // a client that has the old enrolment
+		if word := n.closed(ann); word.Reports != 5 || len(word.Rejected) != 0 {
+			t.Errorf("word %+v", word)
+		}
+		w.seal = both
+		next := n.announcement(2)
+		if e, _ := n.Enrolment(); len(e.Shuffler) == 0 || e.Shuffler[0].ID() != fresh.Public().ID() {
+			t.Error("the new key is not announced first")
+		}
+		n.open(next)
+		n.send(w.report(next, 0, 0))
+	})
 }

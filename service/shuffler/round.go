@@ -133,6 +133,12 @@ func (s *Service) draw(ctx context.Context, ann wire.Announcement, keys links) (
 // forget gives back the memory of rounds that have ended, and with it their keys,
 // and drops those that nobody will send a report to any more.
 func (s *Service) forget(now time.Time) {
+	s.waiting.Range(func(name, until any) bool {
+		if now.After(until.(time.Time)) {
+			s.waiting.Delete(name) // what is still offered then is looked at again
+		}
+		return true
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for d, r := range s.rounds {
