@@ -182,6 +182,9 @@ func (v *view) past(id string, s coordinator.Status) {
 		v.board.Ended(id, dashboard.Round{Round: e.Round, Rounds: e.Round - at, Reports: reports, Void: e.Round - at - 1})
 		at = e.Round
 	}
+	if void := s.Round - at; void > 0 {
+		v.board.Ended(id, dashboard.Round{Round: s.Round, Rounds: void, Void: void})
+	}
 }
 
 // stageNames are the phases in which time is spent on a round, in order.

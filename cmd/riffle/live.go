@@ -172,6 +172,10 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 // past shows what earlier processes charged and measured.
 func (l *live) past(r *train.Run) {
 	at := int64(0)
+	if r.Config.Trust == "none" { // there is no ledger to tell
+		l.board.Ended(liveTask, dashboard.Round{Round: r.Resumed, Rounds: r.Resumed, Reports: r.Reports()})
+		l.task.Released, at = r.Resumed, r.Resumed
+	}
 	for _, e := range r.Charged() {
 		reports := e.Event.Reports
 		if reports == 0 {
@@ -181,6 +185,10 @@ func (l *live) past(r *train.Run) {
 		l.task.Void += e.Round - at - 1
 		l.task.Released++
 		at = e.Round
+	}
+	if void := r.Resumed - at; void > 0 {
+		l.board.Ended(liveTask, dashboard.Round{Round: r.Resumed, Rounds: void, Void: void})
+		l.task.Void += void
 	}
 	for _, m := range r.Metrics {
 		l.before = m.Seconds

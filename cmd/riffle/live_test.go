@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/internal/browsertest"
+	"github.com/riffle-dp/riffle/simulate"
+	"github.com/riffle-dp/riffle/train"
 )
 
 // liveRun starts a run with a page and returns the page's address and what it
@@ -183,4 +187,77 @@ func TestServeEndsWithItsRun(t *testing.T) {
 	if !strings.Contains(last, "event: end") || !strings.Contains(last, `"round":40,"rounds":40`) || !strings.Contains(last, `"report":true`) {
 		t.Errorf("the stream does not tell of the end:\n%s", text[max(0, len(text)-2000):])
 	}
+}
+
+// The page of a resumed run shows what went before.
+func TestServeShowsThePast(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	if err := tiny(data, 300, 100, false); err != nil {
+		t.Fatal(err)
+	}
+	c := train.Default()
+	c.Data, c.Rounds, c.Eps0, c.EvalEvery, c.Dropout, c.NMin = data, 12, 1, 2, .5, 150
+	r, err := train.Prepare(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := r.Create(dir); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	void := int64(0)
+	_, err = r.Train(ctx, train.Observer{Round: func(result simulate.Result) {
+		if result.Void {
+			void++
+		}
+		if result.Round == 8 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, train.ErrInterrupted) {
+		t.Fatal(err)
+	}
+	if r, err = train.Resume(t.Context(), dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	planned, err := r.Planned(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := serving{address: "127.0.0.1:0", given: func(string) bool { return true }}
+	l, err := serve(t.Context(), page, r, planned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var history struct {
+		Measures struct{ Round []int64 }
+		Rounds   struct{ Round, Reports, Void []int64 }
+	}
+	var all struct {
+		Tasks []struct{ Round, Reports, Charged, Void, Released int64 }
+	}
+	for path, into := range map[string]any{"api/history?task=run": &history, "api/tasks": &all} {
+		resp, err := http.Get(l.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		resp.Body.Close()
+	}
+	reports, empty := int64(0), int64(0)
+	for i, n := range history.Rounds.Reports {
+		reports += n
+		empty += history.Rounds.Void[i]
+	}
+	_, entries := r.LastCharge()
+	if n := len(history.Measures.Round); n < 4 || history.Measures.Round[n-1] > r.Resumed || reports != r.Reports() || entries == 0 {
+		t.Errorf("%+v, %d reports were summed", history, r.Reports())
+	}
+	if s := all.Tasks[0]; s.Round != r.Resumed || s.Reports != reports || s.Charged != entries || s.Released != entries || s.Void != empty || s.Void+s.Released != s.Round || s.Void < void || void == 0 {
+		t.Errorf("%+v, at least %d rounds were void", s, void)
+	}
+	l.close(t.Context(), page, false, io.Discard, output{})
 }
