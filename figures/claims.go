@@ -107,7 +107,7 @@ func check(ctx context.Context, d *desk) ([]Checked, error) {
 const claimsName = "claims"
 
 func claimsTable() Figure {
-	return Figure{Name: claimsName, Paper: "All papers", Where: "quoted points", Title: "What the papers' texts say about their figures",
+	return Figure{Name: claimsName, Paper: "All papers", Where: "Quoted points", Title: "What the papers' texts say about their figures",
 		Caption: "Each number that a text states about a figure, what riffle computes at the same point with the paper's formula, and what riffle proves.",
 		Notes: []string{"A match is as exact as the text can be read. An explained difference has its reason in the last column.",
 			"Claims about accuracy are compared with the best evaluation of recorded experiments, mean of the seeds; where there are none they stay open."},

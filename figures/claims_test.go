@@ -95,6 +95,11 @@ func TestNumbersInExplanations(t *testing.T) {
 			t.Errorf("epsilon %v is reached at round %d, %v; want %d", c.eps, got, err, c.want)
 		}
 	}
+	// The closed form is silent at A: nothing but sampling is composed.
+	alone, err := amplify.Strong{Eps0: 2, Delta: func(float64) float64 { return 1 }, Gamma: 1e-3, Rounds: 1e5}.Epsilon(1e-8)
+	if closed, err2 := d.eps(ctx, a, "clones-closed-strong"); err != nil || err2 != nil || closed != alone {
+		t.Errorf("closed form %v, no shuffling %v, %v, %v", closed, alone, err, err2)
+	}
 	// Equal shares of δ for every round and for the composition.
 	for _, c := range []struct {
 		q    account.Query

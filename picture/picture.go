@@ -205,7 +205,8 @@ func (p Picture) Render(suffix string) ([]byte, error) {
 	legend.Draw(draw.Crop(c, width-beside+vg.Points(10), 0, 0, -vg.Points(34)))
 	var out bytes.Buffer
 	_, err := canvas.WriteTo(&out)
-	return out.Bytes(), err
+	// Where the font is missing, Arial has the same widths.
+	return bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")), err
 }
 
 // values lists what the axes must show.

@@ -27,7 +27,7 @@ func TestRender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<svg", ">whole<", ">interrupted<", ">points<", ">between<", ">rounds<", ">loss (nats)<", ">title<"} {
+	for _, want := range []string{"<svg", ">whole<", ">interrupted<", ">points<", ">between<", ">rounds<", ">loss (nats)<", ">title<", "Liberation Sans,Arial,Helvetica,sans-serif"} {
 		if !strings.Contains(string(svg), want) {
 			t.Errorf("no %s in the picture", want)
 		}

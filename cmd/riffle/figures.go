@@ -54,6 +54,14 @@ is finished, and --only draws more into the same directory.`,
 	return cmd
 }
 
+// listedJSON is a figure of --list --json.
+type listedJSON struct {
+	Name  string `json:"name"`
+	Paper string `json:"paper"`
+	Where string `json:"where"`
+	Title string `json:"title"`
+}
+
 // figuresJSON is the document of --json.
 type figuresJSON struct {
 	Dir     string          `json:"dir"`
@@ -66,8 +74,15 @@ func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan func(dir strin
 	dir := f.out
 	switch {
 	case f.list:
+		list := []listedJSON{}
 		for _, fig := range figures.All() {
-			p.row(fig.Name, "%s, %s: %s", fig.Paper, fig.Where, fig.Title)
+			list = append(list, listedJSON{fig.Name, fig.Paper, fig.Where, fig.Title})
+			if !f.show.json {
+				p.row(fig.Name, "%s, %s: %s", fig.Paper, fig.Where, fig.Title)
+			}
+		}
+		if f.show.json {
+			return printJSON(cmd.OutOrStdout(), map[string]any{"figures": list})
 		}
 		return p.err
 	case f.out != "" && f.site != "":
