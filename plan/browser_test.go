@@ -59,19 +59,25 @@ func browser(t *testing.T, width, height int, dark bool) *tab {
 	if err := chromedp.Listen(ctx, b.heard); err != nil {
 		t.Fatal(err)
 	}
-	b.ctx, stop = context.WithTimeout(ctx, 4*time.Minute)
+	b.ctx, stop = context.WithTimeout(ctx, 8*time.Minute)
 	t.Cleanup(stop)
+	call(b, network.Enable, network.EnableParams{})
+	call(b, log.Enable, cdp.Empty{})
+	b.look(width, height, dark)
+	return b
+}
+
+// look sets the size of the window, that of a phone if narrow, and the colours.
+func (b *tab) look(width, height int, dark bool) {
+	b.t.Helper()
 	scheme := "light"
 	if dark {
 		scheme = "dark"
 	}
-	call(b, network.Enable, network.EnableParams{})
-	call(b, log.Enable, cdp.Empty{})
 	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 		Width: int64(width), Height: int64(height), DeviceScaleFactor: 1, Mobile: width < 600})
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
-	return b
 }
 
 // heard runs in the loop that reads the browser's messages.
@@ -128,11 +134,21 @@ func value[T any](b *tab, script string, args ...any) T {
 	return do(b, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
 }
 
-// until waits for a script to be true.
+// until waits for a script to be true. It asks again and again: a page that is
+// just being replaced has no answer.
 func (b *tab) until(script string) {
 	b.t.Helper()
-	if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool](script, chromedp.WithPollingTimeout(time.Minute), chromedp.WithPollingInterval(20*time.Millisecond))); err != nil {
-		b.t.Fatalf("%s: %v", script, err)
+	end := time.Now().Add(2 * time.Minute)
+	for {
+		ok, err := evaluate[bool](b, script)
+		if ok && err == nil {
+			return
+		}
+		if time.Now().After(end) || b.ctx.Err() != nil {
+			said, _ := evaluate[string](b, `document.body.innerText.slice(0, 400)`)
+			b.t.Fatalf("%s: %v; the page: %s", script, err, said)
+		}
+		time.Sleep(30 * time.Millisecond)
 	}
 }
 

@@ -272,8 +272,8 @@ const audit = `(() => {
 			if (id && !ids.includes(id)) bad.push(name(e) + " refers to " + id);
 	for (const e of document.querySelectorAll("input, select, button, summary, progress, [role=img], [role=region], section")) {
 		const by = e.getAttribute("aria-labelledby");
-		const label = e.getAttribute("aria-label") || (by && document.getElementById(by).textContent) || e.labels?.[0]?.textContent || (/^(BUTTON|SUMMARY)$/.test(e.tagName) && e.textContent);
-		if (!label?.trim() && !e.closest("[hidden]")) bad.push("no label: " + name(e));
+		const label = e.getAttribute("aria-label") || (by && document.getElementById(by).textContent) || e.labels?.[0]?.textContent || (/^(BUTTON|SUMMARY)$/.test(e.tagName) ? e.textContent : "");
+		if (!label.trim() && !e.closest("[hidden]")) bad.push("no label: " + name(e));
 	}
 	if (!document.documentElement.lang || !document.title || document.querySelectorAll("h1, main").length !== 2) bad.push("lang, title, h1 or main");
 	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -297,11 +297,12 @@ const audit = `(() => {
 })()`
 
 func TestLabelsContrastAndWidth(t *testing.T) {
+	b := browser(t, 1280, 844, false)
 	for _, c := range []struct {
 		width int
 		dark  bool
 	}{{1280, false}, {1280, true}, {390, false}, {320, true}} {
-		b := browser(t, c.width, 844, c.dark)
+		b.look(c.width, 844, c.dark)
 		for _, hash := range []string{"#participation=all&eps0=2&n=1000&rounds=10&delta=1e-5", "#participation=once&n=1000&k=100&rounds=100&foo=1",
 			"#participation=sampled&randomizer=vecsum&n=1000&k=100&rounds=10"} {
 			b.open(hash)

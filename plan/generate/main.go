@@ -33,6 +33,7 @@ const (
 	script   = "third_party/wasmexec/wasm_exec.js"
 	licence  = "third_party/wasmexec/LICENSE"
 	scriptOf = "third_party/wasmexec/README.md"
+	scriptIn = "lib/wasm/wasm_exec.js" // of the Go distribution
 )
 
 func main() {
@@ -127,7 +128,11 @@ func compare(have recorded, sources string) error {
 	if have.release != runtime.Version() {
 		return nil
 	}
-	want, err := os.ReadFile(filepath.Join(runtime.GOROOT(), "lib/wasm/wasm_exec.js"))
+	from, err := goroot()
+	if err != nil {
+		return err
+	}
+	want, err := os.ReadFile(filepath.Join(from, scriptIn))
 	if err != nil {
 		return nil // a toolchain without its library; nothing to compare with
 	}
@@ -156,13 +161,12 @@ func generate(sources string) error {
 	if err := z.Close(); err != nil {
 		return err
 	}
-	goroot, err := command("go", "env", "GOROOT")
+	from, err := goroot()
 	if err != nil {
 		return err
 	}
 	release := runtime.Version()
-	from := strings.TrimSpace(string(goroot))
-	for to, name := range map[string]string{script: "lib/wasm/wasm_exec.js", licence: "LICENSE"} {
+	for to, name := range map[string]string{script: scriptIn, licence: "LICENSE"} {
 		text, err := os.ReadFile(filepath.Join(from, name))
 		if err != nil {
 			return err
@@ -201,6 +205,11 @@ func build() ([]byte, error) {
 		return nil, err
 	}
 	return os.ReadFile(file)
+}
+
+func goroot() (string, error) {
+	out, err := command("go", "env", "GOROOT")
+	return strings.TrimSpace(string(out)), err
 }
 
 // digest is of every file of the module that the program is built from, by name
