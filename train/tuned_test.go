@@ -40,6 +40,8 @@ func TestDefaultRate(t *testing.T) {
 		"very many":                {func(c *Config) { c.Population = 1e12 }, 16},
 		"no noise":                 {func(c *Config) { c.Trust, c.Eps0 = "none", 0 }, 16},
 		"half the clip":            {func(c *Config) { c.Clip = 0.1 }, 8},
+		"the papers' network":      {func(c *Config) { c.Model, c.Population = "cnn", 1e12 }, 0.05},
+		"more noise for it":        {func(c *Config) { c.Model = "cnn" }, 0.05 * math.Sqrt(5.9/17.5)},
 		"shapes":                   {func(c *Config) { c.Model = "shape-linear" }, 8},
 		"one bit":                  {func(c *Config) { c.Randomizer, c.Eps0, c.Population = "rinf", 20, 1e12 }, 2},
 	} {
