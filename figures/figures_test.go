@@ -88,7 +88,7 @@ func TestDivergencesAreInOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		order := []string{"lower-2rr", "riffle-blanket", "eab-thm1", "gddsk"}
+		order := []string{"lower-2rr", lower, "riffle-blanket", "eab-thm1", "gddsk"}
 		for i, s := range order {
 			for j, y := range data.find(s).Y {
 				if i > 0 && !(data.find(order[i-1]).Y[j] <= y*(1+1e-4)) {
@@ -200,6 +200,21 @@ func TestSelect(t *testing.T) {
 		if !seen[want] {
 			t.Errorf("no figure %s", want)
 		}
+	}
+}
+
+// What the notes say of the limit law.
+func TestLimitLawIsNoBound(t *testing.T) {
+	at := map[string]float64{}
+	for _, b := range divergences() {
+		y, err := b.at(5, 1e4, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at[b.name] = y
+	}
+	if ratio := at["gdp-approx"] / at["eab-thm1"]; !(ratio > .7 && ratio < .8) {
+		t.Errorf("the limit law has %.3g of the pair's divergence", ratio)
 	}
 }
 

@@ -132,7 +132,11 @@ func (d Data) find(name string) *Series {
 
 func (f Figure) picture(data Data) picture.Picture {
 	p := picture.Picture{Title: f.Title, X: data.X, Y: data.Y}
-	if up, low := data.find(upper), data.find(lower); data.band && up != nil && low != nil {
+	up := data.find(upper)
+	if up == nil {
+		up = data.find("riffle-blanket")
+	}
+	if low := data.find(lower); data.band && up != nil && low != nil {
 		p.Band = &picture.Band{Name: "between riffle's bounds", X: up.X, Low: low.Y, High: up.Y}
 	}
 	for _, s := range data.Series {

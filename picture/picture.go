@@ -159,6 +159,7 @@ func (p Picture) Render(suffix string) ([]byte, error) {
 	xs, ys := p.values()
 	p.X.set(&pl.X, xs)
 	p.Y.set(&pl.Y, ys)
+	x, y := pl.X, pl.Y // what is drawn would widen them
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{225}, color.Gray{225}
 	pl.Add(grid)
@@ -176,6 +177,7 @@ func (p Picture) Render(suffix string) ([]byte, error) {
 			return nil, err
 		}
 	}
+	pl.X, pl.Y = x, y
 	var canvas interface {
 		vg.CanvasSizer
 		io.WriterTo

@@ -91,6 +91,20 @@ func TestAxis(t *testing.T) {
 	}
 }
 
+// Fixed limits hold whatever is drawn.
+func TestLimitsHold(t *testing.T) {
+	p := sample()
+	p.Y = Axis{Label: "y", Scale: Log, Min: .1, Max: 1}
+	p.Lines[0].Y[2] = 1e9
+	svg, err := p.Render(".svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(svg), ">1e9<") || !strings.Contains(string(svg), ">0.5<") {
+		t.Error("a value beyond the limits has moved them")
+	}
+}
+
 func TestNumber(t *testing.T) {
 	for x, want := range map[float64]string{60000: "60000", 1e6: "1e6", 1e-8: "1e-8", .25: "0.25", 0: "0", 1234: "1234", 1e10: "1e10"} {
 		if got := Number(x); got != want {
