@@ -299,7 +299,7 @@
       tile.share = typeof t.epsilon === "number" ? t.epsilon / t.planned : 0;
     }
     if (typeof t.delta === "number") parts.push("δ = " + power(t.delta));
-    if (t.epsilon_round !== t.round) parts.push("counted after round " + group(t.epsilon_round));
+    if (t.state === "running" || t.epsilon_round !== t.round) parts.push("after round " + group(t.epsilon_round));
     tile.detail = parts.join(" · ");
     return tile;
   }
@@ -421,7 +421,7 @@
     }
     tiles("ledger-tiles", [
       { name: "Entries", value: group(l.entries), detail: l.digest ? "the last is " + l.digest.slice(0, 16) + "…" : "" }, spent,
-      { name: "Budget", value: limited(l.budget) ? up(l.budget) : "none", detail: "δ = " + (typeof l.delta === "number" ? power(l.delta) : "—") }
+      { name: "Budget", value: limited(l.budget) ? plain(l.budget) : "none", detail: "δ = " + (typeof l.delta === "number" ? power(l.delta) : "—") }
     ]);
     $("ledger-tasks-block").hidden = l.tasks.length < 2;
     fill($("ledger-tasks"), l.tasks, function () {
