@@ -231,6 +231,9 @@ func TestLastSettingWins(t *testing.T) {
 		return true;
 	})()`)
 	b.until(`document.getElementById("status").textContent.startsWith("computing…") && location.hash.includes("laplace")`)
+	if marked := value[int](b, `document.querySelectorAll(".old").length`); marked == 0 {
+		t.Error("what is of the setting before is not marked")
+	}
 	b.until(`document.getElementById("status").textContent.includes("laplace-pld")`) // progress, from within
 	if s := b.shown(); s.Status == "" || !strings.HasPrefix(s.Command, "riffle eps --randomizer laplace") {
 		t.Errorf("while computing: %+v", s)
@@ -240,7 +243,7 @@ func TestLastSettingWins(t *testing.T) {
 	}
 	value[bool](b, `(location.hash = %q, true)`, want.Hash)
 	b.until(`location.hash === ` + strconv.Quote(want.Hash) + ` && ` + allShown)
-	if s := b.shown(); s.Eps != want.Eps {
+	if s := b.shown(); s.Eps != want.Eps || value[int](b, `document.querySelectorAll(".old, .stale").length`) != 0 {
 		t.Errorf("after a slow question: %+v, want %s", s, want.Eps)
 	}
 	if n := value[int](b, `window.started`); n < 1 || n > 4 {
@@ -311,7 +314,8 @@ func TestLabelsContrastAndWidth(t *testing.T) {
 				for _, bad := range value[[]string](b, audit) {
 					t.Errorf("%d wide, dark %v, %s: %s", c.width, c.dark, hash, bad)
 				}
-				value[bool](b, `(document.getElementById("answer").classList.toggle(%q), true)`, state)
+				value[bool](b, `(document.getElementById("answer").classList.toggle(%q),
+					["words", "curve", "bounds"].forEach(id => document.getElementById(id + "-card").classList.toggle("old")), true)`, state)
 			}
 		}
 	}

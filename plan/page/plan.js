@@ -125,6 +125,7 @@
       return refuse(`${bad.map(name => fields[name].symbol).join(", ")}: see the setting.`);
     }
     $("answer").classList.add("stale");
+    old(true, "words", "curve", "bounds");
     busy(true);
     if (!loading) status("computing…");
     timer = setTimeout(() => evaluate(asking = new AbortController()), now ? 0 : settle);
@@ -187,8 +188,12 @@
     if ($("status").textContent !== text) $("status").textContent = text;
   }
 
+  // old marks what is still of the setting before.
+  const old = (on, ...ids) => ids.forEach(id => $(id + "-card").classList.toggle("old", on));
+
   // refuse shows that there is no answer, and nothing of an earlier one.
   function refuse(why) {
+    old(false, "words", "curve", "bounds");
     $("answer").classList.remove("stale");
     $("upper").textContent = "no answer";
     delete $("upper").dataset.eps;
@@ -207,6 +212,7 @@
   function showAnswer(d) {
     const u = d.upper;
     $("answer").classList.remove("stale");
+    old(false, "words");
     $("problem").hidden = u !== null;
     if (u === null) {
       refuse("No proved bound applies to this setting; the list of bounds says why.");
@@ -233,6 +239,7 @@
     return td;
   };
   function showBounds(d) {
+    old(false, "bounds");
     const rank = {upper: 0, lower: 1, approximate: 2};
     const apply = d.bounds.filter(b => b.eps !== null);
     const order = b => b.kind === "lower" ? -exact(b.eps) : exact(b.eps);
@@ -278,6 +285,8 @@
     $("curve-note").textContent = once ? "Batches are disjoint: each client is in one of them, whatever the number of rounds. They end with the clients."
       : "All else as set. Points are computed, lines between them drawn.";
     const points = [];
+    $("point-rows").replaceChildren();
+    old(false, "curve");
     const add = (rounds, d) => {
       const basic = d.bounds.find(b => b.method === "basic" && b.eps !== null);
       points.push({rounds, upper: d.upper && exact(d.upper.eps), basic: basic && exact(basic.eps), method: d.upper?.method ?? "none",
