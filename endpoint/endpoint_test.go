@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -434,9 +435,28 @@ func TestConnectionLimit(t *testing.T) {
 // A connection does not multiply what may wait.
 func TestRequestsUnderWayAreBounded(t *testing.T) {
 	wait := make(chan struct{})
-	_, url, _ := start(t, ServerConfig{MaxConns: 2, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-wait })})
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, MaxConnsPerHost: 1}}
+	_, url, _ := start(t, ServerConfig{MaxConns: 2, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/first" {
+			<-wait
+		}
+	})})
+	release := sync.OnceFunc(func() { close(wait) })
+	t.Cleanup(release) // before the server's own, which waits for handlers
+	var dials atomic.Int64
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}}
+	client := &http.Client{Transport: transport}
 	t.Cleanup(client.CloseIdleConnections)
+	// Before a client has seen how many requests a connection may carry it sends 100
+	// at most; whether the others then ever get onto that connection is chance.
+	resp, err := client.Get(url + "/first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
 	const n = minRequests + 40
 	codes := make(chan int, n)
 	for range n {
@@ -454,11 +474,14 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 			t.Errorf("status %d of a request too many", code)
 		}
 	}
-	close(wait)
+	release()
 	for range minRequests {
 		if code := <-codes; code != http.StatusOK {
 			t.Errorf("status %d of a request that may wait", code)
 		}
+	}
+	if dials.Load() != 1 {
+		t.Errorf("%d connections, want 1", dials.Load())
 	}
 }
 
