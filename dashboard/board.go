@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"math"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/report"
 )
 
@@ -270,37 +270,37 @@ func (b *Board) Drain(ctx context.Context) {
 
 // taskView is a task as pages get it.
 type taskView struct {
-	ID        string   `json:"id"`
-	Name      string   `json:"name"`
-	State     State    `json:"state"`
-	Why       string   `json:"why,omitempty"`
-	Phase     string   `json:"phase,omitempty"`
-	Round     int64    `json:"round"`
-	Rounds    int64    `json:"rounds"`
-	Opened    int64    `json:"opened"`
-	Expected  number   `json:"expected"`
-	Eps       number   `json:"epsilon"`
-	EpsAt     int64    `json:"epsilon_round"`
-	Planned   number   `json:"planned"`
-	Budget    number   `json:"budget"`
-	Delta     number   `json:"delta"`
-	Method    string   `json:"method,omitempty"`
-	Source    string   `json:"source,omitempty"`
-	Charge    string   `json:"charge,omitempty"`
-	Charged   int64    `json:"charged"`
-	Accuracy  number   `json:"accuracy"`
-	Loss      number   `json:"loss"`
-	Evaluated string   `json:"evaluated,omitempty"`
-	Released  int64    `json:"released"`
-	Void      int64    `json:"void"`
-	Failed    int64    `json:"failed"`
-	Reports   int64    `json:"reports"`
-	Rejected  []reason `json:"rejected"`
-	Stages    []Stage  `json:"stages"`
-	Seconds   rounded  `json:"seconds"`
-	Facts     []Fact   `json:"facts"`
-	Report    bool     `json:"report"`
-	Dir       string   `json:"dir,omitempty"`
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	State     State     `json:"state"`
+	Why       string    `json:"why,omitempty"`
+	Phase     string    `json:"phase,omitempty"`
+	Round     int64     `json:"round"`
+	Rounds    int64     `json:"rounds"`
+	Opened    int64     `json:"opened"`
+	Expected  dp.Number `json:"expected"`
+	Eps       dp.Number `json:"epsilon"`
+	EpsAt     int64     `json:"epsilon_round"`
+	Planned   dp.Number `json:"planned"`
+	Budget    dp.Number `json:"budget"`
+	Delta     dp.Number `json:"delta"`
+	Method    string    `json:"method,omitempty"`
+	Source    string    `json:"source,omitempty"`
+	Charge    string    `json:"charge,omitempty"`
+	Charged   int64     `json:"charged"`
+	Accuracy  dp.Number `json:"accuracy"`
+	Loss      dp.Number `json:"loss"`
+	Evaluated string    `json:"evaluated,omitempty"`
+	Released  int64     `json:"released"`
+	Void      int64     `json:"void"`
+	Failed    int64     `json:"failed"`
+	Reports   int64     `json:"reports"`
+	Rejected  []reason  `json:"rejected"`
+	Stages    []Stage   `json:"stages"`
+	Seconds   rounded   `json:"seconds"`
+	Facts     []Fact    `json:"facts"`
+	Report    bool      `json:"report"`
+	Dir       string    `json:"dir,omitempty"`
 }
 
 type reason struct {
@@ -310,8 +310,8 @@ type reason struct {
 
 func (t Task) view() taskView {
 	v := taskView{ID: t.ID, Name: t.Name, State: t.State, Why: t.Why, Phase: t.Phase, Round: t.Round, Rounds: t.Rounds, Opened: t.Opened,
-		Expected: number(t.Expected), Eps: number(t.Eps), EpsAt: t.EpsAt, Planned: number(t.Planned), Budget: number(t.Budget), Delta: number(t.Delta),
-		Method: t.Method, Source: t.Source, Charge: t.Charge, Charged: t.Charged, Accuracy: number(t.Accuracy), Loss: number(t.Loss),
+		Expected: dp.Number(t.Expected), Eps: dp.Number(t.Eps), EpsAt: t.EpsAt, Planned: dp.Number(t.Planned), Budget: dp.Number(t.Budget), Delta: dp.Number(t.Delta),
+		Method: t.Method, Source: t.Source, Charge: t.Charge, Charged: t.Charged, Accuracy: dp.Number(t.Accuracy), Loss: dp.Number(t.Loss),
 		Evaluated: t.Evaluated, Released: t.Released, Void: t.Void, Failed: t.Failed, Reports: t.Reports, Rejected: []reason{},
 		Stages: append([]Stage{}, t.Stages...), Seconds: rounded(t.Seconds), Facts: append([]Fact{}, t.Facts...), Report: t.Report, Dir: t.Dir}
 	for _, name := range slices.Sorted(maps.Keys(t.Rejected)) {
@@ -329,23 +329,6 @@ func Grouped(n int64) string {
 	return text
 }
 
-// number is a float in JSON: infinity is "inf" as everywhere in riffle, and what is
-// not a number is null.
-type number float64
-
-func (n number) MarshalJSON() ([]byte, error) {
-	switch x := float64(n); {
-	case math.IsNaN(x):
-		return []byte("null"), nil
-	case math.IsInf(x, 1):
-		return []byte(`"inf"`), nil
-	case math.IsInf(x, -1):
-		return []byte(`"-inf"`), nil
-	default:
-		return json.Marshal(x)
-	}
-}
-
 // rounded is a number to six digits, to the nearest: of measurements, not of bounds.
 type rounded float64
 
@@ -354,5 +337,5 @@ func (n rounded) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return number(x).MarshalJSON()
+	return dp.Number(x).MarshalJSON()
 }

@@ -103,7 +103,7 @@ func TestIncrementsAddUp(t *testing.T) {
 	b.Set(Task{ID: "x"})
 	var have seen
 	var round, reports []int64
-	var eps []number
+	var eps []dp.Number
 	version := uint64(0)
 	for i := int64(1); i <= 3000; i++ {
 		exampleRound(b, "x", i, 3000)
@@ -177,8 +177,8 @@ func TestNumbers(t *testing.T) {
 	for _, c := range []struct {
 		v    interface{ MarshalJSON() ([]byte, error) }
 		want string
-	}{{number(math.Inf(1)), `"inf"`}, {number(math.Inf(-1)), `"-inf"`}, {number(math.NaN()), "null"}, {number(.1), "0.1"},
-		{rounded(1.0 / 3), "0.333333"}, {rounded(math.NaN()), "null"}, {number(0.30000000000000004), "0.30000000000000004"}} {
+	}{{dp.Number(math.Inf(1)), `"inf"`}, {dp.Number(math.Inf(-1)), `"-inf"`}, {dp.Number(math.NaN()), "null"}, {dp.Number(.1), "0.1"},
+		{rounded(1.0 / 3), "0.333333"}, {rounded(math.NaN()), "null"}, {dp.Number(0.30000000000000004), "0.30000000000000004"}} {
 		if got, err := c.v.MarshalJSON(); err != nil || string(got) != c.want {
 			t.Errorf("%v: %s, %v", c.v, got, err)
 		}

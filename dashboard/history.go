@@ -1,6 +1,10 @@
 package dashboard
 
-import "math"
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+)
 
 // limit is how many points of a curve are kept: more than a chart has pixels for
 // would only make it slow. Memory and what is sent do not grow with the rounds.
@@ -143,12 +147,12 @@ type columns struct {
 }
 
 type measureColumns struct {
-	From     int64     `json:"from"`
-	Round    []int64   `json:"round"`
-	Eps      []number  `json:"epsilon"`
-	Accuracy []rounded `json:"accuracy"`
-	Loss     []rounded `json:"loss"`
-	Seconds  []rounded `json:"seconds"`
+	From     int64       `json:"from"`
+	Round    []int64     `json:"round"`
+	Eps      []dp.Number `json:"epsilon"`
+	Accuracy []rounded   `json:"accuracy"`
+	Loss     []rounded   `json:"loss"`
+	Seconds  []rounded   `json:"seconds"`
 }
 
 type roundColumns struct {
@@ -166,7 +170,7 @@ func (h *measures) columns(s series) (c measureColumns, now series) {
 	c.From = s.from(now.shape, now.length)
 	for _, m := range h.list[c.From:] {
 		c.Round = append(c.Round, m.Round)
-		c.Eps = append(c.Eps, number(m.Eps))
+		c.Eps = append(c.Eps, dp.Number(m.Eps))
 		c.Accuracy = append(c.Accuracy, rounded(m.Accuracy))
 		c.Loss = append(c.Loss, rounded(m.Loss))
 		c.Seconds = append(c.Seconds, rounded(m.Seconds))

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/riffle-dp/riffle/dp"
 )
 
 // Ledger is what was charged, for people to read.
@@ -69,9 +71,9 @@ func (l *Ledger) Clone() Ledger {
 type ledgerView struct {
 	Entries int64            `json:"entries"`
 	Digest  string           `json:"digest,omitempty"`
-	Eps     number           `json:"epsilon"`
-	Budget  number           `json:"budget"`
-	Delta   number           `json:"delta"`
+	Eps     dp.Number        `json:"epsilon"`
+	Budget  dp.Number        `json:"budget"`
+	Delta   dp.Number        `json:"delta"`
 	Method  string           `json:"method,omitempty"`
 	Tasks   []ledgerTaskView `json:"tasks"`
 	Lines   []Charges        `json:"lines"` // newest first
@@ -79,19 +81,19 @@ type ledgerView struct {
 }
 
 type ledgerTaskView struct {
-	ID      string `json:"id"`
-	Name    string `json:"name"`
-	Entries int64  `json:"entries"`
-	Round   int64  `json:"round"`
-	Eps     number `json:"epsilon"`
-	Delta   number `json:"delta"`
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Entries int64     `json:"entries"`
+	Round   int64     `json:"round"`
+	Eps     dp.Number `json:"epsilon"`
+	Delta   dp.Number `json:"delta"`
 }
 
 func (l Ledger) view() ledgerView {
-	v := ledgerView{Entries: l.Entries, Digest: l.Digest, Eps: number(l.Eps), Budget: number(l.Budget), Delta: number(l.Delta), Method: l.Method,
+	v := ledgerView{Entries: l.Entries, Digest: l.Digest, Eps: dp.Number(l.Eps), Budget: dp.Number(l.Budget), Delta: dp.Number(l.Delta), Method: l.Method,
 		Tasks: []ledgerTaskView{}, Lines: []Charges{}, Omitted: l.omitted}
 	for _, t := range l.Tasks {
-		v.Tasks = append(v.Tasks, ledgerTaskView{ID: t.ID, Name: t.Name, Entries: t.Entries, Round: t.Round, Eps: number(t.Eps), Delta: number(t.Delta)})
+		v.Tasks = append(v.Tasks, ledgerTaskView{ID: t.ID, Name: t.Name, Entries: t.Entries, Round: t.Round, Eps: dp.Number(t.Eps), Delta: dp.Number(t.Delta)})
 	}
 	for i := len(l.lines) - 1; i >= 0 && len(v.Lines) < maxLines; i-- {
 		v.Lines = append(v.Lines, l.lines[i])

@@ -1,46 +1,30 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/riffle-dp/riffle/dp"
 )
 
 // series is what the page's script draws, by column.
 type series struct {
-	Round    []int64 `json:"round"`
-	Epsilon  []value `json:"epsilon"`
-	Accuracy []value `json:"accuracy"`
-	Loss     []value `json:"loss"`
-	Seconds  []value `json:"seconds"`
-}
-
-// value is a float in JSON: infinity is "inf" as everywhere in riffle, and
-// what is not a number is null.
-type value float64
-
-func (v value) MarshalJSON() ([]byte, error) {
-	switch x := float64(v); {
-	case math.IsNaN(x):
-		return []byte("null"), nil
-	case math.IsInf(x, 1):
-		return []byte(`"inf"`), nil
-	case math.IsInf(x, -1):
-		return []byte(`"-inf"`), nil
-	default:
-		return json.Marshal(x)
-	}
+	Round    []int64     `json:"round"`
+	Epsilon  []dp.Number `json:"epsilon"`
+	Accuracy []dp.Number `json:"accuracy"`
+	Loss     []dp.Number `json:"loss"`
+	Seconds  []dp.Number `json:"seconds"`
 }
 
 func newSeries(points []Point) series {
 	var s series
 	for _, p := range points {
 		s.Round = append(s.Round, p.Round)
-		s.Epsilon = append(s.Epsilon, value(p.Epsilon))
-		s.Accuracy = append(s.Accuracy, value(p.Accuracy))
-		s.Loss = append(s.Loss, value(p.Loss))
-		s.Seconds = append(s.Seconds, value(p.Seconds))
+		s.Epsilon = append(s.Epsilon, dp.Number(p.Epsilon))
+		s.Accuracy = append(s.Accuracy, dp.Number(p.Accuracy))
+		s.Loss = append(s.Loss, dp.Number(p.Loss))
+		s.Seconds = append(s.Seconds, dp.Number(p.Seconds))
 	}
 	return s
 }
