@@ -3,7 +3,7 @@ package feature
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
+	"math/bits"
 )
 
 // StrokesConfig describes Strokes.
@@ -36,7 +36,7 @@ func Strokes(c StrokesConfig) ([]byte, error) {
 			c.Images, c.Width, c.Height, 1<<12, maxStrokes)
 	}
 	out := make([]byte, c.Images*c.Width*c.Height)
-	p := pen{width: c.Width, height: c.Height, random: rand.NewPCG(c.Seed, 0x7374726f6b6573), near: make([]float64, c.Width*c.Height)}
+	p := pen{width: c.Width, height: c.Height, random: pcg{c.Seed, 0x7374726f6b6573}, near: make([]float64, c.Width*c.Height)}
 	for i := range c.Images {
 		p.draw(out[i*len(p.near) : (i+1)*len(p.near)])
 	}
@@ -46,14 +46,14 @@ func Strokes(c StrokesConfig) ([]byte, error) {
 // pen draws one image after the other.
 type pen struct {
 	width, height int
-	random        *rand.PCG
+	random        pcg
 	path          []point
 	near          []float64 // each pixel's squared distance from the path
 }
 
 type point struct{ x, y float64 }
 
-func (p *pen) uniform() float64 { return float64(p.random.Uint64()>>11) * 0x1p-53 }
+func (p *pen) uniform() float64 { return float64(p.random.next()>>11) * 0x1p-53 }
 
 // curveSteps is how many points of a curve are drawn, closer than a pixel.
 const curveSteps = 48
@@ -114,4 +114,27 @@ func (p *pen) curve() {
 		}
 		p.path = append(p.path, q)
 	}
+}
+
+// pcg is the generator PCG-DXSM of 128 bits (O'Neill, "PCG: a family of simple
+// fast space-efficient statistically good algorithms", 2014, and NumPy's
+// variant of its output). It draws pictures, never noise.
+type pcg struct{ high, low uint64 }
+
+func (p *pcg) next() uint64 {
+	const (
+		factorHigh, factorLow = 0x2360ed051fc65da4, 0x4385df649fccf645
+		stepHigh, stepLow     = 0x5851f42d4c957f2d, 0x14057b7ef767814f
+		output                = 0xda942042e4dd58b5
+	)
+	high, low := bits.Mul64(p.low, factorLow)
+	high += p.high*factorLow + p.low*factorHigh
+	var carry uint64
+	p.low, carry = bits.Add64(low, stepLow, 0)
+	p.high, _ = bits.Add64(high, stepHigh, carry)
+	x := p.high
+	x ^= x >> 32
+	x *= output
+	x ^= x >> 48
+	return x * (p.low | 1)
 }

@@ -2,6 +2,7 @@ package feature
 
 import (
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -194,6 +195,18 @@ func TestWhitenedRefuses(t *testing.T) {
 	for _, c := range []StrokesConfig{{}, {Width: 28, Height: 28}, {Width: 1, Height: 28, Images: 1}, {Width: 5000, Height: 28, Images: 1}, {Width: 4096, Height: 4096, Images: 17}} {
 		if _, err := Strokes(c); err == nil {
 			t.Errorf("%+v was accepted", c)
+		}
+	}
+}
+
+// TestPCG compares with the standard library's generator of the same name.
+func TestPCG(t *testing.T) {
+	for _, seed := range []uint64{0, 1, math.MaxUint64} {
+		mine, theirs := pcg{seed, 7}, rand.NewPCG(seed, 7)
+		for i := range 1000 {
+			if a, b := mine.next(), theirs.Uint64(); a != b {
+				t.Fatalf("seed %d, number %d: %x, want %x", seed, i, a, b)
+			}
 		}
 	}
 }
