@@ -6,15 +6,17 @@ import (
 	"strconv"
 )
 
-// Number is a float64 whose infinity has a JSON form, the string "inf"; NaN,
-// what was not measured, is null.
+// Number is a float64 whose infinities have a JSON form, the strings "inf" and
+// "-inf"; NaN, what was not measured, is null.
 type Number float64
 
-// MarshalJSON writes a plain number, "inf" or null.
+// MarshalJSON writes a plain number, "inf", "-inf" or null.
 func (n Number) MarshalJSON() ([]byte, error) {
 	switch x := float64(n); {
 	case math.IsInf(x, 1):
 		return []byte(`"inf"`), nil
+	case math.IsInf(x, -1):
+		return []byte(`"-inf"`), nil
 	case math.IsNaN(x):
 		return []byte("null"), nil
 	default:
@@ -27,6 +29,9 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	switch string(b) {
 	case `"inf"`:
 		*n = Number(math.Inf(1))
+		return nil
+	case `"-inf"`:
+		*n = Number(math.Inf(-1))
 		return nil
 	case "null":
 		*n = Number(math.NaN())
