@@ -187,6 +187,16 @@ func (b *Book) tails(task [32]byte, limit Config, mayBe bool) error {
 	return nil
 }
 
+// withoutBudget returns the tasks that were charged and have no budget.
+func (b *Book) withoutBudget() (out [][32]byte) {
+	for id, a := range b.tasks {
+		if a.ledger == nil {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
 // Head returns how many entries there are and the digest of the last.
 func (b *Book) Head() (entries int64, digest [32]byte) { return int64(len(b.entries)), b.head }
 

@@ -58,10 +58,25 @@ type Journal struct {
 	population wire.Population
 	limit      Config
 
-	mu    sync.Mutex
-	book  *Book
-	tasks map[[32]byte]Config
-	stale bool // the log may have more than book
+	mu     sync.Mutex
+	book   *Book
+	tasks  map[[32]byte]Config
+	lookup Lookup
+	stale  bool // the log may have more than book
+}
+
+// Lookup returns the budget of a task that another process has charged; ok says
+// whether it is known. It must not call the journal.
+type Lookup func(ctx context.Context, task [32]byte) (limit Config, ok bool, err error)
+
+// SetLookup says where the budgets of tasks are found that others have charged and
+// that Task was not called for. Without one nothing with a tail is charged beside a
+// task whose tail is not known. A lookup that fails fails the charge, which may be
+// tried again.
+func (j *Journal) SetLookup(f Lookup) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lookup = f
 }
 
 // OpenJournal reads a population's book and compares it with its mark.
@@ -120,6 +135,21 @@ func (j *Journal) reload(ctx context.Context) error {
 		return err
 	}
 	for task, limit := range j.tasks {
+		if err := b.SetTask(task, limit); err != nil {
+			return err
+		}
+	}
+	for _, task := range b.withoutBudget() {
+		if j.lookup == nil {
+			break
+		}
+		limit, ok, err := j.lookup(ctx, task)
+		if err != nil {
+			return fmt.Errorf("ledger: budget of task %x: %w", task[:8], err)
+		}
+		if !ok {
+			continue
+		}
 		if err := b.SetTask(task, limit); err != nil {
 			return err
 		}

@@ -296,3 +296,63 @@ func TestPopulationFigureFollowsFromEntries(t *testing.T) {
 		}
 	})
 }
+
+// What another process has charged counts with what it keeps for tails, whether or not
+// this one was told of the task before.
+func TestTailsOfOthersTasks(t *testing.T) {
+	limit := Config{Accountant: adder{}, Delta: 1e-5, Tail: 1e-3, MaxEps: 100}
+	own := func(delta float64) Config { return Config{Accountant: adder{}, Delta: delta, Tail: 1e-3, MaxEps: 100} }
+	sum := func(task byte, round int64) Charge {
+		c := charge(task, round, 0)
+		c.Event = dp.Round{Report: dp.Report{Class: dp.Gaussian, Sigma: 1}, Trust: dp.Distributed, Participation: dp.All, Population: 9}
+		return c
+	}
+	for _, c := range []struct {
+		name   string
+		others float64 // δ of the other's task
+		lookup bool
+		want   error
+	}{
+		{"fits", 4e-6, true, nil}, {"does not fit", 7e-6, true, ErrBudget}, {"not known", 4e-6, false, ErrUncounted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &storage{}
+			journal := func(task byte, delta float64) *Journal {
+				j, err := OpenJournal(t.Context(), s, s, people, limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := j.Task([32]byte{task}, own(delta)); err != nil {
+					t.Fatal(err)
+				}
+				return j
+			}
+			a, b := journal(1, 5e-6), journal(2, c.others)
+			down := c.lookup
+			a.SetLookup(func(_ context.Context, task [32]byte) (Config, bool, error) {
+				if task != [32]byte{2} {
+					t.Errorf("asked for %x", task[:1])
+				}
+				if down {
+					down = false
+					return Config{}, false, errDown
+				}
+				return own(c.others), c.lookup, nil
+			})
+			if err := b.Charge(t.Context(), sum(2, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if c.lookup {
+				if err := a.Charge(t.Context(), sum(1, 1)); !errors.Is(err, errDown) || errors.Is(err, ErrUncounted) {
+					t.Errorf("while the lookup fails: %v, want what is tried again", err)
+				}
+			}
+			if err := a.Charge(t.Context(), sum(1, 1)); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if n := len(s.entries); n != 1 && c.want != nil || n != 2 && c.want == nil {
+				t.Errorf("%d entries", n)
+			}
+		})
+	}
+}

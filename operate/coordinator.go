@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -21,7 +20,6 @@ import (
 	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/coordinator"
-	"github.com/riffle-dp/riffle/service/document"
 	"github.com/riffle-dp/riffle/store"
 	"github.com/riffle-dp/riffle/train"
 	"github.com/riffle-dp/riffle/vecsum"
@@ -44,7 +42,8 @@ type running struct {
 	journal    *ledger.Journal
 	version    string
 
-	creating sync.Mutex // one task at a time
+	creating sync.Mutex      // one task at a time
+	known    map[string]bool // keys of the tasks that are here; of who holds creating
 
 	mu    sync.Mutex
 	tasks map[[32]byte]*train.Task
@@ -53,39 +52,12 @@ type running struct {
 // publicOf is the public half.
 func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
 
-// created is what CreateTask writes down before it answers.
-type created struct {
-	Format int    `json:"format"`
-	Signed []byte `json:"task"`
-	// Round is how long clients have to report, in nanoseconds.
-	Round time.Duration `json:"round"`
-}
-
-const createdFormat = 1
-
-func (c created) encode() []byte {
-	c.Format = createdFormat
-	b, err := json.Marshal(c)
-	if err != nil {
-		panic(err) // bytes and numbers
-	}
-	return b
-}
-
-func decodeCreated(b []byte) (c created, err error) {
-	err = document.Decode(b, createdFormat, &c)
-	return c, err
-}
-
-// createdKey names what CreateTask wrote down: the signed task and how it is run.
-func createdKey(id [32]byte) string { return "created." + hex.EncodeToString(id[:]) }
-
 func serveCoordinator(ctx context.Context, config string, o Options) error {
 	c, err := LoadCoordinator(config)
 	if err != nil {
 		return err
 	}
-	r := &running{config: c, version: o.Version, tasks: map[[32]byte]*train.Task{}}
+	r := &running{config: c, version: o.Version, known: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
 	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log}
 	if r.population, err = ParsePopulation(c.Population); err != nil {
 		return configError("%w", err)
@@ -110,7 +82,12 @@ func serveCoordinator(ctx context.Context, config string, o Options) error {
 		return nil
 	}
 	s.metrics = append(s.metrics, func() []endpoint.Metric { return coordinatorMetrics(r.service.List()) }, r.populationMetrics)
-	return s.run(ctx, operatorAPI{coordinator: r}, r.service.Run)
+	return s.run(ctx, operatorAPI{coordinator: r}, func(ctx context.Context) error {
+		if c.Store.URL == "" {
+			return r.service.Run(ctx) // nobody else writes to the store
+		}
+		return together(ctx, r.service.Run, func(ctx context.Context) error { return r.follow(ctx, o.Log) })
+	})
 }
 
 // prepare opens the journal and the tasks that there are.
@@ -120,6 +97,7 @@ func (r *running) prepare(ctx context.Context, s *server) (err error) {
 	if r.journal, err = coordinator.OpenJournal(ctx, s.store, c.Mark, r.population, c.populationLimit()); err != nil {
 		return err
 	}
+	r.journal.SetLookup(r.lookup)
 	r.own.Store, r.own.Journal = coordinator.OnStore(s.store), r.journal
 	if r.own.Shuffler, err = c.Shuffler.source(s); err != nil {
 		return err
@@ -130,27 +108,11 @@ func (r *running) prepare(ctx context.Context, s *server) (err error) {
 			return err
 		}
 	}
-	keys, err := s.store.Keys(ctx, "created.")
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		e, err := s.store.Get(ctx, key)
-		if err != nil {
-			return err
-		}
-		made, err := decodeCreated(e.Value)
-		if err != nil {
-			return fmt.Errorf("operate: %s: %w", key, err)
-		}
-		t, err := r.openTask(ctx, made)
-		if err != nil {
-			t, err = r.endedTask(ctx, made, err)
-		}
-		if err != nil {
-			return fmt.Errorf("operate: %s: %w", key, err)
-		}
+	if err := r.learn(ctx, func(t coordinator.Task) error {
 		r.own.Tasks = append(r.own.Tasks, t)
+		return nil
+	}); err != nil {
+		return err
 	}
 	if r.service, err = coordinator.New(r.own); err != nil {
 		return err
@@ -159,44 +121,6 @@ func (r *running) prepare(ctx context.Context, s *server) (err error) {
 		return err
 	}
 	return s.listen("clients", c.Listen, nil, c.Rate, 64<<10, r.service.Handler())
-}
-
-// openTask makes a task run again from what was written down.
-func (r *running) openTask(ctx context.Context, made created) (coordinator.Task, error) {
-	message, err := wire.Verify(publicOf(r.own.Key), wire.LabelTask, made.Signed)
-	if err != nil {
-		return coordinator.Task{}, err
-	}
-	w, err := wire.DecodeTask(message)
-	if err != nil {
-		return coordinator.Task{}, err
-	}
-	t, err := train.OpenTask(ctx, w, r.config.Data)
-	if err != nil {
-		return coordinator.Task{}, err
-	}
-	return r.runnable(t, made)
-}
-
-// endedTask is a task that has ended and cannot be made again, its data being gone:
-// the others run all the same. missing is why.
-func (r *running) endedTask(ctx context.Context, made created, missing error) (coordinator.Task, error) {
-	message, err := wire.Verify(publicOf(r.own.Key), wire.LabelTask, made.Signed)
-	if err != nil {
-		return coordinator.Task{}, err
-	}
-	w, err := wire.DecodeTask(message)
-	if err != nil {
-		return coordinator.Task{}, err
-	}
-	if ended, _, err := coordinator.Ended(ctx, r.own.Store, w.ID()); err != nil || !ended {
-		return coordinator.Task{}, errors.Join(missing, err)
-	}
-	limit := ledger.Config{Accountant: account.New(), Delta: w.Delta, MaxEps: math.Inf(1)}
-	if w.Trust == dp.Distributed {
-		limit.Tail = vecsum.TailShare
-	}
-	return coordinator.Task{Signed: made.Signed, Budget: limit, Missing: missing}, nil
 }
 
 func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error) {
@@ -272,10 +196,6 @@ func (r *running) create(ctx context.Context, name, config string, round time.Du
 		return [32]byte{}, err
 	}
 	id := t.Wire.ID()
-	r.journal.View(func(b *ledger.Book) { err = b.CheckTail(id, t.Config.Limit()) })
-	if err != nil {
-		return id, err
-	}
 	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, t.Wire.Append(nil)), Round: round}
 	if r.config.Data != "" { // as it will be opened after a restart
 		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data); err != nil {
@@ -289,18 +209,19 @@ func (r *running) create(ctx context.Context, name, config string, round time.Du
 	if err != nil {
 		return id, err
 	}
-	if _, err := r.store.CreateKey(ctx, createdKey(id), made.encode()); err != nil {
+	if err := r.enter(ctx, id, t, made); err != nil {
 		r.mu.Lock()
 		if delete(r.tasks, id); before != nil {
 			r.tasks[id] = before
 		}
 		r.mu.Unlock()
-		if errors.Is(err, store.ErrExists) {
-			err = fmt.Errorf("%w: the same task is there already: %x (another name makes it another)", train.ErrInput, id[:8])
-		}
 		return id, err
 	}
-	return id, r.service.Add(out)
+	if err := r.service.Add(out); err != nil {
+		return id, err
+	}
+	r.known[createdKey(id)] = true
+	return id, nil
 }
 
 func taskName(name string) bool {

@@ -31,9 +31,11 @@ type deployment struct {
 	t       *testing.T
 	l       operate.Loopback
 	rounds  int64
+	config  string // of the task, in YAML
 	task    string
 	configs map[string]string // by process: the roles and clients-0, clients-1 …
 	running map[string]*served
+	leader  string           // the coordinator that is asked; "": the first
 	models  map[int64]string // digest of the model seen after a round
 	last    *operatorv1.Task // seen last
 }
@@ -98,8 +100,9 @@ func deploy(t *testing.T, p scenario) *deployment {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.config = string(text)
 	d.wait("the coordinator takes a task", time.Minute, func() bool {
-		resp, err := d.api().CreateTask(t.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: "faults", Config: string(text),
+		resp, err := d.api().CreateTask(t.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: "faults", Config: d.config,
 			RoundSeconds: p.round.Seconds()}))
 		if err == nil {
 			d.task = resp.Msg.Task.Id
@@ -129,7 +132,13 @@ func (d *deployment) clients() (out []string) {
 	return out
 }
 
-func (d *deployment) all() []string { return append(d.roles(), d.clients()...) }
+func (d *deployment) all() []string {
+	out := append(d.roles(), d.clients()...)
+	if d.configs[standbyName] != "" {
+		out = append(out, standbyName)
+	}
+	return out
+}
 
 func (d *deployment) log(name string) string { return filepath.Join(d.l.Dir, name+".log") }
 
@@ -137,7 +146,8 @@ func (d *deployment) log(name string) string { return filepath.Join(d.l.Dir, nam
 func (d *deployment) start(names ...string) {
 	d.t.Helper()
 	for _, name := range names {
-		args := []string{"serve", name, "--config", d.configs[name]}
+		role, _, _ := strings.Cut(name, ".")
+		args := []string{"serve", role, "--config", d.configs[name]}
 		if strings.HasPrefix(name, "clients-") {
 			args = []string{"client", "--config", d.configs[name]}
 		}
@@ -251,7 +261,11 @@ func (d *deployment) wait(what string, limit time.Duration, f func() bool) {
 }
 
 func (d *deployment) api() operatorv1.OperatorServiceClient {
-	return operate.OperatorClient(filepath.Join(filepath.Dir(d.l.Config(operate.RoleCoordinator)), operate.RoleCoordinator+".sock"))
+	c, err := operate.LoadCoordinator(d.configs[cmp.Or(d.leader, operate.RoleCoordinator)])
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return operate.OperatorClient(c.Operator)
 }
 
 // look asks for the task's state and returns nil if nobody answers. A round has one
@@ -333,7 +347,7 @@ func (d *deployment) finish(limit time.Duration) taskOutcome {
 		}
 	}
 	d.stop(d.clients()...)
-	d.stop(operate.RoleCoordinator, operate.RoleAggregator, operate.RoleShuffler)
+	d.stop(standbyName, operate.RoleCoordinator, operate.RoleAggregator, operate.RoleShuffler)
 	out := taskOutcome{released: now.Released, void: now.RoundsVoid, failed: now.RoundsFailed, reports: now.Reports}
 	for _, role := range d.roles() {
 		d.fsck(role)

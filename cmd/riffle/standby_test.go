@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/riffle-dp/riffle/operate"
+	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
+)
+
+// standbyName is a second coordinator's process.
+const standbyName = operate.RoleCoordinator + ".standby"
+
+// natsServer is one NATS server, with what is stored on disk before it is answered.
+func natsServer(t *testing.T) (url string) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{ServerName: "one", Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, JetStream: true,
+		StoreDir: t.TempDir(), SyncAlways: true, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return "nats://" + s.Addr().String()
+}
+
+// front is the one address of several coordinators: a connection goes to the first
+// of them that takes it.
+type front struct {
+	net.Listener
+	mu   sync.Mutex
+	next []string
+	open map[net.Conn]bool
+}
+
+func newFront(t *testing.T, next ...string) *front {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &front{Listener: l, next: next, open: map[net.Conn]bool{}}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { f.pass(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		f.mu.Lock()
+		for c := range f.open {
+			c.Close()
+		}
+		f.mu.Unlock()
+		wg.Wait()
+	})
+	return f
+}
+
+func (f *front) hold(c net.Conn, open bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open[c] = true; !open {
+		delete(f.open, c)
+	}
+}
+
+func (f *front) pass(c net.Conn) {
+	f.hold(c, true)
+	defer f.hold(c, false)
+	defer c.Close()
+	for _, address := range f.next {
+		to, err := net.Dial("tcp", address)
+		if err != nil {
+			continue
+		}
+		f.hold(to, true)
+		defer f.hold(to, false)
+		defer to.Close()
+		var wg sync.WaitGroup
+		pipe := func(to, from net.Conn) {
+			_, _ = io.Copy(to, from)
+			to.Close()
+			from.Close()
+		}
+		wg.Go(func() { pipe(to, c) })
+		wg.Go(func() { pipe(c, to) })
+		wg.Wait()
+		return
+	}
+}
+
+// edit replaces what must be in a file.
+func edit(t *testing.T, path, to string, replace ...string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(replace); i += 2 {
+		if !bytes.Contains(b, []byte(replace[i])) {
+			t.Fatalf("%s has no %q:\n%s", path, replace[i], b)
+		}
+		b = bytes.ReplaceAll(b, []byte(replace[i]), []byte(replace[i+1]))
+	}
+	if err := os.WriteFile(to, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shared moves the coordinator's store to a server, and starts a second coordinator
+// beside the first, before there is any task. Clients reach both by one address.
+func shared(d *deployment) {
+	d.t.Helper()
+	old := d.configs[operate.RoleCoordinator]
+	dir := filepath.Dir(old)
+	c, err := operate.LoadCoordinator(old)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	next := filepath.Join(dir, "shared.yaml")
+	edit(d.t, old, next, "    dir: data\n    max-bytes: 0\n    url: \"\"\n    replicas: 0\n", "    url: "+natsServer(d.t)+"\n    replicas: 1\n")
+	want(d.t, exitDone, "", "migrate", operate.RoleCoordinator, "--config", old, "--to", next, "--json")
+	d.configs[operate.RoleCoordinator] = next
+
+	var free []string
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		defer l.Close()
+		free = append(free, l.Addr().String())
+	}
+	d.configs[standbyName] = filepath.Join(dir, "standby.yaml")
+	edit(d.t, next, d.configs[standbyName], c.Listen, free[0], c.Admin, free[1], c.Dashboard, free[2],
+		"operator: \"\"", "operator: standby.sock", "holder: demo", "holder: standby")
+	f := newFront(d.t, c.Listen, free[0])
+	for i := range d.l.Processes {
+		edit(d.t, d.l.ClientConfig(i), d.l.ClientConfig(i), "https://"+c.Listen, "https://"+f.Addr().String())
+	}
+}
+
+// TestStandbyLearnsOfTasks has a task created after the standby has started, kills the
+// first coordinator while a batch is charged and not released, and has the standby
+// finish the task.
+func TestStandbyLearnsOfTasks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs processes, and waits for a lease to end")
+	}
+	for _, trust := range []string{"shuffle", "vector-sum"} {
+		t.Run(trust, func(t *testing.T) {
+			var d *deployment
+			standby := func() operatorv1.OperatorServiceClient {
+				return operate.OperatorClient(filepath.Join(filepath.Dir(d.configs[standbyName]), "standby.sock"))
+			}
+			tasks := func() []*operatorv1.Task {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				resp, err := standby().ListTasks(ctx, connect.NewRequest(&operatorv1.ListTasksRequest{}))
+				if err != nil {
+					return nil
+				}
+				return resp.Msg.Tasks
+			}
+			const rounds = 6
+			d = deploy(t, scenario{clients: 12, processes: 2, trust: trust, rounds: rounds, spread: 200 * time.Millisecond, edit: func(made *deployment) {
+				d = made
+				shared(d)
+				d.start(standbyName)
+				d.wait("the standby answers", time.Minute, func() bool {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					defer cancel()
+					resp, err := standby().GetStatus(ctx, connect.NewRequest(&operatorv1.GetStatusRequest{}))
+					return err == nil && resp.Msg.NotReady == ""
+				})
+				if n := len(tasks()); n != 0 {
+					t.Fatalf("%d tasks before there is one", n)
+				}
+			}})
+			if trust == "vector-sum" {
+				// It has all that the population keeps for tails, whoever is asked.
+				_, err := standby().CreateTask(t.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: "second", Config: d.config}))
+				if connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "tails") {
+					t.Errorf("a second sum: %v", err)
+				}
+			}
+			d.wait("the standby learns of the task", time.Minute, func() bool {
+				all := tasks()
+				return len(all) == 1 && all[0].Id == d.task && all[0].State == "running"
+			})
+			// The batch of a round is charged: it must be opened once, by the other.
+			d.reach(1, time.Minute)
+			for !d.phase(d.last.Round, "opening", time.Minute) {
+				if d.last.Round >= rounds-1 {
+					t.Skip("the phase was never seen in time")
+				}
+			}
+			d.kill(operate.RoleCoordinator)
+			if led := tasks(); len(led) != 1 || led[0].Phase != "standby" {
+				t.Errorf("the standby is not one: %v", led)
+			}
+			t.Logf("killed in round %d, after %d entries", d.last.Round+1, d.last.LedgerEntries)
+			d.leader = standbyName
+			d.reach(d.last.Round+1, 2*time.Minute)
+			d.whole(2 * time.Minute)
+			b, err := os.ReadFile(d.log(standbyName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(b), "learned of tasks") {
+				t.Error("the standby has not learned of the task while it ran")
+			}
+		})
+	}
+}
