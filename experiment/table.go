@@ -33,9 +33,10 @@ type Outcome struct {
 	Value, Seconds               Stat
 	N, Dim                       int64 // of a convex problem
 	Epsilon                      float64
-	// Unfinished runs are no part of the figures; Reached is how far the furthest is.
+	// Unfinished runs are no part of the figures; Reached is the last evaluation of
+	// the furthest.
 	Unfinished int
-	Reached    int64
+	Reached    Row
 
 	finals []Row
 	curves [][]Row // of each finished seed
@@ -124,7 +125,9 @@ func outcomes(e Experiment, rows []Row) []Outcome {
 			last := curve[len(curve)-1]
 			if last.Round < s.rounds() {
 				o.Unfinished++
-				o.Reached = max(o.Reached, last.Round)
+				if last.Round > o.Reached.Round {
+					o.Reached = last
+				}
 				continue
 			}
 			o.Seeds++
@@ -274,7 +277,8 @@ func (t Table) results() (head []string, lines [][]string) {
 		}
 		seeds := fmt.Sprint(o.Seeds)
 		if o.Unfinished > 0 {
-			seeds += fmt.Sprintf(" (and %d to round %d of %d)", o.Unfinished, o.Reached, o.Setting.rounds())
+			seeds += fmt.Sprintf(" (and %d to round %d of %d: %s at ε %s)", o.Unfinished, o.Reached.Round, o.Setting.rounds(),
+				show(o.Reached.Value, false), Eps(o.Reached.EpsProved))
 		}
 		rounds, seconds := fmt.Sprint(o.Rounds), fmt.Sprintf("%.0f", o.Seconds.Mean)
 		if o.Seconds.Mean < 10 {

@@ -37,7 +37,7 @@ func TestTable(t *testing.T) {
 	if curve := o.Curve(); len(curve) != 2 || math.Abs(curve[0].Value-.72) > 1e-12 {
 		t.Errorf("%+v", curve)
 	}
-	if b := table.Outcomes[4]; b.Seeds != 0 || b.Unfinished != 1 || b.Reached != 10 || !math.IsNaN(b.Value.Mean) {
+	if b := table.Outcomes[4]; b.Seeds != 0 || b.Unfinished != 1 || b.Reached.Round != 10 || !math.IsNaN(b.Value.Mean) {
 		t.Errorf("%+v", b)
 	}
 	got := table.Comparisons[0]
@@ -51,14 +51,11 @@ func TestTable(t *testing.T) {
 	text := table.Text()
 	for _, want := range []string{
 		"theirs   paper  20      0.2       1.8                 82.00 % [80.00, 84.00]        2                            4\n",
-		"begun    riffle  –", "0 (and 1 to round 10 of 20)",
+		"begun    riffle  –", "0 (and 1 to round 10 of 20: 99.90 % at ε 0.1)",
 		"90.00 % at ε = 1", "72.00 % (theirs, round 10; proved ε 0.1)", "95.00 % at ε 0.5 (ours)",
 	} {
-		if !strings.Contains(strings.ReplaceAll(text, "   ", "  "), strings.ReplaceAll(want, "   ", "  ")) {
-			t.Logf("want %q", want)
-			if !strings.Contains(strings.Join(strings.Fields(text), " "), strings.Join(strings.Fields(want), " ")) {
-				t.Errorf("no %q in\n%s", want, text)
-			}
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
 	page := table.Markdown(func(s Setting) string { return "riffle " + s.Name })
