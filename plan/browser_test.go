@@ -145,7 +145,7 @@ func (b *tab) until(script string) {
 			return
 		}
 		if time.Now().After(end) || b.ctx.Err() != nil {
-			said, _ := evaluate[string](b, `document.body.innerText.slice(0, 400)`)
+			said, _ := evaluate[string](b, `JSON.stringify(window.said ?? []) + document.body.innerText.slice(0, 400)`)
 			b.t.Fatalf("%s: %v; the page: %s", script, err, said)
 		}
 		time.Sleep(30 * time.Millisecond)
