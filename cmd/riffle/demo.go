@@ -314,6 +314,15 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 			return err
 		}
 	}
+	// A round is too short for clients that still read their data.
+	loading := time.Now()
+	if err := c.hear(ctx, clients...); err != nil {
+		return err
+	}
+	show.note(stderr, "clients are ready after %.0f s", time.Since(loading).Seconds())
+	if err := c.begin(operate.RoleCoordinator); err != nil {
+		return err
+	}
 	return d.watch(ctx, c, api, show, stderr, clients)
 }
 
