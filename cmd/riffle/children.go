@@ -93,6 +93,7 @@ func (c *children) start(name string, args ...string) error {
 	one.cmd.Args[0] = os.Args[0]
 	one.says = &heard{log: log, ready: make(chan struct{})}
 	one.cmd.Stdout, one.cmd.Stderr = one.says, log
+	one.cmd.WaitDelay = 5 * time.Second // it has no children who would hold its output open
 	// Held open by this process and nobody else: if it is killed, they end as well.
 	if one.in, err = one.cmd.StdinPipe(); err == nil {
 		apart(one.cmd) // Ctrl-C is for the parent, which ends them in order
