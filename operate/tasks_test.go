@@ -72,14 +72,27 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 	defer cancel()
 	rs := sharing(t, 2)
 	tasks := []*train.Task{sumTask(t, "a", 4e-6), sumTask(t, "b", 4e-6), sumTask(t, "c", 4e-6), sumTask(t, "d", 4e-6)}
+	enter := func(ctx context.Context, r *running, task *train.Task) error {
+		made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, task.Wire.Append(nil)), Round: time.Second}
+		return r.enter(ctx, task.Wire.ID(), task, made)
+	}
+	// While another enters one, nobody does.
+	lease, err := rs[0].store.Acquire(ctx, "create", "another", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, done := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer done()
+	if err := enter(short, rs[1], tasks[0]); !errors.Is(err, store.ErrHeld) {
+		t.Errorf("beside another: %v", err)
+	}
+	if err := lease.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
 	results := make([]error, len(tasks))
 	var wg sync.WaitGroup
 	for i, task := range tasks {
-		wg.Go(func() {
-			r := rs[i%2]
-			made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, task.Wire.Append(nil)), Round: time.Second}
-			results[i] = r.enter(ctx, task.Wire.ID(), task, made)
-		})
+		wg.Go(func() { results[i] = enter(ctx, rs[i%2], task) })
 	}
 	wg.Wait()
 	taken := 0
@@ -100,8 +113,7 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		r := rs[(i+1)%2]
-		if err := r.enter(ctx, tasks[i].Wire.ID(), tasks[i], created{Signed: wire.Sign(r.own.Key, wire.LabelTask, tasks[i].Wire.Append(nil))}); !errors.Is(err, train.ErrInput) {
+		if err := enter(ctx, rs[(i+1)%2], tasks[i]); !errors.Is(err, train.ErrInput) {
 			t.Errorf("a task again: %v", err)
 		}
 	}
