@@ -139,12 +139,25 @@ func (f *Fleet) enrolment(ctx context.Context, digest [32]byte) (wire.Enrolment,
 	if e.some && e.last.Digest() == digest {
 		return e.last, nil
 	}
+	next, err := f.latestEnrolment(ctx)
+	if err != nil {
+		return wire.Enrolment{}, err
+	}
+	if next.Digest() != digest {
+		return wire.Enrolment{}, refuse(CauseEnrolment, "announced for another enrolment than the shuffler's")
+	}
+	return next, nil
+}
+
+// latestEnrolment asks for the enrolment. The caller holds enrolled.mu.
+func (f *Fleet) latestEnrolment(ctx context.Context) (wire.Enrolment, error) {
+	e := &f.enrolled
 	a, err := f.web.do(ctx, http.MethodGet, f.config.Shuffler+"/v1/enrolment", nil, e.etag, maxEnrolment, 0)
 	switch {
 	case err != nil:
 		return wire.Enrolment{}, refuseAnswer(err)
 	case a.status == http.StatusNotModified && e.some:
-		return wire.Enrolment{}, refuse(CauseEnrolment, "announced for another enrolment than the shuffler's")
+		return e.last, nil
 	case a.status != http.StatusOK:
 		return wire.Enrolment{}, a.unexpected("enrolment")
 	}
@@ -160,8 +173,5 @@ func (f *Fleet) enrolment(ctx context.Context, digest [32]byte) (wire.Enrolment,
 		return wire.Enrolment{}, refuse(CauseEnrolment, "serial %d after %d", next.Serial, e.last.Serial)
 	}
 	e.last, e.etag, e.some = next, a.etag, true
-	if next.Digest() != digest {
-		return wire.Enrolment{}, refuse(CauseEnrolment, "announced for another enrolment than the shuffler's")
-	}
 	return next, nil
 }

@@ -231,6 +231,9 @@ func (f *Fleet) task(ctx context.Context, id [32]byte) error {
 		}
 		return err
 	}
+	if f.config.Prepare {
+		f.prepare(ctx, t)
+	}
 	if err := f.openAll(ctx, t); err != nil {
 		return err
 	}

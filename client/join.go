@@ -70,6 +70,10 @@ type JoinConfig struct {
 	// time, so that how long it took to make does not show. 0: a tenth of the time
 	// to the deadline, at most a minute; negative: reports leave at once.
 	Spread time.Duration
+	// Prepare has sessions asked for when a task is agreed to, all at once, and not
+	// spread over the first round. The shuffler then sees who agreed, also of those
+	// who never report; a session says nothing else.
+	Prepare bool
 	// Workers make reports at the same time; 0: one per CPU. Connections is how many
 	// requests are under way at most; 0: 32.
 	Workers, Connections int
@@ -83,7 +87,7 @@ type What string
 
 // Things that happen.
 const (
-	Agreed   What = "agreed"    // to a task
+	Agreed   What = "agreed"    // to a task; its data are ready
 	Ended    What = "ended"     // a task
 	Declined What = "declined"  // a task or a round; Err is a *Refused
 	Retrying What = "retrying"  // a request failed and is made again; Err says why

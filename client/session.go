@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/riffle-dp/riffle/envelope"
@@ -24,6 +25,40 @@ const sessionSpare = time.Minute
 func (s session) lasts(p wire.Population, deadline time.Time) bool {
 	return s.population == p && s.Expires > deadline.Add(sessionSpare).Unix()
 }
+
+// prepare asks for every client's session before a task's first round, and before
+// any client's data are touched: when it asks says nothing of them. What it does not
+// get is asked for again in the round.
+func (f *Fleet) prepare(ctx context.Context, t *Terms) {
+	e, err := func() (wire.Enrolment, error) {
+		f.enrolled.mu.Lock()
+		defer f.enrolled.mu.Unlock()
+		return f.latestEnrolment(ctx)
+	}()
+	if err != nil || e.Population != t.Task.Population {
+		return // the round's announcement says which enrolment it is for
+	}
+	now := time.Now()
+	key, err := shufflerKey(e, now)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, prepareTime)
+	defer cancel()
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, f.config.Connections)
+	for _, m := range f.members {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			_, _, _ = f.session(ctx, m, e.Population, key.Suite, now, now)
+		})
+	}
+	wg.Wait()
+}
+
+// prepareTime is how long a task may wait for sessions.
+const prepareTime = 2 * time.Minute
 
 // current returns the session that a member has, if it outlives a round.
 func (m *member) current(p wire.Population, deadline time.Time) (wire.Session, bool) {

@@ -86,6 +86,74 @@ func TestSessionsTellNothingOfCoins(t *testing.T) {
 	}
 }
 
+// Where a fleet prepares, all have a session when the task is agreed to, asked for
+// before any data are touched, and a shuffler that gives none delays nothing else.
+func TestPrepare(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		w := newWorld(t, 30, shuffleTask())
+		if refuses {
+			w.set(func(rw http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path == "/v1/session" {
+					rw.WriteHeader(http.StatusForbidden)
+				}
+				return r.URL.Path == "/v1/session"
+			})
+		}
+		asked := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.sessions)
+		}
+		for i := range w.members {
+			source := w.members[i].Source
+			w.members[i].Source = opening{source, func() {
+				if n := asked(); n != 30 && !refuses {
+					t.Errorf("data are touched when %d have sessions", n)
+				}
+			}}
+		}
+		config := w.config()
+		config.Prepare = true
+		agreed := make(chan struct{})
+		config.Watch = func(n client.Notice) {
+			if n.What == client.Agreed {
+				close(agreed)
+			}
+		}
+		_, end := w.run(ctx, config)
+		select {
+		case <-agreed:
+		case <-ctx.Done():
+			t.Fatal("the task is not agreed to")
+		}
+		if n := asked(); n != 30 && !refuses {
+			t.Errorf("%d sessions", n)
+		}
+		if !refuses {
+			theta := make([]float32, dim)
+			w.publish(w.announcement(1, theta), theta, nil)
+			w.wait(ctx, 30)
+			if got := w.asked("POST session"); got != 30 {
+				t.Errorf("%d requests for sessions of 30 clients", got)
+			}
+		}
+		end()
+	}
+}
+
+// opening is a source that says when it is opened.
+type opening struct {
+	client.Source
+	told func()
+}
+
+func (o opening) Open(task wire.Task) (client.Gradient, error) {
+	o.told()
+	return o.Source.Open(task)
+}
+
 // A client that gets no session that lasts sends nothing, charges nothing, flips no
 // coin, and says why.
 func TestNoSessionNoReport(t *testing.T) {

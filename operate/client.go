@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/client"
@@ -32,7 +33,14 @@ func ServeClients(ctx context.Context, config string, o Options) error {
 	if err != nil {
 		return err
 	}
-	join.Watch = func(n client.Notice) { logNotice(o.Log, n) }
+	join.Prepare = o.Ready != nil
+	var agreed atomic.Int64
+	join.Watch = func(n client.Notice) {
+		logNotice(o.Log, n)
+		if n.What == client.Agreed && o.Ready != nil && agreed.Add(1) == int64(len(join.Tasks)) {
+			o.Ready()
+		}
+	}
 	f, err := client.NewFleet(join, members)
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func serveCoordinator(ctx context.Context, config string, o Options) error {
 		return err
 	}
 	r := &running{config: c, version: o.Version, known: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
-	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log}
+	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold}
 	if r.population, err = ParsePopulation(c.Population); err != nil {
 		return configError("%w", err)
 	}

@@ -24,6 +24,11 @@ type Options struct {
 	Level *slog.LevelVar
 	// Pages are further pages of a coordinator's dashboard, by name.
 	Pages map[string]http.Handler
+	// Hold, if not nil, keeps a coordinator from announcing rounds until it is closed.
+	Hold <-chan struct{}
+	// Ready, if not nil, is called once when clients have agreed to all tasks that are
+	// named to them, have sessions, and have their data at hand.
+	Ready func()
 }
 
 // Serve runs a role until ctx ends, finishes what was begun and returns nil.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,8 +34,44 @@ type child struct {
 	name string
 	cmd  *exec.Cmd
 	log  string
+	in   io.WriteCloser // its standard input
+	says *heard
 	done chan struct{}
 	err  error // once done
+}
+
+// heard is a process's standard output: its log, and whether it has said that it is
+// ready.
+type heard struct {
+	log   io.Writer
+	line  []byte
+	ready chan struct{} // closed then
+	once  sync.Once
+}
+
+func (h *heard) isReady() bool {
+	select {
+	case <-h.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+func (h *heard) Write(b []byte) (int, error) {
+	for _, c := range b {
+		if c != '\n' {
+			if len(h.line) <= len(readyLine) {
+				h.line = append(h.line, c)
+			}
+			continue
+		}
+		if string(h.line) == readyLine {
+			h.once.Do(func() { close(h.ready) })
+		}
+		h.line = h.line[:0]
+	}
+	return h.log.Write(b)
 }
 
 // start runs this program with other arguments.
@@ -51,24 +88,22 @@ func (c *children) start(name string, args ...string) error {
 	if err != nil {
 		return err
 	}
-	one.cmd = exec.Command(program, append(args, "--"+untilStdin)...)
+	one.cmd = exec.Command(program, append(args, "--"+underDemo)...)
 	// The name too: a test's program chooses its command by it.
 	one.cmd.Args[0] = os.Args[0]
-	one.cmd.Stdout, one.cmd.Stderr = log, log
+	one.says = &heard{log: log, ready: make(chan struct{})}
+	one.cmd.Stdout, one.cmd.Stderr = one.says, log
+	one.cmd.WaitDelay = 5 * time.Second // it has no children who would hold its output open
 	// Held open by this process and nobody else: if it is killed, they end as well.
-	if _, err := one.cmd.StdinPipe(); err != nil {
-		return err
-	}
-	apart(one.cmd) // Ctrl-C is for the parent, which ends them in order
-	err = one.cmd.Start()
-	if closeErr := log.Close(); err == nil {
-		err = closeErr
+	if one.in, err = one.cmd.StdinPipe(); err == nil {
+		apart(one.cmd) // Ctrl-C is for the parent, which ends them in order
+		err = one.cmd.Start()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return errors.Join(fmt.Errorf("%s: %w", name, err), log.Close())
 	}
 	go func() {
-		one.err = one.cmd.Wait()
+		one.err = errors.Join(one.cmd.Wait(), log.Close())
 		close(one.done)
 	}()
 	c.mu.Lock()
@@ -132,6 +167,47 @@ func (c *children) ready(ctx context.Context, socket string) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+func (c *children) named(name string) *child {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.all {
+		if one.name == name {
+			return one
+		}
+	}
+	return nil
+}
+
+// hear waits until processes have said that they are ready.
+func (c *children) hear(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		for one := c.named(name); !one.says.isReady(); {
+			select {
+			case <-one.says.ready:
+			case <-one.done:
+				if !one.says.isReady() {
+					return fmt.Errorf("%s has ended before it was ready: %v: %s", name, one.err, lastLine(one.log))
+				}
+			case <-time.After(200 * time.Millisecond):
+				if err := c.failed(names...); err != nil {
+					return err
+				}
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// begin has a coordinator announce rounds.
+func (c *children) begin(name string) error {
+	if _, err := fmt.Fprintln(c.named(name).in, beginLine); err != nil {
+		return errors.Join(c.failed(), fmt.Errorf("%s: %w", name, err))
+	}
+	return nil
 }
 
 // stop ends all processes, the last that was started first, and says whether each

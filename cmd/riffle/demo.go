@@ -98,7 +98,11 @@ processes; --resume goes on from there.`,
 				return err
 			}
 			if err := d.create(cmd.Context()); err != nil {
-				return operateError(err)
+				if cmd.Context().Err() != nil {
+					err = fmt.Errorf("interrupted (%w); nothing is kept", context.Canceled)
+				}
+				// Half-made, it can neither be resumed nor be used again.
+				return errors.Join(operateError(err), empty(d.dir, fresh))
 			}
 			return d.run(cmd, show, !fresh)
 		},
@@ -207,7 +211,22 @@ func (d *demo) create(ctx context.Context) error {
 	if err := d.loopback().Create(ctx); err != nil {
 		return err
 	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	return d.save()
+}
+
+// empty removes what is in a directory, and the directory itself if it is ours.
+func empty(dir string, ours bool) error {
+	if ours {
+		return os.RemoveAll(dir)
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return err
 }
 
 func (d *demo) save() error {
@@ -254,24 +273,23 @@ func (d *demo) run(cmd *cobra.Command, show output, keep bool) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted (%w); all processes are stopped; continue with: riffle demo --resume %s", context.Canceled, d.dir)
 		}
-		show.note(stderr, "logs: %s; when the cause is gone: riffle demo --resume %s", c.dir, d.dir)
-		return operateError(err)
+		return fmt.Errorf("%w\nlogs: %s; all processes are stopped; when the cause is gone: riffle demo --resume %s", operateError(err), c.dir, d.dir)
 	}
 	result, err := d.check(ctx, time.Since(begun))
 	if err != nil {
-		show.note(stderr, "what was recorded is kept: %s", d.dir)
-		return operateError(err)
+		return fmt.Errorf("%w\nwhat was recorded is kept: %s", operateError(err), d.dir)
 	}
+	var left error
 	if !keep {
-		if err := os.RemoveAll(d.dir); err != nil {
-			return err
-		}
+		left = os.RemoveAll(d.dir) // its error names what is left
 		result.Dir = ""
 	}
 	if show.json {
-		return printJSON(cmd.OutOrStdout(), result)
+		err = printJSON(cmd.OutOrStdout(), result)
+	} else {
+		err = result.print(cmd.OutOrStdout())
 	}
-	return result.print(cmd.OutOrStdout())
+	return errors.Join(err, left)
 }
 
 // drive runs the task to its end.
@@ -313,6 +331,15 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 		if err := c.start(name, "client", "--config", l.ClientConfig(i)); err != nil {
 			return err
 		}
+	}
+	// A round is too short for clients that still read their data.
+	loading := time.Now()
+	if err := c.hear(ctx, clients...); err != nil {
+		return err
+	}
+	show.note(stderr, "clients are ready after %.0f s", time.Since(loading).Seconds())
+	if err := c.begin(operate.RoleCoordinator); err != nil {
+		return err
 	}
 	return d.watch(ctx, c, api, show, stderr, clients)
 }

@@ -1,14 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -32,29 +33,45 @@ func roleArg(roles []string) cobra.PositionalArgs {
 
 const singleOperator = "single-operator mode: the shuffle does not protect from its operator"
 
-// untilStdin is a hidden flag of processes that a demo starts: they end with the
-// one who holds their standard input open, however that ended.
-const untilStdin = "until-stdin-closes"
+// underDemo is a hidden flag of processes that a demo starts: they end with the one
+// who holds their standard input open, however that ended. A coordinator announces
+// no round before it is told to by a line; clients say by one when they are ready.
+const underDemo = "under-demo"
 
-func addUntilStdin(fs *pflag.FlagSet) {
-	fs.Bool(untilStdin, false, "stop when standard input is closed")
-	_ = fs.MarkHidden(untilStdin) // it is there
+// Lines that a demo and its processes exchange.
+const (
+	beginLine = "begin"
+	readyLine = "ready"
+)
+
+func addUnderDemo(fs *pflag.FlagSet) {
+	fs.Bool(underDemo, false, "stop when standard input is closed")
+	_ = fs.MarkHidden(underDemo) // it is there
 }
 
 // service runs f as a server: exit 0 after SIGTERM, by which a server is asked to
 // stop, and 130 after an interrupt.
-func service(cmd *cobra.Command, f func(context.Context) error) error {
+func service(cmd *cobra.Command, f func(context.Context, operate.Options) error) error {
+	o := serverOptions(cmd)
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM) // the context ends by it as well
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	if on, _ := cmd.Flags().GetBool(untilStdin); on {
+	if on, _ := cmd.Flags().GetBool(underDemo); on {
+		begin := make(chan struct{})
+		o.Hold = begin
+		o.Ready = func() { _, _ = fmt.Fprintln(cmd.OutOrStdout(), readyLine) } // who does not hear it ends us
 		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin) // ends with this process
+			release := sync.OnceFunc(func() { close(begin) })
+			for lines := bufio.NewScanner(os.Stdin); lines.Scan(); { // ends with this process
+				if lines.Text() == beginLine {
+					release()
+				}
+			}
 			cancel()
 		}()
 	}
-	err := f(ctx)
+	err := f(ctx, o)
 	signal.Stop(term)
 	if err != nil {
 		return operateError(err)
@@ -89,13 +106,13 @@ With "all" every role runs in this process, for development.`,
 			if args[0] == operate.RoleAll {
 				fmt.Fprintln(cmd.ErrOrStderr(), "riffle:", singleOperator)
 			}
-			return service(cmd, func(ctx context.Context) error {
-				return operate.Serve(ctx, args[0], config, serverOptions(cmd))
+			return service(cmd, func(ctx context.Context, o operate.Options) error {
+				return operate.Serve(ctx, args[0], config, o)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the role")
-	addUntilStdin(cmd.Flags())
+	addUnderDemo(cmd.Flags())
 	return cmd
 }
 
@@ -121,13 +138,13 @@ of the tasks that are named has ended.`,
 			if config == "" {
 				return usage("--config is required")
 			}
-			return service(cmd, func(ctx context.Context) error {
-				return operate.ServeClients(ctx, config, serverOptions(cmd))
+			return service(cmd, func(ctx context.Context, o operate.Options) error {
+				return operate.ServeClients(ctx, config, o)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the clients")
-	addUntilStdin(cmd.Flags())
+	addUnderDemo(cmd.Flags())
 	return cmd
 }
 

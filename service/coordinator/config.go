@@ -52,6 +52,9 @@ type Config struct {
 	// Backoff is the pause after a first failure; it doubles up to 100 times it.
 	// Default 100 ms.
 	Backoff time.Duration
+	// Hold, if not nil, keeps rounds from being announced until it is closed. Those that
+	// are open go on.
+	Hold <-chan struct{}
 	// Log takes what happens, without anything of clients. Default: nowhere.
 	Log *slog.Logger
 }

@@ -61,6 +61,13 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 		return true, r.finish(ctx, Done, fmt.Sprintf("all %d rounds were run", r.task.Rounds))
 	}
 	r.phase("waiting")
+	if hold := r.s.config.Hold; hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
 	if !sleep(ctx, r.t.Pause) {
 		return false, ctx.Err()
 	}

@@ -197,3 +197,49 @@ func TestRecord(t *testing.T) {
 		}
 	}
 }
+
+// A coordinator that is held shows its task and lets it be stopped, and announces
+// nothing before it is let go.
+func TestHold(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All)
+	hold := make(chan struct{})
+	p, err := w.start(nil, func(c *Config) { c.Hold = hold })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if s, _ := p.Show(w.task.ID()); s.Phase == "waiting" {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	rec := httptest.NewRecorder()
+	p.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/v1/tasks/"+hexTask(w), nil))
+	if rec.Code != http.StatusOK {
+		t.Errorf("the task: status %d", rec.Code)
+	}
+	rec = httptest.NewRecorder()
+	p.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/v1/tasks/"+hexTask(w)+"/announcement", nil))
+	if rec.Code != http.StatusNoContent {
+		t.Errorf("an announcement: status %d", rec.Code)
+	}
+	time.Sleep(20 * time.Millisecond)
+	if s, _ := p.Show(w.task.ID()); s.Phase != "waiting" || s.Round != 0 {
+		t.Errorf("%+v", s)
+	}
+	close(hold)
+	w.check(w.end(p))
+
+	w = newWorld(t, dp.Shuffle, dp.All)
+	if p, err = w.start(nil, func(c *Config) { c.Hold = make(chan struct{}) }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := p.Stop(ctx, w.task.ID(), ""); err != nil {
+		t.Error(err)
+	}
+	if s := w.end(p); s.State != Stopped || len(w.sh.Opened) != 0 {
+		t.Errorf("%d rounds opened: %+v", len(w.sh.Opened), s)
+	}
+}
