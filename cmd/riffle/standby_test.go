@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/riffle-dp/riffle/operate"
 	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
+	"github.com/riffle-dp/riffle/store"
 )
 
 // standbyName is a second coordinator's process.
@@ -160,6 +162,35 @@ func shared(d *deployment) {
 	}
 }
 
+// openRound reads from the shared store how far the task is, and whether a batch is
+// charged and not released.
+func (d *deployment) openRound() (round int64, charged bool) {
+	d.t.Helper()
+	c, err := operate.LoadCoordinator(d.configs[operate.RoleCoordinator])
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	s, err := store.Open(d.t.Context(), c.StoreConfig(operate.RoleCoordinator))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer s.Close()
+	e, err := s.Get(d.t.Context(), "state."+d.task)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var state struct {
+		Round int64 `json:"round"`
+		Open  *struct {
+			Charged bool `json:"charged"`
+		} `json:"open"`
+	}
+	if err := json.Unmarshal(e.Value, &state); err != nil {
+		d.t.Fatal(err)
+	}
+	return state.Round, state.Open != nil && state.Open.Charged
+}
+
 // TestStandbyLearnsOfTasks has a task created after the standby has started, kills the
 // first coordinator while a batch is charged and not released, and has the standby
 // finish the task.
@@ -219,7 +250,8 @@ func TestStandbyLearnsOfTasks(t *testing.T) {
 			if led := tasks(); len(led) != 1 || led[0].Phase != "standby" {
 				t.Errorf("the standby is not one: %v", led)
 			}
-			t.Logf("killed in round %d, after %d entries", d.last.Round+1, d.last.LedgerEntries)
+			round, charged := d.openRound()
+			t.Logf("killed after round %d; the next is charged: %v", round, charged)
 			d.leader = standbyName
 			d.reach(d.last.Round+1, 2*time.Minute)
 			d.whole(2 * time.Minute)
