@@ -30,6 +30,7 @@ func e3() Experiment {
 			}), Note: "A round is an epoch of all clients, as in the paper's Theorem 3. ε₀ = 6, the clip and the rate are our choice; nothing was tuned."},
 			{Name: "privunit", Train: with(func(c *train.Config) {
 				c.Model, c.Eps0, c.Rounds = "pca-mlp", 4, 50
+				c.Clip, c.LR, c.Average = 0.2, "3", 0.5
 			}), Note: "riffle's randomizer for the same network; ε₀ = 4."},
 		},
 	}
