@@ -476,35 +476,3 @@ func (c *CSV) Split(fraction float64, seed uint64) (train, test *Table, err erro
 	}
 	return train, test, nil
 }
-
-// WriteCSV writes a table as a CSV file that ParseCSV reads back: columns x1, x2, …
-// and the target, as y; of a classification the class's number.
-func WriteCSV(w io.Writer, t *Table) error {
-	out := csv.NewWriter(w)
-	cells := make([]string, t.Dim+1)
-	for j := range t.Dim {
-		cells[j] = "x" + strconv.Itoa(j+1)
-	}
-	cells[t.Dim] = "y"
-	if err := out.Write(cells); err != nil {
-		return fmt.Errorf("dataset: %w", err)
-	}
-	for i := range t.Len() {
-		for j, v := range t.Row(i) {
-			cells[j] = strconv.FormatFloat(float64(v), 'g', -1, 32)
-		}
-		if t.Regression() {
-			cells[t.Dim] = strconv.FormatFloat(float64(t.Targets[i]), 'g', -1, 32)
-		} else {
-			cells[t.Dim] = strconv.Itoa(int(t.Y[i]))
-		}
-		if err := out.Write(cells); err != nil {
-			return fmt.Errorf("dataset: %w", err)
-		}
-	}
-	out.Flush()
-	if err := out.Error(); err != nil {
-		return fmt.Errorf("dataset: %w", err)
-	}
-	return nil
-}

@@ -2,11 +2,9 @@ package coordinator
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -346,116 +344,6 @@ func (r *runner) opened() (last wire.Entry, opened bool, err error) {
 	return last, true, nil
 }
 
-// first stores the model at its start and returns the state before round 1.
-func (r *runner) first(ctx context.Context) (record, error) {
-	rec := record{Counts: Counts{}.clone()}
-	o, err := r.t.Optimizer()
-	if err != nil {
-		return rec, err
-	}
-	params := make([]float32, len(o.Point()))
-	for j, v := range o.Point() {
-		params[j] = float32(v)
-	}
-	model, state := encodeModel(params), encodeState(o.State())
-	rec.Model, rec.Step = digestOf(model), digestOf(state)
-	rec.Recent = []hash{rec.Model}
-	store := r.s.config.Store
-	if err := store.PutObject(ctx, modelName(r.id, rec.Model), model); err != nil {
-		return rec, err
-	}
-	return rec, store.PutObject(ctx, stateName(r.id, rec.Step), state)
-}
-
-// save replaces the state by compare-and-swap.
-func (r *runner) save(ctx context.Context, rec record) error {
-	b, err := rec.encode()
-	if err != nil {
-		return err
-	}
-	revision, err := r.s.config.Store.Put(ctx, r.stateKey(), b, r.revision)
-	if err != nil {
-		return fmt.Errorf("coordinator: state of task %q: %w", r.task.Name, err)
-	}
-	r.record, r.revision = rec, revision
-	return nil
-}
-
-// reload reads the state again after an error, when it is not known what was
-// written. A state of another leader is ErrConflict.
-func (r *runner) reload(ctx context.Context) error {
-	b, revision, err := r.s.config.Store.Get(ctx, r.stateKey())
-	if err != nil {
-		return err
-	}
-	rec, err := decodeRecord(b)
-	if err != nil {
-		return fatal("%w", err)
-	}
-	if rec.Fence != r.record.Fence {
-		return fmt.Errorf("%w: task %q is led under number %d", ErrConflict, r.task.Name, rec.Fence)
-	}
-	r.record, r.revision, r.pure = rec, revision, nil
-	r.show()
-	return nil
-}
-
-// load makes the pure coordinator of n clients from what is stored.
-func (r *runner) load(ctx context.Context, n int64) error {
-	blocks, err := r.blocks(n)
-	if err != nil {
-		return err
-	}
-	o, err := r.t.Optimizer()
-	if err != nil {
-		return err
-	}
-	b, err := r.s.config.Store.GetObject(ctx, stateName(r.id, r.record.Step))
-	if err != nil {
-		return err
-	}
-	if digestOf(b) != r.record.Step {
-		return fatal("the optimiser's state is not what its name says")
-	}
-	state, err := decodeState(b)
-	if err != nil {
-		return fatal("%w", err)
-	}
-	r.charging = chargeLog{TaskLedger: r.ledger}
-	c, err := coordinator.New(coordinator.Config{
-		Task: r.id, Optimizer: o, Mechanism: r.mechanism, Report: r.t.Report, Ledger: &r.charging,
-		Trust: r.task.Trust, Participation: r.task.Participation, Population: n, Sample: r.t.Sample,
-		CheckInRate: r.t.CheckInRate, Blocks: blocks, MinReports: r.task.MinReports, Clip: r.task.Mechanism.Clip,
-		Colluders: r.t.Colluders, Honest: r.honest(),
-	})
-	if err != nil {
-		return err
-	}
-	s := coordinator.State{Round: r.record.Round, Optimizer: state, Charged: r.ledger.Entries()}
-	if last, opened, err := r.opened(); err != nil {
-		return err
-	} else if opened {
-		s.Opened, s.Batch = last.Round, last.Batch
-	}
-	if err := c.Restore(s); err != nil {
-		return fatal("%w", err)
-	}
-	if a := c.Announce(); a.ModelDigest != r.record.Model {
-		return fatal("the optimiser's state gives another model than the one that was released")
-	}
-	r.pure = c
-	return nil
-}
-
-// announcement decodes the one of the open round.
-func (r *runner) announcement() (*wire.Announcement, error) {
-	if len(r.record.Open.Announcement) < ed25519.SignatureSize {
-		return nil, wire.ErrMalformed
-	}
-	a, err := wire.DecodeAnnouncement(r.record.Open.Announcement[64:])
-	return &a, err
-}
-
 // show brings the status up to the record.
 func (r *runner) show() {
 	b, err := r.ledger.Spent()
@@ -545,16 +433,4 @@ func (r *runner) roster(e *wire.Enrolment) error {
 		return fmt.Errorf("the enrolment has changed: with participation once, who is in a block must stay")
 	}
 	return nil
-}
-
-// keepModels is how many models can be fetched, the newest included.
-const keepModels = 16
-
-// recent adds a model to those that are kept and returns those that are not.
-func recent(list []hash, model hash) (kept, dropped []hash) {
-	kept = append(slices.DeleteFunc(slices.Clone(list), func(h hash) bool { return h == model }), model)
-	if n := len(kept) - keepModels; n > 0 {
-		return kept[n:], kept[:n]
-	}
-	return kept, nil
 }
