@@ -154,14 +154,15 @@ func (f *Fleet) Run(ctx context.Context) error {
 	wg.Go(func() { fail(f.resend(ctx)) })
 	if len(f.config.Tasks) > 0 {
 		for _, task := range f.config.Tasks {
-			wg.Go(func() { fail(f.task(ctx, task)) })
+			wg.Go(func() { fail(f.task(ctx, task, func() {})) })
 		}
 	} else {
 		f.follow(ctx, func(task [32]byte, done func()) {
 			wg.Go(func() {
-				defer done()
+				over := sync.OnceFunc(done)
+				defer over()
 				// What the policy does not allow is left to others.
-				if err := f.task(ctx, task); errors.Is(err, errStore) {
+				if err := f.task(ctx, task, over); errors.Is(err, errStore) {
 					fail(err)
 				}
 			})
@@ -181,7 +182,8 @@ const (
 )
 
 // follow starts the tasks that the coordinator lists, until ctx ends. run is to
-// return at once and to call done when the task has ended.
+// return at once and to call done when the task has ended; not later where clients
+// have reports to send, for the next task is asked for then.
 func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())) {
 	known := map[[32]byte]bool{}
 	slots := make(chan struct{}, tasksAtOnce)
@@ -222,8 +224,9 @@ func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())
 	}
 }
 
-// task takes part in one task until it ends.
-func (f *Fleet) task(ctx context.Context, id [32]byte) error {
+// task takes part in one task until it ends, and calls over once its rounds are no
+// longer asked for.
+func (f *Fleet) task(ctx context.Context, id [32]byte, over func()) error {
 	t, err := f.agree(ctx, id)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -238,7 +241,7 @@ func (f *Fleet) task(ctx context.Context, id [32]byte) error {
 		return err
 	}
 	f.tell(Notice{What: Agreed, Task: id})
-	r := rounds{fleet: f, terms: t}
+	r := rounds{fleet: f, terms: t, over: over}
 	return r.run(ctx)
 }
 

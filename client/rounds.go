@@ -20,6 +20,7 @@ type rounds struct {
 	theta  []float32
 	open   chan announced
 	work   sync.Pool // of *work
+	over   func()    // no more rounds are asked for
 }
 
 // pollTime is how long a coordinator is asked to wait for the next round.
@@ -59,6 +60,7 @@ func (r *rounds) run(ctx context.Context) error {
 		}
 	}()
 	ended := r.follow(ctx)
+	r.over() // before members are waited for, for the same reason
 	close(r.open)
 	<-done
 	err := context.Cause(ctx)
@@ -149,7 +151,11 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 	select {
 	case r.open <- announced{ann, digest, e, r.theta, begun}:
 	default:
-		return refuse(CauseRound, "%d rounds are open already", waiting+1)
+		// As if there were room, so that when the next is asked for says nothing of
+		// whether members are still waiting to send.
+		f.tell(Notice{What: Declined, Task: r.terms.ID, Round: ann.Round,
+			Err: refuse(CauseRound, "%d rounds are open already", waiting+1).of(r.terms.ID, ann.Round)})
+		return nil
 	}
 	f.mu.Lock()
 	f.count.Rounds++

@@ -175,7 +175,7 @@ func (r *running) show(id [32]byte) (*operatorv1.Task, error) {
 // message is a status as it goes over the wire.
 func (r *running) message(s coordinator.Status) *operatorv1.Task {
 	t := &operatorv1.Task{Id: hex.EncodeToString(s.Task[:]), Name: s.Name, State: string(s.State), Why: s.Why, Rounds: s.Rounds, Round: s.Round,
-		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: s.Eps, Delta: s.Delta, Reports: s.Reports,
+		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: s.Epsilon(), Delta: s.Delta, Reports: s.Reports,
 		RoundsVoid: s.Void, RoundsFailed: s.Failed, LedgerEntries: s.Charged, Phase: s.Phase, Error: s.Error, Rejected: map[string]int64{}}
 	for reason, n := range s.Rejected {
 		t.Rejected[string(reason)] = n

@@ -278,7 +278,7 @@ func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
 		family("riffle_rounds_void_total", "Rounds with too few reports.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Void) }),
 		family("riffle_rounds_failed_total", "Rounds that were charged but gave no step.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Failed) }),
 		family("riffle_reports_summed_total", "Reports that are in a model.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Reports) }),
-		family("riffle_epsilon", "Bound on what was charged, at the task's delta.", endpoint.Gauge, func(s coordinator.Status) float64 { return s.Eps }),
+		family("riffle_epsilon", "Bound on what was charged, at the task's delta.", endpoint.Gauge, coordinator.Status.Epsilon),
 		family("riffle_running", "1 while the task runs.", endpoint.Gauge, func(s coordinator.Status) float64 {
 			if s.State == coordinator.Running {
 				return 1

@@ -32,7 +32,11 @@ func (c Coordinator) loadToken() (string, error) {
 	if err != nil {
 		return "", configError("dashboard-token: %w", err)
 	}
-	return string(bytes.TrimSpace(b)), nil
+	token := string(bytes.TrimSpace(b))
+	if token == "" {
+		return "", configError("dashboard-token: %s is empty", c.DashboardToken)
+	}
+	return token, nil
 }
 
 // serveDashboard adds the page to what the coordinator serves: plain HTTP on
@@ -146,7 +150,7 @@ func (v *view) show(s coordinator.Status) {
 			Rejected: total(s.Rejected) - total(last.counts.Rejected), Void: s.Void - last.counts.Void, Failed: s.Failed - last.counts.Failed})
 		last.round, last.counts = s.Round, s.Counts
 	}
-	m := dashboard.Measure{Round: s.Round, Eps: known(s.Eps), Accuracy: math.NaN(), Loss: math.NaN(), Seconds: time.Since(v.begun).Seconds()}
+	m := dashboard.Measure{Round: s.Round, Eps: s.Epsilon(), Accuracy: math.NaN(), Loss: math.NaN(), Seconds: time.Since(v.begun).Seconds()}
 	if e, ok := s.Evaluation.(evaluation); ok && s.Evaluated == s.Round {
 		if m.Loss = e.Loss; e.Accuracy != nil {
 			m.Accuracy = *e.Accuracy
@@ -155,14 +159,6 @@ func (v *view) show(s coordinator.Status) {
 	if s.Round > 0 {
 		v.board.Measured(id, m)
 	}
-}
-
-// known is a bound of a status; −1 says there: not known.
-func known(eps float64) float64 {
-	if eps < 0 {
-		return math.NaN()
-	}
-	return eps
 }
 
 // past shows the rounds that were charged before this process: what the ledger
@@ -192,7 +188,7 @@ var stageNames = []string{"waiting", "announcing", "collecting", "charging", "op
 
 func (v *view) task(id string, s coordinator.Status, last *shown) dashboard.Task {
 	t := dashboard.Task{ID: id, Name: s.Name, State: dashboard.State(s.State), Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Rounds,
-		Eps: known(s.Eps), EpsAt: s.Round, Planned: math.NaN(), Delta: s.Delta, Method: s.Method, Source: s.Source, Charged: s.Charged,
+		Eps: s.Epsilon(), EpsAt: s.Round, Planned: math.NaN(), Delta: s.Delta, Method: s.Method, Source: s.Source, Charged: s.Charged,
 		Accuracy: math.NaN(), Loss: math.NaN(), Seconds: time.Since(v.begun).Seconds(),
 		Counts: dashboard.Counts{Released: s.Released, Void: s.Void, Failed: s.Failed, Reports: s.Reports, Rejected: map[string]int64{}}}
 	if s.Phase == "failed" {
@@ -256,9 +252,12 @@ func facts(t *train.Task) []dashboard.Fact {
 func promise(t *train.Task, s coordinator.Status) report.Privacy {
 	c := t.Config
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
-		Rounds: s.Charged, ReportsPerClient: c.ReportsPerClient(), Randomizer: c.Randomizer, Eps0: c.Eps0, Sigma: c.Sigma, Epsilon: known(s.Eps),
+		Rounds: s.Charged, ReportsPerClient: c.ReportsPerClient(), Randomizer: c.Randomizer, Eps0: c.Eps0, Sigma: c.Sigma, Epsilon: s.Epsilon(),
 		Delta: s.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: c.Assumes(), PerClient: c.PerClient,
 		Running: s.State == coordinator.Running, PublicExamples: int64(t.Data.Public)}
+	if t.Wire.Participation == dp.Once {
+		p.Rounds = s.Released + s.Failed // an entry is an epoch
+	}
 	if s.Released > 0 {
 		p.ReportsPerRound = float64(s.Reports) / float64(s.Released)
 	}
@@ -287,7 +286,7 @@ func (v *view) ledger(ctx context.Context) (dashboard.Ledger, error) {
 	at := map[[32]byte]int{}
 	for i, s := range v.running.service.List() {
 		at[s.Task] = i
-		out.Tasks = append(out.Tasks, dashboard.LedgerTask{ID: hex.EncodeToString(s.Task[:]), Name: s.Name, Eps: known(s.Eps), Delta: s.Delta})
+		out.Tasks = append(out.Tasks, dashboard.LedgerTask{ID: hex.EncodeToString(s.Task[:]), Name: s.Name, Eps: s.Epsilon(), Delta: s.Delta})
 	}
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {

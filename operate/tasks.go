@@ -162,9 +162,13 @@ func (r *running) learnOne(ctx context.Context, key string, add func(coordinator
 // learnEvery is how often a coordinator on a shared store looks for new tasks.
 const learnEvery = 2 * time.Second
 
+// refreshEvery is how old a standby's figures for the population get.
+const refreshEvery = 20 * time.Second
+
 // follow learns of tasks that others create, until ctx ends.
 func (r *running) follow(ctx context.Context, log *slog.Logger) error {
 	pause, last := learnEvery, ""
+	refreshed := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -176,6 +180,11 @@ func (r *running) follow(ctx context.Context, log *slog.Logger) error {
 		err := r.learn(ctx, r.service.Add)
 		n := len(r.known) - before
 		r.creating.Unlock()
+		if time.Since(refreshed) > refreshEvery {
+			// What others charge shows in the figures of this one.
+			err = errors.Join(err, r.journal.Refresh(ctx))
+			refreshed = time.Now()
+		}
 		if n > 0 {
 			log.Info("learned of tasks that another coordinator has created", "tasks", n)
 		}

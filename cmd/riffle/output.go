@@ -40,7 +40,10 @@ func forEachChanged(fs *pflag.FlagSet, visit func(name string)) {
 
 // roundUp prints ε with four significant digits, never below its value.
 func roundUp(eps float64) string {
-	if eps == 0 || math.IsInf(eps, 0) || math.IsNaN(eps) {
+	if math.IsNaN(eps) {
+		return "not known"
+	}
+	if eps == 0 || math.IsInf(eps, 0) {
 		return fmt.Sprint(eps)
 	}
 	if text := fmt.Sprintf("%.4g", eps); parse(text) >= eps {

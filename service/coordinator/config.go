@@ -225,7 +225,7 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 // bare is a runner that has yet to be made ready.
 func (s *Service) bare(t Task, w wire.Task) *runner {
 	r := &runner{s: s, t: t, id: w.ID(), task: w, changed: make(chan struct{}), ended: make(chan struct{})}
-	r.status = Status{Task: r.id, Name: w.Name, State: Running, Phase: "starting", Rounds: w.Rounds, Delta: w.Delta,
+	r.status = Status{Task: r.id, Name: w.Name, State: Running, Phase: "starting", Rounds: w.Rounds, Delta: w.Delta, Eps: -1,
 		Counts: Counts{}.clone(), Seconds: map[string]float64{}}
 	r.log = s.config.Log.With("task", w.Name)
 	return r

@@ -4,8 +4,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"math"
 	"sync"
 	"time"
+
+	"github.com/riffle-dp/riffle/dp"
 )
 
 // Status is what is public of a task.
@@ -31,11 +34,20 @@ type Status struct {
 	Since      time.Time          // of the phase
 }
 
+// Epsilon is Eps, NaN where it is not known: who does not lead a task does not know
+// what it was charged.
+func (s Status) Epsilon() float64 {
+	if s.Eps < 0 {
+		return math.NaN()
+	}
+	return s.Eps
+}
+
 // MarshalJSON writes digests in hex.
 func (s Status) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"task": hex.EncodeToString(s.Task[:]), "name": s.Name, "state": s.State, "why": s.Why, "phase": s.Phase,
-		"round": s.Round, "rounds": s.Rounds, "model": hex.EncodeToString(s.Model[:]), "epsilon": s.Eps, "delta": s.Delta,
+		"round": s.Round, "rounds": s.Rounds, "model": hex.EncodeToString(s.Model[:]), "epsilon": dp.Number(s.Epsilon()), "delta": s.Delta,
 		"method": s.Method, "ledger_entries": s.Charged, "rounds_released": s.Released, "rounds_void": s.Void,
 		"rounds_failed": s.Failed, "reports_accepted": s.Reports, "reports_rejected": s.Rejected,
 		"evaluation": s.Evaluation, "evaluation_round": s.Evaluated, "seconds": s.Seconds, "error": s.Error, "since": s.Since.UTC().Truncate(time.Second),

@@ -160,6 +160,8 @@ func (r *runner) trouble(err error) {
 // lead waits for the lease and runs rounds while it is held.
 func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	r.phase("standby")
+	// Another may be charging.
+	r.update(func(s *Status) { s.Eps, s.Method, s.Source = -1, "", "" })
 	config := &r.s.config
 	lease, err := config.Store.Acquire(ctx, "task-"+r.name(), config.Holder, config.LeaseTTL)
 	if err != nil {
