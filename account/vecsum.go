@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/vecsum"
 )
 
@@ -389,7 +390,7 @@ func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseK
 	// number is no chance, else of any.
 	g := q.Query
 	g.Trust, g.Class = dp.Distributed, dp.Gaussian
-	g.Delta *= 1 - vecsum.TailShare
+	g.Delta = ledger.Counted(g.Delta, vecsum.TailShare)
 	if g.Participation == dp.Once {
 		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
 	}

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +16,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/riffle-dp/riffle/internal/browsertest"
 )
 
 // tab is a browser's page that fails the test on complaints and on requests to
@@ -31,34 +31,18 @@ type tab struct {
 
 func browser(t *testing.T, width, height int, dark bool) *tab {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("short: no browser")
-	}
-	var program string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			program = path
-			break
-		}
-	}
-	if program == "" {
-		t.Skip("no Chromium found: the page is not tested")
-	}
+	ctx := browsertest.Start(t, width, height)
 	mux := http.NewServeMux()
 	mux.Handle("/plan", Handler())
 	mux.Handle("/plan/", Handler())
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 
-	ctx, stop := chromedp.NewExecAllocator(context.Background(), append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WindowSize(width, height))...)
-	t.Cleanup(stop)
-	ctx, stop = chromedp.NewContext(ctx)
-	t.Cleanup(stop)
 	b := &tab{t: t, ctx: ctx, base: server.URL}
 	if err := chromedp.Listen(ctx, b.heard); err != nil {
 		t.Fatal(err)
 	}
+	var stop context.CancelFunc
 	b.ctx, stop = context.WithTimeout(ctx, 8*time.Minute)
 	t.Cleanup(stop)
 	call(b, network.Enable, network.EnableParams{})

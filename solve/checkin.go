@@ -7,6 +7,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/rng"
 	"github.com/riffle-dp/riffle/vecsum"
@@ -26,7 +27,7 @@ type checkIn struct {
 func (m *checkIn) query(sigma float64, rounds int64) account.Query {
 	return account.Query{
 		Trust: dp.Distributed, Participation: dp.CheckIn, Class: dp.Gaussian, Sigma: sigma,
-		Population: m.clients(), Rate: 1 / float64(rounds), Rounds: rounds, Delta: m.config.Delta * (1 - vecsum.TailShare),
+		Population: m.clients(), Rate: 1 / float64(rounds), Rounds: rounds, Delta: ledger.Counted(m.config.Delta, vecsum.TailShare),
 	}
 }
 

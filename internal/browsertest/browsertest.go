@@ -40,9 +40,9 @@ type Page struct {
 // names are what a browser may be called.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "chrome", "headless-shell"}
 
-// Open starts a browser for a test, which is skipped with a reason where there is
-// none, and with -short.
-func Open(t testing.TB) *Page {
+// Start starts a browser with a window of a size for a test, which is skipped with a
+// reason where there is none, and with -short. The context is a tab's.
+func Start(t testing.TB, width, height int) context.Context {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("drives a browser")
@@ -56,7 +56,7 @@ func Open(t testing.TB) *Page {
 	if path == "" {
 		t.Skip("no Chromium: install one, or name it in RIFFLE_CHROMIUM")
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.WindowSize(1200, 900))
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.WindowSize(width, height))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
@@ -64,10 +64,18 @@ func Open(t testing.TB) *Page {
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(stop)
+	return ctx
+}
+
+// Open starts a browser and keeps what its page complains about.
+func Open(t testing.TB) *Page {
+	t.Helper()
+	ctx := Start(t, 1200, 900)
 	p := &Page{t: t, ctx: ctx}
 	if err := chromedp.Listen(ctx, p.listen); err != nil {
 		t.Fatal(err)
 	}
+	var stop context.CancelFunc
 	p.ctx, stop = context.WithTimeout(ctx, 3*time.Minute)
 	t.Cleanup(stop)
 	call(p, network.Enable, network.EnableParams{})
@@ -139,15 +147,17 @@ func (p *Page) Press(keys string) {
 	do(p, "press", chromedp.KeyEvent(keys))
 }
 
-// Until waits until a JavaScript expression is true.
+// Until waits until a JavaScript expression is true. While a page is on its way, what
+// the expression asks about may not be there: that is not an error until the end.
 func (p *Page) Until(expression string) {
 	p.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(30 * time.Millisecond) {
-		if Value[bool](p, "!!("+expression+")") {
+		ok, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+		if err == nil && ok {
 			return
 		}
-		if time.Now().After(end) {
-			p.t.Fatalf("never true: %s; the page reads\n%s\nand says %q", expression, Value[string](p, "document.body.innerText"), p.Trouble())
+		if time.Now().After(end) || p.ctx.Err() != nil {
+			p.t.Fatalf("never true: %s (%v); the page reads\n%s\nand says %q", expression, err, Value[string](p, "document.body.innerText"), p.Trouble())
 		}
 	}
 }
