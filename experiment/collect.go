@@ -67,7 +67,7 @@ func (s Setting) collect(ctx context.Context, known costs, dir string, seed int6
 			return nil, inputError("%s: %v", dir, err)
 		}
 		eps := float64(r.Epsilon)
-		return []Row{{Round: r.Round, EpsProved: eps, EpsBest: eps, EpsPaper: math.NaN(), Value: r.Excess, Seconds: r.Seconds,
+		return []Row{{Round: r.Round, EpsProved: eps, EpsBest: eps, EpsPaper: math.NaN(), Value: r.Excess, Seconds: r.Seconds, Final: true,
 			N: s.Solve.N, Dim: int64(s.Solve.Dim), Epsilon: s.Solve.Epsilon}}, nil
 	}
 	if !train.Exists(dir) {
@@ -94,6 +94,9 @@ func (s Setting) collect(ctx context.Context, known costs, dir string, seed int6
 		}
 		rows = append(rows, Row{Round: m.Round, EpsProved: cost.proved, EpsBest: cost.proved, EpsPaper: cost.paper,
 			Value: float64(m.Accuracy), Seconds: m.Seconds, Epsilon: math.NaN()})
+	}
+	if len(rows) > 0 {
+		rows[len(rows)-1].Final = exists(filepath.Join(dir, train.SummaryFile))
 	}
 	return rows, lines.Err()
 }

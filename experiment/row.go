@@ -21,13 +21,14 @@ type Row struct {
 	EpsProved, EpsBest, EpsPaper float64
 	Value                        float64 // test accuracy in [0, 1]; of a convex problem the excess loss
 	Seconds                      float64 // since the run began
+	Final                        bool    // the last of a run that is finished, be it by its budget
 	// Of convex problems only: clients, features and the budget.
 	N, Dim  int64
 	Epsilon float64
 }
 
 var (
-	columns = []string{"experiment", "setting", "seed", "round", "eps_proved", "eps_best", "eps_paper", "value", "seconds"}
+	columns = []string{"experiment", "setting", "seed", "round", "eps_proved", "eps_best", "eps_paper", "value", "seconds", "final"}
 	convex  = []string{"n", "dim", "epsilon"}
 )
 
@@ -70,7 +71,8 @@ func MarshalRows(rows []Row) []byte {
 	}
 	for _, r := range rows {
 		fields := []string{r.Experiment, r.Setting, strconv.FormatInt(r.Seed, 10), strconv.FormatInt(r.Round, 10),
-			upper(r.EpsProved), upper(r.EpsBest), upper(r.EpsPaper), number(r.Value, 7), number(r.Seconds, 5)}
+			upper(r.EpsProved), upper(r.EpsBest), upper(r.EpsPaper), number(r.Value, 7), number(r.Seconds, 5),
+			strconv.FormatBool(r.Final)}
 		if sized {
 			fields = append(fields, whole(r.N), whole(r.Dim), number(r.Epsilon, -1))
 		}
@@ -154,8 +156,11 @@ func parseRow(line []string) (r Row, err error) {
 	r = Row{Experiment: line[0], Setting: line[1], Seed: whole(line[2]), Round: whole(line[3]),
 		EpsProved: float(line[4]), EpsBest: float(line[5]), EpsPaper: float(line[6]), Value: float(line[7]), Seconds: float(line[8]),
 		Epsilon: math.NaN()}
+	if err == nil {
+		r.Final, err = strconv.ParseBool(line[9])
+	}
 	if len(line) > len(columns) {
-		r.N, r.Dim, r.Epsilon = whole(line[9]), whole(line[10]), float(line[11])
+		r.N, r.Dim, r.Epsilon = whole(line[10]), whole(line[11]), float(line[12])
 	}
 	return r, err
 }

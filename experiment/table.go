@@ -123,7 +123,7 @@ func outcomes(e Experiment, rows []Row) []Outcome {
 			curve := bySeed[seed]
 			slices.SortStableFunc(curve, func(a, b Row) int { return cmp.Compare(a.Round, b.Round) })
 			last := curve[len(curve)-1]
-			if last.Round < s.rounds() {
+			if !last.Final {
 				o.Unfinished++
 				if last.Round > o.Reached.Round {
 					o.Reached = last
@@ -131,8 +131,9 @@ func outcomes(e Experiment, rows []Row) []Outcome {
 				continue
 			}
 			o.Seeds++
-			o.Rounds = max(o.Rounds, last.Round)
-			o.EpsProved, o.EpsBest, o.EpsPaper = last.EpsProved, last.EpsBest, last.EpsPaper
+			if last.Round >= o.Rounds { // a budget can end a run earlier, at less cost
+				o.Rounds, o.EpsProved, o.EpsBest, o.EpsPaper = last.Round, last.EpsProved, last.EpsBest, last.EpsPaper
+			}
 			o.N, o.Dim, o.Epsilon = last.N, last.Dim, last.Epsilon
 			o.finals, o.curves = append(o.finals, last), append(o.curves, curve)
 			values, seconds = append(values, last.Value), append(seconds, last.Seconds)

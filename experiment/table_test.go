@@ -16,14 +16,15 @@ func TestTable(t *testing.T) {
 			{Name: "ours", Train: c}, {Name: "dear", Train: c}, {Name: "begun", Train: c}, {Name: "absent", Train: c}}}
 	nan := math.NaN()
 	row := func(setting string, seed, round int64, proved, paper, value, seconds float64) Row {
-		return Row{Experiment: "x", Setting: setting, Seed: seed, Round: round, EpsProved: proved, EpsBest: proved, EpsPaper: paper, Value: value, Seconds: seconds}
+		return Row{Experiment: "x", Setting: setting, Seed: seed, Round: round, EpsProved: proved, EpsBest: proved, EpsPaper: paper, Value: value, Seconds: seconds,
+			Final: setting != "begun" && round >= 19} // a run of "dear" ends by its budget
 	}
 	rows := []Row{
 		row("theirs", 1, 10, .1, .9, .70, 1), row("theirs", 1, 20, .2, 1.8, .80, 3),
 		row("theirs", 2, 10, .1, .9, .74, 2), row("theirs", 2, 20, .2, 1.8, .84, 5),
 		row("bad", 1, 10, .1, .9, .1, 1), row("bad", 1, 20, .2, 1.8, .2, 1),
 		row("ours", 1, 20, .5, nan, .95, 1),
-		row("dear", 1, 20, 1.0001, nan, .99, 1),
+		row("dear", 1, 20, 1.0001, nan, .99, 1), row("dear", 2, 19, .99, nan, .99, 1),
 		row("begun", 1, 10, .1, nan, .999, 1),
 	}
 	table := NewTable(e, rows, nil)
@@ -36,6 +37,9 @@ func TestTable(t *testing.T) {
 	}
 	if curve := o.Curve(); len(curve) != 2 || math.Abs(curve[0].Value-.72) > 1e-12 {
 		t.Errorf("%+v", curve)
+	}
+	if d := table.Outcomes[3]; d.Seeds != 2 || d.Rounds != 20 || d.EpsProved != 1.0001 {
+		t.Errorf("%+v", d)
 	}
 	if b := table.Outcomes[4]; b.Seeds != 0 || b.Unfinished != 1 || b.Reached.Round != 10 || !math.IsNaN(b.Value.Mean) {
 		t.Errorf("%+v", b)
@@ -74,7 +78,7 @@ func TestTableOfExcessLoss(t *testing.T) {
 		e.Settings = append(e.Settings, Setting{Name: "a/b/c", Solve: &solve.Config{N: n, Dim: 5, Epsilon: 1}})
 		for seed := range int64(2) {
 			rows = append(rows, Row{Experiment: "x", Setting: "a/b/c", Seed: seed + 1, Round: 7, EpsProved: 1, EpsBest: 1, EpsPaper: math.NaN(),
-				Value: math.Pow(10, -float64(i)*.8) * (.9 + .2*float64(seed)), N: n, Dim: 5, Epsilon: 1})
+				Value: math.Pow(10, -float64(i)*.8) * (.9 + .2*float64(seed)), Final: true, N: n, Dim: 5, Epsilon: 1})
 		}
 	}
 	table := NewTable(e, rows, nil)
@@ -97,7 +101,7 @@ func TestEpsIsNeverShownTooSmall(t *testing.T) {
 
 func parseEps(t *testing.T, text string) float64 {
 	t.Helper()
-	rows, err := ParseRows([]byte(strings.Join(columns, ",") + "\nx,y,1,1," + text + ",,,,\n"))
+	rows, err := ParseRows([]byte(strings.Join(columns, ",") + "\nx,y,1,1," + text + ",,,,,false\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

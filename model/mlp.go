@@ -18,7 +18,7 @@ type MLPConfig struct {
 }
 
 // MLP is a network with one hidden layer of ReLUs and cross-entropy loss: on
-// 60 principal components, the network of Erlingsson et al. (2020).
+// 60 principal components, the network of Chen, Cao and Ge 2024 (EAB).
 //
 // theta holds the hidden layer's weights, row-major with Inputs rows of Hidden
 // columns, its biases, the output layer's weights (Hidden × Classes) and its
