@@ -127,6 +127,16 @@ func (b *Board) Measured(id string, m Measure) {
 	b.write(id, func(e *entry) { e.measures.add(m) })
 }
 
+// Measures returns what is kept of a task's measures.
+func (b *Board) Measures(id string) []Measure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.find(id); e != nil {
+		return slices.Clone(e.measures.list)
+	}
+	return nil
+}
+
 func (b *Board) write(id string, f func(*entry)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

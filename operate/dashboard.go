@@ -50,7 +50,8 @@ func (r *running) serveDashboard(s *server) error {
 	if err != nil {
 		return err
 	}
-	v := &view{running: r, board: dashboard.NewBoard(), begun: time.Now(), tasks: map[[32]byte]*shown{}}
+	v := &view{running: r, board: dashboard.NewBoard(), begun: time.Now(), tasks: map[[32]byte]*shown{},
+		curves: curves{store: r.store, revision: map[string]uint64{}, warn: s.options.Log.Warn}, plans: map[[32]byte]chan float64{}, woken: make(chan struct{}, 1)}
 	loopback := dashboard.IsLoopback(c.Dashboard)
 	d, err := dashboard.New(dashboard.Config{Board: v.board, Title: "Coordinator", Version: r.version, Ledger: v.ledger,
 		Loopback: loopback, Token: token, Extra: s.options.Pages})
@@ -77,6 +78,10 @@ type view struct {
 	board   *dashboard.Board
 	begun   time.Time
 	tasks   map[[32]byte]*shown
+	curves  curves
+	context context.Context           // of follow
+	plans   map[[32]byte]chan float64 // filled once
+	woken   chan struct{}             // a plan has been made
 }
 
 // shown is a task as it was shown last.
@@ -88,21 +93,34 @@ type shown struct {
 	over    bool               // it has ended, and was shown so
 	error   string             // the last trouble, in the round after errorAt
 	errorAt int64
+
+	// What earlier processes measured: until when, and last.
+	before, accuracy, loss float64
+
+	measured int64 // the last round of its curve, and the last that the store has
+	kept     int64
+	keptAt   time.Time
 }
 
 // gap is the least time between two looks at all tasks.
 const gap = 100 * time.Millisecond
 
 func (v *view) follow(ctx context.Context) error {
+	v.context = ctx
 	changed, stop := v.running.service.Watch()
 	defer stop()
 	for {
 		for _, s := range v.running.service.List() {
-			v.show(s)
+			v.show(ctx, s)
 		}
+		v.keep(ctx, false)
 		select {
 		case <-changed:
+		case <-v.woken:
 		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			v.keep(last, true)
 			return nil
 		}
 		select {
@@ -120,13 +138,16 @@ func total(by map[wire.Reason]int64) (n int64) {
 	return n
 }
 
-func (v *view) show(s coordinator.Status) {
+// boardID names a task on the board and in the store.
+func boardID(s coordinator.Status) string { return hex.EncodeToString(s.Task[:]) }
+
+func (v *view) show(ctx context.Context, s coordinator.Status) {
 	last := v.tasks[s.Task]
 	if last == nil {
-		last = &shown{}
+		last = &shown{accuracy: math.NaN(), loss: math.NaN()}
 		v.tasks[s.Task] = last
 	}
-	if last.over && s.Error == "" {
+	if last.over && s.Error == "" && len(v.plans[s.Task]) == cap(v.plans[s.Task]) {
 		return // nothing changes any more
 	}
 	last.over = s.State != coordinator.Running
@@ -136,10 +157,11 @@ func (v *view) show(s coordinator.Status) {
 	} else if s.Round > last.errorAt {
 		s.Error = ""
 	}
-	id := hex.EncodeToString(s.Task[:])
+	id := boardID(s)
 	if !last.led && s.Phase != "starting" && s.Phase != "standby" {
 		last.led, last.round, last.counts, last.first = true, s.Round, s.Counts, s.Counts
 		v.past(id, s)
+		v.restore(ctx, s, last)
 	}
 	v.board.Set(v.task(id, s, last))
 	if !last.led {
@@ -150,7 +172,7 @@ func (v *view) show(s coordinator.Status) {
 			Rejected: total(s.Rejected) - total(last.counts.Rejected), Void: s.Void - last.counts.Void, Failed: s.Failed - last.counts.Failed})
 		last.round, last.counts = s.Round, s.Counts
 	}
-	m := dashboard.Measure{Round: s.Round, Eps: s.Epsilon(), Accuracy: math.NaN(), Loss: math.NaN(), Seconds: time.Since(v.begun).Seconds()}
+	m := dashboard.Measure{Round: s.Round, Eps: s.Epsilon(), Accuracy: math.NaN(), Loss: math.NaN(), Seconds: last.before + time.Since(v.begun).Seconds()}
 	if e, ok := s.Evaluation.(evaluation); ok && s.Evaluated == s.Round {
 		if m.Loss = e.Loss; e.Accuracy != nil {
 			m.Accuracy = *e.Accuracy
@@ -158,6 +180,7 @@ func (v *view) show(s coordinator.Status) {
 	}
 	if s.Round > 0 {
 		v.board.Measured(id, m)
+		last.measured = s.Round
 	}
 }
 
@@ -189,7 +212,7 @@ var stageNames = []string{"waiting", "announcing", "collecting", "charging", "op
 func (v *view) task(id string, s coordinator.Status, last *shown) dashboard.Task {
 	t := dashboard.Task{ID: id, Name: s.Name, State: dashboard.State(s.State), Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Rounds,
 		Eps: s.Epsilon(), EpsAt: s.Round, Planned: math.NaN(), Delta: s.Delta, Method: s.Method, Source: s.Source, Charged: s.Charged,
-		Accuracy: math.NaN(), Loss: math.NaN(), Seconds: time.Since(v.begun).Seconds(),
+		Accuracy: last.accuracy, Loss: last.loss, Seconds: last.before + time.Since(v.begun).Seconds(),
 		Counts: dashboard.Counts{Released: s.Released, Void: s.Void, Failed: s.Failed, Reports: s.Reports, Rejected: map[string]int64{}}}
 	if s.Phase == "failed" {
 		t.State = dashboard.Failed
@@ -232,7 +255,36 @@ func (v *view) task(id string, s coordinator.Status, last *shown) dashboard.Task
 	t.Expected, t.Budget, t.Evaluated = c.ExpectedReports(), c.Epsilon, dashboard.Grouped(int64(made.Data.Eval.Len()))+" "+made.Data.EvalName+" examples"
 	t.Facts = facts(made)
 	t.Privacy = promise(made, s)
+	t.Planned = v.planned(s.Task, made)
 	return t
+}
+
+// planned is what all rounds of a task will cost, NaN until that is known: it can
+// take seconds, which the view does not wait for.
+func (v *view) planned(id [32]byte, t *train.Task) float64 {
+	known, asked := v.plans[id]
+	if !asked {
+		known = make(chan float64, 1)
+		v.plans[id] = known
+		go func() {
+			b, err := t.Planned(v.context)
+			if err != nil {
+				b.Eps = math.NaN()
+			}
+			known <- b.Eps
+			select {
+			case v.woken <- struct{}{}:
+			default:
+			}
+		}()
+	}
+	select {
+	case eps := <-known:
+		known <- eps
+		return eps
+	default:
+		return math.NaN()
+	}
 }
 
 func facts(t *train.Task) []dashboard.Fact {

@@ -214,18 +214,24 @@ func (c Config) trust() dp.Trust {
 
 // Planned returns the proved bound on what the whole run will cost; ε is +Inf
 // without privacy.
-func (r *Run) Planned(ctx context.Context) (dp.Bound, error) {
-	if r.Config.Trust == "none" {
+func (r *Run) Planned(ctx context.Context) (dp.Bound, error) { return r.Config.cost(ctx) }
+
+// Planned returns the proved bound on what all of the task's rounds cost if as many
+// take part as it expects.
+func (t *Task) Planned(ctx context.Context) (dp.Bound, error) { return t.Config.cost(ctx) }
+
+func (c Config) cost(ctx context.Context) (dp.Bound, error) {
+	if c.Trust == "none" {
 		return ledger.Unprotected{}.Spent()
 	}
-	answer, err := account.Answer(ctx, r.Config.query(), "best")
+	answer, err := account.Answer(ctx, c.query(), "best")
 	if err != nil {
 		return dp.Bound{}, err
 	}
 	if answer.Upper == nil {
 		return dp.Bound{}, fmt.Errorf("train: %w for this protocol", dp.ErrNoBound)
 	}
-	answer.Upper.Delta = r.Config.Delta
+	answer.Upper.Delta = c.Delta
 	return *answer.Upper, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -164,35 +165,52 @@ func (p remotePage) get(t *testing.T, path, token string, into any) int {
 	return resp.StatusCode
 }
 
-// check compares what the page says of a task of two rounds with what was done.
-func (p remotePage) check(t *testing.T, task string) {
+// pageTask is what the page says of a task.
+type pageTask struct {
+	ID, State                  string
+	Round, Released, Reports   int64
+	Epsilon, Accuracy, Planned float64
+	Stages                     []struct{ Name string }
+}
+
+// pageHistory is what the page draws of a task.
+type pageHistory struct {
+	Measures struct {
+		Round             []int64
+		Epsilon, Accuracy []*float64
+	}
+	Rounds struct{ Round, Reports []int64 }
+}
+
+func (p remotePage) tasks(t *testing.T) []pageTask {
+	t.Helper()
+	var all struct{ Tasks []pageTask }
+	p.get(t, "/api/tasks", p.token, &all)
+	return all.Tasks
+}
+
+func (p remotePage) history(t *testing.T, task string) (h pageHistory) {
+	t.Helper()
+	p.get(t, "/api/history?task="+task, p.token, &h)
+	return h
+}
+
+// check compares what the page says of a task of two rounds with what was done, and
+// returns its accuracy.
+func (p remotePage) check(t *testing.T, task string) float64 {
 	t.Helper()
 	if code := p.get(t, "/api/tasks", "not the token at all", nil); code != http.StatusUnauthorized {
 		t.Errorf("the page answers %d without its token", code)
 	}
-	type shown struct {
-		ID, State                string
-		Round, Released, Reports int64
-		Epsilon, Accuracy        float64
-		Stages                   []struct{ Name string }
-	}
-	var all struct{ Tasks []shown }
 	until(t, "the page shows the end", func() bool {
-		p.get(t, "/api/tasks", p.token, &all)
-		return len(all.Tasks) == 1 && all.Tasks[0].State == "done"
+		all := p.tasks(t)
+		return len(all) == 1 && all[0].State == "done"
 	})
-	s := all.Tasks[0]
+	s := p.tasks(t)[0]
 	if s.ID != task || s.Round != 2 || s.Released != 2 || s.Reports != 24 || !(s.Epsilon > 0) || !(s.Accuracy > 0) || len(s.Stages) < 5 {
 		t.Errorf("the page shows %+v", s)
 	}
-	var history struct {
-		Measures struct {
-			Round             []int64
-			Epsilon, Accuracy []*float64
-		}
-		Rounds struct{ Round, Reports []int64 }
-	}
-	p.get(t, "/api/history?task="+task, p.token, &history)
+	history := p.history(t, task)
 	last := len(history.Measures.Round) - 1
 	if last < 0 || history.Measures.Round[last] != 2 || history.Measures.Epsilon[last] == nil || *history.Measures.Epsilon[last] != s.Epsilon || history.Measures.Accuracy[last] == nil || *history.Measures.Accuracy[last] > 1 {
 		t.Errorf("the measures are %+v", history.Measures)
@@ -231,6 +249,7 @@ func (p remotePage) check(t *testing.T, task string) {
 	if err != nil || line != "event: about\n" || resp.ProtoMajor != 2 {
 		t.Errorf("%q, %v by %s", line, err, resp.Proto)
 	}
+	return s.Accuracy
 }
 
 // TestOperateTwoRounds goes the operator's way: servers, a task, clients, the
@@ -298,7 +317,9 @@ func TestOperateTwoRounds(t *testing.T) {
 	until(t, "the task is done", func() bool {
 		return strings.Contains(want(t, exitDone, "", "task", "show", "first", "--config", coordinator, "--json"), `"state": "done"`)
 	})
-	page.check(t, task.Task)
+	accuracy := page.check(t, task.Task)
+	until(t, "the page shows what was planned", func() bool { return page.tasks(t)[0].Planned > 0 })
+	past := page.history(t, task.Task)
 	want(t, exitDone, "2 released", "task", "list", "--config", coordinator)
 	var alone, running struct{ Epsilon float64 }
 	text := want(t, exitDone, "-pld", "ledger", "show", "--config", coordinator, "--json") // by the socket
@@ -377,6 +398,15 @@ func TestOperateTwoRounds(t *testing.T) {
 		code, out, _ := outcome(t, "task", "show", "first", "--config", coordinator, "--json")
 		return code == exitDone && strings.Contains(out, `"state": "done"`) && strings.Contains(out, "images")
 	})
+	until(t, "the page shows the past", func() bool { return len(page.history(t, task.Task).Measures.Round) > 0 })
+	if again := page.history(t, task.Task); !reflect.DeepEqual(again.Measures, past.Measures) {
+		t.Errorf("the page shows %+v after a restart, before %+v", again.Measures, past.Measures)
+	}
+	for _, s := range page.tasks(t) {
+		if s.ID == task.Task && s.Accuracy != accuracy {
+			t.Errorf("accuracy %v after a restart, before %v", s.Accuracy, accuracy)
+		}
+	}
 	end(t, withoutCmd, withoutLog, syscall.SIGTERM, exitDone)
 	if err := os.Rename(data+".away", data); err != nil {
 		t.Fatal(err)
