@@ -83,6 +83,11 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	if err := pure.CheckOpening(ann, s.enrolment.Load().Enrolment, last.Round, now, s.config.Limits); err != nil {
 		return err
 	}
+	if ann.Participation == dp.Once { // before anything is kept of a round that is refused
+		if _, _, _, err := s.nextEpoch(ctx, ann); err != nil {
+			return err
+		}
+	}
 	// The mark comes first: what it does not name is swept away.
 	if err := s.mark(ctx, name, ann.Deadline, signer); err != nil {
 		return err
@@ -162,18 +167,26 @@ type epoch struct {
 	Blocks int64    `json:"blocks"`
 }
 
-func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement) error {
-	number, err := pure.Epoch(ann)
-	if err != nil {
-		return pure.Refuse(wire.Malformed, "%d blocks of %d clients", ann.PerEpoch, ann.Population)
+// nextEpoch is the epoch of a round, whether its draw has been made, and the
+// revision of the draw that there is. It refuses a round that does not fit the draw.
+func (s *Service) nextEpoch(ctx context.Context, ann wire.Announcement) (number int64, made bool, revision uint64, err error) {
+	if number, err = pure.Epoch(ann); err != nil {
+		return 0, false, 0, pure.Refuse(wire.Malformed, "%d blocks of %d clients", ann.PerEpoch, ann.Population)
 	}
 	var have epoch
-	revision, err := s.getJSON(ctx, keyEpoch(ann.Task), &have)
-	if err != nil {
-		return err
+	if revision, err = s.getJSON(ctx, keyEpoch(ann.Task), &have); err != nil {
+		return 0, false, 0, err
 	}
 	if revision != 0 && have.Epoch >= number {
-		return s.checkEpoch(have, number, ann)
+		return number, true, revision, s.checkEpoch(have, number, ann)
+	}
+	return number, false, revision, nil
+}
+
+func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement) error {
+	number, made, revision, err := s.nextEpoch(ctx, ann)
+	if err != nil || made {
+		return err
 	}
 	fresh := epoch{Epoch: number, Key: make([]byte, 16), Roster: s.roster.digest, Blocks: ann.PerEpoch}
 	rand.Read(fresh.Key) // never fails

@@ -122,6 +122,24 @@ func TestMostRoundsUnderWay(t *testing.T) {
 	})
 }
 
+// What is refused for its blocks leaves nothing behind, and takes nobody's room.
+func TestARefusedEpochTakesNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 6)
+		c := w.config()
+		c.MostOpen = 2
+		n := w.start(c)
+		once := func(round, blocks int64) wire.Announcement {
+			return n.announcement(round, func(a *wire.Announcement) { a.Participation, a.PerEpoch = dp.Once, blocks })
+		}
+		n.open(once(1, 3))
+		for range 3 {
+			n.refused(wire.NotEnrolled, Coordinator, "POST", "/v1/rounds", w.sign(once(2, 2)))
+		}
+		n.open(once(2, 3))
+	})
+}
+
 // A round that an earlier version opened, with all of its keys in one secret, goes on.
 func TestRoundOfAnEarlierVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
