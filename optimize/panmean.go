@@ -42,7 +42,7 @@ type PanMeanConfig struct {
 type PanMean struct {
 	config PanMeanConfig
 	grid   int64 // steps of a gradient of norm Clip
-	noise  *sample.DiscreteGaussian
+	noise  *sample.Table
 	param  uint64 // its σ², in squared steps
 
 	open  bool
@@ -91,9 +91,7 @@ func (m *PanMean) Begin(src rng.Source) error {
 	if m.open {
 		return errors.New("optimize: pan-private mean: the last batch is still open")
 	}
-	for j := range m.sum {
-		m.sum[j] = m.noise.Draw(src)
-	}
+	m.noise.Fill(src, m.sum)
 	m.open, m.count = true, 0
 	return nil
 }

@@ -30,13 +30,13 @@ type DiscreteGaussianConfig struct {
 // deviations; MSE is attained, up to the share of the rounding, by every input.
 // The cut, and what Check allows, are derived in discretegaussian.md.
 //
-// Source: Canonne, Kamath, Steinke, arXiv 2004.00010v5, Algorithm 3, Theorem 4.
+// Source: Canonne, Kamath, Steinke, arXiv 2004.00010v5, Theorem 4.
 type DiscreteGaussian struct {
 	config   DiscreteGaussianConfig
 	variance uint64 // of the noise, in grid steps squared
 	limit    int64  // of a report's values
 	longest  float64
-	noise    *sample.DiscreteGaussian
+	noise    *sample.Table
 }
 
 var _ Mechanism = (*DiscreteGaussian)(nil)
@@ -110,9 +110,9 @@ func (m *DiscreteGaussian) Randomize(src rng.Source, x []float32, r *Report) {
 		if sample.Bernoulli(src, y-low) {
 			k++
 		}
-		k += m.noise.Draw(src)
-		r.Value[i] = int32(max(-m.limit, min(k, m.limit)))
+		r.Value[i] = int32(k) // at most 2^16 + 1
 	}
+	addNoise(src, m.noise, r.Value, m.limit)
 }
 
 // Check validates shape, range and length; see [Mechanism]. It refuses an honest

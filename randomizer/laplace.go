@@ -33,12 +33,12 @@ type LaplaceConfig struct {
 // every input.
 //
 // Source: EAB Proposition 3 and Algorithm 1; the discrete law Ghosh, Roughgarden,
-// Sundararajan, STOC 2009; sampled as in Canonne, Kamath, Steinke, arXiv
-// 2004.00010v5, Algorithm 2.
+// Sundararajan, STOC 2009; sampled by [sample.NewLaplace].
 type Laplace struct {
 	config LaplaceConfig
 	unit   int64        // grid steps in the radius
-	noise  sample.Ratio // scale of the noise in steps
+	scale  sample.Ratio // of the noise, in steps
+	noise  *sample.Table
 	limit  int64        // of a report's values
 	size   int64        // of a report: the sum of its absolute values
 }
@@ -65,8 +65,12 @@ func NewLaplace(c LaplaceConfig) (*Laplace, error) {
 	m.unit = 1 << fraction
 	// Rounded up by more than the division's error: less than 1e-11 of ε₀.
 	scale := float64(2*m.unit) / c.Eps0 * (1 + 0x1p-51)
-	m.noise = sample.Ratio{Num: uint64(math.Ceil(scale * laplaceDen)), Den: laplaceDen}
+	m.scale = sample.Ratio{Num: uint64(math.Ceil(scale * laplaceDen)), Den: laplaceDen}
 	m.limit = min(math.MaxInt32, m.unit+int64(math.Ceil(laplaceTail*scale)))
+	var err error
+	if m.noise, err = sample.NewLaplace(m.scale); err != nil {
+		return nil, fmt.Errorf("randomizer: eps0 = %v: %w", c.Eps0, err)
+	}
 	m.size = m.unit + int64(math.Ceil(scale*laplaceSize(c.Dim, checkTail)*(1+0x1p-40)))
 	return m, nil
 }
@@ -93,10 +97,7 @@ func (m *Laplace) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.config.Dim, x)
 	checkReport(r, 0, m.config.Dim)
 	m.round(src, x, r.Value)
-	for i, k := range r.Value {
-		y := int64(k) + sample.Laplace(src, m.noise)
-		r.Value[i] = int32(max(-m.limit, min(y, m.limit)))
-	}
+	addNoise(src, m.noise, r.Value, m.limit)
 }
 
 // round stores x in grid steps, Σ|k_i| ≤ unit whatever the floats do: k_i is
@@ -150,7 +151,7 @@ func (m *Laplace) Estimate(mean []float64, sum []int64, n int64) {
 // MSE counts the noise, 1/(2·sinh²(1/2t)) squared steps at scale t, and at most
 // 1/4 for the rounding.
 func (m *Laplace) MSE() float64 {
-	s := math.Sinh(float64(m.noise.Den) / (2 * float64(m.noise.Num)))
+	s := math.Sinh(float64(m.scale.Den) / (2 * float64(m.scale.Num)))
 	step := m.config.Radius / float64(m.unit)
 	return float64(m.config.Dim) * (1/(2*s*s) + .25) * step * step
 }

@@ -26,7 +26,7 @@ func NewBinomial(n int64, p float64) (*Table, error) {
 	mean := new(big.Float).SetPrec(128).SetInt64(n)
 	mean.Mul(mean, big.NewFloat(p))
 	l.excess, _ = mean.Sub(mean, new(big.Float).SetInt64(mode)).Float64()
-	return newTable(l, mode, math.Sqrt(float64(n)*p*(1-p)))
+	return newTable(l, mode, math.Sqrt(float64(n)*p*(1-p)), 0)
 }
 
 // NewPoisson prepares the Poisson law with mean exactly lambda, between 2^−60
@@ -36,7 +36,7 @@ func NewPoisson(lambda float64) (*Table, error) {
 		return nil, fmt.Errorf("sample: lambda = %v must lie between 2^-60 and 2^50", lambda)
 	}
 	l := &poisson{lambda: lambda, mode: int64(lambda)}
-	return newTable(l, l.mode, math.Sqrt(lambda))
+	return newTable(l, l.mode, math.Sqrt(lambda), 0)
 }
 
 // binomial is Bin(n, p) around its mode.

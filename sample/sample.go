@@ -7,9 +7,9 @@
 //
 //	exact        Uniform, Shuffle, Subset, Bernoulli, BernoulliRatio,
 //	             BernoulliExp, BernoulliExpRatio, Flip, Binomial, Geometric,
-//	             Laplace (discrete), DiscreteGaussian (the last two but for less
-//	             than e^−2000 of mass, see there), Table: binomial and Poisson laws
-//	             of any size by about one word a value (but for 2^−1000)
+//	             Laplace (discrete), Table: binomial, Poisson, discrete Laplace and
+//	             discrete Gaussian laws of any size by about one word a value (but
+//	             for 2^−1000)
 //	approximate  Gaussian, Normal, Exponential: real-valued laws; normal.md
 //	             bounds how far they are from them
 //

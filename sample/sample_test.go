@@ -13,6 +13,10 @@ func TestSequences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l, err := NewLaplace(Ratio{7, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, c := range []struct {
 		name string
 		draw func(n uint64) string
@@ -24,7 +28,8 @@ func TestSequences(t *testing.T) {
 		{"flip", func(n uint64) string { return bit(Flip(source(4, n), .5)) }, "0 1 0 1 0 0 1 0 0 0 0 0 "},
 		{"geometric", func(n uint64) string { return fmt.Sprint(Geometric(source(5, n), Ratio{7, 2})) }, "0 0 3 2 3 0 0 3 0 5 0 1 "},
 		{"laplace", func(n uint64) string { return fmt.Sprint(Laplace(source(6, n), Ratio{7, 2})) }, "-5 3 -2 2 4 1 6 -2 1 -7 0 1 "},
-		{"gaussian", func(n uint64) string { return fmt.Sprint(g.Draw(source(7, n))) }, "5 -4 -4 -1 -3 4 1 -3 -3 6 -5 -1 "},
+		{"gaussian", func(n uint64) string { return fmt.Sprint(g.Draw(source(7, n))) }, "0 -4 0 -1 -5 1 1 -1 1 -4 1 5 "},
+		{"laplace table", func(n uint64) string { return fmt.Sprint(l.Draw(source(10, n))) }, "4 -6 -3 1 1 -1 0 2 3 -3 -4 -1 "},
 		{"binomial", func(n uint64) string { return fmt.Sprint(Binomial(source(8, n), 3000, .3)) }, "890 874 912 866 911 904 914 916 903 902 901 947 "},
 		{"subset", func(n uint64) string { return fmt.Sprint(Subset(source(9, n), nil, 100, 3)) }, "[23 67 74] [7 10 49] [24 40 81] [16 83 97] [44 46 96] [4 22 76] [23 69 75] [46 52 92] [6 34 73] [11 20 49] [11 21 71] [1 45 86] "},
 	} {

@@ -12,7 +12,8 @@ import (
 
 // Table draws exactly from one log-concave law on the integers, in a time that
 // does not grow with the law's parameters: about one word a value. It is made
-// by [NewBinomial] or [NewPoisson] and may be used by many goroutines at once.
+// by [NewBinomial], [NewPoisson], [NewLaplace] or [NewDiscreteGaussian] and may be
+// used by many goroutines at once.
 //
 // It proposes blocks of equal values under a staircase above the law, by alias
 // columns of integer weight, and accepts a value by comparing a uniform real,
@@ -25,6 +26,7 @@ type Table struct {
 	// coins > 0 says that the law counts so many fair coins, at most 64.
 	coins   int
 	shift   uint // log2 of a block's width
+	spread  uint // log2 of how much wider the blocks of the tails are
 	scale   uint64
 	columns *[tableColumns]column
 	blocks  []block
@@ -71,15 +73,20 @@ const (
 )
 
 // newTable builds the staircase of a law with the given mode and standard
-// deviation, which only decides how well the staircase fits.
-func newTable(l law, mode int64, sd float64) (*Table, error) {
-	t := &Table{law: l, mode: mode, columns: new([tableColumns]column)}
+// deviation, which only decides how well the staircase fits. The law must fall by
+// half over 2^spread blocks, far out.
+func newTable(l law, mode int64, sd float64, spread uint) (*Table, error) {
+	t := &Table{law: l, mode: mode, spread: spread, columns: new([tableColumns]column)}
 	for t.shift < 30 && float64(int64(2)<<t.shift) <= sd/6 {
 		t.shift++
 	}
 	var heights []float64
 	total := 0.
 	for _, side := range [2]struct{ first, dir int64 }{{0, 1}, {-1, -1}} {
+		prev := 0. // of the block before, a width nearer to the mode
+		if side.first == -1 && t.shift == 0 {
+			prev = 1
+		}
 		for k := 0; ; k++ {
 			x := side.first + side.dir*int64(k)<<t.shift
 			lo, hi := l.ratio(x)
@@ -90,13 +97,14 @@ func newTable(l law, mode int64, sd float64) (*Table, error) {
 				return nil, errors.New("sample: the law is too wide for its table")
 			}
 			b := block{base: mode + x, dir: side.dir}
-			if _, next := l.ratio(x + side.dir<<t.shift); hi < 0x1p-34 && 2*next <= lo {
+			if _, next := l.ratio(x + side.dir<<(t.shift+spread)); hi < 0x1p-34 && (2*next <= lo || 2*hi <= prev) {
 				b.kind = beyond
-				hi *= 2 // 1 + 1/2 + 1/4 + …
+				hi *= float64(uint64(2) << spread) // 1 + 1/2 + 1/4 + …
 			}
 			t.blocks = append(t.blocks, b)
 			heights = append(heights, hi)
 			total += hi
+			prev = lo
 			if b.kind == beyond {
 				break
 			}
@@ -109,8 +117,8 @@ func newTable(l law, mode int64, sd float64) (*Table, error) {
 		b := &t.blocks[i]
 		w := uint64(math.Ceil(heights[i] * float64(t.scale) * (1 + 0x1p-50)))
 		if b.kind == beyond {
-			w += w & 1
-			b.weight = w / 2
+			b.weight = (w-1)>>(1+spread) + 1
+			w = b.weight << (1 + spread)
 		} else {
 			b.weight = w
 			t.setQuick(b)
@@ -246,13 +254,16 @@ func (t *Table) finish(src rng.Source, w uint64) int64 {
 			}
 		case beyond:
 			far = halvings(src)
+			if t.spread > 0 {
+				off |= src.Uint64() >> (64 - t.spread) << t.shift
+			}
 		case refuse:
 			continue
 		}
 		if far > 1<<10 {
 			continue
 		}
-		v := b.base + b.dir*int64(off+uint64(far)<<t.shift)
+		v := b.base + b.dir*int64(off+uint64(far)<<(t.shift+t.spread))
 		if t.accept(src, v-t.mode, b.weight, far, u) {
 			return v
 		}

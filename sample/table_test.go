@@ -37,6 +37,18 @@ func tables() []namedLaw {
 	for _, l := range []float64{1e-9, .3, 1, 4.75, 100, 143.9, 577, 40_000.5} {
 		poi(l)
 	}
+	for _, v := range []Ratio{{1, 1000}, {1, 9}, {3, 10}, {1, 1}, {19, 4}, {100, 1}, {10_000, 3}} {
+		q := math.Exp(-float64(v.Den) / float64(v.Num))
+		out = append(out, namedLaw{fmt.Sprintf("Laplace(%v)", v), func() (*Table, error) { return NewLaplace(v) }, 0, math.Sqrt(2*q) / (1 - q)})
+	}
+	for _, v := range []Ratio{{1, 5000}, {1, 6}, {1, 1}, {9, 4}, {250, 1}, {20_000, 7}} {
+		sd := math.Sqrt(float64(v.Num) / float64(v.Den))
+		if sd < 1 {
+			g := 2 * math.Exp(-1/(2*sd*sd)) // and the next term is below 1e-5 of it
+			sd = math.Sqrt(g / (1 + g))
+		}
+		out = append(out, namedLaw{fmt.Sprintf("Gaussian(%v)", v), func() (*Table, error) { return NewDiscreteGaussian(v) }, 0, sd})
+	}
 	return out
 }
 
@@ -62,7 +74,7 @@ func (l namedLaw) pmf(t *testing.T, tab *Table) (first int64, probs []float64) {
 		}
 		return 0, probs
 	}
-	reach := int64(12*l.sd + 40)
+	reach := int64(25*l.sd + 40)
 	first = tab.mode - reach
 	var sum float64
 	for x := -reach; x <= reach; x++ {
@@ -98,7 +110,7 @@ func TestTableLaw(t *testing.T) {
 				}
 			}
 		}
-		if l.mean < 1e-6 {
+		if l.sd < 1e-3 {
 			proportion(t, l.name, counts[len(counts)-1], n, probs[len(probs)-1])
 			continue
 		}
@@ -197,15 +209,20 @@ func TestTableStaircase(t *testing.T) {
 			}
 			perBlock[c.other] += columnWeight - uint64(c.limit)
 		}
-		width := int64(1) << tab.shift
 		var refused uint64
 		for i, b := range tab.blocks {
+			width := int64(1) << tab.shift
 			total += perBlock[i]
 			if b.kind == refuse {
 				refused = perBlock[i]
 				continue
 			}
-			if want := b.weight << b.kind; perBlock[i] != want { // a tail weighs twice its first block
+			want := b.weight
+			if b.kind == beyond { // a tail weighs twice its first block
+				want <<= 1 + tab.spread
+				width <<= tab.spread
+			}
+			if perBlock[i] != want {
 				t.Errorf("%s: block %d has weight %d in the columns, not %d", l.name, i, perBlock[i], want)
 			}
 			step := max(1, (width-1)/5)

@@ -128,7 +128,7 @@ func (n Noise) newSampler(clients int64) (sampler, error) {
 		return nil, fmt.Errorf("vecsum: %d discrete Gaussian variables have no law to draw their sum from", clients)
 	}
 	g, err := sample.NewDiscreteGaussian(sample.Ratio{Num: uint64(math.Ceil(n.Variance * gaussianDen)), Den: gaussianDen})
-	return single{g}, err
+	return tabled{g, nil}, err
 }
 
 // tabled adds a draw of plus and subtracts one of minus, if there is one.
@@ -145,14 +145,6 @@ func (t tabled) add(src rng.Source, dst, work []int64) {
 		for i, w := range work {
 			dst[i] -= w
 		}
-	}
-}
-
-type single struct{ g *sample.DiscreteGaussian }
-
-func (s single) add(src rng.Source, dst, _ []int64) {
-	for i := range dst {
-		dst[i] += s.g.Draw(src)
 	}
 }
 

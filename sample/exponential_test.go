@@ -81,72 +81,68 @@ func TestDiscreteGaussianRefuses(t *testing.T) {
 	}
 }
 
-// A proposal so far out that its exponent does not fit is refused, not wrapped.
-func TestDiscreteGaussianRefusesFarProposals(t *testing.T) {
-	g, err := NewDiscreteGaussian(Ratio{1 << 56, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range []uint64{1 << 62, 1 << 63, 1<<64 - 1, 1 << 36} {
-		if g.accept(source(32), a) {
-			t.Errorf("proposal %d at sigma 2^28 was accepted", a)
-		}
-	}
-}
-
-// The exponent's denominator 2·num·den·t² to the last bit: a few percent there
-// would hide in the noise of the tests above.
-func TestDiscreteGaussianExponent(t *testing.T) {
-	for _, v := range []Ratio{{1, 6}, {9, 4}, {17, 1}, {1<<32 + 5, 1}, {1 << 56, 1}, {1<<56 - 1, 3}, {1 << 55, 1<<20 - 1}, {3, 1 << 56}} {
-		g, err := NewDiscreteGaussian(v)
+// The same of a Laplace law, in cells of an eighth of its scale.
+func TestWideLaplace(t *testing.T) {
+	n := draws(t, 400_000)
+	for i, v := range []Ratio{{1 << 20, 1}, {1<<56 - 1, 1 << 27}, {1 << 30 * 3, 7}} {
+		l, err := NewLaplace(v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole := func(n uint64) *big.Int { return new(big.Int).SetUint64(n) }
-		want := new(big.Int).Mul(whole(2*v.Num), whole(v.Den))
-		want.Mul(want, whole(g.t)).Mul(want, whole(g.t))
-		got := new(big.Int).Lsh(whole(g.dhi), 64)
-		if got.Add(got, whole(g.dlo)).Cmp(want) != 0 {
-			t.Errorf("%v: denominator %v, want %v", v, got, want)
+		scale := float64(v.Num) / float64(v.Den)
+		values := make([]int64, n)
+		l.Fill(source(33, uint64(i)), values)
+		counts, probs := make([]int64, 162), make([]float64, 162)
+		for _, k := range values {
+			counts[int(math.Max(0, math.Min(161, math.Floor(8*(float64(k)+.5)/scale)+81)))]++
 		}
-		if g.td != g.t*v.Den || g.num != v.Num || g.t != uint64(math.Sqrt(float64(v.Num/v.Den)))+1 {
-			t.Errorf("%v: scale %d, times denominator %d", v, g.t, g.td)
+		cdf := func(x float64) float64 {
+			if x < 0 {
+				return math.Exp(x) / 2
+			}
+			return 1 - math.Exp(-x)/2
+		}
+		for c := range probs {
+			lo, hi := float64(c-81)/8, float64(c-80)/8
+			if c == 0 {
+				lo = math.Inf(-1)
+			}
+			if c == 161 {
+				hi = math.Inf(1)
+			}
+			probs[c] = cdf(hi) - cdf(lo)
+		}
+		chiSquare(t, fmt.Sprintf("wide Laplace %v", v), counts, probs, n)
+	}
+}
+
+func TestLaplaceRefuses(t *testing.T) {
+	for _, v := range []Ratio{{}, {0, 1}, {1, 0}, {1<<56 + 1, 1 << 30}, {1, 1<<56 + 1}, {1 << 30, 1}} {
+		if _, err := NewLaplace(v); err == nil {
+			t.Errorf("scale %v was accepted", v)
 		}
 	}
 }
 
-func TestIsqrt(t *testing.T) {
-	for _, r := range []uint64{1, 2, 3, 1000, 1<<28 - 1, 1 << 28, 1<<31 - 1} {
-		if isqrt(r*r) != r || isqrt(r*r-1) != r-1 || isqrt(r*r+2*r) != r {
-			t.Errorf("isqrt fails around %d²", r)
-		}
+// The exponential that decides last: e^−1 to 60 digits, and e^−(x+y) = e^−x·e^−y
+// to all that are promised.
+func TestExpRatio(t *testing.T) {
+	whole := func(n int64) *big.Int { return big.NewInt(n) }
+	if got := expRatio(whole(1), whole(1), 220).Text('g', 60); got != "0.367879441171442321595523770161460867445811131031767834507837" {
+		t.Errorf("e^-1 = %s", got)
 	}
-	if isqrt(0) != 0 {
-		t.Error("isqrt(0)")
+	if got, _ := expRatio(whole(0), whole(7), 100).Float64(); got != 1 {
+		t.Errorf("e^0 = %v", got)
 	}
-}
-
-// The comparison with a 128-bit fraction, to its last bit and with refusals.
-func TestBelowIsExact(t *testing.T) {
-	g := &DiscreteGaussian{dhi: 5, dlo: 100}
-	for _, c := range []struct {
-		words  []uint64
-		hi, lo uint64
-		want   bool
-	}{
-		{[]uint64{2, 7}, 2, 8, true},
-		{[]uint64{2, 8}, 2, 8, false},
-		{[]uint64{1, 1 << 63}, 2, 8, true},
-		{[]uint64{3, 0}, 2, 8, false},
-		{[]uint64{1<<3 | 2, 7}, 2, 8, true}, // bits above the denominator's are ignored
-		{[]uint64{5, 99}, 5, 99, false},
-		{[]uint64{5, 98}, 5, 99, true},
-		{[]uint64{5, 100, 0, 0}, 0, 1, true},
-		{[]uint64{6, 0, 7, 1, 0, 1}, 0, 1, false},
-	} {
-		s := &script{t, c.words}
-		if got := g.below(s, c.hi, c.lo); got != c.want || len(s.words) != 0 {
-			t.Errorf("%v below (%d,%d): %v with %d words left", c.words, c.hi, c.lo, got, len(s.words))
+	for _, prec := range []uint{100, 192, 1000} {
+		for _, c := range [][4]int64{{1, 3, 2, 7}, {40, 1, 1, 1 << 50}, {1 << 40, 3, 9, 10}, {4000, 1, 300, 1}, {1, 1 << 60, 1, 1 << 59}} {
+			sum := new(big.Int).Add(new(big.Int).Mul(whole(c[0]), whole(c[3])), new(big.Int).Mul(whole(c[2]), whole(c[1])))
+			want := expRatio(sum, new(big.Int).Mul(whole(c[1]), whole(c[3])), prec)
+			got := newFloat(2*prec).Mul(expRatio(whole(c[0]), whole(c[1]), prec), expRatio(whole(c[2]), whole(c[3]), prec))
+			off := newFloat(prec).Sub(got, want)
+			if off.Abs(off).Cmp(newFloat(prec).SetMantExp(want, 2-int(prec))) > 0 {
+				t.Errorf("%v at %d bits: off by %g of %g", c, prec, off, want)
+			}
 		}
 	}
 }
