@@ -37,7 +37,7 @@ func tables() []namedLaw {
 	for _, l := range []float64{1e-9, .3, 1, 4.75, 100, 143.9, 577, 40_000.5} {
 		poi(l)
 	}
-	for _, v := range []Ratio{{1, 1000}, {1, 9}, {3, 10}, {1, 1}, {19, 4}, {100, 1}, {10_000, 3}} {
+	for _, v := range []Ratio{{1, 1000}, {1, 9}, {3, 10}, {1, 1}, {19, 4}, {100, 1}, {500, 3}} {
 		q := math.Exp(-float64(v.Den) / float64(v.Num))
 		out = append(out, namedLaw{fmt.Sprintf("Laplace(%v)", v), func() (*Table, error) { return NewLaplace(v) }, 0, math.Sqrt(2*q) / (1 - q)})
 	}

@@ -53,6 +53,7 @@ func (e *Encoder) Encode(src rng.Source, x []float32, counts []int64) error {
 		return err
 	}
 	e.noise.add(src, counts, e.work)
+	clear(e.work) // noise that is known is none
 	return nil
 }
 
