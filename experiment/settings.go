@@ -108,8 +108,8 @@ func e4() Experiment {
 			}), Note: "60,000 clients, the sum of whose reports alone is seen, settings from the validation split."},
 			{Name: "federated-5540", Paper: true, Trust: dp.Shuffle, Train: plain(func(c *train.Config) {
 				c.Model, c.Clip, c.Participation, c.Gamma, c.Rounds = "cnn", 0.05, string(dp.CheckIn), 0.1, 5540
-				c.Trust, c.Noise, c.Sigma, c.LR = "distributed", "binomial", localSigma(2, 1e-8), "2,0.7@3300"
-			}), Note: "Federated DP-SGD with 60,000 clients, (2, 1e-8)-LDP reports."},
+				c.Trust, c.Noise, c.Sigma, c.LR = "distributed", "binomial", localSigma(2, 1e-8), "0.5,0.17@2000"
+			}), Note: "Federated DP-SGD with 60,000 clients, (2, 1e-8)-LDP reports. With a rate of 2 it diverges: 57 % at the best, 49 % after 1,380 rounds."},
 		},
 	}
 }
