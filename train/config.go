@@ -29,6 +29,7 @@ type Config struct {
 	PerClient    int64   // m examples of one client; 0: one
 	Validation   int64   // examples held out of the training set; 0: evaluate on the test set
 	Public       int64   // training examples taken as public, for pca-mlp; 0: chosen
+	Hidden       int64   // hidden units of pca-mlp; 0: 32
 	Model        string  // see models; "": by the data
 	Loss         string  // of model linear; "": by the data
 	Lambda       float64 // ridge of model linear
@@ -98,6 +99,7 @@ func (c *Config) Fields() []Field {
 		{Name: "validation", Value: countValue{&c.Validation, 0, 1e12, false}, Usage: "training examples to hold out and evaluate on, in place of the test set"},
 		{Name: "public", Value: countValue{&c.Public, 2, 1e12, true}, Usage: "training examples declared public, from which pca-mlp takes its axes; they are no clients (default 5000, at most a tenth)"},
 		{Name: "model", Value: textValue{&c.Model, oneOf(models...)}, Usage: "ink-linear (handwriting), shape-linear (things as they lie), hog-linear, softmax, cnn, pca-mlp or linear (default: ink-linear for images, linear for CSV)"},
+		{Name: "hidden", Value: countValue{&c.Hidden, 1, 1 << 16, true}, Usage: "hidden units of pca-mlp (default 32)"},
 		{Name: "loss", Value: textValue{&c.Loss, checkLoss}, Usage: "of model linear: cross-entropy, logistic, hinge, absolute or pinball:T (default: logistic for two classes, else cross-entropy)"},
 		{Name: "lambda", Value: floatValue{&c.Lambda, within(0, 1e6, false), true}, Usage: "ridge of model linear: lambda/2 times the squared norm of the parameters"},
 		{Name: "trust", Value: textValue{&c.Trust, oneOf("shuffle", "local", "vector-sum", "distributed", "none")}, Usage: "what hides a report: shuffle, local (nothing), vector-sum or distributed (only the sum of noisy integers is seen), or none (no privacy at all)"},

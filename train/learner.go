@@ -1,14 +1,16 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/riffle-dp/riffle/dataset"
 	"github.com/riffle-dp/riffle/model"
 )
 
-// hidden is the number of hidden units of pca-mlp.
-const hidden = 32
+// defaultHidden is the number of hidden units of pca-mlp: small, as the noise grows
+// with the parameters.
+const defaultHidden = 32
 
 // newModel returns the model of a configuration for a table: a model.Model for
 // classes, a *model.Linear for real targets.
@@ -22,7 +24,7 @@ func (c Config) newModel(t *dataset.Table) (model.Parametric, error) {
 		}
 		return m, nil
 	case "pca-mlp":
-		return model.NewMLP(model.MLPConfig{Inputs: t.Dim, Hidden: hidden, Classes: classes})
+		return model.NewMLP(model.MLPConfig{Inputs: t.Dim, Hidden: int(cmp.Or(c.Hidden, defaultHidden)), Classes: classes})
 	case "linear":
 		if c.Loss != crossEntropy {
 			return c.newLinear(t)

@@ -108,6 +108,8 @@ func (c Config) Check() error {
 		return inputError("lambda = %v goes with model linear and a loss other than cross-entropy", c.Lambda)
 	case c.Public != 0 && c.Model != "pca-mlp":
 		return inputError("public = %d goes with model pca-mlp, not %s", c.Public, c.Model)
+	case c.Hidden != 0 && c.Model != "pca-mlp":
+		return inputError("hidden = %d goes with model pca-mlp, not %s", c.Hidden, c.Model)
 	case c.isCSV() && c.Label == "":
 		return inputError("data %s needs label, the column to predict", c.Data)
 	case !c.isCSV() && (c.Label != "" || c.Range != "" || c.TestFraction != 0):
