@@ -86,6 +86,7 @@ func (s *Stored) read(f safetensors.File) (err error) {
 		return fmt.Errorf("metadata: %v", err)
 	}
 	own := f.Tensors
+	c := Config{Model: s.Name, Loss: s.loss}
 	if s.Name == "pca-mlp" {
 		if s.pca, err = feature.PCAFromTensors(f.Tensors); err != nil {
 			return err
@@ -94,8 +95,10 @@ func (s *Stored) read(f safetensors.File) (err error) {
 		if s.pca.Dim() != inputs {
 			return fmt.Errorf("%d principal components for %d inputs", s.pca.Dim(), inputs)
 		}
+		if t, ok := f.Find("dense1.weight"); ok && len(t.Shape) == 2 {
+			c.Hidden = int64(t.Shape[1]) // Theta checks all shapes
+		}
 	}
-	c := Config{Model: s.Name, Loss: s.loss}
 	shape := &dataset.Table{Dim: inputs, Classes: classes}
 	if c.regression() {
 		shape.Targets = []float32{}
