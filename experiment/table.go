@@ -131,7 +131,8 @@ func outcomes(e Experiment, rows []Row) []Outcome {
 				continue
 			}
 			o.Seeds++
-			if last.Round >= o.Rounds { // a budget can end a run earlier, at less cost
+			// A budget can end a run earlier, at less cost; and how many came is chance.
+			if last.Round > o.Rounds || last.Round == o.Rounds && last.EpsProved > o.EpsProved {
 				o.Rounds, o.EpsProved, o.EpsBest, o.EpsPaper = last.Round, last.EpsProved, last.EpsBest, last.EpsPaper
 			}
 			o.N, o.Dim, o.Epsilon = last.N, last.Dim, last.Epsilon
