@@ -201,8 +201,12 @@ func recordedBy(experiment string, query func(rounds int64) account.Query, most 
 	}
 }
 
-// accuracy is the best mean accuracy in % of an experiment's points that each of
-// two conditions admits; NaN where there is none.
+// rival is the experiment of riffle's own settings for single messages, which
+// compete at every ε.
+const rival = "e7"
+
+// accuracy is the best mean accuracy in % of an experiment's points that first
+// admits, and of those and its rival's that second admits; NaN where there is none.
 func (d *desk) accuracy(experiment string, first, second func(point) bool) (float64, float64, error) {
 	rows, err := Read(d.results, experiment)
 	if err != nil {
@@ -213,6 +217,15 @@ func (d *desk) accuracy(experiment string, first, second func(point) bool) (floa
 		if y := 100 * p.mean; first(p) && !(a >= y) {
 			a = y
 		}
+		if y := 100 * p.mean; second(p) && !(b >= y) {
+			b = y
+		}
+	}
+	others, err := Read(d.results, rival)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, p := range gather(others, func(r Row) float64 { return float64(r.Round) }) {
 		if y := 100 * p.mean; second(p) && !(b >= y) {
 			b = y
 		}
