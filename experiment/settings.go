@@ -97,7 +97,7 @@ func e4() Experiment {
 			{Name: "distributed", Paper: true, Method: "sci-thm4", Train: big(func(c *train.Config) {
 				c.Trust, c.Noise, c.Sigma, c.LR = "distributed", "binomial", 1, "3,1@1200"
 			}), Note: "Distributed check-in: only the sum is seen; noise of one clip norm a client, as in the paper's figure 2a."},
-			{Name: "distributed-0.05", Method: "sci-thm4", Train: with(func(c *train.Config) {
+			{Name: "distributed-0.05", Train: with(func(c *train.Config) {
 				c.Model, c.Population, c.Trust, c.Noise, c.Sigma = "cnn", 1e7, "distributed", "binomial", 0.05
 				c.Participation, c.Gamma, c.Rounds = string(dp.CheckIn), 1e-4, 2000
 				c.Clip, c.LR, c.Average, c.EvalEvery = 5, "0.05,0.02@1200", 0.2, 100

@@ -47,7 +47,8 @@ func checkInAccuracy() Figure {
 
 // shades tell settings apart.
 var shades = []picture.Style{{Colour: blue}, {Colour: vermilion, Dash: picture.Dashed}, {Colour: green, Dash: picture.DashDot}, {Colour: purple, Dash: picture.LongDash},
-	{Colour: orange, Dash: picture.Dotted}, {Colour: sky, Dash: picture.Dashed}}
+	{Colour: orange, Dash: picture.Dotted}, {Colour: sky, Dash: picture.Dashed}, {Colour: vermilion, Dash: picture.DashDot}, {Colour: blue, Dash: picture.Dotted},
+	{Colour: green, Dash: picture.Dashed}, {Colour: purple, Dash: picture.Dotted}}
 
 func (t tradeOff) draw(_ context.Context, d *desk) (Data, error) {
 	rows, err := Read(d.results, t.experiment)
