@@ -39,8 +39,8 @@ type Laplace struct {
 	unit   int64        // grid steps in the radius
 	scale  sample.Ratio // of the noise, in steps
 	noise  *sample.Table
-	limit  int64        // of a report's values
-	size   int64        // of a report: the sum of its absolute values
+	limit  int64 // of a report's values
+	size   int64 // of a report: the sum of its absolute values
 }
 
 var _ Randomizer = (*Laplace)(nil)
