@@ -394,8 +394,9 @@ type sequenced struct {
 	seq uint64
 }
 
-// read delivers through an ordered consumer, which the stream's leader serves
-// and which is made anew after a gap.
+// read delivers through an ordered consumer, which is made anew after a gap. In a
+// cluster any replica may serve it, also one that is behind: the stream's leader is
+// asked whether what seems to be the end is it.
 func (s *Store) read(ctx context.Context, full, subject string, from uint64) iter.Seq2[sequenced, error] {
 	return func(yield func(sequenced, error) bool) {
 		what := "read " + full
@@ -418,10 +419,15 @@ func (s *Store) read(ctx context.Context, full, subject string, from uint64) ite
 			yield(sequenced{}, s.fail(what, err))
 			return
 		}
-		pending := c.CachedInfo().NumPending
+		pending, next := c.CachedInfo().NumPending, max(from, 1)
 		if pending == 0 {
-			s.js.DeleteConsumer(ctx, full, c.CachedInfo().Name)
-			return
+			if ok, err := s.more(ctx, h, subject, next, last); !ok {
+				s.js.DeleteConsumer(ctx, full, c.CachedInfo().Name)
+				if err != nil {
+					yield(sequenced{}, s.fail(what, err))
+				}
+				return
+			}
 		}
 		it, err := c.Messages(jetstream.PullMaxBytes(readAhead))
 		if err != nil {
@@ -433,7 +439,16 @@ func (s *Store) read(ctx context.Context, full, subject string, from uint64) ite
 			// Its own deletion is in the background and may lose to Close.
 			s.js.DeleteConsumer(context.WithoutCancel(ctx), full, c.CachedInfo().Name)
 		}()
-		for pending > 0 {
+		for {
+			if pending == 0 {
+				ok, err := s.more(ctx, h, subject, next, last)
+				if err != nil {
+					yield(sequenced{}, s.fail(what, err))
+				}
+				if !ok || err != nil {
+					return
+				}
+			}
 			wait, cancel := s.patience(ctx)
 			m, err := it.Next(jetstream.NextContext(wait))
 			cancel()
@@ -449,7 +464,22 @@ func (s *Store) read(ctx context.Context, full, subject string, from uint64) ite
 			if meta.Sequence.Stream > last || !yield(sequenced{m, meta.Sequence.Stream}, nil) || meta.Sequence.Stream == last {
 				return
 			}
-			pending--
+			pending, next = meta.NumPending, meta.Sequence.Stream+1
 		}
 	}
+}
+
+// more asks the stream's leader for a message of the subject from sequence next to
+// last.
+func (s *Store) more(ctx context.Context, h jetstream.Stream, subject string, next, last uint64) (bool, error) {
+	if next > last {
+		return false, nil
+	}
+	m, err := retry(ctx, s, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return h.GetMsg(ctx, next, jetstream.WithGetMsgSubject(subject))
+	})
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	return err == nil && m.Sequence <= last, err
 }

@@ -1,0 +1,27 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+)
+
+// What a lagging replica leaves out the leader knows.
+func TestMoreAsksTheLeader(t *testing.T) {
+	ctx, s := t.Context(), fresh(t)
+	must(t, s.CreateStream(ctx, "log", StreamConfig{}))
+	for i, suffix := range []string{"a", "b", "a", "b", "b"} {
+		_, err := s.Append(ctx, "log", fmt.Sprint(i), suffix, nil, AppendOptions{})
+		must(t, err)
+	}
+	h, err := s.js.Stream(ctx, s.logName("log"))
+	must(t, err)
+	for _, c := range []struct {
+		suffix     string
+		next, last uint64
+		want       bool
+	}{{"a", 1, 5, true}, {"a", 3, 5, true}, {"a", 4, 5, false}, {"b", 4, 5, true}, {"b", 5, 4, false}, {"b", 3, 3, false}, {">", 5, 5, true}, {">", 6, 9, false}, {"c", 1, 5, false}} {
+		if got, err := s.more(ctx, h, s.logSubject("log", c.suffix), c.next, c.last); err != nil || got != c.want {
+			t.Errorf("%+v: %v, %v", c, got, err)
+		}
+	}
+}
