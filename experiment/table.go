@@ -131,10 +131,9 @@ func outcomes(e Experiment, rows []Row) []Outcome {
 				continue
 			}
 			o.Seeds++
-			// A budget can end a run earlier, at less cost; and how many came is chance.
-			if last.Round > o.Rounds || last.Round == o.Rounds && last.EpsProved > o.EpsProved {
-				o.Rounds, o.EpsProved, o.EpsBest, o.EpsPaper = last.Round, last.EpsProved, last.EpsBest, last.EpsPaper
-			}
+			// A budget can end a run earlier, and how many came is chance: the dearest counts.
+			o.Rounds = max(o.Rounds, last.Round)
+			o.EpsProved, o.EpsBest, o.EpsPaper = max(o.EpsProved, last.EpsProved), max(o.EpsBest, last.EpsBest), max(o.EpsPaper, last.EpsPaper)
 			o.N, o.Dim, o.Epsilon = last.N, last.Dim, last.Epsilon
 			o.finals, o.curves = append(o.finals, last), append(o.curves, curve)
 			values, seconds = append(values, last.Value), append(seconds, last.Seconds)
@@ -157,7 +156,8 @@ func compare(c Claim, all, ours []Outcome) Comparison {
 		}
 		// The best of the source's settings, at this cost, counts.
 		var values []float64
-		var at Row
+		var round int64
+		proved := 0.
 		for _, curve := range o.curves {
 			reached := -1
 			for i, r := range curve {
@@ -166,7 +166,8 @@ func compare(c Claim, all, ours []Outcome) Comparison {
 				}
 			}
 			if reached >= 0 {
-				at = curve[reached]
+				at := curve[reached]
+				round, proved = max(round, at.Round), max(proved, at.EpsProved)
 				values = append(values, at.Value)
 			}
 		}
@@ -175,7 +176,7 @@ func compare(c Claim, all, ours []Outcome) Comparison {
 		if better || math.IsNaN(same.Mean) && math.IsNaN(out.Same.Mean) && !(o.Value.Mean <= out.Final.Mean) {
 			out.Setting, out.Same, out.Final, out.FinalProved = o.Setting.Name, same, o.Value, o.EpsProved
 			if len(values) > 0 {
-				out.Round, out.Proved = at.Round, at.EpsProved
+				out.Round, out.Proved = round, proved
 			}
 		}
 	}

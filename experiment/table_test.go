@@ -24,7 +24,7 @@ func TestTable(t *testing.T) {
 		row("theirs", 2, 10, .1, .9, .74, 2), row("theirs", 2, 20, .2, 1.8, .84, 5),
 		row("bad", 1, 10, .1, .9, .1, 1), row("bad", 1, 20, .2, 1.8, .2, 1),
 		row("ours", 1, 20, .5, nan, .95, 1),
-		row("dear", 1, 20, 1.0001, nan, .99, 1), row("dear", 2, 19, .99, nan, .99, 1),
+		row("dear", 1, 20, 1.0001, nan, .99, 1), row("dear", 2, 19, 1.0002, nan, .99, 1),
 		row("dear", 3, 20, 1.00005, nan, .99, 1),
 		row("begun", 1, 10, .1, nan, .999, 1),
 	}
@@ -39,7 +39,7 @@ func TestTable(t *testing.T) {
 	if curve := o.Curve(); len(curve) != 2 || math.Abs(curve[0].Value-.72) > 1e-12 {
 		t.Errorf("%+v", curve)
 	}
-	if d := table.Outcomes[3]; d.Seeds != 3 || d.Rounds != 20 || d.EpsProved != 1.0001 {
+	if d := table.Outcomes[3]; d.Seeds != 3 || d.Rounds != 20 || d.EpsProved != 1.0002 {
 		t.Errorf("%+v", d)
 	}
 	if b := table.Outcomes[4]; b.Seeds != 0 || b.Unfinished != 1 || b.Reached.Round != 10 || !math.IsNaN(b.Value.Mean) {

@@ -208,26 +208,20 @@ const rival = "e7"
 // accuracy is the best mean accuracy in % of an experiment's points that first
 // admits, and of those and its rival's that second admits; NaN where there is none.
 func (d *desk) accuracy(experiment string, first, second func(point) bool) (float64, float64, error) {
-	rows, err := Read(d.results, experiment)
-	if err != nil {
-		return 0, 0, err
-	}
 	a, b := math.NaN(), math.NaN()
-	for _, p := range gather(rows, func(r Row) float64 { return float64(r.Round) }) {
-		if y := 100 * p.mean; first(p) && !(a >= y) {
-			a = y
+	for _, name := range []string{experiment, rival} {
+		rows, err := Read(d.results, name)
+		if err != nil {
+			return 0, 0, err
 		}
-		if y := 100 * p.mean; second(p) && !(b >= y) {
-			b = y
-		}
-	}
-	others, err := Read(d.results, rival)
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, p := range gather(others, func(r Row) float64 { return float64(r.Round) }) {
-		if y := 100 * p.mean; second(p) && !(b >= y) {
-			b = y
+		for _, p := range gather(rows, func(r Row) float64 { return float64(r.Round) }) {
+			y := 100 * p.mean
+			if name == experiment && first(p) && !(a >= y) {
+				a = y
+			}
+			if second(p) && !(b >= y) {
+				b = y
+			}
 		}
 	}
 	return a, b, nil

@@ -79,7 +79,6 @@ type view struct {
 	begun   time.Time
 	tasks   map[[32]byte]*shown
 	curves  curves
-	context context.Context           // of follow
 	plans   map[[32]byte]chan float64 // filled once
 	woken   chan struct{}             // a plan has been made
 }
@@ -106,7 +105,11 @@ type shown struct {
 const gap = 100 * time.Millisecond
 
 func (v *view) follow(ctx context.Context) error {
-	v.context = ctx
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		v.keep(last, true)
+	}()
 	changed, stop := v.running.service.Watch()
 	defer stop()
 	for {
@@ -118,9 +121,6 @@ func (v *view) follow(ctx context.Context) error {
 		case <-changed:
 		case <-v.woken:
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-			defer cancel()
-			v.keep(last, true)
 			return nil
 		}
 		select {
@@ -163,7 +163,7 @@ func (v *view) show(ctx context.Context, s coordinator.Status) {
 		v.past(id, s)
 		v.restore(ctx, s, last)
 	}
-	v.board.Set(v.task(id, s, last))
+	v.board.Set(v.task(ctx, id, s, last))
 	if !last.led {
 		return
 	}
@@ -209,7 +209,7 @@ func (v *view) past(id string, s coordinator.Status) {
 // stageNames are the phases in which time is spent on a round, in order.
 var stageNames = []string{"waiting", "announcing", "collecting", "charging", "opening", "aggregating", "releasing", "evaluating"}
 
-func (v *view) task(id string, s coordinator.Status, last *shown) dashboard.Task {
+func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *shown) dashboard.Task {
 	t := dashboard.Task{ID: id, Name: s.Name, State: dashboard.State(s.State), Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Rounds,
 		Eps: s.Epsilon(), EpsAt: s.Round, Planned: math.NaN(), Delta: s.Delta, Method: s.Method, Source: s.Source, Charged: s.Charged,
 		Accuracy: last.accuracy, Loss: last.loss, Seconds: last.before + time.Since(v.begun).Seconds(),
@@ -255,19 +255,19 @@ func (v *view) task(id string, s coordinator.Status, last *shown) dashboard.Task
 	t.Expected, t.Budget, t.Evaluated = c.ExpectedReports(), c.Epsilon, dashboard.Grouped(int64(made.Data.Eval.Len()))+" "+made.Data.EvalName+" examples"
 	t.Facts = facts(made)
 	t.Privacy = promise(made, s)
-	t.Planned = v.planned(s.Task, made)
+	t.Planned = v.planned(ctx, s.Task, made)
 	return t
 }
 
 // planned is what all rounds of a task will cost, NaN until that is known: it can
 // take seconds, which the view does not wait for.
-func (v *view) planned(id [32]byte, t *train.Task) float64 {
+func (v *view) planned(ctx context.Context, id [32]byte, t *train.Task) float64 {
 	known, asked := v.plans[id]
 	if !asked {
 		known = make(chan float64, 1)
 		v.plans[id] = known
 		go func() {
-			b, err := t.Planned(v.context)
+			b, err := t.Planned(ctx)
 			if err != nil {
 				b.Eps = math.NaN()
 			}

@@ -21,7 +21,7 @@ func NewDiscreteGaussian(variance Ratio) (*Table, error) {
 }
 
 // NewLaplace prepares the law on the integers with probabilities proportional to
-// e^(−|k|/scale), for a scale with parts between 1 and 2^56, and at most 2^30.
+// e^(−|k|/scale), for a scale with parts between 1 and 2^56, and below 2^30.
 func NewLaplace(scale Ratio) (*Table, error) {
 	n, d := scale.Num, scale.Den
 	if n < 1 || n > partLimit || d < 1 || d > partLimit {
