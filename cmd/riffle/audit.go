@@ -4,14 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"strings"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/riffle-dp/riffle/audit"
 	"github.com/riffle-dp/riffle/randomizer"
@@ -188,14 +185,9 @@ func (a *auditFlags) print(w io.Writer, m randomizer.Randomizer, r audit.Result,
 
 // progress shows a bar on a terminal and nothing elsewhere.
 func (a *auditFlags) progress(w io.Writer) (show func(done int64), finish func()) {
-	f, ok := w.(*os.File)
-	if !ok || a.show.quiet || a.show.noProgress || !term.IsTerminal(int(f.Fd())) {
+	b := newBar(w, a.show, "audit", "reports", int64(a.trials))
+	if b == nil {
 		return nil, func() {}
 	}
-	bar := progressbar.NewOptions64(int64(a.trials), progressbar.OptionSetWriter(w), progressbar.OptionShowCount(),
-		progressbar.OptionShowIts(), progressbar.OptionSetItsString("reports"), progressbar.OptionThrottle(200*time.Millisecond),
-		progressbar.OptionSetWidth(20), progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetRenderBlankState(true), progressbar.OptionSetDescription("audit"))
-	// A bar that cannot be drawn must not stop the audit.
-	return func(done int64) { _ = bar.Set64(done) }, func() { _ = bar.Exit(); _ = bar.Clear() }
+	return b.reached, b.clear
 }

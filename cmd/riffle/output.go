@@ -4,13 +4,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"sync"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/riffle-dp/riffle/train"
 )
@@ -91,7 +87,7 @@ type progress struct {
 	w     io.Writer
 	quiet bool
 	run   *train.Run
-	bar   *progressbar.ProgressBar
+	bar   *bar // nil: no terminal
 
 	mu         sync.Mutex
 	last       train.Metrics
@@ -103,25 +99,26 @@ func newProgress(w io.Writer, show output, r *train.Run) *progress {
 	if n := len(r.Metrics); n > 0 {
 		p.last = r.Metrics[n-1]
 	}
-	f, ok := w.(*os.File)
-	if ok && !show.quiet && !show.noProgress && term.IsTerminal(int(f.Fd())) {
-		perRound := r.Config.ExpectedReports()
-		p.bar = progressbar.NewOptions64(int64(math.Ceil(perRound*float64(r.Config.Rounds-r.Resumed))),
-			progressbar.OptionSetWriter(w), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
-			progressbar.OptionSetItsString("reports"), progressbar.OptionSetPredictTime(true),
-			progressbar.OptionThrottle(200*time.Millisecond), progressbar.OptionSetWidth(20),
-			progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(true))
-		p.describe()
-	}
+	left := int64(math.Ceil(r.Config.ExpectedReports() * float64(r.Config.Rounds-r.Resumed)))
+	p.bar = newBar(w, show, p.name(), "reports", left)
+	p.describe()
 	return p
 }
 
+func (p *progress) name() string {
+	return fmt.Sprintf("round %d/%d", p.roundsDone, p.run.Config.Rounds)
+}
+
 func (p *progress) describe() {
-	text := fmt.Sprintf("round %d/%d", p.roundsDone, p.run.Config.Rounds)
-	if p.last.Round > 0 {
-		text += fmt.Sprintf("  %s  epsilon %s", measured(p.last), roundUp(float64(p.last.Epsilon)))
+	if p.last.Round == 0 {
+		p.bar.set(p.name())
+		return
 	}
-	p.bar.Describe(text)
+	facts := []string{fmt.Sprintf("loss %.4f", p.last.Loss), "epsilon " + roundUp(float64(p.last.Epsilon))}
+	if !math.IsNaN(float64(p.last.Accuracy)) {
+		facts = []string{fmt.Sprintf("accuracy %.2f %%", 100*p.last.Accuracy), facts[1], facts[0]}
+	}
+	p.bar.set(p.name(), facts...)
 }
 
 // measured is an evaluation in words; a regression has no accuracy.
@@ -133,19 +130,13 @@ func measured(m train.Metrics) string {
 	return fmt.Sprintf("accuracy %.2f %%  %s", 100*m.Accuracy, loss)
 }
 
-func (p *progress) reports(n int64) {
-	if p.bar != nil {
-		_ = p.bar.Add64(n) // a bar that cannot be drawn must not stop the run
-	}
-}
+func (p *progress) reports(n int64) { p.bar.add(n) }
 
 func (p *progress) round(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.roundsDone = n
-	if p.bar != nil {
-		p.describe()
-	}
+	p.describe()
 }
 
 func (p *progress) evaluated(m train.Metrics) {
@@ -165,15 +156,8 @@ func (p *progress) line(format string, args ...any) {
 	if p.quiet {
 		return
 	}
-	if p.bar != nil {
-		_ = p.bar.Clear()
-	}
+	p.bar.clear()
 	fmt.Fprintf(p.w, "riffle: "+format+"\n", args...)
 }
 
-func (p *progress) finish() {
-	if p.bar != nil {
-		_ = p.bar.Exit()
-		_ = p.bar.Clear()
-	}
-}
+func (p *progress) finish() { p.bar.clear() }
