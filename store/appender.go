@@ -14,6 +14,8 @@ import (
 // most 4 MB of blocks.
 const asyncWindow = 64
 
+var errClosed = errors.New("the store is closed")
+
 // Appender writes many messages to one stream without waiting for each. It is
 // for one goroutine. Messages are stored in the order of the calls as long as
 // the broker answers; one that has to be repeated comes later, and may be
@@ -50,6 +52,8 @@ func (a *Appender) Append(ctx context.Context, msgID, suffix string, data []byte
 	case a.s.async <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("store: append to %s: %w", a.stream, ctx.Err())
+	case <-a.s.open.Done():
+		return fmt.Errorf("store: append to %s: %w", a.stream, errClosed)
 	}
 	done, err := a.s.writing()
 	if err != nil {
@@ -67,8 +71,14 @@ func (a *Appender) Append(ctx context.Context, msgID, suffix string, data []byte
 				a.note(nil)
 				return
 			case err = <-ack.Err():
+			case <-a.s.open.Done():
+				a.note(fmt.Errorf("store: append to %s: %w", a.stream, errClosed))
+				return
 			}
 		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(a.s.open, cancel)()
 		if unreached(err) || unanswered(err) && msgID != "" {
 			again := &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
 			_, err = a.s.publish(ctx, write{stream: full, msg: again, repeat: msgID != ""})

@@ -3,11 +3,15 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -49,16 +53,81 @@ func (s *Store) PutObject(ctx context.Context, name string, r io.Reader) (Object
 	return s.putObject(ctx, name, r)
 }
 
-func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (Object, error) {
+// putObject writes what the client's object store would write: the chunks under
+// a new id, then the entry that names them, which replaces the old one at once.
+//
+// The client's own Put starts a goroutine for each object. When the write ends
+// before that goroutine runs, the goroutine waits on a nil channel for ever.
+func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (_ Object, err error) {
 	o, err := s.objects(ctx)
 	if err != nil {
 		return Object{}, err
 	}
-	info, err := o.Put(ctx, jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: MaxBlock}}, r)
-	if err != nil {
+	old, err := o.GetInfo(ctx, name, jetstream.GetObjectInfoShowDeleted())
+	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return Object{}, s.fail("object "+name, err)
 	}
+	info := jetstream.ObjectInfo{Bucket: s.config.Domain, NUID: randomID(),
+		ObjectMeta: jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: MaxBlock}}}
+	defer func() {
+		if err != nil && info.Chunks > 0 {
+			s.purgeChunks(ctx, info.NUID)
+		}
+	}()
+	digest, chunk := sha256.New(), make([]byte, MaxBlock)
+	for {
+		n, end := io.ReadFull(r, chunk)
+		if end != nil && end != io.EOF && end != io.ErrUnexpectedEOF {
+			return Object{}, fmt.Errorf("store: object %s: %w", name, end)
+		}
+		if n > 0 {
+			info.Chunks++
+			info.Size += uint64(n)
+			digest.Write(chunk[:n])
+			m := &nats.Msg{Subject: s.chunkSubject(info.NUID), Data: chunk[:n]}
+			if err := s.publishObject(ctx, m); err != nil {
+				return Object{}, err
+			}
+		}
+		if end != nil {
+			break
+		}
+	}
+	info.Digest = jetstream.GetObjectDigestValue(digest)
+	m := &nats.Msg{Subject: "$O." + s.config.Domain + ".M." + base64.URLEncoding.EncodeToString([]byte(name)), Header: nats.Header{}}
+	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	if m.Data, err = json.Marshal(info); err != nil {
+		return Object{}, fmt.Errorf("store: object %s: %w", name, err)
+	}
+	if err := s.publishObject(ctx, m); err != nil {
+		return Object{}, err
+	}
+	if old != nil && !old.Deleted {
+		s.purgeChunks(ctx, old.NUID)
+	}
 	return Object{Name: name, Size: info.Size, Digest: info.Digest}, nil
+}
+
+func (s *Store) objectsName() string               { return "OBJ_" + s.config.Domain }
+func (s *Store) chunkSubject(chunks string) string { return "$O." + s.config.Domain + ".C." + chunks }
+
+func (s *Store) publishObject(ctx context.Context, m *nats.Msg) error {
+	if m.Header == nil {
+		m.Header = nats.Header{}
+	}
+	m.Header.Set(jetstream.MsgIDHeader, randomID())
+	_, err := s.publish(ctx, write{stream: s.objectsName(), msg: m, repeat: true})
+	return err
+}
+
+// purgeChunks frees the space of chunks that nothing names. It is no failure of
+// the write if it cannot: the chunks are never read.
+func (s *Store) purgeChunks(ctx context.Context, chunks string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
+	defer cancel()
+	if h, err := s.fixed(ctx, s.objectsName()); err == nil {
+		h.Purge(ctx, jetstream.WithPurgeSubject(s.chunkSubject(chunks)))
+	}
 }
 
 // GetObject returns an object, or ErrNotFound. The digest has been checked.

@@ -169,6 +169,10 @@ type Store struct {
 	js      jetstream.JetStream
 	async   chan struct{} // bounds what all Appenders have in flight
 
+	// open ends when the store is closed.
+	open  context.Context
+	end   context.CancelFunc
+	close sync.Once
 	// gate is held for reading by each write and for writing by Migrate.
 	gate  sync.RWMutex
 	state atomic.Pointer[marker] // changed by Migrate only
@@ -270,6 +274,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 // connect locks and starts the embedded server or dials the cluster.
 func connect(ctx context.Context, c Config) (_ *Store, err error) {
 	s := &Store{config: c, session: randomID(), streams: map[string]jetstream.Stream{}, async: make(chan struct{}, asyncWindow)}
+	s.open, s.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -358,9 +363,16 @@ func (s *Store) where() string {
 // callers, not necessarily to the store. An embedded server has stopped when
 // Close returns.
 func (s *Store) Close() error {
-	if s.js != nil {
-		s.js.CleanupPublisher()
-	}
+	s.close.Do(func() {
+		s.end()
+		// Whoever appends lets go at once. When all places are taken, nobody is left.
+		for range cap(s.async) {
+			s.async <- struct{}{}
+		}
+	})
+	// CleanupPublisher is not called: the client's goroutine that watches the
+	// connection ends with the connection, but if it is let go before it runs
+	// it waits for ever.
 	if s.nc != nil {
 		closed := s.nc.StatusChanged(nats.CLOSED)
 		if !s.nc.IsClosed() {
@@ -430,7 +442,7 @@ func (s *Store) fixedStreams() []jetstream.StreamConfig {
 	kv := s.base(s.kvName(), s.config.Domain+".kv.>")
 	kv.MaxMsgsPerSubject = 1
 	// As the client's object store makes it, but for base.
-	objects := s.base("OBJ_"+s.config.Domain, "$O."+s.config.Domain+".C.>")
+	objects := s.base(s.objectsName(), "$O."+s.config.Domain+".C.>")
 	objects.Subjects = append(objects.Subjects, "$O."+s.config.Domain+".M.>")
 	objects.AllowRollup = true
 	return []jetstream.StreamConfig{ledger, kv, objects}
