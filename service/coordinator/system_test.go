@@ -47,6 +47,7 @@ type system struct {
 	rounds  map[int64]*opened
 	source  batch.Source
 	agg     *Aggregator
+	late    bool // a client came after a round's deadline
 }
 
 func openStore(t *testing.T, dir, domain string) *store.Store {
@@ -63,13 +64,10 @@ func openStore(t *testing.T, dir, domain string) *store.Store {
 	return s
 }
 
-func newSystem(t *testing.T, trust dp.Trust, p dp.Participation) *system {
+func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Duration) *system {
 	t.Helper()
 	s := &system{world: newWorld(t, trust, p), dir: t.TempDir(), seal: ring(t), rounds: map[int64]*opened{}}
-	s.config.Round = 20 * time.Second
-	if p == dp.Sampled {
-		s.config.Round = 1500 * time.Millisecond // it lasts that long
-	}
+	s.config.Round = round
 	operator := signer(t)
 	public := s.key.Public().(ed25519.PublicKey)
 	db := openStore(t, filepath.Join(s.dir, "shuffler"), "shuffler")
@@ -194,6 +192,20 @@ func (s *system) session(key ed25519.PrivateKey) wire.Session {
 	return session
 }
 
+// in says whether a client came in time, and fails the test if it was refused for
+// another reason.
+func (s *system) in(code, want int, body []byte) bool {
+	s.t.Helper()
+	if code == http.StatusGone && bytes.Contains(body, []byte(`"closed"`)) {
+		s.late = true
+		return false
+	}
+	if code != want {
+		s.t.Fatalf("%d %s", code, body)
+	}
+	return true
+}
+
 // take has all clients take part in a round.
 func (s *system) take(a wire.Announcement) {
 	s.t.Helper()
@@ -205,8 +217,11 @@ func (s *system) take(a wire.Announcement) {
 			ask := wire.Ask{Announcement: digest, Client: id}
 			ask.Authenticate(s.session(key))
 			code, b := s.post("/v1/ask", ask.Append(nil))
-			if code != 200 || len(b) != 1 {
-				s.t.Fatalf("ask: %d %s", code, b)
+			if !s.in(code, 200, b) {
+				return
+			}
+			if len(b) != 1 {
+				s.t.Fatalf("ask: %s", b)
 			}
 			if b[0] == 0 {
 				continue
@@ -247,16 +262,16 @@ func (s *system) take(a wire.Announcement) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if code, b := s.post("/v1/report", sealed); code != 204 {
-			s.t.Fatalf("report: %d %s", code, b)
+		if code, b := s.post("/v1/report", sealed); !s.in(code, 204, b) {
+			return
 		}
 	}
 }
 
-// until takes part in rounds up to the last.
+// until takes part in rounds up to the last, or to one that a client missed.
 func (s *system) until(h http.Handler, after, last int64) {
 	s.t.Helper()
-	for after < last {
+	for after < last && !s.late {
 		code, b, _ := get(s.t, h, fmt.Sprintf("/v1/tasks/%s/announcement?after=%d&wait=20", hexTask(s.world), after))
 		if code == 204 || code == 503 {
 			time.Sleep(time.Millisecond)
@@ -274,6 +289,7 @@ func (s *system) until(h http.Handler, after, last int64) {
 			s.t.Fatal(err)
 		}
 		s.take(a)
+		s.late = s.late || a.Round > after+1 // nobody saw the one before
 		after = a.Round
 	}
 }
@@ -328,23 +344,49 @@ func TestSystem(t *testing.T) {
 	for _, c := range []struct {
 		trust dp.Trust
 		p     dp.Participation
-	}{{dp.Shuffle, dp.Sampled}, {dp.Shuffle, dp.Once}, {dp.Distributed, dp.All}} {
-		t.Run(string(c.trust)+" "+string(c.p), func(t *testing.T) {
-			if testing.Short() && c.p != dp.All {
-				t.Skip("one is enough")
+		round time.Duration
+	}{
+		{dp.Shuffle, dp.Sampled, 1500 * time.Millisecond}, // such a round lasts to its deadline
+		{dp.Shuffle, dp.Once, 20 * time.Second},
+		{dp.Distributed, dp.All, 20 * time.Second},
+	} {
+		if testing.Short() && c.p != dp.All {
+			continue // one is enough
+		}
+		// Deadlines are of the real clock. On a machine where a client comes late
+		// the rounds are made longer.
+		for late := true; late; c.round *= 4 {
+			if c.round > 10*time.Minute {
+				t.Fatalf("%s %s: clients are late for rounds of %v", c.trust, c.p, c.round)
 			}
-			s := newSystem(t, c.trust, c.p)
-			s.serve(func(co *Service) { s.until(co.Handler(), 0, 2) })
-			s.serve(func(co *Service) {
-				s.until(co.Handler(), 2, 3)
-				status, err := co.Wait(t.Context(), s.task.ID())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if want := s.again(); status.State != Done || status.Model != want || status.Released != 3 {
-					t.Errorf("%+v, want model %x", status, want)
-				}
+			t.Run(fmt.Sprintf("%s %s %v", c.trust, c.p, c.round), func(t *testing.T) {
+				s := newSystem(t, c.trust, c.p, c.round)
+				s.run(t)
+				late = s.late
 			})
-		})
+			if t.Failed() {
+				return
+			}
+		}
 	}
+}
+
+func (s *system) run(t *testing.T) {
+	s.serve(func(co *Service) { s.until(co.Handler(), 0, 2) })
+	if s.late {
+		return
+	}
+	s.serve(func(co *Service) {
+		s.until(co.Handler(), 2, 3)
+		if s.late {
+			return
+		}
+		status, err := co.Wait(t.Context(), s.task.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := s.again(); status.State != Done || status.Model != want || status.Released != 3 {
+			t.Errorf("%+v, want model %x", status, want)
+		}
+	})
 }
