@@ -118,6 +118,19 @@ func (q SumQuery) always() bool {
 	return q.Query.Dropout == 0 && (q.Query.Participation == dp.All || q.Query.Participation == dp.Once)
 }
 
+// counted says that the number of honest clients in a round is up to a chance that
+// is known: their own coins, or drop-outs of all who are relied on. Otherwise it is
+// only known to be ⌊Honest·MinUsers⌋ or more (vecsum.md, "Honest").
+func (q SumQuery) counted() bool {
+	switch q.Query.Participation {
+	case dp.CheckIn:
+		return true
+	case dp.All:
+		return q.Query.Dropout > 0
+	}
+	return q.Query.Dropout > 0 && !(q.Sum.Honest > 0 && q.Sum.Honest < 1)
+}
+
 // sumMethod computes one listed bound.
 type sumMethod struct {
 	id, source string
@@ -209,10 +222,10 @@ func (q SumQuery) gaussian(delta float64) (g Query, tail float64, err error) {
 		// Who is in which batch is public, and a client is in one.
 		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
 	}
-	counted := g.Participation == dp.CheckIn || g.Dropout > 0
+	counted := q.counted()
 	if !counted {
 		// Whoever arrives: at least MinUsers, whose noise is charged.
-		p.Users = p.MinUsers
+		p.Users, g.Dropout = p.MinUsers, 0
 	}
 	g.Sigma, tail, err = p.Sigma(delta, g.Rounds)
 	if err != nil {
@@ -235,13 +248,14 @@ func (q SumQuery) gaussian(delta float64) (g Query, tail float64, err error) {
 }
 
 // amongHonest credits chance among the honest clients only, n' = ⌊γn⌋ of them: the
-// others may come to no round but the one that a client is in.
+// others may come to any round or to none.
 //
-// Sampled: of a round of κ reports at most κ are honest, a uniform subset of the n'
-// given their number, and the noise is that of κ. Self check-in, and drop-outs
-// of all: κ' ~ Bin(n', rate) honest clients are there, and as they are at least ⌊γκ⌋
-// of an opened round's κ, their noise is that of ⌊κ'/γ⌋ ≥ (κ'/γ)(1 − γ/κ') clients,
-// with κ' ≥ ⌊γ·MinUsers⌋.
+// Sampled: of a round of κ ≤ k reports the κ' honest are a uniform subset of the n'
+// given their number. How many the draw and the others leave of the k is not known
+// but for κ' ≥ ⌊γ·MinUsers⌋: inclusion k/n' and the noise of MinUsers cover them all.
+// Self check-in, and drop-outs of all: κ' ~ Bin(n', rate) honest clients are there,
+// and as they are at least ⌊γκ⌋ of an opened round's κ, their noise is that of ⌊κ'/γ⌋ ≥
+// (κ'/γ)(1 − γ/κ') clients, with κ' ≥ ⌊γ·MinUsers⌋.
 func amongHonest(g Query, p vecsum.Params) (Query, error) {
 	honest := int64(p.Honest * float64(g.Population))
 	switch {
@@ -367,7 +381,7 @@ func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) func(
 // of AnswerSum at q.Query.Delta is at most target. Grid, Norm and Noise of q.Sum
 // are ignored.
 //
-// The noise is right to about a ten-thousandth where everybody takes part; where
+// The noise is right to about a ten-thousandth where everybody is taken to be there; where
 // chance decides, a per cent goes to cover cohorts of every size. An error wraps
 // dp.ErrNoBound if nothing within the limits meets the target.
 func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseKind) (vecsum.Params, error) {
@@ -382,7 +396,8 @@ func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseK
 	s := q.Sum
 	t := vecsum.Target{Delta: q.Query.Delta, Users: s.Users, MinUsers: s.MinUsers, Honest: s.Honest, Dim: s.Dim, Radius: s.Radius,
 		Rounds: q.times(), Kind: kind, Split: s.Split}
-	if q.always() {
+	counted := q.counted()
+	if !counted && q.Query.Participation != dp.Sampled {
 		t.Eps = target * (1 - 1e-8) // more than the search for ε leaves
 		return vecsum.Tight(t)
 	}
@@ -393,6 +408,9 @@ func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseK
 	g.Delta = ledger.Counted(g.Delta, vecsum.TailShare)
 	if g.Participation == dp.Once {
 		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
+	}
+	if !counted {
+		g.Dropout = 0
 	}
 	worth := 1.0
 	if s.Honest < 1 {
@@ -408,7 +426,7 @@ func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseK
 		return vecsum.Params{}, err
 	}
 	sigma := g.Sigma / worth
-	if g.Participation != dp.CheckIn && g.Dropout == 0 {
+	if !counted {
 		most, _ := q.cohort()
 		sigma *= math.Sqrt(float64(most)/float64(s.MinUsers)) * (1 + 0x1p-50)
 		t.Users = s.MinUsers

@@ -256,9 +256,13 @@ func TestPlanSum(t *testing.T) {
 	dropped.Query.Dropout = .1
 	all := sumOf(dp.All, 1000, 0)
 	all.Query.Rounds, all.Sum.Honest = 7, .5
-	for name, q := range map[string]SumQuery{"all": all, "sampled": sampled, "check-in": coins, "once": once, "dropout": dropped} {
+	away, split := sampled, once
+	away.Query.Dropout, away.Sum.Honest = .01, .5
+	split.Query.Dropout, split.Sum.Honest = .01, .7
+	for name, q := range map[string]SumQuery{"all": all, "sampled": sampled, "check-in": coins, "once": once, "dropout": dropped,
+		"sampled, not all honest": away, "once, not all honest": split} {
 		for _, kind := range []vecsum.NoiseKind{vecsum.Binomial, vecsum.Skellam} {
-			if name != "all" && kind == vecsum.Skellam {
+			if name != "all" && name != "once, not all honest" && kind == vecsum.Skellam {
 				continue
 			}
 			p, err := PlanSum(context.Background(), 1.5, q, kind)
