@@ -316,8 +316,30 @@ func (t *Tally) AddSum(sum []int64, n int64) error {
 // Accepted returns how many reports were added.
 func (t *Tally) Accepted() int64 { return t.accepted }
 
+// ErrRange is wrapped where a sum is none that its clients can have.
+var ErrRange = errors.New("coordinator: sum out of range")
+
+// ranged is a mechanism of which nobody checks single reports: their sum is checked.
+type ranged interface {
+	CheckSum(sum []int64, n int64) error
+}
+
+// TakeBack puts the optimiser back to what it was before the step that End took:
+// the round then has ended without one.
+func (c *Coordinator) TakeBack(before optimize.State) error {
+	if c.opened != 0 {
+		return fmt.Errorf("coordinator: round %d is open", c.opened)
+	}
+	if err := c.config.Optimizer.Restore(before); err != nil {
+		return err
+	}
+	c.publish()
+	return nil
+}
+
 // End closes the charged round with its tallies and takes the step. It returns
-// how many reports were summed and how many rejected.
+// how many reports were summed and how many rejected. After an error the round is
+// still open.
 func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err error) {
 	if c.opened == 0 {
 		return 0, 0, errors.New("coordinator: no round is open")
@@ -334,6 +356,11 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 		rejected += t.rejected
 	}
 	if accepted > 0 {
+		if m, ok := c.config.Mechanism.(ranged); ok {
+			if err := m.CheckSum(sum, accepted); err != nil {
+				return accepted, rejected, fmt.Errorf("%w: %w", ErrRange, err)
+			}
+		}
 		c.config.Mechanism.Estimate(c.mean, sum, accepted)
 		if err := c.config.Optimizer.Step(c.mean); err != nil {
 			return accepted, rejected, err

@@ -128,6 +128,10 @@ func (m *VectorSum) Add(sum []int64, r *randomizer.Report) {
 	}
 }
 
+// CheckSum refuses a sum that no n clients can have, but for a chance of e^−60 with
+// noise that has no end: some client has sent something else.
+func (m *VectorSum) CheckSum(sum []int64, n int64) error { return m.params.CheckSum(sum, n) }
+
 // Estimate stores the unbiased mean of n inputs; zeros for a number of clients
 // that no round is opened with.
 func (m *VectorSum) Estimate(mean []float64, sum []int64, n int64) {

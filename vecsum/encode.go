@@ -154,25 +154,37 @@ func (e *Encoder) inwards(j int, y float64, counts []int64) {
 	}
 }
 
-// Estimate stores the unbiased estimate of the sum of clients inputs, in their
-// units, given the counts of all. It refuses cohorts outside MinUsers … Users
-// and counts that no such cohort can have.
-func (p Params) Estimate(sum []float64, counts []int64, clients int64) error {
+// CheckSum refuses cohorts outside MinUsers … Users, and counts that no such cohort
+// has: never for binomial noise, and but for a chance of e^−60 a count where the
+// noise has no end.
+func (p Params) CheckSum(counts []int64, clients int64) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
 	if err := p.CheckCohort(clients); err != nil {
 		return err
 	}
-	if len(sum) != p.Dim || len(counts) != p.Streams() {
-		return fmt.Errorf("vecsum: %d sums and %d counts for %d coordinates in %d streams", len(sum), len(counts), p.Dim, p.Streams())
+	if len(counts) != p.Streams() {
+		return fmt.Errorf("vecsum: %d counts for %d coordinates in %d streams", len(counts), p.Dim, p.Streams())
 	}
 	below, above := p.Noise.reach(clients)
 	above += float64(clients) * float64(p.top())
 	for j, c := range counts {
-		if p.Noise.Kind == Binomial && !(float64(c) >= -below && float64(c) <= above) {
+		if !(float64(c) >= -below && float64(c) <= above) {
 			return fmt.Errorf("vecsum: count %d is %d, outside %g … %g", j, c, -below, above)
 		}
+	}
+	return nil
+}
+
+// Estimate stores the unbiased estimate of the sum of clients inputs, in their
+// units, given the counts of all. It refuses what CheckSum does.
+func (p Params) Estimate(sum []float64, counts []int64, clients int64) error {
+	if err := p.CheckSum(counts, clients); err != nil {
+		return err
+	}
+	if len(sum) != p.Dim {
+		return fmt.Errorf("vecsum: %d sums for %d coordinates", len(sum), p.Dim)
 	}
 	step, n := 2*p.Radius/float64(p.Grid), float64(clients)
 	for j := range sum {

@@ -262,6 +262,12 @@ func (a *Aggregator) Add(message []byte) error {
 	return nil
 }
 
+// ReportID returns the id of the report that a message to an aggregator is a half
+// of. Halves belong together if their ids are equal at all aggregators.
+func (s *Shares) ReportID(message []byte, aggregator int) ([16]byte, error) {
+	return s.parse(message, aggregator)
+}
+
 // parse checks everything in a message but its padding.
 func (s *Shares) parse(m []byte, index int) (id [16]byte, err error) {
 	kind, size := byte(kindSeed), seedSize

@@ -31,6 +31,7 @@ const (
 	KindAsk            Kind = 14 // a client asks whether it is drawn
 	KindSessionRequest Kind = 15
 	KindSessionSealed  Kind = 16 // the answer to it
+	KindShareIDs       Kind = 17 // whose halves an aggregator holds, by place
 
 	// 8 and 12 were a signed ask and a request for a session that was not sealed.
 )

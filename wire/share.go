@@ -52,6 +52,44 @@ func DecodeExclusion(b []byte) (m Exclusion, err error) {
 // Digest identifies the exclusion.
 func (m Exclusion) Digest() [32]byte { return Digest(LabelExclusion, m.Append(nil)) }
 
+// ShareIDs says which report's half an aggregator has at each place of a batch, so
+// that two halves that do not belong together are left out.
+type ShareIDs struct {
+	Announcement [32]byte
+	IDs          [][16]byte // zeros where the half cannot be summed
+}
+
+// Append encodes.
+func (m ShareIDs) Append(dst []byte) []byte {
+	e := encode(dst, KindShareIDs)
+	e.raw(m.Announcement[:])
+	e.i64(int64(len(m.IDs)))
+	for _, id := range m.IDs {
+		e.raw(id[:])
+	}
+	return e.b
+}
+
+// DecodeShareIDs is the inverse of Append.
+func DecodeShareIDs(b []byte) (m ShareIDs, err error) {
+	d := decode(b, KindShareIDs)
+	d.fixed(m.Announcement[:])
+	n := d.count("report ids")
+	if d.err == nil && (n != int64(len(d.b))/16 || len(d.b)%16 != 0) {
+		d.fail("%d report ids in %d bytes", n, len(d.b))
+	}
+	if d.err == nil {
+		m.IDs = make([][16]byte, n)
+		for i := range m.IDs {
+			d.fixed(m.IDs[i][:])
+		}
+	}
+	if err := d.end(); err != nil {
+		return ShareIDs{}, err
+	}
+	return m, nil
+}
+
 // Partial is an aggregator's share of a round's sums; the fields are those of
 // vecsum.Partial.
 type Partial struct {

@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/riffle-dp/riffle/dp"
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+)
 
 // Task is what never changes while a task runs; its digest names it. Signed
 // under LabelTask by the coordinator.
@@ -103,6 +107,19 @@ func DecodeTask(b []byte) (m Task, err error) {
 	}
 	return m, nil
 }
+
+// LastRound is the highest round that may be announced. Of them at most Rounds are
+// charged: a void round is announced again under the next number, as often as there
+// are rounds and ten times more. Participation once has no such rounds: a block whose
+// turn was void has had it.
+func (m Task) LastRound() int64 {
+	if m.Participation == dp.Once || m.Rounds > (math.MaxInt64-voidRounds)/2 {
+		return m.Rounds
+	}
+	return 2*m.Rounds + voidRounds
+}
+
+const voidRounds = 10
 
 // ID is the task's digest.
 func (m Task) ID() [32]byte { return Digest(LabelTask, m.Append(nil)) }

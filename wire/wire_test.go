@@ -48,6 +48,7 @@ func messages() []message {
 	entry := Entry{Before: fill(8), Population: Population{1}, Task: fill(1), Round: 5, Announcement: fill(4), Batch: fill(5),
 		Event: dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 3.0001}, Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 1000, Reports: 498, Realised: true}}
 	exclusion := Exclusion{Announcement: fill(4), Reports: 498, Places: []int64{0, 17, 497}}
+	ids := ShareIDs{Announcement: fill(4), IDs: [][16]byte{{1}, {}, {3, 14: 5, 15: 9}}}
 	partial := Partial{Announcement: fill(4), Exclusion: fill(9), Tag: [16]byte{3}, Index: 1, Clients: 495, Reports: fill(10), Sums: []uint64{0, 1, math.MaxUint32}}
 	chunk := Chunk{Index: 2, Size: 3, Items: []byte("abcdef")}
 	request := SessionRequest{Population: Population{1}, Client: ClientID{5}, Time: 1790000000, Suite: X25519, Public: bytes.Repeat([]byte{7}, 32)}
@@ -77,6 +78,7 @@ func messages() []message {
 		}, report},
 		{"entry", entry.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeEntry(b); return m, m.Append(nil), err }, entry},
 		{"exclusion", exclusion.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeExclusion(b); return m, m.Append(nil), err }, exclusion},
+		{"share-ids", ids.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeShareIDs(b); return m, m.Append(nil), err }, ids},
 		{"partial", partial.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodePartial(b); return m, m.Append(nil), err }, partial},
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -223,7 +224,7 @@ func (s *Service) check(j *job) error {
 		return no(wire.Malformed, "the task is no vector sum")
 	case a.Task != t.ID():
 		return no(wire.UnknownRound, "the announcement is of another task")
-	case a.Trust != t.Trust || a.Participation != t.Participation || a.MinReports != t.MinReports || a.Round > t.Rounds ||
+	case a.Trust != t.Trust || a.Participation != t.Participation || a.MinReports != t.MinReports || a.Round > t.LastRound() ||
 		a.Randomizer != m.Name() || a.Sigma != m.Event().Sigma || a.Eps0 != 0 || a.Clip != t.Mechanism.Clip:
 		return no(wire.Malformed, "the announcement is not what the task says")
 	case c.Void:
@@ -255,13 +256,20 @@ func (s *Service) Prepare(body []byte) (wire.Exclusion, error) {
 	r := s.round(j.digest)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rec, _, err := s.load(ctx, j.digest)
+	rec, revision, err := s.load(ctx, j.digest)
 	if err == nil {
 		if rec.Closed != hash(wire.Digest(wire.LabelClosed, j.closed.Append(nil))) {
 			return wire.Exclusion{}, no(wire.SecondReport, "the round was closed otherwise")
 		}
+		e, err := s.exclusion(ctx, rec)
+		if err == nil && rec.IDs == (hash{}) {
+			err = s.addIDs(ctx, j, rec, revision, e)
+		}
+		if err != nil {
+			return wire.Exclusion{}, err
+		}
 		r.job = j
-		return s.exclusion(ctx, rec)
+		return e, nil
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return wire.Exclusion{}, err
@@ -278,12 +286,12 @@ func (s *Service) Prepare(body []byte) (wire.Exclusion, error) {
 		own.Shares != j.closed.Shares || own.Reports != j.closed.Reports || own.Chunks != j.closed.Chunks {
 		return wire.Exclusion{}, no(wire.SecondReport, "the round was closed otherwise")
 	}
-	sum, failed, err := s.open(ctx, j, nil)
+	sum, ids, failed, err := s.open(ctx, j, nil)
 	if err != nil {
 		return wire.Exclusion{}, err
 	}
 	e := wire.Exclusion{Announcement: j.digest, Reports: j.closed.Reports, Places: failed}
-	if err := s.create(ctx, j, &e); err != nil {
+	if err := s.create(ctx, j, &e, &wire.ShareIDs{Announcement: j.digest, IDs: ids}); err != nil {
 		return wire.Exclusion{}, err
 	}
 	r.job, r.opened = j, sum
@@ -304,17 +312,17 @@ func (s *Service) count(f func(*Counts)) {
 }
 
 // open sums the shares but those at the places out, ascending, and returns the
-// places of those that cannot be summed.
-func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggregator, []int64, error) {
+// report ids by place and the places of those that cannot be summed.
+func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggregator, [][16]byte, []int64, error) {
 	begin := time.Now()
 	defer func() { s.count(func(c *Counts) { c.Seconds += time.Since(begin).Seconds() }) }()
 	shares, err := j.sum.Shares(j.digest)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	sum, err := shares.NewAggregator(1)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	reader := batch.Reader{Source: s.config.Shuffler, Announcement: j.digest, Reports: j.closed.Reports,
 		// The word counts the coordinator's chunks; shares are of another size.
@@ -326,6 +334,7 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 		}
 		return opened, nil
 	}
+	ids := make([][16]byte, j.closed.Reports)
 	var failed []int64
 	next := 0
 	then := func(place int64, _ wire.Chunk, opened [][]byte) error {
@@ -335,16 +344,49 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 				next++
 				continue
 			}
+			if at >= j.closed.Reports {
+				continue // more than were signed, which is an error at the end
+			}
 			if content == nil || sum.Add(content) != nil {
 				failed = append(failed, at)
+			} else if ids[at], err = shares.ReportID(content, 1); err != nil {
+				return err // it was just summed
 			}
 		}
 		return nil
 	}
 	if err := batch.Read(ctx, reader, open, then); err != nil {
-		return nil, nil, fmt.Errorf("aggregator: %w", err)
+		return nil, nil, nil, fmt.Errorf("aggregator: %w", err)
 	}
-	return sum, failed, nil
+	return sum, ids, failed, nil
+}
+
+// addIDs writes down the report ids of a round that an earlier version prepared.
+func (s *Service) addIDs(ctx context.Context, j *job, rec record, revision uint64, own wire.Exclusion) error {
+	_, ids, failed, err := s.open(ctx, j, nil)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(failed, own.Places) {
+		return errors.New("aggregator: the batch opens otherwise the second time")
+	}
+	return s.keepIDs(ctx, j.digest, rec, revision, &wire.ShareIDs{Announcement: j.digest, IDs: ids})
+}
+
+// IDs returns whose halves this aggregator has of a prepared round. The coordinator
+// has the same from its own halves, and leaves out those that differ.
+func (s *Service) IDs(announcement [32]byte) (wire.ShareIDs, error) {
+	rec, _, err := s.load(s.work, announcement)
+	if errors.Is(err, ErrNotFound) {
+		return wire.ShareIDs{}, no(wire.UnknownRound, "the round was not prepared")
+	}
+	if err != nil {
+		return wire.ShareIDs{}, err
+	}
+	if rec.IDs == (hash{}) {
+		return wire.ShareIDs{}, no(wire.Unavailable, "the round has to be prepared again after an update")
+	}
+	return s.ids(s.work, rec)
 }
 
 // Sum gives the partial sum of a prepared round without the reports of a signed
@@ -404,7 +446,7 @@ func (s *Service) Sum(announcement [32]byte, signed []byte) (wire.Partial, error
 	sum := r.opened
 	if sum == nil || len(e.Places) != len(own.Places) {
 		var failed []int64
-		if sum, failed, err = s.open(ctx, r.job, e.Places); err != nil {
+		if sum, _, failed, err = s.open(ctx, r.job, e.Places); err != nil {
 			return wire.Partial{}, err
 		}
 		if len(failed) != 0 {

@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"maps"
 	"net/http"
@@ -394,7 +395,7 @@ func TestRefusals(t *testing.T) {
 		"another task's n-min": {body(sign(wire.LabelTask, smaller.Append(nil)), announcement, w.closed), 404},
 		"a lower n-min":        {changed(func(a *wire.Announcement) { a.MinReports = 2 }), 400},
 		"a larger sigma":       {changed(func(a *wire.Announcement) { a.Sigma = 3 }), 400},
-		"a round beyond":       {changed(func(a *wire.Announcement) { a.Round = 10 }), 400},
+		"a round beyond":       {changed(func(a *wire.Announcement) { a.Round = 29 }), 400},
 		"another size":         {changed(func(a *wire.Announcement) { a.ShareBytes++ }), 400},
 		"a round nobody has":   {changed(func(a *wire.Announcement) { a.Opens-- }), 404},
 	} {
@@ -540,3 +541,62 @@ func FuzzPrepare(f *testing.F) {
 		}
 	})
 }
+
+// Whose halves there are is told of a prepared round, the same after a restart, and
+// also of a round that an earlier version has prepared.
+func TestReportIDs(t *testing.T) {
+	w := newWorld(t, 2)
+	s := w.start()
+	path := "/v1/rounds/" + hex.EncodeToString(digestOf(w.a)) + "/ids"
+	get := func(s *Service) (int, []byte) {
+		r := httptest.NewRecorder()
+		s.PeerHandler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))
+		return r.Code, r.Body.Bytes()
+	}
+	if code, b := get(s); code != 404 {
+		t.Errorf("before it is prepared: %d %s", code, b)
+	}
+	w.prepare(s)
+	code, first := get(s)
+	ids, err := wire.DecodeShareIDs(first)
+	if code != 200 || err != nil || ids.Announcement != w.a.Digest() || len(ids.IDs) != users {
+		t.Fatalf("%d %v: %+v", code, err, ids)
+	}
+	for place, id := range ids.IDs {
+		want, err := w.shares.ReportID(w.seeds[place], 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if place == 2 {
+			want = [16]byte{} // it cannot be summed
+		}
+		if id != want {
+			t.Errorf("place %d: %x, want %x", place, id, want)
+		}
+	}
+	if code, b := get(w.start()); code != 200 || !bytes.Equal(b, first) {
+		t.Errorf("after a restart: %d", code)
+	}
+	// As a version left it that told none.
+	rec, revision, err := s.load(t.Context(), w.a.Digest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.IDs = hash{}
+	if _, err := s.put(t.Context(), w.a.Digest(), rec, revision); err != nil {
+		t.Fatal(err)
+	}
+	s = w.start()
+	if code, b := get(s); code != 503 {
+		t.Errorf("after an update: %d %s", code, b)
+	}
+	w.prepare(s)
+	if code, b := get(s); code != 200 || !bytes.Equal(b, first) {
+		t.Errorf("prepared again: %d", code)
+	}
+	if code, _ := ask(s, w.sumPath(), w.exclude(2)); code != 200 {
+		t.Errorf("summed: %d", code)
+	}
+}
+
+func digestOf(a wire.Announcement) []byte { d := a.Digest(); return d[:] }

@@ -11,7 +11,8 @@ import (
 )
 
 // PeerHandler answers the coordinator's requests of SPEC.md. Whoever else reaches
-// it can do nothing: all requests are signed.
+// it can do nothing: all requests are signed, but that for report ids, which are
+// random and say nothing to who has no halves.
 func (s *Service) PeerHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/rounds", func(w http.ResponseWriter, q *http.Request) {
@@ -22,14 +23,17 @@ func (s *Service) PeerHandler() http.Handler {
 		e, err := s.Prepare(body)
 		s.answer(w, e.Append, err)
 	})
+	mux.HandleFunc("GET /v1/rounds/{announcement}/ids", func(w http.ResponseWriter, q *http.Request) {
+		if announcement, ok := s.named(w, q); ok {
+			ids, err := s.IDs(announcement)
+			s.answer(w, ids.Append, err)
+		}
+	})
 	mux.HandleFunc("POST /v1/rounds/{announcement}/sum", func(w http.ResponseWriter, q *http.Request) {
-		var announcement [32]byte
-		b, err := hex.DecodeString(q.PathValue("announcement"))
-		if err != nil || len(b) != len(announcement) {
-			s.answer(w, nil, no(wire.Malformed, "a digest has 64 hexadecimal digits"))
+		announcement, ok := s.named(w, q)
+		if !ok {
 			return
 		}
-		copy(announcement[:], b)
 		body, ok := endpoint.ReadBody(w, q)
 		if !ok {
 			return
@@ -38,6 +42,17 @@ func (s *Service) PeerHandler() http.Handler {
 		s.answer(w, p.Append, err)
 	})
 	return mux
+}
+
+// named reads the announcement's digest in a path; false if it is none, which was
+// answered.
+func (s *Service) named(w http.ResponseWriter, q *http.Request) (announcement [32]byte, ok bool) {
+	b, err := hex.DecodeString(q.PathValue("announcement"))
+	if err != nil || len(b) != len(announcement) {
+		s.answer(w, nil, no(wire.Malformed, "a digest has 64 hexadecimal digits"))
+		return announcement, false
+	}
+	return [32]byte(b), true
 }
 
 func (s *Service) answer(w http.ResponseWriter, message func([]byte) []byte, err error) {

@@ -25,6 +25,9 @@ type record struct {
 	MinReports int64 `json:"n_min"`
 	Closed     hash  `json:"closed"` // digest of the word on the round
 	Own        hash  `json:"own"`    // SHA-256 of the exclusion that was answered
+	// IDs is the SHA-256 of the report ids by place; zero in records of versions that
+	// did not compare them.
+	IDs hash `json:"ids,omitzero"`
 	// Summed is the digest of the one exclusion that is summed; zero until then.
 	Summed hash `json:"summed"`
 	// Partial is the SHA-256 of the partial sum; zero until there is one.
@@ -61,16 +64,34 @@ func (s *Service) put(ctx context.Context, announcement [32]byte, r record, revi
 
 func objectName(kind string, d hash) string { return kind + "/" + hex.EncodeToString(d[:]) }
 
-// create writes the exclusion down that is to be answered.
-func (s *Service) create(ctx context.Context, j *job, e *wire.Exclusion) error {
+// create writes the exclusion and the report ids down that are to be answered.
+func (s *Service) create(ctx context.Context, j *job, e *wire.Exclusion, ids *wire.ShareIDs) error {
 	b := e.Append(nil)
 	own := hash(sha256.Sum256(b))
 	if err := s.config.Store.PutObject(ctx, objectName("exclusion", own), b); err != nil {
 		return err
 	}
-	_, err := s.put(ctx, j.digest, record{Format: recordFormat, Round: j.closed.Round, MinReports: j.minReports,
-		Closed: wire.Digest(wire.LabelClosed, j.closed.Append(nil)), Own: own}, 0)
+	return s.keepIDs(ctx, j.digest, record{Format: recordFormat, Round: j.closed.Round, MinReports: j.minReports,
+		Closed: wire.Digest(wire.LabelClosed, j.closed.Append(nil)), Own: own}, 0, ids)
+}
+
+// keepIDs writes report ids down, and then the record that names them.
+func (s *Service) keepIDs(ctx context.Context, announcement [32]byte, r record, revision uint64, ids *wire.ShareIDs) error {
+	b := ids.Append(nil)
+	r.IDs = sha256.Sum256(b)
+	if err := s.config.Store.PutObject(ctx, objectName("ids", r.IDs), b); err != nil {
+		return err
+	}
+	_, err := s.put(ctx, announcement, r, revision)
 	return err
+}
+
+func (s *Service) ids(ctx context.Context, r record) (wire.ShareIDs, error) {
+	b, err := s.object(ctx, "ids", r.IDs)
+	if err != nil {
+		return wire.ShareIDs{}, err
+	}
+	return wire.DecodeShareIDs(b)
 }
 
 func (s *Service) object(ctx context.Context, kind string, d hash) ([]byte, error) {

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -55,6 +56,9 @@ type Config struct {
 	// Hold, if not nil, keeps rounds from being announced until it is closed. Those that
 	// are open go on.
 	Hold <-chan struct{}
+	// PauseAfter is how many charged rounds in a row may give no step before their task
+	// pauses; 0: it never does.
+	PauseAfter int64
 	// Log takes what happens, without anything of clients. Default: nowhere.
 	Log *slog.Logger
 }
@@ -98,6 +102,8 @@ type Task struct {
 	// released; what it returns is shown in the task's Status. The next round waits
 	// for it.
 	Evaluate func(params []float32) any
+	// Guard, if not nil, keeps steps from being released that Evaluate finds worse.
+	Guard *Guard
 	// Record, if not nil, is told each report of a charged round that could be opened,
 	// in the batch's order; a round that is taken up again begins again at place 0.
 	// The report is used again after the call. Of a vector sum it is not called.
@@ -122,8 +128,8 @@ func (c *Config) check() error {
 		return errors.New("coordinator: a signing key is required")
 	case c.Keyring == nil || c.Store == nil || c.Journal == nil:
 		return errors.New("coordinator: keyring, store and journal are required")
-	case c.Workers < 0 || c.LeaseTTL < 0 || c.Poll < 0 || c.Backoff < 0:
-		return errors.New("coordinator: workers, lease, poll and backoff must not be negative")
+	case c.Workers < 0 || c.LeaseTTL < 0 || c.Poll < 0 || c.Backoff < 0 || c.PauseAfter < 0:
+		return errors.New("coordinator: workers, lease, poll, backoff and pause-after must not be negative")
 	}
 	if err := c.Shuffler.Check(); err != nil {
 		return err
@@ -176,6 +182,9 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 	if err != nil {
 		return fail("%w", err)
 	}
+	if g := t.Guard; g != nil && (t.Evaluate == nil || g.Measure == nil || !(g.Fall > 0) || math.IsInf(g.Fall, 1)) {
+		return fail("a guard needs an evaluation, a measure and a fall above 0, it is %v", g.Fall)
+	}
 	if t.Report != m.Event() {
 		return fail("report %+v is to be charged, the mechanism promises %+v", t.Report, m.Event())
 	}
@@ -224,8 +233,8 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 
 // bare is a runner that has yet to be made ready.
 func (s *Service) bare(t Task, w wire.Task) *runner {
-	r := &runner{s: s, t: t, id: w.ID(), task: w, changed: make(chan struct{}), ended: make(chan struct{})}
-	r.status = Status{Task: r.id, Name: w.Name, State: Running, Phase: "starting", Rounds: w.Rounds, Delta: w.Delta, Eps: -1,
+	r := &runner{s: s, t: t, id: w.ID(), task: w, changed: make(chan struct{}), ended: make(chan struct{}), resume: make(chan chan error)}
+	r.status = Status{Task: r.id, Name: w.Name, State: Running, Phase: "starting", Rounds: w.Rounds, Until: w.Rounds, Delta: w.Delta, Eps: -1,
 		Counts: Counts{}.clone(), Seconds: map[string]float64{}}
 	r.log = s.config.Log.With("task", w.Name)
 	return r

@@ -104,6 +104,7 @@ type world struct {
 	aggHTTP *httptest.Server
 	aggDisk *aggDisk
 	present func(round int64, client int64) bool
+	lie     func(round int64) bool // at place 3, a share of something else
 }
 
 const dim = 5
@@ -285,7 +286,11 @@ func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
 			}
 		}
 		key := a.Coordinator
-		switch w.garbage[place] {
+		kind := w.garbage[place]
+		if place == 3 && w.lie != nil && w.lie(a.Round) {
+			kind = 5
+		}
+		switch kind {
 		case 1: // not of the mechanism
 			for i := range part {
 				part[i] = 0xff
@@ -294,6 +299,14 @@ func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
 			key = ring(w.t).Public()[0]
 		case 3: // a share that cannot be summed
 			share[0] = 9
+		case 4: // two halves with different report ids
+			share[24] ^= 1
+		case 5: // a share that is off by half of the modulus, in every coordinate
+			bits := w.mech.(*mechanism.VectorSum).Params().Modulus()
+			for j := range dim {
+				top := (j+1)*bits - 1
+				share[40+top/8] ^= 1 << (top % 8)
+			}
 		}
 		sealed, err := envelope.SealPart(key, envelope.Coordinator, digest, part)
 		if err != nil {
@@ -392,7 +405,11 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for round := range w.task.Rounds {
+	run := int64(0)
+	for round := range w.task.LastRound() {
+		if run == w.task.Rounds {
+			break
+		}
 		a := co.Announce()
 		who := w.who(a)
 		if int64(len(who)) < w.task.MinReports {
@@ -416,6 +433,7 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 		if _, _, err := co.End(tally); err != nil {
 			w.t.Fatal(err)
 		}
+		run++
 	}
 	return co.Announce().ModelDigest, l.Entries()
 }

@@ -29,6 +29,8 @@ const (
 	Done    State = "done"    // all rounds were run
 	Stopped State = "stopped" // by the operator
 	Refused State = "refused" // the ledger takes no further round
+	// Paused is a running task that waits for its operator.
+	Paused State = "paused"
 )
 
 // taskRecord is task.<task>; the signed task lies beside it as an object.
@@ -50,6 +52,8 @@ type Counts struct {
 	Void     int64 `json:"void"`     // rounds with too few reports, or that the shuffler did not hold
 	Failed   int64 `json:"failed"`   // rounds that were charged but gave no step
 	Reports  int64 `json:"reports"`  // that are in a model
+	// FailedBy counts them by reason.
+	FailedBy map[FailureReason]int64 `json:"failed_by,omitempty"`
 	// Rejected counts reports by reason, the shuffler's and ours.
 	Rejected map[wire.Reason]int64 `json:"rejected"`
 }
@@ -58,6 +62,10 @@ func (c Counts) clone() Counts {
 	c.Rejected = maps.Clone(c.Rejected)
 	if c.Rejected == nil {
 		c.Rejected = map[wire.Reason]int64{}
+	}
+	c.FailedBy = maps.Clone(c.FailedBy)
+	if c.FailedBy == nil {
+		c.FailedBy = map[FailureReason]int64{}
 	}
 	return c
 }
@@ -70,7 +78,15 @@ type record struct {
 	Model  hash   `json:"model"`
 	Step   hash   `json:"state"` // digest of the optimiser's state
 	Counts Counts `json:"counts"`
-	Roster hash   `json:"roster"` // of the enrolment; fixed where participation is once
+	// Failed is the last charged round without a step, Barren how many there were
+	// since the last step or the last time the operator resumed the task.
+	Failed *failed `json:"failure,omitempty"`
+	Barren int64   `json:"barren,omitempty"`
+	// Paused says why no round is announced until the operator resumes the task.
+	Paused string `json:"paused,omitempty"`
+	// Best is the guard's measure of the best model since then; nil: not measured.
+	Best   *float64 `json:"best,omitempty"`
+	Roster hash     `json:"roster"` // of the enrolment; fixed where participation is once
 	// Recent are the models that are kept, the newest last.
 	Recent []hash `json:"recent"`
 	// Untold is the round that ended last, if the shuffler may not know yet.
@@ -91,7 +107,7 @@ func decodeRecord(b []byte) (record, error) {
 	if err := document.Decode(b, recordFormat, &r); err != nil {
 		return r, fmt.Errorf("coordinator: state of a task: %v", err)
 	}
-	if r.Round < 0 || r.Open != nil && (len(r.Open.Announcement) == 0 || r.Open.Charged && len(r.Open.Closed) == 0) {
+	if r.Round < 0 || r.Barren < 0 || r.Open != nil && (len(r.Open.Announcement) == 0 || r.Open.Charged && len(r.Open.Closed) == 0) {
 		return r, errors.New("coordinator: state of a task that cannot be")
 	}
 	r.Counts = r.Counts.clone()

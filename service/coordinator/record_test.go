@@ -17,9 +17,11 @@ type publicKey = ed25519.PublicKey
 func hexOf(d [32]byte) string { return hex.EncodeToString(d[:]) }
 
 func TestRecords(t *testing.T) {
+	best := .5
 	r := record{Format: recordFormat, Fence: 7, Round: 3, Model: hash{1}, Step: hash{2}, Recent: []hash{{3}, {1}}, Untold: hash{4},
-		Counts: Counts{Released: 2, Rejected: map[wire.Reason]int64{wire.OutOfRange: 5}},
-		Open:   &openRound{Announcement: []byte("a"), Closed: []byte("c"), Charged: true}}
+		Counts: Counts{Released: 2, Failed: 1, Rejected: map[wire.Reason]int64{wire.OutOfRange: 5}, FailedBy: map[FailureReason]int64{FailedRange: 1}},
+		Failed: &failed{2, FailedRange, "why"}, Barren: 1, Paused: "why", Best: &best,
+		Open: &openRound{Announcement: []byte("a"), Closed: []byte("c"), Charged: true}}
 	b, err := r.encode()
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +29,12 @@ func TestRecords(t *testing.T) {
 	if got, err := decodeRecord(b); err != nil || !reflect.DeepEqual(got, r) {
 		t.Errorf("%+v, %v; want %+v", got, err, r)
 	}
-	for _, wrong := range []string{``, `{}`, `{"format":2}`, `{"format":1,"what":1}`, `{"format":1}{"format":1}`, `{"format":1,"round":-1}`,
+	// As versions wrote it that neither paused nor compared.
+	old := `{"format":1,"fence":7,"round":3,"counts":{"released":2,"void":0,"failed":1,"reports":9,"rejected":{}}}`
+	if got, err := decodeRecord([]byte(old)); err != nil || got.Counts.Failed != 1 || got.Barren != 0 || got.Paused != "" || got.Best != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, wrong := range []string{`{"format":1,"barren":-1}`, ``, `{}`, `{"format":2}`, `{"format":1,"what":1}`, `{"format":1}{"format":1}`, `{"format":1,"round":-1}`,
 		`{"format":1,"open":{}}`, `{"format":1,"open":{"announcement":"AA==","charged":true}}`, `{"format":1,"model":"12"}`} {
 		if r, err := decodeRecord([]byte(wrong)); err == nil {
 			t.Errorf("%s is %+v", wrong, r)

@@ -152,7 +152,32 @@ func TestVoidRounds(t *testing.T) {
 	w.present = func(round, client int64) bool { return round != 2 || client < 2 }
 	s := w.run()
 	w.check(s)
-	if s.Void != 1 || s.Released != 2 || len(w.disk.entries) != 2 {
+	if s.Void != 1 || s.Released != 3 || s.Round != 4 || len(w.disk.entries) != 3 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A void round is run again, but not for ever: a task to which nobody comes ends.
+func TestVoidRoundsEnd(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All)
+	w.present = func(round, client int64) bool { return round == 5 || client < 2 }
+	s := w.run()
+	if last := w.task.LastRound(); s.State != Done || s.Round != last || s.Void != last-1 || s.Released != 1 || len(w.disk.entries) != 1 ||
+		!strings.Contains(s.Why, "1 of 3 rounds were run") {
+		t.Errorf("%+v", s)
+	}
+	if again := w.run(); again.State != Done || again.Why != s.Why {
+		t.Errorf("started again: %+v", again)
+	}
+}
+
+// A block whose round was void has had its turn: it is not asked again.
+func TestVoidBlocks(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.Once)
+	w.present = func(round, client int64) bool { return round != 2 }
+	s := w.run()
+	w.check(s)
+	if s.Void != 1 || s.Released != 2 || s.Round != 3 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/riffle-dp/riffle/coordinator"
@@ -57,8 +58,13 @@ func (r *runner) step(ctx context.Context) (ended bool, err error) {
 // announce writes the next announcement down, unless the task ends here.
 func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 	r.tell(ctx)
-	if r.record.Round >= r.task.Rounds {
-		return true, r.finish(ctx, Done, fmt.Sprintf("all %d rounds were run", r.task.Rounds))
+	if why := r.complete(); why != "" {
+		return true, r.finish(ctx, Done, why)
+	}
+	if r.record.Paused != "" {
+		if err := r.pause(ctx); err != nil {
+			return false, err
+		}
 	}
 	r.phase("waiting")
 	if hold := r.s.config.Hold; hold != nil {
@@ -116,6 +122,21 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 	next.Open = &openRound{Announcement: wire.Sign(r.s.config.Key, wire.LabelAnnouncement, a.Append(nil))}
 	r.attempts = 0
 	return false, r.save(ctx, next)
+}
+
+// complete says why no further round is announced; empty while there is one. Rounds
+// that were charged count, void ones do not: nothing of them is in a model or in the
+// ledger. But there is a last one, so that a task to which too few come ends.
+func (r *runner) complete() string {
+	t, n := r.task, r.record.Counts
+	last := t.LastRound()
+	switch run := n.Released + n.Failed; {
+	case run >= t.Rounds, r.record.Round >= last && t.Rounds == last:
+		return fmt.Sprintf("all %d rounds were run", t.Rounds)
+	case r.record.Round >= last:
+		return fmt.Sprintf("%d of %d rounds were run, the others of %d attempts, the most there are, were void", run, t.Rounds, last)
+	}
+	return ""
 }
 
 // most is how many can report in a round.
@@ -290,9 +311,6 @@ func gone(err error) bool {
 	return r != nil && (r.Code == http.StatusNotFound || r.Code == http.StatusConflict || r.Code == http.StatusGone)
 }
 
-// errNoStep ends a charged round without a step.
-var errNoStep = errors.New("coordinator: the round gives no step")
-
 // open sums the charged batch and releases the model once.
 func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) error {
 	r.phase("opening")
@@ -304,40 +322,59 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 		if r.attempts++; r.attempts < maxAttempts {
 			return err
 		}
-		err = fmt.Errorf("%w: %w", errNoStep, err)
 	}
-	if err != nil && !gone(err) && !errors.Is(err, errNoStep) {
-		return err
-	}
-	r.phase("releasing")
-	step := err == nil
-	if !step {
-		r.log.Warn("a charged round gives no step", "round", a.Round, "error", err)
+	o := outcome{rejected: rejected}
+	if err != nil {
+		if o.failed = asFailure(err); o.failed == nil {
+			return err
+		}
 		tallies = nil
 	}
-	accepted, _, err := r.pure.End(tallies...)
-	if err != nil && step {
-		// The optimiser takes no such step.
-		r.log.Warn("a charged round gives no step", "round", a.Round, "error", err)
-		step = false
-		accepted, _, err = r.pure.End()
-	}
+	r.phase("releasing")
+	before, best, err := r.guarded()
 	if err != nil {
 		return err
 	}
-	if step && accepted == 0 {
-		step = false
+	o.accepted, _, err = r.pure.End(tallies...)
+	switch {
+	case err != nil && o.failed == nil:
+		o.failed = &failure{FailedStep, "the optimiser takes no such step", err}
+		if errors.Is(err, coordinator.ErrRange) {
+			o.failed = noStep(FailedRange, "the sum is outside its range: a client has sent a share of something else")
+		}
+		if _, _, err := r.pure.End(); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case o.failed == nil && o.accepted == 0:
+		o.failed = noStep(FailedStep, "none of %d reports is valid", c.Reports)
 	}
-	if !step && r.t.Discard != nil {
-		if err := r.t.Discard(c.Round); err != nil {
-			return fmt.Errorf("coordinator: record: %w", err)
+	var evaluation any
+	if o.failed == nil && r.t.Evaluate != nil && r.t.Guard != nil {
+		r.phase("evaluating")
+		evaluation = r.t.Evaluate(slices.Clone(r.pure.Parameters()))
+		if o.failed, o.measure = r.t.Guard.judge(evaluation, best); o.failed != nil {
+			if err := r.pure.TakeBack(before); err != nil {
+				return err
+			}
+		}
+		r.phase("releasing")
+	}
+	if o.failed != nil {
+		r.log.Warn("a charged round gives no step", "round", a.Round, "reason", string(o.failed.reason), "error", o.failed)
+		o.accepted = 0
+		if r.t.Discard != nil {
+			if err := r.t.Discard(c.Round); err != nil {
+				return fmt.Errorf("coordinator: record: %w", err)
+			}
 		}
 	}
-	return r.release(ctx, c, step, accepted, rejected)
+	return r.release(ctx, c, o, evaluation)
 }
 
 // release stores the model and, by one compare-and-swap, that the round has ended.
-func (r *runner) release(ctx context.Context, c *wire.RoundClosed, step bool, accepted int64, rejected map[wire.Reason]int64) error {
+func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, evaluation any) error {
 	store := r.s.config.Store
 	model, state := encodeModel(r.pure.Parameters()), encodeState(r.pure.State().Optimizer)
 	next := r.record
@@ -349,18 +386,9 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, step bool, ac
 	if err := store.PutObject(ctx, modelName(r.id, next.Model), model); err != nil {
 		return err
 	}
-	next.Counts = next.Counts.clone()
-	if step {
-		next.Counts.Released++
-		next.Counts.Reports += accepted
-	} else {
-		next.Counts.Failed++
-	}
+	r.note(&next, c.Round, o)
 	for _, x := range c.Rejected {
 		next.Counts.Rejected[x.Reason] += x.Count
-	}
-	for reason, n := range rejected {
-		next.Counts.Rejected[reason] += n
 	}
 	var dropped []hash
 	next.Recent, dropped = recent(next.Recent, next.Model)
@@ -369,12 +397,15 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, step bool, ac
 		return err
 	}
 	r.show()
-	r.log.Info("round has ended", "round", c.Round, "reports", accepted, "step", step)
+	step := o.failed == nil
+	r.log.Info("round has ended", "round", c.Round, "reports", o.accepted, "step", step)
 	r.tell(ctx)
 	if r.t.Evaluate != nil && step {
-		r.phase("evaluating")
-		v := r.t.Evaluate(append([]float32(nil), r.pure.Parameters()...))
-		r.update(func(s *Status) { s.Evaluation, s.Evaluated = v, s.Round })
+		if evaluation == nil {
+			r.phase("evaluating")
+			evaluation = r.t.Evaluate(slices.Clone(r.pure.Parameters()))
+		}
+		r.update(func(s *Status) { s.Evaluation, s.Evaluated = evaluation, s.Round })
 	}
 	// What is not deleted here only takes space.
 	if old != next.Step {

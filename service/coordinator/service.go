@@ -111,6 +111,9 @@ func (s *Service) all() []*runner {
 // ErrNoTask is wrapped where there is no such task.
 var ErrNoTask = errors.New("coordinator: no such task")
 
+// ErrNotPaused is wrapped where a task that is not paused should be resumed.
+var ErrNotPaused = errors.New("coordinator: nothing to resume")
+
 // List returns all tasks' status.
 func (s *Service) List() []Status {
 	var out []Status

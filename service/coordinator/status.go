@@ -19,7 +19,8 @@ type Status struct {
 	Why    string
 	Phase  string // what is being done
 	Round  int64  // the last that ended
-	Rounds int64  // at most
+	Rounds int64  // that are charged, at most
+	Until  int64  // the round that the task ends with if none of those to come is void
 	Model  [32]byte
 	// Eps bounds at Delta what was charged so far; Method says how. −1: not known.
 	Eps, Delta float64
@@ -27,11 +28,14 @@ type Status struct {
 	Source     string // the bound's theorem
 	Charged    int64  // entries
 	Counts
-	Evaluation any                // what Evaluate returned last
-	Evaluated  int64              // the round that it is of
-	Seconds    map[string]float64 // by stage
-	Error      string             // the last one, of what is tried again
-	Since      time.Time          // of the phase
+	// Failure says why FailedRound, the last charged round without a step, gave none.
+	FailedRound int64
+	Failure     string
+	Evaluation  any                // what Evaluate returned last
+	Evaluated   int64              // the round that it is of
+	Seconds     map[string]float64 // by stage
+	Error       string             // the last one, of what is tried again
+	Since       time.Time          // of the phase
 }
 
 // Epsilon is Eps, NaN where it is not known: who does not lead a task does not know
@@ -49,7 +53,8 @@ func (s Status) MarshalJSON() ([]byte, error) {
 		"task": hex.EncodeToString(s.Task[:]), "name": s.Name, "state": s.State, "why": s.Why, "phase": s.Phase,
 		"round": s.Round, "rounds": s.Rounds, "model": hex.EncodeToString(s.Model[:]), "epsilon": dp.Number(s.Epsilon()), "delta": s.Delta,
 		"method": s.Method, "ledger_entries": s.Charged, "rounds_released": s.Released, "rounds_void": s.Void,
-		"rounds_failed": s.Failed, "reports_accepted": s.Reports, "reports_rejected": s.Rejected,
+		"rounds_failed": s.Failed, "rounds_failed_by_reason": s.FailedBy, "failed_round": s.FailedRound, "failure": s.Failure,
+		"reports_accepted": s.Reports, "reports_rejected": s.Rejected,
 		"evaluation": s.Evaluation, "evaluation_round": s.Evaluated, "seconds": s.Seconds, "error": s.Error, "since": s.Since.UTC().Truncate(time.Second),
 	})
 }

@@ -109,34 +109,41 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 	if err != nil {
 		return nil, nil, err
 	}
-	seeds, mine, err := r.seeds(ctx, a, c, shares, nil)
+	seeds, ids, mine, err := r.seeds(ctx, a, c, shares, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	r.phase("aggregating")
 	var theirs wire.Exclusion
-	if err := r.patiently(ctx, func() error { theirs, err = r.prepare(ctx, a, c); return err }); err != nil {
+	var other []int64
+	if err := r.patiently(ctx, func() error {
+		if theirs, err = r.prepare(ctx, a, c); err != nil {
+			return err
+		}
+		other, err = r.differing(ctx, c, ids)
+		return err
+	}); err != nil {
 		return nil, nil, err
 	}
 	rejected := map[wire.Reason]int64{}
 	add(rejected, wire.OutOfRange, int64(len(mine)))
-	out := union(mine, theirs.Places)
+	out := union(mine, theirs.Places, other)
 	add(rejected, wire.Excluded, int64(len(out)-len(mine)))
 	left := c.Reports - int64(len(out))
 	if left < a.MinReports {
-		return nil, rejected, fmt.Errorf("%w: %d reports are left, n-min is %d", errNoStep, left, a.MinReports)
+		return nil, rejected, noStep(FailedTooFew, "%d of %d reports are left, n-min is %d", left, c.Reports, a.MinReports)
 	}
 	// Reports that are left out take their noise along, which the charge counts on.
 	if bad := r.allowed(c.Reports); int64(len(out)) > bad {
-		return nil, rejected, fmt.Errorf("%w: %d reports cannot be summed, %d are allowed for", errNoStep, len(out), bad)
+		return nil, rejected, noStep(FailedExcluded, "%d of %d reports cannot be summed, %d are allowed for", len(out), c.Reports, bad)
 	}
 	if len(out) != len(mine) {
 		var failed []int64
-		if seeds, failed, err = r.seeds(ctx, a, c, shares, out); err != nil {
+		if seeds, _, failed, err = r.seeds(ctx, a, c, shares, out); err != nil {
 			return nil, nil, err
 		}
 		if len(failed) != 0 {
-			return nil, rejected, fmt.Errorf("%w: the batch opens otherwise the second time", errNoStep)
+			return nil, rejected, noStep(FailedBatch, "the batch opens otherwise the second time")
 		}
 	}
 	e := wire.Exclusion{Announcement: c.Announcement, Reports: c.Reports, Places: out}
@@ -149,7 +156,7 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 		if again, err := r.prepare(ctx, a, c); err != nil {
 			return err
 		} else if !slices.Equal(again.Places, theirs.Places) {
-			return fmt.Errorf("%w: the aggregator excludes other reports the second time", errNoStep)
+			return noStep(FailedUnequal, "the aggregator excludes other reports the second time")
 		}
 		return err
 	})
@@ -158,11 +165,11 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 	}
 	own, err := seeds.Close()
 	if err != nil {
-		return nil, rejected, fmt.Errorf("%w: %w", errNoStep, err)
+		return nil, rejected, &failure{FailedUnequal, "the aggregators' sums do not belong together", err}
 	}
 	counts, clients, err := shares.Combine(own, partial)
 	if err != nil {
-		return nil, rejected, fmt.Errorf("%w: %w", errNoStep, err)
+		return nil, rejected, &failure{FailedUnequal, "the aggregators' sums do not belong together", err}
 	}
 	if r.t.RecordSum != nil {
 		if err := r.t.RecordSum(c.Round, counts, clients); err != nil {
@@ -181,7 +188,7 @@ func (r *runner) patiently(ctx context.Context, ask func() error) error {
 	pause := r.s.config.Backoff
 	for try := 1; ; try++ {
 		err := ask()
-		if err == nil || try == patience || batch.IsRefused(err) != nil || errors.Is(err, batch.ErrLie) || errors.Is(err, errNoStep) {
+		if err == nil || try == patience || batch.IsRefused(err) != nil || asFailure(err) != nil {
 			return err
 		}
 		if !sleep(ctx, pause) {
@@ -207,11 +214,12 @@ func (r *runner) allowed(k int64) int64 {
 }
 
 // seeds opens the coordinator's parts but those at the places out, ascending, and
-// returns their sum and the places that could not be summed.
-func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed, shares *vecsum.Shares, out []int64) (*vecsum.Aggregator, []int64, error) {
+// returns their sum, the report ids by place, and the places that could not be
+// summed.
+func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed, shares *vecsum.Shares, out []int64) (*vecsum.Aggregator, [][16]byte, []int64, error) {
 	sum, err := shares.NewAggregator(0)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	open := func(_ int, chunk wire.Chunk) ([][]byte, error) {
 		opened := make([][]byte, chunk.Len())
@@ -220,6 +228,7 @@ func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 		}
 		return opened, nil
 	}
+	ids := make([][16]byte, c.Reports)
 	var failed []int64
 	then := func(place int64, _ wire.Chunk, opened [][]byte) error {
 		for i, content := range opened {
@@ -227,16 +236,51 @@ func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 			if _, skip := slices.BinarySearch(out, at); skip {
 				continue
 			}
+			if at >= c.Reports {
+				continue // more than were signed, which is an error at the end
+			}
 			if content == nil || sum.Add(content) != nil {
 				failed = append(failed, at)
+			} else if ids[at], err = shares.ReportID(content, 0); err != nil {
+				return err // it was just summed
 			}
 		}
 		return nil
 	}
 	if err := batch.Read(ctx, r.reader(a, c), open, then); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return sum, failed, nil
+	return sum, ids, failed, nil
+}
+
+// differing asks the second aggregator whose halves it has, and returns the places
+// where it has a half of another report than we: a client has sent two halves that
+// do not belong together, and their sum would be worth nothing. It tells us nothing
+// about reports whose halves agree, and what it names wrongly is left out, as what
+// it says it cannot open.
+func (r *runner) differing(ctx context.Context, c *wire.RoundClosed, ids [][16]byte) ([]int64, error) {
+	b, err := r.aggregator(ctx, http.MethodGet, fmt.Sprintf("/v1/rounds/%x/ids", c.Announcement), nil, 1<<10+16*c.Reports)
+	if refused := batch.IsRefused(err); refused != nil && refused.Code == http.StatusNotFound {
+		r.log.Warn("the aggregator tells no report ids, as earlier versions: halves are not compared")
+		return nil, nil // unequal ones are found when sums are combined
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := wire.DecodeShareIDs(b)
+	if err == nil && (m.Announcement != c.Announcement || len(m.IDs) != len(ids)) {
+		err = errors.New("report ids of another batch")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: aggregator: %w", batch.ErrLie, err)
+	}
+	var out []int64
+	for place, id := range m.IDs {
+		if id != ids[place] {
+			out = append(out, int64(place))
+		}
+	}
+	return out, nil
 }
 
 // prepare asks the second aggregator what it cannot open.
@@ -247,7 +291,7 @@ func (r *runner) prepare(ctx context.Context, a *wire.Announcement, c *wire.Roun
 		body = append(body, signed...)
 	}
 	body = append(body, r.record.Open.Closed...)
-	b, err := r.aggregator(ctx, "/v1/rounds", body, 1<<10+8*c.Reports)
+	b, err := r.aggregator(ctx, http.MethodPost, "/v1/rounds", body, 1<<10+8*c.Reports)
 	if err != nil {
 		return wire.Exclusion{}, err
 	}
@@ -265,7 +309,7 @@ func (r *runner) prepare(ctx context.Context, a *wire.Announcement, c *wire.Roun
 func (r *runner) partial(ctx context.Context, e *wire.Exclusion) (vecsum.Partial, error) {
 	signed := wire.Sign(r.s.config.Key, wire.LabelExclusion, e.Append(nil))
 	path := fmt.Sprintf("/v1/rounds/%x/sum", e.Announcement)
-	b, err := r.aggregator(ctx, path, signed, 1<<10+8*int64(r.sum.Params().Streams()))
+	b, err := r.aggregator(ctx, http.MethodPost, path, signed, 1<<10+8*int64(r.sum.Params().Streams()))
 	if err != nil {
 		return vecsum.Partial{}, err
 	}
@@ -279,18 +323,18 @@ func (r *runner) partial(ctx context.Context, e *wire.Exclusion) (vecsum.Partial
 	return vecsum.Partial{Tag: p.Tag, Index: int(p.Index), Clients: p.Clients, Reports: p.Reports, Sums: p.Sums}, nil
 }
 
-func (r *runner) aggregator(ctx context.Context, path string, body []byte, limit int64) ([]byte, error) {
+func (r *runner) aggregator(ctx context.Context, method, path string, body []byte, limit int64) ([]byte, error) {
 	g := r.s.config.Aggregator
-	b, _, err := batch.Do(ctx, g.Client, http.MethodPost, strings.TrimSuffix(g.URL, "/")+path, body, limit)
+	b, _, err := batch.Do(ctx, g.Client, method, strings.TrimSuffix(g.URL, "/")+path, body, limit)
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
 	return b, nil
 }
 
-// union merges two ascending lists.
-func union(a, b []int64) []int64 {
-	out := slices.Concat(a, b)
+// union merges lists into an ascending one.
+func union(lists ...[]int64) []int64 {
+	out := slices.Concat(lists...)
 	slices.Sort(out)
 	return slices.Compact(out)
 }

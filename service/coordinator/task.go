@@ -50,6 +50,7 @@ type runner struct {
 	stop      bool
 	why       string // the operator's reason
 	interrupt context.CancelFunc
+	resume    chan chan error // taken while the task is paused
 }
 
 // chargeLog is the ledger that the pure coordinator sees; it keeps the error of
@@ -161,7 +162,7 @@ func (r *runner) trouble(err error) {
 func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	r.phase("standby")
 	// Another may be charging.
-	r.update(func(s *Status) { s.Eps, s.Method, s.Source = -1, "", "" })
+	r.update(func(s *Status) { s.State, s.Eps, s.Method, s.Source = Running, -1, "", "" })
 	config := &r.s.config
 	lease, err := config.Store.Acquire(ctx, "task-"+r.name(), config.Holder, config.LeaseTTL)
 	if err != nil {
@@ -352,6 +353,12 @@ func (r *runner) show() {
 	entries := int64(len(r.ledger.Entries()))
 	r.update(func(s *Status) {
 		s.Round, s.Model, s.Counts, s.Charged = r.record.Round, r.record.Model, r.record.Counts.clone(), entries
+		if s.Until = s.Rounds; r.task.Participation != dp.Once {
+			s.Until = min(r.task.LastRound(), s.Rounds+s.Void)
+		}
+		if f := r.record.Failed; f != nil {
+			s.FailedRound, s.Failure = f.Round, f.Why
+		}
 		if s.Eps, s.Method, s.Source = b.Eps, b.Method, b.Source; err != nil {
 			s.Eps, s.Method, s.Source = -1, err.Error(), ""
 		}

@@ -1,0 +1,108 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// FailureReason says, in one word, why a charged round gave no step.
+type FailureReason string
+
+// Reasons of rounds without a step.
+const (
+	FailedRange    FailureReason = "out-of-range"   // the sum is none that its clients can have
+	FailedExcluded FailureReason = "excluded"       // more reports cannot be summed than the charge allows for
+	FailedTooFew   FailureReason = "too-few"        // fewer than n-min are left
+	FailedUnequal  FailureReason = "unequal"        // the aggregators' sums do not belong together
+	FailedBatch    FailureReason = "not-as-signed"  // a peer's answer is not what it must be
+	FailedGone     FailureReason = "gone"           // a peer no longer has the round
+	FailedStep     FailureReason = "no-valid-steps" // no report is valid, or the optimiser takes no such step
+	FailedGuard    FailureReason = "guard"          // the model would have become worse: see Guard
+)
+
+// FailureReasons lists them.
+func FailureReasons() []FailureReason {
+	return []FailureReason{FailedRange, FailedExcluded, FailedTooFew, FailedUnequal, FailedBatch, FailedGone, FailedStep, FailedGuard}
+}
+
+// failure ends a charged round without a step. Why is public: it holds counts, and
+// nothing of a client or of a peer.
+type failure struct {
+	reason FailureReason
+	why    string
+	cause  error // for the log
+}
+
+func (f *failure) Error() string {
+	if f.cause != nil {
+		return fmt.Sprintf("coordinator: the round gives no step: %s: %v", f.why, f.cause)
+	}
+	return "coordinator: the round gives no step: " + f.why
+}
+
+func noStep(reason FailureReason, format string, args ...any) *failure {
+	return &failure{reason: reason, why: fmt.Sprintf(format, args...)}
+}
+
+// asFailure returns the failure that err says a charged round ends in; nil if the
+// round is to be tried again.
+func asFailure(err error) *failure {
+	var f *failure
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, batch.ErrLie):
+		return &failure{FailedBatch, "what was fetched of the round is not what was signed", err}
+	case gone(err):
+		return &failure{FailedGone, "a peer no longer has the round", err}
+	}
+	return nil
+}
+
+// outcome is how a charged round ended.
+type outcome struct {
+	failed   *failure // nil: the step was taken
+	accepted int64
+	rejected map[wire.Reason]int64
+	measure  *float64 // of the guard, of the model that is released
+}
+
+// failed is the last round without a step, as it is stored.
+type failed struct {
+	Round  int64         `json:"round"`
+	Reason FailureReason `json:"reason"`
+	Why    string        `json:"why"`
+}
+
+// note brings an outcome into the state after its round: the counts, and whether
+// the task pauses after so many rounds in a row without a step. Void rounds are not
+// among those: too few came, nothing was charged, and more may come.
+func (r *runner) note(next *record, round int64, o outcome) {
+	next.Counts = next.Counts.clone()
+	for reason, n := range o.rejected {
+		next.Counts.Rejected[reason] += n
+	}
+	if o.failed == nil {
+		next.Counts.Released++
+		next.Counts.Reports += o.accepted
+		next.Barren = 0
+		if o.measure != nil && (next.Best == nil || *o.measure > *next.Best) {
+			next.Best = o.measure
+		}
+		return
+	}
+	f := o.failed
+	next.Counts.Failed++
+	next.Counts.FailedBy[f.reason]++
+	next.Failed = &failed{round, f.reason, f.why}
+	next.Barren++
+	switch limit := r.s.config.PauseAfter; {
+	case f.reason == FailedGuard && r.t.Guard.Pause:
+		next.Paused = fmt.Sprintf("round %d: %s", round, f.why)
+	case limit > 0 && next.Barren >= limit:
+		next.Paused = fmt.Sprintf("%d rounds in a row gave no step, the last one, %d: %s", next.Barren, round, f.why)
+	}
+}

@@ -1,0 +1,146 @@
+package coordinator
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// liars is a vector sum of 8 clients, up to 2 of whom may lie, and those at the
+// places given send the garbage of that kind in every round.
+func liars(t *testing.T, kind int, places ...int) *world {
+	return newWorld(t, dp.Distributed, dp.All, func(w *world) {
+		w.config.Colluders, w.task.MinReports = 2, 5
+		for _, place := range places {
+			w.garbage[place] = kind
+		}
+	})
+}
+
+// One enrolled client whose two halves have different report ids: both aggregators
+// can sum its half, the halves do not belong together. It is left out, and the
+// model is the one of all others.
+func TestHalvesOfDifferentReports(t *testing.T) {
+	w := liars(t, 4, 3)
+	s := w.run()
+	w.check(s, 3)
+	if s.Released != 3 || s.Failed != 0 || s.Rejected[wire.Excluded] != 3 {
+		t.Errorf("released %d, failed %d, rejected %v", s.Released, s.Failed, s.Rejected)
+	}
+}
+
+// Above the declared colluders the noise of those left out is missing: the sum
+// stays shut, and the status says why.
+func TestMoreLiarsThanDeclared(t *testing.T) {
+	w := liars(t, 4, 1, 3, 6)
+	s := w.run()
+	if s.Released != 0 || s.Failed != 3 {
+		t.Errorf("released %d, failed %d", s.Released, s.Failed)
+	}
+	if n := w.agg.Load().Snapshot(); n.Summed != 0 {
+		t.Errorf("the aggregator has summed %d", n.Summed)
+	}
+	if !strings.Contains(s.Failure, "3 of 8 reports cannot be summed") || s.FailedRound != 3 {
+		t.Errorf("round %d failed because: %q", s.FailedRound, s.Failure)
+	}
+}
+
+// A share of something else makes the sum leave its range: that is a failed round,
+// which says so, and no step.
+func TestShareOfSomethingElse(t *testing.T) {
+	w := liars(t, 5, 3)
+	first := digestOf(encodeModel(make([]float32, dim)))
+	s := w.run()
+	if s.Released != 0 || s.Failed != 3 || hash(s.Model) != first {
+		t.Errorf("released %d, failed %d, model %x", s.Released, s.Failed, s.Model[:6])
+	}
+	if !strings.Contains(s.Failure, "outside its range") {
+		t.Errorf("why: %q", s.Failure)
+	}
+}
+
+// After so many rounds in a row without a step a task pauses, says why, is paused
+// after a restart too, and goes on when its operator says so.
+func TestPauseAndResume(t *testing.T) {
+	w := liars(t, 5, 3)
+	pauseAfter := func(c *Config) { c.PauseAfter = 2 }
+	paused := func(p *process) Status {
+		t.Helper()
+		for range 10000 {
+			if s, _ := p.Show(w.task.ID()); s.State == Paused {
+				return s
+			}
+			time.Sleep(time.Millisecond)
+		}
+		t.Fatal("the task does not pause")
+		return Status{}
+	}
+	p, err := w.start(nil, pauseAfter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := paused(p)
+	if s.Round != 2 || s.Failed != 2 || !strings.Contains(s.Why, "2 rounds in a row gave no step, the last one, 2: the sum is outside its range") {
+		t.Errorf("%d rounds, %d failed: %s", s.Round, s.Failed, s.Why)
+	}
+	p.stop()
+	<-p.done
+
+	p, err = w.start(nil, pauseAfter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := paused(p); again.Round != 2 || again.Why != s.Why || len(w.disk.entries) != 2 {
+		t.Errorf("started again: %+v", again)
+	}
+	code, _, _ := get(t, p.Handler(), "/v1/tasks/"+hexTask(w)+"/announcement?after=0")
+	if code != 204 {
+		t.Errorf("a client is told %d", code)
+	}
+	w.garbage = nil // he is off the roster
+	if err := p.Resume(t.Context(), w.task.ID()); err != nil {
+		t.Fatal(err)
+	}
+	s = w.end(p)
+	if s.State != Done || s.Released != 1 || s.Failed != 2 || s.FailedBy[FailedRange] != 2 {
+		t.Errorf("%s: released %d, failed %d: %v", s.State, s.Released, s.Failed, s.FailedBy)
+	}
+	if err := p.Resume(t.Context(), w.task.ID()); !errors.Is(err, ErrNotPaused) {
+		t.Errorf("an ended task is resumed: %v", err)
+	}
+	w.fsck()
+}
+
+// A paused task can be stopped.
+func TestStopWhilePaused(t *testing.T) {
+	w := liars(t, 5, 3)
+	p, err := w.start(nil, func(c *Config) { c.PauseAfter = 1 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s, _ := p.Show(w.task.ID()); s.State != Paused; s, _ = p.Show(w.task.ID()) {
+		time.Sleep(time.Millisecond)
+	}
+	if err := p.Stop(t.Context(), w.task.ID(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if s := w.end(p); s.State != Stopped || s.Failed != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A step breaks the row, and void rounds are not in it.
+func TestOnlyRoundsInARowPause(t *testing.T) {
+	w := liars(t, 5)
+	w.lie = func(round int64) bool { return round == 1 || round == 4 }
+	w.present = func(round, client int64) bool { return round != 2 || client < 2 }
+	s := w.run(func(c *Config) { c.PauseAfter = 2 })
+	// Failed, void, released, failed.
+	if s.State != Done || s.Round != 4 || s.Released != 1 || s.Failed != 2 || s.Void != 1 {
+		t.Errorf("%+v", s)
+	}
+}
