@@ -107,7 +107,7 @@ func TestClientsDoNotSpeak(t *testing.T) {
 		"other trust":           {client.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Trust = dp.Local })},
 		"other participation":   {client.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Participation, a.CheckInRate = dp.CheckIn, 1 })},
 		"other task":            {client.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Task[0]++ })},
-		"beyond last round":     {client.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Round = 10 })},
+		"beyond last round":     {client.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Round = 29 })},
 		"other part size":       {client.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.ReportBytes++ })},
 		"a share too many":      {client.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.ShareBytes = 99 })},
 		"an aggregator":         {client.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Aggregator = other.Public() })},

@@ -177,7 +177,10 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 			return r
 		}
 		crowd = task.MinReports // those who collude are among the dishonest
-		t.Tail = vecsum.TailShare * task.Delta * (1 + 0x1p-50)
+		// CheckSigma shares it out to the task's rounds. A client cannot tell which
+		// were void, and may report in all that are announced.
+		announced := max(1, float64(task.LastRound())/float64(task.Rounds))
+		t.Tail = vecsum.TailShare * task.Delta * announced * (1 + 0x1p-49)
 	} else if !(report.Eps0 <= p.MaxEps0) {
 		return refuse(CausePolicy, "reports with eps0 = %v are above %v", report.Eps0, p.MaxEps0)
 	}
@@ -242,8 +245,8 @@ func (t *Terms) admit(ann wire.Announcement, e wire.Enrolment, now time.Time) *R
 		return refuse(CauseTask, "trust %s, participation %s, the task has %s, %s", ann.Trust, ann.Participation, task.Trust, task.Participation)
 	case ann.MinReports != task.MinReports:
 		return refuse(CauseTask, "n-min = %d, the task has %d", ann.MinReports, task.MinReports)
-	case ann.Round > task.Rounds:
-		return refuse(CauseTask, "the task has %d rounds", task.Rounds)
+	case ann.Round > task.LastRound():
+		return refuse(CauseTask, "the task has %d rounds, and none after %d", task.Rounds, task.LastRound())
 
 	case e.Population != task.Population:
 		return refuse(CauseEnrolment, "population %x, the task's is %x", e.Population[:4], task.Population[:4])

@@ -117,7 +117,7 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 	default:
 		return refuse(CauseRound, "not after round %d", r.last)
 	}
-	if ann.Round <= r.terms.Task.Rounds {
+	if ann.Round <= r.terms.Task.LastRound() {
 		r.last, r.digest = ann.Round, digest
 	}
 	until := time.UnixMilli(ann.Deadline)

@@ -22,6 +22,7 @@ const (
 	Done        State = "done"        // all rounds were run
 	Stopped     State = "stopped"     // by the operator, or at its budget
 	Refused     State = "refused"     // the ledger takes no further round
+	Paused      State = "paused"      // until the operator resumes it
 	Interrupted State = "interrupted" // saved, and can be continued
 	Failed      State = "failed"
 )
@@ -183,7 +184,7 @@ func (b *Board) pick() (id string) {
 	defer b.mu.Unlock()
 	running := false
 	for _, e := range b.tasks {
-		if runs := e.task.State == Running; runs || !running {
+		if runs := e.task.State == Running || e.task.State == Paused; runs || !running {
 			id, running = e.task.ID, runs
 		}
 	}

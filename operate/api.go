@@ -34,7 +34,7 @@ func apiError(err error) error {
 		return nil
 	case errors.Is(err, ledger.ErrBudget):
 		return connect.NewError(connect.CodeFailedPrecondition, err)
-	case errors.Is(err, train.ErrInput), errors.Is(err, ErrConfig):
+	case errors.Is(err, train.ErrInput), errors.Is(err, coordinator.ErrNotPaused), errors.Is(err, ErrConfig):
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	case errors.Is(err, coordinator.ErrNoTask):
 		return connect.NewError(connect.CodeNotFound, err)
@@ -123,6 +123,22 @@ func (a operatorAPI) StopTask(ctx context.Context, q *connect.Request[operatorv1
 	return connect.NewResponse(&operatorv1.StopTaskResponse{Task: t}), apiError(err)
 }
 
+func (a operatorAPI) ResumeTask(ctx context.Context, q *connect.Request[operatorv1.ResumeTaskRequest]) (*connect.Response[operatorv1.ResumeTaskResponse], error) {
+	r, err := a.need()
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.find(q.Msg.Task)
+	if err != nil {
+		return nil, apiError(err)
+	}
+	if err := r.service.Resume(ctx, id); err != nil {
+		return nil, apiError(err)
+	}
+	t, err := r.show(id)
+	return connect.NewResponse(&operatorv1.ResumeTaskResponse{Task: t}), apiError(err)
+}
+
 func (a operatorAPI) GetLedger(ctx context.Context, _ *connect.Request[operatorv1.GetLedgerRequest]) (*connect.Response[operatorv1.GetLedgerResponse], error) {
 	r, err := a.need()
 	if err != nil {
@@ -176,7 +192,11 @@ func (r *running) show(id [32]byte) (*operatorv1.Task, error) {
 func (r *running) message(s coordinator.Status) *operatorv1.Task {
 	t := &operatorv1.Task{Id: hex.EncodeToString(s.Task[:]), Name: s.Name, State: string(s.State), Why: s.Why, Rounds: s.Rounds, Round: s.Round,
 		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: s.Epsilon(), Delta: s.Delta, Reports: s.Reports,
-		RoundsVoid: s.Void, RoundsFailed: s.Failed, LedgerEntries: s.Charged, Phase: s.Phase, Error: s.Error, Rejected: map[string]int64{}}
+		RoundsVoid: s.Void, RoundsFailed: s.Failed, LedgerEntries: s.Charged, Phase: s.Phase, Error: s.Error, Rejected: map[string]int64{},
+		Failure: s.Failure, FailedRound: s.FailedRound, Failed: map[string]int64{}}
+	for reason, n := range s.FailedBy {
+		t.Failed[string(reason)] = n
+	}
 	for reason, n := range s.Rejected {
 		t.Rejected[string(reason)] = n
 	}

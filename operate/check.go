@@ -205,8 +205,8 @@ func (r *CheckReport) state(ctx context.Context, s *store.Store, id string, w wi
 	if n.Released+n.Void+n.Failed != state.Round {
 		r.problem(key, "%d rounds released, %d void, %d failed, which are not the %d that ended", n.Released, n.Void, n.Failed, state.Round)
 	}
-	if state.Round > w.Rounds {
-		r.problem(key, "round %d of %d", state.Round, w.Rounds)
+	if state.Round > w.LastRound() || n.Released+n.Failed > w.Rounds {
+		r.problem(key, "round %d of at most %d, %d of them charged, and they may be %d", state.Round, w.LastRound(), n.Released+n.Failed, w.Rounds)
 	}
 	opened := state.Open != nil && state.Open.Charged
 	switch {

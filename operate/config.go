@@ -133,7 +133,10 @@ type Coordinator struct {
 	Record string `yaml:"record"`
 	// Colluders is how many clients are taken to be in league with an observer.
 	Colluders int64 `yaml:"colluders"`
-	Workers   int   `yaml:"workers"` // that open reports; default one per CPU
+	// PauseAfter is how many charged rounds in a row may give no step before a task
+	// pauses, until `riffle task resume`. 0: it never does. Default 3.
+	PauseAfter int64 `yaml:"pause-after"`
+	Workers    int   `yaml:"workers"` // that open reports; default one per CPU
 	// Dashboard is the address of the page that shows tasks, rounds, budget and
 	// ledger, for looking only. On loopback it is plain HTTP for anyone on this
 	// machine; elsewhere it is HTTPS with Certificate and needs a token. Default:

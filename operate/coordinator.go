@@ -58,7 +58,7 @@ func serveCoordinator(ctx context.Context, config string, o Options) error {
 		return err
 	}
 	r := &running{config: c, version: o.Version, known: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
-	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold}
+	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold, PauseAfter: c.PauseAfter}
 	if r.population, err = ParsePopulation(c.Population); err != nil {
 		return configError("%w", err)
 	}
@@ -277,6 +277,12 @@ func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
 		family("riffle_rounds_released_total", "Rounds whose step was taken.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Released) }),
 		family("riffle_rounds_void_total", "Rounds with too few reports.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Void) }),
 		family("riffle_rounds_failed_total", "Rounds that were charged but gave no step.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Failed) }),
+		family("riffle_paused", "1 while the task waits for riffle task resume.", endpoint.Gauge, func(s coordinator.Status) float64 {
+			if s.State == coordinator.Paused {
+				return 1
+			}
+			return 0
+		}),
 		family("riffle_reports_summed_total", "Reports that are in a model.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Reports) }),
 		family("riffle_epsilon", "Bound on what was charged, at the task's delta.", endpoint.Gauge, coordinator.Status.Epsilon),
 		family("riffle_running", "1 while the task runs.", endpoint.Gauge, func(s coordinator.Status) float64 {
@@ -287,11 +293,15 @@ func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
 		}),
 	}
 	rejected := endpoint.Metric{Name: "riffle_reports_rejected_total", Help: "Refused reports, the shuffler's and ours, by reason.", Kind: endpoint.Counter}
+	failed := endpoint.Metric{Name: "riffle_rounds_failed_by_reason_total", Help: "Rounds that were charged but gave no step, by reason.", Kind: endpoint.Counter}
 	seconds := endpoint.Metric{Name: "riffle_phase_seconds_total", Help: "Time spent in a phase.", Kind: endpoint.Counter}
 	for _, s := range list {
 		task := endpoint.Label{Name: "task", Value: hex.EncodeToString(s.Task[:8])}
 		for _, sample := range byReason(s.Rejected) {
 			rejected.Samples = append(rejected.Samples, endpoint.Sample{Labels: append([]endpoint.Label{task}, sample.Labels...), Value: sample.Value})
+		}
+		for _, reason := range coordinator.FailureReasons() {
+			failed.Samples = append(failed.Samples, endpoint.Sample{Labels: []endpoint.Label{task, {Name: "reason", Value: string(reason)}}, Value: float64(s.FailedBy[reason])})
 		}
 		for phase, v := range s.Seconds {
 			seconds.Samples = append(seconds.Samples, endpoint.Sample{Labels: []endpoint.Label{task, {Name: "phase", Value: phase}}, Value: v})
@@ -300,7 +310,7 @@ func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
 	slices.SortFunc(seconds.Samples, func(a, b endpoint.Sample) int {
 		return strings.Compare(fmt.Sprint(a.Labels), fmt.Sprint(b.Labels))
 	})
-	return append(out, rejected, seconds)
+	return append(out, rejected, failed, seconds)
 }
 
 // source is a shuffler as a peer reads from it.

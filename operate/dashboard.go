@@ -150,7 +150,7 @@ func (v *view) show(ctx context.Context, s coordinator.Status) {
 	if last.over && s.Error == "" && len(v.plans[s.Task]) == cap(v.plans[s.Task]) {
 		return // nothing changes any more
 	}
-	last.over = s.State != coordinator.Running
+	last.over = s.State != coordinator.Running && s.State != coordinator.Paused
 	// Trouble is over when a round has ended since.
 	if s.Error != last.error {
 		last.error, last.errorAt = s.Error, s.Round
@@ -210,12 +210,15 @@ func (v *view) past(id string, s coordinator.Status) {
 var stageNames = []string{"waiting", "announcing", "collecting", "charging", "opening", "aggregating", "releasing", "evaluating"}
 
 func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *shown) dashboard.Task {
-	t := dashboard.Task{ID: id, Name: s.Name, State: dashboard.State(s.State), Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Rounds,
+	t := dashboard.Task{ID: id, Name: s.Name, State: dashboard.State(s.State), Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Until,
 		Eps: s.Epsilon(), EpsAt: s.Round, Planned: math.NaN(), Delta: s.Delta, Method: s.Method, Source: s.Source, Charged: s.Charged,
 		Accuracy: last.accuracy, Loss: last.loss, Seconds: last.before + time.Since(v.begun).Seconds(),
 		Counts: dashboard.Counts{Released: s.Released, Void: s.Void, Failed: s.Failed, Reports: s.Reports, Rejected: map[string]int64{}}}
 	if s.Phase == "failed" {
 		t.State = dashboard.Failed
+	}
+	if s.FailedRound == s.Round && s.Round > 0 && t.Why == "" {
+		t.Why = fmt.Sprintf("round %d gave no step: %s", s.FailedRound, s.Failure)
 	}
 	if s.Error != "" {
 		t.Why = s.Error

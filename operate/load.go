@@ -235,7 +235,7 @@ func LoadShuffler(path string) (c Shuffler, err error) {
 // LoadCoordinator reads a coordinator's configuration.
 func LoadCoordinator(path string) (c Coordinator, err error) {
 	c.Process.defaults()
-	c.RoundLength = time.Minute
+	c.RoundLength, c.PauseAfter = time.Minute, 3
 	if err := load(path, &c); err != nil {
 		return c, err
 	}
@@ -263,8 +263,8 @@ func LoadCoordinator(path string) (c Coordinator, err error) {
 		return c, configError("%s: budget needs epsilon above 0 and delta between 0 and 1", path)
 	case c.RoundLength < time.Second:
 		return c, configError("%s: round-length = %v must be at least 1s", path, c.RoundLength)
-	case c.Colluders < 0 || c.Workers < 0:
-		return c, configError("%s: colluders and workers must not be negative", path)
+	case c.Colluders < 0 || c.Workers < 0 || c.PauseAfter < 0:
+		return c, configError("%s: colluders, workers and pause-after must not be negative", path)
 	}
 	if _, _, err := net.SplitHostPort(c.Dashboard); c.Dashboard != "none" && err != nil {
 		return c, configError("%s: dashboard: %q is no address: %w", path, c.Dashboard, err)

@@ -356,7 +356,7 @@ func (d *demo) watch(ctx context.Context, c *children, api operatorv1.OperatorSe
 		t := resp.Msg.Task
 		if t.Round != shown && t.Round > 0 {
 			shown = t.Round
-			text := fmt.Sprintf("round %d/%d", t.Round, t.Rounds)
+			text := fmt.Sprintf("round %d/%d", t.Released+t.RoundsFailed, t.Rounds)
 			if t.Accuracy != nil {
 				text += fmt.Sprintf("  accuracy %.2f %%", 100**t.Accuracy)
 			}

@@ -84,14 +84,14 @@ func (f operatorFlags) client() (operatorv1.OperatorServiceClient, error) {
 
 func newTaskCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "task", Short: "Create, list, show or stop a running coordinator's tasks",
+		Use: "task", Short: "Create, list, show, stop or resume a running coordinator's tasks",
 		Long: `Task speaks with a running coordinator by its socket (proto/riffle/operator/v1),
 which only its owner may open.`,
 		Example: `  riffle task create --config deploy/coordinator.yaml --name first --task task.yaml
   riffle task list --config deploy/coordinator.yaml --json`,
 		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTaskCreate(), newTaskList(), newTaskShow(), newTaskStop())
+	cmd.AddCommand(newTaskCreate(), newTaskList(), newTaskShow(), newTaskStop(), newTaskResume())
 	return cmd
 }
 
@@ -110,6 +110,9 @@ type taskJSON struct {
 	Released      int64            `json:"rounds_released"`
 	Void          int64            `json:"rounds_void"`
 	Failed        int64            `json:"rounds_failed"`
+	FailedBy      map[string]int64 `json:"rounds_failed_by_reason"`
+	FailedRound   int64            `json:"failed_round,omitempty"`
+	Failure       string           `json:"failure,omitempty"`
 	Reports       int64            `json:"reports_accepted"`
 	Rejected      map[string]int64 `json:"reports_rejected"`
 	Model         string           `json:"model"`
@@ -122,12 +125,12 @@ type taskJSON struct {
 }
 
 func toJSON(t *operatorv1.Task) taskJSON {
-	rejected := maps.Clone(t.Rejected)
-	if rejected == nil {
-		rejected = map[string]int64{}
-	}
+	rejected, failed := map[string]int64{}, map[string]int64{} // never null
+	maps.Copy(rejected, t.Rejected)
+	maps.Copy(failed, t.Failed)
 	return taskJSON{Task: t.Id, Name: t.Name, State: t.State, Why: t.Why, Phase: t.Phase, Trust: t.Trust, Participation: t.Participation,
 		NMin: t.NMin, Round: t.Round, Rounds: t.Rounds, Released: t.Released, Void: t.RoundsVoid, Failed: t.RoundsFailed, Reports: t.Reports,
+		FailedBy: failed, FailedRound: t.FailedRound, Failure: t.Failure,
 		Rejected: rejected, Model: t.Model, Epsilon: train.Number(t.Epsilon), Delta: t.Delta, Entries: t.LedgerEntries,
 		Accuracy: t.Accuracy, Loss: t.Loss, Error: t.Error}
 }
@@ -145,7 +148,10 @@ func showTask(cmd *cobra.Command, show output, t *operatorv1.Task) error {
 	}
 	p.row("state", "%s", state)
 	p.row("protocol", "%s, %s, n-min %d", t.Trust, t.Participation, t.NMin)
-	p.row("rounds", "%d of %d ended: %d released, %d void, %d failed", t.Round, t.Rounds, t.Released, t.RoundsVoid, t.RoundsFailed)
+	p.row("rounds", "%d of %d run: %d released, %d failed; %d void", t.Released+t.RoundsFailed, t.Rounds, t.Released, t.RoundsFailed, t.RoundsVoid)
+	if t.Failure != "" {
+		p.row("", "round %d gave no step: %s", t.FailedRound, t.Failure)
+	}
 	p.row("reports", "%d summed", t.Reports)
 	for _, reason := range slices.Sorted(maps.Keys(t.Rejected)) {
 		p.row("", "%d %s", t.Rejected[reason], reason)
@@ -305,6 +311,34 @@ cannot be started again.`,
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, kept with the task")
+	f.flags(cmd.Flags())
+	show.flags(cmd.Flags())
+	return cmd
+}
+
+func newTaskResume() *cobra.Command {
+	var f operatorFlags
+	var show output
+	cmd := &cobra.Command{
+		Use: "resume TASK", Short: "Let a paused task go on",
+		Long: `Resume lets a task go on that has paused, because rounds in a row were charged and
+gave no step (pause-after in the coordinator's configuration) or because its guard
+says so. riffle task show says why it paused; each such round has cost its part of
+the budget, so find the cause first. The guard compares with the model at hand from
+then on.`,
+		Example: "  riffle task resume first --config deploy/coordinator.yaml", Args: taskArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			resp, err := c.ResumeTask(cmd.Context(), connect.NewRequest(&operatorv1.ResumeTaskRequest{Task: args[0]}))
+			if err != nil {
+				return operateError(err)
+			}
+			return showTask(cmd, show, resp.Msg.Task)
+		},
+	}
 	f.flags(cmd.Flags())
 	show.flags(cmd.Flags())
 	return cmd

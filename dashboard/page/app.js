@@ -283,7 +283,7 @@
   // ---- views ----
 
   var states = { running: "running", done: "finished", stopped: "stopped", refused: "ended: the ledger takes no further round",
-    interrupted: "interrupted", failed: "failed" };
+    paused: "paused", interrupted: "interrupted", failed: "failed" };
   function spentOf(t) {
     if (t.epsilon === "inf") return { name: "ε spent", value: "∞", kind: "violet", detail: "no privacy: nothing is promised" };
     var tile = { name: "ε spent, at most", value: up(t.epsilon), kind: "violet", detail: "" };
@@ -517,7 +517,7 @@
     $("live").dataset.kind = kind;
     text($("live"), words);
   }
-  function over() { return order.length > 0 && order.every(function (id) { return tasks.get(id).state !== "running"; }); }
+  function over() { return order.length > 0 && order.every(function (id) { var s = tasks.get(id).state; return s !== "running" && s !== "paused"; }); }
   function put(t) {
     if (!tasks.has(t.id)) order.push(t.id);
     tasks.set(t.id, t);

@@ -54,6 +54,9 @@ const (
 	// OperatorServiceStopTaskProcedure is the fully-qualified name of the OperatorService's StopTask
 	// RPC.
 	OperatorServiceStopTaskProcedure = "/riffle.operator.v1.OperatorService/StopTask"
+	// OperatorServiceResumeTaskProcedure is the fully-qualified name of the OperatorService's
+	// ResumeTask RPC.
+	OperatorServiceResumeTaskProcedure = "/riffle.operator.v1.OperatorService/ResumeTask"
 	// OperatorServiceGetLedgerProcedure is the fully-qualified name of the OperatorService's GetLedger
 	// RPC.
 	OperatorServiceGetLedgerProcedure = "/riffle.operator.v1.OperatorService/GetLedger"
@@ -73,6 +76,8 @@ type OperatorServiceClient interface {
 	// StopTask ends a task; a round that is open is destroyed unread. What was
 	// released stays valid, and what was charged stays charged.
 	StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error)
+	// ResumeTask lets a paused task go on. One that is not paused is refused.
+	ResumeTask(context.Context, *connect.Request[ResumeTaskRequest]) (*connect.Response[ResumeTaskResponse], error)
 	// GetLedger returns what was charged, and its cost recounted now.
 	GetLedger(context.Context, *connect.Request[GetLedgerRequest]) (*connect.Response[GetLedgerResponse], error)
 }
@@ -118,6 +123,12 @@ func NewOperatorServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(operatorServiceMethods.ByName("StopTask")),
 			connect.WithClientOptions(opts...),
 		),
+		resumeTask: connect.NewClient[ResumeTaskRequest, ResumeTaskResponse](
+			httpClient,
+			baseURL+OperatorServiceResumeTaskProcedure,
+			connect.WithSchema(operatorServiceMethods.ByName("ResumeTask")),
+			connect.WithClientOptions(opts...),
+		),
 		getLedger: connect.NewClient[GetLedgerRequest, GetLedgerResponse](
 			httpClient,
 			baseURL+OperatorServiceGetLedgerProcedure,
@@ -134,6 +145,7 @@ type operatorServiceClient struct {
 	listTasks  *connect.Client[ListTasksRequest, ListTasksResponse]
 	getTask    *connect.Client[GetTaskRequest, GetTaskResponse]
 	stopTask   *connect.Client[StopTaskRequest, StopTaskResponse]
+	resumeTask *connect.Client[ResumeTaskRequest, ResumeTaskResponse]
 	getLedger  *connect.Client[GetLedgerRequest, GetLedgerResponse]
 }
 
@@ -162,6 +174,11 @@ func (c *operatorServiceClient) StopTask(ctx context.Context, req *connect.Reque
 	return c.stopTask.CallUnary(ctx, req)
 }
 
+// ResumeTask calls riffle.operator.v1.OperatorService.ResumeTask.
+func (c *operatorServiceClient) ResumeTask(ctx context.Context, req *connect.Request[ResumeTaskRequest]) (*connect.Response[ResumeTaskResponse], error) {
+	return c.resumeTask.CallUnary(ctx, req)
+}
+
 // GetLedger calls riffle.operator.v1.OperatorService.GetLedger.
 func (c *operatorServiceClient) GetLedger(ctx context.Context, req *connect.Request[GetLedgerRequest]) (*connect.Response[GetLedgerResponse], error) {
 	return c.getLedger.CallUnary(ctx, req)
@@ -181,6 +198,8 @@ type OperatorServiceHandler interface {
 	// StopTask ends a task; a round that is open is destroyed unread. What was
 	// released stays valid, and what was charged stays charged.
 	StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error)
+	// ResumeTask lets a paused task go on. One that is not paused is refused.
+	ResumeTask(context.Context, *connect.Request[ResumeTaskRequest]) (*connect.Response[ResumeTaskResponse], error)
 	// GetLedger returns what was charged, and its cost recounted now.
 	GetLedger(context.Context, *connect.Request[GetLedgerRequest]) (*connect.Response[GetLedgerResponse], error)
 }
@@ -222,6 +241,12 @@ func NewOperatorServiceHandler(svc OperatorServiceHandler, opts ...connect.Handl
 		connect.WithSchema(operatorServiceMethods.ByName("StopTask")),
 		connect.WithHandlerOptions(opts...),
 	)
+	operatorServiceResumeTaskHandler := connect.NewUnaryHandler(
+		OperatorServiceResumeTaskProcedure,
+		svc.ResumeTask,
+		connect.WithSchema(operatorServiceMethods.ByName("ResumeTask")),
+		connect.WithHandlerOptions(opts...),
+	)
 	operatorServiceGetLedgerHandler := connect.NewUnaryHandler(
 		OperatorServiceGetLedgerProcedure,
 		svc.GetLedger,
@@ -240,6 +265,8 @@ func NewOperatorServiceHandler(svc OperatorServiceHandler, opts ...connect.Handl
 			operatorServiceGetTaskHandler.ServeHTTP(w, r)
 		case OperatorServiceStopTaskProcedure:
 			operatorServiceStopTaskHandler.ServeHTTP(w, r)
+		case OperatorServiceResumeTaskProcedure:
+			operatorServiceResumeTaskHandler.ServeHTTP(w, r)
 		case OperatorServiceGetLedgerProcedure:
 			operatorServiceGetLedgerHandler.ServeHTTP(w, r)
 		default:
@@ -269,6 +296,10 @@ func (UnimplementedOperatorServiceHandler) GetTask(context.Context, *connect.Req
 
 func (UnimplementedOperatorServiceHandler) StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("riffle.operator.v1.OperatorService.StopTask is not implemented"))
+}
+
+func (UnimplementedOperatorServiceHandler) ResumeTask(context.Context, *connect.Request[ResumeTaskRequest]) (*connect.Response[ResumeTaskResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("riffle.operator.v1.OperatorService.ResumeTask is not implemented"))
 }
 
 func (UnimplementedOperatorServiceHandler) GetLedger(context.Context, *connect.Request[GetLedgerRequest]) (*connect.Response[GetLedgerResponse], error) {

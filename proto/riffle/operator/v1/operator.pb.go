@@ -507,11 +507,99 @@ func (x *StopTaskResponse) GetTask() *Task {
 	return nil
 }
 
+type ResumeTaskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeTaskRequest) Reset() {
+	*x = ResumeTaskRequest{}
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTaskRequest) ProtoMessage() {}
+
+func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
+func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ResumeTaskRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+type ResumeTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeTaskResponse) Reset() {
+	*x = ResumeTaskResponse{}
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTaskResponse) ProtoMessage() {}
+
+func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
+func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ResumeTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// running, done, stopped or refused.
+	// running, paused, done, stopped or refused.
 	State         string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
 	Trust         string `protobuf:"bytes,5,opt,name=trust,proto3" json:"trust,omitempty"`
@@ -537,15 +625,25 @@ type Task struct {
 	Phase string `protobuf:"bytes,19,opt,name=phase,proto3" json:"phase,omitempty"`
 	Error string `protobuf:"bytes,20,opt,name=error,proto3" json:"error,omitempty"`
 	// On the coordinator's evaluation data, of the last released model; absent before.
-	Accuracy      *float64 `protobuf:"fixed64,21,opt,name=accuracy,proto3,oneof" json:"accuracy,omitempty"`
-	Loss          *float64 `protobuf:"fixed64,22,opt,name=loss,proto3,oneof" json:"loss,omitempty"`
+	Accuracy *float64 `protobuf:"fixed64,21,opt,name=accuracy,proto3,oneof" json:"accuracy,omitempty"`
+	Loss     *float64 `protobuf:"fixed64,22,opt,name=loss,proto3,oneof" json:"loss,omitempty"`
+	// Why the last charged round without a step gave none, which round it was, and how
+	// many there were by reason.
+	Failure     string           `protobuf:"bytes,30,opt,name=failure,proto3" json:"failure,omitempty"`
+	FailedRound int64            `protobuf:"varint,31,opt,name=failed_round,json=failedRound,proto3" json:"failed_round,omitempty"`
+	Failed      map[string]int64 `protobuf:"bytes,32,rep,name=failed,proto3" json:"failed,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Steps that were shortened to the length that honest reports can have.
+	StepsShortened int64 `protobuf:"varint,33,opt,name=steps_shortened,json=stepsShortened,proto3" json:"steps_shortened,omitempty"`
+	// By how many clip norms, divided by the number of reports, one report can move the
+	// mean; 0: not known.
+	LargestReport float64 `protobuf:"fixed64,34,opt,name=largest_report,json=largestReport,proto3" json:"largest_report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[10]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +655,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[10]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +668,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{10}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Task) GetId() string {
@@ -727,6 +825,41 @@ func (x *Task) GetLoss() float64 {
 	return 0
 }
 
+func (x *Task) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
+func (x *Task) GetFailedRound() int64 {
+	if x != nil {
+		return x.FailedRound
+	}
+	return 0
+}
+
+func (x *Task) GetFailed() map[string]int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
+func (x *Task) GetStepsShortened() int64 {
+	if x != nil {
+		return x.StepsShortened
+	}
+	return 0
+}
+
+func (x *Task) GetLargestReport() float64 {
+	if x != nil {
+		return x.LargestReport
+	}
+	return 0
+}
+
 type GetLedgerRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -735,7 +868,7 @@ type GetLedgerRequest struct {
 
 func (x *GetLedgerRequest) Reset() {
 	*x = GetLedgerRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[11]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +880,7 @@ func (x *GetLedgerRequest) String() string {
 func (*GetLedgerRequest) ProtoMessage() {}
 
 func (x *GetLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[11]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,7 +893,7 @@ func (x *GetLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLedgerRequest.ProtoReflect.Descriptor instead.
 func (*GetLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{11}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{13}
 }
 
 type GetLedgerResponse struct {
@@ -779,7 +912,7 @@ type GetLedgerResponse struct {
 
 func (x *GetLedgerResponse) Reset() {
 	*x = GetLedgerResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +924,7 @@ func (x *GetLedgerResponse) String() string {
 func (*GetLedgerResponse) ProtoMessage() {}
 
 func (x *GetLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +937,7 @@ func (x *GetLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLedgerResponse.ProtoReflect.Descriptor instead.
 func (*GetLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{12}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetLedgerResponse) GetEntries() []*LedgerEntry {
@@ -856,7 +989,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -868,7 +1001,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -881,7 +1014,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{13}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LedgerEntry) GetSequence() int64 {
@@ -954,7 +1087,11 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"@\n" +
 	"\x10StopTaskResponse\x12,\n" +
-	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"\xb7\x05\n" +
+	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"'\n" +
+	"\x11ResumeTaskRequest\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\"B\n" +
+	"\x12ResumeTaskResponse\x12,\n" +
+	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"\xbd\a\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -979,8 +1116,16 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x05phase\x18\x13 \x01(\tR\x05phase\x12\x14\n" +
 	"\x05error\x18\x14 \x01(\tR\x05error\x12\x1f\n" +
 	"\baccuracy\x18\x15 \x01(\x01H\x00R\baccuracy\x88\x01\x01\x12\x17\n" +
-	"\x04loss\x18\x16 \x01(\x01H\x01R\x04loss\x88\x01\x01\x1a;\n" +
+	"\x04loss\x18\x16 \x01(\x01H\x01R\x04loss\x88\x01\x01\x12\x18\n" +
+	"\afailure\x18\x1e \x01(\tR\afailure\x12!\n" +
+	"\ffailed_round\x18\x1f \x01(\x03R\vfailedRound\x12<\n" +
+	"\x06failed\x18  \x03(\v2$.riffle.operator.v1.Task.FailedEntryR\x06failed\x12'\n" +
+	"\x0fsteps_shortened\x18! \x01(\x03R\x0estepsShortened\x12%\n" +
+	"\x0elargest_report\x18\" \x01(\x01R\rlargestReport\x1a;\n" +
 	"\rRejectedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a9\n" +
+	"\vFailedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\v\n" +
 	"\t_accuracyB\a\n" +
@@ -998,14 +1143,16 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x05round\x18\x03 \x01(\x03R\x05round\x12\"\n" +
 	"\fannouncement\x18\x04 \x01(\tR\fannouncement\x12\x14\n" +
 	"\x05batch\x18\x05 \x01(\tR\x05batch\x12\x14\n" +
-	"\x05event\x18\x06 \x01(\tR\x05event2\xa7\x04\n" +
+	"\x05event\x18\x06 \x01(\tR\x05event2\x84\x05\n" +
 	"\x0fOperatorService\x12X\n" +
 	"\tGetStatus\x12$.riffle.operator.v1.GetStatusRequest\x1a%.riffle.operator.v1.GetStatusResponse\x12[\n" +
 	"\n" +
 	"CreateTask\x12%.riffle.operator.v1.CreateTaskRequest\x1a&.riffle.operator.v1.CreateTaskResponse\x12X\n" +
 	"\tListTasks\x12$.riffle.operator.v1.ListTasksRequest\x1a%.riffle.operator.v1.ListTasksResponse\x12R\n" +
 	"\aGetTask\x12\".riffle.operator.v1.GetTaskRequest\x1a#.riffle.operator.v1.GetTaskResponse\x12U\n" +
-	"\bStopTask\x12#.riffle.operator.v1.StopTaskRequest\x1a$.riffle.operator.v1.StopTaskResponse\x12X\n" +
+	"\bStopTask\x12#.riffle.operator.v1.StopTaskRequest\x1a$.riffle.operator.v1.StopTaskResponse\x12[\n" +
+	"\n" +
+	"ResumeTask\x12%.riffle.operator.v1.ResumeTaskRequest\x1a&.riffle.operator.v1.ResumeTaskResponse\x12X\n" +
 	"\tGetLedger\x12$.riffle.operator.v1.GetLedgerRequest\x1a%.riffle.operator.v1.GetLedgerResponseBAZ?github.com/riffle-dp/riffle/proto/riffle/operator/v1;operatorv1b\x06proto3"
 
 var (
@@ -1020,7 +1167,7 @@ func file_riffle_operator_v1_operator_proto_rawDescGZIP() []byte {
 	return file_riffle_operator_v1_operator_proto_rawDescData
 }
 
-var file_riffle_operator_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_riffle_operator_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_riffle_operator_v1_operator_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),   // 0: riffle.operator.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),  // 1: riffle.operator.v1.GetStatusResponse
@@ -1032,36 +1179,43 @@ var file_riffle_operator_v1_operator_proto_goTypes = []any{
 	(*GetTaskResponse)(nil),    // 7: riffle.operator.v1.GetTaskResponse
 	(*StopTaskRequest)(nil),    // 8: riffle.operator.v1.StopTaskRequest
 	(*StopTaskResponse)(nil),   // 9: riffle.operator.v1.StopTaskResponse
-	(*Task)(nil),               // 10: riffle.operator.v1.Task
-	(*GetLedgerRequest)(nil),   // 11: riffle.operator.v1.GetLedgerRequest
-	(*GetLedgerResponse)(nil),  // 12: riffle.operator.v1.GetLedgerResponse
-	(*LedgerEntry)(nil),        // 13: riffle.operator.v1.LedgerEntry
-	nil,                        // 14: riffle.operator.v1.Task.RejectedEntry
+	(*ResumeTaskRequest)(nil),  // 10: riffle.operator.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil), // 11: riffle.operator.v1.ResumeTaskResponse
+	(*Task)(nil),               // 12: riffle.operator.v1.Task
+	(*GetLedgerRequest)(nil),   // 13: riffle.operator.v1.GetLedgerRequest
+	(*GetLedgerResponse)(nil),  // 14: riffle.operator.v1.GetLedgerResponse
+	(*LedgerEntry)(nil),        // 15: riffle.operator.v1.LedgerEntry
+	nil,                        // 16: riffle.operator.v1.Task.RejectedEntry
+	nil,                        // 17: riffle.operator.v1.Task.FailedEntry
 }
 var file_riffle_operator_v1_operator_proto_depIdxs = []int32{
-	10, // 0: riffle.operator.v1.CreateTaskResponse.task:type_name -> riffle.operator.v1.Task
-	10, // 1: riffle.operator.v1.ListTasksResponse.tasks:type_name -> riffle.operator.v1.Task
-	10, // 2: riffle.operator.v1.GetTaskResponse.task:type_name -> riffle.operator.v1.Task
-	10, // 3: riffle.operator.v1.StopTaskResponse.task:type_name -> riffle.operator.v1.Task
-	14, // 4: riffle.operator.v1.Task.rejected:type_name -> riffle.operator.v1.Task.RejectedEntry
-	13, // 5: riffle.operator.v1.GetLedgerResponse.entries:type_name -> riffle.operator.v1.LedgerEntry
-	0,  // 6: riffle.operator.v1.OperatorService.GetStatus:input_type -> riffle.operator.v1.GetStatusRequest
-	2,  // 7: riffle.operator.v1.OperatorService.CreateTask:input_type -> riffle.operator.v1.CreateTaskRequest
-	4,  // 8: riffle.operator.v1.OperatorService.ListTasks:input_type -> riffle.operator.v1.ListTasksRequest
-	6,  // 9: riffle.operator.v1.OperatorService.GetTask:input_type -> riffle.operator.v1.GetTaskRequest
-	8,  // 10: riffle.operator.v1.OperatorService.StopTask:input_type -> riffle.operator.v1.StopTaskRequest
-	11, // 11: riffle.operator.v1.OperatorService.GetLedger:input_type -> riffle.operator.v1.GetLedgerRequest
-	1,  // 12: riffle.operator.v1.OperatorService.GetStatus:output_type -> riffle.operator.v1.GetStatusResponse
-	3,  // 13: riffle.operator.v1.OperatorService.CreateTask:output_type -> riffle.operator.v1.CreateTaskResponse
-	5,  // 14: riffle.operator.v1.OperatorService.ListTasks:output_type -> riffle.operator.v1.ListTasksResponse
-	7,  // 15: riffle.operator.v1.OperatorService.GetTask:output_type -> riffle.operator.v1.GetTaskResponse
-	9,  // 16: riffle.operator.v1.OperatorService.StopTask:output_type -> riffle.operator.v1.StopTaskResponse
-	12, // 17: riffle.operator.v1.OperatorService.GetLedger:output_type -> riffle.operator.v1.GetLedgerResponse
-	12, // [12:18] is the sub-list for method output_type
-	6,  // [6:12] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	12, // 0: riffle.operator.v1.CreateTaskResponse.task:type_name -> riffle.operator.v1.Task
+	12, // 1: riffle.operator.v1.ListTasksResponse.tasks:type_name -> riffle.operator.v1.Task
+	12, // 2: riffle.operator.v1.GetTaskResponse.task:type_name -> riffle.operator.v1.Task
+	12, // 3: riffle.operator.v1.StopTaskResponse.task:type_name -> riffle.operator.v1.Task
+	12, // 4: riffle.operator.v1.ResumeTaskResponse.task:type_name -> riffle.operator.v1.Task
+	16, // 5: riffle.operator.v1.Task.rejected:type_name -> riffle.operator.v1.Task.RejectedEntry
+	17, // 6: riffle.operator.v1.Task.failed:type_name -> riffle.operator.v1.Task.FailedEntry
+	15, // 7: riffle.operator.v1.GetLedgerResponse.entries:type_name -> riffle.operator.v1.LedgerEntry
+	0,  // 8: riffle.operator.v1.OperatorService.GetStatus:input_type -> riffle.operator.v1.GetStatusRequest
+	2,  // 9: riffle.operator.v1.OperatorService.CreateTask:input_type -> riffle.operator.v1.CreateTaskRequest
+	4,  // 10: riffle.operator.v1.OperatorService.ListTasks:input_type -> riffle.operator.v1.ListTasksRequest
+	6,  // 11: riffle.operator.v1.OperatorService.GetTask:input_type -> riffle.operator.v1.GetTaskRequest
+	8,  // 12: riffle.operator.v1.OperatorService.StopTask:input_type -> riffle.operator.v1.StopTaskRequest
+	10, // 13: riffle.operator.v1.OperatorService.ResumeTask:input_type -> riffle.operator.v1.ResumeTaskRequest
+	13, // 14: riffle.operator.v1.OperatorService.GetLedger:input_type -> riffle.operator.v1.GetLedgerRequest
+	1,  // 15: riffle.operator.v1.OperatorService.GetStatus:output_type -> riffle.operator.v1.GetStatusResponse
+	3,  // 16: riffle.operator.v1.OperatorService.CreateTask:output_type -> riffle.operator.v1.CreateTaskResponse
+	5,  // 17: riffle.operator.v1.OperatorService.ListTasks:output_type -> riffle.operator.v1.ListTasksResponse
+	7,  // 18: riffle.operator.v1.OperatorService.GetTask:output_type -> riffle.operator.v1.GetTaskResponse
+	9,  // 19: riffle.operator.v1.OperatorService.StopTask:output_type -> riffle.operator.v1.StopTaskResponse
+	11, // 20: riffle.operator.v1.OperatorService.ResumeTask:output_type -> riffle.operator.v1.ResumeTaskResponse
+	14, // 21: riffle.operator.v1.OperatorService.GetLedger:output_type -> riffle.operator.v1.GetLedgerResponse
+	15, // [15:22] is the sub-list for method output_type
+	8,  // [8:15] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_riffle_operator_v1_operator_proto_init() }
@@ -1069,14 +1223,14 @@ func file_riffle_operator_v1_operator_proto_init() {
 	if File_riffle_operator_v1_operator_proto != nil {
 		return
 	}
-	file_riffle_operator_v1_operator_proto_msgTypes[10].OneofWrappers = []any{}
+	file_riffle_operator_v1_operator_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_riffle_operator_v1_operator_proto_rawDesc), len(file_riffle_operator_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
