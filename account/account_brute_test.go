@@ -9,6 +9,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // world is a tiny protocol: rounds that are all alike for the accountant, but
@@ -103,10 +104,7 @@ func TestComposedBoundsAgainstExactWorlds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
-	repeats := 6
-	if testing.Short() {
-		repeats = 3
-	}
+	repeats := longtest.Pick(1, 6)
 	acc := account.New()
 	checks, tight := 0, 0.0
 	worlds(17, repeats, func(w world) {
@@ -171,7 +169,7 @@ func TestMixedSequencesAgainstExactWorlds(t *testing.T) {
 	r := rand.New(rand.NewPCG(23, 1))
 	acc := account.New()
 	tight := 0.0
-	for rep := range 30 {
+	for rep := range longtest.Pick(6, 30) {
 		eps0s := []float64{0.4, 1.5, 3}
 		var seq dp.Sequence
 		var truth tinyLaws

@@ -9,6 +9,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // classWorlds visits composed rounds of one class of randomizers in which what the
@@ -82,10 +83,7 @@ func TestClassesAgainstExactWorlds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
-	repeats := 2
-	if testing.Short() {
-		repeats = 1
-	}
+	repeats := longtest.Pick(1, 2)
 	acc := account.New()
 	best := map[string]int{}
 	tight := map[string]float64{}

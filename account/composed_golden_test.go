@@ -11,6 +11,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 type goldenRow struct {
@@ -68,7 +69,7 @@ func TestGoldenComposed(t *testing.T) {
 	replies := map[string]account.Reply{}
 	worst := map[string]float64{}
 	for _, r := range goldenRows(t) {
-		if testing.Short() && strings.HasPrefix(r.name, "c") {
+		if !longtest.On && strings.HasPrefix(r.name, "c") {
 			continue
 		}
 		reply, ok := replies[r.name]

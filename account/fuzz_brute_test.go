@@ -12,6 +12,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 func logUniform(r *rand.Rand, lo, hi float64) float64 {
@@ -216,11 +217,7 @@ func TestRandomSettings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
-	count := 20
-	if testing.Short() {
-		count = 8
-	}
-	fuzzMany(t, count)
+	fuzzMany(t, longtest.Pick(4, 20))
 }
 
 // Once means in one round only: more batches than clients must be refused.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // Random settings: an answer without NaN or panic wherever the closed form or a
@@ -15,10 +16,7 @@ func TestRandomGaussianQueries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
-	count := 48
-	if testing.Short() {
-		count = 10
-	}
+	count := longtest.Pick(8, 48)
 	r := rand.New(rand.NewPCG(11, 21))
 	log := func(lo, hi float64) float64 { return math.Exp(math.Log(lo) + r.Float64()*math.Log(hi/lo)) }
 	answered := 0

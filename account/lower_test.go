@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // Lower bounds of the design's settings, which an independent program computes
@@ -39,10 +40,7 @@ func TestLowerSettings(t *testing.T) {
 // A lower bound above an upper one would refute one of them.
 func TestLowerBelowUpper(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 4))
-	count := 40
-	if testing.Short() {
-		count = 8
-	}
+	count := longtest.Pick(8, 40)
 	tight := 0.
 	for range count {
 		n := int64(math.Exp(r.Float64() * math.Log(3e4)))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 var (
@@ -202,7 +203,7 @@ func TestPlanMeetsTarget(t *testing.T) {
 		"rounds": {Participation: dp.All, Eps0: 2, Population: 60000, Delta: 1e-5},
 	} {
 		const target = .5
-		if testing.Short() && solve != "eps0" && solve != "rounds" {
+		if !longtest.On && solve != "eps0" && solve != "rounds" {
 			continue
 		}
 		got, r, err := Plan(context.Background(), target, q, solve)

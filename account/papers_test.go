@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 func one(t *testing.T, q Query, id string) Listed {
@@ -97,9 +98,7 @@ func TestPaperApproximationsAreNoGuarantees(t *testing.T) {
 // ε at the δ that was bounded at ε is ε again, or less; more rounds, a larger ε₀
 // and a smaller δ cost more.
 func TestPaperBoundsReadBothWays(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long, and one goroutine: nothing for the race detector")
-	}
+	longtest.Only(t, "every bound of six settings, four times")
 	checks := 0
 	for _, q := range []Query{
 		{Participation: dp.Sampled, Eps0: .4, Population: 1e7, Reports: 1e5, Rounds: 1000, Delta: 1e-8},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/amplify"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // Binary randomized response on every dataset of n clients, all k of n: the
@@ -160,7 +161,7 @@ func TestFamiliesAtLargeEps0(t *testing.T) {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
 	src := rand.New(rand.NewPCG(3, 5))
-	for range 60 {
+	for range longtest.Pick(12, 60) {
 		eps0, k := 20+30*src.Float64(), 2+int64(60*src.Float64())
 		families := map[string]func() (amplify.Family, error){
 			"rr2": func() (amplify.Family, error) { return amplify.RR2(eps0) }, "laplace": func() (amplify.Family, error) { return amplify.Laplace(eps0) },

@@ -6,6 +6,7 @@ import (
 
 	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/pld"
 )
 
@@ -109,10 +110,7 @@ func TestBoundsAgainstRandomMechanisms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
-	perSize := 25
-	if testing.Short() {
-		perSize = 8
-	}
+	perSize := longtest.Pick(8, 25)
 	worst := map[string]float64{}
 	scenarios(29, perSize, func(s scenario) {
 		for name, c := range claims(s) {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // Linear programming looks for the mechanism that hurts most, for every k ≤ n
@@ -17,7 +19,7 @@ func TestWorstMechanismByLP(t *testing.T) {
 	for _, eps0 := range []float64{0.3, 1.2, 3} {
 		for n := 1; n <= 4; n++ {
 			for k := 1; k <= n; k++ {
-				if n == 4 && (testing.Short() || k == 3) {
+				if n == 4 && (!longtest.On || k == 3) {
 					continue
 				}
 				g := float64(k) / float64(n)

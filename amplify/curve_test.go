@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // atomsDelta reads δ(ε) off a pair's atoms.
@@ -36,7 +37,7 @@ func exactPair(t testing.TB, c RoundConfig) dp.Pair {
 func TestCurveIsThePair(t *testing.T) {
 	for _, eps0 := range []float64{1e-3, .3, 1, 2, 4, 9, 30} {
 		for _, k := range []int64{1, 2, 3, 10, 100, 1000} {
-			if testing.Short() && k > 100 {
+			if !longtest.On && k > 100 {
 				continue // enumeration costs k²
 			}
 			for _, n := range []int64{k, 3 * k, 1000 * k} {

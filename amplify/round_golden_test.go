@@ -10,6 +10,7 @@ import (
 
 	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/rdp"
 )
 
@@ -170,7 +171,7 @@ func TestGoldenRenyi(t *testing.T) {
 	kept := map[string]dp.Pair{}
 	for _, r := range rows(t, "renyi.tsv", 900) {
 		k, n, eps0, order, want := int64(number(t, r[1])), int64(number(t, r[2])), number(t, r[3]), number(t, r[4]), number(t, r[5])
-		if k >= 1000 && eps0 > 4 || k > 1000 && (eps0 > 2 || testing.Short()) {
+		if k >= 1000 && eps0 > 4 || k > 1000 && (eps0 > 2 || !longtest.On) {
 			continue // millions of atoms; the smaller k has the same losses
 		}
 		// A remainder is charged at e^(order·ε₀), up to 200·ε₀.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/randomizer"
 )
 
@@ -36,14 +37,11 @@ func run(t *testing.T, m randomizer.Mechanism, claimed float64, trials int64) Re
 // randomizer reaches its ε₀ on an event of usual size; else the audit would be
 // blind. RR of many bits and k-RR of many symbols reach theirs on rare ones.
 func TestTrueClaimsStand(t *testing.T) {
-	trials := int64(200_000)
-	if testing.Short() {
-		trials /= 8
-	}
+	trials := longtest.Pick(int64(25_000), 200_000)
 	for _, dim := range []int{1, 2, 9, 40} {
 		for _, eps0 := range []float64{.5, 2, 5} {
 			for _, name := range randomizer.Names() {
-				if name == "krr" && dim < 2 || dim == 40 && eps0 != 2 || testing.Short() && (dim == 2 || dim == 40 || eps0 != 2) {
+				if name == "krr" && dim < 2 || dim == 40 && eps0 != 2 || !longtest.On && (dim == 2 || dim == 40 || eps0 != 2) {
 					continue
 				}
 				m := must(randomizer.New(name, randomizer.Config{Dim: dim, Radius: 3, Eps0: eps0}))
@@ -53,7 +51,7 @@ func TestTrueClaimsStand(t *testing.T) {
 						t.Errorf("refuted: %+v", r)
 					}
 					rare := dim > 2 && (name == "rr" || name == "krr" || name == "signed-krr" && eps0 < 1)
-					if least := .75 * eps0; !rare && !testing.Short() && r.LowerBound < least {
+					if least := .75 * eps0; !rare && longtest.On && r.LowerBound < least {
 						t.Errorf("bound %.3f, want %.3f at least: %+v", r.LowerBound, least, r)
 					}
 				})

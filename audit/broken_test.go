@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/rng"
 	"github.com/riffle-dp/riffle/sample"
@@ -290,9 +291,7 @@ func TestSoundShellStands(t *testing.T) {
 // 0.035 exceeds 35 with probability below 1e-8. A test on reports that the choice
 // has seen gives more than twice as many.
 func TestLuckIsNotEvidence(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs many audits")
-	}
+	longtest.Only(t, "needs many audits")
 	nothing := broken{must(randomizer.NewLaplace(randomizer.LaplaceConfig{Dim: 2, Radius: 1, Eps0: 1})),
 		func(m randomizer.Mechanism, src rng.Source, _ []float32, r *randomizer.Report) {
 			m.Randomize(src, []float32{0, 0}, r)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/solve"
 	"github.com/riffle-dp/riffle/train"
 )
@@ -78,6 +79,7 @@ func timeless(t *testing.T, e Experiment, dir string) string {
 }
 
 func TestInterruptedExperimentEndsAlike(t *testing.T) {
+	longtest.Only(t, "runs an experiment twice")
 	e := small(t)
 	whole := filepath.Join(t.TempDir(), "whole")
 	if err := e.Run(t.Context(), Options{Dir: whole, Seeds: 2, Workers: 1}, Observer{}); err != nil {

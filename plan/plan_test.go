@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/third_party/wasmexec"
 )
 
@@ -114,10 +115,7 @@ func TestSite(t *testing.T) {
 // The committed accountant must be of the present sources; to the last byte
 // where this is the release of Go that it was built with.
 func TestAccountantIsInStep(t *testing.T) {
-	flag := "-rebuild"
-	if testing.Short() {
-		flag = "-check"
-	}
+	flag := longtest.Pick("-check", "-rebuild")
 	// Read here, so that a cached result goes with these files.
 	for _, name := range []string{"wasm/main.go", "generate/main.go", "accountant.sum", "../go.mod"} {
 		if _, err := os.ReadFile(name); err != nil {

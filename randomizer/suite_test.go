@@ -10,6 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/mathext"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/rng"
 	"github.com/riffle-dp/riffle/sample"
 )
@@ -189,9 +190,7 @@ func TestUnbiasedWithStatedError(t *testing.T) {
 			// The noise does not depend on the input and has tests of its own law.
 			n /= 2
 		}
-		if testing.Short() {
-			n /= 24
-		}
+		n /= longtest.Pick(3, 1)
 		along := direction(dim, 1)
 		slices.Reverse(along)
 		for i, size := range []float64{2, 1.1, 0} {

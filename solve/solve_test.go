@@ -14,6 +14,7 @@ import (
 	"github.com/riffle-dp/riffle/dataset"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/gdp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/rng"
 )
@@ -41,6 +42,9 @@ func solved(t *testing.T, c Config) (*Task, Result) {
 // nothing costs more than was asked for.
 func TestEveryOptimizerAndTrust(t *testing.T) {
 	everyOptimizerAndTrust(t, func(optimizer, trust, loss string) bool {
+		if !longtest.On && loss != "logistic" && loss != "hinge" {
+			return false
+		}
 		switch trust { // budgets that take long to solve for
 		case "distributed": // TestCheckIn
 			return optimizer == "gd"

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/operate"
 	"github.com/riffle-dp/riffle/store/natstest"
 )
@@ -115,6 +116,7 @@ func (c *cluster) migrate(d *deployment) {
 
 // TestGrow runs five rounds on embedded stores and five more in a cluster.
 func TestGrow(t *testing.T) {
+	longtest.Only(t, "a cluster of three servers")
 	if testing.Short() {
 		t.Skip("three servers")
 	}

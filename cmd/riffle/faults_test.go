@@ -3,11 +3,14 @@ package main
 import (
 	"testing"
 	"time"
+
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // TestKilledProcesses kills each role once, and then all at the same time. The task
 // goes on to its end as if nothing had happened.
 func TestKilledProcesses(t *testing.T) {
+	longtest.Only(t, "every process is killed and starts again")
 	if testing.Short() {
 		t.Skip("runs processes; the services have their own tests")
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dataset"
 	"github.com/riffle-dp/riffle/dataset/mnist"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/store/natstest"
 	"github.com/riffle-dp/riffle/train"
 )
@@ -57,9 +58,17 @@ func tiny(dir string, trainSize, testSize int, zipped bool) error {
 	return dataset.WriteFolder(dir, a, b, zipped)
 }
 
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { scripts(t, "testdata/script") }
+
+// TestLongScripts runs what every trust, optimiser and bound can do.
+func TestLongScripts(t *testing.T) {
+	longtest.Only(t, "some hundred commands")
+	scripts(t, "testdata/long")
+}
+
+func scripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir: dir,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			// tiny DIR N [gz]: a data set of N and 200 images.
 			"tiny": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -125,7 +134,7 @@ func TestKillAndResume(t *testing.T) {
 	if err := tiny(data, 500, 200, false); err != nil {
 		t.Fatal(err)
 	}
-	population := "4000"
+	population := longtest.Pick("1000", "4000")
 	if testing.Short() {
 		population = "500" // the race detector is slow
 	}

@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/operate"
 	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
 	"github.com/riffle-dp/riffle/store"
@@ -195,6 +196,7 @@ func (d *deployment) openRound() (round int64, charged bool) {
 // first coordinator while a batch is charged and not released, and has the standby
 // finish the task.
 func TestStandbyLearnsOfTasks(t *testing.T) {
+	longtest.Only(t, "two coordinators, a server and clients, twice")
 	if testing.Short() {
 		t.Skip("runs processes, and waits for a lease to end")
 	}

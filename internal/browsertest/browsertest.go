@@ -20,6 +20,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // audit returns what is wrong with the page as it is shown, a line each.
@@ -40,10 +42,11 @@ type Page struct {
 // names are what a browser may be called.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "chrome", "headless-shell"}
 
-// Start starts a browser with a window of a size for a test, which is skipped with a
-// reason where there is none, and with -short. The context is a tab's.
+// Start starts a browser with a window of a size for a test, which is one of the
+// long ones, and is skipped with a reason where there is none. The context is a tab's.
 func Start(t testing.TB, width, height int) context.Context {
 	t.Helper()
+	longtest.Only(t, "drives a browser")
 	if testing.Short() {
 		t.Skip("drives a browser")
 	}
