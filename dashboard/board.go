@@ -53,6 +53,14 @@ type Task struct {
 	Accuracy  float64
 	Loss      float64
 	Evaluated string // on what, such as "10,000 test examples"
+	EvalEvery int64  // rounds between evaluations; 0: after each that is released
+	Numbers   bool   // targets are real numbers: there are no classes and no accuracy
+	Blind     string // why this process does not evaluate the model; "": it does
+
+	// Examined is what the model after round ExaminedAt makes of the evaluation
+	// examples; nil: not known.
+	Examined   *report.Examined
+	ExaminedAt int64
 
 	Counts
 	Stages  []Stage
@@ -177,18 +185,15 @@ func (b *Board) Tasks() []Task {
 	return out
 }
 
-// pick returns the task to show to who names none: the newest that runs, or else
-// the newest; "" if there is none.
-func (b *Board) pick() (id string) {
+// pick returns the task to show to who names none: the newest, which is the last
+// that was set first; "" if there is none.
+func (b *Board) pick() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	running := false
-	for _, e := range b.tasks {
-		if runs := e.task.State == Running || e.task.State == Paused; runs || !running {
-			id, running = e.task.ID, runs
-		}
+	if n := len(b.tasks); n > 0 {
+		return b.tasks[n-1].task.ID
 	}
-	return id
+	return ""
 }
 
 func (b *Board) task(id string) (Task, bool) {
@@ -302,6 +307,10 @@ type taskView struct {
 	Accuracy  dp.Number `json:"accuracy"`
 	Loss      dp.Number `json:"loss"`
 	Evaluated string    `json:"evaluated,omitempty"`
+	EvalEvery int64     `json:"eval_every"`
+	Numbers   bool      `json:"numbers"`
+	Blind     string    `json:"blind,omitempty"`
+	Examined  int64     `json:"examined"` // the round; -1: nothing to show
 	Released  int64     `json:"released"`
 	Void      int64     `json:"void"`
 	Failed    int64     `json:"failed"`
@@ -323,8 +332,11 @@ func (t Task) view() taskView {
 	v := taskView{ID: t.ID, Name: t.Name, State: t.State, Why: t.Why, Phase: t.Phase, Round: t.Round, Rounds: t.Rounds, Opened: t.Opened,
 		Expected: dp.Number(t.Expected), Eps: dp.Number(t.Eps), EpsAt: t.EpsAt, Planned: dp.Number(t.Planned), Budget: dp.Number(t.Budget), Delta: dp.Number(t.Delta),
 		Method: t.Method, Source: t.Source, Charge: t.Charge, Charged: t.Charged, Accuracy: dp.Number(t.Accuracy), Loss: dp.Number(t.Loss),
-		Evaluated: t.Evaluated, Released: t.Released, Void: t.Void, Failed: t.Failed, Reports: t.Reports, Rejected: []reason{},
+		Evaluated: t.Evaluated, EvalEvery: t.EvalEvery, Numbers: t.Numbers, Blind: t.Blind, Examined: -1, Released: t.Released, Void: t.Void, Failed: t.Failed, Reports: t.Reports, Rejected: []reason{},
 		Stages: append([]Stage{}, t.Stages...), Seconds: rounded(t.Seconds), Facts: append([]Fact{}, t.Facts...), Report: t.Report, Dir: t.Dir}
+	if t.Examined != nil {
+		v.Examined = t.ExaminedAt
+	}
 	for _, name := range slices.Sorted(maps.Keys(t.Rejected)) {
 		v.Rejected = append(v.Rejected, reason{name, t.Rejected[name]})
 	}

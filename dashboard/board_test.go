@@ -2,17 +2,25 @@ package dashboard
 
 import (
 	"fmt"
+	"image"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/report"
 )
 
 // exampleTask is a task as it stands after so many of its rounds.
 func exampleTask(id, name string, round, rounds int64) Task {
 	eps := math.Sqrt(float64(round) / float64(rounds))
-	return Task{ID: id, Name: name, State: Running, Phase: "opening", Round: round, Rounds: rounds, Opened: 41235, Expected: 60000,
+	examined, err := report.Examine([]string{"cat", "dog", "newt"}, [][]int64{{30, 2, 0}, {5, 28, 1}, {0, 0, 34}},
+		[]report.Sample{{Image: image.NewGray(image.Rect(0, 0, 8, 8)), Label: 1, Predicted: 1, Confidence: .8}, {Image: image.NewGray(image.Rect(0, 0, 8, 8)), Label: 1, Predicted: 0, Confidence: .6}})
+	if err != nil {
+		panic(err)
+	}
+	return Task{ID: id, Name: name, State: Running, Examined: examined, ExaminedAt: round, Phase: "opening", Round: round, Rounds: rounds, Opened: 41235, Expected: 60000,
 		Eps: eps, EpsAt: round, Planned: 1, Budget: 1, Delta: 1e-5, Method: "blanket-pld", Source: "Balle et al. 2019, Theorem 3.1",
 		Charge: "shuffle all k=60000 n=60000 privunit eps0=2", Charged: round, Accuracy: .974 - .6*math.Exp(-float64(round)/20),
 		Loss: .08 + 2*math.Exp(-float64(round)/15), Evaluated: "10000 test examples",
@@ -86,6 +94,49 @@ func TestHistoryIsThinned(t *testing.T) {
 	}
 }
 
+// A page opens on the newest task, whatever has become of it.
+func TestNewestIsPicked(t *testing.T) {
+	b := NewBoard()
+	if got := b.pick(); got != "" {
+		t.Errorf("of none: %q", got)
+	}
+	for _, state := range []State{Running, Done, Refused, Running, Stopped} {
+		b.Set(Task{ID: string(state), State: state})
+		b.Set(Task{ID: "new", State: state})
+		b.Set(Task{ID: string(state), State: state, Round: 1}) // known already
+		if got := b.pick(); got != "new" {
+			t.Errorf("%s: %q", state, got)
+		}
+		b.tasks = b.tasks[:len(b.tasks)-1]
+	}
+}
+
+// What a ledger tells of rounds that are past: void ones are told from charged ones
+// only where the numbers agree.
+func TestPastRounds(t *testing.T) {
+	entries := []ledger.Entry{{Round: 2, Event: dp.Round{Reports: 7}}, {Round: 5, Event: dp.Round{Population: 9}}}
+	got := Past(entries, 6, Round{Reports: 16, Void: 4})
+	want := []Round{{Round: 1, Rounds: 1, Void: 1}, {Round: 2, Rounds: 1, Reports: 7}, {Round: 3, Rounds: 1, Void: 1}, {Round: 4, Rounds: 1, Void: 1}, {Round: 5, Rounds: 1, Reports: 9}, {Round: 6, Rounds: 1, Void: 1}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	// An entry that pays for several rounds makes none of them void.
+	if got := Past(entries, 6, Round{Reports: 50, Void: 1}); !slices.Equal(got, []Round{{Round: 6, Rounds: 6, Reports: 50, Void: 1}}) {
+		t.Errorf("%+v", got)
+	}
+	all := int64(0)
+	got = Past(nil, 1e6, Round{Void: 1e6})
+	for _, r := range got {
+		all += r.Void
+	}
+	if n := len(got); n > 2*limit || all != 1e6 || got[n-1].Round != 1e6 {
+		t.Errorf("a million void rounds are %d, of %d", len(got), all)
+	}
+	if got := Past(nil, 0, Round{}); got != nil {
+		t.Errorf("of no round: %+v", got)
+	}
+}
+
 func TestMeasureIsFilledUp(t *testing.T) {
 	var m measures
 	nan := math.NaN()
@@ -135,24 +186,6 @@ func TestIncrementsAddUp(t *testing.T) {
 	}
 	if v, tasks, c, _ := b.news(version, "x", have); v != version || tasks != nil || c != nil {
 		t.Error("news where there are none")
-	}
-}
-
-func TestPick(t *testing.T) {
-	b := NewBoard()
-	for _, c := range []struct {
-		id    string
-		state State
-		want  string
-	}{{"a", Done, "a"}, {"b", Running, "b"}, {"c", Done, "b"}, {"d", Running, "d"}} {
-		b.Set(Task{ID: c.id, State: c.state})
-		if got := b.pick(); got != c.want {
-			t.Errorf("with %s: %s, want %s", c.id, got, c.want)
-		}
-	}
-	b.Set(Task{ID: "d", State: Done})
-	if got := b.pick(); got != "b" {
-		t.Errorf("%s runs, %s is picked", "b", got)
 	}
 }
 

@@ -61,13 +61,9 @@ func exampleConfig(b *Board) Config {
 		}}
 }
 
-// twoTasks is a board with a task in its course and one that has ended.
+// twoTasks is a board with a task that has ended and a newer one in its course.
 func twoTasks() *Board {
 	b := NewBoard()
-	b.Set(exampleTask("run", "first", 62, 80))
-	for r := int64(1); r <= 62; r++ {
-		exampleRound(b, "run", r, 80)
-	}
 	second := exampleTask("b2", "second", 12, 12)
 	second.State, second.Phase, second.Opened, second.Privacy.Running = Stopped, "", 0, false
 	second.Why = "stopped by the operator"
@@ -75,15 +71,20 @@ func twoTasks() *Board {
 	for r := int64(1); r <= 12; r++ {
 		exampleRound(b, "b2", r, 12)
 	}
+	b.Set(exampleTask("run", "first", 62, 80))
+	for r := int64(1); r <= 62; r++ {
+		exampleRound(b, "run", r, 80)
+	}
 	return b
 }
 
-var allViews = []string{"overview", "rounds", "reports", "ledger", "privacy"}
+var allViews = []string{"overview", "rounds", "mistakes", "reports", "ledger", "privacy"}
 
 // ready is true when a view shows what it fetches.
 var ready = map[string]string{
 	"overview": "document.querySelectorAll('#view-overview .plot canvas').length === 2",
 	"rounds":   "document.querySelectorAll('#view-rounds .plot canvas').length === 4 && document.querySelectorAll('#latest tr').length > 3",
+	"mistakes": "document.querySelectorAll('#matrix tbody tr').length === 3 && document.querySelectorAll('#samples img').length === 2",
 	"reports":  "document.querySelectorAll('#view-reports .plot canvas').length === 2 && document.querySelectorAll('#stages tr').length > 3",
 	"ledger":   "document.querySelectorAll('#ledger-lines tr').length > 3",
 	"privacy":  "document.querySelectorAll('#parts .part').length === 5",

@@ -111,6 +111,7 @@ func New(c Config) (*Dashboard, error) {
 	d.mux.HandleFunc("GET /api/history", d.serveHistory)
 	d.mux.HandleFunc("GET /api/events", d.serveEvents)
 	d.mux.HandleFunc("GET /api/statement", d.serveStatement)
+	d.mux.HandleFunc("GET /api/examined", d.serveExamined)
 	d.mux.HandleFunc("GET /api/ledger", d.serveLedger)
 	if c.Report != nil {
 		d.mux.HandleFunc("GET /report", d.serveReport)
@@ -266,6 +267,21 @@ func (d *Dashboard) serveHistory(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, h)
+}
+
+func (d *Dashboard) serveExamined(w http.ResponseWriter, r *http.Request) {
+	t, ok := d.config.Board.task(r.URL.Query().Get("task"))
+	switch {
+	case !ok:
+		refuse(w, http.StatusNotFound, "there is no such task")
+	case t.Examined == nil:
+		refuse(w, http.StatusServiceUnavailable, "what the model makes of its examples is not known")
+	default:
+		answer(w, struct {
+			Round int64 `json:"round"`
+			*report.Examined
+		}{t.ExaminedAt, t.Examined})
+	}
 }
 
 func (d *Dashboard) serveStatement(w http.ResponseWriter, r *http.Request) {

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
 )
 
 // limit is how many points of a curve are kept: more than a chart has pixels for
@@ -77,6 +78,40 @@ type Round struct {
 	Rejected int64
 	Void     int64 // rounds with too few reports
 	Failed   int64 // rounds that were charged and gave no step
+}
+
+// Past returns the rounds up to last as far as a ledger's entries tell them, one a
+// charged round, where all is what they came to together. Where the entries do not
+// (an entry may pay for many rounds, and without privacy there is none), the rounds
+// are one.
+func Past(entries []ledger.Entry, last int64, all Round) (list []Round) {
+	if last == 0 {
+		return nil
+	}
+	if last-int64(len(entries)) != all.Void {
+		all.Round, all.Rounds = last, last
+		return []Round{all}
+	}
+	at := int64(0)
+	void := func(to int64) {
+		each := max(1, (to-at)/limit)
+		for at < to {
+			n := min(each, to-at)
+			at += n
+			list = append(list, Round{Round: at, Rounds: n, Void: n})
+		}
+	}
+	for _, e := range entries {
+		void(e.Round - 1)
+		r := Round{Round: e.Round, Rounds: 1, Reports: e.Event.Reports}
+		if r.Reports == 0 {
+			r.Reports = e.Event.Population
+		}
+		list = append(list, r)
+		at = e.Round
+	}
+	void(last)
+	return list
 }
 
 // rounds keeps sums over neighbouring rounds: nothing that happened is dropped.

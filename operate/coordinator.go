@@ -18,6 +18,7 @@ import (
 	"github.com/riffle-dp/riffle/endpoint"
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/optimize"
+	"github.com/riffle-dp/riffle/report"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/store"
@@ -141,6 +142,11 @@ func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error
 				return nil
 			}
 			out := evaluation{Loss: e.Loss}
+			if r.config.Dashboard != "none" {
+				if x, err := Examine(t.Data, e, t.Predict(params)); err == nil {
+					out.examined = x
+				}
+			}
 			if a := e.Accuracy(); !math.IsNaN(a) {
 				out.Accuracy = &a
 			}
@@ -168,6 +174,7 @@ func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error
 type evaluation struct {
 	Accuracy *float64 `json:"accuracy,omitempty"` // nil for a regression
 	Loss     float64  `json:"loss"`
+	examined *report.Examined
 }
 
 // create signs a task, writes it down and starts it.

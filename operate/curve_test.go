@@ -2,12 +2,14 @@ package operate
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dashboard"
+	"github.com/riffle-dp/riffle/report"
 	"github.com/riffle-dp/riffle/store"
 )
 
@@ -39,20 +41,29 @@ func TestCurvesOutliveAProcessAndItsRival(t *testing.T) {
 	}
 	task := strings.Repeat("ab", 32)
 	first := open()
-	if got := first.load(ctx, task, 9); got != nil {
+	if got, _, _ := first.load(ctx, task, 9); got != nil {
 		t.Fatalf("%v from an empty store", got)
 	}
-	first.save(ctx, task, measured(3))
+	examined, err := report.Examine([]string{"cat", "dog"}, [][]int64{{3, 1}, {0, 4}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.save(ctx, task, measured(3), examined, 3)
 	second := open()
-	if got := second.load(ctx, task, 9); fmt.Sprint(got) != fmt.Sprint(measured(3)) {
+	got, x, at := second.load(ctx, task, 9)
+	if fmt.Sprint(got) != fmt.Sprint(measured(3)) {
 		t.Errorf("%v", got)
 	}
-	if got := second.load(ctx, task, 2); len(got) != 2 {
-		t.Errorf("%v up to round 2", got)
+	was, _ := json.Marshal(examined)
+	if is, _ := json.Marshal(x); string(is) != string(was) || at != 3 || !strings.Contains(string(is), "7 of 8 right") {
+		t.Errorf("of round %d: %s, not %s", at, is, was)
 	}
-	second.save(ctx, task, measured(5))
-	first.save(ctx, task, measured(7)) // leads again
-	if got := second.load(ctx, task, 9); len(got) != 7 {
+	if got, x, _ := second.load(ctx, task, 2); len(got) != 2 || x != nil {
+		t.Errorf("%v, %v up to round 2", got, x)
+	}
+	second.save(ctx, task, measured(5), nil, 0)
+	first.save(ctx, task, measured(7), nil, 0) // leads again
+	if got, _, _ := second.load(ctx, task, 9); len(got) != 7 {
 		t.Errorf("%v", got)
 	}
 	if len(said) != 0 {
@@ -68,11 +79,11 @@ func TestCurvesOutliveAProcessAndItsRival(t *testing.T) {
 		}
 		said = nil
 		third := open()
-		if got := third.load(ctx, task, 9); got != nil || len(said) != 1 {
+		if got, _, _ := third.load(ctx, task, 9); got != nil || len(said) != 1 {
 			t.Errorf("%s: %v, %v", bad, got, said)
 		}
-		third.save(ctx, task, measured(1))
-		if got := third.load(ctx, task, 9); len(got) != 1 || len(said) != 1 {
+		third.save(ctx, task, measured(1), nil, 0)
+		if got, _, _ := third.load(ctx, task, 9); len(got) != 1 || len(said) != 1 {
 			t.Errorf("%v, %v after a write", got, said)
 		}
 	}

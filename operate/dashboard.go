@@ -96,9 +96,18 @@ type shown struct {
 	// What earlier processes measured: until when, and last.
 	before, accuracy, loss float64
 
-	measured int64 // the last round of its curve, and the last that the store has
-	kept     int64
+	measured stage // of its curve, and what the store has
+	kept     stage
 	keptAt   time.Time
+
+	examined   *report.Examined
+	examinedAt int64
+}
+
+// stage is how far a curve goes: a round is known before its model is evaluated.
+type stage struct {
+	round     int64
+	evaluated bool
 }
 
 // gap is the least time between two looks at all tasks.
@@ -108,6 +117,9 @@ func (v *view) follow(ctx context.Context) error {
 	defer func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
+		for _, s := range v.running.service.List() { // what has happened since the last look
+			v.show(last, s)
+		}
 		v.keep(last, true)
 	}()
 	changed, stop := v.running.service.Watch()
@@ -163,6 +175,9 @@ func (v *view) show(ctx context.Context, s coordinator.Status) {
 		v.past(id, s)
 		v.restore(ctx, s, last)
 	}
+	if e, ok := s.Evaluation.(evaluation); ok && e.examined != nil {
+		last.examined, last.examinedAt = e.examined, s.Evaluated
+	}
 	v.board.Set(v.task(ctx, id, s, last))
 	if !last.led {
 		return
@@ -180,7 +195,7 @@ func (v *view) show(ctx context.Context, s coordinator.Status) {
 	}
 	if s.Round > 0 {
 		v.board.Measured(id, m)
-		last.measured = s.Round
+		last.measured = stage{s.Round, s.Evaluated == s.Round}
 	}
 }
 
@@ -189,20 +204,11 @@ func (v *view) show(ctx context.Context, s coordinator.Status) {
 func (v *view) past(id string, s coordinator.Status) {
 	var entries []ledger.Entry
 	v.running.journal.View(func(b *ledger.Book) { entries = b.TaskEntries(s.Task) })
-	at := int64(0)
-	for _, e := range entries {
-		if e.Round > s.Round {
-			break // open
-		}
-		reports := e.Event.Reports
-		if reports == 0 {
-			reports = e.Event.Population
-		}
-		v.board.Ended(id, dashboard.Round{Round: e.Round, Rounds: e.Round - at, Reports: reports, Void: e.Round - at - 1})
-		at = e.Round
+	if n := len(entries); n > 0 && entries[n-1].Round > s.Round {
+		entries = entries[:n-1] // open
 	}
-	if void := s.Round - at; void > 0 {
-		v.board.Ended(id, dashboard.Round{Round: s.Round, Rounds: void, Void: void})
+	for _, r := range dashboard.Past(entries, s.Round, dashboard.Round{Reports: s.Reports, Rejected: total(s.Rejected), Void: s.Void, Failed: s.Failed}) {
+		v.board.Ended(id, r)
 	}
 }
 
@@ -212,7 +218,7 @@ var stageNames = []string{"waiting", "announcing", "collecting", "charging", "op
 func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *shown) dashboard.Task {
 	t := dashboard.Task{ID: id, Name: s.Name, State: dashboard.State(s.State), Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Until,
 		Eps: s.Epsilon(), EpsAt: s.Round, Planned: math.NaN(), Delta: s.Delta, Method: s.Method, Source: s.Source, Charged: s.Charged,
-		Accuracy: last.accuracy, Loss: last.loss, Seconds: last.before + time.Since(v.begun).Seconds(),
+		Accuracy: last.accuracy, Loss: last.loss, Examined: last.examined, ExaminedAt: last.examinedAt, Seconds: last.before + time.Since(v.begun).Seconds(),
 		Counts: dashboard.Counts{Released: s.Released, Void: s.Void, Failed: s.Failed, Reports: s.Reports, Rejected: map[string]int64{}}}
 	if s.Phase == "failed" {
 		t.State = dashboard.Failed
@@ -239,23 +245,25 @@ func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *
 		if seconds == 0 {
 			continue
 		}
-		stage := dashboard.Stage{Name: name, Seconds: seconds}
+		part := dashboard.Stage{Name: name, Seconds: seconds}
 		switch name {
 		case "collecting", "opening", "aggregating":
-			stage.Items, stage.Unit = s.Reports-last.first.Reports, "reports"
+			part.Items, part.Unit = s.Reports-last.first.Reports, "reports"
 		case "evaluating", "releasing":
-			stage.Items, stage.Unit = s.Released-last.first.Released, "rounds"
+			part.Items, part.Unit = s.Released-last.first.Released, "rounds"
 		}
-		t.Stages = append(t.Stages, stage)
+		t.Stages = append(t.Stages, part)
 	}
 	v.running.mu.Lock()
 	made := v.running.tasks[s.Task]
 	v.running.mu.Unlock()
 	if made == nil {
+		t.Blind = "This coordinator does not evaluate the task: it cannot read the task's data."
 		return t
 	}
 	c := made.Config
 	t.Expected, t.Budget, t.Evaluated = c.ExpectedReports(), c.Epsilon, dashboard.Grouped(int64(made.Data.Eval.Len()))+" "+made.Data.EvalName+" examples"
+	t.Numbers = made.Data.Classes == nil
 	t.Facts = facts(made)
 	t.Privacy = promise(made, s)
 	t.Planned = v.planned(ctx, s.Task, made)
@@ -300,7 +308,7 @@ func facts(t *train.Task) []dashboard.Fact {
 	if c.Trust == "vector-sum" || c.Trust == string(dp.Distributed) {
 		return append(list, dashboard.Fact{Name: "Noise of a client", Value: fmt.Sprintf("σ = %.4g clip norms", c.Sigma)})
 	}
-	return append(list, dashboard.Fact{Name: "Randomizer", Value: fmt.Sprintf("%s with ε₀ = %g", c.Randomizer, c.Eps0)})
+	return append(list, dashboard.Fact{Name: "Randomizer", Value: fmt.Sprintf("%s with ε₀ = %.4g", c.Randomizer, c.Eps0)})
 }
 
 // promise is what the task's clients are promised for what was charged so far.

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
@@ -127,24 +129,31 @@ func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) e
 		return err
 	}
 	var failed []error
+	var found []store.Entry
 	for _, key := range keys {
 		if r.known[key] {
 			continue
 		}
-		if err := r.learnOne(ctx, key, add); err != nil {
+		e, err := r.store.Get(ctx, key)
+		if err != nil {
 			failed = append(failed, fmt.Errorf("operate: %s: %w", key, err))
 			continue
 		}
-		r.known[key] = true
+		found = append(found, e)
+	}
+	// As they were created, whatever their names.
+	slices.SortFunc(found, func(a, b store.Entry) int { return cmp.Compare(a.Revision, b.Revision) })
+	for _, e := range found {
+		if err := r.learnOne(ctx, e, add); err != nil {
+			failed = append(failed, fmt.Errorf("operate: %s: %w", e.Key, err))
+			continue
+		}
+		r.known[e.Key] = true
 	}
 	return errors.Join(failed...)
 }
 
-func (r *running) learnOne(ctx context.Context, key string, add func(coordinator.Task) error) error {
-	e, err := r.store.Get(ctx, key)
-	if err != nil {
-		return err
-	}
+func (r *running) learnOne(ctx context.Context, e store.Entry, add func(coordinator.Task) error) error {
 	made, err := decodeCreated(e.Value)
 	if err != nil {
 		return err

@@ -12,27 +12,52 @@ import (
 	"strconv"
 )
 
+// Examined is what a model makes of the evaluation examples, ready to be shown.
+// Its JSON is what live pages draw.
+type Examined struct {
+	Matrix  *matrix       `json:"matrix,omitempty"` // nil: nothing was counted
+	Samples []sampleGroup `json:"samples,omitempty"`
+}
+
+// Examine makes ready how often each class is taken for which, confusion[y][c] by
+// true and predicted class, and some examples.
+func Examine(classes []string, confusion [][]int64, samples []Sample) (*Examined, error) {
+	r := Run{Classes: classes, Confusion: confusion, Samples: samples}
+	if err := r.checkClasses(); err != nil {
+		return nil, err
+	}
+	groups, err := groupSamples(classes, samples)
+	return &Examined{newMatrix(classes, confusion), groups}, err
+}
+
 // matrix is the confusion matrix. Rows is nil if there are too many classes
 // to read one; recall and mistakes remain.
 type matrix struct {
-	Classes  []string
-	Rows     []matrixRow
-	Recalls  []pair
-	Mistakes []mistake
-	Right    string
+	Classes  []string    `json:"classes"`
+	Rows     []matrixRow `json:"rows"`
+	Recalls  []pair      `json:"recalls"`
+	Mistakes []mistake   `json:"mistakes"`
+	Right    string      `json:"right"`
 }
 
 type matrixRow struct {
-	Class, Recall string
-	Cells         []cell
+	Class  string `json:"class"`
+	Recall string `json:"recall"`
+	Cells  []cell `json:"cells"`
 }
 
-type cell struct{ Count, Shade, Label string }
+type cell struct {
+	Count string `json:"count"`
+	Shade string `json:"shade"`
+	Label string `json:"label"`
+}
 
 type mistake struct {
-	True, Predicted string
-	Count, Share    string
-	count           int64
+	True      string `json:"true"`
+	Predicted string `json:"predicted"`
+	Count     string `json:"count"`
+	Share     string `json:"share"`
+	count     int64
 }
 
 // Above maxClasses a matrix is a wall of digits; shades is the number of steps
@@ -105,15 +130,18 @@ func sum(row []int64) (total int64) {
 }
 
 type sampleGroup struct {
-	Name    string
-	Wrong   bool
-	Samples []sampleView
+	Name    string       `json:"name"`
+	Wrong   bool         `json:"wrong"`
+	Samples []sampleView `json:"samples"`
 }
 
 type sampleView struct {
-	Image                       template.URL // data URI; empty: none
-	Width, Height               int
-	True, Predicted, Confidence string
+	Image      template.URL `json:"image,omitempty"` // data URI; empty: none
+	Width      int          `json:"width"`
+	Height     int          `json:"height"`
+	True       string       `json:"true"`
+	Predicted  string       `json:"predicted"`
+	Confidence string       `json:"confidence,omitempty"`
 }
 
 // groupSamples keeps the caller's order within right and wrong.

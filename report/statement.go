@@ -92,7 +92,7 @@ func lead(p Privacy) string {
 	return "An approximation, not a guarantee: " + claim + "."
 }
 
-func eps0(p Privacy) string { return "ε₀ = " + small(p.Eps0) }
+func eps0(p Privacy) string { return "ε₀ = " + roundUp(p.Eps0, 4) }
 
 func protected(p Privacy) []string {
 	if p.Adjacency == dp.AddRemoveOne {

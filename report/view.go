@@ -35,7 +35,10 @@ type view struct {
 
 type tile struct{ Kind, Name, Value, Detail string }
 
-type pair struct{ Name, Value string }
+type pair struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 func newView(r Run) (view, error) {
 	v := view{
@@ -138,7 +141,7 @@ func promise(p Privacy) pair {
 	if p.Trust == dp.Distributed {
 		return pair{"Noise of a client, in clip norms", number(p.Sigma)}
 	}
-	return pair{"ε₀ per report", small(p.Eps0)}
+	return pair{"ε₀ per report", roundUp(p.Eps0, 4)}
 }
 
 func facts(r Run) []pair {

@@ -46,6 +46,9 @@ type Run struct {
 	// Resumed is the last finished round of an earlier process; 0 if none.
 	Resumed int64
 	Metrics []Metrics
+	// Evaluation is what the last of Metrics was made from; nil before the first
+	// of this process.
+	Evaluation *model.Evaluation
 
 	clients     clients
 	optimizer   optimize.Optimizer
@@ -281,6 +284,9 @@ func (r *Run) Charged() []ledger.Entry { return r.charges.Entries() }
 // none. The same holds as for Charged.
 func (r *Run) LastCharge() (e ledger.Entry, entries int64) { return r.charges.last, r.charges.entries }
 
+// Steps returns how many rounds gave a step; the others were void.
+func (r *Run) Steps() int64 { return r.optimizer.State().Steps }
+
 // Create makes the run directory.
 func (r *Run) Create(dir string) error {
 	r.Dir = dir
@@ -415,7 +421,7 @@ func (r *Run) evaluate(watch Observer) error {
 	if err := durable.Append(filepath.Join(r.Dir, MetricsFile), line); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
-	r.Metrics = append(r.Metrics, m)
+	r.Metrics, r.Evaluation = append(r.Metrics, m), e
 	if watch.Evaluated != nil {
 		watch.Evaluated(m)
 	}

@@ -190,20 +190,29 @@ type Prediction struct {
 // Predict runs the model to release now over the evaluation set, in order; a
 // regression predicts no classes.
 func (r *Run) Predict() iter.Seq[Prediction] {
+	return predict(r.Config, r.Data, r.Model, r.Parameters)
+}
+
+// Predict runs parameters over the coordinator's evaluation set, in order.
+func (t *Task) Predict(theta []float32) iter.Seq[Prediction] {
+	return predict(t.Config, t.Data, t.Model, func() []float32 { return theta })
+}
+
+func predict(c Config, d *Data, parametric model.Parametric, parameters func() []float32) iter.Seq[Prediction] {
 	return func(yield func(Prediction) bool) {
-		m, ok := r.Model.(model.Model)
+		m, ok := parametric.(model.Model)
 		if !ok {
 			return
 		}
-		theta, scratch := r.Parameters(), m.NewScratch()
+		theta, scratch := parameters(), m.NewScratch()
 		logits := make([]float32, m.Classes())
 		prob := make([]float64, m.Classes())
-		for i, y := range r.Data.Eval.Y {
-			m.Forward(theta, r.Data.Eval.Row(i), logits, scratch)
+		for i, y := range d.Eval.Y {
+			m.Forward(theta, d.Eval.Row(i), logits, scratch)
 			model.Probabilities(logits, prob)
 			class := model.Argmax(logits)
 			confidence := prob[class]
-			if r.Config.Loss == model.Hinge().String() {
+			if c.Loss == model.Hinge().String() {
 				confidence = math.NaN()
 			}
 			if !yield(Prediction{Index: i, Label: int(y), Class: class, Confidence: confidence}) {

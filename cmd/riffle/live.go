@@ -20,6 +20,8 @@ import (
 
 	"github.com/riffle-dp/riffle/dashboard"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/model"
 	"github.com/riffle-dp/riffle/operate"
 	"github.com/riffle-dp/riffle/plan"
 	"github.com/riffle-dp/riffle/report"
@@ -143,7 +145,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	short.Data = filepath.Base(c.Data)
 	*t = dashboard.Task{ID: liveTask, Name: title(short, r.Plan != nil), State: dashboard.Running, Phase: "training", Round: r.Resumed, Rounds: c.Rounds,
 		Expected: c.ExpectedReports(), Planned: planned.Eps, Budget: c.Epsilon, Delta: c.Delta, Method: planned.Method, Source: planned.Source,
-		Accuracy: math.NaN(), Loss: math.NaN(), Dir: r.Dir, Evaluated: dashboard.Grouped(int64(r.Data.Eval.Len())) + " " + r.Data.EvalName + " examples",
+		Eps: math.NaN(), Accuracy: math.NaN(), Loss: math.NaN(), Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil, Evaluated: dashboard.Grouped(int64(r.Data.Eval.Len())) + " " + r.Data.EvalName + " examples",
 		Counts: dashboard.Counts{Reports: r.Reports(), Rejected: map[string]int64{}}}
 	add := func(name, format string, args ...any) {
 		t.Facts = append(t.Facts, dashboard.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
@@ -171,30 +173,26 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 
 // past shows what earlier processes charged and measured.
 func (l *live) past(r *train.Run) {
-	at := int64(0)
-	if r.Config.Trust == "none" { // there is no ledger to tell
-		l.board.Ended(liveTask, dashboard.Round{Round: r.Resumed, Rounds: r.Resumed, Reports: r.Reports()})
-		l.task.Released, at = r.Resumed, r.Resumed
-	}
-	for _, e := range r.Charged() {
-		reports := e.Event.Reports
-		if reports == 0 {
-			reports = e.Event.Population
-		}
-		l.board.Ended(liveTask, dashboard.Round{Round: e.Round, Rounds: e.Round - at, Reports: reports, Void: e.Round - at - 1})
-		l.task.Void += e.Round - at - 1
-		l.task.Released++
-		at = e.Round
-	}
-	if void := r.Resumed - at; void > 0 {
-		l.board.Ended(liveTask, dashboard.Round{Round: r.Resumed, Rounds: void, Void: void})
-		l.task.Void += void
+	l.task.Released = r.Steps()
+	l.task.Void = r.Resumed - l.task.Released
+	for _, e := range dashboard.Past(r.Charged(), r.Resumed, dashboard.Round{Reports: r.Reports(), Void: l.task.Void}) {
+		l.board.Ended(liveTask, e)
 	}
 	for _, m := range r.Metrics {
 		l.before = m.Seconds
 		l.measure(m)
 	}
+	if e, err := r.Evaluate(); err == nil {
+		l.examine(r, e, r.Resumed)
+	}
 	l.board.Set(l.current())
+}
+
+// examine takes over what the model makes of the evaluation set.
+func (l *live) examine(r *train.Run, e *model.Evaluation, round int64) {
+	if x, err := operate.Examine(r.Data, e, r.Predict()); err == nil { // a picture less, and the run goes on
+		l.task.Examined, l.task.ExaminedAt = x, round
+	}
 }
 
 // current is the task as it is now. mu is held, or nothing runs yet.
@@ -300,6 +298,7 @@ func (l *live) evaluated(r *train.Run, m train.Metrics) {
 		l.set(func(*dashboard.Task) {
 			l.lap(1, int64(r.Data.Eval.Len()))
 			l.measure(m)
+			l.examine(r, r.Evaluation, m.Round)
 		})
 	}
 }
@@ -330,6 +329,8 @@ func (l *live) finish(s *train.Summary, err error) {
 		switch {
 		case errors.Is(err, train.ErrInterrupted):
 			t.State, t.Why = dashboard.Interrupted, "its state is saved"
+		case errors.Is(err, ledger.ErrBudget):
+			t.State, t.Why = dashboard.Refused, err.Error()
 		case err != nil:
 			t.State, t.Why = dashboard.Failed, err.Error()
 		case t.Round < t.Rounds:

@@ -234,10 +234,14 @@ func TestServeShowsThePast(t *testing.T) {
 		Measures struct{ Round []int64 }
 		Rounds   struct{ Round, Reports, Void []int64 }
 	}
+	var examined struct {
+		Round  int64
+		Matrix struct{ Right string }
+	}
 	var all struct {
 		Tasks []struct{ Round, Reports, Charged, Void, Released int64 }
 	}
-	for path, into := range map[string]any{"api/history?task=run": &history, "api/tasks": &all} {
+	for path, into := range map[string]any{"api/history?task=run": &history, "api/tasks": &all, "api/examined?task=run": &examined} {
 		resp, err := http.Get(l.url + path)
 		if err != nil {
 			t.Fatal(err)
@@ -251,6 +255,14 @@ func TestServeShowsThePast(t *testing.T) {
 	for i, n := range history.Rounds.Reports {
 		reports += n
 		empty += history.Rounds.Void[i]
+	}
+	if examined.Round != r.Resumed || !strings.HasSuffix(examined.Matrix.Right, " of 100 right") {
+		t.Errorf("examined: %+v", examined)
+	}
+	for i, n := range history.Rounds.Void { // a void round is not one with a charged one
+		if n > 0 && history.Rounds.Reports[i] > 0 {
+			t.Errorf("round %d is void and has %d reports", history.Rounds.Round[i], history.Rounds.Reports[i])
+		}
 	}
 	_, entries := r.LastCharge()
 	if n := len(history.Measures.Round); n < 4 || history.Measures.Round[n-1] > r.Resumed || reports != r.Reports() || entries == 0 {

@@ -9,12 +9,10 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/operate"
 	"github.com/riffle-dp/riffle/report"
 	"github.com/riffle-dp/riffle/train"
 )
-
-// samplesOf is how many right and how many wrong predictions a report shows.
-const samplesOf = 11
 
 // writeReport leaves report.html in the run directory.
 func writeReport(r *train.Run, s *train.Summary) error {
@@ -35,21 +33,10 @@ func writeReport(r *train.Run, s *train.Summary) error {
 		page.Points = append(page.Points, report.Point{Round: m.Round, Epsilon: float64(m.Epsilon), Loss: m.Loss,
 			Accuracy: float64(m.Accuracy), Seconds: m.Seconds})
 	}
-	for k, row := range s.Evaluation.Confusion {
-		name := fmt.Sprint(k)
-		if k < len(r.Data.Classes) {
-			name = r.Data.Classes[k]
-		}
-		page.Classes = append(page.Classes, name)
-		counts := make([]int64, len(row))
-		for j, v := range row {
-			counts[j] = int64(v)
-		}
-		page.Confusion = append(page.Confusion, counts)
+	if page.Confusion = operate.Confusion(s.Evaluation); page.Confusion != nil {
+		page.Classes = operate.ClassNames(r.Data)
 	}
-	if r.Data.EvalImages != nil {
-		page.Samples = samples(r)
-	}
+	page.Samples = operate.Samples(r.Data, r.Predict())
 	defaults := map[string]string{}
 	base := train.Default()
 	for _, f := range base.Fields() {
@@ -88,27 +75,6 @@ func privacyOf(r *train.Run) report.Privacy {
 		Population: c.Population, ReportsPerClient: c.ReportsPerClient(), Randomizer: r.Mechanism.Name(), Eps0: c.Eps0, Sigma: c.Sigma,
 		Delta: c.Delta, Status: dp.Proved, Simulated: true, Assumes: c.Assumes(), PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
 	}
-}
-
-// samples picks the first examples that are taken for their class and the
-// first that are not: no choice that could flatter.
-func samples(r *train.Run) []report.Sample {
-	var right, wrong []report.Sample
-	for p := range r.Predict() {
-		s := report.Sample{Label: p.Label, Predicted: p.Class, Confidence: p.Confidence}
-		into := &wrong
-		if p.Class == p.Label {
-			into = &right
-		}
-		if len(*into) < samplesOf {
-			s.Image = r.Data.EvalImages.Gray(p.Index)
-			*into = append(*into, s)
-		}
-		if len(right) == samplesOf && len(wrong) == samplesOf {
-			break
-		}
-	}
-	return append(wrong, right...)
 }
 
 // command is the shell line that makes the same run: every setting that

@@ -167,8 +167,9 @@ func (p remotePage) get(t *testing.T, path, token string, into any) int {
 
 // pageTask is what the page says of a task.
 type pageTask struct {
-	ID, State                  string
+	ID, Name, State            string
 	Round, Released, Reports   int64
+	Examined                   int64
 	Epsilon, Accuracy, Planned float64
 	Stages                     []struct{ Name string }
 }
@@ -352,6 +353,11 @@ func TestOperateTwoRounds(t *testing.T) {
 	want(t, exitFailed, "open in another process", "ledger", "verify", "--config", coordinator)
 	want(t, exitFailed, "open in another process", "fsck", "shuffler", "--config", shuffler)
 
+	var before []pageTask
+	until(t, "the page shows the stop", func() bool {
+		before = page.tasks(t)
+		return len(before) == 3 && before[2].State == "stopped"
+	})
 	for i, cmd := range clients {
 		end(t, cmd, logs[len(clients)+i], syscall.SIGTERM, exitDone)
 	}
@@ -402,10 +408,26 @@ func TestOperateTwoRounds(t *testing.T) {
 	if again := page.history(t, task.Task); !reflect.DeepEqual(again.Measures, past.Measures) {
 		t.Errorf("the page shows %+v after a restart, before %+v", again.Measures, past.Measures)
 	}
-	for _, s := range page.tasks(t) {
-		if s.ID == task.Task && s.Accuracy != accuracy {
-			t.Errorf("accuracy %v after a restart, before %v", s.Accuracy, accuracy)
+	until(t, "the page shows all tasks", func() bool {
+		all := page.tasks(t)
+		return len(all) == 3 && all[1].Examined > 0
+	})
+	for i, s := range page.tasks(t) { // the task of one round, and in the order in which they were created
+		if was := before[i]; s.Name != was.Name || s.Accuracy != was.Accuracy || s.Examined != was.Examined || s.Examined != s.Round && s.Round > 0 {
+			t.Errorf("%+v after a restart, before %+v", s, was)
 		}
+	}
+	if before[0].Accuracy != accuracy {
+		t.Errorf("accuracy %v, before %v", before[0].Accuracy, accuracy)
+	}
+	var examined struct {
+		Round   int64
+		Matrix  struct{ Right string }
+		Samples []struct{ Samples []struct{ Image string } }
+	}
+	page.get(t, "/api/examined?task="+task.Task, page.token, &examined)
+	if examined.Round != 2 || !strings.Contains(examined.Matrix.Right, "of 60 right") || len(examined.Samples) == 0 || !strings.HasPrefix(examined.Samples[0].Samples[0].Image, "data:image/png;base64,") {
+		t.Errorf("the page examined %+v", examined)
 	}
 	end(t, withoutCmd, withoutLog, syscall.SIGTERM, exitDone)
 	if err := os.Rename(data+".away", data); err != nil {

@@ -235,7 +235,7 @@ func mechanism(r *train.Run) string {
 	if r.Trust() == dp.Distributed {
 		return fmt.Sprintf("%s, each client's noise worth sigma = %.4g clip norms", r.Mechanism.Name(), r.Config.Sigma)
 	}
-	return fmt.Sprintf("%s with eps0 = %g", r.Mechanism.Name(), r.Config.Eps0)
+	return fmt.Sprintf("%s with eps0 = %s", r.Mechanism.Name(), roundUp(r.Config.Eps0))
 }
 
 func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {

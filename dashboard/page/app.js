@@ -1,6 +1,6 @@
 (function () {
   "use strict";
-  var views = ["overview", "rounds", "reports", "ledger", "privacy"];
+  var views = ["overview", "rounds", "mistakes", "reports", "ledger", "privacy"];
   var tasks = new Map(), order = [], about = null;
   var asked = "", shown = "", view = "overview"; // task of the address, task whose history is here
   var measures = {}, rounds = {};
@@ -61,10 +61,14 @@
     element.riffleKey = key;
     element.replaceChildren.apply(element, build());
   }
-  function row(cells) {
-    var tr = make("tr");
+  // row is a line of the table whose body has this id. On a phone it is a card, in
+  // which each cell says what it is.
+  function row(id, cells) {
+    var tr = make("tr", { role: "row" }), heads = $(id).parentNode.tHead.rows[0].cells;
     cells.forEach(function (c, i) {
-      var cell = make(i ? "td" : "th", i ? {} : { scope: "row" });
+      var cell = make(i ? "td" : "th", i ? { role: "cell" } : { scope: "row", role: "rowheader" });
+      cell.dataset.label = heads[i].textContent;
+      if (heads[i].hidden) return;
       if (c && c.nodeType) cell.append(c);
       else if (c && typeof c === "object") { cell.textContent = c.text; cell.className = c.kind; }
       else cell.textContent = c;
@@ -109,47 +113,70 @@
       return by >= 0 ? by : null;
     });
   }
-  function ceiling(task, list) { // a level line, over the whole run
-    var level = limited(task.budget) ? task.budget : limited(task.planned) ? task.planned : null;
-    return list.map(function () { return level; });
-  }
+  // ceiling is where the level line of ε lies.
+  function ceiling(t) { return limited(t.budget) ? t.budget : limited(t.planned) ? t.planned : null; }
+  function expected(t) { return limited(t.expected) ? t.expected : null; }
   var kinds = {
     accuracy: { name: "Accuracy", colour: "accent", y: function () { return numeric(measures.accuracy); }, x: function () { return measures.round; },
-      show: percent, tick: function (t) { return Number((100 * t).toPrecision(6)) + " %"; }, low: 0, high: 1.005 },
-    loss: { name: "Loss", colour: "amber", y: function () { return numeric(measures.loss); }, x: function () { return measures.round; }, show: plain, tick: plain, low: 0 },
+      show: percent, tick: function (t) { return Number((100 * t).toPrecision(6)) + " %"; }, low: 0, high: 1.005,
+      hidden: function (t) { return t.numbers; } },
+    loss: { name: "Loss", colour: "amber", y: function () { return numeric(measures.loss); }, x: function () { return measures.round; }, show: plain, tick: plain, low: 0,
+      hidden: function (t, view) { return view === "overview" && !t.numbers; } },
     epsilon: { name: "ε spent", colour: "violet", y: function () { return numeric(measures.epsilon); }, x: function () { return measures.round; },
-      show: function (v) { return "ε " + up(v); }, tick: plain, zero: true, level: ceiling, end: up },
+      show: function (v) { return "ε " + up(v); }, tick: plain, zero: true, level: ceiling },
     charge: { name: "Rise of ε a round", colour: "violet", y: rise, x: function () { return measures.round; }, show: up, tick: plain, zero: true },
     reports: { name: "Reports of a round", colour: "accent", y: function () { return perRound(rounds.reports); }, x: function () { return rounds.round; },
-      show: plain, tick: plain, zero: true, level: function (task, list) { return list.map(function () { return limited(task.expected) ? task.expected : null; }); } },
-    rejected: { name: "Refused reports of a round", colour: "bad", y: function () { return perRound(rounds.rejected); }, x: function () { return rounds.round; }, show: plain, tick: plain, zero: true }
+      show: plain, tick: plain, zero: true, level: expected },
+    rejected: { name: "Refused reports of a round", colour: "bad", y: function () { return perRound(rounds.rejected); }, x: function () { return rounds.round; }, show: plain, tick: plain, zero: true,
+      nothing: function (ys) { return !ys.some(function (v) { return v > 0; }); } }
   };
   var charts = [];
 
+  // reason says why there is nothing to show of a task.
+  function reason(t, of) {
+    var privacy = of === "epsilon" || of === "charge", model = of === "accuracy" || of === "loss";
+    if (privacy && t.epsilon === "inf") return "This run gives no privacy: there is no ε.";
+    if (of === "mistakes" && t.numbers) return "The targets are numbers: there are no classes to be taken for each other.";
+    if ((model || of === "mistakes") && t.blind) return t.blind;
+    if (t.phase === "standby") return "This coordinator stands by: another one runs the task.";
+    if (t.phase === "starting") return "The coordinator is starting.";
+    if (t.round === 0) return over(t) ? "No round was run." : "No round has ended yet.";
+    if (of === "rejected") return "No report was refused.";
+    if (of === "reports") return "What came in was not kept.";
+    if (privacy) return over(t) ? "ε is not known." : t.eval_every > 1 ? "ε is counted every " + group(t.eval_every) + " rounds." : "ε has not been counted yet.";
+    if (t.released === 0 && t.void + t.failed >= t.round) return (t.round === 1 ? "The one round" : "All " + group(t.round) + " rounds") + (over(t) ? "" : " so far") + (t.failed ? " gave no step" : t.round === 1 ? " was void" : " were void") + ": the model is the one it began with.";
+    if (t.phase === "evaluating") return "The model is being evaluated.";
+    if (over(t)) return of === "mistakes" ? "What the model makes of its examples was not kept." : "What was measured was not kept.";
+    return t.eval_every > 1 ? "The model is evaluated every " + group(t.eval_every) + " rounds." : "The model was not evaluated yet.";
+  }
+
   function span(kind, low, high) {
     if (low === null || high === null) return [0, 1];
-    if (kind.zero) return [0, high > 0 ? high * 1.1 : 1];
+    if (kind.zero) {
+      high = Math.max(high, kind.level && kind.level(tasks.get(shown) || {}) || 0);
+      return [0, high > 0 ? high * 1.1 : 1];
+    }
     var pad = (high - low) * 0.08 || Math.abs(high) * 0.1 || 0.5;
     return [Math.max(low - pad, kind.low === undefined || low < 0 ? -Infinity : kind.low), Math.min(high + pad, kind.high || Infinity)];
   }
   function Chart(box, key) {
     var kind = kinds[key], self = this;
     this.kind = kind;
+    this.key_ = key;
     this.readout = make("span", { class: "readout" });
     this.plotBox = make("div", { class: "plot", tabindex: "0", role: "group", "aria-roledescription": "chart", "aria-label": kind.name, "data-chart": key });
-    this.empty = make("p", { class: "empty", text: "nothing measured yet" });
+    this.empty = make("p", { class: "empty" });
     this.plotBox.append(this.empty);
-    box.append(make("figure", { class: "chart " + kind.colour }, make("figcaption", {}, make("span", { class: "name", text: kind.name }), this.readout), this.plotBox));
+    this.figure = make("figure", { class: "chart " + kind.colour }, make("figcaption", {}, make("span", { class: "name", text: kind.name }), this.readout), this.plotBox);
+    this.view = box.closest(".view").id.slice(5);
+    box.append(this.figure);
     this.plotBox.addEventListener("keydown", function (e) { self.key(e); });
     this.plotBox.addEventListener("blur", function () { if (self.plot) self.plot.setCursor({ left: -10, top: -10 }); });
     if (window.ResizeObserver) new ResizeObserver(function () { requestAnimationFrame(function () { self.fit(); }); }).observe(this.plotBox);
     else addEventListener("resize", function () { self.fit(); });
   }
   Chart.prototype.data = function () {
-    var task = tasks.get(shown), xs = this.kind.x() || [], ys = this.kind.y();
-    var list = [xs, ys];
-    if (this.kind.level) list.push(this.kind.level(task || {}, xs));
-    return list;
+    return [this.kind.x() || [], this.kind.y()];
   };
   Chart.prototype.describe = function (i) {
     var d = this.plot.data;
@@ -162,14 +189,23 @@
   Chart.prototype.rest = function () {
     var i = this.last(), d = this.plot.data, first = d[1].findIndex(function (v) { return v !== null; });
     text(this.readout, i < 0 ? "" : this.describe(i));
-    this.plotBox.setAttribute("aria-label", this.kind.name + " by round. " + (i < 0 ? "Nothing measured yet." :
+    this.plotBox.setAttribute("aria-label", this.kind.name + " by round. " + (i < 0 ? "" :
       "From " + this.describe(first) + " to " + this.describe(i) + ". Arrow keys read off points."));
   };
   Chart.prototype.update = function () {
+    var t = tasks.get(shown);
+    this.figure.hidden = !!(t && this.kind.hidden && this.kind.hidden(t, this.view));
+    if (this.figure.hidden) { this.destroy(); return; }
     if (!this.plotBox.clientWidth) return; // its view is hidden
-    var data = this.data(), any = data[1].some(function (v) { return v !== null; });
+    var data = this.data(), any = data[1].some(function (v) { return v !== null; }) && !(this.kind.nothing && this.kind.nothing(data[1]));
     this.empty.hidden = any;
-    if (!any) { this.destroy(); text(this.readout, ""); return; }
+    if (!any) {
+      this.destroy();
+      text(this.readout, "");
+      text(this.empty, t ? reason(t, this.key_) : "");
+      this.plotBox.setAttribute("aria-label", this.kind.name + " by round. " + this.empty.textContent);
+      return;
+    }
     var zoomed = this.plot && this.plot.riffleZoom;
     if (!this.plot) this.build(data);
     else {
@@ -222,18 +258,45 @@
       },
       points: { show: function (u) { return u.data[0].length <= 30; }, size: 6, fill: line, stroke: line }
     }];
-    if (kind.level) series.push({ stroke: ink, width: 1.5, dash: [5, 5], points: { show: false } });
+    // Under the curve: rounds that gave no step, and the level line.
+    function below(u) {
+      var c = u.ctx, box = u.bbox, end = box.left + box.width;
+      c.save();
+      [["void", "--notice-line"], ["failed", "--bad"]].forEach(function (mark) {
+        (rounds[mark[0]] || []).forEach(function (n, i) {
+          if (!n) return;
+          var from = Math.max(box.left, u.valToPos(rounds.round[i] - rounds.rounds[i] + 0.5, "x", true));
+          var to = Math.min(end, Math.max(from + 2 * devicePixelRatio, u.valToPos(rounds.round[i] + 0.5, "x", true)));
+          if (to <= from) return;
+          var share = n / rounds.rounds[i]; // of several rounds that are one bar
+          c.fillStyle = colour(mark[1]);
+          c.globalAlpha = 0.06 + 0.16 * share;
+          c.fillRect(from, box.top, to - from, box.height);
+          c.globalAlpha = 0.3 + 0.7 * share;
+          c.fillRect(from, box.top + box.height - 4 * devicePixelRatio, to - from, 4 * devicePixelRatio);
+        });
+      });
+      var level = kind.level && kind.level(tasks.get(shown) || {}), at = typeof level === "number" ? u.valToPos(level, "y", true) : -1;
+      if (at >= box.top && at <= box.top + box.height) {
+        c.strokeStyle = ink;
+        c.lineWidth = 1.5 * devicePixelRatio;
+        c.setLineDash([5 * devicePixelRatio, 5 * devicePixelRatio]);
+        c.beginPath();
+        c.moveTo(box.left, at);
+        c.lineTo(end, at);
+        c.stroke();
+      }
+      c.restore();
+    }
     this.plot = new uPlot({
       width: Math.max(120, this.plotBox.clientWidth), height: this.plotBox.clientHeight, padding: [8, 14, 0, 0], legend: { show: false },
-      cursor: { y: false, drag: { x: true, y: false }, points: { size: 9, fill: line, stroke: colour("--card"), width: 2, show: function (u, i) {
-        var dot = document.createElement("div");
-        if (i !== 1) dot.hidden = true; // not on the level line
-        return dot;
-      } } },
+      cursor: { y: false, drag: { x: true, y: false }, points: { size: 9, fill: line, stroke: colour("--card"), width: 2 } },
       scales: {
         x: { time: false, range: function (u, low, high) {
           if (low === null) return [0, 1];
-          return low === high ? [Math.max(0, low - 1), high + 1] : [low, high];
+          var xs = u.data[0];
+          if (xs.length === 1) return [Math.max(0, xs[0] - 1), xs[0] + 0.5]; // it is asked for more
+          return high - low < 60 ? [low - 0.5, high + 0.5] : [low, high]; // so that a mark is as wide as its round
         } },
         y: { range: function (u, low, high) { return span(kind, low, high); } }
       },
@@ -243,6 +306,7 @@
       ],
       series: series,
       hooks: {
+        drawAxes: [below],
         setScale: [function (u, key) {
           if (key !== "x" || !u.data[0].length) return;
           var xs = u.data[0];
@@ -282,8 +346,12 @@
 
   // ---- views ----
 
-  var states = { running: "running", done: "finished", stopped: "stopped", refused: "ended: the ledger takes no further round",
+  var states = { running: "running", done: "finished", stopped: "stopped", refused: "refused: the ledger takes no further round",
     paused: "paused", interrupted: "interrupted", failed: "failed" };
+  var kindOf = { running: "live", done: "done", refused: "bad", failed: "bad" }; // others: a warning
+  function stateOf(t) { return (states[t.state] || t.state) + (t.state === "done" && kind(t) === "warn" ? " without a step" : ""); }
+  function kind(t) { return t.state === "done" && t.released === 0 && t.round > 0 ? "warn" : kindOf[t.state] || "warn"; }
+  function over(t) { return ["done", "stopped", "refused", "interrupted", "failed"].indexOf(t.state) >= 0; }
   function spentOf(t) {
     if (t.epsilon === "inf") return { name: "ε spent", value: "∞", kind: "violet", detail: "no privacy: nothing is promised" };
     var tile = { name: "ε spent, at most", value: up(t.epsilon), kind: "violet", detail: "" };
@@ -299,7 +367,8 @@
       tile.share = typeof t.epsilon === "number" ? t.epsilon / t.planned : 0;
     }
     if (typeof t.delta === "number") parts.push("δ = " + power(t.delta));
-    if (t.state === "running" || t.epsilon_round !== t.round) parts.push("after round " + group(t.epsilon_round));
+    if (typeof t.epsilon !== "number") parts.push(reason(t, "epsilon").replace(/\.$/, ""));
+    else if (t.state === "running" || t.epsilon_round !== t.round) parts.push("after round " + group(t.epsilon_round));
     tile.detail = parts.join(" · ");
     return tile;
   }
@@ -308,6 +377,7 @@
   var render = {
     overview: function (t) {
       var share = t.rounds > 0 ? Math.min(1, t.round / t.rounds) : 0;
+      $("progress").dataset.kind = kind(t);
       $("progress").firstElementChild.style.width = 100 * share + "%";
       $("progress").setAttribute("aria-valuemax", t.rounds);
       $("progress").setAttribute("aria-valuenow", t.round);
@@ -323,11 +393,11 @@
       text($("progress-text"), words.join(" · "));
       var refused = refusedOf(t);
       tiles("tiles", [
-        { name: "Accuracy", value: percent(t.accuracy), kind: "accent", detail: t.evaluated ? "on " + t.evaluated : "" },
-        { name: "Loss", value: plain(t.loss), kind: "amber", detail: "mean over the same examples" },
+        { name: "Accuracy", value: percent(t.accuracy), kind: "accent", detail: typeof t.accuracy !== "number" ? reason(t, "accuracy") : t.evaluated ? "on " + t.evaluated : "" },
+        { name: "Loss", value: plain(t.loss), kind: "amber", detail: typeof t.loss !== "number" ? (t.numbers ? reason(t, "loss") : "") : t.numbers && t.evaluated ? "mean over " + t.evaluated : "mean over the same examples" },
         spentOf(t),
         { name: "Reports in the model", value: group(t.reports), detail: refused ? plural(refused, "report") + " refused" : "none refused" }
-      ]);
+      ].slice(t.numbers ? 1 : 0));
       fill($("facts"), t.facts, function () {
         return t.facts.map(function (f) { return make("div", {}, make("dt", { text: f.name }), make("dd", { text: f.value })); });
       });
@@ -337,25 +407,36 @@
       $("files").hidden = !parts.length;
       fill($("files"), [t.report, t.dir], function () { return parts; });
       $("tasks-block").hidden = order.length < 2;
-      var list = order.map(function (id) { return tasks.get(id); });
-      fill($("tasks"), list.map(function (x) { return [x.id, x.name, x.state, x.round, x.rounds, x.accuracy, x.epsilon, x.budget]; }), function () {
+      var list = newest();
+      fill($("tasks"), list.map(function (x) { return [x.id, x.name, x.state, x.round, x.rounds, x.accuracy, x.epsilon, x.budget, x.planned, x.void]; }), function () {
         return list.map(function (x) {
-          return row([make("a", { href: "#/overview/" + x.id, text: x.name }), states[x.state].split(":")[0], group(x.round) + " of " + group(x.rounds),
-            percent(x.accuracy), up(x.epsilon), limited(x.budget) ? up(x.budget) : "—"]);
+          return row("tasks", [make("a", { href: "#/overview/" + x.id, text: x.name }), { text: stateOf(x).split(":")[0], kind: "is-" + kind(x) },
+            group(x.round) + " of " + group(x.rounds) + (x.void ? ", " + group(x.void) + " void" : ""),
+            percent(x.accuracy), up(x.epsilon), limited(x.budget) ? up(x.budget) : limited(x.planned) ? up(x.planned) + " planned" : "none"]);
         });
       });
     },
     rounds: function (t) {
-      var words = t.charge ? "A round is charged as: " + t.charge + ". " : "";
-      if (limited(t.budget)) words += "Dashed: the budget, ε = " + up(t.budget) + ".";
-      else if (limited(t.planned)) words += "Dashed: what all rounds together will cost, ε = " + up(t.planned) + ".";
+      var words = t.charge ? "A round is charged as: " + t.charge + "." : "";
       if (t.method) words += " Bound: " + t.method + (t.source ? " (" + t.source + ")" : "") + ".";
       text($("charge"), words);
       var n = (measures.round || []).length, by = rise(), list = [];
       for (var i = n - 1; i >= Math.max(0, n - 12); i--) {
-        list.push([group(measures.round[i]), up(measures.epsilon[i]), up(by[i]), percent(measures.accuracy[i]), plain(measures.loss[i])]);
+        list.push([group(measures.round[i]), outcome(i), up(measures.epsilon[i]), up(by[i]), percent(measures.accuracy[i]), plain(measures.loss[i])]);
       }
-      fill($("latest"), list, function () { return list.map(row); });
+      $("latest").parentNode.tHead.rows[0].cells[4].hidden = t.numbers;
+      $("latest-block").hidden = !n;
+      $("latest-none").hidden = n > 0;
+      text($("latest-none"), n ? "" : reason(t, "loss"));
+      fill($("latest"), [list, t.numbers], function () { return list.map(function (cells) { return row("latest", cells); }); });
+    },
+    mistakes: function (t) {
+      var have = t.examined >= 0 && examined.task === t.id;
+      $("mistakes-block").hidden = !have || !examined.matrix;
+      if (t.examined >= 0) refresh("mistakes", "api/examined?task=" + encodeURIComponent(t.id), t.id + "/" + t.examined, function (x) { showExamined(t.id, x); });
+      text($("mistakes-sub"), t.examined < 0 ? reason(t, "mistakes") : !have ? "Asking …" : !examined.matrix ? reason(t, "mistakes") :
+        "After round " + group(examined.round) + ", on " + (t.evaluated || "the evaluation examples") + ": " + examined.matrix.right + ". " +
+        (examined.matrix.rows ? "Rows are true classes, columns what they were taken for; mistakes are shaded by their share of the class, relative to the largest." : "With so many classes the full matrix is left out."));
     },
     reports: function (t) {
       var refused = refusedOf(t);
@@ -368,18 +449,21 @@
       $("rejected-none").hidden = t.rejected.length > 0;
       $("rejected-block").hidden = t.rejected.length === 0;
       fill($("rejected"), t.rejected, function () {
-        return t.rejected.map(function (r) { return row([r.reason, { text: reasons[r.reason] || "", kind: "words" }, group(r.count)]); });
+        return t.rejected.map(function (r) { return row("rejected", [r.reason, { text: reasons[r.reason] || "", kind: "words" }, group(r.count)]); });
       });
       var all = t.stages.reduce(function (n, s) { return n + s.seconds; }, 0);
       var list = t.stages.map(function (s) {
         return [s.name, time(s.seconds), all > 0 ? Math.round(1000 * s.seconds / all) / 10 : 0,
           s.items > 0 && s.seconds > 0 ? plain(s.items / s.seconds) + " " + s.unit + "/s" : "—"];
       });
+      $("stages-block").hidden = !list.length;
+      $("stages-none").hidden = list.length > 0;
+      text($("stages-none"), list.length ? "" : over(t) ? "Nothing was done for this task since riffle was started last." : "Nothing was done yet.");
       fill($("stages"), list, function () {
         return list.map(function (s) {
           var bar = make("div", { class: "share", role: "img", "aria-label": s[2] + " %" });
           bar.style.width = s[2] + "%";
-          return row([s[0], s[1], bar, s[3]]);
+          return row("stages", [s[0], s[1], bar, s[3]]);
         });
       });
     },
@@ -425,19 +509,94 @@
     ]);
     $("ledger-tasks-block").hidden = l.tasks.length < 2;
     fill($("ledger-tasks"), l.tasks, function () {
-      return l.tasks.map(function (t) { return row([t.name, group(t.entries), group(t.round), up(t.epsilon), power(t.delta)]); });
+      return l.tasks.slice().reverse().map(function (t) { return row("ledger-tasks", [t.name, group(t.entries), group(t.round), up(t.epsilon), power(t.delta)]); });
     });
     $("ledger-none").hidden = l.lines.length > 0;
     $("ledger-block").hidden = l.lines.length === 0;
     function fromTo(a, b) { return a === b ? group(a) : group(a) + "–" + group(b); }
     fill($("ledger-lines"), l.lines, function () {
       return l.lines.map(function (c) {
-        return row([fromTo(c.first, c.last), { text: c.task, kind: "text" }, fromTo(c.from, c.to), { text: c.event, kind: "code" }]);
+        return row("ledger-lines", [fromTo(c.first, c.last), { text: c.task, kind: "text" }, fromTo(c.from, c.to), { text: c.event, kind: "code" }]);
       });
     });
     $("ledger-more").hidden = !l.omitted;
     text($("ledger-more"), plural(l.omitted, "earlier entry").replace("entrys", "entries") + " not shown: riffle ledger show lists all.");
   }
+  var examined = {}; // of which task, and what
+  function showExamined(id, x) {
+    examined = x;
+    x.task = id;
+    var m = x.matrix;
+    if (!m) return;
+    var long = m.classes.some(function (c) { return c.length > 3; });
+    $("matrix").className = "matrix" + (long ? " long" : "") + (m.classes.length > 12 ? " many" : "");
+    $("matrix-block").hidden = !m.rows;
+    fill($("matrix"), m.rows, function () {
+      var head = make("tr", {}, make("td", { class: "corner" }));
+      m.classes.forEach(function (c) { head.append(make("th", { scope: "col" }, make("span", { text: c }))); });
+      head.append(make("th", { scope: "col", class: "recall", text: "recall" }));
+      var body = make("tbody");
+      (m.rows || []).forEach(function (r) {
+        var tr = make("tr", {}, make("th", { scope: "row", text: r.class }));
+        r.cells.forEach(function (c) { tr.append(make("td", { class: c.shade, title: c.label, text: c.count })); });
+        tr.append(make("td", { class: "recall", text: r.recall }));
+        body.append(tr);
+      });
+      return [make("thead", {}, head), body];
+    });
+    fill($("mistakes-list"), m.mistakes, function () {
+      return (m.mistakes || []).map(function (e) {
+        return make("li", {}, make("span", {}, make("b", { text: e.true }), " taken for ", make("b", { text: e.predicted })), " ", make("span", { class: "many", text: e.count + ", " + e.share + " of its class" }));
+      });
+    });
+    $("mistakes-list").parentNode.hidden = !(m.mistakes || []).length;
+    fill($("samples"), x.samples || [], function () {
+      return (x.samples || []).map(function (g) {
+        var list = make("ul", { class: "samples" + (g.wrong ? " wrong" : "") + (long ? " long" : "") });
+        g.samples.forEach(function (s) {
+          var li = make("li");
+          if (s.image) li.append(make("img", { src: s.image, alt: "an example of " + s.true, width: s.width, height: s.height }));
+          li.append(make("span", { class: "said" }, make("b", { text: s.predicted }), " ", make("span", { class: "sure", text: s.confidence || "" })));
+          if (g.wrong) li.append(make("span", { class: "truth", text: "is " + s.true }));
+          list.append(li);
+        });
+        return make("div", {}, make("h3", { text: g.name }), list);
+      });
+    });
+  }
+  // outcome says what became of the rounds up to measure i since the one before.
+  function outcome(i) {
+    var last = measures.round[i], before = i ? measures.round[i - 1] : 0, all = 0, none = 0, failed = 0;
+    (rounds.round || []).forEach(function (r, k) {
+      if (r <= before || r > last) return;
+      all += rounds.rounds[k];
+      none += rounds.void[k];
+      failed += rounds.failed[k];
+    });
+    if (all !== last - before) return "—"; // neighbouring rounds were put together otherwise
+    var parts = [];
+    [[all - none - failed, "released"], [none, "void"], [failed, "failed"]].forEach(function (p) {
+      if (p[0]) parts.push(all === 1 ? p[1] : group(p[0]) + " " + p[1]);
+    });
+    return { text: parts.join(", "), kind: failed ? "is-bad" : none ? "is-warn" : "" };
+  }
+  // marks says what is drawn besides the curves.
+  function marks(t) {
+    document.querySelectorAll(".marks").forEach(function (p) {
+      var list = [], level = p.closest(".view").id === "view-reports" ? expected(t) : ceiling(t);
+      if (level !== null && measures.round && measures.round.length) {
+        list.push(["dashed", p.closest(".view").id === "view-reports" ? "about " + plain(level) + " reports are expected of a round" :
+          limited(t.budget) ? "the budget, ε = " + up(level) : "what all rounds together will cost, ε = " + up(level)]);
+      }
+      if (t.void) list.push(["void", plural(t.void, "void round") + ": too few reports, so that nothing was released or charged"]);
+      if (t.failed) list.push(["failed", plural(t.failed, "failed round") + ": charged, but without a step"]);
+      p.hidden = !list.length;
+      fill(p, list, function () {
+        return list.map(function (m) { return make("span", { class: "mark" }, make("span", { class: "swatch " + m[0] }), m[1]); });
+      });
+    });
+  }
+  function newest() { return order.map(function (id) { return tasks.get(id); }).reverse(); }
   function showStatement(s) {
     text($("lead"), s.lead);
     fill($("parts"), s.parts, function () {
@@ -467,16 +626,18 @@
     text($("version"), about.version);
     $("nav-ledger").hidden = !about.ledger;
     $("chooser").hidden = order.length < 2 || view === "ledger"; // which is of all tasks
-    fill($("task"), order.map(function (id) { return [id, tasks.get(id).name]; }), function () {
-      return order.map(function (id) { return make("option", { value: id, text: tasks.get(id).name }); });
+    fill($("task"), newest().map(function (x) { return [x.id, x.name]; }), function () {
+      return newest().map(function (x) { return make("option", { value: x.id, text: x.name }); });
     });
     $("task").value = shown;
     var whole = view === "ledger" && order.length !== 1;
     text($("title"), whole ? about.title : t && (order.length > 1 || !about.title || t.name === about.title) ? t.name : t ? about.title + " · " + t.name : about.title);
-    text($("state"), whole ? "all tasks of its population" : t ? states[t.state] + (t.state !== "running" && t.state !== "done" && t.why ? ": " + t.why : "") : "");
+    text($("state"), whole ? "all tasks of its population" : t ? stateOf(t) + (t.state !== "running" && t.state !== "done" && t.why ? ": " + t.why : "") : "");
+    $("state").dataset.kind = !whole && t ? kind(t) : "";
     $("why").hidden = !(t && t.why && t.state === "running");
     text($("why"), t && t.why ? t.why : "");
     document.title = (t ? t.name + " · round " + t.round + " of " + t.rounds : about.title) + " · riffle";
+    if (t) marks(t);
     if (t || view === "ledger") render[view](t);
     charts.forEach(function (c) { c.update(); });
     if (t && measures.round && !drawn) drawn = performance.mark("riffle-drawn"); // for who measures how long it took
@@ -517,7 +678,13 @@
     $("live").dataset.kind = kind;
     text($("live"), words);
   }
-  function over() { return order.length > 0 && order.every(function (id) { var s = tasks.get(id).state; return s !== "running" && s !== "paused"; }); }
+  function allOver() { return order.length > 0 && newest().every(over); }
+  // standing is how it stands with all tasks, in a word.
+  function standing(more) {
+    if (!allOver()) return pill("live", "live");
+    var list = newest(), same = list.every(function (t) { return t.state === list[0].state; });
+    pill(same ? kind(list[0]) : "wait", (same ? stateOf(list[0]).split(":")[0] : "all tasks have ended") + (more || ""));
+  }
   function put(t) {
     if (!tasks.has(t.id)) order.push(t.id);
     tasks.set(t.id, t);
@@ -541,12 +708,12 @@
       a.tasks.forEach(put);
       extras(a.extra);
       if (asked && !tasks.has(asked) && order.length) { location.hash = "#/" + view; asked = ""; setTimeout(connect, 0); }
-      pill(over() ? "done" : "live", over() ? "finished" : "live");
+      standing();
     });
     on("task", function (t) {
       var first = order.length === 0;
       put(t);
-      pill(over() ? "done" : "live", over() ? "finished" : "live");
+      standing();
       if (first && !shown) setTimeout(connect, 0);
     });
     on("history", function (h) {
@@ -556,9 +723,9 @@
     });
     on("end", function () {
       mine.close();
-      if (over()) {
+      if (allOver()) {
         ended = true;
-        pill("done", "finished; riffle has exited");
+        standing("; riffle has exited");
         tasks.forEach(function (t) { t.report = false; });
       } else lost("riffle has stopped");
     });
