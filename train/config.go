@@ -24,6 +24,7 @@ type Config struct {
 	Data         string  // "mnist", a folder of IDX or CIFAR-10 files, or a CSV file
 	Label        string  // column to predict; required for CSV
 	Range        string  // public ranges of CSV columns, as "age=0..120,*=0..1"; "": as they are
+	Scale        string  // what Range maps a feature to: "centred", −1..1, or "unit", 0..1; "": centred, but unit in what was stored
 	TestFraction float64 // share of a CSV file's rows that are the test set; 0: a fifth
 	Population   int64   // n; 0: as many as the examples give
 	PerClient    int64   // m examples of one client; 0: one
@@ -92,7 +93,8 @@ func (c *Config) Fields() []Field {
 	return []Field{
 		{Name: "data", Value: textValue{p: &c.Data}, Usage: "mnist, a folder with the four IDX files (plain or .gz) or CIFAR-10's six, or a CSV file"},
 		{Name: "label", Value: textValue{p: &c.Label}, Usage: "column of a CSV file to predict"},
-		{Name: "range", Value: textValue{&c.Range, checkRange}, Usage: "public ranges that CSV columns are scaled from, to 0..1, as age=0..120,*=0..10"},
+		{Name: "range", Value: textValue{&c.Range, checkRange}, Usage: "public ranges that CSV columns are scaled from, as age=0..120,*=0..10; a number to predict is scaled by its own name only, to 0..1"},
+		{Name: "scale", Value: textValue{&c.Scale, oneOf(centred, "unit")}, Usage: "what --range maps a feature to: centred (-1..1, the default) or unit (0..1)"},
 		{Name: "test-fraction", Value: floatValue{&c.TestFraction, below(0, 1, true), true}, Usage: "share of a CSV file's rows for the test set (default 0.2)"},
 		{Name: "population", Value: countValue{&c.Population, 1, 1e12, true}, Usage: "clients n, bootstrapped from the data if more than they give (default: as many as they give)"},
 		{Name: "examples-per-client", Value: countValue{&c.PerClient, 1, 1e9, true}, Usage: "examples m of one client, whose gradient is their mean; privacy is the client's (default 1)"},

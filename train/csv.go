@@ -17,6 +17,10 @@ import (
 // isCSV says whether the data are a CSV file, which its suffix decides.
 func (c Config) isCSV() bool { return strings.EqualFold(filepath.Ext(c.Data), ".csv") }
 
+// centred maps a feature's range to −1..1, about the middle: gradient methods get
+// on better than with features that are all above 0.
+const centred = "centred"
+
 // ParseRanges reads "age=0..120,*=0..1": the public range of each column, that is
 // scaled to 0..1, and of all others.
 func ParseRanges(text string) (by map[string]dataset.Scaling, rest dataset.Scaling, err error) {
@@ -87,6 +91,14 @@ func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
 	if err != nil {
 		return nil, inputError("range %v", err)
 	}
+	if c.Scale == centred {
+		for name, s := range by {
+			if name != c.Label {
+				by[name] = middle(s)
+			}
+		}
+		rest = middle(rest)
+	}
 	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: c.regression(), Classes: classes, Blanks: blanks, Scale: by, Rest: rest})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, inputError("data %s: no such file", c.Data)
@@ -95,6 +107,14 @@ func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
 		return nil, fmt.Errorf("%w%w", inputError("%v", err), quiet{err})
 	}
 	return file, nil
+}
+
+// middle is the scaling to −1..1 of a range that is scaled to 0..1; none stays none.
+func middle(s dataset.Scaling) dataset.Scaling {
+	if s == (dataset.Scaling{}) {
+		return s
+	}
+	return dataset.Scaling{Shift: s.Shift + s.Unit/2, Unit: s.Unit / 2}
 }
 
 // LoadTable reads a CSV file as it is, without scaling.
@@ -128,7 +148,7 @@ func (c Config) loadCSV() (*Data, error) {
 
 // splitCSV deals a file's rows out to training and test.
 func (c Config) splitCSV(file *dataset.CSV) (d *Data, err error) {
-	d = &Data{EvalName: "test", Classes: file.Labels, columns: file.Columns}
+	d = &Data{EvalName: "test", Classes: file.Labels, columns: file.Columns, Warnings: c.unscaled(file)}
 	if c.ranged(file.Columns) {
 		d.norm = math.Sqrt(float64(file.Table.Dim))
 	}
@@ -149,4 +169,52 @@ func (c Config) splitCSV(file *dataset.CSV) (d *Data, err error) {
 		d.EvalName = "validation"
 	}
 	return d, nil
+}
+
+// What is warned of: an unscaled column whose root mean square is above largeColumn,
+// and a range outside of which more than manyOutside of a column's cells are.
+const (
+	largeColumn = 4
+	manyOutside = .05
+)
+
+// unscaled says which columns, the label's included, learning will have trouble
+// with. It looks at the rows, for whoever owns the file.
+func (c Config) unscaled(file *dataset.CSV) (warnings []string) {
+	by, rest, err := ParseRanges(c.Range)
+	if err != nil {
+		return nil // refused elsewhere
+	}
+	t := file.Table
+	low := 0.0
+	if c.Scale == centred {
+		low = -1
+	}
+	check := func(column string, ranged bool, low float64, cell func(row int) float32) {
+		square, outside := 0.0, 0
+		for i := range t.Len() {
+			v := float64(cell(i))
+			square += v * v
+			if v < low || v > 1 {
+				outside++
+			}
+		}
+		size, share := math.Sqrt(square/float64(t.Len())), float64(outside)/float64(t.Len())
+		switch {
+		case ranged && share > manyOutside:
+			warnings = append(warnings, fmt.Sprintf("%.0f %% of column %s lie outside of its range", 100*share, column))
+		case !ranged && size > largeColumn:
+			warnings = append(warnings, fmt.Sprintf("column %s has values of about %.3g and no public range: hardly anything can be learned; give one that everybody knows, as --range %s=LOW..HIGH",
+				column, size, column))
+		}
+	}
+	for j, column := range file.Columns {
+		_, ranged := by[column]
+		check(column, ranged || rest != dataset.Scaling{}, low, func(row int) float32 { return t.Row(row)[j] })
+	}
+	if t.Regression() {
+		_, ranged := by[c.Label]
+		check(c.Label, ranged, 0, func(row int) float32 { return t.Targets[row] })
+	}
+	return warnings
 }

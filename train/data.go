@@ -35,6 +35,9 @@ type Data struct {
 	PCA    *feature.PCA
 	Public int
 
+	// Warnings say what of a table will be learned badly.
+	Warnings []string
+
 	columns []string // of a CSV file
 	norm    float64  // public bound on that of a row's features; 0: there is none
 }

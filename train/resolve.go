@@ -6,6 +6,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/model"
 	"github.com/riffle-dp/riffle/optimize"
 	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/schedule"
@@ -24,6 +25,14 @@ const (
 // miniBatch is how many clients a round of a network takes without privacy,
 // where nothing is gained by asking all.
 const miniBatch = 64
+
+// begin chooses what a configuration that was written down before says by leaving
+// it out.
+func (c *Config) begin() {
+	if c.Range != "" && c.Scale == "" {
+		c.Scale = centred
+	}
+}
 
 // fill chooses what follows from the flags alone.
 func (c *Config) fill() {
@@ -114,6 +123,8 @@ func (c Config) Check() error {
 		return inputError("data %s needs label, the column to predict", c.Data)
 	case !c.isCSV() && (c.Label != "" || c.Range != "" || c.TestFraction != 0):
 		return inputError("label, range and test-fraction go with a CSV file, and data is %s", c.Data)
+	case c.Scale != "" && c.Range == "":
+		return inputError("scale %s needs range, the public ranges of columns", c.Scale)
 	case c.isCSV() && (c.histograms() || c.Model == "cnn"):
 		return inputError("model %s takes images; data %s is a table: use linear, softmax or pca-mlp", c.Model, c.Data)
 	case c.LR == theorem3 && c.Radius == 0:
@@ -305,12 +316,14 @@ func (c *Config) resolveSigma(ctx context.Context) error {
 }
 
 // resolveLearning chooses the parameters that cost no privacy.
-func (c *Config) resolveLearning() {
+func (c *Config) resolveLearning(m model.Parametric) {
 	if c.EvalEvery == 0 {
 		c.EvalEvery = max(1, c.Rounds/40)
 	}
 	if c.Clip == 0 {
-		c.Clip = c.tuned().clip
+		if c.Clip = c.tuned().clip; c.plainTable() {
+			c.Clip = c.tableClip(m)
+		}
 	}
 }
 

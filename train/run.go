@@ -63,6 +63,11 @@ type Run struct {
 // Prepare checks and resolves a configuration, loads its data and builds the
 // roles. Nothing is written yet.
 func Prepare(ctx context.Context, c Config) (*Run, error) {
+	c.begin()
+	return prepare(ctx, c)
+}
+
+func prepare(ctx context.Context, c Config) (*Run, error) {
 	c, data, m, err := c.resolve(ctx)
 	if err != nil {
 		return nil, err
@@ -100,7 +105,7 @@ func (c Config) resolve(ctx context.Context) (Config, *Data, model.Parametric, e
 	if err := c.resolvePrivacy(ctx); err != nil {
 		return c, nil, nil, err
 	}
-	c.resolveLearning()
+	c.resolveLearning(m)
 	return c, data, m, nil
 }
 
@@ -133,7 +138,9 @@ func (c *Config) parts(d *Data, m model.Parametric) (p parts, err error) {
 		return p, err
 	}
 	if c.LR == "" {
-		c.LR = c.defaultRate(p.mechanism)
+		if c.LR = c.defaultRate(p.mechanism); c.plainTable() {
+			c.LR = c.tableRates(p.mechanism, m)
+		}
 	}
 	return p, nil
 }
@@ -303,7 +310,7 @@ func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error)
 	if adjust != nil {
 		adjust(&c)
 	}
-	r, err := Prepare(ctx, c)
+	r, err := prepare(ctx, c)
 	if err != nil {
 		return nil, err
 	}

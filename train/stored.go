@@ -27,6 +27,7 @@ type Stored struct {
 
 	pca             *feature.PCA
 	label, ranges   string // of a CSV file
+	scale           string
 	loss            string
 	columns, labels []string
 }
@@ -79,6 +80,9 @@ func (s *Stored) read(f safetensors.File) (err error) {
 	s.Epsilon, s.Delta = Number(number("riffle.epsilon")), number("riffle.delta")
 	s.columns, s.labels = names("riffle.columns"), names("riffle.labels")
 	s.label, s.ranges, s.loss = meta["riffle.label"], meta["riffle.range"], meta["riffle.loss"]
+	if s.scale = meta["riffle.scale"]; err == nil && s.scale != "" {
+		err = oneOf(centred, "unit")(s.scale)
+	}
 	if err == nil && s.loss != "" {
 		err = checkLoss(s.loss)
 	}
@@ -116,7 +120,7 @@ func (s *Stored) read(f safetensors.File) (err error) {
 // EvaluateTest runs the model on the test set of the named data, or on all
 // rows of a CSV file.
 func (s *Stored) EvaluateTest(data string, workers int) (*model.Evaluation, error) {
-	c := Config{Data: data, Model: s.Name, Loss: s.loss, Label: s.label, Range: s.ranges}
+	c := Config{Data: data, Model: s.Name, Loss: s.loss, Label: s.label, Range: s.ranges, Scale: s.scale}
 	table, err := s.table(c, workers)
 	if err != nil {
 		return nil, err

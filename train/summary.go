@@ -104,6 +104,7 @@ func (r *Run) writeModel(s *Summary) error {
 	set("loss", r.Config.Loss)
 	set("label", r.Config.Label)
 	set("range", r.Config.Range)
+	set("scale", r.Config.Scale)
 	for key, names := range map[string][]string{"columns": r.Data.columns, "labels": r.Data.Classes} {
 		if len(names) == 0 {
 			continue

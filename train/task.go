@@ -58,6 +58,7 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Task, err
 	if c.NMin, err = c.networkMin(e.MinReports); err != nil {
 		return nil, err
 	}
+	c.begin()
 	t, err := newTask(ctx, c)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ func rate(t *testing.T, change func(*Config)) float64 {
 	c.Model, c.Population, c.Eps0, c.Rounds = "ink-linear", 60000, 2.5, 10
 	change(&c)
 	c.fill()
-	c.resolveLearning()
+	c.resolveLearning(nil)
 	m, _, err := c.newMechanism(1930)
 	if err != nil {
 		t.Fatal(err)

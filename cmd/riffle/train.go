@@ -176,6 +176,9 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 		show.note(stderr, "%d training examples are taken as public: the model's principal axes show them, and they are no clients", r.Data.Public)
 	}
 	show.note(stderr, "simulation: every role runs in this process and noise comes from seed %d; this protects nobody's data", c.Seed)
+	for _, text := range r.Data.Warnings {
+		show.note(stderr, "warning: %s", text)
+	}
 	show.note(stderr, "run directory: %s", r.Dir)
 	if r.Resumed > 0 {
 		show.note(stderr, "resumed after round %d", r.Resumed)
