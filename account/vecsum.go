@@ -216,35 +216,47 @@ func sumGDP(_ context.Context, q SumQuery) (eps, delta float64, note string, err
 // gaussian is the question about sums of Gaussian reports whose answer, tail
 // added to δ, holds for the query; the windows of the noise are those for delta.
 func (q SumQuery) gaussian(delta float64) (g Query, tail float64, err error) {
-	g, p := q.Query, q.Sum
-	g.Trust, g.Class = dp.Distributed, dp.Gaussian
-	if g.Participation == dp.Once {
-		// Who is in which batch is public, and a client is in one.
-		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
-	}
-	counted := q.counted()
-	if !counted {
+	p := q.Sum
+	if !q.counted() {
 		// Whoever arrives: at least MinUsers, whose noise is charged.
-		p.Users, g.Dropout = p.MinUsers, 0
+		p.Users = p.MinUsers
 	}
-	g.Sigma, tail, err = p.Sigma(delta, g.Rounds)
+	sigma, tail, err := p.Sigma(delta, q.times())
 	if err != nil {
 		return g, 0, err
 	}
-	if !counted {
-		most, _ := q.cohort()
-		g.Sigma *= math.Sqrt(float64(p.MinUsers)/float64(most)) * (1 - 0x1p-50)
-	}
-	if p.Honest < 1 {
-		if g, err = amongHonest(g, p); err != nil {
-			return g, 0, err
-		}
+	if g, err = q.Gaussian(sigma); err != nil {
+		return g, 0, err
 	}
 	g.Sigma = math.Min(g.Sigma, dp.MaxSigma)
 	if err := dp.CheckSigma(g.Sigma); err != nil {
 		return g, 0, fmt.Errorf("account: noise worth too little: %v: %w", err, dp.ErrNoBound)
 	}
 	return g, tail, nil
+}
+
+// Gaussian is the question about sums of Gaussian reports whose answer holds for the
+// query where vecsum.Params.Sigma of the round is sigma: of MinUsers clients
+// where no known chance decides who of the honest comes, else of MinUsers to Users. Of Sum,
+// Users, MinUsers and Honest are used. The σ that is asked about is a multiple of sigma.
+//
+// An error wraps dp.ErrNoBound if more clients than are sure to be honest are asked.
+func (q SumQuery) Gaussian(sigma float64) (Query, error) {
+	g, p := q.Query, q.Sum
+	g.Trust, g.Class, g.Sigma = dp.Distributed, dp.Gaussian, sigma
+	if g.Participation == dp.Once {
+		// Who is in which batch is public, and a client is in one.
+		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
+	}
+	if !q.counted() {
+		most, _ := q.cohort()
+		g.Dropout = 0
+		g.Sigma *= math.Sqrt(float64(p.MinUsers)/float64(most)) * (1 - 0x1p-50)
+	}
+	if p.Honest > 0 && p.Honest < 1 {
+		return amongHonest(g, p)
+	}
+	return g, nil
 }
 
 // amongHonest credits chance among the honest clients only, n' = ⌊γn⌋ of them: the
@@ -258,6 +270,9 @@ func (q SumQuery) gaussian(delta float64) (g Query, tail float64, err error) {
 // (κ'/γ)(1 − γ/κ') clients, with κ' ≥ ⌊γ·MinUsers⌋.
 func amongHonest(g Query, p vecsum.Params) (Query, error) {
 	honest := int64(p.Honest * float64(g.Population))
+	if p.Honest*float64(p.MinUsers) < 1 {
+		return g, fmt.Errorf("account: honest = %v of n-min = %d leaves no client's noise", p.Honest, p.MinUsers)
+	}
 	switch {
 	case g.Participation == dp.Sampled:
 		if g.Reports > honest {
@@ -401,34 +416,19 @@ func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseK
 		t.Eps = target * (1 - 1e-8) // more than the search for ε leaves
 		return vecsum.Tight(t)
 	}
-	// The sigma that sums of Gaussian reports need, of most clients if their
-	// number is no chance, else of any.
-	g := q.Query
-	g.Trust, g.Class = dp.Distributed, dp.Gaussian
-	g.Delta = ledger.Counted(g.Delta, vecsum.TailShare)
-	if g.Participation == dp.Once {
-		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
-	}
-	if !counted {
-		g.Dropout = 0
-	}
-	worth := 1.0
-	if s.Honest < 1 {
-		var err error
-		g.Sigma = 1
-		if g, err = amongHonest(g, s); err != nil {
-			return vecsum.Params{}, err
-		}
-		worth, g.Sigma = g.Sigma, 0
-	}
-	g, _, err := Plan(ctx, target*(1-1e-6), g, "sigma")
+	// The sigma that sums of Gaussian reports need.
+	g, err := q.Gaussian(1)
 	if err != nil {
 		return vecsum.Params{}, err
 	}
-	sigma := g.Sigma / worth
+	worth := g.Sigma
+	g.Sigma, g.Delta = 0, ledger.Counted(g.Delta, vecsum.TailShare)
+	g, _, err = Plan(ctx, target*(1-1e-6), g, "sigma")
+	if err != nil {
+		return vecsum.Params{}, err
+	}
+	sigma := g.Sigma / worth * (1 + 0x1p-50)
 	if !counted {
-		most, _ := q.cohort()
-		sigma *= math.Sqrt(float64(most)/float64(s.MinUsers)) * (1 + 0x1p-50)
 		t.Users = s.MinUsers
 	}
 	p, _, err := vecsum.TightSigma(sigma, t)

@@ -129,7 +129,10 @@ func (s Setting) ask(ctx context.Context, c train.Config, rounds int64) (cost, e
 	if rounds == 0 {
 		return out, nil // nothing was released yet
 	}
-	q := c.Query(rounds)
+	q, err := c.Query(rounds)
+	if err != nil {
+		return out, err
+	}
 	if s.Trust != "" {
 		q.Trust, q.Delta = s.Trust, c.Delta
 		r, err := account.Answer(ctx, q, "best")

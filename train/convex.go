@@ -235,11 +235,11 @@ func (c *Config) resolveRepeats(ctx context.Context, p optimize.Problem, o optim
 	if c.Epsilon != 0 && (c.Eps0 != 0 || c.Sigma != 0) {
 		q := *c
 		q.Rounds = 1
-		solved, _, err := account.Plan(ctx, c.Epsilon, q.query(), "rounds")
+		_, _, rounds, err := q.solve(ctx, "rounds")
 		if err != nil {
 			return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
 		}
-		p.MaxRounds = min(p.MaxRounds, solved.Rounds)
+		p.MaxRounds = min(p.MaxRounds, rounds)
 	}
 	if c.Rounds, err = optimize.ChooseRounds(c.Optimizer, p, o, batch); err != nil {
 		return inputError("%v", err)
@@ -360,7 +360,7 @@ func (n *planNoise) ask(c Config) float64 {
 		if c.summed() {
 			knob = "sigma"
 		}
-		solved, _, err := account.Plan(n.ctx, c.Epsilon, c.query(), knob)
+		sigma, eps0, _, err := c.solve(n.ctx, knob)
 		if err != nil {
 			if !errors.Is(err, dp.ErrNoBound) {
 				n.failed = err
@@ -368,10 +368,10 @@ func (n *planNoise) ask(c Config) float64 {
 			return math.Inf(1)
 		}
 		if c.summed() {
-			c.Sigma = solved.Sigma
+			c.Sigma = sigma
 			return c.sumMSE(n.dim)
 		}
-		c.Eps0 = solved.Eps0
+		c.Eps0 = eps0
 	}
 	m, err := randomizer.New(c.mechanism(), randomizer.Config{Dim: n.dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
 	if err != nil {

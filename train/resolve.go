@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"github.com/riffle-dp/riffle/account"
@@ -205,9 +206,9 @@ func (c Config) blocks() (schedule.Blocks, error) {
 	return b, nil
 }
 
-// query is the question "what does this run cost?", as planned. With
-// participation once it asks about epochs: a client reports once in each, in a
-// crowd of n-min at least.
+// query is the question "what does this run cost?", as planned, of all clients who
+// behave. With participation once it asks about epochs: a client reports once in each,
+// in a crowd of n-min at least.
 func (c Config) query() account.Query {
 	q := account.Query{
 		Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation), Class: dp.Generic,
@@ -216,7 +217,6 @@ func (c Config) query() account.Query {
 	}
 	if c.summed() {
 		q.Trust, q.Class, q.Sigma = dp.Distributed, dp.Gaussian, c.Sigma
-		q = c.amongHonest(q)
 	}
 	if blocks, err := c.blocks(); err == nil && q.Participation == dp.Once {
 		q.Participation, q.Population, q.Reports, q.Dropout = dp.All, c.NMin, 0, 0
@@ -225,28 +225,69 @@ func (c Config) query() account.Query {
 	return q
 }
 
-// amongHonest is the question with chance credited as the coordinator's ledger
-// does it: k of Honest·n clients at the worst, for the others may stay away.
-func (c Config) amongHonest(q account.Query) account.Query {
-	if !(c.Honest > 0 && c.Honest < 1) {
-		return q
+// planned is a question whose answer holds for a run, and the multiple of the run's
+// σ that it asks about.
+type planned struct {
+	query account.Query
+	worth float64
+}
+
+// queries are what a run may cost, the most of which is planned for. More than one
+// there is only where not all clients are relied on for a vector sum's noise.
+func (c Config) queries() ([]planned, error) {
+	q := c.query()
+	if !(c.summed() && c.Honest > 0 && c.Honest < 1) || dp.Participation(c.Participation) == dp.Once {
+		return []planned{{q, 1}}, nil
 	}
-	n := int64(c.Honest * float64(q.Population))
+	// Whatever the others do: account/vecsum.md, "Honest".
+	sum := account.SumQuery{Query: q, Sum: vecsum.Params{Users: c.Population, MinUsers: c.NMin, Honest: c.Honest}}
+	worst, err := sum.Gaussian(1)
+	if errors.Is(err, dp.ErrNoBound) { // all of a round may be honest: chance is worth nothing
+		worst, err = q, nil
+		worst.Participation, worst.Population, worst.Reports, worst.Dropout, worst.Sigma = dp.All, c.NMin, 0, 0, 1
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := []planned{{worst, worst.Sigma}}
+	// What the coordinator charges where all come: it does not know who of a round's k
+	// are honest, so k of Honest·n.
+	q.Population = int64(c.Honest * float64(q.Population))
 	switch {
-	case q.Participation == dp.Sampled && q.Reports <= n:
-		q.Population = n
-	case q.Participation == dp.Sampled && q.Dropout == 0:
-		q.Participation, q.Population, q.Reports = dp.All, q.Reports, 0
-	case q.Participation == dp.Sampled:
-		q.Participation, q.Population, q.Reports = dp.CheckIn, n, 0
-		q.Rate, q.Dropout = min(1, (1-q.Dropout)*float64(c.K)/float64(n)), 0
 	case q.Participation == dp.CheckIn:
-		q.Population, q.Rate = n, min(1, q.Rate/c.Honest)
+		q.Rate = min(1, q.Rate/c.Honest)
 	case q.Participation == dp.All && q.Dropout > 0:
-		q.Participation, q.Population = dp.CheckIn, n
-		q.Rate, q.Dropout = min(1, (1-q.Dropout)/c.Honest), 0
+		q.Participation, q.Rate, q.Dropout = dp.CheckIn, min(1, (1-q.Dropout)/c.Honest), 0
+	default:
+		q.Population = 0 // is no more than the first
 	}
-	return q
+	if q.Population > 0 {
+		out = append(out, planned{q, 1})
+	}
+	for i := range out {
+		out[i].query.Sigma = c.Sigma * out[i].worth
+	}
+	return out, nil
+}
+
+// solve returns the sigma, eps0 or rounds (of once: epochs), whichever knob names, for
+// which every query is within the budget.
+func (c Config) solve(ctx context.Context, knob string) (sigma, eps0 float64, rounds int64, err error) {
+	queries, err := c.queries()
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	for i, p := range queries {
+		q, _, err := account.Plan(ctx, c.Epsilon, p.query, knob)
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		sigma, eps0 = max(sigma, q.Sigma/p.worth*(1+0x1p-50)), q.Eps0
+		if i == 0 || q.Rounds < rounds {
+			rounds = q.Rounds
+		}
+	}
+	return sigma, eps0, rounds, nil
 }
 
 // resolvePrivacy chooses ε₀ and the number of rounds: for a budget, the one
@@ -263,16 +304,13 @@ func (c *Config) resolvePrivacy(ctx context.Context) error {
 				c.Rounds = defaultRounds
 			}
 		}
-		solved, _, err := account.Plan(ctx, c.Epsilon, c.query(), solve)
+		_, eps0, rounds, err := c.solve(ctx, solve)
 		if err != nil {
 			return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
 		}
-		c.Eps0 = solved.Eps0
+		c.Eps0 = eps0
 		if solve == "rounds" {
-			c.Rounds = solved.Rounds
-			if blocks, err := c.blocks(); err == nil && c.Participation == string(dp.Once) {
-				c.Rounds = blocks.Rounds(solved.Rounds)
-			}
+			c.setRounds(rounds)
 		}
 	}
 	if c.Eps0 == 0 && c.Trust != "none" {
@@ -301,18 +339,24 @@ func (c *Config) resolveSigma(ctx context.Context) error {
 	if solve == "" {
 		return nil
 	}
-	solved, _, err := account.Plan(ctx, c.Epsilon, c.query(), solve)
+	sigma, _, rounds, err := c.solve(ctx, solve)
 	if err != nil {
 		return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
 	}
-	c.Sigma = solved.Sigma
 	if solve == "rounds" {
-		c.Rounds = solved.Rounds
-		if blocks, err := c.blocks(); err == nil && c.Participation == string(dp.Once) {
-			c.Rounds = blocks.Rounds(solved.Rounds)
-		}
+		c.setRounds(rounds)
+	} else {
+		c.Sigma = sigma
 	}
 	return nil
+}
+
+// setRounds takes the number that a query has: of once, epochs.
+func (c *Config) setRounds(rounds int64) {
+	c.Rounds = rounds
+	if blocks, err := c.blocks(); err == nil && c.Participation == string(dp.Once) {
+		c.Rounds = blocks.Rounds(rounds)
+	}
 }
 
 // resolveLearning chooses the parameters that cost no privacy.
@@ -401,7 +445,11 @@ func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (optimize.Op
 
 // Query is the question "what do this many rounds of a resolved configuration
 // cost?", which an accountant answers by any bound it knows.
-func (c Config) Query(rounds int64) account.Query {
+func (c Config) Query(rounds int64) (account.Query, error) {
 	c.Rounds = rounds
-	return c.query()
+	queries, err := c.queries()
+	if err != nil {
+		return account.Query{}, err
+	}
+	return queries[0].query, nil
 }

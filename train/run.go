@@ -234,15 +234,25 @@ func (c Config) cost(ctx context.Context) (dp.Bound, error) {
 	if c.Trust == "none" {
 		return ledger.Unprotected{}.Spent()
 	}
-	answer, err := account.Answer(ctx, c.query(), "best")
+	queries, err := c.queries()
 	if err != nil {
 		return dp.Bound{}, err
 	}
-	if answer.Upper == nil {
-		return dp.Bound{}, fmt.Errorf("train: %w for this protocol", dp.ErrNoBound)
+	var most dp.Bound
+	for _, p := range queries {
+		answer, err := account.Answer(ctx, p.query, "best")
+		if err != nil {
+			return dp.Bound{}, err
+		}
+		if answer.Upper == nil {
+			return dp.Bound{}, fmt.Errorf("train: %w for this protocol", dp.ErrNoBound)
+		}
+		if !(answer.Upper.Eps < most.Eps) {
+			most = *answer.Upper
+		}
 	}
-	answer.Upper.Delta = c.Delta
-	return *answer.Upper, nil
+	most.Delta = c.Delta
+	return most, nil
 }
 
 // Reports is how many reports were summed by earlier processes and this one.

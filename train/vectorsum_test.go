@@ -36,12 +36,19 @@ func resolved(t *testing.T, c Config) Config {
 // What is designed costs no more than what was planned, whoever takes part.
 func TestVectorSumMeetsItsBudget(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"all":      func(*Config) {},
-		"dropout":  func(c *Config) { c.Dropout = .2 },
-		"sampled":  func(c *Config) { c.Participation, c.K = "sampled", 100 },
-		"check-in": func(c *Config) { c.Participation, c.Gamma, c.Trust = "check-in", .5, "distributed" },
-		"once":     func(c *Config) { c.Participation, c.K = "once", 100 },
-		"honest":   func(c *Config) { c.Honest = .7 },
+		"all":                      func(*Config) {},
+		"dropout":                  func(c *Config) { c.Dropout = .2 },
+		"sampled":                  func(c *Config) { c.Participation, c.K = "sampled", 100 },
+		"check-in":                 func(c *Config) { c.Participation, c.Gamma, c.Trust = "check-in", .5, "distributed" },
+		"once":                     func(c *Config) { c.Participation, c.K = "once", 100 },
+		"honest":                   func(c *Config) { c.Honest = .7 },
+		"honest, fewer":            func(c *Config) { c.Honest, c.NMin = .7, 300 },
+		"honest, dropout":          func(c *Config) { c.Population, c.Honest, c.Dropout, c.NMin = 40, .6, .1, 25 },
+		"honest, sampled":          func(c *Config) { c.Honest, c.Participation, c.K, c.NMin = .5, "sampled", 100, 60 },
+		"honest, sampled, dropout": func(c *Config) { c.Honest, c.Participation, c.K, c.Dropout = .5, "sampled", 100, .1 },
+		"honest, most are asked":   func(c *Config) { c.Honest, c.Participation, c.K, c.NMin = .5, "sampled", 300, 200 },
+		"honest, check-in":         func(c *Config) { c.Population, c.Honest, c.Participation, c.Gamma, c.NMin = 40, .5, "check-in", .45, 8 },
+		"honest, once":             func(c *Config) { c.Honest, c.Participation, c.K, c.Dropout, c.NMin = .5, "once", 100, .05, 50 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,9 +62,21 @@ func TestVectorSumMeetsItsBudget(t *testing.T) {
 			if m.Event().Class != dp.Gaussian || m.Event().Sigma < c.Sigma {
 				t.Errorf("%s: promises %+v, want sigma of at least %v", name, m.Event(), c.Sigma)
 			}
-			answer, err := account.Answer(context.Background(), c.query(), "best")
+			if cost, err := c.cost(context.Background()); err != nil || cost.Eps > 2 {
+				t.Errorf("%s: planned cost %+v, %v", name, cost, err)
+			}
+			// The round itself, whatever those do who are not relied on.
+			q := account.SumQuery{Sum: m.Params(), Query: account.Query{Participation: dp.Participation(c.Participation), Population: c.Population,
+				Reports: c.K, Rate: c.Gamma, Dropout: c.Dropout, Rounds: c.Rounds, Delta: c.Delta}}
+			if q.Query.Participation == dp.Once { // in each epoch
+				q.Query.Participation, q.Query.Population, q.Query.Reports, q.Query.Dropout, q.Query.Rounds = dp.All, c.K, 0, 0, c.ReportsPerClient()
+			}
+			q.Sum.Radius = 1
+			answer, err := account.AnswerSum(context.Background(), q, "best")
 			if err != nil || answer.Upper == nil || answer.Upper.Eps > 2 {
-				t.Errorf("%s: planned cost %+v, %v", name, answer.Upper, err)
+				t.Errorf("%s: costs %+v, %v", name, answer.Upper, err)
+			} else if answer.Upper.Eps < .9 {
+				t.Errorf("%s: of a budget of 2 no more than %v is used", name, answer.Upper.Eps)
 			}
 		})
 	}
