@@ -124,6 +124,8 @@ func (r *Reply) list(l Listed, err error) error {
 		return fmt.Errorf("account: %s: %w", l.Method, err)
 	case math.IsNaN(l.Eps) || math.IsNaN(l.Delta):
 		l.Note = "not a number"
+	case math.IsInf(l.Eps, 0):
+		l.Note = fmt.Sprintf("no finite epsilon at delta = %v", l.Delta)
 	default:
 		l.Applies = true
 	}

@@ -275,7 +275,11 @@ func (e *engine) pldEps(parts []part, c clones, delta float64) (float64, error) 
 		return 0, nil
 	}
 	if exact := gaussianExact(parts); exact != nil {
-		return exact.Epsilon(delta), nil
+		eps := exact.Epsilon(delta)
+		if math.IsInf(eps, 1) {
+			return 0, fmt.Errorf("account: no finite epsilon at delta = %v: %w", delta, dp.ErrNoBound)
+		}
+		return eps, nil
 	}
 	composed, dropped, err := e.compose(parts, c, delta, tiltFor(delta))
 	if err != nil {

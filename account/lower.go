@@ -118,7 +118,10 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 	top := outcomes[len(outcomes)-1].Loss
 	for {
 		// On a grid that holds the largest loss little is given up at the end.
-		grid := top / math.Ceil(top/step)
+		grid := step
+		if top > step {
+			grid = top / math.Ceil(top/step)
+		}
 		floor, err := pld.NewFloor(outcomes, grid)
 		if err != nil {
 			return nil, err

@@ -173,9 +173,13 @@ func (e *engine) composeMany(parts []part, c clones, delta float64, tiltOf func(
 	}
 	end += 2 * step
 	// What lies below the window wraps to larger losses: more δ, never less.
-	low := int64(math.Floor(math.Max(-reach, mean-8*deviation)/step)) - 1
+	first := math.Floor(math.Max(-reach, mean-8*deviation)/step) - 1
+	if !(math.Abs(first) < 1<<52) { // beyond what a grid's numbers tell apart, or NaN
+		return nil, 0, fmt.Errorf("account: losses down to %v need a grid of step %v: %w", first*step, step, dp.ErrNoBound)
+	}
+	low := int64(first)
 	size := 1 << 10
-	for float64(size) < end/step-float64(low) {
+	for !(float64(size) >= end/step-first) {
 		if size *= 2; size > 1<<22 {
 			return nil, 0, fmt.Errorf("account: %g rounds need more than 2^22 grid points: %w", total, dp.ErrNoBound)
 		}

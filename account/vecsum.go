@@ -215,13 +215,13 @@ func sumGDP(_ context.Context, q SumQuery) (eps, delta float64, note string, err
 
 // gaussian is the question about sums of Gaussian reports whose answer, tail
 // added to δ, holds for the query; the windows of the noise are those for delta.
-func (q SumQuery) gaussian(delta float64) (g Query, tail float64, err error) {
+func (q SumQuery) gaussian(ctx context.Context, delta float64) (g Query, tail float64, err error) {
 	p := q.Sum
 	if !q.counted() {
 		// Whoever arrives: at least MinUsers, whose noise is charged.
 		p.Users = p.MinUsers
 	}
-	sigma, tail, err := p.Sigma(delta, q.times())
+	sigma, tail, err := p.SigmaUntil(ctx, delta, q.times())
 	if err != nil {
 		return g, 0, err
 	}
@@ -304,7 +304,7 @@ func sumGaussian(ctx context.Context, q SumQuery) (eps, delta float64, note stri
 	}
 	worth := func(g Query) string { return fmt.Sprintf("sigma = %.6g a client", g.Sigma) }
 	if !q.Query.AskDelta {
-		g, tail, err := q.gaussian(q.Query.Delta)
+		g, tail, err := q.gaussian(ctx, q.Query.Delta)
 		if err != nil {
 			return 0, 0, "", err
 		}
@@ -321,7 +321,7 @@ func sumGaussian(ctx context.Context, q SumQuery) (eps, delta float64, note stri
 	}
 	delta = 1
 	for range 4 {
-		g, tail, err := q.gaussian(guess)
+		g, tail, err := q.gaussian(ctx, guess)
 		var b dp.Bound
 		if err == nil {
 			b, err = ask(g)

@@ -238,6 +238,9 @@ func (c ConcreteConfig) list(sizes []arrival, visit func(arrival, float64, func(
 			}
 		}
 	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("amplify: no outcome within float64's range: %w", dp.ErrNoBound)
+	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Loss < out[j].Loss })
 	return out, nil
 }

@@ -37,6 +37,9 @@ func NewRemoval(c GaussianArrivalConfig, drop float64) (*Removal, error) {
 	case gamma == 1 || n < 2 || c.Apart || c.Asked != n:
 		return nil, fmt.Errorf("amplify: removing a client is counted for sums and check-in on own coins by at least 2 clients: %w", dp.ErrNoBound)
 	}
+	if gamma < leastRemovalRate {
+		return nil, fmt.Errorf("amplify: gamma = %v must be at least %v to tell ratios apart: %w", gamma, leastRemovalRate, dp.ErrNoBound)
+	}
 	// Of the others, and of all: k is one larger at most.
 	lo, hi := tail.Window(n-1, gamma, 1-gamma, drop, drop)
 	hi = min(n-1, hi+1)
@@ -62,6 +65,9 @@ func NewRemoval(c GaussianArrivalConfig, drop float64) (*Removal, error) {
 	r.dropped *= 1 + 1e-9
 	return r, nil
 }
+
+// leastRemovalRate keeps nodes, multiples of γ down to a thousandth, normal numbers.
+const leastRemovalRate = 1e-300
 
 // removalNodes are values of P/Q − 1, from −γ up past every k's.
 func removalNodes(c GaussianArrivalConfig, lo, hi int64) []float64 {

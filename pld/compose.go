@@ -65,11 +65,15 @@ func Compose(parts []Part, tilt float64) (*Composed, error) {
 	up := c.reach(parts, base, mean, variance, beyond, +1)
 	down := c.reach(parts, base, mean, variance, beyond, -1)
 	size := 1 << 10
-	for float64(size) < (up+down)/step+4 {
+	for !(float64(size) >= (up+down)/step+4) { // also of NaN
 		size *= 2
 		if size > maxFFT {
 			return nil, fmt.Errorf("pld: a window of %v needs more than %d points of step %v: %w", up+down, maxFFT, step, dp.ErrNoBound)
 		}
+	}
+	low, err := index(mean-down, step)
+	if err != nil {
+		return nil, err
 	}
 	spectra := make([]SpectrumPart, len(parts))
 	for i, p := range parts {
@@ -79,7 +83,7 @@ func Compose(parts []Part, tilt float64) (*Composed, error) {
 		}
 		spectra[i] = SpectrumPart{s, p.Times}
 	}
-	return Combine(spectra, int64(math.Floor((mean-down)/step)), beyond)
+	return Combine(spectra, low, beyond)
 }
 
 // reach returns how far above (side +1) or below (−1) the tilted mean the

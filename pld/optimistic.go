@@ -48,12 +48,15 @@ func NewFloor(outcomes []dp.Atom, step float64) (Floor, error) {
 		return Floor{}, fmt.Errorf("pld: outcomes have mass %v, above 1", total)
 	}
 	sort.SliceStable(atoms, func(i, j int) bool { return atoms[i].Loss < atoms[j].Loss })
-	node := func(loss float64) int64 { return int64(math.Ceil(loss / step)) }
-	f := Floor{step: step, low: node(atoms[0].Loss) - 1}
-	if span := float64(node(atoms[len(atoms)-1].Loss) - f.low); !(span < maxPoints) {
-		return Floor{}, fmt.Errorf("pld: losses need %v grid points of step %v: %w", span, step, dp.ErrNoBound)
+	// Numbers of grid points are compared as floats: an int64 may not hold them.
+	first, last := math.Ceil(atoms[0].Loss/step), math.Ceil(atoms[len(atoms)-1].Loss/step)
+	if !(math.Max(math.Abs(first), math.Abs(last)) < maxIndex && last-first+1 < maxPoints) {
+		return Floor{}, fmt.Errorf("pld: losses from %v to %v need more than %d grid points of step %v: %w",
+			atoms[0].Loss, atoms[len(atoms)-1].Loss, maxPoints, step, dp.ErrNoBound)
 	}
-	f.mass = make([]float64, node(atoms[len(atoms)-1].Loss)-f.low+2)
+	node := func(loss float64) int64 { return int64(math.Ceil(loss / step)) }
+	f := Floor{step: step, low: int64(first) - 1}
+	f.mass = make([]float64, int64(last)-f.low+2)
 	for i := 0; i < len(atoms); {
 		j := max(f.low+1, node(atoms[i].Loss))
 		x := float64(j) * step
@@ -162,12 +165,15 @@ func ComposeFloor(f Floor, times int64, tilt float64) (*Lower, error) {
 	}
 	up, down := edge(1), edge(-1)
 	size := 1 << 10
-	for float64(size) < (up+down)/f.step+4 {
+	for !(float64(size) >= (up+down)/f.step+4) { // also of NaN
 		if size *= 2; size > maxFFT {
 			return nil, fmt.Errorf("pld: a window of %v needs more than %d points of step %v: %w", up+down, maxFFT, f.step, dp.ErrNoBound)
 		}
 	}
-	l.low = int64(math.Floor((n*mean - down) / f.step))
+	var err error
+	if l.low, err = index(n*mean-down, f.step); err != nil {
+		return nil, err
+	}
 
 	seq := make([]float64, size)
 	wrap := func(j int64) int { return int((j%int64(size) + int64(size)) % int64(size)) }

@@ -163,8 +163,13 @@ func TestFloorRefused(t *testing.T) {
 		"inf loss":  func() error { _, err := NewFloor([]dp.Atom{{Q: 1, Loss: math.Inf(1)}}, .1); return err },
 		"mass":      func() error { _, err := NewFloor([]dp.Atom{{Q: 1.1}}, .1); return err },
 		"fine step": func() error { _, err := NewFloor(good, 1e-12); return err },
-		"times":     func() error { f, _ := NewFloor(good, .1); _, err := ComposeFloor(f, 0, 1); return err },
-		"tilt":      func() error { f, _ := NewFloor(good, .1); _, err := ComposeFloor(f, 1, math.NaN()); return err },
+		"beyond int64": func() error {
+			_, err := NewFloor([]dp.Atom{{Q: .5, Loss: -16.3}, {Q: .5, Loss: 1.2e-18}}, 1.2e-18)
+			return err
+		},
+		"far loss": func() error { _, err := NewFloor([]dp.Atom{{Q: 1, Loss: 1e300}}, 1e-9); return err },
+		"times":    func() error { f, _ := NewFloor(good, .1); _, err := ComposeFloor(f, 0, 1); return err },
+		"tilt":     func() error { f, _ := NewFloor(good, .1); _, err := ComposeFloor(f, 1, math.NaN()); return err },
 	} {
 		if try() == nil {
 			t.Errorf("%s: accepted", name)

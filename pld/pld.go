@@ -26,6 +26,20 @@ type Loss struct {
 // maxPoints bounds the grid of one round.
 const maxPoints = 1 << 22
 
+// maxIndex bounds the numbers of grid points: whole, and told apart, as float64.
+const maxIndex = 1 << 52
+
+// index returns ⌊x/step⌋, an error if it is no number or too large for a grid.
+func index(x, step float64) (int64, error) {
+	// Compared before it is converted: an int64 may not hold it. Negated so that a
+	// NaN refuses.
+	i := math.Floor(x / step)
+	if !(math.Abs(i) < maxIndex) {
+		return 0, fmt.Errorf("pld: loss %v is beyond the grid of step %v: %w", x, step, dp.ErrNoBound)
+	}
+	return int64(i), nil
+}
+
 // Discretize puts a pair on the grid of the given step. An atom between two
 // grid losses is split so that its mass is kept under P and under Q; the split
 // pair dominates the atom, by convexity of (p − e^ε q)₊ along the chord.
