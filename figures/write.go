@@ -51,7 +51,7 @@ func Write(ctx context.Context, c Config) ([]Drawn, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("figures: %v", err)
+		return nil, fmt.Errorf("figures: %w", err)
 	}
 	d := &desk{results: c.Results}
 	var out []Drawn

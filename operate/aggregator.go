@@ -25,7 +25,7 @@ func serveAggregator(ctx context.Context, config string, o Options) error {
 	if err != nil {
 		return err
 	}
-	s, err := c.open(ctx, RoleAggregator, o)
+	s, err := c.open(ctx, RoleAggregator, o, c.Process.openStore(RoleAggregator))
 	if err != nil {
 		return err
 	}

@@ -32,10 +32,12 @@ func apiError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ledger.ErrBudget):
+	case errors.Is(err, ledger.ErrBudget), errors.Is(err, coordinator.ErrCharged):
 		return connect.NewError(connect.CodeFailedPrecondition, err)
 	case errors.Is(err, train.ErrInput), errors.Is(err, coordinator.ErrNotPaused), errors.Is(err, ErrConfig):
 		return connect.NewError(connect.CodeInvalidArgument, err)
+	case errors.Is(err, coordinator.ErrStandby):
+		return connect.NewError(connect.CodeAborted, err)
 	case errors.Is(err, coordinator.ErrNoTask):
 		return connect.NewError(connect.CodeNotFound, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -46,7 +48,7 @@ func apiError(err error) error {
 
 func (a operatorAPI) need() (*running, error) {
 	if a.coordinator == nil {
-		return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf("a %s has no tasks", a.server.role))
+		return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf("tasks are a coordinator's, this is the %s", a.server.role))
 	}
 	return a.coordinator, nil
 }
@@ -68,12 +70,20 @@ func (a operatorAPI) CreateTask(ctx context.Context, q *connect.Request[operator
 	if s := q.Msg.RoundSeconds; !(s >= 0) || s > 1e9 {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("round_seconds = %v", s))
 	}
-	id, err := r.create(ctx, q.Msg.Name, q.Msg.Config, time.Duration(q.Msg.RoundSeconds*float64(time.Second)))
+	id, plan, err := r.create(ctx, q.Msg.Name, q.Msg.Config, time.Duration(q.Msg.RoundSeconds*float64(time.Second)))
 	if err != nil {
 		return nil, apiError(err)
 	}
 	t, err := r.show(id)
-	return connect.NewResponse(&operatorv1.CreateTaskResponse{Task: t}), apiError(err)
+	return connect.NewResponse(&operatorv1.CreateTaskResponse{Task: t, Plan: plan.message()}), apiError(err)
+}
+
+func (p taskPlan) message() *operatorv1.Plan {
+	out := &operatorv1.Plan{Epsilon: p.cost.Eps, Delta: p.cost.Delta, Method: p.cost.Method, Rounds: p.rounds, Fit: p.fit}
+	if p.limit != nil {
+		out.Limit = p.limit.Error()
+	}
+	return out
 }
 
 func (a operatorAPI) ListTasks(context.Context, *connect.Request[operatorv1.ListTasksRequest]) (*connect.Response[operatorv1.ListTasksResponse], error) {
@@ -121,6 +131,17 @@ func (a operatorAPI) StopTask(ctx context.Context, q *connect.Request[operatorv1
 	}
 	t, err := r.show(id)
 	return connect.NewResponse(&operatorv1.StopTaskResponse{Task: t}), apiError(err)
+}
+
+func (a operatorAPI) RemoveTask(ctx context.Context, q *connect.Request[operatorv1.RemoveTaskRequest]) (*connect.Response[operatorv1.RemoveTaskResponse], error) {
+	r, err := a.need()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.remove(ctx, q.Msg.Task); err != nil {
+		return nil, apiError(err)
+	}
+	return connect.NewResponse(&operatorv1.RemoveTaskResponse{}), nil
 }
 
 func (a operatorAPI) ResumeTask(ctx context.Context, q *connect.Request[operatorv1.ResumeTaskRequest]) (*connect.Response[operatorv1.ResumeTaskResponse], error) {

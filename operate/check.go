@@ -14,6 +14,7 @@ import (
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/train"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -96,7 +97,7 @@ func (r *CheckReport) coordinator(ctx context.Context, config string) error {
 	if err != nil {
 		return configError("%w", err)
 	}
-	s, err := store.Open(ctx, c.StoreConfig(RoleCoordinator))
+	s, err := c.openStore(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,10 +120,22 @@ func (r *CheckReport) coordinator(ctx context.Context, config string) error {
 	if err != nil {
 		return err
 	}
+	run := &running{config: c, store: s, own: coordinator.Config{Key: key}, tasks: map[[32]byte]*train.Task{}}
+	run.config.Record = "" // nothing is made
+	if c.Aggregator != nil {
+		run.own.Aggregator = &coordinator.Aggregator{}
+	}
 	for _, k := range keys {
 		r.Checked["tasks"]++
 		id := strings.TrimPrefix(k, "created.")
 		if w, ok := r.task(ctx, s, k, id, publicOf(key)); ok {
+			removed, err := r.usable(ctx, run, k)
+			if err != nil {
+				return err
+			}
+			if removed {
+				continue
+			}
 			e, charged := last[id]
 			r.state(ctx, s, id, w, e, charged, charges[id])
 			r.service(ctx, c, s, w.ID())
@@ -133,6 +146,31 @@ func (r *CheckReport) coordinator(ctx context.Context, config string) error {
 		r.problem("ledger", "task %s is charged, and the store does not know it", id)
 	}
 	return nil
+}
+
+// usable tries to make a task that has not ended. It returns an error after ctx has
+// ended; removed says that only the key is left of it.
+func (r *CheckReport) usable(ctx context.Context, run *running, key string) (removed bool, err error) {
+	e, err := run.store.Get(ctx, key)
+	var made created
+	if err == nil {
+		made, err = decodeCreated(e.Value)
+	}
+	var t coordinator.Task
+	if err == nil {
+		t, err = run.openTask(ctx, made)
+	}
+	switch {
+	case errors.Is(err, errRemoved):
+		return true, nil
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err != nil:
+		r.problem(key, "%v", err)
+	case t.Missing != nil:
+		r.problem(key, "the task cannot be run with this configuration (riffle task stop or remove ends it): %v", t.Missing)
+	}
+	return false, nil
 }
 
 // service has the coordinator's own check look at a task that was begun.
@@ -250,7 +288,7 @@ func (r *CheckReport) shuffler(ctx context.Context, config string) error {
 	if err != nil {
 		return configError("%w", err)
 	}
-	s, err := store.Open(ctx, c.StoreConfig(RoleShuffler))
+	s, err := openStore(ctx, c.StoreConfig(RoleShuffler))
 	if err != nil {
 		return err
 	}
@@ -392,7 +430,7 @@ func (r *CheckReport) aggregator(ctx context.Context, config string) error {
 	if err != nil {
 		return err
 	}
-	s, err := store.Open(ctx, c.StoreConfig(RoleAggregator))
+	s, err := openStore(ctx, c.StoreConfig(RoleAggregator))
 	if err != nil {
 		return err
 	}

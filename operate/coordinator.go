@@ -45,6 +45,7 @@ type running struct {
 
 	creating sync.Mutex      // one task at a time
 	known    map[string]bool // keys of the tasks that are here; of who holds creating
+	unusable map[string]bool // of those that cannot be made; of who holds creating
 
 	mu    sync.Mutex
 	tasks map[[32]byte]*train.Task
@@ -58,7 +59,7 @@ func serveCoordinator(ctx context.Context, config string, o Options) error {
 	if err != nil {
 		return err
 	}
-	r := &running{config: c, version: o.Version, known: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
+	r := &running{config: c, version: o.Version, known: map[string]bool{}, unusable: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
 	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold, PauseAfter: c.PauseAfter}
 	if r.population, err = ParsePopulation(c.Population); err != nil {
 		return configError("%w", err)
@@ -69,7 +70,7 @@ func serveCoordinator(ctx context.Context, config string, o Options) error {
 	if r.own.Keyring, err = LoadKeyring(c.SealingKeys); err != nil {
 		return configError("%w", err)
 	}
-	s, err := c.open(ctx, RoleCoordinator, o)
+	s, err := c.open(ctx, RoleCoordinator, o, c.openStore)
 	if err != nil {
 		return err
 	}
@@ -109,14 +110,15 @@ func (r *running) prepare(ctx context.Context, s *server) (err error) {
 			return err
 		}
 	}
-	if err := r.learn(ctx, func(t coordinator.Task) error {
-		r.own.Tasks = append(r.own.Tasks, t)
-		return nil
-	}); err != nil {
-		return err
-	}
 	if r.service, err = coordinator.New(r.own); err != nil {
 		return err
+	}
+	bad, err := r.learn(ctx, r.service.Add)
+	if err != nil {
+		return err
+	}
+	if bad != nil {
+		s.options.Log.Error("tasks in the store cannot be run; the others are", "error", bad)
 	}
 	if err := r.serveDashboard(s); err != nil {
 		return err
@@ -156,18 +158,27 @@ func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error
 	if t.Wire.Participation == dp.Once {
 		out.BlockSize = t.Config.K
 	}
-	id := t.Wire.ID()
-	if r.config.Record != "" {
-		rec, err := newRecorder(r.config.Record, t)
-		if err != nil {
-			return coordinator.Task{}, err
-		}
-		out.Record, out.RecordSum, out.Discard = rec.report, rec.sum, rec.discard
+	return out, nil
+}
+
+// record has what a task opens written down, if the configuration says so.
+func (r *running) record(t *train.Task, out *coordinator.Task) error {
+	if r.config.Record == "" {
+		return nil
 	}
+	rec, err := newRecorder(r.config.Record, t)
+	if err != nil {
+		return err
+	}
+	out.Record, out.RecordSum, out.Discard = rec.report, rec.sum, rec.discard
+	return nil
+}
+
+// keep remembers what a task is, for those who look.
+func (r *running) keep(t *train.Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tasks[id] = t
-	return out, nil
+	r.tasks[t.Wire.ID()] = t
 }
 
 // evaluation is what a task's status shows of a model.
@@ -177,58 +188,67 @@ type evaluation struct {
 	examined *report.Examined
 }
 
-// create signs a task, writes it down and starts it.
-func (r *running) create(ctx context.Context, name, config string, round time.Duration) ([32]byte, error) {
+// shortestRound is the least time that clients have to report.
+const shortestRound = time.Second
+
+// create signs a task, writes it down and starts it, unless it could not be run or
+// its first round not be paid.
+func (r *running) create(ctx context.Context, name, config string, round time.Duration) (id [32]byte, plan taskPlan, err error) {
 	c := train.Default()
 	if err := c.Parse([]byte(config)); err != nil {
-		return [32]byte{}, err
+		return id, plan, err
 	}
 	r.creating.Lock()
 	defer r.creating.Unlock()
 	if round == 0 {
 		round = r.config.RoundLength
 	}
-	if round < 0 || round > 366*24*time.Hour {
-		return [32]byte{}, fmt.Errorf("%w: a round of %v", train.ErrInput, round)
+	if round < shortestRound || round > 366*24*time.Hour {
+		return id, plan, fmt.Errorf("%w: a round of %v must take between %v and a year", train.ErrInput, round, shortestRound)
 	}
 	if !taskName(name) {
-		return [32]byte{}, fmt.Errorf("%w: name %q must be 1 to 64 of a-z, 0-9 and -", train.ErrInput, name)
+		return id, plan, fmt.Errorf("%w: name %q must be 1 to 64 of a-z, 0-9 and -", train.ErrInput, name)
 	}
 	e, err := r.own.Shuffler.Enrolment(ctx, r.population, time.Now())
 	if err != nil {
-		return [32]byte{}, err
+		return id, plan, err
 	}
 	t, err := train.NewTask(ctx, name, c, train.Enrolled{Population: r.population, Clients: e.Clients, MinReports: e.MinReports})
 	if err != nil {
-		return [32]byte{}, err
+		return id, plan, err
 	}
-	id := t.Wire.ID()
+	id = t.Wire.ID()
 	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, t.Wire.Append(nil)), Round: round}
 	if r.config.Data != "" { // as it will be opened after a restart
 		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data); err != nil {
-			return id, err
+			return id, plan, err
 		}
 	}
-	r.mu.Lock()
-	before := r.tasks[id] // the same task, if it is there already: it goes on
-	r.mu.Unlock()
 	out, err := r.runnable(t, made)
 	if err != nil {
-		return id, err
+		return id, plan, err
+	}
+	if err := coordinator.CheckTask(r.own, out); err != nil {
+		return id, plan, fmt.Errorf("%w: %w", train.ErrInput, err)
+	}
+	if r.known[createdKey(id)] {
+		return id, plan, alreadyThere(id)
+	}
+	if plan, err = r.plan(ctx, t); err != nil {
+		return id, plan, err
 	}
 	if err := r.enter(ctx, id, t, made); err != nil {
-		r.mu.Lock()
-		if delete(r.tasks, id); before != nil {
-			r.tasks[id] = before
-		}
-		r.mu.Unlock()
-		return id, err
+		return id, plan, err
 	}
+	if err := r.record(t, &out); err != nil {
+		return id, plan, err
+	}
+	r.keep(t)
 	if err := r.service.Add(out); err != nil {
-		return id, err
+		return id, plan, err
 	}
 	r.known[createdKey(id)] = true
-	return id, nil
+	return id, plan, nil
 }
 
 func taskName(name string) bool {

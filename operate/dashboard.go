@@ -220,7 +220,7 @@ func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *
 		Eps: s.Epsilon(), EpsAt: s.Round, Planned: math.NaN(), Delta: s.Delta, Method: s.Method, Source: s.Source, Charged: s.Charged,
 		Accuracy: last.accuracy, Loss: last.loss, Examined: last.examined, ExaminedAt: last.examinedAt, Seconds: last.before + time.Since(v.begun).Seconds(),
 		Counts: dashboard.Counts{Released: s.Released, Void: s.Void, Failed: s.Failed, Reports: s.Reports, Rejected: map[string]int64{}}}
-	if s.Phase == "failed" {
+	if s.Phase == "failed" || s.State == coordinator.Unusable {
 		t.State = dashboard.Failed
 	}
 	if s.FailedRound == s.Round && s.Round > 0 && t.Why == "" {
@@ -262,11 +262,19 @@ func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *
 		return t
 	}
 	c := made.Config
-	t.Expected, t.Budget, t.Evaluated = c.ExpectedReports(), c.Epsilon, dashboard.Grouped(int64(made.Data.Eval.Len()))+" "+made.Data.EvalName+" examples"
-	t.Numbers = made.Data.Classes == nil
+	t.Expected, t.Budget = c.ExpectedReports(), c.Epsilon
+	t.Numbers = made.Regression
 	t.Facts = facts(made)
 	t.Privacy = promise(made, s)
-	t.Planned = v.planned(ctx, s.Task, made)
+	switch {
+	case s.State == coordinator.Unusable:
+		t.Blind = "This coordinator cannot run the task."
+	case made.Data == nil:
+		t.Blind = "The task has ended, and none of its models was evaluated here."
+	default:
+		t.Evaluated = dashboard.Grouped(int64(made.Data.Eval.Len())) + " " + made.Data.EvalName + " examples"
+		t.Planned = v.planned(ctx, s.Task, made)
+	}
 	return t
 }
 
@@ -303,7 +311,7 @@ func facts(t *train.Task) []dashboard.Fact {
 	list := []dashboard.Fact{
 		{Name: "Clients", Value: dashboard.Grouped(c.Population)}, {Name: "Taking part", Value: c.Participation}, {Name: "Hidden by", Value: c.Trust},
 		{Name: "Fewest reports of a round", Value: dashboard.Grouped(t.Wire.MinReports)}, {Name: "Optimizer", Value: c.Optimizer},
-		{Name: "Model", Value: c.Model + ", " + dashboard.Grouped(int64(t.Model.Params())) + " parameters"},
+		{Name: "Model", Value: c.Model + ", " + dashboard.Grouped(t.Wire.Mechanism.Dim) + " parameters"},
 	}
 	if c.Trust == "vector-sum" || c.Trust == string(dp.Distributed) {
 		return append(list, dashboard.Fact{Name: "Noise of a client", Value: fmt.Sprintf("σ = %.4g clip norms", c.Sigma)})
@@ -317,7 +325,10 @@ func promise(t *train.Task, s coordinator.Status) report.Privacy {
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
 		Rounds: s.Charged, ReportsPerClient: c.ReportsPerClient(), Randomizer: c.Randomizer, Eps0: c.Eps0, Sigma: c.Sigma, Epsilon: s.Epsilon(),
 		Delta: s.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: c.Assumes(), PerClient: c.PerClient,
-		Running: s.State == coordinator.Running, PublicExamples: int64(t.Data.Public)}
+		Running: s.State == coordinator.Running}
+	if t.Data != nil {
+		p.PublicExamples = int64(t.Data.Public)
+	}
 	if t.Wire.Participation == dp.Once {
 		p.Rounds = s.Released + s.Failed // an entry is an epoch
 	}

@@ -59,7 +59,7 @@ func Init(ctx context.Context, role, config string) error {
 		}
 		for _, r := range c.roles() {
 			if err := Init(ctx, r.role, r.config); err != nil {
-				return fmt.Errorf("%s: %w", r.role, err)
+				return fmt.Errorf("role %s: %w", r.role, err)
 			}
 		}
 		return nil

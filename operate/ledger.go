@@ -54,7 +54,7 @@ func ReadLedger(ctx context.Context, config string) (*LedgerReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.Open(ctx, c.StoreConfig(RoleCoordinator))
+	s, err := c.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/riffle-dp/riffle/mechanism"
 	"github.com/riffle-dp/riffle/model"
 	"github.com/riffle-dp/riffle/randomizer"
-	"github.com/riffle-dp/riffle/store"
 	"github.com/riffle-dp/riffle/train"
 	"github.com/riffle-dp/riffle/wire"
 )
@@ -52,7 +51,7 @@ func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error
 	if err != nil {
 		return nil, configError("%w", err)
 	}
-	s, err := store.Open(ctx, c.StoreConfig(RoleCoordinator))
+	s, err := c.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}

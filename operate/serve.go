@@ -12,7 +12,9 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/ledger"
 	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
+	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/store"
 )
 
@@ -58,7 +60,7 @@ func serveAll(ctx context.Context, config string, o Options) error {
 	for _, r := range c.roles() {
 		parts = append(parts, func(ctx context.Context) error {
 			if err := Serve(ctx, r.role, r.config, o); err != nil {
-				return fmt.Errorf("%s: %w", r.role, err)
+				return fmt.Errorf("role %s: %w", r.role, err)
 			}
 			return nil
 		})
@@ -99,7 +101,7 @@ type server struct {
 }
 
 // open opens a role's store, which must have been made by Init.
-func (p Process) open(ctx context.Context, role string, o Options) (*server, error) {
+func (p Process) open(ctx context.Context, role string, o Options, open func(context.Context) (*store.Store, error)) (*server, error) {
 	if o.Level != nil {
 		l, err := parseLevel(p.Log)
 		if err != nil {
@@ -107,11 +109,36 @@ func (p Process) open(ctx context.Context, role string, o Options) (*server, err
 		}
 		o.Level.Set(l)
 	}
-	s, err := store.Open(ctx, p.StoreConfig(role))
+	s, err := open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return &server{role: role, process: p, options: o, store: s, started: time.Now()}, nil
+}
+
+// openStore opens a role's store. That there is none is a mistake in the configuration.
+func openStore(ctx context.Context, c store.Config) (*store.Store, error) {
+	s, err := store.Open(ctx, c)
+	if errors.Is(err, store.ErrNoStore) {
+		return nil, configError("%w", err)
+	}
+	return s, err
+}
+
+func (p Process) openStore(role string) func(context.Context) (*store.Store, error) {
+	return func(ctx context.Context) (*store.Store, error) { return openStore(ctx, p.StoreConfig(role)) }
+}
+
+// openStore opens a coordinator's. That it is gone is refused where its mark knows of
+// charges: a new one would be a new budget.
+func (c Coordinator) openStore(ctx context.Context) (*store.Store, error) {
+	s, err := openStore(ctx, c.StoreConfig(RoleCoordinator))
+	if errors.Is(err, store.ErrNoStore) {
+		if mark, bad := coordinator.MarkFile(c.Mark).Load(); bad == nil && mark.Entries > 0 {
+			return nil, fmt.Errorf("%w: the mark %s knows of %d charges: %w", ledger.ErrMark, c.Mark, mark.Entries, err)
+		}
+	}
+	return s, err
 }
 
 func (s *server) listen(name, address string, peers map[string][]endpoint.Pin, rate float64, maxBody int64, h http.Handler) error {

@@ -56,7 +56,7 @@ func serveShuffler(ctx context.Context, config string, o Options) error {
 			own.Aggregator = append(own.Aggregator, k)
 		}
 	}
-	s, err := c.open(ctx, RoleShuffler, o)
+	s, err := c.open(ctx, RoleShuffler, o, c.Process.openStore(RoleShuffler))
 	if err != nil {
 		return err
 	}

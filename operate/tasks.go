@@ -3,16 +3,20 @@ package operate
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
+	round "github.com/riffle-dp/riffle/coordinator"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/service/coordinator"
@@ -62,31 +66,52 @@ func (r *running) verified(made created) (wire.Task, error) {
 	return wire.DecodeTask(message)
 }
 
-// openTask makes a task run again from what was written down.
+// openTask makes a task ready to be run again from what was written down: only shown,
+// if it has ended, and as unusable, if it cannot be made. An error says that what is
+// stored cannot be read.
 func (r *running) openTask(ctx context.Context, made created) (coordinator.Task, error) {
 	w, err := r.verified(made)
 	if err != nil {
 		return coordinator.Task{}, err
 	}
-	t, err := train.OpenTask(ctx, w, r.config.Data)
+	ended, how, err := coordinator.Ended(ctx, coordinator.OnStore(r.store), w.ID())
 	if err != nil {
 		return coordinator.Task{}, err
 	}
-	return r.runnable(t, made)
+	if how.State == coordinator.Removed {
+		return coordinator.Task{}, errRemoved
+	}
+	shown := coordinator.Task{Signed: made.Signed, Budget: tailOnly(w), Ended: ended}
+	if t, err := train.ReadTask(w); err == nil {
+		r.keep(t)
+	}
+	if ended {
+		return shown, nil
+	}
+	t, err := train.OpenTask(ctx, w, r.config.Data)
+	var out coordinator.Task
+	if err == nil {
+		out, err = r.runnable(t, made)
+	}
+	if err == nil {
+		err = coordinator.CheckTask(r.own, out)
+	}
+	if err == nil {
+		err = r.record(t, &out)
+	}
+	switch {
+	case err == nil:
+		r.keep(t)
+		return out, nil
+	case ctx.Err() != nil:
+		return out, ctx.Err()
+	}
+	shown.Missing = err
+	return shown, nil
 }
 
-// endedTask is a task that has ended and cannot be made again, its data being gone:
-// the others run all the same. missing is why.
-func (r *running) endedTask(ctx context.Context, made created, missing error) (coordinator.Task, error) {
-	w, err := r.verified(made)
-	if err != nil {
-		return coordinator.Task{}, err
-	}
-	if ended, _, err := coordinator.Ended(ctx, r.own.Store, w.ID()); err != nil || !ended {
-		return coordinator.Task{}, errors.Join(missing, err)
-	}
-	return coordinator.Task{Signed: made.Signed, Budget: tailOnly(w), Missing: missing}, nil
-}
+// errRemoved says that a task was removed, and its key was left behind.
+var errRemoved = errors.New("operate: the task was removed")
 
 // tailOnly is a budget that bounds nothing and says what the task keeps for tails.
 func tailOnly(w wire.Task) ledger.Config {
@@ -97,8 +122,10 @@ func tailOnly(w wire.Task) ledger.Config {
 	return c
 }
 
-// lookup is the journal's: the tail of a task that another coordinator charges and
-// this one has not learned of yet. Its own budget is kept by who charges it.
+// lookup is the journal's: the tail of a task that another coordinator charges, or
+// that cannot be made here. Its own budget is kept by who charges it. The ledger names
+// the task by its digest, so that no signature is needed to know it again: the key it
+// was signed with may be an old one.
 func (r *running) lookup(ctx context.Context, task [32]byte) (limit ledger.Config, ok bool, err error) {
 	e, err := r.store.Get(ctx, createdKey(task))
 	if errors.Is(err, store.ErrNotFound) {
@@ -111,7 +138,10 @@ func (r *running) lookup(ctx context.Context, task [32]byte) (limit ledger.Confi
 	if err != nil {
 		return limit, false, err
 	}
-	w, err := r.verified(made)
+	if len(made.Signed) < ed25519.SignatureSize {
+		return limit, false, fmt.Errorf("operate: %s holds no signed task", e.Key)
+	}
+	w, err := wire.DecodeTask(made.Signed[ed25519.SignatureSize:])
 	if err != nil {
 		return limit, false, err
 	}
@@ -122,11 +152,13 @@ func (r *running) lookup(ctx context.Context, task [32]byte) (limit ledger.Confi
 }
 
 // learn passes on the tasks in the store that are not here yet. One that cannot be
-// made does not keep the others away. The caller holds creating, or is alone.
-func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) error {
+// made or read does not keep the others away: it is in the errors that are returned,
+// and tried again by the next call. The caller holds creating, or is alone. fatal says
+// that the store could not be asked, or ctx has ended.
+func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) (bad, fatal error) {
 	keys, err := r.store.Keys(ctx, "created.")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var failed []error
 	var found []store.Entry
@@ -144,13 +176,17 @@ func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) e
 	// As they were created, whatever their names.
 	slices.SortFunc(found, func(a, b store.Entry) int { return cmp.Compare(a.Revision, b.Revision) })
 	for _, e := range found {
-		if err := r.learnOne(ctx, e, add); err != nil {
-			failed = append(failed, fmt.Errorf("operate: %s: %w", e.Key, err))
+		err := r.learnOne(ctx, e, add)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err == nil || errors.Is(err, errRemoved) {
+			r.known[e.Key] = true
 			continue
 		}
-		r.known[e.Key] = true
+		failed = append(failed, fmt.Errorf("operate: %s: %w", e.Key, err))
 	}
-	return errors.Join(failed...)
+	return errors.Join(failed...), nil
 }
 
 func (r *running) learnOne(ctx context.Context, e store.Entry, add func(coordinator.Task) error) error {
@@ -160,12 +196,20 @@ func (r *running) learnOne(ctx context.Context, e store.Entry, add func(coordina
 	}
 	t, err := r.openTask(ctx, made)
 	if err != nil {
-		t, err = r.endedTask(ctx, made, err)
-	}
-	if err != nil {
 		return err
 	}
-	return add(t)
+	if t.Missing != nil && r.unusable[e.Key] {
+		return t.Missing // as it was before
+	}
+	if err := add(t); err != nil {
+		return err
+	}
+	if t.Missing != nil {
+		r.unusable[e.Key] = true
+		return t.Missing
+	}
+	delete(r.unusable, e.Key)
+	return nil
 }
 
 // learnEvery is how often a coordinator on a shared store looks for new tasks.
@@ -186,7 +230,8 @@ func (r *running) follow(ctx context.Context, log *slog.Logger) error {
 		}
 		r.creating.Lock()
 		before := len(r.known)
-		err := r.learn(ctx, r.service.Add)
+		bad, err := r.learn(ctx, r.service.Add)
+		err = errors.Join(err, bad)
 		n := len(r.known) - before
 		r.creating.Unlock()
 		if time.Since(refreshed) > refreshEvery {
@@ -204,7 +249,7 @@ func (r *running) follow(ctx context.Context, log *slog.Logger) error {
 			pause, last = learnEvery, ""
 		default:
 			if text := err.Error(); text != last {
-				log.Warn("tasks of another coordinator cannot be run here", "error", err)
+				log.Warn("tasks in the store cannot be run here", "error", err)
 				last = text
 			}
 			pause = min(2*pause, time.Minute) // making a task may cost much
@@ -231,17 +276,30 @@ func (r *running) enter(ctx context.Context, id [32]byte, t *train.Task, made cr
 	if err := r.checkTails(ctx, id, t.Config.Limit()); err != nil {
 		return err
 	}
+	// Clients and the shuffler may have seen rounds of it, and take none of these again.
+	if _, how, err := coordinator.Ended(ctx, coordinator.OnStore(r.store), id); err != nil {
+		return err
+	} else if how.State == coordinator.Removed {
+		return fmt.Errorf("%w: the same task was removed before: %x (another name makes it another)", train.ErrInput, id[:8])
+	}
 	_, err = r.store.CreateKey(ctx, createdKey(id), made.encode())
 	if errors.Is(err, store.ErrExists) {
-		return fmt.Errorf("%w: the same task is there already: %x (another name makes it another)", train.ErrInput, id[:8])
+		return alreadyThere(id)
 	}
 	return err
+}
+
+func alreadyThere(id [32]byte) error {
+	return fmt.Errorf("%w: the same task is there already: %x (another name makes it another)", train.ErrInput, id[:8])
 }
 
 // checkTails asks the journal with all tasks in the store in it, learned or not.
 func (r *running) checkTails(ctx context.Context, id [32]byte, limit ledger.Config) error {
 	if err := r.journal.Refresh(ctx); err != nil {
 		return err
+	}
+	if limit.Tail == 0 {
+		return nil // whatever the others keep
 	}
 	keys, err := r.store.Keys(ctx, "created.")
 	if err != nil {
@@ -269,4 +327,127 @@ func (r *running) checkTails(ctx context.Context, id [32]byte, limit ledger.Conf
 	}
 	r.journal.View(func(b *ledger.Book) { err = b.CheckTail(id, limit) })
 	return err
+}
+
+// taskPlan is what a task's rounds cost if as many take part as it expects.
+type taskPlan struct {
+	cost   dp.Bound // of all its rounds, by themselves
+	rounds int64
+	fit    int64 // that the task's and the population's budgets take
+	limit  error // what refuses the next; nil if all fit
+}
+
+// plan prices a task. One whose first round does not fit is refused, with an error
+// that wraps ledger.ErrBudget or says that there is no bound.
+func (r *running) plan(ctx context.Context, t *train.Task) (p taskPlan, err error) {
+	p.rounds = t.Config.Rounds
+	if p.cost, err = t.Planned(ctx); err != nil {
+		return p, err
+	}
+	c, err := t.Coordinator()
+	if err != nil {
+		return p, err
+	}
+	limit := t.Config.Limit()
+	c.Colluders = r.config.Colluders
+	if c.Ledger, err = ledger.New(limit); err != nil {
+		return p, err
+	}
+	pure, err := round.New(c)
+	if err != nil {
+		return p, err
+	}
+	reports := c.Population
+	switch c.Participation {
+	case dp.Sampled:
+		reports = c.Sample
+	case dp.CheckIn:
+		reports = max(c.MinReports, int64(float64(c.Population)*c.CheckInRate))
+	}
+	event, _, err := pure.Planned(reports)
+	if err != nil {
+		return p, err
+	}
+	if err := r.journal.Refresh(ctx); err != nil {
+		return p, err
+	}
+	var ahead *ledger.Prospect
+	r.journal.View(func(b *ledger.Book) { ahead, err = b.Prospect(t.Wire.ID(), limit) })
+	if err != nil {
+		return p, err
+	}
+	charges := p.rounds
+	if c.Participation == dp.Once { // one for an epoch
+		charges = c.Blocks.Epochs(p.rounds)
+	}
+	if p.fit, p.limit = ahead.Fits(event, charges); p.fit == 0 && p.limit != nil {
+		return p, fmt.Errorf("operate: not one round fits: %w", p.limit)
+	}
+	if c.Participation == dp.Once {
+		p.fit = min(p.rounds, c.Blocks.Rounds(p.fit))
+	}
+	return p, nil
+}
+
+// remove takes a task away that was never charged: by its name or digest, or, where
+// its record cannot be read, by its whole digest.
+func (r *running) remove(ctx context.Context, text string) error {
+	r.creating.Lock()
+	defer r.creating.Unlock()
+	id, err := r.find(text)
+	if errors.Is(err, coordinator.ErrNoTask) {
+		b, bad := hex.DecodeString(text)
+		if bad != nil || len(b) != len(id) {
+			return err
+		}
+		id = [32]byte(b)
+		if _, missing := r.store.Get(ctx, createdKey(id)); missing != nil {
+			return err
+		}
+		if err := r.eraseUnread(ctx, id); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	} else if err := r.service.Remove(ctx, id); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	delete(r.tasks, id)
+	r.mu.Unlock()
+	delete(r.known, createdKey(id))
+	delete(r.unusable, createdKey(id))
+	return r.forget(ctx, id)
+}
+
+// eraseUnread removes a task whose record cannot be read, so that it never ran.
+func (r *running) eraseUnread(ctx context.Context, id [32]byte) error {
+	if err := r.journal.Refresh(ctx); err != nil {
+		return err
+	}
+	charged := false
+	r.journal.View(func(b *ledger.Book) { _, charged = b.Last(id) })
+	if charged {
+		return fmt.Errorf("%w: %x", coordinator.ErrCharged, id[:8])
+	}
+	return coordinator.Erase(ctx, coordinator.OnStore(r.store), id)
+}
+
+// forget deletes the keys of a task that was removed, the one that names it last but
+// for what only takes space.
+func (r *running) forget(ctx context.Context, id [32]byte) error {
+	name := hex.EncodeToString(id[:])
+	for _, key := range []string{createdKey(id), "state." + name, curveKey(name)} {
+		e, err := r.store.Get(ctx, key)
+		if err == nil {
+			err = r.store.DeleteKey(ctx, key, e.Revision)
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	if r.config.Record != "" {
+		_ = os.Remove(filepath.Join(r.config.Record, name)) // it is empty, or stays
+	}
+	return nil
 }

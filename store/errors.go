@@ -34,6 +34,17 @@ var (
 	ErrUnavailable = errors.New("store does not answer")
 )
 
+// ErrNoStore is ErrNotFound of a whole store.
+var ErrNoStore error = noStore{}
+
+type noStore struct{}
+
+func (noStore) Error() string {
+	return "this is not its place, or it was lost; only `riffle init` makes one, for a new population"
+}
+
+func (noStore) Is(target error) bool { return target == ErrNotFound }
+
 // Codes of JetStream that its client does not name.
 const (
 	codeAccountFull    = 10002

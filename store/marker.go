@@ -161,7 +161,7 @@ func (m marker) usable(where string) error {
 func readMarkerFile(dir string) (marker, error) {
 	data, err := os.ReadFile(filepath.Join(dir, markerFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return marker{}, fmt.Errorf("store: no store in %s; run riffle init: %w", dir, ErrNotFound)
+		return marker{}, fmt.Errorf("store: no store in %s: %w", dir, ErrNoStore)
 	}
 	if err != nil {
 		return marker{}, fmt.Errorf("store: %w", err)
@@ -179,7 +179,7 @@ func (s *Store) readMarker(ctx context.Context) (marker, error) {
 	}
 	e, err := s.get(ctx, markerKey)
 	if errors.Is(err, ErrNotFound) {
-		return marker{}, fmt.Errorf("store: no store of domain %s at %s; run riffle init: %w", s.config.Domain, s.where(), ErrNotFound)
+		return marker{}, fmt.Errorf("store: no store of domain %s at %s: %w", s.config.Domain, s.where(), ErrNoStore)
 	}
 	if err != nil {
 		return marker{}, err

@@ -25,6 +25,8 @@ type Task struct {
 	Wire   wire.Task
 	Data   *Data // the coordinator's: the test set is what it needs of it
 	Model  model.Parametric
+	// Regression says that numbers are predicted, and no classes.
+	Regression bool
 
 	parts parts
 }
@@ -118,7 +120,7 @@ func newTask(ctx context.Context, c Config) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Task{Data: data}
+	t := &Task{Data: data, Regression: data.Classes == nil}
 	if t.parts, err = c.parts(data, m); err != nil {
 		return nil, err
 	}
@@ -186,6 +188,16 @@ func OpenTask(ctx context.Context, w wire.Task, data string) (*Task, error) {
 		return nil, inputError("the task that was signed cannot be made again from these data")
 	}
 	return &made, nil
+}
+
+// ReadTask returns what a signed task says, without its data: Data and Model are
+// nil, and it cannot be run or evaluated.
+func ReadTask(w wire.Task) (*Task, error) {
+	d, err := readDocument(w.Config)
+	if err != nil {
+		return nil, err
+	}
+	return &Task{Config: d.config, Wire: w, Regression: d.classes == nil}, nil
 }
 
 // Coordinator returns what a coordinator of the task starts with, a new optimizer

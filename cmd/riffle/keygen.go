@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -105,8 +107,8 @@ the old one any more.`,
 			if err != nil {
 				return usageError{err}
 			}
-			if expires <= 0 {
-				return usage("--expires %v must be above 0", expires)
+			if expires < time.Hour {
+				return usage("--expires %v must be at least 1h", expires)
 			}
 			m := made{Role: role, Dir: dir}
 			if role != "aggregator" && !sealingOnly {
@@ -192,6 +194,11 @@ know a server by its pin, not by who signed for it.`,
 			}
 			if valid <= 0 {
 				return usage("--expires %v must be above 0", valid)
+			}
+			for _, h := range hosts {
+				if h == "" || strings.ContainsAny(h, " \t\n/:") && net.ParseIP(h) == nil {
+					return usage("--host %q must be a name or an address, without a port", h)
+				}
 			}
 			now := time.Now()
 			pin, err := operate.GenerateTLS(dir, hosts, now.Add(-time.Hour), now.Add(valid))

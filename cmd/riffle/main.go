@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -32,11 +35,25 @@ const (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
+// signalled is why a command's context ended.
+type signalled struct{ os.Signal }
+
+// Is says that it is a cancellation like any other to who does not ask what it was.
+func (s signalled) Is(target error) bool { return target == context.Canceled }
+
+func (s signalled) Error() string { return "it was told to end (" + s.String() + ")" }
+
 func run(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	// A second Ctrl-C ends the process at once. Nothing else stops listening: a
 	// signal that comes when the work is done must not kill what is reporting it.
-	context.AfterFunc(ctx, stop)
+	go func() {
+		cancel(signalled{<-signals})
+		signal.Stop(signals)
+	}()
 
 	root := newRoot()
 	root.SetArgs(args)
@@ -46,8 +63,34 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
-	fmt.Fprintln(stderr, "riffle:", strings.TrimSpace(err.Error()))
-	return exitCode(err)
+	if _, rest, found := root.Find(args); found == nil {
+		args = rest
+	}
+	fmt.Fprintln(stderr, "riffle:", withoutPackages(err.Error(), args))
+	code := exitCode(err)
+	if code == exitFailed && aboutArgument(err, args) {
+		return exitUsage
+	}
+	return code
+}
+
+// aboutArgument says that a file or folder that an argument names cannot be read or
+// made: bad input, and no failure of the work.
+func aboutArgument(err error, args []string) bool {
+	var path *fs.PathError
+	if !errors.As(err, &path) || !errors.Is(path.Err, fs.ErrNotExist) && !errors.Is(path.Err, fs.ErrExist) &&
+		!errors.Is(path.Err, fs.ErrPermission) && !errors.Is(path.Err, syscall.ENOTDIR) && !errors.Is(path.Err, syscall.EISDIR) {
+		return false
+	}
+	return slices.ContainsFunc(args, func(a string) bool {
+		if _, value, ok := strings.Cut(a, "="); ok && strings.HasPrefix(a, "-") {
+			a = value
+		}
+		dir, name := filepath.Split(filepath.Clean(path.Path))
+		in, given := filepath.Split(filepath.Clean(a))
+		// Itself, what lies in it or above it, or the temporary file that becomes it.
+		return a != "" && (strings.HasPrefix(filepath.Clean(a), filepath.Clean(path.Path)+string(filepath.Separator)) || dir == in && (name == given || strings.HasPrefix(name, "."+given+"-")) || filepath.Clean(dir) == filepath.Clean(a))
+	})
 }
 
 // usageError marks an error as the caller's: exit 2.
@@ -91,6 +134,12 @@ data can have influenced what was seen.`,
 	})
 	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newExperiment(), newFigures(experiment.Recordings(), plan.Site), newData(),
 		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newLedger(), newFsck(), newMigrate(), newVersion())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = noArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	return root
 }
 

@@ -33,15 +33,15 @@ func operateError(err error) error {
 		case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeUnimplemented:
 			return usageError{text}
 		case connect.CodeFailedPrecondition:
-			return fmt.Errorf("%w: %w", ledger.ErrBudget, text)
+			return refusedError{text}
 		}
 		return text
 	}
 	switch {
-	case errors.Is(err, operate.ErrConfig), errors.Is(err, store.ErrExists):
-		return usageError{err}
 	case errors.Is(err, ledger.ErrMark), errors.Is(err, store.ErrRollback), errors.Is(err, store.ErrNoLedger):
 		return refusedError{err}
+	case errors.Is(err, operate.ErrConfig), errors.Is(err, store.ErrExists):
+		return usageError{err}
 	}
 	return err
 }
@@ -76,22 +76,24 @@ func (f operatorFlags) client() (operatorv1.OperatorServiceClient, error) {
 		}
 		f.socket = c.Operator
 	}
-	if _, err := os.Stat(f.socket); err != nil {
-		return nil, fmt.Errorf("no coordinator is running: %w", err)
+	if info, err := os.Stat(f.socket); err != nil {
+		return nil, fmt.Errorf("no coordinator is running: %v", err)
+	} else if info.Mode().Type() != os.ModeSocket {
+		return nil, usage("%s is no socket", f.socket)
 	}
 	return operate.OperatorClient(f.socket), nil
 }
 
 func newTaskCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "task", Short: "Create, list, show, stop or resume a running coordinator's tasks",
+		Use: "task", Short: "Create, list, show, stop, resume or remove a running coordinator's tasks",
 		Long: `Task speaks with a running coordinator by its socket (proto/riffle/operator/v1),
 which only its owner may open.`,
 		Example: `  riffle task create --config deploy/coordinator.yaml --name first --task task.yaml
   riffle task list --config deploy/coordinator.yaml --json`,
 		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTaskCreate(), newTaskList(), newTaskShow(), newTaskStop(), newTaskResume())
+	cmd.AddCommand(newTaskCreate(), newTaskList(), newTaskShow(), newTaskStop(), newTaskResume(), newTaskRemove())
 	return cmd
 }
 
@@ -135,19 +137,52 @@ func toJSON(t *operatorv1.Task) taskJSON {
 		Accuracy: t.Accuracy, Loss: t.Loss, Error: t.Error}
 }
 
+// planJSON is what a new task's rounds cost if as many take part as it expects.
+type planJSON struct {
+	Epsilon train.Number `json:"epsilon"`
+	Delta   float64      `json:"delta"`
+	Method  string       `json:"method"`
+	Rounds  int64        `json:"rounds"`
+	Fit     int64        `json:"rounds_that_fit"`
+	Limit   string       `json:"limit,omitempty"` // what refuses the next
+}
+
+func showPlan(p *printer, plan *operatorv1.Plan) {
+	if plan == nil { // of an older coordinator
+		return
+	}
+	p.row("planned cost", "epsilon <= %s at delta = %g for all %s (%s)", roundUp(plan.Epsilon), plan.Delta, number(plan.Rounds, "round"), plan.Method)
+	if plan.Limit == "" {
+		p.row("budget", "all %s fit the task's and the population's, as the ledger stands", number(plan.Rounds, "round"))
+		return
+	}
+	p.row("budget", "%d of %s fit; the next is refused: %s", plan.Fit, number(plan.Rounds, "round"), plainly(plan.Limit))
+}
+
 func showTask(cmd *cobra.Command, show output, t *operatorv1.Task) error {
 	if show.json {
 		return printJSON(cmd.OutOrStdout(), toJSON(t))
 	}
 	p := printer{w: cmd.OutOrStdout()}
+	printTask(&p, t)
+	return p.err
+}
+
+func printTask(p *printer, t *operatorv1.Task) {
 	p.row("task", "%s", t.Id)
 	p.row("name", "%s", t.Name)
 	state := t.State
 	if t.Why != "" {
 		state += ": " + t.Why
 	}
-	p.row("state", "%s", state)
+	p.row("state", "%s", plainly(state))
+	if t.Phase == "standby" {
+		p.row("here", "a standby: another coordinator leads the task, and knows the rest")
+	}
 	p.row("protocol", "%s, %s, n-min %d", t.Trust, t.Participation, t.NMin)
+	if t.Phase == "standby" {
+		return
+	}
 	p.row("rounds", "%d of %d run: %d released, %d failed; %d void", t.Released+t.RoundsFailed, t.Rounds, t.Released, t.RoundsFailed, t.RoundsVoid)
 	if t.Failure != "" {
 		p.row("", "round %d gave no step: %s", t.FailedRound, t.Failure)
@@ -165,9 +200,8 @@ func showTask(cmd *cobra.Command, show output, t *operatorv1.Task) error {
 	}
 	p.row("model", "%s", t.Model)
 	if t.Error != "" {
-		p.row("last error", "%s", t.Error)
+		p.row("last error", "%s", plainly(t.Error))
 	}
-	return p.err
 }
 
 func newTaskCreate() *cobra.Command {
@@ -180,8 +214,12 @@ func newTaskCreate() *cobra.Command {
 		Use: "create", Short: "Create a task and start it",
 		Long: `Create has the coordinator sign a task and start it. A task has the settings of
 riffle train, from a file and from flags, which win; what a network cannot do is
-refused (README, operating). The clients' own policies decide whether they take
-part.`,
+refused. The clients' own policies decide whether they take part.
+
+It says what all rounds cost if as many report as is expected, and how many of them
+the budgets take as the ledger stands. A task that could not be run is refused with
+exit code 2, one whose first round does not fit the budgets with 3; neither leaves a
+trace.`,
 		Example: `  riffle task create --config deploy/coordinator.yaml --name first --task task.yaml
   riffle task create --config deploy/coordinator.yaml --name second --eps0 2 --rounds 20 --n-min 500`,
 		Args: noArgs,
@@ -207,7 +245,18 @@ part.`,
 			if err != nil {
 				return operateError(err)
 			}
-			return showTask(cmd, show, resp.Msg.Task)
+			if plan := resp.Msg.Plan; show.json && plan != nil {
+				return printJSON(cmd.OutOrStdout(), struct {
+					taskJSON
+					Plan planJSON `json:"plan"`
+				}{toJSON(resp.Msg.Task), planJSON{train.Number(plan.Epsilon), plan.Delta, plan.Method, plan.Rounds, plan.Fit, plan.Limit}})
+			} else if show.json {
+				return showTask(cmd, show, resp.Msg.Task)
+			}
+			p := printer{w: cmd.OutOrStdout()}
+			printTask(&p, resp.Msg.Task)
+			showPlan(&p, resp.Msg.Plan)
+			return p.err
 		},
 	}
 	flags := cmd.Flags()
@@ -248,6 +297,10 @@ func newTaskList() *cobra.Command {
 			}
 			p := printer{w: cmd.OutOrStdout()}
 			for _, t := range resp.Msg.Tasks {
+				if t.Phase == "standby" {
+					p.line("%.16s  %-20s %-8s a standby: another coordinator leads it", t.Id, t.Name, t.State)
+					continue
+				}
 				p.line("%.16s  %-20s %-8s round %d of %d, %d released, epsilon %s", t.Id, t.Name, t.State, t.Round, t.Rounds, t.Released, roundUp(t.Epsilon))
 			}
 			return p.err
@@ -337,6 +390,37 @@ then on.`,
 				return operateError(err)
 			}
 			return showTask(cmd, show, resp.Msg.Task)
+		},
+	}
+	f.flags(cmd.Flags())
+	show.flags(cmd.Flags())
+	return cmd
+}
+
+func newTaskRemove() *cobra.Command {
+	var f operatorFlags
+	var show output
+	cmd := &cobra.Command{
+		Use: "remove TASK", Short: "Remove a task that was never charged",
+		Long: `Remove ends a task and deletes what is stored of it, if the ledger has no entry of
+it: one that was created by mistake, or that cannot be run (state "unusable"). What
+was charged stays for good, with what it was charged for: such a task is refused here
+(exit code 3) and can be stopped. A task that was removed is not created again with
+the same name and settings: clients and shuffler may have seen rounds of it.`,
+		Example: "  riffle task remove first --config deploy/coordinator.yaml", Args: taskArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			if _, err := c.RemoveTask(cmd.Context(), connect.NewRequest(&operatorv1.RemoveTaskRequest{Task: args[0]})); err != nil {
+				return operateError(err)
+			}
+			if show.json {
+				return printJSON(cmd.OutOrStdout(), map[string]string{"removed": args[0]})
+			}
+			show.note(cmd.ErrOrStderr(), "removed: %s", args[0])
+			return nil
 		},
 	}
 	f.flags(cmd.Flags())
@@ -470,7 +554,7 @@ if there is a problem.`,
 			} else {
 				p := printer{w: cmd.OutOrStdout()}
 				for _, x := range r.Problems {
-					p.line("%s: %s", x.Where, x.What)
+					p.line("%s: %s", x.Where, plainly(x.What))
 				}
 				for _, kind := range slices.Sorted(maps.Keys(r.Checked)) {
 					p.row(kind, "%d", r.Checked[kind])
@@ -480,7 +564,7 @@ if there is a problem.`,
 				}
 			}
 			if !r.Clean {
-				return fmt.Errorf("%d problems", len(r.Problems))
+				return errors.New(number(int64(len(r.Problems)), "problem"))
 			}
 			show.note(cmd.ErrOrStderr(), "clean")
 			return nil

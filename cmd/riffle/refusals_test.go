@@ -78,7 +78,7 @@ func TestWhatIsNotBelieved(t *testing.T) {
 		code int
 		text string
 	}{
-		{"no store", func(string, string) {}, exitFailed, "run riffle init"},
+		{"no store", func(string, string) {}, exitRefused, "the mark"},
 		{"no ledger", func(store, _ string) {
 			copyTree(t, data, store)
 			found, err := filepath.Glob(filepath.Join(store, "jetstream", "*", "streams", "coordinator_ledger"))

@@ -3,10 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -53,8 +53,6 @@ func addUnderDemo(fs *pflag.FlagSet) {
 // stop, and 130 after an interrupt.
 func service(cmd *cobra.Command, f func(context.Context, operate.Options) error) error {
 	o := serverOptions(cmd)
-	term := make(chan os.Signal, 1)
-	signal.Notify(term, syscall.SIGTERM) // the context ends by it as well
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	if on, _ := cmd.Flags().GetBool(underDemo); on {
@@ -72,19 +70,17 @@ func service(cmd *cobra.Command, f func(context.Context, operate.Options) error)
 		}()
 	}
 	err := f(ctx, o)
-	signal.Stop(term)
-	if err != nil {
+	// Who is told to end while it starts has failed at nothing.
+	if ended := cmd.Context().Err() != nil; err != nil && !(ended && errors.Is(err, context.Canceled)) {
 		return operateError(err)
-	}
-	select {
-	case <-term:
+	} else if !ended {
 		return nil
-	default:
 	}
-	if cmd.Context().Err() != nil {
-		return fmt.Errorf("interrupted: %w", context.Canceled)
+	var by signalled
+	if errors.As(context.Cause(cmd.Context()), &by) && by.Signal == syscall.SIGTERM {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("interrupted: %w", context.Canceled)
 }
 
 func newServe() *cobra.Command {

@@ -297,7 +297,7 @@ func TestOperateTwoRounds(t *testing.T) {
 	}
 	until(t, "the shuffler is ready", func() bool { return get(t, "http://"+sh.Admin+"/readyz") == http.StatusOK })
 	until(t, "the shuffler's socket", func() bool { _, err := os.Stat(sh.Operator); return err == nil })
-	want(t, exitUsage, "a shuffler has no tasks", "task", "list", "--socket", sh.Operator)
+	want(t, exitUsage, "this is the shuffler", "task", "list", "--socket", sh.Operator)
 	want(t, exitUsage, "trust none", "task", "create", "--config", coordinator, "--name", "bare", "--data", data, "--trust", "none")
 	want(t, exitUsage, "name", "task", "create", "--config", coordinator, "--name", "A B", "--data", data)
 	want(t, exitUsage, `no such task: "nothing"`, "task", "show", "nothing", "--config", coordinator)
@@ -395,14 +395,14 @@ func TestOperateTwoRounds(t *testing.T) {
 		t.Errorf("%+v %v", replay, err)
 	}
 
-	// What has ended does not need its data, and says so.
+	// What has ended does not need its data.
 	if err := os.Rename(data, data+".away"); err != nil {
 		t.Fatal(err)
 	}
 	withoutCmd, withoutLog := background(t, "serve", "coordinator", "--config", coordinator)
 	until(t, "the coordinator shows tasks without data", func() bool {
 		code, out, _ := outcome(t, "task", "show", "first", "--config", coordinator, "--json")
-		return code == exitDone && strings.Contains(out, `"state": "done"`) && strings.Contains(out, "images")
+		return code == exitDone && strings.Contains(out, `"state": "done"`) && strings.Contains(out, `"trust": "shuffle"`)
 	})
 	until(t, "the page shows the past", func() bool { return len(page.history(t, task.Task).Measures.Round) > 0 })
 	if again := page.history(t, task.Task); !reflect.DeepEqual(again.Measures, past.Measures) {

@@ -116,9 +116,12 @@ type Task struct {
 	// recorded of it is in no model.
 	Discard func(round int64) error
 
-	// Missing, if not nil, says why a task that has ended cannot be made again. It is
-	// then only shown: besides Missing, Signed and Budget are required, and it is
-	// fatal if the task has not ended.
+	// Ended says that the task has ended: it is shown and not made again. Besides it
+	// Signed and Budget are required.
+	Ended bool
+	// Missing, if not nil, is why a task that has not ended cannot be made here. It is
+	// shown as Unusable and can be stopped; others run. Besides it Signed and Budget
+	// are required.
 	Missing error
 }
 
@@ -159,8 +162,31 @@ func (c *Config) check() error {
 	return nil
 }
 
-// newRunner checks a task.
+// CheckTask says whether a coordinator could run a task. Of the configuration it
+// looks at Key and Aggregator, and it changes nothing.
+func CheckTask(c Config, t Task) error {
+	s := &Service{config: c}
+	if s.config.Log == nil {
+		s.config.Log = slog.New(slog.DiscardHandler)
+	}
+	_, err := s.checked(t)
+	return err
+}
+
+// newRunner checks a task and gives it its budget.
 func (s *Service) newRunner(t Task) (*runner, error) {
+	r, err := s.checked(t)
+	if err != nil {
+		return nil, err
+	}
+	if r.ledger, err = s.config.Journal.Task(r.id, t.Budget); err != nil {
+		return nil, fmt.Errorf("coordinator: task %q: %w", r.task.Name, err)
+	}
+	return r, nil
+}
+
+// checked is a runner that has no ledger yet.
+func (s *Service) checked(t Task) (*runner, error) {
 	message, err := wire.Verify(s.config.Key.Public().(ed25519.PublicKey), wire.LabelTask, t.Signed)
 	if err != nil {
 		return nil, err
@@ -172,8 +198,8 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 	fail := func(format string, args ...any) (*runner, error) {
 		return nil, fmt.Errorf("coordinator: task %q: %w", w.Name, fmt.Errorf(format, args...))
 	}
-	if t.Missing != nil {
-		return s.newEnded(t, w)
+	if t.shown() {
+		return s.bare(t, w), nil
 	}
 	if t.Optimizer == nil || t.Round < time.Millisecond || t.Pause < 0 {
 		return fail("an optimizer and a round's duration are required")
@@ -225,29 +251,16 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 	if d := len(o.Point()); d != m.Dim() {
 		return fail("the model has %d parameters, the mechanism %d", d, m.Dim())
 	}
-	if r.ledger, err = s.config.Journal.Task(r.id, t.Budget); err != nil {
-		return fail("%w", err)
-	}
 	return r, nil
 }
 
 // bare is a runner that has yet to be made ready.
 func (s *Service) bare(t Task, w wire.Task) *runner {
-	r := &runner{s: s, t: t, id: w.ID(), task: w, changed: make(chan struct{}), ended: make(chan struct{}), resume: make(chan chan error)}
+	r := &runner{s: s, t: t, id: w.ID(), task: w, changed: make(chan struct{}), ended: make(chan struct{}), replaced: make(chan struct{}), resume: make(chan chan error)}
 	r.status = Status{Task: r.id, Name: w.Name, State: Running, Phase: "starting", Rounds: w.Rounds, Until: w.Rounds, Delta: w.Delta, Eps: -1,
 		Counts: Counts{}.clone(), Seconds: map[string]float64{}}
 	r.log = s.config.Log.With("task", w.Name)
 	return r
-}
-
-// newEnded is for a task that can only be shown.
-func (s *Service) newEnded(t Task, w wire.Task) (*runner, error) {
-	r := s.bare(t, w)
-	var err error
-	if r.ledger, err = s.config.Journal.Task(r.id, t.Budget); err != nil {
-		return nil, fmt.Errorf("coordinator: task %q: %w", w.Name, err)
-	}
-	return r, nil
 }
 
 // blocks returns the division of n clients, of participation once.

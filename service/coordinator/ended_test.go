@@ -3,11 +3,22 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
 )
+
+// tasksOf is what clients are shown.
+func tasksOf(p *process) string {
+	w := httptest.NewRecorder()
+	p.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/tasks", nil))
+	return w.Body.String()
+}
 
 // A task that has ended and cannot be made again is shown, and others run.
 func TestEndedTaskWithoutItsData(t *testing.T) {
@@ -18,24 +29,30 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 	missing := func(c *Config) {
 		c.Tasks[0] = Task{Signed: w.config.Signed, Budget: w.config.Budget, Missing: gone}
 	}
-	p, err := w.start(nil, missing)
+	over := func(c *Config) {
+		c.Tasks[0] = Task{Signed: w.config.Signed, Budget: w.config.Budget, Ended: true}
+	}
+	p, err := w.start(nil, over)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	s, err := p.Wait(ctx, w.task.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.State != Done || s.Round != 3 || s.Model != done.Model || s.Eps != done.Eps || s.Why != done.Why {
-		t.Errorf("%+v, want %+v", s, done)
-	}
-	for s.Error == "" && ctx.Err() == nil {
+	for s.Eps < 0 && ctx.Err() == nil { // it is counted meanwhile
 		s, _ = p.Show(w.task.ID())
 	}
-	if s.Error != gone.Error() {
-		t.Errorf("it says %q", s.Error)
+	if s.State != Done || s.Round != 3 || s.Model != done.Model || s.Eps != done.Eps || s.Why != done.Why || s.Error != "" {
+		t.Errorf("%+v, want %+v", s, done)
+	}
+	if b := tasksOf(p); strings.Contains(b, fmt.Sprintf("%x", w.task.ID())) {
+		t.Errorf("clients are still shown it: %s", b)
+	}
+	if err := p.Remove(ctx, w.task.ID()); !errors.Is(err, ErrCharged) {
+		t.Errorf("a task that was charged is removed: %v", err)
 	}
 	if _, err := p.model(ctx, w.task.ID(), done.Model); err != nil {
 		t.Errorf("its model: %v", err)
@@ -49,13 +66,64 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 	}
 	w.fsck()
 
-	// One that has not ended must not be passed over.
+	// One that has not ended is shown and not led, until it can be made.
 	w = newWorld(t, dp.Shuffle, dp.All)
 	if p, err = w.start(nil, missing); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-p.done; !errors.Is(err, errFatal) || !errors.Is(err, gone) {
-		t.Errorf("a task that has not ended: %v", err)
+	for s.State != Unusable && ctx.Err() == nil {
+		s, _ = p.Show(w.task.ID())
+	}
+	if s.Error != gone.Error() || s.Round != 0 {
+		t.Errorf("%+v", s)
+	}
+	if err := p.Add(w.config); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = p.Wait(ctx, w.task.ID()); err != nil || s.State != Done || s.Released != 3 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	p.stop()
+	if err := <-p.done; err != nil {
+		t.Error(err)
+	}
+	// Or it is stopped, and another is removed.
+	for _, end := range []struct {
+		how  State
+		call func(p *process, id [32]byte) error
+	}{
+		{Stopped, func(p *process, id [32]byte) error { return p.Stop(ctx, id, "") }},
+		{Removed, func(p *process, id [32]byte) error { return p.Remove(ctx, id) }},
+	} {
+		w = newWorld(t, dp.Shuffle, dp.All)
+		if p, err = w.start(nil, missing); err != nil {
+			t.Fatal(err)
+		}
+		if err := end.call(p, w.task.ID()); err != nil {
+			t.Fatal(err)
+		}
+		ended, how, err := Ended(ctx, &memory{w.disk, nil, t}, w.task.ID())
+		if err != nil || !ended || how.State != end.how {
+			t.Errorf("%v, %+v, %v, want %s", ended, how, err, end.how)
+		}
+		if _, err := p.Show(w.task.ID()); (end.how == Removed) != errors.Is(err, ErrNoTask) {
+			t.Errorf("%s: %v", end.how, err)
+		}
+		p.stop()
+		if err := <-p.done; err != nil {
+			t.Error(err)
+		}
+	}
+	// Another coordinator on the store does not begin a task anew that was removed.
+	if p, err = w.start(nil); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = p.Wait(ctx, w.task.ID()); err != nil || s.State != Removed || s.Round != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	p.stop()
+	if err := <-p.done; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -23,8 +23,10 @@ func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/tasks", func(w http.ResponseWriter, _ *http.Request) {
 		var b strings.Builder
-		for _, r := range s.all() {
-			fmt.Fprintf(&b, "%x\n", r.id)
+		for _, r := range s.List() {
+			if r.State == Running || r.State == Paused { // what has ended is nothing for those who look for tasks
+				fmt.Fprintf(&b, "%x\n", r.Task)
+			}
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte(b.String()))

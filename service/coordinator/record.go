@@ -31,6 +31,13 @@ const (
 	Refused State = "refused" // the ledger takes no further round
 	// Paused is a running task that waits for its operator.
 	Paused State = "paused"
+	// Removed is a task that was never charged and of which the rest is gone. It is
+	// not shown; its record keeps other coordinators on the store from beginning it
+	// again.
+	Removed State = "removed"
+	// Unusable is never stored: this coordinator cannot make the task, and does not
+	// lead it.
+	Unusable State = "unusable"
 )
 
 // taskRecord is task.<task>; the signed task lies beside it as an object.
@@ -120,7 +127,7 @@ func decodeTask(b []byte) (taskRecord, error) {
 		return r, fmt.Errorf("coordinator: a task: %v", err)
 	}
 	switch r.State {
-	case Running, Done, Stopped, Refused:
+	case Running, Done, Stopped, Refused, Removed:
 		return r, nil
 	}
 	return r, fmt.Errorf("coordinator: task in state %q", r.State)

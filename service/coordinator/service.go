@@ -18,6 +18,8 @@ type Service struct {
 	start   func(*runner) // nil before Run and after
 	models  cache
 
+	counting chan struct{} // one for the ended task whose cost is counted
+
 	watchers watchers
 }
 
@@ -26,7 +28,7 @@ func New(c Config) (*Service, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	s := &Service{config: c}
+	s := &Service{config: c, counting: make(chan struct{}, 1)}
 	for _, t := range c.Tasks {
 		if err := s.add(t); err != nil {
 			return nil, err
@@ -42,10 +44,14 @@ func (s *Service) add(t Task) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slices.ContainsFunc(s.runners, func(o *runner) bool { return o.id == r.id }) {
+	if i := slices.IndexFunc(s.runners, func(o *runner) bool { return o.id == r.id }); i < 0 {
+		s.runners = append(s.runners, r)
+	} else if old := s.runners[i]; old.t.Missing == nil {
 		return fmt.Errorf("coordinator: task %q is there already", r.task.Name)
+	} else { // it could not be made, and now it can
+		s.runners[i] = r
+		close(old.replaced)
 	}
-	s.runners = append(s.runners, r)
 	defer s.watchers.tell()
 	if s.start != nil {
 		s.start(r)
@@ -53,7 +59,7 @@ func (s *Service) add(t Task) error {
 	return nil
 }
 
-// Add runs one more task.
+// Add runs one more task, or one that could not be made before.
 func (s *Service) Add(t Task) error { return s.add(t) }
 
 // Run runs the tasks until ctx ends, and then returns nil; it goes on answering
@@ -118,48 +124,21 @@ var ErrNotPaused = errors.New("coordinator: nothing to resume")
 func (s *Service) List() []Status {
 	var out []Status
 	for _, r := range s.all() {
-		out = append(out, r.snapshot())
+		if now := r.snapshot(); now.State != Removed {
+			out = append(out, now)
+		}
 	}
 	return out
 }
 
 // Show returns a task's status.
 func (s *Service) Show(id [32]byte) (Status, error) {
-	r := s.find(id)
-	if r == nil {
-		return Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
-	}
-	return r.snapshot(), nil
-}
-
-// stopped is what a task says that was stopped for no stated reason.
-const stopped = "stopped by the operator"
-
-// Stop ends a task; its model stays. It returns once that is written down, with the
-// operator's reason if there is one, by this process as the task's leader. A round
-// that is open is destroyed.
-func (s *Service) Stop(ctx context.Context, id [32]byte, reason string) error {
-	r := s.find(id)
-	if r == nil {
-		return fmt.Errorf("%w: %x", ErrNoTask, id[:8])
-	}
-	r.mu.Lock()
-	if !r.stop {
-		r.stop, r.why = true, stopped
-		if reason != "" {
-			r.why += ": " + reason
+	if r := s.find(id); r != nil {
+		if now := r.snapshot(); now.State != Removed {
+			return now, nil
 		}
 	}
-	if r.interrupt != nil {
-		r.interrupt()
-	}
-	r.mu.Unlock()
-	select {
-	case <-r.ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("coordinator: stop of task %q: %w", r.task.Name, ctx.Err())
-	}
+	return Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
 }
 
 // model returns a model of a task.

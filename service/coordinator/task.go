@@ -10,6 +10,7 @@ import (
 
 	"github.com/riffle-dp/riffle/coordinator"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/endpoint"
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/mechanism"
 	"github.com/riffle-dp/riffle/randomizer"
@@ -39,6 +40,7 @@ type runner struct {
 	charging chargeLog
 	pure     *coordinator.Coordinator // nil if it has to be loaded
 	attempts int                      // of the open round's batch that were not what was signed
+	told     map[string]bool          // causes of trouble that were logged since a round ended
 
 	mu        sync.Mutex
 	status    Status
@@ -47,7 +49,9 @@ type runner struct {
 	leading   bool
 	changed   chan struct{} // closed when announced, leading or the state changes
 	ended     chan struct{} // closed when the task has ended
+	replaced  chan struct{} // closed when another runner has taken its place
 	stop      bool
+	as        State  // that it is stopped as
 	why       string // the operator's reason
 	interrupt context.CancelFunc
 	resume    chan chan error // taken while the task is paused
@@ -68,8 +72,9 @@ func (c *chargeLog) Charge(e ledger.Entry) error {
 // run returns nil when the task or ctx has ended, and an error that wraps errFatal.
 func (r *runner) run(ctx context.Context) error {
 	pause := r.s.config.Backoff
-	if r.t.Missing != nil {
-		return r.runEnded(ctx)
+	if r.t.shown() {
+		r.runShown(ctx)
+		return nil
 	}
 	for {
 		ended, err := r.lead(ctx)
@@ -94,68 +99,20 @@ func (r *runner) run(ctx context.Context) error {
 	}
 }
 
-// runEnded shows a task that has ended and cannot be made again.
-func (r *runner) runEnded(ctx context.Context) error {
-	for {
-		err := r.loadEnded(ctx)
-		switch {
-		case err == nil:
-			r.log.Error("an ended task can be shown, not made again", "error", r.t.Missing)
-			r.update(func(s *Status) { s.Error = r.t.Missing.Error() })
-			r.publish(nil, 0, false)
-			return nil
-		case errors.Is(err, errFatal):
-			return err
-		}
-		r.trouble(err)
-		if !sleep(ctx, r.s.config.Backoff) {
-			return nil
-		}
-	}
-}
-
-func (r *runner) loadEnded(ctx context.Context) error {
-	ended, t, err := Ended(ctx, r.s.config.Store, r.id)
-	if err != nil {
-		return err
-	}
-	if !ended {
-		return fatal("task %q has not ended, and it cannot be made: %w", r.task.Name, r.t.Missing)
-	}
-	b, _, err := r.s.config.Store.Get(ctx, r.stateKey())
-	if err != nil {
-		return err
-	}
-	if r.record, err = decodeRecord(b); err != nil {
-		return fatal("%w", err)
-	}
-	r.destroyOpen(ctx)
-	r.tell(ctx)
-	r.show()
-	r.end(t.State, t.Why)
-	return nil
-}
-
-// Ended looks up whether a task has ended, and how.
-func Ended(ctx context.Context, s Store, task [32]byte) (ended bool, how End, err error) {
-	r := runner{id: task}
-	b, _, err := s.Get(ctx, r.taskKey())
-	if errors.Is(err, ErrNotFound) {
-		return false, End{}, nil // no process has led it yet
-	}
-	if err != nil {
-		return false, End{}, err
-	}
-	t, err := decodeTask(b)
-	if err != nil {
-		return false, End{}, fatal("%w", err)
-	}
-	return t.State != Running, End{t.State, t.Why}, nil
-}
-
 func (r *runner) trouble(err error) {
-	r.log.Warn("trying again", "phase", r.snapshot().Phase, "error", err)
+	r.warn("trying again", err)
 	r.update(func(s *Status) { s.Error = err.Error() })
+}
+
+// warn writes one line for a cause until a round has ended, however often it is met.
+func (r *runner) warn(what string, err error) {
+	if cause := what + ": " + endpoint.Cause(err); !r.told[cause] {
+		if r.told == nil || len(r.told) > 100 {
+			r.told = map[string]bool{}
+		}
+		r.told[cause] = true
+		r.log.Warn(what, "phase", r.snapshot().Phase, "error", err)
+	}
 }
 
 // lead waits for the lease and runs rounds while it is held.
@@ -192,17 +149,17 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 		step, cancel := context.WithCancel(held)
 		r.mu.Lock()
 		r.interrupt = cancel
-		stop, why := r.stop, r.why
+		stop, as, why := r.stop, r.as, r.why
 		r.mu.Unlock()
 		var before = r.record.Round
 		if stop {
-			ended, err = true, r.finish(held, Stopped, why)
+			ended, err = true, r.finish(held, as, why)
 		} else {
 			ended, err = r.step(step)
 		}
 		cancel()
 		if r.record.Round != before {
-			pause = config.Backoff
+			pause, r.told = config.Backoff, nil
 		}
 		switch {
 		case held.Err() != nil:
@@ -288,6 +245,10 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 		if t, err = decodeTask(b); err != nil {
 			return false, fatal("%w", err)
 		}
+		if t.State == Removed {
+			r.end(t.State, t.Why)
+			return true, nil
+		}
 	}
 	b, revision, err := store.Get(ctx, r.stateKey())
 	if errors.Is(err, ErrNotFound) {
@@ -347,18 +308,23 @@ func (r *runner) opened() (last wire.Entry, opened bool, err error) {
 	return last, true, nil
 }
 
+// reached is how far the record says the task is.
+func (r *runner) reached(s *Status, entries int64) {
+	s.Round, s.Model, s.Counts, s.Charged = r.record.Round, r.record.Model, r.record.Counts.clone(), entries
+	if s.Until = s.Rounds; r.task.Participation != dp.Once {
+		s.Until = min(r.task.LastRound(), s.Rounds+s.Void)
+	}
+	if f := r.record.Failed; f != nil {
+		s.FailedRound, s.Failure = f.Round, f.Why
+	}
+}
+
 // show brings the status up to the record.
 func (r *runner) show() {
 	b, err := r.ledger.Spent()
 	entries := int64(len(r.ledger.Entries()))
 	r.update(func(s *Status) {
-		s.Round, s.Model, s.Counts, s.Charged = r.record.Round, r.record.Model, r.record.Counts.clone(), entries
-		if s.Until = s.Rounds; r.task.Participation != dp.Once {
-			s.Until = min(r.task.LastRound(), s.Rounds+s.Void)
-		}
-		if f := r.record.Failed; f != nil {
-			s.FailedRound, s.Failure = f.Round, f.Why
-		}
+		r.reached(s, entries)
 		if s.Eps, s.Method, s.Source = b.Eps, b.Method, b.Source; err != nil {
 			s.Eps, s.Method, s.Source = -1, err.Error(), ""
 		}
@@ -392,15 +358,29 @@ func (r *runner) finish(ctx context.Context, state State, why string) error {
 		}
 	}
 	r.destroyOpen(ctx)
-	r.tell(ctx)
+	r.tellLast(ctx)
 	r.end(t.State, t.Why)
 	return nil
+}
+
+// tellLast tells of the last round of a task that has ended, and writes down that it
+// was: else it is told at every start.
+func (r *runner) tellLast(ctx context.Context) {
+	untold := r.record.Untold
+	if r.tell(ctx); r.record.Untold != untold {
+		_ = r.save(ctx, r.record) // else it is told once more
+	}
 }
 
 func (r *runner) end(state State, why string) {
 	r.phase(string(state))
 	r.update(func(s *Status) { s.State, s.Why, s.Error = state, why, "" })
 	r.log.Info("task has ended", "state", string(state), "why", why, "round", r.record.Round)
+	r.close()
+}
+
+// close tells those who wait that the task has ended.
+func (r *runner) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
@@ -419,8 +399,8 @@ func (r *runner) destroyOpen(ctx context.Context) {
 	if err == nil {
 		err = r.s.config.Shuffler.Destroy(ctx, a.Digest())
 	}
-	if err != nil { // it is told again at the next start
-		r.log.Warn("the shuffler was not told of a task's end", "error", err)
+	if err != nil && ctx.Err() == nil { // it is told again at the next start
+		r.warn("the shuffler was not told of a task's end", err)
 	}
 }
 
@@ -430,7 +410,9 @@ func (r *runner) tell(ctx context.Context) {
 		return
 	}
 	if err := r.s.config.Shuffler.Destroy(ctx, r.record.Untold); err != nil {
-		r.log.Warn("the shuffler was not told of a round's end", "error", err)
+		if ctx.Err() == nil {
+			r.warn("the shuffler was not told of a round's end", err)
+		}
 		return
 	}
 	r.record.Untold = hash{} // written with what comes next

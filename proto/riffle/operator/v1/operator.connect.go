@@ -57,6 +57,9 @@ const (
 	// OperatorServiceResumeTaskProcedure is the fully-qualified name of the OperatorService's
 	// ResumeTask RPC.
 	OperatorServiceResumeTaskProcedure = "/riffle.operator.v1.OperatorService/ResumeTask"
+	// OperatorServiceRemoveTaskProcedure is the fully-qualified name of the OperatorService's
+	// RemoveTask RPC.
+	OperatorServiceRemoveTaskProcedure = "/riffle.operator.v1.OperatorService/RemoveTask"
 	// OperatorServiceGetLedgerProcedure is the fully-qualified name of the OperatorService's GetLedger
 	// RPC.
 	OperatorServiceGetLedgerProcedure = "/riffle.operator.v1.OperatorService/GetLedger"
@@ -66,8 +69,8 @@ const (
 type OperatorServiceClient interface {
 	// GetStatus says what the process does and how it is. Every role has it.
 	GetStatus(context.Context, *connect.Request[GetStatusRequest]) (*connect.Response[GetStatusResponse], error)
-	// CreateTask signs a task, stores it and starts it. A task that would exceed
-	// the budget in its first round is created and refused by the ledger then.
+	// CreateTask signs a task, stores it and starts it. A task that cannot be run, or
+	// whose first round does not fit the budgets, is refused and leaves no trace.
 	CreateTask(context.Context, *connect.Request[CreateTaskRequest]) (*connect.Response[CreateTaskResponse], error)
 	// ListTasks lists all tasks, also those that ended.
 	ListTasks(context.Context, *connect.Request[ListTasksRequest]) (*connect.Response[ListTasksResponse], error)
@@ -78,6 +81,9 @@ type OperatorServiceClient interface {
 	StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error)
 	// ResumeTask lets a paused task go on. One that is not paused is refused.
 	ResumeTask(context.Context, *connect.Request[ResumeTaskRequest]) (*connect.Response[ResumeTaskResponse], error)
+	// RemoveTask ends a task that was never charged, and deletes it. One that was
+	// charged can only be stopped: the ledger's history stays, with what it is of.
+	RemoveTask(context.Context, *connect.Request[RemoveTaskRequest]) (*connect.Response[RemoveTaskResponse], error)
 	// GetLedger returns what was charged, and its cost recounted now.
 	GetLedger(context.Context, *connect.Request[GetLedgerRequest]) (*connect.Response[GetLedgerResponse], error)
 }
@@ -129,6 +135,12 @@ func NewOperatorServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(operatorServiceMethods.ByName("ResumeTask")),
 			connect.WithClientOptions(opts...),
 		),
+		removeTask: connect.NewClient[RemoveTaskRequest, RemoveTaskResponse](
+			httpClient,
+			baseURL+OperatorServiceRemoveTaskProcedure,
+			connect.WithSchema(operatorServiceMethods.ByName("RemoveTask")),
+			connect.WithClientOptions(opts...),
+		),
 		getLedger: connect.NewClient[GetLedgerRequest, GetLedgerResponse](
 			httpClient,
 			baseURL+OperatorServiceGetLedgerProcedure,
@@ -146,6 +158,7 @@ type operatorServiceClient struct {
 	getTask    *connect.Client[GetTaskRequest, GetTaskResponse]
 	stopTask   *connect.Client[StopTaskRequest, StopTaskResponse]
 	resumeTask *connect.Client[ResumeTaskRequest, ResumeTaskResponse]
+	removeTask *connect.Client[RemoveTaskRequest, RemoveTaskResponse]
 	getLedger  *connect.Client[GetLedgerRequest, GetLedgerResponse]
 }
 
@@ -179,6 +192,11 @@ func (c *operatorServiceClient) ResumeTask(ctx context.Context, req *connect.Req
 	return c.resumeTask.CallUnary(ctx, req)
 }
 
+// RemoveTask calls riffle.operator.v1.OperatorService.RemoveTask.
+func (c *operatorServiceClient) RemoveTask(ctx context.Context, req *connect.Request[RemoveTaskRequest]) (*connect.Response[RemoveTaskResponse], error) {
+	return c.removeTask.CallUnary(ctx, req)
+}
+
 // GetLedger calls riffle.operator.v1.OperatorService.GetLedger.
 func (c *operatorServiceClient) GetLedger(ctx context.Context, req *connect.Request[GetLedgerRequest]) (*connect.Response[GetLedgerResponse], error) {
 	return c.getLedger.CallUnary(ctx, req)
@@ -188,8 +206,8 @@ func (c *operatorServiceClient) GetLedger(ctx context.Context, req *connect.Requ
 type OperatorServiceHandler interface {
 	// GetStatus says what the process does and how it is. Every role has it.
 	GetStatus(context.Context, *connect.Request[GetStatusRequest]) (*connect.Response[GetStatusResponse], error)
-	// CreateTask signs a task, stores it and starts it. A task that would exceed
-	// the budget in its first round is created and refused by the ledger then.
+	// CreateTask signs a task, stores it and starts it. A task that cannot be run, or
+	// whose first round does not fit the budgets, is refused and leaves no trace.
 	CreateTask(context.Context, *connect.Request[CreateTaskRequest]) (*connect.Response[CreateTaskResponse], error)
 	// ListTasks lists all tasks, also those that ended.
 	ListTasks(context.Context, *connect.Request[ListTasksRequest]) (*connect.Response[ListTasksResponse], error)
@@ -200,6 +218,9 @@ type OperatorServiceHandler interface {
 	StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error)
 	// ResumeTask lets a paused task go on. One that is not paused is refused.
 	ResumeTask(context.Context, *connect.Request[ResumeTaskRequest]) (*connect.Response[ResumeTaskResponse], error)
+	// RemoveTask ends a task that was never charged, and deletes it. One that was
+	// charged can only be stopped: the ledger's history stays, with what it is of.
+	RemoveTask(context.Context, *connect.Request[RemoveTaskRequest]) (*connect.Response[RemoveTaskResponse], error)
 	// GetLedger returns what was charged, and its cost recounted now.
 	GetLedger(context.Context, *connect.Request[GetLedgerRequest]) (*connect.Response[GetLedgerResponse], error)
 }
@@ -247,6 +268,12 @@ func NewOperatorServiceHandler(svc OperatorServiceHandler, opts ...connect.Handl
 		connect.WithSchema(operatorServiceMethods.ByName("ResumeTask")),
 		connect.WithHandlerOptions(opts...),
 	)
+	operatorServiceRemoveTaskHandler := connect.NewUnaryHandler(
+		OperatorServiceRemoveTaskProcedure,
+		svc.RemoveTask,
+		connect.WithSchema(operatorServiceMethods.ByName("RemoveTask")),
+		connect.WithHandlerOptions(opts...),
+	)
 	operatorServiceGetLedgerHandler := connect.NewUnaryHandler(
 		OperatorServiceGetLedgerProcedure,
 		svc.GetLedger,
@@ -267,6 +294,8 @@ func NewOperatorServiceHandler(svc OperatorServiceHandler, opts ...connect.Handl
 			operatorServiceStopTaskHandler.ServeHTTP(w, r)
 		case OperatorServiceResumeTaskProcedure:
 			operatorServiceResumeTaskHandler.ServeHTTP(w, r)
+		case OperatorServiceRemoveTaskProcedure:
+			operatorServiceRemoveTaskHandler.ServeHTTP(w, r)
 		case OperatorServiceGetLedgerProcedure:
 			operatorServiceGetLedgerHandler.ServeHTTP(w, r)
 		default:
@@ -300,6 +329,10 @@ func (UnimplementedOperatorServiceHandler) StopTask(context.Context, *connect.Re
 
 func (UnimplementedOperatorServiceHandler) ResumeTask(context.Context, *connect.Request[ResumeTaskRequest]) (*connect.Response[ResumeTaskResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("riffle.operator.v1.OperatorService.ResumeTask is not implemented"))
+}
+
+func (UnimplementedOperatorServiceHandler) RemoveTask(context.Context, *connect.Request[RemoveTaskRequest]) (*connect.Response[RemoveTaskResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("riffle.operator.v1.OperatorService.RemoveTask is not implemented"))
 }
 
 func (UnimplementedOperatorServiceHandler) GetLedger(context.Context, *connect.Request[GetLedgerRequest]) (*connect.Response[GetLedgerResponse], error) {

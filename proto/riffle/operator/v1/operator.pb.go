@@ -71,7 +71,9 @@ type GetStatusResponse struct {
 	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	UptimeSeconds float64                `protobuf:"fixed64,3,opt,name=uptime_seconds,json=uptimeSeconds,proto3" json:"uptime_seconds,omitempty"`
 	// Empty if requests can be served.
-	NotReady      string `protobuf:"bytes,4,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
+	NotReady string `protobuf:"bytes,4,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
+	// Other roles that this one calls.
+	Peers         []*Peer `protobuf:"bytes,5,rep,name=peers,proto3" json:"peers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -134,6 +136,75 @@ func (x *GetStatusResponse) GetNotReady() string {
 	return ""
 }
 
+func (x *GetStatusResponse) GetPeers() []*Peer {
+	if x != nil {
+		return x.Peers
+	}
+	return nil
+}
+
+type Peer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// shuffler or aggregator.
+	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Url  string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// Empty if it answered when it was last asked.
+	Trouble       string `protobuf:"bytes,3,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Peer) Reset() {
+	*x = Peer{}
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Peer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Peer) ProtoMessage() {}
+
+func (x *Peer) ProtoReflect() protoreflect.Message {
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Peer.ProtoReflect.Descriptor instead.
+func (*Peer) Descriptor() ([]byte, []int) {
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Peer) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Peer) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Peer) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 type CreateTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For people; lower case letters, digits and dashes.
@@ -148,7 +219,7 @@ type CreateTaskRequest struct {
 
 func (x *CreateTaskRequest) Reset() {
 	*x = CreateTaskRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[2]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -160,7 +231,7 @@ func (x *CreateTaskRequest) String() string {
 func (*CreateTaskRequest) ProtoMessage() {}
 
 func (x *CreateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[2]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -173,7 +244,7 @@ func (x *CreateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTaskRequest.ProtoReflect.Descriptor instead.
 func (*CreateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{2}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CreateTaskRequest) GetName() string {
@@ -200,13 +271,14 @@ func (x *CreateTaskRequest) GetRoundSeconds() float64 {
 type CreateTaskResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Plan          *Plan                  `protobuf:"bytes,2,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateTaskResponse) Reset() {
 	*x = CreateTaskResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[3]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -218,7 +290,7 @@ func (x *CreateTaskResponse) String() string {
 func (*CreateTaskResponse) ProtoMessage() {}
 
 func (x *CreateTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[3]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -231,7 +303,7 @@ func (x *CreateTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTaskResponse.ProtoReflect.Descriptor instead.
 func (*CreateTaskResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{3}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateTaskResponse) GetTask() *Task {
@@ -239,6 +311,102 @@ func (x *CreateTaskResponse) GetTask() *Task {
 		return x.Task
 	}
 	return nil
+}
+
+func (x *CreateTaskResponse) GetPlan() *Plan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+// What a task's rounds cost if as many take part as it expects.
+type Plan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of all rounds of the task by itself, at delta.
+	Epsilon float64 `protobuf:"fixed64,1,opt,name=epsilon,proto3" json:"epsilon,omitempty"`
+	Delta   float64 `protobuf:"fixed64,2,opt,name=delta,proto3" json:"delta,omitempty"`
+	// The bound that epsilon is from.
+	Method string `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
+	Rounds int64  `protobuf:"varint,4,opt,name=rounds,proto3" json:"rounds,omitempty"`
+	// How many of them the task's and the population's budgets take, as the ledger
+	// stands now, and what refuses the next; empty if all fit.
+	Fit           int64  `protobuf:"varint,5,opt,name=fit,proto3" json:"fit,omitempty"`
+	Limit         string `protobuf:"bytes,6,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Plan) Reset() {
+	*x = Plan{}
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Plan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Plan) ProtoMessage() {}
+
+func (x *Plan) ProtoReflect() protoreflect.Message {
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Plan.ProtoReflect.Descriptor instead.
+func (*Plan) Descriptor() ([]byte, []int) {
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Plan) GetEpsilon() float64 {
+	if x != nil {
+		return x.Epsilon
+	}
+	return 0
+}
+
+func (x *Plan) GetDelta() float64 {
+	if x != nil {
+		return x.Delta
+	}
+	return 0
+}
+
+func (x *Plan) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *Plan) GetRounds() int64 {
+	if x != nil {
+		return x.Rounds
+	}
+	return 0
+}
+
+func (x *Plan) GetFit() int64 {
+	if x != nil {
+		return x.Fit
+	}
+	return 0
+}
+
+func (x *Plan) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
 }
 
 type ListTasksRequest struct {
@@ -249,7 +417,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[4]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -261,7 +429,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[4]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -274,7 +442,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{4}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{6}
 }
 
 type ListTasksResponse struct {
@@ -286,7 +454,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[5]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -298,7 +466,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[5]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -311,7 +479,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{5}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -331,7 +499,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[6]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -343,7 +511,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[6]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -356,7 +524,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{6}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetTaskRequest) GetTask() string {
@@ -375,7 +543,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[7]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -387,7 +555,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[7]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -400,7 +568,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{7}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -421,7 +589,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[8]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +601,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[8]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +614,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{8}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StopTaskRequest) GetTask() string {
@@ -472,7 +640,7 @@ type StopTaskResponse struct {
 
 func (x *StopTaskResponse) Reset() {
 	*x = StopTaskResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[9]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -484,7 +652,7 @@ func (x *StopTaskResponse) String() string {
 func (*StopTaskResponse) ProtoMessage() {}
 
 func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[9]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -497,7 +665,7 @@ func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskResponse.ProtoReflect.Descriptor instead.
 func (*StopTaskResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{9}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopTaskResponse) GetTask() *Task {
@@ -516,7 +684,7 @@ type ResumeTaskRequest struct {
 
 func (x *ResumeTaskRequest) Reset() {
 	*x = ResumeTaskRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[10]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +696,7 @@ func (x *ResumeTaskRequest) String() string {
 func (*ResumeTaskRequest) ProtoMessage() {}
 
 func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[10]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +709,7 @@ func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{10}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ResumeTaskRequest) GetTask() string {
@@ -560,7 +728,7 @@ type ResumeTaskResponse struct {
 
 func (x *ResumeTaskResponse) Reset() {
 	*x = ResumeTaskResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[11]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +740,7 @@ func (x *ResumeTaskResponse) String() string {
 func (*ResumeTaskResponse) ProtoMessage() {}
 
 func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[11]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +753,7 @@ func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{11}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResumeTaskResponse) GetTask() *Task {
@@ -595,11 +763,92 @@ func (x *ResumeTaskResponse) GetTask() *Task {
 	return nil
 }
 
+type RemoveTaskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveTaskRequest) Reset() {
+	*x = RemoveTaskRequest{}
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveTaskRequest) ProtoMessage() {}
+
+func (x *RemoveTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveTaskRequest.ProtoReflect.Descriptor instead.
+func (*RemoveTaskRequest) Descriptor() ([]byte, []int) {
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RemoveTaskRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+type RemoveTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveTaskResponse) Reset() {
+	*x = RemoveTaskResponse{}
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveTaskResponse) ProtoMessage() {}
+
+func (x *RemoveTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveTaskResponse.ProtoReflect.Descriptor instead.
+func (*RemoveTaskResponse) Descriptor() ([]byte, []int) {
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{15}
+}
+
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// running, paused, done, stopped or refused.
+	// running, paused, done, stopped, refused, or unusable: this coordinator cannot run
+	// it.
 	State         string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
 	Trust         string `protobuf:"bytes,5,opt,name=trust,proto3" json:"trust,omitempty"`
@@ -643,7 +892,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -655,7 +904,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -668,7 +917,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{12}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Task) GetId() string {
@@ -868,7 +1117,7 @@ type GetLedgerRequest struct {
 
 func (x *GetLedgerRequest) Reset() {
 	*x = GetLedgerRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +1129,7 @@ func (x *GetLedgerRequest) String() string {
 func (*GetLedgerRequest) ProtoMessage() {}
 
 func (x *GetLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +1142,7 @@ func (x *GetLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLedgerRequest.ProtoReflect.Descriptor instead.
 func (*GetLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{13}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{17}
 }
 
 type GetLedgerResponse struct {
@@ -912,7 +1161,7 @@ type GetLedgerResponse struct {
 
 func (x *GetLedgerResponse) Reset() {
 	*x = GetLedgerResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +1173,7 @@ func (x *GetLedgerResponse) String() string {
 func (*GetLedgerResponse) ProtoMessage() {}
 
 func (x *GetLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1186,7 @@ func (x *GetLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLedgerResponse.ProtoReflect.Descriptor instead.
 func (*GetLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{14}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetLedgerResponse) GetEntries() []*LedgerEntry {
@@ -989,7 +1238,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1250,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1263,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{15}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LedgerEntry) GetSequence() int64 {
@@ -1064,18 +1313,31 @@ var File_riffle_operator_v1_operator_proto protoreflect.FileDescriptor
 const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\n" +
 	"!riffle/operator/v1/operator.proto\x12\x12riffle.operator.v1\"\x12\n" +
-	"\x10GetStatusRequest\"\x85\x01\n" +
+	"\x10GetStatusRequest\"\xb5\x01\n" +
 	"\x11GetStatusResponse\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12%\n" +
 	"\x0euptime_seconds\x18\x03 \x01(\x01R\ruptimeSeconds\x12\x1b\n" +
-	"\tnot_ready\x18\x04 \x01(\tR\bnotReady\"d\n" +
+	"\tnot_ready\x18\x04 \x01(\tR\bnotReady\x12.\n" +
+	"\x05peers\x18\x05 \x03(\v2\x18.riffle.operator.v1.PeerR\x05peers\"F\n" +
+	"\x04Peer\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x10\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12\x18\n" +
+	"\atrouble\x18\x03 \x01(\tR\atrouble\"d\n" +
 	"\x11CreateTaskRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\tR\x06config\x12#\n" +
-	"\rround_seconds\x18\x03 \x01(\x01R\froundSeconds\"B\n" +
+	"\rround_seconds\x18\x03 \x01(\x01R\froundSeconds\"p\n" +
 	"\x12CreateTaskResponse\x12,\n" +
-	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"\x12\n" +
+	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\x12,\n" +
+	"\x04plan\x18\x02 \x01(\v2\x18.riffle.operator.v1.PlanR\x04plan\"\x8e\x01\n" +
+	"\x04Plan\x12\x18\n" +
+	"\aepsilon\x18\x01 \x01(\x01R\aepsilon\x12\x14\n" +
+	"\x05delta\x18\x02 \x01(\x01R\x05delta\x12\x16\n" +
+	"\x06method\x18\x03 \x01(\tR\x06method\x12\x16\n" +
+	"\x06rounds\x18\x04 \x01(\x03R\x06rounds\x12\x10\n" +
+	"\x03fit\x18\x05 \x01(\x03R\x03fit\x12\x14\n" +
+	"\x05limit\x18\x06 \x01(\tR\x05limit\"\x12\n" +
 	"\x10ListTasksRequest\"C\n" +
 	"\x11ListTasksResponse\x12.\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x18.riffle.operator.v1.TaskR\x05tasks\"$\n" +
@@ -1091,7 +1353,10 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x11ResumeTaskRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\"B\n" +
 	"\x12ResumeTaskResponse\x12,\n" +
-	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"\xbd\a\n" +
+	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"'\n" +
+	"\x11RemoveTaskRequest\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\"\x14\n" +
+	"\x12RemoveTaskResponse\"\xbd\a\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1143,7 +1408,7 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x05round\x18\x03 \x01(\x03R\x05round\x12\"\n" +
 	"\fannouncement\x18\x04 \x01(\tR\fannouncement\x12\x14\n" +
 	"\x05batch\x18\x05 \x01(\tR\x05batch\x12\x14\n" +
-	"\x05event\x18\x06 \x01(\tR\x05event2\x84\x05\n" +
+	"\x05event\x18\x06 \x01(\tR\x05event2\xe1\x05\n" +
 	"\x0fOperatorService\x12X\n" +
 	"\tGetStatus\x12$.riffle.operator.v1.GetStatusRequest\x1a%.riffle.operator.v1.GetStatusResponse\x12[\n" +
 	"\n" +
@@ -1152,7 +1417,9 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\aGetTask\x12\".riffle.operator.v1.GetTaskRequest\x1a#.riffle.operator.v1.GetTaskResponse\x12U\n" +
 	"\bStopTask\x12#.riffle.operator.v1.StopTaskRequest\x1a$.riffle.operator.v1.StopTaskResponse\x12[\n" +
 	"\n" +
-	"ResumeTask\x12%.riffle.operator.v1.ResumeTaskRequest\x1a&.riffle.operator.v1.ResumeTaskResponse\x12X\n" +
+	"ResumeTask\x12%.riffle.operator.v1.ResumeTaskRequest\x1a&.riffle.operator.v1.ResumeTaskResponse\x12[\n" +
+	"\n" +
+	"RemoveTask\x12%.riffle.operator.v1.RemoveTaskRequest\x1a&.riffle.operator.v1.RemoveTaskResponse\x12X\n" +
 	"\tGetLedger\x12$.riffle.operator.v1.GetLedgerRequest\x1a%.riffle.operator.v1.GetLedgerResponseBAZ?github.com/riffle-dp/riffle/proto/riffle/operator/v1;operatorv1b\x06proto3"
 
 var (
@@ -1167,55 +1434,63 @@ func file_riffle_operator_v1_operator_proto_rawDescGZIP() []byte {
 	return file_riffle_operator_v1_operator_proto_rawDescData
 }
 
-var file_riffle_operator_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_riffle_operator_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_riffle_operator_v1_operator_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),   // 0: riffle.operator.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),  // 1: riffle.operator.v1.GetStatusResponse
-	(*CreateTaskRequest)(nil),  // 2: riffle.operator.v1.CreateTaskRequest
-	(*CreateTaskResponse)(nil), // 3: riffle.operator.v1.CreateTaskResponse
-	(*ListTasksRequest)(nil),   // 4: riffle.operator.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),  // 5: riffle.operator.v1.ListTasksResponse
-	(*GetTaskRequest)(nil),     // 6: riffle.operator.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),    // 7: riffle.operator.v1.GetTaskResponse
-	(*StopTaskRequest)(nil),    // 8: riffle.operator.v1.StopTaskRequest
-	(*StopTaskResponse)(nil),   // 9: riffle.operator.v1.StopTaskResponse
-	(*ResumeTaskRequest)(nil),  // 10: riffle.operator.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil), // 11: riffle.operator.v1.ResumeTaskResponse
-	(*Task)(nil),               // 12: riffle.operator.v1.Task
-	(*GetLedgerRequest)(nil),   // 13: riffle.operator.v1.GetLedgerRequest
-	(*GetLedgerResponse)(nil),  // 14: riffle.operator.v1.GetLedgerResponse
-	(*LedgerEntry)(nil),        // 15: riffle.operator.v1.LedgerEntry
-	nil,                        // 16: riffle.operator.v1.Task.RejectedEntry
-	nil,                        // 17: riffle.operator.v1.Task.FailedEntry
+	(*Peer)(nil),               // 2: riffle.operator.v1.Peer
+	(*CreateTaskRequest)(nil),  // 3: riffle.operator.v1.CreateTaskRequest
+	(*CreateTaskResponse)(nil), // 4: riffle.operator.v1.CreateTaskResponse
+	(*Plan)(nil),               // 5: riffle.operator.v1.Plan
+	(*ListTasksRequest)(nil),   // 6: riffle.operator.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),  // 7: riffle.operator.v1.ListTasksResponse
+	(*GetTaskRequest)(nil),     // 8: riffle.operator.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),    // 9: riffle.operator.v1.GetTaskResponse
+	(*StopTaskRequest)(nil),    // 10: riffle.operator.v1.StopTaskRequest
+	(*StopTaskResponse)(nil),   // 11: riffle.operator.v1.StopTaskResponse
+	(*ResumeTaskRequest)(nil),  // 12: riffle.operator.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil), // 13: riffle.operator.v1.ResumeTaskResponse
+	(*RemoveTaskRequest)(nil),  // 14: riffle.operator.v1.RemoveTaskRequest
+	(*RemoveTaskResponse)(nil), // 15: riffle.operator.v1.RemoveTaskResponse
+	(*Task)(nil),               // 16: riffle.operator.v1.Task
+	(*GetLedgerRequest)(nil),   // 17: riffle.operator.v1.GetLedgerRequest
+	(*GetLedgerResponse)(nil),  // 18: riffle.operator.v1.GetLedgerResponse
+	(*LedgerEntry)(nil),        // 19: riffle.operator.v1.LedgerEntry
+	nil,                        // 20: riffle.operator.v1.Task.RejectedEntry
+	nil,                        // 21: riffle.operator.v1.Task.FailedEntry
 }
 var file_riffle_operator_v1_operator_proto_depIdxs = []int32{
-	12, // 0: riffle.operator.v1.CreateTaskResponse.task:type_name -> riffle.operator.v1.Task
-	12, // 1: riffle.operator.v1.ListTasksResponse.tasks:type_name -> riffle.operator.v1.Task
-	12, // 2: riffle.operator.v1.GetTaskResponse.task:type_name -> riffle.operator.v1.Task
-	12, // 3: riffle.operator.v1.StopTaskResponse.task:type_name -> riffle.operator.v1.Task
-	12, // 4: riffle.operator.v1.ResumeTaskResponse.task:type_name -> riffle.operator.v1.Task
-	16, // 5: riffle.operator.v1.Task.rejected:type_name -> riffle.operator.v1.Task.RejectedEntry
-	17, // 6: riffle.operator.v1.Task.failed:type_name -> riffle.operator.v1.Task.FailedEntry
-	15, // 7: riffle.operator.v1.GetLedgerResponse.entries:type_name -> riffle.operator.v1.LedgerEntry
-	0,  // 8: riffle.operator.v1.OperatorService.GetStatus:input_type -> riffle.operator.v1.GetStatusRequest
-	2,  // 9: riffle.operator.v1.OperatorService.CreateTask:input_type -> riffle.operator.v1.CreateTaskRequest
-	4,  // 10: riffle.operator.v1.OperatorService.ListTasks:input_type -> riffle.operator.v1.ListTasksRequest
-	6,  // 11: riffle.operator.v1.OperatorService.GetTask:input_type -> riffle.operator.v1.GetTaskRequest
-	8,  // 12: riffle.operator.v1.OperatorService.StopTask:input_type -> riffle.operator.v1.StopTaskRequest
-	10, // 13: riffle.operator.v1.OperatorService.ResumeTask:input_type -> riffle.operator.v1.ResumeTaskRequest
-	13, // 14: riffle.operator.v1.OperatorService.GetLedger:input_type -> riffle.operator.v1.GetLedgerRequest
-	1,  // 15: riffle.operator.v1.OperatorService.GetStatus:output_type -> riffle.operator.v1.GetStatusResponse
-	3,  // 16: riffle.operator.v1.OperatorService.CreateTask:output_type -> riffle.operator.v1.CreateTaskResponse
-	5,  // 17: riffle.operator.v1.OperatorService.ListTasks:output_type -> riffle.operator.v1.ListTasksResponse
-	7,  // 18: riffle.operator.v1.OperatorService.GetTask:output_type -> riffle.operator.v1.GetTaskResponse
-	9,  // 19: riffle.operator.v1.OperatorService.StopTask:output_type -> riffle.operator.v1.StopTaskResponse
-	11, // 20: riffle.operator.v1.OperatorService.ResumeTask:output_type -> riffle.operator.v1.ResumeTaskResponse
-	14, // 21: riffle.operator.v1.OperatorService.GetLedger:output_type -> riffle.operator.v1.GetLedgerResponse
-	15, // [15:22] is the sub-list for method output_type
-	8,  // [8:15] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	2,  // 0: riffle.operator.v1.GetStatusResponse.peers:type_name -> riffle.operator.v1.Peer
+	16, // 1: riffle.operator.v1.CreateTaskResponse.task:type_name -> riffle.operator.v1.Task
+	5,  // 2: riffle.operator.v1.CreateTaskResponse.plan:type_name -> riffle.operator.v1.Plan
+	16, // 3: riffle.operator.v1.ListTasksResponse.tasks:type_name -> riffle.operator.v1.Task
+	16, // 4: riffle.operator.v1.GetTaskResponse.task:type_name -> riffle.operator.v1.Task
+	16, // 5: riffle.operator.v1.StopTaskResponse.task:type_name -> riffle.operator.v1.Task
+	16, // 6: riffle.operator.v1.ResumeTaskResponse.task:type_name -> riffle.operator.v1.Task
+	20, // 7: riffle.operator.v1.Task.rejected:type_name -> riffle.operator.v1.Task.RejectedEntry
+	21, // 8: riffle.operator.v1.Task.failed:type_name -> riffle.operator.v1.Task.FailedEntry
+	19, // 9: riffle.operator.v1.GetLedgerResponse.entries:type_name -> riffle.operator.v1.LedgerEntry
+	0,  // 10: riffle.operator.v1.OperatorService.GetStatus:input_type -> riffle.operator.v1.GetStatusRequest
+	3,  // 11: riffle.operator.v1.OperatorService.CreateTask:input_type -> riffle.operator.v1.CreateTaskRequest
+	6,  // 12: riffle.operator.v1.OperatorService.ListTasks:input_type -> riffle.operator.v1.ListTasksRequest
+	8,  // 13: riffle.operator.v1.OperatorService.GetTask:input_type -> riffle.operator.v1.GetTaskRequest
+	10, // 14: riffle.operator.v1.OperatorService.StopTask:input_type -> riffle.operator.v1.StopTaskRequest
+	12, // 15: riffle.operator.v1.OperatorService.ResumeTask:input_type -> riffle.operator.v1.ResumeTaskRequest
+	14, // 16: riffle.operator.v1.OperatorService.RemoveTask:input_type -> riffle.operator.v1.RemoveTaskRequest
+	17, // 17: riffle.operator.v1.OperatorService.GetLedger:input_type -> riffle.operator.v1.GetLedgerRequest
+	1,  // 18: riffle.operator.v1.OperatorService.GetStatus:output_type -> riffle.operator.v1.GetStatusResponse
+	4,  // 19: riffle.operator.v1.OperatorService.CreateTask:output_type -> riffle.operator.v1.CreateTaskResponse
+	7,  // 20: riffle.operator.v1.OperatorService.ListTasks:output_type -> riffle.operator.v1.ListTasksResponse
+	9,  // 21: riffle.operator.v1.OperatorService.GetTask:output_type -> riffle.operator.v1.GetTaskResponse
+	11, // 22: riffle.operator.v1.OperatorService.StopTask:output_type -> riffle.operator.v1.StopTaskResponse
+	13, // 23: riffle.operator.v1.OperatorService.ResumeTask:output_type -> riffle.operator.v1.ResumeTaskResponse
+	15, // 24: riffle.operator.v1.OperatorService.RemoveTask:output_type -> riffle.operator.v1.RemoveTaskResponse
+	18, // 25: riffle.operator.v1.OperatorService.GetLedger:output_type -> riffle.operator.v1.GetLedgerResponse
+	18, // [18:26] is the sub-list for method output_type
+	10, // [10:18] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_riffle_operator_v1_operator_proto_init() }
@@ -1223,14 +1498,14 @@ func file_riffle_operator_v1_operator_proto_init() {
 	if File_riffle_operator_v1_operator_proto != nil {
 		return
 	}
-	file_riffle_operator_v1_operator_proto_msgTypes[12].OneofWrappers = []any{}
+	file_riffle_operator_v1_operator_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_riffle_operator_v1_operator_proto_rawDesc), len(file_riffle_operator_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

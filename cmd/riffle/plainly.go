@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// packages are the names that errors of the module's packages begin with.
+var packages = []string{"account", "aggregator", "amplify", "audit", "batch", "certificate", "client", "coordinator", "dashboard", "dataset",
+	"document", "dp", "durable", "endpoint", "envelope", "experiment", "feature", "figures", "gdp", "kernel", "ledger", "mechanism", "mnist", "model",
+	"monotone", "operate", "optimize", "picture", "plan", "pld", "prio3", "randomizer", "rdp", "report", "rng", "safetensors", "sample",
+	"schedule", "shuffler", "simulate", "solve", "store", "tail", "train", "vecsum", "wire"}
+
+// plainly words an error for people: without the packages that it begins with, a line
+// each for errors that were joined.
+func plainly(text string) string { return withoutPackages(text, nil) }
+
+// withoutPackages is plainly for a command with arguments: a word that is one of them
+// is kept, for it may be the name of a file.
+func withoutPackages(text string, args []string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, line := range lines {
+		// Of several roles in one process it is said which.
+		role := ""
+		if first, rest, ok := strings.Cut(line, ": "); ok && strings.HasPrefix(first, "role ") {
+			role, line = first+": ", rest
+		}
+		for {
+			word, rest, ok := strings.Cut(line, ": ")
+			if !ok || !slices.Contains(packages, word) || slices.ContainsFunc(args, func(a string) bool {
+				_, value, given := strings.Cut(a, "=")
+				return a == word || given && value == word
+			}) {
+				break
+			}
+			line = rest
+		}
+		lines[i] = role + line
+	}
+	return strings.Join(lines, "\n")
+}
+
+// number is a count of things in words: 1 round, 2 rounds.
+func number(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

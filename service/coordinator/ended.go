@@ -1,0 +1,284 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/ledger"
+)
+
+// This file holds how tasks end, and those that are only shown: they have ended, or
+// cannot be made.
+
+// shown says that the task is not made.
+func (t Task) shown() bool { return t.Ended || t.Missing != nil }
+
+// Ended looks up whether a task has ended, and how.
+func Ended(ctx context.Context, s Store, task [32]byte) (ended bool, how End, err error) {
+	r := runner{id: task}
+	b, _, err := s.Get(ctx, r.taskKey())
+	if errors.Is(err, ErrNotFound) {
+		return false, End{}, nil // no process has led it yet
+	}
+	if err != nil {
+		return false, End{}, err
+	}
+	t, err := decodeTask(b)
+	if err != nil {
+		return false, End{}, fatal("%w", err)
+	}
+	return t.State != Running, End{t.State, t.Why}, nil
+}
+
+// runShown shows a task that is not made, until ctx has ended or another runner has
+// taken its place. What it cannot read is its own trouble: other tasks run.
+func (r *runner) runShown(ctx context.Context) {
+	pause := r.s.config.Backoff
+	for ctx.Err() == nil {
+		step, cancel := context.WithCancel(ctx)
+		r.mu.Lock()
+		r.interrupt = cancel
+		stop, as, why := r.stop, r.as, r.why
+		r.mu.Unlock()
+		ended, err := r.loadShown(ctx)
+		switch {
+		case err != nil:
+		case ended:
+			cancel()
+			return
+		case stop:
+			err = r.endUnusable(ctx, as, why)
+			ended = err == nil
+		}
+		if ended {
+			cancel()
+			return
+		}
+		if ctx.Err() != nil {
+			cancel()
+			return
+		}
+		if err != nil {
+			r.trouble(err)
+			sleep(step, pause)
+			pause = min(2*pause, 100*r.s.config.Backoff)
+			cancel()
+			continue
+		}
+		select {
+		case <-step.Done():
+		case <-r.replaced:
+			cancel()
+			return
+		}
+		cancel()
+	}
+}
+
+// loadShown brings the status up to what is stored.
+func (r *runner) loadShown(ctx context.Context) (ended bool, err error) {
+	ended, how, err := Ended(ctx, r.s.config.Store, r.id)
+	if err != nil {
+		return false, err
+	}
+	b, revision, err := r.s.config.Store.Get(ctx, r.stateKey())
+	if err == nil {
+		if r.record, err = decodeRecord(b); err != nil {
+			return false, err
+		}
+		r.revision = revision
+	} else if !errors.Is(err, ErrNotFound) {
+		return false, err
+	}
+	entries := r.ledger.Entries()
+	r.update(func(s *Status) { r.reached(s, int64(len(entries))) })
+	if !ended {
+		if r.snapshot().State != Unusable {
+			r.log.Error("a task cannot be run here, others are", "error", r.t.Missing)
+		}
+		r.update(func(s *Status) { s.State, s.Phase, s.Error = Unusable, "unusable", r.t.Missing.Error() })
+		return false, nil
+	}
+	// The figure may take long, of many tasks longer: one at a time, and without
+	// holding up those who charge.
+	r.update(func(s *Status) {
+		s.State, s.Why, s.Phase, s.Since, s.Error = how.State, how.Why, string(how.State), time.Now(), ""
+	})
+	r.close()
+	r.destroyOpen(ctx)
+	r.tellLast(ctx)
+	select {
+	case r.s.counting <- struct{}{}:
+		defer func() { <-r.s.counting }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if bound, err := spent(r.t.Budget, entries); err == nil {
+		r.update(func(s *Status) { s.Eps, s.Method, s.Source = bound.Eps, bound.Method, bound.Source })
+	} else {
+		r.update(func(s *Status) { s.Method = err.Error() })
+	}
+	return true, nil
+}
+
+// spent bounds what entries cost.
+func spent(budget ledger.Config, entries []ledger.Entry) (dp.Bound, error) {
+	l, err := ledger.New(budget)
+	if err == nil {
+		err = l.Restore(entries)
+	}
+	if err != nil {
+		return dp.Bound{}, err
+	}
+	return l.Spent()
+}
+
+// endUnusable writes down that a task that cannot be made was stopped.
+func (r *runner) endUnusable(ctx context.Context, as State, why string) error {
+	config := &r.s.config
+	lease, err := config.Store.Acquire(ctx, "task-"+r.name(), config.Holder, config.LeaseTTL)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		release, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer done()
+		_ = lease.Release(release) // it ends by itself
+	}()
+	if err := r.register(ctx); err != nil {
+		return err
+	}
+	return r.finish(ctx, as, why)
+}
+
+// register writes a task down that was never led.
+func (r *runner) register(ctx context.Context) error {
+	store := r.s.config.Store
+	_, _, err := store.Get(ctx, r.taskKey())
+	if !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	if err := store.PutObject(ctx, taskName(r.id), r.t.Signed); err != nil {
+		return err
+	}
+	_, err = store.Put(ctx, r.taskKey(), encodeTask(taskRecord{Format: recordFormat, State: Running}), 0)
+	return err
+}
+
+// stopped is what a task says that was stopped for no stated reason.
+const stopped = "stopped by the operator"
+
+// ErrStandby is wrapped where another coordinator leads the task.
+var ErrStandby = errors.New("coordinator: another coordinator leads the task")
+
+// standbyAfter is how long a task may wait for its lease before this coordinator is
+// taken for a standby: one that has just started gets it at once.
+const standbyAfter = 3 * time.Second
+
+// Stop ends a task; its model stays. It returns once that is written down, with the
+// operator's reason if there is one, by this process as the task's leader. A round
+// that is open is destroyed.
+func (s *Service) Stop(ctx context.Context, id [32]byte, reason string) error {
+	r := s.find(id)
+	if r == nil {
+		return fmt.Errorf("%w: %x", ErrNoTask, id[:8])
+	}
+	why := stopped
+	if reason != "" {
+		why += ": " + reason
+	}
+	return r.halt(ctx, Stopped, why)
+}
+
+// halt asks the task's goroutine to end it.
+func (r *runner) halt(ctx context.Context, as State, why string) error {
+	r.mu.Lock()
+	if !r.stop {
+		r.stop, r.as, r.why = true, as, why
+	}
+	if r.interrupt != nil {
+		r.interrupt()
+	}
+	r.mu.Unlock()
+	patience := time.NewTicker(standbyAfter)
+	defer patience.Stop()
+	for {
+		select {
+		case <-r.ended:
+			return nil
+		case <-patience.C:
+			if r.snapshot().Phase != "standby" {
+				continue
+			}
+			r.mu.Lock()
+			r.stop = false
+			r.mu.Unlock()
+			return fmt.Errorf("%w %q: ask that one", ErrStandby, r.task.Name)
+		case <-ctx.Done():
+			return fmt.Errorf("coordinator: stop of task %q: %w", r.task.Name, ctx.Err())
+		}
+	}
+}
+
+// ErrCharged is wrapped where a task is to be removed that the ledger has entries of.
+var ErrCharged = errors.New("coordinator: the ledger has entries of the task")
+
+// Remove ends a task that was never charged, and deletes what is stored of it. What
+// was charged stays, with all that says what for: such a task can only be stopped.
+func (s *Service) Remove(ctx context.Context, id [32]byte) error {
+	r := s.find(id)
+	if r == nil {
+		return fmt.Errorf("%w: %x", ErrNoTask, id[:8])
+	}
+	charged := func() error {
+		if err := s.config.Journal.Refresh(ctx); err != nil {
+			return err
+		}
+		if n := len(r.ledger.Entries()); n > 0 {
+			return fmt.Errorf("%w %q: %d of them; it can be stopped, not removed", ErrCharged, r.task.Name, n)
+		}
+		return nil
+	}
+	if err := charged(); err != nil {
+		return err
+	}
+	if err := r.halt(ctx, Stopped, "removed"); err != nil {
+		return err
+	}
+	if err := charged(); err != nil { // by a round that was closing
+		return err
+	}
+	if err := Erase(ctx, s.config.Store, id); err != nil {
+		return err
+	}
+	r.update(func(s *Status) { s.State = Removed })
+	return nil
+}
+
+// Erase deletes what is stored of a task that has ended or was never led, and that
+// the ledger has no entry of. What is left says that it was removed.
+func Erase(ctx context.Context, s Store, task [32]byte) error {
+	r := runner{id: task}
+	removed := encodeTask(taskRecord{Format: recordFormat, State: Removed})
+	_, revision, err := s.Get(ctx, r.taskKey())
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	if _, err := s.Put(ctx, r.taskKey(), removed, revision); err != nil {
+		return err
+	}
+	// What cannot be deleted only takes space.
+	if b, _, err := s.Get(ctx, r.stateKey()); err == nil {
+		if rec, err := decodeRecord(b); err == nil {
+			_ = s.DeleteObject(ctx, stateName(task, rec.Step))
+			for _, h := range rec.Recent {
+				_ = s.DeleteObject(ctx, modelName(task, h))
+			}
+		}
+	}
+	_ = s.DeleteObject(ctx, taskName(task))
+	return nil
+}
