@@ -31,7 +31,13 @@ type Run struct {
 	// TestAccuracy lies in [0, 1], TestLoss is in nats; NaN: not measured.
 	TestAccuracy float64
 	TestLoss     float64
-	Privacy      Privacy
+	// Baseline says what the best constant reaches; empty: not known.
+	Baseline string
+	// LossUnits is TestLoss in the units of what is predicted; empty: as it is.
+	LossUnits string
+	// Warnings are what to look at before the model is used.
+	Warnings []string
+	Privacy  Privacy
 
 	// Points are in order of rounds. Evaluated says on what they were measured,
 	// such as "10,000 test examples".

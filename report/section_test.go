@@ -209,3 +209,18 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// What a model is compared with, and what is to be looked at, stands on the page.
+func TestBaselineAndWarnings(t *testing.T) {
+	r := example()
+	r.Baseline, r.LossUnits, r.Warnings = `92.17 %, always "no"`, "83.14 in the units of spend", []string{"no better than <nothing>"}
+	var page strings.Builder
+	if err := Write(&page, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Baseline", "92.17 %, always &#34;no&#34;", "83.14 in the units of spend", "Warning", "no better than &lt;nothing&gt;"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("%q is not on the page", want)
+		}
+	}
+}

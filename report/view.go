@@ -168,6 +168,10 @@ func facts(r Run) []pair {
 	if !math.IsNaN(r.TestLoss) {
 		list = append(list, pair{"Test loss", number(r.TestLoss)})
 	}
+	list = append(list, pair{"Test loss, unscaled", r.LossUnits}, pair{"Baseline", r.Baseline})
+	for _, text := range r.Warnings {
+		list = append(list, pair{"Warning", text})
+	}
 	if r.Seconds > 0 {
 		list = append(list, pair{"Time", duration(r.Seconds)})
 	}

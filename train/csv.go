@@ -148,7 +148,7 @@ func (c Config) loadCSV() (*Data, error) {
 
 // splitCSV deals a file's rows out to training and test.
 func (c Config) splitCSV(file *dataset.CSV) (d *Data, err error) {
-	d = &Data{EvalName: "test", Classes: file.Labels, columns: file.Columns, Warnings: c.unscaled(file)}
+	d = &Data{EvalName: "test", Classes: file.Labels, columns: file.Columns, rows: file.Table.Len(), Warnings: c.unscaled(file)}
 	if c.ranged(file.Columns) {
 		d.norm = math.Sqrt(float64(file.Table.Dim))
 	}

@@ -39,6 +39,7 @@ type Data struct {
 	Warnings []string
 
 	columns []string // of a CSV file
+	rows    int      // of it, test and training
 	norm    float64  // public bound on that of a row's features; 0: there is none
 }
 

@@ -71,6 +71,10 @@ type Metrics struct {
 	Loss     float64 `json:"loss"`
 	Accuracy Number  `json:"accuracy"` // NaN for a regression
 	Seconds  float64 `json:"seconds"`
+	// What the best constant reaches, the same in every line; absent in files of
+	// earlier versions.
+	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
+	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"` // absent for a regression
 }
 
 // Number is dp.Number, as the files of a run have it.

@@ -431,6 +431,10 @@ func (r *Run) evaluate(watch Observer) error {
 	m := Metrics{
 		Round: r.coordinator.Round(), Epsilon: Number(spent.Eps), Loss: e.Loss, Accuracy: Number(e.Accuracy()), Seconds: r.seconds(),
 	}
+	base := r.Baseline()
+	if m.BaselineLoss = &base.Loss; base.Class >= 0 {
+		m.BaselineAccuracy = &base.Accuracy
+	}
 	line, err := marshalMetrics([]Metrics{m})
 	if err != nil {
 		return err

@@ -24,10 +24,17 @@ type Stored struct {
 	Theta   []float32
 	Epsilon Number
 	Delta   float64
+	// Task and Round say which release of a task over a network this is; empty: a
+	// simulation's.
+	Task  string
+	Round int64
 
 	pca             *feature.PCA
 	label, ranges   string // of a CSV file
 	scale           string
+	rows            int // of the CSV file; 0: not known
+	seed            uint64
+	fraction        float64
 	loss            string
 	columns, labels []string
 }
@@ -80,6 +87,15 @@ func (s *Stored) read(f safetensors.File) (err error) {
 	s.Epsilon, s.Delta = Number(number("riffle.epsilon")), number("riffle.delta")
 	s.columns, s.labels = names("riffle.columns"), names("riffle.labels")
 	s.label, s.ranges, s.loss = meta["riffle.label"], meta["riffle.range"], meta["riffle.loss"]
+	if _, ok := meta["riffle.rows"]; ok {
+		s.rows, s.seed, s.fraction = integer("riffle.rows"), uint64(integer("riffle.seed")), number("riffle.test-fraction")
+		if err == nil && (s.rows < 2 || !(s.fraction > 0 && s.fraction < 1)) {
+			err = fmt.Errorf("%d rows, a share of %v of them for the test", s.rows, s.fraction)
+		}
+	}
+	if s.Task = meta["riffle.task"]; s.Task != "" {
+		s.Round = int64(integer("riffle.round"))
+	}
 	if s.scale = meta["riffle.scale"]; err == nil && s.scale != "" {
 		err = oneOf(centred, "unit")(s.scale)
 	}
@@ -117,13 +133,38 @@ func (s *Stored) read(f safetensors.File) (err error) {
 	return err
 }
 
-// EvaluateTest runs the model on the test set of the named data, or on all
-// rows of a CSV file.
-func (s *Stored) EvaluateTest(data string, workers int) (*model.Evaluation, error) {
+// Tested is how a stored model does on data.
+type Tested struct {
+	*model.Evaluation
+	Baseline model.Baseline
+	// Classes names them; nil for a regression.
+	Classes []string
+	// Set is what was counted: "test" rows, or "all" of a table's.
+	Set string
+	// Rows is how many rows a table has; 0: images. Trained of those counted trained
+	// the model; -1: that cannot be told.
+	Rows, Trained int
+	// LabelUnit times the loss is in the label's own units; 1: as it is.
+	LabelUnit float64
+	// Warning is what to look at; empty: nothing.
+	Warning string
+}
+
+// Test runs the model on the test set of the named data. Of the table that the
+// model was trained on those are the rows that training held out, unless all are
+// asked for; of a table with another number of rows it is all of them.
+func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 	c := Config{Data: data, Model: s.Name, Loss: s.loss, Label: s.label, Range: s.ranges, Scale: s.scale}
+	out := &Tested{Set: "test", Classes: s.labels, LabelUnit: c.labelUnit()}
+	if all && !c.isCSV() {
+		return nil, inputError("all goes with a table: data %s has a test set of its own", data)
+	}
 	table, err := s.table(c, workers)
 	if err != nil {
 		return nil, err
+	}
+	if c.isCSV() {
+		table = s.heldOut(table, all, out)
 	}
 	if s.pca != nil {
 		if table.Dim != s.pca.Pixels() {
@@ -139,11 +180,31 @@ func (s *Stored) EvaluateTest(data string, workers int) (*model.Evaluation, erro
 		return nil, inputError("the model takes %d features and %d classes, the data have %d and %d",
 			s.Model.Inputs(), classes, table.Dim, table.Classes)
 	}
-	e, err := evaluate(s.Model, s.Theta, table, workers)
-	if err != nil {
+	if out.Evaluation, err = evaluate(s.Model, s.Theta, table, workers); err != nil {
 		return nil, inputError("%v", err)
 	}
-	return e, nil
+	out.Baseline = c.baseline(table)
+	out.Warning = notBeaten(out.Baseline, out.Evaluation, out.Classes, out.Set)
+	return out, nil
+}
+
+// heldOut parts a table as training did, and says what is counted.
+func (s *Stored) heldOut(table *dataset.Table, all bool, out *Tested) *dataset.Table {
+	out.Rows, out.Set, out.Trained = table.Len(), "all", -1
+	if s.rows == 0 || s.rows != table.Len() {
+		return table
+	}
+	whole := dataset.CSV{Table: table, Labels: s.labels}
+	train, test, err := whole.Split(s.fraction, s.seed)
+	if err != nil { // it cannot have been this one
+		return table
+	}
+	if all {
+		out.Trained = train.Len()
+		return table
+	}
+	out.Set, out.Trained = "test", 0
+	return test
 }
 
 func (s *Stored) table(c Config, workers int) (*dataset.Table, error) {

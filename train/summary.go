@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/riffle-dp/riffle/internal/durable"
@@ -19,24 +20,33 @@ type Summary struct {
 	TestLoss           *float64 `json:"test_loss,omitempty"`
 	ValidationAccuracy *float64 `json:"validation_accuracy,omitempty"`
 	ValidationLoss     *float64 `json:"validation_loss,omitempty"`
-	Epsilon            Number   `json:"epsilon"`
-	Delta              float64  `json:"delta"`
-	Bound              string   `json:"bound"`
-	BoundSource        string   `json:"bound_source"`
-	EpsilonBest        Number   `json:"epsilon_best"`
-	Rounds             int64    `json:"rounds"`
-	N                  int64    `json:"n"`
-	Seconds            float64  `json:"seconds"`
-	ClientGradients    int64    `json:"client_gradients"`
-	ClientsPerSecond   float64  `json:"clients_per_second"`
-	Seed               int64    `json:"seed"`
-	ModelParameters    int      `json:"model_parameters"`
-	Optimizer          string   `json:"optimizer"`
+	// The baseline is what the best constant reaches on the same examples.
+	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"`
+	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
+	// LabelUnit times a loss is in the units of the column to predict; absent where
+	// that was not scaled.
+	LabelUnit float64 `json:"label_unit,omitempty"`
+	// Warnings are what to look at before the model is used.
+	Warnings         []string `json:"warnings,omitempty"`
+	Epsilon          Number   `json:"epsilon"`
+	Delta            float64  `json:"delta"`
+	Bound            string   `json:"bound"`
+	BoundSource      string   `json:"bound_source"`
+	EpsilonBest      Number   `json:"epsilon_best"`
+	Rounds           int64    `json:"rounds"`
+	N                int64    `json:"n"`
+	Seconds          float64  `json:"seconds"`
+	ClientGradients  int64    `json:"client_gradients"`
+	ClientsPerSecond float64  `json:"clients_per_second"`
+	Seed             int64    `json:"seed"`
+	ModelParameters  int      `json:"model_parameters"`
+	Optimizer        string   `json:"optimizer"`
 	// ExcessBound is a convex optimiser's bound on its expected excess loss; absent
 	// where gradients are clipped or a plan's rounds were not all run.
 	ExcessBound *Number `json:"excess_bound,omitempty"`
 
 	Evaluation *model.Evaluation `json:"-"`
+	Baseline   model.Baseline    `json:"-"`
 }
 
 // Accuracy returns the accuracy on the evaluation set, NaN for a regression.
@@ -69,6 +79,17 @@ func (r *Run) finish() (*Summary, error) {
 		s.TestAccuracy, s.TestLoss = accuracy, &e.Loss
 	} else {
 		s.ValidationAccuracy, s.ValidationLoss = accuracy, &e.Loss
+	}
+	s.Baseline, s.Warnings = r.Baseline(), r.Data.Warnings
+	s.BaselineLoss = &s.Baseline.Loss
+	if s.Baseline.Class >= 0 {
+		s.BaselineAccuracy = &s.Baseline.Accuracy
+	}
+	if unit := r.Config.labelUnit(); unit != 1 {
+		s.LabelUnit = unit
+	}
+	if text := notBeaten(s.Baseline, e, r.Data.Classes, r.Data.EvalName); text != "" {
+		s.Warnings = append(slices.Clip(s.Warnings), text)
 	}
 	if err := r.writeModel(s); err != nil {
 		return nil, fmt.Errorf("train: %w", err)
@@ -105,6 +126,11 @@ func (r *Run) writeModel(s *Summary) error {
 	set("label", r.Config.Label)
 	set("range", r.Config.Range)
 	set("scale", r.Config.Scale)
+	if r.Data.rows > 0 { // so that the rows that trained it can be told from the others
+		set("rows", strconv.Itoa(r.Data.rows))
+		set("seed", strconv.FormatInt(r.Config.Seed, 10))
+		set("test-fraction", strconv.FormatFloat(r.Config.TestFraction, 'g', -1, 64))
+	}
 	for key, names := range map[string][]string{"columns": r.Data.columns, "labels": r.Data.Classes} {
 		if len(names) == 0 {
 			continue

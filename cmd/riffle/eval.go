@@ -1,7 +1,8 @@
 package main
 
 import (
-	"encoding/json"
+	"fmt"
+	"io"
 	"math"
 
 	"github.com/spf13/cobra"
@@ -12,11 +13,16 @@ import (
 func newEval() *cobra.Command {
 	var data string
 	var workers int64
-	var asJSON bool
+	var asJSON, all bool
 	cmd := &cobra.Command{
 		Use: "eval MODEL", Short: "Evaluate a stored model on a test set",
-		Long:    "Eval loads a model.safetensors, or the one in a run directory, and runs it on the data's test set.",
-		Example: "  riffle eval runs/half\n  riffle eval model.safetensors --data mnist --json",
+		Long: `Eval loads a model.safetensors, or the one in a run directory, and runs it on the
+data's test set. Of the table that the model was trained on, recognised by its
+number of rows, these are the rows that training held out; --all counts the
+others too. Of any other table all rows are counted.`,
+		Example: `  riffle eval runs/half
+  riffle eval model.safetensors --data mnist --json
+  riffle eval run --data people.csv`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage("want one model file or run directory, got %d arguments (see riffle eval --help)", len(args))
@@ -28,31 +34,90 @@ func newEval() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			e, err := stored.EvaluateTest(data, int(workers))
+			e, err := stored.Test(data, all, int(workers))
 			if err != nil {
 				return err
 			}
-			w := cmd.OutOrStdout()
+			if e.Warning != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "riffle: warning: %s\n", e.Warning)
+			}
 			if asJSON {
-				enc := json.NewEncoder(w)
-				enc.SetIndent("", "  ")
-				return enc.Encode(map[string]any{
-					"test_accuracy": train.Number(e.Accuracy()), "test_loss": e.Loss, "examples": e.Examples, "confusion": e.Confusion,
-					"model": stored.Name, "model_parameters": len(stored.Theta), "epsilon": stored.Epsilon, "delta": stored.Delta,
-				})
+				return printJSON(cmd.OutOrStdout(), evalDocument(stored, e))
 			}
-			p := printer{w: w}
-			p.row("model", "%s, %d parameters", stored.Name, len(stored.Theta))
-			if !math.IsNaN(e.Accuracy()) {
-				p.row("test accuracy", "%.2f %% of %d", 100*e.Accuracy(), e.Examples)
-			}
-			p.row("test loss", "%.4f on %d examples", e.Loss, e.Examples)
-			p.row("trained at", "epsilon = %s, delta = %g", roundUp(float64(stored.Epsilon)), stored.Delta)
-			return p.err
+			return printEval(cmd.OutOrStdout(), stored, e)
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, a folder of IDX or CIFAR-10 files, or a CSV file (all its rows)")
+	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, a folder of IDX or CIFAR-10 files, or a CSV file")
+	cmd.Flags().BoolVar(&all, "all", false, "count all rows of a CSV file, also those that trained the model")
 	cmd.Flags().Int64Var(&workers, "workers", 0, "worker goroutines (default: one per CPU)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+func evalDocument(stored *train.Stored, e *train.Tested) map[string]any {
+	out := map[string]any{
+		"test_accuracy": train.Number(e.Accuracy()), "test_loss": e.Loss, "examples": e.Examples, "confusion": e.Confusion,
+		"baseline_accuracy": train.Number(e.Baseline.Accuracy), "baseline_loss": e.Baseline.Loss, "counted": e.Set,
+		"model": stored.Name, "model_parameters": len(stored.Theta), "epsilon": stored.Epsilon, "delta": stored.Delta,
+	}
+	if e.Classes != nil {
+		out["classes"] = e.Classes
+	}
+	if e.Rows > 0 {
+		out["rows"] = e.Rows
+		if e.Trained >= 0 {
+			out["rows_trained_on"] = e.Trained
+		}
+	}
+	if e.LabelUnit != 1 {
+		out["label_unit"] = e.LabelUnit
+	}
+	if e.Warning != "" {
+		out["warnings"] = []string{e.Warning}
+	}
+	if stored.Task != "" {
+		out["task"], out["round"] = stored.Task, stored.Round
+	}
+	return out
+}
+
+// mostClasses is how many classes get a line each.
+const mostClasses = 20
+
+func printEval(w io.Writer, stored *train.Stored, e *train.Tested) error {
+	p := printer{w: w}
+	p.row("model", "%s, %d parameters", stored.Name, len(stored.Theta))
+	if stored.Task != "" {
+		p.row("from", "round %d of task %s", stored.Round, stored.Task)
+	}
+	switch {
+	case e.Rows > 0 && e.Trained < 0:
+		p.row("counted", "all %d rows; which of them trained the model, if any, is not known", e.Rows)
+	case e.Trained > 0:
+		p.row("counted", "all %d rows, of which %d were in the training part", e.Rows, e.Trained)
+	case e.Rows > 0:
+		p.row("counted", "the %d rows held out of training, of %d (--all counts all)", e.Examples, e.Rows)
+	}
+	if !math.IsNaN(e.Accuracy()) {
+		p.row("test accuracy", "%.2f %% of %d", 100*e.Accuracy(), e.Examples)
+	}
+	p.row("test loss", "%s on %d examples", lossOf(e.Loss, e.LabelUnit, "the label"), e.Examples)
+	p.row("baseline", "%s", train.DescribeBaseline(e.Baseline, e.Classes, e.Set))
+	if len(e.Confusion) <= mostClasses {
+		for k, row := range e.Confusion {
+			all := 0
+			for _, n := range row {
+				all += n
+			}
+			name := fmt.Sprint(k)
+			if k < len(e.Classes) {
+				name = e.Classes[k]
+			}
+			if all > 0 {
+				p.row("  "+name, "%.2f %% of %d", 100*float64(row[k])/float64(all), all)
+			}
+		}
+	}
+	p.row("trained at", "epsilon = %s, delta = %g", roundUp(float64(stored.Epsilon)), stored.Delta)
+	return p.err
 }

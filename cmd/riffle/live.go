@@ -145,11 +145,12 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	short.Data = filepath.Base(c.Data)
 	*t = dashboard.Task{ID: liveTask, Name: title(short, r.Plan != nil), State: dashboard.Running, Phase: "training", Round: r.Resumed, Rounds: c.Rounds,
 		Expected: c.ExpectedReports(), Planned: planned.Eps, Budget: c.Epsilon, Delta: c.Delta, Method: planned.Method, Source: planned.Source,
-		Eps: math.NaN(), Accuracy: math.NaN(), Loss: math.NaN(), Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil, Evaluated: dashboard.Grouped(int64(r.Data.Eval.Len())) + " " + r.Data.EvalName + " examples",
+		Eps: math.NaN(), Accuracy: math.NaN(), Loss: math.NaN(), Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil, Evaluated: dashboard.Grouped(int64(r.Data.Eval.Len())) + " " + r.Data.EvalName + " examples" + shortBaseline(r.Baseline()),
 		Counts: dashboard.Counts{Reports: r.Reports(), Rejected: map[string]int64{}}}
 	add := func(name, format string, args ...any) {
 		t.Facts = append(t.Facts, dashboard.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
 	}
+	add("Baseline", "%s", train.DescribeBaseline(r.Baseline(), r.Data.Classes, r.Data.EvalName))
 	add("Clients", "%s", dashboard.Grouped(c.Population))
 	add("Taking part", "%s", c.Participation)
 	add("Hidden by", "%s", c.Trust)
@@ -169,6 +170,14 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	if r.Resumed > 0 {
 		l.past(r)
 	}
+}
+
+// shortBaseline stands beside what was measured.
+func shortBaseline(b model.Baseline) string {
+	if b.Class < 0 {
+		return fmt.Sprintf(" (baseline %.4g)", b.Loss)
+	}
+	return fmt.Sprintf(" (baseline %.2f %%)", 100*b.Accuracy)
 }
 
 // past shows what earlier processes charged and measured.

@@ -27,7 +27,11 @@ func writeReport(r *train.Run, s *train.Summary) error {
 		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
 		TestAccuracy: s.Accuracy(), TestLoss: s.Evaluation.Loss,
 		Evaluated: fmt.Sprintf("%d %s examples", s.Evaluation.Examples, r.Data.EvalName),
-		Privacy:   privacy,
+		Baseline:  train.DescribeBaseline(s.Baseline, r.Data.Classes, r.Data.EvalName),
+		Warnings:  s.Warnings, Privacy: privacy,
+	}
+	if s.LabelUnit != 0 {
+		page.LossUnits = fmt.Sprintf("%.4g in the units of %s", s.LabelUnit*s.Evaluation.Loss, c.Label)
 	}
 	for _, m := range r.Metrics {
 		page.Points = append(page.Points, report.Point{Round: m.Round, Epsilon: float64(m.Epsilon), Loss: m.Loss,

@@ -176,6 +176,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 		show.note(stderr, "%d training examples are taken as public: the model's principal axes show them, and they are no clients", r.Data.Public)
 	}
 	show.note(stderr, "simulation: every role runs in this process and noise comes from seed %d; this protects nobody's data", c.Seed)
+	show.note(stderr, "baseline: %s", train.DescribeBaseline(r.Baseline(), r.Data.Classes, r.Data.EvalName))
 	for _, text := range r.Data.Warnings {
 		show.note(stderr, "warning: %s", text)
 	}
@@ -223,6 +224,9 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 		}
 		return err
 	}
+	for _, text := range summary.Warnings[len(r.Data.Warnings):] { // the others were told at the start
+		show.note(stderr, "warning: %s", text)
+	}
 	if show.json {
 		enc := json.NewEncoder(cmd.OutOrStdout())
 		enc.SetIndent("", "  ")
@@ -241,12 +245,25 @@ func mechanism(r *train.Run) string {
 	return fmt.Sprintf("%s with eps0 = %s", r.Mechanism.Name(), roundUp(r.Config.Eps0))
 }
 
+// lossOf is a loss, and the same in the units of the column to predict.
+func lossOf(loss, unit float64, label string) string {
+	if unit == 0 || unit == 1 {
+		return fmt.Sprintf("%.4f", loss)
+	}
+	return fmt.Sprintf("%.4f, which is %.4g in the units of %s", loss, unit*loss, label)
+}
+
 func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 	p := printer{w: w}
 	if math.IsNaN(s.Accuracy()) {
-		p.row(r.Data.EvalName+" loss", "%.4f", s.Evaluation.Loss)
+		p.row(r.Data.EvalName+" loss", "%s", lossOf(s.Evaluation.Loss, s.LabelUnit, r.Config.Label))
 	} else {
 		p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Accuracy())
+	}
+	if s.Baseline.Class < 0 {
+		p.row("baseline", "%s: the best constant for these %s examples", lossOf(s.Baseline.Loss, s.LabelUnit, r.Config.Label), r.Data.EvalName)
+	} else {
+		p.row("baseline", "%s", train.DescribeBaseline(s.Baseline, r.Data.Classes, r.Data.EvalName))
 	}
 	if r.Config.Trust == "none" {
 		p.row("epsilon", "infinite: no privacy (--trust none)")

@@ -1,0 +1,68 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A model that is no better than a constant is warned of, in the summary and when
+// it is read back; and eval counts just the rows that training did not see.
+func TestBaselineIsTold(t *testing.T) {
+	path := spending(100).write(t, 200)
+	c := Default()
+	c.Data, c.Label, c.Loss, c.Rounds, c.TestFraction = path, "y", "absolute", 2, .25 // nothing is scaled
+	r, err := Prepare(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := r.Create(dir); err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Train(context.Background(), Observer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(warnings []string, text string) bool {
+		return slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, text) })
+	}
+	if s.Baseline.Loss >= s.Evaluation.Loss || !has(s.Warnings, "is no better than the baseline: ") || len(s.Warnings) != 5 {
+		t.Errorf("loss %v, baseline %+v, warnings %q", s.Evaluation.Loss, s.Baseline, s.Warnings)
+	}
+	var written Summary
+	raw, err := os.ReadFile(filepath.Join(dir, SummaryFile))
+	if err == nil {
+		err = json.Unmarshal(raw, &written)
+	}
+	if err != nil || written.BaselineLoss == nil || *written.BaselineLoss != s.Baseline.Loss || written.BaselineAccuracy != nil || len(written.Warnings) != 5 {
+		t.Errorf("summary: %s %v", raw, err)
+	}
+	if m := r.Metrics[len(r.Metrics)-1]; m.BaselineLoss == nil || *m.BaselineLoss != s.Baseline.Loss || m.BaselineAccuracy != nil {
+		t.Errorf("metrics: %+v", m)
+	}
+
+	stored, err := ReadModel(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	test, err := stored.Test(path, false, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if test.Loss != s.Evaluation.Loss || test.Examples != 50 || test.Trained != 0 || test.Rows != 200 || !strings.Contains(test.Warning, "no better") {
+		t.Errorf("held out: %+v, in training the loss was %v", test, s.Evaluation.Loss)
+	}
+	whole, err := stored.Test(path, true, 1)
+	if err != nil || whole.Examples != 200 || whole.Trained != 150 {
+		t.Errorf("all: %+v %v", whole, err)
+	}
+	other, err := stored.Test(spending(100).write(t, 199), false, 1)
+	if err != nil || other.Examples != 199 || other.Trained != -1 {
+		t.Errorf("another table: %+v %v", other, err)
+	}
+}
