@@ -54,6 +54,16 @@ type Config struct {
 	Honest float64
 }
 
+// Fewer is how many reports fewer a round is charged for than it has: the colluders,
+// or of a sum of which a share Honest adds noise, besides which they take theirs away,
+// as many reports as that noise is counted for.
+func (c Config) Fewer() int64 {
+	if c.Colluders > 0 && c.Honest > 0 && c.Honest < 1 {
+		return int64(min(math.Ceil(float64(c.Colluders)/c.Honest*(1+0x1p-50)), 1<<52))
+	}
+	return c.Colluders
+}
+
 // Coordinator is the task's state between messages. Not safe for concurrent
 // use; tallies of one round may be filled concurrently.
 type Coordinator struct {
@@ -76,11 +86,11 @@ func New(c Config) (*Coordinator, error) {
 	if err := c.checkPromise(); err != nil {
 		return nil, err
 	}
-	if c.Colluders < 0 || c.Colluders > 0 && c.MinReports <= c.Colluders {
-		return nil, fmt.Errorf("coordinator: %d colluders must be fewer than n-min = %d", c.Colluders, c.MinReports)
-	}
 	if !(c.Honest >= 0 && c.Honest <= 1) {
 		return nil, fmt.Errorf("coordinator: honest = %v must lie between 0 and 1", c.Honest)
+	}
+	if c.Colluders < 0 || c.Colluders > 0 && c.MinReports <= c.Fewer() {
+		return nil, fmt.Errorf("coordinator: %d colluders must be fewer than n-min = %d, and their noise than that of its honest fraction", c.Colluders, c.MinReports)
 	}
 	if c.Population < 1 || c.MinReports < 1 || c.MinReports > c.Population {
 		return nil, fmt.Errorf("coordinator: n-min = %d must lie between 1 and n = %d", c.MinReports, c.Population)
@@ -217,7 +227,7 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 		return dp.Round{}, nil // reports promise nothing, and nothing is recorded
 	}
 	if c.config.Participation == dp.Once {
-		e, err := c.config.Blocks.Epoch(c.config.Report, c.config.MinReports-c.config.Colluders)
+		e, err := c.config.Blocks.Epoch(c.config.Report, c.config.MinReports-c.config.Fewer())
 		e.Trust = c.config.Trust
 		return e, err
 	}
@@ -235,7 +245,7 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 	if c.config.Colluders > 0 {
 		// How many of the k are honest is not known, and with more of them a client
 		// is chosen more often but hidden better. The fewest, all asked, cover both.
-		e.Participation, e.Reports = dp.All, k-c.config.Colluders
+		e.Participation, e.Reports = dp.All, k-c.config.Fewer()
 		e.Population = e.Reports
 	}
 	if e.Participation == dp.All && e.Reports != e.Population {

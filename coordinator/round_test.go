@@ -304,3 +304,35 @@ func TestAddSum(t *testing.T) {
 		t.Errorf("%d reports, %d rejected, %v", n, rejected, err)
 	}
 }
+
+// Colluders of a vector sum take their noise away besides those whose noise is not
+// relied on: a round is charged for no more noise than is left.
+func TestColludersOfASumTakeNoiseAway(t *testing.T) {
+	for _, honest := range []float64{0, 1, .9, .7, .5, .3} {
+		c := config(t, &book{})
+		c.Trust, c.Population, c.MinReports, c.Colluders, c.Honest = dp.Distributed, 1000, 500, 20, honest
+		pure, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		share := honest
+		if honest == 0 {
+			share = 1
+		}
+		for k := c.MinReports; k <= c.Population; k++ {
+			e, _, err := pure.Planned(k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left, counted := int64(share*float64(k))-c.Colluders, int64(share*float64(e.Reports))
+			if counted > left || counted < left-1 || e.Population != e.Reports {
+				t.Fatalf("honest = %v: %d reports are charged as %+v, noise of %d, but %d add theirs", honest, k, e, counted, left)
+			}
+		}
+	}
+	c := config(t, &book{})
+	c.Population, c.MinReports, c.Colluders, c.Honest = 100, 40, 20, .5
+	if _, err := New(c); err == nil {
+		t.Error("colluders as many as those whose noise is relied on are taken")
+	}
+}

@@ -159,7 +159,7 @@ func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries
 		// Once: how many there were is not in the charge.
 		k := max(clients, task.Wire.MinReports)
 		if charged && task.Wire.Participation != dp.Once {
-			k = event.Reports + c.Colluders // also those that could not be opened
+			k = event.Reports + config.Fewer() // also those that could not be opened
 		}
 		if err := pure.Receive(wire.RoundClosed{Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
 			return nil, fmt.Errorf("operate: round %d: %w", round, err)

@@ -20,6 +20,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/riffle-dp/riffle/coordinator"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/envelope"
 	"github.com/riffle-dp/riffle/ledger"
@@ -230,8 +231,9 @@ func (s *Service) checked(t Task) (*runner, error) {
 		if !(t.Budget.Tail >= vecsum.TailShare) {
 			return fail("the budget keeps %v of delta for tails, those of a vector sum's noise need %v", t.Budget.Tail, vecsum.TailShare)
 		}
-		if p := sum.Params(); w.MinReports-t.Colluders < p.MinUsers {
-			return fail("n-min = %d less %d colluders is below the %d clients whose noise hides a sum", w.MinReports, t.Colluders, p.MinUsers)
+		p := sum.Params()
+		if fewer := (coordinator.Config{Colluders: t.Colluders, Honest: p.Honest}).Fewer(); w.MinReports-fewer < p.MinUsers {
+			return fail("n-min = %d less %d reports for the colluders is below the %d clients whose noise hides a sum", w.MinReports, fewer, p.MinUsers)
 		}
 		if err := mechanism.CheckSigma(context.Background(), w.Mechanism, w.Delta, w.Rounds); err != nil {
 			return fail("%w", err)
