@@ -128,7 +128,7 @@ func TestWrite(t *testing.T) {
 	for _, d := range drawn {
 		files = append(files, d.Files...)
 	}
-	if len(drawn) != 3 || len(files) != 4+2+4 {
+	if len(drawn) != 3 || len(files) != 5+2+5 {
 		t.Fatalf("drew %v", files)
 	}
 	for _, f := range append(files, "index.html", "figures.css") {
@@ -141,7 +141,7 @@ func TestWrite(t *testing.T) {
 		t.Errorf("eab-3.csv has %d rows, %v: %v", len(rows), rows[0], err)
 	}
 	page := read(t, dir, "index.html")
-	for _, want := range []string{`src="eab-3.svg"`, `href="eab-3.csv"`, `href="eab-table1.md"`, `<td>eab-thm1</td>`, `href="plan/"`, "is not recorded", "more not drawn here"} {
+	for _, want := range []string{`src="eab-3.svg"`, `href="eab-3.csv"`, `href="eab-table1.md"`, `<th scope="row" role="rowheader">eab-thm1</th>`, `srcset="eab-3-narrow.svg"`, `href="plan/"`, "is not recorded", "more not drawn here"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the index lacks %s", want)
 		}

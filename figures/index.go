@@ -26,6 +26,7 @@ var (
 type entry struct {
 	Figure
 	Picture bool
+	Narrow  bool
 	Table   Table
 	Found   []string // notes, from its file
 }
@@ -51,6 +52,9 @@ func writeIndex(dir, plan string) error {
 		e := entry{Figure: f, Found: notesOf(string(note))}
 		if _, err := os.Stat(filepath.Join(dir, f.Name+".svg")); err == nil {
 			e.Picture = true
+		}
+		if _, err := os.Stat(filepath.Join(dir, f.Name+narrow)); err == nil {
+			e.Narrow = true
 		}
 		if f.tabular() {
 			if e.Table, err = readTable(filepath.Join(dir, f.Name+".csv")); err != nil {

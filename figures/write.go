@@ -73,6 +73,9 @@ func Write(ctx context.Context, c Config) ([]Drawn, error) {
 	return out, failed
 }
 
+// narrow is the end of the picture's name that is for phones.
+const narrow = "-narrow.svg"
+
 // write draws one figure; its note comes last, and the index has what has one.
 func (f Figure) write(ctx context.Context, d *desk, dir string) (Drawn, error) {
 	start := time.Now()
@@ -92,14 +95,16 @@ func (f Figure) write(ctx context.Context, d *desk, dir string) (Drawn, error) {
 		out.Files = append(out.Files, name)
 		return nil
 	}
-	for _, suffix := range []string{".svg", ".png"} {
+	for _, suffix := range []string{".svg", narrow, ".png"} {
 		if !data.drawable() { // an older run may have had something to draw
 			if err := os.Remove(filepath.Join(dir, f.Name+suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return Drawn{}, fmt.Errorf("figures: %v", err)
 			}
 			continue
 		}
-		text, err := f.picture(data).Render(suffix)
+		p := f.picture(data)
+		p.Narrow = suffix == narrow
+		text, err := p.Render(filepath.Ext(suffix))
 		if err != nil {
 			return Drawn{}, fmt.Errorf("figures: %s: %v", f.Name, err)
 		}

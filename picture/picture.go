@@ -5,9 +5,12 @@ package picture
 import (
 	"bytes"
 	"fmt"
+	"html"
 	"image/color"
 	"io"
 	"math"
+	"regexp"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -24,6 +27,8 @@ type Picture struct {
 	X, Y  Axis
 	Band  *Band // drawn below the lines
 	Lines []Line
+	// Narrow is for phones: the legend lies below the plot, and there is no title.
+	Narrow bool
 }
 
 // Axis is linear or logarithmic. Without Scale and limits it is fitted to the
@@ -145,12 +150,17 @@ const (
 	width  = 9 * vg.Inch
 	height = 5.5 * vg.Inch
 	dpi    = 150
+
+	narrowWidth = 4.5 * vg.Inch
+	narrowPlot  = 3.9 * vg.Inch
 )
 
 // Render returns the file's content; suffix is ".svg" or ".png".
 func (p Picture) Render(suffix string) ([]byte, error) {
 	pl := plot.New()
-	pl.Title.Text = p.Title
+	if !p.Narrow {
+		pl.Title.Text = p.Title
+	}
 	pl.Title.Padding = vg.Points(8)
 	for _, style := range []*font.Font{&pl.Title.TextStyle.Font, &pl.X.Label.TextStyle.Font, &pl.Y.Label.TextStyle.Font,
 		&pl.X.Tick.Label.Font, &pl.Y.Tick.Label.Font} {
@@ -178,6 +188,11 @@ func (p Picture) Render(suffix string) ([]byte, error) {
 		}
 	}
 	pl.X, pl.Y = x, y
+	width, height := width, height
+	needed := legend.Rectangle(draw.Canvas{}).Size()
+	if p.Narrow {
+		width, height = max(narrowWidth, needed.X+vg.Points(24)), narrowPlot+needed.Y+vg.Points(18)
+	}
 	var canvas interface {
 		vg.CanvasSizer
 		io.WriterTo
@@ -193,22 +208,48 @@ func (p Picture) Render(suffix string) ([]byte, error) {
 	c := draw.New(canvas)
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
-	// Beside the plot, as wide as its texts need.
-	beside := legend.Rectangle(c).Size().X + vg.Points(24)
-	inner := draw.Crop(c, vg.Points(24), -beside, vg.Points(22), -vg.Points(6))
+	// Beside the plot, as wide as its texts need; or below it.
+	beside, below := needed.X+vg.Points(24), vg.Length(0)
+	if p.Narrow {
+		beside, below = vg.Points(10), needed.Y+vg.Points(14)
+	}
+	inner := draw.Crop(c, vg.Points(24), -beside, below+vg.Points(22), -vg.Points(6))
 	pl.Draw(inner)
 	// The library would leave room for a label at the middle value, which on a
 	// logarithmic axis is near the end.
 	text := pl.X.Label.TextStyle
 	text.XAlign, text.YAlign = draw.XCenter, draw.YBottom
-	c.FillText(text, vg.Point{X: inner.Center().X, Y: c.Min.Y + vg.Points(6)}, p.X.Label)
+	c.FillText(text, vg.Point{X: inner.Center().X, Y: c.Min.Y + below + vg.Points(6)}, p.X.Label)
 	text.Rotation, text.YAlign = math.Pi/2, draw.YTop
 	c.FillText(text, vg.Point{X: c.Min.X + vg.Points(6), Y: inner.Center().Y}, p.Y.Label)
-	legend.Draw(draw.Crop(c, width-beside+vg.Points(10), 0, 0, -vg.Points(34)))
+	if p.Narrow {
+		legend.Draw(draw.Crop(c, vg.Points(10), 0, 0, needed.Y+vg.Points(8)-height))
+	} else {
+		legend.Draw(draw.Crop(c, width-beside+vg.Points(10), 0, 0, -vg.Points(34)))
+	}
 	var out bytes.Buffer
-	_, err := canvas.WriteTo(&out)
-	// Where the font is missing, Arial has the same widths.
-	return bytes.ReplaceAll(out.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")), err
+	if _, err := canvas.WriteTo(&out); err != nil || suffix != ".svg" {
+		return out.Bytes(), err
+	}
+	return fixedTexts(out.Bytes(), pl.Title.TextStyle.Font), nil
+}
+
+var svgText = regexp.MustCompile(`(?s)<text ([^>]*font-size:([0-9.]+)px">)([^<]+)</text>`)
+
+// fixedTexts states how wide each text is, so that it fits its place in whatever font
+// a browser has. Where Liberation is missing, Arial has the same widths.
+func fixedTexts(svg []byte, face font.Font) []byte {
+	svg = svgText.ReplaceAllFunc(svg, func(element []byte) []byte {
+		part := svgText.FindSubmatch(element)
+		size, err := strconv.ParseFloat(string(part[2]), 64)
+		if err != nil {
+			return element
+		}
+		drawn := font.DefaultCache.Lookup(face, vg.Points(size))
+		wide := drawn.Width(html.UnescapeString(string(part[3])))
+		return fmt.Appendf(nil, `<text textLength="%.5g" lengthAdjust="spacingAndGlyphs" %s%s</text>`, wide.Points(), part[1], part[3])
+	})
+	return bytes.ReplaceAll(svg, []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif"))
 }
 
 // values lists what the axes must show.

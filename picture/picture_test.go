@@ -27,6 +27,9 @@ func TestRender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if n, all := strings.Count(string(svg), "<text textLength="), strings.Count(string(svg), "<text "); n != all || n < 10 {
+		t.Errorf("%d of %d texts have a width: in another font they would be cut", n, all)
+	}
 	for _, want := range []string{"<svg", ">whole<", ">interrupted<", ">points<", ">between<", ">rounds<", ">loss (nats)<", ">title<", "Liberation Sans,Arial,Helvetica,sans-serif"} {
 		if !strings.Contains(string(svg), want) {
 			t.Errorf("no %s in the picture", want)
@@ -37,6 +40,17 @@ func TestRender(t *testing.T) {
 	}
 	if again, err := sample().Render(".svg"); err != nil || !bytes.Equal(svg, again) {
 		t.Errorf("the same picture is drawn in two ways: %v", err)
+	}
+	// For phones the same lines, with the legend below.
+	narrow := sample()
+	narrow.Narrow = true
+	small, err := narrow.Render(".svg")
+	if err != nil || !strings.Contains(string(small), ">interrupted<") || strings.Contains(string(small), ">title<") || !strings.Contains(string(small), `<svg width="324pt"`) {
+		t.Errorf("a narrow picture: %v\n%s", err, small[:200])
+	}
+	narrow.Lines[0].Name = strings.Repeat("a long name ", 10)
+	if small, err = narrow.Render(".svg"); err != nil || strings.Contains(string(small), `<svg width="324pt"`) {
+		t.Errorf("a long name does not widen a narrow picture: %v", err)
 	}
 	text, err := sample().Render(".png")
 	if err != nil {
