@@ -73,6 +73,7 @@ type Coordinator struct {
 	batch     [32]byte
 	published []float32
 	mean      []float64
+	shortened bool // whether the last mean was
 }
 
 // New returns the coordinator before round 1.
@@ -347,6 +348,33 @@ func (c *Coordinator) TakeBack(before optimize.State) error {
 	return nil
 }
 
+// shorten brings a mean that is longer than n honest reports give, but for a chance
+// of 1e-9, to that length: so far and no farther liars move the model. It looks at
+// the mean only, so it costs no privacy.
+func (c *Coordinator) shorten(n int64) {
+	c.shortened = false
+	m, ok := c.config.Mechanism.(randomizer.Sized)
+	if !ok {
+		return
+	}
+	var square float64
+	for _, v := range c.mean {
+		square += float64(v * v)
+	}
+	length, most := math.Sqrt(square), m.MeanBound(n)
+	if !(length > most) {
+		return
+	}
+	c.shortened = true
+	for j := range c.mean {
+		c.mean[j] *= most / length
+	}
+}
+
+// Shortened says whether the last step that End took was made shorter: if not by a
+// chance of 1e-9, some of the reports were not honest.
+func (c *Coordinator) Shortened() bool { return c.shortened }
+
 // End closes the charged round with its tallies and takes the step. It returns
 // how many reports were summed and how many rejected. After an error the round is
 // still open.
@@ -372,6 +400,7 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 			}
 		}
 		c.config.Mechanism.Estimate(c.mean, sum, accepted)
+		c.shorten(accepted)
 		if err := c.config.Optimizer.Step(c.mean); err != nil {
 			return accepted, rejected, err
 		}

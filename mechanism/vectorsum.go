@@ -21,7 +21,10 @@ type VectorSum struct {
 	encoders sync.Pool
 }
 
-var _ randomizer.Randomizer = (*VectorSum)(nil)
+var (
+	_ randomizer.Randomizer = (*VectorSum)(nil)
+	_ randomizer.Sized      = (*VectorSum)(nil)
+)
 
 // NewVectorSum returns the mechanism of a round whose clients' noise is worth
 // sigma, in units of the clip norm: see vecsum.Params.Sigma.
@@ -131,6 +134,13 @@ func (m *VectorSum) Add(sum []int64, r *randomizer.Report) {
 // CheckSum refuses a sum that no n clients can have, but for a chance of e^−60 with
 // noise that has no end: some client has sent something else.
 func (m *VectorSum) CheckSum(sum []int64, n int64) error { return m.params.CheckSum(sum, n) }
+
+// Largest bounds what one client can add to a sum, in clip norms: nobody sees a
+// share alone, so it is anything.
+func (m *VectorSum) Largest() float64 { return m.params.Largest() }
+
+// MeanBound is that of randomizer.Sized.
+func (m *VectorSum) MeanBound(n int64) float64 { return m.params.MeanBound(n, randomizer.MeanChance) }
 
 // Estimate stores the unbiased mean of n inputs; zeros for a number of clients
 // that no round is opened with.

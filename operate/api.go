@@ -14,6 +14,7 @@ import (
 	"github.com/riffle-dp/riffle/endpoint"
 	"github.com/riffle-dp/riffle/ledger"
 	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
+	"github.com/riffle-dp/riffle/randomizer"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/train"
 	"github.com/riffle-dp/riffle/wire"
@@ -214,7 +215,7 @@ func (r *running) message(s coordinator.Status) *operatorv1.Task {
 	t := &operatorv1.Task{Id: hex.EncodeToString(s.Task[:]), Name: s.Name, State: string(s.State), Why: s.Why, Rounds: s.Rounds, Round: s.Round,
 		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: s.Epsilon(), Delta: s.Delta, Reports: s.Reports,
 		RoundsVoid: s.Void, RoundsFailed: s.Failed, LedgerEntries: s.Charged, Phase: s.Phase, Error: s.Error, Rejected: map[string]int64{},
-		Failure: s.Failure, FailedRound: s.FailedRound, Failed: map[string]int64{}}
+		Failure: s.Failure, FailedRound: s.FailedRound, StepsShortened: s.Shortened, Failed: map[string]int64{}}
 	for reason, n := range s.FailedBy {
 		t.Failed[string(reason)] = n
 	}
@@ -228,6 +229,9 @@ func (r *running) message(s coordinator.Status) *operatorv1.Task {
 	defer r.mu.Unlock()
 	if made := r.tasks[s.Task]; made != nil {
 		t.Trust, t.Participation, t.NMin = made.Config.Trust, made.Config.Participation, made.Wire.MinReports
+		if m, ok := made.Mechanism().(randomizer.Sized); ok {
+			t.LargestReport = m.Largest()
+		}
 	}
 	return t
 }

@@ -310,6 +310,7 @@ func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
 			}
 			return 0
 		}),
+		family("riffle_steps_shortened_total", "Steps longer than honest reports give, made shorter.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Shortened) }),
 		family("riffle_reports_summed_total", "Reports that are in a model.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Reports) }),
 		family("riffle_epsilon", "Bound on what was charged, at the task's delta.", endpoint.Gauge, coordinator.Status.Epsilon),
 		family("riffle_running", "1 while the task runs.", endpoint.Gauge, func(s coordinator.Status) float64 {

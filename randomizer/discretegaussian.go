@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/riffle-dp/riffle/internal/tail"
 	"github.com/riffle-dp/riffle/rng"
 	"github.com/riffle-dp/riffle/sample"
 )
@@ -65,21 +66,13 @@ func NewDiscreteGaussian(c DiscreteGaussianConfig) (*DiscreteGaussian, error) {
 	m.variance = uint64(math.Ceil(c.Sigma * gaussianUnit * (c.Sigma * gaussianUnit)))
 	sigma := math.Sqrt(float64(m.variance))
 	m.limit = min(math.MaxInt32, gaussianUnit+1+int64(math.Ceil(gaussianTail*sigma)))
-	m.longest = gaussianUnit + 1 + math.Sqrt(float64(c.Dim)) + sigma*gaussianLength(c.Dim, checkTail)
+	m.longest = gaussianUnit + 1 + math.Sqrt(float64(c.Dim)) + sigma*tail.Length(c.Dim, checkTail)
 	var err error
 	m.noise, err = sample.NewDiscreteGaussian(sample.Ratio{Num: m.variance, Den: 1})
 	if err != nil {
 		return nil, fmt.Errorf("randomizer: sigma = %v: %w", c.Sigma, err)
 	}
 	return m, nil
-}
-
-// gaussianLength returns what the length of a discrete Gaussian vector of dim
-// coordinates exceeds with probability at most e^−x, in standard deviations;
-// see discretegaussian.md.
-func gaussianLength(dim int, x float64) float64 {
-	d := float64(dim)
-	return math.Sqrt(d + 2*math.Sqrt(d*x) + 2*x)
 }
 
 // Name returns "discrete-gaussian".

@@ -316,7 +316,7 @@ func (m *PrivUnit) Check(r *Report) error {
 	for _, v := range r.Value {
 		square += uint64(int64(v) * int64(v))
 	}
-	longest := privUnitLimit + math.Sqrt(float64(m.config.Dim))
+	longest := m.longest()
 	if float64(square) > longest*longest {
 		return fmt.Errorf("randomizer: report of length %.6g must be at most %.6g", math.Sqrt(float64(square)), longest)
 	}

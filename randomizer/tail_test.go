@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
+
+	"github.com/riffle-dp/riffle/internal/tail"
 )
 
 // convolve returns the exact law of the sum of dim independent variables with law
@@ -72,7 +74,7 @@ func TestTailsOfWholeReports(t *testing.T) {
 					one[k*k] = 2 * math.Exp(-float64(k*k)/(2*v))
 				}
 				one[0] = 1
-				edge = v * math.Pow(gaussianLength(dim, x), 2)
+				edge = v * math.Pow(tail.Length(dim, x), 2)
 				got = beyond(convolve(normalized(one), dim, int(edge)+2), edge)
 				if !(got <= math.Exp(-x)) {
 					t.Errorf("gaussian, d = %d, sigma = %v, x = %v: %v beyond %v", dim, s, x, got, edge)

@@ -49,7 +49,7 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 	p.rounds = 1
 	fs.Var(&p.rounds, "rounds", "rounds")
 	fs.Float64Var(&p.delta, "delta", 0, "delta at which epsilon is wanted")
-	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response), krr:K, laplace (in the l1 ball), gaussian or vecsum (integer noise, only the sum is seen)")
+	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response), krr:K, laplace (in the l1 ball), gaussian, vecsum (integer noise, only the sum is seen), or with --dim one of riffle train's: privunit, r2, r1, rinf, rr, signed-krr")
 	fs.Float64Var(&p.tv, "tv", 0, "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)")
 	fs.Var(&p.colluders, "colluders", "of the n clients, how many tell the observer all they know")
 	fs.BoolVar(&p.hidden, "k-hidden", false, "nobody sees how many reports a round has")
@@ -83,6 +83,14 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 			return q, usage("--randomizer %s: K must be a whole number between 2 and 2^30", p.class)
 		}
 		q.Class, q.Symbols = dp.KRR, int(k)
+	}
+	if m, ok, err := p.named(p.eps0); err != nil {
+		return q, usageError{err}
+	} else if ok {
+		e := m.Event() // with the slack of its arithmetic
+		q.Class, q.Symbols, q.Eps0 = e.Class, e.Symbols, e.Eps0
+	} else if p.dimNamed() { // eps0 is what is asked for
+		q.Class = dp.Generic
 	}
 	switch dp.Adjacency(p.adjacency) {
 	case dp.ReplaceOne:
@@ -152,6 +160,9 @@ With --eps in place of --delta it bounds delta.`,
 				if c, err = parseCurve(over); err != nil {
 					return err
 				}
+				if p.dimNamed() && c.name == "eps0" {
+					return usage("--curve eps0=... is of what a report promises, which is more than the eps0 of %s: give it without --randomizer", p.class)
+				}
 				if p.class == vecsumName && c.name == "eps0" {
 					return usage("--curve eps0=... is of single reports and has no meaning with --randomizer %s", vecsumName)
 				}
@@ -169,7 +180,11 @@ With --eps in place of --delta it bounds delta.`,
 			if err != nil {
 				return err
 			}
-			if err := printAnswers(cmd.OutOrStdout(), answers, over != "", asJSON); err != nil {
+			largest := 0.
+			if over == "" {
+				largest = p.largest(answers[0])
+			}
+			if err := printAnswers(cmd.OutOrStdout(), answers, largest, over != "", asJSON); err != nil {
 				return err
 			}
 			if certificates.write != "" {
@@ -228,12 +243,12 @@ func answer(cmd *cobra.Command, q account.Query, bounds string) (account.Reply, 
 	return account.Answer(cmd.Context(), q, bounds)
 }
 
-func printAnswers(w io.Writer, replies []account.Reply, curve, asJSON bool) error {
+func printAnswers(w io.Writer, replies []account.Reply, largest float64, curve, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		if !curve {
-			return enc.Encode(replies[0].Document())
+			return enc.Encode(documented{replies[0].Document(), largest})
 		}
 		points := make([]account.Document, len(replies))
 		for i, r := range replies {
@@ -247,14 +262,14 @@ func printAnswers(w io.Writer, replies []account.Reply, curve, asJSON bool) erro
 				return err
 			}
 		}
-		if err := printReply(w, r); err != nil {
+		if err := printReply(w, r, largest); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func printReply(w io.Writer, r account.Reply) error {
+func printReply(w io.Writer, r account.Reply, largest float64) error {
 	p := printer{w: w}
 	p.line("%s", describeQuery(r.Query))
 	if r.Sum != nil {
@@ -267,6 +282,9 @@ func printReply(w io.Writer, r account.Reply) error {
 	}
 	if r.Lower != nil {
 		p.line("epsilon >= %s for some mechanism the query admits   (%s)", roundDown(r.Lower.Eps), r.Lower.Method)
+	}
+	if largest > 0 {
+		p.line("one report can move the mean of n by up to %s", moves(largest))
 	}
 	p.line("")
 	p.line("%-22s %-12s %-12s %-12s %s", "bound", "epsilon", "delta", "kind", "source")
@@ -393,12 +411,20 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 				}
 				return usageError{err}
 			}
+			if solve == "eps0" && p.dimNamed() {
+				// What a report promises has the slack of its arithmetic on top.
+				m, ok, err := p.named(q.Eps0)
+				if err != nil || !ok {
+					return usageError{err}
+				}
+				q.Eps0 -= 1.01 * (m.Event().Eps0 - q.Eps0)
+			}
 			if asJSON {
 				solution := map[string]any{"eps0": q.Eps0, "sigma": q.Sigma, "k": q.Reports, "gamma": q.Rate, "rounds": q.Rounds}
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetIndent("", "  ")
 				return enc.Encode(map[string]any{
-					"solution": map[string]any{solve: solution[solve]}, "check": r.Document()})
+					"solution": map[string]any{solve: solution[solve]}, "check": documented{r.Document(), p.largest(r)}})
 			}
 			out := printer{w: cmd.OutOrStdout()}
 			value := map[string]string{"eps0": fmt.Sprintf("%.6g", math.Floor(q.Eps0*1e6)/1e6), "k": fmt.Sprint(q.Reports),
@@ -407,7 +433,7 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 			if out.err != nil {
 				return out.err
 			}
-			return printReply(cmd.OutOrStdout(), r)
+			return printReply(cmd.OutOrStdout(), r, p.largest(r))
 		},
 	}
 	p.flags(cmd.Flags())

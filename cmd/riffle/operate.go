@@ -107,12 +107,14 @@ type taskJSON struct {
 	Trust         string           `json:"trust"`
 	Participation string           `json:"participation"`
 	NMin          int64            `json:"n_min"`
+	Largest       float64          `json:"largest_report,omitempty"`
 	Round         int64            `json:"round"`
 	Rounds        int64            `json:"rounds"`
 	Released      int64            `json:"rounds_released"`
 	Void          int64            `json:"rounds_void"`
 	Failed        int64            `json:"rounds_failed"`
 	FailedBy      map[string]int64 `json:"rounds_failed_by_reason"`
+	Shortened     int64            `json:"steps_shortened"`
 	FailedRound   int64            `json:"failed_round,omitempty"`
 	Failure       string           `json:"failure,omitempty"`
 	Reports       int64            `json:"reports_accepted"`
@@ -131,8 +133,8 @@ func toJSON(t *operatorv1.Task) taskJSON {
 	maps.Copy(rejected, t.Rejected)
 	maps.Copy(failed, t.Failed)
 	return taskJSON{Task: t.Id, Name: t.Name, State: t.State, Why: t.Why, Phase: t.Phase, Trust: t.Trust, Participation: t.Participation,
-		NMin: t.NMin, Round: t.Round, Rounds: t.Rounds, Released: t.Released, Void: t.RoundsVoid, Failed: t.RoundsFailed, Reports: t.Reports,
-		FailedBy: failed, FailedRound: t.FailedRound, Failure: t.Failure,
+		NMin: t.NMin, Largest: t.LargestReport, Round: t.Round, Rounds: t.Rounds, Released: t.Released, Void: t.RoundsVoid, Failed: t.RoundsFailed, Reports: t.Reports,
+		FailedBy: failed, Shortened: t.StepsShortened, FailedRound: t.FailedRound, Failure: t.Failure,
 		Rejected: rejected, Model: t.Model, Epsilon: train.Number(t.Epsilon), Delta: t.Delta, Entries: t.LedgerEntries,
 		Accuracy: t.Accuracy, Loss: t.Loss, Error: t.Error}
 }
@@ -180,12 +182,18 @@ func printTask(p *printer, t *operatorv1.Task) {
 		p.row("here", "a standby: another coordinator leads the task, and knows the rest")
 	}
 	p.row("protocol", "%s, %s, n-min %d", t.Trust, t.Participation, t.NMin)
+	if t.LargestReport > 0 {
+		p.row("one report", "%s", moves(t.LargestReport))
+	}
 	if t.Phase == "standby" {
 		return
 	}
 	p.row("rounds", "%d of %d run: %d released, %d failed; %d void", t.Released+t.RoundsFailed, t.Rounds, t.Released, t.RoundsFailed, t.RoundsVoid)
 	if t.Failure != "" {
 		p.row("", "round %d gave no step: %s", t.FailedRound, t.Failure)
+	}
+	if t.StepsShortened > 0 {
+		p.row("", "%d steps were longer than honest reports give, and made shorter", t.StepsShortened)
 	}
 	p.row("reports", "%d summed", t.Reports)
 	for _, reason := range slices.Sorted(maps.Keys(t.Rejected)) {

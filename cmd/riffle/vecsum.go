@@ -31,7 +31,7 @@ type sumFlags struct {
 var sumFlagNames = []string{"dim", "noise", "noise-bits", "variance", "grid", "n-min", "honest"}
 
 func (s *sumFlags) flags(fs *pflag.FlagSet) {
-	fs.Var(&s.dim, "dim", "of a vector sum: coordinates")
+	fs.Var(&s.dim, "dim", "coordinates of a vector sum, or of a named randomizer's input")
 	fs.Var(&s.nMin, "n-min", "of a vector sum: a round with fewer clients is void (default: all who are asked; where chance decides, what surely arrives)")
 	s.noiseFlags(fs)
 }
@@ -52,6 +52,9 @@ var single = []string{"eps0", "sigma", "tv", "colluders", "k-hidden", "adaptive-
 func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 	if p.class != vecsumName {
 		for _, name := range sumFlagNames {
+			if name == "dim" && p.dimNamed() {
+				continue // it says how long a report may be
+			}
 			if fs.Changed(name) {
 				return false, usage("--%s goes with --randomizer %s, not %s", name, vecsumName, p.class)
 			}
@@ -199,7 +202,7 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 		}
 		enc := json.NewEncoder(cmd.OutOrStdout())
 		enc.SetIndent("", "  ")
-		return enc.Encode(map[string]any{"solution": solution, "check": r.Document()})
+		return enc.Encode(map[string]any{"solution": solution, "check": documented{r.Document(), p.largest(r)}})
 	}
 	out := printer{w: cmd.OutOrStdout()}
 	if solve == "noise-bits" {
@@ -219,7 +222,7 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 	if out.err != nil {
 		return out.err
 	}
-	return printReply(cmd.OutOrStdout(), r)
+	return printReply(cmd.OutOrStdout(), r, p.largest(r))
 }
 
 func describeDesign(p vecsum.Params, q account.Query) (designJSON, error) {

@@ -67,6 +67,7 @@ type outcome struct {
 	failed   *failure // nil: the step was taken
 	accepted int64
 	rejected map[wire.Reason]int64
+	short    bool     // the step was made shorter
 	measure  *float64 // of the guard, of the model that is released
 }
 
@@ -88,6 +89,10 @@ func (r *runner) note(next *record, round int64, o outcome) {
 	if o.failed == nil {
 		next.Counts.Released++
 		next.Counts.Reports += o.accepted
+		if o.short {
+			next.Counts.Shortened++
+			r.log.Warn("a step was longer than honest reports give and is made shorter", "round", round)
+		}
 		next.Barren = 0
 		if o.measure != nil && (next.Best == nil || *o.measure > *next.Best) {
 			next.Best = o.measure

@@ -2,11 +2,13 @@ package coordinator
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -143,4 +145,31 @@ func TestOnlyRoundsInARowPause(t *testing.T) {
 	if s.State != Done || s.Round != 4 || s.Released != 1 || s.Failed != 2 || s.Void != 1 {
 		t.Errorf("%+v", s)
 	}
+}
+
+// A liar who stays inside the sum's range moves the model by no more than all honest
+// clients together could, and the status shows that steps were made shorter.
+func TestShareInsideTheRange(t *testing.T) {
+	honest := liars(t, 0).run()
+	w := liars(t, 6, 3)
+	var longest float64
+	w.config.Evaluate = func(params []float32) any {
+		var square float64
+		for _, v := range params {
+			square += float64(v) * float64(v)
+		}
+		longest = max(longest, math.Sqrt(square))
+		return nil
+	}
+	s := w.run()
+	if honest.Shortened != 0 || s.Released != 3 || s.Failed != 0 || s.Shortened != 3 {
+		t.Errorf("honest: %d steps shortened; with a liar: %d released, %d failed, %d shortened", honest.Shortened, s.Released, s.Failed, s.Shortened)
+	}
+	// Rate 1/2, momentum 1/2, three steps: 2.125 half means at most.
+	bound := w.mech.(*mechanism.VectorSum).MeanBound(8)
+	if !(longest <= .5*(3+1+.25)*bound) {
+		t.Errorf("the model is %.2f long, a step's mean is at most %.2f", longest, bound)
+	}
+	t.Logf("the model is %.2f long; one report alone could move a mean of 8 by %.1f clip norms, and by %.2f at most",
+		longest, w.mech.(*mechanism.VectorSum).Largest()/8, bound)
 }

@@ -59,6 +59,8 @@ type Counts struct {
 	Void     int64 `json:"void"`     // rounds with too few reports, or that the shuffler did not hold
 	Failed   int64 `json:"failed"`   // rounds that were charged but gave no step
 	Reports  int64 `json:"reports"`  // that are in a model
+	// Shortened are steps that were made as short as honest reports give.
+	Shortened int64 `json:"shortened,omitempty"`
 	// FailedBy counts them by reason.
 	FailedBy map[FailureReason]int64 `json:"failed_by,omitempty"`
 	// Rejected counts reports by reason, the shuffler's and ours.

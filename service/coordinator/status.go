@@ -53,7 +53,7 @@ func (s Status) MarshalJSON() ([]byte, error) {
 		"task": hex.EncodeToString(s.Task[:]), "name": s.Name, "state": s.State, "why": s.Why, "phase": s.Phase,
 		"round": s.Round, "rounds": s.Rounds, "model": hex.EncodeToString(s.Model[:]), "epsilon": dp.Number(s.Epsilon()), "delta": s.Delta,
 		"method": s.Method, "ledger_entries": s.Charged, "rounds_released": s.Released, "rounds_void": s.Void,
-		"rounds_failed": s.Failed, "rounds_failed_by_reason": s.FailedBy, "failed_round": s.FailedRound, "failure": s.Failure,
+		"rounds_failed": s.Failed, "rounds_failed_by_reason": s.FailedBy, "steps_shortened": s.Shortened, "failed_round": s.FailedRound, "failure": s.Failure,
 		"reports_accepted": s.Reports, "reports_rejected": s.Rejected,
 		"evaluation": s.Evaluation, "evaluation_round": s.Evaluated, "seconds": s.Seconds, "error": s.Error, "since": s.Since.UTC().Truncate(time.Second),
 	})

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/randomizer"
+)
+
+// documented is an answer as JSON; its keys are part of the contract.
+type documented struct {
+	account.Document
+	// Largest is by how many clip norms, over the number of reports, one report can
+	// move a mean; absent where the randomizer or its dimension is not known.
+	Largest float64 `json:"largest_report,omitempty"`
+}
+
+// moves writes how far one report can move a mean.
+func moves(largest float64) string {
+	return fmt.Sprintf("%.4g clip norms / n, whatever its client's data is", largest)
+}
+
+// dimNamed says whether --randomizer names one that --dim belongs to.
+func (p *protocolFlags) dimNamed() bool {
+	return p.class != "krr" && slices.Contains(randomizer.Names(), p.class)
+}
+
+// named makes the randomizer that is named; false where none is, or not enough is
+// known to make it.
+func (p *protocolFlags) named(eps0 float64) (randomizer.Randomizer, bool, error) {
+	if !p.dimNamed() || p.class == "laplace" && p.vecsum.dim == 0 {
+		return nil, false, nil
+	}
+	if p.vecsum.dim < 1 || p.vecsum.dim > 1<<24 {
+		return nil, false, fmt.Errorf("--dim %d must lie between 1 and 2^24 with --randomizer %s", p.vecsum.dim, p.class)
+	}
+	if eps0 == 0 {
+		return nil, false, nil
+	}
+	dim, bits := int(p.vecsum.dim), 0
+	if p.class == "rinf" || p.class == "r1" {
+		bits = randomizer.BestBits(dim, eps0)
+	}
+	m, err := randomizer.New(p.class, randomizer.Config{Dim: dim, Radius: 1, Eps0: eps0, Bits: bits})
+	return m, err == nil, err
+}
+
+// largest is by how many clip norms over n one report of an answer can move a mean;
+// 0: not known.
+func (p *protocolFlags) largest(r account.Reply) float64 {
+	if r.Sum != nil {
+		return r.Sum.Largest()
+	}
+	eps0 := p.eps0
+	if eps0 == 0 {
+		eps0 = r.Query.Eps0
+	}
+	var m randomizer.Randomizer
+	var err error
+	switch {
+	case p.class == "rr2":
+		m, err = randomizer.NewRR(randomizer.RRConfig{Dim: 1, Radius: 1, Eps0: eps0})
+	case r.Query.Symbols > 0 && !p.dimNamed():
+		m, err = randomizer.NewKRR(randomizer.KRRConfig{Symbols: r.Query.Symbols, Eps0: eps0})
+	default:
+		m, _, err = p.named(eps0)
+	}
+	if s, ok := m.(randomizer.Sized); ok && err == nil {
+		return s.Largest()
+	}
+	return 0
+}

@@ -1,0 +1,146 @@
+package randomizer
+
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/internal/tail"
+)
+
+// Sized is a Mechanism that says how far reports can move a mean.
+type Sized interface {
+	Mechanism
+	// Largest bounds the norm of what the longest report that Check accepts stands
+	// for, over the radius of the ball, in the ball's own norm: one report can move
+	// the mean of n by Largest clip norms over n, whatever the client's data is.
+	Largest() float64
+	// MeanBound is what the ℓ₂ norm of the mean of n honest reports exceeds with
+	// probability at most MeanChance, whatever the inputs, in their units. A mean
+	// that is longer may be shortened to it: that looks at reports only, and so
+	// costs no privacy. Derived in largest.md.
+	MeanBound(n int64) float64
+}
+
+// MeanChance is how likely a mean of honest reports is above MeanBound.
+const MeanChance = 1e-9
+
+var _ = []Sized{(*RR)(nil), (*KRR)(nil), (*SignedKRR)(nil), (*RInf)(nil), (*R1)(nil), (*R2)(nil), (*PrivUnit)(nil), (*Laplace)(nil), (*DiscreteGaussian)(nil)}
+
+// logChance is ln(parts/MeanChance): each of so many events may fail.
+func logChance(parts float64) float64 { return math.Log(parts / MeanChance) }
+
+// meanBound is MeanBound of any mechanism of inputs of length radius at most, whose
+// reports stand for vectors of length longest at most: largest.md, section 2.
+func meanBound(n int64, radius, longest, mse float64) float64 {
+	if n < 1 {
+		return 0
+	}
+	k := float64(n)
+	return radius + tail.Bernstein(k*mse, longest+radius, logChance(2))/k
+}
+
+// Largest is that of all reports: every coordinate has the same size.
+func (m *RR) Largest() float64 { return m.scale / m.config.Radius }
+
+// MeanBound is that of every mechanism.
+func (m *RR) MeanBound(n int64) float64 {
+	root := math.Sqrt(float64(m.config.Dim))
+	return meanBound(n, root*m.config.Radius, root*m.scale, m.MSE())
+}
+
+// Largest is that of all reports, of the distributions' norm ℓ₁.
+func (m *KRR) Largest() float64 {
+	return (1 - m.lie + float64(m.config.Symbols-1)*m.lie) / m.gap
+}
+
+// MeanBound is that of every mechanism.
+func (m *KRR) MeanBound(n int64) float64 { return meanBound(n, 1, math.Sqrt(m.square()), m.MSE()) }
+
+// Largest is that of all reports.
+func (m *SignedKRR) Largest() float64 { return m.scale / m.config.Radius }
+
+// MeanBound is that of every mechanism.
+func (m *SignedKRR) MeanBound(n int64) float64 {
+	return meanBound(n, m.config.Radius, m.scale, m.MSE())
+}
+
+// Largest is that of all reports: each coordinate that is named has the same size.
+func (m *RInf) Largest() float64 { return m.scale / m.config.Radius }
+
+// MeanBound is that of every mechanism.
+func (m *RInf) MeanBound(n int64) float64 {
+	return meanBound(n, math.Sqrt(float64(m.config.Dim))*m.config.Radius, math.Sqrt(float64(m.bits.count))*m.scale, m.MSE())
+}
+
+// Largest is in ℓ₁, attained by one bit: every coordinate moves by the same.
+func (m *R1) Largest() float64 {
+	return float64(m.config.Dim) * float64(m.bits.count) * m.scale / m.config.Radius
+}
+
+// MeanBound is that of every mechanism.
+func (m *R1) MeanBound(n int64) float64 {
+	return meanBound(n, m.config.Radius, math.Sqrt(float64(m.config.Dim))*float64(m.bits.count)*m.scale, m.MSE())
+}
+
+// Largest counts the noise that Check allows, in ℓ₁.
+func (m *Laplace) Largest() float64 { return float64(m.size) / float64(m.unit) }
+
+// MeanBound is that of every mechanism.
+func (m *Laplace) MeanBound(n int64) float64 {
+	return meanBound(n, m.config.Radius, m.Largest()*m.config.Radius, m.MSE())
+}
+
+// Largest counts the noise that Check allows.
+func (m *DiscreteGaussian) Largest() float64 { return m.longest / gaussianUnit }
+
+// MeanBound: the noise of n reports is sub-Gaussian of n times the variance, and
+// rounded inputs are at most √d steps longer than the ball.
+func (m *DiscreteGaussian) MeanBound(n int64) float64 {
+	if n < 1 {
+		return 0
+	}
+	step := m.config.Radius / gaussianUnit
+	noise := math.Sqrt(float64(m.variance)/float64(n)) * tail.Length(m.config.Dim, logChance(1))
+	return step * (gaussianUnit + 1 + math.Sqrt(float64(m.config.Dim)) + noise)
+}
+
+// Largest is the length that Check allows: that of an honest report, by at most an
+// eighth longer, and the rounding.
+func (m *PrivUnit) Largest() float64 { return m.longest() * m.scale / m.config.Radius }
+
+// longest is the length that Check allows, in grid units.
+func (m *PrivUnit) longest() float64 { return privUnitLimit + math.Sqrt(float64(m.config.Dim)) }
+
+// MeanBound knows that reports point in nearly all directions: their sum is hardly
+// longer than the root of the sum of their squares. Largest.md, section 3.
+func (m *PrivUnit) MeanBound(n int64) float64 {
+	radius := m.config.Radius
+	any := meanBound(n, radius, m.longest()*m.scale, m.MSE())
+	if n < 1 || m.config.Dim < 2 {
+		return any
+	}
+	k, d := float64(n), float64(m.config.Dim)
+	// Four events: a long R, a long part across the inputs, one report far along its
+	// input, a long part along them.
+	stretch := math.Exp((math.Log(k) + logChance(4)) / lengthRate)
+	report := m.scale * privUnitUnit * stretch // the length of a report that is no longer
+	across := report / math.Sqrt(k*(d-1)) * tail.Length(m.config.Dim, logChance(4))
+	// The density of v is at most that of the uniform law times dense; square is at
+	// least E⟨v,u⟩².
+	inside, outside := m.rare, 1-m.rare
+	if !m.rareCap {
+		inside, outside = outside, inside
+	}
+	dense := math.Max(inside/m.cap.mass, outside/(1-m.cap.mass))
+	height := math.Exp(m.cap.logFirst - m.cap.logMass) // E⟨v,u⟩ in the cap
+	square := inside*((d-1)*m.cap.cos*height+1)/d + outside/(d*(1-m.cap.mass))
+	far := math.Min(1, math.Sqrt(2/d*(math.Log(2*k*dense)+logChance(4))))
+	along := report * (tail.Bernstein(k*math.Min(1, square)*(1+MeanChance), 2*far, logChance(8))/k + MeanChance)
+	rounding := m.scale * math.Sqrt(d) / 2
+	return math.Min(any, stretch*radius+across+along+rounding)
+}
+
+// Largest is that of PrivUnit.
+func (m *R2) Largest() float64 { return m.unit.Largest() }
+
+// MeanBound is that of PrivUnit.
+func (m *R2) MeanBound(n int64) float64 { return m.unit.MeanBound(n) }

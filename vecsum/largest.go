@@ -1,0 +1,42 @@
+package vecsum
+
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/internal/tail"
+)
+
+// Largest bounds by how many radii one client's message can move the mean of n
+// clients, times n. The shares hide what it is, and a sum is refused only beyond
+// what Users honest clients can have: a client can put any such vector in.
+func (p Params) Largest() float64 {
+	p = p.withDefaults()
+	below, above := p.Noise.reach(p.Users)
+	width := below + above + float64(p.Users)*float64(p.top())
+	return 2 / float64(p.Grid) * math.Sqrt(float64(p.Streams())) * width
+}
+
+// MeanBound is what the ℓ₂ norm of the mean of n honest clients exceeds with
+// probability at most chance, whatever their inputs, in their units; see
+// ../randomizer/largest.md, section 4.
+func (p Params) MeanBound(n int64, chance float64) float64 {
+	p = p.withDefaults()
+	if n < 1 {
+		return 0
+	}
+	k, d := float64(n), float64(p.Dim)
+	v := k * p.Noise.variance()
+	if p.Split {
+		v *= 2
+	}
+	var length float64
+	if p.Noise.Kind == DiscreteGaussian {
+		length = math.Sqrt(v) * tail.Length(p.Dim, math.Log(1/chance))
+	} else {
+		c := tail.Bernstein(v, 1, math.Log(4*d/chance))
+		square := math.Min(d*c*c, d*v+tail.Bernstein(d*(3*v*v+v), c*c, math.Log(2/chance)))
+		length = math.Sqrt(square)
+	}
+	step := 2 * p.Radius / float64(p.Grid)
+	return step * (math.Sqrt(float64(p.Norm))/2 + length/k)
+}
