@@ -155,6 +155,9 @@ func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error
 			return out
 		},
 	}
+	if g, ok := t.Guard(); ok {
+		out.Guard = &coordinator.Guard{Metric: g.Metric, Fall: g.Fall, Pause: g.Pause, Measure: func(v any) float64 { return measure(g.Metric, v) }}
+	}
 	if t.Wire.Participation == dp.Once {
 		out.BlockSize = t.Config.K
 	}
@@ -186,6 +189,19 @@ type evaluation struct {
 	Accuracy *float64 `json:"accuracy,omitempty"` // nil for a regression
 	Loss     float64  `json:"loss"`
 	examined *report.Examined
+}
+
+// measure reads a guard's metric off an evaluation, larger being better; NaN where
+// there is none.
+func measure(metric string, v any) float64 {
+	e, ok := v.(evaluation)
+	switch {
+	case !ok || metric == "accuracy" && e.Accuracy == nil:
+		return math.NaN()
+	case metric == "accuracy":
+		return *e.Accuracy
+	}
+	return -e.Loss
 }
 
 // shortestRound is the least time that clients have to report.

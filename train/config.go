@@ -61,6 +61,10 @@ type Config struct {
 	Average   float64 // the last part of the iterates that is averaged, in [0, 1]; 0: none
 	Radius    float64 // of the ℓ2 ball that parameters are projected on; 0: none
 
+	// Guard has a task's coordinator hold back a step after which its evaluation is
+	// worse, as "accuracy:0.05"; see parseGuard. "": none.
+	Guard string
+
 	Seed            int64
 	Out             string // run directory; "": a fresh one under runs/
 	EvalEvery       int64  // rounds; 0: about 40 evaluations a run
@@ -128,6 +132,7 @@ func (c *Config) Fields() []Field {
 		{Name: "momentum", Value: floatValue{&c.Momentum, below(0, 1, false), false}, Usage: "momentum of cldp-sgd"},
 		{Name: "average", Value: floatValue{&c.Average, within(0, 1, true), false}, Usage: "of cldp-sgd: average the iterates of this last part of the rounds; 0 releases the last iterate"},
 		{Name: "radius", Value: floatValue{&c.Radius, within(0, finite, false), true}, Usage: "project parameters on the l2 ball of this radius (default: no projection; 8 with a convex optimizer)"},
+		{Name: "guard", Value: textValue{&c.Guard, checkGuard}, Usage: "of a task over a network: keep the last good model where the coordinator's evaluation becomes worse by more, as accuracy:0.05 or loss:0.2, with :pause to wait for riffle task resume then (default: none)"},
 		{Name: "seed", Value: countValue{&c.Seed, 0, 1 << 53, false}, Usage: "seed of the simulation"},
 		{Name: "eval-every", Value: countValue{&c.EvalEvery, 1, 1e9, true}, Usage: "rounds between evaluations (default: about 40 evaluations)"},
 		{Name: "checkpoint-every", Value: countValue{&c.CheckpointEvery, 1, 1e9, false}, Local: true, Usage: "rounds between checkpoints"},

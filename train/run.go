@@ -68,6 +68,9 @@ func Prepare(ctx context.Context, c Config) (*Run, error) {
 }
 
 func prepare(ctx context.Context, c Config) (*Run, error) {
+	if c.Guard != "" {
+		return nil, inputError("guard = %s is of tasks over a network (riffle task create): a simulation has no liars to guard against", c.Guard)
+	}
 	c, data, m, err := c.resolve(ctx)
 	if err != nil {
 		return nil, err

@@ -125,7 +125,7 @@ func newTask(ctx context.Context, c Config) (*Task, error) {
 		return nil, err
 	}
 	t.Config, t.Model = c, t.parts.model
-	return t, nil
+	return t, t.checkGuarded()
 }
 
 // describe writes down what clients need.

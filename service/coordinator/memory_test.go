@@ -29,6 +29,7 @@ type disk struct {
 	leases   map[string]*memoryLease
 	events   []string // in order: appends to the ledger, requests, releases
 	releases map[int64]string
+	released func(record) // told every state
 }
 
 func newDisk() *disk {
@@ -86,6 +87,9 @@ func (m *memory) saw(value []byte) {
 	if err != nil {
 		m.t.Errorf("a state is stored that cannot be read: %v", err)
 		return
+	}
+	if m.released != nil {
+		m.released(r)
 	}
 	have, ok := m.releases[r.Round]
 	if model := hex.EncodeToString(r.Model[:]); ok && have != model {

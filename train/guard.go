@@ -1,0 +1,59 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Guard is what a task's coordinator holds steps back by: see Config.Guard.
+type Guard struct {
+	Metric string  // "accuracy" or "loss"
+	Fall   float64 // how far it may become worse than it was at best, in its own unit
+	Pause  bool    // rather than run the next round
+}
+
+// guardForm says what a guard looks like.
+const guardForm = "accuracy:FALL or loss:RISE, with :pause"
+
+// parseGuard reads a guard, such as "accuracy:0.05" or "loss:0.2:pause".
+func parseGuard(text string) (g Guard, err error) {
+	parts := strings.Split(text, ":")
+	if len(parts) == 3 && parts[2] == "pause" {
+		g.Pause, parts = true, parts[:2]
+	}
+	if len(parts) != 2 || parts[0] != "accuracy" && parts[0] != "loss" {
+		return Guard{}, fmt.Errorf("%q must be %s", text, guardForm)
+	}
+	g.Metric = parts[0]
+	if g.Fall, err = strconv.ParseFloat(parts[1], 64); err != nil {
+		return Guard{}, fmt.Errorf("%q is not a number", parts[1])
+	}
+	if !(g.Fall > 0) || math.IsInf(g.Fall, 1) || g.Metric == "accuracy" && !(g.Fall < 1) {
+		return Guard{}, fmt.Errorf("%s may fall by %v: it must be above 0 and finite, an accuracy's below 1", g.Metric, g.Fall)
+	}
+	return g, nil
+}
+
+func checkGuard(text string) error {
+	_, err := parseGuard(text)
+	return err
+}
+
+// Guard returns the task's guard; false if it has none.
+func (t *Task) Guard() (Guard, bool) {
+	if t.Config.Guard == "" {
+		return Guard{}, false
+	}
+	g, err := parseGuard(t.Config.Guard)
+	return g, err == nil
+}
+
+// checkGuarded refuses a guard by what the data do not have.
+func (t *Task) checkGuarded() error {
+	if g, ok := t.Guard(); ok && g.Metric == "accuracy" && len(t.Data.Classes) == 0 {
+		return inputError("guard = %s: a regression has no accuracy, guard its loss", t.Config.Guard)
+	}
+	return nil
+}
