@@ -20,3 +20,19 @@ func (f *Fleet) Took(task [32]byte) {
 		m.history.decide(task, 1, [32]byte{})
 	}
 }
+
+// Held is for how many tasks some member has data.
+func (f *Fleet) Held() int {
+	held := map[[32]byte]bool{}
+	for _, m := range f.members {
+		m.mu.Lock()
+		for id := range m.gradients {
+			held[id] = true
+		}
+		m.mu.Unlock()
+	}
+	return len(held)
+}
+
+// MostAccepted is the most of them.
+const MostAccepted = mostAccepted

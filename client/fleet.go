@@ -29,6 +29,7 @@ type Fleet struct {
 	enrolled enrolled
 
 	considering chan struct{} // one for the task that is being checked
+	accepted    chan struct{} // one for each task that was agreed to and has not ended
 	wasted      time.Duration // on tasks that were refused; of who holds considering
 
 	// What a coin, and what a report is made from; rng.Secure but in tests.
@@ -74,10 +75,10 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 		c.Connections = 32
 	}
 	c.Policy = c.Policy.withDefaults()
-	considering := make(chan struct{}, 1)
+	considering, accepted := make(chan struct{}, 1), make(chan struct{}, max(mostAccepted, len(c.Tasks)))
 	secure := func(wire.ClientID, int64) rng.Source { return rng.Secure() }
 	f = &Fleet{config: c, counter: &counter{accountant: c.Accountant}, coin: secure, noise: secure,
-		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), considering: considering,
+		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), considering: considering, accepted: accepted,
 		count: Snapshot{Reports: map[What]int64{}, Declined: map[Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
 	seen := map[wire.ClientID]bool{}
 	for i, m := range members {
@@ -179,6 +180,9 @@ const (
 	// tasksAtOnce at a time: others wait until one has ended or was refused.
 	mostTasks   = 1024
 	tasksAtOnce = 32
+	// mostAccepted is for how many tasks at a time data are held in memory, where none
+	// were named: others that the policy allows wait until one of them has ended.
+	mostAccepted = 8
 )
 
 // follow starts the tasks that the coordinator lists, until ctx ends. run is to
@@ -234,6 +238,13 @@ func (f *Fleet) task(ctx context.Context, id [32]byte, over func()) error {
 		}
 		return err
 	}
+	select {
+	case f.accepted <- struct{}{}:
+		defer func() { <-f.accepted }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer f.closeAll(t)
 	if f.config.Prepare {
 		f.prepare(ctx, t)
 	}
@@ -319,6 +330,18 @@ func (f *Fleet) openAll(ctx context.Context, t *Terms) error {
 		return last
 	}
 	return nil
+}
+
+// closeAll lets go of what the clients hold for a task that has ended.
+func (f *Fleet) closeAll(t *Terms) {
+	for _, m := range f.members {
+		m.mu.Lock()
+		delete(m.gradients, t.ID)
+		m.mu.Unlock()
+		if s, ok := m.source.(Closer); ok {
+			s.Close(t.Task)
+		}
+	}
 }
 
 // open returns a member's gradient for a task.

@@ -31,6 +31,13 @@ type Source interface {
 // nothing about the data may show in whether a client reports. NaN counts as 0.
 type Gradient func(theta, grad []float32)
 
+// Closer is a Source that holds data for the tasks it has opened. Once a task has
+// ended it is told, for each client; there are no calls for the task after it.
+type Closer interface {
+	Source
+	Close(task wire.Task)
+}
+
 // Func is a Source for tasks of dim parameters, whatever else they say.
 func Func(dim int, g Gradient) Source { return function{dim, g} }
 

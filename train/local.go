@@ -74,12 +74,25 @@ func (s local) Open(task wire.Task) (client.Gradient, error) {
 	}, nil
 }
 
-// learner loads the data for a task, once.
-func (l *Local) learner(task wire.Task, whole bool) *learner {
+// Close lets go of a task's data.
+func (s local) Close(task wire.Task) {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	delete(s.of.tasks, taskKey(task, s.client < 0))
+}
+
+// taskKey names a task on one's own data or on a part of them: both may be asked for.
+func taskKey(task wire.Task, whole bool) [32]byte {
 	key := task.ID()
 	if whole {
-		key[0] ^= 1 // both may be asked for
+		key[0] ^= 1
 	}
+	return key
+}
+
+// learner loads the data for a task, once.
+func (l *Local) learner(task wire.Task, whole bool) *learner {
+	key := taskKey(task, whole)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := l.tasks[key]

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/riffle-dp/riffle/client"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -158,6 +159,12 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 	}
 	if _, err := l.Part(c.Population).Open(made.Wire); err == nil {
 		t.Error("a client beyond the population")
+	}
+	for i := range c.Population {
+		l.Part(i).(client.Closer).Close(made.Wire)
+	}
+	if len(l.tasks) != 0 {
+		t.Errorf("data of %d tasks are held after the last has ended", len(l.tasks))
 	}
 
 	// Its own rows come in another order of classes, and with one class only.
