@@ -39,7 +39,7 @@ func apiError(err error) error {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	case errors.Is(err, coordinator.ErrStandby):
 		return connect.NewError(connect.CodeAborted, err)
-	case errors.Is(err, coordinator.ErrNoTask):
+	case errors.Is(err, coordinator.ErrNoTask), errors.Is(err, coordinator.ErrNoModel):
 		return connect.NewError(connect.CodeNotFound, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
@@ -110,6 +110,32 @@ func (a operatorAPI) GetTask(_ context.Context, q *connect.Request[operatorv1.Ge
 	}
 	t, err := r.show(id)
 	return connect.NewResponse(&operatorv1.GetTaskResponse{Task: t}), apiError(err)
+}
+
+func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1.GetModelRequest]) (*connect.Response[operatorv1.GetModelResponse], error) {
+	r, err := a.need()
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.find(q.Msg.Task)
+	if err != nil {
+		return nil, apiError(err)
+	}
+	theta, s, err := r.service.Released(ctx, id)
+	if err != nil {
+		return nil, apiError(err)
+	}
+	r.mu.Lock()
+	made := r.tasks[id]
+	r.mu.Unlock()
+	if made == nil {
+		return nil, apiError(fmt.Errorf("%w: the data of task %q are not here any more, and the model's shape follows from them", coordinator.ErrNoModel, s.Name))
+	}
+	file, err := made.ModelFile(train.Release{Round: s.Round, Theta: theta, Epsilon: s.Epsilon(), Bound: s.Method})
+	if err != nil {
+		return nil, apiError(err)
+	}
+	return connect.NewResponse(&operatorv1.GetModelResponse{Safetensors: file, Task: r.message(s)}), nil
 }
 
 // maxReason is how long an operator's reason may be.
@@ -224,6 +250,7 @@ func (r *running) message(s coordinator.Status) *operatorv1.Task {
 	}
 	if e, ok := s.Evaluation.(evaluation); ok && !math.IsNaN(e.Loss) {
 		t.Accuracy, t.Loss = e.Accuracy, &e.Loss
+		t.BaselineAccuracy, t.BaselineLoss = e.BaselineAccuracy, e.BaselineLoss
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -131,6 +131,7 @@ func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error
 	if err != nil {
 		return coordinator.Task{}, err
 	}
+	base := t.Baseline()
 	out := coordinator.Task{
 		Signed: made.Signed, Report: pure.Report, Budget: t.Config.Limit(), Sample: pure.Sample, CheckInRate: pure.CheckInRate,
 		Colluders: r.config.Colluders, Round: made.Round,
@@ -151,6 +152,9 @@ func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error
 			}
 			if a := e.Accuracy(); !math.IsNaN(a) {
 				out.Accuracy = &a
+			}
+			if out.BaselineLoss = &base.Loss; base.Class >= 0 {
+				out.BaselineAccuracy = &base.Accuracy
 			}
 			return out
 		},
@@ -189,6 +193,10 @@ type evaluation struct {
 	Accuracy *float64 `json:"accuracy,omitempty"` // nil for a regression
 	Loss     float64  `json:"loss"`
 	examined *report.Examined
+
+	// What the best constant reaches on the same examples.
+	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"`
+	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
 }
 
 // measure reads a guard's metric off an evaluation, larger being better; NaN where

@@ -34,6 +34,9 @@ func (c Config) baseline(t *dataset.Table) model.Baseline {
 // Baseline is what the best constant reaches on the evaluation set.
 func (r *Run) Baseline() model.Baseline { return r.Config.baseline(r.Data.Eval) }
 
+// Baseline is what the best constant reaches on the coordinator's evaluation set.
+func (t *Task) Baseline() model.Baseline { return t.Config.baseline(t.Data.Eval) }
+
 // DescribeBaseline says what it is in words, such as `95.00 %: always "no"`, with
 // the evaluation set's name: "test", "validation" or "all".
 func DescribeBaseline(b model.Baseline, classes []string, examples string) string {

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -104,50 +105,79 @@ func (r *Run) finish() (*Summary, error) {
 // writeModel stores the released parameters with what is needed to use them
 // again. It holds nothing that differs between a run and its resumption.
 func (r *Run) writeModel(s *Summary) error {
-	tensors, err := r.Model.Tensors(r.Parameters())
+	meta := r.Config.metadata(r.Data)
+	meta["riffle.epsilon"] = strconv.FormatFloat(float64(s.Epsilon), 'g', -1, 64)
+	meta["riffle.bound"] = s.Bound
+	if r.Data.rows > 0 { // so that the rows that trained it can be told from the others
+		meta["riffle.rows"] = strconv.Itoa(r.Data.rows)
+		meta["riffle.seed"] = strconv.FormatInt(r.Config.Seed, 10)
+		meta["riffle.test-fraction"] = strconv.FormatFloat(r.Config.TestFraction, 'g', -1, 64)
+	}
+	raw, err := modelFile(r.Model, r.Data, r.Parameters(), meta)
 	if err != nil {
 		return err
 	}
-	meta := map[string]string{
-		"riffle.model":   r.Config.Model,
-		"riffle.inputs":  strconv.Itoa(r.Model.Inputs()),
-		"riffle.classes": strconv.Itoa(r.Data.Train.Classes),
-		"riffle.epsilon": strconv.FormatFloat(float64(s.Epsilon), 'g', -1, 64),
-		"riffle.delta":   strconv.FormatFloat(s.Delta, 'g', -1, 64),
-		"riffle.bound":   s.Bound,
-		"riffle.trust":   r.Config.Trust,
+	return durable.WriteFile(filepath.Join(r.Dir, ModelFile), raw)
+}
+
+// Release is a model that a task over a network has released.
+type Release struct {
+	Round   int64
+	Theta   []float32
+	Epsilon float64 // at the task's delta, of all that was charged until the file was made
+	Bound   string  // the method that counts it
+}
+
+// ModelFile is a released model as ReadModel reads it, with where it is from.
+func (t *Task) ModelFile(r Release) ([]byte, error) {
+	if len(r.Theta) != t.Model.Params() {
+		return nil, fmt.Errorf("train: %d parameters, the task's model has %d", len(r.Theta), t.Model.Params())
 	}
-	set := func(key, value string) {
+	meta := t.Config.metadata(t.Data)
+	id := t.Wire.ID()
+	meta["riffle.epsilon"] = strconv.FormatFloat(r.Epsilon, 'g', -1, 64)
+	meta["riffle.bound"] = r.Bound
+	meta["riffle.task"], meta["riffle.task-id"] = t.Wire.Name, hex.EncodeToString(id[:])
+	meta["riffle.round"] = strconv.FormatInt(r.Round, 10)
+	return modelFile(t.Model, t.Data, r.Theta, meta)
+}
+
+// metadata is what a model file says of a resolved configuration.
+func (c Config) metadata(d *Data) map[string]string {
+	meta := map[string]string{
+		"riffle.model":   c.Model,
+		"riffle.classes": strconv.Itoa(d.Train.Classes),
+		"riffle.delta":   strconv.FormatFloat(c.Delta, 'g', -1, 64),
+		"riffle.trust":   c.Trust,
+	}
+	for key, value := range map[string]string{"loss": c.Loss, "label": c.Label, "range": c.Range, "scale": c.Scale} {
 		if value != "" {
 			meta["riffle."+key] = value
 		}
 	}
-	set("loss", r.Config.Loss)
-	set("label", r.Config.Label)
-	set("range", r.Config.Range)
-	set("scale", r.Config.Scale)
-	if r.Data.rows > 0 { // so that the rows that trained it can be told from the others
-		set("rows", strconv.Itoa(r.Data.rows))
-		set("seed", strconv.FormatInt(r.Config.Seed, 10))
-		set("test-fraction", strconv.FormatFloat(r.Config.TestFraction, 'g', -1, 64))
+	return meta
+}
+
+// modelFile adds to the metadata what the data say, and writes the file.
+func modelFile(m model.Parametric, d *Data, theta []float32, meta map[string]string) ([]byte, error) {
+	tensors, err := m.Tensors(theta)
+	if err != nil {
+		return nil, err
 	}
-	for key, names := range map[string][]string{"columns": r.Data.columns, "labels": r.Data.Classes} {
+	meta["riffle.inputs"] = strconv.Itoa(m.Inputs())
+	for key, names := range map[string][]string{"columns": d.columns, "labels": d.Classes} {
 		if len(names) == 0 {
 			continue
 		}
 		text, err := json.Marshal(names)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		set(key, string(text))
+		meta["riffle."+key] = string(text)
 	}
-	if r.Data.PCA != nil {
-		tensors = append(tensors, r.Data.PCA.Tensors()...)
-		set("public", strconv.Itoa(r.Data.Public))
+	if d.PCA != nil {
+		tensors = append(tensors, d.PCA.Tensors()...)
+		meta["riffle.public"] = strconv.Itoa(d.Public)
 	}
-	raw, err := safetensors.Marshal(safetensors.File{Tensors: tensors, Metadata: meta})
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(filepath.Join(r.Dir, ModelFile), raw)
+	return safetensors.Marshal(safetensors.File{Tensors: tensors, Metadata: meta})
 }

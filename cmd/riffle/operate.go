@@ -93,7 +93,7 @@ which only its owner may open.`,
   riffle task list --config deploy/coordinator.yaml --json`,
 		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTaskCreate(), newTaskList(), newTaskShow(), newTaskStop(), newTaskResume(), newTaskRemove())
+	cmd.AddCommand(newTaskCreate(), newTaskList(), newTaskShow(), newTaskModel(), newTaskStop(), newTaskResume(), newTaskRemove())
 	return cmd
 }
 
@@ -125,6 +125,8 @@ type taskJSON struct {
 	Entries       int64            `json:"ledger_entries"`
 	Accuracy      *float64         `json:"test_accuracy,omitempty"`
 	Loss          *float64         `json:"test_loss,omitempty"`
+	BaseAccuracy  *float64         `json:"baseline_accuracy,omitempty"`
+	BaseLoss      *float64         `json:"baseline_loss,omitempty"`
 	Error         string           `json:"error,omitempty"`
 }
 
@@ -136,7 +138,7 @@ func toJSON(t *operatorv1.Task) taskJSON {
 		NMin: t.NMin, Largest: t.LargestReport, Round: t.Round, Rounds: t.Rounds, Released: t.Released, Void: t.RoundsVoid, Failed: t.RoundsFailed, Reports: t.Reports,
 		FailedBy: failed, Shortened: t.StepsShortened, FailedRound: t.FailedRound, Failure: t.Failure,
 		Rejected: rejected, Model: t.Model, Epsilon: train.Number(t.Epsilon), Delta: t.Delta, Entries: t.LedgerEntries,
-		Accuracy: t.Accuracy, Loss: t.Loss, Error: t.Error}
+		Accuracy: t.Accuracy, Loss: t.Loss, BaseAccuracy: t.BaselineAccuracy, BaseLoss: t.BaselineLoss, Error: t.Error}
 }
 
 // planJSON is what a new task's rounds cost if as many take part as it expects.
@@ -201,15 +203,23 @@ func printTask(p *printer, t *operatorv1.Task) {
 	}
 	p.row("epsilon", "%s at delta = %g (%d ledger entries)", roundUp(t.Epsilon), t.Delta, t.LedgerEntries)
 	if t.Accuracy != nil {
-		p.row("accuracy", "%.2f %%", 100**t.Accuracy)
+		p.row("accuracy", "%.2f %%%s", 100**t.Accuracy, besides(t.BaselineAccuracy, func(x float64) string { return fmt.Sprintf("%.2f %%", 100*x) }))
 	}
 	if t.Loss != nil {
-		p.row("loss", "%.4f", *t.Loss)
+		p.row("loss", "%.4f%s", *t.Loss, besides(t.BaselineLoss, func(x float64) string { return fmt.Sprintf("%.4f", x) }))
 	}
 	p.row("model", "%s", t.Model)
 	if t.Error != "" {
 		p.row("last error", "%s", plainly(t.Error))
 	}
+}
+
+// besides says what the best constant has on the same data.
+func besides(baseline *float64, text func(float64) string) string {
+	if baseline == nil { // of an older coordinator
+		return ""
+	}
+	return fmt.Sprintf(", the best constant %s", text(*baseline))
 }
 
 func newTaskCreate() *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -253,6 +254,50 @@ func (p remotePage) check(t *testing.T, task string) float64 {
 	return s.Accuracy
 }
 
+// checkModel takes the first task's model out, and it does in another process what it
+// did in the coordinator.
+func checkModel(t *testing.T, coordinator, dir, data string) {
+	t.Helper()
+	file := filepath.Join(dir, "model.safetensors")
+	want(t, exitUsage, "--out FILE says", "task", "model", "first", "--config", coordinator)
+	want(t, exitUsage, "is a directory", "task", "model", "first", "--config", coordinator, "--out", dir)
+	want(t, exitUsage, `no such task: "nothing"`, "task", "model", "nothing", "--config", coordinator, "--out", file)
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what was refused has left a file: %v", err)
+	}
+	want(t, exitDone, "round 2 of task first", "task", "model", "first", "--config", coordinator, "--out", file)
+	before, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, exitUsage, "already exists; --overwrite", "task", "model", "first", "--config", coordinator, "--out", file)
+	want(t, exitDone, `"file": "`+file, "task", "model", "first", "--config", coordinator, "--out", file, "--overwrite", "--json")
+	if after, err := os.Stat(file); err != nil || os.SameFile(before, after) {
+		t.Errorf("a model is not written beside and renamed: %v", err)
+	}
+	type figures struct {
+		Accuracy float64 `json:"test_accuracy"`
+		Loss     float64 `json:"test_loss"`
+		Baseline float64 `json:"baseline_accuracy"`
+		Epsilon  float64 `json:"epsilon"`
+		Task     string  `json:"task"`
+	}
+	var shown, read figures
+	for _, part := range []struct {
+		into *figures
+		args []string
+	}{{&shown, []string{"task", "show", "first", "--config", coordinator, "--json"}}, {&read, []string{"eval", file, "--data", data, "--json"}}} {
+		if err := json.Unmarshal([]byte(want(t, exitDone, "", part.args...)), part.into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown.Task = "first" // elsewhere it is the digest
+	if read != shown || read.Accuracy == 0 || read.Baseline == 0 || read.Epsilon == 0 {
+		t.Errorf("the file does %+v, the coordinator said %+v", read, shown)
+	}
+	want(t, exitDone, "round 2 of task first", "eval", file, "--data", data)
+}
+
 // TestOperateTwoRounds goes the operator's way: servers, a task, clients, the
 // checks at rest, a ledger that was edited, a move to another store.
 func TestOperateTwoRounds(t *testing.T) {
@@ -322,6 +367,7 @@ func TestOperateTwoRounds(t *testing.T) {
 	until(t, "the page shows what was planned", func() bool { return page.tasks(t)[0].Planned > 0 })
 	past := page.history(t, task.Task)
 	want(t, exitDone, "2 released", "task", "list", "--config", coordinator)
+	checkModel(t, coordinator, dir, data)
 	var alone, running struct{ Epsilon float64 }
 	text := want(t, exitDone, "-pld", "ledger", "show", "--config", coordinator, "--json") // by the socket
 	if err := json.Unmarshal([]byte(text), &alone); err != nil {

@@ -144,6 +144,18 @@ func encodeModel(params []float32) []byte {
 	return b
 }
 
+// decodeModel reads what encodeModel wrote.
+func decodeModel(b []byte) ([]float32, error) {
+	if len(b)%4 != 0 {
+		return nil, fmt.Errorf("coordinator: a model of %d bytes, want 4 a parameter", len(b))
+	}
+	params := make([]float32, len(b)/4)
+	for j := range params {
+		params[j] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*j:]))
+	}
+	return params, nil
+}
+
 // stateHeader starts an optimiser's state.
 const stateHeader = "riffle state 1\n"
 

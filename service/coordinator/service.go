@@ -141,6 +141,30 @@ func (s *Service) Show(id [32]byte) (Status, error) {
 	return Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
 }
 
+// ErrNoModel is wrapped where a task has released none yet.
+var ErrNoModel = errors.New("coordinator: no model yet")
+
+// Released returns the parameters that a task released last, and its status then.
+func (s *Service) Released(ctx context.Context, id [32]byte) ([]float32, Status, error) {
+	now, err := s.Show(id)
+	switch {
+	case err != nil:
+		return nil, now, err
+	case now.Phase == "standby":
+		return nil, now, fmt.Errorf("%w %q: ask that one", ErrStandby, now.Name)
+	case now.Released == 0:
+		return nil, now, fmt.Errorf("%w: no round of task %q was released", ErrNoModel, now.Name)
+	case now.Eps < 0:
+		return nil, now, fmt.Errorf("coordinator: what task %q was charged is not known yet", now.Name)
+	}
+	b, err := s.model(ctx, id, now.Model)
+	if err != nil {
+		return nil, now, err
+	}
+	params, err := decodeModel(b)
+	return params, now, err
+}
+
 // model returns a model of a task.
 func (s *Service) model(ctx context.Context, task [32]byte, digest hash) ([]byte, error) {
 	if b := s.models.get(digest); b != nil {

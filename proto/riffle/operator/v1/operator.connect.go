@@ -51,6 +51,9 @@ const (
 	OperatorServiceListTasksProcedure = "/riffle.operator.v1.OperatorService/ListTasks"
 	// OperatorServiceGetTaskProcedure is the fully-qualified name of the OperatorService's GetTask RPC.
 	OperatorServiceGetTaskProcedure = "/riffle.operator.v1.OperatorService/GetTask"
+	// OperatorServiceGetModelProcedure is the fully-qualified name of the OperatorService's GetModel
+	// RPC.
+	OperatorServiceGetModelProcedure = "/riffle.operator.v1.OperatorService/GetModel"
 	// OperatorServiceStopTaskProcedure is the fully-qualified name of the OperatorService's StopTask
 	// RPC.
 	OperatorServiceStopTaskProcedure = "/riffle.operator.v1.OperatorService/StopTask"
@@ -76,6 +79,8 @@ type OperatorServiceClient interface {
 	ListTasks(context.Context, *connect.Request[ListTasksRequest]) (*connect.Response[ListTasksResponse], error)
 	// GetTask returns a task with its last releases.
 	GetTask(context.Context, *connect.Request[GetTaskRequest]) (*connect.Response[GetTaskResponse], error)
+	// GetModel returns the last released model as a file that riffle eval reads.
+	GetModel(context.Context, *connect.Request[GetModelRequest]) (*connect.Response[GetModelResponse], error)
 	// StopTask ends a task; a round that is open is destroyed unread. What was
 	// released stays valid, and what was charged stays charged.
 	StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error)
@@ -123,6 +128,12 @@ func NewOperatorServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(operatorServiceMethods.ByName("GetTask")),
 			connect.WithClientOptions(opts...),
 		),
+		getModel: connect.NewClient[GetModelRequest, GetModelResponse](
+			httpClient,
+			baseURL+OperatorServiceGetModelProcedure,
+			connect.WithSchema(operatorServiceMethods.ByName("GetModel")),
+			connect.WithClientOptions(opts...),
+		),
 		stopTask: connect.NewClient[StopTaskRequest, StopTaskResponse](
 			httpClient,
 			baseURL+OperatorServiceStopTaskProcedure,
@@ -156,6 +167,7 @@ type operatorServiceClient struct {
 	createTask *connect.Client[CreateTaskRequest, CreateTaskResponse]
 	listTasks  *connect.Client[ListTasksRequest, ListTasksResponse]
 	getTask    *connect.Client[GetTaskRequest, GetTaskResponse]
+	getModel   *connect.Client[GetModelRequest, GetModelResponse]
 	stopTask   *connect.Client[StopTaskRequest, StopTaskResponse]
 	resumeTask *connect.Client[ResumeTaskRequest, ResumeTaskResponse]
 	removeTask *connect.Client[RemoveTaskRequest, RemoveTaskResponse]
@@ -180,6 +192,11 @@ func (c *operatorServiceClient) ListTasks(ctx context.Context, req *connect.Requ
 // GetTask calls riffle.operator.v1.OperatorService.GetTask.
 func (c *operatorServiceClient) GetTask(ctx context.Context, req *connect.Request[GetTaskRequest]) (*connect.Response[GetTaskResponse], error) {
 	return c.getTask.CallUnary(ctx, req)
+}
+
+// GetModel calls riffle.operator.v1.OperatorService.GetModel.
+func (c *operatorServiceClient) GetModel(ctx context.Context, req *connect.Request[GetModelRequest]) (*connect.Response[GetModelResponse], error) {
+	return c.getModel.CallUnary(ctx, req)
 }
 
 // StopTask calls riffle.operator.v1.OperatorService.StopTask.
@@ -213,6 +230,8 @@ type OperatorServiceHandler interface {
 	ListTasks(context.Context, *connect.Request[ListTasksRequest]) (*connect.Response[ListTasksResponse], error)
 	// GetTask returns a task with its last releases.
 	GetTask(context.Context, *connect.Request[GetTaskRequest]) (*connect.Response[GetTaskResponse], error)
+	// GetModel returns the last released model as a file that riffle eval reads.
+	GetModel(context.Context, *connect.Request[GetModelRequest]) (*connect.Response[GetModelResponse], error)
 	// StopTask ends a task; a round that is open is destroyed unread. What was
 	// released stays valid, and what was charged stays charged.
 	StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error)
@@ -256,6 +275,12 @@ func NewOperatorServiceHandler(svc OperatorServiceHandler, opts ...connect.Handl
 		connect.WithSchema(operatorServiceMethods.ByName("GetTask")),
 		connect.WithHandlerOptions(opts...),
 	)
+	operatorServiceGetModelHandler := connect.NewUnaryHandler(
+		OperatorServiceGetModelProcedure,
+		svc.GetModel,
+		connect.WithSchema(operatorServiceMethods.ByName("GetModel")),
+		connect.WithHandlerOptions(opts...),
+	)
 	operatorServiceStopTaskHandler := connect.NewUnaryHandler(
 		OperatorServiceStopTaskProcedure,
 		svc.StopTask,
@@ -290,6 +315,8 @@ func NewOperatorServiceHandler(svc OperatorServiceHandler, opts ...connect.Handl
 			operatorServiceListTasksHandler.ServeHTTP(w, r)
 		case OperatorServiceGetTaskProcedure:
 			operatorServiceGetTaskHandler.ServeHTTP(w, r)
+		case OperatorServiceGetModelProcedure:
+			operatorServiceGetModelHandler.ServeHTTP(w, r)
 		case OperatorServiceStopTaskProcedure:
 			operatorServiceStopTaskHandler.ServeHTTP(w, r)
 		case OperatorServiceResumeTaskProcedure:
@@ -321,6 +348,10 @@ func (UnimplementedOperatorServiceHandler) ListTasks(context.Context, *connect.R
 
 func (UnimplementedOperatorServiceHandler) GetTask(context.Context, *connect.Request[GetTaskRequest]) (*connect.Response[GetTaskResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("riffle.operator.v1.OperatorService.GetTask is not implemented"))
+}
+
+func (UnimplementedOperatorServiceHandler) GetModel(context.Context, *connect.Request[GetModelRequest]) (*connect.Response[GetModelResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("riffle.operator.v1.OperatorService.GetModel is not implemented"))
 }
 
 func (UnimplementedOperatorServiceHandler) StopTask(context.Context, *connect.Request[StopTaskRequest]) (*connect.Response[StopTaskResponse], error) {

@@ -578,6 +578,105 @@ func (x *GetTaskResponse) GetTask() *Task {
 	return nil
 }
 
+type GetModelRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetModelRequest) Reset() {
+	*x = GetModelRequest{}
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetModelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetModelRequest) ProtoMessage() {}
+
+func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetModelRequest.ProtoReflect.Descriptor instead.
+func (*GetModelRequest) Descriptor() ([]byte, []int) {
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GetModelRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+type GetModelResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A safetensors file. Its metadata say which model it is, of which task and round,
+	// and what was charged until then.
+	Safetensors []byte `protobuf:"bytes,1,opt,name=safetensors,proto3" json:"safetensors,omitempty"`
+	// The task as it was when the file was made.
+	Task          *Task `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetModelResponse) Reset() {
+	*x = GetModelResponse{}
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetModelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetModelResponse) ProtoMessage() {}
+
+func (x *GetModelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetModelResponse.ProtoReflect.Descriptor instead.
+func (*GetModelResponse) Descriptor() ([]byte, []int) {
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GetModelResponse) GetSafetensors() []byte {
+	if x != nil {
+		return x.Safetensors
+	}
+	return nil
+}
+
+func (x *GetModelResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 type StopTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Task  string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -589,7 +688,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[10]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -601,7 +700,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[10]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -614,7 +713,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{10}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StopTaskRequest) GetTask() string {
@@ -640,7 +739,7 @@ type StopTaskResponse struct {
 
 func (x *StopTaskResponse) Reset() {
 	*x = StopTaskResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[11]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -652,7 +751,7 @@ func (x *StopTaskResponse) String() string {
 func (*StopTaskResponse) ProtoMessage() {}
 
 func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[11]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -665,7 +764,7 @@ func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskResponse.ProtoReflect.Descriptor instead.
 func (*StopTaskResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{11}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StopTaskResponse) GetTask() *Task {
@@ -684,7 +783,7 @@ type ResumeTaskRequest struct {
 
 func (x *ResumeTaskRequest) Reset() {
 	*x = ResumeTaskRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +795,7 @@ func (x *ResumeTaskRequest) String() string {
 func (*ResumeTaskRequest) ProtoMessage() {}
 
 func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[12]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +808,7 @@ func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{12}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResumeTaskRequest) GetTask() string {
@@ -728,7 +827,7 @@ type ResumeTaskResponse struct {
 
 func (x *ResumeTaskResponse) Reset() {
 	*x = ResumeTaskResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +839,7 @@ func (x *ResumeTaskResponse) String() string {
 func (*ResumeTaskResponse) ProtoMessage() {}
 
 func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[13]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +852,7 @@ func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{13}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResumeTaskResponse) GetTask() *Task {
@@ -772,7 +871,7 @@ type RemoveTaskRequest struct {
 
 func (x *RemoveTaskRequest) Reset() {
 	*x = RemoveTaskRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +883,7 @@ func (x *RemoveTaskRequest) String() string {
 func (*RemoveTaskRequest) ProtoMessage() {}
 
 func (x *RemoveTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[14]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +896,7 @@ func (x *RemoveTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTaskRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTaskRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{14}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RemoveTaskRequest) GetTask() string {
@@ -815,7 +914,7 @@ type RemoveTaskResponse struct {
 
 func (x *RemoveTaskResponse) Reset() {
 	*x = RemoveTaskResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +926,7 @@ func (x *RemoveTaskResponse) String() string {
 func (*RemoveTaskResponse) ProtoMessage() {}
 
 func (x *RemoveTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[15]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +939,7 @@ func (x *RemoveTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTaskResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTaskResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{15}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{17}
 }
 
 type Task struct {
@@ -876,6 +975,9 @@ type Task struct {
 	// On the coordinator's evaluation data, of the last released model; absent before.
 	Accuracy *float64 `protobuf:"fixed64,21,opt,name=accuracy,proto3,oneof" json:"accuracy,omitempty"`
 	Loss     *float64 `protobuf:"fixed64,22,opt,name=loss,proto3,oneof" json:"loss,omitempty"`
+	// What the best constant reaches on the same data; accuracy is absent for numbers.
+	BaselineAccuracy *float64 `protobuf:"fixed64,23,opt,name=baseline_accuracy,json=baselineAccuracy,proto3,oneof" json:"baseline_accuracy,omitempty"`
+	BaselineLoss     *float64 `protobuf:"fixed64,24,opt,name=baseline_loss,json=baselineLoss,proto3,oneof" json:"baseline_loss,omitempty"`
 	// Why the last charged round without a step gave none, which round it was, and how
 	// many there were by reason.
 	Failure     string           `protobuf:"bytes,30,opt,name=failure,proto3" json:"failure,omitempty"`
@@ -892,7 +994,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[16]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -904,7 +1006,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[16]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -917,7 +1019,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{16}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Task) GetId() string {
@@ -1074,6 +1176,20 @@ func (x *Task) GetLoss() float64 {
 	return 0
 }
 
+func (x *Task) GetBaselineAccuracy() float64 {
+	if x != nil && x.BaselineAccuracy != nil {
+		return *x.BaselineAccuracy
+	}
+	return 0
+}
+
+func (x *Task) GetBaselineLoss() float64 {
+	if x != nil && x.BaselineLoss != nil {
+		return *x.BaselineLoss
+	}
+	return 0
+}
+
 func (x *Task) GetFailure() string {
 	if x != nil {
 		return x.Failure
@@ -1117,7 +1233,7 @@ type GetLedgerRequest struct {
 
 func (x *GetLedgerRequest) Reset() {
 	*x = GetLedgerRequest{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[17]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1245,7 @@ func (x *GetLedgerRequest) String() string {
 func (*GetLedgerRequest) ProtoMessage() {}
 
 func (x *GetLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[17]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1258,7 @@ func (x *GetLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLedgerRequest.ProtoReflect.Descriptor instead.
 func (*GetLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{17}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{19}
 }
 
 type GetLedgerResponse struct {
@@ -1161,7 +1277,7 @@ type GetLedgerResponse struct {
 
 func (x *GetLedgerResponse) Reset() {
 	*x = GetLedgerResponse{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[18]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1289,7 @@ func (x *GetLedgerResponse) String() string {
 func (*GetLedgerResponse) ProtoMessage() {}
 
 func (x *GetLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[18]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1302,7 @@ func (x *GetLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLedgerResponse.ProtoReflect.Descriptor instead.
 func (*GetLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{18}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetLedgerResponse) GetEntries() []*LedgerEntry {
@@ -1238,7 +1354,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[19]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1366,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_riffle_operator_v1_operator_proto_msgTypes[19]
+	mi := &file_riffle_operator_v1_operator_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1379,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{19}
+	return file_riffle_operator_v1_operator_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LedgerEntry) GetSequence() int64 {
@@ -1344,7 +1460,12 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x0eGetTaskRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\"?\n" +
 	"\x0fGetTaskResponse\x12,\n" +
-	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"=\n" +
+	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"%\n" +
+	"\x0fGetModelRequest\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\"b\n" +
+	"\x10GetModelResponse\x12 \n" +
+	"\vsafetensors\x18\x01 \x01(\fR\vsafetensors\x12,\n" +
+	"\x04task\x18\x02 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"=\n" +
 	"\x0fStopTaskRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"@\n" +
@@ -1356,7 +1477,7 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"'\n" +
 	"\x11RemoveTaskRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\"\x14\n" +
-	"\x12RemoveTaskResponse\"\xbd\a\n" +
+	"\x12RemoveTaskResponse\"\xc1\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1381,7 +1502,9 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x05phase\x18\x13 \x01(\tR\x05phase\x12\x14\n" +
 	"\x05error\x18\x14 \x01(\tR\x05error\x12\x1f\n" +
 	"\baccuracy\x18\x15 \x01(\x01H\x00R\baccuracy\x88\x01\x01\x12\x17\n" +
-	"\x04loss\x18\x16 \x01(\x01H\x01R\x04loss\x88\x01\x01\x12\x18\n" +
+	"\x04loss\x18\x16 \x01(\x01H\x01R\x04loss\x88\x01\x01\x120\n" +
+	"\x11baseline_accuracy\x18\x17 \x01(\x01H\x02R\x10baselineAccuracy\x88\x01\x01\x12(\n" +
+	"\rbaseline_loss\x18\x18 \x01(\x01H\x03R\fbaselineLoss\x88\x01\x01\x12\x18\n" +
 	"\afailure\x18\x1e \x01(\tR\afailure\x12!\n" +
 	"\ffailed_round\x18\x1f \x01(\x03R\vfailedRound\x12<\n" +
 	"\x06failed\x18  \x03(\v2$.riffle.operator.v1.Task.FailedEntryR\x06failed\x12'\n" +
@@ -1394,7 +1517,9 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\v\n" +
 	"\t_accuracyB\a\n" +
-	"\x05_loss\"\x12\n" +
+	"\x05_lossB\x14\n" +
+	"\x12_baseline_accuracyB\x10\n" +
+	"\x0e_baseline_loss\"\x12\n" +
 	"\x10GetLedgerRequest\"\xac\x01\n" +
 	"\x11GetLedgerResponse\x129\n" +
 	"\aentries\x18\x01 \x03(\v2\x1f.riffle.operator.v1.LedgerEntryR\aentries\x12\x18\n" +
@@ -1408,13 +1533,14 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x05round\x18\x03 \x01(\x03R\x05round\x12\"\n" +
 	"\fannouncement\x18\x04 \x01(\tR\fannouncement\x12\x14\n" +
 	"\x05batch\x18\x05 \x01(\tR\x05batch\x12\x14\n" +
-	"\x05event\x18\x06 \x01(\tR\x05event2\xe1\x05\n" +
+	"\x05event\x18\x06 \x01(\tR\x05event2\xb8\x06\n" +
 	"\x0fOperatorService\x12X\n" +
 	"\tGetStatus\x12$.riffle.operator.v1.GetStatusRequest\x1a%.riffle.operator.v1.GetStatusResponse\x12[\n" +
 	"\n" +
 	"CreateTask\x12%.riffle.operator.v1.CreateTaskRequest\x1a&.riffle.operator.v1.CreateTaskResponse\x12X\n" +
 	"\tListTasks\x12$.riffle.operator.v1.ListTasksRequest\x1a%.riffle.operator.v1.ListTasksResponse\x12R\n" +
 	"\aGetTask\x12\".riffle.operator.v1.GetTaskRequest\x1a#.riffle.operator.v1.GetTaskResponse\x12U\n" +
+	"\bGetModel\x12#.riffle.operator.v1.GetModelRequest\x1a$.riffle.operator.v1.GetModelResponse\x12U\n" +
 	"\bStopTask\x12#.riffle.operator.v1.StopTaskRequest\x1a$.riffle.operator.v1.StopTaskResponse\x12[\n" +
 	"\n" +
 	"ResumeTask\x12%.riffle.operator.v1.ResumeTaskRequest\x1a&.riffle.operator.v1.ResumeTaskResponse\x12[\n" +
@@ -1434,7 +1560,7 @@ func file_riffle_operator_v1_operator_proto_rawDescGZIP() []byte {
 	return file_riffle_operator_v1_operator_proto_rawDescData
 }
 
-var file_riffle_operator_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_riffle_operator_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_riffle_operator_v1_operator_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),   // 0: riffle.operator.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),  // 1: riffle.operator.v1.GetStatusResponse
@@ -1446,51 +1572,56 @@ var file_riffle_operator_v1_operator_proto_goTypes = []any{
 	(*ListTasksResponse)(nil),  // 7: riffle.operator.v1.ListTasksResponse
 	(*GetTaskRequest)(nil),     // 8: riffle.operator.v1.GetTaskRequest
 	(*GetTaskResponse)(nil),    // 9: riffle.operator.v1.GetTaskResponse
-	(*StopTaskRequest)(nil),    // 10: riffle.operator.v1.StopTaskRequest
-	(*StopTaskResponse)(nil),   // 11: riffle.operator.v1.StopTaskResponse
-	(*ResumeTaskRequest)(nil),  // 12: riffle.operator.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil), // 13: riffle.operator.v1.ResumeTaskResponse
-	(*RemoveTaskRequest)(nil),  // 14: riffle.operator.v1.RemoveTaskRequest
-	(*RemoveTaskResponse)(nil), // 15: riffle.operator.v1.RemoveTaskResponse
-	(*Task)(nil),               // 16: riffle.operator.v1.Task
-	(*GetLedgerRequest)(nil),   // 17: riffle.operator.v1.GetLedgerRequest
-	(*GetLedgerResponse)(nil),  // 18: riffle.operator.v1.GetLedgerResponse
-	(*LedgerEntry)(nil),        // 19: riffle.operator.v1.LedgerEntry
-	nil,                        // 20: riffle.operator.v1.Task.RejectedEntry
-	nil,                        // 21: riffle.operator.v1.Task.FailedEntry
+	(*GetModelRequest)(nil),    // 10: riffle.operator.v1.GetModelRequest
+	(*GetModelResponse)(nil),   // 11: riffle.operator.v1.GetModelResponse
+	(*StopTaskRequest)(nil),    // 12: riffle.operator.v1.StopTaskRequest
+	(*StopTaskResponse)(nil),   // 13: riffle.operator.v1.StopTaskResponse
+	(*ResumeTaskRequest)(nil),  // 14: riffle.operator.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil), // 15: riffle.operator.v1.ResumeTaskResponse
+	(*RemoveTaskRequest)(nil),  // 16: riffle.operator.v1.RemoveTaskRequest
+	(*RemoveTaskResponse)(nil), // 17: riffle.operator.v1.RemoveTaskResponse
+	(*Task)(nil),               // 18: riffle.operator.v1.Task
+	(*GetLedgerRequest)(nil),   // 19: riffle.operator.v1.GetLedgerRequest
+	(*GetLedgerResponse)(nil),  // 20: riffle.operator.v1.GetLedgerResponse
+	(*LedgerEntry)(nil),        // 21: riffle.operator.v1.LedgerEntry
+	nil,                        // 22: riffle.operator.v1.Task.RejectedEntry
+	nil,                        // 23: riffle.operator.v1.Task.FailedEntry
 }
 var file_riffle_operator_v1_operator_proto_depIdxs = []int32{
 	2,  // 0: riffle.operator.v1.GetStatusResponse.peers:type_name -> riffle.operator.v1.Peer
-	16, // 1: riffle.operator.v1.CreateTaskResponse.task:type_name -> riffle.operator.v1.Task
+	18, // 1: riffle.operator.v1.CreateTaskResponse.task:type_name -> riffle.operator.v1.Task
 	5,  // 2: riffle.operator.v1.CreateTaskResponse.plan:type_name -> riffle.operator.v1.Plan
-	16, // 3: riffle.operator.v1.ListTasksResponse.tasks:type_name -> riffle.operator.v1.Task
-	16, // 4: riffle.operator.v1.GetTaskResponse.task:type_name -> riffle.operator.v1.Task
-	16, // 5: riffle.operator.v1.StopTaskResponse.task:type_name -> riffle.operator.v1.Task
-	16, // 6: riffle.operator.v1.ResumeTaskResponse.task:type_name -> riffle.operator.v1.Task
-	20, // 7: riffle.operator.v1.Task.rejected:type_name -> riffle.operator.v1.Task.RejectedEntry
-	21, // 8: riffle.operator.v1.Task.failed:type_name -> riffle.operator.v1.Task.FailedEntry
-	19, // 9: riffle.operator.v1.GetLedgerResponse.entries:type_name -> riffle.operator.v1.LedgerEntry
-	0,  // 10: riffle.operator.v1.OperatorService.GetStatus:input_type -> riffle.operator.v1.GetStatusRequest
-	3,  // 11: riffle.operator.v1.OperatorService.CreateTask:input_type -> riffle.operator.v1.CreateTaskRequest
-	6,  // 12: riffle.operator.v1.OperatorService.ListTasks:input_type -> riffle.operator.v1.ListTasksRequest
-	8,  // 13: riffle.operator.v1.OperatorService.GetTask:input_type -> riffle.operator.v1.GetTaskRequest
-	10, // 14: riffle.operator.v1.OperatorService.StopTask:input_type -> riffle.operator.v1.StopTaskRequest
-	12, // 15: riffle.operator.v1.OperatorService.ResumeTask:input_type -> riffle.operator.v1.ResumeTaskRequest
-	14, // 16: riffle.operator.v1.OperatorService.RemoveTask:input_type -> riffle.operator.v1.RemoveTaskRequest
-	17, // 17: riffle.operator.v1.OperatorService.GetLedger:input_type -> riffle.operator.v1.GetLedgerRequest
-	1,  // 18: riffle.operator.v1.OperatorService.GetStatus:output_type -> riffle.operator.v1.GetStatusResponse
-	4,  // 19: riffle.operator.v1.OperatorService.CreateTask:output_type -> riffle.operator.v1.CreateTaskResponse
-	7,  // 20: riffle.operator.v1.OperatorService.ListTasks:output_type -> riffle.operator.v1.ListTasksResponse
-	9,  // 21: riffle.operator.v1.OperatorService.GetTask:output_type -> riffle.operator.v1.GetTaskResponse
-	11, // 22: riffle.operator.v1.OperatorService.StopTask:output_type -> riffle.operator.v1.StopTaskResponse
-	13, // 23: riffle.operator.v1.OperatorService.ResumeTask:output_type -> riffle.operator.v1.ResumeTaskResponse
-	15, // 24: riffle.operator.v1.OperatorService.RemoveTask:output_type -> riffle.operator.v1.RemoveTaskResponse
-	18, // 25: riffle.operator.v1.OperatorService.GetLedger:output_type -> riffle.operator.v1.GetLedgerResponse
-	18, // [18:26] is the sub-list for method output_type
-	10, // [10:18] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	18, // 3: riffle.operator.v1.ListTasksResponse.tasks:type_name -> riffle.operator.v1.Task
+	18, // 4: riffle.operator.v1.GetTaskResponse.task:type_name -> riffle.operator.v1.Task
+	18, // 5: riffle.operator.v1.GetModelResponse.task:type_name -> riffle.operator.v1.Task
+	18, // 6: riffle.operator.v1.StopTaskResponse.task:type_name -> riffle.operator.v1.Task
+	18, // 7: riffle.operator.v1.ResumeTaskResponse.task:type_name -> riffle.operator.v1.Task
+	22, // 8: riffle.operator.v1.Task.rejected:type_name -> riffle.operator.v1.Task.RejectedEntry
+	23, // 9: riffle.operator.v1.Task.failed:type_name -> riffle.operator.v1.Task.FailedEntry
+	21, // 10: riffle.operator.v1.GetLedgerResponse.entries:type_name -> riffle.operator.v1.LedgerEntry
+	0,  // 11: riffle.operator.v1.OperatorService.GetStatus:input_type -> riffle.operator.v1.GetStatusRequest
+	3,  // 12: riffle.operator.v1.OperatorService.CreateTask:input_type -> riffle.operator.v1.CreateTaskRequest
+	6,  // 13: riffle.operator.v1.OperatorService.ListTasks:input_type -> riffle.operator.v1.ListTasksRequest
+	8,  // 14: riffle.operator.v1.OperatorService.GetTask:input_type -> riffle.operator.v1.GetTaskRequest
+	10, // 15: riffle.operator.v1.OperatorService.GetModel:input_type -> riffle.operator.v1.GetModelRequest
+	12, // 16: riffle.operator.v1.OperatorService.StopTask:input_type -> riffle.operator.v1.StopTaskRequest
+	14, // 17: riffle.operator.v1.OperatorService.ResumeTask:input_type -> riffle.operator.v1.ResumeTaskRequest
+	16, // 18: riffle.operator.v1.OperatorService.RemoveTask:input_type -> riffle.operator.v1.RemoveTaskRequest
+	19, // 19: riffle.operator.v1.OperatorService.GetLedger:input_type -> riffle.operator.v1.GetLedgerRequest
+	1,  // 20: riffle.operator.v1.OperatorService.GetStatus:output_type -> riffle.operator.v1.GetStatusResponse
+	4,  // 21: riffle.operator.v1.OperatorService.CreateTask:output_type -> riffle.operator.v1.CreateTaskResponse
+	7,  // 22: riffle.operator.v1.OperatorService.ListTasks:output_type -> riffle.operator.v1.ListTasksResponse
+	9,  // 23: riffle.operator.v1.OperatorService.GetTask:output_type -> riffle.operator.v1.GetTaskResponse
+	11, // 24: riffle.operator.v1.OperatorService.GetModel:output_type -> riffle.operator.v1.GetModelResponse
+	13, // 25: riffle.operator.v1.OperatorService.StopTask:output_type -> riffle.operator.v1.StopTaskResponse
+	15, // 26: riffle.operator.v1.OperatorService.ResumeTask:output_type -> riffle.operator.v1.ResumeTaskResponse
+	17, // 27: riffle.operator.v1.OperatorService.RemoveTask:output_type -> riffle.operator.v1.RemoveTaskResponse
+	20, // 28: riffle.operator.v1.OperatorService.GetLedger:output_type -> riffle.operator.v1.GetLedgerResponse
+	20, // [20:29] is the sub-list for method output_type
+	11, // [11:20] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_riffle_operator_v1_operator_proto_init() }
@@ -1498,14 +1629,14 @@ func file_riffle_operator_v1_operator_proto_init() {
 	if File_riffle_operator_v1_operator_proto != nil {
 		return
 	}
-	file_riffle_operator_v1_operator_proto_msgTypes[16].OneofWrappers = []any{}
+	file_riffle_operator_v1_operator_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_riffle_operator_v1_operator_proto_rawDesc), len(file_riffle_operator_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

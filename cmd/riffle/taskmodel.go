@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/riffle-dp/riffle/internal/durable"
+	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
+	"github.com/riffle-dp/riffle/train"
+)
+
+func newTaskModel() *cobra.Command {
+	var f operatorFlags
+	var show output
+	var out string
+	var overwrite bool
+	cmd := &cobra.Command{
+		Use: "model TASK", Short: "Write a task's last released model to a file",
+		Long: `Model writes the parameters that a task released last as a safetensors file, with
+what riffle eval needs to use them, and in its metadata the task, the round and the
+epsilon of all that was charged until now. A file that exists is left as it is,
+unless --overwrite is given.`,
+		Example: `  riffle task model first --config deploy/coordinator.yaml --out model.safetensors
+  riffle eval model.safetensors --data mnist`, Args: taskArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return usage("--out FILE says where to write the model")
+			}
+			switch info, err := os.Stat(out); {
+			case err == nil && info.IsDir():
+				return usage("--out %s is a directory, want a file's name", out)
+			case err == nil && !overwrite:
+				return usage("--out %s already exists; --overwrite replaces it", out)
+			case err != nil && !errors.Is(err, fs.ErrNotExist):
+				return usage("--out %v", err)
+			}
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			resp, err := c.GetModel(cmd.Context(), connect.NewRequest(&operatorv1.GetModelRequest{Task: args[0]}))
+			if err != nil {
+				return operateError(err)
+			}
+			if err := durable.WriteFile(out, resp.Msg.Safetensors); err != nil {
+				return err
+			}
+			stored, err := train.ReadModel(out)
+			if err != nil {
+				return err
+			}
+			if show.json {
+				return printJSON(cmd.OutOrStdout(), struct {
+					taskJSON
+					File  string `json:"file"`
+					Bytes int    `json:"bytes"`
+				}{toJSON(resp.Msg.Task), out, len(resp.Msg.Safetensors)})
+			}
+			p := printer{w: cmd.OutOrStdout()}
+			p.row("model", "%s, %d parameters", stored.Name, len(stored.Theta))
+			p.row("from", "round %d of task %s", stored.Round, stored.Task)
+			p.row("epsilon", "%s at delta = %g", roundUp(float64(stored.Epsilon)), stored.Delta)
+			p.row("file", "%s", out)
+			return p.err
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "write into `FILE` (required)")
+	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace a file that exists")
+	f.flags(cmd.Flags())
+	show.flags(cmd.Flags())
+	return cmd
+}
