@@ -68,7 +68,8 @@ func PartSize(s wire.Suite, n int64) (int64, error) {
 	return PartHeader + int64(e) + n + tagSize, err
 }
 
-// ReportSize is the size of a report with parts of these sizes, sealed by SealReport.
+// ReportSize is the size of a report with parts of these sizes, sealed by
+// SealReport. SealPassed adds the size of a wire.Pass.
 func ReportSize(s wire.Suite, part, share int64) (int64, error) {
 	e, err := encSize(s)
 	return wire.ReportHeader + int64(e) + wire.ReportSize(part, share) + tagSize, err
@@ -99,6 +100,11 @@ func seal(key wire.Key, to Reader, header, extra, content []byte) ([]byte, error
 // SealReport seals a signed report to the shuffler.
 func SealReport(key wire.Key, r *wire.Report) ([]byte, error) {
 	return seal(key, Shuffler, wire.AppendReportHeader(nil, key.ID(), r.Announcement), nil, r.Append(nil))
+}
+
+// SealPassed is SealReport with a pass in the header.
+func SealPassed(key wire.Key, r *wire.Report, pass wire.Pass) ([]byte, error) {
+	return seal(key, Shuffler, wire.AppendPassedHeader(nil, key.ID(), r.Announcement, pass), nil, r.Append(nil))
 }
 
 // SealPart seals a report's part to the coordinator or the aggregator.

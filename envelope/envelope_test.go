@@ -318,6 +318,40 @@ func testSessionVector(t *testing.T, path string, suite wire.Suite) {
 	}
 }
 
+// A pass is part of what is sealed: it cannot be changed, taken out or put on.
+func TestPassIsSealed(t *testing.T) {
+	for _, suite := range []wire.Suite{wire.X25519, wire.X25519MLKEM768} {
+		ring := newRing(t, suite, 100)
+		part, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, []byte("content"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _ := newReport(t, part, nil)
+		b, err := SealPassed(ring.Public()[0], &r, wire.Pass{1, 2, 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, err := ReportSize(suite, int64(len(part)), 0)
+		if err != nil || int64(len(b)) != size+int64(len(wire.Pass{})) {
+			t.Errorf("%d bytes, without a pass %d: %v", len(b), size, err)
+		}
+		if got, err := ring.OpenReport(b, int64(len(part)), 0); err != nil || got.ID != r.ID || got.Client != r.Client {
+			t.Errorf("%+v: %v", got, err)
+		}
+		for i := range wire.PassedHeader {
+			bad := bytes.Clone(b)
+			bad[i] ^= 1
+			if _, err := ring.OpenReport(bad, int64(len(part)), 0); err == nil {
+				t.Errorf("byte %d of the header is not sealed", i)
+			}
+		}
+		without := append(wire.AppendReportHeader(nil, ring.Public()[0].ID(), r.Announcement), b[wire.PassedHeader:]...)
+		if _, err := ring.OpenReport(without, int64(len(part)), 0); err == nil {
+			t.Error("the pass was taken out")
+		}
+	}
+}
+
 func FuzzOpen(f *testing.F) {
 	ring := newRing(f, wire.X25519, 100)
 	part, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, []byte("content"))

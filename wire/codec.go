@@ -32,6 +32,7 @@ const (
 	KindSessionRequest Kind = 15
 	KindSessionSealed  Kind = 16 // the answer to it
 	KindShareIDs       Kind = 17 // whose halves an aggregator holds, by place
+	KindPassed         Kind = 18 // as KindReport, with a pass in the header
 
 	// 8 and 12 were a signed ask and a request for a session that was not sealed.
 )

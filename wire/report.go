@@ -69,16 +69,51 @@ func AppendReportHeader(dst []byte, key KeyID, announcement [32]byte) []byte {
 	return e.b
 }
 
-// DecodeReportHeader splits a sealed report into what its header says, the
-// header itself and the rest.
+// Pass is what a report may show outside of its seal: by it a shuffler that knows
+// its sessions tells a client's bytes from a stranger's before it takes them in. It
+// is another one in each round, and says nothing of the client to anyone else.
+type Pass [16]byte
+
+// PassedHeader is the size of a header with a pass.
+const PassedHeader = ReportHeader + len(Pass{})
+
+// ReportKindHeader is a field of the HTTP answer to a request for a session: the
+// kind of report that the shuffler takes beside KindReport, KindPassed. Shufflers
+// before passes do not send it.
+const ReportKindHeader = "Riffle-Report-Kind"
+
+// AppendPassedHeader encodes a header with a pass.
+func AppendPassedHeader(dst []byte, key KeyID, announcement [32]byte, pass Pass) []byte {
+	e := encode(dst, KindPassed)
+	e.raw(key[:])
+	e.raw(announcement[:])
+	e.raw(pass[:])
+	return e.b
+}
+
+// DecodePass returns a sealed report's pass, if it has one.
+func DecodePass(b []byte) (p Pass, ok bool) {
+	if len(b) < PassedHeader || b[0] != Version || Kind(b[1]) != KindPassed {
+		return Pass{}, false
+	}
+	return Pass(b[ReportHeader:PassedHeader]), true
+}
+
+// DecodeReportHeader splits a sealed report, with a pass or without, into what its
+// header says, the header itself and the rest.
 func DecodeReportHeader(b []byte) (key KeyID, announcement [32]byte, header, sealed []byte, err error) {
-	d := decode(b, KindReport)
+	kind, size := KindReport, ReportHeader
+	if len(b) > 1 && Kind(b[1]) == KindPassed {
+		kind, size = KindPassed, PassedHeader
+	}
+	d := decode(b, kind)
 	d.fixed(key[:])
 	d.fixed(announcement[:])
+	d.take(size - ReportHeader)
 	if d.err != nil {
 		return KeyID{}, [32]byte{}, nil, nil, d.err
 	}
-	return key, announcement, b[:ReportHeader], d.b, nil
+	return key, announcement, b[:size], d.b, nil
 }
 
 // Append encodes what goes inside the outer seal.

@@ -61,6 +61,16 @@ func (SessionKey) String() string { return "wire.SessionKey" }
 // GoString hides the key.
 func (SessionKey) GoString() string { return "wire.SessionKey" }
 
+// Pass is what the session's client shows in a round: the first 16 bytes of the
+// round's HMAC-SHA-256 under the key.
+func (k SessionKey) Pass(announcement [32]byte) Pass {
+	d := Digest(LabelPass, announcement[:])
+	h := hmac.New(sha256.New, k[:])
+	h.Write(d[:])
+	var sum [sha256.Size]byte
+	return Pass(h.Sum(sum[:0])[:len(Pass{})])
+}
+
 // Session is what the answer to a SessionRequest holds, sealed to its sender alone.
 type Session struct {
 	Expires int64 // Unix seconds: no report and no ask is taken with it from then on

@@ -19,6 +19,7 @@ const (
 	LabelClosed       Label = "riffle/1 closed"
 	LabelReport       Label = "riffle/1 report"
 	LabelAsk          Label = "riffle/1 ask"
+	LabelPass         Label = "riffle/1 pass"
 	LabelSession      Label = "riffle/1 session"
 	LabelBatch        Label = "riffle/1 batch"
 	LabelKey          Label = "riffle/1 key"

@@ -335,6 +335,35 @@ func mustHex(t *testing.T, s string) []byte {
 	return b
 }
 
+// A pass is a function of key and round, and its header is not a report's without.
+func TestPass(t *testing.T) {
+	key := SessionKey{1, 2, 3}
+	pass := key.Pass([32]byte{9})
+	if got := fmt.Sprintf("%x", pass); got != "c8fd57bd746798c942282945ec4f4b38" {
+		t.Errorf("the pass is %s", got)
+	}
+	if pass == key.Pass([32]byte{8}) || pass == (SessionKey{1, 2}).Pass([32]byte{9}) {
+		t.Error("passes of another round or key are the same")
+	}
+	b := AppendPassedHeader(nil, KeyID{7}, [32]byte{9}, pass)
+	if got, ok := DecodePass(append(b, 1, 2)); !ok || got != pass || len(b) != PassedHeader {
+		t.Errorf("%x %t, %d bytes", got, ok, len(b))
+	}
+	id, ann, header, sealed, err := DecodeReportHeader(append(b, 1, 2))
+	if err != nil || id != (KeyID{7}) || ann != ([32]byte{9}) || !bytes.Equal(header, b) || !bytes.Equal(sealed, []byte{1, 2}) {
+		t.Errorf("%x %x %x %x %v", id, ann, header, sealed, err)
+	}
+	if _, _, _, _, err := DecodeReportHeader(b[:PassedHeader-1]); !errors.Is(err, ErrMalformed) {
+		t.Errorf("a torn header: %v", err)
+	}
+	if _, ok := DecodePass(b[:PassedHeader-1]); ok {
+		t.Error("a torn pass")
+	}
+	if _, ok := DecodePass(append(AppendReportHeader(nil, KeyID{7}, [32]byte{9}), make([]byte, 100)...)); ok {
+		t.Error("a report without a pass has one")
+	}
+}
+
 // FuzzDecode feeds every decoder: what is accepted has that one encoding.
 func FuzzDecode(f *testing.F) {
 	all := messages()
@@ -351,7 +380,11 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%s: %x encodes to %x", m.name, b, again)
 		}
 		if id, ann, header, sealed, err := DecodeReportHeader(b); err == nil {
-			if !bytes.Equal(AppendReportHeader(nil, id, ann), header) || len(header)+len(sealed) != len(b) {
+			again := AppendReportHeader(nil, id, ann)
+			if pass, ok := DecodePass(b); ok {
+				again = AppendPassedHeader(nil, id, ann, pass)
+			}
+			if !bytes.Equal(again, header) || len(header)+len(sealed) != len(b) {
 				t.Error("report header")
 			}
 		}
