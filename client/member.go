@@ -158,7 +158,8 @@ func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, 
 		m.forget(session)
 	}
 	if err != nil {
-		tell(Lost, err)
+		// It is charged: the shuffler may have it, and the answer was lost.
+		tell(Lost, fmt.Errorf("a report was charged and is not known to be taken: %w", err))
 		return ctx.Err() != nil, nil
 	}
 	tell(Sent, nil)
@@ -185,7 +186,7 @@ func (r *rounds) ready(m *member, ann wire.Announcement, digest [32]byte) *Refus
 }
 
 // asked says whether the client takes part: by the shuffler's draw or its own coin.
-func (r *rounds) asked(ctx context.Context, m *member, ann wire.Announcement, digest [32]byte, session wire.Session) (bool, error) {
+func (r *rounds) asked(ctx context.Context, m *member, ann wire.Announcement, digest [32]byte, s session) (bool, error) {
 	f := r.fleet
 	switch ann.Participation {
 	case dp.CheckIn:
@@ -199,7 +200,7 @@ func (r *rounds) asked(ctx context.Context, m *member, ann wire.Announcement, di
 		return false, f.book.pass(m.id, r.terms.ID, ann.Round, digest)
 	case dp.Sampled, dp.Once:
 		ask := wire.Ask{Announcement: digest, Client: m.id}
-		ask.Authenticate(session)
+		ask.Authenticate(s.Session)
 		a, err := f.post(ctx, "/v1/ask", ask.Append(nil))
 		if err != nil {
 			return false, err
@@ -233,7 +234,7 @@ func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *Ref
 }
 
 // seal makes the one report of a client in a round.
-func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o announced, session wire.Session) ([]byte, error) {
+func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o announced, s session) ([]byte, error) {
 	ann, digest := o.ann, o.digest
 	select {
 	case r.fleet.compute <- struct{}{}:
@@ -262,10 +263,13 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o annou
 			return nil, err
 		}
 	}
-	report.Authenticate(session)
+	report.Authenticate(s.Session)
 	key, err := shufflerKey(o.enrolment, time.Now())
 	if err != nil {
 		return nil, err
+	}
+	if s.passes {
+		return envelope.SealPassed(key, &report, s.Key.Pass(digest))
 	}
 	return envelope.SealReport(key, &report)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // persist makes a request until it is answered, refused, or ctx ends.
@@ -39,10 +40,11 @@ func (f *Fleet) send(ctx context.Context, sealed []byte) error {
 	return err
 }
 
-// post sends the same bytes to the shuffler until they are answered, or ctx ends.
+// post sends the same bytes to the shuffler until they are answered, or ctx ends. It
+// tells of the first try that failed, and not of each.
 func (f *Fleet) post(ctx context.Context, path string, body []byte) (answer, error) {
 	retry := newBackoff()
-	for {
+	for tries := 1; ; tries++ {
 		a, err := f.postOnce(ctx, path, body)
 		if err == nil && !a.again() {
 			if reason := a.reason(); reason != "" {
@@ -58,14 +60,17 @@ func (f *Fleet) post(ctx context.Context, path string, body []byte) (answer, err
 		if errors.Is(err, errTooLong) {
 			return answer{}, err
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && tries == 1 {
 			f.tell(Notice{What: Retrying, Err: err})
 		}
 		if retry.wait(ctx) != nil {
-			return answer{}, err
+			return answer{}, fmt.Errorf("%w (the last of %d tries)", err, tries)
 		}
 	}
 }
+
+// leastTry is how long a try may take at least, if there is so much time.
+const leastTry = 2 * time.Second
 
 func (f *Fleet) postOnce(ctx context.Context, path string, body []byte) (answer, error) {
 	select {
@@ -74,6 +79,12 @@ func (f *Fleet) postOnce(ctx context.Context, path string, body []byte) (answer,
 		return answer{}, ctx.Err()
 	}
 	defer func() { <-f.flight }()
+	// A try that is not answered leaves time for another.
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, max(leastTry, time.Until(deadline)/2))
+		defer cancel()
+	}
 	return f.web.do(ctx, http.MethodPost, f.config.Shuffler+path, body, "", maxRefusal, 0)
 }
 

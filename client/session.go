@@ -15,6 +15,7 @@ import (
 type session struct {
 	population wire.Population
 	wire.Session
+	passes bool // the shuffler takes reports with a pass
 }
 
 // sessionSpare is how long a session has to hold after a round's deadline: as far as
@@ -61,17 +62,17 @@ func (f *Fleet) prepare(ctx context.Context, t *Terms) {
 const prepareTime = 2 * time.Minute
 
 // current returns the session that a member has, if it outlives a round.
-func (m *member) current(p wire.Population, deadline time.Time) (wire.Session, bool) {
+func (m *member) current(p wire.Population, deadline time.Time) (session, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.session.Session, m.session.lasts(p, deadline)
+	return m.session, m.session.lasts(p, deadline)
 }
 
 // forget drops a session that the shuffler does not know, unless it is another by now.
-func (m *member) forget(old wire.Session) {
+func (m *member) forget(old session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.session.Session == old {
+	if m.session == old {
 		m.session = session{}
 	}
 }
@@ -81,7 +82,7 @@ func (m *member) forget(old wire.Session) {
 // one is asked for, if there is none. fresh says that there was none.
 // The answer is sealed to a key that is made for it, with the suite that reports are
 // sealed to the shuffler with.
-func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite wire.Suite, deadline, at time.Time) (s wire.Session, fresh bool, err error) {
+func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite wire.Suite, deadline, at time.Time) (s session, fresh bool, err error) {
 	if s, ok := m.current(p, deadline); ok {
 		return s, false, nil
 	}
@@ -109,7 +110,7 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite
 	if a.status != http.StatusOK {
 		return s, true, refuse(CauseSession, "%v", a.unexpected("session"))
 	}
-	next := session{population: p}
+	next := session{population: p, passes: a.passes}
 	if next.Session, err = key.OpenSession(request, a.body); err != nil {
 		return s, true, refuse(CauseSession, "%v", err)
 	}
@@ -119,5 +120,5 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.session = next
-	return next.Session, true, nil
+	return next, true, nil
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -61,6 +62,7 @@ type answer struct {
 	status int
 	body   []byte
 	etag   string
+	passes bool // wire.ReportKindHeader
 }
 
 // errTooLong is wrapped where an answer is longer than it may be.
@@ -95,7 +97,8 @@ func (w *web) do(ctx context.Context, method, url string, body []byte, etag stri
 	if int64(len(b)) > limit {
 		return answer{}, fmt.Errorf("client: %s %s: answer %w (%d bytes)", method, req.URL.Path, errTooLong, limit)
 	}
-	return answer{status: resp.StatusCode, body: b, etag: resp.Header.Get("ETag")}, nil
+	return answer{status: resp.StatusCode, body: b, etag: resp.Header.Get("ETag"),
+		passes: resp.Header.Get(wire.ReportKindHeader) == strconv.Itoa(int(wire.KindPassed))}, nil
 }
 
 func (w *web) get(ctx context.Context, url string, limit int64) (answer, error) {
@@ -138,19 +141,24 @@ type backoff struct {
 	next time.Duration
 }
 
-// Waits between tries.
+// Waits between tries. Where something has to be done by a deadline, a wait is no
+// longer than an eighth of the time that is left, or leastWait.
 const (
 	firstWait = 50 * time.Millisecond
 	lastWait  = 10 * time.Second
+	leastWait = time.Second
 )
 
 func newBackoff() *backoff { return &backoff{src: rng.Secure(), next: firstWait} }
 
 // wait returns ctx's error if that ends first.
 func (b *backoff) wait(ctx context.Context) error {
-	d := b.next/2 + upTo(b.src, b.next)
+	next := b.next
 	b.next = min(2*b.next, lastWait)
-	return sleep(ctx, d)
+	if deadline, ok := ctx.Deadline(); ok {
+		next = min(next, max(leastWait, time.Until(deadline)/8))
+	}
+	return sleep(ctx, next/2+upTo(b.src, next))
 }
 
 func (b *backoff) reset() { b.next = firstWait }

@@ -54,6 +54,7 @@ type world struct {
 	drawn    map[int]bool // nil: all
 	sessions map[wire.ClientID]wire.Session
 	lasting  time.Duration // of new sessions
+	old      bool          // a shuffler of before there were passes
 	got      map[wire.ClientID][]byte
 	reports  map[wire.ClientID]wire.Report
 	requests map[string]int // by method and path, without digests
@@ -330,6 +331,9 @@ func (w *world) serveShuffler(rw http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("POST /v1/session", func(rw http.ResponseWriter, r *http.Request) {
 		w.count(r, "session")
 		body, _ := io.ReadAll(r.Body)
+		if !w.old {
+			rw.Header().Set("Riffle-Report-Kind", "17")
+		}
 		rw.Write(w.give(body))
 	})
 	mux.HandleFunc("POST /v1/report", func(rw http.ResponseWriter, r *http.Request) {
@@ -405,6 +409,8 @@ func (w *world) take(rw http.ResponseWriter, body []byte) {
 	i, ok := w.at[report.Client]
 	if s := w.sessions[report.Client]; !ok || report.Session != s.Expires || report.Verify(s.Key) != nil {
 		w.t.Error("a report that is not its client's")
+	} else if pass, ok := wire.DecodePass(body); ok == w.old || ok && pass != s.Key.Pass(digest) {
+		w.t.Errorf("a report with pass %x (%t), the shuffler is old: %t", pass, ok, w.old)
 	}
 	if old, ok := w.got[report.Client]; ok && !bytes.Equal(old, body) {
 		w.t.Errorf("client %d sent two reports in round %d", i, w.open.Round)
