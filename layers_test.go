@@ -17,7 +17,7 @@ const module = "github.com/riffle-dp/riffle"
 // layers is the house's plan: a package imports packages of lower layers only.
 // ARCHITECTURE.md draws it.
 var layers = [][]string{
-	{"dp", "rng", "picture", "internal/monotone", "internal/durable", "third_party/uplot", "third_party/wasmexec", "store/natstest", "internal/browsertest", "internal/longtest",
+	{"dp", "rng", "picture", "internal/monotone", "internal/durable", "internal/loopback", "third_party/uplot", "third_party/wasmexec", "store/natstest", "internal/browsertest", "internal/longtest",
 		"model/internal/kernel", "model/internal/kernel/gen"},
 	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "proto/riffle/operator/v1", "internal/tail", "certificate"},
 	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},

@@ -340,7 +340,7 @@ func TestReportsOfARoundHaveOneSize(t *testing.T) {
 	size += int64(len(wire.Pass{}))
 	ids := map[wire.ReportID]bool{}
 	for id, body := range w.got {
-		if int64(len(body)) != size || binary.LittleEndian.Uint16(body) != 17<<8|1 {
+		if int64(len(body)) != size || binary.LittleEndian.Uint16(body) != 18<<8|1 {
 			t.Errorf("a report of %d bytes, want %d", len(body), size)
 		}
 		ids[w.reports[id].ID] = true

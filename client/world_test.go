@@ -332,7 +332,7 @@ func (w *world) serveShuffler(rw http.ResponseWriter, r *http.Request) {
 		w.count(r, "session")
 		body, _ := io.ReadAll(r.Body)
 		if !w.old {
-			rw.Header().Set("Riffle-Report-Kind", "17")
+			rw.Header().Set("Riffle-Report-Kind", "18")
 		}
 		rw.Write(w.give(body))
 	})

@@ -7,11 +7,11 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/riffle-dp/riffle/internal/loopback"
 )
 
 // MinToken is the least length of a token.
@@ -22,21 +22,6 @@ func NewToken() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
-}
-
-// IsLoopback says whether only this machine can reach an address to listen on.
-func IsLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	return err == nil && loopbackHost(host)
-}
-
-func loopbackHost(host string) bool {
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
 }
 
 func checkToken(token string, loopback bool) error {
@@ -72,7 +57,7 @@ func newDoor(token string, loopback bool) door {
 
 // admit lets a request pass, or has answered it.
 func (d *door) admit(w http.ResponseWriter, r *http.Request) bool {
-	if d.loopback && !loopbackHost(hostOf(r.Host)) {
+	if d.loopback && !loopback.Host(r.Host) {
 		refuse(w, http.StatusMisdirectedRequest, "this page is for this machine only: open it by 127.0.0.1 or localhost")
 		return false
 	}
@@ -116,11 +101,4 @@ func (d *door) dropToken(w http.ResponseWriter, r *http.Request) bool {
 func (d *door) is(token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(sum[:], d.digest[:]) == 1
-}
-
-func hostOf(hostport string) string {
-	if host, _, err := net.SplitHostPort(hostport); err == nil {
-		return host
-	}
-	return hostport
 }

@@ -46,12 +46,6 @@ func newDashboard(t testing.TB, c Config) *Dashboard {
 }
 
 func TestAddressAndToken(t *testing.T) {
-	for address, want := range map[string]bool{"127.0.0.1:1": true, "127.8.9.1:1": true, "[::1]:1": true, "localhost:1": true, "LocalHost:0": true, "[::ffff:127.0.0.1]:1": true,
-		":1": false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.1:1": false, "localhost.example:1": false, "127.0.0.1.example:1": false, "localhost": false} {
-		if got := IsLoopback(address); got != want {
-			t.Errorf("%s: loopback is %t", address, got)
-		}
-	}
 	for _, c := range []struct {
 		token    string
 		loopback bool

@@ -15,11 +15,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/riffle-dp/riffle/internal/loopback"
 )
 
 // AdminConfig is the address for those who operate a role: /healthz, /readyz,
 // /metrics. Its requests change nothing, and it is plain HTTP: let it listen on
-// loopback or a network of your own.
+// loopback, where the Host must be loopback's too, or a network of your own.
 type AdminConfig struct {
 	Address string // Required.
 	// Ready says why requests cannot be served now; nil if they can.
@@ -27,6 +29,9 @@ type AdminConfig struct {
 	Metrics func() []Metric
 	Log     *slog.Logger // Required.
 }
+
+// maxAdmin is how many connections there may be to an address for operators.
+const maxAdmin = 64
 
 // Admin serves until its context ends.
 type Admin struct {
@@ -44,7 +49,7 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: admin: %v", err)
 	}
-	return &Admin{config: c, listener: l}, nil
+	return &Admin{config: c, listener: LimitListener(l, maxAdmin)}, nil
 }
 
 // Addr returns the address that is listened on.
@@ -72,7 +77,16 @@ func (a *Admin) Handler() http.Handler {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = w.Write(b.Bytes())
 	})
-	return mux
+	if !loopback.Address(a.config.Address) {
+		return mux
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !loopback.Host(r.Host) {
+			plain(w, http.StatusMisdirectedRequest, "this address is for this machine only: ask for it by 127.0.0.1 or localhost\n")
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 func plain(w http.ResponseWriter, code int, text string) {

@@ -97,38 +97,33 @@ func RefuseAs(w http.ResponseWriter, r *Refusal) {
 	_, _ = w.Write(append(b, '\n')) // who asked may be gone
 }
 
-// ReadBody reads a request's body within the server's limit. If it cannot, it
-// has refused and returns false.
-func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
-	var b []byte
-	var err error
-	if r.ContentLength > 0 && r.ContentLength <= maxPrealloc {
-		b = make([]byte, r.ContentLength)
-		_, err = io.ReadFull(r.Body, b)
-		if err == nil {
-			// The end is read too, which lifts the body's deadline.
-			var rest [1]byte
-			if n, end := r.Body.Read(rest[:]); n != 0 || end != io.EOF {
-				err = errors.Join(io.ErrUnexpectedEOF, end)
-			}
-		}
-	} else {
-		b, err = io.ReadAll(r.Body)
+// ReadBody reads a request's body of most bytes. Its memory follows what arrives,
+// not what is announced. If it cannot, it has refused and returns false.
+func ReadBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, bool) {
+	if r.ContentLength > most {
+		RefuseAs(w, tooLarge(most))
+		return nil, false
 	}
-	if err == nil {
-		return b, true
+	// The end is read too, which lifts the body's deadline.
+	b, err := io.ReadAll(io.LimitReader(r.Body, most+1))
+	if limit := (*http.MaxBytesError)(nil); errors.As(err, &limit) {
+		RefuseAs(w, tooLarge(limit.Limit))
+		return nil, false
 	}
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		RefuseAs(w, &Refusal{wire.TooMany, fmt.Sprintf("body above %d bytes", tooLarge.Limit), http.StatusRequestEntityTooLarge})
-	} else {
-		Refuse(w, wire.Malformed, "the body did not arrive whole")
+	if err != nil {
+		Refuse(w, wire.Unavailable, "the body did not arrive whole")
+		return nil, false
 	}
-	return nil, false
+	if int64(len(b)) > most {
+		RefuseAs(w, tooLarge(most))
+		return nil, false
+	}
+	return b, true
 }
 
-// maxPrealloc bounds what a length in a header alone makes the server allocate.
-const maxPrealloc = 1 << 20
+func tooLarge(most int64) *Refusal {
+	return &Refusal{wire.TooMany, fmt.Sprintf("body above %d bytes", most), http.StatusRequestEntityTooLarge}
+}
 
 // maxRefusal bounds what is read of an answer that is no success.
 const maxRefusal = 4 << 10

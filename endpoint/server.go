@@ -26,14 +26,33 @@ const (
 	DefaultMaxWait  = 60 * time.Second
 	DefaultGrace    = 10 * time.Second
 
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
-	maxHeader     = 16 << 10
+	// DefaultShare is the part of connections, requests, bytes and rate that the
+	// unproven callers of one address may have: 1,250 connections by default.
+	DefaultShare = 1.0 / 8
+
+	headerTimeout = 10 * time.Second // of the TLS handshake as well
+	idleTimeout   = 90 * time.Second // above that of clients, who close first
+	maxHeader     = 8 << 10
+
+	// A body has bodyGrace, and the time that it takes at minRate bytes a second.
+	bodyGrace = 10 * time.Second
+	minRate   = 4 << 10
 
 	// One connection may carry many requests, as polls that wait: so many for each
 	// connection that is allowed, and no fewer than minRequests, are served at a time.
-	requestsPerConn = 4
+	requestsPerConn = 2
 	minRequests     = 256
+
+	// maxHeld bounds the bytes of bodies that strangers have sent and that are not
+	// judged yet (Hold).
+	maxHeld = 64 << 20
+
+	// HTTP/2: streams of a connection, and the least buffers that there may be. A
+	// frame's buffer is made when its length is announced, so no frame is larger than
+	// any peer may send unasked.
+	maxStreams   = 32
+	streamBuffer = 64 << 10
+	frameBuffer  = 16 << 10
 )
 
 // ServerConfig is an HTTPS server. Address, Certificate and Handler are required.
@@ -47,13 +66,16 @@ type ServerConfig struct {
 	Handler  http.Handler
 	MaxBody  int64         // of a request; default 1 MiB
 	MaxConns int           // open at a time; default 10,000
+	Share    float64       // of all limits, for an address's unproven callers; default 1/8
 	Rate     float64       // requests a second over all callers; 0: no limit
 	Burst    int           // above the rate; default one second's worth
 	MaxWait  time.Duration // longest a handler may hold a request back; default 60 s
-	// Transfer is how long a body may take in either direction. Default 60 s.
+	// Transfer is how long a body may take in either direction, at most. Default 60 s.
 	Transfer time.Duration
 	Grace    time.Duration // for requests under way at a stop; default 10 s
 	Log      *slog.Logger  // Required.
+
+	bodyGrace time.Duration // tests have less of it
 }
 
 // Server serves until its context ends.
@@ -63,7 +85,7 @@ type Server struct {
 	listener net.Listener
 	stopping context.Context
 	stop     context.CancelFunc
-	bucket   *bucket
+	gate     *gate
 	counts   counts
 	active   atomic.Int64 // requests in handlers
 }
@@ -75,8 +97,8 @@ func NewServer(c ServerConfig) (*Server, error) {
 	if c.Log == nil || c.Handler == nil || len(c.Certificate.Certificate) == 0 {
 		return nil, errors.New("endpoint: certificate, handler and log are required")
 	}
-	if c.MaxBody < 0 || c.MaxConns < 0 || !(c.Rate >= 0) || c.Burst < 0 || c.MaxWait < 0 || c.Transfer < 0 || c.Grace < 0 {
-		return nil, errors.New("endpoint: a limit below 0")
+	if c.MaxBody < 0 || c.MaxConns < 0 || !(c.Rate >= 0) || c.Burst < 0 || !(c.Share >= 0 && c.Share <= 1) || c.MaxWait < 0 || c.Transfer < 0 || c.Grace < 0 {
+		return nil, errors.New("endpoint: a limit below 0, or a share above 1")
 	}
 	if c.Peers != nil && len(c.Peers) == 0 {
 		return nil, errors.New("endpoint: a server for peers needs one")
@@ -86,10 +108,14 @@ func NewServer(c ServerConfig) (*Server, error) {
 	c.MaxWait = cmp.Or(c.MaxWait, DefaultMaxWait)
 	c.Transfer = cmp.Or(c.Transfer, 60*time.Second)
 	c.Grace = cmp.Or(c.Grace, DefaultGrace)
+	c.Share = cmp.Or(c.Share, DefaultShare)
+	c.bodyGrace = cmp.Or(c.bodyGrace, bodyGrace)
 	s := &Server{config: c}
 	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.gate = newGate(amounts{int64(c.MaxConns), max(minRequests, requestsPerConn*int64(c.MaxConns)), maxHeld}, c.Share)
+	s.gate.share[bytesHeld] = max(s.gate.share[bytesHeld], c.MaxBody) // one body at least
 	if c.Rate > 0 {
-		s.bucket = newBucket(c.Rate, float64(cmp.Or(c.Burst, int(max(1, c.Rate)))))
+		s.gate.rate = newBucket(c.Rate, float64(cmp.Or(c.Burst, int(max(1, c.Rate)))))
 	}
 	s.http = &http.Server{
 		Handler: s.limit(c.Handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
@@ -97,18 +123,31 @@ func NewServer(c ServerConfig) (*Server, error) {
 		TLSConfig: serverTLS(c),
 		// Its lines hold addresses: they are counted, not kept.
 		ErrorLog: log.New(counter{&s.counts.connection}, "", 0),
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 1000},
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: frameBuffer,
+			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: 30 * time.Second},
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, guestKey{}, guestOf(conn))
+		},
+	}
+	if c.Peers == nil { // a peer is known, and sends much
+		s.http.HTTP2.MaxReceiveBufferPerConnection, s.http.HTTP2.MaxReceiveBufferPerStream = streamBuffer, streamBuffer
 	}
 	l, err := net.Listen("tcp", c.Address)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %s: %v", c.Name, err)
 	}
-	s.listener = &limitListener{Listener: l, slots: make(chan struct{}, c.MaxConns), closed: make(chan struct{})}
+	s.listener = &gateListener{l, s.gate}
 	return s, nil
 }
 
 func serverTLS(c ServerConfig) *tls.Config {
 	t := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.Certificate}, NextProtos: []string{"h2", "http/1.1"}}
+	t.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if g := guestOf(hello.Conn); g != nil {
+			g.speak(time.Now())
+		}
+		return nil, nil // this one
+	}
 	if c.Peers != nil {
 		var all []Pin
 		for _, pins := range c.Peers {
@@ -184,7 +223,7 @@ func (s *Server) Close() error {
 // limit is what every request passes first.
 func (s *Server) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		active := s.active.Add(1)
+		s.active.Add(1)
 		defer s.active.Add(-1)
 		defer func() {
 			p := recover()
@@ -199,64 +238,94 @@ func (s *Server) limit(next http.Handler) http.Handler {
 			s.config.Log.Error("panic in a handler", "server", s.config.Name, "type", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			panic(http.ErrAbortHandler)
 		}()
-		if active > max(minRequests, requestsPerConn*int64(s.config.MaxConns)) {
-			s.counts.limited.Add(1)
-			Refuse(w, wire.Unavailable, "too many requests are under way")
-			return
-		}
-		if s.bucket != nil && !s.bucket.take(time.Now()) {
-			s.counts.limited.Add(1)
-			Refuse(w, wire.TooMany, "over the server's rate")
-			return
-		}
-		if r.ContentLength > s.config.MaxBody {
-			s.counts.tooLarge.Add(1)
-			RefuseAs(w, &Refusal{wire.TooMany, fmt.Sprintf("body above %d bytes", s.config.MaxBody), http.StatusRequestEntityTooLarge})
-			return
-		}
-		// The server sets the deadlines. That for reading would, over HTTP/1, end a
-		// handler that waits longer after all was read.
-		body := r.Body != nil && r.Body != http.NoBody
-		if body {
-			r.Body = http.MaxBytesReader(w, r.Body, s.config.MaxBody)
-		}
-		if r.ProtoMajor < 2 {
-			control := http.NewResponseController(w)
-			if body {
-				r.Body = &timedBody{ReadCloser: r.Body, control: control}
-			} else {
-				_ = control.SetReadDeadline(time.Time{}) // a test's recorder has none
+		v := &visit{}
+		v.guest, _ = r.Context().Value(guestKey{}).(*guest)
+		if s.config.Peers != nil {
+			v.peer = s.peer(r)
+			if v.peer != "" && v.guest != nil {
+				v.guest.prove()
 			}
 		}
-		if s.config.Peers != nil {
-			r = r.WithContext(context.WithValue(r.Context(), peerKey{}, s.peer(r)))
+		if why := v.begin(time.Now()); why != "" {
+			s.counts.limited.Add(1)
+			if why == overRate {
+				Refuse(w, wire.TooMany, why)
+			} else {
+				Refuse(w, wire.Unavailable, why)
+			}
+			return
 		}
+		defer v.end()
+		if r.ContentLength > s.config.MaxBody {
+			s.counts.tooLarge.Add(1)
+			RefuseAs(w, tooLarge(s.config.MaxBody))
+			return
+		}
+		s.body(w, r, v)
+		ctx := context.WithValue(r.Context(), visitKey{}, v)
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			ctx, cancel := context.WithCancel(r.Context())
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(s.stopping, cancel)()
-			r = r.WithContext(ctx)
 		}
+		r = r.WithContext(ctx)
 		next.ServeHTTP(w, r)
 	})
 }
 
-// timedBody lifts the deadline for reading once the body is there: it
+// body bounds a request's body, in size and in time.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, v *visit) {
+	control := http.NewResponseController(w)
+	if r.Body == nil || r.Body == http.NoBody {
+		if r.ProtoMajor < 2 {
+			_ = control.SetReadDeadline(time.Time{}) // a test's recorder has none
+		}
+		return
+	}
+	size := r.ContentLength
+	if size < 0 {
+		size = s.config.MaxBody
+	}
+	b := &timedBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.config.MaxBody), visit: v, one: r.ProtoMajor < 2, control: control}
+	// The server's own deadline is Transfer. Over HTTP/2 each that is set is a message
+	// between goroutines, so an earlier one is set when it has passed.
+	if d := s.config.bodyGrace + time.Duration(size)*time.Second/minRate; d < s.config.Transfer {
+		v.slow = time.AfterFunc(d, b.cut)
+	}
+	r.Body = b
+}
+
+// timedBody ends the deadlines for reading once the body is there: over HTTP/1, they
 // would end a handler that waits.
 type timedBody struct {
 	io.ReadCloser
+	visit   *visit
+	one     bool // HTTP/1
 	control *http.ResponseController
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
-		_ = b.control.SetReadDeadline(time.Time{})
+		b.visit.arrived()
+		if b.one {
+			_ = b.control.SetReadDeadline(time.Time{})
+		}
 	}
 	return n, err
 }
 
-type peerKey struct{}
+// cut ends a body that is too slow.
+func (b *timedBody) cut() {
+	b.visit.body.Lock()
+	defer b.visit.body.Unlock()
+	if !b.visit.whole { // the writer is the handler's, and there while it runs
+		_ = b.control.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+type guestKey struct{}
 
 func (s *Server) peer(r *http.Request) string {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
@@ -275,13 +344,15 @@ func (s *Server) peer(r *http.Request) string {
 
 // Peer returns the name under which the caller's key is pinned, or "".
 func Peer(r *http.Request) string {
-	name, _ := r.Context().Value(peerKey{}).(string)
-	return name
+	if v := visitOf(r.Context()); v != nil {
+		return v.peer
+	}
+	return ""
 }
 
 // WithPeer is for tests of handlers: a request as a named peer would send it.
 func WithPeer(r *http.Request, name string) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), peerKey{}, name))
+	return r.WithContext(context.WithValue(r.Context(), visitKey{}, &visit{peer: name}))
 }
 
 // Metrics are the server's own counts.
@@ -293,7 +364,9 @@ func (s *Server) Metrics() []Metric {
 	return []Metric{
 		one("riffle_connection_errors_total", "Connections that failed, as in the handshake.", &s.counts.connection),
 		one("riffle_handler_panics_total", "Panics of handlers.", &s.counts.panics),
-		one("riffle_rate_limited_total", "Requests refused for the server's rate, or because too many were under way.", &s.counts.limited),
+		one("riffle_rate_limited_total", "Requests refused for the rate, or because too many were under way.", &s.counts.limited),
+		one("riffle_connections_closed_total", "Connections of callers who had not shown who they are, closed in favour of others.", &s.gate.closed),
+		one("riffle_turned_away_total", "Connections, and bodies, that there was no room for.", &s.gate.turned),
 		one("riffle_too_large_total", "Requests refused for their announced size.", &s.counts.tooLarge),
 	}
 }
@@ -330,40 +403,9 @@ func (b *bucket) take(now time.Time) bool {
 	return true
 }
 
-// limitListener accepts no more connections than it has slots.
-type limitListener struct {
-	net.Listener
-	slots  chan struct{}
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (l *limitListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &limitedConn{Conn: c, slots: l.slots}, nil
-}
-
-func (l *limitListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-type limitedConn struct {
-	net.Conn
-	once  sync.Once
-	slots chan struct{}
-}
-
-func (c *limitedConn) Close() error {
-	c.once.Do(func() { <-c.slots })
-	return c.Conn.Close()
+// full says whether nothing is missing: a new bucket would be the same.
+func (b *bucket) full(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.level+b.rate*max(0, now.Sub(b.at).Seconds()) >= b.burst
 }

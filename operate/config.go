@@ -36,6 +36,11 @@ type Process struct {
 	CertificateKey string `yaml:"certificate-key"`
 	// MaxConnections at a time on each address. Default 10000.
 	MaxConnections int `yaml:"max-connections"`
+	// AddressShare is the part of all limits (connections, requests, bytes under way,
+	// rate) that callers of one address, /24 of IPv4 or /56 of IPv6, may have together
+	// before they have shown who they are. 1 where all callers come from one address,
+	// as from a proxy's. Default 0.125.
+	AddressShare float64 `yaml:"address-share"`
 	// Rate limits clients' requests a second over all; 0: no limit.
 	Rate float64 `yaml:"rate"`
 	// Log is the least level that is logged: debug, info (default), warn or error.

@@ -137,7 +137,7 @@ func keysOf(t reflect.Type) (keys []string) {
 
 func TestConfigIsStrict(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
-		{"shuffler", "n-min: 100", "nmin: 100", `line 20: unknown key "nmin"`},
+		{"shuffler", "n-min: 100", "nmin: 100", `line 21: unknown key "nmin"`},
 		{"shuffler", "n-min: 100", "n-min: 100\nn-min: 2", "already defined"},
 		{"shuffler", "n-min: 100", "n-min: 1", "at least 2"},
 		{"shuffler", "n-min: 100", "n-min: -5", "at least 2"},

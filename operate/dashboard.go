@@ -13,6 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/dashboard"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/internal/loopback"
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/report"
 	"github.com/riffle-dp/riffle/service/coordinator"
@@ -52,14 +53,14 @@ func (r *running) serveDashboard(s *server) error {
 	}
 	v := &view{running: r, board: dashboard.NewBoard(), begun: time.Now(), tasks: map[[32]byte]*shown{},
 		curves: curves{store: r.store, revision: map[string]uint64{}, warn: s.options.Log.Warn}, plans: map[[32]byte]chan float64{}, woken: make(chan struct{}, 1)}
-	loopback := dashboard.IsLoopback(c.Dashboard)
+	local := loopback.Address(c.Dashboard)
 	d, err := dashboard.New(dashboard.Config{Board: v.board, Title: "Coordinator", Version: r.version, Ledger: v.ledger,
-		Loopback: loopback, Token: token, Extra: s.options.Pages})
+		Loopback: local, Token: token, Extra: s.options.Pages})
 	if err != nil {
 		return configError("%w", err)
 	}
 	s.front = append(s.front, v.follow)
-	if !loopback {
+	if !local {
 		return s.listen("dashboard", c.Dashboard, nil, 0, 4<<10, d)
 	}
 	l, err := net.Listen("tcp", c.Dashboard)
@@ -67,9 +68,12 @@ func (r *running) serveDashboard(s *server) error {
 		return fmt.Errorf("operate: dashboard: %v", err)
 	}
 	s.options.Log.Info("listening", "server", "dashboard", "address", l.Addr().String())
-	s.front = append(s.front, func(ctx context.Context) error { return d.Serve(ctx, l) })
+	s.front = append(s.front, func(ctx context.Context) error { return d.Serve(ctx, endpoint.LimitListener(l, maxViewers)) })
 	return nil
 }
+
+// maxViewers is how many connections there may be to a page on loopback.
+const maxViewers = 256
 
 // view writes to a board what the coordinator's tasks come to. It sees what the
 // status says: counts and bounds.

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/client"
+	"github.com/riffle-dp/riffle/endpoint"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/wire"
 )
@@ -108,7 +109,7 @@ func (l Loopback) Create(ctx context.Context) error {
 	}
 	process := func(i int) Process {
 		return Process{Population: population, Admin: address[i], Certificate: "keys/" + CertificateFile, CertificateKey: "keys/" + CertificateKey,
-			MaxConnections: 10000, Log: "info", Store: Store{Dir: "data"}}
+			MaxConnections: endpoint.DefaultMaxConns, AddressShare: endpoint.DefaultShare, Log: "info", Store: Store{Dir: "data"}}
 	}
 	var shuffler Shuffler
 	shuffler.Process = process(0)

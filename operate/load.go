@@ -19,9 +19,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/client"
-	"github.com/riffle-dp/riffle/dashboard"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/internal/loopback"
 	"github.com/riffle-dp/riffle/store"
 	"github.com/riffle-dp/riffle/wire"
 )
@@ -83,7 +83,9 @@ const (
 	coordinatorDashboard = "127.0.0.1:8463"
 )
 
-func (p *Process) defaults() { p.MaxConnections, p.Log = endpoint.DefaultMaxConns, "info" }
+func (p *Process) defaults() {
+	p.MaxConnections, p.AddressShare, p.Log = endpoint.DefaultMaxConns, endpoint.DefaultShare, "info"
+}
 
 func (p *Process) resolve(config, role, admin string) error {
 	if p.Operator == "" {
@@ -110,6 +112,9 @@ func (p *Process) resolve(config, role, admin string) error {
 	}
 	if p.MaxConnections < 1 || !(p.Rate >= 0) {
 		return configError("%s: max-connections must be above 0, and rate not negative", config)
+	}
+	if !(p.AddressShare > 0 && p.AddressShare <= 1) {
+		return configError("%s: address-share = %v must be above 0 and at most 1", config, p.AddressShare)
 	}
 	if _, err := parseLevel(p.Log); err != nil {
 		return configError("%s: %w", config, err)
@@ -268,7 +273,7 @@ func LoadCoordinator(path string) (c Coordinator, err error) {
 	}
 	if _, _, err := net.SplitHostPort(c.Dashboard); c.Dashboard != "none" && err != nil {
 		return c, configError("%s: dashboard: %q is no address: %w", path, c.Dashboard, err)
-	} else if c.Dashboard != "none" && c.DashboardToken == "" && !dashboard.IsLoopback(c.Dashboard) {
+	} else if c.Dashboard != "none" && c.DashboardToken == "" && !loopback.Address(c.Dashboard) {
 		return c, configError("%s: dashboard: %s can be reached by others, so dashboard-token is required", path, c.Dashboard)
 	}
 	if c.Aggregator != nil {

@@ -147,7 +147,7 @@ func (s *server) listen(name, address string, peers map[string][]endpoint.Pin, r
 		return configError("%w", err)
 	}
 	e, err := endpoint.NewServer(endpoint.ServerConfig{Name: name, Address: address, Certificate: cert, Peers: peers, Handler: h,
-		MaxBody: maxBody, MaxConns: s.process.MaxConnections, Rate: rate, Log: s.options.Log})
+		MaxBody: maxBody, MaxConns: s.process.MaxConnections, Share: s.process.AddressShare, Rate: rate, Log: s.options.Log})
 	if err != nil {
 		return err
 	}

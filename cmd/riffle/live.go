@@ -20,6 +20,8 @@ import (
 
 	"github.com/riffle-dp/riffle/dashboard"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/internal/loopback"
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/model"
 	"github.com/riffle-dp/riffle/operate"
@@ -88,14 +90,14 @@ func serve(ctx context.Context, s serving, r *train.Run, planned dp.Bound) (*liv
 	if err != nil {
 		return nil, fmt.Errorf("--serve: %v", err)
 	}
-	loopback, token := dashboard.IsLoopback(s.address), ""
-	if !loopback {
+	local, token := loopback.Address(s.address), ""
+	if !local {
 		token = dashboard.NewToken()
 	}
 	l := &live{board: dashboard.NewBoard(), begun: time.Now(), last: time.Now(), ended: make(chan struct{})}
 	l.describe(r, planned)
 	number, _ := version()
-	config := dashboard.Config{Board: l.board, Title: l.task.Name, Version: number, Loopback: loopback, Token: token, Extra: pages(),
+	config := dashboard.Config{Board: l.board, Title: l.task.Name, Version: number, Loopback: local, Token: token, Extra: pages(),
 		Report: func() ([]byte, error) { return os.ReadFile(filepath.Join(r.Dir, train.ReportFile)) }}
 	if r.Config.Trust != "none" {
 		config.Ledger = l.charges
@@ -111,12 +113,15 @@ func serve(ctx context.Context, s serving, r *train.Run, planned dp.Bound) (*liv
 		defer close(l.ended)
 		var wg sync.WaitGroup
 		wg.Go(func() { l.follow(served) })
-		_ = d.Serve(served, listener) // without its page a run goes on
+		_ = d.Serve(served, endpoint.LimitListener(listener, maxViewers)) // without its page a run goes on
 		cancel()
 		wg.Wait()
 	}()
 	return l, nil
 }
+
+// maxViewers is how many connections there may be to the page.
+const maxViewers = 256
 
 // pageURL is what one types to see the page.
 func pageURL(at net.Addr, asked, token string) string {

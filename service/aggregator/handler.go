@@ -10,13 +10,20 @@ import (
 	"github.com/riffle-dp/riffle/wire"
 )
 
+// Limits of what the coordinator sends: a task, an announcement and a word on a
+// round; the places of excluded reports.
+const (
+	maxRound     = 4 << 20
+	maxExclusion = 16 << 20
+)
+
 // PeerHandler answers the coordinator's requests of SPEC.md. Whoever else reaches
 // it can do nothing: all requests are signed, but that for report ids, which are
 // random and say nothing to who has no halves.
 func (s *Service) PeerHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/rounds", func(w http.ResponseWriter, q *http.Request) {
-		body, ok := endpoint.ReadBody(w, q)
+		body, ok := endpoint.ReadBody(w, q, maxRound)
 		if !ok {
 			return
 		}
@@ -34,7 +41,7 @@ func (s *Service) PeerHandler() http.Handler {
 		if !ok {
 			return
 		}
-		body, ok := endpoint.ReadBody(w, q)
+		body, ok := endpoint.ReadBody(w, q, maxExclusion)
 		if !ok {
 			return
 		}

@@ -145,13 +145,15 @@ func (s *Service) serveModel(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	tag := `"` + hex.EncodeToString(d[:]) + `"`
-	var b []byte
-	for _, r := range s.all() {
+	b := s.models.get(d)
+	if b == nil {
 		var err error
-		if b, err = s.model(q.Context(), r.id, d); err == nil {
-			break
+		if r := s.announcing(d); r != nil {
+			b, err = s.model(q.Context(), r.id, d)
+		} else {
+			b, err = s.oldModel(q.Context(), d)
 		}
-		if !errors.Is(err, ErrNotFound) {
+		if err != nil {
 			endpoint.Refuse(w, wire.Unavailable, "the model cannot be read now")
 			return
 		}
@@ -168,3 +170,46 @@ func (s *Service) serveModel(w http.ResponseWriter, q *http.Request) {
 	}
 	answer(w, b)
 }
+
+// announcing returns the runner whose open round has a model; nil if there is none.
+func (s *Service) announcing(d [32]byte) *runner {
+	for _, r := range s.all() {
+		r.mu.Lock()
+		signed := r.announced
+		r.mu.Unlock()
+		if len(signed) < 64 {
+			continue
+		}
+		if a, err := wire.DecodeAnnouncement(signed[64:]); err == nil && a.ModelDigest == d {
+			return r
+		}
+	}
+	return nil
+}
+
+// lookShare is one over the part of the time that may go into looking for models that are in
+// no open round: whoever invents digests costs no more.
+const lookShare = 20
+
+// oldModel returns a model that is not at hand; nil if there is none. One is looked
+// for at a time, and not all the time.
+func (s *Service) oldModel(ctx context.Context, d [32]byte) ([]byte, error) {
+	if !s.looking.TryLock() {
+		return nil, errLooking
+	}
+	defer s.looking.Unlock()
+	if time.Now().Before(s.lookAgain) {
+		return nil, errLooking
+	}
+	began := time.Now()
+	defer func() { s.lookAgain = time.Now().Add((lookShare - 1) * time.Since(began)) }()
+	for _, r := range s.all() {
+		b, err := s.readModel(ctx, r.id, d)
+		if err == nil || !errors.Is(err, ErrNotFound) {
+			return b, err
+		}
+	}
+	return nil, nil
+}
+
+var errLooking = errors.New("coordinator: another model is being looked for")

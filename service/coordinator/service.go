@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Service is a coordinator. Its methods may be called by several goroutines.
@@ -21,6 +22,9 @@ type Service struct {
 	counting chan struct{} // one for the ended task whose cost is counted
 
 	watchers watchers
+
+	looking   sync.Mutex // held while a model is looked for that is in no open round
+	lookAgain time.Time  // of who holds it
 }
 
 // New checks the configuration. Nothing is read or written before Run.
@@ -170,6 +174,14 @@ func (s *Service) model(ctx context.Context, task [32]byte, digest hash) ([]byte
 	if b := s.models.get(digest); b != nil {
 		return b, nil
 	}
+	b, err := s.readModel(ctx, task, digest)
+	if err == nil {
+		s.models.put(digest, b)
+	}
+	return b, err
+}
+
+func (s *Service) readModel(ctx context.Context, task [32]byte, digest hash) ([]byte, error) {
 	b, err := s.config.Store.GetObject(ctx, modelName(task, digest))
 	if err != nil {
 		return nil, err
@@ -177,7 +189,6 @@ func (s *Service) model(ctx context.Context, task [32]byte, digest hash) ([]byte
 	if digestOf(b) != digest {
 		return nil, fmt.Errorf("coordinator: model %s is not what its name says", hex.EncodeToString(digest[:]))
 	}
-	s.models.put(digest, b)
 	return b, nil
 }
 

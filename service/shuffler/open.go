@@ -21,8 +21,11 @@ import (
 	"github.com/riffle-dp/riffle/wire"
 )
 
+// maxAnnouncement bounds a signed announcement.
+const maxAnnouncement = 64 << 10
+
 func (s *Service) serveOpen(w http.ResponseWriter, r *http.Request) {
-	body, ok := endpoint.ReadBody(w, r)
+	body, ok := endpoint.ReadBody(w, r, maxAnnouncement)
 	if !ok {
 		return
 	}

@@ -21,7 +21,7 @@ var (
 	errUnavailable = pure.Refuse(wire.Unavailable, "")
 )
 
-// overhead is the most that seals, ids and MAC add to a report's parts.
+// overhead is the most that seals, ids, MAC and pass add to a report's parts.
 const overhead = 4 << 10
 
 // serveReport takes one sealed report and answers when it is durable.
@@ -52,42 +52,103 @@ func (s *Service) serveReport(w http.ResponseWriter, r *http.Request) {
 	endpoint.Refuse(w, refusal.Reason, refusal.Detail)
 }
 
-var errTorn = pure.Refuse(wire.Malformed, "the body did not arrive whole")
+// errTorn is no fault of the report: it may come again.
+var errTorn = pure.Refuse(wire.Unavailable, "the body did not arrive whole")
 
-// receive reads a report of that size and takes it. Room for it is reserved only
-// once its header names an open round that has reports of this size: announcing
-// sizes and sending nothing costs a stranger a connection each, and us no more.
+// receive reads a report of that size and takes it. A known session's has room for
+// all of it reserved, one report at a time. A stranger's is held as it arrives,
+// against its address's share, and gets no further before it is whole.
 func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round, error) {
-	var header [wire.ReportHeader]byte
-	if _, err := io.ReadFull(r.Body, header[:min(size, wire.ReportHeader)]); err != nil {
+	ctx := r.Context()
+	var room [wire.PassedHeader]byte
+	header := room[:min(size, int64(len(room)))]
+	if _, err := io.ReadFull(r.Body, header); err != nil {
 		return nil, errTorn
 	}
-	if round, err := s.meant(r.Context(), header[:min(size, wire.ReportHeader)], size, time.Now()); err != nil {
+	round, err := s.meant(ctx, header, size, time.Now())
+	if err != nil {
 		return round, err
 	}
-	if err := s.slots.acquire(r.Context(), size); err != nil {
-		return nil, errUnavailable
+	place, known, err := round.passes.admit(header)
+	if err != nil {
+		return round, err
 	}
-	buf := buffers.Get().(*[]byte)
-	defer func() {
-		s.slots.release(size)
-		buffers.Put(buf)
-	}()
-	if int64(cap(*buf)) < size {
-		*buf = make([]byte, size)
-	}
-	body := (*buf)[:size]
-	if _, err := io.ReadFull(r.Body, body[copy(body, header[:]):]); err != nil {
-		return nil, errTorn
+	var body []byte
+	if known {
+		defer round.passes.leave(place)
+		endpoint.Prove(ctx)
+		if s.slots.acquire(ctx, size) != nil {
+			return nil, errUnavailable
+		}
+		buf := buffers.Get().(*[]byte)
+		defer func() {
+			s.slots.release(size)
+			buffers.Put(buf)
+		}()
+		if int64(cap(*buf)) < size {
+			*buf = make([]byte, size)
+		}
+		body = (*buf)[:size]
+		if _, err := io.ReadFull(r.Body, body[copy(body, header):]); err != nil {
+			return nil, errTorn
+		}
+	} else if body, err = hold(ctx, r.Body, header, size); err != nil {
+		return nil, err
 	}
 	// The end is read too: the server then knows that the connection is free.
 	var rest [1]byte
 	_, _ = r.Body.Read(rest[:])
 	s.metrics.receive.since(began)
-	return s.take(r.Context(), body, time.Now())
+	now := time.Now()
+	if round.closed.Load() || now.After(round.deadline) {
+		return round, errClosed
+	}
+	judge := s.judgeStranger
+	if known {
+		judge = s.judge
+	}
+	report, at, err := judge(ctx, round, body, now)
+	if err != nil {
+		return round, err
+	}
+	if known && at != int(place) {
+		return round, errMAC // another client's pass
+	}
+	endpoint.Prove(ctx)
+	s.known(at, report.Session)
+	return round, s.keep(ctx, round, report, at)
 }
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// firstHeld is how much room a stranger's body has at first; it doubles as it fills.
+const firstHeld = 4 << 10
+
+// hold reads a stranger's body. Its memory follows what has arrived.
+func hold(ctx context.Context, from io.Reader, header []byte, size int64) ([]byte, error) {
+	room := min(size, firstHeld)
+	if !endpoint.Hold(ctx, room) {
+		return nil, errFull
+	}
+	body := append(make([]byte, 0, room), header...)
+	for {
+		at := len(body)
+		body = body[:room]
+		if _, err := io.ReadFull(from, body[at:]); err != nil {
+			return nil, errTorn
+		}
+		if room == size {
+			return body, nil
+		}
+		next := min(size, 2*room)
+		if !endpoint.Hold(ctx, next-room) {
+			return nil, errFull
+		}
+		body, room = append(make([]byte, 0, next), body...), next
+	}
+}
+
+var errFull = pure.Refuse(wire.Unavailable, "too much is being received")
 
 // meant returns the round that a report is for, if it takes reports of this size
 // under this key. A round is returned with an error if it is known which was meant.
@@ -95,11 +156,11 @@ func (s *Service) meant(ctx context.Context, header []byte, size int64, now time
 	if !s.running.Load() {
 		return nil, errNotRunning
 	}
-	key, digest, _, _, err := wire.DecodeReportHeader(header)
+	key, digest, read, _, err := wire.DecodeReportHeader(header)
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "no report of this version")
 	}
-	r, err := s.round(ctx, digest)
+	r, err := s.wanted(ctx, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -110,45 +171,58 @@ func (s *Service) meant(ctx context.Context, header []byte, size int64, now time
 	if !ok {
 		return r, pure.Refuse(wire.WrongKey, "")
 	}
-	if want != size {
+	if want+int64(len(read)-wire.ReportHeader) != size {
 		return r, pure.Refuse(wire.WrongSize, "")
 	}
 	return r, nil
 }
 
-// take does all there is to do for a report and returns when it is durable, with
-// the round as meant does.
-func (s *Service) take(ctx context.Context, body []byte, now time.Time) (*round, error) {
-	r, err := s.meant(ctx, body, int64(len(body)), now)
-	if err != nil {
-		return r, err
+// judgeStranger is judge for bytes of which it is not known whether they are a
+// client's. As many are opened at a time as there are processors, so that clients
+// never wait for more than those.
+func (s *Service) judgeStranger(ctx context.Context, r *round, body []byte, now time.Time) (wire.Report, int, error) {
+	select {
+	case s.dear <- struct{}{}:
+	case <-ctx.Done():
+		return wire.Report{}, 0, errUnavailable
 	}
+	defer func() { <-s.dear }()
+	return s.judge(ctx, r, body, now)
+}
+
+// judge opens a report and says whose it is, by its place in the roster.
+func (s *Service) judge(ctx context.Context, r *round, body []byte, now time.Time) (report wire.Report, place int, err error) {
 	began := time.Now()
-	report, err := s.config.Keys.OpenReport(body, r.ann.ReportBytes, r.ann.ShareBytes)
+	report, err = s.config.Keys.OpenReport(body, r.ann.ReportBytes, r.ann.ShareBytes)
 	s.metrics.open.since(began)
 	switch {
 	case errors.Is(err, envelope.ErrOpen), errors.Is(err, envelope.ErrKey):
-		return r, pure.Refuse(wire.WrongKey, "")
+		return report, 0, pure.Refuse(wire.WrongKey, "")
 	case err != nil:
-		return r, pure.Refuse(wire.Malformed, "")
+		return report, 0, pure.Refuse(wire.Malformed, "")
 	}
 	place, _, ok := s.roster.find(report.Client)
 	if !ok {
-		return r, pure.Refuse(wire.NotEnrolled, "")
+		return report, 0, pure.Refuse(wire.NotEnrolled, "")
 	}
 	began = time.Now()
 	session, err := s.sessionKey(ctx, report.Client, report.Session, now)
 	if err != nil {
-		return r, err
+		return report, 0, err
 	}
 	err = report.Verify(session)
 	s.metrics.verify.since(began)
 	if err != nil {
-		return r, errMAC
+		return report, 0, errMAC
 	}
+	return report, place, nil
+}
+
+// keep returns when a report is durable.
+func (s *Service) keep(ctx context.Context, r *round, report wire.Report, place int) error {
 	// Only now: who is drawn is told to nobody but the client itself.
 	if !r.drawn.Has(report.Client) {
-		return r, pure.Refuse(wire.NotDrawn, "")
+		return pure.Refuse(wire.NotDrawn, "")
 	}
 	var tag [pure.TagSize]byte
 	r.tagger.Tag(tag[:0], report.Client, report.ID)
@@ -156,25 +230,28 @@ func (s *Service) take(ctx context.Context, body []byte, now time.Time) (*round,
 	if seen := r.seen[place].Load(); seen == mark {
 		// The answer to the first may have been lost. It is durable already.
 		r.counts.add(wire.Duplicate, 1)
-		return r, nil
+		return nil
 	} else if seen != 0 {
-		return r, pure.Refuse(wire.SecondReport, "")
+		return pure.Refuse(wire.SecondReport, "")
 	}
-	began = time.Now()
-	err = r.pack.add(ctx, tag[:], report.Part, report.Share)
+	began := time.Now()
+	err := r.pack.add(ctx, tag[:], report.Part, report.Share)
 	s.metrics.store.since(began)
 	if err != nil {
-		return r, err
+		return err
 	}
 	if r.seen[place].CompareAndSwap(0, mark) && r.accepted.Add(1) >= r.drawn.Len() {
 		s.nudge()
 	}
-	return r, nil
+	return nil
 }
+
+// maxSmall bounds a request for a session, and an ask.
+const maxSmall = 2 << 10
 
 // serveAsk tells a client whether it is drawn.
 func (s *Service) serveAsk(w http.ResponseWriter, r *http.Request) {
-	body, ok := endpoint.ReadBody(w, r)
+	body, ok := endpoint.ReadBody(w, r, maxSmall)
 	if !ok {
 		return
 	}
@@ -198,7 +275,8 @@ func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, er
 	if err != nil {
 		return false, pure.Refuse(wire.Malformed, "no ask of this version")
 	}
-	if _, _, ok := s.roster.find(m.Client); !ok {
+	place, _, ok := s.roster.find(m.Client)
+	if !ok {
 		return false, pure.Refuse(wire.NotEnrolled, "")
 	}
 	key, err := s.sessionKey(ctx, m.Client, m.Session, now)
@@ -208,7 +286,9 @@ func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, er
 	if m.Verify(key) != nil {
 		return false, errMAC
 	}
-	r, err := s.round(ctx, m.Announcement)
+	endpoint.Prove(ctx)
+	s.known(place, m.Session)
+	r, err := s.wanted(ctx, m.Announcement)
 	if err != nil {
 		return false, err
 	}

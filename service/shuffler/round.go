@@ -35,6 +35,7 @@ type round struct {
 	// seen holds, for each enrolled client, a part of the tag of the report that
 	// was stored here: it spares the store a repetition. 0 is none.
 	seen     []atomic.Uint64
+	passes   passes
 	accepted atomic.Int64 // clients whose report was stored here
 	counts   tally
 	flushed  sync.Mutex // of counts
@@ -49,34 +50,103 @@ func itemSize(ann wire.Announcement) int { return int(pure.TagSize + ann.ReportB
 
 var errUnknown = pure.Refuse(wire.UnknownRound, "")
 
+// remembered returns a round that is in memory, or nil.
+func (s *Service) remembered(digest [32]byte) *round {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rounds[digest]
+}
+
 // round returns a round that was announced to this shuffler, from memory or from
 // the store.
 func (s *Service) round(ctx context.Context, digest [32]byte) (*round, error) {
-	s.mu.Lock()
-	r := s.rounds[digest]
-	s.mu.Unlock()
-	if r != nil {
+	if r := s.remembered(digest); r != nil {
 		return r, nil
 	}
-	name := encodeName(digest[:])
-	rec, err := s.loadRecord(ctx, name)
+	select { // once for all who ask at a time
+	case s.finding <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.finding }()
+	return s.find(ctx, digest)
+}
+
+// find is round for who holds finding.
+func (s *Service) find(ctx context.Context, digest [32]byte) (*round, error) {
+	if r := s.remembered(digest); r != nil {
+		return r, nil
+	}
+	rec, err := s.loadRecord(ctx, encodeName(digest[:]))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errUnknown
 	}
 	if err != nil {
 		return nil, err
 	}
-	r, err = s.newRound(ctx, digest, rec)
+	r, err := s.newRound(ctx, digest, rec)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if have := s.rounds[digest]; have != nil {
-		return have, nil // another request was first
-	}
 	s.rounds[digest] = r
+	s.mu.Unlock()
+	s.learnPasses(r) // from here on a new session adds its own
 	return r, nil
+}
+
+// markPause is how often the store is asked which rounds are under way.
+const markPause = 100 * time.Millisecond
+
+// marks is which rounds are under way, as the store said last.
+type marks struct {
+	at    time.Time // when it was asked
+	names map[string]bool
+}
+
+// wanted returns a round for a stranger who names it. Names that are invented cost
+// one look at the store for all that come within markPause.
+func (s *Service) wanted(ctx context.Context, digest [32]byte) (*round, error) {
+	if r := s.remembered(digest); r != nil {
+		return r, nil
+	}
+	asked := time.Now()
+	select {
+	case s.finding <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.finding }()
+	key := keyOpen(encodeName(digest[:]))
+	if m := &s.marked; m.at.Before(asked) && !m.names[key] {
+		if s.remembered(digest) == nil {
+			if wait := markPause - time.Since(m.at); wait > 0 {
+				timer := time.NewTimer(wait)
+				defer timer.Stop()
+				select {
+				case <-timer.C:
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+		}
+		at := time.Now()
+		keys, err := s.store.Keys(ctx, keyOpen(""))
+		if err != nil {
+			return nil, err
+		}
+		m.at, m.names = at, make(map[string]bool, len(keys))
+		for _, k := range keys {
+			m.names[k] = true
+		}
+	}
+	if !s.marked.names[key] {
+		if r := s.remembered(digest); r != nil {
+			return r, nil // it has ended meanwhile
+		}
+		return nil, errUnknown
+	}
+	return s.find(ctx, digest)
 }
 
 func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*round, error) {

@@ -248,7 +248,7 @@ func (s *Service) missing(ctx context.Context, end int64, now time.Time) (*maste
 
 // serveSession answers a client's signed request with its session.
 func (s *Service) serveSession(w http.ResponseWriter, r *http.Request) {
-	body, ok := endpoint.ReadBody(w, r)
+	body, ok := endpoint.ReadBody(w, r, maxSmall)
 	if !ok {
 		return
 	}
@@ -258,6 +258,7 @@ func (s *Service) serveSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set(wire.ReportKindHeader, strconv.Itoa(int(wire.KindPassed)))
 	writeBytes(w, session)
 }
 
@@ -274,7 +275,7 @@ func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "no request of this version")
 	}
-	_, public, ok := s.roster.find(m.Client)
+	place, public, ok := s.roster.find(m.Client)
 	if !ok || m.Population != s.config.Population {
 		return nil, pure.Refuse(wire.NotEnrolled, "")
 	}
@@ -293,6 +294,8 @@ func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]
 	if err != nil {
 		return nil, err
 	}
+	endpoint.Prove(ctx)
+	s.known(place, end)
 	sealed, err := envelope.SealSession(m, wire.Session{Expires: end, Key: key})
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "nothing can be sealed to the key of the request")

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,7 +75,8 @@ type Config struct {
 	// Keep is how long after its deadline a batch waits for who takes it; then its
 	// round is abandoned. Default 7 days.
 	Keep time.Duration
-	// InFlight bounds the bytes of reports being received. Default 64 MiB.
+	// InFlight bounds the bytes of reports that are received from known sessions, or
+	// that are opened. What strangers send is bounded by endpoint.Hold. Default 64 MiB.
 	InFlight int64
 	Log      *slog.Logger // Default: none.
 }
@@ -87,6 +89,11 @@ type Service struct {
 	roster *roster
 	sizes  map[wire.KeyID]wire.Suite
 	slots  *weighted
+	dear   chan struct{} // one for each report of a stranger that is being opened
+
+	finding chan struct{}  // of who looks for a round
+	marked  marks          // of who holds finding
+	ends    []atomic.Int64 // when the session ends that was seen last, by the client's place
 
 	enrolment atomic.Pointer[signedEnrolment]
 	masters   masters
@@ -149,6 +156,8 @@ func New(c Config) (*Service, error) {
 	s := &Service{config: c, store: c.Store, roster: r, name: encodeName(id[:]), sizes: map[wire.KeyID]wire.Suite{},
 		slots: newWeighted(c.InFlight), stopped: make(chan struct{}), shuffling: make(chan struct{}, 1),
 		rounds: map[[32]byte]*round{}, readers: map[string]*reader{}, wake: make(chan struct{}, 1)}
+	s.dear, s.finding = make(chan struct{}, runtime.GOMAXPROCS(0)), make(chan struct{}, 1)
+	s.ends = make([]atomic.Int64, len(r.ids))
 	for _, k := range c.Keys.Public() {
 		s.sizes[k.ID()] = k.Suite
 	}

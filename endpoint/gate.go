@@ -1,0 +1,447 @@
+package endpoint
+
+import (
+	"container/list"
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A gate bounds connections, requests and bytes of bodies under way: in all, and
+// for each address. A caller is *unproven* until a handler says that it has shown
+// who it is (Prove). The unproven of one address have a share of each bound. Where
+// the share is full, a newcomer is let in, and who of them has been idle longest is
+// closed. So nobody can fill the room of others, neither from another address nor,
+// behind one NAT, from the same: the proven do not count there, and a newcomer
+// keeps its place until a whole share of others came after it.
+type gate struct {
+	mu     sync.Mutex
+	most   amounts // in all
+	share  amounts // of an address's unproven callers
+	used   amounts
+	rate   *bucket // of requests, over all callers; nil: no limit
+	ofRate float64 // an address's unproven callers' part of it
+	all    map[netip.Prefix]*party
+	closed atomic.Int64 // in favour of others
+	turned atomic.Int64 // away, since there was no room
+}
+
+// amounts counts connections, requests and bytes.
+type amounts [3]int64
+
+const (
+	connections = iota
+	requests
+	bytesHeld
+)
+
+// party is the callers of one address.
+type party struct {
+	prefix           netip.Prefix
+	used, unproven   amounts
+	strangers, known list.List // of *guest, idle longest first
+	rate             *bucket   // of requests of strangers
+}
+
+// guest is a connection.
+type guest struct {
+	gate   *gate
+	conn   net.Conn
+	party  *party
+	place  *list.Element
+	proven bool
+	gone   bool
+	until  time.Time // not closed for the next of its address
+	spoke  bool
+	used   amounts
+}
+
+// A newcomer is not closed for the next of its address within welcome, and not for
+// spoken after it has begun a handshake: enough for that and a request.
+const (
+	welcome = 250 * time.Millisecond
+	spoken  = time.Second
+)
+
+// prefixOf is the address that a share is for: /24 of IPv4, /56 of IPv6. What is
+// no IP address, as a pipe, is one address.
+func prefixOf(a net.Addr) netip.Prefix {
+	if a == nil {
+		return netip.Prefix{}
+	}
+	ap, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Prefix{}
+	}
+	ip, bits := ap.Addr().Unmap().WithZone(""), 56
+	if ip.Is4() {
+		bits = 24
+	}
+	p, _ := ip.Prefix(bits) // both fit
+	return p
+}
+
+func newGate(most amounts, share float64) *gate {
+	g := &gate{most: most, ofRate: share, all: map[netip.Prefix]*party{}}
+	for i, n := range most {
+		g.share[i] = max(1, int64(share*float64(n)))
+	}
+	return g
+}
+
+// arrive lets a connection in; nil if there is no room for it.
+func (g *gate) arrive(c net.Conn, now time.Time) *guest {
+	g.mu.Lock()
+	prefix := prefixOf(c.RemoteAddr())
+	p := g.all[prefix]
+	if p == nil {
+		if int64(len(g.all)) > 2*g.most[connections] {
+			g.forget()
+		}
+		p = &party{prefix: prefix}
+		g.all[prefix] = p
+	}
+	me := &guest{gate: g, conn: c, party: p, until: now.Add(welcome)}
+	closing, ok := g.take(me, connections, 1, now)
+	if ok {
+		me.place = p.strangers.PushBack(me)
+	} else {
+		g.tidy(p)
+	}
+	g.mu.Unlock()
+	g.close(closing)
+	if !ok {
+		g.turned.Add(1)
+		return nil
+	}
+	return me
+}
+
+// leave forgets a connection that has ended.
+func (me *guest) leave() {
+	me.gate.mu.Lock()
+	defer me.gate.mu.Unlock()
+	me.gate.remove(me)
+}
+
+// take counts n more for a guest. Guests that have to give way are returned, to be
+// closed. The caller holds the lock.
+func (g *gate) take(me *guest, what int, n int64, now time.Time) (closing []*guest, ok bool) {
+	for {
+		var out *guest
+		switch p := me.party; {
+		case me.gone:
+			return closing, false
+		case !me.proven && p.unproven[what]+n > g.share[what]:
+			out = oldest(&p.strangers, me, what)
+			if out != nil && now.Before(out.until) {
+				out = nil
+			}
+		case g.used[what]+n > g.most[what]:
+			out = g.crowded(me, what, now)
+		default:
+			g.add(me, what, n)
+			return closing, true
+		}
+		if out == nil {
+			return closing, false
+		}
+		g.remove(out)
+		closing = append(closing, out)
+	}
+}
+
+// crowded says who gives way where all room is taken: an unproven guest of the
+// address that has most of them; if there are none, a proven one of the address that
+// has most. An address does not make way for one that has as much as itself.
+func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
+	var strangers, known *party
+	for _, p := range g.all {
+		if p.unproven[what] > 0 && (strangers == nil || p.unproven[what] > strangers.unproven[what]) {
+			strangers = p
+		}
+		if p.used[what] > 0 && (known == nil || p.used[what] > known.used[what]) {
+			known = p
+		}
+	}
+	if strangers != nil {
+		out := oldest(&strangers.strangers, me, what)
+		if out != nil && (me.proven || strangers.unproven[what] > me.party.unproven[what]+1 || !now.Before(out.until)) {
+			return out
+		}
+	}
+	if known != nil && known.used[what] > me.party.used[what]+1 {
+		return oldest(&known.known, me, what)
+	}
+	return nil
+}
+
+// oldest is who has been idle longest among those that hold something.
+func oldest(l *list.List, me *guest, what int) *guest {
+	for e := l.Front(); e != nil; e = e.Next() {
+		if one := e.Value.(*guest); one != me && one.used[what] > 0 {
+			return one
+		}
+	}
+	return nil
+}
+
+func (g *gate) add(me *guest, what int, n int64) {
+	g.used[what] += n
+	me.used[what] += n
+	me.party.used[what] += n
+	if !me.proven {
+		me.party.unproven[what] += n
+	}
+}
+
+// give counts n less.
+func (g *gate) give(me *guest, what int, n int64) {
+	if !me.gone {
+		g.add(me, what, -n)
+	}
+}
+
+func (g *gate) remove(me *guest) {
+	if me.gone {
+		return
+	}
+	for what, n := range me.used {
+		g.add(me, what, -n)
+	}
+	me.gone = true
+	me.list().Remove(me.place)
+	g.tidy(me.party)
+}
+
+func (me *guest) list() *list.List {
+	if me.proven {
+		return &me.party.known
+	}
+	return &me.party.strangers
+}
+
+// tidy forgets an address that nobody comes from. What its callers may still ask
+// for is not forgotten sooner.
+func (g *gate) tidy(p *party) {
+	if p.used == (amounts{}) && (p.rate == nil || p.rate.full(time.Now())) {
+		delete(g.all, p.prefix)
+	}
+}
+
+// forget forgets all such addresses, also those whose rate is used up: their number
+// is bounded.
+func (g *gate) forget() {
+	for prefix, p := range g.all {
+		if p.used == (amounts{}) {
+			delete(g.all, prefix)
+		}
+	}
+}
+
+func (g *gate) close(out []*guest) {
+	for _, one := range out {
+		g.closed.Add(1)
+		_ = one.conn.Close() // it frees what its handlers hold
+	}
+}
+
+// busy moves a guest to the end of those who give way.
+func (me *guest) busy() {
+	if !me.gone {
+		me.list().MoveToBack(me.place)
+	}
+}
+
+// speak notes that a handshake has begun.
+func (me *guest) speak(now time.Time) {
+	me.gate.mu.Lock()
+	defer me.gate.mu.Unlock()
+	if !me.spoke {
+		me.spoke, me.until = true, now.Add(spoken)
+		me.busy()
+	}
+}
+
+// prove counts a guest apart from strangers.
+func (me *guest) prove() {
+	g := me.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if me.gone || me.proven {
+		me.busy()
+		return
+	}
+	me.party.strangers.Remove(me.place)
+	for what, n := range me.used {
+		me.party.unproven[what] -= n
+	}
+	me.proven = true
+	me.place = me.party.known.PushBack(me)
+}
+
+// visit is a request.
+type visit struct {
+	guest *guest // nil in tests of handlers
+	peer  string
+	held  int64 // bytes
+
+	slow  *time.Timer // until the body is cut; nil: never
+	body  sync.Mutex
+	whole bool // the body is there, or not waited for any more
+}
+
+// arrived says that nothing is waited for of the body.
+func (v *visit) arrived() {
+	if v.slow == nil {
+		return
+	}
+	v.slow.Stop()
+	v.body.Lock()
+	defer v.body.Unlock()
+	v.whole = true
+}
+
+const overRate = "over the server's rate"
+
+// begin counts a request. It is an error text if there is no room for it.
+func (v *visit) begin(now time.Time) string {
+	me := v.guest
+	if me == nil {
+		return ""
+	}
+	g := me.gate
+	g.mu.Lock()
+	why := ""
+	if !g.pace(me, now) {
+		why = overRate
+	}
+	var closing []*guest
+	if why == "" {
+		var ok bool
+		if closing, ok = g.take(me, requests, 1, now); !ok {
+			why = "too many requests are under way"
+		}
+	}
+	g.mu.Unlock()
+	g.close(closing)
+	return why
+}
+
+// pace takes from the rate of requests, and from a stranger's address's part of it.
+func (g *gate) pace(me *guest, now time.Time) bool {
+	if g.rate == nil {
+		return true
+	}
+	if !me.proven {
+		p := me.party
+		if p.rate == nil {
+			p.rate = newBucket(g.ofRate*g.rate.rate, max(1, g.ofRate*g.rate.burst))
+		}
+		if !p.rate.take(now) {
+			return false
+		}
+	}
+	return g.rate.take(now)
+}
+
+// end is a request's end: its bytes are given back.
+func (v *visit) end() {
+	v.arrived()
+	me := v.guest
+	if me == nil {
+		return
+	}
+	me.gate.mu.Lock()
+	defer me.gate.mu.Unlock()
+	me.gate.give(me, requests, 1)
+	me.gate.give(me, bytesHeld, v.held)
+	me.busy()
+}
+
+type visitKey struct{}
+
+func visitOf(ctx context.Context) *visit {
+	v, _ := ctx.Value(visitKey{}).(*visit)
+	return v
+}
+
+// Prove says of a request, by its context, that its caller has shown that it is one of those whom the
+// server is for. From then on its connection is not counted among strangers'.
+func Prove(ctx context.Context) {
+	if v := visitOf(ctx); v != nil && v.guest != nil {
+		v.guest.prove()
+	}
+}
+
+// Hold counts n bytes that have arrived of a request's body (its context says whose), until the request
+// ends. It returns false if there is no room: strangers have a share for each
+// address, and those of them give way who have been idle longest. One goroutine of
+// a request calls it.
+func Hold(ctx context.Context, n int64) bool {
+	v := visitOf(ctx)
+	if v == nil || v.guest == nil {
+		return true
+	}
+	g := v.guest.gate
+	g.mu.Lock()
+	closing, ok := g.take(v.guest, bytesHeld, n, time.Now())
+	if ok {
+		v.held += n
+	}
+	g.mu.Unlock()
+	g.close(closing)
+	if !ok {
+		g.turned.Add(1)
+	}
+	return ok
+}
+
+// gateListener lets connections in through a gate.
+type gateListener struct {
+	net.Listener
+	gate *gate
+}
+
+func (l *gateListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if g := l.gate.arrive(c, time.Now()); g != nil {
+			return &guestConn{Conn: c, guest: g}, nil
+		}
+		_ = c.Close()
+	}
+}
+
+type guestConn struct {
+	net.Conn
+	guest *guest
+}
+
+func (c *guestConn) Close() error {
+	c.guest.leave()
+	return c.Conn.Close()
+}
+
+// guestOf finds the guest of a connection that TLS may be around.
+func guestOf(c net.Conn) *guest {
+	if outer, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = outer.NetConn()
+	}
+	if one, ok := c.(*guestConn); ok {
+		return one.guest
+	}
+	return nil
+}
+
+// LimitListener bounds the connections of a listener on this machine: one more
+// closes who has been idle longest.
+func LimitListener(l net.Listener, most int) net.Listener {
+	return &gateListener{l, newGate(amounts{int64(most), int64(most), 0}, 1)}
+}

@@ -1,0 +1,80 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/wire"
+)
+
+// looked counts models that are asked of a store, which takes its time.
+type looked struct {
+	Store
+	times *atomic.Int64
+}
+
+func (s looked) GetObject(ctx context.Context, name string) ([]byte, error) {
+	s.times.Add(1)
+	time.Sleep(time.Millisecond)
+	return s.Store.GetObject(ctx, name)
+}
+
+// Digests of models that never were cost a part of the time, and keep nobody from the
+// open round's.
+func TestInventedModels(t *testing.T) {
+	var times atomic.Int64
+	w := newWorld(t, dp.Shuffle, dp.All)
+	hold, held := make(chan struct{}), make(chan struct{}, 10)
+	w.sh.Word = func(*wire.RoundClosed) { held <- struct{}{}; <-hold }
+	p, err := w.start(nil, func(c *Config) { c.Store = looked{c.Store, &times} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-held // a round is open
+	h := p.Handler()
+	task := "/v1/tasks/" + hexOf(w.task.ID())
+	code, b, _ := get(t, h, task+"/announcement?wait=20")
+	if code != 200 {
+		t.Fatalf("%d %s", code, b)
+	}
+	a, err := wire.DecodeAnnouncement(b[64:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := "/v1/models/" + hexOf(a.ModelDigest)
+	times.Store(0)
+	begun := time.Now()
+	var wg sync.WaitGroup
+	var missing, busy atomic.Int64
+	for range 20 {
+		wg.Go(func() {
+			for range 20 {
+				var d [32]byte
+				rand.Read(d[:])
+				switch code, _, _ := get(t, h, "/v1/models/"+hexOf(d)); code {
+				case 404:
+					missing.Add(1)
+				case 503:
+					busy.Add(1)
+				default:
+					t.Errorf("an invented model: %d", code)
+				}
+				if code, _, _ := get(t, h, model); code != 200 {
+					t.Errorf("the open round's model: %d", code)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	// One look takes a millisecond, and the next is lookShare of them later.
+	if most := 1 + int64(time.Since(begun)/(lookShare*time.Millisecond)); times.Load() > most+1 || missing.Load() == 0 || busy.Load() == 0 {
+		t.Errorf("%d looks in %v, at most %d; %d not there, %d to come again", times.Load(), time.Since(begun), most, missing.Load(), busy.Load())
+	}
+	close(hold)
+	w.end(p)
+}
