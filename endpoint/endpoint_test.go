@@ -449,19 +449,23 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 		})})
 	release := sync.OnceFunc(func() { close(wait) })
 	t.Cleanup(release) // before the server's own, which waits for handlers
-	client := newClient(t, ClientConfig{Pins: []Pin{pin}, Certificate: &own, Conns: 10})
-	// So that the client has seen how many requests a connection may carry.
-	resp, err := client.Get(url + "/first")
-	if err != nil {
-		t.Fatal(err)
+	// Each has a connection, and has seen how many requests that may carry.
+	var clients []*http.Client
+	for range 10 {
+		client := newClient(t, ClientConfig{Pins: []Pin{pin}, Certificate: &own, Conns: 1})
+		resp, err := client.Get(url + "/first")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		clients = append(clients, client)
 	}
-	resp.Body.Close()
 	const n = minRequests + 40
 	codes := make(chan int, n)
-	for range n {
+	for i := range n {
 		go func() {
 			code := 0
-			if resp, err := client.Get(url); err == nil {
+			if resp, err := clients[i%len(clients)].Get(url); err == nil {
 				code = resp.StatusCode
 				resp.Body.Close()
 			}
