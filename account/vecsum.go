@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/tail"
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/vecsum"
 )
@@ -216,8 +217,10 @@ func sumGDP(_ context.Context, q SumQuery) (eps, delta float64, note string, err
 // gaussian is the question about sums of Gaussian reports whose answer, tail
 // added to δ, holds for the query; the windows of the noise are those for delta.
 func (q SumQuery) gaussian(ctx context.Context, delta float64) (g Query, tail float64, err error) {
-	p := q.Sum
-	if !q.counted() {
+	p, crowded := q.Sum, 0.
+	if q.counted() {
+		p.Users, crowded = q.most(crowdShare * delta)
+	} else {
 		// Whoever arrives: at least MinUsers, whose noise is charged.
 		p.Users = p.MinUsers
 	}
@@ -225,6 +228,7 @@ func (q SumQuery) gaussian(ctx context.Context, delta float64) (g Query, tail fl
 	if err != nil {
 		return g, 0, err
 	}
+	tail += crowded
 	if g, err = q.Gaussian(sigma); err != nil {
 		return g, 0, err
 	}
@@ -233,6 +237,28 @@ func (q SumQuery) gaussian(ctx context.Context, delta float64) (g Query, tail fl
 		return g, 0, fmt.Errorf("account: noise worth too little: %v: %w", err, dp.ErrNoBound)
 	}
 	return g, tail, nil
+}
+
+// crowdShare of δ is for rounds of more clients than noise is looked at for: of each
+// number from MinUsers on, to a hundredth, which takes long where chance may bring many.
+const crowdShare = 1e-6
+
+// most is how many clients' noise a counted query needs to know of, all but for a
+// chance over all rounds, at most the one that is given.
+func (q SumQuery) most(chance float64) (int64, float64) {
+	most, rate := q.cohort()
+	honest := 1.
+	if q.Sum.Honest > 0 {
+		honest = q.Sum.Honest
+	}
+	if q.Query.Participation != dp.Sampled && honest < 1 {
+		most = int64(honest * float64(most)) // those whom amongHonest counts
+	}
+	_, hi := tail.Window(most, rate, 1-rate, 1, chance/float64(q.times()))
+	if of := float64(hi) / honest; of < float64(q.Sum.Users) {
+		return max(q.Sum.MinUsers, int64(of)), chance
+	}
+	return q.Sum.Users, 0
 }
 
 // Gaussian is the question about sums of Gaussian reports whose answer holds for the

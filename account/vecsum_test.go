@@ -287,3 +287,27 @@ func TestPlanSum(t *testing.T) {
 		t.Errorf("plans for next to nothing: %v", err)
 	}
 }
+
+// Noise is not looked at for more clients than chance brings: these took 1150 steps and
+// a window of 2^23 counts each, and the answer is the one for all of them.
+func TestSumOfManyByChance(t *testing.T) {
+	q := SumQuery{Query: Query{Participation: dp.CheckIn, Population: 1e9, Rate: 1e-5, Rounds: 100, Delta: 1e-6},
+		Sum: vecsum.Params{Dim: 1000, Grid: 1000, MinUsers: 9000, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 100}}}
+	users, chance := q.withDefaults().most(1e-12)
+	if !(users > 10_500 && users < 11_500 && chance == 1e-12) {
+		t.Errorf("looks at up to %d clients, of which more come with chance %v", users, chance)
+	}
+	if e := sumsOf(t, q, "gauss-pld")["gauss-pld"].Eps; !(e > .02225 && e < .02227) {
+		t.Errorf("epsilon = %v, of all numbers of clients .02226", e)
+	}
+	half := q
+	half.Sum.Honest = .5
+	if users, _ := half.withDefaults().most(1e-12); !(users > 10_600 && users < 12_000) {
+		t.Errorf("half honest: looks at up to %d clients", users)
+	}
+	all := q
+	all.Query.Rate = 1
+	if users, chance := all.withDefaults().most(1e-12); users != 1e9 || chance != 0 {
+		t.Errorf("everybody comes: looks at up to %d clients, chance %v", users, chance)
+	}
+}
