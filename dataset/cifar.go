@@ -69,6 +69,10 @@ func readCIFAR(fsys fs.FS, name string, records int) (train, test *Images, err e
 	if err := readCIFARFile(fsys, CIFARTest, test, records); err != nil {
 		return nil, nil, err
 	}
+	if train.Names, err = readNames(fsys, cifarClasses); err != nil {
+		return nil, nil, err
+	}
+	test.Names = train.Names
 	return train, test, nil
 }
 

@@ -28,6 +28,8 @@ type Images struct {
 	Width, Height, Channels int
 	// Classes is one more than the largest label of the data set.
 	Classes int
+	// Names are the classes' names, as the folder has them; nil: none.
+	Names []string
 	// Pixels holds Len() × Height × Width × Channels bytes, row-major; 0 is
 	// the background of an IDX image.
 	Pixels []byte

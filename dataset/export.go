@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // WriteImages writes the pixels as an IDX file. Images of several channels
@@ -60,7 +61,7 @@ func write(w io.Writer, parts ...[]byte) error {
 }
 
 // WriteFolder writes train and test as the four IDX files of a folder, which
-// it creates if need be; zipped adds ".gz". It never replaces a file. On an
+// it creates if need be, and the classes' names if they have any; zipped adds ".gz". It never replaces a file. On an
 // error the files written so far stay.
 func WriteFolder(dir string, train, test *Images, zipped bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -79,7 +80,13 @@ func WriteFolder(dir string, train, test *Images, zipped bool) error {
 			return err
 		}
 	}
-	return nil
+	if train.Names == nil {
+		return nil
+	}
+	return writeFile(filepath.Join(dir, ClassFiles()[0]), false, func(w io.Writer) error {
+		_, err := io.WriteString(w, strings.Join(train.Names, "\n")+"\n")
+		return err
+	})
 }
 
 func writeFile(path string, zipped bool, body func(io.Writer) error) (err error) {

@@ -68,7 +68,20 @@ func ReadFS(fsys fs.FS, name string) (train, test *Images, err error) {
 	}
 	train.Classes = max(train.Classes, test.Classes)
 	test.Classes = train.Classes
+	if train.Names, err = readNames(fsys, train.Classes); err != nil {
+		return nil, nil, err
+	}
+	test.Names = train.Names
 	return train, test, nil
+}
+
+// TrainingLabels reads the labels of the training images in the folder of IDX files.
+func TrainingLabels(fsys fs.FS) (labels []uint8, err error) {
+	err = withFile(fsys, TrainLabels, func(r io.Reader, file string, size int64) error {
+		_, labels, err = readIDX(r, file, size, magicLabels)
+		return err
+	})
+	return labels, err
 }
 
 func readPart(fsys fs.FS, name, imageFile, labelFile string) (*Images, error) {

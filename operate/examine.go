@@ -17,8 +17,8 @@ func ClassNames(d *train.Data) []string {
 	var names []string
 	for k := range d.Eval.Classes {
 		name := fmt.Sprint(k)
-		if k < len(d.Classes) {
-			name = d.Classes[k]
+		if k < len(d.ClassNames()) {
+			name = d.ClassNames()[k]
 		}
 		names = append(names, name)
 	}

@@ -104,7 +104,7 @@ func (c *Config) Fields() []Field {
 		{Name: "examples-per-client", Value: countValue{&c.PerClient, 1, 1e9, true}, Usage: "examples m of one client, whose gradient is their mean; privacy is the client's (default 1)"},
 		{Name: "validation", Value: countValue{&c.Validation, 0, 1e12, false}, Usage: "training examples to hold out and evaluate on, in place of the test set"},
 		{Name: "public", Value: countValue{&c.Public, 2, 1e12, true}, Usage: "training examples declared public, from which pca-mlp takes its axes; they are no clients (default 5000, at most a tenth)"},
-		{Name: "model", Value: textValue{&c.Model, oneOf(models...)}, Usage: "ink-linear (handwriting), shape-linear (things as they lie), hog-linear, softmax, cnn, pca-mlp or linear (default: ink-linear for images, linear for CSV)"},
+		{Name: "model", Value: textValue{&c.Model, oneOf(models...)}, Usage: "ink-linear (handwriting), shape-linear (things as they lie), hog-linear, softmax, cnn, pca-mlp or linear (default: ink-linear for MNIST, shape-linear for other grey images, softmax for coloured ones, linear for CSV)"},
 		{Name: "hidden", Value: countValue{&c.Hidden, 1, 1 << 16, true}, Usage: "hidden units of pca-mlp (default 32)"},
 		{Name: "loss", Value: textValue{&c.Loss, checkLoss}, Usage: "of model linear: cross-entropy, logistic, hinge, absolute or pinball:T (default: logistic for two classes, else cross-entropy)"},
 		{Name: "lambda", Value: floatValue{&c.Lambda, within(0, 1e6, false), true}, Usage: "ridge of model linear: lambda/2 times the squared norm of the parameters"},

@@ -28,8 +28,9 @@ type Data struct {
 	// whether they are the "test" or the "validation" set.
 	EvalImages *dataset.Images
 	EvalName   string
-	// Classes names the classes; nil for a regression.
-	Classes []string
+	// Classes names the classes, an image's by number; nil for a regression. Names
+	// are what a folder of images calls them, nil if it does not.
+	Classes, Names []string
 	// PCA is what pca-mlp's features are made by, and Public how many training
 	// examples it was fitted on, which Train does not have.
 	PCA    *feature.PCA
@@ -41,6 +42,30 @@ type Data struct {
 	columns []string // of a CSV file
 	rows    int      // of it, test and training
 	norm    float64  // public bound on that of a row's features; 0: there is none
+}
+
+// ClassNames are the classes as people know them; nil for a regression.
+func (d *Data) ClassNames() []string {
+	if d.Names != nil {
+		return d.Names
+	}
+	return d.Classes
+}
+
+// imageModel is the model for images if none is asked for: upright histograms for
+// MNIST, known by its training labels, for they suit handwriting only; histograms
+// of the picture as it lies for other grey images, and pixels for coloured ones.
+func imageModel(data string) string {
+	if data == "mnist" {
+		return "ink-linear"
+	}
+	if _, err := os.Stat(filepath.Join(data, dataset.CIFARTest)); err == nil {
+		return "softmax"
+	}
+	if labels, err := dataset.TrainingLabels(os.DirFS(data)); err == nil && mnist.Known(labels) {
+		return "ink-linear"
+	}
+	return "shape-linear" // what cannot be read is refused when it is loaded
 }
 
 // imageNorm is the norm of an image's pixels.
@@ -145,6 +170,7 @@ func (c Config) loadImages() (*Data, error) {
 	case c.Model == "softmax" || c.Model == "linear":
 		d.norm = imageNorm
 	}
+	d.Names = trainImages.Names
 	for k := range d.Train.Classes {
 		d.Classes = append(d.Classes, fmt.Sprint(k))
 	}

@@ -35,12 +35,11 @@ func (c *Config) begin() {
 	}
 }
 
-// fill chooses what follows from the flags alone.
+// fill chooses what follows from the flags, and from which images those of Data are.
 func (c *Config) fill() {
 	if c.Model == "" {
-		c.Model = "ink-linear"
-		if c.isCSV() {
-			c.Model = "linear"
+		if c.Model = "linear"; !c.isCSV() {
+			c.Model = imageModel(c.Data)
 		}
 	}
 	if c.planned() {

@@ -89,7 +89,7 @@ func (r *Run) finish() (*Summary, error) {
 	if unit := r.Config.labelUnit(); unit != 1 {
 		s.LabelUnit = unit
 	}
-	if text := notBeaten(s.Baseline, e, r.Data.Classes, r.Data.EvalName); text != "" {
+	if text := notBeaten(s.Baseline, e, r.Data.ClassNames(), r.Data.EvalName); text != "" {
 		s.Warnings = append(slices.Clip(s.Warnings), text)
 	}
 	if err := r.writeModel(s); err != nil {
@@ -165,7 +165,7 @@ func modelFile(m model.Parametric, d *Data, theta []float32, meta map[string]str
 		return nil, err
 	}
 	meta["riffle.inputs"] = strconv.Itoa(m.Inputs())
-	for key, names := range map[string][]string{"columns": d.columns, "labels": d.Classes} {
+	for key, names := range map[string][]string{"columns": d.columns, "labels": d.ClassNames()} {
 		if len(names) == 0 {
 			continue
 		}

@@ -1,7 +1,10 @@
 package train
 
 import (
+	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -94,5 +97,38 @@ func TestHistogramsKeepTheirNorm(t *testing.T) {
 	}
 	if len(seen) != 3 {
 		t.Errorf("features %v, want three kinds", seen)
+	}
+}
+
+// Only MNIST, whatever its folder is called and whether it is zipped, gets the model
+// for handwriting without being asked for.
+func TestModelOfImages(t *testing.T) {
+	digits, test, err := LoadImages("mnist")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	few := make([]int, 50)
+	for i := range few {
+		few[i] = i
+	}
+	part, err := digits.Subset(few)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, other, coloured := filepath.Join(dir, "known"), filepath.Join(dir, "other"), filepath.Join(dir, "coloured")
+	blank := &dataset.Images{Width: 1, Height: 1, Channels: 1, Classes: 10, Pixels: make([]byte, digits.Len()), Labels: digits.Labels}
+	err = errors.Join(dataset.WriteFolder(known, blank, test, true), dataset.WriteFolder(other, part, part, false), os.Mkdir(coloured, 0o700),
+		os.WriteFile(filepath.Join(coloured, dataset.CIFARTest), nil, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for data, want := range map[string]string{"mnist": "ink-linear", known: "ink-linear", other: "shape-linear", coloured: "softmax",
+		filepath.Join(dir, "nothing"): "shape-linear", "people.csv": "linear"} {
+		c := Default()
+		c.Data = data
+		if c.fill(); c.Model != want {
+			t.Errorf("%s: model %s, want %s", data, c.Model, want)
+		}
 	}
 }

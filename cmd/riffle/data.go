@@ -28,18 +28,19 @@ func newData() *cobra.Command {
 }
 
 type dataPart struct {
-	Name     string  `json:"name"`
-	Examples int     `json:"examples"`
-	Width    int     `json:"width"`
-	Height   int     `json:"height"`
-	Channels int     `json:"channels"`
-	Classes  int     `json:"classes"`
-	PerClass []int64 `json:"per_class"`
+	Name     string   `json:"name"`
+	Examples int      `json:"examples"`
+	Width    int      `json:"width"`
+	Height   int      `json:"height"`
+	Channels int      `json:"channels"`
+	Classes  int      `json:"classes"`
+	PerClass []int64  `json:"per_class"`
+	Names    []string `json:"names,omitempty"`
 }
 
 func describe(name string, im *dataset.Images) dataPart {
 	p := dataPart{Name: name, Examples: im.Len(), Width: im.Width, Height: im.Height, Channels: im.Channels,
-		Classes: im.Classes, PerClass: make([]int64, im.Classes)}
+		Classes: im.Classes, Names: im.Names, PerClass: make([]int64, im.Classes)}
 	for _, y := range im.Labels {
 		p.PerClass[y]++
 	}
@@ -83,7 +84,11 @@ in a file; ranges for riffle train must be public, known without looking.`,
 					return err
 				}
 			}
-			return nil
+			if trainSet.Names == nil {
+				return nil
+			}
+			_, err = fmt.Fprintf(w, "classes %s\n", strings.Join(trainSet.Names, ", "))
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, a folder of IDX or CIFAR-10 files, or a .csv file")

@@ -155,7 +155,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	add := func(name, format string, args ...any) {
 		t.Facts = append(t.Facts, dashboard.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
 	}
-	add("Baseline", "%s", train.DescribeBaseline(r.Baseline(), r.Data.Classes, r.Data.EvalName))
+	add("Baseline", "%s", train.DescribeBaseline(r.Baseline(), r.Data.ClassNames(), r.Data.EvalName))
 	add("Clients", "%s", dashboard.Grouped(c.Population))
 	add("Taking part", "%s", c.Participation)
 	add("Hidden by", "%s", c.Trust)

@@ -27,7 +27,7 @@ func writeReport(r *train.Run, s *train.Summary) error {
 		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
 		TestAccuracy: s.Accuracy(), TestLoss: s.Evaluation.Loss,
 		Evaluated: fmt.Sprintf("%d %s examples", s.Evaluation.Examples, r.Data.EvalName),
-		Baseline:  train.DescribeBaseline(s.Baseline, r.Data.Classes, r.Data.EvalName),
+		Baseline:  train.DescribeBaseline(s.Baseline, r.Data.ClassNames(), r.Data.EvalName),
 		Warnings:  s.Warnings, Privacy: privacy,
 	}
 	if s.LabelUnit != 0 {

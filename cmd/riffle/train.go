@@ -176,7 +176,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 		show.note(stderr, "%d training examples are taken as public: the model's principal axes show them, and they are no clients", r.Data.Public)
 	}
 	show.note(stderr, "simulation: every role runs in this process and noise comes from seed %d; this protects nobody's data", c.Seed)
-	show.note(stderr, "baseline: %s", train.DescribeBaseline(r.Baseline(), r.Data.Classes, r.Data.EvalName))
+	show.note(stderr, "baseline: %s", train.DescribeBaseline(r.Baseline(), r.Data.ClassNames(), r.Data.EvalName))
 	for _, text := range r.Data.Warnings {
 		show.note(stderr, "warning: %s", text)
 	}
@@ -263,7 +263,7 @@ func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 	if s.Baseline.Class < 0 {
 		p.row("baseline", "%s: the best constant for these %s examples", lossOf(s.Baseline.Loss, s.LabelUnit, r.Config.Label), r.Data.EvalName)
 	} else {
-		p.row("baseline", "%s", train.DescribeBaseline(s.Baseline, r.Data.Classes, r.Data.EvalName))
+		p.row("baseline", "%s", train.DescribeBaseline(s.Baseline, r.Data.ClassNames(), r.Data.EvalName))
 	}
 	if r.Config.Trust == "none" {
 		p.row("epsilon", "infinite: no privacy (--trust none)")

@@ -13,6 +13,9 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !Known(train.Labels) || Known(test.Labels) || Known(train.Labels[1:]) {
+		t.Error("MNIST is not known by its training labels, or something else is")
+	}
 	for _, c := range []struct {
 		part *dataset.Images
 		n    int
