@@ -288,8 +288,8 @@ func TestPlanSum(t *testing.T) {
 	}
 }
 
-// Noise is not looked at for more clients than chance brings: these took 1150 steps and
-// a window of 2^23 counts each, and the answer is the one for all of them.
+// Noise is not looked at for more clients than chance brings: these took more than a
+// thousand steps, and the answer is the one for all of them.
 func TestSumOfManyByChance(t *testing.T) {
 	q := SumQuery{Query: Query{Participation: dp.CheckIn, Population: 1e9, Rate: 1e-5, Rounds: 100, Delta: 1e-6},
 		Sum: vecsum.Params{Dim: 1000, Grid: 1000, MinUsers: 9000, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 100}}}
