@@ -187,6 +187,13 @@ With --eps in place of --delta it bounds delta.`,
 			if err := printAnswers(cmd.OutOrStdout(), answers, largest, over != "", asJSON); err != nil {
 				return err
 			}
+			most := 0.
+			for _, a := range answers {
+				if a.Upper != nil {
+					most = max(most, a.Upper.Eps)
+				}
+			}
+			warnLargeEps(cmd.ErrOrStderr(), most)
 			if certificates.write != "" {
 				if err := certificates.certify(cmd, q, answers[0]); err != nil {
 					return err
@@ -418,6 +425,9 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 					return usageError{err}
 				}
 				q.Eps0 -= 1.01 * (m.Event().Eps0 - q.Eps0)
+			}
+			if r.Upper != nil {
+				warnLargeEps(cmd.ErrOrStderr(), r.Upper.Eps)
 			}
 			if asJSON {
 				solution := map[string]any{"eps0": q.Eps0, "sigma": q.Sigma, "k": q.Reports, "gamma": q.Rate, "rounds": q.Rounds}

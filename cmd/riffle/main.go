@@ -122,7 +122,7 @@ func newRoot() *cobra.Command {
 		Long: `Clients keep their data; each sends a randomized report; a shuffler strips who
 sent it; a coordinator learns a model; and riffle proves how little anyone's
 data can have influenced what was seen.`,
-		Example: `  riffle train                       # MNIST, 60,000 clients, a few minutes
+		Example: `  riffle train                       # MNIST, 60,000 clients, a minute or two
   riffle eps --participation all --eps0 3 --n 60000 --rounds 80 --delta 1e-5`,
 		SilenceUsage:  true,
 		SilenceErrors: true,

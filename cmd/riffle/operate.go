@@ -263,6 +263,9 @@ trace.`,
 			if err != nil {
 				return operateError(err)
 			}
+			if plan := resp.Msg.Plan; plan != nil && !show.quiet {
+				warnLargeEps(cmd.ErrOrStderr(), plan.Epsilon)
+			}
 			if plan := resp.Msg.Plan; show.json && plan != nil {
 				return printJSON(cmd.OutOrStdout(), struct {
 					taskJSON

@@ -159,6 +159,9 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 		s.show.note(stderr, "no privacy: --trust none")
 	} else {
 		s.show.note(stderr, "cost: epsilon <= %s at delta = %g (%s one client)", roundUp(task.Epsilon), task.Delta, dp.ReplaceOne)
+		if !s.show.quiet {
+			warnLargeEps(stderr, task.Epsilon)
+		}
 	}
 	s.show.note(stderr, "simulation: every role runs in this process and noise comes from seed %d; this protects nobody's data", c.Seed)
 	r, err := task.Run(cmd.Context(), solve.Observer{

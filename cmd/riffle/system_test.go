@@ -350,6 +350,12 @@ func TestOperateTwoRounds(t *testing.T) {
 		"--examples-per-client", "10", "--rounds", "2", "--round", "30s", "--n-min", "5", "--json")
 	want(t, exitUsage, "there already", "task", "create", "--config", coordinator, "--name", "first", "--data", data, "--eps0", "2",
 		"--examples-per-client", "10", "--rounds", "2", "--round", "30s", "--n-min", "5")
+	weak := []string{"task", "create", "--config", coordinator, "--name", "weak", "--data", data, "--trust", "local", "--eps0", "3",
+		"--examples-per-client", "10", "--rounds", "20", "--round", "30s", "--n-min", "5"}
+	if code, _, stderr := outcome(t, weak...); code != exitDone || !strings.Contains(stderr, "is above 20 and protects next to nobody") {
+		t.Errorf("a weak task: %d %s", code, stderr)
+	}
+	want(t, exitDone, "", "task", "remove", "weak", "--config", coordinator)
 	var task struct{ Task string }
 	if err := json.Unmarshal([]byte(created), &task); err != nil {
 		t.Fatal(err)

@@ -166,6 +166,9 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 	if c.Trust != "none" {
 		show.note(stderr, "planned cost: epsilon <= %s at delta = %g (%s, %s, replace one client)",
 			roundUp(planned.Eps), planned.Delta, planned.Method, dp.Proved)
+		if !show.quiet {
+			warnLargeEps(stderr, planned.Eps)
+		}
 		if what := c.Assumes(); what != "" {
 			show.note(stderr, "assumed: %s", what)
 		}

@@ -191,6 +191,7 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 	if r.Upper == nil || !(r.Upper.Eps <= target) {
 		return fmt.Errorf("the design does not meet epsilon = %v", target)
 	}
+	warnLargeEps(cmd.ErrOrStderr(), r.Upper.Eps)
 	d, err := describeDesign(design, sum.Query)
 	if err != nil {
 		return err
