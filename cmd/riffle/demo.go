@@ -46,6 +46,7 @@ func newDemo() *cobra.Command {
 	var out, resume string
 	var eps0, epsilon, gamma float64
 	var k int64
+	var guard string
 	var show output
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -79,7 +80,7 @@ processes; --resume goes on from there.`,
 				}
 				return d.run(cmd, show, true)
 			}
-			if err := d.settle(eps0, epsilon, gamma, k); err != nil {
+			if err := d.settle(eps0, epsilon, gamma, k, guard); err != nil {
 				return err
 			}
 			fresh := out == ""
@@ -117,6 +118,7 @@ processes; --resume goes on from there.`,
 	flags.Float64Var(&gamma, "gamma", 0.5, "each client's chance to take part, with --participation check-in")
 	flags.Float64Var(&eps0, "eps0", 2, "local privacy parameter of a report, with --trust shuffle or local")
 	flags.Float64Var(&epsilon, "epsilon", 1, "budget that the noise is chosen for, with --trust vector-sum or distributed")
+	flags.StringVar(&guard, "guard", "", "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)")
 	flags.StringVar(&d.Suite, "suite", "x25519", "of the keys that reports are sealed to: x25519 or mlkem768x25519")
 	flags.StringVar(&d.Data, "data", "mnist", "mnist, or a folder of images")
 	flags.StringVar(&out, "out", "", "directory to keep, new or empty (default: a temporary one)")
@@ -127,7 +129,7 @@ processes; --resume goes on from there.`,
 }
 
 // settle chooses the task.
-func (d *demo) settle(eps0, epsilon, gamma float64, k int64) error {
+func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error {
 	if _, err := operate.ParseSuite(d.Suite); err != nil {
 		return usageError{err}
 	}
@@ -148,7 +150,7 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64) error {
 		}
 	}
 	c := train.Default()
-	c.Data, c.Trust, c.Participation, c.Rounds, c.Model = d.Data, d.Trust, d.Participation, d.Rounds, "hog-linear"
+	c.Data, c.Trust, c.Participation, c.Rounds, c.Model, c.Guard = d.Data, d.Trust, d.Participation, d.Rounds, "hog-linear", guard
 	images, _, err := train.LoadImages(d.Data)
 	if err != nil {
 		return err

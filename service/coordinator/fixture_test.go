@@ -104,7 +104,8 @@ type world struct {
 	aggHTTP *httptest.Server
 	aggDisk *aggDisk
 	present func(round int64, client int64) bool
-	lie     func(round int64) bool // at place 3, a share of something else
+	lie     func(round int64) bool                        // at place 3, a share of something else
+	meddle  func(http.ResponseWriter, *http.Request) bool // answers in the aggregator's place
 }
 
 const dim = 5
@@ -151,7 +152,11 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 	if trust == dp.Distributed {
 		w.aggDisk = newAggDisk()
 		w.startAggregator(nil)
-		w.aggHTTP = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, q *http.Request) { w.agg.Load().PeerHandler().ServeHTTP(out, q) }))
+		w.aggHTTP = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, q *http.Request) {
+			if w.meddle == nil || !w.meddle(out, q) {
+				w.agg.Load().PeerHandler().ServeHTTP(out, q)
+			}
+		}))
 		t.Cleanup(w.aggHTTP.Close)
 	}
 	return w

@@ -3,12 +3,15 @@ package coordinator
 import (
 	"errors"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism"
+	"github.com/riffle-dp/riffle/service/batch/batchtest"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -172,4 +175,82 @@ func TestShareInsideTheRange(t *testing.T) {
 	}
 	t.Logf("the model is %.2f long; one report alone could move a mean of 8 by %.1f clip norms, and by %.2f at most",
 		longest, w.mech.(*mechanism.VectorSum).Largest()/8, bound)
+}
+
+// An aggregator that tells other ids than it has leaves reports out, as it could
+// before by saying that it cannot open them; more than are allowed for give no step.
+// One that tells none, as earlier versions, is asked for the rest all the same.
+func TestAggregatorThatLiesAboutIDs(t *testing.T) {
+	for name, c := range map[string]struct {
+		meddle           func(*wire.ShareIDs) bool // false: not found
+		skip             []int
+		released, failed int64
+	}{
+		"none":    {func(*wire.ShareIDs) bool { return false }, nil, 3, 0},
+		"one":     {func(m *wire.ShareIDs) bool { m.IDs[2][5] ^= 1; return true }, []int{2}, 3, 0},
+		"swapped": {func(m *wire.ShareIDs) bool { m.IDs[2], m.IDs[4] = m.IDs[4], m.IDs[2]; return true }, []int{2, 4}, 3, 0},
+		"many": {func(m *wire.ShareIDs) bool {
+			for i := range 3 {
+				m.IDs[i] = [16]byte{}
+			}
+			return true
+		}, nil, 0, 3},
+		"fewer":    {func(m *wire.ShareIDs) bool { m.IDs = m.IDs[:7]; return true }, nil, 0, 3},
+		"of other": {func(m *wire.ShareIDs) bool { m.Announcement[0] ^= 1; return true }, nil, 0, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := liars(t, 0)
+			w.meddle = func(out http.ResponseWriter, q *http.Request) bool {
+				if !strings.HasSuffix(q.URL.Path, "/ids") {
+					return false
+				}
+				r := httptest.NewRecorder()
+				w.agg.Load().PeerHandler().ServeHTTP(r, q)
+				m, err := wire.DecodeShareIDs(r.Body.Bytes())
+				if err != nil {
+					t.Errorf("%d %v", r.Code, err)
+				}
+				if !c.meddle(&m) {
+					http.NotFound(out, q)
+					return true
+				}
+				_, _ = out.Write(m.Append(nil))
+				return true
+			}
+			s := w.run()
+			if s.Released != c.released || s.Failed != c.failed {
+				t.Errorf("released %d, failed %d: %s", s.Released, s.Failed, s.Failure)
+			}
+			if c.failed == 0 {
+				w.check(s, c.skip...)
+			}
+		})
+	}
+}
+
+// Whoever crashes wherever, the same reports are left out, and a round shows one sum.
+func TestHalvesOverCrashes(t *testing.T) {
+	for _, whose := range []string{"coordinator", "aggregator"} {
+		for at := 1; ; at += 1 + 2*stride() {
+			w := liars(t, 4, 3)
+			crash := &batchtest.Crash{At: at, After: at%2 == 0}
+			var s Status
+			if whose == "coordinator" {
+				s = w.crashed(crash)
+			} else {
+				crash.Died = func() { w.startAggregator(nil) }
+				w.startAggregator(crash)
+				s = w.run()
+			}
+			w.check(s, 3)
+			w.server.Close()
+			w.peer.Close()
+			if s.Released != 3 || t.Failed() {
+				t.Fatalf("%s crashes at operation %d (%s): released %d, failed %d: %s", whose, at, crash.Name, s.Released, s.Failed, s.Failure)
+			}
+			if !crash.Hit() {
+				break
+			}
+		}
+	}
 }
