@@ -16,6 +16,9 @@ func (r Run) check() error {
 	if r.Command == "" {
 		return errors.New("report: command must not be empty")
 	}
+	if r.Void < 0 || r.Void > r.Privacy.Rounds {
+		return fmt.Errorf("report: %d void rounds must be at most the %d there were", r.Void, r.Privacy.Rounds)
+	}
 	if r.TestAccuracy < 0 || r.TestAccuracy > 1 {
 		return fmt.Errorf("report: test accuracy = %v must lie in [0, 1]", r.TestAccuracy)
 	}

@@ -18,8 +18,12 @@
   function plain(x) {
     return typeof x === "number" ? String(Number(x.toPrecision(4))) : "—";
   }
+  // percent rounds as the command line does: of two that are as near to the even one.
   function percent(x) {
-    return typeof x === "number" ? (100 * x).toFixed(2) + " %" : "—";
+    if (typeof x !== "number") return "—";
+    var v = 100 * x * 100, n = Math.round(v);
+    if (n - v === 0.5 && n % 2) n--;
+    return (n / 100).toFixed(2) + " %";
   }
   function group(x) {
     return String(x).replace(/\B(?=(\d{3})+$)/g, ",");
@@ -90,7 +94,7 @@
       axes: [
         axis({ size: 34, gap: 6, space: 56, incrs: x === "round" ? whole : undefined,
           values: function (u, ticks) { return ticks.map(function (t) { return x === "round" ? group(t) : plain(t); }); } }),
-        axis({ size: 52, gap: 6, space: 36,
+        axis({ size: 64, gap: 6, space: 36,
           values: function (u, ticks) {
             return ticks.map(function (t) { return y === "accuracy" ? Number((100 * t).toPrecision(6)) + " %" : plain(t); });
           } })

@@ -27,6 +27,7 @@ type Run struct {
 	Version     string  // of riffle
 	Started     string  // shown as it is
 	Seconds     float64 // wall time; 0 or NaN: not shown
+	Void        int64   // rounds of which nothing was released or charged
 
 	// TestAccuracy lies in [0, 1], TestLoss is in nats; NaN: not measured.
 	TestAccuracy float64

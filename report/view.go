@@ -150,6 +150,9 @@ func facts(r Run) []pair {
 	if p.PlannedRounds > 0 && p.PlannedRounds != p.Rounds {
 		rounds += " of " + count(p.PlannedRounds)
 	}
+	if r.Void > 0 {
+		rounds += ", " + count(r.Void) + " void"
+	}
 	list := []pair{
 		{"Clients", count(p.Population)},
 		{"Rounds", rounds},

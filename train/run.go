@@ -304,6 +304,9 @@ func (r *Run) Charged() []ledger.Entry { return r.charges.Entries() }
 // none. The same holds as for Charged.
 func (r *Run) LastCharge() (e ledger.Entry, entries int64) { return r.charges.last, r.charges.entries }
 
+// Round returns the last round that ended.
+func (r *Run) Round() int64 { return r.coordinator.Round() }
+
 // Steps returns how many rounds gave a step; the others were void.
 func (r *Run) Steps() int64 { return r.optimizer.State().Steps }
 

@@ -53,7 +53,8 @@ type Summary struct {
 // Accuracy returns the accuracy on the evaluation set, NaN for a regression.
 func (s *Summary) Accuracy() float64 { return s.Evaluation.Accuracy() }
 
-func (r *Run) finish() (*Summary, error) {
+// Summary is what the run has come to so far. Nothing is written.
+func (r *Run) Summary() (*Summary, error) {
 	e, err := r.Evaluate()
 	if err != nil {
 		return nil, err
@@ -91,6 +92,14 @@ func (r *Run) finish() (*Summary, error) {
 	}
 	if text := notBeaten(s.Baseline, e, r.Data.ClassNames(), r.Data.EvalName); text != "" {
 		s.Warnings = append(slices.Clip(s.Warnings), text)
+	}
+	return s, nil
+}
+
+func (r *Run) finish() (*Summary, error) {
+	s, err := r.Summary()
+	if err != nil {
+		return nil, err
 	}
 	if err := r.writeModel(s); err != nil {
 		return nil, fmt.Errorf("train: %w", err)

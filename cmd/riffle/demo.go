@@ -324,7 +324,7 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 		if err := errors.Join(l.SetTasks(d.Task), d.save()); err != nil {
 			return err
 		}
-		show.note(stderr, "task %.16s: %s, %s, n = %d, n-min %d, %d rounds", d.Task, resp.Msg.Task.Trust, resp.Msg.Task.Participation, d.Clients, resp.Msg.Task.NMin, d.Rounds)
+		show.note(stderr, "task %.16s: %s, %s, n = %d, n-min %d, %s", d.Task, resp.Msg.Task.Trust, resp.Msg.Task.Participation, d.Clients, resp.Msg.Task.NMin, counted(d.Rounds, "round"))
 	}
 	var clients []string
 	for i := range int(d.Processes) {
@@ -446,8 +446,8 @@ func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, erro
 func (r *demoResult) print(w io.Writer) error {
 	p := printer{w: w}
 	p.row("test accuracy", "%.2f %%", 100*r.Accuracy)
-	p.row("epsilon", "%s at delta = %g (%s, proved; replace one client), counted from %d ledger entries", roundUp(float64(r.Epsilon)), r.Delta, r.Bound, r.Entries)
-	p.row("rounds", "%d of %d released, %d reports summed", r.Released, r.Rounds, r.Accepted)
+	p.row("epsilon", "%s at delta = %g (%s, proved; replace one client), counted from %s", roundUp(float64(r.Epsilon)), r.Delta, r.Bound, counted(r.Entries, "ledger entry"))
+	p.row("rounds", "%d of %d released, %s summed", r.Released, r.Rounds, counted(r.Accepted, "report"))
 	for reason, n := range r.Rejected {
 		p.row("", "%d %s", n, reason)
 	}

@@ -166,7 +166,7 @@ func (f *experimentFlags) observer(stderr io.Writer) experiment.Observer {
 			if s == nil {
 				return nil
 			}
-			return writeReport(r, s)
+			return writeReport(r, s, false)
 		},
 		Solved: func(s experiment.Setting, seed int64, excess, seconds float64) {
 			f.show.note(stderr, "%s, seed %d: excess loss %.4g, %.1f s", sized(s), seed, excess, seconds)

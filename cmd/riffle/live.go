@@ -146,9 +146,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	l.privacy = privacyOf(r)
 	l.stages = [2]dashboard.Stage{{Name: "training", Unit: "reports"}, {Name: "evaluating", Unit: "examples"}}
 	t := &l.task
-	short := c // a page's title is no place for a path
-	short.Data = filepath.Base(c.Data)
-	*t = dashboard.Task{ID: liveTask, Name: title(short, r.Plan != nil), State: dashboard.Running, Phase: "training", Round: r.Resumed, Rounds: c.Rounds,
+	*t = dashboard.Task{ID: liveTask, Name: title(c, r.Plan != nil), State: dashboard.Running, Phase: "training", Round: r.Resumed, Rounds: c.Rounds,
 		Expected: c.ExpectedReports(), Planned: planned.Eps, Budget: c.Epsilon, Delta: c.Delta, Method: planned.Method, Source: planned.Source,
 		Eps: math.NaN(), Accuracy: math.NaN(), Loss: math.NaN(), Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil, Evaluated: dashboard.Grouped(int64(r.Data.Eval.Len())) + " " + r.Data.EvalName + " examples" + shortBaseline(r.Baseline()),
 		Counts: dashboard.Counts{Reports: r.Reports(), Rejected: map[string]int64{}}}
@@ -334,7 +332,7 @@ func (l *live) charges(context.Context) (dashboard.Ledger, error) {
 }
 
 // finish shows how the run ended, once its files are written.
-func (l *live) finish(s *train.Summary, err error) {
+func (l *live) finish(s *train.Summary, err error, halfway bool) {
 	if l.board == nil {
 		return
 	}
@@ -342,7 +340,7 @@ func (l *live) finish(s *train.Summary, err error) {
 		t.Phase = ""
 		switch {
 		case errors.Is(err, train.ErrInterrupted):
-			t.State, t.Why = dashboard.Interrupted, "its state is saved"
+			t.State, t.Why, t.Report = dashboard.Interrupted, "its state is saved", halfway
 		case errors.Is(err, ledger.ErrBudget):
 			t.State, t.Why = dashboard.Refused, err.Error()
 		case err != nil:

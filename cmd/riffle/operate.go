@@ -201,7 +201,7 @@ func printTask(p *printer, t *operatorv1.Task) {
 	for _, reason := range slices.Sorted(maps.Keys(t.Rejected)) {
 		p.row("", "%d %s", t.Rejected[reason], reason)
 	}
-	p.row("epsilon", "%s at delta = %g (%d ledger entries)", roundUp(t.Epsilon), t.Delta, t.LedgerEntries)
+	p.row("epsilon", "%s at delta = %g (%s)", roundUp(t.Epsilon), t.Delta, counted(t.LedgerEntries, "ledger entry"))
 	if t.Accuracy != nil {
 		p.row("accuracy", "%.2f %%%s", 100**t.Accuracy, besides(t.BaselineAccuracy, func(x float64) string { return fmt.Sprintf("%.2f %%", 100*x) }))
 	}
@@ -486,7 +486,7 @@ func newLedgerShow() *cobra.Command {
 				p.line("%6d  task %.16s round %-6d %s", i+1, e.Task, e.Round, e.Event)
 			}
 			for _, t := range r.Tasks {
-				p.row("task", "%.16s: %d entries, epsilon %s by itself", t.Task, t.Entries, roundUp(float64(t.Epsilon)))
+				p.row("task", "%.16s: %s, epsilon %s by itself", t.Task, counted(t.Entries, "entry"), roundUp(float64(t.Epsilon)))
 			}
 			p.row("epsilon", "%s at delta = %g (%s), of a budget of %g", roundUp(float64(r.Epsilon)), r.Delta, r.Method, r.Budget)
 			p.row("method", "%s", cmp.Or(r.Basis, "nothing was charged"))
@@ -539,7 +539,7 @@ missing, behind its mark or above the budget, and with 1 if it was changed.`,
 				return printJSON(cmd.OutOrStdout(), r)
 			}
 			p := printer{w: cmd.OutOrStdout()}
-			p.row("ledger", "%d entries, one chain; the mark agrees at entry %d", r.Entries, r.Marked)
+			p.row("ledger", "%s, one chain; the mark agrees at entry %d", counted(r.Entries, "entry"), r.Marked)
 			p.row("epsilon", "%s at delta = %g (%s), of a budget of %g", roundUp(float64(r.Epsilon)), r.Delta, r.Method, r.Budget)
 			return p.err
 		},

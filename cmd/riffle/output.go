@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"sync"
 
 	"github.com/spf13/pflag"
@@ -161,3 +162,14 @@ func (p *progress) line(format string, args ...any) {
 }
 
 func (p *progress) finish() { p.bar.clear() }
+
+// counted is a number with its noun: 1 entry, 2 entries.
+func counted[N int | int64](n N, noun string) string {
+	if n != 1 {
+		if stem, ok := strings.CutSuffix(noun, "y"); ok {
+			noun = stem + "ie"
+		}
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/riffle-dp/riffle/dashboard"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/operate"
@@ -14,8 +15,9 @@ import (
 	"github.com/riffle-dp/riffle/train"
 )
 
-// writeReport leaves report.html in the run directory.
-func writeReport(r *train.Run, s *train.Summary) error {
+// writeReport leaves report.html in the run directory; a run that was interrupted can
+// go on.
+func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 	c := r.Config
 	number, commit := version()
 	privacy := privacyOf(r)
@@ -26,12 +28,16 @@ func writeReport(r *train.Run, s *train.Summary) error {
 		Command: command(c), Version: number + " (" + commit + ")",
 		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
 		TestAccuracy: s.Accuracy(), TestLoss: s.Evaluation.Loss,
-		Evaluated: fmt.Sprintf("%d %s examples", s.Evaluation.Examples, r.Data.EvalName),
+		Evaluated: dashboard.Grouped(int64(s.Evaluation.Examples)) + " " + r.Data.EvalName + " examples",
 		Baseline:  train.DescribeBaseline(s.Baseline, r.Data.ClassNames(), r.Data.EvalName),
 		Warnings:  s.Warnings, Privacy: privacy,
 	}
 	if s.LabelUnit != 0 {
 		page.LossUnits = fmt.Sprintf("%.4g in the units of %s", s.LabelUnit*s.Evaluation.Loss, c.Label)
+	}
+	page.Void = s.Rounds - r.Steps()
+	if interrupted {
+		page.Interrupted, page.Resume = true, "riffle train --resume "+shellQuote(r.Dir)
 	}
 	for _, m := range r.Metrics {
 		page.Points = append(page.Points, report.Point{Round: m.Round, Epsilon: float64(m.Epsilon), Loss: m.Loss,
@@ -62,9 +68,9 @@ func writeReport(r *train.Run, s *train.Summary) error {
 	return durable.WriteFile(filepath.Join(r.Dir, train.ReportFile), out.Bytes())
 }
 
-// title is what a run is called.
+// title is what a run is called: no place for a path.
 func title(c train.Config, planned bool) string {
-	text := fmt.Sprintf("%s on %s", c.Model, c.Data)
+	text := fmt.Sprintf("%s on %s", c.Model, filepath.Base(c.Data))
 	if planned {
 		text += " by " + c.Optimizer
 	}

@@ -153,8 +153,8 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 		return usageError{err} // a budget's refusal keeps its exit code
 	}
 	stderr, c := cmd.ErrOrStderr(), task.Config
-	s.show.note(stderr, "%d clients, %d parameters, %s loss, %s: %d rounds of at least %d, trust %s",
-		task.Clients(), task.Params(), c.Loss, c.Optimizer, task.Rounds(), task.Batch(), c.Trust)
+	s.show.note(stderr, "%s, %s, %s loss, %s: %s of at least %d, trust %s",
+		counted(task.Clients(), "client"), counted(task.Params(), "parameter"), c.Loss, c.Optimizer, counted(task.Rounds(), "round"), task.Batch(), c.Trust)
 	if c.Trust == "none" {
 		s.show.note(stderr, "no privacy: --trust none")
 	} else {

@@ -153,7 +153,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 	if err != nil {
 		return err
 	}
-	show.note(stderr, "%d clients, %d parameters, %s, %s, %d rounds", c.Population, r.Model.Params(), mechanism(r), c.Participation, c.Rounds)
+	show.note(stderr, "%s, %s, %s, %s, %s", counted(c.Population, "client"), counted(r.Model.Params(), "parameter"), mechanism(r), c.Participation, counted(c.Rounds, "round"))
 	if bound, ok := r.ExcessBound(); ok {
 		whose := ""
 		if c.Participation != string(dp.Once) && c.Optimizer != "gd" {
@@ -208,16 +208,26 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 				bar.line("round %d is void: fewer than n-min = %d reports; nothing was released or charged", result.Round, c.NMin)
 			}
 			if result.Rejected > 0 {
-				bar.line("round %d: %d reports failed the coordinator's check", result.Round, result.Rejected)
+				bar.line("round %d: %s failed the coordinator's check", result.Round, counted(result.Rejected, "report"))
 			}
 		},
 		Stopped: func(reason string) { bar.line("training stops: %s", reason); shown.stopped(reason) },
 	})
 	bar.finish()
 	if err == nil {
-		err = writeReport(r, summary)
+		err = writeReport(r, summary, false)
 	}
-	shown.finish(summary, err)
+	halfway := false // there is a page of a run that can go on
+	if errors.Is(err, train.ErrInterrupted) && r.Round() > 0 {
+		so, reportErr := r.Summary()
+		if reportErr == nil {
+			reportErr = writeReport(r, so, true)
+		}
+		if halfway = reportErr == nil; !halfway {
+			show.note(stderr, "the report was not written: %v", reportErr)
+		}
+	}
+	shown.finish(summary, err, halfway)
 	if errors.Is(err, train.ErrInterrupted) {
 		return fmt.Errorf("%w; continue with: riffle train --resume %s", err, r.Dir)
 	}
@@ -273,7 +283,7 @@ func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 	} else {
 		p.row("epsilon", "%s at delta = %g (%s, %s; %s one client)", roundUp(float64(s.Epsilon)), s.Delta, s.Bound, dp.Proved, dp.ReplaceOne)
 	}
-	p.row("rounds", "%d of %s, %d reports summed", s.Rounds, s.Optimizer, s.ClientGradients)
+	p.row("rounds", "%d of %s, %s summed", s.Rounds, s.Optimizer, counted(s.ClientGradients, "report"))
 	p.row("time", "%.0f s, %.0f reports/s", s.Seconds, s.ClientsPerSecond)
 	p.row("model", "%s", filepath.Join(r.Dir, train.ModelFile))
 	p.row("report", "%s", filepath.Join(r.Dir, train.ReportFile))

@@ -29,7 +29,13 @@
     return (parts[0] === "1" ? "" : parts[0] + "·") + "10" + raised;
   }
   function plain(x) { return typeof x !== "number" ? "—" : Math.abs(x) >= 1000 ? group(Math.round(x)) : power(Number(x.toPrecision(4))); }
-  function percent(x) { return typeof x === "number" ? (100 * x).toFixed(2) + " %" : "—"; }
+  // percent rounds as the command line does: of two that are as near to the even one.
+  function percent(x) {
+    if (typeof x !== "number") return "—";
+    var v = 100 * x * 100, n = Math.round(v);
+    if (n - v === 0.5 && n % 2) n--;
+    return (n / 100).toFixed(2) + " %";
+  }
   function group(x) { return String(x).replace(/\B(?=(\d{3})+$)/g, ","); }
   function plural(n, noun) { return group(n) + " " + noun + (n === 1 ? "" : "s"); }
   function time(s) {
@@ -302,7 +308,7 @@
       },
       axes: [
         axis({ size: 34, gap: 6, space: 56, incrs: whole, values: function (u, ticks) { return ticks.map(group); } }),
-        axis({ size: 56, gap: 6, space: 36, values: function (u, ticks) { return ticks.map(kind.tick); } })
+        axis({ size: 62, gap: 6, space: 36, values: function (u, ticks) { return ticks.map(kind.tick); } })
       ],
       series: series,
       hooks: {

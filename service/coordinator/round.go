@@ -131,6 +131,8 @@ func (r *runner) complete() string {
 	t, n := r.task, r.record.Counts
 	last := t.LastRound()
 	switch run := n.Released + n.Failed; {
+	case run >= t.Rounds && t.Rounds == 1:
+		return "its round was run"
 	case run >= t.Rounds, r.record.Round >= last && t.Rounds == last:
 		return fmt.Sprintf("all %d rounds were run", t.Rounds)
 	case r.record.Round >= last:
