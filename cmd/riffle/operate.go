@@ -185,7 +185,7 @@ func printTask(p *printer, t *operatorv1.Task) {
 	}
 	p.row("protocol", "%s, %s, n-min %d", t.Trust, t.Participation, t.NMin)
 	if t.LargestReport > 0 {
-		p.row("one report", "%s", moves(t.LargestReport))
+		p.row("one report", "moves the mean by up to %s", moves(t.LargestReport))
 	}
 	if t.Phase == "standby" {
 		return
