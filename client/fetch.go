@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/riffle-dp/riffle/wire"
@@ -24,9 +25,31 @@ func refuseAnswer(err error) error {
 	return err
 }
 
+// fromCoordinator asks the coordinators in turn, first the one that answered last,
+// until one does. at is where that one is. One that cannot be reached, does not lead
+// the task or does not know it yet leaves the question to the others.
+func (f *Fleet) fromCoordinator(ctx context.Context, at *atomic.Int32, path string, limit int64, wait time.Duration) (a answer, err error) {
+	first := int(at.Load())
+	for i := range f.coordinators {
+		j := (first + i) % len(f.coordinators)
+		next, failed := f.web.do(ctx, http.MethodGet, f.coordinators[j]+path, nil, "", limit, wait)
+		if failed == nil && (next.status == http.StatusOK || next.status == http.StatusNoContent || next.status == http.StatusGone) {
+			at.Store(int32(j))
+			return next, nil
+		}
+		if i == 0 || err != nil && failed == nil { // what a server says says more than that there is none
+			a, err = next, failed
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return a, err
+}
+
 // fetchTasks lists the coordinator's tasks.
 func (f *Fleet) fetchTasks(ctx context.Context) ([][32]byte, error) {
-	a, err := f.web.get(ctx, f.config.Coordinator+"/v1/tasks", maxTaskList)
+	a, err := f.fromCoordinator(ctx, &f.answered, "/v1/tasks", maxTaskList, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +69,7 @@ func (f *Fleet) fetchTasks(ctx context.Context) ([][32]byte, error) {
 
 // fetchTask returns the task with a digest, signed by the coordinator.
 func (f *Fleet) fetchTask(ctx context.Context, id [32]byte) (wire.Task, error) {
-	a, err := f.web.get(ctx, fmt.Sprintf("%s/v1/tasks/%x", f.config.Coordinator, id), maxTask)
+	a, err := f.fromCoordinator(ctx, &f.answered, fmt.Sprintf("/v1/tasks/%x", id), maxTask, 0)
 	if err != nil {
 		return wire.Task{}, refuseAnswer(err)
 	}
@@ -71,10 +94,10 @@ func (f *Fleet) fetchTask(ctx context.Context, id [32]byte) (wire.Task, error) {
 var errEnded = errors.New("client: the task has ended")
 
 // fetchAnnouncement waits for an announcement of a round after the given one. ok
-// is false where there is none yet.
-func (f *Fleet) fetchAnnouncement(ctx context.Context, task [32]byte, after int64, wait time.Duration) (ann wire.Announcement, ok bool, err error) {
-	url := fmt.Sprintf("%s/v1/tasks/%x/announcement?after=%d&wait=%d", f.config.Coordinator, task, after, wait/time.Second)
-	a, err := f.web.do(ctx, http.MethodGet, url, nil, "", maxAnnouncement, wait)
+// is false where there is none yet. leads is which coordinator led the task last.
+func (f *Fleet) fetchAnnouncement(ctx context.Context, leads *atomic.Int32, task [32]byte, after int64, wait time.Duration) (ann wire.Announcement, ok bool, err error) {
+	path := fmt.Sprintf("/v1/tasks/%x/announcement?after=%d&wait=%d", task, after, wait/time.Second)
+	a, err := f.fromCoordinator(ctx, leads, path, maxAnnouncement, wait)
 	if err != nil {
 		return ann, false, refuseAnswer(err)
 	}
@@ -99,7 +122,7 @@ func (f *Fleet) fetchAnnouncement(ctx context.Context, task [32]byte, after int6
 
 // fetchModel returns the model with a digest. No more is read than it may have.
 func (f *Fleet) fetchModel(ctx context.Context, digest [32]byte, dim int64) ([]float32, error) {
-	a, err := f.web.get(ctx, fmt.Sprintf("%s/v1/models/%x", f.config.Coordinator, digest), 4*dim)
+	a, err := f.fromCoordinator(ctx, &f.answered, fmt.Sprintf("/v1/models/%x", digest), 4*dim, 0)
 	if err != nil {
 		if errors.Is(err, errTooLong) {
 			return nil, refuse(CauseModel, "%v", err)

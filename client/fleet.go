@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/riffle-dp/riffle/rng"
@@ -27,6 +28,9 @@ type Fleet struct {
 	flight  chan struct{} // one for each request that is under way
 
 	enrolled enrolled
+
+	coordinators []string     // addresses
+	answered     atomic.Int32 // the one that did last
 
 	considering chan struct{} // one for the task that is being checked
 	accepted    chan struct{} // one for each task that was agreed to and has not ended
@@ -80,6 +84,7 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 	f = &Fleet{config: c, counter: &counter{accountant: c.Accountant}, coin: secure, noise: secure,
 		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), considering: considering, accepted: accepted,
 		count: Snapshot{Reports: map[What]int64{}, Declined: map[Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
+	f.coordinators = append([]string{c.Coordinator}, c.Coordinators...)
 	seen := map[wire.ClientID]bool{}
 	for i, m := range members {
 		if m.Credential == nil || m.Source == nil {
@@ -174,8 +179,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 }
 
 const (
-	// taskListEvery is how often new tasks are looked for.
-	taskListEvery = time.Minute
+	// taskListEvery is how often new tasks are looked for, on average: often enough
+	// for rounds of 15 seconds.
+	taskListEvery = 5 * time.Second
 	// mostTasks is how many of a coordinator's tasks a process looks at in all, and
 	// tasksAtOnce at a time: others wait until one has ended or was refused.
 	mostTasks   = 1024
@@ -222,7 +228,7 @@ func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())
 			known[task] = true
 			run(task, func() { <-slots })
 		}
-		if sleep(ctx, taskListEvery) != nil {
+		if sleep(ctx, taskListEvery/2+upTo(retry.src, taskListEvery)) != nil {
 			return
 		}
 	}
@@ -284,7 +290,7 @@ func (f *Fleet) consider(ctx context.Context, task wire.Task) (*Terms, error) {
 	id := task.ID()
 	// First what costs nothing.
 	if most := f.config.Policy.MaxTasks; !slices.ContainsFunc(f.members, func(m *member) bool { return m.takes(id, most) }) {
-		return nil, refuse(CauseBudget, "%d tasks are as many as the policy allows", most).of(id, 0)
+		return nil, refuse(CauseBudget, "no client may begin another task (max-tasks: %d)", most).of(id, 0)
 	}
 	select {
 	case f.considering <- struct{}{}:

@@ -151,7 +151,7 @@ func (t *Terms) afford(h *history, c *counter) *Refused {
 	delta := p.Delta / float64(max(p.MaxTasks, int64(len(h.tasks))))
 	mine := h.of(t.ID)
 	if mine == nil && int64(len(h.tasks)) >= p.MaxTasks {
-		return refuse(CauseBudget, "%d tasks are as many as the policy allows", len(h.tasks))
+		return refuse(CauseBudget, "no room for another task (max-tasks: %d)", len(h.tasks))
 	}
 	next := mine.with(t.Charge, t.Tail)
 	task, err := c.eps(next, delta)

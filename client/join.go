@@ -57,6 +57,9 @@ func (f function) Open(task wire.Task) (Gradient, error) {
 type JoinConfig struct {
 	Coordinator string // https address. Required.
 	Shuffler    string // https address. Required.
+	// Coordinators are further addresses, of others on the same store: where one does
+	// not answer, or does not lead a task, the next is asked.
+	Coordinators []string
 	// CoordinatorKey signs tasks and announcements, ShufflerKey of the shuffler's
 	// operator the enrolment. Clients get them from somewhere else than these
 	// servers. Required.
@@ -147,6 +150,12 @@ func (c JoinConfig) check() (JoinConfig, error) {
 	var err error
 	if c.Coordinator, err = checkBase("coordinator", c.Coordinator); err != nil {
 		return c, err
+	}
+	c.Coordinators = slices.Clone(c.Coordinators)
+	for i := range c.Coordinators {
+		if c.Coordinators[i], err = checkBase("coordinator", c.Coordinators[i]); err != nil {
+			return c, err
+		}
 	}
 	if c.Shuffler, err = checkBase("shuffler", c.Shuffler); err != nil {
 		return c, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/riffle-dp/riffle/wire"
@@ -21,6 +22,7 @@ type rounds struct {
 	open   chan announced
 	work   sync.Pool // of *work
 	over   func()    // no more rounds are asked for
+	leads  atomic.Int32
 }
 
 // pollTime is how long a coordinator is asked to wait for the next round.
@@ -80,7 +82,7 @@ func (r *rounds) follow(ctx context.Context) (ended bool) {
 	retry := newBackoff()
 	for ctx.Err() == nil {
 		asked := time.Now()
-		ann, ok, err := f.fetchAnnouncement(ctx, r.terms.ID, r.last, pollTime)
+		ann, ok, err := f.fetchAnnouncement(ctx, &r.leads, r.terms.ID, r.last, pollTime)
 		if err == nil && ok {
 			err = r.round(ctx, ann)
 		}

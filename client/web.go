@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -37,6 +38,7 @@ type web struct{ http *http.Client }
 func newWeb(roots *x509.CertPool, connections int) *web {
 	t := &http.Transport{
 		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: connections,
 		IdleConnTimeout:     time.Minute,
@@ -145,7 +147,7 @@ type backoff struct {
 // longer than an eighth of the time that is left, or leastWait.
 const (
 	firstWait = 50 * time.Millisecond
-	lastWait  = 10 * time.Second
+	lastWait  = 5 * time.Second
 	leastWait = time.Second
 )
 

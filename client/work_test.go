@@ -141,7 +141,7 @@ func TestTasksWithoutEnd(t *testing.T) {
 		// All members are in as many tasks as they may be: nothing is worth checking.
 		var tasks []wire.Task
 		tasks = append(tasks, costly("another"))
-		run(t, tasks, func(c *client.JoinConfig) { c.Policy.MaxWork = time.Hour }, says("1 tasks are as many"),
+		run(t, tasks, func(c *client.JoinConfig) { c.Policy.MaxWork = time.Hour }, says("max-tasks: 1"),
 			func(f *client.Fleet) { f.Took([32]byte{9}) })
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/client"
@@ -35,8 +36,9 @@ func ServeClients(ctx context.Context, config string, o Options) error {
 	}
 	join.Prepare = o.Ready != nil
 	var agreed atomic.Int64
+	said := newCauses(o.Log)
 	join.Watch = func(n client.Notice) {
-		logNotice(o.Log, n)
+		said.told(n, time.Now())
 		if n.What == client.Agreed && o.Ready != nil && agreed.Add(1) == int64(len(join.Tasks)) {
 			o.Ready()
 		}
@@ -50,6 +52,7 @@ func ServeClients(ctx context.Context, config string, o Options) error {
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
+	said.end(time.Now())
 	s := f.Snapshot()
 	o.Log.Info("ended", "rounds", s.Rounds, "sent", s.Reports[client.Sent], "passed", s.Reports[client.Passed],
 		"not_drawn", s.Reports[client.NotDrawn], "lost", s.Reports[client.Lost])
@@ -64,7 +67,8 @@ func (c Client) join(log *slog.Logger) (client.JoinConfig, []client.Member, erro
 	if err != nil {
 		return client.JoinConfig{}, nil, err
 	}
-	join := client.JoinConfig{Coordinator: c.Coordinator.URL, Shuffler: c.Shuffler.URL, Directory: c.Dir, Policy: policy,
+	coordinators := c.Coordinator.addresses()
+	join := client.JoinConfig{Coordinator: coordinators[0], Coordinators: coordinators[1:], Shuffler: c.Shuffler.URL, Directory: c.Dir, Policy: policy,
 		Accountant: account.New(), Spread: c.Spread}
 	if join.CoordinatorKey, err = c.Coordinator.signer("coordinator"); err != nil {
 		return join, nil, err
@@ -98,26 +102,4 @@ func (c Client) join(log *slog.Logger) (client.JoinConfig, []client.Member, erro
 		members = append(members, client.Member{Credential: credential, Source: data.Part(c.First + int64(i))})
 	}
 	return join, members, nil
-}
-
-// logNotice writes what concerns the whole process; what a single client does is
-// for its debug log only, which stays on its machine and names no client either.
-func logNotice(log *slog.Logger, n client.Notice) {
-	args := []any{"round", n.Round}
-	if n.Task != ([32]byte{}) {
-		args = append(args, "task", fmt.Sprintf("%x", n.Task[:8]))
-	}
-	if n.Err != nil {
-		args = append(args, "error", n.Err)
-	}
-	switch n.What {
-	case client.Agreed, client.Ended:
-		log.Info(string(n.What), args...)
-	case client.Declined, client.Lost:
-		log.Warn(string(n.What), args...)
-	case client.Retrying:
-		log.Info(string(n.What), args...)
-	default:
-		log.Debug(string(n.What), args...)
-	}
 }

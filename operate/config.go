@@ -73,6 +73,9 @@ type Store struct {
 type Party struct {
 	// URL is where it is reached; "" where it only calls.
 	URL string `yaml:"url"`
+	// URLs are several addresses in place of one: clients know those of all coordinators
+	// that share a store, and ask the next where one does not answer or does not lead.
+	URLs []string `yaml:"urls,omitempty"`
 	// Pins are its certificate's keys: two while it changes them.
 	Pins []string `yaml:"pins"`
 	// Key is its operator's signing key.
@@ -183,7 +186,8 @@ type Client struct {
 	Credentials string `yaml:"credentials"`
 	// Dir keeps each client's own ledger and what it has sent. Required.
 	Dir string `yaml:"dir"`
-	// Shuffler needs a URL (its clients' address) and key, Coordinator as well.
+	// Shuffler needs a URL (its clients' address) and key, Coordinator as well, or
+	// several URLs.
 	Shuffler    Party `yaml:"shuffler"`
 	Coordinator Party `yaml:"coordinator"`
 	// Roots is a file of certificates that the servers' are checked against, names

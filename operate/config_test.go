@@ -106,7 +106,7 @@ func TestExamplesHaveEveryKey(t *testing.T) {
 		}
 		for _, k := range keysOf(reflect.TypeOf(v)) {
 			skip := shared[k] || name == "coordinator" && k == "peers-listen" || name == "aggregator" && (k == "listen" || k == "rate") ||
-				name == "client" && k == "pins" || name == "shuffler" && k == "url"
+				name == "client" && k == "pins" || name != "client" && k == "urls" || name == "shuffler" && k == "url"
 			if !skip && !regexp.MustCompile(`(?m)^[# ]*`+k+`:`).MatchString(text) {
 				t.Errorf("%s: key %s is not in the example", name, k)
 			}
@@ -127,7 +127,7 @@ func keysOf(t reflect.Type) (keys []string) {
 		if tag == "" && !inline {
 			continue
 		}
-		if tag != "" {
+		if tag, _, _ = strings.Cut(tag, ","); tag != "" {
 			keys = append(keys, tag)
 		}
 		keys = append(keys, keysOf(f.Type)...)

@@ -161,14 +161,27 @@ func (p Party) parsePins(name string) (pins []endpoint.Pin, err error) {
 	return pins, nil
 }
 
+// addresses are all that a party is reached at.
+func (p Party) addresses() []string {
+	if len(p.URLs) > 0 {
+		return p.URLs
+	}
+	return []string{p.URL}
+}
+
 // need checks which parts of a party there are.
 func (p Party) need(name string, address, pins, key bool) error {
+	if len(p.URLs) > 0 && p.URL != "" {
+		return configError("%s: give url or urls, not both", name)
+	}
 	if address {
-		u, err := url.Parse(p.URL)
-		if err != nil || u.Scheme != "https" || u.Host == "" {
-			return configError("%s: url %q must be https://HOST:PORT", name, p.URL)
+		for _, a := range p.addresses() {
+			u, err := url.Parse(a)
+			if err != nil || u.Scheme != "https" || u.Host == "" {
+				return configError("%s: url %q must be https://HOST:PORT", name, a)
+			}
 		}
-	} else if p.URL != "" {
+	} else if p.URL != "" || len(p.URLs) > 0 {
 		return configError("%s: has no use for a url here", name)
 	}
 	if pins && len(p.Pins) == 0 {
@@ -185,6 +198,14 @@ func (p Party) need(name string, address, pins, key bool) error {
 		return configError("%s: has no use for a key here", name)
 	}
 	return nil
+}
+
+// needOne is need of a peer that is called, at one address.
+func (p Party) needOne(name string, key bool) error {
+	if len(p.URLs) > 0 {
+		return configError("%s: urls are for clients; give its url", name)
+	}
+	return p.need(name, true, true, key)
 }
 
 func (p Party) signer(name string) (ed25519.PublicKey, error) {
@@ -277,11 +298,11 @@ func LoadCoordinator(path string) (c Coordinator, err error) {
 		return c, configError("%s: dashboard: %s can be reached by others, so dashboard-token is required", path, c.Dashboard)
 	}
 	if c.Aggregator != nil {
-		if err := c.Aggregator.need("aggregator", true, true, false); err != nil {
+		if err := c.Aggregator.needOne("aggregator", false); err != nil {
 			return c, err
 		}
 	}
-	return c, c.Shuffler.need("shuffler", true, true, true)
+	return c, c.Shuffler.needOne("shuffler", true)
 }
 
 // LoadAggregator reads an aggregator's configuration.
@@ -306,7 +327,7 @@ func LoadAggregator(path string) (c Aggregator, err error) {
 	if err := c.Coordinator.need("coordinator", false, true, true); err != nil {
 		return c, err
 	}
-	return c, c.Shuffler.need("shuffler", true, true, true)
+	return c, c.Shuffler.needOne("shuffler", true)
 }
 
 // LoadAll reads the configuration of a single operator's process.
@@ -355,6 +376,9 @@ func LoadClient(path string) (c Client, err error) {
 	}
 	if err := c.Shuffler.need("shuffler", true, false, true); err != nil {
 		return c, err
+	}
+	if len(c.Shuffler.URLs) > 0 {
+		return c, configError("%s: shuffler: urls are for coordinators", path)
 	}
 	return c, c.Coordinator.need("coordinator", true, false, true)
 }
