@@ -42,6 +42,9 @@ func ParsePin(text string) (p Pin, err error) {
 // PinOf returns a certificate's pin.
 func PinOf(c *x509.Certificate) Pin { return sha256.Sum256(c.RawSubjectPublicKeyInfo) }
 
+// ErrNotPinned is wrapped where a peer shows another key than those that are pinned.
+var ErrNotPinned = errors.New("endpoint: the peer's key is not pinned")
+
 // verifyPins accepts a connection to any of the pinned keys. Names and dates of
 // the certificate are not looked at: the key is what was agreed on, and it is
 // given up by taking its pin out of the configuration.
@@ -52,7 +55,7 @@ func verifyPins(pins []Pin) func(tls.ConnectionState) error {
 			return errors.New("endpoint: the peer has no certificate")
 		}
 		if !slices.Contains(pins, PinOf(s.PeerCertificates[0])) {
-			return errors.New("endpoint: the peer's key is not pinned")
+			return fmt.Errorf("%w: it has %s", ErrNotPinned, PinOf(s.PeerCertificates[0]))
 		}
 		return nil
 	}

@@ -29,7 +29,12 @@ func serveAggregator(ctx context.Context, config string, o Options) error {
 	if err != nil {
 		return err
 	}
-	service, err := newAggregator(c, own, s)
+	source, err := c.Shuffler.source(s)
+	if err != nil {
+		return errors.Join(err, s.store.Close())
+	}
+	own.Shuffler, own.Store = source, aggregator.OnStore(s.store)
+	service, err := aggregator.New(own)
 	if err == nil {
 		err = s.listen("peers", c.PeersListen, map[string][]endpoint.Pin{RoleCoordinator: pins}, 0, 16<<20, service.PeerHandler())
 	}
@@ -42,20 +47,17 @@ func serveAggregator(ctx context.Context, config string, o Options) error {
 		}
 		return nil
 	}
+	population, err := ParsePopulation(c.Population)
+	if err != nil {
+		return errors.Join(err, s.store.Close()) // it was read before
+	}
+	s.peers = newPeers(o.Log, shufflerPeer(source, population))
 	s.metrics = append(s.metrics, func() []endpoint.Metric { return aggregatorMetrics(service.Snapshot()) })
 	defer service.Close()
 	return s.run(ctx, operatorAPI{}, func(ctx context.Context) error {
 		<-ctx.Done() // all its work is in answering
 		return nil
 	})
-}
-
-func newAggregator(c Aggregator, own aggregator.Config, s *server) (_ *aggregator.Service, err error) {
-	own.Store = aggregator.OnStore(s.store)
-	if own.Shuffler, err = c.Shuffler.source(s); err != nil {
-		return nil, err
-	}
-	return aggregator.New(own)
 }
 
 func aggregatorMetrics(c aggregator.Counts) []endpoint.Metric {

@@ -60,6 +60,9 @@ func (a operatorAPI) GetStatus(ctx context.Context, _ *connect.Request[operatorv
 	if err := a.server.ready(ctx); err != nil {
 		out.NotReady = err.Error()
 	}
+	if p := a.server.peers; p != nil {
+		out.Peers = p.status()
+	}
 	return connect.NewResponse(out), nil
 }
 

@@ -19,6 +19,9 @@ import (
 // ServeClients takes part with the configured clients until ctx ends, or the last
 // of the tasks that the configuration names.
 func ServeClients(ctx context.Context, config string, o Options) error {
+	if left := placeholders(config); len(left) > 0 {
+		return configError("%s", left[0])
+	}
 	c, err := LoadClient(config)
 	if err != nil {
 		return err

@@ -83,6 +83,7 @@ func serveCoordinator(ctx context.Context, config string, o Options) error {
 		}
 		return nil
 	}
+	s.peers = newPeers(o.Log, c.peers(r.own.Shuffler, r.own.Aggregator, r.population)...)
 	s.metrics = append(s.metrics, func() []endpoint.Metric { return coordinatorMetrics(r.service.List()) }, r.populationMetrics)
 	return s.run(ctx, operatorAPI{coordinator: r}, func(ctx context.Context) error {
 		if c.Store.URL == "" {

@@ -37,6 +37,9 @@ type Options struct {
 func Serve(ctx context.Context, role, config string, o Options) error {
 	if role != RoleAll {
 		o.Log = o.Log.With("role", role)
+		if left := placeholders(config); len(left) > 0 {
+			return configError("%s", left[0])
+		}
 	}
 	switch role {
 	case RoleShuffler:
@@ -97,6 +100,7 @@ type server struct {
 	front   []func(context.Context) error // stopped first: they take requests
 	started time.Time
 	ready   func(context.Context) error
+	peers   *peers // that are called; nil: none
 	metrics []func() []endpoint.Metric
 }
 
@@ -160,6 +164,12 @@ func (s *server) listen(name, address string, peers map[string][]endpoint.Pin, r
 // is closed.
 func (s *server) run(ctx context.Context, api operatorAPI, service func(context.Context) error) (err error) {
 	defer func() { err = errors.Join(err, s.store.Close()) }()
+	if s.peers != nil {
+		own := s.ready
+		s.ready = func(ctx context.Context) error { return errors.Join(own(ctx), s.peers.trouble()) }
+		s.front = append(s.front, s.peers.watch)
+		s.metrics = append(s.metrics, s.peers.metrics)
+	}
 	if s.process.Admin != "none" {
 		a, err := endpoint.NewAdmin(endpoint.AdminConfig{Address: s.process.Admin, Ready: s.ready, Log: s.options.Log,
 			Metrics: func() (all []endpoint.Metric) {

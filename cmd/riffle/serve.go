@@ -83,8 +83,57 @@ func service(cmd *cobra.Command, f func(context.Context, operate.Options) error)
 	return fmt.Errorf("interrupted: %w", context.Canceled)
 }
 
+// checkFlag tries a configuration in place of serving it.
+type checkFlag struct {
+	on   bool
+	show output
+}
+
+func (c *checkFlag) flags(fs *pflag.FlagSet) {
+	fs.BoolVar(&c.on, "check", false, "try the configuration, keys, store and peers, and end")
+	fs.BoolVar(&c.show.json, "json", false, "with --check: print what was found as one JSON document")
+}
+
+func (c *checkFlag) run(cmd *cobra.Command, role, config string) error {
+	found, err := operate.Inspect(cmd.Context(), role, config)
+	if err != nil {
+		return operateError(err)
+	}
+	wrong, away := operate.Wrong(found)
+	if c.show.json {
+		err = printJSON(cmd.OutOrStdout(), map[string]any{"right": !wrong && !away, "checks": found})
+	} else {
+		p := printer{w: cmd.OutOrStdout()}
+		for _, f := range found {
+			what := f.What
+			if role == operate.RoleAll {
+				what = f.Role + ": " + what
+			}
+			switch {
+			case f.Error == "":
+				p.line("ok       %s", what)
+			case f.Unreachable:
+				p.line("away     %s: %s", what, plainly(f.Error))
+			default:
+				p.line("wrong    %s: %s", what, plainly(strings.TrimPrefix(plainly(f.Error), "configuration: ")))
+			}
+		}
+		err = p.err
+	}
+	switch {
+	case err != nil:
+		return err
+	case wrong:
+		return usage("the configuration is not right yet")
+	case away:
+		return errors.New("not all peers answer")
+	}
+	return nil
+}
+
 func newServe() *cobra.Command {
 	var config string
+	var check checkFlag
 	cmd := &cobra.Command{
 		Use:   "serve coordinator|shuffler|aggregator|all",
 		Short: "Run a role as a server",
@@ -92,12 +141,20 @@ func newServe() *cobra.Command {
 exits with 0. Its log is JSON on stderr and names no client. deploy/ has a
 commented configuration for each role; deploy/GUIDE.md walks through all of it.
 
+With --check it does not serve: it says, a line each, whether the configuration is
+complete, keys and store are there, and peers answer with the keys they are known
+by. Exit code 2: something is to be mended here; 1: a peer does not answer.
+
 With "all" every role runs in this process, for development.`,
-		Example: `  riffle serve shuffler --config deploy/shuffler.yaml`,
-		Args:    roleArg(serverRoles),
+		Example: `  riffle serve shuffler --config deploy/shuffler.yaml
+  riffle serve shuffler --config deploy/shuffler.yaml --check`,
+		Args: roleArg(serverRoles),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if config == "" {
 				return usage("--config is required")
+			}
+			if check.on {
+				return check.run(cmd, args[0], config)
 			}
 			if args[0] == operate.RoleAll {
 				fmt.Fprintln(cmd.ErrOrStderr(), "riffle:", singleOperator)
@@ -108,6 +165,7 @@ With "all" every role runs in this process, for development.`,
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the role")
+	check.flags(cmd.Flags())
 	addUnderDemo(cmd.Flags())
 	return cmd
 }
@@ -120,6 +178,7 @@ func serverOptions(cmd *cobra.Command) operate.Options {
 
 func newClient() *cobra.Command {
 	var config string
+	var check checkFlag
 	cmd := &cobra.Command{
 		Use:   "client",
 		Short: "Take part with one or many clients",
@@ -128,11 +187,15 @@ refuses what its policy does not allow, keeps a ledger of its own that it
 charges before a report leaves, and runs until it is stopped, or until the last
 of the tasks that are named has ended.`,
 		Example: `  riffle init client --config deploy/client.yaml
+  riffle client --config deploy/client.yaml --check
   riffle client --config deploy/client.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if config == "" {
 				return usage("--config is required")
+			}
+			if check.on {
+				return check.run(cmd, operate.RoleClient, config)
 			}
 			return service(cmd, func(ctx context.Context, o operate.Options) error {
 				return operate.ServeClients(ctx, config, o)
@@ -140,6 +203,7 @@ of the tasks that are named has ended.`,
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the clients")
+	check.flags(cmd.Flags())
 	addUnderDemo(cmd.Flags())
 	return cmd
 }
