@@ -47,10 +47,12 @@ func TestExamplesParse(t *testing.T) {
 	}
 }
 
+// commented finds the keys that an example shows commented out, where they stand.
+var commented = regexp.MustCompile(`(?m)^( *)# (( *)[a-z0-9-]+:.*)$`)
+
 // What an example shows as a default, commented out, is a key too, and to write
 // it out changes nothing.
 func TestExamplesShowDefaults(t *testing.T) {
-	shown := regexp.MustCompile(`(?m)^# ((  )?[a-z0-9-]+:.*)$`)
 	for name, load := range loaders {
 		text := example(t, name)
 		path := writeConfig(t, text)
@@ -58,22 +60,18 @@ func TestExamplesShowDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		alternative := strings.Index(text, "# or a NATS cluster")
+		alternative := strings.Index(text, "  # or a NATS cluster")
 		if alternative < 0 {
 			alternative = len(text)
 		}
-		full := shown.ReplaceAllStringFunc(text[:alternative], func(line string) string {
-			key := strings.TrimPrefix(line, "# ")
-			if strings.HasPrefix(key, "holder:") { // depends on the process
+		full := commented.ReplaceAllStringFunc(text[:alternative], func(line string) string {
+			m := commented.FindStringSubmatch(line)
+			if strings.HasPrefix(m[2], "holder:") || strings.HasPrefix(m[2], "urls:") { // the process's own, and in place of another
 				return line
 			}
-			if in := strings.Split(text, line)[0]; name == "shuffler" && strings.HasPrefix(key, "max-bytes") && strings.Contains(in, "\nstore:") ||
-				name == "client" && strings.Contains(in, "\npolicy:") && !strings.HasPrefix(key, "log:") {
-				key = "  " + key
-			}
-			return key
+			return m[1] + m[2]
 		})
-		if strings.Count(full, "\n# ") >= strings.Count(text[:alternative], "\n# ") && name != "all" {
+		if strings.Count(full, "# ") >= strings.Count(text[:alternative], "# ") && name != "all" {
 			t.Errorf("%s: nothing was taken as a default", name)
 		}
 		if err := os.WriteFile(path, []byte(full), 0o600); err != nil {
@@ -88,6 +86,40 @@ func TestExamplesShowDefaults(t *testing.T) {
 		b, errB := yaml.Marshal(after)
 		if errA != nil || errB != nil || string(a) != string(b) {
 			t.Errorf("%s with its defaults written out:\n%s\nwithout:\n%s", name, b, a)
+		}
+	}
+}
+
+// Each commented key can be taken in by itself, by removing its "# ", with the keys
+// above it that it belongs to: it stands where it belongs.
+func TestExamplesCommentsStandWhereTheyBelong(t *testing.T) {
+	into := map[string]func() any{"shuffler": func() any { return &Shuffler{} }, "coordinator": func() any { return &Coordinator{} },
+		"aggregator": func() any { return &Aggregator{} }, "client": func() any { return &Client{} }, "all": func() any { return &All{} }}
+	for name, empty := range into {
+		lines := strings.Split(example(t, name), "\n")
+		tried := 0
+		for i, line := range lines {
+			m := commented.FindStringSubmatch(line)
+			if m == nil || m[3] == "" && strings.HasSuffix(strings.TrimSpace(m[2]), ":") && i+1 < len(lines) && commented.MatchString(lines[i+1]) {
+				continue
+			}
+			full := append([]string(nil), lines...)
+			full[i] = m[1] + m[2]
+			if m[3] != "" { // of a block that is commented out: with its first line
+				for j := i - 1; j >= 0; j-- {
+					if up := commented.FindStringSubmatch(lines[j]); up != nil && up[3] == "" {
+						full[j] = up[1] + up[2]
+						break
+					}
+				}
+			}
+			if err := load(writeConfig(t, strings.Join(full, "\n")), empty()); err != nil {
+				t.Errorf("%s: line %d: %s: %v", name, i+1, line, err)
+			}
+			tried++
+		}
+		if tried < 6 && name != "all" {
+			t.Errorf("%s: %d commented keys", name, tried)
 		}
 	}
 }
