@@ -204,8 +204,8 @@ func (c Config) unscaled(file *dataset.CSV) (warnings []string) {
 		case ranged && share > manyOutside:
 			warnings = append(warnings, fmt.Sprintf("%.0f %% of column %s lie outside of its range", 100*share, column))
 		case !ranged && size > largeColumn:
-			warnings = append(warnings, fmt.Sprintf("column %s has values of about %.3g and no public range: hardly anything can be learned; give one that everybody knows, as --range %s=LOW..HIGH",
-				column, size, column))
+			warnings = append(warnings, fmt.Sprintf("column %s has values of about %.3g and no public range: learning goes badly with it, or not at all; give one that everybody knows, as --range %q",
+				column, size, column+"=LOW..HIGH"))
 		}
 	}
 	for j, column := range file.Columns {

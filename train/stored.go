@@ -146,6 +146,7 @@ type Tested struct {
 	Rows, Trained int
 	// LabelUnit times the loss is in the label's own units; 1: as it is.
 	LabelUnit float64
+	Label     string // the column; empty: images
 	// Warning is what to look at; empty: nothing.
 	Warning string
 }
@@ -155,7 +156,7 @@ type Tested struct {
 // asked for; of a table with another number of rows it is all of them.
 func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 	c := Config{Data: data, Model: s.Name, Loss: s.loss, Label: s.label, Range: s.ranges, Scale: s.scale}
-	out := &Tested{Set: "test", Classes: s.labels, LabelUnit: c.labelUnit()}
+	out := &Tested{Set: "test", Classes: s.labels, LabelUnit: c.labelUnit(), Label: s.label}
 	if all && !c.isCSV() {
 		return nil, inputError("all goes with a table: data %s has a test set of its own", data)
 	}

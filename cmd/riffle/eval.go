@@ -101,8 +101,8 @@ func printEval(w io.Writer, stored *train.Stored, e *train.Tested) error {
 	if !math.IsNaN(e.Accuracy()) {
 		p.row("test accuracy", "%.2f %% of %d", 100*e.Accuracy(), e.Examples)
 	}
-	p.row("test loss", "%s on %d examples", lossOf(e.Loss, e.LabelUnit, "the label"), e.Examples)
-	p.row("baseline", "%s", train.DescribeBaseline(e.Baseline, e.Classes, e.Set))
+	p.row("test loss", "%s on %d examples", lossOf(e.Loss, e.LabelUnit, e.Label), e.Examples)
+	p.row("baseline", "%s", unitBaseline(e.Baseline, e.LabelUnit, e.Classes, e.Set))
 	if len(e.Confusion) <= mostClasses {
 		for k, row := range e.Confusion {
 			all := 0

@@ -8,12 +8,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/model"
 	"github.com/riffle-dp/riffle/simulate"
 	"github.com/riffle-dp/riffle/train"
 )
@@ -263,7 +265,16 @@ func lossOf(loss, unit float64, label string) string {
 	if unit == 0 || unit == 1 {
 		return fmt.Sprintf("%.4f", loss)
 	}
-	return fmt.Sprintf("%.4f, which is %.4g in the units of %s", loss, unit*loss, label)
+	return fmt.Sprintf("%.4f (%.4g in the units of %s)", loss, unit*loss, label)
+}
+
+// unitBaseline is a baseline in words, that of numbers in their units too.
+func unitBaseline(b model.Baseline, unit float64, classes []string, examples string) string {
+	text := train.DescribeBaseline(b, classes, examples)
+	if loss, rest, ok := strings.Cut(text, ", "); ok && b.Class < 0 && unit != 0 && unit != 1 {
+		return fmt.Sprintf("%s (%.4g), %s", loss, unit*b.Loss, rest)
+	}
+	return text
 }
 
 func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
@@ -273,11 +284,7 @@ func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 	} else {
 		p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Accuracy())
 	}
-	if s.Baseline.Class < 0 {
-		p.row("baseline", "%s: the best constant for these %s examples", lossOf(s.Baseline.Loss, s.LabelUnit, r.Config.Label), r.Data.EvalName)
-	} else {
-		p.row("baseline", "%s", train.DescribeBaseline(s.Baseline, r.Data.ClassNames(), r.Data.EvalName))
-	}
+	p.row("baseline", "%s", unitBaseline(s.Baseline, s.LabelUnit, r.Data.ClassNames(), r.Data.EvalName))
 	if r.Config.Trust == "none" {
 		p.row("epsilon", "infinite: no privacy (--trust none)")
 	} else {
