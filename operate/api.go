@@ -244,7 +244,7 @@ func (r *running) message(s coordinator.Status) *operatorv1.Task {
 	t := &operatorv1.Task{Id: hex.EncodeToString(s.Task[:]), Name: s.Name, State: string(s.State), Why: s.Why, Rounds: s.Rounds, Round: s.Round,
 		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: s.Epsilon(), Delta: s.Delta, Reports: s.Reports,
 		RoundsVoid: s.Void, RoundsFailed: s.Failed, LedgerEntries: s.Charged, Phase: s.Phase, Error: s.Error, Rejected: map[string]int64{},
-		Failure: s.Failure, FailedRound: s.FailedRound, StepsShortened: s.Shortened, Failed: map[string]int64{}}
+		Failure: s.Failure, FailedRound: s.FailedRound, StepsShortened: s.Shortened, SpareReports: s.Spare, Failed: map[string]int64{}}
 	for reason, n := range s.FailedBy {
 		t.Failed[string(reason)] = n
 	}

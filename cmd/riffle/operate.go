@@ -108,6 +108,7 @@ type taskJSON struct {
 	Participation string           `json:"participation"`
 	NMin          int64            `json:"n_min"`
 	Largest       float64          `json:"largest_report,omitempty"`
+	Spare         int64            `json:"spare_reports"`
 	Round         int64            `json:"round"`
 	Rounds        int64            `json:"rounds"`
 	Released      int64            `json:"rounds_released"`
@@ -135,7 +136,7 @@ func toJSON(t *operatorv1.Task) taskJSON {
 	maps.Copy(rejected, t.Rejected)
 	maps.Copy(failed, t.Failed)
 	return taskJSON{Task: t.Id, Name: t.Name, State: t.State, Why: t.Why, Phase: t.Phase, Trust: t.Trust, Participation: t.Participation,
-		NMin: t.NMin, Largest: t.LargestReport, Round: t.Round, Rounds: t.Rounds, Released: t.Released, Void: t.RoundsVoid, Failed: t.RoundsFailed, Reports: t.Reports,
+		NMin: t.NMin, Largest: t.LargestReport, Spare: t.SpareReports, Round: t.Round, Rounds: t.Rounds, Released: t.Released, Void: t.RoundsVoid, Failed: t.RoundsFailed, Reports: t.Reports,
 		FailedBy: failed, Shortened: t.StepsShortened, FailedRound: t.FailedRound, Failure: t.Failure,
 		Rejected: rejected, Model: t.Model, Epsilon: train.Number(t.Epsilon), Delta: t.Delta, Entries: t.LedgerEntries,
 		Accuracy: t.Accuracy, Loss: t.Loss, BaseAccuracy: t.BaselineAccuracy, BaseLoss: t.BaselineLoss, Error: t.Error}
@@ -185,7 +186,10 @@ func printTask(p *printer, t *operatorv1.Task) {
 	}
 	p.row("protocol", "%s, %s, n-min %d", t.Trust, t.Participation, t.NMin)
 	if t.LargestReport > 0 {
-		p.row("one report", "moves the mean by up to %s", moves(t.LargestReport))
+		p.row("one report", "moves the mean by up to %s; no step is longer than honest reports give", moves(t.LargestReport))
+	}
+	if t.Trust == "vector-sum" || t.Trust == "distributed" {
+		p.row("left out", "at most %d of a round of %d, or it gives no step (colluders, honest)", t.SpareReports, t.NMin)
 	}
 	if t.Phase == "standby" {
 		return

@@ -239,6 +239,7 @@ func (s *Service) checked(t Task) (*runner, error) {
 			return fail("%w", err)
 		}
 		r.sum = sum
+		r.status.Spare = r.allowed(w.MinReports)
 	}
 	if r.partSize, r.shareSize, err = mechanism.ContentSizes(m); err != nil {
 		return fail("%w", err)

@@ -33,7 +33,7 @@ func TestHalvesOfDifferentReports(t *testing.T) {
 	w := liars(t, 4, 3)
 	s := w.run()
 	w.check(s, 3)
-	if s.Released != 3 || s.Failed != 0 || s.Rejected[wire.Excluded] != 3 {
+	if s.Released != 3 || s.Failed != 0 || s.Rejected[wire.Excluded] != 3 || s.Spare != 2 {
 		t.Errorf("released %d, failed %d, rejected %v", s.Released, s.Failed, s.Rejected)
 	}
 }

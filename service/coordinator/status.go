@@ -28,6 +28,9 @@ type Status struct {
 	Source     string // the bound's theorem
 	Charged    int64  // entries
 	Counts
+	// Spare is how many of a vector sum's n-min reports may be left out before a round
+	// gives no step: the colluders and those who are not honest.
+	Spare int64
 	// Failure says why FailedRound, the last charged round without a step, gave none.
 	FailedRound int64
 	Failure     string

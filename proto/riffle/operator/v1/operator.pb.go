@@ -988,6 +988,9 @@ type Task struct {
 	// By how many clip norms, divided by the number of reports, one report can move the
 	// mean; 0: not known.
 	LargestReport float64 `protobuf:"fixed64,34,opt,name=largest_report,json=largestReport,proto3" json:"largest_report,omitempty"`
+	// Of a vector sum: how many of a round's n_min reports may be left out before the
+	// round gives no step.
+	SpareReports  int64 `protobuf:"varint,35,opt,name=spare_reports,json=spareReports,proto3" json:"spare_reports,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1221,6 +1224,13 @@ func (x *Task) GetStepsShortened() int64 {
 func (x *Task) GetLargestReport() float64 {
 	if x != nil {
 		return x.LargestReport
+	}
+	return 0
+}
+
+func (x *Task) GetSpareReports() int64 {
+	if x != nil {
+		return x.SpareReports
 	}
 	return 0
 }
@@ -1477,7 +1487,7 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\v2\x18.riffle.operator.v1.TaskR\x04task\"'\n" +
 	"\x11RemoveTaskRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\"\x14\n" +
-	"\x12RemoveTaskResponse\"\xc1\b\n" +
+	"\x12RemoveTaskResponse\"\xe6\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1509,7 +1519,8 @@ const file_riffle_operator_v1_operator_proto_rawDesc = "" +
 	"\ffailed_round\x18\x1f \x01(\x03R\vfailedRound\x12<\n" +
 	"\x06failed\x18  \x03(\v2$.riffle.operator.v1.Task.FailedEntryR\x06failed\x12'\n" +
 	"\x0fsteps_shortened\x18! \x01(\x03R\x0estepsShortened\x12%\n" +
-	"\x0elargest_report\x18\" \x01(\x01R\rlargestReport\x1a;\n" +
+	"\x0elargest_report\x18\" \x01(\x01R\rlargestReport\x12#\n" +
+	"\rspare_reports\x18# \x01(\x03R\fspareReports\x1a;\n" +
 	"\rRejectedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a9\n" +
