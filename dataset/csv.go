@@ -371,7 +371,7 @@ func (p *csvParser) class(cell string) (int32, error) {
 	case p.config.Classes != nil && !slices.Contains(p.config.Classes, cell):
 		return 0, fmt.Errorf("%s: class %.40q is none of the %d that there are", p.at(p.label), cell, len(p.config.Classes))
 	case len(p.names) == MaxCSVClasses:
-		return 0, fmt.Errorf("%s: %.40q would be class %d, at most %d are read; is the column a real target?",
+		return 0, fmt.Errorf("%s: %.40q would be class %d, at most %d are read; numbers to predict need a loss of their own, such as absolute",
 			p.at(p.label), cell, MaxCSVClasses+1, MaxCSVClasses)
 	}
 	cell = strings.Clone(cell) // the record's memory goes with it otherwise

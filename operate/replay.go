@@ -32,7 +32,9 @@ type Replay struct {
 	Model   [32]byte // digest of the released model, which the replay's equals
 	// Evaluation is of the released model.
 	Evaluation *model.Evaluation
-	Rejected   map[wire.Reason]int64
+	// Baseline is the best constant's on the same examples.
+	Baseline model.Baseline
+	Rejected map[wire.Reason]int64
 }
 
 // ReplayTask recomputes a task's model from the recorded reports with the functions
@@ -107,6 +109,7 @@ func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error
 			return nil, err
 		}
 	}
+	out.Baseline = task.Baseline()
 	out.Evaluation, err = task.Evaluate(theta)
 	return out, err
 }

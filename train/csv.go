@@ -173,9 +173,11 @@ func (c Config) splitCSV(file *dataset.CSV) (d *Data, err error) {
 
 // What is warned of: an unscaled column whose root mean square is above largeColumn,
 // and a range outside of which more than manyOutside of a column's cells are.
+// More classes than manyNumbers that are all numbers may be meant as such.
 const (
 	largeColumn = 4
 	manyOutside = .05
+	manyNumbers = 30
 )
 
 // unscaled says which columns, the label's included, learning will have trouble
@@ -211,6 +213,12 @@ func (c Config) unscaled(file *dataset.CSV) (warnings []string) {
 	for j, column := range file.Columns {
 		_, ranged := by[column]
 		check(column, ranged || rest != dataset.Scaling{}, low, func(row int) float32 { return t.Row(row)[j] })
+	}
+	if n := len(file.Labels); n > manyNumbers && !slices.ContainsFunc(file.Labels, func(text string) bool {
+		_, err := strconv.ParseFloat(text, 64)
+		return err != nil
+	}) {
+		warnings = append(warnings, fmt.Sprintf("the %d different numbers of column %s are taken as classes; --loss absolute predicts numbers", n, c.Label))
 	}
 	if t.Regression() {
 		_, ranged := by[c.Label]

@@ -245,6 +245,34 @@ func TestUnscaledColumnsAreWarnedOf(t *testing.T) {
 	}
 }
 
+// Many different numbers without a loss for numbers are classes, and that is said.
+func TestNumbersTakenAsClassesAreWarnedOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		format string
+		rows   int
+		want   bool
+	}{"digits": {"%d", 10, false}, "ages": {"%d", 90, true}, "names": {"kind %d", 90, false}} {
+		var text strings.Builder
+		text.WriteString("x,y\n")
+		for i := range 400 {
+			fmt.Fprintf(&text, "0.5,"+c.format+"\n", i%c.rows)
+		}
+		path := filepath.Join(t.TempDir(), "t.csv")
+		if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config := Default()
+		config.Data, config.Label = path, "y"
+		r, err := Prepare(context.Background(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(strings.Join(r.Data.Warnings, "\n"), "different numbers of column y are taken as classes"); got != c.want {
+			t.Errorf("%s: warnings %q", name, r.Data.Warnings)
+		}
+	}
+}
+
 // A range is mapped to −1..1 about its middle, or to 0..1 if asked for, and a
 // stored configuration that says neither means 0..1, as it did when it was written.
 func TestScaleOfRanges(t *testing.T) {

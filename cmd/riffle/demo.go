@@ -393,6 +393,7 @@ type demoResult struct {
 	Accepted   int64                 `json:"reports_accepted"`
 	Rejected   map[wire.Reason]int64 `json:"reports_rejected"`
 	Accuracy   float64               `json:"test_accuracy"`
+	Baseline   float64               `json:"baseline_accuracy"` // of the most frequent class
 	Epsilon    train.Number          `json:"epsilon"`
 	Entries    int64                 `json:"ledger_entries"`
 	Seconds    float64               `json:"seconds"`
@@ -437,7 +438,7 @@ func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, erro
 			return nil, fmt.Errorf("fsck %s: %s: %s (%d problems)", role, r.Problems[0].Where, r.Problems[0].What, len(r.Problems))
 		}
 	}
-	return &demoResult{Released: replay.Released, Accepted: replay.Reports, Rejected: replay.Rejected, Accuracy: replay.Evaluation.Accuracy(),
+	return &demoResult{Released: replay.Released, Accepted: replay.Reports, Rejected: replay.Rejected, Accuracy: replay.Evaluation.Accuracy(), Baseline: replay.Baseline.Accuracy,
 		Epsilon: train.Number(replay.Epsilon.Eps), Entries: book.Entries, Seconds: took.Seconds(), Delta: replay.Epsilon.Delta, Bound: replay.Epsilon.Method,
 		Rounds: d.Rounds, Clients: d.Clients, Trust: d.Trust, Takes: d.Participation, Model: hex.EncodeToString(replay.Model[:]),
 		Replayed: true, Clean: true, Dir: d.dir, population: float64(book.Epsilon)}, nil
@@ -446,6 +447,7 @@ func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, erro
 func (r *demoResult) print(w io.Writer) error {
 	p := printer{w: w}
 	p.row("test accuracy", "%.2f %%", 100*r.Accuracy)
+	p.row("baseline", "%.2f %%, always the most frequent class", 100*r.Baseline)
 	p.row("epsilon", "%s at delta = %g (%s, proved; replace one client), counted from %s", roundUp(float64(r.Epsilon)), r.Delta, r.Bound, counted(r.Entries, "ledger entry"))
 	p.row("rounds", "%d of %d released, %s summed", r.Released, r.Rounds, counted(r.Accepted, "report"))
 	for reason, n := range r.Rejected {
