@@ -68,7 +68,7 @@ type outcome struct {
 	accepted int64
 	rejected map[wire.Reason]int64
 	short    bool     // the step was made shorter
-	measure  *float64 // of the guard, of the model that is released
+	best     *float64 // the guard's measure of the best model, this one among them
 }
 
 // failed is the last round without a step, as it is stored.
@@ -94,8 +94,8 @@ func (r *runner) note(next *record, round int64, o outcome) {
 			r.log.Warn("a step was longer than honest reports give and is made shorter", "round", round)
 		}
 		next.Barren = 0
-		if o.measure != nil && (next.Best == nil || *o.measure > *next.Best) {
-			next.Best = o.measure
+		if o.best != nil {
+			next.Best = o.best
 		}
 		return
 	}

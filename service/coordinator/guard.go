@@ -25,12 +25,13 @@ type Guard struct {
 	Pause bool
 }
 
-// judge returns why a step is held back, or its measure. What cannot be measured is
+// judge returns why a step is held back, or what the best measure then is. What cannot be measured is
 // held back.
 func (g *Guard) judge(evaluation any, best float64) (*failure, *float64) {
 	v := g.Measure(evaluation)
 	if v >= best-g.Fall && !math.IsInf(v, 0) {
-		return nil, &v
+		best = max(best, v)
+		return nil, &best
 	}
 	return noStep(FailedGuard, "the model's %s would be %.4g, the best was %.4g, and it may fall by %.4g: the last good model stays",
 		g.Metric, math.Abs(v), math.Abs(best), g.Fall), nil

@@ -357,7 +357,7 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 	if o.failed == nil && r.t.Evaluate != nil && r.t.Guard != nil {
 		r.phase("evaluating")
 		evaluation = r.t.Evaluate(slices.Clone(r.pure.Parameters()))
-		if o.failed, o.measure = r.t.Guard.judge(evaluation, best); o.failed != nil {
+		if o.failed, o.best = r.t.Guard.judge(evaluation, best); o.failed != nil {
 			if err := r.pure.TakeBack(before); err != nil {
 				return err
 			}
