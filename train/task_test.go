@@ -50,6 +50,7 @@ func TestTaskIsMadeAgainFromWhatWasSigned(t *testing.T) {
 		"once":        func(c *Config) { c.Participation, c.K, c.Randomizer, c.ClipMode = "once", 20, "rinf", "coordinate" },
 		"vector-sum":  func(c *Config) { c.Trust, c.Epsilon = "vector-sum", 20 },
 		"per-client":  func(c *Config) { c.PerClient, c.Eps0 = 2, 1.5 },
+		"ranges":      func(c *Config) { c.Range = "*=0..2" },
 		"random list": func(c *Config) { c.LR, c.Seed, c.Workers = "0.3,0.1@2", 9, 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,6 +85,66 @@ func TestTaskIsMadeAgainFromWhatWasSigned(t *testing.T) {
 				t.Errorf("coordinators differ: %+v, %+v", a, b)
 			}
 		})
+	}
+}
+
+// Clients scale their rows as the task says: about the middle of ranges, or, in a
+// task of a version that knew no other way, to 0..1.
+func TestClientsScaleAsTheTaskSays(t *testing.T) {
+	path := smallCSV(t, 80)
+	c := csvConfig(path)
+	c.Range, c.Population, c.NMin = "*=0..2", 40, 20
+	old, err := newTask(context.Background(), c) // without the choice that a new task begins with
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.describe("old", enrolled.Population); err != nil {
+		t.Fatal(err)
+	}
+	made, err := NewTask(context.Background(), "new", c, enrolled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range []struct {
+		*Task
+		scale string
+		first float32 // of .1 in 0..2
+	}{{old, "", .05}, {made, centred, -.9}} {
+		if bytes.Contains(task.Wire.Config, []byte("scale:")) != (task.scale != "") {
+			t.Errorf("%s", task.Wire.Config)
+		}
+		opened, err := OpenTask(context.Background(), task.Wire, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if opened.Config.Scale != task.scale {
+			t.Errorf("opened with scale %q, made with %q", opened.Config.Scale, task.scale)
+		}
+		l := NewLocal(path)
+		theta := opened.Model.Init(3)
+		want, got := make([]float32, len(theta)), make([]float32, len(theta))
+		of := gradients(opened.Model, opened.Data.Train)
+		dealt, err := opened.Config.newClients(opened.Data.Train, opened.parts.stages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for i := range int64(40) {
+			g, err := l.Part(i).Open(task.Wire)
+			if err != nil {
+				t.Fatal(err)
+			}
+			row := dealt.population.Example(i)
+			of(row, theta, want)
+			g(theta, got)
+			if !slices.Equal(want, got) {
+				t.Fatalf("scale %q: client %d has another gradient than the coordinator's rows give", task.scale, i)
+			}
+			found = found || opened.Data.Train.Row(row)[0] == task.first
+		}
+		if !found {
+			t.Errorf("scale %q: no row begins with %v", task.scale, task.first)
+		}
 	}
 }
 
