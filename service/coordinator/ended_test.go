@@ -144,3 +144,40 @@ func TestDiscard(t *testing.T) {
 		t.Errorf("%+v; discarded %v in %d tries", s, gone, tries)
 	}
 }
+
+// A standby says that it is one, and that it cannot end what another leads; it does not
+// end it later either.
+func TestStandbyDoesNotStop(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All)
+	hold := make(chan struct{})
+	leader, err := w.start(nil, func(c *Config) { c.Hold = hold })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	phase := func(p *process) string {
+		s, _ := p.Show(w.task.ID())
+		return s.Phase
+	}
+	for phase(leader) != "waiting" && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	standby, err := w.start(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.Stop(ctx, w.task.ID(), ""); !errors.Is(err, ErrStandby) {
+		t.Errorf("stopped by a standby: %v", err)
+	}
+	if p := phase(standby); p != "standby" {
+		t.Errorf("it is %s", p)
+	}
+	leader.stop()
+	if err := <-leader.done; err != nil {
+		t.Error(err)
+	}
+	if s := w.end(standby); s.State != Done || s.Released != 3 {
+		t.Errorf("%+v", s)
+	}
+}
