@@ -5,13 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/riffle-dp/riffle/endpoint"
@@ -54,17 +53,19 @@ func (c Coordinator) peers(s batch.Source, a *coordinator.Aggregator, p wire.Pop
 // alert finds out why a connection ended while something was written to it: a server
 // that does not know our certificate says so only to who reads. err is what was met.
 func alert(ctx context.Context, c *http.Client, address string, err error) error {
-	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
-		return err
+	var u *url.Error
+	var op *net.OpError
+	if !errors.As(err, &u) || errors.Is(err, endpoint.ErrNotPinned) || errors.As(err, &op) && op.Op == "dial" {
+		return err // it was answered, or there was no connection
 	}
 	t, ok := c.Transport.(*http.Transport)
-	u, bad := url.Parse(address)
+	to, bad := url.Parse(address)
 	if !ok || bad != nil {
 		return err
 	}
 	dialer := tls.Dialer{Config: t.TLSClientConfig.Clone()}
 	dialer.Config.ClientSessionCache = nil
-	conn, bad := dialer.DialContext(ctx, "tcp", u.Host)
+	conn, bad := dialer.DialContext(ctx, "tcp", to.Host)
 	if bad != nil {
 		return errors.Join(bad, err)
 	}
