@@ -444,6 +444,10 @@ func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseK
 	}
 	// The sigma that sums of Gaussian reports need.
 	g, err := q.Gaussian(1)
+	if errors.Is(err, dp.ErrNoBound) { // chance is worth nothing
+		t.Eps = target * (1 - 1e-8)
+		return vecsum.Tight(t)
+	}
 	if err != nil {
 		return vecsum.Params{}, err
 	}

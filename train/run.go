@@ -227,13 +227,30 @@ func (c Config) trust() dp.Trust {
 
 // Planned returns the proved bound on what the whole run will cost; ε is +Inf
 // without privacy.
-func (r *Run) Planned(ctx context.Context) (dp.Bound, error) { return r.Config.cost(ctx) }
+func (r *Run) Planned(ctx context.Context) (dp.Bound, error) {
+	return r.Config.cost(ctx, asAsked)
+}
+
+func asAsked(q account.Query) account.Query { return q }
 
 // Planned returns the proved bound on what all of the task's rounds cost if as many
-// take part as it expects.
-func (t *Task) Planned(ctx context.Context) (dp.Bound, error) { return t.Config.cost(ctx) }
+// take part as it expects. Void rounds are announced again, and cost where chance is
+// counted on.
+func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
+	others := t.Config.summed() && t.Config.Honest > 0 && t.Config.Honest < 1
+	return t.Config.cost(ctx, func(q account.Query) account.Query {
+		again := q.Again(t.Wire.MinReports, t.Wire.LastRound(), others)
+		if again.Rounds == q.Rounds {
+			return again
+		}
+		// The tails of a sum's noise are kept for the task's rounds; more have more.
+		again.Delta -= t.Config.tail() * t.Config.Delta * (float64(again.Rounds)/float64(q.Rounds) - 1)
+		return again
+	})
+}
 
-func (c Config) cost(ctx context.Context) (dp.Bound, error) {
+// cost asks about the run's queries, each as it is to be counted.
+func (c Config) cost(ctx context.Context, counted func(account.Query) account.Query) (dp.Bound, error) {
 	if c.Trust == "none" {
 		return ledger.Unprotected{}.Spent()
 	}
@@ -243,7 +260,7 @@ func (c Config) cost(ctx context.Context) (dp.Bound, error) {
 	}
 	var most dp.Bound
 	for _, p := range queries {
-		answer, err := account.Answer(ctx, p.query, "best")
+		answer, err := account.Answer(ctx, counted(p.query), "best")
 		if err != nil {
 			return dp.Bound{}, err
 		}

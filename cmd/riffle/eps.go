@@ -47,7 +47,7 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 	fs.Float64Var(&p.gamma, "gamma", 0, "each client's chance to take part, with check-in")
 	fs.Float64Var(&p.dropout, "dropout", 0, "chance p' that a participant's report never arrives")
 	p.rounds = 1
-	fs.Var(&p.rounds, "rounds", "rounds")
+	fs.Var(&p.rounds, "rounds", "rounds that are announced, void ones too")
 	fs.Float64Var(&p.delta, "delta", 0, "delta at which epsilon is wanted")
 	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response), krr:K, laplace (in the l1 ball), gaussian, vecsum (integer noise, only the sum is seen), or with --dim one of riffle train's: privunit, r2, r1, rinf, rr, signed-krr")
 	fs.Float64Var(&p.tv, "tv", 0, "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)")

@@ -20,8 +20,12 @@ func Survival(n, x int64, p, q float64) float64 {
 		return 0
 	case p == 0:
 		return 0
-	case q == 0:
+	case q < 0x1p-1000: // also 0; q/p and p/q overflow
 		return 1
+	case p < 0x1p-1000 && x == 1:
+		return float64(n) * p
+	case p < 0x1p-1000:
+		return 0
 	}
 	// The integrand's slope at 0 is −slope/q for the upper tail, slope/p for the
 	// mirrored one. Above the mean the upper tail is at most about a half, also
@@ -43,8 +47,8 @@ func integral(a, b, rho, slope float64) float64 {
 	}
 	// Find where the integrand falls below e^-depth; log is concave and falling.
 	const depth = 40.
-	curve := a + rho*rho*b
-	end := math.Min(1, 2*depth/(slope+math.Sqrt(slope*slope+2*depth*curve)))
+	curve := math.Hypot(math.Sqrt(a), rho*math.Sqrt(b)) // squares of a tiny ρ are 0
+	end := math.Min(1, 2*depth/(slope+math.Hypot(slope, math.Sqrt(2*depth)*curve)))
 	for end < 1 && log(end) > -depth {
 		end = math.Min(1, end*1.25)
 	}

@@ -76,3 +76,18 @@ func BenchmarkSurvival(b *testing.B) {
 		Survival(n, n/2+int64(i%2000000), .5, .5)
 	}
 }
+
+// Probabilities whose square underflows.
+func TestSurvivalOfTheRarest(t *testing.T) {
+	for _, p := range []float64{1e-160, 1e-200, 1e-300, 5e-324} {
+		for _, n := range []int64{1, 2, 36, 1 << 40} {
+			want := float64(n) * p // of one or more, but for n²p²
+			if got := Survival(n, 1, p, 1); !(math.Abs(got-want) <= 1e-12*want) && !(got == 0 && want < 1e-300) {
+				t.Errorf("P(Bin(%d, %v) >= 1) = %v, want %v", n, p, got, want)
+			}
+			if got := Survival(n, n, 1, p); n > 1 && !(math.Abs(got-1) <= 1e-12) {
+				t.Errorf("P(Bin(%d, 1) >= %d) = %v, want 1", n, n, got)
+			}
+		}
+	}
+}
