@@ -24,9 +24,12 @@ type gate struct {
 	used   amounts
 	rate   *bucket // of requests, over all callers; nil: no limit
 	ofRate float64 // an address's unproven callers' part of it
-	all    map[netip.Prefix]*party
-	closed atomic.Int64 // in favour of others
-	turned atomic.Int64 // away, since there was no room
+	// ofBytes is how many bytes a second are read of those, their connections in equal
+	// parts; 0: no limit.
+	ofBytes float64
+	all     map[netip.Prefix]*party
+	closed  atomic.Int64 // in favour of others
+	turned  atomic.Int64 // away, since there was no room
 }
 
 // amounts counts connections, requests and bytes.
@@ -53,6 +56,7 @@ type guest struct {
 	party  *party
 	place  *list.Element
 	proven bool
+	free   atomic.Bool // proven, for who does not hold the lock
 	gone   bool
 	until  time.Time // not closed for the next of its address
 	spoke  bool
@@ -136,10 +140,7 @@ func (g *gate) take(me *guest, what int, n int64, now time.Time) (closing []*gue
 		case me.gone:
 			return closing, false
 		case !me.proven && p.unproven[what]+n > g.share[what]:
-			out = oldest(&p.strangers, me, what)
-			if out != nil && now.Before(out.until) {
-				out = nil
-			}
+			out = oldest(&p.strangers, me, what, now)
 		case g.used[what]+n > g.most[what]:
 			out = g.crowded(me, what, now)
 		default:
@@ -154,12 +155,19 @@ func (g *gate) take(me *guest, what int, n int64, now time.Time) (closing []*gue
 	}
 }
 
+// mostLooked bounds how many addresses are compared for one caller.
+const mostLooked = 1024
+
 // crowded says who gives way where all room is taken: an unproven guest of the
 // address that has most of them; if there are none, a proven one of the address that
 // has most. An address does not make way for one that has as much as itself.
 func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
 	var strangers, known *party
-	for _, p := range g.all {
+	looked := 0
+	for _, p := range g.all { // in a random order
+		if looked++; looked > mostLooked {
+			break
+		}
 		if p.unproven[what] > 0 && (strangers == nil || p.unproven[what] > strangers.unproven[what]) {
 			strangers = p
 		}
@@ -168,21 +176,24 @@ func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
 		}
 	}
 	if strangers != nil {
-		out := oldest(&strangers.strangers, me, what)
-		if out != nil && (me.proven || strangers.unproven[what] > me.party.unproven[what]+1 || !now.Before(out.until)) {
+		if me.proven || strangers.unproven[what] > me.party.unproven[what]+1 {
+			now = time.Time{} // they have had more than their part
+		}
+		if out := oldest(&strangers.strangers, me, what, now); out != nil {
 			return out
 		}
 	}
 	if known != nil && known.used[what] > me.party.used[what]+1 {
-		return oldest(&known.known, me, what)
+		return oldest(&known.known, me, what, time.Time{})
 	}
 	return nil
 }
 
-// oldest is who has been idle longest among those that hold something.
-func oldest(l *list.List, me *guest, what int) *guest {
+// oldest is who has been idle longest among those that hold something, but for those
+// who have just come; at no time, nobody has.
+func oldest(l *list.List, me *guest, what int, now time.Time) *guest {
 	for e := l.Front(); e != nil; e = e.Next() {
-		if one := e.Value.(*guest); one != me && one.used[what] > 0 {
+		if one := e.Value.(*guest); one != me && one.used[what] > 0 && (now.IsZero() || !now.Before(one.until)) {
 			return one
 		}
 	}
@@ -280,6 +291,7 @@ func (me *guest) prove() {
 		me.party.unproven[what] -= n
 	}
 	me.proven = true
+	me.free.Store(true)
 	me.place = me.party.known.PushBack(me)
 }
 
@@ -413,18 +425,62 @@ func (l *gateListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if g := l.gate.arrive(c, time.Now()); g != nil {
-			return &guestConn{Conn: c, guest: g}, nil
+			return &guestConn{Conn: c, guest: g, ended: make(chan struct{})}, nil
 		}
 		_ = c.Close()
 	}
 }
 
+// guestConn is a connection through a gate. What a stranger sends on it, pings as
+// well as reports, is read no faster than its part of its address's bytes a second:
+// all of it costs time.
 type guestConn struct {
 	net.Conn
 	guest *guest
+	read  int // of who reads: one at a time
+	once  sync.Once
+	ended chan struct{}
+}
+
+const (
+	// firstRead is what is read of a connection at once: a handshake and some requests.
+	firstRead = 8 << 10
+	// readAtOnce is what is read of a stranger's from then on, between waits.
+	readAtOnce = 2 << 10
+)
+
+func (c *guestConn) Read(p []byte) (int, error) {
+	g := c.guest
+	if g.gate.ofBytes > 0 && !g.free.Load() {
+		if c.read >= firstRead {
+			p = p[:min(len(p), readAtOnce)]
+		} else {
+			p = p[:min(len(p), firstRead-c.read)]
+		}
+	}
+	n, err := c.Conn.Read(p)
+	slow := c.read >= firstRead
+	c.read += n
+	if slow && n > 0 && g.gate.ofBytes > 0 && !g.free.Load() {
+		timer := time.NewTimer(g.wait(n))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.ended:
+		}
+	}
+	return n, err
+}
+
+// wait is how long n bytes take of a stranger.
+func (me *guest) wait(n int) time.Duration {
+	me.gate.mu.Lock()
+	defer me.gate.mu.Unlock()
+	return time.Duration(float64(n) * float64(me.party.unproven[connections]) / me.gate.ofBytes * float64(time.Second))
 }
 
 func (c *guestConn) Close() error {
+	c.once.Do(func() { close(c.ended) })
 	c.guest.leave()
 	return c.Conn.Close()
 }

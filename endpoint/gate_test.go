@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/riffle-dp/riffle/wire"
@@ -441,6 +442,86 @@ func TestStrangersOfOneAddress(t *testing.T) {
 	}
 	if s.gate.closed.Load()+s.gate.turned.Load() < 30 {
 		t.Errorf("%d closed, %d turned away", s.gate.closed.Load(), s.gate.turned.Load())
+	}
+}
+
+// What strangers of an address send is read at their part of its rate, each at an
+// equal part of that; of who is known, at once.
+func TestStrangersAreReadSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read := func(strangers int, known bool) time.Duration {
+			g := newGate(amounts{100, 100, 100}, 1)
+			g.ofBytes = 64 << 10
+			var one *guestConn
+			near, far := net.Pipe()
+			for range strangers {
+				one = &guestConn{Conn: near, guest: g.arrive(near, time.Now()), ended: make(chan struct{})}
+			}
+			if known {
+				one.guest.prove()
+			}
+			go func() {
+				_, _ = far.Write(make([]byte, firstRead+64<<10))
+			}()
+			begun := time.Now()
+			if _, err := io.ReadFull(one, make([]byte, firstRead)); err != nil || time.Since(begun) != 0 {
+				t.Errorf("a handshake took %v: %v", time.Since(begun), err)
+			}
+			if _, err := io.ReadFull(one, make([]byte, 64<<10)); err != nil {
+				t.Error(err)
+			}
+			took := time.Since(begun)
+			near.Close()
+			return took
+		}
+		for _, c := range []struct {
+			strangers int
+			known     bool
+			want      time.Duration
+		}{{1, false, time.Second}, {4, false, 4 * time.Second}, {4, true, 0}} {
+			if took := read(c.strangers, c.known); took != c.want {
+				t.Errorf("%d strangers, known %t: 64 KiB in %v, want %v", c.strangers, c.known, took, c.want)
+			}
+		}
+	})
+}
+
+// Answers that are not taken in are requests under way: an address has no more of
+// them than its share.
+func TestUnreadAnswers(t *testing.T) {
+	s, _, _ := start(t, ServerConfig{MaxConns: 80, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "answer") })})
+	c, err := tls.Dial("tcp", s.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// A window of 0, and two requests: method GET, scheme https, path /, authority a.
+	b := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0)
+	for id := byte(1); id <= 3; id += 2 {
+		b = append(b, 0, 0, 6, 1, 5, 0, 0, 0, id, 0x82, 0x87, 0x84, 0x01, 1, 'a')
+	}
+	if _, err := c.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	for headers := 0; headers < 2; { // of both answers
+		var head [9]byte
+		if _, err := io.ReadFull(c, head[:]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.CopyN(io.Discard, c, int64(head[0])<<16|int64(head[1])<<8|int64(head[2])); err != nil {
+			t.Fatal(err)
+		}
+		if head[3] == 1 {
+			headers++
+		}
+	}
+	time.Sleep(100 * time.Millisecond) // the handlers have returned
+	s.gate.mu.Lock()
+	under := s.gate.used[requests]
+	s.gate.mu.Unlock()
+	if under != 2 {
+		t.Errorf("%d requests are under way, want 2", under)
 	}
 }
 

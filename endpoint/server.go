@@ -47,6 +47,13 @@ const (
 	// judged yet (Hold).
 	maxHeld = 64 << 20
 
+	// A connection that takes no answers is closed after unread: HTTP/2 keeps thousands
+	// of them, those to pings too.
+	unread = 5 * time.Second
+
+	// maxRead is the bytes a second that an address's strangers have their share of.
+	maxRead = 16 << 20
+
 	// HTTP/2: streams of a connection, and the least buffers that there may be. A
 	// frame's buffer is made when its length is announced, so no frame is larger than
 	// any peer may send unasked.
@@ -113,6 +120,8 @@ func NewServer(c ServerConfig) (*Server, error) {
 	s := &Server{config: c}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gate = newGate(amounts{int64(c.MaxConns), max(minRequests, requestsPerConn*int64(c.MaxConns)), maxHeld}, c.Share)
+	s.gate.share[requests] = s.gate.share[connections] // a poll each
+	s.gate.ofBytes = c.Share * maxRead
 	s.gate.share[bytesHeld] = max(s.gate.share[bytesHeld], c.MaxBody) // one body at least
 	if c.Rate > 0 {
 		s.gate.rate = newBucket(c.Rate, float64(cmp.Or(c.Burst, int(max(1, c.Rate)))))
@@ -124,7 +133,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 		// Its lines hold addresses: they are counted, not kept.
 		ErrorLog: log.New(counter{&s.counts.connection}, "", 0),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: frameBuffer,
-			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: 30 * time.Second},
+			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: unread},
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return context.WithValue(ctx, guestKey{}, guestOf(conn))
 		},
@@ -248,11 +257,17 @@ func (s *Server) limit(next http.Handler) http.Handler {
 		}
 		if why := v.begin(time.Now()); why != "" {
 			s.counts.limited.Add(1)
+			reason := wire.Unavailable
 			if why == overRate {
-				Refuse(w, wire.TooMany, why)
-			} else {
-				Refuse(w, wire.Unavailable, why)
+				reason = wire.TooMany
 			}
+			if r.ProtoMajor == 2 && v.guest != nil && !v.guest.free.Load() {
+				// Without a body, which could wait for a stranger to take it in.
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(Status(reason))
+				return
+			}
+			Refuse(w, reason, why)
 			return
 		}
 		defer v.end()
@@ -271,6 +286,10 @@ func (s *Server) limit(next http.Handler) http.Handler {
 		}
 		r = r.WithContext(ctx)
 		next.ServeHTTP(w, r)
+		if r.ProtoMajor == 2 && v.guest != nil && !v.guest.free.Load() {
+			// Whoever does not take the answer in has a request under way.
+			_ = http.NewResponseController(w).Flush()
+		}
 	})
 }
 

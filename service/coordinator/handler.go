@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/riffle-dp/riffle/endpoint"
@@ -21,15 +23,16 @@ const maxWait = 60 * time.Second
 // Handler answers the public requests of SPEC.md, and GET /v1/status.
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
+	var tasks, status last
 	mux.HandleFunc("GET /v1/tasks", func(w http.ResponseWriter, _ *http.Request) {
-		var b strings.Builder
+		var b bytes.Buffer
 		for _, r := range s.List() {
 			if r.State == Running || r.State == Paused { // what has ended is nothing for those who look for tasks
 				fmt.Fprintf(&b, "%x\n", r.Task)
 			}
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write([]byte(b.String()))
+		_, _ = w.Write(tasks.same(b.Bytes()))
 	})
 	mux.HandleFunc("GET /v1/tasks/{task}", func(w http.ResponseWriter, q *http.Request) {
 		if r := s.named(w, q); r != nil {
@@ -45,11 +48,34 @@ func (s *Service) Handler() http.Handler {
 				list[i].Error = "in trouble" // errors name peers: they are for the operator
 			}
 		}
+		var b bytes.Buffer
+		if err := json.NewEncoder(&b).Encode(map[string]any{"tasks": list}); err != nil {
+			s.config.Log.Warn("a status cannot be written", "error", err)
+			endpoint.Refuse(w, wire.Unavailable, "")
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(map[string]any{"tasks": list})
+		_, _ = w.Write(status.same(b.Bytes()))
 	})
 	return mux
+}
+
+// last is an answer that was given last. Who takes none of it in holds on to it, and
+// all who do to the same.
+type last struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+// same returns b, or bytes that are the same and shared.
+func (l *last) same(b []byte) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !bytes.Equal(l.b, b) {
+		l.b = b
+	}
+	return l.b
 }
 
 func answer(w http.ResponseWriter, b []byte) {
