@@ -103,10 +103,6 @@ func (w *web) do(ctx context.Context, method, url string, body []byte, etag stri
 		passes: resp.Header.Get(wire.ReportKindHeader) == strconv.Itoa(int(wire.KindPassed))}, nil
 }
 
-func (w *web) get(ctx context.Context, url string, limit int64) (answer, error) {
-	return w.do(ctx, http.MethodGet, url, nil, "", limit, 0)
-}
-
 // reason is what a refusal says; empty if it says nothing that is known.
 func (a answer) reason() wire.Reason {
 	var refusal struct {
