@@ -154,7 +154,8 @@ func (r *running) lookup(ctx context.Context, task [32]byte) (limit ledger.Confi
 // learn passes on the tasks in the store that are not here yet. One that cannot be
 // made or read does not keep the others away: it is in the errors that are returned,
 // and tried again by the next call. The caller holds creating, or is alone. fatal says
-// that the store could not be asked, or ctx has ended.
+// that the store could not be asked, was written to by a newer program, or ctx has
+// ended.
 func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) (bad, fatal error) {
 	keys, err := r.store.Keys(ctx, "created.")
 	if err != nil {
@@ -183,6 +184,9 @@ func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) (
 		if err == nil || errors.Is(err, errRemoved) {
 			r.known[e.Key] = true
 			continue
+		}
+		if errors.Is(err, document.ErrNewer) { // no mistake of an operator: nothing is known of what it wrote
+			return nil, fmt.Errorf("operate: %s: %w", e.Key, err)
 		}
 		failed = append(failed, fmt.Errorf("operate: %s: %w", e.Key, err))
 	}

@@ -126,7 +126,7 @@ func decodeRecord(b []byte) (record, error) {
 func decodeTask(b []byte) (taskRecord, error) {
 	var r taskRecord
 	if err := document.Decode(b, recordFormat, &r); err != nil {
-		return r, fmt.Errorf("coordinator: a task: %v", err)
+		return r, fmt.Errorf("coordinator: a task: %w", err)
 	}
 	switch r.State {
 	case Running, Done, Stopped, Refused, Removed:

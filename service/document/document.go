@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -25,6 +26,9 @@ func (h *Hash) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// ErrNewer is wrapped where a newer program wrote the document.
+var ErrNewer = errors.New("written by a newer program")
+
 // Decode reads one document of a format into v, without unknown fields. Another
 // format, which may mean something else by the same fields, is refused.
 func Decode(b []byte, format int, v any) error {
@@ -34,6 +38,9 @@ func Decode(b []byte, format int, v any) error {
 	// Which also refuses what comes after the document.
 	if err := json.Unmarshal(b, &head); err != nil {
 		return err
+	}
+	if head.Format > format {
+		return fmt.Errorf("%w: format %d, this program knows %d", ErrNewer, head.Format, format)
 	}
 	if head.Format != format {
 		return fmt.Errorf("format %d, this program knows %d", head.Format, format)
