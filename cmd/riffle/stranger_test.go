@@ -42,13 +42,14 @@ const (
 
 // hall is the system under attack.
 type hall struct {
-	t           *testing.T
-	shuffler    string // addresses
-	coordinator string
-	task        string
-	pids        map[string]int
-	base        map[string]int64 // memory before
-	grown       atomic.Bool      // more than strangerEnough
+	t            *testing.T
+	shuffler     string // addresses
+	coordinator  string
+	peers, admin string // of the shuffler
+	task         string
+	pids         map[string]int
+	base         map[string]int64 // memory before
+	grown        atomic.Bool      // more than strangerEnough
 
 	quiet time.Duration // what a newcomer takes without an attack
 
@@ -417,12 +418,9 @@ func halfOpen(ctx context.Context, h *hall, from string) error {
 }
 
 // silent does nothing, after a handshake or before it.
-func silent(shuffler, handshake bool) func(context.Context, *hall, string) error {
+func silent(role string, handshake bool) func(context.Context, *hall, string) error {
 	return func(ctx context.Context, h *hall, from string) (err error) {
-		address := h.coordinator
-		if shuffler {
-			address = h.shuffler
-		}
+		address := map[string]string{"shuffler": h.shuffler, "coordinator": h.coordinator, "peers": h.peers, "admin": h.admin}[role]
 		var c net.Conn
 		if handshake {
 			c, err = dialTLS(ctx, from, address, "h2")
@@ -678,7 +676,7 @@ func TestStrangers(t *testing.T) {
 	until(t, "the shuffler is ready", func() bool { return get(t, "http://"+sh.Admin+"/readyz") == http.StatusOK })
 	created := want(t, exitDone, `"state": "running"`, "task", "create", "--config", coordinator, "--name", "crowd", "--data", "mnist", "--model", "hog-linear", "--eps0", "2",
 		"--examples-per-client", "5", "--rounds", "100000", "--round", "60s", "--n-min", "2", "--json")
-	h := &hall{t: t, shuffler: sh.Listen, coordinator: c.Listen,
+	h := &hall{t: t, shuffler: sh.Listen, coordinator: c.Listen, peers: sh.PeersListen, admin: sh.Admin,
 		pids: map[string]int{"shuffler": shufflerCmd.Process.Pid, "coordinator": coordinatorCmd.Process.Pid}, base: map[string]int64{}}
 	var task struct{ Task string }
 	if err := json.Unmarshal([]byte(created), &task); err != nil {
@@ -710,13 +708,16 @@ func TestStrangers(t *testing.T) {
 		{name: "invented rounds and models", callers: 50, one: invented, patience: 50 * time.Millisecond},
 		{name: "slow headers", callers: 500, one: slowHeader, patience: 50 * time.Millisecond},
 		{name: "half-open TLS", callers: 2000, one: halfOpen, patience: 200 * time.Millisecond},
-		{name: "silent TCP", callers: 2000, one: silent(true, false), patience: 200 * time.Millisecond},
-		{name: "silent TLS", callers: 2000, one: silent(true, true), patience: time.Second},
-		{name: "a full house of silent TCP", callers: 11000, one: silent(true, false), patience: time.Second, wait: 5 * time.Second, growth: 2 * strangerGrowth},
+		{name: "silent TCP", callers: 2000, one: silent("shuffler", false), patience: 200 * time.Millisecond},
+		{name: "silent TLS", callers: 2000, one: silent("shuffler", true), patience: time.Second},
+		{name: "a full house of silent TCP", callers: 11000, one: silent("shuffler", false), patience: time.Second, wait: 5 * time.Second, growth: 2 * strangerGrowth},
 		{name: "frames of a mebibyte", callers: 1200, one: largeFrame, patience: time.Second, wait: 5 * time.Second, growth: 2 * strangerGrowth},
 		{name: "unread pings", callers: 1200, one: unreadPings, patience: time.Second, wait: 5 * time.Second, growth: 2 * strangerGrowth},
 		{name: "unread answers, coordinator", callers: 1200, one: unreadAnswers, patience: time.Second, wait: 5 * time.Second, growth: 2 * strangerGrowth},
-		{name: "silent TLS, coordinator", callers: 2000, one: silent(false, true), patience: time.Second},
+		{name: "silent TLS, coordinator", callers: 2000, one: silent("coordinator", true), patience: time.Second},
+		{name: "silent TCP, peers", callers: 2000, one: silent("peers", false), patience: 200 * time.Millisecond},
+		{name: "silent TLS, peers", callers: 500, one: silent("peers", true), patience: 200 * time.Millisecond},
+		{name: "silent TCP, admin", callers: 500, one: silent("admin", false), patience: 200 * time.Millisecond},
 		{name: "polls, coordinator", callers: 50, one: polls, patience: 50 * time.Millisecond},
 	}
 	only := os.Getenv("RIFFLE_ATTACK")
