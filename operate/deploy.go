@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -45,23 +46,33 @@ func (l Loopback) ClientConfig(i int) string {
 	return filepath.Join(l.Dir, fmt.Sprintf("clients-%d", i), "client.yaml")
 }
 
-// freeAddresses returns loopback addresses that nobody listens on now.
-func freeAddresses(n int) (out []string, err error) {
+// FreeAddresses returns loopback addresses that nobody listens on now. Their ports lie
+// below those that systems give to outgoing connections, which would else take one
+// while no process listens on it yet, or none for a moment.
+func FreeAddresses(n int) (out []string, err error) {
+	const low, high, tries = 10_000, 32_768, 1000
 	var open []net.Listener
 	defer func() {
 		for _, l := range open {
 			err = errors.Join(err, l.Close())
 		}
 	}()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range tries {
+		if len(out) == n {
+			return out, nil
+		}
+		port, err := rand.Int(rand.Reader, big.NewInt(high-low))
 		if err != nil {
 			return nil, fmt.Errorf("operate: %w", err)
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", low+port.Int64()))
+		if err != nil {
+			continue // somebody has it
 		}
 		open = append(open, l)
 		out = append(out, l.Addr().String())
 	}
-	return out, nil
+	return nil, fmt.Errorf("operate: %d ports are free between %d and %d, %d are needed", len(out), low, high, n)
 }
 
 // roleKeys are what the others have to know of a role.
@@ -90,7 +101,7 @@ func (l Loopback) keys(role string, now time.Time) (k roleKeys, err error) {
 // empty.
 func (l Loopback) Create(ctx context.Context) error {
 	now := time.Now()
-	address, err := freeAddresses(8)
+	address, err := FreeAddresses(8)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,14 +72,9 @@ func shared(d *deployment) {
 	want(d.t, exitDone, "", "migrate", operate.RoleCoordinator, "--config", old, "--to", next, "--json")
 	d.configs[operate.RoleCoordinator] = next
 
-	var free []string
-	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		defer l.Close()
-		free = append(free, l.Addr().String())
+	free, err := operate.FreeAddresses(3)
+	if err != nil {
+		d.t.Fatal(err)
 	}
 	d.configs[standbyName] = filepath.Join(dir, "standby.yaml")
 	edit(d.t, next, d.configs[standbyName], c.Listen, free[0], c.Admin, free[1], c.Dashboard, free[2],
