@@ -1,0 +1,377 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
+	"github.com/riffle-dp/riffle/train"
+)
+
+func newTaskCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "task", Short: "Create, list, show, stop, resume or remove a running coordinator's tasks",
+		Long: `Task speaks with a running coordinator by its socket (proto/riffle/operator/v1),
+which only its owner may open.`,
+		Example: `  riffle task create --config deploy/coordinator.yaml --name first --task task.yaml
+  riffle task list --config deploy/coordinator.yaml --json`,
+		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newTaskCreate(), newTaskList(), newTaskShow(), newTaskModel(), newTaskStop(), newTaskResume(), newTaskRemove())
+	return cmd
+}
+
+// taskJSON is a task on the command line; its keys are part of the contract.
+type taskJSON struct {
+	Task          string           `json:"task"`
+	Name          string           `json:"name"`
+	State         string           `json:"state"`
+	Why           string           `json:"why"`
+	Phase         string           `json:"phase"`
+	Trust         string           `json:"trust"`
+	Participation string           `json:"participation"`
+	NMin          int64            `json:"n_min"`
+	Largest       float64          `json:"largest_report,omitempty"`
+	Spare         int64            `json:"spare_reports"`
+	Round         int64            `json:"round"`
+	Rounds        int64            `json:"rounds"`
+	Released      int64            `json:"rounds_released"`
+	Void          int64            `json:"rounds_void"`
+	Failed        int64            `json:"rounds_failed"`
+	FailedBy      map[string]int64 `json:"rounds_failed_by_reason"`
+	Shortened     int64            `json:"steps_shortened"`
+	FailedRound   int64            `json:"failed_round,omitempty"`
+	Failure       string           `json:"failure,omitempty"`
+	Reports       int64            `json:"reports_accepted"`
+	Rejected      map[string]int64 `json:"reports_rejected"`
+	Model         string           `json:"model"`
+	Epsilon       train.Number     `json:"epsilon"`
+	Delta         float64          `json:"delta"`
+	Entries       int64            `json:"ledger_entries"`
+	Accuracy      *float64         `json:"test_accuracy,omitempty"`
+	Loss          *float64         `json:"test_loss,omitempty"`
+	BaseAccuracy  *float64         `json:"baseline_accuracy,omitempty"`
+	BaseLoss      *float64         `json:"baseline_loss,omitempty"`
+	Error         string           `json:"error,omitempty"`
+}
+
+func toJSON(t *operatorv1.Task) taskJSON {
+	rejected, failed := map[string]int64{}, map[string]int64{} // never null
+	maps.Copy(rejected, t.Rejected)
+	maps.Copy(failed, t.Failed)
+	return taskJSON{Task: t.Id, Name: t.Name, State: t.State, Why: t.Why, Phase: t.Phase, Trust: t.Trust, Participation: t.Participation,
+		NMin: t.NMin, Largest: t.LargestReport, Spare: t.SpareReports, Round: t.Round, Rounds: t.Rounds, Released: t.Released, Void: t.RoundsVoid, Failed: t.RoundsFailed, Reports: t.Reports,
+		FailedBy: failed, Shortened: t.StepsShortened, FailedRound: t.FailedRound, Failure: t.Failure,
+		Rejected: rejected, Model: t.Model, Epsilon: train.Number(t.Epsilon), Delta: t.Delta, Entries: t.LedgerEntries,
+		Accuracy: t.Accuracy, Loss: t.Loss, BaseAccuracy: t.BaselineAccuracy, BaseLoss: t.BaselineLoss, Error: t.Error}
+}
+
+// planJSON is what a new task's rounds cost if as many take part as it expects.
+type planJSON struct {
+	Epsilon train.Number `json:"epsilon"`
+	Delta   float64      `json:"delta"`
+	Method  string       `json:"method"`
+	Rounds  int64        `json:"rounds"`
+	Fit     int64        `json:"rounds_that_fit"`
+	Limit   string       `json:"limit,omitempty"` // what refuses the next
+}
+
+func showPlan(p *printer, plan *operatorv1.Plan) {
+	if plan == nil { // of an older coordinator
+		return
+	}
+	p.row("planned cost", "epsilon <= %s at delta = %g for all %s (%s)", roundUp(plan.Epsilon), plan.Delta, number(plan.Rounds, "round"), plan.Method)
+	if plan.Limit == "" {
+		p.row("budget", "all %s fit the task's and the population's, as the ledger stands", number(plan.Rounds, "round"))
+		return
+	}
+	p.row("budget", "%d of %s fit; the next is refused: %s", plan.Fit, number(plan.Rounds, "round"), plainly(plan.Limit))
+}
+
+func showTask(cmd *cobra.Command, show output, t *operatorv1.Task) error {
+	if show.json {
+		return printJSON(cmd.OutOrStdout(), toJSON(t))
+	}
+	p := printer{w: cmd.OutOrStdout()}
+	printTask(&p, t)
+	return p.err
+}
+
+func printTask(p *printer, t *operatorv1.Task) {
+	p.row("task", "%s", t.Id)
+	p.row("name", "%s", t.Name)
+	state := t.State
+	if t.Why != "" {
+		state += ": " + t.Why
+	}
+	p.row("state", "%s", plainly(state))
+	if t.Phase == "standby" {
+		p.row("here", "a standby: another coordinator leads the task, and knows the rest")
+	}
+	p.row("protocol", "%s, %s, n-min %d", t.Trust, t.Participation, t.NMin)
+	if t.LargestReport > 0 {
+		p.row("one report", "moves the mean by up to %s; no step is longer than honest reports give", moves(t.LargestReport))
+	}
+	if t.Trust == "vector-sum" || t.Trust == "distributed" {
+		p.row("left out", "at most %d of a round of %d, or it gives no step (colluders, honest)", t.SpareReports, t.NMin)
+	}
+	if t.Phase == "standby" {
+		return
+	}
+	p.row("rounds", "%d of %d run: %d released, %d failed; %d void", t.Released+t.RoundsFailed, t.Rounds, t.Released, t.RoundsFailed, t.RoundsVoid)
+	if t.Failure != "" {
+		p.row("", "round %d gave no step: %s", t.FailedRound, t.Failure)
+	}
+	if t.StepsShortened > 0 {
+		p.row("", "%d steps were longer than honest reports give, and made shorter", t.StepsShortened)
+	}
+	p.row("reports", "%d summed", t.Reports)
+	for _, reason := range slices.Sorted(maps.Keys(t.Rejected)) {
+		p.row("", "%d %s", t.Rejected[reason], reason)
+	}
+	p.row("epsilon", "%s at delta = %g (%s)", roundUp(t.Epsilon), t.Delta, counted(t.LedgerEntries, "ledger entry"))
+	if t.Accuracy != nil {
+		p.row("accuracy", "%.2f %%%s", 100**t.Accuracy, besides(t.BaselineAccuracy, func(x float64) string { return fmt.Sprintf("%.2f %%", 100*x) }))
+	}
+	if t.Loss != nil {
+		p.row("loss", "%.4f%s", *t.Loss, besides(t.BaselineLoss, func(x float64) string { return fmt.Sprintf("%.4f", x) }))
+	}
+	p.row("model", "%s", t.Model)
+	if t.Error != "" {
+		p.row("last error", "%s", plainly(t.Error))
+	}
+}
+
+// besides says what the best constant has on the same data.
+func besides(baseline *float64, text func(float64) string) string {
+	if baseline == nil { // of an older coordinator
+		return ""
+	}
+	return fmt.Sprintf(", the best constant %s", text(*baseline))
+}
+
+func newTaskCreate() *cobra.Command {
+	var f operatorFlags
+	var name, file string
+	var round time.Duration
+	var show output
+	config := train.Default()
+	cmd := &cobra.Command{
+		Use: "create", Short: "Create a task and start it",
+		Long: `Create has the coordinator sign a task and start it. A task has the settings of
+riffle train, from a file and from flags, which win; what a network cannot do is
+refused. The clients' own policies decide whether they take part.
+
+It says what all rounds cost if as many report as is expected, and how many of them
+the budgets take as the ledger stands. A task that could not be run is refused with
+exit code 2, one whose first round does not fit the budgets with 3; neither leaves a
+trace.`,
+		Example: `  riffle task create --config deploy/coordinator.yaml --name first --task task.yaml
+  riffle task create --config deploy/coordinator.yaml --name second --eps0 2 --rounds 20 --n-min 500`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if name == "" {
+				return usage("--name is required")
+			}
+			if file != "" {
+				if err := config.ReadConfig(file, cmd.Flags().Changed); err != nil {
+					return usageError{err}
+				}
+			}
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			text, err := train.Marshal(config)
+			if err != nil {
+				return err
+			}
+			resp, err := c.CreateTask(cmd.Context(), connect.NewRequest(&operatorv1.CreateTaskRequest{Name: name, Config: string(text),
+				RoundSeconds: round.Seconds()}))
+			if err != nil {
+				return operateError(err)
+			}
+			if plan := resp.Msg.Plan; plan != nil && !show.quiet {
+				warnLargeEps(cmd.ErrOrStderr(), plan.Epsilon)
+			}
+			if plan := resp.Msg.Plan; show.json && plan != nil {
+				return printJSON(cmd.OutOrStdout(), struct {
+					taskJSON
+					Plan planJSON `json:"plan"`
+				}{toJSON(resp.Msg.Task), planJSON{train.Number(plan.Epsilon), plan.Delta, plan.Method, plan.Rounds, plan.Fit, plan.Limit}})
+			} else if show.json {
+				return showTask(cmd, show, resp.Msg.Task)
+			}
+			p := printer{w: cmd.OutOrStdout()}
+			printTask(&p, resp.Msg.Task)
+			showPlan(&p, resp.Msg.Plan)
+			return p.err
+		},
+	}
+	flags := cmd.Flags()
+	f.flags(flags)
+	flags.StringVar(&name, "name", "", "for people: a-z, 0-9 and dashes")
+	flags.StringVar(&file, "task", "", "YAML file with settings of riffle train")
+	flags.DurationVar(&round, "round", 0, "how long clients have to report (default: as the coordinator is configured)")
+	show.flags(flags)
+	for _, f := range config.Fields() {
+		if !f.Local {
+			flags.Var(f.Value, f.Name, f.Usage)
+		}
+	}
+	flags.SortFlags = false
+	return cmd
+}
+
+func newTaskList() *cobra.Command {
+	var f operatorFlags
+	var show output
+	cmd := &cobra.Command{
+		Use: "list", Short: "List tasks", Example: "  riffle task list --config deploy/coordinator.yaml", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			resp, err := c.ListTasks(cmd.Context(), connect.NewRequest(&operatorv1.ListTasksRequest{}))
+			if err != nil {
+				return operateError(err)
+			}
+			if show.json {
+				list := []taskJSON{}
+				for _, t := range resp.Msg.Tasks {
+					list = append(list, toJSON(t))
+				}
+				return printJSON(cmd.OutOrStdout(), map[string]any{"tasks": list})
+			}
+			p := printer{w: cmd.OutOrStdout()}
+			for _, t := range resp.Msg.Tasks {
+				if t.Phase == "standby" {
+					p.line("%.16s  %-20s %-8s a standby: another coordinator leads it", t.Id, t.Name, t.State)
+					continue
+				}
+				p.line("%.16s  %-20s %-8s round %d of %d, %d released, epsilon %s", t.Id, t.Name, t.State, t.Round, t.Rounds, t.Released, roundUp(t.Epsilon))
+			}
+			return p.err
+		},
+	}
+	f.flags(cmd.Flags())
+	show.flags(cmd.Flags())
+	return cmd
+}
+
+// taskArg takes a task's name, digest or its beginning.
+func taskArg(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return usage("want one task: its name, or the beginning of its digest (see %s --help)", cmd.CommandPath())
+}
+
+// taskCommand completes a command that asks for something about one task and shows
+// the task as it then is.
+func taskCommand(cmd *cobra.Command, ask func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error)) *cobra.Command {
+	var f operatorFlags
+	var show output
+	cmd.Args = taskArg
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := f.client()
+		if err != nil {
+			return err
+		}
+		t, err := ask(cmd.Context(), c, args[0])
+		if err != nil {
+			return operateError(err)
+		}
+		return showTask(cmd, show, t)
+	}
+	f.flags(cmd.Flags())
+	show.flags(cmd.Flags())
+	return cmd
+}
+
+func newTaskShow() *cobra.Command {
+	return taskCommand(&cobra.Command{
+		Use: "show TASK", Short: "Show a task", Example: "  riffle task show first --config deploy/coordinator.yaml",
+	}, func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error) {
+		resp, err := c.GetTask(ctx, connect.NewRequest(&operatorv1.GetTaskRequest{Task: task}))
+		if err != nil {
+			return nil, err
+		}
+		return resp.Msg.Task, nil
+	})
+}
+
+func newTaskStop() *cobra.Command {
+	var reason string
+	cmd := taskCommand(&cobra.Command{
+		Use: "stop TASK", Short: "Stop a task; what was released stays",
+		Long: `Stop ends a task. A round that is open is destroyed unread; what was charged
+stays charged, and models that were released stay valid. A task that was stopped
+cannot be started again.`,
+		Example: "  riffle task stop first --config deploy/coordinator.yaml",
+	}, func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error) {
+		resp, err := c.StopTask(ctx, connect.NewRequest(&operatorv1.StopTaskRequest{Task: task, Reason: reason}))
+		if err != nil {
+			return nil, err
+		}
+		return resp.Msg.Task, nil
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, kept with the task")
+	return cmd
+}
+
+func newTaskResume() *cobra.Command {
+	return taskCommand(&cobra.Command{
+		Use: "resume TASK", Short: "Let a paused task go on",
+		Long: `Resume lets a task go on that has paused, because rounds in a row were charged and
+gave no step (pause-after in the coordinator's configuration) or because its guard
+says so. riffle task show says why it paused; each such round has cost its part of
+the budget, so find the cause first. The guard compares with the model at hand from
+then on.`,
+		Example: "  riffle task resume first --config deploy/coordinator.yaml",
+	}, func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error) {
+		resp, err := c.ResumeTask(ctx, connect.NewRequest(&operatorv1.ResumeTaskRequest{Task: task}))
+		if err != nil {
+			return nil, err
+		}
+		return resp.Msg.Task, nil
+	})
+}
+
+func newTaskRemove() *cobra.Command {
+	var f operatorFlags
+	var show output
+	cmd := &cobra.Command{
+		Use: "remove TASK", Short: "Remove a task that was never charged",
+		Long: `Remove ends a task and deletes what is stored of it, if the ledger has no entry of
+it: one that was created by mistake, or that cannot be run (state "unusable"). What
+was charged stays for good, with what it was charged for: such a task is refused here
+(exit code 3) and can be stopped. A task that was removed is not created again with
+the same name and settings: clients and shuffler may have seen rounds of it.`,
+		Example: "  riffle task remove first --config deploy/coordinator.yaml", Args: taskArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			if _, err := c.RemoveTask(cmd.Context(), connect.NewRequest(&operatorv1.RemoveTaskRequest{Task: args[0]})); err != nil {
+				return operateError(err)
+			}
+			if show.json {
+				return printJSON(cmd.OutOrStdout(), map[string]string{"removed": args[0]})
+			}
+			show.note(cmd.ErrOrStderr(), "removed: %s", args[0])
+			return nil
+		},
+	}
+	f.flags(cmd.Flags())
+	show.flags(cmd.Flags())
+	return cmd
+}
