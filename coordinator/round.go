@@ -175,11 +175,14 @@ func (c *Coordinator) Announce() wire.Announcement {
 // charge pays for one batch: the same one may be received again before End, also
 // by a coordinator restored from a State in which it is open; another one is
 // refused.
+//
+// With dp.Local a void round is charged, too, and ends without a tally: its reports
+// were seen by who carries them, and nobody is trusted to forget them.
 func (c *Coordinator) Receive(b wire.RoundClosed) error {
 	if b.Round != c.round+1 {
 		return fmt.Errorf("coordinator: batch of round %d, want round %d", b.Round, c.round+1)
 	}
-	if b.Void {
+	if b.Void && c.config.Trust != dp.Local {
 		return fmt.Errorf("coordinator: round %d is void, there is no batch of it", b.Round)
 	}
 	if c.opened != 0 {
@@ -190,6 +193,9 @@ func (c *Coordinator) Receive(b wire.RoundClosed) error {
 	}
 	// More cannot come from those who were asked.
 	k, limit := b.Reports, c.config.Population
+	if b.Void {
+		k = c.config.MinReports // which trust local does not count on
+	}
 	switch c.config.Participation {
 	case dp.Sampled:
 		limit = c.config.Sample
@@ -410,7 +416,8 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 	return accepted, rejected, nil
 }
 
-// Void ends a round of which nothing was released: no charge, no step.
+// Void ends a round of which nothing was released: no charge, no step. With dp.Local
+// it is for rounds to which nobody sent a report; others are received.
 func (c *Coordinator) Void() error {
 	if c.opened != 0 {
 		return fmt.Errorf("coordinator: round %d is charged and cannot be void", c.opened)

@@ -148,7 +148,7 @@ type Result struct {
 	Round    int64
 	Reports  int64 // summed
 	Rejected int64 // failed the coordinator's check
-	Void     bool  // too few reports: nothing released, nothing charged
+	Void     bool  // too few reports: nothing released, and charged with trust local only
 }
 
 // Round runs one round. progress, if not nil, is told how many reports were
@@ -163,7 +163,14 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	batch, err := s.collect(ann)
 	if errors.Is(err, shuffler.ErrTooFew) {
 		result.Void = true
-		return result, s.config.Coordinator.Void()
+		if ann.Trust != dp.Local {
+			return result, s.config.Coordinator.Void()
+		}
+		if err := s.config.Coordinator.Receive(wire.RoundClosed{Round: ann.Round, Void: true}); err != nil {
+			return result, err
+		}
+		_, _, err := s.config.Coordinator.End()
+		return result, err
 	}
 	if err != nil {
 		return result, err

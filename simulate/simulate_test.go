@@ -52,6 +52,7 @@ type setup struct {
 	seed          uint64
 	plain         bool
 	population    Population
+	trust         dp.Trust // "": shuffle
 }
 
 func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
@@ -91,8 +92,11 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 			t.Fatal(err)
 		}
 	}
+	if c.trust == "" {
+		c.trust = dp.Shuffle
+	}
 	co, err := coordinator.New(coordinator.Config{
-		Blocks: blocks, Optimizer: opt, Mechanism: mechanism, Report: promise, Ledger: book, Trust: dp.Shuffle, Participation: c.participation,
+		Blocks: blocks, Optimizer: opt, Mechanism: mechanism, Report: promise, Ledger: book, Trust: c.trust, Participation: c.participation,
 		Population: c.n, Sample: c.k, CheckInRate: c.rate, MinReports: max(1, c.nMin), Clip: 4,
 	})
 	if err != nil {
@@ -210,6 +214,18 @@ func TestVoidRoundReleasesAndChargesNothing(t *testing.T) {
 	}
 	if len(co.State().Charged) != 0 || co.Parameters()[0] != before[0] || co.Round() != 1 {
 		t.Errorf("void round left charges %v, parameters %v, round %d", co.State().Charged, co.Parameters(), co.Round())
+	}
+}
+
+// With trust local the reports of a void round were seen by who carries them.
+func TestVoidRoundOfTrustLocalIsCharged(t *testing.T) {
+	s, co := build(t, setup{n: 1000, participation: dp.CheckIn, rate: .01, nMin: 900, trust: dp.Local})
+	r, err := s.Round(context.Background(), nil)
+	if err != nil || !r.Void || r.Reports != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if e := co.State().Charged; len(e) != 1 || e[0].Round != 1 || co.Round() != 1 || co.State().Optimizer.Steps != 0 {
+		t.Errorf("round %d, charged %+v", co.Round(), e)
 	}
 }
 

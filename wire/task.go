@@ -111,9 +111,10 @@ func DecodeTask(b []byte) (m Task, err error) {
 // LastRound is the highest round that may be announced. Of them at most Rounds are
 // charged: a void round is announced again under the next number, as often as there
 // are rounds and ten times more. Participation once has no such rounds: a block whose
-// turn was void has had it.
+// turn was void has had it. Nor has trust local: reports that were sent have been
+// seen, however few they were.
 func (m Task) LastRound() int64 {
-	if m.Participation == dp.Once || m.Rounds > (math.MaxInt64-voidRounds)/2 {
+	if m.Participation == dp.Once || m.Trust == dp.Local || m.Rounds > (math.MaxInt64-voidRounds)/2 {
 		return m.Rounds
 	}
 	return 2*m.Rounds + voidRounds

@@ -17,4 +17,7 @@ func TestLastRound(t *testing.T) {
 			t.Errorf("%s, %d rounds: the last is %d, want %d", c.p, c.rounds, got, c.last)
 		}
 	}
+	if got := (Task{Trust: dp.Local, Participation: dp.All, Rounds: 20}).LastRound(); got != 20 {
+		t.Errorf("trust local, 20 rounds: the last is %d: a client would send more than 20 reports", got)
+	}
 }

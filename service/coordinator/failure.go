@@ -15,7 +15,7 @@ type FailureReason string
 const (
 	FailedRange    FailureReason = "out-of-range"   // the sum is none that its clients can have
 	FailedExcluded FailureReason = "excluded"       // more reports cannot be summed than the charge allows for
-	FailedTooFew   FailureReason = "too-few"        // fewer than n-min are left
+	FailedTooFew   FailureReason = "too-few"        // fewer than n-min are left, or came where nobody is trusted to forget them
 	FailedUnequal  FailureReason = "unequal"        // the aggregators' sums do not belong together
 	FailedBatch    FailureReason = "not-as-signed"  // a peer's answer is not what it must be
 	FailedGone     FailureReason = "gone"           // a peer no longer has the round

@@ -10,6 +10,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/service/batch/batchtest"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -154,6 +155,36 @@ func TestVoidRounds(t *testing.T) {
 	w.check(s)
 	if s.Void != 1 || s.Released != 3 || s.Round != 4 || len(w.disk.entries) != 3 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// With trust local nobody is trusted to forget the reports of a round to which too few
+// came: it is charged, it is one of the task's rounds, and no client sends more reports
+// than that. A crash anywhere changes nothing.
+func TestVoidRoundsOfTrustLocal(t *testing.T) {
+	few := func(w *world) { w.present = func(round, client int64) bool { return round != 2 || client < 2 } }
+	for _, p := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn, dp.Once} {
+		var want Status
+		for at := 0; ; at += 1 + stride()*8 {
+			w := newWorld(t, dp.Local, p, few)
+			crash := &batchtest.Crash{At: at, After: at%2 == 0}
+			s := w.crashed(crash)
+			charges := 3
+			if p == dp.Once { // two blocks in an epoch
+				charges = 2
+			}
+			if s.State != Done || s.Round != 3 || s.Released != 2 || s.Void != 0 || s.FailedBy[FailedTooFew] != 1 || len(w.disk.entries) != charges {
+				t.Errorf("%s, crash at %d: %d entries, %+v", p, at, len(w.disk.entries), s)
+			}
+			if w.fsck(); at == 0 {
+				want = s
+			} else if s.Model != want.Model {
+				t.Errorf("%s, crash at %d: model %x, want %x", p, at, s.Model[:4], want.Model[:4])
+			}
+			if at > 0 && !crash.Hit() {
+				break
+			}
+		}
 	}
 }
 

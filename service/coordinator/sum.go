@@ -25,6 +25,9 @@ func (r *runner) reader(a *wire.Announcement, c *wire.RoundClosed) batch.Reader 
 
 // sumUp opens a charged batch. The same batch gives the same sum.
 func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) ([]*coordinator.Tally, map[wire.Reason]int64, error) {
+	if c.Void {
+		return nil, nil, noStep(FailedTooFew, "fewer than n-min = %d reports came; with trust local they count, for whoever carries them has seen them", a.MinReports)
+	}
 	if r.sum != nil {
 		return r.sumShares(ctx, a, c)
 	}
