@@ -323,11 +323,26 @@ func facts(t *train.Task) []dashboard.Fact {
 	return append(list, dashboard.Fact{Name: "Randomizer", Value: fmt.Sprintf("%s with ε₀ = %.4g", c.Randomizer, c.Eps0)})
 }
 
+// mostReports is how many reports one client sends in a task, at most: a round that is
+// void is announced again, and asks for one more.
+func mostReports(t *train.Task, s coordinator.Status) int64 {
+	switch last := t.Wire.LastRound(); {
+	case t.Wire.Participation == dp.Once:
+		return t.Config.ReportsPerClient()
+	case s.State == coordinator.Done:
+		return s.Round
+	case s.State == coordinator.Stopped, s.State == coordinator.Refused:
+		return min(last, s.Round+1) // one may have been open
+	default:
+		return last
+	}
+}
+
 // promise is what the task's clients are promised for what was charged so far.
 func promise(t *train.Task, s coordinator.Status) report.Privacy {
 	c := t.Config
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
-		Rounds: s.Charged, ReportsPerClient: c.ReportsPerClient(), Randomizer: c.Randomizer, Eps0: c.Eps0, Sigma: c.Sigma, Epsilon: s.Epsilon(),
+		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: c.Eps0, Sigma: c.Sigma, Epsilon: s.Epsilon(),
 		Delta: s.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: c.Assumes(), PerClient: c.PerClient,
 		Running: s.State == coordinator.Running}
 	if t.Data != nil {

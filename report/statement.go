@@ -211,7 +211,7 @@ func fallback(p Privacy) string {
 	}
 	if reports > 1 {
 		upTo := ""
-		if p.Participation != dp.All {
+		if p.Participation != dp.All || p.Running {
 			upTo = "up to "
 		}
 		total := p.Eps0 * float64(reports)
