@@ -290,7 +290,7 @@ func (v *view) planned(ctx context.Context, id [32]byte, t *train.Task) float64 
 		known = make(chan float64, 1)
 		v.plans[id] = known
 		go func() {
-			b, err := t.Planned(ctx)
+			b, err := cost(ctx, t, v.running.config.Colluders)
 			if err != nil {
 				b.Eps = math.NaN()
 			}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/train"
 	"github.com/riffle-dp/riffle/wire"
@@ -30,6 +31,33 @@ func tableTask(t *testing.T, change func(*train.Config)) *train.Task {
 		t.Fatal(err)
 	}
 	return task
+}
+
+// What is planned is not below what the coordinator charges: with colluders it gives no
+// credit for who was drawn.
+func TestPlanCountsColluders(t *testing.T) {
+	r := sharing(t, 1)[0]
+	task := tableTask(t, func(*train.Config) {})
+	var eps [2]float64
+	for i, colluders := range []int64{0, 10} {
+		r.config.Colluders = colluders
+		p, err := r.plan(t.Context(), task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		event := dp.Round{Report: task.Mechanism().(interface{ Event() dp.Report }).Event(), Trust: dp.Shuffle, Participation: dp.Sampled, Population: 400, Reports: 80, Realised: true}
+		if colluders > 0 {
+			event.Participation, event.Population, event.Reports = dp.All, 70, 70
+		}
+		charged, err := task.Config.Limit().Eps(dp.Sequence{dp.Repeat{Event: event, Times: 20}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if eps[i] = p.cost.Eps; !(p.cost.Eps >= charged.Eps*(1-1e-6)) {
+			t.Errorf("%d colluders: planned epsilon <= %v, 20 rounds are charged %v", colluders, p.cost.Eps, charged.Eps)
+		}
+	}
+	t.Logf("planned epsilon %v, with 10 colluders %v", eps[0], eps[1])
 }
 
 // Void rounds ask clients for further reports, and the promise counts them.

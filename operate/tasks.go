@@ -341,25 +341,20 @@ type taskPlan struct {
 	limit  error // what refuses the next; nil if all fit
 }
 
-// plan prices a task. One whose first round does not fit is refused, with an error
-// that wraps ledger.ErrBudget or says that there is no bound.
-func (r *running) plan(ctx context.Context, t *train.Task) (p taskPlan, err error) {
-	p.rounds = t.Config.Rounds
-	if p.cost, err = t.Planned(ctx); err != nil {
-		return p, err
-	}
+// charges are what a task of so many colluders is charged if as many report as it
+// expects: an event, and how often.
+func charges(t *train.Task, colluders int64) (event dp.Round, times int64, err error) {
 	c, err := t.Coordinator()
 	if err != nil {
-		return p, err
+		return event, 0, err
 	}
-	limit := t.Config.Limit()
-	c.Colluders = r.config.Colluders
-	if c.Ledger, err = ledger.New(limit); err != nil {
-		return p, err
+	c.Colluders = colluders
+	if c.Ledger, err = ledger.New(t.Config.Limit()); err != nil {
+		return event, 0, err
 	}
 	pure, err := round.New(c)
 	if err != nil {
-		return p, err
+		return event, 0, err
 	}
 	reports := c.Population
 	switch c.Participation {
@@ -368,7 +363,40 @@ func (r *running) plan(ctx context.Context, t *train.Task) (p taskPlan, err erro
 	case dp.CheckIn:
 		reports = max(c.MinReports, int64(float64(c.Population)*c.CheckInRate))
 	}
-	event, _, err := pure.Planned(reports)
+	times = t.Config.Rounds
+	if c.Participation == dp.Once { // one for an epoch
+		times = c.Blocks.Epochs(times)
+	}
+	event, _, err = pure.Planned(reports)
+	return event, times, err
+}
+
+// cost bounds what all of a task's rounds cost if as many report as it expects. What is
+// planned knows of no colluders: with some it is what the coordinator will charge.
+func cost(ctx context.Context, t *train.Task, colluders int64) (dp.Bound, error) {
+	planned, err := t.Planned(ctx)
+	if err != nil || colluders == 0 {
+		return planned, err
+	}
+	event, times, err := charges(t, colluders)
+	if err != nil {
+		return dp.Bound{}, err
+	}
+	charged, err := t.Config.Limit().Eps(dp.Sequence{dp.Repeat{Event: event, Times: times}})
+	if err != nil || charged.Eps > planned.Eps {
+		return charged, err
+	}
+	return planned, nil
+}
+
+// plan prices a task. One whose first round does not fit is refused, with an error
+// that wraps ledger.ErrBudget or says that there is no bound.
+func (r *running) plan(ctx context.Context, t *train.Task) (p taskPlan, err error) {
+	p.rounds = t.Config.Rounds
+	if p.cost, err = cost(ctx, t, r.config.Colluders); err != nil {
+		return p, err
+	}
+	event, times, err := charges(t, r.config.Colluders)
 	if err != nil {
 		return p, err
 	}
@@ -376,18 +404,18 @@ func (r *running) plan(ctx context.Context, t *train.Task) (p taskPlan, err erro
 		return p, err
 	}
 	var ahead *ledger.Prospect
-	r.journal.View(func(b *ledger.Book) { ahead, err = b.Prospect(t.Wire.ID(), limit) })
+	r.journal.View(func(b *ledger.Book) { ahead, err = b.Prospect(t.Wire.ID(), t.Config.Limit()) })
 	if err != nil {
 		return p, err
 	}
-	charges := p.rounds
-	if c.Participation == dp.Once { // one for an epoch
-		charges = c.Blocks.Epochs(p.rounds)
-	}
-	if p.fit, p.limit = ahead.Fits(event, charges); p.fit == 0 && p.limit != nil {
+	if p.fit, p.limit = ahead.Fits(event, times); p.fit == 0 && p.limit != nil {
 		return p, fmt.Errorf("operate: not one round fits: %w", p.limit)
 	}
-	if c.Participation == dp.Once {
+	if t.Wire.Participation == dp.Once {
+		c, err := t.Coordinator()
+		if err != nil {
+			return p, err
+		}
 		p.fit = min(p.rounds, c.Blocks.Rounds(p.fit))
 	}
 	return p, nil
