@@ -101,7 +101,14 @@ type Board struct {
 	mu       sync.Mutex
 	version  uint64
 	tasks    []*entry
+	removed  []removal
 	watchers map[*watcher]struct{}
+}
+
+// removal is of a task that was on the board.
+type removal struct {
+	id      string
+	version uint64
 }
 
 type entry struct {
@@ -146,6 +153,20 @@ func (b *Board) Measures(id string) []Measure {
 	return nil
 }
 
+// Remove takes a task off the board, and off the pages that show it.
+func (b *Board) Remove(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.find(id)
+	if e == nil {
+		return
+	}
+	b.tasks = slices.DeleteFunc(b.tasks, func(o *entry) bool { return o == e })
+	b.version++
+	b.removed = append(b.removed, removal{id, b.version})
+	b.wake()
+}
+
 func (b *Board) write(id string, f func(*entry)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,6 +178,11 @@ func (b *Board) write(id string, f func(*entry)) {
 	f(e)
 	b.version++
 	e.version = b.version
+	b.wake()
+}
+
+// wake tells the pages that there is news.
+func (b *Board) wake() {
 	for w := range b.watchers {
 		select {
 		case w.changed <- struct{}{}:
@@ -235,6 +261,18 @@ func (b *Board) leave(w *watcher) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.watchers, w)
+}
+
+// gone returns the tasks that were removed since version.
+func (b *Board) gone(version uint64) (ids []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.removed {
+		if r.version > version {
+			ids = append(ids, r.id)
+		}
+	}
+	return ids
 }
 
 // news returns what has changed since version: the tasks, and how the history of

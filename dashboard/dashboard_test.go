@@ -342,6 +342,10 @@ func TestStream(t *testing.T) {
 	if e := next(t, events, "task"); !strings.Contains(e.data, `"id":"other"`) && !strings.Contains(next(t, events, "task").data, `"id":"other"`) {
 		t.Errorf("task is %s", e.data)
 	}
+	b.Remove("other")
+	if e := next(t, events, "removed"); e.data != `"other"` || len(b.Tasks()) != 1 {
+		t.Errorf("removed is %s, %d tasks are left", e.data, len(b.Tasks()))
+	}
 	// The last news come before the end, and the end comes.
 	last := exampleTask("run", "first", 10, 10)
 	last.State = Done

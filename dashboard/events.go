@@ -61,7 +61,11 @@ func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done(): // the process stops, or the page is gone
 			ended = true
 		}
+		before := version
 		version, tasks, history, have = board.news(version, id, have)
+		for _, id := range board.gone(before) {
+			s.event("removed", id)
+		}
 		for _, t := range tasks {
 			s.event("task", t.view())
 		}

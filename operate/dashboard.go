@@ -129,8 +129,17 @@ func (v *view) follow(ctx context.Context) error {
 	changed, stop := v.running.service.Watch()
 	defer stop()
 	for {
+		listed := map[[32]byte]bool{}
 		for _, s := range v.running.service.List() {
+			listed[s.Task] = true
 			v.show(ctx, s)
+		}
+		for task := range v.tasks {
+			if !listed[task] {
+				v.board.Remove(hex.EncodeToString(task[:]))
+				delete(v.tasks, task)
+				delete(v.plans, task)
+			}
 		}
 		v.keep(ctx, false)
 		select {

@@ -355,6 +355,7 @@ func TestOperateTwoRounds(t *testing.T) {
 	if code, _, stderr := outcome(t, weak...); code != exitDone || !strings.Contains(stderr, "is above 20 and protects next to nobody") {
 		t.Errorf("a weak task: %d %s", code, stderr)
 	}
+	until(t, "the page shows both tasks", func() bool { return len(page.tasks(t)) == 2 })
 	want(t, exitDone, "", "task", "remove", "weak", "--config", coordinator)
 	var task struct{ Task string }
 	if err := json.Unmarshal([]byte(created), &task); err != nil {

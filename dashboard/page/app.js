@@ -722,6 +722,12 @@
       standing();
       if (first && !shown) setTimeout(connect, 0);
     });
+    on("removed", function (id) {
+      tasks.delete(id);
+      order = order.filter(function (x) { return x !== id; });
+      if (asked === id || shown === id) { location.hash = "#/" + view; asked = ""; setTimeout(connect, 0); }
+      standing();
+    });
     on("history", function (h) {
       if (h.task !== shown) { shown = h.task; measures = {}; rounds = {}; charts.forEach(function (c) { c.destroy(); }); }
       replace(measures, h.measures);
