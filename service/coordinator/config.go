@@ -233,7 +233,7 @@ func (s *Service) checked(t Task) (*runner, error) {
 		}
 		p := sum.Params()
 		if fewer := (coordinator.Config{Colluders: t.Colluders, Honest: p.Honest}).Fewer(); w.MinReports-fewer < p.MinUsers {
-			return fail("n-min = %d less %d reports for the colluders is below the %d clients whose noise hides a sum", w.MinReports, fewer, p.MinUsers)
+			return fail("n-min = %d less %d reports for the colluders is below the %d clients whose noise hides a sum: leave colluders at 0 and say in the task what share is honest", w.MinReports, fewer, p.MinUsers)
 		}
 		if err := mechanism.CheckSigma(context.Background(), w.Mechanism, w.Delta, w.Rounds); err != nil {
 			return fail("%w", err)
