@@ -55,6 +55,8 @@ type Task struct {
 	Evaluated string // on what, such as "10,000 test examples"
 	EvalEvery int64  // rounds between evaluations; 0: after each that is released
 	Numbers   bool   // targets are real numbers: there are no classes and no accuracy
+	Baseline  string // what the best constant reaches there, such as "11.35 %"; "": not known
+	Warning   string // says that the model is no better than that; "": it is, or was not evaluated
 	Blind     string // why this process does not evaluate the model; "": it does
 
 	// Examined is what the model after round ExaminedAt makes of the evaluation
@@ -347,6 +349,8 @@ type taskView struct {
 	Evaluated string    `json:"evaluated,omitempty"`
 	EvalEvery int64     `json:"eval_every"`
 	Numbers   bool      `json:"numbers"`
+	Baseline  string    `json:"baseline,omitempty"`
+	Warning   string    `json:"warning,omitempty"`
 	Blind     string    `json:"blind,omitempty"`
 	Examined  int64     `json:"examined"` // the round; -1: nothing to show
 	Released  int64     `json:"released"`
@@ -370,7 +374,7 @@ func (t Task) view() taskView {
 	v := taskView{ID: t.ID, Name: t.Name, State: t.State, Why: t.Why, Phase: t.Phase, Round: t.Round, Rounds: t.Rounds, Opened: t.Opened,
 		Expected: dp.Number(t.Expected), Eps: dp.Number(t.Eps), EpsAt: t.EpsAt, Planned: dp.Number(t.Planned), Budget: dp.Number(t.Budget), Delta: dp.Number(t.Delta),
 		Method: t.Method, Source: t.Source, Charge: t.Charge, Charged: t.Charged, Accuracy: dp.Number(t.Accuracy), Loss: dp.Number(t.Loss),
-		Evaluated: t.Evaluated, EvalEvery: t.EvalEvery, Numbers: t.Numbers, Blind: t.Blind, Examined: -1, Released: t.Released, Void: t.Void, Failed: t.Failed, Reports: t.Reports, Rejected: []reason{},
+		Evaluated: t.Evaluated, EvalEvery: t.EvalEvery, Numbers: t.Numbers, Baseline: t.Baseline, Warning: t.Warning, Blind: t.Blind, Examined: -1, Released: t.Released, Void: t.Void, Failed: t.Failed, Reports: t.Reports, Rejected: []reason{},
 		Stages: append([]Stage{}, t.Stages...), Seconds: rounded(t.Seconds), Facts: append([]Fact{}, t.Facts...), Report: t.Report, Dir: t.Dir}
 	if t.Examined != nil {
 		v.Examined = t.ExaminedAt

@@ -75,6 +75,25 @@ func TestStatesInABrowser(t *testing.T) {
 		t.Errorf("one round is explained as %q", got)
 	}
 
+	// The best constant stands beside what was measured, with a warning where that is no
+	// better.
+	one.Baseline = "11.35 %"
+	b.Set(one)
+	p.Until(`document.getElementById("tiles").innerText.includes("on 10000 test examples; best constant 11.35 %") && document.getElementById("warning").hidden`)
+	one.Warning = "accuracy 10.00 % is no better than the baseline"
+	b.Set(one)
+	see("no better than a constant", `document.getElementById("warning").innerText === "Warning: accuracy 10.00 % is no better than the baseline."`)
+	one.Warning = ""
+	b.Set(one)
+
+	// A task that is removed while a page shows it leaves the page to the one before.
+	gone := none("gone")
+	b.Set(gone)
+	p.Open(url)
+	p.Until(`document.getElementById("title").textContent === "gone"`)
+	b.Remove("gone")
+	see("removed", `document.getElementById("title").textContent === "one" && document.querySelectorAll("#task option").length === 2`)
+
 	// Void rounds are marked, said, and no success.
 	void := none("void")
 	void.Round, void.Rounds, void.Void, void.Eps, void.EpsAt, void.State = 3, 3, 3, 0, 3, Done

@@ -17,13 +17,13 @@ type Baseline struct {
 	Loss float64
 }
 
-// Beaten says whether an evaluation on the same examples is better: by accuracy
-// where there are classes, else by loss.
-func (b Baseline) Beaten(e *Evaluation) bool {
+// Beaten says whether a model's accuracy and loss on the same examples are better: by
+// accuracy where there are classes, else by loss. NaN is not.
+func (b Baseline) Beaten(accuracy, loss float64) bool {
 	if b.Class >= 0 {
-		return e.Accuracy() > b.Accuracy
+		return accuracy > b.Accuracy
 	}
-	return e.Loss < b.Loss
+	return loss < b.Loss
 }
 
 // ClassBaseline returns the baseline of at least one class label, each at least 0

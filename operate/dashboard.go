@@ -15,6 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/endpoint"
 	"github.com/riffle-dp/riffle/internal/loopback"
 	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/model"
 	"github.com/riffle-dp/riffle/report"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/train"
@@ -106,6 +107,7 @@ type shown struct {
 
 	examined   *report.Examined
 	examinedAt int64
+	baseline   *model.Baseline // of the task's evaluation examples
 }
 
 // stage is how far a curve goes: a round is known before its model is evaluated.
@@ -285,6 +287,14 @@ func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *
 	case made.Data == nil:
 		t.Blind = "The task has ended, and none of its models was evaluated here."
 	default:
+		if last.baseline == nil {
+			b := made.Baseline()
+			last.baseline = &b
+		}
+		t.Baseline = train.ShortBaseline(*last.baseline)
+		if !math.IsNaN(t.Loss) {
+			t.Warning = train.NotBeaten(*last.baseline, t.Accuracy, t.Loss, made.Data.ClassNames(), made.Data.EvalName)
+		}
 		t.Evaluated = dashboard.Grouped(int64(made.Data.Eval.Len())) + " " + made.Data.EvalName + " examples"
 		t.Planned = v.planned(ctx, s.Task, made)
 	}

@@ -53,16 +53,25 @@ func DescribeBaseline(b model.Baseline, classes []string, examples string) strin
 	return fmt.Sprintf("%.2f %%, always %q, the most frequent of these %s", 100*b.Accuracy, name, examples)
 }
 
-// notBeaten is a warning where a model is no better than its baseline; "": it is.
-func notBeaten(b model.Baseline, e *model.Evaluation, classes []string, examples string) string {
-	if b.Beaten(e) {
+// ShortBaseline is its figure alone, to stand beside a model's.
+func ShortBaseline(b model.Baseline) string {
+	if b.Class < 0 {
+		return fmt.Sprintf("%.4g", b.Loss)
+	}
+	return fmt.Sprintf("%.2f %%", 100*b.Accuracy)
+}
+
+// NotBeaten is a warning where a model's accuracy (loss, of numbers) is no better
+// than its baseline; "": it is.
+func NotBeaten(b model.Baseline, accuracy, loss float64, classes []string, examples string) string {
+	if b.Beaten(accuracy, loss) {
 		return ""
 	}
-	got, also := fmt.Sprintf("loss %.4f", e.Loss), ""
+	got, also := fmt.Sprintf("loss %.4f", loss), ""
 	if b.Class >= 0 {
-		got = fmt.Sprintf("accuracy %.2f %%", 100*e.Accuracy())
-		if e.Loss < b.Loss {
-			also = fmt.Sprintf(" (by its probabilities it is: loss %.4f, and %.4f of a constant)", e.Loss, b.Loss)
+		got = fmt.Sprintf("accuracy %.2f %%", 100*accuracy)
+		if loss < b.Loss {
+			also = fmt.Sprintf(" (by its probabilities it is: loss %.4f, and %.4f of a constant)", loss, b.Loss)
 		}
 	}
 	return fmt.Sprintf("%s is no better than the baseline: %s%s", got, DescribeBaseline(b, classes, examples), also)

@@ -185,7 +185,7 @@ func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 		return nil, inputError("%v", err)
 	}
 	out.Baseline = c.baseline(table)
-	out.Warning = notBeaten(out.Baseline, out.Evaluation, out.Classes, out.Set)
+	out.Warning = NotBeaten(out.Baseline, out.Evaluation.Accuracy(), out.Evaluation.Loss, out.Classes, out.Set)
 	return out, nil
 }
 

@@ -90,7 +90,7 @@ func (r *Run) Summary() (*Summary, error) {
 	if unit := r.Config.labelUnit(); unit != 1 {
 		s.LabelUnit = unit
 	}
-	if text := notBeaten(s.Baseline, e, r.Data.ClassNames(), r.Data.EvalName); text != "" {
+	if text := NotBeaten(s.Baseline, e.Accuracy(), e.Loss, r.Data.ClassNames(), r.Data.EvalName); text != "" {
 		s.Warnings = append(slices.Clip(s.Warnings), text)
 	}
 	return s, nil

@@ -142,18 +142,18 @@ func pageURL(at net.Addr, asked, token string) string {
 
 // describe fills in what does not change, and what earlier processes did.
 func (l *live) describe(r *train.Run, planned dp.Bound) {
-	c := r.Config
+	c, base := r.Config, r.Baseline()
 	l.privacy = privacyOf(r)
 	l.stages = [2]dashboard.Stage{{Name: "training", Unit: "reports"}, {Name: "evaluating", Unit: "examples"}}
 	t := &l.task
 	*t = dashboard.Task{ID: liveTask, Name: title(c, r.Plan != nil), State: dashboard.Running, Phase: "training", Round: r.Resumed, Rounds: c.Rounds,
 		Expected: c.ExpectedReports(), Planned: planned.Eps, Budget: c.Epsilon, Delta: c.Delta, Method: planned.Method, Source: planned.Source,
-		Eps: math.NaN(), Accuracy: math.NaN(), Loss: math.NaN(), Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil, Evaluated: dashboard.Grouped(int64(r.Data.Eval.Len())) + " " + r.Data.EvalName + " examples" + shortBaseline(r.Baseline()),
+		Eps: math.NaN(), Accuracy: math.NaN(), Loss: math.NaN(), Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil, Evaluated: dashboard.Grouped(int64(r.Data.Eval.Len())) + " " + r.Data.EvalName + " examples", Baseline: train.ShortBaseline(base),
 		Counts: dashboard.Counts{Reports: r.Reports(), Rejected: map[string]int64{}}}
 	add := func(name, format string, args ...any) {
 		t.Facts = append(t.Facts, dashboard.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
 	}
-	add("Baseline", "%s", train.DescribeBaseline(r.Baseline(), r.Data.ClassNames(), r.Data.EvalName))
+	add("Baseline", "%s", train.DescribeBaseline(base, r.Data.ClassNames(), r.Data.EvalName))
 	add("Clients", "%s", dashboard.Grouped(c.Population))
 	add("Taking part", "%s", c.Participation)
 	add("Hidden by", "%s", c.Trust)
@@ -175,14 +175,6 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	}
 }
 
-// shortBaseline stands beside what was measured.
-func shortBaseline(b model.Baseline) string {
-	if b.Class < 0 {
-		return fmt.Sprintf(" (baseline %.4g)", b.Loss)
-	}
-	return fmt.Sprintf(" (baseline %.2f %%)", 100*b.Accuracy)
-}
-
 // past shows what earlier processes charged and measured.
 func (l *live) past(r *train.Run) {
 	l.task.Released = r.Steps()
@@ -192,7 +184,7 @@ func (l *live) past(r *train.Run) {
 	}
 	for _, m := range r.Metrics {
 		l.before = m.Seconds
-		l.measure(m)
+		l.measure(r, m)
 	}
 	if e, err := r.Evaluate(); err == nil {
 		l.examine(r, e, r.Resumed)
@@ -298,8 +290,9 @@ func (l *live) round(r *train.Run, result simulate.Result) {
 }
 
 // measure shows an evaluation.
-func (l *live) measure(m train.Metrics) {
+func (l *live) measure(r *train.Run, m train.Metrics) {
 	t := &l.task
+	t.Warning = train.NotBeaten(r.Baseline(), float64(m.Accuracy), m.Loss, r.Data.ClassNames(), r.Data.EvalName)
 	t.Eps, t.EpsAt, t.Accuracy, t.Loss = float64(m.Epsilon), m.Round, float64(m.Accuracy), m.Loss
 	l.ledger.Eps = t.Eps
 	l.board.Measured(liveTask, dashboard.Measure{Round: m.Round, Eps: t.Eps, Accuracy: t.Accuracy, Loss: m.Loss, Seconds: m.Seconds})
@@ -309,7 +302,7 @@ func (l *live) evaluated(r *train.Run, m train.Metrics) {
 	if l.board != nil {
 		l.set(func(*dashboard.Task) {
 			l.lap(1, int64(r.Data.Eval.Len()))
-			l.measure(m)
+			l.measure(r, m)
 			l.examine(r, r.Evaluation, m.Round)
 		})
 	}

@@ -239,7 +239,10 @@ func TestServeShowsThePast(t *testing.T) {
 		Matrix struct{ Right string }
 	}
 	var all struct {
-		Tasks []struct{ Round, Reports, Charged, Void, Released int64 }
+		Tasks []struct {
+			Round, Reports, Charged, Void, Released int64
+			Baseline                                string
+		}
 	}
 	for path, into := range map[string]any{"api/history?task=run": &history, "api/tasks": &all, "api/examined?task=run": &examined} {
 		resp, err := http.Get(l.url + path)
@@ -268,7 +271,7 @@ func TestServeShowsThePast(t *testing.T) {
 	if n := len(history.Measures.Round); n < 4 || history.Measures.Round[n-1] > r.Resumed || reports != r.Reports() || entries == 0 {
 		t.Errorf("%+v, %d reports were summed", history, r.Reports())
 	}
-	if s := all.Tasks[0]; s.Round != r.Resumed || s.Reports != reports || s.Charged != entries || s.Released != entries || s.Void != empty || s.Void+s.Released != s.Round || s.Void < void || void == 0 {
+	if s := all.Tasks[0]; s.Round != r.Resumed || s.Reports != reports || s.Charged != entries || s.Released != entries || s.Void != empty || s.Void+s.Released != s.Round || s.Void < void || void == 0 || s.Baseline != train.ShortBaseline(r.Baseline()) {
 		t.Errorf("%+v, at least %d rounds were void", s, void)
 	}
 	l.close(t.Context(), page, false, io.Discard, output{})

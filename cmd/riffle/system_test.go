@@ -168,7 +168,7 @@ func (p remotePage) get(t *testing.T, path, token string, into any) int {
 
 // pageTask is what the page says of a task.
 type pageTask struct {
-	ID, Name, State            string
+	ID, Name, State, Baseline  string
 	Round, Released, Reports   int64
 	Examined                   int64
 	Epsilon, Accuracy, Planned float64
@@ -209,7 +209,7 @@ func (p remotePage) check(t *testing.T, task string) float64 {
 		return len(all) == 1 && all[0].State == "done"
 	})
 	s := p.tasks(t)[0]
-	if s.ID != task || s.Round != 2 || s.Released != 2 || s.Reports != 24 || !(s.Epsilon > 0) || !(s.Accuracy > 0) || len(s.Stages) < 5 {
+	if s.ID != task || s.Round != 2 || s.Released != 2 || s.Reports != 24 || !(s.Epsilon > 0) || !(s.Accuracy > 0) || s.Baseline == "" || len(s.Stages) < 5 {
 		t.Errorf("the page shows %+v", s)
 	}
 	history := p.history(t, task)

@@ -378,6 +378,7 @@
     tile.detail = parts.join(" · ");
     return tile;
   }
+  function baseline(t) { return t.baseline ? "; best constant " + t.baseline : ""; }
   function refusedOf(t) { return t.rejected.reduce(function (n, r) { return n + r.count; }, 0); }
 
   var render = {
@@ -399,8 +400,8 @@
       text($("progress-text"), words.join(" · "));
       var refused = refusedOf(t);
       tiles("tiles", [
-        { name: "Accuracy", value: percent(t.accuracy), kind: "accent", detail: typeof t.accuracy !== "number" ? reason(t, "accuracy") : t.evaluated ? "on " + t.evaluated : "" },
-        { name: "Loss", value: plain(t.loss), kind: "amber", detail: typeof t.loss !== "number" ? (t.numbers ? reason(t, "loss") : "") : t.numbers && t.evaluated ? "mean over " + t.evaluated : "mean over the same examples" },
+        { name: "Accuracy", value: percent(t.accuracy), kind: "accent", detail: typeof t.accuracy !== "number" ? reason(t, "accuracy") : (t.evaluated ? "on " + t.evaluated : "") + baseline(t) },
+        { name: "Loss", value: plain(t.loss), kind: "amber", detail: typeof t.loss !== "number" ? (t.numbers ? reason(t, "loss") : "") : t.numbers && t.evaluated ? "mean over " + t.evaluated + baseline(t) : "mean over the same examples" },
         spentOf(t),
         { name: "Reports in the model", value: group(t.reports), detail: refused ? plural(refused, "report") + " refused" : "none refused" }
       ].slice(t.numbers ? 1 : 0));
@@ -642,6 +643,8 @@
     $("state").dataset.kind = !whole && t ? kind(t) : "";
     $("why").hidden = !(t && t.why && t.state === "running");
     text($("why"), t && t.why ? t.why : "");
+    $("warning").hidden = whole || !(t && t.warning);
+    text($("warning"), t && t.warning ? "Warning: " + t.warning + "." : "");
     document.title = (t ? t.name + " · round " + t.round + " of " + t.rounds : about.title) + " · riffle";
     if (t) marks(t);
     if (t || view === "ledger") render[view](t);
