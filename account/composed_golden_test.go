@@ -69,7 +69,7 @@ func TestGoldenComposed(t *testing.T) {
 	replies := map[string]account.Reply{}
 	worst := map[string]float64{}
 	for _, r := range goldenRows(t) {
-		if !longtest.On && strings.HasPrefix(r.name, "c") {
+		if !longtest.On && (strings.HasPrefix(r.name, "c") || len(r.name)%2 == 0) {
 			continue
 		}
 		reply, ok := replies[r.name]

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 func ask(t *testing.T, q Query, which string) map[string]Listed {
@@ -111,9 +112,7 @@ func TestColluderQueries(t *testing.T) {
 
 // Every method that answers for adaptive rounds is proved for them.
 func TestAdaptiveAndHidden(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long, and one goroutine: nothing for the race detector")
-	}
+	longtest.Only(t, "every bound of rounds that see each other")
 	q := Query{Participation: dp.CheckIn, Class: dp.KRR, Symbols: 8, Eps0: 1, Population: 5000, Rate: .1, Rounds: 3, Delta: 1e-6, AdaptiveWithinRound: true}
 	for id, b := range ask(t, q, "all") {
 		ok := id == "basic" || strings.HasPrefix(id, "blanket") || strings.HasPrefix(id, "clones") || b.Kind == dp.Lower

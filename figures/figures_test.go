@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
 // falls are the quantities in which ε falls.
@@ -60,6 +62,7 @@ func checkOrder(t *testing.T, name string, d Data) {
 }
 
 func TestSweepsAreInOrder(t *testing.T) {
+	longtest.Only(t, "some thousand bounds")
 	if testing.Short() {
 		t.Skip("seconds of composition")
 	}

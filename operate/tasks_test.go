@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -53,8 +55,12 @@ func sharing(t *testing.T, n int) []*running {
 
 func sumTask(t *testing.T, name string, delta float64) *train.Task {
 	t.Helper()
+	table := filepath.Join(t.TempDir(), "table.csv")
+	if err := os.WriteFile(table, []byte("x,label\n"+strings.Repeat("1,no\n0,yes\n", 600)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	c := train.Default()
-	c.Data, c.Trust, c.Participation, c.Model, c.Rounds, c.PerClient, c.Epsilon, c.Delta = "mnist", "vector-sum", "all", "linear", 2, 60, 1, delta
+	c.Data, c.Label, c.Trust, c.Participation, c.Model, c.Rounds, c.Epsilon, c.Delta = table, "label", "vector-sum", "all", "linear", 2, 1, delta
 	task, err := train.NewTask(t.Context(), name, c, train.Enrolled{Population: wire.Population{7}, Clients: 1000, MinReports: 2})
 	if err != nil {
 		t.Fatal(err)

@@ -190,7 +190,7 @@ func TestUnbiasedWithStatedError(t *testing.T) {
 			// The noise does not depend on the input and has tests of its own law.
 			n /= 2
 		}
-		n /= longtest.Pick(3, 1)
+		n /= longtest.Pick(4, 1)
 		along := direction(dim, 1)
 		slices.Reverse(along)
 		for i, size := range []float64{2, 1.1, 0} {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/internal/browsertest"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/simulate"
 	"github.com/riffle-dp/riffle/train"
 )
@@ -148,6 +149,7 @@ func readSummary(t *testing.T, cmd *exec.Cmd) (s shownSummary) {
 // Without a browser: the last news of a run reach who listens, then the process
 // ends by itself; off loopback nobody gets in without the token.
 func TestServeEndsWithItsRun(t *testing.T) {
+	longtest.Only(t, "trains with a page open")
 	if testing.Short() {
 		t.Skip("runs processes")
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/operate"
 	"github.com/riffle-dp/riffle/store"
 )
@@ -204,6 +205,7 @@ func copyTree(t *testing.T, from, to string) {
 // TestPolicyKeepsQuiet has half of the clients with a policy below the task's ε₀:
 // nothing of them reaches the shuffler, and the round goes on without them.
 func TestPolicyKeepsQuiet(t *testing.T) {
+	longtest.Only(t, "waits for a round's end")
 	if testing.Short() {
 		t.Skip("runs processes; the services have their own tests")
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dashboard"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/ledger"
 	"github.com/riffle-dp/riffle/operate"
 	"github.com/riffle-dp/riffle/service/coordinator"
@@ -738,6 +739,9 @@ func TestDemo(t *testing.T) {
 		"vector-sum":  {"--trust", "vector-sum", "--suite", "mlkem768x25519"},
 		"interrupted": {},
 	} {
+		if !longtest.On && name != "vector-sum" {
+			continue
+		}
 		out := shortDir(t)
 		cmd := process(t, append([]string{"demo", "--clients", "12", "--rounds", "2", "--data", data, "--out", out, "--json"}, args...)...)
 		var stdout, stderr bytes.Buffer

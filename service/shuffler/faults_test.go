@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/wire"
 )
 
@@ -230,10 +231,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 			for _, after := range []bool{false, true} {
 				k := 1
 				for reached := true; reached; k++ {
-					step := 1
-					if testing.Short() {
-						step = 5
-					}
+					step := longtest.Pick(5, 1)
 					synctest.Test(t, func(t *testing.T) {
 						w := newWorld(t, 5)
 						reached = crashAt(t, w, k, after, c.reports, c.abandon, c.change)
@@ -254,10 +252,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 // A process stalls in the middle of closing, another takes over, and then the
 // first goes on as if nothing had happened.
 func TestTakeover(t *testing.T) {
-	step := 1
-	if testing.Short() {
-		step = 4
-	}
+	step := longtest.Pick(4, 1)
 	stall := 1
 	for ; ; stall += step {
 		stalled := false
