@@ -299,7 +299,7 @@ func TestRate(t *testing.T) {
 	now := time.Now()
 	b := newBucket(10, 3)
 	took := func() (n int) {
-		for b.take(now) {
+		for b.take(now, 0) {
 			n++
 		}
 		return n

@@ -344,20 +344,25 @@ func (v *visit) begin(now time.Time) string {
 }
 
 // pace takes from the rate of requests, and from a stranger's address's part of it.
+// From however many addresses strangers come, they leave half of a burst to the
+// proven, unless they may have all.
 func (g *gate) pace(me *guest, now time.Time) bool {
 	if g.rate == nil {
 		return true
 	}
+	left := 0.0
 	if !me.proven {
 		p := me.party
 		if p.rate == nil {
 			p.rate = newBucket(g.ofRate*g.rate.rate, max(1, g.ofRate*g.rate.burst))
 		}
-		if !p.rate.take(now) {
+		if !p.rate.take(now, 0) {
 			return false
 		}
+		burst := g.rate.burst
+		left = max(0, min(burst/2, burst-1, (1-g.ofRate)*burst))
 	}
-	return g.rate.take(now)
+	return g.rate.take(now, left)
 }
 
 // end is a request's end: its bytes are given back.

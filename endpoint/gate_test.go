@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -265,9 +266,18 @@ func TestRateIsShared(t *testing.T) {
 	if n := served(b); n != 10 {
 		t.Errorf("another was served %d times, want 10", n)
 	}
+	// However many addresses they come from, strangers leave half.
+	n := 0
+	for i := range 10 {
+		g, _ := s.must(fmt.Sprintf("10.0.%d.1:1", 2+i))
+		n += served(g)
+	}
+	if n != 20 {
+		t.Errorf("all others were served %d times, want 20", n)
+	}
 	a.prove()
-	if n := served(a); n != 60 {
-		t.Errorf("one that is known was served %d times, want 60", n)
+	if n := served(a); n != 40 {
+		t.Errorf("one that is known was served %d times, want 40", n)
 	}
 }
 
@@ -325,7 +335,7 @@ func settings(t *testing.T, address string) map[uint16]uint32 {
 func TestHTTP2IsSmall(t *testing.T) {
 	s, _, _ := start(t, ServerConfig{Handler: http.NotFoundHandler()})
 	got := settings(t, s.Addr().String())
-	for id, want := range map[uint16]uint32{3: 32, 4: 64 << 10, 5: 16 << 10} { // streams, window, frame
+	for id, want := range map[uint16]uint32{3: 8, 4: 64 << 10, 5: 16 << 10} { // streams, window, frame
 		if got[id] != want {
 			t.Errorf("setting %d is %d, want %d", id, got[id], want)
 		}
@@ -522,6 +532,32 @@ func TestUnreadAnswers(t *testing.T) {
 	s.gate.mu.Unlock()
 	if under != 2 {
 		t.Errorf("%d requests are under way, want 2", under)
+	}
+}
+
+// No request passes the limits by, also none that net/http would answer itself.
+func TestOptionsAreCounted(t *testing.T) {
+	var asked atomic.Int64
+	s, _, _ := start(t, ServerConfig{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if visitOf(r.Context()) == nil {
+			t.Error("a request that is not counted")
+		}
+	})})
+	c, err := tls.Dial("tcp", s.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(c, "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, c); err != nil {
+		t.Fatal(err)
+	}
+	if asked.Load() != 1 {
+		t.Errorf("OPTIONS * reached the handler %d times", asked.Load())
 	}
 }
 

@@ -56,8 +56,11 @@ const (
 
 	// HTTP/2: streams of a connection, and the least buffers that there may be. A
 	// frame's buffer is made when its length is announced, so no frame is larger than
-	// any peer may send unasked.
-	maxStreams   = 32
+	// any peer may send unasked. Some refusals are net/http's own, as of a header above
+	// maxHeader: whoever takes none in holds them, and only the streams of a connection
+	// bound how many.
+	maxStreams   = 8
+	peerStreams  = 32
 	streamBuffer = 64 << 10
 	frameBuffer  = 16 << 10
 )
@@ -130,6 +133,8 @@ func NewServer(c ServerConfig) (*Server, error) {
 		Handler: s.limit(c.Handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ReadTimeout: c.Transfer, WriteTimeout: c.MaxWait + c.Transfer,
 		TLSConfig: serverTLS(c),
+		// net/http would answer OPTIONS * itself, and count it nowhere.
+		DisableGeneralOptionsHandler: true,
 		// Its lines hold addresses: they are counted, not kept.
 		ErrorLog: log.New(counter{&s.counts.connection}, "", 0),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: frameBuffer,
@@ -138,7 +143,9 @@ func NewServer(c ServerConfig) (*Server, error) {
 			return context.WithValue(ctx, guestKey{}, guestOf(conn))
 		},
 	}
-	if c.Peers == nil { // a peer is known, and sends much
+	if c.Peers != nil { // a peer is known, and sends much
+		s.http.HTTP2.MaxConcurrentStreams = peerStreams
+	} else {
 		s.http.HTTP2.MaxReceiveBufferPerConnection, s.http.HTTP2.MaxReceiveBufferPerStream = streamBuffer, streamBuffer
 	}
 	l, err := net.Listen("tcp", c.Address)
@@ -408,14 +415,15 @@ type bucket struct {
 
 func newBucket(rate, burst float64) *bucket { return &bucket{rate: rate, burst: burst, level: burst} }
 
-func (b *bucket) take(now time.Time) bool {
+// take takes one, if no less than left remains.
+func (b *bucket) take(now time.Time, left float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.at.IsZero() {
 		b.level = min(b.burst, b.level+b.rate*max(0, now.Sub(b.at).Seconds()))
 	}
 	b.at = now
-	if b.level < 1 {
+	if b.level < 1+left {
 		return false
 	}
 	b.level--
