@@ -178,6 +178,9 @@ func (s *Service) serveModel(w http.ResponseWriter, q *http.Request) {
 			b, err = s.model(q.Context(), r.id, d)
 		} else {
 			b, err = s.oldModel(q.Context(), d)
+			if b != nil {
+				defer s.lent.back(d)
+			}
 		}
 		if err != nil {
 			endpoint.Refuse(w, wire.Unavailable, "the model cannot be read now")
@@ -217,25 +220,81 @@ func (s *Service) announcing(d [32]byte) *runner {
 // no open round: whoever invents digests costs no more.
 const lookShare = 20
 
-// oldModel returns a model that is not at hand; nil if there is none. One is looked
+// oldModel lends a model that is not at hand; nil if there is none. One is looked
 // for at a time, and not all the time.
 func (s *Service) oldModel(ctx context.Context, d [32]byte) ([]byte, error) {
+	if b := s.lent.take(d); b != nil {
+		return b, nil
+	}
 	if !s.looking.TryLock() {
 		return nil, errLooking
 	}
 	defer s.looking.Unlock()
-	if time.Now().Before(s.lookAgain) {
+	if time.Now().Before(s.lookAgain) || s.lent.full() {
 		return nil, errLooking
 	}
 	began := time.Now()
 	defer func() { s.lookAgain = time.Now().Add((lookShare - 1) * time.Since(began)) }()
 	for _, r := range s.all() {
 		b, err := s.readModel(ctx, r.id, d)
-		if err == nil || !errors.Is(err, ErrNotFound) {
-			return b, err
+		if err == nil {
+			return s.lent.lend(d, b), nil
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return nil, err
 		}
 	}
 	return nil, nil
 }
 
 var errLooking = errors.New("coordinator: another model is being looked for")
+
+// lent are old models while they are sent: all who take one in, however slowly, hold
+// the same memory.
+type lent struct {
+	mu sync.Mutex
+	by map[hash]*loan
+}
+
+type loan struct {
+	b      []byte
+	takers int
+}
+
+// full says that no other model is lent now: as many are as there are others at hand.
+func (l *lent) full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.by) >= cached
+}
+
+// take returns a model that is lent already, or nil.
+func (l *lent) take(d hash) []byte { return l.lend(d, nil) }
+
+// lend returns a model, b where nobody has it yet, until back.
+func (l *lent) lend(d hash, b []byte) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.by[d]
+	if one == nil {
+		if b == nil {
+			return nil
+		}
+		if l.by == nil {
+			l.by = map[hash]*loan{}
+		}
+		one = &loan{b: b}
+		l.by[d] = one
+	}
+	one.takers++
+	return one.b
+}
+
+func (l *lent) back(d hash) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.by[d]
+	if one.takers--; one.takers == 0 {
+		delete(l.by, d)
+	}
+}

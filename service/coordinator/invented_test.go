@@ -1,8 +1,10 @@
 package coordinator
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -76,5 +78,85 @@ func TestInventedModels(t *testing.T) {
 		t.Errorf("%d looks in %v, at most %d; %d not there, %d to come again", times.Load(), time.Since(begun), most, missing.Load(), busy.Load())
 	}
 	close(hold)
+	w.end(p)
+}
+
+// copying gives every reader memory of its own, as a store does.
+type copying struct{ Store }
+
+func (s copying) GetObject(ctx context.Context, name string) ([]byte, error) {
+	b, err := s.Store.GetObject(ctx, name)
+	return bytes.Clone(b), err
+}
+
+// taker takes an answer in when it is let.
+type taker struct {
+	*httptest.ResponseRecorder
+	began chan *byte // where the answer lies
+	let   chan struct{}
+}
+
+func (r taker) Write(b []byte) (int, error) {
+	if r.Header().Get("ETag") != "" { // a model
+		r.began <- &b[0]
+		<-r.let
+	}
+	return r.ResponseRecorder.Write(b)
+}
+
+// Who fetches old models and takes them in slowly holds one copy of each, of no more
+// than some.
+func TestOldModelsAreShared(t *testing.T) {
+	w := newWorld(t, dp.Shuffle, dp.All)
+	p, err := w.start(nil, func(c *Config) { c.Store = copying{c.Store} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var models [cached + 1]hash
+	for i := range models {
+		b := []byte{1, 2, byte(i)}
+		models[i] = digestOf(b)
+		if err := p.config.Store.PutObject(t.Context(), modelName(w.task.ID(), models[i]), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, let, began := p.Handler(), make(chan struct{}), make(chan *byte)
+	var wg sync.WaitGroup
+	ask := func(d hash) (at *byte, code int) {
+		for range 5000 {
+			r, done := httptest.NewRecorder(), make(chan struct{})
+			wg.Go(func() {
+				defer close(done)
+				h.ServeHTTP(taker{r, began, let}, httptest.NewRequest("GET", "/v1/models/"+hexOf(d), nil))
+			})
+			select {
+			case at = <-began:
+				return at, 200
+			case <-done:
+			}
+			if code = r.Code; code != 503 {
+				t.Fatalf("a model: %d", code)
+			}
+			time.Sleep(time.Millisecond) // another is looked for
+		}
+		return nil, code
+	}
+	for _, d := range models[:cached] {
+		first, code := ask(d)
+		if again, _ := ask(d); code != 200 || again != first {
+			t.Errorf("%d, and a second copy of a model", code)
+		}
+	}
+	p.looking.Lock()
+	p.lookAgain = time.Time{}
+	p.looking.Unlock()
+	if _, err := p.oldModel(t.Context(), models[cached]); err == nil {
+		t.Errorf("a model more than %d is held", cached)
+	}
+	close(let)
+	wg.Wait()
+	if len(p.lent.by) != 0 {
+		t.Errorf("%d models are held for nobody", len(p.lent.by))
+	}
 	w.end(p)
 }

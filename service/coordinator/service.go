@@ -25,6 +25,7 @@ type Service struct {
 
 	looking   sync.Mutex // held while a model is looked for that is in no open round
 	lookAgain time.Time  // of who holds it
+	lent      lent       // what was found, while it is sent
 }
 
 // New checks the configuration. Nothing is read or written before Run.
