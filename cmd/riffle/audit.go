@@ -185,7 +185,7 @@ func (a *auditFlags) print(w io.Writer, m randomizer.Randomizer, r audit.Result,
 
 // progress shows a bar on a terminal and nothing elsewhere.
 func (a *auditFlags) progress(w io.Writer) (show func(done int64), finish func()) {
-	b := newBar(w, a.show, "audit", "reports", int64(a.trials))
+	b := newBar(w, a.show, "audit", "reports", 0, int64(a.trials))
 	if b == nil {
 		return nil, func() {}
 	}

@@ -31,6 +31,7 @@ type bar struct {
 	w       io.Writer
 	columns func() int
 	now     func() time.Time
+	before  int64 // of total, done by earlier processes
 	total   int64
 	unit    string // what is counted, such as "reports"
 
@@ -43,8 +44,8 @@ type bar struct {
 }
 
 // newBar returns the bar of a terminal, nil if w is none: all methods of a nil
-// bar do nothing.
-func newBar(w io.Writer, show output, name, unit string, total int64) *bar {
+// bar do nothing. Of total so much was done before.
+func newBar(w io.Writer, show output, name, unit string, before, total int64) *bar {
 	f, ok := w.(*os.File)
 	if !ok || show.quiet || show.noProgress || !term.IsTerminal(int(f.Fd())) {
 		return nil
@@ -55,7 +56,7 @@ func newBar(w io.Writer, show output, name, unit string, total int64) *bar {
 		}
 		return usualColumns
 	}
-	b := &bar{w: w, columns: columns, now: time.Now, total: max(1, total), unit: unit, name: name}
+	b := &bar{w: w, columns: columns, now: time.Now, before: before, done: before, total: max(1, total), unit: unit, name: name}
 	b.begun = b.now()
 	b.draw()
 	return b
@@ -131,9 +132,9 @@ func (b *bar) write(text string) { _, _ = io.WriteString(b.w, text) }
 func (b *bar) line(room int) string {
 	share := min(1, float64(b.done)/float64(b.total))
 	left, rate := "", ""
-	if passed := b.now().Sub(b.begun).Seconds(); b.done > 0 && passed > 0 {
-		left = span(passed*(1/share-1)) + " left"
-		rate = fmt.Sprintf("%s %s/s", short(float64(b.done)/passed), b.unit)
+	if passed, done := b.now().Sub(b.begun).Seconds(), float64(b.done-b.before); done > 0 && passed > 0 {
+		left = span(passed*max(0, float64(b.total-b.done))/done) + " left"
+		rate = fmt.Sprintf("%s %s/s", short(done/passed), b.unit)
 	}
 	percent := fmt.Sprintf("%d %%", int(100*share))
 	// In the order in which they are shown, but chosen by importance.

@@ -195,7 +195,7 @@ func TestBarFitsTheTerminal(t *testing.T) {
 // A bar follows its terminal: after a change of width no drawing is longer.
 func TestBarFollowsTheWidth(t *testing.T) {
 	p := newTerminal(t, 200)
-	b := newBar(p.f, output{}, "round 1/160", "reports", 1000)
+	b := newBar(p.f, output{}, "round 1/160", "reports", 0, 1000)
 	if b == nil {
 		t.Fatal("no bar on a terminal")
 	}
@@ -256,7 +256,7 @@ func TestNoBarWithoutTerminal(t *testing.T) {
 	nothing.clear()
 	for _, show := range []output{{quiet: true}, {noProgress: true}} {
 		p := newTerminal(t, 80)
-		if newBar(p.f, show, "round", "reports", 10) != nil {
+		if newBar(p.f, show, "round", "reports", 0, 10) != nil {
 			t.Errorf("a bar with %+v", show)
 		}
 		p.finish(t)

@@ -100,8 +100,8 @@ func newProgress(w io.Writer, show output, r *train.Run) *progress {
 	if n := len(r.Metrics); n > 0 {
 		p.last = r.Metrics[n-1]
 	}
-	left := int64(math.Ceil(r.Config.ExpectedReports() * float64(r.Config.Rounds-r.Resumed)))
-	p.bar = newBar(w, show, p.name(), "reports", left)
+	reports := func(rounds int64) int64 { return int64(math.Ceil(r.Config.ExpectedReports() * float64(rounds))) }
+	p.bar = newBar(w, show, p.name(), "reports", reports(r.Resumed), reports(r.Config.Rounds))
 	p.describe()
 	return p
 }

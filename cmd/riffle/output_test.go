@@ -1,8 +1,10 @@
 package main
 
 import (
+	"io"
 	"math"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -26,4 +28,26 @@ func TestRoundUpNeverShowsLess(t *testing.T) {
 			t.Errorf("as a lower bound %v is shown as %v", x, y)
 		}
 	})
+}
+
+// The bar of a run that goes on shows its share of the whole run, beside the round,
+// and how long the rest takes at this process's rate.
+func TestBarOfAResumedRun(t *testing.T) {
+	begun := time.Now()
+	for _, c := range []struct {
+		before, done int64
+		want         string
+	}{
+		{0, 0, "round 1/4  [          ]  0 %"},
+		{0, 25, "round 1/4  [==        ]  25 %  30s left  2.5 reports/s"},
+		{50, 50, "round 1/4  [=====     ]  50 %"},
+		{50, 75, "round 1/4  [=======   ]  75 %  10s left  2.5 reports/s"},
+		{50, 110, "round 1/4  [==========]  100 %  0s left  6.0 reports/s"},
+	} {
+		b := &bar{w: io.Discard, now: func() time.Time { return begun.Add(10 * time.Second) }, begun: begun,
+			before: c.before, done: c.done, total: 100, unit: "reports", name: "round 1/4"}
+		if got := b.line(len([]rune(c.want))); got != c.want {
+			t.Errorf("%d, then %d: %q, want %q", c.before, c.done, got, c.want)
+		}
+	}
 }
