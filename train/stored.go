@@ -59,6 +59,19 @@ func ReadModel(path string) (*Stored, error) {
 	return s, nil
 }
 
+// DataOf is the data that the run in a directory was trained on, as its configuration
+// names them; those of Default if path is no such directory.
+func DataOf(path string) (string, error) {
+	c := Default()
+	if _, err := os.Stat(filepath.Join(path, ConfigFile)); err != nil {
+		return c.Data, nil
+	}
+	if err := c.ReadConfig(filepath.Join(path, ConfigFile), nil); err != nil {
+		return "", err
+	}
+	return c.Data, nil
+}
+
 func (s *Stored) read(f safetensors.File) (err error) {
 	meta := f.Metadata
 	s.Name = meta["riffle.model"]

@@ -22,7 +22,7 @@ number of rows, these are the rows that training held out; --all counts the
 others too. Of any other table all rows are counted.`,
 		Example: `  riffle eval runs/half
   riffle eval model.safetensors --data mnist --json
-  riffle eval run --data people.csv`,
+  riffle eval run --data others.csv`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage("want one model file or run directory, got %d arguments (see riffle eval --help)", len(args))
@@ -33,6 +33,11 @@ others too. Of any other table all rows are counted.`,
 			stored, err := train.ReadModel(args[0])
 			if err != nil {
 				return err
+			}
+			if data == "" {
+				if data, err = train.DataOf(args[0]); err != nil {
+					return err
+				}
 			}
 			e, err := stored.Test(data, all, int(workers))
 			if err != nil {
@@ -47,7 +52,7 @@ others too. Of any other table all rows are counted.`,
 			return printEval(cmd.OutOrStdout(), stored, e)
 		},
 	}
-	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, a folder of IDX or CIFAR-10 files, or a CSV file")
+	cmd.Flags().StringVar(&data, "data", "", "mnist, a folder of IDX or CIFAR-10 files, or a CSV file (default: of a run directory its own, else mnist)")
 	cmd.Flags().BoolVar(&all, "all", false, "count all rows of a CSV file, also those that trained the model")
 	cmd.Flags().Int64Var(&workers, "workers", 0, "worker goroutines (default: one per CPU)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

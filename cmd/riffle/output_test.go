@@ -1,8 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,4 +54,26 @@ func TestBarOfAResumedRun(t *testing.T) {
 			t.Errorf("%d, then %d: %q, want %q", c.before, c.done, got, c.want)
 		}
 	}
+}
+
+// Eval takes the data of the run whose directory it is given, and others by their name.
+func TestEvalTakesTheRunsData(t *testing.T) {
+	dir := t.TempDir()
+	table, out := filepath.Join(dir, "table.csv"), filepath.Join(dir, "run")
+	var b strings.Builder
+	b.WriteString("x,y\n")
+	for i := range 100 {
+		fmt.Fprintf(&b, "%d,%s\n", i%10, []string{"no", "yes"}[i%10/5])
+	}
+	if err := os.WriteFile(table, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want(t, exitDone, "", "train", "--data", table, "--label", "y", "--range", "x=0..9", "--rounds", "2", "--out", out)
+	want(t, exitDone, "the 20 rows held out of training, of 100", "eval", out)
+	want(t, exitUsage, "a .csv file with column y", "eval", filepath.Join(out, "model.safetensors"))
+	want(t, exitUsage, "data mnist: the model was not trained on data of this kind", "eval", out, "--data", "mnist")
+	if err := os.Rename(table, table+".away"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, exitUsage, "table.csv", "eval", out)
 }
