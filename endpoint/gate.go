@@ -28,6 +28,7 @@ type gate struct {
 	// parts; 0: no limit.
 	ofBytes float64
 	all     map[netip.Prefix]*party
+	callers map[int]int  // connections of each that are proven
 	closed  atomic.Int64 // in favour of others
 	turned  atomic.Int64 // away, since there was no room
 }
@@ -56,6 +57,7 @@ type guest struct {
 	party  *party
 	place  *list.Element
 	proven bool
+	caller int         // whose it is, if it is proven; nobody: of a peer
 	free   atomic.Bool // proven, for who does not hold the lock
 	gone   bool
 	until  time.Time // not closed for the next of its address
@@ -89,7 +91,7 @@ func prefixOf(a net.Addr) netip.Prefix {
 }
 
 func newGate(most amounts, share float64) *gate {
-	g := &gate{most: most, ofRate: share, all: map[netip.Prefix]*party{}}
+	g := &gate{most: most, ofRate: share, all: map[netip.Prefix]*party{}, callers: map[int]int{}}
 	for i, n := range most {
 		g.share[i] = max(1, int64(share*float64(n)))
 	}
@@ -158,8 +160,11 @@ func (g *gate) take(me *guest, what int, n int64, now time.Time) (closing []*gue
 // mostLooked bounds how many addresses are compared for one caller.
 const mostLooked = 1024
 
+// first is when the stranger who has been idle longest may be closed.
+func (p *party) first() time.Time { return p.strangers.Front().Value.(*guest).until }
+
 // crowded says who gives way where all room is taken: an unproven guest of the
-// address that has most of them; if there are none, a proven one of the address that
+// address that has most of them, and of such the one idle longest; if there are none, a proven one of the address that
 // has most. An address does not make way for one that has as much as itself.
 func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
 	var strangers, known *party
@@ -168,7 +173,8 @@ func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
 		if looked++; looked > mostLooked {
 			break
 		}
-		if p.unproven[what] > 0 && (strangers == nil || p.unproven[what] > strangers.unproven[what]) {
+		if p.unproven[what] > 0 && (strangers == nil || p.unproven[what] > strangers.unproven[what] ||
+			p.unproven[what] == strangers.unproven[what] && p.first().Before(strangers.first())) {
 			strangers = p
 		}
 		if p.used[what] > 0 && (known == nil || p.used[what] > known.used[what]) {
@@ -224,6 +230,11 @@ func (g *gate) remove(me *guest) {
 		g.add(me, what, -n)
 	}
 	me.gone = true
+	if me.proven && me.caller != nobody {
+		if g.callers[me.caller]--; g.callers[me.caller] == 0 {
+			delete(g.callers, me.caller)
+		}
+	}
 	me.list().Remove(me.place)
 	g.tidy(me.party)
 }
@@ -277,8 +288,14 @@ func (me *guest) speak(now time.Time) {
 	}
 }
 
-// prove counts a guest apart from strangers.
-func (me *guest) prove() {
+// mostOfOne is how many connections of a caller are counted apart from strangers.
+const mostOfOne = 16
+
+// nobody stands for callers whose connections are not counted: peers.
+const nobody = -1
+
+// prove counts a guest apart from strangers, unless its caller has enough that are.
+func (me *guest) prove(caller int) {
 	g := me.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -286,6 +303,13 @@ func (me *guest) prove() {
 		me.busy()
 		return
 	}
+	if caller != nobody {
+		if g.callers[caller] >= mostOfOne {
+			return
+		}
+		g.callers[caller]++
+	}
+	me.caller = caller
 	me.party.strangers.Remove(me.place)
 	for what, n := range me.used {
 		me.party.unproven[what] -= n
@@ -387,10 +411,11 @@ func visitOf(ctx context.Context) *visit {
 }
 
 // Prove says of a request, by its context, that its caller has shown that it is one of those whom the
-// server is for. From then on its connection is not counted among strangers'.
-func Prove(ctx context.Context) {
+// server is for: which, by a number of at least 0. From then on its connection is not counted among
+// strangers', if it has few others.
+func Prove(ctx context.Context, caller int) {
 	if v := visitOf(ctx); v != nil && v.guest != nil {
-		v.guest.prove()
+		v.guest.prove(caller)
 	}
 }
 

@@ -123,7 +123,7 @@ func TestTheProvenAreNoStrangers(t *testing.T) {
 		if !s.take(g, requests, 1) || !s.take(g, bytesHeld, 100) {
 			t.Fatal("no room")
 		}
-		g.prove()
+		g.prove(nobody)
 		known = append(known, l)
 	}
 	for range 100 {
@@ -191,7 +191,7 @@ func TestFullHouse(t *testing.T) {
 	}
 	for range 6 {
 		g, l := s.must("10.0.2.1:1")
-		g.prove()
+		g.prove(nobody)
 		known = append(known, l)
 	}
 	closed := func(all []*line) (n int) {
@@ -211,7 +211,7 @@ func TestFullHouse(t *testing.T) {
 	known = nil
 	for range 20 {
 		g, l := s.must("10.0.2.1:1")
-		g.prove()
+		g.prove(nobody)
 		known = append(known, l)
 	}
 	if g, _ := s.come("10.0.2.1:1"); g != nil {
@@ -220,6 +220,49 @@ func TestFullHouse(t *testing.T) {
 	s.must("10.0.3.1:1")
 	if closed(known) != 1 {
 		t.Errorf("%d closed", closed(known))
+	}
+}
+
+// One caller that is known has some connections apart from strangers; the rest count as
+// theirs, from wherever they come.
+func TestConnectionsOfOneCaller(t *testing.T) {
+	s := newStreet(t, amounts{100, 1000, 1000}, 1)
+	var one []*guest
+	var lines []*line
+	for i := range 100 {
+		g, l := s.must(fmt.Sprintf("10.0.%d.1:1", i))
+		g.prove(7)
+		one, lines = append(one, g), append(lines, l)
+	}
+	s.later(time.Minute)
+	other, otherLine := s.must("10.1.0.1:1")
+	other.prove(8)
+	for i := range 83 { // newcomers, all of whom keep their places
+		s.must(fmt.Sprintf("10.2.%d.1:1", i))
+	}
+	closed := 0
+	for _, l := range lines {
+		if l.closed {
+			closed++
+		}
+	}
+	if closed != 100-mostOfOne || otherLine.closed {
+		t.Errorf("%d of one caller's connections were closed, want %d; another's: %t", closed, 100-mostOfOne, otherLine.closed)
+	}
+	if n := s.gate.callers[7]; n != mostOfOne {
+		t.Errorf("%d of its connections are known, want %d", n, mostOfOne)
+	}
+	for _, g := range one {
+		g.leave()
+	}
+	again, _ := s.must("10.0.1.1:1")
+	if again.prove(7); !again.proven || s.gate.callers[7] != 1 {
+		t.Errorf("it comes again: %t, %d", again.proven, s.gate.callers[7])
+	}
+	again.leave()
+	other.leave()
+	if len(s.gate.callers) != 0 {
+		t.Errorf("%d callers are kept", len(s.gate.callers))
 	}
 }
 
@@ -275,7 +318,7 @@ func TestRateIsShared(t *testing.T) {
 	if n != 20 {
 		t.Errorf("all others were served %d times, want 20", n)
 	}
-	a.prove()
+	a.prove(nobody)
 	if n := served(a); n != 40 {
 		t.Errorf("one that is known was served %d times, want 40", n)
 	}
@@ -412,7 +455,7 @@ func TestLeastRateOfABody(t *testing.T) {
 func TestStrangersOfOneAddress(t *testing.T) {
 	server, pin := certificate(t)
 	s, url, _ := start(t, ServerConfig{Certificate: server, MaxConns: 80, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		Prove(r.Context())
+		Prove(r.Context(), 1)
 		_, _ = io.WriteString(w, r.RemoteAddr)
 	})})
 	known := newClient(t, ClientConfig{Pins: []Pin{pin}})
@@ -468,7 +511,7 @@ func TestStrangersAreReadSlowly(t *testing.T) {
 				one = &guestConn{Conn: near, guest: g.arrive(near, time.Now()), ended: make(chan struct{})}
 			}
 			if known {
-				one.guest.prove()
+				one.guest.prove(nobody)
 			}
 			go func() {
 				_, _ = far.Write(make([]byte, firstRead+64<<10))
@@ -563,7 +606,7 @@ func TestOptionsAreCounted(t *testing.T) {
 
 // Hold and Prove of a request that came over no server are allowed all.
 func TestHandlersAlone(t *testing.T) {
-	Prove(context.Background())
+	Prove(context.Background(), 1)
 	if !Hold(context.Background(), 1<<40) {
 		t.Error("a test of a handler is bounded")
 	}

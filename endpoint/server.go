@@ -259,7 +259,7 @@ func (s *Server) limit(next http.Handler) http.Handler {
 		if s.config.Peers != nil {
 			v.peer = s.peer(r)
 			if v.peer != "" && v.guest != nil {
-				v.guest.prove()
+				v.guest.prove(nobody)
 			}
 		}
 		if why := v.begin(time.Now()); why != "" {

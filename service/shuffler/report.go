@@ -76,7 +76,7 @@ func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round,
 	var body []byte
 	if known {
 		defer round.passes.leave(place)
-		endpoint.Prove(ctx)
+		endpoint.Prove(ctx, int(place))
 		if s.slots.acquire(ctx, size) != nil {
 			return nil, errUnavailable
 		}
@@ -114,7 +114,7 @@ func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round,
 	if known && at != int(place) {
 		return round, errMAC // another client's pass
 	}
-	endpoint.Prove(ctx)
+	endpoint.Prove(ctx, at)
 	s.known(at, report.Session)
 	return round, s.keep(ctx, round, report, at)
 }
@@ -286,7 +286,7 @@ func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, er
 	if m.Verify(key) != nil {
 		return false, errMAC
 	}
-	endpoint.Prove(ctx)
+	endpoint.Prove(ctx, place)
 	s.known(place, m.Session)
 	r, err := s.wanted(ctx, m.Announcement)
 	if err != nil {

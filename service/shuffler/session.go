@@ -294,7 +294,7 @@ func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]
 	if err != nil {
 		return nil, err
 	}
-	endpoint.Prove(ctx)
+	endpoint.Prove(ctx, place)
 	s.known(place, end)
 	sealed, err := envelope.SealSession(m, wire.Session{Expires: end, Key: key})
 	if err != nil {
