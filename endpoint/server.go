@@ -43,6 +43,10 @@ const (
 	requestsPerConn = 2
 	minRequests     = 256
 
+	// The connections of one server have one of filesPart of the files that this process
+	// may have open: there are two servers, and the store needs some.
+	filesPart = 3
+
 	// maxHeld bounds the bytes of bodies that strangers have sent and that are not
 	// judged yet (Hold).
 	maxHeld = 64 << 20
@@ -75,7 +79,7 @@ type ServerConfig struct {
 	Peers    map[string][]Pin
 	Handler  http.Handler
 	MaxBody  int64         // of a request; default 1 MiB
-	MaxConns int           // open at a time; default 10,000
+	MaxConns int           // open at a time; default 10,000. A third of the open files that the system allows, if that is less
 	Share    float64       // of all limits, for an address's unproven callers; default 1/8
 	Rate     float64       // requests a second over all callers; 0: no limit
 	Burst    int           // above the rate; default one second's worth
@@ -115,15 +119,21 @@ func NewServer(c ServerConfig) (*Server, error) {
 	}
 	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
 	c.MaxConns = cmp.Or(c.MaxConns, DefaultMaxConns)
+	c.Share = cmp.Or(c.Share, DefaultShare)
+	share := max(1, int64(c.Share*float64(c.MaxConns))) // of what is configured, for that is what clients need
+	if most := openFiles() / filesPart; most > 0 && most < uint64(c.MaxConns) {
+		c.Log.Info("fewer connections are let in than configured: the system allows too few open files (ulimit -n)", "server", c.Name, "connections", most, "configured", c.MaxConns)
+		c.MaxConns = int(most)
+	}
 	c.MaxWait = cmp.Or(c.MaxWait, DefaultMaxWait)
 	c.Transfer = cmp.Or(c.Transfer, 60*time.Second)
 	c.Grace = cmp.Or(c.Grace, DefaultGrace)
-	c.Share = cmp.Or(c.Share, DefaultShare)
 	c.bodyGrace = cmp.Or(c.bodyGrace, bodyGrace)
 	s := &Server{config: c}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gate = newGate(amounts{int64(c.MaxConns), max(minRequests, requestsPerConn*int64(c.MaxConns)), maxHeld}, c.Share)
-	s.gate.share[requests] = s.gate.share[connections] // a poll each
+	share = min(share, int64(c.MaxConns))
+	s.gate.share[connections], s.gate.share[requests] = share, share // a poll each
 	s.gate.ofBytes = c.Share * maxRead
 	s.gate.share[bytesHeld] = max(s.gate.share[bytesHeld], c.MaxBody) // one body at least
 	if c.Rate > 0 {
