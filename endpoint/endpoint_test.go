@@ -229,8 +229,8 @@ func TestLongPollOutlivesTheTransferTime(t *testing.T) {
 			client.Transport.(*http.Transport).ForceAttemptHTTP2 = false
 			client.Transport.(*http.Transport).TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 		}
-		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			req, err := http.NewRequest(method, url, strings.NewReader("body"))
+		for method, body := range map[string]io.Reader{http.MethodGet: nil, http.MethodPost: strings.NewReader("body")} {
+			req, err := http.NewRequest(method, url, body)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -604,6 +604,29 @@ func TestOptionsAreCounted(t *testing.T) {
 	}
 }
 
+// What nobody reads is not taken in: a poll that waits would keep it in memory.
+func TestQuestionsHaveNoBody(t *testing.T) {
+	_, url, _ := start(t, ServerConfig{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a body that nobody reads") })})
+	for _, version := range []string{"h2", "http/1.1"} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: version == "h2"}
+		for _, body := range []io.Reader{strings.NewReader("body"), io.MultiReader(strings.NewReader("body"))} { // of known length, and not
+			q, err := http.NewRequest(http.MethodGet, url, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := transport.RoundTrip(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusBadRequest {
+				t.Errorf("%s: %s", version, resp.Status)
+			}
+		}
+		transport.CloseIdleConnections()
+	}
+}
+
 // Hold and Prove of a request that came over no server are allowed all.
 func TestHandlersAlone(t *testing.T) {
 	Prove(context.Background(), 1)

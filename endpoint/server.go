@@ -293,6 +293,10 @@ func (s *Server) limit(next http.Handler) http.Handler {
 			RefuseAs(w, tooLarge(s.config.MaxBody))
 			return
 		}
+		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0 {
+			Refuse(w, wire.Malformed, "a question has no body") // it would wait in memory for who reads it
+			return
+		}
 		s.body(w, r, v)
 		ctx := context.WithValue(r.Context(), visitKey{}, v)
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
