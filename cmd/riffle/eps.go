@@ -89,7 +89,7 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	} else if ok {
 		e := m.Event() // with the slack of its arithmetic
 		q.Class, q.Symbols, q.Eps0 = e.Class, e.Symbols, e.Eps0
-	} else if p.dimNamed() { // eps0 is what is asked for
+	} else if p.dimNamed() && p.class != "laplace" { // eps0 is what is asked for
 		q.Class = dp.Generic
 	}
 	switch dp.Adjacency(p.adjacency) {
