@@ -27,6 +27,7 @@ type gate struct {
 	// ofBytes is how many bytes a second are read of those, their connections in equal
 	// parts; 0: no limit.
 	ofBytes float64
+	body    int64 // the largest
 	all     map[netip.Prefix]*party
 	callers map[int]int  // connections of each that are proven
 	closed  atomic.Int64 // in favour of others
@@ -143,6 +144,8 @@ func (g *gate) take(me *guest, what int, n int64, now time.Time) (closing []*gue
 			return closing, false
 		case !me.proven && p.unproven[what]+n > g.share[what]:
 			out = oldest(&p.strangers, me, what, now)
+		case me.proven && what == bytesHeld && me.used[what]+n > mostBodies*g.body:
+			return closing, false
 		case g.used[what]+n > g.most[what]:
 			out = g.crowded(me, what, now)
 		default:
@@ -290,6 +293,10 @@ func (me *guest) speak(now time.Time) {
 
 // mostOfOne is how many connections of a caller are counted apart from strangers.
 const mostOfOne = 16
+
+// mostBodies is how many of the largest bodies are held of a connection that is proven:
+// with mostOfOne connections, half of maxHeld for bodies of a mebibyte.
+const mostBodies = 2
 
 // nobody stands for callers whose connections are not counted: peers.
 const nobody = -1

@@ -67,7 +67,9 @@ func (s *street) take(g *guest, what int, n int64) bool {
 }
 
 func newStreet(t *testing.T, most amounts, share float64) *street {
-	return &street{t, newGate(most, share), time.Now()}
+	g := newGate(most, share)
+	g.body = most[bytesHeld]
+	return &street{t, g, time.Now()}
 }
 
 func TestAddressesOfAShare(t *testing.T) {
@@ -263,6 +265,35 @@ func TestConnectionsOfOneCaller(t *testing.T) {
 	other.leave()
 	if len(s.gate.callers) != 0 {
 		t.Errorf("%d callers are kept", len(s.gate.callers))
+	}
+}
+
+// Who is known does not hold all the room for bodies, on which strangers would close
+// one another.
+func TestBodiesOfOneCaller(t *testing.T) {
+	s := newStreet(t, amounts{100, 1000, 64}, 1.0/8)
+	s.gate.body = 1
+	for range 2 * mostOfOne {
+		g, _ := s.must("10.0.0.1:1")
+		for g.prove(7); s.take(g, bytesHeld, 1); {
+		}
+		s.later(time.Minute)
+	}
+	if n := s.gate.used[bytesHeld]; n > 64/2+64/8 {
+		t.Errorf("one caller holds %d bytes of 64", n)
+	}
+	var lines []*line
+	for i := range 3 {
+		g, l := s.must(fmt.Sprintf("10.0.%d.1:1", 1+i))
+		lines = append(lines, l)
+		if !s.take(g, bytesHeld, int64(8-i)) {
+			t.Error("a stranger has no room")
+		}
+	}
+	for i, l := range lines {
+		if l.closed {
+			t.Errorf("stranger %d was closed", i)
+		}
 	}
 }
 

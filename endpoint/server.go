@@ -134,7 +134,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 	s.gate = newGate(amounts{int64(c.MaxConns), max(minRequests, requestsPerConn*int64(c.MaxConns)), maxHeld}, c.Share)
 	share = min(share, int64(c.MaxConns))
 	s.gate.share[connections], s.gate.share[requests] = share, share // a poll each
-	s.gate.ofBytes = c.Share * maxRead
+	s.gate.ofBytes, s.gate.body = c.Share*maxRead, c.MaxBody
 	s.gate.share[bytesHeld] = max(s.gate.share[bytesHeld], c.MaxBody) // one body at least
 	if c.Rate > 0 {
 		s.gate.rate = newBucket(c.Rate, float64(cmp.Or(c.Burst, int(max(1, c.Rate)))))
