@@ -132,7 +132,12 @@ func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1
 	made := r.tasks[id]
 	r.mu.Unlock()
 	if made == nil {
-		return nil, apiError(fmt.Errorf("%w: the data of task %q are not here any more, and the model's shape follows from them", coordinator.ErrNoModel, s.Name))
+		return nil, apiError(fmt.Errorf("%w: what task %q says cannot be read by this program", coordinator.ErrNoModel, s.Name))
+	}
+	if made.Data == nil { // it ended before this process, which has not looked at its data
+		if made, err = train.OpenTask(ctx, made.Wire, r.config.Data); err != nil {
+			return nil, apiError(fmt.Errorf("%w: the model's shape follows from the data of task %q, which cannot be read: %v", coordinator.ErrNoModel, s.Name, err))
+		}
 	}
 	file, err := made.ModelFile(train.Release{Round: s.Round, Theta: theta, Epsilon: s.Epsilon(), Bound: s.Method})
 	if err != nil {

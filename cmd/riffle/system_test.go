@@ -471,6 +471,19 @@ func TestOperateTwoRounds(t *testing.T) {
 			t.Errorf("%+v after a restart, before %+v", s, was)
 		}
 	}
+	late := filepath.Join(dir, "late.safetensors")
+	until(t, "what the first task was charged is counted", func() bool {
+		_, _, stderr := outcome(t, "task", "model", "first", "--config", coordinator, "--out", late)
+		return !strings.Contains(stderr, "is not known yet")
+	})
+	want(t, exitUsage, "the model's shape follows from the data of task \"first\", which cannot be read", "task", "model", "first", "--config", coordinator, "--out", late)
+	if err := os.Rename(data+".away", data); err != nil {
+		t.Fatal(err)
+	}
+	want(t, exitDone, "round 2 of task first", "task", "model", "first", "--config", coordinator, "--out", late)
+	if err := os.Rename(data, data+".away"); err != nil {
+		t.Fatal(err)
+	}
 	if before[0].Accuracy != accuracy {
 		t.Errorf("accuracy %v, before %v", before[0].Accuracy, accuracy)
 	}
