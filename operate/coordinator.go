@@ -236,7 +236,7 @@ func (r *running) create(ctx context.Context, name, config string, round time.Du
 	}
 	e, err := r.own.Shuffler.Enrolment(ctx, r.population, time.Now())
 	if err != nil {
-		return id, plan, err
+		return id, plan, fmt.Errorf("operate: the shuffler does not say how many clients there are: %w", err)
 	}
 	t, err := train.NewTask(ctx, name, c, train.Enrolled{Population: r.population, Clients: e.Clients, MinReports: e.MinReports})
 	if err != nil {

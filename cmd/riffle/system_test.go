@@ -471,6 +471,8 @@ func TestOperateTwoRounds(t *testing.T) {
 			t.Errorf("%+v after a restart, before %+v", s, was)
 		}
 	}
+	want(t, exitFailed, "the shuffler does not say how many clients there are", "task", "create", "--config", coordinator, "--name", "fourth", "--data", data,
+		"--eps0", "2", "--rounds", "1", "--n-min", "12") // it was stopped
 	late := filepath.Join(dir, "late.safetensors")
 	until(t, "what the first task was charged is counted", func() bool {
 		_, _, stderr := outcome(t, "task", "model", "first", "--config", coordinator, "--out", late)
