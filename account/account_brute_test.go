@@ -222,6 +222,7 @@ func TestMixedSequencesAgainstExactWorlds(t *testing.T) {
 
 // The same comparison refutes accountants with known mistakes.
 func TestWorldsCatchBrokenAccountants(t *testing.T) {
+	longtest.Only(t, "six broken accountants")
 	if testing.Short() {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/gdp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/vecsum"
 )
 
@@ -157,6 +158,7 @@ func TestSumOrder(t *testing.T) {
 // CJMP's own parameters are within its theorems and far above the tight answer;
 // where a theorem says nothing the reason is given.
 func TestSumPaper(t *testing.T) {
+	longtest.Only(t, "the paper's bounds at many settings")
 	for _, dim := range []int{1, 10} {
 		p, err := vecsum.Paper(vecsum.Target{Eps: 1, Delta: 1e-6, Users: 1000, Dim: dim, Radius: 1})
 		if err != nil {

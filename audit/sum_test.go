@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/vecsum"
 )
 
@@ -26,6 +27,7 @@ func sumConfig(t *testing.T, trials int64, change func(*vecsum.Target)) SumConfi
 // True claims stand and most of each is found; with too little noise, or with
 // fewer honest clients than it was made for, the claim is refuted.
 func TestSumClaims(t *testing.T) {
+	longtest.Only(t, "nine audits of sums")
 	const trials = 160_000
 	for name, c := range map[string]struct {
 		target  func(*vecsum.Target)

@@ -212,6 +212,7 @@ func TestLessNoiseIsSeen(t *testing.T) {
 // With parameters of the theory acceleration pays, where there is little noise
 // and where there is more.
 func TestAccelerationPays(t *testing.T) {
+	longtest.Only(t, "two methods on one problem")
 	for _, eps := range []float64{1, 8} {
 		excess := map[string]float64{}
 		for _, name := range []string{"agd", "psgd"} {
@@ -351,6 +352,7 @@ func TestInterrupt(t *testing.T) {
 // By coins a client is in one round of T on average, each round's clients are in
 // order and some of all, and rounds of too few are void.
 func TestCheckIn(t *testing.T) {
+	longtest.Only(t, "solves for a budget with chance")
 	c := small()
 	c.N = 12000 // so that rounds have parts
 	c.Trust, c.Optimizer, c.MaxRounds = "distributed", "agd", 2

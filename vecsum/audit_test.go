@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
@@ -12,6 +13,7 @@ import (
 // (or the projection on the difference). The claim must not be refuted, nearly
 // all of it must be found, and broken clients must be refuted. Oracle 6.
 func TestAudit(t *testing.T) {
+	longtest.Only(t, "audits of whole rounds")
 	const clients = 20
 	const reps = 300_000
 	target := Target{Eps: 1, Delta: 1e-2, Users: clients, Dim: 4, Radius: 1}
