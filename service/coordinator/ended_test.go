@@ -150,7 +150,9 @@ func TestDiscard(t *testing.T) {
 func TestStandbyDoesNotStop(t *testing.T) {
 	w := newWorld(t, dp.Shuffle, dp.All)
 	hold := make(chan struct{})
-	leader, err := w.start(nil, func(c *Config) { c.Hold = hold })
+	// A leader that a slow machine keeps from renewing its lease would lose it.
+	patient := func(c *Config) { c.LeaseTTL = time.Minute }
+	leader, err := w.start(nil, patient, func(c *Config) { c.Hold = hold })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +165,7 @@ func TestStandbyDoesNotStop(t *testing.T) {
 	for phase(leader) != "waiting" && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
-	standby, err := w.start(nil)
+	standby, err := w.start(nil, patient)
 	if err != nil {
 		t.Fatal(err)
 	}
