@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -112,7 +113,9 @@ func TestTasksWithoutEnd(t *testing.T) {
 		if err := errors.Join(<-done, f.Close()); err != nil {
 			t.Fatal(err)
 		}
-		return w.requests
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return maps.Clone(w.requests) // its last requests may still be served
 	}
 	says := func(text string) func(client.Notice) bool {
 		return func(n client.Notice) bool {
