@@ -8,6 +8,7 @@
     return e;
   };
   const settle = 90; // ms without a change after which the setting counts
+  const linger = 50; // ms that a step lasts before it is named
 
   let setting = defaults();
   const wrong = new Map(); // field → what is wrong with its text
@@ -134,11 +135,18 @@
   async function evaluate({signal}) {
     history.replaceState(null, "", toHash(setting));
     const q = query(setting), began = performance.now();
+    // A step is shown once it has lasted a little: the quick ones would flicker.
+    let named;
     const step = ({method, done, of}) => {
-      status(`computing… ${method}, ${done + 1} of ${of}`);
-      $("progress").max = of;
-      $("progress").value = done;
+      clearTimeout(named);
+      named = setTimeout(() => {
+        status(`computing… ${method}, ${done + 1} of ${of}`);
+        $("progress").max = of;
+        $("progress").value = done;
+      }, linger);
     };
+    const over = () => clearTimeout(named);
+    signal.addEventListener("abort", over);
     try {
       const known = ["rr2", "krr", "laplace"].includes(q.randomizer);
       // What is known of a randomizer may take long to use; what holds for all does not.
@@ -151,6 +159,7 @@
         }
       }
       const best = await answers.ask(q, "best", {signal, fresh: !known, step});
+      over();
       loading = false;
       showAnswer(best.document);
       status(`computing… the other bounds`);
@@ -158,6 +167,7 @@
       const drawing = drawCurve(q, best.document, signal);
       drawing.catch(() => {}); // awaited below
       const all = await answers.ask(q, "all", {signal, step});
+      over();
       showAnswer(all.document);
       showBounds(all.document);
       $("progress").removeAttribute("value");
@@ -168,6 +178,7 @@
       status(`best bound in ${ms} ms, everything in ${((performance.now() - began) / 1000).toFixed(1)} s`);
     } catch (e) {
       if (e.name === "AbortError") return; // another setting is being asked
+      over();
       busy(false);
       status("");
       refuse(sentence(e.message));
