@@ -14,68 +14,77 @@ import (
 
 const module = "github.com/riffle-dp/riffle"
 
-// layers is the house's plan: a package imports packages of lower layers only.
-// ARCHITECTURE.md draws it.
-var layers = [][]string{
-	{"dp", "rng", "picture", "internal/monotone", "internal/durable", "internal/loopback", "third_party/uplot", "third_party/wasmexec", "store/natstest", "internal/browsertest", "internal/longtest",
-		"model/internal/kernel", "model/internal/kernel/gen"},
-	{"gdp", "pld", "rdp", "sample", "safetensors", "wire", "proto/riffle/operator/v1", "internal/tail", "certificate"},
-	{"amplify", "ledger", "randomizer", "vecsum", "feature", "report", "schedule", "envelope"},
-	{"account", "audit", "optimize", "model", "dataset", "dataset/mnist", "mechanism", "vecsum/prio3", "endpoint", "store", "dashboard"},
-	{"client", "shuffler", "coordinator", "service/batch", "service/batch/batchtest", "service/document",
-		"plan", "plan/wasm", "plan/generate"},
-	{"simulate", "service/shuffler", "service/coordinator", "service/aggregator"},
-	{"train", "solve"},
-	{"experiment"},
-	{"operate", "figures"},
-	{"cmd/riffle"},
+// wings is the house's plan, from the top: a package imports packages of its own
+// wing and of wings on lower floors. docs/ARCHITECTURE.md draws it.
+var wings = [][]string{
+	{"cmd"},
+	{"service", "paper"},
+	{"run"},
+	{"page"},
+	{"protocol"},
+	{"account", "learn"},
+	{"mechanism"},
+	{"dp"},
+	{"internal"},
 }
 
-// within names the imports allowed inside a layer: a package and its part,
-// and what tests of pages are built on.
-var within = map[string]string{"dataset/mnist": "dataset", "internal/browsertest": "internal/longtest"}
+// inside holds the order within wings where it matters, from the top. A package
+// imports only packages of its wing that stand after it; those not named stand last.
+var inside = map[string][]string{
+	"dp":        {"dp/amplify", "dp/gdp", "dp/pld", "dp/rdp", "dp"},
+	"mechanism": {"mechanism/vecsum/prio3", "mechanism/vecsum", "mechanism/randomizer", "mechanism/sample", "mechanism/rng"},
+	"account":   {"account/audit", "account", "account/certificate"},
+	"learn":     {"learn/dataset/mnist", "learn/dataset", "learn/model", "learn/optimize", "learn/feature", "learn/schedule", "learn/model/internal/kernel"},
+	"protocol":  {"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/mechanism", "protocol/envelope", "protocol/wire"},
+	"page":      {"page/dashboard", "page/plan", "page/report", "page/third_party/uplot"},
+	"run":       {"run/train", "run/solve", "run/simulate"},
+	"paper":     {"paper/experiment", "paper/figures"},
+	"service": {"service/operate", "service/shuffler", "service/coordinator", "service/aggregator", "service/batch", "service/document",
+		"service/endpoint", "service/store", "service/proto/riffle/operator/v1"},
+	"internal": {"internal/browsertest", "internal/longtest"},
+}
 
 // mustNotReach holds the trust domains: what a role may not get at, even
 // through others.
 var mustNotReach = map[string][]string{
-	"shuffler":           {"randomizer", "model", "optimize", "ledger", "coordinator", "client"},
-	"service/shuffler":   {"randomizer", "model", "optimize", "ledger", "coordinator", "client", "mechanism", "account"},
-	"service/aggregator": {"model", "optimize", "ledger", "coordinator"},
-	"client":             {"ledger", "coordinator", "shuffler", "optimize"},
+	"protocol/shuffler":  {"mechanism/randomizer", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client"},
+	"service/shuffler":   {"mechanism/randomizer", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client", "protocol/mechanism", "account"},
+	"service/aggregator": {"learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator"},
+	"protocol/client":    {"protocol/ledger", "protocol/coordinator", "protocol/shuffler", "learn/optimize"},
 }
 
 // limited holds imports that only the named packages may make.
 var limited = map[string][]string{
-	"math/rand/v2": {"rng"},
+	"math/rand/v2": {"mechanism/rng"},
 	// Plots are drawn in one place.
-	"gonum.org/v1/plot": {"picture"},
+	"gonum.org/v1/plot": {"internal/picture"},
 	"math/rand":         {},
 	// A generator may need it, a program must not.
-	"github.com/mmcloughlin/avo/build":   {"model/internal/kernel/gen"},
-	"github.com/mmcloughlin/avo/operand": {"model/internal/kernel/gen"},
-	"github.com/mmcloughlin/avo/reg":     {"model/internal/kernel/gen"},
-	"golang.org/x/sys/cpu":               {"model/internal/kernel"},
+	"github.com/mmcloughlin/avo/build":   {"learn/model/internal/kernel/gen"},
+	"github.com/mmcloughlin/avo/operand": {"learn/model/internal/kernel/gen"},
+	"github.com/mmcloughlin/avo/reg":     {"learn/model/internal/kernel/gen"},
+	"golang.org/x/sys/cpu":               {"learn/model/internal/kernel"},
 	// Of CIRCL only the one range proof, in one place.
-	"github.com/cloudflare/circl/vdaf/prio3/sumvec":      {"vecsum/prio3"},
-	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128": {"vecsum/prio3"},
+	"github.com/cloudflare/circl/vdaf/prio3/sumvec":      {"mechanism/vecsum/prio3"},
+	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128": {"mechanism/vecsum/prio3"},
 	// Browsers are for tests.
 	"github.com/chromedp/chromedp": {"internal/browsertest"},
 	// The broker is one package's business.
-	"github.com/nats-io/nats-server/v2/server": {"store", "store/natstest"},
-	"github.com/nats-io/nats.go":               {"store"},
-	"github.com/nats-io/nats.go/jetstream":     {"store"},
-	"connectrpc.com/connect":                   {"proto/riffle/operator/v1", "operate", "cmd/riffle"},
-	"unsafe":                                   {"rng", "sample", "proto/riffle/operator/v1"}, // words as bytes and as floats, in bulk; generated code
+	"github.com/nats-io/nats-server/v2/server": {"service/store", "service/store/natstest"},
+	"github.com/nats-io/nats.go":               {"service/store"},
+	"github.com/nats-io/nats.go/jetstream":     {"service/store"},
+	"connectrpc.com/connect":                   {"service/proto/riffle/operator/v1", "service/operate", "cmd/riffle"},
+	"unsafe":                                   {"mechanism/rng", "mechanism/sample", "service/proto/riffle/operator/v1"}, // words as bytes and as floats, in bulk; generated code
 }
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
-var pure = []string{"dp", "gdp", "pld", "rdp", "amplify", "randomizer", "sample", "optimize", "model", "feature",
-	"client", "shuffler", "coordinator", "ledger", "wire", "simulate", "audit", "schedule", "vecsum", "vecsum/prio3", "certificate",
-	"solve", "mechanism"}
+var pure = []string{"dp", "dp/gdp", "dp/pld", "dp/rdp", "dp/amplify", "mechanism/randomizer", "mechanism/sample", "learn/optimize", "learn/model", "learn/feature",
+	"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/wire", "run/simulate", "account/audit", "learn/schedule", "mechanism/vecsum", "mechanism/vecsum/prio3", "account/certificate",
+	"run/solve", "protocol/mechanism"}
 
 // shells are the files of pure packages that are not: they do for a role what a
 // simulation does, over a network and with files.
-var shells = []string{"client/book.go", "client/fetch.go", "client/fleet.go", "client/join.go", "client/member.go", "client/rounds.go", "client/session.go", "client/web.go"}
+var shells = []string{"protocol/client/book.go", "protocol/client/fetch.go", "protocol/client/fleet.go", "protocol/client/join.go", "protocol/client/member.go", "protocol/client/rounds.go", "protocol/client/session.go", "protocol/client/web.go"}
 
 // source is one non-test file of the module.
 type source struct {
@@ -135,27 +144,46 @@ func selectors(tree *ast.File) []string {
 	return out
 }
 
-func layerOf(pkg string) int {
-	return slices.IndexFunc(layers, func(names []string) bool { return slices.Contains(names, pkg) })
+// floorOf returns a package's floor, from the top, and its place in its wing.
+func floorOf(pkg string) (floor, place int) {
+	wing, _, _ := strings.Cut(pkg, "/")
+	floor = slices.IndexFunc(wings, func(names []string) bool { return slices.Contains(names, wing) })
+	place = slices.Index(inside[wing], pkg)
+	if place < 0 {
+		place = len(inside[wing])
+	}
+	return floor, place
 }
 
 func TestImportsGoStrictlyDown(t *testing.T) {
+	there := map[string]bool{}
 	for _, s := range load(t) {
+		there[s.pkg] = true
 		if s.pkg == "." {
 			continue // the tour: a package comment without code
 		}
-		from := layerOf(s.pkg)
+		from, place := floorOf(s.pkg)
 		if from < 0 {
-			t.Errorf("%s: package %s has no layer", s.path, s.pkg)
+			t.Errorf("%s: package %s is in no wing", s.path, s.pkg)
 			continue
 		}
+		wing, _, _ := strings.Cut(s.pkg, "/")
 		for _, i := range s.imports {
 			pkg, ours := strings.CutPrefix(i, module+"/")
-			if !ours || within[s.pkg] == pkg {
+			if !ours {
 				continue
 			}
-			if to := layerOf(pkg); to < 0 || to >= from {
-				t.Errorf("%s: layer %d imports %s of layer %d", s.path, from, pkg, to)
+			to, below := floorOf(pkg)
+			within := to == from && strings.HasPrefix(pkg+"/", wing+"/") && below > place
+			if to <= from && !within {
+				t.Errorf("%s imports %s, which is not below it", s.path, pkg)
+			}
+		}
+	}
+	for wing, order := range inside {
+		for _, pkg := range order {
+			if !there[pkg] {
+				t.Errorf("wing %s has no package %s", wing, pkg)
 			}
 		}
 	}
@@ -223,7 +251,7 @@ func TestCertificatesAreCheckedApart(t *testing.T) {
 	allowed := []string{module + "/dp", "bytes", "context", "encoding/json", "errors", "fmt", "maps", "math", "math/big", "math/bits", "slices"}
 	files := 0
 	for _, s := range load(t) {
-		if s.pkg != "certificate" {
+		if s.pkg != "account/certificate" {
 			continue
 		}
 		files++
@@ -242,7 +270,7 @@ func TestCertificatesAreCheckedApart(t *testing.T) {
 // data carries it.
 func TestMNISTIsOptional(t *testing.T) {
 	for _, s := range load(t) {
-		if slices.Contains(s.imports, module+"/dataset/mnist") && s.pkg != "train" {
+		if slices.Contains(s.imports, module+"/learn/dataset/mnist") && s.pkg != "run/train" {
 			t.Errorf("%s imports the embedded data", s.path)
 		}
 	}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/randomizer"
-	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/protocol/ledger"
 )
 
 // What a protocol costs: a thousand of a million clients a round, 100,000

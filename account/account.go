@@ -13,9 +13,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
 // Accountant is the default dp.Accountant: the tightest pair of each round, the

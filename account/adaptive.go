@@ -7,12 +7,12 @@ import (
 	"strings"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/pld"
-	"github.com/riffle-dp/riffle/rdp"
+	"github.com/riffle-dp/riffle/dp/pld"
+	"github.com/riffle-dp/riffle/dp/rdp"
 )
 
 // EpsAdaptive bounds ε at delta over rounds each of which may have been chosen upon
-// all that those before it released, by a Rényi filter (ledger/adaptive.md): the sum of
+// all that those before it released, by a Rényi filter (protocol/ledger/adaptive.md): the sum of
 // the rounds' divergences at the one order FilterOrder(maxEps, delta).
 //
 // Upper, proved; replace one client. As long as no round is run that would bring
@@ -112,7 +112,7 @@ func (f filtered) bound(source string, order, delta float64) dp.Bound {
 	if !f.within(delta) {
 		eps = math.Inf(1)
 	}
-	b := proved("renyi-filter", eps, delta, fmt.Sprintf("Rényi filter of order %.4g (ledger/adaptive.md; Feldman, Zrnic 2021) over %s", order, source))
+	b := proved("renyi-filter", eps, delta, fmt.Sprintf("Rényi filter of order %.4g (protocol/ledger/adaptive.md; Feldman, Zrnic 2021) over %s", order, source))
 	b.Order = order
 	return b
 }

@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/rdp"
-	"github.com/riffle-dp/riffle/rng"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/dp/rdp"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // coin is a round of which nothing hides a report: binary randomized response

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/rdp"
+	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/rdp"
 )
 
 func BenchmarkAnswer(b *testing.B) {

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/riffle-dp/riffle/amplify"
-	"github.com/riffle-dp/riffle/certificate"
+	"github.com/riffle-dp/riffle/account/certificate"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/pld"
-	"github.com/riffle-dp/riffle/rdp"
+	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/pld"
+	"github.com/riffle-dp/riffle/dp/rdp"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/certificate"
+	"github.com/riffle-dp/riffle/account/certificate"
 	"github.com/riffle-dp/riffle/dp"
 )
 

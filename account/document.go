@@ -9,7 +9,7 @@ import (
 	"io"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
 // What a document, like the command line, calls a vector sum and its trust.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
 func askDocument(t *testing.T, text, which string) (Reply, error) {

@@ -5,11 +5,11 @@ import (
 	"math"
 	"sync"
 
-	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/pld"
+	"github.com/riffle-dp/riffle/dp/rdp"
 	"github.com/riffle-dp/riffle/internal/monotone"
-	"github.com/riffle-dp/riffle/pld"
-	"github.com/riffle-dp/riffle/rdp"
 )
 
 // clones names a proved dominating pair: a rate of clones, or, where rate is nil,
@@ -33,7 +33,7 @@ func (c clones) of(s shape) (amplify.Family, error) {
 }
 
 var (
-	blanket = clones{"blanket", amplify.Blanket, "riffle blanket theorem (amplify/blanket.md), r = 2/(e^eps0+1)", nil}
+	blanket = clones{"blanket", amplify.Blanket, "riffle blanket theorem (dp/amplify/blanket.md), r = 2/(e^eps0+1)", nil}
 	fmt22   = clones{"clones", amplify.Clones, "Feldman, McMillan, Talwar 2022, Theorem 3.1, r = e^-eps0", nil}
 )
 

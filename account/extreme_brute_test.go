@@ -10,7 +10,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
 // Questions at the ends of what may be asked are refused or answered with numbers. The

@@ -6,11 +6,11 @@ import (
 	"math"
 	"slices"
 
-	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/gdp"
+	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/gdp"
+	"github.com/riffle-dp/riffle/dp/rdp"
 	"github.com/riffle-dp/riffle/internal/tail"
-	"github.com/riffle-dp/riffle/rdp"
 )
 
 // Gaussian reports: each client clips its vector to ℓ2 norm 1 and adds N(0, σ²)
@@ -106,7 +106,7 @@ func (e *engine) withGaussian(best dp.Bound, parts []part, delta float64) (dp.Bo
 }
 
 // approximated replaces shuffled Gaussian reports by ε₀-LDP ones, each within
-// tv of them, and returns their number, in expectation: amplify/approx.md.
+// tv of them, and returns their number, in expectation: dp/amplify/approx.md.
 func approximated(parts []part, tv float64) (out []part, reports float64, err error) {
 	for _, p := range parts {
 		s := p.shape
@@ -214,8 +214,8 @@ func (e *engine) approxDelta(parts []part, eps, most float64) (delta, eps0 float
 }
 
 const (
-	gaussSource  = "SCI, proof of Theorem 4: N(mu, 1) against N(0, 1), mu = 2/(sigma sqrt k), sampled with inclusion k/n (amplify/gaussian.md)"
-	approxSource = "each Gaussian report within a total variation of an eps0-LDP one (amplify/approx.md), charged for every report; blanket theorem"
+	gaussSource  = "SCI, proof of Theorem 4: N(mu, 1) against N(0, 1), mu = 2/(sigma sqrt k), sampled with inclusion k/n (dp/amplify/gaussian.md)"
+	approxSource = "each Gaussian report within a total variation of an eps0-LDP one (dp/amplify/approx.md), charged for every report; blanket theorem"
 )
 
 // ask computes the method if it is one for the query's reports.
@@ -267,7 +267,7 @@ func gaussianMethods() []method {
 		{"shuffle-approx-ldp", dp.Upper, dp.Proved, approxSource, approxMethod},
 		{"gauss-strong", dp.Upper, dp.Proved, "Gaussian and sampled (eps, delta) of a round, SCI section 5.1; strong composition of Kairouz, Oh, Viswanath 2015, Theorem 3.4", strongMethod},
 		{"sci-thm4", dp.Upper, dp.Proved, "SCI, Theorem 4, equation 10 with inclusion k/n and k = 0: Wang, Balle, Kasiviswanathan 2019, Theorem 9", sciMethod(sciMixture)},
-		{removalMethod, dp.Upper, dp.Proved, "one client more or less; riffle derivation (amplify/removal.md) in place of SCI, Appendix B; Rényi divergence at real orders", removeMethod},
+		{removalMethod, dp.Upper, dp.Proved, "one client more or less; riffle derivation (dp/amplify/removal.md) in place of SCI, Appendix B; Rényi divergence at real orders", removeMethod},
 		{"sci-thm4-eq10", dp.Approximate, dp.Approximation, "SCI, Theorem 4, equation 10 as printed: inclusion gamma for every k, which is not proved", sciMethod(checkIn(amplify.SCIEquation10))},
 		{"sci-thm4-eq11", dp.Approximate, dp.Approximation, "SCI, Theorem 4, equation 11 as printed: inclusion gamma for every k, which is not proved", sciMethod(checkIn(amplify.SCIEquation11))},
 	}

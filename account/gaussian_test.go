@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/gdp"
+	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/gdp"
 )
 
 // settingG is SCI's distributed check-in.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/pld"
+	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/pld"
 )
 
 // maxLowerEps0 caps the mechanisms of lower bounds. A mechanism of a smaller ε₀

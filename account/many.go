@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/pld"
-	"github.com/riffle-dp/riffle/rdp"
+	"github.com/riffle-dp/riffle/dp/pld"
+	"github.com/riffle-dp/riffle/dp/rdp"
 )
 
 // A ledger of rounds that differ a little, as realised check-in makes them, asks

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/pld"
+	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/pld"
 )
 
 func realised(eps0 float64, n, k int64) dp.Round {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/internal/longtest"
 )
 

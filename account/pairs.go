@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
 )
 
 // Pairs of randomizers of which more is known than ε₀.
 var (
-	krrPair = clones{name: "krr", source: "privacy blanket of k-ary randomized response, Balle et al. 2019 (amplify/threepart.md)",
+	krrPair = clones{name: "krr", source: "privacy blanket of k-ary randomized response, Balle et al. 2019 (dp/amplify/threepart.md)",
 		family: func(s shape) (amplify.Family, error) {
 			switch s.class {
 			case dp.KRR:
@@ -22,21 +22,21 @@ var (
 			}
 			return notOf(s, "krr or rr2")
 		}}
-	tvPair = clones{name: "tv", source: "three-part blanket of a known total variation (amplify/threepart.md)",
+	tvPair = clones{name: "tv", source: "three-part blanket of a known total variation (dp/amplify/threepart.md)",
 		family: func(s shape) (amplify.Family, error) {
 			if s.class != dp.Generic || s.tv == 0 {
 				return amplify.Family{}, fmt.Errorf("needs a total-variation parameter: %w", dp.ErrNoBound)
 			}
 			return amplify.KnownTV(s.eps0, s.tv)
 		}}
-	binaryPair = clones{name: "rr2", source: "binary randomized response, worst inputs of the others (amplify/binary.md)",
+	binaryPair = clones{name: "rr2", source: "binary randomized response, worst inputs of the others (dp/amplify/binary.md)",
 		family: func(s shape) (amplify.Family, error) {
 			if s.class != dp.BinaryRR {
 				return notOf(s, "rr2")
 			}
 			return amplify.RR2(s.eps0)
 		}}
-	laplacePair = clones{name: "laplace", source: "three-part blanket of Laplace noise, total variation 1 - e^(-eps0/2) (amplify/threepart.md)",
+	laplacePair = clones{name: "laplace", source: "three-part blanket of Laplace noise, total variation 1 - e^(-eps0/2) (dp/amplify/threepart.md)",
 		family: func(s shape) (amplify.Family, error) {
 			if s.class != dp.LaplaceL1 {
 				return notOf(s, "laplace")

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/rdp"
+	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/rdp"
 )
 
 // Bounds of the literature, listed so that they can be compared and reproduced.
@@ -42,7 +42,7 @@ func paperMethods() []method {
 		about("eab-thm3", "EAB, Theorem 3 and Corollary 2: shuffled Laplace DP-SGD, an epoch a round", gdpApprox(true)),
 		up("sci-thm1", "SCI (self check-in), Theorem 1 with inclusion k/n, at Girgis et al. 2021, Theorem 1", sciTheorem1(false)),
 		about("sci-thm1-printed", "SCI, Theorem 1 with inclusion gamma as printed", sciTheorem1(true)),
-		up("sci-thm2", "SCI, Theorem 2, misprints and inclusion repaired (amplify/selfcheckin.md)", sciTheorem2),
+		up("sci-thm2", "SCI, Theorem 2, misprints and inclusion repaired (dp/amplify/selfcheckin.md)", sciTheorem2),
 		about("sci-thm2-printed", "SCI, Theorem 2 as printed", sciTheorem2Printed),
 		about("sci-thm3", "SCI, Theorem 3 and Lemma 2", sciTheorem3),
 		about("efmrtt", "Erlingsson et al. 2019, Corollary 9"+kov+"3.4", strong(erlingsson, false)),

@@ -28,7 +28,7 @@ type Query struct {
 	Rounds     int64   // Required. T.
 	// Colluders of the n clients tell the observer all they know; the others are
 	// what is protected. With Once all of them may be in one batch. They hide
-	// nobody: see amplify/colluders.md.
+	// nobody: see dp/amplify/colluders.md.
 	Colluders int64
 	// HiddenReports says that nobody sees how many reports a round has. Bounds are
 	// those for a public number.

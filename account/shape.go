@@ -3,8 +3,8 @@ package account
 import (
 	"math"
 
-	"github.com/riffle-dp/riffle/amplify"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
 )
 
 // shape is what a round's dominating pair depends on. Either reports is known,

@@ -9,8 +9,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/tail"
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
 // SumQuery is a question about rounds of vector sums that are all alike: nobody
@@ -175,7 +174,7 @@ func AnswerSum(ctx context.Context, q SumQuery, which string) (Reply, error) {
 
 func sumMethods() []sumMethod {
 	return []sumMethod{
-		{vecsum.MethodGDP, "log-concave integer noise is Gaussian-private but for its tails (vecsum/vecsum.md); mu adds in squares: Dong, Roth, Su 2022, Corollary 3.3", sumGDP},
+		{vecsum.MethodGDP, "log-concave integer noise is Gaussian-private but for its tails (mechanism/vecsum/vecsum.md); mu adds in squares: Dong, Roth, Su 2022, Corollary 3.3", sumGDP},
 		{"gauss-pld", gaussSource + "; integer noise by the sigma it is worth (vecsum.Params.Sigma), its tails added to delta", sumGaussian},
 		{vecsum.MethodLemma31, "CJMP, Lemma 3.1 through its Lemma A.1", paperSum(func(p vecsum.Params, delta float64) (float64, error) {
 			switch {
@@ -452,7 +451,7 @@ func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseK
 		return vecsum.Params{}, err
 	}
 	worth := g.Sigma
-	g.Sigma, g.Delta = 0, ledger.Counted(g.Delta, vecsum.TailShare)
+	g.Sigma, g.Delta = 0, dp.Counted(g.Delta, vecsum.TailShare)
 	g, _, err = Plan(ctx, target*(1-1e-6), g, "sigma")
 	if err != nil {
 		return vecsum.Params{}, err

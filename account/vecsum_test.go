@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/gdp"
+	"github.com/riffle-dp/riffle/dp/gdp"
 	"github.com/riffle-dp/riffle/internal/longtest"
-	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
 // sums asks for all bounds, by id; what has none is absent.

@@ -111,3 +111,14 @@ func CheckSigma(sigma float64) error {
 	}
 	return nil
 }
+
+// Counted returns what is left of delta for an accountant once a share of it, tail,
+// is kept for what events do not show: the tails of vector sums' noise, or what a
+// transport shows. Rounded down.
+func Counted(delta, tail float64) float64 {
+	if tail == 0 {
+		return delta
+	}
+	const slack = 1 + 0x1p-40 // covers the rounding of sums of tails
+	return delta * (1 - tail*slack) * (1 - 0x1p-50)
+}

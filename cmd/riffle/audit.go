@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/riffle-dp/riffle/audit"
-	"github.com/riffle-dp/riffle/randomizer"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/account/audit"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 // auditFlags say what to audit and how.

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/riffle-dp/riffle/account"
-	"github.com/riffle-dp/riffle/audit"
+	"github.com/riffle-dp/riffle/account/audit"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
 // auditSumFlags describe the vector sum to audit.

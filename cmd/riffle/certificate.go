@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/riffle-dp/riffle/account"
-	"github.com/riffle-dp/riffle/certificate"
+	"github.com/riffle-dp/riffle/account/certificate"
 	"github.com/riffle-dp/riffle/internal/durable"
 )
 

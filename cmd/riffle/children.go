@@ -17,8 +17,8 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/riffle-dp/riffle/operate"
-	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
+	"github.com/riffle-dp/riffle/service/operate"
+	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
 // children are processes of this program that a demo started. Each is ended by its

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/internal/longtest"
-	"github.com/riffle-dp/riffle/operate"
-	"github.com/riffle-dp/riffle/store/natstest"
+	"github.com/riffle-dp/riffle/service/operate"
+	"github.com/riffle-dp/riffle/service/store/natstest"
 )
 
 // cluster is three NATS servers as processes. Its domains share it, to spare a small

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/riffle-dp/riffle/account"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 // curve is a query with one quantity replaced by a list of values.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/riffle-dp/riffle/dataset"
 	"github.com/riffle-dp/riffle/internal/durable"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 func newData() *cobra.Command {

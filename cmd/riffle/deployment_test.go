@@ -19,10 +19,10 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/riffle-dp/riffle/operate"
-	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
-	"github.com/riffle-dp/riffle/train"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/operate"
+	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
 // deployment is all roles as processes of their own on loopback. A test kills them

@@ -13,7 +13,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 // protocolFlags are the flags that describe a protocol, shared by eps and plan.

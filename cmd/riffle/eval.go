@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 func newEval() *cobra.Command {

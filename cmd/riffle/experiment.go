@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/riffle-dp/riffle/experiment"
 	"github.com/riffle-dp/riffle/internal/durable"
-	"github.com/riffle-dp/riffle/picture"
-	"github.com/riffle-dp/riffle/simulate"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/internal/picture"
+	"github.com/riffle-dp/riffle/paper/experiment"
+	"github.com/riffle-dp/riffle/run/simulate"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 // experimentFlags are those of riffle experiment.

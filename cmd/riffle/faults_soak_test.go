@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/operate"
-	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/service/operate"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 var soakSeeds = flag.Int("soak.seeds", 3, "runs of the fault matrix for each kind of trust")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/riffle-dp/riffle/figures"
+	"github.com/riffle-dp/riffle/paper/figures"
 )
 
 // figureFlags are those of riffle figures.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/riffle-dp/riffle/operate"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/operate"
 )
 
 func newKeygen() *cobra.Command {
@@ -22,7 +22,7 @@ func newKeygen() *cobra.Command {
 		Use:   "keygen",
 		Short: "Make the keys of a role",
 		Long: `Keygen makes private keys (readable by their owner alone, never overwritten) and
-prints what the other parties need of them. deploy/GUIDE.md says who gets what.`,
+prints what the other parties need of them. docs/deploy/GUIDE.md says who gets what.`,
 		Example: `  riffle keygen shuffler --out keys
   riffle keygen tls --out keys --host shuffler.example
   riffle keygen client --out phones --count 100`,

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/riffle-dp/riffle/account"
-	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
 )
 
 // documented is an answer as JSON; its keys are part of the contract.

@@ -18,18 +18,18 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
-	"github.com/riffle-dp/riffle/dashboard"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/endpoint"
 	"github.com/riffle-dp/riffle/internal/loopback"
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/model"
-	"github.com/riffle-dp/riffle/operate"
-	"github.com/riffle-dp/riffle/plan"
-	"github.com/riffle-dp/riffle/report"
-	"github.com/riffle-dp/riffle/simulate"
-	"github.com/riffle-dp/riffle/train"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/page/dashboard"
+	"github.com/riffle-dp/riffle/page/plan"
+	"github.com/riffle-dp/riffle/page/report"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/simulate"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/operate"
 )
 
 // serving says whether and how long a run is shown while it lasts.

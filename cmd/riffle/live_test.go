@@ -17,8 +17,8 @@ import (
 
 	"github.com/riffle-dp/riffle/internal/browsertest"
 	"github.com/riffle-dp/riffle/internal/longtest"
-	"github.com/riffle-dp/riffle/simulate"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/run/simulate"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 // liveRun starts a run with a page and returns the page's address and what it

@@ -18,10 +18,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/riffle-dp/riffle/experiment"
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/plan"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/page/plan"
+	"github.com/riffle-dp/riffle/paper/experiment"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 // Exit codes, part of the command line's contract.

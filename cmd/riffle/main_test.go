@@ -15,11 +15,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/riffle-dp/riffle/dataset"
-	"github.com/riffle-dp/riffle/dataset/mnist"
 	"github.com/riffle-dp/riffle/internal/longtest"
-	"github.com/riffle-dp/riffle/store/natstest"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/learn/dataset/mnist"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/store/natstest"
 )
 
 func TestMain(m *testing.M) {

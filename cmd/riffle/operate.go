@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/operate"
-	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
-	"github.com/riffle-dp/riffle/store"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/operate"
+	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // operateError gives errors of configurations, stores and of the operator API
@@ -89,7 +89,7 @@ func newLedger() *cobra.Command {
 		Long: `Ledger reads the budget of a population: what was charged, for which batch, and
 what all of it costs, counted anew. The coordinator must not be running; of a
 running one, show asks by its socket.`,
-		Example: "  riffle ledger verify --config deploy/coordinator.yaml",
+		Example: "  riffle ledger verify --config docs/deploy/coordinator.yaml",
 		Args:    noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newLedgerShow(), newLedgerVerify())
@@ -100,7 +100,7 @@ func newLedgerShow() *cobra.Command {
 	var config string
 	var show output
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show what was charged", Example: "  riffle ledger show --config deploy/coordinator.yaml --json", Args: noArgs,
+		Use: "show", Short: "Show what was charged", Example: "  riffle ledger show --config docs/deploy/coordinator.yaml --json", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if config == "" {
 				return usage("--config is required")
@@ -159,7 +159,7 @@ func newLedgerVerify() *cobra.Command {
 		Long: `Verify exits with 0 if every entry follows the one before, the high-water mark
 agrees, and the cost counted anew is within the budget; with 3 if the ledger is
 missing, behind its mark or above the budget, and with 1 if it was changed.`,
-		Example: "  riffle ledger verify --config deploy/coordinator.yaml", Args: noArgs,
+		Example: "  riffle ledger verify --config docs/deploy/coordinator.yaml", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if config == "" {
 				return usage("--config is required")
@@ -192,7 +192,7 @@ func newFsck() *cobra.Command {
 not agree with its mark, a released model that is missing or another, a round
 that ended and left reports or keys behind. It changes nothing. It exits with 1
 if there is a problem.`,
-		Example: "  riffle fsck coordinator --config deploy/coordinator.yaml",
+		Example: "  riffle fsck coordinator --config docs/deploy/coordinator.yaml",
 		Args:    roleArg(serverRoles[:3]),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if config == "" {
@@ -238,7 +238,7 @@ func newMigrate() *cobra.Command {
 		Long: `Migrate copies a role's store to where another configuration of the same role has
 it, compares the two, and seals the old one for good. The role must not be
 running, and rounds should have ended. If it is interrupted, run it again.
-deploy/GUIDE.md says how to grow to a cluster of three.`,
+docs/deploy/GUIDE.md says how to grow to a cluster of three.`,
 		Example: "  riffle migrate coordinator --config coordinator.yaml --to coordinator-cluster.yaml",
 		Args:    roleArg(serverRoles[:3]),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 // output says how a command talks: results on stdout, all else on stderr.

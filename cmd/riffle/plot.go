@@ -13,7 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
-	"github.com/riffle-dp/riffle/picture"
+	"github.com/riffle-dp/riffle/internal/picture"
 )
 
 // plotFlags draw the answers of a curve.

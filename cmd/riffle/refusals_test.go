@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/internal/longtest"
-	"github.com/riffle-dp/riffle/operate"
-	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/service/operate"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // TestWhatIsNotBelieved stops a deployment after its rounds and starts servers and

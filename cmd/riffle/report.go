@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/riffle-dp/riffle/dashboard"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
-	"github.com/riffle-dp/riffle/operate"
-	"github.com/riffle-dp/riffle/report"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/page/dashboard"
+	"github.com/riffle-dp/riffle/page/report"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/operate"
 )
 
 // writeReport leaves report.html in the run directory; a run that was interrupted can

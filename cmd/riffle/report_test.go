@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/riffle-dp/riffle/simulate"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/run/simulate"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 // A run that was interrupted leaves a page that says so, of the rounds that ran and

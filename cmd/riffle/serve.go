@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/riffle-dp/riffle/endpoint"
-	"github.com/riffle-dp/riffle/operate"
+	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/operate"
 )
 
 var serverRoles = []string{operate.RoleCoordinator, operate.RoleShuffler, operate.RoleAggregator, operate.RoleAll}
@@ -139,15 +139,15 @@ func newServe() *cobra.Command {
 		Short: "Run a role as a server",
 		Long: `Serve runs a role until it is stopped: SIGTERM lets requests under way finish and
 exits with 0. Its log is JSON on stderr and names no client. deploy/ has a
-commented configuration for each role; deploy/GUIDE.md walks through all of it.
+commented configuration for each role; docs/deploy/GUIDE.md walks through all of it.
 
 With --check it does not serve: it says, a line each, whether the configuration is
 complete, keys and store are there, and peers answer with the keys they are known
 by. Exit code 2: something is to be mended here; 1: a peer does not answer.
 
 With "all" every role runs in this process, for development.`,
-		Example: `  riffle serve shuffler --config deploy/shuffler.yaml
-  riffle serve shuffler --config deploy/shuffler.yaml --check`,
+		Example: `  riffle serve shuffler --config docs/deploy/shuffler.yaml
+  riffle serve shuffler --config docs/deploy/shuffler.yaml --check`,
 		Args: roleArg(serverRoles),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if config == "" {
@@ -186,9 +186,9 @@ func newClient() *cobra.Command {
 refuses what its policy does not allow, keeps a ledger of its own that it
 charges before a report leaves, and runs until it is stopped, or until the last
 of the tasks that are named has ended.`,
-		Example: `  riffle init client --config deploy/client.yaml
-  riffle client --config deploy/client.yaml --check
-  riffle client --config deploy/client.yaml`,
+		Example: `  riffle init client --config docs/deploy/client.yaml
+  riffle client --config docs/deploy/client.yaml --check
+  riffle client --config docs/deploy/client.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if config == "" {
@@ -217,7 +217,7 @@ func newInit() *cobra.Command {
 		Long: `Init makes what a role keeps: its store and, for a coordinator, the ledger and its
 high-water mark. Nothing else ever makes a ledger: a new one would be a new
 budget, so a role whose store is missing refuses to start.`,
-		Example: `  riffle init coordinator --config deploy/coordinator.yaml`,
+		Example: `  riffle init coordinator --config docs/deploy/coordinator.yaml`,
 		Args:    roleArg(append(slices.Clone(serverRoles), operate.RoleClient)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if config == "" {

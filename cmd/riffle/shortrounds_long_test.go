@@ -12,15 +12,15 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/riffle-dp/riffle/operate"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/operate"
 )
 
-// Clients that wait with the settings of deploy/client.yaml for a task take part in
+// Clients that wait with the settings of docs/deploy/client.yaml for a task take part in
 // each of its rounds of 15 seconds, the first as well. A round of clients' own coins
 // lasts all of its 15 seconds: nobody knows how many will come.
 func TestRoundsOfFifteenSeconds(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "client.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "deploy", "client.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

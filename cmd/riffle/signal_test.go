@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/riffle-dp/riffle/operate"
+	"github.com/riffle-dp/riffle/service/operate"
 )
 
 // A server that is told to end while it starts has failed at nothing; an error that

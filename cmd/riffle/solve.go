@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/solve"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/run/solve"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 // solveFlags are those of riffle solve.

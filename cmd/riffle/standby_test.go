@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/riffle-dp/riffle/internal/longtest"
-	"github.com/riffle-dp/riffle/operate"
-	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
-	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/service/operate"
+	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // standbyName is a second coordinator's process.
@@ -57,7 +57,7 @@ func edit(t *testing.T, path, to string, replace ...string) {
 }
 
 // shared moves the coordinator's store to a server, and starts a second coordinator
-// beside the first, before there is any task, as deploy/GUIDE.md has it. Clients know the
+// beside the first, before there is any task, as docs/deploy/GUIDE.md has it. Clients know the
 // addresses of both, the standby's first.
 func shared(d *deployment) {
 	d.t.Helper()

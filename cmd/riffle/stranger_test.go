@@ -27,9 +27,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/envelope"
-	"github.com/riffle-dp/riffle/operate"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/operate"
 )
 
 // What strangers may do to a running system.

@@ -23,13 +23,13 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
-	"github.com/riffle-dp/riffle/dashboard"
 	"github.com/riffle-dp/riffle/internal/longtest"
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/operate"
+	"github.com/riffle-dp/riffle/page/dashboard"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/coordinator"
-	"github.com/riffle-dp/riffle/store"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/service/operate"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // outcome runs the program and returns its exit code and outputs.

@@ -10,17 +10,17 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
-	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/run/train"
+	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
 func newTaskCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "task", Short: "Create, list, show, stop, resume or remove a running coordinator's tasks",
-		Long: `Task speaks with a running coordinator by its socket (proto/riffle/operator/v1),
+		Long: `Task speaks with a running coordinator by its socket (service/proto/riffle/operator/v1),
 which only its owner may open.`,
-		Example: `  riffle task create --config deploy/coordinator.yaml --name first --task task.yaml
-  riffle task list --config deploy/coordinator.yaml --json`,
+		Example: `  riffle task create --config docs/deploy/coordinator.yaml --name first --task task.yaml
+  riffle task list --config docs/deploy/coordinator.yaml --json`,
 		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newTaskCreate(), newTaskList(), newTaskShow(), newTaskModel(), newTaskStop(), newTaskResume(), newTaskRemove())
@@ -172,8 +172,8 @@ It says what all rounds cost if as many report as is expected, and how many of t
 the budgets take as the ledger stands. A task that could not be run is refused with
 exit code 2, one whose first round does not fit the budgets with 3; neither leaves a
 trace.`,
-		Example: `  riffle task create --config deploy/coordinator.yaml --name first --task task.yaml
-  riffle task create --config deploy/coordinator.yaml --name second --eps0 2 --rounds 20 --n-min 500`,
+		Example: `  riffle task create --config docs/deploy/coordinator.yaml --name first --task task.yaml
+  riffle task create --config docs/deploy/coordinator.yaml --name second --eps0 2 --rounds 20 --n-min 500`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if name == "" {
@@ -233,7 +233,7 @@ func newTaskList() *cobra.Command {
 	var f operatorFlags
 	var show output
 	cmd := &cobra.Command{
-		Use: "list", Short: "List tasks", Example: "  riffle task list --config deploy/coordinator.yaml", Args: noArgs,
+		Use: "list", Short: "List tasks", Example: "  riffle task list --config docs/deploy/coordinator.yaml", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -298,7 +298,7 @@ func taskCommand(cmd *cobra.Command, ask func(ctx context.Context, c operatorv1.
 
 func newTaskShow() *cobra.Command {
 	return taskCommand(&cobra.Command{
-		Use: "show TASK", Short: "Show a task", Example: "  riffle task show first --config deploy/coordinator.yaml",
+		Use: "show TASK", Short: "Show a task", Example: "  riffle task show first --config docs/deploy/coordinator.yaml",
 	}, func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error) {
 		resp, err := c.GetTask(ctx, connect.NewRequest(&operatorv1.GetTaskRequest{Task: task}))
 		if err != nil {
@@ -315,7 +315,7 @@ func newTaskStop() *cobra.Command {
 		Long: `Stop ends a task. A round that is open is destroyed unread; what was charged
 stays charged, and models that were released stay valid. A task that was stopped
 cannot be started again.`,
-		Example: "  riffle task stop first --config deploy/coordinator.yaml",
+		Example: "  riffle task stop first --config docs/deploy/coordinator.yaml",
 	}, func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error) {
 		resp, err := c.StopTask(ctx, connect.NewRequest(&operatorv1.StopTaskRequest{Task: task, Reason: reason}))
 		if err != nil {
@@ -335,7 +335,7 @@ gave no step (pause-after in the coordinator's configuration) or because its gua
 says so. riffle task show says why it paused; each such round has cost its part of
 the budget, so find the cause first. The guard compares with the model at hand from
 then on.`,
-		Example: "  riffle task resume first --config deploy/coordinator.yaml",
+		Example: "  riffle task resume first --config docs/deploy/coordinator.yaml",
 	}, func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error) {
 		resp, err := c.ResumeTask(ctx, connect.NewRequest(&operatorv1.ResumeTaskRequest{Task: task}))
 		if err != nil {
@@ -355,7 +355,7 @@ it: one that was created by mistake, or that cannot be run (state "unusable"). W
 was charged stays for good, with what it was charged for: such a task is refused here
 (exit code 3) and can be stopped. A task that was removed is not created again with
 the same name and settings: clients and shuffler may have seen rounds of it.`,
-		Example: "  riffle task remove first --config deploy/coordinator.yaml", Args: taskArg,
+		Example: "  riffle task remove first --config docs/deploy/coordinator.yaml", Args: taskArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/internal/durable"
-	operatorv1 "github.com/riffle-dp/riffle/proto/riffle/operator/v1"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/run/train"
+	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
 func newTaskModel() *cobra.Command {
@@ -24,7 +24,7 @@ func newTaskModel() *cobra.Command {
 what riffle eval needs to use them, and in its metadata the task, the round and the
 epsilon of all that was charged until now. A file that exists is left as it is,
 unless --overwrite is given.`,
-		Example: `  riffle task model first --config deploy/coordinator.yaml --out model.safetensors
+		Example: `  riffle task model first --config docs/deploy/coordinator.yaml --out model.safetensors
   riffle eval model.safetensors --data mnist`, Args: taskArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {

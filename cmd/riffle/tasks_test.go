@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/operate"
-	"github.com/riffle-dp/riffle/store"
-	"github.com/riffle-dp/riffle/train"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/operate"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // createdBefore stores a task as versions did that wrote it down before they looked

@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/model"
-	"github.com/riffle-dp/riffle/simulate"
-	"github.com/riffle-dp/riffle/train"
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/run/simulate"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 func newTrain() *cobra.Command {

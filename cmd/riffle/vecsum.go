@@ -11,8 +11,8 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/gdp"
-	"github.com/riffle-dp/riffle/vecsum"
+	"github.com/riffle-dp/riffle/dp/gdp"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
 // vecsumName is what --randomizer is for vector sums, vecsumTrust their --trust.

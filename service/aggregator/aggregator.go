@@ -22,12 +22,12 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/endpoint"
-	"github.com/riffle-dp/riffle/envelope"
-	"github.com/riffle-dp/riffle/mechanism"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
-	"github.com/riffle-dp/riffle/vecsum"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 // ErrNotFound is wrapped by a Store that has no such key or object.

@@ -19,14 +19,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/endpoint"
-	"github.com/riffle-dp/riffle/envelope"
-	"github.com/riffle-dp/riffle/mechanism"
-	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
-	"github.com/riffle-dp/riffle/vecsum"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

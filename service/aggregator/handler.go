@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/riffle-dp/riffle/endpoint"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 // Limits of what the coordinator sends: a task, an announcement and a word on a

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // OnStore is the Store that a deployment uses.

@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/document"
-	"github.com/riffle-dp/riffle/wire"
 )
 
 // recordFormat is the version of what is stored; a newer one is refused.

@@ -18,8 +18,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/riffle-dp/riffle/endpoint"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 // ErrLie is wrapped where the shuffler's answer is not what its operator signed,

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // Reader reads one reader's parts of a closed batch.

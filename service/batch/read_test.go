@@ -16,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
-	"github.com/riffle-dp/riffle/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,11 +8,11 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/mechanism"
-	"github.com/riffle-dp/riffle/store"
-	"github.com/riffle-dp/riffle/vecsum"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // With the tightest accountant a task says what its entries cost, and stops below

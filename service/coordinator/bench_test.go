@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/envelope"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // BenchmarkRound runs one round of 4000 reports; BenchmarkOpenPart is the HPKE open

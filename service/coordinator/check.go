@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // Check looks over what is stored of a task, which must not run meanwhile, and

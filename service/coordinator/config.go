@@ -20,17 +20,17 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/riffle-dp/riffle/coordinator"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/envelope"
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/mechanism"
-	"github.com/riffle-dp/riffle/optimize"
-	"github.com/riffle-dp/riffle/randomizer"
-	"github.com/riffle-dp/riffle/schedule"
+	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/learn/schedule"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
-	"github.com/riffle-dp/riffle/vecsum"
-	"github.com/riffle-dp/riffle/wire"
 )
 
 // Config is a coordinator. Required are Key, Keyring, Shuffler, Store and Journal.

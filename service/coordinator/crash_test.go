@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/rng"
+	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
 )
 

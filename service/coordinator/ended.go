@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/protocol/ledger"
 )
 
 // This file holds how tasks end, and those that are only shown: they have ended, or

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
-	"github.com/riffle-dp/riffle/wire"
 )
 
 // FailureReason says, in one word, why a charged round gave no step.

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/riffle-dp/riffle/optimize"
+	"github.com/riffle-dp/riffle/learn/optimize"
 )
 
 // Guard holds back a step after which the model is worse on the operator's public

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/riffle-dp/riffle/endpoint"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 // maxWait bounds how long a question for an announcement is held.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // looked counts models that are asked of a store, which takes its time.

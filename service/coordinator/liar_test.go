@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/mechanism"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
-	"github.com/riffle-dp/riffle/wire"
 )
 
 // liars is a vector sum of 8 clients, up to 2 of whom may lie, and those at the

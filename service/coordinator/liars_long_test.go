@@ -6,13 +6,13 @@ import (
 	"math"
 	"testing"
 
-	side "github.com/riffle-dp/riffle/client"
-	pure "github.com/riffle-dp/riffle/coordinator"
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/mechanism"
-	"github.com/riffle-dp/riffle/rng"
-	"github.com/riffle-dp/riffle/train"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	side "github.com/riffle-dp/riffle/protocol/client"
+	pure "github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
 )
 
 // learn runs the demonstration's task with so many liars among its 1,000 clients, who

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/aggregator"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
-	"github.com/riffle-dp/riffle/wire"
 )
 
 // disk is what survives a crash.

@@ -8,9 +8,9 @@ import (
 	"iter"
 	"time"
 
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/store"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // OnStore is the Store that a deployment uses.

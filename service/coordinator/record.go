@@ -10,9 +10,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/riffle-dp/riffle/optimize"
+	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/document"
-	"github.com/riffle-dp/riffle/wire"
 )
 
 // recordFormat is the version of what is stored; a newer one is refused.

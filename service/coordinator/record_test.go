@@ -8,8 +8,8 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/riffle-dp/riffle/optimize"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 type publicKey = ed25519.PublicKey

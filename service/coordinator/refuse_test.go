@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
-	"github.com/riffle-dp/riffle/wire"
 )
 
 // A word that cannot be true is never acted on: nothing is charged, nothing

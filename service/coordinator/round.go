@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/riffle-dp/riffle/coordinator"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/envelope"
-	"github.com/riffle-dp/riffle/ledger"
+	"github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
-	"github.com/riffle-dp/riffle/wire"
 )
 
 // maxAttempts is how often a charged batch that is not what was signed is asked

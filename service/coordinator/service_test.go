@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/randomizer"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 func TestStop(t *testing.T) {

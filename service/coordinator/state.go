@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/riffle-dp/riffle/coordinator"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // first stores the model at its start and returns the state before round 1.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // Who does not lead a task does not say that it has cost nothing.

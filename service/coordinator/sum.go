@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/riffle-dp/riffle/coordinator"
-	"github.com/riffle-dp/riffle/envelope"
-	"github.com/riffle-dp/riffle/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
-	"github.com/riffle-dp/riffle/vecsum"
-	"github.com/riffle-dp/riffle/wire"
 )
 
 func (r *runner) reader(a *wire.Announcement, c *wire.RoundClosed) batch.Reader {

@@ -8,13 +8,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/riffle-dp/riffle/coordinator"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/endpoint"
-	"github.com/riffle-dp/riffle/ledger"
-	"github.com/riffle-dp/riffle/mechanism"
-	"github.com/riffle-dp/riffle/randomizer"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 // errFatal is wrapped where what is stored contradicts itself: the process ends

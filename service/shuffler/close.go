@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
-	pure "github.com/riffle-dp/riffle/shuffler"
-	"github.com/riffle-dp/riffle/store"
-	"github.com/riffle-dp/riffle/wire"
+	pure "github.com/riffle-dp/riffle/protocol/shuffler"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // complete says whether a round may close before its deadline: all who were asked

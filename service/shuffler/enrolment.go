@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/riffle-dp/riffle/store"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 const keyEnrolment = "enrolment"

@@ -24,9 +24,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/endpoint"
-	"github.com/riffle-dp/riffle/envelope"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 // BenchmarkRound runs one round: reports of 300 bytes over TLS from another

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // memory is a Store in memory. Several services may share its state, each

@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/riffle-dp/riffle/endpoint"
-	pure "github.com/riffle-dp/riffle/shuffler"
-	"github.com/riffle-dp/riffle/store"
-	"github.com/riffle-dp/riffle/wire"
+	pure "github.com/riffle-dp/riffle/protocol/shuffler"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // named returns the round that a path names.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // packer gathers a round's reports into blocks: many clients share one write.

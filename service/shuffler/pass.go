@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	pure "github.com/riffle-dp/riffle/shuffler"
-	"github.com/riffle-dp/riffle/wire"
+	pure "github.com/riffle-dp/riffle/protocol/shuffler"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // passes are what the clients of known sessions show in a round: bytes that come

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/endpoint"
-	"github.com/riffle-dp/riffle/envelope"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 // passed is client i's report with a pass.

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // A blob is a run of bytes of any size in a stream of messages that hold at most

@@ -10,9 +10,9 @@ import (
 	"errors"
 	"fmt"
 
-	pure "github.com/riffle-dp/riffle/shuffler"
-	"github.com/riffle-dp/riffle/store"
-	"github.com/riffle-dp/riffle/wire"
+	pure "github.com/riffle-dp/riffle/protocol/shuffler"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // State is a round's place in its life.

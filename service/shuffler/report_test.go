@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 func TestBytesInFlightAreBounded(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/riffle-dp/riffle/store"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // Run keeps the enrolment, closes rounds that are due and finishes what an

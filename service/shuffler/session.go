@@ -17,11 +17,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/riffle-dp/riffle/endpoint"
-	"github.com/riffle-dp/riffle/envelope"
-	pure "github.com/riffle-dp/riffle/shuffler"
-	"github.com/riffle-dp/riffle/store"
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	pure "github.com/riffle-dp/riffle/protocol/shuffler"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // A client proves once by its signature who it is, and gets a session: a key that

@@ -5,7 +5,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/riffle-dp/riffle/store"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // Store is what the service keeps its state in; *store.Store behind OnStore.

@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/riffle-dp/riffle/wire"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // Shuffler holds rounds in memory. Fields are set before it is used.

@@ -1,0 +1,300 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+)
+
+// SumConfig describes an audit of vector sums: is one round (Claimed, Delta)-
+// private? A trial runs the whole code of every client of a round of MinUsers,
+// of whom all but the honest ones leave out their noise, and looks at the summed
+// counts along the difference of one client's two inputs. All other clients'
+// inputs are fixed.
+type SumConfig struct {
+	Params  vecsum.Params // Required
+	Claimed float64       // Required. ε to refute, above 0.
+	Delta   float64       // Required.
+	Trials  int64         // Required. Rounds to run, at least MinTrials.
+	// As in Config.
+	Confidence float64
+	Seed       uint64
+	Workers    int
+	Progress   func(done int64)
+}
+
+// maxSumClients is how many clients an audit runs each round of.
+const maxSumClients = 10_000
+
+func (c *SumConfig) complete() error {
+	p := &c.Params
+	if p.MinUsers == 0 {
+		p.MinUsers = p.Users
+	}
+	if p.Honest == 0 {
+		p.Honest = 1
+	}
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	if err := dp.CheckDelta(c.Delta); err != nil {
+		return err
+	}
+	if c.Confidence == 0 {
+		c.Confidence = DefaultConfidence
+	}
+	switch {
+	case p.Split:
+		return fmt.Errorf("audit: sums with split signs are not audited")
+	case p.MinUsers > maxSumClients:
+		return fmt.Errorf("audit: n-min = %d must be at most %d: each of a round's clients is run", p.MinUsers, maxSumClients)
+	case !(c.Claimed > 0 && c.Claimed <= math.MaxFloat64):
+		return fmt.Errorf("audit: claimed eps = %v must be above 0 and finite", c.Claimed)
+	case c.Trials < MinTrials:
+		return fmt.Errorf("audit: trials = %d must be at least %d", c.Trials, MinTrials)
+	case !(c.Confidence > 0 && c.Confidence < 1):
+		return fmt.Errorf("audit: confidence = %v must lie strictly between 0 and 1", c.Confidence)
+	case c.Workers < 0:
+		return fmt.Errorf("audit: workers = %d must not be negative", c.Workers)
+	}
+	c.Workers = max(1, c.Workers)
+	return nil
+}
+
+// sumPair are a client's two inputs, x and −x.
+type sumPair struct {
+	name string
+	x    []float32
+}
+
+func sumPairs(p vecsum.Params) []sumPair {
+	axis, spread := make([]float32, p.Dim), make([]float32, p.Dim)
+	axis[0] = float32(p.Radius)
+	for j := range spread {
+		spread[j] = float32(p.Radius / math.Sqrt(float64(p.Dim)))
+		if j%2 == 1 {
+			spread[j] = -spread[j]
+		}
+	}
+	pairs := []sumPair{{"opposite axes", axis}}
+	if p.Dim > 1 {
+		pairs = append(pairs, sumPair{"opposite corners", spread})
+	}
+	return pairs
+}
+
+// threshold is an event: the projection lies above, or else not above, a cut.
+type threshold struct {
+	pair    int
+	cut     float64
+	above   bool
+	swapped bool    // likelier for −x
+	bound   float64 // guess of what a test would show
+}
+
+func (t threshold) holds(v float64) bool { return v > t.cut == t.above }
+
+func (t threshold) String() string {
+	side, likelier := "at most", "first"
+	if t.above {
+		side = "above"
+	}
+	if t.swapped {
+		likelier = "second"
+	}
+	return fmt.Sprintf("sum along the difference %s %.6g, likelier for the %s", side, t.cut, likelier)
+}
+
+// mostChosen bounds the memory of the part that chooses.
+const mostChosen = 1 << 20
+
+// RunSum audits. Half of the trials choose a pair of inputs and a threshold, the
+// other half tests that one event: a true claim is refuted with probability 1 −
+// Confidence at most. It returns ctx's error if cancelled; all other errors name
+// a field of c out of range.
+func RunSum(ctx context.Context, c SumConfig) (Result, error) {
+	if err := c.complete(); err != nil {
+		return Result{}, err
+	}
+	if _, err := vecsum.NewEncoder(c.Params); err != nil {
+		return Result{}, err
+	}
+	pairs := sumPairs(c.Params)
+	choose := max(1, min(mostChosen, c.Trials/2/int64(2*len(pairs))))
+	test := (c.Trials - choose*int64(2*len(pairs))) / 2
+	alpha := 1 - c.Confidence
+	s := &sumSampler{ctx: ctx, config: c}
+	best := threshold{bound: math.Inf(-1)}
+	for i, p := range pairs {
+		var seen [2][]float64
+		for side := range seen {
+			seen[side] = make([]float64, choose)
+			if err := s.each(stageChoose, i, side, p, choose, func(k int64, v float64) { seen[side][k] = v }); err != nil {
+				return Result{}, err
+			}
+			slices.Sort(seen[side])
+		}
+		if t := chooseThreshold(seen, c.Delta, test, alpha); t.bound > best.bound {
+			best = t
+			best.pair = i
+		}
+	}
+	r := Result{Claimed: c.Claimed, Confidence: c.Confidence, Draws: test, Witness: pairs[best.pair].name + ": " + best.String()}
+	for side := range r.Hits {
+		var hits atomic.Int64
+		if err := s.each(stageTest, best.pair, side, pairs[best.pair], test, func(_ int64, v float64) {
+			if best.holds(v) {
+				hits.Add(1)
+			}
+		}); err != nil {
+			return Result{}, err
+		}
+		r.Hits[side] = hits.Load()
+	}
+	likelier, other := r.Hits[0], r.Hits[1]
+	if best.swapped {
+		likelier, other = other, likelier
+	}
+	r.LowerBound = lowerBoundAt(c.Delta, likelier, other, test, alpha)
+	r.Refuted = r.LowerBound > c.Claimed
+	return r, nil
+}
+
+// chooseThreshold returns the event that promises most to a test of size test,
+// given sorted projections.
+func chooseThreshold(seen [2][]float64, delta float64, test int64, alpha float64) threshold {
+	best := threshold{bound: math.Inf(-1)}
+	n := len(seen[0])
+	scale, z := float64(test)/float64(n), math.Sqrt(2*math.Log(2/alpha))
+	for _, from := range seen {
+		for logit := -8.; logit <= 8; logit += .125 {
+			cut := from[min(n-1, int(float64(n)/(1+math.Exp(-logit))))]
+			for _, above := range []bool{true, false} {
+				for _, swapped := range []bool{false, true} {
+					t := threshold{cut: cut, above: above, swapped: swapped}
+					var hits [2]float64
+					for side := range hits {
+						// First index with a value above the cut.
+						k, _ := slices.BinarySearchFunc(seen[side], cut, func(v, cut float64) int {
+							if v > cut {
+								return 1
+							}
+							return -1
+						})
+						if hits[side] = float64(k); above {
+							hits[side] = float64(n - k)
+						}
+					}
+					a, b := hits[0], hits[1]
+					if swapped {
+						a, b = b, a
+					}
+					if t.bound = guess(a-delta*float64(n), b, scale, z); t.bound > best.bound {
+						best = t
+					}
+				}
+			}
+		}
+	}
+	return best
+}
+
+// sumSampler runs rounds.
+type sumSampler struct {
+	ctx    context.Context
+	config SumConfig
+
+	mu   sync.Mutex
+	done int64
+}
+
+// sumChunk rounds share a stream of randomness.
+const sumChunk = 256
+
+// each runs n rounds in which the first client has x, or −x on side 1, and the
+// others have −x, and visits each one's projection; of different rounds at once.
+func (s *sumSampler) each(at stage, pair, side int, p sumPair, n int64, visit func(k int64, v float64)) error {
+	x, others := slices.Clone(p.x), slices.Clone(p.x)
+	for j := range others {
+		others[j] = -others[j]
+	}
+	if side == 1 {
+		x = others
+	}
+	q := s.config.Params
+	honest := int64(math.Floor(q.Honest * float64(q.MinUsers)))
+	var wg sync.WaitGroup
+	var next int64
+	var failed error
+	for range s.config.Workers {
+		wg.Go(func() {
+			e, err := vecsum.NewEncoder(q)
+			counts, sum := make([]int64, q.Dim), make([]int64, q.Dim)
+			for err == nil {
+				s.mu.Lock()
+				first := next
+				next += sumChunk
+				s.mu.Unlock()
+				if first >= n || s.ctx.Err() != nil {
+					break
+				}
+				src := rng.Replay(s.config.Seed, uint64(at), uint64(pair), uint64(side), uint64(first))
+				last := min(n, first+sumChunk)
+				for k := first; k < last && err == nil; k++ {
+					clear(sum)
+					for i := range q.MinUsers {
+						in := others
+						if i == 0 {
+							in = x
+						}
+						// What the one client does is always private.
+						if i < honest {
+							err = e.Encode(src, in, counts)
+						} else {
+							err = e.Round(src, in, counts)
+						}
+						if err != nil {
+							break
+						}
+						for j, v := range counts {
+							sum[j] += v
+						}
+					}
+					var dot float64
+					for j, v := range sum {
+						// Not fused, so that results do not depend on the machine.
+						dot += float64(float64(v) * float64(p.x[j]) / q.Radius)
+					}
+					visit(k, dot)
+				}
+				s.progress(last - first)
+			}
+			if err != nil {
+				s.mu.Lock()
+				failed = err
+				s.mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if failed != nil {
+		return failed
+	}
+	return s.ctx.Err()
+}
+
+func (s *sumSampler) progress(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done += n
+	if s.config.Progress != nil {
+		s.config.Progress(s.done)
+	}
+}

@@ -1,0 +1,318 @@
+package amplify_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/riffle-dp/riffle/dp/amplify"
+)
+
+// renyi is the exact Rényi divergence of a pair, the larger of both orders.
+func (d pair) renyi(order float64) float64 {
+	one := func(p, q []float64) float64 {
+		var s float64
+		for i := range p {
+			if p[i] > 0 {
+				s += p[i] * math.Pow(p[i]/q[i], order-1)
+			}
+		}
+		return math.Log(s) / (order - 1)
+	}
+	return math.Max(one(d.p, d.q), one(d.q, d.p))
+}
+
+// renyiClaims are the papers' upper bounds on a scenario's Rényi divergence.
+func renyiClaims(t *testing.T, s scenario, order int) map[string]float64 {
+	t.Helper()
+	out := map[string]float64{}
+	put := func(name string, v float64, err error) {
+		if err != nil {
+			t.Fatalf("%s: %s: %v", s.name, name, err)
+		}
+		out[name] = v
+	}
+	if s.k == 0 {
+		c := amplify.CheckInRenyiConfig{Eps0: s.eps0, Population: int64(s.n), Gamma: s.gamma}
+		b, err := amplify.SCITheorem1(c, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := b(order)
+		put("sci-thm1", v, err)
+		for _, D := range []float64{0, 0.3, 0.9, 1} {
+			b, err := amplify.SCITheorem2(c, D)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v, err := b(order)
+			put(fmt.Sprintf("sci-thm2 Delta %v", D), v, err)
+		}
+		return out
+	}
+	r, err := amplify.NewShuffleRenyi(s.eps0, int64(s.k))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := r.Sampled(float64(s.k)/float64(s.n), order)
+	put("wbk", v, err)
+	v, err = r.SampledPlain(float64(s.k)/float64(s.n), order)
+	put("wbk-plain", v, err)
+	if s.k == s.n {
+		out["simple"] = r.SimpleDivergence(float64(order))
+		m, err := amplify.ShuffledMoment(s.eps0, int64(s.k), amplify.Clones(s.eps0), float64(order))
+		put("eab-thm1", m/float64(order-1), err)
+	}
+	v, err = amplify.GirgisUpper(amplify.GirgisConfig{Eps0: s.eps0, Population: int64(s.n), Reports: int64(s.k)}, order)
+	put("girgis", v, err)
+	return out
+}
+
+// deltaClaims are the papers' upper bounds on a scenario's δ, through Strong with
+// a single round.
+func deltaClaims(t *testing.T, s scenario) map[string]curve {
+	t.Helper()
+	out := map[string]curve{}
+	put := func(name string, delta func(float64) float64) {
+		c := amplify.Strong{Eps0: s.eps0, Delta: delta, Gamma: float64(s.k) / float64(s.n), Rounds: 1, Exact: true}
+		out[name] = func(eps float64) float64 {
+			if eps < 0 { // replace-one is symmetric
+				return -math.Expm1(eps) + math.Exp(eps)*c.DeltaAt(-eps)
+			}
+			return c.DeltaAt(eps)
+		}
+	}
+	k := int64(s.k)
+	put("closed", func(eps float64) float64 { return amplify.ClonesClosed(s.eps0, k, eps) })
+	symbols := []int{0}
+	var K int
+	if n, _ := fmt.Sscanf(s.name, "%d-RR", &K); n == 1 {
+		symbols = append(symbols, K)
+	}
+	for _, K := range symbols {
+		b, err := amplify.NewBlanketed(s.eps0, k, K)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(fmt.Sprintf("hoeffding K=%d", K), b.HoeffdingDelta)
+		put(fmt.Sprintf("bennett K=%d", K), b.BennettDelta)
+		if K > 0 {
+			put(fmt.Sprintf("blanket K=%d", K), func(eps float64) float64 {
+				d, err := b.ExactDelta(eps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return d
+			})
+		}
+	}
+	return out
+}
+
+// Every proved upper bound holds for every tiny mechanism, sample and check-in.
+func TestPaperBoundsAgainstMechanisms(t *testing.T) {
+	per := 3
+	if testing.Short() {
+		per = 1
+	}
+	checks, near := 0, 0.0
+	scenarios(41, per, func(s scenario) {
+		if strings.HasPrefix(s.name, "adaptive") {
+			return // Girgis et al. fix the randomizer
+		}
+		for _, order := range []int{2, 3, 7, 25} {
+			truth := s.exact.renyi(float64(order))
+			for name, claim := range renyiClaims(t, s, order) {
+				checks++
+				if !(claim >= truth*(1-1e-12)-1e-15) {
+					t.Errorf("%s: %s of order %d is %v, truth %v", s.name, name, order, claim, truth)
+				}
+				near = math.Max(near, truth/claim)
+			}
+		}
+		if s.k > 0 {
+			for name, claim := range deltaClaims(t, s) {
+				checks++
+				if gap, at := excess(s.exact, s.eps0, claim); gap > tolerance {
+					t.Errorf("%s: %s is %v too small at epsilon %v", s.name, name, gap, at)
+				}
+			}
+		}
+	})
+	t.Logf("%d comparisons, the nearest truth reaches %.4f of a bound", checks, near)
+	if near < .99 {
+		t.Errorf("no mechanism comes near a bound: %v", near)
+	}
+}
+
+// The ternary divergences of Girgis et al. hold for random mechanisms.
+func TestTernaryAgainstMechanisms(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, eps0 := range []float64{.2, 1, 3} {
+		verts := vertices(3, math.Exp(eps0))
+		for range 40 {
+			m := randomMechanism(r, verts, 4)
+			for k := 2; k <= 5; k++ {
+				others := make([]int, k-1)
+				alike := r.IntN(2) == 0
+				for i := range others {
+					if others[i] = r.IntN(3); alike {
+						others[i] = 2 // as the third dataset
+					}
+				}
+				p, q := m.neighbours(0, 1, others)
+				_, third := m.neighbours(0, 2, others)
+				P, Q, R := histogram(p), histogram(q), histogram(third)
+				for _, alpha := range []int{2, 3, 9} {
+					var truth float64
+					for i := range R {
+						if R[i] > 0 {
+							truth += R[i] * math.Pow(math.Abs(P[i]-Q[i])/R[i], float64(alpha))
+						}
+					}
+					claim, err := amplify.TernaryShuffle(eps0, int64(k), alpha)
+					if err != nil || !(math.Exp(claim)*(1+1e-12) >= truth) {
+						t.Errorf("Theorem 4 at eps0 %v, k %d, alpha %d: %v (%v), truth %v", eps0, k, alpha, math.Exp(claim), err, truth)
+					}
+					if !alike {
+						continue
+					}
+					claim, err = amplify.TernarySame(eps0, int64(k), alpha)
+					if err != nil || !(math.Exp(claim)*(1+1e-12) >= truth) {
+						t.Errorf("Theorem 6 at eps0 %v, m %d, alpha %d: %v (%v), truth %v", eps0, k, alpha, math.Exp(claim), err, truth)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Theorem 1 of Girgis et al. is Lemma 2 of their Theorem 4.
+func TestLemma2OfTheorem4IsTheorem1(t *testing.T) {
+	for _, c := range []amplify.GirgisConfig{{Eps0: 2, Population: 1e6, Reports: 1e3}, {Eps0: .3, Population: 900, Reports: 900}, {Eps0: 5, Population: 1e12, Reports: 1e9}} {
+		for _, order := range []int{2, 3, 30, 300} {
+			a, err := amplify.GirgisUpper(c, order)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := amplify.TernaryRenyi(float64(c.Reports)/float64(c.Population), order, func(alpha int) float64 {
+				l, err := amplify.TernaryShuffle(c.Eps0, c.Reports, alpha)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return l
+			})
+			if err != nil || math.Abs(a-b) > 1e-9*a {
+				t.Errorf("%+v order %d: Theorem 1 %v, Lemma 2 of Theorem 4 %v (%v)", c, order, a, b, err)
+			}
+		}
+	}
+}
+
+// The closed forms lie above the pairs that they bound, and Balle et al.'s
+// inequalities above their expectation.
+func TestClosedFormsAboveWhatTheyBound(t *testing.T) {
+	shown := 0
+	for _, eps0 := range []float64{.05, .3, 1, 2, 4} {
+		for _, k := range []int64{30, 300, 5000, 1e5, 1e7} {
+			for kind, closed := range map[string]func(float64, int64, float64) float64{"clones": amplify.ClonesClosed, "blanket": amplify.Feldman2023} {
+				c, err := amplify.NewCurve(amplify.RoundConfig{Eps0: eps0, Population: k, Reports: k, Rate: rateOf(kind, eps0)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for u := 1e-4; u < 1; u *= 1.25 {
+					d := closed(eps0, k, u*eps0)
+					if d < 1 {
+						shown++
+					}
+					if exact := c.Delta(u * eps0); !(d >= exact*(1-1e-3)-1e-280) {
+						t.Errorf("%s closed form at eps0 %v, k %d, eps %v: %v below %v", kind, eps0, k, u*eps0, d, exact)
+					}
+				}
+			}
+			for _, K := range []int{2, 3, 20} {
+				if k > 300 {
+					continue
+				}
+				b, err := amplify.NewBlanketed(eps0, k, K)
+				if err != nil {
+					t.Fatal(err)
+				}
+				any, err := amplify.NewBlanketed(eps0, k, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, u := range []float64{.01, .1, .3, .6, .9} {
+					exact, err := b.ExactDelta(u * eps0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i, d := range []float64{b.HoeffdingDelta(u * eps0), b.BennettDelta(u * eps0), any.HoeffdingDelta(u * eps0), any.BennettDelta(u * eps0)} {
+						if d < 1 {
+							shown++
+						}
+						if !(d >= exact-1e-15) {
+							t.Errorf("inequality %d at eps0 %v, k %d, K %d, eps %v: %v below %v", i, eps0, k, K, u*eps0, d, exact)
+						}
+					}
+				}
+			}
+		}
+	}
+	if shown < 500 {
+		t.Errorf("only %d closed forms say anything", shown)
+	}
+}
+
+// Two symbols' exact blanket is the clones pair of the blanket's rate.
+func TestBlanketOfTwoSymbolsIsTheClonesPair(t *testing.T) {
+	for _, eps0 := range []float64{.2, 1, 3} {
+		for _, k := range []int64{1, 2, 17, 400} {
+			b, err := amplify.NewBlanketed(eps0, k, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := amplify.NewCurve(amplify.RoundConfig{Eps0: eps0, Population: k, Reports: k, Rate: amplify.Blanket(eps0)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, u := range []float64{0, .05, .3, .9} {
+				got, err := b.ExactDelta(u * eps0)
+				want := c.Delta(u * eps0)
+				if err != nil || math.Abs(got-want) > 1e-8*want+1e-22*math.Exp(eps0) {
+					t.Errorf("eps0 %v, k %d, eps %v: %v, pair %v (%v)", eps0, k, u*eps0, got, want, err)
+				}
+			}
+		}
+	}
+}
+
+// The closed form of strong composition lies above the exact one; the two
+// readings of either agree.
+func TestStrongCompositionOrder(t *testing.T) {
+	for _, eps := range []float64{1e-7, 1e-3, .05, 1, 8} {
+		for _, T := range []int64{1, 2, 3, 30, 1e4, 1e8, 1e12} {
+			r := amplify.Repeated{Eps: eps, Rounds: T}
+			for _, delta := range []float64{1e-12, 1e-6, .01, .4} {
+				closed, exact := r.ClosedEps(delta), r.ExactEps(delta)
+				room := delta*1e-9 + 2e-11 + 4e-14*math.Sqrt(float64(T))
+				if !(exact <= closed) || !(exact >= 0) {
+					t.Errorf("%+v delta %v: exact %v, closed %v", r, delta, exact, closed)
+				}
+				if d := r.ExactDelta(closed); !(d <= delta+room) {
+					t.Errorf("%+v: exact delta at the closed epsilon of %v is %v", r, delta, d)
+				}
+				if d := r.ClosedDelta(closed); !(math.Abs(d-delta) <= 1e-4*delta) && d != 0 {
+					t.Errorf("%+v: closed delta at the closed epsilon of %v is %v", r, delta, d)
+				}
+				for _, f := range []float64{.5, .9, .999} {
+					if c, d := r.ClosedDelta(f*closed), r.ExactDelta(f*closed); !(d <= c+room) {
+						t.Errorf("%+v at %v: exact delta %v above closed %v", r, f*closed, d, c)
+					}
+				}
+			}
+		}
+	}
+}

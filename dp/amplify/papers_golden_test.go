@@ -1,0 +1,147 @@
+package amplify_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/riffle-dp/riffle/dp/amplify"
+)
+
+// Every bound of the papers against testdata/papers.py: on the side it is a
+// bound of, and as close as its comment says.
+func TestPapersGolden(t *testing.T) {
+	seen := map[string]int{}
+	for _, r := range rows(t, "papers.tsv", 700) {
+		want := number(t, r[2])
+		var x []float64
+		for _, s := range strings.Fields(r[1]) {
+			x = append(x, number(t, s))
+		}
+		got, tol, side := paperValue(t, r[0], x)
+		seen[r[0]]++
+		// 1e-15 of an absolute value: a δ or a logarithm may be next to 0.
+		under, over := want-got, got-want
+		room := tol*math.Abs(want) + 1e-15
+		if math.IsNaN(got) || over > room && side >= 0 || under > room && side <= 0 ||
+			side > 0 && under > 1e-14*math.Abs(want)+1e-300 || side < 0 && over > 1e-14*math.Abs(want) {
+			t.Errorf("%s %v = %.17g, want %.17g within %v, side %d", r[0], x, got, want, tol, side)
+		}
+	}
+	for _, name := range []string{"kov-closed", "kov-exact", "fmt22", "fmt23", "ternary-same", "ternary-shuffle", "gddsk", "gddsk-simple", "wbk",
+		"sci1", "sci1-printed", "sci2", "sci2-printed", "sci3", "eab1", "gdp-mu", "gdp-delta", "balle-exact", "balle-hoeffding", "balle-bennett"} {
+		if seen[name] == 0 {
+			t.Errorf("no golden value of %s", name)
+		}
+	}
+}
+
+// paperValue computes a row: the value, how close it should be, and whether it
+// must lie above (1), below (−1) or on either side (0).
+func paperValue(t *testing.T, name string, x []float64) (value, tol float64, side int) {
+	t.Helper()
+	must := func(v float64, err error) float64 {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s %v: %v", name, x, err)
+		}
+		return v
+	}
+	checkIn := func() amplify.CheckInRenyiConfig {
+		return amplify.CheckInRenyiConfig{Eps0: x[0], Population: int64(x[1]), Gamma: x[2]}
+	}
+	orders := func(b amplify.RenyiOrders, err error) float64 {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return must(b(int(x[3])))
+	}
+	blanketed := func() *amplify.Blanketed {
+		b, err := amplify.NewBlanketed(x[0], int64(x[1]), int(x[2]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	repeated := amplify.Repeated{Eps: x[0], Rounds: int64(x[1])}
+	switch name {
+	case "kov-closed":
+		return repeated.ClosedEps(x[2]), 1e-13, 1
+	case "kov-exact":
+		d := repeated.ExactDelta(x[2])
+		return d, 1e-8 + 3e-11/d, 1
+	case "fmt22", "fmt23": // a row is ε at δ; the function is δ at ε
+		f := amplify.ClonesClosed
+		if name == "fmt23" {
+			f = amplify.Feldman2023
+		}
+		eps := goldenEps(t, name, x)
+		if eps >= x[0] {
+			return eps, 0, 0
+		}
+		if d := f(x[0], int64(x[1]), eps*(1+1e-13)); !(d >= x[2]*(1-1e-9) && d <= x[2]*(1+1e-6)) {
+			t.Errorf("%s %v: delta %v at epsilon %v", name, x, d, eps)
+		}
+		return eps, 0, 0
+	case "ternary-same":
+		return must(amplify.TernarySame(x[0], int64(x[1]), int(x[2]))), 1e-12, 0
+	case "ternary-shuffle":
+		return must(amplify.TernaryShuffle(x[0], int64(x[1]), int(x[2]))), 1e-12, 0
+	case "gddsk", "gddsk-simple", "wbk":
+		s, err := amplify.NewShuffleRenyi(x[0], int64(x[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch name {
+		case "gddsk":
+			return must(s.Divergence(int(x[2]))), 2e-9, 1
+		case "gddsk-simple":
+			return s.SimpleDivergence(x[2]), 1e-11, 1
+		}
+		return must(s.Sampled(x[2], int(x[3]))), 1e-8, 1
+	case "sci1":
+		return orders(amplify.SCITheorem1(checkIn(), false)), 1e-5, 1
+	case "sci1-printed":
+		return orders(amplify.SCITheorem1(checkIn(), true)), 1e-6, 1
+	case "sci2":
+		return orders(amplify.SCITheorem2(checkIn(), x[4])), 2e-9, 1
+	case "sci2-printed":
+		return must(amplify.SCITheorem2Printed(checkIn(), x[4], int(x[3]))), 1e-9, 0
+	case "sci3":
+		return must(amplify.SCITheorem3(checkIn(), int(x[3]))), .02, -1
+	case "eab1":
+		m := must(amplify.ShuffledMoment(x[0], int64(x[1]), amplify.Clones(x[0]), x[2]))
+		return m / (x[2] - 1), 1e-8, 1
+	case "gdp-mu":
+		g, err := amplify.ShuffleGDP(x[0], int64(x[1]))
+		return must(g.Mu, err), 1e-14, 0
+	case "gdp-delta":
+		g, err := amplify.ShuffleGDP(x[0], int64(x[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.Delta(x[2]), 1e-9, 0
+	case "balle-exact":
+		return must(blanketed().ExactDelta(x[3])), 1e-9, 1
+	case "balle-hoeffding":
+		return blanketed().HoeffdingDelta(x[3]), 2e-9, 1
+	case "balle-bennett":
+		return blanketed().BennettDelta(x[3]), 2e-8, 1
+	}
+	t.Fatalf("unknown row %s", name)
+	return
+}
+
+// goldenEps finds a row's own value again: what δ is asked at.
+func goldenEps(t *testing.T, name string, x []float64) float64 {
+	t.Helper()
+	for _, r := range rows(t, "papers.tsv", 700) {
+		f := strings.Fields(r[1])
+		if r[0] == name && number(t, f[0]) == x[0] && number(t, f[1]) == x[1] && number(t, f[2]) == x[2] {
+			return number(t, r[2])
+		}
+	}
+	t.Fatalf("no row %s %v", name, x)
+	return 0
+}

@@ -1,0 +1,290 @@
+package feature
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/riffle-dp/riffle/internal/safetensors"
+)
+
+// maxPCAInputs bounds the covariance at 128 MiB.
+const maxPCAInputs = 4096
+
+// PCA projects on principal axes: (x − mean)·components. It is immutable and
+// safe for concurrent use, and an Extractor whose x are the pixels byte/255.
+//
+// PUBLIC DATA ONLY. Mean and axes are statistics of the rows that FitPCA was
+// given. They are sent to every client and published with the model, and no
+// accountant here charges for them: fit them on rows that are public, or on
+// nobody's (another public data set), never on the clients' own. It is the
+// caller who promises that. Chen, Cao and Ge (arXiv:2401.04306, section 4)
+// take 60 components of MNIST itself and do not say how they are paid for.
+type PCA struct {
+	inputs, dim int
+	mean        []float64
+	// components holds dim orthonormal axes, row-major, by falling variance.
+	components []float64
+	variance   []float64
+	// columns holds the axes input-major, so that a pixel of 0 costs nothing;
+	// offset is −components·mean.
+	columns []float32
+	offset  []float32
+}
+
+var _ Extractor = (*PCA)(nil)
+
+// FitPCA returns the first components ≥ 1 principal axes of public rows, each
+// of the given number of inputs, by the eigenvectors of their covariance in
+// float64. It needs at least 2 rows, finite values, and components ≤ inputs ≤
+// 4096. An axis's largest entry (the first of equals) is made positive. The
+// result is deterministic on one machine; where eigenvalues coincide the axes
+// are any basis of their space.
+//
+// Time O(rows·inputs² + inputs³), memory O(inputs²).
+func FitPCA(rows []float32, inputs, components int) (*PCA, error) {
+	if inputs < 1 || inputs > maxPCAInputs {
+		return nil, fmt.Errorf("feature: pca: %d inputs must be at least 1 and at most %d", inputs, maxPCAInputs)
+	}
+	if components < 1 || components > inputs {
+		return nil, fmt.Errorf("feature: pca: %d components must be at least 1 and at most the %d inputs", components, inputs)
+	}
+	n := len(rows) / inputs
+	if n < 2 || len(rows) != n*inputs {
+		return nil, fmt.Errorf("feature: pca: %d values must be at least 2 rows of %d inputs", len(rows), inputs)
+	}
+	mean := make([]float64, inputs)
+	for i, v := range rows {
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+			return nil, fmt.Errorf("feature: pca: input %d of row %d is %v, must be finite", i%inputs, i/inputs, v)
+		}
+		mean[i%inputs] += float64(v)
+	}
+	for j := range mean {
+		mean[j] /= float64(n)
+	}
+	values, vectors, err := axes(covariance(rows, mean), components)
+	if err != nil {
+		return nil, err
+	}
+	return newPCA(mean, vectors, values)
+}
+
+// covariance returns Σ(x − mean)(x − mean)ᵀ/(n − 1), two passes so that a
+// large mean cancels nothing.
+func covariance(rows []float32, mean []float64) blas64.Symmetric {
+	d := len(mean)
+	n := len(rows) / d
+	const chunk = 256
+	c := blas64.Symmetric{Uplo: blas.Upper, N: d, Stride: d, Data: make([]float64, d*d)}
+	centred := make([]float64, chunk*d)
+	for from := 0; from < n; from += chunk {
+		m := min(chunk, n-from)
+		part := rows[from*d : (from+m)*d]
+		for i := range m {
+			for j, mu := range mean {
+				centred[i*d+j] = float64(part[i*d+j]) - mu
+			}
+		}
+		blas64.Syrk(blas.Trans, 1/float64(n-1), blas64.General{Rows: m, Cols: d, Stride: d, Data: centred}, 1, c)
+	}
+	return c
+}
+
+// axes returns the largest eigenvalues, falling, and their vectors as rows.
+func axes(c blas64.Symmetric, k int) (values, vectors []float64, err error) {
+	d := c.N
+	var eigen mat.EigenSym
+	if !eigen.Factorize(mat.NewSymDense(d, c.Data), true) {
+		return nil, nil, errors.New("feature: pca: the eigenvalue iteration did not converge")
+	}
+	var v mat.Dense
+	eigen.VectorsTo(&v)
+	rising := eigen.Values(nil)
+	for i := d - 1; i >= d-k; i-- {
+		axis := mat.Col(nil, i, &v)
+		top := 0
+		for j, x := range axis {
+			if math.Abs(x) > math.Abs(axis[top]) {
+				top = j
+			}
+		}
+		if axis[top] < 0 {
+			for j := range axis {
+				axis[j] = -axis[j]
+			}
+		}
+		vectors = append(vectors, axis...)
+		values = append(values, max(0, rising[i])) // rounding can leave −1e-17
+	}
+	return values, vectors, nil
+}
+
+// orthonormal is how far the axes' scalar products may be from 0 and 1.
+const orthonormal = 1e-8
+
+// newPCA checks and keeps its arguments.
+func newPCA(mean, components, variance []float64) (*PCA, error) {
+	d, k := len(mean), len(variance)
+	for what, values := range map[string][]float64{"mean": mean, "components": components, "variance": variance} {
+		for i, v := range values {
+			if math.IsNaN(v) || math.Abs(v) > math.MaxFloat32 {
+				return nil, fmt.Errorf("feature: pca: value %d of the %s is %v, must be finite in float32", i, what, v)
+			}
+		}
+	}
+	for i, v := range variance {
+		if v < 0 || i > 0 && v > variance[i-1] {
+			return nil, fmt.Errorf("feature: pca: variance %v of component %d must not be negative nor above the one before", v, i)
+		}
+	}
+	for a := range k {
+		for b := range a + 1 {
+			want := 0.0
+			if a == b {
+				want = 1
+			}
+			got := dot(components[a*d:(a+1)*d], components[b*d:(b+1)*d])
+			if math.Abs(got-want) > orthonormal {
+				return nil, fmt.Errorf("feature: pca: components %d and %d have the product %v, want %v (orthonormal within %v)", b, a, got, want, orthonormal)
+			}
+		}
+	}
+	p := &PCA{
+		inputs: d, dim: k, mean: mean, components: components, variance: variance,
+		columns: make([]float32, d*k), offset: make([]float32, k),
+	}
+	for a := range k {
+		axis := components[a*d : (a+1)*d]
+		p.offset[a] = float32(-dot(axis, mean))
+		for j, v := range axis {
+			p.columns[j*k+a] = float32(v)
+		}
+	}
+	return p, nil
+}
+
+func dot(a, b []float64) float64 {
+	var sum float64
+	for i, v := range a {
+		sum += float64(v * b[i])
+	}
+	return sum
+}
+
+// Name returns "pca" with the number of components.
+func (p *PCA) Name() string { return fmt.Sprintf("pca(%d)", p.dim) }
+
+// Pixels returns the number of inputs, one per byte of an image.
+func (p *PCA) Pixels() int { return p.inputs }
+
+// Dim returns the number of components.
+func (p *PCA) Dim() int { return p.dim }
+
+// Mean returns a copy of the mean that is removed.
+func (p *PCA) Mean() []float64 { return slices.Clone(p.mean) }
+
+// Component returns a copy of axis i, of norm 1.
+func (p *PCA) Component(i int) []float64 {
+	return slices.Clone(p.components[i*p.inputs : (i+1)*p.inputs])
+}
+
+// Variance returns a copy of the fitted rows' variances along the axes.
+func (p *PCA) Variance() []float64 { return slices.Clone(p.variance) }
+
+// NewScratch returns an empty Scratch: PCA needs none.
+func (p *PCA) NewScratch() *Scratch { return &Scratch{} }
+
+// Extract overwrites dst with the projection of the image's byte/255.
+func (p *PCA) Extract(img []byte, dst []float32, _ *Scratch) {
+	checkLengths(p, img, dst)
+	copy(dst, p.offset)
+	for j, v := range img {
+		if v != 0 {
+			p.add(dst, j, float32(v)/255)
+		}
+	}
+}
+
+// Project overwrites dst, of length Dim, with the projection of x, of length
+// Pixels. It panics if a length is wrong and allocates nothing.
+func (p *PCA) Project(x, dst []float32) {
+	if len(x) != p.inputs || len(dst) != p.dim {
+		panic(fmt.Sprintf("feature: %s: %d values into %d, want %d into %d", p.Name(), len(x), len(dst), p.inputs, p.dim))
+	}
+	copy(dst, p.offset)
+	for j, v := range x {
+		if v != 0 {
+			p.add(dst, j, v)
+		}
+	}
+}
+
+// add adds v times input j's column.
+func (p *PCA) add(dst []float32, j int, v float32) {
+	column := p.columns[j*p.dim : (j+1)*p.dim]
+	dst = dst[:len(column)]
+	for a, w := range column {
+		dst[a] += float32(v * w)
+	}
+}
+
+// Names of the tensors.
+const (
+	pcaMean       = "pca.mean"       // F64, inputs
+	pcaComponents = "pca.components" // F64, components × inputs
+	pcaVariance   = "pca.variance"   // F64, components
+)
+
+// Tensors returns pca.mean, pca.components and pca.variance in float64, from
+// which PCAFromTensors makes the same PCA bit for bit.
+func (p *PCA) Tensors() []safetensors.Tensor {
+	return []safetensors.Tensor{
+		safetensors.Float64(pcaMean, []int{p.inputs}, p.mean),
+		safetensors.Float64(pcaComponents, []int{p.dim, p.inputs}, p.components),
+		safetensors.Float64(pcaVariance, []int{p.dim}, p.variance),
+	}
+}
+
+// PCAFromTensors takes back what Tensors wrote; other tensors are passed over.
+// Shapes must agree and the axes be orthonormal within 1e-8.
+func PCAFromTensors(tensors []safetensors.Tensor) (*PCA, error) {
+	find := func(name string, dims int) (safetensors.Tensor, []float64, error) {
+		file := safetensors.File{Tensors: tensors}
+		t, ok := file.Find(name)
+		if !ok {
+			return t, nil, fmt.Errorf("feature: pca: no tensor %q", name)
+		}
+		if len(t.Shape) != dims {
+			return t, nil, fmt.Errorf("feature: pca: tensor %q has the shape %v, want %d dimensions", name, t.Shape, dims)
+		}
+		v, err := t.Float64s()
+		if err != nil {
+			return t, nil, fmt.Errorf("feature: pca: %w", err)
+		}
+		return t, v, nil
+	}
+	_, mean, err := find(pcaMean, 1)
+	if err != nil {
+		return nil, err
+	}
+	shape, components, err := find(pcaComponents, 2)
+	if err != nil {
+		return nil, err
+	}
+	_, variance, err := find(pcaVariance, 1)
+	if err != nil {
+		return nil, err
+	}
+	d, k := len(mean), len(variance)
+	if d < 1 || d > maxPCAInputs || k < 1 || k > d || shape.Shape[0] != k || shape.Shape[1] != d {
+		return nil, fmt.Errorf("feature: pca: tensors of %d inputs (at most %d), %d variances and components %v do not agree",
+			d, maxPCAInputs, k, shape.Shape)
+	}
+	return newPCA(mean, components, variance)
+}

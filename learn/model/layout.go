@@ -1,0 +1,124 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/riffle-dp/riffle/internal/safetensors"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+)
+
+// part is a tensor within a parameter vector.
+type part struct {
+	name  string
+	shape []int
+	// fanIn and fanOut bound the initial values; both 0 starts at 0.
+	fanIn, fanOut int
+}
+
+func (p part) size() int {
+	n := 1
+	for _, v := range p.shape {
+		n *= v
+	}
+	return n
+}
+
+// layout lists a model's tensors in the order in which theta holds them.
+type layout []part
+
+func (l layout) params() int {
+	n := 0
+	for _, p := range l {
+		n += p.size()
+	}
+	return n
+}
+
+// initDomain separates initial values from all other uses of a seed.
+const initDomain = 0x6d6f64656c // "model"
+
+// init draws weights uniformly within ±√(6/(fanIn + fanOut)) (Glorot and
+// Bengio, AISTATS 2010, eq. 16), each tensor from its own stream.
+func (l layout) init(seed uint64) []float32 {
+	theta := make([]float32, 0, l.params())
+	for i, p := range l {
+		n := p.size()
+		if p.fanIn+p.fanOut == 0 {
+			theta = append(theta, make([]float32, n)...)
+			continue
+		}
+		bound := math.Sqrt(6 / float64(p.fanIn+p.fanOut))
+		src := rng.Replay(seed, initDomain, uint64(i))
+		for range n {
+			// The midpoints of 2⁵³ cells of (−1, 1): symmetric, never ±1.
+			u := (float64(src.Uint64()>>11) + 0.5) / (1 << 52)
+			theta = append(theta, float32((u-1)*bound))
+		}
+	}
+	return theta
+}
+
+// tensors cuts theta into the layout's tensors.
+func (l layout) tensors(kind string, theta []float32) ([]safetensors.Tensor, error) {
+	if len(theta) != l.params() {
+		return nil, fmt.Errorf("model: %s: %d parameters, want %d", kind, len(theta), l.params())
+	}
+	var out []safetensors.Tensor
+	for _, p := range l {
+		n := p.size()
+		out = append(out, safetensors.Float32(p.name, p.shape, theta[:n]))
+		theta = theta[n:]
+	}
+	return out, nil
+}
+
+// theta is the inverse of tensors. Other tensors, shapes, types and values
+// that are not finite are refused.
+func (l layout) theta(kind string, tensors []safetensors.Tensor) ([]float32, error) {
+	theta := make([]float32, l.params())
+	seen := map[string]bool{}
+	for _, t := range tensors {
+		at := 0
+		i := slices.IndexFunc(l, func(p part) bool { return p.name == t.Name })
+		if i < 0 || seen[t.Name] {
+			return nil, fmt.Errorf("model: %s: unexpected tensor %q", kind, t.Name)
+		}
+		seen[t.Name] = true
+		for _, p := range l[:i] {
+			at += p.size()
+		}
+		if !slices.Equal(t.Shape, l[i].shape) {
+			return nil, fmt.Errorf("model: %s: tensor %q has shape %v, want %v", kind, t.Name, t.Shape, l[i].shape)
+		}
+		v, err := t.Float32s()
+		if err != nil {
+			return nil, fmt.Errorf("model: %s: %w", kind, err)
+		}
+		for j, f := range v {
+			if f-f != 0 {
+				return nil, fmt.Errorf("model: %s: tensor %q holds %v at %d, must be finite", kind, t.Name, f, j)
+			}
+		}
+		copy(theta[at:], v)
+	}
+	for _, p := range l {
+		if !seen[p.name] {
+			return nil, fmt.Errorf("model: %s: no tensor %q", kind, p.name)
+		}
+	}
+	return theta, nil
+}
+
+// saturate replaces what float32 could not hold: NaN by 0, ±Inf by
+// ±MaxFloat32.
+func saturate(v []float32) {
+	for i, f := range v {
+		if f != f {
+			v[i] = 0
+		} else {
+			v[i] = max(-math.MaxFloat32, min(math.MaxFloat32, f))
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/riffle-dp/riffle/internal/safetensors"
+	"github.com/riffle-dp/riffle/learn/model/internal/kernel"
+)
+
+// MLPConfig describes an MLP.
+type MLPConfig struct {
+	// Inputs is the number of features, Hidden that of hidden units; at least
+	// 1 each. Classes is at least 2. All required. Multiples of 32 hidden
+	// units are fastest.
+	Inputs, Hidden, Classes int
+	// Portable keeps to pure Go where the processor has AVX2. Default false.
+	Portable bool
+}
+
+// MLP is a network with one hidden layer of ReLUs and cross-entropy loss: on
+// 60 principal components, the network of Chen, Cao and Ge 2024 (EAB).
+//
+// theta holds the hidden layer's weights, row-major with Inputs rows of Hidden
+// columns, its biases, the output layer's weights (Hidden × Classes) and its
+// biases. The gradient of a ReLU at 0 is 0. What float32 cannot hold becomes
+// ±MaxFloat32, or 0 if it is not a number.
+type MLP struct {
+	k                       kernel.Kernel
+	inputs, hidden, classes int
+	b1, w2, b2              int // where in theta
+}
+
+// NewMLP returns the model that c describes.
+func NewMLP(c MLPConfig) (*MLP, error) {
+	if c.Inputs < 1 || c.Hidden < 1 {
+		return nil, fmt.Errorf("model: inputs = %d and hidden = %d must be at least 1", c.Inputs, c.Hidden)
+	}
+	if c.Classes < 2 {
+		return nil, fmt.Errorf("model: classes = %d must be at least 2", c.Classes)
+	}
+	// Each factor is bounded before the products are formed.
+	if c.Inputs > maxParams || c.Hidden > maxParams || c.Classes > maxParams ||
+		int64(c.Hidden)*(int64(c.Inputs)+1+int64(c.Classes))+int64(c.Classes) > maxParams {
+		return nil, fmt.Errorf("model: %d inputs × %d hidden × %d classes exceed %d parameters",
+			c.Inputs, c.Hidden, c.Classes, maxParams)
+	}
+	m := &MLP{k: kernel.Best(), inputs: c.Inputs, hidden: c.Hidden, classes: c.Classes}
+	if c.Portable {
+		m.k = kernel.Portable()
+	}
+	m.b1 = c.Inputs * c.Hidden
+	m.w2 = m.b1 + c.Hidden
+	m.b2 = m.w2 + c.Hidden*c.Classes
+	return m, nil
+}
+
+func (m *MLP) layout() layout {
+	return layout{
+		{"dense1.weight", []int{m.inputs, m.hidden}, m.inputs, m.hidden},
+		{"dense1.bias", []int{m.hidden}, 0, 0},
+		{"dense2.weight", []int{m.hidden, m.classes}, m.hidden, m.classes},
+		{"dense2.bias", []int{m.classes}, 0, 0},
+	}
+}
+
+// Name returns "mlp".
+func (m *MLP) Name() string { return "mlp" }
+
+// Params returns (Inputs + 1) · Hidden + (Hidden + 1) · Classes.
+func (m *MLP) Params() int { return m.b2 + m.classes }
+
+// Inputs returns the number of features of an example.
+func (m *MLP) Inputs() int { return m.inputs }
+
+// Hidden returns the number of hidden units.
+func (m *MLP) Hidden() int { return m.hidden }
+
+// Classes returns the number of classes.
+func (m *MLP) Classes() int { return m.classes }
+
+// Init returns Glorot-uniform weights and zero biases.
+func (m *MLP) Init(seed uint64) []float32 { return m.layout().init(seed) }
+
+// Tensors returns theta as "dense1.weight", "dense1.bias", "dense2.weight" and
+// "dense2.bias".
+func (m *MLP) Tensors(theta []float32) ([]safetensors.Tensor, error) {
+	return m.layout().tensors(m.Name(), theta)
+}
+
+// Theta returns the parameters held by tensors that Tensors made.
+func (m *MLP) Theta(tensors []safetensors.Tensor) ([]float32, error) {
+	return m.layout().theta(m.Name(), tensors)
+}
+
+// NewScratch returns working memory for one goroutine.
+func (m *MLP) NewScratch() *Scratch {
+	return &Scratch{
+		logits: make([]float32, m.classes), prob: make([]float64, m.classes),
+		hidden: make([]float32, m.hidden), dhidden: make([]float32, m.hidden),
+	}
+}
+
+// Forward overwrites logits with the scores of one example.
+func (m *MLP) Forward(theta, x []float32, logits []float32, s *Scratch) {
+	if len(theta) != m.Params() || len(x) != m.inputs || len(logits) != m.classes {
+		panic(fmt.Sprintf("model: mlp: %d parameters, %d features, %d logits, want %d, %d, %d",
+			len(theta), len(x), len(logits), m.Params(), m.inputs, m.classes))
+	}
+	m.k.Dense(s.hidden, x, theta[:m.b1], theta[m.b1:m.w2])
+	for i, v := range s.hidden {
+		s.hidden[i] = max(0, v)
+	}
+	if m.classes == 10 {
+		scores10(theta[m.w2:], s.hidden, (*[10]float32)(logits))
+	} else {
+		scores(theta[m.w2:], s.hidden, logits)
+	}
+	if !m.k.Finite(logits) {
+		saturate(logits)
+	}
+}
+
+func (m *MLP) output(theta, x []float32, y int, s *Scratch) (loss float64) {
+	if y < 0 || y >= m.classes {
+		panic(fmt.Sprintf("model: mlp: class %d of %d", y, m.classes))
+	}
+	m.Forward(theta, x, s.logits, s)
+	return residual(s.logits, y, s.prob)
+}
+
+// Grad overwrites grad with the gradient of −log p_y and returns that loss.
+func (m *MLP) Grad(theta, x []float32, y int, grad []float32, s *Scratch) (loss float64) {
+	if len(grad) != m.Params() {
+		panic(fmt.Sprintf("model: mlp: gradient of %d values, want %d", len(grad), m.Params()))
+	}
+	loss = m.output(theta, x, y, s)
+	if m.classes == 10 {
+		outer10(s.hidden, (*[10]float32)(s.logits), grad[m.w2:])
+	} else {
+		outer(s.hidden, s.logits, grad[m.w2:])
+	}
+	for i := range s.dhidden {
+		s.dhidden[i] = hiddenGrad(theta[m.w2:], s.hidden, s.logits, i)
+	}
+	m.k.Outer(grad[:m.b1], x, s.dhidden)
+	copy(grad[m.b1:m.w2], s.dhidden)
+	if !m.k.Finite(grad) {
+		saturate(grad)
+	}
+	return loss
+}
+
+// GradCoord returns the j-th coordinate of Grad's gradient, and the loss.
+func (m *MLP) GradCoord(theta, x []float32, y, j int, s *Scratch) (g float32, loss float64) {
+	if j < 0 || j >= m.Params() {
+		panic(fmt.Sprintf("model: mlp: coordinate %d of %d", j, m.Params()))
+	}
+	loss = m.output(theta, x, y, s)
+	one := [1]float32{}
+	if i := (j - m.w2) / m.classes; j >= m.w2 {
+		one[0] = s.logits[(j-m.w2)%m.classes]
+		if i < m.hidden {
+			one[0] *= s.hidden[i]
+		}
+	} else {
+		one[0] = hiddenGrad(theta[m.w2:], s.hidden, s.logits, j%m.hidden)
+		if j < m.b1 {
+			one[0] *= x[j/m.hidden]
+		}
+	}
+	saturate(one[:])
+	return one[0], loss
+}
+
+// hiddenGrad returns a loss's gradient by the i-th input of hidden ReLUs, from
+// the weights after them and the gradient e of the scores they lead to.
+func hiddenGrad(w, hidden, e []float32, i int) float32 {
+	if !(hidden[i] > 0) {
+		return 0
+	}
+	row := w[i*len(e):][:len(e)]
+	var sum float32
+	for c, v := range e {
+		sum += row[c] * v
+	}
+	return sum
+}

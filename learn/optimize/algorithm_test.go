@@ -1,0 +1,80 @@
+package optimize
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/schedule"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+)
+
+func TestAlgorithms(t *testing.T) {
+	want := map[string]dp.Participation{
+		"cldp-sgd": dp.Sampled, "ldp-sgd": dp.CheckIn, "federated-dp-sgd": dp.CheckIn, "laplace-block-sgd": dp.Once,
+	}
+	if got := Algorithms(); len(got) != len(want) {
+		t.Errorf("%d algorithms, want %d", len(got), len(want))
+	}
+	for name, participation := range want {
+		a, err := FindAlgorithm(name)
+		if err != nil || a.Name != name || a.Participation != participation || a.Source == "" || a.Randomizer == "" {
+			t.Errorf("%s: %+v, %v", name, a, err)
+		}
+	}
+	if _, err := FindAlgorithm("sgd"); err == nil || !strings.Contains(err.Error(), `"ldp-sgd"`) {
+		t.Errorf("unknown algorithm: %v", err)
+	}
+}
+
+// clientsOracle is the mean of Σ(θ − c_i) + Laplace noise over the reporters.
+func clientsOracle(src rng.Source, centres []float64, reporters func() []uint32) Oracle {
+	return func(theta, mean []float64) error {
+		members := reporters()
+		mean[0] = 0
+		for _, i := range members {
+			noise := float64(sample.Laplace(src, sample.Ratio{Num: 64, Den: 1})) / 64
+			mean[0] += theta[0] - centres[i] + noise
+		}
+		mean[0] /= float64(len(members))
+		return nil
+	}
+}
+
+// TestBlockSGDFindsTheMean minimises the clients' mean squared distance, one
+// block and its noisy reports at a time.
+func TestBlockSGDFindsTheMean(t *testing.T) {
+	const n, epochs = 1000, 40
+	blocks, err := schedule.NewBlocks(schedule.BlocksConfig{Clients: n, Size: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	centres := make([]float64, n)
+	for i := range centres {
+		centres[i] = float64(i) / n // mean .4995
+	}
+	var order *schedule.Order
+	round := int64(0)
+	oracle := clientsOracle(rng.Replay(5), centres, func() []uint32 {
+		round++
+		epoch, block := blocks.Of(round)
+		if block == 0 {
+			order = blocks.Draw(rng.Replay(6, uint64(epoch)), order)
+		}
+		return order.Members(block)
+	})
+	// Averaged over whole epochs, from the 11th on.
+	o := newSGD(t, CLDPSGDConfig{Dim: 1, Schedule: constant(.05), AverageFrom: blocks.Rounds(10) + 1})
+	if err := Run(o, oracle, blocks.Rounds(epochs)); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]float64, 1)
+	o.Model(got)
+	// Noise of variance 2 in each of 30,000 reports that are averaged, about
+	// .008 in the mean; .05 is six deviations (< 1e-8) and the seeds are fixed.
+	if math.Abs(got[0]-.4995) > .05 {
+		t.Errorf("reached %v, want .4995", got[0])
+	}
+}

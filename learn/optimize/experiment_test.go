@@ -1,0 +1,254 @@
+package optimize_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/learn/model"
+	. "github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+)
+
+// experiment is a finite population whose loss and optimum are known.
+type experiment struct {
+	source  *dataset.Synthetic
+	linear  *model.Linear
+	rows    *dataset.Table
+	optimum *model.Optimum
+}
+
+func newExperiment(t testing.TB, kind dataset.SyntheticKind, n int64, ridge float64) *experiment {
+	t.Helper()
+	source, err := dataset.NewSynthetic(dataset.SyntheticConfig{Kind: kind, Dim: 50, Clients: n, Examples: 10000, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	loss, err := model.ParseLoss(string(kind))
+	if err != nil {
+		t.Fatal(err)
+	}
+	linear, err := model.NewLinear(model.LinearConfig{Inputs: 50, Loss: loss, Ridge: ridge, NoIntercept: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := source.Rows(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &experiment{source: source, linear: linear, rows: rows}
+	if e.optimum, err = linear.Optimum(rows.X, e.target, model.OptimumConfig{Radius: 8}); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func (e *experiment) target(row int) float64 {
+	if e.rows.Regression() {
+		return float64(e.rows.Targets[row])
+	}
+	return float64(2*e.rows.Y[row] - 1)
+}
+
+// excess is the population's loss above its minimum, ridge included.
+func (e *experiment) excess(t testing.TB, theta []float64, ridge float64) float64 {
+	t.Helper()
+	narrow, square := make([]float32, len(theta)), 0.0
+	for j, v := range theta {
+		narrow[j] = float32(v)
+		square += v * v
+	}
+	loss, err := e.linear.MeanLoss(narrow, e.rows.X, e.target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loss + ridge/2*square - e.optimum.Loss
+}
+
+// run drives a plan with the clients' exact gradients, clipped, and normal
+// noise of the planned size.
+func (e *experiment) run(t testing.TB, plan *Plan, seed uint64) []float64 {
+	t.Helper()
+	o, err := plan.NewOptimizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, src := e.source.Reader(), rng.Replay(seed, 77)
+	x, theta, grad := make([]float32, 50), make([]float32, 50), make([]float32, 50)
+	mean, noise := make([]float64, 50), make([]float64, 50)
+	for round := int64(1); round <= plan.Batches.Rounds(); round++ {
+		r := plan.Round(round)
+		m, err := e.linear.Smoothed(r.Smoothing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, v := range o.Point() {
+			theta[j] = float32(v)
+		}
+		clear(mean)
+		for place := r.From; place < r.To; place++ {
+			y := reader.Client(place, x)
+			m.Grad(theta, x, y, grad)
+			square := 0.0
+			for _, g := range grad {
+				square += float64(g) * float64(g)
+			}
+			w := math.Min(1, plan.Problem.Lipschitz/math.Sqrt(square)) / float64(r.To-r.From)
+			for j, g := range grad {
+				mean[j] += w * float64(g)
+			}
+		}
+		sample.Gaussian(src, noise)
+		for j := range mean {
+			mean[j] += r.Sigma * noise[j]
+		}
+		if err := o.Step(mean); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := make([]float64, 50)
+	o.Model(out)
+	return out
+}
+
+// problem is the experiment's at ε = 1, δ = 1e-6 in total (σ_G = 4.2249).
+func problem(n int64, smoothness float64) Problem {
+	return Problem{
+		Dim: 50, Clients: n, Lipschitz: 1, Radius: 8, Smoothness: smoothness,
+		Noise: GaussianNoise{Lipschitz: 1, Mu: 1 / 4.2249, Overhead: .05}, MaxRounds: 20000,
+	}
+}
+
+// With default parameters P_AGD beats P_SGD, and both beat the local model.
+func TestAccelerationPays(t *testing.T) {
+	n := int64(40000)
+	local, err := randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: 50, Eps0: 1, Radius: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		kind       dataset.SyntheticKind
+		method     string
+		smoothness float64
+	}{
+		{dataset.SyntheticLogistic, "agd", .2501}, {dataset.SyntheticHinge, "agd-smooth", 0}, {dataset.SyntheticAbsolute, "agd-smooth", 0},
+	} {
+		e := newExperiment(t, c.kind, n, 0)
+		got := map[string]float64{"start": e.excess(t, make([]float64, 50), 0)}
+		for name, method := range map[string]string{"sgd": "psgd", "agd": c.method, "ldp": "psgd"} {
+			p := problem(n, c.smoothness)
+			if name == "ldp" {
+				p.Noise = ReportNoise{MSE: local.MSE(), Dim: 50}
+			}
+			plan, err := NewPlan(method, p, Overrides{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[name] = e.excess(t, e.run(t, plan, 1), 0)
+			t.Logf("%s %s: %d rounds of %d, bound %.4f, excess %.4f", c.kind, name, plan.Stages[0].Rounds, plan.Stages[0].Batch, plan.Bound(), got[name])
+			if !(got[name] >= -1e-6 && got[name] < plan.Bound()) {
+				t.Errorf("%s %s: excess %v, bound %v", c.kind, name, got[name], plan.Bound())
+			}
+		}
+		if !(got["agd"] < got["sgd"] && got["sgd"] < got["ldp"] && got["sgd"] < got["start"]) {
+			t.Errorf("%s: excess %v", c.kind, got)
+		}
+	}
+}
+
+// The optimum of the logistic population lies near the truth that generated
+// it: d/(2m) above it on average over samples of m rows.
+func TestSyntheticTruth(t *testing.T) {
+	e := newExperiment(t, dataset.SyntheticLogistic, 10, 0)
+	if at := e.excess(t, e.source.Truth(), 0); at < -1e-6 || at > 5*50./10000/2 {
+		t.Errorf("the truth is %v above the optimum", at)
+	}
+	if !slices.ContainsFunc(e.optimum.Theta, func(v float64) bool { return v != 0 }) || e.optimum.Loss-e.optimum.Lower > 1e-6 {
+		t.Errorf("optimum %+v", e.optimum)
+	}
+}
+
+// The other methods run on the same problem, each within its bound.
+func TestOtherMethods(t *testing.T) {
+	const ridge = .02
+	for _, kind := range []dataset.SyntheticKind{dataset.SyntheticLogistic, dataset.SyntheticHinge} {
+		e := newExperiment(t, kind, 60000, ridge)
+		start := e.excess(t, make([]float64, 50), ridge)
+		for method, n := range map[string]int64{"agd-phases": 60000, "gd": 5000} {
+			p := problem(n, 0)
+			p.Lipschitz, p.StrongConvexity, p.MaxRounds = 1+8*ridge, ridge, 100
+			if method == "gd" {
+				p.MaxRounds = 50
+			}
+			p.Noise = GaussianNoise{Lipschitz: p.Lipschitz, Mu: 1}
+			if kind == dataset.SyntheticLogistic {
+				p.Smoothness = .2501 + ridge
+			}
+			plan, err := NewPlan(method, p, Overrides{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := e.excess(t, e.run(t, plan, 2), ridge)
+			t.Logf("%s %s: %d stages, %d rounds, bound %.4f, excess %.4f of %.4f", kind, method, len(plan.Stages), plan.Batches.Rounds(), plan.Bound(), got, start)
+			if got < -1e-6 || got > plan.Bound() || got > start {
+				t.Errorf("%s %s: excess %v, bound %v, at the start %v", kind, method, got, plan.Bound(), start)
+			}
+		}
+	}
+}
+
+// A pan-private run, client by client through PanMean: its means have the
+// plan's noise, and the model stays within the bound.
+func TestPanPrivateStream(t *testing.T) {
+	n := int64(5000)
+	e := newExperiment(t, dataset.SyntheticLogistic, n, 0)
+	p := problem(n, .2501)
+	o, plan, err := New("pan-private", p, Overrides{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := plan.Stages[0].Batch
+	zeta := p.Noise.Deviation(batch, 1)
+	if got := plan.Stages[0].Sigma; math.Abs(got/zeta-math.Sqrt2) > 1e-12 {
+		t.Errorf("sigma %v for two draws of %v", got, zeta)
+	}
+	reader, src := e.source.Reader(), rng.Replay(5)
+	x, theta, grad, mean := make([]float32, 50), make([]float32, 50), make([]float32, 50), make([]float64, 50)
+	for round := int64(1); round <= plan.Batches.Rounds(); round++ {
+		r := plan.Round(round)
+		// Blocks differ by a client; the noise is that of the smallest.
+		m, err := NewPanMean(PanMeanConfig{Dim: 50, Batch: r.To - r.From, Clip: 1, Sigma: zeta})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Begin(src); err != nil {
+			t.Fatal(err)
+		}
+		for j, v := range o.Point() {
+			theta[j] = float32(v)
+		}
+		for place := r.From; place < r.To; place++ {
+			y := reader.Client(place, x)
+			e.linear.Grad(theta, x, y, grad)
+			if err := m.Add(grad); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.End(src, mean); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Step(mean); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := make([]float64, 50)
+	o.Model(out)
+	got, start := e.excess(t, out, 0), e.excess(t, make([]float64, 50), 0)
+	t.Logf("pan-private: %d rounds of %d, bound %.4f, excess %.4f of %.4f", plan.Batches.Rounds(), batch, plan.Bound(), got, start)
+	if got > plan.Bound() || got > start {
+		t.Errorf("excess %v, bound %v, at the start %v", got, plan.Bound(), start)
+	}
+}

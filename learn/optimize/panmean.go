@@ -1,0 +1,176 @@
+package optimize
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+)
+
+// PanMeanConfig configures NewPanMean.
+type PanMeanConfig struct {
+	Dim   int   // Required.
+	Batch int64 // B, the clients of a batch. Required, at most 2³².
+	// Clip is L, the ℓ2 norm that a gradient is clipped to. Required.
+	Clip float64
+	// Sigma is ζ, the standard deviation of one draw of noise in each
+	// coordinate of the mean. Required; GaussianNoise gives it.
+	Sigma float64
+}
+
+// PanMean is the state of pan-private AC-SA within a batch: a running sum of
+// clipped gradients that never exists without noise. One draw of noise is in it
+// from the start, a second one is added before the mean is used. Whoever sees
+// the state at one moment, and the output, learns about any client what one
+// draw hides (convex.md, section 6).
+//
+// Everything is integers: a gradient is clipped, divided by Unit and cut off
+// towards 0, so that its norm is at most Shift/2 steps exactly, and the noise
+// is exactly discrete Gaussian with parameter at least (ζB/Unit)². So the claim
+// is the discrete Gaussian mechanism's, for integer vectors one of which is
+// replaced: ‖shift‖₂ ≤ Shift. A mean errs by less than Unit in each coordinate,
+// on top of the noise; cutting off biases it towards 0.
+//
+// There is no State: a copy of an open batch would be a look at it, and the
+// promise is for one. If a batch is interrupted, its clients must not be asked
+// again. Between batches everything is made of released means, and the
+// optimiser's own State is free.
+//
+// Source: Cheu, Joseph, Mao, Peng (ICLR 2022), Algorithm 6, on integers.
+type PanMean struct {
+	config PanMeanConfig
+	grid   int64 // steps of a gradient of norm Clip
+	noise  *sample.Table
+	param  uint64 // its σ², in squared steps
+
+	open  bool
+	count int64
+	sum   []int64
+	steps []int64
+}
+
+// panGrid is the finest grid: 2²⁰ steps for a gradient's norm.
+const panGrid = 1 << 20
+
+// NewPanMean returns an empty accumulator; Begin opens a batch.
+func NewPanMean(c PanMeanConfig) (*PanMean, error) {
+	if c.Dim < 1 || c.Dim > 1<<22 || c.Batch < 1 || c.Batch > 1<<32 {
+		return nil, fmt.Errorf("optimize: pan-private mean of %d clients in dimension %d: both at least 1, clients at most 2^32, dimension at most 2^22", c.Batch, c.Dim)
+	}
+	if !(c.Clip > 0) || math.IsInf(c.Clip, 1) || !(c.Sigma > 0) || math.IsInf(c.Sigma, 1) {
+		return nil, fmt.Errorf("optimize: pan-private mean: clip = %v, sigma = %v, both must be above 0 and finite", c.Clip, c.Sigma)
+	}
+	m := &PanMean{config: c, sum: make([]int64, c.Dim), steps: make([]int64, c.Dim)}
+	for m.grid = panGrid; ; m.grid /= 2 {
+		s := c.Sigma * float64(c.Batch) / c.Clip * float64(m.grid)
+		if s <= 1<<27 && s > 0 {
+			// Up, and past what rounding took.
+			m.param = uint64(math.Ceil(s*s*(1+1e-12))) + 1
+			break
+		}
+		if m.grid == 1<<8 {
+			return nil, fmt.Errorf("optimize: pan-private mean: noise of %v clip radii in the sum, at most 2^19 are supported", c.Sigma*float64(c.Batch)/c.Clip)
+		}
+	}
+	var err error
+	m.noise, err = sample.NewDiscreteGaussian(sample.Ratio{Num: m.param, Den: 1})
+	return m, err
+}
+
+// Unit is the length of a step in units of a gradient.
+func (m *PanMean) Unit() float64 { return m.config.Clip / float64(m.grid) }
+
+// Shift returns a bound on the ℓ2 norm, in steps, of what replacing one client
+// does to the sum, and the parameter σ² of one draw of noise, in squared steps.
+func (m *PanMean) Shift() (shift int64, variance uint64) { return 2 * m.grid, m.param }
+
+// Begin draws the first noise and opens a batch.
+func (m *PanMean) Begin(src rng.Source) error {
+	if m.open {
+		return errors.New("optimize: pan-private mean: the last batch is still open")
+	}
+	m.noise.Fill(src, m.sum)
+	m.open, m.count = true, 0
+	return nil
+}
+
+// Add clips one client's gradient and adds it. What is not a number counts as
+// 0, infinity as the largest float32.
+func (m *PanMean) Add(grad []float32) error {
+	if !m.open || m.count == m.config.Batch {
+		return fmt.Errorf("optimize: pan-private mean: no batch of %d takes another client", m.config.Batch)
+	}
+	if len(grad) != m.config.Dim {
+		return fmt.Errorf("optimize: gradient has %d values, the model %d", len(grad), m.config.Dim)
+	}
+	m.quantise(grad)
+	for j, k := range m.steps {
+		m.sum[j] += k
+	}
+	clear(m.steps) // it is one client's alone
+	m.count++
+	return nil
+}
+
+// quantise fills steps with the clipped gradient, cut off towards 0; the norm
+// is checked on the integers.
+func (m *PanMean) quantise(grad []float32) {
+	value := func(g float32) float64 {
+		if g != g {
+			return 0
+		}
+		return math.Max(-math.MaxFloat32, math.Min(math.MaxFloat32, float64(g)))
+	}
+	square := 0.0
+	for _, g := range grad {
+		v := value(g)
+		square += v * v
+	}
+	scale := float64(m.grid) / m.config.Clip
+	if n := math.Sqrt(square); n > m.config.Clip {
+		scale = float64(m.grid) / n
+	}
+	for j, g := range grad {
+		v := math.Trunc(value(g) * scale)
+		m.steps[j] = int64(math.Max(-float64(m.grid), math.Min(float64(m.grid), v)))
+	}
+	for {
+		var sum uint64
+		for _, k := range m.steps {
+			sum += uint64(k * k)
+		}
+		if sum <= uint64(m.grid)*uint64(m.grid) {
+			return
+		}
+		// Rounding let it out by a hair: one step in, everywhere.
+		for j, k := range m.steps {
+			switch {
+			case k > 0:
+				m.steps[j]--
+			case k < 0:
+				m.steps[j]++
+			}
+		}
+	}
+}
+
+// End adds the second noise, writes the mean of the batch and closes it. A
+// batch that is not full is refused: the mean is over B.
+func (m *PanMean) End(src rng.Source, mean []float64) error {
+	if !m.open || m.count != m.config.Batch {
+		return fmt.Errorf("optimize: pan-private mean: %d of %d clients have been added", m.count, m.config.Batch)
+	}
+	if len(mean) != m.config.Dim {
+		return fmt.Errorf("optimize: mean has %d values, the model %d", len(mean), m.config.Dim)
+	}
+	unit := m.Unit() / float64(m.config.Batch)
+	for j := range mean {
+		m.sum[j] += m.noise.Draw(src)
+		mean[j] = float64(m.sum[j]) * unit
+		m.sum[j] = 0
+	}
+	m.open, m.count = false, 0
+	return nil
+}

@@ -1,0 +1,217 @@
+package optimize
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/schedule"
+)
+
+// Method is a published procedure for stochastic convex optimisation whose
+// parameters NewPlan chooses.
+type Method struct {
+	Name string
+	// Participation is Once, every client in one batch, or All, every client in
+	// every round.
+	Participation dp.Participation
+	Source        string
+	// Note says what is particular about it.
+	Note string
+
+	plan   func(Problem, Overrides) (*Plan, error)
+	stages func(Problem, Overrides, Rounds) ([]Stage, error)
+	uses   Overrides // what may be overridden, as non-zero fields
+}
+
+// Methods returns the procedures that NewPlan knows. Source: Cheu, Joseph, Mao,
+// Peng, "Shuffle private stochastic convex optimization" (ICLR 2022).
+func Methods() []Method {
+	const some = 1
+	return []Method{
+		{
+			Name: "psgd", Participation: dp.Once, Source: "Algorithm 3, Theorem 4.1", plan: planPSGD, stages: one(averagedStage),
+			uses: Overrides{Batch: some, Step: some},
+			Note: "one pass, mean of the iterates; as in the theorem, the loss need not be smooth and no use is made of it if it is",
+		},
+		{
+			Name: "agd", Participation: dp.Once, Source: "Algorithm 4, Theorem 4.3", plan: planAGD, stages: one(smoothStage),
+			uses: Overrides{Batch: some, Curvature: some},
+			Note: "one pass, accelerated; needs a smooth loss",
+		},
+		{
+			Name: "agd-smooth", Participation: dp.Once, Source: "Theorem 4.7", plan: planSmoothed, stages: one(envelopeStage),
+			uses: Overrides{Batch: some, Curvature: some, Smoothing: some},
+			Note: "agd on the Moreau envelopes of the losses",
+		},
+		{
+			Name: "agd-phases", Participation: dp.Once, Source: "Theorem 4.8", plan: planPhases, stages: phaseStages,
+			uses: Overrides{Batch: some, Smoothing: some, Phases: some},
+			Note: "agd, on envelopes if the loss is not smooth, from each phase's model in the next; needs strong convexity",
+		},
+		{
+			Name: "gd", Participation: dp.All, Source: "Algorithm 5, Theorem 4.9", plan: planGD, stages: one(fullStage),
+			uses: Overrides{Rounds: some, Step: some, Smoothing: some, Phases: some},
+			Note: "every client in every round, mean of the iterates; if the loss is strongly convex, group after group of clients, each all in its rounds, if that is better; set MaxRounds to what is affordable",
+		},
+		{
+			Name: "pan-private", Participation: dp.Once, Source: "Algorithm 6, Theorem C.3", plan: planPanPrivate, stages: one(panStage),
+			uses: Overrides{Batch: some, Curvature: some, Smoothing: some},
+			Note: "agd, on envelopes if the loss is not smooth, over a stream; a batch's mean has two draws of the noise (PanMean)",
+		},
+	}
+}
+
+// FindMethod returns the procedure of that name.
+func FindMethod(name string) (Method, error) {
+	known := Methods()
+	names := make([]string, len(known))
+	for i, m := range known {
+		if m.Name == name {
+			return m, nil
+		}
+		names[i] = m.Name
+	}
+	return Method{}, fmt.Errorf("optimize: method %q is none of %q", name, names)
+}
+
+// Overrides replace parameters that a plan would choose; 0 leaves the choice to
+// it. One that a method does not have is an error.
+type Overrides struct {
+	Batch     int64   // B, the least number of clients in a batch
+	Rounds    int64   // T of gd, of all groups
+	Step      float64 // η of psgd and gd
+	Curvature float64 // c of agd, see ACSA
+	Smoothing float64 // β of the envelopes
+	Phases    int     // of agd-phases, groups of gd
+}
+
+// check refuses values out of range and those that uses has no place for.
+func (o Overrides) check(method string, uses Overrides) error {
+	for _, v := range []struct {
+		name     string
+		set, has float64
+	}{
+		{"batch", float64(o.Batch), float64(uses.Batch)}, {"rounds", float64(o.Rounds), float64(uses.Rounds)},
+		{"step", o.Step, uses.Step}, {"curvature", o.Curvature, uses.Curvature},
+		{"smoothing", o.Smoothing, uses.Smoothing}, {"phases", float64(o.Phases), float64(uses.Phases)},
+	} {
+		if !(v.set >= 0) || math.IsInf(v.set, 1) {
+			return fmt.Errorf("optimize: %s = %v must be above 0 and finite, or 0 for the default", v.name, v.set)
+		}
+		if v.set > 0 && v.has == 0 {
+			return fmt.Errorf("optimize: method %s has no %s", method, v.name)
+		}
+	}
+	return nil
+}
+
+// Stage is a run of rounds with the same parameters.
+type Stage struct {
+	Rounds   int64   // T
+	Batch    int64   // clients in the smallest batch
+	Distance float64 // D at its start
+	Sigma    float64 // of the noise in each coordinate of a mean, all draws of it
+	// Smoothing is β of the envelopes whose gradients clients send
+	// (model.LinearConfig.Smoothing); 0 for the losses themselves.
+	Smoothing float64
+	Step      float64 // η; 0 in an accelerated stage
+	Curvature float64 // c; 0 in a stage of averaged descent
+	// Bound on the expected excess population loss after the stage; +Inf if
+	// overrides broke its conditions.
+	Bound float64
+}
+
+// Plan is everything about a run that is fixed before it, a function of public
+// numbers alone.
+type Plan struct {
+	Method  string
+	Problem Problem
+	Batches schedule.Batches
+	Stages  []Stage
+}
+
+// Bound is the last stage's: an upper bound on the expected excess population
+// loss, proved in convex.md, if the Problem is as described.
+func (p *Plan) Bound() float64 { return p.Stages[len(p.Stages)-1].Bound }
+
+// Round is what round t asks of clients. Batches of a stage differ by one
+// client at most; Sigma is that of the smallest.
+type Round struct {
+	Stage
+	From, To int64 // places of the clients in it; see schedule.Batches
+}
+
+// Round returns round t = 1 … Batches.Rounds().
+func (p *Plan) Round(t int64) Round {
+	from, to := p.Batches.Places(t)
+	return Round{Stage: p.Stages[p.Stage(t)], From: from, To: to}
+}
+
+// Stage returns the index of step t's stage; the last one's after the last step.
+func (p *Plan) Stage(t int64) int {
+	stage := 0
+	for stage+1 < len(p.Stages) && t > p.Stages[stage].Rounds {
+		t -= p.Stages[stage].Rounds
+		stage++
+	}
+	return stage
+}
+
+// NewOptimizer returns the plan's optimiser at its start. Round t's mean
+// gradient is taken at Point with Round(t).Smoothing.
+func (p *Plan) NewOptimizer() (Optimizer, error) {
+	if p.Stages[0].Step > 0 {
+		phases := make([]AveragedConfig, len(p.Stages))
+		for i, s := range p.Stages {
+			phases[i] = AveragedConfig{Dim: p.Problem.Dim, Rounds: s.Rounds, Step: s.Step, Radius: p.Problem.Radius}
+		}
+		phases[0].Start = p.Problem.Start
+		if len(phases) == 1 {
+			return NewAveraged(phases[0])
+		}
+		return newAveragedPhases(phases)
+	}
+	phases := make([]ACSAConfig, len(p.Stages))
+	for i, s := range p.Stages {
+		phases[i] = ACSAConfig{Dim: p.Problem.Dim, Rounds: s.Rounds, Curvature: s.Curvature, Radius: p.Problem.Radius}
+	}
+	phases[0].Start = p.Problem.Start
+	if len(phases) == 1 {
+		return NewACSA(phases[0])
+	}
+	return NewPhases(phases)
+}
+
+// NewPlan chooses the parameters of the named method by minimising its bound.
+// It does not look at data and costs no privacy; time O(hundreds of calls of
+// the noise).
+func NewPlan(method string, p Problem, o Overrides) (*Plan, error) {
+	m, err := FindMethod(method)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.validate(); err != nil {
+		return nil, err
+	}
+	if err := o.check(method, m.uses); err != nil {
+		return nil, err
+	}
+	p.Start = clone(p.Start)
+	plan, err := m.plan(p, o)
+	if err != nil {
+		return nil, fmt.Errorf("optimize: %s: %w", method, err)
+	}
+	plan.Method, plan.Problem = method, p
+	return plan, nil
+}
+
+// New returns a plan and its optimiser.
+func New(method string, p Problem, o Overrides) (Optimizer, *Plan, error) {
+	plan, err := NewPlan(method, p, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	opt, err := plan.NewOptimizer()
+	return opt, plan, err
+}

@@ -1,0 +1,30 @@
+package randomizer_test
+
+import (
+	"fmt"
+
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+)
+
+// Local use: no shuffler, so one report is worth exactly its ε₀, and a client
+// that reports T times spends T·ε₀. 20,000 clients name one of four symbols.
+func Example_local() {
+	m, err := randomizer.NewKRR(randomizer.KRRConfig{Symbols: 4, Eps0: 2})
+	if err != nil {
+		panic(err)
+	}
+	const clients = 20_000
+	counts, report := make([]int64, m.Dim()), m.NewReport()
+	for client := range clients {
+		src := rng.Replay(1, uint64(client)) // a real client uses rng.Secure()
+		x := make([]float32, 4)
+		x[client%10/4] = 1 // 40 %, 40 %, 20 %, nobody
+		m.Randomize(src, x, report)
+		m.Add(counts, report)
+	}
+	share := make([]float64, m.Dim())
+	m.Estimate(share, counts, clients)
+	fmt.Printf("%.2f, each client %v-LDP\n", share, m.Event().Eps0)
+	// Output: [0.40 0.39 0.20 0.01], each client 2-LDP
+}

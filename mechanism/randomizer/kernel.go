@@ -1,0 +1,135 @@
+package randomizer
+
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+)
+
+// The loops of PrivUnit over all coordinates. Products that are added to are
+// wrapped in float64(), which forbids the compiler to fuse them, so that these
+// loops give the same bits on machines with and without fused multiply-add. (The
+// heights still rest on math.Exp and math.Log, which may differ in a last bit.)
+
+// sums are Σ x·z, Σ z², Σ x².
+type sums struct{ xz, zz, xx float64 }
+
+const (
+	// sumBlock is how many coordinates are summed in four interleaved chains
+	// before they are added up: long enough to be fast, short enough that
+	// rounding errors stay small.
+	sumBlock = 256
+	// sumGroup is how many blocks are added up before they join the total.
+	sumGroup = 64
+)
+
+// sumChain returns the number of additions that one term of gaussianSums passes
+// through at most.
+func sumChain(dim int) int {
+	blocks := (dim + sumBlock - 1) / sumBlock
+	groups := (blocks + sumGroup - 1) / sumGroup
+	return sumBlock/4 + 3 + 2 + min(blocks, sumGroup) + groups
+}
+
+// gaussianSums fills z with normal values and returns the sums over z and x.
+func gaussianSums(src rng.Source, z []float64, x []float32) sums {
+	var total, group sums
+	inGroup := 0
+	for len(z) > 0 {
+		n := min(len(z), 2*sumBlock)
+		sample.Gaussian(src, z[:n])
+		for n > 0 {
+			k := min(n, sumBlock)
+			b := blockSums(z[:k], x[:k])
+			group.xz += b.xz
+			group.zz += b.zz
+			group.xx += b.xx
+			if inGroup++; inGroup == sumGroup {
+				total.add(group)
+				group, inGroup = sums{}, 0
+			}
+			z, x, n = z[k:], x[k:], n-k
+		}
+	}
+	total.add(group)
+	return total
+}
+
+func (s *sums) add(b sums) {
+	s.xz += b.xz
+	s.zz += b.zz
+	s.xx += b.xx
+}
+
+// blockSums sums one block in four chains.
+func blockSums(z []float64, x []float32) sums {
+	var a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3 float64
+	x = x[:len(z)]
+	i := 0
+	for ; i+3 < len(z); i += 4 {
+		zs, xs := (*[4]float64)(z[i:]), (*[4]float32)(x[i:])
+		z0, z1, z2, z3 := zs[0], zs[1], zs[2], zs[3]
+		x0, x1, x2, x3 := float64(xs[0]), float64(xs[1]), float64(xs[2]), float64(xs[3])
+		a0 += float64(z0 * x0)
+		a1 += float64(z1 * x1)
+		a2 += float64(z2 * x2)
+		a3 += float64(z3 * x3)
+		b0 += float64(z0 * z0)
+		b1 += float64(z1 * z1)
+		b2 += float64(z2 * z2)
+		b3 += float64(z3 * z3)
+		c0 += float64(x0 * x0)
+		c1 += float64(x1 * x1)
+		c2 += float64(x2 * x2)
+		c3 += float64(x3 * x3)
+	}
+	for ; i < len(z); i++ {
+		v, w := z[i], float64(x[i])
+		a0 += float64(v * w)
+		b0 += float64(v * v)
+		c0 += float64(w * w)
+	}
+	return sums{(a0 + a1) + (a2 + a3), (b0 + b1) + (b2 + b3), (c0 + c1) + (c2 + c3)}
+}
+
+// products returns Σ x² and Σ x·z, summed as gaussianSums does.
+func products(x []float32, z []float64) (xx, xz float64) {
+	var total, group sums
+	inGroup := 0
+	for len(z) > 0 {
+		k := min(len(z), sumBlock)
+		group.add(blockSums(z[:k], x[:k]))
+		if inGroup++; inGroup == sumGroup {
+			total.add(group)
+			group, inGroup = sums{}, 0
+		}
+		z, x = z[k:], x[k:]
+	}
+	total.add(group)
+	return total.xx, total.xz
+}
+
+// roundMagic added to a double below 2^51 in size leaves the nearest integer in
+// the low bits.
+const roundMagic = 0x1.8p52
+
+// round stores along·x + across·z, rounded to integers (ties to even).
+func round(dst []int32, x []float32, z []float64, along, across float64) {
+	x, z = x[:len(dst)], z[:len(dst)]
+	for len(dst) >= 4 && len(x) >= 4 && len(z) >= 4 {
+		y0 := float64(along*float64(x[0])) + float64(across*z[0])
+		y1 := float64(along*float64(x[1])) + float64(across*z[1])
+		y2 := float64(along*float64(x[2])) + float64(across*z[2])
+		y3 := float64(along*float64(x[3])) + float64(across*z[3])
+		dst[0] = int32(math.Float64bits(y0 + roundMagic))
+		dst[1] = int32(math.Float64bits(y1 + roundMagic))
+		dst[2] = int32(math.Float64bits(y2 + roundMagic))
+		dst[3] = int32(math.Float64bits(y3 + roundMagic))
+		dst, x, z = dst[4:], x[4:], z[4:]
+	}
+	for i := range dst {
+		y := float64(along*float64(x[i])) + float64(across*z[i])
+		dst[i] = int32(math.Float64bits(y + roundMagic))
+	}
+}

@@ -1,0 +1,182 @@
+package randomizer
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+)
+
+// KRRConfig describes a [KRR]. Both fields are required.
+type KRRConfig struct {
+	Symbols int     // K, the number of symbols, between 2 and 2^30
+	Eps0    float64 // ε₀ in nats, between 2^-20 and dp.MaxEps0
+}
+
+// KRR is k-ary randomized response: one of K symbols is reported truthfully
+// with probability E/(E+K−1), else a uniformly random one of the others.
+//
+// As a [Mechanism] its input is a vector of K weights, a probability
+// distribution on the symbols from which the client's symbol is drawn; a plain
+// symbol is a unit vector. Negative weights and NaN count as 0, +Inf as the
+// largest float32; weights are scaled to sum 1, and where all are 0 every symbol
+// is as likely. [KRR.Symbol] takes a symbol itself.
+//
+// Exactly ε₀-LDP without slack: the rarer of truth and lie is an exact coin
+// whose probability is rounded towards the lie, and the lie's symbol is drawn
+// exactly. The class is dp.KRR, for K = 2 dp.BinaryRR. Unbiased for the
+// distribution. With p the truth's probability and q each lie's, the mean
+// squared error is ((1−q)² + (K−1)q²)/(p−q)² − ‖x‖², largest at the uniform x.
+//
+// Source: Kairouz, Oh, Viswanath, "Extremal Mechanisms for Local Differential
+// Privacy", NeurIPS 2014, §4.
+type KRR struct {
+	config KRRConfig
+	// rare is the exact probability, a float64 taken literally, of the less
+	// likely of truth and lie; rareTruth says that this is the truth.
+	rare      float64
+	rareTruth bool
+	lie       float64 // q, each other symbol's probability
+	gap       float64 // p − q
+}
+
+var _ Randomizer = (*KRR)(nil)
+
+// NewKRR validates c.
+func NewKRR(c KRRConfig) (*KRR, error) {
+	if c.Symbols < 2 || c.Symbols > 1<<30 {
+		return nil, fmt.Errorf("randomizer: symbols = %d must lie between 2 and 2^30", c.Symbols)
+	}
+	if err := checkEps0(c.Eps0); err != nil {
+		return nil, err
+	}
+	m := &KRR{config: c}
+	others := float64(c.Symbols - 1)
+	// Each form errs by less than 2^−50, so the factors make the ratio
+	// p/q = p(K−1)/(1−p) at most E for the doubles as they are.
+	truth, lies := 1/(1+others*math.Exp(-c.Eps0)), 1/(1+math.Exp(c.Eps0)/others)
+	if m.rareTruth = truth < lies; m.rareTruth {
+		m.rare = truth * (1 - 0x1p-49)
+		m.lie = (1 - m.rare) / others
+		m.gap = (m.rare*float64(c.Symbols) - 1) / others
+	} else {
+		m.rare = math.Min(1, lies*(1+0x1p-49))
+		m.lie = m.rare / others
+		m.gap = 1 - m.rare - m.lie
+	}
+	return m, nil
+}
+
+// Name returns "krr".
+func (m *KRR) Name() string { return "krr" }
+
+// Dim returns the number of symbols.
+func (m *KRR) Dim() int { return m.config.Symbols }
+
+// NewReport returns a report of one symbol: its index, with value 1.
+func (m *KRR) NewReport() *Report {
+	return &Report{Index: make([]uint32, 1), Value: make([]int32, 1)}
+}
+
+// Symbol returns a randomized report of a symbol between 0 and K−1; others are
+// brought to the nearer end.
+func (m *KRR) Symbol(src rng.Source, symbol int) int {
+	symbol = max(0, min(symbol, m.config.Symbols-1))
+	if sample.Bernoulli(src, m.rare) == m.rareTruth {
+		return symbol
+	}
+	other := int(sample.Uniform(src, uint64(m.config.Symbols-1)))
+	if other >= symbol {
+		other++
+	}
+	return other
+}
+
+// Randomize overwrites r with a randomized report of a symbol drawn from the
+// weights x; see the type for weights that are no distribution.
+func (m *KRR) Randomize(src rng.Source, x []float32, r *Report) {
+	checkInput(m.config.Symbols, x)
+	checkReport(r, 1, 1)
+	r.Index[0], r.Value[0] = uint32(m.Symbol(src, m.choose(src, x))), 1
+}
+
+func (m *KRR) choose(src rng.Source, x []float32) int {
+	var total float64
+	for _, v := range x {
+		total += weight(v)
+	}
+	if total == 0 {
+		return int(sample.Uniform(src, uint64(m.config.Symbols)))
+	}
+	left := total * (float64(src.Uint64()>>11) * 0x1p-53)
+	last := 0
+	for i, v := range x {
+		if w := weight(v); w > 0 {
+			last = i
+			if left -= w; left < 0 {
+				break
+			}
+		}
+	}
+	return last
+}
+
+// weight reads a weight; NaN compares as not above 0.
+func weight(v float32) float64 {
+	if !(v > 0) {
+		return 0
+	}
+	return math.Min(float64(v), math.MaxFloat32)
+}
+
+// Check validates shape and range; see [Mechanism].
+func (m *KRR) Check(r *Report) error {
+	if len(r.Index) != 1 || len(r.Value) != 1 {
+		return fmt.Errorf("randomizer: report with %d indices and %d values must have one of each", len(r.Index), len(r.Value))
+	}
+	if int64(r.Index[0]) >= int64(m.config.Symbols) {
+		return fmt.Errorf("randomizer: report symbol %d must be below %d", r.Index[0], m.config.Symbols)
+	}
+	if r.Value[0] != 1 {
+		return fmt.Errorf("randomizer: report value %d must be 1", r.Value[0])
+	}
+	return nil
+}
+
+// Add counts a checked report.
+func (m *KRR) Add(sum []int64, r *Report) { sum[r.Index[0]]++ }
+
+// Estimate stores the unbiased mean of n distributions from the counts in sum.
+// Entries may be negative; they sum to 1.
+func (m *KRR) Estimate(mean []float64, sum []int64, n int64) {
+	if n < 1 {
+		clear(mean)
+		return
+	}
+	for i, s := range sum {
+		mean[i] = (float64(s)/float64(n) - m.lie) / m.gap
+	}
+}
+
+// MSE is attained at the uniform distribution; a symbol has 1−1/K less.
+func (m *KRR) MSE() float64 { return m.square() - 1/float64(m.config.Symbols) }
+
+// square is ‖estimate‖² of any one report.
+func (m *KRR) square() float64 {
+	q := m.lie
+	return ((1-q)*(1-q) + float64(m.config.Symbols-1)*q*q) / (m.gap * m.gap)
+}
+
+// Bits is ⌈log₂ K⌉.
+func (m *KRR) Bits() int { return bits.Len64(uint64(m.config.Symbols - 1)) }
+
+// Event is ε₀ exactly, of class KRR; BinaryRR, the same law, for two symbols.
+func (m *KRR) Event() dp.Report {
+	if m.config.Symbols == 2 {
+		return dp.Report{Class: dp.BinaryRR, Eps0: m.config.Eps0}
+	}
+	return dp.Report{Class: dp.KRR, Eps0: m.config.Eps0, Symbols: m.config.Symbols}
+}

@@ -1,0 +1,182 @@
+package randomizer
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+)
+
+// R1Config describes an [R1].
+type R1Config struct {
+	Dim    int     // Required: length of the input
+	Radius float64 // Required: a, the bound on ‖x‖₁, between 1e-30 and 1e30
+	Eps0   float64 // Required: ε₀ in nats, between 2^-20 and dp.MaxEps0
+	// Count is m, the number of bits in a report, at most Dim and 1024; 0 means
+	// 1, the mechanism as published. [BestBits] returns the best.
+	Count int
+}
+
+// R1 is the mechanism R_1 for the ball ‖x‖₁ ≤ a: R_∞ after a Hadamard
+// transform. With H the D×D matrix of signs, D the least power of two ≥ d, all
+// |(Hx)_j| ≤ ‖x‖₁ ≤ a; a report holds m uniformly random rows j, drawn without
+// replacement, and one bit of each (Hx)_j, passed through binary randomized
+// response of ε₀/m. Each stands for ±(a/m)/tanh(ε₀/2m) times row j.
+//
+// Longer inputs are scaled into the ball; NaN counts as 0 and ±Inf as the
+// largest float32. Exactly ε₀-LDP, without slack: the row does not depend on x,
+// the flip is drawn exactly, and whatever the rounding of (Hx)_j does is done
+// to a bit before its flip. Unbiased (to the float sum's 1e-13 or so); the mean
+// squared error is a²d/(m·tanh²(ε₀/2m)) − c‖x‖², at m = 1 with c = 1:
+// a²d((E+1)/(E−1))², as in G21's remark 1. It is largest at x = 0.
+//
+// Padding to D costs nothing of the variance's first term, which has d and not
+// D in it: a row restricted to the first d coordinates has d signs, and the
+// estimates of the padding are dropped unseen. For m ≥ 2 restricted rows are not
+// orthogonal any more: c = 1 − (m−1)(D−d)/(m(D−1)). The message has D rows to
+// choose from, ⌈log₂ d⌉ bits, as without padding.
+//
+// A report takes O(md) on both sides. Sums are kept in coordinates, not rows.
+//
+// Source: as [RInf]; Girgis et al., AISTATS 2021, R_1; G21 remark 1.
+type R1 struct {
+	config R1Config
+	bits   sparseBits
+	scale  float64 // (a/m)/tanh(ε₀/2m)
+}
+
+var _ Randomizer = (*R1)(nil)
+
+// NewR1 validates c.
+func NewR1(c R1Config) (*R1, error) {
+	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
+		return nil, err
+	}
+	m := &R1{config: c}
+	var err error
+	if m.bits, err = newBits(c.Dim, 1<<bits.Len(uint(c.Dim-1)), c.Count, c.Eps0); err != nil {
+		return nil, err
+	}
+	m.scale = c.Radius / float64(m.bits.count) * flipScale(m.bits.each)
+	return m, nil
+}
+
+// Name returns "r1".
+func (m *R1) Name() string { return "r1" }
+
+// Dim returns the length of the input.
+func (m *R1) Dim() int { return m.config.Dim }
+
+// NewReport returns a sparse report of m values; its indices are rows of H.
+func (m *R1) NewReport() *Report { return m.bits.newReport() }
+
+// Randomize overwrites r with a randomized report of x; see the type for inputs
+// outside the domain.
+func (m *R1) Randomize(src rng.Source, x []float32, r *Report) {
+	checkInput(m.config.Dim, x)
+	checkReport(r, m.bits.count, m.bits.count)
+	m.bits.draw(src, r.Index)
+	size := norm(x, 1)
+	if !(size <= math.MaxFloat64) {
+		clean := make([]float32, len(x))
+		sanitize(clean, x)
+		x, size = clean, norm(clean, 1)
+	}
+	size = math.Max(size, m.config.Radius)
+	for i, j := range r.Index {
+		r.Value[i] = randomizedBit(src, hadamardRow(x, j), size, m.bits.each)
+	}
+}
+
+// signs64 returns the first 64 signs of row j of H: bit i is set where
+// H[j][i] = (−1)^|i∧j| is −1.
+func signs64(j uint32) uint64 {
+	// Bits of i that j has in common with each of 1, 2, 4, …, 32.
+	columns := [6]uint64{
+		0xaaaaaaaaaaaaaaaa, 0xcccccccccccccccc, 0xf0f0f0f0f0f0f0f0,
+		0xff00ff00ff00ff00, 0xffff0000ffff0000, 0xffffffff00000000,
+	}
+	var s uint64
+	for b, c := range columns {
+		s ^= c & -uint64(j>>b&1)
+	}
+	return s
+}
+
+// signsAt returns the signs of columns 64·block … 64·block+63 of row j, first
+// being signs64(j): all turned round if the higher bits have odd parity.
+func signsAt(first uint64, j uint32, block int) uint64 {
+	return first ^ -uint64(bits.OnesCount32(j>>6&uint32(block))&1)
+}
+
+// hadamardRow returns (Hx)_j, without the normalisation.
+func hadamardRow(x []float32, j uint32) float64 {
+	first := signs64(j)
+	var sum float64
+	for block := 0; len(x) > 0; block++ {
+		s := signsAt(first, j, block)
+		part := x[:min(64, len(x))]
+		x = x[len(part):]
+		var a, b, c, d float64
+		for len(part) >= 4 {
+			a += signed(part[0], s)
+			b += signed(part[1], s>>1)
+			c += signed(part[2], s>>2)
+			d += signed(part[3], s>>3)
+			part, s = part[4:], s>>4
+		}
+		for _, v := range part {
+			a += signed(v, s)
+			s >>= 1
+		}
+		sum += (a + b) + (c + d)
+	}
+	return sum
+}
+
+// signed returns v, negated if the lowest bit of s is set.
+func signed(v float32, s uint64) float64 {
+	return float64(math.Float32frombits(math.Float32bits(v) ^ uint32(s)<<31))
+}
+
+// Check validates shape and range; see [Mechanism].
+func (m *R1) Check(r *Report) error { return m.bits.check(r) }
+
+// Add adds a checked report to sum: its signs times its rows of H.
+func (m *R1) Add(sum []int64, r *Report) {
+	sum = sum[:m.config.Dim]
+	for i, j := range r.Index {
+		addRow(sum, j, r.Value[i] < 0)
+	}
+}
+
+func addRow(sum []int64, j uint32, negative bool) {
+	first := signs64(j)
+	if negative {
+		first = ^first
+	}
+	for block := 0; len(sum) > 0; block++ {
+		s := signsAt(first, j, block)
+		part := sum[:min(64, len(sum))]
+		sum = sum[len(part):]
+		for k := range part {
+			part[k] += 1 - 2*int64(s&1)
+			s >>= 1
+		}
+	}
+}
+
+// Estimate stores the unbiased mean of n inputs, in the units of x.
+func (m *R1) Estimate(mean []float64, sum []int64, n int64) { estimate(mean, sum, n, m.scale) }
+
+// MSE is attained at x = 0.
+func (m *R1) MSE() float64 {
+	return float64(m.config.Dim) * float64(m.bits.count) * m.scale * m.scale
+}
+
+// Bits is ⌈log₂ d⌉ for each row and one for its sign.
+func (m *R1) Bits() int { return m.bits.size() }
+
+// Event is ε₀ exactly, of the generic class.
+func (m *R1) Event() dp.Report { return dp.Report{Class: dp.Generic, Eps0: m.config.Eps0} }

@@ -1,0 +1,188 @@
+// Package randomizer holds the local randomizers: what a client does to its
+// vector before anything leaves the device, and how the coordinator turns the
+// sum of the reports back into an unbiased mean.
+//
+// Every report is a vector of fixed-point integers, dense or sparse. Quantising
+// is part of the randomizer, so that a sum of reports is exact and does not
+// depend on the order of the reports or on the machine.
+//
+// A randomizer is checked once, in its constructor. Randomizing cannot fail:
+// an input outside the declared ball is brought into it by the rule written at
+// the randomizer, NaN counts as 0, and neither errors nor panics nor the size
+// of a report depend on the values of the input. The time does: see [Mechanism].
+//
+// eps0 (ε₀) is the local privacy parameter in nats of one report, E = e^ε₀.
+//
+//	name        input ball            E‖R(x)−x‖², worst x, ≈            message
+//	rr          |x_i| ≤ a             a²d/tanh²(ε₀/2d)                  d bits
+//	krr         distributions on K    ((1−q)²+(K−1)q²)/(p−q)² − 1/K     ⌈log₂K⌉ bits
+//	signed-krr  ‖x‖₁ ≤ a              a²((E+2d−1)/(E−1))²               ⌈log₂2d⌉ bits
+//	rinf        |x_i| ≤ a             a²d²/(m·tanh²(ε₀/2m))             m(⌈log₂d⌉+1) bits
+//	r1          ‖x‖₁ ≤ a              a²d/(m·tanh²(ε₀/2m))              m(⌈log₂d⌉+1) bits
+//	r2          ‖x‖₂ ≤ C              C²(π/2)d/tanh²(ε₀/2)              18d bits
+//	privunit    ‖x‖₂ ≤ C              C²d·v(ε₀)                         18d bits
+//	laplace     ‖x‖₁ ≤ C              8d(C/ε₀)²                         25d bits at ε₀ = 2
+//
+// None of them relies on a shuffler. Without one (dp.Local) each report is
+// ε₀-differentially private as it stands, against everybody including the
+// coordinator, and T reports of a client spend Tε₀; what a shuffler adds is
+// accounted elsewhere. Local use therefore needs nothing but one of these, the
+// sum of the reports, and Estimate.
+package randomizer
+
+import (
+	"fmt"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+)
+
+// Report is one client's message: fixed-point integers whose unit is the
+// randomizer's. With Index nil it is dense, Value[i] belonging to coordinate
+// i; otherwise Value[i] belongs to coordinate Index[i] and all others are 0.
+type Report struct {
+	Index []uint32
+	Value []int32
+}
+
+// Mechanism is a local randomizer with its estimator. All methods may be used
+// by several goroutines at once, as long as each has its own source and report.
+//
+// No method runs in constant time. The time of Randomize depends on the noise
+// and on whether the input is zero or not finite; a client must not let others
+// time single reports.
+type Mechanism interface {
+	// Name identifies the mechanism, such as "privunit".
+	Name() string
+	// Dim is the length of the input vector.
+	Dim() int
+	// NewReport returns a report of the right size, to be reused.
+	NewReport() *Report
+	// Randomize overwrites r, made by NewReport, with a randomized report of x.
+	// It panics only if x or r has the wrong length.
+	Randomize(src rng.Source, x []float32, r *Report)
+	// Check tells whether r could have come from Randomize, by shape and range.
+	// It bounds what a dishonest client can add to a sum.
+	Check(r *Report) error
+	// Add adds a report that passed Check to sum, of length Dim. No sum of fewer
+	// than 2^32 reports overflows, whatever the mechanism; PrivUnit's, RR's and
+	// R_∞'s hold 2^46.
+	Add(sum []int64, r *Report)
+	// Estimate stores in mean the unbiased estimate of the mean of the n inputs
+	// whose reports were added to sum; zeros if n < 1.
+	Estimate(mean []float64, sum []int64, n int64)
+	// MSE is an upper bound on E‖R(x)−x‖₂² for one report, R(x) its estimate,
+	// over all inputs x in the ball, in the units of x squared. Each mechanism
+	// says where it is attained.
+	MSE() float64
+	// Bits is the size of a report in bits, in the plainest encoding of
+	// fixed length.
+	Bits() int
+}
+
+// Randomizer is a mechanism that is ε₀-LDP with δ₀ = 0, which is what the
+// bounds on shuffled reports need. A mechanism without a pure guarantee does
+// not have this method, so it cannot be given to a pure accounting by mistake.
+type Randomizer interface {
+	Mechanism
+	// Event is what one report promises, numeric slack included and rounded up.
+	Event() dp.Report
+}
+
+// Sparse is a Mechanism whose report is about few coordinates of the input,
+// each projected on its own, so that the others need not be known.
+type Sparse interface {
+	Mechanism
+	// Coordinates is the number of coordinates that a report is about.
+	Coordinates() int
+	// RandomizeAt is Randomize for the input with coordinate j at(j): the same
+	// report from the same source. It calls at once for each coordinate it needs.
+	RandomizeAt(src rng.Source, at func(j int) float32, r *Report)
+}
+
+func checkDim(dim int) error {
+	// Indices are uint32, and float sums over more coordinates than this are
+	// not covered by the slack of privunit.md.
+	if dim < 1 || dim > 1<<30 {
+		return fmt.Errorf("randomizer: dim = %d must lie between 1 and 2^30", dim)
+	}
+	return nil
+}
+
+func checkRadius(radius float64) error {
+	// The limits keep squares of inputs and estimates inside float64.
+	if !(radius >= 1e-30 && radius <= 1e30) {
+		return fmt.Errorf("randomizer: radius = %v must lie between 1e-30 and 1e30", radius)
+	}
+	return nil
+}
+
+// minEps0 keeps the estimators unbiased and their errors finite: their scales
+// rest on differences of probabilities that are 1/ε₀ times as large, and at
+// 2^−20 these keep a relative 4e-9.
+const minEps0 = 0x1p-20
+
+func checkEps0(eps0 float64) error {
+	if !(eps0 >= minEps0 && eps0 <= dp.MaxEps0) {
+		return fmt.Errorf("randomizer: eps0 = %v must lie between 2^-20 and %d", eps0, dp.MaxEps0)
+	}
+	return nil
+}
+
+func checkInput(dim int, x []float32) {
+	if len(x) != dim {
+		panic(fmt.Sprintf("randomizer: input of length %d given to a randomizer of dimension %d", len(x), dim))
+	}
+}
+
+// checkReport panics where r is not of the shape that NewReport makes.
+func checkReport(r *Report, indices, values int) {
+	if len(r.Index) != indices || len(r.Value) != values {
+		panic(fmt.Sprintf("randomizer: report of %d indices and %d values given to a randomizer of %d and %d", len(r.Index), len(r.Value), indices, values))
+	}
+}
+
+// checkDense validates a dense report of dim values of size at most limit.
+func checkDense(r *Report, dim int, limit int32) error {
+	if r.Index != nil || len(r.Value) != dim {
+		return fmt.Errorf("randomizer: report with %d indices and %d values must be dense with %d values", len(r.Index), len(r.Value), dim)
+	}
+	for _, v := range r.Value {
+		if v > limit || v < -limit {
+			return fmt.Errorf("randomizer: report value %d must be at most %d in size", v, limit)
+		}
+	}
+	return nil
+}
+
+// checkTail is x where Check refuses a report of length or size that an honest
+// client exceeds with probability e^−x at most. To refuse is post-processing.
+const checkTail = 100
+
+// addDense adds a dense report.
+func addDense(sum []int64, r *Report) {
+	v := r.Value
+	sum = sum[:len(v)]
+	for len(v) >= 4 && len(sum) >= 4 {
+		sum[0] += int64(v[0])
+		sum[1] += int64(v[1])
+		sum[2] += int64(v[2])
+		sum[3] += int64(v[3])
+		v, sum = v[4:], sum[4:]
+	}
+	for i, w := range v {
+		sum[i] += int64(w)
+	}
+}
+
+// estimate stores scale·sum/n.
+func estimate(mean []float64, sum []int64, n int64, scale float64) {
+	if n < 1 {
+		clear(mean)
+		return
+	}
+	scale /= float64(n)
+	for i, s := range sum {
+		mean[i] = scale * float64(s)
+	}
+}

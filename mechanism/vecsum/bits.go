@@ -1,0 +1,188 @@
+package vecsum
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/tail"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+)
+
+// BitsConfig describes a [Bits].
+type BitsConfig struct {
+	Params Params  // required, with binomial noise
+	Round  RoundID // required
+	// OnesOnly sends a token for each one instead of a message for each bit,
+	// padded with dummies to a fixed number; meant for Params.Split.
+	OnesOnly bool
+	// Overflow is the probability with which a client's ones exceed their fixed
+	// number, so that some are left out; 0 means 2^−80. Only with OnesOnly.
+	Overflow float64
+}
+
+// Bits is the reference transport, the paper's: every bit is a message of its
+// own to one honest shuffler, individually addressed by its coordinate. For
+// small d.
+//
+// With OnesOnly each one is a token and zeros are not sent: they carry no
+// information once the number of tokens is fixed. A client with more ones than
+// that leaves some out, at random; Distance accounts for it.
+type Bits struct {
+	format
+	each     int64 // messages a client sends
+	ones     bool
+	overflow float64
+}
+
+var _ Transport = (*Bits)(nil)
+
+// maxMessages bounds one client's messages.
+const maxMessages = 1 << 28
+
+// NewBits validates c.
+func NewBits(c BitsConfig) (*Bits, error) {
+	if c.OnesOnly && c.Overflow == 0 {
+		c.Overflow = 0x1p-80
+	}
+	// The cap decides how many messages are one client: all must agree on it.
+	f, err := newFormat(c.Params, c.Round, fmt.Sprint("bits ", c.OnesOnly, " ", c.Overflow))
+	if err != nil {
+		return nil, err
+	}
+	if f.params.Noise.Kind != Binomial {
+		return nil, fmt.Errorf("vecsum: bits cannot carry %s noise, which has no largest value: %w", f.params.Noise.Kind, dp.ErrNoBound)
+	}
+	b := &Bits{format: f, ones: c.OnesOnly}
+	all := float64(f.params.Streams()) * (float64(f.params.top()) + float64(f.params.Noise.Bits))
+	if !c.OnesOnly {
+		if c.Overflow != 0 {
+			return nil, fmt.Errorf("vecsum: overflow = %v given where all bits are sent", c.Overflow)
+		}
+		b.each = int64(all)
+	} else {
+		if !(c.Overflow >= 1e-100 && c.Overflow <= 1e-3) {
+			return nil, fmt.Errorf("vecsum: overflow = %v must lie between 1e-100 and 1e-3", c.Overflow)
+		}
+		b.overflow = c.Overflow
+		b.each = int64(math.Min(all, f.params.onesBound(c.Overflow)))
+	}
+	if all > 1<<53 {
+		return nil, fmt.Errorf("vecsum: %g bits of a client's counts are more than 2^53", all)
+	}
+	if b.each > maxMessages {
+		return nil, fmt.Errorf("vecsum: %d messages a client are more than 2^28", b.each)
+	}
+	return b, nil
+}
+
+// onesBound returns a number of ones that one client exceeds with probability at
+// most beta: the largest sum of its rounded coordinates, by Cauchy's inequality
+// from the norm check, and Chernoff's bound for the noise.
+func (p Params) onesBound(beta float64) float64 {
+	d, norm := float64(p.Dim), math.Sqrt(float64(p.Norm))
+	sum := math.Sqrt(d)*norm/2 + 1
+	if !p.Split {
+		sum += d * float64(p.Grid) / 2
+	}
+	n, prob := int64(p.Streams())*p.Noise.Bits, p.Noise.p()
+	_, hi := tail.Window(n, prob, 1-prob, .5, beta)
+	return math.Floor(sum) + float64(hi)
+}
+
+// Size implements [Transport].
+func (b *Bits) Size() (messages, bytes int64) { return b.each, b.each * tokenSize }
+
+// Distance bounds how far truncated clients move the view: the union over Users.
+func (b *Bits) Distance() float64 {
+	if !b.ones {
+		return 0
+	}
+	return b.overflow * float64(b.params.Users) * (1 + 0x1p-50)
+}
+
+// A token: tag (16), stream (4 bytes, little endian), value (1). A dummy has the
+// stream and the value all ones.
+const (
+	tokenSize   = 16 + 4 + 1
+	dummyStream = math.MaxUint32
+	dummyValue  = math.MaxUint8
+)
+
+func (b *Bits) token(stream uint32, value byte) []byte {
+	m := append(make([]byte, 0, tokenSize), b.tag[:]...)
+	return append(binary.LittleEndian.AppendUint32(m, stream), value)
+}
+
+// Messages returns one client's tokens in random order.
+func (b *Bits) Messages(src rng.Source, counts []int64) ([][]byte, error) {
+	if err := b.check(counts); err != nil {
+		return nil, err
+	}
+	width := b.params.top() + b.params.Noise.Bits
+	out := make([][]byte, 0, b.each)
+	for j, c := range counts {
+		for k := range width {
+			switch {
+			case k < c:
+				out = append(out, b.token(uint32(j), 1))
+			case !b.ones:
+				out = append(out, b.token(uint32(j), 0))
+			}
+			if b.ones && k >= c {
+				break
+			}
+		}
+	}
+	for int64(len(out)) < b.each {
+		out = append(out, b.token(dummyStream, dummyValue))
+	}
+	sample.Shuffle(src, out)
+	return out[:b.each], nil
+}
+
+// Sum counts the ones of each stream. In a round of all bits each stream must
+// have as many messages as its clients send; with ones only, the total must be
+// that of a whole number of clients.
+func (b *Bits) Sum(messages [][]byte) ([]int64, int64, error) {
+	n := int64(len(messages)) / b.each
+	if n*b.each != int64(len(messages)) {
+		return nil, 0, fmt.Errorf("vecsum: %d messages are not %d from each client", len(messages), b.each)
+	}
+	if err := b.params.CheckCohort(n); err != nil {
+		return nil, 0, err
+	}
+	streams := b.params.Streams()
+	counts, bits := make([]int64, streams), make([]int64, streams)
+	for _, m := range messages {
+		if len(m) != tokenSize {
+			return nil, 0, fmt.Errorf("vecsum: token of %d bytes, not %d", len(m), tokenSize)
+		}
+		if !bytes.Equal(m[:16], b.tag[:]) {
+			return nil, 0, errors.New("vecsum: token from another round or of other parameters")
+		}
+		stream, value := binary.LittleEndian.Uint32(m[16:]), m[20]
+		switch {
+		case b.ones && stream == dummyStream && value == dummyValue:
+			continue
+		case stream >= uint32(streams):
+			return nil, 0, fmt.Errorf("vecsum: token of stream %d of %d", stream, streams)
+		case value == 1:
+			counts[stream]++
+		case value != 0 || b.ones:
+			return nil, 0, fmt.Errorf("vecsum: token with value %d", value)
+		}
+		bits[stream]++
+	}
+	most := n * (b.params.top() + b.params.Noise.Bits)
+	for j, have := range bits {
+		if have > most || !b.ones && have != most {
+			return nil, 0, fmt.Errorf("vecsum: stream %d has %d messages, not %d", j, have, most)
+		}
+	}
+	return counts, n, nil
+}

@@ -1,0 +1,274 @@
+package vecsum
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+)
+
+// ErrInput is wrapped by the errors of an input that cannot be encoded. They
+// arise at the client and must stay there: whether a client takes part must not
+// depend on its data, so it sends [Encoder.Blank] instead.
+var ErrInput = errors.New("vecsum: input")
+
+// Encoder turns one client's vector into counts: clipped to the ball, shifted to
+// 0 … g, rounded at random to the grid until the rounded vector itself passes
+// the norm check, and noise added. An Encoder must not be used by two goroutines
+// at once.
+//
+// Exactly private: the norm check and the noise work on integers, and privacy
+// does not rest on how coordinates were rounded. Unbiased to 2^−32 grid steps a
+// coordinate and √d·1e-9 steps for the norm check ([NormBeta]). How long it
+// takes depends on the input in that rounding may be repeated.
+type Encoder struct {
+	params Params
+	noise  sampler
+	words  []uint64
+	work   []int64
+}
+
+// NewEncoder validates p.
+func NewEncoder(p Params) (*Encoder, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	noise, err := p.Noise.newSampler(1)
+	if err != nil {
+		return nil, fmt.Errorf("vecsum: %w", err)
+	}
+	return newEncoder(p, noise), nil
+}
+
+func newEncoder(p Params, noise sampler) *Encoder {
+	return &Encoder{params: p, noise: noise, words: make([]uint64, (p.Dim+1)/2), work: make([]int64, p.Streams())}
+}
+
+// Encode overwrites counts, of length Streams, with the noisy counts of x. On an
+// error counts are zeroed and nothing of x is in them.
+func (e *Encoder) Encode(src rng.Source, x []float32, counts []int64) error {
+	if err := e.round(src, x, counts); err != nil {
+		return err
+	}
+	e.noise.add(src, counts, e.work)
+	clear(e.work) // noise that is known is none
+	return nil
+}
+
+// Round is Encode without the noise, for a simulation that draws the noise of all
+// clients at once with AddNoise. What it writes is not private.
+func (e *Encoder) Round(src rng.Source, x []float32, counts []int64) error {
+	return e.round(src, x, counts)
+}
+
+// Blank overwrites counts with the noisy counts of the zero vector: for a client
+// that has no valid input.
+func (e *Encoder) Blank(src rng.Source, counts []int64) error {
+	return e.Encode(src, make([]float32, e.params.Dim), counts)
+}
+
+// retries is how often rounding is repeated before it goes to the middle of the
+// grid, which always passes.
+const retries = 64
+
+// round overwrites counts with x rounded to the grid.
+func (e *Encoder) round(src rng.Source, x []float32, counts []int64) error {
+	p := &e.params
+	if len(counts) != p.Streams() {
+		return fmt.Errorf("vecsum: %d counts for %d streams", len(counts), p.Streams())
+	}
+	clear(counts)
+	if len(x) != p.Dim {
+		return fmt.Errorf("%w has %d coordinates, not %d", ErrInput, len(x), p.Dim)
+	}
+	var square float64
+	for _, v := range x {
+		square += float64(v) * float64(v)
+	}
+	if !(square <= math.MaxFloat64) { // float32 squares cannot overflow
+		return fmt.Errorf("%w holds a value that is not finite", ErrInput)
+	}
+	scale := float64(p.Grid) / 2 / math.Max(p.Radius, math.Sqrt(square))
+	for range retries {
+		src.Fill(e.words)
+		if e.once(x, scale, counts) <= p.Norm {
+			return nil
+		}
+	}
+	for j, v := range x {
+		e.inwards(j, float64(v)*scale, counts)
+	}
+	return nil
+}
+
+// once rounds x with the words drawn and returns the squared norm in half steps.
+func (e *Encoder) once(x []float32, scale float64, counts []int64) int64 {
+	grid, d := e.params.Grid, e.params.Dim
+	half, top := float64(grid)/2, float64(grid)
+	var norm int64
+	if e.params.Split {
+		for j, v := range x {
+			y := math.Min(math.Abs(float64(v)*scale), half)
+			k := roundAt(y, e.words[j/2]>>(j&1*32)&math.MaxUint32)
+			norm += 4 * k * k
+			counts[j], counts[d+j] = k, 0
+			if v < 0 {
+				counts[j], counts[d+j] = 0, k
+			}
+		}
+		return norm
+	}
+	for j, v := range x {
+		y := float64(v)*scale + half
+		if !(y >= 0 && y <= top) {
+			y = math.Max(0, math.Min(y, top))
+		}
+		k := roundAt(y, e.words[j/2]>>(j&1*32)&math.MaxUint32)
+		c := 2*k - grid
+		norm += c * c
+		counts[j] = k
+	}
+	return norm
+}
+
+// roundAt rounds y ≥ 0 up if its fraction is above the 32 random bits r, and
+// down else, without a branch.
+func roundAt(y float64, r uint64) int64 {
+	k := int64(y)
+	return k + int64((r-uint64((y-float64(k))*(1<<32)))>>63)
+}
+
+// inwards rounds one coordinate, y steps from the middle, towards the middle.
+func (e *Encoder) inwards(j int, y float64, counts []int64) {
+	d, half := e.params.Dim, float64(e.params.Grid)/2
+	y = math.Max(-half, math.Min(y, half))
+	switch {
+	case e.params.Split:
+		counts[j], counts[d+j] = int64(math.Max(0, y)), int64(math.Max(0, -y))
+	case y > 0:
+		counts[j] = int64(math.Floor(y + half))
+	default:
+		counts[j] = int64(math.Ceil(y + half))
+	}
+}
+
+// CheckSum refuses cohorts outside MinUsers … Users, and counts that no such cohort
+// has: never for binomial noise, and but for a chance of e^−60 a count where the
+// noise has no end.
+func (p Params) CheckSum(counts []int64, clients int64) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	if err := p.CheckCohort(clients); err != nil {
+		return err
+	}
+	if len(counts) != p.Streams() {
+		return fmt.Errorf("vecsum: %d counts for %d coordinates in %d streams", len(counts), p.Dim, p.Streams())
+	}
+	below, above := p.Noise.reach(clients)
+	above += float64(clients) * float64(p.top())
+	for j, c := range counts {
+		if !(float64(c) >= -below && float64(c) <= above) {
+			return fmt.Errorf("vecsum: count %d is %d, outside %g … %g", j, c, -below, above)
+		}
+	}
+	return nil
+}
+
+// Estimate stores the unbiased estimate of the sum of clients inputs, in their
+// units, given the counts of all. It refuses what CheckSum does.
+func (p Params) Estimate(sum []float64, counts []int64, clients int64) error {
+	if err := p.CheckSum(counts, clients); err != nil {
+		return err
+	}
+	if len(sum) != p.Dim {
+		return fmt.Errorf("vecsum: %d sums for %d coordinates", len(sum), p.Dim)
+	}
+	step, n := 2*p.Radius/float64(p.Grid), float64(clients)
+	for j := range sum {
+		if p.Split {
+			sum[j] = step * float64(counts[j]-counts[p.Dim+j])
+		} else {
+			sum[j] = step*(float64(counts[j])-n*p.Noise.mean()) - n*p.Radius
+		}
+	}
+	return nil
+}
+
+// CheckCohort refuses to open a sum of too few clients, whose noise would be too
+// small, and of too many, which may wrap around the modulus.
+func (p Params) CheckCohort(clients int64) error {
+	p = p.withDefaults()
+	if clients < p.MinUsers {
+		return fmt.Errorf("vecsum: %d clients are fewer than min users = %d: nothing is opened", clients, p.MinUsers)
+	}
+	if clients > p.Users {
+		return fmt.Errorf("vecsum: %d clients are more than users = %d: the modulus may overflow", clients, p.Users)
+	}
+	return nil
+}
+
+// Simulation sums many clients at once with the law of the protocol: each
+// input is rounded as its client would, but the noise of all is one exact draw
+// on each count. Several can work on parts of a round and be merged.
+type Simulation struct {
+	encoder *Encoder
+	counts  []int64
+	row     []int64
+	clients int64
+}
+
+// NewSimulation validates p, whose noise must be closed under sums: discrete
+// Gaussian noise is refused and has to be drawn client by client.
+func NewSimulation(p Params) (*Simulation, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if p.Noise.Kind == DiscreteGaussian {
+		return nil, fmt.Errorf("vecsum: sums of discrete Gaussian noise have no law of their own to draw from: %w", dp.ErrNoBound)
+	}
+	s := p.Streams()
+	return &Simulation{encoder: newEncoder(p, nil), counts: make([]int64, s), row: make([]int64, s)}, nil
+}
+
+// Add rounds and adds one input. After an error the sum is unchanged.
+func (s *Simulation) Add(src rng.Source, x []float32) error {
+	if s.clients >= s.encoder.params.Users {
+		return s.encoder.params.CheckCohort(s.clients + 1)
+	}
+	if err := s.encoder.round(src, x, s.row); err != nil {
+		return err
+	}
+	for j, k := range s.row {
+		s.counts[j] += k
+	}
+	s.clients++
+	return nil
+}
+
+// Merge adds what other, of equal parameters, has summed.
+func (s *Simulation) Merge(other *Simulation) error {
+	if s.encoder.params != other.encoder.params {
+		return errors.New("vecsum: merging simulations of different parameters")
+	}
+	for j, k := range other.counts {
+		s.counts[j] += k
+	}
+	s.clients += other.clients
+	return nil
+}
+
+// Close returns the noisy counts and the number of clients.
+func (s *Simulation) Close(src rng.Source) ([]int64, int64, error) {
+	p := s.encoder.params
+	if err := p.AddNoise(src, s.counts, s.clients); err != nil {
+		return nil, 0, err
+	}
+	counts := s.counts
+	s.counts = make([]int64, len(counts))
+	clients := s.clients
+	s.clients = 0
+	return counts, clients, nil
+}

@@ -1,0 +1,140 @@
+package vecsum
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+)
+
+// MixConfig describes a [Mix].
+type MixConfig struct {
+	Params Params  // required
+	Round  RoundID // required
+	// Security is σ: the view is within 2^−σ of one that depends on the sums only,
+	// over all coordinates; 0 means 40. Between 20 and 120.
+	Security int
+}
+
+// Mix is split-and-mix [Ishai et al. 2006; Balle et al. 2020]: each count is
+// split into k shares modulo q, which go, labelled with their coordinate, to one
+// honest shuffler.
+//
+// The number of shares is the smallest for which mix.md proves that the view,
+// given the guaranteed honest clients' sums, is all but independent of their
+// inputs. For up to a million clients it is no larger than what Balle, Bell,
+// Gascón, Nissim, "Private Summation in the Multi-Message Shuffle Model", CCS 2020,
+// is recalled to have; for 2^30 it can be two more.
+//
+// The shuffler must pass on nothing unless MinUsers … Users clients sent it Size
+// messages each: Sum checks that too, but who can call it has seen the shares.
+type Mix struct {
+	format
+	shares   int
+	security int
+}
+
+var _ Transport = (*Mix)(nil)
+
+// NewMix validates c.
+func NewMix(c MixConfig) (*Mix, error) {
+	if c.Security == 0 {
+		c.Security = 40
+	}
+	if c.Security < 20 || c.Security > 120 {
+		return nil, fmt.Errorf("vecsum: security = %d must lie between 20 and 120", c.Security)
+	}
+	f, err := newFormat(c.Params, c.Round, fmt.Sprint("mix ", c.Security))
+	if err != nil {
+		return nil, err
+	}
+	k, err := mixShares(f.params.guaranteed(), f.bits, float64(c.Security)+math.Log2(float64(f.params.Streams())))
+	if err != nil {
+		return nil, err
+	}
+	m := &Mix{f, k, c.Security}
+	if n, _ := m.Size(); n > maxMessages {
+		return nil, fmt.Errorf("vecsum: %d messages a client are more than 2^28", n)
+	}
+	return m, nil
+}
+
+// Shares returns k, the messages for each coordinate.
+func (m *Mix) Shares() int { return m.shares }
+
+// Size implements [Transport].
+func (m *Mix) Size() (messages, bytes int64) {
+	n := int64(m.params.Streams()) * int64(m.shares)
+	return n, n * mixSize
+}
+
+// Distance is 2^−σ: the union over all coordinates; mix.md.
+func (m *Mix) Distance() float64 { return math.Ldexp(1, -m.security) }
+
+// A message: tag (16), stream (4 bytes, little endian), share (8, below q).
+const mixSize = 16 + 4 + 8
+
+// Messages returns one client's shares in random order.
+func (m *Mix) Messages(src rng.Source, counts []int64) ([][]byte, error) {
+	if err := m.check(counts); err != nil {
+		return nil, err
+	}
+	out := make([][]byte, 0, len(counts)*m.shares)
+	for j, c := range counts {
+		rest := uint64(c)
+		for i := range m.shares {
+			share := rest
+			if i < m.shares-1 {
+				share = src.Uint64()
+				rest -= share
+			}
+			b := append(make([]byte, 0, mixSize), m.tag[:]...)
+			b = binary.LittleEndian.AppendUint32(b, uint32(j))
+			out = append(out, binary.LittleEndian.AppendUint64(b, share&m.mask))
+		}
+	}
+	sample.Shuffle(src, out)
+	return out, nil
+}
+
+// Sum adds the shares of each coordinate, of which there must be equally many.
+func (m *Mix) Sum(messages [][]byte) ([]int64, int64, error) {
+	each, _ := m.Size()
+	n := int64(len(messages)) / each
+	if n*each != int64(len(messages)) {
+		return nil, 0, fmt.Errorf("vecsum: %d messages are not %d from each client", len(messages), each)
+	}
+	sums := make([]uint64, m.params.Streams())
+	have := make([]int64, len(sums))
+	for _, b := range messages {
+		if len(b) != mixSize {
+			return nil, 0, fmt.Errorf("vecsum: share of %d bytes, not %d", len(b), mixSize)
+		}
+		if !bytes.Equal(b[:16], m.tag[:]) {
+			return nil, 0, errors.New("vecsum: share from another round or of other parameters")
+		}
+		stream, share := binary.LittleEndian.Uint32(b[16:]), binary.LittleEndian.Uint64(b[20:])
+		if stream >= uint32(len(sums)) {
+			return nil, 0, fmt.Errorf("vecsum: share of stream %d of %d", stream, len(sums))
+		}
+		if share > m.mask {
+			return nil, 0, fmt.Errorf("vecsum: share above the modulus 2^%d", m.bits)
+		}
+		sums[stream] += share
+		have[stream]++
+	}
+	for j, h := range have {
+		if h != n*int64(m.shares) {
+			return nil, 0, fmt.Errorf("vecsum: unequal shares: stream %d has %d, not %d", j, h, n*int64(m.shares))
+		}
+	}
+	counts, err := m.open(sums, n)
+	if err != nil {
+		return nil, 0, err
+	}
+	return counts, n, nil
+}

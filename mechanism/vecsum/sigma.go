@@ -1,0 +1,119 @@
+package vecsum
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+)
+
+// Sigma returns the noise σ of one client, in units of Radius, for which a round
+// of any MinUsers ≤ k ≤ Users clients is as private as the sum of k vectors of
+// norm 1 with N(0, σ²) from each: μ(k) ≤ 2/(σ√k). Then what is proved of such sums
+// holds for these rounds, but for tail: what all rounds together add to δ.
+//
+// Result: σ rounded down, by 1 % where MinUsers < Users; tail below 1e-3·delta.
+// Argument: noise of more clients is post-processing, so μ(k) ≤ μ(k₁) for k ≥ k₁;
+// between k₁ and k₂ = 1.01·k₁ the bound 2/(μ(k₁)√k₂) holds. Rounds compose by
+// Compose, and the tails add.
+func (p Params) Sigma(delta float64, rounds int64) (sigma, tail float64, err error) {
+	return p.SigmaUntil(context.Background(), delta, rounds)
+}
+
+// SigmaUntil is Sigma for parameters that come from others: they may be such that it
+// takes minutes. It returns ctx's error soon after ctx has ended.
+func (p Params) SigmaUntil(ctx context.Context, delta float64, rounds int64) (sigma, tail float64, err error) {
+	if err := dp.CheckDelta(delta); err != nil {
+		return 0, 0, err
+	}
+	if rounds < 1 {
+		return 0, 0, fmt.Errorf("vecsum: rounds = %d must be at least 1", rounds)
+	}
+	p = p.withDefaults()
+	tau := p.tau(delta, rounds)
+	sigma = math.Inf(1)
+	for k := p.MinUsers; ; {
+		if ctx.Err() != nil {
+			return 0, 0, ctx.Err()
+		}
+		next := min(p.Users, max(k, k+k/100))
+		q := p
+		q.MinUsers = k
+		c, err := q.Curve(tau)
+		if err != nil {
+			return 0, 0, err
+		}
+		if c.Ratio > 0 || c.Distance > 0 {
+			return 0, 0, fmt.Errorf("vecsum: %s noise is accounted for up to a ratio, which a sigma does not hold: %w", p.Noise.Kind, dp.ErrNoBound)
+		}
+		sigma = math.Min(sigma, 2/(c.Mu*math.Sqrt(float64(next)))*(1-0x1p-50))
+		tail = math.Max(tail, c.Tail)
+		if next == p.Users {
+			break
+		}
+		k = max(next, k+1)
+	}
+	if !(sigma > 0) {
+		return 0, 0, fmt.Errorf("vecsum: noise of %d users leaves no sigma: %w", p.guaranteed(), dp.ErrNoBound)
+	}
+	return sigma, tail * float64(rounds) * (1 + 0x1p-48), nil
+}
+
+// TightSigma returns parameters for which [Params.Sigma] is at least sigma at
+// t.Delta over t.Rounds, and that σ; the least noise, as [Tight] has it. Eps and
+// Mu of t must be 0.
+//
+// An error wraps dp.ErrNoBound if nothing within the limits is worth sigma.
+func TightSigma(sigma float64, t Target) (Params, float64, error) {
+	t = t.withDefaults()
+	if t.Eps != 0 || t.Mu != 0 {
+		return Params{}, 0, fmt.Errorf("vecsum: eps = %v and mu = %v must be 0 where sigma is wanted", t.Eps, t.Mu)
+	}
+	if err := dp.CheckSigma(sigma); err != nil {
+		return Params{}, 0, err
+	}
+	most := t.Users
+	t.Users = t.MinUsers
+	t.Mu = 2 / (sigma * math.Sqrt(float64(t.MinUsers)))
+	for range 20 {
+		p, err := Tight(t)
+		if err != nil {
+			return Params{}, 0, err
+		}
+		p.Users = most
+		got, tail, err := p.Sigma(t.Delta, t.Rounds)
+		if err != nil {
+			return Params{}, 0, err
+		}
+		if !(tail <= TailShare*t.Delta) {
+			return Params{}, 0, fmt.Errorf("vecsum: tails of %v are above %v of delta: %w", tail, TailShare, dp.ErrNoBound)
+		}
+		if got >= sigma {
+			return p, got, nil
+		}
+		t.Mu *= got / sigma * (1 - 1e-6)
+	}
+	return Params{}, 0, fmt.Errorf("vecsum: no noise is found that is worth sigma = %v: %w", sigma, dp.ErrNoBound)
+}
+
+// AddNoise adds to counts the noise of the given number of clients, as one draw
+// on each count with the law of their sum.
+func (p Params) AddNoise(src rng.Source, counts []int64, clients int64) error {
+	if p.Noise.Kind == DiscreteGaussian {
+		return fmt.Errorf("vecsum: sums of discrete Gaussian noise have no law of their own to draw from: %w", dp.ErrNoBound)
+	}
+	if err := p.CheckCohort(clients); err != nil {
+		return err
+	}
+	if len(counts) != p.Streams() {
+		return fmt.Errorf("vecsum: %d counts for %d streams", len(counts), p.Streams())
+	}
+	noise, err := p.Noise.newSampler(clients)
+	if err != nil {
+		return fmt.Errorf("vecsum: %w", err)
+	}
+	noise.add(src, counts, make([]int64, len(counts)))
+	return nil
+}

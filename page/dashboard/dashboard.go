@@ -1,0 +1,300 @@
+// Package dashboard is the page that shows a run or a coordinator while it works:
+// tasks, rounds, accuracy, loss, ε against its budget, who took part and what was
+// refused, the ledger, and what is promised in plain words.
+//
+// It only shows. It answers GET, holds no key, and is told what it shows by a
+// Board, whose types have no place for a client: counts, sums and bounds. Nothing
+// on the page comes from another origin. A page that reads slowly is dropped, never
+// waited for.
+//
+// On loopback anyone on this machine may look, unless there is a token; elsewhere a
+// token is required. Upper bounds (ε) are rounded up when they are shown.
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/riffle-dp/riffle/page/report"
+	"github.com/riffle-dp/riffle/page/third_party/uplot"
+)
+
+//go:embed page
+var page embed.FS
+
+// Config is a dashboard. Board is required.
+type Config struct {
+	Board *Board
+	// Title says what is watched, Version which riffle does it.
+	Title   string
+	Version string
+	// Ledger returns what was charged; nil: there is no ledger to show. It is asked
+	// when somebody looks, at most once a second.
+	Ledger func(context.Context) (Ledger, error)
+	// Report returns a finished run's report page; an error that wraps fs.ErrNotExist
+	// says that there is none yet. nil: there never is one.
+	Report func() ([]byte, error)
+	// Extra are further pages by name: "plan" is asked for /plan and all below, and
+	// linked from the navigation. They may run WebAssembly of this origin, or state a
+	// policy of their own.
+	Extra map[string]http.Handler
+
+	// Loopback says that the page is listened for on loopback: then the Host of a
+	// request must be loopback's too, or a name that an attacker points here could
+	// read the page through a browser of this machine.
+	Loopback bool
+	// Token, if not empty, must be shown by whoever looks. Required off loopback, at
+	// least MinToken characters.
+	Token string
+}
+
+// Dashboard is the page's handler.
+type Dashboard struct {
+	config  Config
+	mux     *http.ServeMux
+	door    door
+	ledger  cachedLedger
+	assets  map[string]asset
+	streams chan struct{}
+	timing  timing
+}
+
+// timing holds what tests shorten.
+type timing struct {
+	gap   time.Duration // least between two messages to a page
+	beat  time.Duration // longest without a message
+	write time.Duration // longest that a message may take
+}
+
+// maxStreams bounds the pages that are kept up to date at a time.
+const maxStreams = 64
+
+type asset struct {
+	kind, tag string
+	body      []byte
+}
+
+// New checks the configuration.
+func New(c Config) (*Dashboard, error) {
+	if c.Board == nil {
+		return nil, errors.New("dashboard: a board is required")
+	}
+	if err := checkToken(c.Token, c.Loopback); err != nil {
+		return nil, err
+	}
+	d := &Dashboard{config: c, mux: http.NewServeMux(), door: newDoor(c.Token, c.Loopback), streams: make(chan struct{}, maxStreams),
+		timing: timing{gap: 200 * time.Millisecond, beat: 15 * time.Second, write: 10 * time.Second}}
+	d.ledger.get = c.Ledger
+	if err := d.load(); err != nil {
+		return nil, err
+	}
+	d.mux.HandleFunc("GET /{$}", d.serveAsset("index.html"))
+	for name := range d.assets {
+		if name != "index.html" {
+			d.mux.HandleFunc("GET /"+name, d.serveAsset(name))
+		}
+	}
+	d.mux.HandleFunc("GET /api/tasks", d.serveTasks)
+	d.mux.HandleFunc("GET /api/history", d.serveHistory)
+	d.mux.HandleFunc("GET /api/events", d.serveEvents)
+	d.mux.HandleFunc("GET /api/statement", d.serveStatement)
+	d.mux.HandleFunc("GET /api/examined", d.serveExamined)
+	d.mux.HandleFunc("GET /api/ledger", d.serveLedger)
+	if c.Report != nil {
+		d.mux.HandleFunc("GET /report", d.serveReport)
+	}
+	for name, h := range c.Extra {
+		if !plainName(name) || d.assets[name].body != nil || name == "api" || name == "report" || h == nil {
+			return nil, fmt.Errorf("dashboard: %q is no name for a further page", name)
+		}
+		d.mux.Handle("GET /"+name, extraPolicy(h))
+		d.mux.Handle("GET /"+name+"/", extraPolicy(h))
+	}
+	return d, nil
+}
+
+func plainName(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// load reads what the page is made of.
+func (d *Dashboard) load() error {
+	d.assets = map[string]asset{}
+	add := func(name, kind string, body []byte) {
+		sum := sha256.Sum256(body)
+		d.assets[name] = asset{kind, `"` + hex.EncodeToString(sum[:12]) + `"`, body}
+	}
+	for name, kind := range map[string]string{"index.html": "text/html", "app.css": "text/css", "app.js": "text/javascript"} {
+		body, err := fs.ReadFile(page, "page/"+name)
+		if err != nil {
+			return fmt.Errorf("dashboard: %w", err)
+		}
+		add(name, kind, body)
+	}
+	add("uplot.js", "text/javascript", []byte("/*!\n"+uplot.Licence()+"*/\n"+uplot.Script()))
+	add("uplot.css", "text/css", []byte(uplot.Style()))
+	return nil
+}
+
+const (
+	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	wasmPolicy = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; img-src 'self' data:; object-src 'none'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	// A report brings a policy of its own, which names its style and script by hash;
+	// a browser holds it to both.
+	reportPolicy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+// ServeHTTP answers who may look.
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		refuse(w, http.StatusMethodNotAllowed, "this page is for looking only")
+		return
+	}
+	if d.door.admit(w, r) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute)) // a test's recorder has none
+		d.mux.ServeHTTP(w, r)
+	}
+}
+
+func extraPolicy(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", wasmPolicy)
+		h.ServeHTTP(w, r)
+	})
+}
+
+func refuse(w http.ResponseWriter, code int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte("riffle: " + text + "\n"))
+}
+
+func (d *Dashboard) serveAsset(name string) http.HandlerFunc {
+	a := d.assets[name]
+	return func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", a.kind+"; charset=utf-8")
+		h.Set("Cache-Control", "no-cache") // may be kept, but is asked for by its tag
+		h.Set("ETag", a.tag)
+		if strings.Contains(r.Header.Get("If-None-Match"), a.tag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		h.Set("Content-Length", strconv.Itoa(len(a.body)))
+		_, _ = w.Write(a.body)
+	}
+}
+
+func (d *Dashboard) serveReport(w http.ResponseWriter, _ *http.Request) {
+	b, err := d.config.Report()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		refuse(w, http.StatusNotFound, "there is no report yet: it is written when the run ends")
+	case err != nil:
+		refuse(w, http.StatusInternalServerError, "the report cannot be read")
+	default:
+		w.Header().Set("Content-Security-Policy", reportPolicy)
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		_, _ = w.Write(b)
+	}
+}
+
+// about is what a page is told first.
+type about struct {
+	Title   string     `json:"title"`
+	Version string     `json:"version"`
+	Ledger  bool       `json:"ledger"`
+	Extra   []string   `json:"extra"`
+	Tasks   []taskView `json:"tasks"`
+}
+
+func (d *Dashboard) about(tasks []Task) about {
+	a := about{Title: d.config.Title, Version: d.config.Version, Ledger: d.config.Ledger != nil, Tasks: []taskView{},
+		Extra: slices.AppendSeq([]string{}, maps.Keys(d.config.Extra))}
+	slices.Sort(a.Extra)
+	for _, t := range tasks {
+		a.Tasks = append(a.Tasks, t.view())
+	}
+	return a
+}
+
+func answer(w http.ResponseWriter, v any) {
+	var b bytes.Buffer
+	if err := json.NewEncoder(&b).Encode(v); err != nil {
+		refuse(w, http.StatusInternalServerError, "what is known cannot be written")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(b.Bytes())
+}
+
+func (d *Dashboard) serveTasks(w http.ResponseWriter, _ *http.Request) {
+	answer(w, d.about(d.config.Board.Tasks()))
+}
+
+func (d *Dashboard) serveHistory(w http.ResponseWriter, r *http.Request) {
+	id := r.URL.Query().Get("task")
+	h, ok := d.config.Board.history(id, seen{})
+	if !ok {
+		refuse(w, http.StatusNotFound, "there is no such task")
+		return
+	}
+	answer(w, h)
+}
+
+func (d *Dashboard) serveExamined(w http.ResponseWriter, r *http.Request) {
+	t, ok := d.config.Board.task(r.URL.Query().Get("task"))
+	switch {
+	case !ok:
+		refuse(w, http.StatusNotFound, "there is no such task")
+	case t.Examined == nil:
+		refuse(w, http.StatusServiceUnavailable, "what the model makes of its examples is not known")
+	default:
+		answer(w, struct {
+			Round int64 `json:"round"`
+			*report.Examined
+		}{t.ExaminedAt, t.Examined})
+	}
+}
+
+func (d *Dashboard) serveStatement(w http.ResponseWriter, r *http.Request) {
+	id := r.URL.Query().Get("task")
+	t, ok := d.config.Board.task(id)
+	if !ok {
+		refuse(w, http.StatusNotFound, "there is no such task")
+		return
+	}
+	s, err := report.Explain(t.Privacy)
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, "what is promised is not known yet")
+		return
+	}
+	answer(w, s)
+}

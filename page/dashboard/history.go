@@ -1,0 +1,228 @@
+package dashboard
+
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+)
+
+// limit is how many points of a curve are kept: more than a chart has pixels for
+// would only make it slow. Memory and what is sent do not grow with the rounds.
+const limit = 480
+
+// Measure is what was known of a model and its cost after a round. NaN: not known.
+type Measure struct {
+	Round    int64
+	Eps      float64 // nats, up to and with that round
+	Accuracy float64 // share in [0, 1]
+	Loss     float64
+	Seconds  float64 // since the start
+}
+
+// fill takes over what m knows more of the same round.
+func (a *Measure) fill(m Measure) {
+	for _, f := range []struct{ have, more *float64 }{{&a.Eps, &m.Eps}, {&a.Accuracy, &m.Accuracy}, {&a.Loss, &m.Loss}} {
+		if !math.IsNaN(*f.more) {
+			*f.have = *f.more
+		}
+	}
+}
+
+// measures keeps the first, the last, and every stride-th measure between.
+type measures struct {
+	list   []Measure
+	stride int64
+	added  int64
+	drafts bool // the last of list stands only until the next
+	shape  int64
+}
+
+func (h *measures) add(m Measure) {
+	if h.stride == 0 {
+		h.stride = 1
+	}
+	if n := len(h.list); n > 0 && m.Round <= h.list[n-1].Round {
+		if last := &h.list[n-1]; m.Round == last.Round {
+			last.fill(m)
+		}
+		return // a round that was taken up again
+	}
+	if h.drafts {
+		h.list[len(h.list)-1] = m
+	} else {
+		h.list = append(h.list, m)
+	}
+	h.drafts = h.added%h.stride != 0
+	h.added++
+	if len(h.list) <= limit {
+		return
+	}
+	kept := h.list[:0]
+	for i, m := range h.list {
+		if i%2 == 0 {
+			kept = append(kept, m)
+		}
+	}
+	// limit is even, so the last of limit + 1 is kept; what were places of the old
+	// stride at even numbers are those of the new one.
+	h.list, h.stride = kept, 2*h.stride
+	h.shape++
+}
+
+// Round is what a round came to, or several that ended since the last.
+type Round struct {
+	Round    int64 // the last of them
+	Rounds   int64 // how many; 0 stands for 1
+	Reports  int64 // that were summed
+	Rejected int64
+	Void     int64 // rounds with too few reports
+	Failed   int64 // rounds that were charged and gave no step
+}
+
+// Past returns the rounds up to last as far as a ledger's entries tell them, one a
+// charged round, where all is what they came to together. Where the entries do not
+// (an entry may pay for many rounds, and without privacy there is none), the rounds
+// are one.
+func Past(entries []ledger.Entry, last int64, all Round) (list []Round) {
+	if last == 0 {
+		return nil
+	}
+	if last-int64(len(entries)) != all.Void {
+		all.Round, all.Rounds = last, last
+		return []Round{all}
+	}
+	at := int64(0)
+	void := func(to int64) {
+		each := max(1, (to-at)/limit)
+		for at < to {
+			n := min(each, to-at)
+			at += n
+			list = append(list, Round{Round: at, Rounds: n, Void: n})
+		}
+	}
+	for _, e := range entries {
+		void(e.Round - 1)
+		r := Round{Round: e.Round, Rounds: 1, Reports: e.Event.Reports}
+		if r.Reports == 0 {
+			r.Reports = e.Event.Population
+		}
+		list = append(list, r)
+		at = e.Round
+	}
+	void(last)
+	return list
+}
+
+// rounds keeps sums over neighbouring rounds: nothing that happened is dropped.
+type rounds struct {
+	list   []Round
+	stride int64
+	shape  int64
+}
+
+func (a Round) with(b Round) Round {
+	return Round{Round: b.Round, Rounds: a.Rounds + b.Rounds, Reports: a.Reports + b.Reports,
+		Rejected: a.Rejected + b.Rejected, Void: a.Void + b.Void, Failed: a.Failed + b.Failed}
+}
+
+func (h *rounds) add(r Round) {
+	if h.stride == 0 {
+		h.stride = 1
+	}
+	if r.Rounds == 0 {
+		r.Rounds = 1
+	}
+	n := len(h.list)
+	if n > 0 && r.Round <= h.list[n-1].Round {
+		return
+	}
+	if n > 0 && h.list[n-1].Rounds < h.stride {
+		h.list[n-1] = h.list[n-1].with(r)
+		return
+	}
+	if h.list = append(h.list, r); len(h.list) <= limit {
+		return
+	}
+	var merged []Round
+	for i := 0; i < len(h.list); i += 2 {
+		x := h.list[i]
+		if i+1 < len(h.list) {
+			x = x.with(h.list[i+1])
+		}
+		merged = append(merged, x)
+	}
+	h.list, h.stride = merged, 2*h.stride
+	h.shape++
+}
+
+// seen is how far a page has a history.
+type seen struct {
+	measures, rounds series
+}
+
+// series is a list as it was when it had so many elements in this shape.
+type series struct{ shape, length int64 }
+
+// from is the first element that must be sent: the last that is known may have
+// changed.
+func (s series) from(shape, length int64) int64 {
+	if s.shape != shape || s.length == 0 {
+		return 0
+	}
+	return min(s.length-1, length)
+}
+
+// columns is a history, or how it goes on, as pages take it: what they have from
+// place From on is replaced.
+type columns struct {
+	Task     string         `json:"task"`
+	Measures measureColumns `json:"measures"`
+	Rounds   roundColumns   `json:"rounds"`
+}
+
+type measureColumns struct {
+	From     int64       `json:"from"`
+	Round    []int64     `json:"round"`
+	Eps      []dp.Number `json:"epsilon"`
+	Accuracy []rounded   `json:"accuracy"`
+	Loss     []rounded   `json:"loss"`
+	Seconds  []rounded   `json:"seconds"`
+}
+
+type roundColumns struct {
+	From     int64   `json:"from"`
+	Round    []int64 `json:"round"`
+	Rounds   []int64 `json:"rounds"`
+	Reports  []int64 `json:"reports"`
+	Rejected []int64 `json:"rejected"`
+	Void     []int64 `json:"void"`
+	Failed   []int64 `json:"failed"`
+}
+
+func (h *measures) columns(s series) (c measureColumns, now series) {
+	now = series{h.shape, int64(len(h.list))}
+	c.From = s.from(now.shape, now.length)
+	for _, m := range h.list[c.From:] {
+		c.Round = append(c.Round, m.Round)
+		c.Eps = append(c.Eps, dp.Number(m.Eps))
+		c.Accuracy = append(c.Accuracy, rounded(m.Accuracy))
+		c.Loss = append(c.Loss, rounded(m.Loss))
+		c.Seconds = append(c.Seconds, rounded(m.Seconds))
+	}
+	return c, now
+}
+
+func (h *rounds) columns(s series) (c roundColumns, now series) {
+	now = series{h.shape, int64(len(h.list))}
+	c.From = s.from(now.shape, now.length)
+	for _, r := range h.list[c.From:] {
+		c.Round = append(c.Round, r.Round)
+		c.Rounds = append(c.Rounds, r.Rounds)
+		c.Reports = append(c.Reports, r.Reports)
+		c.Rejected = append(c.Rejected, r.Rejected)
+		c.Void = append(c.Void, r.Void)
+		c.Failed = append(c.Failed, r.Failed)
+	}
+	return c, now
+}

@@ -1,0 +1,161 @@
+// Package plan is the page /plan: what does a protocol cost? One moves n, ε₀,
+// rounds and so on, and the bounds are computed anew, in the browser, by
+// riffle's accountant compiled to WebAssembly. The page talks to nobody: it works
+// behind [Handler] and as the static files that [Site] writes.
+//
+// The accountant is page/plan/wasm, which go generate compiles; what it makes is
+// committed, so that building riffle needs no such step.
+package plan
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/page/third_party/uplot"
+	"github.com/riffle-dp/riffle/page/third_party/wasmexec"
+)
+
+//go:generate go run ./generate
+
+//go:embed page
+var page embed.FS
+
+//go:embed accountant.wasm.gz
+var accountant []byte
+
+// Policy is the content security policy that the page needs and states itself;
+// whoever serves it under a policy of their own must allow as much.
+const Policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'"
+
+const (
+	index   = "index.html"
+	offline = "offline.js"
+)
+
+// types are the content types by suffix; those of the operating system vary.
+var types = map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".js": "text/javascript; charset=utf-8", ".gz": "application/octet-stream"}
+
+// files returns the page's files by name, all beside each other.
+func files() (map[string][]byte, error) {
+	comment := func(licence string) string { return "/*!\n" + licence + "*/\n" }
+	out := map[string][]byte{
+		"accountant.wasm.gz": accountant,
+		"uplot.js":           []byte(comment(uplot.Licence()) + uplot.Script()),
+		"uplot.css":          []byte(comment(uplot.Licence()) + uplot.Style()),
+		"wasm_exec.js":       []byte(comment(wasmexec.Licence()) + wasmexec.Script()),
+	}
+	entries, err := fs.ReadDir(page, "page")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		text, err := fs.ReadFile(page, "page/"+e.Name())
+		if err != nil {
+			return nil, err
+		}
+		out[e.Name()] = text
+	}
+	if n := strings.Count(string(out[index]), "{{policy}}"); n != 1 {
+		return nil, fmt.Errorf("plan: %s has %d places for the policy, not one", index, n)
+	}
+	out[index] = []byte(strings.Replace(string(out[index]), "{{policy}}", Policy, 1))
+	return out, nil
+}
+
+// Handler serves the page at any path that ends in /plan/ and, one redirect on,
+// in /plan: mount it at both.
+func Handler() http.Handler {
+	served, err := files()
+	if err != nil {
+		panic(err) // files are embedded: the binary is broken
+	}
+	tags := map[string]string{}
+	for name, text := range served {
+		tags[name] = fmt.Sprintf(`"%x"`, sha256.Sum256(text))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		dir, name := path.Split(r.URL.Path)
+		if name == "plan" {
+			// Relative, so that a proxy's prefix stays.
+			w.Header().Set("Location", "plan/")
+			w.WriteHeader(http.StatusMovedPermanently)
+			return
+		}
+		if name == "" {
+			name = index
+		}
+		text, ok := served[name]
+		if !ok || path.Base(dir) != "plan" {
+			http.NotFound(w, r)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", types[path.Ext(name)])
+		h.Set("Content-Security-Policy", Policy+"; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-cache") // ask, and be told that it is unchanged
+		h.Set("ETag", tags[name])
+		if r.Header.Get("If-None-Match") == tags[name] {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		h.Set("Content-Length", fmt.Sprint(len(text)))
+		if r.Method == http.MethodGet {
+			_, _ = w.Write(text) // who went away needs no answer
+		}
+	})
+}
+
+// Site writes the page to dir/plan, for any server of static files and for
+// opening index.html as a file.
+func Site(dir string) error {
+	written, err := files()
+	if err != nil {
+		return err
+	}
+	if written[offline], err = bundle(written); err != nil {
+		return err
+	}
+	dir = filepath.Join(dir, "plan")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(written)) {
+		if err := durable.WriteFile(filepath.Join(dir, name), written[name]); err != nil {
+			return fmt.Errorf("plan: %w", err)
+		}
+	}
+	return nil
+}
+
+// bundle returns as a script what a page opened as a file may not fetch.
+func bundle(files map[string][]byte) ([]byte, error) {
+	text, err := json.Marshal(map[string]string{
+		"worker":     string(files["wasm_exec.js"]) + "\n" + string(files["worker.js"]),
+		"accountant": base64.StdEncoding.EncodeToString(files["accountant.wasm.gz"]),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte("window.riffleOffline = "), append(text, ";\n"...)...), nil
+}

@@ -1,0 +1,295 @@
+package experiment
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/run/solve"
+	"github.com/riffle-dp/riffle/run/train"
+)
+
+// Files of an experiment's directory; a run's lie in SETTING/seed-S.
+const (
+	RowsFile    = "results.csv"
+	TableFile   = "results.md"
+	settingFile = "setting.json"
+	resultFile  = "result.json" // of a convex run; the others are train's
+	lockFile    = "lock"
+)
+
+// Options say how to run an experiment. Dir is required.
+type Options struct {
+	Dir     string
+	Seeds   int      // 1 to Seeds; 0: 1
+	Only    []string // settings, or their first parts; none: all
+	Data    string   // in place of MNIST
+	Workers int64    // 0: one per CPU; results do not depend on it
+}
+
+// Observer watches. Any field may be nil.
+type Observer struct {
+	// Begun is called before a run, or with finished set for one that is there.
+	Begun func(s Setting, seed int64, finished bool)
+	// Training makes what watches a training run, new or resumed.
+	Training func(r *train.Run) train.Observer
+	// Trained is called when a training run has ended in any way, with its summary
+	// if it is finished.
+	Trained func(r *train.Run, s *train.Summary) error
+	Solved  func(s Setting, seed int64, excess, seconds float64)
+}
+
+// inputError is the caller's fault.
+func inputError(format string, args ...any) error {
+	return fmt.Errorf("experiment: %w", fmt.Errorf(format+"%w", append(args, silent{})...))
+}
+
+// silent adds train.ErrInput to a chain of errors, and no words.
+type silent struct{}
+
+func (silent) Error() string { return "" }
+func (silent) Unwrap() error { return train.ErrInput }
+
+// choose keeps the settings asked for.
+func (e *Experiment) choose(only []string) error {
+	if len(only) == 0 {
+		return nil
+	}
+	var kept []Setting
+	for _, s := range e.Settings {
+		if slices.ContainsFunc(only, func(name string) bool { return s.key() == name || strings.HasPrefix(s.key(), name+"/") }) {
+			kept = append(kept, s)
+		}
+	}
+	for _, name := range only {
+		if !slices.ContainsFunc(kept, func(s Setting) bool { return s.key() == name || strings.HasPrefix(s.key(), name+"/") }) {
+			return inputError("%s has no setting %q", e.Name, name)
+		}
+	}
+	e.Settings = kept
+	return nil
+}
+
+// Run makes the runs that are missing, one after the other, first all settings
+// with seed 1. Runs that are finished stay, one that was interrupted goes on where
+// it was: the results are those of an experiment that was left alone. A convex run
+// takes seconds and starts again. If ctx ends, the error wraps
+// train.ErrInterrupted or context.Canceled, and nothing is lost.
+func (e Experiment) Run(ctx context.Context, o Options, watch Observer) error {
+	if err := e.choose(o.Only); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return inputError("out: %v", err)
+	}
+	unlock, err := durable.Lock(filepath.Join(o.Dir, lockFile))
+	if err != nil {
+		return inputError("out: %v", err)
+	}
+	defer unlock()
+	for seed := int64(1); seed <= max(1, int64(o.Seeds)); seed++ {
+		for _, s := range e.Settings {
+			if err := s.run(ctx, o, seed, watch); err != nil {
+				return fmt.Errorf("%s, seed %d: %w", s.key(), seed, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (s Setting) run(ctx context.Context, o Options, seed int64, watch Observer) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	top := filepath.Join(o.Dir, filepath.FromSlash(s.key()))
+	if err := os.MkdirAll(top, 0o755); err != nil {
+		return inputError("out: %v", err)
+	}
+	dir := filepath.Join(top, fmt.Sprintf("seed-%d", seed))
+	if s.Solve != nil {
+		return s.solve(ctx, o, seed, top, dir, watch)
+	}
+	return s.train(ctx, o, seed, top, dir, watch)
+}
+
+// mark is what a setting's directory says about its runs. Digests are of all that
+// is computed but for the seed: as the setting asks for, and with all that was
+// chosen.
+type mark struct {
+	Asked    string `json:"asked"`
+	Resolved string `json:"resolved,omitempty"`
+}
+
+// claim keeps apart results of different settings: a directory belongs to one.
+// What m leaves empty is not known yet.
+func (m mark) claim(top string) error {
+	path := filepath.Join(top, settingFile)
+	var got mark
+	raw, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		if err := json.Unmarshal(raw, &got); err != nil {
+			return inputError("%s: %v", path, err)
+		}
+		if got.Asked != m.Asked || got.Resolved != "" && m.Resolved != "" && got.Resolved != m.Resolved {
+			return inputError("%s holds runs with other settings (of another version, or other data); choose another --out", top)
+		}
+		if got.Resolved != "" || m.Resolved == "" {
+			return nil
+		}
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(path, append(text, '\n'))
+}
+
+// digest is a training run's, whatever its seed.
+func digest(c train.Config) string {
+	c.Seed = 0
+	sum := c.Digest()
+	return hex.EncodeToString(sum[:])
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func (s Setting) train(ctx context.Context, o Options, seed int64, top, dir string, watch Observer) error {
+	c := *s.Train
+	c.Workers = o.Workers
+	if o.Data != "" {
+		c.Data = o.Data
+	}
+	own := mark{Asked: digest(c)}
+	if err := own.claim(top); err != nil {
+		return err
+	}
+	c.Seed = seed
+	finished := exists(filepath.Join(dir, train.SummaryFile))
+	if watch.Begun != nil {
+		watch.Begun(s, seed, finished)
+	}
+	if finished {
+		c := train.Default()
+		if err := c.ReadConfig(filepath.Join(dir, train.ConfigFile), nil); err != nil {
+			return inputError("%v", err)
+		}
+		own.Resolved = digest(c)
+		return own.claim(top)
+	}
+	r, err := own.open(ctx, c, top, dir)
+	if err != nil {
+		return err
+	}
+	var observer train.Observer
+	if watch.Training != nil {
+		observer = watch.Training(r)
+	}
+	summary, err := r.Train(ctx, observer)
+	if watch.Trained != nil {
+		err = errors.Join(err, watch.Trained(r, summary))
+	}
+	return err
+}
+
+// open resumes the run in dir, or begins it.
+func (m mark) open(ctx context.Context, c train.Config, top, dir string) (*train.Run, error) {
+	if train.Exists(dir) {
+		r, err := train.Resume(ctx, dir, func(local *train.Config) { local.Workers = c.Workers })
+		if err != nil {
+			return nil, err
+		}
+		m.Resolved = digest(r.Config)
+		return r, m.claim(top)
+	}
+	r, err := train.Prepare(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	m.Resolved = digest(r.Config)
+	if err := m.claim(top); err != nil {
+		return nil, err
+	}
+	// A process that was killed here may have left the empty beginnings of a run.
+	for _, empty := range []string{filepath.Join(dir, filepath.Dir(train.CheckpointFile)), dir} {
+		_ = os.Remove(empty) // what is not empty stays, and Create refuses it
+	}
+	return r, r.Create(dir)
+}
+
+// solved is a convex run's result file.
+type solved struct {
+	Round   int64        `json:"rounds"`
+	Excess  float64      `json:"excess_loss"`
+	Loss    float64      `json:"loss"`
+	Optimum float64      `json:"optimum"`
+	Gap     float64      `json:"optimum_gap"`
+	Epsilon train.Number `json:"epsilon"`
+	Delta   float64      `json:"delta"`
+	Seconds float64      `json:"seconds"`
+	Seed    int64        `json:"seed"`
+}
+
+func (s Setting) solve(ctx context.Context, o Options, seed int64, top, dir string, watch Observer) error {
+	c := *s.Solve
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	if err := (mark{Asked: hex.EncodeToString(sum[:])}).claim(top); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, resultFile)
+	done := exists(path)
+	if watch.Begun != nil {
+		watch.Begun(s, seed, done)
+	}
+	if done {
+		return nil
+	}
+	c.Seed, c.Workers = uint64(seed), int(o.Workers)
+	if c.Workers == 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	start := time.Now()
+	task, err := solve.Prepare(ctx, c)
+	if err != nil {
+		return err
+	}
+	r, err := task.Run(ctx, solve.Observer{})
+	if err != nil {
+		return err
+	}
+	out := solved{task.Rounds(), r.Excess, r.Loss, r.Optimum, r.Gap, train.Number(task.Epsilon), task.Delta, time.Since(start).Seconds(), seed}
+	if text, err = json.MarshalIndent(out, "", "  "); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := durable.WriteFile(path, append(text, '\n')); err != nil {
+		return err
+	}
+	if watch.Solved != nil {
+		watch.Solved(s, seed, out.Excess, out.Seconds)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+// Package figures draws the figures and tables of the papers that riffle
+// reproduces, each with riffle's own bounds beside the paper's: a picture as SVG
+// and PNG, its data as CSV, and a note where a curve differs from the paper's
+// and why. It computes bounds itself; accuracies come from recorded experiments.
+package figures
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/riffle-dp/riffle/internal/picture"
+)
+
+// Figure is one figure or table of a paper.
+type Figure struct {
+	Name    string // of its files, and for --only
+	Paper   string // short name and year
+	Where   string // "Figure 2a"
+	Title   string
+	Caption string // what is drawn, with every parameter
+	// Notes say where riffle's picture differs from the paper's, and why.
+	Notes []string
+	draw  func(ctx context.Context, d *desk) (Data, error)
+}
+
+// Data is what a figure shows: series, a table, or both.
+type Data struct {
+	X, Y   picture.Axis
+	XName  string // of the CSV column
+	Series []Series
+	// Table is written in place of the series where it has rows.
+	Table Table
+	Notes []string // found while computing: what is missing, what does not apply
+	band  bool     // the area between riffle's bounds is filled
+}
+
+// Series is one curve.
+type Series struct {
+	Name   string // of the CSV column: a method id of package account, or riffle-upper, riffle-best, riffle-lower
+	Label  string // in the legend
+	Source string // theorem and version
+	Kind   string // upper, lower, approximate or measured
+	X, Y   []float64
+	// Low and High are the spread of what was measured; nil for bounds.
+	Low, High []float64
+	BarEvery  int // a picture shows every so manieth bar; 0: all
+	Style     picture.Style
+	Hidden    bool // in the CSV only
+}
+
+// Table has rows of text.
+type Table struct {
+	Header []string
+	Rows   [][]string
+}
+
+// All lists the figures in the order of the index.
+func All() []Figure {
+	return slices.Concat(girgisFigures(), girgisAccuracy(), eabFigures(), checkInFigures(), []Figure{checkInAccuracy()}, convexFigures(), []Figure{claimsTable()})
+}
+
+// Names lists the figures' names.
+func Names() []string {
+	var out []string
+	for _, f := range All() {
+		out = append(out, f.Name)
+	}
+	return out
+}
+
+// Select returns the figures with the names, in the order of the index; none
+// means all.
+func Select(names []string) ([]Figure, error) {
+	if len(names) == 0 {
+		return All(), nil
+	}
+	known := Names()
+	for _, n := range names {
+		if !slices.Contains(known, n) {
+			return nil, fmt.Errorf("figures: no figure %q; there are %s", n, strings.Join(known, ", "))
+		}
+	}
+	var out []Figure
+	for _, f := range All() {
+		if slices.Contains(names, f.Name) {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// desk is what figures are made with.
+type desk struct {
+	asker
+	results fs.FS // e1.csv, e2.csv, …; nil where nothing was recorded
+	points  int   // of a curve; 0: as many as the figure has
+}
+
+// grid is gridOf rounded to whole numbers.
+func grid(low, high float64, points int) []float64 {
+	var out []float64
+	for _, x := range gridOf(low, high, points) {
+		if x = math.Round(x); len(out) == 0 || x > out[len(out)-1] {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// gridOf returns points evenly spaced in the logarithm, to four digits.
+func gridOf(low, high float64, points int) []float64 {
+	out := make([]float64, points)
+	for i := range out {
+		x := low * math.Pow(high/low, float64(i)/float64(points-1))
+		out[i], _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64)
+	}
+	return out
+}
+
+// fewer keeps n of the points, the first and the last among them.
+func fewer(xs []float64, n int) []float64 {
+	if n < 2 || n >= len(xs) {
+		return xs
+	}
+	var out []float64
+	for i := range n {
+		out = append(out, xs[i*(len(xs)-1)/(n-1)])
+	}
+	return out
+}

@@ -1,0 +1,358 @@
+package client
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Files of a client's directory.
+const (
+	ledgerFile = "ledger"
+	lockFile   = "lock"
+	outboxDir  = "outbox"
+)
+
+// ErrNoLedger is wrapped where a directory has no ledger. To go on with a new
+// one would forget what was spent; CreateLedger makes the first.
+var ErrNoLedger = errors.New("there is no client's ledger")
+
+// CreateLedger makes a directory for clients that have never reported. It
+// refuses one that has a ledger.
+func CreateLedger(dir string) error {
+	outboxes := filepath.Join(dir, outboxDir)
+	if err := os.MkdirAll(outboxes, 0o700); err != nil {
+		return fmt.Errorf("client: %v", err)
+	}
+	// Nobody else on the machine is to see what these clients take part in.
+	if err := errors.Join(os.Chmod(dir, 0o700), os.Chmod(outboxes, 0o700)); err != nil {
+		return fmt.Errorf("client: %v", err)
+	}
+	path := filepath.Join(dir, ledgerFile)
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("client: %s: there is a ledger already", dir)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("client: %v", err)
+	}
+	if err := durable.WritePrivate(path, []byte(bookHeader)); err != nil {
+		return fmt.Errorf("client: %v", err)
+	}
+	return nil
+}
+
+// book is the durable ledger of a process's clients. A decision is recorded
+// before it is acted upon. It is locked: one process has it.
+type book struct {
+	dir    string
+	unlock func() error
+	lines  *appender
+
+	mu       sync.Mutex
+	last     check
+	clients  map[wire.ClientID]*history
+	outboxes map[[32]byte]*outbox
+	left     map[[32]byte]*outbox // what an earlier process left; does not change
+}
+
+func openBook(dir string) (b *book, err error) {
+	path := filepath.Join(dir, ledgerFile)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("client: %s: %w", dir, ErrNoLedger)
+	}
+	unlock, err := durable.Lock(filepath.Join(dir, lockFile))
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unlock())
+		}
+	}()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("client: %v", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil { // earlier versions made it otherwise
+		return nil, fmt.Errorf("client: %v", err)
+	}
+	all, last, size, err := decodeBook(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if size < len(content) {
+		if err := durable.Truncate(path, int64(size)); err != nil {
+			return nil, fmt.Errorf("client: %v", err)
+		}
+	}
+	b = &book{dir: dir, unlock: unlock, last: last, lines: &appender{path: path},
+		clients: map[wire.ClientID]*history{}, outboxes: map[[32]byte]*outbox{}, left: map[[32]byte]*outbox{}}
+	charged := map[[32]byte]map[wire.ClientID][32]byte{}
+	for _, d := range all {
+		s := b.history(d.client).decide(d.task, d.round, d.announcement)
+		if d.times == 0 {
+			continue
+		}
+		s.charge(d.charge, d.times, d.tail)
+		if d.kept {
+			continue
+		}
+		if charged[d.announcement] == nil {
+			charged[d.announcement] = map[wire.ClientID][32]byte{}
+		}
+		charged[d.announcement][d.client] = d.sealed
+	}
+	if err := b.openOutboxes(charged); err != nil {
+		return nil, err
+	}
+	return b, b.shorten(len(all))
+}
+
+// shortenFrom is how many lines a ledger has at least that is written anew.
+const shortenFrom = 1 << 12
+
+// shorten replaces a long ledger by one that says as much, where no line is needed
+// for a report that is still to be sent.
+func (b *book) shorten(lines int) error {
+	if lines < shortenFrom || len(b.left) > 0 {
+		return nil
+	}
+	out, last, short := []byte(bookHeader), bookStart(), 0
+	for _, id := range slices.SortedFunc(maps.Keys(b.clients), func(a, b wire.ClientID) int { return bytes.Compare(a[:], b[:]) }) {
+		for _, d := range b.clients[id].keep(id) {
+			out, last = d.append(out, last)
+			short++
+		}
+	}
+	if short > lines/2 {
+		return nil
+	}
+	if err := durable.WritePrivate(b.lines.path, out); err != nil {
+		return fmt.Errorf("client: %v", err)
+	}
+	b.last = last
+	return nil
+}
+
+// openOutboxes finds the sealed bytes of reports that were charged.
+func (b *book) openOutboxes(charged map[[32]byte]map[wire.ClientID][32]byte) error {
+	dir := filepath.Join(b.dir, outboxDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("client: %v", err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		var announcement [32]byte
+		if raw, err := hex.DecodeString(e.Name()); err != nil || len(raw) != 32 {
+			if strings.HasPrefix(e.Name(), ".") { // a file that was never finished
+				if err := os.Remove(path); err != nil {
+					return fmt.Errorf("client: %v", err)
+				}
+			}
+			continue
+		} else {
+			copy(announcement[:], raw)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("client: %v", err)
+		}
+		o, size, err := decodeOutbox(content)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if size < len(content) {
+			if err := durable.Truncate(path, int64(size)); err != nil {
+				return fmt.Errorf("client: %v", err)
+			}
+		}
+		o.file.path, o.made = path, true
+		// What was sealed and never charged is never sent.
+		o.reports = slices.DeleteFunc(o.reports, func(r sealedReport) bool {
+			want, ok := charged[announcement][r.client]
+			return !ok || want != r.digest
+		})
+		o.holders = 1 // who sends what is left
+		b.outboxes[announcement], b.left[announcement] = o, o
+	}
+	return nil
+}
+
+// Close gives the lock back. No decision may be under way.
+func (b *book) Close() error { return b.unlock() }
+
+// history returns a client's, which the caller reads and changes under its own
+// lock: one goroutine at a time decides for a client.
+func (b *book) history(id wire.ClientID) *history {
+	h := b.clients[id]
+	if h == nil {
+		h = &history{}
+		b.clients[id] = h
+	}
+	return h
+}
+
+// record appends a decision and returns once it is durable.
+func (b *book) record(d decision) error {
+	b.mu.Lock()
+	line, next := d.append(nil, b.last)
+	wait, err := b.lines.add(line)
+	if err == nil {
+		b.last = next
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return wait()
+}
+
+// pass records that a coin said no.
+func (b *book) pass(id wire.ClientID, task [32]byte, round int64, announcement [32]byte) error {
+	return b.record(decision{client: id, task: task, round: round, announcement: announcement})
+}
+
+// charge stores sealed bytes and then their charge. Once it returned nil the
+// bytes may be sent, and only they.
+func (b *book) charge(id wire.ClientID, ann wire.Announcement, announcement [32]byte, r dp.Round, tail float64, sealed []byte) error {
+	o, err := b.outbox(announcement, time.UnixMilli(ann.Deadline))
+	if err != nil {
+		return err
+	}
+	rec := newSealed(id, sealed)
+	wait, err := o.file.add(rec.append(nil))
+	if err == nil {
+		err = wait()
+	}
+	if err != nil {
+		return err
+	}
+	return b.record(decision{client: id, task: ann.Task, round: ann.Round, announcement: announcement,
+		times: 1, sealed: rec.digest, tail: tail, charge: r})
+}
+
+// hold keeps a round's outbox until it is released as often.
+func (b *book) hold(announcement [32]byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.outboxes[announcement]
+	if o == nil {
+		o = &outbox{file: appender{path: filepath.Join(b.dir, outboxDir, hex.EncodeToString(announcement[:]))}}
+		b.outboxes[announcement] = o
+	}
+	o.holders++
+}
+
+// outbox returns the file of a round that is held, made if it is not there.
+func (b *book) outbox(announcement [32]byte, deadline time.Time) (*outbox, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.outboxes[announcement]
+	if o == nil || o.made {
+		return o, nil
+	}
+	o.deadline = deadline
+	if err := durable.WritePrivate(o.file.path, o.header()); err != nil {
+		return nil, fmt.Errorf("client: %w: %v", errStore, err)
+	}
+	o.made = true
+	return o, nil
+}
+
+// release ends one holder's use of a round's outbox. Once all have, and for all
+// of them the round is over, the sealed reports are removed.
+func (b *book) release(announcement [32]byte, over bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.outboxes[announcement]
+	o.holders--
+	o.needed = o.needed || !over
+	if o.holders > 0 {
+		return nil
+	}
+	delete(b.outboxes, announcement)
+	if o.needed || !o.made {
+		return nil
+	}
+	if err := os.Remove(o.file.path); err != nil {
+		return fmt.Errorf("client: %v", err)
+	}
+	return nil
+}
+
+// errStore is wrapped where nothing can be recorded any more. A process stops
+// speaking then: what its files hold is only known after they are read again.
+var errStore = errors.New("cannot write")
+
+// appender appends to a file, many records with one sync. After an error it
+// takes no more: what the file ends with is not known.
+type appender struct {
+	path string
+
+	mu      sync.Mutex
+	batch   *batch
+	writing bool
+	failed  error
+}
+
+type batch struct {
+	data []byte
+	done chan struct{}
+	err  error
+}
+
+// add takes a record, in order of the calls. It is durable once wait returns nil.
+func (a *appender) add(record []byte) (wait func() error, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failed != nil {
+		return nil, a.failed
+	}
+	if a.batch == nil {
+		a.batch = &batch{done: make(chan struct{})}
+	}
+	mine := a.batch
+	mine.data = append(mine.data, record...)
+	return func() error {
+		a.mu.Lock()
+		if !a.writing {
+			a.writing = true
+			for a.batch != nil {
+				a.write()
+			}
+			a.writing = false
+		}
+		a.mu.Unlock()
+		<-mine.done
+		return mine.err
+	}, nil
+}
+
+// write syncs the batch that has gathered; a.mu is held on entry and on return.
+func (a *appender) write() {
+	b := a.batch
+	a.batch = nil
+	if a.failed == nil {
+		a.mu.Unlock()
+		err := durable.Append(a.path, b.data)
+		a.mu.Lock()
+		if err != nil {
+			a.failed = fmt.Errorf("client: %w: %v", errStore, err)
+		}
+	}
+	b.err = a.failed
+	close(b.done)
+}

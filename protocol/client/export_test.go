@@ -1,0 +1,38 @@
+package client
+
+import (
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Replay gives clients' coins and noise sources that can be played again. It
+// exists in tests only.
+func (f *Fleet) Replay(coin, noise func(id wire.ClientID, round int64) rng.Source) {
+	f.coin, f.noise = coin, noise
+}
+
+// BeforeSend runs between the charge of a report and its first sending.
+func (f *Fleet) BeforeSend(g func()) { f.beforeSend = g }
+
+// Took has all members have taken part in a task.
+func (f *Fleet) Took(task [32]byte) {
+	for _, m := range f.members {
+		m.history.decide(task, 1, [32]byte{})
+	}
+}
+
+// Held is for how many tasks some member has data.
+func (f *Fleet) Held() int {
+	held := map[[32]byte]bool{}
+	for _, m := range f.members {
+		m.mu.Lock()
+		for id := range m.gradients {
+			held[id] = true
+		}
+		m.mu.Unlock()
+	}
+	return len(held)
+}
+
+// MostAccepted is the most of them.
+const MostAccepted = mostAccepted

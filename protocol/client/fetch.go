@@ -1,0 +1,200 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// refuseAnswer tells an answer that will not get better from one that may.
+func refuseAnswer(err error) error {
+	if errors.Is(err, errTooLong) {
+		return refuse(CauseMessage, "%v", err)
+	}
+	return err
+}
+
+// fromCoordinator asks the coordinators in turn, first the one that answered last,
+// until one does. at is where that one is. One that cannot be reached, does not lead
+// the task or does not know it yet leaves the question to the others.
+func (f *Fleet) fromCoordinator(ctx context.Context, at *atomic.Int32, path string, limit int64, wait time.Duration) (a answer, err error) {
+	first := int(at.Load())
+	for i := range f.coordinators {
+		j := (first + i) % len(f.coordinators)
+		next, failed := f.web.do(ctx, http.MethodGet, f.coordinators[j]+path, nil, "", limit, wait)
+		if failed == nil && (next.status == http.StatusOK || next.status == http.StatusNoContent || next.status == http.StatusGone) {
+			at.Store(int32(j))
+			return next, nil
+		}
+		if i == 0 || err != nil && failed == nil { // what a server says says more than that there is none
+			a, err = next, failed
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return a, err
+}
+
+// fetchTasks lists the coordinator's tasks.
+func (f *Fleet) fetchTasks(ctx context.Context) ([][32]byte, error) {
+	a, err := f.fromCoordinator(ctx, &f.answered, "/v1/tasks", maxTaskList, 0)
+	if err != nil {
+		return nil, err
+	}
+	if a.status != http.StatusOK {
+		return nil, a.unexpected("tasks")
+	}
+	var out [][32]byte
+	for line := range strings.Lines(string(a.body)) {
+		raw, err := hex.DecodeString(strings.TrimSpace(line))
+		if err != nil || len(raw) != 32 {
+			return nil, errors.New("client: the list of tasks is malformed")
+		}
+		out = append(out, [32]byte(raw))
+	}
+	return out, nil
+}
+
+// fetchTask returns the task with a digest, signed by the coordinator.
+func (f *Fleet) fetchTask(ctx context.Context, id [32]byte) (wire.Task, error) {
+	a, err := f.fromCoordinator(ctx, &f.answered, fmt.Sprintf("/v1/tasks/%x", id), maxTask, 0)
+	if err != nil {
+		return wire.Task{}, refuseAnswer(err)
+	}
+	if a.status != http.StatusOK {
+		return wire.Task{}, a.unexpected("task")
+	}
+	message, err := wire.Verify(f.config.CoordinatorKey, wire.LabelTask, a.body)
+	if err != nil {
+		return wire.Task{}, refuse(CauseSignature, "%v", err)
+	}
+	task, err := wire.DecodeTask(message)
+	if err != nil {
+		return wire.Task{}, refuse(CauseMessage, "%v", err)
+	}
+	if task.ID() != id {
+		return wire.Task{}, refuse(CauseTask, "the coordinator has another one under its name")
+	}
+	return task, nil
+}
+
+// errEnded says that a task has no more rounds.
+var errEnded = errors.New("client: the task has ended")
+
+// fetchAnnouncement waits for an announcement of a round after the given one. ok
+// is false where there is none yet. leads is which coordinator led the task last.
+func (f *Fleet) fetchAnnouncement(ctx context.Context, leads *atomic.Int32, task [32]byte, after int64, wait time.Duration) (ann wire.Announcement, ok bool, err error) {
+	path := fmt.Sprintf("/v1/tasks/%x/announcement?after=%d&wait=%d", task, after, wait/time.Second)
+	a, err := f.fromCoordinator(ctx, leads, path, maxAnnouncement, wait)
+	if err != nil {
+		return ann, false, refuseAnswer(err)
+	}
+	switch a.status {
+	case http.StatusOK:
+	case http.StatusNoContent:
+		return ann, false, nil
+	case http.StatusGone:
+		return ann, false, errEnded
+	default:
+		return ann, false, a.unexpected("announcement")
+	}
+	message, err := wire.Verify(f.config.CoordinatorKey, wire.LabelAnnouncement, a.body)
+	if err != nil {
+		return ann, false, refuse(CauseSignature, "%v", err)
+	}
+	if ann, err = wire.DecodeAnnouncement(message); err != nil {
+		return ann, false, refuse(CauseMessage, "%v", err)
+	}
+	return ann, true, nil
+}
+
+// fetchModel returns the model with a digest. No more is read than it may have.
+func (f *Fleet) fetchModel(ctx context.Context, digest [32]byte, dim int64) ([]float32, error) {
+	a, err := f.fromCoordinator(ctx, &f.answered, fmt.Sprintf("/v1/models/%x", digest), 4*dim, 0)
+	if err != nil {
+		if errors.Is(err, errTooLong) {
+			return nil, refuse(CauseModel, "%v", err)
+		}
+		return nil, err
+	}
+	if a.status != http.StatusOK {
+		return nil, a.unexpected("model")
+	}
+	if int64(len(a.body)) != 4*dim {
+		return nil, refuse(CauseModel, "%d bytes, the task's have %d", len(a.body), 4*dim)
+	}
+	if sha256.Sum256(a.body) != digest {
+		return nil, refuse(CauseModel, "its digest is not the announced one")
+	}
+	theta := make([]float32, dim)
+	for j := range theta {
+		theta[j] = math.Float32frombits(binary.LittleEndian.Uint32(a.body[4*j:]))
+	}
+	return theta, nil
+}
+
+// enrolled keeps the last enrolment that was fetched.
+type enrolled struct {
+	mu   sync.Mutex
+	last wire.Enrolment
+	etag string
+	some bool
+}
+
+// enrolment returns the enrolment with a digest, fetched anew unless it is the
+// last one: all clients do so, whatever they then decide.
+func (f *Fleet) enrolment(ctx context.Context, digest [32]byte) (wire.Enrolment, error) {
+	e := &f.enrolled
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.some && e.last.Digest() == digest {
+		return e.last, nil
+	}
+	next, err := f.latestEnrolment(ctx)
+	if err != nil {
+		return wire.Enrolment{}, err
+	}
+	if next.Digest() != digest {
+		return wire.Enrolment{}, refuse(CauseEnrolment, "announced for another enrolment than the shuffler's")
+	}
+	return next, nil
+}
+
+// latestEnrolment asks for the enrolment. The caller holds enrolled.mu.
+func (f *Fleet) latestEnrolment(ctx context.Context) (wire.Enrolment, error) {
+	e := &f.enrolled
+	a, err := f.web.do(ctx, http.MethodGet, f.config.Shuffler+"/v1/enrolment", nil, e.etag, maxEnrolment, 0)
+	switch {
+	case err != nil:
+		return wire.Enrolment{}, refuseAnswer(err)
+	case a.status == http.StatusNotModified && e.some:
+		return e.last, nil
+	case a.status != http.StatusOK:
+		return wire.Enrolment{}, a.unexpected("enrolment")
+	}
+	message, err := wire.Verify(f.config.ShufflerKey, wire.LabelEnrolment, a.body)
+	if err != nil {
+		return wire.Enrolment{}, refuse(CauseSignature, "enrolment: %v", err)
+	}
+	next, err := wire.DecodeEnrolment(message)
+	if err != nil {
+		return wire.Enrolment{}, refuse(CauseMessage, "enrolment: %v", err)
+	}
+	if e.some && next.Population == e.last.Population && next.Serial < e.last.Serial {
+		return wire.Enrolment{}, refuse(CauseEnrolment, "serial %d after %d", next.Serial, e.last.Serial)
+	}
+	e.last, e.etag, e.some = next, a.etag, true
+	return next, nil
+}

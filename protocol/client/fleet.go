@@ -1,0 +1,366 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Fleet is the enrolled clients of one process. Each decides and reports for
+// itself; announcements and models are fetched once for all of them, and the
+// ledger of all of them is one file.
+type Fleet struct {
+	config  JoinConfig
+	web     *web
+	book    *book
+	counter *counter
+	members []*member
+	compute chan struct{} // one for each report that is being made
+	flight  chan struct{} // one for each request that is under way
+
+	enrolled enrolled
+
+	coordinators []string     // addresses
+	answered     atomic.Int32 // the one that did last
+
+	considering chan struct{} // one for the task that is being checked
+	accepted    chan struct{} // one for each task that was agreed to and has not ended
+	wasted      time.Duration // on tasks that were refused; of who holds considering
+
+	// What a coin, and what a report is made from; rng.Secure but in tests.
+	coin, noise func(id wire.ClientID, round int64) rng.Source
+	beforeSend  func() // nil but in tests
+
+	mu    sync.Mutex
+	count Snapshot
+}
+
+// member is a client.
+type member struct {
+	credential *Credential
+	id         wire.ClientID
+	source     Source
+
+	mu        sync.Mutex // of the rest
+	history   *history
+	gradients map[[32]byte]opened
+	session   session
+
+	asking chan struct{} // one for the request for a session
+}
+
+type opened struct {
+	gradient Gradient
+	err      error
+}
+
+// NewFleet opens the ledger and checks everything that can be checked without a
+// request. It must be closed. The config's Credential is not used.
+func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
+	if c, err = c.check(); err != nil {
+		return nil, err
+	}
+	if len(members) == 0 {
+		return nil, errors.New("client: a fleet needs a member")
+	}
+	if c.Workers == 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	if c.Connections == 0 {
+		c.Connections = 32
+	}
+	c.Policy = c.Policy.withDefaults()
+	considering, accepted := make(chan struct{}, 1), make(chan struct{}, max(mostAccepted, len(c.Tasks)))
+	secure := func(wire.ClientID, int64) rng.Source { return rng.Secure() }
+	f = &Fleet{config: c, counter: &counter{accountant: c.Accountant}, coin: secure, noise: secure,
+		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), considering: considering, accepted: accepted,
+		count: Snapshot{Reports: map[What]int64{}, Declined: map[Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
+	f.coordinators = append([]string{c.Coordinator}, c.Coordinators...)
+	seen := map[wire.ClientID]bool{}
+	for i, m := range members {
+		if m.Credential == nil || m.Source == nil {
+			return nil, fmt.Errorf("client: member %d needs a credential and a source", i)
+		}
+		id := m.Credential.ID()
+		if seen[id] {
+			return nil, fmt.Errorf("client: member %d is another one's credential again", i)
+		}
+		seen[id] = true
+		f.members = append(f.members, &member{credential: m.Credential, id: id, source: m.Source, gradients: map[[32]byte]opened{}, asking: make(chan struct{}, 1)})
+	}
+	if f.book, err = openBook(c.Directory); err != nil {
+		return nil, err
+	}
+	for _, m := range f.members {
+		m.history = f.book.history(m.id)
+	}
+	f.web = newWeb(c.Roots, c.Connections)
+	return f, nil
+}
+
+// Close gives the ledger back. Run must have returned.
+func (f *Fleet) Close() error {
+	f.web.Close()
+	return f.book.Close()
+}
+
+// Snapshot returns what happened so far.
+func (f *Fleet) Snapshot() Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.count
+	s.Reports, s.Declined, s.Refusals = maps.Clone(s.Reports), maps.Clone(s.Declined), maps.Clone(s.Refusals)
+	return s
+}
+
+// tell counts a notice and passes it on.
+func (f *Fleet) tell(n Notice) {
+	f.mu.Lock()
+	if refused := (*Refused)(nil); errors.As(n.Err, &refused) {
+		f.count.Declined[refused.Cause]++
+	} else if n.What == Passed || n.What == NotDrawn || n.What == Sent || n.What == Lost {
+		f.count.Reports[n.What]++
+	}
+	f.mu.Unlock()
+	if f.config.Watch != nil {
+		f.config.Watch(n)
+	}
+}
+
+// Run takes part until ctx or the last of the tasks ends, and first sends what an
+// earlier process sealed and charged and did not send. It returns nil when ctx
+// ends; else the refusals of tasks, joined, or what the ledger cannot write.
+func (f *Fleet) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	var mu sync.Mutex
+	var failed []error
+	fail := func(err error) {
+		if err == nil || ctx.Err() != nil && !errors.Is(err, errStore) {
+			return
+		}
+		mu.Lock()
+		failed = append(failed, err)
+		mu.Unlock()
+		if errors.Is(err, errStore) {
+			cancel(err) // no client may go on without its ledger
+		}
+	}
+	wg.Go(func() { fail(f.resend(ctx)) })
+	if len(f.config.Tasks) > 0 {
+		for _, task := range f.config.Tasks {
+			wg.Go(func() { fail(f.task(ctx, task, func() {})) })
+		}
+	} else {
+		f.follow(ctx, func(task [32]byte, done func()) {
+			wg.Go(func() {
+				over := sync.OnceFunc(done)
+				defer over()
+				// What the policy does not allow is left to others.
+				if err := f.task(ctx, task, over); errors.Is(err, errStore) {
+					fail(err)
+				}
+			})
+		})
+	}
+	wg.Wait()
+	return errors.Join(failed...)
+}
+
+const (
+	// taskListEvery is how often new tasks are looked for, on average: often enough
+	// for rounds of 15 seconds.
+	taskListEvery = 5 * time.Second
+	// mostTasks is how many of a coordinator's tasks a process looks at in all, and
+	// tasksAtOnce at a time: others wait until one has ended or was refused.
+	mostTasks   = 1024
+	tasksAtOnce = 32
+	// mostAccepted is for how many tasks at a time data are held in memory, where none
+	// were named: others that the policy allows wait until one of them has ended.
+	mostAccepted = 8
+)
+
+// follow starts the tasks that the coordinator lists, until ctx ends. run is to
+// return at once and to call done when the task has ended; not later where clients
+// have reports to send, for the next task is asked for then.
+func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())) {
+	known := map[[32]byte]bool{}
+	slots := make(chan struct{}, tasksAtOnce)
+	full := false
+	retry := newBackoff()
+	for ctx.Err() == nil {
+		tasks, err := f.fetchTasks(ctx)
+		if err != nil {
+			f.tell(Notice{What: Retrying, Err: err})
+			if retry.wait(ctx) != nil {
+				return
+			}
+			continue
+		}
+		retry.reset()
+		for _, task := range tasks {
+			if known[task] {
+				continue
+			}
+			if len(known) >= mostTasks {
+				if !full {
+					f.tell(Notice{What: Declined, Task: task, Err: refuse(CausePolicy, "%d tasks were looked at", mostTasks).of(task, 0)})
+				}
+				full = true
+				break
+			}
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			known[task] = true
+			run(task, func() { <-slots })
+		}
+		if sleep(ctx, taskListEvery/2+upTo(retry.src, taskListEvery)) != nil {
+			return
+		}
+	}
+}
+
+// task takes part in one task until it ends, and calls over once its rounds are no
+// longer asked for.
+func (f *Fleet) task(ctx context.Context, id [32]byte, over func()) error {
+	t, err := f.agree(ctx, id)
+	if err != nil {
+		if ctx.Err() == nil {
+			f.tell(Notice{What: Declined, Task: id, Err: err})
+		}
+		return err
+	}
+	select {
+	case f.accepted <- struct{}{}:
+		defer func() { <-f.accepted }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer f.closeAll(t)
+	if f.config.Prepare {
+		f.prepare(ctx, t)
+	}
+	if err := f.openAll(ctx, t); err != nil {
+		return err
+	}
+	f.tell(Notice{What: Agreed, Task: id})
+	r := rounds{fleet: f, terms: t, over: over}
+	return r.run(ctx)
+}
+
+// agree fetches a task until it is there, and checks it.
+func (f *Fleet) agree(ctx context.Context, id [32]byte) (*Terms, error) {
+	retry := newBackoff()
+	for {
+		task, err := f.fetchTask(ctx, id)
+		if err == nil {
+			return f.consider(ctx, task)
+		}
+		if refused := (*Refused)(nil); errors.As(err, &refused) {
+			return nil, refused.of(id, 0)
+		}
+		f.tell(Notice{What: Retrying, Task: id, Err: err})
+		if err := retry.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// refusedWork is how much of a processor's time may go into tasks that are refused,
+// for each time that MaxWork allows for one of them.
+const refusedWork = 10
+
+// consider checks a task against the policy, one at a time. A coordinator that makes
+// tasks which cost much to refuse is not listened to for ever.
+func (f *Fleet) consider(ctx context.Context, task wire.Task) (*Terms, error) {
+	id := task.ID()
+	// First what costs nothing.
+	if most := f.config.Policy.MaxTasks; !slices.ContainsFunc(f.members, func(m *member) bool { return m.takes(id, most) }) {
+		return nil, refuse(CauseBudget, "no client may begin another task (max-tasks: %d)", most).of(id, 0)
+	}
+	select {
+	case f.considering <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-f.considering }()
+	if most := refusedWork * f.config.Policy.MaxWork; f.wasted > most {
+		return nil, refuse(CausePolicy, "to refuse tasks has taken more than %v already", most).of(id, 0)
+	}
+	begun := time.Now()
+	t, err := f.config.Policy.Agree(ctx, task)
+	if err != nil {
+		f.wasted += time.Since(begun)
+	}
+	return t, err
+}
+
+// takes says whether a member could still take part in a task.
+func (m *member) takes(task [32]byte, most int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.history.of(task) != nil || int64(len(m.history.tasks)) < most
+}
+
+// openAll lets every client prepare its data, before the first round: some of them
+// may take long. It is an error if none has data for the task.
+func (f *Fleet) openAll(ctx context.Context, t *Terms) error {
+	var last *Refused
+	some := false
+	for _, m := range f.members {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if _, err := m.open(t); err != nil {
+			last = refuse(CauseSource, "%v", err).of(t.ID, 0)
+			f.tell(Notice{What: Declined, Task: t.ID, Client: m.id, Err: last})
+			continue
+		}
+		some = true
+	}
+	if !some {
+		return last
+	}
+	return nil
+}
+
+// closeAll lets go of what the clients hold for a task that has ended.
+func (f *Fleet) closeAll(t *Terms) {
+	for _, m := range f.members {
+		m.mu.Lock()
+		delete(m.gradients, t.ID)
+		m.mu.Unlock()
+		if s, ok := m.source.(Closer); ok {
+			s.Close(t.Task)
+		}
+	}
+}
+
+// open returns a member's gradient for a task.
+func (m *member) open(t *Terms) (Gradient, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o, ok := m.gradients[t.ID]
+	if !ok {
+		o.gradient, o.err = m.source.Open(t.Task)
+		if o.err == nil && o.gradient == nil {
+			o.err = errors.New("client: the source gave no gradient")
+		}
+		m.gradients[t.ID] = o
+	}
+	return o.gradient, o.err
+}

@@ -1,0 +1,178 @@
+package client
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Source is a client's data. Nothing of it leaves the client but by randomized
+// reports.
+type Source interface {
+	// Open prepares for a task that the client agreed to, once, and returns what
+	// overwrites grad with the client's gradient at theta; both have the task's
+	// Mechanism.Dim elements, and theta is shared and must not be changed. One
+	// goroutine at a time calls it for a client, before and after others for other
+	// clients.
+	//
+	// An error means that this client has no part in the task. It must not depend
+	// on what the data are, only on what kind they are of.
+	Open(task wire.Task) (Gradient, error)
+}
+
+// Gradient overwrites grad with a client's gradient at theta. It cannot fail:
+// nothing about the data may show in whether a client reports. NaN counts as 0.
+type Gradient func(theta, grad []float32)
+
+// Closer is a Source that holds data for the tasks it has opened. Once a task has
+// ended it is told, for each client; there are no calls for the task after it.
+type Closer interface {
+	Source
+	Close(task wire.Task)
+}
+
+// Func is a Source for tasks of dim parameters, whatever else they say.
+func Func(dim int, g Gradient) Source { return function{dim, g} }
+
+type function struct {
+	dim int
+	g   Gradient
+}
+
+func (f function) Open(task wire.Task) (Gradient, error) {
+	if task.Mechanism.Dim != int64(f.dim) {
+		return nil, fmt.Errorf("client: gradients of %d parameters, the task has %d", f.dim, task.Mechanism.Dim)
+	}
+	return f.g, nil
+}
+
+// JoinConfig says where clients report, whom they believe, and what they agree to.
+type JoinConfig struct {
+	Coordinator string // https address. Required.
+	Shuffler    string // https address. Required.
+	// Coordinators are further addresses, of others on the same store: where one does
+	// not answer, or does not lead a task, the next is asked.
+	Coordinators []string
+	// CoordinatorKey signs tasks and announcements, ShufflerKey of the shuffler's
+	// operator the enrolment. Clients get them from somewhere else than these
+	// servers. Required.
+	CoordinatorKey ed25519.PublicKey
+	ShufflerKey    ed25519.PublicKey
+	Roots          *x509.CertPool // nil: the system's
+	// Credential is that of Join's client; a fleet's members have their own.
+	Credential *Credential
+	// Directory holds the ledger, made once by CreateLedger. Required.
+	Directory string
+	Policy    Policy // Required.
+	// Accountant counts what was sent; account.New has the tightest. Required.
+	Accountant dp.Accountant
+	// Tasks are those to take part in, and Run ends with the last of them; empty:
+	// all that the coordinator has, now and later, that the policy allows.
+	Tasks [][32]byte
+	// Spread is how long a report may be held back at most: it leaves at a uniform
+	// time, so that how long it took to make does not show. 0: a tenth of the time
+	// to the deadline, at most a minute; negative: reports leave at once.
+	Spread time.Duration
+	// Prepare has sessions asked for when a task is agreed to, all at once, and not
+	// spread over the first round. The shuffler then sees who agreed, also of those
+	// who never report; a session says nothing else.
+	Prepare bool
+	// Workers make reports at the same time; 0: one per CPU. Connections is how many
+	// requests are under way at most; 0: 32.
+	Workers, Connections int
+	// Watch is told what happens, from any goroutine; nil: nobody. What it is told
+	// stays with the client.
+	Watch func(Notice)
+}
+
+// What says what happened.
+type What string
+
+// Things that happen.
+const (
+	Agreed   What = "agreed"    // to a task; its data are ready
+	Ended    What = "ended"     // a task
+	Declined What = "declined"  // a task or a round; Err is a *Refused
+	Retrying What = "retrying"  // a request failed and is made again; Err says why
+	Passed   What = "passed"    // the coin said no
+	NotDrawn What = "not-drawn" // the shuffler said no, or, with Err, did not answer
+	Sent     What = "sent"      // the shuffler has the report
+	Lost     What = "lost"      // charged, but the shuffler did not take it; Err says why
+)
+
+// Notice is something that happened to a client.
+type Notice struct {
+	What   What
+	Task   [32]byte
+	Round  int64
+	Client wire.ClientID // zero where it concerns all of the process
+	Err    error
+}
+
+// Snapshot counts what happened since the start.
+type Snapshot struct {
+	Rounds   int64 // that were not refused as a whole
+	Reports  map[What]int64
+	Declined map[Cause]int64       // by cause, rounds of one client or of all
+	Refusals map[wire.Reason]int64 // of the shuffler
+}
+
+// Member is one of a fleet's clients.
+type Member struct {
+	Credential *Credential
+	Source     Source
+}
+
+// Join takes part with one client until ctx or the last task ends. It returns nil
+// then, and the errors of tasks that could not be taken part in.
+//
+// All randomness is that of rng.Secure.
+func Join(ctx context.Context, c JoinConfig, s Source) error {
+	if c.Credential == nil {
+		return errors.New("client: a credential is required")
+	}
+	f, err := NewFleet(c, []Member{{c.Credential, s}})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Run(ctx), f.Close())
+}
+
+// check returns an error that names the first field that is missing.
+func (c JoinConfig) check() (JoinConfig, error) {
+	var err error
+	if c.Coordinator, err = checkBase("coordinator", c.Coordinator); err != nil {
+		return c, err
+	}
+	c.Coordinators = slices.Clone(c.Coordinators)
+	for i := range c.Coordinators {
+		if c.Coordinators[i], err = checkBase("coordinator", c.Coordinators[i]); err != nil {
+			return c, err
+		}
+	}
+	if c.Shuffler, err = checkBase("shuffler", c.Shuffler); err != nil {
+		return c, err
+	}
+	switch {
+	case len(c.CoordinatorKey) != ed25519.PublicKeySize:
+		return c, errors.New("client: the coordinator's verification key is required")
+	case len(c.ShufflerKey) != ed25519.PublicKeySize:
+		return c, errors.New("client: the verification key of the shuffler's operator is required")
+	case slices.Equal(c.CoordinatorKey, c.ShufflerKey):
+		return c, errors.New("client: coordinator and shuffler's operator have the same key: they must not be the same")
+	case c.Directory == "":
+		return c, errors.New("client: a directory for the ledger is required")
+	case c.Accountant == nil:
+		return c, errors.New("client: an accountant is required")
+	case c.Workers < 0 || c.Connections < 0:
+		return c, fmt.Errorf("client: %d workers, %d connections must not be negative", c.Workers, c.Connections)
+	}
+	return c, c.Policy.Check()
+}

@@ -1,0 +1,182 @@
+package client
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// A client's ledger is text: a header, then a line for each decision. A line ends
+// with the first 8 bytes of the SHA-256 of the check of the line before and of
+// itself, so that none can be changed or taken out of the middle. A last line
+// without its end was never acted upon, and is dropped.
+//
+//	sent CLIENT TASK ROUND ANNOUNCEMENT SEALED TAIL CLASS EPS0 SIGMA SYMBOLS TV TRUST CROWD CHECK
+//	kept CLIENT TASK ROUND ANNOUNCEMENT TIMES TAIL CLASS EPS0 SIGMA SYMBOLS TV TRUST CROWD CHECK
+//	pass CLIENT TASK ROUND ANNOUNCEMENT CHECK
+//
+// A kept line stands for that many sent ones, of rounds up to its own; a client
+// has one in a task for each thing its reports were charged as.
+const bookHeader = "riffle-client-ledger 1\n"
+
+// decision is a line.
+type decision struct {
+	client       wire.ClientID
+	task         [32]byte
+	round        int64
+	announcement [32]byte
+	times        int64    // reports; 0: the coin said no
+	sealed       [32]byte // of one report; zero if it is kept
+	kept         bool
+	tail         float64
+	charge       dp.Round
+}
+
+type check [8]byte
+
+// next is the check of a line, without its own, after one with check c.
+func (c check) next(line []byte) check {
+	h := sha256.New()
+	h.Write(c[:])
+	h.Write(line)
+	return check(h.Sum(nil)[:8])
+}
+
+// bookStart is the check of the header.
+func bookStart() check { return check{}.next([]byte(bookHeader)) }
+
+// append adds d's line and returns its check.
+func (d decision) append(dst []byte, before check) ([]byte, check) {
+	start := len(dst)
+	kind := "pass"
+	switch {
+	case d.kept:
+		kind = "kept"
+	case d.times > 0:
+		kind = "sent"
+	}
+	dst = fmt.Appendf(dst, "%s %x %x %d %x", kind, d.client, d.task, d.round, d.announcement)
+	if r := d.charge; d.times > 0 {
+		if d.kept {
+			dst = fmt.Appendf(dst, " %d", d.times)
+		} else {
+			dst = fmt.Appendf(dst, " %x", d.sealed)
+		}
+		dst = fmt.Appendf(dst, " %s %s %s %s %d %s %s %d", number(d.tail), r.Report.Class, number(r.Report.Eps0), number(r.Report.Sigma), r.Report.Symbols, number(r.Report.TV), r.Trust, r.Population)
+	}
+	c := before.next(dst[start:])
+	return fmt.Appendf(dst, " %x\n", c), c
+}
+
+// number is the shortest text that reads back as v.
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+var errBook = errors.New("client: the ledger is damaged")
+
+// decodeBook reads a ledger's bytes. It returns its decisions, the check of the
+// last, and how many bytes they take: what is after them is a torn line.
+func decodeBook(b []byte) (all []decision, last check, size int, err error) {
+	if !bytes.HasPrefix(b, []byte(bookHeader)) {
+		if strings.HasPrefix(string(b), "riffle-client-ledger ") {
+			return nil, last, 0, errors.New("client: the ledger was written by a newer version")
+		}
+		return nil, last, 0, fmt.Errorf("%w: it does not start as one", errBook)
+	}
+	last = bookStart()
+	size = len(bookHeader)
+	rounds := map[string]int64{}
+	for n := 2; ; n++ {
+		line, _, whole := bytes.Cut(b[size:], []byte("\n"))
+		if !whole {
+			return all, last, size, nil
+		}
+		d, err := parseLine(string(line))
+		if err != nil {
+			return nil, last, 0, fmt.Errorf("%w: line %d: %v", errBook, n, err)
+		}
+		again, c := d.append(nil, last)
+		if string(again) != string(line)+"\n" {
+			return nil, last, 0, fmt.Errorf("%w: line %d was changed, or one before it taken out", errBook, n)
+		}
+		key := string(d.client[:]) + string(d.task[:])
+		if d.round < rounds[key] || d.round == rounds[key] && !d.kept {
+			return nil, last, 0, fmt.Errorf("%w: line %d: round %d after round %d", errBook, n, d.round, rounds[key])
+		}
+		rounds[key] = d.round
+		all, last = append(all, d), c
+		size += len(line) + 1
+	}
+}
+
+func parseLine(line string) (d decision, err error) {
+	f := strings.Split(line, " ")
+	switch {
+	case len(f) == 15 && f[0] == "sent":
+		d.times = 1
+	case len(f) == 15 && f[0] == "kept":
+		d.kept = true
+	case len(f) == 6 && f[0] == "pass":
+	default:
+		return d, fmt.Errorf("%d fields of a %.8q", len(f), f[0])
+	}
+	raw := func(dst []byte, text string) {
+		if len(text) != 2*len(dst) {
+			err = errors.Join(err, fmt.Errorf("digest of %d digits", len(text)))
+			return
+		}
+		_, e := hex.Decode(dst, []byte(text))
+		err = errors.Join(err, e)
+	}
+	count := func(text string) int64 {
+		v, e := strconv.ParseInt(text, 10, 64)
+		err = errors.Join(err, e)
+		return v
+	}
+	float := func(text string) float64 {
+		v, e := strconv.ParseFloat(text, 64)
+		err = errors.Join(err, e)
+		return v
+	}
+	raw(d.client[:], f[1])
+	raw(d.task[:], f[2])
+	d.round = count(f[3])
+	raw(d.announcement[:], f[4])
+	if err == nil && d.round < 1 {
+		err = fmt.Errorf("round %d", d.round)
+	}
+	if err != nil || d.times == 0 && !d.kept {
+		return d, err
+	}
+	if d.kept {
+		d.times = count(f[5])
+	} else {
+		raw(d.sealed[:], f[5])
+	}
+	d.tail = float(f[6])
+	r := &d.charge
+	r.Report.Class, r.Report.Eps0, r.Report.Sigma = dp.Class(f[7]), float(f[8]), float(f[9])
+	symbols := count(f[10])
+	r.Report.Symbols, r.Report.TV, r.Trust = int(symbols), float(f[11]), dp.Trust(f[12])
+	r.Participation, r.Population = dp.All, count(f[13])
+	r.Reports = r.Population
+	switch {
+	case err != nil:
+	case int64(r.Report.Symbols) != symbols:
+		err = fmt.Errorf("%d symbols", symbols)
+	case d.times < 1:
+		err = fmt.Errorf("%d reports", d.times)
+	case !(d.tail >= 0 && d.tail < 1) || math.Signbit(d.tail):
+		err = fmt.Errorf("tail %v", d.tail)
+	default:
+		err = r.Validate()
+	}
+	return d, err
+}

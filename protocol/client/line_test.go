@@ -1,0 +1,457 @@
+package client
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+func someDecisions() []decision {
+	charge := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2.0000000000000004, TV: .01}, Trust: dp.Shuffle, Participation: dp.All, Population: 100, Reports: 100}
+	sum := dp.Round{Report: dp.Report{Class: dp.Gaussian, Sigma: .25}, Trust: dp.Distributed, Participation: dp.All, Population: 7, Reports: 7}
+	krr := dp.Round{Report: dp.Report{Class: dp.KRR, Eps0: 1, Symbols: 10}, Trust: dp.Local, Participation: dp.All, Population: 1, Reports: 1}
+	a, b := wire.ClientID{1}, wire.ClientID{2}
+	return []decision{
+		{client: a, task: [32]byte{9}, round: 1, announcement: [32]byte{3}, times: 1, sealed: [32]byte{4}, charge: charge},
+		{client: b, task: [32]byte{9}, round: 1, announcement: [32]byte{3}},
+		{client: a, task: [32]byte{8}, round: 1, announcement: [32]byte{5}, times: 1, sealed: [32]byte{6}, tail: 1e-8, charge: sum},
+		{client: b, task: [32]byte{8}, round: 6, announcement: [32]byte{5}, times: 12, kept: true, tail: 1e-8, charge: sum},
+		{client: b, task: [32]byte{8}, round: 6, announcement: [32]byte{5}, times: 1, kept: true, tail: 1e-8, charge: charge},
+		{client: a, task: [32]byte{9}, round: 7, announcement: [32]byte{7}, times: 1, sealed: [32]byte{8}, charge: krr},
+	}
+}
+
+func encodeBook(all []decision) []byte {
+	b := []byte(bookHeader)
+	c := check{}.next(b)
+	for _, d := range all {
+		b, c = d.append(b, c)
+	}
+	return b
+}
+
+func TestBookIsReadAsWritten(t *testing.T) {
+	all := someDecisions()
+	b := encodeBook(all)
+	got, last, size, err := decodeBook(b)
+	if err != nil || size != len(b) || len(got) != len(all) {
+		t.Fatal(got, size, err)
+	}
+	for i := range all {
+		if got[i] != all[i] {
+			t.Errorf("line %d reads %+v, want %+v", i, got[i], all[i])
+		}
+	}
+	next, _ := all[1].append(nil, last)
+	if _, _, _, err := decodeBook(append(b, next...)); err == nil {
+		t.Error("a round was decided twice")
+	}
+	// A torn end is dropped, wherever the last write stopped.
+	for cut := 1; cut < 200; cut++ {
+		got, _, size, err := decodeBook(b[:len(b)-cut])
+		if err != nil || len(got) != len(all)-1 || size > len(b)-cut || b[size-1] != '\n' {
+			t.Fatalf("cut by %d: %d lines, %v", cut, len(got), err)
+		}
+	}
+	// Anything else is refused: a byte changed, a line taken out or put twice.
+	for i := range b[:len(b)-1] {
+		x := bytes.Clone(b)
+		x[i] ^= 1
+		if got, _, _, err := decodeBook(x); err == nil && len(got) == len(all) {
+			t.Fatalf("byte %d was changed and nobody saw", i)
+		} else if err == nil && i < bytes.LastIndexByte(b[:len(b)-1], '\n') {
+			t.Fatalf("byte %d of an inner line was changed and nobody saw", i)
+		}
+	}
+	lines := bytes.SplitAfter(b, []byte("\n"))
+	for i := 1; i < len(all); i++ {
+		without := bytes.Join(append(append([][]byte{}, lines[:i]...), lines[i+1:]...), nil)
+		if _, _, _, err := decodeBook(without); !errors.Is(err, errBook) {
+			t.Errorf("line %d was taken out: %v", i, err)
+		}
+	}
+	if _, _, _, err := decodeBook([]byte("riffle-client-ledger 2\n")); err == nil || !strings.Contains(err.Error(), "newer") {
+		t.Errorf("a newer version: %v", err)
+	}
+	if _, _, _, err := decodeBook(nil); !errors.Is(err, errBook) {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
+// A long ledger is written anew, shorter, and says as much: what was spent, and
+// which round was the last.
+func TestLongBooksAreShortened(t *testing.T) {
+	dir := t.TempDir()
+	if err := CreateLedger(dir); err != nil {
+		t.Fatal(err)
+	}
+	var all []decision
+	few := someDecisions()
+	for round := int64(1); round <= shortenFrom; round++ {
+		d := few[0]
+		if round%3 == 0 {
+			d.charge = few[2].charge
+			d.tail = 1e-9 * float64(round%7)
+		} else if round%5 == 0 {
+			d = few[1]
+			d.client = few[0].client
+		}
+		d.round, d.announcement = round, [32]byte{byte(round), byte(round >> 8)}
+		all = append(all, d)
+	}
+	all = append(all, few[1])
+	path := filepath.Join(dir, ledgerFile)
+	if err := os.WriteFile(path, encodeBook(all), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var states [3]string
+	var sizes [3]int
+	for i := range states {
+		b, err := openBook(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []wire.ClientID{{1}, {2}} {
+			for _, s := range b.history(id).tasks {
+				states[i] += fmt.Sprintf("%v %+v; ", id, *s)
+			}
+		}
+		next := few[1] // and it can be continued
+		next.round = 100000 + int64(i)
+		if err := errors.Join(b.record(next), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes[i] = bytes.Count(content, []byte("\n"))
+		states[i] = strings.ReplaceAll(states[i], fmt.Sprintf("round:%d ", 99999+i), "round:1 ")
+	}
+	if states[0] != states[1] || states[1] != states[2] {
+		t.Errorf("states differ:\n%s\n%s\n%s", states[0], states[1], states[2])
+	}
+	if sizes[0] != 5 || sizes[2] != 7 {
+		t.Errorf("ledgers of %v lines, want 5 and one more at a time", sizes)
+	}
+}
+
+func FuzzBook(f *testing.F) {
+	f.Add(encodeBook(someDecisions()))
+	f.Add([]byte(bookHeader))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		all, _, size, err := decodeBook(b)
+		if err != nil {
+			return
+		}
+		if again := encodeBook(all); !bytes.Equal(again, b[:size]) {
+			t.Errorf("%q reads and writes as %q", b[:size], again)
+		}
+	})
+}
+
+// FuzzLine gives lines a check that fits, so that what is behind it is reached.
+func FuzzLine(f *testing.F) {
+	for _, d := range someDecisions() {
+		line, _ := d.append(nil, check{})
+		f.Add(string(line[:len(line)-18]))
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		first := check{}.next([]byte(bookHeader))
+		c := first.next([]byte(line))
+		b := []byte(bookHeader + line + " " + string(hexOf(c)) + "\n")
+		all, _, _, err := decodeBook(b)
+		if err != nil {
+			return
+		}
+		if len(all) != 1 || !bytes.Equal(encodeBook(all), b) {
+			t.Errorf("%q reads as %+v", line, all)
+		}
+		if d := all[0]; d.times > 0 && d.charge.Validate() != nil || !(d.tail >= 0) {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+func hexOf(c check) []byte {
+	const digits = "0123456789abcdef"
+	var out []byte
+	for _, b := range c {
+		out = append(out, digits[b>>4], digits[b&15])
+	}
+	return out
+}
+
+func FuzzOutbox(f *testing.F) {
+	o := outbox{deadline: time.UnixMilli(12345)}
+	b := newSealed(wire.ClientID{1}, []byte("sealed")).append(o.header())
+	b = newSealed(wire.ClientID{1}, nil).append(b)
+	f.Add(b)
+	f.Add(b[:len(b)-1])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, size, err := decodeOutbox(b)
+		if err != nil {
+			return
+		}
+		again := o.header()
+		for _, r := range o.reports {
+			again = r.append(again)
+		}
+		if !bytes.Equal(again, b[:size]) {
+			t.Errorf("%x reads and writes as %x", b[:size], again)
+		}
+	})
+}
+
+// Many goroutines share syncs, and what is on disk is in the order of the chain.
+func TestBookTakesManyAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	if err := CreateLedger(dir); err != nil {
+		t.Fatal(err)
+	}
+	b, err := openBook(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann := wire.Announcement{Task: [32]byte{1}, Round: 1, Deadline: time.Now().Add(time.Hour).UnixMilli()}
+	charge := someDecisions()[0].charge
+	b.hold([32]byte{2})
+	var wg sync.WaitGroup
+	for i := range 300 {
+		wg.Go(func() {
+			id := wire.ClientID{byte(i), byte(i >> 8)}
+			if i%3 == 0 {
+				if err := b.pass(id, ann.Task, 1, [32]byte{2}); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err := b.charge(id, ann, [32]byte{2}, charge, 0, []byte{byte(i)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(b.release([32]byte{2}, false), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = openBook(dir); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.clients) != 300 || len(b.left) != 1 || len(b.left[[32]byte{2}].reports) != 200 {
+		t.Errorf("%d clients, %d outboxes", len(b.clients), len(b.left))
+	}
+	if err := errors.Join(b.release([32]byte{2}, true), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, outboxDir, strings.Repeat("02", 1)+strings.Repeat("00", 31))); err == nil {
+		t.Error("the outbox is still there")
+	}
+}
+
+func TestAppenderStopsAtTheFirstError(t *testing.T) {
+	dir := t.TempDir()
+	a := &appender{path: filepath.Join(dir, "no", "such")}
+	wait, err := a.add([]byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := wait(); !errors.Is(err, errStore) {
+		t.Errorf("wrote to nowhere: %v", err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "no"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.add([]byte("y")); !errors.Is(err, errStore) {
+		t.Errorf("went on after an error: %v", err)
+	}
+}
+
+func TestCredentialsAreLines(t *testing.T) {
+	c, err := NewCredential()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.MarshalText()
+	if err != nil || bytes.Count(text, []byte("\n")) != 1 {
+		t.Fatalf("%q, %v", text, err)
+	}
+	again, err := ParseCredential(text)
+	if err != nil || again.ID() != c.ID() {
+		t.Fatal(err)
+	}
+	key, err := ParsePublic(MarshalPublic(c.Public()))
+	if err != nil || !key.Equal(c.Public()) || wire.NewClientID(key) != c.ID() {
+		t.Fatal(err)
+	}
+	secret := strings.Fields(string(text))[1]
+	for _, bad := range []string{"", "riffle-client-1", string(text) + "x", "riffle-client-1 " + secret[:40], "riffle-client-2 " + secret,
+		string(MarshalPublic(c.Public())), "riffle-client-1 " + strings.Repeat("!", 44)} {
+		if _, err := ParseCredential([]byte(bad)); err == nil || strings.Contains(err.Error(), secret[:8]) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if _, err := ParsePublic(text); err == nil {
+		t.Error("a secret was taken for a public key")
+	}
+	if strings.Contains(c.String()+c.GoString(), secret) {
+		t.Error("the credential prints itself")
+	}
+}
+
+// oracle is an accountant that says what it is told to.
+type oracle struct {
+	eps   func(ev dp.Event, delta float64) float64
+	calls int
+}
+
+func (a *oracle) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
+	a.calls++
+	return dp.Bound{Kind: dp.Upper, Guarantee: dp.Guarantee{Eps: a.eps(ev, delta), Delta: delta, Adjacency: dp.ReplaceOne}}, nil
+}
+
+// Each task is counted with its share of δ and up to a limit of its own.
+func TestTasksShareDelta(t *testing.T) {
+	charge := someDecisions()[0].charge
+	times := func(ev dp.Event, delta float64) float64 {
+		var n int64
+		for _, e := range ev.(dp.Sequence) {
+			n += e.(dp.Repeat).Times
+		}
+		if delta > 1e-6/3 {
+			t.Errorf("asked at delta = %v", delta)
+		}
+		return float64(n)
+	}
+	a := &oracle{eps: times}
+	c := &counter{accountant: a}
+	p := Policy{MaxEps0: 3, MaxEps: 9, MaxTaskEps: 3, Delta: 1e-6, MaxTasks: 3, MinReports: 1}.withDefaults()
+	h := &history{}
+	var causes []string
+	for i := range 12 {
+		terms := &Terms{ID: [32]byte{byte(i % 4)}, Charge: charge, policy: p}
+		if r := terms.afford(h, c); r != nil {
+			causes = append(causes, r.Detail[:min(20, len(r.Detail))])
+			continue
+		}
+		h.decide(terms.ID, int64(i+1), [32]byte{}).charge(charge, 1, 0)
+	}
+	// Three reports each, however they interleave; the fourth task is one too many.
+	var n []int64
+	for _, s := range h.tasks {
+		n = append(n, s.charges[0].Times)
+	}
+	if len(n) != 3 || n[0] != 3 || n[1] != 3 || n[2] != 3 {
+		t.Errorf("tasks of %v reports, refused for %q", n, causes)
+	}
+	(&Terms{ID: [32]byte{0}, Charge: charge, policy: p}).afford(h, c)
+	before := a.calls
+	(&Terms{ID: [32]byte{0}, Charge: charge, policy: p}).afford(h, c)
+	if a.calls != before {
+		t.Error("a question was asked twice")
+	}
+	// Tails of a sum are taken off, and what leaves nothing is without a bound.
+	s := &spent{tail: 1e-6}
+	s.charge(charge, 1, 0)
+	if eps, err := c.eps(s, 1e-6); err != nil || !math.IsInf(eps, 1) {
+		t.Errorf("epsilon %v, %v without a delta", eps, err)
+	}
+	a.eps = func(dp.Event, float64) float64 { return math.NaN() }
+	if r := (&Terms{ID: [32]byte{0}, Charge: dp.Round{Report: charge.Report, Population: 5}, policy: p}).afford(h, c); r == nil {
+		t.Error("an epsilon that is no number was taken")
+	}
+}
+
+// Tasks that spend at the same time do not spend more than one after the other.
+func TestTasksSpendAtTheSameTime(t *testing.T) {
+	charge := someDecisions()[0].charge
+	times := func(ev dp.Event, _ float64) float64 {
+		var n int64
+		for _, e := range ev.(dp.Sequence) {
+			n += e.(dp.Repeat).Times
+		}
+		return float64(n)
+	}
+	p := Policy{MaxEps0: 3, MaxEps: 20.5, MaxTaskEps: 10, Delta: 1e-6, MaxTasks: 2, MinReports: 1}.withDefaults()
+	f := &Fleet{counter: &counter{accountant: &oracle{eps: times}}}
+	m := &member{history: &history{}}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	reserved := 0
+	for task := range 2 {
+		r := &rounds{fleet: f, terms: &Terms{ID: [32]byte{byte(task)}, Charge: charge, policy: p}}
+		wg.Go(func() {
+			for round := range int64(40) {
+				if r.reserve(m, wire.Announcement{Round: round + 1}, [32]byte{byte(round)}) == nil {
+					mu.Lock()
+					reserved++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if reserved != 20 {
+		t.Errorf("%d reports of two tasks, the budget is of 20", reserved)
+	}
+}
+
+// Who lowers the number of tasks has spent δ on those that were begun all the same.
+func TestFewerTasksLeaveNoMoreDelta(t *testing.T) {
+	charge := someDecisions()[0].charge
+	var least float64
+	a := &oracle{eps: func(_ dp.Event, delta float64) float64 { least = min(least, delta); return 1 }}
+	h := &history{}
+	for task := range byte(5) {
+		h.decide([32]byte{task}, 1, [32]byte{}).charge(charge, 1, 0)
+	}
+	p := Policy{MaxEps0: 3, MaxEps: 100, Delta: 1e-6, MaxTasks: 2, MinReports: 1}.withDefaults()
+	least = 1
+	(&Terms{ID: [32]byte{0}, Charge: charge, policy: p}).afford(h, &counter{accountant: a})
+	if !(least <= 1e-6/5) {
+		t.Errorf("five tasks were counted at delta = %v each, all have 1e-6", least)
+	}
+}
+
+// A coordinator may end a task wherever that suits it and go on in another: what a
+// task has left to spend is not another's.
+func TestTasksDoNotLeaveTheirBudgetToOthers(t *testing.T) {
+	charge := someDecisions()[0].charge
+	times := func(ev dp.Event, _ float64) float64 {
+		var n int64
+		for _, e := range ev.(dp.Sequence) {
+			n += e.(dp.Repeat).Times
+		}
+		return float64(n)
+	}
+	for _, limit := range []float64{0, 4, 6, 9} {
+		p := Policy{MaxEps0: 3, MaxEps: 10, MaxTaskEps: limit, Delta: 1e-6, MaxTasks: 4, MinReports: 1}.withDefaults()
+		c, h := &counter{accountant: &oracle{eps: times}}, &history{}
+		for task := range byte(4) {
+			for round := int64(1); round <= 1+int64(task)*20; round++ { // the first has one report only
+				terms := &Terms{ID: [32]byte{task}, Charge: charge, policy: p}
+				if terms.afford(h, c) == nil {
+					h.decide(terms.ID, round, [32]byte{}).charge(charge, 1, 0)
+				}
+			}
+		}
+		if n := float64(len(h.tasks)) * p.MaxTaskEps; n > p.MaxEps {
+			t.Errorf("%d tasks of %v each were begun, all may cost %v", len(h.tasks), p.MaxTaskEps, p.MaxEps)
+		}
+		for _, s := range h.tasks {
+			if eps, _ := c.eps(s, 1); eps > p.MaxTaskEps {
+				t.Errorf("a task cost %v, limit %v", eps, p.MaxTaskEps)
+			}
+		}
+	}
+}

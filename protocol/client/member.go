@@ -1,0 +1,275 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// work is memory to make a report in.
+type work struct {
+	grad   []float32
+	report *randomizer.Report
+}
+
+// held is how many sealed reports of a round are in memory at most.
+const held = 4096
+
+// turn is a client's time to send at. Should it need a session, it asks for one in
+// the first half of the time there is, and sends in the second: what it sends, and
+// how long that took to make, does not show in when it does.
+type turn struct {
+	member   *member
+	at       time.Time
+	ask      time.Time // for a session
+	afterAsk time.Time // to send at, with a session that was asked for
+}
+
+// members lets every client decide for itself, each at a time of its own.
+func (r *rounds) members(ctx context.Context, o announced) error {
+	f, digest, deadline := r.fleet, o.digest, time.UnixMilli(o.ann.Deadline)
+	inRound, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	spread := f.config.Spread
+	if spread == 0 {
+		spread = min(time.Minute, time.Until(deadline)/10)
+	}
+	jitter := newBackoff().src
+	turns := make([]turn, len(f.members))
+	for i, m := range f.members {
+		turns[i] = turn{m, o.begun.Add(upTo(jitter, spread)), o.begun.Add(upTo(jitter, spread/2)), o.begun.Add(spread/2 + upTo(jitter, spread/2))}
+	}
+	slices.SortStableFunc(turns, func(a, b turn) int { return a.at.Compare(b.at) })
+
+	f.book.hold(digest)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	left := false // a report that was charged and is not answered
+	slots := make(chan struct{}, held)
+	for _, t := range turns {
+		select {
+		case slots <- struct{}{}:
+		case <-inRound.Done():
+		}
+		if inRound.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			unsent, err := r.member(inRound, t, o)
+			mu.Lock()
+			defer mu.Unlock()
+			left = left || unsent
+			failed = errors.Join(failed, err)
+		})
+	}
+	wg.Wait()
+	// What an ending process could not send stays for the next.
+	return errors.Join(failed, f.book.release(digest, !left || ctx.Err() == nil))
+}
+
+// member is one client's part in a round. It says whether a report was charged
+// that ctx left unanswered. The error is that of the ledger.
+func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, err error) {
+	f, m, ann, digest := r.fleet, t.member, o.ann, o.digest
+	tell := func(w What, err error) {
+		if refused := (*Refused)(nil); errors.As(err, &refused) {
+			refused.of(r.terms.ID, ann.Round)
+		}
+		f.tell(Notice{What: w, Task: r.terms.ID, Round: ann.Round, Client: m.id, Err: err})
+	}
+	gradient, err := m.open(r.terms)
+	if err != nil {
+		return false, nil // it was told of when the task began
+	}
+	if refused := r.ready(m, ann, digest); refused != nil {
+		if refused != decided {
+			tell(Declined, refused)
+		}
+		return false, nil
+	}
+	// Before the coin, and whatever it will say.
+	until := time.UnixMilli(ann.Deadline)
+	key, err := shufflerKey(o.enrolment, time.Now())
+	if err != nil {
+		tell(Declined, refuse(CauseKey, "%v", err))
+		return false, nil
+	}
+	session, fresh, err := f.session(ctx, m, o.enrolment.Population, key.Suite, until, t.ask)
+	if err != nil {
+		tell(Declined, err)
+		return false, nil
+	}
+	if fresh {
+		t.at = t.afterAsk
+	}
+	in, err := r.asked(ctx, m, ann, digest, session)
+	if err != nil {
+		if errors.Is(err, errStore) {
+			return false, err
+		}
+		if errors.Is(err, errUnknownSession) {
+			m.forget(session) // another one in the next round: nothing was charged
+		}
+		tell(NotDrawn, err)
+		return false, nil
+	}
+	if !in {
+		if ann.Participation == dp.CheckIn {
+			tell(Passed, nil)
+		} else {
+			tell(NotDrawn, nil)
+		}
+		return false, nil
+	}
+	if refused := r.reserve(m, ann, digest); refused != nil {
+		tell(Declined, refused)
+		return false, nil
+	}
+	sealed, err := r.seal(ctx, m, gradient, o, session)
+	if err != nil {
+		tell(Lost, err)
+		return false, nil
+	}
+	if err := f.book.charge(m.id, ann, digest, r.terms.Charge, r.terms.Tail, sealed); err != nil {
+		return false, err
+	}
+	if f.beforeSend != nil {
+		f.beforeSend()
+	}
+	if sleep(ctx, time.Until(t.at)) == nil {
+		err = f.send(ctx, sealed)
+	} else {
+		err = ctx.Err()
+	}
+	if errors.Is(err, errUnknownSession) {
+		m.forget(session)
+	}
+	if err != nil {
+		// It is charged: the shuffler may have it, and the answer was lost.
+		tell(Lost, fmt.Errorf("a report was charged and is not known to be taken: %w", err))
+		return ctx.Err() != nil, nil
+	}
+	tell(Sent, nil)
+	return false, nil
+}
+
+// decided marks a round that this client decided before, as after a restart.
+var decided = &Refused{Cause: CauseRound, Detail: "decided before"}
+
+// ready checks the round against the client's own history.
+func (r *rounds) ready(m *member, ann wire.Announcement, digest [32]byte) *Refused {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.history.of(r.terms.ID); s != nil && ann.Round <= s.round {
+		switch {
+		case s.announcement == digest:
+			return decided
+		case s.round == ann.Round:
+			return refuse(CauseEquivocate, "another announcement %x after %x", digest[:4], s.announcement[:4])
+		}
+		return refuse(CauseRound, "not after round %d", s.round)
+	}
+	return r.terms.afford(m.history, r.fleet.counter)
+}
+
+// asked says whether the client takes part: by the shuffler's draw or its own coin.
+func (r *rounds) asked(ctx context.Context, m *member, ann wire.Announcement, digest [32]byte, s session) (bool, error) {
+	f := r.fleet
+	switch ann.Participation {
+	case dp.CheckIn:
+		if CheckIn(f.coin(m.id, ann.Round), ann.CheckInRate) {
+			return true, nil
+		}
+		// Written down, so that no coin is flipped twice.
+		m.mu.Lock()
+		m.history.decide(r.terms.ID, ann.Round, digest)
+		m.mu.Unlock()
+		return false, f.book.pass(m.id, r.terms.ID, ann.Round, digest)
+	case dp.Sampled, dp.Once:
+		ask := wire.Ask{Announcement: digest, Client: m.id}
+		ask.Authenticate(s.Session)
+		a, err := f.post(ctx, "/v1/ask", ask.Append(nil))
+		if err != nil {
+			return false, err
+		}
+		if a.status == http.StatusUnauthorized {
+			return false, fmt.Errorf("%w: %w", a.unexpected("ask"), errUnknownSession)
+		}
+		if a.status != http.StatusOK || len(a.body) != 1 || a.body[0] > 1 {
+			return false, a.unexpected("ask")
+		}
+		if a.body[0] == 0 {
+			m.mu.Lock()
+			m.history.decide(r.terms.ID, ann.Round, digest)
+			m.mu.Unlock()
+		}
+		return a.body[0] == 1, nil
+	}
+	return true, nil
+}
+
+// reserve counts the report in memory: from here on it counts, sent or not.
+func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *Refused {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	// Again: another task of the same client may have spent meanwhile.
+	if refused := r.terms.afford(m.history, r.fleet.counter); refused != nil {
+		return refused
+	}
+	m.history.decide(r.terms.ID, ann.Round, digest).charge(r.terms.Charge, 1, r.terms.Tail)
+	return nil
+}
+
+// seal makes the one report of a client in a round.
+func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o announced, s session) ([]byte, error) {
+	ann, digest := o.ann, o.digest
+	select {
+	case r.fleet.compute <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-r.fleet.compute }()
+	w := r.work.Get().(*work)
+	defer r.work.Put(w)
+	defer clear(w.grad)
+	gradient(o.theta, w.grad)
+	src := r.fleet.noise(m.id, ann.Round)
+	r.terms.reporter.Report(src, w.grad, w.report)
+	part, share, err := mechanism.Contents(src, r.terms.Mechanism, digest, w.report)
+	if err != nil {
+		// The mechanism made what it does not accept: it says nothing of the data.
+		return nil, errors.New("client: the report cannot be encoded")
+	}
+	report := wire.Report{Announcement: digest, Client: m.id}
+	rand.Read(report.ID[:])
+	if report.Part, err = envelope.SealPart(ann.Coordinator, envelope.Coordinator, digest, part); err != nil {
+		return nil, err
+	}
+	if len(share) > 0 {
+		if report.Share, err = envelope.SealPart(ann.Aggregator, envelope.Aggregator, digest, share); err != nil {
+			return nil, err
+		}
+	}
+	report.Authenticate(s.Session)
+	key, err := shufflerKey(o.enrolment, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if s.passes {
+		return envelope.SealPassed(key, &report, s.Key.Pass(digest))
+	}
+	return envelope.SealReport(key, &report)
+}

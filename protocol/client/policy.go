@@ -1,0 +1,319 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Policy is what a client agrees to, whatever a coordinator asks. It is checked
+// before anything about a round leaves the client, and counts with the client's
+// own history. policy.md says what is promised and why it holds.
+type Policy struct {
+	// MaxEps0 is the largest ε₀ of a single report: what holds if the shuffler and
+	// the coordinator work together. Required, unless Trusts is dp.Distributed alone.
+	MaxEps0 float64
+	// MaxEps is the largest ε of all that this client ever sends, at Delta, if the
+	// shuffle can be trusted. Required.
+	MaxEps float64
+	// MaxTaskEps is the same for a single task, at Delta/MaxTasks. A task that was
+	// begun counts with all of it, however little it has spent: how far a task gets
+	// may follow from what it released. 0: MaxEps/MaxTasks.
+	MaxTaskEps float64
+	// Delta is shared out evenly to MaxTasks tasks. Required.
+	Delta float64
+	// MaxTasks is in how many tasks this client ever takes part; 0: one.
+	MaxTasks int64
+	// MaxLocalEps is the largest sum of the ε₀ of all reports ever sent, which no
+	// shuffle is needed for; 0: no such limit. With it, sums whose single reports
+	// have no ε₀ are refused.
+	MaxLocalEps float64
+	// MinReports is the smallest crowd to be in: rounds that could be opened with
+	// fewer reports are refused. Required.
+	MinReports int64
+	// Colluders is how many of a crowd are taken to be in league with whoever
+	// reads the reports: they hide nobody.
+	Colluders int64
+	// Trusts and Randomizers are those that are allowed; empty: all.
+	Trusts      []dp.Trust
+	Randomizers []string
+	// MaxModelBytes is the largest model to download; 0: 64 MiB.
+	MaxModelBytes int64
+	// MaxRound is how far off a deadline may be; 0: a day.
+	MaxRound time.Duration
+	// Skew is how much clocks may differ; 0: two minutes.
+	Skew time.Duration
+	// MaxWork is how long it may take to check what a task's noise is worth; 0: 30 s.
+	MaxWork time.Duration
+}
+
+func (p Policy) withDefaults() Policy {
+	if p.MaxTasks == 0 {
+		p.MaxTasks = 1
+	}
+	if p.MaxTaskEps == 0 {
+		p.MaxTaskEps = p.MaxEps
+		if p.MaxTasks > 1 { // not above its share
+			p.MaxTaskEps = math.Nextafter(p.MaxEps/float64(p.MaxTasks), 0)
+		}
+	}
+	if p.MaxModelBytes == 0 {
+		p.MaxModelBytes = 64 << 20
+	}
+	if p.MaxRound == 0 {
+		p.MaxRound = 24 * time.Hour
+	}
+	if p.Skew == 0 {
+		p.Skew = 2 * time.Minute
+	}
+	if p.MaxWork == 0 {
+		p.MaxWork = 30 * time.Second
+	}
+	return p
+}
+
+// Check returns an error that names the first field that is missing or out of
+// range.
+func (p Policy) Check() error {
+	p = p.withDefaults()
+	onlySums := slices.Equal(p.Trusts, []dp.Trust{dp.Distributed})
+	switch {
+	case p.MaxEps0 == 0 && !onlySums:
+		return fmt.Errorf("client: policy needs the largest eps0 of a report")
+	case p.MaxEps0 != 0 && dp.CheckEps0(p.MaxEps0) != nil:
+		return fmt.Errorf("client: policy: %v", dp.CheckEps0(p.MaxEps0))
+	case !(p.MaxEps > 0) || math.IsInf(p.MaxEps, 1):
+		return fmt.Errorf("client: policy: largest epsilon = %v must be above 0 and finite", p.MaxEps)
+	case !(p.MaxTaskEps > 0) || math.IsInf(p.MaxTaskEps, 1):
+		return fmt.Errorf("client: policy: largest epsilon of a task = %v must be above 0 and finite", p.MaxTaskEps)
+	case dp.CheckDelta(p.Delta) != nil:
+		return fmt.Errorf("client: policy: %v", dp.CheckDelta(p.Delta))
+	case p.MaxTasks < 1 || dp.CheckDelta(p.Delta/float64(p.MaxTasks)) != nil:
+		return fmt.Errorf("client: policy: %d tasks must be at least 1 and leave each a delta", p.MaxTasks)
+	case !(p.MaxLocalEps >= 0) || math.IsInf(p.MaxLocalEps, 1):
+		return fmt.Errorf("client: policy: largest local epsilon = %v must be finite and not negative", p.MaxLocalEps)
+	case p.MinReports < 1:
+		return fmt.Errorf("client: policy: smallest crowd of %d reports must be at least 1", p.MinReports)
+	case p.Colluders < 0 || p.Colluders >= p.MinReports:
+		return fmt.Errorf("client: policy: %d colluders must be fewer than the smallest crowd of %d", p.Colluders, p.MinReports)
+	case p.MaxModelBytes < 0 || p.MaxRound < 0 || p.Skew < 0 || p.MaxWork < 0:
+		return fmt.Errorf("client: policy: sizes and times must not be negative")
+	}
+	for _, t := range p.Trusts {
+		if t != dp.Local && t != dp.Shuffle && t != dp.Distributed {
+			return fmt.Errorf("client: policy: unknown trust %q", t)
+		}
+	}
+	return nil
+}
+
+// Terms are a task that a client agreed to, and what it reports with. They do
+// not change.
+type Terms struct {
+	Task      wire.Task
+	ID        [32]byte
+	Mechanism randomizer.Randomizer
+	// Charge is what a report sent in any of its rounds is counted as; policy.md.
+	Charge dp.Round
+	// Tail is what the rounds add to δ beside Charge: not 0 for sums only.
+	Tail float64
+
+	policy      Policy
+	reporter    *Client
+	part, share int64 // bytes before they are sealed
+}
+
+// Agree checks a task, whose signature was checked, against the policy, and
+// builds its mechanism. For a vector sum it takes up to seconds, and not much more
+// than MaxWork. The error is a *Refused.
+func (p Policy) Agree(ctx context.Context, task wire.Task) (*Terms, error) {
+	p = p.withDefaults()
+	t := &Terms{Task: task, ID: task.ID(), policy: p}
+	if r := t.agree(ctx); r != nil {
+		return nil, r.of(t.ID, 0)
+	}
+	return t, nil
+}
+
+func (t *Terms) agree(ctx context.Context) *Refused {
+	p, task, w := t.policy, t.Task, t.Task.Mechanism
+	switch {
+	case len(p.Trusts) > 0 && !slices.Contains(p.Trusts, task.Trust):
+		return refuse(CausePolicy, "trust %s is not allowed", task.Trust)
+	case len(p.Randomizers) > 0 && !slices.Contains(p.Randomizers, w.Name):
+		return refuse(CausePolicy, "randomizer %q is not allowed", w.Name)
+	case task.MinReports < p.MinReports:
+		return refuse(CausePolicy, "n-min = %d is below %d", task.MinReports, p.MinReports)
+	case w.Dim < 1 || w.Dim > p.MaxModelBytes/4:
+		return refuse(CausePolicy, "a model of %d parameters is above %d bytes", w.Dim, p.MaxModelBytes)
+	}
+	var err error
+	if t.Mechanism, err = mechanism.New(w); err != nil {
+		return refuse(CauseMechanism, "%v", err)
+	}
+	report := t.Mechanism.Event()
+	sum, summed := t.Mechanism.(*mechanism.VectorSum)
+	// A sum's single reports promise nothing, and nothing but their sum is counted
+	// as seen; the promise of all others is in the report.
+	if summed != (task.Trust == dp.Distributed) || summed != (report.Class == dp.Gaussian) {
+		return refuse(CauseMechanism, "%s is not for trust %s", t.Mechanism.Name(), task.Trust)
+	}
+	crowd := task.MinReports - p.Colluders
+	if summed {
+		if dp.CheckDelta(task.Delta) != nil || task.Rounds < 1 {
+			return refuse(CauseTask, "delta = %v, %d rounds", task.Delta, task.Rounds)
+		}
+		if r := t.agreeSum(ctx, sum.Params()); r != nil {
+			return r
+		}
+		crowd = task.MinReports // those who collude are among the dishonest
+		// CheckSigma shares it out to the task's rounds. A client cannot tell which
+		// were void, and may report in all that are announced.
+		announced := max(1, float64(task.LastRound())/float64(task.Rounds))
+		t.Tail = vecsum.TailShare * task.Delta * announced * (1 + 0x1p-49)
+	} else if !(report.Eps0 <= p.MaxEps0) {
+		return refuse(CausePolicy, "reports with eps0 = %v are above %v", report.Eps0, p.MaxEps0)
+	}
+	t.Charge = dp.Round{Report: report, Trust: task.Trust, Participation: dp.All, Population: crowd, Reports: crowd}
+	if err := t.Charge.Validate(); err != nil {
+		return refuse(CauseMechanism, "%v", err)
+	}
+	norm, err := mechanism.Norm(w)
+	if err != nil {
+		return refuse(CauseMechanism, "%v", err)
+	}
+	if t.reporter, err = New(Config{Mechanism: t.Mechanism, ClipMode: ClipMode(w.ClipMode), Clip: w.Clip, Norm: norm}); err != nil {
+		return refuse(CauseMechanism, "%v", err)
+	}
+	if t.part, t.share, err = mechanism.ContentSizes(t.Mechanism); err != nil {
+		return refuse(CauseMechanism, "%v", err)
+	}
+	return nil
+}
+
+// agreeSum checks that the noise is there in every sum that is opened.
+func (t *Terms) agreeSum(ctx context.Context, s vecsum.Params) *Refused {
+	p, task := t.policy, t.Task
+	if s.MinUsers > task.MinReports {
+		return refuse(CauseTask, "noise is counted on for %d clients, rounds are opened with %d", s.MinUsers, task.MinReports)
+	}
+	honest := s.Honest
+	if honest == 0 {
+		honest = 1
+	}
+	if !(honest*float64(s.MinUsers) <= float64(s.MinUsers-p.Colluders)) {
+		return refuse(CausePolicy, "noise of a share %v of %d clients leaves no room for %d colluders", honest, s.MinUsers, p.Colluders)
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.MaxWork)
+	defer cancel()
+	if err := mechanism.CheckSigma(ctx, task.Mechanism, task.Delta, task.Rounds); errors.Is(err, context.DeadlineExceeded) {
+		return refuse(CausePolicy, "what its noise is worth takes more than %v to check", p.MaxWork)
+	} else if err != nil {
+		return refuse(CauseMechanism, "%v", err)
+	}
+	return nil
+}
+
+// Admit checks an announcement, whose signature was checked, against the task,
+// the enrolment and the clock. It does not look at the client's history. The
+// error is a *Refused.
+func (t *Terms) Admit(ann wire.Announcement, enrolment wire.Enrolment, now time.Time) error {
+	if r := t.admit(ann, enrolment, now); r != nil {
+		return r.of(t.ID, ann.Round)
+	}
+	return nil
+}
+
+func (t *Terms) admit(ann wire.Announcement, e wire.Enrolment, now time.Time) *Refused {
+	task, p := t.Task, t.policy
+	skew := p.Skew
+	opens, deadline := time.UnixMilli(ann.Opens), time.UnixMilli(ann.Deadline)
+	switch {
+	case ann.Task != t.ID:
+		return refuse(CauseTask, "announced for task %x", ann.Task[:4])
+	case ann.Trust != task.Trust || ann.Participation != task.Participation:
+		return refuse(CauseTask, "trust %s, participation %s, the task has %s, %s", ann.Trust, ann.Participation, task.Trust, task.Participation)
+	case ann.MinReports != task.MinReports:
+		return refuse(CauseTask, "n-min = %d, the task has %d", ann.MinReports, task.MinReports)
+	case ann.Round > task.LastRound():
+		return refuse(CauseTask, "the task has %d rounds, and none after %d", task.Rounds, task.LastRound())
+
+	case e.Population != task.Population:
+		return refuse(CauseEnrolment, "population %x, the task's is %x", e.Population[:4], task.Population[:4])
+	case ann.Enrolment != e.Digest():
+		return refuse(CauseEnrolment, "announced for another enrolment")
+	case now.Add(skew).Unix() < e.From || now.Unix() >= e.To:
+		return refuse(CauseEnrolment, "the enrolment does not hold now")
+	case ann.Population != e.Clients:
+		return refuse(CauseEnrolment, "n = %d, enrolled are %d", ann.Population, e.Clients)
+	case ann.MinReports > e.Clients:
+		return refuse(CauseEnrolment, "n-min = %d, enrolled are %d", ann.MinReports, e.Clients)
+	case ann.MinReports < e.MinReports:
+		return refuse(CauseEnrolment, "n-min = %d is below the enrolment's %d", ann.MinReports, e.MinReports)
+
+	case !now.Before(deadline):
+		return refuse(CauseClock, "the deadline has passed")
+	case opens.After(now.Add(skew)):
+		return refuse(CauseClock, "opens in %v", opens.Sub(now))
+	case deadline.Sub(now) > p.MaxRound || deadline.Sub(opens) > p.MaxRound:
+		return refuse(CauseClock, "the deadline is %v off, at most %v", deadline.Sub(opens), p.MaxRound)
+	}
+	if err := t.reporter.Check(ann); err != nil {
+		return refuse(CauseMechanism, "%v", err)
+	}
+	return t.admitKeys(ann, e, now)
+}
+
+func (t *Terms) admitKeys(ann wire.Announcement, e wire.Enrolment, now time.Time) *Refused {
+	if err := ann.Coordinator.Valid(now); err != nil {
+		return refuse(CauseKey, "coordinator: %v", err)
+	}
+	if _, err := shufflerKey(e, now); err != nil {
+		return refuse(CauseKey, "%v", err)
+	}
+	part, err := envelope.PartSize(ann.Coordinator.Suite, t.part)
+	if err != nil {
+		return refuse(CauseKey, "coordinator: %v", err)
+	}
+	var share int64
+	if t.share > 0 {
+		if err := ann.Aggregator.Valid(now); err != nil {
+			return refuse(CauseKey, "aggregator: %v", err)
+		}
+		same := func(k wire.Key) bool {
+			return k.Suite == ann.Aggregator.Suite && k.Expires == ann.Aggregator.Expires && slices.Equal(k.Public, ann.Aggregator.Public)
+		}
+		if !slices.ContainsFunc(e.Aggregator, same) {
+			return refuse(CauseKey, "the aggregator's key %x is none of the enrolment's", ann.Aggregator.ID())
+		}
+		if share, err = envelope.PartSize(ann.Aggregator.Suite, t.share); err != nil {
+			return refuse(CauseKey, "aggregator: %v", err)
+		}
+	} else if !ann.Aggregator.None() {
+		return refuse(CauseTask, "an aggregator's key, but reports have one part")
+	}
+	if ann.ReportBytes != part || ann.ShareBytes != share {
+		return refuse(CauseTask, "parts of %d and %d bytes, they have %d and %d", ann.ReportBytes, ann.ShareBytes, part, share)
+	}
+	return nil
+}
+
+// shufflerKey is the first of the enrolment's that may be sealed to.
+func shufflerKey(e wire.Enrolment, now time.Time) (wire.Key, error) {
+	for _, k := range e.Shuffler {
+		if k.Valid(now) == nil {
+			return k, nil
+		}
+	}
+	return wire.Key{}, fmt.Errorf("the shuffler's %d keys have expired", len(e.Shuffler))
+}

@@ -1,0 +1,98 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// What a client counts for a report is never less than what the accountant says
+// of any round it can have been in, given that it was.
+func TestPolicyChargeIsAboveWhatIsRealised(t *testing.T) {
+	a := account.New()
+	for _, name := range []string{"rinf", "privunit", "laplace"} {
+		for _, eps0 := range []float64{.5, 3} {
+			task := wire.Task{Trust: dp.Shuffle, Participation: dp.Sampled, MinReports: 60, Rounds: 100, Delta: 1e-6,
+				Mechanism: wire.Mechanism{Name: name, Dim: 4, Clip: 1, ClipMode: "norm", Eps0: eps0}}
+			m, err := mechanism.New(task.Mechanism)
+			if err != nil {
+				t.Fatal(err)
+			}
+			terms, err := (client.Policy{MaxEps0: 6, MaxEps: 100, Delta: 1e-6, MinReports: 50, Colluders: 10}).Agree(t.Context(), task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			charged, err := a.Eps(dp.Repeat{Event: terms.Charge, Times: 7}, 1e-6)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range []int64{50, 60, 1000} {
+				for _, n := range []int64{k, 1000} {
+					for _, p := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn} {
+						r := dp.Round{Report: m.Event(), Trust: dp.Shuffle, Participation: p, Population: n, Reports: k, Realised: true}
+						if p == dp.All {
+							r.Population = k
+						}
+						got, err := a.Eps(dp.Repeat{Event: r, Times: 7}, 1e-6)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if !(got.Eps <= charged.Eps*(1+1e-9)) {
+							t.Errorf("%s at eps0 = %v: %s of k = %d, n = %d costs %v, charged are %v", name, eps0, p, k, n, got.Eps, charged.Eps)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// A client's limits, and what it makes of a task.
+func ExamplePolicy() {
+	policy := client.Policy{
+		MaxEps0:    4,    // of one report, if shuffler and coordinator work together
+		MaxEps:     2,    // of everything, if they do not
+		Delta:      1e-6, //
+		MinReports: 500,  // never in a smaller crowd
+		Trusts:     []dp.Trust{dp.Shuffle},
+	}
+	task := wire.Task{
+		Name: "digits", Trust: dp.Shuffle, Participation: dp.All, MinReports: 800, Rounds: 20, Delta: 1e-6,
+		Mechanism: wire.Mechanism{Name: "privunit", Dim: 1930, Clip: 0.2, ClipMode: "norm", Eps0: 3},
+	}
+	terms, err := policy.Agree(context.Background(), task)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("counted as one of %d reports\n", terms.Charge.Reports)
+
+	task.MinReports = 100
+	_, err = policy.Agree(context.Background(), task)
+	fmt.Println(err.(*client.Refused).Cause, err.(*client.Refused).Detail)
+	// Output:
+	// counted as one of 800 reports
+	// policy n-min = 100 is below 500
+}
+
+// A client cannot tell which of a sum's rounds were void and may report in all that
+// are announced: it counts the tails of all of them.
+func TestTailsOfAllAnnouncedRounds(t *testing.T) {
+	task := wire.Task{Population: wire.Population{3}, Name: "tails", Trust: dp.Distributed, Participation: dp.All, MinReports: 3, Rounds: 4, Delta: 1e-5,
+		Mechanism: sumTask(t, 4, 3)}
+	terms, err := policy().Agree(t.Context(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 18 rounds may be announced, and CheckSigma gives each a quarter of the share.
+	if want := vecsum.TailShare * task.Delta * 18 / 4; !(terms.Tail >= want && terms.Tail < want*1.000001) {
+		t.Errorf("a tail of %v, want %v", terms.Tail, want)
+	}
+}

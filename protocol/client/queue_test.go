@@ -1,0 +1,95 @@
+package client_test
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// coin is a source of one number.
+type coin uint64
+
+func (c coin) Uint64() uint64 { return uint64(c) }
+func (c coin) Fill(b []uint64) {
+	for i := range b {
+		b[i] = uint64(c)
+	}
+}
+
+// A coordinator that announces rounds faster than clients send does not learn from
+// the time of the next question whether a client waits to send: there is no backoff
+// where more rounds are open than can wait.
+func TestNextQuestionDoesNotWaitForReports(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: seconds of waiting")
+	}
+	task := shuffleTask()
+	task.Participation = dp.CheckIn
+	task.Rounds = 100
+	w := newWorld(t, 4, task)
+	w.members = w.members[:1]
+	var mu sync.Mutex
+	first := map[int64]time.Time{}
+	w.before = func(_ http.ResponseWriter, r *http.Request) bool {
+		if text := r.URL.Query().Get("after"); text != "" {
+			n, _ := strconv.ParseInt(text, 10, 64)
+			mu.Lock()
+			if _, ok := first[n]; !ok {
+				first[n] = time.Now()
+			}
+			mu.Unlock()
+		}
+		return false
+	}
+	c := w.config()
+	c.Spread = 20 * time.Second
+	f, err := client.NewFleet(c, w.members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Replay(func(_ wire.ClientID, round int64) rng.Source {
+		if round == 2 {
+			return coin(0) // checks in, and waits to send
+		}
+		return coin(^uint64(0))
+	}, func(wire.ClientID, int64) rng.Source { return rng.Secure() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	theta := make([]float32, dim)
+	w.publish(w.announcement(1, theta), theta, nil)
+	time.Sleep(2 * time.Second) // the session is had
+	for r := int64(2); r <= 20; r++ {
+		a := w.announcement(r, theta)
+		begun := time.Now()
+		w.publish(a, theta, nil)
+		asked := func() (at time.Time, ok bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			at, ok = first[r]
+			return at, ok
+		}
+		at, ok := asked()
+		for ; !ok && ctx.Err() == nil; at, ok = asked() {
+			time.Sleep(time.Millisecond)
+		}
+		if !ok {
+			t.Fatalf("round %d: no further question", r)
+		}
+		// A backoff would have grown to seconds by the last rounds.
+		if d := at.Sub(begun); d > time.Second {
+			t.Errorf("after round %d the next question comes after %v", r, d)
+		}
+	}
+	cancel()
+	<-done
+	f.Close()
+}

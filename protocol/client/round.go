@@ -1,0 +1,142 @@
+// Package client is the role that owns data. In a round it decides by its own
+// coin whether to take part, and turns its gradient into one report that
+// satisfies its local guarantee before anything leaves it.
+//
+// This file and policy.go are functions of what a client is told, and a simulation
+// drives them too. [Join] and [Fleet] are the same over a network: they fetch what
+// every client fetches, whatever it then decides; check it against the [Policy];
+// write down what leaves before it does; and send it until it is answered. Their
+// randomness is crypto/rand's and nothing else's.
+//
+// A client that is asked for more than its policy allows sends nothing, and tells
+// nobody but JoinConfig.Watch. What others may see of it is that it asks for tasks,
+// announcements, enrolment and models, as all clients do, and, from the shuffler's
+// place, when a sealed report of the round's one size arrives.
+package client
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// CheckIn flips the client's own coin: true with probability rate, exactly.
+// Every client flips it, whatever its data. The rate comes from a checked
+// announcement and lies in [0, 1].
+func CheckIn(src rng.Source, rate float64) bool {
+	return sample.Bernoulli(src, rate)
+}
+
+// ClipMode says how a gradient outside the ball is brought into it. Both give
+// the same guarantee; they lose different gradients.
+type ClipMode string
+
+const (
+	ClipNorm       ClipMode = "norm"       // rescale, as Girgis et al. 2021, Algorithm 1, line 5
+	ClipCoordinate ClipMode = "coordinate" // project each coordinate on [−C, C]; ℓ∞ balls only
+)
+
+// Config is what a round's announcement tells the client.
+type Config struct {
+	Mechanism randomizer.Mechanism // Required.
+	ClipMode  ClipMode             // Required.
+	Clip      float64              // C > 0, radius of the ball. Required.
+	Norm      float64              // p of the ball: 1, 2 or +Inf. Required.
+}
+
+// Client holds no data and no state between reports; one value serves any
+// number of clients, one after the other.
+type Client struct{ config Config }
+
+// New checks the configuration.
+func New(c Config) (*Client, error) {
+	if c.Mechanism == nil {
+		return nil, errors.New("client: a mechanism is required")
+	}
+	if !(c.Clip > 0) || math.IsInf(c.Clip, 1) {
+		return nil, fmt.Errorf("client: clip = %v must be above 0 and finite", c.Clip)
+	}
+	switch {
+	case c.Norm != 1 && c.Norm != 2 && !math.IsInf(c.Norm, 1):
+		return nil, fmt.Errorf("client: clip norm p = %v must be 1, 2 or +Inf", c.Norm)
+	case c.ClipMode == ClipCoordinate && !math.IsInf(c.Norm, 1):
+		return nil, fmt.Errorf("client: clip mode %q needs an l-infinity ball, the randomizer's is l%v", c.ClipMode, c.Norm)
+	case c.ClipMode != ClipCoordinate && c.ClipMode != ClipNorm:
+		return nil, fmt.Errorf("client: unknown clip mode %q", c.ClipMode)
+	}
+	return &Client{config: c}, nil
+}
+
+// Check refuses a round whose announcement names another mechanism, ε₀ or ball
+// than the client was made for: it does not take part in what it did not agree
+// to, and what a ledger is charged is what it does.
+func (c *Client) Check(ann wire.Announcement) error {
+	m := c.config.Mechanism
+	var eps0, sigma float64 // none where the mechanism promises nothing
+	if r, ok := m.(randomizer.Randomizer); ok {
+		eps0, sigma = r.Event().Eps0, r.Event().Sigma
+	}
+	switch {
+	case ann.Randomizer != m.Name():
+		return fmt.Errorf("client: round %d announces mechanism %q, want %q", ann.Round, ann.Randomizer, m.Name())
+	case ann.Eps0 != eps0:
+		return fmt.Errorf("client: round %d announces eps0 = %v, want %v", ann.Round, ann.Eps0, eps0)
+	case ann.Sigma != sigma:
+		return fmt.Errorf("client: round %d announces sigma = %v, want %v", ann.Round, ann.Sigma, sigma)
+	case ann.Clip != c.config.Clip:
+		return fmt.Errorf("client: round %d announces clip = %v, want %v", ann.Round, ann.Clip, c.config.Clip)
+	}
+	return nil
+}
+
+// Report clips grad, randomizes it and writes the report into r; grad is
+// working memory after. It cannot fail: nothing about the data may show in
+// whether it does.
+func (c *Client) Report(src rng.Source, grad []float32, r *randomizer.Report) {
+	m, sparse := c.config.Mechanism.(randomizer.Sparse)
+	switch {
+	case c.config.ClipMode == ClipCoordinate && sparse:
+		c.ReportAt(src, func(j int) float32 { return grad[j] }, r)
+	case c.config.ClipMode == ClipCoordinate:
+		randomizer.ClipCoordinate(grad, c.config.Clip)
+		c.config.Mechanism.Randomize(src, grad, r)
+	case sparse:
+		// What is not reported need not be scaled.
+		f := randomizer.ClipScale(grad, c.config.Norm, c.config.Clip)
+		m.RandomizeAt(src, func(j int) float32 {
+			if f < 1 {
+				return float32(f * float64(grad[j]))
+			}
+			return grad[j]
+		}, r)
+	default:
+		randomizer.ClipNorm(grad, c.config.Norm, c.config.Clip)
+		c.config.Mechanism.Randomize(src, grad, r)
+	}
+}
+
+// ReportAt is Report for a gradient given by its coordinates: at returns
+// coordinate j, and is asked for those only that the report is about. It
+// panics where Sparse is 0.
+func (c *Client) ReportAt(src rng.Source, at func(j int) float32, r *randomizer.Report) {
+	if c.Sparse() == 0 {
+		panic("client: the report needs the whole gradient")
+	}
+	c.config.Mechanism.(randomizer.Sparse).RandomizeAt(src, func(j int) float32 {
+		return randomizer.ClipValue(at(j), c.config.Clip)
+	}, r)
+}
+
+// Sparse returns the number of coordinates of its gradient that a client's
+// report is about, or 0 if it needs all of them: clipping by norm does.
+func (c *Client) Sparse() int {
+	if m, ok := c.config.Mechanism.(randomizer.Sparse); ok && c.config.ClipMode == ClipCoordinate {
+		return m.Coordinates()
+	}
+	return 0
+}

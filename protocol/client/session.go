@@ -1,0 +1,124 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// session is what a client proves to the shuffler with that a report is its own.
+// It is in memory only: a process that starts again asks for another.
+type session struct {
+	population wire.Population
+	wire.Session
+	passes bool // the shuffler takes reports with a pass
+}
+
+// sessionSpare is how long a session has to hold after a round's deadline: as far as
+// the shuffler's clock may be ahead, and what is sent at the last moment on its way.
+const sessionSpare = time.Minute
+
+// lasts says whether a report of a round that ends then can be made with it.
+func (s session) lasts(p wire.Population, deadline time.Time) bool {
+	return s.population == p && s.Expires > deadline.Add(sessionSpare).Unix()
+}
+
+// prepare asks for every client's session before a task's first round, and before
+// any client's data are touched: when it asks says nothing of them. What it does not
+// get is asked for again in the round.
+func (f *Fleet) prepare(ctx context.Context, t *Terms) {
+	e, err := func() (wire.Enrolment, error) {
+		f.enrolled.mu.Lock()
+		defer f.enrolled.mu.Unlock()
+		return f.latestEnrolment(ctx)
+	}()
+	if err != nil || e.Population != t.Task.Population {
+		return // the round's announcement says which enrolment it is for
+	}
+	now := time.Now()
+	key, err := shufflerKey(e, now)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, prepareTime)
+	defer cancel()
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, f.config.Connections)
+	for _, m := range f.members {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			_, _, _ = f.session(ctx, m, e.Population, key.Suite, now, now)
+		})
+	}
+	wg.Wait()
+}
+
+// prepareTime is how long a task may wait for sessions.
+const prepareTime = 2 * time.Minute
+
+// current returns the session that a member has, if it outlives a round.
+func (m *member) current(p wire.Population, deadline time.Time) (session, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.session, m.session.lasts(p, deadline)
+}
+
+// forget drops a session that the shuffler does not know, unless it is another by now.
+func (m *member) forget(old session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.session == old {
+		m.session = session{}
+	}
+}
+
+// session returns a session of the client's that outlives a round: the sealed bytes
+// do not change until they are answered, so that it must not end before. at is when
+// one is asked for, if there is none. fresh says that there was none.
+// The answer is sealed to a key that is made for it, with the suite that reports are
+// sealed to the shuffler with.
+func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite wire.Suite, deadline, at time.Time) (s session, fresh bool, err error) {
+	if s, ok := m.current(p, deadline); ok {
+		return s, false, nil
+	}
+	if err := sleep(ctx, time.Until(at)); err != nil {
+		return s, true, refuse(CauseSession, "%v", err)
+	}
+	select { // two tasks may need it at a time
+	case m.asking <- struct{}{}:
+	case <-ctx.Done():
+		return s, true, refuse(CauseSession, "%v", ctx.Err())
+	}
+	defer func() { <-m.asking }()
+	if s, ok := m.current(p, deadline); ok {
+		return s, true, nil
+	}
+	key, err := envelope.GenerateKey(suite, time.Time{})
+	if err != nil {
+		return s, true, refuse(CauseSession, "%v", err)
+	}
+	request := wire.SessionRequest{Population: p, Client: m.id, Time: time.Now().Unix(), Suite: suite, Public: key.Public().Public}
+	a, err := f.post(ctx, "/v1/session", wire.Sign(m.credential.key, wire.LabelSession, request.Append(nil)))
+	if err != nil {
+		return s, true, refuse(CauseSession, "%v", err)
+	}
+	if a.status != http.StatusOK {
+		return s, true, refuse(CauseSession, "%v", a.unexpected("session"))
+	}
+	next := session{population: p, passes: a.passes}
+	if next.Session, err = key.OpenSession(request, a.body); err != nil {
+		return s, true, refuse(CauseSession, "%v", err)
+	}
+	if !next.lasts(p, deadline) {
+		return s, true, refuse(CauseSession, "it ends at %s, the round at %s", time.Unix(next.Expires, 0).UTC().Format(time.RFC3339), deadline.UTC().Format(time.RFC3339))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.session = next
+	return next, true, nil
+}

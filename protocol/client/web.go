@@ -1,0 +1,184 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Limits of answers.
+const (
+	maxTask         = 2 << 20
+	maxAnnouncement = 1 << 16
+	maxEnrolment    = 4 << 20
+	maxTaskList     = 1 << 20
+	maxRefusal      = 1 << 12
+)
+
+// requestTime is how long an answer may take, beside what was asked to wait.
+const requestTime = 30 * time.Second
+
+// web speaks HTTP for all clients of a process.
+type web struct{ http *http.Client }
+
+func newWeb(roots *x509.CertPool, connections int) *web {
+	t := &http.Transport{
+		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: connections,
+		IdleConnTimeout:     time.Minute,
+		ForceAttemptHTTP2:   true,
+		DisableCompression:  true,
+	}
+	return &web{&http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+func (w *web) Close() { w.http.CloseIdleConnections() }
+
+// checkBase refuses what is not the address of a server.
+func checkBase(name, base string) (string, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", fmt.Errorf("client: %s: want an https:// address", name)
+	}
+	return strings.TrimSuffix(base, "/"), nil
+}
+
+// answer is a response that was read whole.
+type answer struct {
+	status int
+	body   []byte
+	etag   string
+	passes bool // wire.ReportKindHeader
+}
+
+// errTooLong is wrapped where an answer is longer than it may be.
+var errTooLong = errors.New("longer than it may be")
+
+func (w *web) do(ctx context.Context, method, url string, body []byte, etag string, limit int64, wait time.Duration) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime+wait)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return answer{}, fmt.Errorf("client: %v", err)
+	}
+	req.Header.Set("User-Agent", "riffle/1") // the same for all
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/octet-stream")
+	}
+	if etag != "" {
+		req.Header.Set("If-None-Match", etag)
+	}
+	resp, err := w.http.Do(req)
+	if err != nil {
+		return answer{}, fmt.Errorf("client: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		limit = maxRefusal
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err != nil {
+		return answer{}, fmt.Errorf("client: %w", err)
+	}
+	if int64(len(b)) > limit {
+		return answer{}, fmt.Errorf("client: %s %s: answer %w (%d bytes)", method, req.URL.Path, errTooLong, limit)
+	}
+	return answer{status: resp.StatusCode, body: b, etag: resp.Header.Get("ETag"),
+		passes: resp.Header.Get(wire.ReportKindHeader) == strconv.Itoa(int(wire.KindPassed))}, nil
+}
+
+// reason is what a refusal says; empty if it says nothing that is known.
+func (a answer) reason() wire.Reason {
+	var refusal struct {
+		Reason wire.Reason `json:"reason"`
+	}
+	if json.Unmarshal(a.body, &refusal) != nil {
+		return ""
+	}
+	for _, r := range wire.Reasons() {
+		if r == refusal.Reason {
+			return r
+		}
+	}
+	return ""
+}
+
+// again says that the same request may be answered otherwise later.
+func (a answer) again() bool {
+	return a.status == http.StatusTooManyRequests || a.status >= 500
+}
+
+// unexpected is the error of a status that nothing is said about.
+func (a answer) unexpected(what string) error {
+	if r := a.reason(); r != "" {
+		return fmt.Errorf("client: %s: status %d, %s", what, a.status, r)
+	}
+	return fmt.Errorf("client: %s: status %d", what, a.status)
+}
+
+// backoff waits longer from time to time, with jitter, so that clients that
+// failed together do not come back together.
+type backoff struct {
+	src  rng.Source
+	next time.Duration
+}
+
+// Waits between tries. Where something has to be done by a deadline, a wait is no
+// longer than an eighth of the time that is left, or leastWait.
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = 5 * time.Second
+	leastWait = time.Second
+)
+
+func newBackoff() *backoff { return &backoff{src: rng.Secure(), next: firstWait} }
+
+// wait returns ctx's error if that ends first.
+func (b *backoff) wait(ctx context.Context) error {
+	next := b.next
+	b.next = min(2*b.next, lastWait)
+	if deadline, ok := ctx.Deadline(); ok {
+		next = min(next, max(leastWait, time.Until(deadline)/8))
+	}
+	return sleep(ctx, next/2+upTo(b.src, next))
+}
+
+func (b *backoff) reset() { b.next = firstWait }
+
+// upTo draws a time below d.
+func upTo(src rng.Source, d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return time.Duration(src.Uint64() % uint64(d))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,150 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// costly is a task whose noise takes minutes to check.
+func costly(name string) wire.Task {
+	return wire.Task{Population: wire.Population{3}, Name: name, Trust: dp.Distributed, Participation: dp.All, MinReports: 3, Rounds: 9, Delta: 1e-5,
+		Mechanism: wire.Mechanism{Name: "vector-sum-skellam", Dim: dim, Clip: 1, ClipMode: "norm", Sum: wire.Sum{Users: 1 << 40, MinUsers: 2, Honest: .5,
+			Grid: 1 << 10, Norm: 1 << 30, Noise: string(vecsum.Skellam), NoiseVariance: 1 << 20, Sigma: 1e-9}}}
+}
+
+// A task that would keep a client's processor busy is refused after a while, and why
+// is said.
+func TestCostlyTaskIsRefused(t *testing.T) {
+	p := policy()
+	p.MaxWork = 100 * time.Millisecond
+	begun := time.Now()
+	_, err := p.Agree(t.Context(), costly("one"))
+	var refused *client.Refused
+	if !errors.As(err, &refused) || refused.Cause != client.CausePolicy || !strings.Contains(refused.Detail, "to check") {
+		t.Errorf("error %v", err)
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %v to refuse", took)
+	}
+	// What costs nothing to see is seen first.
+	p.MaxModelBytes = 4
+	p.MaxWork = time.Hour
+	if _, err = p.Agree(t.Context(), costly("two")); !errors.As(err, &refused) || !strings.Contains(refused.Detail, "a model of") {
+		t.Errorf("error %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p = policy()
+	if _, err := p.Agree(ctx, costly("three")); err == nil {
+		t.Error("agreed after the end")
+	}
+}
+
+// serveTasks has the coordinator list these tasks.
+func (w *world) serveTasks(tasks []wire.Task) {
+	byID := map[string][]byte{}
+	var list strings.Builder
+	for _, task := range tasks {
+		name := fmt.Sprintf("%x", task.ID())
+		byID[name] = wire.Sign(w.coordinator, wire.LabelTask, task.Append(nil))
+		fmt.Fprintln(&list, name)
+	}
+	w.before = func(rw http.ResponseWriter, r *http.Request) bool {
+		path := strings.TrimPrefix(r.URL.Path, "/v1/tasks")
+		if path == "" {
+			fmt.Fprint(rw, list.String())
+			return true
+		}
+		b, ok := byID[strings.TrimPrefix(path, "/")]
+		if ok {
+			w.count(r, "task")
+			rw.Write(b)
+		}
+		return ok
+	}
+}
+
+// A coordinator that makes tasks without end, or such as cost much to refuse, gets so
+// much of a client and no more.
+func TestTasksWithoutEnd(t *testing.T) {
+	run := func(t *testing.T, tasks []wire.Task, change func(*client.JoinConfig), last func(client.Notice) bool, prepare ...func(*client.Fleet)) map[string]int {
+		t.Helper()
+		w := newWorld(t, 3, shuffleTask())
+		w.serveTasks(tasks)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		ended := false
+		c := w.config()
+		c.Tasks = nil
+		notices := make(chan client.Notice, 1<<12)
+		c.Watch = func(n client.Notice) { notices <- n }
+		change(&c)
+		f, err := client.NewFleet(c, w.members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range prepare {
+			p(f)
+		}
+		done := make(chan error, 1)
+		go func() { done <- f.Run(ctx) }()
+		for !ended && ctx.Err() == nil {
+			select {
+			case n := <-notices:
+				ended = last(n)
+			case <-ctx.Done():
+			}
+		}
+		if !ended {
+			t.Error("there is no end of it")
+		}
+		cancel()
+		if err := errors.Join(<-done, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return maps.Clone(w.requests) // its last requests may still be served
+	}
+	says := func(text string) func(client.Notice) bool {
+		return func(n client.Notice) bool {
+			return n.What == client.Declined && n.Err != nil && strings.Contains(n.Err.Error(), text)
+		}
+	}
+	t.Run("many", func(t *testing.T) {
+		var tasks []wire.Task
+		for i := range 1100 {
+			task := shuffleTask()
+			task.Name, task.MinReports = fmt.Sprint(i), 1 // too small a crowd
+			tasks = append(tasks, task)
+		}
+		if n := run(t, tasks, func(*client.JoinConfig) {}, says("1024 tasks were looked at"))["GET task"]; n > 1024 {
+			t.Errorf("%d tasks were fetched", n)
+		}
+	})
+	t.Run("costly", func(t *testing.T) {
+		var tasks []wire.Task
+		for i := range 40 {
+			tasks = append(tasks, costly(fmt.Sprint(i)))
+		}
+		run(t, tasks, func(c *client.JoinConfig) { c.Policy.MaxWork = 10 * time.Millisecond }, says("to refuse tasks has taken more than 100ms"))
+	})
+	t.Run("none left", func(t *testing.T) {
+		// All members are in as many tasks as they may be: nothing is worth checking.
+		var tasks []wire.Task
+		tasks = append(tasks, costly("another"))
+		run(t, tasks, func(c *client.JoinConfig) { c.Policy.MaxWork = time.Hour }, says("max-tasks: 1"),
+			func(f *client.Fleet) { f.Took([32]byte{9}) })
+	})
+}

@@ -1,0 +1,474 @@
+// Package coordinator is the role that runs a task: it announces rounds,
+// charges the ledger, sums reports and owns the model. Nothing about privacy
+// rests on it but the order in Round: charge first, open after.
+package coordinator
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/learn/schedule"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Ledger is the budget. Charge returns only when the charge would survive
+// what the coordinator survives; charging the same round again is harmless.
+type Ledger interface {
+	Charge(ledger.Entry) error
+	Spent() (dp.Bound, error)
+	Entries() []ledger.Entry
+	Restore([]ledger.Entry) error
+}
+
+// Config is a task. Required are all fields but Sample, CheckInRate and Blocks,
+// each of which belongs to one Participation, and Report where the ledger is
+// ledger.Unprotected.
+type Config struct {
+	Task          [32]byte
+	Optimizer     optimize.Optimizer
+	Mechanism     randomizer.Mechanism
+	Report        dp.Report // the Event of Mechanism: what one report promises
+	Ledger        Ledger
+	Trust         dp.Trust
+	Participation dp.Participation
+	Population    int64 // n, Colluders among them
+	Sample        int64
+	CheckInRate   float64
+	Blocks        schedule.Blocks // of dp.Once: once in every epoch
+	MinReports    int64
+	Clip          float64
+	// Colluders is how many of a round's reports are taken to be of clients that
+	// collude with an observer: they hide nobody. A round is then charged as one
+	// of all of its other reports, without credit for who was chosen.
+	Colluders int64
+	// Honest is the share of every round's reports whose noise is relied on, of a
+	// vector sum; 0 means 1. Who else takes part is the others' choice, so chance is
+	// credited among Honest·Population clients only.
+	Honest float64
+}
+
+// Fewer is how many reports fewer a round is charged for than it has: the colluders,
+// or of a sum of which a share Honest adds noise, besides which they take theirs away,
+// as many reports as that noise is counted for.
+func (c Config) Fewer() int64 {
+	if c.Colluders > 0 && c.Honest > 0 && c.Honest < 1 {
+		return int64(min(math.Ceil(float64(c.Colluders)/c.Honest*(1+0x1p-50)), 1<<52))
+	}
+	return c.Colluders
+}
+
+// Coordinator is the task's state between messages. Not safe for concurrent
+// use; tallies of one round may be filled concurrently.
+type Coordinator struct {
+	config    Config
+	round     int64 // last round that ended
+	opened    int64 // round whose batch may be opened; 0 if none
+	batch     [32]byte
+	published []float32
+	mean      []float64
+	shortened bool // whether the last mean was
+}
+
+// New returns the coordinator before round 1.
+func New(c Config) (*Coordinator, error) {
+	if c.Optimizer == nil || c.Mechanism == nil || c.Ledger == nil {
+		return nil, errors.New("coordinator: optimizer, mechanism and ledger are required")
+	}
+	if d := len(c.Optimizer.Point()); d != c.Mechanism.Dim() {
+		return nil, fmt.Errorf("coordinator: the model has %d parameters, the mechanism %d", d, c.Mechanism.Dim())
+	}
+	if err := c.checkPromise(); err != nil {
+		return nil, err
+	}
+	if !(c.Honest >= 0 && c.Honest <= 1) {
+		return nil, fmt.Errorf("coordinator: honest = %v must lie between 0 and 1", c.Honest)
+	}
+	if c.Colluders < 0 || c.Colluders > 0 && c.MinReports <= c.Fewer() {
+		return nil, fmt.Errorf("coordinator: %d colluders must be fewer than n-min = %d, and their noise than that of its honest fraction", c.Colluders, c.MinReports)
+	}
+	if c.Population < 1 || c.MinReports < 1 || c.MinReports > c.Population {
+		return nil, fmt.Errorf("coordinator: n-min = %d must lie between 1 and n = %d", c.MinReports, c.Population)
+	}
+	switch c.Participation {
+	case dp.All:
+	case dp.Sampled:
+		if c.Sample < 1 || c.Sample > c.Population {
+			return nil, fmt.Errorf("coordinator: k = %d must lie between 1 and n = %d", c.Sample, c.Population)
+		}
+	case dp.CheckIn:
+		if !(c.CheckInRate > 0 && c.CheckInRate <= 1) {
+			return nil, fmt.Errorf("coordinator: gamma = %v must be above 0 and at most 1", c.CheckInRate)
+		}
+	case dp.Once:
+		if c.Blocks.Clients() != c.Population {
+			return nil, fmt.Errorf("coordinator: blocks of %d clients, the population has %d", c.Blocks.Clients(), c.Population)
+		}
+		if c.MinReports > c.Blocks.Smallest() {
+			return nil, fmt.Errorf("coordinator: n-min = %d must be at most the %d of the smallest block", c.MinReports, c.Blocks.Smallest())
+		}
+	default:
+		return nil, fmt.Errorf("coordinator: participation %q cannot be run", c.Participation)
+	}
+	co := &Coordinator{config: c, mean: make([]float64, c.Mechanism.Dim()), published: make([]float32, c.Mechanism.Dim())}
+	co.publish()
+	return co, nil
+}
+
+// checkPromise makes sure that what is charged is what the reports are: a budget
+// is kept only for a mechanism with a local guarantee, and only for its own.
+func (c Config) checkPromise() error {
+	if _, ok := c.Ledger.(ledger.Unprotected); ok {
+		return nil
+	}
+	m, ok := c.Mechanism.(randomizer.Randomizer)
+	if !ok {
+		return fmt.Errorf("coordinator: mechanism %q has no local guarantee that a ledger could count", c.Mechanism.Name())
+	}
+	if m.Event() != c.Report {
+		return fmt.Errorf("coordinator: report %+v is to be charged, mechanism %q promises %+v", c.Report, m.Name(), m.Event())
+	}
+	return nil
+}
+
+// publish rounds the optimiser's point to what clients receive.
+func (c *Coordinator) publish() {
+	for j, v := range c.config.Optimizer.Point() {
+		c.published[j] = float32(v)
+	}
+}
+
+// Round returns the last round that ended.
+func (c *Coordinator) Round() int64 { return c.round }
+
+// Parameters returns the published parameters of the coming round. Read it,
+// do not keep it across End.
+func (c *Coordinator) Parameters() []float32 { return c.published }
+
+// Announce opens the coming round. It may be called any number of times.
+func (c *Coordinator) Announce() wire.Announcement {
+	h := sha256.New()
+	var word [4]byte
+	for _, v := range c.published {
+		binary.LittleEndian.PutUint32(word[:], math.Float32bits(v))
+		h.Write(word[:])
+	}
+	a := wire.Announcement{
+		Task: c.config.Task, Round: c.round + 1, Trust: c.config.Trust,
+		Participation: c.config.Participation, Population: c.config.Population,
+		Sample: c.config.Sample, CheckInRate: c.config.CheckInRate, MinReports: c.config.MinReports,
+		PerEpoch:   c.config.Blocks.PerEpoch(),
+		Randomizer: c.config.Mechanism.Name(), Eps0: c.config.Report.Eps0, Sigma: c.config.Report.Sigma, Clip: c.config.Clip,
+	}
+	h.Sum(a.ModelDigest[:0])
+	return a
+}
+
+// Receive charges the ledger for a closed batch. Only after it returns nil may
+// the batch be opened; if it refuses, the batch must be destroyed unread. One
+// charge pays for one batch: the same one may be received again before End, also
+// by a coordinator restored from a State in which it is open; another one is
+// refused.
+//
+// With dp.Local a void round is charged, too, and ends without a tally: its reports
+// were seen by who carries them, and nobody is trusted to forget them.
+func (c *Coordinator) Receive(b wire.RoundClosed) error {
+	if b.Round != c.round+1 {
+		return fmt.Errorf("coordinator: batch of round %d, want round %d", b.Round, c.round+1)
+	}
+	if b.Void && c.config.Trust != dp.Local {
+		return fmt.Errorf("coordinator: round %d is void, there is no batch of it", b.Round)
+	}
+	if c.opened != 0 {
+		if b.Digest != c.batch {
+			return fmt.Errorf("coordinator: round %d is charged for another batch", c.opened)
+		}
+		return nil
+	}
+	// More cannot come from those who were asked.
+	k, limit := b.Reports, c.config.Population
+	if b.Void {
+		k = c.config.MinReports // which trust local does not count on
+	}
+	switch c.config.Participation {
+	case dp.Sampled:
+		limit = c.config.Sample
+	case dp.Once:
+		_, block := c.config.Blocks.Of(b.Round)
+		limit = c.config.Blocks.Len(block)
+	}
+	if k < c.config.MinReports || k > limit {
+		return fmt.Errorf("coordinator: round %d has %d reports, want between n-min = %d and %d",
+			b.Round, k, c.config.MinReports, limit)
+	}
+	if c.config.Participation != dp.Once || !c.epochCharged(b.Round) {
+		event, err := c.event(k)
+		if err != nil {
+			return err
+		}
+		if err := c.config.Ledger.Charge(ledger.Entry{Round: b.Round, Event: event}); err != nil {
+			return err
+		}
+	}
+	c.opened, c.batch = b.Round, b.Digest
+	return nil
+}
+
+// event is what a round with k reports costs. Given k, those who took part are
+// a uniform k-subset of the population, however they came to be chosen: this
+// needs coins and drop-outs that are independent of the data and alike for all
+// clients. Where some clients drop out more often than others, the rest are
+// chosen with a larger chance than k/n, and the charge is too small for them.
+// Whether a round is void depends on k alone and changes nothing.
+//
+// With dp.Once a client is in one block of an epoch, and the epoch's first
+// round pays for all of them, as for blocks of the least size that is released.
+func (c *Coordinator) event(k int64) (dp.Round, error) {
+	if _, ok := c.config.Ledger.(ledger.Unprotected); ok {
+		return dp.Round{}, nil // reports promise nothing, and nothing is recorded
+	}
+	if c.config.Participation == dp.Once {
+		e, err := c.config.Blocks.Epoch(c.config.Report, c.config.MinReports-c.config.Fewer())
+		e.Trust = c.config.Trust
+		return e, err
+	}
+	e := dp.Round{
+		Report: c.config.Report, Trust: c.config.Trust, Participation: c.config.Participation,
+		Population: c.config.Population, Reports: k, Realised: true,
+	}
+	if h := c.config.Honest; h > 0 && h < 1 {
+		e.Population = int64(h * float64(e.Population))
+	}
+	if k > e.Population {
+		// The others may stay away from all rounds but this client's.
+		e.Participation, e.Population = dp.All, k
+	}
+	if c.config.Colluders > 0 {
+		// How many of the k are honest is not known, and with more of them a client
+		// is chosen more often but hidden better. The fewest, all asked, cover both.
+		e.Participation, e.Reports = dp.All, k-c.config.Fewer()
+		e.Population = e.Reports
+	}
+	if e.Participation == dp.All && e.Reports != e.Population {
+		e.Participation = dp.CheckIn
+	}
+	return e, nil
+}
+
+// Planned is what the coming round would be charged if k reports came of it; false
+// if an earlier round has paid for it.
+func (c *Coordinator) Planned(k int64) (event dp.Round, charged bool, err error) {
+	if c.config.Participation == dp.Once && c.epochCharged(c.round+1) {
+		return dp.Round{}, false, nil
+	}
+	event, err = c.event(k)
+	return event, true, err
+}
+
+// epochCharged says whether a round of this round's epoch was charged.
+func (c *Coordinator) epochCharged(round int64) bool {
+	entries := c.config.Ledger.Entries()
+	if len(entries) == 0 {
+		return false
+	}
+	charged, _ := c.config.Blocks.Of(entries[len(entries)-1].Round)
+	epoch, _ := c.config.Blocks.Of(round)
+	return charged == epoch
+}
+
+// Tally sums opened reports. One goroutine each; sums are exact integers, so
+// how reports are spread over tallies changes nothing.
+type Tally struct {
+	mechanism randomizer.Mechanism
+	round     int64
+	sum       []int64
+	accepted  int64
+	rejected  int64
+}
+
+// NewTally returns an empty tally of the round that was charged.
+func (c *Coordinator) NewTally() (*Tally, error) {
+	if c.opened == 0 {
+		return nil, errors.New("coordinator: no round is charged, nothing may be opened")
+	}
+	return &Tally{mechanism: c.config.Mechanism, round: c.opened, sum: make([]int64, c.config.Mechanism.Dim())}, nil
+}
+
+// Open validates a report and adds it. A report out of shape or range is
+// counted as rejected and leaves no other trace.
+func (t *Tally) Open(r *randomizer.Report) {
+	if t.mechanism.Check(r) != nil {
+		t.rejected++
+		return
+	}
+	t.mechanism.Add(t.sum, r)
+	t.accepted++
+}
+
+// Reject counts a report that could not even be read.
+func (t *Tally) Reject() { t.rejected++ }
+
+// AddNoise adds noise to the sum, for a simulation that draws the noise of all
+// clients of a vector sum at once; n is how many reports all tallies accepted.
+func (t *Tally) AddNoise(n int64, add func(sum []int64, n int64) error) error { return add(t.sum, n) }
+
+// AddSum adds the sum of n reports of which nobody saw the parts.
+func (t *Tally) AddSum(sum []int64, n int64) error {
+	if len(sum) != len(t.sum) || n < 0 {
+		return fmt.Errorf("coordinator: sum of %d counts over %d reports, want %d counts", len(sum), n, len(t.sum))
+	}
+	for j, v := range sum {
+		t.sum[j] += v
+	}
+	t.accepted += n
+	return nil
+}
+
+// Accepted returns how many reports were added.
+func (t *Tally) Accepted() int64 { return t.accepted }
+
+// ErrRange is wrapped where a sum is none that its clients can have.
+var ErrRange = errors.New("coordinator: sum out of range")
+
+// ranged is a mechanism of which nobody checks single reports: their sum is checked.
+type ranged interface {
+	CheckSum(sum []int64, n int64) error
+}
+
+// TakeBack puts the optimiser back to what it was before the step that End took:
+// the round then has ended without one.
+func (c *Coordinator) TakeBack(before optimize.State) error {
+	if c.opened != 0 {
+		return fmt.Errorf("coordinator: round %d is open", c.opened)
+	}
+	if err := c.config.Optimizer.Restore(before); err != nil {
+		return err
+	}
+	c.publish()
+	return nil
+}
+
+// shorten brings a mean that is longer than n honest reports give, but for a chance
+// of 1e-9, to that length: so far and no farther liars move the model. It looks at
+// the mean only, so it costs no privacy.
+func (c *Coordinator) shorten(n int64) {
+	c.shortened = false
+	m, ok := c.config.Mechanism.(randomizer.Sized)
+	if !ok {
+		return
+	}
+	var square float64
+	for _, v := range c.mean {
+		square += float64(v * v)
+	}
+	length, most := math.Sqrt(square), m.MeanBound(n)
+	if !(length > most) {
+		return
+	}
+	c.shortened = true
+	for j := range c.mean {
+		c.mean[j] *= most / length
+	}
+}
+
+// Shortened says whether the last step that End took was made shorter: if not by a
+// chance of 1e-9, some of the reports were not honest.
+func (c *Coordinator) Shortened() bool { return c.shortened }
+
+// End closes the charged round with its tallies and takes the step. It returns
+// how many reports were summed and how many rejected. After an error the round is
+// still open.
+func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err error) {
+	if c.opened == 0 {
+		return 0, 0, errors.New("coordinator: no round is open")
+	}
+	sum := make([]int64, len(c.mean))
+	for _, t := range tallies {
+		if t.round != c.opened {
+			return 0, 0, fmt.Errorf("coordinator: tally of round %d in round %d", t.round, c.opened)
+		}
+		for j, v := range t.sum {
+			sum[j] += v
+		}
+		accepted += t.accepted
+		rejected += t.rejected
+	}
+	if accepted > 0 {
+		if m, ok := c.config.Mechanism.(ranged); ok {
+			if err := m.CheckSum(sum, accepted); err != nil {
+				return accepted, rejected, fmt.Errorf("%w: %w", ErrRange, err)
+			}
+		}
+		c.config.Mechanism.Estimate(c.mean, sum, accepted)
+		c.shorten(accepted)
+		if err := c.config.Optimizer.Step(c.mean); err != nil {
+			return accepted, rejected, err
+		}
+		c.publish()
+	}
+	c.round, c.opened, c.batch = c.opened, 0, [32]byte{}
+	return accepted, rejected, nil
+}
+
+// Void ends a round of which nothing was released: no charge, no step. With dp.Local
+// it is for rounds to which nobody sent a report; others are received.
+func (c *Coordinator) Void() error {
+	if c.opened != 0 {
+		return fmt.Errorf("coordinator: round %d is charged and cannot be void", c.opened)
+	}
+	c.round++
+	return nil
+}
+
+// Model writes the parameters to release now.
+func (c *Coordinator) Model(dst []float64) { c.config.Optimizer.Model(dst) }
+
+// Spent returns the bound on what was charged so far.
+func (c *Coordinator) Spent() (dp.Bound, error) { return c.config.Ledger.Spent() }
+
+// State is a coordinator after a round, with the next one if it is open.
+type State struct {
+	Round     int64
+	Optimizer optimize.State
+	Charged   []ledger.Entry
+	// Opened is Round+1 if its batch was charged and may have been opened, and
+	// Batch the digest of that batch; 0 if not. What was summed of it is not
+	// kept: the same batch must be received again.
+	Opened int64
+	Batch  [32]byte
+}
+
+// State returns a copy.
+func (c *Coordinator) State() State {
+	return State{Round: c.round, Optimizer: c.config.Optimizer.State(), Charged: c.config.Ledger.Entries(), Opened: c.opened, Batch: c.batch}
+}
+
+// Restore brings a new coordinator of the same configuration to s.
+func (c *Coordinator) Restore(s State) error {
+	if c.round != 0 || s.Round < 0 {
+		return fmt.Errorf("coordinator: restore of round %d over round %d", s.Round, c.round)
+	}
+	if s.Opened != 0 && s.Opened != s.Round+1 {
+		return fmt.Errorf("coordinator: round %d is open in a state of round %d", s.Opened, s.Round)
+	}
+	if n := len(s.Charged); n > 0 && s.Charged[n-1].Round > s.Round+1 {
+		return fmt.Errorf("coordinator: round %d is charged in a state of round %d", s.Charged[n-1].Round, s.Round)
+	} else if n > 0 && s.Charged[n-1].Round == s.Round+1 && s.Opened == 0 {
+		return fmt.Errorf("coordinator: round %d is charged in a state that does not say for which batch", s.Charged[n-1].Round)
+	}
+	if err := c.config.Optimizer.Restore(s.Optimizer); err != nil {
+		return err
+	}
+	if err := c.config.Ledger.Restore(s.Charged); err != nil {
+		return err
+	}
+	c.round, c.opened, c.batch = s.Round, s.Opened, s.Batch
+	c.publish()
+	return nil
+}

@@ -1,0 +1,233 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// ErrChain is wrapped where entries are not the ones that were written: changed,
+// taken out, put in, or of another population.
+var ErrChain = errors.New("ledger: entries do not form one chain")
+
+// ErrCharged is wrapped by the refusal of a charge for a round that was charged
+// for another batch, or that a later one was charged after.
+var ErrCharged = errors.New("ledger: round was charged otherwise")
+
+// Book is the ledger of a population: the entries of all its tasks in the order
+// they were charged, each with the digest of the one before. A person is in the
+// population, not in a task, so what all tasks cost together is counted, besides
+// each task's own: see adaptive.md for why that is another count.
+//
+// It holds no storage and does no reading or writing: Next says what is to be
+// written, Apply takes what was. Not safe for concurrent use.
+type Book struct {
+	population wire.Population
+	entries    []wire.Entry
+	head       [32]byte
+	whole      *whole
+	tasks      map[[32]byte]*account
+}
+
+// account is a task's part of a book.
+type account struct {
+	ledger  *Ledger
+	entries []Entry
+	last    wire.Entry
+}
+
+// NewBook returns the empty book of a population, whose budget over all tasks is
+// limit.
+func NewBook(p wire.Population, limit Config) (*Book, error) {
+	whole, err := newWhole(limit)
+	if err != nil {
+		return nil, err
+	}
+	return &Book{population: p, whole: whole, tasks: map[[32]byte]*account{}}, nil
+}
+
+// SetTask gives a task its own budget. What was charged to it before counts.
+func (b *Book) SetTask(task [32]byte, limit Config) error {
+	l, err := New(limit)
+	if err != nil {
+		return err
+	}
+	a := b.account(task)
+	if err := l.Restore(a.entries); err != nil {
+		return err
+	}
+	a.ledger = l
+	return nil
+}
+
+func (b *Book) account(task [32]byte) *account {
+	a := b.tasks[task]
+	if a == nil {
+		a = &account{}
+		b.tasks[task] = a
+	}
+	return a
+}
+
+// Charge is a round to be charged: what a coordinator knows of a closed round.
+type Charge struct {
+	Task         [32]byte
+	Round        int64
+	Announcement [32]byte
+	Batch        [32]byte
+	Event        dp.Round
+}
+
+// Next returns the entry to write for a charge, or the one that was written for it
+// already. It changes nothing. The error wraps ErrBudget where the task's or the
+// population's budget would be exceeded, and ErrCharged where the round, or a later
+// one of the task, was charged for something else.
+func (b *Book) Next(c Charge) (e wire.Entry, written bool, err error) {
+	a := b.tasks[c.Task]
+	if a == nil || a.ledger == nil {
+		return wire.Entry{}, false, fmt.Errorf("ledger: task %x has no budget", c.Task[:8])
+	}
+	e = wire.Entry{Before: b.head, Population: b.population, Task: c.Task, Round: c.Round,
+		Announcement: c.Announcement, Batch: c.Batch, Event: c.Event}
+	if len(a.entries) > 0 && c.Round <= a.last.Round {
+		again := a.last
+		again.Before = e.Before
+		if again == e {
+			return a.last, true, nil
+		}
+		return wire.Entry{}, false, fmt.Errorf("%w: task %x is charged up to round %d, not again for round %d",
+			ErrCharged, c.Task[:8], a.last.Round, c.Round)
+	}
+	entry := Entry{Round: c.Round, Event: c.Event}
+	if err := a.ledger.afford(entry); err != nil {
+		return wire.Entry{}, false, fmt.Errorf("task %x: %w", c.Task[:8], err)
+	}
+	if err := b.tails(c.Task, a.ledger.config, false); err != nil {
+		return wire.Entry{}, false, err
+	}
+	if err := b.whole.afford(c.Task, c.Event); err != nil {
+		return wire.Entry{}, false, fmt.Errorf("population %x: %w", b.population[:4], err)
+	}
+	// What cannot be read back must not be written.
+	if _, err := wire.DecodeEntry(e.Append(nil)); err != nil {
+		return wire.Entry{}, false, fmt.Errorf("ledger: round %d: %w", c.Round, err)
+	}
+	return e, false, nil
+}
+
+// Apply takes in the next entry as it was written. What it refuses leaves the book
+// unchanged; budgets are not asked again, for what is spent is spent.
+func (b *Book) Apply(e wire.Entry) error {
+	n := len(b.entries) + 1
+	switch {
+	case e.Population != b.population:
+		return fmt.Errorf("%w: entry %d is of population %x, not %x", ErrChain, n, e.Population[:4], b.population[:4])
+	case e.Before != b.head:
+		return fmt.Errorf("%w: entry %d does not follow entry %d", ErrChain, n, n-1)
+	case e.Round < 1:
+		return fmt.Errorf("%w: entry %d is of round %d", ErrChain, n, e.Round)
+	}
+	if err := e.Event.Validate(); err != nil {
+		return fmt.Errorf("%w: entry %d: %v", ErrChain, n, err)
+	}
+	a := b.tasks[e.Task]
+	if a != nil && len(a.entries) > 0 && e.Round <= a.last.Round {
+		return fmt.Errorf("%w: entry %d is of round %d, after round %d of the same task", ErrChain, n, e.Round, a.last.Round)
+	}
+	a = b.account(e.Task)
+	entry := Entry{Round: e.Round, Event: e.Event}
+	a.entries, a.last = append(a.entries, entry), e
+	if a.ledger != nil {
+		a.ledger.record(entry)
+	}
+	b.whole.record(e.Task, e.Event)
+	b.entries, b.head = append(b.entries, e), e.Digest()
+	return nil
+}
+
+// Affords says whether a round could be charged as an event now, without charging
+// it: nil, or why not.
+func (b *Book) Affords(task [32]byte, event dp.Round) error {
+	round := int64(1)
+	if a := b.tasks[task]; a != nil && len(a.entries) > 0 {
+		round = a.last.Round + 1
+	}
+	_, _, err := b.Next(Charge{Task: task, Round: round, Event: event})
+	return err
+}
+
+// CheckTail says whether a task's tail would fit the population's δ beside those of
+// all tasks that were charged or have a budget: nil, or an error that wraps
+// ErrBudget.
+func (b *Book) CheckTail(task [32]byte, limit Config) error { return b.tails(task, limit, true) }
+
+// tails keeps the tails of all tasks that are charged, or may be, within what the
+// population keeps of its δ for them. ε is counted once for all tasks, at the δ
+// that is left.
+func (b *Book) tails(task [32]byte, limit Config, mayBe bool) error {
+	if limit.Tail == 0 {
+		return nil
+	}
+	total := limit.Tail * limit.Delta
+	for id, a := range b.tasks {
+		switch {
+		case id == task || len(a.entries) == 0 && !mayBe:
+		case a.ledger != nil:
+			total += a.ledger.config.Tail * a.ledger.config.Delta
+		case a.last.Event.Trust == dp.Distributed:
+			return fmt.Errorf("ledger: what task %x keeps for tails is not known: %w", id[:8], dp.ErrNoBound)
+		}
+	}
+	// Negated so that a NaN refuses.
+	if kept := b.whole.config.Tail * b.whole.config.Delta; !(total <= kept*(1+0x1p-41)) {
+		return fmt.Errorf("%w: the tails of tasks come to %g of delta together, the population keeps %g for them", ErrBudget, total, kept)
+	}
+	return nil
+}
+
+// withoutBudget returns the tasks that were charged and have no budget.
+func (b *Book) withoutBudget() (out [][32]byte) {
+	for id, a := range b.tasks {
+		if a.ledger == nil {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// Head returns how many entries there are and the digest of the last.
+func (b *Book) Head() (entries int64, digest [32]byte) { return int64(len(b.entries)), b.head }
+
+// Entries returns a copy of all entries, oldest first.
+func (b *Book) Entries() []wire.Entry { return append([]wire.Entry(nil), b.entries...) }
+
+// TaskEntries returns a copy of what a task was charged, oldest first.
+func (b *Book) TaskEntries(task [32]byte) []Entry {
+	if a := b.tasks[task]; a != nil {
+		return append([]Entry(nil), a.entries...)
+	}
+	return nil
+}
+
+// Last returns a task's last entry.
+func (b *Book) Last(task [32]byte) (e wire.Entry, ok bool) {
+	if a := b.tasks[task]; a != nil && len(a.entries) > 0 {
+		return a.last, true
+	}
+	return wire.Entry{}, false
+}
+
+// Spent bounds what all tasks cost together: of one task as tightly as can be, of
+// several as if each round had been chosen upon what was released before.
+func (b *Book) Spent() (dp.Bound, error) { return b.whole.Spent() }
+
+// SpentOn bounds what a task with a budget cost by itself.
+func (b *Book) SpentOn(task [32]byte) (dp.Bound, error) {
+	a := b.tasks[task]
+	if a == nil || a.ledger == nil {
+		return dp.Bound{}, fmt.Errorf("ledger: task %x has no budget", task[:8])
+	}
+	return a.ledger.Spent()
+}

@@ -1,0 +1,307 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"sync"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Errors of a Journal's storage.
+var (
+	// ErrConflict is wrapped by a Log that does not end where its writer thought.
+	ErrConflict = errors.New("ledger: log was continued by another")
+	// ErrMark is wrapped where a log does not hold what its high-water mark says:
+	// it was lost, edited, or brought back from an older copy.
+	ErrMark = errors.New("ledger: entries do not agree with the high-water mark")
+	// ErrUncounted is wrapped by the refusal of a charge whose cost cannot be counted.
+	ErrUncounted = errors.New("ledger: cost cannot be counted")
+)
+
+// Log keeps a book's entries. Nothing in it is ever changed.
+type Log interface {
+	// Append adds data as entry after+1 and returns nil once it is durable. It
+	// wraps ErrConflict, and has added nothing, if there are not exactly after
+	// entries. After any other error it is not known whether data was added.
+	Append(ctx context.Context, after int64, data []byte) error
+	// Read yields all entries, oldest first. A log that is missing is an error, not
+	// an empty one.
+	Read(ctx context.Context) iter.Seq2[[]byte, error]
+}
+
+// Mark is how far a book was written when last looked.
+type Mark struct {
+	Entries int64
+	Digest  [32]byte // of the last entry
+	Eps     float64  // what they cost, for people to read; +Inf if there is no bound
+}
+
+// Marks keeps the high-water mark, outside of what keeps the log.
+type Marks interface {
+	// Load returns the mark. That of a new book has no entries; one that is missing
+	// is an error.
+	Load() (Mark, error)
+	// Save replaces the mark and returns once it is durable.
+	Save(Mark) error
+}
+
+// Journal is a Book with its storage: a charge that returned nil is durable. Safe
+// for concurrent use, also by several processes over one log.
+type Journal struct {
+	log        Log
+	marks      Marks
+	population wire.Population
+	limit      Config
+
+	mu     sync.Mutex
+	book   *Book
+	tasks  map[[32]byte]Config
+	lookup Lookup
+	stale  bool // the log may have more than book
+}
+
+// Lookup returns the budget of a task that another process has charged; ok says
+// whether it is known. It must not call the journal.
+type Lookup func(ctx context.Context, task [32]byte) (limit Config, ok bool, err error)
+
+// SetLookup says where the budgets of tasks are found that others have charged and
+// that Task was not called for. Without one nothing with a tail is charged beside a
+// task whose tail is not known. A lookup that fails fails the charge, which may be
+// tried again.
+func (j *Journal) SetLookup(f Lookup) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lookup = f
+}
+
+// OpenJournal reads a population's book and compares it with its mark.
+func OpenJournal(ctx context.Context, log Log, marks Marks, p wire.Population, limit Config) (*Journal, error) {
+	j := &Journal{log: log, marks: marks, population: p, limit: limit, tasks: map[[32]byte]Config{}}
+	if err := j.reload(ctx); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// read takes in a whole log, tries its chain, and compares it with its mark. A log
+// may be ahead of its mark, which is written after it, never behind.
+func (b *Book) read(ctx context.Context, from Log, m Mark) error {
+	agrees := m.Entries == 0
+	for data, err := range from.Read(ctx) {
+		if err != nil {
+			return err
+		}
+		e, err := wire.DecodeEntry(data)
+		if err != nil {
+			return fmt.Errorf("%w: entry %d: %v", ErrChain, len(b.entries)+1, err)
+		}
+		if err := b.Apply(e); err != nil {
+			return err
+		}
+		if n, head := b.Head(); n == m.Entries {
+			agrees = head == m.Digest
+		}
+	}
+	if n, _ := b.Head(); n < m.Entries {
+		return fmt.Errorf("%w: %d entries, the mark is at %d", ErrMark, n, m.Entries)
+	}
+	if !agrees {
+		return fmt.Errorf("%w: entry %d is another than the mark's", ErrMark, m.Entries)
+	}
+	return nil
+}
+
+func (j *Journal) reload(ctx context.Context) error {
+	m, err := j.marks.Load()
+	if err != nil {
+		return fmt.Errorf("ledger: high-water mark: %w", err)
+	}
+	// Nor may it be shorter than what this process has seen.
+	if j.book != nil {
+		if n, head := j.book.Head(); n > m.Entries {
+			m = Mark{Entries: n, Digest: head}
+		}
+	}
+	b, err := NewBook(j.population, j.limit)
+	if err != nil {
+		return err
+	}
+	if err := b.read(ctx, j.log, m); err != nil {
+		return err
+	}
+	for task, limit := range j.tasks {
+		if err := b.SetTask(task, limit); err != nil {
+			return err
+		}
+	}
+	for _, task := range b.withoutBudget() {
+		if j.lookup == nil {
+			break
+		}
+		limit, ok, err := j.lookup(ctx, task)
+		if err != nil {
+			return fmt.Errorf("ledger: budget of task %x: %w", task[:8], err)
+		}
+		if !ok {
+			continue
+		}
+		if err := b.SetTask(task, limit); err != nil {
+			return err
+		}
+	}
+	j.book, j.stale = b, false
+	return nil
+}
+
+// Refresh takes in what others have written.
+func (j *Journal) Refresh(ctx context.Context) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.reload(ctx)
+}
+
+// View calls f with the book as far as it is known, which f must not change or keep.
+func (j *Journal) View(f func(*Book)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	f(j.book)
+}
+
+// Charge writes a charge down, once; one that was written before is found. When it
+// returns nil the charge is durable. An error that wraps ErrBudget, ErrUncounted or
+// ErrCharged is for good; after any other it is not known: charge again.
+func (j *Journal) Charge(ctx context.Context, c Charge) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for tries := 0; ; tries++ {
+		if j.stale {
+			if err := j.reload(ctx); err != nil {
+				return err
+			}
+		}
+		e, written, err := j.book.Next(c)
+		if err != nil && !errors.Is(err, ErrBudget) && !errors.Is(err, ErrCharged) {
+			return fmt.Errorf("%w: %w", ErrUncounted, err)
+		}
+		if err != nil {
+			return err
+		}
+		if written {
+			return j.mark()
+		}
+		n, _ := j.book.Head()
+		j.stale = true // until what was written is known
+		err = j.log.Append(ctx, n, e.Append(nil))
+		if errors.Is(err, ErrConflict) && tries < 100 {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := j.book.Apply(e); err != nil {
+			return err
+		}
+		j.stale = false
+		return j.mark()
+	}
+}
+
+// mark brings the mark up to the book.
+func (j *Journal) mark() error {
+	n, head := j.book.Head()
+	old, err := j.marks.Load()
+	if err != nil {
+		return fmt.Errorf("ledger: high-water mark: %w", err)
+	}
+	if old.Entries >= n {
+		return nil
+	}
+	m := Mark{Entries: n, Digest: head, Eps: math.Inf(1)}
+	if b, err := j.book.Spent(); err == nil && b.Eps >= 0 {
+		m.Eps = b.Eps
+	}
+	if err := j.marks.Save(m); err != nil {
+		return fmt.Errorf("ledger: high-water mark: %w", err)
+	}
+	return nil
+}
+
+// Task gives a task its budget and returns its ledger.
+func (j *Journal) Task(task [32]byte, limit Config) (*TaskLedger, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.book.SetTask(task, limit); err != nil {
+		return nil, err
+	}
+	j.tasks[task] = limit
+	return &TaskLedger{journal: j, task: task}, nil
+}
+
+// TaskLedger is a journal seen from one task: a coordinator's ledger. What is
+// charged has to be bound to its batch first. For one goroutine.
+type TaskLedger struct {
+	journal *Journal
+	task    [32]byte
+
+	ctx   context.Context
+	bound Charge
+}
+
+// Bind says which announcement and batch the next Charge pays for. ctx is of that
+// charge.
+func (l *TaskLedger) Bind(ctx context.Context, round int64, announcement, batch [32]byte) {
+	l.ctx, l.bound = ctx, Charge{Task: l.task, Round: round, Announcement: announcement, Batch: batch}
+}
+
+// Charge is durable when it returns nil.
+func (l *TaskLedger) Charge(e Entry) error {
+	if l.ctx == nil || e.Round != l.bound.Round {
+		return fmt.Errorf("ledger: round %d is charged for no batch", e.Round)
+	}
+	c := l.bound
+	c.Event = e.Event
+	return l.journal.Charge(l.ctx, c)
+}
+
+// Affords says whether the next round could be charged as an event: nil, or why not.
+func (l *TaskLedger) Affords(event dp.Round) (err error) {
+	l.journal.View(func(b *Book) { err = b.Affords(l.task, event) })
+	return err
+}
+
+// Spent bounds what the task cost.
+func (l *TaskLedger) Spent() (b dp.Bound, err error) {
+	l.journal.View(func(k *Book) { b, err = k.SpentOn(l.task) })
+	return b, err
+}
+
+// Entries returns what the task was charged, oldest first.
+func (l *TaskLedger) Entries() (out []Entry) {
+	l.journal.View(func(b *Book) { out = b.TaskEntries(l.task) })
+	return out
+}
+
+// Last returns the task's last entry.
+func (l *TaskLedger) Last() (e wire.Entry, ok bool) {
+	l.journal.View(func(b *Book) { e, ok = b.Last(l.task) })
+	return e, ok
+}
+
+// Restore takes nothing but what the journal holds: it is the one that knows.
+func (l *TaskLedger) Restore(entries []Entry) error {
+	have := l.Entries()
+	if len(have) != len(entries) {
+		return fmt.Errorf("ledger: task %x has %d entries, not %d", l.task[:8], len(have), len(entries))
+	}
+	for i := range have {
+		if have[i] != entries[i] {
+			return fmt.Errorf("ledger: entry %d of task %x is another", i, l.task[:8])
+		}
+	}
+	return nil
+}

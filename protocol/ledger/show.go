@@ -1,0 +1,74 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Statement is what a population's book comes to.
+type Statement struct {
+	Population wire.Population
+	Entries    int64
+	Digest     [32]byte // of the last entry
+	Spent      dp.Bound // over all tasks together
+	Tasks      []TaskStatement
+}
+
+// TaskStatement is what one task of a book comes to by itself.
+type TaskStatement struct {
+	Task    [32]byte
+	Entries int64
+	Last    int64 // the last round that was charged
+	Spent   dp.Bound
+}
+
+// Show adds a book up, for the population's budget and, where it is given, with
+// another Config for a task. Tasks come in the order of their ids. Nothing is
+// refused for being above a budget; of several tasks the population's chooses how
+// they are counted.
+func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, error) {
+	s := Statement{Population: b.population}
+	s.Entries, s.Digest = b.Head()
+	all, err := newWhole(population)
+	if err != nil {
+		return Statement{}, err
+	}
+	for _, e := range b.entries {
+		all.record(e.Task, e.Event)
+	}
+	if s.Spent, err = all.Spent(); err != nil {
+		return Statement{}, err
+	}
+	for task, a := range b.tasks {
+		c, ok := tasks[task]
+		if !ok {
+			c = population
+		}
+		t := TaskStatement{Task: task, Entries: int64(len(a.entries)), Last: a.last.Round}
+		l, err := New(c)
+		if err != nil {
+			return Statement{}, err
+		}
+		if err := l.Restore(a.entries); err != nil {
+			return Statement{}, err
+		}
+		if t.Spent, err = l.Spent(); err != nil {
+			return Statement{}, err
+		}
+		s.Tasks = append(s.Tasks, t)
+	}
+	slices.SortFunc(s.Tasks, func(x, y TaskStatement) int { return bytes.Compare(x.Task[:], y.Task[:]) })
+	return s, nil
+}
+
+// Verify tries the chain of a log and compares it with its mark. It asks for no
+// budget and counts nothing; the book that it returns can be shown, not charged.
+func Verify(ctx context.Context, log Log, m Mark, p wire.Population) (*Book, error) {
+	b := &Book{population: p, whole: &whole{config: Config{MaxEps: math.Inf(1)}}, tasks: map[[32]byte]*account{}}
+	return b, b.read(ctx, log, m)
+}

@@ -1,0 +1,100 @@
+// Package mechanism builds what clients report with from its description in a
+// task, so that clients and coordinator have the same.
+package mechanism
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// maxDim bounds what a description may make a program allocate.
+const maxDim = 1 << 24
+
+// sumPrefix starts the names of vector sums; the law of the noise follows.
+const sumPrefix = "vector-sum-"
+
+// New builds the mechanism that a task describes. What it promises is its Event.
+func New(w wire.Mechanism) (randomizer.Randomizer, error) {
+	if w.Dim < 1 || w.Dim > maxDim {
+		return nil, fmt.Errorf("mechanism: dim = %d must lie between 1 and %d", w.Dim, maxDim)
+	}
+	if w.Bits < 0 || w.Bits > w.Dim {
+		return nil, fmt.Errorf("mechanism: bits = %d must lie between 0 and dim = %d", w.Bits, w.Dim)
+	}
+	noise, summed := strings.CutPrefix(w.Name, sumPrefix)
+	if !summed {
+		if w.Sum != (wire.Sum{}) {
+			return nil, fmt.Errorf("mechanism: %q is no vector sum but has its parameters", w.Name)
+		}
+		return randomizer.New(w.Name, randomizer.Config{Dim: int(w.Dim), Radius: w.Clip, Eps0: w.Eps0, Bits: int(w.Bits)})
+	}
+	if w.Eps0 != 0 || w.Bits != 0 || noise != w.Sum.Noise {
+		return nil, fmt.Errorf("mechanism: %q with eps0 = %v, bits = %d, noise %q", w.Name, w.Eps0, w.Bits, w.Sum.Noise)
+	}
+	s := w.Sum
+	p := vecsum.Params{Users: s.Users, MinUsers: s.MinUsers, Honest: s.Honest, Dim: int(w.Dim), Radius: w.Clip,
+		Grid: s.Grid, Norm: s.Norm, Split: s.Split,
+		Noise: vecsum.Noise{Kind: vecsum.NoiseKind(s.Noise), Bits: s.NoiseBits, P: s.NoiseP, Variance: s.NoiseVariance}}
+	return NewVectorSum(p, s.Sigma)
+}
+
+// minVariance is the least of unbounded noise of one client over a network: its
+// counts are cut at 40 standard deviations, which no accountant counts.
+const minVariance = 4
+
+// CheckSigma recomputes what a client's noise is worth over the rounds of a task
+// and refuses a description that claims more. It takes up to seconds, and some
+// descriptions take it minutes: it gives up with ctx's error when ctx ends.
+func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int64) error {
+	m, err := New(w)
+	if err != nil {
+		return err
+	}
+	v, ok := m.(*VectorSum)
+	if !ok {
+		return nil
+	}
+	// What NewVectorSum cuts off must be as far out as it says.
+	if n := v.params.Noise; n.Kind != vecsum.Binomial && !(n.Variance >= minVariance) {
+		return fmt.Errorf("mechanism: %s noise of variance %v must have %v at least: %w", n.Kind, n.Variance, minVariance, dp.ErrNoBound)
+	}
+	sigma, tail, err := v.params.SigmaUntil(ctx, delta, rounds)
+	if err != nil {
+		return err
+	}
+	if !(tail <= vecsum.TailShare*delta) {
+		return fmt.Errorf("mechanism: tails of %v are above %v of delta: %w", tail, vecsum.TailShare, dp.ErrNoBound)
+	}
+	if !(w.Sum.Sigma <= sigma) {
+		return fmt.Errorf("mechanism: the noise is worth sigma = %v, the task claims %v", sigma, w.Sum.Sigma)
+	}
+	return nil
+}
+
+// Describe is the inverse of New for a vector sum.
+func (m *VectorSum) Describe() wire.Mechanism {
+	p := m.params
+	return wire.Mechanism{Name: m.Name(), Dim: int64(p.Dim), Clip: p.Radius, ClipMode: "norm", Sum: wire.Sum{
+		Users: p.Users, MinUsers: p.MinUsers, Honest: p.Honest, Grid: p.Grid, Norm: p.Norm, Split: p.Split,
+		Noise: string(p.Noise.Kind), NoiseBits: p.Noise.Bits, NoiseP: p.Noise.P, NoiseVariance: p.Noise.Variance,
+		Sigma: m.promise.Sigma}}
+}
+
+// Norm returns the p of the ball that gradients are clipped to.
+func Norm(w wire.Mechanism) (float64, error) {
+	if strings.HasPrefix(w.Name, sumPrefix) {
+		return 2, nil
+	}
+	p, err := randomizer.Norm(w.Name)
+	if err == nil && math.IsNaN(p) {
+		err = fmt.Errorf("mechanism: %q has no ball", w.Name)
+	}
+	return p, err
+}

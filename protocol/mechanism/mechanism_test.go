@@ -1,0 +1,120 @@
+package mechanism
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+func sum(t testing.TB, kind vecsum.NoiseKind) *VectorSum {
+	t.Helper()
+	p, sigma, err := vecsum.TightSigma(.05, vecsum.Target{Delta: 1e-5, Users: 400, MinUsers: 300, Dim: 6, Radius: 1.5, Rounds: 10, Kind: kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := NewVectorSum(p, sigma)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Both ends build the same from a description.
+func TestDescriptionsBuild(t *testing.T) {
+	for _, kind := range []vecsum.NoiseKind{vecsum.Binomial, vecsum.Skellam} {
+		m := sum(t, kind)
+		w := m.Describe()
+		again, err := New(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := again.(*VectorSum)
+		if !reflect.DeepEqual(v.Params(), m.Params()) || v.Event() != m.Event() || v.Describe() != w {
+			t.Errorf("%s: %+v came back as %+v", kind, m.Params(), v.Params())
+		}
+		x := []float32{.1, .2, -.3, .4, 0, .5}
+		a, b := m.NewReport(), again.NewReport()
+		m.Randomize(rng.Replay(1), x, a)
+		again.Randomize(rng.Replay(1), x, b)
+		if !slices.Equal(a.Value, b.Value) {
+			t.Errorf("%s: %v and %v", kind, a.Value, b.Value)
+		}
+	}
+	for _, name := range randomizer.Names() {
+		m, err := New(wire.Mechanism{Name: name, Dim: 12, Clip: 1, Eps0: 2})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if e := m.Event(); m.Dim() != 12 || e.Eps0 < 2 || e.Eps0 > 2.01 {
+			t.Errorf("%s: dim %d promises %+v", name, m.Dim(), e)
+		}
+		if p, err := Norm(wire.Mechanism{Name: name}); err != nil || p < 1 {
+			t.Errorf("%s: norm %v, %v", name, p, err)
+		}
+	}
+	if p, err := Norm(sum(t, vecsum.Binomial).Describe()); err != nil || p != 2 {
+		t.Errorf("norm of a vector sum %v, %v", p, err)
+	}
+}
+
+func TestDescriptionsAreRefused(t *testing.T) {
+	good := sum(t, vecsum.Binomial).Describe()
+	for want, change := range map[string]func(*wire.Mechanism){
+		"dim = 0":                   func(m *wire.Mechanism) { m.Dim = 0 },
+		"dim = 1099511627776":       func(m *wire.Mechanism) { m.Dim = 1 << 40 },
+		"bits = 9 must":             func(m *wire.Mechanism) { m.Bits = 9 },
+		"is no vector sum":          func(m *wire.Mechanism) { m.Name = "privunit" },
+		`noise "skellam"`:           func(m *wire.Mechanism) { m.Sum.Noise = "skellam" },
+		"with eps0 = 1":             func(m *wire.Mechanism) { m.Eps0 = 1 },
+		"vecsum":                    func(m *wire.Mechanism) { m.Sum.Grid = 0 },
+		"exceed a report's 32 bits": func(m *wire.Mechanism) { m.Sum.NoiseBits = 1 << 31 },
+		`must be one of`:            func(m *wire.Mechanism) { *m = wire.Mechanism{Name: "other", Dim: 3, Clip: 1, Eps0: 1} },
+	} {
+		m := good
+		change(&m)
+		if _, err := New(m); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// A task cannot claim more for its noise than it is worth.
+func TestSigmaIsChecked(t *testing.T) {
+	m := sum(t, vecsum.Binomial).Describe()
+	if err := CheckSigma(t.Context(), m, 1e-5, 10); err != nil {
+		t.Error(err)
+	}
+	m.Sum.Sigma *= 1.02
+	if err := CheckSigma(t.Context(), m, 1e-5, 10); err == nil || !strings.Contains(err.Error(), "claims") {
+		t.Errorf("claimed too much: %v", err)
+	}
+	m.Sum.Sigma /= 1.02
+	m.Sum.NoiseBits = m.Sum.NoiseBits * 9 / 10
+	if err := CheckSigma(t.Context(), m, 1e-5, 10); err == nil {
+		t.Error("less noise than claimed")
+	}
+	// Many clients' little noise adds up, but what is cut off each is not counted.
+	m = sum(t, vecsum.Skellam).Describe()
+	if err := CheckSigma(t.Context(), m, 1e-5, 10); err != nil {
+		t.Error(err)
+	}
+	m.Sum.NoiseVariance, m.Sum.Sigma = .01, m.Sum.Sigma*math.Sqrt(.01/m.Sum.NoiseVariance)/2
+	if err := CheckSigma(t.Context(), m, 1e-5, 10); !errors.Is(err, dp.ErrNoBound) {
+		t.Errorf("noise that is cut where it is likely: %v", err)
+	}
+	if err := CheckSigma(t.Context(), wire.Mechanism{Name: "privunit", Dim: 3, Clip: 1, Eps0: 1}, 1e-5, 10); err != nil {
+		t.Error(err)
+	}
+	if e := sum(t, vecsum.Skellam).Event(); e.Class != dp.Gaussian {
+		t.Errorf("event %+v", e)
+	}
+}

@@ -1,0 +1,61 @@
+package mechanism
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+)
+
+// Shares returns what splits and joins the reports of a round of a vector sum,
+// for the coordinator and one aggregator. The first half of the announcement's
+// digest names the round.
+func (m *VectorSum) Shares(announcement [32]byte) (*vecsum.Shares, error) {
+	return vecsum.NewShares(vecsum.SharesConfig{Params: m.params, Round: vecsum.RoundID(announcement[:16])})
+}
+
+// Contents writes a report as what is sealed to the coordinator and, of a
+// vector sum, to the aggregator: else share is empty. The sizes are those of
+// ContentSizes, whatever the report. src hides the counts of a sum from each of
+// the two.
+func Contents(src rng.Source, m randomizer.Mechanism, announcement [32]byte, r *randomizer.Report) (part, share []byte, err error) {
+	v, ok := m.(*VectorSum)
+	if !ok {
+		part, err = randomizer.AppendReport(nil, m, r)
+		return part, nil, err
+	}
+	s, err := v.Shares(announcement)
+	if err != nil {
+		return nil, nil, err
+	}
+	counts := make([]int64, len(r.Value))
+	for j, c := range r.Value {
+		counts[j] = int64(c)
+	}
+	messages, err := s.Messages(src, counts)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(messages) != 2 {
+		return nil, nil, fmt.Errorf("mechanism: %d messages, want one for the coordinator and one for the aggregator", len(messages))
+	}
+	return messages[0], messages[1], nil
+}
+
+// ContentSizes returns the bytes of what Contents writes.
+func ContentSizes(m randomizer.Mechanism) (part, share int64, err error) {
+	v, ok := m.(*VectorSum)
+	if !ok {
+		return int64(randomizer.ReportSize(m)), 0, nil
+	}
+	if v.params.Split {
+		return 0, 0, errors.New("mechanism: a vector sum with split signs has no reports over a network")
+	}
+	s, err := v.Shares([32]byte{})
+	if err != nil {
+		return 0, 0, err
+	}
+	return s.MessageSize(0), s.MessageSize(1), nil
+}

@@ -1,0 +1,114 @@
+package shuffler
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/schedule"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Draw chooses the k participants of a Sampled round, uniformly without
+// replacement. It is the shuffler's to draw: amplification by sampling needs
+// that the coordinator does not know who takes part.
+func Draw(src rng.Source, ann wire.Announcement) []int {
+	return sample.Subset(src, nil, int(ann.Population), int(ann.Sample))
+}
+
+// Drawn says who of the enrolled may report in a round. It is a function of a
+// 16-byte key and the roster, so that there is nothing else to store and several
+// processes agree: clients are ordered by AES-128 of their ids under the key, a
+// uniform order as far as AES is a random permutation, and a run of that order is
+// drawn. It is safe for concurrent use.
+type Drawn struct {
+	all      bool
+	tagger   Tagger
+	from, to [16]byte // the least image of the run, and the greatest
+	size     int64
+}
+
+// NewDrawn draws for an announcement: the first k of the order for Sampled; the
+// round's block for Once, for which the key must be that of the epoch, so that
+// its blocks are disjoint; everybody for All and CheckIn. The roster holds the
+// enrolled clients, without repetition, as many as the announcement says.
+func NewDrawn(ann wire.Announcement, key [16]byte, roster []wire.ClientID) (Drawn, error) {
+	if int64(len(roster)) != ann.Population {
+		return Drawn{}, fmt.Errorf("shuffler: draw among %d clients, announced are %d", len(roster), ann.Population)
+	}
+	var from, to int64
+	switch ann.Participation {
+	case dp.All, dp.CheckIn:
+		return Drawn{all: true, size: ann.Population}, nil
+	case dp.Sampled:
+		to = ann.Sample
+	case dp.Once:
+		blocks, err := blocksOf(ann)
+		if err != nil {
+			return Drawn{}, err
+		}
+		_, block := blocks.Of(ann.Round)
+		for b := range block {
+			from += blocks.Len(b)
+		}
+		to = from + blocks.Len(block)
+	default:
+		return Drawn{}, fmt.Errorf("shuffler: participation %q", ann.Participation)
+	}
+	if from < 0 || from >= to || to > ann.Population {
+		return Drawn{}, fmt.Errorf("shuffler: draw of places %d to %d of %d clients", from, to, ann.Population)
+	}
+	d := Drawn{tagger: NewTagger(key), size: to - from}
+	images := make([][16]byte, len(roster))
+	for i, id := range roster {
+		images[i] = d.image(id)
+	}
+	slices.SortFunc(images, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
+	d.from, d.to = images[from], images[to-1]
+	return d, nil
+}
+
+func (d Drawn) image(id wire.ClientID) (out [16]byte) {
+	d.tagger.block.Encrypt(out[:], id[:])
+	return out
+}
+
+// Has says whether an enrolled client may report.
+func (d Drawn) Has(id wire.ClientID) bool {
+	if d.all {
+		return true
+	}
+	image := d.image(id)
+	return bytes.Compare(d.from[:], image[:]) <= 0 && bytes.Compare(image[:], d.to[:]) <= 0
+}
+
+// Len returns how many may report.
+func (d Drawn) Len() int64 { return d.size }
+
+// Epoch returns the epoch of a Once round, from 1.
+func Epoch(ann wire.Announcement) (int64, error) {
+	blocks, err := blocksOf(ann)
+	if err != nil {
+		return 0, err
+	}
+	epoch, _ := blocks.Of(ann.Round)
+	return epoch, nil
+}
+
+// blocksOf returns the division that an announcement's number of blocks means.
+func blocksOf(ann wire.Announcement) (schedule.Blocks, error) {
+	if ann.PerEpoch < 1 || ann.PerEpoch > ann.Population {
+		return schedule.Blocks{}, fmt.Errorf("shuffler: %d blocks of %d clients", ann.PerEpoch, ann.Population)
+	}
+	blocks, err := schedule.NewBlocks(schedule.BlocksConfig{Clients: ann.Population, Size: ann.Population / ann.PerEpoch})
+	if err != nil {
+		return schedule.Blocks{}, err
+	}
+	if blocks.PerEpoch() != ann.PerEpoch {
+		return schedule.Blocks{}, fmt.Errorf("shuffler: %d clients are not dealt out to %d blocks", ann.Population, ann.PerEpoch)
+	}
+	return blocks, nil
+}

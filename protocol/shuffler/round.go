@@ -1,0 +1,142 @@
+// Package shuffler is the role that stands between clients and coordinator:
+// it collects a round's reports, keeps one of each client, and releases them
+// once, in a uniformly random order, or not at all.
+//
+// It decides on who sent a report and on its id alone. It must not reach
+// anything that could open, make or interpret a report; layers_test.go holds it
+// to that.
+//
+// [Round] holds a round's tickets in memory. [Scatter], [Gather] and [Cutter] are
+// the same order and the same choice for rounds larger than memory, over streams
+// of items.
+package shuffler
+
+import (
+	"cmp"
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// ErrTooFew is wrapped when a round closes below its minimum. The round is
+// void: nothing of it is released.
+var ErrTooFew = errors.New("too few reports")
+
+// Tagger is a round's keyed permutation of 128-bit ids, AES-128. Ordering by it
+// orders distinct ids uniformly, as far as AES is a random permutation. It is
+// safe for concurrent use.
+type Tagger struct{ block cipher.Block }
+
+// NewTagger takes a key drawn for this round alone, known to the shuffler alone,
+// and destroyed with the round.
+func NewTagger(key [16]byte) Tagger {
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		panic("shuffler: " + err.Error()) // 16 bytes are a key
+	}
+	return Tagger{block}
+}
+
+// Tag appends a ticket's tags: the image of its sender, by which it is ordered
+// and one of several is kept, and that of its report id. Without a sender the id
+// takes its place.
+func (t Tagger) Tag(dst []byte, sender wire.ClientID, id wire.ReportID) []byte {
+	var tag [TagSize]byte
+	t.block.Encrypt(tag[16:], id[:])
+	if sender == (wire.ClientID{}) {
+		copy(tag[:16], tag[16:])
+	} else {
+		t.block.Encrypt(tag[:16], sender[:])
+	}
+	return append(dst, tag[:]...)
+}
+
+// Dropped counts the reports that were taken but are not in the batch.
+type Dropped struct {
+	Duplicates int64 // the same client's report with the same id again
+	Second     int64 // another report of a client of which one is kept
+}
+
+// Round is the shuffler's state for one round: 40 bytes a report.
+type Round struct {
+	ann     wire.Announcement
+	tagger  Tagger
+	tickets []tagged
+	closed  bool
+}
+
+type tagged struct {
+	hi, lo     uint64 // image of the sender, or of the id without one
+	idHi, idLo uint64 // image of the id: equal only for equal ids
+	payload    int64
+}
+
+// Open starts a round. key permutes it; see NewTagger.
+func Open(ann wire.Announcement, key [16]byte) (*Round, error) {
+	if ann.MinReports < 1 {
+		return nil, fmt.Errorf("shuffler: minimum of %d reports must be at least 1", ann.MinReports)
+	}
+	return &Round{ann: ann, tagger: NewTagger(key)}, nil
+}
+
+// Accept takes a report. Whether its sender or its id was seen before is settled
+// when the round closes. Either all tickets of a round have a sender or none.
+func (r *Round) Accept(t wire.Ticket) error {
+	if r.closed {
+		return fmt.Errorf("shuffler: round %d is closed", r.ann.Round)
+	}
+	var tag [TagSize]byte
+	r.tagger.Tag(tag[:0], t.Sender, t.ID)
+	r.tickets = append(r.tickets, tagged{
+		hi: binary.BigEndian.Uint64(tag[:8]), lo: binary.BigEndian.Uint64(tag[8:16]),
+		idHi: binary.BigEndian.Uint64(tag[16:24]), idLo: binary.BigEndian.Uint64(tag[24:]), payload: t.Payload,
+	})
+	return nil
+}
+
+// Close ends the round and returns its permuted batch and what was dropped. Of a
+// client's reports it keeps the one whose id has the least image. Sorting by a
+// keyed permutation of distinct clients orders them uniformly, brings those of
+// one client together and gives the same batch for the same reports, in whatever
+// order they came.
+func (r *Round) Close() (wire.Batch, Dropped, error) {
+	if r.closed {
+		return wire.Batch{}, Dropped{}, fmt.Errorf("shuffler: round %d is closed", r.ann.Round)
+	}
+	r.closed = true
+	slices.SortFunc(r.tickets, compare)
+	payloads := make([]int64, 0, len(r.tickets))
+	var dropped Dropped
+	for i, t := range r.tickets {
+		if i > 0 {
+			before := r.tickets[i-1]
+			if t.hi == before.hi && t.lo == before.lo {
+				if t.idHi == before.idHi && t.idLo == before.idLo {
+					dropped.Duplicates++
+				} else {
+					dropped.Second++
+				}
+				continue
+			}
+		}
+		payloads = append(payloads, t.payload)
+	}
+	r.tickets = nil
+	if int64(len(payloads)) < r.ann.MinReports {
+		return wire.Batch{}, dropped, fmt.Errorf("shuffler: round %d has %d reports, the minimum is %d: %w",
+			r.ann.Round, len(payloads), r.ann.MinReports, ErrTooFew)
+	}
+	return wire.Batch{Round: r.ann.Round, Payloads: payloads}, dropped, nil
+}
+
+// compare orders by tags; the payload only decides which of two copies is
+// kept, so that this does not depend on arrival.
+func compare(a, b tagged) int {
+	return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo), cmp.Compare(a.idHi, b.idHi), cmp.Compare(a.idLo, b.idLo),
+		cmp.Compare(a.payload, b.payload))
+}

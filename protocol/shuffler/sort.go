@@ -1,0 +1,239 @@
+package shuffler
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math/bits"
+	"slices"
+
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// TagSize is what an item starts with: the image of the sender and that of the
+// report id (see Tagger.Tag), 16 bytes each.
+const TagSize = 32
+
+// DefaultBucket is the default memory of pass 2, in bytes.
+const DefaultBucket = 64 << 20
+
+// maxBits bounds the number of buckets: pass 1 has a block of each in memory.
+const maxBits = 12
+
+// BucketBits returns b so that 2^b buckets of items of clients, one item each,
+// need at most limit bytes each; tags are uniform, so the factor 5/4 leaves many
+// standard deviations. A bucket that is larger all the same is held, not refused.
+func BucketBits(clients, size, limit int64) int {
+	if clients < 1 || size < 1 || limit < 1 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(clients), uint64(size))
+	if hi != 0 || lo > 1<<61 {
+		return maxBits
+	}
+	buckets := (lo+lo/4)/uint64(limit) + 1
+	return min(maxBits, bits.Len64(buckets-1))
+}
+
+// Scatter is pass 1: it deals items out to buckets by the leading bits of their
+// tags, in blocks.
+type Scatter struct {
+	size, bits, block int
+	emit              func(bucket int, items []byte) error
+	open              [][]byte
+}
+
+// NewScatter deals out items of size bytes to 2^bits buckets. emit gets a
+// bucket's items when at most block bytes of them have come together (one item at
+// least); it must not keep the slice.
+func NewScatter(size, bits, block int, emit func(bucket int, items []byte) error) (*Scatter, error) {
+	if size < TagSize || bits < 0 || bits > maxBits || block < 1 {
+		return nil, fmt.Errorf("shuffler: items of %d bytes, 2^%d buckets, blocks of %d bytes", size, bits, block)
+	}
+	return &Scatter{size, bits, block, emit, make([][]byte, 1<<bits)}, nil
+}
+
+// Bucket returns the bucket of a tag.
+func (s *Scatter) Bucket(tag []byte) int {
+	return int(binary.BigEndian.Uint64(tag) >> (64 - s.bits)) // 0 for no bits: a shift by 64
+}
+
+// Add takes a run of items.
+func (s *Scatter) Add(items []byte) error {
+	if len(items)%s.size != 0 {
+		return fmt.Errorf("shuffler: %d bytes of items of %d", len(items), s.size)
+	}
+	for ; len(items) > 0; items = items[s.size:] {
+		b := s.Bucket(items)
+		if len(s.open[b])+s.size > s.block && len(s.open[b]) > 0 {
+			if err := s.flush(b); err != nil {
+				return err
+			}
+		}
+		if s.open[b] == nil {
+			s.open[b] = make([]byte, 0, max(s.size, s.block/s.size*s.size))
+		}
+		s.open[b] = append(s.open[b], items[:s.size]...)
+	}
+	return nil
+}
+
+func (s *Scatter) flush(b int) error {
+	err := s.emit(b, s.open[b])
+	s.open[b] = s.open[b][:0]
+	return err
+}
+
+// Flush emits what is left, at the end.
+func (s *Scatter) Flush() error {
+	for b := range s.open {
+		if len(s.open[b]) > 0 {
+			if err := s.flush(b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Gather is pass 2 on one bucket: it reads runs of items of size bytes in any
+// order, and yields in tag order the one that is kept of each client. Items are
+// valid until the next.
+//
+// Whenever limit bytes have come together what is dropped makes room, so memory
+// is that of one item of each client, or limit if this is more, however often
+// clients repeat themselves; and 24 bytes an item to sort by.
+func Gather(runs iter.Seq2[[]byte, error], size int, limit int64, yield func(item []byte) error) (Dropped, error) {
+	var dropped Dropped
+	if size < TagSize {
+		return dropped, fmt.Errorf("shuffler: items of %d bytes", size)
+	}
+	g := gathering{size: size}
+	threshold := limit
+	for run, err := range runs {
+		if err != nil {
+			return dropped, err
+		}
+		if len(run)%size != 0 {
+			return dropped, fmt.Errorf("shuffler: %d bytes of items of %d", len(run), size)
+		}
+		for ; len(run) > 0; run = run[size:] {
+			if int64(len(g.items)+size) > threshold && len(g.items) > 0 {
+				g.compact(&dropped)
+				// Only if half was dropped was it worth the while.
+				threshold = max(limit, 2*int64(len(g.items)))
+			}
+			g.items = append(g.items, run[:size]...)
+		}
+	}
+	for _, at := range g.sorted(&dropped) {
+		if err := yield(g.at(at)); err != nil {
+			return dropped, err
+		}
+	}
+	return dropped, nil
+}
+
+type gathering struct {
+	size  int
+	items []byte
+}
+
+func (g *gathering) at(i uint32) []byte {
+	from := int(i) * g.size
+	return g.items[from : from+g.size]
+}
+
+// sorted returns the places of the items that are kept, in order. Ties of the
+// whole tag are broken by content, so that arrival decides nothing.
+func (g *gathering) sorted(dropped *Dropped) []uint32 {
+	type entry struct {
+		hi uint64
+		at uint32
+	}
+	order := make([]entry, len(g.items)/g.size)
+	for i := range order {
+		order[i] = entry{binary.BigEndian.Uint64(g.at(uint32(i))), uint32(i)}
+	}
+	slices.SortFunc(order, func(a, b entry) int {
+		switch {
+		case a.hi < b.hi:
+			return -1
+		case a.hi > b.hi:
+			return 1
+		}
+		return bytes.Compare(g.at(a.at), g.at(b.at))
+	})
+	keep := make([]uint32, 0, len(order))
+	for i, e := range order {
+		if i > 0 {
+			before, item := g.at(order[i-1].at), g.at(e.at)
+			if bytes.Equal(before[:16], item[:16]) {
+				if bytes.Equal(before[16:TagSize], item[16:TagSize]) {
+					dropped.Duplicates++
+				} else {
+					dropped.Second++
+				}
+				continue
+			}
+		}
+		keep = append(keep, e.at)
+	}
+	return keep
+}
+
+// compact drops what would be dropped in the end.
+func (g *gathering) compact(dropped *Dropped) {
+	keep := g.sorted(dropped)
+	slices.Sort(keep)
+	n := 0
+	for _, at := range keep {
+		n += copy(g.items[n:], g.at(at))
+	}
+	g.items = g.items[:n]
+}
+
+// ChunkBytes is how many bytes of items a chunk holds at most, unless it is one.
+const ChunkBytes = 64 << 10
+
+// Cutter cuts a batch, as one reader gets it, into chunks.
+type Cutter struct {
+	size, per int64
+	chunk     wire.Chunk
+	emit      func(wire.Chunk) error
+}
+
+// NewCutter cuts items of size bytes. emit must not keep a chunk's items.
+func NewCutter(size int64, emit func(wire.Chunk) error) (*Cutter, error) {
+	if size < 1 {
+		return nil, fmt.Errorf("shuffler: chunks of items of %d bytes", size)
+	}
+	return &Cutter{size: size, per: max(1, ChunkBytes/size), chunk: wire.Chunk{Size: size}, emit: emit}, nil
+}
+
+// Add takes the next item.
+func (c *Cutter) Add(item []byte) error {
+	if int64(len(item)) != c.size {
+		return fmt.Errorf("shuffler: item of %d bytes, want %d", len(item), c.size)
+	}
+	c.chunk.Items = append(c.chunk.Items, item...)
+	if int64(len(c.chunk.Items)) < c.per*c.size {
+		return nil
+	}
+	return c.Flush()
+}
+
+// Flush emits the last chunk, if there is anything in it.
+func (c *Cutter) Flush() error {
+	if len(c.chunk.Items) == 0 {
+		return nil
+	}
+	err := c.emit(c.chunk)
+	c.chunk.Index++
+	c.chunk.Items = c.chunk.Items[:0]
+	return err
+}
+
+// Chunks returns how many were emitted.
+func (c *Cutter) Chunks() int64 { return c.chunk.Index }

@@ -1,0 +1,327 @@
+// Package simulate runs a task's three roles in one process: the same client,
+// shuffler and coordinator functions that a network drives, with messages
+// passed as values.
+//
+// The shuffler decides on ids; payloads are made when the coordinator opens
+// them, one per worker at a time, so memory grows with a round's reports by
+// about 40 bytes each and not with their size. Everything random comes from
+// one seed, keyed by round and client, so results do not depend on the number
+// of workers. A seeded run shows what a protocol does; it protects nobody.
+package simulate
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/schedule"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/shuffler"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Population evaluates clients' gradients. Worker returns an evaluator for one
+// goroutine; the evaluator overwrites grad with client id's gradient at theta.
+type Population interface {
+	Size() int64
+	Worker() func(id int64, theta, grad []float32)
+}
+
+// Coordinates is a Population that evaluates single coordinates for less than
+// whole gradients. The evaluator returns coordinate j of client id's gradient.
+type Coordinates interface {
+	CoordinateWorker() func(id int64, theta []float32, j int) float32
+}
+
+// Summed is a mechanism of whose reports only the sum is seen. The client's own
+// reports lack their noise here: AddNoise draws that of n clients at once, with
+// the law of their sum.
+type Summed interface {
+	AddNoise(src rng.Source, sum []int64, n int64) error
+}
+
+// Carrier takes a round's reports to whoever sums them, so that only the sum is
+// opened. Several goroutines may call Carry at once.
+type Carrier interface {
+	Carry(src rng.Source, r *randomizer.Report) error
+	// Open returns the sum and how many reports are in it, once.
+	Open() (sum []int64, n int64, err error)
+}
+
+// few is how many coordinates of a gradient are evaluated one by one.
+const few = 2
+
+// Config is a simulation. Clients, Coordinator, Client and Mechanism are
+// required.
+type Config struct {
+	Seed        uint64
+	Clients     Population
+	Client      *client.Client
+	Coordinator *coordinator.Coordinator
+	Mechanism   randomizer.Mechanism
+	Blocks      schedule.Blocks // where the participation is dp.Once
+	// Carrier makes the carrier of a round's reports; nil: a tally adds them. With
+	// one, clients' own noise is in their reports, and AddNoise is not asked.
+	Carrier func(round int64) (Carrier, error)
+	Dropout float64 // p′: chance that a participant's report never arrives
+	Workers int     // 0 means one per CPU
+}
+
+// Simulation holds the roles between rounds.
+type Simulation struct {
+	config  Config
+	workers []*worker
+	order   *schedule.Order // of epoch dealt
+	dealt   int64
+}
+
+type worker struct {
+	src        *rng.Stream
+	gradient   func(id int64, theta, grad []float32)
+	coordinate func(id int64, theta []float32, j int) float32 // nil: take the whole gradient
+	grad       []float32
+	report     *randomizer.Report
+}
+
+// Streams of a seed. A stream's path is (stream, round[, client]).
+const (
+	streamShuffler = iota // permutation key and drawing of participants
+	streamCoins           // clients' check-in coins
+	streamDropout         // which reports are lost
+	streamIDs             // report ids
+	streamReport          // clients' noise
+	streamBlocks          // who is in which block of an epoch
+	streamSum             // all clients' noise in a sum
+)
+
+// New checks the configuration and allocates the workers.
+func New(c Config) (*Simulation, error) {
+	if c.Clients == nil || c.Client == nil || c.Coordinator == nil || c.Mechanism == nil {
+		return nil, errors.New("simulate: clients, client, coordinator and mechanism are required")
+	}
+	if n := c.Coordinator.Announce().Population; n != c.Clients.Size() {
+		return nil, fmt.Errorf("simulate: there are %d clients, the coordinator counts on %d", c.Clients.Size(), n)
+	}
+	if ann := c.Coordinator.Announce(); ann.Participation == dp.Once &&
+		(c.Blocks.Clients() != ann.Population || c.Blocks.PerEpoch() != ann.PerEpoch) {
+		return nil, fmt.Errorf("simulate: %d blocks of %d clients, the coordinator counts on %d of %d",
+			c.Blocks.PerEpoch(), c.Blocks.Clients(), ann.PerEpoch, ann.Population)
+	}
+	if d := len(c.Coordinator.Parameters()); d != c.Mechanism.Dim() {
+		return nil, fmt.Errorf("simulate: the model has %d parameters, the mechanism %d", d, c.Mechanism.Dim())
+	}
+	if !(c.Dropout >= 0 && c.Dropout < 1) {
+		return nil, fmt.Errorf("simulate: dropout = %v must lie in [0, 1)", c.Dropout)
+	}
+	if c.Workers < 0 {
+		return nil, fmt.Errorf("simulate: workers = %d must not be negative", c.Workers)
+	}
+	if c.Workers == 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	s := &Simulation{config: c}
+	byCoordinate, ok := c.Clients.(Coordinates)
+	sparse := ok && c.Client.Sparse() > 0 && c.Client.Sparse() <= few
+	for range c.Workers {
+		w := &worker{src: rng.NewStream(c.Seed), report: c.Mechanism.NewReport()}
+		if sparse {
+			w.coordinate = byCoordinate.CoordinateWorker()
+		}
+		if w.coordinate == nil {
+			w.gradient, w.grad = c.Clients.Worker(), make([]float32, c.Mechanism.Dim())
+		}
+		s.workers = append(s.workers, w)
+	}
+	return s, nil
+}
+
+// Result is what one round came to.
+type Result struct {
+	Round    int64
+	Reports  int64 // summed
+	Rejected int64 // failed the coordinator's check
+	Void     bool  // too few reports: nothing released, and charged with trust local only
+}
+
+// Round runs one round. progress, if not nil, is told how many reports were
+// opened since it was last told, from any goroutine. If ctx ends, the round is
+// abandoned with its error and the coordinator stays before the round.
+func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (Result, error) {
+	ann := s.config.Coordinator.Announce()
+	result := Result{Round: ann.Round}
+	if err := s.config.Client.Check(ann); err != nil {
+		return result, err
+	}
+	batch, err := s.collect(ann)
+	if errors.Is(err, shuffler.ErrTooFew) {
+		result.Void = true
+		if ann.Trust != dp.Local {
+			return result, s.config.Coordinator.Void()
+		}
+		if err := s.config.Coordinator.Receive(wire.RoundClosed{Round: ann.Round, Void: true}); err != nil {
+			return result, err
+		}
+		_, _, err := s.config.Coordinator.End()
+		return result, err
+	}
+	if err != nil {
+		return result, err
+	}
+	if err := s.config.Coordinator.Receive(batch.Closed()); err != nil {
+		return result, err
+	}
+	tallies, err := s.open(ctx, batch, progress)
+	if err != nil {
+		return result, err
+	}
+	if m, ok := s.config.Mechanism.(Summed); ok && s.config.Carrier == nil {
+		var n int64
+		for _, t := range tallies {
+			n += t.Accepted()
+		}
+		src := rng.Replay(s.config.Seed, streamSum, uint64(ann.Round))
+		if err := tallies[0].AddNoise(n, func(sum []int64, n int64) error { return m.AddNoise(src, sum, n) }); err != nil {
+			return result, err
+		}
+	}
+	result.Reports, result.Rejected, err = s.config.Coordinator.End(tallies...)
+	return result, err
+}
+
+// collect lets the clients decide and the shuffler close the round.
+func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
+	round := uint64(ann.Round)
+	src := rng.Replay(s.config.Seed, streamShuffler, round)
+	var key [16]byte
+	binary.LittleEndian.PutUint64(key[:8], src.Uint64())
+	binary.LittleEndian.PutUint64(key[8:], src.Uint64())
+	sh, err := shuffler.Open(ann, key)
+	if err != nil {
+		return wire.Batch{}, err
+	}
+	ids := rng.Replay(s.config.Seed, streamIDs, round)
+	losses := rng.Replay(s.config.Seed, streamDropout, round)
+	var failed error
+	send := func(id int64) {
+		var t wire.Ticket
+		binary.LittleEndian.PutUint64(t.ID[:8], ids.Uint64())
+		binary.LittleEndian.PutUint64(t.ID[8:], ids.Uint64())
+		t.Payload = id
+		if s.config.Dropout > 0 && client.CheckIn(losses, s.config.Dropout) {
+			return
+		}
+		failed = errors.Join(failed, sh.Accept(t))
+	}
+	switch ann.Participation {
+	case dp.Sampled:
+		for _, id := range shuffler.Draw(src, ann) {
+			send(int64(id))
+		}
+	case dp.Once:
+		epoch, block := s.config.Blocks.Of(ann.Round)
+		if s.dealt != epoch {
+			s.order = s.config.Blocks.Draw(rng.Replay(s.config.Seed, streamBlocks, uint64(epoch)), s.order)
+			s.dealt = epoch
+		}
+		for _, id := range s.order.Members(block) {
+			send(int64(id))
+		}
+	case dp.CheckIn:
+		coins := rng.Replay(s.config.Seed, streamCoins, round)
+		for id := range ann.Population {
+			if client.CheckIn(coins, ann.CheckInRate) {
+				send(id)
+			}
+		}
+	default:
+		for id := range ann.Population {
+			send(id)
+		}
+	}
+	if failed != nil {
+		return wire.Batch{}, failed
+	}
+	batch, dropped, err := sh.Close()
+	if err == nil && dropped != (shuffler.Dropped{}) {
+		err = fmt.Errorf("simulate: report ids collided: %+v", dropped)
+	}
+	return batch, err
+}
+
+// most is how many reports a worker takes at a time, some milliseconds' work, and
+// least how few where a round is small, so that all workers have some.
+const most, least = 64, 8
+
+// open streams the charged batch through the workers into one tally each.
+func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(int64)) ([]*coordinator.Tally, error) {
+	tallies := make([]*coordinator.Tally, len(s.workers))
+	for i := range tallies {
+		var err error
+		if tallies[i], err = s.config.Coordinator.NewTally(); err != nil {
+			return nil, err
+		}
+	}
+	var carrier Carrier
+	if s.config.Carrier != nil {
+		var err error
+		if carrier, err = s.config.Carrier(batch.Round); err != nil {
+			return nil, err
+		}
+	}
+	theta := s.config.Coordinator.Parameters()
+	failed := make([]error, len(s.workers))
+	chunk := min(most, max(least, int64(len(batch.Payloads)/(2*len(s.workers)))))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for i, w := range s.workers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				end := next.Add(chunk)
+				start := end - chunk
+				if start >= int64(len(batch.Payloads)) {
+					return
+				}
+				part := batch.Payloads[start:min(end, int64(len(batch.Payloads)))]
+				for _, id := range part {
+					w.src.Reset(streamReport, uint64(batch.Round), uint64(id))
+					if w.coordinate != nil {
+						s.config.Client.ReportAt(w.src, func(j int) float32 { return w.coordinate(id, theta, j) }, w.report)
+					} else {
+						w.gradient(id, theta, w.grad)
+						s.config.Client.Report(w.src, w.grad, w.report)
+					}
+					if carrier == nil {
+						tallies[i].Open(w.report)
+					} else if failed[i] = carrier.Carry(w.src, w.report); failed[i] != nil {
+						return
+					}
+				}
+				if progress != nil {
+					progress(int64(len(part)))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return nil, err
+	}
+	if carrier != nil && ctx.Err() == nil {
+		sum, n, err := carrier.Open()
+		if err != nil {
+			return nil, err
+		}
+		if err := tallies[0].AddSum(sum, n); err != nil {
+			return nil, err
+		}
+	}
+	return tallies, ctx.Err()
+}

@@ -1,0 +1,134 @@
+package solve
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+)
+
+// checkIn sums rounded gradients of clients who take part by coins of their own,
+// which nobody sees. Of T rounds a client is expected in one: each coin has
+// chance 1/T. A round of fewer clients than the noise was made for is void,
+// about once in a billion.
+type checkIn struct {
+	vectorSum
+	ctx    context.Context
+	rounds int64
+}
+
+// query asks what T such rounds cost if each client's noise is worth sigma.
+func (m *checkIn) query(sigma float64, rounds int64) account.Query {
+	return account.Query{
+		Trust: dp.Distributed, Participation: dp.CheckIn, Class: dp.Gaussian, Sigma: sigma,
+		Population: m.clients(), Rate: 1 / float64(rounds), Rounds: rounds, Delta: dp.Counted(m.config.Delta, vecsum.TailShare),
+	}
+}
+
+func (m *checkIn) clients() int64 { return m.config.N }
+
+// surely is how many clients a round has, but for one in a billion.
+func (m *checkIn) surely(rounds int64) int64 {
+	return min(m.clients(), account.Surely(m.clients(), 1/float64(rounds)))
+}
+
+func (m *checkIn) sigma(rounds int64) (float64, error) {
+	solved, _, err := account.Plan(m.ctx, m.config.Epsilon, m.query(0, rounds), "sigma")
+	if err != nil {
+		return 0, fmt.Errorf("solve: epsilon = %v at delta = %v in %d rounds: %w", m.config.Epsilon, m.config.Delta, rounds, err)
+	}
+	return solved.Sigma, nil
+}
+
+// noise is for choosing the number of rounds.
+func (m *checkIn) noise() optimize.Noise {
+	return optimize.NewCostlyNoise(m.dim, func(clients, _ int64) float64 {
+		sigma, err := m.sigma(max(1, m.clients()/clients))
+		if err != nil {
+			return math.Inf(1)
+		}
+		return float64(m.dim) * sigma * sigma * m.config.Clip * m.config.Clip * (1 + overhead)
+	})
+}
+
+// plan chooses the rounds, makes the noise for them and plans for it. A mean's
+// clients are drawn anew in every round, so that it estimates the mean gradient
+// of all n without bias.
+func (m *checkIn) plan(method string, p optimize.Problem) (*optimize.Plan, error) {
+	n := p.Clients
+	batch, err := optimize.ChooseBatch(method, p, optimize.Overrides{}, func(asked int64) int64 { return m.surely(n / asked) })
+	if err != nil {
+		return nil, err
+	}
+	m.rounds = n / batch
+	sigma, err := m.sigma(m.rounds)
+	if err != nil {
+		return nil, err
+	}
+	params, _, err := vecsum.TightSigma(sigma, vecsum.Target{
+		Delta: m.config.Delta, Users: n, MinUsers: m.surely(m.rounds), Dim: m.dim, Radius: m.config.Clip,
+		Rounds: m.rounds, Overhead: overhead, Kind: vecsum.Skellam,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("solve: epsilon = %v at delta = %v in %d rounds: %w", m.config.Epsilon, m.config.Delta, m.rounds, err)
+	}
+	p.Noise = optimize.ReportNoise{MSE: float64(m.dim) * params.Variance(1), Dim: m.dim}
+	plan, err := optimize.NewPlanFor(method, p, optimize.Rounds{Count: m.rounds, Batch: m.surely(m.rounds)}, optimize.Overrides{})
+	if err != nil {
+		return nil, err
+	}
+	for range plan.Stages {
+		m.params = append(m.params, params)
+	}
+	return plan, nil
+}
+
+// prepare charges what the noise is worth; the tails of it are in δ.
+func (m *checkIn) prepare(*optimize.Plan) (eps, delta float64, err error) {
+	sigma, tail, err := m.params[0].Sigma(m.config.Delta, m.rounds)
+	if err != nil {
+		return 0, 0, err
+	}
+	if !(tail <= vecsum.TailShare*m.config.Delta) {
+		return 0, 0, fmt.Errorf("solve: tails of %v: %w", tail, dp.ErrNoBound)
+	}
+	answer, err := account.Answer(m.ctx, m.query(math.Min(sigma, dp.MaxSigma), m.rounds), "best")
+	if err != nil {
+		return 0, 0, err
+	}
+	if answer.Upper == nil {
+		return 0, 0, fmt.Errorf("solve: %d rounds by coins: %w", m.rounds, dp.ErrNoBound)
+	}
+	return answer.Upper.Eps, m.config.Delta, nil
+}
+
+// present returns the places of those whose coin says so, in order; none if the
+// round is void.
+func (m *checkIn) present(src rng.Source) []int64 {
+	rate := 1 / float64(m.rounds)
+	var places []int64
+	// The gaps between heads are geometric.
+	for place := int64(0); ; place++ {
+		if rate < 1 {
+			u := (float64(src.Uint64()>>11) + .5) * 0x1p-53
+			gap := math.Log(u) / math.Log1p(-rate)
+			if !(gap < float64(m.clients()-place)) {
+				break
+			}
+			place += int64(gap)
+		}
+		if place >= m.clients() {
+			break
+		}
+		places = append(places, place)
+	}
+	if int64(len(places)) < m.params[0].MinUsers {
+		return nil
+	}
+	return places
+}

@@ -1,0 +1,171 @@
+package solve
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+)
+
+// gradients makes noisy mean gradients, round by round.
+type gradients struct {
+	task    *Task
+	models  []*model.Linear // by stage, with its smoothing
+	workers []*worker
+	theta   []float32
+	out     []float64
+}
+
+// worker is what one goroutine needs.
+type worker struct {
+	src  *rng.Stream
+	grad []float32
+}
+
+func (t *Task) newGradients() (*gradients, error) {
+	g := &gradients{task: t, theta: make([]float32, t.Params()), out: make([]float64, t.Params())}
+	for _, s := range t.Plan.Stages {
+		m, err := t.linear.Smoothed(s.Smoothing)
+		if err != nil {
+			return nil, err
+		}
+		g.models = append(g.models, m)
+	}
+	for range t.Config.Workers {
+		g.workers = append(g.workers, &worker{rng.NewStream(t.Config.Seed), make([]float32, t.Params())})
+	}
+	return g, nil
+}
+
+// A batch is cut into parts of at least minPart clients, at most maxParts, by
+// its size alone: results do not depend on the number of workers.
+const (
+	minPart  = 4096
+	maxParts = 1024
+)
+
+// cohort are the clients of a round, whose mechanism and smoothing are those of
+// its batch's stage.
+type cohort struct {
+	batch
+	from   int64   // the first one's place, if they follow each other
+	places []int64 // nil if they do
+}
+
+func (c cohort) place(i int64) int64 {
+	if c.places != nil {
+		return c.places[i]
+	}
+	return c.from + i
+}
+
+// cohort is that of a round, in which the optimiser would take the given step.
+func (t *Task) cohort(round, step int64) cohort {
+	stage := t.Plan.Stage(step)
+	c := cohort{batch: batch{stage: stage, sigma: t.Plan.Stages[stage].Sigma}}
+	if t.coins != nil {
+		c.places = t.coins.present(rng.Replay(t.Config.Seed, domainCoins, uint64(round)))
+		c.clients = int64(len(c.places))
+		return c
+	}
+	r := t.Plan.Round(round)
+	c.from, c.clients = r.From, r.To-r.From
+	return c
+}
+
+// mean returns the noisy mean gradient of a round's clients at a point.
+func (g *gradients) mean(ctx context.Context, round int64, b cohort, point []float64) ([]float64, error) {
+	t := g.task
+	for j, v := range point {
+		g.theta[j] = float32(v)
+	}
+	size := max(minPart, (b.clients+maxParts-1)/maxParts)
+	if t.mechanism.sequential() {
+		size = b.clients
+	}
+	sums := make([]sum, (b.clients+size-1)/size)
+	errs := make([]error, len(sums))
+	part := func(w *worker, i int) {
+		w.src.Reset(domainClients, uint64(round), uint64(i))
+		from := int64(i) * size
+		sums[i], errs[i] = g.part(ctx, w, b, from, min(from+size, b.clients))
+	}
+	if len(sums) == 1 {
+		part(g.workers[0], 0)
+	} else {
+		todo := make(chan int)
+		var wait sync.WaitGroup
+		for _, w := range g.workers[:min(len(g.workers), len(sums))] {
+			wait.Go(func() {
+				for i := range todo {
+					part(w, i)
+				}
+			})
+		}
+		for i := range sums {
+			todo <- i
+		}
+		close(todo)
+		wait.Wait()
+	}
+	for i, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			if err := sums[0].merge(sums[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := t.mechanism.release(rng.Replay(t.Config.Seed, domainRelease, uint64(round)), b.batch, sums[0], g.out); err != nil {
+		return nil, fmt.Errorf("solve: round %d: %w", round, err)
+	}
+	for j, v := range point {
+		g.out[j] += t.Config.Lambda * v
+	}
+	return g.out, nil
+}
+
+// part sums the reports of the cohort's clients from ≤ i < to.
+func (g *gradients) part(ctx context.Context, w *worker, b cohort, from, to int64) (sum, error) {
+	s, err := g.task.mechanism.open(w.src, b.batch)
+	if err != nil {
+		return nil, err
+	}
+	m, people := g.models[b.stage], g.task.people
+	for i := from; i < to; i++ {
+		if (i-from)%minPart == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		row := people.row(b.place(i))
+		m.Grad(g.theta, people.rows.Row(row), people.target(row), w.grad)
+		clip(w.grad, g.task.Config.Clip)
+		if err := s.add(w.src, w.grad); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// clip scales x into the ball of the given radius, rounding included; what is
+// not finite becomes 0.
+func clip(x []float32, radius float64) {
+	square := 0.0
+	for _, v := range x {
+		square += float64(v) * float64(v)
+	}
+	if !(square <= math.MaxFloat64) { // float32 squares cannot overflow
+		clear(x)
+		return
+	}
+	if norm := math.Sqrt(square); norm > radius {
+		scale := radius / norm * (1 - 1e-6)
+		for j, v := range x {
+			x[j] = float32(float64(v) * scale)
+		}
+	}
+}

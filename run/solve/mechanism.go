@@ -1,0 +1,312 @@
+package solve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/gdp"
+	"github.com/riffle-dp/riffle/dp/rdp"
+	"github.com/riffle-dp/riffle/internal/monotone"
+	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+)
+
+// mechanism releases noisy means of clipped gradients. Its methods but prepare
+// are safe for concurrent use.
+type mechanism interface {
+	// noise is what a plan may count on.
+	noise() optimize.Noise
+	// prepare fits the mechanism to the plan and bounds the cost of the whole
+	// run, replace one client, from the noise that release will draw.
+	prepare(*optimize.Plan) (eps, delta float64, err error)
+	// sequential says that a batch cannot be cut into parts.
+	sequential() bool
+	// open returns an empty sum for a part of a batch.
+	open(rng.Source, batch) (sum, error)
+	// release closes the sum of a whole batch and writes its noisy mean.
+	release(rng.Source, batch, sum, []float64) error
+}
+
+// batch is a round as a mechanism sees it.
+type batch struct {
+	stage   int
+	clients int64
+	sigma   float64 // planned, of the mean
+}
+
+// sum is a part of a batch: inputs of norm at most Config.Clip.
+type sum interface {
+	add(rng.Source, []float32) error
+	merge(sum) error
+}
+
+func newMechanism(ctx context.Context, c Config, method optimize.Method, dim int) (mechanism, error) {
+	if !slices.Contains(trusts, c.Trust) {
+		return nil, fmt.Errorf("solve: trust %q must be one of %s", c.Trust, strings.Join(trusts, ", "))
+	}
+	streamed := method.Name == "pan-private"
+	if streamed && c.Trust != "central" && c.Trust != "none" {
+		return nil, fmt.Errorf("solve: optimizer pan-private hides an aggregator's memory, and with trust %s that holds nothing but protected reports: central or none", c.Trust)
+	}
+	switch c.Trust {
+	case "none":
+		return exact{dim: dim}, nil
+	case "local", "shuffle":
+		return newReports(ctx, c, dim), nil
+	case "distributed":
+		if method.Participation == dp.All {
+			return nil, fmt.Errorf("solve: optimizer %s asks every client in every round: there are no coins to check in by, as trust distributed has; trust vector-sum", method.Name)
+		}
+		return &checkIn{ctx: ctx, vectorSum: vectorSum{config: c, dim: dim}}, nil
+	case "vector-sum":
+		mu, err := gaussianBudget(c, 1e-3)
+		if err != nil {
+			return nil, err
+		}
+		return &vectorSum{config: c, dim: dim, mu: mu}, nil
+	}
+	if streamed {
+		return newStream(c, dim)
+	}
+	mu, err := gaussianBudget(c, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &curator{exact{dim: dim}, c, mu}, nil
+}
+
+// gaussianBudget returns the μ of the whole run, with a share of δ kept back.
+func gaussianBudget(c Config, kept float64) (float64, error) {
+	mu, err := gdp.Calibrate(dp.Guarantee{Eps: c.Epsilon, Delta: c.Delta * (1 - kept)})
+	if err == nil && mu == 0 {
+		err = dp.ErrNoBound
+	}
+	if err != nil {
+		return 0, fmt.Errorf("solve: epsilon = %v at delta = %v: %w", c.Epsilon, c.Delta, err)
+	}
+	return float64(mu) * (1 - 1e-9), nil // more than the account rounds up by
+}
+
+// exact releases means as they are: no privacy.
+type exact struct{ dim int }
+
+type floats []float64
+
+func (m exact) noise() optimize.Noise { return optimize.Noiseless{} }
+
+func (m exact) prepare(*optimize.Plan) (eps, delta float64, err error) { return math.Inf(1), 0, nil }
+
+func (m exact) sequential() bool { return false }
+
+func (m exact) open(rng.Source, batch) (sum, error) { return make(floats, m.dim), nil }
+
+func (m exact) release(_ rng.Source, b batch, s sum, mean []float64) error {
+	for j, v := range s.(floats) {
+		mean[j] = v / float64(b.clients)
+	}
+	return nil
+}
+
+func (s floats) add(_ rng.Source, x []float32) error {
+	for j, v := range x {
+		s[j] += float64(v)
+	}
+	return nil
+}
+
+func (s floats) merge(other sum) error {
+	for j, v := range other.(floats) {
+		s[j] += v
+	}
+	return nil
+}
+
+// curator is trusted with gradients and adds Gaussian noise to their mean. A
+// baseline: the noise is a float64's, so that what is said of real numbers holds
+// of it only approximately.
+type curator struct {
+	exact
+	config Config
+	mu     float64
+}
+
+func (m *curator) noise() optimize.Noise {
+	return optimize.GaussianNoise{Lipschitz: m.config.Clip, Mu: m.mu}
+}
+
+// prepare: replacing a client moves the mean of B by 2·clip/B at most, so a
+// round is 2·clip/(σB)-GDP. Rounds that share a client compose; disjoint ones
+// cost as much as the dearest.
+func (m *curator) prepare(p *optimize.Plan) (eps, delta float64, err error) {
+	for _, s := range p.Stages {
+		mu := gdp.Mu(2 * m.config.Clip / (s.Sigma * float64(s.Batch)) * (1 + 1e-14))
+		eps = math.Max(eps, mu.Repeat(p.Batches.Uses()).Epsilon(m.config.Delta))
+	}
+	return eps, m.config.Delta, nil
+}
+
+func (m *curator) release(src rng.Source, b batch, s sum, mean []float64) error {
+	noise := make([]float64, len(mean))
+	sample.Gaussian(src, noise)
+	if err := m.exact.release(src, b, s, mean); err != nil {
+		return err
+	}
+	for j, z := range noise {
+		mean[j] += b.sigma * z
+	}
+	return nil
+}
+
+// vectorSum sums rounded gradients by package vecsum: nobody sees more than
+// sums with every client's noise in them.
+type vectorSum struct {
+	config Config
+	dim    int
+	mu     float64
+	params []vecsum.Params // by stage
+}
+
+// overhead is what rounding may add to the variance.
+const overhead = .05
+
+func (m *vectorSum) noise() optimize.Noise {
+	return optimize.GaussianNoise{Lipschitz: m.config.Clip, Mu: m.mu, Overhead: overhead}
+}
+
+// prepare designs a round for each stage. All rounds of gd are one client's; of
+// the others a client has one, and the dearest counts.
+func (m *vectorSum) prepare(p *optimize.Plan) (eps, delta float64, err error) {
+	uses := p.Batches.Uses()
+	for _, s := range p.Stages {
+		most := s.Batch
+		if uses == 1 {
+			most++ // batches of a stage differ by a client
+		}
+		params, err := vecsum.Tight(vecsum.Target{
+			Eps: m.config.Epsilon, Delta: m.config.Delta, Users: most, MinUsers: s.Batch, Dim: m.dim,
+			Radius: m.config.Clip, Rounds: uses, Overhead: overhead,
+		})
+		if err != nil {
+			return 0, 0, fmt.Errorf("solve: epsilon = %v at delta = %v in rounds of %d clients: %w", m.config.Epsilon, m.config.Delta, s.Batch, err)
+		}
+		cost, err := params.Epsilon(m.config.Delta, uses)
+		if err != nil {
+			return 0, 0, err
+		}
+		eps = math.Max(eps, cost)
+		m.params = append(m.params, params)
+	}
+	return eps, m.config.Delta, nil
+}
+
+func (m *vectorSum) sequential() bool { return false }
+
+func (m *vectorSum) open(_ rng.Source, b batch) (sum, error) {
+	s, err := vecsum.NewSimulation(m.params[b.stage])
+	return counts{s}, err
+}
+
+// counts are those of vecsum's Simulation, with the law of the protocol.
+type counts struct{ *vecsum.Simulation }
+
+func (s counts) add(src rng.Source, x []float32) error { return s.Add(src, x) }
+func (s counts) merge(other sum) error                 { return s.Merge(other.(counts).Simulation) }
+
+func (m *vectorSum) release(src rng.Source, b batch, s sum, mean []float64) error {
+	noisy, clients, err := s.(counts).Close(src)
+	if err != nil {
+		return err
+	}
+	if clients != b.clients {
+		return fmt.Errorf("solve: %d reports from %d clients", clients, b.clients)
+	}
+	if err := m.params[b.stage].Estimate(mean, noisy, clients); err != nil {
+		return err
+	}
+	for j := range mean {
+		mean[j] /= float64(clients)
+	}
+	return nil
+}
+
+// stream is a pan-private aggregator: optimize.PanMean.
+type stream struct {
+	config Config
+	dim    int
+	mu     float64
+}
+
+// panEpsilon bounds ε of one draw of discrete Gaussian noise with parameter
+// variance on integer vectors that differ by shift in ℓ2 norm: the Rényi
+// divergence of order λ is at most λ·shift²/(2·variance).
+//
+// Upper bound, proved. Source: Canonne, Kamath, Steinke 2020, Proposition 5,
+// added over coordinates; converted by rdp.Epsilon.
+func panEpsilon(shift, variance, delta float64) float64 {
+	rho := shift * shift / (2 * variance) * (1 + 1e-14)
+	eps, _ := rdp.Minimize(func(order float64) float64 { return order * rho }, delta)
+	return eps
+}
+
+func newStream(c Config, dim int) (*stream, error) {
+	inverse := monotone.Falling(func(x float64) float64 { return panEpsilon(1, x*x, c.Delta) }, c.Epsilon, 1e-4, 1e8, 1e-9)
+	if math.IsInf(inverse, 1) {
+		return nil, fmt.Errorf("solve: epsilon = %v at delta = %v: %w", c.Epsilon, c.Delta, dp.ErrNoBound)
+	}
+	return &stream{c, dim, 1 / (inverse * (1 + 1e-6))}, nil // more than Minimize's search may miss
+}
+
+func (m *stream) noise() optimize.Noise {
+	return optimize.GaussianNoise{Lipschitz: m.config.Clip, Mu: m.mu}
+}
+
+// mean returns the accumulator of a batch. Its noise is that of its own size.
+func (m *stream) mean(clients int64) (*optimize.PanMean, error) {
+	return optimize.NewPanMean(optimize.PanMeanConfig{
+		Dim: m.dim, Batch: clients, Clip: m.config.Clip, Sigma: m.noise().Deviation(clients, 1),
+	})
+}
+
+// prepare charges one draw: convex.md, section 6. Each client is in one batch.
+func (m *stream) prepare(p *optimize.Plan) (eps, delta float64, err error) {
+	if p.Batches.Uses() != 1 {
+		return 0, 0, errors.New("solve: a pan-private stream sees a client once")
+	}
+	for _, s := range p.Stages {
+		for _, clients := range []int64{s.Batch, s.Batch + 1} {
+			mean, err := m.mean(clients)
+			if err != nil {
+				return 0, 0, err
+			}
+			shift, variance := mean.Shift()
+			eps = math.Max(eps, panEpsilon(float64(shift), float64(variance), m.config.Delta))
+		}
+	}
+	return eps, m.config.Delta, nil
+}
+
+func (m *stream) sequential() bool { return true }
+
+func (m *stream) open(src rng.Source, b batch) (sum, error) {
+	mean, err := m.mean(b.clients)
+	if err != nil {
+		return nil, err
+	}
+	return running{mean}, mean.Begin(src)
+}
+
+type running struct{ *optimize.PanMean }
+
+func (s running) add(_ rng.Source, x []float32) error { return s.Add(x) }
+func (s running) merge(sum) error                     { return errors.New("solve: a pan-private sum has one part") }
+
+func (m *stream) release(src rng.Source, _ batch, s sum, mean []float64) error {
+	return s.(running).End(src, mean)
+}

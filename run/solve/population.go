@@ -1,0 +1,119 @@
+package solve
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+
+	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
+)
+
+// Streams of the seed, which data sets draw from as well.
+const (
+	domainOrder = iota + 0x736f6c7665
+	domainClients
+	domainRelease
+	domainCoins
+)
+
+// population is the rows over which the loss is a mean, and the clients that
+// hold them.
+type population struct {
+	rows      *dataset.Table
+	clients   int64
+	row       func(place int64) int // of the client at that place of the order
+	intercept bool
+	// norm is a public bound on the ℓ2 norm of a row's features; 0 if there is
+	// none.
+	norm float64
+}
+
+// newPopulation reads or makes the rows, and fills in c.Rows.
+func newPopulation(c *Config, loss model.Loss) (*population, error) {
+	if c.Data != "" {
+		return readPopulation(*c, loss)
+	}
+	if c.N < 1 || c.N > maxClients {
+		return nil, fmt.Errorf("solve: n = %d must lie between 1 and 2^32", c.N)
+	}
+	if c.Dim < 1 || c.Dim > maxDim {
+		return nil, fmt.Errorf("solve: dim = %d must lie between 1 and %d", c.Dim, maxDim)
+	}
+	if c.Rows == 0 {
+		// The optimum takes rows·d² for a step.
+		c.Rows = int(min(c.N, max(2000, min(100000, 250000000/(int64(c.Dim)*int64(c.Dim))))))
+	}
+	if c.Rows < 1 || c.Rows > maxCells/c.Dim {
+		return nil, fmt.Errorf("solve: rows = %d must lie between 1 and %d, 2^28 numbers in all", c.Rows, maxCells/c.Dim)
+	}
+	kind := dataset.SyntheticKind(c.Synthetic)
+	source, err := dataset.NewSynthetic(dataset.SyntheticConfig{Kind: kind, Dim: c.Dim, Clients: c.N, Examples: c.Rows, Seed: c.Seed})
+	if err != nil {
+		return nil, err
+	}
+	if regression := kind == dataset.SyntheticAbsolute; regression == loss.Binary() {
+		return nil, fmt.Errorf("solve: loss %s does not go with synthetic %s: its targets are %s", loss, kind,
+			map[bool]string{true: "real numbers", false: "classes"}[regression])
+	}
+	p := &population{clients: c.N, norm: 1}
+	if p.rows, err = source.Rows(0); err != nil {
+		return nil, err
+	}
+	// Who holds which row: as source deals them out.
+	deal, err := dataset.NewPopulation(dataset.PopulationConfig{Clients: c.N, Examples: c.Rows, Seed: c.Seed})
+	if err != nil {
+		return nil, err
+	}
+	p.row = deal.Example
+	return p, nil
+}
+
+// readPopulation reads a CSV file.
+func readPopulation(c Config, loss model.Loss) (*population, error) {
+	if c.Label == "" {
+		return nil, fmt.Errorf("solve: data %s needs label, the column to predict", c.Data)
+	}
+	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: !loss.Binary(), Scale: c.Scale, Rest: c.Rest})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("solve: data %s: no such file", c.Data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if loss.Binary() && len(file.Labels) != 2 {
+		return nil, fmt.Errorf("solve: data %s: label %s has %d classes, must be 2 for %s loss", c.Data, c.Label, len(file.Labels), loss)
+	}
+	if file.Table.Dim >= maxDim {
+		return nil, fmt.Errorf("solve: data %s: %d columns besides label must be below %d", c.Data, file.Table.Dim, maxDim)
+	}
+	p := &population{rows: file.Table, clients: int64(file.Table.Len()), intercept: true}
+	ranged := true
+	for _, column := range file.Columns {
+		if _, ok := c.Scale[column]; !ok && c.Rest == (dataset.Scaling{}) {
+			ranged = false
+		}
+	}
+	if ranged {
+		p.norm = math.Sqrt(float64(file.Table.Dim))
+	}
+	// A file may be sorted; batches must not be.
+	order := make([]int, p.clients)
+	for i := range order {
+		order[i] = i
+	}
+	sample.Shuffle(rng.Replay(c.Seed, domainOrder), order)
+	p.row = func(place int64) int { return order[place] }
+	return p, nil
+}
+
+// target is a row's: ±1 for a class.
+func (p *population) target(row int) float64 {
+	if p.rows.Regression() {
+		return float64(p.rows.Targets[row])
+	}
+	return float64(2*p.rows.Y[row] - 1)
+}

@@ -1,0 +1,347 @@
+// Package solve runs one stochastic convex problem from start to end: clients
+// with a row each, a linear model with a convex loss, an optimiser of package
+// optimize, and a way of protecting gradients. It reports the population's loss
+// beside that of the best parameters without privacy.
+//
+// It is a simulation: every role runs in this process and noise comes from a
+// seed. Losses and the optimum are computed from the rows themselves; they are
+// what an experimenter sees, and no part of what epsilon accounts for.
+package solve
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+)
+
+// Config is a problem and how to solve it. Errors name fields as the flags of
+// riffle solve do.
+type Config struct {
+	// Data is a CSV file, whose rows are the clients and the population; Label
+	// is its column to predict. Scale and Rest are the public ranges of columns
+	// (dataset.CSVConfig), each scaled to 0..1.
+	Data, Label string
+	Scale       map[string]dataset.Scaling
+	Rest        dataset.Scaling
+
+	// Synthetic is the law of the rows if there is no Data: logistic, hinge or
+	// absolute. N clients each hold one of Rows rows of Dim features, drawn with
+	// replacement; Rows 0 chooses as many as keep the optimum cheap to find.
+	Synthetic string
+	N         int64
+	Dim       int
+	Rows      int
+
+	Loss      string // see model.ParseLoss; "": the synthetic law's, else logistic
+	Optimizer string // see optimize.Methods; "": agd, agd-smooth if the loss is not smooth
+	Trust     string // see trusts; "": vector-sum, central if the optimiser is pan-private
+
+	Epsilon, Delta float64 // the budget of the whole run; unused without privacy
+	Lambda         float64 // ridge λ/2·‖θ‖², which the server adds: it is public
+	Radius         float64 // of the ball about 0 that parameters lie in
+	// Clip is the norm that clients clip their gradients to; 0: the largest that
+	// the public bound on a row's norm allows.
+	Clip float64
+	// MaxRounds bounds the rounds; 0: 100 with every client in each, else 20000.
+	MaxRounds int64
+	Seed      uint64
+	Workers   int // results do not depend on it; at least 1
+}
+
+// trusts names the ways of protecting gradients: sums of each batch's noisy
+// integers, such sums of those who check in by their own coins, single reports
+// that are shuffled or not, a trusted curator, and no way at all.
+var trusts = []string{"vector-sum", "distributed", "shuffle", "local", "central", "none"}
+
+// Limits of a problem; the optimum takes matrices of maxDim².
+const (
+	maxClients = 1 << 32
+	maxCells   = 1 << 28
+	maxDim     = 1 << 12
+)
+
+func (c *Config) validate() error {
+	switch {
+	case c.Trust != "none" && !(c.Epsilon > 0 && c.Epsilon <= dp.MaxEps0):
+		return fmt.Errorf("solve: epsilon = %v must be above 0 and at most %d", c.Epsilon, dp.MaxEps0)
+	case !(c.Lambda >= 0 && c.Lambda <= 1e6):
+		return fmt.Errorf("solve: lambda = %v must be at least 0 and at most 1e6", c.Lambda)
+	case !(c.Radius > 0 && c.Radius <= 1e6):
+		return fmt.Errorf("solve: radius = %v must be above 0 and at most 1e6", c.Radius)
+	case c.Clip != 0 && !(c.Clip >= 1e-12 && c.Clip <= 1e12):
+		return fmt.Errorf("solve: clip = %v must lie between 1e-12 and 1e12, or be 0 for the default", c.Clip)
+	case c.MaxRounds < 0:
+		return fmt.Errorf("solve: max-rounds = %d must be at least 1, or 0 for the default", c.MaxRounds)
+	case c.Workers < 1 || c.Workers > 4096:
+		return fmt.Errorf("solve: workers = %d must lie between 1 and 4096", c.Workers)
+	}
+	if c.Trust != "none" {
+		if err := dp.CheckDelta(c.Delta); err != nil {
+			return fmt.Errorf("solve: delta = %v must lie strictly between 0 and 1", c.Delta)
+		}
+	}
+	return nil
+}
+
+// Task is a problem that is ready to run: all that can be wrong with a Config
+// has been refused.
+type Task struct {
+	// Config has every default filled in.
+	Config Config
+	// Plan is what the optimiser will do, a function of public numbers.
+	Plan *optimize.Plan
+	// Epsilon is what the whole run costs at Delta, replace one client:
+	// the mechanism's own account of the noise that it will draw, at most the
+	// Config's. +Inf without privacy. Delta is 0 where the bound is pure.
+	Epsilon, Delta float64
+
+	people    *population
+	linear    *model.Linear // without ridge, which the server adds
+	mechanism mechanism
+	coins     *checkIn // nil unless clients check in by them
+}
+
+// Result is where a run ended.
+type Result struct {
+	Theta []float64
+	// Loss is the population's mean loss at Theta, ridge included; Optimum the
+	// least in the ball, known to Gap; Excess the difference.
+	Loss, Optimum, Excess, Gap float64
+}
+
+// Observer hears how a run goes on; nil functions are skipped.
+type Observer struct {
+	Optimum func(loss float64)
+	// Evaluated is called about ten times, with the excess loss of the model
+	// that would be released after that round.
+	Evaluated func(round, rounds int64, excess float64)
+}
+
+// Prepare reads the data, plans the run and accounts for it. Its errors are the
+// caller's input; ledger.ErrBudget is wrapped if the plan exceeded the budget.
+func Prepare(ctx context.Context, c Config) (*Task, error) {
+	if c.Trust == "" {
+		c.Trust = "vector-sum"
+		if c.Optimizer == "pan-private" {
+			c.Trust = "central"
+		}
+	}
+	if kinds := []string{"logistic", "hinge", "absolute"}; c.Data == "" && !slices.Contains(kinds, c.Synthetic) {
+		return nil, fmt.Errorf("solve: synthetic %q must be one of %s", c.Synthetic, strings.Join(kinds, ", "))
+	}
+	if c.Loss == "" {
+		if c.Loss = "logistic"; c.Data == "" {
+			c.Loss = c.Synthetic
+		}
+	}
+	loss, err := model.ParseLoss(c.Loss)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	people, err := newPopulation(&c, loss)
+	if err != nil {
+		return nil, err
+	}
+	t := &Task{people: people}
+	if t.linear, err = model.NewLinear(model.LinearConfig{Inputs: people.rows.Dim, Loss: loss, NoIntercept: !people.intercept}); err != nil {
+		return nil, err
+	}
+	p := optimize.Problem{
+		Dim: t.linear.Params(), Clients: people.clients, Radius: c.Radius, StrongConvexity: c.Lambda,
+	}
+	geometry := t.linear.Geometry(people.norm)
+	if geometry.Smoothness > 0 && people.norm > 0 {
+		p.Smoothness = geometry.Smoothness + c.Lambda
+	}
+	if c.Clip == 0 {
+		if people.norm == 0 {
+			return nil, fmt.Errorf("solve: data %s: clip is needed, or a public range for every column: nothing else bounds a gradient without looking at the data", c.Data)
+		}
+		c.Clip = geometry.Lipschitz
+	}
+	p.Lipschitz = c.Clip + c.Lambda*c.Radius
+	if c.Optimizer == "" {
+		if c.Optimizer = "agd"; p.Smoothness == 0 {
+			c.Optimizer = "agd-smooth"
+		}
+	}
+	method, err := optimize.FindMethod(c.Optimizer)
+	if err != nil {
+		return nil, err
+	}
+	if c.MaxRounds == 0 {
+		if c.MaxRounds = 20000; method.Participation == dp.All {
+			c.MaxRounds = 100
+		}
+	}
+	p.MaxRounds = c.MaxRounds
+	c.N = people.clients
+	if t.mechanism, err = newMechanism(ctx, c, method, p.Dim); err != nil {
+		return nil, err
+	}
+	p.Noise = t.mechanism.noise()
+	if m, ok := t.mechanism.(*checkIn); ok {
+		t.coins = m
+		t.Plan, err = m.plan(c.Optimizer, p)
+	} else {
+		t.Plan, err = optimize.NewPlan(c.Optimizer, p, optimize.Overrides{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t.Epsilon, t.Delta, err = t.mechanism.prepare(t.Plan); err != nil {
+		return nil, err
+	}
+	if c.Trust != "none" && !(t.Epsilon <= c.Epsilon && t.Delta <= c.Delta) {
+		return nil, fmt.Errorf("solve: the run would cost epsilon = %v at delta = %v: %w", t.Epsilon, t.Delta, ledger.ErrBudget)
+	}
+	t.Config = c
+	return t, nil
+}
+
+// Clients returns n.
+func (t *Task) Clients() int64 { return t.people.clients }
+
+// Rounds returns T.
+func (t *Task) Rounds() int64 {
+	var sum int64
+	for _, s := range t.Plan.Stages {
+		sum += s.Rounds
+	}
+	return sum
+}
+
+// Batch returns the least number of clients that a round surely has.
+func (t *Task) Batch() int64 {
+	least := t.Plan.Stages[0].Batch
+	for _, s := range t.Plan.Stages {
+		least = min(least, s.Batch)
+	}
+	return least
+}
+
+// Bound bounds the expected excess loss; NaN where it is not of the population's
+// loss, because clients report more than once in rounds that are drawn anew.
+func (t *Task) Bound() float64 {
+	if t.coins != nil {
+		return math.NaN()
+	}
+	return t.Plan.Bound()
+}
+
+// Params returns the number of parameters.
+func (t *Task) Params() int { return t.linear.Params() }
+
+// Run finds the optimum and then runs the plan.
+func (t *Task) Run(ctx context.Context, watch Observer) (Result, error) {
+	var r Result
+	best, err := t.optimum(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.Optimum, r.Gap = best.Loss, best.Loss-best.Lower
+	if watch.Optimum != nil {
+		watch.Optimum(r.Optimum)
+	}
+	o, err := t.Plan.NewOptimizer()
+	if err != nil {
+		return r, err
+	}
+	r.Theta = make([]float64, t.Params())
+	gradients, err := t.newGradients()
+	if err != nil {
+		return r, err
+	}
+	rounds := t.Rounds()
+	each := max(1, rounds/10)
+	var next int64 // the first place that has not reported yet
+	step := int64(1)
+	for round := int64(1); round <= rounds; round++ {
+		who := t.cohort(round, step)
+		if t.coins == nil && t.Plan.Batches.Uses() == 1 {
+			// The cost of one round is the run's only if batches are disjoint.
+			if who.from < next {
+				return r, fmt.Errorf("solve: round %d would use client %d again: %w", round, who.from, ledger.ErrBudget)
+			}
+			next = who.from + who.clients
+		}
+		if who.clients > 0 {
+			mean, err := gradients.mean(ctx, round, who, o.Point())
+			if err != nil {
+				return r, err
+			}
+			if err := o.Step(mean); err != nil {
+				return r, fmt.Errorf("solve: %w", err)
+			}
+			step++
+		}
+		if watch.Evaluated != nil && round%each == 0 && round < rounds {
+			o.Model(r.Theta)
+			loss, err := t.loss(r.Theta)
+			if err != nil {
+				return r, err
+			}
+			watch.Evaluated(round, rounds, loss-r.Optimum)
+		}
+	}
+	o.Model(r.Theta)
+	if r.Loss, err = t.loss(r.Theta); err != nil {
+		return r, err
+	}
+	r.Excess = r.Loss - r.Optimum
+	return r, nil
+}
+
+// loss is the population's mean loss, ridge included.
+func (t *Task) loss(theta []float64) (float64, error) {
+	narrow, square := make([]float32, len(theta)), 0.0
+	for j, v := range theta {
+		narrow[j] = float32(v)
+		square += v * v
+	}
+	loss, err := t.linear.MeanLoss(narrow, t.people.rows.X, t.people.target)
+	return loss + t.Config.Lambda/2*square, err
+}
+
+// optimum is the best model of the ball, to 1e-6 or 1e-6 of the loss at 0 if that
+// is above 1.
+func (t *Task) optimum(ctx context.Context) (*model.Optimum, error) {
+	zero, err := t.loss(make([]float64, t.Params()))
+	if err != nil {
+		return nil, err
+	}
+	ridged, err := model.NewLinear(model.LinearConfig{
+		Inputs: t.people.rows.Dim, Loss: t.linear.Loss(), Ridge: t.Config.Lambda, NoIntercept: !t.people.intercept,
+	})
+	if err != nil {
+		return nil, err
+	}
+	type answer struct {
+		best *model.Optimum
+		err  error
+	}
+	done := make(chan answer, 1)
+	// It cannot be stopped: whoever interrupts it leaves it behind.
+	go func() {
+		best, err := ridged.Optimum(t.people.rows.X, t.people.target,
+			model.OptimumConfig{Radius: t.Config.Radius, Gap: 1e-6 * math.Max(1, zero)})
+		done <- answer{best, err}
+	}()
+	select {
+	case a := <-done:
+		return a.best, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,88 @@
+package train
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/learn/model"
+)
+
+// baseline is what the best constant reaches on a table with a configuration's loss.
+func (c Config) baseline(t *dataset.Table) model.Baseline {
+	y, targets := make([]int32, 0, t.Len()), make([]float64, 0, t.Len())
+	for i := range t.Len() {
+		switch {
+		case t.Regression():
+			targets = append(targets, float64(t.Targets[i]))
+		default:
+			y = append(y, t.Y[i])
+			targets = append(targets, float64(2*t.Y[i]-1))
+		}
+	}
+	loss, err := model.ParseLoss(c.Loss)
+	if t.Regression() {
+		return model.Baseline{Accuracy: math.NaN(), Class: -1, Loss: loss.Constant(targets)}
+	}
+	b := model.ClassBaseline(y, max(2, t.Classes))
+	if err == nil && loss == model.Hinge() {
+		b.Loss = loss.Constant(targets)
+	}
+	return b
+}
+
+// Baseline is what the best constant reaches on the evaluation set.
+func (r *Run) Baseline() model.Baseline { return r.Config.baseline(r.Data.Eval) }
+
+// Baseline is what the best constant reaches on the coordinator's evaluation set.
+func (t *Task) Baseline() model.Baseline { return t.Config.baseline(t.Data.Eval) }
+
+// DescribeBaseline says what it is in words, such as `95.00 %: always "no"`, with
+// the evaluation set's name: "test", "validation" or "all".
+func DescribeBaseline(b model.Baseline, classes []string, examples string) string {
+	if examples += " examples"; examples == "all examples" {
+		examples = "examples"
+	}
+	if b.Class < 0 {
+		return fmt.Sprintf("%.4f, the best constant for these %s", b.Loss, examples)
+	}
+	name := fmt.Sprint(b.Class)
+	if b.Class < len(classes) {
+		name = classes[b.Class]
+	}
+	return fmt.Sprintf("%.2f %%, always %q, the most frequent of these %s", 100*b.Accuracy, name, examples)
+}
+
+// ShortBaseline is its figure alone, to stand beside a model's.
+func ShortBaseline(b model.Baseline) string {
+	if b.Class < 0 {
+		return fmt.Sprintf("%.4g", b.Loss)
+	}
+	return fmt.Sprintf("%.2f %%", 100*b.Accuracy)
+}
+
+// NotBeaten is a warning where a model's accuracy (loss, of numbers) is no better
+// than its baseline; "": it is.
+func NotBeaten(b model.Baseline, accuracy, loss float64, classes []string, examples string) string {
+	if b.Beaten(accuracy, loss) {
+		return ""
+	}
+	got, also := fmt.Sprintf("loss %.4f", loss), ""
+	if b.Class >= 0 {
+		got = fmt.Sprintf("accuracy %.2f %%", 100*accuracy)
+		if loss < b.Loss {
+			also = fmt.Sprintf(" (by its probabilities it is: loss %.4f, and %.4f of a constant)", loss, b.Loss)
+		}
+	}
+	return fmt.Sprintf("%s is no better than the baseline: %s%s", got, DescribeBaseline(b, classes, examples), also)
+}
+
+// labelUnit is what a loss is multiplied with to be in the label's own units; 1
+// where the label is not scaled.
+func (c Config) labelUnit() float64 {
+	by, _, err := ParseRanges(c.Range)
+	if s, ok := by[c.Label]; err == nil && ok && c.regression() {
+		return s.Unit
+	}
+	return 1
+}

@@ -1,0 +1,190 @@
+package train
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/internal/safetensors"
+	"github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+)
+
+const checkpointVersion = "riffle-checkpoint-1"
+
+// checkpoint is a run between two rounds.
+type checkpoint struct {
+	state    coordinator.State
+	seconds  float64 // spent so far, for the summary only
+	reports  int64   // summed so far
+	complete bool    // no round follows
+}
+
+// charge is a stretch of consecutive rounds with equal events.
+type charge struct {
+	First int64    `json:"first"`
+	Last  int64    `json:"last"`
+	Event dp.Round `json:"event"`
+}
+
+func foldCharges(entries []ledger.Entry) []charge {
+	var out []charge
+	for _, e := range entries {
+		if n := len(out); n > 0 && out[n-1].Last+1 == e.Round && out[n-1].Event == e.Event {
+			out[n-1].Last++
+			continue
+		}
+		out = append(out, charge{First: e.Round, Last: e.Round, Event: e.Event})
+	}
+	return out
+}
+
+func unfoldCharges(charges []charge) ([]ledger.Entry, error) {
+	var out []ledger.Entry
+	for _, c := range charges {
+		if c.First < 1 || c.Last < c.First || c.Last-c.First > 1e9 {
+			return nil, fmt.Errorf("charged rounds %d to %d", c.First, c.Last)
+		}
+		for round := c.First; round <= c.Last; round++ {
+			out = append(out, ledger.Entry{Round: round, Event: c.Event})
+		}
+	}
+	return out, nil
+}
+
+// marshal writes the checkpoint as a safetensors file whose metadata carry a
+// digest over everything else in it.
+func (c checkpoint) marshal(config Config) ([]byte, error) {
+	charges, err := json.Marshal(foldCharges(c.state.Charged))
+	if err != nil {
+		return nil, err
+	}
+	digest := config.Digest()
+	f := safetensors.File{Metadata: map[string]string{
+		"version":  checkpointVersion,
+		"config":   hex.EncodeToString(digest[:]),
+		"round":    strconv.FormatInt(c.state.Round, 10),
+		"steps":    strconv.FormatInt(c.state.Optimizer.Steps, 10),
+		"charged":  string(charges),
+		"seconds":  strconv.FormatFloat(c.seconds, 'g', -1, 64),
+		"reports":  strconv.FormatInt(c.reports, 10),
+		"complete": strconv.FormatBool(c.complete),
+	}}
+	if c.state.Opened != 0 {
+		f.Metadata["opened"] = hex.EncodeToString(c.state.Batch[:])
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.state.Optimizer.Vectors)) {
+		v := c.state.Optimizer.Vectors[name]
+		f.Tensors = append(f.Tensors, safetensors.Float64(name, []int{len(v)}, v))
+	}
+	sum, err := contentDigest(f)
+	if err != nil {
+		return nil, err
+	}
+	f.Metadata["sha256"] = sum
+	return safetensors.Marshal(f)
+}
+
+func contentDigest(f safetensors.File) (string, error) {
+	raw, err := safetensors.Marshal(f)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func saveCheckpoint(path string, c checkpoint, config Config) error {
+	raw, err := c.marshal(config)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(path, raw)
+}
+
+// loadCheckpoint reads a checkpoint of this configuration. A missing file is
+// the start of the run; anything else that is not whole is refused.
+func loadCheckpoint(path string, config Config) (c checkpoint, found bool, err error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return checkpoint{}, false, nil
+	}
+	if err != nil {
+		return checkpoint{}, false, inputError("checkpoint: %v", err)
+	}
+	c, err = unmarshalCheckpoint(raw, config)
+	if err != nil {
+		return checkpoint{}, false, inputError("checkpoint %s: %v", path, err)
+	}
+	return c, true, nil
+}
+
+func unmarshalCheckpoint(raw []byte, config Config) (c checkpoint, err error) {
+	f, err := safetensors.Unmarshal(raw)
+	if err != nil {
+		return c, fmt.Errorf("corrupt: %v", err)
+	}
+	if v := f.Metadata["version"]; v != checkpointVersion {
+		return c, fmt.Errorf("version %q, want %q", v, checkpointVersion)
+	}
+	want := f.Metadata["sha256"]
+	delete(f.Metadata, "sha256")
+	sum, err := contentDigest(f)
+	if err != nil {
+		return c, fmt.Errorf("corrupt: %v", err)
+	}
+	if sum != want {
+		return c, fmt.Errorf("corrupt: its digest is %.12s…, its content's %.12s…", want, sum)
+	}
+	digest := config.Digest()
+	if got := f.Metadata["config"]; got != hex.EncodeToString(digest[:]) {
+		return c, fmt.Errorf("belongs to another configuration (%.12s…, this one is %.12x…)", got, digest)
+	}
+	var charges []charge
+	err = json.Unmarshal([]byte(f.Metadata["charged"]), &charges)
+	if err == nil {
+		c.state.Charged, err = unfoldCharges(charges)
+	}
+	parse := func(name string) (n int64) {
+		if err == nil {
+			n, err = strconv.ParseInt(f.Metadata[name], 10, 64)
+		}
+		return n
+	}
+	c.state.Round, c.state.Optimizer.Steps, c.reports = parse("round"), parse("steps"), parse("reports")
+	if err == nil {
+		c.seconds, err = strconv.ParseFloat(f.Metadata["seconds"], 64)
+	}
+	if err == nil {
+		c.complete, err = strconv.ParseBool(f.Metadata["complete"])
+	}
+	if text, ok := f.Metadata["opened"]; ok && err == nil {
+		var batch []byte
+		if batch, err = hex.DecodeString(text); err == nil && len(batch) != len(c.state.Batch) {
+			err = fmt.Errorf("digest of %d bytes", len(batch))
+		}
+		c.state.Opened = c.state.Round + 1
+		copy(c.state.Batch[:], batch)
+	}
+	if err != nil {
+		return c, fmt.Errorf("corrupt: %v", err)
+	}
+	c.state.Optimizer.Vectors = map[string][]float64{}
+	for _, t := range f.Tensors {
+		v, err := t.Float64s()
+		if err != nil {
+			return c, fmt.Errorf("corrupt: %v", err)
+		}
+		c.state.Optimizer.Vectors[t.Name] = v
+	}
+	return c, nil
+}

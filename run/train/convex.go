@@ -1,0 +1,382 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/gdp"
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+)
+
+// cldpSGD takes any model and schedule. All other optimisers are for convex
+// losses, and package optimize plans their parameters from public numbers.
+const cldpSGD = "cldp-sgd"
+
+// optimizers are the names of Config.Optimizer.
+func optimizers() []string {
+	names := []string{cldpSGD}
+	for _, m := range optimize.Methods() {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+func (c Config) planned() bool { return c.Optimizer != "" && c.Optimizer != cldpSGD }
+
+const (
+	// defaultRadius of the ball of a convex problem.
+	defaultRadius = 8
+	// mostPasses bounds the rounds that are chosen, in passes over all clients,
+	// and mostRounds whatever they are.
+	mostPasses, mostRounds = 100, 20000
+)
+
+// fillPlanned chooses what follows from the optimiser alone.
+func (c *Config) fillPlanned() {
+	base := Default()
+	if c.Momentum == base.Momentum {
+		c.Momentum = 0
+	}
+	if c.Average == base.Average {
+		c.Average = 0
+	}
+	if c.Radius == 0 {
+		c.Radius = defaultRadius
+	}
+	if method, err := optimize.FindMethod(c.Optimizer); err == nil && c.Participation == "" {
+		c.Participation = string(method.Participation)
+	}
+	if c.Trust != "none" && !c.summed() && c.Eps0 == 0 && c.Epsilon == 0 {
+		c.Eps0 = defaultEps0
+	}
+}
+
+// checkPlanned refuses what a convex optimiser has no place for, and says why.
+func (c Config) checkPlanned() error {
+	_, stepErr := c.overrides()
+	switch {
+	case c.network():
+		return inputError("optimizer %s needs a loss that is convex in the parameters, and model %s has hidden layers: use ink-linear, softmax or linear", c.Optimizer, c.Model)
+	case c.Optimizer == "pan-private" && c.Trust != "none":
+		return inputError("optimizer pan-private adds an aggregator's own noise, twice a round, because its memory holds sums of exact gradients; with trust %s it holds nothing but protected reports, and what it would protect is protected: use agd", c.Trust)
+	case c.Momentum != 0 || c.Average != 0:
+		return inputError("momentum = %v and average = %v go with optimizer %s: %s has its own way to combine steps", c.Momentum, c.Average, cldpSGD, c.Optimizer)
+	case c.Optimizer == "gd" && c.Participation != string(dp.All):
+		return inputError("optimizer gd takes the gradient of all clients in every round, so participation must be all, not %s; psgd takes a part of them", c.Participation)
+	case c.Optimizer == "agd-phases" && c.Lambda == 0:
+		return inputError("optimizer agd-phases needs a strongly convex loss: lambda = 0 must be above 0, with model linear and a loss other than cross-entropy")
+	}
+	return stepErr
+}
+
+// overrides are what the caller fixes of a plan: lr, the step of descent or the
+// first one of acceleration, whose steps grow with t.
+func (c Config) overrides() (o optimize.Overrides, err error) {
+	if c.LR == "" {
+		return o, nil
+	}
+	rate, err := strconv.ParseFloat(c.LR, 64)
+	if err != nil {
+		return o, inputError("lr %s goes with optimizer %s: the bound of %s is for one number, by which its steps are fixed", c.LR, cldpSGD, c.Optimizer)
+	}
+	switch c.Optimizer {
+	case "psgd", "gd":
+		o.Step = rate
+	case "agd-phases":
+		return o, inputError("lr %s: every phase of optimizer agd-phases has a step of its own, from the distance that the phase before leaves", c.LR)
+	default:
+		o.Curvature = 1 / rate
+	}
+	return o, nil
+}
+
+// problem describes the loss by public numbers, but for the noise, and chooses
+// the clip if that is open: the longest gradient there can be.
+func (c *Config) problem(d *Data, m model.Parametric) (optimize.Problem, error) {
+	convex, ok := m.(model.Convex)
+	if !ok {
+		return optimize.Problem{}, inputError("optimizer %s needs a loss that is convex in the parameters, which model %s has not", c.Optimizer, c.Model)
+	}
+	start := make([]float64, m.Params())
+	for j, v := range m.Init(uint64(c.Seed)) {
+		start[j] = float64(v)
+	}
+	p := optimize.Problem{
+		Dim: m.Params(), Clients: c.Population, Radius: c.Radius, StrongConvexity: c.Lambda, Start: start,
+		Lipschitz: math.Inf(1), MaxRounds: mostRounds,
+	}
+	if d.norm > 0 {
+		g := convex.Geometry(d.norm)
+		p.Lipschitz = g.Lipschitz + c.Lambda*c.Radius
+		if g.Smoothness > 0 {
+			p.Smoothness = g.Smoothness + c.Lambda
+		}
+	}
+	// A ball of radius C in ℓ1 is within that of ℓ2; in ℓ∞ it reaches √d·C.
+	narrow, wide := 1.0, math.Sqrt(float64(p.Dim))
+	switch norm := c.norm(); {
+	case norm == 1:
+		narrow, wide = wide, 1
+	case norm == 2:
+		wide = 1
+	}
+	if c.Clip == 0 {
+		if math.IsInf(p.Lipschitz, 1) {
+			return p, inputError("optimizer %s: data %s: clip is needed, or a public range for every column: nothing else bounds a gradient without looking at the data", c.Optimizer, c.Data)
+		}
+		c.Clip = p.Lipschitz * narrow
+	}
+	p.Lipschitz = math.Min(p.Lipschitz, wide*c.Clip)
+	_, scores := m.(*model.Softmax)
+	switch {
+	case c.Optimizer == "agd-smooth" && scores && p.Smoothness > 0:
+		return p, inputError("optimizer agd-smooth: the cross-entropy loss is smooth as it is (beta = %.4g), and no closed form of its envelope is known: use agd", p.Smoothness)
+	case p.Smoothness == 0 && scores && c.Optimizer != "psgd":
+		return p, inputError("optimizer %s: data %s: without a public range for every column no smoothness of the cross-entropy loss is known, and no closed form of its envelope: give range, or use psgd", c.Optimizer, c.Data)
+	case c.Optimizer == "agd" && p.Smoothness == 0 && c.Loss == model.Logistic().String():
+		return p, inputError("optimizer agd: data %s: the smoothness of the loss follows from a public range for every column; agd-smooth does without", c.Data)
+	case c.Optimizer == "agd" && p.Smoothness == 0:
+		return p, inputError("optimizer agd needs a smooth loss, and %s is not: agd-smooth takes its envelope", c.Loss)
+	}
+	return p, nil
+}
+
+// ExcessBound is the plan's bound on the expected excess loss, over the best
+// model of the ball: of the population if each client reports once or in every
+// round of gd, of the clients' own mean loss otherwise. It is known where no
+// gradient is ever clipped and the features keep to their public norm.
+func (r *Run) ExcessBound() (bound Number, known bool) {
+	if r.Plan == nil {
+		return 0, false
+	}
+	whole := r.Config
+	whole.Clip = 0
+	if _, err := whole.problem(r.Data, r.Model); err != nil || r.Config.Clip < whole.Clip*(1-1e-9) {
+		return 0, false
+	}
+	return Number(r.Plan.Bound()), true
+}
+
+// arriving is how many reports a round surely has of those who are asked.
+func (c Config) arriving(asked int64) int64 {
+	rate := 1 - c.Dropout
+	if c.Participation == string(dp.CheckIn) {
+		rate *= c.Gamma
+	}
+	return min(asked, account.Surely(asked, rate))
+}
+
+// resolveRounds chooses who reports when, for the least bound on the loss: the
+// size of batches of one pass, or the number of rounds.
+func (c *Config) resolveRounds(ctx context.Context, d *Data, m model.Parametric) error {
+	p, err := c.problem(d, m)
+	if err != nil {
+		return err
+	}
+	o, err := c.overrides()
+	if err != nil {
+		return err
+	}
+	var noise *planNoise
+	p.Noise, noise = c.newPlanNoise(ctx, p.Dim)
+	if noise.failed != nil {
+		return noise.failed
+	}
+	if c.Participation == string(dp.Once) {
+		err = c.resolveBatch(p, o)
+	} else if c.Rounds == 0 {
+		err = c.resolveRepeats(ctx, p, o)
+	}
+	return errors.Join(err, noise.failed)
+}
+
+// resolveBatch chooses k and rounds of one pass.
+func (c *Config) resolveBatch(p optimize.Problem, o optimize.Overrides) (err error) {
+	switch {
+	case c.K == 0 && c.Rounds > c.Population:
+		return inputError("rounds = %d of one pass must be at most n = %d", c.Rounds, c.Population)
+	case c.K == 0 && c.Rounds > 0:
+		c.K = c.Population / c.Rounds
+	case c.K == 0:
+		if c.K, err = optimize.ChooseBatch(c.Optimizer, p, o, c.arriving); err != nil {
+			return inputError("%v", err)
+		}
+	case c.K > c.Population:
+		return inputError("k = %d must be at most n = %d", c.K, c.Population)
+	}
+	blocks, err := c.blocks()
+	if err != nil {
+		return err
+	}
+	if c.Rounds == 0 {
+		c.Rounds = blocks.PerEpoch()
+	}
+	if c.Rounds > blocks.PerEpoch() {
+		return inputError("rounds = %d: optimizer %s makes one pass, %d rounds of k = %d clients: a second one's gradients would not be of clients it has not seen; participation sampled, check-in or all draws anew", c.Rounds, c.Optimizer, blocks.PerEpoch(), c.K)
+	}
+	return nil
+}
+
+// resolveRepeats chooses the rounds where clients report again and again.
+func (c *Config) resolveRepeats(ctx context.Context, p optimize.Problem, o optimize.Overrides) (err error) {
+	asked := c.Population
+	if c.Participation == string(dp.Sampled) {
+		asked = min(c.K, asked)
+	}
+	batch := c.arriving(asked)
+	p.MaxRounds = min(mostRounds, max(mostPasses, mostPasses*c.Population/batch))
+	if c.Epsilon != 0 && (c.Eps0 != 0 || c.Sigma != 0) {
+		q := *c
+		q.Rounds = 1
+		_, _, rounds, err := q.solve(ctx, "rounds")
+		if err != nil {
+			return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
+		}
+		p.MaxRounds = min(p.MaxRounds, rounds)
+	}
+	if c.Rounds, err = optimize.ChooseRounds(c.Optimizer, p, o, batch); err != nil {
+		return inputError("%v", err)
+	}
+	return nil
+}
+
+// newPlan is the optimiser's plan for a resolved configuration.
+func (c Config) newPlan(d *Data, m model.Parametric, mechanism randomizer.Mechanism) (*optimize.Plan, error) {
+	p, err := c.problem(d, m)
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.overrides()
+	if err != nil {
+		return nil, err
+	}
+	p.Noise = optimize.ReportNoise{MSE: mechanism.MSE(), Dim: mechanism.Dim()}
+	asked := c.Population
+	switch dp.Participation(c.Participation) {
+	case dp.Sampled:
+		asked = c.K
+	case dp.Once:
+		blocks, err := c.blocks()
+		if err != nil {
+			return nil, err
+		}
+		asked = blocks.Smallest()
+	}
+	plan, err := optimize.NewPlanFor(c.Optimizer, p, optimize.Rounds{Count: c.Rounds, Batch: max(c.NMin, c.arriving(asked))}, o)
+	if err != nil {
+		return nil, inputError("%v", err)
+	}
+	return plan, nil
+}
+
+// stageModels are the models whose gradients clients send, by stage of the plan.
+func stageModels(p *optimize.Plan, m model.Parametric) ([]model.Parametric, error) {
+	var out []model.Parametric
+	for _, s := range p.Stages {
+		smoothed := m
+		var err error
+		switch m := m.(type) {
+		case *model.Linear:
+			smoothed, err = m.Smoothed(s.Smoothing)
+		case *model.Classifier:
+			var linear *model.Linear
+			if linear, err = m.Smoothed(s.Smoothing); err == nil {
+				smoothed, err = linear.Classifier()
+			}
+		default:
+			if s.Smoothing != 0 {
+				err = fmt.Errorf("train: no envelope of the loss of model %s", m.Name())
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, smoothed)
+	}
+	return out, nil
+}
+
+// planNoise is the noise that a choice of rounds counts with; only the choice
+// rests on it. The noise of the run itself is solved for after.
+type planNoise struct {
+	ctx    context.Context
+	dim    int
+	failed error
+}
+
+func (c Config) newPlanNoise(ctx context.Context, dim int) (optimize.Noise, *planNoise) {
+	n := &planNoise{ctx: ctx, dim: dim}
+	once := c.Participation == string(dp.Once)
+	switch {
+	case c.Trust == "none":
+		return optimize.Noiseless{}, n
+	case c.Sigma != 0:
+		return optimize.ReportNoise{MSE: c.sumMSE(dim), Dim: dim}, n
+	case c.Eps0 != 0:
+		return optimize.ReportNoise{MSE: n.ask(c), Dim: dim}, n
+	case c.summed() && (once || c.Participation == string(dp.All) && c.Dropout == 0):
+		mu, err := gdp.Calibrate(dp.Guarantee{Eps: c.Epsilon, Delta: c.accountedDelta()})
+		if err != nil || mu == 0 {
+			n.failed = inputError("epsilon = %v at delta = %v leaves no noise", c.Epsilon, c.Delta)
+		}
+		return optimize.GaussianNoise{Lipschitz: c.Clip, Mu: float64(mu)}, n
+	case once && c.Trust != "local":
+		// Who is in a block hides those who are in it with them.
+		c.Participation, c.Dropout = string(dp.All), 0
+		return optimize.NewCostlyNoise(dim, func(clients, _ int64) float64 {
+			c.Population, c.Rounds = clients, 1
+			return n.ask(c)
+		}), n
+	}
+	// Who is asked is given; what it costs depends on how often.
+	if once {
+		c.Participation = string(dp.All)
+	}
+	found := map[int64]float64{}
+	return optimize.NewCostlyNoise(dim, func(_, uses int64) float64 {
+		if _, known := found[uses]; !known {
+			c.Rounds = uses
+			found[uses] = n.ask(c)
+		}
+		return found[uses]
+	}), n
+}
+
+// sumMSE is about that of a report of a vector sum.
+func (c Config) sumMSE(dim int) float64 { return float64(dim) * c.Sigma * c.Sigma * c.Clip * c.Clip }
+
+// ask returns the mean squared error of one report, +Inf if there is none within
+// the budget.
+func (n *planNoise) ask(c Config) float64 {
+	if c.Eps0 == 0 {
+		knob := "eps0"
+		if c.summed() {
+			knob = "sigma"
+		}
+		sigma, eps0, _, err := c.solve(n.ctx, knob)
+		if err != nil {
+			if !errors.Is(err, dp.ErrNoBound) {
+				n.failed = err
+			}
+			return math.Inf(1)
+		}
+		if c.summed() {
+			c.Sigma = sigma
+			return c.sumMSE(n.dim)
+		}
+		c.Eps0 = eps0
+	}
+	m, err := randomizer.New(c.mechanism(), randomizer.Config{Dim: n.dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
+	if err != nil {
+		n.failed = inputError("%v", err)
+		return math.Inf(1)
+	}
+	return m.MSE()
+}

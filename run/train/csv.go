@@ -1,0 +1,228 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/learn/model"
+)
+
+// isCSV says whether the data are a CSV file, which its suffix decides.
+func (c Config) isCSV() bool { return strings.EqualFold(filepath.Ext(c.Data), ".csv") }
+
+// centred maps a feature's range to −1..1, about the middle: gradient methods get
+// on better than with features that are all above 0.
+const centred = "centred"
+
+// ParseRanges reads "age=0..120,*=0..1": the public range of each column, that is
+// scaled to 0..1, and of all others.
+func ParseRanges(text string) (by map[string]dataset.Scaling, rest dataset.Scaling, err error) {
+	by = map[string]dataset.Scaling{}
+	if text == "" {
+		return by, rest, nil
+	}
+	fail := func(item, rule string) error {
+		return fmt.Errorf("%q %s (as age=0..120,*=0..10)", item, rule)
+	}
+	for item := range strings.SplitSeq(text, ",") {
+		i := strings.LastIndex(item, "=")
+		if i < 1 {
+			return nil, rest, fail(item, "must be COLUMN=LOW..HIGH")
+		}
+		column, span := item[:i], item[i+1:]
+		low, high, ok := strings.Cut(span, "..")
+		a, errA := strconv.ParseFloat(low, 64)
+		b, errB := strconv.ParseFloat(high, 64)
+		// Negated so that NaN is refused.
+		if !ok || errA != nil || errB != nil || !(b-a > 0 && b-a <= finite && -finite <= a) {
+			return nil, rest, fail(item, "must have two finite numbers, the lower one first")
+		}
+		s := dataset.Scaling{Shift: a, Unit: b - a}
+		if _, twice := by[column]; twice || column == "*" && rest != (dataset.Scaling{}) {
+			return nil, rest, fail(item, "gives a column's range twice")
+		}
+		if column == "*" {
+			rest = s
+		} else {
+			by[column] = s
+		}
+	}
+	return by, rest, nil
+}
+
+func checkRange(text string) error {
+	_, _, err := ParseRanges(text)
+	return err
+}
+
+// crossEntropy is the loss of all models but linear, and one of its own.
+const crossEntropy = "cross-entropy"
+
+func checkLoss(text string) error {
+	if text == crossEntropy {
+		return nil
+	}
+	if _, err := model.ParseLoss(text); err != nil {
+		return fmt.Errorf("%q must be %s, logistic, hinge, absolute or pinball:T with 0 < T < 1", text, crossEntropy)
+	}
+	return nil
+}
+
+// regression says whether targets are real numbers.
+func (c Config) regression() bool {
+	if c.Loss == "" || c.Loss == crossEntropy {
+		return false
+	}
+	loss, err := model.ParseLoss(c.Loss)
+	return err == nil && !loss.Binary()
+}
+
+// readCSV reads the file as a configuration says, with the classes it is to have;
+// nil: those in the file.
+func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
+	by, rest, err := ParseRanges(c.Range)
+	if err != nil {
+		return nil, inputError("range %v", err)
+	}
+	if c.Scale == centred {
+		for name, s := range by {
+			if name != c.Label {
+				by[name] = middle(s)
+			}
+		}
+		rest = middle(rest)
+	}
+	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: c.regression(), Classes: classes, Blanks: blanks, Scale: by, Rest: rest})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, inputError("data %s: no such file", c.Data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w%w", inputError("%v", err), quiet{err})
+	}
+	return file, nil
+}
+
+// middle is the scaling to −1..1 of a range that is scaled to 0..1; none stays none.
+func middle(s dataset.Scaling) dataset.Scaling {
+	if s == (dataset.Scaling{}) {
+		return s
+	}
+	return dataset.Scaling{Shift: s.Shift + s.Unit/2, Unit: s.Unit / 2}
+}
+
+// LoadTable reads a CSV file as it is, without scaling.
+func LoadTable(path, label string, regression bool) (*dataset.CSV, error) {
+	if label == "" {
+		return nil, inputError("label is required with a .csv file: the column to predict")
+	}
+	c := Config{Data: path, Label: label, Loss: crossEntropy}
+	if regression {
+		c.Loss = "absolute"
+	}
+	return c.readCSV(nil, false)
+}
+
+// ranged says whether every column has a public range.
+func (c Config) ranged(columns []string) bool {
+	by, rest, err := ParseRanges(c.Range)
+	return err == nil && (rest != dataset.Scaling{} || !slices.ContainsFunc(columns, func(name string) bool {
+		_, ok := by[name]
+		return !ok
+	}))
+}
+
+func (c Config) loadCSV() (*Data, error) {
+	file, err := c.readCSV(nil, false)
+	if err != nil {
+		return nil, err
+	}
+	return c.splitCSV(file)
+}
+
+// splitCSV deals a file's rows out to training and test.
+func (c Config) splitCSV(file *dataset.CSV) (d *Data, err error) {
+	d = &Data{EvalName: "test", Classes: file.Labels, columns: file.Columns, rows: file.Table.Len(), Warnings: c.unscaled(file)}
+	if c.ranged(file.Columns) {
+		d.norm = math.Sqrt(float64(file.Table.Dim))
+	}
+	if d.Train, d.Eval, err = file.Split(c.TestFraction, uint64(c.Seed)); err != nil {
+		return nil, inputError("data %s: %v", c.Data, err)
+	}
+	if c.Validation > 0 {
+		train, held, err := c.holdOut(d.Train.Len())
+		if err != nil {
+			return nil, err
+		}
+		if d.Eval, err = d.Train.Subset(held); err != nil {
+			return nil, err
+		}
+		if d.Train, err = d.Train.Subset(train); err != nil {
+			return nil, err
+		}
+		d.EvalName = "validation"
+	}
+	return d, nil
+}
+
+// What is warned of: an unscaled column whose root mean square is above largeColumn,
+// and a range outside of which more than manyOutside of a column's cells are.
+// More classes than manyNumbers that are all numbers may be meant as such.
+const (
+	largeColumn = 4
+	manyOutside = .05
+	manyNumbers = 30
+)
+
+// unscaled says which columns, the label's included, learning will have trouble
+// with. It looks at the rows, for whoever owns the file.
+func (c Config) unscaled(file *dataset.CSV) (warnings []string) {
+	by, rest, err := ParseRanges(c.Range)
+	if err != nil {
+		return nil // refused elsewhere
+	}
+	t := file.Table
+	low := 0.0
+	if c.Scale == centred {
+		low = -1
+	}
+	check := func(column string, ranged bool, low float64, cell func(row int) float32) {
+		square, outside := 0.0, 0
+		for i := range t.Len() {
+			v := float64(cell(i))
+			square += v * v
+			if v < low || v > 1 {
+				outside++
+			}
+		}
+		size, share := math.Sqrt(square/float64(t.Len())), float64(outside)/float64(t.Len())
+		switch {
+		case ranged && share > manyOutside:
+			warnings = append(warnings, fmt.Sprintf("%.0f %% of column %s lie outside of its range", 100*share, column))
+		case !ranged && size > largeColumn:
+			warnings = append(warnings, fmt.Sprintf("column %s has values of about %.3g and no public range: learning goes badly with it, or not at all; give one that everybody knows, as --range %q",
+				column, size, column+"=LOW..HIGH"))
+		}
+	}
+	for j, column := range file.Columns {
+		_, ranged := by[column]
+		check(column, ranged || rest != dataset.Scaling{}, low, func(row int) float32 { return t.Row(row)[j] })
+	}
+	if n := len(file.Labels); n > manyNumbers && !slices.ContainsFunc(file.Labels, func(text string) bool {
+		_, err := strconv.ParseFloat(text, 64)
+		return err != nil
+	}) {
+		warnings = append(warnings, fmt.Sprintf("the %d different numbers of column %s are taken as classes; --loss absolute predicts numbers", n, c.Label))
+	}
+	if t.Regression() {
+		_, ranged := by[c.Label]
+		check(c.Label, ranged, 0, func(row int) float32 { return t.Targets[row] })
+	}
+	return warnings
+}

@@ -1,0 +1,229 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/learn/dataset/mnist"
+	"github.com/riffle-dp/riffle/learn/feature"
+)
+
+// models are the names of Config.Model.
+var models = []string{"ink-linear", "shape-linear", "hog-linear", "softmax", "cnn", "pca-mlp", "linear"}
+
+// histograms says that the model's features are gradient histograms of a grey
+// image.
+func (c Config) histograms() bool {
+	return c.Model == "ink-linear" || c.Model == "shape-linear" || c.Model == "hog-linear"
+}
+
+// Data is a data set made ready for a model.
+type Data struct {
+	Train, Eval *dataset.Table
+	// EvalImages are the images behind Eval, nil for a table, and EvalName says
+	// whether they are the "test" or the "validation" set.
+	EvalImages *dataset.Images
+	EvalName   string
+	// Classes names the classes, an image's by number; nil for a regression. Names
+	// are what a folder of images calls them, nil if it does not.
+	Classes, Names []string
+	// PCA is what pca-mlp's features are made by, and Public how many training
+	// examples it was fitted on, which Train does not have.
+	PCA    *feature.PCA
+	Public int
+
+	// Warnings say what of a table will be learned badly.
+	Warnings []string
+
+	columns []string // of a CSV file
+	rows    int      // of it, test and training
+	norm    float64  // public bound on that of a row's features; 0: there is none
+}
+
+// ClassNames are the classes as people know them; nil for a regression.
+func (d *Data) ClassNames() []string {
+	if d.Names != nil {
+		return d.Names
+	}
+	return d.Classes
+}
+
+// imageModel is the model for images if none is asked for: upright histograms for
+// MNIST, known by its training labels, for they suit handwriting only; histograms
+// of the picture as it lies for other grey images, and pixels for coloured ones.
+func imageModel(data string) string {
+	if data == "mnist" {
+		return "ink-linear"
+	}
+	if _, err := os.Stat(filepath.Join(data, dataset.CIFARTest)); err == nil {
+		return "softmax"
+	}
+	if labels, err := dataset.TrainingLabels(os.DirFS(data)); err == nil && mnist.Known(labels) {
+		return "ink-linear"
+	}
+	return "shape-linear" // what cannot be read is refused when it is loaded
+}
+
+// imageNorm is the norm of an image's pixels.
+const imageNorm = 3
+
+// LoadImages reads the named data set: "mnist", or a folder of IDX or CIFAR-10
+// files.
+func LoadImages(data string) (train, test *dataset.Images, err error) {
+	if data == "mnist" {
+		return mnist.Load()
+	}
+	read := dataset.ReadFolder
+	if _, err := os.Stat(filepath.Join(data, dataset.CIFARTest)); err == nil {
+		read = dataset.ReadCIFAR10
+	}
+	train, test, err = read(data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, inputError("data %s: %v (want mnist, a folder of IDX or CIFAR-10 files, or a .csv file)", data, err)
+	}
+	if err != nil {
+		return nil, nil, inputError("data %s: %v", data, err)
+	}
+	return train, test, nil
+}
+
+// extractor returns what turns images of the given shape into the features
+// that the named model learns from; pca-mlp's then go through its PCA.
+func extractor(name string, images *dataset.Images) (feature.Extractor, error) {
+	if (Config{Model: name}).histograms() && images.Channels != 1 {
+		return nil, fmt.Errorf("images have %d channels, must have 1 (softmax, linear and pca-mlp take any)", images.Channels)
+	}
+	switch name {
+	case "ink-linear":
+		return feature.NewInk(feature.DefaultHOG().ForSize(images.Width, images.Height))
+	case "shape-linear":
+		return feature.NewInk(feature.ShapeHOG().ForSize(images.Width, images.Height))
+	case "hog-linear":
+		return feature.NewHOG(feature.DefaultHOG().ForSize(images.Width, images.Height))
+	case "cnn":
+		if images.Width != 28 || images.Height != 28 || images.Channels != 1 {
+			return nil, fmt.Errorf("images are %d×%d×%d, must be 28×28×1", images.Width, images.Height, images.Channels)
+		}
+		return feature.NewPixels(feature.PixelsConfig{Size: images.Size()})
+	case "pca-mlp":
+		return feature.NewPixels(feature.PixelsConfig{Size: images.Size()})
+	default:
+		return feature.NewPixels(feature.PixelsConfig{Size: images.Size(), Norm: imageNorm})
+	}
+}
+
+// Load reads the data of a configuration and makes its features. With
+// Validation set, the test set is not used at all.
+func (c Config) Load() (*Data, error) {
+	load := c.loadImages
+	if c.isCSV() {
+		load = c.loadCSV
+	}
+	d, err := load()
+	if err != nil {
+		return nil, err
+	}
+	if c.Model == "pca-mlp" {
+		if err := d.reduce(c); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+func (c Config) loadImages() (*Data, error) {
+	trainImages, testImages, err := LoadImages(c.Data)
+	if err != nil {
+		return nil, err
+	}
+	d := &Data{EvalImages: testImages, EvalName: "test"}
+	if c.Validation > 0 {
+		train, held, err := c.holdOut(trainImages.Len())
+		if err != nil {
+			return nil, err
+		}
+		if d.EvalImages, err = trainImages.Subset(held); err != nil {
+			return nil, err
+		}
+		if trainImages, err = trainImages.Subset(train); err != nil {
+			return nil, err
+		}
+		d.EvalName = "validation"
+	}
+	e, err := extractor(c.Model, trainImages)
+	if err != nil {
+		return nil, inputError("model %s: %v", c.Model, err)
+	}
+	if d.Train, err = trainImages.Table(e, int(c.Workers)); err != nil {
+		return nil, inputError("%v", err)
+	}
+	if d.Eval, err = d.EvalImages.Table(e, int(c.Workers)); err != nil {
+		return nil, inputError("%v", err)
+	}
+	switch {
+	case c.histograms():
+		d.norm = feature.DefaultHOG().Norm // ShapeHOG's too
+	case c.Model == "softmax" || c.Model == "linear":
+		d.norm = imageNorm
+	}
+	d.Names = trainImages.Names
+	for k := range d.Train.Classes {
+		d.Classes = append(d.Classes, fmt.Sprint(k))
+	}
+	return d, nil
+}
+
+func (c Config) holdOut(n int) (train, held []int, err error) {
+	train, held, err = dataset.Split(n, int(min(c.Validation, 1<<40)), uint64(c.Seed))
+	if err != nil {
+		return nil, nil, inputError("%v", err)
+	}
+	return train, held, nil
+}
+
+// components is the number of principal components of pca-mlp, as in Chen,
+// Cao and Ge (arXiv:2401.04306), section 4.
+const components = 60
+
+// publicPart keys the choice of public examples apart from validation's.
+const publicPart = 0x7075626c6963 // "public"
+
+// reduce fits principal axes on examples declared public, takes those out of
+// the training set, and projects everything on the axes.
+func (d *Data) reduce(c Config) error {
+	public := int(min(c.Public, 1<<40))
+	if public == 0 {
+		public = min(5000, max(2, d.Train.Len()/10))
+	}
+	rest, chosen, err := dataset.Split(d.Train.Len(), public, uint64(c.Seed)^publicPart)
+	if err != nil {
+		return inputError("public: %v", err)
+	}
+	open, err := d.Train.Subset(chosen)
+	if err != nil {
+		return err
+	}
+	if d.Train, err = d.Train.Subset(rest); err != nil {
+		return err
+	}
+	if d.PCA, err = feature.FitPCA(open.X, open.Dim, min(components, open.Dim, public-1)); err != nil {
+		return inputError("%v", err)
+	}
+	d.Public = public
+	d.Train, d.Eval = project(d.PCA, d.Train), project(d.PCA, d.Eval)
+	return nil
+}
+
+// project returns the table with its rows on the axes.
+func project(p *feature.PCA, t *dataset.Table) *dataset.Table {
+	out := *t
+	out.Dim, out.X = p.Dim(), make([]float32, t.Len()*p.Dim())
+	for i := range t.Len() {
+		p.Project(t.Row(i), out.X[i*out.Dim:(i+1)*out.Dim])
+	}
+	return &out
+}

@@ -1,0 +1,213 @@
+package train
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/learn/model"
+)
+
+// defaultHidden is the number of hidden units of pca-mlp: small, as the noise grows
+// with the parameters.
+const defaultHidden = 32
+
+// newModel returns the model of a configuration for a table: a model.Model for
+// classes, a *model.Linear for real targets.
+func (c Config) newModel(t *dataset.Table) (model.Parametric, error) {
+	classes := max(2, t.Classes)
+	switch c.Model {
+	case "cnn":
+		m := model.NewCNN(model.CNNConfig{})
+		if classes > m.Classes() {
+			return nil, fmt.Errorf("model cnn has %d classes, the data have %d", m.Classes(), classes)
+		}
+		return m, nil
+	case "pca-mlp":
+		return model.NewMLP(model.MLPConfig{Inputs: t.Dim, Hidden: int(cmp.Or(c.Hidden, defaultHidden)), Classes: classes})
+	case "linear":
+		if c.Loss != crossEntropy {
+			return c.newLinear(t)
+		}
+	}
+	return model.NewSoftmax(model.SoftmaxConfig{Inputs: t.Dim, Classes: classes})
+}
+
+func (c Config) newLinear(t *dataset.Table) (model.Parametric, error) {
+	loss, err := model.ParseLoss(c.Loss)
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.NewLinear(model.LinearConfig{Inputs: t.Dim, Loss: loss, Ridge: c.Lambda})
+	switch {
+	case err != nil:
+		return nil, err
+	case !loss.Binary():
+		if !t.Regression() {
+			return nil, fmt.Errorf("loss %s needs real targets: a CSV file's column", loss)
+		}
+		return m, nil
+	case t.Classes != 2:
+		return nil, fmt.Errorf("loss %s needs 2 classes, the data have %d", loss, t.Classes)
+	}
+	return m.Classifier()
+}
+
+// resolveLoss chooses the loss of model linear by the number of classes.
+func (c *Config) resolveLoss(t *dataset.Table) {
+	if c.Model == "linear" && c.Loss == "" {
+		c.Loss = crossEntropy
+		if t.Classes == 2 {
+			c.Loss = "logistic"
+		}
+	}
+}
+
+// gradients returns what overwrites grad with the gradient of a row, for one
+// goroutine.
+func gradients(m model.Parametric, t *dataset.Table) func(row int, theta, grad []float32) {
+	if m, ok := m.(model.Model); ok {
+		scratch := m.NewScratch()
+		return func(row int, theta, grad []float32) {
+			m.Grad(theta, t.Row(row), int(t.Y[row]), grad, scratch)
+		}
+	}
+	linear := m.(*model.Linear)
+	return func(row int, theta, grad []float32) {
+		linear.Grad(theta, t.Row(row), float64(t.Targets[row]), grad)
+	}
+}
+
+// coordinates returns what evaluates one coordinate of a row's gradient, nil if
+// that costs as much as all of them.
+func coordinates(m model.Parametric, t *dataset.Table) func(row int, theta []float32, j int) float32 {
+	switch m := m.(type) {
+	case model.CoordinateGradient:
+		scratch := m.NewScratch()
+		return func(row int, theta []float32, j int) float32 {
+			g, _ := m.GradCoord(theta, t.Row(row), int(t.Y[row]), j, scratch)
+			return g
+		}
+	case *model.Linear:
+		return func(row int, theta []float32, j int) float32 {
+			g, _ := m.GradCoord(theta, t.Row(row), float64(t.Targets[row]), j)
+			return g
+		}
+	}
+	return nil
+}
+
+// evaluate runs a model over a table.
+func evaluate(m model.Parametric, theta []float32, t *dataset.Table, workers int) (*model.Evaluation, error) {
+	linear, target := (*model.Linear)(nil), func(row int) float64 { return float64(2*t.Y[row] - 1) }
+	switch m := m.(type) {
+	case *model.Linear:
+		linear, target = m, func(row int) float64 { return float64(t.Targets[row]) }
+	case *model.Classifier:
+		linear = m.Linear // a hinge loss is none of its logits
+	}
+	e := &model.Evaluation{Examples: t.Len()}
+	var err error
+	if m, ok := m.(model.Model); ok {
+		if e, err = model.Evaluate(m, theta, t.X, t.Y, workers); err != nil {
+			return nil, err
+		}
+	}
+	if linear != nil {
+		e.Loss, err = linear.MeanLoss(theta, t.X, target)
+	}
+	return e, err
+}
+
+// clients gives every simulated client its examples and its gradient.
+type clients struct {
+	population dataset.Population // one example each
+	users      *dataset.Users     // several; nil: one
+	table      *dataset.Table
+	stages     []model.Parametric // whose gradients are sent, one after the other
+	stage      *int               // which one now; it changes between rounds only
+}
+
+func (c Config) newClients(t *dataset.Table, stages []model.Parametric) (clients, error) {
+	out := clients{table: t, stages: stages, stage: new(int)}
+	var err error
+	if c.PerClient > 1 {
+		users := dataset.UsersConfig{Clients: c.Population, Examples: t.Len(), PerClient: int(c.PerClient), Seed: uint64(c.Seed)}
+		if c.Population <= int64(t.Len())/c.PerClient {
+			users.Assignment = dataset.Scattered // more clients are bootstrapped
+		}
+		out.users, err = dataset.NewUsers(users)
+		return out, err
+	}
+	out.population, err = dataset.NewPopulation(dataset.PopulationConfig{
+		Clients: c.Population, Examples: t.Len(), Seed: uint64(c.Seed),
+	})
+	return out, err
+}
+
+// Size returns n.
+func (c clients) Size() int64 {
+	if c.users != nil {
+		return c.users.Clients()
+	}
+	return c.population.Clients()
+}
+
+// Worker returns what evaluates a client's gradient: its example's, or the mean
+// over its examples, so that the clip that follows covers all it holds.
+func (c clients) Worker() func(id int64, theta, grad []float32) {
+	stages := make([]func(row int, theta, grad []float32), len(c.stages))
+	for i, m := range c.stages {
+		stages[i] = gradients(m, c.table)
+	}
+	one := func(row int, theta, grad []float32) {
+		if c.table.Blank != nil && c.table.Blank[row] {
+			clear(grad)
+			return
+		}
+		stages[*c.stage](row, theta, grad)
+	}
+	if c.users == nil {
+		return func(id int64, theta, grad []float32) { one(c.population.Example(id), theta, grad) }
+	}
+	sum := make([]float64, c.stages[0].Params())
+	return func(id int64, theta, grad []float32) {
+		clear(sum)
+		for i := range c.users.PerClient() {
+			one(c.users.Example(id, i), theta, grad)
+			for j, g := range grad {
+				sum[j] += float64(g)
+			}
+		}
+		for j, s := range sum {
+			grad[j] = float32(s / float64(c.users.PerClient()))
+		}
+	}
+}
+
+// CoordinateWorker returns what evaluates one coordinate of Worker's gradient;
+// nil if that costs as much.
+func (c clients) CoordinateWorker() func(id int64, theta []float32, j int) float32 {
+	stages := make([]func(row int, theta []float32, j int) float32, len(c.stages))
+	for i, m := range c.stages {
+		if stages[i] = coordinates(m, c.table); stages[i] == nil {
+			return nil
+		}
+	}
+	one := func(row int, theta []float32, j int) float32 {
+		if c.table.Blank != nil && c.table.Blank[row] {
+			return 0
+		}
+		return stages[*c.stage](row, theta, j)
+	}
+	if c.users == nil {
+		return func(id int64, theta []float32, j int) float32 { return one(c.population.Example(id), theta, j) }
+	}
+	return func(id int64, theta []float32, j int) float32 {
+		var sum float64
+		for i := range c.users.PerClient() {
+			sum += float64(one(c.users.Example(id, i), theta, j))
+		}
+		return float32(sum / float64(c.users.PerClient()))
+	}
+}

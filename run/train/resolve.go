@@ -1,0 +1,454 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/learn/schedule"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+)
+
+// Defaults where neither the caller nor a budget says otherwise.
+const (
+	defaultEps0 = 2.5
+	// defaultRounds of single reports; a vector sum has less noise in each.
+	defaultRounds, defaultSumRounds = 160, 120
+	// defaultEpsilon is the budget of vector sums, whose noise follows from it.
+	defaultEpsilon = 1
+)
+
+// miniBatch is how many clients a round of a network takes without privacy,
+// where nothing is gained by asking all.
+const miniBatch = 64
+
+// begin chooses what a configuration that was written down before says by leaving
+// it out.
+func (c *Config) begin() {
+	if c.Range != "" && c.Scale == "" {
+		c.Scale = centred
+	}
+}
+
+// fill chooses what follows from the flags, and from which images those of Data are.
+func (c *Config) fill() {
+	if c.Model == "" {
+		if c.Model = "linear"; !c.isCSV() {
+			c.Model = imageModel(c.Data)
+		}
+	}
+	if c.planned() {
+		c.fillPlanned()
+	}
+	if c.Participation == "" {
+		c.Participation = string(dp.All)
+		if c.Trust == "none" && c.network() {
+			c.Participation = string(dp.Sampled)
+			if c.K == 0 {
+				c.K = miniBatch
+			}
+			if c.Rounds == 0 {
+				c.Rounds = 8000
+			}
+		}
+	}
+	switch {
+	case c.summed() && c.Noise == "":
+		c.Noise = string(vecsum.Binomial)
+		if c.Trust == "distributed" {
+			c.Noise = string(vecsum.Skellam)
+		}
+	case !c.summed() && c.Randomizer == "" && c.Trust != "none":
+		c.Randomizer = "privunit"
+	}
+	if c.summed() && c.Epsilon == 0 && c.Sigma == 0 {
+		c.Epsilon = defaultEpsilon
+	}
+	if c.TestFraction == 0 && c.isCSV() {
+		c.TestFraction = 0.2
+	}
+}
+
+// Check refuses values and combinations that make no sense, before anything
+// is loaded. It names each flag involved.
+func (c Config) Check() error {
+	for _, f := range c.Fields() {
+		text := f.Value.String()
+		if text == "" {
+			continue
+		}
+		if err := f.Value.Set(text); err != nil {
+			return inputError("%s = %v", f.Name, err)
+		}
+	}
+	switch p := dp.Participation(c.Participation); {
+	case p == dp.Sampled && c.K == 0:
+		return inputError("participation sampled needs k, the clients a round")
+	case p == dp.Once && c.K == 0 && !c.planned():
+		return inputError("participation once needs k, the least clients of a block")
+	case p != dp.Sampled && p != dp.Once && c.K != 0:
+		return inputError("k = %d goes with participation sampled or once, not %s", c.K, p)
+	case p == dp.CheckIn && c.Gamma == 0:
+		return inputError("participation check-in needs gamma, each client's chance to take part")
+	case p != dp.CheckIn && c.Gamma != 0:
+		return inputError("gamma = %v goes with participation check-in, not %s", c.Gamma, p)
+	case c.ClipMode == "coordinate" && c.Randomizer != "rinf" && c.Randomizer != "rr":
+		return inputError("clip-mode coordinate needs an l-infinity ball: randomizer rinf or rr, not %s", c.Randomizer)
+	case c.summed() && (c.Randomizer != "" || c.Eps0 != 0):
+		return inputError("randomizer and eps0 are of single reports; trust %s has the noise of sums: epsilon or sigma, and noise", c.Trust)
+	case !c.summed() && (c.Sigma != 0 || c.Noise != "" || c.Honest != 0 || c.Transport != ""):
+		return inputError("sigma, noise, honest and transport go with trust vector-sum or distributed, not %s", c.Trust)
+	case c.Transport == splitAndMix && c.Epsilon == 0:
+		return inputError("transport split-and-mix needs epsilon, a budget: what it adds to delta grows with e^epsilon")
+	case c.Noise == string(vecsum.DiscreteGaussian) && c.Transport == "":
+		return inputError("noise discrete-gaussian needs transport shares or split-and-mix: its sum has no law of its own to draw from")
+	case c.Transport == "bits" && c.Noise != string(vecsum.Binomial):
+		return inputError("transport bits carries binomial noise, not %s, which has no largest value", c.Noise)
+	case c.Bits != 0 && c.Randomizer != "rinf" && c.Randomizer != "r1":
+		return inputError("bits = %d goes with randomizer rinf or r1, not %s", c.Bits, c.Randomizer)
+	case c.Loss != "" && c.Loss != crossEntropy && c.Model != "linear":
+		return inputError("loss %s goes with model linear, not %s", c.Loss, c.Model)
+	case c.Lambda != 0 && (c.Model != "linear" || c.Loss == crossEntropy):
+		return inputError("lambda = %v goes with model linear and a loss other than cross-entropy", c.Lambda)
+	case c.Public != 0 && c.Model != "pca-mlp":
+		return inputError("public = %d goes with model pca-mlp, not %s", c.Public, c.Model)
+	case c.Hidden != 0 && c.Model != "pca-mlp":
+		return inputError("hidden = %d goes with model pca-mlp, not %s", c.Hidden, c.Model)
+	case c.isCSV() && c.Label == "":
+		return inputError("data %s needs label, the column to predict", c.Data)
+	case !c.isCSV() && (c.Label != "" || c.Range != "" || c.TestFraction != 0):
+		return inputError("label, range and test-fraction go with a CSV file, and data is %s", c.Data)
+	case c.Scale != "" && c.Range == "":
+		return inputError("scale %s needs range, the public ranges of columns", c.Scale)
+	case c.isCSV() && (c.histograms() || c.Model == "cnn"):
+		return inputError("model %s takes images; data %s is a table: use linear, softmax or pca-mlp", c.Model, c.Data)
+	case c.LR == theorem3 && c.Radius == 0:
+		return inputError("lr theorem3 needs radius: its D is the diameter of the feasible set")
+	case c.Trust == "none" && c.Epsilon != 0:
+		return inputError("epsilon = %v is a budget, but trust none has no privacy to budget", c.Epsilon)
+	case c.Trust == "none" && c.Eps0 != 0:
+		return inputError("eps0 = %v has no meaning with trust none", c.Eps0)
+	}
+	if c.planned() {
+		return c.checkPlanned()
+	}
+	return nil
+}
+
+// resolveClients fixes n.
+func (c *Config) resolveClients(examples int) error {
+	m := max(1, c.PerClient)
+	if m > int64(examples) {
+		return inputError("examples-per-client = %d must be at most the %d examples there are", m, examples)
+	}
+	if c.Population == 0 {
+		c.Population = int64(examples) / m
+	}
+	return nil
+}
+
+// resolvePopulation fixes n and what depends on it.
+func (c *Config) resolvePopulation(examples int) error {
+	if err := c.resolveClients(examples); err != nil {
+		return err
+	}
+	if c.K > c.Population {
+		if c.Trust != "none" || c.K != miniBatch {
+			return inputError("k = %d must be at most n = %d", c.K, c.Population)
+		}
+		c.K = c.Population
+	}
+	if c.NMin == 0 {
+		blocks, err := c.blocks()
+		if err != nil {
+			return err
+		}
+		c.NMin = min(2, c.Population)
+		if c.Participation == string(dp.Once) {
+			c.NMin = account.Surely(blocks.Smallest(), 1-c.Dropout)
+		} else if c.summed() {
+			// The clients who are asked, and each one's chance to report.
+			asked, rate := c.Population, 1-c.Dropout
+			switch dp.Participation(c.Participation) {
+			case dp.Sampled:
+				asked = c.K
+			case dp.CheckIn:
+				rate *= c.Gamma
+			}
+			c.NMin = account.Surely(asked, rate)
+		}
+	}
+	if c.NMin > c.Population {
+		return inputError("n-min = %d must be at most n = %d", c.NMin, c.Population)
+	}
+	if dp.Participation(c.Participation) == dp.Sampled && c.NMin > c.K {
+		return inputError("n-min = %d must be at most k = %d", c.NMin, c.K)
+	}
+	return nil
+}
+
+// blocks is the division of an epoch with participation once; the zero Blocks
+// otherwise.
+func (c Config) blocks() (schedule.Blocks, error) {
+	if dp.Participation(c.Participation) != dp.Once {
+		return schedule.Blocks{}, nil
+	}
+	b, err := schedule.NewBlocks(schedule.BlocksConfig{Clients: c.Population, Size: c.K})
+	if err != nil {
+		return b, inputError("%v", err)
+	}
+	return b, nil
+}
+
+// query is the question "what does this run cost?", as planned, of all clients who
+// behave. With participation once it asks about epochs: a client reports once in each,
+// in a crowd of n-min at least.
+func (c Config) query() account.Query {
+	q := account.Query{
+		Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation), Class: dp.Generic,
+		Eps0: c.Eps0, Population: c.Population, Reports: c.K, Rate: c.Gamma, Dropout: c.Dropout,
+		Rounds: c.Rounds, Delta: c.accountedDelta(),
+	}
+	if c.summed() {
+		q.Trust, q.Class, q.Sigma = dp.Distributed, dp.Gaussian, c.Sigma
+	}
+	if blocks, err := c.blocks(); err == nil && q.Participation == dp.Once {
+		q.Participation, q.Population, q.Reports, q.Dropout = dp.All, c.NMin, 0, 0
+		q.Rounds = blocks.Epochs(c.Rounds)
+	}
+	return q
+}
+
+// planned is a question whose answer holds for a run, and the multiple of the run's
+// σ that it asks about.
+type planned struct {
+	query account.Query
+	worth float64
+}
+
+// queries are what a run may cost, the most of which is planned for. More than one
+// there is only where not all clients are relied on for a vector sum's noise.
+func (c Config) queries() ([]planned, error) {
+	q := c.query()
+	if !(c.summed() && c.Honest > 0 && c.Honest < 1) || dp.Participation(c.Participation) == dp.Once {
+		return []planned{{q, 1}}, nil
+	}
+	// Whatever the others do: account/vecsum.md, "Honest".
+	sum := account.SumQuery{Query: q, Sum: vecsum.Params{Users: c.Population, MinUsers: c.NMin, Honest: c.Honest}}
+	worst, err := sum.Gaussian(1)
+	if errors.Is(err, dp.ErrNoBound) { // all of a round may be honest: chance is worth nothing
+		worst, err = q, nil
+		worst.Participation, worst.Population, worst.Reports, worst.Dropout, worst.Sigma = dp.All, c.NMin, 0, 0, 1
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := []planned{{worst, worst.Sigma}}
+	// What the coordinator charges where all come: it does not know who of a round's k
+	// are honest, so k of Honest·n.
+	q.Population = int64(c.Honest * float64(q.Population))
+	switch {
+	case q.Participation == dp.CheckIn:
+		q.Rate = min(1, q.Rate/c.Honest)
+	case q.Participation == dp.All && q.Dropout > 0:
+		q.Participation, q.Rate, q.Dropout = dp.CheckIn, min(1, (1-q.Dropout)/c.Honest), 0
+	default:
+		q.Population = 0 // is no more than the first
+	}
+	if q.Population > 0 {
+		out = append(out, planned{q, 1})
+	}
+	for i := range out {
+		out[i].query.Sigma = c.Sigma * out[i].worth
+	}
+	return out, nil
+}
+
+// solve returns the sigma, eps0 or rounds (of once: epochs), whichever knob names, for
+// which every query is within the budget.
+func (c Config) solve(ctx context.Context, knob string) (sigma, eps0 float64, rounds int64, err error) {
+	queries, err := c.queries()
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	for i, p := range queries {
+		q, _, err := account.Plan(ctx, c.Epsilon, p.query, knob)
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		sigma, eps0 = max(sigma, q.Sigma/p.worth*(1+0x1p-50)), q.Eps0
+		if i == 0 || q.Rounds < rounds {
+			rounds = q.Rounds
+		}
+	}
+	return sigma, eps0, rounds, nil
+}
+
+// resolvePrivacy chooses ε₀ and the number of rounds: for a budget, the one
+// that is open is solved for; if both are open, ε₀ at the default rounds.
+func (c *Config) resolvePrivacy(ctx context.Context) error {
+	if c.summed() {
+		return c.resolveSigma(ctx)
+	}
+	if c.Trust != "none" && c.Epsilon != 0 && (c.Eps0 == 0 || c.Rounds == 0) {
+		solve := "rounds"
+		if c.Eps0 == 0 {
+			solve = "eps0"
+			if c.Rounds == 0 {
+				c.Rounds = defaultRounds
+			}
+		}
+		_, eps0, rounds, err := c.solve(ctx, solve)
+		if err != nil {
+			return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
+		}
+		c.Eps0 = eps0
+		if solve == "rounds" {
+			c.setRounds(rounds)
+		}
+	}
+	if c.Eps0 == 0 && c.Trust != "none" {
+		c.Eps0 = defaultEps0
+	}
+	if c.Rounds == 0 {
+		c.Rounds = defaultRounds
+	}
+	return nil
+}
+
+// resolveSigma chooses a vector sum's noise, or rounds if the noise is given too.
+func (c *Config) resolveSigma(ctx context.Context) error {
+	solve := ""
+	switch {
+	case c.Sigma == 0:
+		solve = "sigma"
+		if c.Rounds == 0 {
+			c.Rounds = defaultSumRounds
+		}
+	case c.Rounds == 0 && c.Epsilon != 0:
+		solve = "rounds"
+	case c.Rounds == 0:
+		c.Rounds = defaultSumRounds
+	}
+	if solve == "" {
+		return nil
+	}
+	sigma, _, rounds, err := c.solve(ctx, solve)
+	if err != nil {
+		return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
+	}
+	if solve == "rounds" {
+		c.setRounds(rounds)
+	} else {
+		c.Sigma = sigma
+	}
+	return nil
+}
+
+// setRounds takes the number that a query has: of once, epochs.
+func (c *Config) setRounds(rounds int64) {
+	c.Rounds = rounds
+	if blocks, err := c.blocks(); err == nil && c.Participation == string(dp.Once) {
+		c.Rounds = blocks.Rounds(rounds)
+	}
+}
+
+// resolveLearning chooses the parameters that cost no privacy.
+func (c *Config) resolveLearning(m model.Parametric) {
+	if c.EvalEvery == 0 {
+		c.EvalEvery = max(1, c.Rounds/40)
+	}
+	if c.Clip == 0 {
+		if c.Clip = c.tuned().clip; c.plainTable() {
+			c.Clip = c.tableClip(m)
+		}
+	}
+}
+
+// ExpectedReports is γn, the mean number of reports a round.
+func (c Config) ExpectedReports() float64 {
+	rate := 1.0
+	switch dp.Participation(c.Participation) {
+	case dp.Sampled, dp.Once:
+		rate = float64(c.K) / float64(c.Population)
+	case dp.CheckIn:
+		rate = c.Gamma
+	}
+	return rate * (1 - c.Dropout) * float64(c.Population)
+}
+
+// norm is the p of the ball that the randomizer takes; 2 without one.
+func (c Config) norm() float64 {
+	if c.Trust == "none" || c.summed() {
+		return 2
+	}
+	p, err := randomizer.Norm(c.mechanism())
+	if err != nil {
+		panic(err) // Check refuses other names
+	}
+	return p
+}
+
+// newMechanism returns the randomizer and what one report promises; the zero
+// promise without privacy.
+func (c Config) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
+	if c.Trust == "none" {
+		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: c.Clip})
+		return m, dp.Report{}, err
+	}
+	if c.summed() {
+		m, err := c.newVectorSum(dim)
+		if err != nil {
+			return nil, dp.Report{}, err
+		}
+		return m, m.Event(), nil
+	}
+	m, err := randomizer.New(c.mechanism(), randomizer.Config{Dim: dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
+	if err != nil {
+		return nil, dp.Report{}, err
+	}
+	return m, m.Event(), nil
+}
+
+// newCLDPSGD is the optimiser for any model.
+func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (optimize.Optimizer, error) {
+	var rates optimize.Schedule
+	var err error
+	if c.LR == theorem3 {
+		rates, err = optimize.NewTheorem3(optimize.Theorem3Config{
+			Diameter: 2 * c.Radius, Lipschitz: c.Clip, Norm: c.norm(), Dim: m.Dim(), MSE: m.MSE(), Reports: c.ExpectedReports(),
+		})
+	} else {
+		rates, err = optimize.ParsePiecewise(c.LR)
+	}
+	if err != nil {
+		return nil, inputError("%v", err)
+	}
+	var from int64
+	if last := int64(math.Round(c.Average * float64(c.Rounds))); last > 0 {
+		from = c.Rounds - last + 1
+	}
+	wide := make([]float64, len(start))
+	for j, v := range start {
+		wide[j] = float64(v)
+	}
+	return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{
+		Dim: m.Dim(), Schedule: rates, Momentum: c.Momentum, Radius: c.Radius, AverageFrom: from, Start: wide,
+	})
+}
+
+// Query is the question "what do this many rounds of a resolved configuration
+// cost?", which an accountant answers by any bound it knows.
+func (c Config) Query(rounds int64) (account.Query, error) {
+	c.Rounds = rounds
+	queries, err := c.queries()
+	if err != nil {
+		return account.Query{}, err
+	}
+	return queries[0].query, nil
+}

@@ -1,0 +1,487 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/learn/schedule"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/run/simulate"
+)
+
+// ErrInterrupted is wrapped when a run was stopped with its state saved.
+var ErrInterrupted = errors.New("interrupted")
+
+// Observer watches a run. Any field may be nil. Reports is called from any
+// goroutine, the others from the one that called Train.
+type Observer struct {
+	Reports   func(n int64)   // n more reports were summed
+	Evaluated func(m Metrics) // an evaluation was made
+	Round     func(r simulate.Result)
+	Stopped   func(reason string) // training ends before its last round
+}
+
+// Run is a task with its run directory.
+type Run struct {
+	Config    Config // resolved: nothing is left to be chosen
+	Dir       string
+	Data      *Data
+	Model     model.Parametric // a model.Model, or a *model.Linear with real targets
+	Mechanism randomizer.Mechanism
+	// Plan is a convex optimiser's; nil with cldp-sgd.
+	Plan *optimize.Plan
+	// Resumed is the last finished round of an earlier process; 0 if none.
+	Resumed int64
+	Metrics []Metrics
+	// Evaluation is what the last of Metrics was made from; nil before the first
+	// of this process.
+	Evaluation *model.Evaluation
+
+	clients     clients
+	optimizer   optimize.Optimizer
+	charges     *charges
+	coordinator *coordinator.Coordinator
+	simulation  *simulate.Simulation
+	begun       time.Time
+	before      checkpoint // what earlier processes did
+	reports     int64
+}
+
+// Prepare checks and resolves a configuration, loads its data and builds the
+// roles. Nothing is written yet.
+func Prepare(ctx context.Context, c Config) (*Run, error) {
+	c.begin()
+	return prepare(ctx, c)
+}
+
+func prepare(ctx context.Context, c Config) (*Run, error) {
+	if c.Guard != "" {
+		return nil, inputError("guard = %s is of tasks over a network (riffle task create): a simulation has no liars to guard against", c.Guard)
+	}
+	c, data, m, err := c.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Config: c, Data: data, Model: m}
+	return r, r.build()
+}
+
+// resolve fills in all that can be chosen, and loads the data and the model.
+func (c Config) resolve(ctx context.Context) (Config, *Data, model.Parametric, error) {
+	c.fill()
+	if err := c.Check(); err != nil {
+		return c, nil, nil, err
+	}
+	data, err := c.Load()
+	if err != nil {
+		return c, nil, nil, err
+	}
+	c.resolveLoss(data.Train)
+	m, err := c.newModel(data.Train)
+	if err != nil {
+		return c, nil, nil, inputError("%v", err)
+	}
+	if c.planned() {
+		if err := c.resolveClients(data.Train.Len()); err != nil {
+			return c, nil, nil, err
+		}
+		if err := c.resolveRounds(ctx, data, m); err != nil {
+			return c, nil, nil, err
+		}
+	}
+	if err := c.resolvePopulation(data.Train.Len()); err != nil {
+		return c, nil, nil, err
+	}
+	if err := c.resolvePrivacy(ctx); err != nil {
+		return c, nil, nil, err
+	}
+	c.resolveLearning(m)
+	return c, data, m, nil
+}
+
+// parts are what a resolved configuration comes to, whoever runs it.
+type parts struct {
+	model     model.Parametric
+	mechanism randomizer.Mechanism
+	promise   dp.Report
+	blocks    schedule.Blocks
+	plan      *optimize.Plan // a convex optimiser's; nil with cldp-sgd
+	// stages are the models whose gradients clients send, by stage of the plan.
+	stages []model.Parametric
+}
+
+// parts makes the mechanism for the model, and chooses the learning rate or the
+// plan for it.
+func (c *Config) parts(d *Data, m model.Parametric) (p parts, err error) {
+	p.model, p.stages = m, []model.Parametric{m}
+	if p.blocks, err = c.blocks(); err != nil {
+		return p, err
+	}
+	if p.mechanism, p.promise, err = c.newMechanism(m.Params()); err != nil {
+		return p, inputError("%v", err)
+	}
+	if c.planned() {
+		if p.plan, err = c.newPlan(d, m, p.mechanism); err != nil {
+			return p, err
+		}
+		p.stages, err = stageModels(p.plan, m)
+		return p, err
+	}
+	if c.LR == "" {
+		if c.LR = c.defaultRate(p.mechanism); c.plainTable() {
+			c.LR = c.tableRates(p.mechanism, m)
+		}
+	}
+	return p, nil
+}
+
+// coordinator is the task of a resolved configuration; its name and its ledger
+// are the caller's.
+func (c Config) coordinator(p parts) (coordinator.Config, error) {
+	var optimizer optimize.Optimizer
+	var err error
+	if p.plan != nil {
+		optimizer, err = p.plan.NewOptimizer()
+	} else {
+		optimizer, err = c.newCLDPSGD(p.mechanism, p.model.Init(uint64(c.Seed)))
+	}
+	return coordinator.Config{
+		Optimizer: optimizer, Mechanism: p.mechanism, Report: p.promise, Trust: c.trust(),
+		Participation: dp.Participation(c.Participation), Population: c.Population, Sample: c.K, CheckInRate: c.Gamma,
+		Blocks: p.blocks, MinReports: c.NMin, Clip: c.Clip, Honest: c.Honest,
+	}, err
+}
+
+func (r *Run) build() error {
+	p, err := r.Config.parts(r.Data, r.Model)
+	if err != nil {
+		return err
+	}
+	c := r.Config
+	r.Mechanism, r.Plan = p.mechanism, p.plan
+	if r.clients, err = c.newClients(r.Data.Train, p.stages); err != nil {
+		return inputError("%v", err)
+	}
+	task, err := c.coordinator(p)
+	if err != nil {
+		return err
+	}
+	r.optimizer = task.Optimizer
+	task.Task, task.Ledger = c.Digest(), ledger.Unprotected{}
+	if c.Trust != "none" {
+		if task.Ledger, err = ledger.New(c.Limit()); err != nil {
+			return err
+		}
+	}
+	r.charges = &charges{Ledger: task.Ledger}
+	if c.Trust != "none" {
+		task.Ledger = r.charges
+	}
+	if r.coordinator, err = coordinator.New(task); err != nil {
+		return inputError("%v", err)
+	}
+	// A simulated client of a vector sum only rounds: the noise is drawn for all.
+	reports := r.Mechanism
+	var carriers func(round int64) (simulate.Carrier, error)
+	if m, ok := r.Mechanism.(*mechanism.VectorSum); ok {
+		if carriers, err = c.carriers(m); err != nil {
+			return inputError("transport %s: %v", c.Transport, err)
+		}
+		if carriers == nil {
+			reports = mechanism.Rounding{VectorSum: m}
+		}
+	}
+	reporter, err := client.New(client.Config{
+		Mechanism: reports, ClipMode: client.ClipMode(c.ClipMode), Clip: c.Clip, Norm: c.norm(),
+	})
+	if err != nil {
+		return inputError("%v", err)
+	}
+	r.simulation, err = simulate.New(simulate.Config{
+		Seed: uint64(c.Seed), Clients: r.clients, Client: reporter, Blocks: p.blocks, Carrier: carriers,
+		Coordinator: r.coordinator, Mechanism: r.Mechanism, Dropout: c.Dropout, Workers: int(c.Workers),
+	})
+	return err
+}
+
+// trust is what an accountant calls the configuration's trust.
+func (c Config) trust() dp.Trust {
+	if c.summed() {
+		return dp.Distributed
+	}
+	return dp.Trust(c.Trust)
+}
+
+// Planned returns the proved bound on what the whole run will cost; ε is +Inf
+// without privacy.
+func (r *Run) Planned(ctx context.Context) (dp.Bound, error) {
+	return r.Config.cost(ctx, asAsked)
+}
+
+func asAsked(q account.Query) account.Query { return q }
+
+// Planned returns the proved bound on what all of the task's rounds cost if as many
+// take part as it expects. Void rounds are announced again, and cost where chance is
+// counted on.
+func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
+	others := t.Config.summed() && t.Config.Honest > 0 && t.Config.Honest < 1
+	return t.Config.cost(ctx, func(q account.Query) account.Query {
+		again := q.Again(t.Wire.MinReports, t.Wire.LastRound(), others)
+		if again.Rounds == q.Rounds {
+			return again
+		}
+		// The tails of a sum's noise are kept for the task's rounds; more have more.
+		again.Delta -= t.Config.tail() * t.Config.Delta * (float64(again.Rounds)/float64(q.Rounds) - 1)
+		return again
+	})
+}
+
+// cost asks about the run's queries, each as it is to be counted.
+func (c Config) cost(ctx context.Context, counted func(account.Query) account.Query) (dp.Bound, error) {
+	if c.Trust == "none" {
+		return ledger.Unprotected{}.Spent()
+	}
+	queries, err := c.queries()
+	if err != nil {
+		return dp.Bound{}, err
+	}
+	var most dp.Bound
+	for _, p := range queries {
+		answer, err := account.Answer(ctx, counted(p.query), "best")
+		if err != nil {
+			return dp.Bound{}, err
+		}
+		if answer.Upper == nil {
+			return dp.Bound{}, fmt.Errorf("train: %w for this protocol", dp.ErrNoBound)
+		}
+		if !(answer.Upper.Eps < most.Eps) {
+			most = *answer.Upper
+		}
+	}
+	most.Delta = c.Delta
+	return most, nil
+}
+
+// Reports is how many reports were summed by earlier processes and this one.
+func (r *Run) Reports() int64 { return r.reports }
+
+// Trust is what hides a report, in an accountant's words.
+func (r *Run) Trust() dp.Trust { return r.Config.trust() }
+
+// ReportsPerClient is the most reports that one client sends in the whole run.
+func (c Config) ReportsPerClient() int64 {
+	if blocks, err := c.blocks(); err == nil && c.Participation == string(dp.Once) {
+		return blocks.Epochs(c.Rounds)
+	}
+	return c.Rounds
+}
+
+// charges is a ledger that remembers its last entry.
+type charges struct {
+	coordinator.Ledger
+	last    ledger.Entry
+	entries int64
+}
+
+func (c *charges) Charge(e ledger.Entry) error {
+	err := c.Ledger.Charge(e)
+	if err == nil && e.Round > c.last.Round {
+		c.last = e
+		c.entries++
+	}
+	return err
+}
+
+func (c *charges) Restore(entries []ledger.Entry) error {
+	err := c.Ledger.Restore(entries)
+	if n := len(entries); err == nil && n > 0 {
+		c.last, c.entries = entries[n-1], int64(n)
+	}
+	return err
+}
+
+// Charged returns a copy of what was charged so far, oldest first. It must not be
+// called while Train runs but by its Observer.
+func (r *Run) Charged() []ledger.Entry { return r.charges.Entries() }
+
+// LastCharge returns the last entry that was charged and how many there are; 0:
+// none. The same holds as for Charged.
+func (r *Run) LastCharge() (e ledger.Entry, entries int64) { return r.charges.last, r.charges.entries }
+
+// Round returns the last round that ended.
+func (r *Run) Round() int64 { return r.coordinator.Round() }
+
+// Steps returns how many rounds gave a step; the others were void.
+func (r *Run) Steps() int64 { return r.optimizer.State().Steps }
+
+// Create makes the run directory.
+func (r *Run) Create(dir string) error {
+	r.Dir = dir
+	return CreateDirectory(dir, r.Config)
+}
+
+// Resume opens a run directory where it stands. Only local settings (workers,
+// checkpoint-every) may be changed by adjust.
+func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error) {
+	c := Default()
+	if err := c.ReadConfig(filepath.Join(dir, ConfigFile), nil); err != nil {
+		return nil, inputError("resume %s: %v", dir, err)
+	}
+	if adjust != nil {
+		adjust(&c)
+	}
+	r, err := prepare(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	r.Dir = dir
+	saved, found, err := loadCheckpoint(filepath.Join(dir, CheckpointFile), r.Config)
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		if err := r.coordinator.Restore(saved.state); err != nil {
+			return nil, inputError("checkpoint: %v", err)
+		}
+		r.before, r.reports, r.Resumed = saved, saved.reports, saved.state.Round
+	}
+	metrics, err := readMetrics(filepath.Join(dir, MetricsFile), r.Resumed)
+	if err != nil {
+		return nil, inputError("resume %s: %v", dir, err)
+	}
+	r.Metrics = metrics
+	text, err := marshalMetrics(metrics)
+	if err != nil {
+		return nil, err
+	}
+	return r, durable.WriteFile(filepath.Join(dir, MetricsFile), text)
+}
+
+// Train runs the rounds that are left and writes model and summary. If ctx
+// ends it saves the last finished round and returns ErrInterrupted.
+func (r *Run) Train(ctx context.Context, watch Observer) (*Summary, error) {
+	r.begun = time.Now()
+	complete := r.before.complete
+	for !complete && r.coordinator.Round() < r.Config.Rounds {
+		if r.Plan != nil && len(r.Plan.Stages) > 1 {
+			*r.clients.stage = r.Plan.Stage(r.optimizer.State().Steps + 1)
+		}
+		result, err := r.simulation.Round(ctx, watch.Reports)
+		switch {
+		case errors.Is(err, ledger.ErrBudget):
+			if r.coordinator.Round() == 0 {
+				return nil, err
+			}
+			if watch.Stopped != nil {
+				watch.Stopped(err.Error())
+			}
+			complete = true
+			continue
+		case ctx.Err() != nil:
+			if err := r.checkpoint(false); err != nil {
+				return nil, err
+			}
+			return nil, fmt.Errorf("train: %w after round %d of %d", ErrInterrupted, r.coordinator.Round(), r.Config.Rounds)
+		case err != nil:
+			return nil, errors.Join(err, r.checkpoint(false))
+		}
+		r.reports += result.Reports
+		if watch.Round != nil {
+			watch.Round(result)
+		}
+		if result.Round%r.Config.EvalEvery == 0 || result.Round == r.Config.Rounds {
+			if err := r.evaluate(watch); err != nil {
+				return nil, err
+			}
+		}
+		if result.Round%r.Config.CheckpointEvery == 0 {
+			if err := r.checkpoint(false); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if n := len(r.Metrics); n == 0 || r.Metrics[n-1].Round != r.coordinator.Round() {
+		if err := r.evaluate(watch); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.checkpoint(true); err != nil {
+		return nil, err
+	}
+	return r.finish()
+}
+
+func (r *Run) seconds() float64 { return r.before.seconds + time.Since(r.begun).Seconds() }
+
+// Parameters returns the model to release now, as it is stored.
+func (r *Run) Parameters() []float32 {
+	wide := make([]float64, r.Model.Params())
+	r.coordinator.Model(wide)
+	theta := make([]float32, len(wide))
+	for j, v := range wide {
+		theta[j] = float32(v)
+	}
+	return theta
+}
+
+// Evaluate runs the model to release now on the evaluation set.
+func (r *Run) Evaluate() (*model.Evaluation, error) {
+	return evaluate(r.Model, r.Parameters(), r.Data.Eval, int(r.Config.Workers))
+}
+
+func (r *Run) evaluate(watch Observer) error {
+	e, err := r.Evaluate()
+	if err != nil {
+		return err
+	}
+	spent, err := r.coordinator.Spent()
+	if err != nil {
+		return err
+	}
+	m := Metrics{
+		Round: r.coordinator.Round(), Epsilon: Number(spent.Eps), Loss: e.Loss, Accuracy: Number(e.Accuracy()), Seconds: r.seconds(),
+	}
+	base := r.Baseline()
+	if m.BaselineLoss = &base.Loss; base.Class >= 0 {
+		m.BaselineAccuracy = &base.Accuracy
+	}
+	line, err := marshalMetrics([]Metrics{m})
+	if err != nil {
+		return err
+	}
+	if err := durable.Append(filepath.Join(r.Dir, MetricsFile), line); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	r.Metrics, r.Evaluation = append(r.Metrics, m), e
+	if watch.Evaluated != nil {
+		watch.Evaluated(m)
+	}
+	return nil
+}
+
+func (r *Run) checkpoint(complete bool) error {
+	c := checkpoint{state: r.coordinator.State(), seconds: r.seconds(), reports: r.reports, complete: complete}
+	if err := saveCheckpoint(filepath.Join(r.Dir, CheckpointFile), c, r.Config); err != nil {
+		return fmt.Errorf("train: checkpoint: %w", err)
+	}
+	return nil
+}
+
+// Exists says whether dir is a run directory.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, ConfigFile))
+	return err == nil
+}

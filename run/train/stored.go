@@ -1,0 +1,302 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/riffle-dp/riffle/internal/safetensors"
+	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/learn/feature"
+	"github.com/riffle-dp/riffle/learn/model"
+)
+
+// Stored is a model read back from its file.
+type Stored struct {
+	Name    string           // as Config.Model
+	Model   model.Parametric // as Run.Model
+	Theta   []float32
+	Epsilon Number
+	Delta   float64
+	// Task and Round say which release of a task over a network this is; empty: a
+	// simulation's.
+	Task  string
+	Round int64
+
+	pca             *feature.PCA
+	label, ranges   string // of a CSV file
+	scale           string
+	rows            int // of the CSV file; 0: not known
+	seed            uint64
+	fraction        float64
+	loss            string
+	columns, labels []string
+}
+
+// ReadModel reads a model file that a run wrote, or the one in a run directory.
+func ReadModel(path string) (*Stored, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, ModelFile)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, inputError("model: %v", err)
+	}
+	f, err := safetensors.Unmarshal(raw)
+	if err != nil {
+		return nil, inputError("model %s: %v", path, err)
+	}
+	s := &Stored{}
+	if err := s.read(f); err != nil {
+		return nil, inputError("model %s: %v", path, err)
+	}
+	return s, nil
+}
+
+// DataOf is the data that the run in a directory was trained on, as its configuration
+// names them; those of Default if path is no such directory.
+func DataOf(path string) (string, error) {
+	c := Default()
+	if _, err := os.Stat(filepath.Join(path, ConfigFile)); err != nil {
+		return c.Data, nil
+	}
+	if err := c.ReadConfig(filepath.Join(path, ConfigFile), nil); err != nil {
+		return "", err
+	}
+	return c.Data, nil
+}
+
+func (s *Stored) read(f safetensors.File) (err error) {
+	meta := f.Metadata
+	s.Name = meta["riffle.model"]
+	if err := oneOf(models...)(s.Name); err != nil {
+		return fmt.Errorf("riffle.model = %v", err)
+	}
+	integer := func(key string) (n int) {
+		if err == nil {
+			n, err = strconv.Atoi(meta[key])
+		}
+		return n
+	}
+	number := func(key string) (x float64) {
+		if err == nil {
+			x, err = strconv.ParseFloat(meta[key], 64)
+		}
+		return x
+	}
+	names := func(key string) (out []string) {
+		if text, ok := meta[key]; ok && err == nil {
+			err = json.Unmarshal([]byte(text), &out)
+		}
+		return out
+	}
+	inputs, classes := integer("riffle.inputs"), integer("riffle.classes")
+	s.Epsilon, s.Delta = Number(number("riffle.epsilon")), number("riffle.delta")
+	s.columns, s.labels = names("riffle.columns"), names("riffle.labels")
+	s.label, s.ranges, s.loss = meta["riffle.label"], meta["riffle.range"], meta["riffle.loss"]
+	if _, ok := meta["riffle.rows"]; ok {
+		s.rows, s.seed, s.fraction = integer("riffle.rows"), uint64(integer("riffle.seed")), number("riffle.test-fraction")
+		if err == nil && (s.rows < 2 || !(s.fraction > 0 && s.fraction < 1)) {
+			err = fmt.Errorf("%d rows, a share of %v of them for the test", s.rows, s.fraction)
+		}
+	}
+	if s.Task = meta["riffle.task"]; s.Task != "" {
+		s.Round = int64(integer("riffle.round"))
+	}
+	if s.scale = meta["riffle.scale"]; err == nil && s.scale != "" {
+		err = oneOf(centred, "unit")(s.scale)
+	}
+	if err == nil && s.loss != "" {
+		err = checkLoss(s.loss)
+	}
+	if err != nil {
+		return fmt.Errorf("metadata: %v", err)
+	}
+	own := f.Tensors
+	c := Config{Model: s.Name, Loss: s.loss}
+	if s.Name == "pca-mlp" {
+		if s.pca, err = feature.PCAFromTensors(f.Tensors); err != nil {
+			return err
+		}
+		own = slices.DeleteFunc(slices.Clone(own), func(t safetensors.Tensor) bool { return strings.HasPrefix(t.Name, "pca.") })
+		if s.pca.Dim() != inputs {
+			return fmt.Errorf("%d principal components for %d inputs", s.pca.Dim(), inputs)
+		}
+		if t, ok := f.Find("dense1.weight"); ok && len(t.Shape) == 2 {
+			c.Hidden = int64(t.Shape[1]) // Theta checks all shapes
+		}
+	}
+	shape := &dataset.Table{Dim: inputs, Classes: classes}
+	if c.regression() {
+		shape.Targets = []float32{}
+	}
+	if s.Model, err = c.newModel(shape); err != nil {
+		return err
+	}
+	if got := s.Model.Inputs(); got != inputs {
+		return fmt.Errorf("model %s takes %d inputs, the file says %d", s.Name, got, inputs)
+	}
+	s.Theta, err = s.Model.Theta(own)
+	return err
+}
+
+// Tested is how a stored model does on data.
+type Tested struct {
+	*model.Evaluation
+	Baseline model.Baseline
+	// Classes names them; nil for a regression.
+	Classes []string
+	// Set is what was counted: "test" rows, or "all" of a table's.
+	Set string
+	// Rows is how many rows a table has; 0: images. Trained of those counted trained
+	// the model; -1: that cannot be told.
+	Rows, Trained int
+	// LabelUnit times the loss is in the label's own units; 1: as it is.
+	LabelUnit float64
+	Label     string // the column; empty: images
+	// Warning is what to look at; empty: nothing.
+	Warning string
+}
+
+// Test runs the model on the test set of the named data. Of the table that the
+// model was trained on those are the rows that training held out, unless all are
+// asked for; of a table with another number of rows it is all of them.
+func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
+	c := Config{Data: data, Model: s.Name, Loss: s.loss, Label: s.label, Range: s.ranges, Scale: s.scale}
+	out := &Tested{Set: "test", Classes: s.labels, LabelUnit: c.labelUnit(), Label: s.label}
+	if all && !c.isCSV() {
+		return nil, inputError("all goes with a table: data %s has a test set of its own", data)
+	}
+	table, err := s.table(c, workers)
+	if err != nil {
+		return nil, err
+	}
+	if c.isCSV() {
+		table = s.heldOut(table, all, out)
+	}
+	if s.pca != nil {
+		if table.Dim != s.pca.Pixels() {
+			return nil, inputError("the model's principal axes take %d features, the data have %d", s.pca.Pixels(), table.Dim)
+		}
+		table = project(s.pca, table)
+	}
+	classes := 0
+	if m, ok := s.Model.(model.Model); ok {
+		classes = m.Classes()
+	}
+	if table.Dim != s.Model.Inputs() || table.Classes > classes {
+		return nil, inputError("the model takes %d features and %d classes, the data have %d and %d",
+			s.Model.Inputs(), classes, table.Dim, table.Classes)
+	}
+	if out.Evaluation, err = evaluate(s.Model, s.Theta, table, workers); err != nil {
+		return nil, inputError("%v", err)
+	}
+	out.Baseline = c.baseline(table)
+	out.Warning = NotBeaten(out.Baseline, out.Evaluation.Accuracy(), out.Evaluation.Loss, out.Classes, out.Set)
+	return out, nil
+}
+
+// heldOut parts a table as training did, and says what is counted.
+func (s *Stored) heldOut(table *dataset.Table, all bool, out *Tested) *dataset.Table {
+	out.Rows, out.Set, out.Trained = table.Len(), "all", -1
+	if s.rows == 0 || s.rows != table.Len() {
+		return table
+	}
+	whole := dataset.CSV{Table: table, Labels: s.labels}
+	train, test, err := whole.Split(s.fraction, s.seed)
+	if err != nil { // it cannot have been this one
+		return table
+	}
+	if all {
+		out.Trained = train.Len()
+		return table
+	}
+	out.Set, out.Trained = "test", 0
+	return test
+}
+
+func (s *Stored) table(c Config, workers int) (*dataset.Table, error) {
+	if (s.label != "") != c.isCSV() {
+		return nil, inputError("data %s: the model was not trained on data of this kind; want %s", c.Data,
+			map[bool]string{true: "a .csv file with column " + s.label, false: "images"}[s.label != ""])
+	}
+	if !c.isCSV() {
+		_, test, err := LoadImages(c.Data)
+		if err != nil {
+			return nil, err
+		}
+		e, err := extractor(s.Name, test)
+		if err != nil {
+			return nil, inputError("model %s: %v", s.Name, err)
+		}
+		table, err := test.Table(e, workers)
+		if err != nil {
+			return nil, inputError("%v", err)
+		}
+		return table, nil
+	}
+	file, err := c.readCSV(nil, false)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(file.Columns, s.columns) {
+		return nil, inputError("data %s: columns are %q, the model takes %q", c.Data, file.Columns, s.columns)
+	}
+	// A file may lack some of the classes that the model knows.
+	for i, y := range file.Table.Y {
+		k := slices.Index(s.labels, file.Labels[y])
+		if k < 0 {
+			return nil, inputError("data %s: class %q is none of the model's %q", c.Data, file.Labels[y], s.labels)
+		}
+		file.Table.Y[i] = int32(k)
+	}
+	file.Table.Classes = len(s.labels)
+	return file.Table, nil
+}
+
+// Prediction is what a model makes of one example of the evaluation set.
+type Prediction struct {
+	Index, Label, Class int
+	Confidence          float64 // softmax probability of Class; NaN where scores are none
+}
+
+// Predict runs the model to release now over the evaluation set, in order; a
+// regression predicts no classes.
+func (r *Run) Predict() iter.Seq[Prediction] {
+	return predict(r.Config, r.Data, r.Model, r.Parameters)
+}
+
+// Predict runs parameters over the coordinator's evaluation set, in order.
+func (t *Task) Predict(theta []float32) iter.Seq[Prediction] {
+	return predict(t.Config, t.Data, t.Model, func() []float32 { return theta })
+}
+
+func predict(c Config, d *Data, parametric model.Parametric, parameters func() []float32) iter.Seq[Prediction] {
+	return func(yield func(Prediction) bool) {
+		m, ok := parametric.(model.Model)
+		if !ok {
+			return
+		}
+		theta, scratch := parameters(), m.NewScratch()
+		logits := make([]float32, m.Classes())
+		prob := make([]float64, m.Classes())
+		for i, y := range d.Eval.Y {
+			m.Forward(theta, d.Eval.Row(i), logits, scratch)
+			model.Probabilities(logits, prob)
+			class := model.Argmax(logits)
+			confidence := prob[class]
+			if c.Loss == model.Hinge().String() {
+				confidence = math.NaN()
+			}
+			if !yield(Prediction{Index: i, Label: int(y), Class: class, Confidence: confidence}) {
+				return
+			}
+		}
+	}
+}

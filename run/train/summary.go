@@ -1,0 +1,192 @@
+package train
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/internal/safetensors"
+	"github.com/riffle-dp/riffle/learn/model"
+)
+
+// Summary is what a finished run came to; summary.json holds it. Either the
+// test or the validation figures are present; a regression has no accuracy.
+type Summary struct {
+	TestAccuracy       *float64 `json:"test_accuracy,omitempty"`
+	TestLoss           *float64 `json:"test_loss,omitempty"`
+	ValidationAccuracy *float64 `json:"validation_accuracy,omitempty"`
+	ValidationLoss     *float64 `json:"validation_loss,omitempty"`
+	// The baseline is what the best constant reaches on the same examples.
+	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"`
+	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
+	// LabelUnit times a loss is in the units of the column to predict; absent where
+	// that was not scaled.
+	LabelUnit float64 `json:"label_unit,omitempty"`
+	// Warnings are what to look at before the model is used.
+	Warnings         []string `json:"warnings,omitempty"`
+	Epsilon          Number   `json:"epsilon"`
+	Delta            float64  `json:"delta"`
+	Bound            string   `json:"bound"`
+	BoundSource      string   `json:"bound_source"`
+	EpsilonBest      Number   `json:"epsilon_best"`
+	Rounds           int64    `json:"rounds"`
+	N                int64    `json:"n"`
+	Seconds          float64  `json:"seconds"`
+	ClientGradients  int64    `json:"client_gradients"`
+	ClientsPerSecond float64  `json:"clients_per_second"`
+	Seed             int64    `json:"seed"`
+	ModelParameters  int      `json:"model_parameters"`
+	Optimizer        string   `json:"optimizer"`
+	// ExcessBound is a convex optimiser's bound on its expected excess loss; absent
+	// where gradients are clipped or a plan's rounds were not all run.
+	ExcessBound *Number `json:"excess_bound,omitempty"`
+
+	Evaluation *model.Evaluation `json:"-"`
+	Baseline   model.Baseline    `json:"-"`
+}
+
+// Accuracy returns the accuracy on the evaluation set, NaN for a regression.
+func (s *Summary) Accuracy() float64 { return s.Evaluation.Accuracy() }
+
+// Summary is what the run has come to so far. Nothing is written.
+func (r *Run) Summary() (*Summary, error) {
+	e, err := r.Evaluate()
+	if err != nil {
+		return nil, err
+	}
+	spent, err := r.coordinator.Spent()
+	if err != nil {
+		return nil, err
+	}
+	s := &Summary{
+		Epsilon: Number(spent.Eps), Delta: r.Config.Delta, Bound: spent.Method, BoundSource: spent.Source,
+		EpsilonBest: Number(spent.Eps), Rounds: r.coordinator.Round(), N: r.Config.Population,
+		Seconds: r.seconds(), ClientGradients: r.reports, Seed: r.Config.Seed, ModelParameters: r.Model.Params(),
+		Optimizer: r.Config.Optimizer, Evaluation: e,
+	}
+	if bound, ok := r.ExcessBound(); ok && r.optimizer.State().Steps == r.Config.Rounds {
+		s.ExcessBound = &bound
+	}
+	s.ClientsPerSecond = float64(s.ClientGradients) / s.Seconds
+	var accuracy *float64
+	if a := e.Accuracy(); !math.IsNaN(a) {
+		accuracy = &a
+	}
+	if r.Data.EvalName == "test" {
+		s.TestAccuracy, s.TestLoss = accuracy, &e.Loss
+	} else {
+		s.ValidationAccuracy, s.ValidationLoss = accuracy, &e.Loss
+	}
+	s.Baseline, s.Warnings = r.Baseline(), r.Data.Warnings
+	s.BaselineLoss = &s.Baseline.Loss
+	if s.Baseline.Class >= 0 {
+		s.BaselineAccuracy = &s.Baseline.Accuracy
+	}
+	if unit := r.Config.labelUnit(); unit != 1 {
+		s.LabelUnit = unit
+	}
+	if text := NotBeaten(s.Baseline, e.Accuracy(), e.Loss, r.Data.ClassNames(), r.Data.EvalName); text != "" {
+		s.Warnings = append(slices.Clip(s.Warnings), text)
+	}
+	return s, nil
+}
+
+func (r *Run) finish() (*Summary, error) {
+	s, err := r.Summary()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.writeModel(s); err != nil {
+		return nil, fmt.Errorf("train: %w", err)
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return s, durable.WriteFile(filepath.Join(r.Dir, SummaryFile), append(text, '\n'))
+}
+
+// writeModel stores the released parameters with what is needed to use them
+// again. It holds nothing that differs between a run and its resumption.
+func (r *Run) writeModel(s *Summary) error {
+	meta := r.Config.metadata(r.Data)
+	meta["riffle.epsilon"] = strconv.FormatFloat(float64(s.Epsilon), 'g', -1, 64)
+	meta["riffle.bound"] = s.Bound
+	if r.Data.rows > 0 { // so that the rows that trained it can be told from the others
+		meta["riffle.rows"] = strconv.Itoa(r.Data.rows)
+		meta["riffle.seed"] = strconv.FormatInt(r.Config.Seed, 10)
+		meta["riffle.test-fraction"] = strconv.FormatFloat(r.Config.TestFraction, 'g', -1, 64)
+	}
+	raw, err := modelFile(r.Model, r.Data, r.Parameters(), meta)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(r.Dir, ModelFile), raw)
+}
+
+// Release is a model that a task over a network has released.
+type Release struct {
+	Round   int64
+	Theta   []float32
+	Epsilon float64 // at the task's delta, of all that was charged until the file was made
+	Bound   string  // the method that counts it
+}
+
+// ModelFile is a released model as ReadModel reads it, with where it is from.
+func (t *Task) ModelFile(r Release) ([]byte, error) {
+	if len(r.Theta) != t.Model.Params() {
+		return nil, fmt.Errorf("train: %d parameters, the task's model has %d", len(r.Theta), t.Model.Params())
+	}
+	meta := t.Config.metadata(t.Data)
+	id := t.Wire.ID()
+	meta["riffle.epsilon"] = strconv.FormatFloat(r.Epsilon, 'g', -1, 64)
+	meta["riffle.bound"] = r.Bound
+	meta["riffle.task"], meta["riffle.task-id"] = t.Wire.Name, hex.EncodeToString(id[:])
+	meta["riffle.round"] = strconv.FormatInt(r.Round, 10)
+	return modelFile(t.Model, t.Data, r.Theta, meta)
+}
+
+// metadata is what a model file says of a resolved configuration.
+func (c Config) metadata(d *Data) map[string]string {
+	meta := map[string]string{
+		"riffle.model":   c.Model,
+		"riffle.classes": strconv.Itoa(d.Train.Classes),
+		"riffle.delta":   strconv.FormatFloat(c.Delta, 'g', -1, 64),
+		"riffle.trust":   c.Trust,
+	}
+	for key, value := range map[string]string{"loss": c.Loss, "label": c.Label, "range": c.Range, "scale": c.Scale} {
+		if value != "" {
+			meta["riffle."+key] = value
+		}
+	}
+	return meta
+}
+
+// modelFile adds to the metadata what the data say, and writes the file.
+func modelFile(m model.Parametric, d *Data, theta []float32, meta map[string]string) ([]byte, error) {
+	tensors, err := m.Tensors(theta)
+	if err != nil {
+		return nil, err
+	}
+	meta["riffle.inputs"] = strconv.Itoa(m.Inputs())
+	for key, names := range map[string][]string{"columns": d.columns, "labels": d.ClassNames()} {
+		if len(names) == 0 {
+			continue
+		}
+		text, err := json.Marshal(names)
+		if err != nil {
+			return nil, err
+		}
+		meta["riffle."+key] = string(text)
+	}
+	if d.PCA != nil {
+		tensors = append(tensors, d.PCA.Tensors()...)
+		meta["riffle.public"] = strconv.Itoa(d.Public)
+	}
+	return safetensors.Marshal(safetensors.File{Tensors: tensors, Metadata: meta})
+}

@@ -1,0 +1,268 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Task is a learning task that runs over a network. The noise is the clients':
+// the configuration's seed makes the start and the split of the data only.
+type Task struct {
+	Config Config // resolved: nothing is left to be chosen
+	Wire   wire.Task
+	Data   *Data // the coordinator's: the test set is what it needs of it
+	Model  model.Parametric
+	// Regression says that numbers are predicted, and no classes.
+	Regression bool
+
+	parts parts
+}
+
+// Enrolled is who there is, from the enrolment that the shuffler's operator
+// signed.
+type Enrolled struct {
+	Population wire.Population
+	Clients    int64 // n
+	MinReports int64 // a task may not have fewer
+}
+
+// usualLoss is the share of reports that a round over a network is planned to do
+// without, where the configuration does not say.
+const usualLoss = 0.1
+
+// NewTask resolves a configuration for enrolled clients. Trust none is refused:
+// over a network every report is a promise.
+func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Task, error) {
+	if err := c.networked(); err != nil {
+		return nil, err
+	}
+	if c.Population != 0 && c.Population != e.Clients {
+		return nil, inputError("population = %d, enrolled are n = %d", c.Population, e.Clients)
+	}
+	c.Population = e.Clients
+	if c.summed() {
+		c.Transport = "shares"
+	}
+	var err error
+	if c.NMin, err = c.networkMin(e.MinReports); err != nil {
+		return nil, err
+	}
+	c.begin()
+	t, err := newTask(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.describe(name, e.Population)
+}
+
+// networked refuses what only a simulation can do.
+func (c Config) networked() error {
+	switch {
+	case c.Trust == "none":
+		return inputError("trust none has no privacy: over a network every report must promise some")
+	case c.Optimizer == "agd-smooth" || c.Optimizer == "agd-phases":
+		return inputError("optimizer %s changes the loss by stages that no task carries to its clients", c.Optimizer)
+	case c.Model == "pca-mlp":
+		return inputError("model pca-mlp needs axes that no task carries to its clients")
+	case c.Transport != "" && c.Transport != "shares":
+		return inputError("transport %s is simulated only: a network has shares", c.Transport)
+	}
+	return nil
+}
+
+// networkMin chooses n-min where the configuration does not: clients count with
+// it, so it is not small.
+func (c Config) networkMin(least int64) (int64, error) {
+	if c.NMin != 0 {
+		if c.NMin < least {
+			return 0, inputError("n-min = %d is below the enrolment's %d", c.NMin, least)
+		}
+		return c.NMin, nil
+	}
+	loss := c.Dropout
+	if loss == 0 {
+		loss = usualLoss
+	}
+	asked, rate := c.Population, 1-loss
+	switch dp.Participation(c.Participation) {
+	case dp.Sampled:
+		asked = c.K
+	case dp.Once:
+		blocks, err := c.blocks()
+		if err != nil {
+			return 0, err
+		}
+		asked = blocks.Smallest()
+	case dp.CheckIn:
+		rate *= c.Gamma
+	}
+	if asked < 1 {
+		return 0, nil // Check says what is missing
+	}
+	return max(least, account.Surely(asked, rate)), nil
+}
+
+func newTask(ctx context.Context, c Config) (*Task, error) {
+	c, data, m, err := c.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &Task{Data: data, Regression: data.Classes == nil}
+	if t.parts, err = c.parts(data, m); err != nil {
+		return nil, err
+	}
+	t.Config, t.Model = c, t.parts.model
+	return t, t.checkGuarded()
+}
+
+// describe writes down what clients need.
+func (t *Task) describe(name string, population wire.Population) error {
+	c := t.Config
+	config, err := t.document()
+	if err != nil {
+		return err
+	}
+	var w wire.Mechanism
+	if m, ok := t.parts.mechanism.(*mechanism.VectorSum); ok {
+		w = m.Describe()
+	} else {
+		w = wire.Mechanism{Name: c.mechanism(), Dim: int64(t.Model.Params()), Clip: c.Clip, ClipMode: c.ClipMode,
+			Eps0: c.Eps0, Bits: c.Bits}
+	}
+	t.Wire = wire.Task{Population: population, Name: name, Trust: c.trust(), Participation: dp.Participation(c.Participation),
+		MinReports: c.NMin, Rounds: c.Rounds, Delta: c.Delta, Mechanism: w, Config: config}
+	again, err := wire.DecodeTask(t.Wire.Append(nil))
+	if err != nil {
+		return inputError("the task cannot be written down: %v", err)
+	}
+	if again.ID() != t.Wire.ID() {
+		return fmt.Errorf("train: the task has two encodings")
+	}
+	return t.checkMechanism()
+}
+
+// checkMechanism makes sure that clients build what the coordinator has.
+func (t *Task) checkMechanism() error {
+	m, err := mechanism.New(t.Wire.Mechanism)
+	if err != nil {
+		return inputError("the mechanism cannot be described: %v", err)
+	}
+	if m.Event() != t.parts.promise || m.Name() != t.parts.mechanism.Name() || m.Dim() != t.Model.Params() {
+		return inputError("the task's mechanism promises %+v, the configuration's %+v", m.Event(), t.parts.promise)
+	}
+	return nil
+}
+
+// OpenTask makes the same task again from what was signed, with the coordinator's
+// data in place of the path that the task does not say; "": as it says.
+func OpenTask(ctx context.Context, w wire.Task, data string) (*Task, error) {
+	d, err := readDocument(w.Config)
+	if err != nil {
+		return nil, err
+	}
+	if data != "" {
+		d.config.Data = data
+	}
+	t, err := newTask(ctx, d.config)
+	if err != nil {
+		return nil, err
+	}
+	made := *t
+	if err := made.describe(w.Name, w.Population); err != nil {
+		return nil, err
+	}
+	if made.Wire.ID() != w.ID() {
+		return nil, inputError("the task that was signed cannot be made again from these data")
+	}
+	return &made, nil
+}
+
+// ReadTask returns what a signed task says, without its data: Data and Model are
+// nil, and it cannot be run or evaluated.
+func ReadTask(w wire.Task) (*Task, error) {
+	d, err := readDocument(w.Config)
+	if err != nil {
+		return nil, err
+	}
+	return &Task{Config: d.config, Wire: w, Regression: d.classes == nil}, nil
+}
+
+// Coordinator returns what a coordinator of the task starts with, a new optimizer
+// at each call; the ledger is the caller's.
+func (t *Task) Coordinator() (coordinator.Config, error) {
+	c, err := t.Config.coordinator(t.parts)
+	c.Task = t.Wire.ID()
+	return c, err
+}
+
+// Mechanism is what clients report with.
+func (t *Task) Mechanism() randomizer.Mechanism { return t.parts.mechanism }
+
+// Evaluate runs parameters on the coordinator's evaluation set.
+func (t *Task) Evaluate(theta []float32) (*model.Evaluation, error) {
+	return evaluate(t.Model, theta, t.Data.Eval, int(t.Config.Workers))
+}
+
+// document is a task's Config: YAML of the resolved configuration, and what the
+// shape of the model follows from, which a client's own data may not show.
+type document struct {
+	config  Config
+	inputs  int
+	classes []string // nil: a regression
+	columns []string // of a CSV file
+}
+
+// documentYAML is its form.
+type documentYAML struct {
+	Config  yaml.Node `yaml:"config"`
+	Inputs  int       `yaml:"inputs"`
+	Classes []string  `yaml:"classes,omitempty"`
+	Columns []string  `yaml:"columns,omitempty"`
+}
+
+// document leaves out how and where this process runs.
+func (t *Task) document() ([]byte, error) {
+	c := t.Config
+	c.Data = filepath.Base(c.Data)
+	c.Out, c.Workers, c.CheckpointEvery = "", 0, Default().CheckpointEvery
+	d := documentYAML{Inputs: t.Data.Train.Dim, Classes: t.Data.Classes, Columns: t.Data.columns}
+	if err := d.Config.Encode(c); err != nil {
+		return nil, err
+	}
+	return yaml.Marshal(d)
+}
+
+// readDocument is strict: what it takes was written by document.
+func readDocument(raw []byte) (d document, err error) {
+	fail := func(err error) (document, error) { return document{}, inputError("task: %v", err) }
+	var in documentYAML
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	dec.KnownFields(true)
+	if err := dec.Decode(&in); err != nil {
+		return fail(err)
+	}
+	d = document{config: Default(), inputs: in.Inputs, classes: in.Classes, columns: in.Columns}
+	if err := d.config.setNode(&in.Config, nil); err != nil {
+		return fail(err)
+	}
+	if d.inputs < 1 || len(d.classes) > 1<<16 || slices.Contains(d.classes, "") {
+		return fail(fmt.Errorf("%d inputs, %d classes", d.inputs, len(d.classes)))
+	}
+	if err := d.config.networked(); err != nil {
+		return document{}, err
+	}
+	return d, d.config.Check()
+}

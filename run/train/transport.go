@@ -1,0 +1,152 @@
+package train
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/run/simulate"
+)
+
+// carriers returns what carries the reports of a round of a vector sum, message
+// by message; nil where a simulation takes the sum's law instead.
+func (c Config) carriers(m *mechanism.VectorSum) (func(round int64) (simulate.Carrier, error), error) {
+	if c.Transport == "" {
+		return nil, nil
+	}
+	task := c.Digest()
+	make := func(round int64) (simulate.Carrier, error) {
+		name := sha256.Sum256(binary.LittleEndian.AppendUint64(task[:], uint64(round)))
+		id := vecsum.RoundID(name[:16])
+		switch c.Transport {
+		case "bits":
+			b, err := vecsum.NewBits(vecsum.BitsConfig{Params: m.Params(), Round: id})
+			return &carrier{transport: b}, err
+		case splitAndMix:
+			security, err := c.mixSecurity()
+			if err != nil {
+				return nil, err
+			}
+			x, err := vecsum.NewMix(vecsum.MixConfig{Params: m.Params(), Round: id, Security: security})
+			return &carrier{transport: x}, err
+		}
+		s, err := vecsum.NewShares(vecsum.SharesConfig{Params: m.Params(), Round: id})
+		if err != nil {
+			return nil, err
+		}
+		out := &carrier{transport: s, shares: s}
+		for i := range aggregators {
+			a, err := s.NewAggregator(i)
+			if err != nil {
+				return nil, err
+			}
+			out.aggregators = append(out.aggregators, a)
+		}
+		return out, nil
+	}
+	first, err := make(1) // so that what cannot be carried is refused at once
+	if err != nil {
+		return nil, err
+	}
+	t := first.(*carrier).transport
+	if cost := (1 + math.Exp(c.Epsilon)) * float64(c.Rounds) * t.Distance(); !(cost*(1+1e-12) <= c.transportShare()*c.Delta) {
+		return nil, fmt.Errorf("what it shows adds %g to delta in %d rounds, above the %g kept for it", cost, c.Rounds, c.transportShare()*c.Delta)
+	}
+	// These messages are kept until a round ends.
+	if each, _ := t.Size(); c.Transport != "shares" && float64(each)*c.ExpectedReports() > maxMessages {
+		return nil, fmt.Errorf("%d messages of each of %g clients are more than the %g that a simulation keeps; use transport shares", each, c.ExpectedReports(), float64(maxMessages))
+	}
+	return make, nil
+}
+
+// aggregators is how many share a round's reports.
+const aggregators = 2
+
+// maxMessages bounds a simulated round of single messages, some 70 bytes each.
+const maxMessages = 1 << 24
+
+// splitAndMix is vecsum.Mix.
+const splitAndMix = "split-and-mix"
+
+// Assumes says what a run's transport needs besides what its trust does; "" where
+// nothing.
+func (c Config) Assumes() string {
+	if c.Transport != splitAndMix {
+		return ""
+	}
+	return "one honest shuffler, which withholds rounds below the minimum, stands in place of the aggregators"
+}
+
+// transportShare is the share of δ for what a transport shows besides the sum.
+func (c Config) transportShare() float64 {
+	if c.Transport == splitAndMix {
+		return 1e-3
+	}
+	return 0
+}
+
+// mixSecurity is the least σ for which views that are 2^−σ apart in each round,
+// which adds (1 + e^ε)·2^−σ to δ (vecsum.Curve), stay within their share: ε is
+// at most the budget.
+func (c Config) mixSecurity() (int, error) {
+	need := math.Log2((1 + math.Exp(c.Epsilon)) * float64(c.Rounds) / (c.transportShare() * c.Delta))
+	if !(need <= 119) {
+		return 0, fmt.Errorf("epsilon = %v in %d rounds at delta = %v needs a security of 2^-%.0f, at most 2^-120 are supported", c.Epsilon, c.Rounds, c.Delta, need)
+	}
+	return max(20, int(math.Ceil(need))+1), nil
+}
+
+// carrier is a round's transport with those at its other end.
+type carrier struct {
+	transport   vecsum.Transport
+	shares      *vecsum.Shares
+	mu          sync.Mutex
+	aggregators []*vecsum.Aggregator
+	messages    [][]byte // one by one, in the order that a shuffler would destroy
+}
+
+// Carry sends one client's counts.
+func (c *carrier) Carry(src rng.Source, r *randomizer.Report) error {
+	counts := make([]int64, len(r.Value))
+	for j, v := range r.Value {
+		counts[j] = int64(v)
+	}
+	messages, err := c.transport.Messages(src, counts)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shares == nil {
+		c.messages = append(c.messages, messages...)
+		return nil
+	}
+	for i, m := range messages {
+		if err := c.aggregators[i].Add(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Open sums.
+func (c *carrier) Open() (sum []int64, n int64, err error) {
+	if c.shares == nil {
+		return c.transport.Sum(c.messages)
+	}
+	var partials []vecsum.Partial
+	for _, a := range c.aggregators {
+		p, err := a.Close()
+		if err != nil {
+			return nil, 0, err
+		}
+		partials = append(partials, p)
+	}
+	return c.shares.Combine(partials...)
+}

@@ -1,0 +1,57 @@
+package train
+
+import (
+	"math"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+)
+
+// summed says that only sums of reports are seen.
+func (c Config) summed() bool { return c.Trust == "vector-sum" || c.Trust == "distributed" }
+
+// tail is the share of δ for what events of the accountant do not show: what lies
+// beyond the windows of a vector sum's noise, and what its transport shows.
+func (c Config) tail() float64 {
+	if c.summed() {
+		return vecsum.TailShare + c.transportShare()
+	}
+	return 0
+}
+
+// accountedDelta is the δ that the accountant is asked at.
+func (c Config) accountedDelta() float64 { return dp.Counted(c.Delta, c.tail()) }
+
+// Limit is the budget of a run: its own ε and δ, or no limit where it has no ε.
+func (c Config) Limit() ledger.Config {
+	limit := ledger.Config{Accountant: account.New(), Delta: c.Delta, Tail: c.tail(), MaxEps: math.Inf(1)}
+	if c.Epsilon != 0 {
+		limit.MaxEps = c.Epsilon
+	}
+	return limit
+}
+
+// newVectorSum designs a round: the least noise for which sums of n-min reports
+// or more are at least as private as those of Gaussian reports with Sigma.
+func (c Config) newVectorSum(dim int) (*mechanism.VectorSum, error) {
+	most := c.Population
+	switch dp.Participation(c.Participation) {
+	case dp.Sampled:
+		most = c.K
+	case dp.Once:
+		blocks, err := c.blocks()
+		if err != nil {
+			return nil, err
+		}
+		most = blocks.Smallest() + 1
+	}
+	p, sigma, err := vecsum.TightSigma(c.Sigma, vecsum.Target{Delta: c.Delta, Users: most, MinUsers: c.NMin, Honest: c.Honest, Dim: dim,
+		Radius: c.Clip, Rounds: c.Rounds, Kind: vecsum.NoiseKind(c.Noise)})
+	if err != nil {
+		return nil, err
+	}
+	return mechanism.NewVectorSum(p, sigma)
+}

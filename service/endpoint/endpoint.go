@@ -1,0 +1,158 @@
+// Package endpoint is the plumbing between roles: HTTPS servers and clients with
+// TLS 1.3 and pinned peers, limits on bodies and rates, refusals in JSON, health
+// and metrics on an address of their own, logs without clients' data, and a stop
+// that finishes what was begun.
+//
+// It knows no message of the protocol but its reasons of refusal.
+package endpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Refusal is a refused request, as it goes over the wire and as a client's error.
+// Detail says what rule was broken; it never holds a client's data.
+type Refusal struct {
+	Reason wire.Reason `json:"reason"`
+	Detail string      `json:"detail,omitempty"`
+	// Code is the HTTP status; 0 stands for that of the reason.
+	Code int `json:"-"`
+}
+
+// Error names reason and detail.
+func (r *Refusal) Error() string {
+	if r.Detail == "" {
+		return "refused: " + string(r.Reason)
+	}
+	return fmt.Sprintf("refused: %s: %s", r.Reason, r.Detail)
+}
+
+// Is makes errors.Is find a refusal by its reason.
+func (r *Refusal) Is(target error) bool {
+	t, ok := target.(*Refusal)
+	return ok && t.Reason == r.Reason && (t.Code == 0 || t.Code == r.Code)
+}
+
+// Status is the HTTP status of a reason: the only place that says so.
+func Status(r wire.Reason) int {
+	switch r {
+	case wire.Malformed, wire.WrongSize, wire.WrongKey, wire.OutOfRange:
+		return http.StatusBadRequest
+	case wire.BadSignature, wire.Expired:
+		return http.StatusUnauthorized
+	case wire.NotEnrolled, wire.NotDrawn, wire.Refused:
+		return http.StatusForbidden
+	case wire.UnknownRound:
+		return http.StatusNotFound
+	case wire.SecondReport, wire.Excluded:
+		return http.StatusConflict
+	case wire.Closed:
+		return http.StatusGone
+	case wire.TooMany:
+		return http.StatusTooManyRequests
+	case wire.Unavailable:
+		return http.StatusServiceUnavailable
+	case wire.Duplicate: // the same report again is no error to its sender
+		return http.StatusNoContent
+	}
+	return http.StatusInternalServerError
+}
+
+// Refuse answers with a refusal.
+func Refuse(w http.ResponseWriter, reason wire.Reason, detail string) {
+	RefuseAs(w, &Refusal{Reason: reason, Detail: detail})
+}
+
+// RefuseAs is Refuse for a status that is not the reason's own, such as 413.
+func RefuseAs(w http.ResponseWriter, r *Refusal) {
+	code := r.Code
+	if code == 0 {
+		code = Status(r.Reason)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "1")
+	}
+	if code == http.StatusNoContent {
+		w.WriteHeader(code)
+		return
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // two strings
+	}
+	h.Set("Content-Length", strconv.Itoa(len(b)+1))
+	w.WriteHeader(code)
+	_, _ = w.Write(append(b, '\n')) // who asked may be gone
+}
+
+// ReadBody reads a request's body of most bytes. Its memory follows what arrives,
+// not what is announced. If it cannot, it has refused and returns false.
+func ReadBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, bool) {
+	if r.ContentLength > most {
+		RefuseAs(w, tooLarge(most))
+		return nil, false
+	}
+	// The end is read too, which lifts the body's deadline.
+	b, err := io.ReadAll(io.LimitReader(r.Body, most+1))
+	if limit := (*http.MaxBytesError)(nil); errors.As(err, &limit) {
+		RefuseAs(w, tooLarge(limit.Limit))
+		return nil, false
+	}
+	if err != nil {
+		Refuse(w, wire.Unavailable, "the body did not arrive whole")
+		return nil, false
+	}
+	if int64(len(b)) > most {
+		RefuseAs(w, tooLarge(most))
+		return nil, false
+	}
+	return b, true
+}
+
+func tooLarge(most int64) *Refusal {
+	return &Refusal{wire.TooMany, fmt.Sprintf("body above %d bytes", most), http.StatusRequestEntityTooLarge}
+}
+
+// maxRefusal bounds what is read of an answer that is no success.
+const maxRefusal = 4 << 10
+
+// Check returns nil for a 2xx answer and else what it refuses, with the body
+// closed. An answer that is no refusal of this protocol, as a proxy's, is
+// Unavailable if it is 5xx or 429, and Malformed otherwise.
+func Check(resp *http.Response) error {
+	if resp.StatusCode/100 == 2 {
+		return nil
+	}
+	defer resp.Body.Close()
+	r := &Refusal{Code: resp.StatusCode}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	if kind == "application/json" && err == nil && json.Unmarshal(b, r) == nil && known[r.Reason] {
+		return r
+	}
+	*r = Refusal{Reason: wire.Malformed, Detail: resp.Status, Code: resp.StatusCode}
+	if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
+		r.Reason = wire.Unavailable
+	}
+	return r
+}
+
+var known = func() map[wire.Reason]bool {
+	m := map[wire.Reason]bool{}
+	for _, r := range wire.Reasons() {
+		m[r] = true
+	}
+	return m
+}()

@@ -1,0 +1,452 @@
+package endpoint
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+// Defaults of a ServerConfig.
+const (
+	DefaultMaxBody  = 1 << 20
+	DefaultMaxConns = 10000
+	DefaultMaxWait  = 60 * time.Second
+	DefaultGrace    = 10 * time.Second
+
+	// DefaultShare is the part of connections, requests, bytes and rate that the
+	// unproven callers of one address may have: 1,250 connections by default.
+	DefaultShare = 1.0 / 8
+
+	headerTimeout = 10 * time.Second // of the TLS handshake as well
+	idleTimeout   = 90 * time.Second // above that of clients, who close first
+	maxHeader     = 8 << 10
+
+	// A body has bodyGrace, and the time that it takes at minRate bytes a second.
+	bodyGrace = 10 * time.Second
+	minRate   = 4 << 10
+
+	// One connection may carry many requests, as polls that wait: so many for each
+	// connection that is allowed, and no fewer than minRequests, are served at a time.
+	requestsPerConn = 2
+	minRequests     = 256
+
+	// The connections of one server have one of filesPart of the files that this process
+	// may have open: there are two servers, and the store needs some.
+	filesPart = 3
+
+	// maxHeld bounds the bytes of bodies that strangers have sent and that are not
+	// judged yet (Hold).
+	maxHeld = 64 << 20
+
+	// A connection that takes no answers is closed after unread: HTTP/2 keeps thousands
+	// of them, those to pings too.
+	unread = 5 * time.Second
+
+	// maxRead is the bytes a second that an address's strangers have their share of.
+	maxRead = 16 << 20
+
+	// HTTP/2: streams of a connection, and the least buffers that there may be. A
+	// frame's buffer is made when its length is announced, so no frame is larger than
+	// any peer may send unasked. Some refusals are net/http's own, as of a header above
+	// maxHeader: whoever takes none in holds them, and only the streams of a connection
+	// bound how many.
+	maxStreams   = 8
+	peerStreams  = 32
+	streamBuffer = 64 << 10
+	frameBuffer  = 16 << 10
+)
+
+// ServerConfig is an HTTPS server. Address, Certificate and Handler are required.
+type ServerConfig struct {
+	Name        string // in logs
+	Address     string
+	Certificate tls.Certificate
+	// Peers names the keys that may connect; others fail in the handshake. nil
+	// asks for no certificate. Peer returns the name of a request's peer.
+	Peers    map[string][]Pin
+	Handler  http.Handler
+	MaxBody  int64         // of a request; default 1 MiB
+	MaxConns int           // open at a time; default 10,000. A third of the open files that the system allows, if that is less
+	Share    float64       // of all limits, for an address's unproven callers; default 1/8
+	Rate     float64       // requests a second over all callers; 0: no limit
+	Burst    int           // above the rate; default one second's worth
+	MaxWait  time.Duration // longest a handler may hold a request back; default 60 s
+	// Transfer is how long a body may take in either direction, at most. Default 60 s.
+	Transfer time.Duration
+	Grace    time.Duration // for requests under way at a stop; default 10 s
+	Log      *slog.Logger  // Required.
+
+	bodyGrace time.Duration // tests have less of it
+}
+
+// Server serves until its context ends.
+type Server struct {
+	config   ServerConfig
+	http     *http.Server
+	listener net.Listener
+	stopping context.Context
+	stop     context.CancelFunc
+	gate     *gate
+	counts   counts
+	active   atomic.Int64 // requests in handlers
+}
+
+type counts struct{ connection, panics, limited, tooLarge atomic.Int64 }
+
+// NewServer listens; Run serves.
+func NewServer(c ServerConfig) (*Server, error) {
+	if c.Log == nil || c.Handler == nil || len(c.Certificate.Certificate) == 0 {
+		return nil, errors.New("endpoint: certificate, handler and log are required")
+	}
+	if c.MaxBody < 0 || c.MaxConns < 0 || !(c.Rate >= 0) || c.Burst < 0 || !(c.Share >= 0 && c.Share <= 1) || c.MaxWait < 0 || c.Transfer < 0 || c.Grace < 0 {
+		return nil, errors.New("endpoint: a limit below 0, or a share above 1")
+	}
+	if c.Peers != nil && len(c.Peers) == 0 {
+		return nil, errors.New("endpoint: a server for peers needs one")
+	}
+	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.MaxConns = cmp.Or(c.MaxConns, DefaultMaxConns)
+	c.Share = cmp.Or(c.Share, DefaultShare)
+	share := max(1, int64(c.Share*float64(c.MaxConns))) // of what is configured, for that is what clients need
+	if most := openFiles() / filesPart; most > 0 && most < uint64(c.MaxConns) {
+		c.Log.Info("fewer connections are let in than configured: the system allows too few open files (ulimit -n)", "server", c.Name, "connections", most, "configured", c.MaxConns)
+		c.MaxConns = int(most)
+	}
+	c.MaxWait = cmp.Or(c.MaxWait, DefaultMaxWait)
+	c.Transfer = cmp.Or(c.Transfer, 60*time.Second)
+	c.Grace = cmp.Or(c.Grace, DefaultGrace)
+	c.bodyGrace = cmp.Or(c.bodyGrace, bodyGrace)
+	s := &Server{config: c}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.gate = newGate(amounts{int64(c.MaxConns), max(minRequests, requestsPerConn*int64(c.MaxConns)), maxHeld}, c.Share)
+	share = min(share, int64(c.MaxConns))
+	s.gate.share[connections], s.gate.share[requests] = share, share // a poll each
+	s.gate.ofBytes, s.gate.body = c.Share*maxRead, c.MaxBody
+	s.gate.share[bytesHeld] = max(s.gate.share[bytesHeld], c.MaxBody) // one body at least
+	if c.Rate > 0 {
+		s.gate.rate = newBucket(c.Rate, float64(cmp.Or(c.Burst, int(max(1, c.Rate)))))
+	}
+	s.http = &http.Server{
+		Handler: s.limit(c.Handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ReadTimeout: c.Transfer, WriteTimeout: c.MaxWait + c.Transfer,
+		TLSConfig: serverTLS(c),
+		// net/http would answer OPTIONS * itself, and count it nowhere.
+		DisableGeneralOptionsHandler: true,
+		// Its lines hold addresses: they are counted, not kept.
+		ErrorLog: log.New(counter{&s.counts.connection}, "", 0),
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: frameBuffer,
+			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: unread},
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, guestKey{}, guestOf(conn))
+		},
+	}
+	if c.Peers != nil { // a peer is known, and sends much
+		s.http.HTTP2.MaxConcurrentStreams = peerStreams
+	} else {
+		s.http.HTTP2.MaxReceiveBufferPerConnection, s.http.HTTP2.MaxReceiveBufferPerStream = streamBuffer, streamBuffer
+	}
+	l, err := net.Listen("tcp", c.Address)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: %s: %v", c.Name, err)
+	}
+	s.listener = &gateListener{l, s.gate}
+	return s, nil
+}
+
+func serverTLS(c ServerConfig) *tls.Config {
+	t := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.Certificate}, NextProtos: []string{"h2", "http/1.1"}}
+	t.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if g := guestOf(hello.Conn); g != nil {
+			g.speak(time.Now())
+		}
+		return nil, nil // this one
+	}
+	if c.Peers != nil {
+		var all []Pin
+		for _, pins := range c.Peers {
+			all = append(all, pins...)
+		}
+		t.ClientAuth = tls.RequireAnyClientCert
+		t.VerifyConnection = verifyPins(all)
+	}
+	return t
+}
+
+// Addr returns the address that is listened on.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Run serves until ctx ends, lets requests under way finish within Grace, and
+// returns nil. Requests that only read, as long polls, end at once.
+func (s *Server) Run(ctx context.Context) error {
+	s.config.Log.Info("listening", "server", s.config.Name, "address", s.Addr().String())
+	done := make(chan error, 1)
+	go func() { done <- s.http.ServeTLS(s.listener, "", "") }()
+	select {
+	case err := <-done:
+		s.stop()
+		return fmt.Errorf("endpoint: %s: %v", s.config.Name, err)
+	case <-ctx.Done():
+	}
+	s.stop()
+	err := s.shutdown()
+	<-done
+	s.config.Log.Info("stopped", "server", s.config.Name)
+	return err
+}
+
+// settle is how long answers have to reach their connections once no handler
+// runs. Connections on which nobody asked anything would else be waited for until
+// Grace is over: a client's second connection may be one.
+const settle = 500 * time.Millisecond
+
+func (s *Server) shutdown() error {
+	grace, cancel := context.WithTimeout(context.Background(), s.config.Grace)
+	defer cancel()
+	shut := make(chan error, 1)
+	go func() { shut <- s.http.Shutdown(grace) }()
+	tick := time.NewTicker(settle / 10)
+	defer tick.Stop()
+	busy, quiet := s.active.Load() > 0, time.Now()
+	for {
+		select {
+		case err := <-shut:
+			if err == nil {
+				return nil
+			}
+			if busy {
+				s.config.Log.Warn("requests were cut off at the stop", "server", s.config.Name)
+			}
+			return s.http.Close()
+		case <-tick.C:
+			if busy = s.active.Load() > 0; busy {
+				quiet = time.Now()
+			} else if time.Since(quiet) > settle {
+				cancel()
+			}
+		}
+	}
+}
+
+// Close stops a server that was never run.
+func (s *Server) Close() error {
+	s.stop()
+	return s.listener.Close()
+}
+
+// limit is what every request passes first.
+func (s *Server) limit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.active.Add(1)
+		defer s.active.Add(-1)
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			s.counts.panics.Add(1)
+			// Neither the value nor the request: they may hold a client's data.
+			s.config.Log.Error("panic in a handler", "server", s.config.Name, "type", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			panic(http.ErrAbortHandler)
+		}()
+		v := &visit{}
+		v.guest, _ = r.Context().Value(guestKey{}).(*guest)
+		if s.config.Peers != nil {
+			v.peer = s.peer(r)
+			if v.peer != "" && v.guest != nil {
+				v.guest.prove(nobody)
+			}
+		}
+		if why := v.begin(time.Now()); why != "" {
+			s.counts.limited.Add(1)
+			reason := wire.Unavailable
+			if why == overRate {
+				reason = wire.TooMany
+			}
+			if r.ProtoMajor == 2 && v.guest != nil && !v.guest.free.Load() {
+				// Without a body, which could wait for a stranger to take it in.
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(Status(reason))
+				return
+			}
+			Refuse(w, reason, why)
+			return
+		}
+		defer v.end()
+		if r.ContentLength > s.config.MaxBody {
+			s.counts.tooLarge.Add(1)
+			RefuseAs(w, tooLarge(s.config.MaxBody))
+			return
+		}
+		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0 {
+			Refuse(w, wire.Malformed, "a question has no body") // it would wait in memory for who reads it
+			return
+		}
+		s.body(w, r, v)
+		ctx := context.WithValue(r.Context(), visitKey{}, v)
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(s.stopping, cancel)()
+		}
+		r = r.WithContext(ctx)
+		next.ServeHTTP(w, r)
+		if r.ProtoMajor == 2 && v.guest != nil && !v.guest.free.Load() {
+			// Whoever does not take the answer in has a request under way.
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+}
+
+// body bounds a request's body, in size and in time.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, v *visit) {
+	control := http.NewResponseController(w)
+	if r.Body == nil || r.Body == http.NoBody {
+		if r.ProtoMajor < 2 {
+			_ = control.SetReadDeadline(time.Time{}) // a test's recorder has none
+		}
+		return
+	}
+	size := r.ContentLength
+	if size < 0 {
+		size = s.config.MaxBody
+	}
+	b := &timedBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.config.MaxBody), visit: v, one: r.ProtoMajor < 2, control: control}
+	// The server's own deadline is Transfer. Over HTTP/2 each that is set is a message
+	// between goroutines, so an earlier one is set when it has passed.
+	if d := s.config.bodyGrace + time.Duration(size)*time.Second/minRate; d < s.config.Transfer {
+		v.slow = time.AfterFunc(d, b.cut)
+	}
+	r.Body = b
+}
+
+// timedBody ends the deadlines for reading once the body is there: over HTTP/1, they
+// would end a handler that waits.
+type timedBody struct {
+	io.ReadCloser
+	visit   *visit
+	one     bool // HTTP/1
+	control *http.ResponseController
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.visit.arrived()
+		if b.one {
+			_ = b.control.SetReadDeadline(time.Time{})
+		}
+	}
+	return n, err
+}
+
+// cut ends a body that is too slow.
+func (b *timedBody) cut() {
+	b.visit.body.Lock()
+	defer b.visit.body.Unlock()
+	if !b.visit.whole { // the writer is the handler's, and there while it runs
+		_ = b.control.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+type guestKey struct{}
+
+func (s *Server) peer(r *http.Request) string {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return ""
+	}
+	pin := PinOf(r.TLS.PeerCertificates[0])
+	for name, pins := range s.config.Peers {
+		for _, p := range pins {
+			if p == pin {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// Peer returns the name under which the caller's key is pinned, or "".
+func Peer(r *http.Request) string {
+	if v := visitOf(r.Context()); v != nil {
+		return v.peer
+	}
+	return ""
+}
+
+// WithPeer is for tests of handlers: a request as a named peer would send it.
+func WithPeer(r *http.Request, name string) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), visitKey{}, &visit{peer: name}))
+}
+
+// Metrics are the server's own counts.
+func (s *Server) Metrics() []Metric {
+	label := []Label{{"server", s.config.Name}}
+	one := func(name, help string, v *atomic.Int64) Metric {
+		return Metric{Name: name, Help: help, Kind: Counter, Samples: []Sample{{label, float64(v.Load())}}}
+	}
+	return []Metric{
+		one("riffle_connection_errors_total", "Connections that failed, as in the handshake.", &s.counts.connection),
+		one("riffle_handler_panics_total", "Panics of handlers.", &s.counts.panics),
+		one("riffle_rate_limited_total", "Requests refused for the rate, or because too many were under way.", &s.counts.limited),
+		one("riffle_connections_closed_total", "Connections of callers who had not shown who they are, closed in favour of others.", &s.gate.closed),
+		one("riffle_turned_away_total", "Connections, and bodies, that there was no room for.", &s.gate.turned),
+		one("riffle_too_large_total", "Requests refused for their announced size.", &s.counts.tooLarge),
+	}
+}
+
+// counter counts lines and forgets them.
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) {
+	c.n.Add(1)
+	return len(p), nil
+}
+
+// bucket is a token bucket.
+type bucket struct {
+	mu          sync.Mutex
+	rate, burst float64
+	level       float64
+	at          time.Time
+}
+
+func newBucket(rate, burst float64) *bucket { return &bucket{rate: rate, burst: burst, level: burst} }
+
+// take takes one, if no less than left remains.
+func (b *bucket) take(now time.Time, left float64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.at.IsZero() {
+		b.level = min(b.burst, b.level+b.rate*max(0, now.Sub(b.at).Seconds()))
+	}
+	b.at = now
+	if b.level < 1+left {
+		return false
+	}
+	b.level--
+	return true
+}
+
+// full says whether nothing is missing: a new bucket would be the same.
+func (b *bucket) full(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.level+b.rate*max(0, now.Sub(b.at).Seconds()) >= b.burst
+}

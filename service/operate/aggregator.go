@@ -1,0 +1,74 @@
+package operate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/riffle-dp/riffle/service/aggregator"
+	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/store"
+)
+
+func serveAggregator(ctx context.Context, config string, o Options) error {
+	c, err := LoadAggregator(config)
+	if err != nil {
+		return err
+	}
+	own := aggregator.Config{Workers: c.Workers, MinReports: c.MinReports, Log: o.Log}
+	if own.Keyring, err = LoadKeyring(c.SealingKeys); err != nil {
+		return configError("%w", err)
+	}
+	if own.Coordinator, err = c.Coordinator.signer("coordinator"); err != nil {
+		return err
+	}
+	pins, err := c.Coordinator.parsePins("coordinator")
+	if err != nil {
+		return err
+	}
+	s, err := c.open(ctx, RoleAggregator, o, c.Process.openStore(RoleAggregator))
+	if err != nil {
+		return err
+	}
+	source, err := c.Shuffler.source(s)
+	if err != nil {
+		return errors.Join(err, s.store.Close())
+	}
+	own.Shuffler, own.Store = source, aggregator.OnStore(s.store)
+	service, err := aggregator.New(own)
+	if err == nil {
+		err = s.listen("peers", c.PeersListen, map[string][]endpoint.Pin{RoleCoordinator: pins}, 0, 16<<20, service.PeerHandler())
+	}
+	if err != nil {
+		return errors.Join(err, s.store.Close())
+	}
+	s.ready = func(ctx context.Context) error {
+		if _, err := s.store.Get(ctx, "ready"); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return errors.New("the store does not answer")
+		}
+		return nil
+	}
+	population, err := ParsePopulation(c.Population)
+	if err != nil {
+		return errors.Join(err, s.store.Close()) // it was read before
+	}
+	s.peers = newPeers(o.Log, shufflerPeer(source, population))
+	s.metrics = append(s.metrics, func() []endpoint.Metric { return aggregatorMetrics(service.Snapshot()) })
+	defer service.Close()
+	return s.run(ctx, operatorAPI{}, func(ctx context.Context) error {
+		<-ctx.Done() // all its work is in answering
+		return nil
+	})
+}
+
+func aggregatorMetrics(c aggregator.Counts) []endpoint.Metric {
+	one := func(name, help string, v float64) endpoint.Metric {
+		return endpoint.Metric{Name: name, Help: help, Kind: endpoint.Counter, Samples: []endpoint.Sample{{Value: v}}}
+	}
+	return []endpoint.Metric{
+		one("riffle_rounds_prepared_total", "Rounds whose shares were opened.", float64(c.Prepared)),
+		one("riffle_partials_total", "Partial sums that were given away.", float64(c.Summed)),
+		one("riffle_reports_summed_total", "Shares in them.", float64(c.Reports)),
+		one("riffle_busy_seconds_total", "Time spent on opening and summing.", c.Seconds),
+		{Name: "riffle_refused_total", Help: "Requests and shares that were refused, by reason.", Kind: endpoint.Counter, Samples: byReason(c.Refused)},
+	}
+}

@@ -1,0 +1,277 @@
+package operate
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/endpoint"
+	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
+)
+
+// operatorAPI answers service/proto/riffle/operator/v1. Those who reach it may open the
+// role's socket, and so its store and keys.
+type operatorAPI struct {
+	operatorv1.UnimplementedOperatorServiceHandler
+	server      *server
+	coordinator *running // nil of other roles
+}
+
+// apiError gives an error the code that the caller's exit status follows from.
+func apiError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ledger.ErrBudget), errors.Is(err, coordinator.ErrCharged):
+		return connect.NewError(connect.CodeFailedPrecondition, err)
+	case errors.Is(err, train.ErrInput), errors.Is(err, coordinator.ErrNotPaused), errors.Is(err, ErrConfig):
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	case errors.Is(err, coordinator.ErrStandby):
+		return connect.NewError(connect.CodeAborted, err)
+	case errors.Is(err, coordinator.ErrNoTask), errors.Is(err, coordinator.ErrNoModel):
+		return connect.NewError(connect.CodeNotFound, err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return connect.NewError(connect.CodeUnavailable, err)
+}
+
+func (a operatorAPI) need() (*running, error) {
+	if a.coordinator == nil {
+		return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf("tasks are a coordinator's, this is the %s", a.server.role))
+	}
+	return a.coordinator, nil
+}
+
+func (a operatorAPI) GetStatus(ctx context.Context, _ *connect.Request[operatorv1.GetStatusRequest]) (*connect.Response[operatorv1.GetStatusResponse], error) {
+	out := &operatorv1.GetStatusResponse{Role: a.server.role, Version: a.server.options.Version,
+		UptimeSeconds: time.Since(a.server.started).Seconds()}
+	if err := a.server.ready(ctx); err != nil {
+		out.NotReady = err.Error()
+	}
+	if p := a.server.peers; p != nil {
+		out.Peers = p.status()
+	}
+	return connect.NewResponse(out), nil
+}
+
+func (a operatorAPI) CreateTask(ctx context.Context, q *connect.Request[operatorv1.CreateTaskRequest]) (*connect.Response[operatorv1.CreateTaskResponse], error) {
+	r, err := a.need()
+	if err != nil {
+		return nil, err
+	}
+	if s := q.Msg.RoundSeconds; !(s >= 0) || s > 1e9 {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("round_seconds = %v", s))
+	}
+	id, plan, err := r.create(ctx, q.Msg.Name, q.Msg.Config, time.Duration(q.Msg.RoundSeconds*float64(time.Second)))
+	if err != nil {
+		return nil, apiError(err)
+	}
+	t, err := r.show(id)
+	return connect.NewResponse(&operatorv1.CreateTaskResponse{Task: t, Plan: plan.message()}), apiError(err)
+}
+
+func (p taskPlan) message() *operatorv1.Plan {
+	out := &operatorv1.Plan{Epsilon: p.cost.Eps, Delta: p.cost.Delta, Method: p.cost.Method, Rounds: p.rounds, Fit: p.fit}
+	if p.limit != nil {
+		out.Limit = p.limit.Error()
+	}
+	return out
+}
+
+func (a operatorAPI) ListTasks(context.Context, *connect.Request[operatorv1.ListTasksRequest]) (*connect.Response[operatorv1.ListTasksResponse], error) {
+	r, err := a.need()
+	if err != nil {
+		return nil, err
+	}
+	out := &operatorv1.ListTasksResponse{}
+	for _, s := range r.service.List() {
+		out.Tasks = append(out.Tasks, r.message(s))
+	}
+	return connect.NewResponse(out), nil
+}
+
+func (a operatorAPI) GetTask(_ context.Context, q *connect.Request[operatorv1.GetTaskRequest]) (*connect.Response[operatorv1.GetTaskResponse], error) {
+	r, err := a.need()
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.find(q.Msg.Task)
+	if err != nil {
+		return nil, apiError(err)
+	}
+	t, err := r.show(id)
+	return connect.NewResponse(&operatorv1.GetTaskResponse{Task: t}), apiError(err)
+}
+
+func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1.GetModelRequest]) (*connect.Response[operatorv1.GetModelResponse], error) {
+	r, err := a.need()
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.find(q.Msg.Task)
+	if err != nil {
+		return nil, apiError(err)
+	}
+	theta, s, err := r.service.Released(ctx, id)
+	if err != nil {
+		return nil, apiError(err)
+	}
+	r.mu.Lock()
+	made := r.tasks[id]
+	r.mu.Unlock()
+	if made == nil {
+		return nil, apiError(fmt.Errorf("%w: what task %q says cannot be read by this program", coordinator.ErrNoModel, s.Name))
+	}
+	if made.Data == nil { // it ended before this process, which has not looked at its data
+		if made, err = train.OpenTask(ctx, made.Wire, r.config.Data); err != nil {
+			return nil, apiError(fmt.Errorf("%w: the model's shape follows from the data of task %q, which cannot be read: %v", coordinator.ErrNoModel, s.Name, err))
+		}
+	}
+	file, err := made.ModelFile(train.Release{Round: s.Round, Theta: theta, Epsilon: s.Epsilon(), Bound: s.Method})
+	if err != nil {
+		return nil, apiError(err)
+	}
+	return connect.NewResponse(&operatorv1.GetModelResponse{Safetensors: file, Task: r.message(s)}), nil
+}
+
+// maxReason is how long an operator's reason may be.
+const maxReason = 1000
+
+func (a operatorAPI) StopTask(ctx context.Context, q *connect.Request[operatorv1.StopTaskRequest]) (*connect.Response[operatorv1.StopTaskResponse], error) {
+	r, err := a.need()
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.find(q.Msg.Task)
+	if err != nil {
+		return nil, apiError(err)
+	}
+	if len(q.Msg.Reason) > maxReason {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("a reason of %d bytes, at most %d", len(q.Msg.Reason), maxReason))
+	}
+	if err := r.service.Stop(ctx, id, q.Msg.Reason); err != nil {
+		return nil, apiError(err)
+	}
+	t, err := r.show(id)
+	return connect.NewResponse(&operatorv1.StopTaskResponse{Task: t}), apiError(err)
+}
+
+func (a operatorAPI) RemoveTask(ctx context.Context, q *connect.Request[operatorv1.RemoveTaskRequest]) (*connect.Response[operatorv1.RemoveTaskResponse], error) {
+	r, err := a.need()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.remove(ctx, q.Msg.Task); err != nil {
+		return nil, apiError(err)
+	}
+	return connect.NewResponse(&operatorv1.RemoveTaskResponse{}), nil
+}
+
+func (a operatorAPI) ResumeTask(ctx context.Context, q *connect.Request[operatorv1.ResumeTaskRequest]) (*connect.Response[operatorv1.ResumeTaskResponse], error) {
+	r, err := a.need()
+	if err != nil {
+		return nil, err
+	}
+	id, err := r.find(q.Msg.Task)
+	if err != nil {
+		return nil, apiError(err)
+	}
+	if err := r.service.Resume(ctx, id); err != nil {
+		return nil, apiError(err)
+	}
+	t, err := r.show(id)
+	return connect.NewResponse(&operatorv1.ResumeTaskResponse{Task: t}), apiError(err)
+}
+
+func (a operatorAPI) GetLedger(ctx context.Context, _ *connect.Request[operatorv1.GetLedgerRequest]) (*connect.Response[operatorv1.GetLedgerResponse], error) {
+	r, err := a.need()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.journal.Refresh(ctx); err != nil {
+		return nil, apiError(err)
+	}
+	var entries []wire.Entry
+	var spent dp.Bound
+	r.journal.View(func(b *ledger.Book) {
+		entries = b.Entries()
+		spent, err = b.Spent()
+	})
+	if err != nil {
+		return nil, apiError(err)
+	}
+	out := &operatorv1.GetLedgerResponse{Epsilon: spent.Eps, Delta: r.config.Budget.Delta, Method: spent.Method, Basis: spent.Source}
+	for i, e := range entries {
+		out.Entries = append(out.Entries, &operatorv1.LedgerEntry{Sequence: int64(i) + 1, Task: hex.EncodeToString(e.Task[:]), Round: e.Round,
+			Announcement: hex.EncodeToString(e.Announcement[:]), Batch: hex.EncodeToString(e.Batch[:]), Event: DescribeEvent(e.Event)})
+	}
+	return connect.NewResponse(out), nil
+}
+
+// DescribeEvent writes an event for people.
+func DescribeEvent(e dp.Round) string {
+	text := fmt.Sprintf("%s %s k=%d n=%d", e.Trust, e.Participation, e.Reports, e.Population)
+	if e.Rate != 0 {
+		text += fmt.Sprintf(" gamma=%g", e.Rate)
+	}
+	text += " " + string(e.Report.Class)
+	if e.Report.Eps0 != 0 {
+		text += fmt.Sprintf(" eps0=%.6g", e.Report.Eps0)
+	}
+	if e.Report.Sigma != 0 {
+		text += fmt.Sprintf(" sigma=%.6g", e.Report.Sigma)
+	}
+	return text
+}
+
+func (r *running) show(id [32]byte) (*operatorv1.Task, error) {
+	s, err := r.service.Show(id)
+	if err != nil {
+		return nil, err
+	}
+	return r.message(s), nil
+}
+
+// message is a status as it goes over the wire.
+func (r *running) message(s coordinator.Status) *operatorv1.Task {
+	t := &operatorv1.Task{Id: hex.EncodeToString(s.Task[:]), Name: s.Name, State: string(s.State), Why: s.Why, Rounds: s.Rounds, Round: s.Round,
+		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: s.Epsilon(), Delta: s.Delta, Reports: s.Reports,
+		RoundsVoid: s.Void, RoundsFailed: s.Failed, LedgerEntries: s.Charged, Phase: s.Phase, Error: s.Error, Rejected: map[string]int64{},
+		Failure: s.Failure, FailedRound: s.FailedRound, StepsShortened: s.Shortened, SpareReports: s.Spare, Failed: map[string]int64{}}
+	for reason, n := range s.FailedBy {
+		t.Failed[string(reason)] = n
+	}
+	for reason, n := range s.Rejected {
+		t.Rejected[string(reason)] = n
+	}
+	if e, ok := s.Evaluation.(evaluation); ok && !math.IsNaN(e.Loss) {
+		t.Accuracy, t.Loss = e.Accuracy, &e.Loss
+		t.BaselineAccuracy, t.BaselineLoss = e.BaselineAccuracy, e.BaselineLoss
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if made := r.tasks[s.Task]; made != nil {
+		t.Trust, t.Participation, t.NMin = made.Config.Trust, made.Config.Participation, made.Wire.MinReports
+		if m, ok := made.Mechanism().(randomizer.Sized); ok {
+			t.LargestReport = m.Largest()
+		}
+	}
+	return t
+}
+
+// OperatorClient calls a running role by its socket.
+func OperatorClient(socket string) operatorv1.OperatorServiceClient {
+	return operatorv1.NewOperatorServiceClient(endpoint.NewSocketClient(socket), "http://operator")
+}

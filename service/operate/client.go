@@ -1,0 +1,108 @@
+package operate
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/endpoint"
+)
+
+// ServeClients takes part with the configured clients until ctx ends, or the last
+// of the tasks that the configuration names.
+func ServeClients(ctx context.Context, config string, o Options) error {
+	if left := placeholders(config); len(left) > 0 {
+		return configError("%s", left[0])
+	}
+	c, err := LoadClient(config)
+	if err != nil {
+		return err
+	}
+	if o.Level != nil {
+		l, err := parseLevel(c.Log)
+		if err != nil {
+			return err
+		}
+		o.Level.Set(l)
+	}
+	join, members, err := c.join(o.Log)
+	if err != nil {
+		return err
+	}
+	join.Prepare = o.Ready != nil
+	var agreed atomic.Int64
+	said := newCauses(o.Log)
+	join.Watch = func(n client.Notice) {
+		said.told(n, time.Now())
+		if n.What == client.Agreed && o.Ready != nil && agreed.Add(1) == int64(len(join.Tasks)) {
+			o.Ready()
+		}
+	}
+	f, err := client.NewFleet(join, members)
+	if err != nil {
+		return err
+	}
+	o.Log.Info("taking part", "clients", len(members))
+	err = f.Run(ctx)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	said.end(time.Now())
+	s := f.Snapshot()
+	o.Log.Info("ended", "rounds", s.Rounds, "sent", s.Reports[client.Sent], "passed", s.Reports[client.Passed],
+		"not_drawn", s.Reports[client.NotDrawn], "lost", s.Reports[client.Lost])
+	for _, cause := range slices.Sorted(maps.Keys(s.Declined)) {
+		o.Log.Info("declined", "cause", string(cause), "times", s.Declined[cause])
+	}
+	return err
+}
+
+func (c Client) join(log *slog.Logger) (client.JoinConfig, []client.Member, error) {
+	policy, err := c.Policy.Parse()
+	if err != nil {
+		return client.JoinConfig{}, nil, err
+	}
+	coordinators := c.Coordinator.addresses()
+	join := client.JoinConfig{Coordinator: coordinators[0], Coordinators: coordinators[1:], Shuffler: c.Shuffler.URL, Directory: c.Dir, Policy: policy,
+		Accountant: account.New(), Spread: c.Spread}
+	if join.CoordinatorKey, err = c.Coordinator.signer("coordinator"); err != nil {
+		return join, nil, err
+	}
+	if join.ShufflerKey, err = c.Shuffler.signer("shuffler"); err != nil {
+		return join, nil, err
+	}
+	if c.Roots != "" {
+		if join.Roots, err = endpoint.LoadRoots(c.Roots); err != nil {
+			return join, nil, configError("%w", err)
+		}
+	}
+	for _, text := range c.Tasks {
+		b, err := hex.DecodeString(text)
+		if err != nil || len(b) != 32 {
+			return join, nil, configError("task %q must be 64 hex digits", text)
+		}
+		join.Tasks = append(join.Tasks, [32]byte(b))
+	}
+	credentials, err := LoadCredentials(c.Credentials)
+	if err != nil {
+		return join, nil, configError("%w", err)
+	}
+	data := train.NewLocal(c.Data)
+	// For whoever owns the data; nothing but this machine's log hears of it.
+	data.Warn = func(task [32]byte, what error) {
+		log.Warn("rows do not fit a task", "task", fmt.Sprintf("%x", task[:8]), "error", what)
+	}
+	var members []client.Member
+	for i, credential := range credentials {
+		members = append(members, client.Member{Credential: credential, Source: data.Part(c.First + int64(i))})
+	}
+	return join, members, nil
+}

@@ -1,0 +1,377 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/page/report"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/store"
+)
+
+// populationLimit is the budget of all tasks together. Its tail has room for those
+// of vector sums whose δ together are no more than its own.
+func (c Coordinator) populationLimit() ledger.Config {
+	return ledger.Config{Accountant: account.New(), Delta: c.Budget.Delta, Tail: vecsum.TailShare, MaxEps: c.Budget.Epsilon}
+}
+
+// running is a coordinator's process.
+type running struct {
+	config     Coordinator
+	population wire.Population
+	own        coordinator.Config
+	service    *coordinator.Service
+	store      *store.Store
+	journal    *ledger.Journal
+	version    string
+
+	creating sync.Mutex      // one task at a time
+	known    map[string]bool // keys of the tasks that are here; of who holds creating
+	unusable map[string]bool // of those that cannot be made; of who holds creating
+
+	mu    sync.Mutex
+	tasks map[[32]byte]*train.Task
+}
+
+// publicOf is the public half.
+func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
+
+func serveCoordinator(ctx context.Context, config string, o Options) error {
+	c, err := LoadCoordinator(config)
+	if err != nil {
+		return err
+	}
+	r := &running{config: c, version: o.Version, known: map[string]bool{}, unusable: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
+	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold, PauseAfter: c.PauseAfter}
+	if r.population, err = ParsePopulation(c.Population); err != nil {
+		return configError("%w", err)
+	}
+	if r.own.Key, err = LoadSigning(c.SigningKey); err != nil {
+		return configError("%w", err)
+	}
+	if r.own.Keyring, err = LoadKeyring(c.SealingKeys); err != nil {
+		return configError("%w", err)
+	}
+	s, err := c.open(ctx, RoleCoordinator, o, c.openStore)
+	if err != nil {
+		return err
+	}
+	if err := r.prepare(ctx, s); err != nil {
+		return errors.Join(err, s.store.Close())
+	}
+	s.ready = func(ctx context.Context) error {
+		if _, err := s.store.Keys(ctx, "created."); err != nil {
+			return errors.New("the store does not answer")
+		}
+		return nil
+	}
+	s.peers = newPeers(o.Log, c.peers(r.own.Shuffler, r.own.Aggregator, r.population)...)
+	s.metrics = append(s.metrics, func() []endpoint.Metric { return coordinatorMetrics(r.service.List()) }, r.populationMetrics)
+	return s.run(ctx, operatorAPI{coordinator: r}, func(ctx context.Context) error {
+		if c.Store.URL == "" {
+			return r.service.Run(ctx) // nobody else writes to the store
+		}
+		return together(ctx, r.service.Run, func(ctx context.Context) error { return r.follow(ctx, o.Log) })
+	})
+}
+
+// prepare opens the journal and the tasks that there are.
+func (r *running) prepare(ctx context.Context, s *server) (err error) {
+	c := r.config
+	r.store = s.store
+	if r.journal, err = coordinator.OpenJournal(ctx, s.store, c.Mark, r.population, c.populationLimit()); err != nil {
+		return err
+	}
+	r.journal.SetLookup(r.lookup)
+	r.own.Store, r.own.Journal = coordinator.OnStore(s.store), r.journal
+	if r.own.Shuffler, err = c.Shuffler.source(s); err != nil {
+		return err
+	}
+	if c.Aggregator != nil {
+		r.own.Aggregator = &coordinator.Aggregator{URL: c.Aggregator.URL}
+		if r.own.Aggregator.Client, err = s.peerClient(*c.Aggregator, "aggregator"); err != nil {
+			return err
+		}
+	}
+	if r.service, err = coordinator.New(r.own); err != nil {
+		return err
+	}
+	bad, err := r.learn(ctx, r.service.Add)
+	if err != nil {
+		return err
+	}
+	if bad != nil {
+		s.options.Log.Error("tasks in the store cannot be run; the others are", "error", bad)
+	}
+	if err := r.serveDashboard(s); err != nil {
+		return err
+	}
+	return s.listen("clients", c.Listen, nil, c.Rate, 64<<10, r.service.Handler())
+}
+
+func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error) {
+	pure, err := t.Coordinator()
+	if err != nil {
+		return coordinator.Task{}, err
+	}
+	base := t.Baseline()
+	out := coordinator.Task{
+		Signed: made.Signed, Report: pure.Report, Budget: t.Config.Limit(), Sample: pure.Sample, CheckInRate: pure.CheckInRate,
+		Colluders: r.config.Colluders, Round: made.Round,
+		Optimizer: func() (optimize.Optimizer, error) {
+			c, err := t.Coordinator()
+			return c.Optimizer, err
+		},
+		Evaluate: func(params []float32) any {
+			e, err := t.Evaluate(params)
+			if err != nil {
+				return nil
+			}
+			out := evaluation{Loss: e.Loss}
+			if r.config.Dashboard != "none" {
+				if x, err := Examine(t.Data, e, t.Predict(params)); err == nil {
+					out.examined = x
+				}
+			}
+			if a := e.Accuracy(); !math.IsNaN(a) {
+				out.Accuracy = &a
+			}
+			if out.BaselineLoss = &base.Loss; base.Class >= 0 {
+				out.BaselineAccuracy = &base.Accuracy
+			}
+			return out
+		},
+	}
+	if g, ok := t.Guard(); ok {
+		out.Guard = &coordinator.Guard{Metric: g.Metric, Fall: g.Fall, Pause: g.Pause, Measure: func(v any) float64 { return measure(g.Metric, v) }}
+	}
+	if t.Wire.Participation == dp.Once {
+		out.BlockSize = t.Config.K
+	}
+	return out, nil
+}
+
+// record has what a task opens written down, if the configuration says so.
+func (r *running) record(t *train.Task, out *coordinator.Task) error {
+	if r.config.Record == "" {
+		return nil
+	}
+	rec, err := newRecorder(r.config.Record, t)
+	if err != nil {
+		return err
+	}
+	out.Record, out.RecordSum, out.Discard = rec.report, rec.sum, rec.discard
+	return nil
+}
+
+// keep remembers what a task is, for those who look.
+func (r *running) keep(t *train.Task) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tasks[t.Wire.ID()] = t
+}
+
+// evaluation is what a task's status shows of a model.
+type evaluation struct {
+	Accuracy *float64 `json:"accuracy,omitempty"` // nil for a regression
+	Loss     float64  `json:"loss"`
+	examined *report.Examined
+
+	// What the best constant reaches on the same examples.
+	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"`
+	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
+}
+
+// measure reads a guard's metric off an evaluation, larger being better; NaN where
+// there is none.
+func measure(metric string, v any) float64 {
+	e, ok := v.(evaluation)
+	switch {
+	case !ok || metric == "accuracy" && e.Accuracy == nil:
+		return math.NaN()
+	case metric == "accuracy":
+		return *e.Accuracy
+	}
+	return -e.Loss
+}
+
+// shortestRound is the least time that clients have to report.
+const shortestRound = time.Second
+
+// create signs a task, writes it down and starts it, unless it could not be run or
+// its first round not be paid.
+func (r *running) create(ctx context.Context, name, config string, round time.Duration) (id [32]byte, plan taskPlan, err error) {
+	c := train.Default()
+	if err := c.Parse([]byte(config)); err != nil {
+		return id, plan, err
+	}
+	r.creating.Lock()
+	defer r.creating.Unlock()
+	if round == 0 {
+		round = r.config.RoundLength
+	}
+	if round < shortestRound || round > 366*24*time.Hour {
+		return id, plan, fmt.Errorf("%w: a round of %v must take between %v and a year", train.ErrInput, round, shortestRound)
+	}
+	if !taskName(name) {
+		return id, plan, fmt.Errorf("%w: name %q must be 1 to 64 of a-z, 0-9 and -", train.ErrInput, name)
+	}
+	e, err := r.own.Shuffler.Enrolment(ctx, r.population, time.Now())
+	if err != nil {
+		return id, plan, fmt.Errorf("operate: the shuffler does not say how many clients there are: %w", err)
+	}
+	t, err := train.NewTask(ctx, name, c, train.Enrolled{Population: r.population, Clients: e.Clients, MinReports: e.MinReports})
+	if err != nil {
+		return id, plan, err
+	}
+	id = t.Wire.ID()
+	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, t.Wire.Append(nil)), Round: round}
+	if r.config.Data != "" { // as it will be opened after a restart
+		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data); err != nil {
+			return id, plan, err
+		}
+	}
+	out, err := r.runnable(t, made)
+	if err != nil {
+		return id, plan, err
+	}
+	if err := coordinator.CheckTask(r.own, out); err != nil {
+		return id, plan, fmt.Errorf("%w: %w", train.ErrInput, err)
+	}
+	if r.known[createdKey(id)] {
+		return id, plan, alreadyThere(id)
+	}
+	if plan, err = r.plan(ctx, t); err != nil {
+		return id, plan, err
+	}
+	if err := r.enter(ctx, id, t, made); err != nil {
+		return id, plan, err
+	}
+	if err := r.record(t, &out); err != nil {
+		return id, plan, err
+	}
+	r.keep(t)
+	if err := r.service.Add(out); err != nil {
+		return id, plan, err
+	}
+	r.known[createdKey(id)] = true
+	return id, plan, nil
+}
+
+func taskName(name string) bool {
+	return len(name) >= 1 && len(name) <= 64 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// find returns the task that a hex digest, or its beginning, names.
+func (r *running) find(text string) ([32]byte, error) {
+	var found [][32]byte
+	for _, s := range r.service.List() {
+		if len(text) >= 4 && strings.HasPrefix(hex.EncodeToString(s.Task[:]), strings.ToLower(text)) || s.Name == text {
+			found = append(found, s.Task)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return [32]byte{}, fmt.Errorf("%w: %q", coordinator.ErrNoTask, text)
+	}
+	return [32]byte{}, fmt.Errorf("operate: %q names %d tasks", text, len(found))
+}
+
+// populationMetrics is what all tasks cost together, by the method that counts it.
+func (r *running) populationMetrics() []endpoint.Metric {
+	var spent dp.Bound
+	var err error
+	r.journal.View(func(b *ledger.Book) { spent, err = b.Spent() })
+	if err != nil {
+		spent.Eps, spent.Method = math.Inf(1), "unknown"
+	}
+	gauge := func(name, help string, v float64, labels ...endpoint.Label) endpoint.Metric {
+		return endpoint.Metric{Name: name, Help: help, Kind: endpoint.Gauge, Samples: []endpoint.Sample{{Labels: labels, Value: v}}}
+	}
+	return []endpoint.Metric{
+		gauge("riffle_population_epsilon", "Bound on what all tasks were charged, at the population's delta.", spent.Eps,
+			endpoint.Label{Name: "method", Value: cmp.Or(spent.Method, "none")}),
+		gauge("riffle_population_budget", "The epsilon that it may come to.", r.config.Budget.Epsilon),
+	}
+}
+
+func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
+	slices.SortFunc(list, func(a, b coordinator.Status) int { return strings.Compare(a.Name, b.Name) })
+	family := func(name, help string, kind endpoint.Kind, value func(coordinator.Status) float64) endpoint.Metric {
+		m := endpoint.Metric{Name: name, Help: help, Kind: kind}
+		for _, s := range list {
+			m.Samples = append(m.Samples, endpoint.Sample{Labels: []endpoint.Label{{Name: "task", Value: hex.EncodeToString(s.Task[:8])}}, Value: value(s)})
+		}
+		return m
+	}
+	out := []endpoint.Metric{
+		family("riffle_round", "The last round that ended.", endpoint.Gauge, func(s coordinator.Status) float64 { return float64(s.Round) }),
+		family("riffle_rounds_released_total", "Rounds whose step was taken.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Released) }),
+		family("riffle_rounds_void_total", "Rounds with too few reports.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Void) }),
+		family("riffle_rounds_failed_total", "Rounds that were charged but gave no step.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Failed) }),
+		family("riffle_paused", "1 while the task waits for riffle task resume.", endpoint.Gauge, func(s coordinator.Status) float64 {
+			if s.State == coordinator.Paused {
+				return 1
+			}
+			return 0
+		}),
+		family("riffle_steps_shortened_total", "Steps longer than honest reports give, made shorter.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Shortened) }),
+		family("riffle_reports_summed_total", "Reports that are in a model.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Reports) }),
+		family("riffle_epsilon", "Bound on what was charged, at the task's delta.", endpoint.Gauge, coordinator.Status.Epsilon),
+		family("riffle_running", "1 while the task runs.", endpoint.Gauge, func(s coordinator.Status) float64 {
+			if s.State == coordinator.Running {
+				return 1
+			}
+			return 0
+		}),
+	}
+	rejected := endpoint.Metric{Name: "riffle_reports_rejected_total", Help: "Refused reports, the shuffler's and ours, by reason.", Kind: endpoint.Counter}
+	failed := endpoint.Metric{Name: "riffle_rounds_failed_by_reason_total", Help: "Rounds that were charged but gave no step, by reason.", Kind: endpoint.Counter}
+	seconds := endpoint.Metric{Name: "riffle_phase_seconds_total", Help: "Time spent in a phase.", Kind: endpoint.Counter}
+	for _, s := range list {
+		task := endpoint.Label{Name: "task", Value: hex.EncodeToString(s.Task[:8])}
+		for _, sample := range byReason(s.Rejected) {
+			rejected.Samples = append(rejected.Samples, endpoint.Sample{Labels: append([]endpoint.Label{task}, sample.Labels...), Value: sample.Value})
+		}
+		for _, reason := range coordinator.FailureReasons() {
+			failed.Samples = append(failed.Samples, endpoint.Sample{Labels: []endpoint.Label{task, {Name: "reason", Value: string(reason)}}, Value: float64(s.FailedBy[reason])})
+		}
+		for phase, v := range s.Seconds {
+			seconds.Samples = append(seconds.Samples, endpoint.Sample{Labels: []endpoint.Label{task, {Name: "phase", Value: phase}}, Value: v})
+		}
+	}
+	slices.SortFunc(seconds.Samples, func(a, b endpoint.Sample) int {
+		return strings.Compare(fmt.Sprint(a.Labels), fmt.Sprint(b.Labels))
+	})
+	return append(out, rejected, failed, seconds)
+}
+
+// source is a shuffler as a peer reads from it.
+func (p Party) source(s *server) (out batch.Source, err error) {
+	out.URL = p.URL
+	if out.Key, err = p.signer("shuffler"); err != nil {
+		return out, err
+	}
+	out.Client, err = s.peerClient(p, "shuffler")
+	return out, err
+}

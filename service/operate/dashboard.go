@@ -1,0 +1,416 @@
+package operate
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"time"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/loopback"
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/page/dashboard"
+	"github.com/riffle-dp/riffle/page/report"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/endpoint"
+)
+
+// loadToken reads the dashboard's token; "" if there is no file.
+func (c Coordinator) loadToken() (string, error) {
+	if c.DashboardToken == "" {
+		return "", nil
+	}
+	if err := endpoint.CheckSecret(c.DashboardToken); err != nil {
+		return "", configError("dashboard-token: %w", err)
+	}
+	b, err := os.ReadFile(c.DashboardToken)
+	if err != nil {
+		return "", configError("dashboard-token: %w", err)
+	}
+	token := string(bytes.TrimSpace(b))
+	if token == "" {
+		return "", configError("dashboard-token: %s is empty", c.DashboardToken)
+	}
+	return token, nil
+}
+
+// serveDashboard adds the page to what the coordinator serves: plain HTTP on
+// loopback, HTTPS with the coordinator's certificate elsewhere.
+func (r *running) serveDashboard(s *server) error {
+	c := r.config
+	if c.Dashboard == "none" {
+		return nil
+	}
+	token, err := c.loadToken()
+	if err != nil {
+		return err
+	}
+	v := &view{running: r, board: dashboard.NewBoard(), begun: time.Now(), tasks: map[[32]byte]*shown{},
+		curves: curves{store: r.store, revision: map[string]uint64{}, warn: s.options.Log.Warn}, plans: map[[32]byte]chan float64{}, woken: make(chan struct{}, 1)}
+	local := loopback.Address(c.Dashboard)
+	d, err := dashboard.New(dashboard.Config{Board: v.board, Title: "Coordinator", Version: r.version, Ledger: v.ledger,
+		Loopback: local, Token: token, Extra: s.options.Pages})
+	if err != nil {
+		return configError("%w", err)
+	}
+	s.front = append(s.front, v.follow)
+	if !local {
+		return s.listen("dashboard", c.Dashboard, nil, 0, 4<<10, d)
+	}
+	l, err := net.Listen("tcp", c.Dashboard)
+	if err != nil {
+		return fmt.Errorf("operate: dashboard: %v", err)
+	}
+	s.options.Log.Info("listening", "server", "dashboard", "address", l.Addr().String())
+	s.front = append(s.front, func(ctx context.Context) error { return d.Serve(ctx, endpoint.LimitListener(l, maxViewers)) })
+	return nil
+}
+
+// maxViewers is how many connections there may be to a page on loopback.
+const maxViewers = 256
+
+// view writes to a board what the coordinator's tasks come to. It sees what the
+// status says: counts and bounds.
+type view struct {
+	running *running
+	board   *dashboard.Board
+	begun   time.Time
+	tasks   map[[32]byte]*shown
+	curves  curves
+	plans   map[[32]byte]chan float64 // filled once
+	woken   chan struct{}             // a plan has been made
+}
+
+// shown is a task as it was shown last.
+type shown struct {
+	led     bool // its state has been read: this process leads it, or has
+	round   int64
+	counts  coordinator.Counts
+	first   coordinator.Counts // before this process
+	over    bool               // it has ended, and was shown so
+	error   string             // the last trouble, in the round after errorAt
+	errorAt int64
+
+	// What earlier processes measured: until when, and last.
+	before, accuracy, loss float64
+
+	measured stage // of its curve, and what the store has
+	kept     stage
+	keptAt   time.Time
+
+	examined   *report.Examined
+	examinedAt int64
+	baseline   *model.Baseline // of the task's evaluation examples
+}
+
+// stage is how far a curve goes: a round is known before its model is evaluated.
+type stage struct {
+	round     int64
+	evaluated bool
+}
+
+// gap is the least time between two looks at all tasks.
+const gap = 100 * time.Millisecond
+
+func (v *view) follow(ctx context.Context) error {
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		for _, s := range v.running.service.List() { // what has happened since the last look
+			v.show(last, s)
+		}
+		v.keep(last, true)
+	}()
+	changed, stop := v.running.service.Watch()
+	defer stop()
+	for {
+		listed := map[[32]byte]bool{}
+		for _, s := range v.running.service.List() {
+			listed[s.Task] = true
+			v.show(ctx, s)
+		}
+		for task := range v.tasks {
+			if !listed[task] {
+				v.board.Remove(hex.EncodeToString(task[:]))
+				delete(v.tasks, task)
+				delete(v.plans, task)
+			}
+		}
+		v.keep(ctx, false)
+		select {
+		case <-changed:
+		case <-v.woken:
+		case <-ctx.Done():
+			return nil
+		}
+		select {
+		case <-time.After(gap):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func total(by map[wire.Reason]int64) (n int64) {
+	for _, x := range by {
+		n += x
+	}
+	return n
+}
+
+// boardID names a task on the board and in the store.
+func boardID(s coordinator.Status) string { return hex.EncodeToString(s.Task[:]) }
+
+func (v *view) show(ctx context.Context, s coordinator.Status) {
+	last := v.tasks[s.Task]
+	if last == nil {
+		last = &shown{accuracy: math.NaN(), loss: math.NaN()}
+		v.tasks[s.Task] = last
+	}
+	if last.over && s.Error == "" && len(v.plans[s.Task]) == cap(v.plans[s.Task]) {
+		return // nothing changes any more
+	}
+	last.over = s.State != coordinator.Running && s.State != coordinator.Paused
+	// Trouble is over when a round has ended since.
+	if s.Error != last.error {
+		last.error, last.errorAt = s.Error, s.Round
+	} else if s.Round > last.errorAt {
+		s.Error = ""
+	}
+	id := boardID(s)
+	if !last.led && s.Phase != "starting" && s.Phase != "standby" {
+		last.led, last.round, last.counts, last.first = true, s.Round, s.Counts, s.Counts
+		v.past(id, s)
+		v.restore(ctx, s, last)
+	}
+	if e, ok := s.Evaluation.(evaluation); ok && e.examined != nil {
+		last.examined, last.examinedAt = e.examined, s.Evaluated
+	}
+	v.board.Set(v.task(ctx, id, s, last))
+	if !last.led {
+		return
+	}
+	if n := s.Round - last.round; n > 0 {
+		v.board.Ended(id, dashboard.Round{Round: s.Round, Rounds: n, Reports: s.Reports - last.counts.Reports,
+			Rejected: total(s.Rejected) - total(last.counts.Rejected), Void: s.Void - last.counts.Void, Failed: s.Failed - last.counts.Failed})
+		last.round, last.counts = s.Round, s.Counts
+	}
+	m := dashboard.Measure{Round: s.Round, Eps: s.Epsilon(), Accuracy: math.NaN(), Loss: math.NaN(), Seconds: last.before + time.Since(v.begun).Seconds()}
+	if e, ok := s.Evaluation.(evaluation); ok && s.Evaluated == s.Round {
+		if m.Loss = e.Loss; e.Accuracy != nil {
+			m.Accuracy = *e.Accuracy
+		}
+	}
+	if s.Round > 0 {
+		v.board.Measured(id, m)
+		last.measured = stage{s.Round, s.Evaluated == s.Round}
+	}
+}
+
+// past shows the rounds that were charged before this process: what the ledger
+// tells of them.
+func (v *view) past(id string, s coordinator.Status) {
+	var entries []ledger.Entry
+	v.running.journal.View(func(b *ledger.Book) { entries = b.TaskEntries(s.Task) })
+	if n := len(entries); n > 0 && entries[n-1].Round > s.Round {
+		entries = entries[:n-1] // open
+	}
+	for _, r := range dashboard.Past(entries, s.Round, dashboard.Round{Reports: s.Reports, Rejected: total(s.Rejected), Void: s.Void, Failed: s.Failed}) {
+		v.board.Ended(id, r)
+	}
+}
+
+// stageNames are the phases in which time is spent on a round, in order.
+var stageNames = []string{"waiting", "announcing", "collecting", "charging", "opening", "aggregating", "releasing", "evaluating"}
+
+func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *shown) dashboard.Task {
+	t := dashboard.Task{ID: id, Name: s.Name, State: dashboard.State(s.State), Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Until,
+		Eps: s.Epsilon(), EpsAt: s.Round, Planned: math.NaN(), Delta: s.Delta, Method: s.Method, Source: s.Source, Charged: s.Charged,
+		Accuracy: last.accuracy, Loss: last.loss, Examined: last.examined, ExaminedAt: last.examinedAt, Seconds: last.before + time.Since(v.begun).Seconds(),
+		Counts: dashboard.Counts{Released: s.Released, Void: s.Void, Failed: s.Failed, Reports: s.Reports, Rejected: map[string]int64{}}}
+	if s.Phase == "failed" || s.State == coordinator.Unusable {
+		t.State = dashboard.Failed
+	}
+	if s.FailedRound == s.Round && s.Round > 0 && t.Why == "" {
+		t.Why = fmt.Sprintf("round %d gave no step: %s", s.FailedRound, s.Failure)
+	}
+	if s.Error != "" {
+		t.Why = s.Error
+	}
+	for reason, n := range s.Rejected {
+		t.Rejected[string(reason)] = n
+	}
+	if e, ok := s.Evaluation.(evaluation); ok {
+		if t.Loss = e.Loss; e.Accuracy != nil {
+			t.Accuracy = *e.Accuracy
+		}
+	}
+	for _, name := range stageNames {
+		seconds := s.Seconds[name]
+		if s.Phase == name {
+			seconds += time.Since(s.Since).Seconds()
+		}
+		if seconds == 0 {
+			continue
+		}
+		part := dashboard.Stage{Name: name, Seconds: seconds}
+		switch name {
+		case "collecting", "opening", "aggregating":
+			part.Items, part.Unit = s.Reports-last.first.Reports, "reports"
+		case "evaluating", "releasing":
+			part.Items, part.Unit = s.Released-last.first.Released, "rounds"
+		}
+		t.Stages = append(t.Stages, part)
+	}
+	v.running.mu.Lock()
+	made := v.running.tasks[s.Task]
+	v.running.mu.Unlock()
+	if made == nil {
+		t.Blind = "This coordinator does not evaluate the task: it cannot read the task's data."
+		return t
+	}
+	c := made.Config
+	t.Expected, t.Budget = c.ExpectedReports(), c.Epsilon
+	t.Numbers = made.Regression
+	t.Facts = facts(made)
+	t.Privacy = promise(made, s)
+	switch {
+	case s.State == coordinator.Unusable:
+		t.Blind = "This coordinator cannot run the task."
+	case made.Data == nil:
+		t.Blind = "The task has ended, and none of its models was evaluated here."
+	default:
+		if last.baseline == nil {
+			b := made.Baseline()
+			last.baseline = &b
+		}
+		t.Baseline = train.ShortBaseline(*last.baseline)
+		if !math.IsNaN(t.Loss) {
+			t.Warning = train.NotBeaten(*last.baseline, t.Accuracy, t.Loss, made.Data.ClassNames(), made.Data.EvalName)
+		}
+		t.Evaluated = dashboard.Grouped(int64(made.Data.Eval.Len())) + " " + made.Data.EvalName + " examples"
+		t.Planned = v.planned(ctx, s.Task, made)
+	}
+	return t
+}
+
+// planned is what all rounds of a task will cost, NaN until that is known: it can
+// take seconds, which the view does not wait for.
+func (v *view) planned(ctx context.Context, id [32]byte, t *train.Task) float64 {
+	known, asked := v.plans[id]
+	if !asked {
+		known = make(chan float64, 1)
+		v.plans[id] = known
+		go func() {
+			b, err := cost(ctx, t, v.running.config.Colluders)
+			if err != nil {
+				b.Eps = math.NaN()
+			}
+			known <- b.Eps
+			select {
+			case v.woken <- struct{}{}:
+			default:
+			}
+		}()
+	}
+	select {
+	case eps := <-known:
+		known <- eps
+		return eps
+	default:
+		return math.NaN()
+	}
+}
+
+func facts(t *train.Task) []dashboard.Fact {
+	c := t.Config
+	list := []dashboard.Fact{
+		{Name: "Clients", Value: dashboard.Grouped(c.Population)}, {Name: "Taking part", Value: c.Participation}, {Name: "Hidden by", Value: c.Trust},
+		{Name: "Fewest reports of a round", Value: dashboard.Grouped(t.Wire.MinReports)}, {Name: "Optimizer", Value: c.Optimizer},
+		{Name: "Model", Value: c.Model + ", " + dashboard.Grouped(t.Wire.Mechanism.Dim) + " parameters"},
+	}
+	if c.Trust == "vector-sum" || c.Trust == string(dp.Distributed) {
+		return append(list, dashboard.Fact{Name: "Noise of a client", Value: fmt.Sprintf("σ = %.4g clip norms", c.Sigma)})
+	}
+	return append(list, dashboard.Fact{Name: "Randomizer", Value: fmt.Sprintf("%s with ε₀ = %.4g", c.Randomizer, c.Eps0)})
+}
+
+// mostReports is how many reports one client sends in a task, at most: a round that is
+// void is announced again, and asks for one more.
+func mostReports(t *train.Task, s coordinator.Status) int64 {
+	switch last := t.Wire.LastRound(); {
+	case t.Wire.Participation == dp.Once:
+		return t.Config.ReportsPerClient()
+	case s.State == coordinator.Done:
+		return s.Round
+	case s.State == coordinator.Stopped, s.State == coordinator.Refused:
+		return min(last, s.Round+1) // one may have been open
+	default:
+		return last
+	}
+}
+
+// promise is what the task's clients are promised for what was charged so far.
+func promise(t *train.Task, s coordinator.Status) report.Privacy {
+	c := t.Config
+	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
+		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: c.Eps0, Sigma: c.Sigma, Epsilon: s.Epsilon(),
+		Delta: s.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: c.Assumes(), PerClient: c.PerClient,
+		Running: s.State == coordinator.Running}
+	if t.Data != nil {
+		p.PublicExamples = int64(t.Data.Public)
+	}
+	if t.Wire.Participation == dp.Once {
+		p.Rounds = s.Released + s.Failed // an entry is an epoch
+	}
+	if s.Released > 0 {
+		p.ReportsPerRound = float64(s.Reports) / float64(s.Released)
+	}
+	return p
+}
+
+// ledger is the population's, over all tasks.
+func (v *view) ledger(ctx context.Context) (dashboard.Ledger, error) {
+	var entries []wire.Entry
+	var digest [32]byte
+	var spent dp.Bound
+	var err error
+	v.running.journal.View(func(b *ledger.Book) {
+		entries = b.Entries()
+		_, digest = b.Head()
+		spent, err = b.Spent()
+	})
+	budget := v.running.config.Budget
+	out := dashboard.Ledger{Eps: spent.Eps, Budget: budget.Epsilon, Delta: budget.Delta, Method: spent.Method}
+	if err != nil {
+		out.Eps, out.Method = math.NaN(), ""
+	}
+	if len(entries) > 0 {
+		out.Digest = hex.EncodeToString(digest[:])
+	}
+	at := map[[32]byte]int{}
+	for i, s := range v.running.service.List() {
+		at[s.Task] = i
+		out.Tasks = append(out.Tasks, dashboard.LedgerTask{ID: hex.EncodeToString(s.Task[:]), Name: s.Name, Eps: s.Epsilon(), Delta: s.Delta})
+	}
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return out, err
+		}
+		name := hex.EncodeToString(e.Task[:4])
+		if i, ok := at[e.Task]; ok {
+			t := &out.Tasks[i]
+			t.Entries++
+			t.Round, name = e.Round, t.Name
+		}
+		out.Charge(name, e.Round, DescribeEvent(e.Event))
+	}
+	return out, nil
+}

@@ -1,0 +1,81 @@
+package operate
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/riffle-dp/riffle/page/dashboard"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/coordinator"
+)
+
+// labelled is a task of a table in which three of four rows are of one class.
+func labelled(t *testing.T, numbers bool) *train.Task {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("x,y\n")
+	for i := range 400 {
+		switch {
+		case numbers:
+			fmt.Fprintf(&b, "%d,%g\n", i%10, .1*float64(i%10))
+		case i%4 == 0:
+			fmt.Fprintf(&b, "%d,yes\n", i%10)
+		default:
+			fmt.Fprintf(&b, "%d,no\n", i%10)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "table.csv")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := train.Default()
+	c.Data, c.Label, c.Range, c.Rounds, c.Eps0 = path, "y", "x=0..9", 2, 1
+	if numbers {
+		c.Loss, c.Range = "absolute", "x=0..9,y=0..1"
+	}
+	task, err := train.NewTask(t.Context(), "table", c, train.Enrolled{Population: wire.Population{7}, Clients: 300, MinReports: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+// The page has what the best constant reaches beside what a model does, and warns of
+// a model that is no better; also of what an earlier process measured.
+func TestPageShowsTheBaseline(t *testing.T) {
+	see := func(made *train.Task, e any, before float64) dashboard.Task {
+		id := made.Wire.ID()
+		v := &view{running: &running{tasks: map[[32]byte]*train.Task{id: made}}, plans: map[[32]byte]chan float64{id: make(chan float64, 1)}}
+		v.plans[id] <- 1
+		last := &shown{accuracy: before, loss: before}
+		return v.task(t.Context(), "a", coordinator.Status{Task: id, State: coordinator.Running, Evaluation: e}, last)
+	}
+	nan := math.NaN()
+	classes, numbers := labelled(t, false), labelled(t, true)
+	of := func(accuracy, loss float64) evaluation { return evaluation{Accuracy: &accuracy, Loss: loss} }
+	share := classes.Baseline().Accuracy
+	for name, c := range map[string]struct {
+		made     *train.Task
+		e        any
+		before   float64
+		baseline string
+		warned   string
+	}{
+		"better":             {classes, of(.99, .1), nan, train.ShortBaseline(classes.Baseline()), ""},
+		"equal":              {classes, of(share, .9), nan, train.ShortBaseline(classes.Baseline()), `always "no"`},
+		"not evaluated":      {classes, nil, nan, train.ShortBaseline(classes.Baseline()), ""},
+		"before, and worse":  {classes, nil, .25, train.ShortBaseline(classes.Baseline()), "accuracy 25.00 % is no better than the baseline"},
+		"numbers, better":    {numbers, evaluation{Loss: .01}, nan, train.ShortBaseline(numbers.Baseline()), ""},
+		"numbers, and worse": {numbers, evaluation{Loss: 5}, nan, train.ShortBaseline(numbers.Baseline()), "loss 5.0000 is no better than the baseline"},
+	} {
+		got := see(c.made, c.e, c.before)
+		if got.Baseline != c.baseline || (got.Warning == "") != (c.warned == "") || !strings.Contains(got.Warning, c.warned) {
+			t.Errorf("%s: baseline %q, want %q; warning %q, want %q", name, got.Baseline, c.baseline, got.Warning, c.warned)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package operate
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
+)
+
+// Loopback is a deployment of all roles on this machine's loopback, each with
+// keys, certificate, configuration and store of its own, as separate operators
+// would have them. It is for demonstrations and tests: one directory holds all
+// keys, and the shuffle protects nobody from who can read it.
+type Loopback struct {
+	Dir        string
+	Clients    int // enrolled
+	Processes  int // that clients are divided among
+	Aggregator bool
+	MinReports int64
+	Suite      wire.Suite // of sealing keys
+	Epsilon    float64    // budget of the population
+	Delta      float64
+	Data       string // of clients and coordinator
+	Policy     Policy // of clients
+	Spread     time.Duration
+}
+
+// Config returns the path of a role's configuration.
+func (l Loopback) Config(role string) string { return filepath.Join(l.Dir, role, role+".yaml") }
+
+// ClientConfig returns the path of a client process's configuration.
+func (l Loopback) ClientConfig(i int) string {
+	return filepath.Join(l.Dir, fmt.Sprintf("clients-%d", i), "client.yaml")
+}
+
+// FreeAddresses returns loopback addresses that nobody listens on now. Their ports lie
+// below those that systems give to outgoing connections, which would else take one
+// while no process listens on it yet, or none for a moment.
+func FreeAddresses(n int) (out []string, err error) {
+	const low, high, tries = 10_000, 32_768, 1000
+	var open []net.Listener
+	defer func() {
+		for _, l := range open {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	for range tries {
+		if len(out) == n {
+			return out, nil
+		}
+		port, err := rand.Int(rand.Reader, big.NewInt(high-low))
+		if err != nil {
+			return nil, fmt.Errorf("operate: %w", err)
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", low+port.Int64()))
+		if err != nil {
+			continue // somebody has it
+		}
+		open = append(open, l)
+		out = append(out, l.Addr().String())
+	}
+	return nil, fmt.Errorf("operate: %d ports are free between %d and %d, %d are needed", len(out), low, high, n)
+}
+
+// roleKeys are what the others have to know of a role.
+type roleKeys struct{ signing, sealing, sealingFile, pin string }
+
+func (l Loopback) keys(role string, now time.Time) (k roleKeys, err error) {
+	dir := filepath.Join(l.Dir, role, "keys")
+	if role != RoleAggregator {
+		public, err := GenerateSigning(dir)
+		if err != nil {
+			return k, err
+		}
+		k.signing = FormatVerifying(public)
+	}
+	sealing, file, err := GenerateSealing(dir, l.Suite, now.Add(30*24*time.Hour))
+	if err != nil {
+		return k, err
+	}
+	k.sealing, k.sealingFile = FormatSealing(sealing), filepath.Join("keys", file)
+	pin, err := GenerateTLS(dir, []string{"127.0.0.1", "localhost"}, now.Add(-time.Hour), now.Add(365*24*time.Hour))
+	k.pin = pin.String()
+	return k, err
+}
+
+// Create makes keys, configurations and empty stores in Dir, which must be new or
+// empty.
+func (l Loopback) Create(ctx context.Context) error {
+	now := time.Now()
+	address, err := FreeAddresses(8)
+	if err != nil {
+		return err
+	}
+	var id [16]byte
+	rand.Read(id[:]) // never fails
+	population := hex.EncodeToString(id[:])
+	roles := []string{RoleShuffler, RoleCoordinator}
+	if l.Aggregator {
+		roles = append(roles, RoleAggregator)
+	}
+	keys := map[string]roleKeys{}
+	for _, role := range roles {
+		if keys[role], err = l.keys(role, now); err != nil {
+			return err
+		}
+	}
+	process := func(i int) Process {
+		return Process{Population: population, Admin: address[i], Certificate: "keys/" + CertificateFile, CertificateKey: "keys/" + CertificateKey,
+			MaxConnections: endpoint.DefaultMaxConns, AddressShare: endpoint.DefaultShare, Log: "info", Store: Store{Dir: "data"}}
+	}
+	var shuffler Shuffler
+	shuffler.Process = process(0)
+	shuffler.Listen, shuffler.PeersListen = address[1], address[2]
+	shuffler.SigningKey, shuffler.SealingKeys, shuffler.Roster = "keys/"+SigningFile, []string{keys[RoleShuffler].sealingFile}, RosterFile
+	shuffler.MinReports, shuffler.Validity = l.MinReports, 30*24*time.Hour
+	shuffler.Round.Shortest, shuffler.Round.Longest, shuffler.Round.MaxReport, shuffler.Round.MemoryBytes = time.Second, 24*time.Hour, 1<<22, 64<<20
+	shuffler.Round.Keep, shuffler.Round.MostOpen = 7*24*time.Hour, 256
+	shuffler.Coordinator = Party{Pins: []string{keys[RoleCoordinator].pin}, Key: keys[RoleCoordinator].signing}
+
+	var coordinator Coordinator
+	coordinator.Process = process(3)
+	coordinator.Listen = address[4]
+	coordinator.SigningKey, coordinator.SealingKeys = "keys/"+SigningFile, []string{keys[RoleCoordinator].sealingFile}
+	coordinator.Mark, coordinator.Record, coordinator.Data = "ledger.json", "record", l.Data
+	coordinator.Budget.Epsilon, coordinator.Budget.Delta, coordinator.RoundLength = l.Epsilon, l.Delta, time.Minute
+	coordinator.Holder, coordinator.Dashboard = "demo", address[7]
+	toShuffler := Party{URL: "https://" + address[2], Pins: []string{keys[RoleShuffler].pin}, Key: keys[RoleShuffler].signing}
+	coordinator.Shuffler = toShuffler
+
+	configs := map[string]any{RoleShuffler: &shuffler, RoleCoordinator: &coordinator}
+	if l.Aggregator {
+		shuffler.Aggregator = &Party{Pins: []string{keys[RoleAggregator].pin}}
+		shuffler.AggregatorKeys = []string{keys[RoleAggregator].sealing}
+		coordinator.Aggregator = &Party{URL: "https://" + address[6], Pins: []string{keys[RoleAggregator].pin}}
+		configs[RoleAggregator] = &Aggregator{Process: func() Process { p := process(5); p.PeersListen = address[6]; return p }(),
+			SealingKeys: []string{keys[RoleAggregator].sealingFile}, MinReports: 2, Shuffler: toShuffler,
+			Coordinator: Party{Pins: []string{keys[RoleCoordinator].pin}, Key: keys[RoleCoordinator].signing}}
+	}
+	if err := l.enrol(population, toClients{"https://" + address[1], "https://" + address[4], keys[RoleShuffler].signing, keys[RoleCoordinator].signing}); err != nil {
+		return err
+	}
+	for _, role := range roles {
+		if err := writeYAML(l.Config(role), configs[role]); err != nil {
+			return err
+		}
+		if err := Init(ctx, role, l.Config(role)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type toClients struct{ shuffler, coordinator, shufflerKey, coordinatorKey string }
+
+// enrol makes the clients' credentials, the roster and their configurations.
+func (l Loopback) enrol(population string, to toClients) error {
+	var roster, roots []byte
+	for _, role := range []string{RoleShuffler, RoleCoordinator} {
+		b, err := os.ReadFile(filepath.Join(l.Dir, role, "keys", CertificateFile))
+		if err != nil {
+			return fmt.Errorf("operate: %w", err)
+		}
+		roots = append(roots, b...)
+	}
+	first := 0
+	for i := range l.Processes {
+		n := l.Clients*(i+1)/l.Processes - first
+		dir := filepath.Dir(l.ClientConfig(i))
+		if _, err := GenerateCredentials(dir, n); err != nil {
+			return err
+		}
+		b, err := os.ReadFile(filepath.Join(dir, RosterFile))
+		if err != nil {
+			return fmt.Errorf("operate: %w", err)
+		}
+		roster = append(roster, b...)
+		if err := writeNew(filepath.Join(dir, "servers.crt"), roots, 0o644); err != nil {
+			return err
+		}
+		c := Client{Population: population, Credentials: CredentialsFile, Dir: "ledger", Roots: "servers.crt", Data: l.Data, First: int64(first),
+			Shuffler: Party{URL: to.shuffler, Key: to.shufflerKey}, Coordinator: Party{URL: to.coordinator, Key: to.coordinatorKey},
+			Policy: l.Policy, Spread: l.Spread, Log: "info"}
+		if err := writeYAML(l.ClientConfig(i), c); err != nil {
+			return err
+		}
+		if err := client.CreateLedger(filepath.Join(dir, "ledger")); err != nil {
+			return err
+		}
+		first += n
+	}
+	return writeNew(filepath.Join(l.Dir, RoleShuffler, RosterFile), roster, 0o644)
+}
+
+// SetTasks has the client processes take part in these tasks alone, and end with
+// them.
+func (l Loopback) SetTasks(ids ...string) error {
+	for i := range l.Processes {
+		b, err := os.ReadFile(l.ClientConfig(i))
+		if err != nil {
+			return fmt.Errorf("operate: %w", err)
+		}
+		var c Client
+		if err := yaml.Unmarshal(b, &c); err != nil {
+			return fmt.Errorf("operate: %w", err)
+		}
+		c.Tasks = ids
+		if err := writeYAML(l.ClientConfig(i), c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeYAML(path string, v any) error {
+	b, err := yaml.Marshal(v)
+	if err == nil {
+		err = durable.WriteFile(path, b)
+	}
+	if err != nil {
+		return fmt.Errorf("operate: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package operate
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/page/report"
+	"github.com/riffle-dp/riffle/run/train"
+)
+
+// samplesOf is how many right and how many wrong predictions a page shows.
+const samplesOf = 11
+
+// ClassNames are the names of a data set's classes, numbers where it has none.
+func ClassNames(d *train.Data) []string {
+	var names []string
+	for k := range d.Eval.Classes {
+		name := fmt.Sprint(k)
+		if k < len(d.ClassNames()) {
+			name = d.ClassNames()[k]
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// Confusion is an evaluation's, as pages take it; nil for a regression.
+func Confusion(e *model.Evaluation) (counts [][]int64) {
+	for _, row := range e.Confusion {
+		wide := make([]int64, len(row))
+		for j, n := range row {
+			wide[j] = int64(n)
+		}
+		counts = append(counts, wide)
+	}
+	return counts
+}
+
+// Samples picks the first images that are taken for their class and the first that
+// are not: no choice that could flatter. Rows of a table are not shown.
+func Samples(d *train.Data, predictions iter.Seq[train.Prediction]) []report.Sample {
+	if d.EvalImages == nil {
+		return nil
+	}
+	var right, wrong []report.Sample
+	for p := range predictions {
+		into := &wrong
+		if p.Class == p.Label {
+			into = &right
+		}
+		if len(*into) < samplesOf {
+			*into = append(*into, report.Sample{Label: p.Label, Predicted: p.Class, Confidence: p.Confidence, Image: d.EvalImages.Gray(p.Index)})
+		}
+		if len(right) == samplesOf && len(wrong) == samplesOf {
+			break
+		}
+	}
+	return append(wrong, right...)
+}
+
+// Examine makes ready for a page what a model makes of the evaluation set; nil for a
+// regression.
+func Examine(d *train.Data, e *model.Evaluation, predictions iter.Seq[train.Prediction]) (*report.Examined, error) {
+	if e.Confusion == nil {
+		return nil, nil
+	}
+	return report.Examine(ClassNames(d), Confusion(e), Samples(d, predictions))
+}

@@ -1,0 +1,115 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/store"
+)
+
+// Roles whose processes can be run.
+const (
+	RoleShuffler    = "shuffler"
+	RoleCoordinator = "coordinator"
+	RoleAggregator  = "aggregator"
+	RoleAll         = "all"
+	RoleClient      = "client"
+)
+
+// Init makes what a role keeps, empty. It refuses what is there already: a new
+// ledger would be a new budget.
+func Init(ctx context.Context, role, config string) error {
+	switch role {
+	case RoleShuffler:
+		c, err := LoadShuffler(config)
+		if err != nil {
+			return err
+		}
+		return store.Init(ctx, c.StoreConfig(role))
+	case RoleAggregator:
+		c, err := LoadAggregator(config)
+		if err != nil {
+			return err
+		}
+		return store.Init(ctx, c.StoreConfig(role))
+	case RoleCoordinator:
+		c, err := LoadCoordinator(config)
+		if err != nil {
+			return err
+		}
+		return initCoordinator(ctx, c)
+	case RoleClient:
+		c, err := LoadClient(config)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Lstat(filepath.Join(c.Dir, "ledger")); err == nil {
+			return fmt.Errorf("operate: %s: there is a ledger already: %w", c.Dir, store.ErrExists)
+		}
+		return client.CreateLedger(c.Dir)
+	case RoleAll:
+		c, err := LoadAll(config)
+		if err != nil {
+			return err
+		}
+		for _, r := range c.roles() {
+			if err := Init(ctx, r.role, r.config); err != nil {
+				return fmt.Errorf("role %s: %w", r.role, err)
+			}
+		}
+		return nil
+	}
+	return configError("no role %q", role)
+}
+
+// initCoordinator makes the mark after the store: a store without mark is
+// refused, a mark without store as well, and both say what to do.
+func initCoordinator(ctx context.Context, c Coordinator) error {
+	if _, err := os.Lstat(c.Mark); err == nil {
+		return fmt.Errorf("operate: the high-water mark %s is there already: %w", c.Mark, store.ErrExists)
+	}
+	if err := os.MkdirAll(filepath.Dir(c.Mark), 0o700); err != nil {
+		return fmt.Errorf("operate: %w", err)
+	}
+	err := store.Init(ctx, c.StoreConfig(RoleCoordinator))
+	if errors.Is(err, store.ErrExists) {
+		// An init that ended before its mark: the ledger must still be empty.
+		err = checkEmpty(ctx, c, err)
+	}
+	if err != nil {
+		return err
+	}
+	return coordinator.InitMark(c.Mark)
+}
+
+func checkEmpty(ctx context.Context, c Coordinator, exists error) error {
+	s, err := store.Open(ctx, c.StoreConfig(RoleCoordinator))
+	if err != nil {
+		return errors.Join(exists, err)
+	}
+	defer s.Close()
+	l, err := s.OpenLedger(ctx)
+	if err != nil {
+		return errors.Join(exists, err)
+	}
+	if n, err := l.Last(ctx); err != nil || n != 0 {
+		return errors.Join(exists, err)
+	}
+	return nil
+}
+
+type roleConfig struct{ role, config string }
+
+// roles lists the roles of a single operator's process.
+func (c All) roles() []roleConfig {
+	out := []roleConfig{{RoleShuffler, c.Shuffler}, {RoleCoordinator, c.Coordinator}}
+	if c.Aggregator != "" {
+		out = append(out, roleConfig{RoleAggregator, c.Aggregator})
+	}
+	return out
+}

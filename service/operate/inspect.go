@@ -1,0 +1,294 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/store"
+)
+
+// Finding is what one check of a configuration came to.
+type Finding struct {
+	Role  string `json:"role"`
+	What  string `json:"what"`
+	Error string `json:"error,omitempty"` // empty: it is right
+	// Unreachable says that the configuration may be right and its peer away.
+	Unreachable bool `json:"unreachable,omitempty"`
+}
+
+// An example's values that have to be replaced.
+var (
+	zeroKey     = regexp.MustCompile(`A{40}`)
+	exampleHost = regexp.MustCompile(`^https://[a-z0-9-]+\.example(:|/|$)`)
+)
+
+const (
+	examplePopulation = "00112233445566778899aabbccddeeff"
+	exampleSealing    = "sealing-0000000000000000.key"
+)
+
+// placeholders lists the values of a configuration that are still the example's, a
+// line each. What cannot be read has none: who loads the file says why.
+func placeholders(path string) (found []string) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	var top yaml.Node
+	if yaml.Unmarshal(b, &top) != nil {
+		return nil
+	}
+	var walk func(n *yaml.Node, key string)
+	walk = func(n *yaml.Node, key string) {
+		if n.Kind == yaml.ScalarNode && (zeroKey.MatchString(n.Value) ||
+			strings.HasSuffix(n.Value, exampleSealing) || exampleHost.MatchString(n.Value)) {
+			found = append(found, fmt.Sprintf("%s: line %d: %s: %q is the example's: put your own there", path, n.Line, key, n.Value))
+		}
+		for i, c := range n.Content {
+			name := key
+			if n.Kind == yaml.MappingNode && i%2 == 1 {
+				name = n.Content[i-1].Value
+			}
+			walk(c, name)
+		}
+	}
+	walk(&top, "")
+	return found
+}
+
+// inspection collects findings of a role.
+type inspection struct {
+	role string
+	list []Finding
+}
+
+func (n *inspection) add(what string, err error) {
+	f := Finding{Role: n.role, What: what}
+	if err != nil {
+		f.Error = strings.ReplaceAll(err.Error(), "\n", "; ")
+		f.Unreachable = !errors.Is(err, ErrConfig)
+	}
+	n.list = append(n.list, f)
+}
+
+// wrong is add of what the configuration, or a file that it names, is to blame for.
+func (n *inspection) wrong(what string, err error) {
+	if err != nil && !errors.Is(err, ErrConfig) {
+		err = configError("%w", err)
+	}
+	n.add(what, err)
+}
+
+// Inspect tries everything that a role, or clients, need before they run: that the
+// configuration is complete and none of its values an example's, that keys are there,
+// valid and their owner's alone, that the store has been made, and that peers answer,
+// with the keys that they are known by. It changes nothing.
+func Inspect(ctx context.Context, role, config string) ([]Finding, error) {
+	if role == RoleAll {
+		c, err := LoadAll(config)
+		if err != nil {
+			return nil, err
+		}
+		var all []Finding
+		for _, r := range c.roles() {
+			found, err := Inspect(ctx, r.role, r.config)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+		return all, nil
+	}
+	n := &inspection{role: role}
+	left := placeholders(config)
+	for _, line := range left {
+		n.wrong("example", errors.New(line))
+	}
+	if b, err := os.ReadFile(config); err == nil && strings.Contains(string(b), examplePopulation) {
+		n.wrong("example", fmt.Errorf("%s: population: %s is the example's: the shuffler's operator draws one (openssl rand -hex 16)", config, examplePopulation))
+	}
+	switch role {
+	case RoleShuffler:
+		n.shuffler(ctx, config)
+	case RoleCoordinator:
+		n.coordinator(ctx, config, len(left) == 0)
+	case RoleAggregator:
+		n.aggregator(ctx, config, len(left) == 0)
+	case RoleClient:
+		n.client(ctx, config, len(left) == 0)
+	default:
+		return nil, configError("no role %q to be checked", role)
+	}
+	return n.list, ctx.Err()
+}
+
+// keys looks at what every server has.
+func (n *inspection) keys(p Process, signing string, sealing []string) {
+	cert, _, err := endpoint.LoadCertificate(p.Certificate, p.CertificateKey)
+	if err == nil && !time.Now().Before(cert.Leaf.NotAfter) {
+		err = fmt.Errorf("%s has expired on %s: clients do not accept it", p.Certificate, cert.Leaf.NotAfter.Format(time.DateOnly))
+	}
+	n.wrong("certificate", err)
+	if signing != "" {
+		_, err := LoadSigning(signing)
+		n.wrong("signing key", err)
+	}
+	ring, err := LoadKeyring(sealing)
+	if err == nil {
+		_, err = ring.Current(time.Now().Add(time.Hour))
+	}
+	n.wrong("sealing keys", err)
+}
+
+// store tries to open a store; one that is in use is there.
+func (n *inspection) store(open func() (*store.Store, error)) {
+	s, err := open()
+	if err == nil {
+		err = s.Close()
+	} else if errors.Is(err, store.ErrLocked) {
+		err = nil
+	}
+	if errors.Is(err, store.ErrUnavailable) {
+		n.add("store", err)
+		return
+	}
+	n.wrong("store", err)
+}
+
+func (n *inspection) ask(ctx context.Context, list []peer) {
+	for _, p := range list {
+		one, done := context.WithTimeout(ctx, peerTime)
+		n.add(p.role+" "+p.url, p.ask(one))
+		done()
+	}
+}
+
+func (n *inspection) shuffler(ctx context.Context, config string) {
+	c, err := LoadShuffler(config)
+	n.wrong("configuration", err)
+	if err != nil {
+		return
+	}
+	n.keys(c.Process, c.SigningKey, c.SealingKeys)
+	roster, err := LoadRoster(c.Roster)
+	if err == nil && int64(len(roster)) < c.MinReports {
+		err = fmt.Errorf("%s enrols %d clients, n-min is %d", c.Roster, len(roster), c.MinReports)
+	}
+	n.wrong("roster", err)
+	for _, text := range c.AggregatorKeys {
+		k, err := ParseSealing(text)
+		if err == nil {
+			err = k.Valid(time.Now().Add(time.Hour))
+		}
+		n.wrong("aggregator's sealing key", err)
+	}
+	n.store(func() (*store.Store, error) { return openStore(ctx, c.StoreConfig(RoleShuffler)) })
+}
+
+func (n *inspection) coordinator(ctx context.Context, config string, call bool) {
+	c, err := LoadCoordinator(config)
+	n.wrong("configuration", err)
+	if err != nil {
+		return
+	}
+	n.keys(c.Process, c.SigningKey, c.SealingKeys)
+	if c.DashboardToken != "" {
+		_, err := c.loadToken()
+		n.wrong("dashboard-token", err)
+	}
+	_, err = coordinator.MarkFile(c.Mark).Load()
+	n.wrong("mark", err)
+	if c.Data != "" && c.Data != "mnist" {
+		_, err := os.Stat(c.Data)
+		n.wrong("data", err)
+	}
+	n.store(func() (*store.Store, error) { return c.openStore(ctx) })
+	s := &server{process: c.Process}
+	source, err := c.Shuffler.source(s)
+	var aggregator *coordinator.Aggregator
+	if err == nil && c.Aggregator != nil {
+		aggregator = &coordinator.Aggregator{URL: c.Aggregator.URL}
+		aggregator.Client, err = s.peerClient(*c.Aggregator, RoleAggregator)
+	}
+	population, bad := ParsePopulation(c.Population)
+	if err != nil || bad != nil || !call {
+		return // as was said of the certificate, or of the example's values
+	}
+	n.ask(ctx, c.peers(source, aggregator, population))
+}
+
+func (n *inspection) aggregator(ctx context.Context, config string, call bool) {
+	c, err := LoadAggregator(config)
+	n.wrong("configuration", err)
+	if err != nil {
+		return
+	}
+	n.keys(c.Process, "", c.SealingKeys)
+	n.store(func() (*store.Store, error) { return openStore(ctx, c.StoreConfig(RoleAggregator)) })
+	source, err := c.Shuffler.source(&server{process: c.Process})
+	population, bad := ParsePopulation(c.Population)
+	if err == nil && bad == nil && call {
+		n.ask(ctx, []peer{shufflerPeer(source, population)})
+	}
+}
+
+func (n *inspection) client(ctx context.Context, config string, call bool) {
+	c, err := LoadClient(config)
+	n.wrong("configuration", err)
+	if err != nil {
+		return
+	}
+	_, err = LoadCredentials(c.Credentials)
+	n.wrong("credentials", err)
+	if _, err = os.Stat(filepath.Join(c.Dir, "ledger")); errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("no ledger in %s: only `riffle init client` makes one, and never where there was one", c.Dir)
+	}
+	n.wrong("ledger", err)
+	if c.Data != "mnist" {
+		_, err := os.Stat(c.Data)
+		n.wrong("data", err)
+	}
+	web := endpoint.ClientConfig{}
+	if c.Roots != "" {
+		web.Roots, err = endpoint.LoadRoots(c.Roots)
+		n.wrong("roots", err)
+		if err != nil {
+			return
+		}
+	}
+	client, err := endpoint.NewClient(web)
+	key, bad := c.Shuffler.signer(RoleShuffler)
+	population, worse := ParsePopulation(c.Population)
+	if err = errors.Join(err, bad, worse); err != nil || !call {
+		return
+	}
+	defer client.CloseIdleConnections()
+	list := []peer{shufflerPeer(batch.Source{URL: c.Shuffler.URL, Key: key, Client: client}, population)}
+	for _, address := range c.Coordinator.addresses() {
+		list = append(list, peer{RoleCoordinator, address, func(ctx context.Context) error {
+			_, _, err := batch.Do(ctx, client, http.MethodGet, strings.TrimSuffix(address, "/")+"/v1/tasks", nil, 1<<20)
+			return peerError(err)
+		}})
+	}
+	n.ask(ctx, list)
+}
+
+// Wrong says whether a finding is the configuration's fault, and away whether a peer
+// or a store did not answer.
+func Wrong(found []Finding) (wrong, away bool) {
+	return slices.ContainsFunc(found, func(f Finding) bool { return f.Error != "" && !f.Unreachable }),
+		slices.ContainsFunc(found, func(f Finding) bool { return f.Unreachable })
+}

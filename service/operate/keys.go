@@ -1,0 +1,330 @@
+package operate
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/protocol/envelope"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
+)
+
+// Names of the files that Generate makes.
+const (
+	SigningFile     = "signing.key"     // Ed25519, PKCS #8 in PEM
+	SigningPublic   = "signing.pub"     // see FormatVerifying
+	SealingPrefix   = "sealing-"        // and the key's id
+	CertificateFile = "tls.crt"         // X.509 in PEM
+	CertificateKey  = "tls.key"         // PKCS #8 in PEM
+	PinFile         = "tls.pin"         // see endpoint.Pin
+	CredentialsFile = "credentials.key" // of clients, a line each
+	RosterFile      = "roster.txt"      // their public keys, a line each
+)
+
+// writeNew makes a file that is not there yet: keys are never overwritten.
+func writeNew(path string, data []byte, mode os.FileMode) (err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("operate: %s is there already, and keys are never overwritten: %w", path, os.ErrExist)
+	}
+	if err != nil {
+		return fmt.Errorf("operate: %w", err)
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("operate: %w", err)
+	}
+	return nil
+}
+
+// absent refuses if any of the files is there, before the first is made.
+func absent(dir string, names ...string) error {
+	for _, name := range names {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return fmt.Errorf("operate: %s is there already, and keys are never overwritten: %w", filepath.Join(dir, name), os.ErrExist)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("operate: %w", err)
+	}
+	return nil
+}
+
+// GenerateSigning makes an Ed25519 key and its public half in dir.
+func GenerateSigning(dir string) (ed25519.PublicKey, error) {
+	if err := absent(dir, SigningFile, SigningPublic); err != nil {
+		return nil, err
+	}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("operate: %v", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, fmt.Errorf("operate: %v", err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if err := writeNew(filepath.Join(dir, SigningFile), text, 0o600); err != nil {
+		return nil, err
+	}
+	return public, writeNew(filepath.Join(dir, SigningPublic), []byte(FormatVerifying(public)+"\n"), 0o644)
+}
+
+// GenerateSealing makes an HPKE key that is named by its id, so that a new one
+// lies beside those that are still in use, and its public half.
+func GenerateSealing(dir string, suite wire.Suite, expires time.Time) (key wire.Key, file string, err error) {
+	k, err := envelope.GenerateKey(suite, expires)
+	if err != nil {
+		return wire.Key{}, "", err
+	}
+	text, err := k.MarshalText()
+	if err != nil {
+		return wire.Key{}, "", err
+	}
+	id := k.Public().ID()
+	file = SealingPrefix + hex.EncodeToString(id[:])
+	if err := absent(dir, file+".key", file+".pub"); err != nil {
+		return wire.Key{}, "", err
+	}
+	if err := writeNew(filepath.Join(dir, file+".key"), text, 0o600); err != nil {
+		return wire.Key{}, "", err
+	}
+	return k.Public(), file + ".key", writeNew(filepath.Join(dir, file+".pub"), []byte(FormatSealing(k.Public())+"\n"), 0o644)
+}
+
+// GenerateTLS makes a certificate that signs itself, its key, and its pin.
+func GenerateTLS(dir string, hosts []string, from, to time.Time) (endpoint.Pin, error) {
+	if err := absent(dir, CertificateFile, CertificateKey, PinFile); err != nil {
+		return endpoint.Pin{}, err
+	}
+	cert, key, pin, err := endpoint.GenerateCertificate(hosts, from, to)
+	if err != nil {
+		return endpoint.Pin{}, err
+	}
+	if err := writeNew(filepath.Join(dir, CertificateKey), key, 0o600); err != nil {
+		return endpoint.Pin{}, err
+	}
+	if err := writeNew(filepath.Join(dir, CertificateFile), cert, 0o644); err != nil {
+		return endpoint.Pin{}, err
+	}
+	return pin, writeNew(filepath.Join(dir, PinFile), []byte(pin.String()+"\n"), 0o644)
+}
+
+// GenerateCredentials makes n clients' credentials, a line each in one file, and
+// the lines of the roster that belong to them in another.
+func GenerateCredentials(dir string, n int) ([]ed25519.PublicKey, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("operate: %d credentials", n)
+	}
+	if err := absent(dir, CredentialsFile, RosterFile); err != nil {
+		return nil, err
+	}
+	var secret, roster bytes.Buffer
+	keys := make([]ed25519.PublicKey, n)
+	for i := range keys {
+		c, err := client.NewCredential()
+		if err != nil {
+			return nil, err
+		}
+		text, err := c.MarshalText()
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = c.Public()
+		secret.Write(text)
+		roster.Write(client.MarshalPublic(keys[i]))
+	}
+	if err := writeNew(filepath.Join(dir, CredentialsFile), secret.Bytes(), 0o600); err != nil {
+		return nil, err
+	}
+	return keys, writeNew(filepath.Join(dir, RosterFile), roster.Bytes(), 0o644)
+}
+
+// verifyingPrefix starts a public signing key.
+const verifyingPrefix = "ed25519:"
+
+// FormatVerifying writes a public signing key as "ed25519:" and base64.
+func FormatVerifying(k ed25519.PublicKey) string {
+	return verifyingPrefix + base64.StdEncoding.EncodeToString(k)
+}
+
+// ParseVerifying is the inverse of FormatVerifying.
+func ParseVerifying(text string) (ed25519.PublicKey, error) {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(text), verifyingPrefix)
+	b, err := base64.StdEncoding.DecodeString(rest)
+	if !ok || err != nil || len(b) != ed25519.PublicKeySize {
+		return nil, fmt.Errorf("operate: %q is no public signing key: want %q and 32 bytes in base64", text, verifyingPrefix)
+	}
+	return ed25519.PublicKey(b), nil
+}
+
+// sealingPrefix starts a public sealing key.
+const sealingPrefix = "hpke:"
+
+// FormatSealing writes a public sealing key as "hpke:", suite, expiry and base64.
+func FormatSealing(k wire.Key) string {
+	return fmt.Sprintf("%s%d:%d:%s", sealingPrefix, k.Suite, k.Expires, base64.StdEncoding.EncodeToString(k.Public))
+}
+
+// ParseSealing is the inverse of FormatSealing.
+func ParseSealing(text string) (wire.Key, error) {
+	bad := func() (wire.Key, error) {
+		return wire.Key{}, fmt.Errorf("operate: %q is no public sealing key: want %sSUITE:EXPIRY:BASE64", text, sealingPrefix)
+	}
+	rest, ok := strings.CutPrefix(strings.TrimSpace(text), sealingPrefix)
+	f := strings.Split(rest, ":")
+	if !ok || len(f) != 3 {
+		return bad()
+	}
+	suite, err1 := strconv.ParseUint(f[0], 10, 8)
+	expires, err2 := strconv.ParseInt(f[1], 10, 64)
+	public, err3 := base64.StdEncoding.DecodeString(f[2])
+	k := wire.Key{Suite: wire.Suite(suite), Public: public, Expires: expires}
+	if err1 != nil || err2 != nil || err3 != nil {
+		return bad()
+	}
+	if _, err := envelope.PartSize(k.Suite, 0); err != nil {
+		return bad()
+	}
+	return k, nil
+}
+
+// ParseSuite reads the name of a suite.
+func ParseSuite(name string) (wire.Suite, error) {
+	switch name {
+	case "x25519":
+		return wire.X25519, nil
+	case "mlkem768x25519":
+		return wire.X25519MLKEM768, nil
+	}
+	return 0, fmt.Errorf("operate: suite %q must be x25519 or mlkem768x25519", name)
+}
+
+// readSecret reads a private key file that is its owner's alone.
+func readSecret(path string) ([]byte, error) {
+	if err := endpoint.CheckSecret(path); err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("operate: %w", err)
+	}
+	return b, nil
+}
+
+// lines calls f with each line that is neither empty nor begins with #.
+func lines(path string, text []byte, f func(line string) error) error {
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		if err := f(line); err != nil {
+			return fmt.Errorf("%s: line %d: %w", path, n, err)
+		}
+	}
+	return nil
+}
+
+// LoadCredentials reads clients' credentials, a line each. Errors show nothing
+// of them.
+func LoadCredentials(path string) ([]*client.Credential, error) {
+	b, err := readSecret(path)
+	if err != nil {
+		return nil, err
+	}
+	var all []*client.Credential
+	seen := map[wire.ClientID]bool{}
+	err = lines(path, b, func(line string) error {
+		c, err := client.ParseCredential([]byte(line))
+		if err == nil && seen[c.ID()] {
+			err = errors.New("operate: the credential is there twice")
+		}
+		if err == nil {
+			seen[c.ID()] = true
+			all = append(all, c)
+		}
+		return err
+	})
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("operate: %s holds no credential", path)
+	}
+	return all, err
+}
+
+// LoadSigning reads an Ed25519 private key. Errors show nothing of it.
+func LoadSigning(path string) (ed25519.PrivateKey, error) {
+	b, err := readSecret(path)
+	if err != nil {
+		return nil, err
+	}
+	block, rest := pem.Decode(b)
+	if block == nil || block.Type != "PRIVATE KEY" || len(bytes.TrimSpace(rest)) != 0 {
+		return nil, fmt.Errorf("operate: %s is not one private key in PEM", path)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	key, ok := parsed.(ed25519.PrivateKey)
+	if err != nil || !ok {
+		return nil, fmt.Errorf("operate: %s is no Ed25519 private key in PKCS #8", path)
+	}
+	return key, nil
+}
+
+// LoadKeyring reads sealing keys: the one to announce and older ones.
+func LoadKeyring(paths []string) (*envelope.Keyring, error) {
+	var keys []*envelope.PrivateKey
+	for _, p := range paths {
+		b, err := readSecret(p)
+		if err != nil {
+			return nil, err
+		}
+		k, err := envelope.ParseKey(b)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		keys = append(keys, k)
+	}
+	return envelope.NewKeyring(keys...)
+}
+
+// LoadRoster reads clients' public keys, a line each.
+func LoadRoster(path string) ([]ed25519.PublicKey, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("operate: %w", err)
+	}
+	var keys []ed25519.PublicKey
+	seen := map[string]bool{}
+	err = lines(path, b, func(line string) error {
+		k, err := client.ParsePublic([]byte(line))
+		if err == nil && seen[string(k)] {
+			err = errors.New("operate: the client is there twice")
+		}
+		if err == nil {
+			seen[string(k)] = true
+			keys = append(keys, k)
+		}
+		return err
+	})
+	if err == nil && len(keys) == 0 {
+		err = fmt.Errorf("operate: %s enrols nobody", path)
+	}
+	return keys, err
+}

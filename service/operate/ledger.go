@@ -1,0 +1,154 @@
+package operate
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/store"
+)
+
+// LedgerReport is a ledger, added up. Its keys are part of the command line's
+// contract.
+type LedgerReport struct {
+	Population string        `json:"population"`
+	Entries    int64         `json:"entries"`
+	Digest     string        `json:"digest"` // of the last entry
+	Epsilon    train.Number  `json:"epsilon"`
+	Delta      float64       `json:"delta"`
+	Method     string        `json:"method"`
+	Basis      string        `json:"basis"` // what the method rests on
+	Budget     float64       `json:"budget"`
+	Marked     int64         `json:"marked"` // entries that the mark knows
+	Tasks      []LedgerTask  `json:"tasks"`
+	Lines      []LedgerEntry `json:"ledger,omitempty"`
+}
+
+// LedgerTask is what one task comes to, by itself, at the population's δ.
+type LedgerTask struct {
+	Task    string       `json:"task"`
+	Entries int64        `json:"entries"`
+	Round   int64        `json:"round"`
+	Epsilon train.Number `json:"epsilon"`
+	Method  string       `json:"method"`
+}
+
+// LedgerEntry is a charge.
+type LedgerEntry struct {
+	Task         string `json:"task"`
+	Round        int64  `json:"round"`
+	Announcement string `json:"announcement"`
+	Batch        string `json:"batch"`
+	Event        string `json:"event"`
+}
+
+// ReadLedger opens a coordinator's store, which must not be in use, tries the
+// ledger's chain, compares it with its mark, and counts it anew.
+func ReadLedger(ctx context.Context, config string) (*LedgerReport, error) {
+	c, err := LoadCoordinator(config)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.openStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	book, err := c.verify(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	mark, err := coordinator.MarkFile(c.Mark).Load()
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.addUp(book)
+	if err != nil {
+		return nil, err
+	}
+	r.Marked = mark.Entries
+	return r, nil
+}
+
+func (c Coordinator) addUp(book *ledger.Book) (*LedgerReport, error) {
+	statement, err := ledger.Show(book, c.populationLimit(), nil)
+	if err != nil {
+		return nil, err
+	}
+	r := &LedgerReport{Population: hex.EncodeToString(statement.Population[:]), Entries: statement.Entries,
+		Digest: hex.EncodeToString(statement.Digest[:]), Epsilon: train.Number(statement.Spent.Eps), Delta: c.Budget.Delta,
+		Method: statement.Spent.Method, Basis: statement.Spent.Source, Budget: c.Budget.Epsilon, Tasks: []LedgerTask{}}
+	for _, t := range statement.Tasks {
+		r.Tasks = append(r.Tasks, LedgerTask{Task: hex.EncodeToString(t.Task[:]), Entries: t.Entries, Round: t.Last,
+			Epsilon: train.Number(t.Spent.Eps), Method: t.Spent.Method})
+	}
+	for _, e := range book.Entries() {
+		r.Lines = append(r.Lines, entryLine(e))
+	}
+	if !(statement.Spent.Eps <= r.Budget) {
+		return r, fmt.Errorf("%w: epsilon is %.6g (%s), the budget %.6g", ledger.ErrBudget, statement.Spent.Eps, r.Method, r.Budget)
+	}
+	return r, nil
+}
+
+func entryLine(e wire.Entry) LedgerEntry {
+	return LedgerEntry{Task: hex.EncodeToString(e.Task[:]), Round: e.Round, Announcement: hex.EncodeToString(e.Announcement[:]),
+		Batch: hex.EncodeToString(e.Batch[:]), Event: DescribeEvent(e.Event)}
+}
+
+// Migrate moves a role's store to where another configuration of the same role
+// has it, for good: the old one takes no writes from then on. Neither may be in
+// use. What was interrupted can be run again.
+func Migrate(ctx context.Context, role, from, to string) (store.Inventory, error) {
+	a, err := storeOf(role, from)
+	if err != nil {
+		return store.Inventory{}, err
+	}
+	b, err := storeOf(role, to)
+	if err != nil {
+		return store.Inventory{}, err
+	}
+	old, err := store.OpenMigrating(ctx, a)
+	if err != nil {
+		return store.Inventory{}, err
+	}
+	defer old.Close()
+	next, err := openOrInit(ctx, b)
+	if err != nil {
+		return store.Inventory{}, err
+	}
+	defer next.Close()
+	return store.Migrate(ctx, old, next)
+}
+
+// openOrInit makes the new store if there is none.
+func openOrInit(ctx context.Context, c store.Config) (*store.Store, error) {
+	s, err := store.OpenMigrating(ctx, c)
+	if !errors.Is(err, store.ErrNotFound) {
+		return s, err
+	}
+	if err := store.Init(ctx, c); err != nil {
+		return nil, err
+	}
+	return store.OpenMigrating(ctx, c)
+}
+
+func storeOf(role, config string) (store.Config, error) {
+	switch role {
+	case RoleShuffler:
+		c, err := LoadShuffler(config)
+		return c.StoreConfig(role), err
+	case RoleCoordinator:
+		c, err := LoadCoordinator(config)
+		return c.StoreConfig(role), err
+	case RoleAggregator:
+		c, err := LoadAggregator(config)
+		return c.StoreConfig(role), err
+	}
+	return store.Config{}, configError("no role %q with a store", role)
+}

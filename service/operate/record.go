@@ -1,0 +1,139 @@
+package operate
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/run/train"
+)
+
+// recorder keeps what a coordinator opened, a file a round: the reports in the
+// batch's order, or the counts of a vector sum. What it holds has the privacy that
+// the ledger was charged for; the coordinator sees the same.
+type recorder struct {
+	dir       string
+	mechanism randomizer.Mechanism
+
+	file  *os.File
+	out   *bufio.Writer
+	round int64
+	place int64 // the last
+	bytes []byte
+}
+
+func newRecorder(dir string, t *train.Task) (*recorder, error) {
+	id := t.Wire.ID()
+	dir = filepath.Join(dir, hex.EncodeToString(id[:]))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("operate: %w", err)
+	}
+	return &recorder{dir: dir, mechanism: t.Mechanism(), place: -1}, nil
+}
+
+func recordPath(dir string, round int64) string {
+	return filepath.Join(dir, fmt.Sprintf("round-%06d", round))
+}
+
+// report is called in a round's order, from place 0. A place that is missing is a
+// report that could not be opened.
+func (r *recorder) report(round, place int64, m *randomizer.Report) error {
+	if r.out == nil || r.round != round || place <= r.place {
+		if err := r.begin(round); err != nil {
+			return err
+		}
+	}
+	r.place = place
+	b, err := randomizer.AppendReport(r.bytes[:0], r.mechanism, m)
+	if err != nil {
+		return err
+	}
+	r.bytes = b
+	if _, err := r.out.Write(b); err != nil {
+		return err
+	}
+	return r.out.Flush()
+}
+
+// close ends the round that is being written.
+func (r *recorder) close() {
+	if r.file != nil {
+		_ = r.file.Close() // all was flushed
+	}
+	r.file, r.out, r.round, r.place = nil, nil, 0, -1
+}
+
+func (r *recorder) begin(round int64) error {
+	r.close()
+	file, err := os.OpenFile(recordPath(r.dir, round), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	r.file, r.out, r.round = file, bufio.NewWriterSize(file, 1<<16), round
+	return nil
+}
+
+// sum writes how many clients and the counts of a vector sum.
+func (r *recorder) sum(round int64, counts []int64, clients int64) error {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(clients))
+	for _, c := range counts {
+		b = binary.LittleEndian.AppendUint64(b, uint64(c))
+	}
+	return os.WriteFile(recordPath(r.dir, round), b, 0o600)
+}
+
+// discard removes what was recorded of a round that gives no step.
+func (r *recorder) discard(round int64) error {
+	r.close()
+	if err := os.Remove(recordPath(r.dir, round)); !absentFile(err) {
+		return err
+	}
+	return nil
+}
+
+// readReports calls f with each report of a round, and returns how many.
+func readReports(path string, m randomizer.Mechanism, f func(*randomizer.Report)) (n int64, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	in := bufio.NewReaderSize(file, 1<<16)
+	b := make([]byte, randomizer.ReportSize(m))
+	for {
+		if _, err := io.ReadFull(in, b); err == io.EOF {
+			return n, nil
+		} else if err != nil {
+			return n, fmt.Errorf("operate: %s: %w", path, err)
+		}
+		report := m.NewReport()
+		if err := randomizer.DecodeReport(b, m, report); err != nil {
+			return n, fmt.Errorf("operate: %s: report %d: %w", path, n, err)
+		}
+		f(report)
+		n++
+	}
+}
+
+func readSum(path string) (counts []int64, clients int64, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(b) < 8 || len(b)%8 != 0 {
+		return nil, 0, fmt.Errorf("operate: %s: %d bytes are no sum", path, len(b))
+	}
+	for i := 8; i < len(b); i += 8 {
+		counts = append(counts, int64(binary.LittleEndian.Uint64(b[i:])))
+	}
+	return counts, int64(binary.LittleEndian.Uint64(b)), nil
+}
+
+func absentFile(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,216 @@
+package operate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"path/filepath"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
+)
+
+// Replay is what the pure round functions make of what a coordinator recorded.
+type Replay struct {
+	Rounds   int64 // that ended
+	Released int64
+	// Charged are rounds that were charged and not released: they gave no step, or
+	// the process ended before.
+	Charged int64
+	Reports int64
+	Entries int64    // of the task in the ledger
+	Epsilon dp.Bound // recounted from the ledger's events, at the task's δ
+	Model   [32]byte // digest of the released model, which the replay's equals
+	// Evaluation is of the released model.
+	Evaluation *model.Evaluation
+	// Baseline is the best constant's on the same examples.
+	Baseline model.Baseline
+	Rejected map[wire.Reason]int64
+}
+
+// ReplayTask recomputes a task's model from the recorded reports with the functions
+// that a simulation drives, and returns an error unless it is the released one bit
+// for bit, and unless the events that those functions charge are the ledger's. The
+// coordinator must not be running.
+func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error) {
+	c, err := LoadCoordinator(config)
+	if err != nil {
+		return nil, err
+	}
+	if c.Record == "" {
+		return nil, configError("%s: nothing is recorded", config)
+	}
+	key, err := LoadSigning(c.SigningKey)
+	if err != nil {
+		return nil, configError("%w", err)
+	}
+	s, err := c.openStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	book, err := c.verify(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	var report CheckReport
+	w, ok := report.task(ctx, s, createdKey(id), hex.EncodeToString(id[:]), publicOf(key))
+	if !ok {
+		return nil, fmt.Errorf("operate: %s: %s", report.Problems[0].Where, report.Problems[0].What)
+	}
+	task, err := train.OpenTask(ctx, w, c.Data)
+	if err != nil {
+		return nil, err
+	}
+	var state storedState
+	if err := readJSON(ctx, s, "state."+hex.EncodeToString(id[:]), &state); err != nil {
+		return nil, err
+	}
+	out := &Replay{Rounds: state.Round, Released: state.Counts.Released, Rejected: map[wire.Reason]int64{}}
+	for reason, n := range state.Counts.Rejected {
+		out.Rejected[wire.Reason(reason)] = n
+	}
+	entries := book.TaskEntries(id)
+	out.Entries = int64(len(entries))
+	theta, err := c.replay(task, id, state.Round, entries, out)
+	if err != nil {
+		return nil, err
+	}
+	if charged := out.Charged - openCharge(entries, state.Round); w.Participation != dp.Once && charged != state.Counts.Failed {
+		return nil, fmt.Errorf("operate: of %d charged rounds nothing is recorded, %d gave no step", charged, state.Counts.Failed)
+	}
+	if out.Released != state.Counts.Released || out.Reports != state.Counts.Reports {
+		return nil, fmt.Errorf("operate: %d reports in %d rounds are recorded, %d in %d were released",
+			out.Reports, out.Released, state.Counts.Reports, state.Counts.Released)
+	}
+	raw := make([]byte, 0, 4*len(theta))
+	for _, v := range theta {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+	}
+	out.Model = sha256.Sum256(raw)
+	if got := hex.EncodeToString(out.Model[:]); got != state.Model {
+		return nil, fmt.Errorf("operate: the recorded reports give model %s, %s was released", got, state.Model)
+	}
+	events := make(dp.Sequence, len(entries))
+	for i, e := range entries {
+		events[i] = e.Event
+	}
+	if len(events) > 0 {
+		if out.Epsilon, err = task.Config.Limit().Eps(events); err != nil {
+			return nil, err
+		}
+	}
+	out.Baseline = task.Baseline()
+	out.Evaluation, err = task.Evaluate(theta)
+	return out, err
+}
+
+// openCharge is 1 if a round is charged that has not ended.
+func openCharge(entries []ledger.Entry, rounds int64) int64 {
+	if n := len(entries); n > 0 && entries[n-1].Round == rounds+1 {
+		return 1
+	}
+	return 0
+}
+
+// replay runs the pure coordinator over all rounds and returns its model.
+func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries []ledger.Entry, out *Replay) ([]float32, error) {
+	config, err := task.Coordinator()
+	if err != nil {
+		return nil, err
+	}
+	limit := task.Config.Limit()
+	limit.MaxEps = math.Inf(1) // what is spent is spent
+	budget, err := ledger.New(limit)
+	if err != nil {
+		return nil, err
+	}
+	config.Ledger, config.Colluders = budget, c.Colluders
+	pure, err := coordinator.New(config)
+	if err != nil {
+		return nil, err
+	}
+	charge := map[int64]dp.Round{}
+	for _, e := range entries {
+		charge[e.Round] = e.Event
+	}
+	out.Released, out.Reports, out.Charged = 0, 0, openCharge(entries, rounds)
+	_, summed := task.Mechanism().(*mechanism.VectorSum)
+	for round := int64(1); round <= rounds; round++ {
+		path := recordPath(filepath.Join(c.Record, hex.EncodeToString(id[:])), round)
+		reports, counts, clients, err := readRound(path, task.Mechanism(), summed)
+		event, charged := charge[round]
+		absent := absentFile(err)
+		if absent && !charged {
+			if err := pure.Void(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil && !absent {
+			return nil, err
+		}
+		// Once: how many there were is not in the charge.
+		k := max(clients, task.Wire.MinReports)
+		if charged && task.Wire.Participation != dp.Once {
+			k = event.Reports + config.Fewer() // also those that could not be opened
+		}
+		if err := pure.Receive(wire.RoundClosed{Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
+			return nil, fmt.Errorf("operate: round %d: %w", round, err)
+		}
+		if absent {
+			if _, _, err := pure.End(); err != nil {
+				return nil, fmt.Errorf("operate: round %d: %w", round, err)
+			}
+			out.Charged++
+			continue
+		}
+		tally, err := pure.NewTally()
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range reports {
+			tally.Open(r)
+		}
+		if summed {
+			if err := tally.AddSum(counts, clients); err != nil {
+				return nil, err
+			}
+		}
+		accepted, _, err := pure.End(tally)
+		if err != nil {
+			return nil, fmt.Errorf("operate: round %d: %w", round, err)
+		}
+		out.Released++
+		out.Reports += accepted
+	}
+	have := budget.Entries()
+	entries = entries[:len(entries)-int(openCharge(entries, rounds))]
+	if len(have) != len(entries) {
+		return nil, fmt.Errorf("operate: the rounds charge %d entries, the ledger has %d", len(have), len(entries))
+	}
+	for i := range have {
+		if have[i] != entries[i] {
+			return nil, fmt.Errorf("operate: entry %d: the rounds charge %+v, the ledger has %+v", i+1, have[i], entries[i])
+		}
+	}
+	return pure.Parameters(), nil
+}
+
+func readRound(path string, m randomizer.Mechanism, summed bool) (reports []*randomizer.Report, counts []int64, clients int64, err error) {
+	if summed {
+		counts, clients, err = readSum(path)
+		return nil, counts, clients, err
+	}
+	clients, err = readReports(path, m, func(r *randomizer.Report) { reports = append(reports, r) })
+	return reports, nil, clients, err
+}

@@ -1,0 +1,225 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/endpoint"
+	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
+	"github.com/riffle-dp/riffle/service/store"
+)
+
+// Options are what the program says to a server.
+type Options struct {
+	Log     *slog.Logger // Required.
+	Version string
+	// Level is set to the configuration's.
+	Level *slog.LevelVar
+	// Pages are further pages of a coordinator's dashboard, by name.
+	Pages map[string]http.Handler
+	// Hold, if not nil, keeps a coordinator from announcing rounds until it is closed.
+	Hold <-chan struct{}
+	// Ready, if not nil, is called once when clients have agreed to all tasks that are
+	// named to them, have sessions, and have their data at hand.
+	Ready func()
+}
+
+// Serve runs a role until ctx ends, finishes what was begun and returns nil.
+func Serve(ctx context.Context, role, config string, o Options) error {
+	if role != RoleAll {
+		o.Log = o.Log.With("role", role)
+		if left := placeholders(config); len(left) > 0 {
+			return configError("%s", left[0])
+		}
+	}
+	switch role {
+	case RoleShuffler:
+		return serveShuffler(ctx, config, o)
+	case RoleCoordinator:
+		return serveCoordinator(ctx, config, o)
+	case RoleAggregator:
+		return serveAggregator(ctx, config, o)
+	case RoleAll:
+		return serveAll(ctx, config, o)
+	}
+	return configError("no role %q", role)
+}
+
+func serveAll(ctx context.Context, config string, o Options) error {
+	c, err := LoadAll(config)
+	if err != nil {
+		return err
+	}
+	var parts []func(context.Context) error
+	for _, r := range c.roles() {
+		parts = append(parts, func(ctx context.Context) error {
+			if err := Serve(ctx, r.role, r.config, o); err != nil {
+				return fmt.Errorf("role %s: %w", r.role, err)
+			}
+			return nil
+		})
+	}
+	return together(ctx, parts...)
+}
+
+// together runs all until ctx ends or one returns; then it waits for all. The
+// first error is returned.
+func together(ctx context.Context, parts ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var once sync.Once
+	var first error
+	for _, f := range parts {
+		wg.Go(func() {
+			defer cancel()
+			if err := f(ctx); err != nil {
+				once.Do(func() { first = err })
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+// server is what the roles' processes have in common.
+type server struct {
+	role    string
+	process Process
+	options Options
+	store   *store.Store
+	front   []func(context.Context) error // stopped first: they take requests
+	started time.Time
+	ready   func(context.Context) error
+	peers   *peers // that are called; nil: none
+	metrics []func() []endpoint.Metric
+}
+
+// open opens a role's store, which must have been made by Init.
+func (p Process) open(ctx context.Context, role string, o Options, open func(context.Context) (*store.Store, error)) (*server, error) {
+	if o.Level != nil {
+		l, err := parseLevel(p.Log)
+		if err != nil {
+			return nil, err
+		}
+		o.Level.Set(l)
+	}
+	s, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &server{role: role, process: p, options: o, store: s, started: time.Now()}, nil
+}
+
+// openStore opens a role's store. That there is none is a mistake in the configuration.
+func openStore(ctx context.Context, c store.Config) (*store.Store, error) {
+	s, err := store.Open(ctx, c)
+	if errors.Is(err, store.ErrNoStore) {
+		return nil, configError("%w", err)
+	}
+	return s, err
+}
+
+func (p Process) openStore(role string) func(context.Context) (*store.Store, error) {
+	return func(ctx context.Context) (*store.Store, error) { return openStore(ctx, p.StoreConfig(role)) }
+}
+
+// openStore opens a coordinator's. That it is gone is refused where its mark knows of
+// charges: a new one would be a new budget.
+func (c Coordinator) openStore(ctx context.Context) (*store.Store, error) {
+	s, err := openStore(ctx, c.StoreConfig(RoleCoordinator))
+	if errors.Is(err, store.ErrNoStore) {
+		if mark, bad := coordinator.MarkFile(c.Mark).Load(); bad == nil && mark.Entries > 0 {
+			return nil, fmt.Errorf("%w: the mark %s knows of %d charges: %w", ledger.ErrMark, c.Mark, mark.Entries, err)
+		}
+	}
+	return s, err
+}
+
+func (s *server) listen(name, address string, peers map[string][]endpoint.Pin, rate float64, maxBody int64, h http.Handler) error {
+	cert, _, err := endpoint.LoadCertificate(s.process.Certificate, s.process.CertificateKey)
+	if err != nil {
+		return configError("%w", err)
+	}
+	e, err := endpoint.NewServer(endpoint.ServerConfig{Name: name, Address: address, Certificate: cert, Peers: peers, Handler: h,
+		MaxBody: maxBody, MaxConns: s.process.MaxConnections, Share: s.process.AddressShare, Rate: rate, Log: s.options.Log})
+	if err != nil {
+		return err
+	}
+	s.front = append(s.front, e.Run)
+	s.metrics = append(s.metrics, e.Metrics)
+	return nil
+}
+
+// run serves until ctx ends: first the servers stop, then service, then the store
+// is closed.
+func (s *server) run(ctx context.Context, api operatorAPI, service func(context.Context) error) (err error) {
+	defer func() { err = errors.Join(err, s.store.Close()) }()
+	if s.peers != nil {
+		own := s.ready
+		s.ready = func(ctx context.Context) error { return errors.Join(own(ctx), s.peers.trouble()) }
+		s.front = append(s.front, s.peers.watch)
+		s.metrics = append(s.metrics, s.peers.metrics)
+	}
+	if s.process.Admin != "none" {
+		a, err := endpoint.NewAdmin(endpoint.AdminConfig{Address: s.process.Admin, Ready: s.ready, Log: s.options.Log,
+			Metrics: func() (all []endpoint.Metric) {
+				for _, f := range s.metrics {
+					all = append(all, f()...)
+				}
+				return all
+			}})
+		if err != nil {
+			return err
+		}
+		s.front = append(s.front, a.Run)
+	}
+	api.server = s
+	mux := http.NewServeMux()
+	path, handler := operatorv1.NewOperatorServiceHandler(api, connect.WithReadMaxBytes(1<<20))
+	mux.Handle(path, handler)
+	socket, err := endpoint.NewSocketServer(s.process.Operator, mux)
+	if err != nil {
+		return err
+	}
+	s.front = append(s.front, socket.Run)
+
+	// Servers stop before the service: what they have accepted it still makes durable.
+	back, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	fronts, stopFronts := context.WithCancel(ctx)
+	defer stopFronts()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- service(back)
+		stopFronts()
+	}()
+	s.options.Log.Info("started")
+	err = together(fronts, s.front...)
+	stop()
+	err = errors.Join(err, <-ended)
+	s.options.Log.Info("ended")
+	return err
+}
+
+// peerClient calls another role.
+func (s *server) peerClient(p Party, name string) (*http.Client, error) {
+	cert, _, err := endpoint.LoadCertificate(s.process.Certificate, s.process.CertificateKey)
+	if err != nil {
+		return nil, configError("%w", err)
+	}
+	pins, err := p.parsePins(name)
+	if err != nil {
+		return nil, err
+	}
+	return endpoint.NewClient(endpoint.ClientConfig{Pins: pins, Certificate: &cert})
+}

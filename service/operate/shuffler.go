@@ -1,0 +1,109 @@
+package operate
+
+import (
+	"context"
+	"crypto/ed25519"
+	"maps"
+	"slices"
+
+	pure "github.com/riffle-dp/riffle/protocol/shuffler"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/shuffler"
+)
+
+// maxRequest bounds what peers send: announcements, tasks, words on rounds.
+const maxRequest = 4 << 20
+
+func serveShuffler(ctx context.Context, config string, o Options) error {
+	c, err := LoadShuffler(config)
+	if err != nil {
+		return err
+	}
+	own := shuffler.Config{MinReports: c.MinReports, Validity: c.Validity, FrontendOnly: c.FrontendOnly,
+		Bucket: c.Round.MemoryBytes, Keep: c.Round.Keep, MostOpen: c.Round.MostOpen, Log: o.Log,
+		Limits: pure.Limits{MinDuration: c.Round.Shortest, MaxDuration: c.Round.Longest, MaxReport: c.Round.MaxReport}}
+	if own.Population, err = ParsePopulation(c.Population); err != nil {
+		return configError("%w", err)
+	}
+	if own.Operator, err = LoadSigning(c.SigningKey); err != nil {
+		return configError("%w", err)
+	}
+	if own.Keys, err = LoadKeyring(c.SealingKeys); err != nil {
+		return configError("%w", err)
+	}
+	if own.Roster, err = LoadRoster(c.Roster); err != nil {
+		return configError("%w", err)
+	}
+	key, err := c.Coordinator.signer("coordinator")
+	if err != nil {
+		return err
+	}
+	own.Coordinators = []ed25519.PublicKey{key}
+	peers := map[string][]endpoint.Pin{}
+	if peers[shuffler.Coordinator], err = c.Coordinator.parsePins("coordinator"); err != nil {
+		return err
+	}
+	if c.Aggregator != nil {
+		if peers[shuffler.Aggregator], err = c.Aggregator.parsePins("aggregator"); err != nil {
+			return err
+		}
+		for _, text := range c.AggregatorKeys {
+			k, err := ParseSealing(text)
+			if err != nil {
+				return configError("%w", err)
+			}
+			own.Aggregator = append(own.Aggregator, k)
+		}
+	}
+	s, err := c.open(ctx, RoleShuffler, o, c.Process.openStore(RoleShuffler))
+	if err != nil {
+		return err
+	}
+	own.Store = shuffler.OnStore(s.store)
+	service, err := shuffler.New(own)
+	if err == nil {
+		// A sealed report is its parts and some hundred bytes, more with a hybrid key.
+		err = s.listen("clients", c.Listen, nil, c.Rate, c.Round.MaxReport+8<<10, service.Handler())
+	}
+	if err == nil {
+		err = s.listen("peers", c.PeersListen, peers, 0, maxRequest, service.PeerHandler())
+	}
+	if err != nil {
+		s.store.Close()
+		return err
+	}
+	s.ready = service.Ready
+	s.metrics = append(s.metrics, func() []endpoint.Metric { return shufflerMetrics(service.Snapshot()) })
+	return s.run(ctx, operatorAPI{}, service.Run)
+}
+
+// byReason makes samples of counts by reason, all reasons, so that a series is
+// there before the first refusal.
+func byReason(counts map[wire.Reason]int64) (out []endpoint.Sample) {
+	for _, r := range wire.Reasons() {
+		out = append(out, endpoint.Sample{Labels: []endpoint.Label{{Name: "reason", Value: string(r)}}, Value: float64(counts[r])})
+	}
+	return out
+}
+
+func shufflerMetrics(s shuffler.Snapshot) []endpoint.Metric {
+	var rounds, stages, passes []endpoint.Sample
+	for _, state := range slices.Sorted(maps.Keys(s.Rounds)) {
+		rounds = append(rounds, endpoint.Sample{Labels: []endpoint.Label{{Name: "state", Value: string(state)}}, Value: float64(s.Rounds[state])})
+	}
+	for _, stage := range slices.Sorted(maps.Keys(s.Stages)) {
+		label := []endpoint.Label{{Name: "stage", Value: string(stage)}}
+		stages = append(stages, endpoint.Sample{Labels: label, Value: s.Stages[stage].Seconds})
+		passes = append(passes, endpoint.Sample{Labels: label, Value: float64(s.Stages[stage].Count)})
+	}
+	return []endpoint.Metric{
+		{Name: "riffle_reports_accepted_total", Help: "Reports that were made durable.", Kind: endpoint.Counter, Samples: []endpoint.Sample{{Value: float64(s.Accepted)}}},
+		{Name: "riffle_reports_refused_total", Help: "Reports that were refused, by reason.", Kind: endpoint.Counter, Samples: byReason(s.Refused)},
+		{Name: "riffle_rounds_total", Help: "Rounds that this process brought into a state.", Kind: endpoint.Counter, Samples: rounds},
+		{Name: "riffle_rounds_refused_total", Help: "Rounds that were not opened, by reason.", Kind: endpoint.Counter, Samples: byReason(s.Declined)},
+		{Name: "riffle_rounds_open", Help: "Rounds that take reports now.", Kind: endpoint.Gauge, Samples: []endpoint.Sample{{Value: float64(s.Open)}}},
+		{Name: "riffle_stage_seconds_total", Help: "Time spent in a stage.", Kind: endpoint.Counter, Samples: stages},
+		{Name: "riffle_stage_passes_total", Help: "How often a stage was passed.", Kind: endpoint.Counter, Samples: passes},
+	}
+}

@@ -1,0 +1,485 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	round "github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/document"
+	"github.com/riffle-dp/riffle/service/store"
+)
+
+// This file holds what coordinators that share a store write down of tasks, and how
+// each learns of those that another has created.
+
+// created is what CreateTask writes down before it answers.
+type created struct {
+	Format int    `json:"format"`
+	Signed []byte `json:"task"`
+	// Round is how long clients have to report, in nanoseconds.
+	Round time.Duration `json:"round"`
+}
+
+const createdFormat = 1
+
+func (c created) encode() []byte {
+	c.Format = createdFormat
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // bytes and numbers
+	}
+	return b
+}
+
+func decodeCreated(b []byte) (c created, err error) {
+	err = document.Decode(b, createdFormat, &c)
+	return c, err
+}
+
+// createdKey names what CreateTask wrote down: the signed task and how it is run.
+func createdKey(id [32]byte) string { return "created." + hex.EncodeToString(id[:]) }
+
+// verified returns the task that was written down, if it is ours.
+func (r *running) verified(made created) (wire.Task, error) {
+	message, err := wire.Verify(publicOf(r.own.Key), wire.LabelTask, made.Signed)
+	if err != nil {
+		return wire.Task{}, err
+	}
+	return wire.DecodeTask(message)
+}
+
+// openTask makes a task ready to be run again from what was written down: only shown,
+// if it has ended, and as unusable, if it cannot be made. An error says that what is
+// stored cannot be read.
+func (r *running) openTask(ctx context.Context, made created) (coordinator.Task, error) {
+	w, err := r.verified(made)
+	if err != nil {
+		return coordinator.Task{}, err
+	}
+	ended, how, err := coordinator.Ended(ctx, coordinator.OnStore(r.store), w.ID())
+	if err != nil {
+		return coordinator.Task{}, err
+	}
+	if how.State == coordinator.Removed {
+		return coordinator.Task{}, errRemoved
+	}
+	shown := coordinator.Task{Signed: made.Signed, Budget: tailOnly(w), Ended: ended}
+	if t, err := train.ReadTask(w); err == nil {
+		r.keep(t)
+	}
+	if ended {
+		return shown, nil
+	}
+	t, err := train.OpenTask(ctx, w, r.config.Data)
+	var out coordinator.Task
+	if err == nil {
+		out, err = r.runnable(t, made)
+	}
+	if err == nil {
+		err = coordinator.CheckTask(r.own, out)
+	}
+	if err == nil {
+		err = r.record(t, &out)
+	}
+	switch {
+	case err == nil:
+		r.keep(t)
+		return out, nil
+	case ctx.Err() != nil:
+		return out, ctx.Err()
+	}
+	shown.Missing = err
+	return shown, nil
+}
+
+// errRemoved says that a task was removed, and its key was left behind.
+var errRemoved = errors.New("operate: the task was removed")
+
+// tailOnly is a budget that bounds nothing and says what the task keeps for tails.
+func tailOnly(w wire.Task) ledger.Config {
+	c := ledger.Config{Accountant: account.New(), Delta: w.Delta, MaxEps: math.Inf(1)}
+	if w.Trust == dp.Distributed {
+		c.Tail = vecsum.TailShare
+	}
+	return c
+}
+
+// lookup is the journal's: the tail of a task that another coordinator charges, or
+// that cannot be made here. Its own budget is kept by who charges it. The ledger names
+// the task by its digest, so that no signature is needed to know it again: the key it
+// was signed with may be an old one.
+func (r *running) lookup(ctx context.Context, task [32]byte) (limit ledger.Config, ok bool, err error) {
+	e, err := r.store.Get(ctx, createdKey(task))
+	if errors.Is(err, store.ErrNotFound) {
+		return limit, false, nil
+	}
+	if err != nil {
+		return limit, false, err
+	}
+	made, err := decodeCreated(e.Value)
+	if err != nil {
+		return limit, false, err
+	}
+	if len(made.Signed) < ed25519.SignatureSize {
+		return limit, false, fmt.Errorf("operate: %s holds no signed task", e.Key)
+	}
+	w, err := wire.DecodeTask(made.Signed[ed25519.SignatureSize:])
+	if err != nil {
+		return limit, false, err
+	}
+	if w.ID() != task {
+		return limit, false, fmt.Errorf("operate: %s holds task %x", e.Key, w.ID())
+	}
+	return tailOnly(w), true, nil
+}
+
+// learn passes on the tasks in the store that are not here yet. One that cannot be
+// made or read does not keep the others away: it is in the errors that are returned,
+// and tried again by the next call. The caller holds creating, or is alone. fatal says
+// that the store could not be asked, was written to by a newer program, or ctx has
+// ended.
+func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) (bad, fatal error) {
+	keys, err := r.store.Keys(ctx, "created.")
+	if err != nil {
+		return nil, err
+	}
+	var failed []error
+	var found []store.Entry
+	for _, key := range keys {
+		if r.known[key] {
+			continue
+		}
+		e, err := r.store.Get(ctx, key)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("operate: %s: %w", key, err))
+			continue
+		}
+		found = append(found, e)
+	}
+	// As they were created, whatever their names.
+	slices.SortFunc(found, func(a, b store.Entry) int { return cmp.Compare(a.Revision, b.Revision) })
+	for _, e := range found {
+		err := r.learnOne(ctx, e, add)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err == nil || errors.Is(err, errRemoved) {
+			r.known[e.Key] = true
+			continue
+		}
+		if errors.Is(err, document.ErrNewer) { // no mistake of an operator: nothing is known of what it wrote
+			return nil, fmt.Errorf("operate: %s: %w", e.Key, err)
+		}
+		failed = append(failed, fmt.Errorf("operate: %s: %w", e.Key, err))
+	}
+	return errors.Join(failed...), nil
+}
+
+func (r *running) learnOne(ctx context.Context, e store.Entry, add func(coordinator.Task) error) error {
+	made, err := decodeCreated(e.Value)
+	if err != nil {
+		return err
+	}
+	t, err := r.openTask(ctx, made)
+	if err != nil {
+		return err
+	}
+	if t.Missing != nil && r.unusable[e.Key] {
+		return t.Missing // as it was before
+	}
+	if err := add(t); err != nil {
+		return err
+	}
+	if t.Missing != nil {
+		r.unusable[e.Key] = true
+		return t.Missing
+	}
+	delete(r.unusable, e.Key)
+	return nil
+}
+
+// learnEvery is how often a coordinator on a shared store looks for new tasks.
+const learnEvery = 2 * time.Second
+
+// refreshEvery is how old a standby's figures for the population get.
+const refreshEvery = 20 * time.Second
+
+// follow learns of tasks that others create, until ctx ends.
+func (r *running) follow(ctx context.Context, log *slog.Logger) error {
+	pause, last := learnEvery, ""
+	refreshed := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		r.creating.Lock()
+		before := len(r.known)
+		bad, err := r.learn(ctx, r.service.Add)
+		err = errors.Join(err, bad)
+		n := len(r.known) - before
+		r.creating.Unlock()
+		if time.Since(refreshed) > refreshEvery {
+			// What others charge shows in the figures of this one.
+			err = errors.Join(err, r.journal.Refresh(ctx))
+			refreshed = time.Now()
+		}
+		if n > 0 {
+			log.Info("learned of tasks that another coordinator has created", "tasks", n)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			pause, last = learnEvery, ""
+		default:
+			if text := err.Error(); text != last {
+				log.Warn("tasks in the store cannot be run here", "error", err)
+				last = text
+			}
+			pause = min(2*pause, time.Minute) // making a task may cost much
+		}
+	}
+}
+
+// enterTTL is how long a coordinator that dies keeps others from creating tasks.
+const enterTTL = 15 * time.Second
+
+// enter writes a task down unless its tail would not fit beside those of all tasks,
+// also of others: one coordinator at a time. What no lease can promise, a charge
+// does: it is refused where the tails of charged tasks would not fit.
+func (r *running) enter(ctx context.Context, id [32]byte, t *train.Task, made created) error {
+	lease, err := r.store.Acquire(ctx, "create", r.config.Holder, enterTTL)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		release, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer done()
+		_ = lease.Release(release) // it ends by itself
+	}()
+	if err := r.checkTails(ctx, id, t.Config.Limit()); err != nil {
+		return err
+	}
+	// Clients and the shuffler may have seen rounds of it, and take none of these again.
+	if _, how, err := coordinator.Ended(ctx, coordinator.OnStore(r.store), id); err != nil {
+		return err
+	} else if how.State == coordinator.Removed {
+		return fmt.Errorf("%w: the same task was removed before: %x (another name makes it another)", train.ErrInput, id[:8])
+	}
+	_, err = r.store.CreateKey(ctx, createdKey(id), made.encode())
+	if errors.Is(err, store.ErrExists) {
+		return alreadyThere(id)
+	}
+	return err
+}
+
+func alreadyThere(id [32]byte) error {
+	return fmt.Errorf("%w: the same task is there already: %x (another name makes it another)", train.ErrInput, id[:8])
+}
+
+// checkTails asks the journal with all tasks in the store in it, learned or not.
+func (r *running) checkTails(ctx context.Context, id [32]byte, limit ledger.Config) error {
+	if err := r.journal.Refresh(ctx); err != nil {
+		return err
+	}
+	if limit.Tail == 0 {
+		return nil // whatever the others keep
+	}
+	keys, err := r.store.Keys(ctx, "created.")
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if r.known[key] {
+			continue
+		}
+		b, err := hex.DecodeString(key[len("created."):])
+		if err != nil || len(b) != len(id) {
+			return fmt.Errorf("operate: key %s names no task", key)
+		}
+		task := [32]byte(b)
+		other, ok, err := r.lookup(ctx, task)
+		if err != nil {
+			return fmt.Errorf("operate: %s: %w", key, err)
+		}
+		if !ok {
+			continue // of a key that was just listed: it went
+		}
+		if _, err := r.journal.Task(task, other); err != nil { // until it is learned
+			return err
+		}
+	}
+	r.journal.View(func(b *ledger.Book) { err = b.CheckTail(id, limit) })
+	return err
+}
+
+// taskPlan is what a task's rounds cost if as many take part as it expects.
+type taskPlan struct {
+	cost   dp.Bound // of all its rounds, by themselves
+	rounds int64
+	fit    int64 // that the task's and the population's budgets take
+	limit  error // what refuses the next; nil if all fit
+}
+
+// charges are what a task of so many colluders is charged if as many report as it
+// expects: an event, and how often.
+func charges(t *train.Task, colluders int64) (event dp.Round, times int64, err error) {
+	c, err := t.Coordinator()
+	if err != nil {
+		return event, 0, err
+	}
+	c.Colluders = colluders
+	if c.Ledger, err = ledger.New(t.Config.Limit()); err != nil {
+		return event, 0, err
+	}
+	pure, err := round.New(c)
+	if err != nil {
+		return event, 0, err
+	}
+	reports := c.Population
+	switch c.Participation {
+	case dp.Sampled:
+		reports = c.Sample
+	case dp.CheckIn:
+		reports = max(c.MinReports, int64(float64(c.Population)*c.CheckInRate))
+	}
+	times = t.Config.Rounds
+	if c.Participation == dp.Once { // one for an epoch
+		times = c.Blocks.Epochs(times)
+	}
+	event, _, err = pure.Planned(reports)
+	return event, times, err
+}
+
+// cost bounds what all of a task's rounds cost if as many report as it expects. What is
+// planned knows of no colluders: with some it is what the coordinator will charge.
+func cost(ctx context.Context, t *train.Task, colluders int64) (dp.Bound, error) {
+	planned, err := t.Planned(ctx)
+	if err != nil || colluders == 0 {
+		return planned, err
+	}
+	event, times, err := charges(t, colluders)
+	if err != nil {
+		return dp.Bound{}, err
+	}
+	charged, err := t.Config.Limit().Eps(dp.Sequence{dp.Repeat{Event: event, Times: times}})
+	if err != nil || charged.Eps > planned.Eps {
+		return charged, err
+	}
+	return planned, nil
+}
+
+// plan prices a task. One whose first round does not fit is refused, with an error
+// that wraps ledger.ErrBudget or says that there is no bound.
+func (r *running) plan(ctx context.Context, t *train.Task) (p taskPlan, err error) {
+	p.rounds = t.Config.Rounds
+	if p.cost, err = cost(ctx, t, r.config.Colluders); err != nil {
+		return p, err
+	}
+	event, times, err := charges(t, r.config.Colluders)
+	if err != nil {
+		return p, err
+	}
+	if err := r.journal.Refresh(ctx); err != nil {
+		return p, err
+	}
+	var ahead *ledger.Prospect
+	r.journal.View(func(b *ledger.Book) { ahead, err = b.Prospect(t.Wire.ID(), t.Config.Limit()) })
+	if err != nil {
+		return p, err
+	}
+	if p.fit, p.limit = ahead.Fits(event, times); p.fit == 0 && p.limit != nil {
+		return p, fmt.Errorf("operate: not one round fits: %w", p.limit)
+	}
+	if t.Wire.Participation == dp.Once {
+		c, err := t.Coordinator()
+		if err != nil {
+			return p, err
+		}
+		p.fit = min(p.rounds, c.Blocks.Rounds(p.fit))
+	}
+	return p, nil
+}
+
+// remove takes a task away that was never charged: by its name or digest, or, where
+// its record cannot be read, by its whole digest.
+func (r *running) remove(ctx context.Context, text string) error {
+	r.creating.Lock()
+	defer r.creating.Unlock()
+	id, err := r.find(text)
+	if errors.Is(err, coordinator.ErrNoTask) {
+		b, bad := hex.DecodeString(text)
+		if bad != nil || len(b) != len(id) {
+			return err
+		}
+		id = [32]byte(b)
+		if _, missing := r.store.Get(ctx, createdKey(id)); missing != nil {
+			return err
+		}
+		if err := r.eraseUnread(ctx, id); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	} else if err := r.service.Remove(ctx, id); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	delete(r.tasks, id)
+	r.mu.Unlock()
+	delete(r.known, createdKey(id))
+	delete(r.unusable, createdKey(id))
+	return r.forget(ctx, id)
+}
+
+// eraseUnread removes a task whose record cannot be read, so that it never ran.
+func (r *running) eraseUnread(ctx context.Context, id [32]byte) error {
+	if err := r.journal.Refresh(ctx); err != nil {
+		return err
+	}
+	charged := false
+	r.journal.View(func(b *ledger.Book) { _, charged = b.Last(id) })
+	if charged {
+		return fmt.Errorf("%w: %x", coordinator.ErrCharged, id[:8])
+	}
+	return coordinator.Erase(ctx, coordinator.OnStore(r.store), id)
+}
+
+// forget deletes the keys of a task that was removed, the one that names it last but
+// for what only takes space.
+func (r *running) forget(ctx context.Context, id [32]byte) error {
+	name := hex.EncodeToString(id[:])
+	for _, key := range []string{createdKey(id), "state." + name, curveKey(name)} {
+		e, err := r.store.Get(ctx, key)
+		if err == nil {
+			err = r.store.DeleteKey(ctx, key, e.Revision)
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	if r.config.Record != "" {
+		_ = os.Remove(filepath.Join(r.config.Record, name)) // it is empty, or stays
+	}
+	return nil
+}

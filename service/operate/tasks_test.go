@@ -1,0 +1,167 @@
+package operate
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/store"
+)
+
+// sharing returns n coordinators on one store, of a population whose budget is at
+// δ = 1e-5.
+func sharing(t *testing.T, n int) []*running {
+	t.Helper()
+	c := store.Config{Domain: RoleCoordinator, Dir: filepath.Join(t.TempDir(), "data")}
+	if err := store.Init(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	mark := filepath.Join(t.TempDir(), "mark")
+	if err := coordinator.InitMark(mark); err != nil {
+		t.Fatal(err)
+	}
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []*running
+	for range n {
+		r := &running{store: s, population: wire.Population{7}, known: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
+		r.config.Holder, r.config.Mark, r.own.Key = "test", mark, key
+		r.config.Budget.Epsilon, r.config.Budget.Delta = 10, 1e-5
+		if r.journal, err = coordinator.OpenJournal(t.Context(), s, mark, r.population, r.config.populationLimit()); err != nil {
+			t.Fatal(err)
+		}
+		r.journal.SetLookup(r.lookup)
+		out = append(out, r)
+	}
+	return out
+}
+
+func sumTask(t *testing.T, name string, delta float64) *train.Task {
+	t.Helper()
+	table := filepath.Join(t.TempDir(), "table.csv")
+	if err := os.WriteFile(table, []byte("x,label\n"+strings.Repeat("1,no\n0,yes\n", 600)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := train.Default()
+	c.Data, c.Label, c.Trust, c.Participation, c.Model, c.Rounds, c.Epsilon, c.Delta = table, "label", "vector-sum", "all", "linear", 2, 1, delta
+	task, err := train.NewTask(t.Context(), name, c, train.Enrolled{Population: wire.Population{7}, Clients: 1000, MinReports: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+// Of sums that two coordinators create at the same time no more are taken than the
+// population has δ for, though neither has learned of the other's.
+func TestTasksAreEnteredOneAtATime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("designs vector sums")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	rs := sharing(t, 2)
+	tasks := []*train.Task{sumTask(t, "a", 4e-6), sumTask(t, "b", 4e-6), sumTask(t, "c", 4e-6), sumTask(t, "d", 4e-6)}
+	enter := func(ctx context.Context, r *running, task *train.Task) error {
+		made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, task.Wire.Append(nil)), Round: time.Second}
+		return r.enter(ctx, task.Wire.ID(), task, made)
+	}
+	// While another enters one, nobody does.
+	lease, err := rs[0].store.Acquire(ctx, "create", "another", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, done := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer done()
+	if err := enter(short, rs[1], tasks[0]); !errors.Is(err, store.ErrHeld) {
+		t.Errorf("beside another: %v", err)
+	}
+	if err := lease.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	results := make([]error, len(tasks))
+	var wg sync.WaitGroup
+	for i, task := range tasks {
+		wg.Go(func() { results[i] = enter(ctx, rs[i%2], task) })
+	}
+	wg.Wait()
+	taken := 0
+	for i, err := range results {
+		switch {
+		case err == nil:
+			taken++
+		case !errors.Is(err, ledger.ErrBudget):
+			t.Errorf("task %d: %v", i, err)
+		}
+	}
+	keys, err := rs[0].store.Keys(ctx, "created.")
+	if err != nil || len(keys) != 2 || taken != 2 {
+		t.Errorf("%d tasks are taken and %d written down, want 2 (%v)", taken, len(keys), err)
+	}
+	// The same once more is none, and leaves the lease free.
+	for i, err := range results {
+		if err != nil {
+			continue
+		}
+		if err := enter(ctx, rs[(i+1)%2], tasks[i]); !errors.Is(err, train.ErrInput) {
+			t.Errorf("a task again: %v", err)
+		}
+	}
+}
+
+// A budget is looked up of what this operator has signed, and of nothing else.
+func TestLookup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("designs a vector sum")
+	}
+	r := sharing(t, 1)[0]
+	task := sumTask(t, "a", 4e-6)
+	id := task.Wire.ID()
+	if _, ok, err := r.lookup(t.Context(), id); ok || err != nil {
+		t.Errorf("of no task: %v, %v", ok, err)
+	}
+	signed := wire.Sign(r.own.Key, wire.LabelTask, task.Wire.Append(nil))
+	_, other, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		id    [32]byte
+		value []byte
+	}{
+		"another's signature": {[32]byte{1}, created{Signed: wire.Sign(other, wire.LabelTask, task.Wire.Append(nil))}.encode()},
+		"another task":        {[32]byte{2}, created{Signed: signed}.encode()},
+		"no record":           {[32]byte{3}, []byte("{}")},
+	} {
+		if _, err := r.store.CreateKey(t.Context(), createdKey(c.id), c.value); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := r.lookup(t.Context(), c.id); ok || err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if _, err := r.store.CreateKey(t.Context(), createdKey(id), created{Signed: signed}.encode()); err != nil {
+		t.Fatal(err)
+	}
+	limit, ok, err := r.lookup(t.Context(), id)
+	want := task.Config.Limit()
+	if err != nil || !ok || limit.Tail != want.Tail || limit.Delta != want.Delta || !(limit.Tail > 0) {
+		t.Errorf("%+v, %v, %v; want the tail of %+v", limit, ok, err, want)
+	}
+}
