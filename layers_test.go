@@ -225,7 +225,18 @@ func TestTrustDomains(t *testing.T) {
 }
 
 func TestAllowedImportsAndCalls(t *testing.T) {
-	for _, s := range load(t) {
+	files := load(t)
+	for _, pkg := range pure {
+		if !slices.ContainsFunc(files, func(s source) bool { return s.pkg == pkg }) {
+			t.Errorf("no package %s", pkg)
+		}
+	}
+	for _, file := range shells {
+		if !slices.ContainsFunc(files, func(s source) bool { return filepath.ToSlash(s.path) == file }) {
+			t.Errorf("no file %s", file)
+		}
+	}
+	for _, s := range files {
 		for _, i := range s.imports {
 			if allowed, ok := limited[i]; ok && !slices.Contains(allowed, s.pkg) {
 				t.Errorf("%s imports %s", s.path, i)
