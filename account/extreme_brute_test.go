@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
@@ -35,21 +37,20 @@ func TestAskExtremes(t *testing.T) {
 // bound), and a few others.
 var askSeeds = []uint64{4, 224, 341, 10222, 1, 2, 3, 5, 6, 7}
 
-func askSeed(t *testing.T, seed uint64) {
-	d := extremeDocument(rand.New(rand.NewPCG(seed, 1)))
-	// The fuzzer gives a case ten seconds; bounds after the third are not asked for.
-	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
-	defer stop()
-	if problems, _ := askExtreme(ctx, d); len(problems) > 0 {
-		t.Errorf("seed %d, %+v: %v", seed, d, problems)
+// TestAskAnything asks what nobody thought of: those and, with the tag long, three
+// hundred questions that no run before had. It is no fuzz target, for a fuzzer gives
+// a case ten seconds, which the widest grids take on a busy machine.
+func TestAskAnything(t *testing.T) {
+	seeds := slices.Clone(askSeeds)
+	for range longtest.Pick(0, 300) {
+		seeds = append(seeds, rand.Uint64())
 	}
-}
-
-func FuzzAsk(f *testing.F) {
-	for _, seed := range askSeeds {
-		f.Add(seed)
+	for _, seed := range seeds {
+		d := extremeDocument(rand.New(rand.NewPCG(seed, 1)))
+		if problems, _ := askExtreme(t.Context(), d); len(problems) > 0 {
+			t.Errorf("seed %d, %+v: %v", seed, d, problems)
+		}
 	}
-	f.Fuzz(askSeed)
 }
 
 // pick draws one of the corners that a number has, or a number between the two on a
