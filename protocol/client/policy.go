@@ -57,7 +57,8 @@ type Policy struct {
 	MaxWork time.Duration
 }
 
-func (p Policy) withDefaults() Policy {
+// WithDefaults returns p with its defaults written out.
+func (p Policy) WithDefaults() Policy {
 	if p.MaxTasks == 0 {
 		p.MaxTasks = 1
 	}
@@ -85,7 +86,7 @@ func (p Policy) withDefaults() Policy {
 // Check returns an error that names the first field that is missing or out of
 // range.
 func (p Policy) Check() error {
-	p = p.withDefaults()
+	p = p.WithDefaults()
 	onlySums := slices.Equal(p.Trusts, []dp.Trust{dp.Distributed})
 	switch {
 	case p.MaxEps0 == 0 && !onlySums:
@@ -128,8 +129,11 @@ type Terms struct {
 	// Tail is what the rounds add to δ beside Charge: not 0 for sums only.
 	Tail float64
 
-	policy      Policy
-	reporter    *Client
+	// Policy is what it was agreed under, with defaults.
+	Policy Policy
+	// Reporter makes the reports.
+	Reporter *Client
+
 	part, share int64 // bytes before they are sealed
 }
 
@@ -137,41 +141,41 @@ type Terms struct {
 // builds its mechanism. For a vector sum it takes up to seconds, and not much more
 // than MaxWork. The error is a *Refused.
 func (p Policy) Agree(ctx context.Context, task wire.Task) (*Terms, error) {
-	p = p.withDefaults()
-	t := &Terms{Task: task, ID: task.ID(), policy: p}
+	p = p.WithDefaults()
+	t := &Terms{Task: task, ID: task.ID(), Policy: p}
 	if r := t.agree(ctx); r != nil {
-		return nil, r.of(t.ID, 0)
+		return nil, r.In(t.ID, 0)
 	}
 	return t, nil
 }
 
 func (t *Terms) agree(ctx context.Context) *Refused {
-	p, task, w := t.policy, t.Task, t.Task.Mechanism
+	p, task, w := t.Policy, t.Task, t.Task.Mechanism
 	switch {
 	case len(p.Trusts) > 0 && !slices.Contains(p.Trusts, task.Trust):
-		return refuse(CausePolicy, "trust %s is not allowed", task.Trust)
+		return Refuse(CausePolicy, "trust %s is not allowed", task.Trust)
 	case len(p.Randomizers) > 0 && !slices.Contains(p.Randomizers, w.Name):
-		return refuse(CausePolicy, "randomizer %q is not allowed", w.Name)
+		return Refuse(CausePolicy, "randomizer %q is not allowed", w.Name)
 	case task.MinReports < p.MinReports:
-		return refuse(CausePolicy, "n-min = %d is below %d", task.MinReports, p.MinReports)
+		return Refuse(CausePolicy, "n-min = %d is below %d", task.MinReports, p.MinReports)
 	case w.Dim < 1 || w.Dim > p.MaxModelBytes/4:
-		return refuse(CausePolicy, "a model of %d parameters is above %d bytes", w.Dim, p.MaxModelBytes)
+		return Refuse(CausePolicy, "a model of %d parameters is above %d bytes", w.Dim, p.MaxModelBytes)
 	}
 	var err error
 	if t.Mechanism, err = mechanism.New(w); err != nil {
-		return refuse(CauseMechanism, "%v", err)
+		return Refuse(CauseMechanism, "%v", err)
 	}
 	report := t.Mechanism.Event()
 	sum, summed := t.Mechanism.(*mechanism.VectorSum)
 	// A sum's single reports promise nothing, and nothing but their sum is counted
 	// as seen; the promise of all others is in the report.
 	if summed != (task.Trust == dp.Distributed) || summed != (report.Class == dp.Gaussian) {
-		return refuse(CauseMechanism, "%s is not for trust %s", t.Mechanism.Name(), task.Trust)
+		return Refuse(CauseMechanism, "%s is not for trust %s", t.Mechanism.Name(), task.Trust)
 	}
 	crowd := task.MinReports - p.Colluders
 	if summed {
 		if dp.CheckDelta(task.Delta) != nil || task.Rounds < 1 {
-			return refuse(CauseTask, "delta = %v, %d rounds", task.Delta, task.Rounds)
+			return Refuse(CauseTask, "delta = %v, %d rounds", task.Delta, task.Rounds)
 		}
 		if r := t.agreeSum(ctx, sum.Params()); r != nil {
 			return r
@@ -182,44 +186,44 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 		announced := max(1, float64(task.LastRound())/float64(task.Rounds))
 		t.Tail = vecsum.TailShare * task.Delta * announced * (1 + 0x1p-49)
 	} else if !(report.Eps0 <= p.MaxEps0) {
-		return refuse(CausePolicy, "reports with eps0 = %v are above %v", report.Eps0, p.MaxEps0)
+		return Refuse(CausePolicy, "reports with eps0 = %v are above %v", report.Eps0, p.MaxEps0)
 	}
 	t.Charge = dp.Round{Report: report, Trust: task.Trust, Participation: dp.All, Population: crowd, Reports: crowd}
 	if err := t.Charge.Validate(); err != nil {
-		return refuse(CauseMechanism, "%v", err)
+		return Refuse(CauseMechanism, "%v", err)
 	}
 	norm, err := mechanism.Norm(w)
 	if err != nil {
-		return refuse(CauseMechanism, "%v", err)
+		return Refuse(CauseMechanism, "%v", err)
 	}
-	if t.reporter, err = New(Config{Mechanism: t.Mechanism, ClipMode: ClipMode(w.ClipMode), Clip: w.Clip, Norm: norm}); err != nil {
-		return refuse(CauseMechanism, "%v", err)
+	if t.Reporter, err = New(Config{Mechanism: t.Mechanism, ClipMode: ClipMode(w.ClipMode), Clip: w.Clip, Norm: norm}); err != nil {
+		return Refuse(CauseMechanism, "%v", err)
 	}
 	if t.part, t.share, err = mechanism.ContentSizes(t.Mechanism); err != nil {
-		return refuse(CauseMechanism, "%v", err)
+		return Refuse(CauseMechanism, "%v", err)
 	}
 	return nil
 }
 
 // agreeSum checks that the noise is there in every sum that is opened.
 func (t *Terms) agreeSum(ctx context.Context, s vecsum.Params) *Refused {
-	p, task := t.policy, t.Task
+	p, task := t.Policy, t.Task
 	if s.MinUsers > task.MinReports {
-		return refuse(CauseTask, "noise is counted on for %d clients, rounds are opened with %d", s.MinUsers, task.MinReports)
+		return Refuse(CauseTask, "noise is counted on for %d clients, rounds are opened with %d", s.MinUsers, task.MinReports)
 	}
 	honest := s.Honest
 	if honest == 0 {
 		honest = 1
 	}
 	if !(honest*float64(s.MinUsers) <= float64(s.MinUsers-p.Colluders)) {
-		return refuse(CausePolicy, "noise of a share %v of %d clients leaves no room for %d colluders", honest, s.MinUsers, p.Colluders)
+		return Refuse(CausePolicy, "noise of a share %v of %d clients leaves no room for %d colluders", honest, s.MinUsers, p.Colluders)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.MaxWork)
 	defer cancel()
 	if err := mechanism.CheckSigma(ctx, task.Mechanism, task.Delta, task.Rounds); errors.Is(err, context.DeadlineExceeded) {
-		return refuse(CausePolicy, "what its noise is worth takes more than %v to check", p.MaxWork)
+		return Refuse(CausePolicy, "what its noise is worth takes more than %v to check", p.MaxWork)
 	} else if err != nil {
-		return refuse(CauseMechanism, "%v", err)
+		return Refuse(CauseMechanism, "%v", err)
 	}
 	return nil
 }
@@ -229,91 +233,81 @@ func (t *Terms) agreeSum(ctx context.Context, s vecsum.Params) *Refused {
 // error is a *Refused.
 func (t *Terms) Admit(ann wire.Announcement, enrolment wire.Enrolment, now time.Time) error {
 	if r := t.admit(ann, enrolment, now); r != nil {
-		return r.of(t.ID, ann.Round)
+		return r.In(t.ID, ann.Round)
 	}
 	return nil
 }
 
 func (t *Terms) admit(ann wire.Announcement, e wire.Enrolment, now time.Time) *Refused {
-	task, p := t.Task, t.policy
+	task, p := t.Task, t.Policy
 	skew := p.Skew
 	opens, deadline := time.UnixMilli(ann.Opens), time.UnixMilli(ann.Deadline)
 	switch {
 	case ann.Task != t.ID:
-		return refuse(CauseTask, "announced for task %x", ann.Task[:4])
+		return Refuse(CauseTask, "announced for task %x", ann.Task[:4])
 	case ann.Trust != task.Trust || ann.Participation != task.Participation:
-		return refuse(CauseTask, "trust %s, participation %s, the task has %s, %s", ann.Trust, ann.Participation, task.Trust, task.Participation)
+		return Refuse(CauseTask, "trust %s, participation %s, the task has %s, %s", ann.Trust, ann.Participation, task.Trust, task.Participation)
 	case ann.MinReports != task.MinReports:
-		return refuse(CauseTask, "n-min = %d, the task has %d", ann.MinReports, task.MinReports)
+		return Refuse(CauseTask, "n-min = %d, the task has %d", ann.MinReports, task.MinReports)
 	case ann.Round > task.LastRound():
-		return refuse(CauseTask, "the task has %d rounds, and none after %d", task.Rounds, task.LastRound())
+		return Refuse(CauseTask, "the task has %d rounds, and none after %d", task.Rounds, task.LastRound())
 
 	case e.Population != task.Population:
-		return refuse(CauseEnrolment, "population %x, the task's is %x", e.Population[:4], task.Population[:4])
+		return Refuse(CauseEnrolment, "population %x, the task's is %x", e.Population[:4], task.Population[:4])
 	case ann.Enrolment != e.Digest():
-		return refuse(CauseEnrolment, "announced for another enrolment")
+		return Refuse(CauseEnrolment, "announced for another enrolment")
 	case now.Add(skew).Unix() < e.From || now.Unix() >= e.To:
-		return refuse(CauseEnrolment, "the enrolment does not hold now")
+		return Refuse(CauseEnrolment, "the enrolment does not hold now")
 	case ann.Population != e.Clients:
-		return refuse(CauseEnrolment, "n = %d, enrolled are %d", ann.Population, e.Clients)
+		return Refuse(CauseEnrolment, "n = %d, enrolled are %d", ann.Population, e.Clients)
 	case ann.MinReports > e.Clients:
-		return refuse(CauseEnrolment, "n-min = %d, enrolled are %d", ann.MinReports, e.Clients)
+		return Refuse(CauseEnrolment, "n-min = %d, enrolled are %d", ann.MinReports, e.Clients)
 	case ann.MinReports < e.MinReports:
-		return refuse(CauseEnrolment, "n-min = %d is below the enrolment's %d", ann.MinReports, e.MinReports)
+		return Refuse(CauseEnrolment, "n-min = %d is below the enrolment's %d", ann.MinReports, e.MinReports)
 
 	case !now.Before(deadline):
-		return refuse(CauseClock, "the deadline has passed")
+		return Refuse(CauseClock, "the deadline has passed")
 	case opens.After(now.Add(skew)):
-		return refuse(CauseClock, "opens in %v", opens.Sub(now))
+		return Refuse(CauseClock, "opens in %v", opens.Sub(now))
 	case deadline.Sub(now) > p.MaxRound || deadline.Sub(opens) > p.MaxRound:
-		return refuse(CauseClock, "the deadline is %v off, at most %v", deadline.Sub(opens), p.MaxRound)
+		return Refuse(CauseClock, "the deadline is %v off, at most %v", deadline.Sub(opens), p.MaxRound)
 	}
-	if err := t.reporter.Check(ann); err != nil {
-		return refuse(CauseMechanism, "%v", err)
+	if err := t.Reporter.Check(ann); err != nil {
+		return Refuse(CauseMechanism, "%v", err)
 	}
 	return t.admitKeys(ann, e, now)
 }
 
 func (t *Terms) admitKeys(ann wire.Announcement, e wire.Enrolment, now time.Time) *Refused {
 	if err := ann.Coordinator.Valid(now); err != nil {
-		return refuse(CauseKey, "coordinator: %v", err)
+		return Refuse(CauseKey, "coordinator: %v", err)
 	}
-	if _, err := shufflerKey(e, now); err != nil {
-		return refuse(CauseKey, "%v", err)
+	if _, err := e.ShufflerKey(now); err != nil {
+		return Refuse(CauseKey, "%v", err)
 	}
 	part, err := envelope.PartSize(ann.Coordinator.Suite, t.part)
 	if err != nil {
-		return refuse(CauseKey, "coordinator: %v", err)
+		return Refuse(CauseKey, "coordinator: %v", err)
 	}
 	var share int64
 	if t.share > 0 {
 		if err := ann.Aggregator.Valid(now); err != nil {
-			return refuse(CauseKey, "aggregator: %v", err)
+			return Refuse(CauseKey, "aggregator: %v", err)
 		}
 		same := func(k wire.Key) bool {
 			return k.Suite == ann.Aggregator.Suite && k.Expires == ann.Aggregator.Expires && slices.Equal(k.Public, ann.Aggregator.Public)
 		}
 		if !slices.ContainsFunc(e.Aggregator, same) {
-			return refuse(CauseKey, "the aggregator's key %x is none of the enrolment's", ann.Aggregator.ID())
+			return Refuse(CauseKey, "the aggregator's key %x is none of the enrolment's", ann.Aggregator.ID())
 		}
 		if share, err = envelope.PartSize(ann.Aggregator.Suite, t.share); err != nil {
-			return refuse(CauseKey, "aggregator: %v", err)
+			return Refuse(CauseKey, "aggregator: %v", err)
 		}
 	} else if !ann.Aggregator.None() {
-		return refuse(CauseTask, "an aggregator's key, but reports have one part")
+		return Refuse(CauseTask, "an aggregator's key, but reports have one part")
 	}
 	if ann.ReportBytes != part || ann.ShareBytes != share {
-		return refuse(CauseTask, "parts of %d and %d bytes, they have %d and %d", ann.ReportBytes, ann.ShareBytes, part, share)
+		return Refuse(CauseTask, "parts of %d and %d bytes, they have %d and %d", ann.ReportBytes, ann.ShareBytes, part, share)
 	}
 	return nil
-}
-
-// shufflerKey is the first of the enrolment's that may be sealed to.
-func shufflerKey(e wire.Enrolment, now time.Time) (wire.Key, error) {
-	for _, k := range e.Shuffler {
-		if k.Valid(now) == nil {
-			return k, nil
-		}
-	}
-	return wire.Key{}, fmt.Errorf("the shuffler's %d keys have expired", len(e.Shuffler))
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -80,19 +79,4 @@ func ExamplePolicy() {
 	// Output:
 	// counted as one of 800 reports
 	// policy n-min = 100 is below 500
-}
-
-// A client cannot tell which of a sum's rounds were void and may report in all that
-// are announced: it counts the tails of all of them.
-func TestTailsOfAllAnnouncedRounds(t *testing.T) {
-	task := wire.Task{Population: wire.Population{3}, Name: "tails", Trust: dp.Distributed, Participation: dp.All, MinReports: 3, Rounds: 4, Delta: 1e-5,
-		Mechanism: sumTask(t, 4, 3)}
-	terms, err := policy().Agree(t.Context(), task)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// 18 rounds may be announced, and CheckSigma gives each a quarter of the share.
-	if want := vecsum.TailShare * task.Delta * 18 / 4; !(terms.Tail >= want && terms.Tail < want*1.000001) {
-		t.Errorf("a tail of %v, want %v", terms.Tail, want)
-	}
 }

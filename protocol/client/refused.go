@@ -46,12 +46,13 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("client: round %d of task %x refused (%s): %s", r.Round, r.Task[:4], r.Cause, r.Detail)
 }
 
-func refuse(c Cause, format string, args ...any) *Refused {
+// Refuse makes a refusal that does not yet name its task and round.
+func Refuse(c Cause, format string, args ...any) *Refused {
 	return &Refused{Cause: c, Detail: fmt.Sprintf(format, args...)}
 }
 
-// of names the task and the round.
-func (r *Refused) of(task [32]byte, round int64) *Refused {
+// In names the task and the round, and returns r.
+func (r *Refused) In(task [32]byte, round int64) *Refused {
 	r.Task, r.Round = task, round
 	return r
 }

@@ -1,17 +1,11 @@
-// Package client is the role that owns data. In a round it decides by its own
-// coin whether to take part, and turns its gradient into one report that
-// satisfies its local guarantee before anything leaves it.
+// Package client decides for the owner of data: whether it takes part in a task or a
+// round, what that may cost it, and how its gradient becomes one report that satisfies
+// its local guarantee before anything leaves it.
 //
-// This file and policy.go are functions of what a client is told, and a simulation
-// drives them too. [Join] and [Fleet] are the same over a network: they fetch what
-// every client fetches, whatever it then decides; check it against the [Policy];
-// write down what leaves before it does; and send it until it is answered. Their
-// randomness is crypto/rand's and nothing else's.
-//
-// A client that is asked for more than its policy allows sends nothing, and tells
-// nobody but JoinConfig.Watch. What others may see of it is that it asks for tasks,
-// announcements, enrolment and models, as all clients do, and, from the shuffler's
-// place, when a sealed report of the round's one size arrives.
+// It computes only, so that a simulation drives the same code as a client on a network,
+// which is riffle/service/client. [Policy] checks a task and gives [Terms]; these check
+// each round's announcement and, against the client's [History], its budget; [Client]
+// clips and randomizes.
 package client
 
 import (

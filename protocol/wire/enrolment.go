@@ -2,7 +2,9 @@ package wire
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
+	"time"
 )
 
 // Population names the people behind a task: those enrolled with one shuffler.
@@ -82,3 +84,13 @@ func DecodeEnrolment(b []byte) (m Enrolment, err error) {
 
 // Digest identifies the enrolment.
 func (m Enrolment) Digest() [32]byte { return Digest(LabelEnrolment, m.Append(nil)) }
+
+// ShufflerKey returns the first of the shuffler's keys that may be sealed to now.
+func (m Enrolment) ShufflerKey(now time.Time) (Key, error) {
+	for _, k := range m.Shuffler {
+		if k.Valid(now) == nil {
+			return k, nil
+		}
+	}
+	return Key{}, fmt.Errorf("the shuffler's %d keys have expired", len(m.Shuffler))
+}

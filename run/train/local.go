@@ -8,7 +8,6 @@ import (
 
 	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/model"
-	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -34,14 +33,16 @@ func NewLocal(data string) *Local { return &Local{data: data, tasks: map[[32]byt
 // the task's and a row is not, as with a class that the task leaves out, that row's
 // gradient is 0, and the client reports like all others: a task must not find out by
 // who stays away.
-func (l *Local) Whole() client.Source { return local{l, -1} }
+func (l *Local) Whole() LocalClient { return LocalClient{l, -1} }
 
 // Part is the source of client i, from 0, of the task's population that these data
 // are dealt out to, as a simulation deals them. Rows that do not fit the task have
 // their place and a gradient of 0, as with Whole.
-func (l *Local) Part(i int64) client.Source { return local{l, i} }
+func (l *Local) Part(i int64) LocalClient { return LocalClient{l, i} }
 
-type local struct {
+// LocalClient is one client's data, with the methods that service/client asks of a
+// source.
+type LocalClient struct {
 	of     *Local
 	client int64 // −1: all
 }
@@ -55,8 +56,8 @@ type learner struct {
 	clients int64 // that the task deals them out to
 }
 
-// Open implements client.Source.
-func (s local) Open(task wire.Task) (client.Gradient, error) {
+// Open returns what overwrites grad with the gradient at theta of a task.
+func (s LocalClient) Open(task wire.Task) (func(theta, grad []float32), error) {
 	l := s.of.learner(task, s.client < 0)
 	switch {
 	case l.err != nil:
@@ -75,7 +76,7 @@ func (s local) Open(task wire.Task) (client.Gradient, error) {
 }
 
 // Close lets go of a task's data.
-func (s local) Close(task wire.Task) {
+func (s LocalClient) Close(task wire.Task) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	delete(s.of.tasks, taskKey(task, s.client < 0))

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -222,7 +221,7 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 		t.Error("a client beyond the population")
 	}
 	for i := range c.Population {
-		l.Part(i).(client.Closer).Close(made.Wire)
+		l.Part(i).Close(made.Wire)
 	}
 	if len(l.tasks) != 0 {
 		t.Errorf("data of %d tasks are held after the last has ended", len(l.tasks))

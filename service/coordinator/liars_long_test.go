@@ -50,7 +50,7 @@ func learn(t *testing.T, liars, from int64, guard *Guard) (accuracy []float64, h
 		t.Fatal(err)
 	}
 	data := train.NewLocal("mnist")
-	var gradients []side.Gradient
+	var gradients []func(theta, grad []float32)
 	for i := range int64(n) {
 		g, err := data.Part(i).Open(task.Wire)
 		if err != nil {

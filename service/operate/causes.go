@@ -10,7 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/riffle-dp/riffle/protocol/client"
+	pure "github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
@@ -71,7 +72,7 @@ func (c *causes) told(n client.Notice, now time.Time) {
 		level = slog.LevelInfo
 	}
 	why := ""
-	if refused := (*client.Refused)(nil); errors.As(n.Err, &refused) {
+	if refused := (*pure.Refused)(nil); errors.As(n.Err, &refused) {
 		why = string(refused.Cause)
 	} else if n.Err != nil {
 		why = endpoint.Cause(n.Err)

@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/protocol/client"
+	pure "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/client"
 )
 
 // A thousand clients that cannot reach their shuffler in a hundred rounds say it once,
@@ -31,7 +32,7 @@ func TestClientsLogACauseOnce(t *testing.T) {
 		for i := range int64(clients) {
 			c.told(client.Notice{What: client.Retrying, Task: task, Round: round, Err: down(round*clients + i)}, now)
 			c.told(client.Notice{What: client.Declined, Task: task, Round: round, Client: wire.ClientID{byte(i)},
-				Err: &client.Refused{Cause: client.CauseBudget, Task: task, Round: round, Detail: fmt.Sprint("spent ", i)}}, now)
+				Err: &pure.Refused{Cause: pure.CauseBudget, Task: task, Round: round, Detail: fmt.Sprint("spent ", i)}}, now)
 			c.told(client.Notice{What: client.Sent, Task: task, Round: round}, now)
 		}
 		c.told(client.Notice{What: client.Retrying, Task: task, Err: fmt.Errorf("client: announcement: status %d, unavailable", 503)}, now)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
-	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -85,8 +86,8 @@ func (r *rounds) members(ctx context.Context, o announced) error {
 func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, err error) {
 	f, m, ann, digest := r.fleet, t.member, o.ann, o.digest
 	tell := func(w What, err error) {
-		if refused := (*Refused)(nil); errors.As(err, &refused) {
-			refused.of(r.terms.ID, ann.Round)
+		if refused := (*client.Refused)(nil); errors.As(err, &refused) {
+			refused.In(r.terms.ID, ann.Round)
 		}
 		f.tell(Notice{What: w, Task: r.terms.ID, Round: ann.Round, Client: m.id, Err: err})
 	}
@@ -102,9 +103,9 @@ func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, 
 	}
 	// Before the coin, and whatever it will say.
 	until := time.UnixMilli(ann.Deadline)
-	key, err := shufflerKey(o.enrolment, time.Now())
+	key, err := o.enrolment.ShufflerKey(time.Now())
 	if err != nil {
-		tell(Declined, refuse(CauseKey, "%v", err))
+		tell(Declined, client.Refuse(client.CauseKey, "%v", err))
 		return false, nil
 	}
 	session, fresh, err := f.session(ctx, m, o.enrolment.Population, key.Suite, until, t.ask)
@@ -167,22 +168,22 @@ func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, 
 }
 
 // decided marks a round that this client decided before, as after a restart.
-var decided = &Refused{Cause: CauseRound, Detail: "decided before"}
+var decided = &client.Refused{Cause: client.CauseRound, Detail: "decided before"}
 
 // ready checks the round against the client's own history.
-func (r *rounds) ready(m *member, ann wire.Announcement, digest [32]byte) *Refused {
+func (r *rounds) ready(m *member, ann wire.Announcement, digest [32]byte) *client.Refused {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s := m.history.of(r.terms.ID); s != nil && ann.Round <= s.round {
+	if s := m.history.Of(r.terms.ID); s != nil && ann.Round <= s.Round {
 		switch {
-		case s.announcement == digest:
+		case s.Announcement == digest:
 			return decided
-		case s.round == ann.Round:
-			return refuse(CauseEquivocate, "another announcement %x after %x", digest[:4], s.announcement[:4])
+		case s.Round == ann.Round:
+			return client.Refuse(client.CauseEquivocate, "another announcement %x after %x", digest[:4], s.Announcement[:4])
 		}
-		return refuse(CauseRound, "not after round %d", s.round)
+		return client.Refuse(client.CauseRound, "not after round %d", s.Round)
 	}
-	return r.terms.afford(m.history, r.fleet.counter)
+	return r.terms.Afford(m.history, r.fleet.counter)
 }
 
 // asked says whether the client takes part: by the shuffler's draw or its own coin.
@@ -190,12 +191,12 @@ func (r *rounds) asked(ctx context.Context, m *member, ann wire.Announcement, di
 	f := r.fleet
 	switch ann.Participation {
 	case dp.CheckIn:
-		if CheckIn(f.coin(m.id, ann.Round), ann.CheckInRate) {
+		if client.CheckIn(f.coin(m.id, ann.Round), ann.CheckInRate) {
 			return true, nil
 		}
 		// Written down, so that no coin is flipped twice.
 		m.mu.Lock()
-		m.history.decide(r.terms.ID, ann.Round, digest)
+		m.history.Decide(r.terms.ID, ann.Round, digest)
 		m.mu.Unlock()
 		return false, f.book.pass(m.id, r.terms.ID, ann.Round, digest)
 	case dp.Sampled, dp.Once:
@@ -213,7 +214,7 @@ func (r *rounds) asked(ctx context.Context, m *member, ann wire.Announcement, di
 		}
 		if a.body[0] == 0 {
 			m.mu.Lock()
-			m.history.decide(r.terms.ID, ann.Round, digest)
+			m.history.Decide(r.terms.ID, ann.Round, digest)
 			m.mu.Unlock()
 		}
 		return a.body[0] == 1, nil
@@ -222,14 +223,14 @@ func (r *rounds) asked(ctx context.Context, m *member, ann wire.Announcement, di
 }
 
 // reserve counts the report in memory: from here on it counts, sent or not.
-func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *Refused {
+func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *client.Refused {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// Again: another task of the same client may have spent meanwhile.
-	if refused := r.terms.afford(m.history, r.fleet.counter); refused != nil {
+	if refused := r.terms.Afford(m.history, r.fleet.counter); refused != nil {
 		return refused
 	}
-	m.history.decide(r.terms.ID, ann.Round, digest).charge(r.terms.Charge, 1, r.terms.Tail)
+	m.history.Decide(r.terms.ID, ann.Round, digest).Charge(r.terms.Charge, 1, r.terms.Tail)
 	return nil
 }
 
@@ -247,7 +248,7 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o annou
 	defer clear(w.grad)
 	gradient(o.theta, w.grad)
 	src := r.fleet.noise(m.id, ann.Round)
-	r.terms.reporter.Report(src, w.grad, w.report)
+	r.terms.Reporter.Report(src, w.grad, w.report)
 	part, share, err := mechanism.Contents(src, r.terms.Mechanism, digest, w.report)
 	if err != nil {
 		// The mechanism made what it does not accept: it says nothing of the data.
@@ -264,7 +265,7 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o annou
 		}
 	}
 	report.Authenticate(s.Session)
-	key, err := shufflerKey(o.enrolment, time.Now())
+	key, err := o.enrolment.ShufflerKey(time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -14,13 +14,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // refuseAnswer tells an answer that will not get better from one that may.
 func refuseAnswer(err error) error {
 	if errors.Is(err, errTooLong) {
-		return refuse(CauseMessage, "%v", err)
+		return client.Refuse(client.CauseMessage, "%v", err)
 	}
 	return err
 }
@@ -78,14 +79,14 @@ func (f *Fleet) fetchTask(ctx context.Context, id [32]byte) (wire.Task, error) {
 	}
 	message, err := wire.Verify(f.config.CoordinatorKey, wire.LabelTask, a.body)
 	if err != nil {
-		return wire.Task{}, refuse(CauseSignature, "%v", err)
+		return wire.Task{}, client.Refuse(client.CauseSignature, "%v", err)
 	}
 	task, err := wire.DecodeTask(message)
 	if err != nil {
-		return wire.Task{}, refuse(CauseMessage, "%v", err)
+		return wire.Task{}, client.Refuse(client.CauseMessage, "%v", err)
 	}
 	if task.ID() != id {
-		return wire.Task{}, refuse(CauseTask, "the coordinator has another one under its name")
+		return wire.Task{}, client.Refuse(client.CauseTask, "the coordinator has another one under its name")
 	}
 	return task, nil
 }
@@ -112,10 +113,10 @@ func (f *Fleet) fetchAnnouncement(ctx context.Context, leads *atomic.Int32, task
 	}
 	message, err := wire.Verify(f.config.CoordinatorKey, wire.LabelAnnouncement, a.body)
 	if err != nil {
-		return ann, false, refuse(CauseSignature, "%v", err)
+		return ann, false, client.Refuse(client.CauseSignature, "%v", err)
 	}
 	if ann, err = wire.DecodeAnnouncement(message); err != nil {
-		return ann, false, refuse(CauseMessage, "%v", err)
+		return ann, false, client.Refuse(client.CauseMessage, "%v", err)
 	}
 	return ann, true, nil
 }
@@ -125,7 +126,7 @@ func (f *Fleet) fetchModel(ctx context.Context, digest [32]byte, dim int64) ([]f
 	a, err := f.fromCoordinator(ctx, &f.answered, fmt.Sprintf("/v1/models/%x", digest), 4*dim, 0)
 	if err != nil {
 		if errors.Is(err, errTooLong) {
-			return nil, refuse(CauseModel, "%v", err)
+			return nil, client.Refuse(client.CauseModel, "%v", err)
 		}
 		return nil, err
 	}
@@ -133,10 +134,10 @@ func (f *Fleet) fetchModel(ctx context.Context, digest [32]byte, dim int64) ([]f
 		return nil, a.unexpected("model")
 	}
 	if int64(len(a.body)) != 4*dim {
-		return nil, refuse(CauseModel, "%d bytes, the task's have %d", len(a.body), 4*dim)
+		return nil, client.Refuse(client.CauseModel, "%d bytes, the task's have %d", len(a.body), 4*dim)
 	}
 	if sha256.Sum256(a.body) != digest {
-		return nil, refuse(CauseModel, "its digest is not the announced one")
+		return nil, client.Refuse(client.CauseModel, "its digest is not the announced one")
 	}
 	theta := make([]float32, dim)
 	for j := range theta {
@@ -167,7 +168,7 @@ func (f *Fleet) enrolment(ctx context.Context, digest [32]byte) (wire.Enrolment,
 		return wire.Enrolment{}, err
 	}
 	if next.Digest() != digest {
-		return wire.Enrolment{}, refuse(CauseEnrolment, "announced for another enrolment than the shuffler's")
+		return wire.Enrolment{}, client.Refuse(client.CauseEnrolment, "announced for another enrolment than the shuffler's")
 	}
 	return next, nil
 }
@@ -186,14 +187,14 @@ func (f *Fleet) latestEnrolment(ctx context.Context) (wire.Enrolment, error) {
 	}
 	message, err := wire.Verify(f.config.ShufflerKey, wire.LabelEnrolment, a.body)
 	if err != nil {
-		return wire.Enrolment{}, refuse(CauseSignature, "enrolment: %v", err)
+		return wire.Enrolment{}, client.Refuse(client.CauseSignature, "enrolment: %v", err)
 	}
 	next, err := wire.DecodeEnrolment(message)
 	if err != nil {
-		return wire.Enrolment{}, refuse(CauseMessage, "enrolment: %v", err)
+		return wire.Enrolment{}, client.Refuse(client.CauseMessage, "enrolment: %v", err)
 	}
 	if e.some && next.Population == e.last.Population && next.Serial < e.last.Serial {
-		return wire.Enrolment{}, refuse(CauseEnrolment, "serial %d after %d", next.Serial, e.last.Serial)
+		return wire.Enrolment{}, client.Refuse(client.CauseEnrolment, "serial %d after %d", next.Serial, e.last.Serial)
 	}
 	e.last, e.etag, e.some = next, a.etag, true
 	return next, nil

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/service/client"
 )
 
 // Clients find the coordinator that leads a task, whichever of their addresses it is

@@ -7,13 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // rounds takes part in the rounds of one task, one after the other.
 type rounds struct {
 	fleet *Fleet
-	terms *Terms
+	terms *client.Terms
 
 	last   int64    // round that was announced last, taken part in or not
 	digest [32]byte // of its announcement
@@ -86,14 +87,14 @@ func (r *rounds) follow(ctx context.Context) (ended bool) {
 		if err == nil && ok {
 			err = r.round(ctx, ann)
 		}
-		refused := (*Refused)(nil)
+		refused := (*client.Refused)(nil)
 		switch {
 		case ctx.Err() != nil:
 			return false
 		case errors.Is(err, errEnded):
 			return true
 		case errors.As(err, &refused):
-			f.tell(Notice{What: Declined, Task: r.terms.ID, Round: ann.Round, Err: refused.of(r.terms.ID, ann.Round)})
+			f.tell(Notice{What: Declined, Task: r.terms.ID, Round: ann.Round, Err: refused.In(r.terms.ID, ann.Round)})
 		case err != nil:
 			f.tell(Notice{What: Retrying, Task: r.terms.ID, Round: ann.Round, Err: err})
 		case ok || time.Since(asked) > pollTime/2:
@@ -115,16 +116,16 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 	switch {
 	case ann.Round > r.last:
 	case ann.Round == r.last && digest != r.digest:
-		return refuse(CauseEquivocate, "another announcement %x after %x", digest[:4], r.digest[:4])
+		return client.Refuse(client.CauseEquivocate, "another announcement %x after %x", digest[:4], r.digest[:4])
 	default:
-		return refuse(CauseRound, "not after round %d", r.last)
+		return client.Refuse(client.CauseRound, "not after round %d", r.last)
 	}
 	if ann.Round <= r.terms.Task.LastRound() {
 		r.last, r.digest = ann.Round, digest
 	}
 	until := time.UnixMilli(ann.Deadline)
 	if !time.Now().Before(until) {
-		return refuse(CauseClock, "the deadline has passed")
+		return client.Refuse(client.CauseClock, "the deadline has passed")
 	}
 	inRound, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -156,7 +157,7 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 		// As if there were room, so that when the next is asked for says nothing of
 		// whether members are still waiting to send.
 		f.tell(Notice{What: Declined, Task: r.terms.ID, Round: ann.Round,
-			Err: refuse(CauseRound, "%d rounds are open already", waiting+1).of(r.terms.ID, ann.Round)})
+			Err: client.Refuse(client.CauseRound, "%d rounds are open already", waiting+1).In(r.terms.ID, ann.Round)})
 		return nil
 	}
 	f.mu.Lock()

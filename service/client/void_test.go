@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/service/client"
 )
 
 // A shuffler of before there were passes gets reports without.

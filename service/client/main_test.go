@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 		}
 		left = ""
 		for _, g := range strings.Split(b.String(), "\n\n") {
-			if strings.Contains(g, "riffle/client.") && !strings.Contains(g, "client_test.TestMain") {
+			if strings.Contains(g, "riffle/service/client.") && !strings.Contains(g, "client_test.TestMain") {
 				left += g + "\n\n"
 			}
 		}

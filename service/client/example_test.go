@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"github.com/riffle-dp/riffle/account"
-	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/client"
 )
 
 // One enrolled client that takes part in whatever its policy allows. The keys
@@ -38,13 +38,15 @@ func ExampleJoin() {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // a real client goes on until it is told to stop
-	err = client.Join(ctx, client.JoinConfig{
+	config := client.JoinConfig{
 		Coordinator: "https://coordinator.example", Shuffler: "https://shuffler.example",
 		CoordinatorKey: coordinator, ShufflerKey: operator,
 		Credential: credential, Directory: dir, Accountant: account.New(),
-		Policy: client.Policy{MaxEps0: 4, MaxEps: 2, Delta: 1e-6, MinReports: 500},
-		Tasks:  [][32]byte{{1}},
-	}, source)
+		Tasks: [][32]byte{{1}},
+	}
+	policy := &config.Policy // what the client agrees to, whatever it is asked
+	policy.MaxEps0, policy.MaxEps, policy.Delta, policy.MinReports = 4, 2, 1e-6, 500
+	err = client.Join(ctx, config, source)
 	fmt.Println("stopped:", err)
 	// Output: stopped: <nil>
 }

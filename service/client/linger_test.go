@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/service/client"
 )
 
 // When a client comes back for the next round does not show whether it is in this

@@ -15,7 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
-	"github.com/riffle-dp/riffle/protocol/client"
+	pure "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/ledger"
@@ -23,6 +23,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/simulate"
+	"github.com/riffle-dp/riffle/service/client"
 )
 
 const seed = 11
@@ -190,8 +191,8 @@ func (w *world) simulate(t *testing.T, n, rounds int64, blocks schedule.Blocks) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	reporter, err := client.New(client.Config{Mechanism: w.mechanism, Clip: w.task.Mechanism.Clip, Norm: norm,
-		ClipMode: client.ClipMode(w.task.Mechanism.ClipMode)})
+	reporter, err := pure.New(pure.Config{Mechanism: w.mechanism, Clip: w.task.Mechanism.Clip, Norm: norm,
+		ClipMode: pure.ClipMode(w.task.Mechanism.ClipMode)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +217,7 @@ func (w *world) simulate(t *testing.T, n, rounds int64, blocks schedule.Blocks) 
 func (w *world) coins(id wire.ClientID, round int64) rng.Source {
 	src := rng.Replay(seed, streamCoins, uint64(round))
 	for range w.at[id] {
-		client.CheckIn(src, .6)
+		pure.CheckIn(src, .6)
 	}
 	return src
 }
@@ -244,7 +245,7 @@ func (w *world) draw(ann wire.Announcement, blocks schedule.Blocks) map[int]bool
 	default:
 		for _, m := range w.members {
 			id := m.Credential.ID()
-			if ann.Participation == dp.All || client.CheckIn(w.coins(id, ann.Round), ann.CheckInRate) {
+			if ann.Participation == dp.All || pure.CheckIn(w.coins(id, ann.Round), ann.CheckInRate) {
 				out[w.at[id]] = true
 			}
 		}

@@ -1,3 +1,14 @@
+// Package client joins the tasks of a coordinator with clients of one's own: [Join] runs
+// one, [Fleet] those of a process. It is the package for Go programs that embed a client.
+//
+// Clients fetch what every client fetches, whatever they then decide; check it against
+// their policy (riffle/protocol/client); write down what leaves before it does; and send
+// it until it is answered. Their randomness is crypto/rand's and nothing else's.
+//
+// A client that is asked for more than its policy allows sends nothing, and tells nobody
+// but JoinConfig.Watch. Others see that it asks for tasks, announcements, enrolment and
+// models, as all clients do, and the shuffler sees when a sealed report of the round's
+// one size arrives.
 package client
 
 import (
@@ -10,6 +21,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -29,7 +41,7 @@ type Source interface {
 
 // Gradient overwrites grad with a client's gradient at theta. It cannot fail:
 // nothing about the data may show in whether a client reports. NaN counts as 0.
-type Gradient func(theta, grad []float32)
+type Gradient = func(theta, grad []float32)
 
 // Closer is a Source that holds data for the tasks it has opened. Once a task has
 // ended it is told, for each client; there are no calls for the task after it.
@@ -70,7 +82,7 @@ type JoinConfig struct {
 	Credential *Credential
 	// Directory holds the ledger, made once by CreateLedger. Required.
 	Directory string
-	Policy    Policy // Required.
+	Policy    client.Policy // Required.
 	// Accountant counts what was sent; account.New has the tightest. Required.
 	Accountant dp.Accountant
 	// Tasks are those to take part in, and Run ends with the last of them; empty:
@@ -99,7 +111,7 @@ type What string
 const (
 	Agreed   What = "agreed"    // to a task; its data are ready
 	Ended    What = "ended"     // a task
-	Declined What = "declined"  // a task or a round; Err is a *Refused
+	Declined What = "declined"  // a task or a round; Err is a *client.Refused
 	Retrying What = "retrying"  // a request failed and is made again; Err says why
 	Passed   What = "passed"    // the coin said no
 	NotDrawn What = "not-drawn" // the shuffler said no, or, with Err, did not answer
@@ -120,8 +132,8 @@ type Notice struct {
 type Snapshot struct {
 	Rounds   int64 // that were not refused as a whole
 	Reports  map[What]int64
-	Declined map[Cause]int64       // by cause, rounds of one client or of all
-	Refusals map[wire.Reason]int64 // of the shuffler
+	Declined map[client.Cause]int64 // by cause, rounds of one client or of all
+	Refusals map[wire.Reason]int64  // of the shuffler
 }
 
 // Member is one of a fleet's clients.

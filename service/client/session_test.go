@@ -14,8 +14,9 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
-	"github.com/riffle-dp/riffle/protocol/client"
+	pure "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/client"
 )
 
 // run starts a fleet on the world. The returned function ends the task, waits, and
@@ -192,11 +193,11 @@ func TestNoSessionNoReport(t *testing.T) {
 			config, seen := w.config(), newWatch()
 			config.Watch = seen.tell
 			fleet, end := w.run(ctx, config)
-			var refused *client.Refused
-			if n := seen.next(ctx, t, client.Declined); !errors.As(n.Err, &refused) || refused.Cause != client.CauseSession || n.Round != 1 {
+			var refused *pure.Refused
+			if n := seen.next(ctx, t, client.Declined); !errors.As(n.Err, &refused) || refused.Cause != pure.CauseSession || n.Round != 1 {
 				t.Errorf("declined for %v", n.Err)
 			}
-			if s := fleet.Snapshot(); s.Declined[client.CauseSession] != 1 || len(s.Reports) != 0 {
+			if s := fleet.Snapshot(); s.Declined[pure.CauseSession] != 1 || len(s.Reports) != 0 {
 				t.Errorf("%+v", s)
 			}
 			// The next round is another chance.

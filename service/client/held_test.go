@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -22,7 +23,7 @@ type Fleet struct {
 	config  JoinConfig
 	web     *web
 	book    *book
-	counter *counter
+	counter *client.Counter
 	members []*member
 	compute chan struct{} // one for each report that is being made
 	flight  chan struct{} // one for each request that is under way
@@ -51,7 +52,7 @@ type member struct {
 	source     Source
 
 	mu        sync.Mutex // of the rest
-	history   *history
+	history   *client.History
 	gradients map[[32]byte]opened
 	session   session
 
@@ -78,12 +79,12 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 	if c.Connections == 0 {
 		c.Connections = 32
 	}
-	c.Policy = c.Policy.withDefaults()
+	c.Policy = c.Policy.WithDefaults()
 	considering, accepted := make(chan struct{}, 1), make(chan struct{}, max(mostAccepted, len(c.Tasks)))
 	secure := func(wire.ClientID, int64) rng.Source { return rng.Secure() }
-	f = &Fleet{config: c, counter: &counter{accountant: c.Accountant}, coin: secure, noise: secure,
+	f = &Fleet{config: c, counter: &client.Counter{Accountant: c.Accountant}, coin: secure, noise: secure,
 		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), considering: considering, accepted: accepted,
-		count: Snapshot{Reports: map[What]int64{}, Declined: map[Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
+		count: Snapshot{Reports: map[What]int64{}, Declined: map[client.Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
 	f.coordinators = append([]string{c.Coordinator}, c.Coordinators...)
 	seen := map[wire.ClientID]bool{}
 	for i, m := range members {
@@ -125,7 +126,7 @@ func (f *Fleet) Snapshot() Snapshot {
 // tell counts a notice and passes it on.
 func (f *Fleet) tell(n Notice) {
 	f.mu.Lock()
-	if refused := (*Refused)(nil); errors.As(n.Err, &refused) {
+	if refused := (*client.Refused)(nil); errors.As(n.Err, &refused) {
 		f.count.Declined[refused.Cause]++
 	} else if n.What == Passed || n.What == NotDrawn || n.What == Sent || n.What == Lost {
 		f.count.Reports[n.What]++
@@ -215,7 +216,7 @@ func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())
 			}
 			if len(known) >= mostTasks {
 				if !full {
-					f.tell(Notice{What: Declined, Task: task, Err: refuse(CausePolicy, "%d tasks were looked at", mostTasks).of(task, 0)})
+					f.tell(Notice{What: Declined, Task: task, Err: client.Refuse(client.CausePolicy, "%d tasks were looked at", mostTasks).In(task, 0)})
 				}
 				full = true
 				break
@@ -263,15 +264,15 @@ func (f *Fleet) task(ctx context.Context, id [32]byte, over func()) error {
 }
 
 // agree fetches a task until it is there, and checks it.
-func (f *Fleet) agree(ctx context.Context, id [32]byte) (*Terms, error) {
+func (f *Fleet) agree(ctx context.Context, id [32]byte) (*client.Terms, error) {
 	retry := newBackoff()
 	for {
 		task, err := f.fetchTask(ctx, id)
 		if err == nil {
 			return f.consider(ctx, task)
 		}
-		if refused := (*Refused)(nil); errors.As(err, &refused) {
-			return nil, refused.of(id, 0)
+		if refused := (*client.Refused)(nil); errors.As(err, &refused) {
+			return nil, refused.In(id, 0)
 		}
 		f.tell(Notice{What: Retrying, Task: id, Err: err})
 		if err := retry.wait(ctx); err != nil {
@@ -286,11 +287,11 @@ const refusedWork = 10
 
 // consider checks a task against the policy, one at a time. A coordinator that makes
 // tasks which cost much to refuse is not listened to for ever.
-func (f *Fleet) consider(ctx context.Context, task wire.Task) (*Terms, error) {
+func (f *Fleet) consider(ctx context.Context, task wire.Task) (*client.Terms, error) {
 	id := task.ID()
 	// First what costs nothing.
 	if most := f.config.Policy.MaxTasks; !slices.ContainsFunc(f.members, func(m *member) bool { return m.takes(id, most) }) {
-		return nil, refuse(CauseBudget, "no client may begin another task (max-tasks: %d)", most).of(id, 0)
+		return nil, client.Refuse(client.CauseBudget, "no client may begin another task (max-tasks: %d)", most).In(id, 0)
 	}
 	select {
 	case f.considering <- struct{}{}:
@@ -299,7 +300,7 @@ func (f *Fleet) consider(ctx context.Context, task wire.Task) (*Terms, error) {
 	}
 	defer func() { <-f.considering }()
 	if most := refusedWork * f.config.Policy.MaxWork; f.wasted > most {
-		return nil, refuse(CausePolicy, "to refuse tasks has taken more than %v already", most).of(id, 0)
+		return nil, client.Refuse(client.CausePolicy, "to refuse tasks has taken more than %v already", most).In(id, 0)
 	}
 	begun := time.Now()
 	t, err := f.config.Policy.Agree(ctx, task)
@@ -313,20 +314,20 @@ func (f *Fleet) consider(ctx context.Context, task wire.Task) (*Terms, error) {
 func (m *member) takes(task [32]byte, most int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.history.of(task) != nil || int64(len(m.history.tasks)) < most
+	return m.history.Of(task) != nil || int64(len(m.history.Tasks)) < most
 }
 
 // openAll lets every client prepare its data, before the first round: some of them
 // may take long. It is an error if none has data for the task.
-func (f *Fleet) openAll(ctx context.Context, t *Terms) error {
-	var last *Refused
+func (f *Fleet) openAll(ctx context.Context, t *client.Terms) error {
+	var last *client.Refused
 	some := false
 	for _, m := range f.members {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if _, err := m.open(t); err != nil {
-			last = refuse(CauseSource, "%v", err).of(t.ID, 0)
+			last = client.Refuse(client.CauseSource, "%v", err).In(t.ID, 0)
 			f.tell(Notice{What: Declined, Task: t.ID, Client: m.id, Err: last})
 			continue
 		}
@@ -339,7 +340,7 @@ func (f *Fleet) openAll(ctx context.Context, t *Terms) error {
 }
 
 // closeAll lets go of what the clients hold for a task that has ended.
-func (f *Fleet) closeAll(t *Terms) {
+func (f *Fleet) closeAll(t *client.Terms) {
 	for _, m := range f.members {
 		m.mu.Lock()
 		delete(m.gradients, t.ID)
@@ -351,7 +352,7 @@ func (f *Fleet) closeAll(t *Terms) {
 }
 
 // open returns a member's gradient for a task.
-func (m *member) open(t *Terms) (Gradient, error) {
+func (m *member) open(t *client.Terms) (Gradient, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o, ok := m.gradients[t.ID]

@@ -17,7 +17,7 @@ func (f *Fleet) BeforeSend(g func()) { f.beforeSend = g }
 // Took has all members have taken part in a task.
 func (f *Fleet) Took(task [32]byte) {
 	for _, m := range f.members {
-		m.history.decide(task, 1, [32]byte{})
+		m.history.Decide(task, 1, [32]byte{})
 	}
 }
 

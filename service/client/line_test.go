@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -122,7 +122,7 @@ func TestLongBooksAreShortened(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range []wire.ClientID{{1}, {2}} {
-			for _, s := range b.history(id).tasks {
+			for _, s := range b.history(id).Tasks {
 				states[i] += fmt.Sprintf("%v %+v; ", id, *s)
 			}
 		}
@@ -136,7 +136,7 @@ func TestLongBooksAreShortened(t *testing.T) {
 			t.Fatal(err)
 		}
 		sizes[i] = bytes.Count(content, []byte("\n"))
-		states[i] = strings.ReplaceAll(states[i], fmt.Sprintf("round:%d ", 99999+i), "round:1 ")
+		states[i] = strings.ReplaceAll(states[i], fmt.Sprintf("Round:%d ", 99999+i), "Round:1 ")
 	}
 	if states[0] != states[1] || states[1] != states[2] {
 		t.Errorf("states differ:\n%s\n%s\n%s", states[0], states[1], states[2])
@@ -310,66 +310,10 @@ func TestCredentialsAreLines(t *testing.T) {
 }
 
 // oracle is an accountant that says what it is told to.
-type oracle struct {
-	eps   func(ev dp.Event, delta float64) float64
-	calls int
-}
+type oracle func(ev dp.Event, delta float64) float64
 
-func (a *oracle) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
-	a.calls++
-	return dp.Bound{Kind: dp.Upper, Guarantee: dp.Guarantee{Eps: a.eps(ev, delta), Delta: delta, Adjacency: dp.ReplaceOne}}, nil
-}
-
-// Each task is counted with its share of δ and up to a limit of its own.
-func TestTasksShareDelta(t *testing.T) {
-	charge := someDecisions()[0].charge
-	times := func(ev dp.Event, delta float64) float64 {
-		var n int64
-		for _, e := range ev.(dp.Sequence) {
-			n += e.(dp.Repeat).Times
-		}
-		if delta > 1e-6/3 {
-			t.Errorf("asked at delta = %v", delta)
-		}
-		return float64(n)
-	}
-	a := &oracle{eps: times}
-	c := &counter{accountant: a}
-	p := Policy{MaxEps0: 3, MaxEps: 9, MaxTaskEps: 3, Delta: 1e-6, MaxTasks: 3, MinReports: 1}.withDefaults()
-	h := &history{}
-	var causes []string
-	for i := range 12 {
-		terms := &Terms{ID: [32]byte{byte(i % 4)}, Charge: charge, policy: p}
-		if r := terms.afford(h, c); r != nil {
-			causes = append(causes, r.Detail[:min(20, len(r.Detail))])
-			continue
-		}
-		h.decide(terms.ID, int64(i+1), [32]byte{}).charge(charge, 1, 0)
-	}
-	// Three reports each, however they interleave; the fourth task is one too many.
-	var n []int64
-	for _, s := range h.tasks {
-		n = append(n, s.charges[0].Times)
-	}
-	if len(n) != 3 || n[0] != 3 || n[1] != 3 || n[2] != 3 {
-		t.Errorf("tasks of %v reports, refused for %q", n, causes)
-	}
-	(&Terms{ID: [32]byte{0}, Charge: charge, policy: p}).afford(h, c)
-	before := a.calls
-	(&Terms{ID: [32]byte{0}, Charge: charge, policy: p}).afford(h, c)
-	if a.calls != before {
-		t.Error("a question was asked twice")
-	}
-	// Tails of a sum are taken off, and what leaves nothing is without a bound.
-	s := &spent{tail: 1e-6}
-	s.charge(charge, 1, 0)
-	if eps, err := c.eps(s, 1e-6); err != nil || !math.IsInf(eps, 1) {
-		t.Errorf("epsilon %v, %v without a delta", eps, err)
-	}
-	a.eps = func(dp.Event, float64) float64 { return math.NaN() }
-	if r := (&Terms{ID: [32]byte{0}, Charge: dp.Round{Report: charge.Report, Population: 5}, policy: p}).afford(h, c); r == nil {
-		t.Error("an epsilon that is no number was taken")
-	}
+func (a oracle) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
+	return dp.Bound{Kind: dp.Upper, Guarantee: dp.Guarantee{Eps: a(ev, delta), Delta: delta, Adjacency: dp.ReplaceOne}}, nil
 }
 
 // Tasks that spend at the same time do not spend more than one after the other.
@@ -382,14 +326,14 @@ func TestTasksSpendAtTheSameTime(t *testing.T) {
 		}
 		return float64(n)
 	}
-	p := Policy{MaxEps0: 3, MaxEps: 20.5, MaxTaskEps: 10, Delta: 1e-6, MaxTasks: 2, MinReports: 1}.withDefaults()
-	f := &Fleet{counter: &counter{accountant: &oracle{eps: times}}}
-	m := &member{history: &history{}}
+	p := client.Policy{MaxEps0: 3, MaxEps: 20.5, MaxTaskEps: 10, Delta: 1e-6, MaxTasks: 2, MinReports: 1}
+	f := &Fleet{counter: &client.Counter{Accountant: oracle(times)}}
+	m := &member{history: &client.History{}}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	reserved := 0
 	for task := range 2 {
-		r := &rounds{fleet: f, terms: &Terms{ID: [32]byte{byte(task)}, Charge: charge, policy: p}}
+		r := &rounds{fleet: f, terms: &client.Terms{ID: [32]byte{byte(task)}, Charge: charge, Policy: p}}
 		wg.Go(func() {
 			for round := range int64(40) {
 				if r.reserve(m, wire.Announcement{Round: round + 1}, [32]byte{byte(round)}) == nil {
@@ -403,55 +347,5 @@ func TestTasksSpendAtTheSameTime(t *testing.T) {
 	wg.Wait()
 	if reserved != 20 {
 		t.Errorf("%d reports of two tasks, the budget is of 20", reserved)
-	}
-}
-
-// Who lowers the number of tasks has spent δ on those that were begun all the same.
-func TestFewerTasksLeaveNoMoreDelta(t *testing.T) {
-	charge := someDecisions()[0].charge
-	var least float64
-	a := &oracle{eps: func(_ dp.Event, delta float64) float64 { least = min(least, delta); return 1 }}
-	h := &history{}
-	for task := range byte(5) {
-		h.decide([32]byte{task}, 1, [32]byte{}).charge(charge, 1, 0)
-	}
-	p := Policy{MaxEps0: 3, MaxEps: 100, Delta: 1e-6, MaxTasks: 2, MinReports: 1}.withDefaults()
-	least = 1
-	(&Terms{ID: [32]byte{0}, Charge: charge, policy: p}).afford(h, &counter{accountant: a})
-	if !(least <= 1e-6/5) {
-		t.Errorf("five tasks were counted at delta = %v each, all have 1e-6", least)
-	}
-}
-
-// A coordinator may end a task wherever that suits it and go on in another: what a
-// task has left to spend is not another's.
-func TestTasksDoNotLeaveTheirBudgetToOthers(t *testing.T) {
-	charge := someDecisions()[0].charge
-	times := func(ev dp.Event, _ float64) float64 {
-		var n int64
-		for _, e := range ev.(dp.Sequence) {
-			n += e.(dp.Repeat).Times
-		}
-		return float64(n)
-	}
-	for _, limit := range []float64{0, 4, 6, 9} {
-		p := Policy{MaxEps0: 3, MaxEps: 10, MaxTaskEps: limit, Delta: 1e-6, MaxTasks: 4, MinReports: 1}.withDefaults()
-		c, h := &counter{accountant: &oracle{eps: times}}, &history{}
-		for task := range byte(4) {
-			for round := int64(1); round <= 1+int64(task)*20; round++ { // the first has one report only
-				terms := &Terms{ID: [32]byte{task}, Charge: charge, policy: p}
-				if terms.afford(h, c) == nil {
-					h.decide(terms.ID, round, [32]byte{}).charge(charge, 1, 0)
-				}
-			}
-		}
-		if n := float64(len(h.tasks)) * p.MaxTaskEps; n > p.MaxEps {
-			t.Errorf("%d tasks of %v each were begun, all may cost %v", len(h.tasks), p.MaxTaskEps, p.MaxEps)
-		}
-		for _, s := range h.tasks {
-			if eps, _ := c.eps(s, 1); eps > p.MaxTaskEps {
-				t.Errorf("a task cost %v, limit %v", eps, p.MaxTaskEps)
-			}
-		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/service/client"
 )
 
 // What clients write down is for nobody else on their machine.

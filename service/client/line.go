@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -78,6 +79,22 @@ func (d decision) append(dst []byte, before check) ([]byte, check) {
 
 // number is the shortest text that reads back as v.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// keep returns the lines that say as much as all that led to h.
+func keep(id wire.ClientID, h *client.History) []decision {
+	var out []decision
+	for _, s := range h.Tasks {
+		d := decision{client: id, task: s.Task, round: s.Round, announcement: s.Announcement}
+		for _, c := range s.Charges {
+			d.kept, d.times, d.tail, d.charge = true, c.Times, s.Tail, c.Event.(dp.Round)
+			out = append(out, d)
+		}
+		if len(s.Charges) == 0 {
+			out = append(out, d)
+		}
+	}
+	return out
+}
 
 var errBook = errors.New("client: the ledger is damaged")
 

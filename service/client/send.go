@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/riffle-dp/riffle/protocol/client"
 )
 
 // persist makes a request until it is answered, refused, or ctx ends.
@@ -14,7 +16,7 @@ func (f *Fleet) persist(ctx context.Context, task [32]byte, round int64, try fun
 	retry := newBackoff()
 	for {
 		err := try()
-		refused := (*Refused)(nil)
+		refused := (*client.Refused)(nil)
 		if err == nil || errors.As(err, &refused) || ctx.Err() != nil {
 			return err
 		}

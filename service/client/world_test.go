@@ -22,10 +22,11 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
-	"github.com/riffle-dp/riffle/protocol/client"
+	pure "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/client"
 )
 
 // world is the other roles as clients see them: two servers, their keys, and what
@@ -124,8 +125,8 @@ func gradientOf(i int64) client.Gradient {
 }
 
 // policy allows what the tests ask for.
-func policy() client.Policy {
-	return client.Policy{MaxEps0: 8, MaxEps: 1e3, Delta: 1e-3, MinReports: 2}
+func policy() pure.Policy {
+	return pure.Policy{MaxEps0: 8, MaxEps: 1e3, Delta: 1e-3, MinReports: 2}
 }
 
 func (w *world) config() client.JoinConfig {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
@@ -30,7 +31,7 @@ func (s session) lasts(p wire.Population, deadline time.Time) bool {
 // prepare asks for every client's session before a task's first round, and before
 // any client's data are touched: when it asks says nothing of them. What it does not
 // get is asked for again in the round.
-func (f *Fleet) prepare(ctx context.Context, t *Terms) {
+func (f *Fleet) prepare(ctx context.Context, t *client.Terms) {
 	e, err := func() (wire.Enrolment, error) {
 		f.enrolled.mu.Lock()
 		defer f.enrolled.mu.Unlock()
@@ -40,7 +41,7 @@ func (f *Fleet) prepare(ctx context.Context, t *Terms) {
 		return // the round's announcement says which enrolment it is for
 	}
 	now := time.Now()
-	key, err := shufflerKey(e, now)
+	key, err := e.ShufflerKey(now)
 	if err != nil {
 		return
 	}
@@ -87,12 +88,12 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite
 		return s, false, nil
 	}
 	if err := sleep(ctx, time.Until(at)); err != nil {
-		return s, true, refuse(CauseSession, "%v", err)
+		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}
 	select { // two tasks may need it at a time
 	case m.asking <- struct{}{}:
 	case <-ctx.Done():
-		return s, true, refuse(CauseSession, "%v", ctx.Err())
+		return s, true, client.Refuse(client.CauseSession, "%v", ctx.Err())
 	}
 	defer func() { <-m.asking }()
 	if s, ok := m.current(p, deadline); ok {
@@ -100,22 +101,22 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite
 	}
 	key, err := envelope.GenerateKey(suite, time.Time{})
 	if err != nil {
-		return s, true, refuse(CauseSession, "%v", err)
+		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}
 	request := wire.SessionRequest{Population: p, Client: m.id, Time: time.Now().Unix(), Suite: suite, Public: key.Public().Public}
 	a, err := f.post(ctx, "/v1/session", wire.Sign(m.credential.key, wire.LabelSession, request.Append(nil)))
 	if err != nil {
-		return s, true, refuse(CauseSession, "%v", err)
+		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}
 	if a.status != http.StatusOK {
-		return s, true, refuse(CauseSession, "%v", a.unexpected("session"))
+		return s, true, client.Refuse(client.CauseSession, "%v", a.unexpected("session"))
 	}
 	next := session{population: p, passes: a.passes}
 	if next.Session, err = key.OpenSession(request, a.body); err != nil {
-		return s, true, refuse(CauseSession, "%v", err)
+		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}
 	if !next.lasts(p, deadline) {
-		return s, true, refuse(CauseSession, "it ends at %s, the round at %s", time.Unix(next.Expires, 0).UTC().Format(time.RFC3339), deadline.UTC().Format(time.RFC3339))
+		return s, true, client.Refuse(client.CauseSession, "it ends at %s, the round at %s", time.Unix(next.Expires, 0).UTC().Format(time.RFC3339), deadline.UTC().Format(time.RFC3339))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
-	"github.com/riffle-dp/riffle/protocol/client"
+	pure "github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/client"
 )
 
 // costly is a task whose noise takes minutes to check.
@@ -30,8 +31,8 @@ func TestCostlyTaskIsRefused(t *testing.T) {
 	p.MaxWork = 100 * time.Millisecond
 	begun := time.Now()
 	_, err := p.Agree(t.Context(), costly("one"))
-	var refused *client.Refused
-	if !errors.As(err, &refused) || refused.Cause != client.CausePolicy || !strings.Contains(refused.Detail, "to check") {
+	var refused *pure.Refused
+	if !errors.As(err, &refused) || refused.Cause != pure.CausePolicy || !strings.Contains(refused.Detail, "to check") {
 		t.Errorf("error %v", err)
 	}
 	if took := time.Since(begun); took > 5*time.Second {
@@ -147,4 +148,19 @@ func TestTasksWithoutEnd(t *testing.T) {
 		run(t, tasks, func(c *client.JoinConfig) { c.Policy.MaxWork = time.Hour }, says("max-tasks: 1"),
 			func(f *client.Fleet) { f.Took([32]byte{9}) })
 	})
+}
+
+// A client cannot tell which of a sum's rounds were void and may report in all that
+// are announced: it counts the tails of all of them.
+func TestTailsOfAllAnnouncedRounds(t *testing.T) {
+	task := wire.Task{Population: wire.Population{3}, Name: "tails", Trust: dp.Distributed, Participation: dp.All, MinReports: 3, Rounds: 4, Delta: 1e-5,
+		Mechanism: sumTask(t, 4, 3)}
+	terms, err := policy().Agree(t.Context(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 18 rounds may be announced, and CheckSigma gives each a quarter of the share.
+	if want := vecsum.TailShare * task.Delta * 18 / 4; !(terms.Tail >= want && terms.Tail < want*1.000001) {
+		t.Errorf("a tail of %v, want %v", terms.Tail, want)
+	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
@@ -62,7 +63,7 @@ type book struct {
 
 	mu       sync.Mutex
 	last     check
-	clients  map[wire.ClientID]*history
+	clients  map[wire.ClientID]*client.History
 	outboxes map[[32]byte]*outbox
 	left     map[[32]byte]*outbox // what an earlier process left; does not change
 }
@@ -98,14 +99,14 @@ func openBook(dir string) (b *book, err error) {
 		}
 	}
 	b = &book{dir: dir, unlock: unlock, last: last, lines: &appender{path: path},
-		clients: map[wire.ClientID]*history{}, outboxes: map[[32]byte]*outbox{}, left: map[[32]byte]*outbox{}}
+		clients: map[wire.ClientID]*client.History{}, outboxes: map[[32]byte]*outbox{}, left: map[[32]byte]*outbox{}}
 	charged := map[[32]byte]map[wire.ClientID][32]byte{}
 	for _, d := range all {
-		s := b.history(d.client).decide(d.task, d.round, d.announcement)
+		s := b.history(d.client).Decide(d.task, d.round, d.announcement)
 		if d.times == 0 {
 			continue
 		}
-		s.charge(d.charge, d.times, d.tail)
+		s.Charge(d.charge, d.times, d.tail)
 		if d.kept {
 			continue
 		}
@@ -131,7 +132,7 @@ func (b *book) shorten(lines int) error {
 	}
 	out, last, short := []byte(bookHeader), bookStart(), 0
 	for _, id := range slices.SortedFunc(maps.Keys(b.clients), func(a, b wire.ClientID) int { return bytes.Compare(a[:], b[:]) }) {
-		for _, d := range b.clients[id].keep(id) {
+		for _, d := range keep(id, b.clients[id]) {
 			out, last = d.append(out, last)
 			short++
 		}
@@ -196,10 +197,10 @@ func (b *book) Close() error { return b.unlock() }
 
 // history returns a client's, which the caller reads and changes under its own
 // lock: one goroutine at a time decides for a client.
-func (b *book) history(id wire.ClientID) *history {
+func (b *book) history(id wire.ClientID) *client.History {
 	h := b.clients[id]
 	if h == nil {
-		h = &history{}
+		h = &client.History{}
 		b.clients[id] = h
 	}
 	return h
