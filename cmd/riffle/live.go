@@ -265,7 +265,7 @@ func (l *live) round(r *train.Run, result simulate.Result) {
 	if l.board == nil {
 		return
 	}
-	e, entries := r.LastCharge()
+	charged := r.Charged()
 	ended := dashboard.Round{Round: result.Round, Reports: result.Reports, Rejected: result.Rejected}
 	l.set(func(t *dashboard.Task) {
 		l.lap(0, result.Reports)
@@ -281,8 +281,9 @@ func (l *live) round(r *train.Run, result simulate.Result) {
 		} else {
 			t.Released++
 		}
-		if entries > l.ledger.Entries {
-			t.Charge, t.Charged = operate.DescribeEvent(e.Event), entries
+		if n := int64(len(charged)); n > l.ledger.Entries {
+			e := charged[n-1]
+			t.Charge, t.Charged = operate.DescribeEvent(e.Event), n
 			l.ledger.Charge(t.Name, e.Round, t.Charge)
 		}
 	})

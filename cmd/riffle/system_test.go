@@ -548,8 +548,8 @@ func replayCharged(t *testing.T, config string, id [32]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Bind(ctx, 3, [32]byte{1}, [32]byte{2})
-	if err := l.Charge(ledger.Entry{Round: 3, Event: l.Entries()[0].Event}); err != nil {
+	third := ledger.Charge{Task: id, Round: 3, Announcement: [32]byte{1}, Batch: [32]byte{2}, Event: l.Entries()[0].Event}
+	if err := l.Charge(ctx, third); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

@@ -37,7 +37,7 @@ func TestEpochIsChargedOnceWhateverIsVoid(t *testing.T) {
 			t.Fatal(err)
 		}
 		for round := int64(2); round <= 6; round++ {
-			if err := c.Receive(batch(round, 3).Closed()); err != nil {
+			if err := c.Receive(t.Context(), batch(round, 3).Closed()); err != nil {
 				t.Fatal(err)
 			}
 			if _, _, err := c.End(); err != nil {
@@ -58,7 +58,7 @@ func TestBlockBoundsItsBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, k := range []int{1, 5} { // the first block has 4
-		if err := c.Receive(batch(1, k).Closed()); err == nil {
+		if err := c.Receive(t.Context(), batch(1, k).Closed()); err == nil {
 			t.Errorf("took %d reports from a block of 4", k)
 		}
 	}
@@ -83,13 +83,13 @@ func TestRestoredOpenBlockTakesNoOtherBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Receive(batch(1, 4).Closed()); err != nil {
+	if err := c.Receive(t.Context(), batch(1, 4).Closed()); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := c.End(); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Receive(first.Closed()); err != nil {
+	if err := c.Receive(t.Context(), first.Closed()); err != nil {
 		t.Fatal(err)
 	}
 	again, err := New(blocked(t, &book{}, dp.Shuffle))
@@ -99,10 +99,10 @@ func TestRestoredOpenBlockTakesNoOtherBatch(t *testing.T) {
 	if err := again.Restore(c.State()); err != nil {
 		t.Fatal(err)
 	}
-	if err := again.Receive(wire.Batch{Round: 2, Payloads: []int64{7, 8, 9}}.Closed()); err == nil {
+	if err := again.Receive(t.Context(), wire.Batch{Round: 2, Payloads: []int64{7, 8, 9}}.Closed()); err == nil {
 		t.Error("a restored round took another batch")
 	}
-	if err := again.Receive(first.Closed()); err != nil {
+	if err := again.Receive(t.Context(), first.Closed()); err != nil {
 		t.Errorf("a restored round refused its own batch: %v", err)
 	}
 	lost := c.State()
@@ -127,7 +127,7 @@ func TestBlocksWithoutLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	for round := int64(1); round <= 4; round++ {
-		if err := co.Receive(batch(round, 3).Closed()); err != nil {
+		if err := co.Receive(t.Context(), batch(round, 3).Closed()); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := co.End(); err != nil {

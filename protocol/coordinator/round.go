@@ -4,6 +4,7 @@
 package coordinator
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -21,11 +22,15 @@ import (
 // Ledger is the budget. Charge returns only when the charge would survive
 // what the coordinator survives; charging the same round again is harmless.
 type Ledger interface {
-	Charge(ledger.Entry) error
+	Charge(context.Context, ledger.Charge) error
 	Spent() (dp.Bound, error)
 	Entries() []ledger.Entry
 	Restore([]ledger.Entry) error
 }
+
+// ErrBatch is wrapped by the refusal of a batch that cannot be one of the round that
+// was announced. Nothing was charged for it.
+var ErrBatch = errors.New("coordinator: not a batch of the announced round")
 
 // Config is a task. Required are all fields but Sample, CheckInRate and Blocks,
 // each of which belongs to one Participation, and Report where the ledger is
@@ -174,22 +179,40 @@ func (c *Coordinator) Announce() wire.Announcement {
 // the batch be opened; if it refuses, the batch must be destroyed unread. One
 // charge pays for one batch: the same one may be received again before End, also
 // by a coordinator restored from a State in which it is open; another one is
-// refused.
+// refused. The error wraps ErrBatch or is the ledger's.
 //
 // With dp.Local a void round is charged, too, and ends without a tally: its reports
 // were seen by who carries them, and nobody is trusted to forget them.
-func (c *Coordinator) Receive(b wire.RoundClosed) error {
+func (c *Coordinator) Receive(ctx context.Context, b wire.RoundClosed) error {
+	event, charged, err := c.cost(b)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBatch, err)
+	}
+	if charged {
+		if err := c.config.Ledger.Charge(ctx, ledger.Charge{
+			Task: c.config.Task, Round: b.Round, Announcement: b.Announcement, Batch: b.Digest, Event: event,
+		}); err != nil {
+			return err
+		}
+	}
+	c.opened, c.batch = b.Round, b.Digest
+	return nil
+}
+
+// cost is what a closed batch is to be charged; false if it was paid for before. An
+// error says that the batch cannot be of the coming round.
+func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, err error) {
 	if b.Round != c.round+1 {
-		return fmt.Errorf("coordinator: batch of round %d, want round %d", b.Round, c.round+1)
+		return event, false, fmt.Errorf("it is of round %d, want round %d", b.Round, c.round+1)
 	}
 	if b.Void && c.config.Trust != dp.Local {
-		return fmt.Errorf("coordinator: round %d is void, there is no batch of it", b.Round)
+		return event, false, fmt.Errorf("round %d is void", b.Round)
 	}
 	if c.opened != 0 {
 		if b.Digest != c.batch {
-			return fmt.Errorf("coordinator: round %d is charged for another batch", c.opened)
+			return event, false, fmt.Errorf("round %d is charged for another", c.opened)
 		}
-		return nil
+		return event, false, nil
 	}
 	// More cannot come from those who were asked.
 	k, limit := b.Reports, c.config.Population
@@ -204,20 +227,10 @@ func (c *Coordinator) Receive(b wire.RoundClosed) error {
 		limit = c.config.Blocks.Len(block)
 	}
 	if k < c.config.MinReports || k > limit {
-		return fmt.Errorf("coordinator: round %d has %d reports, want between n-min = %d and %d",
+		return event, false, fmt.Errorf("round %d has %d reports, want between n-min = %d and %d",
 			b.Round, k, c.config.MinReports, limit)
 	}
-	if c.config.Participation != dp.Once || !c.epochCharged(b.Round) {
-		event, err := c.event(k)
-		if err != nil {
-			return err
-		}
-		if err := c.config.Ledger.Charge(ledger.Entry{Round: b.Round, Event: event}); err != nil {
-			return err
-		}
-	}
-	c.opened, c.batch = b.Round, b.Digest
-	return nil
+	return c.Planned(k)
 }
 
 // event is what a round with k reports costs. Given k, those who took part are

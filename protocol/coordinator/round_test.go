@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"errors"
 	"math"
 	"testing"
@@ -18,11 +19,11 @@ type book struct {
 	charged []ledger.Entry
 }
 
-func (b *book) Charge(e ledger.Entry) error {
+func (b *book) Charge(_ context.Context, c ledger.Charge) error {
 	if b.refuse != nil {
 		return b.refuse
 	}
-	b.charged = append(b.charged, e)
+	b.charged = append(b.charged, ledger.Entry{Round: c.Round, Event: c.Event})
 	return nil
 }
 func (b *book) Spent() (dp.Bound, error)       { return dp.Bound{}, nil }
@@ -71,14 +72,14 @@ func TestNothingOpensBeforeTheCharge(t *testing.T) {
 	if _, _, err := c.End(); err == nil {
 		t.Error("ended a round that was not charged")
 	}
-	if err := c.Receive(batch(1, 4).Closed()); !errors.Is(err, refusal) {
+	if err := c.Receive(t.Context(), batch(1, 4).Closed()); !errors.Is(err, refusal) {
 		t.Errorf("refused charge gave %v", err)
 	}
 	if _, err := c.NewTally(); err == nil {
 		t.Error("a tally after a refused charge")
 	}
 	b.refuse = nil
-	if err := c.Receive(batch(1, 4).Closed()); err != nil {
+	if err := c.Receive(t.Context(), batch(1, 4).Closed()); err != nil {
 		t.Fatal(err)
 	}
 	if len(b.charged) != 1 || b.charged[0].Event.Reports != 4 || b.charged[0].Event.Participation != dp.All {
@@ -93,7 +94,7 @@ func TestWrongBatchesAreRefusedUncharged(t *testing.T) {
 	b := &book{}
 	c := newCoordinator(t, b)
 	for _, wrong := range []wire.Batch{batch(0, 4), batch(2, 4), batch(1, 1), batch(1, 5)} {
-		if err := c.Receive(wrong.Closed()); err == nil {
+		if err := c.Receive(t.Context(), wrong.Closed()); err == nil {
 			t.Errorf("received %d reports for round %d", len(wrong.Payloads), wrong.Round)
 		}
 	}
@@ -111,11 +112,11 @@ func TestSampledRoundTakesNoMoreThanItsSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Receive(batch(1, 4).Closed()); err == nil || len(b.charged) != 0 {
+	if err := c.Receive(t.Context(), batch(1, 4).Closed()); err == nil || len(b.charged) != 0 {
 		t.Errorf("4 reports of a sample of 3: %v, charged %v", err, b.charged)
 	}
 	for round, k := range []int{3, 2} { // one may have dropped out
-		if err := c.Receive(batch(int64(round)+1, k).Closed()); err != nil {
+		if err := c.Receive(t.Context(), batch(int64(round)+1, k).Closed()); err != nil {
 			t.Fatal(err)
 		}
 		want := dp.Round{Report: settings.Report, Trust: dp.Shuffle, Participation: dp.Sampled, Population: 4, Reports: int64(k), Realised: true}
@@ -133,11 +134,11 @@ func TestOneChargePaysForOneBatch(t *testing.T) {
 	c := newCoordinator(t, b)
 	first := wire.Batch{Round: 1, Payloads: []int64{3, 1, 2}}
 	for range 2 { // a round that was cut off is run again
-		if err := c.Receive(first.Closed()); err != nil {
+		if err := c.Receive(t.Context(), first.Closed()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Receive(wire.Batch{Round: 1, Payloads: []int64{3, 1, 0}}.Closed()); err == nil {
+	if err := c.Receive(t.Context(), wire.Batch{Round: 1, Payloads: []int64{3, 1, 0}}.Closed()); err == nil {
 		t.Error("a second batch of the same size was received for one charge")
 	}
 	if len(b.charged) != 1 {
@@ -149,7 +150,7 @@ func TestOneChargePaysForOneBatch(t *testing.T) {
 	if _, err := c.NewTally(); err == nil {
 		t.Error("a batch can be opened after the end of its round")
 	}
-	if err := c.Receive(first.Closed()); err == nil {
+	if err := c.Receive(t.Context(), first.Closed()); err == nil {
 		t.Error("an old batch was received again")
 	}
 }
@@ -157,7 +158,7 @@ func TestOneChargePaysForOneBatch(t *testing.T) {
 func TestRestoreBringsBackTheCharges(t *testing.T) {
 	b := &book{}
 	c := newCoordinator(t, b)
-	if err := c.Receive(batch(1, 3).Closed()); err != nil {
+	if err := c.Receive(t.Context(), batch(1, 3).Closed()); err != nil {
 		t.Fatal(err)
 	}
 	s := c.State()
@@ -173,7 +174,7 @@ func TestRestoreBringsBackTheCharges(t *testing.T) {
 func TestRoundSumsExactlyAndRejectsBadReports(t *testing.T) {
 	b := &book{}
 	c := newCoordinator(t, b)
-	if err := c.Receive(batch(1, 4).Closed()); err != nil {
+	if err := c.Receive(t.Context(), batch(1, 4).Closed()); err != nil {
 		t.Fatal(err)
 	}
 	const half = 1 << 23
@@ -194,7 +195,7 @@ func TestRoundSumsExactlyAndRejectsBadReports(t *testing.T) {
 	if c.Round() != 1 || c.Announce().Round != 2 {
 		t.Errorf("round %d after the first", c.Round())
 	}
-	if err := c.Receive(batch(2, 3).Closed()); err != nil {
+	if err := c.Receive(t.Context(), batch(2, 3).Closed()); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := c.End(first); err == nil {
@@ -204,7 +205,7 @@ func TestRoundSumsExactlyAndRejectsBadReports(t *testing.T) {
 
 func TestRoundWithoutAcceptableReportsTakesNoStep(t *testing.T) {
 	c := newCoordinator(t, &book{})
-	if err := c.Receive(batch(1, 4).Closed()); err != nil {
+	if err := c.Receive(t.Context(), batch(1, 4).Closed()); err != nil {
 		t.Fatal(err)
 	}
 	tally, _ := c.NewTally()
@@ -223,7 +224,7 @@ func TestAnnouncementNamesTheModel(t *testing.T) {
 	if before.Digest() != c.Announce().Digest() {
 		t.Error("announcing twice differs")
 	}
-	if err := c.Receive(batch(1, 4).Closed()); err != nil {
+	if err := c.Receive(t.Context(), batch(1, 4).Closed()); err != nil {
 		t.Fatal(err)
 	}
 	tally, _ := c.NewTally()
@@ -282,7 +283,7 @@ func TestConfigIsChecked(t *testing.T) {
 // A sum of which nobody saw the parts counts like the reports in it.
 func TestAddSum(t *testing.T) {
 	c := newCoordinator(t, &book{})
-	if err := c.Receive(batch(1, 4).Closed()); err != nil {
+	if err := c.Receive(t.Context(), batch(1, 4).Closed()); err != nil {
 		t.Fatal(err)
 	}
 	tally, err := c.NewTally()

@@ -36,7 +36,7 @@ func shortened(t *testing.T, m randomizer.Randomizer, sized bool, liars int) (pa
 	}
 	r := m.NewReport()
 	for round := range int64(rounds) {
-		if err := c.Receive(wire.RoundClosed{Round: round + 1, Reports: n}); err != nil {
+		if err := c.Receive(t.Context(), wire.RoundClosed{Round: round + 1, Reports: n}); err != nil {
 			t.Fatal(err)
 		}
 		tally, err := c.NewTally()

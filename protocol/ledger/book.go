@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -27,7 +28,7 @@ type Book struct {
 	population wire.Population
 	entries    []wire.Entry
 	head       [32]byte
-	whole      *whole
+	total      *total
 	tasks      map[[32]byte]*account
 }
 
@@ -41,11 +42,11 @@ type account struct {
 // NewBook returns the empty book of a population, whose budget over all tasks is
 // limit.
 func NewBook(p wire.Population, limit Config) (*Book, error) {
-	whole, err := newWhole(limit)
+	total, err := newTotal(limit)
 	if err != nil {
 		return nil, err
 	}
-	return &Book{population: p, whole: whole, tasks: map[[32]byte]*account{}}, nil
+	return &Book{population: p, total: total, tasks: map[[32]byte]*account{}}, nil
 }
 
 // SetTask gives a task its own budget. What was charged to it before counts.
@@ -69,15 +70,6 @@ func (b *Book) account(task [32]byte) *account {
 		b.tasks[task] = a
 	}
 	return a
-}
-
-// Charge is a round to be charged: what a coordinator knows of a closed round.
-type Charge struct {
-	Task         [32]byte
-	Round        int64
-	Announcement [32]byte
-	Batch        [32]byte
-	Event        dp.Round
 }
 
 // Next returns the entry to write for a charge, or the one that was written for it
@@ -107,7 +99,7 @@ func (b *Book) Next(c Charge) (e wire.Entry, written bool, err error) {
 	if err := b.tails(c.Task, a.ledger.config, false); err != nil {
 		return wire.Entry{}, false, err
 	}
-	if err := b.whole.afford(c.Task, c.Event); err != nil {
+	if err := b.total.afford(c.Task, c.Event); err != nil {
 		return wire.Entry{}, false, fmt.Errorf("population %x: %w", b.population[:4], err)
 	}
 	// What cannot be read back must not be written.
@@ -142,7 +134,7 @@ func (b *Book) Apply(e wire.Entry) error {
 	if a.ledger != nil {
 		a.ledger.record(entry)
 	}
-	b.whole.record(e.Task, e.Event)
+	b.total.record(e.Task, e.Event, 1)
 	b.entries, b.head = append(b.entries, e), e.Digest()
 	return nil
 }
@@ -163,17 +155,17 @@ func (b *Book) Affords(task [32]byte, event dp.Round) error {
 // ErrBudget.
 func (b *Book) CheckTail(task [32]byte, limit Config) error { return b.tails(task, limit, true) }
 
-// tails keeps the tails of all tasks that are charged, or may be, within what the
-// population keeps of its δ for them. ε is counted once for all tasks, at the δ
-// that is left.
-func (b *Book) tails(task [32]byte, limit Config, mayBe bool) error {
+// tails refuses a task whose tail does not fit, beside those of all charged tasks,
+// what the population keeps of its δ for them. With planned, tasks count that have a
+// budget and were not charged yet. ε is counted at the δ that is left.
+func (b *Book) tails(task [32]byte, limit Config, planned bool) error {
 	if limit.Tail == 0 {
 		return nil
 	}
 	total := limit.Tail * limit.Delta
 	for id, a := range b.tasks {
 		switch {
-		case id == task || len(a.entries) == 0 && !mayBe:
+		case id == task || len(a.entries) == 0 && !planned:
 		case a.ledger != nil:
 			total += a.ledger.config.Tail * a.ledger.config.Delta
 		case a.last.Event.Trust == dp.Distributed:
@@ -181,7 +173,7 @@ func (b *Book) tails(task [32]byte, limit Config, mayBe bool) error {
 		}
 	}
 	// Negated so that a NaN refuses.
-	if kept := b.whole.config.Tail * b.whole.config.Delta; !(total <= kept*(1+0x1p-41)) {
+	if kept := b.total.config.Tail * b.total.config.Delta; !(total <= kept*(1+0x1p-41)) {
 		return fmt.Errorf("%w: the tails of tasks come to %g of delta together, the population keeps %g for them", ErrBudget, total, kept)
 	}
 	return nil
@@ -200,13 +192,14 @@ func (b *Book) withoutBudget() (out [][32]byte) {
 // Head returns how many entries there are and the digest of the last.
 func (b *Book) Head() (entries int64, digest [32]byte) { return int64(len(b.entries)), b.head }
 
-// Entries returns a copy of all entries, oldest first.
-func (b *Book) Entries() []wire.Entry { return append([]wire.Entry(nil), b.entries...) }
+// Entries returns all entries, oldest first. The list is not to be changed.
+func (b *Book) Entries() []wire.Entry { return slices.Clip(b.entries) }
 
-// TaskEntries returns a copy of what a task was charged, oldest first.
+// TaskEntries returns what a task was charged, oldest first. The list is not to be
+// changed.
 func (b *Book) TaskEntries(task [32]byte) []Entry {
 	if a := b.tasks[task]; a != nil {
-		return append([]Entry(nil), a.entries...)
+		return slices.Clip(a.entries)
 	}
 	return nil
 }
@@ -221,7 +214,7 @@ func (b *Book) Last(task [32]byte) (e wire.Entry, ok bool) {
 
 // Spent bounds what all tasks cost together: of one task as tightly as can be, of
 // several as if each round had been chosen upon what was released before.
-func (b *Book) Spent() (dp.Bound, error) { return b.whole.Spent() }
+func (b *Book) Spent() (dp.Bound, error) { return b.total.Spent() }
 
 // SpentOn bounds what a task with a budget cost by itself.
 func (b *Book) SpentOn(task [32]byte) (dp.Bound, error) {

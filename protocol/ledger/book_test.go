@@ -175,7 +175,7 @@ func TestAChargePaysForOneBatch(t *testing.T) {
 	}
 }
 
-// A task's ledger charges nothing that was not bound to its batch.
+// A task's ledger writes down which batch is paid for, and charges no other task.
 func TestTaskLedger(t *testing.T) {
 	s := &storage{}
 	j := open(t, s, 9)
@@ -184,15 +184,12 @@ func TestTaskLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := Entry{Round: 1, Event: event(1)}
-	if err := l.Charge(e); err == nil {
-		t.Error("charged for no batch")
+	c := Charge{Task: [32]byte{2}, Round: 1, Announcement: [32]byte{3}, Batch: [32]byte{4}, Event: e.Event}
+	if err := l.Charge(t.Context(), c); err == nil {
+		t.Error("charged another task")
 	}
-	l.Bind(t.Context(), 2, [32]byte{}, [32]byte{})
-	if err := l.Charge(e); err == nil {
-		t.Error("charged for another round's batch")
-	}
-	l.Bind(t.Context(), 1, [32]byte{3}, [32]byte{4})
-	if err := l.Charge(e); err != nil {
+	c.Task = [32]byte{1}
+	if err := l.Charge(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	last, ok := l.Last()
@@ -359,7 +356,7 @@ func TestBookCountsLikeLedgers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole, _ := New(budget(20))
+		all, _ := New(budget(20))
 		parts := map[byte]*Ledger{}
 		for task := byte(1); task <= 3; task++ {
 			if _, err := j.Task([32]byte{task}, budget(9)); err != nil {
@@ -373,7 +370,7 @@ func TestBookCountsLikeLedgers(t *testing.T) {
 			eps0 := rapid.SampledFrom([]float64{.5, 1, 2}).Draw(t, "eps0")
 			rounds[task]++
 			err := j.Charge(context.Background(), charge(task, rounds[task], eps0))
-			fits := parts[task].afford(Entry{Round: rounds[task], Event: event(eps0)}) == nil && whole.afford(Entry{Round: i + 1, Event: event(eps0)}) == nil
+			fits := parts[task].afford(Entry{Round: rounds[task], Event: event(eps0)}) == nil && all.afford(Entry{Round: i + 1, Event: event(eps0)}) == nil
 			if fits != (err == nil) {
 				t.Fatalf("charge %d: %v, fits: %t", i, err, fits)
 			}
@@ -382,10 +379,10 @@ func TestBookCountsLikeLedgers(t *testing.T) {
 				continue
 			}
 			parts[task].record(Entry{Round: rounds[task], Event: event(eps0)})
-			whole.record(Entry{Round: i + 1, Event: event(eps0)})
+			all.record(Entry{Round: i + 1, Event: event(eps0)})
 		}
 		j.View(func(b *Book) {
-			want, _ := whole.Spent()
+			want, _ := all.Spent()
 			if got, err := b.Spent(); err != nil || got != want {
 				t.Errorf("spent %v, want %v (%v)", got.Eps, want.Eps, err)
 			}

@@ -69,10 +69,10 @@ type Journal struct {
 // whether it is known. It must not call the journal.
 type Lookup func(ctx context.Context, task [32]byte) (limit Config, ok bool, err error)
 
-// SetLookup says where the budgets of tasks are found that others have charged and
-// that Task was not called for. Without one nothing with a tail is charged beside a
-// task whose tail is not known. A lookup that fails fails the charge, which may be
-// tried again.
+// SetLookup says where to find the budgets of tasks that others have charged and
+// that Task was not called for. Without a lookup, charges with a tail are refused
+// while any charged task's tail is unknown. Where the lookup fails, so does the
+// charge, which may be tried again.
 func (j *Journal) SetLookup(f Lookup) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -242,30 +242,19 @@ func (j *Journal) Task(task [32]byte, limit Config) (*TaskLedger, error) {
 	return &TaskLedger{journal: j, task: task}, nil
 }
 
-// TaskLedger is a journal seen from one task: a coordinator's ledger. What is
-// charged has to be bound to its batch first. For one goroutine.
+// TaskLedger is a journal seen from one task: a coordinator's ledger. Safe for
+// concurrent use.
 type TaskLedger struct {
 	journal *Journal
 	task    [32]byte
-
-	ctx   context.Context
-	bound Charge
 }
 
-// Bind says which announcement and batch the next Charge pays for. ctx is of that
-// charge.
-func (l *TaskLedger) Bind(ctx context.Context, round int64, announcement, batch [32]byte) {
-	l.ctx, l.bound = ctx, Charge{Task: l.task, Round: round, Announcement: announcement, Batch: batch}
-}
-
-// Charge is durable when it returns nil.
-func (l *TaskLedger) Charge(e Entry) error {
-	if l.ctx == nil || e.Round != l.bound.Round {
-		return fmt.Errorf("ledger: round %d is charged for no batch", e.Round)
+// Charge writes a charge of the task down, as Journal.Charge does.
+func (l *TaskLedger) Charge(ctx context.Context, c Charge) error {
+	if c.Task != l.task {
+		return fmt.Errorf("ledger: a charge of task %x is not for the ledger of task %x", c.Task[:8], l.task[:8])
 	}
-	c := l.bound
-	c.Event = e.Event
-	return l.journal.Charge(l.ctx, c)
+	return l.journal.Charge(ctx, c)
 }
 
 // Affords says whether the next round could be charged as an event: nil, or why not.

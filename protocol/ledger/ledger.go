@@ -1,15 +1,21 @@
-// Package ledger keeps a task's privacy budget. It records events, never a
-// running ε: what the events cost is asked of a dp.Accountant.
+// Package ledger keeps the privacy budgets of tasks and of the population they
+// share. It records events, never a running ε: what the events cost is asked of a
+// dp.Accountant.
 //
-// The step order is the one a durable ledger keeps: a round is charged, and
-// the charge stands, before any of its reports is opened. A round that is run
-// again after a crash is charged once, because it releases identical bytes.
+// A round is charged, and the charge stands, before any of its reports is opened.
+// A round that is run again after a crash is charged once: it releases the same
+// bytes.
+//
+// A Ledger is one task's, in memory. A Book is a population's, of all its tasks,
+// and a Journal is a Book with its storage.
 package ledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 )
@@ -44,23 +50,28 @@ func (c Config) check() error {
 	return nil
 }
 
-// Eps bounds ε at Delta for rounds whose parameters do not depend on releases.
-func (c Config) Eps(ev dp.Event) (dp.Bound, error) { return c.eps(ev, false, 1) }
-
 // Entry is one charged round.
 type Entry struct {
 	Round int64
 	Event dp.Round
 }
 
-// Ledger is not safe for concurrent use: a budget has one writer.
+// Charge is what a coordinator asks for before it opens any report of a closed
+// round: the event it costs, and the batch that the charge pays for.
+type Charge struct {
+	Task         [32]byte
+	Round        int64
+	Announcement [32]byte // digest
+	Batch        [32]byte // digest, of the order of its reports as well
+	Event        dp.Round
+}
+
+// Ledger is the budget of one task in memory. It keeps the Round and Event of a
+// Charge; a Journal keeps all of it. Not safe for concurrent use: a budget has one
+// writer.
 type Ledger struct {
-	config  Config
+	counter
 	entries []Entry
-	history dp.Sequence // entries, with equal neighbours folded into a Repeat
-	// What the accountant said of history, and of history with asked added.
-	spent, next *dp.Bound
-	asked       dp.Round
 }
 
 // New returns an empty ledger.
@@ -68,16 +79,14 @@ func New(c Config) (*Ledger, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return &Ledger{config: c}, nil
+	return &Ledger{counter: counter{config: c}}, nil
 }
 
 // Charge records a round before its reports are opened. Charging the last
 // round again with the same event changes nothing; with another event, or
 // out of order, it is an error. On ErrBudget nothing was recorded.
-func (l *Ledger) Charge(e Entry) error {
-	if err := e.Event.Validate(); err != nil {
-		return err
-	}
+func (l *Ledger) Charge(_ context.Context, c Charge) error {
+	e := Entry{Round: c.Round, Event: c.Event}
 	if n := len(l.entries); n > 0 && e.Round <= l.entries[n-1].Round {
 		if e == l.entries[n-1] {
 			return nil
@@ -94,22 +103,11 @@ func (l *Ledger) Charge(e Entry) error {
 
 // afford returns an error unless e may be charged within the budget.
 func (l *Ledger) afford(e Entry) error {
-	if err := e.Event.Validate(); err != nil {
-		return err
+	b, ok, err := l.fits(e.Event, count{share: 1})
+	if err != nil {
+		return fmt.Errorf("ledger: round %d: %w", e.Round, err)
 	}
-	if math.IsInf(l.config.MaxEps, 1) {
-		return nil
-	}
-	if l.next == nil || l.asked != e.Event {
-		b, err := l.config.Eps(appendEvent(l.history, e.Event))
-		if err != nil {
-			return fmt.Errorf("ledger: round %d: %w", e.Round, err)
-		}
-		l.next, l.asked = &b, e.Event
-	}
-	b := *l.next
-	// Negated so that a NaN refuses.
-	if !(b.Eps <= l.config.MaxEps) {
+	if !ok {
 		return fmt.Errorf("ledger: round %d would bring epsilon to %.4g, above %.4g: %w",
 			e.Round, b.Eps, l.config.MaxEps, ErrBudget)
 	}
@@ -119,30 +117,14 @@ func (l *Ledger) afford(e Entry) error {
 // record adds e, which was afforded or spent before.
 func (l *Ledger) record(e Entry) {
 	l.entries = append(l.entries, e)
-	l.history = appendEvent(l.history, e.Event)
-	if l.spent = nil; l.next != nil && l.asked == e.Event {
-		l.spent = l.next
-	}
-	l.next = nil
+	l.add(e.Event, 1)
 }
 
 // Spent returns the bound on everything charged so far.
-func (l *Ledger) Spent() (dp.Bound, error) {
-	if len(l.history) == 0 {
-		return l.config.nothing(), nil
-	}
-	if l.spent == nil {
-		b, err := l.config.Eps(l.history)
-		if err != nil {
-			return b, err
-		}
-		l.spent = &b
-	}
-	return *l.spent, nil
-}
+func (l *Ledger) Spent() (dp.Bound, error) { return l.cost(count{share: 1}) }
 
-// Entries returns a copy of what was charged, oldest first.
-func (l *Ledger) Entries() []Entry { return append([]Entry(nil), l.entries...) }
+// Entries returns what was charged, oldest first. The list is not to be changed.
+func (l *Ledger) Entries() []Entry { return slices.Clip(l.entries) }
 
 // Restore replays entries into an empty ledger without asking for the budget
 // again: they were accepted once, and what is spent is spent.
@@ -150,7 +132,6 @@ func (l *Ledger) Restore(entries []Entry) error {
 	if len(l.entries) != 0 {
 		return errors.New("ledger: restore into a ledger that is not empty")
 	}
-	var history dp.Sequence
 	for i, e := range entries {
 		if err := e.Event.Validate(); err != nil {
 			return fmt.Errorf("ledger: entry %d: %w", i, err)
@@ -158,24 +139,11 @@ func (l *Ledger) Restore(entries []Entry) error {
 		if i > 0 && e.Round <= entries[i-1].Round {
 			return fmt.Errorf("ledger: entry %d: round %d after round %d", i, e.Round, entries[i-1].Round)
 		}
-		history = appendEvent(history, e.Event)
 	}
-	l.entries = append([]Entry(nil), entries...)
-	l.history, l.spent, l.next = history, nil, nil
+	for _, e := range entries {
+		l.record(e)
+	}
 	return nil
-}
-
-// appendEvent returns h with ev added and never writes to h's elements, so
-// that a refused charge leaves no trace.
-func appendEvent(h dp.Sequence, ev dp.Round) dp.Sequence {
-	if n := len(h); n > 0 {
-		if last := h[n-1].(dp.Repeat); last.Event == dp.Event(ev) {
-			out := append(dp.Sequence(nil), h...)
-			out[n-1] = dp.Repeat{Event: ev, Times: last.Times + 1}
-			return out
-		}
-	}
-	return append(h[:len(h):len(h)], dp.Repeat{Event: ev, Times: 1})
 }
 
 // Unprotected stands where a ledger would in a run without privacy, so that
@@ -183,7 +151,7 @@ func appendEvent(h dp.Sequence, ev dp.Round) dp.Sequence {
 type Unprotected struct{}
 
 // Charge records nothing.
-func (Unprotected) Charge(Entry) error { return nil }
+func (Unprotected) Charge(context.Context, Charge) error { return nil }
 
 // Spent returns ε = +Inf.
 func (Unprotected) Spent() (dp.Bound, error) {

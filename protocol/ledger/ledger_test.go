@@ -44,12 +44,12 @@ func newLedger(t *testing.T, c Config) *Ledger {
 func TestChargeRefusesAboveBudgetAndRecordsNothing(t *testing.T) {
 	l := newLedger(t, Config{Accountant: flat{perRound: 1}, Delta: 1e-5, MaxEps: 3})
 	for r := int64(1); r <= 3; r++ {
-		if err := l.Charge(Entry{r, round(10 + r%2)}); err != nil {
+		if err := l.Charge(t.Context(), Charge{Round: r, Event: round(10 + r%2)}); err != nil {
 			t.Fatalf("round %d: %v", r, err)
 		}
 	}
 	for range 2 { // a refusal changes nothing, so it repeats
-		if err := l.Charge(Entry{4, round(10)}); !errors.Is(err, ErrBudget) {
+		if err := l.Charge(t.Context(), Charge{Round: 4, Event: round(10)}); !errors.Is(err, ErrBudget) {
 			t.Fatalf("fourth round of three: %v", err)
 		}
 	}
@@ -64,20 +64,20 @@ func TestChargeRefusesAboveBudgetAndRecordsNothing(t *testing.T) {
 func TestChargeTwiceCountsOnce(t *testing.T) {
 	l := newLedger(t, Config{Accountant: flat{perRound: 1}, Delta: 1e-5, MaxEps: math.Inf(1)})
 	for range 3 {
-		if err := l.Charge(Entry{1, round(10)}); err != nil {
+		if err := l.Charge(t.Context(), Charge{Round: 1, Event: round(10)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if b, _ := l.Spent(); b.Eps != 1 {
 		t.Errorf("the same round charged %v times", b.Eps)
 	}
-	if err := l.Charge(Entry{1, round(11)}); err == nil {
+	if err := l.Charge(t.Context(), Charge{Round: 1, Event: round(11)}); err == nil {
 		t.Error("round 1 charged again with another event")
 	}
-	if err := l.Charge(Entry{2, round(10)}); err != nil {
+	if err := l.Charge(t.Context(), Charge{Round: 2, Event: round(10)}); err != nil {
 		t.Error(err)
 	}
-	if err := l.Charge(Entry{1, round(10)}); err == nil {
+	if err := l.Charge(t.Context(), Charge{Round: 1, Event: round(10)}); err == nil {
 		t.Error("charged a round before the last")
 	}
 }
@@ -88,7 +88,7 @@ func TestHistoryIsEveryRound(t *testing.T) {
 	var want []dp.Round
 	l := newLedger(t, Config{Accountant: flat{perRound: 1}, Delta: 1e-5, MaxEps: 9})
 	for r, k := range []int64{10, 10, 10, 11, 10, 10, 12, 12, 12, 11, 12} {
-		err := l.Charge(Entry{int64(r) + 1, round(k)})
+		err := l.Charge(t.Context(), Charge{Round: int64(r) + 1, Event: round(k)})
 		if refused := errors.Is(err, ErrBudget); refused != (r >= 9) || err != nil && !refused {
 			t.Fatalf("round %d: %v", r+1, err)
 		}
@@ -119,7 +119,7 @@ func TestHistoryIsEveryRound(t *testing.T) {
 
 func TestNaNFromTheAccountantRefuses(t *testing.T) {
 	l := newLedger(t, Config{Accountant: flat{nan: true}, Delta: 1e-5, MaxEps: 1e9})
-	if err := l.Charge(Entry{1, round(10)}); !errors.Is(err, ErrBudget) {
+	if err := l.Charge(t.Context(), Charge{Round: 1, Event: round(10)}); !errors.Is(err, ErrBudget) {
 		t.Errorf("NaN epsilon was accepted: %v", err)
 	}
 }
@@ -141,10 +141,10 @@ func TestBadEventsAndConfigsAreRefused(t *testing.T) {
 	l := newLedger(t, Config{Accountant: flat{}, Delta: 1e-5, MaxEps: 1})
 	bad := round(10)
 	bad.Report.Eps0 = math.NaN()
-	if err := l.Charge(Entry{1, bad}); err == nil {
+	if err := l.Charge(t.Context(), Charge{Round: 1, Event: bad}); err == nil {
 		t.Error("charged an event with eps0 = NaN")
 	}
-	if err := l.Charge(Entry{1, round(101)}); err == nil {
+	if err := l.Charge(t.Context(), Charge{Round: 1, Event: round(101)}); err == nil {
 		t.Error("charged k above n")
 	}
 }
@@ -153,7 +153,7 @@ func TestRestoreIsTheSameLedger(t *testing.T) {
 	config := Config{Accountant: flat{perRound: 1}, Delta: 1e-5, MaxEps: 10}
 	l := newLedger(t, config)
 	for r := int64(1); r <= 7; r++ {
-		if err := l.Charge(Entry{r * 2, round(10 + r/3)}); err != nil {
+		if err := l.Charge(t.Context(), Charge{Round: r * 2, Event: round(10 + r/3)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/riffle-dp/riffle/dp"
 )
@@ -21,118 +20,68 @@ type Adaptive interface {
 // for those that stay with one (adaptive.md, §3).
 const adaptiveShare = 0.01
 
-// whole counts what all tasks of a population cost together. One task's parameters
+// total counts what all tasks of a population cost together. One task's parameters
 // stand in its signed terms, so it is counted as tightly as can be. A second one
 // may have been planned upon what the first released: from then on all is counted
 // as if every round had been (adaptive.md).
-type whole struct {
-	config  Config
-	history dp.Sequence
-	count   int64
-	first   [32]byte // task of the first entry
-	several bool     // tasks were charged
-	spent   *dp.Bound
-	// What was found to be affordable last.
-	next      *dp.Bound
-	asked     dp.Round
-	askedMany bool
+type total struct {
+	counter
+	charges int64
+	first   [32]byte // task of the first charge
+	several bool     // more than one task was charged
 }
 
-func newWhole(c Config) (*whole, error) {
+func newTotal(c Config) (*total, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return &whole{config: c}, nil
+	return &total{counter: counter{config: c}}, nil
 }
 
-// many says whether several tasks are charged once this one is.
-func (w *whole) many(task [32]byte) bool { return w.several || w.count > 0 && task != w.first }
+// severalWith says whether more than one task is charged once this one is.
+func (t *total) severalWith(task [32]byte) bool {
+	return t.several || t.charges > 0 && task != t.first
+}
 
 // afford returns an error unless a task's event fits the budget.
-func (w *whole) afford(task [32]byte, event dp.Round) error {
-	if err := event.Validate(); err != nil {
-		return err
+func (t *total) afford(task [32]byte, event dp.Round) error {
+	how := count{share: 1 - adaptiveShare}
+	if t.severalWith(task) {
+		how = count{adaptive: true, share: adaptiveShare}
 	}
-	if math.IsInf(w.config.MaxEps, 1) {
+	b, ok, err := t.fits(event, how)
+	if err != nil {
+		return fmt.Errorf("ledger: entry %d: %w", t.charges+1, err)
+	}
+	if ok {
 		return nil
 	}
-	many := w.many(task)
-	if w.next == nil || w.asked != event || w.askedMany != many {
-		share := 1 - adaptiveShare
-		if many {
-			share = adaptiveShare
-		}
-		b, err := w.config.eps(appendEvent(w.history, event), many, share)
-		if err != nil {
-			return fmt.Errorf("ledger: entry %d: %w", w.count+1, err)
-		}
-		w.next, w.asked, w.askedMany = &b, event, many
+	also := ""
+	if how.adaptive && !t.several {
+		also = "; it is the second task, and all tasks are counted as if they had been planned upon each other's releases"
 	}
-	// Negated so that a NaN refuses.
-	if b := *w.next; !(b.Eps <= w.config.MaxEps) {
-		also := ""
-		if many && !w.several {
-			also = "; it is the second task, and all tasks are counted as if they had been planned upon each other's releases"
-		}
-		return fmt.Errorf("ledger: entry %d would bring epsilon to %.4g (%s), above %.4g: %w%s",
-			w.count+1, b.Eps, b.Method, w.config.MaxEps, ErrBudget, also)
-	}
-	return nil
+	return fmt.Errorf("ledger: entry %d would bring epsilon to %.4g (%s), above %.4g: %w%s",
+		t.charges+1, b.Eps, b.Method, t.config.MaxEps, ErrBudget, also)
 }
 
-// record adds what was afforded or spent before.
-func (w *whole) record(task [32]byte, event dp.Round) {
-	w.several = w.many(task)
-	if w.count == 0 {
-		w.first = task
+// record adds n charges of an event, which were afforded or spent before.
+func (t *total) record(task [32]byte, event dp.Round, n int64) {
+	if n < 1 {
+		return
 	}
-	w.count++
-	w.history = appendEvent(w.history, event)
-	w.spent = nil
-	if w.several && w.next != nil && w.asked == event && w.askedMany {
-		w.spent = w.next // of one task it was asked at less than all of δ
+	t.several = t.severalWith(task)
+	if t.charges == 0 {
+		t.first = task
 	}
-	w.next = nil
+	t.charges += n
+	t.add(event, n)
 }
 
-// Spent returns the figure for what was charged: of one task its tightest bound, of
-// several that of adaptive choice.
-func (w *whole) Spent() (dp.Bound, error) {
-	if w.count == 0 {
-		return w.config.nothing(), nil
+// Spent returns the bound on what was charged: of one task the tightest, of several
+// that of adaptive choice.
+func (t *total) Spent() (dp.Bound, error) {
+	if t.several {
+		return t.cost(count{adaptive: true, share: adaptiveShare})
 	}
-	if w.spent == nil {
-		share := 1.
-		if w.several {
-			share = adaptiveShare
-		}
-		b, err := w.config.eps(w.history, w.several, share)
-		if err != nil {
-			return b, err
-		}
-		w.spent = &b
-	}
-	return *w.spent, nil
-}
-
-// eps asks the accountant with a share of the δ that is counted.
-func (c Config) eps(ev dp.Event, adaptive bool, share float64) (b dp.Bound, err error) {
-	delta := dp.Counted(c.Delta, c.Tail)
-	if share < 1 {
-		delta *= share * (1 - 0x1p-50)
-	}
-	if !adaptive {
-		b, err = c.Accountant.Eps(ev, delta)
-	} else if a, ok := c.Accountant.(Adaptive); ok {
-		b, err = a.EpsAdaptive(ev, c.MaxEps, delta)
-	} else {
-		err = fmt.Errorf("the accountant counts no rounds that were planned upon each other: %w", dp.ErrNoBound)
-	}
-	b.Delta = c.Delta
-	return b, err
-}
-
-// nothing is the bound before any charge.
-func (c Config) nothing() dp.Bound {
-	return dp.Bound{Kind: dp.Upper, Status: dp.Proved, Guarantee: dp.Guarantee{Delta: c.Delta, Adjacency: dp.ReplaceOne}}
+	return t.cost(count{share: 1})
 }

@@ -34,12 +34,12 @@ type TaskStatement struct {
 func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, error) {
 	s := Statement{Population: b.population}
 	s.Entries, s.Digest = b.Head()
-	all, err := newWhole(population)
+	all, err := newTotal(population)
 	if err != nil {
 		return Statement{}, err
 	}
 	for _, e := range b.entries {
-		all.record(e.Task, e.Event)
+		all.record(e.Task, e.Event, 1)
 	}
 	if s.Spent, err = all.Spent(); err != nil {
 		return Statement{}, err
@@ -69,6 +69,6 @@ func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, err
 // Verify tries the chain of a log and compares it with its mark. It asks for no
 // budget and counts nothing; the book that it returns can be shown, not charged.
 func Verify(ctx context.Context, log Log, m Mark, p wire.Population) (*Book, error) {
-	b := &Book{population: p, whole: &whole{config: Config{MaxEps: math.Inf(1)}}, tasks: map[[32]byte]*account{}}
+	b := &Book{population: p, total: &total{counter: counter{config: Config{MaxEps: math.Inf(1)}}}, tasks: map[[32]byte]*account{}}
 	return b, b.read(ctx, log, m)
 }

@@ -166,7 +166,7 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 		if ann.Trust != dp.Local {
 			return result, s.config.Coordinator.Void()
 		}
-		if err := s.config.Coordinator.Receive(wire.RoundClosed{Round: ann.Round, Void: true}); err != nil {
+		if err := s.config.Coordinator.Receive(ctx, wire.RoundClosed{Round: ann.Round, Void: true}); err != nil {
 			return result, err
 		}
 		_, _, err := s.config.Coordinator.End()
@@ -175,7 +175,7 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	if err != nil {
 		return result, err
 	}
-	if err := s.config.Coordinator.Receive(batch.Closed()); err != nil {
+	if err := s.config.Coordinator.Receive(ctx, batch.Closed()); err != nil {
 		return result, err
 	}
 	tallies, err := s.open(ctx, batch, progress)

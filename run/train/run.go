@@ -52,7 +52,7 @@ type Run struct {
 
 	clients     clients
 	optimizer   optimize.Optimizer
-	charges     *charges
+	ledger      coordinator.Ledger
 	coordinator *coordinator.Coordinator
 	simulation  *simulate.Simulation
 	begun       time.Time
@@ -186,10 +186,7 @@ func (r *Run) build() error {
 			return err
 		}
 	}
-	r.charges = &charges{Ledger: task.Ledger}
-	if c.Trust != "none" {
-		task.Ledger = r.charges
-	}
+	r.ledger = task.Ledger
 	if r.coordinator, err = coordinator.New(task); err != nil {
 		return inputError("%v", err)
 	}
@@ -289,37 +286,9 @@ func (c Config) ReportsPerClient() int64 {
 	return c.Rounds
 }
 
-// charges is a ledger that remembers its last entry.
-type charges struct {
-	coordinator.Ledger
-	last    ledger.Entry
-	entries int64
-}
-
-func (c *charges) Charge(e ledger.Entry) error {
-	err := c.Ledger.Charge(e)
-	if err == nil && e.Round > c.last.Round {
-		c.last = e
-		c.entries++
-	}
-	return err
-}
-
-func (c *charges) Restore(entries []ledger.Entry) error {
-	err := c.Ledger.Restore(entries)
-	if n := len(entries); err == nil && n > 0 {
-		c.last, c.entries = entries[n-1], int64(n)
-	}
-	return err
-}
-
-// Charged returns a copy of what was charged so far, oldest first. It must not be
-// called while Train runs but by its Observer.
-func (r *Run) Charged() []ledger.Entry { return r.charges.Entries() }
-
-// LastCharge returns the last entry that was charged and how many there are; 0:
-// none. The same holds as for Charged.
-func (r *Run) LastCharge() (e ledger.Entry, entries int64) { return r.charges.last, r.charges.entries }
+// Charged returns what was charged so far, oldest first; the list is not to be
+// changed. It must not be called while Train runs but by its Observer.
+func (r *Run) Charged() []ledger.Entry { return r.ledger.Entries() }
 
 // Round returns the last round that ended.
 func (r *Run) Round() int64 { return r.coordinator.Round() }

@@ -271,7 +271,7 @@ func (w *world) close(t *testing.T, co *coordinator.Coordinator, reports map[wir
 	if err != nil || twice != (shuffler.Dropped{}) {
 		t.Fatal(twice, err)
 	}
-	if err := co.Receive(batch.Closed()); err != nil {
+	if err := co.Receive(t.Context(), batch.Closed()); err != nil {
 		t.Fatal(err)
 	}
 	tally, err := co.NewTally()

@@ -73,12 +73,11 @@ func TestStoredLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	event := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 1}, Trust: dp.Shuffle, Participation: dp.All, Population: 5}
-	charge := func(l *ledger.TaskLedger, round int64) error {
-		l.Bind(t.Context(), round, [32]byte{1}, [32]byte{2})
-		return l.Charge(ledger.Entry{Round: round, Event: event})
+	charge := func(l *ledger.TaskLedger, task [32]byte, round int64) error {
+		return l.Charge(t.Context(), ledger.Charge{Task: task, Round: round, Announcement: [32]byte{1}, Batch: [32]byte{2}, Event: event})
 	}
 	for round := int64(1); round <= 2; round++ {
-		if err := charge(l, round); err != nil {
+		if err := charge(l, [32]byte{1}, round); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,10 +90,10 @@ func TestStoredLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := charge(other, 1); err != nil {
+	if err := charge(other, [32]byte{2}, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := charge(l, 3); !errors.Is(err, ledger.ErrBudget) {
+	if err := charge(l, [32]byte{1}, 3); !errors.Is(err, ledger.ErrBudget) {
 		t.Errorf("over what both have charged: %v", err)
 	}
 	m, err := MarkFile(mark).Load()

@@ -427,7 +427,7 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 			}
 			continue
 		}
-		if err := co.Receive(wire.RoundClosed{Round: round + 1, Reports: int64(len(who))}); err != nil {
+		if err := co.Receive(w.t.Context(), wire.RoundClosed{Round: round + 1, Reports: int64(len(who))}); err != nil {
 			w.t.Fatal(err)
 		}
 		tally, err := co.NewTally()

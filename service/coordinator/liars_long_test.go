@@ -68,7 +68,7 @@ func learn(t *testing.T, liars, from int64, guard *Guard) (accuracy []float64, h
 	best := measure()
 	grad, report := make([]float32, task.Mechanism().Dim()), task.Mechanism().NewReport()
 	for round := range int64(rounds) {
-		if err := co.Receive(wire.RoundClosed{Round: round + 1, Reports: n}); err != nil {
+		if err := co.Receive(t.Context(), wire.RoundClosed{Round: round + 1, Reports: n}); err != nil {
 			t.Fatal(err)
 		}
 		tally, err := co.NewTally()

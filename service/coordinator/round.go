@@ -285,17 +285,14 @@ func (r *runner) endVoid(ctx context.Context, rejected []wire.Rejection) error {
 // charge pays for the batch before any of it is fetched.
 func (r *runner) charge(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) (ended bool, err error) {
 	r.phase("charging")
-	r.ledger.Bind(ctx, c.Round, c.Announcement, c.Digest)
-	r.charging.err = nil
-	err = r.pure.Receive(*c)
-	switch paid := r.charging.err; {
+	switch err := r.pure.Receive(ctx, *c); {
 	case err == nil:
-	case paid == nil:
+	case errors.Is(err, coordinator.ErrBatch):
 		// The word cannot be true of this task: nothing of it is charged or opened.
 		r.log.Warn("a batch is refused", "round", a.Round, "error", err)
 		return false, r.abandon(ctx)
-	case errors.Is(paid, ledger.ErrBudget) || errors.Is(paid, ledger.ErrUncounted):
-		return true, r.finish(ctx, Refused, paid.Error())
+	case errors.Is(err, ledger.ErrBudget) || errors.Is(err, ledger.ErrUncounted):
+		return true, r.finish(ctx, Refused, err.Error())
 	default:
 		return false, untrusted(err)
 	}

@@ -316,7 +316,7 @@ func (s *system) again() [32]byte {
 		if r == nil {
 			s.t.Fatalf("round %d was not recorded", round)
 		}
-		if err := co.Receive(wire.RoundClosed{Round: round, Reports: max(r.n, int64(len(r.reports)))}); err != nil {
+		if err := co.Receive(s.t.Context(), wire.RoundClosed{Round: round, Reports: max(r.n, int64(len(r.reports)))}); err != nil {
 			s.t.Fatal(err)
 		}
 		tally, err := co.NewTally()

@@ -34,10 +34,9 @@ type runner struct {
 	partSize  int64 // of a report's parts, before they are sealed
 	shareSize int64
 
-	// Of the goroutine that runs it.
+	// Owned by the run goroutine; not guarded by mu.
 	record   record
 	revision uint64
-	charging chargeLog
 	pure     *coordinator.Coordinator // nil if it has to be loaded
 	attempts int                      // of the open round's batch that were not what was signed
 	told     map[string]bool          // causes of trouble that were logged since a round ended
@@ -55,18 +54,6 @@ type runner struct {
 	why       string // the operator's reason
 	interrupt context.CancelFunc
 	resume    chan chan error // taken while the task is paused
-}
-
-// chargeLog is the ledger that the pure coordinator sees; it keeps the error of
-// a charge apart from other reasons to refuse a batch.
-type chargeLog struct {
-	*ledger.TaskLedger
-	err error
-}
-
-func (c *chargeLog) Charge(e ledger.Entry) error {
-	c.err = c.TaskLedger.Charge(e)
-	return c.err
 }
 
 // run returns nil when the task or ctx has ended, and an error that wraps errFatal.

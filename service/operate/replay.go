@@ -81,7 +81,7 @@ func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error
 	}
 	entries := book.TaskEntries(id)
 	out.Entries = int64(len(entries))
-	theta, err := c.replay(task, id, state.Round, entries, out)
+	theta, err := c.replay(ctx, task, id, state.Round, entries, out)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func openCharge(entries []ledger.Entry, rounds int64) int64 {
 }
 
 // replay runs the pure coordinator over all rounds and returns its model.
-func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries []ledger.Entry, out *Replay) ([]float32, error) {
+func (c Coordinator) replay(ctx context.Context, task *train.Task, id [32]byte, rounds int64, entries []ledger.Entry, out *Replay) ([]float32, error) {
 	config, err := task.Coordinator()
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (c Coordinator) replay(task *train.Task, id [32]byte, rounds int64, entries
 		if charged && task.Wire.Participation != dp.Once {
 			k = event.Reports + config.Fewer() // also those that could not be opened
 		}
-		if err := pure.Receive(wire.RoundClosed{Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
+		if err := pure.Receive(ctx, wire.RoundClosed{Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
 			return nil, fmt.Errorf("operate: round %d: %w", round, err)
 		}
 		if absent {

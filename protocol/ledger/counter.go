@@ -1,0 +1,108 @@
+package ledger
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+)
+
+// counter keeps a history of charged events and asks the accountant what it costs.
+type counter struct {
+	config  Config
+	history dp.Sequence // equal neighbours are one Repeat
+	spent   *answer     // of history; nil: not asked yet
+	next    *answer     // of history with one more event; nil: not asked yet
+	event   dp.Round    // the one more
+}
+
+// count is how the accountant is to count a history.
+type count struct {
+	// adaptive: each round may have been chosen upon what those before it released.
+	adaptive bool
+	share    float64 // of the δ that is counted
+}
+
+// answer is what the accountant said, and to what.
+type answer struct {
+	count count
+	bound dp.Bound
+}
+
+// fits returns the cost with one more event and whether it is within the budget. It
+// changes nothing that is charged. A budget without limit is not asked about.
+func (c *counter) fits(event dp.Round, how count) (b dp.Bound, ok bool, err error) {
+	if err := event.Validate(); err != nil {
+		return b, false, err
+	}
+	if math.IsInf(c.config.MaxEps, 1) {
+		return b, true, nil
+	}
+	if c.next == nil || c.event != event || c.next.count != how {
+		if b, err = c.config.eps(repeated(c.history, event, 1), how); err != nil {
+			return b, false, err
+		}
+		c.next, c.event = &answer{how, b}, event
+	}
+	b = c.next.bound
+	return b, b.Eps <= c.config.MaxEps, nil // false for NaN
+}
+
+// add charges an event n times, which was found to fit or was charged before.
+func (c *counter) add(event dp.Round, n int64) {
+	c.history = repeated(c.history, event, n)
+	if c.spent = nil; n == 1 && c.event == event {
+		c.spent = c.next
+	}
+	c.next = nil
+}
+
+// cost bounds what the history costs.
+func (c *counter) cost(how count) (dp.Bound, error) {
+	if len(c.history) == 0 {
+		return dp.Bound{Kind: dp.Upper, Status: dp.Proved, Guarantee: dp.Guarantee{Delta: c.config.Delta, Adjacency: dp.ReplaceOne}}, nil
+	}
+	if c.spent == nil || c.spent.count != how {
+		b, err := c.config.eps(c.history, how)
+		if err != nil {
+			return b, err
+		}
+		c.spent = &answer{how, b}
+	}
+	return c.spent.bound, nil
+}
+
+// Eps bounds ε at Delta for rounds whose parameters do not depend on releases.
+func (c Config) Eps(ev dp.Event) (dp.Bound, error) { return c.eps(ev, count{share: 1}) }
+
+func (c Config) eps(ev dp.Event, how count) (b dp.Bound, err error) {
+	delta := dp.Counted(c.Delta, c.Tail)
+	if how.share < 1 {
+		delta *= how.share * (1 - 0x1p-50)
+	}
+	if !how.adaptive {
+		b, err = c.Accountant.Eps(ev, delta)
+	} else if a, ok := c.Accountant.(Adaptive); ok {
+		b, err = a.EpsAdaptive(ev, c.MaxEps, delta)
+	} else {
+		err = fmt.Errorf("the accountant counts no rounds that were planned upon each other: %w", dp.ErrNoBound)
+	}
+	b.Delta = c.Delta
+	return b, err
+}
+
+// repeated returns h with an event added n ≥ 0 times. It never writes to h's
+// elements, so that a refused charge leaves no trace.
+func repeated(h dp.Sequence, event dp.Round, n int64) dp.Sequence {
+	if n == 0 {
+		return h
+	}
+	if last := len(h) - 1; last >= 0 {
+		if r := h[last].(dp.Repeat); r.Event == dp.Event(event) {
+			out := append(dp.Sequence(nil), h...)
+			out[last] = dp.Repeat{Event: event, Times: r.Times + n}
+			return out
+		}
+	}
+	return append(h[:len(h):len(h)], dp.Repeat{Event: event, Times: n})
+}
