@@ -31,7 +31,7 @@ var wings = [][]string{
 // inside holds the order within wings where it matters, from the top. A package
 // imports only packages of its wing that stand after it; those not named stand last.
 var inside = map[string][]string{
-	"dp":        {"dp/amplify", "dp/gdp", "dp/pld", "dp/rdp", "dp"},
+	"dp":        {"dp/amplify/literature", "dp/amplify", "dp/gdp", "dp/pld", "dp/rdp", "dp"},
 	"mechanism": {"mechanism/vecsum/prio3", "mechanism/vecsum", "mechanism/randomizer", "mechanism/sample", "mechanism/rng"},
 	"account":   {"account/audit", "account", "account/certificate"},
 	"learn":     {"learn/dataset/mnist", "learn/dataset", "learn/model", "learn/optimize", "learn/feature", "learn/schedule", "learn/model/internal/kernel"},
@@ -79,7 +79,7 @@ var limited = map[string][]string{
 }
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
-var pure = []string{"dp", "dp/gdp", "dp/pld", "dp/rdp", "dp/amplify", "mechanism/randomizer", "mechanism/sample", "learn/optimize", "learn/model", "learn/feature",
+var pure = []string{"dp", "dp/gdp", "dp/pld", "dp/rdp", "dp/amplify", "dp/amplify/literature", "mechanism/randomizer", "mechanism/sample", "learn/optimize", "learn/model", "learn/feature",
 	"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/wire", "run/simulate", "account/audit", "learn/schedule", "mechanism/vecsum", "mechanism/vecsum/prio3", "account/certificate",
 	"run/solve", "protocol/mechanism"}
 

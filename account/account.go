@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/amplify/literature"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
@@ -232,8 +232,8 @@ func methods() []method {
 	out = append(out, paperMethods()...)
 	out = append(out, gaussianMethods()...)
 	return append(out,
-		method{"girgis-thm1", dp.Upper, dp.Proved, "Girgis et al. 2021 (NeurIPS), Theorem 1 and Lemma 1", girgis(amplify.GirgisUpper, 1<<52)},
-		method{"girgis-thm2", dp.Approximate, dp.Approximation, "Girgis et al. 2021 (NeurIPS), Theorem 2 and Lemma 1", girgis(amplify.GirgisLower, 1e8)},
+		method{"girgis-thm1", dp.Upper, dp.Proved, "Girgis et al. 2021 (NeurIPS), Theorem 1 and Lemma 1", girgis(literature.GirgisUpper, 1<<52)},
+		method{"girgis-thm2", dp.Approximate, dp.Approximation, "Girgis et al. 2021 (NeurIPS), Theorem 2 and Lemma 1", girgis(literature.GirgisLower, 1e8)},
 		method{"basic", dp.Upper, dp.Proved, "basic composition of pure guarantees, after subsampling",
 			func(_ *engine, q Query, parts []part) (float64, float64, float64, string, error) {
 				eps := basic(parts)
@@ -250,7 +250,7 @@ func methods() []method {
 
 // girgis converts one of Girgis et al.'s curves, which exist at integer orders
 // for a fixed number of reports, here at most most.
-func girgis(bound func(amplify.GirgisConfig, int) (float64, error), most int64) func(*engine, Query, []part) (float64, float64, float64, string, error) {
+func girgis(bound func(literature.GirgisConfig, int) (float64, error), most int64) func(*engine, Query, []part) (float64, float64, float64, string, error) {
 	return func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
 		s := parts[0].shape
 		if s.trust != dp.Shuffle || s.rate > 0 {
@@ -259,7 +259,7 @@ func girgis(bound func(amplify.GirgisConfig, int) (float64, error), most int64) 
 		if s.reports > most {
 			return 0, 0, 0, "", fmt.Errorf("a sum over the outcomes of k = %d reports, above %d, takes too long: %w", s.reports, most, dp.ErrNoBound)
 		}
-		c := amplify.GirgisConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports}
+		c := literature.GirgisConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports}
 		return integerOrders(q, parts[0].times, func(lambda int) (float64, error) { return bound(c, lambda) })
 	}
 }

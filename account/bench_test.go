@@ -26,7 +26,11 @@ func BenchmarkAnswer(b *testing.B) {
 }
 
 func BenchmarkRenyiQuery(b *testing.B) {
-	p, err := amplify.Round(amplify.RoundConfig{Eps0: 2, Population: 1e6, Reports: 1e3, Rate: amplify.Blanket(2)})
+	f, err := amplify.ClonesFamily(2, amplify.Blanket(2))
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := f.Round(amplify.FamilyRound{Population: 1e6, Reports: 1e3})
 	if err != nil {
 		b.Fatal(err)
 	}

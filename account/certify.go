@@ -178,8 +178,12 @@ func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) 
 
 // blocks says how the shape's pair tells numbers of reports apart.
 func (s shape) blocks(c clones) (amplify.Blocks, error) {
-	if s.rate > 0 {
-		return amplify.ArrivalConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked, Gamma: s.rate, Rate: c.rate(s.eps0)}.Blocks()
+	f, err := amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
+	if err != nil {
+		return amplify.Blocks{}, err
 	}
-	return amplify.RoundConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports, Included: s.included, Rate: c.rate(s.eps0)}.Blocks()
+	if s.rate > 0 {
+		return f.ArrivalBlocks(s.arrival())
+	}
+	return f.RoundBlocks(s.round())
 }

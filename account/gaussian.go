@@ -8,6 +8,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/amplify/literature"
 	"github.com/riffle-dp/riffle/dp/gdp"
 	"github.com/riffle-dp/riffle/dp/rdp"
 	"github.com/riffle-dp/riffle/internal/tail"
@@ -268,8 +269,8 @@ func gaussianMethods() []method {
 		{"gauss-strong", dp.Upper, dp.Proved, "Gaussian and sampled (eps, delta) of a round, SCI section 5.1; strong composition of Kairouz, Oh, Viswanath 2015, Theorem 3.4", strongMethod},
 		{"sci-thm4", dp.Upper, dp.Proved, "SCI, Theorem 4, equation 10 with inclusion k/n and k = 0: Wang, Balle, Kasiviswanathan 2019, Theorem 9", sciMethod(sciMixture)},
 		{removalMethod, dp.Upper, dp.Proved, "one client more or less; riffle derivation (dp/amplify/removal.md) in place of SCI, Appendix B; Rényi divergence at real orders", removeMethod},
-		{"sci-thm4-eq10", dp.Approximate, dp.Approximation, "SCI, Theorem 4, equation 10 as printed: inclusion gamma for every k, which is not proved", sciMethod(checkIn(amplify.SCIEquation10))},
-		{"sci-thm4-eq11", dp.Approximate, dp.Approximation, "SCI, Theorem 4, equation 11 as printed: inclusion gamma for every k, which is not proved", sciMethod(checkIn(amplify.SCIEquation11))},
+		{"sci-thm4-eq10", dp.Approximate, dp.Approximation, "SCI, Theorem 4, equation 10 as printed: inclusion gamma for every k, which is not proved", sciMethod(checkIn(literature.SCIEquation10))},
+		{"sci-thm4-eq11", dp.Approximate, dp.Approximation, "SCI, Theorem 4, equation 11 as printed: inclusion gamma for every k, which is not proved", sciMethod(checkIn(literature.SCIEquation11))},
 	}
 }
 
@@ -363,7 +364,7 @@ func strongMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, 
 			for _, share := range []float64{math.Pow(2, x), 1 - math.Pow(2, x)} {
 				slack := share * spare * q.Delta
 				each := (1 - share) * spare * q.Delta / times * (1 - 1e-12)
-				best = math.Min(best, amplify.Repeated{Eps: curve.Epsilon(each), Rounds: int64(times)}.ClosedEps(slack))
+				best = math.Min(best, literature.Repeated{Eps: curve.Epsilon(each), Rounds: int64(times)}.ClosedEps(slack))
 			}
 		}
 	}
@@ -420,9 +421,9 @@ func sciMethod(curve func(s shape, order int) (float64, error)) func(*engine, Qu
 // sciMixture also covers a fixed k: one block.
 func sciMixture(s shape, order int) (float64, error) {
 	if s.rate == 0 {
-		return amplify.WBKGaussian(s.gaussianConfig(), order)
+		return literature.WBKGaussian(s.gaussianConfig(), order)
 	}
-	return amplify.SCIMixture(s.gaussianArrival(), order)
+	return literature.SCIMixture(s.gaussianArrival(), order)
 }
 
 // checkIn is a curve stated for k ~ Bin(n, γ).

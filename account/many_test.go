@@ -38,7 +38,11 @@ func TestManyShapesCompose(t *testing.T) {
 		first := float64(c.sizes[0])
 		step := .03 * 2 * math.Tanh(c.eps0/2) * first / float64(c.n) / math.Sqrt(amplify.Blanket(c.eps0)*first+1)
 		for _, k := range c.sizes {
-			pair, err := amplify.Round(amplify.RoundConfig{Eps0: c.eps0, Population: c.n, Reports: k, Rate: amplify.Blanket(c.eps0)})
+			f, err := amplify.ClonesFamily(c.eps0, amplify.Blanket(c.eps0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pair, err := f.Round(amplify.FamilyRound{Population: c.n, Reports: k})
 			if err != nil {
 				t.Fatal(err)
 			}

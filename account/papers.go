@@ -7,6 +7,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/amplify/literature"
 	"github.com/riffle-dp/riffle/dp/rdp"
 )
 
@@ -32,17 +33,17 @@ func paperMethods() []method {
 		up("clones-numeric-kov", fmtNumeric+kov+"3.3", strong(clonesNumeric, true)),
 		up("checkin-strong", fmtNumeric+", at the window of k that holds with high probability"+kov+"3.4", checkInStrong(false)),
 		up("checkin-kov", fmtNumeric+", at the window of k that holds with high probability"+kov+"3.3", checkInStrong(true)),
-		up("balle-hoeffding", bbgn+", Hoeffding's inequality"+kov+"3.3", strong(balle((*amplify.Blanketed).HoeffdingDelta), true)),
-		up("balle-bennett", bbgn+", Bennett's inequality"+kov+"3.3", strong(balle((*amplify.Blanketed).BennettDelta), true)),
+		up("balle-hoeffding", bbgn+", Hoeffding's inequality"+kov+"3.3", strong(balle((*literature.Blanketed).HoeffdingDelta), true)),
+		up("balle-bennett", bbgn+", Bennett's inequality"+kov+"3.3", strong(balle((*literature.Blanketed).BennettDelta), true)),
 		up("balle-blanket", bbgn+", for randomized response by its sum"+kov+"3.3", strong(balleExact, true)),
-		up("gddsk-wbk", "Girgis, Data, Diggavi, Suresh, Kairouz 2021 (CCS), Theorem 1; sampling by Wang, Balle, Kasiviswanathan 2019, Theorem 9", gddskWBK((*amplify.ShuffleRenyi).Sampled)),
-		up("gddsk-wbk-plain", "the same without 4(e^eps(2)-1), the first part of Theorem 9's minimum", gddskWBK((*amplify.ShuffleRenyi).SampledPlain)),
+		up("gddsk-wbk", "Girgis, Data, Diggavi, Suresh, Kairouz 2021 (CCS), Theorem 1; sampling by Wang, Balle, Kasiviswanathan 2019, Theorem 9", gddskWBK((*literature.ShuffleRenyi).Sampled)),
+		up("gddsk-wbk-plain", "the same without 4(e^eps(2)-1), the first part of Theorem 9's minimum", gddskWBK((*literature.ShuffleRenyi).SampledPlain)),
 		up("eab-thm1", "EAB (Chen, Cao, Ge 2024), Theorem 1: the Rényi divergence of the clones pair", eabTheorem1),
 		about("gdp-approx", "EAB, Theorem 2, Gaussian limit; Dong, Roth, Su 2022", gdpApprox(false)),
 		about("eab-thm3", "EAB, Theorem 3 and Corollary 2: shuffled Laplace DP-SGD, an epoch a round", gdpApprox(true)),
 		up("sci-thm1", "SCI (self check-in), Theorem 1 with inclusion k/n, at Girgis et al. 2021, Theorem 1", sciTheorem1(false)),
 		about("sci-thm1-printed", "SCI, Theorem 1 with inclusion gamma as printed", sciTheorem1(true)),
-		up("sci-thm2", "SCI, Theorem 2, misprints and inclusion repaired (dp/amplify/selfcheckin.md)", sciTheorem2),
+		up("sci-thm2", "SCI, Theorem 2, misprints and inclusion repaired (dp/amplify/literature/selfcheckin.md)", sciTheorem2),
 		about("sci-thm2-printed", "SCI, Theorem 2 as printed", sciTheorem2Printed),
 		about("sci-thm3", "SCI, Theorem 3 and Lemma 2", sciTheorem3),
 		about("efmrtt", "Erlingsson et al. 2019, Corollary 9"+kov+"3.4", strong(erlingsson, false)),
@@ -80,26 +81,26 @@ func unsampled(parts []part) (part, error) {
 }
 
 // chance is the mixture over k of self check-in and of drop-outs.
-func chance(parts []part) (amplify.CheckInRenyiConfig, int64, error) {
+func chance(parts []part) (literature.CheckInRenyiConfig, int64, error) {
 	s := parts[0].shape
 	switch {
 	case len(parts) != 1:
-		return amplify.CheckInRenyiConfig{}, 0, refuse("stated for rounds that are alike")
+		return literature.CheckInRenyiConfig{}, 0, refuse("stated for rounds that are alike")
 	case s.trust != dp.Shuffle:
-		return amplify.CheckInRenyiConfig{}, 0, refuse("stated for shuffled reports")
+		return literature.CheckInRenyiConfig{}, 0, refuse("stated for shuffled reports")
 	case !(s.rate > 0):
-		return amplify.CheckInRenyiConfig{}, 0, refuse("stated for clients who flip coins, here k is fixed")
+		return literature.CheckInRenyiConfig{}, 0, refuse("stated for clients who flip coins, here k is fixed")
 	case s.colluders > 0:
-		return amplify.CheckInRenyiConfig{}, 0, refuse("stated without colluders among those who are drawn")
+		return literature.CheckInRenyiConfig{}, 0, refuse("stated without colluders among those who are drawn")
 	}
-	return amplify.CheckInRenyiConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked, Gamma: s.rate}, parts[0].times, nil
+	return literature.CheckInRenyiConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked, Gamma: s.rate}, parts[0].times, nil
 }
 
 // oneShuffle returns δ of one shuffle as a function of ε, a note, or why there is none.
 type oneShuffle func(q Query, s shape) (delta func(eps float64) float64, note string, err error)
 
 func clonesClosed(_ Query, s shape) (func(float64) float64, string, error) {
-	return func(eps float64) float64 { return amplify.ClonesClosed(s.eps0, s.reports, eps) }, "", nil
+	return func(eps float64) float64 { return literature.ClonesClosed(s.eps0, s.reports, eps) }, "", nil
 }
 
 func clonesNumeric(_ Query, s shape) (func(float64) float64, string, error) {
@@ -126,9 +127,9 @@ func symbolsOf(q Query) int {
 	return 0
 }
 
-func balle(delta func(b *amplify.Blanketed, eps float64) float64) oneShuffle {
+func balle(delta func(b *literature.Blanketed, eps float64) float64) oneShuffle {
 	return func(q Query, s shape) (func(float64) float64, string, error) {
-		b, err := amplify.NewBlanketed(s.eps0, s.reports, symbolsOf(q))
+		b, err := literature.NewBlanketed(s.eps0, s.reports, symbolsOf(q))
 		if err != nil {
 			return nil, "", err
 		}
@@ -155,7 +156,7 @@ func balleExact(q Query, s shape) (func(float64) float64, string, error) {
 	case s.reports > balleReports:
 		return nil, "", refuse("a sum over the outcomes of k = %d reports, above %d, takes too long", s.reports, balleReports)
 	}
-	b, err := amplify.NewBlanketed(s.eps0, s.reports, symbols)
+	b, err := literature.NewBlanketed(s.eps0, s.reports, symbols)
 	if err != nil {
 		return nil, "", err
 	}
@@ -169,11 +170,11 @@ func balleExact(q Query, s shape) (func(float64) float64, string, error) {
 }
 
 func erlingsson(_ Query, s shape) (func(float64) float64, string, error) {
-	if _, err := amplify.Erlingsson2019(s.eps0, s.reports, 0); err != nil {
+	if _, err := literature.Erlingsson2019(s.eps0, s.reports, 0); err != nil {
 		return nil, "", err
 	}
 	return func(eps float64) float64 {
-		d, err := amplify.Erlingsson2019(s.eps0, s.reports, eps)
+		d, err := literature.Erlingsson2019(s.eps0, s.reports, eps)
 		if err != nil {
 			return 1
 		}
@@ -182,7 +183,7 @@ func erlingsson(_ Query, s shape) (func(float64) float64, string, error) {
 }
 
 func feldman2023(_ Query, s shape) (func(float64) float64, string, error) {
-	return func(eps float64) float64 { return amplify.Feldman2023(s.eps0, s.reports, eps) },
+	return func(eps float64) float64 { return literature.Feldman2023(s.eps0, s.reports, eps) },
 		"its proof was withdrawn by an erratum; blanket-pld proves more", nil
 }
 
@@ -197,14 +198,14 @@ func strong(one oneShuffle, exact bool) computation {
 		if err != nil {
 			return 0, 0, 0, "", err
 		}
-		eps, d, err := compose(q, amplify.Strong{Eps0: p.shape.eps0, Delta: delta,
+		eps, d, err := compose(q, literature.Strong{Eps0: p.shape.eps0, Delta: delta,
 			Gamma: float64(p.shape.included) / float64(p.shape.population), Rounds: p.times, Exact: exact})
 		return eps, d, 0, note, err
 	}
 }
 
 // compose answers a query by strong composition.
-func compose(q Query, c amplify.Strong) (eps, delta float64, err error) {
+func compose(q Query, c literature.Strong) (eps, delta float64, err error) {
 	if q.AskDelta {
 		if delta = c.DeltaAt(q.Eps); !(delta < 1) {
 			return 0, 0, refuse("composition shows no delta below 1 at epsilon = %v", q.Eps)
@@ -227,7 +228,7 @@ func checkInStrong(exact bool) computation {
 		best, bestDelta := math.Inf(1), math.Inf(1)
 		var last error
 		try := func(lost float64) {
-			lo, hi := amplify.CheckInWindow(c.Asked, c.Gamma, lost)
+			lo, hi := literature.CheckInWindow(c.Asked, c.Gamma, lost)
 			if hi == 0 {
 				return
 			}
@@ -236,7 +237,7 @@ func checkInStrong(exact bool) computation {
 				last = err
 				return
 			}
-			eps, d, err := compose(q, amplify.Strong{Eps0: c.Eps0, Delta: delta, Gamma: float64(hi) / float64(c.Population),
+			eps, d, err := compose(q, literature.Strong{Eps0: c.Eps0, Delta: delta, Gamma: float64(hi) / float64(c.Population),
 				Rounds: times, Lost: lost, Exact: exact})
 			switch {
 			case err != nil:
@@ -316,13 +317,13 @@ func ordersUpTo(top int, q Query, times int64, bound func(order int) (float64, e
 	return best, q.Delta, float64(lambda), "", nil
 }
 
-func gddskWBK(sampled func(s *amplify.ShuffleRenyi, gamma float64, order int) (float64, error)) computation {
+func gddskWBK(sampled func(s *literature.ShuffleRenyi, gamma float64, order int) (float64, error)) computation {
 	return func(_ *engine, q Query, parts []part) (float64, float64, float64, string, error) {
 		p, err := fixed(parts)
 		if err != nil {
 			return 0, 0, 0, "", err
 		}
-		s, err := amplify.NewShuffleRenyi(p.shape.eps0, p.shape.reports)
+		s, err := literature.NewShuffleRenyi(p.shape.eps0, p.shape.reports)
 		if err != nil {
 			return 0, 0, 0, "", err
 		}
@@ -342,7 +343,7 @@ func eabTheorem1(e *engine, q Query, parts []part) (float64, float64, float64, s
 	}
 	s := p.shape
 	curve := rdp.Curve(func(order float64) float64 {
-		m, err := amplify.ShuffledMoment(s.eps0, s.reports, amplify.Clones(s.eps0), order)
+		m, err := literature.ShuffledMoment(s.eps0, s.reports, amplify.Clones(s.eps0), order)
 		if err != nil {
 			return math.Inf(1)
 		}
@@ -379,7 +380,7 @@ func gdpApprox(renyi bool) computation {
 		if err != nil {
 			return 0, 0, 0, "", err
 		}
-		g, err := amplify.LaplaceSGD(p.shape.eps0, p.shape.reports, p.times)
+		g, err := literature.LaplaceSGD(p.shape.eps0, p.shape.reports, p.times)
 		if err != nil {
 			return 0, 0, 0, "", err
 		}
@@ -400,7 +401,7 @@ func sciTheorem1(printed bool) computation {
 		if err != nil {
 			return 0, 0, 0, "", err
 		}
-		bound, err := amplify.SCITheorem1(c, printed)
+		bound, err := literature.SCITheorem1(c, printed)
 		if err != nil {
 			return 0, 0, 0, "", err
 		}
@@ -415,7 +416,7 @@ func sciTheorem1(printed bool) computation {
 
 // bestDelta searches SCI's Δ: orders at one Δ, then Δ at the best of them, then
 // orders once more. Fewer than (1−Δ)nγ reports have probability at most e^-x.
-func bestDelta(q Query, times int64, mean float64, bound func(Delta float64) (amplify.RenyiOrders, error)) (eps, delta, order float64, note string, err error) {
+func bestDelta(q Query, times int64, mean float64, bound func(Delta float64) (literature.RenyiOrders, error)) (eps, delta, order float64, note string, err error) {
 	deltaOf := func(x float64) float64 { return math.Min(1, math.Sqrt(2*x/mean)) }
 	search := func(x float64) (float64, float64, float64, error) {
 		b, err := bound(deltaOf(x))
@@ -453,7 +454,7 @@ func sciTheorem2(_ *engine, q Query, parts []part) (float64, float64, float64, s
 	if err != nil {
 		return 0, 0, 0, "", err
 	}
-	return bestDelta(q, times, float64(c.Asked)*c.Gamma, func(d float64) (amplify.RenyiOrders, error) { return amplify.SCITheorem2(c, d) })
+	return bestDelta(q, times, float64(c.Asked)*c.Gamma, func(d float64) (literature.RenyiOrders, error) { return literature.SCITheorem2(c, d) })
 }
 
 func sciTheorem2Printed(_ *engine, q Query, parts []part) (float64, float64, float64, string, error) {
@@ -461,8 +462,8 @@ func sciTheorem2Printed(_ *engine, q Query, parts []part) (float64, float64, flo
 	if err != nil {
 		return 0, 0, 0, "", err
 	}
-	eps, delta, order, _, err := bestDelta(q, times, float64(c.Asked)*c.Gamma, func(d float64) (amplify.RenyiOrders, error) {
-		return func(order int) (float64, error) { return amplify.SCITheorem2Printed(c, d, order) }, nil
+	eps, delta, order, _, err := bestDelta(q, times, float64(c.Asked)*c.Gamma, func(d float64) (literature.RenyiOrders, error) {
+		return func(order int) (float64, error) { return literature.SCITheorem2Printed(c, d, order) }, nil
 	})
 	return eps, delta, order, "misprinted: unsound", err
 }
@@ -472,7 +473,7 @@ func sciTheorem3(_ *engine, q Query, parts []part) (float64, float64, float64, s
 	if err != nil {
 		return 0, 0, 0, "", err
 	}
-	eps, delta, order, _, err := integerOrders(q, times, func(order int) (float64, error) { return amplify.SCITheorem3(c, order) })
+	eps, delta, order, _, err := integerOrders(q, times, func(order int) (float64, error) { return literature.SCITheorem3(c, order) })
 	return eps, delta, order, "a lower bound on the divergence, not on epsilon after conversion", err
 }
 
@@ -482,6 +483,6 @@ func erlingssonRenyi(_ *engine, q Query, parts []part) (float64, float64, float6
 		return 0, 0, 0, "", err
 	}
 	return convert(q, func(order float64) float64 {
-		return float64(p.times) * amplify.ErlingssonRenyi(p.shape.eps0, p.shape.reports, order)
+		return float64(p.times) * literature.ErlingssonRenyi(p.shape.eps0, p.shape.reports, order)
 	}, "constants as quoted, proof not checked")
 }

@@ -80,9 +80,17 @@ func (s shape) pair(c clones) (dp.Pair, error) {
 		return dp.Pair{}, err
 	}
 	if s.rate > 0 {
-		return f.Arrival(amplify.FamilyArrival{Population: s.population, Asked: s.asked, Gamma: s.rate, Colluders: s.colluders})
+		return f.Arrival(s.arrival())
 	}
-	return f.Round(amplify.FamilyRound{Population: s.population, Reports: s.reports, Included: s.included})
+	return f.Round(s.round())
+}
+
+func (s shape) arrival() amplify.FamilyArrival {
+	return amplify.FamilyArrival{Population: s.population, Asked: s.asked, Gamma: s.rate, Colluders: s.colluders}
+}
+
+func (s shape) round() amplify.FamilyRound {
+	return amplify.FamilyRound{Population: s.population, Reports: s.reports, Included: s.included}
 }
 
 // maxLoss is the largest loss a round can have, log(1 + γ(e^ε₀ − 1)): a pure

@@ -1,9 +1,6 @@
 package amplify
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // Blocks says how finely a pair tells numbers apart: what a check of the pair by
 // other means needs to know, and nothing that a bound rests on.
@@ -16,25 +13,28 @@ type Blocks struct {
 	Reports []int64
 }
 
-// Blocks returns those of Round.
-func (c RoundConfig) Blocks() (Blocks, error) {
-	if err := c.check(); err != nil {
+// RoundBlocks returns those of Round; of clones only.
+func (f Family) RoundBlocks(r FamilyRound) (Blocks, error) {
+	if f.kind != clonesKind {
+		return Blocks{}, errNoFamily
+	}
+	if err := r.config(f).Validate(); err != nil {
 		return Blocks{}, err
 	}
-	return Blocks{Clones: newBuilder(c.Eps0, c.Rate, c.Reports, coreDeviations, cloneError).width}, nil
+	return Blocks{Clones: newBuilder(f.eps0, f.rate, r.Reports, coreDeviations, cloneError).width}, nil
 }
 
-// Blocks returns those of Arrival.
-func (c ArrivalConfig) Blocks() (Blocks, error) {
-	if err := (RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: c.Rate}).check(); err != nil {
+// ArrivalBlocks returns those of Arrival without colluders; of clones only.
+func (f Family) ArrivalBlocks(a FamilyArrival) (Blocks, error) {
+	if f.kind != clonesKind || a.Colluders != 0 {
+		return Blocks{}, errNoFamily
+	}
+	if err := a.check(f); err != nil {
 		return Blocks{}, err
 	}
-	if !(c.Gamma > 0 && c.Gamma <= 1) {
-		return Blocks{}, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
-	}
-	out := Blocks{Clones: newBuilder(c.Eps0, c.Rate, max(1, int64(float64(c.Asked)*c.Gamma)), wideDeviations, arrivalError/5).width}
-	for _, k := range arrivals(c.Asked, c.Gamma) {
-		out.Reports = append(out.Reports, max(1, k.first))
+	out := Blocks{Clones: newBuilder(f.eps0, f.rate, max(1, int64(float64(a.Asked)*a.Gamma)), wideDeviations, arrivalError/5).width}
+	for _, k := range Arrivals(a.Asked, a.Gamma) {
+		out.Reports = append(out.Reports, max(1, k.First))
 	}
 	slices.Sort(out.Reports)
 	out.Reports = slices.Compact(out.Reports)

@@ -10,7 +10,11 @@ func TestBlocksAreThoseOfThePair(t *testing.T) {
 		{Eps0: 1, Population: 1e7, Asked: 1e7, Gamma: 1e-3, Rate: Blanket(1)},
 		{Eps0: 3, Population: 9, Asked: 9, Gamma: 1, Rate: Clones(3)},
 	} {
-		b, err := c.Blocks()
+		f, err := ClonesFamily(c.Eps0, c.Rate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := f.ArrivalBlocks(c.family())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -21,19 +25,23 @@ func TestBlocksAreThoseOfThePair(t *testing.T) {
 			}
 			starts[k] = true
 		}
-		for _, k := range arrivals(c.Asked, c.Gamma) {
-			if k.last > 0 && (!starts[max(1, k.first)] || k.last < c.Asked && !starts[k.last+1]) {
-				t.Errorf("%+v: block %d … %d is not cut out", c, k.first, k.last)
+		for _, k := range Arrivals(c.Asked, c.Gamma) {
+			if k.Last > 0 && (!starts[max(1, k.First)] || k.Last < c.Asked && !starts[k.Last+1]) {
+				t.Errorf("%+v: block %d … %d is not cut out", c, k.First, k.Last)
 			}
 		}
 	}
-	if b, err := (RoundConfig{Eps0: 2, Population: 1e9, Reports: 1e9, Rate: Blanket(2)}).Blocks(); err != nil || b.Clones < 2 || b.Reports != nil {
+	f, err := ClonesFamily(2, Blanket(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := f.RoundBlocks(FamilyRound{Population: 1e9, Reports: 1e9}); err != nil || b.Clones < 2 || b.Reports != nil {
 		t.Errorf("%+v, %v", b, err)
 	}
-	if _, err := (RoundConfig{Eps0: 2, Population: 10, Reports: 11, Rate: .1}).Blocks(); err == nil {
+	if _, err := f.RoundBlocks(FamilyRound{Population: 10, Reports: 11}); err == nil {
 		t.Error("k above n is accepted")
 	}
-	if _, err := (ArrivalConfig{Eps0: 2, Population: 10, Asked: 10, Gamma: 2, Rate: .1}).Blocks(); err == nil {
+	if _, err := f.ArrivalBlocks(FamilyArrival{Population: 10, Asked: 10, Gamma: 2}); err == nil {
 		t.Error("gamma above 1 is accepted")
 	}
 }

@@ -10,13 +10,13 @@ import (
 // drawn uniformly and c of the n collude: k − M, M hypergeometric. Given M, which
 // the observer knows, the honest ones are a uniform subset of the n − c. See
 // colluders.md.
-func honestReports(n, k, c int64) []arrival {
+func honestReports(n, k, c int64) []Span {
 	// The number of honest clients drawn; its law's range.
 	least, most := max(0, k-c), min(k, n-c)
 	p := float64(k) / float64(n)
 	q := float64(n-k) / float64(n)
 	if q == 0 {
-		return []arrival{{n - c, n - c, 1}}
+		return []Span{{n - c, n - c, 1}}
 	}
 	// Pr[h of the honest and k − h of the others], given k in all.
 	all := tail.LogPMF(n, k, p, q)
@@ -31,7 +31,7 @@ func honestReports(n, k, c int64) []arrival {
 	mean := float64(k) * share
 	width := blockWidth(arrivalError)
 	deviation := math.Sqrt(mean * rest)
-	var out []arrival
+	var out []Span
 	for from := lo; from <= hi; {
 		w := max(1, width(mean, deviation, math.Abs(float64(from)-mean)/math.Max(1, deviation))/2)
 		if from == 0 {
@@ -43,7 +43,7 @@ func honestReports(n, k, c int64) []arrival {
 			mass += pmf(h)
 		}
 		// Logarithms of up to 1e3 cancel; LogPMF errs by 1e-13 and 4e-16 of each.
-		out = append(out, arrival{from, to, mass * (1 + 1e-9)})
+		out = append(out, Span{from, to, mass * (1 + 1e-9)})
 		from = to + 1
 	}
 	for end := lo; end > least; { // h < end
@@ -52,7 +52,7 @@ func honestReports(n, k, c int64) []arrival {
 		if w < 1e-290 {
 			first, w = least, 1e-290
 		}
-		out = append(out, arrival{first, end - 1, w})
+		out = append(out, Span{first, end - 1, w})
 		end = first
 	}
 	for end := hi; end < most; { // h > end
@@ -61,7 +61,7 @@ func honestReports(n, k, c int64) []arrival {
 		if w < 1e-290 {
 			last, w = most, 1e-290
 		}
-		out = append(out, arrival{end + 1, last, w})
+		out = append(out, Span{end + 1, last, w})
 		end = last
 	}
 	return out

@@ -48,25 +48,25 @@ func Response2(c ConcreteConfig) ([]dp.Atom, error) {
 	p := 1 / (e + 1)
 	var work float64
 	for _, b := range sizes {
-		work += 20*math.Sqrt(float64(b.last)*p) + 100
+		work += 20*math.Sqrt(float64(b.Last)*p) + 100
 	}
 	if err := affordable("2-RR", 4*work); err != nil {
 		return nil, err
 	}
-	visit := func(b arrival, gamma float64, yield func(p, q, over float64)) {
-		k := float64(b.last)
-		lo, hi := tail.Window(b.last, p, e*p, left, left)
-		tail.PMF(b.last, p, e*p, lo, hi, func(m int64, mass float64) {
+	visit := func(b Span, gamma float64, yield func(p, q, over float64)) {
+		k := float64(b.Last)
+		lo, hi := tail.Window(b.Last, p, e*p, left, left)
+		tail.PMF(b.Last, p, e*p, lo, hi, func(m int64, mass float64) {
 			// P/Q = 1 − γ + γ((m/k)E + (1 − m/k)/E).
-			share, w := float64(m)/k, b.weight*mass
+			share, w := float64(m)/k, b.Weight*mass
 			yield(w*(1-gamma+gamma*(share*e+(1-share)/e)), w,
 				w*gamma*(share*math.Expm1(c.Eps0)+(1-share)*math.Expm1(-c.Eps0)))
 		})
 	}
-	extremes := func(b arrival, gamma float64) (low, high float64) {
-		lo, hi := tail.Window(b.last, p, e*p, left, left)
+	extremes := func(b Span, gamma float64) (low, high float64) {
+		lo, hi := tail.Window(b.Last, p, e*p, left, left)
 		at := func(m int64) float64 {
-			share := float64(m) / float64(b.last)
+			share := float64(m) / float64(b.Last)
 			return math.Log(1 - gamma + gamma*(share*e+(1-share)/e))
 		}
 		return at(lo), at(hi)
@@ -98,38 +98,38 @@ func ResponseK(c ConcreteConfig) ([]dp.Atom, error) {
 	both, neither, rest := 2/(e+2+more), (e+more)/(e+2+more), (1+more)/(e+more)
 	var work float64
 	for _, b := range sizes {
-		s := math.Sqrt(float64(b.last) * both)
+		s := math.Sqrt(float64(b.Last) * both)
 		work += (20*s + 100) * (5*s + 50)
 	}
 	if err := affordable(fmt.Sprintf("%d-RR", c.Symbols), work); err != nil {
 		return nil, err
 	}
-	visit := func(b arrival, gamma float64, yield func(p, q, over float64)) {
-		k := float64(b.last)
-		lo, hi := tail.Window(b.last, both, neither, left, left)
-		tail.PMF(b.last, both, neither, lo, hi, func(n int64, mass float64) {
+	visit := func(b Span, gamma float64, yield func(p, q, over float64)) {
+		k := float64(b.Last)
+		lo, hi := tail.Window(b.Last, both, neither, left, left)
+		tail.PMF(b.Last, both, neither, lo, hi, func(n int64, mass float64) {
 			_, top := tail.Window(n, .5, .5, left, left)
 			tail.PMF(n, .5, .5, (n+1)/2, top, func(first int64, half float64) {
 				second := n - first
 				// Times the law without the victim: P is 1 − γ + γ(E·first +
 				// second + rest·(k−n))/k, Q has first and second exchanged.
-				w := b.weight * mass * half
+				w := b.Weight * mass * half
 				if first == second {
 					w /= 2 // its mirror image is itself
 				}
-				x, y, z := float64(first)/k, float64(second)/k, float64(b.last-n)/k
+				x, y, z := float64(first)/k, float64(second)/k, float64(b.Last-n)/k
 				yield(w*(1-gamma+gamma*(e*x+y+z*rest)), w*(1-gamma+gamma*(e*y+x+z*rest)),
 					w*gamma*math.Expm1(c.Eps0)*(x-y))
 			})
 		})
 	}
 	// The loss grows with first − second, which grows with the counts.
-	extremes := func(b arrival, gamma float64) (low, high float64) {
-		lo, hi := tail.Window(b.last, both, neither, left, left)
+	extremes := func(b Span, gamma float64) (low, high float64) {
+		lo, hi := tail.Window(b.Last, both, neither, left, left)
 		for _, n := range []int64{lo, hi} {
 			_, first := tail.Window(n, .5, .5, left, left)
-			x, y, z := float64(first), float64(n-first), float64(b.last-n)
-			k := float64(b.last)
+			x, y, z := float64(first), float64(n-first), float64(b.Last-n)
+			k := float64(b.Last)
 			high = math.Max(high, math.Log((1-gamma+gamma*(e*x+y+z*rest)/k)/(1-gamma+gamma*(e*y+x+z*rest)/k)))
 		}
 		return 0, high
@@ -147,20 +147,20 @@ func affordable(name string, work float64) error {
 // sizes covers k by blocks. For a lower bound a block takes the shuffle of its
 // largest value and the inclusion of its smallest: more reports, less often
 // the victim's, leak less. The tails of k are left out.
-func (c ConcreteConfig) sizes() ([]arrival, error) {
-	if err := (RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: 1}).check(); err != nil {
+func (c ConcreteConfig) sizes() ([]Span, error) {
+	if err := (RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: 1}).Validate(); err != nil {
 		return nil, err
 	}
 	if !(c.Gamma > 0 && c.Gamma <= 1) {
 		return nil, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
 	}
 	if c.Gamma == 1 {
-		return []arrival{{c.Asked, c.Asked, 1}}, nil
+		return []Span{{c.Asked, c.Asked, 1}}, nil
 	}
 	lo, hi := tail.Window(c.Asked, c.Gamma, 1-c.Gamma, left, left)
 	mean := float64(c.Asked) * c.Gamma
 	deviation := math.Max(1, math.Sqrt(mean*(1-c.Gamma)))
-	var out []arrival
+	var out []Span
 	for from := max(lo, 0); from <= hi; {
 		// Wider away from the mean; a relative width w costs about ¾w of ε.
 		z := math.Abs(float64(from)-mean) / deviation
@@ -175,7 +175,7 @@ func (c ConcreteConfig) sizes() ([]arrival, error) {
 		} else {
 			w = math.Max(0, between(c.Asked, c.Gamma, 1-c.Gamma, from, to+1))
 		}
-		out = append(out, arrival{from, to, w * (1 - 1e-11)})
+		out = append(out, Span{from, to, w * (1 - 1e-11)})
 		from = to + 1
 	}
 	return out, nil
@@ -185,13 +185,13 @@ func (c ConcreteConfig) sizes() ([]arrival, error) {
 // cells of equal width in loss; with mirror also the mirror images.
 // extremes says about where a block's losses lie; what is beyond goes to the
 // outermost cells.
-func (c ConcreteConfig) list(sizes []arrival, visit func(arrival, float64, func(p, q, over float64)),
-	extremes func(arrival, float64) (low, high float64), mirror bool) ([]dp.Atom, error) {
-	inclusion := func(b arrival) float64 { return float64(b.first) / float64(c.Population) }
+func (c ConcreteConfig) list(sizes []Span, visit func(Span, float64, func(p, q, over float64)),
+	extremes func(Span, float64) (low, high float64), mirror bool) ([]dp.Atom, error) {
+	inclusion := func(b Span) float64 { return float64(b.First) / float64(c.Population) }
 	each := func(yield func(p, q, over float64)) {
 		for _, b := range sizes {
-			if b.last == 0 {
-				w := b.weight
+			if b.Last == 0 {
+				w := b.Weight
 				if mirror {
 					w /= 2
 				}
@@ -210,7 +210,7 @@ func (c ConcreteConfig) list(sizes []arrival, visit func(arrival, float64, func(
 	}
 	var low, high float64
 	for _, b := range sizes {
-		if b.last > 0 {
+		if b.Last > 0 {
 			l, h := extremes(b, inclusion(b))
 			low, high = math.Min(low, l), math.Max(high, h)
 		}

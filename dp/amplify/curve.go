@@ -25,7 +25,7 @@ type RoundConfig struct {
 // maxReports keeps whole numbers exact as float64.
 const maxReports = 1 << 52
 
-func (c RoundConfig) check() error {
+func (c RoundConfig) Validate() error {
 	if err := dp.CheckEps0(c.Eps0); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ const (
 
 // NewCurve returns the curve of a round.
 func NewCurve(c RoundConfig) (*Curve, error) {
-	if err := c.check(); err != nil {
+	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	curve := &Curve{config: c, gamma: c.gamma()}
@@ -111,7 +111,7 @@ func (c *Curve) Epsilon(delta float64) (float64, error) {
 	}
 	// log δ is nearly straight in ε², so the search runs in ε².
 	square := func(y float64) float64 { return c.Delta(math.Sqrt(y)) }
-	top := subsampledLoss(c.config.Eps0, c.gamma) * (1 + 1e-12)
+	top := SampledLoss(c.config.Eps0, c.gamma) * (1 + 1e-12)
 	// With very many reports δ is Gaussian; most of [0, top] is far too large.
 	spread := 2 * c.gamma / math.Sqrt(c.config.Rate*float64(c.config.Reports))
 	guess := spread * (1 + math.Sqrt(2*math.Log(1/delta)))

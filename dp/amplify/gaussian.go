@@ -21,7 +21,7 @@ type GaussianConfig struct {
 	Apart bool
 }
 
-func (c GaussianConfig) check() error {
+func (c GaussianConfig) Validate() error {
 	if err := dp.CheckSigma(c.Sigma); err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (c GaussianConfig) check() error {
 	return nil
 }
 
-func (c GaussianConfig) gamma() float64 {
+func (c GaussianConfig) Gamma() float64 {
 	return float64(max(c.Included, c.Reports)) / float64(c.Population)
 }
 
@@ -55,16 +55,16 @@ func GaussianMu(sigma float64, k int64) gdp.Mu {
 // 6e-300, or where Q or e^loss leaves float64's range is a remainder of unbounded loss.
 //
 // Slack: 7e-5 of the variance of the loss, so 4e-5 of ε. Time 0.2 ms.
-// Source: SCI, proof of Theorem 4; sampling as Subsample.
+// Source: SCI, proof of Theorem 4; sampling as in Family.Round.
 func Gaussian(c GaussianConfig) (dp.Pair, error) {
-	if err := c.check(); err != nil {
+	if err := c.Validate(); err != nil {
 		return dp.Pair{}, err
 	}
-	b := arrival{c.Reports, max(c.Included, c.Reports), 1}
+	b := Span{c.Reports, max(c.Included, c.Reports), 1}
 	if c.Apart {
-		b.first = 1
+		b.First = 1
 	}
-	return gaussianMixture([]arrival{b}, c.Sigma, c.Population, b.first, c.gamma())
+	return gaussianMixture([]Span{b}, c.Sigma, c.Population, b.First, c.Gamma())
 }
 
 // GaussianArrivalConfig describes a round whose number of reports is up to
@@ -84,18 +84,18 @@ type GaussianArrivalConfig struct {
 //
 // Source: SCI, Theorems 1 and 4 with k/n in place of γ; hybrid.md.
 func GaussianArrival(c GaussianArrivalConfig) (dp.Pair, error) {
-	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).check(); err != nil {
+	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).Validate(); err != nil {
 		return dp.Pair{}, err
 	}
 	if !(c.Gamma > 0 && c.Gamma <= 1) {
 		return dp.Pair{}, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
 	}
-	var blocks []arrival
-	for _, k := range arrivals(c.Asked, c.Gamma) {
-		if k.last > 0 { // nobody reports: loss 0
-			k.first = max(1, k.first)
+	var blocks []Span
+	for _, k := range Arrivals(c.Asked, c.Gamma) {
+		if k.Last > 0 { // nobody reports: loss 0
+			k.First = max(1, k.First)
 			if c.Apart {
-				k.first = 1
+				k.First = 1
 			}
 			blocks = append(blocks, k)
 		}
@@ -122,7 +122,7 @@ func NewGaussianCurve(c GaussianConfig) (GaussianCurve, error) {
 	if c.Apart {
 		k = 1
 	}
-	return GaussianCurve{GaussianMu(c.Sigma, k), c.gamma()}, c.check()
+	return GaussianCurve{GaussianMu(c.Sigma, k), c.Gamma()}, c.Validate()
 }
 
 // Delta bounds δ at ε ≥ 0; 1 for any other ε.
@@ -143,7 +143,7 @@ func (c GaussianCurve) Epsilon(delta float64) float64 {
 	if share >= 1 {
 		return 0
 	}
-	return subsampledLoss(c.mu.Epsilon(share), c.gamma) * (1 + 1e-15)
+	return SampledLoss(c.mu.Epsilon(share), c.gamma) * (1 + 1e-15)
 }
 
 // Nodes in deviations of the loss.
@@ -164,12 +164,12 @@ func gaussianEnd(mu float64) float64 {
 
 // gaussianMixture is the pair of a mixture of rounds, on nodes that suit k
 // reports at inclusion gamma.
-func gaussianMixture(blocks []arrival, sigma float64, population, k int64, gamma float64) (dp.Pair, error) {
+func gaussianMixture(blocks []Span, sigma float64, population, k int64, gamma float64) (dp.Pair, error) {
 	mu := float64(GaussianMu(sigma, k))
 	nodes := []float64{0}
 	end, core := gaussianEnd(mu), mu/2+gaussianCore
 	for x := gaussianStep; x < end; {
-		nodes = append(nodes, subsampledLoss(mu*x, gamma))
+		nodes = append(nodes, SampledLoss(mu*x, gamma))
 		if x < core {
 			x += gaussianStep
 		} else {
@@ -177,13 +177,13 @@ func gaussianMixture(blocks []arrival, sigma float64, population, k int64, gamma
 		}
 	}
 	if end > 0 {
-		nodes = append(nodes, subsampledLoss(mu*end, gamma))
+		nodes = append(nodes, SampledLoss(mu*end, gamma))
 	}
 	// Fewer reports have larger losses.
 	for _, b := range blocks {
-		m := float64(GaussianMu(sigma, b.first))
+		m := float64(GaussianMu(sigma, b.First))
 		if end := gaussianEnd(m); end > 0 {
-			most := subsampledLoss(m*end, float64(b.last)/float64(population))
+			most := SampledLoss(m*end, float64(b.Last)/float64(population))
 			for last := nodes[len(nodes)-1]; last > 0 && last < most; last = nodes[len(nodes)-1] {
 				nodes = append(nodes, math.Min(most, last*nodeGrowth))
 			}
@@ -193,10 +193,10 @@ func gaussianMixture(blocks []arrival, sigma float64, population, k int64, gamma
 	var pair dp.Pair
 	for _, b := range blocks {
 		stride := 1
-		if b.weight < gaussianRare {
+		if b.Weight < gaussianRare {
 			stride = 4
 		}
-		left := gaussianSplit(mass, nodes, stride, float64(GaussianMu(sigma, b.first)), float64(b.last)/float64(population), b.weight)
+		left := gaussianSplit(mass, nodes, stride, float64(GaussianMu(sigma, b.First)), float64(b.Last)/float64(population), b.Weight)
 		pair.Remainders = append(pair.Remainders, dp.Remainder{Mass: left, MaxLoss: math.Inf(1)})
 	}
 	pair.Remainders = []dp.Remainder{{Mass: pair.Dropped() * (1 + 1e-9), MaxLoss: math.Inf(1)}}
@@ -243,7 +243,7 @@ func gaussianSplit(mass, nodes []float64, stride int, mu, gamma, weight float64)
 	return weight * ((1-gamma)*q + gamma*p + q)
 }
 
-// unsampledLoss inverts subsampledLoss: log(1 + (e^ℓ − 1)/γ).
+// unsampledLoss inverts SampledLoss: log(1 + (e^ℓ − 1)/γ).
 func unsampledLoss(loss, gamma float64) float64 {
 	if loss > 500 {
 		return loss - math.Log(gamma) + math.Log1p(-(1-gamma)*math.Exp(-loss))

@@ -14,7 +14,7 @@ import (
 // beyond 14 deviations is left out: both only leak less. Gamma = 1 is a fixed
 // k = Asked.
 func GaussianOutcomes(c GaussianArrivalConfig) ([]dp.Atom, error) {
-	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).check(); err != nil {
+	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).Validate(); err != nil {
 		return nil, err
 	}
 	concrete := ConcreteConfig{Eps0: 1, Population: c.Population, Asked: c.Asked, Gamma: c.Gamma} // Eps0 is not read
@@ -23,28 +23,28 @@ func GaussianOutcomes(c GaussianArrivalConfig) ([]dp.Atom, error) {
 		return nil, err
 	}
 	const width, far = 1. / 25, 14.
-	span := func(b arrival) (mu, end float64) {
-		mu = 2 / (c.Sigma * math.Sqrt(float64(b.last)))
+	span := func(b Span) (mu, end float64) {
+		mu = 2 / (c.Sigma * math.Sqrt(float64(b.Last)))
 		return mu, math.Min(mu/2+far, 37-mu/2)
 	}
-	visit := func(b arrival, gamma float64, yield func(p, q, over float64)) {
+	visit := func(b Span, gamma float64, yield func(p, q, over float64)) {
 		mu, end := span(b)
 		for i := math.Floor(-end / width); i*width < end; i++ {
 			a := i * width
 			q, rise := gaussianCell(mu, a, a+width)
 			grow := math.Exp(mu * a)
 			over := gamma * (grow*rise + math.Expm1(mu*a)*q)
-			w := b.weight * (1 - 1e-11)
+			w := b.Weight * (1 - 1e-11)
 			yield(w*((1-gamma)*q+gamma*grow*(q+rise)), w*q, w*over)
 		}
 	}
-	extremes := func(b arrival, gamma float64) (low, high float64) {
+	extremes := func(b Span, gamma float64) (low, high float64) {
 		mu, end := span(b)
 		low = -mu * end // e^low may round away beside 1
 		if gamma < 1 {
 			low = math.Log1p(gamma * math.Expm1(low))
 		}
-		return low, subsampledLoss(mu*end, gamma)
+		return low, SampledLoss(mu*end, gamma)
 	}
 	return concrete.list(sizes, visit, extremes, false)
 }

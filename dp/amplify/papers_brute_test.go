@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/amplify/literature"
 )
 
 // renyi is the exact Rényi divergence of a pair, the larger of both orders.
@@ -35,15 +36,15 @@ func renyiClaims(t *testing.T, s scenario, order int) map[string]float64 {
 		out[name] = v
 	}
 	if s.k == 0 {
-		c := amplify.CheckInRenyiConfig{Eps0: s.eps0, Population: int64(s.n), Gamma: s.gamma}
-		b, err := amplify.SCITheorem1(c, false)
+		c := literature.CheckInRenyiConfig{Eps0: s.eps0, Population: int64(s.n), Gamma: s.gamma}
+		b, err := literature.SCITheorem1(c, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		v, err := b(order)
 		put("sci-thm1", v, err)
 		for _, D := range []float64{0, 0.3, 0.9, 1} {
-			b, err := amplify.SCITheorem2(c, D)
+			b, err := literature.SCITheorem2(c, D)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +53,7 @@ func renyiClaims(t *testing.T, s scenario, order int) map[string]float64 {
 		}
 		return out
 	}
-	r, err := amplify.NewShuffleRenyi(s.eps0, int64(s.k))
+	r, err := literature.NewShuffleRenyi(s.eps0, int64(s.k))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,10 +63,10 @@ func renyiClaims(t *testing.T, s scenario, order int) map[string]float64 {
 	put("wbk-plain", v, err)
 	if s.k == s.n {
 		out["simple"] = r.SimpleDivergence(float64(order))
-		m, err := amplify.ShuffledMoment(s.eps0, int64(s.k), amplify.Clones(s.eps0), float64(order))
+		m, err := literature.ShuffledMoment(s.eps0, int64(s.k), amplify.Clones(s.eps0), float64(order))
 		put("eab-thm1", m/float64(order-1), err)
 	}
-	v, err = amplify.GirgisUpper(amplify.GirgisConfig{Eps0: s.eps0, Population: int64(s.n), Reports: int64(s.k)}, order)
+	v, err = literature.GirgisUpper(literature.GirgisConfig{Eps0: s.eps0, Population: int64(s.n), Reports: int64(s.k)}, order)
 	put("girgis", v, err)
 	return out
 }
@@ -76,7 +77,7 @@ func deltaClaims(t *testing.T, s scenario) map[string]curve {
 	t.Helper()
 	out := map[string]curve{}
 	put := func(name string, delta func(float64) float64) {
-		c := amplify.Strong{Eps0: s.eps0, Delta: delta, Gamma: float64(s.k) / float64(s.n), Rounds: 1, Exact: true}
+		c := literature.Strong{Eps0: s.eps0, Delta: delta, Gamma: float64(s.k) / float64(s.n), Rounds: 1, Exact: true}
 		out[name] = func(eps float64) float64 {
 			if eps < 0 { // replace-one is symmetric
 				return -math.Expm1(eps) + math.Exp(eps)*c.DeltaAt(-eps)
@@ -85,14 +86,14 @@ func deltaClaims(t *testing.T, s scenario) map[string]curve {
 		}
 	}
 	k := int64(s.k)
-	put("closed", func(eps float64) float64 { return amplify.ClonesClosed(s.eps0, k, eps) })
+	put("closed", func(eps float64) float64 { return literature.ClonesClosed(s.eps0, k, eps) })
 	symbols := []int{0}
 	var K int
 	if n, _ := fmt.Sscanf(s.name, "%d-RR", &K); n == 1 {
 		symbols = append(symbols, K)
 	}
 	for _, K := range symbols {
-		b, err := amplify.NewBlanketed(s.eps0, k, K)
+		b, err := literature.NewBlanketed(s.eps0, k, K)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,14 +173,14 @@ func TestTernaryAgainstMechanisms(t *testing.T) {
 							truth += R[i] * math.Pow(math.Abs(P[i]-Q[i])/R[i], float64(alpha))
 						}
 					}
-					claim, err := amplify.TernaryShuffle(eps0, int64(k), alpha)
+					claim, err := literature.TernaryShuffle(eps0, int64(k), alpha)
 					if err != nil || !(math.Exp(claim)*(1+1e-12) >= truth) {
 						t.Errorf("Theorem 4 at eps0 %v, k %d, alpha %d: %v (%v), truth %v", eps0, k, alpha, math.Exp(claim), err, truth)
 					}
 					if !alike {
 						continue
 					}
-					claim, err = amplify.TernarySame(eps0, int64(k), alpha)
+					claim, err = literature.TernarySame(eps0, int64(k), alpha)
 					if err != nil || !(math.Exp(claim)*(1+1e-12) >= truth) {
 						t.Errorf("Theorem 6 at eps0 %v, m %d, alpha %d: %v (%v), truth %v", eps0, k, alpha, math.Exp(claim), err, truth)
 					}
@@ -191,14 +192,14 @@ func TestTernaryAgainstMechanisms(t *testing.T) {
 
 // Theorem 1 of Girgis et al. is Lemma 2 of their Theorem 4.
 func TestLemma2OfTheorem4IsTheorem1(t *testing.T) {
-	for _, c := range []amplify.GirgisConfig{{Eps0: 2, Population: 1e6, Reports: 1e3}, {Eps0: .3, Population: 900, Reports: 900}, {Eps0: 5, Population: 1e12, Reports: 1e9}} {
+	for _, c := range []literature.GirgisConfig{{Eps0: 2, Population: 1e6, Reports: 1e3}, {Eps0: .3, Population: 900, Reports: 900}, {Eps0: 5, Population: 1e12, Reports: 1e9}} {
 		for _, order := range []int{2, 3, 30, 300} {
-			a, err := amplify.GirgisUpper(c, order)
+			a, err := literature.GirgisUpper(c, order)
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := amplify.TernaryRenyi(float64(c.Reports)/float64(c.Population), order, func(alpha int) float64 {
-				l, err := amplify.TernaryShuffle(c.Eps0, c.Reports, alpha)
+			b, err := literature.TernaryRenyi(float64(c.Reports)/float64(c.Population), order, func(alpha int) float64 {
+				l, err := literature.TernaryShuffle(c.Eps0, c.Reports, alpha)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -217,7 +218,7 @@ func TestClosedFormsAboveWhatTheyBound(t *testing.T) {
 	shown := 0
 	for _, eps0 := range []float64{.05, .3, 1, 2, 4} {
 		for _, k := range []int64{30, 300, 5000, 1e5, 1e7} {
-			for kind, closed := range map[string]func(float64, int64, float64) float64{"clones": amplify.ClonesClosed, "blanket": amplify.Feldman2023} {
+			for kind, closed := range map[string]func(float64, int64, float64) float64{"clones": literature.ClonesClosed, "blanket": literature.Feldman2023} {
 				c, err := amplify.NewCurve(amplify.RoundConfig{Eps0: eps0, Population: k, Reports: k, Rate: rateOf(kind, eps0)})
 				if err != nil {
 					t.Fatal(err)
@@ -236,11 +237,11 @@ func TestClosedFormsAboveWhatTheyBound(t *testing.T) {
 				if k > 300 {
 					continue
 				}
-				b, err := amplify.NewBlanketed(eps0, k, K)
+				b, err := literature.NewBlanketed(eps0, k, K)
 				if err != nil {
 					t.Fatal(err)
 				}
-				any, err := amplify.NewBlanketed(eps0, k, 0)
+				any, err := literature.NewBlanketed(eps0, k, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -270,7 +271,7 @@ func TestClosedFormsAboveWhatTheyBound(t *testing.T) {
 func TestBlanketOfTwoSymbolsIsTheClonesPair(t *testing.T) {
 	for _, eps0 := range []float64{.2, 1, 3} {
 		for _, k := range []int64{1, 2, 17, 400} {
-			b, err := amplify.NewBlanketed(eps0, k, 2)
+			b, err := literature.NewBlanketed(eps0, k, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -294,7 +295,7 @@ func TestBlanketOfTwoSymbolsIsTheClonesPair(t *testing.T) {
 func TestStrongCompositionOrder(t *testing.T) {
 	for _, eps := range []float64{1e-7, 1e-3, .05, 1, 8} {
 		for _, T := range []int64{1, 2, 3, 30, 1e4, 1e8, 1e12} {
-			r := amplify.Repeated{Eps: eps, Rounds: T}
+			r := literature.Repeated{Eps: eps, Rounds: T}
 			for _, delta := range []float64{1e-12, 1e-6, .01, .4} {
 				closed, exact := r.ClosedEps(delta), r.ExactEps(delta)
 				room := delta*1e-9 + 2e-11 + 4e-14*math.Sqrt(float64(T))

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/rdp"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
@@ -27,7 +28,7 @@ const maxRemovalSizes = 1 << 12
 // not apart; k may be public. Proved in removal.md, which also says why the
 // number of reports need not be hidden, and could not be.
 func NewRemoval(c GaussianArrivalConfig, drop float64) (*Removal, error) {
-	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).check(); err != nil {
+	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).Validate(); err != nil {
 		return nil, err
 	}
 	n, gamma := c.Population, c.Gamma
@@ -157,7 +158,7 @@ func (r *Removal) Divergence(order float64) float64 {
 	for _, s := range [2]float64{order, 1 - order} {
 		sum := math.Abs(s) * r.dropped
 		for i, q := range r.q {
-			sum += q * powerExcess(r.ratio[i], s)
+			sum += q * rdp.PowerExcess(r.ratio[i], s)
 		}
 		worst = math.Max(worst, math.Log1p(sum*(1+1e-8))/(order-1))
 	}

@@ -1,36 +1,12 @@
 package amplify
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
-
-// Round returns the pair of k of n clients: Shuffle and then Subsample, merged
-// to some hundred outcomes by splits that only lose, 5e-5 of ε. No mass is
-// dropped: tails lie in ever wider blocks at the end that loses, so remainders
-// are empty and the pair serves every δ and every Rényi order. Time nearly
-// independent of k: some ms up to k = 1e12.
-func Round(c RoundConfig) (dp.Pair, error) {
-	if err := c.check(); err != nil {
-		return dp.Pair{}, err
-	}
-	b := newBuilder(c.Eps0, c.Rate, c.Reports, coreDeviations, cloneError)
-	return roundOf(b, c.Reports, c.gamma()), nil
-}
-
-// ArrivalConfig describes a round whose number of reports is up to chance and
-// public: k ~ Bin(Asked, Gamma). All fields are required.
-type ArrivalConfig struct {
-	Eps0       float64
-	Population int64   // n
-	Asked      int64   // clients who may report, a uniform subset of the n
-	Gamma      float64 // each of them does with this probability, on its own coin
-	Rate       float64 // of clones: Blanket(Eps0) or Clones(Eps0)
-}
 
 // A block of k of relative width w costs up to ¾w of ε, half by its shuffle's
 // size and all of it by its inclusion, on average half of that.
@@ -44,19 +20,6 @@ func blockWidth(err float64) func(mean, deviation, z float64) int64 {
 		w := err * mean * math.Exp(z*z/4)
 		return max(1, int64(math.Min(w, deviation/2)))
 	}
-}
-
-// Arrival is CheckIn merged as Round merges: blocks of k take the shuffle of
-// their smallest and the inclusion of their largest value.
-func Arrival(c ArrivalConfig) (dp.Pair, error) {
-	if err := (RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: c.Rate}).check(); err != nil {
-		return dp.Pair{}, err
-	}
-	if !(c.Gamma > 0 && c.Gamma <= 1) {
-		return dp.Pair{}, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", c.Gamma)
-	}
-	b := newBuilder(c.Eps0, c.Rate, max(1, int64(float64(c.Asked)*c.Gamma)), wideDeviations, arrivalError/5)
-	return arrivalOf(b, arrivals(c.Asked, c.Gamma), c.Population, c.Gamma*float64(c.Asked)), nil
 }
 
 // crowd is what shuffled reports hide: the law of U for each number of them, as
@@ -73,12 +36,12 @@ func roundOf(c crowd, k int64, gamma float64) dp.Pair {
 
 // arrivalOf mixes over blocks of k, which is public: of n clients, about mean
 // report.
-func arrivalOf(c crowd, blocks []arrival, n int64, mean float64) dp.Pair {
+func arrivalOf(c crowd, blocks []Span, n int64, mean float64) dp.Pair {
 	b := c.on()
 	var atoms []dp.Atom
 	for _, k := range blocks {
-		if k.last > 0 { // nobody reports: loss 0
-			atoms = b.atoms(atoms, c.given(max(1, k.first)), k.weight, float64(k.last)/float64(n))
+		if k.Last > 0 { // nobody reports: loss 0
+			atoms = b.atoms(atoms, c.given(max(1, k.First)), k.Weight, float64(k.Last)/float64(n))
 		}
 	}
 	// One set of nodes for all k: the losses at the middle inclusion, and beyond.
@@ -87,32 +50,33 @@ func arrivalOf(c crowd, blocks []arrival, n int64, mean float64) dp.Pair {
 		nodes = append(nodes, b.loss(u, mean/float64(n)))
 	}
 	for _, k := range blocks {
-		if l := b.loss(1, float64(k.last)/float64(n)); l > nodes[len(nodes)-1] {
+		if l := b.loss(1, float64(k.Last)/float64(n)); l > nodes[len(nodes)-1] {
 			nodes = append(nodes, l)
 		}
 	}
 	return dp.Pair{Atoms: merge(atoms, nodes)}
 }
 
-// arrival is a block of values of k with its probability.
-type arrival struct {
-	first, last int64
-	weight      float64
+// Span is a block of values of k with its probability.
+type Span struct {
+	First, Last int64
+	Weight      float64
 }
 
-func arrivals(n int64, p float64) []arrival { return spans(n, p, 1-p, blockWidth(arrivalError)) }
+// Arrivals covers k ~ Bin(n, p) by blocks whose weights add to 1 or more.
+func Arrivals(n int64, p float64) []Span { return spans(n, p, 1-p, blockWidth(arrivalError)) }
 
 // spans covers Bin(n, p): the bulk in blocks of widths that depend on the
 // distance from the mean, tails in faster growing ones whose weights are those
 // of the whole tail from there on.
-func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64) []arrival {
+func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64) []Span {
 	lo, hi := tail.Window(n, p, q, 1e-17, 1e-17)
-	var out []arrival
+	var out []Span
 	mean := float64(n) * p
 	deviation := math.Sqrt(mean * q)
 	from := lo
 	if lo == 0 { // k = 0 must not lend its size to others
-		out, from = append(out, arrival{0, 0, math.Exp(tail.LogPMF(n, 0, p, q))}), 1
+		out, from = append(out, Span{0, 0, math.Exp(tail.LogPMF(n, 0, p, q))}), 1
 	}
 	for from <= hi {
 		width := widthAt(mean, deviation, math.Abs(float64(from)-mean)/math.Max(1, deviation))
@@ -129,7 +93,7 @@ func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64
 			w = between(n, p, q, from, to+1)
 		}
 		// Rounding of the weights may not lose any.
-		out = append(out, arrival{from, to, w * (1 + 1e-10)})
+		out = append(out, Span{from, to, w * (1 + 1e-10)})
 		from = to + 1
 	}
 	// grow steps from a bulk's end to the next block's, away from the mean.
@@ -140,7 +104,7 @@ func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64
 		if w < 1e-290 {
 			first, w = 0, 1e-290
 		}
-		out = append(out, arrival{first, end - 1, w})
+		out = append(out, Span{first, end - 1, w})
 		end = first
 	}
 	for end := hi; end < n; { // k > end
@@ -149,10 +113,18 @@ func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64
 		if w < 1e-290 {
 			last, w = n, 1e-290
 		}
-		out = append(out, arrival{end + 1, last, w})
+		out = append(out, Span{end + 1, last, w})
 		end = last
 	}
 	return out
+}
+
+// SampledLoss is log(1 + γ(e^L − 1)), also where e^L would overflow.
+func SampledLoss(loss, gamma float64) float64 {
+	if loss > 500 {
+		return loss + math.Log(gamma+(1-gamma)*math.Exp(-loss))
+	}
+	return math.Log1p(gamma * math.Expm1(loss))
 }
 
 // outcomes turns values of U into losses.

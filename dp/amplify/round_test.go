@@ -26,7 +26,7 @@ func TestRoundAboveExact(t *testing.T) {
 					t.Fatal(err)
 				}
 				exact := exactPair(t, c)
-				top := subsampledLoss(eps0, float64(k)/float64(n))
+				top := SampledLoss(eps0, float64(k)/float64(n))
 				for _, share := range []float64{-.8, -.1, 0, .001, .01, .05, .2, .5, .9} {
 					eps := share * top
 					got, want := atomsDelta(p, eps), atomsDelta(exact, eps)
@@ -125,13 +125,13 @@ func TestArrivalsCover(t *testing.T) {
 		for _, p := range []float64{1e-12, 1e-3, .4, .999, 1} {
 			var sum float64
 			next := map[int64]bool{}
-			for _, b := range arrivals(n, p) {
-				if b.first > b.last || b.first < 0 || b.last > n || !(b.weight >= 0) {
+			for _, b := range Arrivals(n, p) {
+				if b.First > b.Last || b.First < 0 || b.Last > n || !(b.Weight >= 0) {
 					t.Fatalf("n=%d p=%v: block %+v", n, p, b)
 				}
-				next[b.first] = true
-				next[b.last+1] = !next[b.last+1] || true
-				sum += b.weight
+				next[b.First] = true
+				next[b.Last+1] = !next[b.Last+1] || true
+				sum += b.Weight
 			}
 			if sum < 1-1e-12 || sum > 1+1e-9 {
 				t.Errorf("n=%d p=%v: weights add to %v", n, p, sum)

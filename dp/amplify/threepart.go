@@ -105,9 +105,9 @@ func (t *threePart) given(k int64) []float64 {
 	weights := &tallied{at: map[rowKey]int{}}
 	width := func(_, _, _ float64) int64 { return t.width }
 	for _, b := range spans(k-1, t.pair, t.single, width) {
-		t.sizes(weights, b.weight*t.victim, b.first+1, b.last+1, k-1-b.last, 0)
+		t.sizes(weights, b.Weight*t.victim, b.First+1, b.Last+1, k-1-b.Last, 0)
 		if t.beside > 0 {
-			t.sizes(weights, b.weight*t.beside, b.first, b.last, k-1-b.last, 1)
+			t.sizes(weights, b.Weight*t.beside, b.First, b.Last, k-1-b.Last, 1)
 		}
 	}
 	for n, key := range weights.keys {

@@ -69,6 +69,21 @@ func Divergence(p dp.Pair, order float64) float64 {
 	return d
 }
 
+// PowerExcess returns (1+d)^λ − 1 − λd for d ≥ −1, without cancellation where
+// λd is small.
+func PowerExcess(d, lambda float64) float64 {
+	if math.Abs(lambda*d) < 1e-3 && math.Abs(d) < .1 {
+		term := lambda * (lambda - 1) / 2 * d * d
+		sum := term
+		for j := 3.0; j < 12; j++ {
+			term *= (lambda - j + 1) / j * d
+			sum += term
+		}
+		return sum
+	}
+	return math.Expm1(lambda*math.Log1p(d)) - lambda*d
+}
+
 // Epsilon converts: a mechanism with D_λ ≤ divergence is (ε, δ)-DP with
 //
 //	ε = D + log((λ−1)/λ) − (log δ + log λ)/(λ−1),

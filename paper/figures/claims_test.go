@@ -9,6 +9,7 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/amplify/literature"
 )
 
 // near is half a percent: what the papers' texts can be read to, and less than
@@ -96,7 +97,7 @@ func TestNumbersInExplanations(t *testing.T) {
 		}
 	}
 	// The closed form is silent at A: nothing but sampling is composed.
-	alone, err := amplify.Strong{Eps0: 2, Delta: func(float64) float64 { return 1 }, Gamma: 1e-3, Rounds: 1e5}.Epsilon(1e-8)
+	alone, err := literature.Strong{Eps0: 2, Delta: func(float64) float64 { return 1 }, Gamma: 1e-3, Rounds: 1e5}.Epsilon(1e-8)
 	if closed, err2 := d.eps(ctx, a, "clones-closed-strong"); err != nil || err2 != nil || closed != alone {
 		t.Errorf("closed form %v, no shuffling %v, %v, %v", closed, alone, err, err2)
 	}
@@ -119,7 +120,7 @@ func TestNumbersInExplanations(t *testing.T) {
 			}
 		}
 		round := math.Log1p(float64(c.q.Reports) / float64(c.q.Population) * math.Expm1(high))
-		if got := (amplify.Repeated{Eps: round, Rounds: c.q.Rounds}).ClosedEps(share); !near(got, c.want) {
+		if got := (literature.Repeated{Eps: round, Rounds: c.q.Rounds}).ClosedEps(share); !near(got, c.want) {
 			t.Errorf("equal shares: %v, want %v", got, c.want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/amplify/literature"
 	"github.com/riffle-dp/riffle/dp/rdp"
 	"github.com/riffle-dp/riffle/internal/picture"
 )
@@ -22,7 +23,11 @@ type divergence struct {
 // shuffled is the divergence of the pair with a rate of clones.
 func shuffled(rate func(eps0 float64) float64) func(eps0 float64, n int64, order int) (float64, error) {
 	return func(eps0 float64, n int64, order int) (float64, error) {
-		p, err := amplify.Round(amplify.RoundConfig{Eps0: eps0, Population: n, Reports: n, Rate: rate(eps0)})
+		f, err := amplify.ClonesFamily(eps0, rate(eps0))
+		if err != nil {
+			return 0, err
+		}
+		p, err := f.Round(amplify.FamilyRound{Population: n, Reports: n})
 		return rdp.Divergence(p, float64(order)), err
 	}
 }
@@ -52,7 +57,7 @@ func concrete() func(eps0 float64, n int64, order int) (float64, error) {
 			}
 			made[round{eps0, n}] = p
 		}
-		binary, err := amplify.GirgisLower(amplify.GirgisConfig{Eps0: eps0, Population: n, Reports: n}, order)
+		binary, err := literature.GirgisLower(literature.GirgisConfig{Eps0: eps0, Population: n, Reports: n}, order)
 		return math.Max(binary, rdp.Divergence(p, float64(order))*(1-1e-6)), err
 	}
 }
@@ -60,9 +65,9 @@ func concrete() func(eps0 float64, n int64, order int) (float64, error) {
 // divergences are the rows of the paper's Table 1 that have a formula here, and
 // riffle's own.
 func divergences() []divergence {
-	renyi := func(of func(s *amplify.ShuffleRenyi, order int) (float64, error)) func(float64, int64, int) (float64, error) {
+	renyi := func(of func(s *literature.ShuffleRenyi, order int) (float64, error)) func(float64, int64, int) (float64, error) {
 		return func(eps0 float64, n int64, order int) (float64, error) {
-			s, err := amplify.NewShuffleRenyi(eps0, n)
+			s, err := literature.NewShuffleRenyi(eps0, n)
 			if err != nil {
 				return 0, err
 			}
@@ -72,23 +77,23 @@ func divergences() []divergence {
 	return []divergence{
 		{"efmrtt-rdp", "EFMRTT 2019", "approximate", "Erlingsson et al. 2019, Remark 1, constants as quoted by others: 2λe^{4ε₀}(E−1)²/n",
 			func(eps0 float64, n int64, order int) (float64, error) {
-				return amplify.ErlingssonRenyi(eps0, n, float64(order)), nil
+				return literature.ErlingssonRenyi(eps0, n, float64(order)), nil
 			}},
 		{"gddsk-simple", "CCS 2021, eq. (4)", "upper", "Girgis et al. 2021 (CCS), Theorem 2",
-			renyi(func(s *amplify.ShuffleRenyi, order int) (float64, error) {
+			renyi(func(s *literature.ShuffleRenyi, order int) (float64, error) {
 				return s.SimpleDivergence(float64(order)), nil
 			})},
-		{"gddsk", "CCS 2021, Theorem 1", "upper", "Girgis et al. 2021 (CCS), Theorem 1", renyi((*amplify.ShuffleRenyi).Divergence)},
+		{"gddsk", "CCS 2021, Theorem 1", "upper", "Girgis et al. 2021 (CCS), Theorem 1", renyi((*literature.ShuffleRenyi).Divergence)},
 		{"eab-thm1", "the paper, Theorem 1", "upper", "EAB, Theorem 1: the clones pair of Feldman, McMillan, Talwar 2022, outcomes merged (5e-5 above)", shuffled(amplify.Clones)},
 		{"gdp-approx", "the paper, Corollary 2", "approximate", "EAB, Corollary 2: the Gaussian limit",
 			func(eps0 float64, n int64, order int) (float64, error) {
-				g, err := amplify.ShuffleGDP(eps0, n)
+				g, err := literature.ShuffleGDP(eps0, n)
 				return g.Renyi(float64(order)), err
 			}},
 		{"riffle-blanket", "riffle, proved", "upper", "riffle blanket theorem, r = 2/(e^ε₀ + 1): the rate of Feldman, McMillan, Talwar 2023, whose proof was withdrawn, with riffle's own proof", shuffled(amplify.Blanket)},
 		{"lower-2rr", "eq. (5): binary RR (lower)", "lower", "Girgis et al. 2021 (NeurIPS), Theorem 2 at k = n: binary randomized response, all others alike",
 			func(eps0 float64, n int64, order int) (float64, error) {
-				return amplify.GirgisLower(amplify.GirgisConfig{Eps0: eps0, Population: n, Reports: n}, order)
+				return literature.GirgisLower(literature.GirgisConfig{Eps0: eps0, Population: n, Reports: n}, order)
 			}},
 		{lower, "riffle, lower bound", "lower", "the larger of that and 3-ary randomized response, all others on the third symbol (dp/amplify/concrete.md)", concrete()},
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/amplify/literature"
 	"github.com/riffle-dp/riffle/dp/gdp"
 )
 
@@ -112,7 +113,7 @@ func withoutShuffling(ctx context.Context, d *desk) (float64, float64, error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	alone, err := amplify.Strong{Eps0: q.Eps0, Delta: func(float64) float64 { return 1 }, Gamma: 1e-3, Rounds: q.Rounds}.Epsilon(q.Delta)
+	alone, err := literature.Strong{Eps0: q.Eps0, Delta: func(float64) float64 { return 1 }, Gamma: 1e-3, Rounds: q.Rounds}.Epsilon(q.Delta)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -137,11 +138,11 @@ func eabClaims() []Claim {
 
 func simpleOverLimit(context.Context, *desk) (float64, float64, error) {
 	const eps0, n, order = 1, 1000000, 10
-	s, err := amplify.NewShuffleRenyi(eps0, n)
+	s, err := literature.NewShuffleRenyi(eps0, n)
 	if err != nil {
 		return 0, 0, err
 	}
-	g, err := amplify.ShuffleGDP(eps0, n)
+	g, err := literature.ShuffleGDP(eps0, n)
 	if err != nil {
 		return 0, 0, err
 	}

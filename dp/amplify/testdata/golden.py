@@ -199,7 +199,7 @@ def main():
                     for lam in (1.5, 2, 2.7, 8, 32, 200):
                         v = renyi(p, q, lam) if n == k else renyi_hybrid(p, q, gf, lam)
                         rd.write("%s\t%d\t%d\t%r\t%r\t%s\n" % (kind, k, n, e0, lam, num(v)))
-    gi = open("girgis.tsv", "w")
+    gi = open("../literature/testdata/girgis.tsv", "w")
     head(gi, ["theorem", "k", "n", "eps0", "order", "divergence"], "mpmath 60 digits")
     with mp.workdps(60):
         for e0 in [0.5, 1.0, 1.5, 2.0, 4.0]:

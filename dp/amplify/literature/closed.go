@@ -1,4 +1,11 @@
-package amplify
+// Package literature holds the bounds of others on shuffled, sampled and self
+// checked-in reports, so that they can be compared and reproduced: closed forms,
+// Rényi divergences, strong composition, and theorems as printed where they are
+// wrong. Package amplify is tighter than all of them.
+//
+// Units and letters are those of package amplify. Each function says whether it is
+// an upper bound that is proved, a lower one, or an approximation, and of which source.
+package literature
 
 import (
 	"fmt"
@@ -31,7 +38,7 @@ func ClonesClosed(eps0 float64, reports int64, eps float64) float64 {
 // Approximate: for comparison. An erratum withdraws the theorem's proof for
 // general randomizers; Curve with rate Blanket is what is proved here, and more.
 // It is ClonesClosed with (E+1)/2 for E, the reciprocal rate of clones, and so
-// follows from blanket.md: see strong.md.
+// follows from amplify/blanket.md: see strong.md.
 func Feldman2023(eps0 float64, reports int64, eps float64) float64 {
 	return closedClones(eps0, (math.Exp(eps0)+1)/2, reports, eps)
 }

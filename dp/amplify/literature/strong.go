@@ -1,10 +1,11 @@
-package amplify
+package literature
 
 import (
 	"fmt"
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/internal/monotone"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
@@ -126,7 +127,7 @@ func (c Strong) round(eps1 float64) (Repeated, float64) {
 	if math.IsNaN(d) {
 		d = 1
 	}
-	return Repeated{subsampledLoss(eps1, c.Gamma) * (1 + 1e-14), c.Rounds}, math.Min(1, d*(1+1e-14))
+	return Repeated{amplify.SampledLoss(eps1, c.Gamma) * (1 + 1e-14), c.Rounds}, math.Min(1, d*(1+1e-14))
 }
 
 // failed returns log of the probability that no round fails.

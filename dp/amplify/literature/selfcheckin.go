@@ -1,10 +1,11 @@
-package amplify
+package literature
 
 import (
 	"fmt"
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
@@ -21,7 +22,7 @@ func (c CheckInRenyiConfig) check() (CheckInRenyiConfig, error) {
 	if c.Asked == 0 {
 		c.Asked = c.Population
 	}
-	if err := (RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: 1}).check(); err != nil {
+	if err := (amplify.RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: 1}).Validate(); err != nil {
 		return c, err
 	}
 	if !(c.Gamma > 0 && c.Gamma <= 1) {
@@ -78,15 +79,15 @@ func SCITheorem1(c CheckInRenyiConfig, printed bool) (RenyiOrders, error) {
 	}
 	type block struct{ weight, gamma, kbar, few float64 } // logarithms
 	var blocks []block
-	for _, k := range arrivals(c.Asked, c.Gamma) {
-		if k.last == 0 || k.weight == 0 {
+	for _, k := range amplify.Arrivals(c.Asked, c.Gamma) {
+		if k.Last == 0 || k.Weight == 0 {
 			continue // nobody reports: loss 0
 		}
-		b := block{weight: math.Log(k.weight), gamma: math.Log(float64(k.last) / float64(c.Population))}
+		b := block{weight: math.Log(k.Weight), gamma: math.Log(float64(k.Last) / float64(c.Population))}
 		if printed {
 			b.gamma = math.Log(c.inclusion())
 		}
-		b.kbar, b.few = ternaryParts(c.Eps0, max(1, k.first))
+		b.kbar, b.few = ternaryParts(c.Eps0, max(1, k.First))
 		blocks = append(blocks, b)
 	}
 	mix := &ternaryMix{eps0: c.Eps0, term: func(alpha float64) (float64, float64) {

@@ -1,12 +1,46 @@
-package amplify_test
+package literature_test
 
 import (
+	"bufio"
 	"math"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/amplify/literature"
 )
+
+// rows reads a golden table: a script in testdata wrote it.
+func rows(t *testing.T, name string, least int) [][]string {
+	t.Helper()
+	f, err := os.Open("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var out [][]string
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		if l := s.Text(); l != "" && !strings.HasPrefix(l, "#") {
+			out = append(out, strings.Split(l, "\t"))
+		}
+	}
+	if s.Err() != nil || len(out) < least {
+		t.Fatalf("%s: %d rows, want at least %d (%v)", name, len(out), least, s.Err())
+	}
+	return out
+}
+
+func number(t *testing.T, s string) float64 {
+	t.Helper()
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
 
 // Every bound of the papers against testdata/papers.py: on the side it is a
 // bound of, and as close as its comment says.
@@ -47,24 +81,24 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 		}
 		return v
 	}
-	checkIn := func() amplify.CheckInRenyiConfig {
-		return amplify.CheckInRenyiConfig{Eps0: x[0], Population: int64(x[1]), Gamma: x[2]}
+	checkIn := func() literature.CheckInRenyiConfig {
+		return literature.CheckInRenyiConfig{Eps0: x[0], Population: int64(x[1]), Gamma: x[2]}
 	}
-	orders := func(b amplify.RenyiOrders, err error) float64 {
+	orders := func(b literature.RenyiOrders, err error) float64 {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return must(b(int(x[3])))
 	}
-	blanketed := func() *amplify.Blanketed {
-		b, err := amplify.NewBlanketed(x[0], int64(x[1]), int(x[2]))
+	blanketed := func() *literature.Blanketed {
+		b, err := literature.NewBlanketed(x[0], int64(x[1]), int(x[2]))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b
 	}
-	repeated := amplify.Repeated{Eps: x[0], Rounds: int64(x[1])}
+	repeated := literature.Repeated{Eps: x[0], Rounds: int64(x[1])}
 	switch name {
 	case "kov-closed":
 		return repeated.ClosedEps(x[2]), 1e-13, 1
@@ -72,9 +106,9 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 		d := repeated.ExactDelta(x[2])
 		return d, 1e-8 + 3e-11/d, 1
 	case "fmt22", "fmt23": // a row is ε at δ; the function is δ at ε
-		f := amplify.ClonesClosed
+		f := literature.ClonesClosed
 		if name == "fmt23" {
-			f = amplify.Feldman2023
+			f = literature.Feldman2023
 		}
 		eps := goldenEps(t, name, x)
 		if eps >= x[0] {
@@ -85,11 +119,11 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 		}
 		return eps, 0, 0
 	case "ternary-same":
-		return must(amplify.TernarySame(x[0], int64(x[1]), int(x[2]))), 1e-12, 0
+		return must(literature.TernarySame(x[0], int64(x[1]), int(x[2]))), 1e-12, 0
 	case "ternary-shuffle":
-		return must(amplify.TernaryShuffle(x[0], int64(x[1]), int(x[2]))), 1e-12, 0
+		return must(literature.TernaryShuffle(x[0], int64(x[1]), int(x[2]))), 1e-12, 0
 	case "gddsk", "gddsk-simple", "wbk":
-		s, err := amplify.NewShuffleRenyi(x[0], int64(x[1]))
+		s, err := literature.NewShuffleRenyi(x[0], int64(x[1]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,23 +135,23 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 		}
 		return must(s.Sampled(x[2], int(x[3]))), 1e-8, 1
 	case "sci1":
-		return orders(amplify.SCITheorem1(checkIn(), false)), 1e-5, 1
+		return orders(literature.SCITheorem1(checkIn(), false)), 1e-5, 1
 	case "sci1-printed":
-		return orders(amplify.SCITheorem1(checkIn(), true)), 1e-6, 1
+		return orders(literature.SCITheorem1(checkIn(), true)), 1e-6, 1
 	case "sci2":
-		return orders(amplify.SCITheorem2(checkIn(), x[4])), 2e-9, 1
+		return orders(literature.SCITheorem2(checkIn(), x[4])), 2e-9, 1
 	case "sci2-printed":
-		return must(amplify.SCITheorem2Printed(checkIn(), x[4], int(x[3]))), 1e-9, 0
+		return must(literature.SCITheorem2Printed(checkIn(), x[4], int(x[3]))), 1e-9, 0
 	case "sci3":
-		return must(amplify.SCITheorem3(checkIn(), int(x[3]))), .02, -1
+		return must(literature.SCITheorem3(checkIn(), int(x[3]))), .02, -1
 	case "eab1":
-		m := must(amplify.ShuffledMoment(x[0], int64(x[1]), amplify.Clones(x[0]), x[2]))
+		m := must(literature.ShuffledMoment(x[0], int64(x[1]), amplify.Clones(x[0]), x[2]))
 		return m / (x[2] - 1), 1e-8, 1
 	case "gdp-mu":
-		g, err := amplify.ShuffleGDP(x[0], int64(x[1]))
+		g, err := literature.ShuffleGDP(x[0], int64(x[1]))
 		return must(g.Mu, err), 1e-14, 0
 	case "gdp-delta":
-		g, err := amplify.ShuffleGDP(x[0], int64(x[1]))
+		g, err := literature.ShuffleGDP(x[0], int64(x[1]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,4 +178,29 @@ func goldenEps(t *testing.T, name string, x []float64) float64 {
 	}
 	t.Fatalf("no row %s %v", name, x)
 	return 0
+}
+
+func TestGoldenGirgis(t *testing.T) {
+	for _, r := range rows(t, "girgis.tsv", 300) {
+		c := literature.GirgisConfig{Reports: int64(number(t, r[1])), Population: int64(number(t, r[2])), Eps0: number(t, r[3])}
+		order, want := int(number(t, r[4])), number(t, r[5])
+		if r[0] == "upper" {
+			got, err := literature.GirgisUpper(c, order)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !(got >= want-1e-15 && got <= want*(1+1e-8)+1e-15) {
+				t.Errorf("%v: %.17g, want %.17g or 1e-8 above", r, got, want)
+			}
+			continue
+		}
+		got, err := literature.GirgisLower(c, order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A lower bound may not exceed the divergence of the mechanism it names.
+		if !(got <= want) || !(got >= want*(1-1e-8)-1e-15) {
+			t.Errorf("%v: lower bound %.17g, true divergence %.17g (relative %.3g)", r, got, want, (got-want)/want)
+		}
+	}
 }

@@ -1,10 +1,11 @@
-package amplify
+package literature
 
 import (
 	"fmt"
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
@@ -41,18 +42,18 @@ func logWBKGaussian(gamma, sigma float64, k int64, order int) float64 {
 // WBKGaussian returns an upper bound on the Rényi divergence of order λ of a
 // round of a fixed number of reports of which the sum is seen. Proved: Wang,
 // Balle, Kasiviswanathan 2019, Theorem 9.
-func WBKGaussian(c GaussianConfig, order int) (float64, error) {
-	if err := c.check(); err != nil {
+func WBKGaussian(c amplify.GaussianConfig, order int) (float64, error) {
+	if err := c.Validate(); err != nil {
 		return 0, err
 	}
 	if order < 2 {
 		return 0, fmt.Errorf("amplify: order = %d must be a whole number of at least 2: %w", order, dp.ErrNoBound)
 	}
-	return log1pExp(logWBKGaussian(c.gamma(), c.Sigma, c.Reports, order)) * (1 + 1e-9) / float64(order-1), nil
+	return log1pExp(logWBKGaussian(c.Gamma(), c.Sigma, c.Reports, order)) * (1 + 1e-9) / float64(order-1), nil
 }
 
-func (c GaussianArrivalConfig) checkSCI(order int) error {
-	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).check(); err != nil {
+func checkSCI(c amplify.GaussianArrivalConfig, order int) error {
+	if err := (amplify.GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).Validate(); err != nil {
 		return err
 	}
 	if !(c.Gamma > 0 && c.Gamma <= 1) {
@@ -69,29 +70,29 @@ func (c GaussianArrivalConfig) checkSCI(order int) error {
 // inclusion k/n where it prints γ (given k the participants are a uniform
 // k-subset) and with k = 0, which it drops. Proved. Time O(λ) for some hundred
 // blocks of k.
-func SCIMixture(c GaussianArrivalConfig, order int) (float64, error) {
-	return c.mixture(order, func(last int64) float64 { return float64(last) / float64(c.Population) })
+func SCIMixture(c amplify.GaussianArrivalConfig, order int) (float64, error) {
+	return mixture(c, order, func(last int64) float64 { return float64(last) / float64(c.Population) })
 }
 
 // SCIEquation10 is SCI, Theorem 4, equation 10 with γ for every k, as printed,
 // but for k = 0, without which it can fall below 0. An approximation: with γ in
 // place of k/n the bound is not proved, and for small n it is false.
-func SCIEquation10(c GaussianArrivalConfig, order int) (float64, error) {
-	return c.mixture(order, func(int64) float64 { return c.Gamma * float64(c.Asked) / float64(c.Population) })
+func SCIEquation10(c amplify.GaussianArrivalConfig, order int) (float64, error) {
+	return mixture(c, order, func(int64) float64 { return c.Gamma * float64(c.Asked) / float64(c.Population) })
 }
 
-func (c GaussianArrivalConfig) mixture(order int, inclusion func(last int64) float64) (float64, error) {
-	if err := c.checkSCI(order); err != nil {
+func mixture(c amplify.GaussianArrivalConfig, order int, inclusion func(last int64) float64) (float64, error) {
+	if err := checkSCI(c, order); err != nil {
 		return 0, err
 	}
 	var sum logSum
 	add := func(first, last int64, logWeight float64) {
 		sum.add(logWeight + logWBKGaussian(inclusion(last), c.Sigma, first, order))
 	}
-	lo, _ := coreWindow(c.Asked, c.Gamma)
-	for _, b := range arrivals(c.Asked, c.Gamma) {
-		if b.last > 0 && b.last >= lo {
-			add(max(1, b.first), b.last, math.Log(b.weight))
+	lo, _ := tail.Window(c.Asked, c.Gamma, 1-c.Gamma, 1e-17, 1e-17)
+	for _, b := range amplify.Arrivals(c.Asked, c.Gamma) {
+		if b.Last > 0 && b.Last >= lo {
+			add(max(1, b.First), b.Last, math.Log(b.Weight))
 		}
 	}
 	// The lower tail by logarithms: at high orders its smallest k decide.
@@ -115,8 +116,8 @@ func (c GaussianArrivalConfig) mixture(order int, inclusion func(last int64) flo
 //	1/(λ−1)·log(e^{(λ−1)ε₁ − Δ²nγ/2} + e^{(λ−1)ε_m}),  m = ⌊(1−Δ)nγ⌋ + 1,
 //
 // at the best Δ in [0, 1] of a hundred. An approximation, as equation 10 is.
-func SCIEquation11(c GaussianArrivalConfig, order int) (float64, error) {
-	if err := c.checkSCI(order); err != nil {
+func SCIEquation11(c amplify.GaussianArrivalConfig, order int) (float64, error) {
+	if err := checkSCI(c, order); err != nil {
 		return 0, err
 	}
 	mean, gamma := c.Gamma*float64(c.Asked), c.Gamma*float64(c.Asked)/float64(c.Population)

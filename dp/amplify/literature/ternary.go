@@ -1,4 +1,4 @@
-package amplify
+package literature
 
 import (
 	"fmt"
@@ -59,6 +59,9 @@ func ternaryParts(eps0 float64, reports int64) (logKbar, few float64) {
 
 // logWidth is log(E − 1/E), the range of likelihood ratios.
 func logWidth(eps0 float64) float64 { return math.Log(math.Expm1(2*eps0)) - eps0 }
+
+// maxReports keeps whole numbers exact as float64.
+const maxReports = 1 << 52
 
 func checkTernary(eps0 float64, m int64, alpha int) error {
 	if err := dp.CheckEps0(eps0); err != nil {

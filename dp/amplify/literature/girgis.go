@@ -1,10 +1,11 @@
-package amplify
+package literature
 
 import (
 	"fmt"
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/rdp"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
@@ -111,7 +112,7 @@ func GirgisLower(c GirgisConfig, order int) (float64, error) {
 		}
 		// (1+d)^λ − 1 − λd is at least 0 for d ≥ −1 and its sum is the excess,
 		// since E d = 0.
-		excess += mass * powerExcess(d, lambda)
+		excess += mass * rdp.PowerExcess(d, lambda)
 	})
 	if shift > 0 {
 		return math.Max(0, (shift+math.Log(excess*(1-1e-9)))/(lambda-1)*(1-1e-14)), nil
@@ -119,27 +120,12 @@ func GirgisLower(c GirgisConfig, order int) (float64, error) {
 	return math.Log1p(math.Max(0, excess)*(1-1e-9)) / (lambda - 1), nil
 }
 
-// powerExcess returns (1+d)^λ − 1 − λd for d ≥ −1, without cancellation where
-// λd is small.
-func powerExcess(d, lambda float64) float64 {
-	if math.Abs(lambda*d) < 1e-3 && math.Abs(d) < .1 {
-		term := lambda * (lambda - 1) / 2 * d * d
-		sum := term
-		for j := 3.0; j < 12; j++ {
-			term *= (lambda - j + 1) / j * d
-			sum += term
-		}
-		return sum
-	}
-	return math.Expm1(lambda*math.Log1p(d)) - lambda*d
-}
-
 // logUpsilon returns log((1+x)^λ − 1 − λx) for x > 0.
 func logUpsilon(x, lambda float64) float64 {
 	if l := lambda * math.Log1p(x); l > 500 {
 		return l // the subtracted 1 + λx only makes it smaller
 	}
-	return math.Log(powerExcess(x, lambda))
+	return math.Log(rdp.PowerExcess(x, lambda))
 }
 
 func logChoose(n, k float64) float64 {

@@ -1,10 +1,11 @@
-package amplify
+package literature
 
 import (
 	"fmt"
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/internal/monotone"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
@@ -19,7 +20,7 @@ import (
 // equals. Outcomes of mass 1e-30 in all are charged at e^{ε₀(λ−1)}, 1e-9 is
 // added. Time O(k): k at most 1e6.
 func ShuffledMoment(eps0 float64, reports int64, rate, order float64) (float64, error) {
-	if err := (RoundConfig{Eps0: eps0, Population: max(reports, 1), Reports: reports, Rate: rate}).check(); err != nil {
+	if err := (amplify.RoundConfig{Eps0: eps0, Population: max(reports, 1), Reports: reports, Rate: rate}).Validate(); err != nil {
 		return 0, err
 	}
 	if reports > 1e6 || !(order > 1) {
@@ -112,27 +113,4 @@ func (g GDP) Delta(eps float64) float64 {
 func (g GDP) Epsilon(delta float64) float64 {
 	top := g.Mu*g.Mu/2 + g.Mu*math.Sqrt(-2*math.Log(delta))
 	return monotone.Falling(g.Delta, delta, 0, top*(1+1e-9), 1e-10)
-}
-
-// TradeOff is the trade-off function, the smallest type II error at type I error
-// alpha in [0, 1]: Φ(Φ⁻¹(1−α) − μ).
-func (g GDP) TradeOff(alpha float64) float64 {
-	return normal(-math.Sqrt2*math.Erfinv(2*alpha-1) - g.Mu)
-}
-
-// TradeOff is a lower bound on the round's trade-off function (f-DP curve): no
-// test of neighbours with type I error alpha in [0, 1] has a smaller type II
-// error, for either order of them.
-//
-// Proved, as Delta is: 1 − δ(ε) − e^ε·α for the best real ε, at least 0; EAB,
-// Lemma A.5, has the trade-off function of the clones pair, which this equals
-// but for Delta's slack. NaN gives 0.
-func (c *Curve) TradeOff(alpha float64) float64 {
-	if math.IsNaN(alpha) || alpha < 0 || alpha >= 1 {
-		return 0
-	}
-	// Concave in e^ε, so unimodal; every ε gives a bound.
-	top := subsampledLoss(c.config.Eps0, c.gamma)
-	_, v := coarseThenGolden(-top, top, 16, func(eps float64) float64 { return c.Delta(eps) + math.Exp(eps)*alpha })
-	return math.Max(0, 1-v-1e-15)
 }
