@@ -52,8 +52,8 @@ func readCIFAR(fsys fs.FS, name string, records int) (train, test *Images, err e
 		files = append(files, fmt.Sprintf("data_batch_%d.bin", i+1))
 	}
 	files = append(files, CIFARTest)
-	// All lengths before the first byte: a missing file is told at once, and
-	// memory is asked for when the files are known to fill it.
+	// The lengths are checked before the first byte is read: a missing file is reported at
+	// once, and memory is allocated only when the files are known to fill it.
 	for _, file := range files {
 		if err := checkCIFARFile(fsys, file, records); err != nil {
 			return nil, nil, err
@@ -109,7 +109,7 @@ func readCIFARFile(fsys fs.FS, file string, into *Images, records int) error {
 	return parseCIFAR(f, file, into, records)
 }
 
-// parseCIFAR appends exactly the given number of records, and then nothing.
+// parseCIFAR appends exactly the given number of records; a byte after them is an error.
 func parseCIFAR(r io.Reader, file string, into *Images, records int) error {
 	var raw [cifarRecord]byte
 	data, err := readExactly(r, records*cifarRecord)
@@ -128,7 +128,7 @@ func parseCIFAR(r io.Reader, file string, into *Images, records int) error {
 			return fmt.Errorf("dataset: %s: label %d of record %d must be below %d", file, raw[0], i, cifarClasses)
 		}
 		into.Labels = append(into.Labels, raw[0])
-		// Interleaved into data itself: record i ends before record i+1 begins.
+		// Pixels are interleaved inside data itself: record i ends before record i+1 begins.
 		out := data[i*3*cifarPlane : (i+1)*3*cifarPlane]
 		for p := range cifarPlane {
 			out[3*p] = raw[1+p]

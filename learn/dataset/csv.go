@@ -18,13 +18,13 @@ import (
 
 // Limits of a CSV file.
 const (
-	// MaxCSVRecord is how many bytes one line may have, or one record whose
-	// quoted cells span lines. (What a buffer holds already is not counted.)
+	// MaxCSVRecord is the largest number of bytes of one line, or of one record whose quoted
+	// cells span lines. Bytes already in the reader's buffer are not counted.
 	MaxCSVRecord = 1 << 20
 	// MaxCSVCells is the largest number of features, rows × columns.
 	MaxCSVCells = 1 << 28
-	// MaxCSVClasses is the largest number of classes. A column with more is
-	// taken for a real target that Regression was not set for.
+	// MaxCSVClasses is the largest number of classes. A label column with more is probably a
+	// real target, read without Regression.
 	MaxCSVClasses = 1024
 )
 
@@ -35,20 +35,20 @@ type CSVConfig struct {
 	// Regression reads the label column as real targets. Otherwise every
 	// distinct text in it is a class, whatever it looks like.
 	Regression bool
-	// Classes are all that there are, in order, where that is public: the file need
-	// not hold all of them, and must hold no other. nil: those of the file, sorted.
+	// Classes lists all classes, in order, if they are public. The file may lack some of them
+	// and must not hold any other. nil: the classes in the file, sorted.
 	Classes []string
-	// Blanks has rows that cannot be used take their place as blank ones, instead of
-	// an error: a client's part in a task must not depend on what its rows are. It
-	// needs Classes or Regression.
+	// Blanks replaces each row that cannot be used by a blank one, instead of returning an
+	// error: whether a client takes part in a task must not depend on its rows. It needs
+	// Classes or Regression.
 	Blanks bool
-	// Scale maps columns to their scaling; Rest is for all other feature
-	// columns. Only a regression's label column may be scaled.
+	// Scale maps columns to their scaling; Rest applies to all other feature columns. Only a
+	// regression's label column may be scaled.
 	//
-	// The constants must be public: known without looking at the clients'
-	// data, such as the range of a pixel or of an age. A mean, a deviation or
-	// an extreme of the data is a statistic of the clients that no accountant
-	// here has charged. Nothing in this package computes one.
+	// The constants must be public, that is known without looking at the clients' data, such
+	// as the range of a pixel or of an age. A mean, a deviation or an extreme of the data
+	// would be a statistic of the clients that no accountant here charges. Nothing in this
+	// package computes one.
 	Scale map[string]Scaling
 	Rest  Scaling
 }
@@ -76,7 +76,7 @@ func (s Scaling) apply(v float64) float32 {
 	return float32((v - s.Shift) / s.Unit)
 }
 
-// CSV is a table with the names that its file gives.
+// CSV is a table with the names in its file.
 type CSV struct {
 	// Name is the file's name.
 	Name string
@@ -85,15 +85,15 @@ type CSV struct {
 	// Labels are the texts of the classes; nil for a regression.
 	Labels []string
 	Table  *Table
-	// Blanks is how many rows are blank, and Why what is wrong with the first of them.
+	// Blanks is the number of blank rows, and Why the error of the first of them.
 	Blanks int
 	Why    error
 
-	known bool // the classes were given
+	known bool // whether CSVConfig gave the classes
 }
 
-// ErrRows is wrapped by what is wrong with rows, behind a header that is right:
-// whether there is anything is a property of the data.
+// ErrRows is wrapped by every error about rows behind a valid header. Whether there is such
+// an error depends on the data.
 var ErrRows = errors.New("dataset: rows cannot be used")
 
 type rowsError struct{ error }
@@ -138,7 +138,7 @@ func ParseCSV(r io.Reader, name string, c CSVConfig) (*CSV, error) {
 		buffered.Discard(3)
 	}
 	p.reader = csv.NewReader(buffered)
-	p.reader.FieldsPerRecord = -1 // ragged records get our own error
+	p.reader.FieldsPerRecord = -1 // the parser reports ragged records itself
 	p.reader.ReuseRecord = true
 	if err := p.header(); err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (p *csvParser) rows() (*CSV, error) {
 // csvReadAhead is how far the buffer reads beyond a record.
 const csvReadAhead = 1 << 16
 
-// allowance passes on bytes as long as a record has any left.
+// allowance is a reader that fails when a record exceeds its allowed bytes.
 type allowance struct {
 	r    io.Reader
 	left int
@@ -201,13 +201,13 @@ type csvParser struct {
 	scale   []Scaling
 	label   int
 	out     Table
-	classes map[string]int32 // in order of appearance, until finish
+	classes map[string]int32 // numbered in order of appearance until finish sorts them
 	names   []string
-	last    int // line on which the last good record began
+	last    int // the line on which the last good record began
 
-	finished int   // rows
-	blanks   []int // rows that hold nothing
-	why      error // of the first
+	finished int   // number of complete rows
+	blanks   []int // indices of blank rows
+	why      error // why the first blank row is blank
 }
 
 func (p *csvParser) record() ([]string, error) {
@@ -319,7 +319,7 @@ func (p *csvParser) row(cells []string) error {
 	return nil
 }
 
-// blank puts a row of nothing in the place of one that failed half-way.
+// blank replaces the row that failed half-way by a blank one.
 func (p *csvParser) blank(err error) {
 	t := &p.out
 	n := p.finished
@@ -374,7 +374,7 @@ func (p *csvParser) class(cell string) (int32, error) {
 		return 0, fmt.Errorf("%s: %.40q would be class %d, at most %d are read; numbers to predict need a loss of their own, such as absolute",
 			p.at(p.label), cell, MaxCSVClasses+1, MaxCSVClasses)
 	}
-	cell = strings.Clone(cell) // the record's memory goes with it otherwise
+	cell = strings.Clone(cell) // otherwise the cell would keep its whole record in memory
 	y := int32(len(p.names))
 	p.classes[cell] = y
 	p.names = append(p.names, cell)
@@ -414,7 +414,7 @@ func (p *csvParser) finish() (*CSV, error) {
 	}
 	for i, y := range table.Y {
 		if y < 0 {
-			table.Y[i] = 0 // blank
+			table.Y[i] = 0 // a blank row
 			continue
 		}
 		table.Y[i] = place[y]
@@ -423,8 +423,8 @@ func (p *csvParser) finish() (*CSV, error) {
 	return out, nil
 }
 
-// compareLabels orders integers in canonical form (no plus sign, no leading
-// zero) by value and puts them before all other texts, which go by bytes.
+// compareLabels orders integers in canonical form (no plus sign, no leading zero) by value.
+// All other texts follow, in the order of their bytes.
 func compareLabels(a, b string) int {
 	x, xIs := canonical(a)
 	y, yIs := canonical(b)
@@ -466,7 +466,7 @@ func (c *CSV) Split(fraction float64, seed uint64) (train, test *Table, err erro
 	if test, err = c.Table.Subset(second); err != nil {
 		return nil, nil, err
 	}
-	// Where classes are given they are public, and which of them are here is not asked.
+	// Given classes are public, so the training part may lack any of them.
 	if c.known || train.Regression() {
 		return train, test, nil
 	}

@@ -124,8 +124,7 @@ func (im *Images) Table(e feature.Extractor, workers int) (*Table, error) {
 	return t, nil
 }
 
-// Table is what a model learns from: one row of features and one class, or one
-// real target, each.
+// Table is what a model learns from. Each row has features, and one class or one real target.
 type Table struct {
 	// Dim is the number of features of a row.
 	Dim int
@@ -138,8 +137,7 @@ type Table struct {
 	// Targets holds one finite real target per row, for regression; nil in a
 	// table of classes.
 	Targets []float32
-	// Blank marks rows that take a place and hold nothing: what a file has there
-	// cannot be used. nil: none.
+	// Blank marks the rows that stand in for rows of the file that cannot be used. nil: none.
 	Blank []bool
 }
 

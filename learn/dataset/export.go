@@ -122,8 +122,8 @@ func writeFile(path string, zipped bool, body func(io.Writer) error) (err error)
 	return nil
 }
 
-// WriteCSV writes a table as a CSV file that ParseCSV reads back: columns x1, x2, …
-// and the target, as y; of a classification the class's number.
+// WriteCSV writes a table as a CSV file that ParseCSV reads back: columns x1, x2, …, and y
+// for the target or the class's number.
 func WriteCSV(w io.Writer, t *Table) error {
 	out := csv.NewWriter(w)
 	cells := make([]string, t.Dim+1)

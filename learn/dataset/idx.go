@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 )
 
-// The four files of an IDX folder, each plain or with ".gz" behind its name.
+// The four files of an IDX folder; each is plain, or has ".gz" behind its name.
 const (
 	TrainImages = "train-images-idx3-ubyte"
 	TrainLabels = "train-labels-idx1-ubyte"
@@ -28,8 +28,8 @@ const (
 	magicLabels uint32 = 0x00000801
 )
 
-// Limits of an IDX file. They refuse nonsense early; memory is bounded by the
-// bytes that really arrive.
+// Limits of an IDX file. They refuse nonsense early; memory grows only with the bytes that
+// arrive.
 const (
 	// MaxIDXSide is the largest height or width in pixels.
 	MaxIDXSide = 1 << 12
@@ -117,8 +117,8 @@ func readPart(fsys fs.FS, name, imageFile, labelFile string) (*Images, error) {
 	return im, nil
 }
 
-// withFile opens name or name.gz and calls read with the plain bytes, the
-// opened file's name, and the number of bytes, or -1 if it is not known.
+// withFile opens name or name.gz. It calls read with the plain bytes, the opened file's name,
+// and the number of bytes, or -1 if that is not known.
 func withFile(fsys fs.FS, name string, read func(r io.Reader, file string, size int64) error) error {
 	file, zipped := name, false
 	f, err := fsys.Open(file)
@@ -151,7 +151,7 @@ func withFile(fsys fs.FS, name string, read func(r io.Reader, file string, size 
 	return read(z, file, -1)
 }
 
-// readIDX reads a whole IDX file: magic number, sizes, data, and then nothing.
+// readIDX reads a whole IDX file: magic number, sizes, data; a byte after them is an error.
 // size is the length of the file in bytes, or -1 if it is not known.
 func readIDX(r io.Reader, file string, size int64, magic uint32) (dims []int, data []byte, err error) {
 	what := "images"
@@ -210,8 +210,8 @@ func readIDX(r io.Reader, file string, size int64, magic uint32) (dims []int, da
 	return dims, data, nil
 }
 
-// readExactly reads n bytes, or returns those that came before the error. Its
-// memory grows with what arrives, so that a header cannot ask for more.
+// readExactly reads n bytes, or returns those that came before the error. Its memory grows
+// with the bytes that arrive, so a header cannot make it allocate more.
 func readExactly(r io.Reader, n int) ([]byte, error) {
 	buf := make([]byte, 0, min(n, 1<<20))
 	for len(buf) < n {
@@ -229,7 +229,7 @@ func readExactly(r io.Reader, n int) ([]byte, error) {
 	return buf, nil
 }
 
-// asTruncated gives both kinds of early end of file the same plain name.
+// asTruncated gives both kinds of early end of file the same error.
 func asTruncated(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return errTruncated

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// ClassFiles are where a folder of images may name its classes, one a line in the
-// order of the labels: the first that is there counts. The last is CIFAR-10's own.
+// ClassFiles are the files in which a folder of images may name its classes, one a line in
+// the order of the labels. The first that exists counts. The last is CIFAR-10's own.
 func ClassFiles() []string { return []string{"classes.txt", "labels.txt", "batches.meta.txt"} }
 
 // Limits of a file of class names.
@@ -21,8 +21,8 @@ const (
 	maxNameBytes = 100
 )
 
-// readNames returns the class names of the folder, one for each of the classes at
-// least; nil if it names none. Empty lines at the end are no names.
+// readNames returns the folder's class names, at least as many as there are classes; nil if
+// the folder names none. It ignores empty lines at the end.
 func readNames(fsys fs.FS, classes int) ([]string, error) {
 	for _, file := range ClassFiles() {
 		f, err := fsys.Open(file)

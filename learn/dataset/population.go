@@ -7,20 +7,18 @@ import (
 	"slices"
 )
 
-// Split parts the indices 0 … n−1 into training and validation: the
-// validation part are the `validation` indices with the smallest keyed hash of
-// (seed, index). The parts are disjoint, cover everything, and are sorted; the
-// same arguments give the same parts everywhere, and a larger validation part
-// contains a smaller one.
+// Split parts the indices 0 … n−1 into training and validation. The validation part holds the
+// `validation` indices with the smallest keyed hash of (seed, index). The parts are disjoint,
+// cover everything, and are sorted; the same arguments give the same parts everywhere, and a
+// larger validation part contains a smaller one.
 //
-// Give it the size of a training set: hyper-parameters chosen on a test set
-// make the test accuracy say nothing.
+// Split a training set with it, not a test set: after hyper-parameters are chosen on a test
+// set, the test accuracy says nothing.
 func Split(n, validation int, seed uint64) (train, val []int, err error) {
 	return split(n, validation, "validation", newKey(seed, domainSplit))
 }
 
-// split holds back the given number of examples under key; what names them in
-// errors.
+// split holds back the given number of examples under key. Errors call them what.
 func split(n, held int, what string, key key) (train, val []int, err error) {
 	if n < 2 {
 		return nil, nil, fmt.Errorf("dataset: n = %d examples must be at least 2 to split", n)
@@ -59,26 +57,24 @@ func split(n, held int, what string, key key) (train, val []int, err error) {
 type PopulationConfig struct {
 	// Clients is N, the number of clients. Required, at least 1.
 	Clients int64
-	// Examples is m, the rows of the table they draw from. Required, at least 1.
+	// Examples is m, the number of examples that clients draw from. Required, at least 1.
 	Examples int
 	// Seed chooses the assignment; it plays no part if Clients = Examples.
 	Seed uint64
 }
 
-// Population says which example each of N simulated clients holds, without a
-// table of N entries: the answer is computed from (seed, client).
+// Population says which example each of N simulated clients holds. It computes the answer
+// from (seed, client), without a table of N entries.
 //
-// If N equals the number m of examples, client i holds example i. Otherwise
-// the population is bootstrapped: each client holds an example drawn from the
-// m uniformly, with replacement and as if independently of the others. So for
-// N > m an example stands for about N/m clients, and for N < m some examples
-// are held twice and others by nobody.
+// If N equals the number m of examples, client i holds example i. Otherwise the population is
+// bootstrapped: each client holds an example drawn from the m uniformly, with replacement and
+// as if independently of the others. So for N > m each example stands for about N/m clients,
+// and for N < m some examples are held twice and others by nobody.
 //
-// What a bootstrapped run shows: accuracy, time and memory at that N, for
-// clients whose data follow the empirical law of the table. Its privacy
-// guarantee is per client, as in a real population of N people. It is not a
-// guarantee for the person behind one row of the table, who is copied to about
-// N/m clients; group privacy would cost that factor.
+// A bootstrapped run shows accuracy, time and memory at that N, for clients whose data follow
+// the empirical law of the table. Its privacy guarantee is per client, as in a real
+// population of N people. It is not a guarantee for the person behind one row of the table,
+// which is copied to about N/m clients; group privacy would cost that factor.
 type Population struct {
 	clients  int64
 	examples uint64
@@ -116,7 +112,7 @@ func (p Population) Example(client int64) int {
 	return int(hi)
 }
 
-// Domains keep the uses of one seed apart.
+// Each use of a seed has its own domain.
 const (
 	domainSplit      = 1
 	domainPopulation = 2
@@ -126,10 +122,9 @@ const (
 	domainSynthetic  = 6
 )
 
-// key is a keyed mixing function on 64-bit words: for a fixed key a bijection
-// made of two rounds of the splitmix64 finaliser, each behind its own key
-// word. It is statistically uniform and not cryptographic: it places public
-// examples in a simulation, nothing more.
+// key is a keyed mixing function on 64-bit words. For a fixed key it is a bijection made of
+// two rounds of the splitmix64 finaliser, each behind its own key word. It is statistically
+// uniform and not cryptographic, which is enough to place public examples in a simulation.
 type key struct{ k0, k1 uint64 }
 
 func newKey(seed, domain uint64) key {

@@ -57,7 +57,7 @@ func SkewPartition(labels []int32, c SkewConfig) ([][]int, error) {
 	for i := range order {
 		order[i] = i
 	}
-	// Shuffled first, so that the stable sort leaves each class in random order.
+	// After this shuffle the stable sort leaves each class in random order.
 	sample.Shuffle(src, order)
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(labels[a], labels[b]) })
 	parts := make([][]int, c.Clients)
@@ -91,7 +91,7 @@ func dealShards(src rng.Source, order []int, parts [][]int, each int) {
 		shards[i] = i
 	}
 	sample.Shuffle(src, shards)
-	// Quotient and remainder, because shards·n may overflow.
+	// shards·n may overflow, so the products use quotient and remainder.
 	q, r := len(order)/len(shards), len(order)%len(shards)
 	start := func(s int) int { return s*q + min(s, r) }
 	for i, s := range shards {

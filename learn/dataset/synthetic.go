@@ -31,10 +31,9 @@ type SyntheticConfig struct {
 	Dim int
 	// Clients is n. Required.
 	Clients int64
-	// Examples is 0 if every client has a row of its own. Otherwise the
-	// population is that many rows, of which each client holds one, as
-	// Population deals them out: then the population's loss is a mean over
-	// Rows, without sampling error.
+	// Examples is the number of rows of the population, of which each client holds one, as
+	// Population deals them out. The population's loss is then a mean over Rows, without
+	// sampling error. 0: every client has a row of its own.
 	Examples int
 	// Norm is ‖w‖. Default 5.
 	Norm float64
@@ -47,8 +46,8 @@ type SyntheticConfig struct {
 	Seed  uint64
 }
 
-// Synthetic is a synthetic problem: a row of norm 1 and a target for every
-// client, computed when asked for. Nothing is stored but w.
+// Synthetic is a synthetic problem: every client has a row of norm 1 and a target, computed
+// when asked for. Only w is stored.
 type Synthetic struct {
 	c     SyntheticConfig
 	truth []float64
@@ -56,7 +55,7 @@ type Synthetic struct {
 	draw  Population
 }
 
-// Streams of the seed.
+// Streams of random numbers derived from the seed.
 const (
 	syntheticTruth = iota
 	syntheticClient
@@ -110,7 +109,7 @@ func NewSynthetic(c SyntheticConfig) (*Synthetic, error) {
 	return s, nil
 }
 
-// orDefault is v, def for 0, and 0 for what is negative.
+// orDefault returns v if it is above 0, def for 0, and 0 for a negative v.
 func orDefault(v, def float64) float64 {
 	switch {
 	case v == 0:
@@ -144,9 +143,8 @@ func (s *Synthetic) Dim() int { return s.c.Dim }
 // Truth returns a copy of w, the optimum where SyntheticKind says so.
 func (s *Synthetic) Truth() []float64 { return append([]float64(nil), s.truth...) }
 
-// Rows returns the whole population as a table, if it has Examples; otherwise
-// as many held-out rows as asked for, of the clients' law and independent of
-// theirs.
+// Rows returns the whole population as a table if it has Examples. Otherwise it returns as
+// many held-out rows as asked for, of the clients' law and independent of theirs.
 func (s *Synthetic) Rows(heldOut int) (*Table, error) {
 	n, stream := heldOut, uint64(syntheticHeldOut)
 	if s.c.Examples > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// Assignment says which examples a client with several gets.
+// Assignment says how examples are dealt to clients that hold several.
 type Assignment string
 
 const (
@@ -22,33 +22,32 @@ const (
 type UsersConfig struct {
 	// Clients is N, the number of clients. Required, at least 1.
 	Clients int64
-	// Examples is the number of rows they draw from. Required, at least 1.
+	// Examples is the number of rows that clients draw from. Required, at least 1.
 	Examples int
 	// PerClient is m, 1 ≤ m ≤ Examples. Required.
 	PerClient int
-	// Assignment needs N·m ≤ Examples. The default is Contiguous there, and
-	// bootstrapped where there are too few examples.
+	// Assignment needs N·m ≤ Examples. The default is Contiguous if that holds; otherwise the
+	// population is bootstrapped.
 	Assignment Assignment
 	// Seed chooses a scattered or bootstrapped assignment.
 	Seed uint64
 }
 
-// Users says which m examples each of N simulated clients holds, for privacy
-// of the whole client: its gradient is the mean over its m examples, clipped
-// after the mean, so that one report covers all that the client holds.
+// Users says which m examples each of N simulated clients holds. It serves privacy of the
+// whole client: a client's gradient is the mean over its m examples, clipped after the mean,
+// so one report covers everything that the client holds.
 //
-// If N·m ≤ Examples no two clients share an example, and Examples − N·m of
-// them are held by nobody. Otherwise the population is bootstrapped, unless an
-// assignment was asked for, which then is an error: each of a
-// client's m examples is drawn uniformly, with replacement and as if
-// independently; what Population says of such runs holds here too. Memory is
-// O(1), or 4 bytes per example if scattered.
+// If N·m ≤ Examples no two clients share an example, and Examples − N·m examples belong to
+// nobody. Otherwise the population is bootstrapped: each of a client's m examples is drawn
+// uniformly, with replacement and as if independently; see Population for what such runs
+// show. Asking for an assignment is then an error. Memory is O(1), or 4 bytes per example if
+// scattered.
 type Users struct {
 	clients   int64
 	examples  uint64
 	perClient int
 	disjoint  bool
-	order     []uint32 // of a scattered assignment
+	order     []uint32 // examples in the order of a scattered assignment
 	key       key
 }
 
@@ -113,7 +112,7 @@ func (u *Users) Example(client int64, j int) int {
 		}
 		return at
 	}
-	// Hashed twice: client and j cannot be packed into one word.
+	// The hash runs twice because client and j do not fit into one word.
 	hi, _ := bits.Mul64(u.key.hash(u.key.hash(uint64(client))+uint64(j)), u.examples)
 	return int(hi)
 }

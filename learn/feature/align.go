@@ -2,21 +2,19 @@ package feature
 
 import "math"
 
-// align resamples an image so that its ink stands upright, centred, and — if
-// spread > 0 — with that standard deviation in pixels from side to side. It
-// looks at the moments of this image only.
+// align resamples an image so that its ink stands upright and centred. If spread > 0, the
+// ink's standard deviation from side to side becomes spread pixels. align uses the moments of
+// this image only.
 //
-// With the ink as mass, (cx, cy) its centre and xx, xy, yy its second central
-// moments, the shear a = xy/yy makes x − cx − a(y − cy) uncorrelated with y,
-// and leaves the variance xx − xy²/yy. Pixel (x, y) of the result is taken, by
-// bilinear interpolation, from
+// Take the ink as mass, with centre (cx, cy) and second central moments xx, xy, yy. The shear
+// a = xy/yy makes x − cx − a(y − cy) uncorrelated with y, and leaves the variance xx −
+// xy²/yy. Pixel (x, y) of the result is taken, by bilinear interpolation, from
 //
 //	x' = cx + k(x − x₀) + a(y − y₀),  y' = cy + y − y₀,
 //
-// (x₀, y₀) the middle of the image and k the ratio of the deviation to spread,
-// cut to [1/2, 2]. The shear is cut to [−2, 2]; ink on one row has none.
-// Pixels outside the image count as 0, and so does everything if there is no
-// ink. dst holds the levels, 0 to 255.
+// (x₀, y₀) the middle of the image and k the ratio of the deviation to spread, cut to [1/2,
+// 2]. The shear is cut to [−2, 2]; ink on one row has none. Pixels outside the image count as
+// 0, and so does everything if there is no ink. dst holds the levels, 0 to 255.
 func align(img []byte, width, height int, spread float64, dst []float32) {
 	var mass, sx, sy, sxx, sxy, syy int64
 	for y := range height {
@@ -24,7 +22,7 @@ func align(img []byte, width, height int, spread float64, dst []float32) {
 			if v == 0 {
 				continue
 			}
-			// Exact: at most 2²⁴ pixels of 2⁸ at coordinates below 2¹².
+			// The sums are exact: at most 2²⁴ pixels of 2⁸ at coordinates below 2¹².
 			m, x, y := int64(v), int64(x), int64(y)
 			mass += m
 			sx += m * x

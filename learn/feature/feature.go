@@ -1,9 +1,9 @@
-// Package feature turns images into vectors by fixed rules that look at one
-// image only. No mean, variance, principal axis or scale of a data set enters,
-// so a client computes its features alone and they cost no privacy.
+// Package feature turns images into vectors by fixed rules that look at one image only. No
+// mean, variance, principal axis or scale of a data set enters, so a client computes its
+// features alone and they cost no privacy.
 //
-// PCA and Whitened are the exceptions: their axes come from rows and images that
-// the caller vouches for as public. NewInk's are drawn by Strokes and nobody's.
+// PCA and Whitened are exceptions: they take axes from rows or images that the caller
+// declares public. NewInk takes them from images drawn by Strokes, which are nobody's data.
 // Given the axes, a client still computes its features alone.
 package feature
 
@@ -35,7 +35,7 @@ type Extractor interface {
 // Scratch is an Extractor's working memory.
 type Scratch struct {
 	level []float32 // the image's levels, 0 to 255
-	frame []float32 // the same inside a frame of zeros
+	frame []float32 // the image's levels inside a frame of zeros
 }
 
 // extractChunk is the number of images a worker takes at once.

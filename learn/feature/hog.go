@@ -9,13 +9,12 @@ import (
 type HOGConfig struct {
 	// Width and Height of an image in pixels, one byte each. Required.
 	Width, Height int
-	// Upright shears the image until its ink stands upright and centres it, by
-	// the image's own moments; see align.go. Handwriting slants, and every
-	// slant would otherwise have to be learnt through the noise.
+	// Upright shears the image until its ink stands upright, and centres it, by the image's
+	// own moments (align.go). Handwriting slants; without this a model would have to learn
+	// every slant through the noise.
 	Upright bool
-	// Spread, with Upright, is the standard deviation in pixels, from side to
-	// side, that the ink is stretched or squeezed to, by a factor of 2 at most;
-	// 0 leaves its width.
+	// Spread, with Upright, is the standard deviation in pixels to which the ink is stretched
+	// or squeezed from side to side, by a factor of 2 at most. 0 keeps the ink's width.
 	Spread float64
 	// Cells is the number of cells along each side. Required.
 	Cells int
@@ -27,8 +26,7 @@ type HOGConfig struct {
 	// equal to Spacing shares each pixel bilinearly between its neighbours.
 	// Required.
 	Radius float64
-	// Orientations is the number of directions of a cell's histogram.
-	// Required.
+	// Orientations is the number of directions of a cell's histogram. Required.
 	Orientations int
 	// Signed tells dark-to-bright from bright-to-dark: directions are spread
 	// over 2π instead of π.
@@ -45,13 +43,13 @@ type HOGConfig struct {
 	Norm float64
 }
 
-// DefaultHOG returns the configuration for 28×28 digits: 4×4 cells of 12
-// signed orientations on upright ink, 192 values of norm 3.
+// DefaultHOG returns the configuration for 28×28 digits: 4×4 cells of 12 signed orientations
+// on upright ink, 192 values of norm 3.
 //
-// The numbers were chosen by validation accuracy under noise, on a split of
-// MNIST's training set; like every choice of hyper-parameters, this one is not
-// covered by the guarantee of a later run on the same data. It is flat: 8 to
-// 16 orientations, and a Spread from 3.8 to 5.2, do about as well.
+// The numbers were chosen by validation accuracy under noise, on a split of MNIST's training
+// set; like every choice of hyper-parameters, this one is not covered by the guarantee of a
+// later run on the same data. The choice hardly matters: 8 to 16 orientations, and a Spread
+// from 3.8 to 5.2, do about as well.
 func DefaultHOG() HOGConfig {
 	return HOGConfig{
 		Width: 28, Height: 28,
@@ -112,10 +110,10 @@ func (c HOGConfig) ForSize(width, height int) HOGConfig {
 // gives zeros.
 type HOG struct {
 	c             HOGConfig
-	columns, rows []tap // of each pixel column and row
+	columns, rows []tap // the taps of each pixel column and row
 }
 
-// tap lists the cells along one axis that a pixel belongs to, and how much.
+// tap lists the cells along one axis that a pixel belongs to, with its weight in each.
 type tap struct {
 	first  int
 	weight []float32
@@ -194,7 +192,7 @@ func (h *HOG) Dim() int { return h.c.Cells * h.c.Cells * h.c.Orientations }
 
 // NewScratch returns working memory for one goroutine.
 func (h *HOG) NewScratch() *Scratch {
-	// A frame of zeros around the image saves the tests at its border.
+	// A frame of zeros around the image makes tests at its border unnecessary.
 	return &Scratch{
 		level: make([]float32, h.Pixels()),
 		frame: make([]float32, (h.c.Width+2)*(h.c.Height+2)),

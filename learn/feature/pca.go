@@ -16,23 +16,22 @@ import (
 // maxPCAInputs bounds the covariance at 128 MiB.
 const maxPCAInputs = 4096
 
-// PCA projects on principal axes: (x − mean)·components. It is immutable and
-// safe for concurrent use, and an Extractor whose x are the pixels byte/255.
+// PCA projects on principal axes: (x − mean)·components. It is immutable and safe for
+// concurrent use. As an Extractor it takes the pixels byte/255 for x.
 //
-// PUBLIC DATA ONLY. Mean and axes are statistics of the rows that FitPCA was
-// given. They are sent to every client and published with the model, and no
-// accountant here charges for them: fit them on rows that are public, or on
-// nobody's (another public data set), never on the clients' own. It is the
-// caller who promises that. Chen, Cao and Ge (arXiv:2401.04306, section 4)
-// take 60 components of MNIST itself and do not say how they are paid for.
+// PUBLIC DATA ONLY. Mean and axes are statistics of the rows that FitPCA was given. They are
+// sent to every client and published with the model, and no accountant here charges for them.
+// Fit them on public rows, never on the clients' own; the caller answers for that. Chen, Cao
+// and Ge (arXiv:2401.04306, section 4) take 60 components of MNIST itself and do not say how
+// they are paid for.
 type PCA struct {
 	inputs, dim int
 	mean        []float64
 	// components holds dim orthonormal axes, row-major, by falling variance.
 	components []float64
 	variance   []float64
-	// columns holds the axes input-major, so that a pixel of 0 costs nothing;
-	// offset is −components·mean.
+	// columns holds the axes input-major, so that a pixel of 0 costs no time; offset is
+	// −components·mean.
 	columns []float32
 	offset  []float32
 }
@@ -75,8 +74,8 @@ func FitPCA(rows []float32, inputs, components int) (*PCA, error) {
 	return newPCA(mean, vectors, values)
 }
 
-// covariance returns Σ(x − mean)(x − mean)ᵀ/(n − 1), two passes so that a
-// large mean cancels nothing.
+// covariance returns Σ(x − mean)(x − mean)ᵀ/(n − 1). It makes two passes over the rows: a
+// single pass would lose digits where the mean is large.
 func covariance(rows []float32, mean []float64) blas64.Symmetric {
 	d := len(mean)
 	n := len(rows) / d
@@ -125,7 +124,7 @@ func axes(c blas64.Symmetric, k int) (values, vectors []float64, err error) {
 	return values, vectors, nil
 }
 
-// orthonormal is how far the axes' scalar products may be from 0 and 1.
+// orthonormal is the allowed error of the axes' scalar products, which should be 0 and 1.
 const orthonormal = 1e-8
 
 // newPCA checks and keeps its arguments.
@@ -234,7 +233,7 @@ func (p *PCA) add(dst []float32, j int, v float32) {
 	}
 }
 
-// Names of the tensors.
+// The tensors' names.
 const (
 	pcaMean       = "pca.mean"       // F64, inputs
 	pcaComponents = "pca.components" // F64, components × inputs
@@ -251,8 +250,8 @@ func (p *PCA) Tensors() []safetensors.Tensor {
 	}
 }
 
-// PCAFromTensors takes back what Tensors wrote; other tensors are passed over.
-// Shapes must agree and the axes be orthonormal within 1e-8.
+// PCAFromTensors restores the PCA that Tensors wrote; it ignores other tensors. Shapes must
+// agree and the axes be orthonormal within 1e-8.
 func PCAFromTensors(tensors []safetensors.Tensor) (*PCA, error) {
 	find := func(name string, dims int) (safetensors.Tensor, []float64, error) {
 		file := safetensors.File{Tensors: tensors}

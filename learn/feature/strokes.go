@@ -20,16 +20,14 @@ type StrokesConfig struct {
 // maxStrokes bounds the memory of Strokes.
 const maxStrokes = 1 << 28
 
-// Strokes draws random pen strokes, bright on black, one image after the
-// other. They stand for handwriting where no data may be looked at: nobody's
-// data enter. The same configuration gives the same images, but for a level
-// here and there on machines that round differently.
+// Strokes draws random pen strokes, bright on black, as images one after the other. They
+// stand for handwriting where no one's data may be used. The same configuration gives the
+// same images, but for single grey levels on machines that round differently.
 //
-// An image holds one to three cubic Bézier curves with control points uniform
-// in a box 0.7 times as wide as high. Every other curve begins where the one
-// before ends. The drawing is scaled to 18/28 of the shorter side and centred;
-// the pen's radius is uniform between 0.7/28 and 1.5/28 of that side, its edge
-// one pixel soft.
+// An image holds one to three cubic Bézier curves with control points uniform in a box 0.7
+// times as wide as high. Every other curve begins where the one before ends. The drawing is
+// scaled to 18/28 of the shorter side and centred; the pen's radius is uniform between 0.7/28
+// and 1.5/28 of that side, its edge one pixel soft.
 func Strokes(c StrokesConfig) ([]byte, error) {
 	if c.Width < 2 || c.Height < 2 || c.Images < 1 || c.Width > 1<<12 || c.Height > 1<<12 ||
 		c.Images > maxStrokes/(c.Width*c.Height) {
@@ -56,7 +54,7 @@ type point struct{ x, y float64 }
 
 func (p *pen) uniform() float64 { return p.random.Uniform() }
 
-// curveSteps is how many points of a curve are drawn, closer than a pixel.
+// curveSteps is the number of points drawn of a curve; they lie closer than a pixel.
 const curveSteps = 48
 
 // draw overwrites img with one drawing.

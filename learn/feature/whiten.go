@@ -10,14 +10,13 @@ import (
 type WhitenConfig struct {
 	// Inner makes the features to be whitened. Required.
 	Inner Extractor
-	// Images, one after the other, are what Inner's features are whitened for:
-	// at least 2. PUBLIC IMAGES ONLY, or nobody's, as Strokes draws them: their
-	// mean and covariance enter every client's features and no accountant here
-	// charges for them. Required.
+	// Images, one after the other, give the mean and covariance to whiten Inner's features
+	// for. At least 2 images. PUBLIC IMAGES ONLY, or drawn ones as from Strokes: their mean
+	// and covariance enter every client's features and no accountant here charges for them.
+	// Required.
 	Images []byte
-	// Ridge, as a share of the sum of the features' variances, is added to
-	// each variance: directions that the images hardly show are not blown up.
-	// Required, above 0.
+	// Ridge, as a share of the sum of the features' variances, is added to each variance, so
+	// that directions the images hardly show are not blown up. Required, above 0.
 	Ridge float64
 	// Norm is the Euclidean norm of the whole vector. Required, above 0.
 	Norm float64
@@ -25,14 +24,14 @@ type WhitenConfig struct {
 	Workers int
 }
 
-// Whitened are another extractor's features, made about uncorrelated and of
-// about equal variance. With μ and Σ the mean and the covariance over some
-// public images, λ the ridge and L the Cholesky factor of Σ + λI, the features
-// f become L⁻¹(f − μ), scaled to the norm. A vector of zeros stays zero.
+// Whitened makes another extractor's features nearly uncorrelated and of nearly equal
+// variance. Let μ and Σ be the mean and the covariance over some public images, λ the ridge
+// and L the Cholesky factor of Σ + λI. The features f become L⁻¹(f − μ), scaled to the norm.
+// A vector of zeros stays zero.
 //
-// Gradient descent then goes about equally fast in all directions, so it needs
-// fewer steps through the same noise. Which root of (Σ + λI)⁻¹ is taken does
-// not matter: two differ by a rotation.
+// Gradient descent is then about equally fast in all directions, so it needs fewer steps
+// through the same noise. Any other root of (Σ + λI)⁻¹ would do as well: two roots differ by
+// a rotation.
 type Whitened struct {
 	c    WhitenConfig
 	mean []float32
@@ -66,7 +65,7 @@ func NewWhitened(c WhitenConfig) (*Whitened, error) {
 	if err := ExtractAll(c.Inner, c.Images, rows, c.Workers); err != nil {
 		return nil, err
 	}
-	c.Images = nil // may be large
+	c.Images = nil // the images may be large
 	w := &Whitened{c: c, mean: make([]float32, d)}
 	mean := make([]float64, d)
 	for i, v := range rows {
@@ -136,8 +135,8 @@ func (w *Whitened) Extract(img []byte, dst []float32, s *Scratch) {
 	}
 }
 
-// rotate replaces x by L⁻¹(x − μ), from the last value to the first, as value
-// i needs those up to i only.
+// rotate replaces x by L⁻¹(x − μ). It goes from the last value to the first, because value i
+// needs only the values up to i.
 func (w *Whitened) rotate(x []float32) {
 	for j, mu := range w.mean {
 		x[j] -= mu
@@ -161,8 +160,8 @@ func (w *Whitened) rotate(x []float32) {
 	}
 }
 
-// The strokes that NewInk whitens for: 2,000, which do as well as 5,000, and
-// fewer where they would hold more than inkPixels.
+// The number of strokes that NewInk whitens for: 2,000, which do as well as 5,000; fewer if
+// 2,000 images would hold more than inkPixels.
 const (
 	inkStrokes = 2000
 	inkFewest  = 16

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// Baseline is what the best constant reaches on labelled examples: it sees the
-// labels of these very examples and nothing else, so a model that is no better has
-// learned nothing from its features.
+// Baseline is the result of the best constant answer on labelled examples. It uses the labels
+// of these very examples and nothing else, so a model that is no better has learned nothing
+// from its features.
 type Baseline struct {
 	// Accuracy is the share of the most frequent class; NaN for real targets.
 	Accuracy float64
 	// Class is the most frequent one, the first of equals; -1 for real targets.
 	Class int
-	// Loss is the least mean loss of one and the same answer for all examples.
+	// Loss is the least mean loss of any answer that is the same for all examples.
 	Loss float64
 }
 
-// Beaten says whether a model's accuracy and loss on the same examples are better: by
-// accuracy where there are classes, else by loss. NaN is not.
+// Beaten says whether a model is better than the baseline on the same examples: by accuracy
+// if there are classes, otherwise by loss. NaN is never better.
 func (b Baseline) Beaten(accuracy, loss float64) bool {
 	if b.Class >= 0 {
 		return accuracy > b.Accuracy
@@ -26,9 +26,9 @@ func (b Baseline) Beaten(accuracy, loss float64) bool {
 	return loss < b.Loss
 }
 
-// ClassBaseline returns the baseline of at least one class label, each at least 0
-// and below classes. The loss is that of constant probabilities in nats, which
-// cross-entropy and logistic share.
+// ClassBaseline returns the baseline of at least one class label, each at least 0 and below
+// classes. The loss is that of constant probabilities, in nats; it is the same for
+// cross-entropy and logistic loss.
 func ClassBaseline(y []int32, classes int) Baseline {
 	counts := make([]int, classes)
 	for _, c := range y {
@@ -59,7 +59,8 @@ func (l Loss) Constant(targets []float64) float64 {
 		}
 		return ClassBaseline(y, 2).Loss
 	}
-	// Of the others the mean is linear between targets: one of them is a minimum.
+	// For the other losses the mean is linear between targets, so one of the targets is a
+	// minimum.
 	sorted := slices.Sorted(slices.Values(targets))
 	at := 0
 	switch l.kind {
@@ -68,7 +69,7 @@ func (l Loss) Constant(targets []float64) float64 {
 	case "pinball":
 		at = max(0, int(math.Ceil(l.tau*float64(len(sorted))))-1)
 	case "hinge":
-		at = (len(sorted) - 1) / 2 // ±1: the sign of the most
+		at = (len(sorted) - 1) / 2 // ±1: the more frequent sign
 	}
 	sum := 0.0
 	for _, y := range targets {

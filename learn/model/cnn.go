@@ -14,8 +14,8 @@ type CNNConfig struct {
 	Portable bool
 }
 
-// CNN is the convolutional network of the papers for 28 × 28 grey images and
-// ten classes, with cross-entropy loss:
+// CNN is the convolutional network of the papers for 28 × 28 grey images and ten classes,
+// with cross-entropy loss:
 //
 //	conv 16 × 8×8, stride 2, SAME    28×28 → 14×14     1,040 parameters
 //	ReLU, max-pool 2×2, stride 1           → 13×13
@@ -24,23 +24,23 @@ type CNNConfig struct {
 //	dense 32, ReLU                                     8,224
 //	dense 10                                             330
 //
-// That is 13,706 parameters. The papers (Girgis et al., AISTATS 2021, and its
-// successors) say 13,170, which no choice of paddings, strides, pools and
-// biases of these layers gives; we keep the layers and let the number differ.
+// These are 13,706 parameters. The papers (Girgis et al., AISTATS 2021, and its successors)
+// say 13,170. No choice of paddings, strides, pools and biases of these layers gives that
+// number; we keep the layers.
 //
-// theta holds for each layer the weights, then the biases. Weights are
-// row-major: convolutions row, column, input channel, output channel; dense
-// layers input, output, where the first one's inputs are row, column, channel.
+// theta holds for each layer the weights, then the biases. Weights are row-major:
+// convolutions row, column, input channel, output channel; dense layers input, output, where
+// the first one's inputs are row, column, channel.
 //
-// At a kink (a ReLU at 0, equal corners of a pool) the gradient is the one
-// that frameworks take: 0 at 0, the first of equals in reading order.
+// At a kink (a ReLU at 0, equal corners of a pool) the gradient is the one that frameworks
+// take: 0 at 0, the first of equals in reading order.
 //
-// Should float32 overflow on the way, logits and gradients are finite all the
-// same: ±MaxFloat32 for ±Inf and 0 for NaN.
+// Logits and gradients are finite even if float32 overflows: ±Inf becomes ±MaxFloat32, and
+// NaN becomes 0.
 type CNN struct {
 	k kernel.Kernel
-	// The last row and column of the first pool reach no window of the second
-	// convolution (2·4 + 3 = 11), so 13×13 and 12×12 values are computed.
+	// No window of the second convolution reads the last row and column of the first pool
+	// (2·4 + 3 = 11), so only 13×13 and 12×12 values are computed.
 	forward1, forward2 *kernel.Walk // a pixel's sum over taps
 	weights1, weights2 *kernel.Walk // a tap's sum over pixels
 	inputs2            *kernel.Walk // six pixels of the second layer's input
@@ -50,7 +50,7 @@ const (
 	cnnSide   = 28
 	cnnPad    = 3  // SAME: 13·2 + 8 − 28 = 6 on both sides together
 	cnnPadded = 32 // the last tap read is at 12·2 + 7 = 31
-	cnnConv1  = 13 // side of the first layer's outputs that matter
+	cnnConv1  = 13 // side of the first layer's outputs that are used
 	cnnPool1  = 12
 	cnnConv2  = 5
 	cnnBorder = 7 // cnnConv2 with a border of zeros
@@ -86,7 +86,7 @@ type cnnScratch struct {
 	conv2  [cnnConv2 * cnnConv2 * 16]float32
 	pool2  [cnnFlat]float32
 	hidden [cnnHidden]float32 // after ReLU
-	logits [10]float32        // after the loss: its gradient
+	logits [10]float32        // replaced by the loss's gradient after the loss
 
 	dhidden [cnnHidden]float32
 	dpool2  [cnnFlat]float32
@@ -202,8 +202,8 @@ func (m *CNN) forward(theta, x []float32, s *cnnScratch) {
 	}
 }
 
-// output runs the model forward and leaves the loss's gradient by the logits
-// in s.logits.
+// output runs the model forward and leaves the gradient of the loss by the logits in
+// s.logits.
 func (m *CNN) output(theta, x []float32, y int, s *Scratch) (loss float64) {
 	if y < 0 || y >= 10 {
 		panic(fmt.Sprintf("model: cnn: class %d of 10", y))
@@ -212,7 +212,7 @@ func (m *CNN) output(theta, x []float32, y int, s *Scratch) (loss float64) {
 	return residual(s.cnn.logits[:], y, s.prob)
 }
 
-// back2 runs backwards to the outputs of the second convolution.
+// back2 propagates the gradient back to the outputs of the second convolution.
 func (m *CNN) back2(theta []float32, s *cnnScratch) {
 	for i := range s.dhidden {
 		s.dhidden[i] = hiddenGrad(theta[cnnW4:], s.hidden[:], s.logits[:], i)
@@ -222,11 +222,11 @@ func (m *CNN) back2(theta []float32, s *cnnScratch) {
 	m.k.PoolBackward(s.dconv2[:], s.dpool2[:], s.conv2[:], cnnPool2, cnnPool2)
 }
 
-// back1 runs on to the outputs of the first convolution.
+// back1 propagates it further, to the outputs of the first convolution.
 //
-// An input pixel (2i + a, 2j + b) meets the taps a, a + 2 of the output rows
-// i, i − 1, and the like in columns: for each of the four (a, b) that is a
-// convolution by 2×2 taps at stride 1 over the outputs with a border of zeros.
+// An input pixel (2i + a, 2j + b) meets the taps a, a + 2 of the output rows i, i − 1, and
+// likewise in columns. So each of the four (a, b) is a convolution by 2×2 taps at stride 1
+// over the outputs with a border of zeros.
 func (m *CNN) back1(theta []float32, s *cnnScratch) {
 	const row = cnnConv2 * 16
 	for y := range cnnConv2 {
@@ -270,9 +270,9 @@ func (m *CNN) Grad(theta, x []float32, y int, grad []float32, s *Scratch) (loss 
 	return loss
 }
 
-// GradCoord returns the j-th coordinate of Grad's gradient, and the loss. It
-// goes back only as far as that parameter's layer: over all coordinates it
-// costs little more than Forward.
+// GradCoord returns the j-th coordinate of Grad's gradient, and the loss. It propagates back
+// only to that parameter's layer, so on average over the coordinates it costs little more
+// than Forward.
 func (m *CNN) GradCoord(theta, x []float32, y, j int, s *Scratch) (g float32, loss float64) {
 	if j < 0 || j >= cnnParams {
 		panic(fmt.Sprintf("model: cnn: coordinate %d of %d", j, cnnParams))
@@ -305,7 +305,7 @@ func (m *CNN) GradCoord(theta, x []float32, y, j int, s *Scratch) (g float32, lo
 	return one[0], loss
 }
 
-// tap computes one of the walk's sums, or of those of w alone: the biases.
+// tap computes one of the walk's sums; without x it sums w alone, which gives the biases.
 func tap(g *kernel.Walk, j int, x, w []float32) float32 {
 	var sum float32
 	t := j % 16

@@ -5,7 +5,8 @@ import "math"
 // Convex is a model whose loss on one example is convex in its parameters.
 type Convex interface {
 	Parametric
-	// Geometry bounds that loss for features of Euclidean norm at most norm.
+	// Geometry bounds the loss on one example whose features have Euclidean norm at most
+	// norm.
 	Geometry(norm float64) Geometry
 }
 
@@ -24,7 +25,7 @@ type Geometry struct {
 	Smoothness float64
 }
 
-// rounded covers features that float32 makes longer than they were meant to be.
+// rounded allows for features that float32 makes longer than they were meant to be.
 const rounded = 1 + 1e-6
 
 // Geometry returns L = Loss.Lipschitz()·‖a‖ for the row a, with the 1 of an

@@ -15,8 +15,8 @@ type Evaluation struct {
 	Examples, Correct int
 	// Loss is the mean loss in nats per example.
 	Loss float64
-	// Confusion[y][c] counts the examples of class y that were taken for c; nil
-	// where examples have real targets.
+	// Confusion[y][c] is the number of examples of class y that were classified as c; nil if
+	// examples have real targets.
 	Confusion [][]int
 }
 

@@ -53,8 +53,8 @@ func NewLinear(c LinearConfig) (*Linear, error) {
 	return &Linear{c}, nil
 }
 
-// Smoothed returns the same model with another Smoothing, as an optimiser that
-// works in stages asks for; 0 is none.
+// Smoothed returns the same model with another Smoothing; 0 is none. An optimiser that works
+// in stages needs it.
 func (m *Linear) Smoothed(beta float64) (*Linear, error) {
 	c := m.c
 	c.Smoothing = beta
@@ -206,9 +206,9 @@ func (m *Classifier) Classes() int { return 2 }
 // NewScratch returns a Scratch without content: none is needed.
 func (m *Classifier) NewScratch() *Scratch { return &Scratch{} }
 
-// Forward overwrites logits with 0 and the score. For the logistic loss they
-// are log-odds; for the hinge loss only their order means something, so that
-// Evaluate's accuracy holds for both and its loss for logistic alone.
+// Forward overwrites logits with 0 and the score. For the logistic loss these are log-odds.
+// For the hinge loss only their order has a meaning: Evaluate's accuracy holds for both
+// losses, its loss for logistic alone.
 func (m *Classifier) Forward(theta, x []float32, logits []float32, _ *Scratch) {
 	if len(logits) != 2 {
 		panic(fmt.Sprintf("model: %s: %d logits, want 2", m.Name(), len(logits)))

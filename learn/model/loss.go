@@ -90,7 +90,7 @@ func (l Loss) At(score, y float64) (loss, slope float64) {
 		}
 		return 0, 0
 	case "logistic":
-		// e^−|margin| cannot overflow, and the small tail keeps its digits.
+		// e^−|margin| cannot overflow, and keeps its digits where it is small.
 		margin := y * score
 		e := math.Exp(-math.Abs(margin))
 		if margin > 0 {

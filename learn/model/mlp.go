@@ -27,7 +27,7 @@ type MLPConfig struct {
 type MLP struct {
 	k                       kernel.Kernel
 	inputs, hidden, classes int
-	b1, w2, b2              int // where in theta
+	b1, w2, b2              int // where they begin in theta
 }
 
 // NewMLP returns the model that c describes.

@@ -9,7 +9,7 @@ import "github.com/riffle-dp/riffle/internal/safetensors"
 
 // Parametric is a model as the server sees it: a flat parameter vector.
 type Parametric interface {
-	// Name identifies the kind of model.
+	// Name returns the kind of model.
 	Name() string
 	// Params returns the length of theta and of a gradient.
 	Params() int
@@ -43,9 +43,9 @@ type Model interface {
 	NewScratch() *Scratch
 }
 
-// CoordinateGradient is a Model that can compute one coordinate of a gradient
-// for less than the whole: all that a client needs whose report is about one
-// random coordinate, clipped coordinate-wise.
+// CoordinateGradient is a Model that can compute one coordinate of a gradient for less than
+// the whole gradient costs. A client whose report is about one random coordinate, clipped
+// coordinate-wise, needs no more.
 type CoordinateGradient interface {
 	Model
 	// GradCoord returns the j-th coordinate of Grad's gradient, up to the
@@ -58,7 +58,7 @@ type Scratch struct {
 	logits []float32
 	prob   []float64
 
-	hidden, dhidden []float32 // MLP
+	hidden, dhidden []float32 // of an MLP
 	cnn             *cnnScratch
 }
 

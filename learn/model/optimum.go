@@ -10,7 +10,7 @@ type OptimumConfig struct {
 	// Radius of the ℓ2 ball about 0 that theta must lie in, intercept included.
 	// Required, above 0 and finite.
 	Radius float64
-	// Gap that is wanted between Loss and Lower. Default 1e-6.
+	// Gap is the wanted difference between Loss and Lower. Default 1e-6.
 	Gap float64
 }
 
@@ -26,16 +26,15 @@ type Optimum struct {
 	Steps int
 }
 
-// Optimum returns the minimum over a ball of the mean loss, ridge included,
-// over rows of x with the given targets: what an optimiser without privacy
-// would reach. It is deterministic and takes no smoothing into account.
+// Optimum returns the minimum over a ball of the mean loss, ridge included, over rows of x
+// with the given targets: the best that an optimiser without privacy can reach. It is
+// deterministic and ignores Smoothing.
 //
-// Method: Newton's method on the losses' envelopes with β growing until the
-// gap closes, each step the exact minimum of its quadratic over the ball, with
-// a line search. Lower is the Fenchel dual at the slopes found (optimum.md), so
-// the answer does not rest on the method having converged; a gap that cannot be
-// closed is an error, with the best found. Time O(rows·d²) per step, memory
-// O(rows + d²).
+// Method: Newton's method on the losses' envelopes with β growing until the gap closes. Each
+// step goes to the exact minimum of its quadratic over the ball, with a line search. Lower is
+// the Fenchel dual at the slopes found (optimum.md), so it is valid whether or not the method
+// converged. If the gap cannot be closed, Optimum returns an error with the best point found.
+// Time O(rows·d²) per step, memory O(rows + d²).
 func (m *Linear) Optimum(x []float32, targets func(row int) float64, c OptimumConfig) (*Optimum, error) {
 	d := m.c.Inputs
 	if len(x) == 0 || len(x)%d != 0 {
@@ -59,7 +58,7 @@ func (m *Linear) Optimum(x []float32, targets func(row int) float64, c OptimumCo
 	}
 	for beta := 1.0; beta <= 1e12; beta *= 5 {
 		if m.c.Loss.kind == "logistic" {
-			beta = math.Inf(1) // smooth as it is
+			beta = math.Inf(1) // β = ∞: the loss is smooth already
 		}
 		s.beta = beta
 		best.Steps += s.minimise(c.Gap / 8)
@@ -255,8 +254,8 @@ func (s *optimum) newton() {
 		trace += s.hess[j*d+j]
 	}
 	nu := max(1e-12*trace/float64(d), 1e-14*norm(s.grad)/s.radius)
-	// The right-hand side with the same ν in H, so that damping slows steps
-	// down and does not pull towards 0.
+	// H has the same ν on the right-hand side, so that damping slows steps down and does not
+	// pull towards 0.
 	right := make([]float64, d)
 	for j := range d {
 		right[j] = nu*s.theta[j] - s.grad[j]

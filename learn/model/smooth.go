@@ -5,20 +5,18 @@ import (
 	"math"
 )
 
-// Smooth is the Moreau envelope of a Loss, as a client computes it: for one
-// row a with target y the client's loss is f(θ) = φ(⟨a, θ⟩; y), and
+// Smooth is the Moreau envelope of a Loss, as a client computes it: for one row a with target
+// y the client's loss is f(θ) = φ(⟨a, θ⟩; y), and
 //
 //	f_β(θ) = min over θ' of f(θ') + (β/2)‖θ − θ'‖².
 //
-// The minimum runs over all θ', not over the feasible set: the loss is convex
-// and Lipschitz everywhere, and then θ' differs from θ by a multiple of a, so
-// that one number has to be found. With L = Loss.Lipschitz()·‖a‖:
-// f_β ≤ f ≤ f_β + L²/(2β); f_β is convex, L-Lipschitz and β-smooth. Proofs in
-// smooth.md.
+// The minimum runs over all θ', not over the feasible set: the loss is convex and Lipschitz
+// everywhere. There θ' differs from θ by a multiple of a, so only one number has to be found.
+// With L = Loss.Lipschitz()·‖a‖: f_β ≤ f ≤ f_β + L²/(2β); f_β is convex, L-Lipschitz and
+// β-smooth. Proofs in smooth.md.
 //
-// Source: Cheu, Joseph, Mao, Peng, "Shuffle private stochastic convex
-// optimization" (ICLR 2022), Definition 4.5 and Lemma 4.6, with the constants
-// of smooth.md.
+// Source: Cheu, Joseph, Mao, Peng, "Shuffle private stochastic convex optimization" (ICLR
+// 2022), Definition 4.5 and Lemma 4.6, with the constants of smooth.md.
 type Smooth struct {
 	loss Loss
 	beta float64

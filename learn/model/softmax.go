@@ -57,8 +57,8 @@ func (m *Softmax) NewScratch() *Scratch {
 	return &Scratch{logits: make([]float32, m.classes), prob: make([]float64, m.classes)}
 }
 
-// Forward overwrites logits with Wᵀx + b, summed in float32. Should that
-// overflow, they are summed in float64 and cut off at ±MaxFloat32.
+// Forward overwrites logits with Wᵀx + b, summed in float32. If that overflows, they are
+// summed in float64 and cut off at ±MaxFloat32.
 func (m *Softmax) Forward(theta, x []float32, logits []float32, _ *Scratch) {
 	if len(theta) != m.Params() || len(x) != m.inputs || len(logits) != m.classes {
 		panic(fmt.Sprintf("model: softmax: %d parameters, %d features, %d logits, want %d, %d, %d",
@@ -78,8 +78,8 @@ func (m *Softmax) Forward(theta, x []float32, logits []float32, _ *Scratch) {
 	}
 }
 
-// scores computes Wᵀx + b for any number of classes. Zero features are
-// skipped: most of an image's are.
+// scores computes Wᵀx + b for any number of classes. It skips features that are 0: most
+// features of an image are.
 func scores(theta, x, logits []float32) {
 	k := len(logits)
 	copy(logits, theta[len(x)*k:])
@@ -205,7 +205,8 @@ func outer10(x []float32, e *[10]float32, grad []float32) {
 // them, and returns that loss.
 func residual(logits []float32, y int, prob []float64) (loss float64) {
 	loss = crossEntropy(logits, y, prob)
-	// p_y − 1 as minus the sum of the others: no cancellation when p_y ≈ 1.
+	// p_y − 1 is computed as minus the sum of the others, which avoids cancellation when p_y
+	// ≈ 1.
 	rest := 0.0
 	for j, p := range prob {
 		logits[j] = float32(p)

@@ -8,7 +8,7 @@ import (
 // ACSAConfig configures NewACSA.
 type ACSAConfig struct {
 	Dim    int   // Required.
-	Rounds int64 // T, which Curvature was chosen for. Required.
+	Rounds int64 // T, for which Curvature was chosen. Required.
 	// Curvature is c of L_t = c/t, above 2β for a β-smooth objective: the
 	// inverse of the step size. Required; convex.md chooses it.
 	Curvature float64
@@ -18,23 +18,22 @@ type ACSAConfig struct {
 	Start []float64
 }
 
-// ACSA is accelerated stochastic approximation, P_AGD's server: gradients are
-// taken at md_t = a_t θ_t + (1 − a_t) ag_t, steps at θ, and the model is ag:
+// ACSA is accelerated stochastic approximation, the server of P_AGD. Gradients are taken at
+// md_t = a_t θ_t + (1 − a_t) ag_t, steps start at θ_t, and the model is ag_t:
 //
 //	θ_{t+1} = Π(θ_t − ḡ_t/L_t),  ag_{t+1} = a_t θ_{t+1} + (1 − a_t) ag_t,
 //	a_t = 2/(t + 1),  L_t = c/t.
 //
-// Result: if the objective is convex and β-smooth, c > 2β and the gradients'
-// errors have mean 0 and E‖error‖² ≤ v given the past, then after T steps
-// E f(ag) − f(u) ≤ c‖θ_1 − u‖²/(T(T+1)) + (2T+1)v/(6(c − 2β)) for every feasible
-// u. Proved in convex.md.
-// Source: Lan 2012; Cheu, Joseph, Mao, Peng (ICLR 2022), Algorithm 4, whose
-// printed schedule is damaged; this one is derived in convex.md.
+// Result: if the objective is convex and β-smooth, c > 2β and the gradients' errors have mean
+// 0 and E‖error‖² ≤ v given the past, then after T steps E f(ag) − f(u) ≤ c‖θ_1 −
+// u‖²/(T(T+1)) + (2T+1)v/(6(c − 2β)) for every feasible u. Proved in convex.md.
+// Source: Lan 2012; Cheu, Joseph, Mao, Peng (ICLR 2022), Algorithm 4. The schedule printed
+// there is damaged; convex.md derives this one.
 type ACSA struct {
 	config    ACSAConfig
 	steps     int64
 	theta, ag []float64
-	md        []float64 // made of the two
+	md        []float64 // computed from theta and ag
 	next      []float64
 }
 
@@ -68,7 +67,7 @@ func (o *ACSA) middle() { blend(o.md, o.weight(), o.theta, o.ag) }
 // Point returns md_t.
 func (o *ACSA) Point() []float64 { return o.md }
 
-// Step takes one step; a refused one changes nothing.
+// Step takes one step. If it returns an error nothing has changed.
 func (o *ACSA) Step(mean []float64) error {
 	if o.steps == o.config.Rounds {
 		return ErrFinished

@@ -6,19 +6,18 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Algorithm is a published training procedure: who reports, what a client does
-// to its gradient, and where that is written. Every one of them has the same
-// server: average what arrived, descend, project. So there is one server,
-// CLDPSGD, and an Algorithm is what surrounds it.
+// Algorithm describes a published training procedure: who reports, what a client does to its
+// gradient, and the source. All of them share one server, CLDPSGD: average what arrived,
+// descend, project.
 //
-// In a round of k reports the mean is over the k that arrived, as in the proof
-// of the Self Check-In paper's Theorem 4, and not over the γn that were
-// expected; a round without reports takes no step.
+// The mean of a round is over the k reports that arrived, as in the proof of the Self
+// Check-In paper's Theorem 4, and not over the γn that were expected. A round without reports
+// takes no step.
 type Algorithm struct {
 	Name          string
 	Participation dp.Participation
-	// Randomizer describes the client's side, and Norm is the p of the ℓp ball
-	// that a gradient is clipped to; 0 leaves it to the randomizer.
+	// Randomizer describes the client's side. Norm is the p of the ℓp ball that a gradient is
+	// clipped to; 0 lets the randomizer choose.
 	Randomizer string
 	Norm       float64
 	Source     string

@@ -17,14 +17,13 @@ type AveragedConfig struct {
 	Start []float64
 }
 
-// Averaged is projected gradient descent with a constant step whose model is
-// the mean of the points at which gradients were taken, θ_0 … θ_{T−1}: the
-// iterate after the last step is not part of it. With disjoint batches it is
-// P_SGD, with everybody in every round P_GD; only the batches, the step and the
-// noise differ.
+// Averaged is projected gradient descent with a constant step. Its model is the mean of the
+// points at which gradients were taken, θ_0 … θ_{T−1}; the iterate after the last step is not
+// in it. With disjoint batches it is P_SGD, and with all clients in every round P_GD: these
+// differ only in batches, step and noise.
 //
-// Source: Cheu, Joseph, Mao, Peng (ICLR 2022), Algorithms 3 and 5, with the
-// sign of the step corrected: θ_t = Π(θ_{t−1} − η·ḡ_t).
+// Source: Cheu, Joseph, Mao, Peng (ICLR 2022), Algorithms 3 and 5, with the sign of the step
+// corrected: θ_t = Π(θ_{t−1} − η·ḡ_t).
 type Averaged struct {
 	config AveragedConfig
 	steps  int64
@@ -53,7 +52,7 @@ func NewAveraged(c AveragedConfig) (*Averaged, error) {
 // Point returns θ_t.
 func (o *Averaged) Point() []float64 { return o.theta }
 
-// Step takes one step; a refused one changes nothing.
+// Step takes one step. If it returns an error nothing has changed.
 func (o *Averaged) Step(mean []float64) error {
 	if o.steps == o.config.Rounds {
 		return ErrFinished

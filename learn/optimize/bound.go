@@ -2,9 +2,9 @@ package optimize
 
 import "math"
 
-// The bounds that plans minimise: upper bounds on the expected excess
-// population loss, all proved in convex.md, +Inf outside their preconditions.
-// They hold for iid clients and batches chosen without looking at data.
+// Plans minimise the bounds in this file. They are upper bounds on the expected excess
+// population loss, proved in convex.md, and +Inf outside their preconditions. They hold for
+// iid clients and batches chosen without looking at data.
 
 // averagedBound is D²/(2ηT) + ηm/2 for the mean of θ_0 … θ_{T−1}, where
 // E‖ḡ_t‖² ≤ m given the past. Source: CJMP Lemma 4.2.
@@ -52,11 +52,11 @@ func acsaCurvature(rounds int64, distance, beta, variance float64) float64 {
 	return 2*beta + math.Sqrt(variance*t*(t+1)*(2*t+1)/6)/distance
 }
 
-// smoothingBound is L²/(2β), what an envelope may lie below its loss.
+// smoothingBound is L²/(2β), the largest distance of an envelope below its loss.
 func smoothingBound(lipschitz, beta float64) float64 { return lipschitz * lipschitz / (2 * beta) }
 
-// acsaSmoothing is the β that minimises the sum of smoothingBound and
-// 2βD²/(T(T+1)), the part of acsaBound that β is in.
+// acsaSmoothing is the β that minimises the sum of smoothingBound and 2βD²/(T(T+1)), the term
+// of acsaBound that depends on β.
 func acsaSmoothing(rounds int64, distance, lipschitz float64) float64 {
 	t := float64(rounds)
 	return lipschitz * math.Sqrt(t*(t+1)) / (2 * distance)

@@ -8,10 +8,10 @@ import (
 	"github.com/riffle-dp/riffle/learn/schedule"
 )
 
-// errNoPlan: whatever the batch, no finite bound holds.
+// errNoPlan is returned where no batch gives a finite bound.
 var errNoPlan = errors.New("no parameters give a finite bound: the noise or the distance is unbounded")
 
-// candidates visits lo, …, hi in steps of a twentieth.
+// candidates visits lo, …, hi in steps of one twentieth.
 func candidates(lo, hi int64, visit func(int64)) {
 	for v := lo; ; v = max(v+1, int64(float64(v)*1.05)) {
 		if v >= hi {
@@ -22,10 +22,10 @@ func candidates(lo, hi int64, visit func(int64)) {
 	}
 }
 
-// least returns the argument with the smallest value among the candidates from
-// lo to hi and then, finer, around the best of them. The bounds have one
-// minimum if the noise shrinks steadily with the batch; if not, the result is
-// still one of the values tried, and its bound holds.
+// least returns the argument with the smallest value among the candidates from lo to hi and
+// then, finer, around the best of them. The bounds have one minimum if the noise shrinks
+// steadily with the batch. If it does not, the result is still one of the values tried, and
+// its bound holds.
 func least(lo, hi int64, value func(int64) float64) (best int64) {
 	low := math.Inf(1)
 	try := func(v int64) {
@@ -57,7 +57,7 @@ func (p Problem) smallestBatch(n int64) int64 {
 func (p Problem) onePass(n, batch int64, stage func(p Problem, rounds, batch int64) Stage) (schedule.BlocksConfig, Stage, error) {
 	at := func(p Problem, size int64) Stage {
 		rounds := n / size
-		s := stage(p, rounds, n/rounds) // the smallest of schedule.Blocks
+		s := stage(p, rounds, n/rounds) // n/rounds: the smallest batch that schedule.Blocks makes
 		s.Rounds, s.Batch = rounds, n/rounds
 		return s
 	}
@@ -79,7 +79,7 @@ func (p Problem) onePass(n, batch int64, stage func(p Problem, rounds, batch int
 // maker returns the stage of T rounds of at least B clients.
 type maker func(p Problem, o Overrides, rounds, batch int64) (Stage, error)
 
-// one is a single stage of rounds that are given.
+// one makes a single stage from rounds that are given.
 func one(make maker) func(Problem, Overrides, Rounds) ([]Stage, error) {
 	return func(p Problem, o Overrides, r Rounds) ([]Stage, error) {
 		s, err := make(p, o, r.Count, r.Batch)
@@ -88,13 +88,13 @@ func one(make maker) func(Problem, Overrides, Rounds) ([]Stage, error) {
 	}
 }
 
-// disjoint plans one stage of batches that it chooses the size of.
+// disjoint plans one stage and chooses the size of its batches.
 func disjoint(p Problem, o Overrides, make maker) (*Plan, error) {
 	if _, err := make(p, o, 1, p.Clients); err != nil {
 		return nil, err
 	}
 	blocks, s, err := p.onePass(p.Clients, o.Batch, func(p Problem, rounds, batch int64) Stage {
-		s, _ := make(p, o, rounds, batch) // what can be wrong is the same for all
+		s, _ := make(p, o, rounds, batch) // the check does not depend on the phase
 		return s
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ func planAGD(p Problem, o Overrides) (*Plan, error)        { return disjoint(p, 
 func planSmoothed(p Problem, o Overrides) (*Plan, error)   { return disjoint(p, o, envelopeStage) }
 func planPanPrivate(p Problem, o Overrides) (*Plan, error) { return disjoint(p, o, panStage) }
 
-// averagedStage: η = D/(L_G√T), L_G² = L² + dσ².
+// averagedStage takes η = D/(L_G√T) with L_G² = L² + dσ².
 func averagedStage(p Problem, o Overrides, rounds, batch int64) (Stage, error) {
 	d, moment, step := p.distance(), p.Lipschitz*p.Lipschitz+p.variance(batch, 1), o.Step
 	if step == 0 {
@@ -137,8 +137,8 @@ func fullStage(p Problem, o Overrides, rounds, batch int64) (Stage, error) {
 	return p.full(rounds, batch, o), nil
 }
 
-// accelerated returns the stage of ACSA at distance d; draws is the number of
-// times that the noise is in a mean.
+// accelerated returns the stage of ACSA at distance d; draws is the number of noise draws in
+// a mean.
 func (p Problem) accelerated(rounds, batch int64, d, draws float64, envelope bool, o Overrides) Stage {
 	s := Stage{Distance: d, Sigma: math.Sqrt(draws) * p.Noise.Deviation(batch, 1), Curvature: o.Curvature}
 	variance := p.Lipschitz*p.Lipschitz/float64(batch) + draws*p.variance(batch, 1)
@@ -156,7 +156,7 @@ func (p Problem) accelerated(rounds, batch int64, d, draws float64, envelope boo
 	return s
 }
 
-// phaseCounts are the numbers of phases that are tried.
+// phaseCounts returns the smallest and the largest number of phases to try.
 func phaseCounts(p Problem, o Overrides) (lo, hi int, err error) {
 	switch {
 	case p.StrongConvexity == 0:
@@ -169,8 +169,8 @@ func phaseCounts(p Problem, o Overrides) (lo, hi int, err error) {
 	return 1, 1, nil
 }
 
-// planPhases divides the clients evenly over the number of phases with the
-// least final bound.
+// planPhases divides the clients evenly over the phases. It chooses the number of phases with
+// the least final bound.
 func planPhases(p Problem, o Overrides) (*Plan, error) {
 	lo, hi, err := phaseCounts(p, o)
 	if err != nil {
@@ -254,8 +254,8 @@ func (p Problem) phases(k int, o Overrides) (*Plan, error) {
 	return plan, err
 }
 
-// planGD chooses T and η; the better of the bounds with and without smoothness.
-// With strong convexity it also chooses the number of groups, as planPhases does.
+// planGD chooses T and η by the better of the bounds with and without smoothness. With strong
+// convexity it also chooses the number of groups, as planPhases does.
 func planGD(p Problem, o Overrides) (*Plan, error) {
 	if p.MaxRounds > 0 && o.Rounds > p.MaxRounds {
 		return nil, fmt.Errorf("%d rounds above the limit %d", o.Rounds, p.MaxRounds)
@@ -282,7 +282,7 @@ func planGD(p Problem, o Overrides) (*Plan, error) {
 	return best, nil
 }
 
-// groups plans k groups of clients, with as many rounds each.
+// groups plans k groups of clients, each with the same number of rounds.
 func (p Problem) groups(k int64, o Overrides) (*Plan, error) {
 	n, most, rounds := p.Clients/k, p.Clients/k, o.Rounds/k
 	if p.MaxRounds > 0 {
@@ -319,8 +319,8 @@ func (p Problem) grouped(k, rounds int64, o Overrides) []Stage {
 	return stages
 }
 
-// full returns the stage of T rounds of all clients, of whom at least batch are
-// heard, at random.
+// full returns the stage of T rounds of all clients, of whom a random set of at least batch
+// is heard.
 func (p Problem) full(rounds, batch int64, o Overrides) Stage {
 	n, l, d := float64(p.Clients), p.Lipschitz, p.distance()
 	t := float64(rounds)
@@ -342,7 +342,7 @@ func (p Problem) full(rounds, batch int64, o Overrides) Stage {
 	lipschitz := func(step float64) float64 { return averagedBound(rounds, d, step, l*l+variance) }
 
 	if p.Smoothness == 0 || o.Smoothing > 0 {
-		// L²/(2β) with β = 2/η is another L²/2 of the moment.
+		// An envelope with β = 2/η adds L²/(2β) to the bound, another L²/2 to the moment.
 		step := d / math.Sqrt((1.5*l*l+variance+reuse)*t)
 		smoothing := o.Smoothing
 		if smoothing > 0 {
@@ -351,12 +351,12 @@ func (p Problem) full(rounds, batch int64, o Overrides) Stage {
 			if o.Step > 0 {
 				step = o.Step
 			}
-			// A ridge that leaves no room for envelopes asks for smaller steps.
+			// A large ridge leaves no room for envelopes at this step; smaller steps do.
 			if p.StrongConvexity > 0 && o.Step == 0 {
 				step = math.Min(step, 1/p.StrongConvexity)
 			}
 			if smoothing = 2/step - p.StrongConvexity; !(smoothing > 0) {
-				s.Step = step // too large for any envelope: no bound
+				s.Step = step // too large for any envelope: there is no bound
 				return s
 			}
 		}
@@ -376,8 +376,8 @@ func (p Problem) full(rounds, batch int64, o Overrides) Stage {
 	return s
 }
 
-// golden returns about where a convex function on (lo, hi) is least, by golden
-// section: never an end.
+// golden returns roughly the minimum of a convex function on (lo, hi), by golden section. It
+// never returns an end.
 func golden(lo, hi float64, f func(float64) float64) float64 {
 	const part = 0.6180339887498949
 	for range 60 {

@@ -2,10 +2,9 @@ package optimize
 
 import "math"
 
-// CostlyNoise is ReportNoise whose mean squared error takes long to find, as
-// where it is solved for a budget. Batches and rounds are chosen by
-// interpolation; what a Plan then says of its noise, and its Bound, is exact.
-// Not safe for concurrent use.
+// CostlyNoise is ReportNoise whose mean squared error takes long to compute, for instance
+// because it is solved for a budget. Batches and rounds are chosen with interpolated noise;
+// the noise and the Bound that a Plan states are exact. Not safe for concurrent use.
 type CostlyNoise struct {
 	dim   int
 	mse   func(clients, uses int64) float64
@@ -14,9 +13,9 @@ type CostlyNoise struct {
 
 var _ Noise = (*CostlyNoise)(nil)
 
-// NewCostlyNoise returns the noise of reports of the given dimension. mse is that
-// of one report where clients people are in a batch and each in uses rounds,
-// +Inf if there is none; it is asked at most once for the same two.
+// NewCostlyNoise returns the noise of reports of the given dimension. mse returns the mean
+// squared error of one report where a batch has clients people and each is in uses rounds,
+// +Inf if no such noise exists. It is called at most once for the same two numbers.
 func NewCostlyNoise(dim int, mse func(clients, uses int64) float64) *CostlyNoise {
 	return &CostlyNoise{dim, mse, map[[2]int64]float64{}}
 }

@@ -44,7 +44,7 @@ func blend(dst []float64, a float64, x, y []float64) {
 	}
 }
 
-// checkStart refuses what no optimiser can start from.
+// checkStart returns an error for a configuration that no optimiser can start from.
 func checkStart(dim int, rounds int64, radius float64, start []float64) error {
 	if dim < 1 {
 		return fmt.Errorf("optimize: dimension %d must be at least 1", dim)
@@ -66,7 +66,7 @@ func checkStart(dim int, rounds int64, radius float64, start []float64) error {
 	return nil
 }
 
-// restore checks a State and copies its vectors; nothing is half done.
+// restore checks a State and copies its vectors. If it returns an error nothing was copied.
 func restore(s State, rounds int64, into map[string][]float64) error {
 	if s.Steps < 0 || s.Steps > rounds {
 		return fmt.Errorf("optimize: state has %d steps, there are %d", s.Steps, rounds)

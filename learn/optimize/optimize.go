@@ -1,19 +1,17 @@
-// Package optimize holds the optimisers. Each sees nothing but noisy mean
-// gradients, so every one runs under every trust mode; whatever it does to
-// them is post-processing and costs no privacy.
+// Package optimize holds the optimisers. An optimiser sees only noisy mean gradients, so each
+// runs under every trust mode; its steps are post-processing and cost no privacy.
 //
-// CLDPSGD is for learning, with any schedule. For stochastic convex problems
-// NewPlan chooses batches, rounds and step sizes of a published method by
-// minimising its bound (convex.md), a function of public numbers, and the plan
-// makes the optimiser. Where rounds are somebody else's, NewPlanFor plans for
-// them, and ChooseBatch and ChooseRounds say which to ask for.
+// CLDPSGD is for learning, with any schedule. For stochastic convex problems NewPlan chooses
+// batches, rounds and step sizes of a published method by minimising its bound (convex.md), a
+// function of public numbers, and the plan makes the optimiser. Where somebody else chooses
+// the rounds, NewPlanFor plans for them, and ChooseBatch and ChooseRounds say which rounds to
+// ask for.
 package optimize
 
-// Optimizer is driven by tell and ask: the caller evaluates the mean gradient
-// at Point and hands it to Step. It is deterministic and not safe for
-// concurrent use.
+// Optimizer works by ask and tell: the caller evaluates the mean gradient at Point and hands
+// it to Step. It is deterministic and not safe for concurrent use.
 type Optimizer interface {
-	// Point is where the next gradient is wanted. Read it, do not keep it.
+	// Point is where the next gradient is to be taken. Read it, do not keep it.
 	Point() []float64
 	// Step takes the noisy mean gradient at Point.
 	Step(mean []float64) error
@@ -27,7 +25,7 @@ type Optimizer interface {
 // State is an optimiser between two steps.
 type State struct {
 	Steps   int64
-	Vectors map[string][]float64 // by name; each as long as the model
+	Vectors map[string][]float64 // the optimiser's vectors by name; each is as long as the model
 }
 
 // Oracle evaluates the noisy mean gradient at theta into mean.

@@ -20,30 +20,27 @@ type PanMeanConfig struct {
 	Sigma float64
 }
 
-// PanMean is the state of pan-private AC-SA within a batch: a running sum of
-// clipped gradients that never exists without noise. One draw of noise is in it
-// from the start, a second one is added before the mean is used. Whoever sees
-// the state at one moment, and the output, learns about any client what one
-// draw hides (convex.md, section 6).
+// PanMean is the state of pan-private AC-SA within a batch: a running sum of clipped
+// gradients that never exists without noise. One draw of noise is in it from the start, a
+// second one is added before the mean is used. An observer of the state at one moment, and of
+// the output, sees every client's gradient behind at least one draw (convex.md, section 6).
 //
-// Everything is integers: a gradient is clipped, divided by Unit and cut off
-// towards 0, so that its norm is at most Shift/2 steps exactly, and the noise
-// is exactly discrete Gaussian with parameter at least (ζB/Unit)². So the claim
-// is the discrete Gaussian mechanism's, for integer vectors one of which is
-// replaced: ‖shift‖₂ ≤ Shift. A mean errs by less than Unit in each coordinate,
-// on top of the noise; cutting off biases it towards 0.
+// All numbers are integers: a gradient is clipped, divided by Unit and cut off towards 0, so
+// that its norm is at most Shift/2 steps exactly, and the noise is exactly discrete Gaussian
+// with parameter at least (ζB/Unit)². So the claim is that of the discrete Gaussian mechanism
+// for integer vectors one of which is replaced: ‖shift‖₂ ≤ Shift. A mean errs by less than
+// Unit in each coordinate, on top of the noise; cutting off biases it towards 0.
 //
-// There is no State: a copy of an open batch would be a look at it, and the
-// promise is for one. If a batch is interrupted, its clients must not be asked
-// again. Between batches everything is made of released means, and the
-// optimiser's own State is free.
+// There is no State: the promise allows one look at an open batch, and a copy would be a
+// look. If a batch is interrupted, its clients must not be asked again. Between batches only
+// released means exist, so the optimiser's own State may be stored freely.
 //
 // Source: Cheu, Joseph, Mao, Peng (ICLR 2022), Algorithm 6, on integers.
 type PanMean struct {
 	config PanMeanConfig
-	grid   int64 // steps of a gradient of norm Clip
+	grid   int64 // steps that a gradient of norm Clip has
 	noise  *sample.Table
-	param  uint64 // its σ², in squared steps
+	param  uint64 // σ² of one draw, in squared steps
 
 	open  bool
 	count int64
@@ -66,7 +63,7 @@ func NewPanMean(c PanMeanConfig) (*PanMean, error) {
 	for m.grid = panGrid; ; m.grid /= 2 {
 		s := c.Sigma * float64(c.Batch) / c.Clip * float64(m.grid)
 		if s <= 1<<27 && s > 0 {
-			// Up, and past what rounding took.
+			// Rounded up, and by more than floating point may have lost.
 			m.param = uint64(math.Ceil(s*s*(1+1e-12))) + 1
 			break
 		}
@@ -96,8 +93,8 @@ func (m *PanMean) Begin(src rng.Source) error {
 	return nil
 }
 
-// Add clips one client's gradient and adds it. What is not a number counts as
-// 0, infinity as the largest float32.
+// Add clips one client's gradient and adds it. NaN counts as 0, infinity as the largest
+// float32.
 func (m *PanMean) Add(grad []float32) error {
 	if !m.open || m.count == m.config.Batch {
 		return fmt.Errorf("optimize: pan-private mean: no batch of %d takes another client", m.config.Batch)
@@ -109,7 +106,7 @@ func (m *PanMean) Add(grad []float32) error {
 	for j, k := range m.steps {
 		m.sum[j] += k
 	}
-	clear(m.steps) // it is one client's alone
+	clear(m.steps) // the steps reveal one client's gradient
 	m.count++
 	return nil
 }
@@ -144,7 +141,8 @@ func (m *PanMean) quantise(grad []float32) {
 		if sum <= uint64(m.grid)*uint64(m.grid) {
 			return
 		}
-		// Rounding let it out by a hair: one step in, everywhere.
+		// Rounding made the norm a little too large: move every coordinate one step towards
+		// 0.
 		for j, k := range m.steps {
 			switch {
 			case k > 0:

@@ -4,21 +4,22 @@ import (
 	"fmt"
 )
 
-// Phases runs one optimiser after another, each from the model of the one
-// before: a strongly convex objective brings the model closer to the optimum with
-// every phase, and the next one takes smaller steps.
+// Phases runs one optimiser after another, each from the model of the one before. With a
+// strongly convex objective every phase brings the model closer to the optimum, so the next
+// one takes smaller steps.
 //
-// Source: Cheu, Joseph, Mao, Peng (ICLR 2022), Theorems 4.8 and 4.9, after
-// Feldman, Koren, Talwar 2020.
+// Source: Cheu, Joseph, Mao, Peng (ICLR 2022), Theorems 4.8 and 4.9, after Feldman, Koren,
+// Talwar 2020.
 type Phases struct {
 	phases []phase
-	phase  int   // that goes on
-	before int64 // rounds of the phases that are done
-	steps  int64 // of this phase
+	phase  int   // the current phase
+	before int64 // rounds of all finished phases
+	steps  int64 // rounds of the current phase so far
 	at     Optimizer
 }
 
-// phase makes an optimiser for its rounds; nil starts at 0.
+// phase is the number of rounds of an optimiser and the function that makes it; nil starts at
+// 0.
 type phase struct {
 	rounds int64
 	make   func(start []float64) (Optimizer, error)
@@ -65,7 +66,7 @@ func newPhases(phases []phase) (*Phases, error) {
 		return nil, fmt.Errorf("optimize: no phases")
 	}
 	p := &Phases{phases: phases}
-	for i := len(phases) - 1; i >= 0; i-- { // the first stays
+	for i := len(phases) - 1; i >= 0; i-- { // the first phase stays in at
 		var err error
 		if p.at, err = phases[i].make(nil); err != nil {
 			return nil, fmt.Errorf("phase %d: %w", i, err)
@@ -88,7 +89,7 @@ func (p *Phases) Step(mean []float64) error {
 		p.at.Model(start)
 		next, err := p.phases[p.phase+1].make(start)
 		if err != nil {
-			panic(err) // checked at first; the start is a model
+			panic(err) // cannot fail: the configuration was checked, and the start is a model
 		}
 		p.before += p.steps
 		p.phase, p.steps, p.at = p.phase+1, 0, next

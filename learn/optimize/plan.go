@@ -16,12 +16,12 @@ type Method struct {
 	// every round.
 	Participation dp.Participation
 	Source        string
-	// Note says what is particular about it.
+	// Note says how the method differs from the others.
 	Note string
 
 	plan   func(Problem, Overrides) (*Plan, error)
 	stages func(Problem, Overrides, Rounds) ([]Stage, error)
-	uses   Overrides // what may be overridden, as non-zero fields
+	uses   Overrides // the parameters that may be overridden, as non-zero fields
 }
 
 // Methods returns the procedures that NewPlan knows. Source: Cheu, Joseph, Mao,
@@ -75,18 +75,18 @@ func FindMethod(name string) (Method, error) {
 	return Method{}, fmt.Errorf("optimize: method %q is none of %q", name, names)
 }
 
-// Overrides replace parameters that a plan would choose; 0 leaves the choice to
-// it. One that a method does not have is an error.
+// Overrides replace parameters that a plan would choose; 0 lets the plan choose. Setting one
+// that the method does not have is an error.
 type Overrides struct {
 	Batch     int64   // B, the least number of clients in a batch
-	Rounds    int64   // T of gd, of all groups
+	Rounds    int64   // T of gd, over all groups
 	Step      float64 // η of psgd and gd
 	Curvature float64 // c of agd, see ACSA
 	Smoothing float64 // β of the envelopes
-	Phases    int     // of agd-phases, groups of gd
+	Phases    int     // number of phases of agd-phases, or of groups of gd
 }
 
-// check refuses values out of range and those that uses has no place for.
+// check returns an error for values out of range and for those that the method does not use.
 func (o Overrides) check(method string, uses Overrides) error {
 	for _, v := range []struct {
 		name     string
@@ -110,8 +110,8 @@ func (o Overrides) check(method string, uses Overrides) error {
 type Stage struct {
 	Rounds   int64   // T
 	Batch    int64   // clients in the smallest batch
-	Distance float64 // D at its start
-	Sigma    float64 // of the noise in each coordinate of a mean, all draws of it
+	Distance float64 // D at the stage's start
+	Sigma    float64 // standard deviation of the noise in each coordinate of a mean, over all its draws
 	// Smoothing is β of the envelopes whose gradients clients send
 	// (model.LinearConfig.Smoothing); 0 for the losses themselves.
 	Smoothing float64
@@ -122,8 +122,7 @@ type Stage struct {
 	Bound float64
 }
 
-// Plan is everything about a run that is fixed before it, a function of public
-// numbers alone.
+// Plan is everything about a run that is fixed beforehand. It depends on public numbers only.
 type Plan struct {
 	Method  string
 	Problem Problem
@@ -135,11 +134,11 @@ type Plan struct {
 // loss, proved in convex.md, if the Problem is as described.
 func (p *Plan) Bound() float64 { return p.Stages[len(p.Stages)-1].Bound }
 
-// Round is what round t asks of clients. Batches of a stage differ by one
-// client at most; Sigma is that of the smallest.
+// Round says what round t asks of clients. Batches of a stage differ by one client at most;
+// Sigma is that of the smallest.
 type Round struct {
 	Stage
-	From, To int64 // places of the clients in it; see schedule.Batches
+	From, To int64 // places of the round's clients; see schedule.Batches
 }
 
 // Round returns round t = 1 … Batches.Rounds().

@@ -16,9 +16,9 @@ type Noise interface {
 	Deviation(clients, uses int64) float64
 }
 
-// GaussianNoise is noise of the size of the central Gaussian mechanism on a sum
-// of vectors of ℓ2 norm at most Lipschitz, one of which is replaced: the vector
-// sum's (with the Overhead of its rounding) and a trusted curator's (with 0).
+// GaussianNoise is noise of the size of the central Gaussian mechanism on a sum of vectors of
+// ℓ2 norm at most Lipschitz, one of which is replaced. It describes the noise of a vector sum
+// (with the Overhead of its rounding) and of a trusted curator (Overhead 0).
 type GaussianNoise struct {
 	// Lipschitz is the radius that gradients are clipped to. Required.
 	Lipschitz float64
@@ -34,7 +34,7 @@ func (g GaussianNoise) Deviation(clients, uses int64) float64 {
 	return 2 * g.Lipschitz * math.Sqrt((1+g.Overhead)*float64(uses)) / (g.Mu * float64(clients))
 }
 
-// ReportNoise is the noise of a mean of single reports, each with its own,
+// ReportNoise is the noise of a mean of single reports. Each report has its own noise,
 // however many a client sends.
 type ReportNoise struct {
 	MSE float64 // sup E‖R(x) − x‖₂² of one report. Required.
@@ -52,35 +52,34 @@ type Noiseless struct{}
 // Deviation returns 0.
 func (Noiseless) Deviation(clients, uses int64) float64 { return 0 }
 
-// Problem is a stochastic convex problem: minimise the mean, over the
-// population that n clients are drawn from, of their losses over the ℓ2 ball
-// about 0. None of it may depend on the clients' data.
+// Problem is a stochastic convex problem: minimise the mean, over the population that n
+// clients are drawn from, of their losses over the ℓ2 ball about 0. None of it may depend on
+// the clients' data.
 //
-// Lipschitz, Smoothness and StrongConvexity concern the loss whose gradients
-// clients send, each client's, on the ball. If they are wrong the plan's Bound
-// does not hold; privacy rests on none of them, because clients clip to
-// Lipschitz whatever their loss is.
+// Lipschitz, Smoothness and StrongConvexity describe every client's loss, whose gradients it
+// sends, on the ball. If they are wrong the plan's Bound does not hold. Privacy does not rest
+// on them, because clients clip to Lipschitz whatever their loss is.
 type Problem struct {
 	Dim     int   // d. Required.
 	Clients int64 // n, at most 2³². Required.
 	// Lipschitz is L, the ℓ2 norm that a client's gradient is clipped to. Required.
 	Lipschitz float64
-	// Noise of a released mean. Required; Noiseless{} for none.
+	// Noise of a released mean. Required; Noiseless{} is no noise.
 	Noise Noise
 	// Radius of the ball. Default 0, all of space; then Distance is required.
 	Radius float64
 	// Start is the first point. Default 0.
 	Start []float64
-	// Distance is D, at least that of Start from the optimum. Default: Radius +
-	// ‖Start‖ (the paper takes the diameter, 2·Radius, which bounds the distance
-	// from any point), or 2L/λ if that is smaller.
+	// Distance is D, an upper bound on the distance of Start from the optimum. Default:
+	// Radius + ‖Start‖, or 2L/λ if that is smaller. (The paper takes the diameter, 2·Radius,
+	// which bounds the distance from any point.)
 	Distance float64
 	// Smoothness is β: gradients are β-Lipschitz. Default 0, not smooth.
 	Smoothness float64
-	// StrongConvexity is λ. Default 0. Where clients smooth their loss it is
-	// taken to be a ridge that they do not smooth (model.LinearConfig).
+	// StrongConvexity is λ. Default 0. Where clients smooth their loss, λ is taken to be a
+	// ridge that they do not smooth (model.LinearConfig).
 	StrongConvexity float64
-	// MaxRounds bounds T, for what rounds cost. Default 0, no bound.
+	// MaxRounds bounds T if rounds are costly. Default 0, no bound.
 	MaxRounds int64
 }
 
@@ -145,7 +144,7 @@ func (p Problem) anywhere() float64 {
 	return out
 }
 
-// variance returns dσ² of the noise in a mean, +Inf where there is none to be had.
+// variance returns dσ² of the noise in a mean, +Inf where no such noise exists.
 func (p Problem) variance(clients, uses int64) float64 {
 	s := p.Noise.Deviation(clients, uses)
 	if !(s >= 0) {

@@ -7,21 +7,21 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Rounds are rounds whose clients somebody else chooses.
+// Rounds are rounds whose clients the caller chooses.
 type Rounds struct {
 	Count int64 // T. Required.
 	// Batch is the least number of reports that a mean is over. Required.
 	Batch int64
 }
 
-// NewPlanFor chooses the named method's parameters for the given rounds, by
-// minimising its bound as NewPlan does; Batch and Rounds of o must be 0. The
-// plan's Batches are empty: who reports is the caller's.
+// NewPlanFor chooses the named method's parameters for the given rounds, by minimising its
+// bound as NewPlan does; Batch and Rounds of o must be 0. The plan's Batches are empty: the
+// caller decides who reports.
 //
-// What the Bound is of depends on who that is. If no client reports twice it is
-// the population's loss, and for gd it always is. If every round draws its
-// clients anew, without looking at the past, a mean is an unbiased estimate of
-// all n clients' mean gradient, and the Bound is of the mean loss of these n.
+// What the plan's Bound bounds depends on who reports. If no client reports twice, and always
+// for gd, it is the excess loss of the population. If every round draws its clients anew,
+// without looking at the past, a mean is an unbiased estimate of all n clients' mean
+// gradient, and the Bound is for the mean loss of these n.
 func NewPlanFor(method string, p Problem, r Rounds, o Overrides) (*Plan, error) {
 	plan, err := planFor(method, p.exact(), r, o)
 	if err != nil {
@@ -31,7 +31,7 @@ func NewPlanFor(method string, p Problem, r Rounds, o Overrides) (*Plan, error) 
 	return plan, nil
 }
 
-// planFor is NewPlanFor with the noise as it is, for a choice.
+// planFor is NewPlanFor with interpolated noise, for comparing choices.
 func planFor(method string, p Problem, r Rounds, o Overrides) (*Plan, error) {
 	m, err := FindMethod(method)
 	if err != nil {
@@ -45,7 +45,7 @@ func planFor(method string, p Problem, r Rounds, o Overrides) (*Plan, error) {
 	}
 	uses := m.uses
 	if uses.Batch, uses.Rounds = 0, 0; m.Participation == dp.All {
-		uses.Phases = 0 // groups are no rounds of all
+		uses.Phases = 0 // groups cannot be used when all clients are in every round
 	}
 	if err := o.check(method, uses); err != nil {
 		return nil, err
@@ -58,15 +58,14 @@ func planFor(method string, p Problem, r Rounds, o Overrides) (*Plan, error) {
 	return &Plan{Method: method, Problem: p, Stages: stages}, nil
 }
 
-// ChooseBatch returns the size of the batches of one pass over all clients, so
-// many that each has at least it, for which NewPlanFor's bound is least.
-// reports says how many of a batch's clients surely report; nil: all of them.
-// At most MaxRounds rounds.
+// ChooseBatch returns the batch size, of one pass over all clients in at most MaxRounds
+// batches, that minimises NewPlanFor's bound. Every batch has at least that many clients.
+// reports returns how many of a batch's clients surely report; nil: all of them.
 func ChooseBatch(method string, p Problem, o Overrides, reports func(asked int64) int64) (int64, error) {
 	if reports == nil {
 		reports = func(asked int64) int64 { return asked }
 	}
-	// What is wrong is said for one batch of all.
+	// One batch of all clients shows any error in the arguments.
 	if _, err := planFor(method, p, Rounds{1, reports(p.Clients)}, o); err != nil {
 		return 0, err
 	}
@@ -80,9 +79,9 @@ func ChooseBatch(method string, p Problem, o Overrides, reports func(asked int64
 	return batch, nil
 }
 
-// ChooseRounds returns the smallest number of rounds with a bound within a tenth
-// of the least up to p.MaxRounds, which is required, if every round has at least
-// batch reports and every client may be in all.
+// ChooseRounds returns the smallest number of rounds, up to the required p.MaxRounds, whose
+// bound is within a tenth of the least. Every round has at least batch reports, and every
+// client may be in all rounds.
 func ChooseRounds(method string, p Problem, o Overrides, batch int64) (int64, error) {
 	if p.MaxRounds < 1 {
 		return 0, fmt.Errorf("optimize: %s: most rounds = %d must be at least 1", method, p.MaxRounds)
@@ -101,7 +100,7 @@ func ChooseRounds(method string, p Problem, o Overrides, batch int64) (int64, er
 	return rounds, nil
 }
 
-// boundOf is that of NewPlanFor, +Inf without a plan.
+// boundOf returns NewPlanFor's bound, +Inf if there is no plan.
 func (p Problem) boundOf(method string, o Overrides, r Rounds) float64 {
 	plan, err := planFor(method, p, r, o)
 	if err != nil {
@@ -110,13 +109,13 @@ func (p Problem) boundOf(method string, o Overrides, r Rounds) float64 {
 	return plan.Bound()
 }
 
-// everyRound is noise for clients who take part in so many rounds.
+// everyRound is noise for clients who take part in the given number of rounds.
 type everyRound struct {
 	Noise
 	uses int64
 }
 
-// Deviation ignores what it is told about uses.
+// Deviation ignores its second argument.
 func (e everyRound) Deviation(clients, _ int64) float64 { return e.Noise.Deviation(clients, e.uses) }
 
 // fewest returns the smallest of the candidates up to last whose value is within

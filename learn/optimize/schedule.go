@@ -10,10 +10,10 @@ import (
 // Schedule gives the learning rate η_t of step t = 1, 2, ...
 type Schedule interface {
 	Rate(t int64) float64
-	String() string // ParseSchedule reads it back, where it has a text form
+	String() string // in the form that ParseSchedule reads, if the schedule has one
 }
 
-// Piecewise is a list of constant rates, each from its step on.
+// Piecewise is a list of constant rates, each of which holds from its step on.
 type Piecewise []Piece
 
 // Piece is a rate and the first step (1-based) it holds for.

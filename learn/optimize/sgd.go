@@ -32,7 +32,7 @@ type CLDPSGD struct {
 	velocity []float64
 	average  []float64 // sum of the iterates from AverageFrom on
 
-	next, nextVelocity []float64 // so that a refused step changes nothing
+	next, nextVelocity []float64 // working memory, so that a refused step changes nothing
 }
 
 var _ Optimizer = (*CLDPSGD)(nil)
@@ -141,12 +141,12 @@ func (o *CLDPSGD) Restore(s State) error {
 	return nil
 }
 
-// project maps x to the nearest point of the ℓ2 ball; radius 0 is no ball.
+// project maps x to the nearest point of the ℓ2 ball; radius 0 means no ball.
 func project(x []float64, radius float64) {
 	if radius == 0 {
 		return
 	}
-	// Scaled by the largest entry, so that squares cannot overflow.
+	// x is divided by its largest entry first, so that squares cannot overflow.
 	var top float64
 	for _, v := range x {
 		top = math.Max(top, math.Abs(v))

@@ -5,16 +5,16 @@ import (
 	"math"
 )
 
-// Batches says which clients report in which round of one run: stage after
-// stage, either once each, in disjoint batches, or all of a stage's clients in
-// every round of it. No client is in two stages.
+// Batches says which clients report in which round of one run. A run has stages. In a stage
+// either each client reports once, in disjoint batches, or all of the stage's clients report
+// in every round. No client is in two stages.
 //
-// Clients are places 0, 1, … of an order that the caller keeps; it may be any
-// order that does not depend on the data. Who is in which batch is public.
+// Clients are places 0, 1, … of an order that the caller keeps; it may be any order that does
+// not depend on the data. It is public who is in which batch.
 type Batches struct {
-	stages []Blocks // uses epochs each
-	from   []int64  // the first place of a stage
-	first  []int64  // the rounds before a stage
+	stages []Blocks // one Blocks per stage, run for uses epochs
+	from   []int64  // the first place of each stage
+	first  []int64  // the number of rounds before each stage
 
 	clients, rounds, uses int64
 }
@@ -78,9 +78,9 @@ func (b Batches) Clients() int64 { return b.clients }
 // Rounds returns T.
 func (b Batches) Rounds() int64 { return b.rounds }
 
-// Uses returns the number of rounds that a client reports in: 1, or those of its
-// stage. The rounds of one client compose, and stages are disjoint: the run costs
-// as much as its dearest stage, and that, with 1, as much as its dearest round.
+// Uses returns the number of rounds in which a client reports: 1, or all rounds of its stage.
+// One client's rounds compose, and stages are disjoint. So the run costs as much as its most
+// expensive stage, and with Uses 1 as much as its most expensive round.
 func (b Batches) Uses() int64 { return b.uses }
 
 // Stages returns the number of stages.

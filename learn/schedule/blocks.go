@@ -1,5 +1,5 @@
-// Package schedule says who reports in which round, where that follows a plan
-// over several rounds.
+// Package schedule plans over several rounds which client reports in which round, and says
+// which event such a plan is charged as.
 package schedule
 
 import (
@@ -18,18 +18,16 @@ type BlocksConfig struct {
 	Size int64
 }
 
-// Blocks divides every epoch into ⌊n/B⌋ rounds: the clients are dealt out to
-// that many disjoint blocks, whose sizes differ by at most 1 and are at least
-// B, and the clients of block b report once, in round b of the epoch.
+// Blocks divides every epoch into ⌊n/B⌋ rounds. The clients are dealt out to that many
+// disjoint blocks, whose sizes differ by at most 1 and are at least B. The clients of block b
+// report once, in round b of the epoch.
 //
-// It is the participation of shuffled Laplace SGD: Chen, Cao and Ge,
-// arXiv:2401.04306, Algorithm 1, of which the copy we worked from keeps only
-// the proof of Theorem 3: an epoch splits the data into blocks, shuffles the
-// blocks, and steps along the noisy mean gradient of one block after another.
-// There a block is what one client holds, its m samples, and the step follows
-// that client's single report. That is B = 1 here, with the client's data from
-// dataset.Users. With B > 1 a step averages B clients' reports, and without a
-// trusted block owner m stays 1.
+// Source: shuffled Laplace SGD, Chen, Cao and Ge, arXiv:2401.04306, Algorithm 1 (our copy
+// keeps only the proof of Theorem 3). There an epoch splits the data into blocks, shuffles
+// the blocks, and steps along the noisy mean gradient of one block after another. A block is
+// what one client holds, its m samples, and the step follows that client's single report.
+// That is B = 1 here, with the client's data from dataset.Users. With B > 1 a step averages B
+// clients' reports; without a trusted owner of blocks m stays 1.
 type Blocks struct{ clients, perEpoch int64 }
 
 // NewBlocks returns the division that c describes.
@@ -78,23 +76,21 @@ func (b Blocks) Of(round int64) (epoch, block int64) {
 // Rounds returns the rounds of the given number of epochs.
 func (b Blocks) Rounds(epochs int64) int64 { return epochs * b.perEpoch }
 
-// start returns the clients before a block.
+// start returns the number of clients before a block.
 func (b Blocks) start(block int64) int64 {
 	q, r := b.clients/b.perEpoch, b.clients%b.perEpoch
 	return block*q + min(block, r)
 }
 
-// Epoch is what one whole epoch costs a client, charged before its first batch
-// is opened: a client is in one block, so the epoch costs as much as its
-// dearest block, whoever knows the blocks. k is the least number of reports
-// that any block releases, at most Smallest; a block with fewer must be
-// destroyed unread. Epochs compose: dp.Repeat.
+// Epoch returns what one whole epoch costs a client. It is charged before the epoch's first
+// batch is opened. A client is in one block, so the epoch costs as much as its most expensive
+// block, whoever knows the blocks. k is the least number of reports that any block releases,
+// at most Smallest; a block with fewer must be destroyed unread. Epochs compose: dp.Repeat.
 //
-// The event is one round of All among k clients, in which k reports shuffle
-// with each other and nothing else hides them. It is not Once: an accountant
-// takes Once rounds to be disjoint, and a client reports again in the next
-// epoch. It holds for public blocks, the same in every epoch or not, and for
-// any drop-outs that do not depend on the data.
+// The event is one round of All among k clients, in which k reports shuffle with each other
+// and nothing else hides them. It is not Once, because an accountant takes Once rounds to be
+// disjoint and a client reports again in the next epoch. It holds for public blocks, the same
+// in every epoch or not, and for any drop-outs that do not depend on the data.
 func (b Blocks) Epoch(report dp.Report, k int64) (dp.Round, error) {
 	if k < 1 || k > b.Smallest() {
 		return dp.Round{}, fmt.Errorf("schedule: k = %d reports of a block must be at least 1 and at most the %d of the smallest", k, b.Smallest())
@@ -103,47 +99,43 @@ func (b Blocks) Epoch(report dp.Report, k int64) (dp.Round, error) {
 	return r, r.Validate()
 }
 
-// SecretEpoch is what one whole epoch costs if its order is secret: as much as
-// one shuffle of all n reports, for the released sequence is a shuffled
-// adaptive process of n reports, each ε₀-LDP given those before it.
-// Source: dp/amplify/blanket.md, "Adaptive inside a round", for the bound that an
-// accountant charges, r = 2/(E+1). The reduction is that of Feldman, McMillan,
-// Talwar 2022, Theorem 3.1, whose r = e^−ε₀ is weaker; it is what Chen, Cao and
-// Ge build on (Proposition 1).
+// SecretEpoch returns what one whole epoch costs if its order is secret: as much as one
+// shuffle of all n reports. The released sequence is a shuffled adaptive process of n
+// reports, each ε₀-LDP given those before it.
+// Source: dp/amplify/blanket.md, "Adaptive inside a round", for the bound that an accountant
+// charges, r = 2/(E+1). The reduction is that of Feldman, McMillan, Talwar 2022, Theorem 3.1,
+// whose r = e^−ε₀ is weaker; it is what Chen, Cao and Ge build on (Proposition 1).
 //
-// The event says Generic and not that its reports are adaptive. A bound for
-// Generic that is proved only for reports drawn independently of each other
-// must not be used for it.
+// The event says Generic and not that its reports are adaptive. A bound for Generic that is
+// proved only for reports drawn independently of each other must not be used for it.
 //
-// It needs all of this: the order is drawn by Draw from a secure source, anew
-// for every epoch; only the shuffler knows it, and nobody who sees the reports
-// sees who is asked when; every client reports. A client that can only report
-// at certain times gives its place away: with any drop-out, even one that does
-// not depend on the data, charge Epoch instead. The class is Generic, because
-// the bounds of narrower classes are not proved for adaptive reports.
+// It needs all of these: Draw draws the order from a secure source, anew for every epoch;
+// only the shuffler knows it; nobody who sees the reports sees who is asked when; every
+// client reports. A client that can only report at certain times gives its place away: with
+// any drop-out, even one that does not depend on the data, charge Epoch instead. The class is
+// Generic, because the bounds of narrower classes are not proved for adaptive reports.
 func (b Blocks) SecretEpoch(report dp.Report) (dp.Round, error) {
 	report = dp.Report{Class: dp.Generic, Eps0: report.Eps0}
 	r := dp.Round{Report: report, Trust: dp.Shuffle, Participation: dp.All, Population: b.clients}
 	return r, r.Validate()
 }
 
-// Order is one epoch's division.
+// Order says which clients are in which block of one epoch.
 type Order struct {
 	blocks  Blocks
 	clients []uint32
 }
 
-// Draw deals the clients out uniformly at random, exactly. Public blocks may
-// come from rng.Replay(public seed, epoch); secret ones must come from
-// rng.Secure(). It takes over the memory of an Order that is not needed any
-// more, or nil; 4 bytes per client.
+// Draw deals the clients out uniformly at random, exactly. Public blocks may come from
+// rng.Replay(public seed, epoch); secret ones must come from rng.Secure(). reuse is nil or an
+// Order that is not needed any more, whose memory Draw takes over; 4 bytes per client.
 func (b Blocks) Draw(src rng.Source, reuse *Order) *Order {
 	o := reuse
 	if o == nil || int64(len(o.clients)) != b.clients {
 		o = &Order{clients: make([]uint32, b.clients)}
 	}
 	o.blocks = b
-	// From the identity, so that the result does not depend on the old order.
+	// Start from the identity, so that the result does not depend on the old order.
 	for i := range o.clients {
 		o.clients[i] = uint32(i)
 	}
@@ -151,8 +143,8 @@ func (b Blocks) Draw(src rng.Source, reuse *Order) *Order {
 	return o
 }
 
-// Members returns the clients of a block, 0 ≤ block < PerEpoch, in no order
-// that means anything. They are shared, not copied.
+// Members returns the clients of a block, 0 ≤ block < PerEpoch, in no meaningful order. They
+// are shared, not copied.
 func (o *Order) Members(block int64) []uint32 {
 	if block < 0 || block >= o.blocks.perEpoch {
 		panic(fmt.Sprintf("schedule: block %d outside the %d of an epoch", block, o.blocks.perEpoch))

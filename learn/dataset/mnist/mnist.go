@@ -1,8 +1,8 @@
-// Package mnist carries the MNIST database of handwritten digits: 60,000
-// training and 10,000 test images of 28×28 pixels in ten classes.
+// Package mnist carries the MNIST database of handwritten digits: 60,000 training and 10,000
+// test images of 28×28 pixels in ten classes.
 //
-// The files are embedded, 11 MB; a program that does not import this package
-// does not carry them. SOURCE.md beside them says where they come from.
+// The files, 11 MB, are embedded in programs that import this package. SOURCE.md beside them
+// says where they come from.
 package mnist
 
 import (
@@ -30,7 +30,7 @@ func sums() map[string]string {
 // labelsSum is the SHA-256 of the 60,000 training labels in their order.
 const labelsSum = "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13"
 
-// Known says whether training labels are those of MNIST, in its order.
+// Known says whether labels are MNIST's training labels, in MNIST's order.
 func Known(labels []uint8) bool { return fmt.Sprintf("%x", sha256.Sum256(labels)) == labelsSum }
 
 // Load returns the training and the test images, after checking the files'

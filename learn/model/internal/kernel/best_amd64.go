@@ -10,7 +10,7 @@ func Best() Kernel {
 	return portable{}
 }
 
-// avx2 checks lengths, then leaves the bulk to assembly and the rest to Go.
+// avx2 checks lengths, gives the bulk to assembly and does the rest in Go.
 type avx2 struct{}
 
 func (avx2) Name() string { return "avx2" }

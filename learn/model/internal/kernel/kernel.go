@@ -1,9 +1,9 @@
-// Package kernel holds the inner loops of package model, each in pure Go and,
-// where the processor has AVX2 and FMA, in generated assembly.
+// Package kernel holds the inner loops of package model. Each exists in pure Go and, for
+// processors with AVX2 and FMA, in generated assembly.
 //
-// Both sum in the same order and round once per multiply-add, so that results
-// agree to the last bit, but for the rare double rounding in fused. Channels
-// are last and come in sixteens.
+// Both sum in the same order and round once per multiply-add, so their results agree to the
+// last bit, but for the rare double rounding in fused. Channels are last and come in
+// sixteens.
 package kernel
 
 import (
@@ -68,7 +68,7 @@ func NewWalk(g Walk) *Walk {
 	g.x = g.Offsets[n-1] + (g.Runs-1)*g.Stride + (g.Length-1)*g.Step + 1
 	g.w = 16 * g.Runs * g.Length
 	g.dst = (n-1)*g.DstStride + 16
-	// As many sixes as leave a number of fives: all but a few small n.
+	// Sixes first, fives for the rest: that works for all but a few small n.
 	g.sixes = n / 6
 	for g.sixes > 0 && (n-6*g.sixes)%5 != 0 {
 		g.sixes--
@@ -76,7 +76,7 @@ func NewWalk(g Walk) *Walk {
 	return &g
 }
 
-// check panics unless the walk stays inside the slices; assembly does not.
+// check panics unless the walk stays inside the slices; the assembly does not check.
 func (g *Walk) check(dst, x, w, init []float32) {
 	if g.dst < 16 || g.dst > len(dst) || g.x > len(x) || g.w > len(w) || len(init) < 16 {
 		panic(fmt.Sprintf("kernel: walk %+v leaves %d, %d, %d, %d values", *g, len(dst), len(x), len(w), len(init)))

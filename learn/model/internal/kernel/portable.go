@@ -12,7 +12,7 @@ func (portable) Walk(g *Walk, dst, x, w, init []float32) {
 	g.portable(0, dst, x, w, init)
 }
 
-// portable serves the offsets from the given one on.
+// portable computes the walk's outputs from the offset with index from on.
 func (g *Walk) portable(from int, dst, x, w, init []float32) {
 	for i, start := range g.Offsets[from:] {
 		out := (*[16]float32)(dst[(from+i)*g.DstStride:])
@@ -117,7 +117,7 @@ func (portable) Rows(dst, w, delta []float32) {
 	rows(dst, w, delta)
 }
 
-// rows sums in eight lanes, which it then adds in pairs, as assembly does.
+// rows sums in eight lanes and then adds the lanes in pairs, like the assembly.
 func rows(dst, w, delta []float32) {
 	for t := range dst {
 		row := w[t*len(delta):][:len(delta)]

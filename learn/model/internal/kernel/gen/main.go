@@ -41,7 +41,8 @@ func floats(name string) Register {
 
 func at(base Register, disp int) Mem { return Mem{Base: base, Disp: disp} }
 
-// loop emits body count times; count is at least 1 and is used up.
+// loop emits code that runs body count times. count is at least 1; the loop counts it down to
+// 0.
 func loop(label string, count Register, body func()) {
 	Label(label)
 	body()
@@ -54,9 +55,9 @@ func done() {
 	RET()
 }
 
-// block emits the kernel under everything: 2p sums of eight floats stay in
-// registers; a step loads 16 weights once and multiplies them by p inputs.
-// Six rows need 12 sums, 2 weights and 1 input: 15 of 16 registers.
+// block emits the kernel of all matrix products: 2p sums of eight floats stay in registers; a
+// step loads 16 weights once and multiplies them by p inputs. Six inputs need 12 registers
+// for sums, 2 for weights and 1 for an input: 15 of 16.
 func block(p int) {
 	text(fmt.Sprintf("block%dAVX2", p), "func(dst, x, w, init *float32, off *int, dstStride, runs, length, step, skip int)")
 	x, off := arg("x"), arg("off")
@@ -182,7 +183,7 @@ func poolBackward() {
 			for half := range 2 {
 				corner, top := window(src, below, half)
 				g, mask := YMM(), YMM()
-				const greater, equal = 0x1e, 0x00 // ordered, quiet
+				const greater, equal = 0x1e, 0x00 // the comparison's predicate: ordered, quiet
 				VCMPPS(U8(greater), zero, top, mask)
 				VANDPS(at(ddst, 32*half), mask, g)
 				for i, c := range corner {
@@ -317,8 +318,8 @@ func transpose16() {
 	done()
 }
 
-// finite adds 0·v up: 0 unless some v is infinite or NaN. Four sums hide the
-// latency of an addition.
+// finite adds up 0·v: the sum is 0 unless some v is infinite or NaN. Four sums run side by
+// side to hide the latency of an addition.
 func finite() {
 	text("finiteAVX2", "func(v *float32, blocks int) bool")
 	v, n := arg("v"), arg("blocks")
