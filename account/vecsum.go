@@ -339,7 +339,7 @@ func sumGaussian(ctx context.Context, q SumQuery) (eps, delta float64, note stri
 		b, err := ask(g)
 		return b.Eps, q.Query.Delta, worth(g), err
 	}
-	// Any window gives a bound; the best one depends on the answer.
+	// Any window gives a bound, and the best window depends on the answer.
 	guess := 1e-6
 	if d, err := q.Sum.Delta(q.Query.Eps, q.times()); err == nil {
 		guess = math.Max(1e-200, math.Min(d, .5))

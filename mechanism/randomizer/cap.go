@@ -2,17 +2,17 @@ package randomizer
 
 import "math"
 
-// sphereCap is the cap {v : ⟨v,u⟩ ≥ γ} of the unit sphere of R^d and what
-// PrivUnit needs to know of it. It is described by its angle φ = arccos γ, so
-// that small caps lose no digits.
+// sphereCap describes the cap {v : ⟨v,u⟩ ≥ γ} of the unit sphere of R^d, with the quantities
+// that PrivUnit needs. The cap is given by its angle φ = arccos γ, so that small caps lose no
+// digits.
 type sphereCap struct {
 	dim   int
 	angle float64 // φ in (0, π/2]
 	cos   float64 // γ
 	sin   float64
-	mass  float64 // q: the share of the sphere inside
+	mass  float64 // q, the share of the sphere inside the cap
 	first float64 // S = E[⟨v,u⟩; inside] for v uniform on the sphere
-	// Logarithms of mass and first, which may underflow.
+	// Logarithms of mass and first; the values themselves may underflow.
 	logMass, logFirst float64
 }
 
@@ -35,7 +35,7 @@ func newSphereCap(dim int, angle float64) sphereCap {
 		c.sin, c.cos = 1, 0
 	}
 	total := 2 * sinePower(dim-2, math.Pi/2)
-	// ln sin φ from the cosine where the sine is near 1.
+	// Near sin φ = 1 the cosine gives ln sin φ with more digits.
 	logSin := math.Log(c.sin)
 	if c.cos < .5 {
 		logSin = math.Log1p(-c.cos*c.cos) / 2
@@ -106,7 +106,8 @@ func bestCap(dim int, eps0 float64) sphereCap {
 	}
 	less := math.Expm1(eps0)
 	logLess := math.Log(less)
-	// Between caps of e^−40, useless for any ε₀ ≤ 50, and the hemisphere.
+	// The search lies between caps of mass e^−40, useless for any ε₀ ≤ 50, and the
+	// hemisphere.
 	small, large := newSphereCap(dim, math.Exp(-40)), newSphereCap(dim, math.Pi/2)
 	for range 60 {
 		mid := newSphereCap(dim, math.Sqrt(small.angle*large.angle))
@@ -120,6 +121,6 @@ func bestCap(dim int, eps0 float64) sphereCap {
 			large = mid
 		}
 	}
-	// The larger of two neighbours: the cap with more mass.
+	// Of the two neighbours that remain, the larger has more mass.
 	return large
 }

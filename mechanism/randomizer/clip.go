@@ -2,12 +2,11 @@ package randomizer
 
 import "math"
 
-// ClipNorm scales x in place onto the ball ‖x‖_p ≤ c where it lies outside;
-// the direction stays. p is 1, 2 or +Inf, c positive and finite; other values
-// are a programming error and panic. NaN becomes 0 and ±Inf the largest
-// float32 of its sign before the norm is taken. The result satisfies the bound
-// up to the rounding of float32; the randomizers do not rely on it, they
-// project again.
+// ClipNorm scales x in place onto the ball ‖x‖_p ≤ c if it lies outside; the direction stays.
+// p is 1, 2 or +Inf, and c is positive and finite; other values are a programming error and
+// panic. Before the norm is taken NaN becomes 0, and ±Inf the largest float32 of its sign.
+// The result satisfies the bound up to the rounding of float32; the randomizers do not rely
+// on it, because they project again.
 func ClipNorm(x []float32, p, c float64) {
 	if f := ClipScale(x, p, c); f < 1 {
 		for i, v := range x {
@@ -16,9 +15,9 @@ func ClipNorm(x []float32, p, c float64) {
 	}
 }
 
-// ClipScale returns the factor f ≤ 1 by which ClipNorm scales x: it stores
-// float32(f·x_i), or nothing if f = 1. Values that are not finite it replaces in
-// x itself.
+// ClipScale returns the factor f ≤ 1 by which ClipNorm scales x: ClipNorm stores
+// float32(f·x_i), or nothing if f = 1. ClipScale replaces values that are not finite in x
+// itself.
 func ClipScale(x []float32, p, c float64) float64 {
 	checkClip(c)
 	n := norm(x, p)
@@ -32,10 +31,10 @@ func ClipScale(x []float32, p, c float64) float64 {
 	return c / n
 }
 
-// ClipCoordinate projects x in place onto the cube |x_i| ≤ c, coordinate by
-// coordinate; NaN becomes 0. The same sensitivity in ℓ∞ as ClipNorm with
-// p = +Inf, with less shrinking, and one coordinate needs no other. c is
-// positive and finite, else it panics.
+// ClipCoordinate projects x in place onto the cube |x_i| ≤ c, coordinate by coordinate; NaN
+// becomes 0. It has the same sensitivity in ℓ∞ as ClipNorm with p = +Inf and shrinks x less,
+// and each coordinate can be clipped without the others. c must be positive and finite,
+// otherwise it panics.
 func ClipCoordinate(x []float32, c float64) {
 	checkClip(c)
 	top := clipTop(c)
@@ -99,11 +98,11 @@ func norm(x []float32, p float64) float64 {
 	return n
 }
 
-// maxAbs returns the largest |x_i|, NaN if there is one: without their signs
-// floats are ordered as their bits are, with NaN above all.
+// maxAbs returns the largest |x_i|, or NaN if x contains one. It compares bits: without their
+// signs, floats are ordered as their bits are, and NaN is above all.
 func maxAbs(x []float32) float32 {
 	const abs = 1<<31 - 1
-	var a, b, c, d uint32 // four, to hide the latency of a maximum
+	var a, b, c, d uint32 // four at once, to hide the latency of a maximum
 	for len(x) >= 4 {
 		a = max(a, math.Float32bits(x[0])&abs)
 		b = max(b, math.Float32bits(x[1])&abs)

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// A report's bytes, whatever it holds, are as many as the mechanism says: nothing
-// about the data shows in their number. Reports with indices: each index, then
-// each value, in 4 bytes, little endian. Dense reports: each value in
-// Bits/len(Value) bits, two's complement, lowest bits first and zeros at the end;
-// where that is a single bit, 1 stands for +1 and 0 for −1.
+// All reports of a mechanism have the same number of bytes, so that their size reveals
+// nothing about the data. Reports with indices store each index, then each value, in 4 bytes,
+// little endian. Dense reports store each value in Bits/len(Value) bits, two's complement,
+// lowest bits first, with zeros at the end; if a value has a single bit, 1 stands for +1 and
+// 0 for −1.
 
-// width returns the bits of a dense report's value; 0 where there are indices.
+// width returns the number of bits of a dense report's value; 0 for reports with indices.
 func width(m Mechanism, r *Report) int {
 	if len(r.Index) != 0 || len(r.Value) == 0 {
 		return 0

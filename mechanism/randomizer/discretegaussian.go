@@ -19,23 +19,23 @@ type DiscreteGaussianConfig struct {
 	Sigma float64
 }
 
-// DiscreteGaussian adds exact discrete Gaussian noise to every coordinate of a
-// vector of the ball ‖x‖₂ ≤ C, on a grid of steps C·2^−16 to which the
-// coordinates are first rounded at random, without bias.
+// DiscreteGaussian adds exact discrete Gaussian noise to every coordinate of a vector of the
+// ball ‖x‖₂ ≤ C, on a grid of steps C·2^−16 to which the coordinates are first rounded at
+// random, without bias.
 //
-// It is not ε₀-LDP for any ε₀: it has no Event and is no [Randomizer], so the
-// compiler refuses it where a pure guarantee is needed. What it has is ZCDP.
+// It is not ε₀-LDP for any ε₀. So it has no Event and is no [Randomizer], and the compiler
+// refuses it where a pure guarantee is needed. Its guarantee is ZCDP.
 //
-// Inputs outside the ball are scaled onto the sphere; NaN counts as 0 and ±Inf
-// as the largest float32. Unbiased, but for the cut at gaussianTail standard
-// deviations; MSE is attained, up to the share of the rounding, by every input.
-// The cut, and what Check allows, are derived in discretegaussian.md.
+// Inputs outside the ball are scaled onto the sphere; NaN counts as 0 and ±Inf as the largest
+// float32. The estimate is unbiased, but for the cut at gaussianTail standard deviations;
+// every input attains MSE, up to the share of the rounding. discretegaussian.md derives the
+// cut and the limits of Check.
 //
 // Source: Canonne, Kamath, Steinke, arXiv 2004.00010v5, Theorem 4.
 type DiscreteGaussian struct {
 	config   DiscreteGaussianConfig
-	variance uint64 // of the noise, in grid steps squared
-	limit    int64  // of a report's values
+	variance uint64 // of the noise, in squared grid steps
+	limit    int64  // largest absolute value in a report
 	longest  float64
 	noise    *sample.Table
 }
@@ -45,9 +45,9 @@ var _ Mechanism = (*DiscreteGaussian)(nil)
 // gaussianUnit is the number of grid steps in the radius.
 const gaussianUnit = 1 << 16
 
-// gaussianTail is how many standard deviations of noise a coordinate of a report
-// can show, or 31.9 where more would not fit. To cut there is post-processing;
-// it moves less than e^−500 of mass and a mean by less than e^−500 σ.
+// gaussianTail is the number of standard deviations of noise at which a coordinate of a
+// report is cut, or 31.9 where more would not fit. Cutting is post-processing; it moves less
+// than e^−500 of mass and a mean by less than e^−500 σ.
 const gaussianTail = 40
 
 // NewDiscreteGaussian validates c.
@@ -62,7 +62,7 @@ func NewDiscreteGaussian(c DiscreteGaussianConfig) (*DiscreteGaussian, error) {
 		return nil, fmt.Errorf("randomizer: sigma = %v must lie between 2^-10 and 2^10 radii", c.Sigma)
 	}
 	m := &DiscreteGaussian{config: c}
-	// An integer variance, rounded up: it is at least 2^12 steps squared.
+	// The variance is rounded up to an integer; it is at least 2^12 squared steps.
 	m.variance = uint64(math.Ceil(c.Sigma * gaussianUnit * (c.Sigma * gaussianUnit)))
 	sigma := math.Sqrt(float64(m.variance))
 	m.limit = min(math.MaxInt32, gaussianUnit+1+int64(math.Ceil(gaussianTail*sigma)))
@@ -133,22 +133,22 @@ func (m *DiscreteGaussian) Estimate(mean []float64, sum []int64, n int64) {
 	estimate(mean, sum, n, m.config.Radius/gaussianUnit)
 }
 
-// MSE counts the noise and at most 1/4 of a squared step for the rounding.
+// MSE is the noise's variance plus at most 1/4 of a squared step for the rounding.
 func (m *DiscreteGaussian) MSE() float64 {
 	step := m.config.Radius / gaussianUnit
 	return float64(m.config.Dim) * (float64(m.variance) + .25) * step * step
 }
 
-// Bits: enough for the largest value and a sign per coordinate.
+// Bits returns enough bits for the largest value and a sign, per coordinate.
 func (m *DiscreteGaussian) Bits() int { return m.config.Dim * (bits.Len64(uint64(m.limit)) + 1) }
 
-// ZCDP returns ρ such that one report is ρ-zero-concentrated private between
-// any two inputs (replace-one, nats, rounded up): ρ = Δ²/(2σ²), where
-// Δ = 2(2^16+1)+√d steps bounds the distance of two rounded inputs: two
-// diameters' ends with the rounding of the scaling, and, with the same rounding
-// coins on both sides, less than one step on each coordinate. The step added to
-// each radius covers the scaling, which lengthens a vector by less than 2^−8
-// steps at d = 2^30, and what the sums and roots here err by, below 2^−20.
+// ZCDP returns ρ such that one report is ρ-zero-concentrated private between any two inputs
+// (replace-one, nats, rounded up): ρ = Δ²/(2σ²). Δ = 2(2^16+1)+√d steps bounds the distance
+// of two rounded inputs. It is the distance of the ends of a diameter, each lengthened by the
+// rounding of the scaling, plus less than one step on each coordinate for two roundings with
+// the same coins. The one step added to each radius covers the scaling, which lengthens a
+// vector by less than 2^−8 steps at d = 2^30, and the errors of the sums and roots here,
+// below 2^−20.
 func (m *DiscreteGaussian) ZCDP() float64 {
 	delta := 2*(gaussianUnit+1) + math.Sqrt(float64(m.config.Dim))
 	return roundUp(roundUp(delta*delta) / (2 * float64(m.variance)))

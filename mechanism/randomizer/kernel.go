@@ -7,25 +7,25 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// The loops of PrivUnit over all coordinates. Products that are added to are
-// wrapped in float64(), which forbids the compiler to fuse them, so that these
-// loops give the same bits on machines with and without fused multiply-add. (The
-// heights still rest on math.Exp and math.Log, which may differ in a last bit.)
+// This file has PrivUnit's loops over all coordinates. Products that are added to are wrapped
+// in float64(), which forbids the compiler to fuse them, so the loops give the same bits on
+// machines with and without fused multiply-add. (The heights still use math.Exp and math.Log,
+// which may differ in a last bit.)
 
 // sums are Σ x·z, Σ z², Σ x².
 type sums struct{ xz, zz, xx float64 }
 
 const (
-	// sumBlock is how many coordinates are summed in four interleaved chains
-	// before they are added up: long enough to be fast, short enough that
-	// rounding errors stay small.
+	// sumBlock is the number of coordinates that are summed in four interleaved chains before
+	// the chains are added up. It is large enough to be fast and small enough to keep
+	// rounding errors small.
 	sumBlock = 256
-	// sumGroup is how many blocks are added up before they join the total.
+	// sumGroup is the number of blocks that are added up before they join the total.
 	sumGroup = 64
 )
 
-// sumChain returns the number of additions that one term of gaussianSums passes
-// through at most.
+// sumChain returns the largest number of additions that one term of gaussianSums passes
+// through.
 func sumChain(dim int) int {
 	blocks := (dim + sumBlock - 1) / sumBlock
 	groups := (blocks + sumGroup - 1) / sumGroup

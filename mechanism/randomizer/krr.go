@@ -16,27 +16,26 @@ type KRRConfig struct {
 	Eps0    float64 // ε₀ in nats, between 2^-20 and dp.MaxEps0
 }
 
-// KRR is k-ary randomized response: one of K symbols is reported truthfully
-// with probability E/(E+K−1), else a uniformly random one of the others.
+// KRR is k-ary randomized response: it reports one of K symbols truthfully with probability
+// E/(E+K−1), otherwise a uniformly random one of the others.
 //
-// As a [Mechanism] its input is a vector of K weights, a probability
-// distribution on the symbols from which the client's symbol is drawn; a plain
-// symbol is a unit vector. Negative weights and NaN count as 0, +Inf as the
-// largest float32; weights are scaled to sum 1, and where all are 0 every symbol
-// is as likely. [KRR.Symbol] takes a symbol itself.
+// As a [Mechanism] it takes a vector of K weights, the probability distribution from which
+// the client's symbol is drawn; a plain symbol is a unit vector. Negative weights and NaN
+// count as 0, +Inf as the largest float32. Weights are scaled to sum 1; if all are 0 all
+// symbols are equally likely. [KRR.Symbol] takes a symbol itself.
 //
-// Exactly ε₀-LDP without slack: the rarer of truth and lie is an exact coin
-// whose probability is rounded towards the lie, and the lie's symbol is drawn
-// exactly. The class is dp.KRR, for K = 2 dp.BinaryRR. Unbiased for the
-// distribution. With p the truth's probability and q each lie's, the mean
-// squared error is ((1−q)² + (K−1)q²)/(p−q)² − ‖x‖², largest at the uniform x.
+// KRR is exactly ε₀-LDP, without slack: the rarer of truth and lie is an exact coin whose
+// probability is rounded towards the lie, and the lie's symbol is drawn exactly. The class is
+// dp.KRR, for K = 2 dp.BinaryRR. The estimate of the distribution is unbiased. With p the
+// truth's probability and q each lie's, the mean squared error is ((1−q)² + (K−1)q²)/(p−q)² −
+// ‖x‖², largest at the uniform x.
 //
-// Source: Kairouz, Oh, Viswanath, "Extremal Mechanisms for Local Differential
-// Privacy", NeurIPS 2014, §4.
+// Source: Kairouz, Oh, Viswanath, "Extremal Mechanisms for Local Differential Privacy",
+// NeurIPS 2014, §4.
 type KRR struct {
 	config KRRConfig
-	// rare is the exact probability, a float64 taken literally, of the less
-	// likely of truth and lie; rareTruth says that this is the truth.
+	// rare is the probability of the less likely of truth and lie: a float64, taken as the
+	// exact number that it is. rareTruth says whether that is the truth.
 	rare      float64
 	rareTruth bool
 	lie       float64 // q, each other symbol's probability
@@ -55,8 +54,8 @@ func NewKRR(c KRRConfig) (*KRR, error) {
 	}
 	m := &KRR{config: c}
 	others := float64(c.Symbols - 1)
-	// Each form errs by less than 2^−50, so the factors make the ratio
-	// p/q = p(K−1)/(1−p) at most E for the doubles as they are.
+	// Each formula errs by less than 2^−50. The factors correct for that, so that p/q =
+	// p(K−1)/(1−p) of the stored doubles is at most E.
 	truth, lies := 1/(1+others*math.Exp(-c.Eps0)), 1/(1+math.Exp(c.Eps0)/others)
 	if m.rareTruth = truth < lies; m.rareTruth {
 		m.rare = truth * (1 - 0x1p-49)
@@ -81,8 +80,8 @@ func (m *KRR) NewReport() *Report {
 	return &Report{Index: make([]uint32, 1), Value: make([]int32, 1)}
 }
 
-// Symbol returns a randomized report of a symbol between 0 and K−1; others are
-// brought to the nearer end.
+// Symbol returns a randomized report of a symbol between 0 and K−1. A symbol outside is
+// replaced by the nearer end.
 func (m *KRR) Symbol(src rng.Source, symbol int) int {
 	symbol = max(0, min(symbol, m.config.Symbols-1))
 	if sample.Bernoulli(src, m.rare) == m.rareTruth {
@@ -161,10 +160,10 @@ func (m *KRR) Estimate(mean []float64, sum []int64, n int64) {
 	}
 }
 
-// MSE is attained at the uniform distribution; a symbol has 1−1/K less.
+// MSE is attained at the uniform distribution; at a symbol the error is 1−1/K less.
 func (m *KRR) MSE() float64 { return m.square() - 1/float64(m.config.Symbols) }
 
-// square is ‖estimate‖² of any one report.
+// square is ‖estimate‖² of any single report.
 func (m *KRR) square() float64 {
 	q := m.lie
 	return ((1-q)*(1-q) + float64(m.config.Symbols-1)*q*q) / (m.gap * m.gap)
@@ -173,7 +172,7 @@ func (m *KRR) square() float64 {
 // Bits is ⌈log₂ K⌉.
 func (m *KRR) Bits() int { return bits.Len64(uint64(m.config.Symbols - 1)) }
 
-// Event is ε₀ exactly, of class KRR; BinaryRR, the same law, for two symbols.
+// Event has exactly ε₀ and class KRR, or BinaryRR, the same law, for two symbols.
 func (m *KRR) Event() dp.Report {
 	if m.config.Symbols == 2 {
 		return dp.Report{Class: dp.BinaryRR, Eps0: m.config.Eps0}

@@ -17,41 +17,40 @@ type LaplaceConfig struct {
 	Eps0   float64 // ε₀ in nats, between 2^-20 and dp.MaxEps0
 }
 
-// Laplace adds exact discrete Laplace noise of scale 2C/ε₀ to every coordinate
-// of a vector of the ball ‖x‖₁ ≤ C, any two of which are 2C apart at most: the
-// mechanism of EAB's Algorithm 1, in which x is a block's clipped gradient.
+// Laplace adds exact discrete Laplace noise of scale 2C/ε₀ to every coordinate of a vector of
+// the ball ‖x‖₁ ≤ C, in which any two vectors are at most 2C apart. It is the mechanism of
+// EAB's Algorithm 1, where x is a block's clipped gradient.
 //
-// The coordinates are first rounded to a grid of steps C·2^−16 (coarser for
-// ε₀ < 1/128, where the noise would not fit), at random and without bias, by
-// one shift of the running sum Σ|x_i|: each coordinate to one of its two
-// neighbours, and all together never longer than 2^16 steps. So the grid adds
-// nothing to the sensitivity.
+// The coordinates are first rounded to a grid of steps C·2^−16 (coarser for ε₀ < 1/128, where
+// the noise would not fit), at random and without bias, by one random shift of the running
+// sum Σ|x_i|. Each coordinate goes to one of its two neighbours, and the rounded vector is
+// never longer than 2^16 steps, so the grid adds nothing to the sensitivity.
 //
-// Longer inputs are scaled into the ball; NaN counts as 0 and ±Inf as the
-// largest float32. Exactly ε₀-LDP, without slack: on integers, with the scale a
-// rational rounded up. Unbiased; the mean squared error is about 8d(C/ε₀)² for
-// every input.
+// Longer inputs are scaled into the ball; NaN counts as 0 and ±Inf as the largest float32.
+// Laplace is exactly ε₀-LDP, without slack: it works on integers, and the scale is a rational
+// rounded up. The estimate is unbiased; the mean squared error is about 8d(C/ε₀)² for every
+// input.
 //
 // Source: EAB Proposition 3 and Algorithm 1; the discrete law Ghosh, Roughgarden,
 // Sundararajan, STOC 2009; sampled by [sample.NewLaplace].
 type Laplace struct {
 	config LaplaceConfig
 	unit   int64        // grid steps in the radius
-	scale  sample.Ratio // of the noise, in steps
+	scale  sample.Ratio // of the noise, in grid steps
 	noise  *sample.Table
-	limit  int64 // of a report's values
-	size   int64 // of a report: the sum of its absolute values
+	limit  int64 // largest absolute value in a report
+	size   int64 // largest sum of absolute values in a report
 }
 
 var _ Randomizer = (*Laplace)(nil)
 
 const (
-	// laplaceShift are the fraction bits of the running sum that is rounded.
+	// laplaceShift is the number of fraction bits of the running sum that is rounded.
 	laplaceShift = 40
 	// laplaceDen is the denominator of the noise's scale, below 2^24 steps.
 	laplaceDen = 1 << 27
-	// laplaceTail is how many scales of noise a report can show. Cutting it off
-	// there is post-processing and moves less than e^−126 of mass.
+	// laplaceTail is the number of scales of noise at which a report is cut. Cutting is
+	// post-processing and moves less than e^−126 of mass.
 	laplaceTail = 127
 )
 
@@ -63,7 +62,7 @@ func NewLaplace(c LaplaceConfig) (*Laplace, error) {
 	m := &Laplace{config: c}
 	fraction := min(16, 23+math.Ilogb(c.Eps0))
 	m.unit = 1 << fraction
-	// Rounded up by more than the division's error: less than 1e-11 of ε₀.
+	// Rounded up by more than the division's error, which costs less than 1e-11 of ε₀.
 	scale := float64(2*m.unit) / c.Eps0 * (1 + 0x1p-51)
 	m.scale = sample.Ratio{Num: uint64(math.Ceil(scale * laplaceDen)), Den: laplaceDen}
 	m.limit = min(math.MaxInt32, m.unit+int64(math.Ceil(laplaceTail*scale)))
@@ -75,8 +74,8 @@ func NewLaplace(c LaplaceConfig) (*Laplace, error) {
 	return m, nil
 }
 
-// laplaceSize returns what the sum of the absolute values of dim discrete Laplace
-// variables exceeds with probability at most e^−x, in scales; see laplace.md.
+// laplaceSize returns a bound, in scales, that the sum of the absolute values of dim discrete
+// Laplace variables exceeds with probability at most e^−x; see laplace.md.
 func laplaceSize(dim int, x float64) float64 {
 	d := float64(dim)
 	return d + math.Sqrt(2*d*x) + x
@@ -100,8 +99,8 @@ func (m *Laplace) Randomize(src rng.Source, x []float32, r *Report) {
 	addNoise(src, m.noise, r.Value, m.limit)
 }
 
-// round stores x in grid steps, Σ|k_i| ≤ unit whatever the floats do: k_i is
-// the growth of a whole part that never exceeds unit.
+// round stores x in grid steps. Σ|k_i| ≤ unit holds whatever rounding the floats do, because
+// k_i is the growth of an integer part that never exceeds unit.
 func (m *Laplace) round(src rng.Source, x []float32, k []int32) {
 	size := norm(x, 1)
 	if !(size <= math.MaxFloat64) {
@@ -156,8 +155,8 @@ func (m *Laplace) MSE() float64 {
 	return float64(m.config.Dim) * (1/(2*s*s) + .25) * step * step
 }
 
-// Bits: enough for the largest value and a sign per coordinate.
+// Bits returns enough bits for the largest value and a sign, per coordinate.
 func (m *Laplace) Bits() int { return m.config.Dim * (bits.Len64(uint64(m.limit)) + 1) }
 
-// Event is ε₀ exactly, of class LaplaceL1.
+// Event has exactly ε₀ and class LaplaceL1.
 func (m *Laplace) Event() dp.Report { return dp.Report{Class: dp.LaplaceL1, Eps0: m.config.Eps0} }

@@ -9,27 +9,29 @@ import (
 // Sized is a Mechanism that says how far reports can move a mean.
 type Sized interface {
 	Mechanism
-	// Largest bounds the norm of what the longest report that Check accepts stands
-	// for, over the radius of the ball, in the ball's own norm: one report can move
-	// the mean of n by Largest clip norms over n, whatever the client's data is.
+	// Largest returns the largest norm, over all reports that Check accepts, of the vector
+	// that a report stands for, divided by the radius of the ball and in the ball's own norm.
+	// One report can move the mean of n reports by Largest clip norms over n, whatever its
+	// client's data is.
 	Largest() float64
-	// MeanBound is what the ℓ₂ norm of the mean of n honest reports exceeds with
-	// probability at most MeanChance, whatever the inputs, in their units. A mean
-	// that is longer may be shortened to it: that looks at reports only, and so
-	// costs no privacy. Derived in largest.md.
+	// MeanBound returns a bound, in the units of the inputs, that the ℓ₂ norm of the mean of
+	// n honest reports exceeds with probability at most MeanChance, whatever the inputs. A
+	// longer mean may be shortened to it: shortening uses reports only, and so costs no
+	// privacy. Derived in largest.md.
 	MeanBound(n int64) float64
 }
 
-// MeanChance is how likely a mean of honest reports is above MeanBound.
+// MeanChance is the probability with which a mean of honest reports may exceed MeanBound.
 const MeanChance = 1e-9
 
 var _ = []Sized{(*RR)(nil), (*KRR)(nil), (*SignedKRR)(nil), (*RInf)(nil), (*R1)(nil), (*R2)(nil), (*PrivUnit)(nil), (*Laplace)(nil), (*DiscreteGaussian)(nil)}
 
-// logChance is ln(parts/MeanChance): each of so many events may fail.
+// logChance is ln(parts/MeanChance): each of parts events may fail with an equal share of
+// MeanChance.
 func logChance(parts float64) float64 { return math.Log(parts / MeanChance) }
 
-// meanBound is MeanBound of any mechanism of inputs of length radius at most, whose
-// reports stand for vectors of length longest at most: largest.md, section 2.
+// meanBound is the MeanBound of any mechanism whose inputs have length at most radius and
+// whose reports stand for vectors of length at most longest: largest.md, section 2.
 func meanBound(n int64, radius, longest, mse float64) float64 {
 	if n < 1 {
 		return 0
@@ -38,62 +40,63 @@ func meanBound(n int64, radius, longest, mse float64) float64 {
 	return radius + tail.Bernstein(k*mse, longest+radius, logChance(2))/k
 }
 
-// Largest is that of all reports: every coordinate has the same size.
+// Largest is attained by every report: all coordinates have the same size.
 func (m *RR) Largest() float64 { return m.scale / m.config.Radius }
 
-// MeanBound is that of every mechanism.
+// MeanBound is the general bound; see meanBound.
 func (m *RR) MeanBound(n int64) float64 {
 	root := math.Sqrt(float64(m.config.Dim))
 	return meanBound(n, root*m.config.Radius, root*m.scale, m.MSE())
 }
 
-// Largest is that of all reports, of the distributions' norm ℓ₁.
+// Largest is attained by every report, in the distributions' norm ℓ₁.
 func (m *KRR) Largest() float64 {
 	return (1 - m.lie + float64(m.config.Symbols-1)*m.lie) / m.gap
 }
 
-// MeanBound is that of every mechanism.
+// MeanBound is the general bound; see meanBound.
 func (m *KRR) MeanBound(n int64) float64 { return meanBound(n, 1, math.Sqrt(m.square()), m.MSE()) }
 
-// Largest is that of all reports.
+// Largest is attained by every report.
 func (m *SignedKRR) Largest() float64 { return m.scale / m.config.Radius }
 
-// MeanBound is that of every mechanism.
+// MeanBound is the general bound; see meanBound.
 func (m *SignedKRR) MeanBound(n int64) float64 {
 	return meanBound(n, m.config.Radius, m.scale, m.MSE())
 }
 
-// Largest is that of all reports: each coordinate that is named has the same size.
+// Largest is attained by every report: each of its coordinates has the same size.
 func (m *RInf) Largest() float64 { return m.scale / m.config.Radius }
 
-// MeanBound is that of every mechanism.
+// MeanBound is the general bound; see meanBound.
 func (m *RInf) MeanBound(n int64) float64 {
 	return meanBound(n, math.Sqrt(float64(m.config.Dim))*m.config.Radius, math.Sqrt(float64(m.bits.count))*m.scale, m.MSE())
 }
 
-// Largest is in ℓ₁, attained by one bit: every coordinate moves by the same.
+// Largest is in ℓ₁ and attained by a report of one bit, which moves every coordinate by the
+// same amount.
 func (m *R1) Largest() float64 {
 	return float64(m.config.Dim) * float64(m.bits.count) * m.scale / m.config.Radius
 }
 
-// MeanBound is that of every mechanism.
+// MeanBound is the general bound; see meanBound.
 func (m *R1) MeanBound(n int64) float64 {
 	return meanBound(n, m.config.Radius, math.Sqrt(float64(m.config.Dim))*float64(m.bits.count)*m.scale, m.MSE())
 }
 
-// Largest counts the noise that Check allows, in ℓ₁.
+// Largest includes the largest noise that Check accepts, in ℓ₁.
 func (m *Laplace) Largest() float64 { return float64(m.size) / float64(m.unit) }
 
-// MeanBound is that of every mechanism.
+// MeanBound is the general bound; see meanBound.
 func (m *Laplace) MeanBound(n int64) float64 {
 	return meanBound(n, m.config.Radius, m.Largest()*m.config.Radius, m.MSE())
 }
 
-// Largest counts the noise that Check allows.
+// Largest includes the largest noise that Check accepts.
 func (m *DiscreteGaussian) Largest() float64 { return m.longest / gaussianUnit }
 
-// MeanBound: the noise of n reports is sub-Gaussian of n times the variance, and
-// rounded inputs are at most √d steps longer than the ball.
+// MeanBound uses that the summed noise of n reports is sub-Gaussian with n times the
+// variance, and that rounded inputs are at most √d steps longer than the ball.
 func (m *DiscreteGaussian) MeanBound(n int64) float64 {
 	if n < 1 {
 		return 0
@@ -103,15 +106,15 @@ func (m *DiscreteGaussian) MeanBound(n int64) float64 {
 	return step * (gaussianUnit + 1 + math.Sqrt(float64(m.config.Dim)) + noise)
 }
 
-// Largest is the length that Check allows: that of an honest report, by at most an
-// eighth longer, and the rounding.
+// Largest is the largest length that Check accepts: that of an honest report, at most an
+// eighth longer than the unit vector, and its rounding.
 func (m *PrivUnit) Largest() float64 { return m.longest() * m.scale / m.config.Radius }
 
-// longest is the length that Check allows, in grid units.
+// longest is the largest length that Check accepts, in grid units.
 func (m *PrivUnit) longest() float64 { return privUnitLimit + math.Sqrt(float64(m.config.Dim)) }
 
-// MeanBound knows that reports point in nearly all directions: their sum is hardly
-// longer than the root of the sum of their squares. Largest.md, section 3.
+// MeanBound uses that reports point in nearly all directions: their sum is hardly longer than
+// the root of the sum of their squares. See largest.md, section 3.
 func (m *PrivUnit) MeanBound(n int64) float64 {
 	radius := m.config.Radius
 	any := meanBound(n, radius, m.longest()*m.scale, m.MSE())
@@ -119,10 +122,10 @@ func (m *PrivUnit) MeanBound(n int64) float64 {
 		return any
 	}
 	k, d := float64(n), float64(m.config.Dim)
-	// Four events: a long R, a long part across the inputs, one report far along its
+	// Four events may fail: a long R, a long part across the inputs, one report far along its
 	// input, a long part along them.
 	stretch := math.Exp((math.Log(k) + logChance(4)) / lengthRate)
-	report := m.scale * privUnitUnit * stretch // the length of a report that is no longer
+	report := m.scale * privUnitUnit * stretch // the length of a report without a long R
 	across := report / math.Sqrt(k*(d-1)) * tail.Length(m.config.Dim, logChance(4))
 	// The density of v is at most that of the uniform law times dense; square is at
 	// least E⟨v,u⟩².
@@ -139,8 +142,8 @@ func (m *PrivUnit) MeanBound(n int64) float64 {
 	return math.Min(any, stretch*radius+across+along+rounding)
 }
 
-// Largest is that of PrivUnit.
+// Largest is PrivUnit's.
 func (m *R2) Largest() float64 { return m.unit.Largest() }
 
-// MeanBound is that of PrivUnit.
+// MeanBound is PrivUnit's.
 func (m *R2) MeanBound(n int64) float64 { return m.unit.MeanBound(n) }

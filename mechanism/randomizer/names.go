@@ -11,8 +11,8 @@ type Config struct {
 	Dim    int     // Required: length of the input; for "krr" the number of symbols
 	Radius float64 // Required, but for "krr": bound on the input's norm, see [Norm]
 	Eps0   float64 // Required: ε₀ in nats
-	// Bits is how many coordinates ("rinf") or bits ("r1") a report has: 0 means
-	// 1. All others take 0 only. [BestBits] returns the best.
+	// Bits is the number of coordinates ("rinf") or bits ("r1") in a report; 0 means 1. All
+	// other randomizers take 0 only. [BestBits] returns the best number.
 	Bits int
 }
 
@@ -47,7 +47,7 @@ func New(name string, c Config) (Randomizer, error) {
 	return nil, fmt.Errorf("randomizer: name %q must be one of %s", name, strings.Join(Names(), ", "))
 }
 
-// made keeps a failed constructor's nil pointer out of the interface.
+// made returns a nil interface, not one that holds a nil pointer, if the constructor failed.
 func made[R Randomizer](m R, err error) (Randomizer, error) {
 	if err != nil {
 		return nil, err

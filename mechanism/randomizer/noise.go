@@ -7,7 +7,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// noiseBlock is what a table fills at a time.
+// noiseBlock is the number of draws that a table makes at a time.
 type noiseBlock [512]int64
 
 var noiseBlocks = sync.Pool{New: func() any { return new(noiseBlock) }}
@@ -24,6 +24,6 @@ func addNoise(src rng.Source, t *sample.Table, value []int32, limit int64) {
 		}
 		value = value[n:]
 	}
-	clear(block[:]) // noise that is known is none
+	clear(block[:]) // noise must not stay in memory
 	noiseBlocks.Put(block)
 }

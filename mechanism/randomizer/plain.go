@@ -16,12 +16,12 @@ type PlainConfig struct {
 	Radius float64 // largest size of a coordinate, in the units of x
 }
 
-// Plain is no randomizer at all: the report is the input, rounded to fixed
-// point. It is the baseline without privacy and has no Event, so no accounting
-// takes it. Inputs beyond the radius are cut off coordinate by coordinate.
+// Plain is not a randomizer: its report is the input, rounded to fixed point. It is the
+// baseline without privacy. It has no Event, so no accountant accepts it. Inputs beyond the
+// radius are cut off coordinate by coordinate.
 type Plain struct {
 	config PlainConfig
-	unit   float64 // of a report, in the units of x
+	unit   float64 // what one unit of a report stands for, in the units of x
 }
 
 var _ Mechanism = (*Plain)(nil)
@@ -74,5 +74,5 @@ func (m *Plain) Estimate(mean []float64, sum []int64, n int64) { estimate(mean, 
 // MSE bounds the rounding: a quarter of a squared unit a coordinate.
 func (m *Plain) MSE() float64 { return float64(m.config.Dim) * m.unit * m.unit / 4 }
 
-// Bits is 25 bits and a sign a coordinate.
+// Bits is 25 bits and a sign per coordinate.
 func (m *Plain) Bits() int { return m.config.Dim * (plainBits + 2) }

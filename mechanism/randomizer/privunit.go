@@ -17,42 +17,39 @@ type PrivUnitConfig struct {
 	Eps0   float64 // ε₀ in nats, at least 2^-20; with its slack at most dp.MaxEps0
 }
 
-// PrivUnit is the ℓ₂ mechanism of Bhowmick et al. for the ball ‖x‖₂ ≤ C: a
-// random unit vector v that lies with probability p in the cap ⟨v,u⟩ ≥ γ around
-// the input's direction u and otherwise outside it, uniform in either part. γ
-// is the one with the least error, p the largest that keeps the ratio of the
-// two densities at E. The report is R·v in fixed point, where R ≈ 1 is a random
-// length independent of everything, with P[|ln R| > t] = e^(−4096·t): it costs
-// a share 1.2e-7 of the error, and gives every cell of the fixed-point grid a
-// smooth law of the length, without which a rounding error could decide whether
-// a cell is reachable at all.
+// PrivUnit is the ℓ₂ mechanism of Bhowmick et al. for the ball ‖x‖₂ ≤ C. It draws a random
+// unit vector v that lies with probability p in the cap ⟨v,u⟩ ≥ γ around the input's
+// direction u, otherwise outside it, and is uniform in either part. γ is the one with the
+// least error, p the largest that keeps the ratio of the two densities at E. The report is
+// R·v in fixed point. R ≈ 1 is a random length independent of everything, with P[|ln R| > t]
+// = e^(−4096·t). It costs a share 1.2e-7 of the error. It gives every cell of the fixed-point
+// grid a smooth law of the length; without it a rounding error could decide whether a cell is
+// reachable at all.
 //
-// A vector shorter than C keeps its mean through its sign: u = x/‖x‖ with
-// probability (1+‖x‖/C)/2, else −x/‖x‖. Zero takes the first axis for x/‖x‖. A
-// longer vector is scaled onto the sphere; NaN counts as 0 and ±Inf as the
-// largest float32.
+// A vector shorter than C keeps its mean through its sign: u = x/‖x‖ with probability
+// (1+‖x‖/C)/2, else −x/‖x‖. Zero takes the first axis for x/‖x‖. A longer vector is scaled
+// onto the sphere; NaN counts as 0 and ±Inf as the largest float32.
 //
-// The real-valued mechanism is exactly ε₀-LDP; [PrivUnit.Event] adds the slack
-// of p, q and of the float arithmetic before the grid, 4.3e-6 at d = 4420. What is
-// bounded and what is assumed is in privunit.md. Unbiased. The mean squared
-// error over C² is K−‖x/C‖², K ≈ d·v(ε₀), and is largest at x = 0; at ε₀ = 2, 3,
-// 4, 5, 6 v = 1.617, .743, .435, .292, .213 for large d.
+// The real-valued mechanism is exactly ε₀-LDP; [PrivUnit.Event] adds the slack of p, q and of
+// the float arithmetic before the grid, 4.3e-6 at d = 4420. privunit.md says what is bounded
+// and what is assumed. The estimate is unbiased. The mean squared error over C² is K−‖x/C‖²,
+// K ≈ d·v(ε₀), and is largest at x = 0; at ε₀ = 2, 3, 4, 5, 6 v = 1.617, .743, .435, .292,
+// .213 for large d.
 //
-// Source: Bhowmick, Duchi, Freudiger, Kapoor, Rogers, "Protection Against
-// Reconstruction and Its Applications in Private Federated Learning", arXiv
-// 1812.00984v2, Algorithm 1, with the split of ε₀ optimised and the cap's mass
-// exact in every dimension.
+// Source: Bhowmick, Duchi, Freudiger, Kapoor, Rogers, "Protection Against Reconstruction and
+// Its Applications in Private Federated Learning", arXiv 1812.00984v2, Algorithm 1, with the
+// split of ε₀ optimised and the cap's mass exact in every dimension.
 type PrivUnit struct {
 	config PrivUnitConfig
 	cap    sphereCap
-	// rare is the exact probability, a float64 taken literally, of the less
-	// likely of the two parts; rareCap says that this is the cap.
+	// rare is the probability of the less likely of the two parts: a float64, taken as the
+	// exact number that it is. rareCap says whether that part is the cap.
 	rare    float64
 	rareCap bool
 	// mean is m = E⟨v,u⟩, scale the length that one grid unit stands for.
 	mean, scale float64
 	event       dp.Report
-	// scratch holds *privUnitScratch, so that reports carry no noise along.
+	// scratch holds *privUnitScratch, which keeps the noise out of reports.
 	scratch *sync.Pool
 }
 
@@ -64,16 +61,16 @@ type privUnitScratch struct {
 }
 
 const (
-	// privUnitBits is F, the number of fraction bits: steps of 2^−16 of the unit
-	// sphere. Coarse, because the slack grows as 2^F; the rounding adds d·4^−F/12
-	// to the squared length, a share 9e-8 of the error at d = 4420.
+	// privUnitBits is F, the number of fraction bits: steps of 2^−16 of the unit sphere. The
+	// grid is coarse because the slack grows as 2^F; the rounding adds d·4^−F/12 to the
+	// squared length, a share 9e-8 of the error at d = 4420.
 	privUnitBits = 16
 	privUnitUnit = 1 << privUnitBits
-	// lengthRate is 1/s for ln R with the Laplace law of scale s.
+	// lengthRate is 1/s, where s is the scale of the Laplace law of ln R.
 	lengthRate = 4096
 	// lengthLimit bounds R; see length.
 	lengthLimit = 1.125
-	// privUnitLimit bounds a report's values: 18 bits with the sign.
+	// privUnitLimit bounds the absolute values in a report: 18 bits with the sign.
 	privUnitLimit = lengthLimit * privUnitUnit
 )
 
@@ -103,8 +100,8 @@ func newPrivUnit(c PrivUnitConfig, k sphereCap) (*PrivUnit, error) {
 // split chooses the probability of the cap and derives what follows from it.
 func (m *PrivUnit) split() {
 	k, eps0 := m.cap, m.config.Eps0
-	// In the cap Eq/(1+q(E−1)), outside (1−q)/(1+q(E−1)). The rarer of the two
-	// is kept: a float64 near 1 would lose the other's digits.
+	// p is Eq/(1+q(E−1)) for the cap and (1−q)/(1+q(E−1)) outside. The rarer of the two is
+	// kept, because a float64 near 1 would lose the digits of the other.
 	denominator := 1 + k.mass*math.Expm1(eps0)
 	in, out := math.Exp(eps0)*k.mass/denominator, (1-k.mass)/denominator
 	m.rareCap = in < out
@@ -113,12 +110,12 @@ func (m *PrivUnit) split() {
 	if !m.rareCap {
 		inside, outside = outside, inside
 	}
-	// E⟨v,u⟩ with both halves of S: the uniform law has mean zero.
+	// E⟨v,u⟩; the uniform law has mean zero, so S outside the cap is −S inside.
 	m.mean = k.first * (inside/k.mass - outside/(1-k.mass))
 	// E[R] = 1/(1−s²) for ln R of the Laplace law with scale s.
 	meanLength := 1 / (1 - 1./(lengthRate*lengthRate))
 	m.scale = m.config.Radius / (m.mean * meanLength * privUnitUnit)
-	// The ratio of the densities as chosen, not as wished.
+	// The ratio of the densities as they are after rounding, not as intended.
 	ratio := math.Log(inside) - math.Log(outside) + math.Log1p(-k.mass) - k.logMass
 	m.event = dp.Report{
 		Class: dp.Generic,
@@ -129,7 +126,7 @@ func (m *PrivUnit) split() {
 // privUnitSlack bounds what the arithmetic adds to ln E; privunit.md derives
 // each line.
 func privUnitSlack(dim int) float64 {
-	d, chain := float64(dim), float64(sumChain(dim)) // L: additions on a term's way
+	d, chain := float64(dim), float64(sumChain(dim)) // L: the number of additions that a term passes through
 	// How far the computed R·v may lie from the exact one: α in ℓ₂, so at most
 	// √d·α in ℓ₁.
 	alpha := lengthLimit * (20*chain + 200) * 0x1p-53
@@ -161,9 +158,9 @@ func (m *PrivUnit) Randomize(src rng.Source, x []float32, r *Report) {
 	round(r.Value, x, scratch.z, along, across)
 }
 
-// direction draws the report up to the last step: the report is
-// along·x + across·z, rounded, with z in the scratch. It replaces *x by a
-// cleaned copy where it is zero or not finite.
+// direction draws the report except for its last step: the report is along·x + across·z,
+// rounded, with z in the scratch. It replaces *x by a cleaned copy if *x is zero or not
+// finite.
 func (m *PrivUnit) direction(src rng.Source, x *[]float32, scratch *privUnitScratch) (along, across float64) {
 	var s sums
 	for {
@@ -172,9 +169,9 @@ func (m *PrivUnit) direction(src rng.Source, x *[]float32, scratch *privUnitScra
 			*x = scratch.clean(*x)
 			s.xx, s.xz = products(*x, scratch.z)
 		}
-		// A condition on the two sums that does not depend on the direction of
-		// z's part across u, so that this stays uniform. It nearly always holds
-		// for d ≥ 20; it keeps the relative errors of short z bounded.
+		// This condition depends on the two sums and not on the direction of z's part across
+		// u, so that direction stays uniform. It nearly always holds for d ≥ 20; it bounds
+		// the relative errors of short z.
 		across2 := s.zz - s.xz*s.xz/s.xx
 		if m.config.Dim == 1 || across2 >= s.zz/2 && s.zz >= float64(m.config.Dim)/4 {
 			break
@@ -188,8 +185,8 @@ func (m *PrivUnit) direction(src rng.Source, x *[]float32, scratch *privUnitScra
 	return combine(m.config.Dim, s, sign*t, sin, privUnitUnit*length(src))
 }
 
-// combine returns the factors of x and of z in the vector of the given length
-// whose direction has cosine t with x and sine sin, away from x towards z.
+// combine returns the factors of x and of z in the vector of length long whose direction has
+// cosine t and sine sin with x, away from x towards z.
 func combine(dim int, s sums, t, sin, long float64) (along, across float64) {
 	size := math.Sqrt(s.xx) // ‖x‖
 	if dim == 1 {
@@ -201,7 +198,7 @@ func combine(dim int, s sums, t, sin, long float64) (along, across float64) {
 	return along, across
 }
 
-// height draws t = ⟨v,u⟩ and √(1−t²): the side by an exact coin, then t from the
+// height draws t = ⟨v,u⟩ and √(1−t²). An exact coin chooses the side, then t comes from the
 // law of a uniform v restricted to that side.
 func (m *PrivUnit) height(src rng.Source) (t, sin float64) {
 	inside := sample.Bernoulli(src, m.rare) == m.rareCap
@@ -222,9 +219,9 @@ func (m *PrivUnit) height(src rng.Source) (t, sin float64) {
 	}
 }
 
-// contains tells on which side of the edge the point with cosine t and sine sin
-// lies. Near the pole, where the cosine is flat, the sine decides: a cosine off
-// by 2^−53 would move the edge of a cap of angle φ by 2^−53/φ.
+// contains says whether the point with cosine t and sine sin lies in the cap. Near the pole,
+// where the cosine is flat, it compares sines: an error of 2^−53 in the cosine would move the
+// edge of a cap of angle φ by 2^−53/φ.
 func (c *sphereCap) contains(t, sin float64) bool {
 	if c.cos > .8 {
 		return t > 0 && sin <= c.sin
@@ -251,8 +248,8 @@ func (c *sphereCap) draw(src rng.Source) (t, sin float64) {
 // R^d, d ≥ 2, with density proportional to (1−t²)^((d−3)/2), and √(1−t²).
 func uniformHeight(src rng.Source, dim int) (t, sin float64) {
 	if dim < 128 {
-		// By its definition: in few dimensions t may come so close to ±1 that
-		// the sine must not be computed from it.
+		// In few dimensions t is drawn by its definition: it may come so close to ±1 that the
+		// sine must not be computed from it.
 		for {
 			first := sample.Normal(src)
 			var rest float64
@@ -260,7 +257,7 @@ func uniformHeight(src rng.Source, dim int) (t, sin float64) {
 				z := sample.Normal(src)
 				rest += z * z
 			}
-			if all := first*first + rest; all >= float64(dim)/4 { // as in direction
+			if all := first*first + rest; all >= float64(dim)/4 { // the same condition as in direction
 				return first / math.Sqrt(all), math.Sqrt(rest / all)
 			}
 		}
@@ -311,7 +308,7 @@ func (m *PrivUnit) Check(r *Report) error {
 	if err := checkDense(r, m.config.Dim, privUnitLimit); err != nil {
 		return err
 	}
-	// The length too: else a client could count √d times.
+	// Without this check of the length a client could count √d times.
 	var square uint64
 	for _, v := range r.Value {
 		square += uint64(int64(v) * int64(v))
@@ -336,8 +333,8 @@ func (m *PrivUnit) MSE() float64 {
 	return m.scale * m.scale * square
 }
 
-// Bits: 18 per coordinate, enough for ±1.125·2^16.
+// Bits is 18 per coordinate, enough for ±1.125·2^16.
 func (m *PrivUnit) Bits() int { return m.config.Dim * (privUnitBits + 2) }
 
-// Event is of the generic class: any ε₀-LDP randomizer.
+// Event is of the generic class, that of any ε₀-LDP randomizer.
 func (m *PrivUnit) Event() dp.Report { return m.event }

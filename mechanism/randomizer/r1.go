@@ -18,24 +18,24 @@ type R1Config struct {
 	Count int
 }
 
-// R1 is the mechanism R_1 for the ball ‖x‖₁ ≤ a: R_∞ after a Hadamard
-// transform. With H the D×D matrix of signs, D the least power of two ≥ d, all
-// |(Hx)_j| ≤ ‖x‖₁ ≤ a; a report holds m uniformly random rows j, drawn without
-// replacement, and one bit of each (Hx)_j, passed through binary randomized
-// response of ε₀/m. Each stands for ±(a/m)/tanh(ε₀/2m) times row j.
+// R1 is the mechanism R_1 for the ball ‖x‖₁ ≤ a: R_∞ after a Hadamard transform. With H the
+// D×D matrix of signs, D the least power of two ≥ d, all
+// |(Hx)_j| ≤ ‖x‖₁ ≤ a. A report holds m uniformly random rows j, drawn without replacement,
+// and one bit of each (Hx)_j, passed through binary randomized response of ε₀/m. Each stands
+// for ±(a/m)/tanh(ε₀/2m) times row j.
 //
-// Longer inputs are scaled into the ball; NaN counts as 0 and ±Inf as the
-// largest float32. Exactly ε₀-LDP, without slack: the row does not depend on x,
-// the flip is drawn exactly, and whatever the rounding of (Hx)_j does is done
-// to a bit before its flip. Unbiased (to the float sum's 1e-13 or so); the mean
-// squared error is a²d/(m·tanh²(ε₀/2m)) − c‖x‖², at m = 1 with c = 1:
-// a²d((E+1)/(E−1))², as in G21's remark 1. It is largest at x = 0.
+// Longer inputs are scaled into the ball; NaN counts as 0 and ±Inf as the largest float32. R1
+// is exactly ε₀-LDP, without slack: the row does not depend on x, the flip is drawn exactly,
+// and the rounding of (Hx)_j changes a bit only before its flip. The estimate is unbiased (up
+// to the float sum's error of about 1e-13); the mean squared error is a²d/(m·tanh²(ε₀/2m)) −
+// c‖x‖², at m = 1 with c = 1: a²d((E+1)/(E−1))², as in G21's remark 1. It is largest at x =
+// 0.
 //
-// Padding to D costs nothing of the variance's first term, which has d and not
-// D in it: a row restricted to the first d coordinates has d signs, and the
-// estimates of the padding are dropped unseen. For m ≥ 2 restricted rows are not
-// orthogonal any more: c = 1 − (m−1)(D−d)/(m(D−1)). The message has D rows to
-// choose from, ⌈log₂ d⌉ bits, as without padding.
+// Padding to D does not change the variance's first term, which has d and not D in it: a row
+// restricted to the first d coordinates has d signs, and the estimates of the padding are
+// dropped. For m ≥ 2 restricted rows are not orthogonal any more: c = 1 −
+// (m−1)(D−d)/(m(D−1)). The message has D rows to choose from, ⌈log₂ d⌉ bits, as without
+// padding.
 //
 // A report takes O(md) on both sides. Sums are kept in coordinates, not rows.
 //
@@ -92,7 +92,7 @@ func (m *R1) Randomize(src rng.Source, x []float32, r *Report) {
 // signs64 returns the first 64 signs of row j of H: bit i is set where
 // H[j][i] = (−1)^|i∧j| is −1.
 func signs64(j uint32) uint64 {
-	// Bits of i that j has in common with each of 1, 2, 4, …, 32.
+	// These are the bits of i that j has in common with each of 1, 2, 4, …, 32.
 	columns := [6]uint64{
 		0xaaaaaaaaaaaaaaaa, 0xcccccccccccccccc, 0xf0f0f0f0f0f0f0f0,
 		0xff00ff00ff00ff00, 0xffff0000ffff0000, 0xffffffff00000000,
@@ -104,8 +104,8 @@ func signs64(j uint32) uint64 {
 	return s
 }
 
-// signsAt returns the signs of columns 64·block … 64·block+63 of row j, first
-// being signs64(j): all turned round if the higher bits have odd parity.
+// signsAt returns the signs of columns 64·block … 64·block+63 of row j, where first is
+// signs64(j). The signs are all inverted if the higher bits have odd parity.
 func signsAt(first uint64, j uint32, block int) uint64 {
 	return first ^ -uint64(bits.OnesCount32(j>>6&uint32(block))&1)
 }
@@ -178,5 +178,5 @@ func (m *R1) MSE() float64 {
 // Bits is ⌈log₂ d⌉ for each row and one for its sign.
 func (m *R1) Bits() int { return m.bits.size() }
 
-// Event is ε₀ exactly, of the generic class.
+// Event has exactly ε₀ and the generic class.
 func (m *R1) Event() dp.Report { return dp.Report{Class: dp.Generic, Eps0: m.config.Eps0} }

@@ -12,22 +12,20 @@ type R2Config struct {
 	Eps0   float64 // ε₀ in nats, at least 2^-20; with its slack at most dp.MaxEps0
 }
 
-// R2 is the hemisphere mechanism of Duchi, Jordan and Wainwright for the ball
-// ‖x‖₂ ≤ C: a random unit vector, uniform on the hemisphere around the input's
-// direction with probability E/(E+1), else on the opposite one. It is
-// [PrivUnit] with the cap ⟨v,u⟩ ≥ 0 of mass 1/2 in place of the best one, and
-// shares its arithmetic: the sign of short inputs, the random length, the grid,
-// the rule for inputs outside the ball, and the slack, whose derivation in
-// privunit.md holds for every cap (§7).
+// R2 is the hemisphere mechanism of Duchi, Jordan and Wainwright for the ball ‖x‖₂ ≤ C: it
+// draws a random unit vector, uniform on the hemisphere around the input's direction with
+// probability E/(E+1), else on the opposite one. It is [PrivUnit] with the cap ⟨v,u⟩ ≥ 0 of
+// mass 1/2 in place of the best one, and shares its arithmetic: the sign of short inputs, the
+// random length, the grid, the rule for inputs outside the ball, and the slack, whose
+// derivation in privunit.md holds for every cap (§7).
 //
-// Unbiased. The mean squared error is C²·((E+1)/(E−1))²/h² − ‖x‖², with
-// h = E|⟨v,u⟩| = Γ(d/2)/(√π·Γ((d+1)/2)) ≈ √(2/(πd)), so about
-// C²·(π/2)·d·((E+1)/(E−1))², largest at x = 0; G21's remark 1 has 14 for π/2.
-// PrivUnit is never worse, and at ε₀ = 2, 4, 6 better by factors of 1.7, 3.9
-// and 7.4; this one is here to compare.
+// Unbiased. The mean squared error is C²·((E+1)/(E−1))²/h² − ‖x‖², with h = E|⟨v,u⟩| =
+// Γ(d/2)/(√π·Γ((d+1)/2)) ≈ √(2/(πd)), so about C²·(π/2)·d·((E+1)/(E−1))², largest at x = 0;
+// G21's remark 1 has 14 for π/2. PrivUnit is never worse, and at ε₀ = 2, 4, 6 better by
+// factors of 1.7, 3.9 and 7.4; R2 is here for comparison.
 //
-// Source: Duchi, Jordan, Wainwright, "Minimax Optimal Procedures for Locally
-// Private Estimation", JASA 2018, arXiv 1604.02390, §4.2.3.
+// Source: Duchi, Jordan, Wainwright, "Minimax Optimal Procedures for Locally Private
+// Estimation", JASA 2018, arXiv 1604.02390, §4.2.3.
 type R2 struct{ unit *PrivUnit }
 
 var _ Randomizer = (*R2)(nil)
@@ -69,7 +67,7 @@ func (m *R2) Estimate(mean []float64, sum []int64, n int64) { m.unit.Estimate(me
 // MSE is attained at x = 0; an input of length C has C² less.
 func (m *R2) MSE() float64 { return m.unit.MSE() }
 
-// Bits: 18 per coordinate.
+// Bits is 18 per coordinate.
 func (m *R2) Bits() int { return m.unit.Bits() }
 
 // Event is of the generic class, ε₀ with the slack of the arithmetic.

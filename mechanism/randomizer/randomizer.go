@@ -1,15 +1,15 @@
-// Package randomizer holds the local randomizers: what a client does to its
-// vector before anything leaves the device, and how the coordinator turns the
-// sum of the reports back into an unbiased mean.
+// Package randomizer holds the local randomizers: what a client does to its vector before
+// anything leaves the device, and how the coordinator turns the sum of the reports back into
+// an unbiased mean.
 //
-// Every report is a vector of fixed-point integers, dense or sparse. Quantising
-// is part of the randomizer, so that a sum of reports is exact and does not
-// depend on the order of the reports or on the machine.
+// Every report is a vector of fixed-point integers, dense or sparse. Quantising is part of
+// the randomizer, so that a sum of reports is exact and does not depend on the order of the
+// reports or on the machine.
 //
-// A randomizer is checked once, in its constructor. Randomizing cannot fail:
-// an input outside the declared ball is brought into it by the rule written at
-// the randomizer, NaN counts as 0, and neither errors nor panics nor the size
-// of a report depend on the values of the input. The time does: see [Mechanism].
+// A randomizer's parameters are checked once, in its constructor. Randomizing cannot fail: an
+// input outside the declared ball is brought into it by the rule in the randomizer's comment,
+// and NaN counts as 0. Neither errors nor panics nor the size of a report depend on the
+// values of the input; the running time does, see [Mechanism].
 //
 // eps0 (ε₀) is the local privacy parameter in nats of one report, E = e^ε₀.
 //
@@ -23,11 +23,10 @@
 //	privunit    ‖x‖₂ ≤ C              C²d·v(ε₀)                         18d bits
 //	laplace     ‖x‖₁ ≤ C              8d(C/ε₀)²                         25d bits at ε₀ = 2
 //
-// None of them relies on a shuffler. Without one (dp.Local) each report is
-// ε₀-differentially private as it stands, against everybody including the
-// coordinator, and T reports of a client spend Tε₀; what a shuffler adds is
-// accounted elsewhere. Local use therefore needs nothing but one of these, the
-// sum of the reports, and Estimate.
+// None of them relies on a shuffler. Without one (dp.Local) each report is ε₀-differentially
+// private as it stands, against everybody including the coordinator, and T reports of a
+// client spend Tε₀. Package account computes what a shuffler adds. So local use needs only a
+// randomizer, the sum of the reports, and Estimate.
 package randomizer
 
 import (
@@ -37,9 +36,9 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// Report is one client's message: fixed-point integers whose unit is the
-// randomizer's. With Index nil it is dense, Value[i] belonging to coordinate
-// i; otherwise Value[i] belongs to coordinate Index[i] and all others are 0.
+// Report is one client's message: fixed-point integers whose unit depends on the randomizer.
+// If Index is nil the report is dense and Value[i] belongs to coordinate i. Otherwise
+// Value[i] belongs to coordinate Index[i], and all other coordinates are 0.
 type Report struct {
 	Index []uint32
 	Value []int32
@@ -52,7 +51,7 @@ type Report struct {
 // and on whether the input is zero or not finite; a client must not let others
 // time single reports.
 type Mechanism interface {
-	// Name identifies the mechanism, such as "privunit".
+	// Name returns the mechanism's name, such as "privunit".
 	Name() string
 	// Dim is the length of the input vector.
 	Dim() int
@@ -61,8 +60,8 @@ type Mechanism interface {
 	// Randomize overwrites r, made by NewReport, with a randomized report of x.
 	// It panics only if x or r has the wrong length.
 	Randomize(src rng.Source, x []float32, r *Report)
-	// Check tells whether r could have come from Randomize, by shape and range.
-	// It bounds what a dishonest client can add to a sum.
+	// Check returns an error if r cannot have come from Randomize, by shape and range. It
+	// bounds what a dishonest client can add to a sum.
 	Check(r *Report) error
 	// Add adds a report that passed Check to sum, of length Dim. No sum of fewer
 	// than 2^32 reports overflows, whatever the mechanism; PrivUnit's, RR's and
@@ -80,29 +79,29 @@ type Mechanism interface {
 	Bits() int
 }
 
-// Randomizer is a mechanism that is ε₀-LDP with δ₀ = 0, which is what the
-// bounds on shuffled reports need. A mechanism without a pure guarantee does
-// not have this method, so it cannot be given to a pure accounting by mistake.
+// Randomizer is a mechanism that is ε₀-LDP with δ₀ = 0, as the bounds on shuffled reports
+// require. A mechanism without a pure guarantee lacks the method Event, so it cannot be given
+// to a pure accounting by mistake.
 type Randomizer interface {
 	Mechanism
-	// Event is what one report promises, numeric slack included and rounded up.
+	// Event says what one report promises, including numerical slack and rounded up.
 	Event() dp.Report
 }
 
-// Sparse is a Mechanism whose report is about few coordinates of the input,
-// each projected on its own, so that the others need not be known.
+// Sparse is a Mechanism whose report is about few coordinates of the input. Each of them is
+// projected on its own, so the other coordinates need not be known.
 type Sparse interface {
 	Mechanism
 	// Coordinates is the number of coordinates that a report is about.
 	Coordinates() int
-	// RandomizeAt is Randomize for the input with coordinate j at(j): the same
-	// report from the same source. It calls at once for each coordinate it needs.
+	// RandomizeAt is Randomize for the input whose coordinate j is at(j); the same source
+	// gives the same report. It calls at once for each coordinate that it needs.
 	RandomizeAt(src rng.Source, at func(j int) float32, r *Report)
 }
 
 func checkDim(dim int) error {
-	// Indices are uint32, and float sums over more coordinates than this are
-	// not covered by the slack of privunit.md.
+	// Indices are uint32, and privunit.md's slack covers float sums over at most this many
+	// coordinates.
 	if dim < 1 || dim > 1<<30 {
 		return fmt.Errorf("randomizer: dim = %d must lie between 1 and 2^30", dim)
 	}
@@ -117,9 +116,9 @@ func checkRadius(radius float64) error {
 	return nil
 }
 
-// minEps0 keeps the estimators unbiased and their errors finite: their scales
-// rest on differences of probabilities that are 1/ε₀ times as large, and at
-// 2^−20 these keep a relative 4e-9.
+// minEps0 keeps the estimators unbiased and their errors finite: their scales divide by
+// differences of probabilities, which are about ε₀. At 2^−20 these keep a relative accuracy
+// of 4e-9.
 const minEps0 = 0x1p-20
 
 func checkEps0(eps0 float64) error {
@@ -155,8 +154,8 @@ func checkDense(r *Report, dim int, limit int32) error {
 	return nil
 }
 
-// checkTail is x where Check refuses a report of length or size that an honest
-// client exceeds with probability e^−x at most. To refuse is post-processing.
+// checkTail is x: Check refuses a report whose length or size an honest client exceeds with
+// probability at most e^−x. Refusing is post-processing.
 const checkTail = 100
 
 // addDense adds a dense report.

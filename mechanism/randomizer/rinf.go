@@ -18,22 +18,20 @@ type RInfConfig struct {
 	Coordinates int
 }
 
-// RInf is the mechanism R_∞ for the cube |x_i| ≤ a: m uniformly random
-// coordinates, drawn without replacement, and one bit of each, passed through
-// binary randomized response of ε₀/m. Each stands for ±a·(d/m)/tanh(ε₀/2m) at
-// its coordinate; for m = 1 that is ±a·d·(E+1)/(E−1).
+// RInf is the mechanism R_∞ for the cube |x_i| ≤ a. A report has m uniformly random
+// coordinates, drawn without replacement, and one bit of each, passed through binary
+// randomized response of ε₀/m. Each stands for ±a·(d/m)/tanh(ε₀/2m) at its coordinate; for m
+// = 1 that is ±a·d·(E+1)/(E−1).
 //
-// Inputs outside the cube are projected on it coordinate by coordinate, NaN
-// counts as 0. Exactly ε₀-LDP, without slack: the coordinates, the bits (to the
-// 53 bits of x_j/a) and the flips are drawn exactly, and ε₀/m is rounded down.
-// Unbiased; the mean squared error a²d²/(m·tanh²(ε₀/2m)) − ‖x‖² is largest at
-// x = 0. With m = d it is [RR].
+// Inputs outside the cube are projected on it coordinate by coordinate; NaN counts as 0. RInf
+// is exactly ε₀-LDP, without slack: the coordinates, the bits (to the 53 bits of x_j/a) and
+// the flips are drawn exactly, and ε₀/m is rounded down. The estimate is unbiased; the mean
+// squared error a²d²/(m·tanh²(ε₀/2m)) − ‖x‖² is largest at x = 0. With m = d it is [RR].
 //
-// Source: Girgis, Data, Diggavi, Kairouz, Suresh, "Shuffled Model of
-// Differential Privacy in Federated Learning", AISTATS 2021; used in G21 §4.
-// Several coordinates: the m bits are independent given the coordinates, which
-// do not depend on the input, so their losses add; the error follows from
-// E‖R‖² = m·(value)² and E[R] = x.
+// Source: Girgis, Data, Diggavi, Kairouz, Suresh, "Shuffled Model of Differential Privacy in
+// Federated Learning", AISTATS 2021; used in G21 §4.
+// Several coordinates: the m bits are independent given the coordinates, which do not depend
+// on the input, so their losses add; the error follows from E‖R‖² = m·(value)² and E[R] = x.
 type RInf struct {
 	config RInfConfig
 	bits   sparseBits
@@ -69,7 +67,7 @@ func checkAll(dim int, radius, eps0 float64) error {
 	return checkEps0(eps0)
 }
 
-// flipScale returns (E+1)/(E−1) = 1/tanh(ε₀/2), by which binary randomized
+// flipScale returns (E+1)/(E−1) = 1/tanh(ε₀/2), the factor by which binary randomized
 // response shrinks a mean.
 func flipScale(eps0 float64) float64 { return 1 / math.Tanh(eps0/2) }
 
@@ -146,5 +144,5 @@ func (m *RInf) MSE() float64 { return float64(m.bits.count) * m.scale * m.scale 
 // Bits is ⌈log₂ d⌉ for each coordinate and one for its sign.
 func (m *RInf) Bits() int { return m.bits.size() }
 
-// Event is ε₀ exactly, of the generic class.
+// Event has exactly ε₀ and the generic class.
 func (m *RInf) Event() dp.Report { return dp.Report{Class: dp.Generic, Eps0: m.config.Eps0} }

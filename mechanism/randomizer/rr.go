@@ -14,14 +14,14 @@ type RRConfig struct {
 	Eps0   float64 // ε₀ in nats of the whole report, between 2^-20 and dp.MaxEps0
 }
 
-// RR is binary randomized response: each coordinate of the cube |x_i| ≤ a is
-// rounded to a random bit with mean x_i/a, and every bit is flipped with
-// probability 1/(1+e^(ε₀/d)). An input of ±a is the classical bit.
+// RR is binary randomized response: each coordinate of the cube |x_i| ≤ a is rounded to a
+// random bit with mean x_i/a, and every bit is flipped with probability 1/(1+e^(ε₀/d)). An
+// input of ±a is the classical bit.
 //
-// Inputs outside the cube are projected on it coordinate by coordinate, NaN
-// counts as 0. Exactly ε₀-LDP without slack: bits are drawn exactly, and ε₀/d
-// is rounded down. With d = 1 the report is of class dp.BinaryRR. Unbiased; the
-// mean squared error d·a²/tanh(ε₀/2d)² − ‖x‖² is largest at x = 0.
+// Inputs outside the cube are projected on it coordinate by coordinate; NaN counts as 0. RR
+// is exactly ε₀-LDP, without slack: bits are drawn exactly, and ε₀/d is rounded down. With d
+// = 1 the report is of class dp.BinaryRR. The estimate is unbiased; the mean squared error
+// d·a²/tanh(ε₀/2d)² − ‖x‖² is largest at x = 0.
 type RR struct {
 	config RRConfig
 	each   float64 // ε₀ of one bit
@@ -44,8 +44,8 @@ func splitEps0(eps0 float64, parts int) float64 {
 	if parts == 1 {
 		return eps0
 	}
-	// A division by a power of two is exact; for all others one step down from
-	// the rounded quotient is below the true one.
+	// A division by a power of two is exact. For all other divisors, one step below the
+	// rounded quotient is below the true one.
 	return roundDown(eps0 / float64(parts))
 }
 
@@ -93,7 +93,7 @@ func (m *RR) MSE() float64 { return float64(m.config.Dim) * m.scale * m.scale }
 // Bits is one per coordinate.
 func (m *RR) Bits() int { return m.config.Dim }
 
-// Event is ε₀ exactly; the class is BinaryRR for a single bit, else Generic.
+// Event has exactly ε₀; the class is BinaryRR for a single bit, otherwise Generic.
 func (m *RR) Event() dp.Report {
 	class := dp.Generic
 	if m.config.Dim == 1 {

@@ -16,27 +16,26 @@ type SignedKRRConfig struct {
 	Eps0   float64 // ε₀ in nats, between 2^-20 and dp.MaxEps0
 }
 
-// SignedKRR is k-ary randomized response for the ball ‖x‖₁ ≤ a: the client
-// draws one of the K = 2d symbols (j, ±), (j, sign x_j) with probability
-// |x_j|/a and with what is left, 1 − ‖x‖₁/a, a uniform one, and sends it through
-// [KRR]. A report of (j, ±) stands for ±a/(p−q) at coordinate j, p − q =
+// SignedKRR is k-ary randomized response for the ball ‖x‖₁ ≤ a. The client draws one of the K
+// = 2d symbols (j, ±): the symbol (j, sign x_j) with probability
+// |x_j|/a, and a uniform symbol with the remaining probability 1 − ‖x‖₁/a. It sends the
+// symbol through [KRR]. A report of (j, ±) stands for ±a/(p−q) at coordinate j, p − q =
 // (E−1)/(E+2d−1).
 //
-// Longer inputs are scaled into the ball; NaN counts as 0 and ±Inf as the
-// largest float32. Exactly ε₀-LDP, without slack: only the symbol depends on
-// the input, and whatever law the floats give it, the reports of two inputs are
-// mixtures of KRR's laws, with KRR's bound. The class is dp.KRR with 2d symbols,
-// for d = 1 dp.BinaryRR: a client with a random symbol is covered, because
-// hockey-stick divergences are jointly convex.
+// Longer inputs are scaled into the ball; NaN counts as 0 and ±Inf as the largest float32.
+// SignedKRR is exactly ε₀-LDP, without slack. Only the symbol depends on the input. Whatever
+// law floating point gives the symbol, the reports of two inputs are mixtures of KRR's laws,
+// so KRR's bound holds. The class is dp.KRR with 2d symbols, for d = 1 dp.BinaryRR. It covers
+// a client with a random symbol, because hockey-stick divergences are jointly convex.
 //
-// Unbiased, to the float sum's 1e-13 or so: the two symbols of coordinate j are
-// reported with probabilities that differ by (p−q) times x_j/a, as q and the
-// uniform part are the same for both. Every report has the length a/(p−q), so
-// the mean squared error is a²((E+2d−1)/(E−1))² − ‖x‖², largest at x = 0. From
-// E ≈ 2√d on that is below [R1]'s with one bit; it is far above it for small ε₀.
+// The estimate is unbiased, up to the float sum's error of about 1e-13: the two symbols of
+// coordinate j are reported with probabilities that differ by (p−q) times x_j/a, as q and the
+// uniform part are the same for both. Every report has the length a/(p−q), so the mean
+// squared error is a²((E+2d−1)/(E−1))² − ‖x‖², largest at x = 0. From E ≈ 2√d on that is
+// below the error of [R1] with one bit; for small ε₀ it is far above it.
 //
-// Source: the reduction of mean estimation in the ℓ₁ ball to frequencies of its
-// 2d corners; KRR as there.
+// Source: the reduction of mean estimation in the ℓ₁ ball to frequencies of its 2d corners;
+// KRR as there.
 type SignedKRR struct {
 	config SignedKRRConfig
 	corner *KRR
@@ -115,5 +114,5 @@ func (m *SignedKRR) MSE() float64 { return m.scale * m.scale }
 // Bits is ⌈log₂ 2d⌉.
 func (m *SignedKRR) Bits() int { return m.corner.Bits() }
 
-// Event is ε₀ exactly, of class KRR with 2d symbols; BinaryRR for d = 1.
+// Event has exactly ε₀ and class KRR with 2d symbols, or BinaryRR for d = 1.
 func (m *SignedKRR) Event() dp.Report { return m.corner.Event() }

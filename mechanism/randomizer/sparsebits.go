@@ -10,14 +10,14 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// sparseBits is what RInf and R1 share: a report of count signs, each with the index
-// it belongs to, the indices a uniform subset of 0 … among−1 in ascending order.
+// sparseBits is the common part of RInf and R1: a report of count signs, each with its index.
+// The indices are a uniform subset of 0 … among−1, in ascending order.
 type sparseBits struct {
 	among, count int
 	each         float64 // ε₀ of one bit, rounded down
 }
 
-// maxBits bounds the bits of a sparse report: at 50 nats more than 23 are worse
+// maxBits bounds the bits of a sparse report. Even at 50 nats more than 23 bits are worse
 // than fewer.
 const maxBits = 1024
 
@@ -31,10 +31,9 @@ func newBits(dim, among, count int, eps0 float64) (sparseBits, error) {
 	return sparseBits{among: among, count: count, each: splitEps0(eps0, count)}, nil
 }
 
-// BestBits returns the number m ≤ dim of coordinates (of [RInf]) or bits (of
-// [R1]) with the least error at ε₀ = eps0, which is the one that maximises
-// m·tanh²(ε₀/2m): 1 below 3.057, then about ε₀/2.18. It returns 1 where dim or
-// eps0 is out of range.
+// BestBits returns the number m ≤ dim of coordinates (of [RInf]) or bits (of [R1]) with the
+// least error at ε₀ = eps0. It maximises m·tanh²(ε₀/2m): 1 below 3.057, then about ε₀/2.18.
+// It returns 1 if dim or eps0 is out of range.
 func BestBits(dim int, eps0 float64) int {
 	if checkDim(dim) != nil || checkEps0(eps0) != nil {
 		return 1
@@ -44,7 +43,7 @@ func BestBits(dim int, eps0 float64) int {
 		return float64(m) * t * t
 	}
 	m := 1
-	// tanh²(t)/t has one maximum, so the first that is no better ends the search.
+	// tanh²(t)/t has one maximum, so the search ends at the first m that is no better.
 	for m < min(dim, maxBits) && gain(m+1) > gain(m) {
 		m++
 	}
@@ -62,15 +61,15 @@ func (b sparseBits) draw(src rng.Source, index []uint32) {
 		j := uint32(sample.Uniform(src, uint64(top)+1))
 		at, taken := slices.BinarySearch(index[:k], j)
 		if taken {
-			j, at = top, k // above all that were drawn before
+			j, at = top, k // larger than all drawn before
 		}
 		copy(index[at+1:k+1], index[at:k])
 		index[at] = j
 	}
 }
 
-// check refuses what draw and randomizedBit cannot have made. Ascending indices
-// keep a client from putting all its bits in one place.
+// check refuses reports that draw and randomizedBit cannot have made. Because indices ascend,
+// a client cannot put all its bits in one place.
 func (b sparseBits) check(r *Report) error {
 	if len(r.Index) != b.count || len(r.Value) != b.count {
 		return fmt.Errorf("randomizer: report with %d indices and %d values must have %d of each", len(r.Index), len(r.Value), b.count)

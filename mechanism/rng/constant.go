@@ -2,9 +2,9 @@ package rng
 
 import "math/rand/v2"
 
-// Constant is a short generator (PCG) for constants that everybody knows and that
-// happen to be drawn, such as the pictures a fixed feature is computed from. It is
-// no Source: neither noise nor a choice of clients may come from it.
+// Constant is a short generator (PCG) for random-looking constants that everybody knows, such
+// as the pictures from which a fixed feature is computed. It is not a Source: neither noise
+// nor a choice of clients may come from it.
 type Constant struct{ pcg *rand.PCG }
 
 // NewConstant returns the generator of a pair of numbers.

@@ -1,21 +1,19 @@
-// Package rng provides the sources of randomness that noise and sampling draw
-// from.
+// Package rng provides the sources of randomness that noise and sampling draw from.
 //
-// There are two. [Secure] reads the operating system's generator and cannot be
-// seeded: it is the only source whose output may become a real client's noise.
-// [Replay] and [Stream] are keyed by numbers and exist so that a simulation
-// gives the same result for the same seed, whatever the number of workers.
+// There are two. [Secure] reads the operating system's generator and cannot be seeded: it is
+// the only source whose output may become a real client's noise. [Replay] and [Stream] are
+// keyed by numbers and exist so that a simulation gives the same result for the same seed,
+// whatever the number of workers.
 //
-// A Replay source must never reach production noise: who knows the seed can
-// subtract the noise. Keys, nonces and HPKE do not come from here but from
-// crypto/rand directly.
+// A Replay source must never reach production noise: anyone who knows the seed can subtract
+// the noise. Keys, nonces and HPKE use crypto/rand directly and not this package.
 package rng
 
 // Source is a stream of independent, uniform 64-bit words.
 //
-// Fill and Uint64 read the same stream: Fill(dst) stores what len(dst) calls of
-// Uint64 would have returned. Fill is the fast way to many words. A Source must
-// not be used by two goroutines at once.
+// Fill and Uint64 read the same stream: Fill(dst) stores the words that len(dst) calls of
+// Uint64 would have returned, and is faster. A Source must not be used by two goroutines at
+// once.
 type Source interface {
 	Uint64() uint64
 	Fill(dst []uint64)

@@ -6,9 +6,8 @@ import "crypto/rand"
 // system call is shared by many small draws.
 const secureWords = 128
 
-// Secure returns a source that reads crypto/rand. It cannot be seeded or
-// replayed and never fails: where the operating system has no randomness,
-// crypto/rand ends the program.
+// Secure returns a source that reads crypto/rand. It cannot be seeded or replayed and never
+// fails: if the operating system has no randomness, crypto/rand ends the program.
 func Secure() Source { return &secure{next: secureWords} }
 
 type secure struct {
@@ -22,7 +21,7 @@ func (s *secure) Uint64() uint64 {
 		s.next = 0
 	}
 	w := s.buf[s.next]
-	s.buf[s.next] = 0 // a word that has been used is not kept
+	s.buf[s.next] = 0 // a used word does not stay in memory
 	s.next++
 	return w
 }

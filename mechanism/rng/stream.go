@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// streamWords is how far a Stream reads ahead for Uint64 at most; Fill does
-	// not read ahead.
+	// streamWords is the largest number of words that a Stream reads ahead for Uint64; Fill
+	// does not read ahead.
 	streamWords = 32
-	// A stream's first earlyBlocks blocks of two words are encrypted one by one,
-	// earlyStep at a time, as long as only Uint64 is used: to set up the counter
-	// mode costs more than many clients ever draw.
+	// As long as only Uint64 is used, a stream's first earlyBlocks blocks of two words are
+	// encrypted one by one, earlyStep at a time: setting up the counter mode costs more than
+	// many clients' few words.
 	earlyBlocks = 16
 	earlyStep   = 4
 )
@@ -39,12 +39,12 @@ func Replay(seed uint64, path ...uint64) Source { return NewStream(seed, path...
 type Stream struct {
 	seed  uint64
 	block cipher.Block
-	// ctr continues at the counter hi, lo; nil as long as it is not needed.
+	// ctr continues at the counter hi, lo; nil until it is needed.
 	ctr     cipher.Stream
 	hi, lo  uint64
 	early   int
 	counter [aes.BlockSize]byte
-	// buf[next:end] is what has been read ahead.
+	// buf[next:end] holds the words that were read ahead.
 	buf       [streamWords]uint64
 	next, end int
 }
@@ -87,7 +87,7 @@ func (s *Stream) Fill(dst []uint64) {
 	s.read(dst[n:])
 }
 
-// ahead fills buf, which is used up.
+// ahead refills buf when all its words are used.
 func (s *Stream) ahead() {
 	s.next = 0
 	if s.ctr != nil || s.early == earlyBlocks {

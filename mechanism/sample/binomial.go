@@ -6,8 +6,8 @@ import (
 	"math/big"
 )
 
-// NewBinomial prepares the number of successes in n trials of probability
-// exactly p, for 1 ≤ n ≤ 2^53 and 2^−60 ≤ p ≤ 1 − 2^−53: exact.
+// NewBinomial prepares exact draws of the number of successes in n trials of probability p,
+// for 1 ≤ n ≤ 2^53 and 2^−60 ≤ p ≤ 1 − 2^−53.
 func NewBinomial(n int64, p float64) (*Table, error) {
 	if n < 1 || n > 1<<53 {
 		return nil, fmt.Errorf("sample: n = %d must lie between 1 and 2^53", n)
@@ -18,7 +18,8 @@ func NewBinomial(n int64, p float64) (*Table, error) {
 	if p == .5 && n <= 64 {
 		return &Table{coins: int(n)}, nil
 	}
-	// The mode is ⌊(n+1)p⌋; 53 and 54 bits multiply exactly in 128.
+	// The mode is ⌊(n+1)p⌋. The factors have 53 and 54 bits, so 128 bits hold their product
+	// exactly.
 	product := new(big.Float).SetPrec(128).SetInt64(n + 1)
 	whole, _ := product.Mul(product, big.NewFloat(p)).Int64()
 	mode := min(whole, n)
@@ -29,8 +30,8 @@ func NewBinomial(n int64, p float64) (*Table, error) {
 	return newTable(l, mode, math.Sqrt(float64(n)*p*(1-p)), 0)
 }
 
-// NewPoisson prepares the Poisson law with mean exactly lambda, between 2^−60
-// and 2^50: exact.
+// NewPoisson prepares exact draws from the Poisson law with mean lambda, between 2^−60 and
+// 2^50.
 func NewPoisson(lambda float64) (*Table, error) {
 	if !(lambda >= 0x1p-60 && lambda <= 0x1p50) {
 		return nil, fmt.Errorf("sample: lambda = %v must lie between 2^-60 and 2^50", lambda)
@@ -46,8 +47,8 @@ type binomial struct {
 	excess  float64 // np − mode
 }
 
-// direct is how many factors a ratio is multiplied up from, and how large a
-// mode must be for Stirling's series.
+// direct is the largest number of factors from which a ratio is multiplied up, and the
+// smallest mode for which Stirling's series is used.
 const (
 	direct   = 4096
 	stirling = 256
@@ -123,9 +124,9 @@ func (l *poisson) exact(x int64, prec uint) *big.Float {
 
 func newFloat(prec uint) *big.Float { return new(big.Float).SetPrec(prec) }
 
-// multiply encloses the product of factor(1) … factor(x), each at most about 1
-// and with at most six roundings in it. Beyond direct factors the upper end is
-// that of fewer: ratios fall.
+// multiply encloses the product of factor(1) … factor(x). Each factor is at most about 1 and
+// has at most six roundings in it. For more than direct factors the upper end is the product
+// of the first direct ones, because the ratios fall.
 func multiply(x int64, factor func(i int64) float64) (lo, hi float64) {
 	r, n := 1., min(x, direct)
 	for i := int64(1); i <= n; i++ {

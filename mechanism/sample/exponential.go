@@ -61,9 +61,9 @@ func (l laplace) exact(x int64, prec uint) *big.Float {
 	return expRatio(a, new(big.Int).SetUint64(l.num), prec)
 }
 
-// expRatio returns e^(−a/b) for a ≥ 0, b > 0 with a relative error below 2^−prec:
-// the series at an argument below 1/256, whose error of 11 roundings each of the
-// squarings doubles.
+// expRatio returns e^(−a/b) for a ≥ 0, b > 0 with a relative error below 2^−prec. It sums the
+// series at an argument below 1/256, with an error of 11 roundings, and squares the result;
+// each squaring doubles the error.
 func expRatio(a, b *big.Int, prec uint) *big.Float {
 	halvings := uint(max(0, a.BitLen()-b.BitLen()+9))
 	wide := prec + halvings + 64

@@ -18,14 +18,13 @@ const (
 	zigguratArea = 0.00492867323397465535
 )
 
-// strip holds what the fast path needs of one strip: a signed 54-bit odd
-// integer j stands for the point j·width, which is certain to lie under the
-// curve when |j| < inside.
+// strip holds the data for the fast path of one strip. A signed 54-bit odd integer j stands
+// for the point j·width, which certainly lies under the curve if |j| < inside.
 type strip struct {
 	width  float64 // right end of the strip, times 2^−53
 	inside uint64
 	twice  uint64 // 2·inside: |j| < inside is j + inside < 2·inside, unsigned
-	_      uint64 // 32 bytes: the index is a shift
+	_      uint64 // makes the size 32 bytes, so that indexing is a shift
 }
 
 type ziggurat struct {
@@ -40,7 +39,7 @@ var zig = newZiggurat()
 func newZiggurat() *ziggurat {
 	z := new(ziggurat)
 	density := func(x float64) float64 { return math.Exp(-x * x / 2) }
-	// The base strip is sampled as a rectangle of the same area, whose part
+	// The base strip is sampled as a rectangle of the same area; the part of the rectangle
 	// beyond the edge stands for the tail.
 	x := zigguratArea / density(zigguratEdge)
 	next := zigguratEdge
@@ -52,19 +51,19 @@ func newZiggurat() *ziggurat {
 		if i < 254 {
 			next = math.Sqrt(-2 * math.Log(zigguratArea/x+density(x)))
 		} else {
-			next = 0 // the top strip closes at the peak, of density 1
+			next = 0 // the top strip ends at the peak, where the density is 1
 		}
 	}
 	return z
 }
 
-// Gaussian fills dst with independent standard normal values. Approximate: the
-// values lie on a fine grid (54 bits within each strip, no bound on the size of
-// tails); normal.md bounds the distance from the real law.
+// Gaussian fills dst with independent standard normal values. They are approximate: the
+// values lie on a fine grid (54 bits within each strip, no bound on the size of tails);
+// normal.md bounds the distance from the real law.
 //
-// Each value takes one word, and about one in a hundred takes more, after all
-// the words of its block: the values drawn depend on len(dst), so
-// Gaussian(src, a) is not the beginning of Gaussian(src, b).
+// Each value takes one word; about one in a hundred takes more words, read after those of its
+// whole block. So the values depend on len(dst): Gaussian(src, a) is not the beginning of
+// Gaussian(src, b).
 func Gaussian(src rng.Source, dst []float64) {
 	for len(dst) > gaussianBlock {
 		gaussianFill(src, dst[:gaussianBlock])
@@ -75,11 +74,11 @@ func Gaussian(src rng.Source, dst []float64) {
 	}
 }
 
-// gaussianBlock keeps a block's words in the first-level cache.
+// gaussianBlock is a number of words that fits the first-level cache.
 const gaussianBlock = 512
 
-// gaussianFill fills one block, not empty. The words are drawn into dst itself
-// and replaced by values in place.
+// gaussianFill fills one block that is not empty. It draws the words into dst itself and
+// replaces them by values in place.
 func gaussianFill(src rng.Source, dst []float64) {
 	words := unsafe.Slice((*uint64)(unsafe.Pointer(&dst[0])), len(dst))
 	src.Fill(words)
@@ -106,7 +105,7 @@ func Normal(src rng.Source) float64 {
 	return float64(j) * s.width
 }
 
-// outside finishes a draw whose word w did not land surely under the curve.
+// outside finishes a draw whose word w did not certainly land under the curve.
 //
 //go:noinline
 func (z *ziggurat) outside(src rng.Source, w uint64) float64 {
@@ -140,12 +139,12 @@ func tail(src rng.Source) float64 {
 	}
 }
 
-// Exponential returns one value of the law with density e^−x. Approximate in
-// that the value is rounded; the absolute error is at most 2^−51 times the
-// larger of 1 and the value, and large values are as likely as they should be.
+// Exponential returns one value of the law with density e^−x. It is approximate because the
+// value is rounded: the absolute error is at most 2^−51 times the larger of 1 and the value,
+// and large values have their right probability.
 func Exponential(src rng.Source) float64 {
-	// −log of a uniform real 2^−k·m with 1/2 ≤ m < 1: the leading zeros give k,
-	// a fresh word gives m, so that small reals keep full precision.
+	// The value is −log of a uniform real 2^−k·m with 1/2 ≤ m < 1. The leading zeros of a
+	// word give k, a fresh word gives m, so that small reals keep full precision.
 	var k int
 	w := src.Uint64()
 	for w == 0 {

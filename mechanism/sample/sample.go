@@ -1,9 +1,9 @@
-// Package sample draws from discrete laws exactly, and from the Gaussian and
-// exponential laws to the resolution of a float64.
+// Package sample draws from discrete laws exactly, and from the Gaussian and exponential laws
+// to the resolution of a float64.
 //
-// Exact means: given independent uniform words, the output has the named law
-// with no rounding anywhere. Parameters are integers, a [Ratio], or a float64
-// taken for the dyadic rational it is.
+// Exact means: given independent uniform words, the output has the named law with no rounding
+// anywhere. Parameters are integers, a [Ratio], or a float64 taken for the dyadic rational it
+// is.
 //
 //	exact        Uniform, Shuffle, Subset, Bernoulli, BernoulliRatio,
 //	             BernoulliExp, BernoulliExpRatio, Flip, Binomial, Geometric,
@@ -13,14 +13,13 @@
 //	approximate  Gaussian, Normal, Exponential: real-valued laws; normal.md
 //	             bounds how far they are from them
 //
-// Nothing here runs in constant time: how many words a sampler reads depends
-// on its parameters and on its output, so an observer who can time a single
-// draw learns about it. Parameters outside the stated range are a programming
-// error and panic.
+// Nothing here runs in constant time: how many words a sampler reads depends on its
+// parameters and on its output, so an observer who can time a single draw learns about it.
+// Parameters outside the stated range are a programming error and panic.
 //
-// The exact methods are those of Canonne, Kamath and Steinke, "The Discrete
-// Gaussian for Differential Privacy" (arXiv 2004.00010v5), and of Lemire, "Fast
-// random integer generation in an interval" (arXiv 1805.10941v4).
+// The exact methods are those of Canonne, Kamath and Steinke, "The Discrete Gaussian for
+// Differential Privacy" (arXiv 2004.00010v5), and of Lemire, "Fast random integer generation
+// in an interval" (arXiv 1805.10941v4).
 package sample
 
 import (
@@ -38,8 +37,8 @@ func Uniform(src rng.Source, n uint64) uint64 {
 	if n == 0 {
 		panic("sample: uniform below 0 asked for")
 	}
-	// The high word of n·w is uniform once the 2^64 mod n smallest values of
-	// the low word are refused.
+	// The high word of n·w is uniform if the 2^64 mod n smallest values of the low word are
+	// rejected.
 	hi, lo := bits.Mul64(n, src.Uint64())
 	if lo < n {
 		for refuse := -n % n; lo < refuse; {
@@ -58,9 +57,9 @@ func BernoulliRatio(src rng.Source, p Ratio) bool {
 	return Uniform(src, p.Den) < p.Num
 }
 
-// Bernoulli returns true with probability exactly p, for 0 ≤ p ≤ 1. It
-// compares the binary expansion of p with that of a uniform real, word by word,
-// so that a p of any size is met exactly; nearly always one word is enough.
+// Bernoulli returns true with probability exactly p, for 0 ≤ p ≤ 1. It compares the binary
+// expansion of p with that of a uniform real, word by word, so it is exact for a p of any
+// size; nearly always one word is enough.
 func Bernoulli(src rng.Source, p float64) bool {
 	if !(p >= 0 && p <= 1) {
 		panic("sample: probability outside 0 … 1")
@@ -74,7 +73,7 @@ func Bernoulli(src rng.Source, p float64) bool {
 		if w := src.Uint64(); w != digit {
 			return w < digit
 		}
-		p -= float64(digit) // the digits that follow: exact, below 1
+		p -= float64(digit) // the remaining digits, exact and below 1
 	}
 	return false
 }
@@ -85,7 +84,7 @@ func BernoulliExp(src rng.Source, x float64) bool {
 		panic("sample: exponent negative or not finite")
 	}
 	whole, part := math.Modf(x) // exact
-	// Large x ends at the first failure, so whole is never counted down.
+	// A large x ends at its first failure long before whole is counted down.
 	for ; whole > 0; whole-- {
 		if !alternating(src, 1) {
 			return false
@@ -127,7 +126,8 @@ func alternatingRatio(src rng.Source, x Ratio) bool {
 // Flip returns true with probability exactly 1/(1+e^eps0): the lie of binary
 // randomized response. eps0 must be finite and not negative.
 func Flip(src rng.Source, eps0 float64) bool {
-	// Each turn ends in "keep" with probability 1/2, in "flip" with e^−ε₀/2.
+	// Each turn ends with "keep" with probability 1/2, and with "flip" with probability
+	// e^−ε₀/2.
 	for {
 		if src.Uint64()>>63 == 0 {
 			return false
@@ -168,10 +168,9 @@ func Geometric(src rng.Source, scale Ratio) uint64 {
 	return q
 }
 
-// Laplace returns an integer k with probability proportional to exactly
-// e^(−|k|/scale), for the rational scale, neither part 0. Values are at most
-// 2^63−1 in size: the scale must be below 2^40 for that to matter less than
-// e^(−2^23).
+// Laplace returns an integer k with probability proportional to exactly e^(−|k|/scale), for
+// the rational scale, neither part 0. Values are cut at 2^63−1 in size; for scales below 2^40
+// that changes the law by less than e^(−2^23).
 func Laplace(src rng.Source, scale Ratio) int64 {
 	for {
 		negative := src.Uint64()>>63 == 1

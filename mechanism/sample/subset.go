@@ -23,7 +23,7 @@ func Subset(src rng.Source, dst []int, n, k int) []int {
 	if k < 0 || k > n {
 		panic("sample: subset larger than its set")
 	}
-	if k > n/2 { // choose the elements that stay away
+	if k > n/2 { // choose the elements that are left out
 		away := Subset(src, nil, n, n-k)
 		next := 0
 		for i := range n {
@@ -66,10 +66,10 @@ func Subset(src rng.Source, dst []int, n, k int) []int {
 	return dst
 }
 
-// Binomial returns the number of successes in n ≥ 0 independent trials of
-// probability exactly p, 0 ≤ p ≤ 1. All trials compare their uniform real with
-// p bit by bit together: a fair binomial says how many of the undecided ones
-// have the next bit set. Reads about n/32 words.
+// Binomial returns the number of successes in n ≥ 0 independent trials of probability exactly
+// p, 0 ≤ p ≤ 1. All trials together compare their uniform reals with p, bit by bit: a fair
+// binomial draw says how many of the undecided trials have the next bit set. Reads about n/32
+// words.
 func Binomial(src rng.Source, n int64, p float64) int64 {
 	if n < 0 || !(p >= 0 && p <= 1) {
 		panic("sample: binomial law with negative n or probability outside 0 … 1")
@@ -83,7 +83,7 @@ func Binomial(src rng.Source, n int64, p float64) int64 {
 		ones := fairCount(src, n)
 		if p >= 1 {
 			p--
-			successes += n - ones // their bit is 0 where p's is 1
+			successes += n - ones // trials whose bit is 0 where p's bit is 1 succeed
 			n = ones
 		} else {
 			n -= ones

@@ -10,20 +10,20 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// Table draws exactly from one log-concave law on the integers, in a time that
-// does not grow with the law's parameters: about one word a value. It is made
-// by [NewBinomial], [NewPoisson], [NewLaplace] or [NewDiscreteGaussian] and may be
-// used by many goroutines at once.
+// Table draws exactly from one log-concave law on the integers, in a time that does not grow
+// with the law's parameters: about one word a value. It is made by [NewBinomial],
+// [NewPoisson], [NewLaplace] or [NewDiscreteGaussian] and may be used by many goroutines at
+// once.
 //
-// It proposes blocks of equal values under a staircase above the law, by alias
-// columns of integer weight, and accepts a value by comparing a uniform real,
-// drawn as far as needed, with an enclosure of the law, computed as narrowly as
-// needed; table.md. Proposals beyond 2^10 tail blocks are refused, which moves
-// less than 2^−1000 of mass.
+// A staircase of blocks lies above the law. Alias columns of integer weight propose a block;
+// the value in it is accepted by comparing a uniform real, drawn as far as needed, with an
+// enclosure of the law, computed as narrowly as needed (table.md). Proposals beyond 2^10 tail
+// blocks are refused, which moves less than 2^−1000 of mass.
 type Table struct {
 	law  law
 	mode int64
-	// coins > 0 says that the law counts so many fair coins, at most 64.
+	// coins, at most 64, is above 0 if the law is the number of heads of that many fair
+	// coins.
 	coins   int
 	shift   uint // log2 of a block's width
 	spread  uint // log2 of how much wider the blocks of the tails are
@@ -32,31 +32,31 @@ type Table struct {
 	blocks  []block
 }
 
-// law is what a Table needs to know, x counted from the mode. Probabilities
-// must fall away from the mode on both sides, log-concave.
+// law is the law that a Table draws from, with x counted from the mode. Probabilities must
+// fall away from the mode on both sides, log-concave.
 type law interface {
 	// ratio encloses Pr[mode+x]/Pr[mode]; (0, 0) where the law has no mass.
 	ratio(x int64) (lo, hi float64)
-	// exact returns the same with a relative error of at most (8|x|+8)·2^−prec.
+	// exact returns the ratio with a relative error of at most (8|x|+8)·2^−prec.
 	exact(x int64, prec uint) *big.Float
 }
 
 const (
 	tableBits    = 9 // log2 of the number of columns
 	tableColumns = 1 << tableBits
-	tableWeight  = 1 << 32               // of all blocks together
-	columnWeight = 1 << (32 - tableBits) // of one column
+	tableWeight  = 1 << 32               // weight of all blocks together
+	columnWeight = 1 << (32 - tableBits) // weight of one column
 )
 
-// column splits its weight at limit between two blocks.
+// column divides its weight at limit between two blocks.
 type column struct {
 	limit       uint32
 	self, other uint16
 }
 
-// block stands for the values base, base+dir, … of one width. With u the lead
-// bits of a uniform real, a value off steps out is surely accepted while
-// u < quick + slope·(width−1−off).
+// block stands for the values base, base+dir, … of one width. Let u be the lead bits of a
+// uniform real. A value off steps out is certainly accepted if u < quick +
+// slope·(width−1−off).
 type block struct {
 	base, dir    int64
 	quick, slope uint64
@@ -68,13 +68,13 @@ type blockKind uint8
 
 const (
 	plain  blockKind = iota
-	beyond           // a tail: block j ≥ 0 of it, each half as high as the last
-	refuse           // the weight that is left over
+	beyond           // a tail: block j ≥ 0 beyond the last, each half as high as the one before
+	refuse           // the remaining weight, which is refused
 )
 
-// newTable builds the staircase of a law with the given mode and standard
-// deviation, which only decides how well the staircase fits. The law must fall by
-// half over 2^spread blocks, far out.
+// newTable builds the staircase of a law with the given mode and standard deviation; the
+// latter only decides how well the staircase fits. Far out the law must fall by half over
+// 2^spread blocks.
 func newTable(l law, mode int64, sd float64, spread uint) (*Table, error) {
 	t := &Table{law: l, mode: mode, spread: spread, columns: new([tableColumns]column)}
 	for t.shift < 30 && float64(int64(2)<<t.shift) <= sd/6 {
@@ -83,7 +83,7 @@ func newTable(l law, mode int64, sd float64, spread uint) (*Table, error) {
 	var heights []float64
 	total := 0.
 	for _, side := range [2]struct{ first, dir int64 }{{0, 1}, {-1, -1}} {
-		prev := 0. // of the block before, a width nearer to the mode
+		prev := 0. // ratio at the end of the block before, which is nearer to the mode
 		if side.first == -1 && t.shift == 0 {
 			prev = 1
 		}
@@ -131,8 +131,8 @@ func newTable(l law, mode int64, sd float64, spread uint) (*Table, error) {
 	return t, nil
 }
 
-// setQuick finds a line below the acceptance probability of b's values: the
-// logarithm of a log-concave law lies above its chord, and e^z ≥ 1 + z.
+// setQuick finds a line below the acceptance probability of b's values. The logarithm of a
+// log-concave law lies above its chord, and e^z ≥ 1 + z.
 func (t *Table) setQuick(b *block) {
 	last := int64(1)<<t.shift - 1
 	x := b.base - t.mode
@@ -173,7 +173,7 @@ func (t *Table) setColumns(weights []uint64) {
 			small = append(small, l)
 		}
 	}
-	for _, l := range large { // exactly full
+	for _, l := range large { // exactly full columns
 		t.columns[l] = column{columnWeight, l, l}
 	}
 }
@@ -199,7 +199,7 @@ func (t *Table) Fill(src rng.Source, dst []int64) {
 	}
 }
 
-// tableBlock keeps a block's words in the first-level cache.
+// tableBlock is a number of words that fits the first-level cache.
 const tableBlock = 512
 
 func (t *Table) fill(src rng.Source, dst []int64) {
@@ -232,7 +232,7 @@ func (t *Table) fill(src rng.Source, dst []int64) {
 	}
 }
 
-// finish turns the word w into a value, with more words where they are needed.
+// finish turns the word w into a value; it draws more words if it needs them.
 //
 //go:noinline
 func (t *Table) finish(src rng.Source, w uint64) int64 {
@@ -299,9 +299,8 @@ func (t *Table) accept(src rng.Source, x int64, weight uint64, far int, u uint64
 	return t.acceptExactly(src, x, weight, far, u<<32|next>>32, next<<32, lead+64)
 }
 
-// acceptExactly decides what float64 could not. The uniform real begins with
-// the known bits: the low known−64+32 bits of high, then 32 bits at the top of
-// low.
+// acceptExactly decides when float64 is not precise enough. The uniform real begins with the
+// known bits: the low known−64+32 bits of high, then 32 bits at the top of low.
 func (t *Table) acceptExactly(src rng.Source, x int64, weight uint64, far int, high, low uint64, known int) bool {
 	v := new(big.Int).SetUint64(high)
 	v.Lsh(v, 32).Add(v, new(big.Int).SetUint64(low>>32))
@@ -313,8 +312,8 @@ func (t *Table) acceptExactly(src rng.Source, x int64, weight uint64, far int, h
 		wide := func() *big.Float { return new(big.Float).SetPrec(2*prec + 128) }
 		p := wide().Set(t.law.exact(x, prec))
 		p.Mul(p, wide().SetUint64(t.scale)).SetMantExp(p, far)
-		// p/weight against v/2^known, without a division; the products by
-		// integers and powers of two are exact at this precision.
+		// Compares p/weight with v/2^known without a division; products by integers and
+		// powers of two are exact at this precision.
 		p.SetMantExp(p, known)
 		size := x
 		if size < 0 {
@@ -326,7 +325,7 @@ func (t *Table) acceptExactly(src rng.Source, x int64, weight uint64, far int, h
 		below.Mul(below, wide().SetUint64(weight))
 		above := wide().SetInt(v)
 		above.Mul(above, wide().SetUint64(weight))
-		// Twice the slack covers that it is relative to the computed value.
+		// The slack is doubled because it is relative to the computed value.
 		slack.Add(slack, slack)
 		if below.Cmp(wide().Sub(p, slack)) <= 0 {
 			return true

@@ -17,24 +17,23 @@ import (
 type BitsConfig struct {
 	Params Params  // required, with binomial noise
 	Round  RoundID // required
-	// OnesOnly sends a token for each one instead of a message for each bit,
-	// padded with dummies to a fixed number; meant for Params.Split.
+	// OnesOnly sends one token for each one, padded with dummies to a fixed number of tokens,
+	// instead of one message for each bit. It is meant for Params.Split.
 	OnesOnly bool
-	// Overflow is the probability with which a client's ones exceed their fixed
-	// number, so that some are left out; 0 means 2^−80. Only with OnesOnly.
+	// Overflow is the allowed probability that a client has more ones than tokens, so that
+	// some ones are left out; 0 means 2^−80. Only with OnesOnly.
 	Overflow float64
 }
 
-// Bits is the reference transport, the paper's: every bit is a message of its
-// own to one honest shuffler, individually addressed by its coordinate. For
-// small d.
+// Bits is the reference transport, the paper's: every bit is a message of its own to one
+// honest shuffler, labelled with its coordinate. For small d.
 //
-// With OnesOnly each one is a token and zeros are not sent: they carry no
-// information once the number of tokens is fixed. A client with more ones than
-// that leaves some out, at random; Distance accounts for it.
+// With OnesOnly each one is a token, and zeros are not sent: they carry no information once
+// the number of tokens is fixed. A client with more ones than tokens leaves some out, at
+// random; Distance accounts for it.
 type Bits struct {
 	format
-	each     int64 // messages a client sends
+	each     int64 // number of messages that a client sends
 	ones     bool
 	overflow float64
 }
@@ -49,7 +48,8 @@ func NewBits(c BitsConfig) (*Bits, error) {
 	if c.OnesOnly && c.Overflow == 0 {
 		c.Overflow = 0x1p-80
 	}
-	// The cap decides how many messages are one client: all must agree on it.
+	// The number of tokens depends on OnesOnly and Overflow, so all clients must agree on
+	// both.
 	f, err := newFormat(c.Params, c.Round, fmt.Sprint("bits ", c.OnesOnly, " ", c.Overflow))
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (p Params) onesBound(beta float64) float64 {
 // Size implements [Transport].
 func (b *Bits) Size() (messages, bytes int64) { return b.each, b.each * tokenSize }
 
-// Distance bounds how far truncated clients move the view: the union over Users.
+// Distance bounds how far left-out ones move the view: a union bound over Users.
 func (b *Bits) Distance() float64 {
 	if !b.ones {
 		return 0
@@ -105,8 +105,8 @@ func (b *Bits) Distance() float64 {
 	return b.overflow * float64(b.params.Users) * (1 + 0x1p-50)
 }
 
-// A token: tag (16), stream (4 bytes, little endian), value (1). A dummy has the
-// stream and the value all ones.
+// A token has a tag (16 bytes), a stream (4 bytes, little endian) and a value (1 byte). In a
+// dummy, stream and value are all ones.
 const (
 	tokenSize   = 16 + 4 + 1
 	dummyStream = math.MaxUint32

@@ -15,9 +15,9 @@ const (
 	MethodA9      = "cjmp-a9"
 )
 
-// lossPerStep is ln((1+α)/(1−α)), what CJMP's Lemma A.1 charges for a shift of
-// one step under Bin(m, p) noise at this δ, which fixes α by δ =
-// 2·exp(−α²mp/10). It needs α < 1, αmp ≥ 2·shift and p ≤ 1/2.
+// lossPerStep is ln((1+α)/(1−α)), the loss that CJMP's Lemma A.1 charges for a shift of one
+// step under Bin(m, p) noise at this δ, which fixes α by δ = 2·exp(−α²mp/10). It needs α < 1,
+// αmp ≥ 2·shift and p ≤ 1/2.
 func lossPerStep(m, p, shift, delta float64) (float64, error) {
 	if p > .5 {
 		return 0, fmt.Errorf("vecsum: p = %v: Lemma A.1 needs p at most 1/2: %w", p, dp.ErrNoBound)
@@ -29,7 +29,8 @@ func lossPerStep(m, p, shift, delta float64) (float64, error) {
 	return 2 * math.Atanh(alpha) * (1 + 0x1p-48), nil
 }
 
-// paperNoise returns what Lemma A.1 needs of p: the honest clients' bits.
+// paperNoise returns m and p of Lemma A.1: the honest clients' number of bits, and the
+// probability of a one.
 func (p Params) paperNoise(honest int64, delta float64) (m, prob float64, err error) {
 	if err := p.Validate(); err != nil {
 		return 0, 0, err
@@ -46,13 +47,12 @@ func (p Params) paperNoise(honest int64, delta float64) (m, prob float64, err er
 	return float64(p.Noise.Bits) * float64(honest), p.Noise.p(), nil
 }
 
-// Lemma31 bounds ε at delta for one coordinate whose two values lie distance
-// apart, as a fraction of the range −Radius … Radius.
+// Lemma31 bounds ε at delta for one coordinate whose two values lie distance apart. distance
+// is a fraction of the range −Radius … Radius.
 //
-// Upper bound, proved, replace-one, all of MinUsers honest. Source: CJMP Lemma
-// 3.1 through its Lemma A.1, with the logarithm in place of 3α: at most
-// ε(2/g + distance) for the lemma's own b and p. Its condition ε ≤ 15 must be
-// read as α < 1.
+// Upper bound, proved, replace-one, all of MinUsers honest. Source: CJMP Lemma 3.1 through
+// its Lemma A.1, with the logarithm in place of 3α: at most ε(2/g + distance) for the lemma's
+// own b and p. Its condition ε ≤ 15 must be read as α < 1.
 func Lemma31(p Params, distance, delta float64) (float64, error) {
 	m, prob, err := p.paperNoise(p.withDefaults().MinUsers, delta)
 	if err != nil {

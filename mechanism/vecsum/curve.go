@@ -18,10 +18,10 @@ import (
 type Curve struct {
 	Mu   float64 // Gaussian privacy parameter
 	Tail float64 // mass beyond the window
-	// Ratio bounds |log| of the ratio of the laws used and those accounted for.
+	// Ratio bounds |log| of the ratio of the law used and the law accounted for.
 	Ratio float64
-	// Distance is a total variation between the view and what is accounted for,
-	// for each dataset: truncated padding, imperfect hiding by a transport.
+	// Distance bounds the total variation between the view and what is accounted for, for
+	// each dataset. It comes from truncated padding and from imperfect hiding by a transport.
 	Distance float64
 }
 
@@ -52,12 +52,12 @@ func (c Curve) Epsilon(delta float64) (float64, error) {
 		return 0, err
 	}
 	top := 1e4
-	if c.Distance > 0 { // Delta rises again where e^ε·Distance does
+	if c.Distance > 0 { // Delta rises again where e^ε·Distance dominates
 		top = math.Min(top, math.Max(0, math.Log(delta/c.Distance)))
 	}
 	eps := monotone.Falling(c.Delta, delta, 0, top, 1e-10)
 	if math.IsInf(eps, 1) {
-		// Distance may only spoil the end of the range.
+		// Distance may only spoil the upper end of the range.
 		for x := top * .98; x > 1e-6; x *= .98 {
 			if c.Delta(x) <= delta {
 				return monotone.Falling(c.Delta, delta, 0, x, 1e-10), nil
@@ -69,9 +69,8 @@ func (c Curve) Epsilon(delta float64) (float64, error) {
 	return eps, nil
 }
 
-// Compose returns the curve of rounds released one after another, each chosen
-// with the others in sight: μ adds in squares [Dong, Roth, Su 2022, Corollary
-// 3.3], the rest adds.
+// Compose returns the curve of rounds released one after another, each chosen after seeing
+// the ones before: μ adds in squares [Dong, Roth, Su 2022, Corollary 3.3], the rest adds.
 func Compose(rounds ...Curve) Curve {
 	var squares, stay, distance, ratio float64
 	for _, r := range rounds {
@@ -97,8 +96,8 @@ func (c Curve) Times(n int64) Curve {
 	}
 }
 
-// Through returns the curve of c's rounds, rounds ≥ 1 of them, carried by t;
-// of fewer it has nothing to say and gives δ = 1.
+// Through returns the curve of c's rounds, carried by t for rounds ≥ 1 rounds. For fewer
+// rounds it returns δ = 1.
 func (c Curve) Through(t Transport, rounds int64) Curve {
 	if rounds < 1 {
 		c.Distance = math.Inf(1)

@@ -8,16 +8,15 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Target is what a design must meet.
+// Target states what a design must achieve.
 type Target struct {
 	Eps, Delta float64 // required: the guarantee of all rounds together
-	// Mu, if not 0, is wanted in place of Eps: the Gaussian privacy parameter of
-	// one round, but for Curve.Ratio of discrete Gaussian noise. Delta then says
-	// how small the tails must be.
+	// Mu, if not 0, replaces Eps: it is the Gaussian privacy parameter of one round, up to
+	// Curve.Ratio of discrete Gaussian noise. Delta then bounds the tails.
 	Mu       float64
 	Users    int64     // n, required
-	MinUsers int64     // the smallest cohort that is opened; 0 means Users
-	Honest   float64   // γ, the fraction that adds noise; 0 means 1
+	MinUsers int64     // the smallest cohort that may be opened; 0 means Users
+	Honest   float64   // γ, the fraction of clients that add noise; 0 means 1
 	Dim      int       // d, required
 	Radius   float64   // Δ₂, required
 	Rounds   int64     // T, rounds the same client may take part in; 0 means 1
@@ -73,17 +72,17 @@ func (t Target) validate() error {
 	return dp.CheckDelta(t.Delta)
 }
 
-// NormBeta is the probability with which a client rounds again, where [Tight]
-// chooses Norm.
+// NormBeta is the probability with which a client has to round again, if [Tight] chooses
+// Norm.
 const NormBeta = 1e-9
 
-// Tight returns parameters that meet the target by [MethodGDP], with noise of
-// the analytic Gaussian's variance but for Overhead (which also counts honest
-// noise beyond it, not that of clients who are not relied on).
+// Tight returns parameters that meet the target by [MethodGDP], with noise of the analytic
+// Gaussian's variance but for Overhead. Overhead also covers honest noise beyond the
+// required, but not the noise of clients who are not relied on.
 //
-// Every result has been checked: Curve, composed Rounds times, is at most Delta
-// at Eps, over a transport without a Distance (see [Curve.Through]). An error
-// wraps dp.ErrNoBound if nothing within the limits does.
+// Every result is checked before it is returned: Curve, composed Rounds times, is at most
+// Delta at Eps, over a transport without a Distance (see [Curve.Through]). An error wraps
+// dp.ErrNoBound if no parameters within the limits meet the target.
 func Tight(t Target) (Params, error) {
 	t = t.withDefaults()
 	if err := t.validate(); err != nil {
@@ -98,8 +97,8 @@ func Tight(t Target) (Params, error) {
 	}
 	p := Params{Users: t.Users, MinUsers: t.MinUsers, Honest: t.Honest, Dim: t.Dim, Radius: t.Radius, Split: t.Split}
 	honest := float64(p.guaranteed())
-	// The smallest grid whose variance is within the overhead; with the integer
-	// bits it need not rise smoothly, so every grid is tried.
+	// This finds the smallest grid whose variance is within the overhead. With an integer
+	// number of bits the variance need not fall smoothly, so every grid is tried.
 	for p.Grid = 2; ; p.Grid++ {
 		if p.Grid > maxGrid || float64(p.Dim)*float64(p.Grid)*float64(p.Grid) > 1<<60 {
 			return Params{}, fmt.Errorf("vecsum: no grid up to 2^24 keeps the variance within %v of the Gaussian's: %w", t.Overhead, dp.ErrNoBound)
@@ -136,7 +135,7 @@ func (p Params) needed(mu float64) float64 {
 	return norm / mu * (norm / mu)
 }
 
-// setNoise chooses the noise of one of honest clients for a total variance.
+// setNoise chooses the noise of each of honest clients for a given total variance.
 func (p *Params) setNoise(kind NoiseKind, total, honest float64) {
 	each := total / honest * (1 + 0x1p-50)
 	p.Noise = Noise{Kind: kind}
@@ -144,26 +143,26 @@ func (p *Params) setNoise(kind NoiseKind, total, honest float64) {
 	case Binomial:
 		p.Noise.Bits = int64(math.Min(math.Ceil(4*each), maxBits+1))
 	case DiscreteGaussian:
-		p.Noise.Variance = math.Max(each, 2.5) // sums are Gaussian there
+		p.Noise.Variance = math.Max(each, 2.5) // from this variance on sums are Gaussian enough
 	default:
 		p.Noise.Variance = each
 	}
 }
 
-// overhead returns how much the variance of the estimate, per honest client,
-// exceeds that of the Gaussian mechanism without a grid.
+// overhead returns the relative excess of the estimate's variance, per honest client, over
+// that of the Gaussian mechanism without a grid.
 func (p Params) overhead(mu, honest float64) float64 {
 	gauss := 2 * p.Radius / mu * (2 * p.Radius / mu)
 	return p.Variance(1)*honest/gauss - 1
 }
 
-// Paper returns the parameters of CJMP's Theorem 3.2, read for Δ₂ = 1 (scaling is
-// free): g = max(2√n, √d, 4), δ̂ = γ = δ/(d+1), ε̂ = ε/(18·√ln(1/γ)), p = 90g²
-// ln(2/δ̂)/(bε̂²n) with the smallest b for which p < 1/2. They exist to be
-// compared with: the noise is about 500 times that of [Tight].
+// Paper returns the parameters of CJMP's Theorem 3.2, read for Δ₂ = 1 (scaling is free): g =
+// max(2√n, √d, 4), δ̂ = γ = δ/(d+1), ε̂ = ε/(18·√ln(1/γ)), p = 90g² ln(2/δ̂)/(bε̂²n) with the
+// smallest b for which p < 1/2. They are for comparison: the noise is about 500 times that of
+// [Tight].
 //
-// Needs 0 < ε ≤ 15, δ < 1/2, one round, all clients honest (CJMP's robustness is
-// [RobustA9]); MinUsers is the theorem's n.
+// Needs 0 < ε ≤ 15, δ < 1/2, one round, all clients honest (CJMP's robustness is [RobustA9]);
+// MinUsers is the theorem's n.
 func Paper(t Target) (Params, error) {
 	t = t.withDefaults()
 	if err := t.validate(); err != nil {

@@ -9,20 +9,19 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// ErrInput is wrapped by the errors of an input that cannot be encoded. They
-// arise at the client and must stay there: whether a client takes part must not
-// depend on its data, so it sends [Encoder.Blank] instead.
+// ErrInput is wrapped by the errors of an input that cannot be encoded. The client must not
+// reveal such an error, because whether it takes part must not depend on its data: it sends
+// [Encoder.Blank] instead.
 var ErrInput = errors.New("vecsum: input")
 
-// Encoder turns one client's vector into counts: clipped to the ball, shifted to
-// 0 … g, rounded at random to the grid until the rounded vector itself passes
-// the norm check, and noise added. An Encoder must not be used by two goroutines
-// at once.
+// Encoder turns one client's vector into counts. The vector is clipped to the ball, shifted
+// to 0 … g, and rounded at random to the grid until the rounded vector passes the norm check;
+// then noise is added. An Encoder must not be used by two goroutines at once.
 //
-// Exactly private: the norm check and the noise work on integers, and privacy
-// does not rest on how coordinates were rounded. Unbiased to 2^−32 grid steps a
-// coordinate and √d·1e-9 steps for the norm check ([NormBeta]). How long it
-// takes depends on the input in that rounding may be repeated.
+// It is exactly private: the norm check and the noise work on integers, and privacy does not
+// rest on how coordinates were rounded. It is unbiased to 2^−32 grid steps a coordinate and
+// √d·1e-9 steps for the norm check ([NormBeta]). The running time depends on the input,
+// because rounding may be repeated.
 type Encoder struct {
 	params Params
 	noise  sampler
@@ -46,31 +45,31 @@ func newEncoder(p Params, noise sampler) *Encoder {
 	return &Encoder{params: p, noise: noise, words: make([]uint64, (p.Dim+1)/2), work: make([]int64, p.Streams())}
 }
 
-// Encode overwrites counts, of length Streams, with the noisy counts of x. On an
-// error counts are zeroed and nothing of x is in them.
+// Encode overwrites counts, of length Streams, with the noisy counts of x. If it returns an
+// error, counts are zero and reveal nothing of x.
 func (e *Encoder) Encode(src rng.Source, x []float32, counts []int64) error {
 	if err := e.round(src, x, counts); err != nil {
 		return err
 	}
 	e.noise.add(src, counts, e.work)
-	clear(e.work) // noise that is known is none
+	clear(e.work) // noise must not stay in memory
 	return nil
 }
 
-// Round is Encode without the noise, for a simulation that draws the noise of all
-// clients at once with AddNoise. What it writes is not private.
+// Round is Encode without the noise, for a simulation that draws the noise of all clients at
+// once with AddNoise. Its result is not private.
 func (e *Encoder) Round(src rng.Source, x []float32, counts []int64) error {
 	return e.round(src, x, counts)
 }
 
-// Blank overwrites counts with the noisy counts of the zero vector: for a client
-// that has no valid input.
+// Blank overwrites counts with the noisy counts of the zero vector. A client without a valid
+// input sends them.
 func (e *Encoder) Blank(src rng.Source, counts []int64) error {
 	return e.Encode(src, make([]float32, e.params.Dim), counts)
 }
 
-// retries is how often rounding is repeated before it goes to the middle of the
-// grid, which always passes.
+// retries is the number of times that rounding is repeated before it goes towards the middle
+// of the grid, which always passes the check.
 const retries = 64
 
 // round overwrites counts with x rounded to the grid.
@@ -103,7 +102,8 @@ func (e *Encoder) round(src rng.Source, x []float32, counts []int64) error {
 	return nil
 }
 
-// once rounds x with the words drawn and returns the squared norm in half steps.
+// once rounds x with the random words already drawn and returns the squared norm in half
+// steps.
 func (e *Encoder) once(x []float32, scale float64, counts []int64) int64 {
 	grid, d := e.params.Grid, e.params.Dim
 	half, top := float64(grid)/2, float64(grid)
@@ -133,8 +133,8 @@ func (e *Encoder) once(x []float32, scale float64, counts []int64) int64 {
 	return norm
 }
 
-// roundAt rounds y ≥ 0 up if its fraction is above the 32 random bits r, and
-// down else, without a branch.
+// roundAt rounds y ≥ 0 up if its fraction is above the 32 random bits r, otherwise down,
+// without a branch.
 func roundAt(y float64, r uint64) int64 {
 	k := int64(y)
 	return k + int64((r-uint64((y-float64(k))*(1<<32)))>>63)
@@ -154,9 +154,9 @@ func (e *Encoder) inwards(j int, y float64, counts []int64) {
 	}
 }
 
-// CheckSum refuses cohorts outside MinUsers … Users, and counts that no such cohort
-// has: never for binomial noise, and but for a chance of e^−60 a count where the
-// noise has no end.
+// CheckSum refuses cohorts outside MinUsers … Users, and counts that no such cohort has. It
+// never refuses honest sums with binomial noise; with unbounded noise it does so with
+// probability e^−60 a count.
 func (p Params) CheckSum(counts []int64, clients int64) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -210,9 +210,9 @@ func (p Params) CheckCohort(clients int64) error {
 	return nil
 }
 
-// Simulation sums many clients at once with the law of the protocol: each
-// input is rounded as its client would, but the noise of all is one exact draw
-// on each count. Several can work on parts of a round and be merged.
+// Simulation sums many clients at once with the law of the protocol: each input is rounded as
+// its client would round it, but the noise of all clients is one exact draw on each count.
+// Several Simulations can work on parts of a round and be merged.
 type Simulation struct {
 	encoder *Encoder
 	counts  []int64
@@ -220,8 +220,8 @@ type Simulation struct {
 	clients int64
 }
 
-// NewSimulation validates p, whose noise must be closed under sums: discrete
-// Gaussian noise is refused and has to be drawn client by client.
+// NewSimulation validates p. The noise must be closed under sums: discrete Gaussian noise is
+// refused, because it has to be drawn client by client.
 func NewSimulation(p Params) (*Simulation, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -248,7 +248,7 @@ func (s *Simulation) Add(src rng.Source, x []float32) error {
 	return nil
 }
 
-// Merge adds what other, of equal parameters, has summed.
+// Merge adds the sums of other, whose parameters must be equal.
 func (s *Simulation) Merge(other *Simulation) error {
 	if s.encoder.params != other.encoder.params {
 		return errors.New("vecsum: merging simulations of different parameters")

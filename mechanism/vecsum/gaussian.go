@@ -14,15 +14,15 @@ func upperNormal(z float64) float64 { return math.Erfc(z/math.Sqrt2) / 2 }
 // 1e-15·max(1, |z|). near is any guess, 0 if there is none.
 func upperQuantile(q, near float64) float64 {
 	if q > .5 {
-		// Only just above a half is ever asked for: 1 − q loses nothing there.
+		// This is called only for q just above a half, where 1 − q loses no digits.
 		return -upperQuantile(1-q, -near)
 	}
 	z := near
 	if !(z > 0) {
 		z = math.Sqrt(math.Max(0, -2*math.Log(2*q)))
 	}
-	// Halley's step on log Pr[N ≥ z] − log q, whose slope is −h, h = φ/Pr the
-	// hazard, and whose curvature is h(z − h).
+	// Halley's step on log Pr[N ≥ z] − log q. Its slope is −h, where h = φ/Pr is the hazard,
+	// and its curvature is h(z − h).
 	for range 60 {
 		p := upperNormal(z)
 		h := math.Exp(-z*z/2) / (math.Sqrt(2*math.Pi) * p)

@@ -8,23 +8,23 @@ import (
 // an increment: tables of up to 2^23 products err by 2e-9 relative.
 const slackIncrement = 4e-9
 
-// leastTail is the smallest tail whose quantile is relied on: below it float64
-// loses digits, and increments came out up to .7 % too small.
+// leastTail is the smallest tail whose quantile is used. Below it float64 loses digits, and
+// increments were up to .7 % too small.
 const leastTail = 1e-300
 
-// maxIncrement bounds T(u) − T(u−1), T = Φ^−1 of the distribution function,
-// over the half's part of the window: u from the mean to hi+shift, hi the first
-// value with Pr[X > hi] ≤ tau. +Inf if the window leaves the support, or reaches
-// where tails are below leastTail.
+// maxIncrement bounds T(u) − T(u−1), where T is Φ^−1 of the distribution function, over the
+// half's part of the window: u from the mean to hi+shift, with hi the first value with Pr[X >
+// hi] ≤ tau. It returns +Inf if the window leaves the support, or reaches tails below
+// leastTail.
 func (h half) maxIncrement(tau float64, shift int64) float64 {
-	// A window that is a little too wide is the window of a smaller tau.
+	// A window for a slightly smaller tau is slightly too wide, which is safe.
 	strict := tau * (1 - 1e-6)
 	reach := shift
 	if h.mirrored { // u > lo − shift, where the other half has u ≤ hi + shift
 		reach--
 	}
 	hi := h.find(strict)
-	if hi > h.top-1-reach { // no sum, which might overflow
+	if hi > h.top-1-reach { // not a sum, which might overflow
 		return math.Inf(1)
 	}
 	last := hi + reach
@@ -62,7 +62,7 @@ func (h half) find(tau float64) int64 {
 	return hi
 }
 
-// scan computes every increment.
+// scan returns the largest increment by computing every one.
 func (h half) scan(last int64) float64 {
 	var worst float64
 	before := upperQuantile(h.above(0), 0)
@@ -75,14 +75,14 @@ func (h half) scan(last int64) float64 {
 		worst = math.Max(worst, t-before)
 		before = t
 	}
-	// What two quantiles err by, which where increments are tiny is not covered
-	// by slackIncrement.
+	// Adds the error of two quantiles, which slackIncrement does not cover where increments
+	// are tiny.
 	return worst + 2e-15*(1+math.Abs(before))
 }
 
-// bound encloses the increments blockwise, splitting blocks until the bound is
-// within 2e-5 of an increment that is nearly there (2e-4 where tau is as small as
-// 1e-250); vecsum.md, section 3.
+// bound bounds the increments block by block. It splits blocks until the bound is within 2e-5
+// of an increment that nearly attains it (2e-4 for tau as small as 1e-250); vecsum.md,
+// section 3.
 func (h half) bound(last int64) float64 {
 	type point struct {
 		i    int64
@@ -90,7 +90,7 @@ func (h half) bound(last int64) float64 {
 	}
 	at := func(i int64) point { return point{i, upperQuantile(h.above(i+1), 0), h.log(i)} }
 	first, end := at(0), at(last)
-	// Nearly the true increment at a point; it only guides the splitting.
+	// found is nearly the true increment at some point; it only guides the splitting.
 	found := 0.
 	seen := func(p point) {
 		x := math.Exp(p.f + p.t*p.t/2 + logRootTwoPi)
@@ -98,7 +98,7 @@ func (h half) bound(last int64) float64 {
 	}
 	seen(first)
 	seen(end)
-	// The increment at the mean itself.
+	// worst starts with the increment at the mean.
 	worst := math.Exp(first.f + first.t*first.t/2 + logRootTwoPi)
 	blocks := [][2]point{{first, end}}
 	for len(blocks) > 0 {

@@ -6,9 +6,9 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// Largest bounds by how many radii one client's message can move the mean of n
-// clients, times n. The shares hide what it is, and a sum is refused only beyond
-// what Users honest clients can have: a client can put any such vector in.
+// Largest bounds how far one client's message can move the mean of n clients, in radii and
+// times n. The shares hide the message, and a sum is refused only if Users honest clients
+// cannot have it, so a client can put in any vector of that size.
 func (p Params) Largest() float64 {
 	p = p.withDefaults()
 	below, above := p.Noise.reach(p.Users)
@@ -16,8 +16,8 @@ func (p Params) Largest() float64 {
 	return 2 / float64(p.Grid) * math.Sqrt(float64(p.Streams())) * width
 }
 
-// MeanBound is what the ℓ₂ norm of the mean of n honest clients exceeds with
-// probability at most chance, whatever their inputs, in their units; see
+// MeanBound returns a bound, in the units of the inputs, that the ℓ₂ norm of the mean of n
+// honest clients exceeds with probability at most chance, whatever the inputs; see
 // ../randomizer/largest.md, section 4.
 func (p Params) MeanBound(n int64, chance float64) float64 {
 	p = p.withDefaults()

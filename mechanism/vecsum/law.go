@@ -17,14 +17,14 @@ type half struct {
 	slope func(i int64) float64 // log of Pr[X = first+i+1]/Pr[X = first+i]
 	above func(i int64) float64 // Pr[X ≥ first+i]
 	sd    float64
-	// skewed says that the other half is not this one's mirror image.
+	// skewed says that the law is not symmetric about its mean.
 	skewed bool
-	// mirrored marks that other half: its window ends one value earlier.
+	// mirrored marks the other half of a skewed law: its window ends one value earlier.
 	mirrored bool
 }
 
-// scanSD is the standard deviation up to which a law is tabled and every
-// increment computed; above, increments are bounded blockwise.
+// scanSD is the largest standard deviation for which a law is tabled and every increment
+// computed. Above it, increments are bounded block by block.
 const scanSD = 2000
 
 // tableLimit is the largest number of probabilities tabled.
@@ -33,8 +33,8 @@ const tableLimit = 1 << 23
 // binomialHalf is the upper half of Bin(m, p), q = 1 − p.
 func binomialHalf(m int64, p, q, tau float64, shift int64) (half, error) {
 	sd := math.Sqrt(float64(m) * p * q)
-	// One below the mean: that of the mirrored law may be rounded as well, and
-	// together they must not leave a gap.
+	// first is one below the mean: the mean of the mirrored law may be rounded as well, and
+	// the two halves together must not leave a gap.
 	h := half{first: max(0, int64(math.Ceil(float64(m)*p))-1), sd: sd, skewed: true}
 	if p == .5 {
 		h.first, h.skewed = m/2+m&1, false
@@ -78,7 +78,8 @@ func skellamHalf(v, tau float64, shift int64) (half, error) {
 	if !(n < tableLimit) {
 		return half{}, fmt.Errorf("vecsum: Skellam noise of variance %v with shift %d needs a table of %g: %w", v, shift, n, dp.ErrNoBound)
 	}
-	// I_{k+1}/I_k downwards from 0, far enough out for the start not to matter.
+	// Computes I_{k+1}/I_k downwards to 0, from so far out that the starting value does not
+	// matter.
 	mass := make([]float64, int(n))
 	var r float64
 	for i := len(mass) - 1; i > 0; i-- {
@@ -106,9 +107,9 @@ func gaussianHalf(v, tau float64, shift int64) (half, error) {
 	return h, nil
 }
 
-// normalise turns ratios of neighbours, in place, into the probabilities of a
-// law that is symmetric about 0, and tables them. What lies beyond the last is
-// below 1e-12 of any probability that is used.
+// normalise turns ratios of neighbours, in place, into the probabilities of a law that is
+// symmetric about 0, and tables them. The mass beyond the last is below 1e-12 of any
+// probability that is used.
 func (h *half) normalise(ratio []float64) {
 	for i := 1; i < len(ratio); i++ {
 		ratio[i] *= ratio[i-1]
@@ -124,7 +125,7 @@ func (h *half) normalise(ratio []float64) {
 	h.table(ratio, 0)
 }
 
-// table replaces the functions by look-ups; beyond is the mass after the last.
+// table replaces the functions by look-ups; beyond is the mass above the last entry.
 func (h *half) table(mass []float64, beyond float64) {
 	above := make([]float64, len(mass)+1)
 	above[len(mass)] = beyond

@@ -15,23 +15,22 @@ import (
 type MixConfig struct {
 	Params Params  // required
 	Round  RoundID // required
-	// Security is σ: the view is within 2^−σ of one that depends on the sums only,
-	// over all coordinates; 0 means 40. Between 20 and 120.
+	// Security is σ: the view is within 2^−σ of one that depends on the sums only, over all
+	// coordinates; 0 means 40. Between 20 and 120.
 	Security int
 }
 
-// Mix is split-and-mix [Ishai et al. 2006; Balle et al. 2020]: each count is
-// split into k shares modulo q, which go, labelled with their coordinate, to one
-// honest shuffler.
+// Mix is split-and-mix [Ishai et al. 2006; Balle et al. 2020]: each count is split into k
+// shares modulo q. The shares go to one honest shuffler, labelled with their coordinate.
 //
-// The number of shares is the smallest for which mix.md proves that the view,
-// given the guaranteed honest clients' sums, is all but independent of their
-// inputs. For up to a million clients it is no larger than what Balle, Bell,
-// Gascón, Nissim, "Private Summation in the Multi-Message Shuffle Model", CCS 2020,
-// is recalled to have; for 2^30 it can be two more.
+// The number of shares is the smallest for which mix.md proves that the view, given the
+// guaranteed honest clients' sums, is all but independent of their inputs. For up to a
+// million clients it is no larger than the number in Balle, Bell, Gascón, Nissim, "Private
+// Summation in the Multi-Message Shuffle Model", CCS 2020, as far as we recall it; for 2^30
+// it can be two more.
 //
-// The shuffler must pass on nothing unless MinUsers … Users clients sent it Size
-// messages each: Sum checks that too, but who can call it has seen the shares.
+// The shuffler must pass nothing on unless MinUsers … Users clients sent it Size messages
+// each. Sum checks that too, but its caller has seen the shares already.
 type Mix struct {
 	format
 	shares   int
@@ -72,10 +71,11 @@ func (m *Mix) Size() (messages, bytes int64) {
 	return n, n * mixSize
 }
 
-// Distance is 2^−σ: the union over all coordinates; mix.md.
+// Distance is 2^−σ, a union bound over all coordinates; mix.md.
 func (m *Mix) Distance() float64 { return math.Ldexp(1, -m.security) }
 
-// A message: tag (16), stream (4 bytes, little endian), share (8, below q).
+// A message has a tag (16 bytes), a stream (4 bytes, little endian) and a share (8 bytes,
+// below q).
 const mixSize = 16 + 4 + 8
 
 // Messages returns one client's shares in random order.

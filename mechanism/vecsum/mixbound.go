@@ -7,15 +7,14 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// mixDistance bounds the total variation distance between what an analyzer sees
-// of n honest clients who each split one number modulo q = 2^log2q into k
-// shares, shuffled together, and a view that depends on the sum only.
+// mixDistance bounds the total variation distance between what an analyzer sees of n honest
+// clients who each split one number modulo q = 2^log2q into k shares, shuffled together, and
+// a view that depends on the sum only.
 //
-// Upper bound, proved (mix.md, theorem), evaluated numerically upwards, with at
-// most 1e-4 relative slack for rounding; whatever the inputs. Needs 3 ≤ k ≤
-// maxShares, n ≥ 1, 1 ≤ log2q ≤ 64 and n·k up to 2^50; the error wraps
-// dp.ErrNoBound else and where the induction of mix.md does not start, which more
-// shares may cure.
+// Upper bound, proved (mix.md, theorem), evaluated numerically upwards, with at most 1e-4
+// relative slack for rounding; whatever the inputs. Needs 3 ≤ k ≤ maxShares, n ≥ 1, 1 ≤ log2q
+// ≤ 64 and n·k up to 2^50. Otherwise, and if the induction of mix.md does not start, the
+// error wraps dp.ErrNoBound; more shares may then help.
 func mixDistance(n int64, k, log2q int) (float64, error) {
 	if k < 3 || k > maxShares || n < 1 || log2q < 1 || log2q > 64 || float64(n)*float64(k) > 1<<50 {
 		return 0, fmt.Errorf("vecsum: split-and-mix of %d clients with %d shares modulo 2^%d: %w", n, k, log2q, dp.ErrNoBound)
@@ -42,8 +41,8 @@ func mixDistance(n int64, k, log2q int) (float64, error) {
 // is a sum of three log-gammas below 2^22; sums of many terms get sumSlack on top.
 const logSlack = 1e-7
 
-// sumSlack bounds the rounding of a sum of that many terms of one sign, whatever
-// way each addition is rounded.
+// sumSlack bounds the rounding error of a sum of that many terms of one sign, in any rounding
+// mode.
 func sumSlack(terms int, sum float64) float64 {
 	return float64(terms) * math.Abs(sum) * 0x1p-51
 }
@@ -85,8 +84,8 @@ func largeRound(n int64, c int, logQ float64, h int, small []float64) float64 {
 		}
 		a := math.Max(0, small[m]) + math.Log1p(math.Exp(-math.Abs(small[m])))
 		slack := logSlack + sumSlack(m*c, closed) + sumSlack(m, all)
-		terms = append(terms, logQ+below-closed+a+slack, // m clients apart
-			logQ+math.Ln2+math.Log(x/f)+all-closed+slack) // all but m
+		terms = append(terms, logQ+below-closed+a+slack, // m clients apart from the others
+			logQ+math.Ln2+math.Log(x/f)+all-closed+slack) // all but m clients
 	}
 	terms = append(terms, logQ+math.Ln2+math.Log(f)-float64(c-1)*all+float64(c)*(logSlack+sumSlack(h, all)))
 	return logSumExp(terms)
@@ -107,14 +106,15 @@ func logSumExp(terms []float64) float64 {
 	return top + math.Log(sum)
 }
 
-// maxShares bounds k; two clients need 176 for 2^−145 and q = 2^56, more need less.
+// maxShares bounds k. Two clients need 176 for 2^−145 and q = 2^56; more clients need fewer.
 const maxShares = 200
 
 // mixShares returns the smallest k for which the bound of n honest clients is at
 // most 2^−sigma.
 func mixShares(n int64, log2q int, sigma float64) (int, error) {
 	for k := 3; k <= maxShares; k++ {
-		// One client apart is the largest term, and cheap.
+		// The term of one client apart is the largest and cheap to compute, so it is tried
+		// first.
 		c := float64(k - 1)
 		lead := float64(log2q)*math.Ln2 + math.Log(float64(n-1))
 		for i := range k - 1 {

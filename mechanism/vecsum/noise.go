@@ -13,13 +13,13 @@ import (
 type NoiseKind string
 
 const (
-	// Binomial noise Bin(Bits, P): bounded, the default.
+	// Binomial noise Bin(Bits, P) is bounded. It is the default.
 	Binomial NoiseKind = "binomial"
-	// Skellam noise, the difference of two Poisson variables: closed under
-	// sums, any variance.
+	// Skellam noise is the difference of two Poisson variables; it is closed under sums and
+	// has any variance.
 	Skellam NoiseKind = "skellam"
-	// DiscreteGaussian noise: not closed under sums, by a ratio that is
-	// accounted for.
+	// DiscreteGaussian noise is not closed under sums; the accounting covers the ratio of the
+	// two laws.
 	DiscreteGaussian NoiseKind = "discrete-gaussian"
 )
 
@@ -40,13 +40,13 @@ func (n Noise) p() float64 {
 	return n.P
 }
 
-// Limits of noise: what samplers and accounting are exact and tested for.
+// Limits of noise. Samplers and accounting are exact and tested within them.
 const (
 	maxBits     = 1 << 40
 	maxVariance = 1 << 32
 )
 
-// validate names the first value out of range.
+// validate returns an error that names the first value out of range.
 func (n Noise) validate() error {
 	switch n.Kind {
 	case Binomial:
@@ -75,8 +75,8 @@ func (n Noise) validate() error {
 // gaussianDen is the denominator of a discrete Gaussian's σ².
 const gaussianDen = 1 << 20
 
-// variance of one client's noise; for the discrete Gaussian its parameter,
-// which is at least the variance.
+// variance returns the variance of one client's noise; for the discrete Gaussian its
+// parameter, which is at least the variance.
 func (n Noise) variance() float64 {
 	switch n.Kind {
 	case Binomial:
@@ -88,7 +88,7 @@ func (n Noise) variance() float64 {
 	return n.Variance
 }
 
-// mean of one client's noise.
+// mean returns the mean of one client's noise.
 func (n Noise) mean() float64 {
 	if n.Kind == Binomial {
 		return float64(n.Bits) * n.p()
@@ -96,8 +96,8 @@ func (n Noise) mean() float64 {
 	return 0
 }
 
-// reach bounds the noise of n clients: exactly for binomial noise, else but for
-// e^−60, beyond which only the estimate is wrong.
+// reach bounds the noise of n clients: always for binomial noise, otherwise with probability
+// 1 − e^−60. Beyond it only the estimate is wrong.
 func (n Noise) reach(clients int64) (below, above float64) {
 	if n.Kind == Binomial {
 		return 0, float64(n.Bits) * float64(clients)
@@ -106,15 +106,15 @@ func (n Noise) reach(clients int64) (below, above float64) {
 	return r, r
 }
 
-// sampler draws exact noise of clients clients together.
+// sampler draws the exact noise of a number of clients together.
 type sampler interface {
 	// add adds independent noise to each element of dst; work is at least as
 	// long and is overwritten.
 	add(src rng.Source, dst, work []int64)
 }
 
-// newSampler prepares the noise of one client, or of many at once where their
-// law is known.
+// newSampler prepares the noise of one client, or of many clients at once if the law of their
+// sum is known.
 func (n Noise) newSampler(clients int64) (sampler, error) {
 	switch n.Kind {
 	case Binomial:
@@ -148,17 +148,16 @@ func (t tabled) add(src rng.Source, dst, work []int64) {
 	}
 }
 
-// Increment returns μ₁ such that the sum of the noise of honest clients, added
-// to integers that differ by k, |k| ≤ shift, has a trade-off curve of at least
-// that of a Gaussian mechanism with μ = |k|·μ₁, but for mass tau; in both
-// orders. The second result bounds |log| of the ratio of that sum's law and the
-// law accounted for: 0 but for discrete Gaussian noise. Coordinates and rounds
-// compose as in [Curve].
+// Increment returns μ₁ for the summed noise of honest clients, added to integers that differ
+// by k, |k| ≤ shift: but for mass tau, its trade-off curve is at least that of a Gaussian
+// mechanism with μ = |k|·μ₁, in both orders. The second result bounds |log| of the ratio of
+// that sum's law and the law accounted for: 0 but for discrete Gaussian noise. Coordinates
+// and rounds compose as in [Curve].
 //
-// Upper bound, proved (vecsum.md); replace-one. μ₁ is +Inf where the window
-// that the theorem needs leaves the support of the noise. Needs 1 ≤ shift,
-// 1e-250 ≤ tau < 1/2. Slack: 2e-5 relative for tau ≥ 1e-30 and 2e-4 at most; for
-// standard deviations up to 2000 and noise of two halves 1e-8.
+// Upper bound, proved (vecsum.md); replace-one. μ₁ is +Inf where the window that the theorem
+// needs leaves the support of the noise. Needs 1 ≤ shift, 1e-250 ≤ tau < 1/2. Slack: 2e-5
+// relative for tau ≥ 1e-30 and 2e-4 at most; for standard deviations up to 2000 and noise of
+// two halves 1e-8.
 func (n Noise) Increment(honest, shift int64, tau float64) (mu1, ratio float64, err error) {
 	if err := n.validate(); err != nil {
 		return 0, 0, err
@@ -221,8 +220,8 @@ func gaussianRatio(v float64, n int64) (float64, error) {
 	var sum float64
 	const each = 4096
 	for k := int64(1); k < n; k++ {
-		// 2·Σ_j e^(−2π²j²s²) with s² = v·k/(k+1) ≥ 1/2: the first term and less
-		// than 1e-7 of it.
+		// This is 2·Σ_j e^(−2π²j²s²) with s² = v·k/(k+1) ≥ 1/2: the first term, and less than
+		// 1e-7 of it for the others.
 		rho := 2.0000002 * math.Exp(-2*math.Pi*math.Pi*v*float64(k)/float64(k+1))
 		term := math.Log1p(2 * rho / (1 - rho))
 		if k == each { // terms fall

@@ -8,12 +8,12 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Params describes one round of vector summation: all that clients, transport,
-// analyzer and accountant must agree on.
+// Params describes one round of vector summation. Clients, transport, analyzer and accountant
+// must agree on all of it.
 type Params struct {
 	Users    int64   // n, the most clients that may take part; required
-	MinUsers int64   // the fewest a round is opened with; 0 means Users
-	Honest   float64 // γ, the fraction of them that add their noise; 0 means 1
+	MinUsers int64   // the fewest clients a round may be opened with; 0 means Users
+	Honest   float64 // γ, the fraction of MinUsers that add their noise; 0 means 1
 	Dim      int     // d, the length of an input; required
 	Radius   float64 // Δ₂, the bound on ‖x‖₂ that clients clip to; required
 	Grid     int64   // g, grid steps in the interval −Radius … Radius; required
@@ -74,8 +74,8 @@ func (p Params) Validate() error {
 	return nil
 }
 
-// smallestNorm is what inputs rounded towards the middle of the grid need: the
-// ball itself, and half a step a coordinate where the middle is not on the grid.
+// smallestNorm is the smallest Norm that inputs rounded towards the middle of the grid always
+// meet: the ball itself, and half a step a coordinate if the middle is not on the grid.
 func (p Params) smallestNorm() int64 { return p.Grid*p.Grid + int64(p.Dim) }
 
 // Streams returns the number of counts: d, or 2d if signs are split.
@@ -94,8 +94,8 @@ func (p Params) top() int64 {
 	return p.Grid
 }
 
-// MaxCount returns the largest noisy count of one client, the smallest being 0.
-// The error wraps dp.ErrNoBound if the noise is not bounded.
+// MaxCount returns the largest noisy count of one client; the smallest is 0. The error wraps
+// dp.ErrNoBound if the noise is not bounded.
 func (p Params) MaxCount() (int64, error) {
 	if p.Noise.Kind != Binomial {
 		return 0, fmt.Errorf("vecsum: %s noise has no largest value: %w", p.Noise.Kind, dp.ErrNoBound)
@@ -103,9 +103,8 @@ func (p Params) MaxCount() (int64, error) {
 	return p.top() + p.Noise.Bits, nil
 }
 
-// guaranteed returns the clients whose noise is there in every round that is
-// opened: the honest ones of MinUsers, rounded down. Honest counts to within the
-// rounding of a float64.
+// guaranteed returns the number of clients whose noise is in every round that is opened: the
+// honest ones of MinUsers, rounded down. Honest is exact to the rounding of a float64.
 func (p Params) guaranteed() int64 {
 	p = p.withDefaults()
 	return int64(math.Floor(p.Honest * float64(p.MinUsers)))
@@ -136,13 +135,12 @@ func (p Params) sensitivity() (shift int64, norm float64, counts int64) {
 	return shift, math.Sqrt(float64(square)) * (1 + 0x1p-52), min(int64(p.Streams()), square)
 }
 
-// Curve returns the privacy of one round with tau of the window given up on
-// each coordinate; see [Noise.Increment]. Mu is +Inf where the noise has too
-// little support: Delta is 1 then.
+// Curve returns the privacy of one round, with mass tau given up on each coordinate; see
+// [Noise.Increment]. Mu is +Inf if the noise has too little support; Delta is then 1.
 //
-// Upper bound, proved, replace-one; whatever the transport, which must reveal
-// the counts and nothing else. Precondition: clients are honest in the fraction
-// Honest, rounds with fewer than MinUsers are not opened.
+// Upper bound, proved, replace-one. It holds for any transport that reveals the counts and
+// nothing else. Precondition: at least the fraction Honest of the clients is honest, and
+// rounds with fewer than MinUsers clients are not opened.
 func (p Params) Curve(tau float64) (Curve, error) {
 	if err := p.Validate(); err != nil {
 		return Curve{}, err
@@ -175,8 +173,8 @@ func (p Params) Epsilon(delta float64, rounds int64) (float64, error) {
 	return c.Times(rounds).Epsilon(delta)
 }
 
-// RoundCurve is Curve with the windows that Epsilon takes: all rounds together
-// spend TailShare of delta on them.
+// RoundCurve is Curve with the windows that Epsilon uses: all rounds together spend TailShare
+// of delta on them.
 func (p Params) RoundCurve(delta float64, rounds int64) (Curve, error) {
 	return p.Curve(p.tau(delta, rounds))
 }
@@ -190,7 +188,7 @@ func (p Params) Delta(eps float64, rounds int64) (float64, error) {
 	if rounds < 1 {
 		return 0, fmt.Errorf("vecsum: rounds = %d must be at least 1", rounds)
 	}
-	// Any window gives a bound; the best one depends on the answer.
+	// Any window gives a bound, and the best window depends on the answer.
 	best, guess, back := 1., 1e-6, false
 	for range 8 {
 		c, err := p.RoundCurve(math.Max(guess, 1e-200), rounds)
@@ -200,7 +198,8 @@ func (p Params) Delta(eps float64, rounds int64) (float64, error) {
 		all := c.Times(rounds)
 		d := all.Delta(eps)
 		if err != nil || !(d < best) {
-			// So wide a window leaves the support: once more with the best so far.
+			// This window is so wide that it leaves the support: try again with the best so
+			// far.
 			if back {
 				break
 			}
@@ -221,7 +220,7 @@ func (p Params) Delta(eps float64, rounds int64) (float64, error) {
 	return best, nil
 }
 
-// TailShare is the share of δ given to what lies beyond the windows of the noise.
+// TailShare is the share of δ that is spent on the mass beyond the windows of the noise.
 const TailShare = 1e-3
 
 func (p Params) tau(delta float64, rounds int64) float64 {
@@ -240,13 +239,12 @@ func (p Params) Variance(n int64) float64 {
 	return step * step * float64(n) * (noise + .25)
 }
 
-// Norm returns the bound that rounding of inputs of dim coordinates on a grid of
-// g steps exceeds with probability at most beta, in squared half steps: four
-// times the smaller of (g/2+√d)², which it never exceeds, and
-// g²/4 + d/4 + √(2·ln(1/β))·(g/2+√d/2).
+// Norm returns a bound that the rounded norm exceeds with probability at most beta, for
+// inputs of dim coordinates on a grid of g steps, in squared half steps: four times the
+// smaller of (g/2+√d)², which it never exceeds, and g²/4 + d/4 + √(2·ln(1/β))·(g/2+√d/2).
 //
-// Source: Kairouz, Liu, Steinke 2021, Proposition 22 (recalled; re-proved in
-// vecsum.md, section 4). Privacy rests on the check against it, not on beta.
+// Source: Kairouz, Liu, Steinke 2021, Proposition 22 (recalled; re-proved in vecsum.md,
+// section 4). Privacy rests on the check against the bound, not on beta.
 func Norm(dim int, grid int64, beta float64) int64 {
 	g, d := float64(grid), float64(dim)
 	bound := (g/2 + math.Sqrt(d)) * (g/2 + math.Sqrt(d))

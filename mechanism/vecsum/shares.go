@@ -20,15 +20,14 @@ type SharesConfig struct {
 	Aggregators int     // S, 2 or 3; 0 means 2
 }
 
-// Shares is the default transport: each count is split into S additive shares
-// modulo q, one for each of S aggregators; all shares but the last are expanded
-// from a 16-byte seed. It realises the shuffler as summation modulo q: any S−1
-// aggregators together see uniform numbers, all S together the sums. At least
-// one must not collude with the others, and each must get its messages over a
-// channel the others cannot read.
+// Shares is the default transport: each count is split into S additive shares modulo q, one
+// for each of S aggregators; all shares but the last are expanded from a 16-byte seed. It
+// replaces the shuffler by summation modulo q: any S−1 aggregators together see uniform
+// numbers, all S together see the sums. At least one must not collude with the others, and
+// each must get its messages over a channel the others cannot read.
 //
-// An aggregator opens its sum only for MinUsers … Users clients, and sums are
-// combined only if all aggregators counted the same reports.
+// An aggregator opens its sum only for MinUsers … Users clients, and sums are combined only
+// if all aggregators counted the same reports.
 type Shares struct {
 	format
 	aggregators int
@@ -48,9 +47,9 @@ func NewShares(c SharesConfig) (*Shares, error) {
 	return &Shares{f, c.Aggregators}, err
 }
 
-// A share message: version, kind, aggregator, log₂ q, streams (4 bytes, little
-// endian), tag (16), report id (16); then the seed, or the packed share: the
-// elements of log₂ q bits each in order, lowest bits first, padded with zeros.
+// A share message has version, kind, aggregator, log₂ q, streams (4 bytes, little endian),
+// tag (16) and report id (16). Then follows the seed, or the packed share: its elements of
+// log₂ q bits each in order, lowest bits first, padded with zeros.
 const (
 	shareVersion = 1
 	kindSeed     = 1
@@ -204,12 +203,12 @@ func unpack(src []byte, sums []uint64, bits int) bool {
 	return acc == 0 && at == len(src)
 }
 
-// Aggregator sums the shares sent to one of the aggregators. It holds 16 bytes a
-// report besides the sums.
+// Aggregator sums the shares sent to one of the aggregators. It holds 16 bytes a report
+// besides the sums.
 //
-// It is closed once: the difference of two sums would be a few clients' counts.
-// For the same reason there must be one Aggregator for a round and an index,
-// ever; who restarts one must find it closed, or start another round.
+// It can be closed only once, because the difference of two sums would be a few clients'
+// counts. For the same reason there must never be a second Aggregator for a round and an
+// index: after a restart treat it as closed, or start another round.
 type Aggregator struct {
 	shares *Shares
 	index  int
@@ -262,13 +261,13 @@ func (a *Aggregator) Add(message []byte) error {
 	return nil
 }
 
-// ReportID returns the id of the report that a message to an aggregator is a half
-// of. Halves belong together if their ids are equal at all aggregators.
+// ReportID returns the id of the report whose half a message to an aggregator is. Halves
+// belong together if their ids are equal at all aggregators.
 func (s *Shares) ReportID(message []byte, aggregator int) ([16]byte, error) {
 	return s.parse(message, aggregator)
 }
 
-// parse checks everything in a message but its padding.
+// parse checks a message except for its padding.
 func (s *Shares) parse(m []byte, index int) (id [16]byte, err error) {
 	kind, size := byte(kindSeed), seedSize
 	if index == s.aggregators-1 {
@@ -304,8 +303,8 @@ type Partial struct {
 	Sums    []uint64
 }
 
-// Close returns the aggregator's share of the sums, once. It refuses a cohort
-// outside MinUsers … Users, to which reports may still be added.
+// Close returns the aggregator's share of the sums, once. It refuses a cohort outside
+// MinUsers … Users; reports may then still be added.
 func (a *Aggregator) Close() (Partial, error) {
 	if a.closed {
 		return Partial{}, errClosed

@@ -9,21 +9,21 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// Sigma returns the noise σ of one client, in units of Radius, for which a round
-// of any MinUsers ≤ k ≤ Users clients is as private as the sum of k vectors of
-// norm 1 with N(0, σ²) from each: μ(k) ≤ 2/(σ√k). Then what is proved of such sums
-// holds for these rounds, but for tail: what all rounds together add to δ.
+// Sigma returns the noise σ of one client, in units of Radius, such that a round of any
+// MinUsers ≤ k ≤ Users clients is as private as the sum of k vectors of norm 1 with N(0, σ²)
+// from each: μ(k) ≤ 2/(σ√k). Bounds proved for such sums then hold for these rounds, but for
+// tail, which all rounds together add to δ.
 //
 // Result: σ rounded down, by 1 % where MinUsers < Users; tail below 1e-3·delta.
-// Argument: noise of more clients is post-processing, so μ(k) ≤ μ(k₁) for k ≥ k₁;
-// between k₁ and k₂ = 1.01·k₁ the bound 2/(μ(k₁)√k₂) holds. Rounds compose by
-// Compose, and the tails add.
+// Argument: noise of more clients is post-processing, so μ(k) ≤ μ(k₁) for k ≥ k₁; between k₁
+// and k₂ = 1.01·k₁ the bound 2/(μ(k₁)√k₂) holds. Rounds compose by Compose, and the tails
+// add.
 func (p Params) Sigma(delta float64, rounds int64) (sigma, tail float64, err error) {
 	return p.SigmaUntil(context.Background(), delta, rounds)
 }
 
-// SigmaUntil is Sigma for parameters that come from others: they may be such that it
-// takes minutes. It returns ctx's error soon after ctx has ended.
+// SigmaUntil is Sigma for parameters from an untrusted party, which may make it take minutes.
+// It returns ctx's error soon after ctx has ended.
 func (p Params) SigmaUntil(ctx context.Context, delta float64, rounds int64) (sigma, tail float64, err error) {
 	if err := dp.CheckDelta(delta); err != nil {
 		return 0, 0, err
@@ -61,11 +61,10 @@ func (p Params) SigmaUntil(ctx context.Context, delta float64, rounds int64) (si
 	return sigma, tail * float64(rounds) * (1 + 0x1p-48), nil
 }
 
-// TightSigma returns parameters for which [Params.Sigma] is at least sigma at
-// t.Delta over t.Rounds, and that σ; the least noise, as [Tight] has it. Eps and
-// Mu of t must be 0.
+// TightSigma returns parameters for which [Params.Sigma] is at least sigma at t.Delta over
+// t.Rounds, and that σ, with the least noise, like [Tight]. Eps and Mu of t must be 0.
 //
-// An error wraps dp.ErrNoBound if nothing within the limits is worth sigma.
+// An error wraps dp.ErrNoBound if no parameters within the limits reach sigma.
 func TightSigma(sigma float64, t Target) (Params, float64, error) {
 	t = t.withDefaults()
 	if t.Eps != 0 || t.Mu != 0 {
@@ -98,8 +97,8 @@ func TightSigma(sigma float64, t Target) (Params, float64, error) {
 	return Params{}, 0, fmt.Errorf("vecsum: no noise is found that is worth sigma = %v: %w", sigma, dp.ErrNoBound)
 }
 
-// AddNoise adds to counts the noise of the given number of clients, as one draw
-// on each count with the law of their sum.
+// AddNoise adds the noise of the given number of clients to counts, as one draw on each count
+// with the law of their sum.
 func (p Params) AddNoise(src rng.Source, counts []int64, clients int64) error {
 	if p.Noise.Kind == DiscreteGaussian {
 		return fmt.Errorf("vecsum: sums of discrete Gaussian noise have no law of their own to draw from: %w", dp.ErrNoBound)

@@ -13,23 +13,23 @@ import (
 // their sums and nothing else. Three kinds: [Shares], [Bits], [Mix]; for the
 // same counts all give the same sums.
 type Transport interface {
-	// Messages returns one client's messages, whose number and sizes are those
-	// of Size whatever the counts. In production src is rng.Secure.
+	// Messages returns one client's messages. Their number and sizes are those of Size,
+	// whatever the counts. In production src is rng.Secure.
 	Messages(src rng.Source, counts []int64) ([][]byte, error)
-	// Sum takes the messages of a whole round in any order and returns the
-	// summed counts and the number of clients, or an error and nothing.
+	// Sum takes the messages of a whole round in any order. It returns the summed counts and
+	// the number of clients, or an error and no counts.
 	Sum(messages [][]byte) (counts []int64, clients int64, err error)
 	// Size returns how many messages a client sends and their bytes together,
 	// before encryption.
 	Size() (messages, bytes int64)
-	// Distance is what the transport adds to [Curve.Distance] in each round.
+	// Distance is the transport's contribution to [Curve.Distance] in each round.
 	Distance() float64
 }
 
 // RoundID names a round; no two rounds of a task may share one.
 type RoundID [16]byte
 
-// format is what all transports of a round share.
+// format is the common part of all transports of a round.
 type format struct {
 	params Params
 	tag    [16]byte // binds messages to the round and its parameters
@@ -54,8 +54,8 @@ func newFormat(p Params, round RoundID, kind string) (format, error) {
 	return f, nil
 }
 
-// Tag binds the messages of one round and its parameters to the named transport:
-// equal only if all three are.
+// Tag binds the messages of one round to its parameters and to the named transport. Two tags
+// are equal only if all three are equal.
 func (p Params) Tag(round RoundID, transport string) (tag [16]byte) {
 	p = p.withDefaults()
 	h := sha256.New()
@@ -83,7 +83,7 @@ func (f *format) check(counts []int64) error {
 		return fmt.Errorf("vecsum: %d counts for %d streams", len(counts), f.params.Streams())
 	}
 	if f.params.Noise.Kind != Binomial {
-		return nil // noise without an end: counts are taken modulo q, as their sum is
+		return nil // unbounded noise: single counts are taken modulo q, like their sum
 	}
 	limit, err := f.params.MaxCount()
 	if err != nil {
@@ -97,7 +97,7 @@ func (f *format) check(counts []int64) error {
 	return nil
 }
 
-// open turns sums modulo q into counts: the representatives from −offset on.
+// open turns sums modulo q into counts: it takes the representatives from −offset on.
 func (f *format) open(sums []uint64, clients int64) ([]int64, error) {
 	if err := f.params.CheckCohort(clients); err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
-// Package vecsum sums the vectors of many clients so that the sums, and nothing
-// else, are revealed, with integer noise from every client: P_1D and P_VEC of
-// Cheu, Joseph, Mao, Peng, "Shuffle Private Stochastic Convex Optimization"
-// (ICLR 2022, "CJMP"), with their protocol and much smaller parameters.
+// Package vecsum sums the vectors of many clients so that the sums, and nothing else, are
+// revealed, with integer noise from every client: P_1D and P_VEC of Cheu, Joseph, Mao, Peng,
+// "Shuffle Private Stochastic Convex Optimization" (ICLR 2022, "CJMP"), with their protocol
+// and much smaller parameters.
 //
 //	Target → Tight or Paper → Params      what a round needs
 //	Params → Encoder                      one client's vector to noisy counts
@@ -11,21 +11,20 @@
 //	         Lemma31, Thm32, RobustA9     what CJMP's theorems say it costs
 //	Simulation                            a whole round by its exact law
 //
-// Privacy is (ε, δ) in nats, one client's data replaced, the number of clients
-// public, and concerns the view of whoever sees the summed counts. It rests on:
-// the honest fraction of at least MinUsers adding their noise from rng.Secure;
-// rounds below MinUsers staying closed, and opened once: with Shares each
-// Aggregator sees to that, with Bits and Mix the shuffler must, for what Sum and
-// Estimate refuse the analyzer has seen already;
-// and the transport's trust assumption. It does not rest on the inputs: they are
-// clipped, and the norm is checked after rounding, on integers. A client that
-// has no valid input sends [Encoder.Blank].
+// Privacy is (ε, δ) in nats for one client's data replaced and a public number of clients. It
+// concerns the view of whoever sees the summed counts. It rests on three things. First, the
+// honest fraction of at least MinUsers clients adds noise from rng.Secure. Second, rounds
+// below MinUsers stay closed, and every other round is opened once. With Shares each
+// Aggregator enforces that; with Bits and Mix the shuffler must, because the analyzer has
+// already seen what Sum and Estimate refuse. Third, the transport's trust assumption. Privacy
+// does not rest on the inputs: they are clipped, and the norm is checked after rounding, on
+// integers. A client without a valid input sends [Encoder.Blank].
 //
-// Nothing here stops poisoning: a client that leaves the range is not found out.
-// Package mechanism/vecsum/prio3 is a transport whose aggregators refuse such a client; what
-// one can do that stays in the range is written there.
-// Nothing runs in constant time: how long noise takes to draw depends on it.
+// Nothing here stops poisoning: a client that leaves the range is not detected. Package
+// mechanism/vecsum/prio3 is a transport whose aggregators refuse such a client; its comment
+// says what a client can do within the range. Nothing runs in constant time: the time to draw
+// noise depends on the noise.
 //
-// Noise, grid and counts are in grid steps of 2·Radius/Grid; Variance and
-// estimates in units of the input. vecsum.md has the proofs.
+// Noise, grid and counts are in grid steps of 2·Radius/Grid; Variance and estimates in units
+// of the input. vecsum.md has the proofs.
 package vecsum

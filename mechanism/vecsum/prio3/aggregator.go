@@ -13,33 +13,32 @@ import (
 	"github.com/cloudflare/circl/vdaf/prio3/sumvec"
 )
 
-// VerifyKey is the secret the two aggregators share, drawn from crypto/rand for
-// one round before any report: a client that knows it can make false proofs. An
-// aggregator never takes a second key for a round: a report prepared under both
-// is checked at two points, which together tell the other one about its digits.
+// VerifyKey is the secret that the two aggregators share. It is drawn from crypto/rand for
+// one round before any report, because a client that knows it can make false proofs. An
+// aggregator never takes a second key for a round: a report prepared under both keys is
+// checked at two points, which together tell the other aggregator about its digits.
 type VerifyKey [32]byte
 
-// Format keeps the key out of logs, whatever the verb.
+// Format keeps the key out of logs, for every verb.
 func (VerifyKey) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, "verify key") }
 
-// ErrRefused is wrapped by the error of a report whose proof does not hold or
-// whose two halves do not fit: nothing of it was added, and it was counted.
+// ErrRefused is wrapped by the error of a report whose proof does not hold or whose two
+// halves do not fit. Nothing of the report was added; the refusal was counted.
 var ErrRefused = errors.New("prio3: report refused")
 
 var errClosed = errors.New("prio3: the aggregator has released this round's sums: nothing is added or released again")
 
-// Aggregator checks and sums the shares sent to one of the two. It is a state
-// machine without a network: the caller carries the messages. It holds 16 bytes
-// a count's digit for the sum and for each report between Begin and Finish,
-// and a few dozen for each report.
+// Aggregator checks and sums the shares sent to one of the two. It is a state machine without
+// a network: the caller carries the messages. It holds 16 bytes a count's digit for the sum
+// and for each report between Begin and Finish, and a few dozen for each report.
 //
-// It is closed once: the difference of two sums would be a few clients' counts.
-// There must be one Aggregator for a round and an index, ever; who restarts one
-// must find it closed, or start another round: a client may know by now where
-// its proof was checked. Not for several goroutines.
+// It can be closed only once, because the difference of two sums would be a few clients'
+// counts. There must never be a second Aggregator for a round and an index: after a restart
+// treat it as closed and start another round, because a client may know by then where its
+// proof was checked. Not for several goroutines.
 //
-// Each aggregator can have any report refused, so who trusts only the other has
-// to count the drop-outs it chooses as colluders, as Params.Honest does.
+// Each aggregator can have any report refused. So a party that trusts only the other one has
+// to count the drop-outs that this one chooses as colluders, as Params.Honest does.
 type Aggregator struct {
 	shares   *Shares
 	vdaf     *sumvec.SumVec
@@ -47,17 +46,17 @@ type Aggregator struct {
 	key      sumvec.VerifyKey
 	keyName  [keyNameSize]byte
 	sum      sumvec.AggShare
-	reports  map[sumvec.Nonce]*pending // nil: accepted or refused
+	reports  map[sumvec.Nonce]*pending // nil: the report was accepted or refused
 	accepted []sumvec.Nonce
 	refused  int64
 	closed   bool
 }
 
-// pending is a report whose own half has come.
+// pending is a report whose half for this aggregator has arrived.
 type pending struct {
 	state  *sumvec.PrepState
 	share  *sumvec.PrepShare
-	public [digestSize]byte // digest of public share and commitment
+	public [digestSize]byte // digest of the public share and the commitment
 }
 
 // Format keeps the key and the sums out of logs.
@@ -137,15 +136,15 @@ func (a *Aggregator) refuse(id sumvec.Nonce, why string) error {
 	return fmt.Errorf("%w: %s", ErrRefused, why)
 }
 
-// Finish takes the other aggregator's preparation message for a report begun
-// here, verifies the proof, and adds the share or refuses the report. Both come
-// to the same decision, as it is a function of both messages, which need not be
-// secret but authentic. After an error other than ErrRefused nothing has
-// changed; a message that comes before the report is to be kept.
+// Finish takes the other aggregator's preparation message for a report begun here, verifies
+// the proof, and adds the share or refuses the report. Both aggregators come to the same
+// decision, because it is a function of both messages; the messages must be authentic but
+// need not be secret. After an error other than ErrRefused nothing has changed; the caller
+// keeps a message that arrives before its report.
 //
-// After Users reports no more are added. Which ones those are is decided by the
-// order of Finish: if more clients may be admitted, both must keep to one order,
-// or their sums do not fit together.
+// After Users reports no more are added. The order of Finish decides which reports those are.
+// If more clients may be admitted, both aggregators must keep to one order, or their sums do
+// not fit together.
 func (a *Aggregator) Finish(prep []byte) error {
 	if a.closed {
 		return errClosed
@@ -172,8 +171,8 @@ func (a *Aggregator) Finish(prep []byte) error {
 	if err := other.UnmarshalBinary(prep[prepStart:]); err != nil {
 		return errors.New("prio3: preparation is not of field elements")
 	}
-	// With one public share at both, both joint seeds are the same: else a client
-	// could have one accept what the other refuses. With one commitment, neither
+	// If both have the same public share, both joint seeds are the same; otherwise a client
+	// could have one accept what the other refuses. If both have the same commitment, neither
 	// half was made after the other's preparation was seen.
 	if [digestSize]byte(prep[headerSize+idSize+keyNameSize:]) != p.public {
 		return a.refuse(id, "its two halves have different public parts")
@@ -194,10 +193,9 @@ func (a *Aggregator) Finish(prep []byte) error {
 	return nil
 }
 
-// Abandon refuses a report begun here and frees what is held for it; prep is what
-// Begin returned. For reports that the other aggregator has refused on sight or
-// has not got, of which no preparation will come: a client can make as many of
-// them as it can send reports.
+// Abandon refuses a report begun here and frees its memory; prep is the result of Begin. It
+// serves reports that the other aggregator refused on sight or never got, for which no
+// preparation will come. A client can make as many of them as it can send reports.
 func (a *Aggregator) Abandon(prep []byte) error {
 	if a.closed {
 		return errClosed
@@ -217,9 +215,9 @@ func (a *Aggregator) Abandon(prep []byte) error {
 // Refused returns the number of reports refused so far.
 func (a *Aggregator) Refused() int64 { return a.refused }
 
-// Reports returns the number of reports added so far and a digest of their ids.
-// Aggregators compare them before they close: a report one of them has added
-// and the other, for a lost message, has not would make both sums useless.
+// Reports returns the number of reports added so far and a digest of their ids. Aggregators
+// compare them before they close: if a lost message made one add a report that the other did
+// not, both sums are useless.
 func (a *Aggregator) Reports() (clients int64, digest [32]byte) {
 	ids := slices.Clone(a.accepted)
 	slices.SortFunc(ids, func(x, y sumvec.Nonce) int { return bytes.Compare(x[:], y[:]) })
@@ -231,9 +229,9 @@ func (a *Aggregator) Reports() (clients int64, digest [32]byte) {
 	return int64(len(ids)), digest
 }
 
-// Close returns the aggregator's share of the sums, once. It refuses a cohort
-// outside MinUsers … Users, to which reports may still be added. Of digits only
-// their weighted sums, the counts, are released.
+// Close returns the aggregator's share of the sums, once. It refuses a cohort outside
+// MinUsers … Users; reports may then still be added. It releases only the weighted sums of
+// digits, the counts.
 func (a *Aggregator) Close() ([]byte, error) {
 	if a.closed {
 		return nil, errClosed

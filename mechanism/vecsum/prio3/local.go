@@ -7,8 +7,8 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// Local is a transport that runs both aggregators in one process, for
-// simulations and tests: who runs it sees both shares.
+// Local is a transport that runs both aggregators in one process, for simulations and tests.
+// That process sees both shares.
 type Local struct {
 	*Shares
 	Key VerifyKey // required
@@ -16,8 +16,8 @@ type Local struct {
 
 var _ vecsum.Transport = Local{}
 
-// Sum implements [vecsum.Transport]. Refused reports are left out and not among
-// the clients; a message that is malformed, or a report of one half, is an error.
+// Sum implements [vecsum.Transport]. Refused reports are left out and not counted among the
+// clients. A malformed message, or a report with one half only, is an error.
 func (l Local) Sum(messages [][]byte) (counts []int64, clients int64, err error) {
 	var all [aggregators]*Aggregator
 	for i := range all {
@@ -49,7 +49,7 @@ func (l Local) Sum(messages [][]byte) (counts []int64, clients int64, err error)
 	for _, m := range preps {
 		to := all[1-m[2]]
 		if p, known := to.reports[[idSize]byte(m[headerSize:])]; known && p == nil {
-			continue // refused there on sight
+			continue // the other aggregator refused it on sight
 		}
 		if err := to.Finish(m); err != nil && !errors.Is(err, ErrRefused) {
 			return nil, 0, err

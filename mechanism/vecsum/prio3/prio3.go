@@ -1,7 +1,7 @@
-// Package prio3 sums the noisy counts of package vecsum by additive shares at
-// two aggregators, who check with CIRCL's Prio3SumVec that each client's counts
-// are in their range before they add them. For the same counts the sums are
-// those of every other transport.
+// Package prio3 sums the noisy counts of package vecsum by additive shares at two
+// aggregators, who check with CIRCL's Prio3SumVec that each client's counts are in their
+// range before they add them. For the same counts the sums are those of every other
+// transport.
 //
 //	client      Shares.Messages     counts  → a report for each aggregator
 //	aggregator  Aggregator.Begin    report  → a preparation message for the other
@@ -10,27 +10,26 @@
 //	aggregator  Aggregator.Close    → its share of the sums, once
 //	anyone      Shares.Combine      both shares → counts
 //
-// What is proved: each count of an accepted report is an integer in 0 … M
-// exactly, M = [vecsum.Params.MaxCount] (grid steps and noise bits), not only
-// below the next power of two. The proof's soundness error is of the order of
-// (bits of the report)·(hashes computed by the client)/2^128 [Boneh et al., CRYPTO
-// 2019; the VDAF drafts of the IRTF], recalled and not re-proved here; it needs
-// both aggregators to be honest and clients not to know the [VerifyKey]. Clients
-// may read the preparation messages: beyond the drafts, a report commits to all
-// of itself before any is made. Privacy needs one honest aggregator and holds against the other and all clients
-// together, computationally (TurboSHAKE128). An aggregator can always spoil the sum.
+// What is proved: each count of an accepted report is an integer in 0 … M exactly, M =
+// [vecsum.Params.MaxCount] (grid steps and noise bits), not only below the next power of two.
+// The proof's soundness error is of the order of (bits of the report)·(hashes computed by the
+// client)/2^128 [Boneh et al., CRYPTO 2019; the VDAF drafts of the IRTF], recalled and not
+// re-proved here; it needs both aggregators to be honest and clients not to know the
+// [VerifyKey]. Clients may read the preparation messages: beyond the drafts, a report commits
+// to all of itself before any is made. Privacy needs one honest aggregator and holds against
+// the other and all clients together, computationally (TurboSHAKE128). An aggregator can
+// always spoil the sum.
 //
-// What is not proved, and cannot be by any proof on noisy counts: that the
-// input was in its ball, that noise was added, that it was drawn from its law. A
-// malicious client whose reports are accepted can put any vector of integers in
-// 0 … M into the sum. That adds to each coordinate of the estimate anything up to
-// Radius·(1 + 2·Bits·max(P, 1−P)/Grid) in size (with Split 2·Radius·M/Grid), and to
-// all of them at the same time: up to √d times as much in norm, where an honest
-// client adds at most Radius and noise. It can leave out its noise, which
-// Params.Honest accounts for, and send several reports, which whoever admits
-// clients has to stop. In time it can cost the aggregators one verification.
+// What is not proved, and cannot be proved on noisy counts: that the input was in its ball,
+// that noise was added, that the noise was drawn from its law. A malicious client whose
+// reports are accepted can put any vector of integers in 0 … M into the sum. That adds to
+// each coordinate of the estimate anything up to Radius·(1 + 2·Bits·max(P, 1−P)/Grid) in size
+// (with Split 2·Radius·M/Grid), and to all of them at the same time: up to √d times as much
+// in norm, where an honest client adds at most Radius and noise. It can leave out its noise,
+// which Params.Honest accounts for, and send several reports, which the party that admits
+// clients has to stop. It can cost the aggregators the time of one verification.
 //
-// Only bounded, binomial noise. Nothing runs in constant time.
+// The noise must be bounded, that is binomial. Nothing runs in constant time.
 package prio3
 
 import (
@@ -53,21 +52,22 @@ type Config struct {
 	Round  vecsum.RoundID // required
 }
 
-// Shares is what clients, aggregators and the analyzer of a round agree on. It
-// can be used by several goroutines.
+// Shares holds what clients, aggregators and the analyzer of a round agree on. Several
+// goroutines may use it.
 type Shares struct {
 	params  vecsum.Params
 	tag     [16]byte
 	streams int
 	max     int64    // M
-	weights []uint64 // of a count's digits; see digits
+	weights []uint64 // weights of a count's digits; see digits
 	chunk   uint
 	leader  int // bytes of the input share of aggregator 0
-	helper  int // and of aggregator 1
+	helper  int // bytes of the input share of aggregator 1
 	prep    int // bytes of a prep share
 }
 
-// aggregators is 0, the leader in the drafts' terms, and 1, the helper.
+// aggregators is the number of aggregators: 0 is the leader in the drafts' terms, 1 the
+// helper.
 const aggregators = 2
 
 // maxDigits bounds the digits of a report, of 16 bytes each.
@@ -126,7 +126,7 @@ func digitWeights(top uint64) []uint64 {
 	return w
 }
 
-// digits appends those of c: the last one only if the others do not reach c.
+// digits appends the digits of c. It uses the last digit only if the others do not reach c.
 func (s *Shares) digits(dst []uint64, c uint64) []uint64 {
 	last := len(s.weights) - 1
 	high := c >> last & 1
@@ -137,8 +137,8 @@ func (s *Shares) digits(dst []uint64, c uint64) []uint64 {
 	return append(dst, high)
 }
 
-// chunkLength returns the one that makes the proof for n digits smallest: of
-// 2·chunk + 2·P − 1 elements, P the power of two above the number of chunks.
+// chunkLength returns the chunk length that makes the proof for n digits smallest. The proof
+// has 2·chunk + 2·P − 1 elements, P the power of two above the number of chunks.
 func chunkLength(n uint) uint {
 	best, size := n, ^uint(0)
 	for p := uint(2); p <= 2*n; p *= 2 {
@@ -209,10 +209,10 @@ func (s *Shares) check(m []byte, kind byte, index, size int) error {
 	return nil
 }
 
-// commitment is the client's to aggregator 0's share. Prio3 commits to
-// both shares of the digits and, by its seed, to aggregator 1's share of the
-// proof, but not to aggregator 0's: who reads the preparation of aggregator 1 and
-// only then sends that share could make it fit anything. It hides the share as
+// commitment is the client's commitment to aggregator 0's share. Prio3 commits to both shares
+// of the digits and, by its seed, to aggregator 1's share of the proof, but not to aggregator
+// 0's share of it. Without this commitment a client could read the preparation of aggregator
+// 1 first and then send a share of the proof that fits. The commitment hides the share as
 // long as the blind in it is secret.
 func (s *Shares) commitment(leader []byte) (c [digestSize]byte) {
 	h := sha256.New()
@@ -239,8 +239,8 @@ func (s *Shares) Size() (messages, bytes int64) {
 // PrepSize returns the bytes each aggregator sends the other for a report.
 func (s *Shares) PrepSize() int64 { return int64(prepStart + s.prep) }
 
-// Distance is 0 as for [vecsum.Shares]: up to the generator, and to a proof that
-// is refused for lack of luck with a probability below 2^−100.
+// Distance is 0 as for [vecsum.Shares], up to the generator and to honest proofs that fail by
+// chance, with a probability below 2^−100.
 func (s *Shares) Distance() float64 { return 0 }
 
 // Messages returns the reports for aggregators 0 and 1; each must get its own
