@@ -39,7 +39,7 @@ var inside = map[string][]string{
 	"page":      {"page/dashboard", "page/plan", "page/report", "page/third_party/uplot"},
 	"run":       {"run/train", "run/solve", "run/simulate"},
 	"paper":     {"paper/experiment", "paper/figures"},
-	"service": {"service/operate", "service/client", "service/shuffler", "service/coordinator", "service/aggregator", "service/batch", "service/document",
+	"service": {"service/operate", "service/config", "service/client", "service/shuffler", "service/coordinator", "service/aggregator", "service/batch", "service/document",
 		"service/endpoint", "service/store", "service/proto/riffle/operator/v1"},
 	"internal": {"internal/browsertest", "internal/longtest"},
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
@@ -130,7 +131,7 @@ processes; --resume goes on from there.`,
 
 // settle chooses the task.
 func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error {
-	if _, err := operate.ParseSuite(d.Suite); err != nil {
+	if _, err := config.ParseSuite(d.Suite); err != nil {
 		return usageError{err}
 	}
 	if d.Processes > d.Clients {
@@ -199,9 +200,9 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 }
 
 func (d *demo) loopback() operate.Loopback {
-	suite, _ := operate.ParseSuite(d.Suite) // checked
+	suite, _ := config.ParseSuite(d.Suite) // checked
 	sum := d.Trust == "vector-sum" || d.Trust == "distributed"
-	p := operate.Policy{MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 1, MaxEps0: d.Config.Eps0 * 1.01, Trusts: []string{d.Trust}}
+	p := config.Policy{MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 1, MaxEps0: d.Config.Eps0 * 1.01, Trusts: []string{d.Trust}}
 	if sum {
 		p.MaxEps0 = 0
 	}
@@ -311,7 +312,7 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 			return err
 		}
 	}
-	if c, err := operate.LoadCoordinator(l.Config(operate.RoleCoordinator)); err == nil && c.Dashboard != "none" {
+	if c, err := config.LoadCoordinator(l.Config(operate.RoleCoordinator)); err == nil && c.Dashboard != "none" {
 		show.note(stderr, "live page: http://%s/", c.Dashboard)
 	}
 	api := operate.OperatorClient(filepath.Join(d.dir, operate.RoleCoordinator, operate.RoleCoordinator+".sock"))

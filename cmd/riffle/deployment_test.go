@@ -21,6 +21,7 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
@@ -67,7 +68,7 @@ func deploy(t *testing.T, p scenario) *deployment {
 	if err := tiny(data, 120, 60, false); err != nil {
 		t.Fatal(err)
 	}
-	policy := operate.Policy{MaxEps0: 2.1, MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 2, Trusts: []string{p.trust}}
+	policy := config.Policy{MaxEps0: 2.1, MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 2, Trusts: []string{p.trust}}
 	if p.trust != "shuffle" {
 		policy.MaxEps0 = 0
 	}
@@ -261,7 +262,7 @@ func (d *deployment) wait(what string, limit time.Duration, f func() bool) {
 }
 
 func (d *deployment) api() operatorv1.OperatorServiceClient {
-	c, err := operate.LoadCoordinator(d.configs[cmp.Or(d.leader, operate.RoleCoordinator)])
+	c, err := config.LoadCoordinator(d.configs[cmp.Or(d.leader, operate.RoleCoordinator)])
 	if err != nil {
 		d.t.Fatal(err)
 	}

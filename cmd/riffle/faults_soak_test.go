@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -92,22 +93,22 @@ func TestFaultMatrix(t *testing.T) {
 // stage says at which step of DATA_MODEL.md a role that is not running died.
 func (d *deployment) stage(role string) string {
 	d.t.Helper()
-	var p operate.Process
+	var p config.Process
 	switch role {
 	case operate.RoleShuffler:
-		c, err := operate.LoadShuffler(d.configs[role])
+		c, err := config.LoadShuffler(d.configs[role])
 		if err != nil {
 			d.t.Fatal(err)
 		}
 		p = c.Process
 	case operate.RoleCoordinator:
-		c, err := operate.LoadCoordinator(d.configs[role])
+		c, err := config.LoadCoordinator(d.configs[role])
 		if err != nil {
 			d.t.Fatal(err)
 		}
 		p = c.Process
 	default:
-		c, err := operate.LoadAggregator(d.configs[role])
+		c, err := config.LoadAggregator(d.configs[role])
 		if err != nil {
 			d.t.Fatal(err)
 		}

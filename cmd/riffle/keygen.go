@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/run/train"
-	"github.com/riffle-dp/riffle/service/operate"
+	"github.com/riffle-dp/riffle/service/config"
 )
 
 func newKeygen() *cobra.Command {
@@ -103,7 +103,7 @@ the old one any more.`,
 			if dir == "" {
 				return usage("--out is required")
 			}
-			s, err := operate.ParseSuite(suite)
+			s, err := config.ParseSuite(suite)
 			if err != nil {
 				return usageError{err}
 			}
@@ -112,19 +112,19 @@ the old one any more.`,
 			}
 			m := made{Role: role, Dir: dir}
 			if role != "aggregator" && !sealingOnly {
-				key, err := operate.GenerateSigning(dir)
+				key, err := config.GenerateSigning(dir)
 				if err != nil {
 					return keygenError(err)
 				}
-				m.Signing = operate.FormatVerifying(key)
-				m.Files = append(m.Files, filepath.Join(dir, operate.SigningFile))
+				m.Signing = config.FormatVerifying(key)
+				m.Files = append(m.Files, filepath.Join(dir, config.SigningFile))
 			}
-			key, file, err := operate.GenerateSealing(dir, s, time.Now().Add(expires))
+			key, file, err := config.GenerateSealing(dir, s, time.Now().Add(expires))
 			if err != nil {
 				return keygenError(err)
 			}
 			id := key.ID()
-			m.Sealing, m.SealID = operate.FormatSealing(key), hex.EncodeToString(id[:])
+			m.Sealing, m.SealID = config.FormatSealing(key), hex.EncodeToString(id[:])
 			m.Expires = time.Unix(key.Expires, 0).UTC().Format(time.RFC3339)
 			m.Files = append(m.Files, filepath.Join(dir, file))
 			return m.show(cmd, show, map[string]string{
@@ -160,11 +160,11 @@ shuffler's operator enrols them.`,
 			if dir == "" {
 				return usage("--out is required")
 			}
-			if _, err := operate.GenerateCredentials(dir, int(count)); err != nil {
+			if _, err := config.GenerateCredentials(dir, int(count)); err != nil {
 				return keygenError(err)
 			}
-			m := made{Role: "client", Dir: dir, Clients: int(count), Roster: filepath.Join(dir, operate.RosterFile),
-				Files: []string{filepath.Join(dir, operate.CredentialsFile)}}
+			m := made{Role: "client", Dir: dir, Clients: int(count), Roster: filepath.Join(dir, config.RosterFile),
+				Files: []string{filepath.Join(dir, config.CredentialsFile)}}
 			return m.show(cmd, show, "give the roster lines to the shuffler's operator, over a channel that proves who they are from")
 		},
 	}
@@ -201,12 +201,12 @@ know a server by its pin, not by who signed for it.`,
 				}
 			}
 			now := time.Now()
-			pin, err := operate.GenerateTLS(dir, hosts, now.Add(-time.Hour), now.Add(valid))
+			pin, err := config.GenerateTLS(dir, hosts, now.Add(-time.Hour), now.Add(valid))
 			if err != nil {
 				return keygenError(err)
 			}
 			m := made{Role: "tls", Dir: dir, Pin: pin.String(), Expires: now.Add(valid).UTC().Format(time.RFC3339),
-				Files: []string{filepath.Join(dir, operate.CertificateKey)}}
+				Files: []string{filepath.Join(dir, config.CertificateKey)}}
 			return m.show(cmd, show, "give the pin to everyone who connects, and to every peer that you connect to")
 		},
 	}

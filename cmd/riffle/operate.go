@@ -17,6 +17,7 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 	"github.com/riffle-dp/riffle/service/store"
@@ -39,7 +40,7 @@ func operateError(err error) error {
 	switch {
 	case errors.Is(err, ledger.ErrMark), errors.Is(err, store.ErrRollback), errors.Is(err, store.ErrNoLedger):
 		return refusedError{err}
-	case errors.Is(err, operate.ErrConfig), errors.Is(err, store.ErrExists):
+	case errors.Is(err, config.ErrInvalid), errors.Is(err, store.ErrExists):
 		return usageError{err}
 	}
 	return err
@@ -69,7 +70,7 @@ func (f operatorFlags) client() (operatorv1.OperatorServiceClient, error) {
 	case (f.config == "") == (f.socket == ""):
 		return nil, usage("give one of --config and --socket")
 	case f.config != "":
-		c, err := operate.LoadCoordinator(f.config)
+		c, err := config.LoadCoordinator(f.config)
 		if err != nil {
 			return nil, operateError(err)
 		}
@@ -133,8 +134,8 @@ func newLedgerShow() *cobra.Command {
 }
 
 // askLedger asks a running coordinator.
-func askLedger(ctx context.Context, config string) (*operate.LedgerReport, error) {
-	c, err := operate.LoadCoordinator(config)
+func askLedger(ctx context.Context, path string) (*operate.LedgerReport, error) {
+	c, err := config.LoadCoordinator(path)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // packages are the names that errors of the module's packages begin with.
-var packages = []string{"account", "aggregator", "amplify", "audit", "batch", "certificate", "client", "coordinator", "dashboard", "dataset",
+var packages = []string{"account", "aggregator", "amplify", "audit", "batch", "certificate", "client", "config", "coordinator", "dashboard", "dataset",
 	"document", "dp", "durable", "endpoint", "envelope", "experiment", "feature", "figures", "gdp", "kernel", "ledger", "mechanism", "mnist", "model",
 	"monotone", "operate", "optimize", "picture", "plan", "pld", "prio3", "randomizer", "rdp", "report", "rng", "safetensors", "sample",
 	"schedule", "shuffler", "simulate", "solve", "store", "tail", "train", "vecsum", "wire"}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/internal/longtest"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -24,8 +25,8 @@ func TestWhatIsNotBelieved(t *testing.T) {
 		t.Skip("runs processes; the services have their own tests")
 	}
 	d := deploy(t, scenario{clients: 6, processes: 1, rounds: 3})
-	config := d.configs[operate.RoleCoordinator]
-	dir := filepath.Dir(config)
+	file := d.configs[operate.RoleCoordinator]
+	dir := filepath.Dir(file)
 	data := filepath.Join(dir, "data")
 	d.reach(1, time.Minute)
 	d.stop(operate.RoleCoordinator)
@@ -33,7 +34,7 @@ func TestWhatIsNotBelieved(t *testing.T) {
 	d.start(operate.RoleCoordinator)
 	d.whole(time.Minute)
 
-	text, err := os.ReadFile(config)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestWhatIsNotBelieved(t *testing.T) {
 	}
 	key := func(path, prefix, old, new string) {
 		t.Helper()
-		c, err := operate.LoadCoordinator(path)
+		c, err := config.LoadCoordinator(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +243,7 @@ func TestPolicyKeepsQuiet(t *testing.T) {
 // metric reads a role's sample.
 func (d *deployment) metric(role, name string) string {
 	d.t.Helper()
-	c, err := operate.LoadShuffler(d.configs[role])
+	c, err := config.LoadShuffler(d.configs[role])
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 )
 
@@ -24,7 +25,7 @@ func TestRoundsOfFifteenSeconds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var defaults operate.Client
+	var defaults config.Client
 	if err := yaml.Unmarshal(text, &defaults); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func TestRoundsOfFifteenSeconds(t *testing.T) {
 	coordinator := l.Config(operate.RoleCoordinator)
 	background(t, "serve", operate.RoleShuffler, "--config", l.Config(operate.RoleShuffler))
 	background(t, "serve", operate.RoleCoordinator, "--config", coordinator)
-	c, err := operate.LoadCoordinator(coordinator)
+	c, err := config.LoadCoordinator(coordinator)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/riffle-dp/riffle/internal/longtest"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 	"github.com/riffle-dp/riffle/service/store"
@@ -63,7 +64,7 @@ func shared(d *deployment) {
 	d.t.Helper()
 	old := d.configs[operate.RoleCoordinator]
 	dir := filepath.Dir(old)
-	c, err := operate.LoadCoordinator(old)
+	c, err := config.LoadCoordinator(old)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func shared(d *deployment) {
 // charged and not released.
 func (d *deployment) openRound() (round int64, charged bool) {
 	d.t.Helper()
-	c, err := operate.LoadCoordinator(d.configs[operate.RoleCoordinator])
+	c, err := config.LoadCoordinator(d.configs[operate.RoleCoordinator])
 	if err != nil {
 		d.t.Fatal(err)
 	}

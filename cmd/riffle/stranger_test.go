@@ -29,6 +29,7 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 )
 
@@ -670,7 +671,7 @@ func (h *hall) suffer(a attack, config string) {
 func TestStrangers(t *testing.T) {
 	dir := shortDir(t)
 	l := operate.Loopback{Dir: dir, Clients: strangerClients, Processes: 2, MinReports: 2, Suite: wire.X25519, Epsilon: 1e4, Delta: 1e-5, Data: "mnist",
-		Policy: operate.Policy{MaxEps0: 3, MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 1}, Spread: -1}
+		Policy: config.Policy{MaxEps0: 3, MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 1}, Spread: -1}
 	if err := l.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -681,11 +682,11 @@ func TestStrangers(t *testing.T) {
 		code, _, _ := outcome(t, "task", "list", "--config", coordinator)
 		return code == exitDone
 	})
-	sh, err := operate.LoadShuffler(shuffler)
+	sh, err := config.LoadShuffler(shuffler)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := operate.LoadCoordinator(coordinator)
+	c, err := config.LoadCoordinator(coordinator)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -114,9 +115,9 @@ type remotePage struct {
 }
 
 // openDashboard gives a coordinator's page such an address, and a token.
-func openDashboard(t *testing.T, config string) remotePage {
+func openDashboard(t *testing.T, file string) remotePage {
 	t.Helper()
-	c, err := operate.LoadCoordinator(config)
+	c, err := config.LoadCoordinator(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func openDashboard(t *testing.T, config string) remotePage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(config)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,11 +134,11 @@ func openDashboard(t *testing.T, config string) remotePage {
 	t.Cleanup(p.client.CloseIdleConnections)
 	open := strings.Replace(string(text), "dashboard: "+c.Dashboard, "dashboard: 0.0.0.0:"+port, 1)
 	open = strings.Replace(open, `dashboard-token: ""`, "dashboard-token: page.token", 1)
-	if err := errors.Join(os.WriteFile(config, []byte(open), 0o600), os.WriteFile(filepath.Join(filepath.Dir(config), "page.token"), []byte(p.token+"\n"), 0o644)); err != nil {
+	if err := errors.Join(os.WriteFile(file, []byte(open), 0o600), os.WriteFile(filepath.Join(filepath.Dir(file), "page.token"), []byte(p.token+"\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	want(t, exitUsage, "chmod 600", "serve", "coordinator", "--config", config)
-	if err := os.Chmod(filepath.Join(filepath.Dir(config), "page.token"), 0o600); err != nil {
+	want(t, exitUsage, "chmod 600", "serve", "coordinator", "--config", file)
+	if err := os.Chmod(filepath.Join(filepath.Dir(file), "page.token"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -311,7 +312,7 @@ func TestOperateTwoRounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := operate.Loopback{Dir: dir, Clients: 12, Processes: 2, MinReports: 2, Suite: wire.X25519, Epsilon: 100, Delta: 1e-5, Data: data,
-		Policy: operate.Policy{MaxEps0: 3, MaxEps: 100, MaxTaskEps: 50, Delta: 1e-5, MinReports: 2, MaxTasks: 2}, Spread: -1}
+		Policy: config.Policy{MaxEps0: 3, MaxEps: 100, MaxTaskEps: 50, Delta: 1e-5, MinReports: 2, MaxTasks: 2}, Spread: -1}
 	ctx := context.Background()
 	if err := l.Create(ctx); err != nil {
 		t.Fatal(err)
@@ -331,13 +332,13 @@ func TestOperateTwoRounds(t *testing.T) {
 		code, _, _ := outcome(t, "task", "list", "--config", coordinator)
 		return code == exitDone
 	})
-	c, err := operate.LoadCoordinator(coordinator)
+	c, err := config.LoadCoordinator(coordinator)
 	if err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the coordinator is ready", func() bool { return get(t, "http://"+c.Admin+"/readyz") == http.StatusOK })
 
-	sh, err := operate.LoadShuffler(shuffler)
+	sh, err := config.LoadShuffler(shuffler)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -524,10 +525,10 @@ func TestOperateTwoRounds(t *testing.T) {
 
 // replayCharged replays a task whose process died after a charge, and which had a
 // round before that gave no step.
-func replayCharged(t *testing.T, config string, id [32]byte) {
+func replayCharged(t *testing.T, file string, id [32]byte) {
 	t.Helper()
 	ctx := context.Background()
-	c, err := operate.LoadCoordinator(config)
+	c, err := config.LoadCoordinator(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -535,7 +536,7 @@ func replayCharged(t *testing.T, config string, id [32]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	population, err := operate.ParsePopulation(c.Population)
+	population, err := config.ParsePopulation(c.Population)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -555,7 +556,7 @@ func replayCharged(t *testing.T, config string, id [32]byte) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if replay, err := operate.ReplayTask(ctx, config, id); err != nil || replay.Charged != 1 || replay.Released != 2 || replay.Entries != 3 {
+	if replay, err := operate.ReplayTask(ctx, file, id); err != nil || replay.Charged != 1 || replay.Released != 2 || replay.Entries != 3 {
 		t.Errorf("charged and not ended: %+v, %v", replay, err)
 	}
 	if s, err = store.Open(ctx, c.StoreConfig("coordinator")); err != nil {
@@ -581,13 +582,13 @@ func replayCharged(t *testing.T, config string, id [32]byte) {
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := operate.ReplayTask(ctx, config, id); err == nil {
+	if _, err := operate.ReplayTask(ctx, file, id); err == nil {
 		t.Error("a round without a step is recorded as if it had one")
 	}
 	if err := os.Remove(filepath.Join(c.Record, fmt.Sprintf("%x", id), "round-000002")); err != nil {
 		t.Fatal(err)
 	}
-	if replay, err := operate.ReplayTask(ctx, config, id); err != nil || replay.Charged != 2 || replay.Released != 1 {
+	if replay, err := operate.ReplayTask(ctx, file, id); err != nil || replay.Charged != 2 || replay.Released != 1 {
 		t.Errorf("charged without a step: %+v, %v", replay, err)
 	}
 }
@@ -613,7 +614,7 @@ func fetch(t *testing.T, url string) (code int, body string) {
 }
 
 // editLedger verifies ledgers that are not what was written, under the same mark.
-func editLedger(t *testing.T, config string, c operate.Coordinator) {
+func editLedger(t *testing.T, file string, c config.Coordinator) {
 	t.Helper()
 	ctx := context.Background()
 	var entries []wire.Entry
@@ -638,7 +639,7 @@ func editLedger(t *testing.T, config string, c operate.Coordinator) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(config)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -663,12 +664,12 @@ func editLedger(t *testing.T, config string, c operate.Coordinator) {
 		"emptied":   {func(e []wire.Entry) []wire.Entry { return nil }, exitRefused, "mark"},
 		"untouched": {func(e []wire.Entry) []wire.Entry { return e }, exitDone, "3 entries"},
 	} {
-		other := filepath.Join(filepath.Dir(config), strings.ReplaceAll(name, " ", "-"))
+		other := filepath.Join(filepath.Dir(file), strings.ReplaceAll(name, " ", "-"))
 		path := other + ".yaml"
 		if err := os.WriteFile(path, bytes.Replace(text, []byte("dir: data"), []byte("dir: "+filepath.Base(other)), 1), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		o, err := operate.LoadCoordinator(path)
+		o, err := config.LoadCoordinator(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -700,25 +701,25 @@ func editLedger(t *testing.T, config string, c operate.Coordinator) {
 }
 
 // moveStore migrates, after which only the new store can be used.
-func moveStore(t *testing.T, config string) string {
+func moveStore(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(config)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(filepath.Dir(config), "moved.yaml")
+	path := filepath.Join(filepath.Dir(file), "moved.yaml")
 	if err := os.WriteFile(path, bytes.Replace(text, []byte("dir: data"), []byte("dir: moved"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want(t, exitDone, `"ledger_entries": 3`, "migrate", "coordinator", "--config", config, "--to", path, "--json")
+	want(t, exitDone, `"ledger_entries": 3`, "migrate", "coordinator", "--config", file, "--to", path, "--json")
 	want(t, exitDone, "3 entries", "ledger", "verify", "--config", path)
 	want(t, exitDone, `"clean": true`, "fsck", "coordinator", "--config", path, "--json")
-	want(t, exitFailed, "was migrated", "ledger", "verify", "--config", config)
-	want(t, exitFailed, "was migrated", "serve", "coordinator", "--config", config)
+	want(t, exitFailed, "was migrated", "ledger", "verify", "--config", file)
+	want(t, exitFailed, "was migrated", "serve", "coordinator", "--config", file)
 
 	// A released model that is gone.
 	ctx := context.Background()
-	c, err := operate.LoadCoordinator(path)
+	c, err := config.LoadCoordinator(path)
 	if err != nil {
 		t.Fatal(err)
 	}

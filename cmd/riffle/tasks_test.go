@@ -12,19 +12,20 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
 // createdBefore stores a task as versions did that wrote it down before they looked
 // whether it could be run. Nothing may run.
-func createdBefore(t *testing.T, c operate.Coordinator, name, trust, data string) (id string) {
+func createdBefore(t *testing.T, c config.Coordinator, name, trust, data string) (id string) {
 	t.Helper()
-	population, err := operate.ParsePopulation(c.Population)
+	population, err := config.ParsePopulation(c.Population)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := operate.LoadSigning(c.SigningKey)
+	key, err := config.LoadSigning(c.SigningKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func createdBefore(t *testing.T, c operate.Coordinator, name, trust, data string
 	return id
 }
 
-func createKey(t *testing.T, c operate.Coordinator, key string, value []byte) {
+func createKey(t *testing.T, c config.Coordinator, key string, value []byte) {
 	t.Helper()
 	s, err := store.Open(t.Context(), c.StoreConfig(operate.RoleCoordinator))
 	if err != nil {
@@ -72,38 +73,38 @@ func TestOneTaskStopsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := operate.Loopback{Dir: dir, Clients: 12, Processes: 1, MinReports: 2, Suite: wire.X25519, Epsilon: 40, Delta: 1e-5, Data: data,
-		Policy: operate.Policy{MaxEps0: 3, MaxEps: 100, MaxTaskEps: 50, Delta: 1e-5, MinReports: 2, MaxTasks: 2}, Spread: -1}
+		Policy: config.Policy{MaxEps0: 3, MaxEps: 100, MaxTaskEps: 50, Delta: 1e-5, MinReports: 2, MaxTasks: 2}, Spread: -1}
 	if err := l.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	config := l.Config("coordinator")
-	c, err := operate.LoadCoordinator(config)
+	file := l.Config("coordinator")
+	c, err := config.LoadCoordinator(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sum := createdBefore(t, c, "sum", "vector-sum", data)
 	unread := strings.Repeat("ab", 32)
 	createKey(t, c, "created."+unread, []byte("{}"))
-	text := want(t, exitFailed, "needs an aggregator", "fsck", "coordinator", "--config", config)
+	text := want(t, exitFailed, "needs an aggregator", "fsck", "coordinator", "--config", file)
 	if !strings.Contains(text, "created."+unread) || !strings.Contains(text, "created."+sum) {
 		t.Errorf("fsck sees\n%s", text)
 	}
 
 	shuffler, shufflerLog := background(t, "serve", "shuffler", "--config", l.Config("shuffler"))
-	coordinator, log := background(t, "serve", "coordinator", "--config", config)
+	coordinator, log := background(t, "serve", "coordinator", "--config", file)
 	until(t, "the coordinator serves", func() bool {
-		code, _, _ := outcome(t, "task", "list", "--config", config)
+		code, _, _ := outcome(t, "task", "list", "--config", file)
 		return code == exitDone
 	})
 	until(t, "the coordinator is ready", func() bool { return get(t, "http://"+c.Admin+"/readyz") == http.StatusOK })
 	until(t, "it is shown", func() bool {
-		_, out, _ := outcome(t, "task", "show", "sum", "--config", config, "--json")
+		_, out, _ := outcome(t, "task", "show", "sum", "--config", file, "--json")
 		return strings.Contains(out, `"state": "unusable"`) && strings.Contains(out, "needs an aggregator")
 	})
 
 	create := func(code int, text, name string, args ...string) string {
 		t.Helper()
-		return want(t, code, text, append([]string{"task", "create", "--config", config, "--name", name, "--data", data, "--model", "linear",
+		return want(t, code, text, append([]string{"task", "create", "--config", file, "--name", name, "--data", data, "--model", "linear",
 			"--examples-per-client", "10", "--participation", "all"}, args...)...)
 	}
 	// Refused, and nothing is left of it.
@@ -127,20 +128,20 @@ func TestOneTaskStopsNoOther(t *testing.T) {
 		t.Errorf("planned: %+v", p)
 	}
 	create(exitDone, "of 1000 rounds fit; the next is refused", "many", "--eps0", "2", "--rounds", "1000", "--round", "1m", "--n-min", "12", "--epsilon", "9")
-	want(t, exitDone, "", "task", "remove", "many", "--config", config)
-	want(t, exitUsage, "no such task", "task", "show", "many", "--config", config)
+	want(t, exitDone, "", "task", "remove", "many", "--config", file)
+	want(t, exitUsage, "no such task", "task", "show", "many", "--config", file)
 	create(exitUsage, "was removed before", "many", "--eps0", "2", "--rounds", "1000", "--round", "1m", "--n-min", "12", "--epsilon", "9")
 
 	client, clientLog := background(t, "client", "--config", l.ClientConfig(0))
 	until(t, "the good task is done", func() bool {
-		_, out, _ := outcome(t, "task", "show", "good", "--config", config, "--json")
+		_, out, _ := outcome(t, "task", "show", "good", "--config", file, "--json")
 		return strings.Contains(out, `"state": "done"`)
 	})
-	want(t, exitRefused, "2 of them", "task", "remove", "good", "--config", config)
-	want(t, exitDone, "", "task", "remove", "sum", "--config", config)
-	want(t, exitUsage, "no such task", "task", "remove", unread[:20], "--config", config)
-	want(t, exitDone, "", "task", "remove", unread, "--config", config)
-	if list := want(t, exitDone, "", "task", "list", "--config", config); strings.Count(list, "\n") != 1 || !strings.Contains(list, "good") {
+	want(t, exitRefused, "2 of them", "task", "remove", "good", "--config", file)
+	want(t, exitDone, "", "task", "remove", "sum", "--config", file)
+	want(t, exitUsage, "no such task", "task", "remove", unread[:20], "--config", file)
+	want(t, exitDone, "", "task", "remove", unread, "--config", file)
+	if list := want(t, exitDone, "", "task", "list", "--config", file); strings.Count(list, "\n") != 1 || !strings.Contains(list, "good") {
 		t.Errorf("tasks:\n%s", list)
 	}
 	end(t, client, clientLog, syscall.SIGTERM, exitDone)
@@ -149,6 +150,6 @@ func TestOneTaskStopsNoOther(t *testing.T) {
 		t.Errorf("the log does not say it:\n%s", log)
 	}
 	end(t, shuffler, shufflerLog, syscall.SIGTERM, exitDone)
-	want(t, exitDone, `"clean": true`, "fsck", "coordinator", "--config", config, "--json")
-	want(t, exitDone, "2 entries", "ledger", "verify", "--config", config)
+	want(t, exitDone, `"clean": true`, "fsck", "coordinator", "--config", file, "--json")
+	want(t, exitDone, "2 entries", "ledger", "verify", "--config", file)
 }

@@ -5,31 +5,32 @@ import (
 	"errors"
 
 	"github.com/riffle-dp/riffle/service/aggregator"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/endpoint"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-func serveAggregator(ctx context.Context, config string, o Options) error {
-	c, err := LoadAggregator(config)
+func serveAggregator(ctx context.Context, path string, o Options) error {
+	c, err := config.LoadAggregator(path)
 	if err != nil {
 		return err
 	}
 	own := aggregator.Config{Workers: c.Workers, MinReports: c.MinReports, Log: o.Log}
-	if own.Keyring, err = LoadKeyring(c.SealingKeys); err != nil {
-		return configError("%w", err)
+	if own.Keyring, err = config.LoadKeyring(c.SealingKeys); err != nil {
+		return config.Errorf("%w", err)
 	}
-	if own.Coordinator, err = c.Coordinator.signer("coordinator"); err != nil {
+	if own.Coordinator, err = c.Coordinator.Signer("coordinator"); err != nil {
 		return err
 	}
-	pins, err := c.Coordinator.parsePins("coordinator")
+	pins, err := c.Coordinator.ParsePins("coordinator")
 	if err != nil {
 		return err
 	}
-	s, err := c.open(ctx, RoleAggregator, o, c.Process.openStore(RoleAggregator))
+	s, err := openServer(ctx, c.Process, RoleAggregator, o, roleStore(c.Process, RoleAggregator))
 	if err != nil {
 		return err
 	}
-	source, err := c.Shuffler.source(s)
+	source, err := s.source(c.Shuffler)
 	if err != nil {
 		return errors.Join(err, s.store.Close())
 	}
@@ -47,7 +48,7 @@ func serveAggregator(ctx context.Context, config string, o Options) error {
 		}
 		return nil
 	}
-	population, err := ParsePopulation(c.Population)
+	population, err := config.ParsePopulation(c.Population)
 	if err != nil {
 		return errors.Join(err, s.store.Close()) // it was read before
 	}

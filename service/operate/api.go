@@ -15,6 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/endpoint"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
@@ -35,7 +36,7 @@ func apiError(err error) error {
 		return nil
 	case errors.Is(err, ledger.ErrBudget), errors.Is(err, coordinator.ErrCharged):
 		return connect.NewError(connect.CodeFailedPrecondition, err)
-	case errors.Is(err, train.ErrInput), errors.Is(err, coordinator.ErrNotPaused), errors.Is(err, ErrConfig):
+	case errors.Is(err, train.ErrInput), errors.Is(err, coordinator.ErrNotPaused), errors.Is(err, config.ErrInvalid):
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	case errors.Is(err, coordinator.ErrStandby):
 		return connect.NewError(connect.CodeAborted, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -38,18 +39,18 @@ func (r *CheckReport) problem(where, format string, args ...any) {
 
 // Check opens a role's store, which must not be in use, reads all of it, and says
 // what contradicts DATA_MODEL.md. It changes nothing.
-func Check(ctx context.Context, role, config string) (*CheckReport, error) {
+func Check(ctx context.Context, role, path string) (*CheckReport, error) {
 	r := &CheckReport{Role: role, Problems: []Problem{}, Checked: map[string]int64{}}
 	var err error
 	switch role {
 	case RoleShuffler:
-		err = r.shuffler(ctx, config)
+		err = r.shuffler(ctx, path)
 	case RoleCoordinator:
-		err = r.coordinator(ctx, config)
+		err = r.coordinator(ctx, path)
 	case RoleAggregator:
-		err = r.aggregator(ctx, config)
+		err = r.aggregator(ctx, path)
 	default:
-		return nil, configError("no role %q to be checked", role)
+		return nil, config.Errorf("no role %q to be checked", role)
 	}
 	r.Clean = err == nil && len(r.Problems) == 0
 	return r, err
@@ -88,22 +89,22 @@ type storedState struct {
 	} `json:"open"`
 }
 
-func (r *CheckReport) coordinator(ctx context.Context, config string) error {
-	c, err := LoadCoordinator(config)
+func (r *CheckReport) coordinator(ctx context.Context, path string) error {
+	c, err := config.LoadCoordinator(path)
 	if err != nil {
 		return err
 	}
-	key, err := LoadSigning(c.SigningKey)
+	key, err := config.LoadSigning(c.SigningKey)
 	if err != nil {
-		return configError("%w", err)
+		return config.Errorf("%w", err)
 	}
-	s, err := c.openStore(ctx)
+	s, err := openCoordinatorStore(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	r.whole(ctx, s)
-	book, err := c.verify(ctx, s)
+	book, err := verifyLedger(ctx, c, s)
 	if err != nil {
 		r.problem("ledger", "%v", err)
 	}
@@ -174,16 +175,16 @@ func (r *CheckReport) usable(ctx context.Context, run *running, key string) (rem
 }
 
 // service has the coordinator's own check look at a task that was begun.
-func (r *CheckReport) service(ctx context.Context, c Coordinator, s *store.Store, id [32]byte) {
+func (r *CheckReport) service(ctx context.Context, c config.Coordinator, s *store.Store, id [32]byte) {
 	key := fmt.Sprintf("task.%x", id)
 	if _, err := s.Get(ctx, key); errors.Is(err, store.ErrNotFound) {
 		return // it was created, and no process has led it yet
 	}
-	population, err := ParsePopulation(c.Population)
+	population, err := config.ParsePopulation(c.Population)
 	if err != nil {
 		return // it was read before
 	}
-	j, err := coordinator.OpenJournal(ctx, s, c.Mark, population, c.populationLimit())
+	j, err := coordinator.OpenJournal(ctx, s, c.Mark, population, populationLimit(c))
 	if err != nil {
 		return // as was said of the ledger
 	}
@@ -279,14 +280,14 @@ type storedRound struct {
 	Closed       []byte `json:"closed"`
 }
 
-func (r *CheckReport) shuffler(ctx context.Context, config string) error {
-	c, err := LoadShuffler(config)
+func (r *CheckReport) shuffler(ctx context.Context, path string) error {
+	c, err := config.LoadShuffler(path)
 	if err != nil {
 		return err
 	}
-	key, err := LoadSigning(c.SigningKey)
+	key, err := config.LoadSigning(c.SigningKey)
 	if err != nil {
-		return configError("%w", err)
+		return config.Errorf("%w", err)
 	}
 	s, err := openStore(ctx, c.StoreConfig(RoleShuffler))
 	if err != nil {
@@ -425,8 +426,8 @@ func roundsOf(streams, secrets []string) []string {
 	return slices.Compact(names)
 }
 
-func (r *CheckReport) aggregator(ctx context.Context, config string) error {
-	c, err := LoadAggregator(config)
+func (r *CheckReport) aggregator(ctx context.Context, path string) error {
+	c, err := config.LoadAggregator(path)
 	if err != nil {
 		return err
 	}
@@ -453,11 +454,11 @@ func (r *CheckReport) aggregator(ctx context.Context, config string) error {
 	return nil
 }
 
-// verify compares a coordinator's ledger with its mark.
-func (c Coordinator) verify(ctx context.Context, s *store.Store) (*ledger.Book, error) {
-	population, err := ParsePopulation(c.Population)
+// verifyLedger compares a coordinator's ledger with its mark.
+func verifyLedger(ctx context.Context, c config.Coordinator, s *store.Store) (*ledger.Book, error) {
+	population, err := config.ParsePopulation(c.Population)
 	if err != nil {
-		return nil, configError("%w", err)
+		return nil, config.Errorf("%w", err)
 	}
 	l, err := s.OpenLedger(ctx)
 	if err != nil {

@@ -13,27 +13,28 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/client"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 // ServeClients takes part with the configured clients until ctx ends, or the last
 // of the tasks that the configuration names.
-func ServeClients(ctx context.Context, config string, o Options) error {
-	if left := placeholders(config); len(left) > 0 {
-		return configError("%s", left[0])
+func ServeClients(ctx context.Context, path string, o Options) error {
+	if left := config.Placeholders(path); len(left) > 0 {
+		return config.Errorf("%s", left[0])
 	}
-	c, err := LoadClient(config)
+	c, err := config.LoadClient(path)
 	if err != nil {
 		return err
 	}
 	if o.Level != nil {
-		l, err := parseLevel(c.Log)
+		l, err := config.ParseLevel(c.Log)
 		if err != nil {
 			return err
 		}
 		o.Level.Set(l)
 	}
-	join, members, err := c.join(o.Log)
+	join, members, err := joinConfig(c, o.Log)
 	if err != nil {
 		return err
 	}
@@ -65,35 +66,35 @@ func ServeClients(ctx context.Context, config string, o Options) error {
 	return err
 }
 
-func (c Client) join(log *slog.Logger) (client.JoinConfig, []client.Member, error) {
+func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.Member, error) {
 	policy, err := c.Policy.Parse()
 	if err != nil {
 		return client.JoinConfig{}, nil, err
 	}
-	coordinators := c.Coordinator.addresses()
+	coordinators := c.Coordinator.Addresses()
 	join := client.JoinConfig{Coordinator: coordinators[0], Coordinators: coordinators[1:], Shuffler: c.Shuffler.URL, Directory: c.Dir, Policy: policy,
 		Accountant: account.New(), Spread: c.Spread}
-	if join.CoordinatorKey, err = c.Coordinator.signer("coordinator"); err != nil {
+	if join.CoordinatorKey, err = c.Coordinator.Signer("coordinator"); err != nil {
 		return join, nil, err
 	}
-	if join.ShufflerKey, err = c.Shuffler.signer("shuffler"); err != nil {
+	if join.ShufflerKey, err = c.Shuffler.Signer("shuffler"); err != nil {
 		return join, nil, err
 	}
 	if c.Roots != "" {
 		if join.Roots, err = endpoint.LoadRoots(c.Roots); err != nil {
-			return join, nil, configError("%w", err)
+			return join, nil, config.Errorf("%w", err)
 		}
 	}
 	for _, text := range c.Tasks {
 		b, err := hex.DecodeString(text)
 		if err != nil || len(b) != 32 {
-			return join, nil, configError("task %q must be 64 hex digits", text)
+			return join, nil, config.Errorf("task %q must be 64 hex digits", text)
 		}
 		join.Tasks = append(join.Tasks, [32]byte(b))
 	}
-	credentials, err := LoadCredentials(c.Credentials)
+	credentials, err := config.LoadCredentials(c.Credentials)
 	if err != nil {
-		return join, nil, configError("%w", err)
+		return join, nil, config.Errorf("%w", err)
 	}
 	data := train.NewLocal(c.Data)
 	// For whoever owns the data; nothing but this machine's log hears of it.

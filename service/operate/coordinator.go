@@ -22,6 +22,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/endpoint"
 	"github.com/riffle-dp/riffle/service/store"
@@ -29,13 +30,13 @@ import (
 
 // populationLimit is the budget of all tasks together. Its tail has room for those
 // of vector sums whose δ together are no more than its own.
-func (c Coordinator) populationLimit() ledger.Config {
+func populationLimit(c config.Coordinator) ledger.Config {
 	return ledger.Config{Accountant: account.New(), Delta: c.Budget.Delta, Tail: vecsum.TailShare, MaxEps: c.Budget.Epsilon}
 }
 
 // running is a coordinator's process.
 type running struct {
-	config     Coordinator
+	config     config.Coordinator
 	population wire.Population
 	own        coordinator.Config
 	service    *coordinator.Service
@@ -54,23 +55,23 @@ type running struct {
 // publicOf is the public half.
 func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
 
-func serveCoordinator(ctx context.Context, config string, o Options) error {
-	c, err := LoadCoordinator(config)
+func serveCoordinator(ctx context.Context, path string, o Options) error {
+	c, err := config.LoadCoordinator(path)
 	if err != nil {
 		return err
 	}
 	r := &running{config: c, version: o.Version, known: map[string]bool{}, unusable: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
 	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold, PauseAfter: c.PauseAfter}
-	if r.population, err = ParsePopulation(c.Population); err != nil {
-		return configError("%w", err)
+	if r.population, err = config.ParsePopulation(c.Population); err != nil {
+		return config.Errorf("%w", err)
 	}
-	if r.own.Key, err = LoadSigning(c.SigningKey); err != nil {
-		return configError("%w", err)
+	if r.own.Key, err = config.LoadSigning(c.SigningKey); err != nil {
+		return config.Errorf("%w", err)
 	}
-	if r.own.Keyring, err = LoadKeyring(c.SealingKeys); err != nil {
-		return configError("%w", err)
+	if r.own.Keyring, err = config.LoadKeyring(c.SealingKeys); err != nil {
+		return config.Errorf("%w", err)
 	}
-	s, err := c.open(ctx, RoleCoordinator, o, c.openStore)
+	s, err := openServer(ctx, c.Process, RoleCoordinator, o, func(ctx context.Context) (*store.Store, error) { return openCoordinatorStore(ctx, c) })
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func serveCoordinator(ctx context.Context, config string, o Options) error {
 		}
 		return nil
 	}
-	s.peers = newPeers(o.Log, c.peers(r.own.Shuffler, r.own.Aggregator, r.population)...)
+	s.peers = newPeers(o.Log, coordinatorPeers(r.own.Shuffler, r.own.Aggregator, r.population)...)
 	s.metrics = append(s.metrics, func() []endpoint.Metric { return coordinatorMetrics(r.service.List()) }, r.populationMetrics)
 	return s.run(ctx, operatorAPI{coordinator: r}, func(ctx context.Context) error {
 		if c.Store.URL == "" {
@@ -97,12 +98,12 @@ func serveCoordinator(ctx context.Context, config string, o Options) error {
 func (r *running) prepare(ctx context.Context, s *server) (err error) {
 	c := r.config
 	r.store = s.store
-	if r.journal, err = coordinator.OpenJournal(ctx, s.store, c.Mark, r.population, c.populationLimit()); err != nil {
+	if r.journal, err = coordinator.OpenJournal(ctx, s.store, c.Mark, r.population, populationLimit(c)); err != nil {
 		return err
 	}
 	r.journal.SetLookup(r.lookup)
 	r.own.Store, r.own.Journal = coordinator.OnStore(s.store), r.journal
-	if r.own.Shuffler, err = c.Shuffler.source(s); err != nil {
+	if r.own.Shuffler, err = s.source(c.Shuffler); err != nil {
 		return err
 	}
 	if c.Aggregator != nil {
@@ -367,9 +368,9 @@ func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
 }
 
 // source is a shuffler as a peer reads from it.
-func (p Party) source(s *server) (out batch.Source, err error) {
+func (s *server) source(p config.Party) (out batch.Source, err error) {
 	out.URL = p.URL
-	if out.Key, err = p.signer("shuffler"); err != nil {
+	if out.Key, err = p.Signer("shuffler"); err != nil {
 		return out, err
 	}
 	out.Client, err = s.peerClient(p, "shuffler")

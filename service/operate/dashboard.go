@@ -1,13 +1,11 @@
 package operate
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
 	"math"
 	"net"
-	"os"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -18,28 +16,10 @@ import (
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
-
-// loadToken reads the dashboard's token; "" if there is no file.
-func (c Coordinator) loadToken() (string, error) {
-	if c.DashboardToken == "" {
-		return "", nil
-	}
-	if err := endpoint.CheckSecret(c.DashboardToken); err != nil {
-		return "", configError("dashboard-token: %w", err)
-	}
-	b, err := os.ReadFile(c.DashboardToken)
-	if err != nil {
-		return "", configError("dashboard-token: %w", err)
-	}
-	token := string(bytes.TrimSpace(b))
-	if token == "" {
-		return "", configError("dashboard-token: %s is empty", c.DashboardToken)
-	}
-	return token, nil
-}
 
 // serveDashboard adds the page to what the coordinator serves: plain HTTP on
 // loopback, HTTPS with the coordinator's certificate elsewhere.
@@ -48,7 +28,7 @@ func (r *running) serveDashboard(s *server) error {
 	if c.Dashboard == "none" {
 		return nil
 	}
-	token, err := c.loadToken()
+	token, err := c.LoadToken()
 	if err != nil {
 		return err
 	}
@@ -58,7 +38,7 @@ func (r *running) serveDashboard(s *server) error {
 	d, err := dashboard.New(dashboard.Config{Board: v.board, Title: "Coordinator", Version: r.version, Ledger: v.ledger,
 		Loopback: local, Token: token, Extra: s.options.Pages})
 	if err != nil {
-		return configError("%w", err)
+		return config.Errorf("%w", err)
 	}
 	s.front = append(s.front, v.follow)
 	if !local {

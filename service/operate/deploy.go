@@ -17,6 +17,7 @@ import (
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/client"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
@@ -34,7 +35,7 @@ type Loopback struct {
 	Epsilon    float64    // budget of the population
 	Delta      float64
 	Data       string // of clients and coordinator
-	Policy     Policy // of clients
+	Policy     config.Policy // of clients
 	Spread     time.Duration
 }
 
@@ -81,18 +82,18 @@ type roleKeys struct{ signing, sealing, sealingFile, pin string }
 func (l Loopback) keys(role string, now time.Time) (k roleKeys, err error) {
 	dir := filepath.Join(l.Dir, role, "keys")
 	if role != RoleAggregator {
-		public, err := GenerateSigning(dir)
+		public, err := config.GenerateSigning(dir)
 		if err != nil {
 			return k, err
 		}
-		k.signing = FormatVerifying(public)
+		k.signing = config.FormatVerifying(public)
 	}
-	sealing, file, err := GenerateSealing(dir, l.Suite, now.Add(30*24*time.Hour))
+	sealing, file, err := config.GenerateSealing(dir, l.Suite, now.Add(30*24*time.Hour))
 	if err != nil {
 		return k, err
 	}
-	k.sealing, k.sealingFile = FormatSealing(sealing), filepath.Join("keys", file)
-	pin, err := GenerateTLS(dir, []string{"127.0.0.1", "localhost"}, now.Add(-time.Hour), now.Add(365*24*time.Hour))
+	k.sealing, k.sealingFile = config.FormatSealing(sealing), filepath.Join("keys", file)
+	pin, err := config.GenerateTLS(dir, []string{"127.0.0.1", "localhost"}, now.Add(-time.Hour), now.Add(365*24*time.Hour))
 	k.pin = pin.String()
 	return k, err
 }
@@ -118,37 +119,37 @@ func (l Loopback) Create(ctx context.Context) error {
 			return err
 		}
 	}
-	process := func(i int) Process {
-		return Process{Population: population, Admin: address[i], Certificate: "keys/" + CertificateFile, CertificateKey: "keys/" + CertificateKey,
-			MaxConnections: endpoint.DefaultMaxConns, AddressShare: endpoint.DefaultShare, Log: "info", Store: Store{Dir: "data"}}
+	process := func(i int) config.Process {
+		return config.Process{Population: population, Admin: address[i], Certificate: "keys/" + config.CertificateFile, CertificateKey: "keys/" + config.CertificateKey,
+			MaxConnections: endpoint.DefaultMaxConns, AddressShare: endpoint.DefaultShare, Log: "info", Store: config.Store{Dir: "data"}}
 	}
-	var shuffler Shuffler
+	var shuffler config.Shuffler
 	shuffler.Process = process(0)
 	shuffler.Listen, shuffler.PeersListen = address[1], address[2]
-	shuffler.SigningKey, shuffler.SealingKeys, shuffler.Roster = "keys/"+SigningFile, []string{keys[RoleShuffler].sealingFile}, RosterFile
+	shuffler.SigningKey, shuffler.SealingKeys, shuffler.Roster = "keys/"+config.SigningFile, []string{keys[RoleShuffler].sealingFile}, config.RosterFile
 	shuffler.MinReports, shuffler.Validity = l.MinReports, 30*24*time.Hour
 	shuffler.Round.Shortest, shuffler.Round.Longest, shuffler.Round.MaxReport, shuffler.Round.MemoryBytes = time.Second, 24*time.Hour, 1<<22, 64<<20
 	shuffler.Round.Keep, shuffler.Round.MostOpen = 7*24*time.Hour, 256
-	shuffler.Coordinator = Party{Pins: []string{keys[RoleCoordinator].pin}, Key: keys[RoleCoordinator].signing}
+	shuffler.Coordinator = config.Party{Pins: []string{keys[RoleCoordinator].pin}, Key: keys[RoleCoordinator].signing}
 
-	var coordinator Coordinator
+	var coordinator config.Coordinator
 	coordinator.Process = process(3)
 	coordinator.Listen = address[4]
-	coordinator.SigningKey, coordinator.SealingKeys = "keys/"+SigningFile, []string{keys[RoleCoordinator].sealingFile}
+	coordinator.SigningKey, coordinator.SealingKeys = "keys/"+config.SigningFile, []string{keys[RoleCoordinator].sealingFile}
 	coordinator.Mark, coordinator.Record, coordinator.Data = "ledger.json", "record", l.Data
 	coordinator.Budget.Epsilon, coordinator.Budget.Delta, coordinator.RoundLength = l.Epsilon, l.Delta, time.Minute
 	coordinator.Holder, coordinator.Dashboard = "demo", address[7]
-	toShuffler := Party{URL: "https://" + address[2], Pins: []string{keys[RoleShuffler].pin}, Key: keys[RoleShuffler].signing}
+	toShuffler := config.Party{URL: "https://" + address[2], Pins: []string{keys[RoleShuffler].pin}, Key: keys[RoleShuffler].signing}
 	coordinator.Shuffler = toShuffler
 
 	configs := map[string]any{RoleShuffler: &shuffler, RoleCoordinator: &coordinator}
 	if l.Aggregator {
-		shuffler.Aggregator = &Party{Pins: []string{keys[RoleAggregator].pin}}
+		shuffler.Aggregator = &config.Party{Pins: []string{keys[RoleAggregator].pin}}
 		shuffler.AggregatorKeys = []string{keys[RoleAggregator].sealing}
-		coordinator.Aggregator = &Party{URL: "https://" + address[6], Pins: []string{keys[RoleAggregator].pin}}
-		configs[RoleAggregator] = &Aggregator{Process: func() Process { p := process(5); p.PeersListen = address[6]; return p }(),
+		coordinator.Aggregator = &config.Party{URL: "https://" + address[6], Pins: []string{keys[RoleAggregator].pin}}
+		configs[RoleAggregator] = &config.Aggregator{Process: func() config.Process { p := process(5); p.PeersListen = address[6]; return p }(),
 			SealingKeys: []string{keys[RoleAggregator].sealingFile}, MinReports: 2, Shuffler: toShuffler,
-			Coordinator: Party{Pins: []string{keys[RoleCoordinator].pin}, Key: keys[RoleCoordinator].signing}}
+			Coordinator: config.Party{Pins: []string{keys[RoleCoordinator].pin}, Key: keys[RoleCoordinator].signing}}
 	}
 	if err := l.enrol(population, toClients{"https://" + address[1], "https://" + address[4], keys[RoleShuffler].signing, keys[RoleCoordinator].signing}); err != nil {
 		return err
@@ -170,7 +171,7 @@ type toClients struct{ shuffler, coordinator, shufflerKey, coordinatorKey string
 func (l Loopback) enrol(population string, to toClients) error {
 	var roster, roots []byte
 	for _, role := range []string{RoleShuffler, RoleCoordinator} {
-		b, err := os.ReadFile(filepath.Join(l.Dir, role, "keys", CertificateFile))
+		b, err := os.ReadFile(filepath.Join(l.Dir, role, "keys", config.CertificateFile))
 		if err != nil {
 			return fmt.Errorf("operate: %w", err)
 		}
@@ -180,19 +181,19 @@ func (l Loopback) enrol(population string, to toClients) error {
 	for i := range l.Processes {
 		n := l.Clients*(i+1)/l.Processes - first
 		dir := filepath.Dir(l.ClientConfig(i))
-		if _, err := GenerateCredentials(dir, n); err != nil {
+		if _, err := config.GenerateCredentials(dir, n); err != nil {
 			return err
 		}
-		b, err := os.ReadFile(filepath.Join(dir, RosterFile))
+		b, err := os.ReadFile(filepath.Join(dir, config.RosterFile))
 		if err != nil {
 			return fmt.Errorf("operate: %w", err)
 		}
 		roster = append(roster, b...)
-		if err := writeNew(filepath.Join(dir, "servers.crt"), roots, 0o644); err != nil {
+		if err := config.WriteNew(filepath.Join(dir, "servers.crt"), roots, 0o644); err != nil {
 			return err
 		}
-		c := Client{Population: population, Credentials: CredentialsFile, Dir: "ledger", Roots: "servers.crt", Data: l.Data, First: int64(first),
-			Shuffler: Party{URL: to.shuffler, Key: to.shufflerKey}, Coordinator: Party{URL: to.coordinator, Key: to.coordinatorKey},
+		c := config.Client{Population: population, Credentials: config.CredentialsFile, Dir: "ledger", Roots: "servers.crt", Data: l.Data, First: int64(first),
+			Shuffler: config.Party{URL: to.shuffler, Key: to.shufflerKey}, Coordinator: config.Party{URL: to.coordinator, Key: to.coordinatorKey},
 			Policy: l.Policy, Spread: l.Spread, Log: "info"}
 		if err := writeYAML(l.ClientConfig(i), c); err != nil {
 			return err
@@ -202,7 +203,7 @@ func (l Loopback) enrol(population string, to toClients) error {
 		}
 		first += n
 	}
-	return writeNew(filepath.Join(l.Dir, RoleShuffler, RosterFile), roster, 0o644)
+	return config.WriteNew(filepath.Join(l.Dir, RoleShuffler, config.RosterFile), roster, 0o644)
 }
 
 // SetTasks has the client processes take part in these tasks alone, and end with
@@ -213,7 +214,7 @@ func (l Loopback) SetTasks(ids ...string) error {
 		if err != nil {
 			return fmt.Errorf("operate: %w", err)
 		}
-		var c Client
+		var c config.Client
 		if err := yaml.Unmarshal(b, &c); err != nil {
 			return fmt.Errorf("operate: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/riffle-dp/riffle/service/client"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -23,28 +24,28 @@ const (
 
 // Init makes what a role keeps, empty. It refuses what is there already: a new
 // ledger would be a new budget.
-func Init(ctx context.Context, role, config string) error {
+func Init(ctx context.Context, role, path string) error {
 	switch role {
 	case RoleShuffler:
-		c, err := LoadShuffler(config)
+		c, err := config.LoadShuffler(path)
 		if err != nil {
 			return err
 		}
 		return store.Init(ctx, c.StoreConfig(role))
 	case RoleAggregator:
-		c, err := LoadAggregator(config)
+		c, err := config.LoadAggregator(path)
 		if err != nil {
 			return err
 		}
 		return store.Init(ctx, c.StoreConfig(role))
 	case RoleCoordinator:
-		c, err := LoadCoordinator(config)
+		c, err := config.LoadCoordinator(path)
 		if err != nil {
 			return err
 		}
 		return initCoordinator(ctx, c)
 	case RoleClient:
-		c, err := LoadClient(config)
+		c, err := config.LoadClient(path)
 		if err != nil {
 			return err
 		}
@@ -53,23 +54,23 @@ func Init(ctx context.Context, role, config string) error {
 		}
 		return client.CreateLedger(c.Dir)
 	case RoleAll:
-		c, err := LoadAll(config)
+		c, err := config.LoadAll(path)
 		if err != nil {
 			return err
 		}
-		for _, r := range c.roles() {
-			if err := Init(ctx, r.role, r.config); err != nil {
+		for _, r := range rolesOf(c) {
+			if err := Init(ctx, r.role, r.path); err != nil {
 				return fmt.Errorf("role %s: %w", r.role, err)
 			}
 		}
 		return nil
 	}
-	return configError("no role %q", role)
+	return config.Errorf("no role %q", role)
 }
 
 // initCoordinator makes the mark after the store: a store without mark is
 // refused, a mark without store as well, and both say what to do.
-func initCoordinator(ctx context.Context, c Coordinator) error {
+func initCoordinator(ctx context.Context, c config.Coordinator) error {
 	if _, err := os.Lstat(c.Mark); err == nil {
 		return fmt.Errorf("operate: the high-water mark %s is there already: %w", c.Mark, store.ErrExists)
 	}
@@ -87,7 +88,7 @@ func initCoordinator(ctx context.Context, c Coordinator) error {
 	return coordinator.InitMark(c.Mark)
 }
 
-func checkEmpty(ctx context.Context, c Coordinator, exists error) error {
+func checkEmpty(ctx context.Context, c config.Coordinator, exists error) error {
 	s, err := store.Open(ctx, c.StoreConfig(RoleCoordinator))
 	if err != nil {
 		return errors.Join(exists, err)
@@ -103,10 +104,10 @@ func checkEmpty(ctx context.Context, c Coordinator, exists error) error {
 	return nil
 }
 
-type roleConfig struct{ role, config string }
+type roleConfig struct{ role, path string }
 
-// roles lists the roles of a single operator's process.
-func (c All) roles() []roleConfig {
+// rolesOf lists the roles of a single operator's process.
+func rolesOf(c config.All) []roleConfig {
 	out := []roleConfig{{RoleShuffler, c.Shuffler}, {RoleCoordinator, c.Coordinator}}
 	if c.Aggregator != "" {
 		out = append(out, roleConfig{RoleAggregator, c.Aggregator})

@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/endpoint"
 	"github.com/riffle-dp/riffle/service/store"
@@ -29,46 +27,6 @@ type Finding struct {
 	Unreachable bool `json:"unreachable,omitempty"`
 }
 
-// An example's values that have to be replaced.
-var (
-	zeroKey     = regexp.MustCompile(`A{40}`)
-	exampleHost = regexp.MustCompile(`^https://[a-z0-9-]+\.example(:|/|$)`)
-)
-
-const (
-	examplePopulation = "00112233445566778899aabbccddeeff"
-	exampleSealing    = "sealing-0000000000000000.key"
-)
-
-// placeholders lists the values of a configuration that are still the example's, a
-// line each. What cannot be read has none: who loads the file says why.
-func placeholders(path string) (found []string) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil
-	}
-	var top yaml.Node
-	if yaml.Unmarshal(b, &top) != nil {
-		return nil
-	}
-	var walk func(n *yaml.Node, key string)
-	walk = func(n *yaml.Node, key string) {
-		if n.Kind == yaml.ScalarNode && (zeroKey.MatchString(n.Value) ||
-			strings.HasSuffix(n.Value, exampleSealing) || exampleHost.MatchString(n.Value)) {
-			found = append(found, fmt.Sprintf("%s: line %d: %s: %q is the example's: put your own there", path, n.Line, key, n.Value))
-		}
-		for i, c := range n.Content {
-			name := key
-			if n.Kind == yaml.MappingNode && i%2 == 1 {
-				name = n.Content[i-1].Value
-			}
-			walk(c, name)
-		}
-	}
-	walk(&top, "")
-	return found
-}
-
 // inspection collects findings of a role.
 type inspection struct {
 	role string
@@ -79,15 +37,15 @@ func (n *inspection) add(what string, err error) {
 	f := Finding{Role: n.role, What: what}
 	if err != nil {
 		f.Error = strings.ReplaceAll(err.Error(), "\n", "; ")
-		f.Unreachable = !errors.Is(err, ErrConfig)
+		f.Unreachable = !errors.Is(err, config.ErrInvalid)
 	}
 	n.list = append(n.list, f)
 }
 
 // wrong is add of what the configuration, or a file that it names, is to blame for.
 func (n *inspection) wrong(what string, err error) {
-	if err != nil && !errors.Is(err, ErrConfig) {
-		err = configError("%w", err)
+	if err != nil && !errors.Is(err, config.ErrInvalid) {
+		err = config.Errorf("%w", err)
 	}
 	n.add(what, err)
 }
@@ -96,15 +54,15 @@ func (n *inspection) wrong(what string, err error) {
 // configuration is complete and none of its values an example's, that keys are there,
 // valid and their owner's alone, that the store has been made, and that peers answer,
 // with the keys that they are known by. It changes nothing.
-func Inspect(ctx context.Context, role, config string) ([]Finding, error) {
+func Inspect(ctx context.Context, role, path string) ([]Finding, error) {
 	if role == RoleAll {
-		c, err := LoadAll(config)
+		c, err := config.LoadAll(path)
 		if err != nil {
 			return nil, err
 		}
 		var all []Finding
-		for _, r := range c.roles() {
-			found, err := Inspect(ctx, r.role, r.config)
+		for _, r := range rolesOf(c) {
+			found, err := Inspect(ctx, r.role, r.path)
 			if err != nil {
 				return nil, err
 			}
@@ -113,40 +71,40 @@ func Inspect(ctx context.Context, role, config string) ([]Finding, error) {
 		return all, nil
 	}
 	n := &inspection{role: role}
-	left := placeholders(config)
+	left := config.Placeholders(path)
 	for _, line := range left {
 		n.wrong("example", errors.New(line))
 	}
-	if b, err := os.ReadFile(config); err == nil && strings.Contains(string(b), examplePopulation) {
-		n.wrong("example", fmt.Errorf("%s: population: %s is the example's: the shuffler's operator draws one (openssl rand -hex 16)", config, examplePopulation))
+	if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), config.ExamplePopulation) {
+		n.wrong("example", fmt.Errorf("%s: population: %s is the example's: the shuffler's operator draws one (openssl rand -hex 16)", path, config.ExamplePopulation))
 	}
 	switch role {
 	case RoleShuffler:
-		n.shuffler(ctx, config)
+		n.shuffler(ctx, path)
 	case RoleCoordinator:
-		n.coordinator(ctx, config, len(left) == 0)
+		n.coordinator(ctx, path, len(left) == 0)
 	case RoleAggregator:
-		n.aggregator(ctx, config, len(left) == 0)
+		n.aggregator(ctx, path, len(left) == 0)
 	case RoleClient:
-		n.client(ctx, config, len(left) == 0)
+		n.client(ctx, path, len(left) == 0)
 	default:
-		return nil, configError("no role %q to be checked", role)
+		return nil, config.Errorf("no role %q to be checked", role)
 	}
 	return n.list, ctx.Err()
 }
 
 // keys looks at what every server has.
-func (n *inspection) keys(p Process, signing string, sealing []string) {
+func (n *inspection) keys(p config.Process, signing string, sealing []string) {
 	cert, _, err := endpoint.LoadCertificate(p.Certificate, p.CertificateKey)
 	if err == nil && !time.Now().Before(cert.Leaf.NotAfter) {
 		err = fmt.Errorf("%s has expired on %s: clients do not accept it", p.Certificate, cert.Leaf.NotAfter.Format(time.DateOnly))
 	}
 	n.wrong("certificate", err)
 	if signing != "" {
-		_, err := LoadSigning(signing)
+		_, err := config.LoadSigning(signing)
 		n.wrong("signing key", err)
 	}
-	ring, err := LoadKeyring(sealing)
+	ring, err := config.LoadKeyring(sealing)
 	if err == nil {
 		_, err = ring.Current(time.Now().Add(time.Hour))
 	}
@@ -176,20 +134,20 @@ func (n *inspection) ask(ctx context.Context, list []peer) {
 	}
 }
 
-func (n *inspection) shuffler(ctx context.Context, config string) {
-	c, err := LoadShuffler(config)
+func (n *inspection) shuffler(ctx context.Context, path string) {
+	c, err := config.LoadShuffler(path)
 	n.wrong("configuration", err)
 	if err != nil {
 		return
 	}
 	n.keys(c.Process, c.SigningKey, c.SealingKeys)
-	roster, err := LoadRoster(c.Roster)
+	roster, err := config.LoadRoster(c.Roster)
 	if err == nil && int64(len(roster)) < c.MinReports {
 		err = fmt.Errorf("%s enrols %d clients, n-min is %d", c.Roster, len(roster), c.MinReports)
 	}
 	n.wrong("roster", err)
 	for _, text := range c.AggregatorKeys {
-		k, err := ParseSealing(text)
+		k, err := config.ParseSealing(text)
 		if err == nil {
 			err = k.Valid(time.Now().Add(time.Hour))
 		}
@@ -198,15 +156,15 @@ func (n *inspection) shuffler(ctx context.Context, config string) {
 	n.store(func() (*store.Store, error) { return openStore(ctx, c.StoreConfig(RoleShuffler)) })
 }
 
-func (n *inspection) coordinator(ctx context.Context, config string, call bool) {
-	c, err := LoadCoordinator(config)
+func (n *inspection) coordinator(ctx context.Context, path string, call bool) {
+	c, err := config.LoadCoordinator(path)
 	n.wrong("configuration", err)
 	if err != nil {
 		return
 	}
 	n.keys(c.Process, c.SigningKey, c.SealingKeys)
 	if c.DashboardToken != "" {
-		_, err := c.loadToken()
+		_, err := c.LoadToken()
 		n.wrong("dashboard-token", err)
 	}
 	_, err = coordinator.MarkFile(c.Mark).Load()
@@ -215,43 +173,43 @@ func (n *inspection) coordinator(ctx context.Context, config string, call bool) 
 		_, err := os.Stat(c.Data)
 		n.wrong("data", err)
 	}
-	n.store(func() (*store.Store, error) { return c.openStore(ctx) })
+	n.store(func() (*store.Store, error) { return openCoordinatorStore(ctx, c) })
 	s := &server{process: c.Process}
-	source, err := c.Shuffler.source(s)
+	source, err := s.source(c.Shuffler)
 	var aggregator *coordinator.Aggregator
 	if err == nil && c.Aggregator != nil {
 		aggregator = &coordinator.Aggregator{URL: c.Aggregator.URL}
 		aggregator.Client, err = s.peerClient(*c.Aggregator, RoleAggregator)
 	}
-	population, bad := ParsePopulation(c.Population)
+	population, bad := config.ParsePopulation(c.Population)
 	if err != nil || bad != nil || !call {
 		return // as was said of the certificate, or of the example's values
 	}
-	n.ask(ctx, c.peers(source, aggregator, population))
+	n.ask(ctx, coordinatorPeers(source, aggregator, population))
 }
 
-func (n *inspection) aggregator(ctx context.Context, config string, call bool) {
-	c, err := LoadAggregator(config)
+func (n *inspection) aggregator(ctx context.Context, path string, call bool) {
+	c, err := config.LoadAggregator(path)
 	n.wrong("configuration", err)
 	if err != nil {
 		return
 	}
 	n.keys(c.Process, "", c.SealingKeys)
 	n.store(func() (*store.Store, error) { return openStore(ctx, c.StoreConfig(RoleAggregator)) })
-	source, err := c.Shuffler.source(&server{process: c.Process})
-	population, bad := ParsePopulation(c.Population)
+	source, err := (&server{process: c.Process}).source(c.Shuffler)
+	population, bad := config.ParsePopulation(c.Population)
 	if err == nil && bad == nil && call {
 		n.ask(ctx, []peer{shufflerPeer(source, population)})
 	}
 }
 
-func (n *inspection) client(ctx context.Context, config string, call bool) {
-	c, err := LoadClient(config)
+func (n *inspection) client(ctx context.Context, path string, call bool) {
+	c, err := config.LoadClient(path)
 	n.wrong("configuration", err)
 	if err != nil {
 		return
 	}
-	_, err = LoadCredentials(c.Credentials)
+	_, err = config.LoadCredentials(c.Credentials)
 	n.wrong("credentials", err)
 	if _, err = os.Stat(filepath.Join(c.Dir, "ledger")); errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("no ledger in %s: only `riffle init client` makes one, and never where there was one", c.Dir)
@@ -270,14 +228,14 @@ func (n *inspection) client(ctx context.Context, config string, call bool) {
 		}
 	}
 	client, err := endpoint.NewClient(web)
-	key, bad := c.Shuffler.signer(RoleShuffler)
-	population, worse := ParsePopulation(c.Population)
+	key, bad := c.Shuffler.Signer(RoleShuffler)
+	population, worse := config.ParsePopulation(c.Population)
 	if err = errors.Join(err, bad, worse); err != nil || !call {
 		return
 	}
 	defer client.CloseIdleConnections()
 	list := []peer{shufflerPeer(batch.Source{URL: c.Shuffler.URL, Key: key, Client: client}, population)}
-	for _, address := range c.Coordinator.addresses() {
+	for _, address := range c.Coordinator.Addresses() {
 		list = append(list, peer{RoleCoordinator, address, func(ctx context.Context) error {
 			_, _, err := batch.Do(ctx, client, http.MethodGet, strings.TrimSuffix(address, "/")+"/v1/tasks", nil, 1<<20)
 			return peerError(err)

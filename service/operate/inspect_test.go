@@ -15,12 +15,13 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/config"
 )
 
 // found lists what an inspection says is not right.
-func found(t *testing.T, role, config string) (text string, wrong, away bool) {
+func found(t *testing.T, role, path string) (text string, wrong, away bool) {
 	t.Helper()
-	list, err := Inspect(t.Context(), role, config)
+	list, err := Inspect(t.Context(), role, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,14 +73,14 @@ func TestInspect(t *testing.T) {
 		t.Skip("serves a role")
 	}
 	l := Loopback{Dir: t.TempDir(), Clients: 3, Processes: 1, MinReports: 2, Suite: wire.X25519, Epsilon: 1, Delta: 1e-5, Data: "mnist", Aggregator: true,
-		Policy: Policy{MaxEps0: 1, MaxEps: 1, Delta: 1e-5, MinReports: 2, MaxTasks: 1}}
+		Policy: config.Policy{MaxEps0: 1, MaxEps: 1, Delta: 1e-5, MinReports: 2, MaxTasks: 1}}
 	if err := l.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	coordinator := l.Config(RoleCoordinator)
-	check := func(role, config, want string, isWrong, isAway bool) {
+	check := func(role, path, want string, isWrong, isAway bool) {
 		t.Helper()
-		text, wrong, away := found(t, role, config)
+		text, wrong, away := found(t, role, path)
 		if wrong != isWrong || away != isAway || !strings.Contains(text, want) || want == "" && text != "" {
 			t.Errorf("%s: wrong %v, away %v, want %v, %v and %q:\n%s", role, wrong, away, isWrong, isAway, want, text)
 		}
@@ -114,8 +115,8 @@ func TestInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c Coordinator
-	if c, err = LoadCoordinator(coordinator); err != nil {
+	var c config.Coordinator
+	if c, err = config.LoadCoordinator(coordinator); err != nil {
 		t.Fatal(err)
 	}
 	change := func(old, new string) string {
@@ -129,14 +130,14 @@ func TestInspect(t *testing.T) {
 		}
 		return path
 	}
-	own, err := os.ReadFile(filepath.Join(filepath.Dir(coordinator), "keys", PinFile))
+	own, err := os.ReadFile(filepath.Join(filepath.Dir(coordinator), "keys", config.PinFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	check(RoleCoordinator, change(c.Shuffler.Pins[0], strings.TrimSpace(string(own))), "is not pinned", true, false)
-	check(RoleCoordinator, change(c.Shuffler.Key, FormatVerifying(make([]byte, 31, 32)[:32])), "is the example's", true, false)
+	check(RoleCoordinator, change(c.Shuffler.Key, config.FormatVerifying(make([]byte, 31, 32)[:32])), "is the example's", true, false)
 	check(RoleCoordinator, change(c.Population, strings.Repeat("ab", 16)), "key or population", true, false)
-	if _, err := GenerateTLS(filepath.Join(filepath.Dir(coordinator), "other"), []string{"127.0.0.1"}, time.Now().Add(-time.Hour), time.Now().Add(time.Hour)); err != nil {
+	if _, err := config.GenerateTLS(filepath.Join(filepath.Dir(coordinator), "other"), []string{"127.0.0.1"}, time.Now().Add(-time.Hour), time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	check(RoleCoordinator, change("keys/tls.", "other/tls."), "its operator must list the pin", true, false)

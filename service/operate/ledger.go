@@ -9,6 +9,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -49,17 +50,17 @@ type LedgerEntry struct {
 
 // ReadLedger opens a coordinator's store, which must not be in use, tries the
 // ledger's chain, compares it with its mark, and counts it anew.
-func ReadLedger(ctx context.Context, config string) (*LedgerReport, error) {
-	c, err := LoadCoordinator(config)
+func ReadLedger(ctx context.Context, path string) (*LedgerReport, error) {
+	c, err := config.LoadCoordinator(path)
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.openStore(ctx)
+	s, err := openCoordinatorStore(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	book, err := c.verify(ctx, s)
+	book, err := verifyLedger(ctx, c, s)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func ReadLedger(ctx context.Context, config string) (*LedgerReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.addUp(book)
+	r, err := addUp(c, book)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +76,8 @@ func ReadLedger(ctx context.Context, config string) (*LedgerReport, error) {
 	return r, nil
 }
 
-func (c Coordinator) addUp(book *ledger.Book) (*LedgerReport, error) {
-	statement, err := ledger.Show(book, c.populationLimit(), nil)
+func addUp(c config.Coordinator, book *ledger.Book) (*LedgerReport, error) {
+	statement, err := ledger.Show(book, populationLimit(c), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -138,17 +139,17 @@ func openOrInit(ctx context.Context, c store.Config) (*store.Store, error) {
 	return store.OpenMigrating(ctx, c)
 }
 
-func storeOf(role, config string) (store.Config, error) {
+func storeOf(role, path string) (store.Config, error) {
 	switch role {
 	case RoleShuffler:
-		c, err := LoadShuffler(config)
+		c, err := config.LoadShuffler(path)
 		return c.StoreConfig(role), err
 	case RoleCoordinator:
-		c, err := LoadCoordinator(config)
+		c, err := config.LoadCoordinator(path)
 		return c.StoreConfig(role), err
 	case RoleAggregator:
-		c, err := LoadAggregator(config)
+		c, err := config.LoadAggregator(path)
 		return c.StoreConfig(role), err
 	}
-	return store.Config{}, configError("no role %q with a store", role)
+	return store.Config{}, config.Errorf("no role %q with a store", role)
 }

@@ -1,6 +1,6 @@
-// Package operate runs the roles as processes and looks after what they keep:
-// configurations, keys, wiring of services to addresses and stores, the operator
-// API, and the commands for stores at rest (check, migrate, ledger).
+// Package operate runs the roles as processes: it joins the services to addresses,
+// stores and each other, answers the operator API, and has the commands for stores at
+// rest (check, migrate, ledger, replay). It is for the program.
 //
 // It decides nothing about privacy; the services and the pure roles below do.
 package operate

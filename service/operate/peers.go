@@ -15,6 +15,7 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/endpoint"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
@@ -34,8 +35,8 @@ func shufflerPeer(s batch.Source, p wire.Population) peer {
 	}}
 }
 
-// peers of a coordinator.
-func (c Coordinator) peers(s batch.Source, a *coordinator.Aggregator, p wire.Population) []peer {
+// coordinatorPeers are those that a coordinator calls.
+func coordinatorPeers(s batch.Source, a *coordinator.Aggregator, p wire.Population) []peer {
 	list := []peer{shufflerPeer(s, p)}
 	if a != nil {
 		list = append(list, peer{RoleAggregator, a.URL, func(ctx context.Context) error {
@@ -83,11 +84,11 @@ func peerError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, endpoint.ErrNotPinned):
-		return configError("pins: %w", err)
+		return config.Errorf("pins: %w", err)
 	case errors.Is(err, batch.ErrLie):
-		return configError("key or population, or the clocks: %w", err)
+		return config.Errorf("key or population, or the clocks: %w", err)
 	case strings.Contains(err.Error(), "tls: bad certificate"), strings.Contains(err.Error(), "tls: certificate required"):
-		return configError("it does not know our certificate: its operator must list the pin in %s: %w", PinFile, err)
+		return config.Errorf("it does not know our certificate: its operator must list the pin in %s: %w", config.PinFile, err)
 	}
 	return fmt.Errorf("it cannot be reached: %w", err)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/config"
 )
 
 // Replay is what the pure round functions make of what a coordinator recorded.
@@ -41,24 +42,24 @@ type Replay struct {
 // that a simulation drives, and returns an error unless it is the released one bit
 // for bit, and unless the events that those functions charge are the ledger's. The
 // coordinator must not be running.
-func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error) {
-	c, err := LoadCoordinator(config)
+func ReplayTask(ctx context.Context, path string, id [32]byte) (*Replay, error) {
+	c, err := config.LoadCoordinator(path)
 	if err != nil {
 		return nil, err
 	}
 	if c.Record == "" {
-		return nil, configError("%s: nothing is recorded", config)
+		return nil, config.Errorf("%s: nothing is recorded", path)
 	}
-	key, err := LoadSigning(c.SigningKey)
+	key, err := config.LoadSigning(c.SigningKey)
 	if err != nil {
-		return nil, configError("%w", err)
+		return nil, config.Errorf("%w", err)
 	}
-	s, err := c.openStore(ctx)
+	s, err := openCoordinatorStore(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	book, err := c.verify(ctx, s)
+	book, err := verifyLedger(ctx, c, s)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func ReplayTask(ctx context.Context, config string, id [32]byte) (*Replay, error
 	}
 	entries := book.TaskEntries(id)
 	out.Entries = int64(len(entries))
-	theta, err := c.replay(ctx, task, id, state.Round, entries, out)
+	theta, err := replay(ctx, c, task, id, state.Round, entries, out)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func openCharge(entries []ledger.Entry, rounds int64) int64 {
 }
 
 // replay runs the pure coordinator over all rounds and returns its model.
-func (c Coordinator) replay(ctx context.Context, task *train.Task, id [32]byte, rounds int64, entries []ledger.Entry, out *Replay) ([]float32, error) {
+func replay(ctx context.Context, c config.Coordinator, task *train.Task, id [32]byte, rounds int64, entries []ledger.Entry, out *Replay) ([]float32, error) {
 	config, err := task.Coordinator()
 	if err != nil {
 		return nil, err

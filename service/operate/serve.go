@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/endpoint"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
@@ -34,35 +35,35 @@ type Options struct {
 }
 
 // Serve runs a role until ctx ends, finishes what was begun and returns nil.
-func Serve(ctx context.Context, role, config string, o Options) error {
+func Serve(ctx context.Context, role, path string, o Options) error {
 	if role != RoleAll {
 		o.Log = o.Log.With("role", role)
-		if left := placeholders(config); len(left) > 0 {
-			return configError("%s", left[0])
+		if left := config.Placeholders(path); len(left) > 0 {
+			return config.Errorf("%s", left[0])
 		}
 	}
 	switch role {
 	case RoleShuffler:
-		return serveShuffler(ctx, config, o)
+		return serveShuffler(ctx, path, o)
 	case RoleCoordinator:
-		return serveCoordinator(ctx, config, o)
+		return serveCoordinator(ctx, path, o)
 	case RoleAggregator:
-		return serveAggregator(ctx, config, o)
+		return serveAggregator(ctx, path, o)
 	case RoleAll:
-		return serveAll(ctx, config, o)
+		return serveAll(ctx, path, o)
 	}
-	return configError("no role %q", role)
+	return config.Errorf("no role %q", role)
 }
 
-func serveAll(ctx context.Context, config string, o Options) error {
-	c, err := LoadAll(config)
+func serveAll(ctx context.Context, path string, o Options) error {
+	c, err := config.LoadAll(path)
 	if err != nil {
 		return err
 	}
 	var parts []func(context.Context) error
-	for _, r := range c.roles() {
+	for _, r := range rolesOf(c) {
 		parts = append(parts, func(ctx context.Context) error {
-			if err := Serve(ctx, r.role, r.config, o); err != nil {
+			if err := Serve(ctx, r.role, r.path, o); err != nil {
 				return fmt.Errorf("role %s: %w", r.role, err)
 			}
 			return nil
@@ -94,7 +95,7 @@ func together(ctx context.Context, parts ...func(context.Context) error) error {
 // server is what the roles' processes have in common.
 type server struct {
 	role    string
-	process Process
+	process config.Process
 	options Options
 	store   *store.Store
 	front   []func(context.Context) error // stopped first: they take requests
@@ -104,10 +105,10 @@ type server struct {
 	metrics []func() []endpoint.Metric
 }
 
-// open opens a role's store, which must have been made by Init.
-func (p Process) open(ctx context.Context, role string, o Options, open func(context.Context) (*store.Store, error)) (*server, error) {
+// openServer opens a role's store, which must have been made by Init.
+func openServer(ctx context.Context, p config.Process, role string, o Options, open func(context.Context) (*store.Store, error)) (*server, error) {
 	if o.Level != nil {
-		l, err := parseLevel(p.Log)
+		l, err := config.ParseLevel(p.Log)
 		if err != nil {
 			return nil, err
 		}
@@ -124,18 +125,18 @@ func (p Process) open(ctx context.Context, role string, o Options, open func(con
 func openStore(ctx context.Context, c store.Config) (*store.Store, error) {
 	s, err := store.Open(ctx, c)
 	if errors.Is(err, store.ErrNoStore) {
-		return nil, configError("%w", err)
+		return nil, config.Errorf("%w", err)
 	}
 	return s, err
 }
 
-func (p Process) openStore(role string) func(context.Context) (*store.Store, error) {
+func roleStore(p config.Process, role string) func(context.Context) (*store.Store, error) {
 	return func(ctx context.Context) (*store.Store, error) { return openStore(ctx, p.StoreConfig(role)) }
 }
 
-// openStore opens a coordinator's. That it is gone is refused where its mark knows of
+// openCoordinatorStore opens a coordinator's. That it is gone is refused where its mark knows of
 // charges: a new one would be a new budget.
-func (c Coordinator) openStore(ctx context.Context) (*store.Store, error) {
+func openCoordinatorStore(ctx context.Context, c config.Coordinator) (*store.Store, error) {
 	s, err := openStore(ctx, c.StoreConfig(RoleCoordinator))
 	if errors.Is(err, store.ErrNoStore) {
 		if mark, bad := coordinator.MarkFile(c.Mark).Load(); bad == nil && mark.Entries > 0 {
@@ -148,7 +149,7 @@ func (c Coordinator) openStore(ctx context.Context) (*store.Store, error) {
 func (s *server) listen(name, address string, peers map[string][]endpoint.Pin, rate float64, maxBody int64, h http.Handler) error {
 	cert, _, err := endpoint.LoadCertificate(s.process.Certificate, s.process.CertificateKey)
 	if err != nil {
-		return configError("%w", err)
+		return config.Errorf("%w", err)
 	}
 	e, err := endpoint.NewServer(endpoint.ServerConfig{Name: name, Address: address, Certificate: cert, Peers: peers, Handler: h,
 		MaxBody: maxBody, MaxConns: s.process.MaxConnections, Share: s.process.AddressShare, Rate: rate, Log: s.options.Log})
@@ -212,12 +213,12 @@ func (s *server) run(ctx context.Context, api operatorAPI, service func(context.
 }
 
 // peerClient calls another role.
-func (s *server) peerClient(p Party, name string) (*http.Client, error) {
+func (s *server) peerClient(p config.Party, name string) (*http.Client, error) {
 	cert, _, err := endpoint.LoadCertificate(s.process.Certificate, s.process.CertificateKey)
 	if err != nil {
-		return nil, configError("%w", err)
+		return nil, config.Errorf("%w", err)
 	}
-	pins, err := p.parsePins(name)
+	pins, err := p.ParsePins(name)
 	if err != nil {
 		return nil, err
 	}

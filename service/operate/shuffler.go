@@ -8,6 +8,7 @@ import (
 
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/endpoint"
 	"github.com/riffle-dp/riffle/service/shuffler"
 )
@@ -15,48 +16,48 @@ import (
 // maxRequest bounds what peers send: announcements, tasks, words on rounds.
 const maxRequest = 4 << 20
 
-func serveShuffler(ctx context.Context, config string, o Options) error {
-	c, err := LoadShuffler(config)
+func serveShuffler(ctx context.Context, path string, o Options) error {
+	c, err := config.LoadShuffler(path)
 	if err != nil {
 		return err
 	}
 	own := shuffler.Config{MinReports: c.MinReports, Validity: c.Validity, FrontendOnly: c.FrontendOnly,
 		Bucket: c.Round.MemoryBytes, Keep: c.Round.Keep, MostOpen: c.Round.MostOpen, Log: o.Log,
 		Limits: pure.Limits{MinDuration: c.Round.Shortest, MaxDuration: c.Round.Longest, MaxReport: c.Round.MaxReport}}
-	if own.Population, err = ParsePopulation(c.Population); err != nil {
-		return configError("%w", err)
+	if own.Population, err = config.ParsePopulation(c.Population); err != nil {
+		return config.Errorf("%w", err)
 	}
-	if own.Operator, err = LoadSigning(c.SigningKey); err != nil {
-		return configError("%w", err)
+	if own.Operator, err = config.LoadSigning(c.SigningKey); err != nil {
+		return config.Errorf("%w", err)
 	}
-	if own.Keys, err = LoadKeyring(c.SealingKeys); err != nil {
-		return configError("%w", err)
+	if own.Keys, err = config.LoadKeyring(c.SealingKeys); err != nil {
+		return config.Errorf("%w", err)
 	}
-	if own.Roster, err = LoadRoster(c.Roster); err != nil {
-		return configError("%w", err)
+	if own.Roster, err = config.LoadRoster(c.Roster); err != nil {
+		return config.Errorf("%w", err)
 	}
-	key, err := c.Coordinator.signer("coordinator")
+	key, err := c.Coordinator.Signer("coordinator")
 	if err != nil {
 		return err
 	}
 	own.Coordinators = []ed25519.PublicKey{key}
 	peers := map[string][]endpoint.Pin{}
-	if peers[shuffler.Coordinator], err = c.Coordinator.parsePins("coordinator"); err != nil {
+	if peers[shuffler.Coordinator], err = c.Coordinator.ParsePins("coordinator"); err != nil {
 		return err
 	}
 	if c.Aggregator != nil {
-		if peers[shuffler.Aggregator], err = c.Aggregator.parsePins("aggregator"); err != nil {
+		if peers[shuffler.Aggregator], err = c.Aggregator.ParsePins("aggregator"); err != nil {
 			return err
 		}
 		for _, text := range c.AggregatorKeys {
-			k, err := ParseSealing(text)
+			k, err := config.ParseSealing(text)
 			if err != nil {
-				return configError("%w", err)
+				return config.Errorf("%w", err)
 			}
 			own.Aggregator = append(own.Aggregator, k)
 		}
 	}
-	s, err := c.open(ctx, RoleShuffler, o, c.Process.openStore(RoleShuffler))
+	s, err := openServer(ctx, c.Process, RoleShuffler, o, roleStore(c.Process, RoleShuffler))
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/service/config"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -29,12 +30,12 @@ func BenchmarkStart(b *testing.B) {
 			}
 			b.Cleanup(func() { _ = os.RemoveAll(dir) })
 			l := Loopback{Dir: dir, Clients: 2, Processes: 1, MinReports: 2, Suite: wire.X25519, Epsilon: 1, Delta: 1e-5, Data: "mnist",
-				Policy: Policy{MaxEps0: 1, MaxEps: 1, Delta: 1e-5, MinReports: 2, MaxTasks: 1}}
+				Policy: config.Policy{MaxEps0: 1, MaxEps: 1, Delta: 1e-5, MinReports: 2, MaxTasks: 1}}
 			if err := l.Create(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 			addEnded(b, l.Config(RoleCoordinator), ended)
-			c, err := LoadCoordinator(l.Config(RoleCoordinator))
+			c, err := config.LoadCoordinator(l.Config(RoleCoordinator))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -67,17 +68,17 @@ func BenchmarkStart(b *testing.B) {
 
 // addEnded writes tasks into a coordinator's store as they lie there when all of
 // their rounds were run, with nothing charged.
-func addEnded(b *testing.B, config string, n int) {
+func addEnded(b *testing.B, path string, n int) {
 	b.Helper()
-	c, err := LoadCoordinator(config)
+	c, err := config.LoadCoordinator(path)
 	if err != nil {
 		b.Fatal(err)
 	}
-	key, err := LoadSigning(c.SigningKey)
+	key, err := config.LoadSigning(c.SigningKey)
 	if err != nil {
 		b.Fatal(err)
 	}
-	population, err := ParsePopulation(c.Population)
+	population, err := config.ParsePopulation(c.Population)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/config"
 )
 
 // A role that is told to end at whatever point of its start says no more than that,
@@ -19,7 +20,7 @@ func TestEndWhileStarting(t *testing.T) {
 		t.Skip("starts stores")
 	}
 	l := Loopback{Dir: t.TempDir(), Clients: 2, Processes: 1, MinReports: 2, Suite: wire.X25519, Epsilon: 1, Delta: 1e-5, Data: "mnist",
-		Policy: Policy{MaxEps0: 1, MaxEps: 1, Delta: 1e-5, MinReports: 2, MaxTasks: 1}}
+		Policy: config.Policy{MaxEps0: 1, MaxEps: 1, Delta: 1e-5, MinReports: 2, MaxTasks: 1}}
 	if err := l.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func sharing(t *testing.T, n int) []*running {
 		r := &running{store: s, population: wire.Population{7}, known: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
 		r.config.Holder, r.config.Mark, r.own.Key = "test", mark, key
 		r.config.Budget.Epsilon, r.config.Budget.Delta = 10, 1e-5
-		if r.journal, err = coordinator.OpenJournal(t.Context(), s, mark, r.population, r.config.populationLimit()); err != nil {
+		if r.journal, err = coordinator.OpenJournal(t.Context(), s, mark, r.population, populationLimit(r.config)); err != nil {
 			t.Fatal(err)
 		}
 		r.journal.SetLookup(r.lookup)

@@ -1,4 +1,4 @@
-package operate
+package config
 
 import (
 	"errors"
@@ -209,11 +209,11 @@ func TestConfigIsStrict(t *testing.T) {
 			continue
 		}
 		_, err := loaders[c.name](writeConfig(t, strings.Replace(text, c.old, c.new, 1)))
-		if err == nil || !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s with %q: %v, want %q", c.name, c.new, err, c.want)
 		}
 	}
-	if _, err := LoadAll(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, ErrConfig) {
+	if _, err := LoadAll(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package operate
+package config
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 // A unit starts its role again after trouble, for as long as it takes, and not after
 // a mistake or a refusal; each key stands in the section that it is read in.
 func TestUnits(t *testing.T) {
-	for _, role := range []string{RoleShuffler, RoleCoordinator, RoleAggregator} {
+	for _, role := range []string{"shuffler", "coordinator", "aggregator"} {
 		b, err := os.ReadFile(filepath.Join("..", "..", "docs", "deploy", "riffle-"+role+".service"))
 		if err != nil {
 			t.Fatal(err)

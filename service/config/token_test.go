@@ -1,4 +1,4 @@
-package operate
+package config
 
 import (
 	"os"
@@ -13,7 +13,7 @@ func TestEmptyTokenIsRefused(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		token, err := Coordinator{DashboardToken: path}.loadToken()
+		token, err := Coordinator{DashboardToken: path}.LoadToken()
 		if (err == nil) != ok || ok && token != "a-long-enough-token" {
 			t.Errorf("%q: %q, %v", text, token, err)
 		}

@@ -1,4 +1,4 @@
-package operate
+package config
 
 import (
 	"bytes"

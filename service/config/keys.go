@@ -1,4 +1,4 @@
-package operate
+package config
 
 import (
 	"bytes"
@@ -34,21 +34,21 @@ const (
 	RosterFile      = "roster.txt"      // their public keys, a line each
 )
 
-// writeNew makes a file that is not there yet: keys are never overwritten.
-func writeNew(path string, data []byte, mode os.FileMode) (err error) {
+// WriteNew makes a file that is not there yet: keys are never overwritten.
+func WriteNew(path string, data []byte, mode os.FileMode) (err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("operate: %s is there already, and keys are never overwritten: %w", path, os.ErrExist)
+		return fmt.Errorf("config: %s is there already, and keys are never overwritten: %w", path, os.ErrExist)
 	}
 	if err != nil {
-		return fmt.Errorf("operate: %w", err)
+		return fmt.Errorf("config: %w", err)
 	}
 	_, err = f.Write(data)
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("operate: %w", err)
+		return fmt.Errorf("config: %w", err)
 	}
 	return nil
 }
@@ -57,11 +57,11 @@ func writeNew(path string, data []byte, mode os.FileMode) (err error) {
 func absent(dir string, names ...string) error {
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return fmt.Errorf("operate: %s is there already, and keys are never overwritten: %w", filepath.Join(dir, name), os.ErrExist)
+			return fmt.Errorf("config: %s is there already, and keys are never overwritten: %w", filepath.Join(dir, name), os.ErrExist)
 		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("operate: %w", err)
+		return fmt.Errorf("config: %w", err)
 	}
 	return nil
 }
@@ -73,17 +73,17 @@ func GenerateSigning(dir string) (ed25519.PublicKey, error) {
 	}
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("operate: %v", err)
+		return nil, fmt.Errorf("config: %v", err)
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return nil, fmt.Errorf("operate: %v", err)
+		return nil, fmt.Errorf("config: %v", err)
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	if err := writeNew(filepath.Join(dir, SigningFile), text, 0o600); err != nil {
+	if err := WriteNew(filepath.Join(dir, SigningFile), text, 0o600); err != nil {
 		return nil, err
 	}
-	return public, writeNew(filepath.Join(dir, SigningPublic), []byte(FormatVerifying(public)+"\n"), 0o644)
+	return public, WriteNew(filepath.Join(dir, SigningPublic), []byte(FormatVerifying(public)+"\n"), 0o644)
 }
 
 // GenerateSealing makes an HPKE key that is named by its id, so that a new one
@@ -102,10 +102,10 @@ func GenerateSealing(dir string, suite wire.Suite, expires time.Time) (key wire.
 	if err := absent(dir, file+".key", file+".pub"); err != nil {
 		return wire.Key{}, "", err
 	}
-	if err := writeNew(filepath.Join(dir, file+".key"), text, 0o600); err != nil {
+	if err := WriteNew(filepath.Join(dir, file+".key"), text, 0o600); err != nil {
 		return wire.Key{}, "", err
 	}
-	return k.Public(), file + ".key", writeNew(filepath.Join(dir, file+".pub"), []byte(FormatSealing(k.Public())+"\n"), 0o644)
+	return k.Public(), file + ".key", WriteNew(filepath.Join(dir, file+".pub"), []byte(FormatSealing(k.Public())+"\n"), 0o644)
 }
 
 // GenerateTLS makes a certificate that signs itself, its key, and its pin.
@@ -117,20 +117,20 @@ func GenerateTLS(dir string, hosts []string, from, to time.Time) (endpoint.Pin, 
 	if err != nil {
 		return endpoint.Pin{}, err
 	}
-	if err := writeNew(filepath.Join(dir, CertificateKey), key, 0o600); err != nil {
+	if err := WriteNew(filepath.Join(dir, CertificateKey), key, 0o600); err != nil {
 		return endpoint.Pin{}, err
 	}
-	if err := writeNew(filepath.Join(dir, CertificateFile), cert, 0o644); err != nil {
+	if err := WriteNew(filepath.Join(dir, CertificateFile), cert, 0o644); err != nil {
 		return endpoint.Pin{}, err
 	}
-	return pin, writeNew(filepath.Join(dir, PinFile), []byte(pin.String()+"\n"), 0o644)
+	return pin, WriteNew(filepath.Join(dir, PinFile), []byte(pin.String()+"\n"), 0o644)
 }
 
 // GenerateCredentials makes n clients' credentials, a line each in one file, and
 // the lines of the roster that belong to them in another.
 func GenerateCredentials(dir string, n int) ([]ed25519.PublicKey, error) {
 	if n < 1 {
-		return nil, fmt.Errorf("operate: %d credentials", n)
+		return nil, fmt.Errorf("config: %d credentials", n)
 	}
 	if err := absent(dir, CredentialsFile, RosterFile); err != nil {
 		return nil, err
@@ -150,10 +150,10 @@ func GenerateCredentials(dir string, n int) ([]ed25519.PublicKey, error) {
 		secret.Write(text)
 		roster.Write(client.MarshalPublic(keys[i]))
 	}
-	if err := writeNew(filepath.Join(dir, CredentialsFile), secret.Bytes(), 0o600); err != nil {
+	if err := WriteNew(filepath.Join(dir, CredentialsFile), secret.Bytes(), 0o600); err != nil {
 		return nil, err
 	}
-	return keys, writeNew(filepath.Join(dir, RosterFile), roster.Bytes(), 0o644)
+	return keys, WriteNew(filepath.Join(dir, RosterFile), roster.Bytes(), 0o644)
 }
 
 // verifyingPrefix starts a public signing key.
@@ -169,7 +169,7 @@ func ParseVerifying(text string) (ed25519.PublicKey, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), verifyingPrefix)
 	b, err := base64.StdEncoding.DecodeString(rest)
 	if !ok || err != nil || len(b) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("operate: %q is no public signing key: want %q and 32 bytes in base64", text, verifyingPrefix)
+		return nil, fmt.Errorf("config: %q is no public signing key: want %q and 32 bytes in base64", text, verifyingPrefix)
 	}
 	return ed25519.PublicKey(b), nil
 }
@@ -185,7 +185,7 @@ func FormatSealing(k wire.Key) string {
 // ParseSealing is the inverse of FormatSealing.
 func ParseSealing(text string) (wire.Key, error) {
 	bad := func() (wire.Key, error) {
-		return wire.Key{}, fmt.Errorf("operate: %q is no public sealing key: want %sSUITE:EXPIRY:BASE64", text, sealingPrefix)
+		return wire.Key{}, fmt.Errorf("config: %q is no public sealing key: want %sSUITE:EXPIRY:BASE64", text, sealingPrefix)
 	}
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), sealingPrefix)
 	f := strings.Split(rest, ":")
@@ -213,7 +213,7 @@ func ParseSuite(name string) (wire.Suite, error) {
 	case "mlkem768x25519":
 		return wire.X25519MLKEM768, nil
 	}
-	return 0, fmt.Errorf("operate: suite %q must be x25519 or mlkem768x25519", name)
+	return 0, fmt.Errorf("config: suite %q must be x25519 or mlkem768x25519", name)
 }
 
 // readSecret reads a private key file that is its owner's alone.
@@ -223,7 +223,7 @@ func readSecret(path string) ([]byte, error) {
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("operate: %w", err)
+		return nil, fmt.Errorf("config: %w", err)
 	}
 	return b, nil
 }
@@ -255,7 +255,7 @@ func LoadCredentials(path string) ([]*client.Credential, error) {
 	err = lines(path, b, func(line string) error {
 		c, err := client.ParseCredential([]byte(line))
 		if err == nil && seen[c.ID()] {
-			err = errors.New("operate: the credential is there twice")
+			err = errors.New("config: the credential is there twice")
 		}
 		if err == nil {
 			seen[c.ID()] = true
@@ -264,7 +264,7 @@ func LoadCredentials(path string) ([]*client.Credential, error) {
 		return err
 	})
 	if err == nil && len(all) == 0 {
-		err = fmt.Errorf("operate: %s holds no credential", path)
+		err = fmt.Errorf("config: %s holds no credential", path)
 	}
 	return all, err
 }
@@ -277,12 +277,12 @@ func LoadSigning(path string) (ed25519.PrivateKey, error) {
 	}
 	block, rest := pem.Decode(b)
 	if block == nil || block.Type != "PRIVATE KEY" || len(bytes.TrimSpace(rest)) != 0 {
-		return nil, fmt.Errorf("operate: %s is not one private key in PEM", path)
+		return nil, fmt.Errorf("config: %s is not one private key in PEM", path)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	key, ok := parsed.(ed25519.PrivateKey)
 	if err != nil || !ok {
-		return nil, fmt.Errorf("operate: %s is no Ed25519 private key in PKCS #8", path)
+		return nil, fmt.Errorf("config: %s is no Ed25519 private key in PKCS #8", path)
 	}
 	return key, nil
 }
@@ -308,14 +308,14 @@ func LoadKeyring(paths []string) (*envelope.Keyring, error) {
 func LoadRoster(path string) ([]ed25519.PublicKey, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("operate: %w", err)
+		return nil, fmt.Errorf("config: %w", err)
 	}
 	var keys []ed25519.PublicKey
 	seen := map[string]bool{}
 	err = lines(path, b, func(line string) error {
 		k, err := client.ParsePublic([]byte(line))
 		if err == nil && seen[string(k)] {
-			err = errors.New("operate: the client is there twice")
+			err = errors.New("config: the client is there twice")
 		}
 		if err == nil {
 			seen[string(k)] = true
@@ -324,7 +324,7 @@ func LoadRoster(path string) ([]ed25519.PublicKey, error) {
 		return err
 	})
 	if err == nil && len(keys) == 0 {
-		err = fmt.Errorf("operate: %s enrols nobody", path)
+		err = fmt.Errorf("config: %s enrols nobody", path)
 	}
 	return keys, err
 }

@@ -1,4 +1,4 @@
-package operate
+package config
 
 import (
 	"bytes"
@@ -31,18 +31,18 @@ import (
 func load(path string, v any) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return configError("%s: no such file", path)
+		return Errorf("%s: no such file", path)
 	}
 	if err != nil {
-		return configError("%w", err)
+		return Errorf("%w", err)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	if err := d.Decode(v); err != nil && !errors.Is(err, io.EOF) {
-		return configError("%s: %s", path, oneLine(err))
+		return Errorf("%s: %s", path, oneLine(err))
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return configError("%s: more than one document", path)
+		return Errorf("%s: more than one document", path)
 	}
 	return nil
 }
@@ -97,32 +97,33 @@ func (p *Process) resolve(config, role, admin string) error {
 	at(config, &p.Operator, &p.Certificate, &p.CertificateKey, &p.Store.Dir, &p.Store.Credentials, &p.Store.CA,
 		&p.Store.Certificate, &p.Store.CertificateKey, &p.Store.Password, &p.Store.Token)
 	if _, err := ParsePopulation(p.Population); err != nil {
-		return configError("%s: population: %w", config, err)
+		return Errorf("%s: population: %w", config, err)
 	}
 	if p.Certificate == "" || p.CertificateKey == "" {
-		return configError("%s: certificate and certificate-key are required", config)
+		return Errorf("%s: certificate and certificate-key are required", config)
 	}
 	for _, a := range []string{p.Listen, p.PeersListen, p.Admin} {
 		if _, _, err := net.SplitHostPort(a); a != "" && a != "none" && err != nil {
-			return configError("%s: %q is no address: %w", config, a, err)
+			return Errorf("%s: %q is no address: %w", config, a, err)
 		}
 	}
 	if (p.Store.Dir == "") == (p.Store.URL == "") {
-		return configError("%s: store needs dir or url, and not both", config)
+		return Errorf("%s: store needs dir or url, and not both", config)
 	}
 	if p.MaxConnections < 1 || !(p.Rate >= 0) {
-		return configError("%s: max-connections must be above 0, and rate not negative", config)
+		return Errorf("%s: max-connections must be above 0, and rate not negative", config)
 	}
 	if !(p.AddressShare > 0 && p.AddressShare <= 1) {
-		return configError("%s: address-share = %v must be above 0 and at most 1", config, p.AddressShare)
+		return Errorf("%s: address-share = %v must be above 0 and at most 1", config, p.AddressShare)
 	}
-	if _, err := parseLevel(p.Log); err != nil {
-		return configError("%s: %w", config, err)
+	if _, err := ParseLevel(p.Log); err != nil {
+		return Errorf("%s: %w", config, err)
 	}
 	return nil
 }
 
-func parseLevel(text string) (l slog.Level, err error) {
+// ParseLevel reads the least level that is logged.
+func ParseLevel(text string) (l slog.Level, err error) {
 	if err := l.UnmarshalText([]byte(text)); err != nil {
 		return l, fmt.Errorf("log: %q must be debug, info, warn or error", text)
 	}
@@ -149,20 +150,20 @@ func ParsePopulation(text string) (p wire.Population, err error) {
 	return p, nil
 }
 
-// parsePins reads a party's pins.
-func (p Party) parsePins(name string) (pins []endpoint.Pin, err error) {
+// ParsePins reads a party's pins.
+func (p Party) ParsePins(name string) (pins []endpoint.Pin, err error) {
 	for _, text := range p.Pins {
 		pin, err := endpoint.ParsePin(text)
 		if err != nil {
-			return nil, configError("%s: %w", name, err)
+			return nil, Errorf("%s: %w", name, err)
 		}
 		pins = append(pins, pin)
 	}
 	return pins, nil
 }
 
-// addresses are all that a party is reached at.
-func (p Party) addresses() []string {
+// Addresses are all that a party is reached at.
+func (p Party) Addresses() []string {
 	if len(p.URLs) > 0 {
 		return p.URLs
 	}
@@ -172,30 +173,30 @@ func (p Party) addresses() []string {
 // need checks which parts of a party there are.
 func (p Party) need(name string, address, pins, key bool) error {
 	if len(p.URLs) > 0 && p.URL != "" {
-		return configError("%s: give url or urls, not both", name)
+		return Errorf("%s: give url or urls, not both", name)
 	}
 	if address {
-		for _, a := range p.addresses() {
+		for _, a := range p.Addresses() {
 			u, err := url.Parse(a)
 			if err != nil || u.Scheme != "https" || u.Host == "" {
-				return configError("%s: url %q must be https://HOST:PORT", name, a)
+				return Errorf("%s: url %q must be https://HOST:PORT", name, a)
 			}
 		}
 	} else if p.URL != "" || len(p.URLs) > 0 {
-		return configError("%s: has no use for a url here", name)
+		return Errorf("%s: has no use for a url here", name)
 	}
 	if pins && len(p.Pins) == 0 {
-		return configError("%s: pins are required", name)
+		return Errorf("%s: pins are required", name)
 	}
-	if _, err := p.parsePins(name); err != nil {
+	if _, err := p.ParsePins(name); err != nil {
 		return err
 	}
 	if key {
-		if _, err := p.signer(name); err != nil {
+		if _, err := p.Signer(name); err != nil {
 			return err
 		}
 	} else if p.Key != "" {
-		return configError("%s: has no use for a key here", name)
+		return Errorf("%s: has no use for a key here", name)
 	}
 	return nil
 }
@@ -203,15 +204,16 @@ func (p Party) need(name string, address, pins, key bool) error {
 // needOne is need of a peer that is called, at one address.
 func (p Party) needOne(name string, key bool) error {
 	if len(p.URLs) > 0 {
-		return configError("%s: urls are for clients; give its url", name)
+		return Errorf("%s: urls are for clients; give its url", name)
 	}
 	return p.need(name, true, true, key)
 }
 
-func (p Party) signer(name string) (ed25519.PublicKey, error) {
+// Signer reads the public key of a party's operator.
+func (p Party) Signer(name string) (ed25519.PublicKey, error) {
 	k, err := ParseVerifying(p.Key)
 	if err != nil {
-		return nil, configError("%s: key: %w", name, err)
+		return nil, Errorf("%s: key: %w", name, err)
 	}
 	return k, nil
 }
@@ -231,23 +233,23 @@ func LoadShuffler(path string) (c Shuffler, err error) {
 	atAll(path, c.SealingKeys)
 	switch {
 	case c.Listen == "" || c.PeersListen == "":
-		return c, configError("%s: listen and peers-listen are required", path)
+		return c, Errorf("%s: listen and peers-listen are required", path)
 	case c.SigningKey == "" || len(c.SealingKeys) == 0 || c.Roster == "":
-		return c, configError("%s: signing-key, sealing-keys and roster are required", path)
+		return c, Errorf("%s: signing-key, sealing-keys and roster are required", path)
 	case c.MinReports < 2:
-		return c, configError("%s: n-min = %d must be at least 2", path, c.MinReports)
+		return c, Errorf("%s: n-min = %d must be at least 2", path, c.MinReports)
 	case c.Validity < time.Minute || c.Round.MaxReport < 1 || c.Round.MemoryBytes < 1 || c.Round.MostOpen < 1:
-		return c, configError("%s: validity must be at least 1m, and the limits of a round above 0", path)
+		return c, Errorf("%s: validity must be at least 1m, and the limits of a round above 0", path)
 	case c.Round.Shortest <= 0 || c.Round.Longest < c.Round.Shortest:
-		return c, configError("%s: round: shortest %v and longest %v", path, c.Round.Shortest, c.Round.Longest)
+		return c, Errorf("%s: round: shortest %v and longest %v", path, c.Round.Shortest, c.Round.Longest)
 	case c.Round.Keep < time.Minute:
-		return c, configError("%s: round: keep = %v must be at least 1m", path, c.Round.Keep)
+		return c, Errorf("%s: round: keep = %v must be at least 1m", path, c.Round.Keep)
 	case (c.Aggregator == nil) != (len(c.AggregatorKeys) == 0):
-		return c, configError("%s: aggregator and aggregator-sealing-keys go together", path)
+		return c, Errorf("%s: aggregator and aggregator-sealing-keys go together", path)
 	}
 	for _, text := range c.AggregatorKeys {
 		if _, err := ParseSealing(text); err != nil {
-			return c, configError("%s: %w", path, err)
+			return c, Errorf("%s: %w", path, err)
 		}
 	}
 	if c.Aggregator != nil {
@@ -282,20 +284,20 @@ func LoadCoordinator(path string) (c Coordinator, err error) {
 	}
 	switch {
 	case c.Listen == "" || c.PeersListen != "":
-		return c, configError("%s: listen is required, and peers-listen has no use", path)
+		return c, Errorf("%s: listen is required, and peers-listen has no use", path)
 	case c.SigningKey == "" || len(c.SealingKeys) == 0 || c.Mark == "":
-		return c, configError("%s: signing-key, sealing-keys and mark are required", path)
+		return c, Errorf("%s: signing-key, sealing-keys and mark are required", path)
 	case !(c.Budget.Epsilon > 0) || dp.CheckDelta(c.Budget.Delta) != nil:
-		return c, configError("%s: budget needs epsilon above 0 and delta between 0 and 1", path)
+		return c, Errorf("%s: budget needs epsilon above 0 and delta between 0 and 1", path)
 	case c.RoundLength < time.Second:
-		return c, configError("%s: round-length = %v must be at least 1s", path, c.RoundLength)
+		return c, Errorf("%s: round-length = %v must be at least 1s", path, c.RoundLength)
 	case c.Colluders < 0 || c.Workers < 0 || c.PauseAfter < 0:
-		return c, configError("%s: colluders, workers and pause-after must not be negative", path)
+		return c, Errorf("%s: colluders, workers and pause-after must not be negative", path)
 	}
 	if _, _, err := net.SplitHostPort(c.Dashboard); c.Dashboard != "none" && err != nil {
-		return c, configError("%s: dashboard: %q is no address: %w", path, c.Dashboard, err)
+		return c, Errorf("%s: dashboard: %q is no address: %w", path, c.Dashboard, err)
 	} else if c.Dashboard != "none" && c.DashboardToken == "" && !loopback.Address(c.Dashboard) {
-		return c, configError("%s: dashboard: %s can be reached by others, so dashboard-token is required", path, c.Dashboard)
+		return c, Errorf("%s: dashboard: %s can be reached by others, so dashboard-token is required", path, c.Dashboard)
 	}
 	if c.Aggregator != nil {
 		if err := c.Aggregator.needOne("aggregator", false); err != nil {
@@ -318,11 +320,11 @@ func LoadAggregator(path string) (c Aggregator, err error) {
 	atAll(path, c.SealingKeys)
 	switch {
 	case c.PeersListen == "" || c.Listen != "":
-		return c, configError("%s: peers-listen is required, and listen has no use", path)
+		return c, Errorf("%s: peers-listen is required, and listen has no use", path)
 	case len(c.SealingKeys) == 0:
-		return c, configError("%s: sealing-keys are required", path)
+		return c, Errorf("%s: sealing-keys are required", path)
 	case c.Workers < 0 || c.MinReports < 2:
-		return c, configError("%s: workers must not be negative, and n-min at least 2", path)
+		return c, Errorf("%s: workers must not be negative, and n-min at least 2", path)
 	}
 	if err := c.Coordinator.need("coordinator", false, true, true); err != nil {
 		return c, err
@@ -337,7 +339,7 @@ func LoadAll(path string) (c All, err error) {
 	}
 	at(path, &c.Shuffler, &c.Coordinator, &c.Aggregator)
 	if c.Shuffler == "" || c.Coordinator == "" {
-		return c, configError("%s: shuffler and coordinator are required", path)
+		return c, Errorf("%s: shuffler and coordinator are required", path)
 	}
 	return c, nil
 }
@@ -355,15 +357,15 @@ func LoadClient(path string) (c Client, err error) {
 	}
 	switch {
 	case c.Credentials == "" || c.Dir == "" || c.Data == "":
-		return c, configError("%s: credentials, dir and data are required", path)
+		return c, Errorf("%s: credentials, dir and data are required", path)
 	case c.First < 0:
-		return c, configError("%s: first = %d must not be negative", path, c.First)
+		return c, Errorf("%s: first = %d must not be negative", path, c.First)
 	}
 	if _, err := ParsePopulation(c.Population); err != nil {
-		return c, configError("%s: population: %w", path, err)
+		return c, Errorf("%s: population: %w", path, err)
 	}
-	if _, err := parseLevel(c.Log); err != nil {
-		return c, configError("%s: %w", path, err)
+	if _, err := ParseLevel(c.Log); err != nil {
+		return c, Errorf("%s: %w", path, err)
 	}
 	if c.Policy.MaxTaskEps == 0 && c.Policy.MaxTasks <= 1 { // of more, see client.Policy
 		c.Policy.MaxTaskEps = c.Policy.MaxEps
@@ -372,13 +374,13 @@ func LoadClient(path string) (c Client, err error) {
 		return c, err
 	}
 	if len(c.Shuffler.Pins)+len(c.Coordinator.Pins) > 0 {
-		return c, configError("%s: clients check certificates by roots, not by pins", path)
+		return c, Errorf("%s: clients check certificates by roots, not by pins", path)
 	}
 	if err := c.Shuffler.need("shuffler", true, false, true); err != nil {
 		return c, err
 	}
 	if len(c.Shuffler.URLs) > 0 {
-		return c, configError("%s: shuffler: urls are for coordinators", path)
+		return c, Errorf("%s: shuffler: urls are for coordinators", path)
 	}
 	return c, c.Coordinator.need("coordinator", true, false, true)
 }
@@ -395,7 +397,26 @@ func (p Policy) Parse() (client.Policy, error) {
 		out.Trusts = append(out.Trusts, dp.Trust(t))
 	}
 	if err := out.Check(); err != nil {
-		return client.Policy{}, configError("policy: %w", err)
+		return client.Policy{}, Errorf("policy: %w", err)
 	}
 	return out, nil
+}
+
+// LoadToken reads the dashboard's token; "" if there is no file.
+func (c Coordinator) LoadToken() (string, error) {
+	if c.DashboardToken == "" {
+		return "", nil
+	}
+	if err := endpoint.CheckSecret(c.DashboardToken); err != nil {
+		return "", Errorf("dashboard-token: %w", err)
+	}
+	b, err := os.ReadFile(c.DashboardToken)
+	if err != nil {
+		return "", Errorf("dashboard-token: %w", err)
+	}
+	token := string(bytes.TrimSpace(b))
+	if token == "" {
+		return "", Errorf("dashboard-token: %s is empty", c.DashboardToken)
+	}
+	return token, nil
 }

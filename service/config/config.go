@@ -1,4 +1,7 @@
-package operate
+// Package config reads what operators write: the roles' configurations in YAML, strictly,
+// and the files of keys, credentials and rosters that these name. The fields' comments
+// are the reference manual. It is for the program.
+package config
 
 import (
 	"errors"
@@ -6,11 +9,12 @@ import (
 	"time"
 )
 
-// ErrConfig is wrapped by everything that is wrong with a configuration.
-var ErrConfig = errors.New("operate: configuration")
+// ErrInvalid is wrapped by everything that is wrong with a configuration.
+var ErrInvalid = errors.New("configuration")
 
-func configError(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", ErrConfig, fmt.Errorf(format, args...))
+// Errorf is fmt.Errorf for what is wrong with a configuration.
+func Errorf(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
 }
 
 // Process is what all servers have. Paths are relative to the configuration's
