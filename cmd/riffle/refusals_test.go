@@ -70,7 +70,7 @@ func TestWhatIsNotBelieved(t *testing.T) {
 		if bytes.Equal(b, e.Value) {
 			t.Fatalf("no %s in %s", old, e.Value)
 		}
-		if _, err := s.UpdateKey(t.Context(), prefix+d.task, b, e.Revision); err != nil {
+		if _, err := s.Put(t.Context(), prefix+d.task, b, e.Revision); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -578,7 +578,7 @@ func replayCharged(t *testing.T, file string, id [32]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.UpdateKey(ctx, key, b, e.Revision)
+	_, err = s.Put(ctx, key, b, e.Revision)
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func createKey(t *testing.T, c config.Coordinator, key string, value []byte) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.CreateKey(t.Context(), key, value); err != nil {
+	if _, err := s.Put(t.Context(), key, value, 0); err != nil {
 		t.Fatal(err)
 	}
 }

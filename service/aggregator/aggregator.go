@@ -28,21 +28,13 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
-// ErrNotFound is wrapped by a Store that has no such key or object.
-var ErrNotFound = errors.New("aggregator: not found in the store")
-
-// ErrConflict is wrapped by a Put that found another value than it expected.
-var ErrConflict = errors.New("aggregator: changed by another")
-
-// Store keeps what was answered. What returned nil is durable; after an error that
-// wraps none of the above it is not known whether it was written. Keys hold
-// letters, digits, dots and dashes.
+// Store keeps what the aggregator has promised and computed; a *store.Store, but in
+// tests. Writes are durable on return, and errors are those of package store.
 type Store interface {
-	// Get returns a key's value and its revision, which is above 0.
-	Get(ctx context.Context, key string) (value []byte, revision uint64, err error)
-	// Put replaces the value of a revision, 0 for a key that has none.
+	Get(ctx context.Context, key string) (store.Entry, error)
 	Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
 	// PutObject stores data under a name, which is never given other data.
 	PutObject(ctx context.Context, name string, data []byte) error
@@ -271,7 +263,7 @@ func (s *Service) Prepare(body []byte) (wire.Exclusion, error) {
 		r.job = j
 		return e, nil
 	}
-	if !errors.Is(err, ErrNotFound) {
+	if !errors.Is(err, store.ErrNotFound) {
 		return wire.Exclusion{}, err
 	}
 	// The word must be the shuffler's own, not just one that it signed.
@@ -377,7 +369,7 @@ func (s *Service) addIDs(ctx context.Context, j *job, rec record, revision uint6
 // has the same from its own halves, and leaves out those that differ.
 func (s *Service) IDs(announcement [32]byte) (wire.ShareIDs, error) {
 	rec, _, err := s.load(s.work, announcement)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return wire.ShareIDs{}, no(wire.UnknownRound, "the round was not prepared")
 	}
 	if err != nil {
@@ -408,7 +400,7 @@ func (s *Service) Sum(announcement [32]byte, signed []byte) (wire.Partial, error
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, revision, err := s.load(ctx, announcement)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return wire.Partial{}, no(wire.UnknownRound, "the round was not prepared")
 	}
 	if err != nil {

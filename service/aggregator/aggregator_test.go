@@ -27,6 +27,7 @@ import (
 	"github.com/riffle-dp/riffle/service/batch"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,20 +39,20 @@ type memory struct {
 	objects  map[string][]byte
 }
 
-func (m *memory) Get(_ context.Context, key string) ([]byte, uint64, error) {
+func (m *memory) Get(_ context.Context, key string) (store.Entry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.values[key] == nil {
-		return nil, 0, ErrNotFound
+		return store.Entry{}, store.ErrNotFound
 	}
-	return m.values[key], m.revision[key], nil
+	return store.Entry{Key: key, Value: m.values[key], Revision: m.revision[key]}, nil
 }
 
 func (m *memory) Put(_ context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.revision[key] != revision {
-		return 0, ErrConflict
+		return 0, store.ErrConflict
 	}
 	m.values[key], m.revision[key] = value, revision+1
 	return revision + 1, nil
@@ -68,7 +69,7 @@ func (m *memory) GetObject(_ context.Context, name string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.objects[name] == nil {
-		return nil, ErrNotFound
+		return nil, store.ErrNotFound
 	}
 	return m.objects[name], nil
 }

@@ -46,12 +46,12 @@ func decodeRecord(b []byte) (record, error) {
 }
 
 func (s *Service) load(ctx context.Context, announcement [32]byte) (record, uint64, error) {
-	b, revision, err := s.config.Store.Get(ctx, key(announcement))
+	e, err := s.config.Store.Get(ctx, key(announcement))
 	if err != nil {
 		return record{}, 0, err
 	}
-	r, err := decodeRecord(b)
-	return r, revision, err
+	r, err := decodeRecord(e.Value)
+	return r, e.Revision, err
 }
 
 func (s *Service) put(ctx context.Context, announcement [32]byte, r record, revision uint64) (uint64, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // Check looks over what is stored of a task, which must not run meanwhile, and
@@ -18,14 +19,14 @@ func Check(ctx context.Context, s Store, j *ledger.Journal, task [32]byte) error
 	fail := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Errorf("task %x: "+format, append([]any{task[:8]}, args...)...))
 	}
-	b, _, err := s.Get(ctx, r.taskKey())
+	e, err := s.Get(ctx, r.taskKey())
 	if err == nil {
-		_, err = decodeTask(b)
+		_, err = decodeTask(e.Value)
 	}
 	if err != nil {
 		fail("%w", err)
 	}
-	if b, err = s.GetObject(ctx, taskName(task)); err != nil {
+	if b, err := s.GetObject(ctx, taskName(task)); err != nil {
 		fail("%w", err)
 	} else if len(b) < 64 || wire.Digest(wire.LabelTask, b[64:]) != task {
 		fail("the signed task is another")
@@ -33,13 +34,13 @@ func Check(ctx context.Context, s Store, j *ledger.Journal, task [32]byte) error
 	var last wire.Entry
 	var charged bool
 	j.View(func(k *ledger.Book) { last, charged = k.Last(task) })
-	if b, _, err = s.Get(ctx, r.stateKey()); err != nil {
-		if !errors.Is(err, ErrNotFound) || charged {
+	if e, err = s.Get(ctx, r.stateKey()); err != nil {
+		if !errors.Is(err, store.ErrNotFound) || charged {
 			fail("%w", err)
 		}
 		return errors.Join(wrong...)
 	}
-	rec, err := decodeRecord(b)
+	rec, err := decodeRecord(e.Value)
 	if err != nil {
 		fail("%w", err)
 		return errors.Join(wrong...)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // This file holds how tasks end, and those that are only shown: they have ended, or
@@ -19,14 +20,14 @@ func (t Task) shown() bool { return t.Ended || t.Missing != nil }
 // Ended looks up whether a task has ended, and how.
 func Ended(ctx context.Context, s Store, task [32]byte) (ended bool, how End, err error) {
 	r := runner{id: task}
-	b, _, err := s.Get(ctx, r.taskKey())
-	if errors.Is(err, ErrNotFound) {
+	e, err := s.Get(ctx, r.taskKey())
+	if errors.Is(err, store.ErrNotFound) {
 		return false, End{}, nil // no process has led it yet
 	}
 	if err != nil {
 		return false, End{}, err
 	}
-	t, err := decodeTask(b)
+	t, err := decodeTask(e.Value)
 	if err != nil {
 		return false, End{}, fatal("%w", err)
 	}
@@ -84,13 +85,13 @@ func (r *runner) loadShown(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	b, revision, err := r.s.config.Store.Get(ctx, r.stateKey())
+	e, err := r.s.config.Store.Get(ctx, r.stateKey())
 	if err == nil {
-		if r.record, err = decodeRecord(b); err != nil {
+		if r.record, err = decodeRecord(e.Value); err != nil {
 			return false, err
 		}
-		r.revision = revision
-	} else if !errors.Is(err, ErrNotFound) {
+		r.revision = e.Revision
+	} else if !errors.Is(err, store.ErrNotFound) {
 		return false, err
 	}
 	entries := r.ledger.Entries()
@@ -156,15 +157,15 @@ func (r *runner) endUnusable(ctx context.Context, as State, why string) error {
 
 // register writes a task down that was never led.
 func (r *runner) register(ctx context.Context) error {
-	store := r.s.config.Store
-	_, _, err := store.Get(ctx, r.taskKey())
-	if !errors.Is(err, ErrNotFound) {
+	db := r.s.config.Store
+	_, err := db.Get(ctx, r.taskKey())
+	if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if err := store.PutObject(ctx, taskName(r.id), r.t.Signed); err != nil {
+	if err := db.PutObject(ctx, taskName(r.id), r.t.Signed); err != nil {
 		return err
 	}
-	_, err = store.Put(ctx, r.taskKey(), encodeTask(taskRecord{Format: recordFormat, State: Running}), 0)
+	_, err = db.Put(ctx, r.taskKey(), encodeTask(taskRecord{Format: recordFormat, State: Running}), 0)
 	return err
 }
 
@@ -263,16 +264,16 @@ func (s *Service) Remove(ctx context.Context, id [32]byte) error {
 func Erase(ctx context.Context, s Store, task [32]byte) error {
 	r := runner{id: task}
 	removed := encodeTask(taskRecord{Format: recordFormat, State: Removed})
-	_, revision, err := s.Get(ctx, r.taskKey())
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	e, err := s.Get(ctx, r.taskKey())
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if _, err := s.Put(ctx, r.taskKey(), removed, revision); err != nil {
+	if _, err := s.Put(ctx, r.taskKey(), removed, e.Revision); err != nil {
 		return err
 	}
 	// What cannot be deleted only takes space.
-	if b, _, err := s.Get(ctx, r.stateKey()); err == nil {
-		if rec, err := decodeRecord(b); err == nil {
+	if e, err := s.Get(ctx, r.stateKey()); err == nil {
+		if rec, err := decodeRecord(e.Value); err == nil {
 			_ = s.DeleteObject(ctx, stateName(task, rec.Step))
 			for _, h := range rec.Recent {
 				_ = s.DeleteObject(ctx, modelName(task, h))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // maxWait bounds how long a question for an announcement is held.
@@ -240,7 +241,7 @@ func (s *Service) oldModel(ctx context.Context, d [32]byte) ([]byte, error) {
 		if err == nil {
 			return s.lent.lend(d, b), nil
 		}
-		if !errors.Is(err, ErrNotFound) {
+		if !errors.Is(err, store.ErrNotFound) {
 			return nil, err
 		}
 	}

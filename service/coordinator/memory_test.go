@@ -13,8 +13,8 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
-	"github.com/riffle-dp/riffle/service/aggregator"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // disk is what survives a crash.
@@ -50,17 +50,17 @@ type memory struct {
 	t     testing.TB
 }
 
-func (m *memory) Get(_ context.Context, key string) (v []byte, n uint64, err error) {
+func (m *memory) Get(_ context.Context, key string) (e store.Entry, err error) {
 	err = m.crash.Do("get "+key[:4], func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.values[key] == nil {
-			return ErrNotFound
+			return store.ErrNotFound
 		}
-		v, n = bytes.Clone(m.values[key]), m.revision[key]
+		e = store.Entry{Key: key, Value: bytes.Clone(m.values[key]), Revision: m.revision[key]}
 		return nil
 	})
-	return v, n, err
+	return e, err
 }
 
 func (m *memory) Put(_ context.Context, key string, value []byte, revision uint64) (n uint64, err error) {
@@ -68,7 +68,7 @@ func (m *memory) Put(_ context.Context, key string, value []byte, revision uint6
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.revision[key] != revision {
-			return fmt.Errorf("%w: %s", ErrConflict, key)
+			return fmt.Errorf("%w: %s", store.ErrConflict, key)
 		}
 		m.next++
 		n = m.next
@@ -116,7 +116,7 @@ func (m *memory) GetObject(_ context.Context, name string) (b []byte, err error)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if b = m.objects[name]; b == nil {
-			return ErrNotFound
+			return store.ErrNotFound
 		}
 		return nil
 	})
@@ -140,7 +140,7 @@ type memoryLease struct {
 	ttl     time.Duration
 }
 
-func (m *memory) Acquire(ctx context.Context, name, _ string, ttl time.Duration) (Lease, error) {
+func (m *memory) Acquire(ctx context.Context, name, _ string, ttl time.Duration) (store.Lease, error) {
 	for {
 		m.mu.Lock()
 		now := m.leases[name]
@@ -164,7 +164,7 @@ func (l *memoryLease) Renew(context.Context) error {
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
 	if l.d.leases[l.name] != l {
-		return ErrLost
+		return store.ErrLost
 	}
 	l.expires = time.Now().Add(l.ttl)
 	return nil
@@ -174,7 +174,7 @@ func (l *memoryLease) Release(context.Context) error {
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
 	if l.d.leases[l.name] != l {
-		return ErrLost
+		return store.ErrLost
 	}
 	delete(l.d.leases, l.name)
 	return nil
@@ -254,17 +254,17 @@ type aggMemory struct {
 	crash *batchtest.Crash
 }
 
-func (m *aggMemory) Get(_ context.Context, key string) (v []byte, n uint64, err error) {
+func (m *aggMemory) Get(_ context.Context, key string) (e store.Entry, err error) {
 	err = m.crash.Do("aggregator get", func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.values[key] == nil {
-			return aggregator.ErrNotFound
+			return store.ErrNotFound
 		}
-		v, n = m.values[key], m.revision[key]
+		e = store.Entry{Key: key, Value: m.values[key], Revision: m.revision[key]}
 		return nil
 	})
-	return v, n, err
+	return e, err
 }
 
 func (m *aggMemory) Put(_ context.Context, key string, value []byte, revision uint64) (n uint64, err error) {
@@ -272,7 +272,7 @@ func (m *aggMemory) Put(_ context.Context, key string, value []byte, revision ui
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.revision[key] != revision {
-			return aggregator.ErrConflict
+			return store.ErrConflict
 		}
 		m.values[key], m.revision[key] = value, revision+1
 		n = revision + 1
@@ -295,7 +295,7 @@ func (m *aggMemory) GetObject(_ context.Context, name string) (b []byte, err err
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if b = m.objects[name]; b == nil {
-			return aggregator.ErrNotFound
+			return store.ErrNotFound
 		}
 		return nil
 	})

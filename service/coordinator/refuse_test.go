@@ -12,6 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch/batchtest"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // A word that cannot be true is never acted on: nothing is charged, nothing
@@ -367,13 +368,13 @@ type stalledStore struct {
 	*stall
 }
 
-func (s stalledStore) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error) {
+func (s stalledStore) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, error) {
 	l, err := s.Store.Acquire(ctx, name, holder, ttl)
 	return stalledLease{l, s.stall}, err
 }
 
 type stalledLease struct {
-	Lease
+	store.Lease
 	*stall
 }
 

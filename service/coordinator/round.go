@@ -375,15 +375,15 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 
 // release stores the model and, by one compare-and-swap, that the round has ended.
 func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, evaluation any) error {
-	store := r.s.config.Store
+	db := r.s.config.Store
 	model, state := encodeModel(r.pure.Parameters()), encodeState(r.pure.State().Optimizer)
 	next := r.record
 	old := next.Step
 	next.Model, next.Step = digestOf(model), digestOf(state)
-	if err := store.PutObject(ctx, stateName(r.id, next.Step), state); err != nil {
+	if err := db.PutObject(ctx, stateName(r.id, next.Step), state); err != nil {
 		return err
 	}
-	if err := store.PutObject(ctx, modelName(r.id, next.Model), model); err != nil {
+	if err := db.PutObject(ctx, modelName(r.id, next.Model), model); err != nil {
 		return err
 	}
 	r.note(&next, c.Round, o)
@@ -409,10 +409,10 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, ev
 	}
 	// What is not deleted here only takes space.
 	if old != next.Step {
-		_ = store.DeleteObject(ctx, stateName(r.id, old))
+		_ = db.DeleteObject(ctx, stateName(r.id, old))
 	}
 	for _, h := range dropped {
-		_ = store.DeleteObject(ctx, modelName(r.id, h))
+		_ = db.DeleteObject(ctx, modelName(r.id, h))
 	}
 	return nil
 }

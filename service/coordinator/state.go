@@ -8,6 +8,7 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // first stores the model at its start and returns the state before round 1.
@@ -24,11 +25,11 @@ func (r *runner) first(ctx context.Context) (record, error) {
 	model, state := encodeModel(params), encodeState(o.State())
 	rec.Model, rec.Step = digestOf(model), digestOf(state)
 	rec.Recent = []hash{rec.Model}
-	store := r.s.config.Store
-	if err := store.PutObject(ctx, modelName(r.id, rec.Model), model); err != nil {
+	db := r.s.config.Store
+	if err := db.PutObject(ctx, modelName(r.id, rec.Model), model); err != nil {
 		return rec, err
 	}
-	return rec, store.PutObject(ctx, stateName(r.id, rec.Step), state)
+	return rec, db.PutObject(ctx, stateName(r.id, rec.Step), state)
 }
 
 // save replaces the state by compare-and-swap.
@@ -46,20 +47,20 @@ func (r *runner) save(ctx context.Context, rec record) error {
 }
 
 // reload reads the state again after an error, when it is not known what was
-// written. A state of another leader is ErrConflict.
+// written. A state of another leader is store.ErrConflict.
 func (r *runner) reload(ctx context.Context) error {
-	b, revision, err := r.s.config.Store.Get(ctx, r.stateKey())
+	e, err := r.s.config.Store.Get(ctx, r.stateKey())
 	if err != nil {
 		return err
 	}
-	rec, err := decodeRecord(b)
+	rec, err := decodeRecord(e.Value)
 	if err != nil {
 		return fatal("%w", err)
 	}
 	if rec.Fence != r.record.Fence {
-		return fmt.Errorf("%w: task %q is led under number %d", ErrConflict, r.task.Name, rec.Fence)
+		return fmt.Errorf("%w: task %q is led under number %d", store.ErrConflict, r.task.Name, rec.Fence)
 	}
-	r.record, r.revision, r.pure = rec, revision, nil
+	r.record, r.revision, r.pure = rec, e.Revision, nil
 	r.show()
 	return nil
 }

@@ -72,7 +72,7 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 	public := s.key.Public().(ed25519.PublicKey)
 	db := openStore(t, filepath.Join(s.dir, "shuffler"), "shuffler")
 	c := shuffler.Config{Population: s.task.Population, Operator: operator, Coordinators: []ed25519.PublicKey{public}, Keys: s.seal,
-		Aggregator: s.second.Public(), MinReports: 2, Store: shuffler.OnStore(db), Poll: 5 * time.Millisecond, Lease: time.Second}
+		Aggregator: s.second.Public(), MinReports: 2, Store: db, Poll: 5 * time.Millisecond, Lease: time.Second}
 	for range s.n {
 		k := signer(t)
 		s.clients = append(s.clients, k)
@@ -107,7 +107,7 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 	})
 	if trust == dp.Distributed {
 		db := openStore(t, filepath.Join(s.dir, "aggregator"), "aggregator")
-		a, err := aggregator.New(aggregator.Config{Coordinator: public, Keyring: s.second, Store: aggregator.OnStore(db),
+		a, err := aggregator.New(aggregator.Config{Coordinator: public, Keyring: s.second, Store: db,
 			Shuffler: batch.Source{URL: two.URL, Key: s.source.Key, Client: client(t, nil)}})
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +151,7 @@ func (s *system) serve(f func(*Service)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Config{Key: s.key, Keyring: s.ring, Shuffler: s.source, Aggregator: s.agg, Store: OnStore(db), Journal: j,
+	c, err := New(Config{Key: s.key, Keyring: s.ring, Shuffler: s.source, Aggregator: s.agg, Store: db, Journal: j,
 		Tasks: []Task{s.config}, Backoff: 5 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

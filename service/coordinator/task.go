@@ -15,6 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // errFatal is wrapped where what is stored contradicts itself: the process ends
@@ -155,7 +156,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 			return true, nil
 		case errors.Is(err, errFatal):
 			return false, err
-		case errors.Is(err, ErrConflict):
+		case errors.Is(err, store.ErrConflict):
 			return false, err // another leads
 		case err != nil:
 			ended = false
@@ -172,7 +173,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 			}
 			pause = min(2*pause, 100*config.Backoff)
 			if err := r.reload(held); err != nil {
-				if errors.Is(err, errFatal) || errors.Is(err, ErrConflict) {
+				if errors.Is(err, errFatal) || errors.Is(err, store.ErrConflict) {
 					return false, err
 				}
 				r.trouble(err)
@@ -182,7 +183,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 }
 
 // keep renews a lease until ctx ends or it is lost.
-func keep(ctx context.Context, l Lease, ttl time.Duration) error {
+func keep(ctx context.Context, l store.Lease, ttl time.Duration) error {
 	last := time.Now()
 	for sleep(ctx, ttl/3) {
 		begin := time.Now()
@@ -192,7 +193,7 @@ func keep(ctx context.Context, l Lease, ttl time.Duration) error {
 		switch {
 		case err == nil:
 			last = begin
-		case errors.Is(err, ErrLost) || time.Since(last) > ttl*2/3:
+		case errors.Is(err, store.ErrLost) || time.Since(last) > ttl*2/3:
 			return err
 		}
 	}
@@ -215,21 +216,21 @@ func fatal(f string, a ...any) error { return fmt.Errorf("%w: %w", errFatal, fmt
 // claim writes the task and its first state if there are none, and takes over what
 // there is under the lease's number.
 func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error) {
-	store := r.s.config.Store
+	db := r.s.config.Store
 	t := taskRecord{Format: recordFormat, State: Running}
-	b, _, err := store.Get(ctx, r.taskKey())
+	e, err := db.Get(ctx, r.taskKey())
 	switch {
-	case errors.Is(err, ErrNotFound):
-		if err := store.PutObject(ctx, taskName(r.id), r.t.Signed); err != nil {
+	case errors.Is(err, store.ErrNotFound):
+		if err := db.PutObject(ctx, taskName(r.id), r.t.Signed); err != nil {
 			return false, err
 		}
-		if _, err := store.Put(ctx, r.taskKey(), encodeTask(t), 0); err != nil {
+		if _, err := db.Put(ctx, r.taskKey(), encodeTask(t), 0); err != nil {
 			return false, err
 		}
 	case err != nil:
 		return false, err
 	default:
-		if t, err = decodeTask(b); err != nil {
+		if t, err = decodeTask(e.Value); err != nil {
 			return false, fatal("%w", err)
 		}
 		if t.State == Removed {
@@ -237,15 +238,14 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 			return true, nil
 		}
 	}
-	b, revision, err := store.Get(ctx, r.stateKey())
-	if errors.Is(err, ErrNotFound) {
+	e, err = db.Get(ctx, r.stateKey())
+	if errors.Is(err, store.ErrNotFound) {
 		if _, charged := r.ledger.Last(); charged {
 			return false, fatal("task %q has no state, but its ledger has entries", r.task.Name)
 		}
 		r.record, err = r.first(ctx)
-		revision = 0
 	} else if err == nil {
-		if r.record, err = decodeRecord(b); err != nil {
+		if r.record, err = decodeRecord(e.Value); err != nil {
 			return false, fatal("%w", err)
 		}
 	}
@@ -261,7 +261,7 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 			return false, err
 		}
 	}
-	r.revision, r.record.Fence, r.pure, r.attempts = revision, fence, nil, 0
+	r.revision, r.record.Fence, r.pure, r.attempts = e.Revision, fence, nil, 0
 	if err := r.save(ctx, r.record); err != nil {
 		return false, err
 	}
@@ -329,18 +329,18 @@ func (r *runner) publish(signed []byte, round int64, leading bool) {
 
 // finish writes down that the task has ended.
 func (r *runner) finish(ctx context.Context, state State, why string) error {
-	store := r.s.config.Store
-	b, revision, err := store.Get(ctx, r.taskKey())
+	db := r.s.config.Store
+	e, err := db.Get(ctx, r.taskKey())
 	if err != nil {
 		return err
 	}
-	t, err := decodeTask(b)
+	t, err := decodeTask(e.Value)
 	if err != nil {
 		return fatal("%w", err)
 	}
 	if t.State == Running {
 		t.State, t.Why = state, why
-		if _, err := store.Put(ctx, r.taskKey(), encodeTask(t), revision); err != nil {
+		if _, err := db.Put(ctx, r.taskKey(), encodeTask(t), e.Revision); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func serveAggregator(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return errors.Join(err, s.store.Close())
 	}
-	own.Shuffler, own.Store = source, aggregator.OnStore(s.store)
+	own.Shuffler, own.Store = source, s.store
 	service, err := aggregator.New(own)
 	if err == nil {
 		err = s.listen("peers", c.PeersListen, map[string][]endpoint.Pin{RoleCoordinator: pins}, 0, 16<<20, service.PeerHandler())

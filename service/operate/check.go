@@ -188,7 +188,7 @@ func (r *CheckReport) service(ctx context.Context, c config.Coordinator, s *stor
 	if err != nil {
 		return // as was said of the ledger
 	}
-	if err := coordinator.Check(ctx, coordinator.OnStore(s), j, id); err != nil {
+	if err := coordinator.Check(ctx, s, j, id); err != nil {
 		for line := range strings.Lines(err.Error()) {
 			r.problem(key, "%s", strings.TrimSpace(line))
 		}

@@ -102,7 +102,7 @@ func (r *running) prepare(ctx context.Context, s *server) (err error) {
 		return err
 	}
 	r.journal.SetLookup(r.lookup)
-	r.own.Store, r.own.Journal = coordinator.OnStore(s.store), r.journal
+	r.own.Store, r.own.Journal = s.store, r.journal
 	if r.own.Shuffler, err = s.source(c.Shuffler); err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func (c *curves) save(ctx context.Context, task string, list []dashboard.Measure
 	if err == nil {
 		err = c.put(ctx, task, text)
 	}
-	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) {
+	if errors.Is(err, store.ErrConflict) {
 		// Another coordinator led the task since.
 		var e store.Entry
 		if e, err = c.store.Get(ctx, curveKey(task)); err == nil {
@@ -113,13 +113,8 @@ func (c *curves) save(ctx context.Context, task string, list []dashboard.Measure
 	c.trouble(err)
 }
 
-func (c *curves) put(ctx context.Context, task string, text []byte) (err error) {
-	at := c.revision[task]
-	if at == 0 {
-		at, err = c.store.CreateKey(ctx, curveKey(task), text)
-	} else {
-		at, err = c.store.UpdateKey(ctx, curveKey(task), text, at)
-	}
+func (c *curves) put(ctx context.Context, task string, text []byte) error {
+	at, err := c.store.Put(ctx, curveKey(task), text, c.revision[task])
 	if err == nil {
 		c.revision[task] = at
 	}

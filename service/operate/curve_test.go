@@ -74,7 +74,7 @@ func TestCurvesOutliveAProcessAndItsRival(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.UpdateKey(ctx, curveKey(task), []byte(bad), e.Revision); err != nil {
+		if _, err := s.Put(ctx, curveKey(task), []byte(bad), e.Revision); err != nil {
 			t.Fatal(err)
 		}
 		said = nil

@@ -61,7 +61,7 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	own.Store = shuffler.OnStore(s.store)
+	own.Store = s.store
 	service, err := shuffler.New(own)
 	if err == nil {
 		// A sealed report is its parts and some hundred bytes, more with a hybrid key.

@@ -101,7 +101,7 @@ func addEnded(b *testing.B, path string, n int) {
 		id := t.Wire.ID()
 		made := created{Signed: wire.Sign(key, wire.LabelTask, t.Wire.Append(nil)), Round: time.Second}
 		for name, value := range map[string]string{createdKey(id): string(made.encode()), "task." + hex.EncodeToString(id[:]): `{"format":1,"state":"done"}`} {
-			if _, err := s.CreateKey(b.Context(), name, []byte(value)); err != nil {
+			if _, err := s.Put(b.Context(), name, []byte(value), 0); err != nil {
 				b.Fatal(err)
 			}
 		}

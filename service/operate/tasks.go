@@ -74,7 +74,7 @@ func (r *running) openTask(ctx context.Context, made created) (coordinator.Task,
 	if err != nil {
 		return coordinator.Task{}, err
 	}
-	ended, how, err := coordinator.Ended(ctx, coordinator.OnStore(r.store), w.ID())
+	ended, how, err := coordinator.Ended(ctx, r.store, w.ID())
 	if err != nil {
 		return coordinator.Task{}, err
 	}
@@ -281,13 +281,13 @@ func (r *running) enter(ctx context.Context, id [32]byte, t *train.Task, made cr
 		return err
 	}
 	// Clients and the shuffler may have seen rounds of it, and take none of these again.
-	if _, how, err := coordinator.Ended(ctx, coordinator.OnStore(r.store), id); err != nil {
+	if _, how, err := coordinator.Ended(ctx, r.store, id); err != nil {
 		return err
 	} else if how.State == coordinator.Removed {
 		return fmt.Errorf("%w: the same task was removed before: %x (another name makes it another)", train.ErrInput, id[:8])
 	}
-	_, err = r.store.CreateKey(ctx, createdKey(id), made.encode())
-	if errors.Is(err, store.ErrExists) {
+	_, err = r.store.Put(ctx, createdKey(id), made.encode(), 0)
+	if errors.Is(err, store.ErrConflict) {
 		return alreadyThere(id)
 	}
 	return err
@@ -462,7 +462,7 @@ func (r *running) eraseUnread(ctx context.Context, id [32]byte) error {
 	if charged {
 		return fmt.Errorf("%w: %x", coordinator.ErrCharged, id[:8])
 	}
-	return coordinator.Erase(ctx, coordinator.OnStore(r.store), id)
+	return coordinator.Erase(ctx, r.store, id)
 }
 
 // forget deletes the keys of a task that was removed, the one that names it last but

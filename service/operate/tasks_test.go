@@ -149,14 +149,14 @@ func TestLookup(t *testing.T) {
 		"another task":        {[32]byte{2}, created{Signed: signed}.encode()},
 		"no record":           {[32]byte{3}, []byte("{}")},
 	} {
-		if _, err := r.store.CreateKey(t.Context(), createdKey(c.id), c.value); err != nil {
+		if _, err := r.store.Put(t.Context(), createdKey(c.id), c.value, 0); err != nil {
 			t.Fatal(err)
 		}
 		if _, ok, err := r.lookup(t.Context(), c.id); ok || err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}
-	if _, err := r.store.CreateKey(t.Context(), createdKey(id), created{Signed: signed}.encode()); err != nil {
+	if _, err := r.store.Put(t.Context(), createdKey(id), created{Signed: signed}.encode(), 0); err != nil {
 		t.Fatal(err)
 	}
 	limit, ok, err := r.lookup(t.Context(), id)

@@ -306,7 +306,7 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 }
 
 // newStream makes an empty stream to write to.
-func (s *Service) newStream(ctx context.Context, stream string) (Appender, error) {
+func (s *Service) newStream(ctx context.Context, stream string) (store.Appender, error) {
 	if err := gone(s.store.DeleteStream(ctx, stream)); err != nil {
 		return nil, err
 	}
@@ -348,7 +348,7 @@ type writer struct {
 	ctx  context.Context
 	v    *vault
 	kind string
-	to   Appender
+	to   store.Appender
 }
 
 func (w *writer) put(suffix string, blob []byte) error {

@@ -82,7 +82,7 @@ func TestDiskShowsNoReports(t *testing.T) {
 	w := newWorld(t, 30)
 	on, dir := disk(t)
 	c := w.config()
-	c.Store, c.Bucket = OnStore(on), 4000 // several buckets
+	c.Store, c.Bucket = on, 4000 // several buckets
 	n := w.start(c)
 	ann := n.announcement(1)
 	n.open(ann)
@@ -159,7 +159,7 @@ func TestFrontendsShareAStore(t *testing.T) {
 	w := newWorld(t, 24)
 	on, _ := disk(t)
 	c := w.config()
-	c.Store = OnStore(on)
+	c.Store = on
 	worker := w.start(c)
 	c.Roster = nil
 	for _, k := range w.clients {

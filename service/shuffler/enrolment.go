@@ -49,12 +49,7 @@ func (s *Service) enrol(ctx context.Context, now time.Time) error {
 			next.Serial = have.Serial + 1
 		}
 		signed := wire.Sign(s.config.Operator, wire.LabelEnrolment, next.Append(nil))
-		if entry.Revision == 0 {
-			_, err = s.store.CreateKey(ctx, keyEnrolment, signed)
-		} else {
-			_, err = s.store.UpdateKey(ctx, keyEnrolment, signed, entry.Revision)
-		}
-		if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrExists) {
+		if _, err := s.store.Put(ctx, keyEnrolment, signed, entry.Revision); err != nil && !errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}

@@ -45,7 +45,7 @@ func BenchmarkRound(b *testing.B) {
 	}
 	on, _ := disk(b)
 	c := w.config()
-	c.Store, c.Poll, c.Lease = OnStore(on), time.Second, 15*time.Second
+	c.Store, c.Poll, c.Lease = on, time.Second, 15*time.Second
 	c.Roster = make([]ed25519.PublicKey, n)
 	clients := make([]ed25519.PrivateKey, n)
 	parallel(n, func(i int) {

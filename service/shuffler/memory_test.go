@@ -78,20 +78,9 @@ func (m *memory) set(key string, value []byte) uint64 {
 	return m.revision
 }
 
-func (m *memory) CreateKey(_ context.Context, key string, value []byte) (rev uint64, err error) {
-	err = m.do("create "+kind(key), true, func() error {
-		if _, ok := m.values[key]; ok {
-			return store.ErrExists
-		}
-		rev = m.set(key, value)
-		return nil
-	})
-	return rev, err
-}
-
-func (m *memory) UpdateKey(_ context.Context, key string, value []byte, revision uint64) (rev uint64, err error) {
-	err = m.do("update "+kind(key), true, func() error {
-		if m.values[key].Revision != revision || revision == 0 {
+func (m *memory) Put(_ context.Context, key string, value []byte, revision uint64) (rev uint64, err error) {
+	err = m.do("put "+kind(key), true, func() error {
+		if m.values[key].Revision != revision {
 			return store.ErrConflict
 		}
 		rev = m.set(key, value)
@@ -267,7 +256,7 @@ func (m *memory) Read(_ context.Context, stream, filter string, from uint64) ite
 	}
 }
 
-func (m *memory) NewAppender(stream string) Appender { return &memoryAppender{m, stream} }
+func (m *memory) NewAppender(stream string) store.Appender { return &memoryAppender{m, stream} }
 
 type memoryAppender struct {
 	m      *memory
@@ -292,7 +281,7 @@ type held struct {
 	holder string
 }
 
-func (m *memory) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error) {
+func (m *memory) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, error) {
 	for {
 		var l *held
 		err := m.do("acquire", true, func() error {

@@ -108,7 +108,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	}
 	if last.Announcement != name {
 		err := s.putJSON(ctx, keyLast(ann.Task), lastRound{ann.Round, name}, revision)
-		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) {
+		if errors.Is(err, store.ErrConflict) {
 			return errUnavailable // another round of the task came in between
 		}
 		if err != nil {
@@ -119,7 +119,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	if err != nil {
 		return fmt.Errorf("shuffler: %v", err)
 	}
-	if _, err := s.store.CreateKey(ctx, keyRecord(name), b); err != nil && !errors.Is(err, store.ErrExists) {
+	if _, err := s.store.Put(ctx, keyRecord(name), b, 0); err != nil && !errors.Is(err, store.ErrConflict) {
 		return err
 	}
 	s.metrics.opened.Add(1)
@@ -154,8 +154,8 @@ func (s *Service) mark(ctx context.Context, name string, deadline int64, signer 
 	if mine >= s.config.MostOpen {
 		return pure.Refuse(wire.TooMany, "%d rounds are under way: not released, and not void", mine)
 	}
-	_, err = s.store.CreateKey(ctx, keyOpen(name), []byte(strconv.FormatInt(deadline, 10)+who))
-	if errors.Is(err, store.ErrExists) {
+	_, err = s.store.Put(ctx, keyOpen(name), []byte(strconv.FormatInt(deadline, 10)+who), 0)
+	if errors.Is(err, store.ErrConflict) {
 		return nil
 	}
 	return err
@@ -194,7 +194,7 @@ func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement) error {
 	fresh := epoch{Epoch: number, Key: make([]byte, 16), Roster: s.roster.digest, Blocks: ann.PerEpoch}
 	rand.Read(fresh.Key) // never fails
 	err = s.putJSON(ctx, keyEpoch(ann.Task), fresh, revision)
-	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) {
+	if errors.Is(err, store.ErrConflict) {
 		return errUnavailable // the same, at the same time: the next attempt finds it
 	}
 	return err
@@ -243,10 +243,6 @@ func (s *Service) putJSON(ctx context.Context, key string, v any, revision uint6
 	if err != nil {
 		return fmt.Errorf("shuffler: %v", err)
 	}
-	if revision == 0 {
-		_, err = s.store.CreateKey(ctx, key, b)
-	} else {
-		_, err = s.store.UpdateKey(ctx, key, b, revision)
-	}
+	_, err = s.store.Put(ctx, key, b, revision)
 	return err
 }

@@ -78,7 +78,7 @@ func (s *Service) saveRecord(ctx context.Context, name string, r *record) error 
 	if err != nil {
 		return fmt.Errorf("shuffler: %v", err)
 	}
-	rev, err := s.store.UpdateKey(ctx, keyRecord(name), b, r.revision)
+	rev, err := s.store.Put(ctx, keyRecord(name), b, r.revision)
 	if err == nil {
 		r.revision = rev
 	}

@@ -295,11 +295,8 @@ func (s *Service) share(ctx context.Context, r *round) error {
 	}
 	key := keyCounts(r.name) + s.name
 	e, err := s.store.Get(ctx, key)
-	switch {
-	case err == nil:
-		_, err = s.store.UpdateKey(ctx, key, b, e.Revision)
-	case errors.Is(err, store.ErrNotFound):
-		_, err = s.store.CreateKey(ctx, key, b)
+	if err == nil || errors.Is(err, store.ErrNotFound) {
+		_, err = s.store.Put(ctx, key, b, e.Revision)
 	}
 	if err == nil {
 		r.version = version

@@ -8,7 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Store is what the service keeps its state in; *store.Store behind OnStore.
+// Store is what the service keeps its state in; a *store.Store, but in tests.
 // Writes are durable on return, errors are those of package store, and all of it
 // may be used concurrently and by several processes.
 type Store interface {
@@ -16,14 +16,13 @@ type Store interface {
 	Secrets
 	Streams
 	// Acquire waits for a lease until ctx ends.
-	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error)
+	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, error)
 }
 
 // Values are small, with compare-and-swap.
 type Values interface {
 	Get(ctx context.Context, key string) (store.Entry, error)
-	CreateKey(ctx context.Context, key string, value []byte) (uint64, error)
-	UpdateKey(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
+	Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
 	DeleteKey(ctx context.Context, key string, revision uint64) error
 	Keys(ctx context.Context, prefix string) ([]string, error)
 }
@@ -45,29 +44,5 @@ type Streams interface {
 	Append(ctx context.Context, stream, msgID, suffix string, data []byte, o store.AppendOptions) (uint64, error)
 	Read(ctx context.Context, stream, filter string, from uint64) iter.Seq2[store.Message, error]
 	// NewAppender returns a writer for one goroutine that does not wait for each message.
-	NewAppender(stream string) Appender
+	NewAppender(stream string) store.Appender
 }
-
-// Appender writes many messages; nothing is durable before Flush has returned nil.
-type Appender interface {
-	Append(ctx context.Context, msgID, suffix string, data []byte) error
-	Flush(ctx context.Context) error
-}
-
-// Lease is held by one process at a time, as far as clocks can tell.
-type Lease interface {
-	Token() uint64 // grows from holder to holder
-	Renew(ctx context.Context) error
-	Release(ctx context.Context) error
-}
-
-type onStore struct{ *store.Store }
-
-func (s onStore) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error) {
-	return s.Store.Acquire(ctx, name, holder, ttl)
-}
-
-func (s onStore) NewAppender(stream string) Appender { return s.Store.NewAppender(stream) }
-
-// OnStore is the Store that a deployment uses.
-func OnStore(s *store.Store) Store { return onStore{s} }

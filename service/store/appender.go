@@ -21,7 +21,17 @@ var errClosed = errors.New("the store is closed")
 // the broker answers; one that has to be repeated comes later, and may be
 // stored twice if the outage was longer than the stream's window. Readers that
 // need more remove repetitions by what the messages hold.
-type Appender struct {
+type Appender interface {
+	// Append sends a message and waits only while the window is full. Nothing is
+	// durable before Flush has returned nil. The data must not be changed before.
+	// After an error, here or of an earlier message, the appender takes no more.
+	Append(ctx context.Context, msgID, suffix string, data []byte) error
+	// Flush waits until every message was answered and returns the first error.
+	// Then what was appended is durable, or which part is is not known.
+	Flush(ctx context.Context) error
+}
+
+type appender struct {
 	s      *Store
 	stream string
 	wg     sync.WaitGroup
@@ -30,12 +40,9 @@ type Appender struct {
 }
 
 // NewAppender returns an appender to a stream that exists.
-func (s *Store) NewAppender(stream string) *Appender { return &Appender{s: s, stream: stream} }
+func (s *Store) NewAppender(stream string) Appender { return &appender{s: s, stream: stream} }
 
-// Append sends a message and waits only while the window is full. Nothing is
-// durable before Flush has returned nil. The data must not be changed before.
-// After an error, here or of an earlier message, the appender takes no more.
-func (a *Appender) Append(ctx context.Context, msgID, suffix string, data []byte) error {
+func (a *appender) Append(ctx context.Context, msgID, suffix string, data []byte) error {
 	if err := a.failed(); err != nil {
 		return err
 	}
@@ -88,7 +95,7 @@ func (a *Appender) Append(ctx context.Context, msgID, suffix string, data []byte
 	return nil
 }
 
-func (a *Appender) note(err error) {
+func (a *appender) note(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err == nil {
@@ -97,15 +104,13 @@ func (a *Appender) note(err error) {
 	}
 }
 
-func (a *Appender) failed() error {
+func (a *appender) failed() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.err
 }
 
-// Flush waits until every message was answered and returns the first error.
-// Then what was appended is durable, or which part is is not known.
-func (a *Appender) Flush(ctx context.Context) error {
+func (a *appender) Flush(ctx context.Context) error {
 	answered := make(chan struct{})
 	go func() { a.wg.Wait(); close(answered) }()
 	select {

@@ -73,19 +73,19 @@ func BenchmarkReadBlocks(b *testing.B) {
 	}
 }
 
-func BenchmarkUpdateKey(b *testing.B) {
+func BenchmarkPut(b *testing.B) {
 	s := fresh(b)
-	rev, err := s.CreateKey(b.Context(), "k", make([]byte, 200))
+	rev, err := s.Put(b.Context(), "k", make([]byte, 200), 0)
 	must(b, err)
 	for b.Loop() {
-		rev, err = s.UpdateKey(b.Context(), "k", make([]byte, 200), rev)
+		rev, err = s.Put(b.Context(), "k", make([]byte, 200), rev)
 		must(b, err)
 	}
 }
 
 func BenchmarkGet(b *testing.B) {
 	s := fresh(b)
-	_, err := s.CreateKey(b.Context(), "k", make([]byte, 200))
+	_, err := s.Put(b.Context(), "k", make([]byte, 200), 0)
 	must(b, err)
 	for b.Loop() {
 		_, err := s.Get(b.Context(), "k")

@@ -50,12 +50,7 @@ func childWrite(dir string) error {
 		}
 		fmt.Println("block", seq)
 		value := fmt.Appendf(nil, "%d", seq)
-		if rev == 0 {
-			rev, err = s.CreateKey(ctx, "state", value)
-		} else {
-			rev, err = s.UpdateKey(ctx, "state", value, rev)
-		}
-		if err != nil {
+		if rev, err = s.Put(ctx, "state", value, rev); err != nil {
 			return err
 		}
 		fmt.Println("key", rev)
@@ -161,18 +156,17 @@ func TestReopen(t *testing.T) {
 	must(t, s.CreateStream(ctx, "blocks", StreamConfig{}))
 	_, err := s.Append(ctx, "blocks", "a", "b.1", []byte("block"), AppendOptions{})
 	must(t, err)
-	rev, err := s.CreateKey(ctx, "k", []byte("v"))
+	rev, err := s.Put(ctx, "k", []byte("v"), 0)
 	must(t, err)
 	must(t, s.PutSecret(ctx, "round-1", []byte("secret")))
-	_, err = s.PutObject(ctx, "model", strings.NewReader("weights"))
-	must(t, err)
+	must(t, s.PutObject(ctx, "model", []byte("weights")))
 	before, err := s.Inventory(ctx)
 	must(t, err)
 	must(t, s.DeleteKey(ctx, "k", rev))
 	closed(t, s)
 	s = opened(t, s.config)
 	// Revisions go on although the last message is gone.
-	again, err := s.CreateKey(ctx, "k", []byte("v"))
+	again, err := s.Put(ctx, "k", []byte("v"), 0)
 	must(t, err)
 	if again <= rev {
 		t.Errorf("revision %d after %d", again, rev)
@@ -206,14 +200,13 @@ func TestFullStore(t *testing.T) {
 	a := s.NewAppender("blocks")
 	must(t, a.Append(ctx, "", "", block))
 	is(t, a.Flush(ctx), ErrFull)
-	_, err = s.CreateKey(ctx, "k", []byte("v"))
+	_, err = s.Put(ctx, "k", []byte("v"), 0)
 	is(t, err, ErrFull)
 	l, err := s.OpenLedger(ctx)
 	must(t, err)
 	_, err = l.Append(ctx, 0, []byte("entry"))
 	is(t, err, ErrFull)
-	_, err = s.PutObject(ctx, "model", strings.NewReader("weights"))
-	is(t, err, ErrFull)
+	is(t, s.PutObject(ctx, "model", []byte("weights")), ErrFull)
 	if got := len(readAll(t, s, "blocks", "", 0)); got != stored {
 		t.Errorf("%d blocks, %d acknowledged", got, stored)
 	}

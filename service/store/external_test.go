@@ -91,7 +91,7 @@ func TestExternalServerWithCredentials(t *testing.T) {
 			must(t, Init(t.Context(), with(c.good)))
 			st, err := Open(t.Context(), with(c.good))
 			must(t, err)
-			_, err = st.CreateKey(t.Context(), "round.1", []byte("open"))
+			_, err = st.Put(t.Context(), "round.1", []byte("open"), 0)
 			must(t, err)
 			must(t, st.Close())
 			for what, k := range c.bad {

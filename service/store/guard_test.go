@@ -48,7 +48,7 @@ func TestNamesAreChecked(t *testing.T) {
 		if _, err := s.Append(ctx, "s", "", suffix, nil, AppendOptions{}); err == nil {
 			t.Errorf("suffix %q was taken", suffix)
 		}
-		if _, err := s.CreateKey(ctx, suffix, nil); err == nil {
+		if _, err := s.Put(ctx, suffix, nil, 0); err == nil {
 			t.Errorf("key %q was taken", suffix)
 		}
 	}

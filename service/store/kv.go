@@ -37,24 +37,9 @@ func (s *Store) Get(ctx context.Context, key string) (Entry, error) {
 	return e, err
 }
 
-// CreateKey sets a key that has no value. ErrExists if it has one.
-func (s *Store) CreateKey(ctx context.Context, key string, value []byte) (revision uint64, err error) {
-	rev, err := s.userPut(ctx, key, value, 0)
-	if errors.Is(err, ErrConflict) {
-		return 0, fmt.Errorf("store: key %s: %w", key, ErrExists)
-	}
-	return rev, err
-}
-
-// UpdateKey replaces the value that has this revision, or fails with ErrConflict.
-func (s *Store) UpdateKey(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	if revision == 0 {
-		return 0, fmt.Errorf("store: key %s: update of revision 0", key)
-	}
-	return s.userPut(ctx, key, value, revision)
-}
-
-func (s *Store) userPut(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+// Put replaces the value that has this revision, 0 for a key that has none, and
+// returns the new one's; it fails with ErrConflict where there is another.
+func (s *Store) Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	if err := checkKey(key); err != nil {
 		return 0, err
 	}

@@ -23,7 +23,7 @@ func TestCutObjectLeavesNothing(t *testing.T) {
 	must(t, err)
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := s.PutObject(ctx, "cut", cancelling{cancel})
+		_, err := s.putObject(ctx, "cut", cancelling{cancel})
 		is(t, err, context.Canceled)
 	}
 	_, err = s.GetObject(t.Context(), "cut")

@@ -13,7 +13,21 @@ import (
 // beyond its ttl may find another at work when it wakes: a lease alone does not
 // exclude that. What must not be done twice is therefore written under the
 // lease's Token, by compare-and-swap on what an earlier token left.
-type Lease struct {
+//
+// Lease and Appender are interfaces so that a Store satisfies those that the roles
+// define and their tests fill.
+type Lease interface {
+	// Token is the fencing token: it grows from holder to holder, over restarts and
+	// migrations, and stays through renewals.
+	Token() uint64
+	// Renew extends the lease by its ttl from now. ErrLost if another has it, and
+	// from then on always. Other errors leave it to try again while the ttl lasts.
+	Renew(ctx context.Context) error
+	// Release gives the lease up, so that another has it without waiting.
+	Release(ctx context.Context) error
+}
+
+type lease struct {
 	s      *Store
 	name   string
 	holder string
@@ -36,7 +50,7 @@ type leaseRecord struct {
 // holder's name. A lease is taken over when its record has not changed for its
 // ttl by the clock of the one who waits, so clocks need not agree. A lease of
 // an earlier opening of an embedded store is free at once: its holder is gone.
-func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (*Lease, error) {
+func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error) {
 	if err := checkKey(name); err != nil {
 		return nil, err
 	}
@@ -66,7 +80,7 @@ func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Durat
 		}
 		dead := s.server != nil && r.Session != s.session
 		if r.Holder == "" || dead || begin.Sub(since) >= r.TTL {
-			l := &Lease{s: s, name: name, holder: holder, ttl: ttl}
+			l := &lease{s: s, name: name, holder: holder, ttl: ttl}
 			rev, err := l.write(ctx, leaseRecord{Holder: holder, Session: s.session, TTL: ttl}, e.Revision)
 			if err == nil {
 				l.token, l.revision = rev, rev
@@ -84,7 +98,7 @@ func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Durat
 	}
 }
 
-func (l *Lease) write(ctx context.Context, r leaseRecord, revision uint64) (uint64, error) {
+func (l *lease) write(ctx context.Context, r leaseRecord, revision uint64) (uint64, error) {
 	done, err := l.s.writing()
 	if err != nil {
 		return 0, err
@@ -97,22 +111,17 @@ func (l *Lease) write(ctx context.Context, r leaseRecord, revision uint64) (uint
 	return l.s.put(ctx, "l."+l.name, data, revision)
 }
 
-// Token is the fencing token: it grows from holder to holder, over restarts
-// and migrations, and stays through renewals.
-func (l *Lease) Token() uint64 { return l.token }
+func (l *lease) Token() uint64 { return l.token }
 
-// Renew extends the lease by its ttl from now. ErrLost if another has it, and
-// from then on always. Other errors leave it to try again while the ttl lasts.
-func (l *Lease) Renew(ctx context.Context) error {
+func (l *lease) Renew(ctx context.Context) error {
 	return l.next(ctx, leaseRecord{Holder: l.holder, Session: l.s.session, TTL: l.ttl, Token: l.token}, false)
 }
 
-// Release gives the lease up, so that another has it without waiting.
-func (l *Lease) Release(ctx context.Context) error {
+func (l *lease) Release(ctx context.Context) error {
 	return l.next(ctx, leaseRecord{Session: l.s.session, TTL: l.ttl, Token: l.token}, true)
 }
 
-func (l *Lease) next(ctx context.Context, r leaseRecord, last bool) error {
+func (l *lease) next(ctx context.Context, r leaseRecord, last bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lost {

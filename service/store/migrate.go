@@ -77,7 +77,7 @@ func (s *Store) Inventory(ctx context.Context) (Inventory, error) {
 	}
 	for _, o := range objects {
 		content := sha256.New()
-		if err := s.CopyObject(ctx, content, o.Name); err != nil {
+		if err := s.copyObject(ctx, content, o.Name); err != nil {
 			return v, err
 		}
 		v.Objects++
@@ -441,7 +441,7 @@ func copyObjects(ctx context.Context, from, to *Store) error {
 			continue
 		}
 		r, w := io.Pipe()
-		go func() { w.CloseWithError(from.CopyObject(ctx, w, o.Name)) }()
+		go func() { w.CloseWithError(from.copyObject(ctx, w, o.Name)) }()
 		_, err := to.putObject(ctx, o.Name, r)
 		r.CloseWithError(err)
 		if err != nil {

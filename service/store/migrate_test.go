@@ -21,12 +21,11 @@ func fill(t testing.TB, s *Store) {
 		must(t, err)
 	}
 	for i := range 10 {
-		rev, err := s.CreateKey(ctx, fmt.Sprintf("round.%d", i), []byte("open"))
+		rev, err := s.Put(ctx, fmt.Sprintf("round.%d", i), []byte("open"), 0)
 		must(t, err)
-		_, err = s.UpdateKey(ctx, fmt.Sprintf("round.%d", i), fmt.Appendf(nil, "closed %d", i), rev)
+		_, err = s.Put(ctx, fmt.Sprintf("round.%d", i), fmt.Appendf(nil, "closed %d", i), rev)
 		must(t, err)
-		_, err = s.PutObject(ctx, fmt.Sprintf("model/%d", i), bytes.NewReader(bytes.Repeat([]byte{byte(i)}, 20_000*i)))
-		must(t, err)
+		must(t, s.PutObject(ctx, fmt.Sprintf("model/%d", i), bytes.Repeat([]byte{byte(i)}, 20_000*i)))
 	}
 	must(t, s.PutSecret(ctx, "round-9", []byte("secret")))
 	must(t, s.CreateStream(ctx, "blocks", StreamConfig{Window: 100 * time.Millisecond}))
@@ -131,9 +130,9 @@ func TestMigrateSurvivesKills(t *testing.T) {
 	if e.Revision <= top.Revision {
 		t.Errorf("revision %d after %d", e.Revision, top.Revision)
 	}
-	_, err = s.UpdateKey(ctx, "round.9", nil, top.Revision)
+	_, err = s.Put(ctx, "round.9", nil, top.Revision)
 	is(t, err, ErrConflict)
-	_, err = s.UpdateKey(ctx, "round.9", []byte("on"), e.Revision)
+	_, err = s.Put(ctx, "round.9", []byte("on"), e.Revision)
 	must(t, err)
 	// Again is no error and changes nothing.
 	a, err := OpenMigrating(ctx, from.config)
@@ -141,7 +140,7 @@ func TestMigrateSurvivesKills(t *testing.T) {
 	defer closed(t, a)
 	_, err = Migrate(ctx, a, s)
 	must(t, err)
-	_, err = a.CreateKey(ctx, "late", nil)
+	_, err = a.Put(ctx, "late", nil, 0)
 	is(t, err, ErrSealed)
 }
 
@@ -152,7 +151,7 @@ func TestMigrateRefuses(t *testing.T) {
 	if _, err := Migrate(ctx, from, from); err == nil {
 		t.Error("migrated into itself")
 	}
-	_, err := to.CreateKey(ctx, "k", nil)
+	_, err := to.Put(ctx, "k", nil, 0)
 	must(t, err)
 	_, err = Migrate(ctx, from, to)
 	is(t, err, ErrExists) // not empty
@@ -169,7 +168,7 @@ func TestMigrateRefuses(t *testing.T) {
 	must(t, err)
 	third := fresh(t)
 	if to.marker().State == stateReceiving {
-		_, err = to.CreateKey(ctx, "k2", nil)
+		_, err = to.Put(ctx, "k2", nil, 0)
 		is(t, err, ErrSealed)
 		_, err = Migrate(ctx, third, to)
 		is(t, err, ErrSealed) // another's
@@ -214,7 +213,7 @@ func TestMigrateIntoACluster(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	// Writing goes on in the cluster, at the ledger's next entry.
-	_, err = from.CreateKey(ctx, "late", nil)
+	_, err = from.Put(ctx, "late", nil, 0)
 	is(t, err, ErrSealed)
 	l, err := to.OpenLedger(ctx)
 	must(t, err)
@@ -245,8 +244,8 @@ func TestMigrateIntoACluster(t *testing.T) {
 	if got := len(readAll(t, to, "next", "", 0)); got != 100 {
 		t.Errorf("read %d of 100", got)
 	}
-	_, err = to.CreateKey(ctx, "round.9", nil)
-	is(t, err, ErrExists)
+	_, err = to.Put(ctx, "round.9", nil, 0)
+	is(t, err, ErrConflict)
 	_, err = to.Append(ctx, "missing", "", "", nil, AppendOptions{})
 	is(t, err, ErrNotFound)
 	must(t, to.DeleteStream(ctx, "next"))

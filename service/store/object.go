@@ -39,18 +39,19 @@ func checkObjectName(name string) error {
 	return nil
 }
 
-// PutObject stores what r holds under a name, in place of what was there. A
-// reader sees the old content or the new. It is durable on return.
-func (s *Store) PutObject(ctx context.Context, name string, r io.Reader) (Object, error) {
+// PutObject stores data under a name, in place of what was there. A reader sees the
+// old content or the new. It is durable on return.
+func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 	if err := checkObjectName(name); err != nil {
-		return Object{}, err
+		return err
 	}
 	done, err := s.writing()
 	if err != nil {
-		return Object{}, err
+		return err
 	}
 	defer done()
-	return s.putObject(ctx, name, r)
+	_, err = s.putObject(ctx, name, bytes.NewReader(data))
+	return err
 }
 
 // putObject writes what the client's object store would write: the chunks under
@@ -133,15 +134,15 @@ func (s *Store) purgeChunks(ctx context.Context, chunks string) {
 // GetObject returns an object, or ErrNotFound. The digest has been checked.
 func (s *Store) GetObject(ctx context.Context, name string) ([]byte, error) {
 	var buf bytes.Buffer
-	if err := s.CopyObject(ctx, &buf, name); err != nil {
+	if err := s.copyObject(ctx, &buf, name); err != nil {
 		return nil, err
 	}
 	return buf.Bytes(), nil
 }
 
-// CopyObject writes an object to w. Only after a nil error is what w got
+// copyObject writes an object to w. Only after a nil error is what w got
 // known to be the object.
-func (s *Store) CopyObject(ctx context.Context, w io.Writer, name string) error {
+func (s *Store) copyObject(ctx context.Context, w io.Writer, name string) error {
 	if err := checkObjectName(name); err != nil {
 		return err
 	}

@@ -201,29 +201,29 @@ func TestKeys(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
 	_, err := s.Get(ctx, "round.1")
 	is(t, err, ErrNotFound)
-	rev, err := s.CreateKey(ctx, "round.1", []byte("open"))
+	rev, err := s.Put(ctx, "round.1", []byte("open"), 0)
 	must(t, err)
-	_, err = s.CreateKey(ctx, "round.1", []byte("again"))
-	is(t, err, ErrExists)
-	next, err := s.UpdateKey(ctx, "round.1", []byte("closed"), rev)
+	_, err = s.Put(ctx, "round.1", []byte("again"), 0)
+	is(t, err, ErrConflict)
+	next, err := s.Put(ctx, "round.1", []byte("closed"), rev)
 	must(t, err)
-	_, err = s.UpdateKey(ctx, "round.1", []byte("stale"), rev)
+	_, err = s.Put(ctx, "round.1", []byte("stale"), rev)
 	is(t, err, ErrConflict)
 	e, err := s.Get(ctx, "round.1")
 	must(t, err)
 	if string(e.Value) != "closed" || e.Revision != next || e.Key != "round.1" || next <= rev {
 		t.Errorf("entry %+v", e)
 	}
-	_, err = s.CreateKey(ctx, "task", nil)
+	_, err = s.Put(ctx, "task", nil, 0)
 	must(t, err)
-	_, err = s.CreateKey(ctx, "round.2", nil)
+	_, err = s.Put(ctx, "round.2", nil, 0)
 	must(t, err)
 	keys, err := s.Keys(ctx, "round.")
 	must(t, err)
 	if !slices.Equal(keys, []string{"round.1", "round.2"}) {
 		t.Errorf("keys %v", keys)
 	}
-	_, err = s.CreateKey(ctx, "round.10.part", nil)
+	_, err = s.Put(ctx, "round.10.part", nil, 0)
 	must(t, err)
 	for prefix, want := range map[string]int{"": 4, "r": 3, "round.1": 2, "round.10.": 1, "round.10.p": 1, "round.3": 0, "round.10.part.": 0, "t": 1} {
 		keys, err := s.Keys(ctx, prefix)
@@ -244,7 +244,7 @@ func TestKeys(t *testing.T) {
 	is(t, s.DeleteKey(ctx, "round.1", rev), ErrConflict)
 	must(t, s.DeleteKey(ctx, "round.1", next))
 	is(t, s.DeleteKey(ctx, "round.1", 0), ErrNotFound)
-	again, err := s.CreateKey(ctx, "round.1", []byte("new"))
+	again, err := s.Put(ctx, "round.1", []byte("new"), 0)
 	must(t, err)
 	if again <= next {
 		t.Errorf("revision %d after %d", again, next)
@@ -253,7 +253,7 @@ func TestKeys(t *testing.T) {
 
 func TestConcurrentUpdates(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
-	_, err := s.CreateKey(ctx, "n", []byte("0"))
+	_, err := s.Put(ctx, "n", []byte("0"), 0)
 	must(t, err)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -266,7 +266,7 @@ func TestConcurrentUpdates(t *testing.T) {
 				}
 				var n int
 				fmt.Sscan(string(e.Value), &n)
-				_, err = s.UpdateKey(ctx, "n", fmt.Append(nil, n+1), e.Revision)
+				_, err = s.Put(ctx, "n", fmt.Append(nil, n+1), e.Revision)
 				if err == nil {
 					done++
 				} else if !errors.Is(err, ErrConflict) {
@@ -326,7 +326,7 @@ func TestDeletedStreamsAndKeysLeaveTheDisk(t *testing.T) {
 	if found := grep(t, s.config.Dir, text); len(found) != 0 {
 		t.Errorf("still in %v", found)
 	}
-	rev, err := s.CreateKey(ctx, "k", []byte(text))
+	rev, err := s.Put(ctx, "k", []byte(text), 0)
 	must(t, err)
 	if len(grep(t, s.config.Dir, text)) == 0 {
 		t.Fatal("the search is blind")
@@ -348,10 +348,9 @@ func TestObjects(t *testing.T) {
 	is(t, err, ErrNotFound)
 	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
 	for _, want := range [][]byte{content, content[:100_000], {}} {
-		o, err := s.PutObject(ctx, "model/1", bytes.NewReader(want))
-		must(t, err)
-		if o.Size != uint64(len(want)) || !strings.HasPrefix(o.Digest, "SHA-256=") {
-			t.Errorf("object %+v", o)
+		must(t, s.PutObject(ctx, "model/1", want))
+		if o, err := s.ListObjects(ctx); err != nil || len(o) != 1 || o[0].Size != uint64(len(want)) || !strings.HasPrefix(o[0].Digest, "SHA-256=") {
+			t.Errorf("objects %+v, %v", o, err)
 		}
 		got, err := s.GetObject(ctx, "model/1")
 		must(t, err)
@@ -359,8 +358,7 @@ func TestObjects(t *testing.T) {
 			t.Errorf("got %d bytes, want %d", len(got), len(want))
 		}
 	}
-	_, err = s.PutObject(ctx, "a model", strings.NewReader("x"))
-	must(t, err)
+	must(t, s.PutObject(ctx, "a model", []byte("x")))
 	list, err = s.ListObjects(ctx)
 	must(t, err)
 	if len(list) != 2 || list[0].Name != "a model" || list[1].Name != "model/1" {
@@ -403,11 +401,11 @@ func TestLease(t *testing.T) {
 	must(t, b.Renew(ctx))
 
 	// Fencing: what the stalled holder writes under its old token fails.
-	rev, err := s.CreateKey(ctx, "out", fmt.Append(nil, token))
+	rev, err := s.Put(ctx, "out", fmt.Append(nil, token), 0)
 	must(t, err)
-	_, err = s.UpdateKey(ctx, "out", fmt.Append(nil, b.Token()), rev)
+	_, err = s.Put(ctx, "out", fmt.Append(nil, b.Token()), rev)
 	must(t, err)
-	_, err = s.UpdateKey(ctx, "out", fmt.Append(nil, token), rev)
+	_, err = s.Put(ctx, "out", fmt.Append(nil, token), rev)
 	is(t, err, ErrConflict)
 
 	must(t, b.Release(ctx))
