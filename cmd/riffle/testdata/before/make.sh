@@ -12,8 +12,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-rm -rf runs printed certificates people.csv targets.csv commands
-mkdir -p runs printed certificates
+rm -rf runs printed certificates experiments people.csv targets.csv commands flags
+mkdir -p runs printed certificates experiments
 
 # note KIND NAME DIGEST ARGS... writes a line that the test reads.
 note() {
@@ -46,6 +46,7 @@ half() {
 		wait $pid 2>/dev/null || true
 		[ -f "runs/$name/model.safetensors" ] || break # else it was too fast
 	done
+	find "runs/$name" -name '.state*' -delete # half-written
 	note resume "$name" "$(sha256sum <"$work/whole-$name/model.safetensors" | cut -d' ' -f1)" "$@"
 }
 
@@ -66,10 +67,31 @@ print() {
 certify() {
 	name=$1
 	shift
-	"$riffle" eps "$@" --certificate "certificates/$name.json" >/dev/null 2>&1
+	"$riffle" eps "$@" --certificate "certificates/$name.json" >/dev/null 2>"$work/err" || { cat "$work/err" >&2; exit 1; }
 	note certify "$name" - "$@"
 	print "verify-$name" eps --verify "certificates/$name.json"
 }
+
+# experiment NAME ARGS...: what is recorded of an experiment with one seed.
+experiment() {
+	name=$1
+	shift
+	"$riffle" experiment "$name" "$@" --seeds 1 --out "experiments/$name" --quiet >/dev/null
+	rm "experiments/$name/lock"
+	find "experiments/$name" -name '*.svg' -o -name '*.md' -o -name report.html | xargs rm
+	note experiment "$name" - "$@"
+}
+
+# flags COMMAND...: a line for a command, with all its flags, and for those below it.
+flags() (
+	help=$("$riffle" "$@" --help)
+	echo "$*" $(echo "$help" | sed -n '/^Flags:/,$s/^ *\(-[a-z], \)\{0,1\}\(--[a-z0-9-]*\).*/\2/p') >>flags
+	for below in $(echo "$help" | sed -n '/^Available Commands:/,/^$/s/^  \([a-z0-9-]*\) .*/\1/p'); do
+		if [ "$below" != help ]; then
+			flags "$@" "$below"
+		fi
+	done
+)
 
 people='--data people.csv --label y --range *=-1..1'
 images='--data images'
@@ -175,4 +197,9 @@ certify clones --participation all --eps0 1 --n 200 --delta 1e-6 --certificate-m
 certify basic --participation all --eps0 8 --n 100 --rounds 2 --delta 1e-6
 certify sampled --participation sampled --eps0 2 --n 1e4 --k 60 --rounds 200 --delta 1e-6
 certify check-in --participation check-in --eps0 1 --n 1e4 --gamma 0.01 --rounds 20 --delta 1e-6
-certify once --participation once --eps0 1 --n 1000 --k 100 --rounds 30 --delta 1e-6
+certify once --participation once --eps0 1 --n 1000 --k 100 --rounds 10 --delta 1e-6
+
+# Recorded experiments, and the names of all commands and flags.
+experiment e5 --quick --setting agd/vector-sum/ridge-logistic
+experiment e7 --quick --setting eps0-3-rounds-50 $images
+flags
