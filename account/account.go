@@ -253,7 +253,7 @@ func methods() []method {
 func girgis(bound func(literature.GirgisConfig, int) (float64, error), most int64) func(*engine, Query, []part) (float64, float64, float64, string, error) {
 	return func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
 		s := parts[0].shape
-		if s.trust != dp.Shuffle || s.rate > 0 {
+		if !s.trust.Shuffled() || s.rate > 0 {
 			return 0, 0, 0, "", fmt.Errorf("stated for a fixed number k of shuffled reports: %w", dp.ErrNoBound)
 		}
 		if s.reports > most {

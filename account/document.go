@@ -12,11 +12,8 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// What a document, like the command line, calls a vector sum and its trust.
-const (
-	VectorSumClass dp.Class = "vecsum"
-	VectorSumTrust dp.Trust = "vector-sum"
-)
+// VectorSumClass is what a document, like the command line, calls a vector sum.
+const VectorSumClass dp.Class = "vecsum"
 
 // Document is a Reply in JSON: what riffle eps --json prints. Its keys are a
 // contract with scripts.
@@ -99,7 +96,7 @@ func (r Reply) Document() Document {
 			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds,
 			TV: q.TV, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
 	if r.Sum != nil {
-		out.Query.Trust, out.Query.Randomizer, out.Query.DocumentSum = VectorSumTrust, VectorSumClass, NewDocumentSum(*r.Sum)
+		out.Query.Randomizer, out.Query.DocumentSum = VectorSumClass, NewDocumentSum(*r.Sum)
 	}
 	if q.AskDelta {
 		out.Query.Eps = &q.Eps
@@ -163,11 +160,10 @@ func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, eac
 		}
 		return a.answer(ctx, q, which, each)
 	}
-	if d.Trust != VectorSumTrust && d.Trust != dp.Distributed && d.Trust != "" {
+	if d.Trust != "" && !d.Trust.SumsOnly() {
 		return Reply{}, fmt.Errorf("account: trust %s contradicts randomizer %s, of which only the sum is seen", d.Trust, VectorSumClass)
 	}
-	q.Class, q.Trust = "", dp.Distributed
-	return AnswerSum(ctx, SumQuery{Query: q, Sum: d.params()}, which)
+	return AnswerSum(ctx, NewSumQuery(q, d.params()), which)
 }
 
 // params are the round's, but for what follows from the clients.

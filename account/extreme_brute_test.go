@@ -109,7 +109,7 @@ func extremeDocument(r *rand.Rand) account.DocumentQuery {
 			d.Adjacency = dp.AddRemoveOne
 		}
 	case 7, 8:
-		d.Randomizer, d.Trust, d.Eps0 = account.VectorSumClass, account.VectorSumTrust, 0
+		d.Randomizer, d.Trust, d.Eps0 = account.VectorSumClass, dp.VectorSum, 0
 		d.DocumentSum = account.DocumentSum{Dim: int(pick(r, 1, 1<<24, 1, 1<<24)), Grid: int64(pick(r, 1, 1<<24, 1, 1<<24)), Noise: vecsum.Binomial}
 		if r.IntN(2) == 0 {
 			d.NoiseBits = int64(pick(r, 1, 1<<40, 1, 1<<40))

@@ -19,7 +19,7 @@ import (
 // own, and the others do not apply to them.
 
 // apart says that reports are seen one by one.
-func (s shape) apart() bool { return s.trust != dp.Distributed }
+func (s shape) apart() bool { return !s.trust.SumsOnly() }
 
 // gaussianPair is the dominating pair of a round of Gaussian reports. Shuffled
 // ones count as sampled only: shuffling is post-processing.
@@ -91,7 +91,7 @@ func (e *engine) withGaussian(best dp.Bound, parts []part, delta float64) (dp.Bo
 	case "blanket-rdp":
 		best.Method, best.Source = "gauss-rdp", gaussSource+"; Rényi divergence at real orders"
 	}
-	if slices.ContainsFunc(parts, func(p part) bool { return p.shape.sigma > 0 && p.shape.trust == dp.Shuffle }) {
+	if slices.ContainsFunc(parts, func(p part) bool { return p.shape.sigma > 0 && p.shape.trust.Shuffled() }) {
 		eps, _, err := e.approxEps(parts, delta, best.Eps)
 		switch {
 		case err == nil && eps < best.Eps:
@@ -111,7 +111,7 @@ func (e *engine) withGaussian(best dp.Bound, parts []part, delta float64) (dp.Bo
 func approximated(parts []part, tv float64) (out []part, reports float64, err error) {
 	for _, p := range parts {
 		s := p.shape
-		if s.sigma > 0 && s.trust == dp.Shuffle {
+		if s.sigma > 0 && s.trust.Shuffled() {
 			k := float64(s.included) // realised k rounded up
 			if s.rate > 0 {
 				k = float64(s.asked) * s.rate * (1 + 1e-15)
@@ -308,7 +308,7 @@ func (e *engine) gaussianDelta(parts []part, eps float64) (float64, error) {
 }
 
 func apartNote(parts []part) string {
-	if s := parts[0].shape; s.trust == dp.Shuffle {
+	if s := parts[0].shape; s.trust.Shuffled() {
 		return "counts sampling, not shuffling"
 	}
 	return ""
@@ -316,7 +316,7 @@ func apartNote(parts []part) string {
 
 // approxMethod is shuffle-approx-ldp.
 func approxMethod(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
-	if parts[0].shape.trust != dp.Shuffle {
+	if !parts[0].shape.trust.Shuffled() {
 		return 0, 0, 0, "", fmt.Errorf("for shuffled reports; trust is %s: %w", parts[0].shape.trust, dp.ErrNoBound)
 	}
 	var eps0 float64
@@ -378,8 +378,8 @@ func strongMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, 
 func sciMethod(curve func(s shape, order int) (float64, error)) func(*engine, Query, []part) (float64, float64, float64, string, error) {
 	return func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
 		s := parts[0].shape
-		if s.trust != dp.Distributed {
-			return 0, 0, 0, "", fmt.Errorf("for sums, trust %s: %w", dp.Distributed, dp.ErrNoBound)
+		if !s.trust.SumsOnly() {
+			return 0, 0, 0, "", fmt.Errorf("for sums, trust %s: %w", dp.AnyTrust(dp.Trust.SumsOnly), dp.ErrNoBound)
 		}
 		best := math.Inf(1)
 		try := func(l int) error {

@@ -52,7 +52,7 @@ func notOf(s shape, class string) (amplify.Family, error) {
 // narrow returns the pair that uses all that is known of a shape's reports.
 func (s shape) narrow() clones {
 	switch {
-	case s.trust == dp.Local:
+	case s.trust.Alone():
 		return blanket // nothing hides a report
 	case s.class == dp.KRR:
 		return krrPair
@@ -158,7 +158,7 @@ func limits(q Query, s shape, m method) (refusal, note string) {
 	switch {
 	case s.colluders > 0 && !slices.Contains(countsColluders, m.id):
 		return "stated without colluders among those who are drawn", ""
-	case m.kind == dp.Lower && q.Trust == dp.Local && (q.Dropout > 0 || q.Participation == dp.Sampled || q.Participation == dp.CheckIn):
+	case m.kind == dp.Lower && q.Trust.Alone() && (q.Dropout > 0 || q.Participation == dp.Sampled || q.Participation == dp.CheckIn):
 		return "a mechanism for a client who reports in every round, here it may not", ""
 	case q.AdaptiveWithinRound && !adaptive:
 		return "not proved for reports that depend on earlier reports of their round", ""

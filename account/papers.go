@@ -63,7 +63,7 @@ func fixed(parts []part) (part, error) {
 	switch {
 	case len(parts) != 1:
 		return part{}, refuse("stated for rounds that are alike")
-	case s.trust != dp.Shuffle:
+	case !s.trust.Shuffled():
 		return part{}, refuse("stated for shuffled reports")
 	case s.rate > 0:
 		return part{}, refuse("stated for a fixed number k of reports, here it is up to chance")
@@ -86,7 +86,7 @@ func chance(parts []part) (literature.CheckInRenyiConfig, int64, error) {
 	switch {
 	case len(parts) != 1:
 		return literature.CheckInRenyiConfig{}, 0, refuse("stated for rounds that are alike")
-	case s.trust != dp.Shuffle:
+	case !s.trust.Shuffled():
 		return literature.CheckInRenyiConfig{}, 0, refuse("stated for shuffled reports")
 	case !(s.rate > 0):
 		return literature.CheckInRenyiConfig{}, 0, refuse("stated for clients who flip coins, here k is fixed")

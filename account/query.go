@@ -11,7 +11,7 @@ import (
 // zero value of a field means "not given"; what is required depends on
 // Participation.
 type Query struct {
-	Trust         dp.Trust         // "" means dp.Shuffle
+	Trust         dp.Trust         // "" means dp.DefaultTrust
 	Participation dp.Participation // Required.
 	Adjacency     dp.Adjacency     // "" means dp.ReplaceOne; dp.AddRemoveOne for check-in of Gaussian sums only
 	Class         dp.Class         // "" means dp.Generic
@@ -54,8 +54,8 @@ func (q Query) Validate() error {
 	switch a := q.withDefaults().Adjacency; {
 	case a != dp.ReplaceOne && a != dp.AddRemoveOne:
 		return fmt.Errorf("account: adjacency %q must be %s or %s", a, dp.ReplaceOne, dp.AddRemoveOne)
-	case a == dp.AddRemoveOne && (q.Trust != dp.Distributed || q.Participation != dp.CheckIn):
-		return fmt.Errorf("account: adjacency %s is refused: the number of reports is public and fixed, so a removed client is seen to be missing; it is counted for trust %s with participation %s", a, dp.Distributed, dp.CheckIn)
+	case a == dp.AddRemoveOne && (!q.Trust.CountsRemoval() || q.Participation != dp.CheckIn):
+		return fmt.Errorf("account: adjacency %s is refused: the number of reports is public and fixed, so a removed client is seen to be missing; it is counted for trust %s with participation %s", a, dp.AnyTrust(dp.Trust.CountsRemoval), dp.CheckIn)
 	}
 	switch {
 	case q.Population > 1<<52:
@@ -97,7 +97,7 @@ func (q Query) event() dp.Round {
 
 func (q Query) withDefaults() Query {
 	if q.Trust == "" {
-		q.Trust = dp.Shuffle
+		q.Trust = dp.DefaultTrust
 	}
 	if q.Class == "" {
 		q.Class = dp.Generic
@@ -119,13 +119,13 @@ func (q Query) shape() (shape, int64) {
 		ev.Reports = max(1, ev.Reports-q.Colluders)
 	}
 	s := shapeOf(ev)
-	if q.Participation == dp.Sampled && q.Colluders > 0 && s.trust == dp.Shuffle {
+	if q.Participation == dp.Sampled && q.Colluders > 0 && s.trust.Shuffled() {
 		s.colluders, s.asked, s.reports, s.included, s.rate = q.Colluders, s.reports, 0, 0, 1
 	}
 	if q.Participation == dp.Once {
 		times = 1 // batches are disjoint: a client is in one of them
 	}
-	if q.Dropout > 0 && s.reports > 0 && s.trust != dp.Local {
+	if q.Dropout > 0 && s.reports > 0 && !s.trust.Alone() {
 		s.asked, s.reports, s.included, s.rate = s.reports, 0, 0, 1
 	}
 	if s.rate > 0 {

@@ -36,9 +36,9 @@ func shapeOf(r dp.Round) shape {
 	switch {
 	case r.Participation == dp.CheckIn && r.Realised && r.Reports == 0:
 		return shape{} // nobody reported
-	case r.Trust == dp.Local:
+	case r.Trust.Alone():
 		// Every report stands with its sender's name: nothing else matters.
-		return shape{trust: dp.Local, eps0: s.eps0, sigma: s.sigma, population: 1, reports: 1, included: 1}
+		return shape{trust: r.Trust, eps0: s.eps0, sigma: s.sigma, population: 1, reports: 1, included: 1}
 	case r.Participation == dp.All:
 		s.reports, s.included = r.Population, r.Population
 	case r.Participation == dp.Once:
@@ -103,7 +103,7 @@ func (s shape) maxLoss() float64 {
 	if s.rate > 0 {
 		included = s.asked
 	}
-	if included >= honest || s.trust == dp.Local {
+	if included >= honest || s.trust.Alone() {
 		return s.eps0
 	}
 	return math.Log1p(float64(included) / float64(honest) * math.Expm1(s.eps0))

@@ -17,7 +17,7 @@ import (
 type SumQuery struct {
 	// Query says who takes part and whether ε or δ is asked for. What it has on
 	// single reports (Class, Eps0, Sigma, Symbols, TV), Colluders, HiddenReports
-	// and AdaptiveWithinRound must be left empty; Trust may be dp.Distributed.
+	// and AdaptiveWithinRound must be left empty; Trust may be one of sums.
 	Query Query
 	// Sum is a round. Defaults: Users, the most that one can have; MinUsers,
 	// below which it is void, what Surely arrives; Radius 1; Norm as
@@ -26,6 +26,12 @@ type SumQuery struct {
 	// Honest of every opened round's clients are relied on for noise, and of all
 	// Population at least that share is honest. Nothing is asked of the others.
 	Sum vecsum.Params
+}
+
+// NewSumQuery takes from q who takes part and what is asked.
+func NewSumQuery(q Query, p vecsum.Params) SumQuery {
+	q.Class, q.Trust = "", dp.VectorSum
+	return SumQuery{Query: q, Sum: p}
 }
 
 // Surely is how many of n clients report, each with the given chance, in all but
@@ -77,8 +83,8 @@ func (q SumQuery) Validate() error {
 	case a.Class != "" || a.Eps0 != 0 || a.Sigma != 0 || a.Symbols != 0 || a.TV != 0:
 		return fmt.Errorf("account: class %q, eps0 = %v, sigma = %v, symbols = %d, total variation %v are of single reports: a vector sum has its own noise",
 			a.Class, a.Eps0, a.Sigma, a.Symbols, a.TV)
-	case a.Trust != "" && a.Trust != dp.Distributed:
-		return fmt.Errorf("account: trust %s: of a vector sum only the sum is seen, trust %s", a.Trust, dp.Distributed)
+	case a.Trust != "" && !a.Trust.SumsOnly():
+		return fmt.Errorf("account: trust %s: of a vector sum only the sum is seen, trust %s", a.Trust, dp.AnyTrust(dp.Trust.SumsOnly))
 	case a.Adjacency != "" && a.Adjacency != dp.ReplaceOne:
 		return fmt.Errorf("account: adjacency %q: vector sums are counted for a client replaced", a.Adjacency)
 	case a.Colluders != 0:
@@ -146,7 +152,7 @@ func AnswerSum(ctx context.Context, q SumQuery, which string) (Reply, error) {
 		return Reply{}, err
 	}
 	q = q.withDefaults()
-	q.Query.Trust = dp.Distributed
+	q.Query.Trust = dp.VectorSum
 	r := Reply{Query: q.Query, Sum: &q.Sum}
 	known := false
 	for i, m := range sumMethods() {

@@ -51,19 +51,6 @@ const (
 	Once    Participation = "once"     // disjoint batches: each client in one round only
 )
 
-// Trust says what hides a report's sender.
-type Trust string
-
-const (
-	Local   Trust = "local"   // nothing: each report stands alone
-	Shuffle Trust = "shuffle" // a uniform permutation of the round's reports
-	// Distributed: nobody sees more than the sum of a round's reports, nor, for
-	// Sampled and CheckIn, whose reports are in it. Reports counts those whose noise
-	// is in the sum that is released: a client that adds less does not count, and
-	// one whose report is taken out takes its noise along.
-	Distributed Trust = "distributed"
-)
-
 // Event says what happened, never how it is counted.
 type Event interface{ event() }
 
@@ -123,14 +110,8 @@ func (r Round) Validate() error {
 			return err
 		}
 	}
-	switch r.Trust {
-	case Local, Shuffle:
-	case Distributed:
-		if r.Report.Class != Gaussian {
-			return fmt.Errorf("dp: trust %s is counted for class %s only, not %q: use trust %s, which covers a sum as well", Distributed, Gaussian, r.Report.Class, Shuffle)
-		}
-	default:
-		return fmt.Errorf("dp: unknown trust %q", r.Trust)
+	if err := r.Trust.check(r.Report.Class); err != nil {
+		return err
 	}
 	if r.Population < 1 {
 		return fmt.Errorf("dp: n = %d must be at least 1", r.Population)

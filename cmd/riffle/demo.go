@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
@@ -28,7 +29,7 @@ type demo struct {
 	Clients       int64        `json:"clients"`
 	Processes     int64        `json:"processes"`
 	Rounds        int64        `json:"rounds"`
-	Trust         string       `json:"trust"`
+	Trust         dp.Trust     `json:"trust"`
 	Participation string       `json:"participation"`
 	Suite         string       `json:"suite"`
 	Data          string       `json:"data"`
@@ -113,12 +114,12 @@ processes; --resume goes on from there.`,
 	flags.Var(&countFlag{&d.Clients, 2, 1e6}, "clients", "enrolled clients n")
 	flags.Var(&countFlag{&d.Rounds, 1, 1e6}, "rounds", "rounds of training")
 	flags.Var(&countFlag{&d.Processes, 1, 64}, "processes", "processes that the clients are divided among")
-	flags.StringVar(&d.Trust, "trust", "shuffle", "what hides a report: shuffle, local, vector-sum or distributed")
+	flags.StringVar((*string)(&d.Trust), "trust", string(dp.DefaultTrust), "what hides a report: "+dp.DescribeTrusts(dp.Trust.Accountable))
 	flags.StringVar(&d.Participation, "participation", "", "all, sampled, check-in or once (default: all; check-in where trust is distributed)")
 	flags.Var(&countFlag{&k, 1, 1e6}, "k", "clients a round, with --participation sampled or once (default: half; once: as many as give --rounds rounds)")
 	flags.Float64Var(&gamma, "gamma", 0.5, "each client's chance to take part, with --participation check-in")
-	flags.Float64Var(&eps0, "eps0", 2, "local privacy parameter of a report, with --trust shuffle or local")
-	flags.Float64Var(&epsilon, "epsilon", 1, "budget that the noise is chosen for, with --trust vector-sum or distributed")
+	flags.Float64Var(&eps0, "eps0", 2, "local privacy parameter of a report, with --trust "+dp.AnyTrust(dp.Trust.HasLocalGuarantee))
+	flags.Float64Var(&epsilon, "epsilon", 1, "budget that the noise is chosen for, with --trust "+dp.AnyTrust(dp.Trust.SumsOnly))
 	flags.StringVar(&guard, "guard", "", "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)")
 	flags.StringVar(&d.Suite, "suite", "x25519", "of the keys that reports are sealed to: x25519 or mlkem768x25519")
 	flags.StringVar(&d.Data, "data", "mnist", "mnist, or a folder of images")
@@ -145,10 +146,7 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 		d.Data = path
 	}
 	if d.Participation == "" {
-		d.Participation = "all"
-		if d.Trust == "distributed" {
-			d.Participation = "check-in"
-		}
+		d.Participation = string(d.Trust.Participation())
 	}
 	c := train.Default()
 	c.Data, c.Trust, c.Participation, c.Rounds, c.Model, c.Guard = d.Data, d.Trust, d.Participation, d.Rounds, "hog-linear", guard
@@ -159,13 +157,13 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 	if c.PerClient = int64(images.Len()) / d.Clients; c.PerClient < 1 {
 		c.PerClient = 1 // more clients than images: each stands for several
 	}
-	switch d.Trust {
-	case "shuffle", "local":
+	switch {
+	case d.Trust.HasLocalGuarantee():
 		c.Eps0 = eps0
-	case "vector-sum", "distributed":
+	case d.Trust.SumsOnly():
 		c.Epsilon = epsilon
 	default:
-		return usage("--trust %q must be shuffle, local, vector-sum or distributed", d.Trust)
+		return usage("--trust %q must be %s", d.Trust, dp.AnyTrust(dp.Trust.Accountable))
 	}
 	d.Round = 60 // a round closes when all have reported
 	// But who is in it is secret where it is drawn or each client's coin decides, and
@@ -201,8 +199,8 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 
 func (d *demo) loopback() operate.Loopback {
 	suite, _ := config.ParseSuite(d.Suite) // checked
-	sum := d.Trust == "vector-sum" || d.Trust == "distributed"
-	p := config.Policy{MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 1, MaxEps0: d.Config.Eps0 * 1.01, Trusts: []string{d.Trust}}
+	sum := d.Trust.SumsOnly()
+	p := config.Policy{MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 1, MaxEps0: d.Config.Eps0 * 1.01, Trusts: []dp.Trust{d.Trust}}
 	if sum {
 		p.MaxEps0 = 0
 	}
@@ -402,7 +400,7 @@ type demoResult struct {
 	Bound      string                `json:"bound"`
 	Rounds     int64                 `json:"rounds"`
 	Clients    int64                 `json:"clients"`
-	Trust      string                `json:"trust"`
+	Trust      dp.Trust              `json:"trust"`
 	Takes      string                `json:"participation"`
 	Model      string                `json:"model"`
 	Replayed   bool                  `json:"replayed"` // the model is that of the recorded reports, bit for bit

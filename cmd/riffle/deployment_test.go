@@ -19,6 +19,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
@@ -50,7 +51,7 @@ type served struct {
 // scenario is what a deployment is to do.
 type scenario struct {
 	clients, processes int
-	trust              string // default shuffle
+	trust              dp.Trust // default shuffle
 	rounds             int64
 	round              time.Duration // default: a minute, so that a round ends when all have reported
 	nMin               int64         // default 2
@@ -68,7 +69,7 @@ func deploy(t *testing.T, p scenario) *deployment {
 	if err := tiny(data, 120, 60, false); err != nil {
 		t.Fatal(err)
 	}
-	policy := config.Policy{MaxEps0: 2.1, MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 2, Trusts: []string{p.trust}}
+	policy := config.Policy{MaxEps0: 2.1, MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 2, Trusts: []dp.Trust{p.trust}}
 	if p.trust != "shuffle" {
 		policy.MaxEps0 = 0
 	}

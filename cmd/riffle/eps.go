@@ -18,13 +18,14 @@ import (
 
 // protocolFlags are the flags that describe a protocol, shared by eps and plan.
 type protocolFlags struct {
-	trust, participation, class, adjacency string
-	eps0, sigma, gamma, dropout            float64
-	n, k, rounds                           count
-	delta, eps, tv                         float64
-	colluders                              count
-	hidden, adaptive                       bool
-	vecsum                                 sumFlags
+	participation, class, adjacency string
+	trust                           dp.Trust
+	eps0, sigma, gamma, dropout     float64
+	n, k, rounds                    count
+	delta, eps, tv                  float64
+	colluders                       count
+	hidden, adaptive                bool
+	vecsum                          sumFlags
 }
 
 // count is a flag that takes 60000 as well as 6e4.
@@ -54,8 +55,8 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 	fs.Var(&p.colluders, "colluders", "of the n clients, how many tell the observer all they know")
 	fs.BoolVar(&p.hidden, "k-hidden", false, "nobody sees how many reports a round has")
 	fs.BoolVar(&p.adaptive, "adaptive-within-round", false, "a report may depend on earlier reports of its round: only bounds proved for that")
-	fs.StringVar(&p.trust, "trust", "shuffle", "shuffle, local (no shuffler), distributed (only the sum is seen; with gaussian) or vector-sum (with vecsum)")
-	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client, or remove one (with --trust distributed --participation check-in only)")
+	fs.StringVar((*string)(&p.trust), "trust", string(dp.DefaultTrust), "what hides a report: "+dp.DescribeTrusts(dp.Trust.Accountable)+"; distributed goes with gaussian, vector-sum with vecsum")
+	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client, or remove one (with --trust "+dp.AnyTrust(dp.Trust.CountsRemoval)+" --participation check-in only)")
 	p.vecsum.flags(fs)
 	fs.SortFlags = false
 }
@@ -63,13 +64,13 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 // query checks what belongs to flags alone; account checks the rest.
 func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	q := account.Query{
-		Trust: dp.Trust(p.trust), Participation: dp.Participation(p.participation), Class: dp.Class(p.class),
+		Trust: p.trust, Participation: dp.Participation(p.participation), Class: dp.Class(p.class),
 		Eps0: p.eps0, Sigma: p.sigma, Population: int64(p.n), Reports: int64(p.k), Rate: p.gamma, Dropout: p.dropout,
 		Rounds: int64(p.rounds), Delta: p.delta, Eps: p.eps, AskDelta: fs.Changed("eps"),
 		TV: p.tv, Colluders: int64(p.colluders), HiddenReports: p.hidden, AdaptiveWithinRound: p.adaptive,
 	}
 	if ok, err := p.sum(fs); ok || err != nil {
-		q.Trust, q.Class = dp.Distributed, ""
+		q = account.NewSumQuery(q, p.vecsum.params()).Query
 		if err != nil {
 			return q, err
 		}
@@ -95,8 +96,8 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	switch dp.Adjacency(p.adjacency) {
 	case dp.ReplaceOne:
 	case dp.AddRemoveOne:
-		if q.Trust != dp.Distributed || q.Participation != dp.CheckIn {
-			return q, usage("--adjacency remove is refused: the number of reports in a batch is public, so a removed client is seen to be missing; it is counted for --trust distributed --participation check-in")
+		if !q.Trust.CountsRemoval() || q.Participation != dp.CheckIn {
+			return q, usage("--adjacency remove is refused: the number of reports in a batch is public, so a removed client is seen to be missing; it is counted for --trust %s --participation %s", dp.AnyTrust(dp.Trust.CountsRemoval), dp.CheckIn)
 		}
 		q.Adjacency = dp.AddRemoveOne
 	default:
@@ -221,7 +222,7 @@ func (p *protocolFlags) answerAll(cmd *cobra.Command, queries []account.Query, b
 	}
 	var out []account.Reply
 	for _, q := range queries {
-		a, err := answerSum(cmd, asSum(q, p.vecsum.params()), bounds)
+		a, err := answerSum(cmd, account.NewSumQuery(q, p.vecsum.params()), bounds)
 		if err != nil {
 			return nil, err
 		}
@@ -344,7 +345,7 @@ func describeQuery(q account.Query) string {
 	switch {
 	case q.Class == dp.Gaussian:
 		parameter = fmt.Sprintf("sigma = %g, ", q.Sigma)
-	case q.Trust == dp.Distributed:
+	case q.Trust.SumsOnly():
 		parameter = "" // a vector sum
 	}
 	text := fmt.Sprintf("%d round(s), n = %d, %sparticipation %s", q.Rounds, q.Population, parameter, q.Participation)
@@ -369,10 +370,10 @@ func describeQuery(q account.Query) string {
 	if q.AdaptiveWithinRound {
 		text += ", adaptive within the round"
 	}
-	switch q.Trust {
-	case dp.Local:
+	switch {
+	case q.Trust.Alone():
 		text += ", no shuffler"
-	case dp.Distributed:
+	case q.Trust.SumsOnly():
 		text += ", only the sum is seen"
 	}
 	return text

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 	"github.com/riffle-dp/riffle/service/store"
@@ -55,7 +56,7 @@ func TestFaultMatrix(t *testing.T) {
 					}
 				}
 				random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
-				d := deploy(t, scenario{clients: 12, processes: 2, trust: trust, rounds: int64(len(faults)) + 4, spread: 300 * time.Millisecond})
+				d := deploy(t, scenario{clients: 12, processes: 2, trust: dp.Trust(trust), rounds: int64(len(faults)) + 4, spread: 300 * time.Millisecond})
 				missed := 0
 				for _, f := range faults {
 					after := int64(0)
@@ -261,7 +262,7 @@ func TestKilledNodes(t *testing.T) {
 				roles []string
 			}{{nodes: []int{0}}, {nodes: []int{1}}, {nodes: []int{2}}, {nodes: []int{0, 1}}, {nodes: []int{1, 2}}, {nodes: []int{0, 1, 2}},
 				{roles: []string{"shuffler"}}, {roles: []string{"coordinator"}}, {nodes: []int{0, 1, 2}, roles: []string{"shuffler", "coordinator"}}}
-			d := deploy(t, scenario{clients: 12, processes: 2, trust: trust, rounds: int64(len(schedule)) + 2, round: 5 * time.Minute, spread: time.Second,
+			d := deploy(t, scenario{clients: 12, processes: 2, trust: dp.Trust(trust), rounds: int64(len(schedule)) + 2, round: 5 * time.Minute, spread: time.Second,
 				edit: func(d *deployment) { c.migrate(d) }})
 			random := rand.New(rand.NewPCG(7, 7))
 			for _, s := range schedule {

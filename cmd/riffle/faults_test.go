@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
@@ -19,7 +20,7 @@ func TestKilledProcesses(t *testing.T) {
 			kills := []struct{ victim, phase string }{
 				{"clients-1", "collecting"}, {"shuffler", "collecting"}, {"coordinator", "opening"}, {"aggregator", "opening"},
 				{"shuffler", "charging"}, {"", "collecting"}}
-			d := deploy(t, scenario{clients: 12, processes: 2, trust: trust, rounds: int64(len(kills)) + 3, spread: 200 * time.Millisecond})
+			d := deploy(t, scenario{clients: 12, processes: 2, trust: dp.Trust(trust), rounds: int64(len(kills)) + 3, spread: 200 * time.Millisecond})
 			for _, k := range kills {
 				victims := []string{k.victim}
 				if k.victim == "" {

@@ -136,7 +136,7 @@ func plotAxis(q account.Query, c curve) string {
 // plotTitle describes the query without what the curve runs over.
 func plotTitle(q account.Query, c curve) string {
 	parts := []string{fmt.Sprintf("participation %s", q.Participation)}
-	if q.Trust == dp.Local {
+	if q.Trust.Alone() {
 		parts = append(parts, "no shuffler")
 	}
 	if q.Class != dp.Generic {

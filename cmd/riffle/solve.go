@@ -55,7 +55,7 @@ optimum are computed from the rows themselves, for the experimenter.`,
 	fs.Var(&s.rows, "rows", "different rows of a synthetic population, which clients share (default: by --dim, at most 1e5)")
 	fs.StringVar(&c.Loss, "loss", "", "logistic, hinge, absolute or pinball:T (default: that of --synthetic; logistic)")
 	fs.StringVar(&c.Optimizer, "optimizer", "", "psgd, agd, agd-smooth, agd-phases, gd or pan-private (default: agd, agd-smooth if the loss is not smooth)")
-	fs.StringVar(&c.Trust, "trust", "", "what protects gradients: vector-sum, distributed (such sums of clients who check in by own coins), shuffle, local, central or none (default: vector-sum; central with pan-private)")
+	fs.StringVar((*string)(&c.Trust), "trust", "", "what protects gradients: "+dp.DescribeTrusts(dp.Trust.Known)+" (default: vector-sum; central with pan-private)")
 	fs.Float64Var(&c.Epsilon, "epsilon", 1, "budget of the whole run")
 	fs.Float64Var(&c.Delta, "delta", 1e-6, "delta of the budget")
 	fs.Float64Var(&c.Lambda, "lambda", 0, "ridge: lambda/2 of the squared norm of the parameters is added to the loss")
@@ -81,7 +81,7 @@ type solveDocument struct {
 	Batch     int64        `json:"batch"`
 	Optimizer string       `json:"optimizer"`
 	Seconds   float64      `json:"seconds"`
-	Trust     string       `json:"trust"`
+	Trust     dp.Trust     `json:"trust"`
 	Objective string       `json:"objective"`
 	N         int64        `json:"n"`
 	Dim       int          `json:"dim"`
@@ -110,7 +110,7 @@ func (s *solveFlags) configure(cmd *cobra.Command) error {
 	if given("data") && c.Data == "" {
 		return usage("--data is empty, want a CSV file")
 	}
-	if c.Trust == "none" {
+	if !c.Trust.Protects() {
 		for _, name := range []string{"epsilon", "delta"} {
 			if given(name) {
 				return usage("--%s contradicts --trust none", name)
@@ -155,7 +155,7 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 	stderr, c := cmd.ErrOrStderr(), task.Config
 	s.show.note(stderr, "%s, %s, %s loss, %s: %s of at least %d, trust %s",
 		counted(task.Clients(), "client"), counted(task.Params(), "parameter"), c.Loss, c.Optimizer, counted(task.Rounds(), "round"), task.Batch(), c.Trust)
-	if c.Trust == "none" {
+	if !c.Trust.Protects() {
 		s.show.note(stderr, "no privacy: --trust none")
 	} else {
 		s.show.note(stderr, "cost: epsilon <= %s at delta = %g (%s one client)", roundUp(task.Epsilon), task.Delta, dp.ReplaceOne)
@@ -193,7 +193,7 @@ func (s *solveFlags) print(w io.Writer, task *solve.Task, r solve.Result, second
 	p.row("excess loss", "%.6f", r.Excess)
 	p.row("loss", "%.6f", r.Loss)
 	p.row("optimum", "%.6f, known to %.1g", r.Optimum, r.Gap)
-	if c.Trust == "none" {
+	if !c.Trust.Protects() {
 		p.row("epsilon", "infinite: no privacy (--trust none)")
 	} else {
 		p.row("epsilon", "%s at delta = %g (%s one client)", roundUp(task.Epsilon), task.Delta, dp.ReplaceOne)

@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
@@ -138,7 +139,7 @@ func TestStandbyLearnsOfTasks(t *testing.T) {
 				return resp.Msg.Tasks
 			}
 			const rounds = 6
-			d = deploy(t, scenario{clients: 12, processes: 2, trust: trust, rounds: rounds, spread: 200 * time.Millisecond, edit: func(made *deployment) {
+			d = deploy(t, scenario{clients: 12, processes: 2, trust: dp.Trust(trust), rounds: rounds, spread: 200 * time.Millisecond, edit: func(made *deployment) {
 				d = made
 				shared(d)
 				d.start(standbyName)

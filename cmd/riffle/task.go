@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/run/train"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
@@ -118,7 +119,7 @@ func printTask(p *printer, t *operatorv1.Task) {
 	if t.LargestReport > 0 {
 		p.row("one report", "moves the mean by up to %s; no step is longer than honest reports give", moves(t.LargestReport))
 	}
-	if t.Trust == "vector-sum" || t.Trust == "distributed" {
+	if dp.Trust(t.Trust).SumsOnly() {
 		p.row("left out", "at most %d of a round of %d, or it gives no step (colluders, honest)", t.SpareReports, t.NMin)
 	}
 	if t.Phase == "standby" {

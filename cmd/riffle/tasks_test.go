@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
@@ -19,7 +20,7 @@ import (
 
 // createdBefore stores a task as versions did that wrote it down before they looked
 // whether it could be run. Nothing may run.
-func createdBefore(t *testing.T, c config.Coordinator, name, trust, data string) (id string) {
+func createdBefore(t *testing.T, c config.Coordinator, name string, trust dp.Trust, data string) (id string) {
 	t.Helper()
 	population, err := config.ParsePopulation(c.Population)
 	if err != nil {

@@ -15,11 +15,8 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// vecsumName is what --randomizer is for vector sums, vecsumTrust their --trust.
-const (
-	vecsumName  = string(account.VectorSumClass)
-	vecsumTrust = string(account.VectorSumTrust)
-)
+// vecsumName is what --randomizer is for vector sums.
+const vecsumName = string(account.VectorSumClass)
 
 // sumFlags describe a round of vector sums, with --randomizer vecsum.
 type sumFlags struct {
@@ -59,8 +56,8 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 				return false, usage("--%s goes with --randomizer %s, not %s", name, vecsumName, p.class)
 			}
 		}
-		if p.trust == vecsumTrust {
-			return false, usage("--trust %s goes with --randomizer %s, not %s", vecsumTrust, vecsumName, p.class)
+		if p.trust.Accountable() && !p.trust.InEvents() {
+			return false, usage("--trust %s goes with --randomizer %s, not %s", p.trust, vecsumName, p.class)
 		}
 		return false, nil
 	}
@@ -69,8 +66,8 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 			return true, usage("--%s is of single reports and has no meaning with --randomizer %s", name, vecsumName)
 		}
 	}
-	if fs.Changed("trust") && p.trust != vecsumTrust && p.trust != string(dp.Distributed) {
-		return true, usage("--trust %s contradicts --randomizer %s, whose trust is %s: only the sum is seen", p.trust, vecsumName, vecsumTrust)
+	if fs.Changed("trust") && !p.trust.SumsOnly() {
+		return true, usage("--trust %s contradicts --randomizer %s, whose trust is %s: only the sum is seen", p.trust, vecsumName, dp.AnyTrust(dp.Trust.SumsOnly))
 	}
 	if p.adjacency != string(dp.ReplaceOne) {
 		return true, usage("--adjacency %s is refused with --randomizer %s: bounds are for a client replaced", p.adjacency, vecsumName)
@@ -102,12 +99,6 @@ func (s *sumFlags) check(fs *pflag.FlagSet) error {
 func (s *sumFlags) params() vecsum.Params {
 	return vecsum.Params{MinUsers: int64(s.nMin), Honest: s.honest, Dim: int(s.dim), Grid: int64(s.grid),
 		Noise: vecsum.Noise{Kind: vecsum.NoiseKind(s.noise), Bits: int64(s.bits), Variance: s.variance}}
-}
-
-// asSum is a query's vector sum; the query says who takes part.
-func asSum(q account.Query, p vecsum.Params) account.SumQuery {
-	q.Class, q.Trust = "", dp.Distributed
-	return account.SumQuery{Query: q, Sum: p}
 }
 
 // answerSum asks, and marks what the query is to blame for as bad usage.
@@ -170,7 +161,7 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 	if err != nil {
 		return err
 	}
-	sum := asSum(q, p.vecsum.params())
+	sum := account.NewSumQuery(q, p.vecsum.params())
 	// Any noise does to check the rest of the query.
 	sum.Sum.Grid, sum.Sum.Noise = 2, vecsum.Noise{Kind: vecsum.Skellam, Variance: 1}
 	if err := sum.Validate(); err != nil {

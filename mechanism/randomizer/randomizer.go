@@ -23,7 +23,7 @@
 //	privunit    ‖x‖₂ ≤ C              C²d·v(ε₀)                         18d bits
 //	laplace     ‖x‖₁ ≤ C              8d(C/ε₀)²                         25d bits at ε₀ = 2
 //
-// None of them relies on a shuffler. Without one (dp.Local) each report is ε₀-differentially
+// None of them relies on a shuffler. Without one each report is ε₀-differentially
 // private as it stands, against everybody including the coordinator, and T reports of a
 // client spend Tε₀. Package account computes what a shuffler adds. So local use needs only a
 // randomizer, the sum of the reports, and Estimate.

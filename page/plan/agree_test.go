@@ -46,7 +46,7 @@ func drawQuestion(r *rand.Rand, methods []string) question {
 	case "gaussian":
 		q.Randomizer, q.Trust, q.Eps0, q.Sigma = dp.Gaussian, dp.Distributed, 0, log(.3, 20)
 	case "vecsum":
-		q.Randomizer, q.Trust, q.Eps0 = account.VectorSumClass, account.VectorSumTrust, 0
+		q.Randomizer, q.Trust, q.Eps0 = account.VectorSumClass, dp.VectorSum, 0
 		q.DocumentSum = account.DocumentSum{Dim: int(whole(1, 1000)), Grid: whole(2, 1000), Noise: vecsum.Binomial, NoiseBits: whole(4, 1e5)}
 	}
 	switch q.Participation {

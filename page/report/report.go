@@ -54,11 +54,11 @@ type Run struct {
 
 // Privacy is what the run promises and what the promise rests on.
 type Privacy struct {
-	// Trust is dp.Shuffle, dp.Local, dp.Distributed or None. Required.
+	// Trust is one that events have, or dp.None: reports are exact gradients. Required.
 	Trust dp.Trust
-	// Participation is required unless Trust is None.
+	// Participation is required unless Trust is dp.None.
 	Participation dp.Participation
-	// Adjacency is required unless Trust is None.
+	// Adjacency is required unless Trust is dp.None.
 	Adjacency dp.Adjacency
 	// Population is n, the number of clients. Required, at least 1.
 	Population int64
@@ -77,7 +77,7 @@ type Privacy struct {
 	// PublicExamples were declared public and are nobody's to protect.
 	PublicExamples int64
 	// Randomizer is its name and Eps0 what one report promises, in nats.
-	// Required unless Trust is None.
+	// Required unless Trust is dp.None.
 	Randomizer string
 	Eps0       float64
 	// Sigma takes Eps0's place where only sums are seen: what one client's noise
@@ -96,9 +96,6 @@ type Privacy struct {
 	// Simulated: one process played every role, with noise from a seed.
 	Simulated bool
 }
-
-// None is the trust of a run without privacy: reports are exact gradients.
-const None dp.Trust = "none"
 
 // Point is one evaluation during training. Values that are not finite are
 // left out of the charts. Epsilon is the loss up to and with that round.

@@ -113,7 +113,7 @@ func TestChartLabel(t *testing.T) {
 // Sections whose data is absent are left out, whatever the combination.
 func TestAbsentSections(t *testing.T) {
 	r := Run{Title: "bare", Command: "riffle train", TestAccuracy: math.NaN(), TestLoss: math.NaN(), Seconds: math.NaN(),
-		Privacy: Privacy{Trust: None, Population: 1, Epsilon: math.Inf(1)}}
+		Privacy: Privacy{Trust: dp.None, Population: 1, Epsilon: math.Inf(1)}}
 	doc := parse(t, write(t, r))
 	for _, class := range []string{"matrix", "samples", "config", "plot", "points", "mistakes"} {
 		if n := len(doc.class(class)); n != 0 {
@@ -179,7 +179,7 @@ func TestRefusals(t *testing.T) {
 		"reports per round": func(r *Run) { r.Privacy.ReportsPerRound = nan },
 		"epsilon = NaN":     func(r *Run) { r.Privacy.Epsilon = nan },
 		"epsilon = -1":      func(r *Run) { r.Privacy.Epsilon = -1 },
-		"must be infinite":  func(r *Run) { r.Privacy.Trust = None },
+		"must be infinite":  func(r *Run) { r.Privacy.Trust = dp.None },
 		"unknown trust":     func(r *Run) { r.Privacy.Trust = "vector-sum" },
 		"unknown particip":  func(r *Run) { r.Privacy.Participation = "" },
 		"unknown adjacency": func(r *Run) { r.Privacy.Adjacency = "" },

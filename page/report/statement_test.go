@@ -80,7 +80,7 @@ func TestStatement(t *testing.T) {
 		"large":       {func(p *Privacy) { p.Epsilon = 20 }, []string{"100 % of the time", "next to no promise"}, nil},
 		"nothing yet": {func(p *Privacy) { p.Rounds, p.Epsilon = 0, 0 }, []string{"No round was released"}, []string{"Proved"}},
 		"no bound":    {func(p *Privacy) { p.Epsilon = math.Inf(1) }, []string{"No finite ε is known", "nothing is promised"}, []string{"Proved:", "% of the time"}},
-		"none": {func(p *Privacy) { *p = Privacy{Trust: None, Population: 5, Epsilon: math.Inf(1), Simulated: true} },
+		"none": {func(p *Privacy) { *p = Privacy{Trust: dp.None, Population: 5, Epsilon: math.Inf(1), Simulated: true} },
 			[]string{"This run gives no privacy"}, []string{"Proved", "ε", "they do not protect"}},
 	} {
 		p := example().Privacy

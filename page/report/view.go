@@ -81,14 +81,14 @@ func interrupted(p Privacy) string {
 func summary(r Run) string {
 	p := r.Privacy
 	s := fmt.Sprintf("%s trained this model in %s", plural(p.Population, "client"), plural(p.Rounds, "round"))
-	switch p.Trust {
-	case dp.Shuffle:
+	switch {
+	case p.Trust.Shuffled():
 		s += ", through a shuffler that hides who sent what."
-	case dp.Local:
+	case p.Trust.Alone():
 		s += ", each hiding its own data with noise."
-	case dp.Distributed:
+	case p.Trust.SumsOnly():
 		s += ", each adding noise to a sum of which nobody sees the parts."
-	case None:
+	case !p.Trust.Protects():
 		s += ", without privacy."
 	}
 	return s
@@ -138,7 +138,7 @@ func tally(confusion [][]int64) (right, all int64) {
 
 // promise is what one report has by itself.
 func promise(p Privacy) pair {
-	if p.Trust == dp.Distributed {
+	if p.Trust.SumsOnly() {
 		return pair{"Noise of a client, in clip norms", number(p.Sigma)}
 	}
 	return pair{"ε₀ per report", roundUp(p.Eps0, 4)}
@@ -161,7 +161,7 @@ func facts(r Run) []pair {
 	if p.PerClient > 1 {
 		list = append(list, pair{"Examples per client", count(p.PerClient)})
 	}
-	if p.Trust != None {
+	if p.Trust.Protects() {
 		list = append(list,
 			pair{"Taking part", map[dp.Participation]string{dp.All: "all clients", dp.Sampled: "a random sample",
 				dp.CheckIn: "by own coin", dp.Once: "once in a pass"}[p.Participation]},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/run/solve"
 )
 
@@ -23,7 +24,7 @@ func e5() Experiment {
 			"agd-phases and its rivals ridge-logistic: λ = .05, which makes the loss strongly convex.",
 		},
 	}
-	add := func(optimizer, trust, loss string, n int64, dim int, epsilon float64) {
+	add := func(optimizer string, trust dp.Trust, loss string, n int64, dim int, epsilon float64) {
 		c := solve.Config{
 			Synthetic: loss, Optimizer: optimizer, Trust: trust, N: n, Dim: dim, Rows: int(min(n, 20000)),
 			Epsilon: epsilon, Delta: 1e-6, Radius: 8,
@@ -32,23 +33,23 @@ func e5() Experiment {
 			c.Synthetic, c.Lambda = kind, .05
 		}
 		e.Settings = append(e.Settings, Setting{
-			Name: strings.Join([]string{optimizer, trust, loss}, "/"), Paper: trust == "vector-sum" || optimizer == "pan-private", Solve: &c,
+			Name: strings.Join([]string{optimizer, string(trust), loss}, "/"), Paper: trust == "vector-sum" || optimizer == "pan-private", Solve: &c,
 		})
 	}
 	for _, s := range []struct {
 		optimizer, loss string
-		trusts          []string
+		trusts          []dp.Trust
 	}{
-		{"psgd", "logistic", []string{"vector-sum", "shuffle", "local", "central", "none"}},
-		{"agd", "logistic", []string{"vector-sum", "shuffle", "local", "central"}},
-		{"gd", "logistic", []string{"vector-sum", "central"}},
-		{"pan-private", "logistic", []string{"central"}},
-		{"psgd", "hinge", []string{"vector-sum", "local"}},
-		{"agd-smooth", "hinge", []string{"vector-sum", "local"}},
-		{"psgd", "absolute", []string{"vector-sum"}},
-		{"agd-smooth", "absolute", []string{"vector-sum"}},
-		{"agd-phases", "ridge-logistic", []string{"vector-sum"}},
-		{"agd", "ridge-logistic", []string{"vector-sum"}},
+		{"psgd", "logistic", []dp.Trust{"vector-sum", "shuffle", "local", "central", "none"}},
+		{"agd", "logistic", []dp.Trust{"vector-sum", "shuffle", "local", "central"}},
+		{"gd", "logistic", []dp.Trust{"vector-sum", "central"}},
+		{"pan-private", "logistic", []dp.Trust{"central"}},
+		{"psgd", "hinge", []dp.Trust{"vector-sum", "local"}},
+		{"agd-smooth", "hinge", []dp.Trust{"vector-sum", "local"}},
+		{"psgd", "absolute", []dp.Trust{"vector-sum"}},
+		{"agd-smooth", "absolute", []dp.Trust{"vector-sum"}},
+		{"agd-phases", "ridge-logistic", []dp.Trust{"vector-sum"}},
+		{"agd", "ridge-logistic", []dp.Trust{"vector-sum"}},
 	} {
 		for _, trust := range s.trusts {
 			for _, n := range []int64{1e4, 1e5, 1e6} {

@@ -21,7 +21,7 @@ import (
 // own history. policy.md says what is promised and why it holds.
 type Policy struct {
 	// MaxEps0 is the largest ε₀ of a single report: what holds if the shuffler and
-	// the coordinator work together. Required, unless Trusts is dp.Distributed alone.
+	// the coordinator work together. Required, unless Trusts are of sums only.
 	MaxEps0 float64
 	// MaxEps is the largest ε of all that this client ever sends, at Delta, if the
 	// shuffle can be trusted. Required.
@@ -87,7 +87,7 @@ func (p Policy) WithDefaults() Policy {
 // range.
 func (p Policy) Check() error {
 	p = p.WithDefaults()
-	onlySums := slices.Equal(p.Trusts, []dp.Trust{dp.Distributed})
+	onlySums := len(p.Trusts) > 0 && !slices.ContainsFunc(p.Trusts, dp.Trust.HasLocalGuarantee)
 	switch {
 	case p.MaxEps0 == 0 && !onlySums:
 		return fmt.Errorf("client: policy needs the largest eps0 of a report")
@@ -111,7 +111,7 @@ func (p Policy) Check() error {
 		return fmt.Errorf("client: policy: sizes and times must not be negative")
 	}
 	for _, t := range p.Trusts {
-		if t != dp.Local && t != dp.Shuffle && t != dp.Distributed {
+		if !t.InEvents() {
 			return fmt.Errorf("client: policy: unknown trust %q", t)
 		}
 	}
@@ -169,7 +169,7 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	sum, summed := t.Mechanism.(*mechanism.VectorSum)
 	// A sum's single reports promise nothing, and nothing but their sum is counted
 	// as seen; the promise of all others is in the report.
-	if summed != (task.Trust == dp.Distributed) || summed != (report.Class == dp.Gaussian) {
+	if summed != task.Trust.SumsOnly() || summed != (report.Class == dp.Gaussian) {
 		return Refuse(CauseMechanism, "%s is not for trust %s", t.Mechanism.Name(), task.Trust)
 	}
 	crowd := task.MinReports - p.Colluders

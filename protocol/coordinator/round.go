@@ -181,7 +181,7 @@ func (c *Coordinator) Announce() wire.Announcement {
 // by a coordinator restored from a State in which it is open; another one is
 // refused. The error wraps ErrBatch or is the ledger's.
 //
-// With dp.Local a void round is charged, too, and ends without a tally: its reports
+// Where reports stand alone, a void round is charged, too, and ends without a tally: its reports
 // were seen by who carries them, and nobody is trusted to forget them.
 func (c *Coordinator) Receive(ctx context.Context, b wire.RoundClosed) error {
 	event, charged, err := c.cost(b)
@@ -205,7 +205,7 @@ func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, er
 	if b.Round != c.round+1 {
 		return event, false, fmt.Errorf("it is of round %d, want round %d", b.Round, c.round+1)
 	}
-	if b.Void && c.config.Trust != dp.Local {
+	if b.Void && !c.config.Trust.Alone() {
 		return event, false, fmt.Errorf("round %d is void", b.Round)
 	}
 	if c.opened != 0 {
@@ -429,8 +429,8 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 	return accepted, rejected, nil
 }
 
-// Void ends a round of which nothing was released: no charge, no step. With dp.Local
-// it is for rounds to which nobody sent a report; others are received.
+// Void ends a round of which nothing was released: no charge, no step. Where reports
+// stand alone it is for rounds to which nobody sent a report; others are received.
 func (c *Coordinator) Void() error {
 	if c.opened != 0 {
 		return fmt.Errorf("coordinator: round %d is charged and cannot be void", c.opened)

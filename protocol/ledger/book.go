@@ -168,7 +168,7 @@ func (b *Book) tails(task [32]byte, limit Config, planned bool) error {
 		case id == task || len(a.entries) == 0 && !planned:
 		case a.ledger != nil:
 			total += a.ledger.config.Tail * a.ledger.config.Delta
-		case a.last.Event.Trust == dp.Distributed:
+		case a.last.Event.Trust.SumsOnly():
 			return fmt.Errorf("ledger: what task %x keeps for tails is not known: %w", id[:8], dp.ErrNoBound)
 		}
 	}

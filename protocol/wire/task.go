@@ -114,7 +114,7 @@ func DecodeTask(b []byte) (m Task, err error) {
 // turn was void has had it. Nor has trust local: reports that were sent have been
 // seen, however few they were.
 func (m Task) LastRound() int64 {
-	if m.Participation == dp.Once || m.Trust == dp.Local || m.Rounds > (math.MaxInt64-voidRounds)/2 {
+	if m.Participation == dp.Once || m.Trust.Alone() || m.Rounds > (math.MaxInt64-voidRounds)/2 {
 		return m.Rounds
 	}
 	return 2*m.Rounds + voidRounds
@@ -127,9 +127,7 @@ func (m Task) ID() [32]byte { return Digest(LabelTask, m.Append(nil)) }
 
 func (d *decoder) trust() dp.Trust {
 	t := dp.Trust(d.text())
-	switch t {
-	case dp.Local, dp.Shuffle, dp.Distributed:
-	default:
+	if !t.InEvents() {
 		d.fail("trust %q", t)
 	}
 	return t

@@ -163,7 +163,7 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	batch, err := s.collect(ann)
 	if errors.Is(err, shuffler.ErrTooFew) {
 		result.Void = true
-		if ann.Trust != dp.Local {
+		if !ann.Trust.Alone() {
 			return result, s.config.Coordinator.Void()
 		}
 		if err := s.config.Coordinator.Receive(ctx, wire.RoundClosed{Round: ann.Round, Void: true}); err != nil {

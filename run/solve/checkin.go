@@ -25,7 +25,7 @@ type checkIn struct {
 // query asks what T such rounds cost if each client's noise is worth sigma.
 func (m *checkIn) query(sigma float64, rounds int64) account.Query {
 	return account.Query{
-		Trust: dp.Distributed, Participation: dp.CheckIn, Class: dp.Gaussian, Sigma: sigma,
+		Trust: m.config.Trust.Recorded(), Participation: dp.CheckIn, Class: dp.Gaussian, Sigma: sigma,
 		Population: m.clients(), Rate: 1 / float64(rounds), Rounds: rounds, Delta: dp.Counted(m.config.Delta, vecsum.TailShare),
 	}
 }

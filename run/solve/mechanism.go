@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -48,24 +47,24 @@ type sum interface {
 }
 
 func newMechanism(ctx context.Context, c Config, method optimize.Method, dim int) (mechanism, error) {
-	if !slices.Contains(trusts, c.Trust) {
-		return nil, fmt.Errorf("solve: trust %q must be one of %s", c.Trust, strings.Join(trusts, ", "))
+	if !c.Trust.Known() {
+		return nil, fmt.Errorf("solve: trust %q must be one of %s", c.Trust, strings.Join(dp.TrustNames(dp.Trust.Known), ", "))
 	}
 	streamed := method.Name == "pan-private"
-	if streamed && c.Trust != "central" && c.Trust != "none" {
+	if streamed && c.Trust.Protects() && !c.Trust.Curated() {
 		return nil, fmt.Errorf("solve: optimizer pan-private hides an aggregator's memory, and with trust %s that holds nothing but protected reports: central or none", c.Trust)
 	}
-	switch c.Trust {
-	case "none":
+	switch {
+	case !c.Trust.Protects():
 		return exact{dim: dim}, nil
-	case "local", "shuffle":
+	case c.Trust.HasLocalGuarantee():
 		return newReports(ctx, c, dim), nil
-	case "distributed":
+	case c.Trust.SumsOnly() && c.Trust.Participation() == dp.CheckIn:
 		if method.Participation == dp.All {
 			return nil, fmt.Errorf("solve: optimizer %s asks every client in every round: there are no coins to check in by, as trust distributed has; trust vector-sum", method.Name)
 		}
 		return &checkIn{ctx: ctx, vectorSum: vectorSum{config: c, dim: dim}}, nil
-	case "vector-sum":
+	case c.Trust.SumsOnly():
 		mu, err := gaussianBudget(c, 1e-3)
 		if err != nil {
 			return nil, err

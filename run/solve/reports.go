@@ -31,7 +31,7 @@ func newReports(ctx context.Context, c Config, dim int) *reports {
 // query asks what rounds of so many clients cost one who is in all of them.
 func (m *reports) query(eps0 float64, clients, uses int64) account.Query {
 	return account.Query{
-		Trust: dp.Trust(m.config.Trust), Participation: dp.All, Class: dp.Generic,
+		Trust: m.config.Trust, Participation: dp.All, Class: dp.Generic,
 		Eps0: eps0, Population: clients, Rounds: uses, Delta: m.config.Delta,
 	}
 }
@@ -40,7 +40,7 @@ func (m *reports) query(eps0 float64, clients, uses int64) account.Query {
 func (m *reports) unit(clients, uses int64) (*randomizer.PrivUnit, error) {
 	c := m.config
 	eps0 := c.Epsilon // of one report that nothing hides, with δ = 0
-	if c.Trust == "shuffle" || uses > 1 {
+	if c.Trust.Shuffled() || uses > 1 {
 		solved, _, err := account.Plan(m.ctx, c.Epsilon, m.query(0, clients, uses), "eps0")
 		if err != nil {
 			return nil, fmt.Errorf("solve: epsilon = %v at delta = %v in rounds of %d clients: %w", c.Epsilon, c.Delta, clients, err)
@@ -88,7 +88,7 @@ func (m *reports) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 		}
 		m.units = append(m.units, unit)
 		claim := unit.Event().Eps0
-		if m.config.Trust == "local" && uses == 1 {
+		if m.config.Trust.Alone() && uses == 1 {
 			eps = math.Max(eps, claim)
 			continue
 		}

@@ -40,9 +40,9 @@ type Config struct {
 	Dim       int
 	Rows      int
 
-	Loss      string // see model.ParseLoss; "": the synthetic law's, else logistic
-	Optimizer string // see optimize.Methods; "": agd, agd-smooth if the loss is not smooth
-	Trust     string // see trusts; "": vector-sum, central if the optimiser is pan-private
+	Loss      string   // see model.ParseLoss; "": the synthetic law's, else logistic
+	Optimizer string   // see optimize.Methods; "": agd, agd-smooth if the loss is not smooth
+	Trust     dp.Trust // "": dp.VectorSum, dp.Central if the optimiser is pan-private
 
 	Epsilon, Delta float64 // the budget of the whole run; unused without privacy
 	Lambda         float64 // ridge λ/2·‖θ‖², which the server adds: it is public
@@ -56,11 +56,6 @@ type Config struct {
 	Workers   int // results do not depend on it; at least 1
 }
 
-// trusts names the ways of protecting gradients: sums of each batch's noisy
-// integers, such sums of those who check in by their own coins, single reports
-// that are shuffled or not, a trusted curator, and no way at all.
-var trusts = []string{"vector-sum", "distributed", "shuffle", "local", "central", "none"}
-
 // Limits of a problem; the optimum takes matrices of maxDim².
 const (
 	maxClients = 1 << 32
@@ -70,7 +65,7 @@ const (
 
 func (c *Config) validate() error {
 	switch {
-	case c.Trust != "none" && !(c.Epsilon > 0 && c.Epsilon <= dp.MaxEps0):
+	case c.Trust.Protects() && !(c.Epsilon > 0 && c.Epsilon <= dp.MaxEps0):
 		return fmt.Errorf("solve: epsilon = %v must be above 0 and at most %d", c.Epsilon, dp.MaxEps0)
 	case !(c.Lambda >= 0 && c.Lambda <= 1e6):
 		return fmt.Errorf("solve: lambda = %v must be at least 0 and at most 1e6", c.Lambda)
@@ -83,7 +78,7 @@ func (c *Config) validate() error {
 	case c.Workers < 1 || c.Workers > 4096:
 		return fmt.Errorf("solve: workers = %d must lie between 1 and 4096", c.Workers)
 	}
-	if c.Trust != "none" {
+	if c.Trust.Protects() {
 		if err := dp.CheckDelta(c.Delta); err != nil {
 			return fmt.Errorf("solve: delta = %v must lie strictly between 0 and 1", c.Delta)
 		}
@@ -129,9 +124,9 @@ type Observer struct {
 // caller's input; ledger.ErrBudget is wrapped if the plan exceeded the budget.
 func Prepare(ctx context.Context, c Config) (*Task, error) {
 	if c.Trust == "" {
-		c.Trust = "vector-sum"
+		c.Trust = dp.VectorSum
 		if c.Optimizer == "pan-private" {
-			c.Trust = "central"
+			c.Trust = dp.Central
 		}
 	}
 	if kinds := []string{"logistic", "hinge", "absolute"}; c.Data == "" && !slices.Contains(kinds, c.Synthetic) {
@@ -203,7 +198,7 @@ func Prepare(ctx context.Context, c Config) (*Task, error) {
 	if t.Epsilon, t.Delta, err = t.mechanism.prepare(t.Plan); err != nil {
 		return nil, err
 	}
-	if c.Trust != "none" && !(t.Epsilon <= c.Epsilon && t.Delta <= c.Delta) {
+	if c.Trust.Protects() && !(t.Epsilon <= c.Epsilon && t.Delta <= c.Delta) {
 		return nil, fmt.Errorf("solve: the run would cost epsilon = %v at delta = %v: %w", t.Epsilon, t.Delta, ledger.ErrBudget)
 	}
 	t.Config = c

@@ -57,13 +57,13 @@ func TestEveryOptimizerAndTrust(t *testing.T) {
 
 func everyOptimizerAndTrust(t *testing.T, asked func(optimizer, trust, loss string) bool) {
 	for _, method := range optimize.Methods() {
-		for _, trust := range trusts {
+		for _, trust := range dp.TrustNames(dp.Trust.Known) {
 			for _, loss := range []string{"logistic", "hinge", "absolute", "pinball:0.8"} {
 				if !asked(method.Name, trust, loss) {
 					continue
 				}
 				c := small()
-				c.Optimizer, c.Trust, c.Loss, c.Lambda, c.MaxRounds = method.Name, trust, loss, .02, 30
+				c.Optimizer, c.Trust, c.Loss, c.Lambda, c.MaxRounds = method.Name, dp.Trust(trust), loss, .02, 30
 				c.Synthetic = strings.Replace(loss, "pinball:0.8", "absolute", 1)
 				smooth := loss == "logistic"
 				refused := method.Name == "agd" && !smooth ||
@@ -111,7 +111,7 @@ func TestBudgets(t *testing.T) {
 				{"agd", "central"}, {"gd", "central"}, {"agd", "local"}, {"pan-private", "central"},
 			} {
 				c := small()
-				c.Epsilon, c.Delta, c.Optimizer, c.Trust, c.Lambda, c.MaxRounds = eps, delta, run[0], run[1], .01, 40
+				c.Epsilon, c.Delta, c.Optimizer, c.Trust, c.Lambda, c.MaxRounds = eps, delta, run[0], dp.Trust(run[1]), .01, 40
 				task, err := Prepare(context.Background(), c)
 				if err != nil {
 					t.Errorf("%v at %v, %v: %v", eps, delta, run, err)
@@ -140,7 +140,7 @@ func TestNoiseIsThatOfTheAccount(t *testing.T) {
 		{"pan-private", "central", 0, 2},
 	} {
 		config := small()
-		config.Dim, config.Optimizer, config.Trust, config.MaxRounds = dim, c.optimizer, c.trust, 7
+		config.Dim, config.Optimizer, config.Trust, config.MaxRounds = dim, c.optimizer, dp.Trust(c.trust), 7
 		task, err := Prepare(context.Background(), config)
 		if err != nil {
 			t.Fatal(err)
@@ -232,12 +232,12 @@ func TestAccelerationPays(t *testing.T) {
 
 // Results depend on the seed and not on the workers.
 func TestWorkersDoNotMatter(t *testing.T) {
-	for _, trust := range trusts {
+	for _, trust := range dp.TrustNames(dp.Trust.Known) {
 		if trust == "distributed" {
 			continue // TestCheckIn
 		}
 		c := small()
-		c.N, c.Rows, c.MaxRounds, c.Trust, c.Optimizer = 20000, 500, 2, trust, "agd"
+		c.N, c.Rows, c.MaxRounds, c.Trust, c.Optimizer = 20000, 500, 2, dp.Trust(trust), "agd"
 		c.Workers = 1
 		task, one := solved(t, c)
 		task.Config.Workers = 3

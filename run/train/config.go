@@ -35,22 +35,22 @@ type Config struct {
 	Loss         string  // of model linear; "": by the data
 	Lambda       float64 // ridge of model linear
 
-	Trust         string  // "shuffle", "local", "vector-sum", "distributed" or "none"
-	Participation string  // "all", "sampled", "check-in" or "once"; "": chosen
-	K             int64   // clients a round; required if sampled, least size of a block if once
-	Gamma         float64 // each client's chance to take part; required if check-in
-	Dropout       float64 // p′: chance that a participant's report is lost
-	NMin          int64   // fewer reports void a round; 0: chosen
-	Randomizer    string  // see randomizers
-	Bits          int64   // coordinates or bits of a report of rinf or r1; 0: 1
-	Eps0          float64 // ε₀ per report; 0: solved for if Epsilon is set, else the default
-	Sigma         float64 // noise of a client of a vector sum, in clip norms; 0: solved for Epsilon
-	Noise         string  // law of a vector sum's noise; "": binomial, skellam if distributed
-	Transport     string  // "shares", "bits" or "split-and-mix": each client's own messages; "": the sum's law
-	Honest        float64 // share of clients whose noise is relied on in a vector sum; 0: all
-	Clip          float64 // radius of the gradient's ball; 0: chosen for the model
-	ClipMode      string  // "norm" or "coordinate"
-	Epsilon       float64 // budget; 0: none
+	Trust         dp.Trust // any but dp.Central
+	Participation string   // "all", "sampled", "check-in" or "once"; "": chosen
+	K             int64    // clients a round; required if sampled, least size of a block if once
+	Gamma         float64  // each client's chance to take part; required if check-in
+	Dropout       float64  // p′: chance that a participant's report is lost
+	NMin          int64    // fewer reports void a round; 0: chosen
+	Randomizer    string   // see randomizers
+	Bits          int64    // coordinates or bits of a report of rinf or r1; 0: 1
+	Eps0          float64  // ε₀ per report; 0: solved for if Epsilon is set, else the default
+	Sigma         float64  // noise of a client of a vector sum, in clip norms; 0: solved for Epsilon
+	Noise         string   // law of a vector sum's noise; "": binomial, skellam if distributed
+	Transport     string   // "shares", "bits" or "split-and-mix": each client's own messages; "": the sum's law
+	Honest        float64  // share of clients whose noise is relied on in a vector sum; 0: all
+	Clip          float64  // radius of the gradient's ball; 0: chosen for the model
+	ClipMode      string   // "norm" or "coordinate"
+	Epsilon       float64  // budget; 0: none
 	Delta         float64
 	Bound         string // "proved" or "best"
 
@@ -77,7 +77,7 @@ type Config struct {
 // set; EXPERIMENTS.md has the search.
 func Default() Config {
 	return Config{
-		Data: "mnist", Trust: string(dp.Shuffle), ClipMode: "norm", Delta: 1e-5, Bound: "proved",
+		Data: "mnist", Trust: dp.DefaultTrust, ClipMode: "norm", Delta: 1e-5, Bound: "proved",
 		Optimizer: cldpSGD, Momentum: 0.9, Average: 0.2,
 		Seed: 1, CheckpointEvery: 10,
 	}
@@ -108,7 +108,7 @@ func (c *Config) Fields() []Field {
 		{Name: "hidden", Value: countValue{&c.Hidden, 1, 1 << 16, true}, Usage: "hidden units of pca-mlp (default 32)"},
 		{Name: "loss", Value: textValue{&c.Loss, checkLoss}, Usage: "of model linear: cross-entropy, logistic, hinge, absolute or pinball:T (default: logistic for two classes, else cross-entropy)"},
 		{Name: "lambda", Value: floatValue{&c.Lambda, within(0, 1e6, false), true}, Usage: "ridge of model linear: lambda/2 times the squared norm of the parameters"},
-		{Name: "trust", Value: textValue{&c.Trust, oneOf("shuffle", "local", "vector-sum", "distributed", "none")}, Usage: "what hides a report: shuffle, local (nothing), vector-sum or distributed (only the sum of noisy integers is seen), or none (no privacy at all)"},
+		{Name: "trust", Value: textValue{(*string)(&c.Trust), oneOf(dp.TrustNames(simulated)...)}, Usage: "what hides a report: " + dp.DescribeTrusts(simulated)},
 		{Name: "participation", Value: textValue{&c.Participation, oneOf("all", "sampled", "check-in", "once")}, Usage: "who reports in a round: all, sampled (k of n), check-in (own coins) or once (blocks of k; each client once an epoch) (default all; with trust none and a network, sampled; with a convex optimizer but gd, once)"},
 		{Name: "k", Value: countValue{&c.K, 1, 1e12, true}, Usage: "clients a round, with --participation sampled or once (default with a convex optimizer's one pass: by its bound)"},
 		{Name: "gamma", Value: floatValue{&c.Gamma, within(0, 1, false), true}, Usage: "each client's chance to take part, with --participation check-in"},
@@ -139,6 +139,9 @@ func (c *Config) Fields() []Field {
 		{Name: "workers", Value: countValue{&c.Workers, 1, 4096, true}, Local: true, Usage: "worker goroutines (default: one per CPU); results do not depend on it"},
 	}
 }
+
+// simulated says that a run can have the trust: clients report, and no curator is asked.
+func simulated(t dp.Trust) bool { return !t.Curated() }
 
 // randomizers are those whose input is a gradient: randomizer.Names, where krr
 // is that of signed coordinates and not the one of distributions.

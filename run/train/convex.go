@@ -53,7 +53,7 @@ func (c *Config) fillPlanned() {
 	if method, err := optimize.FindMethod(c.Optimizer); err == nil && c.Participation == "" {
 		c.Participation = string(method.Participation)
 	}
-	if c.Trust != "none" && !c.summed() && c.Eps0 == 0 && c.Epsilon == 0 {
+	if c.Trust.HasLocalGuarantee() && c.Eps0 == 0 && c.Epsilon == 0 {
 		c.Eps0 = defaultEps0
 	}
 }
@@ -64,7 +64,7 @@ func (c Config) checkPlanned() error {
 	switch {
 	case c.network():
 		return inputError("optimizer %s needs a loss that is convex in the parameters, and model %s has hidden layers: use ink-linear, softmax or linear", c.Optimizer, c.Model)
-	case c.Optimizer == "pan-private" && c.Trust != "none":
+	case c.Optimizer == "pan-private" && c.Trust.Protects():
 		return inputError("optimizer pan-private adds an aggregator's own noise, twice a round, because its memory holds sums of exact gradients; with trust %s it holds nothing but protected reports, and what it would protect is protected: use agd", c.Trust)
 	case c.Momentum != 0 || c.Average != 0:
 		return inputError("momentum = %v and average = %v go with optimizer %s: %s has its own way to combine steps", c.Momentum, c.Average, cldpSGD, c.Optimizer)
@@ -315,19 +315,19 @@ func (c Config) newPlanNoise(ctx context.Context, dim int) (optimize.Noise, *pla
 	n := &planNoise{ctx: ctx, dim: dim}
 	once := c.Participation == string(dp.Once)
 	switch {
-	case c.Trust == "none":
+	case !c.Trust.Protects():
 		return optimize.Noiseless{}, n
 	case c.Sigma != 0:
 		return optimize.ReportNoise{MSE: c.sumMSE(dim), Dim: dim}, n
 	case c.Eps0 != 0:
 		return optimize.ReportNoise{MSE: n.ask(c), Dim: dim}, n
-	case c.summed() && (once || c.Participation == string(dp.All) && c.Dropout == 0):
+	case c.Trust.SumsOnly() && (once || c.Participation == string(dp.All) && c.Dropout == 0):
 		mu, err := gdp.Calibrate(dp.Guarantee{Eps: c.Epsilon, Delta: c.accountedDelta()})
 		if err != nil || mu == 0 {
 			n.failed = inputError("epsilon = %v at delta = %v leaves no noise", c.Epsilon, c.Delta)
 		}
 		return optimize.GaussianNoise{Lipschitz: c.Clip, Mu: float64(mu)}, n
-	case once && c.Trust != "local":
+	case once && !c.Trust.Alone():
 		// Who is in a block hides those who are in it with them.
 		c.Participation, c.Dropout = string(dp.All), 0
 		return optimize.NewCostlyNoise(dim, func(clients, _ int64) float64 {
@@ -357,7 +357,7 @@ func (c Config) sumMSE(dim int) float64 { return float64(dim) * c.Sigma * c.Sigm
 func (n *planNoise) ask(c Config) float64 {
 	if c.Eps0 == 0 {
 		knob := "eps0"
-		if c.summed() {
+		if c.Trust.SumsOnly() {
 			knob = "sigma"
 		}
 		sigma, eps0, _, err := c.solve(n.ctx, knob)
@@ -367,7 +367,7 @@ func (n *planNoise) ask(c Config) float64 {
 			}
 			return math.Inf(1)
 		}
-		if c.summed() {
+		if c.Trust.SumsOnly() {
 			c.Sigma = sigma
 			return c.sumMSE(n.dim)
 		}

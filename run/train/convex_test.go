@@ -48,7 +48,7 @@ func people(t *testing.T, n int) string {
 // the hinge.
 func convex(data, optimizer, trust string) Config {
 	c := Default()
-	c.Data, c.Label, c.Range, c.Optimizer, c.Trust, c.Workers = data, "income", "*=0..100", optimizer, trust, 2
+	c.Data, c.Label, c.Range, c.Optimizer, c.Trust, c.Workers = data, "income", "*=0..100", optimizer, dp.Trust(trust), 2
 	c.Loss = "hinge"
 	if optimizer == "agd" {
 		c.Loss = "logistic"

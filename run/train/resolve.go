@@ -47,7 +47,7 @@ func (c *Config) fill() {
 	}
 	if c.Participation == "" {
 		c.Participation = string(dp.All)
-		if c.Trust == "none" && c.network() {
+		if !c.Trust.Protects() && c.network() {
 			c.Participation = string(dp.Sampled)
 			if c.K == 0 {
 				c.K = miniBatch
@@ -58,15 +58,12 @@ func (c *Config) fill() {
 		}
 	}
 	switch {
-	case c.summed() && c.Noise == "":
-		c.Noise = string(vecsum.Binomial)
-		if c.Trust == "distributed" {
-			c.Noise = string(vecsum.Skellam)
-		}
-	case !c.summed() && c.Randomizer == "" && c.Trust != "none":
+	case c.Trust.SumsOnly() && c.Noise == "":
+		c.Noise = c.Trust.Noise()
+	case c.Trust.HasLocalGuarantee() && c.Randomizer == "":
 		c.Randomizer = "privunit"
 	}
-	if c.summed() && c.Epsilon == 0 && c.Sigma == 0 {
+	if c.Trust.SumsOnly() && c.Epsilon == 0 && c.Sigma == 0 {
 		c.Epsilon = defaultEpsilon
 	}
 	if c.TestFraction == 0 && c.isCSV() {
@@ -99,10 +96,10 @@ func (c Config) Check() error {
 		return inputError("gamma = %v goes with participation check-in, not %s", c.Gamma, p)
 	case c.ClipMode == "coordinate" && c.Randomizer != "rinf" && c.Randomizer != "rr":
 		return inputError("clip-mode coordinate needs an l-infinity ball: randomizer rinf or rr, not %s", c.Randomizer)
-	case c.summed() && (c.Randomizer != "" || c.Eps0 != 0):
+	case c.Trust.SumsOnly() && (c.Randomizer != "" || c.Eps0 != 0):
 		return inputError("randomizer and eps0 are of single reports; trust %s has the noise of sums: epsilon or sigma, and noise", c.Trust)
-	case !c.summed() && (c.Sigma != 0 || c.Noise != "" || c.Honest != 0 || c.Transport != ""):
-		return inputError("sigma, noise, honest and transport go with trust vector-sum or distributed, not %s", c.Trust)
+	case !c.Trust.SumsOnly() && (c.Sigma != 0 || c.Noise != "" || c.Honest != 0 || c.Transport != ""):
+		return inputError("sigma, noise, honest and transport go with trust %s, not %s", dp.AnyTrust(dp.Trust.SumsOnly), c.Trust)
 	case c.Transport == splitAndMix && c.Epsilon == 0:
 		return inputError("transport split-and-mix needs epsilon, a budget: what it adds to delta grows with e^epsilon")
 	case c.Noise == string(vecsum.DiscreteGaussian) && c.Transport == "":
@@ -129,9 +126,9 @@ func (c Config) Check() error {
 		return inputError("model %s takes images; data %s is a table: use linear, softmax or pca-mlp", c.Model, c.Data)
 	case c.LR == theorem3 && c.Radius == 0:
 		return inputError("lr theorem3 needs radius: its D is the diameter of the feasible set")
-	case c.Trust == "none" && c.Epsilon != 0:
+	case !c.Trust.Protects() && c.Epsilon != 0:
 		return inputError("epsilon = %v is a budget, but trust none has no privacy to budget", c.Epsilon)
-	case c.Trust == "none" && c.Eps0 != 0:
+	case !c.Trust.Protects() && c.Eps0 != 0:
 		return inputError("eps0 = %v has no meaning with trust none", c.Eps0)
 	}
 	if c.planned() {
@@ -158,7 +155,7 @@ func (c *Config) resolvePopulation(examples int) error {
 		return err
 	}
 	if c.K > c.Population {
-		if c.Trust != "none" || c.K != miniBatch {
+		if c.Trust.Protects() || c.K != miniBatch {
 			return inputError("k = %d must be at most n = %d", c.K, c.Population)
 		}
 		c.K = c.Population
@@ -171,7 +168,7 @@ func (c *Config) resolvePopulation(examples int) error {
 		c.NMin = min(2, c.Population)
 		if c.Participation == string(dp.Once) {
 			c.NMin = account.Surely(blocks.Smallest(), 1-c.Dropout)
-		} else if c.summed() {
+		} else if c.Trust.SumsOnly() {
 			// The clients who are asked, and each one's chance to report.
 			asked, rate := c.Population, 1-c.Dropout
 			switch dp.Participation(c.Participation) {
@@ -210,12 +207,12 @@ func (c Config) blocks() (schedule.Blocks, error) {
 // in a crowd of n-min at least.
 func (c Config) query() account.Query {
 	q := account.Query{
-		Trust: dp.Trust(c.Trust), Participation: dp.Participation(c.Participation), Class: dp.Generic,
+		Trust: c.Trust.Recorded(), Participation: dp.Participation(c.Participation), Class: dp.Generic,
 		Eps0: c.Eps0, Population: c.Population, Reports: c.K, Rate: c.Gamma, Dropout: c.Dropout,
 		Rounds: c.Rounds, Delta: c.accountedDelta(),
 	}
-	if c.summed() {
-		q.Trust, q.Class, q.Sigma = dp.Distributed, dp.Gaussian, c.Sigma
+	if c.Trust.SumsOnly() {
+		q.Class, q.Sigma = dp.Gaussian, c.Sigma
 	}
 	if blocks, err := c.blocks(); err == nil && q.Participation == dp.Once {
 		q.Participation, q.Population, q.Reports, q.Dropout = dp.All, c.NMin, 0, 0
@@ -235,7 +232,7 @@ type planned struct {
 // there is only where not all clients are relied on for a vector sum's noise.
 func (c Config) queries() ([]planned, error) {
 	q := c.query()
-	if !(c.summed() && c.Honest > 0 && c.Honest < 1) || dp.Participation(c.Participation) == dp.Once {
+	if !(c.Trust.SumsOnly() && c.Honest > 0 && c.Honest < 1) || dp.Participation(c.Participation) == dp.Once {
 		return []planned{{q, 1}}, nil
 	}
 	// Whatever the others do: account/vecsum.md, "Honest".
@@ -292,10 +289,10 @@ func (c Config) solve(ctx context.Context, knob string) (sigma, eps0 float64, ro
 // resolvePrivacy chooses ε₀ and the number of rounds: for a budget, the one
 // that is open is solved for; if both are open, ε₀ at the default rounds.
 func (c *Config) resolvePrivacy(ctx context.Context) error {
-	if c.summed() {
+	if c.Trust.SumsOnly() {
 		return c.resolveSigma(ctx)
 	}
-	if c.Trust != "none" && c.Epsilon != 0 && (c.Eps0 == 0 || c.Rounds == 0) {
+	if c.Trust.Protects() && c.Epsilon != 0 && (c.Eps0 == 0 || c.Rounds == 0) {
 		solve := "rounds"
 		if c.Eps0 == 0 {
 			solve = "eps0"
@@ -312,7 +309,7 @@ func (c *Config) resolvePrivacy(ctx context.Context) error {
 			c.setRounds(rounds)
 		}
 	}
-	if c.Eps0 == 0 && c.Trust != "none" {
+	if c.Eps0 == 0 && c.Trust.Protects() {
 		c.Eps0 = defaultEps0
 	}
 	if c.Rounds == 0 {
@@ -384,7 +381,7 @@ func (c Config) ExpectedReports() float64 {
 
 // norm is the p of the ball that the randomizer takes; 2 without one.
 func (c Config) norm() float64 {
-	if c.Trust == "none" || c.summed() {
+	if !c.Trust.HasLocalGuarantee() {
 		return 2
 	}
 	p, err := randomizer.Norm(c.mechanism())
@@ -397,11 +394,11 @@ func (c Config) norm() float64 {
 // newMechanism returns the randomizer and what one report promises; the zero
 // promise without privacy.
 func (c Config) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
-	if c.Trust == "none" {
+	if !c.Trust.Protects() {
 		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: c.Clip})
 		return m, dp.Report{}, err
 	}
-	if c.summed() {
+	if c.Trust.SumsOnly() {
 		m, err := c.newVectorSum(dim)
 		if err != nil {
 			return nil, dp.Report{}, err

@@ -159,7 +159,7 @@ func (c Config) coordinator(p parts) (coordinator.Config, error) {
 		optimizer, err = c.newCLDPSGD(p.mechanism, p.model.Init(uint64(c.Seed)))
 	}
 	return coordinator.Config{
-		Optimizer: optimizer, Mechanism: p.mechanism, Report: p.promise, Trust: c.trust(),
+		Optimizer: optimizer, Mechanism: p.mechanism, Report: p.promise, Trust: c.Trust.Recorded(),
 		Participation: dp.Participation(c.Participation), Population: c.Population, Sample: c.K, CheckInRate: c.Gamma,
 		Blocks: p.blocks, MinReports: c.NMin, Clip: c.Clip, Honest: c.Honest,
 	}, err
@@ -181,7 +181,7 @@ func (r *Run) build() error {
 	}
 	r.optimizer = task.Optimizer
 	task.Task, task.Ledger = c.Digest(), ledger.Unprotected{}
-	if c.Trust != "none" {
+	if c.Trust.Protects() {
 		if task.Ledger, err = ledger.New(c.Limit()); err != nil {
 			return err
 		}
@@ -214,14 +214,6 @@ func (r *Run) build() error {
 	return err
 }
 
-// trust is what an accountant calls the configuration's trust.
-func (c Config) trust() dp.Trust {
-	if c.summed() {
-		return dp.Distributed
-	}
-	return dp.Trust(c.Trust)
-}
-
 // Planned returns the proved bound on what the whole run will cost; ε is +Inf
 // without privacy.
 func (r *Run) Planned(ctx context.Context) (dp.Bound, error) {
@@ -234,7 +226,7 @@ func asAsked(q account.Query) account.Query { return q }
 // take part as it expects. Void rounds are announced again, and cost where chance is
 // counted on.
 func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
-	others := t.Config.summed() && t.Config.Honest > 0 && t.Config.Honest < 1
+	others := t.Config.Trust.SumsOnly() && t.Config.Honest > 0 && t.Config.Honest < 1
 	return t.Config.cost(ctx, func(q account.Query) account.Query {
 		again := q.Again(t.Wire.MinReports, t.Wire.LastRound(), others)
 		if again.Rounds == q.Rounds {
@@ -248,7 +240,7 @@ func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
 
 // cost asks about the run's queries, each as it is to be counted.
 func (c Config) cost(ctx context.Context, counted func(account.Query) account.Query) (dp.Bound, error) {
-	if c.Trust == "none" {
+	if !c.Trust.Protects() {
 		return ledger.Unprotected{}.Spent()
 	}
 	queries, err := c.queries()
@@ -276,7 +268,7 @@ func (c Config) cost(ctx context.Context, counted func(account.Query) account.Qu
 func (r *Run) Reports() int64 { return r.reports }
 
 // Trust is what hides a report, in an accountant's words.
-func (r *Run) Trust() dp.Trust { return r.Config.trust() }
+func (r *Run) Trust() dp.Trust { return r.Config.Trust.Recorded() }
 
 // ReportsPerClient is the most reports that one client sends in the whole run.
 func (c Config) ReportsPerClient() int64 {

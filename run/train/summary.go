@@ -157,7 +157,7 @@ func (c Config) metadata(d *Data) map[string]string {
 		"riffle.model":   c.Model,
 		"riffle.classes": strconv.Itoa(d.Train.Classes),
 		"riffle.delta":   strconv.FormatFloat(c.Delta, 'g', -1, 64),
-		"riffle.trust":   c.Trust,
+		"riffle.trust":   string(c.Trust),
 	}
 	for key, value := range map[string]string{"loss": c.Loss, "label": c.Label, "range": c.Range, "scale": c.Scale} {
 		if value != "" {

@@ -53,7 +53,7 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Task, err
 		return nil, inputError("population = %d, enrolled are n = %d", c.Population, e.Clients)
 	}
 	c.Population = e.Clients
-	if c.summed() {
+	if c.Trust.SumsOnly() {
 		c.Transport = "shares"
 	}
 	var err error
@@ -71,7 +71,7 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Task, err
 // networked refuses what only a simulation can do.
 func (c Config) networked() error {
 	switch {
-	case c.Trust == "none":
+	case !c.Trust.Protects():
 		return inputError("trust none has no privacy: over a network every report must promise some")
 	case c.Optimizer == "agd-smooth" || c.Optimizer == "agd-phases":
 		return inputError("optimizer %s changes the loss by stages that no task carries to its clients", c.Optimizer)
@@ -142,7 +142,7 @@ func (t *Task) describe(name string, population wire.Population) error {
 		w = wire.Mechanism{Name: c.mechanism(), Dim: int64(t.Model.Params()), Clip: c.Clip, ClipMode: c.ClipMode,
 			Eps0: c.Eps0, Bits: c.Bits}
 	}
-	t.Wire = wire.Task{Population: population, Name: name, Trust: c.trust(), Participation: dp.Participation(c.Participation),
+	t.Wire = wire.Task{Population: population, Name: name, Trust: c.Trust.Recorded(), Participation: dp.Participation(c.Participation),
 		MinReports: c.NMin, Rounds: c.Rounds, Delta: c.Delta, Mechanism: w, Config: config}
 	again, err := wire.DecodeTask(t.Wire.Append(nil))
 	if err != nil {

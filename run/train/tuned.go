@@ -35,7 +35,7 @@ func (c Config) network() bool { return c.Model == "cnn" || c.Model == "pca-mlp"
 
 func (c Config) tuned() tuned {
 	switch p := c.norm(); {
-	case c.Trust == "none" && c.network():
+	case !c.Trust.Protects() && c.network():
 		return tunedPlain
 	case math.IsInf(p, 1):
 		return tunedInf

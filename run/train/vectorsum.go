@@ -10,13 +10,10 @@ import (
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 )
 
-// summed says that only sums of reports are seen.
-func (c Config) summed() bool { return c.Trust == "vector-sum" || c.Trust == "distributed" }
-
 // tail is the share of δ for what events of the accountant do not show: what lies
 // beyond the windows of a vector sum's noise, and what its transport shows.
 func (c Config) tail() float64 {
-	if c.summed() {
+	if c.Trust.SumsOnly() {
 		return vecsum.TailShare + c.transportShare()
 	}
 	return 0

@@ -21,7 +21,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
@@ -212,7 +211,7 @@ func (s *Service) check(j *job) error {
 	}
 	sum, ok := m.(*mechanism.VectorSum)
 	switch {
-	case !ok || t.Trust != dp.Distributed:
+	case !ok || !t.Trust.SumsOnly():
 		return no(wire.Malformed, "the task is no vector sum")
 	case a.Task != t.ID():
 		return no(wire.UnknownRound, "the announcement is of another task")

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/riffle-dp/riffle/dp"
 )
 
 // ErrInvalid is wrapped by everything that is wrong with a configuration.
@@ -222,7 +224,7 @@ type Policy struct {
 	MaxLocalEps   float64       `yaml:"max-local-epsilon"`
 	MinReports    int64         `yaml:"n-min"`
 	Colluders     int64         `yaml:"colluders"`
-	Trusts        []string      `yaml:"trusts"`
+	Trusts        []dp.Trust    `yaml:"trusts"`
 	Randomizers   []string      `yaml:"randomizers"`
 	MaxModelBytes int64         `yaml:"max-model-bytes"`
 	MaxRound      time.Duration `yaml:"max-round"`

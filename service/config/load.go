@@ -391,10 +391,7 @@ func (p Policy) Parse() (client.Policy, error) {
 		MaxLocalEps: p.MaxLocalEps, MinReports: p.MinReports, Colluders: p.Colluders, Randomizers: p.Randomizers,
 		MaxModelBytes: p.MaxModelBytes, MaxRound: p.MaxRound, Skew: p.Skew, MaxWork: p.MaxWork}
 	for _, t := range p.Trusts {
-		if t == "vector-sum" {
-			t = string(dp.Distributed)
-		}
-		out.Trusts = append(out.Trusts, dp.Trust(t))
+		out.Trusts = append(out.Trusts, t.Recorded())
 	}
 	if err := out.Check(); err != nil {
 		return client.Policy{}, Errorf("policy: %w", err)

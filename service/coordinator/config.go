@@ -221,7 +221,7 @@ func (s *Service) checked(t Task) (*runner, error) {
 	r := s.bare(t, w)
 	r.mechanism = m
 	sum, isSum := m.(*mechanism.VectorSum)
-	if isSum != (w.Trust == dp.Distributed) {
+	if isSum != w.Trust.SumsOnly() {
 		return fail("trust %q with mechanism %q", w.Trust, m.Name())
 	}
 	if isSum {

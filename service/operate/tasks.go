@@ -116,7 +116,7 @@ var errRemoved = errors.New("operate: the task was removed")
 // tailOnly is a budget that bounds nothing and says what the task keeps for tails.
 func tailOnly(w wire.Task) ledger.Config {
 	c := ledger.Config{Accountant: account.New(), Delta: w.Delta, MaxEps: math.Inf(1)}
-	if w.Trust == dp.Distributed {
+	if w.Trust.SumsOnly() {
 		c.Tail = vecsum.TailShare
 	}
 	return c
