@@ -68,8 +68,10 @@ var limited = map[string][]string{
 	// Of CIRCL only the one range proof, in one place.
 	"github.com/cloudflare/circl/vdaf/prio3/sumvec":      {"mechanism/vecsum/prio3"},
 	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128": {"mechanism/vecsum/prio3"},
-	// Browsers are for tests.
+	// Browsers are for tests, and so is what imports testing.
 	"github.com/chromedp/chromedp": {"internal/browsertest"},
+	"testing":                      {"internal/browsertest", "internal/golden", "internal/longtest"},
+	"github.com/riffle-dp/riffle/internal/golden": {},
 	// The broker is one package's business.
 	"github.com/nats-io/nats-server/v2/server": {"service/store", "service/store/natstest"},
 	"github.com/nats-io/nats.go":               {"service/store"},

@@ -1,16 +1,14 @@
 package account_test
 
 import (
-	"bufio"
 	"context"
 	"math"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/golden"
 	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
@@ -22,39 +20,18 @@ type goldenRow struct {
 }
 
 // goldenRows reads composed.tsv: testdata/golden.py wrote it.
-func goldenRows(t *testing.T) []goldenRow {
+func goldenRows(t *testing.T) (out []goldenRow) {
 	t.Helper()
-	f, err := os.Open("testdata/composed.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	num := func(s string) float64 {
-		v, err := strconv.ParseFloat(s, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	var out []goldenRow
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		if strings.HasPrefix(s.Text(), "#") {
-			continue
-		}
-		c := strings.Split(s.Text(), "\t")
-		q := account.Query{Participation: dp.Participation(c[1]), Population: int64(num(c[2])), Eps0: num(c[4]),
-			Rounds: int64(num(c[5])), Delta: num(c[6])}
+	for _, c := range golden.Rows(t, "composed.tsv", 100) {
+		v := golden.Numbers(t, c[2:7])
+		q := account.Query{Participation: dp.Participation(c[1]), Population: int64(v[0]), Eps0: v[2], Rounds: int64(v[3]), Delta: v[4]}
 		switch q.Participation {
 		case dp.Sampled:
-			q.Reports = int64(num(c[3]))
+			q.Reports = int64(v[1])
 		case dp.CheckIn:
-			q.Rate = num(c[3])
+			q.Rate = v[1]
 		}
-		out = append(out, goldenRow{c[0], q, c[7], num(c[8])})
-	}
-	if s.Err() != nil || len(out) < 100 {
-		t.Fatalf("%d rows, want at least 100 (%v)", len(out), s.Err())
+		out = append(out, goldenRow{c[0], q, c[7], golden.Numbers(t, c[8:])[0]})
 	}
 	return out
 }

@@ -1,11 +1,9 @@
 package account
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/gdp"
+	"github.com/riffle-dp/riffle/internal/golden"
 )
 
 // settingG is SCI's distributed check-in.
@@ -58,41 +57,22 @@ func TestGaussianSetting(t *testing.T) {
 // Compositions against an independent program without a grid: never below, at
 // most .3 % above.
 func TestGoldenGaussianComposed(t *testing.T) {
-	f, err := os.Open("testdata/gaussian.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	seen := 0
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if strings.HasPrefix(s.Text(), "#") {
-			continue
-		}
-		seen++
-		c := strings.Split(s.Text(), "\t")
-		var v [9]float64
-		for i := 3; i < 9; i++ {
-			if v[i], err = strconv.ParseFloat(c[i], 64); err != nil {
-				t.Fatal(err)
-			}
-		}
-		q := Query{Trust: dp.Trust(c[1]), Class: dp.Gaussian, Participation: dp.Participation(c[2]), Sigma: v[3], Population: int64(v[4]),
-			Rounds: int64(v[6]), Delta: v[7]}
+	for _, c := range golden.Rows(t, "gaussian.tsv", 7) {
+		v := golden.Numbers(t, c[3:])
+		q := Query{Trust: dp.Trust(c[1]), Class: dp.Gaussian, Participation: dp.Participation(c[2]), Sigma: v[0], Population: int64(v[1]),
+			Rounds: int64(v[3]), Delta: v[4]}
 		if q.Participation == dp.Sampled {
-			q.Reports = int64(v[5])
+			q.Reports = int64(v[2])
 		} else {
-			q.Rate = v[5]
+			q.Rate = v[2]
 		}
-		got, want := listed(t, q, "gauss-pld")["gauss-pld"], v[8]
+		got, want := listed(t, q, "gauss-pld")["gauss-pld"], v[5]
 		if !got.Applies || !(got.Eps >= want*(1-2e-6)) || got.Eps > want*1.003 {
-			t.Errorf("%s: %v (%s)", s.Text(), got.Eps, got.Note)
+			t.Errorf("%v: %v (%s)", c, got.Eps, got.Note)
 		}
 		if rdp := listed(t, q, "gauss-rdp")["gauss-rdp"]; !(rdp.Eps >= got.Eps) {
 			t.Errorf("%s: Rényi %v below %v", c[0], rdp.Eps, got.Eps)
 		}
-	}
-	if seen < 7 {
-		t.Errorf("%d rows", seen)
 	}
 }
 

@@ -1,17 +1,14 @@
 package amplify_test
 
 import (
-	"bufio"
 	"errors"
 	"math"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/amplify/literature"
+	"github.com/riffle-dp/riffle/internal/golden"
 )
 
 // hockeyStick is Σ(p − e^ε q)₊ of a pair, with its mirror image, the mass of
@@ -29,25 +26,10 @@ func hockeyStick(p dp.Pair, eps float64) float64 {
 // One round against direct integrals, both signs of ε: never below, hardly
 // above.
 func TestGoldenGaussian(t *testing.T) {
-	f, err := os.Open("testdata/gaussian.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	seen := 0
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if strings.HasPrefix(s.Text(), "#") {
-			continue
-		}
-		var v [6]float64
-		for i, text := range strings.Split(s.Text(), "\t") {
-			if v[i], err = strconv.ParseFloat(text, 64); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for _, v := range golden.Table(t, "gaussian.tsv", 60) {
 		sigma, n, k, gamma, eps, want := v[0], int64(v[1]), int64(v[2]), v[3], v[4], v[5]
-		seen++
 		var pair dp.Pair
+		var err error
 		if gamma > 0 {
 			pair, err = amplify.GaussianArrival(amplify.GaussianArrivalConfig{Sigma: sigma, Population: n, Asked: n, Gamma: gamma})
 		} else {
@@ -59,11 +41,11 @@ func TestGoldenGaussian(t *testing.T) {
 			}
 			if eps >= 0 {
 				if got := curve.Delta(eps); !(got >= want*(1-1e-13)) || got > want*(1+1e-9) {
-					t.Errorf("%s: closed form %.17g", s.Text(), got)
+					t.Errorf("%v: closed form %.17g", v, got)
 				}
 				if want < 1 {
 					if back := curve.Epsilon(want * (1 + 2e-9)); back > eps*(1+1e-8)+1e-300 {
-						t.Errorf("%s: closed form gives eps = %.17g back", s.Text(), back)
+						t.Errorf("%v: closed form gives eps = %.17g back", v, back)
 					}
 				}
 			}
@@ -74,11 +56,8 @@ func TestGoldenGaussian(t *testing.T) {
 		// Between nodes the curve of the pair is a chord: its error is absolute
 		// in units of a node's share of the density.
 		if got := hockeyStick(pair, eps); !(got >= want*(1-1e-12)) || got > want*1.004+1e-18 {
-			t.Errorf("%s: pair %.17g, %.3g off", s.Text(), got, got/want-1)
+			t.Errorf("%v: pair %.17g, %.3g off", v, got, got/want-1)
 		}
-	}
-	if seen < 60 {
-		t.Errorf("%d rows", seen)
 	}
 }
 

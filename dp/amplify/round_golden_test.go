@@ -1,9 +1,7 @@
 package amplify_test
 
 import (
-	"bufio"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,38 +9,9 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/rdp"
+	"github.com/riffle-dp/riffle/internal/golden"
 	"github.com/riffle-dp/riffle/internal/longtest"
 )
-
-// rows reads a golden table: testdata/golden.py wrote it.
-func rows(t *testing.T, name string, least int) [][]string {
-	t.Helper()
-	f, err := os.Open("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var out [][]string
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		if l := s.Text(); l != "" && !strings.HasPrefix(l, "#") {
-			out = append(out, strings.Split(l, "\t"))
-		}
-	}
-	if s.Err() != nil || len(out) < least {
-		t.Fatalf("%s: %d rows, want at least %d (%v)", name, len(out), least, s.Err())
-	}
-	return out
-}
-
-func number(t *testing.T, s string) float64 {
-	t.Helper()
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
 
 func rateOf(name string, eps0 float64) float64 {
 	if name == "clones" {
@@ -85,8 +54,9 @@ func near(t *testing.T, where string, got, want, rel, below float64) {
 
 func TestGoldenShuffle(t *testing.T) {
 	kept := map[string]dp.Pair{}
-	for _, r := range rows(t, "shuffle.tsv", 300) {
-		k, eps0, eps, want := int64(number(t, r[1])), number(t, r[2]), number(t, r[3]), number(t, r[4])
+	for _, r := range golden.Rows(t, "shuffle.tsv", 300) {
+		v := golden.Numbers(t, r[1:])
+		k, eps0, eps, want := int64(v[0]), v[1], v[2], v[3]
 		p := goldenPair(t, kept, r[0], k, k, eps0, 1e-60)
 		near(t, strings.Join(r, " "), pairCurve(p)(eps), want, 1e-8, 1e-8)
 	}
@@ -97,11 +67,12 @@ func TestGoldenHybrid(t *testing.T) {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
 	kept := map[string]dp.Pair{}
-	for i, r := range rows(t, "hybrid.tsv", 800) {
+	for i, r := range golden.Rows(t, "hybrid.tsv", 800) {
 		if !longtest.On && i%3 != 0 {
 			continue
 		}
-		k, n, eps0, eps, want := int64(number(t, r[1])), int64(number(t, r[2])), number(t, r[3]), number(t, r[4]), number(t, r[5])
+		v := golden.Numbers(t, r[1:])
+		k, n, eps0, eps, want := int64(v[0]), int64(v[1]), v[2], v[3], v[4]
 		p := goldenPair(t, kept, r[0], k, n, eps0, 1e-60)
 		near(t, strings.Join(r, " "), pairCurve(p)(eps), want, 1e-8, 1e-8)
 	}
@@ -110,12 +81,13 @@ func TestGoldenHybrid(t *testing.T) {
 // The fast forms: Curve in closed form, Round merged to some hundred outcomes.
 // Both lie above the truth; Curve within 1e-6 of ε, Round within 2 % of δ.
 func TestGoldenFastForms(t *testing.T) {
-	table := rows(t, "hybrid.tsv", 800)
-	for _, r := range rows(t, "shuffle.tsv", 300) {
+	table := golden.Rows(t, "hybrid.tsv", 800)
+	for _, r := range golden.Rows(t, "shuffle.tsv", 300) {
 		table = append(table, []string{r[0], r[1], r[1], r[2], r[3], r[4]})
 	}
 	for _, r := range table {
-		k, n, eps0, eps, want := int64(number(t, r[1])), int64(number(t, r[2])), number(t, r[3]), number(t, r[4]), number(t, r[5])
+		v := golden.Numbers(t, r[1:])
+		k, n, eps0, eps, want := int64(v[0]), int64(v[1]), v[2], v[3], v[4]
 		c := amplify.RoundConfig{Eps0: eps0, Population: n, Reports: k, Rate: rateOf(r[0], eps0)}
 		fast, err := amplify.NewCurve(c)
 		if err != nil {
@@ -145,8 +117,9 @@ func TestGoldenFastForms(t *testing.T) {
 }
 
 func TestGoldenCheckIn(t *testing.T) {
-	for _, r := range rows(t, "checkin.tsv", 80) {
-		n, gamma, eps0, eps, want := int64(number(t, r[1])), number(t, r[2]), number(t, r[3]), number(t, r[4]), number(t, r[5])
+	for _, r := range golden.Rows(t, "checkin.tsv", 80) {
+		v := golden.Numbers(t, r[1:])
+		n, gamma, eps0, eps, want := int64(v[0]), v[1], v[2], v[3], v[4]
 		p, err := amplify.CheckIn(amplify.CheckInConfig{Eps0: eps0, Population: n, Gamma: gamma, Rate: amplify.Blanket(eps0), Tail: 1e-40, Blocks: 1000})
 		if err != nil {
 			t.Fatal(err)
@@ -172,8 +145,9 @@ func TestGoldenCheckIn(t *testing.T) {
 
 func TestGoldenRenyi(t *testing.T) {
 	kept := map[string]dp.Pair{}
-	for _, r := range rows(t, "renyi.tsv", 900) {
-		k, n, eps0, order, want := int64(number(t, r[1])), int64(number(t, r[2])), number(t, r[3]), number(t, r[4]), number(t, r[5])
+	for _, r := range golden.Rows(t, "renyi.tsv", 900) {
+		v := golden.Numbers(t, r[1:])
+		k, n, eps0, order, want := int64(v[0]), int64(v[1]), v[2], v[3], v[4]
 		if k >= 1000 && eps0 > 4 || k > 1000 && (eps0 > 2 || !longtest.On) {
 			continue // millions of atoms; the smaller k has the same losses
 		}
@@ -187,8 +161,9 @@ func TestGoldenRenyi(t *testing.T) {
 // The merged pair at every row, high orders at large k and ε₀ included.
 func TestGoldenRenyiMerged(t *testing.T) {
 	worst := 0.0
-	for _, r := range rows(t, "renyi.tsv", 900) {
-		k, n, eps0, order, want := int64(number(t, r[1])), int64(number(t, r[2])), number(t, r[3]), number(t, r[4]), number(t, r[5])
+	for _, r := range golden.Rows(t, "renyi.tsv", 900) {
+		v := golden.Numbers(t, r[1:])
+		k, n, eps0, order, want := int64(v[0]), int64(v[1]), v[2], v[3], v[4]
 		p, err := amplify.Round(amplify.RoundConfig{Eps0: eps0, Population: n, Reports: k, Rate: rateOf(r[0], eps0)})
 		if err != nil {
 			t.Fatal(err)

@@ -1,49 +1,16 @@
 package gdp_test
 
 import (
-	"bufio"
 	"math"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp/gdp"
+	"github.com/riffle-dp/riffle/internal/golden"
 )
-
-// rows reads a table that testdata/golden.py wrote.
-func rows(t *testing.T, file string, least int) [][]float64 {
-	t.Helper()
-	f, err := os.Open("testdata/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var out [][]float64
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		if strings.HasPrefix(s.Text(), "#") {
-			continue
-		}
-		var row []float64
-		for _, text := range strings.Split(s.Text(), "\t") {
-			v, err := strconv.ParseFloat(text, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			row = append(row, v)
-		}
-		out = append(out, row)
-	}
-	if s.Err() != nil || len(out) < least {
-		t.Fatalf("%s: %d rows, want %d (%v)", file, len(out), least, s.Err())
-	}
-	return out
-}
 
 // Never below the truth, and above it by the stated slack only.
 func TestGoldenDelta(t *testing.T) {
-	for _, r := range rows(t, "delta.tsv", 250) {
+	for _, r := range golden.Table(t, "delta.tsv", 250) {
 		mu, eps, want := r[0], r[1], r[2]
 		got := gdp.Mu(mu).LogDelta(eps)
 		slack := 2e-12 + 2e-15*(1+math.Abs(eps/mu-mu/2))*(eps/mu+mu/2) + 1e-15*math.Abs(want)
@@ -58,7 +25,7 @@ func TestGoldenDelta(t *testing.T) {
 }
 
 func TestGoldenTradeOff(t *testing.T) {
-	for _, r := range rows(t, "tradeoff.tsv", 70) {
+	for _, r := range golden.Table(t, "tradeoff.tsv", 70) {
 		mu, alpha, want := r[0], r[1], r[2]
 		got := gdp.Mu(mu).TradeOff(alpha)
 		if got > want || got < want*(1-2e-11*(1+mu)*(1+mu+40)) {

@@ -1,15 +1,12 @@
 package pld_test
 
 import (
-	"bufio"
 	"math"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/pld"
+	"github.com/riffle-dp/riffle/internal/golden"
 	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
@@ -48,24 +45,9 @@ func gaussPair(mu float64) dp.Pair {
 // and close for a fine step. Below means below by more than the golden value's
 // own rounding.
 func TestGoldenCompositions(t *testing.T) {
-	f, err := os.Open("testdata/compose.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
 	count := 0
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		if strings.HasPrefix(s.Text(), "#") {
-			continue
-		}
-		c := strings.Split(s.Text(), "\t")
-		var v [5]float64
-		for i := range v {
-			if v[i], err = strconv.ParseFloat(c[i+1], 64); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for _, c := range golden.Rows(t, "compose.tsv", 1) {
+		v := golden.Numbers(t, c[1:])
 		L, w, times, eps, want := v[0], v[1], int64(v[2]), v[3], v[4]
 		if eps < 0 {
 			continue
@@ -127,8 +109,8 @@ func TestGoldenCompositions(t *testing.T) {
 			}
 		}
 	}
-	if s.Err() != nil || count < 40 {
-		t.Fatalf("%d rows (%v)", count, s.Err())
+	if count < 40 {
+		t.Fatalf("%d rows", count)
 	}
 }
 

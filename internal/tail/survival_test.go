@@ -1,32 +1,16 @@
 package tail
 
 import (
-	"bufio"
 	"math"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
+
+	"github.com/riffle-dp/riffle/internal/golden"
 )
 
 // TestSurvivalGolden compares with 60-digit sums (testdata/golden.py).
 func TestSurvivalGolden(t *testing.T) {
-	f, err := os.Open("testdata/binomial.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
 	worst, count := 0.0, 0
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if strings.HasPrefix(s.Text(), "#") {
-			continue
-		}
-		var v [5]float64
-		for i, c := range strings.Split(s.Text(), "\t") {
-			if v[i], err = strconv.ParseFloat(c, 64); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for _, v := range golden.Table(t, "binomial.tsv", 100) {
 		n, p, x, want := int64(v[0]), v[1], int64(v[2]), v[4]
 		if want < -680 {
 			continue

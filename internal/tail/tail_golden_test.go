@@ -1,35 +1,15 @@
 package tail
 
 import (
-	"bufio"
 	"math"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
+
+	"github.com/riffle-dp/riffle/internal/golden"
 )
 
 func TestGoldenBinomial(t *testing.T) {
-	f, err := os.Open("testdata/binomial.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	count := 0
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		if strings.HasPrefix(s.Text(), "#") {
-			continue
-		}
-		c := strings.Split(s.Text(), "\t")
-		var v [5]float64
-		for i := range v {
-			if v[i], err = strconv.ParseFloat(c[i], 64); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for _, v := range golden.Table(t, "binomial.tsv", 150) {
 		n, p, x, pmf, sf := int64(v[0]), v[1], int64(v[2]), v[3], v[4]
-		count++
 		z := (v[2] - v[0]*p) / math.Sqrt(v[0]*p*(1-p))
 		// The promise in the package comment.
 		if got := LogPMF(n, x, p, 1-p); math.Abs(got-pmf) > 1e-13+4e-16*math.Abs(pmf)+3e-16*z*z {
@@ -58,9 +38,6 @@ func TestGoldenBinomial(t *testing.T) {
 				t.Errorf("n=%d p=%v: lower window end %d loses too much", n, 1-p, lo)
 			}
 		}
-	}
-	if s.Err() != nil || count < 150 {
-		t.Fatalf("%d rows (%v)", count, s.Err())
 	}
 }
 

@@ -4,12 +4,11 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/riffle-dp/riffle/internal/golden"
 	"github.com/riffle-dp/riffle/internal/safetensors"
 )
 
@@ -74,25 +73,13 @@ func TestPCAGolden(t *testing.T) {
 			rows = append(rows, float32((7*i*i+3*i*j+5*j*j*j)%31+i*(j+1)%5)/8)
 		}
 	}
-	text, err := os.ReadFile("testdata/pca.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")[1:]
-	if len(lines) != d+1 {
-		t.Fatalf("%d lines of golden values", len(lines))
-	}
 	p := fit(t, rows, d, d)
-	for i, line := range lines {
+	for i, line := range golden.Table(t, "pca.tsv", d+1) {
 		got := p.Mean()
 		if i > 0 {
 			got = append([]float64{p.Variance()[i-1]}, p.Component(i-1)...)
 		}
-		for j, field := range strings.Split(line, "\t") {
-			want, err := strconv.ParseFloat(field, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for j, want := range line {
 			if math.Abs(got[j]-want) > 1e-12 {
 				t.Errorf("value %d of line %d is %.15g, want %.15g", j, i, got[j], want)
 			}

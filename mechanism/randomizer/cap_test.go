@@ -1,49 +1,33 @@
 package randomizer
 
 import (
-	"bufio"
-	"fmt"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/mathext"
+
+	"github.com/riffle-dp/riffle/internal/golden"
 )
 
-// golden calls f with the numbers of every line of testdata/cap.tsv that begins
-// with kind.
-func golden(t *testing.T, kind string, f func(v []float64)) {
+// capRows returns the numbers of every line of testdata/cap.tsv that begins with kind.
+func capRows(t *testing.T, kind string) (out [][]float64) {
 	t.Helper()
-	file, err := os.Open("testdata/cap.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	lines := 0
-	for scan := bufio.NewScanner(file); scan.Scan(); {
-		fields := strings.Fields(scan.Text())
-		if fields[0] != kind {
-			continue
+	for _, row := range golden.Rows(t, "cap.tsv", 40) {
+		if f := strings.Fields(row[0]); f[0] == kind {
+			out = append(out, golden.Numbers(t, f[1:]))
 		}
-		lines++
-		v := make([]float64, len(fields)-1)
-		for i, s := range fields[1:] {
-			if _, err := fmt.Sscan(s, &v[i]); err != nil {
-				t.Fatalf("%s: %v", s, err)
-			}
-		}
-		f(v)
 	}
-	if lines < 20 {
-		t.Fatalf("only %d golden lines of kind %s", lines, kind)
+	if len(out) < 20 {
+		t.Fatalf("only %d golden lines of kind %s", len(out), kind)
 	}
+	return out
 }
 
 // privunit.md needs mass and first moment to a relative 1e-11.
 func TestCapAgainstGolden(t *testing.T) {
 	worst := 0.
-	golden(t, "mass", func(v []float64) {
+	for _, v := range capRows(t, "mass") {
 		c := newSphereCap(int(v[0]), v[1])
 		for i, x := range []float64{c.mass/v[2] - 1, c.first/v[3] - 1, math.Exp(c.logMass)/v[2] - 1} {
 			worst = math.Max(worst, math.Abs(x))
@@ -51,7 +35,7 @@ func TestCapAgainstGolden(t *testing.T) {
 				t.Errorf("d = %v, angle %v: value %d off by %.2g relative", v[0], v[1], i, x)
 			}
 		}
-	})
+	}
 	t.Logf("largest relative error %.2g", worst)
 }
 
@@ -78,7 +62,7 @@ func TestHemisphere(t *testing.T) {
 }
 
 func TestBestCapAgainstGolden(t *testing.T) {
-	golden(t, "best", func(v []float64) {
+	for _, v := range capRows(t, "best") {
 		d, eps0, want := int(v[0]), v[1], v[2]
 		m, err := NewPrivUnit(PrivUnitConfig{Dim: d, Radius: 1, Eps0: eps0})
 		if err != nil {
@@ -97,7 +81,7 @@ func TestBestCapAgainstGolden(t *testing.T) {
 				}
 			}
 		}
-	})
+	}
 }
 
 // Figures of an independent prototype, rounded to three digits: the error is

@@ -1,46 +1,15 @@
 package vecsum
 
 import (
-	"bufio"
 	"math"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
+
+	"github.com/riffle-dp/riffle/internal/golden"
 )
 
-// golden reads a table of testdata, comments left out.
-func golden(t *testing.T, name string) [][]string {
-	t.Helper()
-	f, err := os.Open("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var rows [][]string
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if line := s.Text(); !strings.HasPrefix(line, "#") {
-			rows = append(rows, strings.Split(line, "\t"))
-		}
-	}
-	if len(rows) == 0 {
-		t.Fatalf("%s is empty", name)
-	}
-	return rows
-}
-
-func number(t *testing.T, s string) float64 {
-	t.Helper()
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 func TestGaussDeltaGolden(t *testing.T) {
-	for _, r := range golden(t, "gauss.tsv") {
-		mu, eps, want := number(t, r[0]), number(t, r[1]), number(t, r[2])
+	for _, r := range golden.Table(t, "gauss.tsv", 1) {
+		mu, eps, want := r[0], r[1], r[2]
 		got := gaussDelta(mu, eps)
 		if !(got >= want) {
 			t.Errorf("mu = %v, eps = %v: delta = %.17g below %.17g", mu, eps, got, want)

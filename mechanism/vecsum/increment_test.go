@@ -3,29 +3,28 @@ package vecsum
 import (
 	"errors"
 	"math"
-	"strconv"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/pld"
+	"github.com/riffle-dp/riffle/internal/golden"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
 func TestIncrementGolden(t *testing.T) {
-	for _, r := range golden(t, "increments.tsv") {
-		n := Noise{Kind: NoiseKind(r[0])}
-		m, _ := strconv.ParseInt(r[1], 10, 64)
+	for _, r := range golden.Rows(t, "increments.tsv", 1) {
+		n, v := Noise{Kind: NoiseKind(r[0])}, golden.Numbers(t, r[1:])
+		m := int64(v[0])
 		if n.Kind == Binomial {
 			n.Bits = m
 		} else {
 			n.Variance = float64(m)
 		}
-		shift, _ := strconv.ParseInt(r[2], 10, 64)
-		got, ratio, err := n.Increment(1, shift, number(t, r[3]))
+		got, ratio, err := n.Increment(1, int64(v[1]), v[2])
 		if err != nil || ratio != 0 {
 			t.Fatal(err)
 		}
-		want := number(t, r[4])
+		want := v[3]
 		tol := 1e-8
 		if m > 16_000_000 {
 			tol = 3e-5

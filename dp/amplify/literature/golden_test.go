@@ -1,57 +1,22 @@
 package literature_test
 
 import (
-	"bufio"
 	"math"
-	"os"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/amplify/literature"
+	"github.com/riffle-dp/riffle/internal/golden"
 )
-
-// rows reads a golden table: a script in testdata wrote it.
-func rows(t *testing.T, name string, least int) [][]string {
-	t.Helper()
-	f, err := os.Open("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var out [][]string
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		if l := s.Text(); l != "" && !strings.HasPrefix(l, "#") {
-			out = append(out, strings.Split(l, "\t"))
-		}
-	}
-	if s.Err() != nil || len(out) < least {
-		t.Fatalf("%s: %d rows, want at least %d (%v)", name, len(out), least, s.Err())
-	}
-	return out
-}
-
-func number(t *testing.T, s string) float64 {
-	t.Helper()
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
 
 // Every bound of the papers against testdata/papers.py: on the side it is a
 // bound of, and as close as its comment says.
 func TestPapersGolden(t *testing.T) {
 	seen := map[string]int{}
-	for _, r := range rows(t, "papers.tsv", 700) {
-		want := number(t, r[2])
-		var x []float64
-		for _, s := range strings.Fields(r[1]) {
-			x = append(x, number(t, s))
-		}
+	for _, r := range golden.Rows(t, "papers.tsv", 700) {
+		want, x := golden.Numbers(t, r[2:])[0], golden.Numbers(t, strings.Fields(r[1]))
 		got, tol, side := paperValue(t, r[0], x)
 		seen[r[0]]++
 		// 1e-15 of an absolute value: a δ or a logarithm may be next to 0.
@@ -170,10 +135,9 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 // goldenEps finds a row's own value again: what δ is asked at.
 func goldenEps(t *testing.T, name string, x []float64) float64 {
 	t.Helper()
-	for _, r := range rows(t, "papers.tsv", 700) {
-		f := strings.Fields(r[1])
-		if r[0] == name && number(t, f[0]) == x[0] && number(t, f[1]) == x[1] && number(t, f[2]) == x[2] {
-			return number(t, r[2])
+	for _, r := range golden.Rows(t, "papers.tsv", 700) {
+		if r[0] == name && slices.Equal(golden.Numbers(t, strings.Fields(r[1]))[:3], x[:3]) {
+			return golden.Numbers(t, r[2:])[0]
 		}
 	}
 	t.Fatalf("no row %s %v", name, x)
@@ -181,9 +145,10 @@ func goldenEps(t *testing.T, name string, x []float64) float64 {
 }
 
 func TestGoldenGirgis(t *testing.T) {
-	for _, r := range rows(t, "girgis.tsv", 300) {
-		c := literature.GirgisConfig{Reports: int64(number(t, r[1])), Population: int64(number(t, r[2])), Eps0: number(t, r[3])}
-		order, want := int(number(t, r[4])), number(t, r[5])
+	for _, r := range golden.Rows(t, "girgis.tsv", 300) {
+		v := golden.Numbers(t, r[1:])
+		c := literature.GirgisConfig{Reports: int64(v[0]), Population: int64(v[1]), Eps0: v[2]}
+		order, want := int(v[3]), v[4]
 		if r[0] == "upper" {
 			got, err := literature.GirgisUpper(c, order)
 			if err != nil {
