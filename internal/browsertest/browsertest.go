@@ -24,12 +24,13 @@ import (
 	"github.com/riffle-dp/riffle/internal/longtest"
 )
 
-// audit returns what is wrong with the page as it is shown, a line each.
+// audit is a script that returns what is wrong with the page as shown, one line each.
 //
 //go:embed audit.js
 var audit string
 
-// Page is a tab. What the page complains about and asks for is kept.
+// Page is a browser's tab. It records the errors that the page logs and the addresses it
+// requests.
 type Page struct {
 	t   testing.TB
 	ctx context.Context
@@ -39,11 +40,11 @@ type Page struct {
 	requests []string
 }
 
-// names are what a browser may be called.
+// names are the names under which a browser may be installed.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "chrome", "headless-shell"}
 
-// Start starts a browser with a window of a size for a test, which is one of the
-// long ones, and is skipped with a reason where there is none. The context is a tab's.
+// Start starts a browser with a window of the given size and returns a tab's context. It
+// makes the test one of the long ones, and skips it with a reason if no browser is installed.
 func Start(t testing.TB, width, height int) context.Context {
 	t.Helper()
 	longtest.Only(t, "drives a browser")
@@ -70,7 +71,7 @@ func Start(t testing.TB, width, height int) context.Context {
 	return ctx
 }
 
-// Open starts a browser and keeps what its page complains about.
+// Open starts a browser and records the errors that its page logs.
 func Open(t testing.TB) *Page {
 	t.Helper()
 	ctx := Start(t, 1200, 900)
@@ -102,7 +103,7 @@ func do[T any](p *Page, what string, a chromedp.Action[T]) T {
 	return v
 }
 
-// Value is what a JavaScript expression evaluates to; promises are awaited.
+// Value returns the value of a JavaScript expression; it awaits promises.
 func Value[T any](p *Page, expression string) T {
 	p.t.Helper()
 	return do(p, expression, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
@@ -150,8 +151,8 @@ func (p *Page) Press(keys string) {
 	do(p, "press", chromedp.KeyEvent(keys))
 }
 
-// Until waits until a JavaScript expression is true. While a page is on its way, what
-// the expression asks about may not be there: that is not an error until the end.
+// Until waits until a JavaScript expression is true. While the page loads, the expression may
+// fail because elements are missing; only a failure at the end is an error.
 func (p *Page) Until(expression string) {
 	p.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(30 * time.Millisecond) {
@@ -186,7 +187,7 @@ func (p *Page) Screenshot(name string) {
 	if dir == "" {
 		return
 	}
-	time.Sleep(400 * time.Millisecond) // charts are drawn
+	time.Sleep(400 * time.Millisecond) // until charts are drawn
 	png := do(p, name, chromedp.FullScreenshot(100))
 	if err := os.WriteFile(dir+"/"+name+".png", png, 0o644); err != nil {
 		p.t.Fatal(err)
@@ -200,14 +201,14 @@ func (p *Page) Audit() []string {
 	return Value[[]string](p, audit)
 }
 
-// Trouble returns what the page has complained about so far.
+// Trouble returns the errors that the page has logged so far.
 func (p *Page) Trouble() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.trouble...)
 }
 
-// Strangers returns what the page has asked of other origins so far.
+// Strangers returns the addresses of other origins that the page has requested so far.
 func (p *Page) Strangers(origin string) (out []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package durable writes files so that a crash leaves the old content or the
-// new, whole, and so that what was written before a return stays written.
+// Package durable writes files that survive crashes: after a crash a file has its old content
+// or the new one, whole, and a write that returned stays.
 package durable
 
 import (
@@ -13,7 +13,7 @@ import (
 // the directory. On error, such as a full disk, path is as it was.
 func WriteFile(path string, data []byte) error { return write(path, data, 0o644) }
 
-// WritePrivate is WriteFile for what only the owner may read.
+// WritePrivate is WriteFile with permission for the owner only.
 func WritePrivate(path string, data []byte) error { return write(path, data, 0o600) }
 
 func write(path string, data []byte, mode os.FileMode) (err error) {

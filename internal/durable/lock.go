@@ -2,5 +2,5 @@ package durable
 
 import "errors"
 
-// ErrLocked is wrapped where another process holds a lock.
+// ErrLocked is wrapped if another process holds a lock.
 var ErrLocked = errors.New("in use by another process")

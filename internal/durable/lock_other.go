@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Lock is not there on this system.
+// Lock fails: this system has no file locks here.
 func Lock(path string) (unlock func() error, err error) {
 	return nil, fmt.Errorf("%s: cannot be locked here: %w", path, errors.ErrUnsupported)
 }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Lock takes the lock of a file, which it makes if there is none. It is given
-// back by the function it returns, and by the end of the process.
+// Lock locks a file, which it creates if need be. The returned function, or the end of the
+// process, unlocks it.
 func Lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 // errSharing is ERROR_SHARING_VIOLATION.
 const errSharing = syscall.Errno(32)
 
-// Lock takes the lock of a file, which it makes if there is none. It is given
-// back by the function it returns, and by the end of the process.
+// Lock locks a file, which it creates if need be. The returned function, or the end of the
+// process, unlocks it.
 func Lock(path string) (unlock func() error, err error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
 		return nil, err
 	}
-	// Shared with nobody: a second opening fails.
+	// No sharing: a second opening fails.
 	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
 	if err != nil {
 		if errors.Is(err, errSharing) {

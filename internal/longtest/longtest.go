@@ -1,19 +1,19 @@
 //go:build !long
 
-// Package longtest tells tests whether the long ones are wanted. Plain `go test`
-// runs a sample of what is slow; `go test -tags long`, as .ci/run does, runs it all.
+// Package longtest tells tests whether to run in full. Plain `go test` runs a sample of the
+// slow tests; `go test -tags long`, as .ci/run does, runs all of them.
 package longtest
 
 import "testing"
 
-// On is whether the tests were built with the tag long.
+// On says whether the tests were built with the tag long.
 const On = false
 
-// Only skips a test unless the tag is set.
+// Only skips a test unless it was built with the tag.
 func Only(t testing.TB, why string) {
 	t.Helper()
 	t.Skip("with -tags long: " + why)
 }
 
-// Pick returns few, or with the tag all.
+// Pick returns all if the test was built with the tag, otherwise few.
 func Pick[T any](few, all T) T { return few }

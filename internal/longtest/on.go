@@ -1,15 +1,15 @@
 //go:build long
 
-// Package longtest tells tests whether the long ones are wanted.
+// Package longtest tells tests whether to run in full.
 package longtest
 
 import "testing"
 
-// On is whether the tests were built with the tag long.
+// On says whether the tests were built with the tag long.
 const On = true
 
-// Only skips a test unless the tag is set.
+// Only skips a test unless it was built with the tag.
 func Only(testing.TB, string) {}
 
-// Pick returns few, or with the tag all.
+// Pick returns all if the test was built with the tag, otherwise few.
 func Pick[T any](few, all T) T { return all }

@@ -1,6 +1,6 @@
-// Package loopback says what is this machine only: an address to listen on, and
-// the Host of a request. A page on loopback that answers to any other Host can be
-// read by any web site whose name is made to point at 127.0.0.1.
+// Package loopback recognises addresses and request Hosts that mean this machine only. A page
+// on loopback must refuse any other Host: otherwise a web site whose name is made to point at
+// 127.0.0.1 can read the page.
 package loopback
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Address says whether only this machine can reach an address to listen on.
+// Address says whether a listening address can be reached from this machine only.
 func Address(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && isHost(host)

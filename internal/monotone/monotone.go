@@ -3,13 +3,12 @@ package monotone
 
 import "math"
 
-// Falling returns an x in [lo, hi] with f(x) ≤ target, for an f that falls: at
-// most tol·x above the smallest such x, and never where f was not seen to meet
-// the target. It returns lo if f(lo) meets it and +Inf if f(hi) does not; NaN
-// never meets a target.
+// Falling returns an x in [lo, hi] with f(x) ≤ target, for a falling f. The x is at most
+// tol·x above the smallest such x, and f was evaluated there. It returns lo if f(lo) meets
+// the target and +Inf if f(hi) does not; NaN never meets it.
 //
-// The search is regula falsi on log f, which is nearly straight for tails, with
-// a bisection step whenever that fails to halve the bracket in three steps.
+// The search is regula falsi on log f, which is nearly straight for tails. It takes a
+// bisection step whenever regula falsi fails to halve the bracket in three steps.
 func Falling(f func(x float64) float64, target, lo, hi, tol float64) float64 {
 	flo := f(lo)
 	if flo <= target {
@@ -28,7 +27,7 @@ func Falling(f func(x float64) float64, target, lo, hi, tol float64) float64 {
 		}
 		mid := lo + (hi-lo)/2
 		if stuck < 3 && !math.IsInf(a, 0) && !math.IsInf(b, 0) && a > b {
-			// Keep a little off the ends so that both of them move.
+			// Stay a little away from the ends, so that both of them move.
 			edge := math.Min((hi-lo)/8, tol*hi/4)
 			mid = math.Max(lo+edge, math.Min(hi-edge, lo+(hi-lo)*a/(a-b)+edge))
 		} else {
@@ -41,7 +40,7 @@ func Falling(f func(x float64) float64, target, lo, hi, tol float64) float64 {
 		s := score(v)
 		if v <= target {
 			if b <= 0 && s <= 0 && stuck > 0 {
-				a /= 2 // Illinois: the other end lags behind
+				a /= 2 // Illinois rule: the other end has not moved
 			}
 			hi, b = mid, s
 		} else {

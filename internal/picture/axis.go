@@ -42,7 +42,7 @@ func (x Axis) set(a *plot.Axis, values []float64) {
 	}
 }
 
-// linearStep is 1, 2 or 5 times a power of ten, at most eight of which reach high.
+// linearStep returns 1, 2 or 5 times a power of ten, so that at most eight steps reach high.
 func linearStep(high float64) float64 {
 	if !(high > 0) {
 		return 1
@@ -83,7 +83,7 @@ func outward(x float64, side int) float64 {
 	return above
 }
 
-// logTicks labels powers of ten, and 2 and 5 times those where few.
+// logTicks labels powers of ten and, where these are few, also 2 and 5 times them.
 func logTicks(low, high float64) []plot.Tick {
 	var out []plot.Tick
 	decades := math.Log10(high / low)
@@ -103,11 +103,11 @@ func logTicks(low, high float64) []plot.Tick {
 	return out
 }
 
-// Number writes 60000, 1e6 and 1e-8.
+// Number writes numbers as 60000, 1e6 or 1e-8.
 func Number(x float64) string {
 	text := strconv.FormatFloat(x, 'g', -1, 64)
 	if short := strconv.FormatFloat(x, 'f', -1, 64); x == math.Trunc(x) && len(strings.TrimRight(short, "0")) > 2 {
-		text = short // a count with digits of its own
+		text = short // a count whose digits matter
 	}
 	return strings.NewReplacer("e+0", "e", "e+", "e", "e-0", "e-").Replace(text)
 }

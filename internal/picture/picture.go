@@ -1,5 +1,5 @@
-// Package picture draws lines over one axis as SVG or PNG: readable in grey and
-// by the colour-blind, with the legend beside the plot, never on it.
+// Package picture draws lines over one axis as SVG or PNG. The pictures are readable in grey
+// and by the colour-blind, and the legend lies beside the plot, never on it.
 package picture
 
 import (
@@ -27,13 +27,13 @@ type Picture struct {
 	X, Y  Axis
 	Band  *Band // drawn below the lines
 	Lines []Line
-	// Narrow is for phones: the legend lies below the plot, and there is no title.
+	// Narrow makes a picture for phones: the legend lies below the plot, and there is no
+	// title.
 	Narrow bool
 }
 
-// Axis is linear or logarithmic. Without Scale and limits it is fitted to the
-// values: logarithmic where they spread over more than a factor of 20, linear
-// from 0 otherwise.
+// Axis is linear or logarithmic. Without Scale and limits it is fitted to the values:
+// logarithmic if they spread over more than a factor of 20, otherwise linear from 0.
 type Axis struct {
 	Label    string
 	Scale    Scale
@@ -61,7 +61,7 @@ type Band struct {
 type Line struct {
 	Name string
 	X, Y []float64
-	// Low and High, unless nil, are the ends of a bar at each point.
+	// Low and High, unless nil, are the ends of an error bar at each point.
 	Low, High []float64
 	Style     Style
 }
@@ -169,7 +169,7 @@ func (p Picture) Render(suffix string) ([]byte, error) {
 	xs, ys := p.values()
 	p.X.set(&pl.X, xs)
 	p.Y.set(&pl.Y, ys)
-	x, y := pl.X, pl.Y // what is drawn would widen them
+	x, y := pl.X, pl.Y // the saved limits, which drawing would widen
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{225}, color.Gray{225}
 	pl.Add(grid)
@@ -208,7 +208,7 @@ func (p Picture) Render(suffix string) ([]byte, error) {
 	c := draw.New(canvas)
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
-	// Beside the plot, as wide as its texts need; or below it.
+	// The legend goes beside the plot, as wide as its texts need; or below it.
 	beside, below := needed.X+vg.Points(24), vg.Length(0)
 	if p.Narrow {
 		beside, below = vg.Points(10), needed.Y+vg.Points(14)
@@ -236,8 +236,8 @@ func (p Picture) Render(suffix string) ([]byte, error) {
 
 var svgText = regexp.MustCompile(`(?s)<text ([^>]*font-size:([0-9.]+)px">)([^<]+)</text>`)
 
-// fixedTexts states how wide each text is, so that it fits its place in whatever font
-// a browser has. Where Liberation is missing, Arial has the same widths.
+// fixedTexts writes the width of each text into the SVG, so that a text fits its place in any
+// font of a browser. Arial has the same widths as Liberation, where that is missing.
 func fixedTexts(svg []byte, face font.Font) []byte {
 	svg = svgText.ReplaceAllFunc(svg, func(element []byte) []byte {
 		part := svgText.FindSubmatch(element)

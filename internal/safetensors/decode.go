@@ -58,7 +58,7 @@ type span struct {
 // place sorts the tensors by their data, checks that they tile it, and hands
 // each its part.
 func place(f *File, spans []span, data []byte) error {
-	// Stable: empty tensors share an offset and keep their header order.
+	// The sort is stable: empty tensors share an offset and keep their header order.
 	slices.SortStableFunc(spans, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
@@ -94,7 +94,7 @@ func place(f *File, spans []span, data []byte) error {
 	return nil
 }
 
-// headerReader walks the JSON tokens, because only tokens show a key twice.
+// headerReader walks the JSON tokens, because only tokens reveal a key that occurs twice.
 type headerReader struct{ dec *json.Decoder }
 
 func parseHeader(header []byte) (File, []span, error) {
@@ -157,7 +157,7 @@ func (h headerReader) tensor(name string) (Tensor, span, error) {
 	if err != nil {
 		return t, span{}, err
 	}
-	// object refuses repeated fields, so three of them are these three.
+	// object refuses repeated fields, so three fields are the three known ones.
 	if seen != 3 {
 		return t, span{}, fmt.Errorf("%d fields, want dtype, shape and data_offsets", seen)
 	}

@@ -1,14 +1,14 @@
-// Package safetensors writes and reads the safetensors format: an 8-byte
-// little-endian header length, a JSON header, and the tensors' bytes.
+// Package safetensors writes and reads the safetensors format: an 8-byte little-endian header
+// length, a JSON header, and the tensors' bytes.
 //
-// Marshal has one encoding for each File, so that what it wrote is returned
-// byte for byte by Marshal(Unmarshal(b)). Unmarshal is strict: the tensors
-// must tile the buffer exactly, and anything unknown is an error.
+// Marshal has one encoding for each File, so Marshal(Unmarshal(b)) returns b if Marshal wrote
+// b. Unmarshal is strict: the tensors must tile the buffer exactly, and anything unknown is
+// an error.
 //
-// Source: github.com/huggingface/safetensors, README, section "Format". It
-// leaves key order and padding open; ours are the metadata first with sorted
-// keys, then the tensors in the order of their data, no spaces, and spaces
-// after the header up to a multiple of 8 bytes, as the reference writes.
+// Source: github.com/huggingface/safetensors, README, section "Format". It leaves key order
+// and padding open. Here the metadata come first with sorted keys, then the tensors in the
+// order of their data, without spaces; spaces after the header fill it up to a multiple of 8
+// bytes, as the reference does.
 package safetensors
 
 import (
@@ -44,7 +44,7 @@ func (d DType) Size() int {
 // MaxHeader is the largest JSON header in bytes, the reference's limit.
 const MaxHeader = 100_000_000
 
-// metadataKey is the one name in the header that is not a tensor.
+// metadataKey is the one name in the header that is not a tensor's.
 const metadataKey = "__metadata__"
 
 // Tensor is a named array.

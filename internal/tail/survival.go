@@ -2,16 +2,16 @@ package tail
 
 import "math"
 
-// Survival returns Pr[Bin(n, p) ≥ x], q = 1 − p given apart.
+// Survival returns Pr[Bin(n, p) ≥ x]; q = 1 − p is an argument of its own, so that it keeps
+// its digits.
 //
-// Relative error: that of LogPMF and 1e-12 more, also far into the tail; below
-// 1e-300 it may be 0. Time O(1): the incomplete beta integral
+// Relative error: LogPMF's plus 1e-12, also far into the tail; below 1e-300 the result may be
+// 0. Time O(1): the incomplete beta integral
 //
 //	Pr[X ≥ x] = x·b(x)·∫₀¹ (1−v)^{x−1} (1 + vp/q)^{n−x} dv
 //
-// has a log-concave integrand that falls from about 1, so 32 Gauss nodes on the
-// part where it matters suffice. Below the mean the mirrored integral gives 1 minus
-// the lower tail.
+// has a log-concave integrand that falls from about 1, so 32 Gauss nodes on the part where it
+// matters suffice. Below the mean the mirrored integral gives 1 minus the lower tail.
 func Survival(n, x int64, p, q float64) float64 {
 	switch {
 	case x <= 0:
@@ -20,16 +20,16 @@ func Survival(n, x int64, p, q float64) float64 {
 		return 0
 	case p == 0:
 		return 0
-	case q < 0x1p-1000: // also 0; q/p and p/q overflow
+	case q < 0x1p-1000: // also for q = 0: q/p and p/q overflow
 		return 1
 	case p < 0x1p-1000 && x == 1:
 		return float64(n) * p
 	case p < 0x1p-1000:
 		return 0
 	}
-	// The integrand's slope at 0 is −slope/q for the upper tail, slope/p for the
-	// mirrored one. Above the mean the upper tail is at most about a half, also
-	// where slope is a little below 0.
+	// The integrand has slope −slope/q at 0 for the upper tail, and slope/p for the mirrored
+	// one. Above the mean the upper tail is at most about a half, also for a slope slightly
+	// below 0.
 	slope := distance(n-1, x-1, p, q)
 	if float64(x) >= float64(n)*p {
 		return math.Exp(LogPMF(n, x, p, q)) * float64(x) * integral(float64(x-1), float64(n-x), p/q, slope/q)
@@ -39,15 +39,15 @@ func Survival(n, x int64, p, q float64) float64 {
 	return 1 - math.Exp(LogPMF(n, y, q, p))*float64(y)*integral(float64(y-1), float64(n-y), q/p, -slope/p)
 }
 
-// integral returns ∫₀¹ (1−v)^a (1+ρv)^b dv where the integrand's logarithm has
-// slope −slope at 0: slope = a − ρb, given with all its digits.
+// integral returns ∫₀¹ (1−v)^a (1+ρv)^b dv. The logarithm of the integrand has slope −slope
+// at 0; slope = a − ρb is an argument of its own, so that it keeps its digits.
 func integral(a, b, rho, slope float64) float64 {
 	log := func(v float64) float64 {
 		return a*log1pMinus(-v) + b*log1pMinus(rho*v) - slope*v
 	}
-	// Find where the integrand falls below e^-depth; log is concave and falling.
+	// Find where the integrand falls below e^-depth; its logarithm is concave and falling.
 	const depth = 40.
-	curve := math.Hypot(math.Sqrt(a), rho*math.Sqrt(b)) // squares of a tiny ρ are 0
+	curve := math.Hypot(math.Sqrt(a), rho*math.Sqrt(b)) // the square of a tiny ρ underflows to 0
 	end := math.Min(1, 2*depth/(slope+math.Hypot(slope, math.Sqrt(2*depth)*curve)))
 	for end < 1 && log(end) > -depth {
 		end = math.Min(1, end*1.25)

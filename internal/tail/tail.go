@@ -26,8 +26,7 @@ func stirling(n float64) float64 {
 	return (1./12 - m*(1./360-m*(1./1260-m*(1./1680-m*(1./1188))))) / n
 }
 
-// stirlingTable holds stirling(n) for n = 0 … 15; n = 0 is never used where it
-// matters.
+// stirlingTable holds stirling(n) for n = 0 … 15; n = 0 is never used in a result.
 var stirlingTable = [16]float64{
 	0, 0.081061466795327258, 0.041340695955409294, 0.027677925684998339,
 	0.020790672103765093, 0.016644691189821192, 0.013876128823070747, 0.011896709945891770,
@@ -35,9 +34,9 @@ var stirlingTable = [16]float64{
 	0.0069428401072095850, 0.0064089941880042070, 0.0059513701127588475, 0.0055547335519628013,
 }
 
-// distance returns x − np with all its digits, from the smaller of p and q =
-// 1 − p, whose last digit counts less. Without the second half of the product
-// the log would err by 1e-9 at n = 1e12.
+// distance returns x − np with all its digits. It uses the smaller of p and q = 1 − p, whose
+// last digit counts less, and both halves of the product. Without the lower half the log
+// would err by 1e-9 at n = 1e12.
 func distance(n, x int64, p, q float64) float64 {
 	N := float64(n)
 	if p <= q {
@@ -54,8 +53,8 @@ func deviance(x, m, d float64) float64 {
 		return m
 	}
 	if math.Abs(d) < 0.1*(x+m) {
-		// With v = (x−m)/(x+m): x log(x/m) = 2x(v + v³/3 + …), so the whole is
-		// (x−m)v + 2x(v³/3 + v⁵/5 + …).
+		// With v = (x−m)/(x+m), x log(x/m) = 2x(v + v³/3 + …), so the sum is (x−m)v + 2x(v³/3
+		// + v⁵/5 + …).
 		v := d / (x + m)
 		s := d * v
 		term := 2 * x * v
@@ -71,8 +70,8 @@ func deviance(x, m, d float64) float64 {
 	return x*math.Log(x/m) - d
 }
 
-// LogPMF returns log Pr[Bin(n, p) = k] for integers 0 ≤ k ≤ n < 2^53, with q =
-// 1 − p given apart so that neither loses digits. p and q must lie in [0, 1].
+// LogPMF returns log Pr[Bin(n, p) = k] for integers 0 ≤ k ≤ n < 2^53. p and q = 1 − p are two
+// arguments so that neither loses digits; both lie in [0, 1].
 func LogPMF(n, k int64, p, q float64) float64 {
 	switch {
 	case k < 0 || k > n:
@@ -93,7 +92,7 @@ func LogPMF(n, k int64, p, q float64) float64 {
 		0.5*(math.Log(N)-math.Log(2*math.Pi)-math.Log(x)-math.Log(y))
 }
 
-// logOf returns log a where a = 1 − b, by the form that keeps digits.
+// logOf returns log a, where a = 1 − b, by whichever form keeps more digits.
 func logOf(a, b float64) float64 {
 	if a > 0.5 {
 		return math.Log1p(-b)
@@ -122,8 +121,8 @@ func Window(n int64, p, q, below, above float64) (lo, hi int64) {
 	return lo, hi
 }
 
-// largest returns the largest x in [a, b] with ok(x), where ok(a) holds and ok
-// does not return once it is lost.
+// largest returns the largest x in [a, b] with ok(x). ok(a) must hold, and once ok fails it
+// must fail for all larger x.
 func largest(a, b int64, ok func(int64) bool) int64 {
 	for a < b {
 		mid := a + (b-a+1)/2

@@ -36,13 +36,13 @@ func checkToken(token string, loopback bool) error {
 	return nil
 }
 
-// door says who may look.
+// door decides who may look at the page.
 type door struct {
 	loopback bool
 	digest   [32]byte // of the token
-	open     bool     // there is none
-	cookie   string   // name
-	pass     string   // its value, from which the token cannot be had
+	open     bool     // there is no token: everybody may look
+	cookie   string   // the cookie's name
+	pass     string   // the cookie's value, which does not reveal the token
 }
 
 func newDoor(token string, loopback bool) door {
@@ -50,12 +50,12 @@ func newDoor(token string, loopback bool) door {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("riffle dashboard cookie"))
 	sum := mac.Sum(nil)
-	// Cookies are shared by all ports of a host: the name tells pages apart.
+	// All ports of a host share cookies; the name tells pages apart.
 	d.cookie, d.pass = "riffle-"+hex.EncodeToString(sum[:4]), hex.EncodeToString(sum[4:])
 	return d
 }
 
-// admit lets a request pass, or has answered it.
+// admit returns true if a request may pass. Otherwise it has answered the request.
 func (d *door) admit(w http.ResponseWriter, r *http.Request) bool {
 	if d.loopback && !loopback.Host(r.Host) {
 		refuse(w, http.StatusMisdirectedRequest, "this page is for this machine only: open it by 127.0.0.1 or localhost")
@@ -71,8 +71,8 @@ func (d *door) admit(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	if d.is(r.URL.Query().Get("token")) {
-		// Lax, as a link to the page from elsewhere must work; nothing here changes
-		// by being asked for.
+		// SameSite is Lax, so that a link to the page from elsewhere works; requests change
+		// nothing here.
 		http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.pass, Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteLaxMode})
 		return d.dropToken(w, r)
 	}
@@ -81,8 +81,8 @@ func (d *door) admit(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// dropToken takes a token out of the address, where it would be seen and kept. It
-// returns false if it has answered.
+// dropToken redirects to the address without its token, which would otherwise be seen and
+// kept. It returns false if it has answered.
 func (d *door) dropToken(w http.ResponseWriter, r *http.Request) bool {
 	query := r.URL.Query()
 	if !query.Has("token") {
@@ -90,7 +90,7 @@ func (d *door) dropToken(w http.ResponseWriter, r *http.Request) bool {
 	}
 	query.Del("token")
 	to := url.URL{Path: r.URL.Path, RawQuery: query.Encode()}
-	if strings.HasPrefix(to.Path, "//") || !strings.HasPrefix(to.Path, "/") { // another host's
+	if strings.HasPrefix(to.Path, "//") || !strings.HasPrefix(to.Path, "/") { // a path that leads to another host
 		to.Path = "/"
 	}
 	w.Header().Set("Cache-Control", "no-store")

@@ -19,48 +19,48 @@ type State string
 // States of a task.
 const (
 	Running     State = "running"
-	Done        State = "done"        // all rounds were run
-	Stopped     State = "stopped"     // by the operator, or at its budget
+	Done        State = "done"        // all rounds have ended
+	Stopped     State = "stopped"     // by the operator, or at the end of its budget
 	Refused     State = "refused"     // the ledger takes no further round
-	Paused      State = "paused"      // until the operator resumes it
-	Interrupted State = "interrupted" // saved, and can be continued
+	Paused      State = "paused"      // until the operator resumes the task
+	Interrupted State = "interrupted" // saved; can be continued
 	Failed      State = "failed"
 )
 
-// Task is what the page shows of a task now. Floats may be NaN: not known.
+// Task is the state of a task that the page shows now. A float that is NaN is not known.
 type Task struct {
 	ID    string // Required; a-z, 0-9 and -.
 	Name  string
 	State State
-	Why   string // of an end, or of trouble
-	Phase string // what is being done
+	Why   string // the reason of its end, or its trouble
+	Phase string // what the task is doing
 
-	Round    int64   // the last that ended
-	Rounds   int64   // at most
-	Opened   int64   // reports that were summed of the open round
-	Expected float64 // reports of a round; 0: not known
+	Round    int64   // the last round that ended
+	Rounds   int64   // the most rounds that the task may have
+	Opened   int64   // reports of the open round summed so far
+	Expected float64 // expected reports of a round; 0: not known
 
-	Eps     float64 // spent up to and with EpsAt, nats; +Inf: no privacy
-	EpsAt   int64   // the round that Eps is of: counting may take longer than a round
-	Planned float64 // what all rounds together will cost
+	Eps     float64 // nats spent up to and including EpsAt; +Inf: no privacy
+	EpsAt   int64   // the round for which Eps was computed; computing may take longer than a round
+	Planned float64 // ε of all planned rounds together
 	Budget  float64 // 0 or +Inf: none
 	Delta   float64
-	Method  string // of the bound
-	Source  string // its theorem
-	Charge  string // what the last round was charged as
-	Charged int64  // rounds
+	Method  string // id of the bound
+	Source  string // the bound's theorem
+	Charge  string // the event of the last charge, in words
+	Charged int64  // number of rounds charged
 
 	Accuracy  float64
 	Loss      float64
-	Evaluated string // on what, such as "10,000 test examples"
-	EvalEvery int64  // rounds between evaluations; 0: after each that is released
+	Evaluated string // the evaluation data, such as "10,000 test examples"
+	EvalEvery int64  // rounds between evaluations; 0: every released round is evaluated
 	Numbers   bool   // targets are real numbers: there are no classes and no accuracy
-	Baseline  string // what the best constant reaches there, such as "11.35 %"; "": not known
-	Warning   string // says that the model is no better than that; "": it is, or was not evaluated
+	Baseline  string // the best constant's result on the evaluation data, such as "11.35 %"; "": not known
+	Warning   string // a warning that the model is no better than the baseline; "": it is better, or was not evaluated
 	Blind     string // why this process does not evaluate the model; "": it does
 
-	// Examined is what the model after round ExaminedAt makes of the evaluation
-	// examples; nil: not known.
+	// Examined is the result of the model after round ExaminedAt on the evaluation examples;
+	// nil: not known.
 	Examined   *report.Examined
 	ExaminedAt int64
 
@@ -70,8 +70,8 @@ type Task struct {
 
 	Facts   []Fact
 	Privacy report.Privacy
-	Report  bool   // a report page can be had
-	Dir     string // where a run leaves its files
+	Report  bool   // whether there is a report page
+	Dir     string // directory of the run's files
 }
 
 // Counts are totals over a task's rounds.
@@ -79,11 +79,12 @@ type Counts struct {
 	Released int64 // rounds whose step was taken
 	Void     int64 // rounds with too few reports
 	Failed   int64 // rounds that were charged and gave no step
-	Reports  int64 // that are in the model
+	Reports  int64 // reports that are in the model
 	Rejected map[string]int64
 }
 
-// Stage is a part of the work: how long it took, and how much went through.
+// Stage is a part of the work, with its duration and the number of items that went through
+// it.
 type Stage struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
@@ -91,14 +92,14 @@ type Stage struct {
 	Unit    string  `json:"unit"`
 }
 
-// Fact is a line of a task's description.
+// Fact is one line of a task's description.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Board holds what the page shows. A run or a coordinator writes to it and never
-// waits for who reads. Safe for concurrent use.
+// Board holds what the page shows. A run or a coordinator writes to it and never waits for
+// readers. Safe for concurrent use.
 type Board struct {
 	mu       sync.Mutex
 	version  uint64
@@ -107,7 +108,7 @@ type Board struct {
 	watchers map[*watcher]struct{}
 }
 
-// removal is of a task that was on the board.
+// removal records a task that was on the board.
 type removal struct {
 	id      string
 	version uint64
@@ -120,10 +121,10 @@ type entry struct {
 	rounds   rounds
 }
 
-// watcher is a page that is kept up to date.
+// watcher is an open page that gets news.
 type watcher struct {
-	changed chan struct{} // has room for one: a page that is slow misses nothing but steps
-	told    uint64        // version that it has
+	changed chan struct{} // holds one element: a slow page misses intermediate states only
+	told    uint64        // the version that the page has
 }
 
 // NewBoard returns an empty board.
@@ -135,7 +136,7 @@ func (b *Board) Set(t Task) {
 	b.write(t.ID, func(e *entry) { e.task = t })
 }
 
-// Ended adds rounds to a task's history; those that are in it already are ignored.
+// Ended adds rounds to a task's history. It ignores rounds that are there already.
 func (b *Board) Ended(id string, r Round) {
 	b.write(id, func(e *entry) { e.rounds.add(r) })
 }
@@ -145,7 +146,7 @@ func (b *Board) Measured(id string, m Measure) {
 	b.write(id, func(e *entry) { e.measures.add(m) })
 }
 
-// Measures returns what is kept of a task's measures.
+// Measures returns the stored measures of a task.
 func (b *Board) Measures(id string) []Measure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,7 +184,7 @@ func (b *Board) write(id string, f func(*entry)) {
 	b.wake()
 }
 
-// wake tells the pages that there is news.
+// wake tells the open pages that there is news.
 func (b *Board) wake() {
 	for w := range b.watchers {
 		select {
@@ -213,8 +214,8 @@ func (b *Board) Tasks() []Task {
 	return out
 }
 
-// pick returns the task to show to who names none: the newest, which is the last
-// that was set first; "" if there is none.
+// pick returns the task for a page that names none: the one that was first set most recently;
+// "" if there is no task.
 func (b *Board) pick() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -265,7 +266,7 @@ func (b *Board) leave(w *watcher) {
 	delete(b.watchers, w)
 }
 
-// gone returns the tasks that were removed since version.
+// gone returns the tasks that were removed after version.
 func (b *Board) gone(version uint64) (ids []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -277,8 +278,8 @@ func (b *Board) gone(version uint64) (ids []string) {
 	return ids
 }
 
-// news returns what has changed since version: the tasks, and how the history of
-// one of them goes on. Its history is empty if that has not.
+// news returns the tasks that changed after version, and what to add to the history of one of
+// them. The history is empty if it has not changed.
 func (b *Board) news(version uint64, id string, s seen) (now uint64, tasks []Task, history *columns, next seen) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -295,14 +296,14 @@ func (b *Board) news(version uint64, id string, s seen) (now uint64, tasks []Tas
 	return b.version, tasks, history, s
 }
 
-// told notes that a page has everything up to a version.
+// told records that a page has everything up to a version.
 func (b *Board) told(w *watcher, version uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w.told = version
 }
 
-// Drain waits until every open page has been sent what is known, or ctx ends.
+// Drain waits until every open page has been sent everything known, or ctx ends.
 func (b *Board) Drain(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -324,7 +325,7 @@ func (b *Board) Drain(ctx context.Context) {
 	}
 }
 
-// taskView is a task as pages get it.
+// taskView is a task in the form that pages get.
 type taskView struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
@@ -352,7 +353,7 @@ type taskView struct {
 	Baseline  string    `json:"baseline,omitempty"`
 	Warning   string    `json:"warning,omitempty"`
 	Blind     string    `json:"blind,omitempty"`
-	Examined  int64     `json:"examined"` // the round; -1: nothing to show
+	Examined  int64     `json:"examined"` // the round of Examined; -1: nothing to show
 	Released  int64     `json:"released"`
 	Void      int64     `json:"void"`
 	Failed    int64     `json:"failed"`
@@ -394,7 +395,8 @@ func Grouped(n int64) string {
 	return text
 }
 
-// rounded is a number to six digits, to the nearest: of measurements, not of bounds.
+// rounded is a number rounded to the nearest with six digits. It serves measurements, not
+// bounds.
 type rounded float64
 
 func (n rounded) MarshalJSON() ([]byte, error) {

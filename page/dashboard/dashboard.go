@@ -1,14 +1,13 @@
-// Package dashboard is the page that shows a run or a coordinator while it works:
-// tasks, rounds, accuracy, loss, ε against its budget, who took part and what was
-// refused, the ledger, and what is promised in plain words.
+// Package dashboard serves the program's live page. The page shows a run or a coordinator
+// while it works: tasks, rounds, accuracy, loss, ε against its budget, how many took part and
+// what was refused, the ledger, and the promise in plain words.
 //
-// It only shows. It answers GET, holds no key, and is told what it shows by a
-// Board, whose types have no place for a client: counts, sums and bounds. Nothing
-// on the page comes from another origin. A page that reads slowly is dropped, never
-// waited for.
+// The page only shows. The server answers GET and holds no key. All it shows comes from a
+// Board, whose types hold counts, sums and bounds and have no place for a client. Nothing on
+// the page comes from another origin. A page that reads slowly is dropped, never waited for.
 //
-// On loopback anyone on this machine may look, unless there is a token; elsewhere a
-// token is required. Upper bounds (ε) are rounded up when they are shown.
+// On loopback anyone on this machine may look, unless there is a token. Elsewhere a token is
+// required. Upper bounds (ε) are rounded up when they are shown.
 package dashboard
 
 import (
@@ -35,33 +34,33 @@ import (
 //go:embed page
 var page embed.FS
 
-// Config is a dashboard. Board is required.
+// Config configures a dashboard. Board is required.
 type Config struct {
 	Board *Board
-	// Title says what is watched, Version which riffle does it.
+	// Title names what the page shows. Version is riffle's.
 	Title   string
 	Version string
-	// Ledger returns what was charged; nil: there is no ledger to show. It is asked
-	// when somebody looks, at most once a second.
+	// Ledger returns the charges; nil: there is no ledger to show. It is called when a page
+	// asks, at most once a second.
 	Ledger func(context.Context) (Ledger, error)
-	// Report returns a finished run's report page; an error that wraps fs.ErrNotExist
-	// says that there is none yet. nil: there never is one.
+	// Report returns a finished run's report page, or an error that wraps fs.ErrNotExist if
+	// there is none yet. nil: the page has no report.
 	Report func() ([]byte, error)
-	// Extra are further pages by name: "plan" is asked for /plan and all below, and
-	// linked from the navigation. They may run WebAssembly of this origin, or state a
-	// policy of their own.
+	// Extra are further pages by name: "plan" serves /plan and all paths below, and the
+	// navigation links to it. They may run WebAssembly of this origin, or state a policy of
+	// their own.
 	Extra map[string]http.Handler
 
-	// Loopback says that the page is listened for on loopback: then the Host of a
-	// request must be loopback's too, or a name that an attacker points here could
-	// read the page through a browser of this machine.
+	// Loopback says that the page is served on loopback. The Host of a request must then be
+	// loopback's too; otherwise a name that an attacker points here could read the page
+	// through a browser on this machine.
 	Loopback bool
-	// Token, if not empty, must be shown by whoever looks. Required off loopback, at
-	// least MinToken characters.
+	// Token, if not empty, is required of every visitor. It has at least MinToken characters
+	// and must be set off loopback.
 	Token string
 }
 
-// Dashboard is the page's handler.
+// Dashboard is the HTTP handler of the page.
 type Dashboard struct {
 	config  Config
 	mux     *http.ServeMux
@@ -72,14 +71,14 @@ type Dashboard struct {
 	timing  timing
 }
 
-// timing holds what tests shorten.
+// timing holds durations, which tests shorten.
 type timing struct {
-	gap   time.Duration // least between two messages to a page
-	beat  time.Duration // longest without a message
-	write time.Duration // longest that a message may take
+	gap   time.Duration // least time between two messages to a page
+	beat  time.Duration // longest time without a message
+	write time.Duration // longest time that sending a message may take
 }
 
-// maxStreams bounds the pages that are kept up to date at a time.
+// maxStreams bounds the number of pages that get news at a time.
 const maxStreams = 64
 
 type asset struct {
@@ -130,7 +129,7 @@ func plainName(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// load reads what the page is made of.
+// load reads the page's embedded files.
 func (d *Dashboard) load() error {
 	d.assets = map[string]asset{}
 	add := func(name, kind string, body []byte) {
@@ -154,13 +153,13 @@ const (
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	wasmPolicy = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; img-src 'self' data:; object-src 'none'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	// A report brings a policy of its own, which names its style and script by hash;
-	// a browser holds it to both.
+	// A report states a policy of its own in the page, which names its style and script by
+	// hash; a browser applies both policies.
 	reportPolicy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
-// ServeHTTP answers who may look.
+// ServeHTTP answers visitors who may look.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -174,7 +173,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if d.door.admit(w, r) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute)) // a test's recorder has none
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute)) // fails for a test's recorder, which has no deadlines
 		d.mux.ServeHTTP(w, r)
 	}
 }
@@ -199,7 +198,7 @@ func (d *Dashboard) serveAsset(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Type", a.kind+"; charset=utf-8")
-		h.Set("Cache-Control", "no-cache") // may be kept, but is asked for by its tag
+		h.Set("Cache-Control", "no-cache") // a browser may keep it, but revalidates it by its tag
 		h.Set("ETag", a.tag)
 		if strings.Contains(r.Header.Get("If-None-Match"), a.tag) {
 			w.WriteHeader(http.StatusNotModified)
@@ -225,7 +224,7 @@ func (d *Dashboard) serveReport(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// about is what a page is told first.
+// about is the first message to a page.
 type about struct {
 	Title   string     `json:"title"`
 	Version string     `json:"version"`

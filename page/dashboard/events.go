@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// serveEvents keeps a page up to date by server-sent events:
+// serveEvents sends a page news as server-sent events:
 //
-//	about    what is watched, and all tasks; first
-//	history  the curves of the task that was asked for, and how they go on
+//	about    what the page shows, and all tasks; first
+//	history  the curves of the task that the page asked for, and additions to them
 //	task     a task that has changed
-//	end      nothing more will change: the process stops
+//	end      the process stops: there will be no more news
 //
-// A page that does not take a message in time is dropped. It comes again by itself
-// and then gets everything anew, so that nothing has to be kept for it.
+// A page that does not take a message in time is dropped. It connects again by itself and
+// then gets everything anew, so the server keeps nothing for it.
 func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 	select {
 	case d.streams <- struct{}{}:
@@ -29,7 +29,7 @@ func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // a proxy must not hold it back
+	h.Set("X-Accel-Buffering", "no") // asks a proxy not to buffer
 	if r.Method == http.MethodHead {
 		return
 	}
@@ -58,7 +58,7 @@ func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 		case <-watcher.changed:
 		case <-beat.C:
 			s.text.WriteString(": still here\n\n")
-		case <-r.Context().Done(): // the process stops, or the page is gone
+		case <-r.Context().Done(): // the process stops, or the page has disconnected
 			ended = true
 		}
 		before := version
@@ -82,16 +82,16 @@ func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 		beat.Reset(d.timing.beat)
 		gap.Reset(d.timing.gap)
 		select {
-		case <-gap.C: // so that a fast run does not keep pages busy
+		case <-gap.C: // so that a fast run does not flood pages
 		case <-r.Context().Done():
 		}
 	}
 }
 
-// news says whether there is anything to tell.
+// news says whether there is anything to send.
 func (c *columns) news() bool { return len(c.Measures.Round) > 0 || len(c.Rounds.Round) > 0 }
 
-// stream writes messages, each within patience.
+// stream writes messages; each may take as long as patience.
 type stream struct {
 	w        http.ResponseWriter
 	control  *http.ResponseController
@@ -109,7 +109,7 @@ func (s *stream) event(name string, v any) {
 	fmt.Fprintf(&s.text, "event: %s\ndata: %s\n\n", name, b)
 }
 
-// send writes what was collected; false if the page is gone or too slow.
+// send writes the collected messages. It returns false if the page is gone or too slow.
 func (s *stream) send() bool {
 	if s.err != nil {
 		return false

@@ -7,20 +7,20 @@ import (
 	"github.com/riffle-dp/riffle/protocol/ledger"
 )
 
-// limit is how many points of a curve are kept: more than a chart has pixels for
-// would only make it slow. Memory and what is sent do not grow with the rounds.
+// limit is the number of points kept of a curve. More points than a chart has pixels would
+// only make it slow. Memory and messages do not grow with the rounds.
 const limit = 480
 
-// Measure is what was known of a model and its cost after a round. NaN: not known.
+// Measure is a model's quality and cost after a round. NaN: not known.
 type Measure struct {
 	Round    int64
-	Eps      float64 // nats, up to and with that round
+	Eps      float64 // nats, up to and including that round
 	Accuracy float64 // share in [0, 1]
 	Loss     float64
 	Seconds  float64 // since the start
 }
 
-// fill takes over what m knows more of the same round.
+// fill copies the values that m has and a lacks, of the same round.
 func (a *Measure) fill(m Measure) {
 	for _, f := range []struct{ have, more *float64 }{{&a.Eps, &m.Eps}, {&a.Accuracy, &m.Accuracy}, {&a.Loss, &m.Loss}} {
 		if !math.IsNaN(*f.more) {
@@ -29,12 +29,12 @@ func (a *Measure) fill(m Measure) {
 	}
 }
 
-// measures keeps the first, the last, and every stride-th measure between.
+// measures keeps the first and the last measure, and every stride-th between.
 type measures struct {
 	list   []Measure
 	stride int64
 	added  int64
-	drafts bool // the last of list stands only until the next
+	drafts bool // the last element of list stays only until the next one comes
 	shape  int64
 }
 
@@ -46,7 +46,7 @@ func (h *measures) add(m Measure) {
 		if last := &h.list[n-1]; m.Round == last.Round {
 			last.fill(m)
 		}
-		return // a round that was taken up again
+		return // a round that was resumed
 	}
 	if h.drafts {
 		h.list[len(h.list)-1] = m
@@ -64,26 +64,25 @@ func (h *measures) add(m Measure) {
 			kept = append(kept, m)
 		}
 	}
-	// limit is even, so the last of limit + 1 is kept; what were places of the old
-	// stride at even numbers are those of the new one.
+	// limit is even, so the last of limit + 1 is kept. The even places of the old stride are
+	// the places of the new one.
 	h.list, h.stride = kept, 2*h.stride
 	h.shape++
 }
 
-// Round is what a round came to, or several that ended since the last.
+// Round is the result of a round, or of several rounds that ended since the last.
 type Round struct {
-	Round    int64 // the last of them
-	Rounds   int64 // how many; 0 stands for 1
-	Reports  int64 // that were summed
+	Round    int64 // the last of these rounds
+	Rounds   int64 // number of rounds; 0 stands for 1
+	Reports  int64 // reports that were summed
 	Rejected int64
 	Void     int64 // rounds with too few reports
 	Failed   int64 // rounds that were charged and gave no step
 }
 
-// Past returns the rounds up to last as far as a ledger's entries tell them, one a
-// charged round, where all is what they came to together. Where the entries do not
-// (an entry may pay for many rounds, and without privacy there is none), the rounds
-// are one.
+// Past returns the rounds up to last, one for each charged round, as far as a ledger's
+// entries show them; all is the sum over these rounds. Where entries do not show single
+// rounds (an entry may pay for many, and without privacy there is none), the rounds are one.
 func Past(entries []ledger.Entry, last int64, all Round) (list []Round) {
 	if last == 0 {
 		return nil
@@ -114,7 +113,7 @@ func Past(entries []ledger.Entry, last int64, all Round) (list []Round) {
 	return list
 }
 
-// rounds keeps sums over neighbouring rounds: nothing that happened is dropped.
+// rounds keeps sums over neighbouring rounds, so the totals stay complete.
 type rounds struct {
 	list   []Round
 	stride int64
@@ -156,16 +155,15 @@ func (h *rounds) add(r Round) {
 	h.shape++
 }
 
-// seen is how far a page has a history.
+// seen is how much of a history a page has.
 type seen struct {
 	measures, rounds series
 }
 
-// series is a list as it was when it had so many elements in this shape.
+// series identifies a state of a list by its shape and its number of elements.
 type series struct{ shape, length int64 }
 
-// from is the first element that must be sent: the last that is known may have
-// changed.
+// from returns the first element to send; the last one that the page has may have changed.
 func (s series) from(shape, length int64) int64 {
 	if s.shape != shape || s.length == 0 {
 		return 0
@@ -173,8 +171,8 @@ func (s series) from(shape, length int64) int64 {
 	return min(s.length-1, length)
 }
 
-// columns is a history, or how it goes on, as pages take it: what they have from
-// place From on is replaced.
+// columns is a history, or an addition to it, in the form that pages take: it replaces
+// everything from place From on.
 type columns struct {
 	Task     string         `json:"task"`
 	Measures measureColumns `json:"measures"`

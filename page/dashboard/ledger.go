@@ -9,39 +9,39 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Ledger is what was charged, for people to read.
+// Ledger is a ledger's charges, for people to read.
 type Ledger struct {
 	Entries int64
-	Digest  string  // of the last entry; "": there is no chain
-	Eps     float64 // of all tasks together; NaN: not known
+	Digest  string  // digest of the last entry; "": there is no chain
+	Eps     float64 // ε of all tasks together; NaN: not known
 	Budget  float64 // 0 or +Inf: none
 	Delta   float64
 	Method  string
 	Tasks   []LedgerTask
 	lines   []Charges // oldest first
-	omitted int64     // entries before them
+	omitted int64     // number of entries before lines
 }
 
-// LedgerTask is what one task was charged, by itself.
+// LedgerTask has the charges of one task by itself.
 type LedgerTask struct {
 	ID, Name string
 	Entries  int64
-	Round    int64 // the last
+	Round    int64 // the last charged round
 	Eps      float64
 	Delta    float64
 }
 
-// Charges is one charge, or neighbours that are the same event.
+// Charges is one charge, or several neighbours with the same event.
 type Charges struct {
 	First int64  `json:"first"` // number of the first entry
 	Last  int64  `json:"last"`
-	Task  string `json:"task"` // its name
-	From  int64  `json:"from"` // round
+	Task  string `json:"task"` // the task's name
+	From  int64  `json:"from"` // first and last round
 	To    int64  `json:"to"`
 	Event string `json:"event"`
 }
 
-// maxLines is how many lines of a ledger a page shows.
+// maxLines is the number of lines of a ledger that a page shows.
 const maxLines = 200
 
 // Charge adds the next entry.
@@ -104,7 +104,7 @@ func (l Ledger) view() ledgerView {
 	return v
 }
 
-// cachedLedger spares who keeps the ledger many pages that look at once.
+// cachedLedger spares the ledger's owner when many pages ask at once.
 type cachedLedger struct {
 	get func(context.Context) (Ledger, error)
 

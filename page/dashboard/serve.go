@@ -14,8 +14,8 @@ import (
 // no goroutine left. It closes the listener.
 func (d *Dashboard) Serve(ctx context.Context, l net.Listener) error {
 	s := &http.Server{Handler: d, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx }, // so that streams end with it
-		ErrorLog:    log.New(io.Discard, "", 0)}                        // its lines hold addresses
+		BaseContext: func(net.Listener) context.Context { return ctx }, // so that streams end together with ctx
+		ErrorLog:    log.New(io.Discard, "", 0)}                        // its lines contain clients' addresses
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	select {
@@ -26,7 +26,7 @@ func (d *Dashboard) Serve(ctx context.Context, l net.Listener) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if s.Shutdown(grace) != nil {
-		_ = s.Close() // what is left is cut off
+		_ = s.Close() // cut off what is left
 	}
 	<-done
 	return nil

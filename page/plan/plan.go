@@ -1,10 +1,10 @@
-// Package plan is the page /plan: what does a protocol cost? One moves n, ε₀,
-// rounds and so on, and the bounds are computed anew, in the browser, by
-// riffle's accountant compiled to WebAssembly. The page talks to nobody: it works
-// behind [Handler] and as the static files that [Site] writes.
+// Package plan serves the program's page /plan, which answers what a protocol costs. A
+// visitor moves n, ε₀, rounds and so on, and the browser computes the bounds with riffle's
+// accountant, compiled to WebAssembly. The page talks to nobody: it works behind [Handler]
+// and as the static files that [Site] writes.
 //
-// The accountant is page/plan/wasm, which go generate compiles; what it makes is
-// committed, so that building riffle needs no such step.
+// The accountant is page/plan/wasm. go generate compiles it, and the result is committed, so
+// building riffle does not need this step.
 package plan
 
 import (
@@ -35,8 +35,8 @@ var page embed.FS
 //go:embed accountant.wasm.gz
 var accountant []byte
 
-// Policy is the content security policy that the page needs and states itself;
-// whoever serves it under a policy of their own must allow as much.
+// Policy is the content security policy that the page needs and states itself. A server with
+// a policy of its own must allow as much.
 const Policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'"
 
@@ -45,11 +45,12 @@ const (
 	offline = "offline.js"
 )
 
-// types are the content types by suffix; those of the operating system vary.
+// types are the content types by suffix. They are fixed here because those of operating
+// systems differ.
 var types = map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".js": "text/javascript; charset=utf-8", ".gz": "application/octet-stream"}
 
-// files returns the page's files by name, all beside each other.
+// files returns the page's files by name; all lie in one directory.
 func files() (map[string][]byte, error) {
 	comment := func(licence string) string { return "/*!\n" + licence + "*/\n" }
 	out := map[string][]byte{
@@ -76,12 +77,12 @@ func files() (map[string][]byte, error) {
 	return out, nil
 }
 
-// Handler serves the page at any path that ends in /plan/ and, one redirect on,
-// in /plan: mount it at both.
+// Handler serves the page at any path that ends in /plan/, and redirects from /plan; mount it
+// at both.
 func Handler() http.Handler {
 	served, err := files()
 	if err != nil {
-		panic(err) // files are embedded: the binary is broken
+		panic(err) // the files are embedded, so the binary is broken
 	}
 	tags := map[string]string{}
 	for name, text := range served {
@@ -95,7 +96,7 @@ func Handler() http.Handler {
 		}
 		dir, name := path.Split(r.URL.Path)
 		if name == "plan" {
-			// Relative, so that a proxy's prefix stays.
+			// The redirect is relative, so that a proxy's prefix stays.
 			w.Header().Set("Location", "plan/")
 			w.WriteHeader(http.StatusMovedPermanently)
 			return
@@ -113,7 +114,7 @@ func Handler() http.Handler {
 		h.Set("Content-Security-Policy", Policy+"; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cache-Control", "no-cache") // ask, and be told that it is unchanged
+		h.Set("Cache-Control", "no-cache") // a browser asks each time and is told that the file is unchanged
 		h.Set("ETag", tags[name])
 		if r.Header.Get("If-None-Match") == tags[name] {
 			w.WriteHeader(http.StatusNotModified)
@@ -121,13 +122,13 @@ func Handler() http.Handler {
 		}
 		h.Set("Content-Length", fmt.Sprint(len(text)))
 		if r.Method == http.MethodGet {
-			_, _ = w.Write(text) // who went away needs no answer
+			_, _ = w.Write(text) // fails if the visitor has gone
 		}
 	})
 }
 
-// Site writes the page to dir/plan, for any server of static files and for
-// opening index.html as a file.
+// Site writes the page to dir/plan, for any server of static files or for opening index.html
+// as a file.
 func Site(dir string) error {
 	written, err := files()
 	if err != nil {
@@ -148,7 +149,7 @@ func Site(dir string) error {
 	return nil
 }
 
-// bundle returns as a script what a page opened as a file may not fetch.
+// bundle returns a script with the files that a page opened as a file may not fetch.
 func bundle(files map[string][]byte) ([]byte, error) {
 	text, err := json.Marshal(map[string]string{
 		"worker":     string(files["wasm_exec.js"]) + "\n" + string(files["worker.js"]),

@@ -8,7 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// series is what the page's script draws, by column.
+// series is the data that the page's script draws, by column.
 type series struct {
 	Round    []int64     `json:"round"`
 	Epsilon  []dp.Number `json:"epsilon"`
@@ -29,7 +29,7 @@ func newSeries(points []Point) series {
 	return s
 }
 
-// pointRow is a point in the table for pages without scripts.
+// pointRow is a row of the table for pages without scripts.
 type pointRow struct{ Round, Epsilon, Accuracy, Loss, Seconds string }
 
 func pointRows(points []Point) []pointRow {
@@ -40,22 +40,22 @@ func pointRows(points []Point) []pointRow {
 	return rows
 }
 
-// chart is one drawing: the columns it takes from series and its words.
+// chart is one drawing: its texts, and the columns of series that it uses.
 type chart struct {
 	X, Y, Title string
-	Label       string // for those who do not see it
-	Last        string // readout at rest
+	Label       string // for people who cannot see the drawing
+	Last        string // the readout while no point is selected
 }
 
-// quantity is a column of series as charts use it.
+// quantity is a column of series that charts use.
 type quantity struct {
 	key  string
 	of   func(Point) float64
 	show func(float64) string
 }
 
-// charts returns the drawings that have at least one point, and says in words
-// what is not drawn.
+// charts returns the drawings that have at least one point, and sentences about those that
+// have none.
 func charts(points []Point) (list []chart, notes []string) {
 	if len(points) == 0 {
 		return nil, nil
@@ -80,7 +80,7 @@ func charts(points []Point) (list []chart, notes []string) {
 		}
 	}
 	infinite, other := 0, 0
-	measured := slices.ContainsFunc(points, func(p Point) bool { return finite(p.Accuracy) }) // not so of a regression
+	measured := slices.ContainsFunc(points, func(p Point) bool { return finite(p.Accuracy) }) // a regression has none
 	for _, p := range points {
 		if math.IsInf(p.Epsilon, 1) {
 			infinite++

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// roundUp returns the least number with the given significant digits that is
-// not below x ≥ 0, in plain decimals where they are short. Whoever reads an
-// upper bound must not read less than was proved.
+// roundUp returns the least number with the given significant digits that is not below x ≥ 0,
+// as a plain decimal if that is short. Upper bounds are rounded up so that a reader never
+// reads less than was proved.
 func roundUp(x float64, digits int) string {
 	switch {
 	case math.IsNaN(x):
@@ -28,7 +28,7 @@ func roundUp(x float64, digits int) string {
 		s = fmt.Sprintf("%de%d", n+1, e-digits+1)
 	}
 	v, err := strconv.ParseFloat(s, 64)
-	if err != nil { // the step up left the range of floats
+	if err != nil { // rounding up left the range of floats
 		return "∞"
 	}
 	if v < 1e-4 || v >= 1e6 {
@@ -52,7 +52,7 @@ func power(s string) string {
 	return mantissa + "·10" + raised
 }
 
-// small writes x without loss: 0.001 plain, 1e-05 as a power of ten.
+// small writes x without loss: 0.001 as it is, 1e-05 as a power of ten.
 func small(x float64) string {
 	if x >= 1e-3 {
 		return strconv.FormatFloat(x, 'f', -1, 64)
@@ -94,12 +94,12 @@ func number(x float64) string {
 	return strconv.FormatFloat(x, 'g', 4, 64)
 }
 
-// duration writes seconds for people.
+// duration writes seconds in words for people.
 func duration(seconds float64) string {
 	if seconds < 10 {
 		return strconv.FormatFloat(seconds, 'f', 1, 64) + " s"
 	}
-	if seconds > math.MaxInt64/2e9 { // beyond time.Duration
+	if seconds > math.MaxInt64/2e9 { // more than a time.Duration holds
 		return number(seconds/86400) + " days"
 	}
 	d := time.Duration(math.Round(seconds)) * time.Second
@@ -113,7 +113,7 @@ func duration(seconds float64) string {
 	return fmt.Sprintf("%d s", s)
 }
 
-// plural writes "1 round", "80 rounds".
+// plural writes a count with its noun: "1 round", "80 rounds".
 func plural(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun

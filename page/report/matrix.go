@@ -12,15 +12,15 @@ import (
 	"strconv"
 )
 
-// Examined is what a model makes of the evaluation examples, ready to be shown.
-// Its JSON is what live pages draw.
+// Examined is a model's result on the evaluation examples, ready to be shown. Live pages draw
+// its JSON.
 type Examined struct {
 	Matrix  *matrix       `json:"matrix,omitempty"` // nil: nothing was counted
 	Samples []sampleGroup `json:"samples,omitempty"`
 }
 
-// Examine makes ready how often each class is taken for which, confusion[y][c] by
-// true and predicted class, and some examples.
+// Examine prepares some examples and the confusion matrix, confusion[y][c] by true and
+// predicted class, for display.
 func Examine(classes []string, confusion [][]int64, samples []Sample) (*Examined, error) {
 	r := Run{Classes: classes, Confusion: confusion, Samples: samples}
 	if err := r.checkClasses(); err != nil {
@@ -30,8 +30,8 @@ func Examine(classes []string, confusion [][]int64, samples []Sample) (*Examined
 	return &Examined{newMatrix(classes, confusion), groups}, err
 }
 
-// matrix is the confusion matrix. Rows is nil if there are too many classes
-// to read one; recall and mistakes remain.
+// matrix is the confusion matrix. Rows is nil if there are too many classes to show; recall
+// and mistakes remain.
 type matrix struct {
 	Classes  []string    `json:"classes"`
 	Rows     []matrixRow `json:"rows"`
@@ -60,8 +60,8 @@ type mistake struct {
 	count     int64
 }
 
-// Above maxClasses a matrix is a wall of digits; shades is the number of steps
-// of a cell's colour above none (see style.css).
+// With more than maxClasses classes a matrix is a wall of digits. shades is the number of
+// steps of a cell's colour above none (see style.css).
 const (
 	maxClasses  = 26
 	maxMistakes = 8
@@ -101,8 +101,8 @@ func newMatrix(classes []string, confusion [][]int64) *matrix {
 	return m
 }
 
-// newRow shades the diagonal by recall and the rest relative to the worst
-// mistake, which would be invisible on the diagonal's scale.
+// newRow shades the diagonal by recall, and the rest relative to the worst mistake: on the
+// diagonal's scale mistakes would be invisible.
 func newRow(classes []string, i int, row []int64, recall string, worst float64) matrixRow {
 	r := matrixRow{Class: classes[i], Recall: recall}
 	total := float64(max(1, sum(row)))
@@ -136,7 +136,7 @@ type sampleGroup struct {
 }
 
 type sampleView struct {
-	Image      template.URL `json:"image,omitempty"` // data URI; empty: none
+	Image      template.URL `json:"image,omitempty"` // data URI; empty: no image
 	Width      int          `json:"width"`
 	Height     int          `json:"height"`
 	True       string       `json:"true"`

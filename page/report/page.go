@@ -20,9 +20,9 @@ var (
 	pageScript string
 )
 
-// render fills the template. The policy names the page's own style and script
-// by hash, so that nothing else runs and nothing is fetched even if a value
-// ever got around the template's escaping.
+// render fills the template. The policy names the page's own style and script by hash, so
+// nothing else runs and nothing is fetched, even if a value ever got around the template's
+// escaping.
 func render(v view) ([]byte, error) {
 	t, err := template.New("page").Parse(pageSource)
 	if err != nil {
@@ -40,7 +40,7 @@ func render(v view) ([]byte, error) {
 	return bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD")), nil
 }
 
-// noscriptStyle stands in page.html between <noscript><style> tags.
+// noscriptStyle is the content of the <noscript><style> element in page.html.
 const noscriptStyle = ".scripted{display:none}"
 
 func hash(text string) string {

@@ -11,7 +11,7 @@ import (
 type Statement struct {
 	Lead  string `json:"lead"`
 	Parts []Part `json:"parts"`
-	Note  string `json:"note,omitempty"` // on simulations; empty if there is nothing to say
+	Note  string `json:"note,omitempty"` // a note on simulations; empty if there is nothing to say
 }
 
 // Part is a heading with paragraphs, or with the items of a list.
@@ -21,7 +21,7 @@ type Part struct {
 	List    bool     `json:"list,omitempty"`
 }
 
-// Explain says in plain words what is promised, and what that rests on.
+// Explain says in plain words what is promised and on what the promise rests.
 func Explain(p Privacy) (Statement, error) {
 	if err := p.check(); err != nil {
 		return Statement{}, err
@@ -29,16 +29,16 @@ func Explain(p Privacy) (Statement, error) {
 	return newStatement(p), nil
 }
 
-// alarms is the false-alarm rate for which the statement says how often an
-// observer can be right.
+// alarms is the false-alarm rate at which the statement says how often an observer can be
+// right.
 const alarms = 0.05
 
-// detection bounds the power of any test between neighbours with the given
-// false-alarm rate, under (ε, δ)-DP with a symmetric adjacency.
+// detection bounds the power of any test between neighbours that has the given false-alarm
+// rate, under (ε, δ)-DP with a symmetric adjacency.
 //
 // Result: share in [0, 1], an upper bound up to rounding.
-// Source: Kairouz, Oh, Viswanath, "The composition theorem for differential
-// privacy", ICML 2015, Theorem 2.1 (the two lines of the region R(ε, δ)).
+// Source: Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", ICML
+// 2015, Theorem 2.1 (the two lines of the region R(ε, δ)).
 func detection(eps, delta, alarms float64) float64 {
 	return min(1, math.Exp(eps)*alarms+delta, 1-math.Exp(-eps)*max(0, 1-alarms-delta))
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// view is what the template shows: text, ready to be escaped.
+// view is the content of the template: text that the template escapes.
 type view struct {
 	Title, Version, Started string
 	Summary                 string
 	Interrupted             string
-	Resume, Command         []string // words, which the page does not break
-	Long                    bool     // class names take room
+	Resume, Command         []string // words; the page breaks lines only between them
+	Long                    bool     // class names are too long for narrow columns
 	Tiles                   []tile
 	Facts                   []pair
 	Charts                  []chart
@@ -125,7 +125,7 @@ func tiles(r Run) []tile {
 		{"bound", "Bound", p.Method, p.Source}}
 }
 
-// tally returns how many test examples were right, and how many there are.
+// tally returns the number of test examples classified correctly, and the number of all.
 func tally(confusion [][]int64) (right, all int64) {
 	for i, row := range confusion {
 		right += row[i]
@@ -136,7 +136,7 @@ func tally(confusion [][]int64) (right, all int64) {
 	return right, all
 }
 
-// promise is what one report has by itself.
+// promise describes the protection of a single report.
 func promise(p Privacy) pair {
 	if p.Trust.SumsOnly() {
 		return pair{"Noise of a client, in clip norms", number(p.Sigma)}

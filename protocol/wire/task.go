@@ -15,7 +15,7 @@ type Task struct {
 	// Participation, Mechanism and MinReports are those of every round.
 	Participation dp.Participation
 	MinReports    int64
-	Rounds        int64 // at most
+	Rounds        int64 // the most rounds that the task may have
 	Delta         float64
 	Mechanism     Mechanism
 	// Config is what the model is made from: opaque here, the same bytes for all.

@@ -68,7 +68,7 @@ type Config struct {
 	Seed            int64
 	Out             string // run directory; "": a fresh one under runs/
 	EvalEvery       int64  // rounds; 0: about 40 evaluations a run
-	CheckpointEvery int64  // rounds
+	CheckpointEvery int64  // number of rounds charged
 	Workers         int64  // 0: one per CPU
 }
 

@@ -27,7 +27,7 @@ type Summary struct {
 	// LabelUnit times a loss is in the units of the column to predict; absent where
 	// that was not scaled.
 	LabelUnit float64 `json:"label_unit,omitempty"`
-	// Warnings are what to look at before the model is used.
+	// Warnings are problems to look at before the model is used.
 	Warnings         []string `json:"warnings,omitempty"`
 	Epsilon          Number   `json:"epsilon"`
 	Delta            float64  `json:"delta"`

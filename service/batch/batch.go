@@ -1,7 +1,7 @@
-// Package batch is how the coordinator and the second aggregator speak with the
-// shuffler: what is enrolled, what was closed, and the closed batch itself. All
-// of it is checked here against the key of the shuffler's operator before anyone
-// acts on it: a count or a chunk that is not what was signed is an error.
+// Package batch is the shuffler's client for coordinator and second aggregator: it fetches
+// the enrolment, the signed word on a closed round, and the closed batch itself. It checks
+// all of it against the key of the shuffler's operator before anyone acts on it: a count or a
+// chunk that differs from what was signed is an error.
 package batch
 
 import (
@@ -22,11 +22,11 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// ErrLie is wrapped where the shuffler's answer is not what its operator signed,
-// or cannot be true: nothing may be done with it.
+// ErrLie is wrapped if the shuffler's answer differs from what its operator signed, or cannot
+// be true. Nothing may be done with such an answer.
 var ErrLie = errors.New("batch: the shuffler's answer is not what it must be")
 
-// IsRefused returns the refusal in err that the same request would meet again, or
+// IsRefused returns the refusal in err if the same request would be refused again, otherwise
 // nil.
 func IsRefused(err error) *endpoint.Refusal {
 	var r *endpoint.Refusal
@@ -36,11 +36,11 @@ func IsRefused(err error) *endpoint.Refusal {
 	return r
 }
 
-// Source is a shuffler. All fields are required.
+// Source is a shuffler to fetch from. All fields are required.
 type Source struct {
-	URL    string            // without a path, or with one that all requests begin with
-	Key    ed25519.PublicKey // of its operator, pinned
-	Client *http.Client      // shows our certificate and knows the shuffler's
+	URL    string            // without a path, or with a path that prefixes all requests
+	Key    ed25519.PublicKey // the operator's key, pinned
+	Client *http.Client      // shows our certificate and checks the shuffler's
 }
 
 // Check returns an error unless the source can be used.
@@ -55,11 +55,11 @@ func (s Source) Check() error {
 	return nil
 }
 
-// maxEmpty bounds what is read of an answer that has nothing to say.
+// maxEmpty bounds how much is read of an answer without content.
 const maxEmpty = 4 << 10
 
-// Do sends a request and returns the answer's body of at most limit bytes, and its
-// status, which is 2xx; everything else is an error, of a refusal an endpoint.Refusal.
+// Do sends a request and returns the answer's body of at most limit bytes, and its status,
+// which is 2xx. Any other status is an error; a refusal is an endpoint.Refusal.
 func Do(ctx context.Context, c *http.Client, method, address string, body []byte, limit int64) ([]byte, int, error) {
 	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
@@ -94,10 +94,10 @@ func (s Source) do(ctx context.Context, method, path string, body []byte, limit 
 	return out, status, nil
 }
 
-// maxMessage bounds enrolments and words on rounds.
+// maxMessage bounds enrolments and signed words on rounds.
 const maxMessage = 1 << 20
 
-// Enrolment fetches who there is, signed and of the population, and current.
+// Enrolment fetches the current enrolment, signed and of the right population.
 func (s Source) Enrolment(ctx context.Context, p wire.Population, now time.Time) (wire.Enrolment, error) {
 	b, _, err := s.do(ctx, http.MethodGet, "/v1/enrolment", nil, maxMessage)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s Source) Enrolment(ctx context.Context, p wire.Population, now time.Time)
 	return e, nil
 }
 
-// Open posts a signed announcement. Nil says that the round is durable there.
+// Open posts a signed announcement. If it returns nil the round is durable at the shuffler.
 func (s Source) Open(ctx context.Context, signed []byte) error {
 	_, _, err := s.do(ctx, http.MethodPost, "/v1/rounds", signed, maxEmpty)
 	return err
@@ -130,8 +130,8 @@ func roundPath(announcement [32]byte) string {
 	return "/v1/rounds/" + hex.EncodeToString(announcement[:])
 }
 
-// Closed asks for the word on a round, waiting for at most wait. It returns nil
-// while the round is open.
+// Closed asks for the signed word on a round and waits for at most wait. It returns nil while
+// the round is open.
 func (s Source) Closed(ctx context.Context, a *wire.Announcement, wait time.Duration) (signed []byte, err error) {
 	path := roundPath(a.Digest()) + "/closed?wait=" + strconv.FormatInt(int64(wait/time.Second), 10)
 	b, status, err := s.do(ctx, http.MethodGet, path, nil, maxMessage)
@@ -147,7 +147,7 @@ func (s Source) Closed(ctx context.Context, a *wire.Announcement, wait time.Dura
 	return b, nil
 }
 
-// CheckClosed returns the signed word on a round if it can be true.
+// CheckClosed returns the word on a round if its signature holds and it can be true.
 func (s Source) CheckClosed(a *wire.Announcement, signed []byte) (wire.RoundClosed, error) {
 	lie := func(format string, args ...any) (wire.RoundClosed, error) {
 		return wire.RoundClosed{}, fmt.Errorf("%w: round %d: %w", ErrLie, a.Round, fmt.Errorf(format, args...))
@@ -178,7 +178,8 @@ func (s Source) CheckClosed(a *wire.Announcement, signed []byte) (wire.RoundClos
 	return c, nil
 }
 
-// Destroy tells the shuffler that a round is over: everything of it goes.
+// Destroy tells the shuffler that a round is over; the shuffler then destroys everything of
+// it.
 func (s Source) Destroy(ctx context.Context, announcement [32]byte) error {
 	_, _, err := s.do(ctx, http.MethodDelete, roundPath(announcement), nil, maxEmpty)
 	if r := IsRefused(err); r != nil && r.Code == http.StatusNotFound {

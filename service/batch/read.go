@@ -11,14 +11,14 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Reader reads one reader's parts of a closed batch.
+// Reader reads the parts for one recipient of a closed batch.
 type Reader struct {
 	Source       Source
 	Announcement [32]byte
 	Reports      int64
-	Chunks       int64    // 0: as many as are answered, whose digests Digest signs
-	Digest       [32]byte // of the parts: RoundClosed.Digest or Shares
-	Size         int64    // of a part, sealed
+	Chunks       int64    // 0: as many as the shuffler answers; Digest signs their digests
+	Digest       [32]byte // digest of the parts: RoundClosed.Digest or Shares
+	Size         int64    // size of a sealed part
 	Workers      int      // at least 1
 }
 
@@ -67,11 +67,11 @@ func (r Reader) chunk(ctx context.Context, index int64, digest [32]byte) (wire.C
 	return c, nil
 }
 
-// Read fetches all chunks, Workers at a time. open is called for each by worker
-// 0 … Workers−1, in parallel; then for each with open's result and the place of its
-// first item, one after the other in the batch's order. At most Workers chunks are
-// held. Either may be nil. A batch that has more or fewer reports than were signed
-// is an error, known at the end: what was done by then must be given up.
+// Read fetches all chunks, Workers at a time. Worker 0 … Workers−1 calls open for each chunk,
+// in parallel. Then the next function is called for each chunk, one after the other in the
+// batch's order, with open's result and the place of the chunk's first item. At most Workers
+// chunks are held. Either function may be nil. A batch with more or fewer reports than were
+// signed is an error that shows only at the end; the caller must then discard its results.
 func Read[T any](ctx context.Context, r Reader, open func(worker int, c wire.Chunk) (T, error), then func(place int64, c wire.Chunk, opened T) error) error {
 	digests, err := r.digests(ctx)
 	if err != nil {
@@ -121,14 +121,14 @@ func Read[T any](ctx context.Context, r Reader, open func(worker int, c wire.Chu
 	return nil
 }
 
-// turn hands out chunks in order and lets their results through in order.
+// turn hands out chunks in order and lets their results pass in order.
 type turn struct {
 	ctx   context.Context
 	mu    sync.Mutex
 	moved sync.Cond
-	next  int64 // to be taken
-	done  int64 // to be let through
-	place int64 // of its first item
+	next  int64 // the next chunk to take
+	done  int64 // the next chunk to let pass
+	place int64 // place of its first item
 }
 
 func (t *turn) take(n int64) int64 {
@@ -141,7 +141,7 @@ func (t *turn) take(n int64) int64 {
 	return t.next - 1
 }
 
-// do calls f when it is i's turn. Others wait meanwhile, so it holds no lock.
+// do calls f when it is i's turn. Others wait meanwhile, so f runs without a lock.
 func (t *turn) do(i int64, f func(place int64) error, items int64) error {
 	t.mu.Lock()
 	for t.done != i && t.ctx.Err() == nil {

@@ -26,7 +26,7 @@ type State string
 // States of a task.
 const (
 	Running State = "running"
-	Done    State = "done"    // all rounds were run
+	Done    State = "done"    // all rounds have ended
 	Stopped State = "stopped" // by the operator
 	Refused State = "refused" // the ledger takes no further round
 	// Paused is a running task that waits for its operator.
@@ -83,7 +83,7 @@ func (c Counts) clone() Counts {
 type record struct {
 	Format int    `json:"format"`
 	Fence  uint64 `json:"fence"` // lease of who wrote last
-	Round  int64  `json:"round"` // the last that ended
+	Round  int64  `json:"round"` // the last round that ended
 	Model  hash   `json:"model"`
 	Step   hash   `json:"state"` // digest of the optimiser's state
 	Counts Counts `json:"counts"`

@@ -17,8 +17,8 @@ type Status struct {
 	Name   string
 	State  State
 	Why    string
-	Phase  string // what is being done
-	Round  int64  // the last that ended
+	Phase  string // what the task is doing
+	Round  int64  // the last round that ended
 	Rounds int64  // that are charged, at most
 	Until  int64  // the round that the task ends with if none of those to come is void
 	Model  [32]byte

@@ -1,5 +1,5 @@
-// Package document reads what services write down: JSON documents that say their
-// format, which is looked at before anything else.
+// Package document reads the JSON records that services store. Each record states its format,
+// which is checked before anything else.
 package document
 
 import (
@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// Hash is a digest that is stored as text; zero for none.
+// Hash is a digest that is stored as text; empty if zero.
 type Hash [32]byte
 
 // MarshalText writes hex.
@@ -26,16 +26,16 @@ func (h *Hash) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// ErrNewer is wrapped where a newer program wrote the document.
+// ErrNewer is wrapped if a newer program wrote the document.
 var ErrNewer = errors.New("written by a newer program")
 
-// Decode reads one document of a format into v, without unknown fields. Another
-// format, which may mean something else by the same fields, is refused.
+// Decode reads one document of the given format into v and refuses unknown fields. It refuses
+// another format, which may mean something else by the same fields.
 func Decode(b []byte, format int, v any) error {
 	var head struct {
 		Format int `json:"format"`
 	}
-	// Which also refuses what comes after the document.
+	// Unmarshal also refuses anything after the document.
 	if err := json.Unmarshal(b, &head); err != nil {
 		return err
 	}

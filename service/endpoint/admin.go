@@ -19,21 +19,21 @@ import (
 	"github.com/riffle-dp/riffle/internal/loopback"
 )
 
-// AdminConfig is the address for those who operate a role: /healthz, /readyz,
-// /metrics. Its requests change nothing, and it is plain HTTP: let it listen on
-// loopback, where the Host must be loopback's too, or a network of your own.
+// AdminConfig describes the operators' address: /healthz, /readyz, /metrics. Its requests
+// change nothing, and it is plain HTTP. Let it listen on loopback, where the Host must be
+// loopback's too, or on a network of your own.
 type AdminConfig struct {
 	Address string // Required.
-	// Ready says why requests cannot be served now; nil if they can.
+	// Ready returns why requests cannot be served now; nil if they can.
 	Ready   func(context.Context) error
 	Metrics func() []Metric
 	Log     *slog.Logger // Required.
 }
 
-// maxAdmin is how many connections there may be to an address for operators.
+// maxAdmin is the largest number of connections to the operators' address.
 const maxAdmin = 64
 
-// Admin serves until its context ends.
+// Admin is the server of the operators' address.
 type Admin struct {
 	config   AdminConfig
 	listener net.Listener
@@ -102,7 +102,7 @@ func (a *Admin) Run(ctx context.Context) error {
 	return serveUntil(ctx, a.listener, a.Handler(), &a.errs)
 }
 
-// serveUntil serves plain HTTP with short requests.
+// serveUntil serves plain HTTP with short requests until ctx ends.
 func serveUntil(ctx context.Context, l net.Listener, h http.Handler, errs *atomic.Int64) error {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: log.New(counter{errs}, "", 0)}
@@ -123,8 +123,8 @@ func serveUntil(ctx context.Context, l net.Listener, h http.Handler, errs *atomi
 	return err
 }
 
-// SocketServer serves HTTP on a Unix socket that only its owner may open: who
-// may operate a role is who may open the file.
+// SocketServer serves HTTP on a Unix socket that only its owner may open: permission to open
+// the file is permission to operate the role.
 type SocketServer struct {
 	listener net.Listener
 	handler  http.Handler
@@ -161,7 +161,7 @@ func (s *SocketServer) Run(ctx context.Context) error {
 	return serveUntil(ctx, s.listener, s.handler, &s.errs)
 }
 
-// NewSocketClient returns a client of a SocketServer; any host in its URLs is it.
+// NewSocketClient returns a client of a SocketServer; the host in its URLs does not matter.
 func NewSocketClient(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -179,7 +179,7 @@ const (
 	Gauge   Kind = "gauge"
 )
 
-// Label is a name and a value of a closed set: never a client's.
+// Label is a name and a value from a closed set; the value never comes from a client.
 type Label struct{ Name, Value string }
 
 // Sample is one value of a metric.
@@ -200,8 +200,8 @@ var (
 	escapeLabel = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
-// WriteMetrics writes the text format of Prometheus, version 0.0.4. Families of
-// one name are written as one; they must agree in kind.
+// WriteMetrics writes the text format of Prometheus, version 0.0.4. It writes families of one
+// name as one family; they must agree in kind.
 func WriteMetrics(w io.Writer, metrics []Metric) error {
 	var order []string
 	byName := map[string]*Metric{}

@@ -7,14 +7,14 @@ import (
 	"regexp"
 )
 
-// port is one of this machine's that a connection came to have.
+// port matches this machine's address and port in the text of a network error.
 var port = regexp.MustCompile(`[0-9.\[\]:a-f]+:[0-9]+->`)
 
-// digits are rounds, places and digests in an address.
+// digits matches rounds, places and digests in a URL.
 var digits = regexp.MustCompile(`[0-9a-f]{16,}|[0-9]+`)
 
-// Cause words an error so that the same trouble reads the same, whatever it was met
-// at: without what an address asked for, and without ports that change.
+// Cause words an error so that the same trouble always reads the same: it leaves out URLs'
+// details and changing ports.
 func Cause(err error) string {
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		host := u.URL

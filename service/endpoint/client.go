@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// ClientConfig is an HTTPS client. Without Pins and Roots the system's roots count.
+// ClientConfig configures an HTTPS client. Without Pins and Roots the system's roots are
+// trusted.
 type ClientConfig struct {
-	Pins        []Pin            // the server's key is one of these, whatever its certificate says
-	Roots       *x509.CertPool   // instead of Pins
-	Certificate *tls.Certificate // that this side shows
-	// Header is how long a server may take to answer, long polls included.
-	// Default 90 s.
+	Pins        []Pin            // the server's key must be one of these; its certificate does not matter
+	Roots       *x509.CertPool   // trusted instead of Pins
+	Certificate *tls.Certificate // the certificate that this side shows
+	// Header is the time in which a server must begin to answer, long polls included. Default
+	// 90 s.
 	Header time.Duration
-	Conns  int // to one server at a time; default no limit
+	Conns  int // connections to one server at a time; default no limit
 }
 
 // NewClient makes a client. It follows no redirects.
@@ -36,7 +37,8 @@ func NewClient(c ClientConfig) (*http.Client, error) {
 		t.Certificates = []tls.Certificate{*c.Certificate}
 	}
 	if c.Pins != nil {
-		// The pin replaces the check of the chain; it is made on every connection.
+		// The pin replaces the check of the certificate chain. It is checked on every
+		// connection.
 		t.InsecureSkipVerify = true
 		t.VerifyConnection = verifyPins(c.Pins)
 	}
@@ -46,7 +48,7 @@ func NewClient(c ClientConfig) (*http.Client, error) {
 			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 			TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second,
 			ResponseHeaderTimeout: cmp.Or(c.Header, 90*time.Second),
-			// A peer that vanished is noticed while a poll waits.
+			// Pings reveal a vanished peer while a poll waits.
 			HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -1,9 +1,9 @@
-// Package endpoint is the plumbing between roles: HTTPS servers and clients with
-// TLS 1.3 and pinned peers, limits on bodies and rates, refusals in JSON, health
-// and metrics on an address of their own, logs without clients' data, and a stop
-// that finishes what was begun.
+// Package endpoint is the HTTPS layer between the program's roles. It has servers and clients
+// with TLS 1.3 and pinned peers, limits on bodies and rates, refusals in JSON, health and
+// metrics on an address of their own, logs without clients' data, and a stop that finishes
+// what was begun.
 //
-// It knows no message of the protocol but its reasons of refusal.
+// Of the protocol it knows the reasons of refusal only.
 package endpoint
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Refusal is a refused request, as it goes over the wire and as a client's error.
-// Detail says what rule was broken; it never holds a client's data.
+// Refusal is a refused request. It is sent over the wire and is a client's error. Detail
+// names the broken rule; it never holds a client's data.
 type Refusal struct {
 	Reason wire.Reason `json:"reason"`
 	Detail string      `json:"detail,omitempty"`
@@ -27,7 +27,7 @@ type Refusal struct {
 	Code int `json:"-"`
 }
 
-// Error names reason and detail.
+// Error returns reason and detail.
 func (r *Refusal) Error() string {
 	if r.Detail == "" {
 		return "refused: " + string(r.Reason)
@@ -35,13 +35,13 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("refused: %s: %s", r.Reason, r.Detail)
 }
 
-// Is makes errors.Is find a refusal by its reason.
+// Is lets errors.Is find a refusal by its reason.
 func (r *Refusal) Is(target error) bool {
 	t, ok := target.(*Refusal)
 	return ok && t.Reason == r.Reason && (t.Code == 0 || t.Code == r.Code)
 }
 
-// Status is the HTTP status of a reason: the only place that says so.
+// Status returns the HTTP status of a reason. No other code decides it.
 func Status(r wire.Reason) int {
 	switch r {
 	case wire.Malformed, wire.WrongSize, wire.WrongKey, wire.OutOfRange:
@@ -60,7 +60,7 @@ func Status(r wire.Reason) int {
 		return http.StatusTooManyRequests
 	case wire.Unavailable:
 		return http.StatusServiceUnavailable
-	case wire.Duplicate: // the same report again is no error to its sender
+	case wire.Duplicate: // for its sender the same report again is no error
 		return http.StatusNoContent
 	}
 	return http.StatusInternalServerError
@@ -71,7 +71,7 @@ func Refuse(w http.ResponseWriter, reason wire.Reason, detail string) {
 	RefuseAs(w, &Refusal{Reason: reason, Detail: detail})
 }
 
-// RefuseAs is Refuse for a status that is not the reason's own, such as 413.
+// RefuseAs is Refuse with a status other than the reason's own, such as 413.
 func RefuseAs(w http.ResponseWriter, r *Refusal) {
 	code := r.Code
 	if code == 0 {
@@ -90,21 +90,22 @@ func RefuseAs(w http.ResponseWriter, r *Refusal) {
 	}
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // two strings
+		panic(err) // two strings always have a JSON form
 	}
 	h.Set("Content-Length", strconv.Itoa(len(b)+1))
 	w.WriteHeader(code)
-	_, _ = w.Write(append(b, '\n')) // who asked may be gone
+	_, _ = w.Write(append(b, '\n')) // fails if the caller has gone
 }
 
-// ReadBody reads a request's body of most bytes. Its memory follows what arrives,
-// not what is announced. If it cannot, it has refused and returns false.
+// ReadBody reads a request's body of at most most bytes. Its memory grows with the bytes that
+// arrive, not with the announced length. If it cannot read the body it answers with a refusal
+// and returns false.
 func ReadBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, bool) {
 	if r.ContentLength > most {
 		RefuseAs(w, tooLarge(most))
 		return nil, false
 	}
-	// The end is read too, which lifts the body's deadline.
+	// Reading to the end also lifts the body's deadline.
 	b, err := io.ReadAll(io.LimitReader(r.Body, most+1))
 	if limit := (*http.MaxBytesError)(nil); errors.As(err, &limit) {
 		RefuseAs(w, tooLarge(limit.Limit))
@@ -125,12 +126,12 @@ func tooLarge(most int64) *Refusal {
 	return &Refusal{wire.TooMany, fmt.Sprintf("body above %d bytes", most), http.StatusRequestEntityTooLarge}
 }
 
-// maxRefusal bounds what is read of an answer that is no success.
+// maxRefusal bounds how much is read of an answer that reports a failure.
 const maxRefusal = 4 << 10
 
-// Check returns nil for a 2xx answer and else what it refuses, with the body
-// closed. An answer that is no refusal of this protocol, as a proxy's, is
-// Unavailable if it is 5xx or 429, and Malformed otherwise.
+// Check returns nil for a 2xx answer. Otherwise it closes the body and returns the refusal in
+// it. An answer without a refusal of this protocol, such as a proxy's, counts as Unavailable
+// if it is 5xx or 429, otherwise as Malformed.
 func Check(resp *http.Response) error {
 	if resp.StatusCode/100 == 2 {
 		return nil

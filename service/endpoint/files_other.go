@@ -2,5 +2,6 @@
 
 package endpoint
 
-// openFiles is how many files this process may have open; 0 if that is not known.
+// openFiles returns the number of files that this process may have open; 0 if that is not
+// known.
 func openFiles() uint64 { return 0 }

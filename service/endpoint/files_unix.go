@@ -4,11 +4,12 @@ package endpoint
 
 import "syscall"
 
-// openFiles is how many files this process may have open; 0 if that is not known.
+// openFiles returns the number of files that this process may have open; 0 if that is not
+// known.
 func openFiles() uint64 {
 	var l syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
 		return 0
 	}
-	return uint64(l.Cur) // FreeBSD's is signed
+	return uint64(l.Cur) // signed on FreeBSD
 }

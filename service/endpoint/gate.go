@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// A gate bounds connections, requests and bytes of bodies under way: in all, and
-// for each address. A caller is *unproven* until a handler says that it has shown
-// who it is (Prove). The unproven of one address have a share of each bound. Where
-// the share is full, a newcomer is let in, and who of them has been idle longest is
-// closed. So nobody can fill the room of others, neither from another address nor,
-// behind one NAT, from the same: the proven do not count there, and a newcomer
-// keeps its place until a whole share of others came after it.
+// gate bounds connections, requests and bytes of bodies under way, both in total and for each
+// address. A caller is *unproven* until a handler says that it has shown who it is (Prove).
+// The unproven callers of one address have a share of each bound. If the share is full and a
+// newcomer arrives, the one of them that has been idle longest is closed. So nobody can take
+// the room of others, whether from another address or from the same one behind a NAT: proven
+// callers do not count against the share, and a newcomer keeps its place until a whole share
+// of others has come after it.
 type gate struct {
 	mu     sync.Mutex
-	most   amounts // in all
-	share  amounts // of an address's unproven callers
+	most   amounts // limits in total
+	share  amounts // limits for the unproven callers of one address
 	used   amounts
-	rate   *bucket // of requests, over all callers; nil: no limit
-	ofRate float64 // an address's unproven callers' part of it
-	// ofBytes is how many bytes a second are read of those, their connections in equal
-	// parts; 0: no limit.
+	rate   *bucket // rate of requests over all callers; nil: no limit
+	ofRate float64 // the part of it for an address's unproven callers
+	// ofBytes is the number of bytes a second that are read from an address's unproven
+	// callers, divided equally among their connections; 0: no limit.
 	ofBytes float64
-	body    int64 // the largest
+	body    int64 // size of the largest body
 	all     map[netip.Prefix]*party
-	callers map[int]int  // connections of each that are proven
-	closed  atomic.Int64 // in favour of others
-	turned  atomic.Int64 // away, since there was no room
+	callers map[int]int  // number of proven connections of each caller
+	closed  atomic.Int64 // connections closed to make room for others
+	turned  atomic.Int64 // connections turned away because there was no room
 }
 
 // amounts counts connections, requests and bytes.
@@ -43,38 +43,39 @@ const (
 	bytesHeld
 )
 
-// party is the callers of one address.
+// party is all callers from one address.
 type party struct {
 	prefix           netip.Prefix
 	used, unproven   amounts
-	strangers, known list.List // of *guest, idle longest first
-	rate             *bucket   // of requests of strangers
+	strangers, known list.List // lists of *guest, idle longest first
+	rate             *bucket   // of strangers' requests
 }
 
-// guest is a connection.
+// guest is one connection.
 type guest struct {
 	gate   *gate
 	conn   net.Conn
 	party  *party
 	place  *list.Element
 	proven bool
-	caller int         // whose it is, if it is proven; nobody: of a peer
-	free   atomic.Bool // proven, for who does not hold the lock
+	caller int         // the caller, if it is proven; nobody for a peer
+	free   atomic.Bool // whether it is proven, for readers without the lock
 	gone   bool
-	until  time.Time // not closed for the next of its address
+	until  time.Time // until then it is not closed for a newcomer from its address
 	spoke  bool
 	used   amounts
 }
 
-// A newcomer is not closed for the next of its address within welcome, and not for
-// spoken after it has begun a handshake: enough for that and a request.
+// A newcomer is not closed for the next of its address within welcome. Once it has begun a
+// handshake it is not closed within spoken, which is long enough for the handshake and a
+// request.
 const (
 	welcome = 250 * time.Millisecond
 	spoken  = time.Second
 )
 
-// prefixOf is the address that a share is for: /24 of IPv4, /56 of IPv6. What is
-// no IP address, as a pipe, is one address.
+// prefixOf returns the network that one share is for: /24 of IPv4, /56 of IPv6. All callers
+// without an IP address, such as a pipe, are one network.
 func prefixOf(a net.Addr) netip.Prefix {
 	if a == nil {
 		return netip.Prefix{}
@@ -87,7 +88,7 @@ func prefixOf(a net.Addr) netip.Prefix {
 	if ip.Is4() {
 		bits = 24
 	}
-	p, _ := ip.Prefix(bits) // both fit
+	p, _ := ip.Prefix(bits) // cannot fail: both lengths fit
 	return p
 }
 
@@ -99,7 +100,7 @@ func newGate(most amounts, share float64) *gate {
 	return g
 }
 
-// arrive lets a connection in; nil if there is no room for it.
+// arrive lets a connection in; it returns nil if there is no room.
 func (g *gate) arrive(c net.Conn, now time.Time) *guest {
 	g.mu.Lock()
 	prefix := prefixOf(c.RemoteAddr())
@@ -134,8 +135,8 @@ func (me *guest) leave() {
 	me.gate.remove(me)
 }
 
-// take counts n more for a guest. Guests that have to give way are returned, to be
-// closed. The caller holds the lock.
+// take adds n to a guest's count. It returns the guests that have to give way, for the caller
+// to close. The caller holds the lock.
 func (g *gate) take(me *guest, what int, n int64, now time.Time) (closing []*guest, ok bool) {
 	for {
 		var out *guest
@@ -160,19 +161,20 @@ func (g *gate) take(me *guest, what int, n int64, now time.Time) (closing []*gue
 	}
 }
 
-// mostLooked bounds how many addresses are compared for one caller.
+// mostLooked bounds the number of addresses that are compared for one caller.
 const mostLooked = 1024
 
-// first is when the stranger who has been idle longest may be closed.
+// first returns the time from which the stranger that has been idle longest may be closed.
 func (p *party) first() time.Time { return p.strangers.Front().Value.(*guest).until }
 
-// crowded says who gives way where all room is taken: an unproven guest of the
-// address that has most of them, and of such the one idle longest; if there are none, a proven one of the address that
-// has most. An address does not make way for one that has as much as itself.
+// crowded returns who gives way when all room is taken. That is an unproven guest of the
+// address with the most unproven guests, and among them the one idle longest. If there are no
+// unproven guests it is a proven one of the address with the most. An address gives way only
+// to an address that has less than itself.
 func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
 	var strangers, known *party
 	looked := 0
-	for _, p := range g.all { // in a random order
+	for _, p := range g.all { // in random order
 		if looked++; looked > mostLooked {
 			break
 		}
@@ -186,7 +188,7 @@ func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
 	}
 	if strangers != nil {
 		if me.proven || strangers.unproven[what] > me.party.unproven[what]+1 {
-			now = time.Time{} // they have had more than their part
+			now = time.Time{} // they had more than their part, so no welcome protects them
 		}
 		if out := oldest(&strangers.strangers, me, what, now); out != nil {
 			return out
@@ -198,8 +200,8 @@ func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
 	return nil
 }
 
-// oldest is who has been idle longest among those that hold something, but for those
-// who have just come; at no time, nobody has.
+// oldest returns the guest that has been idle longest among those that hold something. It
+// skips guests that have just come; if now is the zero time it skips nobody.
 func oldest(l *list.List, me *guest, what int, now time.Time) *guest {
 	for e := l.Front(); e != nil; e = e.Next() {
 		if one := e.Value.(*guest); one != me && one.used[what] > 0 && (now.IsZero() || !now.Before(one.until)) {
@@ -218,7 +220,7 @@ func (g *gate) add(me *guest, what int, n int64) {
 	}
 }
 
-// give counts n less.
+// give subtracts n from a count.
 func (g *gate) give(me *guest, what int, n int64) {
 	if !me.gone {
 		g.add(me, what, -n)
@@ -249,16 +251,15 @@ func (me *guest) list() *list.List {
 	return &me.party.strangers
 }
 
-// tidy forgets an address that nobody comes from. What its callers may still ask
-// for is not forgotten sooner.
+// tidy forgets an address without callers, but not before its rate is full again.
 func (g *gate) tidy(p *party) {
 	if p.used == (amounts{}) && (p.rate == nil || p.rate.full(time.Now())) {
 		delete(g.all, p.prefix)
 	}
 }
 
-// forget forgets all such addresses, also those whose rate is used up: their number
-// is bounded.
+// forget forgets all addresses without callers, even if their rate is used up, because their
+// number is bounded.
 func (g *gate) forget() {
 	for prefix, p := range g.all {
 		if p.used == (amounts{}) {
@@ -270,18 +271,18 @@ func (g *gate) forget() {
 func (g *gate) close(out []*guest) {
 	for _, one := range out {
 		g.closed.Add(1)
-		_ = one.conn.Close() // it frees what its handlers hold
+		_ = one.conn.Close() // closing frees what its handlers hold
 	}
 }
 
-// busy moves a guest to the end of those who give way.
+// busy moves a guest to the end of the queue of those that give way.
 func (me *guest) busy() {
 	if !me.gone {
 		me.list().MoveToBack(me.place)
 	}
 }
 
-// speak notes that a handshake has begun.
+// speak records that a handshake has begun.
 func (me *guest) speak(now time.Time) {
 	me.gate.mu.Lock()
 	defer me.gate.mu.Unlock()
@@ -291,17 +292,18 @@ func (me *guest) speak(now time.Time) {
 	}
 }
 
-// mostOfOne is how many connections of a caller are counted apart from strangers.
+// mostOfOne is the number of a caller's connections that do not count among strangers'.
 const mostOfOne = 16
 
-// mostBodies is how many of the largest bodies are held of a connection that is proven:
-// with mostOfOne connections, half of maxHeld for bodies of a mebibyte.
+// mostBodies is the number of largest bodies that may be held for a proven connection: with
+// mostOfOne connections, half of maxHeld if bodies have a mebibyte.
 const mostBodies = 2
 
-// nobody stands for callers whose connections are not counted: peers.
+// nobody stands for callers whose connections are not counted, which are peers.
 const nobody = -1
 
-// prove counts a guest apart from strangers, unless its caller has enough that are.
+// prove stops counting a guest among strangers, unless its caller has mostOfOne proven
+// connections already.
 func (me *guest) prove(caller int) {
 	g := me.gate
 	g.mu.Lock()
@@ -326,18 +328,18 @@ func (me *guest) prove(caller int) {
 	me.place = me.party.known.PushBack(me)
 }
 
-// visit is a request.
+// visit is one request.
 type visit struct {
 	guest *guest // nil in tests of handlers
 	peer  string
-	held  int64 // bytes
+	held  int64 // bytes of its body held
 
-	slow  *time.Timer // until the body is cut; nil: never
+	slow  *time.Timer // time until the body is cut off; nil: never
 	body  sync.Mutex
-	whole bool // the body is there, or not waited for any more
+	whole bool // the body has arrived, or is no longer waited for
 }
 
-// arrived says that nothing is waited for of the body.
+// arrived records that the body is no longer waited for.
 func (v *visit) arrived() {
 	if v.slow == nil {
 		return
@@ -350,7 +352,7 @@ func (v *visit) arrived() {
 
 const overRate = "over the server's rate"
 
-// begin counts a request. It is an error text if there is no room for it.
+// begin counts a request. It returns an error text if there is no room for it.
 func (v *visit) begin(now time.Time) string {
 	me := v.guest
 	if me == nil {
@@ -374,9 +376,9 @@ func (v *visit) begin(now time.Time) string {
 	return why
 }
 
-// pace takes from the rate of requests, and from a stranger's address's part of it.
-// From however many addresses strangers come, they leave half of a burst to the
-// proven, unless they may have all.
+// pace takes one from the rate of requests and, for a stranger, from its address's part of
+// it. Strangers leave half of a burst to proven callers, from however many addresses they
+// come, unless they may have all of it.
 func (g *gate) pace(me *guest, now time.Time) bool {
 	if g.rate == nil {
 		return true
@@ -396,7 +398,7 @@ func (g *gate) pace(me *guest, now time.Time) bool {
 	return g.rate.take(now, left)
 }
 
-// end is a request's end: its bytes are given back.
+// end gives back a request's bytes at its end.
 func (v *visit) end() {
 	v.arrived()
 	me := v.guest
@@ -417,19 +419,19 @@ func visitOf(ctx context.Context) *visit {
 	return v
 }
 
-// Prove says of a request, by its context, that its caller has shown that it is one of those whom the
-// server is for: which, by a number of at least 0. From then on its connection is not counted among
-// strangers', if it has few others.
+// Prove records that the caller of a request, found by its context, has shown that it is one
+// of the server's own callers, with a number of at least 0. From then on its connection does
+// not count among strangers', if it has few others.
 func Prove(ctx context.Context, caller int) {
 	if v := visitOf(ctx); v != nil && v.guest != nil {
 		v.guest.prove(caller)
 	}
 }
 
-// Hold counts n bytes that have arrived of a request's body (its context says whose), until the request
-// ends. It returns false if there is no room: strangers have a share for each
-// address, and those of them give way who have been idle longest. One goroutine of
-// a request calls it.
+// Hold counts n bytes that have arrived of a request's body, found by its context, until the
+// request ends. It returns false if there is no room: strangers have a share for each
+// address, and those of them that have been idle longest give way. Only one goroutine of a
+// request may call it.
 func Hold(ctx context.Context, n int64) bool {
 	v := visitOf(ctx)
 	if v == nil || v.guest == nil {
@@ -468,21 +470,22 @@ func (l *gateListener) Accept() (net.Conn, error) {
 	}
 }
 
-// guestConn is a connection through a gate. What a stranger sends on it, pings as
-// well as reports, is read no faster than its part of its address's bytes a second:
-// all of it costs time.
+// guestConn is a connection through a gate. Whatever a stranger sends on it, pings as well as
+// reports, is read no faster than its part of its address's bytes a second, because handling
+// it costs time.
 type guestConn struct {
 	net.Conn
 	guest *guest
-	read  int // of who reads: one at a time
+	read  int // used by the reader only, one at a time
 	once  sync.Once
 	ended chan struct{}
 }
 
 const (
-	// firstRead is what is read of a connection at once: a handshake and some requests.
+	// firstRead is the number of bytes read from a connection without waiting: a handshake
+	// and some requests.
 	firstRead = 8 << 10
-	// readAtOnce is what is read of a stranger's from then on, between waits.
+	// readAtOnce is the number of bytes that are then read from a stranger between waits.
 	readAtOnce = 2 << 10
 )
 
@@ -509,7 +512,7 @@ func (c *guestConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// wait is how long n bytes take of a stranger.
+// wait returns how long a stranger has to wait for n bytes.
 func (me *guest) wait(n int) time.Duration {
 	me.gate.mu.Lock()
 	defer me.gate.mu.Unlock()
@@ -522,7 +525,7 @@ func (c *guestConn) Close() error {
 	return c.Conn.Close()
 }
 
-// guestOf finds the guest of a connection that TLS may be around.
+// guestOf returns the guest of a connection, also through TLS.
 func guestOf(c net.Conn) *guest {
 	if outer, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = outer.NetConn()
@@ -533,8 +536,8 @@ func guestOf(c net.Conn) *guest {
 	return nil
 }
 
-// LimitListener bounds the connections of a listener on this machine: one more
-// closes who has been idle longest.
+// LimitListener bounds the connections of a listener on this machine: one more closes the one
+// that has been idle longest.
 func LimitListener(l net.Listener, most int) net.Listener {
 	return &gateListener{l, newGate(amounts{int64(most), int64(most), 0}, 1)}
 }

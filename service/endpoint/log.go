@@ -14,14 +14,14 @@ import (
 
 const withheld = "withheld"
 
-// NewLogger returns a logger of JSON lines. What names a client is withheld even
-// where a caller logs it by mistake: addresses, ids of clients and reports,
-// requests, and the far ends in the texts of network errors.
+// NewLogger returns a logger of JSON lines. It withholds everything that names a client, even
+// if a caller logs it by mistake: addresses, ids of clients and reports, requests, and the
+// remote ends in the texts of network errors.
 func NewLogger(w io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: scrub}))
 }
 
-// far is the remote side in the text of a net.OpError, or of an HTTP server.
+// far matches the remote side in the text of a net.OpError, or of an HTTP server.
 var far = regexp.MustCompile(`(->|from |dial tcp |serving )(\[[0-9a-fA-F:.%\w]+\]|[0-9]{1,3}(\.[0-9]{1,3}){3})(:[0-9]+)?`)
 
 func scrub(_ []string, a slog.Attr) slog.Attr {

@@ -19,13 +19,13 @@ import (
 	"time"
 )
 
-// Pin is the SHA-256 of a certificate's SubjectPublicKeyInfo: it names a key,
-// whoever has signed for it.
+// Pin is the SHA-256 of a certificate's SubjectPublicKeyInfo. It names a key, whoever signed
+// its certificate.
 type Pin [sha256.Size]byte
 
 const pinPrefix = "sha256:"
 
-// String is "sha256:" and the pin in base64.
+// String returns "sha256:" and the pin in base64.
 func (p Pin) String() string { return pinPrefix + base64.StdEncoding.EncodeToString(p[:]) }
 
 // ParsePin is the inverse of String.
@@ -42,12 +42,12 @@ func ParsePin(text string) (p Pin, err error) {
 // PinOf returns a certificate's pin.
 func PinOf(c *x509.Certificate) Pin { return sha256.Sum256(c.RawSubjectPublicKeyInfo) }
 
-// ErrNotPinned is wrapped where a peer shows another key than those that are pinned.
+// ErrNotPinned is wrapped if a peer shows a key that is not pinned.
 var ErrNotPinned = errors.New("endpoint: the peer's key is not pinned")
 
-// verifyPins accepts a connection to any of the pinned keys. Names and dates of
-// the certificate are not looked at: the key is what was agreed on, and it is
-// given up by taking its pin out of the configuration.
+// verifyPins accepts a connection to any of the pinned keys. It ignores names and dates of
+// the certificate: the parties agreed on the key, and give it up by removing its pin from the
+// configuration.
 func verifyPins(pins []Pin) func(tls.ConnectionState) error {
 	pins = slices.Clone(pins)
 	return func(s tls.ConnectionState) error {

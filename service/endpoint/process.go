@@ -7,7 +7,7 @@ import (
 
 var started = time.Now()
 
-// processMetrics says how the process is, from the runtime's own counts.
+// processMetrics describes the process by the runtime's own counts.
 func processMetrics() []Metric {
 	samples := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}}

@@ -30,69 +30,71 @@ const (
 	// unproven callers of one address may have: 1,250 connections by default.
 	DefaultShare = 1.0 / 8
 
-	headerTimeout = 10 * time.Second // of the TLS handshake as well
-	idleTimeout   = 90 * time.Second // above that of clients, who close first
+	headerTimeout = 10 * time.Second // also for the TLS handshake
+	idleTimeout   = 90 * time.Second // longer than clients', so that clients close first
 	maxHeader     = 8 << 10
 
-	// A body has bodyGrace, and the time that it takes at minRate bytes a second.
+	// A body may take bodyGrace, plus the time that it takes at minRate bytes a second.
 	bodyGrace = 10 * time.Second
 	minRate   = 4 << 10
 
-	// One connection may carry many requests, as polls that wait: so many for each
-	// connection that is allowed, and no fewer than minRequests, are served at a time.
+	// One connection may carry several requests, such as polls that wait. A server serves
+	// requestsPerConn requests at a time for each allowed connection, and at least
+	// minRequests.
 	requestsPerConn = 2
 	minRequests     = 256
 
-	// The connections of one server have one of filesPart of the files that this process
-	// may have open: there are two servers, and the store needs some.
+	// One server may use 1/filesPart of the files that this process may have open for
+	// connections: there are two servers, and the store needs some.
 	filesPart = 3
 
-	// maxHeld bounds the bytes of bodies that strangers have sent and that are not
-	// judged yet (Hold).
+	// maxHeld bounds the bytes of bodies that strangers have sent and that are not yet judged
+	// (Hold).
 	maxHeld = 64 << 20
 
-	// A connection that takes no answers is closed after unread: HTTP/2 keeps thousands
-	// of them, those to pings too.
+	// A connection that does not take answers is closed after unread: HTTP/2 keeps thousands
+	// of answers, those to pings too.
 	unread = 5 * time.Second
 
-	// maxRead is the bytes a second that an address's strangers have their share of.
+	// maxRead is the number of bytes a second of which an address's strangers have their
+	// share.
 	maxRead = 16 << 20
 
-	// HTTP/2: streams of a connection, and the least buffers that there may be. A
-	// frame's buffer is made when its length is announced, so no frame is larger than
-	// any peer may send unasked. Some refusals are net/http's own, as of a header above
-	// maxHeader: whoever takes none in holds them, and only the streams of a connection
-	// bound how many.
+	// HTTP/2 limits: streams of a connection, and the smallest possible buffers. A frame's
+	// buffer is allocated when its length is announced, so no frame may be larger than the
+	// size that any peer may send unasked. net/http makes some refusals itself, for instance
+	// of a header above maxHeader, and holds them while the caller does not read; only the
+	// streams of a connection bound their number.
 	maxStreams   = 8
 	peerStreams  = 32
 	streamBuffer = 64 << 10
 	frameBuffer  = 16 << 10
 )
 
-// ServerConfig is an HTTPS server. Address, Certificate and Handler are required.
+// ServerConfig configures an HTTPS server. Address, Certificate and Handler are required.
 type ServerConfig struct {
-	Name        string // in logs
+	Name        string // the server's name in logs
 	Address     string
 	Certificate tls.Certificate
-	// Peers names the keys that may connect; others fail in the handshake. nil
-	// asks for no certificate. Peer returns the name of a request's peer.
+	// Peers lists the keys that may connect; others fail in the handshake. nil: no
+	// certificate is asked for. Peer returns the name of a request's peer.
 	Peers    map[string][]Pin
 	Handler  http.Handler
-	MaxBody  int64         // of a request; default 1 MiB
-	MaxConns int           // open at a time; default 10,000. A third of the open files that the system allows, if that is less
-	Share    float64       // of all limits, for an address's unproven callers; default 1/8
+	MaxBody  int64         // bytes of a request's body; default 1 MiB
+	MaxConns int           // connections open at a time; default 10,000, or a third of the open files that the system allows if that is less
+	Share    float64       // part of all limits for an address's unproven callers; default 1/8
 	Rate     float64       // requests a second over all callers; 0: no limit
 	Burst    int           // above the rate; default one second's worth
-	MaxWait  time.Duration // longest a handler may hold a request back; default 60 s
-	// Transfer is how long a body may take in either direction, at most. Default 60 s.
+	MaxWait  time.Duration // longest time that a handler may hold a request back; default 60 s
+	// Transfer is the longest time that a body may take in either direction. Default 60 s.
 	Transfer time.Duration
-	Grace    time.Duration // for requests under way at a stop; default 10 s
+	Grace    time.Duration // time for requests under way at a stop; default 10 s
 	Log      *slog.Logger  // Required.
 
-	bodyGrace time.Duration // tests have less of it
+	bodyGrace time.Duration // shorter in tests
 }
 
-// Server serves until its context ends.
+// Server serves requests until its context ends.
 type Server struct {
 	config   ServerConfig
 	http     *http.Server
@@ -120,7 +122,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
 	c.MaxConns = cmp.Or(c.MaxConns, DefaultMaxConns)
 	c.Share = cmp.Or(c.Share, DefaultShare)
-	share := max(1, int64(c.Share*float64(c.MaxConns))) // of what is configured, for that is what clients need
+	share := max(1, int64(c.Share*float64(c.MaxConns))) // a share of the configured number, because that is what clients need
 	if most := openFiles() / filesPart; most > 0 && most < uint64(c.MaxConns) {
 		c.Log.Info("fewer connections are let in than configured: the system allows too few open files (ulimit -n)", "server", c.Name, "connections", most, "configured", c.MaxConns)
 		c.MaxConns = int(most)
@@ -133,9 +135,9 @@ func NewServer(c ServerConfig) (*Server, error) {
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gate = newGate(amounts{int64(c.MaxConns), max(minRequests, requestsPerConn*int64(c.MaxConns)), maxHeld}, c.Share)
 	share = min(share, int64(c.MaxConns))
-	s.gate.share[connections], s.gate.share[requests] = share, share // a poll each
+	s.gate.share[connections], s.gate.share[requests] = share, share // one poll for each connection
 	s.gate.ofBytes, s.gate.body = c.Share*maxRead, c.MaxBody
-	s.gate.share[bytesHeld] = max(s.gate.share[bytesHeld], c.MaxBody) // one body at least
+	s.gate.share[bytesHeld] = max(s.gate.share[bytesHeld], c.MaxBody) // room for at least one body
 	if c.Rate > 0 {
 		s.gate.rate = newBucket(c.Rate, float64(cmp.Or(c.Burst, int(max(1, c.Rate)))))
 	}
@@ -143,9 +145,9 @@ func NewServer(c ServerConfig) (*Server, error) {
 		Handler: s.limit(c.Handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ReadTimeout: c.Transfer, WriteTimeout: c.MaxWait + c.Transfer,
 		TLSConfig: serverTLS(c),
-		// net/http would answer OPTIONS * itself, and count it nowhere.
+		// net/http would answer OPTIONS * itself and count it nowhere.
 		DisableGeneralOptionsHandler: true,
-		// Its lines hold addresses: they are counted, not kept.
+		// The server's log lines contain addresses, so they are counted and not kept.
 		ErrorLog: log.New(counter{&s.counts.connection}, "", 0),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: frameBuffer,
 			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: unread},
@@ -172,7 +174,7 @@ func serverTLS(c ServerConfig) *tls.Config {
 		if g := guestOf(hello.Conn); g != nil {
 			g.speak(time.Now())
 		}
-		return nil, nil // this one
+		return nil, nil // keep this configuration
 	}
 	if c.Peers != nil {
 		var all []Pin
@@ -188,8 +190,8 @@ func serverTLS(c ServerConfig) *tls.Config {
 // Addr returns the address that is listened on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Run serves until ctx ends, lets requests under way finish within Grace, and
-// returns nil. Requests that only read, as long polls, end at once.
+// Run serves until ctx ends, lets requests under way finish within Grace, and returns nil.
+// Requests that only read, such as long polls, end at once.
 func (s *Server) Run(ctx context.Context) error {
 	s.config.Log.Info("listening", "server", s.config.Name, "address", s.Addr().String())
 	done := make(chan error, 1)
@@ -207,9 +209,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// settle is how long answers have to reach their connections once no handler
-// runs. Connections on which nobody asked anything would else be waited for until
-// Grace is over: a client's second connection may be one.
+// settle is the time for answers to reach their connections after the last handler has
+// returned. Without it, connections on which nobody asked anything would be waited for until
+// Grace is over; a client's second connection may be one.
 const settle = 500 * time.Millisecond
 
 func (s *Server) shutdown() error {
@@ -246,7 +248,7 @@ func (s *Server) Close() error {
 	return s.listener.Close()
 }
 
-// limit is what every request passes first.
+// limit wraps every handler with the limits.
 func (s *Server) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.active.Add(1)
@@ -260,7 +262,7 @@ func (s *Server) limit(next http.Handler) http.Handler {
 				panic(p)
 			}
 			s.counts.panics.Add(1)
-			// Neither the value nor the request: they may hold a client's data.
+			// Log neither the value nor the request: both may hold a client's data.
 			s.config.Log.Error("panic in a handler", "server", s.config.Name, "type", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			panic(http.ErrAbortHandler)
 		}()
@@ -279,7 +281,7 @@ func (s *Server) limit(next http.Handler) http.Handler {
 				reason = wire.TooMany
 			}
 			if r.ProtoMajor == 2 && v.guest != nil && !v.guest.free.Load() {
-				// Without a body, which could wait for a stranger to take it in.
+				// The answer has no body, which could wait for a stranger to read it.
 				w.Header().Set("Retry-After", "1")
 				w.WriteHeader(Status(reason))
 				return
@@ -294,7 +296,7 @@ func (s *Server) limit(next http.Handler) http.Handler {
 			return
 		}
 		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0 {
-			Refuse(w, wire.Malformed, "a question has no body") // it would wait in memory for who reads it
+			Refuse(w, wire.Malformed, "a question has no body") // a body would wait in memory until somebody reads it
 			return
 		}
 		s.body(w, r, v)
@@ -308,7 +310,7 @@ func (s *Server) limit(next http.Handler) http.Handler {
 		r = r.WithContext(ctx)
 		next.ServeHTTP(w, r)
 		if r.ProtoMajor == 2 && v.guest != nil && !v.guest.free.Load() {
-			// Whoever does not take the answer in has a request under way.
+			// A caller that does not read the answer keeps its request under way.
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
@@ -319,7 +321,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, v *visit) {
 	control := http.NewResponseController(w)
 	if r.Body == nil || r.Body == http.NoBody {
 		if r.ProtoMajor < 2 {
-			_ = control.SetReadDeadline(time.Time{}) // a test's recorder has none
+			_ = control.SetReadDeadline(time.Time{}) // fails for a test's recorder, which has no deadlines
 		}
 		return
 	}
@@ -328,16 +330,16 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, v *visit) {
 		size = s.config.MaxBody
 	}
 	b := &timedBody{ReadCloser: http.MaxBytesReader(w, r.Body, s.config.MaxBody), visit: v, one: r.ProtoMajor < 2, control: control}
-	// The server's own deadline is Transfer. Over HTTP/2 each that is set is a message
-	// between goroutines, so an earlier one is set when it has passed.
+	// The server's own deadline is Transfer. Over HTTP/2 each deadline costs a message
+	// between goroutines, so an earlier one is set by a timer, only when it has passed.
 	if d := s.config.bodyGrace + time.Duration(size)*time.Second/minRate; d < s.config.Transfer {
 		v.slow = time.AfterFunc(d, b.cut)
 	}
 	r.Body = b
 }
 
-// timedBody ends the deadlines for reading once the body is there: over HTTP/1, they
-// would end a handler that waits.
+// timedBody ends the deadlines for reading once the body has arrived. Over HTTP/1 they would
+// end a handler that waits.
 type timedBody struct {
 	io.ReadCloser
 	visit   *visit
@@ -356,11 +358,11 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cut ends a body that is too slow.
+// cut ends a body that comes too slowly.
 func (b *timedBody) cut() {
 	b.visit.body.Lock()
 	defer b.visit.body.Unlock()
-	if !b.visit.whole { // the writer is the handler's, and there while it runs
+	if !b.visit.whole { // the writer belongs to the handler and exists while it runs
 		_ = b.control.SetReadDeadline(time.Unix(1, 0))
 	}
 }
@@ -390,12 +392,12 @@ func Peer(r *http.Request) string {
 	return ""
 }
 
-// WithPeer is for tests of handlers: a request as a named peer would send it.
+// WithPeer is for tests of handlers: it returns a request as a named peer would send it.
 func WithPeer(r *http.Request, name string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), visitKey{}, &visit{peer: name}))
 }
 
-// Metrics are the server's own counts.
+// Metrics returns the server's own counts.
 func (s *Server) Metrics() []Metric {
 	label := []Label{{"server", s.config.Name}}
 	one := func(name, help string, v *atomic.Int64) Metric {
@@ -411,7 +413,7 @@ func (s *Server) Metrics() []Metric {
 	}
 }
 
-// counter counts lines and forgets them.
+// counter counts the lines written to it and forgets them.
 type counter struct{ n *atomic.Int64 }
 
 func (c counter) Write(p []byte) (int, error) {
@@ -429,7 +431,7 @@ type bucket struct {
 
 func newBucket(rate, burst float64) *bucket { return &bucket{rate: rate, burst: burst, level: burst} }
 
-// take takes one, if no less than left remains.
+// take takes one token, if at least left tokens remain after it.
 func (b *bucket) take(now time.Time, left float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -444,7 +446,7 @@ func (b *bucket) take(now time.Time, left float64) bool {
 	return true
 }
 
-// full says whether nothing is missing: a new bucket would be the same.
+// full says whether the bucket is full, that is, the same as a new one.
 func (b *bucket) full(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

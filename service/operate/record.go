@@ -25,7 +25,7 @@ type recorder struct {
 	file  *os.File
 	out   *bufio.Writer
 	round int64
-	place int64 // the last
+	place int64 // the last charged round
 	bytes []byte
 }
 

@@ -96,5 +96,5 @@ func (s *Service) serveEnrolment(w http.ResponseWriter, r *http.Request) {
 func writeBytes(w http.ResponseWriter, b []byte) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
-	_, _ = w.Write(b) // who asked may be gone
+	_, _ = w.Write(b) // fails if the caller has gone
 }

@@ -46,7 +46,7 @@ func keyEpoch(task [32]byte) string { return "epoch." + hex.EncodeToString(task[
 // lastRound is the highest round of a task that was opened.
 type lastRound struct {
 	Round        int64  `json:"round"`
-	Announcement string `json:"announcement"` // its name
+	Announcement string `json:"announcement"` // the task's name
 }
 
 // open makes an announced round durable. The same announcement finds what it did

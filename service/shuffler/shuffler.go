@@ -226,7 +226,7 @@ func (s *Service) refuse(w http.ResponseWriter, err error) {
 	endpoint.Refuse(w, wire.Unavailable, "")
 }
 
-// Ready says why requests cannot be served now; nil if they can.
+// Ready returns why requests cannot be served now; nil if they can.
 func (s *Service) Ready(ctx context.Context) error {
 	if !s.running.Load() || s.enrolment.Load() == nil {
 		return errors.New("shuffler: not started")

@@ -15,14 +15,14 @@ import (
 	"github.com/riffle-dp/riffle/internal/durable"
 )
 
-// serverLog takes the embedded server's errors and warnings. Nothing is printed: the
-// last one goes into the errors of the calls that fail because of it.
+// serverLog collects the embedded server's errors and warnings. Nothing is printed; the last
+// one is added to the errors of the calls that fail because of it.
 type serverLog struct {
 	mu   sync.Mutex
 	last string
 	full bool
-	// filled ends when full is set: the server leaves the write that met the
-	// full disk without an answer.
+	// filled ends when full is set, because the server never answers the write that met the
+	// full disk.
 	filled context.Context
 	fill   context.CancelFunc
 }
@@ -58,8 +58,8 @@ func (l *serverLog) lastError() (text string, full bool) {
 	return l.last, l.full
 }
 
-// startServer locks the directory and starts a server that listens to nobody,
-// prints nothing and leaves signals to the program.
+// startServer locks the directory and starts a server that listens to nobody, prints nothing
+// and handles no signals.
 func (s *Store) startServer() (err error) {
 	dir := s.config.Dir
 	if err := refuseClustered(dir); err != nil {
@@ -74,7 +74,7 @@ func (s *Store) startServer() (err error) {
 	if err := s.finishInterrupted(); err != nil {
 		return err
 	}
-	// Made here, so that the server does not choose the mode.
+	// The directory is made here so that the server does not choose its mode.
 	if err := os.MkdirAll(filepath.Join(dir, server.JetStreamStoreDir), 0o700); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
@@ -99,8 +99,8 @@ func (s *Store) startServer() (err error) {
 	return nil
 }
 
-// refuseClustered looks for what a clustered server leaves: its own group, or
-// those of replicated streams.
+// refuseClustered fails if a clustered server has used the directory: it looks for the
+// server's own group, and for those of replicated streams.
 func refuseClustered(dir string) error {
 	found, err := filepath.Glob(filepath.Join(globEscape(dir), server.JetStreamStoreDir, "*", "_js_", "*"))
 	if err != nil {
@@ -120,8 +120,8 @@ func globEscape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// awaitRemoval returns when a deleted stream's files are gone, which the
-// server does in the background, and the removal is on disk.
+// awaitRemoval waits until a deleted stream's files are gone, which the server removes in the
+// background, and the removal is on disk.
 func (s *Store) awaitRemoval(name string) error {
 	dir := s.streamDir(name)
 	parent := filepath.Dir(dir)

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What callers branch on.
+// Errors that callers branch on.
 var (
 	ErrExists    = errors.New("exists already")
 	ErrConflict  = errors.New("was changed by another")
@@ -27,14 +27,15 @@ var (
 	ErrHeld      = errors.New("lease is held")
 	ErrDamaged   = errors.New("store is damaged")
 	ErrTooLarge  = errors.New("too large")
-	// ErrFull: no space, and nothing was acknowledged. After a full disk an
-	// embedded store takes no writes until it is opened again.
+	// ErrFull means that there was no space and that nothing was acknowledged. After a full
+	// disk an embedded store takes no writes until it is opened again.
 	ErrFull = errors.New("no space left in the store")
-	// ErrUnavailable: no answer in time. The write may or may not have been stored.
+	// ErrUnavailable means that no answer came in time. The write may or may not have been
+	// stored.
 	ErrUnavailable = errors.New("store does not answer")
 )
 
-// ErrNoStore is ErrNotFound of a whole store.
+// ErrNoStore is the ErrNotFound for a whole store.
 var ErrNoStore error = noStore{}
 
 type noStore struct{}
@@ -45,7 +46,7 @@ func (noStore) Error() string {
 
 func (noStore) Is(target error) bool { return target == ErrNotFound }
 
-// Codes of JetStream that its client does not name.
+// JetStream error codes that its client does not name.
 const (
 	codeAccountFull    = 10002
 	codeNoPeers        = 10005
@@ -58,7 +59,7 @@ const (
 	codeTooManyPending = 10167
 )
 
-// fail says what failed and turns the broker's errors into ours.
+// fail adds what failed to the broker's error and maps it to ours.
 func (s *Store) fail(what string, err error) error {
 	if err == nil {
 		return nil
@@ -107,8 +108,7 @@ func (s *Store) fail(what string, err error) error {
 	return fmt.Errorf("store: %s: %w", what, err)
 }
 
-// unreached says that a request was certainly not carried out and may be
-// sent again.
+// unreached says whether a request was certainly not carried out and may be sent again.
 func unreached(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
@@ -122,7 +122,7 @@ func unreached(err error) bool {
 		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrNoServers)
 }
 
-// unanswered says that it is not known whether a request was carried out.
+// unanswered says whether it is unknown if a request was carried out.
 func unanswered(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
@@ -137,13 +137,14 @@ func unanswered(err error) bool {
 // patience bounds the retries of one operation.
 func (s *Store) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	if s.server != nil {
-		// Nobody else brings an embedded server back.
+		// An embedded server that has stopped does not come back, so retrying longer is
+		// useless.
 		return context.WithTimeout(ctx, min(s.config.Timeout, 2*attemptTimeout))
 	}
 	return context.WithTimeout(ctx, s.config.Timeout)
 }
 
-// hopeless says that an embedded server has given up.
+// hopeless says whether an embedded server has given up.
 func (s *Store) hopeless() bool {
 	return s.nc.IsClosed() || s.server != nil && !s.server.JetStreamEnabled()
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Entry is a value with its revision. Revisions of a store only grow, over all
-// keys, and also over a migration.
+// Entry is a value with its revision. Revisions of a store only grow, over all keys and over
+// migrations.
 type Entry struct {
 	Key      string
 	Value    []byte
@@ -78,7 +78,7 @@ func (s *Store) erase(ctx context.Context, key string, revision uint64) error {
 	if err != nil {
 		return err
 	}
-	// By sequence: had the key changed since, this one would not be found.
+	// The deletion is by sequence: it fails if the key has changed since.
 	_, err = retry(ctx, s, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, h.SecureDeleteMsg(ctx, e.Revision-s.marker().Base)
 	})
@@ -88,7 +88,7 @@ func (s *Store) erase(ctx context.Context, key string, revision uint64) error {
 	now, getErr := s.get(ctx, key)
 	switch {
 	case errors.Is(getErr, ErrNotFound):
-		return nil // gone, by this call or another's
+		return nil // deleted, by this call or another's
 	case getErr == nil && now.Revision != e.Revision:
 		return fmt.Errorf("store: delete key %s: %w", key[2:], ErrConflict)
 	}
@@ -102,8 +102,8 @@ func (s *Store) Keys(ctx context.Context, prefix string) ([]string, error) {
 
 func (s *Store) kvSubject(key string) string { return s.config.Domain + ".kv." + key }
 
-// filter is the narrowest subject that all keys of a prefix are below: the server
-// lists no others.
+// filter returns the narrowest subject above all keys of a prefix, so that the server lists
+// no others.
 func filter(root, prefix string) string {
 	return root + prefix[:strings.LastIndexByte(prefix, '.')+1] + ">"
 }
@@ -139,7 +139,7 @@ func (s *Store) keys(ctx context.Context, space, prefix string) ([]string, error
 	return keys, nil
 }
 
-// get and put work on the spaces k. (users' keys), l. (leases) and m. (marker).
+// get and put work on the key spaces k. (users' keys), l. (leases) and m. (marker).
 func (s *Store) get(ctx context.Context, key string) (Entry, error) {
 	h, err := s.fixed(ctx, s.kvName())
 	if err != nil {

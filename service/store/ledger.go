@@ -41,9 +41,9 @@ func (s *Store) ledgerInfo(ctx context.Context) (StreamInfo, error) {
 	return info, nil
 }
 
-// Append adds an entry after the one with sequence expectLast (0: the first
-// entry) and returns its sequence once it is durable. ErrConflict if the ledger
-// has gone on; the writer then has to read it again.
+// Append adds an entry after the one with sequence expectLast (0: no entry yet) and returns
+// its sequence once it is durable. It returns ErrConflict if the ledger has more entries; the
+// writer then has to read it again.
 func (l *Ledger) Append(ctx context.Context, expectLast uint64, data []byte) (uint64, error) {
 	done, err := l.s.writing()
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *Ledger) append(ctx context.Context, expectLast uint64, data []byte) (ui
 	return seq, err
 }
 
-// Read yields all entries in order. An error, also of a missing entry, ends it.
+// Read yields all entries in order. It stops at an error; a missing entry is one.
 func (l *Ledger) Read(ctx context.Context) iter.Seq2[LedgerEntry, error] {
 	return func(yield func(LedgerEntry, error) bool) {
 		info, err := l.s.ledgerInfo(ctx)

@@ -13,14 +13,14 @@ import (
 	"github.com/riffle-dp/riffle/internal/durable"
 )
 
-// Mark is the high-water mark of a ledger, kept in a file outside of NATS, best
-// on another disk. A ledger that was lost, restored from an old copy, or edited
-// does not agree with it. Whoever can write both can still roll both back.
+// Mark is the high-water mark of a ledger, kept in a file outside of NATS, best on another
+// disk. It disagrees with a ledger that was lost, restored from an old copy, or edited.
+// Somebody who can write both can still roll both back.
 type Mark struct {
-	Count  uint64            // entries, which is the last sequence
-	Digest [sha256.Size]byte // of the last entry, which chains them all; zero for none
-	// Epsilon is what the entries cost, for people to read. +Inf is allowed, NaN and
-	// below 0 are not.
+	Count  uint64            // number of entries, which is the last sequence
+	Digest [sha256.Size]byte // digest of the last entry, which chains them all; zero if there is none
+	// Epsilon is the cost of the entries, for people to read. It may be +Inf, but not NaN or
+	// below 0.
 	Epsilon float64
 }
 
@@ -91,8 +91,8 @@ func ReadMark(path string) (Mark, error) {
 	return parseMark(data)
 }
 
-// WriteMark replaces the mark durably. It refuses to lower one: a mark that
-// cannot be read, has more entries, or has as many but others, stays.
+// WriteMark replaces the mark durably. It refuses to lower one: a mark stays if it cannot be
+// read, has more entries, or has as many entries with another digest.
 func WriteMark(path string, m Mark) error {
 	switch old, err := ReadMark(path); {
 	case errors.Is(err, ErrNotFound):

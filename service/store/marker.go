@@ -16,8 +16,8 @@ import (
 	"github.com/riffle-dp/riffle/internal/durable"
 )
 
-// format is the version of the layout on disk. There is one so far; a later
-// program reads all earlier ones.
+// format is the version of the layout on disk. There is one so far; later programs must read
+// all earlier ones.
 const format = 1
 
 const (
@@ -28,12 +28,12 @@ const (
 // States of a store.
 const (
 	stateOpen      = "open"
-	stateReceiving = "receiving" // Migrate has not finished filling it
-	stateSealed    = "sealed"    // Migrate has moved it elsewhere
+	stateReceiving = "receiving" // Migrate is still filling it
+	stateSealed    = "sealed"    // Migrate has moved its content elsewhere
 )
 
-// marker says what a store is. It is a file of an embedded store and a value
-// of one in a cluster.
+// marker describes a store: its format, mode and state. It is a file of an embedded store and
+// a value in a cluster.
 type marker struct {
 	Format  int       `json:"format"`
 	ID      string    `json:"id"`
@@ -41,11 +41,11 @@ type marker struct {
 	Mode    string    `json:"mode"` // "standalone" or "cluster"
 	State   string    `json:"state"`
 	Created time.Time `json:"created"`
-	// Base is added to the broker's sequences to give revisions, so that they
-	// go on growing over a migration.
+	// Base is added to the broker's sequences to give revisions, so that revisions keep
+	// growing over a migration.
 	Base uint64 `json:"base,omitempty"`
-	// Peer is the ID of the other store of a migration, PeerPlace its
-	// directory or URL, Since the time.
+	// Peer is the ID of the other store of a migration, PeerPlace its directory or URL, and
+	// Since the time.
 	Peer      string    `json:"peer,omitempty"`
 	PeerPlace string    `json:"peer_place,omitempty"`
 	Since     time.Time `json:"since,omitzero"`
@@ -81,8 +81,8 @@ func strictJSON(data []byte, v any) error {
 	return nil
 }
 
-// checkFormat reads the version alone, since nothing else of a newer format
-// can be relied on.
+// checkFormat reads the version alone, because nothing else of a newer format can be relied
+// on.
 func checkFormat(what string, data []byte, newest int) error {
 	var v struct {
 		Format int `json:"format"`
@@ -136,7 +136,7 @@ func (m marker) encode() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// belongs says whether the marker is that of the configured store.
+// belongs returns an error unless the marker is that of the configured store.
 func (m marker) belongs(c Config, where string) error {
 	if m.Domain != c.Domain {
 		return fmt.Errorf("store: %s belongs to domain %q, not to %q", where, m.Domain, c.Domain)
@@ -147,7 +147,7 @@ func (m marker) belongs(c Config, where string) error {
 	return nil
 }
 
-// usable says whether the store may be used.
+// usable returns an error unless the store may be used.
 func (m marker) usable(where string) error {
 	switch m.State {
 	case stateSealed:
@@ -187,7 +187,7 @@ func (s *Store) readMarker(ctx context.Context) (marker, error) {
 	return parseMarker(e.Value)
 }
 
-// writeMarker replaces the marker. Only Init and Migrate do.
+// writeMarker replaces the marker. Only Init and Migrate call it.
 func (s *Store) writeMarker(ctx context.Context, m marker) error {
 	data, err := m.encode()
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Inventory counts and digests all a store holds.
+// Inventory holds counts and a digest of a store's whole content.
 type Inventory struct {
 	Ledger, Keys, Leases, Secrets, Streams, Messages, Objects uint64
-	// Digest is over names and contents of all of it, in order. It knows
-	// nothing of revisions, time stamps and replicas.
+	// Digest covers names and contents of everything, in order. It ignores revisions, time
+	// stamps and replicas.
 	Digest [sha256.Size]byte
 }
 
@@ -106,7 +106,7 @@ func (s *Store) digestStreams(ctx context.Context, h hash.Hash, v *Inventory) er
 	return nil
 }
 
-// digest writes name and data so that no two lists of them look alike.
+// digest hashes name and data so that different lists of them give different input.
 func digest(h hash.Hash, name string, data []byte) {
 	var n [16]byte
 	binary.BigEndian.PutUint64(n[:8], uint64(len(name)))
@@ -167,7 +167,7 @@ func Migrate(ctx context.Context, from, to *Store) (Inventory, error) {
 	if err != nil {
 		return Inventory{}, err
 	}
-	// Sealed first: never are both open.
+	// The old store is sealed first: never are both open.
 	if from.marker().State != stateSealed {
 		m := from.marker()
 		m.State, m.Peer, m.PeerPlace, m.Since = stateSealed, to.marker().ID, to.where(), time.Now().UTC()
@@ -180,7 +180,7 @@ func Migrate(ctx context.Context, from, to *Store) (Inventory, error) {
 	return copied, to.writeMarker(ctx, m)
 }
 
-// mayMigrate checks the states of both; done says that nothing is left to do.
+// mayMigrate checks the states of both stores; done says that nothing is left to do.
 func mayMigrate(ctx context.Context, from, to *Store) (done bool, err error) {
 	f, t := from.marker(), to.marker()
 	if f.Domain != t.Domain {
@@ -214,8 +214,8 @@ func mayMigrate(ctx context.Context, from, to *Store) (done bool, err error) {
 	return false, nil
 }
 
-// copyLedger adds what is missing. A ledger that is not a beginning of the old
-// one is left alone: entries are not taken back.
+// copyLedger adds the missing entries. If the new ledger is not a beginning of the old one it
+// stays as it is: entries are never taken back.
 func copyLedger(ctx context.Context, from, to *Store) error {
 	have := map[uint64][sha256.Size]byte{}
 	var last uint64
@@ -292,7 +292,7 @@ func copySecrets(ctx context.Context, from, to *Store) error {
 	for _, name := range names {
 		value, err := from.secret(ctx, name)
 		if errors.Is(err, ErrNotFound) {
-			continue // a stream without its message: never given out
+			continue // a stream without its message was never given out
 		}
 		if err != nil {
 			return err
@@ -334,8 +334,8 @@ func copyStreams(ctx context.Context, from, to *Store) error {
 	return nil
 }
 
-// copyStream goes on where an interrupted copy ended, and begins anew if what
-// is there is not a beginning of the old stream.
+// copyStream continues an interrupted copy. It begins anew if the new stream is not a
+// beginning of the old one.
 func copyStream(ctx context.Context, from, to *Store, name string) error {
 	h, err := from.js.Stream(ctx, from.logName(name))
 	if err != nil {
@@ -372,8 +372,8 @@ func copyStream(ctx context.Context, from, to *Store, name string) error {
 		if err != nil {
 			return err
 		}
-		// Not as the broker's id: it may have been used twice, further apart
-		// than the window.
+		// The id is not used as the broker's id: it may occur twice, further apart than the
+		// window.
 		msg.Header = nats.Header{copiedID: {m.ID}}
 		w := write{stream: to.logName(name), msg: msg, expect: lastOfStream, expectLast: m.Seq - 1}
 		seq, err := to.publish(ctx, w)
@@ -387,7 +387,7 @@ func copyStream(ctx context.Context, from, to *Store, name string) error {
 	return nil
 }
 
-// copiedID is the header with the id that a copied message had.
+// copiedID is the header with a copied message's original id.
 const copiedID = "Riffle-Id"
 
 func messageID(h nats.Header) string {
@@ -451,7 +451,7 @@ func copyObjects(ctx context.Context, from, to *Store) error {
 	return nil
 }
 
-// compareNames lists what is in from, and what is in to only.
+// compareNames returns the names in from, and those that are in to only.
 func compareNames(list func(*Store) ([]string, error), from, to *Store) (names, extra []string, err error) {
 	if names, err = list(from); err != nil {
 		return nil, nil, err

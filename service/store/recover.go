@@ -12,16 +12,15 @@ import (
 	"github.com/riffle-dp/riffle/internal/durable"
 )
 
-// A JetStream server writes a stream's meta.inf and then meta.sum, and to
-// delete a stream removes meta.inf before the rest. At start it leaves out a
-// stream that lacks either, with no more than a warning; and when a stream of
-// that name is created again, it takes the old blocks and a lone meta.inf for
-// its own, runs, and loses all of it at the next start (seen with 2.15.2). So
-// a kill inside CreateStream or DeleteStream must be finished before the server
-// starts, and every directory that is left must have become a stream.
+// A JetStream server writes a stream's meta.inf and then meta.sum. To delete a stream it
+// removes meta.inf before the rest. At start it leaves out a stream that lacks either file,
+// with a warning only. When a stream of that name is created again, the server takes the old
+// blocks and a lone meta.inf for its own, runs, and loses all of it at the next start (seen
+// with 2.15.2). So a CreateStream or DeleteStream that was killed must be finished before the
+// server starts, and every remaining directory must have become a stream.
 
-// finishInterrupted removes what an interrupted creation or deletion left, and
-// refuses anything else that the server would leave out.
+// finishInterrupted removes what an interrupted creation or deletion left. It refuses
+// everything else that the server would leave out.
 func (s *Store) finishInterrupted() error {
 	root := s.streamDir("")
 	entries, err := os.ReadDir(root)
@@ -46,7 +45,7 @@ func (s *Store) finishInterrupted() error {
 				return fmt.Errorf("store: %w", err)
 			}
 			written := slices.ContainsFunc(blocks, func(b string) bool { return hasBytes("", b) })
-			// Never deleted, and created before the marker.
+			// Such streams are created before the marker and never deleted.
 			forever := initialised && !strings.HasPrefix(e.Name(), s.logName("")) && !strings.HasPrefix(e.Name(), s.secretName(""))
 			deleting := !inf && sum
 			remove = !forever && (deleting || !written)

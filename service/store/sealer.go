@@ -8,17 +8,16 @@ import (
 	"sync/atomic"
 )
 
-// KeySize is that of a Sealer's key.
+// KeySize is the size of a Sealer's key in bytes.
 const KeySize = 32
 
-// SealOverhead is how many bytes Seal adds.
+// SealOverhead is the number of bytes that Seal adds.
 const SealOverhead = 12 + 16
 
-// Sealer encrypts what lies on disk for the time of a round with AES-256-GCM.
-// Nonces are 96 random bits: several processes share a round's key and a
-// restart must not repeat a counter. 2^32 blocks, 280 TB, collide with
-// probability below 2^-32; a Sealer refuses more. A Sealer is safe for
-// concurrent use and does not print its key.
+// Sealer encrypts what is on disk during a round with AES-256-GCM. Nonces are 96 random bits,
+// because several processes share a round's key and a restart must not repeat a counter. 2^32
+// blocks, 280 TB, collide with probability below 2^-32; a Sealer refuses more. A Sealer is
+// safe for concurrent use and does not print its key.
 type Sealer struct {
 	aead  cipher.AEAD
 	count atomic.Uint64
@@ -40,8 +39,8 @@ func NewSealer(key []byte) (*Sealer, error) {
 	return &Sealer{aead: aead}, nil
 }
 
-// Seal appends the sealed plaintext to dst. The context says what it is and
-// where it belongs, such as stream and block; Open needs the same.
+// Seal appends the sealed plaintext to dst. The context says what the plaintext is and where
+// it belongs, such as stream and block; Open needs the same context.
 func (s *Sealer) Seal(dst, plaintext, context []byte) ([]byte, error) {
 	if s.count.Add(1) > 1<<32 {
 		return nil, errors.New("store: a sealing key was used for 2^32 blocks")

@@ -8,14 +8,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A secret, such as the key of a round, has a stream of its own with one
-// message: removing a value from a shared stream would leave its bytes there,
-// removing the stream removes the file.
+// A secret, such as the key of a round, has a stream of its own with one message. Removing a
+// value from a shared stream would leave its bytes there; removing the stream removes the
+// file.
 
 func (s *Store) secretName(name string) string    { return s.config.Domain + "_key_" + name }
 func (s *Store) secretSubject(name string) string { return s.config.Domain + ".key." + name }
 
-// PutSecret keeps a secret. ErrExists if there is one of that name: secrets do
+// PutSecret stores a secret. It returns ErrExists if there is one of that name: secrets do
 // not change.
 func (s *Store) PutSecret(ctx context.Context, name string, value []byte) error {
 	if err := errors.Join(checkName("secret", name), checkData(value)); err != nil {
@@ -33,7 +33,7 @@ func (s *Store) putSecret(ctx context.Context, name string, value []byte) error 
 	c := s.base(s.secretName(name), s.secretSubject(name))
 	c.DenyDelete, c.DenyPurge, c.MaxMsgs = true, true, 1
 	err := s.newStream(ctx, c)
-	// A stream without its message is what a crash in between left.
+	// A crash in between leaves a stream without its message.
 	if err != nil && !errors.Is(err, ErrExists) {
 		return err
 	}

@@ -1,40 +1,36 @@
-// Package store keeps what a role of the running system must not lose: blocks
-// of reports, the ledger, the state of rounds, models. It is NATS JetStream,
-// either a server inside the process with file storage (Config.Dir) or an
-// external cluster (Config.URL); the same calls serve both. Each trust domain
-// has a NATS of its own: a store is never shared between operators.
+// Package store keeps what a role of the running system must not lose: blocks of reports, the
+// ledger, the state of rounds, models. It uses NATS JetStream: either a server inside the
+// process with file storage (Config.Dir) or an external cluster (Config.URL), with the same
+// calls. Each trust domain has a NATS of its own: a store is never shared between operators.
 //
 // # Durability
 //
-// A write that returned nil is on disk: the embedded server syncs every write
-// before it acknowledges. JetStream knows that setting per server only, so it
-// holds for all streams and not just for the ledger. An external cluster is
-// configured by its operator and must say `sync_interval: always`; without it,
-// acknowledged writes survive the death of any process, and a power failure
-// only where a majority of the replicas keeps its power. Asynchronous
-// persistence is never asked for.
+// A write that returned nil is on disk: the embedded server syncs every write before it
+// acknowledges. JetStream knows that setting per server only, so it holds for all streams and
+// not just for the ledger. The operator of an external cluster must configure `sync_interval:
+// always`. Without it acknowledged writes survive the death of any process, but a power
+// failure only if a majority of the replicas keeps its power. Asynchronous persistence is
+// never used.
 //
 // # Layout
 //
-// A domain d owns the streams d_ledger (entries of the budget), d_kv (values
-// and leases, one message per key), OBJ_d (objects), d_log_NAME (blocks) and
-// d_key_NAME (one secret each), and the subjects below d. An embedded directory
-// holds riffle-store.json (the marker), lock, and jetstream/ with mode 0700.
+// A domain d owns the streams d_ledger (entries of the budget), d_kv (values and leases, one
+// message per key), OBJ_d (objects), d_log_NAME (blocks) and d_key_NAME (one secret each),
+// and the subjects below d. An embedded directory holds riffle-store.json (the marker), lock,
+// and jetstream/ with mode 0700.
 //
-// A standalone JetStream directory that is started clustered loses its
-// streams. The marker therefore has to be there, Open starts nothing but a
-// standalone server, and it refuses a directory in which a cluster has left
-// its files. To grow, Migrate.
+// A standalone JetStream directory that is started clustered loses its streams. So the marker
+// must exist, Open starts standalone servers only, and it refuses a directory in which a
+// cluster has left its files. To grow, Migrate.
 //
 // # Erasure
 //
-// DeleteStream and DestroySecret remove the files, in an embedded store before
-// they return, in a cluster on each node soon after. Removing is not
-// overwriting: what a disk or a copy-on-write file system keeps of a removed
-// file is out of reach, which is why report blocks are sealed under a per-round
-// key. DeleteKey overwrites the current value in place; earlier values of the
-// key stay in the file until it is compacted. So secrets are kept as secrets
-// and not as values.
+// DeleteStream and DestroySecret remove the files, in an embedded store before they return,
+// in a cluster on each node soon after. Removing is not overwriting: what a disk or a
+// copy-on-write file system keeps of a removed file is out of reach, which is why report
+// blocks are sealed under a per-round key. DeleteKey overwrites the current value in place;
+// earlier values of the key stay in the file until it is compacted. So secrets are kept as
+// secrets and not as values.
 package store
 
 import (
@@ -54,24 +50,25 @@ import (
 )
 
 const (
-	// MaxBlock is the plaintext of one block of reports, in bytes.
+	// MaxBlock is the largest plaintext of one block of reports, in bytes.
 	MaxBlock = 64 << 10
-	// MaxData is what one message, ledger entry or value may hold: a block
-	// with its seal and a little framing.
+	// MaxData is the largest size of one message, ledger entry or value: a block with its
+	// seal and a little framing.
 	MaxData = MaxBlock + 1<<10
 
-	maxPayload     = MaxData + 4<<10 // headers
+	maxPayload     = MaxData + 4<<10 // and headers
 	defaultTimeout = 30 * time.Second
 	attemptTimeout = 5 * time.Second
 	dedupeWindow   = 30 * time.Second
 )
 
-// Config says where a store is. Domain and exactly one of Dir and URL are required.
+// Config says where a store is and how it is opened. Domain and exactly one of Dir and URL
+// are required.
 type Config struct {
 	// Domain is the trust domain, such as "shuffler"; it prefixes every name.
 	Domain string
 
-	// Dir is the directory of an embedded store. One process at a time has it open.
+	// Dir is the directory of an embedded store. Only one process at a time can open it.
 	Dir string
 	// MaxBytes limits an embedded store's disk; at the limit writes fail with
 	// ErrFull. Default: three quarters of the free disk, as JetStream counts it.
@@ -79,17 +76,17 @@ type Config struct {
 
 	// URL names the servers of an external cluster, comma-separated.
 	URL string
-	// Replicas of every stream in a cluster, 1 to 5. Default 3. An embedded
-	// store has one.
+	// Replicas is the number of replicas of every stream in a cluster, 1 to 5. Default 3. An
+	// embedded store has one.
 	Replicas int
 	// Credentials, TLSCA, TLSCert and TLSKey are files for URL; each may be empty.
 	Credentials, TLSCA, TLSCert, TLSKey string
-	// User is a name, whose password Password is a file of; Token is a file as well.
-	// Of credentials, user and token there is one at most.
+	// User is a name; Password is a file with its password. Token is a file as well. At most
+	// one of credentials, user and token may be set.
 	User, Password, Token string
 
-	// Timeout limits how long an operation tries to get past the loss of a
-	// connection or of a leader. Default 30 s.
+	// Timeout limits how long an operation is retried after the loss of a connection or of a
+	// leader. Default 30 s.
 	Timeout time.Duration
 }
 
@@ -143,8 +140,8 @@ func (c Config) check() (Config, error) {
 	return c, nil
 }
 
-// checkName allows what is a directory on every file system and a token of a
-// subject. Names that differ in case only would be one directory on some.
+// checkName allows names that can be a directory on every file system and a token of a
+// subject. It refuses upper case, because some file systems do not distinguish case.
 func checkName(what, name string) error {
 	if name == "" || len(name) > 64 {
 		return fmt.Errorf("store: %s %q: must have 1 to 64 characters", what, name)
@@ -161,29 +158,28 @@ func checkName(what, name string) error {
 // Store is an open store. It is safe for concurrent use.
 type Store struct {
 	config  Config
-	session string       // this opening; leases of an earlier one of an embedded store are dead
-	unlock  func() error // of the directory
+	session string       // identifies this opening; leases of earlier openings of an embedded store are dead
+	unlock  func() error // unlocks the directory
 	server  *server.Server
 	log     *serverLog
 	nc      *nats.Conn
 	js      jetstream.JetStream
-	async   chan struct{} // bounds what all Appenders have in flight
+	async   chan struct{} // bounds what all Appenders together have in flight
 
-	// open ends when the store is closed.
+	// open is a context that ends when the store is closed.
 	open  context.Context
 	end   context.CancelFunc
 	close sync.Once
-	// gate is held for reading by each write and for writing by Migrate.
+	// Each write holds gate for reading, and Migrate for writing.
 	gate  sync.RWMutex
-	state atomic.Pointer[marker] // changed by Migrate only
+	state atomic.Pointer[marker] // only Migrate changes it
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream // handles of the fixed streams
 }
 
-// Init makes an empty store with its ledger. It refuses where one exists:
-// a fresh ledger would be a fresh budget. Init that was interrupted can be run
-// again.
+// Init makes an empty store with its ledger. It refuses to replace a store: a fresh ledger
+// would be a fresh budget. An interrupted Init can be run again.
 func Init(ctx context.Context, c Config) error {
 	c, err := c.check()
 	if err != nil {
@@ -241,8 +237,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// OpenMigrating opens a store for Migrate: also one that is sealed or partly
-// filled, which then takes no writes but Migrate's.
+// OpenMigrating opens a store for Migrate. The store may be sealed or partly filled; it then
+// takes writes from Migrate only.
 func OpenMigrating(ctx context.Context, c Config) (*Store, error) { return open(ctx, c) }
 
 func open(ctx context.Context, c Config) (*Store, error) {
@@ -251,7 +247,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	if c.Dir != "" {
-		// Before a server starts, which would make files.
+		// The marker is read before a server starts, because the server would make files.
 		if _, err := readMarkerFile(c.Dir); err != nil {
 			return nil, err
 		}
@@ -282,7 +278,7 @@ func connect(ctx context.Context, c Config) (_ *Store, err error) {
 	}()
 	opts := []nats.Option{
 		nats.Name("riffle " + c.Domain), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
-		// What cannot be sent now fails now and is retried by its caller.
+		// A message that cannot be sent now fails at once; its caller retries.
 		nats.ReconnectBufSize(-1),
 	}
 	if c.Dir != "" {
@@ -338,7 +334,7 @@ func urlOptions(c Config) (opts []nats.Option, err error) {
 	return opts, nil
 }
 
-// secretFile reads one line.
+// secretFile reads a file of one line.
 func secretFile(path string) (string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -351,7 +347,7 @@ func secretFile(path string) (string, error) {
 	return text, nil
 }
 
-// where names the store in messages; a URL without its user.
+// where names the store in messages, without the user in a URL.
 func (s *Store) where() string {
 	if s.config.Dir != "" {
 		return s.config.Dir
@@ -359,20 +355,19 @@ func (s *Store) where() string {
 	return redact(s.config.URL)
 }
 
-// Close closes the store. Writes that were not acknowledged are lost to their
-// callers, not necessarily to the store. An embedded server has stopped when
-// Close returns.
+// Close closes the store. Writes that were not acknowledged may or may not have been stored.
+// An embedded server has stopped when Close returns.
 func (s *Store) Close() error {
 	s.close.Do(func() {
 		s.end()
-		// Whoever appends lets go at once. When all places are taken, nobody is left.
+		// Every appender gives its places back at once. When all places can be taken, no
+		// appender is left.
 		for range cap(s.async) {
 			s.async <- struct{}{}
 		}
 	})
-	// CleanupPublisher is not called: the client's goroutine that watches the
-	// connection ends with the connection, but if it is let go before it runs
-	// it waits for ever.
+	// CleanupPublisher is not called. The client's goroutine that watches the connection ends
+	// with the connection, but it would wait for ever if it were released before it runs.
 	if s.nc != nil {
 		closed := s.nc.StatusChanged(nats.CLOSED)
 		if !s.nc.IsClosed() {
@@ -404,11 +399,11 @@ func (s *Store) marker() marker {
 	if m := s.state.Load(); m != nil {
 		return *m
 	}
-	return marker{} // Init has not written it yet
+	return marker{} // before Init writes it
 }
 
-// writing lets a write begin, unless the store is sealed or being filled. The
-// caller calls done when the write has been answered.
+// writing lets a write begin, unless the store is sealed or being filled. The caller calls
+// done after the write was answered.
 func (s *Store) writing() (done func(), err error) {
 	s.gate.RLock()
 	if err := s.marker().usable(s.where()); err != nil {
@@ -418,7 +413,7 @@ func (s *Store) writing() (done func(), err error) {
 	return s.gate.RUnlock, nil
 }
 
-// fixed returns the handle of a stream that lives as long as the store.
+// fixed returns the handle of a stream that exists as long as the store.
 func (s *Store) fixed(ctx context.Context, name string) (jetstream.Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -441,15 +436,15 @@ func (s *Store) fixedStreams() []jetstream.StreamConfig {
 	ledger.DenyDelete, ledger.DenyPurge = true, true
 	kv := s.base(s.kvName(), s.config.Domain+".kv.>")
 	kv.MaxMsgsPerSubject = 1
-	// As the client's object store makes it, but for base.
+	// This is the stream that the client's object store would make, except for base.
 	objects := s.base(s.objectsName(), "$O."+s.config.Domain+".C.>")
 	objects.Subjects = append(objects.Subjects, "$O."+s.config.Domain+".M.>")
 	objects.AllowRollup = true
 	return []jetstream.StreamConfig{ledger, kv, objects}
 }
 
-// base is what all streams have in common. AllowDirect stays off: a read must
-// see every acknowledged write, and a replica may lag.
+// base returns the settings that all streams share. AllowDirect stays off: a read must see
+// every acknowledged write, and a replica may lag.
 func (s *Store) base(name, subject string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage, Replicas: s.config.Replicas,

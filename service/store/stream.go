@@ -16,10 +16,10 @@ import (
 
 // StreamConfig describes a stream; the zero value is the usual one.
 type StreamConfig struct {
-	// Replicas in a cluster. Default: those of the store.
+	// Replicas is the number of replicas in a cluster. Default: the store's.
 	Replicas int
-	// Window is how long message ids are remembered, at 330 bytes of the
-	// broker's memory each. Default 30 s.
+	// Window is the time for which message ids are remembered, at 330 bytes of the broker's
+	// memory each. Default 30 s.
 	Window time.Duration
 	// MaxBytes limits the stream; a write beyond it fails with ErrFull. Default: none.
 	MaxBytes int64
@@ -28,7 +28,7 @@ type StreamConfig struct {
 // StreamInfo is a stream's size.
 type StreamInfo struct {
 	Count uint64 // messages
-	Bytes uint64 // as stored, with headers
+	Bytes uint64 // size as stored, with headers
 	First uint64 // sequence of the first message
 	Last  uint64 // sequence of the last message ever; 0 before the first
 }
@@ -41,10 +41,10 @@ type Message struct {
 	Data   []byte
 }
 
-// AppendOptions holds what an Append may ask for.
+// AppendOptions holds the options of Append.
 type AppendOptions struct {
-	// ExpectLast makes the write fail with ErrConflict unless this is the
-	// stream's last sequence (0: it is empty).
+	// ExpectLast, if not nil, makes the write fail with ErrConflict unless it is the stream's
+	// last sequence (0: the stream is empty).
 	ExpectLast *uint64
 }
 
@@ -65,7 +65,7 @@ func (s *Store) suffixOf(name, subject string) string {
 	return suffix
 }
 
-// checkSuffix allows subject tokens; wildcards only where a reader filters.
+// checkSuffix allows subject tokens, and wildcards only in a reader's filter.
 func checkSuffix(suffix string, wild bool) error {
 	if suffix == "" {
 		return nil
@@ -125,9 +125,9 @@ func (s *Store) createStream(ctx context.Context, name string, c StreamConfig) e
 	return s.newStream(ctx, jc)
 }
 
-// newStream creates a stream and refuses one that is there: the broker takes
-// an equal configuration for success. A second description tells them apart
-// even when a first answer was lost.
+// newStream creates a stream and refuses an existing one. The broker would report success for
+// an equal configuration, so random metadata makes each creation differ; a repetition of the
+// same creation, after a lost answer, still succeeds.
 func (s *Store) newStream(ctx context.Context, jc jetstream.StreamConfig) error {
 	jc.Metadata["riffle-creation"] = randomID()
 	_, err := retry(ctx, s, func(ctx context.Context) (jetstream.Stream, error) { return s.js.CreateStream(ctx, jc) })
@@ -181,7 +181,7 @@ func (s *Store) listNames(ctx context.Context, kind, subject, prefix string) ([]
 	})
 }
 
-// failUnlessRetried leaves errors that retry knows as they are.
+// failUnlessRetried maps errors like fail, except those that retry handles.
 func (s *Store) failUnlessRetried(what string, err error) error {
 	if unreached(err) || unanswered(err) {
 		return err
@@ -262,11 +262,11 @@ type write struct {
 	msg        *nats.Msg
 	expect     expectation
 	expectLast uint64
-	repeat     bool // may be sent again although it may have been stored: it has an id
+	repeat     bool // has an id, so it may be sent again although it may have been stored
 }
 
-// publish sends a write until it is answered. A conditional write carries an
-// id, so that after a lost answer its own success is not taken for another's.
+// publish sends a write until it is answered. A conditional write carries an id, so that
+// after a lost answer its own success is not mistaken for another writer's.
 func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 	what := "write to " + w.stream
 	if w.msg.Header == nil {
@@ -303,8 +303,8 @@ func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 		if !unreached(err) && !unanswered(err) {
 			err = s.fail(what, err)
 			if errors.Is(err, ErrConflict) {
-				// Asked at a first attempt too: an id that was stored before
-				// is a repetition by the caller.
+				// This is asked at a first attempt too: if the id was stored before, the
+				// caller repeats a write.
 				seq, own, lookup := s.storedBefore(ctx, w)
 				if own {
 					return seq, nil
@@ -323,8 +323,8 @@ func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 			return 0, s.fail(what, err)
 		}
 		if errors.Is(err, jetstream.ErrNoStreamResponse) {
-			// Nobody serves the subject: no leader, or no stream. Without a
-			// leader the question may get no answer either.
+			// Nobody serves the subject: there is no leader, or no stream. Without a leader
+			// this question may get no answer either.
 			ask, done := context.WithTimeout(ctx, time.Second)
 			_, missing := s.js.Stream(ask, w.stream)
 			done()
@@ -338,7 +338,7 @@ func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 	}
 }
 
-// storedBefore looks whether the message that won a conflict is this very one.
+// storedBefore says whether the message that won a conflict is this very write.
 func (s *Store) storedBefore(ctx context.Context, w write) (seq uint64, own bool, err error) {
 	got, err := retry(ctx, s, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		h, err := s.js.Stream(ctx, w.stream)
@@ -351,7 +351,7 @@ func (s *Store) storedBefore(ctx context.Context, w write) (seq uint64, own bool
 		return h.GetLastMsgForSubject(ctx, w.msg.Subject)
 	})
 	if err = s.fail("compare with "+w.stream, err); errors.Is(err, ErrNotFound) {
-		return 0, false, nil // deleted since, or the caller expected too much
+		return 0, false, nil // deleted since, or the caller expected a later sequence
 	}
 	if err != nil {
 		return 0, false, err
@@ -361,7 +361,7 @@ func (s *Store) storedBefore(ctx context.Context, w write) (seq uint64, own bool
 	return got.Sequence, own, nil
 }
 
-const readAhead = 8 << 20 // bytes a reader may have in flight
+const readAhead = 8 << 20 // bytes that a reader may have in flight
 
 // Read yields the messages of a stream in order, from sequence from on (0 and
 // 1: from the first) up to the last one at the time of the call. The filter is
@@ -394,13 +394,13 @@ type sequenced struct {
 	seq uint64
 }
 
-// read delivers through an ordered consumer, which is made anew after a gap. In a
-// cluster any replica may serve it, also one that is behind: the stream's leader is
-// asked whether what seems to be the end is it.
+// read delivers through an ordered consumer, which is made anew after a gap. In a cluster any
+// replica may serve it, even one that is behind; so at what seems to be the end read asks the
+// stream's leader whether there is more.
 func (s *Store) read(ctx context.Context, full, subject string, from uint64) iter.Seq2[sequenced, error] {
 	return func(yield func(sequenced, error) bool) {
 		what := "read " + full
-		// How much there is now, so that the end is known.
+		// The number of messages now marks the end.
 		h, err := retry(ctx, s, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, full) })
 		if err != nil {
 			yield(sequenced{}, s.fail(what, err))
@@ -436,7 +436,8 @@ func (s *Store) read(ctx context.Context, full, subject string, from uint64) ite
 		}
 		defer func() {
 			it.Stop()
-			// Its own deletion is in the background and may lose to Close.
+			// The consumer's own deletion runs in the background and may come too late for
+			// Close.
 			s.js.DeleteConsumer(context.WithoutCancel(ctx), full, c.CachedInfo().Name)
 		}()
 		for {
@@ -469,7 +470,7 @@ func (s *Store) read(ctx context.Context, full, subject string, from uint64) ite
 	}
 }
 
-// more asks the stream's leader for a message of the subject from sequence next to
+// more asks the stream's leader for a message of the subject with a sequence from next to
 // last.
 func (s *Store) more(ctx context.Context, h jetstream.Stream, subject string, next, last uint64) (bool, error) {
 	if next > last {

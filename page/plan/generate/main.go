@@ -1,10 +1,10 @@
 // Command generate makes the WebAssembly accountant of package plan:
 //
-//	go run ./page/plan/generate           # builds it and records of what
-//	go run ./page/plan/generate -check    # fails if what is committed is not of the present sources
+//	go run ./page/plan/generate           # builds it and records its sources
+//	go run ./page/plan/generate -check    # fails if the committed program does not match the sources
 //	go run ./page/plan/generate -rebuild  # builds it again and fails if a byte differs
 //
-// It runs in the module's root or in plan.
+// It runs in the module's root or in page/plan.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"strings"
 )
 
-// Where things lie, from the module's root.
+// Paths, relative to the module's root.
 const (
 	program  = "./page/plan/wasm"
 	packed   = "page/plan/accountant.wasm.gz"
@@ -33,7 +33,7 @@ const (
 	script   = "page/third_party/wasmexec/wasm_exec.js"
 	licence  = "page/third_party/wasmexec/LICENSE"
 	scriptOf = "page/third_party/wasmexec/README.md"
-	scriptIn = "lib/wasm/wasm_exec.js" // of the Go distribution
+	scriptIn = "lib/wasm/wasm_exec.js" // in the Go distribution
 )
 
 func main() {
@@ -86,7 +86,7 @@ func run(check, rebuild bool) error {
 	return nil
 }
 
-// recorded is what the record says of the packed program.
+// recorded is the record of the packed program.
 type recorded struct{ release, sources, wasm string }
 
 func (r recorded) String() string {
@@ -106,7 +106,8 @@ func readRecord() (recorded, error) {
 	return r, nil
 }
 
-// compare says what is out of step: the sources, the program, the script.
+// compare returns an error that names what is out of step: the sources, the program, the
+// script.
 func compare(have recorded, sources string) error {
 	if have.sources != sources {
 		return errors.New("the accountant in page/plan/accountant.wasm.gz is not of the present sources")
@@ -134,7 +135,7 @@ func compare(have recorded, sources string) error {
 	}
 	want, err := os.ReadFile(filepath.Join(from, scriptIn))
 	if err != nil {
-		return nil // a toolchain without its library; nothing to compare with
+		return nil // the toolchain lacks its library, so there is nothing to compare with
 	}
 	got, err := os.ReadFile(script)
 	if err == nil && !bytes.Equal(got, want) {
@@ -193,7 +194,7 @@ func generate(sources string) error {
 	return nil
 }
 
-// build returns the program. The flags leave out what differs between machines.
+// build returns the program. Its flags leave out everything that differs between machines.
 func build() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "riffle-wasm-")
 	if err != nil {
@@ -212,8 +213,8 @@ func goroot() (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// digest is of every file of the module that the program is built from, by name
-// and content, and of the versions of the other modules.
+// digest returns a digest of the name and content of every file of the module that the
+// program is built from, and of the versions of the other modules.
 func digest() (string, error) {
 	out, err := command("go", "list", "-deps", "-json=Dir,Standard,GoFiles,SFiles,EmbedFiles,Module", program)
 	if err != nil {
@@ -282,8 +283,8 @@ func unpack() ([]byte, error) {
 
 func hash(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
-// command runs the toolchain for WebAssembly; settings of the caller's that
-// would change what is built are taken away.
+// command runs the toolchain for WebAssembly, without the caller's settings that would change
+// the result.
 func command(name string, args ...string) ([]byte, error) {
 	c := exec.Command(name, args...)
 	c.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "GOWASM=", "GOFLAGS=", "GOEXPERIMENT=", "CGO_ENABLED=0", "GOFIPS140=off", "GOWORK=off")

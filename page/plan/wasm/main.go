@@ -1,14 +1,14 @@
 //go:build js && wasm
 
-// Command wasm is the accountant for a web page: it defines the global function
-// riffleAnswer and waits to be called.
+// Command wasm is the accountant for a web page: it defines the global function riffleAnswer
+// and waits to be called.
 //
 //	riffleAnswer(query, which, fresh, step) → text
 //
-// The query is that of a document of riffle eps --json, as JSON text; the answer
-// is such a document, or {"error": "…"}. With fresh the accountant forgets what
-// it kept of earlier questions. step(method, done, of) is called before each
-// method. Numbers cross as JSON text, which keeps all their digits.
+// The query is the query part of a document of riffle eps --json, as JSON text. The answer is
+// such a document, or {"error": "…"}. With fresh the accountant forgets what it cached for
+// earlier questions. step(method, done, of) is called before each method. Numbers cross as
+// JSON text, which keeps all their digits.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 		}
 		text, err := answer(accountant, args[0].String(), args[1].String(), args[3])
 		if err != nil {
-			text, _ = json.Marshal(map[string]string{"error": err.Error()}) // strings always have JSON
+			text, _ = json.Marshal(map[string]string{"error": err.Error()}) // strings always have a JSON form
 		}
 		return string(text)
 	}))

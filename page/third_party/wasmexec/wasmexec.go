@@ -1,6 +1,6 @@
-// Package wasmexec carries the script that Go's WebAssembly programs need to
-// run in a browser, as it lies in the distribution of the Go release named in
-// README.md. It goes with programs of that release only.
+// Package wasmexec carries the script that Go's WebAssembly programs need to run in a
+// browser, copied from the distribution of the Go release named in README.md. It works with
+// programs of that release only.
 package wasmexec
 
 import _ "embed"

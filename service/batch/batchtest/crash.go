@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// ErrCrash is the error of everything that a crashed process tries.
+// ErrCrash is the error of every operation of a crashed process.
 var ErrCrash = errors.New("batchtest: crashed")
 
-// Crash stops a process at its At-th operation, counted from 1 over all that ask
-// it: before the operation has an effect, or after it had one that the process
-// does not hear of. With Once the operation fails and the process lives on.
+// Crash stops a process at its At-th operation, counted from 1 over all operations: either
+// before the operation has an effect, or after it had one that the process does not hear of.
+// With Once the operation fails and the process lives on.
 type Crash struct {
 	At    int
 	After bool
@@ -21,7 +21,7 @@ type Crash struct {
 	mu   sync.Mutex
 	n    int
 	dead bool
-	Name string // the operation that it stopped at
+	Name string // name of the operation at which it stopped
 }
 
 // Do runs an operation unless the process has crashed.
@@ -53,7 +53,7 @@ func (c *Crash) Do(name string, f func() error) error {
 	return ErrCrash
 }
 
-// Count returns how many operations there were.
+// Count returns the number of operations so far.
 func (c *Crash) Count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package batchtest is a shuffler for tests of those who read from one: it speaks
-// the peers' side of the protocol, closes a round as soon as it is opened with
-// reports that the test makes, and lies or fails where it is told to.
+// Package batchtest is a shuffler for tests of the roles that read from one. It speaks the
+// peers' side of the protocol and closes a round as soon as it is opened, with reports that
+// the test makes. It lies or fails where the test says so.
 package batchtest
 
 import (
@@ -19,25 +19,25 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Shuffler holds rounds in memory. Fields are set before it is used.
+// Shuffler holds rounds in memory. Set its fields before using it.
 type Shuffler struct {
 	Key        ed25519.PrivateKey
 	Enrolment  wire.Enrolment
-	PerChunk   int // items of a chunk; default 3
+	PerChunk   int // items per chunk; default 3
 	MinReports int64
-	// Fill makes a round's sealed parts and shares, in the batch's order.
+	// Fill returns a round's sealed parts and shares, in the batch's order.
 	Fill func(a wire.Announcement) (parts, shares [][]byte)
-	// Word, Digests and Chunk, if not nil, change what is answered.
+	// Word, Digests and Chunk, if not nil, change the answers.
 	Word    func(c *wire.RoundClosed)
 	Digests func(b []byte) []byte
 	Chunk   func(c *wire.Chunk)
-	// Asked, if not nil, is told each request before it is answered.
+	// Asked, if not nil, is called with each request before it is answered.
 	Asked func(method, path string)
 
 	mu        sync.Mutex
 	rounds    map[[32]byte]*round
 	last      map[[32]byte]int64
-	Opened    []wire.Announcement // in order, each once
+	Opened    []wire.Announcement // in order, without repetitions
 	Destroyed map[[32]byte]int
 }
 
@@ -76,7 +76,7 @@ func (s *Shuffler) cut(items [][]byte) (chunks []wire.Chunk, digests [][32]byte)
 	return chunks, digests
 }
 
-// Open takes a signed announcement as POST /v1/rounds does.
+// Open takes a signed announcement, like POST /v1/rounds.
 func (s *Shuffler) Open(coordinator ed25519.PublicKey, signed []byte) (status int, reason wire.Reason) {
 	message, err := wire.Verify(coordinator, wire.LabelAnnouncement, signed)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Shuffler) Open(coordinator ed25519.PublicKey, signed []byte) (status in
 	return 204, ""
 }
 
-// Closed returns the word on a round that was opened, signed.
+// Closed returns the signed word on a round that was opened.
 func (s *Shuffler) Closed(announcement [32]byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,8 @@ func (s *Shuffler) Closed(announcement [32]byte) []byte {
 	return wire.Sign(s.Key, wire.LabelClosed, c.Append(nil))
 }
 
-// Handler answers the coordinator of the key, or with aggregator the aggregator.
+// Handler answers the coordinator with the given key or, if aggregator is true, the
+// aggregator.
 func (s *Shuffler) Handler(coordinator ed25519.PublicKey, aggregator bool) http.Handler {
 	mux := http.NewServeMux()
 	refuse := func(w http.ResponseWriter, status int, reason wire.Reason) {

@@ -1,6 +1,5 @@
-// Package natstest runs clusters of NATS servers on loopback, each server a process
-// of its own that a test can kill. It is for tests: the servers ask nobody who they
-// are.
+// Package natstest runs clusters of NATS servers on loopback for tests. Each server is a
+// process of its own that a test can kill. The servers do not authenticate clients.
 package natstest
 
 import (
@@ -24,12 +23,12 @@ type Node struct {
 	Routes        []string // of all nodes
 }
 
-// NewNodes returns n nodes of one cluster with directories below dir, on ports
-// that are free now.
+// NewNodes returns n nodes of one cluster with directories below dir, on ports that are free
+// now.
 func NewNodes(n int, dir string) ([]Node, error) {
 	nodes := make([]Node, n)
 	var routes []string
-	var held []net.Listener // until all ports are chosen
+	var held []net.Listener // keeps ports taken until all are chosen
 	port := func() (int, error) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -56,7 +55,7 @@ func NewNodes(n int, dir string) ([]Node, error) {
 	return nodes, errors.Join(errs...)
 }
 
-// Options are those that the operator's guide asks for.
+// Options returns the settings that the operator's guide asks for.
 func (n Node) Options() *server.Options {
 	return &server.Options{ServerName: n.Name, Host: "127.0.0.1", Port: n.Client, NoLog: true, NoSigs: true,
 		JetStream: true, StoreDir: n.Dir, SyncAlways: true, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 4 << 30,
@@ -64,13 +63,12 @@ func (n Node) Options() *server.Options {
 		Routes:  server.RoutesFromStr(strings.Join(n.Routes, ","))}
 }
 
-// Args are what Serve wants.
+// Args returns the arguments for Serve.
 func (n Node) Args() []string {
 	return []string{n.Name, n.Cluster, strconv.Itoa(n.Client), strconv.Itoa(n.Peer), n.Dir, strings.Join(n.Routes, ",")}
 }
 
-// Serve runs a node until the process ends, and says "ready" once it takes
-// connections.
+// Serve runs a node until the process ends, and prints "ready" once it accepts connections.
 func Serve(args []string, out io.Writer) error {
 	if len(args) != 6 {
 		return fmt.Errorf("natstest: %d arguments, want 6", len(args))
@@ -96,7 +94,7 @@ func Serve(args []string, out io.Writer) error {
 	return nil
 }
 
-// URLs is what clients of the cluster connect to.
+// URLs returns the addresses that clients of the cluster connect to.
 func URLs(nodes []Node) string {
 	var out []string
 	for _, n := range nodes {
