@@ -10,24 +10,23 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// asyncWindow is how many messages all Appenders of a store have in flight: at
-// most 4 MB of blocks.
+// asyncWindow is the largest number of messages that all Appenders of a store have in flight:
+// at most 4 MB of blocks.
 const asyncWindow = 64
 
 var errClosed = errors.New("the store is closed")
 
-// Appender writes many messages to one stream without waiting for each. It is
-// for one goroutine. Messages are stored in the order of the calls as long as
-// the broker answers; one that has to be repeated comes later, and may be
-// stored twice if the outage was longer than the stream's window. Readers that
-// need more remove repetitions by what the messages hold.
+// Appender writes many messages to one stream without waiting for each. One goroutine may use
+// it. Messages are stored in the order of the calls as long as the broker answers. A message
+// that has to be repeated comes later, and may be stored twice if the outage was longer than
+// the stream's window; readers that care recognise repetitions by the messages' content.
 type Appender interface {
-	// Append sends a message and waits only while the window is full. Nothing is
-	// durable before Flush has returned nil. The data must not be changed before.
-	// After an error, here or of an earlier message, the appender takes no more.
+	// Append sends a message and waits only while the window is full. Nothing is durable
+	// before Flush has returned nil; the data must not be changed before. After an error, of
+	// this or an earlier message, the appender takes no more.
 	Append(ctx context.Context, msgID, suffix string, data []byte) error
-	// Flush waits until every message was answered and returns the first error.
-	// Then what was appended is durable, or which part is is not known.
+	// Flush waits until every message was answered and returns the first error. After nil
+	// everything appended is durable; after an error some of it may be.
 	Flush(ctx context.Context) error
 }
 
@@ -36,7 +35,7 @@ type appender struct {
 	stream string
 	wg     sync.WaitGroup
 	mu     sync.Mutex
-	err    error // the first
+	err    error // the first error
 }
 
 // NewAppender returns an appender to a stream that exists.
@@ -117,7 +116,7 @@ func (a *appender) Flush(ctx context.Context) error {
 	case <-answered:
 		return a.failed()
 	case <-ctx.Done():
-		// The waiter ends by itself: each message has its own time limit.
+		// The waiting goroutine ends by itself, because each message has its own time limit.
 		return errors.Join(fmt.Errorf("store: flush of %s: %w", a.stream, ctx.Err()), a.failed())
 	}
 }

@@ -17,13 +17,14 @@ import (
 // Lease and Appender are interfaces so that a Store satisfies those that the roles
 // define and their tests fill.
 type Lease interface {
-	// Token is the fencing token: it grows from holder to holder, over restarts and
-	// migrations, and stays through renewals.
+	// Token returns the fencing token. It grows from holder to holder, over restarts and
+	// migrations, and stays the same through renewals.
 	Token() uint64
-	// Renew extends the lease by its ttl from now. ErrLost if another has it, and
-	// from then on always. Other errors leave it to try again while the ttl lasts.
+	// Renew extends the lease by its ttl from now. It returns ErrLost if another holder has
+	// it, and from then on always. After other errors the caller may try again while the ttl
+	// lasts.
 	Renew(ctx context.Context) error
-	// Release gives the lease up, so that another has it without waiting.
+	// Release gives the lease up, so that the next holder need not wait.
 	Release(ctx context.Context) error
 }
 
@@ -40,16 +41,16 @@ type lease struct {
 }
 
 type leaseRecord struct {
-	Holder  string        `json:"holder"` // empty: released
+	Holder  string        `json:"holder"` // empty: the lease is free
 	Session string        `json:"session"`
 	TTL     time.Duration `json:"ttl"`
-	Token   uint64        `json:"token,omitempty"` // of the holder, 0 in its first record
+	Token   uint64        `json:"token,omitempty"` // the holder's fencing token; 0 in its first record
 }
 
-// Acquire waits for the lease until ctx ends, and then returns ErrHeld with the
-// holder's name. A lease is taken over when its record has not changed for its
-// ttl by the clock of the one who waits, so clocks need not agree. A lease of
-// an earlier opening of an embedded store is free at once: its holder is gone.
+// Acquire waits for the lease until ctx ends, and then returns ErrHeld with the holder's
+// name. A waiter takes a lease over when its record has not changed for its ttl by the
+// waiter's own clock, so clocks need not agree. A lease from an earlier opening of an
+// embedded store is free at once, because its holder is gone.
 func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error) {
 	if err := checkKey(name); err != nil {
 		return nil, err

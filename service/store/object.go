@@ -54,11 +54,11 @@ func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 	return err
 }
 
-// putObject writes what the client's object store would write: the chunks under
-// a new id, then the entry that names them, which replaces the old one at once.
+// putObject writes what the client's object store would write: the chunks under a new id,
+// then the entry that names them, which replaces the old one at once.
 //
-// The client's own Put starts a goroutine for each object. When the write ends
-// before that goroutine runs, the goroutine waits on a nil channel for ever.
+// It exists because the client's own Put starts a goroutine for each object; if the write
+// ends before that goroutine runs, the goroutine waits on a nil channel for ever.
 func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (_ Object, err error) {
 	o, err := s.objects(ctx)
 	if err != nil {
@@ -121,8 +121,8 @@ func (s *Store) publishObject(ctx context.Context, m *nats.Msg) error {
 	return err
 }
 
-// purgeChunks frees the space of chunks that nothing names. It is no failure of
-// the write if it cannot: the chunks are never read.
+// purgeChunks frees the space of chunks that no entry names. If it fails, the write still
+// succeeded: the chunks are never read.
 func (s *Store) purgeChunks(ctx context.Context, chunks string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 	defer cancel()
@@ -131,7 +131,7 @@ func (s *Store) purgeChunks(ctx context.Context, chunks string) {
 	}
 }
 
-// GetObject returns an object, or ErrNotFound. The digest has been checked.
+// GetObject returns an object whose digest it has checked, or ErrNotFound.
 func (s *Store) GetObject(ctx context.Context, name string) ([]byte, error) {
 	var buf bytes.Buffer
 	if err := s.copyObject(ctx, &buf, name); err != nil {
@@ -188,7 +188,7 @@ func (s *Store) deleteObject(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	// Deleting a deleted object would be no error.
+	// This check is needed because deleting a deleted object would succeed.
 	if _, err := o.GetInfo(ctx, name); err != nil {
 		return s.fail("object "+name, err)
 	}
