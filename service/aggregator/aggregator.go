@@ -473,4 +473,7 @@ func contains(all, some []int64) bool {
 	return true
 }
 
-func key(announcement [32]byte) string { return "sum." + hex.EncodeToString(announcement[:]) }
+// recordPrefix begins the keys of rounds.
+const recordPrefix = "sum."
+
+func key(announcement [32]byte) string { return recordPrefix + hex.EncodeToString(announcement[:]) }

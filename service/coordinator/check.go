@@ -3,73 +3,102 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"fmt"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Check looks over what is stored of a task, which must not run meanwhile, and
-// returns all that is wrong: objects that are missing or not what their names say,
-// and a state that the ledger, whose chain has been tried, contradicts.
-func Check(ctx context.Context, s Store, j *ledger.Journal, task [32]byte) error {
-	r := runner{id: task}
-	var wrong []error
-	fail := func(format string, args ...any) {
-		wrong = append(wrong, fmt.Errorf("task %x: "+format, append([]any{task[:8]}, args...)...))
+// Check looks over what is stored of a task, which must not run meanwhile, and calls
+// problem with all that is wrong and the key that it is wrong with: counts that the
+// task or the ledger contradicts, objects that are missing or not what their names say,
+// an open round that does not follow. The ledger's chain has been tried.
+func Check(ctx context.Context, s Store, book *ledger.Book, task wire.Task, problem func(where, format string, args ...any)) {
+	r := runner{id: task.ID(), task: task}
+	last, charged := book.Last(r.id)
+	charges := int64(len(book.TaskEntries(r.id)))
+	var err error
+	switch r.record, _, err = readRecord(ctx, s, r.id); {
+	case errors.Is(err, store.ErrNotFound):
+		if charged {
+			problem(stateKey(r.id), "there is none, and the ledger has %d entries of the task", charges)
+		}
+	case err != nil:
+		problem(stateKey(r.id), "%v", err)
+	default:
+		r.checkCounts(charges, func(format string, args ...any) { problem(stateKey(r.id), format, args...) })
 	}
-	e, err := s.Get(ctx, r.taskKey())
-	if err == nil {
-		_, err = decodeTask(e.Value)
+	fail := func(format string, args ...any) { problem(taskKey(r.id), format, args...) }
+	if _, _, bad := readTask(ctx, s, r.id); errors.Is(bad, store.ErrNotFound) && errors.Is(err, store.ErrNotFound) {
+		return // it was created, and no process has led it yet
+	} else if bad != nil {
+		fail("%v", bad)
 	}
-	if err != nil {
-		fail("%w", err)
-	}
-	if b, err := s.GetObject(ctx, taskName(task)); err != nil {
-		fail("%w", err)
-	} else if len(b) < 64 || wire.Digest(wire.LabelTask, b[64:]) != task {
+	if b, err := s.GetObject(ctx, taskName(r.id)); err != nil {
+		fail("%v", err)
+	} else if len(b) < 64 || wire.Digest(wire.LabelTask, b[64:]) != r.id {
 		fail("the signed task is another")
 	}
-	var last wire.Entry
-	var charged bool
-	j.View(func(k *ledger.Book) { last, charged = k.Last(task) })
-	if e, err = s.Get(ctx, r.stateKey()); err != nil {
-		if !errors.Is(err, store.ErrNotFound) || charged {
-			fail("%w", err)
+	if err == nil {
+		r.checkObjects(ctx, s, fail)
+		r.checkOpen(last, charged, fail)
+	}
+}
+
+// checkCounts compares the state's counts with each other, the task and the ledger.
+func (r *runner) checkCounts(charges int64, fail func(format string, args ...any)) {
+	n, round := r.record.Counts, r.record.Round
+	if n.Released+n.Void+n.Failed != round {
+		fail("%d rounds released, %d void, %d failed, which are not the %d that ended", n.Released, n.Void, n.Failed, round)
+	}
+	if round > r.task.LastRound() || n.Released+n.Failed > r.task.Rounds {
+		fail("round %d of at most %d, %d of them charged, and they may be %d", round, r.task.LastRound(), n.Released+n.Failed, r.task.Rounds)
+	}
+	if r.task.Participation == dp.Once { // an epoch is charged once
+		if n.Released+n.Failed > 0 && charges == 0 {
+			fail("%d rounds were opened, none is charged", n.Released+n.Failed)
 		}
-		return errors.Join(wrong...)
+	} else if charges < n.Released+n.Failed {
+		fail("%d rounds were opened, %d are charged", n.Released+n.Failed, charges)
 	}
-	rec, err := decodeRecord(e.Value)
-	if err != nil {
-		fail("%w", err)
-		return errors.Join(wrong...)
-	}
-	for name, digest := range map[string]hash{modelName(task, rec.Model): rec.Model, stateName(task, rec.Step): rec.Step} {
+}
+
+// checkObjects compares the model and the optimiser's state with their names.
+func (r *runner) checkObjects(ctx context.Context, s Store, fail func(format string, args ...any)) {
+	rec := r.record
+	for name, digest := range map[string]hash{modelName(r.id, rec.Model): rec.Model, stateName(r.id, rec.Step): rec.Step} {
 		if b, err := s.GetObject(ctx, name); err != nil {
-			fail("%s: %w", name, err)
+			fail("%s: %v", name, err)
 		} else if digestOf(b) != digest {
 			fail("%s is not what its name says", name)
 		} else if digest == rec.Step {
 			if _, err := decodeState(b); err != nil {
-				fail("%s: %w", name, err)
+				fail("%s: %v", name, err)
 			}
 		}
 	}
-	r.record = rec
+}
+
+// checkOpen compares the open round, if there is one, with the state and with the
+// task's last charge.
+func (r *runner) checkOpen(last wire.Entry, charged bool, fail func(format string, args ...any)) {
+	rec := r.record
 	if rec.Open != nil {
 		a, err := r.announcement()
 		switch {
 		case err != nil:
-			fail("%w", err)
-		case a.Task != task || a.Round != rec.Round+1 || a.ModelDigest != rec.Model:
+			fail("%v", err)
+		case a.Task != r.id || a.Round != rec.Round+1 || a.ModelDigest != rec.Model:
 			fail("the open round %d does not follow round %d", a.Round, rec.Round)
 		case charged && last.Round == a.Round && last.Announcement != a.Digest():
 			fail("round %d is charged for another announcement", a.Round)
+		}
+		if rec.Open.Charged && (!charged || last.Round < rec.Round+1) && r.task.Participation != dp.Once {
+			fail("round %d was opened, and the ledger's last charge is of round %d", rec.Round+1, last.Round)
 		}
 	}
 	if charged && (last.Round > rec.Round+1 || last.Round == rec.Round+1 && (rec.Open == nil || len(rec.Open.Closed) == 0)) {
 		fail("round %d is charged, the state is of round %d", last.Round, rec.Round)
 	}
-	return errors.Join(wrong...)
 }

@@ -19,17 +19,12 @@ func (t Task) shown() bool { return t.Ended || t.Missing != nil }
 
 // Ended looks up whether a task has ended, and how.
 func Ended(ctx context.Context, s Store, task [32]byte) (ended bool, how End, err error) {
-	r := runner{id: task}
-	e, err := s.Get(ctx, r.taskKey())
+	t, _, err := readTask(ctx, s, task)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, End{}, nil // no process has led it yet
 	}
 	if err != nil {
 		return false, End{}, err
-	}
-	t, err := decodeTask(e.Value)
-	if err != nil {
-		return false, End{}, fatal("%w", err)
 	}
 	return t.State != Running, End{t.State, t.Why}, nil
 }
@@ -85,12 +80,8 @@ func (r *runner) loadShown(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	e, err := r.s.config.Store.Get(ctx, r.stateKey())
-	if err == nil {
-		if r.record, err = decodeRecord(e.Value); err != nil {
-			return false, err
-		}
-		r.revision = e.Revision
+	if rec, revision, err := readRecord(ctx, r.s.config.Store, r.id); err == nil {
+		r.record, r.revision = rec, revision
 	} else if !errors.Is(err, store.ErrNotFound) {
 		return false, err
 	}
@@ -140,7 +131,7 @@ func spent(budget ledger.Config, entries []ledger.Entry) (dp.Bound, error) {
 // endUnusable writes down that a task that cannot be made was stopped.
 func (r *runner) endUnusable(ctx context.Context, as State, why string) error {
 	config := &r.s.config
-	lease, err := config.Store.Acquire(ctx, "task-"+r.name(), config.Holder, config.LeaseTTL)
+	lease, err := config.Store.Acquire(ctx, fmt.Sprintf("task-%x", r.id), config.Holder, config.LeaseTTL)
 	if err != nil {
 		return err
 	}
@@ -158,14 +149,14 @@ func (r *runner) endUnusable(ctx context.Context, as State, why string) error {
 // register writes a task down that was never led.
 func (r *runner) register(ctx context.Context) error {
 	db := r.s.config.Store
-	_, err := db.Get(ctx, r.taskKey())
+	_, err := db.Get(ctx, taskKey(r.id))
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	if err := db.PutObject(ctx, taskName(r.id), r.t.Signed); err != nil {
 		return err
 	}
-	_, err = db.Put(ctx, r.taskKey(), encodeTask(taskRecord{Format: recordFormat, State: Running}), 0)
+	_, err = db.Put(ctx, taskKey(r.id), encodeTask(taskRecord{Format: recordFormat, State: Running}), 0)
 	return err
 }
 
@@ -262,22 +253,19 @@ func (s *Service) Remove(ctx context.Context, id [32]byte) error {
 // Erase deletes what is stored of a task that has ended or was never led, and that
 // the ledger has no entry of. What is left says that it was removed.
 func Erase(ctx context.Context, s Store, task [32]byte) error {
-	r := runner{id: task}
 	removed := encodeTask(taskRecord{Format: recordFormat, State: Removed})
-	e, err := s.Get(ctx, r.taskKey())
+	e, err := s.Get(ctx, taskKey(task))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if _, err := s.Put(ctx, r.taskKey(), removed, e.Revision); err != nil {
+	if _, err := s.Put(ctx, taskKey(task), removed, e.Revision); err != nil {
 		return err
 	}
 	// What cannot be deleted only takes space.
-	if e, err := s.Get(ctx, r.stateKey()); err == nil {
-		if rec, err := decodeRecord(e.Value); err == nil {
-			_ = s.DeleteObject(ctx, stateName(task, rec.Step))
-			for _, h := range rec.Recent {
-				_ = s.DeleteObject(ctx, modelName(task, h))
-			}
+	if rec, _, err := readRecord(ctx, s, task); err == nil {
+		_ = s.DeleteObject(ctx, stateName(task, rec.Step))
+		for _, h := range rec.Recent {
+			_ = s.DeleteObject(ctx, modelName(task, h))
 		}
 	}
 	_ = s.DeleteObject(ctx, taskName(task))

@@ -467,16 +467,27 @@ func (w *world) check(s Status, skip ...int) {
 	w.fsck()
 }
 
+// problems is what Check finds.
+func problems(s Store, j *ledger.Journal, task wire.Task) (found []string) {
+	j.View(func(b *ledger.Book) {
+		Check(context.Background(), s, b, task, func(where, format string, args ...any) {
+			found = append(found, where+": "+fmt.Sprintf(format, args...))
+		})
+	})
+	return found
+}
+
 // fsck checks what is stored.
 func (w *world) fsck() {
 	w.t.Helper()
 	m := &memory{w.disk, nil, w.t}
 	j, err := ledger.OpenJournal(context.Background(), m, m, w.task.Population, limit(1e9))
-	if err == nil {
-		err = Check(context.Background(), m, j, w.task.ID())
-	}
 	if err != nil {
 		w.t.Error(err)
+		return
+	}
+	for _, p := range problems(m, j, w.task) {
+		w.t.Error(p)
 	}
 }
 

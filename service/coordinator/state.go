@@ -11,6 +11,39 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
+// readRecord returns task's state, and its revision.
+func readRecord(ctx context.Context, s Store, task [32]byte) (record, uint64, error) {
+	e, err := s.Get(ctx, stateKey(task))
+	if err != nil {
+		return record{}, 0, err
+	}
+	rec, err := decodeRecord(e.Value)
+	if err != nil {
+		return record{}, 0, fatal("%w", err)
+	}
+	return rec, e.Revision, nil
+}
+
+// readTask returns what is written down of how a task is run, and its revision.
+func readTask(ctx context.Context, s Store, task [32]byte) (taskRecord, uint64, error) {
+	e, err := s.Get(ctx, taskKey(task))
+	if err != nil {
+		return taskRecord{}, 0, err
+	}
+	t, err := decodeTask(e.Value)
+	if err != nil {
+		return taskRecord{}, 0, fatal("%w", err)
+	}
+	return t, e.Revision, nil
+}
+
+// ReadStatus returns what the store says of a task that is not run: round, model and
+// counts.
+func ReadStatus(ctx context.Context, s Store, task [32]byte) (Status, error) {
+	rec, _, err := readRecord(ctx, s, task)
+	return Status{Task: task, Round: rec.Round, Model: rec.Model, Counts: rec.Counts}, err
+}
+
 // first stores the model at its start and returns the state before round 1.
 func (r *runner) first(ctx context.Context) (record, error) {
 	rec := record{Counts: Counts{}.clone()}
@@ -38,7 +71,7 @@ func (r *runner) save(ctx context.Context, rec record) error {
 	if err != nil {
 		return err
 	}
-	revision, err := r.s.config.Store.Put(ctx, r.stateKey(), b, r.revision)
+	revision, err := r.s.config.Store.Put(ctx, stateKey(r.id), b, r.revision)
 	if err != nil {
 		return fmt.Errorf("coordinator: state of task %q: %w", r.task.Name, err)
 	}
@@ -49,18 +82,14 @@ func (r *runner) save(ctx context.Context, rec record) error {
 // reload reads the state again after an error, when it is not known what was
 // written. A state of another leader is store.ErrConflict.
 func (r *runner) reload(ctx context.Context) error {
-	e, err := r.s.config.Store.Get(ctx, r.stateKey())
+	rec, revision, err := readRecord(ctx, r.s.config.Store, r.id)
 	if err != nil {
 		return err
-	}
-	rec, err := decodeRecord(e.Value)
-	if err != nil {
-		return fatal("%w", err)
 	}
 	if rec.Fence != r.record.Fence {
 		return fmt.Errorf("%w: task %q is led under number %d", store.ErrConflict, r.task.Name, rec.Fence)
 	}
-	r.record, r.revision, r.pure = rec, e.Revision, nil
+	r.record, r.revision, r.pure = rec, revision, nil
 	r.show()
 	return nil
 }

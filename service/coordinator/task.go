@@ -109,7 +109,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	// Another may be charging.
 	r.update(func(s *Status) { s.State, s.Eps, s.Method, s.Source = Running, -1, "", "" })
 	config := &r.s.config
-	lease, err := config.Store.Acquire(ctx, "task-"+r.name(), config.Holder, config.LeaseTTL)
+	lease, err := config.Store.Acquire(ctx, fmt.Sprintf("task-%x", r.id), config.Holder, config.LeaseTTL)
 	if err != nil {
 		return false, err
 	}
@@ -208,50 +208,41 @@ func untrusted(err error) error {
 	return err
 }
 
-func (r *runner) name() string       { return fmt.Sprintf("%x", r.id) }
-func (r *runner) taskKey() string    { return "task." + r.name() }
-func (r *runner) stateKey() string   { return "state." + r.name() }
+func taskKey(id [32]byte) string     { return fmt.Sprintf("task.%x", id) }
+func stateKey(id [32]byte) string    { return fmt.Sprintf("state.%x", id) }
 func fatal(f string, a ...any) error { return fmt.Errorf("%w: %w", errFatal, fmt.Errorf(f, a...)) }
 
 // claim writes the task and its first state if there are none, and takes over what
 // there is under the lease's number.
 func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error) {
 	db := r.s.config.Store
-	t := taskRecord{Format: recordFormat, State: Running}
-	e, err := db.Get(ctx, r.taskKey())
+	t, _, err := readTask(ctx, db, r.id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
+		t = taskRecord{Format: recordFormat, State: Running}
 		if err := db.PutObject(ctx, taskName(r.id), r.t.Signed); err != nil {
 			return false, err
 		}
-		if _, err := db.Put(ctx, r.taskKey(), encodeTask(t), 0); err != nil {
+		if _, err := db.Put(ctx, taskKey(r.id), encodeTask(t), 0); err != nil {
 			return false, err
 		}
 	case err != nil:
 		return false, err
-	default:
-		if t, err = decodeTask(e.Value); err != nil {
-			return false, fatal("%w", err)
-		}
-		if t.State == Removed {
-			r.end(t.State, t.Why)
-			return true, nil
-		}
+	case t.State == Removed:
+		r.end(t.State, t.Why)
+		return true, nil
 	}
-	e, err = db.Get(ctx, r.stateKey())
+	rec, revision, err := readRecord(ctx, db, r.id)
 	if errors.Is(err, store.ErrNotFound) {
 		if _, charged := r.ledger.Last(); charged {
 			return false, fatal("task %q has no state, but its ledger has entries", r.task.Name)
 		}
-		r.record, err = r.first(ctx)
-	} else if err == nil {
-		if r.record, err = decodeRecord(e.Value); err != nil {
-			return false, fatal("%w", err)
-		}
+		rec, err = r.first(ctx)
 	}
 	if err != nil {
 		return false, err
 	}
+	r.record = rec
 	if fence < r.record.Fence {
 		return false, fatal("the lease of task %q has number %d, its state was written under %d", r.task.Name, fence, r.record.Fence)
 	}
@@ -261,7 +252,7 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 			return false, err
 		}
 	}
-	r.revision, r.record.Fence, r.pure, r.attempts = e.Revision, fence, nil, 0
+	r.revision, r.record.Fence, r.pure, r.attempts = revision, fence, nil, 0
 	if err := r.save(ctx, r.record); err != nil {
 		return false, err
 	}
@@ -330,17 +321,13 @@ func (r *runner) publish(signed []byte, round int64, leading bool) {
 // finish writes down that the task has ended.
 func (r *runner) finish(ctx context.Context, state State, why string) error {
 	db := r.s.config.Store
-	e, err := db.Get(ctx, r.taskKey())
+	t, revision, err := readTask(ctx, db, r.id)
 	if err != nil {
 		return err
 	}
-	t, err := decodeTask(e.Value)
-	if err != nil {
-		return fatal("%w", err)
-	}
 	if t.State == Running {
 		t.State, t.Why = state, why
-		if _, err := db.Put(ctx, r.taskKey(), encodeTask(t), e.Revision); err != nil {
+		if _, err := db.Put(ctx, taskKey(r.id), encodeTask(t), revision); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ type Loopback struct {
 	Suite      wire.Suite // of sealing keys
 	Epsilon    float64    // budget of the population
 	Delta      float64
-	Data       string // of clients and coordinator
+	Data       string        // of clients and coordinator
 	Policy     config.Policy // of clients
 	Spread     time.Duration
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
+	service "github.com/riffle-dp/riffle/service/coordinator"
 )
 
 // Replay is what the pure round functions make of what a coordinator recorded.
@@ -63,43 +64,39 @@ func ReplayTask(ctx context.Context, path string, id [32]byte) (*Replay, error) 
 	if err != nil {
 		return nil, err
 	}
-	var report CheckReport
-	w, ok := report.task(ctx, s, createdKey(id), hex.EncodeToString(id[:]), publicOf(key))
-	if !ok {
-		return nil, fmt.Errorf("operate: %s: %s", report.Problems[0].Where, report.Problems[0].What)
+	_, w, err := readCreated(ctx, s, createdKey(id), publicOf(key))
+	if err != nil {
+		return nil, fmt.Errorf("operate: %s: %w", createdKey(id), err)
 	}
 	task, err := train.OpenTask(ctx, w, c.Data)
 	if err != nil {
 		return nil, err
 	}
-	var state storedState
-	if err := readJSON(ctx, s, "state."+hex.EncodeToString(id[:]), &state); err != nil {
+	state, err := service.ReadStatus(ctx, s, id)
+	if err != nil {
 		return nil, err
 	}
-	out := &Replay{Rounds: state.Round, Released: state.Counts.Released, Rejected: map[wire.Reason]int64{}}
-	for reason, n := range state.Counts.Rejected {
-		out.Rejected[wire.Reason(reason)] = n
-	}
+	out := &Replay{Rounds: state.Round, Released: state.Released, Rejected: state.Rejected}
 	entries := book.TaskEntries(id)
 	out.Entries = int64(len(entries))
 	theta, err := replay(ctx, c, task, id, state.Round, entries, out)
 	if err != nil {
 		return nil, err
 	}
-	if charged := out.Charged - openCharge(entries, state.Round); w.Participation != dp.Once && charged != state.Counts.Failed {
-		return nil, fmt.Errorf("operate: of %d charged rounds nothing is recorded, %d gave no step", charged, state.Counts.Failed)
+	if charged := out.Charged - openCharge(entries, state.Round); w.Participation != dp.Once && charged != state.Failed {
+		return nil, fmt.Errorf("operate: of %d charged rounds nothing is recorded, %d gave no step", charged, state.Failed)
 	}
-	if out.Released != state.Counts.Released || out.Reports != state.Counts.Reports {
+	if out.Released != state.Released || out.Reports != state.Reports {
 		return nil, fmt.Errorf("operate: %d reports in %d rounds are recorded, %d in %d were released",
-			out.Reports, out.Released, state.Counts.Reports, state.Counts.Released)
+			out.Reports, out.Released, state.Reports, state.Released)
 	}
 	raw := make([]byte, 0, 4*len(theta))
 	for _, v := range theta {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
 	}
 	out.Model = sha256.Sum256(raw)
-	if got := hex.EncodeToString(out.Model[:]); got != state.Model {
-		return nil, fmt.Errorf("operate: the recorded reports give model %s, %s was released", got, state.Model)
+	if out.Model != state.Model {
+		return nil, fmt.Errorf("operate: the recorded reports give model %x, %x was released", out.Model, state.Model)
 	}
 	events := make(dp.Sequence, len(entries))
 	for i, e := range entries {

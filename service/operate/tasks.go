@@ -54,23 +54,40 @@ func decodeCreated(b []byte) (c created, err error) {
 	return c, err
 }
 
-// createdKey names what CreateTask wrote down: the signed task and how it is run.
-func createdKey(id [32]byte) string { return "created." + hex.EncodeToString(id[:]) }
+// createdPrefix begins the keys of what CreateTask wrote down.
+const createdPrefix = "created."
 
-// verified returns the task that was written down, if it is ours.
-func (r *running) verified(made created) (wire.Task, error) {
-	message, err := wire.Verify(publicOf(r.own.Key), wire.LabelTask, made.Signed)
+func createdKey(id [32]byte) string { return createdPrefix + hex.EncodeToString(id[:]) }
+
+// verified returns the task that was written down, if this coordinator's key signed it.
+func (c created) verified(public ed25519.PublicKey) (wire.Task, error) {
+	message, err := wire.Verify(public, wire.LabelTask, c.Signed)
 	if err != nil {
 		return wire.Task{}, err
 	}
 	return wire.DecodeTask(message)
 }
 
+// readCreated returns the task that a key names.
+func readCreated(ctx context.Context, s *store.Store, key string, public ed25519.PublicKey) (made created, w wire.Task, err error) {
+	e, err := s.Get(ctx, key)
+	if err == nil {
+		made, err = decodeCreated(e.Value)
+	}
+	if err == nil {
+		w, err = made.verified(public)
+	}
+	if err == nil && createdKey(w.ID()) != key {
+		err = fmt.Errorf("the task there is another, %x", w.ID())
+	}
+	return made, w, err
+}
+
 // openTask makes a task ready to be run again from what was written down: only shown,
 // if it has ended, and as unusable, if it cannot be made. An error says that what is
 // stored cannot be read.
 func (r *running) openTask(ctx context.Context, made created) (coordinator.Task, error) {
-	w, err := r.verified(made)
+	w, err := made.verified(publicOf(r.own.Key))
 	if err != nil {
 		return coordinator.Task{}, err
 	}
@@ -157,7 +174,7 @@ func (r *running) lookup(ctx context.Context, task [32]byte) (limit ledger.Confi
 // that the store could not be asked, was written to by a newer program, or ctx has
 // ended.
 func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) (bad, fatal error) {
-	keys, err := r.store.Keys(ctx, "created.")
+	keys, err := r.store.Keys(ctx, createdPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -305,7 +322,7 @@ func (r *running) checkTails(ctx context.Context, id [32]byte, limit ledger.Conf
 	if limit.Tail == 0 {
 		return nil // whatever the others keep
 	}
-	keys, err := r.store.Keys(ctx, "created.")
+	keys, err := r.store.Keys(ctx, createdPrefix)
 	if err != nil {
 		return err
 	}
@@ -313,7 +330,7 @@ func (r *running) checkTails(ctx context.Context, id [32]byte, limit ledger.Conf
 		if r.known[key] {
 			continue
 		}
-		b, err := hex.DecodeString(key[len("created."):])
+		b, err := hex.DecodeString(key[len(createdPrefix):])
 		if err != nil || len(b) != len(id) {
 			return fmt.Errorf("operate: key %s names no task", key)
 		}

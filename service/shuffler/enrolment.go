@@ -2,6 +2,7 @@ package shuffler
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func (s *Service) enrol(ctx context.Context, now time.Time) error {
 		case err != nil:
 			return err
 		default:
-			have, err := s.readEnrolment(entry.Value)
+			have, err := readEnrolment(s.operatorKey(), entry.Value)
 			if err != nil {
 				return err
 			}
@@ -56,8 +57,8 @@ func (s *Service) enrol(ctx context.Context, now time.Time) error {
 	return errors.New("shuffler: processes with different enrolments share a store")
 }
 
-func (s *Service) readEnrolment(signed []byte) (*signedEnrolment, error) {
-	message, err := wire.Verify(s.operatorKey(), wire.LabelEnrolment, signed)
+func readEnrolment(operator ed25519.PublicKey, signed []byte) (*signedEnrolment, error) {
+	message, err := wire.Verify(operator, wire.LabelEnrolment, signed)
 	if err != nil {
 		return nil, fmt.Errorf("shuffler: the stored enrolment: %w", err)
 	}

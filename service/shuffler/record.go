@@ -1,7 +1,6 @@
 package shuffler
 
 import (
-	"bytes"
 	"context"
 	"crypto/aes"
 	"crypto/ed25519"
@@ -12,6 +11,7 @@ import (
 
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/document"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -60,14 +60,13 @@ func (s *Service) loadRecord(ctx context.Context, name string) (*record, error) 
 	if err != nil {
 		return nil, err
 	}
+	return decodeRecord(e)
+}
+
+func decodeRecord(e store.Entry) (*record, error) {
 	r := &record{revision: e.Revision}
-	d := json.NewDecoder(bytes.NewReader(e.Value))
-	d.DisallowUnknownFields()
-	if err := d.Decode(r); err != nil {
-		return nil, fmt.Errorf("shuffler: the record of a round: %v", err)
-	}
-	if r.Format != recordFormat {
-		return nil, fmt.Errorf("shuffler: record of format %d, this program knows %d", r.Format, recordFormat)
+	if err := document.Decode(e.Value, recordFormat, r); err != nil {
+		return nil, fmt.Errorf("shuffler: the record of a round: %w", err)
 	}
 	return r, nil
 }

@@ -1,0 +1,24 @@
+package aggregator
+
+import (
+	"context"
+
+	"github.com/riffle-dp/riffle/service/store"
+)
+
+// Check looks over an aggregator's store, which must not be in use, and calls problem
+// with all that is wrong and the key that it is wrong with. It returns how many rounds
+// there are, and an error if the store cannot be listed.
+func Check(ctx context.Context, s *store.Store, problem func(where, format string, args ...any)) (rounds int64, err error) {
+	keys, err := s.Keys(ctx, recordPrefix)
+	for _, key := range keys {
+		e, err := s.Get(ctx, key)
+		if err == nil {
+			_, err = decodeRecord(e.Value)
+		}
+		if err != nil {
+			problem(key, "%v", err)
+		}
+	}
+	return int64(len(keys)), err
+}

@@ -1,0 +1,142 @@
+package shuffler
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/store"
+)
+
+// Check looks over a shuffler's store, which must not be in use, and calls problem with
+// all that is wrong and the key that it is wrong with. operator is the key of who signs
+// enrolments and words on rounds. It returns how many rounds there are, and an error if
+// the store cannot be listed.
+func Check(ctx context.Context, s *store.Store, operator ed25519.PublicKey, problem func(where, format string, args ...any)) (rounds int64, err error) {
+	e, err := s.Get(ctx, keyEnrolment)
+	if err == nil {
+		_, err = readEnrolment(operator, e.Value)
+	}
+	if gone(err) != nil { // there is none where the shuffler was never started
+		problem(keyEnrolment, "%v", err)
+	}
+	c := checker{operator: operator, problem: problem}
+	if c.streams, err = s.ListStreams(ctx, ""); err != nil {
+		return 0, err
+	}
+	if c.secrets, err = s.Secrets(ctx, ""); err != nil {
+		return 0, err
+	}
+	if c.open, err = s.Keys(ctx, keyOpen("")); err != nil {
+		return 0, err
+	}
+	keys, err := s.Keys(ctx, keyRecord(""))
+	if err != nil {
+		return 0, err
+	}
+	for _, key := range keys {
+		e, err := s.Get(ctx, key)
+		var r *record
+		if err == nil {
+			r, err = decodeRecord(e)
+		}
+		if err != nil {
+			problem(key, "%v", err)
+			continue
+		}
+		c.round(strings.TrimPrefix(key, keyRecord("")), r)
+	}
+	for _, name := range c.names() {
+		if !slices.Contains(c.open, keyOpen(name)) && !slices.Contains(keys, keyRecord(name)) {
+			problem(keyRecord(name), "there is no such round, but streams or keys of one")
+		}
+	}
+	return int64(len(keys)), nil
+}
+
+// checker has what a store holds of rounds beside their records.
+type checker struct {
+	operator               ed25519.PublicKey
+	open, streams, secrets []string
+	problem                func(where, format string, args ...any)
+}
+
+func (c checker) round(name string, r *record) {
+	key := keyRecord(name)
+	marked := slices.Contains(c.open, keyOpen(name))
+	sealed := slices.Contains(c.secrets, name)
+	switch r.State {
+	case Open, Closing:
+		if !marked || !sealed {
+			c.problem(key, "the round is %s, and has no mark or no keys", r.State)
+		}
+	case Closed:
+		if !marked || !sealed || !slices.Contains(c.streams, streamOut(name, r.Run)) {
+			c.problem(key, "the round is closed, and its batch or its keys are not there")
+		}
+		if slices.Contains(c.secrets, linksName(name)) {
+			c.problem(key, "the batch is offered, and the keys of its order are still there")
+		}
+		c.closed(key, r)
+	case Void, Released, Abandoned:
+		c.closed(key, r)
+		if marked {
+			return // its destruction is finished at the next start
+		}
+		if sealed || slices.Contains(c.secrets, linksName(name)) {
+			c.problem(key, "the round has ended, and its keys are still there")
+		}
+		for _, stream := range c.streams {
+			if roundOf(stream) == name {
+				c.problem(key, "the round has ended, and stream %s is still there", stream)
+			}
+		}
+	default:
+		c.problem(key, "state %q", r.State)
+	}
+}
+
+// closed checks the signed word on a round that was closed.
+func (c checker) closed(key string, r *record) {
+	message, err := wire.Verify(c.operator, wire.LabelClosed, r.Closed)
+	var word wire.RoundClosed
+	if err == nil {
+		word, err = wire.DecodeRoundClosed(message)
+	}
+	if err == nil && len(r.Announcement) < ed25519.SignatureSize {
+		err = errors.New("no announcement")
+	}
+	if err != nil {
+		c.problem(key, "%v", err)
+		return
+	}
+	a, err := wire.DecodeAnnouncement(r.Announcement[ed25519.SignatureSize:])
+	if err != nil || a.Digest() != word.Announcement || word.Void != (r.State == Void) {
+		c.problem(key, "the signed word is not on this round")
+	}
+}
+
+// names lists the rounds that streams and secrets belong to.
+func (c checker) names() (names []string) {
+	for _, secret := range c.secrets {
+		if !strings.HasPrefix(secret, masterPrefix) { // those of sessions live by themselves
+			names = append(names, strings.TrimPrefix(secret, linksName("")))
+		}
+	}
+	for _, stream := range c.streams {
+		names = append(names, roundOf(stream))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// roundOf returns the round that a stream belongs to; see streamIn and its like.
+func roundOf(stream string) string {
+	if f := strings.Split(stream, "-"); len(f) > 1 {
+		return f[1]
+	}
+	return ""
+}
