@@ -27,8 +27,8 @@ import (
 	"github.com/riffle-dp/riffle/page/dashboard"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
-	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/config"
+	"github.com/riffle-dp/riffle/service/coordinator"
 	"github.com/riffle-dp/riffle/service/operate"
 	"github.com/riffle-dp/riffle/service/store"
 )
