@@ -1,9 +1,8 @@
-// Package account answers what a protocol costs. From an event, or from a
-// query about rounds that are all alike, it returns the tightest bound that is
-// proved, with every other bound beside it.
+// Package account computes what a protocol costs. Given an event, or a query about rounds
+// that are all alike, it returns the tightest proved bound, with every other bound beside it.
 //
-// Bounds are for replace-one adjacency: n is public, one client's data changes.
-// ε and losses are in nats, δ is a probability.
+// Bounds are for replace-one adjacency: n is public, and one client's data changes. ε and
+// losses are in nats, δ is a probability.
 package account
 
 import (
@@ -18,9 +17,10 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// Accountant is the default dp.Accountant: the tightest pair of each round, the
-// blanket or that of its reports' class, composed by privacy-loss distributions, and never worse than Rényi or pure
-// composition. Safe for concurrent use; it remembers pairs as a cache only.
+// Accountant is the default dp.Accountant. It takes the tightest pair of each round, the
+// blanket or that of its reports' class, and composes the pairs by privacy-loss
+// distributions; its answer is never worse than Rényi or pure composition. Safe for
+// concurrent use; it remembers pairs as a cache only.
 type Accountant struct{ engine *engine }
 
 var _ dp.Accountant = (*Accountant)(nil)
@@ -40,7 +40,7 @@ func (a *Accountant) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
 	return a.worst(&t, delta)
 }
 
-// worst is the largest of the bounds on what a client may have been through.
+// worst returns the largest of the bounds over what a client may have been through.
 func (a *Accountant) worst(t *tally, delta float64) (dp.Bound, error) {
 	worlds, err := t.worlds()
 	if err != nil {
@@ -75,7 +75,7 @@ func (e *engine) tightest(parts []part, delta float64) (dp.Bound, error) {
 	case err != nil && !errors.Is(err, dp.ErrNoBound):
 		return dp.Bound{}, err
 	}
-	// Round-off grows with the number of rounds; Rényi divergences have none.
+	// Round-off grows with the number of rounds; Rényi divergences have no round-off.
 	if err != nil || rounds(parts) > 1e7 {
 		if eps, order, err := e.rdpEps(parts, blanket, delta); err == nil && eps < best.Eps {
 			best = proved(blanket.name+"-rdp", eps, delta, blanket.source+"; Rényi composition")
@@ -99,19 +99,20 @@ func proved(method string, eps, delta float64, source string) dp.Bound {
 // Listed is a method's entry in a Reply.
 type Listed struct {
 	dp.Bound
-	// Applies is false where the method has no bound; Note then says why.
+	// Applies is false if the method has no bound; Note then says why.
 	Applies bool
 }
 
-// Reply answers a Query. Pointers are nil where there is no such bound.
+// Reply is the answer to a Query. A pointer is nil if there is no such bound.
 type Reply struct {
 	Query Query
 	Upper *dp.Bound // tightest proved upper bound
 	Best  *dp.Bound // tightest sound upper bound
-	Lower *dp.Bound // largest lower bound from a mechanism the query admits
-	// Bounds are all methods, in a fixed order.
+	Lower *dp.Bound // largest lower bound from a mechanism that the query admits
+	// Bounds lists all methods, in a fixed order.
 	Bounds []Listed
-	// Sum is what the answer of AnswerSum is about, defaults filled in; nil else.
+	// Sum is the round that AnswerSum answered about, with defaults filled in; nil in other
+	// answers.
 	Sum *vecsum.Params
 }
 
@@ -149,18 +150,18 @@ type method struct {
 	compute func(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error)
 }
 
-// Answer computes the bounds a query asks for: which is "all", "best" (only
-// what the tightest proved bound needs), or a method's id.
+// Answer computes the bounds that a query asks for. which is "all", "best" (only what the
+// tightest proved bound needs), or a method's id.
 func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 	return New().Answer(ctx, q, which)
 }
 
-// Answer is the function Answer, with what the accountant remembers.
+// Answer is the function Answer with the accountant's cache.
 func (a *Accountant) Answer(ctx context.Context, q Query, which string) (Reply, error) {
 	return a.answer(ctx, q, which, nil)
 }
 
-// answer tells each, if there is one, of every method before it is computed.
+// answer calls each, if it is not nil, before it computes a method.
 func (a *Accountant) answer(ctx context.Context, q Query, which string, each func(Step)) (Reply, error) {
 	if err := q.Validate(); err != nil {
 		return Reply{}, err
@@ -248,8 +249,8 @@ func methods() []method {
 	)
 }
 
-// girgis converts one of Girgis et al.'s curves, which exist at integer orders
-// for a fixed number of reports, here at most most.
+// girgis converts one of Girgis et al.'s curves. They exist at integer orders, for a fixed
+// number of reports that here is at most most.
 func girgis(bound func(literature.GirgisConfig, int) (float64, error), most int64) func(*engine, Query, []part) (float64, float64, float64, string, error) {
 	return func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
 		s := parts[0].shape

@@ -11,15 +11,15 @@ import (
 	"github.com/riffle-dp/riffle/dp/rdp"
 )
 
-// EpsAdaptive bounds ε at delta over rounds each of which may have been chosen upon
-// all that those before it released, by a Rényi filter (protocol/ledger/adaptive.md): the sum of
-// the rounds' divergences at the one order FilterOrder(maxEps, delta).
+// EpsAdaptive bounds ε at delta over rounds each of which may have been chosen after seeing
+// everything that earlier rounds released. It is a Rényi filter
+// (protocol/ledger/adaptive.md): the sum of the rounds' divergences at the one order
+// FilterOrder(maxEps, delta).
 //
-// Upper, proved; replace one client. As long as no round is run that would bring
-// the answer above maxEps, all of them together are (maxEps, delta)-DP, however
-// they were chosen and whenever they end. The answer itself, below maxEps, is a
-// bound for a history whose end was not chosen upon releases. +Inf where losses
-// too far to be counted have more than their share of δ.
+// Upper bound, proved; replace one client. If no round is run that would bring the answer
+// above maxEps, all rounds together are (maxEps, delta)-DP, however they were chosen and
+// whenever they end. An answer below maxEps is itself a bound for a history whose end was not
+// chosen from releases. +Inf if losses too far to be counted have more than their share of δ.
 func (a *Accountant) EpsAdaptive(ev dp.Event, maxEps, delta float64) (dp.Bound, error) {
 	if err := dp.CheckDelta(delta); err != nil {
 		return dp.Bound{}, err
@@ -45,8 +45,8 @@ func (a *Accountant) EpsAdaptive(ev dp.Event, maxEps, delta float64) (dp.Bound, 
 	return s.bound(a.engine.sources(t.parts), order, delta), nil
 }
 
-// everyBatch has disjoint batches count like any round, more than they cost: a
-// client is in one of them, but which are yet to come may be chosen.
+// everyBatch makes disjoint batches count like any other rounds, which is more than they
+// cost: a client is in only one of them, but later batches may be chosen from releases.
 func everyBatch(ev dp.Event) dp.Event {
 	switch e := ev.(type) {
 	case dp.Round:
@@ -67,14 +67,15 @@ func everyBatch(ev dp.Event) dp.Event {
 	return ev
 }
 
-// FilterOrder is the order of a Rényi filter for a budget, a function of it alone:
-// of a grid, that which lets most of a Gaussian mechanism through, whose divergence
-// is proportional to the order. With no limit, that of a budget of 1.
+// FilterOrder returns the order of a Rényi filter for a budget; it depends on the budget
+// alone. Of a grid of orders it is the one that admits most of a Gaussian mechanism, whose
+// divergence is proportional to the order. Without a limit it is the order for a budget of 1.
 func FilterOrder(maxEps, delta float64) float64 {
 	if math.IsInf(maxEps, 1) {
 		maxEps = 1
 	}
-	// ε is the divergence and what the conversion adds, which is read off far from 0.
+	// ε is the divergence plus the conversion's addition, which is computed at a large
+	// divergence.
 	const far = 1e3
 	order, most := 0., math.Inf(-1)
 	for u := -9.; u <= 14; u += 1. / 64 {
@@ -86,10 +87,10 @@ func FilterOrder(maxEps, delta float64) float64 {
 	return order
 }
 
-// filtered is what a Rényi filter keeps.
+// filtered is the state of a Rényi filter.
 type filtered struct {
 	spent   float64 // Σ divergences
-	dropped float64 // and the mass left out of them
+	dropped float64 // the mass left out of the divergences
 }
 
 // plus adds a round that happened times times, rounded up.
@@ -97,13 +98,13 @@ func (f filtered) plus(one filtered, times int64) filtered {
 	return filtered{(f.spent + one.spent*float64(times)) * (1 + 0x1p-50), (f.dropped + one.dropped*float64(times)) * (1 + 0x1p-50)}
 }
 
-// filterDropped is the share of δ for losses that are too far to be counted.
+// filterDropped is the share of δ that pays for losses too far to be counted.
 const filterDropped = 1e-3
 
-// within says whether what was left out has not more than its share of δ.
+// within says whether the mass left out is within its share of δ.
 func (f filtered) within(delta float64) bool { return f.dropped*(1+1e-9) <= filterDropped*delta }
 
-// bound converts.
+// bound converts the state to ε at delta.
 func (f filtered) bound(source string, order, delta float64) dp.Bound {
 	eps := 0.
 	if f.spent > 0 || f.dropped > 0 {
@@ -138,8 +139,8 @@ type filterKey struct {
 	delta float64
 }
 
-// filter returns what one round costs a filter, by the narrowest pair of its
-// reports. The caller holds e.mu.
+// filter returns the charge of one round to a filter, by the narrowest pair of its reports.
+// The caller holds e.mu.
 func (e *engine) filter(s shape, order, delta float64) (filtered, error) {
 	k := filterKey{s, order, delta}
 	if f, ok := e.filters[k]; ok {

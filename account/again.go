@@ -5,20 +5,21 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// againShare is the share of δ that pays for more void rounds than are counted on.
+// againShare is the share of δ that pays for more void rounds than are assumed.
 const againShare = 1e-4
 
 // Again returns the question about a protocol that announces void rounds again, until
-// q.Rounds of them brought minReports or last were announced. An upper bound on its
-// answer is one on the protocol.
+// q.Rounds of them brought minReports or round number last was announced. An upper bound on
+// its answer is an upper bound for the protocol.
 //
-// Needs: void rounds show no more than that they are void. With others, who are asked
-// nothing (honest below 1), chance may be theirs: then all up to last are counted.
+// Needs: a void round reveals only that it is void. If others is true (honest below 1), some
+// clients are not relied on and may decide which rounds are void; then all rounds up to last
+// are counted.
 //
-// Where a round's cost counts on chance, it is that of a round which may be void, so
-// what is counted is rounds announced: R of them, of which fewer than q.Rounds bring
-// enough with a probability of τ at most. To stop early is post-processing; the rest
-// costs τ of δ. Other rounds cost no more if they are known not to be void.
+// If a round's cost counts on chance, it is the cost of a round that may be void. So
+// announced rounds are counted: R of them, such that fewer than q.Rounds bring enough reports
+// with probability at most τ. Stopping early is post-processing; the rest costs τ of δ. Other
+// rounds cost no more if they are known not to be void.
 // Source: account/again.md.
 func (q Query) Again(minReports, last int64, others bool) Query {
 	asked, rate := q.Population, 1-q.Dropout
@@ -37,13 +38,14 @@ func (q Query) Again(minReports, last int64, others bool) Query {
 		q.Rounds = last
 		return q
 	}
-	// P(fewer than minReports of the asked), by those who do not come.
+	// void bounds P(fewer than minReports of the asked clients report), computed from the
+	// number that do not.
 	void := min(1, tail.Survival(asked, asked-minReports+1, 1-rate, rate)*(1+1e-9))
 	tau := againShare * q.Delta
 	enough := func(rounds int64) bool {
 		return tail.Survival(rounds, rounds-q.Rounds+1, void, 1-void)*(1+1e-9) <= tau
 	}
-	low, high := q.Rounds-1, last // enough(low) is not, and last always is
+	low, high := q.Rounds-1, last // enough(low) is false, and last always suffices
 	for high-low > 1 {
 		if middle := low + (high-low)/2; enough(middle) {
 			high = middle

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// certifyGrow enlarges the losses of a certified pair, so that rounding of the
-	// pair's masses, 1e-10 of them, cannot leave it below the protocol's.
+	// certifyGrow enlarges the losses of a certified pair. So rounding of the pair's masses,
+	// 1e-10 of them, cannot bring it below the protocol's.
 	certifyGrow = 1e-9
-	// certifyMargin is how much larger a certified ε is than the composition's: it
-	// pays for the checker's coarser grid, whose variance is 1e-6 larger at most.
+	// certifyMargin is the excess of a certified ε over the composition's. It pays for the
+	// checker's coarser grid, whose variance is at most 1e-6 larger.
 	certifyMargin = 1e-5
 	// certifyDelta is the same for a certified δ.
 	certifyDelta = 2e-3
-	// certifyInfinite is the least mass of infinite loss that can be certified.
+	// certifyInfinite is the smallest mass of infinite loss that can be certified.
 	certifyInfinite = 0x1p-169
 )
 
-// Certify makes a certificate of an upper bound, on ε at q.Delta or on δ at q.Eps,
-// by a method that can be certified, "" being the tightest of them. It proves
-// nothing: certificate.Document's Verify does. What it claims exceeds what Answer
-// says by certifyMargin, and by the grid's 1e-4 for a single round.
+// Certify makes a certificate of an upper bound, on ε at q.Delta or on δ at q.Eps, by a
+// method that can be certified; "" means the tightest of them. It proves nothing:
+// certificate.Document's Verify does. Its claim exceeds Answer's by certifyMargin and, for a
+// single round, by the grid's 1e-4.
 func Certify(ctx context.Context, q Query, method certificate.Method) (certificate.Document, error) {
 	if err := q.Validate(); err != nil {
 		return certificate.Document{}, err
@@ -63,7 +63,7 @@ func Certify(ctx context.Context, q Query, method certificate.Method) (certifica
 	return d, err
 }
 
-// certified is a query in a certificate's words; restored goes back.
+// certified converts a query to a certificate's form; restored converts back.
 func certified(q Query) certificate.Query {
 	q = q.withDefaults()
 	return certificate.Query{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: dp.ReplaceOne,
@@ -120,7 +120,7 @@ func (e *engine) certifyPLD(d *certificate.Document, q Query, parts []part, c cl
 		claim.Eps = composed.Epsilon(delta) * (1 + certifyMargin)
 	}
 	var slack pld.Slack
-	if composed.Delta(claim.Eps) <= claim.Delta { // else the window shows nothing
+	if composed.Delta(claim.Eps) <= claim.Delta { // otherwise the window does not show the claim
 		slack = composed.Slack(claim.Eps)
 	}
 	if total := slack.Total(); !(total > 0 && total <= claim.Delta) || !(claim.Eps <= 1e5) {
@@ -137,8 +137,8 @@ func (e *engine) certifyPLD(d *certificate.Document, q Query, parts []part, c cl
 	return nil
 }
 
-// certifyLoss is the round's pair on the grid that compose would choose, its
-// losses enlarged by certifyGrow and the given mass infinite.
+// certifyLoss returns the round's pair on the grid that compose would choose, with its losses
+// enlarged by certifyGrow and the given mass infinite.
 func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) (pld.Loss, float64, error) {
 	pair, err := e.pair(s, c)
 	if err != nil {
@@ -147,7 +147,7 @@ func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) 
 	if cut := pld.Truncate(pair, infinite); len(cut.Atoms) > 0 {
 		pair = cut
 	}
-	// Truncate's own figure is at most this.
+	// Truncate's own figure is at most this mass.
 	out := dp.Pair{Remainders: []dp.Remainder{{Mass: infinite * (1 + 1e-8), MaxLoss: s.eps0}}}
 	var top, mass float64
 	for _, a := range pair.Atoms {
@@ -156,7 +156,7 @@ func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) 
 		out.Atoms = append(out.Atoms, a)
 		mass += a.Q * (1 + math.Exp(a.Loss))
 	}
-	// Infinite losses take their share from all others: only more δ.
+	// The infinite losses take their share from all others, which only raises δ.
 	if most := 1 - infinite*(1+1e-7) - 1e-12; mass > most {
 		for i := range out.Atoms {
 			out.Atoms[i].Q *= most / mass
@@ -167,7 +167,7 @@ func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) 
 	step := top
 	if len(out.Atoms) > 1 {
 		step = gridStep(chooseStep(top, times, times*tiltedVariance(finite, tilt)))
-		if times == 1 { // Answer has a closed form there
+		if times == 1 { // Answer uses a closed form for one round
 			step = math.Max(step/8, top/(1<<14))
 		}
 		step = top / math.Ceil(top/step)
@@ -176,7 +176,7 @@ func (e *engine) certifyLoss(s shape, c clones, times, delta, infinite float64) 
 	return loss, tilt, err
 }
 
-// blocks says how the shape's pair tells numbers of reports apart.
+// blocks returns how the shape's pair groups numbers of reports.
 func (s shape) blocks(c clones) (amplify.Blocks, error) {
 	f, err := amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // VectorSumClass is what a document, like the command line, calls a vector sum.
 const VectorSumClass dp.Class = "vecsum"
 
-// Document is a Reply in JSON: what riffle eps --json prints. Its keys are a
-// contract with scripts.
+// Document is a Reply in JSON, printed by riffle eps --json. Its keys are a contract with
+// scripts.
 type Document struct {
 	Upper  *DocumentBound  `json:"upper"`
 	Best   *DocumentBound  `json:"best"`
@@ -25,8 +25,8 @@ type Document struct {
 	Query  DocumentQuery   `json:"query"`
 }
 
-// DocumentBound is one bound. Eps and Delta are null where it does not apply;
-// Note then says why.
+// DocumentBound is one bound. Eps and Delta are null if it does not apply; Note then says
+// why.
 type DocumentBound struct {
 	Method  string     `json:"method"`
 	Kind    dp.Kind    `json:"kind"`
@@ -39,7 +39,7 @@ type DocumentBound struct {
 	Seconds float64    `json:"seconds"`
 }
 
-// DocumentQuery is a Query, or a SumQuery where Randomizer is VectorSumClass.
+// DocumentQuery is a Query, or a SumQuery if Randomizer is VectorSumClass.
 type DocumentQuery struct {
 	Trust         dp.Trust         `json:"trust"`
 	Participation dp.Participation `json:"participation"`
@@ -78,7 +78,7 @@ func NewDocumentSum(p vecsum.Params) DocumentSum {
 	return DocumentSum{p.Dim, p.Grid, p.Noise.Kind, p.Noise.Bits, p.Noise.Variance, p.MinUsers, p.Honest}
 }
 
-// Document returns the reply as JSON has it.
+// Document returns the reply in the form of a JSON document.
 func (r Reply) Document() Document {
 	one := func(b *dp.Bound) *DocumentBound {
 		if b == nil {
@@ -118,8 +118,8 @@ func documentBound(b dp.Bound, applies bool) DocumentBound {
 	return out
 }
 
-// ParseDocumentQuery reads the query of a document, which can so be asked again.
-// Unknown keys are refused.
+// ParseDocumentQuery reads the query of a document, so that it can be asked again. It refuses
+// unknown keys.
 func ParseDocumentQuery(text []byte) (DocumentQuery, error) {
 	var d DocumentQuery
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -133,15 +133,15 @@ func ParseDocumentQuery(text []byte) (DocumentQuery, error) {
 	return d, nil
 }
 
-// Step says that a method is about to be computed, after Done of all Of.
+// Step says that a method is about to be computed, and that Done of all Of were computed
+// before.
 type Step struct {
 	Method   string
 	Done, Of int
 }
 
-// Ask answers the query of a document, as Answer or, for a vector sum, AnswerSum
-// does. Where some methods may be slow, not for vector sums, each hears of every
-// one; it may be nil.
+// Ask answers the query of a document, by Answer or, for a vector sum, by AnswerSum. each, if
+// not nil, is called before every method of Answer, some of which may be slow.
 func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, each func(Step)) (Reply, error) {
 	if (d.Eps == nil) == (d.Delta == nil) {
 		return Reply{}, errors.New("account: give exactly one of delta, to bound epsilon, and eps, to bound delta")
@@ -166,7 +166,7 @@ func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, eac
 	return AnswerSum(ctx, NewSumQuery(q, d.params()), which)
 }
 
-// params are the round's, but for what follows from the clients.
+// params returns the round's parameters, except those that follow from the clients.
 func (d DocumentSum) params() vecsum.Params {
 	return vecsum.Params{MinUsers: d.NMin, Honest: d.Honest, Dim: d.Dim, Grid: d.Grid,
 		Noise: vecsum.Noise{Kind: d.Noise, Bits: d.NoiseBits, Variance: d.Variance}}

@@ -12,8 +12,8 @@ import (
 	"github.com/riffle-dp/riffle/internal/monotone"
 )
 
-// clones names a proved dominating pair: a rate of clones, or, where rate is nil,
-// the family that a shape belongs to.
+// clones names a proved dominating pair: a rate of clones or, if rate is nil, the family of a
+// shape.
 type clones struct {
 	name   string
 	rate   func(eps0 float64) float64
@@ -37,13 +37,13 @@ var (
 	fmt22   = clones{"clones", amplify.Clones, "Feldman, McMillan, Talwar 2022, Theorem 3.1, r = e^-eps0", nil}
 )
 
-// part is a shape that happened times times.
+// part is a shape that occurred times times.
 type part struct {
 	shape shape
 	times int64
 }
 
-// engine answers about parts and keeps what it made: a cache only.
+// engine answers questions about parts and caches what it computed.
 type engine struct {
 	mu      sync.Mutex
 	pairs   map[pairKey]dp.Pair
@@ -60,7 +60,7 @@ func newEngine() *engine {
 	return &engine{pairs: map[pairKey]dp.Pair{}, kept: map[keptKey]*kept{}, filters: map[filterKey]filtered{}}
 }
 
-// cacheLimit bounds the number of cached pairs, some 30 kB each.
+// cacheLimit bounds the number of cached pairs, of some 30 kB each.
 const cacheLimit = 4096
 
 func (e *engine) pair(s shape, c clones) (dp.Pair, error) {
@@ -73,7 +73,7 @@ func (e *engine) pair(s shape, c clones) (dp.Pair, error) {
 		return dp.Pair{}, err
 	}
 	for _, a := range p.Atoms {
-		// Negated so that a NaN refuses.
+		// The condition is negated so that it refuses a NaN.
 		if !(a.Q >= 0 && a.Q <= 2 && a.Loss > 0 && a.Loss <= math.MaxFloat64) {
 			return dp.Pair{}, fmt.Errorf("account: %s pair has an outcome of mass %v and loss %v: %w", c.name, a.Q, a.Loss, dp.ErrNoBound)
 		}
@@ -85,7 +85,7 @@ func (e *engine) pair(s shape, c clones) (dp.Pair, error) {
 	return p, nil
 }
 
-// rounds returns how many rounds the parts are.
+// rounds returns the number of rounds in the parts.
 func rounds(parts []part) float64 {
 	var n float64
 	for _, p := range parts {
@@ -94,25 +94,25 @@ func rounds(parts []part) float64 {
 	return n
 }
 
-// basic is composition of pure guarantees: ε at δ = 0.
+// basic returns the composition of pure guarantees: ε at δ = 0.
 func basic(parts []part) float64 {
 	var eps float64
 	for _, p := range parts {
 		eps += float64(p.times) * p.shape.maxLoss()
 	}
-	// A rounding for each part, and some for each maxLoss.
+	// This covers one rounding for each part, and some for each maxLoss.
 	return eps * (1 + 1e-14*float64(len(parts)+8))
 }
 
-// renyi is the composed Rényi curve of the parts without their farthest losses,
-// whose mass over all rounds is dropped: it must be taken off δ before
-// converting, and added to a δ after. Those losses have next to no mass, but
-// would decide the divergence at high orders.
+// renyi returns the composed Rényi curve of the parts without their largest losses, and the
+// mass of these over all rounds, dropped. dropped must be taken off δ before converting, or
+// added to a δ after. These losses have almost no mass, but would decide the divergence at
+// high orders.
 func (e *engine) renyi(parts []part, c clones, delta float64) (curve rdp.Curve, dropped float64, err error) {
 	cut := math.Min(1e-250, dropShare*delta) / rounds(parts)
 	if delta < 1 && anyGaussian(parts) {
-		// Their losses have no largest: where k is up to chance, rounds of few
-		// reports would decide the divergence at every order of use.
+		// Their losses have no maximum: if k depends on chance, rounds of few reports would
+		// decide the divergence at every useful order.
 		cut = dropShare * delta / rounds(parts)
 	}
 	pairs := make([]dp.Pair, len(parts))
@@ -155,7 +155,7 @@ func (e *engine) rdpDelta(parts []part, c clones, eps float64) (float64, error) 
 	}
 	delta := math.Min(1, rdp.Delta(curve, eps)+dropped)
 	if delta < 1 && delta > 0 && anyGaussian(parts) {
-		// Knowing about how large δ is, drop in proportion to it.
+		// Now that δ is roughly known, drop in proportion to it.
 		if curve, dropped, err = e.renyi(parts, c, delta); err != nil {
 			return 0, err
 		}
@@ -164,13 +164,13 @@ func (e *engine) rdpDelta(parts []part, c clones, eps float64) (float64, error) 
 	return delta, nil
 }
 
-// dropShare is the share of δ that all far losses together may take as
-// infinite ones: a ten-thousandth moves ε by far less.
+// dropShare is the share of δ for which all largest losses together may count as infinite; a
+// ten-thousandth moves ε by far less.
 const dropShare = 1e-4
 
-// compose returns the composition of the parts, sharp where tiltOf says, given
-// the composition's cumulant t ↦ log E e^{tL}; nil if there is no loss left once
-// dropShare of delta is spent on the far ones, and then the mass of those.
+// compose returns the composition of the parts. tiltOf chooses where it is sharp, given the
+// composition's cumulant t ↦ log E e^{tL}. It returns nil if no loss is left after dropShare
+// of delta is spent on the largest losses, and then the mass of these.
 func (e *engine) compose(parts []part, c clones, delta float64, tiltOf func(cumulant func(t float64) float64) float64) (*pld.Composed, float64, error) {
 	if len(parts) >= manyShapes {
 		return e.composeMany(parts, c, delta, tiltOf)
@@ -199,8 +199,8 @@ func (e *engine) compose(parts []part, c clones, delta float64, tiltOf func(cumu
 		}
 		return k
 	})
-	// Where only the largest losses reach δ the best tilt has no limit; this one
-	// keeps e^{tilt·loss} finite and is as good as any beyond.
+	// If only the largest losses reach δ the best tilt has no limit. This one keeps
+	// e^{tilt·loss} finite and is as good as any larger one.
 	tilt = math.Min(tilt, 200/top)
 	var variance float64
 	for i, p := range parts {
@@ -211,7 +211,7 @@ func (e *engine) compose(parts []part, c clones, delta float64, tiltOf func(cumu
 	case len(parts) == 1 && len(pairs[0].Atoms) == 1:
 		step = top // one loss and its mirror image: the grid is exact
 	case len(parts) == 1:
-		step = top / math.Ceil(top/step) // where only the largest losses matter they are exact
+		step = top / math.Ceil(top/step) // if only the largest losses matter, they are exact on this grid
 	}
 	composed := make([]pld.Part, len(parts))
 	for i, p := range parts {
@@ -228,15 +228,15 @@ func (e *engine) compose(parts []part, c clones, delta float64, tiltOf func(cumu
 // chooseStep returns a grid step for a composition of rounds of largest loss
 // top whose tilted variances add to variance.
 func chooseStep(top, rounds, variance float64) float64 {
-	// Splitting adds about step²/6 to a round's variance. A fraction f of a
-	// round's deviation costs f²/12 of ε, and points in proportion to √rounds/f.
+	// Splitting adds about step²/6 to a round's variance. A step of a fraction f of a round's
+	// deviation costs f²/12 of ε, and points in proportion to √rounds/f.
 	fraction := 0.03
 	if rounds > 1e4 {
 		fraction = 0.08
 	}
 	step := math.Min(top/16, fraction*math.Sqrt(variance/rounds))
-	// A law tilted onto its largest losses has next to no variance; its window
-	// is all there is, 2·rounds·top, and need not have more than 2^17 points.
+	// A law tilted onto its largest losses has almost no variance. Its window is then
+	// 2·rounds·top and need not have more than 2^17 points.
 	least := top / (1 << 14)
 	if rounds <= 64 {
 		least = math.Max(least, rounds*top/(1<<16))
@@ -244,7 +244,7 @@ func chooseStep(top, rounds, variance float64) float64 {
 	return math.Max(step, least)
 }
 
-// tiltedVariance is that of a pair's loss under P tilted by e^{tL}.
+// tiltedVariance returns the variance of a pair's loss under P tilted by e^{tL}.
 func tiltedVariance(p dp.Pair, t float64) float64 {
 	mass, m1, m2 := 1., 0., 0.
 	for _, a := range p.Atoms {
@@ -257,11 +257,12 @@ func tiltedVariance(p dp.Pair, t float64) float64 {
 	return math.Max(0, m2-m1*m1)
 }
 
-// gridStep rounds a step down to a quarter of an octave, so that questions
-// that differ a little share a grid.
+// gridStep rounds a step down to a quarter of an octave, so that slightly different questions
+// share a grid.
 func gridStep(x float64) float64 { return math.Exp2(math.Floor(4*math.Log2(x)) / 4) }
 
-// tiltFor is sharp at δ: the order of the best Rényi conversion, less 1.
+// tiltFor makes the composition sharp at δ: the tilt is the order of the best Rényi
+// conversion, less 1.
 func tiltFor(delta float64) func(cumulant func(float64) float64) float64 {
 	return func(cumulant func(float64) float64) float64 {
 		_, order := rdp.Minimize(func(order float64) float64 { return cumulant(order-1) / (order - 1) }, delta)
@@ -286,7 +287,7 @@ func (e *engine) pldEps(parts []part, c clones, delta float64) (float64, error) 
 		return 0, err
 	}
 	if composed == nil {
-		// Only what was dropped has a loss. Negated so that a NaN refuses.
+		// All losses above 0 were dropped. The condition is negated so that it refuses a NaN.
 		if !(dropped <= delta) {
 			return 0, fmt.Errorf("account: losses of mass %v are not resolved at delta = %v: %w", dropped, delta, dp.ErrNoBound)
 		}
@@ -328,8 +329,8 @@ func (e *engine) pldDelta(parts []part, c clones, eps float64) (float64, error) 
 	if composed != nil {
 		delta = composed.Delta(eps)
 	}
-	// Knowing about how large δ is, compose once more with less dropped, and again
-	// while that helps: the Rényi δ may be far too large.
+	// Now that δ is roughly known, compose once more with less dropped, and again while that
+	// helps: the Rényi δ may be far too large.
 	for range 8 {
 		if !(delta > 0 && delta < 1) {
 			break
@@ -358,8 +359,7 @@ type curve interface {
 	Epsilon(delta float64) (float64, error)
 }
 
-// single returns the curve of a single round without a grid, nil where there is
-// none.
+// single returns the curve of a single round without a grid, nil if there is none.
 func (e *engine) single(parts []part, c clones) curve {
 	if len(parts) != 1 || parts[0].times != 1 || parts[0].shape.sigma > 0 {
 		return nil

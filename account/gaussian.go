@@ -14,11 +14,11 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// Gaussian reports: each client clips its vector to ℓ2 norm 1 and adds N(0, σ²)
-// to every coordinate. They are ε₀-LDP for no ε₀, so they have methods of their
-// own, and the others do not apply to them.
+// Gaussian reports: each client clips its vector to ℓ2 norm 1 and adds N(0, σ²) to every
+// coordinate. They are not ε₀-LDP for any ε₀, so they have methods of their own, and the
+// other methods do not apply to them.
 
-// apart says that reports are seen one by one.
+// apart says whether reports are seen one by one.
 func (s shape) apart() bool { return !s.trust.SumsOnly() }
 
 // gaussianPair is the dominating pair of a round of Gaussian reports. Shuffled
@@ -51,8 +51,8 @@ type over interface {
 	Epsilon(delta float64) float64
 }
 
-// gaussianExact returns the closed form of Gaussian rounds without sampling,
-// however many, or of a single one; nil where there is none.
+// gaussianExact returns the closed form for Gaussian rounds: any number of rounds without
+// sampling, or a single round; otherwise nil.
 func gaussianExact(parts []part) over {
 	var mus []gdp.Mu
 	for _, p := range parts {
@@ -79,8 +79,8 @@ func gaussianExact(parts []part) over {
 	return gdp.Compose(mus...)
 }
 
-// withGaussian returns the better of a bound and what holds only with Gaussian
-// reports in the composition.
+// withGaussian returns the better of a bound and the bounds that hold only if the composition
+// has Gaussian reports.
 func (e *engine) withGaussian(best dp.Bound, parts []part, delta float64) (dp.Bound, error) {
 	if !anyGaussian(parts) {
 		return best, nil
@@ -106,13 +106,13 @@ func (e *engine) withGaussian(best dp.Bound, parts []part, delta float64) (dp.Bo
 	return best, nil
 }
 
-// approximated replaces shuffled Gaussian reports by ε₀-LDP ones, each within
-// tv of them, and returns their number, in expectation: dp/amplify/approx.md.
+// approximated replaces shuffled Gaussian reports by ε₀-LDP ones, each within tv of them in
+// total variation. It also returns their expected number: dp/amplify/approx.md.
 func approximated(parts []part, tv float64) (out []part, reports float64, err error) {
 	for _, p := range parts {
 		s := p.shape
 		if s.sigma > 0 && s.trust.Shuffled() {
-			k := float64(s.included) // realised k rounded up
+			k := float64(s.included) // the realised k, rounded up
 			if s.rate > 0 {
 				k = float64(s.asked) * s.rate * (1 + 1e-15)
 			}
@@ -129,15 +129,15 @@ func approximated(parts []part, tv float64) (out []part, reports float64, err er
 	return out, reports * (1 + 1e-12), nil
 }
 
-// approxEps bounds ε of shuffled Gaussian reports by those of ε₀-LDP ones. most
-// is what is known without it, +Inf if nothing: a larger ε is refused.
+// approxEps bounds ε of shuffled Gaussian reports by that of ε₀-LDP ones. most is the best
+// bound without it, +Inf if there is none; a larger ε is refused.
 func (e *engine) approxEps(parts []part, delta, most float64) (eps, eps0 float64, err error) {
 	_, reports, err := approximated(parts, 0)
 	if err != nil {
 		return 0, 0, err
 	}
-	// The charge (1 + e^ε)·reports·tv takes a share of δ. It is enough to cover
-	// ε up to a guess, which the answer then must not exceed.
+	// The charge (1 + e^ε)·reports·tv takes a share of δ. It has to cover ε only up to a
+	// guess, which the answer must then not exceed.
 	guess, eps := math.Min(most, dp.MaxEps0), math.Inf(1)
 	for _, share := range []float64{.05, .05, .2, .01} {
 		tv := share * delta / (reports * (1 + math.Exp(guess))) * (1 - 1e-12)
@@ -184,7 +184,7 @@ func (e *engine) approxDelta(parts []part, eps, most float64) (delta, eps0 float
 		d, err := of(replaced, blanket, eps)
 		return math.Min(1, (d+charge)*(1+1e-15)), replaced, err
 	}
-	// Rényi divergences tell which charge is about best; any is sound.
+	// Rényi divergences find a nearly best charge; any charge is sound.
 	best, charge := math.Inf(1), 0.
 	for c := -1.; c > -300; c *= 1.15 {
 		d, _, err := at(math.Pow(10, c), e.rdpDelta)
@@ -219,7 +219,7 @@ const (
 	approxSource = "each Gaussian report within a total variation of an eps0-LDP one (dp/amplify/approx.md), charged for every report; blanket theorem"
 )
 
-// ask computes the method if it is one for the query's reports.
+// ask computes the method if it applies to the query's reports.
 func (m method) ask(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
 	gaussian := false
 	for _, g := range gaussianMethods() {
@@ -274,9 +274,9 @@ func gaussianMethods() []method {
 	}
 }
 
-// gaussianDelta is pldDelta where the Rényi δ that it starts from may be far too
-// large, which a rare round of few reports makes it: it then goes on to where ε
-// at δ meets eps.
+// gaussianDelta is pldDelta for Gaussian reports. A rare round of few reports may make the
+// Rényi δ, with which pldDelta starts, far too large; gaussianDelta then continues to the δ
+// at which ε meets eps.
 func (e *engine) gaussianDelta(parts []part, eps float64) (float64, error) {
 	delta, err := e.pldDelta(parts, blanket, eps)
 	if err != nil {
@@ -314,7 +314,7 @@ func apartNote(parts []part) string {
 	return ""
 }
 
-// approxMethod is shuffle-approx-ldp.
+// approxMethod computes shuffle-approx-ldp.
 func approxMethod(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
 	if !parts[0].shape.trust.Shuffled() {
 		return 0, 0, 0, "", fmt.Errorf("for shuffled reports; trust is %s: %w", parts[0].shape.trust, dp.ErrNoBound)
@@ -338,8 +338,8 @@ func approxMethod(e *engine, q Query, parts []part) (eps, delta, order float64, 
 	return eps, delta, 0, fmt.Sprintf("eps0 = %.4g", eps0), err
 }
 
-// strongMethod is gauss-strong: an (ε, δ) of one round that holds for all but a
-// few k, composed by the closed form.
+// strongMethod computes gauss-strong: an (ε, δ) of one round that holds for all but a few k,
+// composed by the closed form.
 func strongMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
 	s, times := parts[0].shape, float64(parts[0].times)
 	if q.AskDelta {
@@ -349,7 +349,7 @@ func strongMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, 
 	for _, outside := range []float64{.01, .1} {
 		lo, hi, spare := s.reports, s.included, 1.
 		if s.rate > 0 {
-			// k lies below lo or above hi with δ₁ + δ₂ a round.
+			// k lies below lo or above hi with probability δ₁ + δ₂ a round.
 			each := outside * q.Delta / (2 * times)
 			lo, hi = tail.Window(s.asked, s.rate, 1-s.rate, each, each)
 			lo, spare = max(1, lo), 1-outside
@@ -360,7 +360,7 @@ func strongMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, 
 		if err != nil {
 			return 0, 0, 0, "", err
 		}
-		for x := -8.; x <= -.25; x += .25 { // share of δ for the composition itself
+		for x := -8.; x <= -.25; x += .25 { // the composition's own share of δ, as an exponent
 			for _, share := range []float64{math.Pow(2, x), 1 - math.Pow(2, x)} {
 				slack := share * spare * q.Delta
 				each := (1 - share) * spare * q.Delta / times * (1 - 1e-12)
@@ -394,7 +394,8 @@ func sciMethod(curve func(s shape, order int) (float64, error)) func(*engine, Qu
 			}
 			return err
 		}
-		// Every order is valid: what the search skips is only loose.
+		// Every order is valid, so an order that the search skips only makes the bound
+		// looser.
 		const top = 1 << 10
 		for l := 2; l <= top && l <= 2*int(order)+16; l += max(1, l/8) {
 			if err := try(l); err != nil {
@@ -418,7 +419,7 @@ func sciMethod(curve func(s shape, order int) (float64, error)) func(*engine, Qu
 	}
 }
 
-// sciMixture also covers a fixed k: one block.
+// sciMixture also covers a fixed k, as one block.
 func sciMixture(s shape, order int) (float64, error) {
 	if s.rate == 0 {
 		return literature.WBKGaussian(s.gaussianConfig(), order)
@@ -426,7 +427,7 @@ func sciMixture(s shape, order int) (float64, error) {
 	return literature.SCIMixture(s.gaussianArrival(), order)
 }
 
-// checkIn is a curve stated for k ~ Bin(n, γ).
+// checkIn converts a curve that is stated for k ~ Bin(n, γ).
 func checkIn(curve func(amplify.GaussianArrivalConfig, int) (float64, error)) func(shape, int) (float64, error) {
 	return func(s shape, order int) (float64, error) {
 		if s.rate == 0 {
@@ -438,7 +439,7 @@ func checkIn(curve func(amplify.GaussianArrivalConfig, int) (float64, error)) fu
 
 const removalMethod = "sci-thm4-remove"
 
-// removeMethod is sci-thm4-remove.
+// removeMethod computes sci-thm4-remove.
 func removeMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
 	s, times := parts[0].shape, float64(parts[0].times)
 	at := func(spare float64) (rdp.Curve, float64, error) {
@@ -459,7 +460,7 @@ func removeMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, 
 		}
 		return eps, q.Delta, order, "", nil
 	}
-	// The smaller δ is, the less may be left out.
+	// For a smaller δ, less mass may be left out.
 	best := 1.
 	for _, spare := range []float64{1e-6, 1e-10, 1e-16, 1e-30} {
 		curve, dropped, err := at(spare)

@@ -10,11 +10,11 @@ import (
 	"github.com/riffle-dp/riffle/dp/pld"
 )
 
-// maxLowerEps0 caps the mechanisms of lower bounds. A mechanism of a smaller ε₀
-// is one of the larger as well, and e^±ε₀ keeps its digits.
+// maxLowerEps0 caps ε₀ of the mechanisms of lower bounds: a mechanism with a smaller ε₀ is
+// also one with the larger, and e^±ε₀ keeps its digits.
 const maxLowerEps0 = 12
 
-// response is randomized response as a mechanism that rounds admit.
+// response is randomized response, as a mechanism that rounds admit.
 type response struct {
 	symbols int
 	eps0    float64
@@ -29,7 +29,7 @@ func (s shape) concrete(m response) ([][]dp.Atom, error) {
 	}
 	if m.symbols > 2 {
 		a, err := amplify.ResponseK(c)
-		return [][]dp.Atom{a}, err // symmetric
+		return [][]dp.Atom{a}, err // both orders are the same
 	}
 	var a []dp.Atom
 	var err error
@@ -45,8 +45,8 @@ func (s shape) concrete(m response) ([][]dp.Atom, error) {
 	return [][]dp.Atom{a, swapped}, err
 }
 
-// lowerBound is the answer of one concrete mechanism: an ε that no smaller one
-// replaces at δ, or a δ that no smaller one replaces at ε.
+// lowerBound returns the lower bound that one concrete mechanism gives: no smaller ε holds at
+// δ, or no smaller δ at ε.
 func lowerBound(q Query, p part, m response) (eps, delta float64, err error) {
 	orders, err := p.shape.concrete(m)
 	if err != nil {
@@ -80,14 +80,14 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 		return onceOnly(outcomes), nil
 	}
 	n := float64(p.times)
-	// The sharpest tilt: as for upper bounds.
+	// Finds the sharpest tilt, as for upper bounds.
 	best, tilt := math.Inf(1), 0.
 	var variance float64
 	at := 0
 	try := func(j int) {
 		t := math.Exp2(float64(j) / 2)
 		if t*outcomes[len(outcomes)-1].Loss > 300 {
-			return // as good as any beyond
+			return // as good as any larger one
 		}
 		k, v := moments(outcomes, t)
 		objective := n*k - t*q.Eps
@@ -112,12 +112,12 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 	span := outcomes[len(outcomes)-1].Loss - outcomes[0].Loss
 	const fraction, maxPoints = 0.02, 1 << 18
 	step := math.Min(span/32, fraction*math.Sqrt(variance))
-	// Outcomes span some twenty deviations, so the last term matters only where
-	// the tilt leaves next to nothing to vary.
+	// Outcomes span about twenty deviations, so the last term matters only if the tilt leaves
+	// almost no variance.
 	step = math.Max(step, math.Max(16*math.Sqrt(n*variance)/maxPoints, span/(1<<13)))
 	top := outcomes[len(outcomes)-1].Loss
 	for {
-		// On a grid that holds the largest loss little is given up at the end.
+		// A grid that contains the largest loss gives up little at the end.
 		grid := step
 		if top > step {
 			grid = top / math.Ceil(top/step)
@@ -127,7 +127,7 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 			return nil, err
 		}
 		l, err := pld.ComposeFloor(floor, p.times, tilt)
-		// Where the window grows too wide a coarser grid is still a lower bound.
+		// If the window grows too wide, a coarser grid still gives a lower bound.
 		if step *= 2; errors.Is(err, dp.ErrNoBound) && step < span {
 			continue
 		}
@@ -135,7 +135,8 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 	}
 }
 
-// moments is log E_P e^{tL} and the tilted variance: a guide, not a bound.
+// moments returns log E_P e^{tL} and the tilted variance. They guide the search and bound
+// nothing.
 func moments(outcomes []dp.Atom, t float64) (k, variance float64) {
 	shift := (t + 1) * outcomes[len(outcomes)-1].Loss
 	var m0, m1, m2 float64
@@ -148,7 +149,7 @@ func moments(outcomes []dp.Atom, t float64) (k, variance float64) {
 	return shift + math.Log(m0), m2/m0 - m1/m0*(m1/m0)
 }
 
-// onceOnly is one round: its δ(ε) is a sum over outcomes.
+// onceOnly is the curve of one round: its δ(ε) is a sum over outcomes.
 type onceOnly []dp.Atom
 
 func (o onceOnly) Delta(eps float64) float64 {
@@ -176,8 +177,8 @@ func (o onceOnly) Epsilon(delta float64) float64 {
 	return lo
 }
 
-// lowerMethods are the mechanisms that lower bounds come from. admitted returns
-// the one that a query admits, with a note where it is not plainly so.
+// lowerMethods are the methods of lower bounds. admitted returns the mechanism that a query
+// admits, with a note if that is not obvious.
 func lowerMethods() []method {
 	of := func(id, source string, admitted func(q Query) (m response, note string, ok bool)) method {
 		return method{id, dp.Lower, dp.Proved, source,
@@ -204,13 +205,13 @@ func lowerMethods() []method {
 	}
 }
 
-// slightly less than x, for what is computed with rounding.
+// slightly returns a little less than x, to allow for rounding in x.
 func slightly(x float64) float64 { return x * (1 - 1e-9) }
 
 func ternaryOf(q Query) (response, string, bool) {
 	m := response{3, q.Eps0}
 	if tv := q.TV * math.Expm1(q.Eps0); q.TV > 0 && tv < 1 {
-		// Its total variation is (E−1)/(E+2).
+		// The mechanism's total variation is (E−1)/(E+2).
 		if e := slightly(math.Log1p(3 * tv / (1 - tv))); e < m.eps0 {
 			return response{3, e}, "mechanism of that total variation", true
 		}
@@ -224,11 +225,12 @@ func binaryOf(q Query) (response, string, bool) {
 	case dp.KRR:
 		return m, "", q.Symbols == 2
 	case dp.LaplaceL1:
-		// The sign, inputs ±C: wrong with probability e^(−ε₀/2)/2.
+		// The mechanism takes the sign of a report for inputs ±C: it is wrong with
+		// probability e^(−ε₀/2)/2.
 		return response{2, slightly(math.Log1p(2 * math.Expm1(q.Eps0/2)))}, "signs of the reports", true
 	}
 	if tv := q.TV * math.Expm1(q.Eps0); q.TV > 0 && tv < 1 {
-		// Its total variation is tanh(ε₀/2).
+		// The mechanism's total variation is tanh(ε₀/2).
 		if e := slightly(2 * math.Atanh(tv)); e < m.eps0 {
 			return response{2, e}, "mechanism of that total variation", true
 		}

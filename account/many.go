@@ -9,20 +9,20 @@ import (
 	"github.com/riffle-dp/riffle/dp/rdp"
 )
 
-// A ledger of rounds that differ a little, as realised check-in makes them, asks
-// about nearly the same composition every round. Here every grid, tilt and
-// window is rounded to a coarse scale, so that what was computed for a shape
-// serves the next question: a new round then costs one transform or none. The
-// answer is a function of the question alone; what is kept is a cache.
+// A ledger of rounds that differ slightly, as with realised check-in, asks about nearly the
+// same composition every round. Here every grid, tilt and window is rounded to a coarse
+// scale, so that what was computed for a shape serves the next question: a new round then
+// costs one transform or none. The answer depends on the question alone; the stored values
+// are a cache.
 
-// manyShapes is the number of shapes from which that pays.
+// manyShapes is the number of shapes from which this pays.
 const manyShapes = 5
 
-// keptLimit bounds what is kept, some 100 kB a shape.
+// keptLimit bounds the number of cached shapes, of some 100 kB each.
 const keptLimit = 1 << 10
 
-// tiltAt lists the tilts, a quarter of an octave apart: ε then lies within half
-// a deviation of the tilted mean, as sharp as the best.
+// tiltAt lists the tilts, a quarter of an octave apart. ε then lies within half a deviation
+// of the tilted mean, which is as sharp as the best tilt.
 func tiltAt(j int) float64 { return math.Exp2(float64(j) / 4) }
 
 // nearestTilt inverts tiltAt.
@@ -32,19 +32,19 @@ func nearestTilt(t float64) int {
 
 type keptKey struct {
 	pair pairKey
-	cut  int // a power of ten: the mass cut from the far end of the losses
+	cut  int // a power of ten: the mass cut from the largest losses
 }
 
-// kept is what was derived from a shape.
+// kept is what was computed from a shape.
 type kept struct {
 	pair     dp.Pair
 	top      float64
 	cumulant map[int]float64 // log E e^{tL} of the pair at tiltAt(j)
 	variance map[int]float64
-	// On one grid at a time.
+	// These are for one grid at a time.
 	loss    pld.Loss
 	moments map[int][3]float64 // log moment, mean, variance at tiltAt(j)
-	// For one window at a time.
+	// These are for one window at a time.
 	spectrum         *pld.Spectrum
 	tilt, size, keep int
 }
@@ -87,7 +87,7 @@ func (k *kept) varianceAt(j int) float64 {
 	return v
 }
 
-// onGrid makes the loss of a step.
+// onGrid computes the loss on the grid of a step.
 func (k *kept) onGrid(step float64) error {
 	if k.loss.Step == step {
 		return nil
@@ -146,7 +146,7 @@ func (e *engine) composeMany(parts []part, c clones, delta float64, tiltOf func(
 		}
 		return s
 	}
-	// Any tilt is sound, so the cumulant may be read at the nearest listed tilt.
+	// Any tilt is sound, so the cumulant may be taken at the nearest listed tilt.
 	tilt := nearestTilt(tiltOf(func(t float64) float64 {
 		j := nearestTilt(t)
 		return sum(func(k *kept) float64 { return k.cumulantAt(j) }) * t / tiltAt(j)
@@ -172,9 +172,9 @@ func (e *engine) composeMany(parts []part, c clones, delta float64, tiltOf func(
 		}
 	}
 	end += 2 * step
-	// What lies below the window wraps to larger losses: more δ, never less.
+	// Mass below the window wraps to larger losses, which can only raise δ.
 	first := math.Floor(math.Max(-reach, mean-8*deviation)/step) - 1
-	if !(math.Abs(first) < 1<<52) { // beyond what a grid's numbers tell apart, or NaN
+	if !(math.Abs(first) < 1<<52) { // beyond the numbers that a grid can tell apart, or NaN
 		return nil, 0, fmt.Errorf("account: losses down to %v need a grid of step %v: %w", first*step, step, dp.ErrNoBound)
 	}
 	low := int64(first)
@@ -186,7 +186,7 @@ func (e *engine) composeMany(parts []part, c clones, delta float64, tiltOf func(
 	}
 	composed, err := combine(parts, shapes, tilt, size, min(size/2+1, 1<<12), low, beyond)
 	if err == nil && size/2+1 > 1<<12 && composed.Roundoff() > 1e-7 && len(parts)*size <= 1<<24 {
-		// The higher frequencies may matter: few rounds of rough losses.
+		// The higher frequencies may matter if there are few rounds of irregular losses.
 		composed, err = combine(parts, shapes, tilt, size, size/2+1, low, beyond)
 	}
 	return composed, 0, err

@@ -10,7 +10,7 @@ import (
 	"github.com/riffle-dp/riffle/dp/amplify"
 )
 
-// Pairs of randomizers of which more is known than ε₀.
+// Pairs of randomizers that have more known properties than ε₀.
 var (
 	krrPair = clones{name: "krr", source: "privacy blanket of k-ary randomized response, Balle et al. 2019 (dp/amplify/threepart.md)",
 		family: func(s shape) (amplify.Family, error) {
@@ -49,7 +49,7 @@ func notOf(s shape, class string) (amplify.Family, error) {
 	return amplify.Family{}, fmt.Errorf("holds for class %s, the reports are of class %s: %w", class, s.class, dp.ErrNoBound)
 }
 
-// narrow returns the pair that uses all that is known of a shape's reports.
+// narrow returns the pair that uses every known property of a shape's reports.
 func (s shape) narrow() clones {
 	switch {
 	case s.trust.Alone():
@@ -63,11 +63,11 @@ func (s shape) narrow() clones {
 	case s.tv > 0:
 		return tvPair
 	}
-	return blanket // which refuses what is not ε₀-LDP
+	return blanket // the blanket refuses reports that are not ε₀-LDP
 }
 
-// pure says that the reports are ε₀-LDP: what holds for any such report holds for
-// them. Classes added later are not, until they are listed here.
+// pure says whether the reports are ε₀-LDP, so that any bound for such reports holds for
+// them. A class added later is not, until it is listed here.
 func (s shape) pure() bool {
 	switch s.class {
 	case "", dp.Generic, dp.BinaryRR, dp.KRR, dp.LaplaceL1:
@@ -76,8 +76,8 @@ func (s shape) pure() bool {
 	return false
 }
 
-// narrowest returns the pair for parts of any classes: each gets its own. Any
-// mixture of dominating pairs composes.
+// narrowest gives each part the narrowest pair of its class. Any mixture of dominating pairs
+// composes.
 func (e *engine) narrowest(parts []part) clones {
 	var used []clones
 	for _, p := range parts {
@@ -97,7 +97,7 @@ func (e *engine) narrowest(parts []part) clones {
 		family: func(s shape) (amplify.Family, error) { return e.narrowOf(s).of(s) }}
 }
 
-// narrowOf is narrow, but the blanket where that has no pair.
+// narrowOf is narrow, or the blanket if narrow has no pair.
 func (e *engine) narrowOf(s shape) clones {
 	c := s.narrow()
 	if c.name == blanket.name {
@@ -130,7 +130,7 @@ func pldMethod(c clones) method {
 		}}
 }
 
-// inBest says whether a method can be the tightest proved bound of a query.
+// inBest says whether a method can give the tightest proved bound of a query.
 func inBest(q Query, s shape, id string) bool {
 	if q.Adjacency == dp.AddRemoveOne {
 		return id == removalMethod
@@ -140,18 +140,17 @@ func inBest(q Query, s shape, id string) bool {
 	}
 	switch id {
 	case "blanket-pld", "blanket-rdp", "basic":
-		return true // also where a narrower pair has no answer
+		return true // also if a narrower pair has no answer
 	}
 	return !q.AdaptiveWithinRound && id == s.narrow().name+"-pld"
 }
 
-// countsColluders lists the methods that know of colluders among those who are
-// drawn: what is made from a family's pair, and what holds with or without them.
+// countsColluders lists the methods that take colluders among the drawn clients into account:
+// those that use a family's pair, and those that hold with or without colluders.
 var countsColluders = []string{"blanket-pld", "blanket-rdp", "clones-pld", "clones-rdp", "krr-pld", "tv-pld", "rr2-pld", "laplace-pld",
 	"basic", "lower-rr2", "lower-rr3", "lower-krr"}
 
-// limits returns why a method does not answer a query, or what is to be said
-// about its answer.
+// limits returns why a method does not answer a query, or a note about its answer.
 func limits(q Query, s shape, m method) (refusal, note string) {
 	adaptive := m.id == "basic" || m.kind == dp.Lower || strings.HasPrefix(m.id, "blanket-") || strings.HasPrefix(m.id, "clones-")
 	random := s.rate > 0 && s.rate < 1

@@ -11,8 +11,8 @@ import (
 	"github.com/riffle-dp/riffle/dp/rdp"
 )
 
-// Bounds of the literature, listed so that they can be compared and reproduced.
-// None is tighter than blanket-pld; what they need and do not get is a refusal.
+// These bounds of the literature are listed so that they can be compared and reproduced. None
+// is tighter than blanket-pld. If a precondition is missing they refuse.
 
 // computation is the compute function of a method.
 type computation func(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error)
@@ -56,8 +56,8 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, dp.ErrNoBound)...)
 }
 
-// fixed returns the shape and number of rounds of a query about shuffles of a
-// fixed number of reports.
+// fixed returns the shape and the number of rounds of a query about shuffles of a fixed
+// number of reports.
 func fixed(parts []part) (part, error) {
 	s := parts[0].shape
 	switch {
@@ -71,7 +71,7 @@ func fixed(parts []part) (part, error) {
 	return parts[0], nil
 }
 
-// unsampled is fixed where every client is in every round.
+// unsampled is fixed for queries in which every client is in every round.
 func unsampled(parts []part) (part, error) {
 	p, err := fixed(parts)
 	if err == nil && p.shape.included < p.shape.population {
@@ -80,7 +80,7 @@ func unsampled(parts []part) (part, error) {
 	return p, err
 }
 
-// chance is the mixture over k of self check-in and of drop-outs.
+// chance returns the mixture over k of self check-in and of drop-outs.
 func chance(parts []part) (literature.CheckInRenyiConfig, int64, error) {
 	s := parts[0].shape
 	switch {
@@ -96,7 +96,8 @@ func chance(parts []part) (literature.CheckInRenyiConfig, int64, error) {
 	return literature.CheckInRenyiConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked, Gamma: s.rate}, parts[0].times, nil
 }
 
-// oneShuffle returns δ of one shuffle as a function of ε, a note, or why there is none.
+// oneShuffle returns δ of one shuffle as a function of ε, with a note; or an error that says
+// why there is none.
 type oneShuffle func(q Query, s shape) (delta func(eps float64) float64, note string, err error)
 
 func clonesClosed(_ Query, s shape) (func(float64) float64, string, error) {
@@ -116,7 +117,7 @@ func clonesCurve(eps0 float64, reports int64) (func(float64) float64, error) {
 	return c.Delta, nil
 }
 
-// symbolsOf is K of a query's randomizer, 0 for any.
+// symbolsOf returns K of a query's randomizer, 0 for any randomizer.
 func symbolsOf(q Query) int {
 	switch q.withDefaults().Class {
 	case dp.BinaryRR:
@@ -137,8 +138,8 @@ func balle(delta func(b *literature.Blanketed, eps float64) float64) oneShuffle 
 	}
 }
 
-// balleReports is up to where the blanket of K > 2 symbols is summed in some ten
-// milliseconds.
+// balleReports is the number of reports up to which the blanket of K > 2 symbols can be
+// summed in some ten milliseconds.
 const balleReports = 256
 
 func balleExact(q Query, s shape) (func(float64) float64, string, error) {
@@ -216,9 +217,9 @@ func compose(q Query, c literature.Strong) (eps, delta float64, err error) {
 	return eps, q.Delta, err
 }
 
-// checkInStrong is strong composition of self check-in: outside a window of k a
-// round counts as lost, inside it has the shuffle of the smallest k and the
-// inclusion of the largest.
+// checkInStrong is strong composition of self check-in. Outside a window of k a round counts
+// as lost; inside it a round has the shuffle of the smallest k and the inclusion of the
+// largest.
 func checkInStrong(exact bool) computation {
 	return func(_ *engine, q Query, parts []part) (float64, float64, float64, string, error) {
 		c, times, err := chance(parts)
@@ -265,11 +266,10 @@ func checkInStrong(exact bool) computation {
 	}
 }
 
-// maxOrder bounds the integer orders that are tried.
+// maxOrder bounds the integer orders to try.
 const maxOrder = 1 << 14
 
-// integerOrders converts a Rényi curve that exists at integer orders, times
-// composed.
+// integerOrders converts a Rényi curve that exists at integer orders, composed times times.
 func integerOrders(q Query, times int64, bound func(order int) (float64, error)) (eps, delta, order float64, note string, err error) {
 	return ordersUpTo(maxOrder, q, times, bound)
 }
@@ -291,8 +291,8 @@ func ordersUpTo(top int, q Query, times int64, bound func(order int) (float64, e
 		}
 		return err
 	}
-	// Every order is valid, so what the search skips is only loose: orders
-	// growing by an eighth, then by ever smaller steps about the best.
+	// Every order is valid, so an order that the search skips only makes the bound looser.
+	// Orders grow by an eighth, then by ever smaller steps around the best.
 	for l := 2; l <= top && l <= 4*lambda+64; l += max(1, l/8) {
 		if err := try(l); err != nil {
 			return 0, 0, 0, "", err
@@ -328,12 +328,13 @@ func gddskWBK(sampled func(s *literature.ShuffleRenyi, gamma float64, order int)
 			return 0, 0, 0, "", err
 		}
 		gamma := float64(p.shape.included) / float64(p.shape.population)
-		// The bound at an order needs all lower ones: time grows with its square.
+		// The bound at an order needs all lower orders, so the time grows with the square.
 		return ordersUpTo(1<<10, q, p.times, func(order int) (float64, error) { return sampled(s, gamma, order) })
 	}
 }
 
-// directReports is up to where the clones pair is summed outcome by outcome.
+// directReports is the number of reports up to which the clones pair is summed outcome by
+// outcome.
 const directReports = 64
 
 func eabTheorem1(e *engine, q Query, parts []part) (float64, float64, float64, string, error) {
@@ -414,8 +415,8 @@ func sciTheorem1(printed bool) computation {
 	}
 }
 
-// bestDelta searches SCI's Δ: orders at one Δ, then Δ at the best of them, then
-// orders once more. Fewer than (1−Δ)nγ reports have probability at most e^-x.
+// bestDelta searches SCI's Δ: first orders at one Δ, then Δ at the best order, then orders
+// once more. Fewer than (1−Δ)nγ reports arrive with probability at most e^-x.
 func bestDelta(q Query, times int64, mean float64, bound func(Delta float64) (literature.RenyiOrders, error)) (eps, delta, order float64, note string, err error) {
 	deltaOf := func(x float64) float64 { return math.Min(1, math.Sqrt(2*x/mean)) }
 	search := func(x float64) (float64, float64, float64, error) {

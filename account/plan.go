@@ -9,13 +9,12 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Plan solves for one value of a query so that the tightest proved bound on ε
-// at q.Delta is at most target: the largest "eps0", "k", "gamma" or
-// "rounds", or the smallest "sigma".
-// It returns the completed query and its answer, whose ε never exceeds target.
+// Plan solves for one value of a query so that the tightest proved bound on ε at q.Delta is
+// at most target: the largest "eps0", "k", "gamma" or "rounds", or the smallest "sigma". It
+// returns the completed query and its answer, whose ε never exceeds target.
 //
-// The search is a bisection that keeps a value known to meet the target, so it
-// is safe also where the bound is not monotone; there it may miss a larger one.
+// The search is a bisection that always keeps a value known to meet the target. So it is safe
+// even if the bound is not monotone; it may then miss a larger value.
 func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Reply, error) {
 	if !(target > 0) || math.IsInf(target, 1) {
 		return q, Reply{}, fmt.Errorf("account: target epsilon = %v must be above 0 and finite", target)
@@ -32,7 +31,7 @@ func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Re
 		case solve == "k":
 			return q, Reply{}, errors.New("account: with participation once a larger k costs less: k = n/rounds is best, nothing to solve")
 		case solve == "rounds" && q.Reports > 0:
-			// Disjoint batches: more rounds cost nothing but need more clients.
+			// With disjoint batches more rounds cost nothing, but need more clients.
 			k.high = func(q Query) float64 { return math.Max(1, float64(q.Population/q.Reports)) }
 		}
 	}
@@ -81,12 +80,12 @@ type knob struct {
 	low  float64
 	high func(Query) float64
 	set  func(*Query, float64)
-	// middle and close end the search; whole numbers exactly, others at four
-	// digits.
+	// middle returns a value between two, and close says when the search ends: at neighbours
+	// for whole numbers, at four digits for others.
 	middle func(lo, hi float64) float64
 	close  func(lo, hi float64) bool
 	name   string
-	// shown is the value that stands for u; nil: u itself.
+	// shown returns the displayed value for u; nil: u itself.
 	shown func(u float64) float64
 }
 
@@ -109,7 +108,7 @@ func knobs() map[string]knob {
 			middle: func(lo, hi float64) float64 { return math.Sqrt(lo) * math.Sqrt(hi) },
 			close:  func(lo, hi float64) bool { return hi-lo <= 1e-4*lo }}
 	}
-	// Less noise costs more, so its inverse is turned.
+	// Less noise costs more, so the knob is the inverse of the noise.
 	noise := real("sigma", 1/dp.MaxSigma, func(Query) float64 { return 1e3 }, func(q *Query, u float64) { q.Sigma = 1 / u })
 	noise.shown = func(u float64) float64 { return 1 / u }
 	return map[string]knob{
@@ -121,7 +120,7 @@ func knobs() map[string]knob {
 	}
 }
 
-// mostEps0 is the largest ε₀ a query can have: a ≤ 1/(e^ε₀+1) for a known total
+// mostEps0 returns the largest ε₀ that a query can have: a ≤ 1/(e^ε₀+1) for a known total
 // variation.
 func mostEps0(q Query) float64 {
 	if q.TV > 0 && q.TV < .5 {

@@ -7,37 +7,35 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Query is a question about rounds that are all alike: what do they cost? The
-// zero value of a field means "not given"; what is required depends on
-// Participation.
+// Query asks what rounds cost that are all alike. The zero value of a field means "not
+// given"; Participation decides which fields are required.
 type Query struct {
 	Trust         dp.Trust         // "" means dp.DefaultTrust
 	Participation dp.Participation // Required.
 	Adjacency     dp.Adjacency     // "" means dp.ReplaceOne; dp.AddRemoveOne for check-in of Gaussian sums only
 	Class         dp.Class         // "" means dp.Generic
 	Symbols       int              // K; required for dp.KRR, 0 otherwise
-	// TV is a total-variation parameter a of class Generic, see dp.Report; 0: not
-	// known.
+	// TV is a total-variation parameter a of class Generic, see dp.Report; 0: not known.
 	TV         float64
-	Eps0       float64 // Required but for dp.Gaussian. ε₀ of one report.
+	Eps0       float64 // ε₀ of one report. Required, except for dp.Gaussian.
 	Sigma      float64 // required for dp.Gaussian, 0 otherwise: σ of one report over its clip norm
 	Population int64   // Required. n.
 	Reports    int64   // k; required for Sampled and Once
 	Rate       float64 // γ before drop-outs; required for CheckIn
 	Dropout    float64 // p′ in [0, 1): a report is lost, independently of the data
 	Rounds     int64   // Required. T.
-	// Colluders of the n clients tell the observer all they know; the others are
-	// what is protected. With Once all of them may be in one batch. They hide
-	// nobody: see dp/amplify/colluders.md.
+	// Colluders is the number of clients, of the n, that tell the observer everything they
+	// know. The others are protected, and colluders hide nobody. With Once all of them may be
+	// in one batch: see dp/amplify/colluders.md.
 	Colluders int64
-	// HiddenReports says that nobody sees how many reports a round has. Bounds are
-	// those for a public number.
+	// HiddenReports says that nobody sees the number of reports of a round. The bounds
+	// returned are those for a public number.
 	HiddenReports bool
-	// AdaptiveWithinRound lets a report's randomizer depend on the round's earlier
-	// reports: only bounds that are proved for it answer.
+	// AdaptiveWithinRound lets a report's randomizer depend on the round's earlier reports;
+	// only bounds proved for that case answer.
 	AdaptiveWithinRound bool
-	// Delta in (0, 1) is where ε is bounded. With AskDelta, δ is bounded at Eps
-	// ≥ 0 and Delta must be 0.
+	// Delta in (0, 1) is the δ at which ε is bounded. With AskDelta, δ is bounded at Eps ≥ 0
+	// and Delta must be 0.
 	Delta    float64
 	AskDelta bool
 	Eps      float64
@@ -46,7 +44,7 @@ type Query struct {
 // maxRounds keeps products of rounds and losses far from overflow.
 const maxRounds = 1e12
 
-// Validate returns an error that names the first value that makes no sense.
+// Validate returns an error that names the first value out of range.
 func (q Query) Validate() error {
 	if err := q.event().Validate(); err != nil {
 		return err
@@ -88,7 +86,7 @@ func (q Query) Validate() error {
 	return dp.CheckDelta(q.Delta)
 }
 
-// event is one planned round of the query but for drop-outs.
+// event returns one planned round of the query, without drop-outs.
 func (q Query) event() dp.Round {
 	q = q.withDefaults()
 	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Sigma: q.Sigma, Symbols: q.Symbols, TV: q.TV}, Trust: q.Trust, Participation: q.Participation,
@@ -108,8 +106,9 @@ func (q Query) withDefaults() Query {
 	return q
 }
 
-// shape is one planned round of the query, drop-outs and colluders included: given
-// how many honest reports arrive, they are a uniform subset of the honest clients.
+// shape returns one planned round of the query, including drop-outs and colluders. Given
+// their number, the honest reports that arrive come from a uniform subset of the honest
+// clients.
 func (q Query) shape() (shape, int64) {
 	ev, times := q.event(), q.Rounds
 	switch q.Participation {
@@ -123,7 +122,7 @@ func (q Query) shape() (shape, int64) {
 		s.colluders, s.asked, s.reports, s.included, s.rate = q.Colluders, s.reports, 0, 0, 1
 	}
 	if q.Participation == dp.Once {
-		times = 1 // batches are disjoint: a client is in one of them
+		times = 1 // batches are disjoint: a client is in only one of them
 	}
 	if q.Dropout > 0 && s.reports > 0 && !s.trust.Alone() {
 		s.asked, s.reports, s.included, s.rate = s.reports, 0, 0, 1

@@ -7,20 +7,19 @@ import (
 	"github.com/riffle-dp/riffle/dp/amplify"
 )
 
-// shape is what a round's dominating pair depends on. Either reports is known,
-// or reports arrive from asked clients at a rate each.
+// shape is everything that a round's dominating pair depends on. Either reports is known, or
+// each of asked clients reports with probability rate.
 type shape struct {
 	trust      dp.Trust
 	eps0       float64
 	sigma      float64 // of Gaussian reports, which have no eps0
 	population int64   // n
-	reports    int64   // k that shuffle together
-	included   int64   // of n, a uniform subset, k or more
+	reports    int64   // k, the reports that shuffle together
+	included   int64   // how many of n, a uniform subset; k or more
 	asked      int64
 	rate       float64
-	colluders  int64 // among the population, where who is asked is a uniform subset
-	// What the reports are known to be: see dp.Report. Without a shuffler the zero
-	// value.
+	colluders  int64 // number in the population, from which a uniform subset is asked
+	// What is known about the reports' class: see dp.Report. Zero without a shuffler.
 	class   dp.Class
 	symbols int
 	tv      float64
@@ -30,19 +29,19 @@ type shape struct {
 func shapeOf(r dp.Round) shape {
 	s := shape{trust: r.Trust, eps0: r.Report.Eps0, sigma: r.Report.Sigma, population: r.Population, reports: r.Reports, included: r.Reports,
 		class: r.Report.Class, symbols: r.Report.Symbols, tv: r.Report.TV}
-	if s.symbols == 2 { // the same law
+	if s.symbols == 2 { // it has the same law
 		s.class, s.symbols = dp.BinaryRR, 0
 	}
 	switch {
 	case r.Participation == dp.CheckIn && r.Realised && r.Reports == 0:
-		return shape{} // nobody reported
+		return shape{} // no reports
 	case r.Trust.Alone():
-		// Every report stands with its sender's name: nothing else matters.
+		// Every report carries its sender's name, so only the report itself matters.
 		return shape{trust: r.Trust, eps0: s.eps0, sigma: s.sigma, population: 1, reports: 1, included: 1}
 	case r.Participation == dp.All:
 		s.reports, s.included = r.Population, r.Population
 	case r.Participation == dp.Once:
-		s.population = s.reports // who is in which batch is public
+		s.population = s.reports // it is public who is in which batch
 	case r.Participation == dp.CheckIn && !r.Realised:
 		s.reports, s.included, s.asked, s.rate = 0, 0, r.Population, r.Rate
 	case r.Participation == dp.CheckIn:
@@ -51,12 +50,12 @@ func shapeOf(r dp.Round) shape {
 	return s
 }
 
-// empty says that nobody reported.
+// empty says whether there are no reports.
 func (s shape) empty() bool { return s.reports == 0 && s.rate == 0 }
 
-// coarse rounds a realised k to ten significant bits, the shuffle's size down
-// and the inclusion up: both only lose, about .1 % of ε, and rounds whose k
-// differ a little share one pair.
+// coarse rounds a realised k to ten significant bits: the size of the shuffle down and the
+// inclusion up. Both only raise ε, by about .1 %, and rounds with slightly different k share
+// one pair.
 func (s shape) coarse() shape {
 	if s.reports < 1<<11 || s.included == s.population {
 		return s
@@ -93,8 +92,7 @@ func (s shape) round() amplify.FamilyRound {
 	return amplify.FamilyRound{Population: s.population, Reports: s.reports, Included: s.included}
 }
 
-// maxLoss is the largest loss a round can have, log(1 + γ(e^ε₀ − 1)): a pure
-// bound.
+// maxLoss returns the largest loss that a round can have, log(1 + γ(e^ε₀ − 1)): a pure bound.
 func (s shape) maxLoss() float64 {
 	if s.sigma > 0 {
 		return math.Inf(1)

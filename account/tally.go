@@ -14,14 +14,15 @@ type tally struct {
 	parts []part
 	at    map[shape]int
 	total float64
-	// once are the kinds of disjoint batches; a client is in one of them only.
+	// once lists the kinds of disjoint batches; a client is in only one batch.
 	once []part
-	// batched counts their reports; fewest is the smallest n they named.
+	// batched counts the reports in disjoint batches; fewest is the smallest n that they
+	// name.
 	batched float64
 	fewest  int64
 }
 
-// add counts an event. Rounds nobody reported in cost nothing and are left out.
+// add counts an event. Rounds without reports cost nothing and are left out.
 func (t *tally) add(ev dp.Event, times int64) error {
 	switch e := ev.(type) {
 	case dp.Round:
@@ -65,7 +66,8 @@ func (t *tally) add(ev dp.Event, times int64) error {
 	}
 }
 
-// addOnce counts disjoint batches. Of one randomizer the smallest batch hides least.
+// addOnce counts disjoint batches. Of the batches with one randomizer, the smallest hides
+// least.
 func (t *tally) addOnce(s shape, e dp.Round, times int64) {
 	t.batched += float64(times) * float64(e.Reports)
 	if t.fewest == 0 || e.Population < t.fewest {
@@ -83,9 +85,9 @@ func (t *tally) addOnce(s shape, e dp.Round, times int64) {
 	t.once = append(t.once, part{s, 1})
 }
 
-// worlds returns what a client may have been through: all other rounds, and one
-// of the disjoint batches. Who is in which batch is public, so the guarantee is
-// the worst of them.
+// worlds returns the possible histories of a client: all other rounds, and one of the
+// disjoint batches. It is public who is in which batch, so the guarantee is that of the worst
+// history.
 func (t *tally) worlds() ([][]part, error) {
 	if len(t.once) == 0 {
 		return [][]part{t.parts}, nil

@@ -12,19 +12,20 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// SumQuery is a question about rounds of vector sums that are all alike: nobody
-// sees more than a round's summed counts.
+// SumQuery asks what rounds of vector sums cost that are all alike. An observer sees only a
+// round's summed counts.
 type SumQuery struct {
 	// Query says who takes part and whether ε or δ is asked for. What it has on
 	// single reports (Class, Eps0, Sigma, Symbols, TV), Colluders, HiddenReports
 	// and AdaptiveWithinRound must be left empty; Trust may be one of sums.
 	Query Query
-	// Sum is a round. Defaults: Users, the most that one can have; MinUsers,
-	// below which it is void, what Surely arrives; Radius 1; Norm as
-	// vecsum.Tight has it.
+	// Sum describes a round. Defaults: Users is the most clients that a round can have;
+	// MinUsers, below which it is void, is what Surely returns; Radius is 1; Norm is as in
+	// vecsum.Tight.
 	//
-	// Honest of every opened round's clients are relied on for noise, and of all
-	// Population at least that share is honest. Nothing is asked of the others.
+	// The accounting relies on noise from a share Honest of every opened round's clients, and
+	// on at least that share of all Population being honest. It relies on nothing from the
+	// others.
 	Sum vecsum.Params
 }
 
@@ -34,15 +35,15 @@ func NewSumQuery(q Query, p vecsum.Params) SumQuery {
 	return SumQuery{Query: q, Sum: p}
 }
 
-// Surely is how many of n clients report, each with the given chance, in all but
-// one round in a billion; at least 1. No privacy rests on it.
+// Surely returns the number of reports, at least 1, that arrive from n clients in all but one
+// round in a billion, if each reports with the given chance. No privacy rests on it.
 func Surely(n int64, rate float64) int64 {
 	mean := float64(n) * rate
 	return int64(max(1, math.Floor(mean-6*math.Sqrt(mean*(1-rate)))))
 }
 
-// cohort returns the most clients a round can have, and each one's chance to be
-// among those who arrive.
+// cohort returns the most clients that a round can have, and each one's chance to be among
+// those who arrive.
 func (q SumQuery) cohort() (most int64, rate float64) {
 	most, rate = q.Query.Population, 1-q.Query.Dropout
 	switch q.Query.Participation {
@@ -54,7 +55,7 @@ func (q SumQuery) cohort() (most int64, rate float64) {
 	return most, rate
 }
 
-// withDefaults expects a valid Query.
+// withDefaults fills in defaults; q.Query must be valid.
 func (q SumQuery) withDefaults() SumQuery {
 	most, rate := q.cohort()
 	p := &q.Sum
@@ -76,7 +77,7 @@ func (q SumQuery) withDefaults() SumQuery {
 	return q
 }
 
-// Validate returns an error that names the first value that makes no sense.
+// Validate returns an error that names the first value out of range.
 func (q SumQuery) Validate() error {
 	a := q.Query
 	switch {
@@ -111,7 +112,7 @@ func (q SumQuery) Validate() error {
 	return p.Validate()
 }
 
-// times is how many rounds one client can take part in.
+// times returns the number of rounds in which one client can take part.
 func (q SumQuery) times() int64 {
 	if q.Query.Participation == dp.Once {
 		return 1
@@ -119,14 +120,14 @@ func (q SumQuery) times() int64 {
 	return q.Query.Rounds
 }
 
-// always says that whoever could be in a round is.
+// always says whether everyone who could be in a round is in it.
 func (q SumQuery) always() bool {
 	return q.Query.Dropout == 0 && (q.Query.Participation == dp.All || q.Query.Participation == dp.Once)
 }
 
-// counted says that the number of honest clients in a round is up to a chance that
-// is known: their own coins, or drop-outs of all who are relied on. Otherwise it is
-// only known to be ⌊Honest·MinUsers⌋ or more (vecsum.md, "Honest").
+// counted says whether the number of honest clients in a round follows a known chance: their
+// own coins, or drop-outs of all honest clients. Otherwise it is only known to be at least
+// ⌊Honest·MinUsers⌋ (vecsum.md, "Honest").
 func (q SumQuery) counted() bool {
 	switch q.Query.Participation {
 	case dp.CheckIn:
@@ -143,10 +144,10 @@ type sumMethod struct {
 	compute    func(ctx context.Context, q SumQuery) (eps, delta float64, note string, err error)
 }
 
-// AnswerSum (vecsum.md) computes the bounds that a query about vector sums asks for: which is
-// "all", "best" (only what the tightest needs), or a method's id. All are upper
-// bounds, proved, replace-one, of the view of the summed counts; rounds of fewer
-// than MinUsers are void. What a transport adds to δ is not in them.
+// AnswerSum computes the bounds that a query about vector sums asks for (vecsum.md). which is
+// "all", "best" (only what the tightest needs), or a method's id. All are upper bounds,
+// proved, replace-one, for an observer of the summed counts; rounds of fewer than MinUsers
+// are void. They do not include what a transport adds to δ.
 func AnswerSum(ctx context.Context, q SumQuery, which string) (Reply, error) {
 	if err := q.Validate(); err != nil {
 		return Reply{}, err
@@ -201,7 +202,7 @@ func sumMethods() []sumMethod {
 	}
 }
 
-// alwaysNote says that chance is not counted.
+// alwaysNote returns a note that says that chance is not credited.
 func (q SumQuery) alwaysNote() string {
 	if q.always() {
 		return ""
@@ -209,7 +210,7 @@ func (q SumQuery) alwaysNote() string {
 	return "as if the client took part in every round"
 }
 
-// sumGDP is vecsum-gdp.
+// sumGDP computes vecsum-gdp.
 func sumGDP(_ context.Context, q SumQuery) (eps, delta float64, note string, err error) {
 	if q.Query.AskDelta {
 		delta, err = q.Sum.Delta(q.Query.Eps, q.times())
@@ -219,8 +220,8 @@ func sumGDP(_ context.Context, q SumQuery) (eps, delta float64, note string, err
 	return eps, q.Query.Delta, q.alwaysNote(), err
 }
 
-// gaussian is the question about sums of Gaussian reports whose answer, tail
-// added to δ, holds for the query; the windows of the noise are those for delta.
+// gaussian returns a question about sums of Gaussian reports. Its answer, with tail added to
+// δ, holds for the query; the windows of the noise are those for delta.
 func (q SumQuery) gaussian(ctx context.Context, delta float64) (g Query, tail float64, err error) {
 	p, crowded := q.Sum, 0.
 	if q.counted() {
@@ -244,12 +245,13 @@ func (q SumQuery) gaussian(ctx context.Context, delta float64) (g Query, tail fl
 	return g, tail, nil
 }
 
-// crowdShare of δ is for rounds of more clients than noise is looked at for: of each
-// number from MinUsers on, to a hundredth, which takes long where chance may bring many.
+// crowdShare is the share of δ that pays for rounds of more clients than the noise is
+// computed for. The noise is computed for each number from MinUsers on, in steps of a
+// hundredth, which takes long where chance may bring many clients.
 const crowdShare = 1e-6
 
-// most is how many clients' noise a counted query needs to know of, all but for a
-// chance over all rounds, at most the one that is given.
+// most returns the largest number of clients whose noise a counted query needs, for all but
+// the returned chance over all rounds, which is at most the given one.
 func (q SumQuery) most(chance float64) (int64, float64) {
 	most, rate := q.cohort()
 	honest := 1.
@@ -257,7 +259,7 @@ func (q SumQuery) most(chance float64) (int64, float64) {
 		honest = q.Sum.Honest
 	}
 	if q.Query.Participation != dp.Sampled && honest < 1 {
-		most = int64(honest * float64(most)) // those whom amongHonest counts
+		most = int64(honest * float64(most)) // the clients that amongHonest counts
 	}
 	_, hi := tail.Window(most, rate, 1-rate, 1, chance/float64(q.times()))
 	if of := float64(hi) / honest; of < float64(q.Sum.Users) {
@@ -266,17 +268,17 @@ func (q SumQuery) most(chance float64) (int64, float64) {
 	return q.Sum.Users, 0
 }
 
-// Gaussian is the question about sums of Gaussian reports whose answer holds for the
-// query where vecsum.Params.Sigma of the round is sigma: of MinUsers clients
-// where no known chance decides who of the honest comes, else of MinUsers to Users. Of Sum,
-// Users, MinUsers and Honest are used. The σ that is asked about is a multiple of sigma.
+// Gaussian returns a question about sums of Gaussian reports whose answer holds for the
+// query, if vecsum.Params.Sigma of the round is sigma. The round has MinUsers clients if no
+// known chance decides which honest clients come, otherwise MinUsers to Users. Of Sum it uses
+// Users, MinUsers and Honest. The σ in the question is a multiple of sigma.
 //
-// An error wraps dp.ErrNoBound if more clients than are sure to be honest are asked.
+// An error wraps dp.ErrNoBound if more clients are asked than are certainly honest.
 func (q SumQuery) Gaussian(sigma float64) (Query, error) {
 	g, p := q.Query, q.Sum
 	g.Trust, g.Class, g.Sigma = dp.Distributed, dp.Gaussian, sigma
 	if g.Participation == dp.Once {
-		// Who is in which batch is public, and a client is in one.
+		// It is public who is in which batch, and a client is in one batch.
 		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
 	}
 	if !q.counted() {
@@ -290,15 +292,15 @@ func (q SumQuery) Gaussian(sigma float64) (Query, error) {
 	return g, nil
 }
 
-// amongHonest credits chance among the honest clients only, n' = ⌊γn⌋ of them: the
-// others may come to any round or to none.
+// amongHonest credits chance among the honest clients only, n' = ⌊γn⌋ of them: the others may
+// come to any round or to none.
 //
-// Sampled: of a round of κ ≤ k reports the κ' honest are a uniform subset of the n'
-// given their number. How many the draw and the others leave of the k is not known
-// but for κ' ≥ ⌊γ·MinUsers⌋: inclusion k/n' and the noise of MinUsers cover them all.
-// Self check-in, and drop-outs of all: κ' ~ Bin(n', rate) honest clients are there,
-// and as they are at least ⌊γκ⌋ of an opened round's κ, their noise is that of ⌊κ'/γ⌋ ≥
-// (κ'/γ)(1 − γ/κ') clients, with κ' ≥ ⌊γ·MinUsers⌋.
+// Sampled: of a round's κ ≤ k reports, the κ' honest ones come from a uniform subset of the
+// n', given their number. It is not known how many of the k the draw and the others leave,
+// except that κ' ≥ ⌊γ·MinUsers⌋. Inclusion k/n' and the noise of MinUsers cover all cases.
+// Self check-in, and drop-outs of all: κ' ~ Bin(n', rate) honest clients arrive. They are at
+// least ⌊γκ⌋ of an opened round's κ, so their noise is that of ⌊κ'/γ⌋ ≥ (κ'/γ)(1 − γ/κ')
+// clients, with κ' ≥ ⌊γ·MinUsers⌋.
 func amongHonest(g Query, p vecsum.Params) (Query, error) {
 	honest := int64(p.Honest * float64(g.Population))
 	if p.Honest*float64(p.MinUsers) < 1 {
@@ -321,7 +323,7 @@ func amongHonest(g Query, p vecsum.Params) (Query, error) {
 	return g, nil
 }
 
-// sumGaussian is gauss-pld.
+// sumGaussian computes gauss-pld.
 func sumGaussian(ctx context.Context, q SumQuery) (eps, delta float64, note string, err error) {
 	ask := func(g Query) (dp.Bound, error) {
 		r, err := Answer(ctx, g, "gauss-pld")
@@ -377,7 +379,7 @@ func sumGaussian(ctx context.Context, q SumQuery) (eps, delta float64, note stri
 	return q.Query.Eps, delta, note, nil
 }
 
-// paperSum asks a bound of CJMP's, each of which is for one round.
+// paperSum computes a bound of CJMP's, each of which is for one round.
 func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) func(context.Context, SumQuery) (float64, float64, string, error) {
 	return func(_ context.Context, q SumQuery) (eps, delta float64, note string, err error) {
 		if q.times() > 1 {
@@ -423,12 +425,11 @@ func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) func(
 	}
 }
 
-// PlanSum returns the round of least noise of a kind for which the tightest bound
-// of AnswerSum at q.Query.Delta is at most target. Grid, Norm and Noise of q.Sum
-// are ignored.
+// PlanSum returns the round of least noise of a kind for which the tightest bound of
+// AnswerSum at q.Query.Delta is at most target. It ignores Grid, Norm and Noise of q.Sum.
 //
-// The noise is right to about a ten-thousandth where everybody is taken to be there; where
-// chance decides, a per cent goes to cover cohorts of every size. An error wraps
+// The noise is within about a ten-thousandth of the smallest if every client is taken to be
+// present. If chance decides, one per cent more covers cohorts of every size. An error wraps
 // dp.ErrNoBound if nothing within the limits meets the target.
 func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseKind) (vecsum.Params, error) {
 	q.Sum.Grid, q.Sum.Norm, q.Sum.Noise = 1, 0, vecsum.Noise{Kind: vecsum.Skellam, Variance: 1}
@@ -444,12 +445,12 @@ func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseK
 		Rounds: q.times(), Kind: kind, Split: s.Split}
 	counted := q.counted()
 	if !counted && q.Query.Participation != dp.Sampled {
-		t.Eps = target * (1 - 1e-8) // more than the search for ε leaves
+		t.Eps = target * (1 - 1e-8) // a larger margin than the error of the search for ε
 		return vecsum.Tight(t)
 	}
-	// The sigma that sums of Gaussian reports need.
+	// g has the sigma that sums of Gaussian reports need.
 	g, err := q.Gaussian(1)
-	if errors.Is(err, dp.ErrNoBound) { // chance is worth nothing
+	if errors.Is(err, dp.ErrNoBound) { // chance cannot be credited
 		t.Eps = target * (1 - 1e-8)
 		return vecsum.Tight(t)
 	}

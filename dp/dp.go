@@ -1,9 +1,9 @@
-// Package dp is riffle's vocabulary: what happened (Event), what it promises
-// (Guarantee, Bound), between which datasets (Adjacency), the pairs of laws
-// that bounds are computed from (Pair), and who counts (Accountant).
+// Package dp is riffle's vocabulary: what happened (Event), what it promises (Guarantee,
+// Bound), between which datasets (Adjacency), the pairs of laws that bounds are computed from
+// (Pair), and who counts (Accountant).
 //
-// It holds no formulas. The accountings (rdp, pld) and the amplification
-// theorems (amplify) meet here and never import each other's numerics.
+// It holds no formulas. The accountings (rdp, pld) and the amplification theorems (amplify)
+// share only this package and never import each other's numerics.
 package dp
 
 import (
@@ -12,7 +12,7 @@ import (
 	"math"
 )
 
-// Adjacency says which datasets count as neighbours.
+// Adjacency says which datasets are neighbours.
 type Adjacency string
 
 const (
@@ -33,7 +33,7 @@ func (g Guarantee) String() string {
 	return fmt.Sprintf("(%.4g, %.3g)-DP, %s one client", g.Eps, g.Delta, g.Adjacency)
 }
 
-// Kind says on which side of the truth a bound lies.
+// Kind says whether a bound is an upper or a lower one.
 type Kind string
 
 const (
@@ -46,11 +46,11 @@ const (
 type Status string
 
 const (
-	// Proved: a theorem with a proof we have checked; see BOUNDS.md.
+	// Proved means a theorem with a proof that we have checked; see BOUNDS.md.
 	Proved Status = "proved"
-	// Numeric: verified on grids, not proved.
+	// Numeric means verified on grids, not proved.
 	Numeric Status = "numeric"
-	// Unproved approximations are never guarantees.
+	// Approximation means unproved; such a figure is never a guarantee.
 	Approximation Status = "approximate"
 )
 
@@ -61,14 +61,14 @@ type Bound struct {
 	Status Status
 	Guarantee
 	Source string  // theorem and version
-	Order  float64 // Rényi order that gave it; 0 if none
+	Order  float64 // Rényi order that gave the bound; 0 if none
 	Note   string
 	// Seconds is the time the computation took; 0 if it was not measured.
 	Seconds float64
 }
 
-// ErrNoBound is wrapped by every error that says "this method has no bound
-// for this question", as opposed to "this question makes no sense".
+// ErrNoBound is wrapped by every error that means "this method has no bound for this
+// question"; an error without it means "this question makes no sense".
 var ErrNoBound = errors.New("no bound")
 
 // CheckDelta returns an error unless 0 < delta < 1.
@@ -91,9 +91,9 @@ func CheckEps0(eps0 float64) error {
 	return nil
 }
 
-// CheckTV returns an error unless a is a total-variation parameter of some
-// ε₀-LDP randomizer: 0 < a ≤ 1/(e^ε₀+1), the last up to rounding. Its meaning is
-// that any two inputs' laws differ by at most a(e^ε₀−1) in total variation.
+// CheckTV returns an error unless a is a total-variation parameter of some ε₀-LDP randomizer:
+// 0 < a ≤ 1/(e^ε₀+1), where the last inequality allows for rounding. The parameter means that
+// any two inputs' laws differ by at most a(e^ε₀−1) in total variation.
 func CheckTV(eps0, a float64) error {
 	if most := 1 / (math.Exp(eps0) + 1); math.IsNaN(a) || a <= 0 || a > most*(1+1e-12) {
 		return fmt.Errorf("dp: total-variation parameter a = %v must be above 0 and at most 1/(e^eps0+1) = %v", a, most)
@@ -112,9 +112,9 @@ func CheckSigma(sigma float64) error {
 	return nil
 }
 
-// Counted returns what is left of delta for an accountant once a share of it, tail,
-// is kept for what events do not show: the tails of vector sums' noise, or what a
-// transport shows. Rounded down.
+// Counted returns the part of delta that is left for an accountant after tail, a share of it
+// that pays for losses outside events: the tails of vector sums' noise, or what a transport
+// reveals. Rounded down.
 func Counted(delta, tail float64) float64 {
 	if tail == 0 {
 		return delta

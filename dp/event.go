@@ -9,35 +9,35 @@ import (
 type Class string
 
 const (
-	// Generic: any ε₀-LDP randomizer.
+	// Generic is the class of all ε₀-LDP randomizers.
 	Generic Class = "generic"
-	// BinaryRR: binary randomized response on one bit, nothing else released.
+	// BinaryRR is binary randomized response on one bit, with nothing else released.
 	BinaryRR Class = "rr2"
-	// KRR: k-ary randomized response on one of Report.Symbols symbols, nothing
-	// else released. Any bound for Generic covers it.
+	// KRR is k-ary randomized response on one of Report.Symbols symbols, with nothing else
+	// released. Any bound for Generic covers it.
 	KRR Class = "krr"
-	// LaplaceL1 is Laplace noise, continuous or discrete, of scale 2C/ε₀ a
-	// coordinate on vectors of the ball ‖x‖₁ ≤ C, nothing else released.
+	// LaplaceL1 is Laplace noise, continuous or discrete, of scale 2C/ε₀ per coordinate on
+	// vectors of the ball ‖x‖₁ ≤ C, with nothing else released.
 	LaplaceL1 Class = "laplace"
-	// Gaussian: a vector clipped to ℓ2 norm 1 plus N(0, σ²) on each coordinate.
-	// It is ε₀-LDP for no ε₀.
+	// Gaussian is a vector clipped to ℓ2 norm 1 plus N(0, σ²) on each coordinate. It is not
+	// ε₀-LDP for any ε₀.
 	Gaussian Class = "gaussian"
 )
 
 // Report is what one client's report promises on its own, before any shuffle.
 type Report struct {
 	Class Class
-	// Eps0 is the local privacy parameter in nats, numeric slack included; 0 for
-	// class Gaussian.
+	// Eps0 is the local privacy parameter in nats, including numerical slack; 0 for class
+	// Gaussian.
 	Eps0 float64
 	// Sigma is the noise of class Gaussian in units of the clip norm; 0 for all
 	// other classes.
 	Sigma float64
 	// Symbols is k of class KRR, at least 2; 0 for all other classes.
 	Symbols int
-	// TV is a where any two inputs' laws are known to differ by at most a(e^ε₀−1)
-	// in total variation, a ≤ 1/(e^ε₀+1); 0 where nothing is known. Class Generic
-	// only: of the others it is known.
+	// TV is a, if any two inputs' laws are known to differ by at most a(e^ε₀−1) in total
+	// variation, a ≤ 1/(e^ε₀+1); 0 if nothing is known. It is set for class Generic only,
+	// because the other classes determine it.
 	TV float64
 }
 
@@ -48,10 +48,10 @@ const (
 	All     Participation = "all"      // every client
 	Sampled Participation = "sampled"  // k of n, uniform without replacement
 	CheckIn Participation = "check-in" // each client with probability γ, on its own coin
-	Once    Participation = "once"     // disjoint batches: each client in one round only
+	Once    Participation = "once"     // disjoint batches: each client is in one round only
 )
 
-// Event says what happened, never how it is counted.
+// Event says what happened, never how it is accounted for.
 type Event interface{ event() }
 
 // Round is one round of reports released together.
@@ -59,8 +59,8 @@ type Round struct {
 	Report        Report
 	Trust         Trust
 	Participation Participation
-	// Population is n, the honest clients who could have taken part. Clients who
-	// collude with an observer count neither here nor in Reports.
+	// Population is n, the honest clients who could have taken part. Clients who collude with
+	// an observer are counted neither here nor in Reports.
 	Population int64
 	// Reports is k, the honest reports in the round. Required for Sampled, and
 	// for a CheckIn round that has happened; All takes Population.
@@ -68,11 +68,11 @@ type Round struct {
 	// Rate is γ, the probability that a client's report arrives. It is read
 	// only for a CheckIn round whose Reports are not known yet (planning).
 	Rate float64
-	// Realised says that Reports is what was counted, also where it is zero.
+	// Realised says that Reports was counted, even if it is zero.
 	Realised bool
 }
 
-// Repeat is the same event Times times, adaptively.
+// Repeat is the same event, repeated Times times adaptively.
 type Repeat struct {
 	Event Event
 	Times int64
@@ -139,7 +139,7 @@ func (r Round) Validate() error {
 	return nil
 }
 
-// parameter checks that a report has what its class needs and nothing else.
+// parameter returns an error unless a report has what its class needs and nothing else.
 func (r Report) parameter() error {
 	if r.Class == Gaussian {
 		if r.Eps0 != 0 {
@@ -153,9 +153,9 @@ func (r Report) parameter() error {
 	return CheckEps0(r.Eps0)
 }
 
-// Accountant turns an event into a guarantee. It is a pure function of the
-// event: what it remembers between calls is only a cache. An event it does
-// not know is an error, never a guess.
+// Accountant turns an event into a guarantee. It is a pure function of the event; anything
+// that it remembers between calls is a cache. An event that it does not know is an error,
+// never a guess.
 type Accountant interface {
 	// Eps returns the tightest proved upper bound on ε at delta, rounded up.
 	Eps(ev Event, delta float64) (Bound, error)

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Number is a float64 whose infinities have a JSON form, the strings "inf" and
-// "-inf"; NaN, what was not measured, is null.
+// Number is a float64 whose infinities have a JSON form, the strings "inf" and "-inf". NaN, a
+// value that was not measured, is null.
 type Number float64
 
 // MarshalJSON writes a plain number, "inf", "-inf" or null.

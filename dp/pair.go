@@ -1,21 +1,21 @@
 package dp
 
-// Atom is an outcome of a pair of laws (P, Q), given by its probability under
-// Q and its privacy loss log(P/Q). Keeping the loss apart keeps its digits
-// where it is tiny.
+// Atom is an outcome of a pair of laws (P, Q), given by its probability under Q and its
+// privacy loss log(P/Q). The loss is stored, not computed, so that it keeps its digits if it
+// is tiny.
 type Atom struct{ Q, Loss float64 }
 
-// Remainder bounds outcomes that are not listed: their mass under either law
-// is at most Mass and their |log(P/Q)| at most MaxLoss.
+// Remainder bounds outcomes that are not listed: their mass under either law is at most Mass,
+// and their |log(P/Q)| is at most MaxLoss.
 type Remainder struct{ Mass, MaxLoss float64 }
 
-// Pair is a symmetric pair of laws (P, Q) that dominates a mechanism: for every
-// real ε and both orders of the neighbours, the mechanism's hockey-stick
-// divergence is at most the pair's.
+// Pair is a symmetric pair of laws (P, Q) that dominates a mechanism: for every real ε and
+// both orders of the neighbours, the mechanism's hockey-stick divergence is at most the
+// pair's.
 //
-// Atoms lists outcomes with Loss > 0 only; each has a mirror image with P and Q
-// exchanged. Remainders must be charged: as mass of infinite loss, or at their
-// MaxLoss. All other mass has P = Q.
+// Atoms lists outcomes with Loss > 0 only; each has a mirror image with P and Q exchanged.
+// Remainders must be charged, either as mass of infinite loss or at their MaxLoss. All other
+// mass has P = Q.
 type Pair struct {
 	Atoms      []Atom
 	Remainders []Remainder

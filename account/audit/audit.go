@@ -1,16 +1,13 @@
-// Package audit tries to refute what a local randomizer claims. It draws
-// reports for pairs of inputs, looks for an event that one input makes likelier
-// than the other by more than e^ε₀, and bounds the ratio from below with a
-// stated confidence.
+// Package audit tries to refute what a local randomizer claims. It draws reports for pairs of
+// inputs, looks for an event that one input makes likelier than the other by more than e^ε₀,
+// and bounds the ratio from below with a stated confidence.
 //
-// The event is chosen on one part of the reports and tested once on another
-// part, so that no allowance for the number of events looked at is needed: if
-// the randomizer is ε₀-LDP, it is refuted with probability at most 1 − Confidence,
-// whatever the choice was. A claim that is not refuted is not thereby proved:
-// the search knows some events and some inputs, and it has no power against
-// what single reports with independent randomness do not show, such as noise
-// shared between clients, timing, or a ratio that is off by less than a few
-// standard errors of the counts.
+// The event is chosen on one part of the reports and tested once on another part, so the
+// number of events tried needs no allowance: if the randomizer is ε₀-LDP, it is refuted with
+// probability at most 1 − Confidence, whatever the choice was. A claim that is not refuted is
+// not thereby proved. The search knows some events and some inputs only. It cannot detect
+// what single reports with independent randomness do not show, such as noise shared between
+// clients, timing, or a ratio that is off by less than a few standard errors of the counts.
 package audit
 
 import (
@@ -24,16 +21,15 @@ import (
 // Config describes an audit.
 type Config struct {
 	Mechanism randomizer.Mechanism // Required
-	// Claimed is the ε₀ in nats to refute; required, above 0. A randomizer's
-	// own claim is its Event's.
+	// Claimed is the ε₀ in nats to refute; required, above 0. A randomizer claims its Event's
+	// ε₀.
 	Claimed float64
 	// Trials is the number of reports to draw, at least MinTrials; required.
 	// Half of them choose the event, half test it.
 	Trials int64
-	// Confidence is that of LowerBound; 0 means DefaultConfidence.
+	// Confidence is the confidence of LowerBound; 0 means DefaultConfidence.
 	Confidence float64
-	// Seed fixes all randomness: equal seeds give equal results, whatever
-	// Workers.
+	// fixes all randomness: equal seeds give equal results, for any Workers
 	Seed    uint64
 	Workers int // goroutines; 0 means 1
 	// Pairs are the inputs to compare; nil means Pairs(Mechanism.Dim()).
@@ -44,7 +40,7 @@ type Config struct {
 }
 
 const (
-	// MinTrials is the least number of reports with any power.
+	// MinTrials is the smallest number of reports that gives a test any power.
 	MinTrials = 10_000
 	// DefaultConfidence leaves one false alarm in a million audits.
 	DefaultConfidence = 1 - 1e-6
@@ -65,18 +61,18 @@ type Result struct {
 	Draws int64
 }
 
-// Shares of Trials. The rest tests.
+// Shares of Trials for each stage. The remaining reports test.
 const (
 	pilotShare  = 1. / 32 // places the cells
 	rankShare   = 3. / 32 // ranks the cells of a pair
 	sieveShare  = 3. / 32 // ranks the pairs
-	chooseShare = 9. / 32 // chooses the event, from the best pairs
-	finalists   = 3       // how many pairs those are
+	chooseShare = 9. / 32 // chooses the event, among the best pairs
+	finalists   = 3       // number of the best pairs
 	pilotMost   = 4096
 )
 
-// Run audits. It returns ctx's error if cancelled; all other errors name a
-// field of c out of range.
+// Run runs an audit. It returns ctx's error if cancelled; all other errors name a field of c
+// out of range.
 func Run(ctx context.Context, c Config) (Result, error) {
 	if err := c.complete(); err != nil {
 		return Result{}, err
@@ -92,7 +88,8 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	test := (c.Trials - 2*int64(len(c.Pairs))*(pilot+rank+sieve) - 2*int64(kept)*choose) / 2
 	alpha := 1 - c.Confidence
 
-	// Where the cells of each pair lie, and which cells speak for which input.
+	// First find, for each pair, the edges of its cells and which cells are evidence for
+	// which input.
 	studies := make([]*study, len(c.Pairs))
 	for i, p := range c.Pairs {
 		st, err := s.study(i, p, pilot)
@@ -102,7 +99,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 		if st.ranks, err = s.count(stageRank, st, rank); err != nil {
 			return Result{}, err
 		}
-		// Counts that ranked the cells would flatter the ranking.
+		// These counts are fresh: the counts that ranked the cells would flatter the ranking.
 		fresh, err := s.count(stageSieve, st, sieve)
 		if err != nil {
 			return Result{}, err
@@ -111,7 +108,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 		st.ranks.add(fresh)
 		studies[i] = st
 	}
-	// The most promising pairs are looked at again, with fresh reports.
+	// The most promising pairs get fresh reports.
 	var chosen choice
 	for _, st := range top(studies, kept) {
 		counts, err := s.count(stageChoose, st, choose)
@@ -122,7 +119,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 			chosen = got
 		}
 	}
-	// One event, one test, on reports that had no part in the choice.
+	// One event is tested once, on reports that had no part in the choice.
 	counts, err := s.count(stageTest, chosen.study, test)
 	if err != nil {
 		return Result{}, err

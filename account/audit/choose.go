@@ -13,8 +13,8 @@ type choice struct {
 	feature int
 	cells   []int
 	order   string
-	swapped bool    // the event is likelier for Y
-	bound   float64 // guess of what a test would show
+	swapped bool    // the event is likelier under y
+	bound   float64 // a guess of the bound that a test would show
 }
 
 func (c choice) String() string {
@@ -83,9 +83,9 @@ func (st *study) best(counts tally, n, test int64, alpha float64) choice {
 	return found
 }
 
-// guess says what log-ratio a test scale times as large would show, from counts
-// a and b that, picked as the best of many, were lucky by two standard errors.
-// It only has to rank events; Wilson's limits are good enough for that.
+// guess returns the log-ratio that a test scale times as large would show, from counts a and
+// b. As these counts were picked as the best of many, it assumes that they were lucky by two
+// standard errors. It only has to rank events, so Wilson's limits are good enough.
 func guess(a, b, scale, z float64) float64 {
 	a, b = (a-2*math.Sqrt(a))*scale, (b+2*math.Sqrt(b)+.5)*scale
 	if a <= 0 {
@@ -96,7 +96,7 @@ func guess(a, b, scale, z float64) float64 {
 	return math.Log(low / high)
 }
 
-// top returns the k studies that promise most.
+// top returns the k most promising studies.
 func top(studies []*study, k int) []*study {
 	sorted := slices.Clone(studies)
 	slices.SortStableFunc(sorted, func(a, b *study) int { return cmp.Compare(b.promise, a.promise) })

@@ -6,13 +6,13 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// lowerBound returns a lower confidence bound on log(P[event under x] / P[event
-// under y]) from a and b hits of n reports each: Clopper and Pearson's limits,
-// each missed with probability at most alpha/2; 0 if it would be negative.
+// lowerBound returns a lower confidence bound on log(P[event under x] / P[event under y])
+// from a and b hits among n reports each; 0 if it would be negative. It uses Clopper and
+// Pearson's limits, each of which fails with probability at most alpha/2.
 func lowerBound(a, b, n int64, alpha float64) float64 { return lowerBoundAt(0, a, b, n, alpha) }
 
-// lowerBoundAt is lowerBound of log((P[event under x] − delta)/P[event under y]):
-// no smaller ε is private at delta.
+// lowerBoundAt is lowerBound for log((P[event under x] − delta)/P[event under y]): no smaller
+// ε is private at delta.
 func lowerBoundAt(delta float64, a, b, n int64, alpha float64) float64 {
 	low, high := lowerLimit(a, n, alpha/2), upperLimit(b, n, alpha/2)
 	if delta > 0 {
@@ -45,10 +45,10 @@ func upperLimit(k, n int64, alpha float64) float64 {
 	return hi
 }
 
-// bisect returns neighbours lo < hi of the point where below, true at 0, turns
-// false, to a relative 1e-9 of p, which is more than the tails' errors.
+// bisect returns neighbours lo < hi of the point where below turns from true to false, to a
+// relative 1e-9 of p, which exceeds the tails' errors.
 func bisect(below func(p float64) bool) (lo, hi float64) {
-	lo, hi = 1e-18, 1 // far below 1/n for any n that can be drawn
+	lo, hi = 1e-18, 1 // far below 1/n for any possible n
 	if !below(lo) {
 		return 0, lo
 	}

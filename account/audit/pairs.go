@@ -8,13 +8,13 @@ type Pair struct {
 	X, Y []float32
 }
 
-// far is outside every ball: a randomizer brings such an input to the boundary,
-// so that the pairs need not know the ball's norm and radius.
+// far is outside every ball. A randomizer brings such an input to the boundary, so the pairs
+// need not know the ball's norm and radius.
 const far = 1e36
 
-// Pairs returns inputs that are as far apart as the usual balls allow, and some
-// that a careless randomizer treats differently: zero, one changed coordinate,
-// values that are not numbers.
+// Pairs returns pairs of inputs as far apart as the usual balls allow, and some pairs that a
+// careless randomizer treats differently: zero, one changed coordinate, values that are not
+// numbers.
 func Pairs(dim int) []Pair {
 	vector := func(f func(i int) float64) []float32 {
 		x := make([]float32, dim)

@@ -10,7 +10,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// stage keeps the randomness of an audit's parts apart.
+// stage gives each part of an audit its own randomness.
 type stage uint64
 
 const (
@@ -21,8 +21,8 @@ const (
 	stageTest
 )
 
-// A report is looked at through three features: how far it points from one
-// input to the other, how long it is, and which report it is among few.
+// A report is described by three features: how far it points from one input to the other, how
+// long it is, and which of few possible reports it is.
 const (
 	along = iota
 	length
@@ -30,12 +30,12 @@ const (
 	features
 )
 
-// buckets is how many values identity is hashed to.
+// buckets is the number of values that identity is hashed to.
 const buckets = 1024
 
 var featureNames = [features]string{"direction", "length", "identity"}
 
-// study is one pair with its cells and what was counted in them.
+// study is one pair of inputs with its cells and the counts in them.
 type study struct {
 	index   int
 	pair    Pair
@@ -71,7 +71,7 @@ func (t tally) add(u tally) {
 	}
 }
 
-// chunk is how many reports share a source.
+// chunk is the number of reports that share a source.
 const chunk = 1024
 
 type sampler struct {
@@ -96,7 +96,7 @@ func (s *sampler) newObserver() *observer {
 	return &observer{mechanism: m, report: m.NewReport(), sum: make([]int64, m.Dim())}
 }
 
-// seen is what is kept of a report.
+// seen is the part of a report that is stored.
 type seen struct {
 	value  [identity]float64
 	bucket int
@@ -113,14 +113,14 @@ func (o *observer) observe(src rng.Source, x []float32, between []float64) seen 
 	o.mechanism.Add(o.sum, o.report)
 	var dot, square float64
 	for i, v := range o.sum {
-		// Not fused, so that results do not depend on the machine.
+		// The product is not fused, so results do not depend on the machine.
 		dot += float64(float64(v) * between[i])
 		square += float64(float64(v) * float64(v))
 	}
 	return seen{[identity]float64{dot, square}, bucketOf(o.report)}
 }
 
-// bucketOf hashes a report to 1 … buckets−1; 0 is for refused ones.
+// bucketOf hashes a report to 1 … buckets−1; 0 is for reports that Check refuses.
 func bucketOf(r *randomizer.Report) int {
 	h := uint64(14695981039346656037) // FNV, word by word, then mixed
 	mix := func(w uint32) { h = (h ^ uint64(w)) * 1099511628211 }
@@ -135,8 +135,8 @@ func bucketOf(r *randomizer.Report) int {
 	return 1 + int(h>>32%(buckets-1))
 }
 
-// each draws n reports of both inputs of a study. Every worker calls begin once,
-// visit for each of its reports, and end when it is done, one worker at a time.
+// each draws n reports of both inputs of a study. Every worker calls begin once and visit for
+// each of its reports. When it is done it calls end, one worker at a time.
 func (s *sampler) each(at stage, st *study, n int64, begin func() (visit func(side int, trial int64, v seen), end func())) error {
 	chunks := (n + chunk - 1) / chunk
 	var next int64
@@ -205,9 +205,9 @@ func (s *sampler) study(index int, p Pair, n int64) (*study, error) {
 	return st, err
 }
 
-// edges cuts at 256 quantiles, finer towards both ends, where a few values may
-// show what the bulk does not, and around the values seen most often if they
-// were seen twice: each of these has a cell of its own.
+// edges cuts at 256 quantiles, finer towards both ends, where a few values may show what the
+// bulk does not. It also cuts around the values seen most often, if they were seen twice, so
+// that each of them has a cell of its own.
 func edges(values []float64) []float64 {
 	slices.Sort(values)
 	n := len(values)

@@ -13,24 +13,23 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// SumConfig describes an audit of vector sums: is one round (Claimed, Delta)-
-// private? A trial runs the whole code of every client of a round of MinUsers,
-// of whom all but the honest ones leave out their noise, and looks at the summed
-// counts along the difference of one client's two inputs. All other clients'
-// inputs are fixed.
+// SumConfig describes an audit of vector sums, which asks whether one round is (Claimed,
+// Delta)-private. A trial runs the whole code of every client of a round of MinUsers clients;
+// all but the honest ones leave out their noise. It observes the summed counts along the
+// difference of one client's two inputs. All other clients' inputs are fixed.
 type SumConfig struct {
 	Params  vecsum.Params // Required
 	Claimed float64       // Required. ε to refute, above 0.
 	Delta   float64       // Required.
 	Trials  int64         // Required. Rounds to run, at least MinTrials.
-	// As in Config.
+	// The same as in Config.
 	Confidence float64
 	Seed       uint64
 	Workers    int
 	Progress   func(done int64)
 }
 
-// maxSumClients is how many clients an audit runs each round of.
+// maxSumClients bounds the number of clients in each round of an audit.
 const maxSumClients = 10_000
 
 func (c *SumConfig) complete() error {
@@ -90,13 +89,13 @@ func sumPairs(p vecsum.Params) []sumPair {
 	return pairs
 }
 
-// threshold is an event: the projection lies above, or else not above, a cut.
+// threshold is an event: the projection lies above a cut or, if swapped, not above it.
 type threshold struct {
 	pair    int
 	cut     float64
 	above   bool
-	swapped bool    // likelier for −x
-	bound   float64 // guess of what a test would show
+	swapped bool    // the event is likelier under −x
+	bound   float64 // a guess of the bound that a test would show
 }
 
 func (t threshold) holds(v float64) bool { return v > t.cut == t.above }
@@ -112,13 +111,13 @@ func (t threshold) String() string {
 	return fmt.Sprintf("sum along the difference %s %.6g, likelier for the %s", side, t.cut, likelier)
 }
 
-// mostChosen bounds the memory of the part that chooses.
+// mostChosen bounds the number of projections stored to choose the event.
 const mostChosen = 1 << 20
 
-// RunSum audits. Half of the trials choose a pair of inputs and a threshold, the
-// other half tests that one event: a true claim is refuted with probability 1 −
-// Confidence at most. It returns ctx's error if cancelled; all other errors name
-// a field of c out of range.
+// RunSum runs an audit of vector sums. Half of the trials choose a pair of inputs and a
+// threshold, the other half tests that one event: a true claim is refuted with probability at
+// most 1 − Confidence. It returns ctx's error if cancelled; all other errors name a field of
+// c out of range.
 func RunSum(ctx context.Context, c SumConfig) (Result, error) {
 	if err := c.complete(); err != nil {
 		return Result{}, err
@@ -167,8 +166,8 @@ func RunSum(ctx context.Context, c SumConfig) (Result, error) {
 	return r, nil
 }
 
-// chooseThreshold returns the event that promises most to a test of size test,
-// given sorted projections.
+// chooseThreshold returns the most promising event for a test of size test, given sorted
+// projections.
 func chooseThreshold(seen [2][]float64, delta float64, test int64, alpha float64) threshold {
 	best := threshold{bound: math.Inf(-1)}
 	n := len(seen[0])
@@ -181,7 +180,7 @@ func chooseThreshold(seen [2][]float64, delta float64, test int64, alpha float64
 					t := threshold{cut: cut, above: above, swapped: swapped}
 					var hits [2]float64
 					for side := range hits {
-						// First index with a value above the cut.
+						// k is the first index with a value above the cut.
 						k, _ := slices.BinarySearchFunc(seen[side], cut, func(v, cut float64) int {
 							if v > cut {
 								return 1
@@ -218,8 +217,9 @@ type sumSampler struct {
 // sumChunk rounds share a stream of randomness.
 const sumChunk = 256
 
-// each runs n rounds in which the first client has x, or −x on side 1, and the
-// others have −x, and visits each one's projection; of different rounds at once.
+// each runs n rounds in which the first client has x, or −x on side 1, and the others have
+// −x. It calls visit with each round's projection, from several goroutines at once for
+// different rounds.
 func (s *sumSampler) each(at stage, pair, side int, p sumPair, n int64, visit func(k int64, v float64)) error {
 	x, others := slices.Clone(p.x), slices.Clone(p.x)
 	for j := range others {
@@ -254,7 +254,7 @@ func (s *sumSampler) each(at stage, pair, side int, p sumPair, n int64, visit fu
 						if i == 0 {
 							in = x
 						}
-						// What the one client does is always private.
+						// The one client always adds its noise.
 						if i < honest {
 							err = e.Encode(src, in, counts)
 						} else {
@@ -269,7 +269,7 @@ func (s *sumSampler) each(at stage, pair, side int, p sumPair, n int64, visit fu
 					}
 					var dot float64
 					for j, v := range sum {
-						// Not fused, so that results do not depend on the machine.
+						// The product is not fused, so results do not depend on the machine.
 						dot += float64(float64(v) * float64(p.x[j]) / q.Radius)
 					}
 					visit(k, dot)

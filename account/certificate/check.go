@@ -19,20 +19,20 @@ type Verdict struct {
 	// Delta is an upper bound on δ at the claim's ε, rounded up; at most the
 	// claimed one.
 	Delta float64
-	// Room is how far the listed pair's curve stays above the protocol's: the
-	// least relative distance over the grid.
+	// Room is the least relative distance over the grid by which the listed pair's curve
+	// stays above the protocol's.
 	Room float64
 }
 
-// Verify proves the document's claim or returns an error: it wraps ErrRejected
-// where the proof fails, ErrMalformed where the document says nothing.
+// Verify proves the document's claim or returns an error. The error wraps ErrRejected if the
+// proof fails, and ErrMalformed if the document is meaningless.
 func (d Document) Verify(ctx context.Context) (Verdict, error) {
 	if err := d.validate(); err != nil {
 		return Verdict{}, err
 	}
 	times := d.Query.Rounds
 	if d.Query.Participation == dp.Once {
-		times = 1 // batches are disjoint: a client is in one of them
+		times = 1 // batches are disjoint: a client is in only one of them
 	}
 	if d.Round == nil {
 		return Verdict{}, d.verifyBasic(times)
@@ -59,8 +59,8 @@ func reject(format string, args ...any) error {
 	return fmt.Errorf("certificate: %s: %w", fmt.Sprintf(format, args...), ErrRejected)
 }
 
-// verifyBasic: a round is pure with loss log(1 + γ(E−1)), γ the largest possible
-// share of clients in it.
+// verifyBasic checks a claim of pure composition: a round is pure with loss log(1 + γ(E−1)),
+// γ the largest possible share of clients in it.
 func (d Document) verifyBasic(times int64) error {
 	who := d.Query.reporters()
 	gamma := quo(whole(who.asked), whole(who.n))
@@ -72,7 +72,7 @@ func (d Document) verifyBasic(times int64) error {
 	return nil
 }
 
-// pair is a listed round: at index j ≥ 1, masses of loss j·step; ratio[j] is
+// pair is a listed round. At index j ≥ 1 it holds the masses of loss j·step; ratio[j] is
 // e^{j·step} from j = 0 on.
 type pair struct {
 	ratio, p, q []*big.Float
@@ -94,10 +94,10 @@ func newPair(r Round) pair {
 	return out
 }
 
-// verifyRound checks that the listed pair dominates one round. Its hockey-stick
-// divergence is linear in g = e^ε between grid losses and constant from the last
-// on, the round's is convex and falling: it is enough to compare them at grid
-// losses. For ε < 0 both have D(ε) = 1 − e^ε + e^ε·D(−ε), by symmetry.
+// verifyRound checks that the listed pair dominates one round. The pair's hockey-stick
+// divergence is linear in g = e^ε between grid losses and constant from the last on; the
+// round's is convex and falling. So it is enough to compare them at grid losses. For ε < 0
+// both have D(ε) = 1 − e^ε + e^ε·D(−ε), by symmetry.
 func (d Document) verifyRound(ctx context.Context, p pair) (room float64, err error) {
 	if p.rest.Sign() < 0 {
 		return 0, reject("the pair's masses add to more than 1")
@@ -107,7 +107,7 @@ func (d Document) verifyRound(ctx context.Context, p pair) (room float64, err er
 		return 0, err
 	}
 	room = math.Inf(1)
-	above, under := real(0), real(0) // P- and Q-mass of finite losses beyond
+	above, under := real(0), real(0) // P-mass and Q-mass of the finite losses beyond
 	for i := len(exact) - 1; i >= 0; i-- {
 		listed := add(p.infinite, sub(above, mul(p.ratio[i], under)))
 		listed = mul(listed, sub(real(1), two(-200)))
@@ -126,8 +126,8 @@ func (d Document) verifyRound(ctx context.Context, p pair) (room float64, err er
 // verifyComposition composes the listed pair and checks δ at the claimed ε.
 func (d Document) verifyComposition(ctx context.Context, p pair) (float64, error) {
 	times, delta := d.Round.Times, real(d.Claim.Delta)
-	// Rounding adds a unit a cell a product, at most 2^18·times units in all: a
-	// share of 2^-46 of δ.
+	// Rounding adds one unit per cell and product, at most 2^18·times units in all: a share
+	// of 2^-46 of δ.
 	size := quo(whole(times), delta).MantExp(nil) + 64
 	c := &composer{bits: uint((size + 63) / 64 * 64), step: real(d.Round.Step), times: times, top: mul(delta, two(-30))}
 	nodes := len(p.ratio) - 1
@@ -150,15 +150,15 @@ func (d Document) verifyComposition(ctx context.Context, p pair) (float64, error
 	return up, nil
 }
 
-// verifyAccount checks the writer's own account of the composition: nothing
-// rests on it but trust in the writer.
+// verifyAccount checks the writer's own account of the composition. The proof does not use
+// it.
 func (d Document) verifyAccount(p pair) error {
 	r, w, times := d.Round, d.Composition, d.Round.Times
-	// Infinite in any of the rounds.
+	// any is the probability that the loss is infinite in at least one of the rounds.
 	any := sub(real(1), power(sub(real(1), p.infinite), times))
-	// Untilting multiplies what is wrong at ε by E[e^{tL}]^times·e^{−tε}.
+	// Untilting multiplies the error at ε by E[e^{tL}]^times·e^{−tε}.
 	grow := exp(mul(real(w.Tilt), real(r.Step)))
-	moment, up := add(p.rest, p.infinite), real(1) // the writer's loss 0 has both
+	moment, up := add(p.rest, p.infinite), real(1) // for the writer, loss 0 has both masses
 	for j := 1; j < len(p.p); j++ {
 		up = mul(up, grow)
 		moment = add(moment, add(mul(p.p[j], up), quo(p.q[j], up)))

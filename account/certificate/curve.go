@@ -9,8 +9,8 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// reporters says how many reports a round has: asked clients, a uniform subset
-// of n, whose reports each arrive with the given chance.
+// reporters describes the number of reports of a round: asked clients, a uniform subset of n,
+// each of whose reports arrives with the given chance.
 type reporters struct {
 	n, asked int64
 	chance   *big.Float
@@ -23,7 +23,7 @@ func (q Query) reporters() reporters {
 		return reporters{1, 1, real(1)}
 	case q.Participation == dp.Sampled:
 		r.asked = q.K
-	case q.Participation == dp.Once: // who is in which batch is public
+	case q.Participation == dp.Once: // it is public who is in which batch
 		r.n, r.asked = q.K, q.K
 	case q.Participation == dp.CheckIn:
 		r.chance = real(q.Gamma)
@@ -38,10 +38,10 @@ type share struct {
 	weight *big.Float
 }
 
-// binomial returns an upper bound on the probability of each block of values of
-// Bin(n, p), in pieces; at most 2·tiny of the mass is left out. Weights run from
-// the mode, at 1, to both sides, so that their sum normalises them. They are
-// log-concave: what follows w with ratio ρ next adds up to at most wρ/(1−ρ).
+// binomial returns an upper bound on the probability of each block of values of Bin(n, p), in
+// pieces; at most 2·tiny of the mass is left out. Weights run from the mode, which has weight
+// 1, to both sides, so that their sum normalises them. They are log-concave: after a weight w
+// with ratio ρ to the next, all further weights add up to at most wρ/(1−ρ).
 func binomial(n int64, p, tiny *big.Float, block func(x int64) int64) []share {
 	if p.Cmp(real(1)) >= 0 {
 		return []share{{block(n), real(1)}}
@@ -90,7 +90,7 @@ func binomial(n int64, p, tiny *big.Float, block func(x int64) int64) []share {
 // a lower bound on Pr[B ≥ a] for B ~ Bin(n, ½), each within tiny.
 func coin(n int64, thresholds []int64, tiny *big.Float) (point, tail []*big.Float) {
 	x := (n + 1) / 2
-	w, upto := real(1), real(1) // weight of x, and of all from the middle to x
+	w, upto := real(1), real(1) // weight of x, and of everything from the middle to x
 	bits := tiny.MantExp(nil)
 	ratio := new(big.Float).SetPrec(precision)
 	for {
@@ -108,11 +108,11 @@ func coin(n int64, thresholds []int64, tiny *big.Float) (point, tail []*big.Floa
 		upto.Add(upto, w)
 		x++
 	}
-	least := add(upto, upto) // all that was seen, both sides
+	least := add(upto, upto) // weight of both sides up to here
 	if n%2 == 0 {
 		least = sub(least, real(1))
 	}
-	most := mul(least, add(real(1), mul(tiny, real(4)))) // and what was not
+	most := mul(least, add(real(1), mul(tiny, real(4)))) // plus a bound on the rest
 	for i := range point {
 		point[i], tail[i] = quo(point[i], least), quo(sub(upto, tail[i]), most)
 	}
@@ -122,12 +122,12 @@ func coin(n int64, thresholds []int64, tiny *big.Float) (point, tail []*big.Floa
 	return point, tail
 }
 
-// curve bounds the hockey-stick divergence D_g of one round from above at each g
-// ≥ 1 of a rising list, within 2^-40·infinite.
+// curve bounds the hockey-stick divergence D_g of one round from above at each g ≥ 1 of a
+// rising list, within 2^-40·infinite.
 //
-// Given C clones, m = C+1 reports hide each other; the first count is 1+B or B
-// with B ~ Bin(m−1, ½), likelier 1+B under P by E to 1. With a the smallest first
-// count whose likelihood ratio exceeds G,
+// Given C clones, m = C+1 reports hide each other. The first count is 1+B or B with B ~
+// Bin(m−1, ½), and under P it is 1+B with odds of E to 1. With a the smallest first count
+// whose likelihood ratio exceeds G,
 //
 //	D_G = (E − G)/(E+1)·Pr[B = a−1] − (G − 1)·Pr[B ≥ a],
 //
@@ -170,7 +170,8 @@ func (d Document) curve(ctx context.Context, g []*big.Float) ([]*big.Float, erro
 	}
 	out := make([]*big.Float, len(g))
 	for i := range out {
-		// D ≤ 1 where k or C were left out; beyond coin's reach; rounding.
+		// Adds D ≤ 1 for the k or C that were left out, the mass beyond coin's reach, and
+		// rounding.
 		out[i] = add(skipped, add(mul(tiny, real(8)), two(-200)))
 		for _, b := range blocks {
 			if i < len(b.part) {
@@ -182,22 +183,22 @@ func (d Document) curve(ctx context.Context, g []*big.Float) ([]*big.Float, erro
 	return out, nil
 }
 
-// reports is a block of values of k. At the i-th g, with G = 1 + (g−1)/γ: gain
-// and cost are the factors of D_G, part·m < a is its threshold, point and tail
-// collect the probabilities over C.
+// reports is a block of values of k. At the i-th g, with G = 1 + (g−1)/γ, gain and cost are
+// the factors of D_G, a is the threshold of part·m, and point and tail collect the
+// probabilities over C.
 type reports struct {
 	weight, gamma                 *big.Float
 	gain, cost, part, point, tail []*big.Float
 }
 
-// use says that a block has m = C+1 reports that hide each other, with a weight.
+// use says that, with a weight, a block has m = C+1 reports that hide each other.
 type use struct {
 	of     *reports
 	weight *big.Float
 }
 
-// blocks lists the blocks of k and, for each m, who uses it. Combinations with
-// next to no weight are skipped; it adds up their weights.
+// blocks lists the blocks of k and, for each m, the blocks that use it. It skips combinations
+// of negligible weight and adds up their weights.
 func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Float) (blocks []*reports, sizes map[int64][]use, skipped *big.Float, err error) {
 	one, bigE := real(1), exp(real(d.Query.Eps0))
 	sizes, skipped = map[int64][]use{}, real(0)
@@ -211,9 +212,10 @@ func (d Document) blocks(ctx context.Context, g []*big.Float, rate, tiny *big.Fl
 			return nil, nil, nil, err
 		}
 		if k.block < 0 {
-			continue // nobody reports
+			continue // no reports
 		}
-		// The smallest k of the block hides least, the largest includes most.
+		// In a block, the smallest k gives the smallest crowd and the largest k the largest
+		// inclusion.
 		size, included := int64(1), who.asked
 		if k.block > 0 {
 			size = starts[k.block-1]

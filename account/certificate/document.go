@@ -1,10 +1,10 @@
-// Package certificate holds a claim (ε, δ) about a protocol together with what a
-// proof of it needs, and checks such a proof in arbitrary precision.
+// Package certificate holds a claim (ε, δ) about a protocol together with the data of its
+// proof, and checks the proof in arbitrary precision.
 //
-// The checker shares no code with the accountant that writes certificates: from
-// riffle it imports the vocabulary of package dp only. It is slow on purpose and
-// meant to be read: real.go, curve.go, power.go and check.go are all of it.
-// certificate.md says what is proved and what is taken from theorems.
+// The checker shares no code with the accountant that writes certificates: from riffle it
+// imports package dp's vocabulary only. It is slow on purpose and meant to be read; real.go,
+// curve.go, power.go and check.go are all of it. certificate.md says what is proved and what
+// is taken from theorems.
 package certificate
 
 import (
@@ -23,14 +23,14 @@ const (
 	Version = 1
 )
 
-// MaxSize bounds a document's bytes.
+// MaxSize bounds a document's size in bytes.
 const MaxSize = 16 << 20
 
-// ErrMalformed is wrapped by errors about a document that says nothing: not the
-// format, an unknown key, a value without meaning.
+// ErrMalformed is wrapped by errors about a document that is meaningless: another format, an
+// unknown key, a value out of range.
 var ErrMalformed = errors.New("malformed certificate")
 
-// Document is a certificate. All losses are in nats, all masses probabilities.
+// Document is a certificate. All losses are in nats, all masses are probabilities.
 type Document struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
@@ -47,20 +47,20 @@ type Document struct {
 type Query struct {
 	Trust         dp.Trust         `json:"trust"`
 	Participation dp.Participation `json:"participation"`
-	// Randomizer is the class that was asked about. What is proved holds for every
-	// eps0-LDP randomizer, so the class does not enter the proof.
+	// Randomizer is the class in the original question. The proof holds for every eps0-LDP
+	// randomizer and does not use the class.
 	Randomizer dp.Class     `json:"randomizer"`
 	Symbols    int          `json:"symbols,omitempty"`
 	Adjacency  dp.Adjacency `json:"adjacency"`
 	Eps0       float64      `json:"eps0"`
 	N          int64        `json:"n"`
-	K          int64        `json:"k,omitempty"`       // sampled and once
-	Gamma      float64      `json:"gamma,omitempty"`   // check-in
+	K          int64        `json:"k,omitempty"`       // for sampled and once
+	Gamma      float64      `json:"gamma,omitempty"`   // for check-in
 	Dropout    float64      `json:"dropout,omitempty"` // each report is lost with this probability
 	Rounds     int64        `json:"rounds"`
 }
 
-// Method names what a claim rests on.
+// Method names what a claim is proved by.
 type Method string
 
 const (
@@ -76,37 +76,37 @@ type Claim struct {
 	Delta  float64 `json:"delta"`
 }
 
-// Round is a symmetric pair (P, Q) on the grid j·Step said to dominate one
-// round: Q[j−1] is the Q-mass of loss j·Step, j = 1 … len(Q); each outcome has a
-// mirror image, and Infinite is P-mass of infinite loss. The rest has loss 0.
+// Round is a symmetric pair (P, Q) on the grid j·Step that is claimed to dominate one round.
+// Q[j−1] is the Q-mass of loss j·Step, j = 1 … len(Q); each outcome has a mirror image.
+// Infinite is the P-mass of infinite loss. The remaining mass has loss 0.
 type Round struct {
 	Step     float64   `json:"step"`
 	Infinite float64   `json:"infinite"`
 	Q        []float64 `json:"q"`
-	// Times is how often the pair is composed.
+	// Times is the number of rounds that the pair is composed over.
 	Times int64 `json:"times"`
-	// Clones and Reports are hints: numbers of clones are told apart up to
-	// multiples of Clones, numbers of reports up to the blocks that start at
-	// Reports. Any blocks are sound, ill chosen ones prove less.
+	// Clones and Reports are hints. Clones: numbers of clones are distinguished up to
+	// multiples of it. Reports: numbers of reports are distinguished up to the blocks that
+	// start at its values. Any blocks are sound; badly chosen ones prove less.
 	Clones  int64   `json:"clones"`
 	Reports []int64 `json:"reports,omitempty"`
 }
 
-// Composition is the account of the floating-point composition that found the
-// claim: δ is at most Total, the sum of the four terms above it, at Claim.Eps. The
-// checker composes anew; of these numbers it uses the window's end only, and
-// checks the others as far as certificate.md says.
+// Composition is the account of the floating-point composition that found the claim: at
+// Claim.Eps, δ is at most Total, the sum of the four terms above it. The checker composes
+// anew. Of these numbers it uses the window's end only; it checks the others as far as
+// certificate.md says.
 type Composition struct {
 	Low       int64   `json:"low"`       // the window starts at loss low·step
-	Points    int64   `json:"points"`    // and has so many grid points
+	Points    int64   `json:"points"`    // and has this many grid points
 	Tilt      float64 `json:"tilt"`      // t of e^{tL}
 	Beyond    float64 `json:"beyond"`    // bound on the tilted mass above the window
 	Inflation float64 `json:"inflation"` // factor for the rounding of masses and sums
-	// Splitting bounds the variance that the grid adds to a round's loss, Step²/4.
+	// Splitting bounds the variance that the grid adds to a round's loss: Step²/4.
 	Splitting  float64 `json:"splitting"`
 	Window     float64 `json:"window"`      // δ read off the window
-	Truncation float64 `json:"truncation"`  // mass of infinite loss of all rounds
-	WrapAround float64 `json:"wrap_around"` // for mass above the window
+	Truncation float64 `json:"truncation"`  // mass of infinite loss over all rounds
+	WrapAround float64 `json:"wrap_around"` // for the mass above the window
 	RoundOff   float64 `json:"round_off"`   // of the transforms
 	Total      float64 `json:"total"`
 }
@@ -120,8 +120,8 @@ func (d Document) Encode() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// Decode reads a document. Whatever it does not understand is an error that
-// wraps ErrMalformed.
+// Decode reads a document. Anything that it does not know is an error that wraps
+// ErrMalformed.
 func Decode(text []byte) (Document, error) {
 	var d Document
 	bad := func(err error) (Document, error) {
@@ -139,9 +139,9 @@ func Decode(text []byte) (Document, error) {
 	if err != nil {
 		return bad(err)
 	}
-	// Writing what was read must give it back, spaces aside: no key twice or in
-	// other letters, no number with digits that float64 drops, nothing after the
-	// end.
+	// Encoding the result must give the input back, spaces aside. This refuses a key that
+	// occurs twice or in other case, a number with digits that float64 drops, and anything
+	// after the end.
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, text); err != nil {
 		return bad(err)
@@ -159,8 +159,8 @@ const (
 	maxBlocks = 1 << 16
 )
 
-// validate returns an error that wraps ErrMalformed and names the first value
-// that makes no sense. What it lets through may still be false.
+// validate returns an error that wraps ErrMalformed and names the first value out of range. A
+// valid document's claim may still be false.
 func (d Document) validate() error {
 	q, c, r, w := d.Query, d.Claim, d.Round, d.Composition
 	within := func(x, low, high float64) bool { return x >= low && x <= high } // false for NaN

@@ -7,20 +7,19 @@ import (
 	"math/bits"
 )
 
-// A law is a measure on losses low·h, (low+1)·h, … and infinity, in units of
-// 2^-bits. It stands for the loss of a composed pair under P, from above: E F(L)
-// under it is at least the pair's for every F that is convex and falling in e^−L.
-// δ(ε) after any further rounds is such an F. Rounding a mass up, moving mass to
-// larger losses, and splitting a mass so that it is kept under both P and Q all
-// raise E F; nothing else is done to a law.
+// law is a measure on losses low·h, (low+1)·h, … and infinity, in units of 2^-bits. It bounds
+// the loss of a composed pair under P from above: for every F that is convex and falling in
+// e^−L, E F(L) under it is at least the pair's. δ(ε) after any further rounds is such an F.
+// Three operations raise E F, and only these are done to a law: rounding a mass up, moving
+// mass to larger losses, and splitting a mass so that it is kept under both P and Q.
 type law struct {
 	low    int64
 	mass   []*big.Int
-	lost   *big.Int // at infinity
+	lost   *big.Int // mass at infinity
 	rounds int64
 }
 
-// maxCells is where a law is put on a grid of twice the step.
+// maxCells is the size from which a law is put on a grid of twice the step.
 const maxCells = 1 << 15
 
 // composer composes laws of one step.
@@ -28,16 +27,16 @@ type composer struct {
 	bits  uint
 	step  *big.Float
 	times int64      // rounds in all
-	top   *big.Float // mass that may go to infinity, over all rounds
+	top   *big.Float // mass that may be moved to infinity, over all rounds
 }
 
-// fixed rounds a real up, and allows for the error it came with.
+// fixed rounds a real up, and adds the bound on its error.
 func (c *composer) fixed(x *big.Float) *big.Int {
 	n, _ := new(big.Float).SetMantExp(x, int(c.bits)).Int(nil)
 	return n.Add(n, big.NewInt(2))
 }
 
-// budget is a share of mass for so many rounds, rounded down.
+// budget returns the share of mass for a number of rounds, rounded down.
 func (c *composer) budget(mass *big.Float, rounds int64) *big.Int {
 	x := quo(mul(mass, whole(rounds)), whole(c.times))
 	n, _ := new(big.Float).SetMantExp(x, int(c.bits)).Int(nil)
@@ -89,7 +88,7 @@ func (c *composer) product(a, b law) (law, error) {
 		from, to := min(i*slot, len(words)), min((i+1)*slot, len(words))
 		out.mass[i] = c.up(new(big.Int).SetBits(words[from:to:to]))
 	}
-	// Infinite unless both are finite.
+	// The sum is infinite unless both losses are finite.
 	ta, tb := new(big.Int).Add(fa, a.lost), new(big.Int).Add(fb, b.lost)
 	ta.Mul(ta, tb)
 	out.lost = c.up(ta.Sub(ta, fa.Mul(fa, fb)))
@@ -97,8 +96,8 @@ func (c *composer) product(a, b law) (law, error) {
 	return out, nil
 }
 
-// trim sends the largest losses to infinity and the smallest up to a common one,
-// as long as they have next to no mass.
+// trim moves the largest losses to infinity and the smallest up to a common one, as long as
+// their mass is negligible.
 func (c *composer) trim(l *law) {
 	budget, cut := c.budget(c.top, l.rounds), new(big.Int)
 	end := len(l.mass)

@@ -2,10 +2,10 @@ package certificate
 
 import "math/big"
 
-// precision of all real arithmetic, in bits. A result here is made of at most 2^40
-// operations on positive numbers, each of which errs by 2^-384 relative, and of
-// differences that cancel at most 2^80-fold or are charged: the bounds below add
-// far more than that, 2^-200 and above.
+// precision is that of all real arithmetic, in bits. A result comes from at most 2^40
+// operations on positive numbers, each of which errs by 2^-384 relative, and from differences
+// that cancel at most 2^80-fold or are charged. The bounds below add far more than that:
+// 2^-200 and above.
 const precision = 384
 
 func real(x float64) *big.Float      { return new(big.Float).SetPrec(precision).SetFloat64(x) }
@@ -15,11 +15,11 @@ func sub(a, b *big.Float) *big.Float { return new(big.Float).Sub(a, b) }
 func mul(a, b *big.Float) *big.Float { return new(big.Float).Mul(a, b) }
 func quo(a, b *big.Float) *big.Float { return new(big.Float).Quo(a, b) }
 
-// two is 2^e.
+// two returns 2^e.
 func two(e int) *big.Float { return new(big.Float).SetMantExp(real(1), e) }
 
-// exp is e^x for |x| < 2^20, within 2^-330 relative: Taylor's series of x/2^24,
-// then 24 squarings, each of which doubles the error.
+// exp returns e^x for |x| < 2^20, within 2^-330 relative: Taylor's series of x/2^24, then 24
+// squarings, each of which doubles the error.
 func exp(x *big.Float) *big.Float {
 	const halvings = 24
 	y := new(big.Float).SetMantExp(x, -halvings)
@@ -34,7 +34,7 @@ func exp(x *big.Float) *big.Float {
 	return sum
 }
 
-// power is x^n for n ≥ 0.
+// power returns x^n for n ≥ 0.
 func power(x *big.Float, n int64) *big.Float {
 	out := real(1)
 	for ; n > 0; n >>= 1 {

@@ -95,7 +95,7 @@ func (s *sumFlags) check(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// params are the round's, but for what follows from the clients.
+// params returns the round's parameters, except those that follow from the clients.
 func (s *sumFlags) params() vecsum.Params {
 	return vecsum.Params{MinUsers: int64(s.nMin), Honest: s.honest, Dim: int(s.dim), Grid: int64(s.grid),
 		Noise: vecsum.Noise{Kind: vecsum.NoiseKind(s.noise), Bits: int64(s.bits), Variance: s.variance}}

@@ -1,12 +1,11 @@
-// Package gdp is accounting by Gaussian differential privacy: a mechanism is
-// μ-GDP if no test tells two neighbours apart better than N(0, 1) from N(μ, 1).
+// Package gdp is accounting by Gaussian differential privacy: a mechanism is μ-GDP if no test
+// tells two neighbours apart better than N(0, 1) from N(μ, 1).
 //
-// Everything rounds towards more loss. ε is in nats, δ a probability; which
-// neighbours count is the caller's business, as μ is. gdp.md has the formulas
-// and their errors.
+// Everything rounds towards more loss. ε is in nats, δ is a probability. The caller chooses
+// the adjacency, and μ belongs to it. gdp.md has the formulas and their errors.
 //
-// Source: Dong, Roth, Su 2022, "Gaussian differential privacy", Definition 4,
-// Corollary 1 (δ(ε)) and Corollary 2 (composition).
+// Source: Dong, Roth, Su 2022, "Gaussian differential privacy", Definition 4, Corollary 1
+// (δ(ε)) and Corollary 2 (composition).
 package gdp
 
 import (
@@ -17,9 +16,9 @@ import (
 	"github.com/riffle-dp/riffle/internal/monotone"
 )
 
-// Mu is the parameter of Gaussian differential privacy, the distance of the two
-// normal laws in standard deviations: sensitivity over noise. At least 0; 0 is
-// no loss at all, +Inf and NaN are no privacy.
+// Mu is the parameter of Gaussian differential privacy, the distance of the two normal laws
+// in standard deviations: sensitivity over noise. It is at least 0; 0 is no loss at all, +Inf
+// and NaN are no privacy.
 type Mu float64
 
 // Delta returns an upper bound on
@@ -39,8 +38,8 @@ func (m Mu) Delta(eps float64) float64 {
 	return math.Min(1, math.Max(d, 1e-307)) // subnormal numbers have few digits
 }
 
-// LogDelta returns an upper bound on log δ(ε) for ε ≥ 0, which does not
-// underflow: −Inf for μ = 0 or ε = +Inf, 0 where an argument makes no sense.
+// LogDelta returns an upper bound on log δ(ε) for ε ≥ 0, which does not underflow: −Inf for μ
+// = 0 or ε = +Inf, 0 if an argument makes no sense.
 func (m Mu) LogDelta(eps float64) float64 {
 	mu := float64(m)
 	switch {
@@ -51,7 +50,7 @@ func (m Mu) LogDelta(eps float64) float64 {
 	}
 	center := eps / mu
 	if math.IsInf(center, 1) || center > 1e150 {
-		// Beyond squares of float64: δ ≤ Φ(−x) ≤ e^{−x²/2}.
+		// Here squares exceed float64, but δ ≤ Φ(−x) ≤ e^{−x²/2}.
 		return -1e299
 	}
 	a, b := center-mu/2, center+mu/2
@@ -65,9 +64,8 @@ func (m Mu) LogDelta(eps float64) float64 {
 	return math.Min(0, logDensity(a)+math.Log(millsDifference(a, mu))+slack)
 }
 
-// Epsilon returns an ε ≥ 0 with δ(ε) ≤ delta, at most 1e-11 relative above the
-// smallest and never below it; +Inf where there is none in sight, or for a
-// delta outside (0, 1).
+// Epsilon returns an ε ≥ 0 with δ(ε) ≤ delta, at most 1e-11 relative above the smallest and
+// never below it; +Inf if none is found, or for a delta outside (0, 1).
 func (m Mu) Epsilon(delta float64) float64 {
 	mu := float64(m)
 	if dp.CheckDelta(delta) != nil || math.IsNaN(mu) || mu < 0 || math.IsInf(mu, 1) {
@@ -81,9 +79,8 @@ func (m Mu) Epsilon(delta float64) float64 {
 	return monotone.Falling(m.Delta, delta, 0, mu*(z+mu/2)*(1+1e-9), 1e-11)
 }
 
-// Calibrate returns a μ at which ε(δ) is at most g.Eps, and at most 1e-9
-// relative below the largest. Needs ε ≥ 0, finite, and 0 < δ < 1. The adjacency
-// is the caller's.
+// Calibrate returns a μ at which ε(δ) is at most g.Eps, and at most 1e-9 relative below the
+// largest. Needs ε ≥ 0, finite, and 0 < δ < 1. The adjacency is the caller's.
 func Calibrate(g dp.Guarantee) (Mu, error) {
 	if err := dp.CheckDelta(g.Delta); err != nil {
 		return 0, err
@@ -91,7 +88,7 @@ func Calibrate(g dp.Guarantee) (Mu, error) {
 	if !(g.Eps >= 0) || math.IsInf(g.Eps, 1) {
 		return 0, fmt.Errorf("gdp: eps = %v must be at least 0 and finite", g.Eps)
 	}
-	// Epsilon ends within 1e-11 of the smallest: aim as much lower.
+	// Epsilon ends within 1e-11 of the smallest, so aim lower by as much.
 	eps := g.Eps * (1 - 2e-11)
 	at := func(sigma float64) float64 { return Mu(1 / sigma).Delta(eps) }
 	lo, hi := 1., 1.
@@ -110,7 +107,7 @@ func Calibrate(g dp.Guarantee) (Mu, error) {
 		if mu.Epsilon(g.Delta) <= g.Eps {
 			return mu, nil
 		}
-		mu *= 1 - 1e-11 // where units of ε are coarse
+		mu *= 1 - 1e-11 // for large ε, whose units are coarse
 	}
 	return 0, fmt.Errorf("gdp: eps = %v is not resolved at delta = %v: %w", g.Eps, g.Delta, dp.ErrNoBound)
 }
@@ -135,9 +132,9 @@ func (m Mu) Repeat(times int64) Mu {
 	return Mu(float64(m) * math.Sqrt(float64(times)) * (1 + 4*unit))
 }
 
-// TradeOff returns a lower bound on the smallest type II error, Φ(Φ⁻¹(1−α) − μ),
-// of tests with type I error α in [0, 1]. Relative slack 1e-11·(1 + μ)(1 + z), z
-// the quantile; 0 where an argument makes no sense.
+// TradeOff returns a lower bound on the smallest type II error, Φ(Φ⁻¹(1−α) − μ), of tests
+// with type I error α in [0, 1]. Relative slack 1e-11·(1 + μ)(1 + z), z the quantile; 0 if an
+// argument makes no sense.
 func (m Mu) TradeOff(alpha float64) float64 {
 	mu := float64(m)
 	switch {

@@ -5,7 +5,7 @@ import "math"
 // unit is the rounding unit of float64.
 const unit = 0x1p-53
 
-// small is the μ up to which differences of Mills ratios are integrated.
+// small is the largest μ for which differences of Mills ratios are integrated.
 const small = 0.5
 
 // logDensity is the logarithm of the normal density.
@@ -49,7 +49,7 @@ func millsDifference(a, mu float64) float64 {
 	if mu > small && mu > a/8 {
 		return mills(a) - mills(a+mu)
 	}
-	// The integral of a smooth, positive function. Its scale is max(1, a).
+	// The integrand is smooth and positive; its scale is max(1, a).
 	panels := math.Ceil(2 * mu / math.Max(1, a))
 	h := mu / (2 * panels)
 	var sum float64
@@ -70,7 +70,7 @@ var gauss6 = [3][2]float64{
 	{0.93246951420315202781, 0.17132449237917034504},
 }
 
-// logTail is log Φ(−x).
+// logTail returns log Φ(−x).
 func logTail(x float64) float64 {
 	if x < 0 {
 		return math.Log1p(-upperTail(-x))
@@ -82,7 +82,7 @@ func logTail(x float64) float64 {
 // below the exact one, for alpha in (0, 1]; −Inf for 1.
 func upperQuantile(alpha float64) float64 {
 	if alpha > .5 {
-		// The other tail, rounded outwards in turn; 1 − α is exact here.
+		// This computes the other tail, rounded outwards in turn; 1 − α is exact here.
 		rest := 1 - alpha
 		if rest == 0 {
 			return math.Inf(-1)

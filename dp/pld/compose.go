@@ -15,13 +15,13 @@ type Part struct {
 	Times int64
 }
 
-// Composed is the composition of parts on one grid, tilted by e^{tL}: accurate
-// where losses are about the tilted mean, and an upper bound everywhere.
+// Composed is the composition of parts on one grid, tilted by e^{tL}. It is accurate for
+// losses near the tilted mean, and an upper bound everywhere.
 type Composed struct {
 	step, tilt float64
 	low        int64     // the first point is loss low·step
-	tail, gain []float64 // untilted sums over the points from i on: see fill
-	logNorm    float64   // log of the moment that normalised them
+	tail, gain []float64 // untilted sums over the points from i on; see fill
+	logNorm    float64   // log of the moment by which they were normalised
 	roundoff   float64   // bound on the ℓ1 error of the tilted masses
 	above      float64   // bound on the tilted mass of losses above the window
 	infinite   float64   // untilted mass of infinite loss
@@ -34,8 +34,8 @@ const maxFFT = 1 << 22
 // unit is the rounding unit of float64.
 const unit = 0x1p-53
 
-// Compose composes the parts, which must share one step. tilt ≥ 0 chooses
-// where the result is sharp; it is valid for any. See compose.md.
+// Compose composes the parts, which must share one step. tilt ≥ 0 chooses where the result is
+// sharp; the result is valid for any tilt. See compose.md.
 func Compose(parts []Part, tilt float64) (*Composed, error) {
 	if len(parts) == 0 {
 		return nil, errors.New("pld: nothing to compose")
@@ -59,13 +59,13 @@ func Compose(parts []Part, tilt float64) (*Composed, error) {
 		return nil, fmt.Errorf("pld: tilt %v overflows: %w", tilt, dp.ErrNoBound)
 	}
 
-	// The window reaches on both sides as far as Chernoff's bound on the tilted
-	// mass beyond it needs.
+	// The window must reach so far on both sides that Chernoff's bound on the tilted mass
+	// beyond it is at most this.
 	const beyond = 1e-9
 	up := c.reach(parts, base, mean, variance, beyond, +1)
 	down := c.reach(parts, base, mean, variance, beyond, -1)
 	size := 1 << 10
-	for !(float64(size) >= (up+down)/step+4) { // also of NaN
+	for !(float64(size) >= (up+down)/step+4) { // true for NaN too
 		size *= 2
 		if size > maxFFT {
 			return nil, fmt.Errorf("pld: a window of %v needs more than %d points of step %v: %w", up+down, maxFFT, step, dp.ErrNoBound)
@@ -86,9 +86,9 @@ func Compose(parts []Part, tilt float64) (*Composed, error) {
 	return Combine(spectra, low, beyond)
 }
 
-// reach returns how far above (side +1) or below (−1) the tilted mean the
-// tilted mass beyond is at most the given bound, by Chernoff at a few
-// parameters around the Gaussian one.
+// reach returns the distance above (side +1) or below (−1) the tilted mean beyond which the
+// tilted mass is at most the given bound. It uses Chernoff's bound at a few parameters around
+// the Gaussian one.
 func (c *Composed) reach(parts []Part, base, mean, variance, beyond, side float64) float64 {
 	logBeyond := math.Log(beyond)
 	sd := math.Sqrt(variance)
@@ -102,7 +102,7 @@ func (c *Composed) reach(parts []Part, base, mean, variance, beyond, side float6
 	}
 	guess := math.Sqrt(-2*logBeyond) / sd
 	factors := []float64{.1, .2, .35, .5, .7, .85, 1, 1.2, 1.5}
-	if len(parts) > 4 { // about Gaussian
+	if len(parts) > 4 { // nearly Gaussian
 		factors = factors[4:8]
 	}
 	for _, factor := range factors {
@@ -119,16 +119,15 @@ func (c *Composed) reach(parts []Part, base, mean, variance, beyond, side float6
 	return math.Max(best, 4*c.step)
 }
 
-// charge is what is added to δ(ε) whatever the window shows: infinite losses,
-// round-off and losses above the window, at the weight e^{logNorm − t·x} that
-// untilting gives to losses x ≥ ε.
+// charge returns what Delta adds to the window's δ(ε): infinite losses, round-off and losses
+// above the window, at the weight e^{logNorm − t·x} that untilting gives to losses x ≥ ε.
 func (c *Composed) charge(eps float64) float64 {
 	return c.infinite + (c.roundoff+c.above)*math.Exp(c.logNorm-c.tilt*eps)*c.inflate
 }
 
-// fill turns tilted masses into what Delta needs: with w_j = mass_j·e^{K − t·x_j}
-// the untilted masses, tail_i = Σ_{j≥i} w_j and gain_i = Σ_{j≥i} w_j(1 − e^{x_i − x_j}),
-// the δ at x_i, by a recursion of positive terms.
+// fill turns tilted masses into the sums that Delta needs. With w_j = mass_j·e^{K − t·x_j}
+// the untilted masses, tail_i = Σ_{j≥i} w_j, and gain_i = Σ_{j≥i} w_j(1 − e^{x_i − x_j}) is
+// the δ at x_i. A recursion of positive terms computes them.
 func (c *Composed) fill(mass []float64) {
 	shrink, rest := math.Exp(-c.step), -math.Expm1(-c.step)
 	c.tail, c.gain = make([]float64, len(mass)+1), make([]float64, len(mass)+1)
@@ -142,8 +141,8 @@ func (c *Composed) fill(mass []float64) {
 	}
 }
 
-// Delta returns an upper bound on δ at ε ≥ 0: 1 below the window, where
-// nothing is known.
+// Delta returns an upper bound on δ at ε ≥ 0. Below the window, where nothing is known, it is
+// 1.
 func (c *Composed) Delta(eps float64) float64 {
 	if !(eps >= 0) || eps < float64(c.low)*c.step {
 		return 1
@@ -155,10 +154,10 @@ func (c *Composed) Delta(eps float64) float64 {
 	return math.Min(1, d)
 }
 
-// shown is the δ that the window shows at an ε not below it.
+// shown returns the δ in the window at an ε not below it.
 func (c *Composed) shown(eps float64) float64 {
 	sum := 0.
-	// i is the first point at or above eps; y how far above.
+	// i is the first point at or above eps; y is its distance above.
 	if at := math.Ceil(eps/c.step) - float64(c.low); at < float64(len(c.tail)) {
 		i := int(at)
 		y := math.Max(0, float64(c.low+int64(i))*c.step-eps)
@@ -168,8 +167,8 @@ func (c *Composed) shown(eps float64) float64 {
 	return sum*c.inflate + 1e-300
 }
 
-// Epsilon returns an ε ≥ 0 with Delta(ε) ≤ delta, within 1e-9 relative of the
-// smallest and never below it; +Inf if the window shows none.
+// Epsilon returns an ε ≥ 0 with Delta(ε) ≤ delta, within 1e-9 relative of the smallest and
+// never below it; +Inf if there is none in the window.
 func (c *Composed) Epsilon(delta float64) float64 {
 	top := float64(c.low+int64(len(c.tail))) * c.step
 	bottom := math.Max(0, float64(c.low)*c.step)

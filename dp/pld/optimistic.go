@@ -12,20 +12,20 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Floor is a pair of laws on a grid of losses that leaks at most what the
-// outcomes it was made from do: for lower bounds. mass[i] is mass under P at loss
-// (low + i)·step; it may add to less than 1.
+// Floor is a pair of laws on a grid of losses that leaks at most as much as the outcomes it
+// was made from; it serves lower bounds. mass[i] is mass under P at loss (low + i)·step; the
+// masses may add up to less than 1.
 type Floor struct {
 	step float64
 	low  int64
 	mass []float64
 }
 
-// NewFloor merges outcomes, of losses of either sign, into grid losses: a grid
-// point takes what lies between its left neighbour and itself, and as much of
-// the next outcomes above as brings the ratio of the masses to its own. Merging
-// outcomes, or parts of them, is forgetting; what cannot be brought to a grid
-// ratio gives up mass under P. See optimistic.md.
+// NewFloor merges outcomes, with losses of either sign, into grid losses. A grid point takes
+// the outcomes between its left neighbour and itself, and as much of the next outcomes above
+// as brings the ratio of the masses to its own. Merging outcomes, or parts of them, is
+// post-processing; an outcome that cannot be brought to a grid ratio gives up mass under P.
+// See optimistic.md.
 func NewFloor(outcomes []dp.Atom, step float64) (Floor, error) {
 	if !(step > 0) || math.IsInf(step, 1) {
 		return Floor{}, fmt.Errorf("pld: step = %v must be above 0 and finite", step)
@@ -48,7 +48,7 @@ func NewFloor(outcomes []dp.Atom, step float64) (Floor, error) {
 		return Floor{}, fmt.Errorf("pld: outcomes have mass %v, above 1", total)
 	}
 	sort.SliceStable(atoms, func(i, j int) bool { return atoms[i].Loss < atoms[j].Loss })
-	// Numbers of grid points are compared as floats: an int64 may not hold them.
+	// Numbers of grid points are compared as floats, because an int64 may not hold them.
 	first, last := math.Ceil(atoms[0].Loss/step), math.Ceil(atoms[len(atoms)-1].Loss/step)
 	if !(math.Max(math.Abs(first), math.Abs(last)) < maxIndex && last-first+1 < maxPoints) {
 		return Floor{}, fmt.Errorf("pld: losses from %v to %v need more than %d grid points of step %v: %w",
@@ -60,11 +60,11 @@ func NewFloor(outcomes []dp.Atom, step float64) (Floor, error) {
 	for i := 0; i < len(atoms); {
 		j := max(f.low+1, node(atoms[i].Loss))
 		x := float64(j) * step
-		if x < atoms[i].Loss { // rounding of the quotient
+		if x < atoms[i].Loss { // the quotient may have been rounded
 			j++
 			x = float64(j) * step
 		}
-		// Q-mass, and Σ(P − e^x Q)/e^x, which must come to 0.
+		// Q-mass, and Σ(P − e^x Q)/e^x, which must become 0.
 		var q, lack float64
 		for ; i < len(atoms) && atoms[i].Loss <= x; i++ {
 			q += atoms[i].Q
@@ -82,8 +82,8 @@ func NewFloor(outcomes []dp.Atom, step float64) (Floor, error) {
 			q += atoms[i].Q
 			lack += s
 		}
-		if lack < -1e-13*q { // beyond what ComposeFloor allows for rounding
-			// Out of outcomes: down to the grid, giving up mass under P.
+		if lack < -1e-13*q { // more than ComposeFloor allows for rounding
+			// No outcomes are left: go down to the grid and give up mass under P.
 			j = max(f.low, int64(math.Floor((x+math.Log1p(lack/q))/step)))
 			x = float64(j) * step
 		}
@@ -92,7 +92,7 @@ func NewFloor(outcomes []dp.Atom, step float64) (Floor, error) {
 	return f, nil
 }
 
-// logMoment is log Σ mass·e^{tL}.
+// logMoment returns log Σ mass·e^{tL}.
 func (f Floor) logMoment(t float64) float64 {
 	top := math.Max(t*float64(f.low)*f.step, t*float64(f.low+int64(len(f.mass)))*f.step)
 	var sum float64
@@ -122,14 +122,14 @@ func (f Floor) tilted(t float64) (mean, variance float64) {
 type Lower struct {
 	step, tilt float64
 	low        int64
-	tail, gain []float64 // as in Composed
+	tail, gain []float64 // see Composed
 	logNorm    float64
-	wrong      float64 // bound on the ℓ1 error of the tilted masses, wrapped mass included
+	wrong      float64 // bound on the ℓ1 error of the tilted masses, including wrapped mass
 	keep       float64 // factor that covers the rounding of masses
 }
 
-// ComposeFloor composes the same floor times times, with the tilt where the
-// result is sharp. One round's masses may err by 4e-12 relative.
+// ComposeFloor composes the same floor times times. The tilt chooses where the result is
+// sharp. One round's masses may err by 4e-12 relative.
 func ComposeFloor(f Floor, times int64, tilt float64) (*Lower, error) {
 	if times < 1 {
 		return nil, fmt.Errorf("pld: %d repetitions must be at least 1", times)
@@ -143,9 +143,9 @@ func ComposeFloor(f Floor, times int64, tilt float64) (*Lower, error) {
 	if math.IsNaN(norm) || math.IsInf(norm, 0) || math.IsNaN(variance) {
 		return nil, fmt.Errorf("pld: tilt %v overflows: %w", tilt, dp.ErrNoBound)
 	}
-	variance = math.Max(variance, f.step*f.step*1e-6) // one loss only: its window is narrow
+	variance = math.Max(variance, f.step*f.step*1e-6) // a single loss has a narrow window
 	l := &Lower{step: f.step, tilt: tilt, logNorm: n * norm, keep: (1 - 1e-8) * math.Exp(-4e-12*n)}
-	// Mass beyond either end wraps; Chernoff bounds it.
+	// Mass beyond either end wraps around; Chernoff's bound limits it.
 	const beyond = 1e-11
 	edge := func(side float64) float64 {
 		best := n * float64(f.low+int64(len(f.mass)))
@@ -165,7 +165,7 @@ func ComposeFloor(f Floor, times int64, tilt float64) (*Lower, error) {
 	}
 	up, down := edge(1), edge(-1)
 	size := 1 << 10
-	for !(float64(size) >= (up+down)/f.step+4) { // also of NaN
+	for !(float64(size) >= (up+down)/f.step+4) { // true for NaN too
 		if size *= 2; size > maxFFT {
 			return nil, fmt.Errorf("pld: a window of %v needs more than %d points of step %v: %w", up+down, maxFFT, f.step, dp.ErrNoBound)
 		}
@@ -229,7 +229,7 @@ func (l *Lower) Delta(eps float64) float64 {
 	}
 	i := int(at)
 	x := float64(l.low+int64(i)) * l.step
-	if x < eps { // rounding of the division
+	if x < eps { // the division may have been rounded
 		if i++; i >= len(l.tail) {
 			return 0
 		}
@@ -243,9 +243,9 @@ func (l *Lower) Delta(eps float64) float64 {
 	return math.Max(0, d)
 }
 
-// Epsilon returns an ε ≥ 0 with Delta(ε) > delta, so that no smaller ε holds at
-// delta; 0 if there is none. The error outgrows the sum far below the tilted
-// mean, so the search comes from above.
+// Epsilon returns an ε ≥ 0 with Delta(ε) > delta, so that no smaller ε holds at delta; 0 if
+// there is none. Far below the tilted mean the error exceeds the sum, so the search comes
+// from above.
 func (l *Lower) Epsilon(delta float64) float64 {
 	for i := len(l.tail) - 1; i >= 0; i-- {
 		x := float64(l.low+int64(i)) * l.step
@@ -262,7 +262,7 @@ func (l *Lower) Epsilon(delta float64) float64 {
 	return 0
 }
 
-// refine moves lo, where Delta is above delta, up towards hi.
+// refine moves lo, at which Delta is above delta, up towards hi.
 func (l *Lower) refine(delta, lo, hi float64) float64 {
 	for range 40 {
 		if mid := lo + (hi-lo)/2; l.Delta(mid) > delta {

@@ -1,9 +1,9 @@
-// Package pld is accounting by privacy-loss distributions: dominating pairs on
-// a grid of losses, composed by FFT, read off as δ(ε) and ε(δ).
+// Package pld is accounting by privacy-loss distributions. It puts dominating pairs on a grid
+// of losses, composes them by FFT, and reads off δ(ε) and ε(δ).
 //
-// Everything is an upper bound. Discretising keeps the mass of every outcome
-// under both laws, which can only lose; wrap-around, FFT round-off, truncation
-// and infinite losses are added to δ. compose.md has the derivations.
+// Everything is an upper bound. Discretising keeps the mass of every outcome under both laws,
+// which can only raise the loss; wrap-around, FFT round-off, truncation and infinite losses
+// are added to δ. compose.md has the derivations.
 package pld
 
 import (
@@ -19,20 +19,20 @@ import (
 type Loss struct {
 	Step  float64
 	Upper []float64
-	// Infinite is mass of infinite loss: what the pair dropped.
+	// Infinite is the mass of infinite loss: the mass that the pair dropped.
 	Infinite float64
 }
 
 // maxPoints bounds the grid of one round.
 const maxPoints = 1 << 22
 
-// maxIndex bounds the numbers of grid points: whole, and told apart, as float64.
+// maxIndex bounds grid indices, so that float64 holds them exactly.
 const maxIndex = 1 << 52
 
-// index returns ⌊x/step⌋, an error if it is no number or too large for a grid.
+// index returns ⌊x/step⌋, or an error if it is not a number or too large for a grid.
 func index(x, step float64) (int64, error) {
-	// Compared before it is converted: an int64 may not hold it. Negated so that a
-	// NaN refuses.
+	// The float is compared before it is converted, because an int64 may not hold it. The
+	// condition is negated so that it refuses a NaN.
 	i := math.Floor(x / step)
 	if !(math.Abs(i) < maxIndex) {
 		return 0, fmt.Errorf("pld: loss %v is beyond the grid of step %v: %w", x, step, dp.ErrNoBound)
@@ -60,16 +60,16 @@ func Discretize(p dp.Pair, step float64) (Loss, error) {
 	for _, a := range p.Atoms {
 		mass := a.Q * math.Exp(a.Loss)
 		j := int(a.Loss / step)
-		// The share above: mass·(1 − e^{−x})/(1 − e^{−step}), x the distance
-		// from j·step.
+		// The share of the upper grid loss is mass·(1 − e^{−x})/(1 − e^{−step}), with x the
+		// distance from j·step.
 		x := math.Max(0, math.Min(step, a.Loss-float64(j)*step))
 		above := mass * math.Min(1, -math.Expm1(-x)/whole)
 		l.Upper[j] += mass - above
 		l.Upper[j+1] += above
 		sum += mass + a.Q
 	}
-	// An atom with j = 0 puts part of itself, and of its mirror image, on loss
-	// 0; all that is left of the mass is there as well.
+	// An atom with j = 0 puts part of itself, and of its mirror image, on loss 0; all
+	// remaining mass is there as well.
 	var placed float64
 	for j, m := range l.Upper[1:] {
 		placed += m * (1 + math.Exp(-float64(j+1)*step))
@@ -84,8 +84,8 @@ func Discretize(p dp.Pair, step float64) (Loss, error) {
 // LogMoment returns log E_P e^{tL} over the finite losses, for any real t; +Inf
 // or NaN where it overflows.
 func (l Loss) LogMoment(t float64) float64 {
-	// E e^{tL} − 1 = Σ_j Upper[j](e^{tjh} − 1 + e^{−jh}(e^{−tjh} − 1)); with
-	// loss 0 subtracted nothing near 1 is lost. The factors are as in rdp.
+	// E e^{tL} − 1 = Σ_j Upper[j](e^{tjh} − 1 + e^{−jh}(e^{−tjh} − 1)). Subtracting loss 0
+	// avoids losing digits near 1. The factors are as in rdp.
 	var excess float64
 	for j, m := range l.Upper {
 		x := float64(j) * l.Step
@@ -116,8 +116,8 @@ func (l Loss) Tilted(t float64) (mean, variance float64) {
 	return m1, math.Max(0, m2-m1*m1)
 }
 
-// Pair returns the finite losses as a pair again, with the given remainders in
-// place of the infinite mass they stand for.
+// Pair returns the finite losses as a pair again. The given remainders take the place of the
+// infinite mass.
 func (l Loss) Pair(remainders []dp.Remainder) dp.Pair {
 	p := dp.Pair{Remainders: remainders, Atoms: make([]dp.Atom, 0, len(l.Upper))}
 	for j, m := range l.Upper {

@@ -2,24 +2,24 @@ package pld
 
 import "math"
 
-// Slack is what Delta adds up at one ε, with the window it was read off.
+// Slack has the terms that Delta adds up at one ε, and the window that it used.
 type Slack struct {
 	Low       int64   // the window starts at loss Low·step
-	Points    int     // and has so many grid points
+	Points    int     // and has this many grid points
 	Tilt      float64 // t of e^{tL}
 	Beyond    float64 // bound on the tilted mass above the window
 	Inflation float64 // factor for the rounding of masses and sums
 
 	Window     float64 // δ read off the window
 	Truncation float64 // mass of infinite loss
-	WrapAround float64 // for mass above the window
+	WrapAround float64 // for the mass above the window
 	RoundOff   float64 // of the transforms
 }
 
 // Total is an upper bound on δ, as Delta is.
 func (s Slack) Total() float64 { return s.Window + s.Truncation + s.WrapAround + s.RoundOff }
 
-// Slack takes Delta(eps) apart, for an eps ≥ 0 that is not below the window. See
+// Slack splits Delta(eps) into its terms, for an eps ≥ 0 that is not below the window. See
 // compose.md.
 func (c *Composed) Slack(eps float64) Slack {
 	untilt := math.Exp(c.logNorm-c.tilt*eps) * c.inflate

@@ -12,9 +12,9 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Truncate moves the atoms of largest loss, as long as their mass under P is at
-// most mass in all, into a remainder. A few far losses would need a grid far
-// wider than the rest; as infinite losses they cost mass a round.
+// Truncate moves the atoms of largest loss into a remainder, as long as their mass under P is
+// at most mass in total. A few large losses would need a grid far wider than the rest; as
+// infinite losses they cost their mass in every round.
 func Truncate(p dp.Pair, mass float64) dp.Pair {
 	atoms := append([]dp.Atom(nil), p.Atoms...)
 	sort.SliceStable(atoms, func(i, j int) bool { return atoms[i].Loss < atoms[j].Loss })
@@ -36,9 +36,9 @@ func Truncate(p dp.Pair, mass float64) dp.Pair {
 	return out
 }
 
-// Spectrum is the discrete Fourier transform of a round's loss, tilted by
-// e^{tL} and normalised, as logarithms: composing is adding. It is the part of a
-// composition worth keeping between questions.
+// Spectrum is the discrete Fourier transform of a round's loss, tilted by e^{tL} and
+// normalised, stored as logarithms so that composing is adding. It is the part of a
+// composition that is worth caching between questions.
 type Spectrum struct {
 	step, tilt float64
 	size       int
@@ -50,9 +50,8 @@ type Spectrum struct {
 	points     int
 }
 
-// NewSpectrum transforms a loss on a cyclic grid of size points, a power of
-// two. It keeps the first keep frequencies; of the others, only the largest
-// modulus.
+// NewSpectrum transforms a loss on a cyclic grid of size points, a power of two. It keeps the
+// first keep frequencies; of the others it keeps the largest modulus only.
 func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
 	if !(tilt >= 0) || math.IsInf(tilt, 1) {
 		return nil, fmt.Errorf("pld: tilt = %v must be at least 0 and finite", tilt)
@@ -93,8 +92,8 @@ func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
 	return s, nil
 }
 
-// slip bounds the error of each frequency of a transform of masses that add to
-// 1: log₂ size levels of sums, each of which errs by a few units of at most 1.
+// slip bounds the error of each frequency of a transform of masses that add up to 1: log₂
+// size levels of sums, each with an error of a few units of at most 1.
 func slip(size int) float64 { return 16 * unit * math.Log2(float64(size)) }
 
 // Roundoff returns the bound on the ℓ1 error of the tilted masses.
@@ -132,8 +131,8 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 		logRest += n * math.Log(math.Min(1, s.rest))
 	}
 	c.infinite = -math.Expm1(survive) * (1 + 1e-9)
-	// The mass on loss 0 is what is left of 1, so it errs by a rounding a grid
-	// point a round; the moments that normalise err as much.
+	// The mass on loss 0 is 1 minus all others, so it errs by one rounding per grid point and
+	// round; the normalising moments err as much.
 	c.inflate = (1 + 1e-8) * math.Exp(8*unit*times*float64(widest))
 
 	size := first.size
@@ -146,7 +145,7 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 			magnitude += float64(p.Times) * p.Spectrum.magnitude[k]
 			least = math.Min(least, p.Spectrum.magnitude[k])
 		}
-		// An error of one factor is multiplied by all the others.
+		// The error of one factor is multiplied by all other factors.
 		carried += 2 * math.Exp(2*math.Min(0, magnitude-least))
 		if magnitude < -80 {
 			skipped += 2 * math.Exp(2*magnitude)
@@ -155,7 +154,7 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 		for _, p := range parts {
 			phase += math.Mod(float64(p.Times)*p.Spectrum.phase[k], 2*math.Pi)
 		}
-		// The window starts at low: multiply by e^{2πi·low·k/size}.
+		// The window starts at low, so multiply by e^{2πi·low·k/size}.
 		phase += 2 * math.Pi * math.Mod(offset*float64(k), float64(size)) / float64(size)
 		product[k] = cmplx.Rect(math.Exp(magnitude), phase)
 		square += 2 * math.Exp(2*magnitude)
@@ -164,9 +163,9 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 	for i := range mass {
 		mass[i] = math.Max(0, mass[i]/float64(size))
 	}
-	// ‖Δ‖₁ ≤ √size·‖Δ‖₂ in each of: transforms of the parts (carried through
-	// their powers), the powers and the shift, the transform back; and what the
-	// frequencies left out add up to. compose.md.
+	// ‖Δ‖₁ ≤ √size·‖Δ‖₂ holds for each of these errors: of the parts' transforms (carried
+	// through their powers), of the powers and the shift, of the transform back, and of the
+	// frequencies left out. See compose.md.
 	root := math.Sqrt(float64(size))
 	c.roundoff = times*slip(size)*math.Sqrt(carried) + (128*unit*times+slip(size))*math.Sqrt(square) + math.Sqrt(skipped)
 	if keep < len(product) {

@@ -1,8 +1,8 @@
-// Package rdp is accounting by Rényi divergence: curves at real orders from
-// dominating pairs, composition by addition, conversion to (ε, δ).
+// Package rdp is accounting by Rényi divergence. It computes curves at real orders from
+// dominating pairs, composes them by addition, and converts them to (ε, δ).
 //
-// Orders are λ > 1, divergences and ε are in nats, and everything rounds
-// towards more loss: sums are inflated by slack for their own rounding.
+// Orders are λ > 1, divergences and ε are in nats, and everything rounds towards more loss:
+// sums are inflated by slack for their own rounding.
 package rdp
 
 import (
@@ -15,9 +15,10 @@ import (
 // which is accurate to 1e-12 relative.
 const slack = 1 + 1e-8
 
-// Divergence returns D_λ(P‖Q) of a pair, rounded up; +Inf for λ ≤ 1. By symmetry it is also D_λ(Q‖P).
+// Divergence returns D_λ(P‖Q) of a pair, rounded up; +Inf for λ ≤ 1. By symmetry it is also
+// D_λ(Q‖P).
 //
-// With t = λ−1 an atom and its mirror image add to Σ P^λ Q^(1−λ) − 1
+// With t = λ−1 an atom and its mirror image contribute to Σ P^λ Q^(1−λ) − 1
 //
 //	P(e^{tL} − 1) + Q(e^{−tL} − 1) = Q (e^{λL} − 1)(1 − e^{−tL}),
 //
@@ -39,7 +40,7 @@ func Divergence(p dp.Pair, order float64) float64 {
 	if math.IsInf(top, 1) {
 		return top
 	}
-	// e^{λL} may overflow where the divergence does not: take out e^scale.
+	// e^{λL} may overflow even if the divergence does not, so e^scale is taken out.
 	scale := math.Max(0, order*top-600)
 	var excess float64
 	for _, a := range p.Atoms {
@@ -47,13 +48,13 @@ func Divergence(p dp.Pair, order float64) float64 {
 		if scale == 0 {
 			rise = math.Expm1(rise)
 		} else {
-			rise = math.Exp(rise - scale) // without the −1: more
+			rise = math.Exp(rise - scale) // leaving out the −1 only raises it
 		}
 		excess += a.Q * rise * -math.Expm1(-t*a.Loss)
 	}
 	for _, r := range p.Remainders {
 		if r.Mass > 0 {
-			// Mass under the first law, at the largest ratio.
+			// Adds mass under the first law, at the largest ratio.
 			excess += math.Exp(math.Log(r.Mass) + t*r.MaxLoss - scale)
 		}
 	}
@@ -101,8 +102,8 @@ func Epsilon(order, divergence, delta float64) float64 {
 // Curve is a divergence in nats at each order λ > 1, already composed.
 type Curve func(order float64) float64
 
-// Minimize returns the smallest ε over real orders and the order it came from.
-// Every order gives a valid ε, so where the search stops is safe.
+// Minimize returns the smallest ε over real orders and its order. Every order gives a valid
+// ε, so the search may stop anywhere.
 func Minimize(c Curve, delta float64) (eps, order float64) {
 	order, eps = minimize(func(order float64) float64 { return Epsilon(order, c(order), delta) })
 	return eps, order
@@ -146,8 +147,8 @@ func minimize(f func(order float64) float64) (order, value float64) {
 	return 1 + math.Exp(u0), best
 }
 
-// Delta returns the smallest δ ≤ 1 that Epsilon turns into eps, over real
-// orders: log δ = (λ−1)(D − ε + log(1 − 1/λ)) − log λ.
+// Delta returns the smallest δ ≤ 1, over real orders, that Epsilon turns into eps: log δ =
+// (λ−1)(D − ε + log(1 − 1/λ)) − log λ.
 func Delta(c Curve, eps float64) float64 {
 	order, _ := minimize(func(order float64) float64 { return logDelta(order, c(order), eps) })
 	return DeltaAt(order, c(order), eps)
@@ -155,11 +156,11 @@ func Delta(c Curve, eps float64) float64 {
 
 // DeltaAt is Epsilon solved for δ, at most 1.
 func DeltaAt(order, divergence, eps float64) float64 {
-	// What underflows is not 0.
+	// An underflow must not give 0.
 	if d := math.Max(1e-300, math.Exp(logDelta(order, divergence, eps))*(1+1e-9)); d < 1 {
 		return d
 	}
-	return 1 // also for NaN
+	return 1 // NaN too
 }
 
 func logDelta(order, divergence, eps float64) float64 {

@@ -144,7 +144,7 @@ func (t *Terms) Afford(h *History, c *Counter) *Refused {
 	if err != nil {
 		return Refuse(CauseBudget, "%v", err)
 	}
-	// Negated so that a NaN refuses.
+	// The condition is negated so that it refuses a NaN.
 	if !(task <= p.MaxTaskEps) {
 		return Refuse(CauseBudget, "epsilon of this task would be %.4g, above %.4g", task, p.MaxTaskEps)
 	}

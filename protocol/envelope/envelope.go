@@ -1,11 +1,11 @@
-// Package envelope seals reports: to the shuffler on the outside, to the
-// coordinator and to the second aggregator on the inside; and the shuffler's answer
-// to a client that asks for a session. It is HPKE (RFC 9180,
-// base mode, from the standard library) with riffle's labels, key ids and expiry.
+// Package envelope seals messages between the roles. It seals reports, to the shuffler on the
+// outside and to the coordinator and the second aggregator on the inside, and the shuffler's
+// answer to a client that asks for a session. It is HPKE (RFC 9180, base mode, from the
+// standard library) with riffle's labels, key ids and expiry.
 //
-// A sealed message is bound to its reader's role (HPKE's info) and to the round
-// (additional data), so that it opens nowhere else. Sizes depend on the suite and
-// the content's size only.
+// A sealed message is bound to its reader's role (HPKE's info) and to the round (additional
+// data), so it cannot be opened elsewhere. Its size depends on the suite and on the content's
+// size only.
 package envelope
 
 import (
@@ -28,11 +28,11 @@ const (
 	Client      Reader = "riffle/1 seal session"
 )
 
-// ErrOpen is wrapped where a message cannot be opened: another key, round or
-// role, or changed on the way. It says no more than that.
+// ErrOpen is wrapped if a message cannot be opened. The cause, which is not revealed, is
+// another key, round or role, or a change on the way.
 var ErrOpen = errors.New("envelope: cannot be opened")
 
-// ErrKey is wrapped where the key that a message names is not held.
+// ErrKey is wrapped if a message names a key that is not held.
 var ErrKey = errors.New("envelope: key is not held")
 
 const tagSize = 16
@@ -57,19 +57,19 @@ func encSize(s wire.Suite) (int, error) {
 	return 0, fmt.Errorf("envelope: unknown suite %d", s)
 }
 
-// PartHeader starts what is sealed to the coordinator or the aggregator: version,
-// kind, id of the reader's key. It and the announcement's digest are the
+// PartHeader is the size of the header of a part sealed to the coordinator or the aggregator:
+// version, kind, id of the reader's key. The header and the announcement's digest are the
 // additional data.
 const PartHeader = 2 + 8
 
-// PartSize is the size of n bytes sealed by SealPart.
+// PartSize returns the size of n bytes sealed by SealPart.
 func PartSize(s wire.Suite, n int64) (int64, error) {
 	e, err := encSize(s)
 	return PartHeader + int64(e) + n + tagSize, err
 }
 
-// ReportSize is the size of a report with parts of these sizes, sealed by
-// SealReport. SealPassed adds the size of a wire.Pass.
+// ReportSize returns the size of a report with parts of these sizes, sealed by SealReport.
+// SealPassed adds the size of a wire.Pass.
 func ReportSize(s wire.Suite, part, share int64) (int64, error) {
 	e, err := encSize(s)
 	return wire.ReportHeader + int64(e) + wire.ReportSize(part, share) + tagSize, err
@@ -114,8 +114,8 @@ func SealPart(key wire.Key, to Reader, announcement [32]byte, content []byte) ([
 	return seal(key, to, header, announcement[:], content)
 }
 
-// OpenReport opens a report sealed to the shuffler, for an announcement that its
-// header names and whose sizes the caller knows.
+// OpenReport opens a report sealed to the shuffler. The report's header names the
+// announcement, which gives the sizes of the parts.
 func (r *Keyring) OpenReport(b []byte, part, share int64) (wire.Report, error) {
 	id, announcement, header, sealed, err := wire.DecodeReportHeader(b)
 	if err != nil {
@@ -136,11 +136,11 @@ func (r *Keyring) OpenPart(to Reader, announcement [32]byte, b []byte) ([]byte, 
 	return r.open(wire.KeyID(b[2:PartHeader]), to, b[:PartHeader], announcement[:], b[PartHeader:])
 }
 
-// sessionHeader starts the answer to a session request. With the request's digest it
-// is the additional data.
+// sessionHeader starts the answer to a session request. The header and the request's digest
+// are the additional data.
 var sessionHeader = []byte{wire.Version, byte(wire.KindSessionSealed)}
 
-// SealSession seals a session to whoever made the request for it.
+// SealSession seals a session to the key in the request for it.
 func SealSession(m wire.SessionRequest, s wire.Session) ([]byte, error) {
 	digest := m.Digest()
 	return seal(wire.Key{Suite: m.Suite, Public: m.Public}, Client, sessionHeader, digest[:], s.Append(nil))

@@ -20,7 +20,7 @@ type PrivateKey struct {
 	public  wire.Key
 }
 
-// GenerateKey makes a key that is sealed to until it expires, from crypto/rand.
+// GenerateKey makes a key from crypto/rand. Messages may be sealed to it until it expires.
 func GenerateKey(s wire.Suite, expires time.Time) (*PrivateKey, error) {
 	k, err := kem(s)
 	if err != nil {
@@ -83,8 +83,8 @@ func ParseKey(text []byte) (*PrivateKey, error) {
 	return newKey(wire.Suite(suite), p, expires), nil
 }
 
-// Keyring holds a role's keys: the one that is announced and older ones that
-// messages under way are sealed to. It does not change.
+// Keyring holds a role's keys: the announced one, and older ones for messages that are under
+// way. It does not change.
 type Keyring struct {
 	keys []*PrivateKey // latest expiry first
 	byID map[wire.KeyID]*PrivateKey
@@ -114,8 +114,8 @@ func NewKeyring(keys ...*PrivateKey) (*Keyring, error) {
 	return r, nil
 }
 
-// Current returns the key to announce for a round that ends at deadline: the one
-// that lasts longest. An error says when it expires if that is before.
+// Current returns the key to announce for a round that ends at deadline: the one that expires
+// last. If it expires before the deadline, Current returns an error that says when.
 func (r *Keyring) Current(deadline time.Time) (wire.Key, error) {
 	k := r.keys[0].public
 	return k, k.Valid(deadline)

@@ -172,7 +172,7 @@ func (b *Book) tails(task [32]byte, limit Config, planned bool) error {
 			return fmt.Errorf("ledger: what task %x keeps for tails is not known: %w", id[:8], dp.ErrNoBound)
 		}
 	}
-	// Negated so that a NaN refuses.
+	// The condition is negated so that it refuses a NaN.
 	if kept := b.total.config.Tail * b.total.config.Delta; !(total <= kept*(1+0x1p-41)) {
 		return fmt.Errorf("%w: the tails of tasks come to %g of delta together, the population keeps %g for them", ErrBudget, total, kept)
 	}

@@ -61,7 +61,7 @@ type Entry struct {
 type Charge struct {
 	Task         [32]byte
 	Round        int64
-	Announcement [32]byte // digest
+	Announcement [32]byte // digest of the announcement
 	Batch        [32]byte // digest, of the order of its reports as well
 	Event        dp.Round
 }

@@ -12,29 +12,28 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Draw chooses the k participants of a Sampled round, uniformly without
-// replacement. It is the shuffler's to draw: amplification by sampling needs
-// that the coordinator does not know who takes part.
+// Draw chooses the k participants of a Sampled round, uniformly without replacement. The
+// shuffler must draw, because amplification by sampling needs that the coordinator does not
+// know who takes part.
 func Draw(src rng.Source, ann wire.Announcement) []int {
 	return sample.Subset(src, nil, int(ann.Population), int(ann.Sample))
 }
 
-// Drawn says who of the enrolled may report in a round. It is a function of a
-// 16-byte key and the roster, so that there is nothing else to store and several
-// processes agree: clients are ordered by AES-128 of their ids under the key, a
-// uniform order as far as AES is a random permutation, and a run of that order is
-// drawn. It is safe for concurrent use.
+// Drawn says which enrolled clients may report in a round. It is a function of a 16-byte key
+// and the roster, so nothing else is stored and several processes agree. Clients are ordered
+// by AES-128 of their ids under the key, a uniform order as far as AES is a random
+// permutation; a run of that order is drawn. It is safe for concurrent use.
 type Drawn struct {
 	all      bool
 	tagger   Tagger
-	from, to [16]byte // the least image of the run, and the greatest
+	from, to [16]byte // the smallest and the largest image in the run
 	size     int64
 }
 
-// NewDrawn draws for an announcement: the first k of the order for Sampled; the
-// round's block for Once, for which the key must be that of the epoch, so that
-// its blocks are disjoint; everybody for All and CheckIn. The roster holds the
-// enrolled clients, without repetition, as many as the announcement says.
+// NewDrawn draws for an announcement: the first k of the order for Sampled, the round's block
+// for Once, all clients for All and CheckIn. For Once the key must be the epoch's, so that
+// the epoch's blocks are disjoint. The roster holds the enrolled clients without repetition,
+// as many as the announcement says.
 func NewDrawn(ann wire.Announcement, key [16]byte, roster []wire.ClientID) (Drawn, error) {
 	if int64(len(roster)) != ann.Population {
 		return Drawn{}, fmt.Errorf("shuffler: draw among %d clients, announced are %d", len(roster), ann.Population)
@@ -85,7 +84,7 @@ func (d Drawn) Has(id wire.ClientID) bool {
 	return bytes.Compare(d.from[:], image[:]) <= 0 && bytes.Compare(image[:], d.to[:]) <= 0
 }
 
-// Len returns how many may report.
+// Len returns the number of clients that may report.
 func (d Drawn) Len() int64 { return d.size }
 
 // Epoch returns the epoch of a Once round, from 1.
@@ -98,7 +97,7 @@ func Epoch(ann wire.Announcement) (int64, error) {
 	return epoch, nil
 }
 
-// blocksOf returns the division that an announcement's number of blocks means.
+// blocksOf returns the division into the announcement's number of blocks.
 func blocksOf(ann wire.Announcement) (schedule.Blocks, error) {
 	if ann.PerEpoch < 1 || ann.PerEpoch > ann.Population {
 		return schedule.Blocks{}, fmt.Errorf("shuffler: %d blocks of %d clients", ann.PerEpoch, ann.Population)

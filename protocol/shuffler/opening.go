@@ -9,8 +9,8 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Refusal is an error that the other side is told: a reason of the closed set,
-// and a detail that holds no client's data.
+// Refusal is an error that is sent to the other side: a reason from the closed set, and a
+// detail that holds no client's data.
 type Refusal struct {
 	Reason wire.Reason
 	Detail string
@@ -23,7 +23,7 @@ func Refuse(reason wire.Reason, format string, args ...any) error {
 	return &Refusal{Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Limits are what a shuffler's operator allows of a round.
+// Limits are the operator's limits on a round.
 type Limits struct {
 	// MinDuration and MaxDuration bound the time from now to the deadline.
 	MinDuration, MaxDuration time.Duration
@@ -31,11 +31,11 @@ type Limits struct {
 	MaxReport int64
 }
 
-// CheckOpening refuses a round that the shuffler must not open: one that is not
-// above the last round of its task, says another n than the enrolment, would
-// close with fewer reports than the floor, takes too little or too much time, or
-// seals to an expired key. What it checks cannot be changed by the coordinator
-// later: reports are bound to the announcement.
+// CheckOpening refuses a round that the shuffler must not open: one that is not above the
+// last round of its task, has another n than the enrolment, would close with fewer reports
+// than the floor, takes too little or too much time, or seals to an expired key. The
+// coordinator cannot change these values later, because reports are bound to the
+// announcement.
 func CheckOpening(ann wire.Announcement, e wire.Enrolment, last int64, now time.Time, l Limits) error {
 	deadline := time.UnixMilli(ann.Deadline)
 	switch {
@@ -67,7 +67,7 @@ func CheckOpening(ann wire.Announcement, e wire.Enrolment, last int64, now time.
 		if err := ann.Aggregator.Valid(deadline); err != nil {
 			return Refuse(wire.WrongKey, "the aggregator's key does not last until the deadline")
 		}
-		// A key of the coordinator's in its place would show it both shares.
+		// With a key of its own in this place the coordinator would see both shares.
 		if !slices.ContainsFunc(e.Aggregator, func(k wire.Key) bool { return k.ID() == ann.Aggregator.ID() && k.Expires == ann.Aggregator.Expires }) {
 			return Refuse(wire.WrongKey, "the aggregator's key is not in the enrolment")
 		}

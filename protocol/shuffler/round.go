@@ -1,14 +1,12 @@
-// Package shuffler is the role that stands between clients and coordinator:
-// it collects a round's reports, keeps one of each client, and releases them
-// once, in a uniformly random order, or not at all.
+// Package shuffler is the role that stands between clients and coordinator: it collects a
+// round's reports, keeps one of each client, and releases them once, in a uniformly random
+// order, or not at all.
 //
-// It decides on who sent a report and on its id alone. It must not reach
-// anything that could open, make or interpret a report; layers_test.go holds it
-// to that.
+// Its decisions use only a report's sender and id. It must not reach anything that could
+// open, make or interpret a report; layers_test.go enforces that.
 //
-// [Round] holds a round's tickets in memory. [Scatter], [Gather] and [Cutter] are
-// the same order and the same choice for rounds larger than memory, over streams
-// of items.
+// [Round] holds a round's tickets in memory. [Scatter], [Gather] and [Cutter] compute the
+// same order and make the same choice for rounds larger than memory, over streams of items.
 package shuffler
 
 import (
@@ -32,19 +30,19 @@ var ErrTooFew = errors.New("too few reports")
 // safe for concurrent use.
 type Tagger struct{ block cipher.Block }
 
-// NewTagger takes a key drawn for this round alone, known to the shuffler alone,
-// and destroyed with the round.
+// NewTagger returns the tagger of a key. The key is drawn for this round alone, known to the
+// shuffler alone, and destroyed with the round.
 func NewTagger(key [16]byte) Tagger {
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		panic("shuffler: " + err.Error()) // 16 bytes are a key
+		panic("shuffler: " + err.Error()) // cannot fail: 16 bytes are a valid key
 	}
 	return Tagger{block}
 }
 
-// Tag appends a ticket's tags: the image of its sender, by which it is ordered
-// and one of several is kept, and that of its report id. Without a sender the id
-// takes its place.
+// Tag appends a ticket's two tags: the image of its sender, which orders tickets and groups
+// those of one sender, and the image of its report id. Without a sender the id takes the
+// sender's place.
 func (t Tagger) Tag(dst []byte, sender wire.ClientID, id wire.ReportID) []byte {
 	var tag [TagSize]byte
 	t.block.Encrypt(tag[16:], id[:])
@@ -56,10 +54,10 @@ func (t Tagger) Tag(dst []byte, sender wire.ClientID, id wire.ReportID) []byte {
 	return append(dst, tag[:]...)
 }
 
-// Dropped counts the reports that were taken but are not in the batch.
+// Dropped counts the reports that were accepted but are not in the batch.
 type Dropped struct {
 	Duplicates int64 // the same client's report with the same id again
-	Second     int64 // another report of a client of which one is kept
+	Second     int64 // another report of a client that has one in the batch
 }
 
 // Round is the shuffler's state for one round: 40 bytes a report.
@@ -71,12 +69,12 @@ type Round struct {
 }
 
 type tagged struct {
-	hi, lo     uint64 // image of the sender, or of the id without one
-	idHi, idLo uint64 // image of the id: equal only for equal ids
+	hi, lo     uint64 // image of the sender, or of the id if there is none
+	idHi, idLo uint64 // image of the id; equal for equal ids only
 	payload    int64
 }
 
-// Open starts a round. key permutes it; see NewTagger.
+// Open starts a round. key permutes its reports; see NewTagger.
 func Open(ann wire.Announcement, key [16]byte) (*Round, error) {
 	if ann.MinReports < 1 {
 		return nil, fmt.Errorf("shuffler: minimum of %d reports must be at least 1", ann.MinReports)
@@ -84,8 +82,8 @@ func Open(ann wire.Announcement, key [16]byte) (*Round, error) {
 	return &Round{ann: ann, tagger: NewTagger(key)}, nil
 }
 
-// Accept takes a report. Whether its sender or its id was seen before is settled
-// when the round closes. Either all tickets of a round have a sender or none.
+// Accept takes a report. Whether its sender or its id was seen before is decided when the
+// round closes. Either all tickets of a round have a sender or none has.
 func (r *Round) Accept(t wire.Ticket) error {
 	if r.closed {
 		return fmt.Errorf("shuffler: round %d is closed", r.ann.Round)
@@ -99,11 +97,10 @@ func (r *Round) Accept(t wire.Ticket) error {
 	return nil
 }
 
-// Close ends the round and returns its permuted batch and what was dropped. Of a
-// client's reports it keeps the one whose id has the least image. Sorting by a
-// keyed permutation of distinct clients orders them uniformly, brings those of
-// one client together and gives the same batch for the same reports, in whatever
-// order they came.
+// Close ends the round and returns its permuted batch and the counts of what was dropped. Of
+// a client's reports it keeps the one whose id has the smallest image. Sorting by a keyed
+// permutation of distinct clients orders them uniformly, groups each client's reports, and
+// gives the same batch for the same reports in whatever order they came.
 func (r *Round) Close() (wire.Batch, Dropped, error) {
 	if r.closed {
 		return wire.Batch{}, Dropped{}, fmt.Errorf("shuffler: round %d is closed", r.ann.Round)
@@ -134,8 +131,8 @@ func (r *Round) Close() (wire.Batch, Dropped, error) {
 	return wire.Batch{Round: r.ann.Round, Payloads: payloads}, dropped, nil
 }
 
-// compare orders by tags; the payload only decides which of two copies is
-// kept, so that this does not depend on arrival.
+// compare orders by tags. The payload only decides which of two copies is kept, so that the
+// choice does not depend on arrival.
 func compare(a, b tagged) int {
 	return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo), cmp.Compare(a.idHi, b.idHi), cmp.Compare(a.idLo, b.idLo),
 		cmp.Compare(a.payload, b.payload))

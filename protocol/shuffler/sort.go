@@ -11,19 +11,19 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// TagSize is what an item starts with: the image of the sender and that of the
-// report id (see Tagger.Tag), 16 bytes each.
+// TagSize is the size of the tags at the start of an item: the images of the sender and of
+// the report id (see Tagger.Tag), 16 bytes each.
 const TagSize = 32
 
 // DefaultBucket is the default memory of pass 2, in bytes.
 const DefaultBucket = 64 << 20
 
-// maxBits bounds the number of buckets: pass 1 has a block of each in memory.
+// maxBits bounds the number of buckets, because pass 1 holds one block of each in memory.
 const maxBits = 12
 
-// BucketBits returns b so that 2^b buckets of items of clients, one item each,
-// need at most limit bytes each; tags are uniform, so the factor 5/4 leaves many
-// standard deviations. A bucket that is larger all the same is held, not refused.
+// BucketBits returns b such that each of 2^b buckets needs at most limit bytes, if each of
+// clients clients has one item. Tags are uniform, so the factor 5/4 leaves many standard
+// deviations. A bucket that is larger all the same is held, not refused.
 func BucketBits(clients, size, limit int64) int {
 	if clients < 1 || size < 1 || limit < 1 {
 		return 0
@@ -36,17 +36,17 @@ func BucketBits(clients, size, limit int64) int {
 	return min(maxBits, bits.Len64(buckets-1))
 }
 
-// Scatter is pass 1: it deals items out to buckets by the leading bits of their
-// tags, in blocks.
+// Scatter is pass 1: it distributes items to buckets by the leading bits of their tags, in
+// blocks.
 type Scatter struct {
 	size, bits, block int
 	emit              func(bucket int, items []byte) error
 	open              [][]byte
 }
 
-// NewScatter deals out items of size bytes to 2^bits buckets. emit gets a
-// bucket's items when at most block bytes of them have come together (one item at
-// least); it must not keep the slice.
+// NewScatter distributes items of size bytes to 2^bits buckets. It calls emit with a bucket's
+// items when at most block bytes of them (at least one item) have come together; emit must
+// not keep the slice.
 func NewScatter(size, bits, block int, emit func(bucket int, items []byte) error) (*Scatter, error) {
 	if size < TagSize || bits < 0 || bits > maxBits || block < 1 {
 		return nil, fmt.Errorf("shuffler: items of %d bytes, 2^%d buckets, blocks of %d bytes", size, bits, block)
@@ -56,7 +56,7 @@ func NewScatter(size, bits, block int, emit func(bucket int, items []byte) error
 
 // Bucket returns the bucket of a tag.
 func (s *Scatter) Bucket(tag []byte) int {
-	return int(binary.BigEndian.Uint64(tag) >> (64 - s.bits)) // 0 for no bits: a shift by 64
+	return int(binary.BigEndian.Uint64(tag) >> (64 - s.bits)) // 0 if there are no bits: a shift by 64
 }
 
 // Add takes a run of items.
@@ -85,7 +85,7 @@ func (s *Scatter) flush(b int) error {
 	return err
 }
 
-// Flush emits what is left, at the end.
+// Flush emits the remaining items, at the end.
 func (s *Scatter) Flush() error {
 	for b := range s.open {
 		if len(s.open[b]) > 0 {
@@ -97,13 +97,12 @@ func (s *Scatter) Flush() error {
 	return nil
 }
 
-// Gather is pass 2 on one bucket: it reads runs of items of size bytes in any
-// order, and yields in tag order the one that is kept of each client. Items are
-// valid until the next.
+// Gather is pass 2 on one bucket. It reads runs of items of size bytes in any order, and
+// yields one item of each client in tag order. An item is valid until the next one.
 //
-// Whenever limit bytes have come together what is dropped makes room, so memory
-// is that of one item of each client, or limit if this is more, however often
-// clients repeat themselves; and 24 bytes an item to sort by.
+// Whenever limit bytes have come together, items that would be dropped are dropped, so memory
+// holds one item of each client, or limit if that is more, however often clients repeat
+// themselves; and 24 bytes an item for sorting.
 func Gather(runs iter.Seq2[[]byte, error], size int, limit int64, yield func(item []byte) error) (Dropped, error) {
 	var dropped Dropped
 	if size < TagSize {
@@ -121,7 +120,7 @@ func Gather(runs iter.Seq2[[]byte, error], size int, limit int64, yield func(ite
 		for ; len(run) > 0; run = run[size:] {
 			if int64(len(g.items)+size) > threshold && len(g.items) > 0 {
 				g.compact(&dropped)
-				// Only if half was dropped was it worth the while.
+				// If less than half was dropped, wait for more before compacting again.
 				threshold = max(limit, 2*int64(len(g.items)))
 			}
 			g.items = append(g.items, run[:size]...)
@@ -145,8 +144,8 @@ func (g *gathering) at(i uint32) []byte {
 	return g.items[from : from+g.size]
 }
 
-// sorted returns the places of the items that are kept, in order. Ties of the
-// whole tag are broken by content, so that arrival decides nothing.
+// sorted returns the places of the items to keep, in order. Content breaks ties of the whole
+// tag, so arrival decides nothing.
 func (g *gathering) sorted(dropped *Dropped) []uint32 {
 	type entry struct {
 		hi uint64
@@ -183,7 +182,7 @@ func (g *gathering) sorted(dropped *Dropped) []uint32 {
 	return keep
 }
 
-// compact drops what would be dropped in the end.
+// compact drops the items that would be dropped at the end anyway.
 func (g *gathering) compact(dropped *Dropped) {
 	keep := g.sorted(dropped)
 	slices.Sort(keep)
@@ -194,10 +193,11 @@ func (g *gathering) compact(dropped *Dropped) {
 	g.items = g.items[:n]
 }
 
-// ChunkBytes is how many bytes of items a chunk holds at most, unless it is one.
+// ChunkBytes is the largest number of bytes of items in a chunk, unless the chunk has a
+// single item.
 const ChunkBytes = 64 << 10
 
-// Cutter cuts a batch, as one reader gets it, into chunks.
+// Cutter cuts one reader's parts of a batch into chunks.
 type Cutter struct {
 	size, per int64
 	chunk     wire.Chunk
@@ -224,7 +224,7 @@ func (c *Cutter) Add(item []byte) error {
 	return c.Flush()
 }
 
-// Flush emits the last chunk, if there is anything in it.
+// Flush emits the last chunk, if it is not empty.
 func (c *Cutter) Flush() error {
 	if len(c.chunk.Items) == 0 {
 		return nil
@@ -235,5 +235,5 @@ func (c *Cutter) Flush() error {
 	return err
 }
 
-// Chunks returns how many were emitted.
+// Chunks returns the number of emitted chunks.
 func (c *Cutter) Chunks() int64 { return c.chunk.Index }

@@ -2,8 +2,8 @@ package wire
 
 import "github.com/riffle-dp/riffle/dp"
 
-// Announcement opens a round. The coordinator publishes it, every client and
-// the shuffler read it. Signed under LabelAnnouncement by the coordinator.
+// Announcement opens a round. The coordinator publishes it; every client and the shuffler
+// read it. The coordinator signs it under LabelAnnouncement.
 type Announcement struct {
 	Task  [32]byte // digest of the task's configuration
 	Round int64    // 1-based
@@ -12,27 +12,27 @@ type Announcement struct {
 	Trust         dp.Trust
 	Participation dp.Participation
 	Population    int64   // n, the enrolled clients
-	Sample        int64   // k, where Participation is Sampled
-	CheckInRate   float64 // p, where Participation is CheckIn
-	PerEpoch      int64   // blocks of an epoch, where Participation is Once
-	MinReports    int64   // fewer unique reports void the round
+	Sample        int64   // k, if Participation is Sampled
+	CheckInRate   float64 // p, if Participation is CheckIn
+	PerEpoch      int64   // blocks of an epoch, if Participation is Once
+	MinReports    int64   // a round with fewer unique reports is void
 	Randomizer    string
-	Eps0          float64 // per report, numeric slack included
-	Sigma         float64 // of a vector sum: what a client's noise is worth, in units of Clip
+	Eps0          float64 // of one report, including numerical slack
+	Sigma         float64 // of a vector sum: the σ that a client's noise is worth, in units of Clip
 	Clip          float64 // radius of the gradient's ball
 
-	// The rest is a network's; a simulation leaves it empty.
+	// The remaining fields are for a network; a simulation leaves them empty.
 
-	Enrolment   [32]byte // digest of the enrolment that n comes from
+	Enrolment   [32]byte // digest of the enrolment that has this n
 	Opens       int64    // Unix milliseconds
-	Deadline    int64    // Unix milliseconds: later reports are not taken
-	Coordinator Key      // that reports, or their first shares, are sealed to
-	Aggregator  Key      // that second shares are sealed to, of a vector sum
-	ReportBytes int64    // of the part for the coordinator, sealed
-	ShareBytes  int64    // of the part for the aggregator, sealed; 0 without
+	Deadline    int64    // Unix milliseconds; later reports are refused
+	Coordinator Key      // the key that reports, or their first shares, are sealed to
+	Aggregator  Key      // the key that second shares of a vector sum are sealed to
+	ReportBytes int64    // size of the sealed part for the coordinator
+	ShareBytes  int64    // size of the sealed part for the aggregator; 0 if there is none
 }
 
-// Append encodes.
+// Append appends the encoding to dst.
 func (m Announcement) Append(dst []byte) []byte {
 	e := encode(dst, KindAnnouncement)
 	e.raw(m.Task[:])
@@ -59,7 +59,7 @@ func (m Announcement) Append(dst []byte) []byte {
 	return e.b
 }
 
-// maxPart bounds a part of a report, sealed.
+// maxPart bounds the size of a sealed part of a report.
 const maxPart = 1 << 26
 
 // DecodeAnnouncement is the inverse of Append.

@@ -6,21 +6,20 @@ import (
 	"fmt"
 )
 
-// ReportID is drawn at random by the client; equal ids are the same report.
+// ReportID is drawn at random by the client; reports with equal ids are the same report.
 type ReportID [16]byte
 
-// Ticket stands for a sealed report in the shuffler's hands: whose it is, its id
-// and where its payload is kept. The payload itself streams past, it is never
-// held here.
+// Ticket stands for a sealed report at the shuffler: its sender, its id and where its payload
+// is. The payload itself streams past and is never part of a ticket.
 type Ticket struct {
-	// Sender is the enrolled client, of whom one report is kept; zero where nobody
-	// is enrolled, as in a simulation: then the id alone tells reports apart.
+	// Sender is the enrolled client, of whom one report is kept. It is zero if nobody is
+	// enrolled, as in a simulation; then the id alone tells reports apart.
 	Sender  ClientID
 	ID      ReportID
 	Payload int64
 }
 
-// Batch is what the shuffler offers once a round is closed.
+// Batch is what the shuffler offers after a round has closed.
 type Batch struct {
 	Round int64
 	// Payloads lists the accepted reports in their permuted order.
@@ -39,35 +38,34 @@ func (b Batch) Digest() (d [32]byte) {
 	return d
 }
 
-// Closed says what a batch is before any of it is seen.
+// Closed describes a batch before any of it is seen.
 func (b Batch) Closed() RoundClosed {
 	return RoundClosed{Round: b.Round, Reports: int64(len(b.Payloads)), Digest: b.Digest()}
 }
 
-// Rejection counts refused reports of one reason.
+// Rejection is the number of reports refused for one reason.
 type Rejection struct {
 	Reason Reason
 	Count  int64
 }
 
-// RoundClosed is the shuffler's word on a closed round. It is what the ledger is
-// charged for, before the batch is fetched. Signed under LabelClosed by the
-// shuffler's operator.
+// RoundClosed is the shuffler's signed word on a closed round. The ledger is charged for it
+// before the batch is fetched. The shuffler's operator signs it under LabelClosed.
 type RoundClosed struct {
-	Announcement [32]byte // digest
+	Announcement [32]byte // digest of the announcement
 	Round        int64
 	Void         bool  // too few reports: everything was destroyed
 	Reports      int64 // distinct clients' reports in the batch; 0 if void
-	// Digest identifies the parts for the coordinator and their order, and Shares
-	// those for the aggregator, in the same order; see BatchDigest. Shares is zero
-	// where reports have one part.
+	// Digest identifies the parts for the coordinator and their order; Shares identifies
+	// those for the aggregator, in the same order. See BatchDigest. Shares is zero if reports
+	// have one part.
 	Digest   [32]byte
 	Shares   [32]byte
 	Chunks   int64
-	Rejected []Rejection // in the order of Reasons, without zeros
+	Rejected []Rejection // in the order of Reasons; reasons with a count of zero are left out
 }
 
-// Append encodes.
+// Append appends the encoding to dst.
 func (m RoundClosed) Append(dst []byte) []byte {
 	e := encode(dst, KindClosed)
 	e.raw(m.Announcement[:])
@@ -117,12 +115,12 @@ func DecodeRoundClosed(b []byte) (m RoundClosed, err error) {
 
 var reasons = Reasons()
 
-// Chunk is a run of a batch's items, in order: reports' parts for one reader,
-// all of one size.
+// Chunk is a run of a batch's items in order: the reports' parts for one reader, all of one
+// size.
 type Chunk struct {
 	Index int64
-	Size  int64  // of an item
-	Items []byte // one after another
+	Size  int64  // bytes of an item
+	Items []byte // the items, one after another
 }
 
 // Len returns the number of items.
@@ -131,7 +129,7 @@ func (c Chunk) Len() int { return len(c.Items) / int(c.Size) }
 // Item returns item i.
 func (c Chunk) Item(i int) []byte { return c.Items[int64(i)*c.Size : int64(i+1)*c.Size] }
 
-// Append encodes.
+// Append appends the encoding to dst.
 func (c Chunk) Append(dst []byte) []byte {
 	e := encode(dst, KindChunk)
 	e.i64(c.Index)
@@ -156,8 +154,8 @@ func DecodeChunk(b []byte) (c Chunk, err error) {
 	return c, nil
 }
 
-// BatchDigest identifies one reader's parts of a batch: the announcement, how
-// many reports, and the SHA-256 of the items of each chunk in order.
+// BatchDigest identifies one reader's parts of a batch. It covers the announcement, the
+// number of reports, and the SHA-256 of each chunk's items in order.
 func BatchDigest(announcement [32]byte, reports int64, chunks [][32]byte) [32]byte {
 	e := encoder{}
 	e.i64(reports)

@@ -11,10 +11,10 @@ import (
 // Version is the protocol's version. Every message starts with it.
 const Version = 1
 
-// Kind is a message's second byte.
+// Kind is the type of a message, its second byte.
 type Kind byte
 
-// Kinds of messages. Numbers are never used again for something else.
+// Kinds of messages. A number is never reused for another kind.
 const (
 	KindEnrolment    Kind = 1
 	KindTask         Kind = 2
@@ -23,18 +23,18 @@ const (
 	KindSealed       Kind = 5 // inner envelope, client to coordinator or aggregator
 	KindClosed       Kind = 6
 	KindChunk        Kind = 7
-	KindEntry        Kind = 9 // of a ledger
+	KindEntry        Kind = 9 // entry of a ledger
 	KindExclusion    Kind = 10
 	KindPartial      Kind = 11
 
 	KindSession        Kind = 13
 	KindAsk            Kind = 14 // a client asks whether it is drawn
 	KindSessionRequest Kind = 15
-	KindSessionSealed  Kind = 16 // the answer to it
+	KindSessionSealed  Kind = 16 // the answer to KindSessionRequest
 	KindShareIDs       Kind = 17 // whose halves an aggregator holds, by place
-	KindPassed         Kind = 18 // as KindReport, with a pass in the header
+	KindPassed         Kind = 18 // KindReport with a pass in the header
 
-	// 8 and 12 were a signed ask and a request for a session that was not sealed.
+	// Kinds 8 and 12 were a signed ask and a request for a session that was not sealed.
 )
 
 // ErrMalformed is wrapped by every error of a decoder.
@@ -63,11 +63,11 @@ func (e *encoder) flag(v bool) {
 	e.u8(0)
 }
 
-// text and blob carry their length in four bytes.
+// text and blob append their length in four bytes, then their content.
 func (e *encoder) text(s string) { e.u32(uint32(len(s))); e.b = append(e.b, s...) }
 func (e *encoder) blob(b []byte) { e.u32(uint32(len(b))); e.raw(b) }
 
-// decoder reads what an encoder wrote. After the first error it yields zeros.
+// decoder reads what an encoder wrote. After the first error it returns zeros.
 type decoder struct {
 	b   []byte
 	err error
@@ -122,7 +122,7 @@ func (d *decoder) i64() int64 {
 	return 0
 }
 
-// count is an i64 that must not be negative.
+// count reads an i64 that must not be negative.
 func (d *decoder) count(name string) int64 {
 	v := d.i64()
 	if v < 0 {
@@ -132,7 +132,7 @@ func (d *decoder) count(name string) int64 {
 	return v
 }
 
-// f64 takes no NaN, infinity or negative zero: a value has one encoding.
+// f64 refuses NaN, infinities and negative zero, so that a value has one encoding.
 func (d *decoder) f64(name string) float64 {
 	v := math.Float64frombits(uint64(d.i64()))
 	if d.err == nil && (math.IsNaN(v) || math.IsInf(v, 0) || v == 0 && math.Signbit(v)) {
@@ -174,7 +174,7 @@ func (d *decoder) blob() []byte {
 
 func (d *decoder) fixed(dst []byte) { copy(dst, d.take(len(dst))) }
 
-// end refuses what is left over.
+// end refuses bytes after the message.
 func (d *decoder) end() error {
 	if d.err == nil && len(d.b) != 0 {
 		d.fail("%d bytes left over", len(d.b))

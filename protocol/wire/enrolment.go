@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Population names the people behind a task: those enrolled with one shuffler.
+// Population names the people behind a task: the clients enrolled with one shuffler.
 type Population [16]byte
 
-// Enrolment is the shuffler operator's signed word on who there is: a
-// coordinator cannot add clients of its own to it, nor overstate n. Signed under
-// LabelEnrolment by the operator's key.
+// Enrolment is the shuffler operator's signed word on who is enrolled. It keeps a coordinator
+// from adding clients of its own and from overstating n. The operator's key signs it under
+// LabelEnrolment.
 type Enrolment struct {
 	Population Population
-	Serial     int64 // grows with every change
+	Serial     int64 // increases with every change
 	Clients    int64 // n
 	Roster     [32]byte
 	MinReports int64 // the shuffler closes no round with fewer
-	// Shuffler are the keys that reports may be sealed to, the one to use first.
+	// Shuffler lists the keys that reports may be sealed to, the preferred one first.
 	Shuffler []Key
-	// Aggregator are those of the second aggregator; empty if there is none.
+	// Aggregator lists the keys of the second aggregator; empty if there is none.
 	Aggregator []Key
-	From, To   int64 // Unix seconds between which it holds
+	From, To   int64 // the enrolment is valid between these times, in Unix seconds
 }
 
-// RosterDigest identifies a set of clients, in whatever order it is given.
+// RosterDigest identifies a set of clients; their order does not matter.
 func RosterDigest(ids []ClientID) [32]byte {
 	sorted := slices.Clone(ids)
 	slices.SortFunc(sorted, func(a, b ClientID) int { return bytes.Compare(a[:], b[:]) })
@@ -37,7 +37,7 @@ func RosterDigest(ids []ClientID) [32]byte {
 	return Digest(LabelRoster, flat)
 }
 
-// Append encodes.
+// Append appends the encoding to dst.
 func (m Enrolment) Append(dst []byte) []byte {
 	e := encode(dst, KindEnrolment)
 	e.raw(m.Population[:])
@@ -85,7 +85,7 @@ func DecodeEnrolment(b []byte) (m Enrolment, err error) {
 // Digest identifies the enrolment.
 func (m Enrolment) Digest() [32]byte { return Digest(LabelEnrolment, m.Append(nil)) }
 
-// ShufflerKey returns the first of the shuffler's keys that may be sealed to now.
+// ShufflerKey returns the first of the shuffler's keys that has not expired.
 func (m Enrolment) ShufflerKey(now time.Time) (Key, error) {
 	for _, k := range m.Shuffler {
 		if k.Valid(now) == nil {

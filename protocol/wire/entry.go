@@ -2,9 +2,9 @@ package wire
 
 import "github.com/riffle-dp/riffle/dp"
 
-// Entry is a line of a durable ledger: a round that was charged, for which batch,
-// and what it is charged as. Entries of all tasks of a population stand in one
-// ledger, each with the digest of the one before, so that none can be taken out.
+// Entry is one entry of a durable ledger: the charged round, its batch, and the event that it
+// is charged as. One ledger holds the entries of all tasks of a population. Each entry holds
+// the digest of the one before, so that none can be taken out.
 type Entry struct {
 	Before     [32]byte // digest of the entry before; zero for the first
 	Population Population
@@ -16,7 +16,7 @@ type Entry struct {
 	Event        dp.Round
 }
 
-// Append encodes.
+// Append appends the encoding to dst.
 func (m Entry) Append(dst []byte) []byte {
 	e := encode(dst, KindEntry)
 	e.raw(m.Before[:])
@@ -70,5 +70,5 @@ func DecodeEntry(b []byte) (m Entry, err error) {
 	return m, nil
 }
 
-// Digest identifies the entry and, through Before, all that came before it.
+// Digest identifies the entry and, through Before, all entries before it.
 func (m Entry) Digest() [32]byte { return Digest(LabelEntry, m.Append(nil)) }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Suite names the algorithms of a sealing key; package envelope implements it.
+// Suite names the algorithms of a sealing key; package envelope implements them.
 type Suite byte
 
 const (
@@ -22,7 +22,7 @@ type KeyID [8]byte
 type Key struct {
 	Suite   Suite
 	Public  []byte
-	Expires int64 // Unix seconds: nothing is sealed to it from then on
+	Expires int64 // Unix seconds; nothing may be sealed to it afterwards
 }
 
 // ID names the key.
@@ -32,10 +32,10 @@ func (k Key) ID() (id KeyID) {
 	return id
 }
 
-// None says that there is no key.
+// None says whether there is no key.
 func (k Key) None() bool { return k.Suite == 0 && len(k.Public) == 0 && k.Expires == 0 }
 
-// Valid returns an error unless the key may be sealed to at the time.
+// Valid returns an error unless messages may be sealed to the key at that time.
 func (k Key) Valid(now time.Time) error {
 	if k.None() {
 		return fmt.Errorf("wire: there is no key")

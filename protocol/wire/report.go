@@ -5,60 +5,60 @@ import (
 	"fmt"
 )
 
-// Reason says why a report or a request was refused. The set is closed; counts
-// are kept by reason and by nothing else.
+// Reason says why a report or a request was refused. The set is closed; refusals are counted
+// by reason and by nothing else.
 type Reason string
 
-// Reasons of a shuffler.
+// Reasons that a shuffler gives.
 const (
 	Malformed    Reason = "malformed"     // not a message of this version
-	WrongSize    Reason = "wrong-size"    // another size than the announcement's
-	WrongKey     Reason = "wrong-key"     // sealed to a key that is not held, or not openable
-	UnknownRound Reason = "unknown-round" // no such announcement, or another task's
+	WrongSize    Reason = "wrong-size"    // the size differs from the announcement's
+	WrongKey     Reason = "wrong-key"     // sealed to a key that is not held, or cannot be opened
+	UnknownRound Reason = "unknown-round" // no such announcement, or one of another task
 	Closed       Reason = "closed"        // after the deadline
 	NotEnrolled  Reason = "not-enrolled"
-	BadSignature Reason = "bad-signature" // a signature, or a report's MAC, does not fit
-	Expired      Reason = "expired"       // a session that is over, or a request for one of another time
+	BadSignature Reason = "bad-signature" // a signature, or a report's MAC, is wrong
+	Expired      Reason = "expired"       // the session has ended, or the request for one is of another time
 	NotDrawn     Reason = "not-drawn"     // not among the round's drawn clients
-	Duplicate    Reason = "duplicate"     // the same report again: counted once
-	SecondReport Reason = "second-report" // another report of the same client: one is kept
+	Duplicate    Reason = "duplicate"     // the same report again; counted once
+	SecondReport Reason = "second-report" // another report of the same client; one is kept
 	TooMany      Reason = "too-many"      // over a rate or a size limit
-	Unavailable  Reason = "unavailable"   // nothing was stored: send the same bytes again
+	Unavailable  Reason = "unavailable"   // nothing was stored; send the same bytes again
 )
 
-// Reasons of a coordinator or an aggregator, which see no sender.
+// Reasons that a coordinator or an aggregator gives; they see no sender.
 const (
-	OutOfRange Reason = "out-of-range" // opened, but no report of the mechanism
+	OutOfRange Reason = "out-of-range" // opened, but not a possible report of the mechanism
 	Excluded   Reason = "excluded"     // the other aggregator could not open it
 )
 
-// Refused is what a shuffler answers to an announcement that its operator's rules do
+// Refused is a shuffler's reason for refusing an announcement that its operator's rules do
 // not allow.
 const Refused Reason = "refused"
 
-// Reasons lists all, in the order they are shown.
+// Reasons lists all reasons, in the order in which they are shown.
 func Reasons() []Reason {
 	return []Reason{Malformed, WrongSize, WrongKey, UnknownRound, Closed, NotEnrolled, BadSignature, Expired, NotDrawn,
 		Duplicate, SecondReport, TooMany, Unavailable, OutOfRange, Excluded, Refused}
 }
 
-// Report is a client's report as the shuffler opens it: who sent it, under what
-// id, and the sealed parts that it passes on unread.
+// Report is a client's report after the shuffler has opened it: the sender, the report's id,
+// and the sealed parts that the shuffler passes on unread.
 type Report struct {
-	Announcement [32]byte // digest; bound by the outer seal and by the MAC
+	Announcement [32]byte // digest of the announcement; bound by the outer seal and by the MAC
 	Client       ClientID
 	ID           ReportID
-	Session      int64 // when the session ends whose key the MAC is made with
+	Session      int64 // end of the session whose key makes the MAC
 	MAC          [sha256.Size]byte
 	Part         []byte // sealed to the coordinator
-	Share        []byte // sealed to the aggregator; empty without
+	Share        []byte // sealed to the aggregator; empty if there is none
 }
 
-// ReportHeader starts a sealed report: version, kind, id of the shuffler's key,
-// digest of the announcement. It is the additional data of the outer seal.
+// ReportHeader is the size of a sealed report's header: version, kind, id of the shuffler's
+// key, digest of the announcement. The header is the additional data of the outer seal.
 const ReportHeader = 2 + 8 + 32
 
-// reportFixed is what a report holds besides its parts.
+// reportFixed is the size of a report without its parts.
 const reportFixed = 16 + 16 + 8 + sha256.Size
 
 // AppendReportHeader encodes the header.
@@ -69,17 +69,17 @@ func AppendReportHeader(dst []byte, key KeyID, announcement [32]byte) []byte {
 	return e.b
 }
 
-// Pass is what a report may show outside of its seal: by it a shuffler that knows
-// its sessions tells a client's bytes from a stranger's before it takes them in. It
-// is another one in each round, and says nothing of the client to anyone else.
+// Pass is what a report may show outside of its seal. A shuffler that knows its sessions
+// recognises by it a client's bytes before it accepts them. A client's pass is different in
+// each round, and tells nobody else anything about the client.
 type Pass [16]byte
 
 // PassedHeader is the size of a header with a pass.
 const PassedHeader = ReportHeader + len(Pass{})
 
-// ReportKindHeader is a field of the HTTP answer to a request for a session: the
-// kind of report that the shuffler takes beside KindReport, KindPassed. Shufflers
-// before passes do not send it.
+// ReportKindHeader is a header of the HTTP answer to a request for a session. It names the
+// kind of report, KindPassed, that the shuffler accepts besides KindReport. Shufflers of
+// versions without passes do not send it.
 const ReportKindHeader = "Riffle-Report-Kind"
 
 // AppendPassedHeader encodes a header with a pass.
@@ -99,8 +99,8 @@ func DecodePass(b []byte) (p Pass, ok bool) {
 	return Pass(b[ReportHeader:PassedHeader]), true
 }
 
-// DecodeReportHeader splits a sealed report, with a pass or without, into what its
-// header says, the header itself and the rest.
+// DecodeReportHeader splits a sealed report, with or without a pass, into the values in its
+// header, the header itself and the rest.
 func DecodeReportHeader(b []byte) (key KeyID, announcement [32]byte, header, sealed []byte, err error) {
 	kind, size := KindReport, ReportHeader
 	if len(b) > 1 && Kind(b[1]) == KindPassed {
@@ -116,7 +116,7 @@ func DecodeReportHeader(b []byte) (key KeyID, announcement [32]byte, header, sea
 	return key, announcement, b[:size], d.b, nil
 }
 
-// Append encodes what goes inside the outer seal.
+// Append appends the content of the outer seal to dst.
 func (r *Report) Append(dst []byte) []byte {
 	e := encoder{dst}
 	e.raw(r.Client[:])
@@ -128,7 +128,7 @@ func (r *Report) Append(dst []byte) []byte {
 	return e.b
 }
 
-// ReportSize is the size of an opened report with parts of these sizes.
+// ReportSize returns the size of an opened report with parts of these sizes.
 func ReportSize(part, share int64) int64 { return reportFixed + part + share }
 
 // DecodeReport is the inverse of Append, for an announcement's sizes. The parts

@@ -7,25 +7,25 @@ import (
 	"fmt"
 )
 
-// ErrMAC is wrapped where a report's MAC does not fit.
+// ErrMAC is wrapped if a report's MAC is wrong.
 var ErrMAC = errors.New("wire: MAC does not fit")
 
-// SessionRequest asks the shuffler for a session, by which a client's reports and
-// asks are known as its own. Signed under LabelSession by the client.
+// SessionRequest asks the shuffler for a session, which authenticates a client's reports and
+// asks. The client signs it under LabelSession.
 type SessionRequest struct {
 	Population Population
 	Client     ClientID
-	Time       int64 // Unix seconds: the session follows from it
-	// Suite and Public are a key that the client has made for the answer alone: it is
-	// sealed to it, so that nobody on the way has the session.
+	Time       int64 // Unix seconds; decides the session
+	// Suite and Public are a key that the client has made for the answer alone. The answer is
+	// sealed to it, so that nobody on the way can read the session.
 	Suite  Suite
 	Public []byte
 }
 
-// Digest is what is signed of it, and what its answer is bound to.
+// Digest is what the client signs, and what the answer is bound to.
 func (m SessionRequest) Digest() [32]byte { return Digest(LabelSession, m.Append(nil)) }
 
-// Append encodes.
+// Append appends the encoding to dst.
 func (m SessionRequest) Append(dst []byte) []byte {
 	e := encode(dst, KindSessionRequest)
 	e.raw(m.Population[:])
@@ -61,8 +61,8 @@ func (SessionKey) String() string { return "wire.SessionKey" }
 // GoString hides the key.
 func (SessionKey) GoString() string { return "wire.SessionKey" }
 
-// Pass is what the session's client shows in a round: the first 16 bytes of the
-// round's HMAC-SHA-256 under the key.
+// Pass returns what the session's client shows in a round: the first 16 bytes of the round's
+// HMAC-SHA-256 under the key.
 func (k SessionKey) Pass(announcement [32]byte) Pass {
 	d := Digest(LabelPass, announcement[:])
 	h := hmac.New(sha256.New, k[:])
@@ -71,13 +71,13 @@ func (k SessionKey) Pass(announcement [32]byte) Pass {
 	return Pass(h.Sum(sum[:0])[:len(Pass{})])
 }
 
-// Session is what the answer to a SessionRequest holds, sealed to its sender alone.
+// Session is the content of the answer to a SessionRequest, sealed to its sender alone.
 type Session struct {
-	Expires int64 // Unix seconds: no report and no ask is taken with it from then on
+	Expires int64 // Unix seconds; no report and no ask is accepted with it afterwards
 	Key     SessionKey
 }
 
-// Append encodes.
+// Append appends the encoding to dst.
 func (m Session) Append(dst []byte) []byte {
 	e := encode(dst, KindSession)
 	e.i64(m.Expires)
@@ -96,7 +96,7 @@ func DecodeSession(b []byte) (m Session, err error) {
 	return m, nil
 }
 
-// mac is HMAC-SHA-256 of all that the report says but the MAC itself.
+// mac returns the HMAC-SHA-256 of the report without the MAC itself.
 func (r *Report) mac(key *SessionKey) (sum [sha256.Size]byte) {
 	e := encoder{}
 	e.i64(r.Session)
@@ -107,14 +107,14 @@ func (r *Report) mac(key *SessionKey) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// Authenticate marks the report as that of the session's client.
+// Authenticate sets the report's MAC by the session's key.
 func (r *Report) Authenticate(s Session) {
 	r.Session = s.Expires
 	r.MAC = r.mac(&s.Key)
 }
 
-// Verify checks that whoever made the report has the key. Whether the session
-// lasts is for the caller to check.
+// Verify checks that the report was made with the key. The caller checks whether the session
+// has ended.
 func (r *Report) Verify(key SessionKey) error {
 	want := r.mac(&key)
 	if !hmac.Equal(want[:], r.MAC[:]) {
@@ -123,12 +123,12 @@ func (r *Report) Verify(key SessionKey) error {
 	return nil
 }
 
-// Ask is a client's question to the shuffler whether it is among a round's drawn
-// clients (Sampled), or in its block (Once). It is authenticated as a report is.
+// Ask is a client's question to the shuffler whether it is among a round's drawn clients
+// (Sampled), or in its block (Once). It is authenticated like a report.
 type Ask struct {
 	Announcement [32]byte
 	Client       ClientID
-	Session      int64 // its expiry
+	Session      int64 // the session's expiry
 	MAC          [sha256.Size]byte
 }
 
@@ -142,13 +142,13 @@ func (m *Ask) mac(key *SessionKey) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// Authenticate marks the ask as that of the session's client.
+// Authenticate sets the ask's MAC by the session's key.
 func (m *Ask) Authenticate(s Session) {
 	m.Session = s.Expires
 	m.MAC = m.mac(&s.Key)
 }
 
-// Verify checks that whoever made the ask has the key.
+// Verify checks that the ask was made with the key.
 func (m *Ask) Verify(key SessionKey) error {
 	want := m.mac(&key)
 	if !hmac.Equal(want[:], m.MAC[:]) {
@@ -157,7 +157,7 @@ func (m *Ask) Verify(key SessionKey) error {
 	return nil
 }
 
-// Append encodes.
+// Append appends the encoding to dst.
 func (m Ask) Append(dst []byte) []byte {
 	e := encode(dst, KindAsk)
 	e.raw(m.Announcement[:])

@@ -1,15 +1,15 @@
 package wire
 
-// Exclusion lists the reports of a vector sum's batch that are left out, by their
-// places in the batch: those that one of the aggregators could not open. Each
-// sums the same set, once. Signed under LabelExclusion by the coordinator.
+// Exclusion lists the reports of a vector sum's batch that are left out, by their places in
+// the batch, because one of the aggregators could not open them. Each aggregator sums the
+// same set, once. The coordinator signs it under LabelExclusion.
 type Exclusion struct {
 	Announcement [32]byte
-	Reports      int64   // in the batch
+	Reports      int64   // number of reports in the batch
 	Places       []int64 // from 0, ascending
 }
 
-// Append encodes.
+// Append appends the encoding to dst.
 func (m Exclusion) Append(dst []byte) []byte {
 	e := encode(dst, KindExclusion)
 	e.raw(m.Announcement[:])
@@ -52,14 +52,14 @@ func DecodeExclusion(b []byte) (m Exclusion, err error) {
 // Digest identifies the exclusion.
 func (m Exclusion) Digest() [32]byte { return Digest(LabelExclusion, m.Append(nil)) }
 
-// ShareIDs says which report's half an aggregator has at each place of a batch, so
-// that two halves that do not belong together are left out.
+// ShareIDs lists the report ids of the halves that an aggregator has, by their places in a
+// batch. Places where the two aggregators' ids differ are left out.
 type ShareIDs struct {
 	Announcement [32]byte
-	IDs          [][16]byte // zeros where the half cannot be summed
+	IDs          [][16]byte // zero if the half cannot be summed
 }
 
-// Append encodes.
+// Append appends the encoding to dst.
 func (m ShareIDs) Append(dst []byte) []byte {
 	e := encode(dst, KindShareIDs)
 	e.raw(m.Announcement[:])
@@ -90,11 +90,10 @@ func DecodeShareIDs(b []byte) (m ShareIDs, err error) {
 	return m, nil
 }
 
-// Partial is an aggregator's share of a round's sums; the fields are those of
-// vecsum.Partial.
+// Partial is an aggregator's share of a round's sums; its fields are those of vecsum.Partial.
 type Partial struct {
 	Announcement [32]byte
-	Exclusion    [32]byte // digest of what was left out
+	Exclusion    [32]byte // digest of the exclusion
 	Tag          [16]byte
 	Index        int64
 	Clients      int64
@@ -102,7 +101,7 @@ type Partial struct {
 	Sums         []uint64
 }
 
-// Append encodes.
+// Append appends the encoding to dst.
 func (m Partial) Append(dst []byte) []byte {
 	e := encode(dst, KindPartial)
 	e.raw(m.Announcement[:])

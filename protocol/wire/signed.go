@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Label separates what a signature or a digest is for.
+// Label separates signatures and digests by their purpose.
 type Label string
 
 // Labels of version 1.
@@ -29,7 +29,7 @@ const (
 	LabelExclusion    Label = "riffle/1 exclusion"
 )
 
-// ErrSignature is wrapped where a signature does not fit.
+// ErrSignature is wrapped if a signature is wrong.
 var ErrSignature = errors.New("wire: signature does not fit")
 
 // Digest is SHA-256 of the label, a zero byte and the parts, each after its
@@ -46,14 +46,14 @@ func Digest(l Label, parts ...[]byte) (d [32]byte) {
 	return d
 }
 
-// Sign returns message with its Ed25519 signature of 64 bytes before it. What is
-// signed is the message's Digest under the label.
+// Sign returns the message with an Ed25519 signature of 64 bytes before it. The signature is
+// over the message's Digest under the label.
 func Sign(key ed25519.PrivateKey, l Label, message []byte) []byte {
 	d := Digest(l, message)
 	return append(ed25519.Sign(key, d[:]), message...)
 }
 
-// Verify returns the message that key signed under the label.
+// Verify returns the message if key signed it under the label.
 func Verify(key ed25519.PublicKey, l Label, signed []byte) ([]byte, error) {
 	if len(key) != ed25519.PublicKeySize {
 		return nil, fmt.Errorf("wire: signing key of %d bytes, want %d", len(key), ed25519.PublicKeySize)

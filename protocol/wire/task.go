@@ -6,31 +6,31 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Task is what never changes while a task runs; its digest names it. Signed
-// under LabelTask by the coordinator.
+// Task is the part of a task that never changes while it runs; its digest names the task. The
+// coordinator signs it under LabelTask.
 type Task struct {
 	Population Population
 	Name       string // for people
 	Trust      dp.Trust
-	// Participation, Mechanism and MinReports are those of every round.
+	// Participation, Mechanism and MinReports hold for every round.
 	Participation dp.Participation
 	MinReports    int64
 	Rounds        int64 // the most rounds that the task may have
 	Delta         float64
 	Mechanism     Mechanism
-	// Config is what the model is made from: opaque here, the same bytes for all.
+	// Config describes the model. It is opaque here and the same for all.
 	Config []byte
 }
 
-// Mechanism describes a randomizer so that client and coordinator build the same.
+// Mechanism describes a randomizer, so that client and coordinator build the same one.
 type Mechanism struct {
 	Name     string
 	Dim      int64   // length of a gradient
-	Clip     float64 // radius of the ball; 0 where the mechanism has none
+	Clip     float64 // radius of the ball; 0 if the mechanism has none
 	ClipMode string  // "norm" or "coordinate"
-	Eps0     float64 // as asked of the randomizer; what it promises may be more
-	Bits     int64   // coordinates or bits of a report, where it has such a choice
-	Sum      Sum     // of a vector sum; Users 0 elsewhere
+	Eps0     float64 // requested ε₀; a report's actual ε₀ may be larger
+	Bits     int64   // coordinates or bits of a report, if the mechanism has that choice
+	Sum      Sum     // a vector sum; Users is 0 for other mechanisms
 }
 
 // Sum describes a vector sum; the fields are those of vecsum.Params.
@@ -43,7 +43,7 @@ type Sum struct {
 	NoiseP          float64
 	NoiseVariance   float64
 	Split           bool
-	Sigma           float64 // what a client's noise is worth, in clip norms
+	Sigma           float64 // the σ that a client's noise is worth, in clip norms
 }
 
 func (e *encoder) mechanism(m Mechanism) {
@@ -75,7 +75,7 @@ func (d *decoder) mechanism() (m Mechanism) {
 	return m
 }
 
-// Append encodes.
+// Append appends the encoding to dst.
 func (m Task) Append(dst []byte) []byte {
 	e := encode(dst, KindTask)
 	e.raw(m.Population[:])
@@ -108,11 +108,11 @@ func DecodeTask(b []byte) (m Task, err error) {
 	return m, nil
 }
 
-// LastRound is the highest round that may be announced. Of them at most Rounds are
-// charged: a void round is announced again under the next number, as often as there
-// are rounds and ten times more. Participation once has no such rounds: a block whose
-// turn was void has had it. Nor has trust local: reports that were sent have been
-// seen, however few they were.
+// LastRound returns the highest round number that may be announced. At most Rounds of these
+// rounds are charged: a void round is announced again under the next number, at most Rounds +
+// 10 times in total. Participation Once has no such repetitions: a block whose round was void
+// has had its turn. Nor has trust local: reports that were sent have been seen, however few
+// they were.
 func (m Task) LastRound() int64 {
 	if m.Participation == dp.Once || m.Trust.Alone() || m.Rounds > (math.MaxInt64-voidRounds)/2 {
 		return m.Rounds

@@ -1,11 +1,10 @@
-// Package aggregator is the second aggregator of vector sums, run by the operator
-// of the shuffler. It opens the shares that are sealed to it, sums them, and gives
-// the sum away once: for one set of reports of a round, none smaller than the
-// round's minimum. The coordinator has the other shares; who has only one kind
-// sees uniform numbers.
+// Package aggregator is the program's second aggregator of vector sums, run by the operator
+// of the shuffler. It opens the shares that are sealed to it, sums them, and releases the sum
+// once: for one set of reports of a round, never fewer than the round's minimum. The
+// coordinator has the other shares; either kind of share alone is uniform numbers.
 //
-// It answers signed requests only, and writes down what it answers before it does:
-// after a crash it gives the same answers, and refuses the same others.
+// It answers signed requests only, and stores each answer before it sends it. After a crash
+// it gives the same answers and refuses the same requests.
 package aggregator
 
 import (
@@ -35,47 +34,47 @@ import (
 type Store interface {
 	Get(ctx context.Context, key string) (store.Entry, error)
 	Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
-	// PutObject stores data under a name, which is never given other data.
+	// PutObject stores data under a name, which never gets other data.
 	PutObject(ctx context.Context, name string, data []byte) error
 	GetObject(ctx context.Context, name string) ([]byte, error)
 }
 
-// Config is an aggregator. Required are Coordinator, Keyring, Shuffler and Store.
+// Config configures an aggregator. Coordinator, Keyring, Shuffler and Store are required.
 type Config struct {
-	Coordinator ed25519.PublicKey // signs tasks, announcements and exclusions
-	Keyring     *envelope.Keyring // that shares are sealed to
+	Coordinator ed25519.PublicKey // key that signs tasks, announcements and exclusions
+	Keyring     *envelope.Keyring // the keys that shares are sealed to
 	Shuffler    batch.Source
 	Store       Store
-	// MinReports is the fewest reports that this aggregator sums, whatever a task
-	// says. Default 2.
+	// MinReports is the fewest reports that this aggregator sums, whatever a task says.
+	// Default 2.
 	MinReports int64
-	// Workers open shares. Default: one per CPU.
+	// Workers is the number of goroutines that open shares. Default: one per CPU.
 	Workers int
-	// Log takes what happens, without anything of clients. Default: nowhere.
+	// Log gets what happens, without anything about clients. Default: nowhere.
 	Log *slog.Logger
 }
 
 // Service is an aggregator. Its methods may be called by several goroutines.
 type Service struct {
 	config Config
-	// Work goes on when who asked for it has gone: it is asked for again, and then
-	// finds what was done. It ends with the service.
+	// Work continues when the caller has gone: the caller asks again and then finds the
+	// result. It ends with the service.
 	work context.Context
 	stop context.CancelFunc
 
 	mu     sync.Mutex
-	rounds map[[32]byte]*round // those that are being worked on or were last
+	rounds map[[32]byte]*round // the rounds in work, and the last ones
 	order  [][32]byte
 	counts Counts
 }
 
-// Counts are what an aggregator has done since it started.
+// Counts are the totals of an aggregator since it started.
 type Counts struct {
 	Prepared int64                 // rounds whose shares were opened
-	Summed   int64                 // partial sums that were given away
-	Reports  int64                 // in them
-	Refused  map[wire.Reason]int64 // requests, and shares that could not be summed as out-of-range
-	Seconds  float64               // spent on opening and summing
+	Summed   int64                 // partial sums that were released
+	Reports  int64                 // reports in them
+	Refused  map[wire.Reason]int64 // refused requests; shares that could not be summed count as out-of-range
+	Seconds  float64               // time spent on opening and summing
 }
 
 // Snapshot returns the counts.
@@ -115,32 +114,32 @@ func New(c Config) (*Service, error) {
 	return s, nil
 }
 
-// Close ends all work under way; what is asked after it fails.
+// Close ends all work under way; later requests fail.
 func (s *Service) Close() { s.stop() }
 
-// no is an answer that says no.
+// no returns an error that refuses a request.
 func no(reason wire.Reason, format string, args ...any) error {
 	return &endpoint.Refusal{Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }
 
-// round is one round's work.
+// round is the state of one round's work.
 type round struct {
-	mu     sync.Mutex // one request at a time
+	mu     sync.Mutex // serves one request at a time
 	job    *job
-	opened *vecsum.Aggregator // of all shares but those of exclusion; nil: open again
+	opened *vecsum.Aggregator // sum of all shares except those of exclusion; nil: they have to be opened again
 }
 
-// job is a round as its signed messages say.
+// job is a round, as described by its signed messages.
 type job struct {
 	task         wire.Task
 	announcement wire.Announcement
 	closed       wire.RoundClosed
-	digest       [32]byte // of the announcement
+	digest       [32]byte // digest of the announcement
 	sum          *mechanism.VectorSum
 	minReports   int64
 }
 
-// live is how many rounds are held in memory.
+// live is the number of rounds that are held in memory.
 const live = 4
 
 func (s *Service) round(announcement [32]byte) *round {
@@ -159,7 +158,7 @@ func (s *Service) round(announcement [32]byte) *round {
 	return r
 }
 
-// split takes a part with its length off b.
+// split takes a length and a part of that length off b.
 func split(b []byte) (part, rest []byte, err error) {
 	if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
 		return nil, nil, no(wire.Malformed, "a part is shorter than its length")
@@ -168,7 +167,7 @@ func split(b []byte) (part, rest []byte, err error) {
 	return b[4 : 4+n], b[4+n:], nil
 }
 
-// parse checks the three signed messages of a round and that they belong together.
+// parse checks a round's three signed messages and that they belong together.
 func (s *Service) parse(body []byte) (*job, error) {
 	signedTask, rest, err := split(body)
 	if err != nil {
@@ -202,7 +201,7 @@ func (s *Service) parse(body []byte) (*job, error) {
 	return j, s.check(j)
 }
 
-// check holds a round against its task and this aggregator's rules.
+// check compares a round with its task and this aggregator's rules.
 func (s *Service) check(j *job) error {
 	t, a, c := &j.task, &j.announcement, &j.closed
 	m, err := mechanism.New(t.Mechanism)
@@ -235,9 +234,9 @@ func (s *Service) check(j *job) error {
 	return nil
 }
 
-// Prepare opens a closed round's shares and returns its exclusion: those that it
-// cannot sum. body is length and signed task, length and signed announcement, and
-// the signed word on the round.
+// Prepare opens a closed round's shares and returns its exclusion: the shares that it cannot
+// sum. body holds length and signed task, length and signed announcement, and the signed word
+// on the round.
 func (s *Service) Prepare(body []byte) (wire.Exclusion, error) {
 	ctx := s.work
 	j, err := s.parse(body)
@@ -265,7 +264,7 @@ func (s *Service) Prepare(body []byte) (wire.Exclusion, error) {
 	if !errors.Is(err, store.ErrNotFound) {
 		return wire.Exclusion{}, err
 	}
-	// The word must be the shuffler's own, not just one that it signed.
+	// The word must be the shuffler's current one, not just one that it signed.
 	word, err := s.config.Shuffler.Closed(ctx, &j.announcement, 0)
 	if err != nil {
 		return wire.Exclusion{}, fmt.Errorf("aggregator: %w", err)
@@ -302,8 +301,8 @@ func (s *Service) count(f func(*Counts)) {
 	f(&s.counts)
 }
 
-// open sums the shares but those at the places out, ascending, and returns the
-// report ids by place and the places of those that cannot be summed.
+// open sums all shares except those at the places out, ascending. It returns the report ids
+// by place and the places of the shares that cannot be summed.
 func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggregator, [][16]byte, []int64, error) {
 	begin := time.Now()
 	defer func() { s.count(func(c *Counts) { c.Seconds += time.Since(begin).Seconds() }) }()
@@ -316,7 +315,7 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 		return nil, nil, nil, err
 	}
 	reader := batch.Reader{Source: s.config.Shuffler, Announcement: j.digest, Reports: j.closed.Reports,
-		// The word counts the coordinator's chunks; shares are of another size.
+		// The signed word counts the coordinator's chunks; shares have another size.
 		Digest: j.closed.Shares, Size: j.announcement.ShareBytes, Workers: s.config.Workers}
 	open := func(_ int, c wire.Chunk) ([][]byte, error) {
 		opened := make([][]byte, c.Len())
@@ -341,7 +340,7 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 			if content == nil || sum.Add(content) != nil {
 				failed = append(failed, at)
 			} else if ids[at], err = shares.ReportID(content, 1); err != nil {
-				return err // it was just summed
+				return err // another request has just summed it
 			}
 		}
 		return nil
@@ -352,7 +351,7 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 	return sum, ids, failed, nil
 }
 
-// addIDs writes down the report ids of a round that an earlier version prepared.
+// addIDs stores the report ids of a round that an earlier version prepared.
 func (s *Service) addIDs(ctx context.Context, j *job, rec record, revision uint64, own wire.Exclusion) error {
 	_, ids, failed, err := s.open(ctx, j, nil)
 	if err != nil {
@@ -364,8 +363,9 @@ func (s *Service) addIDs(ctx context.Context, j *job, rec record, revision uint6
 	return s.keepIDs(ctx, j.digest, rec, revision, &wire.ShareIDs{Announcement: j.digest, IDs: ids})
 }
 
-// IDs returns whose halves this aggregator has of a prepared round. The coordinator
-// has the same from its own halves, and leaves out those that differ.
+// IDs returns the report ids of the halves that this aggregator has of a prepared round. The
+// coordinator compares them with those of its own halves, and leaves out the places that
+// differ.
 func (s *Service) IDs(announcement [32]byte) (wire.ShareIDs, error) {
 	rec, _, err := s.load(s.work, announcement)
 	if errors.Is(err, store.ErrNotFound) {
@@ -380,8 +380,8 @@ func (s *Service) IDs(announcement [32]byte) (wire.ShareIDs, error) {
 	return s.ids(s.work, rec)
 }
 
-// Sum gives the partial sum of a prepared round without the reports of a signed
-// exclusion: of one exclusion, as often as it is asked.
+// Sum returns the partial sum of a prepared round without the reports of a signed exclusion.
+// It does so for one exclusion only, as often as it is asked.
 func (s *Service) Sum(announcement [32]byte, signed []byte) (wire.Partial, error) {
 	ctx := s.work
 	message, err := wire.Verify(s.config.Coordinator, wire.LabelExclusion, signed)
@@ -425,7 +425,7 @@ func (s *Service) Sum(announcement [32]byte, signed []byte) (wire.Partial, error
 		return wire.Partial{}, no(wire.Excluded, "%d reports would be left, the fewest that are summed are %d", left, max(rec.MinReports, s.config.MinReports))
 	}
 	if r.job == nil {
-		// Since the start nobody has asked to prepare it, which brings the messages.
+		// Since the start nobody has asked to prepare the round, which brings its messages.
 		return wire.Partial{}, no(wire.Unavailable, "the round has to be prepared again after a restart")
 	}
 	if rec.Summed == (hash{}) {
@@ -444,7 +444,7 @@ func (s *Service) Sum(announcement [32]byte, signed []byte) (wire.Partial, error
 			return wire.Partial{}, fmt.Errorf("aggregator: the batch opens otherwise the second time")
 		}
 	}
-	r.opened = nil // it closes once
+	r.opened = nil // it can be closed only once
 	p, err := sum.Close()
 	if err != nil {
 		return wire.Partial{}, no(wire.Excluded, "%v", err)
@@ -459,7 +459,7 @@ func (s *Service) Sum(announcement [32]byte, signed []byte) (wire.Partial, error
 	return out, nil
 }
 
-// contains says whether all of some are in all; both ascend.
+// contains says whether all elements of some are in all; both ascend.
 func contains(all, some []int64) bool {
 	i := 0
 	for _, v := range some {

@@ -10,16 +10,16 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// Limits of what the coordinator sends: a task, an announcement and a word on a
-// round; the places of excluded reports.
+// Limits on what the coordinator sends: a task, an announcement and a word on a round; the
+// places of excluded reports.
 const (
 	maxRound     = 4 << 20
 	maxExclusion = 16 << 20
 )
 
-// PeerHandler answers the coordinator's requests of SPEC.md. Whoever else reaches
-// it can do nothing: all requests are signed, but that for report ids, which are
-// random and say nothing to who has no halves.
+// PeerHandler answers the coordinator's requests of SPEC.md. A stranger who reaches it can do
+// nothing. All requests are signed, except the one for report ids, which are random and mean
+// nothing without the halves.
 func (s *Service) PeerHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/rounds", func(w http.ResponseWriter, q *http.Request) {
@@ -51,8 +51,8 @@ func (s *Service) PeerHandler() http.Handler {
 	return mux
 }
 
-// named reads the announcement's digest in a path; false if it is none, which was
-// answered.
+// named reads the announcement's digest in a path. If there is none it answers the request
+// and returns false.
 func (s *Service) named(w http.ResponseWriter, q *http.Request) (announcement [32]byte, ok bool) {
 	b, err := hex.DecodeString(q.PathValue("announcement"))
 	if err != nil || len(b) != len(announcement) {
@@ -72,7 +72,7 @@ func (s *Service) answer(w http.ResponseWriter, message func([]byte) []byte, err
 	if !errors.As(err, &r) {
 		s.config.Log.Warn("a request failed", "error", err)
 		r = &endpoint.Refusal{Reason: wire.Unavailable, Detail: "try again"}
-	} else if r.Code != 0 { // the shuffler's, to us
+	} else if r.Code != 0 { // the shuffler's refusal of our own request
 		s.config.Log.Warn("the shuffler refuses", "reason", string(r.Reason), "detail", r.Detail)
 		r = &endpoint.Refusal{Reason: wire.Unavailable, Detail: "the shuffler cannot be read now"}
 		if batch.IsRefused(err) != nil {

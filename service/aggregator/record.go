@@ -12,13 +12,13 @@ import (
 	"github.com/riffle-dp/riffle/service/document"
 )
 
-// recordFormat is the version of what is stored; a newer one is refused.
+// recordFormat is the version of the stored records; newer ones are refused.
 const recordFormat = 1
 
 type hash = document.Hash
 
-// record is sum.<announcement>. What may be long lies beside it as objects, which
-// are named by their digests.
+// record is the value of the key sum.<announcement>. Long data lie beside it as objects,
+// named by their digests.
 type record struct {
 	Format     int   `json:"format"`
 	Round      int64 `json:"round"`
@@ -28,7 +28,7 @@ type record struct {
 	// IDs is the SHA-256 of the report ids by place; zero in records of versions that
 	// did not compare them.
 	IDs hash `json:"ids,omitzero"`
-	// Summed is the digest of the one exclusion that is summed; zero until then.
+	// Summed is the digest of the one exclusion that may be summed; zero until then.
 	Summed hash `json:"summed"`
 	// Partial is the SHA-256 of the partial sum; zero until there is one.
 	Partial hash `json:"partial"`
@@ -64,7 +64,7 @@ func (s *Service) put(ctx context.Context, announcement [32]byte, r record, revi
 
 func objectName(kind string, d hash) string { return kind + "/" + hex.EncodeToString(d[:]) }
 
-// create writes the exclusion and the report ids down that are to be answered.
+// create stores the exclusion and the report ids before they are answered.
 func (s *Service) create(ctx context.Context, j *job, e *wire.Exclusion, ids *wire.ShareIDs) error {
 	b := e.Append(nil)
 	own := hash(sha256.Sum256(b))
@@ -75,7 +75,7 @@ func (s *Service) create(ctx context.Context, j *job, e *wire.Exclusion, ids *wi
 		Closed: wire.Digest(wire.LabelClosed, j.closed.Append(nil)), Own: own}, 0, ids)
 }
 
-// keepIDs writes report ids down, and then the record that names them.
+// keepIDs stores report ids, and then the record that names them.
 func (s *Service) keepIDs(ctx context.Context, announcement [32]byte, r record, revision uint64, ids *wire.ShareIDs) error {
 	b := ids.Append(nil)
 	r.IDs = sha256.Sum256(b)
@@ -105,7 +105,7 @@ func (s *Service) object(ctx context.Context, kind string, d hash) ([]byte, erro
 	return b, nil
 }
 
-// exclusion returns the one that was answered.
+// exclusion returns the exclusion that was answered.
 func (s *Service) exclusion(ctx context.Context, r record) (wire.Exclusion, error) {
 	b, err := s.object(ctx, "exclusion", r.Own)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Service) exclusion(ctx context.Context, r record) (wire.Exclusion, erro
 	return wire.DecodeExclusion(b)
 }
 
-// keep writes the partial sum down that is to be answered.
+// keep stores the partial sum before it is answered.
 func (s *Service) keep(ctx context.Context, announcement [32]byte, r record, revision uint64, p *wire.Partial) error {
 	b := p.Append(nil)
 	r.Partial = sha256.Sum256(b)

@@ -35,7 +35,7 @@ import (
 
 // Config is a coordinator. Required are Key, Keyring, Shuffler, Store and Journal.
 type Config struct {
-	Key        ed25519.PrivateKey // signs tasks, announcements and exclusions
+	Key        ed25519.PrivateKey // key that signs tasks, announcements and exclusions
 	Keyring    *envelope.Keyring  // that reports are sealed to
 	Shuffler   batch.Source
 	Aggregator *Aggregator // required for tasks with a vector sum
@@ -60,7 +60,7 @@ type Config struct {
 	// PauseAfter is how many charged rounds in a row may give no step before their task
 	// pauses; 0: it never does.
 	PauseAfter int64
-	// Log takes what happens, without anything of clients. Default: nowhere.
+	// Log gets what happens, without anything about clients. Default: nowhere.
 	Log *slog.Logger
 }
 

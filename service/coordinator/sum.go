@@ -245,7 +245,7 @@ func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 			if content == nil || sum.Add(content) != nil {
 				failed = append(failed, at)
 			} else if ids[at], err = shares.ReportID(content, 0); err != nil {
-				return err // it was just summed
+				return err // another request has just summed it
 			}
 		}
 		return nil

@@ -22,7 +22,7 @@ const pieceHeader = 16 + 4 + 4
 // vault seals and opens the blobs of one round.
 type vault struct {
 	sealer *store.Sealer
-	digest [32]byte // of the announcement
+	digest [32]byte // digest of the announcement
 }
 
 func newVault(key []byte, digest [32]byte) (*vault, error) {

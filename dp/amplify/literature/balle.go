@@ -112,7 +112,7 @@ func (b *Blanketed) delta(eps, log float64) float64 {
 	if d < 1 {
 		return d
 	}
-	return 1 // also for NaN
+	return 1 // NaN too
 }
 
 // exactReports bounds the work of ExactDelta.

@@ -191,7 +191,7 @@ func (c Strong) DeltaAt(eps float64) float64 {
 	if best = math.Min(best, v); best < 1 {
 		return best
 	}
-	return 1 // also for NaN
+	return 1 // NaN too
 }
 
 // coarseThenGolden looks for a small value of f on [lo, hi]: steps + 1 points,

@@ -95,7 +95,7 @@ func TernaryRenyi(gamma float64, order int, logs func(alpha int) float64) (float
 	for a := 2; a <= order; a++ {
 		l := logChoose(float64(order), float64(a)) + float64(a)*math.Log(gamma) + logs(a)
 		if !(l < math.Inf(1)) {
-			return math.Inf(1), nil // also for NaN
+			return math.Inf(1), nil // NaN too
 		}
 		sum.add(l)
 	}
