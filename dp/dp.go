@@ -54,6 +54,9 @@ const (
 	Approximation Status = "approximate"
 )
 
+// NoMethod stands for a bound's method, or its kind, where nothing is bounded.
+const NoMethod = "none"
+
 // Bound is one method's answer to a question about an Event.
 type Bound struct {
 	Method string // method id, such as "blanket-pld"

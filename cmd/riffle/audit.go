@@ -91,7 +91,7 @@ type auditDocument struct {
 func (a *auditFlags) mechanism(cmd *cobra.Command) (randomizer.Randomizer, error) {
 	name, symbols, ok := strings.Cut(a.randomizer, ":")
 	switch {
-	case name == "gaussian" || name == "none":
+	case name == "gaussian" || name == randomizer.PlainName:
 		return nil, usage("--randomizer %s claims no eps0 with delta = 0, so there is nothing to refute", name)
 	case ok && name != "krr":
 		return nil, usage("--randomizer %s: only krr takes a number of symbols", a.randomizer)

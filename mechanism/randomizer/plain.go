@@ -37,8 +37,11 @@ func NewPlain(c PlainConfig) (*Plain, error) {
 	return &Plain{config: c, unit: c.Radius / (1 << plainBits)}, nil
 }
 
-// Name returns "none".
-func (m *Plain) Name() string { return "none" }
+// PlainName is Plain's name, which New does not know.
+const PlainName = "none"
+
+// Name returns PlainName.
+func (m *Plain) Name() string { return PlainName }
 
 // Dim returns the length of the input vector.
 func (m *Plain) Dim() int { return m.config.Dim }

@@ -48,7 +48,7 @@ type matrixRow struct {
 
 type cell struct {
 	Count string `json:"count"`
-	Shade string `json:"shade"`
+	Shade string `json:"shade"` // classes of page.css; "": the cell is empty
 	Label string `json:"label"`
 }
 
@@ -61,7 +61,7 @@ type mistake struct {
 }
 
 // With more than maxClasses classes a matrix is a wall of digits. shades is the number of
-// steps of a cell's colour above none (see style.css).
+// steps of a cell's colour above none (see page.css).
 const (
 	maxClasses  = 26
 	maxMistakes = 8
@@ -111,7 +111,6 @@ func newRow(classes []string, i int, row []int64, recall string, worst float64) 
 		c := cell{Count: strconv.FormatInt(n, 10), Label: fmt.Sprintf("true %s, predicted %s: %s (%s)", classes[i], classes[j], count(n), percent(share, 1))}
 		switch {
 		case n == 0:
-			c.Shade = "none"
 		case i == j:
 			c.Shade = fmt.Sprintf("right k%d", int(math.Round(shades*share)))
 		default:

@@ -55,11 +55,11 @@ type Run struct {
 
 // Privacy is what the run promises and what the promise rests on.
 type Privacy struct {
-	// Trust is one that events have, or dp.None: reports are exact gradients. Required.
+	// Trust is one that events have, or one without noise: reports are exact gradients. Required.
 	Trust dp.Trust
-	// Participation is required unless Trust is dp.None.
+	// Participation is required where Trust protects.
 	Participation dp.Participation
-	// Adjacency is required unless Trust is dp.None.
+	// Adjacency is required where Trust protects.
 	Adjacency dp.Adjacency
 	// Population is n, the number of clients. Required, at least 1.
 	Population int64
@@ -79,7 +79,7 @@ type Privacy struct {
 	// PublicExamples is the number of examples declared public, which nothing protects.
 	PublicExamples int64
 	// Randomizer is its name and Eps0 what one report promises, in nats.
-	// Required unless Trust is dp.None.
+	// Required where Trust protects.
 	Randomizer string
 	Eps0       float64
 	// Sigma replaces Eps0 where only sums are seen: the standard deviation that one client's

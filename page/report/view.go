@@ -111,7 +111,7 @@ func tiles(r Run) []tile {
 		return []tile{accuracy,
 			{"epsilon", "ε, privacy loss", "∞", "nothing is promised"},
 			{"delta", "δ", "—", "means nothing without an ε"},
-			{"bound", "Bound", "none", ""}}
+			{"bound", "Bound", dp.NoMethod, ""}}
 	}
 	adjacency := "replace one client"
 	if p.Adjacency == dp.AddRemoveOne {

@@ -174,7 +174,7 @@ feed:
 	for i, b := range s.bounds {
 		kind, source := first[i].Kind, first[i].Source
 		if source == "" {
-			kind = dp.Kind("none")
+			kind = dp.NoMethod
 		}
 		out.Series = append(out.Series, Series{Name: b.method, Label: b.label, Source: source, Kind: string(kind),
 			X: xs, Y: rows[i], Style: styleOf(b.method), Hidden: b.hidden})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/picture"
 )
 
@@ -54,7 +55,7 @@ func (r rate) covers(setting string) bool {
 		r.smooth == "yes" && !smooth, r.smooth == "no" && smooth:
 		return false
 	case r.trust == "":
-		return trust == "vector-sum" || trust == "distributed"
+		return dp.Trust(trust).SumsOnly()
 	}
 	return trust == r.trust
 }

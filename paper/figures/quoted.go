@@ -170,7 +170,7 @@ func checkInClaims() []Claim {
 			Why:     "6.8 at T = 1e6 and 2.5 at 1e5: riffle's strong composition takes the best split of the exact Gaussian curve.",
 			compute: ratio(distributed(1e7), "gauss-strong", "sci-thm4-eq10")},
 		{ID: "sci-.67", Where: "§5.2", Stated: .67, Tolerance: .01, Quote: "we obtain the final ε as 0.67 with our approach (0.80 with the baseline)",
-			Methods: "none", Ours: "proved ε of shuffled Gaussian reports that are (8, 1e-8)-LDP, at δ = 1e-5",
+			Methods: dp.NoMethod, Ours: "proved ε of shuffled Gaussian reports that are (8, 1e-8)-LDP, at δ = 1e-5",
 			Why: "riffle does not offer the paper's formula: (ε, δ)-DP with δ > 0 implies no Rényi divergence (its Lemma 3). The text gives neither δ nor δ₀; at these, sampling alone proves less than .67. For a report that is 8-LDP and no more is known, riffle proves 1.31.",
 			compute: func(ctx context.Context, d *desk) (float64, float64, error) {
 				q, err := e4(1e-5)

@@ -155,7 +155,7 @@ func (Unprotected) Charge(context.Context, Charge) error { return nil }
 
 // Spent returns ε = +Inf.
 func (Unprotected) Spent() (dp.Bound, error) {
-	return dp.Bound{Method: "none", Kind: dp.Upper, Status: dp.Proved,
+	return dp.Bound{Method: dp.NoMethod, Kind: dp.Upper, Status: dp.Proved,
 		Guarantee: dp.Guarantee{Eps: math.Inf(1), Adjacency: dp.ReplaceOne}}, nil
 }
 

@@ -35,7 +35,7 @@ type Config struct {
 	Loss         string  // of model linear; "": by the data
 	Lambda       float64 // ridge of model linear
 
-	Trust         dp.Trust // any but dp.Central
+	Trust         dp.Trust // any but a curator's
 	Participation string   // "all", "sampled", "check-in" or "once"; "": chosen
 	K             int64    // clients a round; required if sampled, least size of a block if once
 	Gamma         float64  // each client's chance to take part; required if check-in

@@ -19,6 +19,9 @@ func Errorf(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
 }
 
+// NoAddress says that something is not served.
+const NoAddress = "none"
+
 // Process is what all servers have. Paths are relative to the configuration's
 // directory.
 type Process struct {
@@ -31,7 +34,7 @@ type Process struct {
 	// Required, but the coordinator has none.
 	PeersListen string `yaml:"peers-listen"`
 	// Admin is the address of /healthz, /readyz and /metrics, plain HTTP. Default:
-	// a loopback address of the role. "none": no such address.
+	// a loopback address of the role. none: no such address.
 	Admin string `yaml:"admin"`
 	// Operator is the socket that `riffle task` and `riffle ledger` reach the
 	// process by. Who can open it operates the role. Default: the role and .sock,
@@ -154,7 +157,7 @@ type Coordinator struct {
 	// Dashboard is the address of the page that shows tasks, rounds, budget and
 	// ledger, for looking only. On loopback it is plain HTTP for anyone on this
 	// machine; elsewhere it is HTTPS with Certificate and needs a token. Default:
-	// a loopback address. "none": no such page.
+	// a loopback address. none: no such page.
 	Dashboard string `yaml:"dashboard"`
 	// DashboardToken is a file that holds the token, of mode 0600 and at least 16
 	// characters. Required if Dashboard is not loopback.

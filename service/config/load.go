@@ -103,7 +103,7 @@ func (p *Process) resolve(config, role, admin string) error {
 		return Errorf("%s: certificate and certificate-key are required", config)
 	}
 	for _, a := range []string{p.Listen, p.PeersListen, p.Admin} {
-		if _, _, err := net.SplitHostPort(a); a != "" && a != "none" && err != nil {
+		if _, _, err := net.SplitHostPort(a); a != "" && a != NoAddress && err != nil {
 			return Errorf("%s: %q is no address: %w", config, a, err)
 		}
 	}
@@ -294,9 +294,9 @@ func LoadCoordinator(path string) (c Coordinator, err error) {
 	case c.Colluders < 0 || c.Workers < 0 || c.PauseAfter < 0:
 		return c, Errorf("%s: colluders, workers and pause-after must not be negative", path)
 	}
-	if _, _, err := net.SplitHostPort(c.Dashboard); c.Dashboard != "none" && err != nil {
+	if _, _, err := net.SplitHostPort(c.Dashboard); c.Dashboard != NoAddress && err != nil {
 		return c, Errorf("%s: dashboard: %q is no address: %w", path, c.Dashboard, err)
-	} else if c.Dashboard != "none" && c.DashboardToken == "" && !loopback.Address(c.Dashboard) {
+	} else if c.Dashboard != NoAddress && c.DashboardToken == "" && !loopback.Address(c.Dashboard) {
 		return c, Errorf("%s: dashboard: %s can be reached by others, so dashboard-token is required", path, c.Dashboard)
 	}
 	if c.Aggregator != nil {

@@ -147,7 +147,7 @@ func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error
 				return nil
 			}
 			out := evaluation{Loss: e.Loss}
-			if r.config.Dashboard != "none" {
+			if r.config.Dashboard != config.NoAddress {
 				if x, err := Examine(t.Data, e, t.Predict(params)); err == nil {
 					out.examined = x
 				}
@@ -311,7 +311,7 @@ func (r *running) populationMetrics() []endpoint.Metric {
 	}
 	return []endpoint.Metric{
 		gauge("riffle_population_epsilon", "Bound on what all tasks were charged, at the population's delta.", spent.Eps,
-			endpoint.Label{Name: "method", Value: cmp.Or(spent.Method, "none")}),
+			endpoint.Label{Name: "method", Value: cmp.Or(spent.Method, dp.NoMethod)}),
 		gauge("riffle_population_budget", "The epsilon that it may come to.", r.config.Budget.Epsilon),
 	}
 }

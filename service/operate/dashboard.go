@@ -25,7 +25,7 @@ import (
 // loopback, HTTPS with the coordinator's certificate elsewhere.
 func (r *running) serveDashboard(s *server) error {
 	c := r.config
-	if c.Dashboard == "none" {
+	if c.Dashboard == config.NoAddress {
 		return nil
 	}
 	token, err := c.LoadToken()

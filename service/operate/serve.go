@@ -171,7 +171,7 @@ func (s *server) run(ctx context.Context, api operatorAPI, service func(context.
 		s.front = append(s.front, s.peers.watch)
 		s.metrics = append(s.metrics, s.peers.metrics)
 	}
-	if s.process.Admin != "none" {
+	if s.process.Admin != config.NoAddress {
 		a, err := endpoint.NewAdmin(endpoint.AdminConfig{Address: s.process.Admin, Ready: s.ready, Log: s.options.Log,
 			Metrics: func() (all []endpoint.Metric) {
 				for _, f := range s.metrics {

@@ -545,7 +545,7 @@
       var body = make("tbody");
       (m.rows || []).forEach(function (r) {
         var tr = make("tr", {}, make("th", { scope: "row", text: r.class }));
-        r.cells.forEach(function (c) { tr.append(make("td", { class: c.shade, title: c.label, text: c.count })); });
+        r.cells.forEach(function (c) { tr.append(make("td", { class: c.shade || "none", title: c.label, text: c.count })); });
         tr.append(make("td", { class: "recall", text: r.recall }));
         body.append(tr);
       });
