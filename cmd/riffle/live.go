@@ -142,14 +142,15 @@ func pageURL(at net.Addr, asked, token string) string {
 
 // describe fills in what does not change, and what earlier processes did.
 func (l *live) describe(r *train.Run, planned dp.Bound) {
-	c, base := r.Config, r.Baseline()
+	c, base, unknown := r.Config, r.Baseline(), dp.Number(math.NaN())
 	l.privacy = privacyOf(r)
 	l.stages = [2]dashboard.Stage{{Name: "training", Unit: "reports"}, {Name: "evaluating", Unit: "examples"}}
 	t := &l.task
 	*t = dashboard.Task{ID: liveTask, Name: title(c, r.Plan != nil), State: dashboard.Running, Phase: "training", Round: r.Resumed, Rounds: c.Rounds,
-		Expected: c.ExpectedReports(), Planned: planned.Eps, Budget: c.Epsilon, Delta: c.Delta, Method: planned.Method, Source: planned.Source,
-		Eps: math.NaN(), Accuracy: math.NaN(), Loss: math.NaN(), Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil, Evaluated: dashboard.Grouped(int64(r.Data.Eval.Len())) + " " + r.Data.EvalName + " examples", Baseline: train.ShortBaseline(base),
+		Expected: dp.Number(c.ExpectedReports()), Planned: dp.Number(planned.Eps), Budget: dp.Number(c.Epsilon), Delta: dp.Number(c.Delta), Method: planned.Method, Source: planned.Source,
+		Eps: unknown, Accuracy: unknown, Loss: unknown, Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil,
 		Counts: dashboard.Counts{Reports: r.Reports(), Rejected: map[string]int64{}}}
+	operate.Compare(t, r.Data, base)
 	add := func(name, format string, args ...any) {
 		t.Facts = append(t.Facts, dashboard.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
 	}
@@ -162,7 +163,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	add("Model", "%s, %s parameters", c.Model, dashboard.Grouped(int64(r.Model.Params())))
 	add("Simulated", "every role in one process, noise from seed %d", c.Seed)
 	if !c.Trust.Protects() {
-		t.Eps, t.Method = math.Inf(1), ""
+		t.Eps, t.Method = dp.Number(math.Inf(1)), ""
 	}
 	for _, e := range r.Charged() {
 		l.ledger.Charge(t.Name, e.Round, operate.DescribeEvent(e.Event))
@@ -203,7 +204,7 @@ func (l *live) examine(r *train.Run, e *model.Evaluation, round int64) {
 func (l *live) current() dashboard.Task {
 	t := l.task
 	t.Opened = l.opened.Load()
-	t.Seconds = l.before + time.Since(l.begun).Seconds()
+	t.Seconds = dashboard.Rounded(l.before + time.Since(l.begun).Seconds())
 	t.Rejected = maps.Clone(t.Rejected)
 	for _, s := range l.stages {
 		if s.Seconds > 0 {
@@ -212,7 +213,7 @@ func (l *live) current() dashboard.Task {
 	}
 	t.Privacy = l.privacy
 	p := &t.Privacy
-	p.Rounds, p.Running, p.Epsilon = t.EpsAt, t.State == dashboard.Running, t.Eps
+	p.Rounds, p.Running, p.Epsilon = t.EpsAt, t.State == dashboard.Running, float64(t.Eps)
 	if t.State != dashboard.Running {
 		p.PlannedRounds = t.Rounds
 	}
@@ -293,10 +294,10 @@ func (l *live) round(r *train.Run, result simulate.Result) {
 // measure shows an evaluation.
 func (l *live) measure(r *train.Run, m train.Metrics) {
 	t := &l.task
-	t.Warning = train.NotBeaten(r.Baseline(), float64(m.Accuracy), m.Loss, r.Data.ClassNames(), r.Data.EvalName)
-	t.Eps, t.EpsAt, t.Accuracy, t.Loss = float64(m.Epsilon), m.Round, float64(m.Accuracy), m.Loss
+	t.Eps, t.EpsAt, t.Accuracy, t.Loss = m.Epsilon, m.Round, m.Accuracy, dp.Number(m.Loss)
+	operate.Compare(t, r.Data, r.Baseline())
 	l.ledger.Eps = t.Eps
-	l.board.Measured(liveTask, dashboard.Measure{Round: m.Round, Eps: t.Eps, Accuracy: t.Accuracy, Loss: m.Loss, Seconds: m.Seconds})
+	l.board.Measured(liveTask, dashboard.Measure{Round: m.Round, Eps: float64(t.Eps), Accuracy: float64(t.Accuracy), Loss: m.Loss, Seconds: m.Seconds})
 }
 
 func (l *live) evaluated(r *train.Run, m train.Metrics) {
@@ -345,7 +346,7 @@ func (l *live) finish(s *train.Summary, err error, halfway bool) {
 			t.State, t.Report = dashboard.Done, true
 		}
 		if s != nil && err == nil {
-			t.Eps, t.EpsAt, t.Method, t.Source = float64(s.Epsilon), s.Rounds, s.Bound, s.BoundSource
+			t.Eps, t.EpsAt, t.Method, t.Source = s.Epsilon, s.Rounds, s.Bound, s.BoundSource
 			l.ledger.Eps = t.Eps
 		}
 	})

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"math"
 	"slices"
@@ -27,60 +28,92 @@ const (
 	Failed      State = "failed"
 )
 
-// Task is the state of a task that the page shows now. A float that is NaN is not known.
+// Task is the state of a task that the page shows now, in the form that pages get. A
+// Number that is NaN is not known.
 type Task struct {
-	ID    string // Required; a-z, 0-9 and -.
-	Name  string
-	State State
-	Why   string // the reason of its end, or its trouble
-	Phase string // what the task is doing
+	ID    string `json:"id"` // Required; a-z, 0-9 and -.
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	Why   string `json:"why,omitempty"`   // the reason of its end, or its trouble
+	Phase string `json:"phase,omitempty"` // what the task is doing
 
-	Round    int64   // the last round that ended
-	Rounds   int64   // the most rounds that the task may have
-	Opened   int64   // reports of the open round summed so far
-	Expected float64 // expected reports of a round; 0: not known
+	Round    int64     `json:"round"`    // the last round that ended
+	Rounds   int64     `json:"rounds"`   // the most rounds that the task may have
+	Opened   int64     `json:"opened"`   // reports of the open round summed so far
+	Expected dp.Number `json:"expected"` // expected reports of a round; 0: not known
 
-	Eps     float64 // nats spent up to and including EpsAt; +Inf: no privacy
-	EpsAt   int64   // the round for which Eps was computed; computing may take longer than a round
-	Planned float64 // ε of all planned rounds together
-	Budget  float64 // 0 or +Inf: none
-	Delta   float64
-	Method  string // id of the bound
-	Source  string // the bound's theorem
-	Charge  string // the event of the last charge, in words
-	Charged int64  // number of rounds charged
+	Eps     dp.Number `json:"epsilon"`          // nats spent up to and including EpsAt; +Inf: no privacy
+	EpsAt   int64     `json:"epsilon_round"`    // the round for which Eps was computed; computing may take longer than a round
+	Planned dp.Number `json:"planned"`          // ε of all planned rounds together
+	Budget  dp.Number `json:"budget"`           // 0 or +Inf: none
+	Delta   dp.Number `json:"delta"`            //
+	Method  string    `json:"method,omitempty"` // id of the bound
+	Source  string    `json:"source,omitempty"` // the bound's theorem
+	Charge  string    `json:"charge,omitempty"` // the event of the last charge, in words
+	Charged int64     `json:"charged"`          // number of rounds charged
 
-	Accuracy  float64
-	Loss      float64
-	Evaluated string // the evaluation data, such as "10,000 test examples"
-	EvalEvery int64  // rounds between evaluations; 0: every released round is evaluated
-	Numbers   bool   // targets are real numbers: there are no classes and no accuracy
-	Baseline  string // the best constant's result on the evaluation data, such as "11.35 %"; "": not known
-	Warning   string // a warning that the model is no better than the baseline; "": it is better, or was not evaluated
-	Blind     string // why this process does not evaluate the model; "": it does
+	Accuracy  dp.Number `json:"accuracy"`
+	Loss      dp.Number `json:"loss"`
+	Evaluated string    `json:"evaluated,omitempty"` // the evaluation data, such as "10,000 test examples"
+	EvalEvery int64     `json:"eval_every"`          // rounds between evaluations; 0: every released round is evaluated
+	Numbers   bool      `json:"numbers"`             // targets are real numbers: there are no classes and no accuracy
+	Baseline  string    `json:"baseline,omitempty"`  // the best constant's result on the evaluation data, such as "11.35 %"; "": not known
+	Warning   string    `json:"warning,omitempty"`   // a warning that the model is no better than the baseline; "": it is better, or was not evaluated
+	Blind     string    `json:"blind,omitempty"`     // why this process does not evaluate the model; "": it does
 
 	// Examined is the result of the model after round ExaminedAt on the evaluation examples;
-	// nil: not known.
-	Examined   *report.Examined
-	ExaminedAt int64
+	// nil: not known. Pages ask for it, and get ExaminedAt = -1 where there is none.
+	Examined   *report.Examined `json:"-"`
+	ExaminedAt int64            `json:"examined"`
 
 	Counts
-	Stages  []Stage
-	Seconds float64 // since the start
+	Stages  []Stage `json:"stages"`
+	Seconds Rounded `json:"seconds"` // since the start
 
-	Facts   []Fact
-	Privacy report.Privacy
-	Report  bool   // whether there is a report page
-	Dir     string // directory of the run's files
+	Facts   []Fact         `json:"facts"`
+	Privacy report.Privacy `json:"-"`
+	Report  bool           `json:"report"`        // whether there is a report page
+	Dir     string         `json:"dir,omitempty"` // directory of the run's files
+}
+
+// MarshalJSON writes lists that are empty as such, for the page's script.
+func (t Task) MarshalJSON() ([]byte, error) {
+	if t.Examined == nil {
+		t.ExaminedAt = -1
+	}
+	if t.Stages == nil {
+		t.Stages = []Stage{}
+	}
+	if t.Facts == nil {
+		t.Facts = []Fact{}
+	}
+	type plain Task
+	return json.Marshal(plain(t))
 }
 
 // Counts are totals over a task's rounds.
 type Counts struct {
-	Released int64 // rounds whose step was taken
-	Void     int64 // rounds with too few reports
-	Failed   int64 // rounds that were charged and gave no step
-	Reports  int64 // reports that are in the model
-	Rejected map[string]int64
+	Released int64   `json:"released"` // rounds whose step was taken
+	Void     int64   `json:"void"`     // rounds with too few reports
+	Failed   int64   `json:"failed"`   // rounds that were charged and gave no step
+	Reports  int64   `json:"reports"`  // reports that are in the model
+	Rejected Reasons `json:"rejected"`
+}
+
+// Reasons counts by reason.
+type Reasons map[string]int64
+
+// MarshalJSON writes a list, in the reasons' order.
+func (r Reasons) MarshalJSON() ([]byte, error) {
+	type reason struct {
+		Reason string `json:"reason"`
+		Count  int64  `json:"count"`
+	}
+	list := []reason{}
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		list = append(list, reason{name, r[name]})
+	}
+	return json.Marshal(list)
 }
 
 // Stage is a part of the work, with its duration and the number of items that went through
@@ -170,12 +203,15 @@ func (b *Board) Remove(id string) {
 	b.wake()
 }
 
+// unknown is a Number that is not known.
+var unknown = dp.Number(math.NaN())
+
 func (b *Board) write(id string, f func(*entry)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.find(id)
 	if e == nil {
-		e = &entry{task: Task{ID: id, State: Running, Eps: math.NaN(), Planned: math.NaN(), Accuracy: math.NaN(), Loss: math.NaN()}}
+		e = &entry{task: Task{ID: id, State: Running, Eps: unknown, Planned: unknown, Accuracy: unknown, Loss: unknown}}
 		b.tasks = append(b.tasks, e)
 	}
 	f(e)
@@ -325,67 +361,6 @@ func (b *Board) Drain(ctx context.Context) {
 	}
 }
 
-// taskView is a task in the form that pages get.
-type taskView struct {
-	ID        string    `json:"id"`
-	Name      string    `json:"name"`
-	State     State     `json:"state"`
-	Why       string    `json:"why,omitempty"`
-	Phase     string    `json:"phase,omitempty"`
-	Round     int64     `json:"round"`
-	Rounds    int64     `json:"rounds"`
-	Opened    int64     `json:"opened"`
-	Expected  dp.Number `json:"expected"`
-	Eps       dp.Number `json:"epsilon"`
-	EpsAt     int64     `json:"epsilon_round"`
-	Planned   dp.Number `json:"planned"`
-	Budget    dp.Number `json:"budget"`
-	Delta     dp.Number `json:"delta"`
-	Method    string    `json:"method,omitempty"`
-	Source    string    `json:"source,omitempty"`
-	Charge    string    `json:"charge,omitempty"`
-	Charged   int64     `json:"charged"`
-	Accuracy  dp.Number `json:"accuracy"`
-	Loss      dp.Number `json:"loss"`
-	Evaluated string    `json:"evaluated,omitempty"`
-	EvalEvery int64     `json:"eval_every"`
-	Numbers   bool      `json:"numbers"`
-	Baseline  string    `json:"baseline,omitempty"`
-	Warning   string    `json:"warning,omitempty"`
-	Blind     string    `json:"blind,omitempty"`
-	Examined  int64     `json:"examined"` // the round of Examined; -1: nothing to show
-	Released  int64     `json:"released"`
-	Void      int64     `json:"void"`
-	Failed    int64     `json:"failed"`
-	Reports   int64     `json:"reports"`
-	Rejected  []reason  `json:"rejected"`
-	Stages    []Stage   `json:"stages"`
-	Seconds   rounded   `json:"seconds"`
-	Facts     []Fact    `json:"facts"`
-	Report    bool      `json:"report"`
-	Dir       string    `json:"dir,omitempty"`
-}
-
-type reason struct {
-	Reason string `json:"reason"`
-	Count  int64  `json:"count"`
-}
-
-func (t Task) view() taskView {
-	v := taskView{ID: t.ID, Name: t.Name, State: t.State, Why: t.Why, Phase: t.Phase, Round: t.Round, Rounds: t.Rounds, Opened: t.Opened,
-		Expected: dp.Number(t.Expected), Eps: dp.Number(t.Eps), EpsAt: t.EpsAt, Planned: dp.Number(t.Planned), Budget: dp.Number(t.Budget), Delta: dp.Number(t.Delta),
-		Method: t.Method, Source: t.Source, Charge: t.Charge, Charged: t.Charged, Accuracy: dp.Number(t.Accuracy), Loss: dp.Number(t.Loss),
-		Evaluated: t.Evaluated, EvalEvery: t.EvalEvery, Numbers: t.Numbers, Baseline: t.Baseline, Warning: t.Warning, Blind: t.Blind, Examined: -1, Released: t.Released, Void: t.Void, Failed: t.Failed, Reports: t.Reports, Rejected: []reason{},
-		Stages: append([]Stage{}, t.Stages...), Seconds: rounded(t.Seconds), Facts: append([]Fact{}, t.Facts...), Report: t.Report, Dir: t.Dir}
-	if t.Examined != nil {
-		v.Examined = t.ExaminedAt
-	}
-	for _, name := range slices.Sorted(maps.Keys(t.Rejected)) {
-		v.Rejected = append(v.Rejected, reason{name, t.Rejected[name]})
-	}
-	return v
-}
-
 // Grouped writes an integer with its thousands apart, as the page does.
 func Grouped(n int64) string {
 	text := strconv.FormatInt(n, 10)
@@ -395,11 +370,11 @@ func Grouped(n int64) string {
 	return text
 }
 
-// rounded is a number rounded to the nearest with six digits. It serves measurements, not
+// Rounded is a number that is written rounded to the nearest with six digits. It serves measurements, not
 // bounds.
-type rounded float64
+type Rounded float64
 
-func (n rounded) MarshalJSON() ([]byte, error) {
+func (n Rounded) MarshalJSON() ([]byte, error) {
 	x, err := strconv.ParseFloat(strconv.FormatFloat(float64(n), 'g', 6, 64), 64)
 	if err != nil {
 		return nil, err

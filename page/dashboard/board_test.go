@@ -21,9 +21,9 @@ func exampleTask(id, name string, round, rounds int64) Task {
 		panic(err)
 	}
 	return Task{ID: id, Name: name, State: Running, Examined: examined, ExaminedAt: round, Phase: "opening", Round: round, Rounds: rounds, Opened: 41235, Expected: 60000,
-		Eps: eps, EpsAt: round, Planned: 1, Budget: 1, Delta: 1e-5, Method: "blanket-pld", Source: "Balle et al. 2019, Theorem 3.1",
-		Charge: "shuffle all k=60000 n=60000 privunit eps0=2", Charged: round, Accuracy: .974 - .6*math.Exp(-float64(round)/20),
-		Loss: .08 + 2*math.Exp(-float64(round)/15), Evaluated: "10000 test examples",
+		Eps: dp.Number(eps), EpsAt: round, Planned: 1, Budget: 1, Delta: 1e-5, Method: "blanket-pld", Source: "Balle et al. 2019, Theorem 3.1",
+		Charge: "shuffle all k=60000 n=60000 privunit eps0=2", Charged: round, Accuracy: dp.Number(.974 - .6*math.Exp(-float64(round)/20)),
+		Loss: dp.Number(.08 + 2*math.Exp(-float64(round)/15)), Evaluated: "10000 test examples",
 		Counts: Counts{Released: round, Void: 1, Reports: 59000 * round, Rejected: map[string]int64{"closed": 131, "bad-signature": 4, "out-of-range": 12}},
 		Stages: []Stage{{Name: "collecting", Seconds: 812, Items: 59000 * round, Unit: "reports"}, {Name: "charging", Seconds: 3.2}, {Name: "opening", Seconds: 96, Items: 59000 * round, Unit: "reports"},
 			{Name: "releasing", Seconds: 1.5, Items: round, Unit: "rounds"}, {Name: "evaluating", Seconds: 31, Items: round, Unit: "rounds"}},
@@ -197,7 +197,7 @@ func TestLedgerFoldsAndForgetsNoCount(t *testing.T) {
 	for i := int64(901); i <= 9000; i++ {
 		l.Charge("a", i, "k=5")
 	}
-	v := l.view()
+	v := l.shown()
 	if v.Entries != 9000 || len(v.Lines) != maxLines || v.Lines[0] != (Charges{First: 901, Last: 9000, Task: "a", From: 901, To: 9000, Event: "k=5"}) {
 		t.Errorf("%d entries, %d lines, first %+v", v.Entries, len(v.Lines), v.Lines[0])
 	}
@@ -211,7 +211,7 @@ func TestNumbers(t *testing.T) {
 		v    interface{ MarshalJSON() ([]byte, error) }
 		want string
 	}{{dp.Number(math.Inf(1)), `"inf"`}, {dp.Number(math.Inf(-1)), `"-inf"`}, {dp.Number(math.NaN()), "null"}, {dp.Number(.1), "0.1"},
-		{rounded(1.0 / 3), "0.333333"}, {rounded(math.NaN()), "null"}, {dp.Number(0.30000000000000004), "0.30000000000000004"}} {
+		{Rounded(1.0 / 3), "0.333333"}, {Rounded(math.NaN()), "null"}, {dp.Number(0.30000000000000004), "0.30000000000000004"}} {
 		if got, err := c.v.MarshalJSON(); err != nil || string(got) != c.want {
 			t.Errorf("%v: %s, %v", c.v, got, err)
 		}

@@ -226,20 +226,17 @@ func (d *Dashboard) serveReport(w http.ResponseWriter, _ *http.Request) {
 
 // about is the first message to a page.
 type about struct {
-	Title   string     `json:"title"`
-	Version string     `json:"version"`
-	Ledger  bool       `json:"ledger"`
-	Extra   []string   `json:"extra"`
-	Tasks   []taskView `json:"tasks"`
+	Title   string   `json:"title"`
+	Version string   `json:"version"`
+	Ledger  bool     `json:"ledger"`
+	Extra   []string `json:"extra"`
+	Tasks   []Task   `json:"tasks"`
 }
 
 func (d *Dashboard) about(tasks []Task) about {
-	a := about{Title: d.config.Title, Version: d.config.Version, Ledger: d.config.Ledger != nil, Tasks: []taskView{},
+	a := about{Title: d.config.Title, Version: d.config.Version, Ledger: d.config.Ledger != nil, Tasks: append([]Task{}, tasks...),
 		Extra: slices.AppendSeq([]string{}, maps.Keys(d.config.Extra))}
 	slices.Sort(a.Extra)
-	for _, t := range tasks {
-		a.Tasks = append(a.Tasks, t.view())
-	}
 	return a
 }
 

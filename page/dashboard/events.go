@@ -67,7 +67,7 @@ func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 			s.event("removed", id)
 		}
 		for _, t := range tasks {
-			s.event("task", t.view())
+			s.event("task", t)
 		}
 		if history != nil && history.news() {
 			s.event("history", history)

@@ -9,26 +9,29 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Ledger is a ledger's charges, for people to read.
+// Ledger is a ledger's charges, for people to read, in the form that pages get.
 type Ledger struct {
-	Entries int64
-	Digest  string  // digest of the last entry; "": there is no chain
-	Eps     float64 // ε of all tasks together; NaN: not known
-	Budget  float64 // 0 or +Inf: none
-	Delta   float64
-	Method  string
-	Tasks   []LedgerTask
-	lines   []Charges // oldest first
-	omitted int64     // number of entries before lines
+	Entries int64        `json:"entries"`
+	Digest  string       `json:"digest,omitempty"` // digest of the last entry; "": there is no chain
+	Eps     dp.Number    `json:"epsilon"`          // ε of all tasks together; NaN: not known
+	Budget  dp.Number    `json:"budget"`           // 0 or +Inf: none
+	Delta   dp.Number    `json:"delta"`
+	Method  string       `json:"method,omitempty"`
+	Tasks   []LedgerTask `json:"tasks"`
+	Lines   []Charges    `json:"lines"`   // newest first; of Ledger's methods
+	Omitted int64        `json:"omitted"` // entries before those of Lines
+
+	charged []Charges // oldest first
 }
 
 // LedgerTask has the charges of one task by itself.
 type LedgerTask struct {
-	ID, Name string
-	Entries  int64
-	Round    int64 // the last charged round
-	Eps      float64
-	Delta    float64
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Entries int64     `json:"entries"`
+	Round   int64     `json:"round"` // the last charged round
+	Eps     dp.Number `json:"epsilon"`
+	Delta   dp.Number `json:"delta"`
 }
 
 // Charges is one charge, or several neighbours with the same event.
@@ -47,16 +50,15 @@ const maxLines = 200
 // Charge adds the next entry.
 func (l *Ledger) Charge(task string, round int64, event string) {
 	l.Entries++
-	if n := len(l.lines); n > 0 {
-		if last := &l.lines[n-1]; last.Task == task && last.Event == event && last.To < round {
+	if n := len(l.charged); n > 0 {
+		if last := &l.charged[n-1]; last.Task == task && last.Event == event && last.To < round {
 			last.Last, last.To = l.Entries, round
 			return
 		}
 	}
-	l.lines = append(l.lines, Charges{First: l.Entries, Last: l.Entries, Task: task, From: round, To: round, Event: event})
-	if len(l.lines) > 2*maxLines {
-		l.lines = append([]Charges(nil), l.lines[len(l.lines)-maxLines:]...)
-		l.omitted = l.lines[0].First - 1
+	l.charged = append(l.charged, Charges{First: l.Entries, Last: l.Entries, Task: task, From: round, To: round, Event: event})
+	if len(l.charged) > 2*maxLines {
+		l.charged = append([]Charges(nil), l.charged[len(l.charged)-maxLines:]...)
 	}
 }
 
@@ -64,44 +66,20 @@ func (l *Ledger) Charge(task string, round int64, event string) {
 func (l *Ledger) Clone() Ledger {
 	out := *l
 	out.Tasks = append([]LedgerTask(nil), l.Tasks...)
-	out.lines = append([]Charges(nil), l.lines...)
+	out.charged = append([]Charges(nil), l.charged...)
 	return out
 }
 
-type ledgerView struct {
-	Entries int64            `json:"entries"`
-	Digest  string           `json:"digest,omitempty"`
-	Eps     dp.Number        `json:"epsilon"`
-	Budget  dp.Number        `json:"budget"`
-	Delta   dp.Number        `json:"delta"`
-	Method  string           `json:"method,omitempty"`
-	Tasks   []ledgerTaskView `json:"tasks"`
-	Lines   []Charges        `json:"lines"` // newest first
-	Omitted int64            `json:"omitted"`
-}
-
-type ledgerTaskView struct {
-	ID      string    `json:"id"`
-	Name    string    `json:"name"`
-	Entries int64     `json:"entries"`
-	Round   int64     `json:"round"`
-	Eps     dp.Number `json:"epsilon"`
-	Delta   dp.Number `json:"delta"`
-}
-
-func (l Ledger) view() ledgerView {
-	v := ledgerView{Entries: l.Entries, Digest: l.Digest, Eps: dp.Number(l.Eps), Budget: dp.Number(l.Budget), Delta: dp.Number(l.Delta), Method: l.Method,
-		Tasks: []ledgerTaskView{}, Lines: []Charges{}, Omitted: l.omitted}
-	for _, t := range l.Tasks {
-		v.Tasks = append(v.Tasks, ledgerTaskView{ID: t.ID, Name: t.Name, Entries: t.Entries, Round: t.Round, Eps: dp.Number(t.Eps), Delta: dp.Number(t.Delta)})
+// shown returns l with its lines, as many as a page shows.
+func (l Ledger) shown() Ledger {
+	l.Tasks, l.Lines = append([]LedgerTask{}, l.Tasks...), []Charges{}
+	for i := len(l.charged) - 1; i >= 0 && len(l.Lines) < maxLines; i-- {
+		l.Lines = append(l.Lines, l.charged[i])
 	}
-	for i := len(l.lines) - 1; i >= 0 && len(v.Lines) < maxLines; i-- {
-		v.Lines = append(v.Lines, l.lines[i])
+	if n := len(l.Lines); n > 0 {
+		l.Omitted = l.Lines[n-1].First - 1
 	}
-	if n := len(v.Lines); n > 0 {
-		v.Omitted = v.Lines[n-1].First - 1
-	}
-	return v
+	return l
 }
 
 // cachedLedger spares the ledger's owner when many pages ask at once.
@@ -110,12 +88,12 @@ type cachedLedger struct {
 
 	mu   sync.Mutex
 	at   time.Time
-	have ledgerView
+	have Ledger
 }
 
 const ledgerAge = time.Second
 
-func (c *cachedLedger) view(ctx context.Context) (ledgerView, error) {
+func (c *cachedLedger) view(ctx context.Context) (Ledger, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.at.IsZero() && time.Since(c.at) < ledgerAge {
@@ -123,9 +101,9 @@ func (c *cachedLedger) view(ctx context.Context) (ledgerView, error) {
 	}
 	l, err := c.get(ctx)
 	if err != nil {
-		return ledgerView{}, err
+		return Ledger{}, err
 	}
-	c.at, c.have = time.Now(), l.view()
+	c.at, c.have = time.Now(), l.shown()
 	return c.have, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/browsertest"
 )
 
@@ -22,7 +23,7 @@ func TestStatesInABrowser(t *testing.T) {
 	p.Size(1200, 900, false)
 	b := NewBoard()
 	url := serveFor(t, Config{Board: b, Title: "Coordinator", Version: "1.0"})
-	nan := math.NaN()
+	nan := dp.Number(math.NaN())
 	none := func(id string) Task {
 		x := exampleTask(id, id, 0, 12)
 		x.Eps, x.Accuracy, x.Loss, x.Budget, x.Planned, x.Opened, x.Phase, x.Counts, x.Stages, x.Examined = nan, nan, nan, 0, 2, 0, "", Counts{}, nil, nil
@@ -100,7 +101,7 @@ func TestStatesInABrowser(t *testing.T) {
 	b.Set(void)
 	for r := int64(1); r <= 3; r++ {
 		b.Ended("void", Round{Round: r, Void: 1})
-		b.Measured("void", Measure{Round: r, Eps: 0, Accuracy: nan, Loss: nan})
+		b.Measured("void", Measure{Round: r, Eps: 0, Accuracy: math.NaN(), Loss: math.NaN()})
 	}
 	p.Open(url)
 	see("void", empty+` === "All 3 rounds were void: the model is the one it began with.|" && document.querySelector("#view-overview .plot canvas")`)
@@ -143,8 +144,8 @@ func TestStatesInABrowser(t *testing.T) {
 	numbers := none("numbers")
 	numbers.Numbers, numbers.Round, numbers.Released, numbers.Loss, numbers.Eps, numbers.EpsAt = true, 2, 2, .04, .2, 2
 	b.Set(numbers)
-	b.Measured("numbers", Measure{Round: 1, Eps: .1, Accuracy: nan, Loss: .1})
-	b.Measured("numbers", Measure{Round: 2, Eps: .2, Accuracy: nan, Loss: .04})
+	b.Measured("numbers", Measure{Round: 1, Eps: .1, Accuracy: math.NaN(), Loss: .1})
+	b.Measured("numbers", Measure{Round: 2, Eps: .2, Accuracy: math.NaN(), Loss: .04})
 	p.Open(url)
 	see("numbers", `document.querySelectorAll("#view-overview figure:not([hidden]) canvas").length === 2`)
 	if got := said(p, "#tiles") + said(p, "#view-overview .charts"); strings.Contains(got, "Accuracy") || !strings.Contains(got, "Loss") {

@@ -33,7 +33,7 @@ func (r *running) serveDashboard(s *server) error {
 		return err
 	}
 	v := &view{running: r, board: dashboard.NewBoard(), begun: time.Now(), tasks: map[[32]byte]*shown{},
-		curves: curves{store: r.store, revision: map[string]uint64{}, warn: s.options.Log.Warn}, plans: map[[32]byte]chan float64{}, woken: make(chan struct{}, 1)}
+		histories: histories{store: r.store, revision: map[string]uint64{}, warn: s.options.Log.Warn}, plans: map[[32]byte]chan float64{}, woken: make(chan struct{}, 1)}
 	local := loopback.Address(c.Dashboard)
 	d, err := dashboard.New(dashboard.Config{Board: v.board, Title: "Coordinator", Version: r.version, Ledger: v.ledger,
 		Loopback: local, Token: token, Extra: s.options.Pages})
@@ -59,13 +59,13 @@ const maxViewers = 256
 // view writes to a board what the coordinator's tasks come to. It sees what the
 // status says: counts and bounds.
 type view struct {
-	running *running
-	board   *dashboard.Board
-	begun   time.Time
-	tasks   map[[32]byte]*shown
-	curves  curves
-	plans   map[[32]byte]chan float64 // filled once
-	woken   chan struct{}             // a plan has been made
+	running   *running
+	board     *dashboard.Board
+	begun     time.Time
+	tasks     map[[32]byte]*shown
+	histories histories
+	plans     map[[32]byte]chan float64 // filled once
+	woken     chan struct{}             // a plan has been made
 }
 
 // shown is a task as it was shown last.
@@ -212,8 +212,8 @@ var stageNames = []string{"waiting", "announcing", "collecting", "charging", "op
 
 func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *shown) dashboard.Task {
 	t := dashboard.Task{ID: id, Name: s.Name, State: dashboard.State(s.State), Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Until,
-		Eps: s.Epsilon(), EpsAt: s.Round, Planned: math.NaN(), Delta: s.Delta, Method: s.Method, Source: s.Source, Charged: s.Charged,
-		Accuracy: last.accuracy, Loss: last.loss, Examined: last.examined, ExaminedAt: last.examinedAt, Seconds: last.before + time.Since(v.begun).Seconds(),
+		Eps: dp.Number(s.Epsilon()), EpsAt: s.Round, Planned: dp.Number(math.NaN()), Delta: dp.Number(s.Delta), Method: s.Method, Source: s.Source, Charged: s.Charged,
+		Accuracy: dp.Number(last.accuracy), Loss: dp.Number(last.loss), Examined: last.examined, ExaminedAt: last.examinedAt, Seconds: dashboard.Rounded(last.before + time.Since(v.begun).Seconds()),
 		Counts: dashboard.Counts{Released: s.Released, Void: s.Void, Failed: s.Failed, Reports: s.Reports, Rejected: map[string]int64{}}}
 	if s.Phase == "failed" || s.State == coordinator.Unusable {
 		t.State = dashboard.Failed
@@ -228,8 +228,8 @@ func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *
 		t.Rejected[string(reason)] = n
 	}
 	if e, ok := s.Evaluation.(evaluation); ok {
-		if t.Loss = e.Loss; e.Accuracy != nil {
-			t.Accuracy = *e.Accuracy
+		if t.Loss = dp.Number(e.Loss); e.Accuracy != nil {
+			t.Accuracy = dp.Number(*e.Accuracy)
 		}
 	}
 	for _, name := range stageNames {
@@ -257,7 +257,7 @@ func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *
 		return t
 	}
 	c := made.Config
-	t.Expected, t.Budget = c.ExpectedReports(), c.Epsilon
+	t.Expected, t.Budget = dp.Number(c.ExpectedReports()), dp.Number(c.Epsilon)
 	t.Numbers = made.Regression
 	t.Facts = facts(made)
 	t.Privacy = promise(made, s)
@@ -271,12 +271,8 @@ func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *
 			b := made.Baseline()
 			last.baseline = &b
 		}
-		t.Baseline = train.ShortBaseline(*last.baseline)
-		if !math.IsNaN(t.Loss) {
-			t.Warning = train.NotBeaten(*last.baseline, t.Accuracy, t.Loss, made.Data.ClassNames(), made.Data.EvalName)
-		}
-		t.Evaluated = dashboard.Grouped(int64(made.Data.Eval.Len())) + " " + made.Data.EvalName + " examples"
-		t.Planned = v.planned(ctx, s.Task, made)
+		Compare(&t, made.Data, *last.baseline)
+		t.Planned = dp.Number(v.planned(ctx, s.Task, made))
 	}
 	return t
 }
@@ -368,9 +364,9 @@ func (v *view) ledger(ctx context.Context) (dashboard.Ledger, error) {
 		spent, err = b.Spent()
 	})
 	budget := v.running.config.Budget
-	out := dashboard.Ledger{Eps: spent.Eps, Budget: budget.Epsilon, Delta: budget.Delta, Method: spent.Method}
+	out := dashboard.Ledger{Eps: dp.Number(spent.Eps), Budget: dp.Number(budget.Epsilon), Delta: dp.Number(budget.Delta), Method: spent.Method}
 	if err != nil {
-		out.Eps, out.Method = math.NaN(), ""
+		out.Eps, out.Method = dp.Number(math.NaN()), ""
 	}
 	if len(entries) > 0 {
 		out.Digest = hex.EncodeToString(digest[:])
@@ -378,7 +374,7 @@ func (v *view) ledger(ctx context.Context) (dashboard.Ledger, error) {
 	at := map[[32]byte]int{}
 	for i, s := range v.running.service.List() {
 		at[s.Task] = i
-		out.Tasks = append(out.Tasks, dashboard.LedgerTask{ID: hex.EncodeToString(s.Task[:]), Name: s.Name, Eps: s.Epsilon(), Delta: s.Delta})
+		out.Tasks = append(out.Tasks, dashboard.LedgerTask{ID: hex.EncodeToString(s.Task[:]), Name: s.Name, Eps: dp.Number(s.Epsilon()), Delta: dp.Number(s.Delta)})
 	}
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {

@@ -486,7 +486,7 @@ func (r *running) eraseUnread(ctx context.Context, id [32]byte) error {
 // for what only takes space.
 func (r *running) forget(ctx context.Context, id [32]byte) error {
 	name := hex.EncodeToString(id[:])
-	for _, key := range []string{createdKey(id), "state." + name, curveKey(name)} {
+	for _, key := range []string{createdKey(id), "state." + name, historyKey(name)} {
 		e, err := r.store.Get(ctx, key)
 		if err == nil {
 			err = r.store.DeleteKey(ctx, key, e.Revision)

@@ -3,8 +3,10 @@ package operate
 import (
 	"fmt"
 	"iter"
+	"math"
 
 	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/page/dashboard"
 	"github.com/riffle-dp/riffle/page/report"
 	"github.com/riffle-dp/riffle/run/train"
 )
@@ -66,4 +68,14 @@ func Examine(d *train.Data, e *model.Evaluation, predictions iter.Seq[train.Pred
 		return nil, nil
 	}
 	return report.Examine(ClassNames(d), Confusion(e), Samples(d, predictions))
+}
+
+// Compare says of a task on a page what its model is evaluated on, and how it compares
+// with the best constant.
+func Compare(t *dashboard.Task, d *train.Data, base model.Baseline) {
+	t.Evaluated = dashboard.Grouped(int64(d.Eval.Len())) + " " + d.EvalName + " examples"
+	t.Baseline = train.ShortBaseline(base)
+	if accuracy, loss := float64(t.Accuracy), float64(t.Loss); !math.IsNaN(loss) {
+		t.Warning = train.NotBeaten(base, accuracy, loss, d.ClassNames(), d.EvalName)
+	}
 }

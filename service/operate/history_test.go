@@ -36,21 +36,22 @@ func TestCurvesOutliveAProcessAndItsRival(t *testing.T) {
 	}
 	defer s.Close()
 	var said []string
-	open := func() *curves {
-		return &curves{store: s, revision: map[string]uint64{}, warn: func(msg string, args ...any) { said = append(said, msg+fmt.Sprint(args...)) }}
+	open := func() *histories {
+		return &histories{store: s, revision: map[string]uint64{}, warn: func(msg string, args ...any) { said = append(said, msg+fmt.Sprint(args...)) }}
 	}
 	task := strings.Repeat("ab", 32)
 	first := open()
-	if got, _, _ := first.load(ctx, task, 9); got != nil {
+	if got := first.load(ctx, task, 9).Measures; got != nil {
 		t.Fatalf("%v from an empty store", got)
 	}
 	examined, err := report.Examine([]string{"cat", "dog"}, [][]int64{{3, 1}, {0, 4}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.save(ctx, task, measured(3), examined, 3)
+	first.save(ctx, task, dashboard.History{Measures: measured(3), Examined: examined, ExaminedAt: 3})
 	second := open()
-	got, x, at := second.load(ctx, task, 9)
+	had := second.load(ctx, task, 9)
+	got, x, at := had.Measures, had.Examined, had.ExaminedAt
 	if fmt.Sprint(got) != fmt.Sprint(measured(3)) {
 		t.Errorf("%v", got)
 	}
@@ -58,32 +59,32 @@ func TestCurvesOutliveAProcessAndItsRival(t *testing.T) {
 	if is, _ := json.Marshal(x); string(is) != string(was) || at != 3 || !strings.Contains(string(is), "7 of 8 right") {
 		t.Errorf("of round %d: %s, not %s", at, is, was)
 	}
-	if got, x, _ := second.load(ctx, task, 2); len(got) != 2 || x != nil {
-		t.Errorf("%v, %v up to round 2", got, x)
+	if got := second.load(ctx, task, 2); len(got.Measures) != 2 || got.Examined != nil {
+		t.Errorf("%v up to round 2", got)
 	}
-	second.save(ctx, task, measured(5), nil, 0)
-	first.save(ctx, task, measured(7), nil, 0) // leads again
-	if got, _, _ := second.load(ctx, task, 9); len(got) != 7 {
+	second.save(ctx, task, dashboard.History{Measures: measured(5), Examined: nil, ExaminedAt: 0})
+	first.save(ctx, task, dashboard.History{Measures: measured(7), Examined: nil, ExaminedAt: 0}) // leads again
+	if got := second.load(ctx, task, 9).Measures; len(got) != 7 {
 		t.Errorf("%v", got)
 	}
 	if len(said) != 0 {
 		t.Error(said)
 	}
 	for _, bad := range []string{"{", `{"round":[1]}`} {
-		e, err := s.Get(ctx, curveKey(task))
+		e, err := s.Get(ctx, historyKey(task))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Put(ctx, curveKey(task), []byte(bad), e.Revision); err != nil {
+		if _, err := s.Put(ctx, historyKey(task), []byte(bad), e.Revision); err != nil {
 			t.Fatal(err)
 		}
 		said = nil
 		third := open()
-		if got, _, _ := third.load(ctx, task, 9); got != nil || len(said) != 1 {
+		if got := third.load(ctx, task, 9).Measures; got != nil || len(said) != 1 {
 			t.Errorf("%s: %v, %v", bad, got, said)
 		}
-		third.save(ctx, task, measured(1), nil, 0)
-		if got, _, _ := third.load(ctx, task, 9); len(got) != 1 || len(said) != 1 {
+		third.save(ctx, task, dashboard.History{Measures: measured(1), Examined: nil, ExaminedAt: 0})
+		if got := third.load(ctx, task, 9).Measures; len(got) != 1 || len(said) != 1 {
 			t.Errorf("%v, %v after a write", got, said)
 		}
 	}

@@ -1,0 +1,73 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/page/report"
+)
+
+// History is what the pages showed of a task's model and cost, in the form that is kept:
+// a process that starts again, or another one that goes on, shows it from the first round.
+// All of it was public when it was measured.
+type History struct {
+	Measures []Measure
+	// Examined is what the model after round ExaminedAt made of the evaluation examples;
+	// nil where it was not kept.
+	Examined   *report.Examined
+	ExaminedAt int64
+}
+
+// savedHistory has a history's columns.
+type savedHistory struct {
+	Round      []int64          `json:"round"`
+	Epsilon    []dp.Number      `json:"epsilon"`
+	Accuracy   []dp.Number      `json:"accuracy"`
+	Loss       []dp.Number      `json:"loss"`
+	Seconds    []dp.Number      `json:"seconds"`
+	Examined   *report.Examined `json:"examined,omitempty"`
+	ExaminedAt int64            `json:"examined_round,omitempty"`
+}
+
+// MarshalJSON writes columns.
+func (h History) MarshalJSON() ([]byte, error) {
+	s := savedHistory{Examined: h.Examined, ExaminedAt: h.ExaminedAt}
+	for _, m := range h.Measures {
+		s.Round = append(s.Round, m.Round)
+		s.Epsilon, s.Accuracy = append(s.Epsilon, dp.Number(m.Eps)), append(s.Accuracy, dp.Number(m.Accuracy))
+		s.Loss, s.Seconds = append(s.Loss, dp.Number(m.Loss)), append(s.Seconds, dp.Number(m.Seconds))
+	}
+	return json.Marshal(s)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (h *History) UnmarshalJSON(b []byte) error {
+	var s savedHistory
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	n := len(s.Round)
+	if len(s.Epsilon) != n || len(s.Accuracy) != n || len(s.Loss) != n || len(s.Seconds) != n {
+		return fmt.Errorf("%d rounds, %d values of epsilon, %d of accuracy, %d of loss and %d of seconds do not agree",
+			n, len(s.Epsilon), len(s.Accuracy), len(s.Loss), len(s.Seconds))
+	}
+	*h = History{Measures: make([]Measure, n), Examined: s.Examined, ExaminedAt: s.ExaminedAt}
+	for i := range h.Measures {
+		h.Measures[i] = Measure{Round: s.Round[i], Eps: float64(s.Epsilon[i]), Accuracy: float64(s.Accuracy[i]),
+			Loss: float64(s.Loss[i]), Seconds: float64(s.Seconds[i])}
+	}
+	return nil
+}
+
+// Until returns what h has of the rounds up to last: a round that is taken up again is
+// measured again.
+func (h History) Until(last int64) History {
+	for len(h.Measures) > 0 && h.Measures[len(h.Measures)-1].Round > last {
+		h.Measures = h.Measures[:len(h.Measures)-1]
+	}
+	if h.ExaminedAt > last {
+		h.Examined, h.ExaminedAt = nil, 0
+	}
+	return h
+}
