@@ -65,7 +65,7 @@ func TestAudit(t *testing.T) {
 				}
 			}
 			if c.copies {
-				if err := e.round(src, x, counts); err != nil {
+				if err := e.Round(src, x, counts); err != nil {
 					t.Fatal(err)
 				}
 				once := make([]int64, 4)

@@ -36,16 +36,15 @@ func BenchmarkEncode(b *testing.B) {
 }
 
 // One client of a simulation: a round of 60,000 takes 60,000 times as long.
-func BenchmarkSimulationAdd(b *testing.B) {
+func BenchmarkRound(b *testing.B) {
 	p := benchParams(500)
-	s, err := NewSimulation(p)
+	e, err := NewEncoder(p)
 	if err != nil {
 		b.Fatal(err)
 	}
-	x, src := benchInput(p.Dim), rng.Replay(2)
+	x, src, counts := benchInput(p.Dim), rng.Replay(2), make([]int64, p.Streams())
 	for b.Loop() {
-		s.clients = 0
-		if err := s.Add(src, x); err != nil {
+		if err := e.Round(src, x, counts); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
@@ -38,28 +37,18 @@ func NewEncoder(p Params) (*Encoder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vecsum: %w", err)
 	}
-	return newEncoder(p, noise), nil
-}
-
-func newEncoder(p Params, noise sampler) *Encoder {
-	return &Encoder{params: p, noise: noise, words: make([]uint64, (p.Dim+1)/2), work: make([]int64, p.Streams())}
+	return &Encoder{params: p, noise: noise, words: make([]uint64, (p.Dim+1)/2), work: make([]int64, p.Streams())}, nil
 }
 
 // Encode overwrites counts, of length Streams, with the noisy counts of x. If it returns an
 // error, counts are zero and reveal nothing of x.
 func (e *Encoder) Encode(src rng.Source, x []float32, counts []int64) error {
-	if err := e.round(src, x, counts); err != nil {
+	if err := e.Round(src, x, counts); err != nil {
 		return err
 	}
 	e.noise.add(src, counts, e.work)
 	clear(e.work) // noise must not stay in memory
 	return nil
-}
-
-// Round is Encode without the noise, for a simulation that draws the noise of all clients at
-// once with AddNoise. Its result is not private.
-func (e *Encoder) Round(src rng.Source, x []float32, counts []int64) error {
-	return e.round(src, x, counts)
 }
 
 // Blank overwrites counts with the noisy counts of the zero vector. A client without a valid
@@ -72,8 +61,10 @@ func (e *Encoder) Blank(src rng.Source, counts []int64) error {
 // of the grid, which always passes the check.
 const retries = 64
 
-// round overwrites counts with x rounded to the grid.
-func (e *Encoder) round(src rng.Source, x []float32, counts []int64) error {
+// Round overwrites counts with x rounded to the grid: Encode without the noise, for a
+// simulation that draws the noise of all clients at once with AddNoise. Its result is not
+// private.
+func (e *Encoder) Round(src rng.Source, x []float32, counts []int64) error {
 	p := &e.params
 	if len(counts) != p.Streams() {
 		return fmt.Errorf("vecsum: %d counts for %d streams", len(counts), p.Streams())
@@ -208,67 +199,4 @@ func (p Params) CheckCohort(clients int64) error {
 		return fmt.Errorf("vecsum: %d clients are more than users = %d: the modulus may overflow", clients, p.Users)
 	}
 	return nil
-}
-
-// Simulation sums many clients at once with the law of the protocol: each input is rounded as
-// its client would round it, but the noise of all clients is one exact draw on each count.
-// Several Simulations can work on parts of a round and be merged.
-type Simulation struct {
-	encoder *Encoder
-	counts  []int64
-	row     []int64
-	clients int64
-}
-
-// NewSimulation validates p. The noise must be closed under sums: discrete Gaussian noise is
-// refused, because it has to be drawn client by client.
-func NewSimulation(p Params) (*Simulation, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
-	if p.Noise.Kind == DiscreteGaussian {
-		return nil, fmt.Errorf("vecsum: sums of discrete Gaussian noise have no law of their own to draw from: %w", dp.ErrNoBound)
-	}
-	s := p.Streams()
-	return &Simulation{encoder: newEncoder(p, nil), counts: make([]int64, s), row: make([]int64, s)}, nil
-}
-
-// Add rounds and adds one input. After an error the sum is unchanged.
-func (s *Simulation) Add(src rng.Source, x []float32) error {
-	if s.clients >= s.encoder.params.Users {
-		return s.encoder.params.CheckCohort(s.clients + 1)
-	}
-	if err := s.encoder.round(src, x, s.row); err != nil {
-		return err
-	}
-	for j, k := range s.row {
-		s.counts[j] += k
-	}
-	s.clients++
-	return nil
-}
-
-// Merge adds the sums of other, whose parameters must be equal.
-func (s *Simulation) Merge(other *Simulation) error {
-	if s.encoder.params != other.encoder.params {
-		return errors.New("vecsum: merging simulations of different parameters")
-	}
-	for j, k := range other.counts {
-		s.counts[j] += k
-	}
-	s.clients += other.clients
-	return nil
-}
-
-// Close returns the noisy counts and the number of clients.
-func (s *Simulation) Close(src rng.Source) ([]int64, int64, error) {
-	p := s.encoder.params
-	if err := p.AddNoise(src, s.counts, s.clients); err != nil {
-		return nil, 0, err
-	}
-	counts := s.counts
-	s.counts = make([]int64, len(counts))
-	clients := s.clients
-	s.clients = 0
-	return counts, clients, nil
 }

@@ -117,16 +117,15 @@ func TestCountLaw(t *testing.T) {
 						}
 					}
 				} else {
-					s, err := NewSimulation(p)
-					if err != nil {
-						t.Fatal(err)
-					}
 					for range clients {
-						if err := s.Add(src, x); err != nil {
+						if err := e.Round(src, x, row); err != nil {
 							t.Fatal(err)
 						}
+						for j, c := range row {
+							sums[j] += c
+						}
 					}
-					if sums, _, err = s.Close(src); err != nil {
+					if err := p.AddNoise(src, sums, clients); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -252,13 +251,13 @@ func TestNormHoldsAfterRounding(t *testing.T) {
 					}
 					return n
 				}
-				if err := free.round(src, x, counts); err != nil {
+				if err := free.Round(src, x, counts); err != nil {
 					t.Fatal(err)
 				}
 				if size() > p.Norm {
 					exceeded++
 				}
-				if err := e.round(src, x, counts); err != nil {
+				if err := e.Round(src, x, counts); err != nil {
 					t.Fatal(err)
 				}
 				if n := size(); n > p.Norm {
@@ -385,29 +384,16 @@ func TestEncoderRefuses(t *testing.T) {
 	if err := e.Blank(source(6), counts); err != nil {
 		t.Error(err)
 	}
-	s, err := NewSimulation(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range p.Users {
-		if err := s.Add(source(7), []float32{1, 0, 0}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Add(source(7), []float32{1, 0, 0}); err == nil {
+	if err := p.AddNoise(source(7), counts, p.Users+1); err == nil {
 		t.Error("more than Users clients were accepted")
 	}
-	fewer, _ := NewSimulation(p)
-	if err := fewer.Add(source(7), []float32{1, 0, 0}); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := fewer.Close(source(7)); err == nil {
+	if err := p.AddNoise(source(7), counts, 1); err == nil {
 		t.Error("a cohort below MinUsers was opened")
 	}
 	dg := p
 	dg.Noise = Noise{Kind: DiscreteGaussian, Variance: 3}
-	if _, err := NewSimulation(dg); !errors.Is(err, dp.ErrNoBound) {
-		t.Errorf("simulation of discrete Gaussian noise: %v", err)
+	if err := dg.AddNoise(source(7), counts, p.Users); !errors.Is(err, dp.ErrNoBound) {
+		t.Errorf("a sum of discrete Gaussian noise: %v", err)
 	}
 	sum := make([]float64, 3)
 	for _, c := range []struct {

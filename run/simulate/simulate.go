@@ -15,8 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
-	"sync/atomic"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/schedule"
@@ -89,6 +87,7 @@ type worker struct {
 	coordinate func(id int64, theta []float32, j int) float32 // nil: take the whole gradient
 	grad       []float32
 	report     *randomizer.Report
+	tally      *coordinator.Tally // of the open round
 }
 
 // Streams of a seed. A stream's path is (stream, round[, client]).
@@ -268,6 +267,7 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 		if tallies[i], err = s.config.Coordinator.NewTally(); err != nil {
 			return nil, err
 		}
+		s.workers[i].tally = tallies[i]
 	}
 	var carrier Carrier
 	if s.config.Carrier != nil {
@@ -277,44 +277,31 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 		}
 	}
 	theta := s.config.Coordinator.Parameters()
-	failed := make([]error, len(s.workers))
 	chunk := min(most, max(least, int64(len(batch.Payloads)/(2*len(s.workers)))))
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for i, w := range s.workers {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				end := next.Add(chunk)
-				start := end - chunk
-				if start >= int64(len(batch.Payloads)) {
-					return
-				}
-				part := batch.Payloads[start:min(end, int64(len(batch.Payloads)))]
-				for _, id := range part {
-					w.src.Reset(streamReport, uint64(batch.Round), uint64(id))
-					if w.coordinate != nil {
-						s.config.Client.ReportAt(w.src, func(j int) float32 { return w.coordinate(id, theta, j) }, w.report)
-					} else {
-						w.gradient(id, theta, w.grad)
-						s.config.Client.Report(w.src, w.grad, w.report)
-					}
-					if carrier == nil {
-						tallies[i].Open(w.report)
-					} else if failed[i] = carrier.Carry(w.src, w.report); failed[i] != nil {
-						return
-					}
-				}
-				if progress != nil {
-					progress(int64(len(part)))
-				}
+	err := Parts(ctx, s.workers, int64(len(batch.Payloads)), chunk, func(w *worker, _ int, from, to int64) error {
+		for _, id := range batch.Payloads[from:to] {
+			w.src.Reset(streamReport, uint64(batch.Round), uint64(id))
+			if w.coordinate != nil {
+				s.config.Client.ReportAt(w.src, func(j int) float32 { return w.coordinate(id, theta, j) }, w.report)
+			} else {
+				w.gradient(id, theta, w.grad)
+				s.config.Client.Report(w.src, w.grad, w.report)
 			}
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(failed...); err != nil {
+			if carrier == nil {
+				w.tally.Open(w.report)
+			} else if err := carrier.Carry(w.src, w.report); err != nil {
+				return err
+			}
+		}
+		if progress != nil {
+			progress(to - from)
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	if carrier != nil && ctx.Err() == nil {
+	if carrier != nil {
 		sum, n, err := carrier.Open()
 		if err != nil {
 			return nil, err
@@ -323,5 +310,5 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 			return nil, err
 		}
 	}
-	return tallies, ctx.Err()
+	return tallies, nil
 }

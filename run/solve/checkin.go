@@ -20,6 +20,7 @@ type checkIn struct {
 	vectorSum
 	ctx    context.Context
 	rounds int64
+	params vecsum.Params // of all rounds
 }
 
 // query asks what T such rounds cost if each client's noise is worth sigma.
@@ -82,15 +83,18 @@ func (m *checkIn) plan(method string, p optimize.Problem) (*optimize.Plan, error
 	if err != nil {
 		return nil, err
 	}
+	m.params = params
 	for range plan.Stages {
-		m.params = append(m.params, params)
+		if err := m.add(params, sigma); err != nil {
+			return nil, err
+		}
 	}
 	return plan, nil
 }
 
 // prepare charges what the noise is worth; the tails of it are in δ.
 func (m *checkIn) prepare(*optimize.Plan) (eps, delta float64, err error) {
-	sigma, tail, err := m.params[0].Sigma(m.config.Delta, m.rounds)
+	sigma, tail, err := m.params.Sigma(m.config.Delta, m.rounds)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -127,7 +131,7 @@ func (m *checkIn) present(src rng.Source) []int64 {
 		}
 		places = append(places, place)
 	}
-	if int64(len(places)) < m.params[0].MinUsers {
+	if int64(len(places)) < m.params.MinUsers {
 		return nil
 	}
 	return places

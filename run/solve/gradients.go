@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/run/simulate"
 )
 
 // gradients makes noisy mean gradients, round by round.
@@ -47,7 +47,7 @@ const (
 	maxParts = 1024
 )
 
-// cohort are the clients of a round, whose mechanism and smoothing are those of
+// cohort are the clients of a round, whose protection and smoothing are those of
 // its batch's stage.
 type cohort struct {
 	batch
@@ -83,45 +83,24 @@ func (g *gradients) mean(ctx context.Context, round int64, b cohort, point []flo
 		g.theta[j] = float32(v)
 	}
 	size := max(minPart, (b.clients+maxParts-1)/maxParts)
-	if t.mechanism.sequential() {
-		size = b.clients
+	if _, ok := t.protection.(*stream); ok {
+		size = b.clients // one after the other
 	}
 	sums := make([]sum, (b.clients+size-1)/size)
-	errs := make([]error, len(sums))
-	part := func(w *worker, i int) {
+	err := simulate.Parts(ctx, g.workers, b.clients, size, func(w *worker, i int, from, to int64) (err error) {
 		w.src.Reset(domainClients, uint64(round), uint64(i))
-		from := int64(i) * size
-		sums[i], errs[i] = g.part(ctx, w, b, from, min(from+size, b.clients))
+		sums[i], err = g.part(ctx, w, b, from, to)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	if len(sums) == 1 {
-		part(g.workers[0], 0)
-	} else {
-		todo := make(chan int)
-		var wait sync.WaitGroup
-		for _, w := range g.workers[:min(len(g.workers), len(sums))] {
-			wait.Go(func() {
-				for i := range todo {
-					part(w, i)
-				}
-			})
-		}
-		for i := range sums {
-			todo <- i
-		}
-		close(todo)
-		wait.Wait()
-	}
-	for i, err := range errs {
-		if err != nil {
+	for _, s := range sums[1:] {
+		if err := sums[0].merge(s); err != nil {
 			return nil, err
 		}
-		if i > 0 {
-			if err := sums[0].merge(sums[i]); err != nil {
-				return nil, err
-			}
-		}
 	}
-	if err := t.mechanism.release(rng.Replay(t.Config.Seed, domainRelease, uint64(round)), b.batch, sums[0], g.out); err != nil {
+	if err := t.protection.release(rng.Replay(t.Config.Seed, domainRelease, uint64(round)), b.batch, sums[0], g.out); err != nil {
 		return nil, fmt.Errorf("solve: round %d: %w", round, err)
 	}
 	for j, v := range point {
@@ -132,7 +111,7 @@ func (g *gradients) mean(ctx context.Context, round int64, b cohort, point []flo
 
 // part sums the reports of the cohort's clients from ≤ i < to.
 func (g *gradients) part(ctx context.Context, w *worker, b cohort, from, to int64) (sum, error) {
-	s, err := g.task.mechanism.open(w.src, b.batch)
+	s, err := g.task.protection.open(w.src, b.batch)
 	if err != nil {
 		return nil, err
 	}

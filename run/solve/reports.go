@@ -10,7 +10,6 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
-	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
 // reports protects gradients one by one, with a PrivUnit report of each client
@@ -20,12 +19,8 @@ type reports struct {
 	ctx    context.Context
 	config Config
 	dim    int
-	units  []*randomizer.PrivUnit // by stage
+	stages
 	failed error
-}
-
-func newReports(ctx context.Context, c Config, dim int) *reports {
-	return &reports{ctx: ctx, config: c, dim: dim}
 }
 
 // query asks what rounds of so many clients cost one who is in all of them.
@@ -86,7 +81,7 @@ func (m *reports) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		m.units = append(m.units, unit)
+		m.stages = append(m.stages, unit)
 		claim := unit.Event().Eps0
 		if m.config.Trust.Alone() && uses == 1 {
 			eps = math.Max(eps, claim)
@@ -103,36 +98,4 @@ func (m *reports) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 		eps = math.Max(eps, answer.Upper.Eps)
 	}
 	return eps, delta, nil
-}
-
-func (m *reports) sequential() bool { return false }
-
-func (m *reports) open(_ rng.Source, b batch) (sum, error) {
-	unit := m.units[b.stage]
-	return &reported{unit, unit.NewReport(), make([]int64, unit.Dim())}, nil
-}
-
-// reported are reports summed in fixed point.
-type reported struct {
-	unit   *randomizer.PrivUnit
-	report *randomizer.Report
-	sum    []int64
-}
-
-func (s *reported) add(src rng.Source, x []float32) error {
-	s.unit.Randomize(src, x, s.report)
-	s.unit.Add(s.sum, s.report)
-	return nil
-}
-
-func (s *reported) merge(other sum) error {
-	for j, v := range other.(*reported).sum {
-		s.sum[j] += v
-	}
-	return nil
-}
-
-func (m *reports) release(_ rng.Source, b batch, s sum, mean []float64) error {
-	m.units[b.stage].Estimate(mean, s.(*reported).sum, b.clients)
-	return nil
 }

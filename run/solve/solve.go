@@ -98,10 +98,10 @@ type Task struct {
 	// Config's. +Inf without privacy. Delta is 0 where the bound is pure.
 	Epsilon, Delta float64
 
-	people    *population
-	linear    *model.Linear // without ridge, which the server adds
-	mechanism mechanism
-	coins     *checkIn // nil unless clients check in by them
+	people     *population
+	linear     *model.Linear // without ridge, which the server adds
+	protection protection
+	coins      *checkIn // nil unless clients check in by them
 }
 
 // Result is where a run ended.
@@ -182,11 +182,11 @@ func Prepare(ctx context.Context, c Config) (*Task, error) {
 	}
 	p.MaxRounds = c.MaxRounds
 	c.N = people.clients
-	if t.mechanism, err = newMechanism(ctx, c, method, p.Dim); err != nil {
+	if t.protection, err = newProtection(ctx, c, method, p.Dim); err != nil {
 		return nil, err
 	}
-	p.Noise = t.mechanism.noise()
-	if m, ok := t.mechanism.(*checkIn); ok {
+	p.Noise = t.protection.noise()
+	if m, ok := t.protection.(*checkIn); ok {
 		t.coins = m
 		t.Plan, err = m.plan(c.Optimizer, p)
 	} else {
@@ -195,7 +195,7 @@ func Prepare(ctx context.Context, c Config) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Epsilon, t.Delta, err = t.mechanism.prepare(t.Plan); err != nil {
+	if t.Epsilon, t.Delta, err = t.protection.prepare(t.Plan); err != nil {
 		return nil, err
 	}
 	if c.Trust.Protects() && !(t.Epsilon <= c.Epsilon && t.Delta <= c.Delta) {

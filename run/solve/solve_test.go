@@ -16,7 +16,9 @@ import (
 	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
 )
 
 func small() Config {
@@ -154,7 +156,7 @@ func TestNoiseIsThatOfTheAccount(t *testing.T) {
 		src, mean, zero := rng.Replay(3), make([]float64, dim), make([]float32, dim)
 		square := 0.0
 		for range reps {
-			s, err := task.mechanism.open(src, b)
+			s, err := task.protection.open(src, b)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +165,7 @@ func TestNoiseIsThatOfTheAccount(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := task.mechanism.release(src, b, s, mean); err != nil {
+			if err := task.protection.release(src, b, s, mean); err != nil {
 				t.Fatal(err)
 			}
 			for _, v := range mean {
@@ -195,14 +197,14 @@ func TestLessNoiseIsSeen(t *testing.T) {
 	plan := *task.Plan
 	plan.Stages = slices.Clone(plan.Stages)
 	plan.Stages[0].Sigma /= 2
-	if eps, _, err := task.mechanism.prepare(&plan); err != nil || eps < 1.5 {
+	if eps, _, err := task.protection.prepare(&plan); err != nil || eps < 1.5 {
 		t.Errorf("half the noise costs %v: %v", eps, err)
 	}
 	c.Trust = "vector-sum"
 	if task, err = Prepare(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
-	p := task.mechanism.(*vectorSum).params[0]
+	p := task.protection.(*vectorSum).stages[0].(mechanism.Rounding).Params()
 	p.Noise.Bits /= 4
 	if eps, err := p.Epsilon(c.Delta, 1); err != nil || eps < 1.5 {
 		t.Errorf("a quarter of the bits cost %v: %v", eps, err)
@@ -396,7 +398,7 @@ func TestCheckIn(t *testing.T) {
 	if sd := math.Sqrt(want * float64(c.N)); math.Abs(total-want*float64(c.N)) > 6*sd {
 		t.Errorf("%v check-ins, want %v within %v", total, want*float64(c.N), 6*sd)
 	}
-	m.params[0].MinUsers = c.N
+	m.params.MinUsers = c.N
 	if m.present(rng.Replay(9)) != nil {
 		t.Error("a round of too few is not void")
 	}
@@ -411,7 +413,7 @@ func TestCostIsTheAccountants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		unit := task.mechanism.(*reports).units[0].Event()
+		unit := task.protection.(*reports).stages[0].(randomizer.Randomizer).Event()
 		q := account.Query{Participation: dp.All, Eps0: unit.Eps0, Population: task.Batch(), Rounds: 1, Delta: c.Delta}
 		if optimizer == "gd" {
 			q.Population, q.Rounds = c.N, task.Rounds()

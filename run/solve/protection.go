@@ -15,25 +15,24 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
 )
 
-// mechanism releases noisy means of clipped gradients. Its methods but prepare
-// are safe for concurrent use.
-type mechanism interface {
+// protection is what a trust mode does to gradients: it releases noisy means of
+// clipped ones. Its methods but prepare are safe for concurrent use.
+type protection interface {
 	// noise is what a plan may count on.
 	noise() optimize.Noise
-	// prepare fits the mechanism to the plan and bounds the cost of the whole
+	// prepare fits the noise to the plan and bounds the cost of the whole
 	// run, replace one client, from the noise that release will draw.
 	prepare(*optimize.Plan) (eps, delta float64, err error)
-	// sequential says that a batch cannot be cut into parts.
-	sequential() bool
 	// open returns an empty sum for a part of a batch.
 	open(rng.Source, batch) (sum, error)
 	// release closes the sum of a whole batch and writes its noisy mean.
 	release(rng.Source, batch, sum, []float64) error
 }
 
-// batch is a round as a mechanism sees it.
+// batch is a round as a protection sees it.
 type batch struct {
 	stage   int
 	clients int64
@@ -46,7 +45,7 @@ type sum interface {
 	merge(sum) error
 }
 
-func newMechanism(ctx context.Context, c Config, method optimize.Method, dim int) (mechanism, error) {
+func newProtection(ctx context.Context, c Config, method optimize.Method, dim int) (protection, error) {
 	if !c.Trust.Known() {
 		return nil, fmt.Errorf("solve: trust %q must be one of %s", c.Trust, strings.Join(dp.TrustNames(dp.Trust.Known), ", "))
 	}
@@ -58,7 +57,7 @@ func newMechanism(ctx context.Context, c Config, method optimize.Method, dim int
 	case !c.Trust.Protects():
 		return exact{dim: dim}, nil
 	case c.Trust.HasLocalGuarantee():
-		return newReports(ctx, c, dim), nil
+		return &reports{ctx: ctx, config: c, dim: dim}, nil
 	case c.Trust.SumsOnly() && c.Trust.Participation() == dp.CheckIn:
 		if method.Participation == dp.All {
 			return nil, fmt.Errorf("solve: optimizer %s asks every client in every round: there are no coins to check in by, as trust distributed has; trust vector-sum", method.Name)
@@ -101,8 +100,6 @@ type floats []float64
 func (m exact) noise() optimize.Noise { return optimize.Noiseless{} }
 
 func (m exact) prepare(*optimize.Plan) (eps, delta float64, err error) { return math.Inf(1), 0, nil }
-
-func (m exact) sequential() bool { return false }
 
 func (m exact) open(rng.Source, batch) (sum, error) { return make(floats, m.dim), nil }
 
@@ -169,7 +166,7 @@ type vectorSum struct {
 	config Config
 	dim    int
 	mu     float64
-	params []vecsum.Params // by stage
+	stages
 }
 
 // overhead is what rounding may add to the variance.
@@ -200,39 +197,19 @@ func (m *vectorSum) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 			return 0, 0, err
 		}
 		eps = math.Max(eps, cost)
-		m.params = append(m.params, params)
+		if err := m.add(params, 0); err != nil {
+			return 0, 0, err
+		}
 	}
 	return eps, m.config.Delta, nil
 }
 
-func (m *vectorSum) sequential() bool { return false }
-
-func (m *vectorSum) open(_ rng.Source, b batch) (sum, error) {
-	s, err := vecsum.NewSimulation(m.params[b.stage])
-	return counts{s}, err
-}
-
-// counts are those of vecsum's Simulation, with the law of the protocol.
-type counts struct{ *vecsum.Simulation }
-
-func (s counts) add(src rng.Source, x []float32) error { return s.Add(src, x) }
-func (s counts) merge(other sum) error                 { return s.Merge(other.(counts).Simulation) }
-
-func (m *vectorSum) release(src rng.Source, b batch, s sum, mean []float64) error {
-	noisy, clients, err := s.(counts).Close(src)
-	if err != nil {
-		return err
-	}
-	if clients != b.clients {
-		return fmt.Errorf("solve: %d reports from %d clients", clients, b.clients)
-	}
-	if err := m.params[b.stage].Estimate(mean, noisy, clients); err != nil {
-		return err
-	}
-	for j := range mean {
-		mean[j] /= float64(clients)
-	}
-	return nil
+// add makes params the next stage's. Clients round, and release draws the noise of
+// all of them at once; sigma is what it is worth.
+func (m *vectorSum) add(params vecsum.Params, sigma float64) error {
+	sum, err := mechanism.NewVectorSum(params, sigma)
+	m.stages = append(m.stages, mechanism.Rounding{VectorSum: sum})
+	return err
 }
 
 // stream is a pan-private aggregator: optimize.PanMean.
@@ -291,21 +268,19 @@ func (m *stream) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 	return eps, m.config.Delta, nil
 }
 
-func (m *stream) sequential() bool { return true }
-
 func (m *stream) open(src rng.Source, b batch) (sum, error) {
 	mean, err := m.mean(b.clients)
 	if err != nil {
 		return nil, err
 	}
-	return running{mean}, mean.Begin(src)
+	return panSum{mean}, mean.Begin(src)
 }
 
-type running struct{ *optimize.PanMean }
+type panSum struct{ *optimize.PanMean }
 
-func (s running) add(_ rng.Source, x []float32) error { return s.Add(x) }
-func (s running) merge(sum) error                     { return errors.New("solve: a pan-private sum has one part") }
+func (s panSum) add(_ rng.Source, x []float32) error { return s.Add(x) }
+func (s panSum) merge(sum) error                     { return errors.New("solve: a pan-private sum has one part") }
 
 func (m *stream) release(src rng.Source, _ batch, s sum, mean []float64) error {
-	return s.(running).End(src, mean)
+	return s.(panSum).End(src, mean)
 }
