@@ -1,5 +1,6 @@
-// Package account computes what a protocol costs. Given an event, or a query about rounds
-// that are all alike, it returns the tightest proved bound, with every other bound beside it.
+// Package account answers what a protocol costs. From an event, or from a
+// query about rounds that are all alike, it returns the tightest bound that is
+// proved, with every other bound beside it.
 //
 // Bounds are for replace-one adjacency: n is public, and one client's data changes. ε and
 // losses are in nats, δ is a probability.
@@ -13,7 +14,6 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/dp/amplify/literature"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
@@ -63,7 +63,7 @@ func (a *Accountant) worst(t *tally, delta float64) (dp.Bound, error) {
 
 // tightest returns the smallest proved upper bound on ε.
 func (e *engine) tightest(parts []part, delta float64) (dp.Bound, error) {
-	best := proved("basic", basic(parts), delta, "basic composition of pure guarantees, after subsampling")
+	best := proved("basic", basic(parts), delta, basicSource)
 	if len(parts) == 0 || best.Eps == 0 {
 		return best, nil
 	}
@@ -71,7 +71,7 @@ func (e *engine) tightest(parts []part, delta float64) (dp.Bound, error) {
 	eps, err := e.pldEps(parts, c, delta)
 	switch {
 	case err == nil && eps < best.Eps:
-		best = proved(c.name+"-pld", eps, delta, c.source+"; composed as privacy-loss distributions")
+		best = proved(c.name+"-pld", eps, delta, c.source+asPLD)
 	case err != nil && !errors.Is(err, dp.ErrNoBound):
 		return dp.Bound{}, err
 	}
@@ -116,8 +116,10 @@ type Reply struct {
 	Sum *vecsum.Params
 }
 
-// list adds a method's entry, whose computation ended with err.
-func (r *Reply) list(l Listed, err error) error {
+// list adds what a method answered, in a computation since start that ended with err.
+func (r *Reply) list(m Method, got answer, start time.Time, err error) error {
+	l := Listed{Bound: dp.Bound{Method: m.ID, Kind: m.Kind, Status: m.Status, Source: m.Source, Order: got.order, Note: got.note,
+		Guarantee: dp.Guarantee{Eps: got.eps, Delta: got.delta, Adjacency: r.Query.withDefaults().Adjacency}, Seconds: time.Since(start).Seconds()}}
 	switch {
 	case errors.Is(err, dp.ErrNoBound):
 		l.Note = err.Error()
@@ -139,15 +141,6 @@ func (r *Reply) list(l Listed, err error) error {
 		r.Lower = &b
 	}
 	return nil
-}
-
-// method computes one listed bound.
-type method struct {
-	id      string
-	kind    dp.Kind
-	status  dp.Status
-	source  string
-	compute func(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error)
 }
 
 // Answer computes the bounds that a query asks for. which is "all", "best" (only what the
@@ -173,9 +166,14 @@ func (a *Accountant) answer(ctx context.Context, q Query, which string, each fun
 	parts := []part{{s, times}}
 	r := Reply{Query: q}
 	known := which == "all" || which == "best"
-	all := methods()
+	var all []Method
+	for _, m := range Methods() {
+		if m.Class != VectorSumClass && !m.onlyDivergence {
+			all = append(all, m)
+		}
+	}
 	for i, m := range all {
-		if which != "all" && m.id != which && !(which == "best" && inBest(q, s, m.id)) {
+		if which != "all" && m.ID != which && !(which == "best" && m.mayBeBest(q, s)) {
 			continue
 		}
 		known = true
@@ -183,24 +181,11 @@ func (a *Accountant) answer(ctx context.Context, q Query, which string, each fun
 			return Reply{}, err
 		}
 		if each != nil {
-			each(Step{Method: m.id, Done: i, Of: len(all)})
+			each(Step{Method: m.ID, Done: i, Of: len(all)})
 		}
-		l := Listed{Bound: dp.Bound{Method: m.id, Kind: m.kind, Status: m.status, Source: m.source}}
-		var err error
 		start := time.Now()
-		refusal, note := limits(q, s, m)
-		if refusal != "" {
-			err = fmt.Errorf("%s: %w", refusal, dp.ErrNoBound)
-		} else {
-			l.Eps, l.Delta, l.Order, l.Note, err = m.ask(e, q, parts)
-		}
-		l.Seconds = time.Since(start).Seconds()
-		l.Adjacency = q.withDefaults().Adjacency
-		if note != "" && l.Note != "" {
-			note = "; " + note
-		}
-		l.Note += note
-		if err := r.list(l, err); err != nil {
+		got, err := m.answer(e, q, parts)
+		if err := r.list(m, got, start, err); err != nil {
 			return Reply{}, err
 		}
 	}
@@ -211,56 +196,3 @@ func (a *Accountant) answer(ctx context.Context, q Query, which string, each fun
 }
 
 func better(a, b dp.Bound) bool { return a.Eps < b.Eps || a.Eps == b.Eps && a.Delta < b.Delta }
-
-func methods() []method {
-	pair := func(c clones) []method {
-		return []method{
-			pldMethod(c),
-			{c.name + "-rdp", dp.Upper, dp.Proved, c.source + "; Rényi divergence at real orders",
-				func(e *engine, q Query, parts []part) (float64, float64, float64, string, error) {
-					if q.AskDelta {
-						delta, err := e.rdpDelta(parts, c, q.Eps)
-						return q.Eps, delta, 0, "", err
-					}
-					eps, order, err := e.rdpEps(parts, c, q.Delta)
-					return eps, q.Delta, order, "", err
-				}},
-		}
-	}
-	out := append(pair(blanket), pair(fmt22)...)
-	out = append(out, pairMethods()...)
-	out = append(out, lowerMethods()...)
-	out = append(out, paperMethods()...)
-	out = append(out, gaussianMethods()...)
-	return append(out,
-		method{"girgis-thm1", dp.Upper, dp.Proved, "Girgis et al. 2021 (NeurIPS), Theorem 1 and Lemma 1", girgis(literature.GirgisUpper, 1<<52)},
-		method{"girgis-thm2", dp.Approximate, dp.Approximation, "Girgis et al. 2021 (NeurIPS), Theorem 2 and Lemma 1", girgis(literature.GirgisLower, 1e8)},
-		method{"basic", dp.Upper, dp.Proved, "basic composition of pure guarantees, after subsampling",
-			func(_ *engine, q Query, parts []part) (float64, float64, float64, string, error) {
-				eps := basic(parts)
-				if q.AskDelta {
-					if eps <= q.Eps {
-						return q.Eps, 0, 0, "", nil
-					}
-					return 0, 0, 0, "", fmt.Errorf("the pure guarantee is %.4g: %w", eps, dp.ErrNoBound)
-				}
-				return eps, q.Delta, 0, "holds with delta = 0", nil
-			}},
-	)
-}
-
-// girgis converts one of Girgis et al.'s curves. They exist at integer orders, for a fixed
-// number of reports that here is at most most.
-func girgis(bound func(literature.GirgisConfig, int) (float64, error), most int64) func(*engine, Query, []part) (float64, float64, float64, string, error) {
-	return func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
-		s := parts[0].shape
-		if !s.trust.Shuffled() || s.rate > 0 {
-			return 0, 0, 0, "", fmt.Errorf("stated for a fixed number k of shuffled reports: %w", dp.ErrNoBound)
-		}
-		if s.reports > most {
-			return 0, 0, 0, "", fmt.Errorf("a sum over the outcomes of k = %d reports, above %d, takes too long: %w", s.reports, most, dp.ErrNoBound)
-		}
-		c := literature.GirgisConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports}
-		return integerOrders(q, parts[0].times, func(lambda int) (float64, error) { return bound(c, lambda) })
-	}
-}

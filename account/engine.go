@@ -12,31 +12,6 @@ import (
 	"github.com/riffle-dp/riffle/internal/monotone"
 )
 
-// clones names a proved dominating pair: a rate of clones or, if rate is nil, the family of a
-// shape.
-type clones struct {
-	name   string
-	rate   func(eps0 float64) float64
-	source string
-	family func(s shape) (amplify.Family, error)
-}
-
-// of returns the family whose pair a shape gets.
-func (c clones) of(s shape) (amplify.Family, error) {
-	if !s.pure() {
-		return notOf(s, "generic")
-	}
-	if c.rate == nil {
-		return c.family(s)
-	}
-	return amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
-}
-
-var (
-	blanket = clones{"blanket", amplify.Blanket, "riffle blanket theorem (dp/amplify/blanket.md), r = 2/(e^eps0+1)", nil}
-	fmt22   = clones{"clones", amplify.Clones, "Feldman, McMillan, Talwar 2022, Theorem 3.1, r = e^-eps0", nil}
-)
-
 // part is a shape that occurred times times.
 type part struct {
 	shape shape

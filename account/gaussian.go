@@ -214,64 +214,21 @@ func (e *engine) approxDelta(parts []part, eps, most float64) (delta, eps0 float
 	return delta, eps0, nil
 }
 
-const (
-	gaussSource  = "SCI, proof of Theorem 4: N(mu, 1) against N(0, 1), mu = 2/(sigma sqrt k), sampled with inclusion k/n (dp/amplify/gaussian.md)"
-	approxSource = "each Gaussian report within a total variation of an eps0-LDP one (dp/amplify/approx.md), charged for every report; blanket theorem"
-)
-
-// ask computes the method if it applies to the query's reports.
-func (m method) ask(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
-	gaussian := false
-	for _, g := range gaussianMethods() {
-		gaussian = gaussian || g.id == m.id
+// gaussianPLD is gauss-pld.
+func gaussianPLD(e *engine, q Query, parts []part) (answer, error) {
+	if q.AskDelta {
+		delta, err := e.gaussianDelta(parts, q.Eps)
+		return answer{eps: q.Eps, delta: delta, note: apartNote(parts)}, err
 	}
-	switch {
-	case q.Adjacency == dp.AddRemoveOne && m.id != removalMethod:
-		return 0, 0, 0, "", fmt.Errorf("for a client replaced, not removed: %w", dp.ErrNoBound)
-	case q.Adjacency != dp.AddRemoveOne && m.id == removalMethod:
-		return 0, 0, 0, "", fmt.Errorf("for a client removed, not replaced: %w", dp.ErrNoBound)
-	case gaussian && q.Colluders > 0 && q.Participation == dp.Sampled:
-		return 0, 0, 0, "", fmt.Errorf("colluders among sampled clients, who add no noise, are not counted: %w", dp.ErrNoBound)
-	case gaussian && q.Class != dp.Gaussian:
-		return 0, 0, 0, "", fmt.Errorf("for reports of class %s: %w", dp.Gaussian, dp.ErrNoBound)
-	case !gaussian && q.Class == dp.Gaussian:
-		return 0, 0, 0, "", fmt.Errorf("for eps0-LDP reports; a Gaussian report is eps0-LDP for no eps0, and (eps0, delta0) converts to no such bound: %w", dp.ErrNoBound)
-	}
-	return m.compute(e, q, parts)
+	eps, err := e.pldEps(parts, blanket, q.Delta)
+	return answer{eps: eps, delta: q.Delta, note: apartNote(parts)}, err
 }
 
-func gaussianMethods() []method {
-	return []method{
-		{"gauss-pld", dp.Upper, dp.Proved, gaussSource + "; composed as privacy-loss distributions",
-			func(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
-				if q.AskDelta {
-					delta, err = e.gaussianDelta(parts, q.Eps)
-					return q.Eps, delta, 0, apartNote(parts), err
-				}
-				eps, err = e.pldEps(parts, blanket, q.Delta)
-				return eps, q.Delta, 0, apartNote(parts), err
-			}},
-		{"gauss-rdp", dp.Upper, dp.Proved, gaussSource + "; Rényi divergence at real orders",
-			func(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
-				if q.AskDelta {
-					delta, err = e.rdpDelta(parts, blanket, q.Eps)
-					return q.Eps, delta, 0, apartNote(parts), err
-				}
-				eps, order, err = e.rdpEps(parts, blanket, q.Delta)
-				return eps, q.Delta, order, apartNote(parts), err
-			}},
-		{"lower-gauss", dp.Lower, dp.Proved, "the sum, all others on the neighbour's vector, composed optimistically",
-			func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
-				eps, delta, err = lowerBound(q, parts[0], response{symbols: 2})
-				return eps, delta, 0, "", err
-			}},
-		{"shuffle-approx-ldp", dp.Upper, dp.Proved, approxSource, approxMethod},
-		{"gauss-strong", dp.Upper, dp.Proved, "Gaussian and sampled (eps, delta) of a round, SCI section 5.1; strong composition of Kairouz, Oh, Viswanath 2015, Theorem 3.4", strongMethod},
-		{"sci-thm4", dp.Upper, dp.Proved, "SCI, Theorem 4, equation 10 with inclusion k/n and k = 0: Wang, Balle, Kasiviswanathan 2019, Theorem 9", sciMethod(sciMixture)},
-		{removalMethod, dp.Upper, dp.Proved, "one client more or less; riffle derivation (dp/amplify/removal.md) in place of SCI, Appendix B; Rényi divergence at real orders", removeMethod},
-		{"sci-thm4-eq10", dp.Approximate, dp.Approximation, "SCI, Theorem 4, equation 10 as printed: inclusion gamma for every k, which is not proved", sciMethod(checkIn(literature.SCIEquation10))},
-		{"sci-thm4-eq11", dp.Approximate, dp.Approximation, "SCI, Theorem 4, equation 11 as printed: inclusion gamma for every k, which is not proved", sciMethod(checkIn(literature.SCIEquation11))},
-	}
+// gaussianRDP is gauss-rdp.
+func gaussianRDP(e *engine, q Query, parts []part) (answer, error) {
+	out, err := rdpMethod(blanket)(e, q, parts)
+	out.note = apartNote(parts)
+	return out, err
 }
 
 // gaussianDelta is pldDelta for Gaussian reports. A rare round of few reports may make the
@@ -315,35 +272,36 @@ func apartNote(parts []part) string {
 }
 
 // approxMethod computes shuffle-approx-ldp.
-func approxMethod(e *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+func approxMethod(e *engine, q Query, parts []part) (answer, error) {
 	if !parts[0].shape.trust.Shuffled() {
-		return 0, 0, 0, "", fmt.Errorf("for shuffled reports; trust is %s: %w", parts[0].shape.trust, dp.ErrNoBound)
+		return answer{}, refuse("for shuffled reports; trust is %s", parts[0].shape.trust)
 	}
+	out := answer{eps: q.Eps, delta: q.Delta}
 	var eps0 float64
+	var err error
 	if q.AskDelta {
 		most, failed := e.gaussianDelta(parts, q.Eps)
 		if failed != nil {
 			most = 1
 		}
-		delta, eps0, err = e.approxDelta(parts, q.Eps, most)
-		eps = q.Eps
+		out.delta, eps0, err = e.approxDelta(parts, q.Eps, most)
 	} else {
 		most, failed := e.pldEps(parts, blanket, q.Delta)
 		if failed != nil {
 			most = math.Inf(1)
 		}
-		eps, eps0, err = e.approxEps(parts, q.Delta, most)
-		delta = q.Delta
+		out.eps, eps0, err = e.approxEps(parts, q.Delta, most)
 	}
-	return eps, delta, 0, fmt.Sprintf("eps0 = %.4g", eps0), err
+	out.note = fmt.Sprintf("eps0 = %.4g", eps0)
+	return out, err
 }
 
 // strongMethod computes gauss-strong: an (ε, δ) of one round that holds for all but a few k,
 // composed by the closed form.
-func strongMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+func strongMethod(_ *engine, q Query, parts []part) (answer, error) {
 	s, times := parts[0].shape, float64(parts[0].times)
 	if q.AskDelta {
-		return 0, 0, 0, "", fmt.Errorf("stated for epsilon at a given delta: %w", dp.ErrNoBound)
+		return answer{}, refuse("stated for epsilon at a given delta")
 	}
 	best := math.Inf(1)
 	for _, outside := range []float64{.01, .1} {
@@ -358,7 +316,7 @@ func strongMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, 
 		curve, err := amplify.NewGaussianCurve(amplify.GaussianConfig{Sigma: s.sigma, Population: s.population, Reports: lo,
 			Included: max(lo, hi), Apart: s.apart()})
 		if err != nil {
-			return 0, 0, 0, "", err
+			return answer{}, err
 		}
 		for x := -8.; x <= -.25; x += .25 { // the composition's own share of δ, as an exponent
 			for _, share := range []float64{math.Pow(2, x), 1 - math.Pow(2, x)} {
@@ -369,78 +327,44 @@ func strongMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, 
 		}
 	}
 	if math.IsInf(best, 1) || math.IsNaN(best) {
-		return 0, 0, 0, "", fmt.Errorf("no finite epsilon: %w", dp.ErrNoBound)
+		return answer{}, refuse("no finite epsilon")
 	}
-	return best, q.Delta, 0, "", nil
-}
-
-// sciMethod converts a Rényi curve at integer orders.
-func sciMethod(curve func(s shape, order int) (float64, error)) func(*engine, Query, []part) (float64, float64, float64, string, error) {
-	return func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
-		s := parts[0].shape
-		if !s.trust.SumsOnly() {
-			return 0, 0, 0, "", fmt.Errorf("for sums, trust %s: %w", dp.AnyTrust(dp.Trust.SumsOnly), dp.ErrNoBound)
-		}
-		best := math.Inf(1)
-		try := func(l int) error {
-			d, err := curve(s, l)
-			d *= float64(parts[0].times)
-			v := rdp.Epsilon(float64(l), d, q.Delta)
-			if q.AskDelta {
-				v = rdp.DeltaAt(float64(l), d, q.Eps)
-			}
-			if v < best {
-				best, order = v, float64(l)
-			}
-			return err
-		}
-		// Every order is valid, so an order that the search skips only makes the bound
-		// looser.
-		const top = 1 << 10
-		for l := 2; l <= top && l <= 2*int(order)+16; l += max(1, l/8) {
-			if err := try(l); err != nil {
-				return 0, 0, 0, "", err
-			}
-		}
-		for step := int(order) / 16; step > 0; step /= 2 {
-			for _, l := range []int{int(order) - step, int(order) + step} {
-				if err := try(max(2, l)); err != nil {
-					return 0, 0, 0, "", err
-				}
-			}
-		}
-		if math.IsInf(best, 1) {
-			return 0, 0, 0, "", fmt.Errorf("no order gives a finite epsilon: %w", dp.ErrNoBound)
-		}
-		if q.AskDelta {
-			return q.Eps, best, order, "", nil
-		}
-		return best, q.Delta, order, "", nil
-	}
+	return answer{eps: best, delta: q.Delta}, nil
 }
 
 // sciMixture also covers a fixed k, as one block.
-func sciMixture(s shape, order int) (float64, error) {
-	if s.rate == 0 {
-		return literature.WBKGaussian(s.gaussianConfig(), order)
-	}
-	return literature.SCIMixture(s.gaussianArrival(), order)
+func sciMixture(_ *engine, p part) (func(float64) (float64, error), error) {
+	s := p.shape
+	return func(order float64) (float64, error) {
+		if s.rate == 0 {
+			return literature.WBKGaussian(s.gaussianConfig(), int(order))
+		}
+		return literature.SCIMixture(s.gaussianArrival(), int(order))
+	}, sumsOnly(p)
 }
 
-// checkIn converts a curve that is stated for k ~ Bin(n, γ).
-func checkIn(curve func(amplify.GaussianArrivalConfig, int) (float64, error)) func(shape, int) (float64, error) {
-	return func(s shape, order int) (float64, error) {
-		if s.rate == 0 {
-			return 0, fmt.Errorf("stated for self check-in: %w", dp.ErrNoBound)
+// sciPrinted is a curve stated for k ~ Bin(n, γ).
+func sciPrinted(curve func(amplify.GaussianArrivalConfig, int) (float64, error)) divergence {
+	return func(_ *engine, p part) (func(float64) (float64, error), error) {
+		err := sumsOnly(p)
+		if err == nil && p.shape.rate == 0 {
+			err = refuse("stated for self check-in")
 		}
-		return curve(s.gaussianArrival(), order)
+		return func(order float64) (float64, error) { return curve(p.shape.gaussianArrival(), int(order)) }, err
 	}
+}
+
+func sumsOnly(p part) error {
+	if !p.shape.trust.SumsOnly() {
+		return refuse("for sums, trust %s", dp.AnyTrust(dp.Trust.SumsOnly))
+	}
+	return nil
 }
 
 const removalMethod = "sci-thm4-remove"
 
 // removeMethod computes sci-thm4-remove.
-func removeMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
+func removeMethod(_ *engine, q Query, parts []part) (answer, error) {
 	s, times := parts[0].shape, float64(parts[0].times)
 	at := func(spare float64) (rdp.Curve, float64, error) {
 		r, err := amplify.NewRemoval(s.gaussianArrival(), math.Max(1e-290, spare/times))
@@ -452,22 +376,22 @@ func removeMethod(_ *engine, q Query, parts []part) (eps, delta, order float64, 
 	if !q.AskDelta {
 		curve, dropped, err := at(dropShare * q.Delta / 4)
 		if err != nil {
-			return 0, 0, 0, "", err
+			return answer{}, err
 		}
-		eps, order = rdp.Minimize(curve, q.Delta-dropped)
+		eps, order := rdp.Minimize(curve, q.Delta-dropped)
 		if math.IsInf(eps, 1) || math.IsNaN(eps) {
-			return 0, 0, 0, "", fmt.Errorf("no order gives a finite epsilon; mass %.3g is left out: %w", dropped, dp.ErrNoBound)
+			return answer{}, refuse("no order gives a finite epsilon; mass %.3g is left out", dropped)
 		}
-		return eps, q.Delta, order, "", nil
+		return answer{eps: eps, delta: q.Delta, order: order}, nil
 	}
 	// For a smaller δ, less mass may be left out.
 	best := 1.
 	for _, spare := range []float64{1e-6, 1e-10, 1e-16, 1e-30} {
 		curve, dropped, err := at(spare)
 		if err != nil {
-			return 0, 0, 0, "", err
+			return answer{}, err
 		}
 		best = math.Min(best, rdp.Delta(curve, q.Eps)+dropped)
 	}
-	return q.Eps, best, 0, "", nil
+	return answer{eps: q.Eps, delta: best}, nil
 }

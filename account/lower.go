@@ -8,6 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/pld"
+	"github.com/riffle-dp/riffle/dp/rdp"
 )
 
 // maxLowerEps0 caps ε₀ of the mechanisms of lower bounds: a mechanism with a smaller ε₀ is
@@ -177,32 +178,44 @@ func (o onceOnly) Epsilon(delta float64) float64 {
 	return lo
 }
 
-// lowerMethods are the methods of lower bounds. admitted returns the mechanism that a query
-// admits, with a note if that is not obvious.
-func lowerMethods() []method {
-	of := func(id, source string, admitted func(q Query) (m response, note string, ok bool)) method {
-		return method{id, dp.Lower, dp.Proved, source,
-			func(_ *engine, q Query, parts []part) (eps, delta, order float64, note string, err error) {
-				q = q.withDefaults()
-				m, note, ok := admitted(q)
-				if !ok || !(m.eps0 > 0) {
-					return 0, 0, 0, "", fmt.Errorf("not a mechanism of class %s: %w", q.Class, dp.ErrNoBound)
-				}
-				eps, delta, err = lowerBound(q, parts[0], m)
-				if m.eps0 > maxLowerEps0 {
-					note = fmt.Sprintf("mechanism of eps0 = %d", maxLowerEps0)
-				}
-				return eps, delta, 0, note, err
-			}}
+// lowest is the cost of the mechanism that a query admits, with a note where it is
+// not plainly so.
+func lowest(admitted func(q Query) (m response, note string, ok bool)) computation {
+	return func(_ *engine, q Query, parts []part) (answer, error) {
+		q = q.withDefaults()
+		m, note, ok := admitted(q)
+		if !ok || !(m.eps0 > 0) {
+			return answer{}, refuse("not a mechanism of class %s", q.Class)
+		}
+		if m.eps0 > maxLowerEps0 {
+			note = fmt.Sprintf("mechanism of eps0 = %d", maxLowerEps0)
+		}
+		eps, delta, err := lowerBound(q, parts[0], m)
+		return answer{eps: eps, delta: delta, note: note}, err
 	}
-	return []method{
-		of("lower-rr3", "3-ary randomized response, all others on the third symbol, composed optimistically", ternaryOf),
-		of("lower-rr2", "binary randomized response, all others alike (Girgis et al. 2021, Theorem 2), composed optimistically", binaryOf),
-		of("lower-krr", "k-ary randomized response, all others on a third symbol, composed optimistically",
-			func(q Query) (response, string, bool) {
-				return response{q.Symbols, q.Eps0}, "", q.Class == dp.KRR && q.Symbols > 3
-			}),
+}
+
+// lowestGaussian is lower-gauss.
+func lowestGaussian(_ *engine, q Query, parts []part) (answer, error) {
+	eps, delta, err := lowerBound(q, parts[0], response{symbols: 2})
+	return answer{eps: eps, delta: delta}, err
+}
+
+// ternaryDivergence is that of the mechanism of lower-rr3. Each outcome and its mirror
+// image add at least 0, so what is left out only lowers it; what rdp.Divergence adds
+// for rounding is taken off again.
+func ternaryDivergence(_ *engine, p part) (func(float64) (float64, error), error) {
+	orders, err := p.shape.concrete(response{3, p.shape.eps0})
+	if err != nil {
+		return nil, err
 	}
+	var pair dp.Pair
+	for _, a := range orders[0] {
+		if a.Loss > 0 {
+			pair.Atoms = append(pair.Atoms, a)
+		}
+	}
+	return func(order float64) (float64, error) { return rdp.Divergence(pair, order) * (1 - 1e-6), nil }, nil
 }
 
 // slightly returns a little less than x, to allow for rounding in x.
@@ -217,6 +230,10 @@ func ternaryOf(q Query) (response, string, bool) {
 		}
 	}
 	return m, "", q.Class == dp.Generic || q.Class == dp.KRR && q.Symbols == 3
+}
+
+func symbolsOnly(q Query) (response, string, bool) {
+	return response{q.Symbols, q.Eps0}, "", q.Class == dp.KRR && q.Symbols > 3
 }
 
 func binaryOf(q Query) (response, string, bool) {

@@ -138,11 +138,8 @@ func (q SumQuery) counted() bool {
 	return q.Query.Dropout > 0 && !(q.Sum.Honest > 0 && q.Sum.Honest < 1)
 }
 
-// sumMethod computes one listed bound.
-type sumMethod struct {
-	id, source string
-	compute    func(ctx context.Context, q SumQuery) (eps, delta float64, note string, err error)
-}
+// sumComputation answers a query about vector sums.
+type sumComputation func(ctx context.Context, q SumQuery) (answer, error)
 
 // AnswerSum computes the bounds that a query about vector sums asks for (vecsum.md). which is
 // "all", "best" (only what the tightest needs), or a method's id. All are upper bounds,
@@ -156,20 +153,17 @@ func AnswerSum(ctx context.Context, q SumQuery, which string) (Reply, error) {
 	q.Query.Trust = dp.VectorSum
 	r := Reply{Query: q.Query, Sum: &q.Sum}
 	known := false
-	for i, m := range sumMethods() {
-		if which != "all" && which != m.id && !(which == "best" && i < 2) {
+	for _, m := range Methods() {
+		if m.sum == nil || which != "all" && which != m.ID && !(which == "best" && m.Best) {
 			continue
 		}
 		known = true
 		if err := ctx.Err(); err != nil {
 			return Reply{}, err
 		}
-		l := Listed{Bound: proved(m.id, 0, 0, m.source)}
 		start := time.Now()
-		var err error
-		l.Eps, l.Delta, l.Note, err = m.compute(ctx, q)
-		l.Seconds = time.Since(start).Seconds()
-		if err := r.list(l, err); err != nil {
+		got, err := m.sum(ctx, q)
+		if err := r.list(m, got, start, err); err != nil {
 			return Reply{}, err
 		}
 	}
@@ -179,26 +173,21 @@ func AnswerSum(ctx context.Context, q SumQuery, which string) (Reply, error) {
 	return r, nil
 }
 
-func sumMethods() []sumMethod {
-	return []sumMethod{
-		{vecsum.MethodGDP, "log-concave integer noise is Gaussian-private but for its tails (mechanism/vecsum/vecsum.md); mu adds in squares: Dong, Roth, Su 2022, Corollary 3.3", sumGDP},
-		{"gauss-pld", gaussSource + "; integer noise by the sigma it is worth (vecsum.Params.Sigma), its tails added to delta", sumGaussian},
-		{vecsum.MethodLemma31, "CJMP, Lemma 3.1 through its Lemma A.1", paperSum(func(p vecsum.Params, delta float64) (float64, error) {
-			switch {
-			case p.Dim != 1:
-				return 0, fmt.Errorf("stated for one coordinate, not dim = %d: %w", p.Dim, dp.ErrNoBound)
-			case p.Honest < 1:
-				return 0, fmt.Errorf("stated for honest clients only, not honest = %v: %w", p.Honest, dp.ErrNoBound)
-			}
-			return vecsum.Lemma31(p, 1, delta)
-		})},
-		{vecsum.MethodThm32, "CJMP, Theorem 3.2", paperSum(func(p vecsum.Params, delta float64) (float64, error) {
-			if p.Honest < 1 {
-				return 0, fmt.Errorf("stated for honest clients only, not honest = %v: %w", p.Honest, dp.ErrNoBound)
-			}
-			return vecsum.Thm32(p, delta)
-		})},
-		{vecsum.MethodA9, "CJMP, Corollary A.9, computed from its proof", paperSum(vecsum.RobustA9)},
+// lemma31 is of one coordinate.
+func lemma31(p vecsum.Params, delta float64) (float64, error) {
+	if p.Dim != 1 {
+		return 0, refuse("stated for one coordinate, not dim = %d", p.Dim)
+	}
+	return allHonest(func(p vecsum.Params, delta float64) (float64, error) { return vecsum.Lemma31(p, 1, delta) })(p, delta)
+}
+
+// allHonest refuses where not all clients are relied on.
+func allHonest(bound func(vecsum.Params, float64) (float64, error)) func(vecsum.Params, float64) (float64, error) {
+	return func(p vecsum.Params, delta float64) (float64, error) {
+		if p.Honest < 1 {
+			return 0, refuse("stated for honest clients only, not honest = %v", p.Honest)
+		}
+		return bound(p, delta)
 	}
 }
 
@@ -211,13 +200,13 @@ func (q SumQuery) alwaysNote() string {
 }
 
 // sumGDP computes vecsum-gdp.
-func sumGDP(_ context.Context, q SumQuery) (eps, delta float64, note string, err error) {
+func sumGDP(_ context.Context, q SumQuery) (answer, error) {
 	if q.Query.AskDelta {
-		delta, err = q.Sum.Delta(q.Query.Eps, q.times())
-		return q.Query.Eps, delta, q.alwaysNote(), err
+		delta, err := q.Sum.Delta(q.Query.Eps, q.times())
+		return answer{eps: q.Query.Eps, delta: delta, note: q.alwaysNote()}, err
 	}
-	eps, err = q.Sum.Epsilon(q.Query.Delta, q.times())
-	return eps, q.Query.Delta, q.alwaysNote(), err
+	eps, err := q.Sum.Epsilon(q.Query.Delta, q.times())
+	return answer{eps: eps, delta: q.Query.Delta, note: q.alwaysNote()}, err
 }
 
 // gaussian returns a question about sums of Gaussian reports. Its answer, with tail added to
@@ -324,7 +313,7 @@ func amongHonest(g Query, p vecsum.Params) (Query, error) {
 }
 
 // sumGaussian computes gauss-pld.
-func sumGaussian(ctx context.Context, q SumQuery) (eps, delta float64, note string, err error) {
+func sumGaussian(ctx context.Context, q SumQuery) (answer, error) {
 	ask := func(g Query) (dp.Bound, error) {
 		r, err := Answer(ctx, g, "gauss-pld")
 		if err != nil {
@@ -339,20 +328,20 @@ func sumGaussian(ctx context.Context, q SumQuery) (eps, delta float64, note stri
 	if !q.Query.AskDelta {
 		g, tail, err := q.gaussian(ctx, q.Query.Delta)
 		if err != nil {
-			return 0, 0, "", err
+			return answer{}, err
 		}
 		if g.Delta = (g.Delta - tail) * (1 - 0x1p-50); !(g.Delta > 0) {
-			return 0, 0, "", fmt.Errorf("account: tails of %v leave nothing of delta = %v: %w", tail, q.Query.Delta, dp.ErrNoBound)
+			return answer{}, fmt.Errorf("account: tails of %v leave nothing of delta = %v: %w", tail, q.Query.Delta, dp.ErrNoBound)
 		}
 		b, err := ask(g)
-		return b.Eps, q.Query.Delta, worth(g), err
+		return answer{eps: b.Eps, delta: q.Query.Delta, note: worth(g)}, err
 	}
 	// Any window gives a bound, and the best window depends on the answer.
 	guess := 1e-6
 	if d, err := q.Sum.Delta(q.Query.Eps, q.times()); err == nil {
 		guess = math.Max(1e-200, math.Min(d, .5))
 	}
-	delta = 1
+	out := answer{eps: q.Query.Eps, delta: 1}
 	for range 4 {
 		g, tail, err := q.gaussian(ctx, guess)
 		var b dp.Bound
@@ -360,34 +349,34 @@ func sumGaussian(ctx context.Context, q SumQuery) (eps, delta float64, note stri
 			b, err = ask(g)
 		}
 		if err != nil {
-			if delta < 1 && errors.Is(err, dp.ErrNoBound) {
+			if out.delta < 1 && errors.Is(err, dp.ErrNoBound) {
 				break
 			}
-			return 0, 0, "", err
+			return answer{}, err
 		}
-		if d := (b.Delta + tail) * (1 + 0x1p-50); d < delta {
-			delta, note = d, worth(g)
+		if d := (b.Delta + tail) * (1 + 0x1p-50); d < out.delta {
+			out.delta, out.note = d, worth(g)
 		}
 		if b.Delta > guess/10 {
 			break
 		}
 		guess = math.Max(b.Delta, 1e-200)
 	}
-	if !(delta < 1) {
-		return 0, 0, "", fmt.Errorf("account: no delta below 1 at eps = %v: %w", q.Query.Eps, dp.ErrNoBound)
+	if !(out.delta < 1) {
+		return answer{}, fmt.Errorf("account: no delta below 1 at eps = %v: %w", q.Query.Eps, dp.ErrNoBound)
 	}
-	return q.Query.Eps, delta, note, nil
+	return out, nil
 }
 
 // paperSum computes a bound of CJMP's, each of which is for one round.
-func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) func(context.Context, SumQuery) (float64, float64, string, error) {
-	return func(_ context.Context, q SumQuery) (eps, delta float64, note string, err error) {
+func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) sumComputation {
+	return func(_ context.Context, q SumQuery) (answer, error) {
 		if q.times() > 1 {
-			return 0, 0, "", fmt.Errorf("stated for one round, not %d: %w", q.times(), dp.ErrNoBound)
+			return answer{}, fmt.Errorf("stated for one round, not %d: %w", q.times(), dp.ErrNoBound)
 		}
 		if !q.Query.AskDelta {
-			eps, err = bound(q.Sum, q.Query.Delta)
-			return eps, q.Query.Delta, q.alwaysNote(), err
+			eps, err := bound(q.Sum, q.Query.Delta)
+			return answer{eps: eps, delta: q.Query.Delta, note: q.alwaysNote()}, err
 		}
 		// ε rises as δ falls, but too large a δ is outside a lemma's conditions.
 		good, reason := math.Inf(1), error(nil)
@@ -410,9 +399,9 @@ func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) func(
 		}
 		switch {
 		case math.IsInf(good, 1) && reason != nil:
-			return 0, 0, "", reason
+			return answer{}, reason
 		case math.IsInf(good, 1):
-			return 0, 0, "", fmt.Errorf("no delta below 1/2 at eps = %v: %w", q.Query.Eps, dp.ErrNoBound)
+			return answer{}, fmt.Errorf("no delta below 1/2 at eps = %v: %w", q.Query.Eps, dp.ErrNoBound)
 		}
 		for !math.IsInf(bad, -1) && good-bad > 1e-6 {
 			if mid := (good + bad) / 2; meets(mid) {
@@ -421,7 +410,7 @@ func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) func(
 				bad = mid
 			}
 		}
-		return q.Query.Eps, math.Exp(good), q.alwaysNote(), nil
+		return answer{eps: q.Query.Eps, delta: math.Exp(good), note: q.alwaysNote()}, nil
 	}
 }
 

@@ -5,25 +5,6 @@ import (
 	"math"
 )
 
-// Class is the widest family of local randomizers that a bound covers.
-type Class string
-
-const (
-	// Generic is the class of all ε₀-LDP randomizers.
-	Generic Class = "generic"
-	// BinaryRR is binary randomized response on one bit, with nothing else released.
-	BinaryRR Class = "rr2"
-	// KRR is k-ary randomized response on one of Report.Symbols symbols, with nothing else
-	// released. Any bound for Generic covers it.
-	KRR Class = "krr"
-	// LaplaceL1 is Laplace noise, continuous or discrete, of scale 2C/ε₀ per coordinate on
-	// vectors of the ball ‖x‖₁ ≤ C, with nothing else released.
-	LaplaceL1 Class = "laplace"
-	// Gaussian is a vector clipped to ℓ2 norm 1 plus N(0, σ²) on each coordinate. It is not
-	// ε₀-LDP for any ε₀.
-	Gaussian Class = "gaussian"
-)
-
 // Report is what one client's report promises on its own, before any shuffle.
 type Report struct {
 	Class Class
@@ -87,28 +68,8 @@ func (Sequence) event() {}
 
 // Validate returns an error that names the first value out of range.
 func (r Round) Validate() error {
-	if err := r.Report.parameter(); err != nil {
+	if err := r.Report.check(); err != nil {
 		return err
-	}
-	switch r.Report.Class {
-	case Generic, BinaryRR, LaplaceL1, Gaussian:
-		if r.Report.Symbols != 0 {
-			return fmt.Errorf("dp: symbols = %d given for class %q, which has none", r.Report.Symbols, r.Report.Class)
-		}
-	case KRR:
-		if r.Report.Symbols < 2 {
-			return fmt.Errorf("dp: symbols = %d must be at least 2 for class %q", r.Report.Symbols, KRR)
-		}
-	default:
-		return fmt.Errorf("dp: unknown randomizer class %q", r.Report.Class)
-	}
-	if tv := r.Report.TV; tv != 0 {
-		if r.Report.Class != Generic {
-			return fmt.Errorf("dp: total-variation parameter a = %v given for class %q, whose own is known", tv, r.Report.Class)
-		}
-		if err := CheckTV(r.Report.Eps0, tv); err != nil {
-			return err
-		}
 	}
 	if err := r.Trust.check(r.Report.Class); err != nil {
 		return err
@@ -137,20 +98,6 @@ func (r Round) Validate() error {
 		return fmt.Errorf("dp: unknown participation %q", r.Participation)
 	}
 	return nil
-}
-
-// parameter returns an error unless a report has what its class needs and nothing else.
-func (r Report) parameter() error {
-	if r.Class == Gaussian {
-		if r.Eps0 != 0 {
-			return fmt.Errorf("dp: eps0 = %v given for class %s, which has sigma", r.Eps0, Gaussian)
-		}
-		return CheckSigma(r.Sigma)
-	}
-	if r.Sigma != 0 {
-		return fmt.Errorf("dp: sigma = %v given for class %q, which has eps0", r.Sigma, r.Class)
-	}
-	return CheckEps0(r.Eps0)
 }
 
 // Accountant turns an event into a guarantee. It is a pure function of the event; anything

@@ -146,26 +146,31 @@ func log1pMinusOf(v float64) float64 {
 // SCITheorem2Printed is Theorem 2 as SCI prints it. Approximate: unsound, at n =
 // 54000, γ = 1, ε₀ = 12, λ = 6 it is below what a 3-ary randomized response
 // really has. For comparison and as a test's subject.
-func SCITheorem2Printed(c CheckInRenyiConfig, Delta float64, order int) (float64, error) {
+func SCITheorem2Printed(c CheckInRenyiConfig, Delta float64) (RenyiOrders, error) {
 	c, err := c.check()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	if !(Delta >= 0 && Delta <= 1) || order < 2 {
-		return 0, fmt.Errorf("amplify: Delta = %v must lie between 0 and 1 and order = %d be at least 2: %w", Delta, order, dp.ErrNoBound)
+	if !(Delta >= 0 && Delta <= 1) {
+		return nil, fmt.Errorf("amplify: Delta = %v must lie between 0 and 1", Delta)
 	}
-	mu, gamma, lambda := c.mean(), c.inclusion(), float64(order)
-	low := -Delta * Delta * mu / 2
-	l := math.Floor((1-Delta)*mu/(2*c.Eps0)) + 1
-	w := gamma * math.Expm1(2*c.Eps0) / math.Exp(c.Eps0)
-	var sum logSum
-	sum.add(math.Log(2*lambda*(lambda-1)) + 2*math.Log(gamma) + 2*math.Log(math.Expm1(c.Eps0)) + logAdd(low-c.Eps0, -c.Eps0/l))
-	for j := 3; j <= order; j++ {
-		x := float64(j)
-		sum.add(logChoose(lambda, x) + x*math.Log(gamma) + ternarySame(c.Eps0, x) + logAdd(low, -x/2*math.Log(l)))
-	}
-	sum.add(logUpsilon(w, lambda) + logAdd(low, -(1-Delta)*mu/(8*c.Eps0)))
-	return log1pExp(sum.value()) / (lambda - 1), nil
+	return func(order int) (float64, error) {
+		if order < 2 {
+			return 0, fmt.Errorf("amplify: order = %d must be a whole number of at least 2: %w", order, dp.ErrNoBound)
+		}
+		mu, gamma, lambda := c.mean(), c.inclusion(), float64(order)
+		low := -Delta * Delta * mu / 2
+		l := math.Floor((1-Delta)*mu/(2*c.Eps0)) + 1
+		w := gamma * math.Expm1(2*c.Eps0) / math.Exp(c.Eps0)
+		var sum logSum
+		sum.add(math.Log(2*lambda*(lambda-1)) + 2*math.Log(gamma) + 2*math.Log(math.Expm1(c.Eps0)) + logAdd(low-c.Eps0, -c.Eps0/l))
+		for j := 3; j <= order; j++ {
+			x := float64(j)
+			sum.add(logChoose(lambda, x) + x*math.Log(gamma) + ternarySame(c.Eps0, x) + logAdd(low, -x/2*math.Log(l)))
+		}
+		sum.add(logUpsilon(w, lambda) + logAdd(low, -(1-Delta)*mu/(8*c.Eps0)))
+		return log1pExp(sum.value()) / (lambda - 1), nil
+	}, nil
 }
 
 // SCITheorem3 is a lower bound on the Rényi divergence of order λ ≥ 2, an

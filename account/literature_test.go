@@ -95,6 +95,16 @@ func TestPaperApproximationsAreNoGuarantees(t *testing.T) {
 	}
 }
 
+// ofLiterature lists the bounds of others on ε₀-LDP reports.
+func ofLiterature() (out []Method) {
+	for _, m := range Methods() {
+		if m.Class == "" && strings.Contains(m.Calls, "literature.") && !m.onlyDivergence {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
 // ε at the δ that was bounded at ε is ε again, or less; more rounds, a larger ε₀
 // and a smaller δ cost more.
 func TestPaperBoundsReadBothWays(t *testing.T) {
@@ -108,26 +118,26 @@ func TestPaperBoundsReadBothWays(t *testing.T) {
 		{Participation: dp.All, Eps0: 1.5, Population: 60, Rounds: 2, Delta: 1e-4},
 		{Participation: dp.CheckIn, Eps0: 1, Population: 1e6, Rate: .01, Rounds: 200, Delta: 1e-7},
 	} {
-		for _, m := range paperMethods() {
-			b := one(t, q, m.id)
+		for _, m := range ofLiterature() {
+			b := one(t, q, m.ID)
 			if !b.Applies || b.Eps == 0 {
 				continue
 			}
 			checks++
 			back := q
 			back.Delta, back.AskDelta, back.Eps = 0, true, b.Eps*(1+1e-6)
-			d := one(t, back, m.id)
+			d := one(t, back, m.ID)
 			pure := q.Eps0 * float64(q.Rounds)
 			if d.Applies && !(d.Delta <= q.Delta*1.3) && b.Eps < .5*pure || d.Applies && !(d.Delta >= 0 && d.Delta <= 1) {
-				t.Errorf("%s %+v: epsilon %v at delta %v, but delta %v (%s) at epsilon", m.id, q, b.Eps, q.Delta, d.Delta, d.Note)
+				t.Errorf("%s %+v: epsilon %v at delta %v, but delta %v (%s) at epsilon", m.ID, q, b.Eps, q.Delta, d.Delta, d.Note)
 			}
 			for name, change := range map[string]func(*Query){
 				"rounds": func(q *Query) { q.Rounds *= 3 }, "delta": func(q *Query) { q.Delta /= 10 }, "eps0": func(q *Query) { q.Eps0 *= 1.1 },
 			} {
 				more := q
 				change(&more)
-				if c := one(t, more, m.id); c.Applies && !(c.Eps >= b.Eps*(1-1e-3)) && m.id != "sci-thm2-printed" {
-					t.Errorf("%s %+v: more %s lowers epsilon from %v to %v", m.id, q, name, b.Eps, c.Eps)
+				if c := one(t, more, m.ID); c.Applies && !(c.Eps >= b.Eps*(1-1e-3)) && m.ID != "sci-thm2-printed" {
+					t.Errorf("%s %+v: more %s lowers epsilon from %v to %v", m.ID, q, name, b.Eps, c.Eps)
 				}
 			}
 		}
@@ -153,19 +163,19 @@ func TestPaperExtremes(t *testing.T) {
 			if ask {
 				q.AskDelta, q.Eps, q.Delta = true, .3*q.Eps0*math.Sqrt(float64(q.Rounds)), 0
 			}
-			for _, m := range paperMethods() {
-				b := one(t, q, m.id)
+			for _, m := range ofLiterature() {
+				b := one(t, q, m.ID)
 				if !b.Applies {
 					if b.Note == "" || strings.Contains(b.Note, "not a number") {
-						t.Errorf("%s %+v: refused with %q", m.id, q, b.Note)
+						t.Errorf("%s %+v: refused with %q", m.ID, q, b.Note)
 					}
 					continue
 				}
 				if !(b.Eps >= 0) || math.IsInf(b.Eps, 0) || !(b.Delta >= 0 && b.Delta <= 1) {
-					t.Errorf("%s %+v: %v, %v", m.id, q, b.Eps, b.Delta)
+					t.Errorf("%s %+v: %v, %v", m.ID, q, b.Eps, b.Delta)
 				}
 				if b.Seconds > .5 {
-					t.Logf("%s %+v: slow, %v s", m.id, q, b.Seconds)
+					t.Logf("%s %+v: slow, %v s", m.ID, q, b.Seconds)
 				}
 			}
 		}

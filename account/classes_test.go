@@ -184,7 +184,7 @@ func TestAccountantMixesClasses(t *testing.T) {
 // A class that nobody listed gets no pair.
 func TestUnknownClassHasNoPair(t *testing.T) {
 	s := shape{trust: dp.Shuffle, eps0: 1, population: 100, reports: 100, included: 100, class: "hope"}
-	for _, c := range []clones{blanket, fmt22, krrPair, tvPair, binaryPair, laplacePair, newEngine().narrowOf(s)} {
+	for _, c := range append([]clones{blanket, fmt22, newEngine().narrowOf(s)}, classPairs...) {
 		if _, err := s.pair(c); !errors.Is(err, dp.ErrNoBound) {
 			t.Errorf("%s: %v", c.name, err)
 		}

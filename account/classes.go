@@ -1,0 +1,144 @@
+package account
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
+)
+
+// Class is a row of Classes: reports as queries name them, and as the command
+// line and the page /plan describe them.
+type Class struct {
+	Class dp.Class
+	Help  string // of --randomizer, in brackets; "" for none
+	// Of the page: what it is called, a hint, and the fields it has of its own.
+	Label, Hint string
+	Fields      []string
+}
+
+// Classes lists what a query's reports can be known to be.
+func Classes() []Class {
+	return []Class{
+		{dp.Generic, "any eps0-LDP randomizer", "Any ε₀-private randomizer", "Bounds that hold whatever the randomizer is.", []string{"eps0"}},
+		{dp.BinaryRR, "binary randomized response", "Randomized response, one bit", "The truth with chance e^ε₀/(e^ε₀+1), else the other bit.", []string{"eps0"}},
+		{dp.KRR, "", "Randomized response, K answers", "The truth, or with its chance any other of the K answers.", []string{"symbols", "eps0"}},
+		{dp.LaplaceL1, "in the l1 ball", "Laplace noise", "Laplace noise on vectors of an ℓ₁ ball.", []string{"eps0"}},
+		{dp.Gaussian, "", "Gaussian noise, only the sum is seen", "Each report carries Gaussian noise; aggregation hides all but the sum.", []string{"sigma"}},
+		{VectorSumClass, "integer noise, only the sum is seen", "Vector sum with integer noise", "Rounded vectors and binomial noise; aggregators see only the sum.", []string{"dim", "grid", "bits"}},
+	}
+}
+
+// Pairs that hold for any ε₀-LDP report.
+var (
+	blanket = clones{name: "blanket", source: blanketSource, rate: amplify.Blanket}
+	fmt22   = clones{name: "clones", source: fmt22Source, rate: amplify.Clones}
+)
+
+// Pairs of one class each, in the order of Methods: narrow takes the last that
+// covers a shape. The row makes the method NAME-pld.
+var classPairs = []clones{
+	{name: "krr", classes: []dp.Class{dp.KRR, dp.BinaryRR}, needs: "class krr:K or rr2, nothing else released",
+		source: "privacy blanket of k-ary randomized response, Balle et al. 2019 (dp/amplify/threepart.md)", calls: "amplify.KRR",
+		family: func(s shape) (amplify.Family, error) { return amplify.KRR(s.eps0, max(2, s.symbols)) }},
+	{name: "tv", needs: "`--tv a`: the randomizer's total-variation parameter, TV/(E−1), is at most a",
+		source: "three-part blanket of a known total variation (dp/amplify/threepart.md)", calls: "amplify.KnownTV",
+		family: func(s shape) (amplify.Family, error) { return amplify.KnownTV(s.eps0, s.tv) }},
+	{name: "rr2", classes: []dp.Class{dp.BinaryRR}, needs: "class rr2, nothing else released",
+		source: "binary randomized response, worst inputs of the others (dp/amplify/binary.md)", calls: "amplify.RR2",
+		family: func(s shape) (amplify.Family, error) { return amplify.RR2(s.eps0) }},
+	{name: "laplace", classes: []dp.Class{dp.LaplaceL1}, needs: "class laplace: noise that is continuous or on a grid of steps up to C·2^−16, on an ℓ1 ball",
+		source: "three-part blanket of Laplace noise, total variation 1 - e^(-eps0/2) (dp/amplify/threepart.md)", calls: "amplify.Laplace",
+		family: func(s shape) (amplify.Family, error) { return amplify.Laplace(s.eps0) }},
+}
+
+// clones names a proved dominating pair: a rate of clones or, if rate is nil, the family of a
+// shape.
+type clones struct {
+	name, source string
+	rate         func(eps0 float64) float64
+	family       func(s shape) (amplify.Family, error)
+	// Of a row of classPairs: the classes that it covers, none for any report of a
+	// known total variation; what it needs, in words; the function that makes it.
+	classes      []dp.Class
+	needs, calls string
+}
+
+// covers says whether the row of a class is about a shape's reports.
+func (c clones) covers(s shape) bool {
+	return slices.Contains(c.classes, s.class) || c.classes == nil && s.tv > 0
+}
+
+// of returns the family whose pair a shape gets.
+func (c clones) of(s shape) (amplify.Family, error) {
+	switch {
+	case !s.pure():
+		return notOf(s, string(dp.Generic))
+	case c.rate != nil:
+		return amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
+	case c.needs == "" || c.covers(s): // a mixture of pairs sees to its parts
+		return c.family(s)
+	case c.classes == nil:
+		return amplify.Family{}, refuse("needs a total-variation parameter")
+	}
+	names := make([]string, len(c.classes))
+	for i, class := range c.classes {
+		names[i] = string(class)
+	}
+	return notOf(s, strings.Join(names, " or "))
+}
+
+func notOf(s shape, class string) (amplify.Family, error) {
+	return amplify.Family{}, refuse("holds for class %s, the reports are of class %s", class, s.class)
+}
+
+// narrow returns the pair that uses all that is known of a shape's reports: the
+// blanket where nothing hides them, and nothing is said of them.
+func (s shape) narrow() clones {
+	out := blanket // which refuses what is not ε₀-LDP
+	for _, c := range classPairs {
+		if c.covers(s) {
+			out = c
+		}
+	}
+	return out
+}
+
+// pure says that the reports are ε₀-LDP: what holds for any such report holds for
+// them. Without a shuffler a shape has no class.
+func (s shape) pure() bool { return s.class == "" || s.class.LDP() }
+
+// narrowest gives each part the narrowest pair of its class. Any mixture of dominating pairs
+// composes.
+func (e *engine) narrowest(parts []part) clones {
+	var used []clones
+	for _, p := range parts {
+		c := e.narrowOf(p.shape)
+		if !slices.ContainsFunc(used, func(u clones) bool { return u.name == c.name }) {
+			used = append(used, c)
+		}
+	}
+	if len(used) == 1 {
+		return used[0]
+	}
+	var names, sources []string
+	for _, u := range used {
+		names, sources = append(names, u.name), append(sources, u.source)
+	}
+	return clones{name: strings.Join(names, "+"), source: strings.Join(sources, "; "),
+		family: func(s shape) (amplify.Family, error) { return e.narrowOf(s).of(s) }}
+}
+
+// narrowOf is narrow, or the blanket if narrow has no pair.
+func (e *engine) narrowOf(s shape) clones {
+	c := s.narrow()
+	if c.name == blanket.name {
+		return c
+	}
+	if _, err := e.pair(s, c); errors.Is(err, dp.ErrNoBound) {
+		return blanket
+	}
+	return c
+}

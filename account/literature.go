@@ -1,0 +1,385 @@
+package account
+
+import (
+	"errors"
+	"math"
+
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/dp/amplify"
+	"github.com/riffle-dp/riffle/dp/amplify/literature"
+)
+
+// These bounds of the literature are listed so that they can be compared and reproduced. None
+// is tighter than blanket-pld. If a precondition is missing they refuse.
+
+// fixed refuses what is not a shuffle of a fixed number of reports.
+func fixed(p part) error {
+	switch {
+	case !p.shape.trust.Shuffled():
+		return refuse("stated for shuffled reports")
+	case p.shape.rate > 0:
+		return refuse("stated for a fixed number k of reports, here it is up to chance")
+	}
+	return nil
+}
+
+// unsampled refuses also where not every client is in every round.
+func unsampled(p part) error {
+	if err := fixed(p); err != nil {
+		return err
+	}
+	if p.shape.included < p.shape.population {
+		return refuse("stated without sampling, here k = %d of n = %d", p.shape.reports, p.shape.population)
+	}
+	return nil
+}
+
+// chance returns the shape and number of rounds of a query about clients whose
+// reports are up to chance: self check-in and drop-outs.
+func chance(p part) (literature.CheckInRenyiConfig, error) {
+	s := p.shape
+	c := literature.CheckInRenyiConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked, Gamma: s.rate}
+	switch {
+	case !s.trust.Shuffled():
+		return c, refuse("stated for shuffled reports")
+	case !(s.rate > 0):
+		return c, refuse("stated for clients who flip coins, here k is fixed")
+	}
+	return c, nil
+}
+
+// oneShuffle returns δ of one shuffle as a function of ε, or why there is none.
+type oneShuffle func(q Query, s shape) (delta func(eps float64) float64, err error)
+
+// closed is a closed form.
+func closed(delta func(eps0 float64, reports int64, eps float64) float64) oneShuffle {
+	return func(_ Query, s shape) (func(float64) float64, error) {
+		return func(eps float64) float64 { return delta(s.eps0, s.reports, eps) }, nil
+	}
+}
+
+func clonesNumeric(_ Query, s shape) (func(float64) float64, error) {
+	return clonesCurve(s.eps0, s.reports)
+}
+
+func clonesCurve(eps0 float64, reports int64) (func(float64) float64, error) {
+	c, err := amplify.NewCurve(amplify.RoundConfig{Eps0: eps0, Population: reports, Reports: reports, Rate: amplify.Clones(eps0)})
+	if err != nil {
+		return nil, err
+	}
+	return c.Delta, nil
+}
+
+// symbolsOf returns K of a query's randomizer, 0 for any randomizer.
+func symbolsOf(q Query) int {
+	switch q.withDefaults().Class {
+	case dp.BinaryRR:
+		return 2
+	case dp.KRR:
+		return q.Symbols
+	}
+	return 0
+}
+
+func balle(delta func(b *literature.Blanketed, eps float64) float64) oneShuffle {
+	return func(q Query, s shape) (func(float64) float64, error) {
+		b, err := literature.NewBlanketed(s.eps0, s.reports, symbolsOf(q))
+		if err != nil {
+			return nil, err
+		}
+		return func(eps float64) float64 { return delta(b, eps) }, nil
+	}
+}
+
+// balleReports is the number of reports up to which the blanket of K > 2 symbols can be
+// summed in some ten milliseconds.
+const balleReports = 256
+
+func balleExact(q Query, s shape) (func(float64) float64, error) {
+	symbols := symbolsOf(q)
+	switch {
+	case symbols == 0:
+		return nil, refuse("needs a given randomizer: K-ary randomized response")
+	case symbols == 2:
+		// The blanket of two symbols is the clones pair of rate 2/(E+1).
+		c, err := amplify.NewCurve(amplify.RoundConfig{Eps0: s.eps0, Population: s.reports, Reports: s.reports, Rate: amplify.Blanket(s.eps0)})
+		if err != nil {
+			return nil, err
+		}
+		return c.Delta, nil
+	case s.reports > balleReports:
+		return nil, refuse("a sum over the outcomes of k = %d reports, above %d, takes too long", s.reports, balleReports)
+	}
+	b, err := literature.NewBlanketed(s.eps0, s.reports, symbols)
+	if err != nil {
+		return nil, err
+	}
+	return func(eps float64) float64 {
+		d, err := b.ExactDelta(eps)
+		if err != nil {
+			return 1
+		}
+		return d
+	}, nil
+}
+
+func erlingsson(_ Query, s shape) (func(float64) float64, error) {
+	if _, err := literature.Erlingsson2019(s.eps0, s.reports, 0); err != nil {
+		return nil, err
+	}
+	return func(eps float64) float64 {
+		d, err := literature.Erlingsson2019(s.eps0, s.reports, eps)
+		if err != nil {
+			return 1
+		}
+		return d
+	}, nil
+}
+
+// strong composes one shuffle's (ε, δ) guarantees, after sampling.
+func strong(one oneShuffle, exact bool) computation {
+	return func(_ *engine, q Query, parts []part) (answer, error) {
+		p := parts[0]
+		if err := fixed(p); err != nil {
+			return answer{}, err
+		}
+		delta, err := one(q, p.shape)
+		if err != nil {
+			return answer{}, err
+		}
+		return compose(q, literature.Strong{Eps0: p.shape.eps0, Delta: delta,
+			Gamma: float64(p.shape.included) / float64(p.shape.population), Rounds: p.times, Exact: exact})
+	}
+}
+
+// compose answers a query by strong composition.
+func compose(q Query, c literature.Strong) (answer, error) {
+	if q.AskDelta {
+		delta := c.DeltaAt(q.Eps)
+		if !(delta < 1) {
+			return answer{}, refuse("composition shows no delta below 1 at epsilon = %v", q.Eps)
+		}
+		return answer{eps: q.Eps, delta: delta}, nil
+	}
+	eps, err := c.Epsilon(q.Delta)
+	return answer{eps: eps, delta: q.Delta}, err
+}
+
+// checkInStrong is strong composition of self check-in. Outside a window of k a round counts
+// as lost; inside it a round has the shuffle of the smallest k and the inclusion of the
+// largest.
+func checkInStrong(exact bool) computation {
+	return func(_ *engine, q Query, parts []part) (answer, error) {
+		c, err := chance(parts[0])
+		if err != nil {
+			return answer{}, err
+		}
+		times, best := parts[0].times, answer{eps: math.Inf(1), delta: math.Inf(1)}
+		var last error
+		try := func(lost float64) {
+			lo, hi := literature.CheckInWindow(c.Asked, c.Gamma, lost)
+			if hi == 0 {
+				return
+			}
+			delta, err := clonesCurve(c.Eps0, max(1, lo))
+			if err != nil {
+				last = err
+				return
+			}
+			got, err := compose(q, literature.Strong{Eps0: c.Eps0, Delta: delta, Gamma: float64(hi) / float64(c.Population),
+				Rounds: times, Lost: lost, Exact: exact})
+			switch {
+			case err != nil:
+				last = err
+			case got.eps < best.eps || got.eps == best.eps && got.delta < best.delta:
+				best = got
+			}
+		}
+		if q.AskDelta {
+			for x := 1e-3; x > 1e-300; x *= x * x {
+				try(x / float64(times))
+			}
+		} else {
+			for _, share := range []float64{.1, .01} {
+				try(share * q.Delta / float64(times))
+			}
+		}
+		if math.IsInf(best.eps, 1) {
+			if last == nil {
+				last = refuse("no window of k shows a bound")
+			}
+			return answer{}, last
+		}
+		return best, nil
+	}
+}
+
+// girgis is one of Girgis et al.'s curves, for at most most reports.
+func girgis(bound func(literature.GirgisConfig, int) (float64, error), most int64) divergence {
+	return func(_ *engine, p part) (func(float64) (float64, error), error) {
+		s := p.shape
+		switch {
+		case !s.trust.Shuffled() || s.rate > 0:
+			return nil, refuse("stated for a fixed number k of shuffled reports")
+		case s.reports > most:
+			return nil, refuse("a sum over the outcomes of k = %d reports, above %d, takes too long", s.reports, most)
+		}
+		c := literature.GirgisConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports}
+		return func(order float64) (float64, error) { return bound(c, int(order)) }, nil
+	}
+}
+
+func gddsk(sampled func(s *literature.ShuffleRenyi, gamma float64, order int) (float64, error)) divergence {
+	return func(_ *engine, p part) (func(float64) (float64, error), error) {
+		if err := fixed(p); err != nil {
+			return nil, err
+		}
+		s, err := literature.NewShuffleRenyi(p.shape.eps0, p.shape.reports)
+		gamma := float64(p.shape.included) / float64(p.shape.population)
+		return func(order float64) (float64, error) { return sampled(s, gamma, int(order)) }, err
+	}
+}
+
+func gddskSimple(_ *engine, p part) (func(float64) (float64, error), error) {
+	if err := unsampled(p); err != nil {
+		return nil, err
+	}
+	s, err := literature.NewShuffleRenyi(p.shape.eps0, p.shape.reports)
+	return func(order float64) (float64, error) { return s.SimpleDivergence(order), nil }, err
+}
+
+// directReports is the number of reports up to which the clones pair is summed outcome by
+// outcome.
+const directReports = 64
+
+func eabTheorem1(e *engine, q Query, parts []part) (answer, error) {
+	p := parts[0]
+	curve, err := eabDivergence(e, p)
+	if err != nil {
+		return answer{}, err
+	}
+	if p.shape.reports > directReports {
+		out, err := convert(q, func(order float64) float64 {
+			d, _ := curve(order) // a pair's has no error
+			return float64(p.times) * d
+		})
+		out.note = "outcomes merged, 5e-5 of epsilon above the sum"
+		return out, err
+	}
+	return convert(q, func(order float64) float64 {
+		m, err := shuffledMoment(p.shape, order)
+		if err != nil {
+			return math.Inf(1)
+		}
+		return float64(p.times) * m / (order - 1)
+	})
+}
+
+func shuffledMoment(s shape, order float64) (float64, error) {
+	return literature.ShuffledMoment(s.eps0, s.reports, amplify.Clones(s.eps0), order)
+}
+
+func eabDivergence(e *engine, p part) (func(float64) (float64, error), error) {
+	if err := unsampled(p); err != nil {
+		return nil, err
+	}
+	if p.shape.reports > directReports {
+		return pairDivergence(fmt22)(e, p)
+	}
+	return func(order float64) (float64, error) {
+		m, err := shuffledMoment(p.shape, order)
+		return m / (order - 1), err
+	}, nil
+}
+
+const limitLaw = "a limit law: can be far too small"
+
+// gdpApprox is EAB's Gaussian limit, converted exactly or by its Rényi curve.
+func gdpApprox(renyi bool) computation {
+	return func(_ *engine, q Query, parts []part) (answer, error) {
+		p := parts[0]
+		if err := unsampled(p); err != nil {
+			return answer{}, err
+		}
+		g, err := literature.LaplaceSGD(p.shape.eps0, p.shape.reports, p.times)
+		switch {
+		case err != nil:
+			return answer{}, err
+		case renyi:
+			return convert(q, g.Renyi)
+		case q.AskDelta:
+			return answer{eps: q.Eps, delta: g.Delta(q.Eps)}, nil
+		}
+		return answer{eps: g.Epsilon(q.Delta), delta: q.Delta}, nil
+	}
+}
+
+func gdpDivergence(_ *engine, p part) (func(float64) (float64, error), error) {
+	if err := unsampled(p); err != nil {
+		return nil, err
+	}
+	g, err := literature.ShuffleGDP(p.shape.eps0, p.shape.reports)
+	return func(order float64) (float64, error) { return g.Renyi(order), nil }, err
+}
+
+func erlingssonRenyi(_ *engine, p part) (func(float64) (float64, error), error) {
+	return func(order float64) (float64, error) {
+		return literature.ErlingssonRenyi(p.shape.eps0, p.shape.reports, order), nil
+	}, unsampled(p)
+}
+
+func sciTheorem1(printed bool) divergence {
+	return func(_ *engine, p part) (func(float64) (float64, error), error) {
+		c, err := chance(p)
+		if err != nil {
+			return nil, err
+		}
+		bound, err := literature.SCITheorem1(c, printed)
+		return func(order float64) (float64, error) { return bound(int(order)) }, err
+	}
+}
+
+// sciTheorem2 searches SCI's Δ: orders at one Δ, then Δ at the best of them, then
+// orders once more. Fewer than (1−Δ)nγ reports have probability at most e^-x.
+func sciTheorem2(bound func(c literature.CheckInRenyiConfig, Delta float64) (literature.RenyiOrders, error)) computation {
+	return func(_ *engine, q Query, parts []part) (answer, error) {
+		c, err := chance(parts[0])
+		if err != nil {
+			return answer{}, err
+		}
+		at := func(x float64) (literature.RenyiOrders, error) {
+			return bound(c, math.Min(1, math.Sqrt(2*x/(float64(c.Asked)*c.Gamma))))
+		}
+		search := func(x float64) (answer, error) {
+			b, err := at(x)
+			if err != nil {
+				return answer{}, err
+			}
+			return upTo2048.convert(q, parts[0].times, b)
+		}
+		best := 40.
+		out, err := search(best)
+		if err != nil && !errors.Is(err, dp.ErrNoBound) {
+			return answer{}, err
+		}
+		order, least := int(math.Max(2, out.order)), math.Inf(1)
+		for x := 4.; x < 4000; x *= 1.25 {
+			b, err := at(x)
+			if err != nil {
+				return answer{}, err
+			}
+			if d, err := b(order); err == nil && d < least {
+				best, least = x, d
+			}
+		}
+		if a, failed := search(best); failed == nil && (err != nil || a.eps < out.eps || a.eps == out.eps && a.delta < out.delta) {
+			return a, nil
+		}
+		return out, err
+	}
+}
+
+func sciTheorem3(_ *engine, p part) (func(float64) (float64, error), error) {
+	c, err := chance(p)
+	return func(order float64) (float64, error) { return literature.SCITheorem3(c, int(order)) }, err
+}
