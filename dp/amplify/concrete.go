@@ -74,12 +74,6 @@ func Response2(c ConcreteConfig) ([]dp.Atom, error) {
 	return c.list(sizes, visit, extremes, false)
 }
 
-// Response3 is ResponseK for three symbols.
-func Response3(c ConcreteConfig) ([]dp.Atom, error) {
-	c.Symbols = 3
-	return ResponseK(c)
-}
-
 // ResponseK lists the outcomes of randomized response on K ≥ 3 symbols where the
 // victim holds the first under P, the second under Q and everybody else holds
 // the third: the counts of the first two among k reports, and k. Losses rise;

@@ -70,6 +70,11 @@ func listed(atoms []dp.Atom, eps float64) float64 {
 	return d
 }
 
+func response3(c ConcreteConfig) ([]dp.Atom, error) {
+	c.Symbols = 3
+	return ResponseK(c)
+}
+
 // TestConcreteIsTheMechanism: tiny rounds, every outcome; with few outcomes
 // nothing is merged and the listing is exact.
 func TestConcreteIsTheMechanism(t *testing.T) {
@@ -96,7 +101,7 @@ func TestConcreteIsTheMechanism(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		three, err := Response3(c)
+		three, err := response3(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +129,7 @@ func TestConcreteBelowBlanket(t *testing.T) {
 					t.Fatal(err)
 				}
 				c := ConcreteConfig{Eps0: eps0, Population: n, Asked: k, Gamma: 1}
-				for name, f := range map[string]func(ConcreteConfig) ([]dp.Atom, error){"2-RR": Response2, "3-RR": Response3} {
+				for name, f := range map[string]func(ConcreteConfig) ([]dp.Atom, error){"2-RR": Response2, "3-RR": response3} {
 					atoms, err := f(c)
 					if err != nil {
 						t.Fatal(err)
@@ -165,7 +170,7 @@ func TestConcreteRefused(t *testing.T) {
 		if _, err := Response2(c); err == nil {
 			t.Errorf("%s: 2-RR accepted", name)
 		}
-		if _, err := Response3(c); err == nil {
+		if _, err := response3(c); err == nil {
 			t.Errorf("%s: 3-RR accepted", name)
 		}
 	}
@@ -173,7 +178,7 @@ func TestConcreteRefused(t *testing.T) {
 	if _, err := Response2(huge); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("2-RR of 2^50: %v", err)
 	}
-	if _, err := Response3(huge); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := response3(huge); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("3-RR of 2^50: %v", err)
 	}
 }

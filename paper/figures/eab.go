@@ -4,113 +4,94 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
+	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/dp/amplify"
-	"github.com/riffle-dp/riffle/dp/amplify/literature"
-	"github.com/riffle-dp/riffle/dp/rdp"
 	"github.com/riffle-dp/riffle/internal/picture"
 )
 
 const chenCaoGe = "Chen, Cao, Ge 2024"
 
-// divergence is a bound on the Rényi divergence of one shuffle of n reports.
-type divergence struct {
-	name, label, kind, source string
-	at                        func(eps0 float64, n int64, order int) (float64, error)
+// divergences are curves of the Rényi divergence of one shuffle of n reports: the rows
+// of the paper's Table 1 that have a formula here, and riffle's own. A curve is
+// the largest of its methods'.
+var divergences = []struct {
+	name, label string
+	methods     []string
+}{
+	{"efmrtt-rdp", "EFMRTT 2019", []string{"efmrtt-rdp"}},
+	{"gddsk-simple", "CCS 2021, eq. (4)", []string{"gddsk-simple"}},
+	{"gddsk", "CCS 2021, Theorem 1", []string{"gddsk-wbk"}},
+	{"eab-thm1", "the paper, Theorem 1", []string{"eab-thm1"}},
+	{"gdp-approx", "the paper, Corollary 2", []string{"gdp-approx"}},
+	{"riffle-blanket", "riffle, proved", []string{"blanket-rdp"}},
+	{"lower-2rr", "eq. (5): binary RR (lower)", []string{"lower-rr2"}},
+	{lower, "riffle, lower bound", []string{"lower-rr2", "lower-rr3"}},
 }
 
-// shuffled is the divergence of the pair with a rate of clones.
-func shuffled(rate func(eps0 float64) float64) func(eps0 float64, n int64, order int) (float64, error) {
-	return func(eps0 float64, n int64, order int) (float64, error) {
-		f, err := amplify.ClonesFamily(eps0, rate(eps0))
+// shuffles evaluates divergences of one shuffle, and keeps the last shuffle's curves.
+type shuffles struct {
+	eps0   float64
+	n      int64
+	curves map[string]func(order float64) (float64, error)
+}
+
+func (s *shuffles) at(method string, eps0 float64, n int64, order int) (float64, error) {
+	if s.curves == nil || s.eps0 != eps0 || s.n != n {
+		*s = shuffles{eps0, n, map[string]func(float64) (float64, error){}}
+	}
+	curve, ok := s.curves[method]
+	if !ok {
+		var err error
+		curve, err = account.Divergence(account.Query{Participation: dp.All, Eps0: eps0, Population: n}, method)
 		if err != nil {
 			return 0, err
 		}
-		p, err := f.Round(amplify.FamilyRound{Population: n, Reports: n})
-		return rdp.Divergence(p, float64(order)), err
+		s.curves[method] = curve
 	}
+	return curve(float64(order))
 }
 
-// concrete is a lower bound on the divergence that any bound must allow: the
-// larger of binary randomized response's, all others alike, and that of the
-// ternary one, all others on the third symbol, outcomes merged and tails left
-// out. Each outcome and its mirror image add at least 0, so what is left out
-// only lowers it; what rdp.Divergence adds for rounding is taken off again.
-func concrete() func(eps0 float64, n int64, order int) (float64, error) {
-	type round struct {
-		eps0 float64
-		n    int64
-	}
-	made := map[round]dp.Pair{}
-	return func(eps0 float64, n int64, order int) (float64, error) {
-		p, ok := made[round{eps0, n}]
-		if !ok {
-			atoms, err := amplify.Response3(amplify.ConcreteConfig{Eps0: eps0, Population: n, Asked: n, Gamma: 1})
-			if err != nil {
-				return 0, err
-			}
-			for _, a := range atoms {
-				if a.Loss > 0 {
-					p.Atoms = append(p.Atoms, a)
-				}
-			}
-			made[round{eps0, n}] = p
+// largest is the largest of the methods' divergences.
+func (s *shuffles) largest(methods []string, eps0 float64, n int64, order int) (most float64, err error) {
+	for _, m := range methods {
+		y, err := s.at(m, eps0, n, order)
+		if err != nil {
+			return 0, fmt.Errorf("figures: %s at eps0 = %v, n = %d, order %d: %v", m, eps0, n, order, err)
 		}
-		binary, err := literature.GirgisLower(literature.GirgisConfig{Eps0: eps0, Population: n, Reports: n}, order)
-		return math.Max(binary, rdp.Divergence(p, float64(order))*(1-1e-6)), err
+		most = math.Max(most, y)
 	}
+	return most, nil
 }
 
-// divergences are the rows of the paper's Table 1 that have a formula here, and
-// riffle's own.
-func divergences() []divergence {
-	renyi := func(of func(s *literature.ShuffleRenyi, order int) (float64, error)) func(float64, int64, int) (float64, error) {
-		return func(eps0 float64, n int64, order int) (float64, error) {
-			s, err := literature.NewShuffleRenyi(eps0, n)
-			if err != nil {
-				return 0, err
-			}
-			return of(s, order)
+// described returns what the accountant's rows say of methods of one kind.
+func described(methods []string) (kind, source string) {
+	for _, m := range account.Methods() {
+		if slices.Contains(methods, m.ID) {
+			kind = string(m.Kind)
+			source += "; " + m.Source
 		}
 	}
-	return []divergence{
-		{"efmrtt-rdp", "EFMRTT 2019", "approximate", "Erlingsson et al. 2019, Remark 1, constants as quoted by others: 2λe^{4ε₀}(E−1)²/n",
-			func(eps0 float64, n int64, order int) (float64, error) {
-				return literature.ErlingssonRenyi(eps0, n, float64(order)), nil
-			}},
-		{"gddsk-simple", "CCS 2021, eq. (4)", "upper", "Girgis et al. 2021 (CCS), Theorem 2",
-			renyi(func(s *literature.ShuffleRenyi, order int) (float64, error) {
-				return s.SimpleDivergence(float64(order)), nil
-			})},
-		{"gddsk", "CCS 2021, Theorem 1", "upper", "Girgis et al. 2021 (CCS), Theorem 1", renyi((*literature.ShuffleRenyi).Divergence)},
-		{"eab-thm1", "the paper, Theorem 1", "upper", "EAB, Theorem 1: the clones pair of Feldman, McMillan, Talwar 2022, outcomes merged (5e-5 above)", shuffled(amplify.Clones)},
-		{"gdp-approx", "the paper, Corollary 2", "approximate", "EAB, Corollary 2: the Gaussian limit",
-			func(eps0 float64, n int64, order int) (float64, error) {
-				g, err := literature.ShuffleGDP(eps0, n)
-				return g.Renyi(float64(order)), err
-			}},
-		{"riffle-blanket", "riffle, proved", "upper", "riffle blanket theorem, r = 2/(e^ε₀ + 1): the rate of Feldman, McMillan, Talwar 2023, whose proof was withdrawn, with riffle's own proof", shuffled(amplify.Blanket)},
-		{"lower-2rr", "eq. (5): binary RR (lower)", "lower", "Girgis et al. 2021 (NeurIPS), Theorem 2 at k = n: binary randomized response, all others alike",
-			func(eps0 float64, n int64, order int) (float64, error) {
-				return literature.GirgisLower(literature.GirgisConfig{Eps0: eps0, Population: n, Reports: n}, order)
-			}},
-		{lower, "riffle, lower bound", "lower", "the larger of that and 3-ary randomized response, all others on the third symbol (dp/amplify/concrete.md)", concrete()},
-	}
+	return kind, strings.TrimPrefix(source, "; ")
 }
 
 // divergenceData evaluates the bounds at every x.
 func divergenceData(ctx context.Context, xs []float64, at func(x float64) (eps0 float64, n int64, order int)) ([]Series, error) {
 	var out []Series
-	for _, b := range divergences() {
-		s := Series{Name: b.name, Label: b.label, Kind: b.kind, Source: b.source, X: xs, Style: styleOf(b.name)}
+	for _, b := range divergences {
+		kind, source := described(b.methods)
+		s := Series{Name: b.name, Label: b.label, Kind: kind, Source: source, X: xs, Style: styleOf(b.name)}
+		var kept shuffles
 		for _, x := range xs {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			y, err := b.at(at(x))
+			eps0, n, order := at(x)
+			y, err := kept.largest(b.methods, eps0, n, order)
 			if err != nil {
-				return nil, fmt.Errorf("figures: %s at %v: %v", b.name, x, err)
+				return nil, err
 			}
 			s.Y = append(s.Y, y)
 		}
@@ -211,17 +192,19 @@ func eabTable(ctx context.Context, _ *desk) (Data, error) {
 	for _, c := range cases {
 		t.Header = append(t.Header, fmt.Sprintf("ε₀ = %g, n = %s, λ = %d", c.eps0, picture.Number(float64(c.n)), c.order))
 	}
-	for _, b := range divergences() {
-		row := []string{b.name, b.kind, b.source}
+	for _, b := range divergences {
+		kind, source := described(b.methods)
+		row := []string{b.name, kind, source}
+		var kept shuffles
 		for _, c := range cases {
 			if err := ctx.Err(); err != nil {
 				return Data{}, err
 			}
-			y, err := b.at(c.eps0, c.n, c.order)
+			y, err := kept.largest(b.methods, c.eps0, c.n, c.order)
 			if err != nil {
-				return Data{}, fmt.Errorf("figures: %s: %v", b.name, err)
+				return Data{}, err
 			}
-			row = append(row, digits(y, b.kind))
+			row = append(row, digits(y, kind))
 		}
 		t.Rows = append(t.Rows, row)
 	}
