@@ -5,55 +5,57 @@ import (
 	"strings"
 )
 
-// Trust is a mode of trust: what hides a report from whoever runs the system. Its
-// text is what flags, files, events and messages have. What a mode means is a row of
-// modes; a program asks its methods and does not compare names. A mode that has no
-// row protects, as far as is known, but no accountant counts it.
+// Trust is a mode of trust: what hides a client's report. Flags, files, events and
+// messages have its text. The table modes says what each mode means; ask a Trust's
+// methods instead of comparing names. A text that is no mode counts as protecting, but
+// no event may have it.
 type Trust string
 
 const (
-	Shuffle     Trust = "shuffle"
-	Local       Trust = "local"
-	VectorSum   Trust = "vector-sum"
+	// Shuffle: a round's reports are seen in a uniformly random order, without senders.
+	Shuffle Trust = "shuffle"
+	// Local: every report is seen with its sender, and stands alone.
+	Local Trust = "local"
+	// VectorSum protects as Distributed does. The two differ in their defaults only, and
+	// events have Distributed for both.
+	VectorSum Trust = "vector-sum"
+	// Distributed: nobody sees more than the sum of a round's reports, nor, for Sampled
+	// and CheckIn, whose reports are in it. A Round's Reports counts those whose noise is
+	// in the released sum: a client that adds less noise does not count, and a report
+	// that is taken out takes its noise along.
 	Distributed Trust = "distributed"
-	Central     Trust = "central"
-	None        Trust = "none"
+	// Central: a trusted curator sees what clients hold, and adds the noise.
+	Central Trust = "central"
+	// None: every report is seen, without noise.
+	None Trust = "none"
 )
 
 // DefaultTrust is the mode where none is chosen.
 const DefaultTrust = Shuffle
 
-// view is what is seen of a round's reports by who takes its result.
+// view is what is seen of a round's reports.
 type view int
 
 const (
-	_        view = iota
-	permuted      // every report, in a uniformly random order, without senders
-	named         // every report and its sender: each stands alone
-	// Nobody sees more than the sum of a round's reports, nor, for Sampled and
-	// CheckIn, whose reports are in it. Reports counts those whose noise is in the sum
-	// that is released: a client that adds less does not count, and one whose report
-	// is taken out takes its noise along.
+	unknown view = iota
+	permuted
+	named
 	summed
-	curated // no report: a trusted curator adds the noise
-	exact   // every report, without noise
+	curated
+	exact
 )
 
-// mode is what a trust means.
+// mode is what a Trust means.
 type mode struct {
-	trust Trust
-	seen  view
-	// recorded is what events, tasks, announcements and pages have for it.
-	recorded Trust
-	// participation and noise are defaults: who takes part, and the law of a sum's
-	// noise as package vecsum names it.
-	participation Participation
-	noise         string
-	help          string // what hides a report, in half a sentence
+	trust         Trust
+	seen          view
+	recorded      Trust         // in events, tasks, announcements and pages
+	participation Participation // default
+	noise         string        // default of a sum, as package vecsum names it
+	help          string        // what hides a report, in half a sentence
 }
 
-// modes are all of them, in the order that lists have. VectorSum and Distributed
-// differ in their defaults only; both are recorded as Distributed.
+// modes are all modes, in the order in which lists show them.
 var modes = [...]mode{
 	{Shuffle, permuted, Shuffle, All, "", "a random order of a round's reports"},
 	{Local, named, Local, All, "", "nothing but each report's own noise"},
@@ -72,48 +74,48 @@ func (t Trust) mode() mode {
 	return mode{recorded: t, participation: All}
 }
 
-// Known says that there is such a mode.
-func (t Trust) Known() bool { return t.mode().trust != "" }
+// Known says that t is a mode.
+func (t Trust) Known() bool { return t.mode().seen != unknown }
 
 // Shuffled says that a round's reports are seen in a random order, without senders.
 func (t Trust) Shuffled() bool { return t.mode().seen == permuted }
 
-// Alone says that nothing hides whose a report is.
+// Alone says that every report is seen with its sender.
 func (t Trust) Alone() bool { return t.mode().seen == named }
 
 // SumsOnly says that nobody sees more than the sum of a round's reports.
 func (t Trust) SumsOnly() bool { return t.mode().seen == summed }
 
-// Curated says that a trusted curator sees what clients send, and adds the noise.
+// Curated says that a trusted curator adds the noise.
 func (t Trust) Curated() bool { return t.mode().seen == curated }
 
 // HasLocalGuarantee says that each report is ε₀-LDP by itself.
 func (t Trust) HasLocalGuarantee() bool { return t.Shuffled() || t.Alone() }
 
-// Protects says that there is noise: all modes but None.
+// Protects says that somebody adds noise.
 func (t Trust) Protects() bool { return t.mode().seen != exact }
 
-// Accountable says that accountants have bounds for it.
+// Accountable says that accountants have bounds for the mode.
 func (t Trust) Accountable() bool { return t.HasLocalGuarantee() || t.SumsOnly() }
 
-// Recorded is what events, tasks, announcements and pages have for it.
+// Recorded returns the mode that events, tasks, announcements and pages have for t.
 func (t Trust) Recorded() Trust { return t.mode().recorded }
 
-// InEvents says that a Round may have it.
+// InEvents says that a Round may have t.
 func (t Trust) InEvents() bool { return t.Accountable() && t.Recorded() == t }
 
-// CountsRemoval says that rounds of CheckIn are counted for AddRemoveOne, too. Elsewhere
-// the number of reports is public, and a removed client is seen to be missing.
+// CountsRemoval says that accountants count CheckIn rounds for AddRemoveOne as well. With
+// other modes the number of reports is public: a removed client is seen to be missing.
 func (t Trust) CountsRemoval() bool { return t.SumsOnly() && t.InEvents() }
 
-// Participation is who takes part where nothing else is chosen.
+// Participation returns who takes part where nothing else is chosen.
 func (t Trust) Participation() Participation { return t.mode().participation }
 
-// Noise is the law of a sum's noise where none is chosen, as package vecsum names
+// Noise returns the law of a sum's noise where none is chosen, as package vecsum names
 // it; "" where there is no sum.
 func (t Trust) Noise() string { return t.mode().noise }
 
-// TrustNames lists the modes that have a property, such as Trust.Accountable.
+// TrustNames lists the modes with a property, such as Trust.Accountable.
 func TrustNames(having func(Trust) bool) []string {
 	var names []string
 	for _, m := range modes {
@@ -127,10 +129,8 @@ func TrustNames(having func(Trust) bool) []string {
 // AnyTrust is TrustNames for a message: "a, b or c".
 func AnyTrust(having func(Trust) bool) string {
 	names := TrustNames(having)
-	if last := len(names) - 1; last > 0 {
-		return strings.Join(names[:last], ", ") + " or " + names[last]
-	}
-	return strings.Join(names, "")
+	last := max(0, len(names)-2)
+	return strings.Join(append(names[:last:last], strings.Join(names[last:], " or ")), ", ")
 }
 
 // DescribeTrusts is TrustNames for a flag's help: each name with what it means.

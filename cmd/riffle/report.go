@@ -81,7 +81,7 @@ func title(c train.Config, planned bool) string {
 func privacyOf(r *train.Run) report.Privacy {
 	c := r.Config
 	return report.Privacy{
-		Trust: r.Trust(), Participation: dp.Participation(c.Participation), Adjacency: dp.ReplaceOne,
+		Trust: c.Trust.Recorded(), Participation: dp.Participation(c.Participation), Adjacency: dp.ReplaceOne,
 		Population: c.Population, ReportsPerClient: c.ReportsPerClient(), Randomizer: r.Mechanism.Name(), Eps0: c.Eps0, Sigma: c.Sigma,
 		Delta: c.Delta, Status: dp.Proved, Simulated: true, Assumes: c.Assumes(), PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
 	}

@@ -254,7 +254,7 @@ func mechanism(r *train.Run) string {
 	if !r.Config.Trust.Protects() {
 		return "no randomizer"
 	}
-	if r.Trust().SumsOnly() {
+	if r.Config.Trust.SumsOnly() {
 		return fmt.Sprintf("%s, each client's noise worth sigma = %.4g clip norms", r.Mechanism.Name(), r.Config.Sigma)
 	}
 	return fmt.Sprintf("%s with eps0 = %s", r.Mechanism.Name(), roundUp(r.Config.Eps0))

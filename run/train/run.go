@@ -267,9 +267,6 @@ func (c Config) cost(ctx context.Context, counted func(account.Query) account.Qu
 // Reports is how many reports were summed by earlier processes and this one.
 func (r *Run) Reports() int64 { return r.reports }
 
-// Trust is what hides a report, in an accountant's words.
-func (r *Run) Trust() dp.Trust { return r.Config.Trust.Recorded() }
-
 // ReportsPerClient is the most reports that one client sends in the whole run.
 func (c Config) ReportsPerClient() int64 {
 	if blocks, err := c.blocks(); err == nil && c.Participation == string(dp.Once) {
