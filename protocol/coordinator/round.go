@@ -59,9 +59,9 @@ type Config struct {
 	Honest float64
 }
 
-// Fewer is how many reports fewer a round is charged for than it has: the colluders,
-// or of a sum of which a share Honest adds noise, besides which they take theirs away,
-// as many reports as that noise is counted for.
+// Fewer is how many of a round's reports are not charged as hiding anybody: those of
+// the colluders. In a sum of which only the share Honest adds noise, the colluders'
+// noise counts as that of Colluders/Honest reports, rounded up.
 func (c Config) Fewer() int64 {
 	if c.Colluders > 0 && c.Honest > 0 && c.Honest < 1 {
 		return int64(min(math.Ceil(float64(c.Colluders)/c.Honest*(1+0x1p-50)), 1<<52))

@@ -18,12 +18,12 @@ var ErrChain = errors.New("ledger: entries do not form one chain")
 var ErrCharged = errors.New("ledger: round was charged otherwise")
 
 // Book is the ledger of a population: the entries of all its tasks in the order
-// they were charged, each with the digest of the one before. A person is in the
-// population, not in a task, so what all tasks cost together is counted, besides
-// each task's own: see adaptive.md for why that is another count.
+// they were charged, each with the digest of the one before. It keeps each task's
+// budget and, since a person is in the population and not in a task, one of all tasks
+// together, which is counted in another way: see adaptive.md.
 //
-// It holds no storage and does no reading or writing: Next says what is to be
-// written, Apply takes what was. Not safe for concurrent use.
+// It does no reading or writing: Next says what is to be written, Apply takes what
+// was. Not safe for concurrent use.
 type Book struct {
 	population wire.Population
 	entries    []wire.Entry

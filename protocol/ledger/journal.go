@@ -62,7 +62,7 @@ type Journal struct {
 	book   *Book
 	tasks  map[[32]byte]Config
 	lookup Lookup
-	stale  bool // the log may have more than book
+	stale  bool // the log may hold entries that book does not
 }
 
 // Lookup returns the budget of a task that another process has charged; ok says
@@ -88,8 +88,8 @@ func OpenJournal(ctx context.Context, log Log, marks Marks, p wire.Population, l
 	return j, nil
 }
 
-// read takes in a whole log, tries its chain, and compares it with its mark. A log
-// may be ahead of its mark, which is written after it, never behind.
+// read takes in a log from its start, checks its chain, and compares it with its mark.
+// A log may be ahead of its mark, which is written after it, never behind.
 func (b *Book) read(ctx context.Context, from Log, m Mark) error {
 	agrees := m.Entries == 0
 	for data, err := range from.Read(ctx) {
@@ -174,7 +174,8 @@ func (j *Journal) View(f func(*Book)) {
 
 // Charge writes a charge down, once; one that was written before is found. When it
 // returns nil the charge is durable. An error that wraps ErrBudget, ErrUncounted or
-// ErrCharged is for good; after any other it is not known: charge again.
+// ErrCharged is final. After any other error it is not known whether the charge was
+// written: charge again.
 func (j *Journal) Charge(ctx context.Context, c Charge) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -281,7 +282,7 @@ func (l *TaskLedger) Last() (e wire.Entry, ok bool) {
 	return e, ok
 }
 
-// Restore takes nothing but what the journal holds: it is the one that knows.
+// Restore refuses entries other than the journal's and changes nothing.
 func (l *TaskLedger) Restore(entries []Entry) error {
 	have := l.Entries()
 	if len(have) != len(entries) {

@@ -66,7 +66,7 @@ func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, err
 	return s, nil
 }
 
-// Verify tries the chain of a log and compares it with its mark. It asks for no
+// Verify checks the chain of a log and compares it with its mark. It asks for no
 // budget and counts nothing; the book that it returns can be shown, not charged.
 func Verify(ctx context.Context, log Log, m Mark, p wire.Population) (*Book, error) {
 	b := &Book{population: p, total: &total{counter: counter{config: Config{MaxEps: math.Inf(1)}}}, tasks: map[[32]byte]*account{}}

@@ -1,0 +1,71 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
+)
+
+var shuffled = dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2}, Trust: dp.Shuffle,
+	Participation: dp.All, Population: 60000, Reports: 60000, Realised: true}
+
+// One task's budget: a round is charged before any of its reports is opened.
+func ExampleLedger() {
+	config := ledger.Config{Accountant: account.New(), Delta: 1e-5, MaxEps: 0.1}
+	l, err := ledger.New(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for round := int64(1); err == nil; round++ {
+		err = l.Charge(context.Background(), ledger.Charge{Round: round, Event: shuffled})
+	}
+	spent, _ := l.Spent()
+	fmt.Printf("%d rounds, epsilon %.3f, then refused: %t\n", len(l.Entries()), spent.Eps, errors.Is(err, ledger.ErrBudget))
+
+	// What is stored are events; a restart counts them again.
+	again, _ := ledger.New(config)
+	fmt.Println(again.Restore(l.Entries()))
+	// Output:
+	// 6 rounds, epsilon 0.096, then refused: true
+	// <nil>
+}
+
+// Two tasks of one population. Each entry names the one before by its digest. From the
+// second task on all rounds are counted as if each had been chosen upon what was
+// released before, which costs more.
+func ExampleBook() {
+	budget := ledger.Config{Accountant: account.New(), Delta: 1e-5, MaxEps: 1}
+	book, err := ledger.NewBook(wire.Population{7}, budget)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, task := range []byte{1, 2} {
+		id := [32]byte{task}
+		if err := book.SetTask(id, budget); err != nil {
+			fmt.Println(err)
+			return
+		}
+		entry, _, err := book.Next(ledger.Charge{Task: id, Round: 1, Batch: [32]byte{9}, Event: shuffled})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		// A Journal writes the entry to its log here.
+		if err := book.Apply(entry); err != nil {
+			fmt.Println(err)
+			return
+		}
+		one, _ := book.Spent()
+		fmt.Printf("task %d: epsilon %.3f of the population\n", task, one.Eps)
+	}
+	// Output:
+	// task 1: epsilon 0.036 of the population
+	// task 2: epsilon 0.472 of the population
+}
