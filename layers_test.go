@@ -37,7 +37,7 @@ var inside = map[string][]string{
 	"learn":     {"learn/dataset/mnist", "learn/dataset", "learn/model", "learn/optimize", "learn/feature", "learn/schedule", "learn/model/internal/kernel"},
 	"protocol":  {"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/mechanism", "protocol/envelope", "protocol/wire"},
 	"page":      {"page/dashboard", "page/plan", "page/report", "page/third_party/uplot"},
-	"run":       {"run/train", "run/solve", "run/simulate"},
+	"run":       {"run/train", "run/solve", "run/simulate", "run/setting"},
 	"paper":     {"paper/experiment", "paper/figures"},
 	"service": {"service/operate", "service/config", "service/client", "service/shuffler", "service/coordinator", "service/aggregator", "service/batch", "service/document",
 		"service/endpoint", "service/store", "service/proto/riffle/operator/v1"},

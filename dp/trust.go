@@ -133,13 +133,14 @@ func AnyTrust(having func(Trust) bool) string {
 	return strings.Join(append(names[:last:last], strings.Join(names[last:], " or ")), ", ")
 }
 
-// DescribeTrusts is TrustNames for a flag's help: each name with what it means.
-func DescribeTrusts(having func(Trust) bool) string {
+// DescribeTrusts is TrustNames for help and completion: each name, a tab and what it
+// means.
+func DescribeTrusts(having func(Trust) bool) []string {
 	names := TrustNames(having)
 	for i, name := range names {
-		names[i] = fmt.Sprintf("%s (%s)", name, Trust(name).mode().help)
+		names[i] += "\t" + Trust(name).mode().help
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // check refuses a trust that no round has, or none whose reports are of this class.

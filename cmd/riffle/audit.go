@@ -12,7 +12,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account/audit"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
-	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/run/setting"
 )
 
 // auditFlags say what to audit and how.
@@ -98,7 +98,7 @@ func (a *auditFlags) mechanism(cmd *cobra.Command) (randomizer.Randomizer, error
 	case ok && cmd.Flags().Changed("dim"):
 		return nil, usage("--dim %d contradicts --randomizer %s", a.dim, a.randomizer)
 	case ok:
-		k, err := train.ParseCount(symbols)
+		k, err := setting.ParseCount(symbols)
 		if err != nil || k < 2 || k > 1<<20 {
 			return nil, usage("--randomizer %s: symbols must be a whole number between 2 and 2^20", a.randomizer)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/riffle-dp/riffle/account"
-	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/run/setting"
 )
 
 // curve is a query with one quantity replaced by a list of values.
@@ -74,7 +74,7 @@ func (c curve) parse(text, part string) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	points, err := train.ParseCount(number)
+	points, err := setting.ParseCount(number)
 	if !counted || err != nil || points < 2 || points > maxCurve || !(high > low && low > 0) {
 		return nil, usage("--curve %q: %q must have the form low..high:points, 0 < low < high, 2 to %d points", text, part, maxCurve)
 	}
@@ -100,7 +100,7 @@ func (c curve) parse(text, part string) ([]float64, error) {
 
 func (c curve) number(text, part string) (float64, error) {
 	if c.whole {
-		n, err := train.ParseCount(part)
+		n, err := setting.ParseCount(part)
 		if err != nil || float64(n) < c.low {
 			return 0, usage("--curve %q: %s %q must be a whole number of at least %g", text, c.name, part, c.low)
 		}

@@ -13,10 +13,12 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
@@ -26,17 +28,17 @@ import (
 // demo is what a demonstration runs; it is kept in its directory, so that it can
 // be resumed.
 type demo struct {
-	Clients       int64        `json:"clients"`
-	Processes     int64        `json:"processes"`
-	Rounds        int64        `json:"rounds"`
-	Trust         dp.Trust     `json:"trust"`
-	Participation string       `json:"participation"`
-	Suite         string       `json:"suite"`
-	Data          string       `json:"data"`
-	Config        train.Config `json:"-"`
-	Settings      string       `json:"settings"` // Config in YAML
-	Round         float64      `json:"round_seconds"`
-	Task          string       `json:"task,omitempty"`
+	Clients       int64            `json:"clients"`
+	Processes     int64            `json:"processes"`
+	Rounds        int64            `json:"rounds"`
+	Trust         dp.Trust         `json:"trust"`
+	Participation dp.Participation `json:"participation"`
+	Suite         string           `json:"suite"`
+	Data          string           `json:"data"`
+	Config        train.Config     `json:"-"`
+	Settings      string           `json:"settings"` // Config in YAML
+	Round         float64          `json:"round_seconds"`
+	Task          string           `json:"task,omitempty"`
 
 	dir string
 }
@@ -44,7 +46,7 @@ type demo struct {
 const demoFile = "demo.json"
 
 func newDemo() *cobra.Command {
-	d := demo{Clients: 1000, Processes: 2, Rounds: 20}
+	var d demo
 	var out, resume string
 	var eps0, epsilon, gamma float64
 	var k int64
@@ -110,19 +112,21 @@ processes; --resume goes on from there.`,
 			return d.run(cmd, show, !fresh)
 		},
 	}
+	bind(cmd, setting.Table{
+		{Name: "clients", Into: &d.Clients, Default: "1000", Range: "[2, 1e6]", Help: "enrolled clients n"},
+		{Name: "rounds", Into: &d.Rounds, Default: "20", Range: "[1, 1e6]", Help: "rounds of training"},
+		{Name: "processes", Into: &d.Processes, Default: "2", Range: "[1, 64]", Help: "processes that the clients are divided among"},
+		{Name: "trust", Into: &d.Trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Trust.Accountable), Help: "what hides a report: %s"},
+		{Name: "participation", Into: &d.Participation, Values: valuesOf("participation"), Help: "%s (default: all; check-in where trust is distributed)"},
+		{Name: "k", Into: &k, Range: "[1, 1e6]", Help: "clients a round, with --participation sampled or once (default: half; once: as many as give --rounds rounds)"},
+		{Name: "gamma", Into: &gamma, Default: "0.5", Help: "each client's chance to take part, with --participation check-in"},
+		{Name: "eps0", Into: &eps0, Default: "2", Help: "local privacy parameter of a report, with --trust " + dp.AnyTrust(dp.Trust.HasLocalGuarantee)},
+		{Name: "epsilon", Into: &epsilon, Default: "1", Help: "budget that the noise is chosen for, with --trust " + dp.AnyTrust(dp.Trust.SumsOnly)},
+		{Name: "guard", Into: &guard, Help: "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)"},
+		{Name: "suite", Into: &d.Suite, Default: "x25519", Values: []string{"x25519", "mlkem768x25519\tagainst quantum computers of the future"}, Help: "of the keys that reports are sealed to: %s"},
+		{Name: "data", Into: &d.Data, Default: "mnist", File: true, Help: "mnist, or a folder of images"},
+	})
 	flags := cmd.Flags()
-	flags.Var(&countFlag{&d.Clients, 2, 1e6}, "clients", "enrolled clients n")
-	flags.Var(&countFlag{&d.Rounds, 1, 1e6}, "rounds", "rounds of training")
-	flags.Var(&countFlag{&d.Processes, 1, 64}, "processes", "processes that the clients are divided among")
-	flags.StringVar((*string)(&d.Trust), "trust", string(dp.DefaultTrust), "what hides a report: "+dp.DescribeTrusts(dp.Trust.Accountable))
-	flags.StringVar(&d.Participation, "participation", "", "all, sampled, check-in or once (default: all; check-in where trust is distributed)")
-	flags.Var(&countFlag{&k, 1, 1e6}, "k", "clients a round, with --participation sampled or once (default: half; once: as many as give --rounds rounds)")
-	flags.Float64Var(&gamma, "gamma", 0.5, "each client's chance to take part, with --participation check-in")
-	flags.Float64Var(&eps0, "eps0", 2, "local privacy parameter of a report, with --trust "+dp.AnyTrust(dp.Trust.HasLocalGuarantee))
-	flags.Float64Var(&epsilon, "epsilon", 1, "budget that the noise is chosen for, with --trust "+dp.AnyTrust(dp.Trust.SumsOnly))
-	flags.StringVar(&guard, "guard", "", "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)")
-	flags.StringVar(&d.Suite, "suite", "x25519", "of the keys that reports are sealed to: x25519 or mlkem768x25519")
-	flags.StringVar(&d.Data, "data", "mnist", "mnist, or a folder of images")
 	flags.StringVar(&out, "out", "", "directory to keep, new or empty (default: a temporary one)")
 	flags.StringVar(&resume, "resume", "", "go on with the demo in this directory")
 	show.flags(flags)
@@ -132,9 +136,6 @@ processes; --resume goes on from there.`,
 
 // settle chooses the task.
 func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error {
-	if _, err := config.ParseSuite(d.Suite); err != nil {
-		return usageError{err}
-	}
 	if d.Processes > d.Clients {
 		d.Processes = d.Clients
 	}
@@ -146,7 +147,7 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 		d.Data = path
 	}
 	if d.Participation == "" {
-		d.Participation = string(d.Trust.Participation())
+		d.Participation = d.Trust.Participation()
 	}
 	c := train.Default()
 	c.Data, c.Trust, c.Participation, c.Rounds, c.Model, c.Guard = d.Data, d.Trust, d.Participation, d.Rounds, "hog-linear", guard
@@ -162,8 +163,6 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 		c.Eps0 = eps0
 	case d.Trust.SumsOnly():
 		c.Epsilon = epsilon
-	default:
-		return usage("--trust %q must be %s", d.Trust, dp.AnyTrust(dp.Trust.Accountable))
 	}
 	d.Round = 60 // a round closes when all have reported
 	// But who is in it is secret where it is drawn or each client's coin decides, and
@@ -183,8 +182,6 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 	case "check-in":
 		c.Gamma = gamma
 		d.Round = secret
-	default:
-		return usage("--participation %q must be all, sampled, check-in or once", d.Participation)
 	}
 	if k != 0 && c.K == 0 {
 		return usage("--k goes with --participation sampled or once")
@@ -192,7 +189,7 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 	if err := c.Check(); err != nil {
 		return err
 	}
-	text, err := train.Marshal(c)
+	text, err := yaml.Marshal(c)
 	d.Config, d.Settings = c, string(text)
 	return err
 }
@@ -439,7 +436,7 @@ func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, erro
 	}
 	return &demoResult{Released: replay.Released, Accepted: replay.Reports, Rejected: replay.Rejected, Accuracy: replay.Evaluation.Accuracy(), Baseline: replay.Baseline.Accuracy,
 		Epsilon: train.Number(replay.Epsilon.Eps), Entries: book.Entries, Seconds: took.Seconds(), Delta: replay.Epsilon.Delta, Bound: replay.Epsilon.Method,
-		Rounds: d.Rounds, Clients: d.Clients, Trust: d.Trust, Takes: d.Participation, Model: hex.EncodeToString(replay.Model[:]),
+		Rounds: d.Rounds, Clients: d.Clients, Trust: d.Trust, Takes: string(d.Participation), Model: hex.EncodeToString(replay.Model[:]),
 		Replayed: true, Clean: true, Dir: d.dir, population: float64(book.Epsilon)}, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -98,7 +99,7 @@ func deploy(t *testing.T, p scenario) *deployment {
 	} else {
 		c.Epsilon = 1
 	}
-	text, err := train.Marshal(c)
+	text, err := yaml.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}

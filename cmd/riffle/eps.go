@@ -13,7 +13,7 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/run/setting"
 )
 
 // protocolFlags are the flags that describe a protocol, shared by eps and plan.
@@ -34,7 +34,7 @@ type count int64
 func (c *count) String() string { return fmt.Sprint(int64(*c)) }
 func (c *count) Type() string   { return "count" }
 func (c *count) Set(text string) error {
-	n, err := train.ParseCount(text)
+	n, err := setting.ParseCount(text)
 	*c = count(n)
 	return err
 }
@@ -55,7 +55,7 @@ func (p *protocolFlags) flags(fs *pflag.FlagSet) {
 	fs.Var(&p.colluders, "colluders", "of the n clients, how many tell the observer all they know")
 	fs.BoolVar(&p.hidden, "k-hidden", false, "nobody sees how many reports a round has")
 	fs.BoolVar(&p.adaptive, "adaptive-within-round", false, "a report may depend on earlier reports of its round: only bounds proved for that")
-	fs.StringVar((*string)(&p.trust), "trust", string(dp.DefaultTrust), "what hides a report: "+dp.DescribeTrusts(dp.Trust.Accountable)+"; distributed goes with gaussian, vector-sum with vecsum")
+	fs.StringVar((*string)(&p.trust), "trust", string(dp.DefaultTrust), "TODO")
 	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client, or remove one (with --trust "+dp.AnyTrust(dp.Trust.CountsRemoval)+" --participation check-in only)")
 	p.vecsum.flags(fs)
 	fs.SortFlags = false
@@ -79,7 +79,7 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 		return q, usage("--tv 0 must be above 0")
 	}
 	if symbols, ok := strings.CutPrefix(p.class, "krr:"); ok {
-		k, err := train.ParseCount(symbols)
+		k, err := setting.ParseCount(symbols)
 		if err != nil || k < 2 || k > 1<<30 {
 			return q, usage("--randomizer %s: K must be a whole number between 2 and 2^30", p.class)
 		}

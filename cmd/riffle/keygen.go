@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/riffle-dp/riffle/run/train"
+	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/service/config"
 )
 
@@ -146,7 +145,7 @@ the old one any more.`,
 
 func newKeygenClient() *cobra.Command {
 	var dir string
-	count := int64(1)
+	var count int64
 	var show output
 	cmd := &cobra.Command{
 		Use:   "client",
@@ -170,7 +169,7 @@ shuffler's operator enrols them.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&dir, "out", "", "directory for the credentials, made if it is not there")
-	flags.Var(&countFlag{&count, 1, 1e7}, "count", "how many clients")
+	bind(cmd, setting.Table{{Name: "count", Into: &count, Default: "1", Range: "[1, 1e7]", Help: "how many clients"}})
 	show.flags(flags)
 	flags.SortFlags = false
 	return cmd
@@ -217,24 +216,4 @@ know a server by its pin, not by who signed for it.`,
 	show.flags(flags)
 	flags.SortFlags = false
 	return cmd
-}
-
-// countFlag reads a count that may be written as 1e6.
-type countFlag struct {
-	p      *int64
-	lo, hi int64
-}
-
-func (f *countFlag) Type() string   { return "count" }
-func (f *countFlag) String() string { return fmt.Sprint(*f.p) }
-func (f *countFlag) Set(text string) error {
-	n, err := train.ParseCount(text)
-	if err != nil {
-		return err
-	}
-	if n < f.lo || n > f.hi {
-		return fmt.Errorf("%d must lie between %d and %d", n, f.lo, f.hi)
-	}
-	*f.p = n
-	return nil
 }

@@ -134,6 +134,7 @@ data can have influenced what was seen.`,
 	})
 	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newExperiment(), newFigures(experiment.Recordings(), plan.Site), newData(),
 		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newLedger(), newFsck(), newMigrate(), newVersion())
+	root.SetUsageTemplate(usageByPart(root))
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

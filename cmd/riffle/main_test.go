@@ -18,6 +18,7 @@ import (
 	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/dataset/mnist"
+	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/store/natstest"
 )
@@ -103,7 +104,7 @@ func scripts(t *testing.T, dir string) {
 }
 
 func atoi(ts *testscript.TestScript, s string) int {
-	n, err := train.ParseCount(s)
+	n, err := setting.ParseCount(s)
 	ts.Check(err)
 	return int(n)
 }

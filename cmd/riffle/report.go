@@ -47,15 +47,10 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 		page.Classes = operate.ClassNames(r.Data)
 	}
 	page.Samples = operate.Samples(r.Data, r.Predict())
-	defaults := map[string]string{}
-	base := train.Default()
-	for _, f := range base.Fields() {
-		defaults[f.Name] = f.Value.String()
-	}
 	for _, f := range c.Fields() {
-		if v := f.Value.String(); v != "" {
+		if v := f.String(); v != "" {
 			setting := report.Setting{Name: f.Name, Value: v}
-			if v == defaults[f.Name] {
+			if f.IsDefault() {
 				setting.Origin = "default"
 			}
 			page.Config = append(page.Config, setting)
@@ -81,7 +76,7 @@ func title(c train.Config, planned bool) string {
 func privacyOf(r *train.Run) report.Privacy {
 	c := r.Config
 	return report.Privacy{
-		Trust: c.Trust.Recorded(), Participation: dp.Participation(c.Participation), Adjacency: dp.ReplaceOne,
+		Trust: c.Trust.Recorded(), Participation: c.Participation, Adjacency: dp.ReplaceOne,
 		Population: c.Population, ReportsPerClient: c.ReportsPerClient(), Randomizer: r.Mechanism.Name(), Eps0: c.Eps0, Sigma: c.Sigma,
 		Delta: c.Delta, Status: dp.Proved, Simulated: true, Assumes: c.Assumes(), PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
 	}
@@ -90,18 +85,13 @@ func privacyOf(r *train.Run) report.Privacy {
 // command is the shell line that makes the same run: every setting that
 // differs from the defaults, with what was chosen or solved for spelled out.
 func command(c train.Config) string {
-	defaults := map[string]string{}
-	base := train.Default()
-	for _, f := range base.Fields() {
-		defaults[f.Name] = f.Value.String()
-	}
-	words := []string{"riffle", "train"}
+	line := "riffle train"
 	for _, f := range c.Fields() {
-		if v := f.Value.String(); v != "" && v != defaults[f.Name] && !f.Local {
-			words = append(words, "--"+f.Name, shellQuote(v))
+		if v := f.String(); v != "" && !f.IsDefault() && !f.Local {
+			line += " --" + f.Name + " " + shellQuote(v)
 		}
 	}
-	return strings.Join(words, " ")
+	return line
 }
 
 func shellQuote(s string) string {

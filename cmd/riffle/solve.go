@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/solve"
 	"github.com/riffle-dp/riffle/run/train"
 )
@@ -55,7 +56,7 @@ optimum are computed from the rows themselves, for the experimenter.`,
 	fs.Var(&s.rows, "rows", "different rows of a synthetic population, which clients share (default: by --dim, at most 1e5)")
 	fs.StringVar(&c.Loss, "loss", "", "logistic, hinge, absolute or pinball:T (default: that of --synthetic; logistic)")
 	fs.StringVar(&c.Optimizer, "optimizer", "", "psgd, agd, agd-smooth, agd-phases, gd or pan-private (default: agd, agd-smooth if the loss is not smooth)")
-	fs.StringVar((*string)(&c.Trust), "trust", "", "what protects gradients: "+dp.DescribeTrusts(dp.Trust.Known)+" (default: vector-sum; central with pan-private)")
+	bind(cmd, setting.Table{{Name: "trust", Into: &c.Trust, Values: dp.DescribeTrusts(dp.Trust.Known), Help: "what protects gradients: %s (default: vector-sum; central with pan-private)"}})
 	fs.Float64Var(&c.Epsilon, "epsilon", 1, "budget of the whole run")
 	fs.Float64Var(&c.Delta, "delta", 1e-6, "delta of the budget")
 	fs.Float64Var(&c.Lambda, "lambda", 0, "ridge: lambda/2 of the squared norm of the parameters is added to the loss")

@@ -9,8 +9,10 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/train"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
@@ -189,7 +191,7 @@ trace.`,
 			if err != nil {
 				return err
 			}
-			text, err := train.Marshal(config)
+			text, err := yaml.Marshal(config)
 			if err != nil {
 				return err
 			}
@@ -221,11 +223,7 @@ trace.`,
 	flags.StringVar(&file, "task", "", "YAML file with settings of riffle train")
 	flags.DurationVar(&round, "round", 0, "how long clients have to report (default: as the coordinator is configured)")
 	show.flags(flags)
-	for _, f := range config.Fields() {
-		if !f.Local {
-			flags.Var(f.Value, f.Name, f.Usage)
-		}
-	}
+	bind(cmd, slices.DeleteFunc(config.Fields(), func(f setting.Field) bool { return f.Local }))
 	flags.SortFlags = false
 	return cmd
 }

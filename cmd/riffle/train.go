@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,14 +9,17 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/simulate"
 	"github.com/riffle-dp/riffle/run/train"
 )
@@ -76,10 +80,8 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 			return runTrain(cmd, r, show, page)
 		},
 	}
+	bind(cmd, config.Fields())
 	flags := cmd.Flags()
-	for _, f := range config.Fields() {
-		flags.Var(f.Value, f.Name, f.Usage)
-	}
 	flags.StringVar(&configPath, "config", "", "YAML file with the same names as the flags; flags win")
 	flags.StringVar(&out, "out", "", "run directory, new or empty (default: a fresh one under runs/)")
 	flags.StringVar(&resume, "resume", "", "continue the run in this directory")
@@ -92,24 +94,15 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 // resumeTrain continues a run. Its configuration is its own: only settings
 // that change nothing about the result may be given.
 func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show output, page serving) error {
-	allowed := map[string]bool{"resume": true, "json": true, "quiet": true, "no-progress": true, "serve": true, "serve-after": true}
-	var adjust []func(*train.Config)
-	for i, f := range config.Fields() {
-		if f.Local {
-			allowed[f.Name] = true
-			if cmd.Flags().Changed(f.Name) {
-				text := f.Value.String()
-				adjust = append(adjust, func(c *train.Config) {
-					// The value was accepted by the same field when the flag was read.
-					_ = c.Fields()[i].Value.Set(text)
-				})
-			}
-		}
-	}
+	var adjust setting.Table
 	var refused string
-	forEachChanged(cmd.Flags(), func(name string) {
-		if !allowed[name] && refused == "" {
-			refused = name
+	given := config.Fields()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch at := slices.IndexFunc(given, func(s setting.Field) bool { return s.Name == f.Name }); {
+		case at >= 0 && given[at].Local:
+			adjust = append(adjust, given[at])
+		case refused == "" && !slices.Contains([]string{"resume", "json", "quiet", "no-progress", "serve", "serve-after"}, f.Name):
+			refused = f.Name
 		}
 	})
 	if refused != "" {
@@ -118,11 +111,7 @@ func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show outpu
 	if !train.Exists(dir) {
 		return usage("--resume %s: no run there (%s is missing)", dir, train.ConfigFile)
 	}
-	r, err := train.Resume(cmd.Context(), dir, func(c *train.Config) {
-		for _, f := range adjust {
-			f(c)
-		}
-	})
+	r, err := train.Resume(cmd.Context(), dir, func(c *train.Config) { c.Fields().Copy(adjust) })
 	if err != nil {
 		return err
 	}
@@ -131,11 +120,7 @@ func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show outpu
 
 // freshDirectory names a directory that does not exist yet.
 func freshDirectory(parent string, now time.Time, c train.Config) (string, error) {
-	what := c.Model + "-" + c.Randomizer
-	if c.Randomizer == "" {
-		what = c.Model + "-" + string(c.Trust)
-	}
-	base := filepath.Join(parent, now.Format("2006-01-02-150405")+"-"+what)
+	base := filepath.Join(parent, fmt.Sprintf("%s-%s-%s", now.Format("2006-01-02-150405"), c.Model, cmp.Or(c.Randomizer, string(c.Trust))))
 	for i := 1; i < 1000; i++ {
 		dir := base
 		if i > 1 {
@@ -158,7 +143,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 	show.note(stderr, "%s, %s, %s, %s, %s", counted(c.Population, "client"), counted(r.Model.Params(), "parameter"), mechanism(r), c.Participation, counted(c.Rounds, "round"))
 	if bound, ok := r.ExcessBound(); ok {
 		whose := ""
-		if c.Participation != string(dp.Once) && c.Optimizer != "gd" {
+		if c.Participation != dp.Once && c.Optimizer != "gd" {
 			whose = ", of the clients' own mean loss"
 		}
 		show.note(stderr, "optimizer %s, by its bound: rounds of at least %d reports, expected excess loss at most %.4g%s", c.Optimizer, r.Plan.Stages[0].Batch, float64(bound), whose)

@@ -30,7 +30,7 @@ func e1() Experiment {
 	rinf := func(change func(*train.Config)) *train.Config {
 		return plain(func(c *train.Config) {
 			c.Model, c.Randomizer, c.Eps0 = "cnn", "rinf", 1.5
-			c.Participation, c.K, c.Rounds = string(dp.Sampled), 10000, 1200
+			c.Participation, c.K, c.Rounds = dp.Sampled, 10000, 1200
 			c.Clip, c.LR = 0.01, "0.3,0.18@420"
 			change(c)
 		})
@@ -62,7 +62,7 @@ func e2() Experiment {
 		Notes:  []string{network},
 		Settings: []Setting{{Name: "privunit", Paper: true, Method: "girgis-thm1", Train: plain(func(c *train.Config) {
 			c.Model, c.Randomizer, c.Eps0 = "cnn", "privunit", 2
-			c.Participation, c.K, c.Rounds = string(dp.Sampled), 2000, 6000
+			c.Participation, c.K, c.Rounds = dp.Sampled, 2000, 6000
 			c.Clip, c.LR = 0.005, "12,4@900,3.5@1800"
 		}), Note: "The paper names PrivUnit and cites the hemisphere randomizer of Duchi, Jordan, Wainwright; this is PrivUnit with its best split of ε₀."}},
 	}
@@ -86,11 +86,11 @@ func e3() Experiment {
 		},
 		Settings: []Setting{
 			{Name: "none", Paper: true, Train: mlp(func(c *train.Config) {
-				c.Trust, c.Participation, c.K, c.Rounds, c.LR, c.EvalEvery = "none", string(dp.Sampled), 64, 17200, "0.1,0.03@13000", 1000
+				c.Trust, c.Participation, c.K, c.Rounds, c.LR, c.EvalEvery = "none", dp.Sampled, 64, 17200, "0.1,0.03@13000", 1000
 				c.Hidden = 1024
 			}), Note: "Without privacy: 20 epochs of batches of 64, by which time little more is gained. The rate is from the validation split (98.1 % there after 20 epochs at 0.1, by another program)."},
 			{Name: "none-32", Train: mlp(func(c *train.Config) {
-				c.Trust, c.Participation, c.K, c.Rounds, c.LR = "none", string(dp.Sampled), 64, 43000, "0.2,0.05@32000"
+				c.Trust, c.Participation, c.K, c.Rounds, c.LR = "none", dp.Sampled, 64, 43000, "0.2,0.05@32000"
 			}), Note: "32 hidden units, 50 epochs. The rate was chosen on the validation split, 97.00 % after 16,000 rounds."},
 			{Name: "laplace", Paper: true, Method: "eab-thm3", Train: mlp(func(c *train.Config) {
 				c.Randomizer, c.Eps0, c.Clip, c.LR = "laplace", 6, 1, "20"
@@ -107,7 +107,7 @@ func e4() Experiment {
 	big := func(change func(*train.Config)) *train.Config {
 		return plain(func(c *train.Config) {
 			c.Model, c.Population, c.Clip = "cnn", 1e7, 0.05
-			c.Participation, c.Gamma, c.Rounds = string(dp.CheckIn), 1e-4, 2000
+			c.Participation, c.Gamma, c.Rounds = dp.CheckIn, 1e-4, 2000
 			change(c)
 		})
 	}
@@ -134,15 +134,15 @@ func e4() Experiment {
 			}), Note: "Distributed check-in: only the sum is seen; noise of one clip norm a client, as in the paper's figure 2a."},
 			{Name: "distributed-0.05", Train: with(func(c *train.Config) {
 				c.Model, c.Population, c.Trust, c.Noise, c.Sigma = "cnn", 1e7, "distributed", "binomial", 0.05
-				c.Participation, c.Gamma, c.Rounds = string(dp.CheckIn), 1e-4, 2000
+				c.Participation, c.Gamma, c.Rounds = dp.CheckIn, 1e-4, 2000
 				c.Clip, c.LR, c.Average, c.EvalEvery = 5, "0.05,0.02@1200", 0.2, 100
 			}), Note: "The same with a twentieth of the noise, which sums of a thousand clients drawn from ten million do not need more of, and with a clip and rates as of network-60000: 95.94 % on the validation split, nothing else tried."},
 			{Name: "network-60000", Train: with(func(c *train.Config) {
 				c.Model, c.Trust, c.Epsilon, c.Rounds = "cnn", "distributed", 2, 400
-				c.Participation, c.Gamma, c.Clip, c.LR, c.Average, c.EvalEvery = string(dp.CheckIn), 0.02, 5, "0.05,0.02@250", 0.2, 80
+				c.Participation, c.Gamma, c.Clip, c.LR, c.Average, c.EvalEvery = dp.CheckIn, 0.02, 5, "0.05,0.02@250", 0.2, 80
 			}), Note: "60,000 clients, the sum of whose reports alone is seen, settings from the validation split."},
 			{Name: "federated-5540", Paper: true, Trust: dp.Shuffle, Train: plain(func(c *train.Config) {
-				c.Model, c.Clip, c.Participation, c.Gamma, c.Rounds = "cnn", 0.05, string(dp.CheckIn), 0.1, 5540
+				c.Model, c.Clip, c.Participation, c.Gamma, c.Rounds = "cnn", 0.05, dp.CheckIn, 0.1, 5540
 				c.Trust, c.Noise, c.Sigma, c.LR = "distributed", "binomial", localSigma(2, 1e-8), "0.5,0.17@2000"
 			}), Note: "Federated DP-SGD with 60,000 clients, (2, 1e-8)-LDP reports. With a rate of 2 it diverges: 57 % at the best, 49 % after 1,380 rounds."},
 		},

@@ -10,7 +10,7 @@ import (
 )
 
 func TestTable(t *testing.T) {
-	c := &train.Config{Rounds: 20}
+	c := &train.Config{PrivacyConfig: train.PrivacyConfig{Rounds: 20}}
 	e := Experiment{Name: "x", Title: "Title", Source: "Source", Claims: []Claim{{Value: .9, Eps: 1}, {Value: .5, Eps: .01}},
 		Settings: []Setting{{Name: "theirs", Paper: true, Train: c, Note: "As written."}, {Name: "bad", Paper: true, Train: c},
 			{Name: "ours", Train: c}, {Name: "dear", Train: c}, {Name: "begun", Train: c}, {Name: "absent", Train: c}}}

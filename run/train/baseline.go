@@ -9,7 +9,7 @@ import (
 )
 
 // baseline is what the best constant reaches on a table with a configuration's loss.
-func (c Config) baseline(t *dataset.Table) model.Baseline {
+func (c LearningConfig) baseline(t *dataset.Table) model.Baseline {
 	y, targets := make([]int32, 0, t.Len()), make([]float64, 0, t.Len())
 	for i := range t.Len() {
 		switch {

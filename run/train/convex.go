@@ -28,7 +28,7 @@ func optimizers() []string {
 	return names
 }
 
-func (c Config) planned() bool { return c.Optimizer != "" && c.Optimizer != cldpSGD }
+func (c LearningConfig) planned() bool { return c.Optimizer != "" && c.Optimizer != cldpSGD }
 
 const (
 	// defaultRadius of the ball of a convex problem.
@@ -51,7 +51,7 @@ func (c *Config) fillPlanned() {
 		c.Radius = defaultRadius
 	}
 	if method, err := optimize.FindMethod(c.Optimizer); err == nil && c.Participation == "" {
-		c.Participation = string(method.Participation)
+		c.Participation = method.Participation
 	}
 	if c.Trust.HasLocalGuarantee() && c.Eps0 == 0 && c.Epsilon == 0 {
 		c.Eps0 = defaultEps0
@@ -68,7 +68,7 @@ func (c Config) checkPlanned() error {
 		return inputError("optimizer pan-private adds an aggregator's own noise, twice a round, because its memory holds sums of exact gradients; with trust %s it holds nothing but protected reports, and what it would protect is protected: use agd", c.Trust)
 	case c.Momentum != 0 || c.Average != 0:
 		return inputError("momentum = %v and average = %v go with optimizer %s: %s has its own way to combine steps", c.Momentum, c.Average, cldpSGD, c.Optimizer)
-	case c.Optimizer == "gd" && c.Participation != string(dp.All):
+	case c.Optimizer == "gd" && c.Participation != dp.All:
 		return inputError("optimizer gd takes the gradient of all clients in every round, so participation must be all, not %s; psgd takes a part of them", c.Participation)
 	case c.Optimizer == "agd-phases" && c.Lambda == 0:
 		return inputError("optimizer agd-phases needs a strongly convex loss: lambda = 0 must be above 0, with model linear and a loss other than cross-entropy")
@@ -78,7 +78,7 @@ func (c Config) checkPlanned() error {
 
 // overrides are what the caller fixes of a plan: lr, the step of descent or the
 // first one of acceleration, whose steps grow with t.
-func (c Config) overrides() (o optimize.Overrides, err error) {
+func (c LearningConfig) overrides() (o optimize.Overrides, err error) {
 	if c.LR == "" {
 		return o, nil
 	}
@@ -165,9 +165,9 @@ func (r *Run) ExcessBound() (bound Number, known bool) {
 }
 
 // arriving is how many reports a round surely has of those who are asked.
-func (c Config) arriving(asked int64) int64 {
+func (c PrivacyConfig) arriving(asked int64) int64 {
 	rate := 1 - c.Dropout
-	if c.Participation == string(dp.CheckIn) {
+	if c.Participation == dp.CheckIn {
 		rate *= c.Gamma
 	}
 	return min(asked, account.Surely(asked, rate))
@@ -189,7 +189,7 @@ func (c *Config) resolveRounds(ctx context.Context, d *Data, m model.Parametric)
 	if noise.failed != nil {
 		return noise.failed
 	}
-	if c.Participation == string(dp.Once) {
+	if c.Participation == dp.Once {
 		err = c.resolveBatch(p, o)
 	} else if c.Rounds == 0 {
 		err = c.resolveRepeats(ctx, p, o)
@@ -227,7 +227,7 @@ func (c *Config) resolveBatch(p optimize.Problem, o optimize.Overrides) (err err
 // resolveRepeats chooses the rounds where clients report again and again.
 func (c *Config) resolveRepeats(ctx context.Context, p optimize.Problem, o optimize.Overrides) (err error) {
 	asked := c.Population
-	if c.Participation == string(dp.Sampled) {
+	if c.Participation == dp.Sampled {
 		asked = min(c.K, asked)
 	}
 	batch := c.arriving(asked)
@@ -259,7 +259,7 @@ func (c Config) newPlan(d *Data, m model.Parametric, mechanism randomizer.Mechan
 	}
 	p.Noise = optimize.ReportNoise{MSE: mechanism.MSE(), Dim: mechanism.Dim()}
 	asked := c.Population
-	switch dp.Participation(c.Participation) {
+	switch c.Participation {
 	case dp.Sampled:
 		asked = c.K
 	case dp.Once:
@@ -311,9 +311,9 @@ type planNoise struct {
 	failed error
 }
 
-func (c Config) newPlanNoise(ctx context.Context, dim int) (optimize.Noise, *planNoise) {
+func (c PrivacyConfig) newPlanNoise(ctx context.Context, dim int) (optimize.Noise, *planNoise) {
 	n := &planNoise{ctx: ctx, dim: dim}
-	once := c.Participation == string(dp.Once)
+	once := c.Participation == dp.Once
 	switch {
 	case !c.Trust.Protects():
 		return optimize.Noiseless{}, n
@@ -321,7 +321,7 @@ func (c Config) newPlanNoise(ctx context.Context, dim int) (optimize.Noise, *pla
 		return optimize.ReportNoise{MSE: c.sumMSE(dim), Dim: dim}, n
 	case c.Eps0 != 0:
 		return optimize.ReportNoise{MSE: n.ask(c), Dim: dim}, n
-	case c.Trust.SumsOnly() && (once || c.Participation == string(dp.All) && c.Dropout == 0):
+	case c.Trust.SumsOnly() && (once || c.Participation == dp.All && c.Dropout == 0):
 		mu, err := gdp.Calibrate(dp.Guarantee{Eps: c.Epsilon, Delta: c.accountedDelta()})
 		if err != nil || mu == 0 {
 			n.failed = inputError("epsilon = %v at delta = %v leaves no noise", c.Epsilon, c.Delta)
@@ -329,7 +329,7 @@ func (c Config) newPlanNoise(ctx context.Context, dim int) (optimize.Noise, *pla
 		return optimize.GaussianNoise{Lipschitz: c.Clip, Mu: float64(mu)}, n
 	case once && !c.Trust.Alone():
 		// Who is in a block hides those who are in it with them.
-		c.Participation, c.Dropout = string(dp.All), 0
+		c.Participation, c.Dropout = dp.All, 0
 		return optimize.NewCostlyNoise(dim, func(clients, _ int64) float64 {
 			c.Population, c.Rounds = clients, 1
 			return n.ask(c)
@@ -337,7 +337,7 @@ func (c Config) newPlanNoise(ctx context.Context, dim int) (optimize.Noise, *pla
 	}
 	// Who is asked is given; what it costs depends on how often.
 	if once {
-		c.Participation = string(dp.All)
+		c.Participation = dp.All
 	}
 	found := map[int64]float64{}
 	return optimize.NewCostlyNoise(dim, func(_, uses int64) float64 {
@@ -350,11 +350,13 @@ func (c Config) newPlanNoise(ctx context.Context, dim int) (optimize.Noise, *pla
 }
 
 // sumMSE is about that of a report of a vector sum.
-func (c Config) sumMSE(dim int) float64 { return float64(dim) * c.Sigma * c.Sigma * c.Clip * c.Clip }
+func (c PrivacyConfig) sumMSE(dim int) float64 {
+	return float64(dim) * c.Sigma * c.Sigma * c.Clip * c.Clip
+}
 
 // ask returns the mean squared error of one report, +Inf if there is none within
 // the budget.
-func (n *planNoise) ask(c Config) float64 {
+func (n *planNoise) ask(c PrivacyConfig) float64 {
 	if c.Eps0 == 0 {
 		knob := "eps0"
 		if c.Trust.SumsOnly() {

@@ -82,7 +82,7 @@ const streamBlocks = 5
 func TestRunIsTheOptimizer(t *testing.T) {
 	data := people(t, 400)
 	for _, method := range optimize.Methods() {
-		for _, participation := range []string{"once", "all"} {
+		for _, participation := range []dp.Participation{dp.Once, dp.All} {
 			if method.Name == "gd" && participation == "once" {
 				continue
 			}

@@ -15,11 +15,7 @@ import (
 )
 
 // isCSV says whether the data are a CSV file, which its suffix decides.
-func (c Config) isCSV() bool { return strings.EqualFold(filepath.Ext(c.Data), ".csv") }
-
-// centred maps a feature's range to −1..1, about the middle: gradient methods get
-// on better than with features that are all above 0.
-const centred = "centred"
+func (c DataConfig) isCSV() bool { return strings.EqualFold(filepath.Ext(c.Data), ".csv") }
 
 // ParseRanges reads "age=0..120,*=0..1": the public range of each column, that is
 // scaled to 0..1, and of all others.
@@ -41,7 +37,7 @@ func ParseRanges(text string) (by map[string]dataset.Scaling, rest dataset.Scali
 		a, errA := strconv.ParseFloat(low, 64)
 		b, errB := strconv.ParseFloat(high, 64)
 		// Negated so that NaN is refused.
-		if !ok || errA != nil || errB != nil || !(b-a > 0 && b-a <= finite && -finite <= a) {
+		if !ok || errA != nil || errB != nil || !(b-a > 0 && b-a <= math.MaxFloat64 && -math.MaxFloat64 <= a) {
 			return nil, rest, fail(item, "must have two finite numbers, the lower one first")
 		}
 		s := dataset.Scaling{Shift: a, Unit: b - a}
@@ -76,7 +72,7 @@ func checkLoss(text string) error {
 }
 
 // regression says whether targets are real numbers.
-func (c Config) regression() bool {
+func (c LearningConfig) regression() bool {
 	if c.Loss == "" || c.Loss == crossEntropy {
 		return false
 	}
@@ -122,7 +118,7 @@ func LoadTable(path, label string, regression bool) (*dataset.CSV, error) {
 	if label == "" {
 		return nil, inputError("label is required with a .csv file: the column to predict")
 	}
-	c := Config{Data: path, Label: label, Loss: crossEntropy}
+	c := Config{DataConfig: DataConfig{Data: path, Label: label}, LearningConfig: LearningConfig{Loss: crossEntropy}}
 	if regression {
 		c.Loss = "absolute"
 	}
@@ -130,7 +126,7 @@ func LoadTable(path, label string, regression bool) (*dataset.CSV, error) {
 }
 
 // ranged says whether every column has a public range.
-func (c Config) ranged(columns []string) bool {
+func (c DataConfig) ranged(columns []string) bool {
 	by, rest, err := ParseRanges(c.Range)
 	return err == nil && (rest != dataset.Scaling{} || !slices.ContainsFunc(columns, func(name string) bool {
 		_, ok := by[name]
@@ -182,7 +178,7 @@ const (
 
 // unscaled says which columns, the label's included, learning will have trouble
 // with. It looks at the rows, for whoever owns the file.
-func (c Config) unscaled(file *dataset.CSV) (warnings []string) {
+func (c DataConfig) unscaled(file *dataset.CSV) (warnings []string) {
 	by, rest, err := ParseRanges(c.Range)
 	if err != nil {
 		return nil // refused elsewhere

@@ -12,13 +12,23 @@ import (
 	"github.com/riffle-dp/riffle/learn/feature"
 )
 
-// models are the names of Config.Model.
-var models = []string{"ink-linear", "shape-linear", "hog-linear", "softmax", "cnn", "pca-mlp", "linear"}
+// Model names what is learned.
+type Model string
+
+const (
+	inkLinear   Model = "ink-linear"
+	shapeLinear Model = "shape-linear"
+	hogLinear   Model = "hog-linear"
+	softmax     Model = "softmax"
+	cnn         Model = "cnn"
+	pcaMLP      Model = "pca-mlp"
+	linear      Model = "linear"
+)
 
 // histograms says that the model's features are gradient histograms of a grey
 // image.
-func (c Config) histograms() bool {
-	return c.Model == "ink-linear" || c.Model == "shape-linear" || c.Model == "hog-linear"
+func (c LearningConfig) histograms() bool {
+	return c.Model == inkLinear || c.Model == shapeLinear || c.Model == hogLinear
 }
 
 // Data is a data set made ready for a model.
@@ -55,17 +65,17 @@ func (d *Data) ClassNames() []string {
 // imageModel is the model for images if none is asked for: upright histograms for
 // MNIST, known by its training labels, for they suit handwriting only; histograms
 // of the picture as it lies for other grey images, and pixels for coloured ones.
-func imageModel(data string) string {
+func imageModel(data string) Model {
 	if data == "mnist" {
-		return "ink-linear"
+		return inkLinear
 	}
 	if _, err := os.Stat(filepath.Join(data, dataset.CIFARTest)); err == nil {
-		return "softmax"
+		return softmax
 	}
 	if labels, err := dataset.TrainingLabels(os.DirFS(data)); err == nil && mnist.Known(labels) {
-		return "ink-linear"
+		return inkLinear
 	}
-	return "shape-linear" // what cannot be read is refused when it is loaded
+	return shapeLinear // what cannot be read is refused when it is loaded
 }
 
 // imageNorm is the norm of an image's pixels.
@@ -93,23 +103,23 @@ func LoadImages(data string) (train, test *dataset.Images, err error) {
 
 // extractor returns what turns images of the given shape into the features
 // that the named model learns from; pca-mlp's then go through its PCA.
-func extractor(name string, images *dataset.Images) (feature.Extractor, error) {
-	if (Config{Model: name}).histograms() && images.Channels != 1 {
+func extractor(name Model, images *dataset.Images) (feature.Extractor, error) {
+	if (LearningConfig{Model: name}).histograms() && images.Channels != 1 {
 		return nil, fmt.Errorf("images have %d channels, must have 1 (softmax, linear and pca-mlp take any)", images.Channels)
 	}
 	switch name {
-	case "ink-linear":
+	case inkLinear:
 		return feature.NewInk(feature.DefaultHOG().ForSize(images.Width, images.Height))
-	case "shape-linear":
+	case shapeLinear:
 		return feature.NewInk(feature.ShapeHOG().ForSize(images.Width, images.Height))
-	case "hog-linear":
+	case hogLinear:
 		return feature.NewHOG(feature.DefaultHOG().ForSize(images.Width, images.Height))
-	case "cnn":
+	case cnn:
 		if images.Width != 28 || images.Height != 28 || images.Channels != 1 {
 			return nil, fmt.Errorf("images are %d×%d×%d, must be 28×28×1", images.Width, images.Height, images.Channels)
 		}
 		return feature.NewPixels(feature.PixelsConfig{Size: images.Size()})
-	case "pca-mlp":
+	case pcaMLP:
 		return feature.NewPixels(feature.PixelsConfig{Size: images.Size()})
 	default:
 		return feature.NewPixels(feature.PixelsConfig{Size: images.Size(), Norm: imageNorm})
@@ -127,7 +137,7 @@ func (c Config) Load() (*Data, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Model == "pca-mlp" {
+	if c.Model == pcaMLP {
 		if err := d.reduce(c); err != nil {
 			return nil, err
 		}
@@ -167,7 +177,7 @@ func (c Config) loadImages() (*Data, error) {
 	switch {
 	case c.histograms():
 		d.norm = feature.DefaultHOG().Norm // ShapeHOG's too
-	case c.Model == "softmax" || c.Model == "linear":
+	case c.Model == softmax || c.Model == linear:
 		d.norm = imageNorm
 	}
 	d.Names = trainImages.Names

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Guard is what a task's coordinator holds steps back by: see Config.Guard.
+// Guard is what a task's coordinator holds steps back by: see LearningConfig.Guard.
 type Guard struct {
 	Metric string  // "accuracy" or "loss"
 	Fall   float64 // how far it may become worse than it was at best, in its own unit

@@ -14,18 +14,18 @@ const defaultHidden = 32
 
 // newModel returns the model of a configuration for a table: a model.Model for
 // classes, a *model.Linear for real targets.
-func (c Config) newModel(t *dataset.Table) (model.Parametric, error) {
+func (c LearningConfig) newModel(t *dataset.Table) (model.Parametric, error) {
 	classes := max(2, t.Classes)
 	switch c.Model {
-	case "cnn":
+	case cnn:
 		m := model.NewCNN(model.CNNConfig{})
 		if classes > m.Classes() {
 			return nil, fmt.Errorf("model cnn has %d classes, the data have %d", m.Classes(), classes)
 		}
 		return m, nil
-	case "pca-mlp":
+	case pcaMLP:
 		return model.NewMLP(model.MLPConfig{Inputs: t.Dim, Hidden: int(cmp.Or(c.Hidden, defaultHidden)), Classes: classes})
-	case "linear":
+	case linear:
 		if c.Loss != crossEntropy {
 			return c.newLinear(t)
 		}
@@ -33,7 +33,7 @@ func (c Config) newModel(t *dataset.Table) (model.Parametric, error) {
 	return model.NewSoftmax(model.SoftmaxConfig{Inputs: t.Dim, Classes: classes})
 }
 
-func (c Config) newLinear(t *dataset.Table) (model.Parametric, error) {
+func (c LearningConfig) newLinear(t *dataset.Table) (model.Parametric, error) {
 	loss, err := model.ParseLoss(c.Loss)
 	if err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func (c Config) newLinear(t *dataset.Table) (model.Parametric, error) {
 }
 
 // resolveLoss chooses the loss of model linear by the number of classes.
-func (c *Config) resolveLoss(t *dataset.Table) {
-	if c.Model == "linear" && c.Loss == "" {
+func (c *LearningConfig) resolveLoss(t *dataset.Table) {
+	if c.Model == linear && c.Loss == "" {
 		c.Loss = crossEntropy
 		if t.Classes == 2 {
 			c.Loss = "logistic"

@@ -196,7 +196,7 @@ func (c Config) localCSV(d document, whole bool) (t *dataset.Table, columns []st
 		return file.Table, file.Columns, odd, nil
 	}
 	data, err := c.splitCSV(file)
-	if err == nil && c.Model == "pca-mlp" {
+	if err == nil && c.Model == pcaMLP {
 		err = data.reduce(c)
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/schedule"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/client"
 )
 
 // Defaults where neither the caller nor a budget says otherwise.
@@ -38,7 +39,7 @@ func (c *Config) begin() {
 // fill chooses what follows from the flags, and from which images those of Data are.
 func (c *Config) fill() {
 	if c.Model == "" {
-		if c.Model = "linear"; !c.isCSV() {
+		if c.Model = linear; !c.isCSV() {
 			c.Model = imageModel(c.Data)
 		}
 	}
@@ -46,9 +47,9 @@ func (c *Config) fill() {
 		c.fillPlanned()
 	}
 	if c.Participation == "" {
-		c.Participation = string(dp.All)
+		c.Participation = dp.All
 		if !c.Trust.Protects() && c.network() {
-			c.Participation = string(dp.Sampled)
+			c.Participation = dp.Sampled
 			if c.K == 0 {
 				c.K = miniBatch
 			}
@@ -59,7 +60,7 @@ func (c *Config) fill() {
 	}
 	switch {
 	case c.Trust.SumsOnly() && c.Noise == "":
-		c.Noise = c.Trust.Noise()
+		c.Noise = vecsum.NoiseKind(c.Trust.Noise())
 	case c.Trust.HasLocalGuarantee() && c.Randomizer == "":
 		c.Randomizer = "privunit"
 	}
@@ -74,16 +75,10 @@ func (c *Config) fill() {
 // Check refuses values and combinations that make no sense, before anything
 // is loaded. It names each flag involved.
 func (c Config) Check() error {
-	for _, f := range c.Fields() {
-		text := f.Value.String()
-		if text == "" {
-			continue
-		}
-		if err := f.Value.Set(text); err != nil {
-			return inputError("%s = %v", f.Name, err)
-		}
+	if err := c.Fields().Check(); err != nil {
+		return inputError("%v", err)
 	}
-	switch p := dp.Participation(c.Participation); {
+	switch p := c.Participation; {
 	case p == dp.Sampled && c.K == 0:
 		return inputError("participation sampled needs k, the clients a round")
 	case p == dp.Once && c.K == 0 && !c.planned():
@@ -94,7 +89,7 @@ func (c Config) Check() error {
 		return inputError("participation check-in needs gamma, each client's chance to take part")
 	case p != dp.CheckIn && c.Gamma != 0:
 		return inputError("gamma = %v goes with participation check-in, not %s", c.Gamma, p)
-	case c.ClipMode == "coordinate" && c.Randomizer != "rinf" && c.Randomizer != "rr":
+	case c.ClipMode == client.ClipCoordinate && c.Randomizer != "rinf" && c.Randomizer != "rr":
 		return inputError("clip-mode coordinate needs an l-infinity ball: randomizer rinf or rr, not %s", c.Randomizer)
 	case c.Trust.SumsOnly() && (c.Randomizer != "" || c.Eps0 != 0):
 		return inputError("randomizer and eps0 are of single reports; trust %s has the noise of sums: epsilon or sigma, and noise", c.Trust)
@@ -102,19 +97,19 @@ func (c Config) Check() error {
 		return inputError("sigma, noise, honest and transport go with trust %s, not %s", dp.AnyTrust(dp.Trust.SumsOnly), c.Trust)
 	case c.Transport == splitAndMix && c.Epsilon == 0:
 		return inputError("transport split-and-mix needs epsilon, a budget: what it adds to delta grows with e^epsilon")
-	case c.Noise == string(vecsum.DiscreteGaussian) && c.Transport == "":
+	case c.Noise == vecsum.DiscreteGaussian && c.Transport == "":
 		return inputError("noise discrete-gaussian needs transport shares or split-and-mix: its sum has no law of its own to draw from")
-	case c.Transport == "bits" && c.Noise != string(vecsum.Binomial):
+	case c.Transport == singleBits && c.Noise != vecsum.Binomial:
 		return inputError("transport bits carries binomial noise, not %s, which has no largest value", c.Noise)
 	case c.Bits != 0 && c.Randomizer != "rinf" && c.Randomizer != "r1":
 		return inputError("bits = %d goes with randomizer rinf or r1, not %s", c.Bits, c.Randomizer)
-	case c.Loss != "" && c.Loss != crossEntropy && c.Model != "linear":
+	case c.Loss != "" && c.Loss != crossEntropy && c.Model != linear:
 		return inputError("loss %s goes with model linear, not %s", c.Loss, c.Model)
-	case c.Lambda != 0 && (c.Model != "linear" || c.Loss == crossEntropy):
+	case c.Lambda != 0 && (c.Model != linear || c.Loss == crossEntropy):
 		return inputError("lambda = %v goes with model linear and a loss other than cross-entropy", c.Lambda)
-	case c.Public != 0 && c.Model != "pca-mlp":
+	case c.Public != 0 && c.Model != pcaMLP:
 		return inputError("public = %d goes with model pca-mlp, not %s", c.Public, c.Model)
-	case c.Hidden != 0 && c.Model != "pca-mlp":
+	case c.Hidden != 0 && c.Model != pcaMLP:
 		return inputError("hidden = %d goes with model pca-mlp, not %s", c.Hidden, c.Model)
 	case c.isCSV() && c.Label == "":
 		return inputError("data %s needs label, the column to predict", c.Data)
@@ -122,7 +117,7 @@ func (c Config) Check() error {
 		return inputError("label, range and test-fraction go with a CSV file, and data is %s", c.Data)
 	case c.Scale != "" && c.Range == "":
 		return inputError("scale %s needs range, the public ranges of columns", c.Scale)
-	case c.isCSV() && (c.histograms() || c.Model == "cnn"):
+	case c.isCSV() && (c.histograms() || c.Model == cnn):
 		return inputError("model %s takes images; data %s is a table: use linear, softmax or pca-mlp", c.Model, c.Data)
 	case c.LR == theorem3 && c.Radius == 0:
 		return inputError("lr theorem3 needs radius: its D is the diameter of the feasible set")
@@ -166,12 +161,12 @@ func (c *Config) resolvePopulation(examples int) error {
 			return err
 		}
 		c.NMin = min(2, c.Population)
-		if c.Participation == string(dp.Once) {
+		if c.Participation == dp.Once {
 			c.NMin = account.Surely(blocks.Smallest(), 1-c.Dropout)
 		} else if c.Trust.SumsOnly() {
 			// The clients who are asked, and each one's chance to report.
 			asked, rate := c.Population, 1-c.Dropout
-			switch dp.Participation(c.Participation) {
+			switch c.Participation {
 			case dp.Sampled:
 				asked = c.K
 			case dp.CheckIn:
@@ -183,7 +178,7 @@ func (c *Config) resolvePopulation(examples int) error {
 	if c.NMin > c.Population {
 		return inputError("n-min = %d must be at most n = %d", c.NMin, c.Population)
 	}
-	if dp.Participation(c.Participation) == dp.Sampled && c.NMin > c.K {
+	if c.Participation == dp.Sampled && c.NMin > c.K {
 		return inputError("n-min = %d must be at most k = %d", c.NMin, c.K)
 	}
 	return nil
@@ -191,8 +186,8 @@ func (c *Config) resolvePopulation(examples int) error {
 
 // blocks is the division of an epoch with participation once; the zero Blocks
 // otherwise.
-func (c Config) blocks() (schedule.Blocks, error) {
-	if dp.Participation(c.Participation) != dp.Once {
+func (c PrivacyConfig) blocks() (schedule.Blocks, error) {
+	if c.Participation != dp.Once {
 		return schedule.Blocks{}, nil
 	}
 	b, err := schedule.NewBlocks(schedule.BlocksConfig{Clients: c.Population, Size: c.K})
@@ -205,9 +200,9 @@ func (c Config) blocks() (schedule.Blocks, error) {
 // query is the question "what does this run cost?", as planned, of all clients who
 // behave. With participation once it asks about epochs: a client reports once in each,
 // in a crowd of n-min at least.
-func (c Config) query() account.Query {
+func (c PrivacyConfig) query() account.Query {
 	q := account.Query{
-		Trust: c.Trust.Recorded(), Participation: dp.Participation(c.Participation), Class: dp.Generic,
+		Trust: c.Trust.Recorded(), Participation: c.Participation, Class: dp.Generic,
 		Eps0: c.Eps0, Population: c.Population, Reports: c.K, Rate: c.Gamma, Dropout: c.Dropout,
 		Rounds: c.Rounds, Delta: c.accountedDelta(),
 	}
@@ -230,9 +225,9 @@ type planned struct {
 
 // queries are what a run may cost, the most of which is planned for. More than one
 // there is only where not all clients are relied on for a vector sum's noise.
-func (c Config) queries() ([]planned, error) {
+func (c PrivacyConfig) queries() ([]planned, error) {
 	q := c.query()
-	if !(c.Trust.SumsOnly() && c.Honest > 0 && c.Honest < 1) || dp.Participation(c.Participation) == dp.Once {
+	if !(c.Trust.SumsOnly() && c.Honest > 0 && c.Honest < 1) || c.Participation == dp.Once {
 		return []planned{{q, 1}}, nil
 	}
 	// Whatever the others do: account/vecsum.md, "Honest".
@@ -268,7 +263,7 @@ func (c Config) queries() ([]planned, error) {
 
 // solve returns the sigma, eps0 or rounds (of once: epochs), whichever knob names, for
 // which every query is within the budget.
-func (c Config) solve(ctx context.Context, knob string) (sigma, eps0 float64, rounds int64, err error) {
+func (c PrivacyConfig) solve(ctx context.Context, knob string) (sigma, eps0 float64, rounds int64, err error) {
 	queries, err := c.queries()
 	if err != nil {
 		return 0, 0, 0, err
@@ -288,7 +283,7 @@ func (c Config) solve(ctx context.Context, knob string) (sigma, eps0 float64, ro
 
 // resolvePrivacy chooses ε₀ and the number of rounds: for a budget, the one
 // that is open is solved for; if both are open, ε₀ at the default rounds.
-func (c *Config) resolvePrivacy(ctx context.Context) error {
+func (c *PrivacyConfig) resolvePrivacy(ctx context.Context) error {
 	if c.Trust.SumsOnly() {
 		return c.resolveSigma(ctx)
 	}
@@ -319,7 +314,7 @@ func (c *Config) resolvePrivacy(ctx context.Context) error {
 }
 
 // resolveSigma chooses a vector sum's noise, or rounds if the noise is given too.
-func (c *Config) resolveSigma(ctx context.Context) error {
+func (c *PrivacyConfig) resolveSigma(ctx context.Context) error {
 	solve := ""
 	switch {
 	case c.Sigma == 0:
@@ -348,9 +343,9 @@ func (c *Config) resolveSigma(ctx context.Context) error {
 }
 
 // setRounds takes the number that a query has: of once, epochs.
-func (c *Config) setRounds(rounds int64) {
+func (c *PrivacyConfig) setRounds(rounds int64) {
 	c.Rounds = rounds
-	if blocks, err := c.blocks(); err == nil && c.Participation == string(dp.Once) {
+	if blocks, err := c.blocks(); err == nil && c.Participation == dp.Once {
 		c.Rounds = blocks.Rounds(rounds)
 	}
 }
@@ -368,9 +363,9 @@ func (c *Config) resolveLearning(m model.Parametric) {
 }
 
 // ExpectedReports is γn, the mean number of reports a round.
-func (c Config) ExpectedReports() float64 {
+func (c PrivacyConfig) ExpectedReports() float64 {
 	rate := 1.0
-	switch dp.Participation(c.Participation) {
+	switch c.Participation {
 	case dp.Sampled, dp.Once:
 		rate = float64(c.K) / float64(c.Population)
 	case dp.CheckIn:
@@ -380,7 +375,7 @@ func (c Config) ExpectedReports() float64 {
 }
 
 // norm is the p of the ball that the randomizer takes; 2 without one.
-func (c Config) norm() float64 {
+func (c PrivacyConfig) norm() float64 {
 	if !c.Trust.HasLocalGuarantee() {
 		return 2
 	}
@@ -393,7 +388,7 @@ func (c Config) norm() float64 {
 
 // newMechanism returns the randomizer and what one report promises; the zero
 // promise without privacy.
-func (c Config) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
+func (c PrivacyConfig) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
 	if !c.Trust.Protects() {
 		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: c.Clip})
 		return m, dp.Report{}, err
@@ -441,7 +436,7 @@ func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (optimize.Op
 
 // Query is the question "what do this many rounds of a resolved configuration
 // cost?", which an accountant answers by any bound it knows.
-func (c Config) Query(rounds int64) (account.Query, error) {
+func (c PrivacyConfig) Query(rounds int64) (account.Query, error) {
 	c.Rounds = rounds
 	queries, err := c.queries()
 	if err != nil {

@@ -160,7 +160,7 @@ func (c Config) coordinator(p parts) (coordinator.Config, error) {
 	}
 	return coordinator.Config{
 		Optimizer: optimizer, Mechanism: p.mechanism, Report: p.promise, Trust: c.Trust.Recorded(),
-		Participation: dp.Participation(c.Participation), Population: c.Population, Sample: c.K, CheckInRate: c.Gamma,
+		Participation: c.Participation, Population: c.Population, Sample: c.K, CheckInRate: c.Gamma,
 		Blocks: p.blocks, MinReports: c.NMin, Clip: c.Clip, Honest: c.Honest,
 	}, err
 }
@@ -194,7 +194,7 @@ func (r *Run) build() error {
 	reports := r.Mechanism
 	var carriers func(round int64) (simulate.Carrier, error)
 	if m, ok := r.Mechanism.(*mechanism.VectorSum); ok {
-		if carriers, err = c.carriers(m); err != nil {
+		if carriers, err = c.carriers(c.Digest(), m); err != nil {
 			return inputError("transport %s: %v", c.Transport, err)
 		}
 		if carriers == nil {
@@ -202,7 +202,7 @@ func (r *Run) build() error {
 		}
 	}
 	reporter, err := client.New(client.Config{
-		Mechanism: reports, ClipMode: client.ClipMode(c.ClipMode), Clip: c.Clip, Norm: c.norm(),
+		Mechanism: reports, ClipMode: c.ClipMode, Clip: c.Clip, Norm: c.norm(),
 	})
 	if err != nil {
 		return inputError("%v", err)
@@ -239,7 +239,7 @@ func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
 }
 
 // cost asks about the run's queries, each as it is to be counted.
-func (c Config) cost(ctx context.Context, counted func(account.Query) account.Query) (dp.Bound, error) {
+func (c PrivacyConfig) cost(ctx context.Context, counted func(account.Query) account.Query) (dp.Bound, error) {
 	if !c.Trust.Protects() {
 		return ledger.Unprotected{}.Spent()
 	}
@@ -268,8 +268,8 @@ func (c Config) cost(ctx context.Context, counted func(account.Query) account.Qu
 func (r *Run) Reports() int64 { return r.reports }
 
 // ReportsPerClient is the most reports that one client sends in the whole run.
-func (c Config) ReportsPerClient() int64 {
-	if blocks, err := c.blocks(); err == nil && c.Participation == string(dp.Once) {
+func (c PrivacyConfig) ReportsPerClient() int64 {
+	if blocks, err := c.blocks(); err == nil && c.Participation == dp.Once {
 		return blocks.Epochs(c.Rounds)
 	}
 	return c.Rounds

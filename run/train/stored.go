@@ -19,7 +19,7 @@ import (
 
 // Stored is a model read back from its file.
 type Stored struct {
-	Name    string           // as Config.Model
+	Name    Model
 	Model   model.Parametric // as Run.Model
 	Theta   []float32
 	Epsilon Number
@@ -29,13 +29,9 @@ type Stored struct {
 	Task  string
 	Round int64
 
+	config          Config // of what it was trained with, what the file says
 	pca             *feature.PCA
-	label, ranges   string // of a CSV file
-	scale           string
 	rows            int // of the CSV file; 0: not known
-	seed            uint64
-	fraction        float64
-	loss            string
 	columns, labels []string
 }
 
@@ -72,12 +68,22 @@ func DataOf(path string) (string, error) {
 	return c.Data, nil
 }
 
+// kept are the settings that a model file has.
+var kept = []string{"model", "loss", "label", "range", "scale", "seed", "test-fraction"}
+
 func (s *Stored) read(f safetensors.File) (err error) {
 	meta := f.Metadata
-	s.Name = meta["riffle.model"]
-	if err := oneOf(models...)(s.Name); err != nil {
-		return fmt.Errorf("riffle.model = %v", err)
+	c := &s.config
+	for _, f := range c.Fields() {
+		text, ok := meta["riffle."+f.Name]
+		if !slices.Contains(kept, f.Name) || !ok && f.Name != "model" {
+			continue
+		}
+		if err := f.Set(text); err != nil {
+			return fmt.Errorf("riffle.%s = %v", f.Name, err)
+		}
 	}
+	s.Name = c.Model
 	integer := func(key string) (n int) {
 		if err == nil {
 			n, err = strconv.Atoi(meta[key])
@@ -99,28 +105,19 @@ func (s *Stored) read(f safetensors.File) (err error) {
 	inputs, classes := integer("riffle.inputs"), integer("riffle.classes")
 	s.Epsilon, s.Delta = Number(number("riffle.epsilon")), number("riffle.delta")
 	s.columns, s.labels = names("riffle.columns"), names("riffle.labels")
-	s.label, s.ranges, s.loss = meta["riffle.label"], meta["riffle.range"], meta["riffle.loss"]
 	if _, ok := meta["riffle.rows"]; ok {
-		s.rows, s.seed, s.fraction = integer("riffle.rows"), uint64(integer("riffle.seed")), number("riffle.test-fraction")
-		if err == nil && (s.rows < 2 || !(s.fraction > 0 && s.fraction < 1)) {
-			err = fmt.Errorf("%d rows, a share of %v of them for the test", s.rows, s.fraction)
+		if s.rows = integer("riffle.rows"); err == nil && (s.rows < 2 || c.TestFraction == 0) {
+			err = fmt.Errorf("%d rows, a share of %v of them for the test", s.rows, c.TestFraction)
 		}
 	}
 	if s.Task = meta["riffle.task"]; s.Task != "" {
 		s.Round = int64(integer("riffle.round"))
 	}
-	if s.scale = meta["riffle.scale"]; err == nil && s.scale != "" {
-		err = oneOf(centred, "unit")(s.scale)
-	}
-	if err == nil && s.loss != "" {
-		err = checkLoss(s.loss)
-	}
 	if err != nil {
 		return fmt.Errorf("metadata: %v", err)
 	}
 	own := f.Tensors
-	c := Config{Model: s.Name, Loss: s.loss}
-	if s.Name == "pca-mlp" {
+	if s.Name == pcaMLP {
 		if s.pca, err = feature.PCAFromTensors(f.Tensors); err != nil {
 			return err
 		}
@@ -168,8 +165,9 @@ type Tested struct {
 // model was trained on those are the rows that training held out, unless all are
 // asked for; of a table with another number of rows it is all of them.
 func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
-	c := Config{Data: data, Model: s.Name, Loss: s.loss, Label: s.label, Range: s.ranges, Scale: s.scale}
-	out := &Tested{Set: "test", Classes: s.labels, LabelUnit: c.labelUnit(), Label: s.label}
+	c := s.config
+	c.Data = data
+	out := &Tested{Set: "test", Classes: s.labels, LabelUnit: c.labelUnit(), Label: c.Label}
 	if all && !c.isCSV() {
 		return nil, inputError("all goes with a table: data %s has a test set of its own", data)
 	}
@@ -209,7 +207,7 @@ func (s *Stored) heldOut(table *dataset.Table, all bool, out *Tested) *dataset.T
 		return table
 	}
 	whole := dataset.CSV{Table: table, Labels: s.labels}
-	train, test, err := whole.Split(s.fraction, s.seed)
+	train, test, err := whole.Split(s.config.TestFraction, uint64(s.config.Seed))
 	if err != nil { // it cannot have been this one
 		return table
 	}
@@ -222,9 +220,9 @@ func (s *Stored) heldOut(table *dataset.Table, all bool, out *Tested) *dataset.T
 }
 
 func (s *Stored) table(c Config, workers int) (*dataset.Table, error) {
-	if (s.label != "") != c.isCSV() {
+	if (c.Label != "") != c.isCSV() {
 		return nil, inputError("data %s: the model was not trained on data of this kind; want %s", c.Data,
-			map[bool]string{true: "a .csv file with column " + s.label, false: "images"}[s.label != ""])
+			map[bool]string{true: "a .csv file with column " + c.Label, false: "images"}[c.Label != ""])
 	}
 	if !c.isCSV() {
 		_, test, err := LoadImages(c.Data)

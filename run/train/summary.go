@@ -153,15 +153,10 @@ func (t *Task) ModelFile(r Release) ([]byte, error) {
 
 // metadata is what a model file says of a resolved configuration.
 func (c Config) metadata(d *Data) map[string]string {
-	meta := map[string]string{
-		"riffle.model":   c.Model,
-		"riffle.classes": strconv.Itoa(d.Train.Classes),
-		"riffle.delta":   strconv.FormatFloat(c.Delta, 'g', -1, 64),
-		"riffle.trust":   string(c.Trust),
-	}
-	for key, value := range map[string]string{"loss": c.Loss, "label": c.Label, "range": c.Range, "scale": c.Scale} {
-		if value != "" {
-			meta["riffle."+key] = value
+	meta := map[string]string{"riffle.classes": strconv.Itoa(d.Train.Classes)}
+	for _, f := range c.Fields() {
+		if text := f.String(); text != "" && slices.Contains([]string{"model", "loss", "label", "range", "scale", "delta", "trust"}, f.Name) {
+			meta["riffle."+f.Name] = text
 		}
 	}
 	return meta

@@ -31,7 +31,7 @@ const (
 func (c Config) plainTable() bool { return c.isCSV() && !c.network() && !c.planned() }
 
 // kink says whether the loss has one.
-func (c Config) kink() bool { return c.regression() || c.Loss == model.Hinge().String() }
+func (c LearningConfig) kink() bool { return c.regression() || c.Loss == model.Hinge().String() }
 
 // rowSquare is about the squared length of a row of d features between −1 and 1,
 // with a 1 for the intercept; standardised features give a few times as much.

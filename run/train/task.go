@@ -16,6 +16,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/run/setting"
 )
 
 // Task is a learning task that runs over a network. The noise is the clients':
@@ -54,7 +55,7 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Task, err
 	}
 	c.Population = e.Clients
 	if c.Trust.SumsOnly() {
-		c.Transport = "shares"
+		c.Transport = shares
 	}
 	var err error
 	if c.NMin, err = c.networkMin(e.MinReports); err != nil {
@@ -75,9 +76,9 @@ func (c Config) networked() error {
 		return inputError("trust none has no privacy: over a network every report must promise some")
 	case c.Optimizer == "agd-smooth" || c.Optimizer == "agd-phases":
 		return inputError("optimizer %s changes the loss by stages that no task carries to its clients", c.Optimizer)
-	case c.Model == "pca-mlp":
+	case c.Model == pcaMLP:
 		return inputError("model pca-mlp needs axes that no task carries to its clients")
-	case c.Transport != "" && c.Transport != "shares":
+	case c.Transport != "" && c.Transport != shares:
 		return inputError("transport %s is simulated only: a network has shares", c.Transport)
 	}
 	return nil
@@ -85,7 +86,7 @@ func (c Config) networked() error {
 
 // networkMin chooses n-min where the configuration does not: clients count with
 // it, so it is not small.
-func (c Config) networkMin(least int64) (int64, error) {
+func (c PrivacyConfig) networkMin(least int64) (int64, error) {
 	if c.NMin != 0 {
 		if c.NMin < least {
 			return 0, inputError("n-min = %d is below the enrolment's %d", c.NMin, least)
@@ -97,7 +98,7 @@ func (c Config) networkMin(least int64) (int64, error) {
 		loss = usualLoss
 	}
 	asked, rate := c.Population, 1-loss
-	switch dp.Participation(c.Participation) {
+	switch c.Participation {
 	case dp.Sampled:
 		asked = c.K
 	case dp.Once:
@@ -139,10 +140,10 @@ func (t *Task) describe(name string, population wire.Population) error {
 	if m, ok := t.parts.mechanism.(*mechanism.VectorSum); ok {
 		w = m.Describe()
 	} else {
-		w = wire.Mechanism{Name: c.mechanism(), Dim: int64(t.Model.Params()), Clip: c.Clip, ClipMode: c.ClipMode,
+		w = wire.Mechanism{Name: c.mechanism(), Dim: int64(t.Model.Params()), Clip: c.Clip, ClipMode: string(c.ClipMode),
 			Eps0: c.Eps0, Bits: c.Bits}
 	}
-	t.Wire = wire.Task{Population: population, Name: name, Trust: c.Trust.Recorded(), Participation: dp.Participation(c.Participation),
+	t.Wire = wire.Task{Population: population, Name: name, Trust: c.Trust.Recorded(), Participation: c.Participation,
 		MinReports: c.NMin, Rounds: c.Rounds, Delta: c.Delta, Mechanism: w, Config: config}
 	again, err := wire.DecodeTask(t.Wire.Append(nil))
 	if err != nil {
@@ -227,37 +228,31 @@ type document struct {
 
 // documentYAML is its form.
 type documentYAML struct {
-	Config  yaml.Node `yaml:"config"`
-	Inputs  int       `yaml:"inputs"`
-	Classes []string  `yaml:"classes,omitempty"`
-	Columns []string  `yaml:"columns,omitempty"`
+	Config  setting.Table `yaml:"config"`
+	Inputs  int           `yaml:"inputs"`
+	Classes []string      `yaml:"classes,omitempty"`
+	Columns []string      `yaml:"columns,omitempty"`
 }
 
 // document leaves out how and where this process runs.
 func (t *Task) document() ([]byte, error) {
 	c := t.Config
 	c.Data = filepath.Base(c.Data)
-	c.Out, c.Workers, c.CheckpointEvery = "", 0, Default().CheckpointEvery
-	d := documentYAML{Inputs: t.Data.Train.Dim, Classes: t.Data.Classes, Columns: t.Data.columns}
-	if err := d.Config.Encode(c); err != nil {
-		return nil, err
-	}
-	return yaml.Marshal(d)
+	c.Workers, c.CheckpointEvery = 0, Default().CheckpointEvery
+	return yaml.Marshal(documentYAML{Config: c.Fields(), Inputs: t.Data.Train.Dim, Classes: t.Data.Classes, Columns: t.Data.columns})
 }
 
 // readDocument is strict: what it takes was written by document.
 func readDocument(raw []byte) (d document, err error) {
 	fail := func(err error) (document, error) { return document{}, inputError("task: %v", err) }
-	var in documentYAML
+	d.config = Default()
+	in := documentYAML{Config: d.config.Fields()}
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	if err := dec.Decode(&in); err != nil {
 		return fail(err)
 	}
-	d = document{config: Default(), inputs: in.Inputs, classes: in.Classes, columns: in.Columns}
-	if err := d.config.setNode(&in.Config, nil); err != nil {
-		return fail(err)
-	}
+	d.inputs, d.classes, d.columns = in.Inputs, in.Classes, in.Columns
 	if d.inputs < 1 || len(d.classes) > 1<<16 || slices.Contains(d.classes, "") {
 		return fail(fmt.Errorf("%d inputs, %d classes", d.inputs, len(d.classes)))
 	}

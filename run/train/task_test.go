@@ -106,7 +106,7 @@ func TestClientsScaleAsTheTaskSays(t *testing.T) {
 	}
 	for _, task := range []struct {
 		*Task
-		scale string
+		scale Scale
 		first float32 // of .1 in 0..2
 	}{{old, "", .05}, {made, centred, -.9}} {
 		if bytes.Contains(task.Wire.Config, []byte("scale:")) != (task.scale != "") {

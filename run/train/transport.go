@@ -16,16 +16,15 @@ import (
 
 // carriers returns what carries the reports of a round of a vector sum, message
 // by message; nil where a simulation takes the sum's law instead.
-func (c Config) carriers(m *mechanism.VectorSum) (func(round int64) (simulate.Carrier, error), error) {
+func (c PrivacyConfig) carriers(task [32]byte, m *mechanism.VectorSum) (func(round int64) (simulate.Carrier, error), error) {
 	if c.Transport == "" {
 		return nil, nil
 	}
-	task := c.Digest()
 	make := func(round int64) (simulate.Carrier, error) {
 		name := sha256.Sum256(binary.LittleEndian.AppendUint64(task[:], uint64(round)))
 		id := vecsum.RoundID(name[:16])
 		switch c.Transport {
-		case "bits":
+		case singleBits:
 			b, err := vecsum.NewBits(vecsum.BitsConfig{Params: m.Params(), Round: id})
 			return &carrier{transport: b}, err
 		case splitAndMix:
@@ -59,7 +58,7 @@ func (c Config) carriers(m *mechanism.VectorSum) (func(round int64) (simulate.Ca
 		return nil, fmt.Errorf("what it shows adds %g to delta in %d rounds, above the %g kept for it", cost, c.Rounds, c.transportShare()*c.Delta)
 	}
 	// These messages are kept until a round ends.
-	if each, _ := t.Size(); c.Transport != "shares" && float64(each)*c.ExpectedReports() > maxMessages {
+	if each, _ := t.Size(); c.Transport != shares && float64(each)*c.ExpectedReports() > maxMessages {
 		return nil, fmt.Errorf("%d messages of each of %g clients are more than the %g that a simulation keeps; use transport shares", each, c.ExpectedReports(), float64(maxMessages))
 	}
 	return make, nil
@@ -71,12 +70,9 @@ const aggregators = 2
 // maxMessages bounds a simulated round of single messages, some 70 bytes each.
 const maxMessages = 1 << 24
 
-// splitAndMix is vecsum.Mix.
-const splitAndMix = "split-and-mix"
-
 // Assumes says what a run's transport needs besides what its trust does; "" where
 // nothing.
-func (c Config) Assumes() string {
+func (c PrivacyConfig) Assumes() string {
 	if c.Transport != splitAndMix {
 		return ""
 	}
@@ -84,7 +80,7 @@ func (c Config) Assumes() string {
 }
 
 // transportShare is the share of δ for what a transport shows besides the sum.
-func (c Config) transportShare() float64 {
+func (c PrivacyConfig) transportShare() float64 {
 	if c.Transport == splitAndMix {
 		return 1e-3
 	}
@@ -94,7 +90,7 @@ func (c Config) transportShare() float64 {
 // mixSecurity is the least σ for which views that are 2^−σ apart in each round,
 // which adds (1 + e^ε)·2^−σ to δ (vecsum.Curve), stay within their share: ε is
 // at most the budget.
-func (c Config) mixSecurity() (int, error) {
+func (c PrivacyConfig) mixSecurity() (int, error) {
 	need := math.Log2((1 + math.Exp(c.Epsilon)) * float64(c.Rounds) / (c.transportShare() * c.Delta))
 	if !(need <= 119) {
 		return 0, fmt.Errorf("epsilon = %v in %d rounds at delta = %v needs a security of 2^-%.0f, at most 2^-120 are supported", c.Epsilon, c.Rounds, c.Delta, need)

@@ -31,7 +31,7 @@ var (
 )
 
 // network says whether the model has hidden layers.
-func (c Config) network() bool { return c.Model == "cnn" || c.Model == "pca-mlp" }
+func (c LearningConfig) network() bool { return c.Model == cnn || c.Model == pcaMLP }
 
 func (c Config) tuned() tuned {
 	switch p := c.norm(); {
@@ -41,11 +41,11 @@ func (c Config) tuned() tuned {
 		return tunedInf
 	case p == 1:
 		return tunedAbsolute
-	case c.Model == "cnn":
+	case c.Model == cnn:
 		return tunedCNN
 	case c.network():
 		return tunedMLP
-	case c.Model == "shape-linear":
+	case c.Model == shapeLinear:
 		return tunedShape
 	}
 	return tunedEuclidean

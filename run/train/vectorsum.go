@@ -12,7 +12,7 @@ import (
 
 // tail is the share of δ for what events of the accountant do not show: what lies
 // beyond the windows of a vector sum's noise, and what its transport shows.
-func (c Config) tail() float64 {
+func (c PrivacyConfig) tail() float64 {
 	if c.Trust.SumsOnly() {
 		return vecsum.TailShare + c.transportShare()
 	}
@@ -20,10 +20,10 @@ func (c Config) tail() float64 {
 }
 
 // accountedDelta is the δ that the accountant is asked at.
-func (c Config) accountedDelta() float64 { return dp.Counted(c.Delta, c.tail()) }
+func (c PrivacyConfig) accountedDelta() float64 { return dp.Counted(c.Delta, c.tail()) }
 
 // Limit is the budget of a run: its own ε and δ, or no limit where it has no ε.
-func (c Config) Limit() ledger.Config {
+func (c PrivacyConfig) Limit() ledger.Config {
 	limit := ledger.Config{Accountant: account.New(), Delta: c.Delta, Tail: c.tail(), MaxEps: math.Inf(1)}
 	if c.Epsilon != 0 {
 		limit.MaxEps = c.Epsilon
@@ -33,9 +33,9 @@ func (c Config) Limit() ledger.Config {
 
 // newVectorSum designs a round: the least noise for which sums of n-min reports
 // or more are at least as private as those of Gaussian reports with Sigma.
-func (c Config) newVectorSum(dim int) (*mechanism.VectorSum, error) {
+func (c PrivacyConfig) newVectorSum(dim int) (*mechanism.VectorSum, error) {
 	most := c.Population
-	switch dp.Participation(c.Participation) {
+	switch c.Participation {
 	case dp.Sampled:
 		most = c.K
 	case dp.Once:
@@ -46,7 +46,7 @@ func (c Config) newVectorSum(dim int) (*mechanism.VectorSum, error) {
 		most = blocks.Smallest() + 1
 	}
 	p, sigma, err := vecsum.TightSigma(c.Sigma, vecsum.Target{Delta: c.Delta, Users: most, MinUsers: c.NMin, Honest: c.Honest, Dim: dim,
-		Radius: c.Clip, Rounds: c.Rounds, Kind: vecsum.NoiseKind(c.Noise)})
+		Radius: c.Clip, Rounds: c.Rounds, Kind: c.Noise})
 	if err != nil {
 		return nil, err
 	}

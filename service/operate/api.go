@@ -264,7 +264,7 @@ func (r *running) message(s coordinator.Status) *operatorv1.Task {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if made := r.tasks[s.Task]; made != nil {
-		t.Trust, t.Participation, t.NMin = string(made.Config.Trust), made.Config.Participation, made.Wire.MinReports
+		t.Trust, t.Participation, t.NMin = string(made.Config.Trust), string(made.Config.Participation), made.Wire.MinReports
 		if m, ok := made.Mechanism().(randomizer.Sized); ok {
 			t.LargestReport = m.Largest()
 		}

@@ -308,9 +308,9 @@ func (v *view) planned(ctx context.Context, id [32]byte, t *train.Task) float64 
 func facts(t *train.Task) []dashboard.Fact {
 	c := t.Config
 	list := []dashboard.Fact{
-		{Name: "Clients", Value: dashboard.Grouped(c.Population)}, {Name: "Taking part", Value: c.Participation}, {Name: "Hidden by", Value: string(c.Trust)},
+		{Name: "Clients", Value: dashboard.Grouped(c.Population)}, {Name: "Taking part", Value: string(c.Participation)}, {Name: "Hidden by", Value: string(c.Trust)},
 		{Name: "Fewest reports of a round", Value: dashboard.Grouped(t.Wire.MinReports)}, {Name: "Optimizer", Value: c.Optimizer},
-		{Name: "Model", Value: c.Model + ", " + dashboard.Grouped(t.Wire.Mechanism.Dim) + " parameters"},
+		{Name: "Model", Value: string(c.Model) + ", " + dashboard.Grouped(t.Wire.Mechanism.Dim) + " parameters"},
 	}
 	if c.Trust.SumsOnly() {
 		return append(list, dashboard.Fact{Name: "Noise of a client", Value: fmt.Sprintf("σ = %.4g clip norms", c.Sigma)})

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/riffle-dp/riffle/run/setting"
+	"github.com/riffle-dp/riffle/run/train"
+)
+
+// bind gives a command a flag for each row of a table, with its default and with
+// completion of what it takes.
+func bind(cmd *cobra.Command, t setting.Table) {
+	t.Reset()
+	for _, f := range t {
+		cmd.Flags().Var(f, f.Name, f.Usage())
+		if f.Part != "" {
+			must(cmd.Flags().SetAnnotation(f.Name, partOf, []string{f.Part}))
+		}
+		if !f.File {
+			complete(cmd, f.Name, f.Values...)
+		}
+	}
+}
+
+// complete has a shell offer these values of a flag, each perhaps with a tab and a note.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// must holds what can only be wrong in this program.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// valuesOf are what riffle train takes for a setting.
+func valuesOf(name string) []string {
+	c := train.Default()
+	return c.Fields().Find(name).Values
+}
+
+// words are typed names as strings.
+func words[T ~string](names ...T) (out []string) {
+	for _, name := range names {
+		out = append(out, string(name))
+	}
+	return out
+}
+
+// partOf is the annotation of flags that help shows under a heading.
+const partOf = "part"
+
+// usageByPart is cobra's template of help with the flags of a part together.
+func usageByPart(root *cobra.Command) string {
+	cobra.AddTemplateFunc("byPart", byPart)
+	return strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{byPart .LocalFlags}}", 1)
+}
+
+func byPart(all *pflag.FlagSet) string {
+	var parts []string
+	sets := map[string]*pflag.FlagSet{}
+	all.VisitAll(func(f *pflag.Flag) {
+		part := "Flags"
+		if names := f.Annotations[partOf]; names != nil {
+			part = names[0]
+		}
+		if sets[part] == nil {
+			sets[part] = pflag.NewFlagSet(part, pflag.ContinueOnError)
+			sets[part].SortFlags = all.SortFlags
+			parts = append(parts, part)
+		}
+		sets[part].AddFlag(f)
+	})
+	// The parts stand before what belongs to none.
+	if i := slices.Index(parts, "Flags"); i >= 0 {
+		parts = append(slices.Delete(parts, i, i+1), "Flags")
+	}
+	var text []string
+	for _, part := range parts {
+		text = append(text, part+":\n"+strings.TrimRight(sets[part].FlagUsages(), "\n"))
+	}
+	return strings.Join(text, "\n\n")
+}

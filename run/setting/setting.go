@@ -1,0 +1,243 @@
+// Package setting describes settings once, as a table with a row for each. Flags, YAML
+// keys, help, shell completion, stored configurations and their digests come from it.
+package setting
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Field is a row of a table. It has the methods that flag packages ask of a flag's
+// value.
+type Field struct {
+	// Name is the setting's flag and YAML key. Required.
+	Name string
+	// Part is what the setting is about; help groups by it.
+	Part string
+	// Into points to the value: a number, or a string of any type. Required.
+	Into any
+	// Default is the value that Table.Reset sets. "": the zero value, which stands for
+	// "chosen for you" and is not written.
+	Default string
+	// Range is where a number must lie, such as "[1, 1e12]" or "(0, inf)"; a round
+	// bracket excludes its end.
+	Range string
+	// Values are what an enumeration takes, each perhaps with a tab and a note. With
+	// Check they are examples.
+	Values []string
+	// Check refuses texts; nil: Values do, if there are any.
+	Check func(text string) error
+	// File says that the value names a file or a folder.
+	File bool
+	// Local settings say how this process runs (workers, checkpoints). They do not
+	// change results, are not in the digest and may differ on resume.
+	Local bool
+	// Help is one line; "%s" in it stands for Values.
+	Help string
+}
+
+// Type names the kind of value in help.
+func (f Field) Type() string {
+	switch reflect.TypeOf(f.Into).Elem().Kind() {
+	case reflect.Float64:
+		return "number"
+	case reflect.String:
+		return "text"
+	}
+	return "count"
+}
+
+// String is the value as it is written; "": it is left to be chosen.
+func (f Field) String() string {
+	if f.Into == nil { // flag packages make such ones
+		return ""
+	}
+	v := reflect.ValueOf(f.Into).Elem()
+	switch {
+	case f.Default == "" && v.IsZero():
+		return ""
+	case v.Kind() == reflect.Float64:
+		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
+	}
+	return fmt.Sprint(v)
+}
+
+// Set changes the value; on an error it stays as it was.
+func (f Field) Set(text string) error {
+	v, err := f.parse(text)
+	if err == nil {
+		reflect.ValueOf(f.Into).Elem().Set(v)
+	}
+	return err
+}
+
+// IsDefault says whether the value is what Table.Reset sets.
+func (f Field) IsDefault() bool {
+	v := reflect.ValueOf(f.Into).Elem()
+	if f.Default == "" {
+		return v.IsZero()
+	}
+	base, err := f.parse(f.Default)
+	return err == nil && v.Equal(base)
+}
+
+// Usage is the line of help, with the values of an enumeration.
+func (f Field) Usage() string {
+	if !strings.Contains(f.Help, "%s") {
+		return f.Help
+	}
+	var words []string
+	for _, v := range f.Values {
+		name, note, ok := strings.Cut(v, "\t")
+		if ok {
+			name += " (" + note + ")"
+		}
+		words = append(words, name)
+	}
+	list := words[len(words)-1]
+	if len(words) > 1 {
+		list = strings.Join(words[:len(words)-1], ", ") + " or " + list
+	}
+	return strings.Replace(f.Help, "%s", list, 1)
+}
+
+// names are the values of an enumeration without their notes.
+func (f Field) names() (out []string) {
+	for _, v := range f.Values {
+		name, _, _ := strings.Cut(v, "\t")
+		out = append(out, name)
+	}
+	return out
+}
+
+// parse returns the value that a text stands for, of the type that Into points to.
+func (f Field) parse(text string) (reflect.Value, error) {
+	into := reflect.TypeOf(f.Into).Elem()
+	switch into.Kind() {
+	case reflect.String:
+		switch names := f.names(); {
+		case f.Check != nil:
+			if err := f.Check(text); err != nil {
+				return reflect.Value{}, err
+			}
+		case names != nil && !slices.Contains(names, text):
+			return reflect.Value{}, fmt.Errorf("%q must be one of %s", text, strings.Join(names, ", "))
+		}
+		return reflect.ValueOf(text).Convert(into), nil
+	case reflect.Float64:
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return reflect.Value{}, fmt.Errorf("%q is not a number", text)
+		}
+		return reflect.ValueOf(x), f.within(x, x)
+	}
+	n, err := ParseCount(text)
+	if err != nil {
+		return reflect.Value{}, err
+	}
+	return reflect.ValueOf(n).Convert(into), f.within(float64(n), n)
+}
+
+// within refuses a number outside of Range; shown is the same as it was given.
+func (f Field) within(x float64, shown any) error {
+	if f.Range == "" {
+		return nil
+	}
+	low, high, _ := strings.Cut(strings.Trim(f.Range, "[]()"), ", ")
+	lo, errLow := strconv.ParseFloat(low, 64)
+	hi, errHigh := strconv.ParseFloat(high, 64)
+	if errLow != nil || errHigh != nil {
+		panic("setting: " + f.Name + ": range " + f.Range)
+	}
+	above, below := f.Range[0] == '(', strings.HasSuffix(f.Range, ")")
+	if (x > lo || x == lo && !above) && (x < hi || x == hi && !below) { // not NaN
+		return nil
+	}
+	least, most := "at least", fmt.Sprintf("at most %v", hi)
+	switch _, count := shown.(int64); {
+	case count:
+		return fmt.Errorf("%d must lie between %.0f and %.0f", shown, lo, hi)
+	case math.IsInf(hi, 1):
+		most = "finite"
+	case above && below:
+		return fmt.Errorf("%v must lie strictly between %v and %v", x, lo, hi)
+	case below:
+		most = fmt.Sprintf("below %v", hi)
+	}
+	if above {
+		least = "above"
+	}
+	return fmt.Errorf("%v must be %s %v and %s", x, least, lo, most)
+}
+
+// ParseCount reads a whole number, also as 1e6 or 6e4.
+func ParseCount(text string) (int64, error) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, nil
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil || x != math.Trunc(x) || math.Abs(x) > 1<<53 {
+		return 0, fmt.Errorf("%q is not a whole number (as 60000 or 6e4)", text)
+	}
+	return int64(x), nil
+}
+
+// Table is the settings of something, in the order they are shown, stored and hashed.
+type Table []Field
+
+// Find returns the row of a name; without one that is a bug of the caller.
+func (t Table) Find(name string) Field {
+	return t[slices.IndexFunc(t, func(f Field) bool { return f.Name == name })]
+}
+
+// Reset gives every setting its default.
+func (t Table) Reset() {
+	for _, f := range t {
+		v := reflect.ValueOf(f.Into).Elem()
+		if v.SetZero(); f.Default == "" {
+			continue
+		}
+		if err := f.Set(f.Default); err != nil {
+			panic(fmt.Sprintf("setting: default of %s: %v", f.Name, err))
+		}
+	}
+}
+
+// Copy takes the values of a table that has some of the same settings.
+func (t Table) Copy(from Table) {
+	for _, f := range from {
+		if at := slices.IndexFunc(t, func(s Field) bool { return s.Name == f.Name }); at >= 0 {
+			reflect.ValueOf(t[at].Into).Elem().Set(reflect.ValueOf(f.Into).Elem())
+		}
+	}
+}
+
+// Check refuses a value that its own row does not take.
+func (t Table) Check() error {
+	for _, f := range t {
+		if text := f.String(); text != "" {
+			if _, err := f.parse(text); err != nil {
+				return fmt.Errorf("%s = %v", f.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Digest identifies what the settings compute: those that are written and not local.
+// What is left to be chosen is left out, so that a new setting changes no digest.
+func (t Table) Digest() (d [32]byte) {
+	h := sha256.New()
+	for _, f := range t {
+		if text := f.String(); !f.Local && text != "" {
+			fmt.Fprintf(h, "%q=%q\n", f.Name, text)
+		}
+	}
+	h.Sum(d[:0])
+	return d
+}
