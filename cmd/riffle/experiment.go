@@ -47,7 +47,7 @@ also gets results.csv, results.md and results.svg.`,
   riffle experiment e1 --setting coordinate --seeds 1 --out runs/one
   riffle experiment e1 --table
   riffle experiment e6 --recorded`,
-		ValidArgs: []string{"list", "e1", "e2", "e3", "e4", "e5", "e6", "e7"},
+		ValidArgsFunction: experimentNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage("want one experiment, or list (see %s --help)", cmd.CommandPath())
@@ -62,11 +62,34 @@ also gets results.csv, results.md and results.svg.`,
 	fs.BoolVar(&f.quick, "quick", false, "a fiftieth of the rounds or a tenth of the clients: shows that it runs, and nothing else")
 	fs.BoolVar(&f.table, "table", false, "run nothing: the tables of what is in --out")
 	fs.BoolVar(&f.recorded, "recorded", false, "run nothing: the tables of the results that come with riffle")
+	must(cmd.RegisterFlagCompletionFunc("setting", settingNames))
 	fs.StringVar(&o.Data, "data", "", "in place of mnist: a folder as of riffle train --data")
 	fs.Var(&f.workers, "workers", "worker goroutines (default: one per CPU); results do not depend on it")
 	f.show.flags(fs)
 	fs.SortFlags = false
 	return cmd
+}
+
+// experimentNames completes the argument.
+func experimentNames(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		names = append(names, "list\twhat there is")
+		for _, e := range experiment.List() {
+			names = append(names, e.Name+"\t"+e.Title)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// settingNames completes --setting where the experiment is known.
+func settingNames(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+	if len(args) == 1 {
+		e, _ := experiment.Find(args[0])
+		for _, s := range e.Settings {
+			names = append(names, s.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (f *experimentFlags) run(cmd *cobra.Command, name string) error {

@@ -45,6 +45,7 @@ more into the same directory.`,
 	fs := cmd.Flags()
 	fs.StringVar(&f.out, "out", "", "write into `DIR`")
 	fs.StringSliceVar(&f.only, "only", nil, "draw these figures only, comma-separated")
+	completeList(cmd, "only", figures.Names()...)
 	fs.StringVar(&f.results, "results", "", "read the experiments' e1.csv, e2.csv, ... from `DIR` instead of the recorded ones")
 	fs.BoolVar(&f.list, "list", false, "list the figures")
 	if plan != nil {

@@ -135,6 +135,12 @@ data can have influenced what was seen.`,
 	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newExperiment(), newFigures(experiment.Recordings(), plan.Site), newData(),
 		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newLedger(), newFsck(), newMigrate(), newVersion())
 	root.SetUsageTemplate(usageByPart(root))
+	for _, c := range root.Commands() {
+		// What a command's line says that it takes, such as init coordinator|shuffler.
+		if _, names, ok := strings.Cut(c.Use, " "); ok && strings.Contains(names, "|") && c.ValidArgsFunction == nil {
+			c.ValidArgs = strings.Split(names, "|")
+		}
+	}
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

@@ -10,10 +10,10 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/run/train"
@@ -60,9 +60,28 @@ func printJSON(w io.Writer, v any) error {
 // operatorFlags say which running coordinator is meant.
 type operatorFlags struct{ config, socket string }
 
-func (f *operatorFlags) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&f.config, "config", "", "the coordinator's configuration, which names its socket")
-	fs.StringVar(&f.socket, "socket", "", "the socket itself")
+// flags adds them to a command, whose argument is a task if it takes one.
+func (f *operatorFlags) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.config, "config", "", "the coordinator's configuration, which names its socket")
+	cmd.Flags().StringVar(&f.socket, "socket", "", "the socket itself")
+	cmd.ValidArgsFunction = f.tasks
+}
+
+// completionTime is how long a shell waits for a coordinator's tasks.
+const completionTime = 2 * time.Second
+
+// tasks completes a task's name; where no coordinator answers, it offers nothing.
+func (f *operatorFlags) tasks(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+	if c, err := f.client(); err == nil && cmd.Args != nil && cmd.Args(cmd, append(args, "")) == nil {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		if resp, err := c.ListTasks(ctx, connect.NewRequest(&operatorv1.ListTasksRequest{})); err == nil {
+			for _, t := range resp.Msg.Tasks {
+				names = append(names, fmt.Sprintf("%s\t%s, round %d of %d", t.Name, t.State, t.Round, t.Rounds))
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (f operatorFlags) client() (operatorv1.OperatorServiceClient, error) {

@@ -218,7 +218,7 @@ trace.`,
 		},
 	}
 	flags := cmd.Flags()
-	f.flags(flags)
+	f.flags(cmd)
 	flags.StringVar(&name, "name", "", "for people: a-z, 0-9 and dashes")
 	flags.StringVar(&file, "task", "", "YAML file with settings of riffle train")
 	flags.DurationVar(&round, "round", 0, "how long clients have to report (default: as the coordinator is configured)")
@@ -260,7 +260,7 @@ func newTaskList() *cobra.Command {
 			return p.err
 		},
 	}
-	f.flags(cmd.Flags())
+	f.flags(cmd)
 	show.flags(cmd.Flags())
 	return cmd
 }
@@ -290,7 +290,7 @@ func taskCommand(cmd *cobra.Command, ask func(ctx context.Context, c operatorv1.
 		}
 		return showTask(cmd, show, t)
 	}
-	f.flags(cmd.Flags())
+	f.flags(cmd)
 	show.flags(cmd.Flags())
 	return cmd
 }
@@ -370,7 +370,7 @@ the same name and settings: clients and shuffler may have seen rounds of it.`,
 			return nil
 		},
 	}
-	f.flags(cmd.Flags())
+	f.flags(cmd)
 	show.flags(cmd.Flags())
 	return cmd
 }

@@ -70,7 +70,7 @@ unless --overwrite is given.`,
 	}
 	cmd.Flags().StringVar(&out, "out", "", "write into `FILE` (required)")
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace a file that exists")
-	f.flags(cmd.Flags())
+	f.flags(cmd)
 	show.flags(cmd.Flags())
 	return cmd
 }
