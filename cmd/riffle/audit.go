@@ -20,7 +20,7 @@ type auditFlags struct {
 	randomizer              string
 	eps0, claim, confidence float64
 	dim, bits               int
-	trials                  count
+	trials                  int64
 	seed                    uint64
 	workers                 int
 	show                    output
@@ -28,7 +28,7 @@ type auditFlags struct {
 }
 
 func newAudit() *cobra.Command {
-	a := auditFlags{trials: 1e6}
+	var a auditFlags
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Try to refute a randomizer's claimed eps0 from samples",
@@ -54,17 +54,19 @@ Exit code 1 if the claim is refuted.`,
 			return a.run(cmd)
 		},
 	}
+	bind(cmd, setting.Table{
+		{Name: "randomizer", Into: &a.randomizer, Default: "privunit", Check: others, Values: append(randomizer.Names(), "krr:K\tof K symbols", vecsumName), Help: "%s"},
+		{Name: "eps0", Into: &a.eps0, Help: "eps0 the randomizer is made for (required)"},
+		{Name: "claim", Into: &a.claim, Help: "eps0 to refute (default: what the randomizer claims, numeric slack included)"},
+		{Name: "trials", Into: &a.trials, Default: "1e6", Help: "reports to draw (1e6 notation is fine)"},
+		{Name: "dim", Into: &a.dim, Default: "16", Help: "length of the input; for krr the number of symbols"},
+		{Name: "bits", Into: &a.bits, Help: "coordinates (rinf) or bits (r1) a report; 0 means 1"},
+		{Name: "confidence", Into: &a.confidence, Default: fmt.Sprint(audit.DefaultConfidence), Help: "confidence of the lower bound"},
+		{Name: "workers", Into: &a.workers, Range: "[0, 4096]", Help: "worker goroutines (default: one per CPU); results do not depend on it"},
+	})
 	fs := cmd.Flags()
-	fs.StringVar(&a.randomizer, "randomizer", "privunit", strings.Join(randomizer.Names(), ", ")+" (krr:K for K symbols) or vecsum")
-	fs.Float64Var(&a.eps0, "eps0", 0, "eps0 the randomizer is made for (required)")
-	fs.Float64Var(&a.claim, "claim", 0, "eps0 to refute (default: what the randomizer claims, numeric slack included)")
-	fs.Var(&a.trials, "trials", "reports to draw (1e6 notation is fine)")
-	fs.IntVar(&a.dim, "dim", 16, "length of the input; for krr the number of symbols")
-	fs.IntVar(&a.bits, "bits", 0, "coordinates (rinf) or bits (r1) a report; 0 means 1")
-	fs.Float64Var(&a.confidence, "confidence", audit.DefaultConfidence, "confidence of the lower bound")
 	fs.Uint64Var(&a.seed, "seed", 1, "seed of the reports; equal seeds give equal results")
-	fs.IntVar(&a.workers, "workers", 0, "worker goroutines (default: one per CPU); results do not depend on it")
-	a.sum.flags(fs)
+	a.sum.flags(cmd)
 	a.show.flags(fs)
 	fs.SortFlags = false
 	return cmd
@@ -131,7 +133,7 @@ func (a *auditFlags) run(cmd *cobra.Command) error {
 	bar, finish := a.progress(cmd.ErrOrStderr())
 	begin := time.Now()
 	r, err := audit.Run(cmd.Context(), audit.Config{
-		Mechanism: m, Claimed: a.claim, Trials: int64(a.trials), Confidence: a.confidence,
+		Mechanism: m, Claimed: a.claim, Trials: a.trials, Confidence: a.confidence,
 		Seed: a.seed, Workers: a.workers, Progress: bar,
 	})
 	finish()
@@ -155,9 +157,6 @@ func (a *auditFlags) complete() error {
 	if a.confidence == 0 { // to the library it would mean the default
 		return usage("--confidence 0 must lie strictly between 0 and 1")
 	}
-	if a.workers < 0 || a.workers > 4096 {
-		return usage("--workers %d must lie between 0 and 4096", a.workers)
-	}
 	if a.workers == 0 {
 		a.workers = runtime.GOMAXPROCS(0)
 	}
@@ -169,7 +168,7 @@ func (a *auditFlags) print(w io.Writer, m randomizer.Randomizer, r audit.Result,
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(auditDocument{r.Claimed, r.LowerBound, r.Confidence, r.Refuted, m.Name(), a.eps0, a.dim,
-			int64(a.trials), a.seed, r.Witness, r.Hits, r.Draws, seconds})
+			a.trials, a.seed, r.Witness, r.Hits, r.Draws, seconds})
 	}
 	p := printer{w: w}
 	verdict := "not refuted"
@@ -185,7 +184,7 @@ func (a *auditFlags) print(w io.Writer, m randomizer.Randomizer, r audit.Result,
 
 // progress shows a bar on a terminal and nothing elsewhere.
 func (a *auditFlags) progress(w io.Writer) (show func(done int64), finish func()) {
-	b := newBar(w, a.show, "audit", "reports", 0, int64(a.trials))
+	b := newBar(w, a.show, "audit", "reports", 0, a.trials)
 	if b == nil {
 		return nil, func() {}
 	}

@@ -12,20 +12,23 @@ import (
 	"github.com/riffle-dp/riffle/account/audit"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/run/setting"
 )
 
 // auditSumFlags describe the vector sum to audit.
 type auditSumFlags struct {
 	sumFlags
-	n          count
+	n          int64
 	eps, delta float64
 }
 
-func (s *auditSumFlags) flags(fs *pflag.FlagSet) {
-	fs.Float64Var(&s.eps, "eps", 0, "of a vector sum: epsilon of one round that grid and noise are chosen for (or give them)")
-	fs.Float64Var(&s.delta, "delta", 0, "of a vector sum: delta of the claim")
-	fs.Var(&s.n, "n", "of a vector sum: clients, each of whom is run")
-	s.noiseFlags(fs)
+func (s *auditSumFlags) flags(cmd *cobra.Command) {
+	bind(cmd, setting.Table{
+		{Name: "eps", Into: &s.eps, Help: "of a vector sum: epsilon of one round that grid and noise are chosen for (or give them)"},
+		{Name: "delta", Into: &s.delta, Help: "of a vector sum: delta of the claim"},
+		{Name: "n", Into: &s.n, Help: "of a vector sum: clients, each of whom is run"},
+	})
+	s.noiseFlags(cmd)
 }
 
 // unused refuses the flags of a vector sum beside another randomizer.
@@ -106,7 +109,7 @@ func (a *auditFlags) runSum(cmd *cobra.Command) error {
 	if a.dim < 1 || a.dim > 1<<20 {
 		return usage("--dim %d must lie between 1 and 2^20 for an audit", a.dim)
 	}
-	a.sum.dim = count(a.dim)
+	a.sum.dim = int64(a.dim)
 	p, claim, err := a.sum.round(fs)
 	if err != nil {
 		return err

@@ -14,15 +14,16 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/account/certificate"
 	"github.com/riffle-dp/riffle/internal/durable"
+	"github.com/riffle-dp/riffle/run/setting"
 )
 
 // certificateFlags write and check certificates of eps.
 type certificateFlags struct{ write, method, verify string }
 
-func (c *certificateFlags) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&c.write, "certificate", "", "write a `FILE` from which others can check the bound")
-	fs.StringVar(&c.method, "certificate-method", "", "blanket-pld, clones-pld or basic; the tightest of them if empty")
-	fs.StringVar(&c.verify, "verify", "", "check a certificate `FILE` in arbitrary precision; takes seconds to minutes")
+func (c *certificateFlags) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.write, "certificate", "", "write a `FILE` from which others can check the bound")
+	bind(cmd, setting.Table{{Name: "certificate-method", Into: &c.method, Check: others, Values: words(certificate.BlanketPLD, certificate.ClonesPLD, certificate.Basic), Help: "%s (default: the tightest of them)"}})
+	cmd.Flags().StringVar(&c.verify, "verify", "", "check a certificate `FILE` in arbitrary precision; takes seconds to minutes")
 }
 
 // check refuses flags that have no meaning together.

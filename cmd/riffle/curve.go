@@ -39,6 +39,14 @@ func quantities() []quantity {
 	}
 }
 
+// curves are how a curve's text begins.
+func curves() (out []string) {
+	for _, q := range quantities() {
+		out = append(out, q.name+"=")
+	}
+	return out
+}
+
 // maxCurve bounds a curve's points.
 const maxCurve = 10000
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/learn/dataset"
+	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/train"
 )
 
@@ -147,9 +148,10 @@ func tableInfo(w io.Writer, data, label string, file *dataset.CSV, ranges, asJSO
 }
 
 func newDataExport() *cobra.Command {
-	var data, out, synthetic string
+	var data, out string
+	var synthetic dataset.SyntheticKind
 	var zipped bool
-	n, dim := count(10000), count(5)
+	var n, dim int64
 	var seed uint64
 	cmd := &cobra.Command{
 		Use: "export", Short: "Write a data set as a folder of IDX files, or synthetic rows as a CSV file",
@@ -168,7 +170,7 @@ func newDataExport() *cobra.Command {
 				}
 			}
 			if synthetic != "" {
-				if err := exportSynthetic(out, dataset.SyntheticConfig{Kind: dataset.SyntheticKind(synthetic), Dim: int(dim), Clients: int64(n), Seed: seed}); err != nil {
+				if err := exportSynthetic(out, dataset.SyntheticConfig{Kind: synthetic, Dim: int(dim), Clients: n, Seed: seed}); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), out)
@@ -194,9 +196,11 @@ func newDataExport() *cobra.Command {
 	cmd.Flags().StringVar(&data, "data", "mnist", "mnist, or a folder of IDX or CIFAR-10 files")
 	cmd.Flags().StringVar(&out, "out", "", "folder to write, new or empty; with --synthetic a new .csv file")
 	cmd.Flags().BoolVar(&zipped, "gzip", false, "compress the files")
-	cmd.Flags().StringVar(&synthetic, "synthetic", "", "write rows of this law instead: logistic, hinge or absolute (see riffle solve)")
-	cmd.Flags().Var(&n, "n", "synthetic rows (1e6 notation is fine)")
-	cmd.Flags().Var(&dim, "dim", "features of a synthetic row")
+	bind(cmd, setting.Table{
+		{Name: "synthetic", Into: &synthetic, Values: laws(), Check: others, Help: "write rows of this law instead: %s (see riffle solve)"},
+		{Name: "n", Into: &n, Default: "10000", Help: "synthetic rows (1e6 notation is fine)"},
+		{Name: "dim", Into: &dim, Default: "5", Help: "features of a synthetic row"},
+	})
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of synthetic rows")
 	return cmd
 }

@@ -13,61 +13,54 @@ import (
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/run/setting"
 )
 
 // protocolFlags are the flags that describe a protocol, shared by eps and plan.
 type protocolFlags struct {
-	participation, class, adjacency string
-	trust                           dp.Trust
-	eps0, sigma, gamma, dropout     float64
-	n, k, rounds                    count
-	delta, eps, tv                  float64
-	colluders                       count
-	hidden, adaptive                bool
-	vecsum                          sumFlags
+	participation               dp.Participation
+	class                       string
+	trust                       dp.Trust
+	adjacency                   dp.Adjacency
+	eps0, sigma, gamma, dropout float64
+	n, k, rounds, colluders     int64
+	delta, eps, tv              float64
+	hidden, adaptive            bool
+	vecsum                      sumFlags
 }
 
-// count is a flag that takes 60000 as well as 6e4.
-type count int64
-
-func (c *count) String() string { return fmt.Sprint(int64(*c)) }
-func (c *count) Type() string   { return "count" }
-func (c *count) Set(text string) error {
-	n, err := setting.ParseCount(text)
-	*c = count(n)
-	return err
-}
-
-func (p *protocolFlags) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&p.participation, "participation", "all", "all, sampled (k of n), check-in (own coins) or once (disjoint batches of k)")
-	fs.Float64Var(&p.eps0, "eps0", 0, "local privacy parameter of each report")
-	fs.Float64Var(&p.sigma, "sigma", 0, "noise of each report in units of the clip norm, with --randomizer gaussian")
-	fs.Var(&p.n, "n", "clients (1e6 notation is fine)")
-	fs.Var(&p.k, "k", "reports a round, with sampled or once")
-	fs.Float64Var(&p.gamma, "gamma", 0, "each client's chance to take part, with check-in")
-	fs.Float64Var(&p.dropout, "dropout", 0, "chance p' that a participant's report never arrives")
-	p.rounds = 1
-	fs.Var(&p.rounds, "rounds", "rounds that are announced, void ones too")
-	fs.Float64Var(&p.delta, "delta", 0, "delta at which epsilon is wanted")
-	fs.StringVar(&p.class, "randomizer", "generic", "generic (any eps0-LDP randomizer), rr2 (binary randomized response), krr:K, laplace (in the l1 ball), gaussian, vecsum (integer noise, only the sum is seen), or with --dim one of riffle train's: privunit, r2, r1, rinf, rr, signed-krr")
-	fs.Float64Var(&p.tv, "tv", 0, "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)")
-	fs.Var(&p.colluders, "colluders", "of the n clients, how many tell the observer all they know")
-	fs.BoolVar(&p.hidden, "k-hidden", false, "nobody sees how many reports a round has")
-	fs.BoolVar(&p.adaptive, "adaptive-within-round", false, "a report may depend on earlier reports of its round: only bounds proved for that")
-	fs.StringVar((*string)(&p.trust), "trust", string(dp.DefaultTrust), "TODO")
-	fs.StringVar(&p.adjacency, "adjacency", "replace", "replace one client, or remove one (with --trust "+dp.AnyTrust(dp.Trust.CountsRemoval)+" --participation check-in only)")
-	p.vecsum.flags(fs)
-	fs.SortFlags = false
+func (p *protocolFlags) flags(cmd *cobra.Command) {
+	classes := []string{"generic\tany eps0-LDP randomizer", "rr2\tbinary randomized response", "krr:K\tof K symbols", "gaussian", vecsumName + "\tinteger noise, only the sum is seen"}
+	bind(cmd, setting.Table{
+		{Name: "participation", Into: &p.participation, Default: string(dp.All), Values: valuesOf("participation"), Help: "%s"},
+		{Name: "eps0", Into: &p.eps0, Help: "local privacy parameter of each report"},
+		{Name: "sigma", Into: &p.sigma, Help: "noise of each report in units of the clip norm, with --randomizer gaussian"},
+		{Name: "n", Into: &p.n, Help: "clients (1e6 notation is fine)"},
+		{Name: "k", Into: &p.k, Help: "reports a round, with sampled or once"},
+		{Name: "gamma", Into: &p.gamma, Help: "each client's chance to take part, with check-in"},
+		{Name: "dropout", Into: &p.dropout, Help: "chance p' that a participant's report never arrives"},
+		{Name: "rounds", Into: &p.rounds, Default: "1", Help: "rounds that are announced, void ones too"},
+		{Name: "delta", Into: &p.delta, Help: "delta at which epsilon is wanted"},
+		{Name: "randomizer", Into: &p.class, Default: "generic", Values: append(classes, randomizer.Names()...), Check: others, Help: "%s; those after vecsum are of riffle train, some with --dim"},
+		{Name: "tv", Into: &p.tv, Help: "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)"},
+		{Name: "colluders", Into: &p.colluders, Help: "of the n clients, how many tell the observer all they know"},
+		{Name: "trust", Into: &p.trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Trust.Accountable), Help: "what hides a report: %s; distributed goes with gaussian, vector-sum with vecsum"},
+		{Name: "adjacency", Into: &p.adjacency, Default: string(dp.ReplaceOne), Values: words(dp.ReplaceOne, dp.AddRemoveOne), Help: "%s one client; remove is for --trust " + dp.AnyTrust(dp.Trust.CountsRemoval) + " --participation check-in only"},
+	})
+	cmd.Flags().BoolVar(&p.hidden, "k-hidden", false, "nobody sees how many reports a round has")
+	cmd.Flags().BoolVar(&p.adaptive, "adaptive-within-round", false, "a report may depend on earlier reports of its round: only bounds proved for that")
+	p.vecsum.flags(cmd)
+	cmd.Flags().SortFlags = false
 }
 
 // query checks what belongs to flags alone; account checks the rest.
 func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	q := account.Query{
-		Trust: p.trust, Participation: dp.Participation(p.participation), Class: dp.Class(p.class),
-		Eps0: p.eps0, Sigma: p.sigma, Population: int64(p.n), Reports: int64(p.k), Rate: p.gamma, Dropout: p.dropout,
-		Rounds: int64(p.rounds), Delta: p.delta, Eps: p.eps, AskDelta: fs.Changed("eps"),
-		TV: p.tv, Colluders: int64(p.colluders), HiddenReports: p.hidden, AdaptiveWithinRound: p.adaptive,
+		Trust: p.trust, Participation: p.participation, Class: dp.Class(p.class),
+		Eps0: p.eps0, Sigma: p.sigma, Population: p.n, Reports: p.k, Rate: p.gamma, Dropout: p.dropout,
+		Rounds: p.rounds, Delta: p.delta, Eps: p.eps, AskDelta: fs.Changed("eps"),
+		TV: p.tv, Colluders: p.colluders, HiddenReports: p.hidden, AdaptiveWithinRound: p.adaptive,
 	}
 	if ok, err := p.sum(fs); ok || err != nil {
 		q = account.NewSumQuery(q, p.vecsum.params()).Query
@@ -93,15 +86,11 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	} else if p.dimNamed() && p.class != "laplace" { // eps0 is what is asked for
 		q.Class = dp.Generic
 	}
-	switch dp.Adjacency(p.adjacency) {
-	case dp.ReplaceOne:
-	case dp.AddRemoveOne:
+	if p.adjacency == dp.AddRemoveOne {
 		if !q.Trust.CountsRemoval() || q.Participation != dp.CheckIn {
 			return q, usage("--adjacency remove is refused: the number of reports in a batch is public, so a removed client is seen to be missing; it is counted for --trust %s --participation %s", dp.AnyTrust(dp.Trust.CountsRemoval), dp.CheckIn)
 		}
 		q.Adjacency = dp.AddRemoveOne
-	default:
-		return q, usage("--adjacency %q must be replace or remove", p.adjacency)
 	}
 	takesK := q.Participation == dp.Sampled || q.Participation == dp.Once
 	switch {
@@ -151,9 +140,6 @@ With --eps in place of --delta it bounds delta.`,
 						return usage("--%s is not made for --randomizer %s", name, vecsumName)
 					}
 				}
-			}
-			if bounds != "all" && bounds != "best" {
-				return usage("--bounds %q must be all or best", bounds)
 			}
 			var c curve
 			queries := []account.Query{q}
@@ -206,12 +192,14 @@ With --eps in place of --delta it bounds delta.`,
 			return nil
 		},
 	}
-	p.flags(cmd.Flags())
-	cmd.Flags().Float64Var(&p.eps, "eps", 0, "epsilon at which delta is wanted")
-	cmd.Flags().StringVar(&bounds, "bounds", "all", "all, or best: only what is needed for the tightest proved bound")
-	cmd.Flags().StringVar(&over, "curve", "", "a list of answers: rounds, n, k, gamma, eps0 or delta =1,10,100 or =1..1e6:20")
-	picture.flags(cmd.Flags())
-	certificates.flags(cmd.Flags())
+	p.flags(cmd)
+	bind(cmd, setting.Table{
+		{Name: "eps", Into: &p.eps, Help: "epsilon at which delta is wanted"},
+		{Name: "bounds", Into: &bounds, Default: "all", Values: []string{"all", "best\tonly what is needed for the tightest proved bound"}, Help: "%s"},
+		{Name: "curve", Into: &over, Check: others, Values: curves(), Help: "a list of answers: %s1,10,100 or 1..1e6:20"},
+	})
+	picture.flags(cmd)
+	certificates.flags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -447,9 +435,11 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 			return printReply(cmd.OutOrStdout(), r, p.largest(r))
 		},
 	}
-	p.flags(cmd.Flags())
-	cmd.Flags().Float64Var(&target, "target-eps", 0, "epsilon that must not be exceeded")
-	cmd.Flags().StringVar(&solve, "solve", "", "what to solve for: eps0, k, gamma, rounds or sigma; noise-bits or mu of a vector sum")
+	p.flags(cmd)
+	bind(cmd, setting.Table{
+		{Name: "target-eps", Into: &target, Help: "epsilon that must not be exceeded"},
+		{Name: "solve", Into: &solve, Check: others, Values: []string{"eps0", "k", "gamma", "rounds", "sigma", "noise-bits\tof a vector sum", "mu\tof a vector sum"}, Help: "what to solve for: %s"},
+	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

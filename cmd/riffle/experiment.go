@@ -17,6 +17,7 @@ import (
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/internal/picture"
 	"github.com/riffle-dp/riffle/paper/experiment"
+	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/simulate"
 	"github.com/riffle-dp/riffle/run/train"
 )
@@ -24,7 +25,6 @@ import (
 // experimentFlags are those of riffle experiment.
 type experimentFlags struct {
 	options         experiment.Options
-	workers         count
 	quick           bool
 	table, recorded bool
 	show            output
@@ -64,7 +64,7 @@ also gets results.csv, results.md and results.svg.`,
 	fs.BoolVar(&f.recorded, "recorded", false, "run nothing: the tables of the results that come with riffle")
 	must(cmd.RegisterFlagCompletionFunc("setting", settingNames))
 	fs.StringVar(&o.Data, "data", "", "in place of mnist: a folder as of riffle train --data")
-	fs.Var(&f.workers, "workers", "worker goroutines (default: one per CPU); results do not depend on it")
+	bind(cmd, setting.Table{{Name: "workers", Into: &o.Workers, Range: "[1, 4096]", Help: "worker goroutines (default: one per CPU); results do not depend on it"}})
 	f.show.flags(fs)
 	fs.SortFlags = false
 	return cmd
@@ -113,8 +113,6 @@ func (f *experimentFlags) run(cmd *cobra.Command, name string) error {
 	switch {
 	case f.options.Seeds < 1 || f.options.Seeds > 1000:
 		return usage("--seeds %d must lie between 1 and 1000", f.options.Seeds)
-	case given("workers") && (f.workers < 1 || f.workers > 4096):
-		return usage("--workers %d must lie between 1 and 4096", f.workers)
 	case given("data") && f.options.Data == "":
 		return usage("--data is empty, want a folder")
 	case f.table && f.recorded:
@@ -127,7 +125,6 @@ func (f *experimentFlags) run(cmd *cobra.Command, name string) error {
 			return usage("--%s contradicts --table and --recorded, which run nothing", flag)
 		}
 	}
-	f.options.Workers = int64(f.workers)
 	if f.options.Dir == "" {
 		f.options.Dir = filepath.Join("runs", name)
 		if f.quick {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/train"
 )
@@ -42,6 +43,9 @@ func completeList(cmd *cobra.Command, flag string, values ...string) {
 	}))
 }
 
+// others takes any text: what a command does not know is refused where it is used.
+func others(string) error { return nil }
+
 // must holds what can only be wrong in this program.
 func must(err error) {
 	if err != nil {
@@ -53,6 +57,11 @@ func must(err error) {
 func valuesOf(name string) []string {
 	c := train.Default()
 	return c.Fields().Find(name).Values
+}
+
+// laws are those of synthetic rows.
+func laws() []string {
+	return words(dataset.SyntheticLogistic, dataset.SyntheticHinge, dataset.SyntheticAbsolute)
 }
 
 // words are typed names as strings.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
@@ -19,9 +18,10 @@ import (
 // plotFlags draw the answers of a curve.
 type plotFlags struct{ file, bounds string }
 
-func (p *plotFlags) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&p.file, "plot", "", "draw the --curve (rounds=1..rounds:25 if there is none) to a .svg or .png `FILE`")
-	fs.StringVar(&p.bounds, "plot-bounds", strings.Join(plotDefault, ","), "what to draw: upper, lower, or bounds' names")
+func (p *plotFlags) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.file, "plot", "", "draw the --curve (rounds=1..rounds:25 if there is none) to a .svg or .png `FILE`")
+	cmd.Flags().StringVar(&p.bounds, "plot-bounds", strings.Join(plotDefault, ","), "what to draw: upper, lower, or bounds' names")
+	completeList(cmd, "plot-bounds", plotDefault...)
 }
 
 // plotDefault are the bounds that a picture shows unless told otherwise.

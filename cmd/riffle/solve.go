@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"runtime"
 	"time"
 
@@ -20,14 +19,13 @@ import (
 
 // solveFlags are those of riffle solve.
 type solveFlags struct {
-	config               solve.Config
-	ranges               string
-	n, dim, rows, rounds count
-	show                 output
+	config solve.Config
+	ranges string
+	show   output
 }
 
 func newSolve() *cobra.Command {
-	s := solveFlags{n: 1e5, dim: 50}
+	var s solveFlags
 	cmd := &cobra.Command{
 		Use:   "solve",
 		Short: "Solve a convex problem privately and compare with the optimum",
@@ -47,24 +45,26 @@ optimum are computed from the rows themselves, for the experimenter.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
 	fs, c := cmd.Flags(), &s.config
-	fs.StringVar(&c.Data, "data", "", "CSV file; every row is a client")
-	fs.StringVar(&c.Label, "label", "", "column of the CSV file to predict")
-	fs.StringVar(&s.ranges, "range", "", "public ranges that CSV columns are scaled from, to 0..1, as age=0..120,*=0..10")
-	fs.StringVar(&c.Synthetic, "synthetic", "logistic", "law of synthetic rows: logistic, hinge or absolute")
-	fs.Var(&s.n, "n", "clients of a synthetic problem (1e6 notation is fine)")
-	fs.Var(&s.dim, "dim", "features of a synthetic problem")
-	fs.Var(&s.rows, "rows", "different rows of a synthetic population, which clients share (default: by --dim, at most 1e5)")
-	fs.StringVar(&c.Loss, "loss", "", "logistic, hinge, absolute or pinball:T (default: that of --synthetic; logistic)")
-	fs.StringVar(&c.Optimizer, "optimizer", "", "psgd, agd, agd-smooth, agd-phases, gd or pan-private (default: agd, agd-smooth if the loss is not smooth)")
-	bind(cmd, setting.Table{{Name: "trust", Into: &c.Trust, Values: dp.DescribeTrusts(dp.Trust.Known), Help: "what protects gradients: %s (default: vector-sum; central with pan-private)"}})
-	fs.Float64Var(&c.Epsilon, "epsilon", 1, "budget of the whole run")
-	fs.Float64Var(&c.Delta, "delta", 1e-6, "delta of the budget")
-	fs.Float64Var(&c.Lambda, "lambda", 0, "ridge: lambda/2 of the squared norm of the parameters is added to the loss")
-	fs.Float64Var(&c.Radius, "radius", 8, "radius of the ball that parameters lie in")
-	fs.Float64Var(&c.Clip, "clip", 0, "norm that clients clip gradients to (default: what the rows' public bound allows)")
-	fs.Var(&s.rounds, "max-rounds", "most rounds (default: 20000; gd 100)")
+	bind(cmd, setting.Table{
+		{Name: "data", Into: &c.Data, File: true, Help: "CSV file; every row is a client"},
+		{Name: "label", Into: &c.Label, Help: "column of the CSV file to predict"},
+		{Name: "range", Into: &s.ranges, Help: "public ranges that CSV columns are scaled from, to 0..1, as age=0..120,*=0..10"},
+		{Name: "synthetic", Into: &c.Synthetic, Default: "logistic", Values: laws(), Check: others, Help: "law of synthetic rows: %s"},
+		{Name: "n", Into: &c.N, Default: "1e5", Help: "clients of a synthetic problem (1e6 notation is fine)"},
+		{Name: "dim", Into: &c.Dim, Default: "50", Help: "features of a synthetic problem"},
+		{Name: "rows", Into: &c.Rows, Range: "[1, inf)", Help: "different rows of a synthetic population, which clients share (default: by --dim, at most 1e5)"},
+		{Name: "loss", Into: &c.Loss, Values: []string{"logistic", "hinge", "absolute", "pinball:T"}, Check: others, Help: "%s (default: that of --synthetic; logistic)"},
+		{Name: "optimizer", Into: &c.Optimizer, Values: valuesOf("optimizer")[1:], Check: others, Help: "%s (default: agd, agd-smooth if the loss is not smooth)"},
+		{Name: "trust", Into: &c.Trust, Values: dp.DescribeTrusts(dp.Trust.Known), Check: others, Help: "what protects gradients: %s (default: vector-sum; central with pan-private)"},
+		{Name: "epsilon", Into: &c.Epsilon, Default: "1", Help: "budget of the whole run"},
+		{Name: "delta", Into: &c.Delta, Default: "1e-6", Help: "delta of the budget"},
+		{Name: "lambda", Into: &c.Lambda, Help: "ridge: lambda/2 of the squared norm of the parameters is added to the loss"},
+		{Name: "radius", Into: &c.Radius, Default: "8", Help: "radius of the ball that parameters lie in"},
+		{Name: "clip", Into: &c.Clip, Range: "(0, inf)", Help: "norm that clients clip gradients to (default: what the rows' public bound allows)"},
+		{Name: "max-rounds", Into: &c.MaxRounds, Range: "[1, inf)", Help: "most rounds (default: 20000; gd 100)"},
+		{Name: "workers", Into: &c.Workers, Range: "[1, inf)", Help: "worker goroutines (default: one per CPU); results do not depend on it"},
+	})
 	fs.Uint64Var(&c.Seed, "seed", 1, "seed of data and noise; equal seeds give equal results")
-	fs.IntVar(&c.Workers, "workers", 0, "worker goroutines (default: one per CPU); results do not depend on it")
 	fs.BoolVar(&s.show.json, "json", false, "print the result as one JSON document")
 	fs.BoolVar(&s.show.quiet, "quiet", false, "print nothing but the result and errors")
 	fs.SortFlags = false
@@ -118,25 +118,9 @@ func (s *solveFlags) configure(cmd *cobra.Command) error {
 			}
 		}
 	}
-	if given("clip") && c.Clip == 0 { // to the library it would mean the default
-		return usage("--clip 0 must be above 0")
-	}
-	if given("max-rounds") && s.rounds < 1 {
-		return usage("--max-rounds %d must be at least 1", s.rounds)
-	}
-	if given("rows") && s.rows < 1 {
-		return usage("--rows %d must be at least 1", s.rows)
-	}
-	if s.dim > math.MaxInt32 || s.rows > math.MaxInt32 {
-		return usage("--dim %d, --rows %d must be below 2^31", s.dim, s.rows)
-	}
 	var err error
 	if c.Scale, c.Rest, err = train.ParseRanges(s.ranges); err != nil {
 		return usage("--range: %w", err)
-	}
-	c.N, c.Dim, c.Rows, c.MaxRounds = int64(s.n), int(s.dim), int(s.rows), int64(s.rounds)
-	if given("workers") && c.Workers < 1 {
-		return usage("--workers %d must be at least 1", c.Workers)
 	}
 	if c.Workers == 0 {
 		c.Workers = runtime.GOMAXPROCS(0)

@@ -13,6 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/gdp"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/run/setting"
 )
 
 // vecsumName is what --randomizer is for vector sums.
@@ -20,25 +21,29 @@ const vecsumName = string(account.VectorSumClass)
 
 // sumFlags describe a round of vector sums, with --randomizer vecsum.
 type sumFlags struct {
-	dim, bits, grid, nMin count
-	noise                 string
+	dim, bits, grid, nMin int64
+	noise                 vecsum.NoiseKind
 	variance, honest      float64
 }
 
 var sumFlagNames = []string{"dim", "noise", "noise-bits", "variance", "grid", "n-min", "honest"}
 
-func (s *sumFlags) flags(fs *pflag.FlagSet) {
-	fs.Var(&s.dim, "dim", "coordinates of a vector sum, or of a named randomizer's input")
-	fs.Var(&s.nMin, "n-min", "of a vector sum: a round with fewer clients is void (default: all who are asked; where chance decides, what surely arrives)")
-	s.noiseFlags(fs)
+func (s *sumFlags) flags(cmd *cobra.Command) {
+	bind(cmd, setting.Table{
+		{Name: "dim", Into: &s.dim, Help: "coordinates of a vector sum, or of a named randomizer's input"},
+		{Name: "n-min", Into: &s.nMin, Help: "of a vector sum: a round with fewer clients is void (default: all who are asked; where chance decides, what surely arrives)"},
+	})
+	s.noiseFlags(cmd)
 }
 
-func (s *sumFlags) noiseFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&s.noise, "noise", string(vecsum.Binomial), "of a vector sum: binomial, skellam or discrete-gaussian")
-	fs.Var(&s.bits, "noise-bits", "of a vector sum: fair noise bits of each client on each coordinate")
-	fs.Float64Var(&s.variance, "variance", 0, "of a vector sum: variance of skellam or discrete-gaussian noise, in grid steps")
-	fs.Var(&s.grid, "grid", "of a vector sum: grid steps in each coordinate's range")
-	fs.Float64Var(&s.honest, "honest", 1, "of a vector sum: share of a round's clients whose noise is relied on")
+func (s *sumFlags) noiseFlags(cmd *cobra.Command) {
+	bind(cmd, setting.Table{
+		{Name: "noise", Into: &s.noise, Default: string(vecsum.Binomial), Values: words(vecsum.Binomial, vecsum.Skellam, vecsum.DiscreteGaussian), Help: "of a vector sum: %s"},
+		{Name: "noise-bits", Into: &s.bits, Help: "of a vector sum: fair noise bits of each client on each coordinate"},
+		{Name: "variance", Into: &s.variance, Help: "of a vector sum: variance of skellam or discrete-gaussian noise, in grid steps"},
+		{Name: "grid", Into: &s.grid, Help: "of a vector sum: grid steps in each coordinate's range"},
+		{Name: "honest", Into: &s.honest, Default: "1", Range: "(0, 1]", Help: "of a vector sum: share of a round's clients whose noise is relied on"},
+	})
 }
 
 // single are the flags of single reports.
@@ -69,7 +74,7 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 	if fs.Changed("trust") && !p.trust.SumsOnly() {
 		return true, usage("--trust %s contradicts --randomizer %s, whose trust is %s: only the sum is seen", p.trust, vecsumName, dp.AnyTrust(dp.Trust.SumsOnly))
 	}
-	if p.adjacency != string(dp.ReplaceOne) {
+	if p.adjacency != dp.ReplaceOne {
 		return true, usage("--adjacency %s is refused with --randomizer %s: bounds are for a client replaced", p.adjacency, vecsumName)
 	}
 	return true, p.vecsum.check(fs)
@@ -77,18 +82,13 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 
 // check refuses what has no meaning together.
 func (s *sumFlags) check(fs *pflag.FlagSet) error {
-	kind := vecsum.NoiseKind(s.noise)
 	switch {
-	case kind != vecsum.Binomial && kind != vecsum.Skellam && kind != vecsum.DiscreteGaussian:
-		return usage("--noise %q must be binomial, skellam or discrete-gaussian", s.noise)
-	case fs.Changed("noise-bits") && kind != vecsum.Binomial:
-		return usage("--noise-bits goes with --noise binomial, not %s, which has a --variance", kind)
-	case fs.Changed("variance") && kind == vecsum.Binomial:
+	case fs.Changed("noise-bits") && s.noise != vecsum.Binomial:
+		return usage("--noise-bits goes with --noise binomial, not %s, which has a --variance", s.noise)
+	case fs.Changed("variance") && s.noise == vecsum.Binomial:
 		return usage("--variance goes with --noise skellam or discrete-gaussian; binomial has --noise-bits")
 	case fs.Changed("n-min") && s.nMin < 1:
 		return usage("--n-min %d must be at least 1", s.nMin)
-	case !(s.honest > 0 && s.honest <= 1):
-		return usage("--honest %v must be above 0 and at most 1", s.honest)
 	case s.dim < 1 || s.dim > 1<<24:
 		return usage("--dim %d must lie between 1 and 2^24 with --randomizer %s", s.dim, vecsumName)
 	}
@@ -97,8 +97,8 @@ func (s *sumFlags) check(fs *pflag.FlagSet) error {
 
 // params returns the round's parameters, except those that follow from the clients.
 func (s *sumFlags) params() vecsum.Params {
-	return vecsum.Params{MinUsers: int64(s.nMin), Honest: s.honest, Dim: int(s.dim), Grid: int64(s.grid),
-		Noise: vecsum.Noise{Kind: vecsum.NoiseKind(s.noise), Bits: int64(s.bits), Variance: s.variance}}
+	return vecsum.Params{MinUsers: s.nMin, Honest: s.honest, Dim: int(s.dim), Grid: s.grid,
+		Noise: vecsum.Noise{Kind: s.noise, Bits: s.bits, Variance: s.variance}}
 }
 
 // answerSum asks, and marks what the query is to blame for as bad usage.
@@ -148,7 +148,7 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 			return usage("--%s contradicts --solve %s, which chooses it", name, solve)
 		}
 	}
-	if solve == "noise-bits" && p.vecsum.noise != string(vecsum.Binomial) {
+	if solve == "noise-bits" && p.vecsum.noise != vecsum.Binomial {
 		return usage("--solve noise-bits is for --noise binomial, not %s: use --solve mu", p.vecsum.noise)
 	}
 	if !fs.Changed("delta") {

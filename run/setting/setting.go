@@ -152,7 +152,7 @@ func (f Field) within(x float64, shown any) error {
 	lo, errLow := strconv.ParseFloat(low, 64)
 	hi, errHigh := strconv.ParseFloat(high, 64)
 	if errLow != nil || errHigh != nil {
-		panic("setting: " + f.Name + ": range " + f.Range)
+		panic(f.Name + ": range " + f.Range)
 	}
 	above, below := f.Range[0] == '(', strings.HasSuffix(f.Range, ")")
 	if (x > lo || x == lo && !above) && (x < hi || x == hi && !below) { // not NaN
@@ -160,6 +160,8 @@ func (f Field) within(x float64, shown any) error {
 	}
 	least, most := "at least", fmt.Sprintf("at most %v", hi)
 	switch _, count := shown.(int64); {
+	case count && math.IsInf(hi, 1):
+		return fmt.Errorf("%d must be at least %.0f", shown, lo)
 	case count:
 		return fmt.Errorf("%d must lie between %.0f and %.0f", shown, lo, hi)
 	case math.IsInf(hi, 1):
@@ -203,7 +205,7 @@ func (t Table) Reset() {
 			continue
 		}
 		if err := f.Set(f.Default); err != nil {
-			panic(fmt.Sprintf("setting: default of %s: %v", f.Name, err))
+			panic(fmt.Sprintf("default of %s: %v", f.Name, err))
 		}
 	}
 }
