@@ -58,12 +58,12 @@ func TestTrustModes(t *testing.T) {
 func TestTrustLists(t *testing.T) {
 	never := func(Trust) bool { return false }
 	for got, want := range map[string]string{
-		AnyTrust(Trust.Accountable):    "shuffle, local, vector-sum or distributed",
-		AnyTrust(Trust.SumsOnly):       "vector-sum or distributed",
-		AnyTrust(Trust.CountsRemoval):  "distributed",
-		AnyTrust(never):                "",
-		DescribeTrusts(Trust.Curated):  "central (a trusted curator)",
-		DescribeTrusts(Trust.SumsOnly): "vector-sum (only the sum of noisy integers is seen), distributed (such sums, for clients who check in by own coins)",
+		AnyTrust(Trust.Accountable):                        "shuffle, local, vector-sum or distributed",
+		AnyTrust(Trust.SumsOnly):                           "vector-sum or distributed",
+		AnyTrust(Trust.CountsRemoval):                      "distributed",
+		AnyTrust(never):                                    "",
+		strings.Join(DescribeTrusts(Trust.Curated), "; "):  "central\ta trusted curator",
+		strings.Join(DescribeTrusts(Trust.SumsOnly), "; "): "vector-sum\tonly the sum of noisy integers is seen; distributed\tsuch sums, for clients who check in by own coins",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
