@@ -12,23 +12,36 @@ import (
 // Class is a row of Classes: reports as queries name them, and as the command
 // line and the page /plan describe them.
 type Class struct {
-	Class dp.Class
-	Help  string // of --randomizer, in brackets; "" for none
-	// Of the page: what it is called, a hint, and the fields it has of its own.
-	Label, Hint string
-	Fields      []string
+	Class dp.Class `json:"class"`
+	Help  string   `json:"-"` // what --help says of it; may be empty
+	// What the page calls it, a hint, and the settings that it has of its own.
+	Label    string   `json:"label"`
+	Hint     string   `json:"hint"`
+	Settings []string `json:"settings"`
+	// Pair says that some bounds hold for this class only.
+	Pair bool `json:"pair"`
 }
 
 // Classes lists what a query's reports can be known to be.
 func Classes() []Class {
-	return []Class{
-		{dp.Generic, "any eps0-LDP randomizer", "Any ε₀-private randomizer", "Bounds that hold whatever the randomizer is.", []string{"eps0"}},
-		{dp.BinaryRR, "binary randomized response", "Randomized response, one bit", "The truth with chance e^ε₀/(e^ε₀+1), else the other bit.", []string{"eps0"}},
-		{dp.KRR, "", "Randomized response, K answers", "The truth, or with its chance any other of the K answers.", []string{"symbols", "eps0"}},
-		{dp.LaplaceL1, "in the l1 ball", "Laplace noise", "Laplace noise on vectors of an ℓ₁ ball.", []string{"eps0"}},
-		{dp.Gaussian, "", "Gaussian noise, only the sum is seen", "Each report carries Gaussian noise; aggregation hides all but the sum.", []string{"sigma"}},
-		{VectorSumClass, "integer noise, only the sum is seen", "Vector sum with integer noise", "Rounded vectors and binomial noise; aggregators see only the sum.", []string{"dim", "grid", "bits"}},
+	out := []Class{
+		{Class: dp.Generic, Help: "any eps0-LDP randomizer", Label: "Any ε₀-private randomizer", Settings: []string{"eps0"},
+			Hint: "Bounds that hold whatever the randomizer is."},
+		{Class: dp.BinaryRR, Help: "binary randomized response", Label: "Randomized response, one bit", Settings: []string{"eps0"},
+			Hint: "The truth with chance e^ε₀/(e^ε₀+1), else the other bit."},
+		{Class: dp.KRR, Label: "Randomized response, K answers", Settings: []string{"symbols", "eps0"},
+			Hint: "The truth, or with its chance any other of the K answers."},
+		{Class: dp.LaplaceL1, Help: "in the l1 ball", Label: "Laplace noise", Settings: []string{"eps0"},
+			Hint: "Laplace noise on vectors of an ℓ₁ ball."},
+		{Class: dp.Gaussian, Label: "Gaussian noise, only the sum is seen", Settings: []string{"sigma"},
+			Hint: "Each report carries Gaussian noise; aggregation hides all but the sum."},
+		{Class: VectorSumClass, Help: "integer noise, only the sum is seen", Label: "Vector sum with integer noise", Settings: []string{"dim", "grid", "bits"},
+			Hint: "Rounded vectors and binomial noise; aggregators see only the sum."},
 	}
+	for i := range out {
+		out[i].Pair = slices.ContainsFunc(classPairs, func(c clones) bool { return slices.Contains(c.classes, out[i].Class) })
+	}
+	return out
 }
 
 // Pairs that hold for any ε₀-LDP report.

@@ -40,7 +40,7 @@ func TestLargestAndMeanBound(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p, _ := Norm(name)
+				k, _ := KindOf(name)
 				radius := c.Radius
 				if name == "krr" {
 					radius = 1
@@ -62,7 +62,7 @@ func TestLargestAndMeanBound(t *testing.T) {
 						for j := range x {
 							x[j] = float32(radius)
 						}
-						ClipNorm(x, p, radius)
+						ClipNorm(x, k.Norm, radius)
 					}
 					m.Randomize(src, x, r)
 					if err := m.Check(r); err != nil {
@@ -72,7 +72,7 @@ func TestLargestAndMeanBound(t *testing.T) {
 					alone := make([]int64, dim)
 					m.Add(alone, r)
 					m.Estimate(one, alone, 1)
-					if got := pNorm(one, p); !(got <= s.Largest()*radius*(1+1e-12)) {
+					if got := pNorm(one, k.Norm); !(got <= s.Largest()*radius*(1+1e-12)) {
 						t.Fatalf("%s, d = %d, eps0 = %v: a report of length %v, the largest is %v", name, dim, eps0, got, s.Largest()*radius)
 					}
 				}

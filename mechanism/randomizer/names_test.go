@@ -23,7 +23,7 @@ func TestNewByName(t *testing.T) {
 		}
 		// A vector on the boundary in the stated norm is not changed by clipping:
 		// the estimate of many reports is the input (7 deviations by MSE).
-		p, err := Norm(name)
+		k, err := KindOf(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +32,7 @@ func TestNewByName(t *testing.T) {
 		if name == "krr" {
 			radius = 1
 		}
-		scale := radius / norm(x, p)
+		scale := radius / norm(x, k.Norm)
 		for i := range x {
 			x[i] = float32(scale)
 		}
@@ -54,7 +54,7 @@ func TestNewByName(t *testing.T) {
 	if _, err := New("gaussian", Config{Dim: 5, Radius: 2, Eps0: 1}); err == nil {
 		t.Error("made a pure randomizer that is none")
 	}
-	if _, err := Norm("gaussian"); err == nil {
+	if _, err := KindOf("gaussian"); err == nil {
 		t.Error("gave a norm for an unknown name")
 	}
 }

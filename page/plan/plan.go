@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/page/third_party/uplot"
 	"github.com/riffle-dp/riffle/page/third_party/wasmexec"
@@ -59,6 +60,11 @@ func files() (map[string][]byte, error) {
 		"uplot.css":          []byte(comment(uplot.Licence()) + uplot.Style()),
 		"wasm_exec.js":       []byte(comment(wasmexec.Licence()) + wasmexec.Script()),
 	}
+	classes, err := json.Marshal(account.Classes())
+	if err != nil {
+		return nil, err
+	}
+	out["classes.js"] = append(append([]byte("const riffleClasses = "), classes...), ";\n"...)
 	entries, err := fs.ReadDir(page, "page")
 	if err != nil {
 		return nil, err

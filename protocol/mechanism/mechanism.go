@@ -5,7 +5,6 @@ package mechanism
 import (
 	"context"
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -92,9 +91,6 @@ func Norm(w wire.Mechanism) (float64, error) {
 	if strings.HasPrefix(w.Name, sumPrefix) {
 		return 2, nil
 	}
-	p, err := randomizer.Norm(w.Name)
-	if err == nil && math.IsNaN(p) {
-		err = fmt.Errorf("mechanism: %q has no ball", w.Name)
-	}
-	return p, err
+	k, err := randomizer.KindOf(w.Name)
+	return k.Norm, err
 }

@@ -379,11 +379,11 @@ func (c PrivacyConfig) norm() float64 {
 	if !c.Trust.HasLocalGuarantee() {
 		return 2
 	}
-	p, err := randomizer.Norm(c.mechanism())
+	k, err := randomizer.KindOf(c.mechanism())
 	if err != nil {
 		panic(err) // Check refuses other names
 	}
-	return p
+	return k.Norm
 }
 
 // newMechanism returns the randomizer and what one report promises; the zero

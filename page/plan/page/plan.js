@@ -148,7 +148,7 @@
     const over = () => clearTimeout(named);
     signal.addEventListener("abort", over);
     try {
-      const known = ["rr2", "krr", "laplace"].includes(q.randomizer);
+      const known = riffleClasses.some(c => c.class === q.randomizer && c.pair);
       // What is known of a randomizer may take long to use; what holds for all does not.
       if (known) {
         const first = await answers.ask(q, "blanket-pld", {signal, fresh: true});

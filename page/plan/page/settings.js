@@ -32,14 +32,8 @@ const riffleSettings = (() => {
     "check-in": ["Each by its own coin", "A client takes part with chance γ and tells nobody when it does not."],
     once: ["Disjoint batches, each client once", "Every round has k fresh clients; nobody reports twice."],
   };
-  const randomizers = {
-    generic: ["Any ε₀-private randomizer", "Bounds that hold whatever the randomizer is.", ["eps0"]],
-    rr2: ["Randomized response, one bit", "The truth with chance e^ε₀/(e^ε₀+1), else the other bit.", ["eps0"]],
-    krr: ["Randomized response, K answers", "The truth, or with its chance any other of the K answers.", ["symbols", "eps0"]],
-    laplace: ["Laplace noise", "Laplace noise on vectors of an ℓ₁ ball.", ["eps0"]],
-    gaussian: ["Gaussian noise, only the sum is seen", "Each report carries Gaussian noise; aggregation hides all but the sum.", ["sigma"]],
-    vecsum: ["Vector sum with integer noise", "Rounded vectors and binomial noise; aggregators see only the sum.", ["dim", "grid", "bits"]],
-  };
+  // The accountant's classes of reports: classes.js.
+  const randomizers = Object.fromEntries(riffleClasses.map(c => [c.class, [c.label, c.hint, c.settings]]));
 
   // shown lists a setting's fields.
   function shown(s) {
