@@ -32,7 +32,7 @@ type Config struct {
 	// fixes all randomness: equal seeds give equal results, for any Workers
 	Seed    uint64
 	Workers int // goroutines; 0 means 1
-	// Pairs are the inputs to compare; nil means Pairs(Mechanism.Dim()).
+	// Pairs are the inputs to compare; nil means pairs(Mechanism.Dim()).
 	Pairs []Pair
 	// Progress is called, by one goroutine at a time, with the number of reports
 	// drawn so far; may be nil.
@@ -160,7 +160,7 @@ func (c *Config) complete() error {
 	c.Workers = max(1, c.Workers)
 	dim := c.Mechanism.Dim()
 	if c.Pairs == nil {
-		c.Pairs = Pairs(dim)
+		c.Pairs = pairs(dim)
 	}
 	if n := int64(len(c.Pairs)); n == 0 || n > c.Trials/1000 {
 		return fmt.Errorf("audit: %d pairs must be at least 1 and at most a thousandth of the trials = %d", n, c.Trials)

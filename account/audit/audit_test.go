@@ -160,8 +160,8 @@ func TestRefusesConfig(t *testing.T) {
 		"confidence NaN":     func(c *Config) { c.Confidence = math.NaN() },
 		"-1 workers":         func(c *Config) { c.Workers = -1 },
 		"no pairs":           func(c *Config) { c.Pairs = []Pair{} },
-		"too many pairs":     func(c *Config) { c.Pairs = slices.Repeat(Pairs(2), 100) },
-		"pair too long":      func(c *Config) { c.Pairs = Pairs(3) },
+		"too many pairs":     func(c *Config) { c.Pairs = slices.Repeat(pairs(2), 100) },
+		"pair too long":      func(c *Config) { c.Pairs = pairs(3) },
 		"pair with one side": func(c *Config) { c.Pairs = []Pair{{"half", make([]float32, 2), nil}} },
 	} {
 		c := good

@@ -12,10 +12,10 @@ type Pair struct {
 // need not know the ball's norm and radius.
 const far = 1e36
 
-// Pairs returns pairs of inputs as far apart as the usual balls allow, and some pairs that a
+// pairs returns pairs of inputs as far apart as the usual balls allow, and some pairs that a
 // careless randomizer treats differently: zero, one changed coordinate, values that are not
 // numbers.
-func Pairs(dim int) []Pair {
+func pairs(dim int) []Pair {
 	vector := func(f func(i int) float64) []float32 {
 		x := make([]float32, dim)
 		for i := range x {

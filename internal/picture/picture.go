@@ -32,20 +32,20 @@ type Picture struct {
 	Narrow bool
 }
 
-// Axis is linear or logarithmic. Without Scale and limits it is fitted to the values:
+// Axis is linear or logarithmic. Without scale and limits it is fitted to the values:
 // logarithmic if they spread over more than a factor of 20, otherwise linear from 0.
 type Axis struct {
 	Label    string
-	Scale    Scale
+	Scale    scale
 	Min, Max float64 // both 0: fitted
 }
 
-// Scale is how an axis is divided.
-type Scale int
+// scale is how an axis is divided.
+type scale int
 
 // Scales of an axis.
 const (
-	Fitted Scale = iota
+	Fitted scale = iota
 	Linear
 	Log
 )
@@ -70,25 +70,25 @@ type Line struct {
 type Style struct {
 	Colour color.Color // nil: black
 	Width  float64     // points; 0: 1.4
-	Dash   Dash
-	Marker Marker
+	Dash   dash
+	Marker marker
 	// Points draws the markers without a line.
 	Points bool
 }
 
-// Dash is a pattern of dashes.
-type Dash int
+// dash is a pattern of dashes.
+type dash int
 
 // Patterns of dashes.
 const (
-	Solid Dash = iota
+	Solid dash = iota
 	Dashed
 	Dotted
 	DashDot
 	LongDash
 )
 
-func (d Dash) lengths() []vg.Length {
+func (d dash) lengths() []vg.Length {
 	switch d {
 	case Dashed:
 		return []vg.Length{6, 4}
@@ -102,12 +102,12 @@ func (d Dash) lengths() []vg.Length {
 	return nil
 }
 
-// Marker is the shape of a point.
-type Marker int
+// marker is the shape of a point.
+type marker int
 
 // Shapes of points.
 const (
-	Dot Marker = iota
+	Dot marker = iota
 	NoMarker
 	Ring
 	Square
@@ -119,7 +119,7 @@ const (
 )
 
 // glyph returns the shape and its radius in points; nil for none.
-func (m Marker) glyph() (draw.GlyphDrawer, float64) {
+func (m marker) glyph() (draw.GlyphDrawer, float64) {
 	switch m {
 	case Dot:
 		return draw.CircleGlyph{}, 1.7

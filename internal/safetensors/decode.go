@@ -144,7 +144,7 @@ func (h headerReader) tensor(name string) (Tensor, span, error) {
 		case "dtype":
 			var v string
 			v, err = h.text()
-			t.DType = DType(v)
+			t.DType = dType(v)
 		case "shape":
 			t.Shape, err = h.integers()
 		case "data_offsets":

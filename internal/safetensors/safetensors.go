@@ -18,18 +18,18 @@ import (
 	"slices"
 )
 
-// DType is an element type. Elements are little-endian.
-type DType string
+// dType is an element type. Elements are little-endian.
+type dType string
 
 const (
-	F32 DType = "F32" // IEEE 754 binary32
-	F64 DType = "F64" // IEEE 754 binary64
-	I64 DType = "I64" // two's complement
-	U8  DType = "U8"  // one byte
+	F32 dType = "F32" // IEEE 754 binary32
+	F64 dType = "F64" // IEEE 754 binary64
+	I64 dType = "I64" // two's complement
+	U8  dType = "U8"  // one byte
 )
 
-// Size returns the bytes of one element, or 0 for an unknown type.
-func (d DType) Size() int {
+// size returns the bytes of one element, or 0 for an unknown type.
+func (d dType) size() int {
 	switch d {
 	case F32:
 		return 4
@@ -51,7 +51,7 @@ const metadataKey = "__metadata__"
 type Tensor struct {
 	// Name is unique in its file, valid UTF-8, and not "__metadata__".
 	Name  string
-	DType DType
+	DType dType
 	// Shape lists the lengths of the dimensions, row-major. An empty Shape is
 	// one element; a dimension of 0 is no element.
 	Shape []int
@@ -77,8 +77,8 @@ func (f *File) Find(name string) (Tensor, bool) {
 }
 
 // byteLen returns the bytes that dtype and shape ask for.
-func byteLen(d DType, shape []int) (int, error) {
-	n := d.Size()
+func byteLen(d dType, shape []int) (int, error) {
+	n := d.size()
 	if n == 0 {
 		return 0, fmt.Errorf("unknown dtype %q", string(d))
 	}
@@ -112,20 +112,6 @@ func Float64(name string, shape []int, v []float64) Tensor {
 	return Tensor{name, F64, slices.Clone(shape), data}
 }
 
-// Int64 returns an I64 tensor with a copy of v.
-func Int64(name string, shape []int, v []int64) Tensor {
-	data := make([]byte, 0, 8*len(v))
-	for _, i := range v {
-		data = binary.LittleEndian.AppendUint64(data, uint64(i))
-	}
-	return Tensor{name, I64, slices.Clone(shape), data}
-}
-
-// Bytes returns a U8 tensor with a copy of v.
-func Bytes(name string, shape []int, v []byte) Tensor {
-	return Tensor{name, U8, slices.Clone(shape), slices.Clone(v)}
-}
-
 // Float32s returns the elements of an F32 tensor, bit for bit.
 func (t Tensor) Float32s() ([]float32, error) {
 	if err := t.check(F32); err != nil {
@@ -150,21 +136,9 @@ func (t Tensor) Float64s() ([]float64, error) {
 	return v, nil
 }
 
-// Int64s returns the elements of an I64 tensor.
-func (t Tensor) Int64s() ([]int64, error) {
-	if err := t.check(I64); err != nil {
-		return nil, err
-	}
-	v := make([]int64, len(t.Data)/8)
-	for i := range v {
-		v[i] = int64(binary.LittleEndian.Uint64(t.Data[8*i:]))
-	}
-	return v, nil
-}
-
 // check returns an error unless the tensor is of type want and its data as
 // long as its shape says.
-func (t Tensor) check(want DType) error {
+func (t Tensor) check(want dType) error {
 	if t.DType != want {
 		return fmt.Errorf("safetensors: tensor %q is %s, want %s", t.Name, t.DType, want)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,11 +22,11 @@ func sample() File {
 		Metadata: map[string]string{"model": "hog-linear", "format": "riffle", "note": "ε₀ <3> \"&\" \\ \u2028 \x00"},
 		Tensors: []Tensor{
 			Float64("average", []int{2}, []float64{math.Pi, math.Inf(-1)}),
-			Int64("sums", []int{1, 2}, []int64{math.MinInt64, 7}),
+			int64Tensor("sums", []int{1, 2}, []int64{math.MinInt64, 7}),
 			Float32("weight", []int{2, 3}, []float32{1, -2, 3.5, float32(math.NaN()), 0, math.MaxFloat32}),
 			Float32("scalar", []int{}, []float32{5}),
 			Float32("nothing", []int{3, 0}, nil),
-			Bytes("labels/ü \"x\"", []int{3}, []byte{1, 2, 255}),
+			byteTensor("labels/ü \"x\"", []int{3}, []byte{1, 2, 255}),
 		},
 	}
 }
@@ -36,8 +37,8 @@ func TestRoundTrip(t *testing.T) {
 		"empty":          {},
 		"empty metadata": {Metadata: map[string]string{}},
 		"metadata only":  {Metadata: map[string]string{"a": "b", "": ""}},
-		"one tensor":     {Tensors: []Tensor{Bytes("x", []int{1}, []byte{9})}},
-		"empty tensors":  {Tensors: []Tensor{Bytes("b", []int{0}, nil), Bytes("a", []int{0}, nil), Bytes("c", []int{1}, []byte{1})}},
+		"one tensor":     {Tensors: []Tensor{byteTensor("x", []int{1}, []byte{9})}},
+		"empty tensors":  {Tensors: []Tensor{byteTensor("b", []int{0}, nil), byteTensor("a", []int{0}, nil), byteTensor("c", []int{1}, []byte{1})}},
 	} {
 		b, err := Marshal(f)
 		if err != nil {
@@ -70,7 +71,7 @@ func TestRoundTrip(t *testing.T) {
 func TestBytes(t *testing.T) {
 	got, err := Marshal(File{
 		Metadata: map[string]string{"b": "2", "a": "<1>"},
-		Tensors:  []Tensor{Float32("w", []int{1, 2}, []float32{1, -2}), Bytes("u", []int{1}, []byte{7})},
+		Tensors:  []Tensor{Float32("w", []int{1, 2}, []float32{1, -2}), byteTensor("u", []int{1}, []byte{7})},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +109,7 @@ func TestIndependentWriter(t *testing.T) {
 		t.Errorf("tensors in order %s", got)
 	}
 	counts, ok := f.Find("counts")
-	if v, err := counts.Int64s(); !ok || err != nil || !reflect.DeepEqual(v, []int64{-1, 1 << 40, math.MinInt64}) {
+	if v, err := counts.int64s(); !ok || err != nil || !reflect.DeepEqual(v, []int64{-1, 1 << 40, math.MinInt64}) {
 		t.Errorf("counts = %v, %v", v, err)
 	}
 	matrix, _ := f.Find("matrix")
@@ -192,17 +193,17 @@ func TestUnmarshalRefuses(t *testing.T) {
 }
 
 func TestMarshalRefuses(t *testing.T) {
-	ok := Bytes("x", []int{1}, []byte{1})
+	ok := byteTensor("x", []int{1}, []byte{1})
 	for want, f := range map[string]File{
-		"cannot name a tensor":       {Tensors: []Tensor{Bytes("", []int{0}, nil)}},
-		`"__metadata__" cannot name`: {Tensors: []Tensor{Bytes("__metadata__", []int{0}, nil)}},
+		"cannot name a tensor":       {Tensors: []Tensor{byteTensor("", []int{0}, nil)}},
+		`"__metadata__" cannot name`: {Tensors: []Tensor{byteTensor("__metadata__", []int{0}, nil)}},
 		`two tensors named "x"`:      {Tensors: []Tensor{ok, ok}},
-		"not valid UTF-8":            {Tensors: []Tensor{Bytes("\xff", []int{0}, nil)}},
+		"not valid UTF-8":            {Tensors: []Tensor{byteTensor("\xff", []int{0}, nil)}},
 		"metadata key":               {Metadata: map[string]string{"\xff": ""}},
 		`metadata "k": "\xff"`:       {Metadata: map[string]string{"k": "\xff"}},
 		`unknown dtype "BF16"`:       {Tensors: []Tensor{{Name: "x", DType: "BF16"}}},
-		"1 bytes of data, want 2":    {Tensors: []Tensor{Bytes("x", []int{2}, []byte{1})}},
-		"dimension -1":               {Tensors: []Tensor{Bytes("x", []int{-1}, nil)}},
+		"1 bytes of data, want 2":    {Tensors: []Tensor{byteTensor("x", []int{2}, []byte{1})}},
+		"dimension -1":               {Tensors: []Tensor{byteTensor("x", []int{-1}, nil)}},
 		"8 bytes of data, want 12":   {Tensors: []Tensor{Float32("x", []int{3}, []float32{1, 2})}},
 	} {
 		if _, err := Marshal(f); err == nil || !strings.Contains(err.Error(), want) {
@@ -269,4 +270,30 @@ func BenchmarkUnmarshal(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// int64Tensor returns an I64 tensor with a copy of v.
+func int64Tensor(name string, shape []int, v []int64) Tensor {
+	data := make([]byte, 0, 8*len(v))
+	for _, i := range v {
+		data = binary.LittleEndian.AppendUint64(data, uint64(i))
+	}
+	return Tensor{name, I64, slices.Clone(shape), data}
+}
+
+// byteTensor returns a U8 tensor with a copy of v.
+func byteTensor(name string, shape []int, v []byte) Tensor {
+	return Tensor{name, U8, slices.Clone(shape), slices.Clone(v)}
+}
+
+// int64s returns the elements of an I64 tensor.
+func (t Tensor) int64s() ([]int64, error) {
+	if err := t.check(I64); err != nil {
+		return nil, err
+	}
+	v := make([]int64, len(t.Data)/8)
+	for i := range v {
+		v[i] = int64(binary.LittleEndian.Uint64(t.Data[8*i:]))
+	}
+	return v, nil
 }

@@ -35,14 +35,14 @@ func ReadCIFAR10(dir string) (train, test *Images, err error) {
 	if !info.IsDir() {
 		return nil, nil, fmt.Errorf("dataset: %s is not a folder", dir)
 	}
-	return ReadCIFAR10FS(os.DirFS(dir), filepath.Base(filepath.Clean(dir)))
+	return readCIFAR10FS(os.DirFS(dir), filepath.Base(filepath.Clean(dir)))
 }
 
-// ReadCIFAR10FS reads the six files at the root of fsys. Every file must have
+// readCIFAR10FS reads the six files at the root of fsys. Every file must have
 // exactly 10,000 records of 3,073 bytes and labels 0 to 9. Errors wrap
 // fs.ErrNotExist if a file is missing. A pixel's three bytes come to lie
 // beside each other, as in every Images.
-func ReadCIFAR10FS(fsys fs.FS, name string) (train, test *Images, err error) {
+func readCIFAR10FS(fsys fs.FS, name string) (train, test *Images, err error) {
 	return readCIFAR(fsys, name, cifarRecords)
 }
 

@@ -100,7 +100,7 @@ type rowsError struct{ error }
 
 func (e rowsError) Unwrap() []error { return []error{e.error, ErrRows} }
 
-// ReadCSV reads the file at path; see ParseCSV.
+// ReadCSV reads the file at path; see parseCSV.
 func ReadCSV(path string, c CSVConfig) (*CSV, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -112,10 +112,10 @@ func ReadCSV(path string, c CSVConfig) (*CSV, error) {
 	} else if info.IsDir() {
 		return nil, fmt.Errorf("dataset: %s is a folder, want a CSV file", path)
 	}
-	return ParseCSV(f, path, c)
+	return parseCSV(f, path, c)
 }
 
-// ParseCSV reads comma-separated values (RFC 4180; lines may end in LF alone).
+// parseCSV reads comma-separated values (RFC 4180; lines may end in LF alone).
 // Blank lines and a UTF-8 byte order mark at the start are skipped; spaces are
 // part of a cell. name stands for the file in errors.
 //
@@ -129,7 +129,7 @@ func ReadCSV(path string, c CSVConfig) (*CSV, error) {
 //
 // Memory: 4 bytes per cell, up to 2.5 times that while it grows, and one record.
 // Errors quote the offending cell: they are for whoever owns the file.
-func ParseCSV(r io.Reader, name string, c CSVConfig) (*CSV, error) {
+func parseCSV(r io.Reader, name string, c CSVConfig) (*CSV, error) {
 	p := &csvParser{name: name, config: c, classes: map[string]int32{}}
 	p.source.r = r
 	buffered := bufio.NewReaderSize(&p.source, csvReadAhead)

@@ -14,7 +14,7 @@ import (
 
 func parse(t testing.TB, text string, c CSVConfig) *CSV {
 	t.Helper()
-	out, err := ParseCSV(strings.NewReader(text), "f.csv", c)
+	out, err := parseCSV(strings.NewReader(text), "f.csv", c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestCSVClasses(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v %+v, want %+v %+v", got, got.Table, want, want.Table)
 	}
-	if err := got.Table.Validate(); err != nil {
+	if err := got.Table.validate(); err != nil {
 		t.Error(err)
 	}
 }
@@ -55,7 +55,7 @@ func TestCSVRegressionAndScale(t *testing.T) {
 	if want := (&Table{Dim: 2, X: []float32{.2, 1, 1, 0}, Targets: []float32{1, -1}}); !reflect.DeepEqual(got.Table, want) {
 		t.Errorf("table %+v, want %+v", got.Table, want)
 	}
-	if err := got.Table.Validate(); err != nil || !got.Table.Regression() || got.Labels != nil {
+	if err := got.Table.validate(); err != nil || !got.Table.Regression() || got.Labels != nil {
 		t.Errorf("regression %v, labels %q, %v", got.Table.Regression(), got.Labels, err)
 	}
 	// The label of a regression does not take the scaling of the rest.
@@ -64,11 +64,11 @@ func TestCSVRegressionAndScale(t *testing.T) {
 		t.Errorf("target %v, want 3", got.Table.Targets[0])
 	}
 	got.Table.Targets[1] = float32(math.Inf(1))
-	if err := got.Table.Validate(); err == nil || !strings.Contains(err.Error(), "target of row 1") {
+	if err := got.Table.validate(); err == nil || !strings.Contains(err.Error(), "target of row 1") {
 		t.Errorf("error %v", err)
 	}
 	got.Table.Y = []int32{0, 0}
-	if err := got.Table.Validate(); err == nil || !strings.Contains(err.Error(), "must have none") {
+	if err := got.Table.validate(); err == nil || !strings.Contains(err.Error(), "must have none") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -117,7 +117,7 @@ func TestCSVRefuses(t *testing.T) {
 		{"a,y\n1,0\n", CSVConfig{Label: "y", Rest: Scaling{Shift: math.Inf(1)}}, "shift = +Inf must be"},
 		{"a,y\n1,0\n1,1\n", CSVConfig{Label: "y", Rest: Scaling{Unit: 1e-300}}, "too large for a float32"},
 	} {
-		_, err := ParseCSV(strings.NewReader(c.text), "f.csv", c.config)
+		_, err := parseCSV(strings.NewReader(c.text), "f.csv", c.config)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "dataset: ") {
 			t.Errorf("%q: error %v, want %q", c.text, err, c.want)
 		}
@@ -130,7 +130,7 @@ func TestCSVTooManyClasses(t *testing.T) {
 	for i := range MaxCSVClasses + 1 {
 		fmt.Fprintf(&b, "%d,0\n", i)
 	}
-	_, err := ParseCSV(strings.NewReader(b.String()), "f.csv", CSVConfig{Label: "y"})
+	_, err := parseCSV(strings.NewReader(b.String()), "f.csv", CSVConfig{Label: "y"})
 	if err == nil || !strings.Contains(err.Error(), `line 1026, column "y": "1024" would be class 1025`) {
 		t.Errorf("error %v", err)
 	}
@@ -150,7 +150,7 @@ func (e *endless) Read(b []byte) (int, error) {
 func TestCSVBoundsARecord(t *testing.T) {
 	for _, start := range []string{"", "a,y\n1,0\n", "a,y\n1,0\n\"", "a,y\n\n\n1,\"0\n"} {
 		e := &endless{}
-		_, err := ParseCSV(io.MultiReader(strings.NewReader(start), e), "f.csv", CSVConfig{Label: "y"})
+		_, err := parseCSV(io.MultiReader(strings.NewReader(start), e), "f.csv", CSVConfig{Label: "y"})
 		if err == nil || !strings.Contains(err.Error(), "has more than 1048576 bytes") {
 			t.Errorf("after %q: error %v", start, err)
 		}
@@ -254,14 +254,14 @@ func FuzzParseCSV(f *testing.F) {
 		f.Add(s, false)
 	}
 	f.Fuzz(func(t *testing.T, text string, regression bool) {
-		c, err := ParseCSV(strings.NewReader(text), "f.csv", CSVConfig{Label: "y", Regression: regression})
+		c, err := parseCSV(strings.NewReader(text), "f.csv", CSVConfig{Label: "y", Regression: regression})
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "dataset: f.csv: ") {
 				t.Errorf("error %q does not name the file", err)
 			}
 			return
 		}
-		if err := c.Table.Validate(); err != nil {
+		if err := c.Table.validate(); err != nil {
 			t.Error(err)
 		}
 		if len(c.Columns) != c.Table.Dim || len(c.Labels) != c.Table.Classes || !regression && len(c.Labels) < 2 {

@@ -177,10 +177,10 @@ func (t *Table) Subset(index []int) (*Table, error) {
 	return out, nil
 }
 
-// Validate returns an error that names the first broken rule: at least one
+// validate returns an error that names the first broken rule: at least one
 // row, as many features as rows ask for, all finite, and either classes in
 // range or finite targets.
-func (t *Table) Validate() error {
+func (t *Table) validate() error {
 	if t.Regression() {
 		if t.Y != nil || t.Classes != 0 {
 			return fmt.Errorf("dataset: table with targets also has %d classes in %d rows, must have none", t.Classes, len(t.Y))

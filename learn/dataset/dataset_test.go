@@ -74,7 +74,7 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tab.Validate(); err != nil {
+	if err := tab.validate(); err != nil {
 		t.Error(err)
 	}
 	if tab.Len() != 4 || tab.Dim != 6 || tab.Classes != 3 || !slices.Equal(tab.Y, []int32{0, 2, 1, 2}) {
@@ -115,11 +115,11 @@ func TestTableValidateRefuses(t *testing.T) {
 		"feature 0 of row 1 is -Inf, must be finite": func(t *Table) { t.X[2] = float32(math.Inf(-1)) },
 	} {
 		tab := &Table{Dim: 2, Classes: 2, X: []float32{1, 2, 3, 4}, Y: []int32{0, 1}}
-		if err := tab.Validate(); err != nil {
+		if err := tab.validate(); err != nil {
 			t.Fatal(err)
 		}
 		change(tab)
-		if err := tab.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := tab.validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}

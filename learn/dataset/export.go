@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// WriteImages writes the pixels as an IDX file. Images of several channels
+// writeImages writes the pixels as an IDX file. Images of several channels
 // have no IDX form here and are refused.
-func (im *Images) WriteImages(w io.Writer) error {
+func (im *Images) writeImages(w io.Writer) error {
 	if err := im.checkIDX(); err != nil {
 		return err
 	}
@@ -26,8 +26,8 @@ func (im *Images) WriteImages(w io.Writer) error {
 	return write(w, h, im.Pixels)
 }
 
-// WriteLabels writes the labels as an IDX file.
-func (im *Images) WriteLabels(w io.Writer) error {
+// writeLabels writes the labels as an IDX file.
+func (im *Images) writeLabels(w io.Writer) error {
 	if err := im.checkIDX(); err != nil {
 		return err
 	}
@@ -71,10 +71,10 @@ func WriteFolder(dir string, train, test *Images, zipped bool) error {
 		name  string
 		write func(io.Writer) error
 	}{
-		{TrainImages, train.WriteImages},
-		{TrainLabels, train.WriteLabels},
-		{TestImages, test.WriteImages},
-		{TestLabels, test.WriteLabels},
+		{TrainImages, train.writeImages},
+		{TrainLabels, train.writeLabels},
+		{TestImages, test.writeImages},
+		{TestLabels, test.writeLabels},
 	} {
 		if err := writeFile(filepath.Join(dir, f.name), zipped, f.write); err != nil {
 			return err
@@ -83,7 +83,7 @@ func WriteFolder(dir string, train, test *Images, zipped bool) error {
 	if train.Names == nil {
 		return nil
 	}
-	return writeFile(filepath.Join(dir, ClassFiles()[0]), false, func(w io.Writer) error {
+	return writeFile(filepath.Join(dir, classFiles()[0]), false, func(w io.Writer) error {
 		_, err := io.WriteString(w, strings.Join(train.Names, "\n")+"\n")
 		return err
 	})
@@ -122,7 +122,7 @@ func writeFile(path string, zipped bool, body func(io.Writer) error) (err error)
 	return nil
 }
 
-// WriteCSV writes a table as a CSV file that ParseCSV reads back: columns x1, x2, …, and y
+// WriteCSV writes a table as a CSV file that parseCSV reads back: columns x1, x2, …, and y
 // for the target or the class's number.
 func WriteCSV(w io.Writer, t *Table) error {
 	out := csv.NewWriter(w)

@@ -20,7 +20,7 @@ func TestWriteCSVReadsBack(t *testing.T) {
 		if err := WriteCSV(&text, want); err != nil {
 			t.Fatal(err)
 		}
-		got, err := ParseCSV(&text, "rows", CSVConfig{Label: "y", Regression: want.Regression()})
+		got, err := parseCSV(&text, "rows", CSVConfig{Label: "y", Regression: want.Regression()})
 		if err != nil {
 			t.Fatal(err)
 		}

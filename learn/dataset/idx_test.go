@@ -262,7 +262,7 @@ func TestFolderRoundTrip(t *testing.T) {
 	}
 	colour := *train
 	colour.Channels, colour.Width = 5, 1
-	if err := colour.WriteImages(&bytes.Buffer{}); err == nil {
+	if err := colour.writeImages(&bytes.Buffer{}); err == nil {
 		t.Error("wrote images of 5 channels")
 	}
 }
@@ -283,7 +283,7 @@ func FuzzReadIDX(f *testing.F) {
 		}
 		im := &Images{Height: dims[1], Width: dims[2], Channels: 1, Classes: 1, Pixels: data, Labels: make([]uint8, dims[0])}
 		var out bytes.Buffer
-		if err := im.WriteImages(&out); err != nil {
+		if err := im.writeImages(&out); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(out.Bytes(), b) {

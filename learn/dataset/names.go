@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// ClassFiles are the files in which a folder of images may name its classes, one a line in
+// classFiles are the files in which a folder of images may name its classes, one a line in
 // the order of the labels. The first that exists counts. The last is CIFAR-10's own.
-func ClassFiles() []string { return []string{"classes.txt", "labels.txt", "batches.meta.txt"} }
+func classFiles() []string { return []string{"classes.txt", "labels.txt", "batches.meta.txt"} }
 
 // Limits of a file of class names.
 const (
@@ -24,7 +24,7 @@ const (
 // readNames returns the folder's class names, at least as many as there are classes; nil if
 // the folder names none. It ignores empty lines at the end.
 func readNames(fsys fs.FS, classes int) ([]string, error) {
-	for _, file := range ClassFiles() {
+	for _, file := range classFiles() {
 		f, err := fsys.Open(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

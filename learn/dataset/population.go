@@ -95,8 +95,8 @@ func NewPopulation(c PopulationConfig) (Population, error) {
 // Clients returns N.
 func (p Population) Clients() int64 { return p.clients }
 
-// Bootstrapped says whether examples are drawn with replacement.
-func (p Population) Bootstrapped() bool { return p.clients != int64(p.examples) }
+// bootstrapped says whether examples are drawn with replacement.
+func (p Population) bootstrapped() bool { return p.clients != int64(p.examples) }
 
 // Example returns the index, 0 ≤ index < m, of the example that a client
 // 0 ≤ client < N holds. It is safe for concurrent use and takes a few
@@ -105,7 +105,7 @@ func (p Population) Example(client int64) int {
 	if client < 0 || client >= p.clients {
 		panic(fmt.Sprintf("dataset: client %d outside the population of %d", client, p.clients))
 	}
-	if !p.Bootstrapped() {
+	if !p.bootstrapped() {
 		return int(client)
 	}
 	hi, _ := bits.Mul64(p.key.hash(uint64(client)), p.examples)

@@ -81,8 +81,8 @@ func TestPopulationIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Bootstrapped() || p.Clients() != 1000 {
-		t.Errorf("bootstrapped %v, clients %d", p.Bootstrapped(), p.Clients())
+	if p.bootstrapped() || p.Clients() != 1000 {
+		t.Errorf("bootstrapped %v, clients %d", p.bootstrapped(), p.Clients())
 	}
 	for i := range int64(1000) {
 		if p.Example(i) != int(i) {
@@ -101,7 +101,7 @@ func TestPopulationUniform(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !p.Bootstrapped() {
+		if !p.bootstrapped() {
 			t.Fatal("not bootstrapped")
 		}
 		single := make([]float64, 100)

@@ -134,12 +134,6 @@ func rescale(x []float64, r float64) {
 	}
 }
 
-// Clients returns n.
-func (s *Synthetic) Clients() int64 { return s.c.Clients }
-
-// Dim returns d.
-func (s *Synthetic) Dim() int { return s.c.Dim }
-
 // Truth returns a copy of w, the optimum where SyntheticKind says so.
 func (s *Synthetic) Truth() []float64 { return append([]float64(nil), s.truth...) }
 

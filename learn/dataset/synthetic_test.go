@@ -81,8 +81,8 @@ func TestSyntheticLaw(t *testing.T) {
 	for _, kind := range syntheticKinds {
 		s := synthetic(t, SyntheticConfig{Kind: kind, Dim: d, Clients: 10, Seed: 9})
 		rows, err := s.Rows(n)
-		if err != nil || rows.Validate() != nil {
-			t.Fatal(err, rows.Validate())
+		if err != nil || rows.validate() != nil {
+			t.Fatal(err, rows.validate())
 		}
 		w := s.Truth()
 		spectrum := make([]float64, d)

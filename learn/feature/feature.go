@@ -2,8 +2,8 @@
 // mean, variance, principal axis or scale of a data set enters, so a client computes its
 // features alone and they cost no privacy.
 //
-// PCA and Whitened are exceptions: they take axes from rows or images that the caller
-// declares public. NewInk takes them from images drawn by Strokes, which are nobody's data.
+// PCA and whitened are exceptions: they take axes from rows or images that the caller
+// declares public. NewInk takes them from images drawn by strokes, which are nobody's data.
 // Given the axes, a client still computes its features alone.
 package feature
 
@@ -16,7 +16,7 @@ import (
 
 // Extractor computes the features of one image.
 //
-// An Extractor is immutable and safe for concurrent use; a Scratch belongs to
+// An Extractor is immutable and safe for concurrent use; a scratch belongs to
 // one goroutine and to the Extractor that made it.
 type Extractor interface {
 	// Name identifies the features and their parameters.
@@ -25,15 +25,15 @@ type Extractor interface {
 	Pixels() int
 	// Dim returns the number of features of one image.
 	Dim() int
-	// NewScratch returns working memory for Extract.
-	NewScratch() *Scratch
-	// Extract overwrites dst, of length Dim, with the features of img, of
+	// newScratch returns working memory for Extract.
+	newScratch() *scratch
+	// extract overwrites dst, of length Dim, with the features of img, of
 	// length Pixels. It panics if a length is wrong and allocates nothing.
-	Extract(img []byte, dst []float32, s *Scratch)
+	extract(img []byte, dst []float32, s *scratch)
 }
 
-// Scratch is an Extractor's working memory.
-type Scratch struct {
+// scratch is an Extractor's working memory.
+type scratch struct {
 	level []float32 // the image's levels, 0 to 255
 	frame []float32 // the image's levels inside a frame of zeros
 }
@@ -64,14 +64,14 @@ func ExtractAll(e Extractor, pixels []byte, dst []float32, workers int) error {
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
-			s := e.NewScratch()
+			s := e.newScratch()
 			for {
 				end := int(next.Add(extractChunk))
 				if end-extractChunk >= n {
 					return
 				}
 				for i := end - extractChunk; i < min(end, n); i++ {
-					e.Extract(pixels[i*size:(i+1)*size], dst[i*dim:(i+1)*dim], s)
+					e.extract(pixels[i*size:(i+1)*size], dst[i*dim:(i+1)*dim], s)
 				}
 			}
 		})

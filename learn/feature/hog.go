@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// HOGConfig describes HOG. DefaultHOG has the values for 28×28 digits.
+// HOGConfig describes hog. DefaultHOG has the values for 28×28 digits.
 type HOGConfig struct {
 	// Width and Height of an image in pixels, one byte each. Required.
 	Width, Height int
@@ -61,19 +61,6 @@ func DefaultHOG() HOGConfig {
 	}
 }
 
-// ClassicHOG returns 7×7 cells of 9 unsigned orientations with each cell
-// normalised, 441 values of norm 3, close to the original paper's.
-func ClassicHOG() HOGConfig {
-	return HOGConfig{
-		Width: 28, Height: 28,
-		Cells: 7, Spacing: 4, Radius: 4,
-		Orientations: 9,
-		Damping:      0.5,
-		Root:         true, Centre: true,
-		Norm: 3,
-	}
-}
-
 // ShapeHOG returns the configuration for 28×28 pictures of things, which do not
 // slant as handwriting does: 5×5 cells of 12 signed orientations, each cell
 // normalised, 300 values of norm 3. Chosen on a split of Fashion-MNIST's
@@ -100,7 +87,7 @@ func (c HOGConfig) ForSize(width, height int) HOGConfig {
 	return c
 }
 
-// HOG are histograms of oriented gradients, after N. Dalal and B. Triggs,
+// hog are histograms of oriented gradients, after N. Dalal and B. Triggs,
 // "Histograms of oriented gradients for human detection", CVPR 2005, with the
 // normalisation of HOGConfig. The value of cell (row i, column j) and
 // orientation o is at (i·Cells + j)·Orientations + o; orientation o collects
@@ -108,7 +95,7 @@ func (c HOGConfig) ForSize(width, height int) HOGConfig {
 // axis, y downwards, and each gradient is shared linearly between the two
 // nearest. Pixels outside the image count as 0. An image without gradients
 // gives zeros.
-type HOG struct {
+type hog struct {
 	c             HOGConfig
 	columns, rows []tap // the taps of each pixel column and row
 }
@@ -120,7 +107,7 @@ type tap struct {
 }
 
 // NewHOG returns the extractor that c describes.
-func NewHOG(c HOGConfig) (*HOG, error) {
+func NewHOG(c HOGConfig) (Extractor, error) {
 	for _, v := range []struct {
 		name       string
 		value      int
@@ -153,7 +140,7 @@ func NewHOG(c HOGConfig) (*HOG, error) {
 	if c.Spread > 0 && !c.Upright {
 		return nil, fmt.Errorf("feature: hog: spread = %v needs upright", c.Spread)
 	}
-	return &HOG{c, taps(c.Width, c), taps(c.Height, c)}, nil
+	return &hog{c, taps(c.Width, c), taps(c.Height, c)}, nil
 }
 
 func taps(size int, c HOGConfig) []tap {
@@ -175,32 +162,29 @@ func taps(size int, c HOGConfig) []tap {
 }
 
 // Name returns "hog" and the configuration.
-func (h *HOG) Name() string {
+func (h *hog) Name() string {
 	c := h.c
 	return fmt.Sprintf("hog(upright=%t,spread=%g,cells=%d,spacing=%g,radius=%g,orientations=%d,signed=%t,damping=%g,root=%t,centre=%t,norm=%g)",
 		c.Upright, c.Spread, c.Cells, c.Spacing, c.Radius, c.Orientations, c.Signed, c.Damping, c.Root, c.Centre, c.Norm)
 }
 
-// Config returns the configuration.
-func (h *HOG) Config() HOGConfig { return h.c }
-
 // Pixels returns Width × Height.
-func (h *HOG) Pixels() int { return h.c.Width * h.c.Height }
+func (h *hog) Pixels() int { return h.c.Width * h.c.Height }
 
 // Dim returns Cells² × Orientations.
-func (h *HOG) Dim() int { return h.c.Cells * h.c.Cells * h.c.Orientations }
+func (h *hog) Dim() int { return h.c.Cells * h.c.Cells * h.c.Orientations }
 
-// NewScratch returns working memory for one goroutine.
-func (h *HOG) NewScratch() *Scratch {
+// newScratch returns working memory for one goroutine.
+func (h *hog) newScratch() *scratch {
 	// A frame of zeros around the image makes tests at its border unnecessary.
-	return &Scratch{
+	return &scratch{
 		level: make([]float32, h.Pixels()),
 		frame: make([]float32, (h.c.Width+2)*(h.c.Height+2)),
 	}
 }
 
-// Extract overwrites dst with the features of img.
-func (h *HOG) Extract(img []byte, dst []float32, s *Scratch) {
+// extract overwrites dst with the features of img.
+func (h *hog) extract(img []byte, dst []float32, s *scratch) {
 	checkLengths(h, img, dst)
 	width, height := h.c.Width, h.c.Height
 	if h.c.Upright {
@@ -219,7 +203,7 @@ func (h *HOG) Extract(img []byte, dst []float32, s *Scratch) {
 }
 
 // collect adds every pixel's gradient to the histograms of its cells.
-func (h *HOG) collect(frame, dst []float32) {
+func (h *hog) collect(frame, dst []float32) {
 	width, height, n := h.c.Width, h.c.Height, h.c.Orientations
 	turn := math.Pi
 	if h.c.Signed {
@@ -255,7 +239,7 @@ func (h *HOG) collect(frame, dst []float32) {
 
 // spread adds v0 and v1 to orientations o0 and o1 of the cells that pixel
 // (y, x) belongs to.
-func (h *HOG) spread(dst []float32, y, x, o0, o1 int, v0, v1 float32) {
+func (h *hog) spread(dst []float32, y, x, o0, o1 int, v0, v1 float32) {
 	column, row := &h.columns[x], &h.rows[y]
 	n := h.c.Orientations
 	for i, wi := range row.weight {
@@ -269,7 +253,7 @@ func (h *HOG) spread(dst []float32, y, x, o0, o1 int, v0, v1 float32) {
 	}
 }
 
-func (h *HOG) normalise(dst []float32) {
+func (h *hog) normalise(dst []float32) {
 	o := h.c.Orientations
 	if h.c.Damping > 0 {
 		mean := 0.0

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-func newHOG(t testing.TB, c HOGConfig) *HOG {
+func newHOG(t testing.TB, c HOGConfig) *hog {
 	t.Helper()
 	h, err := NewHOG(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return h.(*hog)
 }
 
 func extract(e Extractor, img []byte) []float32 {
@@ -24,7 +24,7 @@ func extract(e Extractor, img []byte) []float32 {
 	for i := range dst {
 		dst[i] = 1e9 // must be overwritten
 	}
-	e.Extract(img, dst, e.NewScratch())
+	e.extract(img, dst, e.newScratch())
 	return dst
 }
 
@@ -80,7 +80,7 @@ func TestHOGNorm(t *testing.T) {
 	if h.Dim() != 192 || h.Pixels() != 784 {
 		t.Errorf("%d values of %d pixels", h.Dim(), h.Pixels())
 	}
-	if c := newHOG(t, ClassicHOG()); c.Dim() != 441 {
+	if c := newHOG(t, classicHOG()); c.Dim() != 441 {
 		t.Errorf("classic: %d values", c.Dim())
 	}
 	for seed := range uint64(20) {
@@ -216,7 +216,7 @@ func TestHOGDegenerate(t *testing.T) {
 		"two pixels":   one(28*14, 28*15+27),
 		"full":         one(line(0, 1, 784)...),
 	} {
-		for _, c := range []HOGConfig{DefaultHOG(), ClassicHOG()} {
+		for _, c := range []HOGConfig{DefaultHOG(), classicHOG()} {
 			f := extract(newHOG(t, c), img)
 			for _, v := range f {
 				if g := float64(v); math.IsNaN(g) || math.IsInf(g, 0) {
@@ -234,14 +234,14 @@ func TestExtractIgnoresWhatWasBefore(t *testing.T) {
 	h := newHOG(t, DefaultHOG())
 	img := ink(28, 28, 1)
 	want := extract(h, img)
-	s := h.NewScratch()
+	s := h.newScratch()
 	dst := make([]float32, h.Dim())
-	h.Extract(ink(28, 28, 2), dst, s)
-	h.Extract(img, dst, s)
+	h.extract(ink(28, 28, 2), dst, s)
+	h.extract(img, dst, s)
 	if !slices.Equal(dst, want) {
 		t.Error("features depend on the image before")
 	}
-	if n := testing.AllocsPerRun(10, func() { h.Extract(img, dst, s) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { h.extract(img, dst, s) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -337,7 +337,7 @@ func TestExtractPanicsOnWrongLengths(t *testing.T) {
 					t.Errorf("%v accepted", sizes)
 				}
 			}()
-			h.Extract(make([]byte, sizes[0]), make([]float32, sizes[1]), h.NewScratch())
+			h.extract(make([]byte, sizes[0]), make([]float32, sizes[1]), h.newScratch())
 		}()
 	}
 }
@@ -361,13 +361,26 @@ func FuzzHOG(f *testing.F) {
 func benchmarkHOG(b *testing.B, c HOGConfig) {
 	h := newHOG(b, c)
 	img := ink(28, 28, 3)
-	dst, s := make([]float32, h.Dim()), h.NewScratch()
+	dst, s := make([]float32, h.Dim()), h.newScratch()
 	b.ReportAllocs()
 	for b.Loop() {
-		h.Extract(img, dst, s)
+		h.extract(img, dst, s)
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "images/s")
 }
 
 func BenchmarkHOGDefault(b *testing.B) { benchmarkHOG(b, DefaultHOG()) }
-func BenchmarkHOGClassic(b *testing.B) { benchmarkHOG(b, ClassicHOG()) }
+func BenchmarkHOGClassic(b *testing.B) { benchmarkHOG(b, classicHOG()) }
+
+// classicHOG returns 7×7 cells of 9 unsigned orientations with each cell
+// normalised, 441 values of norm 3, close to the original paper's.
+func classicHOG() HOGConfig {
+	return HOGConfig{
+		Width: 28, Height: 28,
+		Cells: 7, Spacing: 4, Radius: 4,
+		Orientations: 9,
+		Damping:      0.5,
+		Root:         true, Centre: true,
+		Norm: 3,
+	}
+}

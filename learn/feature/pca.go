@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -185,22 +184,11 @@ func (p *PCA) Pixels() int { return p.inputs }
 // Dim returns the number of components.
 func (p *PCA) Dim() int { return p.dim }
 
-// Mean returns a copy of the mean that is removed.
-func (p *PCA) Mean() []float64 { return slices.Clone(p.mean) }
+// newScratch returns an empty scratch: PCA needs none.
+func (p *PCA) newScratch() *scratch { return &scratch{} }
 
-// Component returns a copy of axis i, of norm 1.
-func (p *PCA) Component(i int) []float64 {
-	return slices.Clone(p.components[i*p.inputs : (i+1)*p.inputs])
-}
-
-// Variance returns a copy of the fitted rows' variances along the axes.
-func (p *PCA) Variance() []float64 { return slices.Clone(p.variance) }
-
-// NewScratch returns an empty Scratch: PCA needs none.
-func (p *PCA) NewScratch() *Scratch { return &Scratch{} }
-
-// Extract overwrites dst with the projection of the image's byte/255.
-func (p *PCA) Extract(img []byte, dst []float32, _ *Scratch) {
+// extract overwrites dst with the projection of the image's byte/255.
+func (p *PCA) extract(img []byte, dst []float32, _ *scratch) {
 	checkLengths(p, img, dst)
 	copy(dst, p.offset)
 	for j, v := range img {

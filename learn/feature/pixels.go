@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// PixelsConfig describes Pixels.
+// PixelsConfig describes pixels.
 type PixelsConfig struct {
 	// Size is the number of bytes of one image. Required.
 	Size int
@@ -14,18 +14,18 @@ type PixelsConfig struct {
 	Norm float64
 }
 
-// Pixels are the raw pixels: byte/255, optionally scaled to one norm.
-type Pixels struct{ c PixelsConfig }
+// pixels are the raw pixels: byte/255, optionally scaled to one norm.
+type pixels struct{ c PixelsConfig }
 
 // NewPixels returns the extractor that c describes.
-func NewPixels(c PixelsConfig) (*Pixels, error) {
+func NewPixels(c PixelsConfig) (Extractor, error) {
 	if c.Size < 1 {
 		return nil, fmt.Errorf("feature: image size = %d bytes must be at least 1", c.Size)
 	}
 	if err := checkNorm(c.Norm); err != nil {
 		return nil, err
 	}
-	return &Pixels{c}, nil
+	return &pixels{c}, nil
 }
 
 // maxNorm keeps every feature, and sums over them, far from overflow.
@@ -39,7 +39,7 @@ func checkNorm(norm float64) error {
 }
 
 // Name returns "pixels" with the norm if there is one.
-func (p *Pixels) Name() string {
+func (p *pixels) Name() string {
 	if p.c.Norm == 0 {
 		return "pixels"
 	}
@@ -47,16 +47,16 @@ func (p *Pixels) Name() string {
 }
 
 // Pixels returns the bytes of one image.
-func (p *Pixels) Pixels() int { return p.c.Size }
+func (p *pixels) Pixels() int { return p.c.Size }
 
 // Dim returns the number of features, which is the number of bytes.
-func (p *Pixels) Dim() int { return p.c.Size }
+func (p *pixels) Dim() int { return p.c.Size }
 
-// NewScratch returns an empty Scratch: Pixels needs none.
-func (p *Pixels) NewScratch() *Scratch { return &Scratch{} }
+// newScratch returns an empty scratch: Pixels needs none.
+func (p *pixels) newScratch() *scratch { return &scratch{} }
 
-// Extract overwrites dst with the scaled pixels.
-func (p *Pixels) Extract(img []byte, dst []float32, _ *Scratch) {
+// extract overwrites dst with the scaled pixels.
+func (p *pixels) extract(img []byte, dst []float32, _ *scratch) {
 	checkLengths(p, img, dst)
 	scale := 1.0 / 255
 	if p.c.Norm > 0 {

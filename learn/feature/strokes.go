@@ -7,8 +7,8 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// StrokesConfig describes Strokes.
-type StrokesConfig struct {
+// strokesConfig describes strokes.
+type strokesConfig struct {
 	// Width and Height of an image in pixels, one byte each. Required.
 	Width, Height int
 	// Images is the number of images. Required.
@@ -17,10 +17,10 @@ type StrokesConfig struct {
 	Seed uint64
 }
 
-// maxStrokes bounds the memory of Strokes.
+// maxStrokes bounds the memory of strokes.
 const maxStrokes = 1 << 28
 
-// Strokes draws random pen strokes, bright on black, as images one after the other. They
+// strokes draws random pen strokes, bright on black, as images one after the other. They
 // stand for handwriting where no one's data may be used. The same configuration gives the
 // same images, but for single grey levels on machines that round differently.
 //
@@ -28,7 +28,7 @@ const maxStrokes = 1 << 28
 // times as wide as high. Every other curve begins where the one before ends. The drawing is
 // scaled to 18/28 of the shorter side and centred; the pen's radius is uniform between 0.7/28
 // and 1.5/28 of that side, its edge one pixel soft.
-func Strokes(c StrokesConfig) ([]byte, error) {
+func strokes(c strokesConfig) ([]byte, error) {
 	if c.Width < 2 || c.Height < 2 || c.Images < 1 || c.Width > 1<<12 || c.Height > 1<<12 ||
 		c.Images > maxStrokes/(c.Width*c.Height) {
 		return nil, fmt.Errorf("feature: strokes: %d images of %d×%d must have sides from 2 to %d and at most %d bytes in all",

@@ -6,12 +6,12 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// WhitenConfig describes Whitened.
-type WhitenConfig struct {
+// whitenConfig describes whitened.
+type whitenConfig struct {
 	// Inner makes the features to be whitened. Required.
 	Inner Extractor
 	// Images, one after the other, give the mean and covariance to whiten Inner's features
-	// for. At least 2 images. PUBLIC IMAGES ONLY, or drawn ones as from Strokes: their mean
+	// for. At least 2 images. PUBLIC IMAGES ONLY, or drawn ones as from strokes: their mean
 	// and covariance enter every client's features and no accountant here charges for them.
 	// Required.
 	Images []byte
@@ -24,7 +24,7 @@ type WhitenConfig struct {
 	Workers int
 }
 
-// Whitened makes another extractor's features nearly uncorrelated and of nearly equal
+// whitened makes another extractor's features nearly uncorrelated and of nearly equal
 // variance. Let μ and Σ be the mean and the covariance over some public images, λ the ridge
 // and L the Cholesky factor of Σ + λI. The features f become L⁻¹(f − μ), scaled to the norm.
 // A vector of zeros stays zero.
@@ -32,8 +32,8 @@ type WhitenConfig struct {
 // Gradient descent is then about equally fast in all directions, so it needs fewer steps
 // through the same noise. Any other root of (Σ + λI)⁻¹ would do as well: two roots differ by
 // a rotation.
-type Whitened struct {
-	c    WhitenConfig
+type whitened struct {
+	c    whitenConfig
 	mean []float32
 	// inverse holds L⁻¹ row by row, row i with i+1 values.
 	inverse []float32
@@ -42,8 +42,8 @@ type Whitened struct {
 // maxWhitened bounds the covariance at 128 MiB.
 const maxWhitened = 4096
 
-// NewWhitened returns the extractor that c describes. Time O(images·d² + d³).
-func NewWhitened(c WhitenConfig) (*Whitened, error) {
+// newWhitened returns the extractor that c describes. Time O(images·d² + d³).
+func newWhitened(c whitenConfig) (*whitened, error) {
 	if c.Inner == nil {
 		return nil, fmt.Errorf("feature: whitened: no inner features")
 	}
@@ -66,7 +66,7 @@ func NewWhitened(c WhitenConfig) (*Whitened, error) {
 		return nil, err
 	}
 	c.Images = nil // the images may be large
-	w := &Whitened{c: c, mean: make([]float32, d)}
+	w := &whitened{c: c, mean: make([]float32, d)}
 	mean := make([]float64, d)
 	for i, v := range rows {
 		mean[i%d] += float64(v)
@@ -112,23 +112,23 @@ func inverseRoot(c *mat.SymDense, ridge float64) (*mat.TriDense, error) {
 }
 
 // Name returns "whitened", its configuration and the inner name.
-func (w *Whitened) Name() string {
+func (w *whitened) Name() string {
 	return fmt.Sprintf("whitened(ridge=%g,norm=%g,%s)", w.c.Ridge, w.c.Norm, w.c.Inner.Name())
 }
 
 // Pixels returns the bytes of one image.
-func (w *Whitened) Pixels() int { return w.c.Inner.Pixels() }
+func (w *whitened) Pixels() int { return w.c.Inner.Pixels() }
 
 // Dim returns the number of features, the inner extractor's.
-func (w *Whitened) Dim() int { return len(w.mean) }
+func (w *whitened) Dim() int { return len(w.mean) }
 
-// NewScratch returns working memory for one goroutine.
-func (w *Whitened) NewScratch() *Scratch { return w.c.Inner.NewScratch() }
+// newScratch returns working memory for one goroutine.
+func (w *whitened) newScratch() *scratch { return w.c.Inner.newScratch() }
 
-// Extract overwrites dst with the features of img.
-func (w *Whitened) Extract(img []byte, dst []float32, s *Scratch) {
+// extract overwrites dst with the features of img.
+func (w *whitened) extract(img []byte, dst []float32, s *scratch) {
 	checkLengths(w, img, dst)
-	w.c.Inner.Extract(img, dst, s)
+	w.c.Inner.extract(img, dst, s)
 	w.rotate(dst)
 	if n := norm(dst); n > 0 {
 		rescale(dst, w.c.Norm/n)
@@ -137,7 +137,7 @@ func (w *Whitened) Extract(img []byte, dst []float32, s *Scratch) {
 
 // rotate replaces x by L⁻¹(x − μ). It goes from the last value to the first, because value i
 // needs only the values up to i.
-func (w *Whitened) rotate(x []float32) {
+func (w *whitened) rotate(x []float32) {
 	for j, mu := range w.mean {
 		x[j] -= mu
 	}
@@ -172,15 +172,15 @@ const (
 
 // NewInk returns the features for handwriting: h, whitened for strokes drawn
 // at random, scaled to h's norm.
-func NewInk(h HOGConfig) (*Whitened, error) {
+func NewInk(h HOGConfig) (Extractor, error) {
 	inner, err := NewHOG(h)
 	if err != nil {
 		return nil, err
 	}
 	n := max(inkFewest, min(inkStrokes, inkPixels/(h.Width*h.Height)))
-	strokes, err := Strokes(StrokesConfig{Width: h.Width, Height: h.Height, Images: n, Seed: inkSeed})
+	strokes, err := strokes(strokesConfig{Width: h.Width, Height: h.Height, Images: n, Seed: inkSeed})
 	if err != nil {
 		return nil, err
 	}
-	return NewWhitened(WhitenConfig{Inner: inner, Images: strokes, Ridge: inkRidge, Norm: h.Norm})
+	return newWhitened(whitenConfig{Inner: inner, Images: strokes, Ridge: inkRidge, Norm: h.Norm})
 }

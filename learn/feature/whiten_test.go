@@ -12,8 +12,8 @@ type linear struct{ size int }
 func (l linear) Name() string         { return "linear" }
 func (l linear) Pixels() int          { return l.size }
 func (l linear) Dim() int             { return l.size }
-func (l linear) NewScratch() *Scratch { return &Scratch{} }
-func (l linear) Extract(img []byte, dst []float32, _ *Scratch) {
+func (l linear) newScratch() *scratch { return &scratch{} }
+func (l linear) extract(img []byte, dst []float32, _ *scratch) {
 	for i, v := range img {
 		dst[i] = float32(v)
 	}
@@ -24,13 +24,13 @@ func (l linear) Extract(img []byte, dst []float32, _ *Scratch) {
 // holds some of the variance back.
 func TestWhitenedCovariance(t *testing.T) {
 	const side, n = 3, 400
-	strokes, err := Strokes(StrokesConfig{Width: side, Height: side, Images: n, Seed: 3})
+	strokes, err := strokes(strokesConfig{Width: side, Height: side, Images: n, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const d = side * side
 	for _, ridge := range []float64{1e-9, 0.1} {
-		w, err := NewWhitened(WhitenConfig{Inner: linear{d}, Images: strokes, Ridge: ridge, Norm: 1})
+		w, err := newWhitened(whitenConfig{Inner: linear{d}, Images: strokes, Ridge: ridge, Norm: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestWhitenedCovariance(t *testing.T) {
 		var mean [d]float64
 		for i := range rows {
 			rows[i] = make([]float32, d)
-			linear{d}.Extract(strokes[i*d:(i+1)*d], rows[i], nil)
+			linear{d}.extract(strokes[i*d:(i+1)*d], rows[i], nil)
 			w.rotate(rows[i])
 			for j, v := range rows[i] {
 				mean[j] += float64(v) / n
@@ -73,7 +73,7 @@ func TestWhitenedCovariance(t *testing.T) {
 // TestWhitenedByHand compares with the definition on two features.
 func TestWhitenedByHand(t *testing.T) {
 	images := []byte{0, 0, 4, 2, 2, 4, 2, 2} // mean (2, 2)
-	w, err := NewWhitened(WhitenConfig{Inner: linear{2}, Images: images, Ridge: 0.25, Norm: 5})
+	w, err := newWhitened(whitenConfig{Inner: linear{2}, Images: images, Ridge: 0.25, Norm: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestInk(t *testing.T) {
 // TestInkEvens: across images that were not whitened for, the features' variance
 // lies in few directions without whitening and in more with it.
 func TestInkEvens(t *testing.T) {
-	other, err := Strokes(StrokesConfig{Width: 28, Height: 28, Images: 300, Seed: 99})
+	other, err := strokes(strokesConfig{Width: 28, Height: 28, Images: 300, Seed: 99})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,30 +169,30 @@ func TestInkEvens(t *testing.T) {
 }
 
 func TestWhitenedRefuses(t *testing.T) {
-	good := WhitenConfig{Inner: linear{2}, Images: []byte{0, 0, 4, 2, 2, 4}, Ridge: 0.1, Norm: 1}
-	for name, change := range map[string]func(*WhitenConfig){
-		"no inner features": func(c *WhitenConfig) { c.Inner = nil },
-		"at least 2 images": func(c *WhitenConfig) { c.Images = c.Images[:2] },
-		"of 2":              func(c *WhitenConfig) { c.Images = c.Images[:5] },
-		"do not vary":       func(c *WhitenConfig) { c.Images = make([]byte, 6) },
-		"ridge = 0":         func(c *WhitenConfig) { c.Ridge = 0 },
-		"ridge = NaN":       func(c *WhitenConfig) { c.Ridge = math.NaN() },
-		"norm = -1":         func(c *WhitenConfig) { c.Norm = -1 },
-		"norm = +Inf":       func(c *WhitenConfig) { c.Norm = math.Inf(1) },
-		"workers = -1":      func(c *WhitenConfig) { c.Workers = -1 },
-		"must be at most":   func(c *WhitenConfig) { c.Inner = linear{maxWhitened + 1} },
+	good := whitenConfig{Inner: linear{2}, Images: []byte{0, 0, 4, 2, 2, 4}, Ridge: 0.1, Norm: 1}
+	for name, change := range map[string]func(*whitenConfig){
+		"no inner features": func(c *whitenConfig) { c.Inner = nil },
+		"at least 2 images": func(c *whitenConfig) { c.Images = c.Images[:2] },
+		"of 2":              func(c *whitenConfig) { c.Images = c.Images[:5] },
+		"do not vary":       func(c *whitenConfig) { c.Images = make([]byte, 6) },
+		"ridge = 0":         func(c *whitenConfig) { c.Ridge = 0 },
+		"ridge = NaN":       func(c *whitenConfig) { c.Ridge = math.NaN() },
+		"norm = -1":         func(c *whitenConfig) { c.Norm = -1 },
+		"norm = +Inf":       func(c *whitenConfig) { c.Norm = math.Inf(1) },
+		"workers = -1":      func(c *whitenConfig) { c.Workers = -1 },
+		"must be at most":   func(c *whitenConfig) { c.Inner = linear{maxWhitened + 1} },
 	} {
 		c := good
 		change(&c)
-		if _, err := NewWhitened(c); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := newWhitened(c); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := NewWhitened(good); err != nil {
+	if _, err := newWhitened(good); err != nil {
 		t.Error(err)
 	}
-	for _, c := range []StrokesConfig{{}, {Width: 28, Height: 28}, {Width: 1, Height: 28, Images: 1}, {Width: 5000, Height: 28, Images: 1}, {Width: 4096, Height: 4096, Images: 17}} {
-		if _, err := Strokes(c); err == nil {
+	for _, c := range []strokesConfig{{}, {Width: 28, Height: 28}, {Width: 1, Height: 28, Images: 1}, {Width: 5000, Height: 28, Images: 1}, {Width: 4096, Height: 4096, Images: 17}} {
+		if _, err := strokes(c); err == nil {
 			t.Errorf("%+v was accepted", c)
 		}
 	}
@@ -201,7 +201,7 @@ func TestWhitenedRefuses(t *testing.T) {
 // TestStrokes: drawings differ, fill the box and are centred in it.
 func TestStrokes(t *testing.T) {
 	const side, n = 28, 200
-	img, err := Strokes(StrokesConfig{Width: side, Height: side, Images: n, Seed: 1})
+	img, err := strokes(strokesConfig{Width: side, Height: side, Images: n, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,9 +234,9 @@ func BenchmarkExtractInk(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	img, dst, s := ink(28, 28, 1), make([]float32, e.Dim()), e.NewScratch()
+	img, dst, s := ink(28, 28, 1), make([]float32, e.Dim()), e.newScratch()
 	for b.Loop() {
-		e.Extract(img, dst, s)
+		e.extract(img, dst, s)
 	}
 }
 

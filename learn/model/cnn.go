@@ -149,9 +149,6 @@ func (m *CNN) Inputs() int { return cnnSide * cnnSide }
 // Classes returns 10.
 func (m *CNN) Classes() int { return 10 }
 
-// Kernel names the implementation of the inner loops: "avx2" or "portable".
-func (m *CNN) Kernel() string { return m.k.Name() }
-
 // Init returns Glorot-uniform weights and zero biases.
 func (m *CNN) Init(seed uint64) []float32 { return cnnLayout.init(seed) }
 

@@ -260,16 +260,16 @@ func TestCNNGradient(t *testing.T) {
 			}
 			loss := m.Grad(theta, x, y, grad, s)
 			if math.Abs(loss-wantLoss) > 1e-5 {
-				t.Errorf("%s seed %d: loss %v, want %v", m.Kernel(), seed, loss, wantLoss)
+				t.Errorf("%s seed %d: loss %v, want %v", m.k.Name(), seed, loss, wantLoss)
 			}
 			if d := distance(grad, n.grad); d > 2e-6 {
-				t.Errorf("%s seed %d: gradient off by %v of its norm", m.Kernel(), seed, d)
+				t.Errorf("%s seed %d: gradient off by %v of its norm", m.k.Name(), seed, d)
 			}
 			logits := make([]float32, 10)
 			m.Forward(theta, x, logits, s)
 			for c, v := range logits {
 				if math.Abs(float64(v)-want[c]) > 1e-5 {
-					t.Errorf("%s seed %d: logit %d = %v, want %v", m.Kernel(), seed, c, v, want[c])
+					t.Errorf("%s seed %d: logit %d = %v, want %v", m.k.Name(), seed, c, v, want[c])
 				}
 			}
 			if first == nil {
@@ -321,13 +321,13 @@ func TestCNNCoordinates(t *testing.T) {
 		loss := m.Grad(theta, x, 5, grad, s)
 		tol := 1e-6 * norm(widen(grad))
 		step := 1
-		if testing.Short() || m.Kernel() == "portable" {
+		if testing.Short() || m.k.Name() == "portable" {
 			step = 37
 		}
 		for j := 0; j < m.Params(); j += step {
 			g, l := m.GradCoord(theta, x, 5, j, s)
 			if math.Abs(float64(g)-float64(grad[j])) > tol || l != loss {
-				t.Fatalf("%s: coordinate %d = %v with loss %v, want %v with %v", m.Kernel(), j, g, l, grad[j], loss)
+				t.Fatalf("%s: coordinate %d = %v with loss %v, want %v with %v", m.k.Name(), j, g, l, grad[j], loss)
 			}
 		}
 	}
@@ -350,7 +350,7 @@ func TestCNNBatchIsSumOfClients(t *testing.T) {
 		}
 	}
 	got := make([]float64, m.Params())
-	loss := Batch(m, theta, x, y, got, make([]float32, m.Params()), m.NewScratch())
+	loss := sumGradients(m, theta, x, y, got, make([]float32, m.Params()), m.NewScratch())
 	if math.Abs(loss-wantLoss) > 1e-4 {
 		t.Errorf("loss %v, want %v", loss, wantLoss)
 	}
@@ -380,11 +380,11 @@ func TestCNNIsFinite(t *testing.T) {
 				loss := m.Grad(theta, x, 2, grad, s)
 				one, _ := m.GradCoord(theta, x, 2, 5, s)
 				if math.IsNaN(loss) || math.IsInf(loss, 0) || loss < 0 || one-one != 0 {
-					t.Fatalf("%s: parameters × %v, image × %v: loss %v, coordinate %v", m.Kernel(), size, scale, loss, one)
+					t.Fatalf("%s: parameters × %v, image × %v: loss %v, coordinate %v", m.k.Name(), size, scale, loss, one)
 				}
 				for _, v := range append(slices.Clone(logits), grad...) {
 					if v-v != 0 {
-						t.Fatalf("%s: parameters × %v, image × %v: %v", m.Kernel(), size, scale, v)
+						t.Fatalf("%s: parameters × %v, image × %v: %v", m.k.Name(), size, scale, v)
 					}
 				}
 			}
@@ -395,7 +395,7 @@ func TestCNNIsFinite(t *testing.T) {
 		fresh := make([]float32, m.Params())
 		m.Grad(theta, digit(1), 2, fresh, m.NewScratch())
 		if !slices.Equal(grad, fresh) {
-			t.Errorf("%s: the gradient depends on earlier examples", m.Kernel())
+			t.Errorf("%s: the gradient depends on earlier examples", m.k.Name())
 		}
 	}
 }
@@ -408,7 +408,7 @@ func TestCNNDoesNotAllocate(t *testing.T) {
 			m.Grad(theta, x, 1, grad, s)
 			m.GradCoord(theta, x, 1, 3, s)
 		}); n != 0 {
-			t.Errorf("%s: %v allocations", m.Kernel(), n)
+			t.Errorf("%s: %v allocations", m.k.Name(), n)
 		}
 	}
 }
@@ -453,7 +453,7 @@ func TestCNNInit(t *testing.T) {
 
 func benchmarkCNN(b *testing.B, f func(m *CNN, theta, x, grad []float32, s *Scratch)) {
 	for _, m := range kernels() {
-		b.Run(m.Kernel(), func(b *testing.B) {
+		b.Run(m.k.Name(), func(b *testing.B) {
 			theta, x := trained(m, 1), digit(1)
 			grad, s := make([]float32, m.Params()), m.NewScratch()
 			b.ReportAllocs()

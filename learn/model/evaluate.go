@@ -108,7 +108,7 @@ func (m *Linear) MeanLoss(theta, x []float32, targets func(row int) float64) (fl
 	}
 	n, sum := len(x)/d, 0.0
 	for i := range n {
-		loss, _ := m.c.Loss.At(m.Score(theta, x[i*d:(i+1)*d]), targets(i))
+		loss, _ := m.c.Loss.At(m.score(theta, x[i*d:(i+1)*d]), targets(i))
 		sum += loss
 	}
 	return sum / float64(n), nil

@@ -99,8 +99,8 @@ func (m *Linear) Theta(tensors []safetensors.Tensor) ([]float32, error) {
 	return m.layout().theta(m.Name(), tensors)
 }
 
-// Score returns w·x + b.
-func (m *Linear) Score(theta, x []float32) float64 {
+// score returns w·x + b.
+func (m *Linear) score(theta, x []float32) float64 {
 	if len(theta) != m.Params() || len(x) != m.c.Inputs {
 		panic(fmt.Sprintf("model: %s: %d parameters, %d features, want %d, %d",
 			m.Name(), len(theta), len(x), m.Params(), m.c.Inputs))
@@ -139,9 +139,9 @@ func (m *Linear) size(x []float32) float64 {
 // output returns the loss, ridge included, and the slope by the score.
 func (m *Linear) output(theta, x []float32, y float64) (loss, slope float64) {
 	if m.c.Smoothing > 0 {
-		loss, slope = Smooth{m.c.Loss, m.c.Smoothing}.At(m.Score(theta, x), m.size(x), y)
+		loss, slope = smooth{m.c.Loss, m.c.Smoothing}.at(m.score(theta, x), m.size(x), y)
 	} else {
-		loss, slope = m.c.Loss.At(m.Score(theta, x), y)
+		loss, slope = m.c.Loss.At(m.score(theta, x), y)
 	}
 	if m.c.Ridge > 0 {
 		sum := 0.0
@@ -213,7 +213,7 @@ func (m *Classifier) Forward(theta, x []float32, logits []float32, _ *Scratch) {
 	if len(logits) != 2 {
 		panic(fmt.Sprintf("model: %s: %d logits, want 2", m.Name(), len(logits)))
 	}
-	logits[0], logits[1] = 0, round32(m.Score(theta, x))
+	logits[0], logits[1] = 0, round32(m.score(theta, x))
 }
 
 // target maps a class to ±1.

@@ -74,7 +74,7 @@ func TestLinearGradient(t *testing.T) {
 				if l.Binary() {
 					y = float64(2*r.IntN(2) - 1)
 				}
-				if err := l.CheckTarget(y); err != nil {
+				if err := l.checkTarget(y); err != nil {
 					t.Fatal(err)
 				}
 				wide := widen(theta)
@@ -193,7 +193,7 @@ func TestClassifier(t *testing.T) {
 		t.Errorf("evaluation %+v, %v, want loss %v and %d correct", e, err, sum/n, correct)
 	}
 	got := make([]float64, 4)
-	if loss := Batch(c, theta, x, y, got, make([]float32, 4), c.NewScratch()); math.Abs(loss-sum) > 1e-9 {
+	if loss := sumGradients(c, theta, x, y, got, make([]float32, 4), c.NewScratch()); math.Abs(loss-sum) > 1e-9 {
 		t.Errorf("batch loss %v, want %v", loss, sum)
 	}
 	want := make([]float64, 4)
@@ -247,7 +247,7 @@ func TestLinearRefuses(t *testing.T) {
 		l Loss
 		y float64
 	}{{Hinge(), 0}, {Logistic(), 2}, {Hinge(), math.NaN()}, {Absolute(), math.NaN()}, {Absolute(), math.Inf(1)}} {
-		if c.l.CheckTarget(c.y) == nil {
+		if c.l.checkTarget(c.y) == nil {
 			t.Errorf("%v accepts target %v", c.l, c.y)
 		}
 	}

@@ -69,8 +69,8 @@ func (l Loss) Lipschitz() float64 {
 	return 1
 }
 
-// CheckTarget refuses targets the loss has no meaning for.
-func (l Loss) CheckTarget(y float64) error {
+// checkTarget refuses targets the loss has no meaning for.
+func (l Loss) checkTarget(y float64) error {
 	if l.Binary() && y != 1 && y != -1 {
 		return fmt.Errorf("model: target = %v must be -1 or 1 for %s loss", y, l)
 	}

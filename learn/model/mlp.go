@@ -72,9 +72,6 @@ func (m *MLP) Params() int { return m.b2 + m.classes }
 // Inputs returns the number of features of an example.
 func (m *MLP) Inputs() int { return m.inputs }
 
-// Hidden returns the number of hidden units.
-func (m *MLP) Hidden() int { return m.hidden }
-
 // Classes returns the number of classes.
 func (m *MLP) Classes() int { return m.classes }
 

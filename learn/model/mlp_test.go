@@ -124,7 +124,7 @@ func TestMLPBatchIsSumOfClients(t *testing.T) {
 		return sum
 	}
 	got := make([]float64, m.Params())
-	loss := Batch(m, theta, x, y, got, make([]float32, m.Params()), m.NewScratch())
+	loss := sumGradients(m, theta, x, y, got, make([]float32, m.Params()), m.NewScratch())
 	wide := widen(theta)
 	if want := mean(wide); math.Abs(loss-want) > 1e-5*want {
 		t.Errorf("loss %v, want %v", loss, want)

@@ -61,17 +61,3 @@ type Scratch struct {
 	hidden, dhidden []float32 // of an MLP
 	cnn             *cnnScratch
 }
-
-// Batch adds the loss and the gradient of every row to loss and sum, in row
-// order and in float64: the batch gradient without privacy. x holds len(y)
-// rows; grad is working memory of length Params.
-func Batch(m Model, theta, x []float32, y []int32, sum []float64, grad []float32, s *Scratch) (loss float64) {
-	d := m.Inputs()
-	for i, c := range y {
-		loss += m.Grad(theta, x[i*d:(i+1)*d], int(c), grad, s)
-		for j, g := range grad {
-			sum[j] += float64(g)
-		}
-	}
-	return loss
-}

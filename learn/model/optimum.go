@@ -52,7 +52,7 @@ func (m *Linear) Optimum(x []float32, targets func(row int) float64, c OptimumCo
 	s := newOptimum(m, x, targets, c.Radius)
 	best := &Optimum{Theta: make([]float64, m.Params()), Loss: math.Inf(1), Lower: math.Inf(-1)}
 	for i := range s.y {
-		if err := m.c.Loss.CheckTarget(s.y[i]); err != nil {
+		if err := m.c.Loss.checkTarget(s.y[i]); err != nil {
 			return nil, fmt.Errorf("row %d: %w", i, err)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Smooth is the Moreau envelope of a Loss, as a client computes it: for one row a with target
+// smooth is the Moreau envelope of a Loss, as a client computes it: for one row a with target
 // y the client's loss is f(θ) = φ(⟨a, θ⟩; y), and
 //
 //	f_β(θ) = min over θ' of f(θ') + (β/2)‖θ − θ'‖².
@@ -17,25 +17,25 @@ import (
 //
 // Source: Cheu, Joseph, Mao, Peng, "Shuffle private stochastic convex optimization" (ICLR
 // 2022), Definition 4.5 and Lemma 4.6, with the constants of smooth.md.
-type Smooth struct {
+type smooth struct {
 	loss Loss
 	beta float64
 }
 
-// Smooth returns the envelope with parameter beta, 0 < beta < ∞.
-func (l Loss) Smooth(beta float64) (Smooth, error) {
+// smooth returns the envelope with parameter beta, 0 < beta < ∞.
+func (l Loss) smooth(beta float64) (smooth, error) {
 	if l == (Loss{}) {
-		return Smooth{}, fmt.Errorf("model: smoothing without a loss")
+		return smooth{}, fmt.Errorf("model: smoothing without a loss")
 	}
 	if !(beta > 0) || math.IsInf(beta, 1) {
-		return Smooth{}, fmt.Errorf("model: smoothing beta = %v must be above 0 and finite", beta)
+		return smooth{}, fmt.Errorf("model: smoothing beta = %v must be above 0 and finite", beta)
 	}
-	return Smooth{l, beta}, nil
+	return smooth{l, beta}, nil
 }
 
-// At returns f_β, and the slope s by the score for which ∇f_β = s·a. size is
+// at returns f_β, and the slope s by the score for which ∇f_β = s·a. size is
 // ‖a‖², with the 1 of an intercept; |s| ≤ Loss.Lipschitz().
-func (s Smooth) At(score, size, y float64) (loss, slope float64) {
+func (s smooth) at(score, size, y float64) (loss, slope float64) {
 	loss, slope, _ = s.loss.envelope(score, size/s.beta, y)
 	return loss, slope
 }

@@ -45,11 +45,11 @@ func envelopeCases(t *testing.T, visit func(l Loss, v, size, beta, y float64)) {
 
 func TestEnvelopeAgainstBruteForce(t *testing.T) {
 	envelopeCases(t, func(l Loss, v, size, beta, y float64) {
-		s, err := l.Smooth(beta)
+		s, err := l.smooth(beta)
 		if err != nil {
 			t.Fatal(err)
 		}
-		loss, slope := s.At(v, size, y)
+		loss, slope := s.at(v, size, y)
 		c := size / beta
 		want, at := bruteEnvelope(l, v, c, y)
 		if math.Abs(loss-want) > 1e-9*max(1, c) {
@@ -64,8 +64,8 @@ func TestEnvelopeAgainstBruteForce(t *testing.T) {
 
 func TestEnvelopeProperties(t *testing.T) {
 	envelopeCases(t, func(l Loss, v, size, beta, y float64) {
-		s, _ := l.Smooth(beta)
-		loss, slope := s.At(v, size, y)
+		s, _ := l.smooth(beta)
+		loss, slope := s.at(v, size, y)
 		plain, _ := l.At(v, y)
 		lip := l.Lipschitz()
 		tiny := 1e-12 * max(1, math.Abs(plain))
@@ -76,8 +76,8 @@ func TestEnvelopeProperties(t *testing.T) {
 			t.Errorf("%v: slope %v above %v", l, slope, lip)
 		}
 		h := 1e-5 * min(1, size/beta)
-		up, upSlope := s.At(v+h, size, y)
-		down, downSlope := s.At(v-h, size, y)
+		up, upSlope := s.at(v+h, size, y)
+		down, downSlope := s.at(v-h, size, y)
 		_, _, bend := l.envelope(v, size/beta, y)
 		// An envelope's second derivative is at most 1/c, so a difference
 		// quotient errs by at most h/(2c), plus rounding.
@@ -103,23 +103,23 @@ func TestEnvelopeLimits(t *testing.T) {
 				if got, _, _ := l.envelope(v, 0, y); got != plain {
 					t.Errorf("%v: envelope with c = 0 is %v, loss %v", l, got, plain)
 				}
-				s, _ := l.Smooth(1e12)
-				if got, gs := s.At(v, 1, y); math.Abs(got-plain) > 1e-12*max(1, plain) || math.Abs(gs-slope) > 1e-9 {
+				s, _ := l.smooth(1e12)
+				if got, gs := s.at(v, 1, y); math.Abs(got-plain) > 1e-12*max(1, plain) || math.Abs(gs-slope) > 1e-9 {
 					t.Errorf("%v: beta = 1e12 gives %v, %v, loss %v, %v", l, got, gs, plain, slope)
 				}
-				s, _ = l.Smooth(math.SmallestNonzeroFloat64)
-				if got, gs := s.At(v, 1e10, y); got != 0 || gs != 0 {
+				s, _ = l.smooth(math.SmallestNonzeroFloat64)
+				if got, gs := s.at(v, 1e10, y); got != 0 || gs != 0 {
 					t.Errorf("%v: with c = ∞ the envelope is the infimum 0, got %v, %v", l, got, gs)
 				}
 			}
 		}
 		for _, beta := range []float64{0, -1, math.NaN(), math.Inf(1)} {
-			if _, err := l.Smooth(beta); err == nil {
+			if _, err := l.smooth(beta); err == nil {
 				t.Errorf("%v: accepted beta = %v", l, beta)
 			}
 		}
 	}
-	if _, err := (Loss{}).Smooth(1); err == nil {
+	if _, err := (Loss{}).smooth(1); err == nil {
 		t.Error("smoothed no loss")
 	}
 }

@@ -111,7 +111,7 @@ func TestBatchIsSumOfClients(t *testing.T) {
 		}
 	}
 	got := make([]float64, m.Params())
-	loss := Batch(m, theta, x, y, got, make([]float32, m.Params()), m.NewScratch())
+	loss := sumGradients(m, theta, x, y, got, make([]float32, m.Params()), m.NewScratch())
 	if math.Abs(loss-wantLoss) > 1e-4 {
 		t.Errorf("loss %v, want %v", loss, wantLoss)
 	}

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// ACSAConfig configures NewACSA.
-type ACSAConfig struct {
+// acsaConfig configures newACSA.
+type acsaConfig struct {
 	Dim    int   // Required.
 	Rounds int64 // T, for which Curvature was chosen. Required.
 	// Curvature is c of L_t = c/t, above 2β for a β-smooth objective: the
@@ -18,7 +18,7 @@ type ACSAConfig struct {
 	Start []float64
 }
 
-// ACSA is accelerated stochastic approximation, the server of P_AGD. Gradients are taken at
+// acsa is accelerated stochastic approximation, the server of P_AGD. Gradients are taken at
 // md_t = a_t θ_t + (1 − a_t) ag_t, steps start at θ_t, and the model is ag_t:
 //
 //	θ_{t+1} = Π(θ_t − ḡ_t/L_t),  ag_{t+1} = a_t θ_{t+1} + (1 − a_t) ag_t,
@@ -29,18 +29,18 @@ type ACSAConfig struct {
 // u‖²/(T(T+1)) + (2T+1)v/(6(c − 2β)) for every feasible u. Proved in convex.md.
 // Source: Lan 2012; Cheu, Joseph, Mao, Peng (ICLR 2022), Algorithm 4. The schedule printed
 // there is damaged; convex.md derives this one.
-type ACSA struct {
-	config    ACSAConfig
+type acsa struct {
+	config    acsaConfig
 	steps     int64
 	theta, ag []float64
 	md        []float64 // computed from theta and ag
 	next      []float64
 }
 
-var _ Optimizer = (*ACSA)(nil)
+var _ Optimizer = (*acsa)(nil)
 
-// NewACSA returns the optimiser at its start.
-func NewACSA(c ACSAConfig) (*ACSA, error) {
+// newACSA returns the optimiser at its start.
+func newACSA(c acsaConfig) (*acsa, error) {
 	if err := checkStart(c.Dim, c.Rounds, c.Radius, c.Start); err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func NewACSA(c ACSAConfig) (*ACSA, error) {
 		return nil, fmt.Errorf("optimize: curvature = %v must be above 0 and finite", c.Curvature)
 	}
 	c.Start = clone(c.Start)
-	o := &ACSA{
+	o := &acsa{
 		config: c, theta: make([]float64, c.Dim), ag: make([]float64, c.Dim),
 		md: make([]float64, c.Dim), next: make([]float64, c.Dim),
 	}
@@ -60,15 +60,15 @@ func NewACSA(c ACSAConfig) (*ACSA, error) {
 }
 
 // weight returns a_t of the next step t.
-func (o *ACSA) weight() float64 { return 2 / float64(o.steps+2) }
+func (o *acsa) weight() float64 { return 2 / float64(o.steps+2) }
 
-func (o *ACSA) middle() { blend(o.md, o.weight(), o.theta, o.ag) }
+func (o *acsa) middle() { blend(o.md, o.weight(), o.theta, o.ag) }
 
 // Point returns md_t.
-func (o *ACSA) Point() []float64 { return o.md }
+func (o *acsa) Point() []float64 { return o.md }
 
 // Step takes one step. If it returns an error nothing has changed.
-func (o *ACSA) Step(mean []float64) error {
+func (o *acsa) Step(mean []float64) error {
 	if o.steps == o.config.Rounds {
 		return ErrFinished
 	}
@@ -87,15 +87,15 @@ func (o *ACSA) Step(mean []float64) error {
 }
 
 // Model writes ag_{t+1}.
-func (o *ACSA) Model(dst []float64) { copy(dst, o.ag) }
+func (o *acsa) Model(dst []float64) { copy(dst, o.ag) }
 
 // State returns copies of θ and ag.
-func (o *ACSA) State() State {
+func (o *acsa) State() State {
 	return State{Steps: o.steps, Vectors: map[string][]float64{"theta": clone(o.theta), "ag": clone(o.ag)}}
 }
 
 // Restore takes back a State of an optimiser with the same configuration.
-func (o *ACSA) Restore(s State) error {
+func (o *acsa) Restore(s State) error {
 	if err := restore(s, o.config.Rounds, map[string][]float64{"theta": o.theta, "ag": o.ag}); err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (q quad) value(theta []float64) float64 {
 }
 
 // noisy adds independent normal values of standard deviation sigma.
-func noisy(exact Oracle, src rng.Source, sigma float64) Oracle {
+func noisy(exact oracle, src rng.Source, sigma float64) oracle {
 	return func(theta, mean []float64) error {
 		if err := exact(theta, mean); err != nil {
 			return err
@@ -62,8 +62,8 @@ func TestACSAOnAQuadratic(t *testing.T) {
 	for _, c := range []float64{2 * beta, 4 * beta} {
 		for rounds := int64(1); rounds <= 150; rounds++ {
 			for _, radius := range []float64{0, d} {
-				o := must(NewACSA(ACSAConfig{Dim: 5, Rounds: rounds, Curvature: c, Radius: radius}))
-				if err := Run(o, bowl.oracle, rounds); err != nil {
+				o := must(newACSA(acsaConfig{Dim: 5, Rounds: rounds, Curvature: c, Radius: radius}))
+				if err := drive(o, bowl.oracle, rounds); err != nil {
 					t.Fatal(err)
 				}
 				gap := bowl.value(model(o))
@@ -77,7 +77,7 @@ func TestACSAOnAQuadratic(t *testing.T) {
 
 // Two steps by hand, c = 4: a = 1, 2/3, 1/2, steps 1/4 and 2/4.
 func TestACSAByHand(t *testing.T) {
-	o := must(NewACSA(ACSAConfig{Dim: 1, Rounds: 3, Curvature: 4, Start: []float64{8}}))
+	o := must(newACSA(acsaConfig{Dim: 1, Rounds: 3, Curvature: 4, Start: []float64{8}}))
 	for i, want := range []struct{ gradient, md, theta, ag float64 }{
 		{12, 8, 5, 5},              // θ = 8 − 12/4, ag = θ
 		{6, 5, 2, 2./3*2 + 1./3*5}, // md = θ = ag, θ = 5 − 6·2/4
@@ -97,18 +97,18 @@ func TestACSAByHand(t *testing.T) {
 
 // A phase begins at the model of the one before, as if it were alone.
 func TestPhasesStartAtTheModel(t *testing.T) {
-	first, second := ACSAConfig{Dim: 5, Rounds: 4, Curvature: 9}, ACSAConfig{Dim: 5, Rounds: 3, Curvature: 30}
-	p := must(NewPhases([]ACSAConfig{first, second}))
-	a := must(NewACSA(first))
+	first, second := acsaConfig{Dim: 5, Rounds: 4, Curvature: 9}, acsaConfig{Dim: 5, Rounds: 3, Curvature: 30}
+	p := must(newPhased([]acsaConfig{first, second}))
+	a := must(newACSA(first))
 	for _, o := range []Optimizer{p, a} {
-		if err := Run(o, bowl.oracle, 4); err != nil {
+		if err := drive(o, bowl.oracle, 4); err != nil {
 			t.Fatal(err)
 		}
 	}
 	second.Start = model(a)
-	b := must(NewACSA(second))
+	b := must(newACSA(second))
 	for _, o := range []Optimizer{p, b} {
-		if err := Run(o, bowl.oracle, 3); err != nil {
+		if err := drive(o, bowl.oracle, 3); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,8 +134,8 @@ func TestACSAWithNoise(t *testing.T) {
 			for _, c := range []float64{best, document} {
 				sum := 0.0
 				for run := range uint64(runs) {
-					o := must(NewACSA(ACSAConfig{Dim: 5, Rounds: rounds, Curvature: c}))
-					if err := Run(o, noisy(bowl.oracle, rng.Replay(7, run, uint64(rounds)), sigma), rounds); err != nil {
+					o := must(newACSA(acsaConfig{Dim: 5, Rounds: rounds, Curvature: c}))
+					if err := drive(o, noisy(bowl.oracle, rng.Replay(7, run, uint64(rounds)), sigma), rounds); err != nil {
 						t.Fatal(err)
 					}
 					sum += bowl.value(model(o))
@@ -159,14 +159,14 @@ func TestACSAWithNoise(t *testing.T) {
 func TestStepsDescend(t *testing.T) {
 	start := []float64{3, -4}
 	for name, o := range map[string]Optimizer{
-		"averaged": must(NewAveraged(AveragedConfig{Dim: 2, Rounds: 5, Step: .1, Start: start})),
-		"acsa":     must(NewACSA(ACSAConfig{Dim: 2, Rounds: 5, Curvature: 10, Start: start})),
-		"phases":   must(NewPhases([]ACSAConfig{{Dim: 2, Rounds: 1, Curvature: 10, Start: start}, {Dim: 2, Rounds: 1, Curvature: 10}})),
+		"averaged": must(newAveraged(averagedConfig{Dim: 2, Rounds: 5, Step: .1, Start: start})),
+		"acsa":     must(newACSA(acsaConfig{Dim: 2, Rounds: 5, Curvature: 10, Start: start})),
+		"phases":   must(newPhased([]acsaConfig{{Dim: 2, Rounds: 1, Curvature: 10, Start: start}, {Dim: 2, Rounds: 1, Curvature: 10}})),
 	} {
 		if p := o.Point(); p[0] != 3 || p[1] != -4 {
 			t.Errorf("%s starts at %v", name, p)
 		}
-		if err := Run(o, quadratic([]float64{0, 0}), 1); err != nil {
+		if err := drive(o, quadratic([]float64{0, 0}), 1); err != nil {
 			t.Fatal(err)
 		}
 		if p := o.Point(); !(p[0] > 0 && p[0] < 3 && p[1] < 0 && p[1] > -4) {
@@ -177,7 +177,7 @@ func TestStepsDescend(t *testing.T) {
 
 // chain is Nesterov's worst function for d = 2T + 1, β = 4: ½θᵀAθ − θ_1 with the
 // second differences A; the minimum is θ_j = 1 − j/(d + 1), at −½·d/(d + 1).
-func chain(d int) (oracle Oracle, value func([]float64) float64, distance float64) {
+func chain(d int) (oracle oracle, value func([]float64) float64, distance float64) {
 	oracle = func(theta, mean []float64) error {
 		for j := range mean {
 			mean[j] = 2 * theta[j]
@@ -215,7 +215,7 @@ func TestHardChainSlopes(t *testing.T) {
 		d := int(2*rounds + 1)
 		oracle, value, distance := chain(d)
 		o := make(d)
-		if err := Run(o, oracle, rounds); err != nil {
+		if err := drive(o, oracle, rounds); err != nil {
 			t.Fatal(err)
 		}
 		return value(model(o)) / (distance * distance)
@@ -226,7 +226,7 @@ func TestHardChainSlopes(t *testing.T) {
 		}
 		fast := slope(func(rounds int64) func(int) Optimizer {
 			return func(d int) Optimizer {
-				return must(NewACSA(ACSAConfig{Dim: d, Rounds: rounds, Curvature: 2 * beta}))
+				return must(newACSA(acsaConfig{Dim: d, Rounds: rounds, Curvature: 2 * beta}))
 			}
 		})
 		slow := slope(func(int64) func(int) Optimizer {
@@ -241,7 +241,7 @@ func TestHardChainSlopes(t *testing.T) {
 
 // The mean is of the points where gradients were taken, not of what came out.
 func TestAveragedIndices(t *testing.T) {
-	o := must(NewAveraged(AveragedConfig{Dim: 1, Rounds: 3, Step: 1, Start: []float64{5}}))
+	o := must(newAveraged(averagedConfig{Dim: 1, Rounds: 3, Step: 1, Start: []float64{5}}))
 	for i, want := range []float64{5, 5, 4.5, 4} { // of 5, 4, 3
 		if got := model(o)[0]; got != want {
 			t.Errorf("after %d steps the model is %v, want %v", i, got, want)
@@ -258,13 +258,13 @@ func stagedOptimizers() map[string]func() Optimizer {
 	start := []float64{.5, 0, -.5}
 	return map[string]func() Optimizer{
 		"averaged": func() Optimizer {
-			return must(NewAveraged(AveragedConfig{Dim: 3, Rounds: 12, Step: .3, Radius: 2, Start: start}))
+			return must(newAveraged(averagedConfig{Dim: 3, Rounds: 12, Step: .3, Radius: 2, Start: start}))
 		},
 		"acsa": func() Optimizer {
-			return must(NewACSA(ACSAConfig{Dim: 3, Rounds: 12, Curvature: 9, Radius: 2, Start: start}))
+			return must(newACSA(acsaConfig{Dim: 3, Rounds: 12, Curvature: 9, Radius: 2, Start: start}))
 		},
 		"phases": func() Optimizer {
-			return must(NewPhases([]ACSAConfig{
+			return must(newPhased([]acsaConfig{
 				{Dim: 3, Rounds: 5, Curvature: 9, Radius: 2, Start: start}, {Dim: 3, Rounds: 3, Curvature: 12, Radius: 2},
 				{Dim: 3, Rounds: 4, Curvature: 20, Radius: 2},
 			}))
@@ -292,7 +292,7 @@ func TestStagedRestore(t *testing.T) {
 		whole := fresh()
 		for cut := int64(0); cut <= 12; cut++ {
 			first, second := fresh(), fresh()
-			if err := Run(first, target, cut); err != nil {
+			if err := drive(first, target, cut); err != nil {
 				t.Fatal(err)
 			}
 			if err := second.Restore(first.State()); err != nil {
@@ -301,7 +301,7 @@ func TestStagedRestore(t *testing.T) {
 			if second.State().Steps != cut || !sameState(first.State(), second.State()) {
 				t.Errorf("%s: state after %d steps does not come back", name, cut)
 			}
-			if err := Run(second, target, 12-cut); err != nil {
+			if err := drive(second, target, 12-cut); err != nil {
 				t.Fatal(err)
 			}
 			if cut == 0 {
@@ -323,7 +323,7 @@ func TestStagedRestore(t *testing.T) {
 func TestStagedRefusals(t *testing.T) {
 	for name, fresh := range stagedOptimizers() {
 		o := fresh()
-		if err := Run(o, quadratic([]float64{1, 2, 3}), 6); err != nil {
+		if err := drive(o, quadratic([]float64{1, 2, 3}), 6); err != nil {
 			t.Fatal(err)
 		}
 		before := o.State()
@@ -351,26 +351,26 @@ func TestStagedRefusals(t *testing.T) {
 		}
 	}
 	nan := []float64{math.NaN()}
-	for _, c := range []ACSAConfig{
+	for _, c := range []acsaConfig{
 		{Rounds: 1, Curvature: 1}, {Dim: 1, Curvature: 1}, {Dim: 1, Rounds: 1}, {Dim: 1, Rounds: 1, Curvature: math.Inf(1)},
 		{Dim: 1, Rounds: 1, Curvature: 1, Radius: -1}, {Dim: 1, Rounds: 1, Curvature: 1, Start: nan}, {Dim: 2, Rounds: 1, Curvature: 1, Start: []float64{1}},
 	} {
-		if _, err := NewACSA(c); err == nil {
+		if _, err := newACSA(c); err == nil {
 			t.Errorf("accepted %+v", c)
 		}
-		if _, err := NewPhases([]ACSAConfig{c}); err == nil {
+		if _, err := newPhased([]acsaConfig{c}); err == nil {
 			t.Errorf("accepted the phase %+v", c)
 		}
-		if _, err := NewAveraged(AveragedConfig{Dim: c.Dim, Rounds: c.Rounds, Step: c.Curvature, Radius: c.Radius, Start: c.Start}); err == nil {
+		if _, err := newAveraged(averagedConfig{Dim: c.Dim, Rounds: c.Rounds, Step: c.Curvature, Radius: c.Radius, Start: c.Start}); err == nil {
 			t.Errorf("accepted averaged %+v", c)
 		}
 	}
-	if _, err := NewPhases(nil); err == nil {
+	if _, err := newPhased(nil); err == nil {
 		t.Error("accepted no phases")
 	}
-	good := ACSAConfig{Dim: 1, Rounds: 1, Curvature: 1}
-	for _, second := range []ACSAConfig{{Dim: 2, Rounds: 1, Curvature: 1}, {Dim: 1, Rounds: 1, Curvature: 1, Radius: 3}, {Dim: 1, Rounds: 1, Curvature: 1, Start: []float64{0}}} {
-		if _, err := NewPhases([]ACSAConfig{good, second}); err == nil {
+	good := acsaConfig{Dim: 1, Rounds: 1, Curvature: 1}
+	for _, second := range []acsaConfig{{Dim: 2, Rounds: 1, Curvature: 1}, {Dim: 1, Rounds: 1, Curvature: 1, Radius: 3}, {Dim: 1, Rounds: 1, Curvature: 1, Start: []float64{0}}} {
+		if _, err := newPhased([]acsaConfig{good, second}); err == nil {
 			t.Errorf("accepted the second phase %+v", second)
 		}
 	}

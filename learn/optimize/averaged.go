@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// AveragedConfig configures NewAveraged.
-type AveragedConfig struct {
+// averagedConfig configures newAveraged.
+type averagedConfig struct {
 	Dim    int     // Required.
 	Rounds int64   // T. Required.
 	Step   float64 // η. Required.
@@ -17,25 +17,25 @@ type AveragedConfig struct {
 	Start []float64
 }
 
-// Averaged is projected gradient descent with a constant step. Its model is the mean of the
+// averaged is projected gradient descent with a constant step. Its model is the mean of the
 // points at which gradients were taken, θ_0 … θ_{T−1}; the iterate after the last step is not
 // in it. With disjoint batches it is P_SGD, and with all clients in every round P_GD: these
 // differ only in batches, step and noise.
 //
 // Source: Cheu, Joseph, Mao, Peng (ICLR 2022), Algorithms 3 and 5, with the sign of the step
 // corrected: θ_t = Π(θ_{t−1} − η·ḡ_t).
-type Averaged struct {
-	config AveragedConfig
+type averaged struct {
+	config averagedConfig
 	steps  int64
 	theta  []float64 // θ_t
 	sum    []float64 // θ_0 + … + θ_{t−1}
 	next   []float64
 }
 
-var _ Optimizer = (*Averaged)(nil)
+var _ Optimizer = (*averaged)(nil)
 
-// NewAveraged returns the optimiser at its start.
-func NewAveraged(c AveragedConfig) (*Averaged, error) {
+// newAveraged returns the optimiser at its start.
+func newAveraged(c averagedConfig) (*averaged, error) {
 	if err := checkStart(c.Dim, c.Rounds, c.Radius, c.Start); err != nil {
 		return nil, err
 	}
@@ -43,17 +43,17 @@ func NewAveraged(c AveragedConfig) (*Averaged, error) {
 		return nil, fmt.Errorf("optimize: step = %v must be above 0 and finite", c.Step)
 	}
 	c.Start = clone(c.Start)
-	o := &Averaged{config: c, theta: make([]float64, c.Dim), sum: make([]float64, c.Dim), next: make([]float64, c.Dim)}
+	o := &averaged{config: c, theta: make([]float64, c.Dim), sum: make([]float64, c.Dim), next: make([]float64, c.Dim)}
 	copy(o.theta, c.Start)
 	project(o.theta, c.Radius)
 	return o, nil
 }
 
 // Point returns θ_t.
-func (o *Averaged) Point() []float64 { return o.theta }
+func (o *averaged) Point() []float64 { return o.theta }
 
 // Step takes one step. If it returns an error nothing has changed.
-func (o *Averaged) Step(mean []float64) error {
+func (o *averaged) Step(mean []float64) error {
 	if o.steps == o.config.Rounds {
 		return ErrFinished
 	}
@@ -72,7 +72,7 @@ func (o *Averaged) Step(mean []float64) error {
 }
 
 // Model writes the mean of θ_0 … θ_{t−1}, or θ_0 before the first step.
-func (o *Averaged) Model(dst []float64) {
+func (o *averaged) Model(dst []float64) {
 	if o.steps == 0 {
 		copy(dst, o.theta)
 		return
@@ -84,12 +84,12 @@ func (o *Averaged) Model(dst []float64) {
 }
 
 // State returns copies of the iterate and of the sum.
-func (o *Averaged) State() State {
+func (o *averaged) State() State {
 	return State{Steps: o.steps, Vectors: map[string][]float64{"theta": clone(o.theta), "sum": clone(o.sum)}}
 }
 
 // Restore takes back a State of an optimiser with the same configuration.
-func (o *Averaged) Restore(s State) error {
+func (o *averaged) Restore(s State) error {
 	if err := restore(s, o.config.Rounds, map[string][]float64{"theta": o.theta, "sum": o.sum}); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func reuseBound(rounds, clients int64, step, lipschitz, beta float64) float64 {
 	return lipschitz * lipschitz * step * float64(rounds-1) / float64(clients)
 }
 
-// acsaBound is c‖θ_1 − u‖²/(T(T+1)) + (2T+1)v/(6(c − 2β)); see ACSA.
+// acsaBound is c‖θ_1 − u‖²/(T(T+1)) + (2T+1)v/(6(c − 2β)); see acsa.
 func acsaBound(rounds int64, distance, curvature, beta, variance float64) float64 {
 	t := float64(rounds)
 	room := curvature - 2*beta

@@ -137,7 +137,7 @@ func fullStage(p Problem, o Overrides, rounds, batch int64) (Stage, error) {
 	return p.full(rounds, batch, o), nil
 }
 
-// accelerated returns the stage of ACSA at distance d; draws is the number of noise draws in
+// accelerated returns the stage of acsa at distance d; draws is the number of noise draws in
 // a mean.
 func (p Problem) accelerated(rounds, batch int64, d, draws float64, envelope bool, o Overrides) Stage {
 	s := Stage{Distance: d, Sigma: math.Sqrt(draws) * p.Noise.Deviation(batch, 1), Curvature: o.Curvature}

@@ -2,33 +2,33 @@ package optimize
 
 import "math"
 
-// CostlyNoise is ReportNoise whose mean squared error takes long to compute, for instance
+// costlyNoise is ReportNoise whose mean squared error takes long to compute, for instance
 // because it is solved for a budget. Batches and rounds are chosen with interpolated noise;
 // the noise and the Bound that a Plan states are exact. Not safe for concurrent use.
-type CostlyNoise struct {
+type costlyNoise struct {
 	dim   int
 	mse   func(clients, uses int64) float64
 	found map[[2]int64]float64
 }
 
-var _ Noise = (*CostlyNoise)(nil)
+var _ Noise = (*costlyNoise)(nil)
 
 // NewCostlyNoise returns the noise of reports of the given dimension. mse returns the mean
 // squared error of one report where a batch has clients people and each is in uses rounds,
 // +Inf if no such noise exists. It is called at most once for the same two numbers.
-func NewCostlyNoise(dim int, mse func(clients, uses int64) float64) *CostlyNoise {
-	return &CostlyNoise{dim, mse, map[[2]int64]float64{}}
+func NewCostlyNoise(dim int, mse func(clients, uses int64) float64) Noise {
+	return &costlyNoise{dim, mse, map[[2]int64]float64{}}
 }
 
 // Deviation interpolates.
-func (c *CostlyNoise) Deviation(clients, uses int64) float64 {
+func (c *costlyNoise) Deviation(clients, uses int64) float64 {
 	mse := between(clients, func(clients int64) float64 {
 		return between(uses, func(uses int64) float64 { return c.at(clients, uses) })
 	})
 	return ReportNoise{MSE: mse, Dim: c.dim}.Deviation(clients, uses)
 }
 
-func (c *CostlyNoise) at(clients, uses int64) float64 {
+func (c *costlyNoise) at(clients, uses int64) float64 {
 	key := [2]int64{clients, uses}
 	mse, known := c.found[key]
 	if !known {
@@ -38,8 +38,8 @@ func (c *CostlyNoise) at(clients, uses int64) float64 {
 	return mse
 }
 
-// exactly is CostlyNoise without interpolation.
-type exactly struct{ *CostlyNoise }
+// exactly is costlyNoise without interpolation.
+type exactly struct{ *costlyNoise }
 
 func (e exactly) Deviation(clients, uses int64) float64 {
 	return ReportNoise{MSE: e.at(clients, uses), Dim: e.dim}.Deviation(clients, uses)
@@ -47,7 +47,7 @@ func (e exactly) Deviation(clients, uses int64) float64 {
 
 // exact returns the problem with the noise that a plan states.
 func (p Problem) exact() Problem {
-	if c, ok := p.Noise.(*CostlyNoise); ok {
+	if c, ok := p.Noise.(*costlyNoise); ok {
 		p.Noise = exactly{c}
 	}
 	return p

@@ -27,20 +27,3 @@ type State struct {
 	Steps   int64
 	Vectors map[string][]float64 // the optimiser's vectors by name; each is as long as the model
 }
-
-// Oracle evaluates the noisy mean gradient at theta into mean.
-type Oracle func(theta, mean []float64) error
-
-// Run drives o for the given number of steps.
-func Run(o Optimizer, oracle Oracle, steps int64) error {
-	mean := make([]float64, len(o.Point()))
-	for range steps {
-		if err := oracle(o.Point(), mean); err != nil {
-			return err
-		}
-		if err := o.Step(mean); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -5,19 +5,19 @@ import (
 	"testing"
 )
 
-func newSGD(t *testing.T, c CLDPSGDConfig) *CLDPSGD {
+func newSGD(t *testing.T, c CLDPSGDConfig) *cldpsgd {
 	t.Helper()
 	o, err := NewCLDPSGD(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return o
+	return o.(*cldpsgd)
 }
 
 func constant(rate float64) Piecewise { return Piecewise{{Rate: rate, From: 1}} }
 
 // quadratic is the gradient of ½‖θ − c‖².
-func quadratic(c []float64) Oracle {
+func quadratic(c []float64) oracle {
 	return func(theta, mean []float64) error {
 		for j := range mean {
 			mean[j] = theta[j] - c[j]
@@ -36,7 +36,7 @@ func TestReachesAKnownMinimum(t *testing.T) {
 	} {
 		c.Dim = 3
 		o := newSGD(t, c)
-		if err := Run(o, quadratic(want), 400); err != nil {
+		if err := drive(o, quadratic(want), 400); err != nil {
 			t.Fatal(err)
 		}
 		got := make([]float64, 3)
@@ -52,7 +52,7 @@ func TestReachesAKnownMinimum(t *testing.T) {
 // The minimum over a ball of a distance to a point outside is its projection.
 func TestProjectionFindsTheConstrainedMinimum(t *testing.T) {
 	o := newSGD(t, CLDPSGDConfig{Dim: 2, Schedule: constant(.5), Radius: 1})
-	if err := Run(o, quadratic([]float64{3, 4}), 100); err != nil {
+	if err := drive(o, quadratic([]float64{3, 4}), 100); err != nil {
 		t.Fatal(err)
 	}
 	if x := o.Point(); math.Abs(x[0]-.6) > 1e-12 || math.Abs(x[1]-.8) > 1e-12 {
@@ -105,18 +105,18 @@ func TestRestoreContinuesBitForBit(t *testing.T) {
 	c := CLDPSGDConfig{Dim: 3, Schedule: Piecewise{{.3, 1}, {.1, 7}}, Momentum: .9, Radius: 2, AverageFrom: 5}
 	target := quadratic([]float64{1, 2, 3})
 	whole := newSGD(t, c)
-	if err := Run(whole, target, 12); err != nil {
+	if err := drive(whole, target, 12); err != nil {
 		t.Fatal(err)
 	}
 	first := newSGD(t, c)
-	if err := Run(first, target, 6); err != nil {
+	if err := drive(first, target, 6); err != nil {
 		t.Fatal(err)
 	}
 	second := newSGD(t, c)
 	if err := second.Restore(first.State()); err != nil {
 		t.Fatal(err)
 	}
-	if err := Run(second, target, 6); err != nil {
+	if err := drive(second, target, 6); err != nil {
 		t.Fatal(err)
 	}
 	a, b := make([]float64, 3), make([]float64, 3)
@@ -138,7 +138,7 @@ func TestSchedules(t *testing.T) {
 		t.Fatal(err)
 	}
 	for step, want := range map[int64]float64{1: .3, 419: .3, 420: .18, 499: .18, 500: .1, 1e6: .1} {
-		if got := p.Rate(step); got != want {
+		if got := p.rate(step); got != want {
 			t.Errorf("rate at %d is %v, want %v", step, got, want)
 		}
 	}
@@ -158,7 +158,7 @@ func TestTheorem3Schedule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Rate(4); math.Abs(got-1) > 1e-15 {
+	if got := s.rate(4); math.Abs(got-1) > 1e-15 {
 		t.Errorf("rate %v, want 1", got)
 	}
 	// p = ∞: d^(1−2/p) = d, so G² = 100·4 + 21.
@@ -166,8 +166,8 @@ func TestTheorem3Schedule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := math.Sqrt(421); math.Abs(s.GradientBound-want) > 1e-12 {
-		t.Errorf("G = %v, want %v", s.GradientBound, want)
+	if want := math.Sqrt(421); math.Abs(s.(inverseSqrt).GradientBound-want) > 1e-12 {
+		t.Errorf("G = %v, want %v", s.(inverseSqrt).GradientBound, want)
 	}
 	if _, err := NewTheorem3(Theorem3Config{Diameter: 0, Lipschitz: 2, Norm: 2, Dim: 1, Reports: 1}); err == nil {
 		t.Error("accepted an unbounded feasible set")
@@ -185,4 +185,21 @@ func TestConfigIsChecked(t *testing.T) {
 			t.Errorf("accepted %+v", c)
 		}
 	}
+}
+
+// oracle evaluates the noisy mean gradient at theta into mean.
+type oracle func(theta, mean []float64) error
+
+// drive drives o for the given number of steps.
+func drive(o Optimizer, oracle oracle, steps int64) error {
+	mean := make([]float64, len(o.Point()))
+	for range steps {
+		if err := oracle(o.Point(), mean); err != nil {
+			return err
+		}
+		if err := o.Step(mean); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -76,8 +76,8 @@ func NewPanMean(c PanMeanConfig) (*PanMean, error) {
 	return m, err
 }
 
-// Unit is the length of a step in units of a gradient.
-func (m *PanMean) Unit() float64 { return m.config.Clip / float64(m.grid) }
+// unit is the length of a step in units of a gradient.
+func (m *PanMean) unit() float64 { return m.config.Clip / float64(m.grid) }
 
 // Shift returns a bound on the ℓ2 norm, in steps, of what replacing one client
 // does to the sum, and the parameter σ² of one draw of noise, in squared steps.
@@ -163,7 +163,7 @@ func (m *PanMean) End(src rng.Source, mean []float64) error {
 	if len(mean) != m.config.Dim {
 		return fmt.Errorf("optimize: mean has %d values, the model %d", len(mean), m.config.Dim)
 	}
-	unit := m.Unit() / float64(m.config.Batch)
+	unit := m.unit() / float64(m.config.Batch)
 	for j := range mean {
 		m.sum[j] += m.noise.Draw(src)
 		mean[j] = float64(m.sum[j]) * unit

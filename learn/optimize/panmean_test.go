@@ -59,8 +59,8 @@ func TestPanMeanQuantises(t *testing.T) {
 	} {
 		m.quantise(c.grad)
 		for j, k := range m.steps {
-			got := float64(k) * m.Unit()
-			if math.Abs(got-c.want[j]) > m.Unit() || math.Abs(got) > math.Abs(c.want[j])+1e-12 {
+			got := float64(k) * m.unit()
+			if math.Abs(got-c.want[j]) > m.unit() || math.Abs(got) > math.Abs(c.want[j])+1e-12 {
 				t.Errorf("%v: coordinate %d is %v, want %v", c.grad, j, got, c.want[j])
 			}
 		}
@@ -72,7 +72,7 @@ func TestPanMeanNoise(t *testing.T) {
 	const runs, sigma, batch = 4000, .25, 4
 	m := panMean(t, PanMeanConfig{Dim: 1, Batch: batch, Clip: 1, Sigma: sigma})
 	_, variance := m.Shift()
-	if s := math.Sqrt(float64(variance)) * m.Unit() / batch; s < sigma || s > sigma*(1+1e-9) {
+	if s := math.Sqrt(float64(variance)) * m.unit() / batch; s < sigma || s > sigma*(1+1e-9) {
 		t.Errorf("sigma %v, want %v", s, sigma)
 	}
 	var sum, square, inner float64
@@ -87,7 +87,7 @@ func TestPanMeanNoise(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		before := float64(m.sum[0])*m.Unit()/batch - .5
+		before := float64(m.sum[0])*m.unit()/batch - .5
 		if err := m.End(src, mean); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestPanMeanRefuses(t *testing.T) {
 		}
 	}
 	// A coarser grid where the noise is large.
-	if u := panMean(t, PanMeanConfig{Dim: 1, Batch: 1, Clip: 1, Sigma: 1 << 18}).Unit(); u != 1./(1<<9) {
+	if u := panMean(t, PanMeanConfig{Dim: 1, Batch: 1, Clip: 1, Sigma: 1 << 18}).unit(); u != 1./(1<<9) {
 		t.Errorf("unit %v", u)
 	}
 }

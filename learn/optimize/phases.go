@@ -4,13 +4,13 @@ import (
 	"fmt"
 )
 
-// Phases runs one optimiser after another, each from the model of the one before. With a
+// phased runs one optimiser after another, each from the model of the one before. With a
 // strongly convex objective every phase brings the model closer to the optimum, so the next
 // one takes smaller steps.
 //
 // Source: Cheu, Joseph, Mao, Peng (ICLR 2022), Theorems 4.8 and 4.9, after Feldman, Koren,
 // Talwar 2020.
-type Phases struct {
+type phased struct {
 	phases []phase
 	phase  int   // the current phase
 	before int64 // rounds of all finished phases
@@ -25,11 +25,11 @@ type phase struct {
 	make   func(start []float64) (Optimizer, error)
 }
 
-var _ Optimizer = (*Phases)(nil)
+var _ Optimizer = (*phased)(nil)
 
-// NewPhases returns accelerated phases at their start. Every phase needs the same
+// newPhased returns accelerated phases at their start. Every phase needs the same
 // Dim and Radius; only the first may have a Start.
-func NewPhases(configs []ACSAConfig) (*Phases, error) {
+func newPhased(configs []acsaConfig) (*phased, error) {
 	phases := make([]phase, len(configs))
 	for i, c := range configs {
 		if c.Dim != configs[0].Dim || c.Radius != configs[0].Radius || i > 0 && c.Start != nil {
@@ -40,14 +40,14 @@ func NewPhases(configs []ACSAConfig) (*Phases, error) {
 			if start != nil {
 				c.Start = start
 			}
-			return NewACSA(c)
+			return newACSA(c)
 		}}
 	}
 	return newPhases(phases)
 }
 
-// newAveragedPhases is NewPhases for phases of averaged descent.
-func newAveragedPhases(configs []AveragedConfig) (*Phases, error) {
+// newAveragedPhases is newPhased for phases of averaged descent.
+func newAveragedPhases(configs []averagedConfig) (*phased, error) {
 	phases := make([]phase, len(configs))
 	for i, c := range configs {
 		phases[i] = phase{c.Rounds, func(start []float64) (Optimizer, error) {
@@ -55,17 +55,17 @@ func newAveragedPhases(configs []AveragedConfig) (*Phases, error) {
 			if start != nil {
 				c.Start = start
 			}
-			return NewAveraged(c)
+			return newAveraged(c)
 		}}
 	}
 	return newPhases(phases)
 }
 
-func newPhases(phases []phase) (*Phases, error) {
+func newPhases(phases []phase) (*phased, error) {
 	if len(phases) == 0 {
 		return nil, fmt.Errorf("optimize: no phases")
 	}
-	p := &Phases{phases: phases}
+	p := &phased{phases: phases}
 	for i := len(phases) - 1; i >= 0; i-- { // the first phase stays in at
 		var err error
 		if p.at, err = phases[i].make(nil); err != nil {
@@ -76,10 +76,10 @@ func newPhases(phases []phase) (*Phases, error) {
 }
 
 // Point returns the current phase's.
-func (p *Phases) Point() []float64 { return p.at.Point() }
+func (p *phased) Point() []float64 { return p.at.Point() }
 
 // Step takes one step; after a phase's last one the next phase begins.
-func (p *Phases) Step(mean []float64) error {
+func (p *phased) Step(mean []float64) error {
 	if err := p.at.Step(mean); err != nil {
 		return err
 	}
@@ -98,17 +98,17 @@ func (p *Phases) Step(mean []float64) error {
 }
 
 // Model writes the current phase's model.
-func (p *Phases) Model(dst []float64) { p.at.Model(dst) }
+func (p *phased) Model(dst []float64) { p.at.Model(dst) }
 
 // State returns the current phase's vectors and the steps of all phases.
-func (p *Phases) State() State {
+func (p *phased) State() State {
 	s := p.at.State()
 	s.Steps += p.before
 	return s
 }
 
 // Restore takes back a State of an optimiser with the same configuration.
-func (p *Phases) Restore(s State) error {
+func (p *phased) Restore(s State) error {
 	phase, before, steps := 0, int64(0), s.Steps
 	for phase+1 < len(p.phases) && steps >= p.phases[phase].rounds {
 		steps -= p.phases[phase].rounds

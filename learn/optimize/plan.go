@@ -81,7 +81,7 @@ type Overrides struct {
 	Batch     int64   // B, the least number of clients in a batch
 	Rounds    int64   // T of gd, over all groups
 	Step      float64 // η of psgd and gd
-	Curvature float64 // c of agd, see ACSA
+	Curvature float64 // c of agd, see acsa
 	Smoothing float64 // β of the envelopes
 	Phases    int     // number of phases of agd-phases, or of groups of gd
 }
@@ -161,25 +161,25 @@ func (p *Plan) Stage(t int64) int {
 // gradient is taken at Point with Round(t).Smoothing.
 func (p *Plan) NewOptimizer() (Optimizer, error) {
 	if p.Stages[0].Step > 0 {
-		phases := make([]AveragedConfig, len(p.Stages))
+		phases := make([]averagedConfig, len(p.Stages))
 		for i, s := range p.Stages {
-			phases[i] = AveragedConfig{Dim: p.Problem.Dim, Rounds: s.Rounds, Step: s.Step, Radius: p.Problem.Radius}
+			phases[i] = averagedConfig{Dim: p.Problem.Dim, Rounds: s.Rounds, Step: s.Step, Radius: p.Problem.Radius}
 		}
 		phases[0].Start = p.Problem.Start
 		if len(phases) == 1 {
-			return NewAveraged(phases[0])
+			return newAveraged(phases[0])
 		}
 		return newAveragedPhases(phases)
 	}
-	phases := make([]ACSAConfig, len(p.Stages))
+	phases := make([]acsaConfig, len(p.Stages))
 	for i, s := range p.Stages {
-		phases[i] = ACSAConfig{Dim: p.Problem.Dim, Rounds: s.Rounds, Curvature: s.Curvature, Radius: p.Problem.Radius}
+		phases[i] = acsaConfig{Dim: p.Problem.Dim, Rounds: s.Rounds, Curvature: s.Curvature, Radius: p.Problem.Radius}
 	}
 	phases[0].Start = p.Problem.Start
 	if len(phases) == 1 {
-		return NewACSA(phases[0])
+		return newACSA(phases[0])
 	}
-	return NewPhases(phases)
+	return newPhased(phases)
 }
 
 // NewPlan chooses the parameters of the named method by minimising its bound.

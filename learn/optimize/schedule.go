@@ -9,7 +9,7 @@ import (
 
 // Schedule gives the learning rate η_t of step t = 1, 2, ...
 type Schedule interface {
-	Rate(t int64) float64
+	rate(t int64) float64
 	String() string // in the form that ParseSchedule reads, if the schedule has one
 }
 
@@ -22,8 +22,8 @@ type Piece struct {
 	From int64
 }
 
-// Rate returns the rate of the last piece that has begun.
-func (p Piecewise) Rate(t int64) float64 {
+// rate returns the rate of the last piece that has begun.
+func (p Piecewise) rate(t int64) float64 {
 	rate := p[0].Rate
 	for _, piece := range p[1:] {
 		if t >= piece.From {
@@ -68,17 +68,17 @@ func ParsePiecewise(text string) (Piecewise, error) {
 	return out, nil
 }
 
-// InverseSqrt is η_t = D/(G√t), the schedule of Girgis et al. 2021 (NeurIPS),
+// inverseSqrt is η_t = D/(G√t), the schedule of Girgis et al. 2021 (NeurIPS),
 // Theorem 3: D the diameter of the feasible set and G² a bound on the mean
 // squared norm of the noisy mean gradient.
-type InverseSqrt struct{ Diameter, GradientBound float64 }
+type inverseSqrt struct{ Diameter, GradientBound float64 }
 
-// Rate returns D/(G√t).
-func (s InverseSqrt) Rate(t int64) float64 {
+// rate returns D/(G√t).
+func (s inverseSqrt) rate(t int64) float64 {
 	return s.Diameter / (s.GradientBound * math.Sqrt(float64(t)))
 }
 
-func (s InverseSqrt) String() string { return "theorem3" }
+func (s inverseSqrt) String() string { return "theorem3" }
 
 // Theorem3Config are the quantities of Girgis et al. 2021, Theorem 3.
 type Theorem3Config struct {
@@ -91,15 +91,15 @@ type Theorem3Config struct {
 }
 
 // NewTheorem3 returns η_t = D/(G√t) with G² = max{d^(1−2/p), 1}L² + G_p²(L)/(γn).
-func NewTheorem3(c Theorem3Config) (InverseSqrt, error) {
+func NewTheorem3(c Theorem3Config) (Schedule, error) {
 	if !(c.Diameter > 0) || math.IsInf(c.Diameter, 1) {
-		return InverseSqrt{}, fmt.Errorf("optimize: lr theorem3 needs a bounded feasible set: diameter = %v must be above 0 and finite", c.Diameter)
+		return inverseSqrt{}, fmt.Errorf("optimize: lr theorem3 needs a bounded feasible set: diameter = %v must be above 0 and finite", c.Diameter)
 	}
 	if !(c.Lipschitz > 0) || !(c.Reports > 0) || c.Dim < 1 || !(c.MSE >= 0) || !(c.Norm >= 1) {
-		return InverseSqrt{}, fmt.Errorf("optimize: lr theorem3: L = %v, reports = %v, d = %d, MSE = %v, p = %v out of range",
+		return inverseSqrt{}, fmt.Errorf("optimize: lr theorem3: L = %v, reports = %v, d = %d, MSE = %v, p = %v out of range",
 			c.Lipschitz, c.Reports, c.Dim, c.MSE, c.Norm)
 	}
 	widen := math.Max(1, math.Pow(float64(c.Dim), 1-2/c.Norm))
 	g2 := widen*c.Lipschitz*c.Lipschitz + c.MSE/c.Reports
-	return InverseSqrt{Diameter: c.Diameter, GradientBound: math.Sqrt(g2)}, nil
+	return inverseSqrt{Diameter: c.Diameter, GradientBound: math.Sqrt(g2)}, nil
 }

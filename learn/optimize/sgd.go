@@ -22,10 +22,10 @@ type CLDPSGDConfig struct {
 	Start []float64
 }
 
-// CLDPSGD is the server's side of CLDP-SGD, Girgis et al. 2021 (NeurIPS),
+// cldpsgd is the server's side of CLDP-SGD, Girgis et al. 2021 (NeurIPS),
 // Algorithm 1, lines 10 and 11: average, descend, project. Momentum and the
 // average over iterates are options beyond the paper.
-type CLDPSGD struct {
+type cldpsgd struct {
 	config   CLDPSGDConfig
 	steps    int64
 	theta    []float64
@@ -35,10 +35,10 @@ type CLDPSGD struct {
 	next, nextVelocity []float64 // working memory, so that a refused step changes nothing
 }
 
-var _ Optimizer = (*CLDPSGD)(nil)
+var _ Optimizer = (*cldpsgd)(nil)
 
 // NewCLDPSGD returns the optimiser at its start.
-func NewCLDPSGD(c CLDPSGDConfig) (*CLDPSGD, error) {
+func NewCLDPSGD(c CLDPSGDConfig) (Optimizer, error) {
 	if c.Dim < 1 {
 		return nil, fmt.Errorf("optimize: dimension %d must be at least 1", c.Dim)
 	}
@@ -57,7 +57,7 @@ func NewCLDPSGD(c CLDPSGDConfig) (*CLDPSGD, error) {
 	if c.Start != nil && len(c.Start) != c.Dim {
 		return nil, fmt.Errorf("optimize: start has %d values, the model %d", len(c.Start), c.Dim)
 	}
-	o := &CLDPSGD{
+	o := &cldpsgd{
 		config: c, theta: make([]float64, c.Dim), velocity: make([]float64, c.Dim), average: make([]float64, c.Dim),
 		next: make([]float64, c.Dim), nextVelocity: make([]float64, c.Dim),
 	}
@@ -67,11 +67,11 @@ func NewCLDPSGD(c CLDPSGDConfig) (*CLDPSGD, error) {
 }
 
 // Point returns θ_t.
-func (o *CLDPSGD) Point() []float64 { return o.theta }
+func (o *cldpsgd) Point() []float64 { return o.theta }
 
 // Step takes one step. A gradient of the wrong length or with a value that is
 // not finite is refused and changes nothing.
-func (o *CLDPSGD) Step(mean []float64) error {
+func (o *cldpsgd) Step(mean []float64) error {
 	if len(mean) != len(o.theta) {
 		return fmt.Errorf("optimize: gradient has %d values, the model %d", len(mean), len(o.theta))
 	}
@@ -80,7 +80,7 @@ func (o *CLDPSGD) Step(mean []float64) error {
 			return fmt.Errorf("optimize: gradient value %d is %v", j, g)
 		}
 	}
-	rate, beta := o.config.Schedule.Rate(o.steps+1), o.config.Momentum
+	rate, beta := o.config.Schedule.rate(o.steps+1), o.config.Momentum
 	for j, g := range mean {
 		// Products are wrapped so that no CPU fuses them into the sum: the
 		// same reports give the same model everywhere.
@@ -104,7 +104,7 @@ func (o *CLDPSGD) Step(mean []float64) error {
 
 // Model writes the average of the iterates from AverageFrom on; before that
 // step, or without averaging, the last iterate.
-func (o *CLDPSGD) Model(dst []float64) {
+func (o *cldpsgd) Model(dst []float64) {
 	from := o.config.AverageFrom
 	if from == 0 || o.steps < from {
 		copy(dst, o.theta)
@@ -117,14 +117,14 @@ func (o *CLDPSGD) Model(dst []float64) {
 }
 
 // State returns copies of the iterate, the velocity and the running sum.
-func (o *CLDPSGD) State() State {
+func (o *cldpsgd) State() State {
 	return State{Steps: o.steps, Vectors: map[string][]float64{
 		"theta": clone(o.theta), "velocity": clone(o.velocity), "average": clone(o.average),
 	}}
 }
 
 // Restore takes back a State of an optimiser with the same configuration.
-func (o *CLDPSGD) Restore(s State) error {
+func (o *cldpsgd) Restore(s State) error {
 	if s.Steps < 0 {
 		return fmt.Errorf("optimize: state has %d steps", s.Steps)
 	}

@@ -51,14 +51,6 @@ func repeated(times int64, stages []BlocksConfig) (Batches, error) {
 	return b, nil
 }
 
-// FullBatches returns the plan in which every client reports in every round.
-func FullBatches(clients, rounds int64) (Batches, error) {
-	if clients < 1 || rounds < 1 {
-		return Batches{}, fmt.Errorf("schedule: %d clients in %d rounds, both must be at least 1", clients, rounds)
-	}
-	return Groups(rounds, clients)
-}
-
 // Groups returns the plan in which every client of the first group reports in
 // each of the first rounds, then every client of the second in as many, and so on.
 func Groups(rounds int64, clients ...int64) (Batches, error) {
@@ -86,8 +78,8 @@ func (b Batches) Uses() int64 { return b.uses }
 // Stages returns the number of stages.
 func (b Batches) Stages() int { return len(b.stages) }
 
-// Stage returns the stage of round t = 1 … T.
-func (b Batches) Stage(round int64) int {
+// stage returns the stage of round t = 1 … T.
+func (b Batches) stage(round int64) int {
 	b.check(round)
 	stage := b.Stages() - 1
 	for stage > 0 && round <= b.first[stage] {
@@ -99,7 +91,7 @@ func (b Batches) Stage(round int64) int {
 // Places returns the places from ≤ place < to that report in round t = 1 … T.
 func (b Batches) Places(round int64) (from, to int64) {
 	b.check(round)
-	i := b.Stage(round)
+	i := b.stage(round)
 	block := (round - b.first[i] - 1) % b.stages[i].PerEpoch()
 	return b.from[i] + b.stages[i].start(block), b.from[i] + b.stages[i].start(block+1)
 }

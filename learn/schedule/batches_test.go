@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -15,7 +16,7 @@ func TestBatches(t *testing.T) {
 		var stages []BlocksConfig
 		full := rapid.Bool().Draw(t, "full")
 		if full {
-			b, err = FullBatches(rapid.Int64Range(1, 60).Draw(t, "n"), rapid.Int64Range(1, 40).Draw(t, "T"))
+			b, err = fullBatches(rapid.Int64Range(1, 60).Draw(t, "n"), rapid.Int64Range(1, 40).Draw(t, "T"))
 		} else {
 			for range rapid.IntRange(1, 5).Draw(t, "stages") {
 				n := rapid.Int64Range(1, 80).Draw(t, "n")
@@ -30,7 +31,7 @@ func TestBatches(t *testing.T) {
 		perStage := make([]int64, b.Stages())
 		last, smallest := 0, b.Clients()
 		for round := int64(1); round <= b.Rounds(); round++ {
-			stage := b.Stage(round)
+			stage := b.stage(round)
 			if stage < last || stage > last+1 {
 				t.Fatalf("round %d is in stage %d after stage %d", round, stage, last)
 			}
@@ -68,11 +69,11 @@ func TestBatchesRefuse(t *testing.T) {
 		}
 	}
 	for _, c := range [][2]int64{{0, 1}, {1, 0}, {-1, 5}} {
-		if _, err := FullBatches(c[0], c[1]); err == nil {
+		if _, err := fullBatches(c[0], c[1]); err == nil {
 			t.Errorf("accepted %v", c)
 		}
 	}
-	b, _ := FullBatches(4, 2)
+	b, _ := fullBatches(4, 2)
 	for _, round := range []int64{0, 3} {
 		func() {
 			defer func() {
@@ -83,4 +84,12 @@ func TestBatchesRefuse(t *testing.T) {
 			b.Places(round)
 		}()
 	}
+}
+
+// fullBatches returns the plan in which every client reports in every round.
+func fullBatches(clients, rounds int64) (Batches, error) {
+	if clients < 1 || rounds < 1 {
+		return Batches{}, fmt.Errorf("schedule: %d clients in %d rounds, both must be at least 1", clients, rounds)
+	}
+	return Groups(rounds, clients)
 }

@@ -99,27 +99,6 @@ func (b Blocks) Epoch(report dp.Report, k int64) (dp.Round, error) {
 	return r, r.Validate()
 }
 
-// SecretEpoch returns what one whole epoch costs if its order is secret: as much as one
-// shuffle of all n reports. The released sequence is a shuffled adaptive process of n
-// reports, each ε₀-LDP given those before it.
-// Source: dp/amplify/blanket.md, "Adaptive inside a round", for the bound that an accountant
-// charges, r = 2/(E+1). The reduction is that of Feldman, McMillan, Talwar 2022, Theorem 3.1,
-// whose r = e^−ε₀ is weaker; it is what Chen, Cao and Ge build on (Proposition 1).
-//
-// The event says Generic and not that its reports are adaptive. A bound for Generic that is
-// proved only for reports drawn independently of each other must not be used for it.
-//
-// It needs all of these: Draw draws the order from a secure source, anew for every epoch;
-// only the shuffler knows it; nobody who sees the reports sees who is asked when; every
-// client reports. A client that can only report at certain times gives its place away: with
-// any drop-out, even one that does not depend on the data, charge Epoch instead. The class is
-// Generic, because the bounds of narrower classes are not proved for adaptive reports.
-func (b Blocks) SecretEpoch(report dp.Report) (dp.Round, error) {
-	report = dp.Report{Class: dp.Generic, Eps0: report.Eps0}
-	r := dp.Round{Report: report, Trust: dp.Shuffle, Participation: dp.All, Population: b.clients}
-	return r, r.Validate()
-}
-
 // Order says which clients are in which block of one epoch.
 type Order struct {
 	blocks  Blocks

@@ -33,7 +33,7 @@ func BenchmarkOne(b *testing.B) {
 	}{
 		{"Uniform", func() { sink += int64(Uniform(src, 4420)) }},
 		{"Bernoulli", func() { Bernoulli(src, .3) }},
-		{"BernoulliExp", func() { BernoulliExp(src, 1.5) }},
+		{"BernoulliExp", func() { bernoulliExp(src, 1.5) }},
 		{"Flip", func() { Flip(src, 1.5) }},
 		{"Laplace", func() { sink += Laplace(src, Ratio{1 << 16, 1}) }},
 		{"DiscreteGaussian", func() { sink += g.Draw(src) }},

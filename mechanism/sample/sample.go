@@ -5,8 +5,8 @@
 // anywhere. Parameters are integers, a [Ratio], or a float64 taken for the dyadic rational it
 // is.
 //
-//	exact        Uniform, Shuffle, Subset, Bernoulli, BernoulliRatio,
-//	             BernoulliExp, BernoulliExpRatio, Flip, Binomial, Geometric,
+//	exact        Uniform, Shuffle, Subset, Bernoulli, bernoulliRatio,
+//	             bernoulliExp, bernoulliExpRatio, Flip, Binomial, Geometric,
 //	             Laplace (discrete), Table: binomial, Poisson, discrete Laplace and
 //	             discrete Gaussian laws of any size by about one word a value (but
 //	             for 2^−1000)
@@ -48,9 +48,9 @@ func Uniform(src rng.Source, n uint64) uint64 {
 	return hi
 }
 
-// BernoulliRatio returns true with probability exactly p.Num/p.Den, which must
+// bernoulliRatio returns true with probability exactly p.Num/p.Den, which must
 // be at most 1.
-func BernoulliRatio(src rng.Source, p Ratio) bool {
+func bernoulliRatio(src rng.Source, p Ratio) bool {
 	if p.Num > p.Den {
 		panic("sample: probability above 1")
 	}
@@ -78,8 +78,8 @@ func Bernoulli(src rng.Source, p float64) bool {
 	return false
 }
 
-// BernoulliExp returns true with probability exactly e^−x, for 0 ≤ x < +Inf.
-func BernoulliExp(src rng.Source, x float64) bool {
+// bernoulliExp returns true with probability exactly e^−x, for 0 ≤ x < +Inf.
+func bernoulliExp(src rng.Source, x float64) bool {
 	if !(x >= 0 && x <= math.MaxFloat64) {
 		panic("sample: exponent negative or not finite")
 	}
@@ -104,8 +104,8 @@ func alternating(src rng.Source, x float64) bool {
 	}
 }
 
-// BernoulliExpRatio returns true with probability exactly e^−(x.Num/x.Den).
-func BernoulliExpRatio(src rng.Source, x Ratio) bool {
+// bernoulliExpRatio returns true with probability exactly e^−(x.Num/x.Den).
+func bernoulliExpRatio(src rng.Source, x Ratio) bool {
 	whole, part := x.Num/x.Den, Ratio{x.Num % x.Den, x.Den}
 	for ; whole > 0; whole-- {
 		if !alternating(src, 1) {
@@ -117,7 +117,7 @@ func BernoulliExpRatio(src rng.Source, x Ratio) bool {
 
 func alternatingRatio(src rng.Source, x Ratio) bool {
 	for k := uint64(1); ; k++ {
-		if k > 1 && Uniform(src, k) != 0 || !BernoulliRatio(src, x) {
+		if k > 1 && Uniform(src, k) != 0 || !bernoulliRatio(src, x) {
 			return k&1 == 1
 		}
 	}
@@ -132,7 +132,7 @@ func Flip(src rng.Source, eps0 float64) bool {
 		if src.Uint64()>>63 == 0 {
 			return false
 		}
-		if BernoulliExp(src, eps0) {
+		if bernoulliExp(src, eps0) {
 			return true
 		}
 	}

@@ -24,7 +24,7 @@ func TestSequences(t *testing.T) {
 	}{
 		{"uniform", func(n uint64) string { return fmt.Sprint(Uniform(source(1, n), 1000)) }, "946 800 95 358 978 714 14 18 80 533 464 837 "},
 		{"bernoulli", func(n uint64) string { return bit(Bernoulli(source(2, n), .3)) }, "1 0 0 0 0 0 0 0 0 0 1 0 "},
-		{"exp", func(n uint64) string { return bit(BernoulliExp(source(3, n), .7)) }, "1 0 0 1 0 0 1 0 0 1 1 0 "},
+		{"exp", func(n uint64) string { return bit(bernoulliExp(source(3, n), .7)) }, "1 0 0 1 0 0 1 0 0 1 1 0 "},
 		{"flip", func(n uint64) string { return bit(Flip(source(4, n), .5)) }, "0 1 0 1 0 0 1 0 0 0 0 0 "},
 		{"geometric", func(n uint64) string { return fmt.Sprint(Geometric(source(5, n), Ratio{7, 2})) }, "0 0 3 2 3 0 0 3 0 5 0 1 "},
 		{"laplace", func(n uint64) string { return fmt.Sprint(Laplace(source(6, n), Ratio{7, 2})) }, "-5 3 -2 2 4 1 6 -2 1 -7 0 1 "},
@@ -170,14 +170,14 @@ func TestBernoulliLaws(t *testing.T) {
 	}
 	for _, r := range []Ratio{{0, 1}, {1, 1}, {1, 3}, {2, 7}, {1 << 62, 3 << 62}, {1<<64 - 2, 1<<64 - 1}} {
 		p := float64(r.Num) / float64(r.Den)
-		proportion(t, fmt.Sprintf("BernoulliRatio(%v)", r), count(func() bool { return BernoulliRatio(src, r) }), n, p)
+		proportion(t, fmt.Sprintf("BernoulliRatio(%v)", r), count(func() bool { return bernoulliRatio(src, r) }), n, p)
 	}
 	for _, x := range []float64{0, 1e-300, 1e-3, .3, 1, 1.5, 2, 4.25, 10, 1e300} {
-		proportion(t, fmt.Sprintf("BernoulliExp(%v)", x), count(func() bool { return BernoulliExp(src, x) }), n, math.Exp(-x))
+		proportion(t, fmt.Sprintf("BernoulliExp(%v)", x), count(func() bool { return bernoulliExp(src, x) }), n, math.Exp(-x))
 	}
 	for _, r := range []Ratio{{0, 5}, {1, 1000}, {1, 3}, {1, 1}, {7, 3}, {1<<64 - 1, 1 << 62}} {
 		x := float64(r.Num) / float64(r.Den)
-		proportion(t, fmt.Sprintf("BernoulliExpRatio(%v)", r), count(func() bool { return BernoulliExpRatio(src, r) }), n, math.Exp(-x))
+		proportion(t, fmt.Sprintf("BernoulliExpRatio(%v)", r), count(func() bool { return bernoulliExpRatio(src, r) }), n, math.Exp(-x))
 	}
 	for _, e := range []float64{0, 1e-9, .1, .5, 1, 2, 3.7, 8, 50} {
 		proportion(t, fmt.Sprintf("Flip(%v)", e), count(func() bool { return Flip(src, e) }), n, 1/(1+math.Exp(e)))
@@ -240,10 +240,10 @@ func TestParametersOutOfRangePanic(t *testing.T) {
 		"probability -1":      func() { Bernoulli(src, -1) },
 		"probability NaN":     func() { Bernoulli(src, math.NaN()) },
 		"probability 1+ulp":   func() { Bernoulli(src, math.Nextafter(1, 2)) },
-		"ratio 3/2":           func() { BernoulliRatio(src, Ratio{3, 2}) },
-		"exponent -1":         func() { BernoulliExp(src, -1) },
-		"exponent NaN":        func() { BernoulliExp(src, math.NaN()) },
-		"exponent Inf":        func() { BernoulliExp(src, math.Inf(1)) },
+		"ratio 3/2":           func() { bernoulliRatio(src, Ratio{3, 2}) },
+		"exponent -1":         func() { bernoulliExp(src, -1) },
+		"exponent NaN":        func() { bernoulliExp(src, math.NaN()) },
+		"exponent Inf":        func() { bernoulliExp(src, math.Inf(1)) },
 		"scale 0":             func() { Geometric(src, Ratio{0, 1}) },
 		"scale 1/0":           func() { Laplace(src, Ratio{1, 0}) },
 		"subset 4 of 3":       func() { Subset(src, nil, 3, 4) },
@@ -251,7 +251,7 @@ func TestParametersOutOfRangePanic(t *testing.T) {
 		"binomial of -1":      func() { Binomial(src, -1, .5) },
 		"binomial p = 1+ulp":  func() { Binomial(src, 5, math.Nextafter(1, 2)) },
 		"binomial p = NaN":    func() { Binomial(src, 5, math.NaN()) },
-		"ratio without a den": func() { BernoulliRatio(src, Ratio{}) },
+		"ratio without a den": func() { bernoulliRatio(src, Ratio{}) },
 	} {
 		func() {
 			defer func() {

@@ -13,7 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// BitsConfig describes a [Bits].
+// BitsConfig describes a [bitTransport].
 type BitsConfig struct {
 	Params Params  // required, with binomial noise
 	Round  RoundID // required
@@ -25,26 +25,26 @@ type BitsConfig struct {
 	Overflow float64
 }
 
-// Bits is the reference transport, the paper's: every bit is a message of its own to one
+// bitTransport is the reference transport, the paper's: every bit is a message of its own to one
 // honest shuffler, labelled with its coordinate. For small d.
 //
 // With OnesOnly each one is a token, and zeros are not sent: they carry no information once
 // the number of tokens is fixed. A client with more ones than tokens leaves some out, at
 // random; Distance accounts for it.
-type Bits struct {
+type bitTransport struct {
 	format
 	each     int64 // number of messages that a client sends
 	ones     bool
 	overflow float64
 }
 
-var _ Transport = (*Bits)(nil)
+var _ Transport = (*bitTransport)(nil)
 
 // maxMessages bounds one client's messages.
 const maxMessages = 1 << 28
 
 // NewBits validates c.
-func NewBits(c BitsConfig) (*Bits, error) {
+func NewBits(c BitsConfig) (Transport, error) {
 	if c.OnesOnly && c.Overflow == 0 {
 		c.Overflow = 0x1p-80
 	}
@@ -57,7 +57,7 @@ func NewBits(c BitsConfig) (*Bits, error) {
 	if f.params.Noise.Kind != Binomial {
 		return nil, fmt.Errorf("vecsum: bits cannot carry %s noise, which has no largest value: %w", f.params.Noise.Kind, dp.ErrNoBound)
 	}
-	b := &Bits{format: f, ones: c.OnesOnly}
+	b := &bitTransport{format: f, ones: c.OnesOnly}
 	all := float64(f.params.Streams()) * (float64(f.params.top()) + float64(f.params.Noise.Bits))
 	if !c.OnesOnly {
 		if c.Overflow != 0 {
@@ -95,10 +95,10 @@ func (p Params) onesBound(beta float64) float64 {
 }
 
 // Size implements [Transport].
-func (b *Bits) Size() (messages, bytes int64) { return b.each, b.each * tokenSize }
+func (b *bitTransport) Size() (messages, bytes int64) { return b.each, b.each * tokenSize }
 
 // Distance bounds how far left-out ones move the view: a union bound over Users.
-func (b *Bits) Distance() float64 {
+func (b *bitTransport) Distance() float64 {
 	if !b.ones {
 		return 0
 	}
@@ -113,13 +113,13 @@ const (
 	dummyValue  = math.MaxUint8
 )
 
-func (b *Bits) token(stream uint32, value byte) []byte {
+func (b *bitTransport) token(stream uint32, value byte) []byte {
 	m := append(make([]byte, 0, tokenSize), b.tag[:]...)
 	return append(binary.LittleEndian.AppendUint32(m, stream), value)
 }
 
 // Messages returns one client's tokens in random order.
-func (b *Bits) Messages(src rng.Source, counts []int64) ([][]byte, error) {
+func (b *bitTransport) Messages(src rng.Source, counts []int64) ([][]byte, error) {
 	if err := b.check(counts); err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (b *Bits) Messages(src rng.Source, counts []int64) ([][]byte, error) {
 // Sum counts the ones of each stream. In a round of all bits each stream must
 // have as many messages as its clients send; with ones only, the total must be
 // that of a whole number of clients.
-func (b *Bits) Sum(messages [][]byte) ([]int64, int64, error) {
+func (b *bitTransport) Sum(messages [][]byte) ([]int64, int64, error) {
 	n := int64(len(messages)) / b.each
 	if n*b.each != int64(len(messages)) {
 		return nil, 0, fmt.Errorf("vecsum: %d messages are not %d from each client", len(messages), b.each)

@@ -69,9 +69,9 @@ func (c Curve) Epsilon(delta float64) (float64, error) {
 	return eps, nil
 }
 
-// Compose returns the curve of rounds released one after another, each chosen after seeing
+// compose returns the curve of rounds released one after another, each chosen after seeing
 // the ones before: μ adds in squares [Dong, Roth, Su 2022, Corollary 3.3], the rest adds.
-func Compose(rounds ...Curve) Curve {
+func compose(rounds ...Curve) Curve {
 	var squares, stay, distance, ratio float64
 	for _, r := range rounds {
 		squares += r.Mu * r.Mu
@@ -83,8 +83,8 @@ func Compose(rounds ...Curve) Curve {
 	return Curve{Mu: math.Sqrt(squares) * up, Tail: -math.Expm1(stay) * up, Distance: distance * up, Ratio: ratio * up}
 }
 
-// Times returns the composition of n ≥ 1 rounds of c.
-func (c Curve) Times(n int64) Curve {
+// times returns the composition of n ≥ 1 rounds of c.
+func (c Curve) times(n int64) Curve {
 	if n < 1 {
 		return Curve{Distance: math.Inf(1)}
 	}
@@ -96,9 +96,9 @@ func (c Curve) Times(n int64) Curve {
 	}
 }
 
-// Through returns the curve of c's rounds, carried by t for rounds ≥ 1 rounds. For fewer
+// through returns the curve of c's rounds, carried by t for rounds ≥ 1 rounds. For fewer
 // rounds it returns δ = 1.
-func (c Curve) Through(t Transport, rounds int64) Curve {
+func (c Curve) through(t Transport, rounds int64) Curve {
 	if rounds < 1 {
 		c.Distance = math.Inf(1)
 		return c

@@ -81,7 +81,7 @@ const NormBeta = 1e-9
 // required, but not the noise of clients who are not relied on.
 //
 // Every result is checked before it is returned: Curve, composed Rounds times, is at most
-// Delta at Eps, over a transport without a Distance (see [Curve.Through]). An error wraps
+// Delta at Eps, over a transport without a Distance (see [Curve.through]). An error wraps
 // dp.ErrNoBound if no parameters within the limits meet the target.
 func Tight(t Target) (Params, error) {
 	t = t.withDefaults()
@@ -116,7 +116,7 @@ func Tight(t Target) (Params, error) {
 		if err != nil {
 			return Params{}, fmt.Errorf("%w: nothing within the limits: %w", dp.ErrNoBound, err)
 		}
-		if t.Mu == 0 && c.Times(t.Rounds).Delta(t.Eps) <= t.Delta || c.Mu <= t.Mu {
+		if t.Mu == 0 && c.times(t.Rounds).Delta(t.Eps) <= t.Delta || c.Mu <= t.Mu {
 			return p, nil
 		}
 		have := p.Noise.variance() * honest

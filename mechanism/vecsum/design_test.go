@@ -118,10 +118,10 @@ func TestThroughTransport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Through(shares, 5); got != c {
+	if got := c.through(shares, 5); got != c {
 		t.Errorf("shares changed %+v to %+v", c, got)
 	}
-	extra := c.Through(mix, 4).Delta(1) - c.Delta(1)
+	extra := c.through(mix, 4).Delta(1) - c.Delta(1)
 	if want := 4 * (1 + math.E) * 0x1p-30; math.Abs(extra/want-1) > 1e-6 {
 		t.Errorf("split-and-mix adds %v to delta, want %v", extra, want)
 	}
@@ -299,7 +299,7 @@ func TestCurve(t *testing.T) {
 	if eps, err := (Curve{Mu: 1, Distance: 1e-9}).Epsilon(1e-6); err != nil || !(eps < 6) {
 		t.Errorf("with a distance: eps = %v (%v)", eps, err)
 	}
-	two, twice := Compose(c, c), c.Times(2)
+	two, twice := compose(c, c), c.times(2)
 	if math.Abs(two.Mu/twice.Mu-1) > 1e-12 || math.Abs(two.Tail/twice.Tail-1) > 1e-12 || math.Abs(two.Mu/(.5*math.Sqrt2)-1) > 1e-12 {
 		t.Errorf("composed %+v, twice %+v", two, twice)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// MixConfig describes a [Mix].
+// MixConfig describes a [mixTransport].
 type MixConfig struct {
 	Params Params  // required
 	Round  RoundID // required
@@ -20,7 +20,7 @@ type MixConfig struct {
 	Security int
 }
 
-// Mix is split-and-mix [Ishai et al. 2006; Balle et al. 2020]: each count is split into k
+// mixTransport is split-and-mix [Ishai et al. 2006; Balle et al. 2020]: each count is split into k
 // shares modulo q. The shares go to one honest shuffler, labelled with their coordinate.
 //
 // The number of shares is the smallest for which mix.md proves that the view, given the
@@ -31,16 +31,16 @@ type MixConfig struct {
 //
 // The shuffler must pass nothing on unless MinUsers … Users clients sent it Size messages
 // each. Sum checks that too, but its caller has seen the shares already.
-type Mix struct {
+type mixTransport struct {
 	format
 	shares   int
 	security int
 }
 
-var _ Transport = (*Mix)(nil)
+var _ Transport = (*mixTransport)(nil)
 
 // NewMix validates c.
-func NewMix(c MixConfig) (*Mix, error) {
+func NewMix(c MixConfig) (Transport, error) {
 	if c.Security == 0 {
 		c.Security = 40
 	}
@@ -55,7 +55,7 @@ func NewMix(c MixConfig) (*Mix, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Mix{f, k, c.Security}
+	m := &mixTransport{f, k, c.Security}
 	if n, _ := m.Size(); n > maxMessages {
 		return nil, fmt.Errorf("vecsum: %d messages a client are more than 2^28", n)
 	}
@@ -63,23 +63,23 @@ func NewMix(c MixConfig) (*Mix, error) {
 }
 
 // Shares returns k, the messages for each coordinate.
-func (m *Mix) Shares() int { return m.shares }
+func (m *mixTransport) Shares() int { return m.shares }
 
 // Size implements [Transport].
-func (m *Mix) Size() (messages, bytes int64) {
+func (m *mixTransport) Size() (messages, bytes int64) {
 	n := int64(m.params.Streams()) * int64(m.shares)
 	return n, n * mixSize
 }
 
 // Distance is 2^−σ, a union bound over all coordinates; mix.md.
-func (m *Mix) Distance() float64 { return math.Ldexp(1, -m.security) }
+func (m *mixTransport) Distance() float64 { return math.Ldexp(1, -m.security) }
 
 // A message has a tag (16 bytes), a stream (4 bytes, little endian) and a share (8 bytes,
 // below q).
 const mixSize = 16 + 4 + 8
 
 // Messages returns one client's shares in random order.
-func (m *Mix) Messages(src rng.Source, counts []int64) ([][]byte, error) {
+func (m *mixTransport) Messages(src rng.Source, counts []int64) ([][]byte, error) {
 	if err := m.check(counts); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (m *Mix) Messages(src rng.Source, counts []int64) ([][]byte, error) {
 }
 
 // Sum adds the shares of each coordinate, of which there must be equally many.
-func (m *Mix) Sum(messages [][]byte) ([]int64, int64, error) {
+func (m *mixTransport) Sum(messages [][]byte) ([]int64, int64, error) {
 	each, _ := m.Size()
 	n := int64(len(messages)) / each
 	if n*each != int64(len(messages)) {

@@ -136,7 +136,7 @@ func (p Params) sensitivity() (shift int64, norm float64, counts int64) {
 }
 
 // Curve returns the privacy of one round, with mass tau given up on each coordinate; see
-// [Noise.Increment]. Mu is +Inf if the noise has too little support; Delta is then 1.
+// [Noise.increment]. Mu is +Inf if the noise has too little support; Delta is then 1.
 //
 // Upper bound, proved, replace-one. It holds for any transport that reveals the counts and
 // nothing else. Precondition: at least the fraction Honest of the clients is honest, and
@@ -146,7 +146,7 @@ func (p Params) Curve(tau float64) (Curve, error) {
 		return Curve{}, err
 	}
 	shift, norm, counts := p.sensitivity()
-	mu1, ratio, err := p.Noise.Increment(p.guaranteed(), max(1, shift), tau)
+	mu1, ratio, err := p.Noise.increment(p.guaranteed(), max(1, shift), tau)
 	if err != nil {
 		return Curve{}, err
 	}
@@ -170,7 +170,7 @@ func (p Params) Epsilon(delta float64, rounds int64) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return c.Times(rounds).Epsilon(delta)
+	return c.times(rounds).Epsilon(delta)
 }
 
 // RoundCurve is Curve with the windows that Epsilon uses: all rounds together spend TailShare
@@ -195,7 +195,7 @@ func (p Params) Delta(eps float64, rounds int64) (float64, error) {
 		if err != nil && best == 1 {
 			return 0, err
 		}
-		all := c.Times(rounds)
+		all := c.times(rounds)
 		d := all.Delta(eps)
 		if err != nil || !(d < best) {
 			// This window is so wide that it leaves the support: try again with the best so

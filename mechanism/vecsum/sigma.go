@@ -16,7 +16,7 @@ import (
 //
 // Result: σ rounded down, by 1 % where MinUsers < Users; tail below 1e-3·delta.
 // Argument: noise of more clients is post-processing, so μ(k) ≤ μ(k₁) for k ≥ k₁; between k₁
-// and k₂ = 1.01·k₁ the bound 2/(μ(k₁)√k₂) holds. Rounds compose by Compose, and the tails
+// and k₂ = 1.01·k₁ the bound 2/(μ(k₁)√k₂) holds. Rounds compose by compose, and the tails
 // add.
 func (p Params) Sigma(delta float64, rounds int64) (sigma, tail float64, err error) {
 	return p.SigmaUntil(context.Background(), delta, rounds)

@@ -10,7 +10,7 @@ import (
 )
 
 // Transport carries the counts of all clients to an analyzer that must learn
-// their sums and nothing else. Three kinds: [Shares], [Bits], [Mix]; for the
+// their sums and nothing else. Three kinds: [Shares], [bitTransport], [mixTransport]; for the
 // same counts all give the same sums.
 type Transport interface {
 	// Messages returns one client's messages. Their number and sizes are those of Size,

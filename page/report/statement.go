@@ -7,24 +7,24 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Statement is the privacy promise in plain words.
-type Statement struct {
+// statement is the privacy promise in plain words.
+type statement struct {
 	Lead  string `json:"lead"`
-	Parts []Part `json:"parts"`
+	Parts []part `json:"parts"`
 	Note  string `json:"note,omitempty"` // a note on simulations; empty if there is nothing to say
 }
 
-// Part is a heading with paragraphs, or with the items of a list.
-type Part struct {
+// part is a heading with paragraphs, or with the items of a list.
+type part struct {
 	Heading string   `json:"heading"`
 	Text    []string `json:"text"`
 	List    bool     `json:"list,omitempty"`
 }
 
 // Explain says in plain words what is promised and on what the promise rests.
-func Explain(p Privacy) (Statement, error) {
+func Explain(p Privacy) (statement, error) {
 	if err := p.check(); err != nil {
-		return Statement{}, err
+		return statement{}, err
 	}
 	return newStatement(p), nil
 }
@@ -43,14 +43,14 @@ func detection(eps, delta, alarms float64) float64 {
 	return min(1, math.Exp(eps)*alarms+delta, 1-math.Exp(-eps)*max(0, 1-alarms-delta))
 }
 
-func newStatement(p Privacy) Statement {
-	s := Statement{}
+func newStatement(p Privacy) statement {
+	s := statement{}
 	if p.Simulated {
 		s.Note = simulated(p)
 	}
 	if !p.Trust.Protects() {
 		s.Lead = "This run gives no privacy. Every report is a client's exact gradient, and the model may remember what it saw."
-		s.Parts = []Part{
+		s.Parts = []part{
 			{Heading: "Who sees what", Text: []string{
 				"The coordinator sees each client's gradient without noise. From a gradient, a client's data can often be rebuilt.",
 				"Whoever has the model may find out who was among the clients."}},
@@ -60,7 +60,7 @@ func newStatement(p Privacy) Statement {
 		return s
 	}
 	s.Lead = lead(p)
-	s.Parts = []Part{
+	s.Parts = []part{
 		{Heading: "Who is protected", Text: protected(p)},
 		{Heading: "From whom", Text: observers(p)},
 		{Heading: "Against what", Text: against(p)},

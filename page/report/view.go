@@ -25,7 +25,7 @@ type view struct {
 	Rows                    []pointRow
 	Matrix                  *matrix
 	Samples                 []sampleGroup
-	Statement               Statement
+	Statement               statement
 	Config                  []Setting
 
 	Policy template.HTMLAttr

@@ -33,15 +33,15 @@ type AdminConfig struct {
 // maxAdmin is the largest number of connections to the operators' address.
 const maxAdmin = 64
 
-// Admin is the server of the operators' address.
-type Admin struct {
+// admin is the server of the operators' address.
+type admin struct {
 	config   AdminConfig
 	listener net.Listener
 	errs     atomic.Int64
 }
 
 // NewAdmin listens; Run serves.
-func NewAdmin(c AdminConfig) (*Admin, error) {
+func NewAdmin(c AdminConfig) (*admin, error) {
 	if c.Log == nil || c.Ready == nil || c.Metrics == nil {
 		return nil, errors.New("endpoint: log, readiness and metrics are required")
 	}
@@ -49,14 +49,14 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: admin: %v", err)
 	}
-	return &Admin{config: c, listener: LimitListener(l, maxAdmin)}, nil
+	return &admin{config: c, listener: LimitListener(l, maxAdmin)}, nil
 }
 
-// Addr returns the address that is listened on.
-func (a *Admin) Addr() net.Addr { return a.listener.Addr() }
+// addr returns the address that is listened on.
+func (a *admin) addr() net.Addr { return a.listener.Addr() }
 
-// Handler answers the three paths.
-func (a *Admin) Handler() http.Handler {
+// handler answers the three paths.
+func (a *admin) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +70,7 @@ func (a *Admin) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		var b bytes.Buffer
-		if err := WriteMetrics(&b, append(a.config.Metrics(), processMetrics()...)); err != nil {
+		if err := writeMetrics(&b, append(a.config.Metrics(), processMetrics()...)); err != nil {
 			plain(w, http.StatusInternalServerError, err.Error()+"\n")
 			return
 		}
@@ -97,9 +97,9 @@ func plain(w http.ResponseWriter, code int, text string) {
 }
 
 // Run serves until ctx ends.
-func (a *Admin) Run(ctx context.Context) error {
-	a.config.Log.Info("listening", "server", "admin", "address", a.Addr().String())
-	return serveUntil(ctx, a.listener, a.Handler(), &a.errs)
+func (a *admin) Run(ctx context.Context) error {
+	a.config.Log.Info("listening", "server", "admin", "address", a.addr().String())
+	return serveUntil(ctx, a.listener, a.handler(), &a.errs)
 }
 
 // serveUntil serves plain HTTP with short requests until ctx ends.
@@ -123,9 +123,9 @@ func serveUntil(ctx context.Context, l net.Listener, h http.Handler, errs *atomi
 	return err
 }
 
-// SocketServer serves HTTP on a Unix socket that only its owner may open: permission to open
+// socketServer serves HTTP on a Unix socket that only its owner may open: permission to open
 // the file is permission to operate the role.
-type SocketServer struct {
+type socketServer struct {
 	listener net.Listener
 	handler  http.Handler
 	errs     atomic.Int64
@@ -133,7 +133,7 @@ type SocketServer struct {
 
 // NewSocketServer listens on a socket of mode 0600. A socket that a process left
 // behind is replaced; one that answers is refused.
-func NewSocketServer(path string, h http.Handler) (*SocketServer, error) {
+func NewSocketServer(path string, h http.Handler) (*socketServer, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
 			return nil, fmt.Errorf("endpoint: %s is there and no socket", path)
@@ -153,15 +153,15 @@ func NewSocketServer(path string, h http.Handler) (*SocketServer, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("endpoint: %w", err), l.Close())
 	}
-	return &SocketServer{listener: l, handler: h}, nil
+	return &socketServer{listener: l, handler: h}, nil
 }
 
 // Run serves until ctx ends and removes the socket.
-func (s *SocketServer) Run(ctx context.Context) error {
+func (s *socketServer) Run(ctx context.Context) error {
 	return serveUntil(ctx, s.listener, s.handler, &s.errs)
 }
 
-// NewSocketClient returns a client of a SocketServer; the host in its URLs does not matter.
+// NewSocketClient returns a client of a socketServer; the host in its URLs does not matter.
 func NewSocketClient(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -200,9 +200,9 @@ var (
 	escapeLabel = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
-// WriteMetrics writes the text format of Prometheus, version 0.0.4. It writes families of one
+// writeMetrics writes the text format of Prometheus, version 0.0.4. It writes families of one
 // name as one family; they must agree in kind.
-func WriteMetrics(w io.Writer, metrics []Metric) error {
+func writeMetrics(w io.Writer, metrics []Metric) error {
 	var order []string
 	byName := map[string]*Metric{}
 	for _, m := range metrics {

@@ -65,7 +65,7 @@ func LoadCertificate(certFile, keyFile string) (tls.Certificate, Pin, error) {
 	if err != nil {
 		return tls.Certificate{}, Pin{}, fmt.Errorf("endpoint: %s: %v", certFile, err)
 	}
-	return c, PinOf(c.Leaf), nil
+	return c, pinOf(c.Leaf), nil
 }
 
 // LoadRoots reads certificates in PEM.

@@ -42,7 +42,7 @@ func certificate(t *testing.T) (tls.Certificate, Pin) {
 }
 
 // start runs a server until the test ends and returns its address.
-func start(t *testing.T, c ServerConfig) (s *Server, url string, stop func() error) {
+func start(t *testing.T, c ServerConfig) (s *server, url string, stop func() error) {
 	t.Helper()
 	c.Address = "127.0.0.1:0"
 	if c.Log == nil {
@@ -79,7 +79,7 @@ func leafPin(t *testing.T, c tls.Certificate) Pin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return PinOf(leaf)
+	return pinOf(leaf)
 }
 
 func TestEveryReasonHasItsStatus(t *testing.T) {
@@ -501,7 +501,7 @@ func TestAdmin(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
 	get := func(path string) (int, string) {
-		resp, err := http.Get("http://" + a.Addr().String() + path)
+		resp, err := http.Get("http://" + a.addr().String() + path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -537,11 +537,11 @@ func TestAdmin(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	for _, bad := range []Metric{{Name: "a b"}, {Name: ""}, {Name: "a", Samples: []Sample{{Labels: []Label{{"1", ""}}}}}} {
-		if WriteMetrics(io.Discard, []Metric{bad}) == nil {
+		if writeMetrics(io.Discard, []Metric{bad}) == nil {
 			t.Errorf("%+v was written", bad)
 		}
 	}
-	if WriteMetrics(io.Discard, []Metric{{Name: "a", Kind: Gauge}, {Name: "a", Kind: Counter}}) == nil {
+	if writeMetrics(io.Discard, []Metric{{Name: "a", Kind: Gauge}, {Name: "a", Kind: Counter}}) == nil {
 		t.Error("a metric of two kinds was written")
 	}
 }

@@ -680,7 +680,7 @@ func TestAdminChecksTheHost(t *testing.T) {
 			r := httptest.NewRequest("GET", "/metrics", nil)
 			r.Host = host
 			w := httptest.NewRecorder()
-			a.Handler().ServeHTTP(w, r)
+			a.handler().ServeHTTP(w, r)
 			if want := ours || !strict; (w.Code == http.StatusOK) != want || !want && bytes.Contains(w.Body.Bytes(), []byte("riffle_")) {
 				t.Errorf("%s asked as %q: %d", address, host, w.Code)
 			}

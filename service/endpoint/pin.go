@@ -39,8 +39,8 @@ func ParsePin(text string) (p Pin, err error) {
 	return p, nil
 }
 
-// PinOf returns a certificate's pin.
-func PinOf(c *x509.Certificate) Pin { return sha256.Sum256(c.RawSubjectPublicKeyInfo) }
+// pinOf returns a certificate's pin.
+func pinOf(c *x509.Certificate) Pin { return sha256.Sum256(c.RawSubjectPublicKeyInfo) }
 
 // ErrNotPinned is wrapped if a peer shows a key that is not pinned.
 var ErrNotPinned = errors.New("endpoint: the peer's key is not pinned")
@@ -54,8 +54,8 @@ func verifyPins(pins []Pin) func(tls.ConnectionState) error {
 		if len(s.PeerCertificates) == 0 {
 			return errors.New("endpoint: the peer has no certificate")
 		}
-		if !slices.Contains(pins, PinOf(s.PeerCertificates[0])) {
-			return fmt.Errorf("%w: it has %s", ErrNotPinned, PinOf(s.PeerCertificates[0]))
+		if !slices.Contains(pins, pinOf(s.PeerCertificates[0])) {
+			return fmt.Errorf("%w: it has %s", ErrNotPinned, pinOf(s.PeerCertificates[0]))
 		}
 		return nil
 	}
@@ -98,5 +98,5 @@ func GenerateCertificate(hosts []string, from, to time.Time) (cert, key []byte, 
 		return nil, nil, Pin{}, fmt.Errorf("endpoint: %v", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), PinOf(parsed), nil
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), pinOf(parsed), nil
 }

@@ -94,8 +94,8 @@ type ServerConfig struct {
 	bodyGrace time.Duration // shorter in tests
 }
 
-// Server serves requests until its context ends.
-type Server struct {
+// server serves requests until its context ends.
+type server struct {
 	config   ServerConfig
 	http     *http.Server
 	listener net.Listener
@@ -109,7 +109,7 @@ type Server struct {
 type counts struct{ connection, panics, limited, tooLarge atomic.Int64 }
 
 // NewServer listens; Run serves.
-func NewServer(c ServerConfig) (*Server, error) {
+func NewServer(c ServerConfig) (*server, error) {
 	if c.Log == nil || c.Handler == nil || len(c.Certificate.Certificate) == 0 {
 		return nil, errors.New("endpoint: certificate, handler and log are required")
 	}
@@ -131,7 +131,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 	c.Transfer = cmp.Or(c.Transfer, 60*time.Second)
 	c.Grace = cmp.Or(c.Grace, DefaultGrace)
 	c.bodyGrace = cmp.Or(c.bodyGrace, bodyGrace)
-	s := &Server{config: c}
+	s := &server{config: c}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.gate = newGate(amounts{int64(c.MaxConns), max(minRequests, requestsPerConn*int64(c.MaxConns)), maxHeld}, c.Share)
 	share = min(share, int64(c.MaxConns))
@@ -188,11 +188,11 @@ func serverTLS(c ServerConfig) *tls.Config {
 }
 
 // Addr returns the address that is listened on.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+func (s *server) Addr() net.Addr { return s.listener.Addr() }
 
 // Run serves until ctx ends, lets requests under way finish within Grace, and returns nil.
 // Requests that only read, such as long polls, end at once.
-func (s *Server) Run(ctx context.Context) error {
+func (s *server) Run(ctx context.Context) error {
 	s.config.Log.Info("listening", "server", s.config.Name, "address", s.Addr().String())
 	done := make(chan error, 1)
 	go func() { done <- s.http.ServeTLS(s.listener, "", "") }()
@@ -214,7 +214,7 @@ func (s *Server) Run(ctx context.Context) error {
 // Grace is over; a client's second connection may be one.
 const settle = 500 * time.Millisecond
 
-func (s *Server) shutdown() error {
+func (s *server) shutdown() error {
 	grace, cancel := context.WithTimeout(context.Background(), s.config.Grace)
 	defer cancel()
 	shut := make(chan error, 1)
@@ -243,13 +243,13 @@ func (s *Server) shutdown() error {
 }
 
 // Close stops a server that was never run.
-func (s *Server) Close() error {
+func (s *server) Close() error {
 	s.stop()
 	return s.listener.Close()
 }
 
 // limit wraps every handler with the limits.
-func (s *Server) limit(next http.Handler) http.Handler {
+func (s *server) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.active.Add(1)
 		defer s.active.Add(-1)
@@ -317,7 +317,7 @@ func (s *Server) limit(next http.Handler) http.Handler {
 }
 
 // body bounds a request's body, in size and in time.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, v *visit) {
+func (s *server) body(w http.ResponseWriter, r *http.Request, v *visit) {
 	control := http.NewResponseController(w)
 	if r.Body == nil || r.Body == http.NoBody {
 		if r.ProtoMajor < 2 {
@@ -369,11 +369,11 @@ func (b *timedBody) cut() {
 
 type guestKey struct{}
 
-func (s *Server) peer(r *http.Request) string {
+func (s *server) peer(r *http.Request) string {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return ""
 	}
-	pin := PinOf(r.TLS.PeerCertificates[0])
+	pin := pinOf(r.TLS.PeerCertificates[0])
 	for name, pins := range s.config.Peers {
 		for _, p := range pins {
 			if p == pin {
@@ -398,7 +398,7 @@ func WithPeer(r *http.Request, name string) *http.Request {
 }
 
 // Metrics returns the server's own counts.
-func (s *Server) Metrics() []Metric {
+func (s *server) Metrics() []Metric {
 	label := []Label{{"server", s.config.Name}}
 	one := func(name, help string, v *atomic.Int64) Metric {
 		return Metric{Name: name, Help: help, Kind: Counter, Samples: []Sample{{label, float64(v.Load())}}}

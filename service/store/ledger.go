@@ -13,8 +13,8 @@ import (
 // nothing deletes or changes an entry. A budget has one writer.
 type Ledger struct{ s *Store }
 
-// LedgerEntry is one entry. Sequences begin at 1 and have no gaps.
-type LedgerEntry struct {
+// ledgerEntry is one entry. Sequences begin at 1 and have no gaps.
+type ledgerEntry struct {
 	Seq  uint64
 	Data []byte
 }
@@ -69,11 +69,11 @@ func (l *Ledger) append(ctx context.Context, expectLast uint64, data []byte) (ui
 }
 
 // Read yields all entries in order. It stops at an error; a missing entry is one.
-func (l *Ledger) Read(ctx context.Context) iter.Seq2[LedgerEntry, error] {
-	return func(yield func(LedgerEntry, error) bool) {
+func (l *Ledger) Read(ctx context.Context) iter.Seq2[ledgerEntry, error] {
+	return func(yield func(ledgerEntry, error) bool) {
 		info, err := l.s.ledgerInfo(ctx)
 		if err != nil {
-			yield(LedgerEntry{}, err)
+			yield(ledgerEntry{}, err)
 			return
 		}
 		next := uint64(1)
@@ -82,16 +82,16 @@ func (l *Ledger) Read(ctx context.Context) iter.Seq2[LedgerEntry, error] {
 				err = fmt.Errorf("store: ledger entry %d is missing", next)
 			}
 			if err != nil {
-				yield(LedgerEntry{}, err)
+				yield(ledgerEntry{}, err)
 				return
 			}
-			if !yield(LedgerEntry{Seq: m.seq, Data: m.msg.Data()}, nil) {
+			if !yield(ledgerEntry{Seq: m.seq, Data: m.msg.Data()}, nil) {
 				return
 			}
 			next++
 		}
 		if next <= info.Last {
-			yield(LedgerEntry{}, fmt.Errorf("store: ledger ends at entry %d of %d", next-1, info.Last))
+			yield(ledgerEntry{}, fmt.Errorf("store: ledger ends at entry %d of %d", next-1, info.Last))
 		}
 	}
 }

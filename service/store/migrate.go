@@ -430,7 +430,7 @@ func copyObjects(ctx context.Context, from, to *Store) error {
 		return err
 	}
 	for _, o := range copies {
-		if !slices.ContainsFunc(old, func(x Object) bool { return x.Name == o.Name }) {
+		if !slices.ContainsFunc(old, func(x object) bool { return x.Name == o.Name }) {
 			if err := to.deleteObject(ctx, o.Name); err != nil {
 				return err
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Object describes a stored object.
-type Object struct {
+// object describes a stored object.
+type object struct {
 	Name   string
 	Size   uint64
 	Digest string // of its content, "SHA-256=" and base64url
@@ -59,14 +59,14 @@ func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 //
 // It exists because the client's own Put starts a goroutine for each object; if the write
 // ends before that goroutine runs, the goroutine waits on a nil channel for ever.
-func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (_ Object, err error) {
+func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (_ object, err error) {
 	o, err := s.objects(ctx)
 	if err != nil {
-		return Object{}, err
+		return object{}, err
 	}
 	old, err := o.GetInfo(ctx, name, jetstream.GetObjectInfoShowDeleted())
 	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
-		return Object{}, s.fail("object "+name, err)
+		return object{}, s.fail("object "+name, err)
 	}
 	info := jetstream.ObjectInfo{Bucket: s.config.Domain, NUID: randomID(),
 		ObjectMeta: jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: MaxBlock}}}
@@ -79,7 +79,7 @@ func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (_ Obje
 	for {
 		n, end := io.ReadFull(r, chunk)
 		if end != nil && end != io.EOF && end != io.ErrUnexpectedEOF {
-			return Object{}, fmt.Errorf("store: object %s: %w", name, end)
+			return object{}, fmt.Errorf("store: object %s: %w", name, end)
 		}
 		if n > 0 {
 			info.Chunks++
@@ -87,7 +87,7 @@ func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (_ Obje
 			digest.Write(chunk[:n])
 			m := &nats.Msg{Subject: s.chunkSubject(info.NUID), Data: chunk[:n]}
 			if err := s.publishObject(ctx, m); err != nil {
-				return Object{}, err
+				return object{}, err
 			}
 		}
 		if end != nil {
@@ -98,15 +98,15 @@ func (s *Store) putObject(ctx context.Context, name string, r io.Reader) (_ Obje
 	m := &nats.Msg{Subject: "$O." + s.config.Domain + ".M." + base64.URLEncoding.EncodeToString([]byte(name)), Header: nats.Header{}}
 	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	if m.Data, err = json.Marshal(info); err != nil {
-		return Object{}, fmt.Errorf("store: object %s: %w", name, err)
+		return object{}, fmt.Errorf("store: object %s: %w", name, err)
 	}
 	if err := s.publishObject(ctx, m); err != nil {
-		return Object{}, err
+		return object{}, err
 	}
 	if old != nil && !old.Deleted {
 		s.purgeChunks(ctx, old.NUID)
 	}
-	return Object{Name: name, Size: info.Size, Digest: info.Digest}, nil
+	return object{Name: name, Size: info.Size, Digest: info.Digest}, nil
 }
 
 func (s *Store) objectsName() string               { return "OBJ_" + s.config.Domain }
@@ -196,7 +196,7 @@ func (s *Store) deleteObject(ctx context.Context, name string) error {
 }
 
 // ListObjects returns the objects, sorted by name.
-func (s *Store) ListObjects(ctx context.Context) ([]Object, error) {
+func (s *Store) ListObjects(ctx context.Context) ([]object, error) {
 	o, err := s.objects(ctx)
 	if err != nil {
 		return nil, err
@@ -208,10 +208,10 @@ func (s *Store) ListObjects(ctx context.Context) ([]Object, error) {
 	if err != nil {
 		return nil, s.fail("list objects", err)
 	}
-	var out []Object
+	var out []object
 	for _, i := range list {
-		out = append(out, Object{Name: i.Name, Size: i.Size, Digest: i.Digest})
+		out = append(out, object{Name: i.Name, Size: i.Size, Digest: i.Digest})
 	}
-	slices.SortFunc(out, func(a, b Object) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	slices.SortFunc(out, func(a, b object) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
 	return out, nil
 }

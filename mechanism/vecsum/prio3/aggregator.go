@@ -193,10 +193,10 @@ func (a *Aggregator) Finish(prep []byte) error {
 	return nil
 }
 
-// Abandon refuses a report begun here and frees its memory; prep is the result of Begin. It
+// abandon refuses a report begun here and frees its memory; prep is the result of Begin. It
 // serves reports that the other aggregator refused on sight or never got, for which no
 // preparation will come. A client can make as many of them as it can send reports.
-func (a *Aggregator) Abandon(prep []byte) error {
+func (a *Aggregator) abandon(prep []byte) error {
 	if a.closed {
 		return errClosed
 	}

@@ -49,7 +49,7 @@ func BenchmarkReport(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				b.ReportMetric(float64(s.PrepSize()), "prep-bytes/report")
+				b.ReportMetric(float64(s.prepSize()), "prep-bytes/report")
 			})
 		}
 	}

@@ -42,7 +42,7 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%o", "%b", "%t"} {
-		for _, v := range []any{key, &key, Local{s, key}, a, struct{ A *Aggregator }{a}} {
+		for _, v := range []any{key, &key, local{s, key}, a, struct{ A *Aggregator }{a}} {
 			text := strings.ToLower(fmt.Sprintf(verb, v))
 			for _, leak := range []string{"a7a7", "0xa7", "167", "247", "10100111", "\\xa7"} {
 				if n := strings.Count(text, leak); n > 3 { // an address may have one
@@ -66,13 +66,13 @@ func TestAbandon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := all[0].Abandon(prep); err == nil {
+	if err := all[0].abandon(prep); err == nil {
 		t.Error("aggregator 0 abandoned what aggregator 1 has begun")
 	}
-	if err := all[1].Abandon(prep); err != nil {
+	if err := all[1].abandon(prep); err != nil {
 		t.Error(err)
 	}
-	if err := all[1].Abandon(prep); err == nil {
+	if err := all[1].abandon(prep); err == nil {
 		t.Error("abandoned twice")
 	}
 	if all[0].Refused() != 1 || all[1].Refused() != 1 {
@@ -98,14 +98,14 @@ func TestAbandon(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := all[1].Abandon(p1); err == nil {
+	if err := all[1].abandon(p1); err == nil {
 		t.Error("an accepted report was abandoned")
 	}
 	counts, n, err := closeAll(t, s, all)
 	if err != nil || n != 1 || !slices.Equal(counts, []int64{4, 5, 6}) {
 		t.Errorf("counts %v of %d (%v)", counts, n, err)
 	}
-	if err := all[1].Abandon(prep); !errors.Is(err, errClosed) {
+	if err := all[1].abandon(prep); !errors.Is(err, errClosed) {
 		t.Errorf("abandoned after closing: %v", err)
 	}
 }

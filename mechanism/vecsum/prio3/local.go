@@ -7,18 +7,18 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// Local is a transport that runs both aggregators in one process, for simulations and tests.
+// local is a transport that runs both aggregators in one process, for simulations and tests.
 // That process sees both shares.
-type Local struct {
+type local struct {
 	*Shares
 	Key VerifyKey // required
 }
 
-var _ vecsum.Transport = Local{}
+var _ vecsum.Transport = local{}
 
 // Sum implements [vecsum.Transport]. Refused reports are left out and not counted among the
 // clients. A malformed message, or a report with one half only, is an error.
-func (l Local) Sum(messages [][]byte) (counts []int64, clients int64, err error) {
+func (l local) Sum(messages [][]byte) (counts []int64, clients int64, err error) {
 	var all [aggregators]*Aggregator
 	for i := range all {
 		if all[i], err = l.NewAggregator(i, l.Key); err != nil {

@@ -236,8 +236,8 @@ func (s *Shares) Size() (messages, bytes int64) {
 	return aggregators, int64(s.reportSize(0) + s.reportSize(1))
 }
 
-// PrepSize returns the bytes each aggregator sends the other for a report.
-func (s *Shares) PrepSize() int64 { return int64(prepStart + s.prep) }
+// prepSize returns the bytes each aggregator sends the other for a report.
+func (s *Shares) prepSize() int64 { return int64(prepStart + s.prep) }
 
 // Distance is 0 as for [vecsum.Shares], up to the generator and to honest proofs that fail by
 // chance, with a probability below 2^−100.

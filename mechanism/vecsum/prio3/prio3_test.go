@@ -141,7 +141,7 @@ func TestSumsAreThoseOfShares(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := make([]int64, p.Streams())
-		sums := map[vecsum.Transport][][]byte{plain: nil, Local{s, testKey}: nil}
+		sums := map[vecsum.Transport][][]byte{plain: nil, local{s, testKey}: nil}
 		for range n {
 			counts := make([]int64, p.Streams())
 			switch rapid.IntRange(0, 3).Draw(t, "kind") {
@@ -289,7 +289,7 @@ func TestTamperedMessages(t *testing.T) {
 			}
 		}
 	}
-	for at := range s.PrepSize() {
+	for at := range s.prepSize() {
 		ms, err := s.Messages(src, []int64{5})
 		if err != nil {
 			t.Fatal(err)
@@ -302,8 +302,8 @@ func TestTamperedMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if int64(len(prep)) != s.PrepSize() {
-			t.Fatalf("preparation of %d bytes, not %d", len(prep), s.PrepSize())
+		if int64(len(prep)) != s.prepSize() {
+			t.Fatalf("preparation of %d bytes, not %d", len(prep), s.prepSize())
 		}
 		prep[at] ^= 1 << (at % 8)
 		if err := all[0].Finish(prep); err == nil {
@@ -405,7 +405,7 @@ func TestPublicSharesMustAgree(t *testing.T) {
 // Local leaves out refused reports and returns an error for halves.
 func TestLocal(t *testing.T) {
 	s := mustNew(t, small())
-	l, src := Local{s, testKey}, rng.Replay(7)
+	l, src := local{s, testKey}, rng.Replay(7)
 	good, err := s.Messages(src, []int64{4, 5, 6})
 	if err != nil {
 		t.Fatal(err)

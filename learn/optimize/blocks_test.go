@@ -2,35 +2,15 @@ package optimize
 
 import (
 	"math"
-	"strings"
 	"testing"
 
-	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/schedule"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-func TestAlgorithms(t *testing.T) {
-	want := map[string]dp.Participation{
-		"cldp-sgd": dp.Sampled, "ldp-sgd": dp.CheckIn, "federated-dp-sgd": dp.CheckIn, "laplace-block-sgd": dp.Once,
-	}
-	if got := Algorithms(); len(got) != len(want) {
-		t.Errorf("%d algorithms, want %d", len(got), len(want))
-	}
-	for name, participation := range want {
-		a, err := FindAlgorithm(name)
-		if err != nil || a.Name != name || a.Participation != participation || a.Source == "" || a.Randomizer == "" {
-			t.Errorf("%s: %+v, %v", name, a, err)
-		}
-	}
-	if _, err := FindAlgorithm("sgd"); err == nil || !strings.Contains(err.Error(), `"ldp-sgd"`) {
-		t.Errorf("unknown algorithm: %v", err)
-	}
-}
-
 // clientsOracle is the mean of Σ(θ − c_i) + Laplace noise over the reporters.
-func clientsOracle(src rng.Source, centres []float64, reporters func() []uint32) Oracle {
+func clientsOracle(src rng.Source, centres []float64, reporters func() []uint32) oracle {
 	return func(theta, mean []float64) error {
 		members := reporters()
 		mean[0] = 0
@@ -67,7 +47,7 @@ func TestBlockSGDFindsTheMean(t *testing.T) {
 	})
 	// Averaged over whole epochs, from the 11th on.
 	o := newSGD(t, CLDPSGDConfig{Dim: 1, Schedule: constant(.05), AverageFrom: blocks.Rounds(10) + 1})
-	if err := Run(o, oracle, blocks.Rounds(epochs)); err != nil {
+	if err := drive(o, oracle, blocks.Rounds(epochs)); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]float64, 1)
