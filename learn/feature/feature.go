@@ -28,7 +28,7 @@ type Extractor interface {
 	// newScratch returns working memory for Extract.
 	newScratch() *scratch
 	// extract overwrites dst, of length Dim, with the features of img, of
-	// length Pixels. It panics if a length is wrong and allocates nothing.
+	// length pixels. It panics if a length is wrong and allocates nothing.
 	extract(img []byte, dst []float32, s *scratch)
 }
 

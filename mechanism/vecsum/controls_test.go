@@ -110,7 +110,7 @@ func TestNormCheckBeforeRoundingIsRefuted(t *testing.T) {
 		}
 		p, q := product(a), product(b)
 		bound := func(norm int64, eps float64) float64 {
-			mu1, _, err := noise.increment(1, min(g, isqrt(norm)), tau)
+			mu1, _, err := noise.Increment(1, min(g, isqrt(norm)), tau)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,7 @@ func TestIncrementGolden(t *testing.T) {
 		} else {
 			n.Variance = float64(m)
 		}
-		got, ratio, err := n.increment(1, int64(v[1]), v[2])
+		got, ratio, err := n.Increment(1, int64(v[1]), v[2])
 		if err != nil || ratio != 0 {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestIncrementBoundsExact(t *testing.T) {
 			for _, tau := range []float64{.3, .05, 1e-3, 1e-7} {
 				for _, shift := range []int64{1, 2, 5} {
 					n := Noise{Kind: Binomial, Bits: m, P: p}
-					mu1, _, err := n.increment(1, shift, tau)
+					mu1, _, err := n.Increment(1, shift, tau)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -107,7 +107,7 @@ func TestIncrementBoundsExact(t *testing.T) {
 			pmf = append(pmf, math.Exp(h.log(max(k, -k))))
 		}
 		for _, tau := range []float64{.3, 1e-3, 1e-9} {
-			mu1, _, err := n.increment(1, 4, tau)
+			mu1, _, err := n.Increment(1, 4, tau)
 			if err != nil || math.IsInf(mu1, 1) {
 				t.Fatal(mu1, err)
 			}
@@ -172,7 +172,7 @@ func TestIncrementEfficiency(t *testing.T) {
 		{Noise{Kind: DiscreteGaussian, Variance: 100}, 1.001, 6e-4},
 		{Noise{Kind: DiscreteGaussian, Variance: 1000}, 1.0001, 6e-5},
 	} {
-		mu1, _, err := c.n.increment(1, 2, 1e-13)
+		mu1, _, err := c.n.Increment(1, 2, 1e-13)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestIncrementEfficiency(t *testing.T) {
 		}
 	}
 	// Skewed noise: 1.72 at variance 100 and p = .1 within 10 trials.
-	mu1, _, err := Noise{Kind: Binomial, Bits: 1111, P: .1}.increment(1, 2, 1e-13)
+	mu1, _, err := Noise{Kind: Binomial, Bits: 1111, P: .1}.Increment(1, 2, 1e-13)
 	if got := mu1 * mu1 * 1111 * .09; err != nil || math.Abs(got-1.72) > .01 {
 		t.Errorf("p = .1: mu1²·variance = %v, want 1.72 (%v)", got, err)
 	}
@@ -211,7 +211,7 @@ func TestIncrementLeavesSupport(t *testing.T) {
 		for _, shift := range []int64{1, 3, 40, 1 << 40} {
 			for _, tau := range []float64{1e-250, 1e-13, 1e-3, .4} {
 				n := Noise{Kind: Binomial, Bits: m}
-				mu1, _, err := n.increment(1, shift, tau)
+				mu1, _, err := n.Increment(1, shift, tau)
 				if err != nil {
 					if !errors.Is(err, dp.ErrNoBound) {
 						t.Fatal(err)
@@ -296,7 +296,7 @@ func TestIncrementAgainstPLD(t *testing.T) {
 			t.Fatalf("split %v has squared norm %v", c.parts, squares)
 		}
 		const tau = 1e-16
-		mu1, _, err := Noise{Kind: Binomial, Bits: c.m}.increment(1, c.shift, tau)
+		mu1, _, err := Noise{Kind: Binomial, Bits: c.m}.Increment(1, c.shift, tau)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -389,7 +389,7 @@ func TestIncrementRefuses(t *testing.T) {
 		{Noise{Kind: DiscreteGaussian, Variance: .5}, 2, 1, 1e-9}, {Noise{Kind: Skellam, Variance: 1 << 32}, 1 << 20, 1, 1e-9},
 		{Noise{Kind: "laplace", Variance: 1}, 1, 1, 1e-9},
 	} {
-		if mu1, _, err := c.n.increment(c.honest, c.shift, c.tau); err == nil {
+		if mu1, _, err := c.n.Increment(c.honest, c.shift, c.tau); err == nil {
 			t.Errorf("%+v: accepted with mu1 = %v", c, mu1)
 		}
 	}
@@ -403,7 +403,7 @@ func FuzzIncrement(f *testing.F) {
 		if bits > 1<<22 && p != .5 {
 			t.Skip("a table of every probability")
 		}
-		mu1, _, err := Noise{Kind: Binomial, Bits: bits, P: p}.increment(1, shift, tau)
+		mu1, _, err := Noise{Kind: Binomial, Bits: bits, P: p}.Increment(1, shift, tau)
 		if err == nil && !(mu1 > 0) {
 			t.Errorf("mu1 = %v", mu1)
 		}
@@ -427,7 +427,7 @@ func TestIncrementInSubnormalTails(t *testing.T) {
 		{2000, 77, 1e-250, .0569112838459703},
 		{1500, 40, 1e-240, 0}, // there still is one
 	} {
-		got, _, err := Noise{Kind: Binomial, Bits: c.bits}.increment(1, c.shift, c.tau)
+		got, _, err := Noise{Kind: Binomial, Bits: c.bits}.Increment(1, c.shift, c.tau)
 		if err != nil {
 			t.Fatal(err)
 		}

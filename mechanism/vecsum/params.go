@@ -136,7 +136,7 @@ func (p Params) sensitivity() (shift int64, norm float64, counts int64) {
 }
 
 // Curve returns the privacy of one round, with mass tau given up on each coordinate; see
-// [Noise.increment]. Mu is +Inf if the noise has too little support; Delta is then 1.
+// [Noise.Increment]. Mu is +Inf if the noise has too little support; Delta is then 1.
 //
 // Upper bound, proved, replace-one. It holds for any transport that reveals the counts and
 // nothing else. Precondition: at least the fraction Honest of the clients is honest, and
@@ -146,7 +146,7 @@ func (p Params) Curve(tau float64) (Curve, error) {
 		return Curve{}, err
 	}
 	shift, norm, counts := p.sensitivity()
-	mu1, ratio, err := p.Noise.increment(p.guaranteed(), max(1, shift), tau)
+	mu1, ratio, err := p.Noise.Increment(p.guaranteed(), max(1, shift), tau)
 	if err != nil {
 		return Curve{}, err
 	}
