@@ -152,6 +152,15 @@ func (t *Table) Row(i int) []float32 {
 	return t.X[i*t.Dim : (i+1)*t.Dim : (i+1)*t.Dim]
 }
 
+// Target returns the number that row i is to predict: of two classes −1 for the first
+// and 1 for the second.
+func (t *Table) Target(i int) float64 {
+	if t.Regression() {
+		return float64(t.Targets[i])
+	}
+	return float64(2*t.Y[i] - 1)
+}
+
 // Subset returns a copy of the rows at the given indices, in that order.
 func (t *Table) Subset(index []int) (*Table, error) {
 	out := &Table{Dim: t.Dim, Classes: t.Classes, X: make([]float32, 0, len(index)*t.Dim)}

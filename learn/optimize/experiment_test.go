@@ -40,17 +40,10 @@ func newExperiment(t testing.TB, kind dataset.SyntheticKind, n int64, ridge floa
 		t.Fatal(err)
 	}
 	e := &experiment{source: source, linear: linear, rows: rows}
-	if e.optimum, err = linear.Optimum(rows.X, e.target, model.OptimumConfig{Radius: 8}); err != nil {
+	if e.optimum, err = linear.Optimum(rows.X, e.rows.Target, model.OptimumConfig{Radius: 8}); err != nil {
 		t.Fatal(err)
 	}
 	return e
-}
-
-func (e *experiment) target(row int) float64 {
-	if e.rows.Regression() {
-		return float64(e.rows.Targets[row])
-	}
-	return float64(2*e.rows.Y[row] - 1)
 }
 
 // excess is the population's loss above its minimum, ridge included.
@@ -61,7 +54,7 @@ func (e *experiment) excess(t testing.TB, theta []float64, ridge float64) float6
 		narrow[j] = float32(v)
 		square += v * v
 	}
-	loss, err := e.linear.MeanLoss(narrow, e.rows.X, e.target)
+	loss, err := e.linear.MeanLoss(narrow, e.rows.X, e.rows.Target)
 	if err != nil {
 		t.Fatal(err)
 	}

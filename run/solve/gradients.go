@@ -121,7 +121,7 @@ func (g *gradients) part(ctx context.Context, w *worker, b cohort, from, to int6
 			return nil, ctx.Err()
 		}
 		row := people.row(b.place(i))
-		m.Grad(g.theta, people.rows.Row(row), people.target(row), w.grad)
+		m.Grad(g.theta, people.rows.Row(row), people.rows.Target(row), w.grad)
 		clip(w.grad, g.task.Config.Clip)
 		if err := s.add(w.src, w.grad); err != nil {
 			return nil, err

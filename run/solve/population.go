@@ -109,11 +109,3 @@ func readPopulation(c Config, loss model.Loss) (*population, error) {
 	p.row = func(place int64) int { return order[place] }
 	return p, nil
 }
-
-// target is a row's: ±1 for a class.
-func (p *population) target(row int) float64 {
-	if p.rows.Regression() {
-		return float64(p.rows.Targets[row])
-	}
-	return float64(2*p.rows.Y[row] - 1)
-}

@@ -305,7 +305,7 @@ func (t *Task) loss(theta []float64) (float64, error) {
 		narrow[j] = float32(v)
 		square += v * v
 	}
-	loss, err := t.linear.MeanLoss(narrow, t.people.rows.X, t.people.target)
+	loss, err := t.linear.MeanLoss(narrow, t.people.rows.X, t.people.rows.Target)
 	return loss + t.Config.Lambda/2*square, err
 }
 
@@ -329,7 +329,7 @@ func (t *Task) optimum(ctx context.Context) (*model.Optimum, error) {
 	done := make(chan answer, 1)
 	// It cannot be stopped: whoever interrupts it leaves it behind.
 	go func() {
-		best, err := ridged.Optimum(t.people.rows.X, t.people.target,
+		best, err := ridged.Optimum(t.people.rows.X, t.people.rows.Target,
 			model.OptimumConfig{Radius: t.Config.Radius, Gap: 1e-6 * math.Max(1, zero)})
 		done <- answer{best, err}
 	}()

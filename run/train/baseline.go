@@ -10,21 +10,15 @@ import (
 
 // baseline is what the best constant reaches on a table with a configuration's loss.
 func (c LearningConfig) baseline(t *dataset.Table) model.Baseline {
-	y, targets := make([]int32, 0, t.Len()), make([]float64, 0, t.Len())
-	for i := range t.Len() {
-		switch {
-		case t.Regression():
-			targets = append(targets, float64(t.Targets[i]))
-		default:
-			y = append(y, t.Y[i])
-			targets = append(targets, float64(2*t.Y[i]-1))
-		}
+	targets := make([]float64, t.Len())
+	for i := range targets {
+		targets[i] = t.Target(i)
 	}
 	loss, err := model.ParseLoss(c.Loss)
 	if t.Regression() {
 		return model.Baseline{Accuracy: math.NaN(), Class: -1, Loss: loss.Constant(targets)}
 	}
-	b := model.ClassBaseline(y, max(2, t.Classes))
+	b := model.ClassBaseline(t.Y, max(2, t.Classes))
 	if err == nil && loss == model.Hinge() {
 		b.Loss = loss.Constant(targets)
 	}

@@ -99,10 +99,10 @@ func coordinates(m model.Parametric, t *dataset.Table) func(row int, theta []flo
 
 // evaluate runs a model over a table.
 func evaluate(m model.Parametric, theta []float32, t *dataset.Table, workers int) (*model.Evaluation, error) {
-	linear, target := (*model.Linear)(nil), func(row int) float64 { return float64(2*t.Y[row] - 1) }
+	var linear *model.Linear
 	switch m := m.(type) {
 	case *model.Linear:
-		linear, target = m, func(row int) float64 { return float64(t.Targets[row]) }
+		linear = m
 	case *model.Classifier:
 		linear = m.Linear // a hinge loss is none of its logits
 	}
@@ -114,7 +114,7 @@ func evaluate(m model.Parametric, theta []float32, t *dataset.Table, workers int
 		}
 	}
 	if linear != nil {
-		e.Loss, err = linear.MeanLoss(theta, t.X, target)
+		e.Loss, err = linear.MeanLoss(theta, t.X, t.Target)
 	}
 	return e, err
 }

@@ -119,13 +119,7 @@ func constantLoss(r *Run) float64 {
 	for score := -8.0; score <= 8; score += 1. / 256 {
 		sum := 0.0
 		for i := range e.Len() {
-			y := 0.0
-			if e.Regression() {
-				y = float64(e.Targets[i])
-			} else {
-				y = float64(2*e.Y[i] - 1)
-			}
-			l, _ := loss.At(score, y)
+			l, _ := loss.At(score, e.Target(i))
 			sum += l
 		}
 		best = min(best, sum/float64(e.Len()))
