@@ -27,8 +27,8 @@ const (
 	outboxDir  = "outbox"
 )
 
-// ErrNoLedger is wrapped where a directory has no ledger. To go on with a new
-// one would forget what was spent; CreateLedger makes the first.
+// ErrNoLedger is wrapped where a directory has no ledger. A new one would forget what
+// was spent, so only CreateLedger makes one.
 var ErrNoLedger = errors.New("there is no client's ledger")
 
 // CreateLedger makes a directory for clients that have never reported. It
@@ -38,7 +38,7 @@ func CreateLedger(dir string) error {
 	if err := os.MkdirAll(outboxes, 0o700); err != nil {
 		return fmt.Errorf("client: %v", err)
 	}
-	// Nobody else on the machine is to see what these clients take part in.
+	// Nobody else on the machine may see what these clients take part in.
 	if err := errors.Join(os.Chmod(dir, 0o700), os.Chmod(outboxes, 0o700)); err != nil {
 		return fmt.Errorf("client: %v", err)
 	}
@@ -54,8 +54,8 @@ func CreateLedger(dir string) error {
 	return nil
 }
 
-// book is the durable ledger of a process's clients. A decision is recorded
-// before it is acted upon. It is locked: one process has it.
+// book is the durable ledger of a process's clients. It records a decision before the
+// client acts upon it. One process at a time holds it.
 type book struct {
 	dir    string
 	unlock func() error
@@ -65,7 +65,7 @@ type book struct {
 	last     check
 	clients  map[wire.ClientID]*client.History
 	outboxes map[[32]byte]*outbox
-	left     map[[32]byte]*outbox // what an earlier process left; does not change
+	left     map[[32]byte]*outbox // left by an earlier process; does not change
 }
 
 func openBook(dir string) (b *book, err error) {
@@ -86,7 +86,7 @@ func openBook(dir string) (b *book, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("client: %v", err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil { // earlier versions made it otherwise
+	if err := os.Chmod(path, 0o600); err != nil { // earlier versions gave it another mode
 		return nil, fmt.Errorf("client: %v", err)
 	}
 	all, last, size, err := decodeBook(content)
@@ -121,11 +121,11 @@ func openBook(dir string) (b *book, err error) {
 	return b, b.shorten(len(all))
 }
 
-// shortenFrom is how many lines a ledger has at least that is written anew.
+// shortenFrom is the number of lines from which on a ledger is shortened.
 const shortenFrom = 1 << 12
 
-// shorten replaces a long ledger by one that says as much, where no line is needed
-// for a report that is still to be sent.
+// shorten replaces a long ledger by a shorter one that says as much, unless a line is
+// needed for a report that is still to be sent.
 func (b *book) shorten(lines int) error {
 	if lines < shortenFrom || len(b.left) > 0 {
 		return nil
@@ -147,7 +147,7 @@ func (b *book) shorten(lines int) error {
 	return nil
 }
 
-// openOutboxes finds the sealed bytes of reports that were charged.
+// openOutboxes reads the sealed reports that were charged and may not have been sent.
 func (b *book) openOutboxes(charged map[[32]byte]map[wire.ClientID][32]byte) error {
 	dir := filepath.Join(b.dir, outboxDir)
 	entries, err := os.ReadDir(dir)
@@ -158,7 +158,7 @@ func (b *book) openOutboxes(charged map[[32]byte]map[wire.ClientID][32]byte) err
 		path := filepath.Join(dir, e.Name())
 		var announcement [32]byte
 		if raw, err := hex.DecodeString(e.Name()); err != nil || len(raw) != 32 {
-			if strings.HasPrefix(e.Name(), ".") { // a file that was never finished
+			if strings.HasPrefix(e.Name(), ".") { // a temporary file of a write that was cut off
 				if err := os.Remove(path); err != nil {
 					return fmt.Errorf("client: %v", err)
 				}
@@ -181,22 +181,21 @@ func (b *book) openOutboxes(charged map[[32]byte]map[wire.ClientID][32]byte) err
 			}
 		}
 		o.file.path, o.made = path, true
-		// What was sealed and never charged is never sent.
+		// A report that was sealed and never charged is never sent.
 		o.reports = slices.DeleteFunc(o.reports, func(r sealedReport) bool {
 			want, ok := charged[announcement][r.client]
 			return !ok || want != r.digest
 		})
-		o.holders = 1 // who sends what is left
+		o.holders = 1 // resend
 		b.outboxes[announcement], b.left[announcement] = o, o
 	}
 	return nil
 }
 
-// Close gives the lock back. No decision may be under way.
+// Close releases the lock. No decision may be under way.
 func (b *book) Close() error { return b.unlock() }
 
-// history returns a client's, which the caller reads and changes under its own
-// lock: one goroutine at a time decides for a client.
+// history returns a client's history. The caller guards it with a lock of its own.
 func (b *book) history(id wire.ClientID) *client.History {
 	h := b.clients[id]
 	if h == nil {
@@ -226,8 +225,8 @@ func (b *book) pass(id wire.ClientID, task [32]byte, round int64, announcement [
 	return b.record(decision{client: id, task: task, round: round, announcement: announcement})
 }
 
-// charge stores sealed bytes and then their charge. Once it returned nil the
-// bytes may be sent, and only they.
+// charge stores a sealed report, and then its charge. Only when it has returned nil may
+// these bytes be sent, and no others.
 func (b *book) charge(id wire.ClientID, ann wire.Announcement, announcement [32]byte, r dp.Round, tail float64, sealed []byte) error {
 	o, err := b.outbox(announcement, time.UnixMilli(ann.Deadline))
 	if err != nil {
@@ -245,7 +244,7 @@ func (b *book) charge(id wire.ClientID, ann wire.Announcement, announcement [32]
 		times: 1, sealed: rec.digest, tail: tail, charge: r})
 }
 
-// hold keeps a round's outbox until it is released as often.
+// hold keeps a round's outbox open until release was called as often as hold.
 func (b *book) hold(announcement [32]byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -257,7 +256,7 @@ func (b *book) hold(announcement [32]byte) {
 	o.holders++
 }
 
-// outbox returns the file of a round that is held, made if it is not there.
+// outbox returns the outbox of a round that is held, and makes its file if need be.
 func (b *book) outbox(announcement [32]byte, deadline time.Time) (*outbox, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -273,8 +272,9 @@ func (b *book) outbox(announcement [32]byte, deadline time.Time) (*outbox, error
 	return o, nil
 }
 
-// release ends one holder's use of a round's outbox. Once all have, and for all
-// of them the round is over, the sealed reports are removed.
+// release ends one holder's use of a round's outbox; over says that the holder needs the
+// sealed reports no more. When all holders have released it and none needs them, they
+// are removed.
 func (b *book) release(announcement [32]byte, over bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -294,12 +294,12 @@ func (b *book) release(announcement [32]byte, over bool) error {
 	return nil
 }
 
-// errStore is wrapped where nothing can be recorded any more. A process stops
-// speaking then: what its files hold is only known after they are read again.
+// errStore is wrapped when the files cannot be written. The process then sends nothing
+// more: what the files hold is known only after they have been read again.
 var errStore = errors.New("cannot write")
 
-// appender appends to a file, many records with one sync. After an error it
-// takes no more: what the file ends with is not known.
+// appender appends records to a file, many with one sync. After an error it takes no
+// more, for the end of the file is not known.
 type appender struct {
 	path string
 
@@ -309,13 +309,15 @@ type appender struct {
 	failed  error
 }
 
+// batch is records that are synced together.
 type batch struct {
 	data []byte
 	done chan struct{}
 	err  error
 }
 
-// add takes a record, in order of the calls. It is durable once wait returns nil.
+// add appends a record, in the order of the calls. The record is durable once wait has
+// returned nil.
 func (a *appender) add(record []byte) (wait func() error, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -342,7 +344,7 @@ func (a *appender) add(record []byte) (wait func() error, err error) {
 	}, nil
 }
 
-// write syncs the batch that has gathered; a.mu is held on entry and on return.
+// write appends and syncs the current batch. a.mu is held on entry and on return.
 func (a *appender) write() {
 	b := a.batch
 	a.batch = nil

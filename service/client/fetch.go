@@ -18,7 +18,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// refuseAnswer tells an answer that will not get better from one that may.
+// refuseAnswer makes a refusal of an error that a retry would not mend.
 func refuseAnswer(err error) error {
 	if errors.Is(err, errTooLong) {
 		return client.Refuse(client.CauseMessage, "%v", err)
@@ -26,9 +26,9 @@ func refuseAnswer(err error) error {
 	return err
 }
 
-// fromCoordinator asks the coordinators in turn, first the one that answered last,
-// until one does. at is where that one is. One that cannot be reached, does not lead
-// the task or does not know it yet leaves the question to the others.
+// fromCoordinator asks the coordinators one after the other, beginning with number at,
+// until one answers; at is then that one's number. A coordinator that cannot be reached,
+// does not lead the task or does not know it yet counts as no answer.
 func (f *Fleet) fromCoordinator(ctx context.Context, at *atomic.Int32, path string, limit int64, wait time.Duration) (a answer, err error) {
 	first := int(at.Load())
 	for i := range f.coordinators {
@@ -38,7 +38,7 @@ func (f *Fleet) fromCoordinator(ctx context.Context, at *atomic.Int32, path stri
 			at.Store(int32(j))
 			return next, nil
 		}
-		if i == 0 || err != nil && failed == nil { // what a server says says more than that there is none
+		if i == 0 || err != nil && failed == nil { // a server's refusal says more than a failed connection
 			a, err = next, failed
 		}
 		if ctx.Err() != nil {
@@ -94,11 +94,12 @@ func (f *Fleet) fetchTask(ctx context.Context, id [32]byte) (wire.Task, error) {
 // errEnded says that a task has no more rounds.
 var errEnded = errors.New("client: the task has ended")
 
-// fetchAnnouncement waits for an announcement of a round after the given one. ok
-// is false where there is none yet. leads is which coordinator led the task last.
-func (f *Fleet) fetchAnnouncement(ctx context.Context, leads *atomic.Int32, task [32]byte, after int64, wait time.Duration) (ann wire.Announcement, ok bool, err error) {
+// fetchAnnouncement waits for the announcement of a round after the given one. ok is
+// false if there is none yet. leader is the number of the coordinator that led the task
+// last.
+func (f *Fleet) fetchAnnouncement(ctx context.Context, leader *atomic.Int32, task [32]byte, after int64, wait time.Duration) (ann wire.Announcement, ok bool, err error) {
 	path := fmt.Sprintf("/v1/tasks/%x/announcement?after=%d&wait=%d", task, after, wait/time.Second)
-	a, err := f.fromCoordinator(ctx, leads, path, maxAnnouncement, wait)
+	a, err := f.fromCoordinator(ctx, leader, path, maxAnnouncement, wait)
 	if err != nil {
 		return ann, false, refuseAnswer(err)
 	}
@@ -121,7 +122,7 @@ func (f *Fleet) fetchAnnouncement(ctx context.Context, leads *atomic.Int32, task
 	return ann, true, nil
 }
 
-// fetchModel returns the model with a digest. No more is read than it may have.
+// fetchModel returns the model with a digest. It reads no more bytes than the model has.
 func (f *Fleet) fetchModel(ctx context.Context, digest [32]byte, dim int64) ([]float32, error) {
 	a, err := f.fromCoordinator(ctx, &f.answered, fmt.Sprintf("/v1/models/%x", digest), 4*dim, 0)
 	if err != nil {
@@ -154,8 +155,8 @@ type enrolled struct {
 	some bool
 }
 
-// enrolment returns the enrolment with a digest, fetched anew unless it is the
-// last one: all clients do so, whatever they then decide.
+// enrolment returns the enrolment with a digest: the last one if it is that, or else a
+// newly fetched one. All clients do so, whatever they decide later.
 func (f *Fleet) enrolment(ctx context.Context, digest [32]byte) (wire.Enrolment, error) {
 	e := &f.enrolled
 	e.mu.Lock()

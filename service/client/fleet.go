@@ -25,21 +25,21 @@ type Fleet struct {
 	book    *book
 	counter *client.Counter
 	members []*member
-	compute chan struct{} // one for each report that is being made
-	flight  chan struct{} // one for each request that is under way
+	compute chan struct{} // a slot for each report that is being made
+	flight  chan struct{} // a slot for each request that is under way
 
 	enrolled enrolled
 
 	coordinators []string     // addresses
-	answered     atomic.Int32 // the one that did last
+	answered     atomic.Int32 // index of the coordinator that answered last
 
-	considering chan struct{} // one for the task that is being checked
-	accepted    chan struct{} // one for each task that was agreed to and has not ended
-	wasted      time.Duration // on tasks that were refused; of who holds considering
+	checking    chan struct{} // a slot for the task that is being checked
+	accepted    chan struct{} // a slot for each task that was agreed to and has not ended
+	refusedTime time.Duration // time spent on tasks that were refused; guarded by checking
 
-	// What a coin, and what a report is made from; rng.Secure but in tests.
+	// Randomness of coins and of reports: rng.Secure, but in tests.
 	coin, noise func(id wire.ClientID, round int64) rng.Source
-	beforeSend  func() // nil but in tests
+	beforeSend  func() // called before a report is sent; nil, but in tests
 
 	mu    sync.Mutex
 	count Snapshot
@@ -51,14 +51,15 @@ type member struct {
 	id         wire.ClientID
 	source     Source
 
-	mu        sync.Mutex // of the rest
+	mu        sync.Mutex // guards the fields below, but asking
 	history   *client.History
 	gradients map[[32]byte]opened
 	session   session
 
-	asking chan struct{} // one for the request for a session
+	asking chan struct{} // a slot for the request for a session
 }
 
+// opened is what a member's source gave for a task.
 type opened struct {
 	gradient Gradient
 	err      error
@@ -80,10 +81,10 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 		c.Connections = 32
 	}
 	c.Policy = c.Policy.WithDefaults()
-	considering, accepted := make(chan struct{}, 1), make(chan struct{}, max(mostAccepted, len(c.Tasks)))
+	checking, accepted := make(chan struct{}, 1), make(chan struct{}, max(mostAccepted, len(c.Tasks)))
 	secure := func(wire.ClientID, int64) rng.Source { return rng.Secure() }
 	f = &Fleet{config: c, counter: &client.Counter{Accountant: c.Accountant}, coin: secure, noise: secure,
-		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), considering: considering, accepted: accepted,
+		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), checking: checking, accepted: accepted,
 		count: Snapshot{Reports: map[What]int64{}, Declined: map[client.Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
 	f.coordinators = append([]string{c.Coordinator}, c.Coordinators...)
 	seen := map[wire.ClientID]bool{}
@@ -123,8 +124,8 @@ func (f *Fleet) Snapshot() Snapshot {
 	return s
 }
 
-// tell counts a notice and passes it on.
-func (f *Fleet) tell(n Notice) {
+// notify counts a notice and passes it on.
+func (f *Fleet) notify(n Notice) {
 	f.mu.Lock()
 	if refused := (*client.Refused)(nil); errors.As(n.Err, &refused) {
 		f.count.Declined[refused.Cause]++
@@ -155,7 +156,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 		failed = append(failed, err)
 		mu.Unlock()
 		if errors.Is(err, errStore) {
-			cancel(err) // no client may go on without its ledger
+			cancel(err) // no client may report without its ledger
 		}
 	}
 	wg.Go(func() { fail(f.resend(ctx)) })
@@ -168,7 +169,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 			wg.Go(func() {
 				over := sync.OnceFunc(done)
 				defer over()
-				// What the policy does not allow is left to others.
+				// A task that the policy refuses is not an error here: others may take part.
 				if err := f.task(ctx, task, over); errors.Is(err, errStore) {
 					fail(err)
 				}
@@ -183,18 +184,19 @@ const (
 	// taskListEvery is how often new tasks are looked for, on average: often enough
 	// for rounds of 15 seconds.
 	taskListEvery = 5 * time.Second
-	// mostTasks is how many of a coordinator's tasks a process looks at in all, and
-	// tasksAtOnce at a time: others wait until one has ended or was refused.
+	// A process looks at mostTasks of a coordinator's tasks in all, and at tasksAtOnce
+	// at a time: others wait until one has ended or was refused.
 	mostTasks   = 1024
 	tasksAtOnce = 32
-	// mostAccepted is for how many tasks at a time data are held in memory, where none
-	// were named: others that the policy allows wait until one of them has ended.
+	// Where no tasks are named, a process holds data for mostAccepted tasks at a time:
+	// others that the policy allows wait until one of them has ended.
 	mostAccepted = 8
 )
 
-// follow starts the tasks that the coordinator lists, until ctx ends. run is to
-// return at once and to call done when the task has ended; not later where clients
-// have reports to send, for the next task is asked for then.
+// follow starts the tasks that the coordinator lists, until ctx ends. run must return
+// at once, and call done when no more rounds of the task are asked for. It must not wait
+// for reports to be sent: follow may ask for the list once done was called, and the time
+// of that request must not reveal who reports.
 func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())) {
 	known := map[[32]byte]bool{}
 	slots := make(chan struct{}, tasksAtOnce)
@@ -203,7 +205,7 @@ func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())
 	for ctx.Err() == nil {
 		tasks, err := f.fetchTasks(ctx)
 		if err != nil {
-			f.tell(Notice{What: Retrying, Err: err})
+			f.notify(Notice{What: Retrying, Err: err})
 			if retry.wait(ctx) != nil {
 				return
 			}
@@ -216,7 +218,7 @@ func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())
 			}
 			if len(known) >= mostTasks {
 				if !full {
-					f.tell(Notice{What: Declined, Task: task, Err: client.Refuse(client.CausePolicy, "%d tasks were looked at", mostTasks).In(task, 0)})
+					f.notify(Notice{What: Declined, Task: task, Err: client.Refuse(client.CausePolicy, "%d tasks were looked at", mostTasks).In(task, 0)})
 				}
 				full = true
 				break
@@ -235,13 +237,13 @@ func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())
 	}
 }
 
-// task takes part in one task until it ends, and calls over once its rounds are no
-// longer asked for.
+// task takes part in one task until it ends. It calls over once no more rounds of it
+// are asked for.
 func (f *Fleet) task(ctx context.Context, id [32]byte, over func()) error {
 	t, err := f.agree(ctx, id)
 	if err != nil {
 		if ctx.Err() == nil {
-			f.tell(Notice{What: Declined, Task: id, Err: err})
+			f.notify(Notice{What: Declined, Task: id, Err: err})
 		}
 		return err
 	}
@@ -258,7 +260,7 @@ func (f *Fleet) task(ctx context.Context, id [32]byte, over func()) error {
 	if err := f.openAll(ctx, t); err != nil {
 		return err
 	}
-	f.tell(Notice{What: Agreed, Task: id})
+	f.notify(Notice{What: Agreed, Task: id})
 	r := rounds{fleet: f, terms: t, over: over}
 	return r.run(ctx)
 }
@@ -274,38 +276,38 @@ func (f *Fleet) agree(ctx context.Context, id [32]byte) (*client.Terms, error) {
 		if refused := (*client.Refused)(nil); errors.As(err, &refused) {
 			return nil, refused.In(id, 0)
 		}
-		f.tell(Notice{What: Retrying, Task: id, Err: err})
+		f.notify(Notice{What: Retrying, Task: id, Err: err})
 		if err := retry.wait(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// refusedWork is how much of a processor's time may go into tasks that are refused,
-// for each time that MaxWork allows for one of them.
+// refusedWork times MaxWork is how long a process may work in all on tasks that it then
+// refuses.
 const refusedWork = 10
 
-// consider checks a task against the policy, one at a time. A coordinator that makes
-// tasks which cost much to refuse is not listened to for ever.
+// consider checks a task against the policy, one task at a time. Once tasks that were
+// refused have cost too much work, it refuses all others unseen.
 func (f *Fleet) consider(ctx context.Context, task wire.Task) (*client.Terms, error) {
 	id := task.ID()
-	// First what costs nothing.
+	// The cheapest check comes first.
 	if most := f.config.Policy.MaxTasks; !slices.ContainsFunc(f.members, func(m *member) bool { return m.takes(id, most) }) {
 		return nil, client.Refuse(client.CauseBudget, "no client may begin another task (max-tasks: %d)", most).In(id, 0)
 	}
 	select {
-	case f.considering <- struct{}{}:
+	case f.checking <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-f.considering }()
-	if most := refusedWork * f.config.Policy.MaxWork; f.wasted > most {
+	defer func() { <-f.checking }()
+	if most := refusedWork * f.config.Policy.MaxWork; f.refusedTime > most {
 		return nil, client.Refuse(client.CausePolicy, "to refuse tasks has taken more than %v already", most).In(id, 0)
 	}
 	begun := time.Now()
 	t, err := f.config.Policy.Agree(ctx, task)
 	if err != nil {
-		f.wasted += time.Since(begun)
+		f.refusedTime += time.Since(begun)
 	}
 	return t, err
 }
@@ -317,8 +319,8 @@ func (m *member) takes(task [32]byte, most int64) bool {
 	return m.history.Of(task) != nil || int64(len(m.history.Tasks)) < most
 }
 
-// openAll lets every client prepare its data, before the first round: some of them
-// may take long. It is an error if none has data for the task.
+// openAll has every client prepare its data before the first round, for that may take
+// long. It is an error if no client has data for the task.
 func (f *Fleet) openAll(ctx context.Context, t *client.Terms) error {
 	var last *client.Refused
 	some := false
@@ -328,7 +330,7 @@ func (f *Fleet) openAll(ctx context.Context, t *client.Terms) error {
 		}
 		if _, err := m.open(t); err != nil {
 			last = client.Refuse(client.CauseSource, "%v", err).In(t.ID, 0)
-			f.tell(Notice{What: Declined, Task: t.ID, Client: m.id, Err: last})
+			f.notify(Notice{What: Declined, Task: t.ID, Client: m.id, Err: last})
 			continue
 		}
 		some = true
@@ -339,7 +341,7 @@ func (f *Fleet) openAll(ctx context.Context, t *client.Terms) error {
 	return nil
 }
 
-// closeAll lets go of what the clients hold for a task that has ended.
+// closeAll releases the clients' data for a task that has ended.
 func (f *Fleet) closeAll(t *client.Terms) {
 	for _, m := range f.members {
 		m.mu.Lock()

@@ -34,8 +34,8 @@ type Source interface {
 	// goroutine at a time calls it for a client, before and after others for other
 	// clients.
 	//
-	// An error means that this client has no part in the task. It must not depend
-	// on what the data are, only on what kind they are of.
+	// An error means that this client has no part in the task. It may depend on the kind
+	// of the data, and must not depend on their values.
 	Open(task wire.Task) (Gradient, error)
 }
 
@@ -43,8 +43,8 @@ type Source interface {
 // nothing about the data may show in whether a client reports. NaN counts as 0.
 type Gradient = func(theta, grad []float32)
 
-// Closer is a Source that holds data for the tasks it has opened. Once a task has
-// ended it is told, for each client; there are no calls for the task after it.
+// Closer is a Source that holds data for the tasks that it has opened. Close is called
+// once for each client when a task has ended, and is the last call for the task.
 type Closer interface {
 	Source
 	Close(task wire.Task)
@@ -69,12 +69,12 @@ func (f function) Open(task wire.Task) (Gradient, error) {
 type JoinConfig struct {
 	Coordinator string // https address. Required.
 	Shuffler    string // https address. Required.
-	// Coordinators are further addresses, of others on the same store: where one does
-	// not answer, or does not lead a task, the next is asked.
+	// Coordinators are the addresses of further coordinators on the same store. If one
+	// does not answer or does not lead a task, the next is asked.
 	Coordinators []string
-	// CoordinatorKey signs tasks and announcements, ShufflerKey of the shuffler's
-	// operator the enrolment. Clients get them from somewhere else than these
-	// servers. Required.
+	// CoordinatorKey verifies tasks and announcements. ShufflerKey is that of the
+	// shuffler's operator and verifies the enrolment. Clients must get both from
+	// somewhere else than these servers. Required.
 	CoordinatorKey ed25519.PublicKey
 	ShufflerKey    ed25519.PublicKey
 	Roots          *x509.CertPool // nil: the system's
@@ -88,19 +88,19 @@ type JoinConfig struct {
 	// Tasks are those to take part in, and Run ends with the last of them; empty:
 	// all that the coordinator has, now and later, that the policy allows.
 	Tasks [][32]byte
-	// Spread is how long a report may be held back at most: it leaves at a uniform
-	// time, so that how long it took to make does not show. 0: a tenth of the time
-	// to the deadline, at most a minute; negative: reports leave at once.
+	// Spread is the longest that a report is held back. It leaves at a uniform time, so
+	// that its time does not reveal how long it took to make. 0: a tenth of the time to
+	// the deadline, at most a minute; negative: reports leave at once.
 	Spread time.Duration
-	// Prepare has sessions asked for when a task is agreed to, all at once, and not
-	// spread over the first round. The shuffler then sees who agreed, also of those
-	// who never report; a session says nothing else.
+	// Prepare asks for all sessions at once when a task is agreed to, and not spread over
+	// the first round. The shuffler then sees who agreed, also who never reports; a
+	// session says nothing else.
 	Prepare bool
 	// Workers make reports at the same time; 0: one per CPU. Connections is how many
 	// requests are under way at most; 0: 32.
 	Workers, Connections int
-	// Watch is told what happens, from any goroutine; nil: nobody. What it is told
-	// stays with the client.
+	// Watch is called with what happens, from any goroutine; nil: not called. A Notice
+	// must stay with the client.
 	Watch func(Notice)
 }
 
@@ -142,8 +142,8 @@ type Member struct {
 	Source     Source
 }
 
-// Join takes part with one client until ctx or the last task ends. It returns nil
-// then, and the errors of tasks that could not be taken part in.
+// Join takes part with one client until ctx or the last task ends. It returns nil, or the
+// errors of the tasks that it could not take part in.
 //
 // All randomness is that of rng.Secure.
 func Join(ctx context.Context, c JoinConfig, s Source) error {

@@ -15,20 +15,20 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// A client's ledger is text: a header, then a line for each decision. A line ends
-// with the first 8 bytes of the SHA-256 of the check of the line before and of
-// itself, so that none can be changed or taken out of the middle. A last line
-// without its end was never acted upon, and is dropped.
+// A client's ledger is text: a header, then a line for each decision. A line ends with
+// its check: the first 8 bytes of the SHA-256 of the previous line's check and of the
+// line itself, so that a line that was changed or removed is found. A last line without
+// its newline was never acted upon, and is dropped.
 //
 //	sent CLIENT TASK ROUND ANNOUNCEMENT SEALED TAIL CLASS EPS0 SIGMA SYMBOLS TV TRUST CROWD CHECK
 //	kept CLIENT TASK ROUND ANNOUNCEMENT TIMES TAIL CLASS EPS0 SIGMA SYMBOLS TV TRUST CROWD CHECK
 //	pass CLIENT TASK ROUND ANNOUNCEMENT CHECK
 //
-// A kept line stands for that many sent ones, of rounds up to its own; a client
-// has one in a task for each thing its reports were charged as.
+// A kept line stands for TIMES sent lines of rounds up to ROUND. A client has one in a
+// task for each charge that its reports had.
 const bookHeader = "riffle-client-ledger 1\n"
 
-// decision is a line.
+// decision is a line of the ledger.
 type decision struct {
 	client       wire.ClientID
 	task         [32]byte
@@ -43,7 +43,7 @@ type decision struct {
 
 type check [8]byte
 
-// next is the check of a line, without its own, after one with check c.
+// next returns the check of a line that follows one with check c.
 func (c check) next(line []byte) check {
 	h := sha256.New()
 	h.Write(c[:])
@@ -80,7 +80,7 @@ func (d decision) append(dst []byte, before check) ([]byte, check) {
 // number is the shortest text that reads back as v.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// keep returns the lines that say as much as all that led to h.
+// keep returns lines that give the history h.
 func keep(id wire.ClientID, h *client.History) []decision {
 	var out []decision
 	for _, s := range h.Tasks {

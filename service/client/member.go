@@ -24,21 +24,21 @@ type work struct {
 	report *randomizer.Report
 }
 
-// held is how many sealed reports of a round are in memory at most.
-const held = 4096
+// mostSealed is how many sealed reports of a round are in memory at a time.
+const mostSealed = 4096
 
-// turn is a client's time to send at. Should it need a session, it asks for one in
-// the first half of the time there is, and sends in the second: what it sends, and
-// how long that took to make, does not show in when it does.
-type turn struct {
+// sendTime is when a client sends, drawn before it decides anything: the time reveals
+// neither what it sends nor how long that took to make. A client that needs a session
+// asks for it in the first half of the spread, and sends in the second.
+type sendTime struct {
 	member   *member
-	at       time.Time
-	ask      time.Time // for a session
-	afterAsk time.Time // to send at, with a session that was asked for
+	at       time.Time // with a session that it has
+	ask      time.Time // to ask for a session
+	afterAsk time.Time // to send at, with a session that it asked for
 }
 
-// members lets every client decide for itself, each at a time of its own.
-func (r *rounds) members(ctx context.Context, o announced) error {
+// runMembers has every client decide for itself, each at a time of its own.
+func (r *rounds) runMembers(ctx context.Context, o announced) error {
 	f, digest, deadline := r.fleet, o.digest, time.UnixMilli(o.ann.Deadline)
 	inRound, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
@@ -47,19 +47,19 @@ func (r *rounds) members(ctx context.Context, o announced) error {
 		spread = min(time.Minute, time.Until(deadline)/10)
 	}
 	jitter := newBackoff().src
-	turns := make([]turn, len(f.members))
+	times := make([]sendTime, len(f.members))
 	for i, m := range f.members {
-		turns[i] = turn{m, o.begun.Add(upTo(jitter, spread)), o.begun.Add(upTo(jitter, spread/2)), o.begun.Add(spread/2 + upTo(jitter, spread/2))}
+		times[i] = sendTime{m, o.begun.Add(upTo(jitter, spread)), o.begun.Add(upTo(jitter, spread/2)), o.begun.Add(spread/2 + upTo(jitter, spread/2))}
 	}
-	slices.SortStableFunc(turns, func(a, b turn) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(times, func(a, b sendTime) int { return a.at.Compare(b.at) })
 
 	f.book.hold(digest)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
-	left := false // a report that was charged and is not answered
-	slots := make(chan struct{}, held)
-	for _, t := range turns {
+	left := false // whether a report was charged and not answered
+	slots := make(chan struct{}, mostSealed)
+	for _, t := range times {
 		select {
 		case slots <- struct{}{}:
 		case <-inRound.Done():
@@ -69,7 +69,7 @@ func (r *rounds) members(ctx context.Context, o announced) error {
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			unsent, err := r.member(inRound, t, o)
+			unsent, err := r.runMember(inRound, t, o)
 			mu.Lock()
 			defer mu.Unlock()
 			left = left || unsent
@@ -77,71 +77,71 @@ func (r *rounds) members(ctx context.Context, o announced) error {
 		})
 	}
 	wg.Wait()
-	// What an ending process could not send stays for the next.
+	// A process that ends leaves the reports that it could not send to the next one.
 	return errors.Join(failed, f.book.release(digest, !left || ctx.Err() == nil))
 }
 
-// member is one client's part in a round. It says whether a report was charged
-// that ctx left unanswered. The error is that of the ledger.
-func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, err error) {
+// runMember is one client's part in a round. unsent says that a report was charged and
+// that ctx ended before it was answered. The error is that of the ledger.
+func (r *rounds) runMember(ctx context.Context, t sendTime, o announced) (unsent bool, err error) {
 	f, m, ann, digest := r.fleet, t.member, o.ann, o.digest
-	tell := func(w What, err error) {
+	notify := func(w What, err error) {
 		if refused := (*client.Refused)(nil); errors.As(err, &refused) {
 			refused.In(r.terms.ID, ann.Round)
 		}
-		f.tell(Notice{What: w, Task: r.terms.ID, Round: ann.Round, Client: m.id, Err: err})
+		f.notify(Notice{What: w, Task: r.terms.ID, Round: ann.Round, Client: m.id, Err: err})
 	}
 	gradient, err := m.open(r.terms)
 	if err != nil {
-		return false, nil // it was told of when the task began
+		return false, nil // openAll has said so
 	}
 	if refused := r.ready(m, ann, digest); refused != nil {
 		if refused != decided {
-			tell(Declined, refused)
+			notify(Declined, refused)
 		}
 		return false, nil
 	}
-	// Before the coin, and whatever it will say.
+	// The session is asked for before the coin is flipped, whatever the coin will say.
 	until := time.UnixMilli(ann.Deadline)
 	key, err := o.enrolment.ShufflerKey(time.Now())
 	if err != nil {
-		tell(Declined, client.Refuse(client.CauseKey, "%v", err))
+		notify(Declined, client.Refuse(client.CauseKey, "%v", err))
 		return false, nil
 	}
 	session, fresh, err := f.session(ctx, m, o.enrolment.Population, key.Suite, until, t.ask)
 	if err != nil {
-		tell(Declined, err)
+		notify(Declined, err)
 		return false, nil
 	}
 	if fresh {
 		t.at = t.afterAsk
 	}
-	in, err := r.asked(ctx, m, ann, digest, session)
+	in, err := r.takesPart(ctx, m, ann, digest, session)
 	if err != nil {
 		if errors.Is(err, errStore) {
 			return false, err
 		}
 		if errors.Is(err, errUnknownSession) {
-			m.forget(session) // another one in the next round: nothing was charged
+			m.forget(session) // the next round asks for another one; nothing was charged
 		}
-		tell(NotDrawn, err)
+		notify(NotDrawn, err)
 		return false, nil
 	}
 	if !in {
 		if ann.Participation == dp.CheckIn {
-			tell(Passed, nil)
+			notify(Passed, nil)
 		} else {
-			tell(NotDrawn, nil)
+			notify(NotDrawn, nil)
 		}
 		return false, nil
 	}
 	if refused := r.reserve(m, ann, digest); refused != nil {
-		tell(Declined, refused)
+		notify(Declined, refused)
 		return false, nil
 	}
 	sealed, err := r.seal(ctx, m, gradient, o, session)
 	if err != nil {
-		tell(Lost, err)
+		notify(Lost, err)
 		return false, nil
 	}
 	if err := f.book.charge(m.id, ann, digest, r.terms.Charge, r.terms.Tail, sealed); err != nil {
@@ -159,15 +159,15 @@ func (r *rounds) member(ctx context.Context, t turn, o announced) (unsent bool, 
 		m.forget(session)
 	}
 	if err != nil {
-		// It is charged: the shuffler may have it, and the answer was lost.
-		tell(Lost, fmt.Errorf("a report was charged and is not known to be taken: %w", err))
+		// It stays charged: the shuffler may have it, and only its answer was lost.
+		notify(Lost, fmt.Errorf("a report was charged and is not known to be taken: %w", err))
 		return ctx.Err() != nil, nil
 	}
-	tell(Sent, nil)
+	notify(Sent, nil)
 	return false, nil
 }
 
-// decided marks a round that this client decided before, as after a restart.
+// decided is returned for a round that this client has decided already, as after a restart.
 var decided = &client.Refused{Cause: client.CauseRound, Detail: "decided before"}
 
 // ready checks the round against the client's own history.
@@ -186,15 +186,15 @@ func (r *rounds) ready(m *member, ann wire.Announcement, digest [32]byte) *clien
 	return r.terms.Afford(m.history, r.fleet.counter)
 }
 
-// asked says whether the client takes part: by the shuffler's draw or its own coin.
-func (r *rounds) asked(ctx context.Context, m *member, ann wire.Announcement, digest [32]byte, s session) (bool, error) {
+// takesPart asks the shuffler's draw, or flips the client's own coin.
+func (r *rounds) takesPart(ctx context.Context, m *member, ann wire.Announcement, digest [32]byte, s session) (bool, error) {
 	f := r.fleet
 	switch ann.Participation {
 	case dp.CheckIn:
 		if client.CheckIn(f.coin(m.id, ann.Round), ann.CheckInRate) {
 			return true, nil
 		}
-		// Written down, so that no coin is flipped twice.
+		// It is written down, so that no coin is flipped twice.
 		m.mu.Lock()
 		m.history.Decide(r.terms.ID, ann.Round, digest)
 		m.mu.Unlock()
@@ -222,11 +222,11 @@ func (r *rounds) asked(ctx context.Context, m *member, ann wire.Announcement, di
 	return true, nil
 }
 
-// reserve counts the report in memory: from here on it counts, sent or not.
+// reserve counts the report in memory, whether it will be sent or not.
 func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *client.Refused {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Again: another task of the same client may have spent meanwhile.
+	// Asked again: another task of the same client may have spent meanwhile.
 	if refused := r.terms.Afford(m.history, r.fleet.counter); refused != nil {
 		return refused
 	}
@@ -251,7 +251,8 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o annou
 	r.terms.Reporter.Report(src, w.grad, w.report)
 	part, share, err := mechanism.Contents(src, r.terms.Mechanism, digest, w.report)
 	if err != nil {
-		// The mechanism made what it does not accept: it says nothing of the data.
+		// A mechanism that does not accept its own report is our bug. The error says
+		// nothing of the data.
 		return nil, errors.New("client: the report cannot be encoded")
 	}
 	report := wire.Report{Announcement: digest, Client: m.id}

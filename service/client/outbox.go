@@ -10,19 +10,19 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// An outbox is a round's sealed reports, named by the announcement's digest:
-// a header, the round's deadline (Unix ms, 8 bytes), then for each report the
-// client's id (16), its length (4), the sealed bytes, and their SHA-256. Numbers
-// are little endian. What follows the last whole report was never charged.
+// An outbox is a file of a round's sealed reports, named by the announcement's digest:
+// a header, the round's deadline (Unix ms, 8 bytes), then for each report the client's
+// id (16), the report's length (4), the sealed bytes, and their SHA-256. Numbers are
+// little endian. A report that is not whole was never charged.
 const outboxHeader = "riffle-client-outbox 1\n"
 
 type outbox struct {
 	deadline time.Time
 	file     appender
 	reports  []sealedReport // as found at start
-	holders  int            // who use it now
-	made     bool           // there is a file
-	needed   bool           // by the next process
+	holders  int            // how many use it now
+	made     bool           // whether there is a file
+	needed   bool           // whether the next process needs it
 }
 
 type sealedReport struct {
@@ -46,7 +46,7 @@ func (r sealedReport) append(dst []byte) []byte {
 	return append(dst, r.digest[:]...)
 }
 
-// decodeOutbox returns what is whole, and how many bytes that takes.
+// decodeOutbox returns the whole reports, and how many bytes they take.
 func decodeOutbox(b []byte) (o *outbox, size int, err error) {
 	if len(b) < len(outboxHeader)+8 || !bytes.HasPrefix(b, []byte(outboxHeader)) {
 		return nil, 0, errors.New("client: no outbox of this version")

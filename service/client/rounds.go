@@ -16,22 +16,22 @@ type rounds struct {
 	fleet *Fleet
 	terms *client.Terms
 
-	last   int64    // round that was announced last, taken part in or not
+	last   int64    // the round that was announced last, taken part in or not
 	digest [32]byte // of its announcement
 	model  [32]byte // digest of theta
 	theta  []float32
-	open   chan announced
-	work   sync.Pool // of *work
-	over   func()    // no more rounds are asked for
-	leads  atomic.Int32
+	queue  chan announced // rounds to decide
+	work   sync.Pool      // of *work
+	over   func()         // is called when no more rounds are asked for
+	leader atomic.Int32   // index of the coordinator that led the task last
 }
 
 // pollTime is how long a coordinator is asked to wait for the next round.
 const pollTime = 20 * time.Second
 
-// waiting is how many rounds may wait for the one that is being decided: they do
-// where a coordinator does not wait for deadlines.
-const waiting = 4
+// mostQueued is how many rounds may wait while one is decided, as where a coordinator
+// announces the next before a deadline.
+const mostQueued = 4
 
 // announced is a round that was checked and whose model is here.
 type announced struct {
@@ -47,24 +47,23 @@ func (r *rounds) run(ctx context.Context) error {
 	r.work.New = func() any {
 		return &work{make([]float32, r.terms.Mechanism.Dim()), r.terms.Mechanism.NewReport()}
 	}
-	// What is asked of the coordinator, and when, does not wait for what clients
-	// decide and send: who is in a round would come back later than who is not.
+	// Polling never waits for clients: its timing would reveal who takes part.
 	ctx, stop := context.WithCancelCause(ctx)
-	r.open = make(chan announced, waiting)
+	r.queue = make(chan announced, mostQueued)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for o := range r.open {
-			if err := r.members(ctx, o); errors.Is(err, errStore) {
+		for o := range r.queue {
+			if err := r.runMembers(ctx, o); errors.Is(err, errStore) {
 				stop(err)
 			} else if err != nil {
-				f.tell(Notice{What: Retrying, Task: r.terms.ID, Round: o.ann.Round, Err: err})
+				f.notify(Notice{What: Retrying, Task: r.terms.ID, Round: o.ann.Round, Err: err})
 			}
 		}
 	}()
 	ended := r.follow(ctx)
-	r.over() // before members are waited for, for the same reason
-	close(r.open)
+	r.over() // before it waits for clients, for the same reason
+	close(r.queue)
 	<-done
 	err := context.Cause(ctx)
 	stop(nil)
@@ -72,7 +71,7 @@ func (r *rounds) run(ctx context.Context) error {
 		return err
 	}
 	if ended {
-		f.tell(Notice{What: Ended, Task: r.terms.ID})
+		f.notify(Notice{What: Ended, Task: r.terms.ID})
 	}
 	return nil
 }
@@ -83,7 +82,7 @@ func (r *rounds) follow(ctx context.Context) (ended bool) {
 	retry := newBackoff()
 	for ctx.Err() == nil {
 		asked := time.Now()
-		ann, ok, err := f.fetchAnnouncement(ctx, &r.leads, r.terms.ID, r.last, pollTime)
+		ann, ok, err := f.fetchAnnouncement(ctx, &r.leader, r.terms.ID, r.last, pollTime)
 		if err == nil && ok {
 			err = r.round(ctx, ann)
 		}
@@ -94,14 +93,14 @@ func (r *rounds) follow(ctx context.Context) (ended bool) {
 		case errors.Is(err, errEnded):
 			return true
 		case errors.As(err, &refused):
-			f.tell(Notice{What: Declined, Task: r.terms.ID, Round: ann.Round, Err: refused.In(r.terms.ID, ann.Round)})
+			f.notify(Notice{What: Declined, Task: r.terms.ID, Round: ann.Round, Err: refused.In(r.terms.ID, ann.Round)})
 		case err != nil:
-			f.tell(Notice{What: Retrying, Task: r.terms.ID, Round: ann.Round, Err: err})
+			f.notify(Notice{What: Retrying, Task: r.terms.ID, Round: ann.Round, Err: err})
 		case ok || time.Since(asked) > pollTime/2:
 			retry.reset()
 			continue
 		}
-		// Also where a coordinator does not wait before it says that there is nothing.
+		// Pause, also where a coordinator answers at once that there is no round.
 		if retry.wait(ctx) != nil {
 			return false
 		}
@@ -109,8 +108,8 @@ func (r *rounds) follow(ctx context.Context) (ended bool) {
 	return false
 }
 
-// round checks one announcement, fetches its model and has every client decide.
-// What it returns is about the round as a whole.
+// round checks an announcement, fetches its model, and queues the round for the clients
+// to decide. Its error concerns the round as a whole.
 func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 	f, digest := r.fleet, ann.Digest()
 	switch {
@@ -140,7 +139,7 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 	if err := r.terms.Admit(ann, e, begun); err != nil {
 		return err
 	}
-	// Whatever each client then decides, so that the download tells nothing.
+	// Fetched whatever each client decides later, so that the download reveals nothing.
 	if r.theta == nil || r.model != ann.ModelDigest {
 		if err := f.persist(inRound, r.terms.ID, ann.Round, func() (err error) {
 			r.theta, err = f.fetchModel(inRound, ann.ModelDigest, r.terms.Task.Mechanism.Dim)
@@ -152,12 +151,11 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 		r.model = ann.ModelDigest
 	}
 	select {
-	case r.open <- announced{ann, digest, e, r.theta, begun}:
+	case r.queue <- announced{ann, digest, e, r.theta, begun}:
 	default:
-		// As if there were room, so that when the next is asked for says nothing of
-		// whether members are still waiting to send.
-		f.tell(Notice{What: Declined, Task: r.terms.ID, Round: ann.Round,
-			Err: client.Refuse(client.CauseRound, "%d rounds are open already", waiting+1).In(r.terms.ID, ann.Round)})
+		// Drop the round but keep polling, so that timing reveals nothing.
+		f.notify(Notice{What: Declined, Task: r.terms.ID, Round: ann.Round,
+			Err: client.Refuse(client.CauseRound, "%d rounds are open already", mostQueued+1).In(r.terms.ID, ann.Round)})
 		return nil
 	}
 	f.mu.Lock()

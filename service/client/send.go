@@ -20,14 +20,14 @@ func (f *Fleet) persist(ctx context.Context, task [32]byte, round int64, try fun
 		if err == nil || errors.As(err, &refused) || ctx.Err() != nil {
 			return err
 		}
-		f.tell(Notice{What: Retrying, Task: task, Round: round, Err: err})
+		f.notify(Notice{What: Retrying, Task: task, Round: round, Err: err})
 		if retry.wait(ctx) != nil {
 			return err
 		}
 	}
 }
 
-// errUnknownSession is wrapped where a report was refused for its session.
+// errUnknownSession is wrapped when the shuffler does not know a report's session.
 var errUnknownSession = errors.New("the session is not known")
 
 // send posts a sealed report until the shuffler has it.
@@ -42,8 +42,8 @@ func (f *Fleet) send(ctx context.Context, sealed []byte) error {
 	return err
 }
 
-// post sends the same bytes to the shuffler until they are answered, or ctx ends. It
-// tells of the first try that failed, and not of each.
+// post sends the same bytes to the shuffler until they are answered or ctx ends. Of
+// tries that fail it notifies once.
 func (f *Fleet) post(ctx context.Context, path string, body []byte) (answer, error) {
 	retry := newBackoff()
 	for tries := 1; ; tries++ {
@@ -63,7 +63,7 @@ func (f *Fleet) post(ctx context.Context, path string, body []byte) (answer, err
 			return answer{}, err
 		}
 		if ctx.Err() == nil && tries == 1 {
-			f.tell(Notice{What: Retrying, Err: err})
+			f.notify(Notice{What: Retrying, Err: err})
 		}
 		if retry.wait(ctx) != nil {
 			return answer{}, fmt.Errorf("%w (the last of %d tries)", err, tries)
@@ -71,7 +71,7 @@ func (f *Fleet) post(ctx context.Context, path string, body []byte) (answer, err
 	}
 }
 
-// leastTry is how long a try may take at least, if there is so much time.
+// leastTry is the least time that a try is given before it is broken off.
 const leastTry = 2 * time.Second
 
 func (f *Fleet) postOnce(ctx context.Context, path string, body []byte) (answer, error) {
@@ -81,7 +81,7 @@ func (f *Fleet) postOnce(ctx context.Context, path string, body []byte) (answer,
 		return answer{}, ctx.Err()
 	}
 	defer func() { <-f.flight }()
-	// A try that is not answered leaves time for another.
+	// A try takes half of the time that is left, so that there is time for another.
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, max(leastTry, time.Until(deadline)/2))
@@ -90,8 +90,8 @@ func (f *Fleet) postOnce(ctx context.Context, path string, body []byte) (answer,
 	return f.web.do(ctx, http.MethodPost, f.config.Shuffler+path, body, "", maxRefusal, 0)
 }
 
-// resend sends what an earlier process charged and may not have sent: the same
-// bytes, which the shuffler takes once.
+// resend sends the reports that an earlier process charged and may not have sent. They
+// are the same bytes, which the shuffler takes once.
 func (f *Fleet) resend(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -111,7 +111,7 @@ func (f *Fleet) resend(ctx context.Context) error {
 				if err != nil {
 					n.What = Lost
 				}
-				f.tell(n)
+				f.notify(n)
 			}
 			if err := f.book.release(announcement, over); err != nil {
 				mu.Lock()

@@ -11,26 +11,26 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// session is what a client proves to the shuffler with that a report is its own.
-// It is in memory only: a process that starts again asks for another.
+// session proves to the shuffler that a report is its client's own. It is in memory
+// only: a process that starts again asks for another.
 type session struct {
 	population wire.Population
 	wire.Session
 	passes bool // the shuffler takes reports with a pass
 }
 
-// sessionSpare is how long a session has to hold after a round's deadline: as far as
-// the shuffler's clock may be ahead, and what is sent at the last moment on its way.
+// sessionSpare is how long a session must last after a round's deadline: the shuffler's
+// clock may be ahead, and a report that is sent at the last moment takes time to arrive.
 const sessionSpare = time.Minute
 
-// lasts says whether a report of a round that ends then can be made with it.
+// lasts says whether the session can be used for a round with this deadline.
 func (s session) lasts(p wire.Population, deadline time.Time) bool {
 	return s.population == p && s.Expires > deadline.Add(sessionSpare).Unix()
 }
 
-// prepare asks for every client's session before a task's first round, and before
-// any client's data are touched: when it asks says nothing of them. What it does not
-// get is asked for again in the round.
+// prepare asks for every client's session before a task's first round and before any
+// client's data are touched, so that the time of asking says nothing of the data. A
+// session that it does not get is asked for again in the round.
 func (f *Fleet) prepare(ctx context.Context, t *client.Terms) {
 	e, err := func() (wire.Enrolment, error) {
 		f.enrolled.mu.Lock()
@@ -62,14 +62,15 @@ func (f *Fleet) prepare(ctx context.Context, t *client.Terms) {
 // prepareTime is how long a task may wait for sessions.
 const prepareTime = 2 * time.Minute
 
-// current returns the session that a member has, if it outlives a round.
+// current returns the member's session; ok says that it lasts for the round.
 func (m *member) current(p wire.Population, deadline time.Time) (session, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.session, m.session.lasts(p, deadline)
 }
 
-// forget drops a session that the shuffler does not know, unless it is another by now.
+// forget drops a session that the shuffler does not know, unless the member has another
+// by now.
 func (m *member) forget(old session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,11 +79,10 @@ func (m *member) forget(old session) {
 	}
 }
 
-// session returns a session of the client's that outlives a round: the sealed bytes
-// do not change until they are answered, so that it must not end before. at is when
-// one is asked for, if there is none. fresh says that there was none.
-// The answer is sealed to a key that is made for it, with the suite that reports are
-// sealed to the shuffler with.
+// session returns a session of the client's that outlives a round, for the same sealed
+// bytes are sent until they are answered. If there is none it asks for one at the time
+// at; fresh says that it did. The answer is sealed to a key that is made for it, of the
+// suite that reports are sealed with.
 func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite wire.Suite, deadline, at time.Time) (s session, fresh bool, err error) {
 	if s, ok := m.current(p, deadline); ok {
 		return s, false, nil
@@ -90,7 +90,7 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite
 	if err := sleep(ctx, time.Until(at)); err != nil {
 		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}
-	select { // two tasks may need it at a time
+	select { // two tasks may ask at the same time
 	case m.asking <- struct{}{}:
 	case <-ctx.Done():
 		return s, true, client.Refuse(client.CauseSession, "%v", ctx.Err())

@@ -77,7 +77,7 @@ func (w *web) do(ctx context.Context, method, url string, body []byte, etag stri
 	if err != nil {
 		return answer{}, fmt.Errorf("client: %v", err)
 	}
-	req.Header.Set("User-Agent", "riffle/1") // the same for all
+	req.Header.Set("User-Agent", "riffle/1") // the same for all clients
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/octet-stream")
 	}
@@ -103,7 +103,7 @@ func (w *web) do(ctx context.Context, method, url string, body []byte, etag stri
 		passes: resp.Header.Get(wire.ReportKindHeader) == strconv.Itoa(int(wire.KindPassed))}, nil
 }
 
-// reason is what a refusal says; empty if it says nothing that is known.
+// reason returns the reason that a refusal names; empty if it names none that is known.
 func (a answer) reason() wire.Reason {
 	var refusal struct {
 		Reason wire.Reason `json:"reason"`
@@ -119,12 +119,12 @@ func (a answer) reason() wire.Reason {
 	return ""
 }
 
-// again says that the same request may be answered otherwise later.
+// again says that the same request may get another answer later.
 func (a answer) again() bool {
 	return a.status == http.StatusTooManyRequests || a.status >= 500
 }
 
-// unexpected is the error of a status that nothing is said about.
+// unexpected is the error for a status that the protocol does not have here.
 func (a answer) unexpected(what string) error {
 	if r := a.reason(); r != "" {
 		return fmt.Errorf("client: %s: status %d, %s", what, a.status, r)
@@ -132,8 +132,8 @@ func (a answer) unexpected(what string) error {
 	return fmt.Errorf("client: %s: status %d", what, a.status)
 }
 
-// backoff waits longer from time to time, with jitter, so that clients that
-// failed together do not come back together.
+// backoff waits longer after each try, with jitter, so that clients that failed together
+// do not come back together.
 type backoff struct {
 	src  rng.Source
 	next time.Duration
