@@ -1,11 +1,12 @@
 // Package coordinator runs tasks over a network: rounds by deadline, charge before
-// exposure, exact sums, one release of a round. What a round does is decided by
-// package coordinator's pure functions, the same that a simulation drives; this
-// package fetches what they need and writes down what they decide, in the order of
-// DATA_MODEL.md.
+// exposure, exact sums, one release of a round. It is for the program.
 //
-// Every step is a function of what is stored: after an error, and after a crash,
-// a task is loaded again and its round taken up where its traces end.
+// The pure functions of riffle/protocol/coordinator decide what a round does; a
+// simulation drives the same ones. This package fetches what they need and stores what
+// they decide, in the order of DATA_MODEL.md.
+//
+// Every step is a function of what is stored. After an error or a crash a task is loaded
+// again, and its round goes on after the last thing that was stored of it.
 package coordinator
 
 import (
@@ -40,7 +41,7 @@ type Config struct {
 	Shuffler   batch.Source
 	Aggregator *Aggregator // required for tasks with a vector sum
 	Store      Store
-	Journal    *ledger.Journal // of the population
+	Journal    *ledger.Journal // the population's ledger
 	Tasks      []Task
 
 	// Holder names this process to those who wait for a lease. Default "coordinator".
@@ -54,8 +55,8 @@ type Config struct {
 	// Backoff is the pause after a first failure; it doubles up to 100 times it.
 	// Default 100 ms.
 	Backoff time.Duration
-	// Hold, if not nil, keeps rounds from being announced until it is closed. Those that
-	// are open go on.
+	// Hold, if not nil, keeps rounds from being announced until it is closed. Open rounds
+	// go on.
 	Hold <-chan struct{}
 	// PauseAfter is how many charged rounds in a row may give no step before their task
 	// pauses; 0: it never does.
@@ -96,33 +97,32 @@ type Task struct {
 	Colluders int64
 	// Round is how long clients have to report.
 	Round time.Duration
-	// Pause is waited before a round is announced.
+	// Pause is the time between a round and the next announcement.
 	Pause time.Duration
 
-	// Evaluate, if not nil, is called with the parameters of a model that was
-	// released; what it returns is shown in the task's Status. The next round waits
-	// for it.
+	// Evaluate, if not nil, is called with the parameters of a model that was released.
+	// Its result is shown in the task's Status. The next round waits for it.
 	Evaluate func(params []float32) any
-	// Guard, if not nil, keeps steps from being released that Evaluate finds worse.
+	// Guard, if not nil, holds back steps that Evaluate finds worse.
 	Guard *Guard
-	// Record, if not nil, is told each report of a charged round that could be opened,
-	// in the batch's order; a round that is taken up again begins again at place 0.
-	// The report is used again after the call. Of a vector sum it is not called.
-	// After an error nothing is released: the round is taken up again later. So it is
-	// with the other two.
+	// Record, if not nil, is called with each report of a charged round that could be
+	// opened, in the batch's order; a round that is opened again begins again at place 0.
+	// The report is reused after the call. It is not called for vector sums. If it, or
+	// one of the next two, returns an error, nothing is released and the round is tried
+	// again later.
 	Record func(round, place int64, r *randomizer.Report) error
-	// RecordSum, if not nil, is told the counts of a vector sum and of how many clients.
+	// RecordSum, if not nil, is called with a vector sum's counts and its number of clients.
 	RecordSum func(round int64, counts []int64, clients int64) error
-	// Discard, if not nil, is told that a charged round gives no step: what was
-	// recorded of it is in no model.
+	// Discard, if not nil, is called when a charged round gives no step: what was recorded
+	// of it is in no model.
 	Discard func(round int64) error
 
-	// Ended says that the task has ended: it is shown and not made again. Besides it
-	// Signed and Budget are required.
+	// Ended says that the task has ended: it is only shown. Only Signed and Budget are
+	// required then.
 	Ended bool
-	// Missing, if not nil, is why a task that has not ended cannot be made here. It is
-	// shown as Unusable and can be stopped; others run. Besides it Signed and Budget
-	// are required.
+	// Missing, if not nil, is why this coordinator cannot run a task that has not ended.
+	// The task is shown as Unusable and can be stopped; others run. Only Signed and
+	// Budget are required then.
 	Missing error
 }
 
@@ -163,20 +163,20 @@ func (c *Config) check() error {
 	return nil
 }
 
-// CheckTask says whether a coordinator could run a task. Of the configuration it
-// looks at Key and Aggregator, and it changes nothing.
+// CheckTask returns an error unless a coordinator with c's Key and Aggregator could run
+// the task. It changes nothing.
 func CheckTask(c Config, t Task) error {
 	s := &Service{config: c}
 	if s.config.Log == nil {
 		s.config.Log = slog.New(slog.DiscardHandler)
 	}
-	_, err := s.checked(t)
+	_, err := s.checkedRunner(t)
 	return err
 }
 
-// newRunner checks a task and gives it its budget.
+// newRunner checks a task and opens its ledger.
 func (s *Service) newRunner(t Task) (*runner, error) {
-	r, err := s.checked(t)
+	r, err := s.checkedRunner(t)
 	if err != nil {
 		return nil, err
 	}
@@ -186,8 +186,8 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 	return r, nil
 }
 
-// checked is a runner that has no ledger yet.
-func (s *Service) checked(t Task) (*runner, error) {
+// checkedRunner returns the runner of a task that was checked, without its ledger.
+func (s *Service) checkedRunner(t Task) (*runner, error) {
 	message, err := wire.Verify(s.config.Key.Public().(ed25519.PublicKey), wire.LabelTask, t.Signed)
 	if err != nil {
 		return nil, err
@@ -199,8 +199,8 @@ func (s *Service) checked(t Task) (*runner, error) {
 	fail := func(format string, args ...any) (*runner, error) {
 		return nil, fmt.Errorf("coordinator: task %q: %w", w.Name, fmt.Errorf(format, args...))
 	}
-	if t.shown() {
-		return s.bare(t, w), nil
+	if t.onlyShown() {
+		return s.plainRunner(t, w), nil
 	}
 	if t.Optimizer == nil || t.Round < time.Millisecond || t.Pause < 0 {
 		return fail("an optimizer and a round's duration are required")
@@ -218,7 +218,7 @@ func (s *Service) checked(t Task) (*runner, error) {
 	if t.Budget.Delta != w.Delta {
 		return fail("the budget is counted at delta = %v, the task says %v", t.Budget.Delta, w.Delta)
 	}
-	r := s.bare(t, w)
+	r := s.plainRunner(t, w)
 	r.mechanism = m
 	sum, isSum := m.(*mechanism.VectorSum)
 	if isSum != w.Trust.SumsOnly() {
@@ -257,8 +257,8 @@ func (s *Service) checked(t Task) (*runner, error) {
 	return r, nil
 }
 
-// bare is a runner that has yet to be made ready.
-func (s *Service) bare(t Task, w wire.Task) *runner {
+// plainRunner returns a runner with nothing but the task and its status.
+func (s *Service) plainRunner(t Task, w wire.Task) *runner {
 	r := &runner{s: s, t: t, id: w.ID(), task: w, changed: make(chan struct{}), ended: make(chan struct{}), replaced: make(chan struct{}), resume: make(chan chan error)}
 	r.status = Status{Task: r.id, Name: w.Name, State: Running, Phase: "starting", Rounds: w.Rounds, Until: w.Rounds, Delta: w.Delta, Eps: -1,
 		Counts: Counts{}.clone(), Seconds: map[string]float64{}}
@@ -266,7 +266,7 @@ func (s *Service) bare(t Task, w wire.Task) *runner {
 	return r
 }
 
-// blocks returns the division of n clients, of participation once.
+// blocks returns the division of n clients into blocks, for participation once.
 func (r *runner) blocks(n int64) (schedule.Blocks, error) {
 	if r.task.Participation != dp.Once {
 		return schedule.Blocks{}, nil

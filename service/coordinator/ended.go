@@ -11,11 +11,11 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// This file holds how tasks end, and those that are only shown: they have ended, or
-// cannot be made.
+// This file holds how tasks end, and tasks that are only shown: they have ended, or
+// cannot be run here.
 
-// shown says that the task is not made.
-func (t Task) shown() bool { return t.Ended || t.Missing != nil }
+// onlyShown says that the task is not run.
+func (t Task) onlyShown() bool { return t.Ended || t.Missing != nil }
 
 // Ended looks up whether a task has ended, and how.
 func Ended(ctx context.Context, s Store, task [32]byte) (ended bool, how End, err error) {
@@ -29,15 +29,15 @@ func Ended(ctx context.Context, s Store, task [32]byte) (ended bool, how End, er
 	return t.State != Running, End{t.State, t.Why}, nil
 }
 
-// runShown shows a task that is not made, until ctx has ended or another runner has
-// taken its place. What it cannot read is its own trouble: other tasks run.
+// runShown shows a task that is not run, until ctx has ended or another runner has taken
+// its place. An error concerns this task alone.
 func (r *runner) runShown(ctx context.Context) {
 	pause := r.s.config.Backoff
 	for ctx.Err() == nil {
 		step, cancel := context.WithCancel(ctx)
 		r.mu.Lock()
 		r.interrupt = cancel
-		stop, as, why := r.stop, r.as, r.why
+		stop, endAs, why := r.stop, r.endAs, r.why
 		r.mu.Unlock()
 		ended, err := r.loadShown(ctx)
 		switch {
@@ -46,7 +46,7 @@ func (r *runner) runShown(ctx context.Context) {
 			cancel()
 			return
 		case stop:
-			err = r.endUnusable(ctx, as, why)
+			err = r.endUnusable(ctx, endAs, why)
 			ended = err == nil
 		}
 		if ended {
@@ -74,7 +74,7 @@ func (r *runner) runShown(ctx context.Context) {
 	}
 }
 
-// loadShown brings the status up to what is stored.
+// loadShown brings the status up to date with what is stored.
 func (r *runner) loadShown(ctx context.Context) (ended bool, err error) {
 	ended, how, err := Ended(ctx, r.s.config.Store, r.id)
 	if err != nil {
@@ -86,7 +86,7 @@ func (r *runner) loadShown(ctx context.Context) (ended bool, err error) {
 		return false, err
 	}
 	entries := r.ledger.Entries()
-	r.update(func(s *Status) { r.reached(s, int64(len(entries))) })
+	r.update(func(s *Status) { r.fill(s, int64(len(entries))) })
 	if !ended {
 		if r.snapshot().State != Unusable {
 			r.log.Error("a task cannot be run here, others are", "error", r.t.Missing)
@@ -94,14 +94,14 @@ func (r *runner) loadShown(ctx context.Context) (ended bool, err error) {
 		r.update(func(s *Status) { s.State, s.Phase, s.Error = Unusable, "unusable", r.t.Missing.Error() })
 		return false, nil
 	}
-	// The figure may take long, of many tasks longer: one at a time, and without
-	// holding up those who charge.
+	// The task's cost may take long: one task at a time is counted, and the status is
+	// shown before.
 	r.update(func(s *Status) {
 		s.State, s.Why, s.Phase, s.Since, s.Error = how.State, how.Why, string(how.State), time.Now(), ""
 	})
 	r.close()
 	r.destroyOpen(ctx)
-	r.tellLast(ctx)
+	r.destroyLast(ctx)
 	select {
 	case r.s.counting <- struct{}{}:
 		defer func() { <-r.s.counting }()
@@ -128,7 +128,7 @@ func spent(budget ledger.Config, entries []ledger.Entry) (dp.Bound, error) {
 	return l.Spent()
 }
 
-// endUnusable writes down that a task that cannot be made was stopped.
+// endUnusable stores that a task that cannot be run was stopped.
 func (r *runner) endUnusable(ctx context.Context, as State, why string) error {
 	config := &r.s.config
 	lease, err := config.Store.Acquire(ctx, fmt.Sprintf("task-%x", r.id), config.Holder, config.LeaseTTL)
@@ -146,7 +146,7 @@ func (r *runner) endUnusable(ctx context.Context, as State, why string) error {
 	return r.finish(ctx, as, why)
 }
 
-// register writes a task down that was never led.
+// register stores a task that was never led.
 func (r *runner) register(ctx context.Context) error {
 	db := r.s.config.Store
 	_, err := db.Get(ctx, taskKey(r.id))
@@ -160,19 +160,19 @@ func (r *runner) register(ctx context.Context) error {
 	return err
 }
 
-// stopped is what a task says that was stopped for no stated reason.
+// stopped is why a task has ended that was stopped, before the operator's reason.
 const stopped = "stopped by the operator"
 
 // ErrStandby is wrapped where another coordinator leads the task.
 var ErrStandby = errors.New("coordinator: another coordinator leads the task")
 
-// standbyAfter is how long a task may wait for its lease before this coordinator is
-// taken for a standby: one that has just started gets it at once.
+// standbyAfter is how long a task may wait for its lease before this coordinator counts
+// as a standby; one that has just started may need a moment.
 const standbyAfter = 3 * time.Second
 
-// Stop ends a task; its model stays. It returns once that is written down, with the
-// operator's reason if there is one, by this process as the task's leader. A round
-// that is open is destroyed.
+// Stop ends a task; its model stays, and its open round is destroyed. It returns once this
+// process, as the task's leader, has stored that, with the operator's reason if there is
+// one.
 func (s *Service) Stop(ctx context.Context, id [32]byte, reason string) error {
 	r := s.find(id)
 	if r == nil {
@@ -186,10 +186,10 @@ func (s *Service) Stop(ctx context.Context, id [32]byte, reason string) error {
 }
 
 // halt asks the task's goroutine to end it.
-func (r *runner) halt(ctx context.Context, as State, why string) error {
+func (r *runner) halt(ctx context.Context, endAs State, why string) error {
 	r.mu.Lock()
 	if !r.stop {
-		r.stop, r.as, r.why = true, as, why
+		r.stop, r.endAs, r.why = true, endAs, why
 	}
 	if r.interrupt != nil {
 		r.interrupt()
@@ -215,11 +215,11 @@ func (r *runner) halt(ctx context.Context, as State, why string) error {
 	}
 }
 
-// ErrCharged is wrapped where a task is to be removed that the ledger has entries of.
+// ErrCharged is wrapped when a task cannot be removed because the ledger has entries of it.
 var ErrCharged = errors.New("coordinator: the ledger has entries of the task")
 
-// Remove ends a task that was never charged, and deletes what is stored of it. What
-// was charged stays, with all that says what for: such a task can only be stopped.
+// Remove ends a task that was never charged, and deletes what is stored of it. A task that
+// was charged can only be stopped: what it was charged for must stay.
 func (s *Service) Remove(ctx context.Context, id [32]byte) error {
 	r := s.find(id)
 	if r == nil {
@@ -240,7 +240,7 @@ func (s *Service) Remove(ctx context.Context, id [32]byte) error {
 	if err := r.halt(ctx, Stopped, "removed"); err != nil {
 		return err
 	}
-	if err := charged(); err != nil { // by a round that was closing
+	if err := charged(); err != nil { // a round may have closed meanwhile
 		return err
 	}
 	if err := Erase(ctx, s.config.Store, id); err != nil {
@@ -250,8 +250,8 @@ func (s *Service) Remove(ctx context.Context, id [32]byte) error {
 	return nil
 }
 
-// Erase deletes what is stored of a task that has ended or was never led, and that
-// the ledger has no entry of. What is left says that it was removed.
+// Erase deletes what is stored of a task that has ended or was never led, and that the
+// ledger has no entry of. Its record stays, and says that it was removed.
 func Erase(ctx context.Context, s Store, task [32]byte) error {
 	removed := encodeTask(taskRecord{Format: recordFormat, State: Removed})
 	e, err := s.Get(ctx, taskKey(task))
@@ -261,7 +261,7 @@ func Erase(ctx context.Context, s Store, task [32]byte) error {
 	if _, err := s.Put(ctx, taskKey(task), removed, e.Revision); err != nil {
 		return err
 	}
-	// What cannot be deleted only takes space.
+	// An object that cannot be deleted only takes space.
 	if rec, _, err := readRecord(ctx, s, task); err == nil {
 		_ = s.DeleteObject(ctx, stateName(task, rec.Step))
 		for _, h := range rec.Recent {

@@ -13,13 +13,13 @@ type FailureReason string
 
 // Reasons of rounds without a step.
 const (
-	FailedRange    FailureReason = "out-of-range"   // the sum is none that its clients can have
-	FailedExcluded FailureReason = "excluded"       // more reports cannot be summed than the charge allows for
-	FailedTooFew   FailureReason = "too-few"        // fewer than n-min are left, or came where nobody is trusted to forget them
+	FailedRange    FailureReason = "out-of-range"   // no reports of its clients give this sum
+	FailedExcluded FailureReason = "excluded"       // more reports could not be summed than the charge allows for
+	FailedTooFew   FailureReason = "too-few"        // fewer than n-min are left; with trust local, fewer than n-min came
 	FailedUnequal  FailureReason = "unequal"        // the aggregators' sums do not belong together
 	FailedBatch    FailureReason = "not-as-signed"  // a peer's answer is not what it must be
 	FailedGone     FailureReason = "gone"           // a peer no longer has the round
-	FailedStep     FailureReason = "no-valid-steps" // no report is valid, or the optimiser takes no such step
+	FailedStep     FailureReason = "no-valid-steps" // no report is valid, or the optimiser refuses the step
 	FailedGuard    FailureReason = "guard"          // the model would have become worse: see Guard
 )
 
@@ -28,7 +28,7 @@ func FailureReasons() []FailureReason {
 	return []FailureReason{FailedRange, FailedExcluded, FailedTooFew, FailedUnequal, FailedBatch, FailedGone, FailedStep, FailedGuard}
 }
 
-// failure ends a charged round without a step. Why is public: it holds counts, and
+// failure ends a charged round without a step. Its why is public: it holds counts, and
 // nothing of a client or of a peer.
 type failure struct {
 	reason FailureReason
@@ -47,8 +47,8 @@ func noStep(reason FailureReason, format string, args ...any) *failure {
 	return &failure{reason: reason, why: fmt.Sprintf(format, args...)}
 }
 
-// asFailure returns the failure that err says a charged round ends in; nil if the
-// round is to be tried again.
+// asFailure returns the failure that a charged round ends in after err; nil if the round
+// is to be tried again.
 func asFailure(err error) *failure {
 	var f *failure
 	switch {
@@ -68,7 +68,7 @@ type outcome struct {
 	accepted int64
 	rejected map[wire.Reason]int64
 	short    bool     // the step was made shorter
-	best     *float64 // the guard's measure of the best model, this one among them
+	best     *float64 // the guard's best measure, of this model or an earlier one
 }
 
 // failed is the last round without a step, as it is stored.
@@ -78,9 +78,9 @@ type failed struct {
 	Why    string        `json:"why"`
 }
 
-// note brings an outcome into the state after its round: the counts, and whether
-// the task pauses after so many rounds in a row without a step. Void rounds are not
-// among those: too few came, nothing was charged, and more may come.
+// note enters a round's outcome into the state after it: the counts, and whether the task
+// pauses because too many rounds in a row gave no step. Void rounds do not count there:
+// nothing was charged, and more clients may come.
 func (r *runner) note(next *record, round int64, o outcome) {
 	next.Counts = next.Counts.clone()
 	for reason, n := range o.rejected {

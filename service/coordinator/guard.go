@@ -10,23 +10,22 @@ import (
 )
 
 // Guard holds back a step after which the model is worse on the operator's public
-// evaluation data: the last good model stays, and with it the optimiser's state. The
-// round has been charged all the same. It looks at what is released only, so it
-// costs no privacy.
+// evaluation data. The last good model and the optimiser's state then stay; the round
+// stays charged. A guard sees only what would be released, so it costs no privacy.
 type Guard struct {
 	// Metric names the measure to people.
 	Metric string
-	// Measure reads it off what Evaluate returned; larger is better.
+	// Measure reads the metric off Evaluate's result; larger is better.
 	Measure func(evaluation any) float64
-	// Fall is how far it may fall below its best value so far.
+	// Fall is how far the metric may fall below its best value so far.
 	Fall float64
-	// Pause has the task pause where a step is held back. Without it the next round
-	// is run, until Config.PauseAfter rounds in a row have given no step.
+	// Pause pauses the task when a step is held back. Without it the next round is run,
+	// until Config.PauseAfter rounds in a row have given no step.
 	Pause bool
 }
 
-// judge returns why a step is held back, or what the best measure then is. What cannot be measured is
-// held back.
+// judge returns why a step is held back, or else the best measure with this step. A step
+// that cannot be measured is held back.
 func (g *Guard) judge(evaluation any, best float64) (*failure, *float64) {
 	v := g.Measure(evaluation)
 	if v >= best-g.Fall && !math.IsInf(v, 0) {
@@ -37,9 +36,9 @@ func (g *Guard) judge(evaluation any, best float64) (*failure, *float64) {
 		g.Metric, math.Abs(v), math.Abs(best), g.Fall), nil
 }
 
-// guarded returns what a step that is held back goes back to, and the best measure
-// so far: that of the model at hand where none was taken since the task began or
-// was resumed.
+// guarded returns the optimiser's state to go back to if the step is held back, and the
+// best measure so far: the current model's if none was taken since the task began or was
+// resumed.
 func (r *runner) guarded() (before optimize.State, best float64, err error) {
 	if r.t.Guard == nil {
 		return before, 0, nil
@@ -66,7 +65,7 @@ func (r *runner) pause(ctx context.Context) error {
 		return ctx.Err()
 	case done := <-r.resume:
 		next := r.record
-		// What was best may have been luck: from here on it is the model at hand.
+		// The best measure may have been luck: the current model's takes its place.
 		next.Paused, next.Barren, next.Best = "", 0, nil
 		err := r.save(ctx, next)
 		if err == nil {
@@ -78,8 +77,8 @@ func (r *runner) pause(ctx context.Context) error {
 	}
 }
 
-// Resume lets a paused task go on. It returns once that is written down, by this
-// process as the task's leader.
+// Resume lets a paused task go on. It returns once this process, as the task's leader, has
+// stored that.
 func (s *Service) Resume(ctx context.Context, id [32]byte) error {
 	r := s.find(id)
 	if r == nil {

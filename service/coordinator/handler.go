@@ -18,22 +18,22 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// maxWait bounds how long a question for an announcement is held.
+// maxWait is the longest that a request waits for an announcement.
 const maxWait = 60 * time.Second
 
 // Handler answers the public requests of SPEC.md, and GET /v1/status.
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
-	var tasks, status last
+	var tasks, status lastAnswer
 	mux.HandleFunc("GET /v1/tasks", func(w http.ResponseWriter, _ *http.Request) {
 		var b bytes.Buffer
 		for _, r := range s.List() {
-			if r.State == Running || r.State == Paused { // what has ended is nothing for those who look for tasks
+			if r.State == Running || r.State == Paused { // clients look for tasks that go on
 				fmt.Fprintf(&b, "%x\n", r.Task)
 			}
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write(tasks.same(b.Bytes()))
+		_, _ = w.Write(tasks.shared(b.Bytes()))
 	})
 	mux.HandleFunc("GET /v1/tasks/{task}", func(w http.ResponseWriter, q *http.Request) {
 		if r := s.named(w, q); r != nil {
@@ -57,20 +57,20 @@ func (s *Service) Handler() http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(status.same(b.Bytes()))
+		_, _ = w.Write(status.shared(b.Bytes()))
 	})
 	return mux
 }
 
-// last is an answer that was given last. Who takes none of it in holds on to it, and
-// all who do to the same.
-type last struct {
+// lastAnswer is the answer that was given last. Slow readers hold answers in memory; equal
+// answers share theirs.
+type lastAnswer struct {
 	mu sync.Mutex
 	b  []byte
 }
 
-// same returns b, or bytes that are the same and shared.
-func (l *last) same(b []byte) []byte {
+// shared returns b, or the last answer if it is equal.
+func (l *lastAnswer) shared(b []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !bytes.Equal(l.b, b) {
@@ -85,7 +85,7 @@ func answer(w http.ResponseWriter, b []byte) {
 	_, _ = w.Write(b)
 }
 
-// digest reads a path's digest; false if it is none, which was answered.
+// digest reads a path's digest. If it is none, it answers so and returns false.
 func digest(w http.ResponseWriter, text string) (d [32]byte, ok bool) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(d) {
@@ -180,7 +180,7 @@ func (s *Service) serveModel(w http.ResponseWriter, q *http.Request) {
 		} else {
 			b, err = s.oldModel(q.Context(), d)
 			if b != nil {
-				defer s.lent.back(d)
+				defer s.old.release(d)
 			}
 		}
 		if err != nil {
@@ -217,21 +217,21 @@ func (s *Service) announcing(d [32]byte) *runner {
 	return nil
 }
 
-// lookShare is one over the part of the time that may go into looking for models that are in
-// no open round: whoever invents digests costs no more.
+// The search for models that are in no open round takes at most 1/lookShare of the time,
+// however many digests somebody invents.
 const lookShare = 20
 
-// oldModel lends a model that is not at hand; nil if there is none. One is looked
-// for at a time, and not all the time.
+// oldModel returns a model that is in no open round; nil if there is none. The caller must
+// release it. One model is looked for at a time, and not all the time.
 func (s *Service) oldModel(ctx context.Context, d [32]byte) ([]byte, error) {
-	if b := s.lent.take(d); b != nil {
+	if b := s.old.share(d, nil); b != nil {
 		return b, nil
 	}
 	if !s.looking.TryLock() {
 		return nil, errLooking
 	}
 	defer s.looking.Unlock()
-	if time.Now().Before(s.lookAgain) || s.lent.full() {
+	if time.Now().Before(s.lookAgain) || s.old.full() {
 		return nil, errLooking
 	}
 	began := time.Now()
@@ -239,7 +239,7 @@ func (s *Service) oldModel(ctx context.Context, d [32]byte) ([]byte, error) {
 	for _, r := range s.all() {
 		b, err := s.readModel(ctx, r.id, d)
 		if err == nil {
-			return s.lent.lend(d, b), nil
+			return s.old.share(d, b), nil
 		}
 		if !errors.Is(err, store.ErrNotFound) {
 			return nil, err
@@ -250,30 +250,27 @@ func (s *Service) oldModel(ctx context.Context, d [32]byte) ([]byte, error) {
 
 var errLooking = errors.New("coordinator: another model is being looked for")
 
-// lent are old models while they are sent: all who take one in, however slowly, hold
-// the same memory.
-type lent struct {
+// oldModels are old models while they are sent. All who read one, however slowly, share
+// its memory.
+type oldModels struct {
 	mu sync.Mutex
-	by map[hash]*loan
+	by map[hash]*sharedModel
 }
 
-type loan struct {
-	b      []byte
-	takers int
+type sharedModel struct {
+	b       []byte
+	readers int
 }
 
-// full says that no other model is lent now: as many are as there are others at hand.
-func (l *lent) full() bool {
+// full says that no further model may be shared.
+func (l *oldModels) full() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.by) >= cached
 }
 
-// take returns a model that is lent already, or nil.
-func (l *lent) take(d hash) []byte { return l.lend(d, nil) }
-
-// lend returns a model, b where nobody has it yet, until back.
-func (l *lent) lend(d hash, b []byte) []byte {
+// share returns a model until release: the one that is shared already, or b.
+func (l *oldModels) share(d hash, b []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one := l.by[d]
@@ -282,20 +279,20 @@ func (l *lent) lend(d hash, b []byte) []byte {
 			return nil
 		}
 		if l.by == nil {
-			l.by = map[hash]*loan{}
+			l.by = map[hash]*sharedModel{}
 		}
-		one = &loan{b: b}
+		one = &sharedModel{b: b}
 		l.by[d] = one
 	}
-	one.takers++
+	one.readers++
 	return one.b
 }
 
-func (l *lent) back(d hash) {
+func (l *oldModels) release(d hash) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one := l.by[d]
-	if one.takers--; one.takers == 0 {
+	if one.readers--; one.readers == 0 {
 		delete(l.by, d)
 	}
 }

@@ -155,8 +155,8 @@ func TestOldModelsAreShared(t *testing.T) {
 	}
 	close(let)
 	wg.Wait()
-	if len(p.lent.by) != 0 {
-		t.Errorf("%d models are held for nobody", len(p.lent.by))
+	if len(p.old.by) != 0 {
+		t.Errorf("%d models are held for nobody", len(p.old.by))
 	}
 	w.end(p)
 }

@@ -31,12 +31,10 @@ const (
 	Refused State = "refused" // the ledger takes no further round
 	// Paused is a running task that waits for its operator.
 	Paused State = "paused"
-	// Removed is a task that was never charged and of which the rest is gone. It is
-	// not shown; its record keeps other coordinators on the store from beginning it
-	// again.
+	// Removed is a task that was never charged and was deleted. It is not shown; its
+	// record keeps other coordinators on the store from beginning it again.
 	Removed State = "removed"
-	// Unusable is never stored: this coordinator cannot make the task, and does not
-	// lead it.
+	// Unusable is never stored: this coordinator cannot run the task, and does not lead it.
 	Unusable State = "unusable"
 )
 
@@ -63,7 +61,7 @@ type Counts struct {
 	Shortened int64 `json:"shortened,omitempty"`
 	// FailedBy counts them by reason.
 	FailedBy map[FailureReason]int64 `json:"failed_by,omitempty"`
-	// Rejected counts reports by reason, the shuffler's and ours.
+	// Rejected counts refused reports by reason, the shuffler's and the coordinator's.
 	Rejected map[wire.Reason]int64 `json:"rejected"`
 }
 
@@ -87,18 +85,19 @@ type record struct {
 	Model  hash   `json:"model"`
 	Step   hash   `json:"state"` // digest of the optimiser's state
 	Counts Counts `json:"counts"`
-	// Failed is the last charged round without a step, Barren how many there were
-	// since the last step or the last time the operator resumed the task.
+	// Failed is the last charged round without a step. Barren is how many of those there
+	// were since the last step, or since the operator last resumed the task.
 	Failed *failed `json:"failure,omitempty"`
 	Barren int64   `json:"barren,omitempty"`
 	// Paused says why no round is announced until the operator resumes the task.
 	Paused string `json:"paused,omitempty"`
-	// Best is the guard's measure of the best model since then; nil: not measured.
+	// Best is the guard's measure of the best model since the task began or was last
+	// resumed; nil: not measured.
 	Best   *float64 `json:"best,omitempty"`
 	Roster hash     `json:"roster"` // of the enrolment; fixed where participation is once
 	// Recent are the models that are kept, the newest last.
 	Recent []hash `json:"recent"`
-	// Untold is the round that ended last, if the shuffler may not know yet.
+	// Untold is the round that ended last, if the shuffler may not have destroyed it yet.
 	Untold hash       `json:"untold"`
 	Open   *openRound `json:"open,omitempty"`
 }
@@ -215,8 +214,8 @@ func decodeState(b []byte) (s optimize.State, err error) {
 	return s, nil
 }
 
-// Objects are a task's own, also where two tasks have the same model: each deletes
-// what it needs no more.
+// Each task has objects of its own, even if two tasks have the same model: each deletes
+// what it no longer needs.
 func taskName(task [32]byte) string          { return fmt.Sprintf("task/%x", task) }
 func modelName(task [32]byte, d hash) string { return fmt.Sprintf("model/%x/%x", task, d[:]) }
 func stateName(task [32]byte, d hash) string { return fmt.Sprintf("state/%x/%x", task, d[:]) }
@@ -227,7 +226,7 @@ func digestOf(b []byte) hash { return sha256.Sum256(b) }
 func encodeTask(t taskRecord) []byte {
 	b, err := json.Marshal(t)
 	if err != nil {
-		panic(err) // it holds nothing that cannot be written
+		panic(err) // a task's fields can all be written
 	}
 	return b
 }

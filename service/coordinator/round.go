@@ -16,12 +16,12 @@ import (
 	"github.com/riffle-dp/riffle/service/batch"
 )
 
-// maxAttempts is how often a charged batch that is not what was signed is asked
-// for before its round is given up.
+// maxAttempts is how often a charged batch is fetched that turns out not to be what was
+// signed. Then the round gives no step.
 const maxAttempts = 3
 
-// step takes the task one round on, from wherever its state is. ended says that
-// the task has ended.
+// step goes on with the open round, or with a new one, until that has ended. ended says
+// that the task has.
 func (r *runner) step(ctx context.Context) (ended bool, err error) {
 	if r.record.Open == nil {
 		if ended, err := r.announce(ctx); ended || err != nil || r.record.Open == nil {
@@ -39,7 +39,7 @@ func (r *runner) step(ctx context.Context) (ended bool, err error) {
 	}
 	closed, err := r.s.config.Shuffler.CheckClosed(a, r.record.Open.Closed)
 	if err != nil {
-		return false, fatal("%w", err) // it was checked before it was written down
+		return false, fatal("%w", err) // it was checked before it was stored
 	}
 	if r.pure == nil {
 		if err := r.load(ctx, a.Population); err != nil {
@@ -55,9 +55,9 @@ func (r *runner) step(ctx context.Context) (ended bool, err error) {
 	return false, r.open(ctx, a, &closed)
 }
 
-// announce writes the next announcement down, unless the task ends here.
+// announce stores the next announcement, unless the task ends here.
 func (r *runner) announce(ctx context.Context) (ended bool, err error) {
-	r.tell(ctx)
+	r.destroyEnded(ctx)
 	if why := r.complete(); why != "" {
 		return true, r.finish(ctx, Done, why)
 	}
@@ -82,7 +82,7 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := r.roster(&e); err != nil {
+	if err := r.checkRoster(&e); err != nil {
 		return true, r.finish(ctx, Refused, err.Error())
 	}
 	if err := r.load(ctx, e.Clients); err != nil {
@@ -96,7 +96,7 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 		k = max(r.task.MinReports, int64(float64(e.Clients)*r.t.CheckInRate))
 	}
 	if r.sum != nil {
-		most, err := r.most(e.Clients)
+		most, err := r.mostReports(e.Clients)
 		if err != nil {
 			return false, err
 		}
@@ -104,8 +104,7 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 			return false, fmt.Errorf("coordinator: up to %d clients may report, the vector sum is made for %d", most, users)
 		}
 	}
-	// So that nobody reports to a round that cannot be opened. What counts is the
-	// charge itself.
+	// Nobody should report to a round that cannot be paid for. The charge itself decides.
 	event, charged, err := r.pure.Planned(k)
 	if err != nil {
 		return false, err
@@ -124,9 +123,9 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 	return false, r.save(ctx, next)
 }
 
-// complete says why no further round is announced; empty while there is one. Rounds
-// that were charged count, void ones do not: nothing of them is in a model or in the
-// ledger. But there is a last one, so that a task to which too few come ends.
+// complete says why no further round is announced; empty while there is one. Void rounds
+// do not count, for nothing of them is in a model or in the ledger; but there is a last
+// round, so that a task ends to which too few clients come.
 func (r *runner) complete() string {
 	t, n := r.task, r.record.Counts
 	last := t.LastRound()
@@ -141,8 +140,8 @@ func (r *runner) complete() string {
 	return ""
 }
 
-// most is how many can report in a round.
-func (r *runner) most(n int64) (int64, error) {
+// mostReports is how many of n clients can report in a round.
+func (r *runner) mostReports(n int64) (int64, error) {
 	switch r.task.Participation {
 	case dp.Sampled:
 		return r.t.Sample, nil
@@ -151,12 +150,12 @@ func (r *runner) most(n int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		return b.Len(0), nil // the first are the largest
+		return b.Len(0), nil // the first blocks are the largest
 	}
 	return n, nil
 }
 
-// compose completes the pure announcement with what a network needs.
+// compose adds to the pure announcement what a network needs: times, keys and sizes.
 func (r *runner) compose(e *wire.Enrolment, now time.Time) (wire.Announcement, error) {
 	a := r.pure.Announce()
 	deadline := now.Add(r.t.Round)
@@ -182,8 +181,8 @@ func (r *runner) compose(e *wire.Enrolment, now time.Time) (wire.Announcement, e
 	return a, err
 }
 
-// collect has the round opened and waits for the shuffler's word on it. gone says
-// that the round has ended without one.
+// collect has the shuffler open the round, and waits for its signed word that the round is
+// closed. gone says that the round has ended without one.
 func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, err error) {
 	source := &r.s.config.Shuffler
 	signed := r.record.Open.Announcement
@@ -191,7 +190,7 @@ func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, 
 	word, err := source.Closed(ctx, a, 0)
 	if refused := batch.IsRefused(err); refused != nil && refused.Code == http.StatusNotFound {
 		if time.Now().UnixMilli() >= a.Deadline {
-			// It never got there, and nobody has seen it: it is announced anew.
+			// The shuffler never had it, and nobody has seen it: it is announced anew.
 			return true, r.forget(ctx)
 		}
 		if err := source.Open(ctx, signed); err != nil {
@@ -201,7 +200,7 @@ func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, 
 			}
 			r.log.Warn("the shuffler refuses a round", "round", a.Round, "reason", string(refused.Reason), "detail", refused.Detail)
 			if refused.Code == http.StatusConflict || refused.Code == http.StatusGone {
-				return true, r.abandon(ctx) // it has had this round, or a later one
+				return true, r.abandon(ctx) // the shuffler has had this round, or a later one
 			}
 			return true, errors.Join(r.forget(ctx), err)
 		}
@@ -234,21 +233,20 @@ func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, 
 	return false, r.save(ctx, next)
 }
 
-// offerModel has the model at hand before it is announced.
+// offerModel reads the round's model before clients ask for it.
 func (r *runner) offerModel(ctx context.Context) error {
 	_, err := r.s.model(ctx, r.id, r.record.Model)
 	return err
 }
 
-// forget drops an announcement that the shuffler never held; the round is
-// announced again.
+// forget drops an announcement that the shuffler never had; the round is announced again.
 func (r *runner) forget(ctx context.Context) error {
 	next := r.record
 	next.Open = nil
 	return r.save(ctx, next)
 }
 
-// abandon ends a round that the shuffler holds nothing of. Nothing was charged.
+// abandon ends a round that was not charged and that the shuffler no longer has.
 func (r *runner) abandon(ctx context.Context) error {
 	return r.endVoid(ctx, nil)
 }
@@ -288,7 +286,7 @@ func (r *runner) charge(ctx context.Context, a *wire.Announcement, c *wire.Round
 	switch err := r.pure.Receive(ctx, *c); {
 	case err == nil:
 	case errors.Is(err, coordinator.ErrBatch):
-		// The word cannot be true of this task: nothing of it is charged or opened.
+		// The shuffler's word cannot be true of this task: nothing is charged or opened.
 		r.log.Warn("a batch is refused", "round", a.Round, "error", err)
 		return false, r.abandon(ctx)
 	case errors.Is(err, ledger.ErrBudget) || errors.Is(err, ledger.ErrUncounted):
@@ -304,7 +302,7 @@ func (r *runner) charge(ctx context.Context, a *wire.Announcement, c *wire.Round
 	return false, r.save(ctx, next)
 }
 
-// gone says that a peer has refused what it will not answer otherwise later.
+// gone says that a peer has refused for good.
 func gone(err error) bool {
 	r := batch.IsRefused(err)
 	return r != nil && (r.Code == http.StatusNotFound || r.Code == http.StatusConflict || r.Code == http.StatusGone)
@@ -399,7 +397,7 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, ev
 	r.show()
 	step := o.failed == nil
 	r.log.Info("round has ended", "round", c.Round, "reports", o.accepted, "step", step)
-	r.tell(ctx)
+	r.destroyEnded(ctx)
 	if r.t.Evaluate != nil && step {
 		if evaluation == nil {
 			r.phase("evaluating")
@@ -407,7 +405,7 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, ev
 		}
 		r.update(func(s *Status) { s.Evaluation, s.Evaluated = evaluation, s.Round })
 	}
-	// What is not deleted here only takes space.
+	// An object that is not deleted here only takes space.
 	if old != next.Step {
 		_ = db.DeleteObject(ctx, stateName(r.id, old))
 	}
@@ -417,7 +415,7 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, ev
 	return nil
 }
 
-// newTallies returns one tally a worker.
+// newTallies returns n tallies.
 func (r *runner) newTallies(n int) ([]*coordinator.Tally, error) {
 	out := make([]*coordinator.Tally, n)
 	for i := range out {

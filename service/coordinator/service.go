@@ -19,13 +19,13 @@ type Service struct {
 	start   func(*runner) // nil before Run and after
 	models  cache
 
-	counting chan struct{} // one for the ended task whose cost is counted
+	counting chan struct{} // a slot for the ended task whose cost is being counted
 
 	watchers watchers
 
-	looking   sync.Mutex // held while a model is looked for that is in no open round
-	lookAgain time.Time  // of who holds it
-	lent      lent       // what was found, while it is sent
+	looking   sync.Mutex // held while an old model, which no open round has, is looked for
+	lookAgain time.Time  // when the next may be looked for; guarded by looking
+	old       oldModels  // old models that are being sent
 }
 
 // New checks the configuration. Nothing is read or written before Run.
@@ -53,23 +53,23 @@ func (s *Service) add(t Task) error {
 		s.runners = append(s.runners, r)
 	} else if old := s.runners[i]; old.t.Missing == nil {
 		return fmt.Errorf("coordinator: task %q is there already", r.task.Name)
-	} else { // it could not be made, and now it can
+	} else { // it could not be run before
 		s.runners[i] = r
 		close(old.replaced)
 	}
-	defer s.watchers.tell()
+	defer s.watchers.notify()
 	if s.start != nil {
 		s.start(r)
 	}
 	return nil
 }
 
-// Add runs one more task, or one that could not be made before.
+// Add runs one more task, or one that could not be run before.
 func (s *Service) Add(t Task) error { return s.add(t) }
 
-// Run runs the tasks until ctx ends, and then returns nil; it goes on answering
-// questions when they have ended. An error says that what is stored cannot be
-// trusted, and that nothing more was done with it.
+// Run runs the tasks until ctx ends, and then returns nil; when all tasks have ended it
+// still waits for ctx. An error says that what is stored cannot be trusted, and that
+// nothing more was done with it.
 func (s *Service) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -93,7 +93,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.mu.Unlock()
 	<-ctx.Done()
 	s.mu.Lock()
-	s.start = nil // no goroutine is added to wg from here on
+	s.start = nil // adds no goroutine to wg from here on
 	s.mu.Unlock()
 	wg.Wait()
 	if err := context.Cause(ctx); errors.Is(err, errFatal) {
@@ -193,8 +193,7 @@ func (s *Service) readModel(ctx context.Context, task [32]byte, digest hash) ([]
 	return b, nil
 }
 
-// cache holds the models that are fetched now: that of the open round, of each of
-// some tasks.
+// cache holds the models that clients fetch now: those of open rounds.
 type cache struct {
 	mu     sync.Mutex
 	names  []hash

@@ -74,7 +74,7 @@ func TestWatch(t *testing.T) {
 	for len(changed) > 0 {
 		<-changed
 	}
-	p.watchers.tell()
+	p.watchers.notify()
 	if len(changed) != 0 {
 		t.Error("told after the stop")
 	}

@@ -125,7 +125,7 @@ func (r *runner) load(ctx context.Context, n int64) error {
 		return err
 	}
 	s := coordinator.State{Round: r.record.Round, Optimizer: state, Charged: r.ledger.Entries()}
-	if last, opened, err := r.opened(); err != nil {
+	if last, opened, err := r.openCharge(); err != nil {
 		return err
 	} else if opened {
 		s.Opened, s.Batch = last.Round, last.Batch

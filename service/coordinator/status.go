@@ -11,7 +11,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Status is what is public of a task.
+// Status is what anyone may know of a task.
 type Status struct {
 	Task   [32]byte
 	Name   string
@@ -20,7 +20,7 @@ type Status struct {
 	Phase  string // what the task is doing
 	Round  int64  // the last round that ended
 	Rounds int64  // that are charged, at most
-	Until  int64  // the round that the task ends with if none of those to come is void
+	Until  int64  // the last round, if none of those to come is void
 	Model  [32]byte
 	// Eps bounds at Delta what was charged so far; Method says how. −1: not known.
 	Eps, Delta float64
@@ -37,12 +37,12 @@ type Status struct {
 	Evaluation  any                // what Evaluate returned last
 	Evaluated   int64              // the round that it is of
 	Seconds     map[string]float64 // by stage
-	Error       string             // the last one, of what is tried again
+	Error       string             // the last error of something that is tried again
 	Since       time.Time          // of the phase
 }
 
-// Epsilon is Eps, NaN where it is not known: who does not lead a task does not know
-// what it was charged.
+// Epsilon is Eps, or NaN where it is not known: a process that does not lead a task does
+// not know its charges.
 func (s Status) Epsilon() float64 {
 	if s.Eps < 0 {
 		return math.NaN()
@@ -75,16 +75,16 @@ func (r *runner) update(f func(*Status)) {
 	r.mu.Lock()
 	f(&r.status)
 	r.mu.Unlock()
-	r.s.watchers.tell()
+	r.s.watchers.notify()
 }
 
-// watchers are told that something has changed, and never waited for.
+// watchers are channels that learn of changes. Nothing waits for who reads them.
 type watchers struct {
 	mu  sync.Mutex
 	all map[chan struct{}]struct{}
 }
 
-func (w *watchers) tell() {
+func (w *watchers) notify() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for c := range w.all {
@@ -95,8 +95,8 @@ func (w *watchers) tell() {
 	}
 }
 
-// Watch returns a channel that holds a value whenever the status of a task has
-// changed since the last was taken. Call stop when done.
+// Watch returns a channel that holds a value when a task's status has changed since the
+// last value was taken. Call stop when done.
 func (s *Service) Watch() (changed <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	w := &s.watchers
@@ -113,8 +113,7 @@ func (s *Service) Watch() (changed <-chan struct{}, stop func()) {
 	}
 }
 
-// phase says what is done from now on; the time since the last call goes to the
-// phase before.
+// phase begins a phase, and adds the time since the last call to the phase before.
 func (r *runner) phase(name string) {
 	now := time.Now()
 	r.update(func(s *Status) {

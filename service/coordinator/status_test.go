@@ -13,7 +13,7 @@ import (
 // Who does not lead a task does not say that it has cost nothing.
 func TestCostIsNotKnownBeforeTheLeaseIsHeld(t *testing.T) {
 	s := &Service{config: Config{Log: slog.New(slog.DiscardHandler)}}
-	status := s.bare(Task{}, wire.Task{Name: "first"}).snapshot()
+	status := s.plainRunner(Task{}, wire.Task{Name: "first"}).snapshot()
 	if !math.IsNaN(status.Epsilon()) {
 		t.Errorf("epsilon = %v", status.Epsilon())
 	}

@@ -23,7 +23,7 @@ func (r *runner) reader(a *wire.Announcement, c *wire.RoundClosed) batch.Reader 
 		Digest: c.Digest, Size: a.ReportBytes, Workers: r.s.config.Workers}
 }
 
-// sumUp opens a charged batch. The same batch gives the same sum.
+// sumUp opens and sums a charged batch. The same batch gives the same sum.
 func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) ([]*coordinator.Tally, map[wire.Reason]int64, error) {
 	if c.Void {
 		return nil, nil, noStep(FailedTooFew, "fewer than n-min = %d reports came; with trust local they count, for whoever carries them has seen them", a.MinReports)
@@ -101,8 +101,8 @@ func add(by map[wire.Reason]int64, reason wire.Reason, n int64) {
 	}
 }
 
-// sumShares sums the seeds of a vector sum and combines them with what the second
-// aggregator sums, over the same reports.
+// sumShares sums the seeds of a vector sum, and combines the sum with the second
+// aggregator's over the same reports.
 func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) ([]*coordinator.Tally, map[wire.Reason]int64, error) {
 	shares, err := r.sum.Shares(c.Announcement)
 	if err != nil {
@@ -136,7 +136,7 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 	if left < a.MinReports {
 		return nil, rejected, noStep(FailedTooFew, "%d of %d reports are left, n-min is %d", left, c.Reports, a.MinReports)
 	}
-	// Reports that are left out take their noise along, which the charge counts on.
+	// The noise of reports that are left out is missing; the charge allows for so many.
 	if bad := r.allowed(c.Reports); int64(len(out)) > bad {
 		return nil, rejected, noStep(FailedExcluded, "%d of %d reports cannot be summed, %d are allowed for", len(out), c.Reports, bad)
 	}
@@ -155,7 +155,7 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 		if partial, err = r.partial(ctx, &e); err == nil || batch.IsRefused(err) != nil {
 			return err
 		}
-		// It may have been started again, and wants the messages again.
+		// The aggregator may have restarted, and needs the messages again.
 		if again, err := r.prepare(ctx, a, c); err != nil {
 			return err
 		} else if !slices.Equal(again.Places, theirs.Places) {
@@ -182,11 +182,11 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 	return tallies, rejected, tallies[0].AddSum(counts, clients)
 }
 
-// patience is how often the aggregator is asked before all is begun anew.
+// patience is how often the aggregator is asked before the batch is opened anew.
 const patience = 10
 
-// patiently repeats what the aggregator cannot answer yet: opening a large batch
-// may take longer than an answer may.
+// patiently asks the aggregator again while it cannot answer yet: to open a large batch
+// may take longer than a request may.
 func (r *runner) patiently(ctx context.Context, ask func() error) error {
 	pause := r.s.config.Backoff
 	for try := 1; ; try++ {
@@ -201,8 +201,8 @@ func (r *runner) patiently(ctx context.Context, ask func() error) error {
 	}
 }
 
-// honest is the share of clients whose noise a vector sum relies on; 1 where the
-// task has none or names none. Chance is credited among them alone.
+// honest is the share of clients whose noise a vector sum relies on, and among whom alone
+// chance is credited; 1 where the task has no such share.
 func (r *runner) honest() float64 {
 	if r.sum == nil || r.sum.Params().Honest == 0 {
 		return 1
@@ -210,14 +210,14 @@ func (r *runner) honest() float64 {
 	return r.sum.Params().Honest
 }
 
-// allowed is how many of k reports may be left out of a vector sum: as many as the
-// charge takes to add no noise.
+// allowed is how many of k reports may be left out of a vector sum: the charge counts on
+// no noise of so many.
 func (r *runner) allowed(k int64) int64 {
 	return r.t.Colluders + int64(math.Floor(float64(k)*(1-r.honest())))
 }
 
-// seeds opens the coordinator's parts but those at the places out, ascending, and
-// returns their sum, the report ids by place, and the places that could not be
+// seeds opens and sums the coordinator's parts, without those at the places out, which
+// ascend. It returns the sum, the report ids by place, and the places that could not be
 // summed.
 func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed, shares *vecsum.Shares, out []int64) (*vecsum.Aggregator, [][16]byte, []int64, error) {
 	sum, err := shares.NewAggregator(0)
@@ -240,12 +240,12 @@ func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 				continue
 			}
 			if at >= c.Reports {
-				continue // more than were signed, which is an error at the end
+				continue // the batch has more than was signed: batch.Read returns an error
 			}
 			if content == nil || sum.Add(content) != nil {
 				failed = append(failed, at)
 			} else if ids[at], err = shares.ReportID(content, 0); err != nil {
-				return err // another request has just summed it
+				return err // it cannot fail after Add
 			}
 		}
 		return nil
@@ -256,16 +256,16 @@ func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 	return sum, ids, failed, nil
 }
 
-// differing asks the second aggregator whose halves it has, and returns the places
-// where it has a half of another report than we: a client has sent two halves that
-// do not belong together, and their sum would be worth nothing. It tells us nothing
-// about reports whose halves agree, and what it names wrongly is left out, as what
-// it says it cannot open.
+// differing asks the second aggregator for its report ids, and returns the places where
+// they differ from the coordinator's: a client there has sent two halves that do not
+// belong together, and their sum would be worthless. Ids that agree tell the coordinator
+// nothing. If the aggregator gives a wrong id, that report is left out, as one that it
+// cannot open.
 func (r *runner) differing(ctx context.Context, c *wire.RoundClosed, ids [][16]byte) ([]int64, error) {
 	b, err := r.aggregator(ctx, http.MethodGet, fmt.Sprintf("/v1/rounds/%x/ids", c.Announcement), nil, 1<<10+16*c.Reports)
 	if refused := batch.IsRefused(err); refused != nil && refused.Code == http.StatusNotFound {
 		r.log.Warn("the aggregator tells no report ids, as earlier versions: halves are not compared")
-		return nil, nil // unequal ones are found when sums are combined
+		return nil, nil // halves that differ are found when sums are combined
 	}
 	if err != nil {
 		return nil, err
@@ -286,7 +286,7 @@ func (r *runner) differing(ctx context.Context, c *wire.RoundClosed, ids [][16]b
 	return out, nil
 }
 
-// prepare asks the second aggregator what it cannot open.
+// prepare sends the round to the second aggregator, and returns the reports that it cannot open.
 func (r *runner) prepare(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed) (wire.Exclusion, error) {
 	var body []byte
 	for _, signed := range [][]byte{r.t.Signed, r.record.Open.Announcement} {

@@ -18,8 +18,7 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// errFatal is wrapped where what is stored contradicts itself: the process ends
-// rather than go on from it.
+// errFatal is wrapped when what is stored contradicts itself. The process then ends.
 var errFatal = errors.New("coordinator: what is stored cannot be trusted")
 
 // runner runs one task.
@@ -29,38 +28,38 @@ type runner struct {
 	id        [32]byte
 	task      wire.Task
 	mechanism randomizer.Randomizer
-	sum       *mechanism.VectorSum // nil unless the task is one
+	sum       *mechanism.VectorSum // nil unless the task is a vector sum
 	ledger    *ledger.TaskLedger
 	log       *slog.Logger
-	partSize  int64 // of a report's parts, before they are sealed
+	partSize  int64 // bytes of a report's parts before they are sealed
 	shareSize int64
 
 	// Owned by the run goroutine; not guarded by mu.
 	record   record
 	revision uint64
-	pure     *coordinator.Coordinator // nil if it has to be loaded
-	attempts int                      // of the open round's batch that were not what was signed
-	told     map[string]bool          // causes of trouble that were logged since a round ended
+	pure     *coordinator.Coordinator // nil if it must be loaded
+	attempts int                      // how often the open round's batch was not what was signed
+	logged   map[string]bool          // causes of trouble that were logged since the last round ended
 
 	mu        sync.Mutex
 	status    Status
 	announced []byte // signed announcement of the round that is open to clients
-	round     int64  // of it
+	round     int64  // the round that announced is of
 	leading   bool
-	changed   chan struct{} // closed when announced, leading or the state changes
-	ended     chan struct{} // closed when the task has ended
-	replaced  chan struct{} // closed when another runner has taken its place
-	stop      bool
-	as        State  // that it is stopped as
-	why       string // the operator's reason
-	interrupt context.CancelFunc
-	resume    chan chan error // taken while the task is paused
+	changed   chan struct{}      // closed when announced, leading or the state changes
+	ended     chan struct{}      // closed when the task has ended
+	replaced  chan struct{}      // closed when another runner has taken its place
+	stop      bool               // whether the operator asked for the task to end
+	endAs     State              // the state that it is to end in
+	why       string             // the operator's reason
+	interrupt context.CancelFunc // ends the step that is under way
+	resume    chan chan error    // received from while the task is paused
 }
 
 // run returns nil when the task or ctx has ended, and an error that wraps errFatal.
 func (r *runner) run(ctx context.Context) error {
 	pause := r.s.config.Backoff
-	if r.t.shown() {
+	if r.t.onlyShown() {
 		r.runShown(ctx)
 		return nil
 	}
@@ -92,13 +91,13 @@ func (r *runner) trouble(err error) {
 	r.update(func(s *Status) { s.Error = err.Error() })
 }
 
-// warn writes one line for a cause until a round has ended, however often it is met.
+// warn logs a cause of trouble once until the next round has ended.
 func (r *runner) warn(what string, err error) {
-	if cause := what + ": " + endpoint.Cause(err); !r.told[cause] {
-		if r.told == nil || len(r.told) > 100 {
-			r.told = map[string]bool{}
+	if cause := what + ": " + endpoint.Cause(err); !r.logged[cause] {
+		if r.logged == nil || len(r.logged) > 100 {
+			r.logged = map[string]bool{}
 		}
-		r.told[cause] = true
+		r.logged[cause] = true
 		r.log.Warn(what, "phase", r.snapshot().Phase, "error", err)
 	}
 }
@@ -106,7 +105,7 @@ func (r *runner) warn(what string, err error) {
 // lead waits for the lease and runs rounds while it is held.
 func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	r.phase("standby")
-	// Another may be charging.
+	// Unknown while another coordinator may be charging.
 	r.update(func(s *Status) { s.State, s.Eps, s.Method, s.Source = Running, -1, "", "" })
 	config := &r.s.config
 	lease, err := config.Store.Acquire(ctx, fmt.Sprintf("task-%x", r.id), config.Holder, config.LeaseTTL)
@@ -115,11 +114,11 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	}
 	held, drop := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { drop(keep(held, lease, config.LeaseTTL)) })
+	wg.Go(func() { drop(renew(held, lease, config.LeaseTTL)) })
 	defer func() {
 		drop(nil)
 		wg.Wait()
-		// Given up, so that another need not wait. If it is lost, another has it.
+		// Released, so that another need not wait until it ends.
 		release, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer done()
 		_ = lease.Release(release)
@@ -137,17 +136,17 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 		step, cancel := context.WithCancel(held)
 		r.mu.Lock()
 		r.interrupt = cancel
-		stop, as, why := r.stop, r.as, r.why
+		stop, endAs, why := r.stop, r.endAs, r.why
 		r.mu.Unlock()
 		var before = r.record.Round
 		if stop {
-			ended, err = true, r.finish(held, as, why)
+			ended, err = true, r.finish(held, endAs, why)
 		} else {
 			ended, err = r.step(step)
 		}
 		cancel()
 		if r.record.Round != before {
-			pause, r.told = config.Backoff, nil
+			pause, r.logged = config.Backoff, nil
 		}
 		switch {
 		case held.Err() != nil:
@@ -157,7 +156,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 		case errors.Is(err, errFatal):
 			return false, err
 		case errors.Is(err, store.ErrConflict):
-			return false, err // another leads
+			return false, err // another coordinator leads
 		case err != nil:
 			ended = false
 			r.pure = nil
@@ -182,13 +181,13 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	}
 }
 
-// keep renews a lease until ctx ends or it is lost.
-func keep(ctx context.Context, l store.Lease, ttl time.Duration) error {
+// renew keeps a lease until ctx ends or the lease is lost.
+func renew(ctx context.Context, l store.Lease, ttl time.Duration) error {
 	last := time.Now()
 	for sleep(ctx, ttl/3) {
 		begin := time.Now()
-		renew, done := context.WithTimeout(ctx, ttl/3)
-		err := l.Renew(renew)
+		soon, done := context.WithTimeout(ctx, ttl/3)
+		err := l.Renew(soon)
 		done()
 		switch {
 		case err == nil:
@@ -200,7 +199,7 @@ func keep(ctx context.Context, l store.Lease, ttl time.Duration) error {
 	return ctx.Err()
 }
 
-// untrusted marks the errors of a ledger after which nothing may be charged.
+// untrusted makes those errors of a ledger fatal after which nothing may be charged.
 func untrusted(err error) error {
 	if errors.Is(err, ledger.ErrChain) || errors.Is(err, ledger.ErrMark) || errors.Is(err, ledger.ErrCharged) {
 		return fmt.Errorf("%w: %w", errFatal, err)
@@ -212,8 +211,8 @@ func taskKey(id [32]byte) string     { return fmt.Sprintf("task.%x", id) }
 func stateKey(id [32]byte) string    { return fmt.Sprintf("state.%x", id) }
 func fatal(f string, a ...any) error { return fmt.Errorf("%w: %w", errFatal, fmt.Errorf(f, a...)) }
 
-// claim writes the task and its first state if there are none, and takes over what
-// there is under the lease's number.
+// claim takes the task over under the lease's number. It stores the task and its first
+// state if there are none.
 func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error) {
 	db := r.s.config.Store
 	t, _, err := readTask(ctx, db, r.id)
@@ -247,8 +246,8 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 		return false, fatal("the lease of task %q has number %d, its state was written under %d", r.task.Name, fence, r.record.Fence)
 	}
 	if t.State == Running {
-		// Now, and not first when the round is: nothing is told to anyone before.
-		if _, _, err := r.opened(); err != nil {
+		// Checked before anything is announced or published.
+		if _, _, err := r.openCharge(); err != nil {
 			return false, err
 		}
 	}
@@ -259,17 +258,17 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 	r.show()
 	if t.State != Running {
 		r.destroyOpen(ctx)
-		r.tell(ctx)
+		r.destroyEnded(ctx)
 		r.end(t.State, t.Why)
 		return true, nil
 	}
 	return false, nil
 }
 
-// opened returns the ledger's entry of the open round, if there is one. An entry of
-// any other round that has not ended is fatal: the state is older than the ledger,
-// and a round would have a second batch for one charge.
-func (r *runner) opened() (last wire.Entry, opened bool, err error) {
+// openCharge returns the ledger's entry of the open round, if there is one. An entry of
+// another round that has not ended is fatal: the state is then older than the ledger, and
+// a round could open a second batch for one charge.
+func (r *runner) openCharge() (last wire.Entry, opened bool, err error) {
 	last, ok := r.ledger.Last()
 	if !ok || last.Round <= r.record.Round {
 		return last, false, nil
@@ -286,8 +285,8 @@ func (r *runner) opened() (last wire.Entry, opened bool, err error) {
 	return last, true, nil
 }
 
-// reached is how far the record says the task is.
-func (r *runner) reached(s *Status, entries int64) {
+// fill copies what the record says to a status.
+func (r *runner) fill(s *Status, entries int64) {
 	s.Round, s.Model, s.Counts, s.Charged = r.record.Round, r.record.Model, r.record.Counts.clone(), entries
 	if s.Until = s.Rounds; r.task.Participation != dp.Once {
 		s.Until = min(r.task.LastRound(), s.Rounds+s.Void)
@@ -297,12 +296,12 @@ func (r *runner) reached(s *Status, entries int64) {
 	}
 }
 
-// show brings the status up to the record.
+// show brings the status up to date with the record and the ledger.
 func (r *runner) show() {
 	b, err := r.ledger.Spent()
 	entries := int64(len(r.ledger.Entries()))
 	r.update(func(s *Status) {
-		r.reached(s, entries)
+		r.fill(s, entries)
 		if s.Eps, s.Method, s.Source = b.Eps, b.Method, b.Source; err != nil {
 			s.Eps, s.Method, s.Source = -1, err.Error(), ""
 		}
@@ -318,7 +317,7 @@ func (r *runner) publish(signed []byte, round int64, leading bool) {
 	r.changed = make(chan struct{})
 }
 
-// finish writes down that the task has ended.
+// finish stores that the task has ended.
 func (r *runner) finish(ctx context.Context, state State, why string) error {
 	db := r.s.config.Store
 	t, revision, err := readTask(ctx, db, r.id)
@@ -332,17 +331,17 @@ func (r *runner) finish(ctx context.Context, state State, why string) error {
 		}
 	}
 	r.destroyOpen(ctx)
-	r.tellLast(ctx)
+	r.destroyLast(ctx)
 	r.end(t.State, t.Why)
 	return nil
 }
 
-// tellLast tells of the last round of a task that has ended, and writes down that it
-// was: else it is told at every start.
-func (r *runner) tellLast(ctx context.Context) {
+// destroyLast has the shuffler destroy the last round of a task that has ended, and stores
+// that it did, so that it need not at every start.
+func (r *runner) destroyLast(ctx context.Context) {
 	untold := r.record.Untold
-	if r.tell(ctx); r.record.Untold != untold {
-		_ = r.save(ctx, r.record) // else it is told once more
+	if r.destroyEnded(ctx); r.record.Untold != untold {
+		_ = r.save(ctx, r.record) // else the next start does it again
 	}
 }
 
@@ -353,7 +352,7 @@ func (r *runner) end(state State, why string) {
 	r.close()
 }
 
-// close tells those who wait that the task has ended.
+// close ends the waiting for the task's end.
 func (r *runner) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -364,7 +363,7 @@ func (r *runner) close() {
 	}
 }
 
-// destroyOpen has the shuffler destroy the round that a task ended in.
+// destroyOpen has the shuffler destroy the round that was open when the task ended.
 func (r *runner) destroyOpen(ctx context.Context) {
 	if r.record.Open == nil {
 		return
@@ -373,13 +372,13 @@ func (r *runner) destroyOpen(ctx context.Context) {
 	if err == nil {
 		err = r.s.config.Shuffler.Destroy(ctx, a.Digest())
 	}
-	if err != nil && ctx.Err() == nil { // it is told again at the next start
+	if err != nil && ctx.Err() == nil { // the next start tries again
 		r.warn("the shuffler was not told of a task's end", err)
 	}
 }
 
-// tell lets the shuffler destroy the round that ended last.
-func (r *runner) tell(ctx context.Context) {
+// destroyEnded has the shuffler destroy the round that ended last.
+func (r *runner) destroyEnded(ctx context.Context) {
 	if r.record.Untold == (hash{}) {
 		return
 	}
@@ -389,11 +388,11 @@ func (r *runner) tell(ctx context.Context) {
 		}
 		return
 	}
-	r.record.Untold = hash{} // written with what comes next
+	r.record.Untold = hash{} // stored with the next save
 }
 
-// roster refuses another enrolment where an epoch's blocks rest on it.
-func (r *runner) roster(e *wire.Enrolment) error {
+// checkRoster refuses a changed enrolment with participation once: its blocks must stay.
+func (r *runner) checkRoster(e *wire.Enrolment) error {
 	if r.task.Participation == dp.Once && r.record.Roster != (hash{}) && r.record.Roster != e.Roster {
 		return fmt.Errorf("the enrolment has changed: with participation once, who is in a block must stay")
 	}
