@@ -8,14 +8,14 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// RR2 is binary randomized response, dataset-aware: the largest hockey-stick
-// divergence over all inputs of the other clients, at each ε and for both orders
-// of the neighbours, as one symmetric pair. The inputs that hurt most change with
-// ε; "all others equal" is not always worst (13 % in δ at k = 3, ε₀ = 1).
+// RR2 is the family of binary randomized response. Its symmetric pair has, at each ε and for
+// both orders of the neighbours, the largest hockey-stick divergence over all inputs of the
+// other clients. The worst inputs change with ε; "all others equal" is not always the worst
+// (by 13 % in δ at k = 3, ε₀ = 1).
 //
-// Result: upper bound, proved, replace-one, not adaptive inside the round. Source:
-// binary.md. Slack: at most .1 % of ε up to about 1e6 reports, growing to .8 %; a
-// round of more than 1e9·(E+1)²/E reports has ErrNoBound.
+// Result: upper bound, proved, replace-one, not adaptive inside the round. Source: binary.md.
+// Slack: at most .1 % of ε up to about 1e6 reports, growing to .8 %; a round of more than
+// 1e9·(E+1)²/E reports has ErrNoBound.
 func RR2(eps0 float64) (Family, error) {
 	if err := dp.CheckEps0(eps0); err != nil {
 		return Family{}, err
@@ -23,17 +23,17 @@ func RR2(eps0 float64) (Family, error) {
 	return Family{kind: binaryKind, eps0: eps0}, nil
 }
 
-// binary is the crowd of binary randomized response. Of k − 1 others j hold 1; S
-// counts the ones they report, and T_{j+1}, T_j are S and the victim's report
-// under either input.
+// binary is the crowd of binary randomized response. Of the k − 1 other clients j hold 1. S
+// counts the ones that they report; T_{j+1} and T_j are S plus the victim's report under
+// either input.
 type binary struct {
 	outcomes
 	high, low float64 // E/(E+1) and 1/(E+1)
-	work      float64 // outcomes that may be visited for each k
-	most      int     // blocks of j
+	work      float64 // number of outcomes that may be visited for each k
+	most      int     // largest number of blocks of j
 }
 
-// farMass is δ at least, wherever it is not 0: counts beyond it are not visited.
+// farMass bounds δ from below wherever δ is not 0: counts with less mass are not visited.
 const farMass = 1e-100
 
 // maxBinary bounds the variance of S.
@@ -56,7 +56,7 @@ func newBinary(eps0 float64, k int64, work float64, most int) (*binary, error) {
 // convex hull of the suprema at the nodes.
 func (b *binary) given(k int64) []float64 {
 	u := b.axis.u
-	// g − 1 = e^ε − 1, and a bound on the supremum of δ there.
+	// over is g − 1 = e^ε − 1, and delta a bound on the supremum of δ there.
 	over, delta := make([]float64, len(u)), make([]float64, len(u))
 	for i, x := range u {
 		over[i], delta[i] = math.Expm1(b.loss(x, 1)), farMass
@@ -76,21 +76,21 @@ func (b *binary) given(k int64) []float64 {
 	return mass
 }
 
-// blockOf is the width of blocks of j: those inside a block count as not there,
-// so a block of relative width w costs w/2 of ε.
+// blockOf returns the width of blocks of j. The clients inside a block count as absent, so a
+// block of relative width w costs w/2 of ε.
 func (b *binary) blockOf(others int64) int64 {
 	window := 40*math.Sqrt(float64(others)*b.high*b.low) + 100
 	blocks := int64(math.Max(64, math.Min(float64(b.most), b.work/window)))
 	return max(1, (others+blocks)/blocks)
 }
 
-// raise raises delta to the divergences of inputs with ones that hold 1 and zeros
-// that hold 0: with S the number of ones that they report,
+// raise raises delta to the divergences for inputs in which ones clients hold 1 and zeros
+// clients hold 0. With S the number of ones that they report,
 //
 //	δ(ε) = max over x of (E − e^ε)/(E+1)·Pr[S = x−1] − (e^ε − 1)·Pr[S ≥ x].
 func (b *binary) raise(delta, over []float64, ones, zeros int64) {
 	mass := b.count(ones, zeros)
-	// above[i] is the mass from the i-th value on.
+	// above[i] is the mass from the i-th value upwards.
 	above := make([]float64, len(mass)+1)
 	for i := len(mass) - 1; i >= 0; i-- {
 		above[i] = above[i+1] + mass[i]
@@ -107,7 +107,8 @@ func (b *binary) raise(delta, over []float64, ones, zeros int64) {
 			g, l := gain*mass[x], over[i]*above[x+1]
 			return g - l + slack*(g+l)
 		}
-		// The likelihood ratio rises with the count: one top, which rises with ε.
+		// The likelihood ratio rises with the count, so there is one maximum, which rises
+		// with ε.
 		best := value(x)
 		for x+1 < len(mass) {
 			next := value(x + 1)
@@ -120,9 +121,9 @@ func (b *binary) raise(delta, over []float64, ones, zeros int64) {
 	}
 }
 
-// hull returns the masses under Q at loss log(1 + over) of the pair whose δ is
-// the lower convex hull of the points, as a function of over; the hull lies above
-// every convex function that lies below the points. Its kinks are the masses.
+// hull returns the masses under Q, at loss log(1 + over), of the pair whose δ is the lower
+// convex hull of the points as a function of over. The hull lies above every convex function
+// that lies below the points. Its kinks are the masses.
 func hull(over, delta []float64) []float64 {
 	var keep []int
 	slope := func(i, j int) float64 { return (delta[j] - delta[i]) / (over[j] - over[i]) }
@@ -143,12 +144,12 @@ func hull(over, delta []float64) []float64 {
 	return mass
 }
 
-// count returns the law of the number of ones that ones clients holding 1 and
-// zeros clients holding 0 report, but for at most farMass above and 2e-17 below;
-// what is listed adds to 1. Relative error: a few units a value from the mode.
+// count returns the law of the number of ones reported by ones clients that hold 1 and zeros
+// clients that hold 0. It leaves out at most farMass above and 2e-17 below; the listed masses
+// add up to 1. Relative error: a few units per value away from the mode.
 //
-// The generating function (q₁+p₁z)^a(q₂+p₂z)^b gives a recurrence over three
-// values; of its terms none is subtracted, going down above n* and up below it.
+// The generating function (q₁+p₁z)^a(q₂+p₂z)^b gives a recurrence over three values. Going
+// down above n*, and up below n*, none of its terms is subtracted.
 func (b *binary) count(ones, zeros int64) []float64 {
 	lo1, hi1 := tail.Window(ones, b.high, b.low, 1e-17, farMass/2)
 	lo0, hi0 := tail.Window(zeros, b.low, b.high, 1e-17, farMass/2)
@@ -160,7 +161,7 @@ func (b *binary) count(ones, zeros int64) []float64 {
 	for i, r := range b.down(ones, zeros, start, to) {
 		ratio[start+int64(i)-from] = r
 	}
-	// Below n*, zeros count as ones: Pr[n] is the mirror image's Pr[N−n].
+	// Below n*, zeros and ones change places: Pr[n] is Pr[N−n] of the mirror image.
 	n := ones + zeros
 	if end := min(to, start-1); end > from {
 		for i, r := range b.down(zeros, ones, n-end+1, n-from) {
@@ -189,20 +190,19 @@ func (b *binary) count(ones, zeros int64) []float64 {
 	return mass
 }
 
-// star is n*, above which the recurrence downwards adds.
+// star returns n*, above which the downward recurrence only adds.
 func (b *binary) star(ones, zeros int64) float64 {
 	h, l := b.high*b.high, b.low*b.low
 	return (float64(ones)*h + float64(zeros)*l) / (h + l)
 }
 
-// down returns Pr[n]/Pr[n−1] for n = first … last, first ≥ n*. With y_n =
-// Pr[n−1]/Pr[n],
+// down returns Pr[n]/Pr[n−1] for n = first … last, first ≥ n*. With y_n = Pr[n−1]/Pr[n],
 //
 //	y_n = (pq(n+1)/y_{n+1} + (p²+q²)(n − n*)) / (pq(N−n+1)),
 //
-// falls in y_{n+1}: from two starts about the truth the values stay about it and
-// close in. Where they have not by last, the start moves out, to N at most, where
-// y is known.
+// falls in y_{n+1}. From two starts that enclose the truth the values keep enclosing it and
+// converge. If they have not converged at last, the start moves out, at most to N, where y is
+// known.
 func (b *binary) down(ones, zeros, first, last int64) []float64 {
 	if last < first {
 		return nil
@@ -210,8 +210,8 @@ func (b *binary) down(ones, zeros, first, last int64) []float64 {
 	n := ones + zeros
 	pq := b.high * b.low
 	step := func(i int64, y float64) float64 {
-		// (p²+q²)(i−n*), from differences of integers: n* itself is rounded to some
-		// 1e-16·N, which pq may be smaller than.
+		// This is (p²+q²)(i−n*), computed from differences of integers: n* itself is rounded
+		// to about 1e-16·N, which pq may be smaller than.
 		beyond := float64(float64(i-ones)*b.high*b.high) + float64(float64(i-zeros)*b.low*b.low)
 		return (pq*float64(i+1)/y + beyond) / (pq * float64(n-i+1))
 	}

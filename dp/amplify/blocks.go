@@ -2,18 +2,17 @@ package amplify
 
 import "slices"
 
-// Blocks says how finely a pair tells numbers apart: what a check of the pair by
-// other means needs to know, and nothing that a bound rests on.
+// Blocks says how finely a pair distinguishes numbers. An independent check of the pair needs
+// it; bounds do not.
 type Blocks struct {
-	// Clones: numbers of reports that hide each other are rounded down to
-	// multiples of it, or to a finer grid.
+	// Clones: numbers of reports that hide each other are rounded down to multiples of it, or
+	// to a finer grid.
 	Clones int64
-	// Reports lists the smallest k ≥ 1 of each block of k, rising; nil where k is
-	// given.
+	// Reports lists the smallest k ≥ 1 of each block of k, rising; nil if k is fixed.
 	Reports []int64
 }
 
-// RoundBlocks returns those of Round; of clones only.
+// RoundBlocks returns the Blocks of Round, for families of clones only.
 func (f Family) RoundBlocks(r FamilyRound) (Blocks, error) {
 	if f.kind != clonesKind {
 		return Blocks{}, errNoFamily
@@ -24,7 +23,7 @@ func (f Family) RoundBlocks(r FamilyRound) (Blocks, error) {
 	return Blocks{Clones: newBuilder(f.eps0, f.rate, r.Reports, coreDeviations, cloneError).width}, nil
 }
 
-// ArrivalBlocks returns those of Arrival without colluders; of clones only.
+// ArrivalBlocks returns the Blocks of Arrival without colluders, for families of clones only.
 func (f Family) ArrivalBlocks(a FamilyArrival) (Blocks, error) {
 	if f.kind != clonesKind || a.Colluders != 0 {
 		return Blocks{}, errNoFamily

@@ -6,25 +6,24 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// honestReports covers the number of honest reports where k of n clients are
-// drawn uniformly and c of the n collude: k − M, M hypergeometric. Given M, which
-// the observer knows, the honest ones are a uniform subset of the n − c. See
-// colluders.md.
+// honestReports covers the number of honest reports when k of n clients are drawn uniformly
+// and c of the n collude: k − M, M hypergeometric. Given M, which the observer knows, the
+// honest clients in the round are a uniform subset of the n − c. See colluders.md.
 func honestReports(n, k, c int64) []Span {
-	// The number of honest clients drawn; its law's range.
+	// least and most bound the number of honest clients drawn.
 	least, most := max(0, k-c), min(k, n-c)
 	p := float64(k) / float64(n)
 	q := float64(n-k) / float64(n)
 	if q == 0 {
 		return []Span{{n - c, n - c, 1}}
 	}
-	// Pr[h of the honest and k − h of the others], given k in all.
+	// This is Pr[h of the honest clients and k − h of the others], given k in total.
 	all := tail.LogPMF(n, k, p, q)
 	pmf := func(h int64) float64 {
 		return math.Exp(tail.LogPMF(n-c, h, p, q) + tail.LogPMF(c, k-h, p, q) - all)
 	}
-	// Sampling without replacement: Chernoff's bounds of Bin(k, (n−c)/n) hold
-	// (Hoeffding 1963, Theorem 4).
+	// For sampling without replacement Chernoff's bounds of Bin(k, (n−c)/n) hold (Hoeffding
+	// 1963, Theorem 4).
 	share, rest := float64(n-c)/float64(n), float64(c)/float64(n)
 	lo, hi := tail.Window(k, share, rest, 1e-17, 1e-17)
 	lo, hi = max(lo, least), min(hi, most)
@@ -42,7 +41,7 @@ func honestReports(n, k, c int64) []Span {
 		for h := from; h <= to; h++ {
 			mass += pmf(h)
 		}
-		// Logarithms of up to 1e3 cancel; LogPMF errs by 1e-13 and 4e-16 of each.
+		// Logarithms of up to 1e3 cancel here; LogPMF errs by 1e-13 and by 4e-16 of each.
 		out = append(out, Span{from, to, mass * (1 + 1e-9)})
 		from = to + 1
 	}

@@ -9,14 +9,13 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// Concrete mechanisms for lower bounds: what they leak, every eps0-LDP bound
-// must allow. Their outcomes are listed or merged, which only leaks less, and
-// tails are left out, so what is listed is a part of the true pair of laws. See
-// concrete.md.
+// Concrete mechanisms for lower bounds: every bound for eps0-LDP reports must allow what they
+// leak. Their outcomes are listed or merged, and tails are left out; both only leak less. So
+// the listed outcomes are a part of the true pair of laws. See concrete.md.
 
-// ConcreteConfig describes a round of a concrete mechanism: k ~ Bin(Asked,
-// Gamma) reports arrive from a uniform subset of n clients, k public. All fields
-// are required; Gamma = 1 is a fixed k = Asked.
+// ConcreteConfig describes a round of a concrete mechanism. k ~ Bin(Asked, Gamma) reports
+// arrive from a uniform subset of n clients; k is public. All fields are required; Gamma = 1
+// means a fixed k = Asked.
 type ConcreteConfig struct {
 	Eps0       float64
 	Population int64 // n
@@ -29,16 +28,16 @@ type ConcreteConfig struct {
 // left is the probability that may be left out on each side of each count.
 const left = 1e-20
 
-// maxOutcomes bounds the outcomes that are visited, about half a second of work.
+// maxOutcomes bounds the number of visited outcomes: about half a second of work.
 const maxOutcomes = 3e7
 
-// cells is how many losses the outcomes are merged into.
+// cells is the number of losses that the outcomes are merged into.
 const cells = 1 << 14
 
-// Response2 lists the outcomes of binary randomized response where the victim
-// holds 1 under P, 0 under Q and everybody else holds 0: the number of ones
-// among k reports, and k. Losses rise. It is the mechanism of Girgis et al. 2021,
-// Theorem 2. It is ErrNoBound where there are too many outcomes.
+// Response2 lists the outcomes of binary randomized response in which the victim holds 1
+// under P and 0 under Q, and everybody else holds 0: the number of ones among k reports, and
+// k. Losses rise. It is the mechanism of Girgis et al. 2021, Theorem 2. It returns ErrNoBound
+// if there are too many outcomes.
 func Response2(c ConcreteConfig) ([]dp.Atom, error) {
 	sizes, err := c.sizes()
 	if err != nil {
@@ -74,10 +73,10 @@ func Response2(c ConcreteConfig) ([]dp.Atom, error) {
 	return c.list(sizes, visit, extremes, false)
 }
 
-// ResponseK lists the outcomes of randomized response on K ≥ 3 symbols where the
-// victim holds the first under P, the second under Q and everybody else holds
-// the third: the counts of the first two among k reports, and k. Losses rise;
-// the list is symmetric. It is ErrNoBound where there are too many.
+// ResponseK lists the outcomes of randomized response on K ≥ 3 symbols in which the victim
+// holds the first symbol under P and the second under Q, and everybody else holds the third:
+// the counts of the first two symbols among k reports, and k. Losses rise; the list is
+// symmetric. It returns ErrNoBound if there are too many outcomes.
 func ResponseK(c ConcreteConfig) ([]dp.Atom, error) {
 	if c.Symbols < 3 {
 		return nil, fmt.Errorf("amplify: symbols = %d must be at least 3", c.Symbols)
@@ -87,7 +86,7 @@ func ResponseK(c ConcreteConfig) ([]dp.Atom, error) {
 		return nil, err
 	}
 	e := math.Exp(c.Eps0)
-	// A report on neither of the first two symbols has likelihood ratio rest.
+	// A report on neither of the first two symbols has the likelihood ratio rest.
 	more := float64(c.Symbols - 3)
 	both, neither, rest := 2/(e+2+more), (e+more)/(e+2+more), (1+more)/(e+more)
 	var work float64
@@ -105,8 +104,8 @@ func ResponseK(c ConcreteConfig) ([]dp.Atom, error) {
 			_, top := tail.Window(n, .5, .5, left, left)
 			tail.PMF(n, .5, .5, (n+1)/2, top, func(first int64, half float64) {
 				second := n - first
-				// Times the law without the victim: P is 1 − γ + γ(E·first +
-				// second + rest·(k−n))/k, Q has first and second exchanged.
+				// These are factors of the law without the victim: P has 1 − γ + γ(E·first +
+				// second + rest·(k−n))/k, and Q has first and second exchanged.
 				w := b.Weight * mass * half
 				if first == second {
 					w /= 2 // its mirror image is itself
@@ -138,9 +137,9 @@ func affordable(name string, work float64) error {
 	return nil
 }
 
-// sizes covers k by blocks. For a lower bound a block takes the shuffle of its
-// largest value and the inclusion of its smallest: more reports, less often
-// the victim's, leak less. The tails of k are left out.
+// sizes covers k by blocks. For a lower bound a block takes the shuffle of its largest value
+// and the inclusion of its smallest, because more reports, less often the victim's, leak
+// less. The tails of k are left out.
 func (c ConcreteConfig) sizes() ([]Span, error) {
 	if err := (RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: 1}).Validate(); err != nil {
 		return nil, err
@@ -156,11 +155,11 @@ func (c ConcreteConfig) sizes() ([]Span, error) {
 	deviation := math.Max(1, math.Sqrt(mean*(1-c.Gamma)))
 	var out []Span
 	for from := max(lo, 0); from <= hi; {
-		// Wider away from the mean; a relative width w costs about ¾w of ε.
+		// Blocks grow away from the mean; a relative width w costs about ¾w of ε.
 		z := math.Abs(float64(from)-mean) / deviation
 		width := max(1, int64(math.Min(2e-3*mean*math.Exp(z*z/4), deviation/2)))
 		if from == 0 {
-			width = 1 // nobody reports: loss 0, not a small shuffle
+			width = 1 // no reports: loss 0, not a small shuffle
 		}
 		to := min(hi, from+width-1)
 		var w float64
@@ -175,10 +174,9 @@ func (c ConcreteConfig) sizes() ([]Span, error) {
 	return out, nil
 }
 
-// list merges what visit yields, the masses P and Q and their difference, into
-// cells of equal width in loss; with mirror also the mirror images.
-// extremes says about where a block's losses lie; what is beyond goes to the
-// outermost cells.
+// list merges the outcomes from visit, the masses P and Q and their difference, into cells of
+// equal width in loss; with mirror it adds the mirror images. extremes returns roughly the
+// range of a block's losses; losses outside go to the outermost cells.
 func (c ConcreteConfig) list(sizes []Span, visit func(Span, float64, func(p, q, over float64)),
 	extremes func(Span, float64) (low, high float64), mirror bool) ([]dp.Atom, error) {
 	inclusion := func(b Span) float64 { return float64(b.First) / float64(c.Population) }
@@ -195,7 +193,7 @@ func (c ConcreteConfig) list(sizes []Span, visit func(Span, float64, func(p, q, 
 			visit(b, inclusion(b), yield)
 		}
 	}
-	// The difference keeps the digits of small losses, the quotient of large ones.
+	// The difference keeps the digits of small losses, the quotient those of large ones.
 	loss := func(p, q, over float64) float64 {
 		if r := over / q; math.Abs(r) < .5 {
 			return math.Log1p(r)

@@ -14,11 +14,10 @@ import (
 type RoundConfig struct {
 	Eps0       float64
 	Population int64   // n
-	Reports    int64   // k ≤ n, a uniform subset of the clients
+	Reports    int64   // k ≤ n reports from a uniform subset of the clients
 	Rate       float64 // of clones: Blanket(Eps0) or Clones(Eps0)
-	// Included, from k to n, counts the clients' chance to be in the round as
-	// Included/n where that is larger than k/n: only k of the reports hide
-	// each other. Optional; 0 means k.
+	// Included, from k to n, makes the clients' chance to be in the round Included/n, which
+	// may be larger than k/n; only k of the reports hide each other. Optional; 0 means k.
 	Included int64
 }
 
@@ -54,7 +53,7 @@ type Curve struct {
 	config RoundConfig
 	gamma  float64
 	blocks []block
-	length int // of the first blocks, consecutive and falling numbers of clones
+	length int // number of the first blocks, which have consecutive falling numbers of clones
 }
 
 // block says that with probability weight there are at least clones clones.
@@ -63,8 +62,8 @@ type block struct {
 	weight float64
 }
 
-// curveRun is how many numbers of clones are told apart one by one; beyond,
-// curveBlocks of equal width, each counted as its smallest.
+// curveRun is the number of clone numbers that are distinguished one by one. Beyond it there
+// are curveBlocks blocks of equal width, each counted as its smallest number.
 const (
 	curveRun    = 4096
 	curveBlocks = 64
@@ -109,10 +108,10 @@ func (c *Curve) Epsilon(delta float64) (float64, error) {
 	if err := dp.CheckDelta(delta); err != nil {
 		return 0, err
 	}
-	// log δ is nearly straight in ε², so the search runs in ε².
+	// log δ is nearly straight in ε², so the search uses ε².
 	square := func(y float64) float64 { return c.Delta(math.Sqrt(y)) }
 	top := SampledLoss(c.config.Eps0, c.gamma) * (1 + 1e-12)
-	// With very many reports δ is Gaussian; most of [0, top] is far too large.
+	// With very many reports δ is nearly Gaussian, and most of [0, top] is far too large.
 	spread := 2 * c.gamma / math.Sqrt(c.config.Rate*float64(c.config.Reports))
 	guess := spread * (1 + math.Sqrt(2*math.Log(1/delta)))
 	if guess < top && c.Delta(guess) <= delta {
@@ -121,7 +120,7 @@ func (c *Curve) Epsilon(delta float64) (float64, error) {
 	return math.Sqrt(monotone.Falling(square, delta, 0, top*top, 2e-7)), nil
 }
 
-// shuffled is δ(ε) of the clones pair itself for ε ≥ 0, rounded up.
+// shuffled returns δ(ε) of the clones pair without sampling, for ε ≥ 0, rounded up.
 //
 // With m = C+1, B = Bin(m−1, ½) and a the smallest first count of loss above ε,
 //
@@ -131,7 +130,7 @@ func (c *Curve) shuffled(eps float64) float64 {
 	if eps >= eps0 {
 		return 0
 	}
-	// All factors over e^ε₀, which does not overflow.
+	// All factors are divided by e^ε₀, so nothing overflows.
 	shrink := math.Exp(-eps0)
 	gain := -math.Expm1(eps-eps0) / (1 + shrink) // (E − e^ε)/(E + 1)
 	cost := math.Expm1(eps)
@@ -153,7 +152,7 @@ func (c *Curve) shuffled(eps float64) float64 {
 			x = want
 			at, above = math.Exp(tail.LogPMF(n, x-1, .5, .5)), tail.Survival(n, x, .5, .5)
 		} else {
-			// One clone fewer: Pr[B ≥ x] loses half of Pr[B = x−1].
+			// For one clone fewer, Pr[B ≥ x] loses half of Pr[B = x−1].
 			at *= 2 * float64(n+1-(x-1)) / float64(n+1)
 			above -= at / 2
 			for x > want {
@@ -161,7 +160,7 @@ func (c *Curve) shuffled(eps float64) float64 {
 				at *= float64(x-1) / float64(n-x+2)
 				x--
 			}
-			if above < 1e-6*at { // cancelled: start afresh
+			if above < 1e-6*at { // too many digits were lost: start afresh
 				above = tail.Survival(n, x, .5, .5)
 			}
 		}
@@ -170,14 +169,14 @@ func (c *Curve) shuffled(eps float64) float64 {
 	return sum + 1e-11*size + 1e-300
 }
 
-// coreWindow is where all but 1e-17 of Bin(n, p) lies on either side.
+// coreWindow returns the range outside of which Bin(n, p) has at most 1e-17 on either side.
 func coreWindow(n int64, p float64) (lo, hi int64) { return tail.Window(n, p, 1-p, 1e-17, 1e-17) }
 
-// cloneBlocks covers Bin(n, p) from above: for each c, the weights of blocks
-// with clones ≤ c add to at least Pr[Bin(n, p) ≤ c]. Falling: first the core in
-// blocks of the given width (what lies above it belongs to its first block),
-// then ever wider blocks down to 0. Their weights are those of all values below
-// a block's upper end, so what is there counts more than once.
+// cloneBlocks covers Bin(n, p) from above: for each c, the weights of blocks with clones ≤ c
+// add up to at least Pr[Bin(n, p) ≤ c]. Blocks fall. First comes the core in blocks of the
+// given width; the mass above the core belongs to its first block. Then come ever wider
+// blocks down to 0. Each of these has the weight of all values below its upper end, so their
+// mass counts more than once.
 func cloneBlocks(n int64, p float64, width int64) []block {
 	lo, hi := coreWindow(n, p)
 	var out []block
@@ -217,7 +216,7 @@ func cloneBlocks(n int64, p float64, width int64) []block {
 	return out
 }
 
-// between is Pr[from ≤ Bin(n, p) < to], from whichever tails are small.
+// between returns Pr[from ≤ Bin(n, p) < to], computed from whichever tails are small.
 func between(n int64, p, q float64, from, to int64) float64 {
 	if float64(from) > float64(n)*p {
 		return tail.Survival(n, from, p, q) - tail.Survival(n, to, p, q)

@@ -1,17 +1,17 @@
-// Package amplify bounds what a round of reports shows once they are shuffled,
-// sampled or summed. For a round it returns a pair of laws that dominates it, a
-// [dp.Pair], which packages pld and rdp compose over rounds; for a single round
-// [Curve] and [GaussianCurve] are δ(ε) in closed form; [Response2], [ResponseK] and
-// [GaussianOutcomes] are concrete mechanisms, from which lower bounds come.
+// Package amplify bounds what a round of reports reveals after the reports were shuffled,
+// sampled or summed. For a round it returns a pair of laws that dominates it, a [dp.Pair],
+// which packages pld and rdp compose over rounds; for a single round [Curve] and
+// [GaussianCurve] are δ(ε) in closed form; [Response2], [ResponseK] and [GaussianOutcomes]
+// are concrete mechanisms, from which lower bounds come.
 //
-// A [Family] says what is known of the reports' randomizer: nothing but ε₀
-// ([ClonesFamily]), or its class. [Gaussian] is for sums of Gaussian reports.
+// A [Family] says what is known about the reports' randomizer: only ε₀ ([ClonesFamily]), or
+// also its class. [Gaussian] is for sums of Gaussian reports.
 //
-// Here are the project's own theorems, each with its proof in a note beside the code;
-// bounds of the literature are in package literature. ε₀ and losses are in nats,
-// E = e^ε₀; of n clients, k report and γ is a client's chance to; neighbours differ in
-// one client's data (replace-one; [Removal] is the exception). What a bound needs
-// and does not get is an error that wraps [dp.ErrNoBound].
+// Here are the project's own theorems, each with its proof in a note beside the code; bounds
+// of the literature are in package literature. ε₀ and losses are in nats, E = e^ε₀; of n
+// clients k report, and γ is a client's chance to report. Neighbours differ in one client's
+// data (replace-one; [Removal] is the exception). If a bound's precondition is missing, the
+// error wraps [dp.ErrNoBound].
 package amplify
 
 import (
@@ -21,9 +21,8 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Blanket returns the blanket's rate of clones, r = 2/(E+1) with E = e^ε₀.
-// Proved for every ε₀-LDP randomizer, also adaptive inside the round, in
-// blanket.md.
+// Blanket returns the blanket's rate of clones, r = 2/(E+1) with E = e^ε₀. It is proved in
+// blanket.md for every ε₀-LDP randomizer, also if reports are adaptive inside the round.
 func Blanket(eps0 float64) float64 { return 2 / (math.Exp(eps0) + 1) }
 
 // Clones returns the rate of clones of Feldman, McMillan and Talwar 2022,
@@ -35,8 +34,8 @@ func Clones(eps0 float64) float64 { return math.Exp(-eps0) }
 type Family struct {
 	kind familyKind
 	eps0 float64
-	rate float64 // of clones
-	// Of three parts; see threePart.
+	rate float64 // rate of clones
+	// These belong to a pair of three parts; see threePart.
 	kappa, pair, single, victim, beside, other float64
 }
 
@@ -48,8 +47,8 @@ const (
 	binaryKind
 )
 
-// ClonesFamily is every eps0-LDP randomizer, by clones of the rate Blanket(eps0)
-// or Clones(eps0); also adaptive inside the round.
+// ClonesFamily is the family of every eps0-LDP randomizer. It uses clones at the rate
+// Blanket(eps0) or Clones(eps0), and holds also if reports are adaptive inside the round.
 func ClonesFamily(eps0, rate float64) (Family, error) {
 	if err := dp.CheckEps0(eps0); err != nil {
 		return Family{}, err
@@ -60,14 +59,14 @@ func ClonesFamily(eps0, rate float64) (Family, error) {
 	return Family{kind: clonesKind, eps0: eps0, rate: rate}, nil
 }
 
-// KRR is randomized response on K symbols, others' inputs arbitrary, by its
-// privacy blanket: a report is uniform on the symbols with probability K/(E+K−1),
-// and of m such reports, N₀ and N₁ on the victim's two symbols, the likelihood
-// ratio is (m + (E−1)N₀)/(m + (E−1)N₁). K = 2 is the blanket of any randomizer.
+// KRR is the family of randomized response on K symbols, for arbitrary inputs of the other
+// clients, by its privacy blanket. A report is uniform on the symbols with probability
+// K/(E+K−1). For m such reports, N₀ and N₁ of them on the victim's two symbols, the
+// likelihood ratio is (m + (E−1)N₀)/(m + (E−1)N₁). K = 2 is the blanket of any randomizer.
 //
 // Result: upper bound, proved, replace-one, not adaptive inside the round.
-// Source: Balle, Bell, Gascón, Nissim 2019, Lemma 5.3 and the identity of
-// blanket.md; threepart.md. Needs symbols ≥ 2.
+// Source: Balle, Bell, Gascón, Nissim 2019, Lemma 5.3 and the identity of blanket.md;
+// threepart.md. Needs symbols ≥ 2.
 func KRR(eps0 float64, symbols int) (Family, error) {
 	if err := dp.CheckEps0(eps0); err != nil {
 		return Family{}, err
@@ -83,9 +82,9 @@ func KRR(eps0 float64, symbols int) (Family, error) {
 		victim: (1 + s) / all, beside: more * s / all, other: more * s / all}, nil
 }
 
-// KnownTV is every eps0-LDP randomizer of which any two inputs' laws differ by at
-// most a·(E−1) in total variation, a ≤ 1/(E+1). a = 1/(E+1) is the blanket of any
-// randomizer.
+// KnownTV is the family of every eps0-LDP randomizer for which the laws of any two inputs
+// differ by at most a·(E−1) in total variation, a ≤ 1/(E+1). a = 1/(E+1) is the blanket of
+// any randomizer.
 //
 // Result: upper bound, proved, replace-one. Source: threepart.md.
 func KnownTV(eps0, a float64) (Family, error) {
@@ -100,7 +99,7 @@ func KnownTV(eps0, a float64) (Family, error) {
 	victim := math.Min(1, a*(e+1))
 	beside := 1 - victim
 	if beside < 1e-12 {
-		// All of a rounding: the two-part pair, which is the larger one.
+		// Only rounding is left: use the two-part pair, which is the larger one.
 		a, victim, beside = 1/(e+1), 1, 0
 	}
 	return Family{kind: threePartKind, eps0: eps0,
@@ -108,10 +107,10 @@ func KnownTV(eps0, a float64) (Family, error) {
 		victim: victim, beside: beside, other: beside / e}, nil
 }
 
-// Laplace is vectors of the ball ‖x‖₁ ≤ C with Laplace noise of scale 2C/ε₀ on
-// every coordinate: real, or integers in steps of C·2^−16 at most (below ε₀ =
-// 1/128: C·2^−22/ε₀). Two inputs differ by at most 1 − e^(−ε₀/2) in total variation,
-// but for the steps.
+// Laplace is the family of Laplace noise of scale 2C/ε₀ on every coordinate of vectors of the
+// ball ‖x‖₁ ≤ C. The noise is real, or integer in steps of at most C·2^−16 (below ε₀ = 1/128:
+// C·2^−22/ε₀). Up to the steps, the laws of two inputs differ by at most 1 − e^(−ε₀/2) in
+// total variation.
 //
 // Result: upper bound, proved, replace-one. Source: threepart.md.
 func Laplace(eps0 float64) (Family, error) {
@@ -123,7 +122,8 @@ func Laplace(eps0 float64) (Family, error) {
 	return KnownTV(eps0, math.Min(a, 1/(math.Exp(eps0)+1)))
 }
 
-// crowd returns the laws of U for k reports; err is what blocks may cost.
+// crowd returns the laws of U for k reports; err is the relative error of ε that blocks may
+// cause.
 func (f Family) crowd(k int64, err float64) (crowd, error) {
 	switch f.kind {
 	case clonesKind:
@@ -137,13 +137,13 @@ func (f Family) crowd(k int64, err float64) (crowd, error) {
 	}
 }
 
-// crowds returns the laws of U for many numbers of reports about k.
+// crowds returns the laws of U for many numbers of reports near k.
 func (f Family) crowds(k int64) (crowd, error) {
 	switch f.kind {
 	case clonesKind:
 		return newBuilder(f.eps0, f.rate, k, wideDeviations, arrivalError/5), nil
 	case threePartKind:
-		t := newThreePart(f, k, 2*arrivalError) // its laws are dearer
+		t := newThreePart(f, k, 2*arrivalError) // its laws take longer to compute
 		return &rounded{crowd: t, kept: map[int64][]float64{}}, nil
 	case binaryKind:
 		b, err := newBinary(f.eps0, k, 5e5, 128)
@@ -155,8 +155,8 @@ func (f Family) crowds(k int64) (crowd, error) {
 
 var errNoFamily = fmt.Errorf("amplify: not a family of randomizers: %w", dp.ErrNoBound)
 
-// rounded takes numbers of reports down to eleven bits, which costs at most a
-// two-thousandth of ε, and keeps their laws.
+// rounded rounds numbers of reports down to eleven bits, which costs at most a two-thousandth
+// of ε, and caches their laws.
 type rounded struct {
 	crowd
 	kept map[int64][]float64
@@ -184,10 +184,10 @@ func (r FamilyRound) config(f Family) RoundConfig {
 	return RoundConfig{Eps0: f.eps0, Rate: 1, Population: r.Population, Reports: r.Reports, Included: r.Included}
 }
 
-// Round returns the pair of k of n clients: of the shuffle, sampled, and merged to
-// some hundred outcomes by splits that only lose, 5e-5 of ε. No mass is dropped:
-// tails lie in ever wider blocks at the end that loses, so remainders are empty and
-// the pair serves every δ and every Rényi order. Of clones, time is nearly
+// Round returns the pair of a round of k of n clients: the pair of the shuffle, sampled, and
+// merged to some hundred outcomes by splits that only raise the loss, by 5e-5 of ε. It drops
+// no mass: tails lie in ever wider blocks at the end with the larger loss. So remainders are
+// empty, and the pair serves every δ and every Rényi order. For clones the time is nearly
 // independent of k: some ms up to k = 1e12.
 //
 // Source: hybrid.md; for ε ≥ 0 Balle, Barthe, Gaboardi 2018, Theorem 2.
@@ -207,14 +207,14 @@ func (f Family) Round(r FamilyRound) (dp.Pair, error) {
 	return roundOf(crowd, c.Reports, c.gamma()), nil
 }
 
-// FamilyArrival describes a round whose number of honest reports is up to chance
-// and public: each of Asked clients, a uniform subset of the n, reports with
-// probability Gamma, on its own coin. All fields but Colluders are required.
+// FamilyArrival describes a round whose number of honest reports is random and public: each
+// of Asked clients, a uniform subset of the n, reports with probability Gamma, on its own
+// coin. All fields but Colluders are required.
 type FamilyArrival struct {
 	Population, Asked int64
 	Gamma             float64
-	// Colluders of the n clients share all they know with the observer; then
-	// Gamma must be 1, and how many of those asked collude is up to chance.
+	// Colluders of the n clients share all they know with the observer. Gamma must then be 1,
+	// and the number of colluders among the asked clients is random.
 	Colluders int64
 }
 
@@ -233,11 +233,11 @@ func (a FamilyArrival) check(f Family) error {
 	return nil
 }
 
-// Arrival returns the pair of such a round, merged as Round's is: blocks of k take
-// the shuffle of their smallest and the inclusion k/n of their largest value. Given k
-// the participants are a uniform k-subset, so inclusion is k/n, not γ: with γ the
-// bound would be too small (SCI's proof of its Theorem 1 writes γ; at n = 2, γ = .2,
-// ε₀ = 3 that is wrong by .114 in δ). See hybrid.md and colluders.md.
+// Arrival returns the pair of such a round, merged like Round's. Blocks of k take the shuffle
+// of their smallest value and the inclusion k/n of their largest. Given k the participants
+// are a uniform k-subset, so inclusion is k/n and not γ; with γ the bound would be too small.
+// (SCI's proof of its Theorem 1 writes γ; at n = 2, γ = .2, ε₀ = 3 that is wrong by .114 in
+// δ.) See hybrid.md and colluders.md.
 func (f Family) Arrival(a FamilyArrival) (dp.Pair, error) {
 	if err := a.check(f); err != nil {
 		return dp.Pair{}, err

@@ -8,16 +8,16 @@ import (
 	"github.com/riffle-dp/riffle/dp/gdp"
 )
 
-// GaussianConfig describes a round of which only the sum is seen: k of n clients
-// each clip their vector to ℓ2 norm 1 and add N(0, Sigma²) to every coordinate.
-// All fields but Included are required.
+// GaussianConfig describes a round of which only the sum is seen. Each of k of n clients
+// clips its vector to ℓ2 norm 1 and adds N(0, Sigma²) to every coordinate. All fields but
+// Included are required.
 type GaussianConfig struct {
 	Sigma      float64 // of one report, in units of the clip norm
 	Population int64   // n
 	Reports    int64   // k ≤ n honest reports, whose noise adds up
-	Included   int64   // of n, a uniform subset, k or more; 0: Reports
-	// Apart says that reports are seen one by one, shuffled or not: then no noise
-	// but its own hides a client, only the sampling does.
+	Included   int64   // size of a uniform subset of n that includes the reports, at least k; 0: Reports
+	// Apart says that reports are seen one by one, shuffled or not. Then a client is hidden
+	// only by its own noise and by sampling.
 	Apart bool
 }
 
@@ -41,18 +41,18 @@ func (c GaussianConfig) Gamma() float64 {
 	return float64(max(c.Included, c.Reports)) / float64(c.Population)
 }
 
-// GaussianMu returns 2/(σ√k), rounded up: the sum of k reports is this far GDP
-// when one client's vector is replaced, since it moves by at most 2 and carries
-// N(0, kσ²). Source: SCI, proof of Theorem 4.
+// GaussianMu returns 2/(σ√k), rounded up: the GDP parameter of the sum of k reports when one
+// client's vector is replaced, because the sum moves by at most 2 and carries N(0, kσ²).
+// Source: SCI, proof of Theorem 4.
 func GaussianMu(sigma float64, k int64) gdp.Mu {
 	return gdp.Mu(2 / (sigma * math.Sqrt(float64(k))) * (1 + 4*0x1p-53))
 }
 
-// Gaussian returns a pair that dominates a round of k of n clients of which the
-// sum is seen, replace-one adjacency, every real ε: N(μ, 1) against N(0, 1) with
-// μ = 2/(σ√k), sampled, with its continuum of losses split between nodes so that
-// mass is kept under both laws (gaussian.md). What lies beyond 37 deviations,
-// 6e-300, or where Q or e^loss leaves float64's range is a remainder of unbounded loss.
+// Gaussian returns a pair that dominates a round of k of n clients of which the sum is seen,
+// replace-one adjacency, every real ε. The pair is N(μ, 1) against N(0, 1) with μ = 2/(σ√k),
+// sampled. Its continuum of losses is split between nodes so that mass is kept under both
+// laws (gaussian.md). Mass beyond 37 deviations, 6e-300, or where Q or e^loss leaves
+// float64's range, is a remainder of unbounded loss.
 //
 // Slack: 7e-5 of the variance of the loss, so 4e-5 of ε. Time 0.2 ms.
 // Source: SCI, proof of Theorem 4; sampling as in Family.Round.
@@ -67,20 +67,20 @@ func Gaussian(c GaussianConfig) (dp.Pair, error) {
 	return gaussianMixture([]Span{b}, c.Sigma, c.Population, b.First, c.Gamma())
 }
 
-// GaussianArrivalConfig describes a round whose number of reports is up to
-// chance and public: k ~ Bin(Asked, Gamma). All fields are required.
+// GaussianArrivalConfig describes a round whose number of reports is random and public: k ~
+// Bin(Asked, Gamma). All fields are required.
 type GaussianArrivalConfig struct {
 	Sigma      float64
 	Population int64   // n
 	Asked      int64   // clients who may report, a uniform subset of the n
-	Gamma      float64 // each of them does with this probability, on its own coin
-	Apart      bool    // as in GaussianConfig; optional
+	Gamma      float64 // the probability with which each of them reports, on its own coin
+	Apart      bool    // see GaussianConfig; optional
 }
 
-// GaussianArrival is Gaussian for k up to chance: the mixture over k of rounds
-// with inclusion k/n, nothing for k = 0. Blocks of k take the noise of their
-// smallest and the inclusion of their largest value. A report that drops out
-// takes its noise with it. Valid if k is hidden, too. Time 0.1 s.
+// GaussianArrival is Gaussian for a random k: the mixture over k of rounds with inclusion
+// k/n; k = 0 has no loss. Blocks of k take the noise of their smallest value and the
+// inclusion of their largest. A report that drops out takes its noise with it. The pair is
+// valid if k is hidden, too. Time 0.1 s.
 //
 // Source: SCI, Theorems 1 and 4 with k/n in place of γ; hybrid.md.
 func GaussianArrival(c GaussianArrivalConfig) (dp.Pair, error) {
@@ -92,7 +92,7 @@ func GaussianArrival(c GaussianArrivalConfig) (dp.Pair, error) {
 	}
 	var blocks []Span
 	for _, k := range Arrivals(c.Asked, c.Gamma) {
-		if k.Last > 0 { // nobody reports: loss 0
+		if k.Last > 0 { // no reports: loss 0
 			k.First = max(1, k.First)
 			if c.Apart {
 				k.First = 1
@@ -108,9 +108,9 @@ func GaussianArrival(c GaussianArrivalConfig) (dp.Pair, error) {
 	return gaussianMixture(blocks, c.Sigma, c.Population, k, mean/float64(c.Population))
 }
 
-// GaussianCurve is δ(ε) of one round of a fixed k, in closed form: replace-one
-// adjacency, an upper bound within 1e-11. Source: Balle, Barthe, Gaboardi 2018,
-// Theorem 2, on the curve of gdp.
+// GaussianCurve is δ(ε) of one round of a fixed k, in closed form: replace-one adjacency, an
+// upper bound within 1e-11. Source: Balle, Barthe, Gaboardi 2018, Theorem 2, applied to the
+// curve of package gdp.
 type GaussianCurve struct {
 	mu    gdp.Mu
 	gamma float64
@@ -130,7 +130,7 @@ func (c GaussianCurve) Delta(eps float64) float64 {
 	if !(eps >= 0) {
 		return 1
 	}
-	// Rounding ε down a little covers that of its image.
+	// ε is rounded down slightly to cover the rounding of its image.
 	return math.Min(1, c.gamma*c.mu.Delta(unsampledLoss(eps, c.gamma)*(1-1e-15))*(1+1e-15))
 }
 
@@ -146,24 +146,24 @@ func (c GaussianCurve) Epsilon(delta float64) float64 {
 	return SampledLoss(c.mu.Epsilon(share), c.gamma) * (1 + 1e-15)
 }
 
-// Nodes in deviations of the loss.
+// Distances of nodes, in deviations of the loss.
 const (
 	gaussianStep = 1. / 50 // up to gaussianCore beyond the mean under P
 	gaussianCore = 9.
-	gaussianFar  = 1. / 20 // and from there to the end
+	gaussianFar  = 1. / 20 // from there to the end
 )
 
-// gaussianRare is the weight below which a block of k uses every fourth node.
+// gaussianRare is the weight below which a block of k uses only every fourth node.
 const gaussianRare = 1e-5
 
-// gaussianEnd is the x up to which losses μx are told apart, x ~ N(±μ/2, 1):
-// where Q and e^loss, also tilted, are within float64's range.
+// gaussianEnd returns the largest x for which losses μx are distinguished, x ~ N(±μ/2, 1): up
+// to it Q and e^loss, also tilted, are within float64's range.
 func gaussianEnd(mu float64) float64 {
 	return math.Min(500/mu, math.Min(37+mu/2, 37.5-mu/2))
 }
 
-// gaussianMixture is the pair of a mixture of rounds, on nodes that suit k
-// reports at inclusion gamma.
+// gaussianMixture returns the pair of a mixture of rounds, on nodes that suit k reports at
+// inclusion gamma.
 func gaussianMixture(blocks []Span, sigma float64, population, k int64, gamma float64) (dp.Pair, error) {
 	mu := float64(GaussianMu(sigma, k))
 	nodes := []float64{0}
@@ -202,7 +202,7 @@ func gaussianMixture(blocks []Span, sigma float64, population, k int64, gamma fl
 	pair.Remainders = []dp.Remainder{{Mass: pair.Dropped() * (1 + 1e-9), MaxLoss: math.Inf(1)}}
 	for i, q := range mass {
 		if i > 0 && q > 0 {
-			// Rounding may not lose any mass; node 0 takes what is left.
+			// Rounding must not lose mass; node 0 takes the rest.
 			pair.Atoms = append(pair.Atoms, dp.Atom{Q: q * (1 + 1e-11), Loss: nodes[i]})
 		}
 	}
@@ -212,8 +212,8 @@ func gaussianMixture(blocks []Span, sigma float64, population, k int64, gamma fl
 	return pair, nil
 }
 
-// gaussianSplit adds the losses log(1 + γ(e^{μx} − 1)), x > 0, to every stride-th
-// node, each cell's mass split between its two ends. It returns the mass, both signs, of
+// gaussianSplit adds the losses log(1 + γ(e^{μx} − 1)), x > 0, to every stride-th node; it
+// splits each cell's mass between the cell's two ends. It returns the mass, of both signs, of
 // the losses beyond the last node or out of float64's range.
 func gaussianSplit(mass, nodes []float64, stride int, mu, gamma, weight float64) float64 {
 	end := gaussianEnd(mu)
@@ -224,14 +224,14 @@ func gaussianSplit(mass, nodes []float64, stride int, mu, gamma, weight float64)
 			break
 		}
 		if !(b > a) {
-			continue // nodes closer than units of float64
+			continue // the nodes are closer than float64 can tell apart
 		}
 		q, rise := gaussianCell(mu, a, b)
-		// Under P the cell weighs q·e^{μa} + rise·e^{μa}; the lean covers what the
-		// ends' losses and the integrals err by.
+		// Under P the cell weighs q·e^{μa} + rise·e^{μa}. The factor covers the errors of the
+		// ends' losses and of the integrals.
 		up := math.Min(1, rise/(q*math.Expm1(mu*(b-a)))*(1+1e-10))
 		if !(weight*q*up >= 1e-300) {
-			break // Q leaves float64's range and P need not: a remainder
+			break // Q leaves float64's range but P may not: a remainder
 		}
 		if q > 0 {
 			mass[i] += weight * q * up
@@ -272,7 +272,7 @@ func gaussianCell(mu, a, b float64) (q, rise float64) {
 	return q * h, rise * h
 }
 
-// normalTail is the mass of a standard normal above x.
+// normalTail returns the mass of a standard normal above x.
 func normalTail(x float64) float64 { return math.Erfc(x/math.Sqrt2) / 2 }
 
 // gauss6 holds the positive nodes of the 6-point Gauss-Legendre rule and their

@@ -6,18 +6,17 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// GaussianOutcomes lists outcomes of a round of which the sum is seen where the
-// victim's vector is v under P, −v under Q, and everybody else's is −v: what any
-// bound for Gaussian reports must allow, since the sum can be computed from the
-// reports as well. Losses rise; P is the mixture with inclusion k/n, Q the law
-// without the victim. Cells of a 25th of a deviation are merged and what lies
-// beyond 14 deviations is left out: both only leak less. Gamma = 1 is a fixed
-// k = Asked.
+// GaussianOutcomes lists outcomes of a round of which the sum is seen, in which the victim's
+// vector is v under P and −v under Q, and everybody else's is −v. Any bound for Gaussian
+// reports must allow their loss, because the sum can be computed from the reports as well.
+// Losses rise; P is the mixture with inclusion k/n, Q the law without the victim. Cells of a
+// 25th of a deviation are merged and mass beyond 14 deviations is left out; both only leak
+// less. Gamma = 1 means a fixed k = Asked.
 func GaussianOutcomes(c GaussianArrivalConfig) ([]dp.Atom, error) {
 	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).Validate(); err != nil {
 		return nil, err
 	}
-	concrete := ConcreteConfig{Eps0: 1, Population: c.Population, Asked: c.Asked, Gamma: c.Gamma} // Eps0 is not read
+	concrete := ConcreteConfig{Eps0: 1, Population: c.Population, Asked: c.Asked, Gamma: c.Gamma} // Eps0 is not used here
 	sizes, err := concrete.sizes()
 	if err != nil {
 		return nil, err
@@ -40,7 +39,7 @@ func GaussianOutcomes(c GaussianArrivalConfig) ([]dp.Atom, error) {
 	}
 	extremes := func(b Span, gamma float64) (low, high float64) {
 		mu, end := span(b)
-		low = -mu * end // e^low may round away beside 1
+		low = -mu * end // e^low may be lost by rounding beside 1
 		if gamma < 1 {
 			low = math.Log1p(gamma * math.Expm1(low))
 		}

@@ -6,15 +6,15 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// A clones pair is a law of U = (a − b)/m under (P+Q)/2, where a and b of the m
-// reports fell on either symbol: P and Q weigh U = u by 1 ± tu, t = (E−1)/(E+1).
-// Both are linear in u, so moving mass outwards without moving its mean makes
-// another pair that dominates. law.md has the argument.
+// A clones pair is a law of U = (a − b)/m under (P+Q)/2, where a and b are the numbers of the
+// m reports on either symbol. P and Q weigh U = u by 1 ± tu, t = (E−1)/(E+1). Both weights
+// are linear in u, so moving mass outwards without moving its mean gives another pair that
+// dominates. law.md has the argument.
 
-// axis is a grid of u ≥ 0: uniform about 0, then geometric up to 1.
+// axis is a grid of u ≥ 0: uniform near 0, then geometric up to 1.
 type axis struct {
 	step    float64
-	core    float64 // deviations that are covered outcome by outcome
+	core    float64 // number of deviations that are covered outcome by outcome
 	uniform int     // u[i] = i·step for i ≤ uniform
 	u       []float64
 }
@@ -23,13 +23,13 @@ const (
 	// Splitting between nodes adds at most step²/4 to the variance 1/m of U,
 	// step²/6 on average: 3e-5 of ε at 50 nodes a deviation.
 	nodesPerDeviation = 50
-	coreDeviations    = 9  // of pairs whose single round has a closed form
-	wideDeviations    = 12 // of others: down to δ = 1e-31
+	coreDeviations    = 9  // for pairs whose single round has a closed form
+	wideDeviations    = 12 // for other pairs: down to δ = 1e-31
 	nodeGrowth        = 1.05
 )
 
-// newAxis suits numbers of reports about m, outcome by outcome as far as core
-// deviations.
+// newAxis returns an axis for numbers of reports near m, covered outcome by outcome up to
+// core deviations.
 func newAxis(m, core float64) *axis {
 	a := &axis{step: 1 / (nodesPerDeviation * math.Sqrt(m)), core: core, uniform: int(nodesPerDeviation * core)}
 	if float64(a.uniform)*a.step >= 1 {
@@ -55,9 +55,8 @@ func (a *axis) after(u float64) int {
 	return i
 }
 
-// split adds mass at u in (0, 1] to the two nodes about it, mean kept. What is
-// put on node 0 is not recorded: nodes i > 0 stand for u and −u each, and all
-// that is left of the mass lies at 0.
+// split adds mass at u in (0, 1] to the two nodes around it and keeps the mean. Mass on node
+// 0 is not recorded: nodes i > 0 stand for u and −u each, and all remaining mass lies at 0.
 func (a *axis) split(mass []float64, u, w float64) {
 	i := a.after(u)
 	share := 1.
@@ -68,18 +67,18 @@ func (a *axis) split(mass []float64, u, w float64) {
 	mass[i] += w * share
 }
 
-// law returns the masses, one-sided, of U for m reports: first counts a ~
-// Bin(m, ½) with a > m/2.
+// law returns the one-sided masses of U for m reports: first counts a ~ Bin(m, ½) with a >
+// m/2.
 func (a *axis) law(m int64) []float64 { return a.scaled(m, 1) }
 
-// scaled is the law of shrink·U, 0 < shrink ≤ 1.
+// scaled returns the law of shrink·U, 0 < shrink ≤ 1.
 func (a *axis) scaled(m int64, shrink float64) []float64 {
 	mass := make([]float64, len(a.u))
 	if m > 1<<26 {
 		a.cells(mass, m, shrink)
 		return mass
 	}
-	// All outcomes as far as the core, then one block a node.
+	// It takes all outcomes up to the core, then one block per node.
 	end := min(m, m/2+1+int64(a.core/2*math.Sqrt(float64(m))))
 	scale := shrink / (float64(m) * a.step)
 	tail.PMF(m, .5, .5, m/2+1, end, func(first int64, w float64) {
@@ -93,8 +92,8 @@ func (a *axis) scaled(m int64, shrink float64) []float64 {
 		a.split(mass, float64(2*first-m)/float64(m)*shrink, w)
 	})
 	for first := end + 1; first <= m; {
-		// Mass from first on goes to the node past it; counts that lie further
-		// out count again at their own node.
+		// All mass from first on goes to the node after it; counts further out count again at
+		// their own nodes.
 		u := float64(2*first-m) / float64(m) * shrink
 		i := min(len(a.u)-1, max(a.after(u)+1, a.after(math.Min(1, nodeGrowth*u))))
 		w := tail.UpperTail(m, first, .5, .5)
@@ -111,8 +110,8 @@ func (a *axis) scaled(m int64, shrink float64) []float64 {
 	return mass
 }
 
-// cells is law where a cell between nodes holds many outcomes: its mass and its
-// mean are differences of closed forms,
+// cells is law for cells between nodes that hold many outcomes. A cell's mass and mean are
+// differences of closed forms,
 //
 //	Pr[A ≥ x] and E[(2A − m)/m; A ≥ x] = x·Pr[A = x]/m.
 func (a *axis) cells(mass []float64, m int64, shrink float64) {
@@ -133,12 +132,12 @@ func (a *axis) cells(mass []float64, m int64, shrink float64) {
 		p1, e1 := tailAt(to)
 		w := prob - p1
 		if w > 0 {
-			// Differences err by 1e-9 of a cell's width: lean outwards.
+			// Differences err by 1e-9 of a cell's width, so lean outwards.
 			share := math.Min(1, math.Max(0, ((mean-e1)/w-a.u[i-1])/(a.u[i]-a.u[i-1])+1e-8))
 			mass[i] += w * share
 			mass[i-1] += w * (1 - share)
 		}
 		from, prob, mean = to, p1, e1
 	}
-	mass[a.after(shrink)] += 1e-300 // what underflowed
+	mass[a.after(shrink)] += 1e-300 // mass that underflowed
 }

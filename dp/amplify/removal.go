@@ -9,24 +9,24 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// Removal is a round of self check-in of which the sum of Gaussian reports is
-// seen, where one of n clients is there or not: add/remove adjacency. The two
-// worlds form a pair that is not symmetric; what it has is its Rényi curve.
+// Removal is a round of self check-in of which the sum of Gaussian reports is seen, under
+// add/remove adjacency: one of n clients is present or not. The two worlds form a pair that
+// is not symmetric, so it has a Rényi curve only.
 type Removal struct {
 	q, ratio []float64 // masses without the client; P/Q − 1 with it
 	dropped  float64
 }
 
-// maxRemovalSizes bounds the values of k, some 0.2 ms each.
+// maxRemovalSizes bounds the number of values of k, which take some 0.2 ms each.
 const maxRemovalSizes = 1 << 12
 
-// NewRemoval prepares the pair. drop is the mass that may be left out on either
-// side of k, and with it the round of all n clients, which only one world has;
-// Dropped says how much is left out in all, under either law.
+// NewRemoval prepares the pair. drop is the mass that may be left out on either side of k,
+// together with the round of all n clients, which only one world has. Dropped returns the
+// mass left out in total, under either law.
 //
-// Needs Asked = Population, Gamma < 1, nγ up to about 5e4, and reports summed,
-// not apart; k may be public. Proved in removal.md, which also says why the
-// number of reports need not be hidden, and could not be.
+// Needs Asked = Population, Gamma < 1, nγ up to about 5e4, and reports that are summed, not
+// apart; k may be public. Proved in removal.md, which also says why the number of reports
+// need not be hidden, and could not be.
 func NewRemoval(c GaussianArrivalConfig, drop float64) (*Removal, error) {
 	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).Validate(); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func NewRemoval(c GaussianArrivalConfig, drop float64) (*Removal, error) {
 	if gamma < leastRemovalRate {
 		return nil, fmt.Errorf("amplify: gamma = %v must be at least %v to tell ratios apart: %w", gamma, leastRemovalRate, dp.ErrNoBound)
 	}
-	// Of the others, and of all: k is one larger at most.
+	// This is the window for the others; with the client, k is larger by at most one.
 	lo, hi := tail.Window(n-1, gamma, 1-gamma, drop, drop)
 	hi = min(n-1, hi+1)
 	if hi-lo > maxRemovalSizes {
@@ -55,7 +55,7 @@ func NewRemoval(c GaussianArrivalConfig, drop float64) (*Removal, error) {
 			mass[0] += w
 			return
 		}
-		rise := float64(k) * (1 - gamma) / (float64(n-k) * gamma) // of k with the client
+		rise := float64(k) * (1 - gamma) / (float64(n-k) * gamma) // ratio of the probabilities of k with and without the client
 		r.dropped += r.split(mass, nodes, float64(GaussianMu(c.Sigma, k)), gamma, rise, w)
 	})
 	for i, q := range mass {
@@ -67,10 +67,11 @@ func NewRemoval(c GaussianArrivalConfig, drop float64) (*Removal, error) {
 	return r, nil
 }
 
-// leastRemovalRate keeps nodes, multiples of γ down to a thousandth, normal numbers.
+// leastRemovalRate keeps the nodes, multiples of γ down to a thousandth, normal
+// floating-point numbers.
 const leastRemovalRate = 1e-300
 
-// removalNodes are values of P/Q − 1, from −γ up past every k's.
+// removalNodes returns values of P/Q − 1, from −γ to beyond those of every k.
 func removalNodes(c GaussianArrivalConfig, lo, hi int64) []float64 {
 	mean := max(1, int64(c.Gamma*float64(c.Population)))
 	mu := float64(GaussianMu(c.Sigma, mean))
@@ -98,12 +99,13 @@ func removalNodes(c GaussianArrivalConfig, lo, hi int64) []float64 {
 	return nodes
 }
 
-// removalDepth is how many deviations of the sum are told apart: 8e-45.
+// removalDepth is the number of deviations of the sum that are distinguished; beyond lies
+// 8e-45.
 const removalDepth = 14
 
-// split puts the outcomes of one k on the nodes: P/Q = 1 − γ + γ·rise·e^{μy} with
-// y ~ N(−μ/2, 1) under Q, of mass w. It returns what it leaves out, under the
-// larger of the two laws.
+// split puts the outcomes of one k, of mass w, on the nodes: P/Q = 1 − γ + γ·rise·e^{μy} with
+// y ~ N(−μ/2, 1) under Q. It returns the mass that it leaves out, under the larger of the two
+// laws.
 func (r *Removal) split(mass, nodes []float64, mu, gamma, rise, w float64) float64 {
 	end := math.Min(removalDepth+mu/2, 300/mu)
 	at := func(ratio float64) float64 { // the y of a node
@@ -120,7 +122,7 @@ func (r *Removal) split(mass, nodes []float64, mu, gamma, rise, w float64) float
 		}
 		var q, up float64
 		if math.IsInf(a, -1) {
-			// P/Q − 1 + γ is proportional to e^{μy}; its mean over y < b.
+			// P/Q − 1 + γ is proportional to e^{μy}; this is its mean over y < b.
 			q = normalTail(-b - mu/2)
 			up = normalTail(-b+mu/2) / (q * math.Exp(mu*b))
 			mass[0] += w * q * (1 - math.Min(1, up))
@@ -145,15 +147,15 @@ func (r *Removal) split(mass, nodes []float64, mu, gamma, rise, w float64) float
 // Dropped returns the mass, under either law, that is not in the curve.
 func (r *Removal) Dropped() float64 { return r.dropped }
 
-// Divergence returns an upper bound on the Rényi divergence of real order λ > 1
-// of either world from the other, in nats, over the outcomes that were kept;
-// +Inf for λ ≤ 1. Time O(nodes).
+// Divergence returns an upper bound on the Rényi divergence of real order λ > 1 of either
+// world from the other, in nats, over the outcomes that were not dropped; +Inf for λ ≤ 1.
+// Time O(nodes).
 func (r *Removal) Divergence(order float64) float64 {
 	if !(order > 1) {
 		return math.Inf(1)
 	}
-	// Σ q·u^s over u = P/Q is at most 1 + |s|·dropped + Σ q(u^s − 1 − s(u − 1)), a
-	// sum of positive terms; s = λ for P from Q, 1 − λ for Q from P.
+	// Σ q·u^s over u = P/Q is at most 1 + |s|·dropped + Σ q(u^s − 1 − s(u − 1)), a sum of
+	// positive terms; s is λ for P from Q, and 1 − λ for Q from P.
 	worst := 0.
 	for _, s := range [2]float64{order, 1 - order} {
 		sum := math.Abs(s) * r.dropped

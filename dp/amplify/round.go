@@ -8,13 +8,12 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// A block of k of relative width w costs up to ¾w of ε, half by its shuffle's
-// size and all of it by its inclusion, on average half of that.
+// A block of k of relative width w costs up to ¾w of ε: its shuffle's size counts half, its
+// inclusion fully, and on average half of that.
 const arrivalError = 5e-4
 
-// blockWidth is the width of a block of k at z deviations from the mean, which
-// costs err of ε there. For a given number of blocks, widths that go as
-// density^(−½) cost least.
+// blockWidth returns the width of a block of k at z deviations from the mean that costs err
+// of ε there. For a given number of blocks, widths proportional to density^(−½) cost least.
 func blockWidth(err float64) func(mean, deviation, z float64) int64 {
 	return func(mean, deviation, z float64) int64 {
 		w := err * mean * math.Exp(z*z/4)
@@ -22,29 +21,29 @@ func blockWidth(err float64) func(mean, deviation, z float64) int64 {
 	}
 }
 
-// crowd is what shuffled reports hide: the law of U for each number of them, as
-// one-sided masses on an axis. More reports hide more.
+// crowd is what hides shuffled reports: the law of U for each number of reports, as one-sided
+// masses on an axis. More reports hide more.
 type crowd interface {
 	given(k int64) []float64
 	on() outcomes
 }
 
-// roundOf is the pair of a round with k reports and inclusion gamma.
+// roundOf returns the pair of a round with k reports and inclusion gamma.
 func roundOf(c crowd, k int64, gamma float64) dp.Pair {
 	return dp.Pair{Atoms: c.on().atoms(nil, c.given(k), 1, gamma)}
 }
 
-// arrivalOf mixes over blocks of k, which is public: of n clients, about mean
-// report.
+// arrivalOf returns the mixture over blocks of k, which is public, of rounds of n clients, of
+// whom about mean report.
 func arrivalOf(c crowd, blocks []Span, n int64, mean float64) dp.Pair {
 	b := c.on()
 	var atoms []dp.Atom
 	for _, k := range blocks {
-		if k.Last > 0 { // nobody reports: loss 0
+		if k.Last > 0 { // no reports: loss 0
 			atoms = b.atoms(atoms, c.given(max(1, k.First)), k.Weight, float64(k.Last)/float64(n))
 		}
 	}
-	// One set of nodes for all k: the losses at the middle inclusion, and beyond.
+	// All k share one set of nodes: the losses at the middle inclusion, and larger ones.
 	nodes := []float64{0}
 	for _, u := range b.axis.u[1:] {
 		nodes = append(nodes, b.loss(u, mean/float64(n)))
@@ -63,25 +62,25 @@ type Span struct {
 	Weight      float64
 }
 
-// Arrivals covers k ~ Bin(n, p) by blocks whose weights add to 1 or more.
+// Arrivals covers k ~ Bin(n, p) by blocks whose weights add up to at least 1.
 func Arrivals(n int64, p float64) []Span { return spans(n, p, 1-p, blockWidth(arrivalError)) }
 
-// spans covers Bin(n, p): the bulk in blocks of widths that depend on the
-// distance from the mean, tails in faster growing ones whose weights are those
-// of the whole tail from there on.
+// spans covers Bin(n, p). The bulk is in blocks whose widths depend on the distance from the
+// mean. The tails are in faster growing blocks, each with the weight of the whole tail from
+// there on.
 func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64) []Span {
 	lo, hi := tail.Window(n, p, q, 1e-17, 1e-17)
 	var out []Span
 	mean := float64(n) * p
 	deviation := math.Sqrt(mean * q)
 	from := lo
-	if lo == 0 { // k = 0 must not lend its size to others
+	if lo == 0 { // k = 0 must have a block of its own
 		out, from = append(out, Span{0, 0, math.Exp(tail.LogPMF(n, 0, p, q))}), 1
 	}
 	for from <= hi {
 		width := widthAt(mean, deviation, math.Abs(float64(from)-mean)/math.Max(1, deviation))
 		if float64(from) < mean {
-			// Going towards the mean a block ends where its width is due.
+			// Towards the mean, a block's width is that at its far end.
 			far := widthAt(mean, deviation, math.Max(0, mean-float64(from+width))/math.Max(1, deviation))
 			width = min(width, far)
 		}
@@ -92,11 +91,11 @@ func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64
 		} else {
 			w = between(n, p, q, from, to+1)
 		}
-		// Rounding of the weights may not lose any.
+		// Rounding of the weights must not lose mass.
 		out = append(out, Span{from, to, w * (1 + 1e-10)})
 		from = to + 1
 	}
-	// grow steps from a bulk's end to the next block's, away from the mean.
+	// grow returns the end of the next block, away from the mean, in a tail.
 	grow := func(end int64) int64 { return int64(mean + (float64(end)-mean)*nodeGrowth) }
 	for end := lo; end > 0; { // k < end
 		first := max(0, min(end-1, grow(end)))
@@ -127,7 +126,7 @@ func SampledLoss(loss, gamma float64) float64 {
 	return math.Log1p(gamma * math.Expm1(loss))
 }
 
-// outcomes turns values of U into losses.
+// outcomes converts values of U to losses.
 type outcomes struct {
 	eps0 float64
 	axis *axis
@@ -135,16 +134,16 @@ type outcomes struct {
 
 func (o outcomes) on() outcomes { return o }
 
-// builder is the crowd of clones, for about one number of reports.
+// builder is the crowd of clones for numbers of reports near one.
 type builder struct {
 	outcomes
 	rate  float64
-	width int64 // of blocks of clones
+	width int64 // width of blocks of clones
 	rows  map[int64][]float64
 }
 
-// cloneError is what blocks of clones may cost: ε moves by a quarter of a
-// block's relative width.
+// cloneError is the relative error of ε that blocks of clones may cause: ε moves by a quarter
+// of a block's relative width.
 const cloneError = 1e-5
 
 func newBuilder(eps0, rate float64, reports int64, core, err float64) *builder {
@@ -175,7 +174,7 @@ func (b *builder) given(k int64) []float64 {
 func (b outcomes) loss(u, gamma float64) float64 {
 	shrink := math.Exp(-b.eps0)
 	t := -math.Expm1(-b.eps0) / (1 + shrink)
-	under := (1 - u) + u*2*shrink/(1+shrink) // 1 − tu, also where t rounds to 1
+	under := (1 - u) + u*2*shrink/(1+shrink) // 1 − tu, exact even if t rounds to 1
 	return math.Log1p(gamma * 2 * t * u / under)
 }
 
@@ -191,8 +190,8 @@ func (b outcomes) atoms(to []dp.Atom, mass []float64, weight, gamma float64) []d
 	return to
 }
 
-// merge splits atoms between the two nodes about each so that its mass is kept
-// under both laws. Nodes rise from 0 and reach past every loss.
+// merge splits each atom between the two nodes around it so that its mass is kept under both
+// laws. Nodes rise from 0 and reach beyond every loss.
 func merge(atoms []dp.Atom, nodes []float64) []dp.Atom {
 	mass := make([]float64, len(nodes))
 	for _, a := range atoms {
@@ -201,7 +200,7 @@ func merge(atoms []dp.Atom, nodes []float64) []dp.Atom {
 			mass[i] += a.Q
 			continue
 		}
-		// Q-masses x + y = q with x e^lo + y e^hi = q e^L.
+		// The Q-masses x and y satisfy x + y = q and x e^lo + y e^hi = q e^L.
 		lo := nodes[i-1]
 		up := math.Min(1, math.Expm1(a.Loss-lo)/math.Expm1(nodes[i]-lo))
 		mass[i] += a.Q * up

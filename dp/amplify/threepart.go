@@ -6,25 +6,24 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// threePart is the crowd of a pair with a part that does not tell the
-// neighbours apart: a report of the victim is on the first, second or third
-// symbol with probability Ea, a, w under P and a, Ea, w under Q, w = 1 − a(E+1);
-// every other report is with probability a, a, w/c on one of them, told apart
-// from the rest. c = 1 is the blanket of k-ary randomized response, c = E that of
-// a randomizer of known total variation. See threepart.md.
+// threePart is the crowd of a pair with a third part that does not distinguish the
+// neighbours. The victim's report is on the first, second or third symbol with probability
+// Ea, a, w under P and a, Ea, w under Q, w = 1 − a(E+1). Every other report is on one of
+// these symbols with probability a, a, w/c; otherwise it is recognised as something else. c =
+// 1 is the blanket of k-ary randomized response, c = E that of a randomizer of known total
+// variation. See threepart.md.
 //
-// With n′ reports on the first two symbols, d their difference and b on the
-// third, U = d/(n′ + κb), κ = 2c/(E+1): the law of d given n′ is that of clones,
-// shrunk by ρ = n′/(n′ + κb).
+// Let n′ reports be on the first two symbols with difference d, and b on the third. Then U =
+// d/(n′ + κb), κ = 2c/(E+1). Given n′, U has the law of clones, shrunk by ρ = n′/(n′ + κb).
 type threePart struct {
 	outcomes
 	kappa          float64
-	pair, single   float64 // 2a, and the probability 1 − 2a of anything else
+	pair, single   float64 // 2a, and the probability 1 − 2a of any other symbol
 	victim, beside float64 // a(E+1) and w
 	third          float64 // (w/c)/(1 − 2a)
-	width          int64   // of blocks of n′
+	width          int64   // width of blocks of n′
 	rows           map[rowKey]row
-	scales         []float64 // falling values of ρ that are told apart
+	scales         []float64 // falling values of ρ that are distinguished
 }
 
 type rowKey struct {
@@ -32,7 +31,7 @@ type rowKey struct {
 	scale int
 }
 
-// row lists the nodes of a law that have mass: few where m is small.
+// row lists the nodes of a law that have mass: few if m is small.
 type row struct {
 	node []int32
 	mass []float64
@@ -48,7 +47,8 @@ func sparse(law []float64) row {
 	return r
 }
 
-// newThreePart is for about k reports; err is what blocks may cost, relative.
+// newThreePart returns a crowd for numbers of reports near k; err is the relative error of ε
+// that blocks may cause.
 func newThreePart(f Family, k int64, err float64) *threePart {
 	t := &threePart{kappa: f.kappa, pair: f.pair, single: f.single, victim: f.victim, beside: f.beside,
 		third: math.Min(1, f.other/f.single), rows: map[rowKey]row{}}
@@ -58,7 +58,7 @@ func newThreePart(f Family, k int64, err float64) *threePart {
 	if crowd < 40 {
 		step = narrowStep
 	}
-	// Equal relative steps of the loss, which near ρ = 1 are small ones of ρ.
+	// The steps are equal relative steps of the loss; near ρ = 1 these are small steps of ρ.
 	at := func(loss float64) float64 { return math.Min(1, math.Tanh(loss/2)/math.Tanh(f.eps0/2)) }
 	for x := 0.; x == 0 || t.scales[len(t.scales)-1] > 1e-18; x++ {
 		t.scales = append(t.scales, at(f.eps0*math.Exp(-step*x)))
@@ -72,9 +72,8 @@ func newThreePart(f Family, k int64, err float64) *threePart {
 	return t
 }
 
-// Relative steps between values of ρ: they add at most a quarter of their square
-// to the variance of U, an eighth to ε. In a small crowd values are few and far
-// between.
+// Relative steps between values of ρ. They add at most a quarter of their square to the
+// variance of U, and an eighth to ε. In a small crowd the values are few and far apart.
 const (
 	wideStep   = 0.03
 	narrowStep = 0.01
@@ -82,8 +81,8 @@ const (
 	chordStep = 0.01
 )
 
-// refine makes the nodes beyond the uniform ones, and those of large losses,
-// steps of a hundredth of the loss.
+// refine inserts nodes beyond the uniform ones, and among those of large losses, in steps of
+// a hundredth of the loss.
 func (a *axis) refine(loss, at func(float64) float64) {
 	for a.uniform > 1 && loss(a.u[a.uniform])-loss(a.u[a.uniform-1]) > narrowStep*loss(a.u[a.uniform]) {
 		a.uniform--
@@ -140,20 +139,21 @@ func (t *tallied) add(key rowKey, w float64) {
 	t.mass[i] += w
 }
 
-// sizes adds what first to last reports on the first two symbols and j + extra on
-// the third amount to, j ~ Bin(others, third). U given n′ falls in convex order as
-// n′ grows, and ρ grows: the pair of the smallest n′ and the largest ρ dominates.
+// sizes adds the contribution of first to last reports on the first two symbols and j + extra
+// on the third, j ~ Bin(others, third). As n′ grows, U given n′ falls in convex order and ρ
+// grows. So the pair of the smallest n′ and the largest ρ dominates.
 func (t *threePart) sizes(weights *tallied, weight float64, first, last, others, extra int64) {
 	if last == 0 {
-		return // nothing to tell apart: loss 0
+		return // nothing distinguishes the neighbours: loss 0
 	}
-	// Whole blocks, so that several k share rows.
+	// Sizes are whole blocks, so that several k share rows.
 	m := max(1, first/t.width*t.width)
 	rho := func(j float64) float64 {
 		n := float64(last)
 		return n / (n + t.kappa*(j+float64(extra)))
 	}
-	// Mass on node at and the next, flushed when ρ moves on: j comes in order.
+	// hi and lo collect the mass on node at and on the next one; they are flushed when ρ
+	// moves on, because j comes in order.
 	at, hi, lo := -1, 0., 0.
 	flush := func() {
 		if at >= 0 {
@@ -186,8 +186,8 @@ func (t *threePart) sizes(weights *tallied, weight float64, first, last, others,
 	t.thirds(others, last+extra, rho, put)
 }
 
-// thirds covers j ~ Bin(n, third) by values of ρ, which is convex and falling in
-// j. Where j has many values, a block's law of ρ becomes one on its two ends.
+// thirds covers j ~ Bin(n, third) by values of ρ, which is convex and falling in j. If j has
+// many values, the law of ρ in a block is replaced by one on its two ends.
 func (t *threePart) thirds(n, base int64, rho func(float64) float64, put func(r, w float64)) {
 	p, q := t.third, 1-t.third
 	lo, hi := tail.Window(n, p, q, 1e-17, 1e-17)
@@ -211,7 +211,7 @@ func (t *threePart) thirds(n, base int64, rho func(float64) float64, put func(r,
 			if w > 0 {
 				at = (mean + (m0-m1)/w - float64(from)) / float64(to-from)
 			}
-			// Differences lose digits: lean to fewer.
+			// Differences lose digits, so lean to fewer.
 			at = math.Min(1, math.Max(0, at-1e-8))
 			w = math.Max(0, w) * (1 + 1e-9)
 			put(rho(float64(to)), w*at)
@@ -220,7 +220,7 @@ func (t *threePart) thirds(n, base int64, rho func(float64) float64, put func(r,
 		}
 	}
 	if hi < n {
-		put(rho(float64(hi)), 1e-17) // no more than the window allows
+		put(rho(float64(hi)), 1e-17) // the mass that the window may leave out
 	}
 	for end := lo; end > 0; { // j < end
 		next := max(0, min(end-1, int64(mean-(mean-float64(end))*1.4)))

@@ -8,13 +8,13 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// Blanketed is one shuffle of reports bounded by its privacy blanket, Balle,
-// Bell, Gascón, Nissim 2019: with M ~ Bin(k, γ) and i.i.d. L_i,
+// Blanketed is one shuffle of reports bounded by its privacy blanket, Balle, Bell, Gascón,
+// Nissim 2019: with M ~ Bin(k, γ) and i.i.d. L_i,
 //
 //	δ(ε) ≤ E[(L_1 + … + L_M)₊]/(γk), L = (R(x₀) − e^ε R(x₁))/ω at a draw of ω,
 //
-// the paper's section 5; γω ≤ R(x) for all x. Replace-one adjacency. balle.md
-// derives what is used.
+// the paper's section 5; γω ≤ R(x) for all x. Replace-one adjacency. balle.md has the
+// derivations.
 type Blanketed struct {
 	eps0    float64
 	reports int64
@@ -22,8 +22,8 @@ type Blanketed struct {
 	gamma   float64 // at most the blanket's mass
 }
 
-// NewBlanketed prepares k reports of K-ary randomized response, symbols = K ≥ 2,
-// or of any ε₀-LDP randomizer, symbols = 0.
+// NewBlanketed prepares k reports of K-ary randomized response (symbols = K ≥ 2), or of any
+// ε₀-LDP randomizer (symbols = 0).
 func NewBlanketed(eps0 float64, reports int64, symbols int) (*Blanketed, error) {
 	if err := dp.CheckEps0(eps0); err != nil {
 		return nil, err
@@ -41,12 +41,13 @@ func NewBlanketed(eps0 float64, reports int64, symbols int) (*Blanketed, error) 
 	return b, nil
 }
 
-// scores are what is used of L: its mean is −a, its range width, it is at most
-// top, and E[L²] at most square.
+// scores are bounds on L: its mean is −a, its range has width, it is at most top, and E[L²]
+// is at most square.
 type scores struct{ a, width, top, square float64 }
 
-// scores returns those of the randomizer. For any ε₀-LDP one, 1/E ≤ γ ≤ 1 and the
-// ratios R(x)/(γω) lie in [1, E]; the paper's constants, taken here, are wider. Factors of E are taken as they are: ε₀ ≤ 50.
+// scores returns the bounds for the randomizer. For any ε₀-LDP one, 1/E ≤ γ ≤ 1 and the
+// ratios R(x)/(γω) lie in [1, E]; the paper's constants, used here, are wider. Factors of E
+// cannot overflow, because ε₀ ≤ 50.
 func (b *Blanketed) scores(eps float64) scores {
 	e, g := math.Exp(b.eps0), math.Exp(eps)
 	out := scores{a: math.Expm1(eps)}
@@ -63,7 +64,7 @@ func (b *Blanketed) scores(eps float64) scores {
 	return out
 }
 
-// absent is log E[e^{−Mx}; M ≥ 1] for x ≥ 0.
+// absent returns log E[e^{−Mx}; M ≥ 1] for x ≥ 0.
 func (b *Blanketed) absent(x float64) float64 {
 	k := float64(b.reports)
 	all := k * math.Log1p(b.gamma*math.Expm1(-x))
@@ -74,9 +75,9 @@ func (b *Blanketed) absent(x float64) float64 {
 	return all + math.Log1p(-math.Exp(none-all)*(1-1e-9))
 }
 
-// HoeffdingDelta bounds δ at eps ≥ 0; 1 where nothing smaller is shown. Upper,
-// proved. Source: Balle et al. 2019, section 5, by Hoeffding's inequality:
-// E[(ΣL)₊] ≤ width²/(4a)·e^{−2ma²/width²}; balle.md. Time O(1).
+// HoeffdingDelta bounds δ at eps ≥ 0; 1 if it shows nothing smaller. Upper, proved. Source:
+// Balle et al. 2019, section 5, by Hoeffding's inequality: E[(ΣL)₊] ≤
+// width²/(4a)·e^{−2ma²/width²}; balle.md. Time O(1).
 func (b *Blanketed) HoeffdingDelta(eps float64) float64 {
 	s := b.scores(eps)
 	x := 2 * s.a * s.a / (s.width * s.width) * (1 - 1e-13)
@@ -91,7 +92,7 @@ func (b *Blanketed) BennettDelta(eps float64) float64 {
 		return b.delta(eps, math.Inf(-1))
 	}
 	u := s.a * s.top / s.square
-	// φ(u) = u² times a function without cancellation.
+	// phi is φ(u), computed as u² times a function without cancellation.
 	phi := (1+u)*math.Log1p(u) - u
 	if u < 1e-3 {
 		phi = u * u * (.5 - u*(1./6-u*(1./12-u/20))) * (1 - 1e-12)
@@ -118,10 +119,9 @@ func (b *Blanketed) delta(eps, log float64) float64 {
 // exactReports bounds the work of ExactDelta.
 const exactReports = 1 << 12
 
-// ExactDelta is δ at eps ≥ 0 by the expectation itself, summed over how many of the
-// reports fell into the blanket and where; K-ary randomized response only, at
-// most 4096 reports. Upper, proved; outcomes of mass 1e-25 in all count with the
-// largest score. Time O(k).
+// ExactDelta is δ at eps ≥ 0 by the expectation itself, summed over the number of reports in
+// the blanket and their symbols; K-ary randomized response only, at most 4096 reports. Upper,
+// proved; outcomes of mass 1e-25 in total count with the largest score. Time O(k).
 func (b *Blanketed) ExactDelta(eps float64) (float64, error) {
 	if b.symbols == 0 {
 		return 0, fmt.Errorf("amplify: the exact blanket needs a given randomizer: %w", dp.ErrNoBound)
@@ -136,8 +136,8 @@ func (b *Blanketed) ExactDelta(eps float64) (float64, error) {
 		return 0, nil
 	}
 	e, g, k := math.Exp(b.eps0), math.Exp(eps), float64(b.symbols)
-	// Scores over γ: U at x₀, V at x₁, W at each other symbol. Of the reports, c
-	// fall on x₀ or x₁ of the blanket, w on its others.
+	// These are scores times γ: U at x₀, V at x₁, W at each other symbol. Of the reports, c
+	// fall on x₀ or x₁ of the blanket, w on its other symbols.
 	U, V, W := e-g, 1-g*e, 1-g
 	share := 2 * b.gamma / k
 	const drop = 1e-25
@@ -147,7 +147,7 @@ func (b *Blanketed) ExactDelta(eps float64) (float64, error) {
 		others = 0
 	}
 	var sum, size float64
-	var above []float64 // Pr[Bin(c, ½) ≥ i], i from its window's start
+	var above []float64 // Pr[Bin(c, ½) ≥ i] for i from the window's start
 	tail.PMF(b.reports, share, 1-share, lo, hi, func(c int64, mass float64) {
 		from, to := tail.Window(c, .5, .5, drop/8, drop/8)
 		above = above[:0]
@@ -170,7 +170,7 @@ func (b *Blanketed) ExactDelta(eps float64) (float64, error) {
 		wlo, whi := tail.Window(b.reports-c, others, 1-others, drop/8, drop/8)
 		tail.PMF(b.reports-c, others, 1-others, wlo, whi, func(w int64, p float64) {
 			base := float64(c)*V + float64(w)*W
-			// Positive from the first a with a(U−V) > −base on.
+			// Scores are positive from the first a with a(U−V) > −base on.
 			first := max(0, int64(math.Floor(-base/(U-V)))+1)
 			if first > c {
 				return

@@ -1,10 +1,10 @@
-// Package literature holds the bounds of others on shuffled, sampled and self
-// checked-in reports, so that they can be compared and reproduced: closed forms,
-// Rényi divergences, strong composition, and theorems as printed where they are
-// wrong. Package amplify is tighter than all of them.
+// Package literature holds other authors' bounds on shuffled, sampled and self checked-in
+// reports, so that they can be compared and reproduced: closed forms, Rényi divergences,
+// strong composition, and theorems as printed even where they are wrong. Package amplify is
+// tighter than all of them.
 //
-// Units and letters are those of package amplify. Each function says whether it is
-// an upper bound that is proved, a lower one, or an approximation, and of which source.
+// Units and letters are those of package amplify. Each function says whether it is a proved
+// upper bound, a lower bound, or an approximation, and names its source.
 package literature
 
 import (
@@ -14,31 +14,31 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// ClonesClosed bounds δ of one shuffle of k ε₀-LDP reports at eps ≥ 0 in closed
-// form, replace-one adjacency.
+// ClonesClosed bounds δ of one shuffle of k ε₀-LDP reports at eps ≥ 0 in closed form,
+// replace-one adjacency.
 //
-// Upper, proved, strong.md has the steps. The result is 1 where the theorem is
-// silent, 0 from ε₀ on.
-// Source: Feldman, McMillan, Talwar 2022, Theorem 3.1: for ε₀ ≤ log(k/(16
-// log(4/δ))) the shuffle is (ε, δ)-DP with
+// Upper, proved; strong.md has the steps. The result is 1 where the theorem gives no bound,
+// and 0 from ε₀ on.
+// Source: Feldman, McMillan, Talwar 2022, Theorem 3.1: for ε₀ ≤ log(k/(16 log(4/δ))) the
+// shuffle is (ε, δ)-DP with
 //
 //	ε = log(1 + (E−1)/(E+1)·(8√(E log(4/δ)/k) + 8E/k)),
 //
-// solved for δ. (The paper has log(2/δ) in the condition, its authors' program
-// log(4/δ), which asks for more.) Time O(1).
+// solved for δ. (The paper has log(2/δ) in the condition; its authors' program has the
+// stricter log(4/δ).) Time O(1).
 func ClonesClosed(eps0 float64, reports int64, eps float64) float64 {
 	return closedClones(eps0, math.Exp(eps0), reports, eps)
 }
 
-// Feldman2023 is the closed form of Feldman, McMillan, Talwar 2023, Theorem
-// 3.2: for ε₀ ≤ log(k/(8 log(4/δ)) − 1)
+// Feldman2023 is the closed form of Feldman, McMillan, Talwar 2023, Theorem 3.2: for ε₀ ≤
+// log(k/(8 log(4/δ)) − 1)
 //
 //	ε = log(1 + (E−1)(4√(2 log(4/δ)/((E+1)k)) + 4/k)).
 //
-// Approximate: for comparison. An erratum withdraws the theorem's proof for
-// general randomizers; Curve with rate Blanket is what is proved here, and more.
-// It is ClonesClosed with (E+1)/2 for E, the reciprocal rate of clones, and so
-// follows from amplify/blanket.md: see strong.md.
+// Approximate: for comparison. An erratum withdraws the theorem's proof for general
+// randomizers. Curve with rate Blanket is proved and tighter. The formula is ClonesClosed
+// with (E+1)/2 for E, the reciprocal rate of clones, and so follows from amplify/blanket.md:
+// see strong.md.
 func Feldman2023(eps0 float64, reports int64, eps float64) float64 {
 	return closedClones(eps0, (math.Exp(eps0)+1)/2, reports, eps)
 }
@@ -57,16 +57,16 @@ func closedClones(eps0, inverse float64, reports int64, eps float64) float64 {
 	if !(root > 0) {
 		return 1
 	}
-	// A smaller δ than the condition admits is not shown, a larger one is.
+	// A δ below the condition's limit is not shown; the limit is.
 	log4 := math.Min(root*root, k/(16*inverse)) * (1 - 1e-14)
 	return math.Min(1, 4*math.Exp(-log4)*(1+1e-12)+1e-300)
 }
 
 // Erlingsson2019 is δ of one shuffle at eps: exp(−k(ε/(12ε₀))²).
 //
-// Approximate: the constants are those of the published program, the proof has
-// not been checked here. Needs k ≥ 1000 and ε₀ < 1/2, else an error; where the
-// value is not below 1/100 the theorem is silent and the result is 1.
+// Approximate: the constants are those of the published program, the proof has not been
+// checked here. Needs k ≥ 1000 and ε₀ < 1/2, otherwise it returns an error. If the value is
+// not below 1/100 the theorem gives no bound and the result is 1.
 // Source: Erlingsson et al. 2019 (SODA), Corollary 9: ε = 12ε₀√(log(1/δ)/k).
 func Erlingsson2019(eps0 float64, reports int64, eps float64) (float64, error) {
 	if err := checkErlingsson(eps0, reports); err != nil {

@@ -10,15 +10,14 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// ShuffledMoment is log E_Q[(P/Q)^λ] of the clones pair of k reports with a
-// rate of clones, at real order λ > 1, by its definition:
+// ShuffledMoment is log E_Q[(P/Q)^λ] of the clones pair of k reports with a rate of clones,
+// at real order λ > 1, by its definition:
 //
 //	log E_C Σ_a C(m,a)2^{−m}·2/((E+1)m)·(Ea + b)^λ(a + Eb)^{1−λ}, b = m − a, m = C + 1.
 //
-// Divide by λ − 1 for the Rényi divergence: nats, replace-one adjacency. Upper,
-// proved for rates Clones and Blanket. Source: EAB, Theorem 1, which this sum
-// equals. Outcomes of mass 1e-30 in all are charged at e^{ε₀(λ−1)}, 1e-9 is
-// added. Time O(k): k at most 1e6.
+// Divide by λ − 1 for the Rényi divergence: nats, replace-one adjacency. Upper, proved for
+// rates Clones and Blanket. Source: EAB, Theorem 1, which equals this sum. Outcomes of mass
+// 1e-30 in total are charged at e^{ε₀(λ−1)}; 1e-9 is added. Time O(k): k at most 1e6.
 func ShuffledMoment(eps0 float64, reports int64, rate, order float64) (float64, error) {
 	if err := (amplify.RoundConfig{Eps0: eps0, Population: max(reports, 1), Reports: reports, Rate: rate}).Validate(); err != nil {
 		return 0, err
@@ -27,7 +26,7 @@ func ShuffledMoment(eps0 float64, reports int64, rate, order float64) (float64, 
 		return 0, fmt.Errorf("amplify: k = %d must be at most 1e6 and order = %v above 1: %w", reports, order, dp.ErrNoBound)
 	}
 	const drop = 1e-30
-	// Excess over 1 of each outcome and its mirror image, as in a Rényi sum of a
+	// This is the excess over 1 of each outcome and its mirror image, as in a Rényi sum of a
 	// symmetric pair: Q(e^{λL} − 1)(1 − e^{−(λ−1)L}).
 	var sum logSum
 	lo, hi := tail.Window(reports-1, rate, 1-rate, drop/4, drop/4)
@@ -52,7 +51,7 @@ func ShuffledMoment(eps0 float64, reports int64, rate, order float64) (float64, 
 	return log1pExp(sum.value()) * (1 + 1e-9), nil
 }
 
-// GDP is a Gaussian privacy guarantee: to tell neighbours apart is no easier than
+// GDP is a Gaussian privacy guarantee: telling neighbours apart is no easier than telling
 // N(0, 1) from N(Mu, 1). Dong, Roth, Su 2022.
 type GDP struct{ Mu float64 }
 
@@ -60,8 +59,8 @@ type GDP struct{ Mu float64 }
 //
 //	μ = 2·tanh(ε₀/2)/√((k−1)e^{−ε₀} + 4E/(E+1)²).
 //
-// Approximate: it under-reports (ε by 3.1 % at ε₀ = 1, k = 100, by 55 % at ε₀ =
-// 4, k = 1000), never a guarantee. Source: EAB, Theorem 2.
+// Approximate: it under-reports ε (by 3.1 % at ε₀ = 1, k = 100, by 55 % at ε₀ = 4, k = 1000)
+// and is never a guarantee. Source: EAB, Theorem 2.
 func ShuffleGDP(eps0 float64, reports int64) (GDP, error) {
 	if err := dp.CheckEps0(eps0); err != nil {
 		return GDP{}, err
@@ -73,13 +72,13 @@ func ShuffleGDP(eps0 float64, reports int64) (GDP, error) {
 	return GDP{2 * math.Tanh(eps0/2) / math.Sqrt(float64(reports-1)*math.Exp(-eps0)+1/(cosh*cosh))}, nil
 }
 
-// LaplaceSGD is shuffled Laplace DP-SGD: epochs times, all clients are split into
-// blocks of block clients, each block of ε₀-LDP Laplace reports is shuffled; a
-// client is in one block an epoch.
+// LaplaceSGD is shuffled Laplace DP-SGD: in each of epochs epochs all clients are split into
+// blocks of block clients, and each block of ε₀-LDP Laplace reports is shuffled; a client is
+// in one block an epoch.
 //
-// Approximate, as ShuffleGDP: √epochs·μ-GDP. Source: EAB, Algorithm 1, Theorem 3
-// and Proposition 2. The exact bound is that of one shuffle of block reports,
-// epochs times.
+// Approximate, like ShuffleGDP: √epochs·μ-GDP. Source: EAB, Algorithm 1, Theorem 3 and
+// Proposition 2. The exact bound is that of one shuffle of block reports, composed epochs
+// times.
 func LaplaceSGD(eps0 float64, block, epochs int64) (GDP, error) {
 	if epochs < 1 {
 		return GDP{}, fmt.Errorf("amplify: epochs = %d must be at least 1", epochs)

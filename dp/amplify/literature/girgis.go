@@ -56,18 +56,18 @@ func GirgisUpper(c GirgisConfig, order int) (float64, error) {
 	}
 	x := gamma * math.Expm1(2*c.Eps0) / e
 	sum.add(logUpsilon(x, lambda) - float64(c.Reports-1)/(8*e))
-	total := sum.value() // log of everything but the 1
+	total := sum.value() // log of everything except the 1
 	return log1pExp(total) * (1 + 1e-9) / (lambda - 1), nil
 }
 
-// GirgisLower returns a lower bound on the Rényi divergence of order λ ≥ 2, an
-// integer: the divergence of one concrete mechanism, binary randomized response
-// with all other clients equal.
+// GirgisLower returns a lower bound on the Rényi divergence of order λ ≥ 2, an integer: the
+// divergence of one concrete mechanism, binary randomized response with all other clients
+// equal.
 //
-// Source: Girgis et al. 2021, NeurIPS version, Theorem 2. It is evaluated as
-// what it is, E[(1 + γ(E²−1)/(kE)·(m − k/(E+1)))^λ] with m ~ Bin(k, 1/(E+1)),
-// in place of the expansion in central moments, which cancels.
-// Relative error 1e-9 taken off. Time O(√k), the bulk of m only.
+// Source: Girgis et al. 2021, NeurIPS version, Theorem 2. It is evaluated as the expectation
+// E[(1 + γ(E²−1)/(kE)·(m − k/(E+1)))^λ] with m ~ Bin(k, 1/(E+1)), because the paper's
+// expansion in central moments cancels. A relative error of 1e-9 is taken off. Time O(√k),
+// for the bulk of m only.
 func GirgisLower(c GirgisConfig, order int) (float64, error) {
 	if err := c.check(order); err != nil {
 		return 0, err
@@ -81,8 +81,9 @@ func GirgisLower(c GirgisConfig, order int) (float64, error) {
 	term := func(m int64) float64 { // logarithm of mass times ratio^λ
 		return tail.LogPMF(c.Reports, m, p, q) + lambda*math.Log1p(scale*(float64(m)-mean))
 	}
-	// Terms are at least 0: leaving some out keeps a lower bound. The bulk of m
-	// and all up to where the weighted terms, log-concave, have died away.
+	// Terms are at least 0, so leaving some out keeps a lower bound. The sum takes the bulk
+	// of m, and further terms until the weighted terms, which are log-concave, have died
+	// away.
 	lo, hi := tail.Window(c.Reports, p, q, 1e-25, 1e-25)
 	a, b := int64(mean), c.Reports
 	for a < b {
@@ -93,14 +94,14 @@ func GirgisLower(c GirgisConfig, order int) (float64, error) {
 		}
 	}
 	peak := term(a)
-	// Terms fall ever faster beyond the peak.
+	// Beyond the peak, terms fall ever faster.
 	stride := int64(math.Sqrt(float64(c.Reports))/4) + 1
 	end := a
 	for end < c.Reports && term(end) > peak-45 {
 		end = min(c.Reports, end+stride)
 	}
 	hi = max(hi, end)
-	// The largest ratio to the power λ may overflow: take out e^shift.
+	// The largest ratio to the power λ may overflow, so e^shift is taken out.
 	top := math.Log1p(math.Max(0, scale*(float64(hi)-mean)))
 	shift := math.Max(0, lambda*top-600)
 	var excess float64
@@ -110,8 +111,7 @@ func GirgisLower(c GirgisConfig, order int) (float64, error) {
 			excess += mass * math.Exp(lambda*math.Log1p(d)-shift)
 			return
 		}
-		// (1+d)^λ − 1 − λd is at least 0 for d ≥ −1 and its sum is the excess,
-		// since E d = 0.
+		// (1+d)^λ − 1 − λd is at least 0 for d ≥ −1. Its sum is the excess, because E d = 0.
 		excess += mass * rdp.PowerExcess(d, lambda)
 	})
 	if shift > 0 {
@@ -123,7 +123,7 @@ func GirgisLower(c GirgisConfig, order int) (float64, error) {
 // logUpsilon returns log((1+x)^λ − 1 − λx) for x > 0.
 func logUpsilon(x, lambda float64) float64 {
 	if l := lambda * math.Log1p(x); l > 500 {
-		return l // the subtracted 1 + λx only makes it smaller
+		return l // leaving out −1 − λx only makes it larger
 	}
 	return math.Log(rdp.PowerExcess(x, lambda))
 }

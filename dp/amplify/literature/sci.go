@@ -9,9 +9,9 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// Distributed check-in with Gaussian noise in the form it was published in: SCI
-// ("self check-in"), Theorem 4. All at integer Rényi orders λ ≥ 2, in nats,
-// replace-one adjacency; Gaussian and GaussianArrival are tighter.
+// Distributed check-in with Gaussian noise as published: SCI ("self check-in"), Theorem 4.
+// All functions are for integer Rényi orders λ ≥ 2, in nats, replace-one adjacency; Gaussian
+// and GaussianArrival are tighter.
 
 // logWBKGaussian returns log(e^{(λ−1)·D} − 1) for a bound D on the divergence of
 // order λ of the sum of k Gaussian reports, clients sampled at rate gamma
@@ -28,7 +28,7 @@ func logWBKGaussian(gamma, sigma float64, k int64, order int) float64 {
 	if v < 1 {
 		second = math.Min(second, math.Log(4*math.Expm1(v)))
 	}
-	// log C(λ, j) by its recursion: lgamma would be the slowest part.
+	// log C(λ, j) is computed by its recursion, because lgamma would be the slowest part.
 	choose := math.Log(lambda * (lambda - 1) / 2)
 	var sum logSum
 	sum.add(2*lg + choose + second)
@@ -39,9 +39,9 @@ func logWBKGaussian(gamma, sigma float64, k int64, order int) float64 {
 	return sum.value() + 1e-12*lambda
 }
 
-// WBKGaussian returns an upper bound on the Rényi divergence of order λ of a
-// round of a fixed number of reports of which the sum is seen. Proved: Wang,
-// Balle, Kasiviswanathan 2019, Theorem 9.
+// WBKGaussian returns an upper bound on the Rényi divergence of order λ of a round with a
+// fixed number of reports of which the sum is seen. Proved: Wang, Balle, Kasiviswanathan
+// 2019, Theorem 9.
 func WBKGaussian(c amplify.GaussianConfig, order int) (float64, error) {
 	if err := c.Validate(); err != nil {
 		return 0, err
@@ -65,18 +65,17 @@ func checkSCI(c amplify.GaussianArrivalConfig, order int) error {
 	return nil
 }
 
-// SCIMixture returns an upper bound on the Rényi divergence of order λ of a round
-// of check-in of which the sum is seen: SCI, Theorem 4, equation 10, with
-// inclusion k/n where it prints γ (given k the participants are a uniform
-// k-subset) and with k = 0, which it drops. Proved. Time O(λ) for some hundred
-// blocks of k.
+// SCIMixture returns an upper bound on the Rényi divergence of order λ of a check-in round of
+// which the sum is seen. It is SCI, Theorem 4, equation 10, with two corrections: inclusion
+// is k/n where the paper prints γ (given k the participants are a uniform k-subset), and k =
+// 0, which the paper drops, is included. Proved. Time O(λ) for some hundred blocks of k.
 func SCIMixture(c amplify.GaussianArrivalConfig, order int) (float64, error) {
 	return mixture(c, order, func(last int64) float64 { return float64(last) / float64(c.Population) })
 }
 
-// SCIEquation10 is SCI, Theorem 4, equation 10 with γ for every k, as printed,
-// but for k = 0, without which it can fall below 0. An approximation: with γ in
-// place of k/n the bound is not proved, and for small n it is false.
+// SCIEquation10 is SCI, Theorem 4, equation 10 as printed, with γ for every k, but including
+// k = 0, without which it can fall below 0. Approximate: with γ in place of k/n the bound is
+// not proved, and for small n it is false.
 func SCIEquation10(c amplify.GaussianArrivalConfig, order int) (float64, error) {
 	return mixture(c, order, func(int64) float64 { return c.Gamma * float64(c.Asked) / float64(c.Population) })
 }
@@ -95,13 +94,13 @@ func mixture(c amplify.GaussianArrivalConfig, order int, inclusion func(last int
 			add(max(1, b.First), b.Last, math.Log(b.Weight))
 		}
 	}
-	// The lower tail by logarithms: at high orders its smallest k decide.
+	// The lower tail is summed by logarithms, because at high orders its smallest k dominate.
 	q := 1 - c.Gamma
 	for k := lo - 1; k > 0; {
 		first := k - k/256
 		weight := tail.LogPMF(c.Asked, k, c.Gamma, q)
 		if first < k {
-			// Going down from k, masses fall by this ratio and ever faster.
+			// Going down from k, masses fall at least by this ratio.
 			r := float64(k) * q / (float64(c.Asked-k+1) * c.Gamma)
 			weight -= math.Log1p(-math.Min(r, .999999))
 		}
@@ -115,7 +114,7 @@ func mixture(c amplify.GaussianArrivalConfig, order int, inclusion func(last int
 //
 //	1/(λ−1)·log(e^{(λ−1)ε₁ − Δ²nγ/2} + e^{(λ−1)ε_m}),  m = ⌊(1−Δ)nγ⌋ + 1,
 //
-// at the best Δ in [0, 1] of a hundred. An approximation, as equation 10 is.
+// at the best of a hundred Δ in [0, 1]. Approximate, like equation 10.
 func SCIEquation11(c amplify.GaussianArrivalConfig, order int) (float64, error) {
 	if err := checkSCI(c, order); err != nil {
 		return 0, err

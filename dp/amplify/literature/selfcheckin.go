@@ -9,13 +9,13 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// CheckInRenyiConfig describes a round of self check-in whose Rényi divergence
-// is bounded: k ~ Bin(Asked, Gamma) of n clients report to a shuffler, k public.
+// CheckInRenyiConfig describes a round of self check-in whose Rényi divergence is to be
+// bounded: k ~ Bin(Asked, Gamma) of n clients report to a shuffler; k is public.
 type CheckInRenyiConfig struct {
 	Eps0       float64 // Required.
 	Population int64   // Required. n.
 	Asked      int64   // clients who may report, a uniform subset of the n; 0: all
-	Gamma      float64 // Required. Each of them reports with this probability.
+	Gamma      float64 // Required. The probability with which each of them reports.
 }
 
 func (c CheckInRenyiConfig) check() (CheckInRenyiConfig, error) {
@@ -34,16 +34,16 @@ func (c CheckInRenyiConfig) check() (CheckInRenyiConfig, error) {
 // mean is the mean number of reports.
 func (c CheckInRenyiConfig) mean() float64 { return float64(c.Asked) * c.Gamma }
 
-// inclusion is the mean inclusion, γ where all are asked.
+// inclusion is the mean inclusion, which is γ if all clients are asked.
 func (c CheckInRenyiConfig) inclusion() float64 { return c.mean() / float64(c.Population) }
 
-// ternaryMix holds log E_k[γ_k^α ζ_k(α)^α] of a mixture over the number of reports
-// k, split as Girgis et al. 2021, Theorem 4, has it: same[α] = log E[γ_k^α
-// k̄^{−α/2}] and few[α] = log E[γ_k^α e^{−(k−1)/(8E)}].
+// ternaryMix holds log E_k[γ_k^α ζ_k(α)^α] of a mixture over the number of reports k, split
+// as in Girgis et al. 2021, Theorem 4: same[α] = log E[γ_k^α k̄^{−α/2}] and few[α] = log
+// E[γ_k^α e^{−(k−1)/(8E)}].
 type ternaryMix struct {
 	eps0      float64
 	term      func(alpha float64) (same, few float64)
-	remembers []float64 // of log moments
+	remembers []float64 // cache of log moments
 }
 
 // moment returns log E_k[γ_k^α ζ_k(α)^α].
@@ -64,14 +64,14 @@ func (m *ternaryMix) moment(alpha int) float64 {
 // orders of at least 2. Not for concurrent use.
 type RenyiOrders func(order int) (float64, error)
 
-// SCITheorem1 bounds the Rényi divergence of self check-in: Girgis et al. 2021,
-// Theorem 1, at every k, mixed over k ~ Bin(Asked, Gamma).
+// SCITheorem1 bounds the Rényi divergence of self check-in: Girgis et al. 2021, Theorem 1, at
+// every k, mixed over k ~ Bin(Asked, Gamma).
 //
-// Upper, proved; any ε₀-LDP randomizer of finitely many outputs, k public or
-// hidden. Source: SCI, Theorem 1, with inclusion k/n: given k the participants
-// are a uniform k-subset. The proof prints γ for every k (printed), which is
-// unsound and for comparison only. Blocks of k take their smallest k̄ and
-// largest inclusion: below 1e-3 of the divergence. Time O(λ·√k/1000).
+// Upper, proved; any ε₀-LDP randomizer of finitely many outputs, k public or hidden. Source:
+// SCI, Theorem 1, with inclusion k/n: given k the participants are a uniform k-subset. With
+// printed it uses γ for every k, as the paper's proof does, which is unsound and for
+// comparison only. Blocks of k take their smallest k̄ and largest inclusion, which costs less
+// than 1e-3 of the divergence. Time O(λ·√k/1000).
 func SCITheorem1(c CheckInRenyiConfig, printed bool) (RenyiOrders, error) {
 	c, err := c.check()
 	if err != nil {
@@ -81,7 +81,7 @@ func SCITheorem1(c CheckInRenyiConfig, printed bool) (RenyiOrders, error) {
 	var blocks []block
 	for _, k := range amplify.Arrivals(c.Asked, c.Gamma) {
 		if k.Last == 0 || k.Weight == 0 {
-			continue // nobody reports: loss 0
+			continue // no reports: loss 0
 		}
 		b := block{weight: math.Log(k.Weight), gamma: math.Log(float64(k.Last) / float64(c.Population))}
 		if printed {
@@ -105,12 +105,12 @@ func SCITheorem1(c CheckInRenyiConfig, printed bool) (RenyiOrders, error) {
 //
 //	1/(λ−1)·log(1 + Σ_{j=2..λ} C(λ,j)·γ^j·(c_j·(η + R_j·l̃^{−j/2}) + w^j·(η + R_j·e^{−⌊(1−Δ)μ⌋/(8E)}))),
 //
-// μ = nγ, η = e^{−Δ²μ/2}, l̃ = ⌊⌊(1−Δ)μ⌋/(2E)⌋ + 1, w = E − 1/E, c_j of
-// TernarySame, and R_j = e^{μ(e^{j/μ}−1−j/μ)} ≥ E[(k/μ)^j].
+// μ = nγ, η = e^{−Δ²μ/2}, l̃ = ⌊⌊(1−Δ)μ⌋/(2E)⌋ + 1, w = E − 1/E, c_j of TernarySame, and R_j
+// = e^{μ(e^{j/μ}−1−j/μ)} ≥ E[(k/μ)^j].
 //
-// Upper, proved in selfcheckin.md. Source: SCI, Theorem 2, which prints 2ε₀, 8ε₀
-// and e^{−ε₀/l̃} for 2E, 8E and e^{−ε₀}/l̃, and whose proof takes γ where inclusion
-// is k/n: R_j is what that costs. Time O(λ).
+// Upper, proved in selfcheckin.md. Source: SCI, Theorem 2. The paper prints 2ε₀, 8ε₀ and
+// e^{−ε₀/l̃} for 2E, 8E and e^{−ε₀}/l̃, and its proof takes γ where inclusion is k/n; R_j
+// corrects that. Time O(λ).
 func SCITheorem2(c CheckInRenyiConfig, Delta float64) (RenyiOrders, error) {
 	c, err := c.check()
 	if err != nil {
@@ -124,7 +124,7 @@ func SCITheorem2(c CheckInRenyiConfig, Delta float64) (RenyiOrders, error) {
 	least := math.Floor((1-Delta)*mu*(1-1e-15)) + 1 // k above (1−Δ)μ
 	logL, few := ternaryParts(c.Eps0, int64(least))
 	mix := &ternaryMix{eps0: c.Eps0, term: func(j float64) (float64, float64) {
-		// e^x − 1 − x without cancellation where j is far below μ.
+		// This is e^x − 1 − x, without cancellation if j is far below μ.
 		r := mu * -log1pMinusOf(math.Expm1(j/mu))
 		return j*gamma + logAdd(low, r-j/2*logL), j*gamma + logAdd(low, r+few)
 	}}
@@ -143,9 +143,9 @@ func log1pMinusOf(v float64) float64 {
 	return -v * v * (.5 - v*(1./3-v*(.25-v*(.2-v/6))))
 }
 
-// SCITheorem2Printed is Theorem 2 as SCI prints it. Approximate: unsound, at n =
-// 54000, γ = 1, ε₀ = 12, λ = 6 it is below what a 3-ary randomized response
-// really has. For comparison and as a test's subject.
+// SCITheorem2Printed is Theorem 2 as SCI prints it. Approximate and unsound: at n = 54000, γ
+// = 1, ε₀ = 12, λ = 6 it is below the true divergence of a 3-ary randomized response. It is
+// for comparison and for tests.
 func SCITheorem2Printed(c CheckInRenyiConfig, Delta float64) (RenyiOrders, error) {
 	c, err := c.check()
 	if err != nil {
@@ -173,13 +173,13 @@ func SCITheorem2Printed(c CheckInRenyiConfig, Delta float64) (RenyiOrders, error
 	}, nil
 }
 
-// SCITheorem3 is a lower bound on the Rényi divergence of order λ ≥ 2, an
-// integer, of self check-in with binary randomized response, all others equal:
+// SCITheorem3 is a lower bound on the Rényi divergence of order λ ≥ 2, an integer, of self
+// check-in with binary randomized response, all others equal:
 //
 //	1/(λ−1)·log(1 + (1 − e^{−Δ²μ/(2+Δ)})·C(λ,2)·γ²(E−1)²/((1+Δ)μE)), μ = nγ.
 //
-// Lower, proved (also with inclusion k/n: selfcheckin.md), at the best Δ of 64 in
-// [0, 1]. Source: SCI, Theorem 3. Nats, replace-one adjacency, rounded down.
+// Lower, proved (also with inclusion k/n: selfcheckin.md), at the best of 64 Δ in [0, 1].
+// Source: SCI, Theorem 3. Nats, replace-one adjacency, rounded down.
 func SCITheorem3(c CheckInRenyiConfig, order int) (float64, error) {
 	c, err := c.check()
 	if err != nil {

@@ -18,8 +18,8 @@ type Repeated struct {
 	Rounds int64 // T
 }
 
-// spread returns the mean of the composed loss, Tε·tanh(ε/2), and the square
-// root ε√T of its variance proxy.
+// spread returns the mean of the composed loss, Tε·tanh(ε/2), and ε√T, the square root of its
+// variance proxy.
 func (r Repeated) spread() (mean, deviation float64) {
 	t := float64(r.Rounds)
 	return t * r.Eps * math.Tanh(r.Eps/2), r.Eps * math.Sqrt(t)
@@ -36,12 +36,12 @@ func (r Repeated) ClosedEps(delta float64) float64 {
 		return pure * (1 + 1e-14)
 	}
 	m, s := r.spread()
-	// log(e + s/δ) is at least as large as the logarithm of either.
+	// log(e + s/δ) is at least either logarithm.
 	short := math.Min(math.Log(math.E+s/delta), -math.Log(delta))
 	return math.Min(pure, m+s*math.Sqrt(2*math.Max(0, short))) * (1 + 1e-14)
 }
 
-// ClosedDelta is ClosedEps solved for δ: a δ ≤ 1 that eps ≥ 0 is proved for.
+// ClosedDelta is ClosedEps solved for δ: it returns a δ ≤ 1 that is proved for eps ≥ 0.
 func (r Repeated) ClosedDelta(eps float64) float64 {
 	m, s := r.spread()
 	switch {
@@ -80,13 +80,14 @@ func (r Repeated) ExactDelta(eps float64) float64 {
 	p := 1 / (1 + math.Exp(-r.Eps))
 	first := int64(math.Min(t, math.Floor((eps/r.Eps+t)/2)+1))
 	var delta float64
-	// Rounding may place b one off; δ is the largest over all b.
+	// Rounding may shift b by one; δ is the largest over all b, so the neighbours are tried
+	// too.
 	for b := max(0, first-1); b <= min(r.Rounds, first+1); b++ {
 		above, under := tail.Survival(r.Rounds, b, p, q), tail.Survival(r.Rounds, b, q, p)
 		if under > 0 {
 			under = math.Exp(math.Min(700, eps+math.Log(under)))
 		}
-		// p and q carry a rounding, which moves b by √T of it in deviations.
+		// The rounding of p and q moves b by √T times as much, in deviations.
 		z := math.Abs(float64(b)-t*p) / math.Sqrt(t*p*q)
 		slack := 1e-11 + 1e-15*math.Sqrt(t)*(z+2)
 		delta = math.Max(delta, above-under+slack*(above+under))
@@ -94,8 +95,8 @@ func (r Repeated) ExactDelta(eps float64) float64 {
 	return math.Min(1, delta+1e-300)
 }
 
-// ExactEps is ExactDelta solved for ε, at most 1e-9 relative above the smallest
-// that rounding can tell, and never above ClosedEps.
+// ExactEps is ExactDelta solved for ε: at most 1e-9 relative above the smallest that rounding
+// can distinguish, and never above ClosedEps.
 func (r Repeated) ExactEps(delta float64) float64 {
 	closed := r.ClosedEps(delta)
 	if !(delta > 0) {
@@ -104,9 +105,9 @@ func (r Repeated) ExactEps(delta float64) float64 {
 	return math.Min(closed, monotone.Falling(r.ExactDelta, delta, 0, closed, 1e-9))
 }
 
-// Strong composes rounds by their (ε, δ) guarantees: a shuffle that is (ε₁,
-// Delta(ε₁))-DP for every ε₁ runs on a sample, and Rounds such samples compose.
-// Every ε₁ gives a bound; the best is searched.
+// Strong composes rounds by their (ε, δ) guarantees. A shuffle that is (ε₁, Delta(ε₁))-DP for
+// every ε₁ runs on a sample, and Rounds such samples compose. Every ε₁ gives a bound; the
+// best one is searched.
 type Strong struct {
 	Eps0  float64                   // Required: the shuffle is (Eps0, 0)-DP.
 	Delta func(eps float64) float64 // Required: δ of one shuffle at 0 ≤ ε < Eps0, falling.
@@ -114,7 +115,7 @@ type Strong struct {
 	// γ(e^ε₁ − 1)), γδ₁)-DP: Balle, Barthe, Gaboardi 2018, Theorem 9. Required.
 	Gamma  float64
 	Rounds int64   // Required, from 1 to 2^52.
-	Lost   float64 // probability a round that nothing holds; 0 by default
+	Lost   float64 // probability that a round has no guarantee; 0 by default
 	Exact  bool    // composition by Repeated.ExactEps in place of ClosedEps
 }
 
@@ -133,9 +134,9 @@ func (c Strong) round(eps1 float64) (Repeated, float64) {
 // failed returns log of the probability that no round fails.
 func (c Strong) failed(d float64) float64 { return float64(c.Rounds) * math.Log1p(-d) }
 
-// Epsilon bounds ε at delta, replace-one adjacency, rounded up. With δ₁ a round
-// and δ̃ for the composition, δ = 1 − (1−γδ₁)^T(1−δ̃): Kairouz, Oh, Viswanath
-// 2015, Theorems 3.3 and 3.4. Cost: some 80 calls of Delta.
+// Epsilon bounds ε at delta, replace-one adjacency, rounded up. With δ₁ per round and δ̃ for
+// the composition, δ = 1 − (1−γδ₁)^T(1−δ̃): Kairouz, Oh, Viswanath 2015, Theorems 3.3 and
+// 3.4. Cost: some 80 calls of Delta.
 func (c Strong) Epsilon(delta float64) (float64, error) {
 	if err := dp.CheckDelta(delta); err != nil {
 		return 0, err
@@ -161,7 +162,7 @@ func (c Strong) Epsilon(delta float64) (float64, error) {
 	}
 	best := math.Min(at(least), at(c.Eps0))
 	if c.Rounds == 1 && best < math.Inf(1) {
-		return best, nil // nothing to compose: least spends all of δ
+		return best, nil // the smallest choice already spends all of δ
 	}
 	_, v := coarseThenGolden(-26*math.Ln2, -0.5, 26, func(u float64) float64 { return at(least + (c.Eps0-least)*math.Exp(u)) })
 	if best = math.Min(best, v); math.IsInf(best, 1) || math.IsNaN(best) {
@@ -170,8 +171,8 @@ func (c Strong) Epsilon(delta float64) (float64, error) {
 	return best, nil
 }
 
-// DeltaAt bounds δ at eps ≥ 0, replace-one adjacency, rounded up; 1 where
-// nothing smaller is shown.
+// DeltaAt bounds δ at eps ≥ 0, replace-one adjacency, rounded up; 1 if it shows nothing
+// smaller.
 func (c Strong) DeltaAt(eps float64) float64 {
 	at := func(u float64) float64 {
 		r, d := c.round(c.Eps0 * math.Min(1, math.Exp(u)))
@@ -183,7 +184,7 @@ func (c Strong) DeltaAt(eps float64) float64 {
 	}
 	best := at(0)
 	if c.Rounds == 1 {
-		// Nothing to compose: the shuffle's ε₁ where the sample's ε is eps.
+		// For a single round, take the shuffle's ε₁ at which the sample's ε is eps.
 		eps1 := math.Log1p(math.Expm1(eps*(1-1e-13)) / c.Gamma)
 		return math.Min(1, math.Min(best, at(math.Min(0, math.Log(eps1/c.Eps0)))))
 	}
@@ -194,8 +195,8 @@ func (c Strong) DeltaAt(eps float64) float64 {
 	return 1 // NaN too
 }
 
-// coarseThenGolden looks for a small value of f on [lo, hi]: steps + 1 points,
-// then golden section about the best.
+// coarseThenGolden looks for a small value of f on [lo, hi]: it evaluates steps + 1 points,
+// then does a golden section around the best.
 func coarseThenGolden(lo, hi float64, steps int, f func(float64) float64) (x, value float64) {
 	value = math.Inf(1)
 	width := (hi - lo) / float64(steps)

@@ -10,8 +10,8 @@ import (
 // The building blocks of Girgis et al. 2021: ternary |χ|^α divergences E_R[(|P −
 // Q|/R)^α] of mutually neighbouring datasets, as logarithms of ζ(α)^α.
 
-// ternarySame is log of Theorem 6's bound but for its factor m^(−α/2):
-// 4(E−1)²/E for α = 2, else αΓ(α/2)(2(E²−1)²/E²)^(α/2).
+// ternarySame returns the log of Theorem 6's bound without its factor m^(−α/2): 4(E−1)²/E for
+// α = 2, else αΓ(α/2)(2(E²−1)²/E²)^(α/2).
 func ternarySame(eps0, alpha float64) float64 {
 	if alpha == 2 {
 		return math.Log(4) + 2*math.Log(math.Expm1(eps0)) - eps0
@@ -33,12 +33,12 @@ func TernarySame(eps0 float64, m int64, alpha int) (float64, error) {
 	return ternarySame(eps0, float64(alpha)) - float64(alpha)/2*math.Log(float64(m)), nil
 }
 
-// TernaryShuffle bounds log ζ(α)^α of a shuffle of k ≥ 2 reports, whatever the
-// other inputs: TernarySame at k̄ = ⌊(k−1)/(2E)⌋ + 1, and (E − 1/E)^α e^{−(k−1)/(8E)}
-// for fewer clones than half their mean. Upper, proved, as TernarySame.
+// TernaryShuffle bounds log ζ(α)^α of a shuffle of k ≥ 2 reports, for any inputs of the
+// others. It is TernarySame at k̄ = ⌊(k−1)/(2E)⌋ + 1 plus (E − 1/E)^α e^{−(k−1)/(8E)} for
+// fewer clones than half their mean. Upper, proved, like TernarySame.
 //
-// Source: Girgis et al. 2021 (arXiv), Theorem 4. Its proof's last line prints
-// "8ε^{ε₀}" for the 8e^{ε₀} of the theorem.
+// Source: Girgis et al. 2021 (arXiv), Theorem 4. The last line of its proof prints "8ε^{ε₀}"
+// for the 8e^{ε₀} of the theorem.
 func TernaryShuffle(eps0 float64, reports int64, alpha int) (float64, error) {
 	if err := checkTernary(eps0, reports, alpha); err != nil {
 		return 0, err

@@ -7,14 +7,13 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// ShuffleRenyi is the Rényi divergence of one shuffle without sampling, at
-// integer orders, and of the shuffle on a sample. It remembers what it has
-// computed: not for concurrent use.
+// ShuffleRenyi is the Rényi divergence of one shuffle, without sampling and on a sample, at
+// integer orders. It caches what it computed and is not for concurrent use.
 type ShuffleRenyi struct {
 	eps0    float64
 	logKbar float64
 	few     float64   // −(k−1)/(8E)
-	moments []float64 // at j: log E[(P/Q)^j], upper bound; 0 and 1 are not used
+	moments []float64 // at j: an upper bound on log E[(P/Q)^j]; 0 and 1 are not used
 	logFact []float64
 	terms   []float64
 }
@@ -40,8 +39,8 @@ func (s *ShuffleRenyi) choose(n, k int) float64 {
 	return s.logFact[n] - s.logFact[k] - s.logFact[n-k]
 }
 
-// term is log of i·Γ(i/2)((E²−1)²/(2k̄E²))^{i/2}, 2^−i of the ternary bound, which
-// has a third dataset.
+// term returns the log of i·Γ(i/2)((E²−1)²/(2k̄E²))^{i/2}, which is 2^−i of the ternary
+// bound: that one has a third dataset.
 func (s *ShuffleRenyi) term(i int) float64 {
 	for j := len(s.terms); j <= i; j++ {
 		x := float64(max(2, j))
@@ -111,15 +110,14 @@ func (s *ShuffleRenyi) Sampled(gamma float64, order int) (float64, error) {
 	return s.sampled(gamma, order, math.Log(4*math.Expm1(s.moment(2))))
 }
 
-// SampledPlain is Sampled without 4(e^{ε(2)}−1), the first part of the theorem's
-// minimum: coarser, upper, proved. It is what Girgis et al. 2021 (NeurIPS) seem
-// to compare with: it gives their factor of 2.5, and their order of the curves of
-// Figure 2b.
+// SampledPlain is Sampled without 4(e^{ε(2)}−1), the first part of the theorem's minimum:
+// coarser, upper, proved. Girgis et al. 2021 (NeurIPS) seem to compare with it, because it
+// gives their factor of 2.5 and the order of the curves in their Figure 2b.
 func (s *ShuffleRenyi) SampledPlain(gamma float64, order int) (float64, error) {
 	return s.sampled(gamma, order, math.Inf(1))
 }
 
-// sampled takes the logarithm of a bound on the second ternary moment.
+// sampled is Sampled for a given bound on the second ternary moment, as a logarithm.
 func (s *ShuffleRenyi) sampled(gamma float64, order int, second float64) (float64, error) {
 	if !(gamma > 0 && gamma <= 1) {
 		return 0, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", gamma)
