@@ -9,18 +9,18 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// History is what one client has sent, as far as it limits what it may still send.
+// History is the part of what one client has sent that limits what it may still send.
 type History struct {
 	Tasks []*Spent // in order of appearance; few
 }
 
-// Spent is what one client sent in one task.
+// Spent is what one client has sent in one task.
 type Spent struct {
 	Task         [32]byte
-	Round        int64 // the last that was decided, by a report or a coin
+	Round        int64 // the last round that was decided, by a report or a coin
 	Announcement [32]byte
-	Tail         float64     // δ of its sums beside Charges; the largest counts
-	Charges      []dp.Repeat // of dp.Round, all different
+	Tail         float64     // δ of its sums in addition to Charges; the largest counts
+	Charges      []dp.Repeat // charges of dp.Round, all different
 }
 
 // Of returns what was sent in a task; nil if nothing was ever decided in it.
@@ -33,7 +33,7 @@ func (h *History) Of(task [32]byte) *Spent {
 	return nil
 }
 
-// Decide records that a round was decided, whatever the decision.
+// Decide records that a round was decided, whatever the decision was.
 func (h *History) Decide(task [32]byte, round int64, announcement [32]byte) *Spent {
 	s := h.Of(task)
 	if s == nil {
@@ -56,7 +56,7 @@ func (s *Spent) Charge(r dp.Round, times int64, tail float64) {
 	s.Charges = append(s.Charges, dp.Repeat{Event: r, Times: times})
 }
 
-// with returns s and one more report, leaving s as it is.
+// with returns s plus one more report; s does not change.
 func (s *Spent) with(r dp.Round, tail float64) *Spent {
 	out := &Spent{}
 	if s != nil {
@@ -67,7 +67,7 @@ func (s *Spent) with(r dp.Round, tail float64) *Spent {
 	return out
 }
 
-// local is the sum of ε₀ of all reports; +Inf where one has none.
+// local returns the sum of ε₀ over all reports; +Inf if a report has none.
 func (s *Spent) local() float64 {
 	var sum float64
 	for _, c := range s.Charges {
@@ -77,11 +77,11 @@ func (s *Spent) local() float64 {
 		}
 		sum += float64(c.Times) * r.Report.Eps0
 	}
-	return sum * (1 + 1e-12) // for its roundings
+	return sum * (1 + 1e-12) // for the roundings of the sum
 }
 
-// Counter asks an accountant what histories cost, each question once: clients of one
-// process have few different histories. Safe for concurrent use.
+// Counter asks an accountant for the costs of histories. It asks each question once, because
+// the clients of one process have few different histories. Safe for concurrent use.
 type Counter struct {
 	Accountant dp.Accountant // Required.
 
@@ -89,10 +89,10 @@ type Counter struct {
 	known map[string]float64
 }
 
-// counterLimit bounds what is remembered.
+// counterLimit bounds the number of cached answers.
 const counterLimit = 1 << 16
 
-// eps returns the ε of one task at delta; +Inf where the tails leave no δ.
+// eps returns the ε of one task at delta; +Inf if the tails leave no δ.
 func (c *Counter) eps(s *Spent, delta float64) (float64, error) {
 	if len(s.Charges) == 0 {
 		return 0, nil
@@ -126,14 +126,13 @@ func (c *Counter) eps(s *Spent, delta float64) (float64, error) {
 	return b.Eps, nil
 }
 
-// exact is a precision that sums of float64 need no rounding in.
+// exact is a precision at which sums of float64 are not rounded.
 const exact = 2200
 
-// Afford refuses one more report where it would bring a client above its policy. It
-// changes nothing.
+// Afford refuses one more report if it would exceed the client's policy. It changes nothing.
 func (t *Terms) Afford(h *History, c *Counter) *Refused {
 	p := t.Policy
-	// A policy that was tightened does not give more to the tasks that were begun.
+	// A policy that was tightened does not give more δ to tasks that were begun.
 	delta := p.Delta / float64(max(p.MaxTasks, int64(len(h.Tasks))))
 	mine := h.Of(t.ID)
 	if mine == nil && int64(len(h.Tasks)) >= p.MaxTasks {
@@ -148,9 +147,9 @@ func (t *Terms) Afford(h *History, c *Counter) *Refused {
 	if !(task <= p.MaxTaskEps) {
 		return Refuse(CauseBudget, "epsilon of this task would be %.4g, above %.4g", task, p.MaxTaskEps)
 	}
-	// A coordinator that ends a task where it went badly for the client, and goes on
-	// in another, has more than the sum of what both cost so far: each counts with
-	// all that it may come to (policy.md).
+	// A coordinator may end a task that goes badly for the client and continue in another. It
+	// then has more than the sum of what both cost so far. So each task counts with the most
+	// that it may cost (policy.md).
 	total := new(big.Float).SetPrec(exact).SetFloat64(max(task, p.MaxTaskEps))
 	local := next.local()
 	begun := 1
@@ -167,7 +166,7 @@ func (t *Terms) Afford(h *History, c *Counter) *Refused {
 		begun++
 	}
 	if begun == 1 {
-		total.SetFloat64(task) // it ends at MaxEps, if not at MaxTaskEps
+		total.SetFloat64(task) // a single task ends at MaxEps if not at MaxTaskEps
 	}
 	if total.Cmp(big.NewFloat(p.MaxEps)) > 0 {
 		return Refuse(CauseBudget, "epsilon of %d tasks may come to %.4g, above %.4g", begun, total, p.MaxEps)

@@ -16,48 +16,49 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Policy is what a client agrees to, whatever a coordinator asks. It is checked
-// before anything about a round leaves the client, and counts with the client's
-// own history. policy.md says what is promised and why it holds.
+// Policy is what a client agrees to, whatever a coordinator asks. It is checked, together
+// with the client's own history, before anything about a round leaves the client. policy.md
+// says what is promised and why it holds.
 type Policy struct {
-	// MaxEps0 is the largest ε₀ of a single report: what holds if the shuffler and
-	// the coordinator work together. Required, unless Trusts are of sums only.
+	// MaxEps0 is the largest ε₀ of a single report. It is the promise that remains if the
+	// shuffler and the coordinator work together. Required, unless Trusts has only modes in
+	// which sums are seen.
 	MaxEps0 float64
-	// MaxEps is the largest ε of all that this client ever sends, at Delta, if the
+	// MaxEps is the largest ε of everything that this client ever sends, at Delta, if the
 	// shuffle can be trusted. Required.
 	MaxEps float64
-	// MaxTaskEps is the same for a single task, at Delta/MaxTasks. A task that was
-	// begun counts with all of it, however little it has spent: how far a task gets
-	// may follow from what it released. 0: MaxEps/MaxTasks.
+	// MaxTaskEps is the largest ε of a single task, at Delta/MaxTasks. A begun task counts
+	// with all of it, however little it has spent, because its progress may depend on what it
+	// released. 0: MaxEps/MaxTasks.
 	MaxTaskEps float64
-	// Delta is shared out evenly to MaxTasks tasks. Required.
+	// Delta is divided evenly among MaxTasks tasks. Required.
 	Delta float64
-	// MaxTasks is in how many tasks this client ever takes part; 0: one.
+	// MaxTasks is the number of tasks in which this client ever takes part; 0: one.
 	MaxTasks int64
-	// MaxLocalEps is the largest sum of the ε₀ of all reports ever sent, which no
-	// shuffle is needed for; 0: no such limit. With it, sums whose single reports
-	// have no ε₀ are refused.
+	// MaxLocalEps is the largest sum of the ε₀ of all reports ever sent, a promise that needs
+	// no shuffler; 0: no such limit. With a limit, sums whose single reports have no ε₀ are
+	// refused.
 	MaxLocalEps float64
-	// MinReports is the smallest crowd to be in: rounds that could be opened with
-	// fewer reports are refused. Required.
+	// MinReports is the smallest crowd that the client accepts: it refuses rounds that may be
+	// opened with fewer reports. Required.
 	MinReports int64
-	// Colluders is how many of a crowd are taken to be in league with whoever
-	// reads the reports: they hide nobody.
+	// Colluders is the number of clients in a crowd that are assumed to collude with whoever
+	// reads the reports; they hide nobody.
 	Colluders int64
-	// Trusts and Randomizers are those that are allowed; empty: all.
+	// Trusts and Randomizers list what is allowed; empty: everything.
 	Trusts      []dp.Trust
 	Randomizers []string
-	// MaxModelBytes is the largest model to download; 0: 64 MiB.
+	// MaxModelBytes is the largest model that is downloaded; 0: 64 MiB.
 	MaxModelBytes int64
-	// MaxRound is how far off a deadline may be; 0: a day.
+	// MaxRound is the longest time until a deadline; 0: a day.
 	MaxRound time.Duration
-	// Skew is how much clocks may differ; 0: two minutes.
+	// Skew is the largest difference between clocks; 0: two minutes.
 	Skew time.Duration
-	// MaxWork is how long it may take to check what a task's noise is worth; 0: 30 s.
+	// MaxWork is the longest time that checking a task's noise may take; 0: 30 s.
 	MaxWork time.Duration
 }
 
-// WithDefaults returns p with its defaults written out.
+// WithDefaults returns p with its defaults filled in.
 func (p Policy) WithDefaults() Policy {
 	if p.MaxTasks == 0 {
 		p.MaxTasks = 1
@@ -118,28 +119,28 @@ func (p Policy) Check() error {
 	return nil
 }
 
-// Terms are a task that a client agreed to, and what it reports with. They do
-// not change.
+// Terms are a task that a client agreed to, and the client's way to report in it. They do not
+// change.
 type Terms struct {
 	Task      wire.Task
 	ID        [32]byte
 	Mechanism randomizer.Randomizer
-	// Charge is what a report sent in any of its rounds is counted as; policy.md.
+	// Charge is the event that a report in any of the task's rounds is counted as; policy.md.
 	Charge dp.Round
-	// Tail is what the rounds add to δ beside Charge: not 0 for sums only.
+	// Tail is what the rounds add to δ in addition to Charge; 0 unless only sums are seen.
 	Tail float64
 
-	// Policy is what it was agreed under, with defaults.
+	// Policy is the policy under which the client agreed, with defaults.
 	Policy Policy
 	// Reporter makes the reports.
 	Reporter *Client
 
-	part, share int64 // bytes before they are sealed
+	part, share int64 // sizes before sealing
 }
 
-// Agree checks a task, whose signature was checked, against the policy, and
-// builds its mechanism. For a vector sum it takes up to seconds, and not much more
-// than MaxWork. The error is a *Refused.
+// Agree checks a task against the policy and builds its mechanism; the caller has checked the
+// task's signature. For a vector sum it takes up to seconds, and not much more than MaxWork.
+// The error is a *Refused.
 func (p Policy) Agree(ctx context.Context, task wire.Task) (*Terms, error) {
 	p = p.WithDefaults()
 	t := &Terms{Task: task, ID: task.ID(), Policy: p}
@@ -167,8 +168,8 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	}
 	report := t.Mechanism.Event()
 	sum, summed := t.Mechanism.(*mechanism.VectorSum)
-	// A sum's single reports promise nothing, and nothing but their sum is counted
-	// as seen; the promise of all others is in the report.
+	// A sum's single reports promise nothing, and the policy counts only their sum as seen.
+	// In all other modes each report carries its own promise.
 	if summed != task.Trust.SumsOnly() || summed != (report.Class == dp.Gaussian) {
 		return Refuse(CauseMechanism, "%s is not for trust %s", t.Mechanism.Name(), task.Trust)
 	}
@@ -180,8 +181,8 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 		if r := t.agreeSum(ctx, sum.Params()); r != nil {
 			return r
 		}
-		crowd = task.MinReports // those who collude are among the dishonest
-		// CheckSigma shares it out to the task's rounds. A client cannot tell which
+		crowd = task.MinReports // colluders are among the dishonest clients
+		// CheckSigma divides δ among the task's rounds. A client cannot tell which rounds
 		// were void, and may report in all that are announced.
 		announced := max(1, float64(task.LastRound())/float64(task.Rounds))
 		t.Tail = vecsum.TailShare * task.Delta * announced * (1 + 0x1p-49)
@@ -205,7 +206,7 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	return nil
 }
 
-// agreeSum checks that the noise is there in every sum that is opened.
+// agreeSum checks that every sum that is opened contains the noise.
 func (t *Terms) agreeSum(ctx context.Context, s vecsum.Params) *Refused {
 	p, task := t.Policy, t.Task
 	if s.MinUsers > task.MinReports {
@@ -228,9 +229,9 @@ func (t *Terms) agreeSum(ctx context.Context, s vecsum.Params) *Refused {
 	return nil
 }
 
-// Admit checks an announcement, whose signature was checked, against the task,
-// the enrolment and the clock. It does not look at the client's history. The
-// error is a *Refused.
+// Admit checks an announcement against the task, the enrolment and the clock; the caller has
+// checked the announcement's signature. It does not use the client's history. The error is a
+// *Refused.
 func (t *Terms) Admit(ann wire.Announcement, enrolment wire.Enrolment, now time.Time) error {
 	if r := t.admit(ann, enrolment, now); r != nil {
 		return r.In(t.ID, ann.Round)

@@ -7,38 +7,38 @@ type Cause string
 
 // Causes.
 const (
-	CauseSignature  Cause = "signature"  // not signed by whom it must be
-	CauseMessage    Cause = "message"    // malformed, or larger than it may be
-	CauseTask       Cause = "task"       // the announcement is not what the task says
-	CauseEnrolment  Cause = "enrolment"  // n or n-min are not the enrolment's, or it does not hold now
-	CauseKey        Cause = "key"        // expired, or not of the enrolment
-	CauseMechanism  Cause = "mechanism"  // cannot be built, or promises something else than is announced
-	CauseModel      Cause = "model"      // not the model that was announced
+	CauseSignature  Cause = "signature"  // not signed by the right key
+	CauseMessage    Cause = "message"    // malformed, or too large
+	CauseTask       Cause = "task"       // the announcement differs from the task
+	CauseEnrolment  Cause = "enrolment"  // n or n-min differ from the enrolment's, or the enrolment is not valid now
+	CauseKey        Cause = "key"        // expired, or not in the enrolment
+	CauseMechanism  Cause = "mechanism"  // cannot be built, or its promise differs from the announced one
+	CauseModel      Cause = "model"      // not the announced model
 	CauseRound      Cause = "round"      // not above the last round of the task
-	CauseEquivocate Cause = "equivocate" // another announcement of a round that was announced
+	CauseEquivocate Cause = "equivocate" // another announcement of the same round
 	CauseClock      Cause = "clock"      // a deadline that has passed or is too far
-	CausePolicy     Cause = "policy"     // outside what this client's policy allows
-	CauseBudget     Cause = "budget"     // would exceed what this client will spend
+	CausePolicy     Cause = "policy"     // not allowed by this client's policy
+	CauseBudget     Cause = "budget"     // would exceed the client's budget
 	CauseSource     Cause = "source"     // no data for this task
-	CauseSession    Cause = "session"    // the shuffler gave none that lasts for the round
+	CauseSession    Cause = "session"    // the shuffler gave no session that lasts for the round
 )
 
-// Causes lists all, in the order they are shown.
+// Causes lists all causes, in the order in which they are shown.
 func Causes() []Cause {
 	return []Cause{CauseSignature, CauseMessage, CauseTask, CauseEnrolment, CauseKey, CauseMechanism, CauseModel,
 		CauseRound, CauseEquivocate, CauseClock, CausePolicy, CauseBudget, CauseSource, CauseSession}
 }
 
-// Refused is the error of a task or a round that a client does not take part
-// in. It stays with the client: nobody is told.
+// Refused is the error of a task or a round in which a client does not take part. It stays
+// with the client: nobody else is told.
 type Refused struct {
 	Cause  Cause
 	Task   [32]byte
-	Round  int64 // 0 where the whole task is refused
+	Round  int64 // 0 if the whole task is refused
 	Detail string
 }
 
-// Error names the task by the beginning of its digest.
+// Error returns the cause, with the task named by the beginning of its digest.
 func (r *Refused) Error() string {
 	if r.Round == 0 {
 		return fmt.Sprintf("client: task %x refused (%s): %s", r.Task[:4], r.Cause, r.Detail)
@@ -51,7 +51,7 @@ func Refuse(c Cause, format string, args ...any) *Refused {
 	return &Refused{Cause: c, Detail: fmt.Sprintf(format, args...)}
 }
 
-// In names the task and the round, and returns r.
+// In adds the task and the round to r, and returns r.
 func (r *Refused) In(task [32]byte, round int64) *Refused {
 	r.Task, r.Round = task, round
 	return r

@@ -1,11 +1,11 @@
-// Package client decides for the owner of data: whether it takes part in a task or a
-// round, what that may cost it, and how its gradient becomes one report that satisfies
-// its local guarantee before anything leaves it.
+// Package client decides for the owner of data whether it takes part in a task or a round and
+// what that may cost, and turns its gradient into one report that satisfies its local
+// guarantee.
 //
-// It computes only, so that a simulation drives the same code as a client on a network,
-// which is riffle/service/client. [Policy] checks a task and gives [Terms]; these check
-// each round's announcement and, against the client's [History], its budget; [Client]
-// clips and randomizes.
+// It only computes, so a simulation runs the same code as a client on a network
+// (riffle/service/client). [Policy] checks a task and gives [Terms]; these check each round's
+// announcement and, against the client's [History], its budget; [Client] clips and
+// randomizes.
 package client
 
 import (
@@ -26,8 +26,8 @@ func CheckIn(src rng.Source, rate float64) bool {
 	return sample.Bernoulli(src, rate)
 }
 
-// ClipMode says how a gradient outside the ball is brought into it. Both give
-// the same guarantee; they lose different gradients.
+// ClipMode says how a gradient outside the ball is brought into it. Both modes give the same
+// guarantee; they change gradients in different ways.
 type ClipMode string
 
 const (
@@ -66,12 +66,12 @@ func New(c Config) (*Client, error) {
 	return &Client{config: c}, nil
 }
 
-// Check refuses a round whose announcement names another mechanism, ε₀ or ball
-// than the client was made for: it does not take part in what it did not agree
-// to, and what a ledger is charged is what it does.
+// Check refuses a round whose announcement names another mechanism, ε₀ or ball than those the
+// client was made for. A client does not take part in what it did not agree to, and a ledger
+// is charged for what the client really does.
 func (c *Client) Check(ann wire.Announcement) error {
 	m := c.config.Mechanism
-	var eps0, sigma float64 // none where the mechanism promises nothing
+	var eps0, sigma float64 // 0 if the mechanism promises nothing
 	if r, ok := m.(randomizer.Randomizer); ok {
 		eps0, sigma = r.Event().Eps0, r.Event().Sigma
 	}
@@ -88,9 +88,8 @@ func (c *Client) Check(ann wire.Announcement) error {
 	return nil
 }
 
-// Report clips grad, randomizes it and writes the report into r; grad is
-// working memory after. It cannot fail: nothing about the data may show in
-// whether it does.
+// Report clips grad, randomizes it and writes the report into r; grad is working memory
+// afterwards. It cannot fail, because a failure would reveal something about the data.
 func (c *Client) Report(src rng.Source, grad []float32, r *randomizer.Report) {
 	m, sparse := c.config.Mechanism.(randomizer.Sparse)
 	switch {
@@ -100,7 +99,7 @@ func (c *Client) Report(src rng.Source, grad []float32, r *randomizer.Report) {
 		randomizer.ClipCoordinate(grad, c.config.Clip)
 		c.config.Mechanism.Randomize(src, grad, r)
 	case sparse:
-		// What is not reported need not be scaled.
+		// Only the reported coordinates need to be scaled.
 		f := randomizer.ClipScale(grad, c.config.Norm, c.config.Clip)
 		m.RandomizeAt(src, func(j int) float32 {
 			if f < 1 {
@@ -114,9 +113,8 @@ func (c *Client) Report(src rng.Source, grad []float32, r *randomizer.Report) {
 	}
 }
 
-// ReportAt is Report for a gradient given by its coordinates: at returns
-// coordinate j, and is asked for those only that the report is about. It
-// panics where Sparse is 0.
+// ReportAt is Report for a gradient given by its coordinates: at returns coordinate j, and is
+// called only for the coordinates that the report is about. It panics if Sparse is 0.
 func (c *Client) ReportAt(src rng.Source, at func(j int) float32, r *randomizer.Report) {
 	if c.Sparse() == 0 {
 		panic("client: the report needs the whole gradient")
@@ -126,8 +124,8 @@ func (c *Client) ReportAt(src rng.Source, at func(j int) float32, r *randomizer.
 	}, r)
 }
 
-// Sparse returns the number of coordinates of its gradient that a client's
-// report is about, or 0 if it needs all of them: clipping by norm does.
+// Sparse returns the number of coordinates of its gradient that a client's report is about.
+// It returns 0 if the report needs all of them, as clipping by norm does.
 func (c *Client) Sparse() int {
 	if m, ok := c.config.Mechanism.(randomizer.Sparse); ok && c.config.ClipMode == ClipCoordinate {
 		return m.Coordinates()

@@ -11,11 +11,10 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Credential is what an enrolled client signs its reports with. It does not print
-// itself.
+// Credential is the key with which an enrolled client signs. It does not print itself.
 type Credential struct{ key ed25519.PrivateKey }
 
-// NewCredential makes one, from crypto/rand.
+// NewCredential makes a credential from crypto/rand.
 func NewCredential() (*Credential, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -24,10 +23,10 @@ func NewCredential() (*Credential, error) {
 	return &Credential{key}, nil
 }
 
-// Public returns the key that the shuffler enrols.
+// Public returns the public key that the shuffler enrols.
 func (c *Credential) Public() ed25519.PublicKey { return c.key.Public().(ed25519.PublicKey) }
 
-// ID is the client's name with the shuffler.
+// ID returns the client's name at the shuffler.
 func (c *Credential) ID() wire.ClientID { return wire.NewClientID(c.Public()) }
 
 // String shows the id only.
