@@ -110,7 +110,7 @@ func notOf(s shape, class string) (amplify.Family, error) {
 // narrow returns the pair that uses all that is known of a shape's reports: the
 // blanket where nothing hides them, and nothing is said of them.
 func (s shape) narrow() clones {
-	out := blanket // which refuses what is not ε₀-LDP
+	out := blanket // the blanket refuses reports that are not ε₀-LDP
 	for _, c := range classPairs {
 		if c.covers(s) {
 			out = c

@@ -37,13 +37,13 @@ func Divergence(q Query, method string) (func(order float64) (float64, error), e
 // orders says which whole orders are searched; the zero value, that all real ones
 // are.
 type orders struct {
-	top          int // the largest
+	top          int // size of the largest body
 	factor, more int // how far beyond the best so far: factor·best + more
 }
 
 var (
 	integers = orders{1 << 14, 4, 64}
-	// The bound at an order needs all lower ones: time grows with its square.
+	// The bound at an order needs all lower orders, so the time grows with the square.
 	upTo1024 = orders{1 << 10, 4, 64}
 	upTo2048 = orders{1 << 11, 4, 64}
 	ofSums   = orders{1 << 10, 2, 16}

@@ -30,7 +30,7 @@ const (
 	None Trust = "none"
 )
 
-// DefaultTrust is the mode where none is chosen.
+// DefaultTrust is the mode if none is chosen.
 const DefaultTrust = Shuffle
 
 // view is what is seen of a round's reports.
@@ -52,7 +52,7 @@ type mode struct {
 	recorded      Trust         // in events, tasks, announcements and pages
 	participation Participation // default
 	noise         string        // default of a sum, as package vecsum names it
-	help          string        // what hides a report, in half a sentence
+	help          string        // half a sentence on what hides a report
 }
 
 // modes are all modes, in the order in which lists show them.
@@ -77,19 +77,19 @@ func (t Trust) mode() mode {
 // Known says that t is a mode.
 func (t Trust) Known() bool { return t.mode().seen != unknown }
 
-// Shuffled says that a round's reports are seen in a random order, without senders.
+// Shuffled says whether a round's reports are seen in a random order, without senders.
 func (t Trust) Shuffled() bool { return t.mode().seen == permuted }
 
 // Alone says that every report is seen with its sender.
 func (t Trust) Alone() bool { return t.mode().seen == named }
 
-// SumsOnly says that nobody sees more than the sum of a round's reports.
+// SumsOnly says whether nobody sees more than the sum of a round's reports.
 func (t Trust) SumsOnly() bool { return t.mode().seen == summed }
 
 // Curated says that a trusted curator adds the noise.
 func (t Trust) Curated() bool { return t.mode().seen == curated }
 
-// HasLocalGuarantee says that each report is ε₀-LDP by itself.
+// HasLocalGuarantee says whether each report is ε₀-LDP by itself.
 func (t Trust) HasLocalGuarantee() bool { return t.Shuffled() || t.Alone() }
 
 // Protects says that somebody adds noise.
@@ -143,7 +143,8 @@ func DescribeTrusts(having func(Trust) bool) []string {
 	return names
 }
 
-// check refuses a trust that no round has, or none whose reports are of this class.
+// check returns an error for a trust mode that no round has, or that does not allow reports
+// of this class.
 func (t Trust) check(class Class) error {
 	switch {
 	case !t.InEvents():

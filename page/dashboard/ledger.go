@@ -38,7 +38,7 @@ type LedgerTask struct {
 type Charges struct {
 	First int64  `json:"first"` // number of the first entry
 	Last  int64  `json:"last"`
-	Task  string `json:"task"` // the task's name
+	Task  string `json:"task"` // the announcement's name
 	From  int64  `json:"from"` // first and last round
 	To    int64  `json:"to"`
 	Event string `json:"event"`

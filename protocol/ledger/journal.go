@@ -37,7 +37,7 @@ type Log interface {
 // Mark is how far a book was written when last looked.
 type Mark struct {
 	Entries int64
-	Digest  [32]byte // of the last entry
+	Digest  [32]byte // digest of the last entry
 	Eps     float64  // what they cost, for people to read; +Inf if there is no bound
 }
 

@@ -14,7 +14,7 @@ import (
 type Statement struct {
 	Population wire.Population
 	Entries    int64
-	Digest     [32]byte // of the last entry
+	Digest     [32]byte // digest of the last entry
 	Spent      dp.Bound // over all tasks together
 	Tasks      []TaskStatement
 }

@@ -77,8 +77,8 @@ type LearningConfig struct {
 // RunConfig says how a run goes.
 type RunConfig struct {
 	Seed            int64
-	EvalEvery       int64 // rounds
-	CheckpointEvery int64 // rounds
+	EvalEvery       int64 // number of rounds charged
+	CheckpointEvery int64 // number of rounds charged
 	Workers         int64 // 0: one per CPU
 }
 

@@ -31,8 +31,8 @@ const (
 // was spent, so only CreateLedger makes one.
 var ErrNoLedger = errors.New("there is no client's ledger")
 
-// CreateLedger makes a directory for clients that have never reported. It
-// refuses one that has a ledger.
+// CreateLedger makes a directory for clients that have never reported. It refuses a directory
+// that has a ledger.
 func CreateLedger(dir string) error {
 	outboxes := filepath.Join(dir, outboxDir)
 	if err := os.MkdirAll(outboxes, 0o700); err != nil {

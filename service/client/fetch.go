@@ -147,7 +147,7 @@ func (f *Fleet) fetchModel(ctx context.Context, digest [32]byte, dim int64) ([]f
 	return theta, nil
 }
 
-// enrolled keeps the last enrolment that was fetched.
+// enrolled caches the last enrolment that was fetched.
 type enrolled struct {
 	mu   sync.Mutex
 	last wire.Enrolment

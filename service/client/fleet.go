@@ -16,9 +16,9 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Fleet is the enrolled clients of one process. Each decides and reports for
-// itself; announcements and models are fetched once for all of them, and the
-// ledger of all of them is one file.
+// Fleet is the enrolled clients of one process. Each client decides and reports for itself.
+// Announcements and models are fetched once for all of them, and one file is the ledger of
+// all.
 type Fleet struct {
 	config  JoinConfig
 	web     *web
@@ -30,7 +30,7 @@ type Fleet struct {
 
 	enrolled enrolled
 
-	coordinators []string     // addresses
+	coordinators []string     // base addresses
 	answered     atomic.Int32 // index of the coordinator that answered last
 
 	checking    chan struct{} // a slot for the task that is being checked
@@ -45,7 +45,7 @@ type Fleet struct {
 	count Snapshot
 }
 
-// member is a client.
+// member is one client of the fleet.
 type member struct {
 	credential *Credential
 	id         wire.ClientID
@@ -65,8 +65,8 @@ type opened struct {
 	err      error
 }
 
-// NewFleet opens the ledger and checks everything that can be checked without a
-// request. It must be closed. The config's Credential is not used.
+// NewFleet opens the ledger and checks everything that can be checked without a request. The
+// caller must close the fleet. The config's Credential is not used.
 func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 	if c, err = c.check(); err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 	return f, nil
 }
 
-// Close gives the ledger back. Run must have returned.
+// Close unlocks the ledger. Run must have returned.
 func (f *Fleet) Close() error {
 	f.web.Close()
 	return f.book.Close()
@@ -138,9 +138,9 @@ func (f *Fleet) notify(n Notice) {
 	}
 }
 
-// Run takes part until ctx or the last of the tasks ends, and first sends what an
-// earlier process sealed and charged and did not send. It returns nil when ctx
-// ends; else the refusals of tasks, joined, or what the ledger cannot write.
+// Run takes part until ctx or the last of the tasks ends. First it sends what an earlier
+// process sealed and charged but did not send. It returns nil when ctx ends; otherwise the
+// refusals of tasks, joined, or the error of a ledger that cannot be written.
 func (f *Fleet) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -181,7 +181,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 }
 
 const (
-	// taskListEvery is how often new tasks are looked for, on average: often enough
+	// taskListEvery is the mean time between two requests for the list of tasks: short enough
 	// for rounds of 15 seconds.
 	taskListEvery = 5 * time.Second
 	// A process looks at mostTasks of a coordinator's tasks in all, and at tasksAtOnce
@@ -265,7 +265,7 @@ func (f *Fleet) task(ctx context.Context, id [32]byte, over func()) error {
 	return r.run(ctx)
 }
 
-// agree fetches a task until it is there, and checks it.
+// agree fetches a task, retrying until it is there, and checks it.
 func (f *Fleet) agree(ctx context.Context, id [32]byte) (*client.Terms, error) {
 	retry := newBackoff()
 	for {

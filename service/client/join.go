@@ -1,14 +1,14 @@
-// Package client joins the tasks of a coordinator with clients of one's own: [Join] runs
-// one, [Fleet] those of a process. It is the package for Go programs that embed a client.
+// Package client joins the tasks of a coordinator with clients of one's own: [Join] runs one,
+// [Fleet] those of a process. It is the package for Go programs that embed a client.
 //
-// Clients fetch what every client fetches, whatever they then decide; check it against
-// their policy (riffle/protocol/client); write down what leaves before it does; and send
-// it until it is answered. Their randomness is crypto/rand's and nothing else's.
+// A client fetches what every client fetches, whatever it then decides. It checks that
+// against its policy (riffle/protocol/client), stores a report before it sends it, and sends
+// it until it is answered. All randomness is from crypto/rand.
 //
-// A client that is asked for more than its policy allows sends nothing, and tells nobody
-// but JoinConfig.Watch. Others see that it asks for tasks, announcements, enrolment and
-// models, as all clients do, and the shuffler sees when a sealed report of the round's
-// one size arrives.
+// A client that is asked for more than its policy allows sends nothing, and tells only
+// JoinConfig.Watch. Others see that it asks for tasks, announcements, enrolment and models,
+// as all clients do, and the shuffler sees when a sealed report of the round's one size
+// arrives.
 package client
 
 import (
@@ -25,8 +25,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Source is a client's data. Nothing of it leaves the client but by randomized
-// reports.
+// Source is a client's data. It leaves the client only as randomized reports.
 type Source interface {
 	// Open prepares for a task that the client agreed to, once, and returns what
 	// overwrites grad with the client's gradient at theta; both have the task's
@@ -39,8 +38,8 @@ type Source interface {
 	Open(task wire.Task) (Gradient, error)
 }
 
-// Gradient overwrites grad with a client's gradient at theta. It cannot fail:
-// nothing about the data may show in whether a client reports. NaN counts as 0.
+// Gradient overwrites grad with a client's gradient at theta. It cannot fail, because whether
+// a client reports must not reveal anything about the data. NaN counts as 0.
 type Gradient = func(theta, grad []float32)
 
 // Closer is a Source that holds data for the tasks that it has opened. Close is called
@@ -50,7 +49,7 @@ type Closer interface {
 	Close(task wire.Task)
 }
 
-// Func is a Source for tasks of dim parameters, whatever else they say.
+// Func returns a Source for all tasks of dim parameters.
 func Func(dim int, g Gradient) Source { return function{dim, g} }
 
 type function struct {
@@ -65,7 +64,8 @@ func (f function) Open(task wire.Task) (Gradient, error) {
 	return f.g, nil
 }
 
-// JoinConfig says where clients report, whom they believe, and what they agree to.
+// JoinConfig says to which servers clients report, which keys they trust, and to what they
+// agree.
 type JoinConfig struct {
 	Coordinator string // https address. Required.
 	Shuffler    string // https address. Required.
@@ -78,15 +78,16 @@ type JoinConfig struct {
 	CoordinatorKey ed25519.PublicKey
 	ShufflerKey    ed25519.PublicKey
 	Roots          *x509.CertPool // nil: the system's
-	// Credential is that of Join's client; a fleet's members have their own.
+	// Credential is the credential of Join's client; a fleet's members have their own.
 	Credential *Credential
-	// Directory holds the ledger, made once by CreateLedger. Required.
+	// Directory holds the ledger, which CreateLedger makes once. Required.
 	Directory string
 	Policy    client.Policy // Required.
-	// Accountant counts what was sent; account.New has the tightest. Required.
+	// Accountant computes the cost of what was sent; account.New has the tightest bounds.
+	// Required.
 	Accountant dp.Accountant
-	// Tasks are those to take part in, and Run ends with the last of them; empty:
-	// all that the coordinator has, now and later, that the policy allows.
+	// Tasks are the tasks to take part in; Run ends with the last of them. Empty: all tasks
+	// of the coordinator, now and later, that the policy allows.
 	Tasks [][32]byte
 	// Spread is the longest that a report is held back. It leaves at a uniform time, so
 	// that its time does not reveal how long it took to make. 0: a tenth of the time to
@@ -96,8 +97,8 @@ type JoinConfig struct {
 	// the first round. The shuffler then sees who agreed, also who never reports; a
 	// session says nothing else.
 	Prepare bool
-	// Workers make reports at the same time; 0: one per CPU. Connections is how many
-	// requests are under way at most; 0: 32.
+	// Workers is the number of reports that are made at the same time; 0: one per CPU.
+	// Connections is the largest number of requests under way; 0: 32.
 	Workers, Connections int
 	// Watch is called with what happens, from any goroutine; nil: not called. A Notice
 	// must stay with the client.
@@ -109,14 +110,14 @@ type What string
 
 // Things that happen.
 const (
-	Agreed   What = "agreed"    // to a task; its data are ready
-	Ended    What = "ended"     // a task
-	Declined What = "declined"  // a task or a round; Err is a *client.Refused
-	Retrying What = "retrying"  // a request failed and is made again; Err says why
+	Agreed   What = "agreed"    // agreed to a task; its data are ready
+	Ended    What = "ended"     // a task has ended
+	Declined What = "declined"  // declined a task or a round; Err is a *client.Refused
+	Retrying What = "retrying"  // a request failed and is repeated; Err says why
 	Passed   What = "passed"    // the coin said no
-	NotDrawn What = "not-drawn" // the shuffler said no, or, with Err, did not answer
+	NotDrawn What = "not-drawn" // the shuffler said no or, with Err, did not answer
 	Sent     What = "sent"      // the shuffler has the report
-	Lost     What = "lost"      // charged, but the shuffler did not take it; Err says why
+	Lost     What = "lost"      // charged, but not accepted by the shuffler; Err says why
 )
 
 // Notice is something that happened to a client.
@@ -124,16 +125,16 @@ type Notice struct {
 	What   What
 	Task   [32]byte
 	Round  int64
-	Client wire.ClientID // zero where it concerns all of the process
+	Client wire.ClientID // zero if it concerns the whole process
 	Err    error
 }
 
 // Snapshot counts what happened since the start.
 type Snapshot struct {
-	Rounds   int64 // that were not refused as a whole
+	Rounds   int64 // rounds that were not refused as a whole
 	Reports  map[What]int64
-	Declined map[client.Cause]int64 // by cause, rounds of one client or of all
-	Refusals map[wire.Reason]int64  // of the shuffler
+	Declined map[client.Cause]int64 // rounds of one client or of all, by cause
+	Refusals map[wire.Reason]int64  // refusals by the shuffler
 }
 
 // Member is one of a fleet's clients.

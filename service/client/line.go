@@ -34,8 +34,8 @@ type decision struct {
 	task         [32]byte
 	round        int64
 	announcement [32]byte
-	times        int64    // reports; 0: the coin said no
-	sealed       [32]byte // of one report; zero if it is kept
+	times        int64    // number of reports; 0: the coin said no
+	sealed       [32]byte // digest of the sealed report; zero in a kept line
 	kept         bool
 	tail         float64
 	charge       dp.Round
@@ -51,7 +51,7 @@ func (c check) next(line []byte) check {
 	return check(h.Sum(nil)[:8])
 }
 
-// bookStart is the check of the header.
+// bookStart returns the check of the header.
 func bookStart() check { return check{}.next([]byte(bookHeader)) }
 
 // append adds d's line and returns its check.
@@ -77,7 +77,7 @@ func (d decision) append(dst []byte, before check) ([]byte, check) {
 	return fmt.Appendf(dst, " %x\n", c), c
 }
 
-// number is the shortest text that reads back as v.
+// number returns the shortest text that reads back as v.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // keep returns lines that give the history h.
@@ -98,8 +98,8 @@ func keep(id wire.ClientID, h *client.History) []decision {
 
 var errBook = errors.New("client: the ledger is damaged")
 
-// decodeBook reads a ledger's bytes. It returns its decisions, the check of the
-// last, and how many bytes they take: what is after them is a torn line.
+// decodeBook reads a ledger's bytes. It returns the decisions, the check of the last one, and
+// the number of bytes they take; a torn line may follow.
 func decodeBook(b []byte) (all []decision, last check, size int, err error) {
 	if !bytes.HasPrefix(b, []byte(bookHeader)) {
 		if strings.HasPrefix(string(b), "riffle-client-ledger ") {

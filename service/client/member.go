@@ -18,7 +18,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// work is memory to make a report in.
+// work is the working memory for making a report.
 type work struct {
 	grad   []float32
 	report *randomizer.Report

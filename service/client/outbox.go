@@ -19,7 +19,7 @@ const outboxHeader = "riffle-client-outbox 1\n"
 type outbox struct {
 	deadline time.Time
 	file     appender
-	reports  []sealedReport // as found at start
+	reports  []sealedReport // reports found at start
 	holders  int            // how many use it now
 	made     bool           // whether there is a file
 	needed   bool           // whether the next process needs it

@@ -17,23 +17,23 @@ type rounds struct {
 	terms *client.Terms
 
 	last   int64    // the round that was announced last, taken part in or not
-	digest [32]byte // of its announcement
+	digest [32]byte // digest of its announcement
 	model  [32]byte // digest of theta
 	theta  []float32
 	queue  chan announced // rounds to decide
-	work   sync.Pool      // of *work
+	work   sync.Pool      // a pool of *work
 	over   func()         // is called when no more rounds are asked for
 	leader atomic.Int32   // index of the coordinator that led the task last
 }
 
-// pollTime is how long a coordinator is asked to wait for the next round.
+// pollTime is the time for which a coordinator may hold back its answer about the next round.
 const pollTime = 20 * time.Second
 
 // mostQueued is how many rounds may wait while one is decided, as where a coordinator
 // announces the next before a deadline.
 const mostQueued = 4
 
-// announced is a round that was checked and whose model is here.
+// announced is a round that was checked and whose model was fetched.
 type announced struct {
 	ann       wire.Announcement
 	digest    [32]byte

@@ -11,7 +11,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/client"
 )
 
-// persist makes a request until it is answered, refused, or ctx ends.
+// persist repeats a request until it is answered, refused, or ctx ends.
 func (f *Fleet) persist(ctx context.Context, task [32]byte, round int64, try func() error) error {
 	retry := newBackoff()
 	for {

@@ -16,7 +16,7 @@ import (
 type session struct {
 	population wire.Population
 	wire.Session
-	passes bool // the shuffler takes reports with a pass
+	passes bool // whether the shuffler accepts reports with a pass
 }
 
 // sessionSpare is how long a session must last after a round's deadline: the shuffler's
@@ -38,7 +38,7 @@ func (f *Fleet) prepare(ctx context.Context, t *client.Terms) {
 		return f.latestEnrolment(ctx)
 	}()
 	if err != nil || e.Population != t.Task.Population {
-		return // the round's announcement says which enrolment it is for
+		return // the round's announcement names its enrolment
 	}
 	now := time.Now()
 	key, err := e.ShufflerKey(now)
@@ -59,7 +59,7 @@ func (f *Fleet) prepare(ctx context.Context, t *client.Terms) {
 	wg.Wait()
 }
 
-// prepareTime is how long a task may wait for sessions.
+// prepareTime is the longest time that a task waits for sessions.
 const prepareTime = 2 * time.Minute
 
 // current returns the member's session; ok says that it lasts for the round.

@@ -29,10 +29,11 @@ const (
 	maxRefusal      = 1 << 12
 )
 
-// requestTime is how long an answer may take, beside what was asked to wait.
+// requestTime is the time in which a server must answer, in addition to the time that it was
+// asked to wait.
 const requestTime = 30 * time.Second
 
-// web speaks HTTP for all clients of a process.
+// web makes HTTP requests for all clients of a process.
 type web struct{ http *http.Client }
 
 func newWeb(roots *x509.CertPool, connections int) *web {
@@ -50,7 +51,7 @@ func newWeb(roots *x509.CertPool, connections int) *web {
 
 func (w *web) Close() { w.http.CloseIdleConnections() }
 
-// checkBase refuses what is not the address of a server.
+// checkBase refuses a text that is not the address of a server.
 func checkBase(name, base string) (string, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -59,7 +60,7 @@ func checkBase(name, base string) (string, error) {
 	return strings.TrimSuffix(base, "/"), nil
 }
 
-// answer is a response that was read whole.
+// answer is a response that was read completely.
 type answer struct {
 	status int
 	body   []byte
@@ -67,7 +68,7 @@ type answer struct {
 	passes bool // wire.ReportKindHeader
 }
 
-// errTooLong is wrapped where an answer is longer than it may be.
+// errTooLong is wrapped if an answer is too long.
 var errTooLong = errors.New("longer than it may be")
 
 func (w *web) do(ctx context.Context, method, url string, body []byte, etag string, limit int64, wait time.Duration) (answer, error) {
@@ -139,8 +140,8 @@ type backoff struct {
 	next time.Duration
 }
 
-// Waits between tries. Where something has to be done by a deadline, a wait is no
-// longer than an eighth of the time that is left, or leastWait.
+// Waits between tries. If there is a deadline, a wait is at most an eighth of the remaining
+// time, but at least leastWait.
 const (
 	firstWait = 50 * time.Millisecond
 	lastWait  = 5 * time.Second

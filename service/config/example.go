@@ -9,20 +9,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// An example's values that have to be replaced.
+// Values of the examples that have to be replaced.
 var (
 	zeroKey     = regexp.MustCompile(`A{40}`)
 	exampleHost = regexp.MustCompile(`^https://[a-z0-9-]+\.example(:|/|$)`)
 )
 
-// ExamplePopulation is the population of the examples. It is a valid one, so that they
-// can be loaded.
+// ExamplePopulation is the population in the examples. It is valid, so that they can be
+// loaded.
 const ExamplePopulation = "00112233445566778899aabbccddeeff"
 
 const exampleSealing = "sealing-0000000000000000.key"
 
-// Placeholders lists the values of a configuration that are still the example's, a
-// line each. What cannot be read has none: who loads the file says why.
+// Placeholders lists the values of a configuration that are still those of the example, one a
+// line. It returns none if the file cannot be read; loading the file reports the reason.
 func Placeholders(path string) (found []string) {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -26,15 +26,15 @@ import (
 const (
 	SigningFile     = "signing.key"     // Ed25519, PKCS #8 in PEM
 	SigningPublic   = "signing.pub"     // see FormatVerifying
-	SealingPrefix   = "sealing-"        // and the key's id
+	SealingPrefix   = "sealing-"        // followed by the key's id
 	CertificateFile = "tls.crt"         // X.509 in PEM
 	CertificateKey  = "tls.key"         // PKCS #8 in PEM
 	PinFile         = "tls.pin"         // see endpoint.Pin
-	CredentialsFile = "credentials.key" // of clients, a line each
-	RosterFile      = "roster.txt"      // their public keys, a line each
+	CredentialsFile = "credentials.key" // of clients, one a line
+	RosterFile      = "roster.txt"      // their public keys, one a line
 )
 
-// WriteNew makes a file that is not there yet: keys are never overwritten.
+// WriteNew makes a file that does not exist yet: keys are never overwritten.
 func WriteNew(path string, data []byte, mode os.FileMode) (err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if errors.Is(err, os.ErrExist) {
@@ -53,7 +53,8 @@ func WriteNew(path string, data []byte, mode os.FileMode) (err error) {
 	return nil
 }
 
-// absent refuses if any of the files is there, before the first is made.
+// absent returns an error if any of the files exists. It is called before the first file is
+// made.
 func absent(dir string, names ...string) error {
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
@@ -86,8 +87,8 @@ func GenerateSigning(dir string) (ed25519.PublicKey, error) {
 	return public, WriteNew(filepath.Join(dir, SigningPublic), []byte(FormatVerifying(public)+"\n"), 0o644)
 }
 
-// GenerateSealing makes an HPKE key that is named by its id, so that a new one
-// lies beside those that are still in use, and its public half.
+// GenerateSealing makes an HPKE key and its public half. The file is named by the key's id,
+// so that a new key lies beside those in use.
 func GenerateSealing(dir string, suite wire.Suite, expires time.Time) (key wire.Key, file string, err error) {
 	k, err := envelope.GenerateKey(suite, expires)
 	if err != nil {
@@ -108,7 +109,7 @@ func GenerateSealing(dir string, suite wire.Suite, expires time.Time) (key wire.
 	return k.Public(), file + ".key", WriteNew(filepath.Join(dir, file+".pub"), []byte(FormatSealing(k.Public())+"\n"), 0o644)
 }
 
-// GenerateTLS makes a certificate that signs itself, its key, and its pin.
+// GenerateTLS makes a self-signed certificate, its key, and its pin.
 func GenerateTLS(dir string, hosts []string, from, to time.Time) (endpoint.Pin, error) {
 	if err := absent(dir, CertificateFile, CertificateKey, PinFile); err != nil {
 		return endpoint.Pin{}, err
@@ -126,8 +127,8 @@ func GenerateTLS(dir string, hosts []string, from, to time.Time) (endpoint.Pin, 
 	return pin, WriteNew(filepath.Join(dir, PinFile), []byte(pin.String()+"\n"), 0o644)
 }
 
-// GenerateCredentials makes n clients' credentials, a line each in one file, and
-// the lines of the roster that belong to them in another.
+// GenerateCredentials makes n clients' credentials, one a line in one file, and their lines
+// of the roster in another.
 func GenerateCredentials(dir string, n int) ([]ed25519.PublicKey, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("config: %d credentials", n)
@@ -156,7 +157,7 @@ func GenerateCredentials(dir string, n int) ([]ed25519.PublicKey, error) {
 	return keys, WriteNew(filepath.Join(dir, RosterFile), roster.Bytes(), 0o644)
 }
 
-// verifyingPrefix starts a public signing key.
+// verifyingPrefix starts the text of a public signing key.
 const verifyingPrefix = "ed25519:"
 
 // FormatVerifying writes a public signing key as "ed25519:" and base64.
@@ -174,7 +175,7 @@ func ParseVerifying(text string) (ed25519.PublicKey, error) {
 	return ed25519.PublicKey(b), nil
 }
 
-// sealingPrefix starts a public sealing key.
+// sealingPrefix starts the text of a public sealing key.
 const sealingPrefix = "hpke:"
 
 // FormatSealing writes a public sealing key as "hpke:", suite, expiry and base64.
@@ -216,7 +217,7 @@ func ParseSuite(name string) (wire.Suite, error) {
 	return 0, fmt.Errorf("config: suite %q must be x25519 or mlkem768x25519", name)
 }
 
-// readSecret reads a private key file that is its owner's alone.
+// readSecret reads a private key from a file that only its owner can read.
 func readSecret(path string) ([]byte, error) {
 	if err := endpoint.CheckSecret(path); err != nil {
 		return nil, err
@@ -228,7 +229,7 @@ func readSecret(path string) ([]byte, error) {
 	return b, nil
 }
 
-// lines calls f with each line that is neither empty nor begins with #.
+// lines calls f with each line that is not empty and does not begin with #.
 func lines(path string, text []byte, f func(line string) error) error {
 	n := 0
 	for line := range strings.Lines(string(text)) {

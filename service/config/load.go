@@ -58,7 +58,7 @@ func oneLine(err error) string {
 	return notFound.ReplaceAllString(strings.ReplaceAll(text, "\n", " "), `unknown key "$1"`)
 }
 
-// at makes paths relative to a configuration's directory.
+// at resolves paths relative to a configuration's directory.
 func at(config string, paths ...*string) {
 	dir := filepath.Dir(config)
 	for _, p := range paths {
@@ -122,7 +122,7 @@ func (p *Process) resolve(config, role, admin string) error {
 	return nil
 }
 
-// ParseLevel reads the least level that is logged.
+// ParseLevel reads the lowest level that is logged.
 func ParseLevel(text string) (l slog.Level, err error) {
 	if err := l.UnmarshalText([]byte(text)); err != nil {
 		return l, fmt.Errorf("log: %q must be debug, info, warn or error", text)
@@ -130,7 +130,7 @@ func ParseLevel(text string) (l slog.Level, err error) {
 	return l, nil
 }
 
-// StoreConfig is what package store opens for a role.
+// StoreConfig returns the configuration with which package store opens a role's store.
 func (p Process) StoreConfig(role string) store.Config {
 	s := p.Store
 	return store.Config{Domain: role, Dir: s.Dir, MaxBytes: s.MaxBytes, URL: s.URL, Replicas: s.Replicas, Credentials: s.Credentials,
@@ -162,7 +162,7 @@ func (p Party) ParsePins(name string) (pins []endpoint.Pin, err error) {
 	return pins, nil
 }
 
-// Addresses are all that a party is reached at.
+// Addresses returns all addresses of a party.
 func (p Party) Addresses() []string {
 	if len(p.URLs) > 0 {
 		return p.URLs
@@ -170,7 +170,7 @@ func (p Party) Addresses() []string {
 	return []string{p.URL}
 }
 
-// need checks which parts of a party there are.
+// need returns an error unless the party has the given parts.
 func (p Party) need(name string, address, pins, key bool) error {
 	if len(p.URLs) > 0 && p.URL != "" {
 		return Errorf("%s: give url or urls, not both", name)
@@ -201,7 +201,7 @@ func (p Party) need(name string, address, pins, key bool) error {
 	return nil
 }
 
-// needOne is need of a peer that is called, at one address.
+// needOne is need for a peer that is called at one address.
 func (p Party) needOne(name string, key bool) error {
 	if len(p.URLs) > 0 {
 		return Errorf("%s: urls are for clients; give its url", name)
@@ -279,7 +279,7 @@ func LoadCoordinator(path string) (c Coordinator, err error) {
 	}
 	atAll(path, c.SealingKeys)
 	if c.Holder == "" {
-		host, _ := os.Hostname() // a name for people
+		host, _ := os.Hostname() // a name for people to read
 		c.Holder = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
 	switch {
@@ -367,7 +367,7 @@ func LoadClient(path string) (c Client, err error) {
 	if _, err := ParseLevel(c.Log); err != nil {
 		return c, Errorf("%s: %w", path, err)
 	}
-	if c.Policy.MaxTaskEps == 0 && c.Policy.MaxTasks <= 1 { // of more, see client.Policy
+	if c.Policy.MaxTaskEps == 0 && c.Policy.MaxTasks <= 1 { // for more tasks see client.Policy
 		c.Policy.MaxTaskEps = c.Policy.MaxEps
 	}
 	if _, err := c.Policy.Parse(); err != nil {
@@ -385,7 +385,7 @@ func LoadClient(path string) (c Client, err error) {
 	return c, c.Coordinator.need("coordinator", true, false, true)
 }
 
-// Parse returns the policy, checked.
+// Parse returns the policy after checking it.
 func (p Policy) Parse() (client.Policy, error) {
 	out := client.Policy{MaxEps0: p.MaxEps0, MaxEps: p.MaxEps, MaxTaskEps: p.MaxTaskEps, Delta: p.Delta, MaxTasks: p.MaxTasks,
 		MaxLocalEps: p.MaxLocalEps, MinReports: p.MinReports, Colluders: p.Colluders, Randomizers: p.Randomizers,

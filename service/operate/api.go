@@ -21,15 +21,15 @@ import (
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
-// operatorAPI answers service/proto/riffle/operator/v1. Those who reach it may open the
-// role's socket, and so its store and keys.
+// operatorAPI serves service/proto/riffle/operator/v1. Its callers may open the role's
+// socket, and so its store and keys.
 type operatorAPI struct {
 	operatorv1.UnimplementedOperatorServiceHandler
 	server      *server
-	coordinator *running // nil of other roles
+	coordinator *running // nil for other roles
 }
 
-// apiError gives an error the code that the caller's exit status follows from.
+// apiError gives an error the code that determines the caller's exit status.
 func apiError(err error) error {
 	switch {
 	case err == nil:
@@ -135,7 +135,7 @@ func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1
 	if made == nil {
 		return nil, apiError(fmt.Errorf("%w: what task %q says cannot be read by this program", coordinator.ErrNoModel, s.Name))
 	}
-	if made.Data == nil { // it ended before this process, which has not looked at its data
+	if made.Data == nil { // it ended before this process started, which has not loaded its data
 		if made, err = train.OpenTask(ctx, made.Wire, r.config.Data); err != nil {
 			return nil, apiError(fmt.Errorf("%w: the model's shape follows from the data of task %q, which cannot be read: %v", coordinator.ErrNoModel, s.Name, err))
 		}
@@ -147,7 +147,7 @@ func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1
 	return connect.NewResponse(&operatorv1.GetModelResponse{Safetensors: file, Task: r.message(s)}), nil
 }
 
-// maxReason is how long an operator's reason may be.
+// maxReason is the largest length of an operator's reason.
 const maxReason = 1000
 
 func (a operatorAPI) StopTask(ctx context.Context, q *connect.Request[operatorv1.StopTaskRequest]) (*connect.Response[operatorv1.StopTaskResponse], error) {
@@ -221,7 +221,7 @@ func (a operatorAPI) GetLedger(ctx context.Context, _ *connect.Request[operatorv
 	return connect.NewResponse(out), nil
 }
 
-// DescribeEvent writes an event for people.
+// DescribeEvent describes an event for people.
 func DescribeEvent(e dp.Round) string {
 	text := fmt.Sprintf("%s %s k=%d n=%d", e.Trust, e.Participation, e.Reports, e.Population)
 	if e.Rate != 0 {
@@ -245,7 +245,7 @@ func (r *running) show(id [32]byte) (*operatorv1.Task, error) {
 	return r.message(s), nil
 }
 
-// message is a status as it goes over the wire.
+// message returns a status in the form of the operator API.
 func (r *running) message(s coordinator.Status) *operatorv1.Task {
 	t := &operatorv1.Task{Id: hex.EncodeToString(s.Task[:]), Name: s.Name, State: string(s.State), Why: s.Why, Rounds: s.Rounds, Round: s.Round,
 		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: s.Epsilon(), Delta: s.Delta, Reports: s.Reports,
@@ -272,7 +272,7 @@ func (r *running) message(s coordinator.Status) *operatorv1.Task {
 	return t
 }
 
-// OperatorClient calls a running role by its socket.
+// OperatorClient returns a client of a running role's socket.
 func OperatorClient(socket string) operatorv1.OperatorServiceClient {
 	return operatorv1.NewOperatorServiceClient(endpoint.NewSocketClient(socket), "http://operator")
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// causes logs what clients meet: a line when something is met first, whoever of them
-// met it and in whatever round, and one with a count for all that came of it since,
-// after an hour and at the end.
+// causes logs the problems that clients meet. It logs a line when a problem first occurs, for
+// any client and in any round, and a line with its count after an hour and at the end.
 type causes struct {
 	log *slog.Logger
 
@@ -30,21 +29,21 @@ type cause struct {
 	what  client.What
 	task  string
 	error string
-	times int64 // since it was logged
+	times int64 // occurrences since it was logged
 	since time.Time
 }
 
 const (
-	// sayAgain is when what goes on is said again, and mostCauses how many are told
-	// apart.
+	// sayAgain is the time after which a continuing problem is logged again, and mostCauses
+	// the number of problems that are distinguished.
 	sayAgain   = time.Hour
 	mostCauses = 1000
 )
 
 func newCauses(log *slog.Logger) *causes { return &causes{log: log, seen: map[string]*cause{}} }
 
-// told takes a notice in. What a single client does without trouble is for the debug
-// log only, which stays on its machine and names no client either.
+// told handles a notice. What a single client does without trouble goes to the debug log
+// only, which stays on its machine and names no client either.
 func (c *causes) told(n client.Notice, now time.Time) {
 	args := []any{"round", n.Round}
 	task := ""
@@ -96,7 +95,7 @@ func (c *causes) told(n client.Notice, now time.Time) {
 	}
 }
 
-// again writes how often a cause was met since its last line.
+// again logs how often a problem occurred since its last line.
 func (c *causes) again(met *cause, now time.Time) {
 	if met.times > 0 {
 		c.log.Log(context.Background(), met.level, "again: "+string(met.what), "cause", met.error, "task", met.task, "times", met.times)
@@ -104,7 +103,7 @@ func (c *causes) again(met *cause, now time.Time) {
 	met.times, met.since = 0, now
 }
 
-// end writes what was not said yet.
+// end logs the counts that have not been logged yet.
 func (c *causes) end(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

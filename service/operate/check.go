@@ -16,26 +16,26 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Problem is something that must not be.
+// Problem is a contradiction found by a check.
 type Problem struct {
 	Where string `json:"where"`
 	What  string `json:"what"`
 }
 
-// CheckReport is what a check of a store found.
+// CheckReport is the result of a check of a store.
 type CheckReport struct {
 	Role     string           `json:"role"`
 	Clean    bool             `json:"clean"`
 	Problems []Problem        `json:"problems"`
-	Checked  map[string]int64 `json:"checked"` // how much was looked at, by kind
+	Checked  map[string]int64 `json:"checked"` // number of things checked, by kind
 }
 
 func (r *CheckReport) problem(where, format string, args ...any) {
 	r.Problems = append(r.Problems, Problem{where, fmt.Sprintf(format, args...)})
 }
 
-// Check opens a role's store, which must not be in use, reads all of it, and says
-// what contradicts DATA_MODEL.md. It changes nothing.
+// Check opens a role's store, which must not be in use, reads all of it, and reports what
+// contradicts DATA_MODEL.md. It changes nothing.
 func Check(ctx context.Context, role, path string) (*CheckReport, error) {
 	r := &CheckReport{Role: role, Problems: []Problem{}, Checked: map[string]int64{}}
 	var err error
@@ -53,7 +53,7 @@ func Check(ctx context.Context, role, path string) (*CheckReport, error) {
 	return r, err
 }
 
-// whole reads everything once, so that what cannot be read is known.
+// whole reads everything once, to find what cannot be read.
 func (r *CheckReport) whole(ctx context.Context, s *store.Store) {
 	v, err := s.Inventory(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *CheckReport) coordinator(ctx context.Context, path string) error {
 	if err != nil {
 		r.problem("ledger", "%v", err)
 	}
-	unknown := map[[32]byte]bool{} // charged tasks that were not met yet
+	unknown := map[[32]byte]bool{} // charged tasks that have not been found yet
 	if book != nil {
 		for _, e := range book.Entries() {
 			unknown[e.Task] = true
@@ -95,7 +95,7 @@ func (r *CheckReport) coordinator(ctx context.Context, path string) error {
 		return err
 	}
 	run := &running{config: c, store: s, own: coordinator.Config{Key: key}, tasks: map[[32]byte]*train.Task{}}
-	run.config.Record = "" // nothing is made
+	run.config.Record = "" // a check makes no files
 	if c.Aggregator != nil {
 		run.own.Aggregator = &coordinator.Aggregator{}
 	}
@@ -127,8 +127,8 @@ func (r *CheckReport) coordinator(ctx context.Context, path string) error {
 	return nil
 }
 
-// usable tries to make a task that has not ended. It returns an error after ctx has
-// ended; removed says that only the key is left of it.
+// usable tries to set up a task that has not ended. It returns an error if ctx has ended;
+// removed says that only the task's key is left.
 func (r *CheckReport) usable(ctx context.Context, run *running, key string, made created) (removed bool, err error) {
 	t, err := run.openTask(ctx, made)
 	switch {

@@ -17,8 +17,8 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// ServeClients takes part with the configured clients until ctx ends, or the last
-// of the tasks that the configuration names.
+// ServeClients takes part with the configured clients until ctx or the last of the configured
+// tasks ends.
 func ServeClients(ctx context.Context, path string, o Options) error {
 	if left := config.Placeholders(path); len(left) > 0 {
 		return config.Errorf("%s", left[0])
@@ -97,7 +97,7 @@ func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.
 		return join, nil, config.Errorf("%w", err)
 	}
 	data := train.NewLocal(c.Data)
-	// For whoever owns the data; nothing but this machine's log hears of it.
+	// This warning is for the owner of the data; it goes to this machine's log only.
 	data.Warn = func(task [32]byte, what error) {
 		log.Warn("rows do not fit a task", "task", fmt.Sprintf("%x", task[:8]), "error", what)
 	}

@@ -28,13 +28,13 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// populationLimit is the budget of all tasks together. Its tail has room for those
-// of vector sums whose δ together are no more than its own.
+// populationLimit returns the budget of all tasks together. Its tail has room for tails of
+// vector sums whose δ together are at most its own.
 func populationLimit(c config.Coordinator) ledger.Config {
 	return ledger.Config{Accountant: account.New(), Delta: c.Budget.Delta, Tail: vecsum.TailShare, MaxEps: c.Budget.Epsilon}
 }
 
-// running is a coordinator's process.
+// running is the process of a coordinator.
 type running struct {
 	config     config.Coordinator
 	population wire.Population
@@ -44,15 +44,15 @@ type running struct {
 	journal    *ledger.Journal
 	version    string
 
-	creating sync.Mutex      // one task at a time
-	known    map[string]bool // keys of the tasks that are here; of who holds creating
-	unusable map[string]bool // of those that cannot be made; of who holds creating
+	creating sync.Mutex      // serialises the creation of tasks
+	known    map[string]bool // keys of the tasks that this process has; guarded by creating
+	unusable map[string]bool // keys of the tasks that cannot be set up; guarded by creating
 
 	mu    sync.Mutex
 	tasks map[[32]byte]*train.Task
 }
 
-// publicOf is the public half.
+// publicOf returns the public half of a key.
 func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
 
 func serveCoordinator(ctx context.Context, path string, o Options) error {
@@ -94,7 +94,7 @@ func serveCoordinator(ctx context.Context, path string, o Options) error {
 	})
 }
 
-// prepare opens the journal and the tasks that there are.
+// prepare opens the journal and sets up the stored tasks.
 func (r *running) prepare(ctx context.Context, s *server) (err error) {
 	c := r.config
 	r.store = s.store
@@ -170,7 +170,7 @@ func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error
 	return out, nil
 }
 
-// record has what a task opens written down, if the configuration says so.
+// record makes a task record what it opens, if the configuration says so.
 func (r *running) record(t *train.Task, out *coordinator.Task) error {
 	if r.config.Record == "" {
 		return nil
@@ -183,26 +183,26 @@ func (r *running) record(t *train.Task, out *coordinator.Task) error {
 	return nil
 }
 
-// keep remembers what a task is, for those who look.
+// keep stores a task's description for the pages.
 func (r *running) keep(t *train.Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tasks[t.Wire.ID()] = t
 }
 
-// evaluation is what a task's status shows of a model.
+// evaluation is a model's result in a task's status.
 type evaluation struct {
 	Accuracy *float64 `json:"accuracy,omitempty"` // nil for a regression
 	Loss     float64  `json:"loss"`
 	examined *report.Examined
 
-	// What the best constant reaches on the same examples.
+	// The best constant's result on the same examples.
 	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"`
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
 }
 
-// measure reads a guard's metric off an evaluation, larger being better; NaN where
-// there is none.
+// measure returns a guard's metric of an evaluation, where larger is better; NaN if there is
+// none.
 func measure(metric string, v any) float64 {
 	e, ok := v.(evaluation)
 	switch {
@@ -214,11 +214,11 @@ func measure(metric string, v any) float64 {
 	return -e.Loss
 }
 
-// shortestRound is the least time that clients have to report.
+// shortestRound is the shortest time that clients may have to report.
 const shortestRound = time.Second
 
-// create signs a task, writes it down and starts it, unless it could not be run or
-// its first round not be paid.
+// create signs a task, stores it and starts it. It refuses a task that could not be run, or
+// whose first round the budgets do not allow.
 func (r *running) create(ctx context.Context, name, config string, round time.Duration) (id [32]byte, plan taskPlan, err error) {
 	c := train.Default()
 	if err := c.Parse([]byte(config)); err != nil {
@@ -245,7 +245,7 @@ func (r *running) create(ctx context.Context, name, config string, round time.Du
 	}
 	id = t.Wire.ID()
 	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, t.Wire.Append(nil)), Round: round}
-	if r.config.Data != "" { // as it will be opened after a restart
+	if r.config.Data != "" { // with the data that it will have after a restart
 		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data); err != nil {
 			return id, plan, err
 		}
@@ -281,7 +281,7 @@ func taskName(name string) bool {
 	return len(name) >= 1 && len(name) <= 64 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// find returns the task that a hex digest, or its beginning, names.
+// find returns the task named by a hex digest or its beginning.
 func (r *running) find(text string) ([32]byte, error) {
 	var found [][32]byte
 	for _, s := range r.service.List() {
@@ -298,7 +298,7 @@ func (r *running) find(text string) ([32]byte, error) {
 	return [32]byte{}, fmt.Errorf("operate: %q names %d tasks", text, len(found))
 }
 
-// populationMetrics is what all tasks cost together, by the method that counts it.
+// populationMetrics returns the cost of all tasks together, by the method that counts it.
 func (r *running) populationMetrics() []endpoint.Metric {
 	var spent dp.Bound
 	var err error
@@ -367,7 +367,7 @@ func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
 	return append(out, rejected, failed, seconds)
 }
 
-// source is a shuffler as a peer reads from it.
+// source returns a client for a peer of the shuffler.
 func (s *server) source(p config.Party) (out batch.Source, err error) {
 	out.URL = p.URL
 	if out.Key, err = p.Signer("shuffler"); err != nil {

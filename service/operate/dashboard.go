@@ -21,8 +21,8 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// serveDashboard adds the page to what the coordinator serves: plain HTTP on
-// loopback, HTTPS with the coordinator's certificate elsewhere.
+// serveDashboard adds the page to the coordinator's servers: plain HTTP on loopback, HTTPS
+// with the coordinator's certificate elsewhere.
 func (r *running) serveDashboard(s *server) error {
 	c := r.config
 	if c.Dashboard == config.NoAddress {
@@ -53,57 +53,57 @@ func (r *running) serveDashboard(s *server) error {
 	return nil
 }
 
-// maxViewers is how many connections there may be to a page on loopback.
+// maxViewers is the largest number of connections to a page on loopback.
 const maxViewers = 256
 
-// view writes to a board what the coordinator's tasks come to. It sees what the
-// status says: counts and bounds.
+// view writes the state of the coordinator's tasks to a board. It reads the public status
+// only: counts and bounds.
 type view struct {
 	running   *running
 	board     *dashboard.Board
 	begun     time.Time
 	tasks     map[[32]byte]*shown
 	histories histories
-	plans     map[[32]byte]chan float64 // filled once
-	woken     chan struct{}             // a plan has been made
+	plans     map[[32]byte]chan float64 // each channel gets one value
+	woken     chan struct{}             // signals that a plan is ready
 }
 
-// shown is a task as it was shown last.
+// shown is a task's state when it was last shown.
 type shown struct {
-	led     bool // its state has been read: this process leads it, or has
+	led     bool // its state has been read: this process leads it, or did
 	round   int64
 	counts  coordinator.Counts
-	first   coordinator.Counts // before this process
-	over    bool               // it has ended, and was shown so
-	error   string             // the last trouble, in the round after errorAt
+	first   coordinator.Counts // counts before this process started
+	over    bool               // it has ended, and was shown as ended
+	error   string             // the last error, in the round after errorAt
 	errorAt int64
 
-	// What earlier processes measured: until when, and last.
+	// The measures of earlier processes: their last round and values.
 	before, accuracy, loss float64
 
-	measured stage // of its curve, and what the store has
+	measured stage // measured: of its curve; kept: in the store
 	kept     stage
 	keptAt   time.Time
 
 	examined   *report.Examined
 	examinedAt int64
-	baseline   *model.Baseline // of the task's evaluation examples
+	baseline   *model.Baseline // on the task's evaluation examples
 }
 
-// stage is how far a curve goes: a round is known before its model is evaluated.
+// stage is the last point of a curve. A round's end is known before its model is evaluated.
 type stage struct {
 	round     int64
 	evaluated bool
 }
 
-// gap is the least time between two looks at all tasks.
+// gap is the shortest time between two looks at all tasks.
 const gap = 100 * time.Millisecond
 
 func (v *view) follow(ctx context.Context) error {
 	defer func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		for _, s := range v.running.service.List() { // what has happened since the last look
+		for _, s := range v.running.service.List() { // show what has happened since the last look
 			v.show(last, s)
 		}
 		v.keep(last, true)
@@ -158,7 +158,7 @@ func (v *view) show(ctx context.Context, s coordinator.Status) {
 		return // nothing changes any more
 	}
 	last.over = s.State != coordinator.Running && s.State != coordinator.Paused
-	// Trouble is over when a round has ended since.
+	// An error is over when a later round has ended.
 	if s.Error != last.error {
 		last.error, last.errorAt = s.Error, s.Round
 	} else if s.Round > last.errorAt {
@@ -194,13 +194,13 @@ func (v *view) show(ctx context.Context, s coordinator.Status) {
 	}
 }
 
-// past shows the rounds that were charged before this process: what the ledger
-// tells of them.
+// past shows the rounds that were charged before this process started, as far as the ledger
+// has them.
 func (v *view) past(id string, s coordinator.Status) {
 	var entries []ledger.Entry
 	v.running.journal.View(func(b *ledger.Book) { entries = b.TaskEntries(s.Task) })
 	if n := len(entries); n > 0 && entries[n-1].Round > s.Round {
-		entries = entries[:n-1] // open
+		entries = entries[:n-1] // the open round
 	}
 	for _, r := range dashboard.Past(entries, s.Round, dashboard.Round{Reports: s.Reports, Rejected: total(s.Rejected), Void: s.Void, Failed: s.Failed}) {
 		v.board.Ended(id, r)
@@ -277,8 +277,8 @@ func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *
 	return t
 }
 
-// planned is what all rounds of a task will cost, NaN until that is known: it can
-// take seconds, which the view does not wait for.
+// planned returns the cost of all rounds of a task, NaN until it is known: computing it can
+// take seconds, and the view does not wait.
 func (v *view) planned(ctx context.Context, id [32]byte, t *train.Task) float64 {
 	known, asked := v.plans[id]
 	if !asked {
@@ -318,8 +318,8 @@ func facts(t *train.Task) []dashboard.Fact {
 	return append(list, dashboard.Fact{Name: "Randomizer", Value: fmt.Sprintf("%s with ε₀ = %.4g", c.Randomizer, c.Eps0)})
 }
 
-// mostReports is how many reports one client sends in a task, at most: a round that is
-// void is announced again, and asks for one more.
+// mostReports returns the largest number of reports that one client sends in a task: a void
+// round is announced again and asks for one more.
 func mostReports(t *train.Task, s coordinator.Status) int64 {
 	switch last := t.Wire.LastRound(); {
 	case t.Wire.Participation == dp.Once:
@@ -327,13 +327,13 @@ func mostReports(t *train.Task, s coordinator.Status) int64 {
 	case s.State == coordinator.Done:
 		return s.Round
 	case s.State == coordinator.Stopped, s.State == coordinator.Refused:
-		return min(last, s.Round+1) // one may have been open
+		return min(last, s.Round+1) // one more may have been open
 	default:
 		return last
 	}
 }
 
-// promise is what the task's clients are promised for what was charged so far.
+// promise returns the promise to the task's clients for what was charged so far.
 func promise(t *train.Task, s coordinator.Status) report.Privacy {
 	c := t.Config
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
@@ -344,7 +344,7 @@ func promise(t *train.Task, s coordinator.Status) report.Privacy {
 		p.PublicExamples = int64(t.Data.Public)
 	}
 	if t.Wire.Participation == dp.Once {
-		p.Rounds = s.Released + s.Failed // an entry is an epoch
+		p.Rounds = s.Released + s.Failed // one entry stands for an epoch
 	}
 	if s.Released > 0 {
 		p.ReportsPerRound = float64(s.Reports) / float64(s.Released)
@@ -352,7 +352,7 @@ func promise(t *train.Task, s coordinator.Status) report.Privacy {
 	return p
 }
 
-// ledger is the population's, over all tasks.
+// ledger returns the population's ledger over all tasks.
 func (v *view) ledger(ctx context.Context) (dashboard.Ledger, error) {
 	var entries []wire.Entry
 	var digest [32]byte

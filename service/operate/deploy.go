@@ -21,18 +21,18 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// Loopback is a deployment of all roles on this machine's loopback, each with
-// keys, certificate, configuration and store of its own, as separate operators
-// would have them. It is for demonstrations and tests: one directory holds all
-// keys, and the shuffle protects nobody from who can read it.
+// Loopback is a deployment of all roles on this machine's loopback. Each role has keys,
+// certificate, configuration and store of its own, as if operators were separate. It is for
+// demonstrations and tests: one directory holds all keys, so the shuffle does not protect
+// anybody from a reader of that directory.
 type Loopback struct {
 	Dir        string
-	Clients    int // enrolled
-	Processes  int // that clients are divided among
+	Clients    int // number enrolled
+	Processes  int // number of processes that share the clients
 	Aggregator bool
 	MinReports int64
 	Suite      wire.Suite // of sealing keys
-	Epsilon    float64    // budget of the population
+	Epsilon    float64    // the population's budget
 	Delta      float64
 	Data       string        // of clients and coordinator
 	Policy     config.Policy // of clients
@@ -47,9 +47,9 @@ func (l Loopback) ClientConfig(i int) string {
 	return filepath.Join(l.Dir, fmt.Sprintf("clients-%d", i), "client.yaml")
 }
 
-// FreeAddresses returns loopback addresses that nobody listens on now. Their ports lie
-// below those that systems give to outgoing connections, which would else take one
-// while no process listens on it yet, or none for a moment.
+// FreeAddresses returns loopback addresses on which nobody listens now. Their ports lie below
+// those that systems use for outgoing connections; such a connection might otherwise take a
+// port while no process listens on it.
 func FreeAddresses(n int) (out []string, err error) {
 	const low, high, tries = 10_000, 32_768, 1000
 	var open []net.Listener
@@ -68,7 +68,7 @@ func FreeAddresses(n int) (out []string, err error) {
 		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", low+port.Int64()))
 		if err != nil {
-			continue // somebody has it
+			continue // the port is in use
 		}
 		open = append(open, l)
 		out = append(out, l.Addr().String())
@@ -76,7 +76,7 @@ func FreeAddresses(n int) (out []string, err error) {
 	return nil, fmt.Errorf("operate: %d ports are free between %d and %d, %d are needed", len(out), low, high, n)
 }
 
-// roleKeys are what the others have to know of a role.
+// roleKeys are the parts of a role's keys that the other roles need.
 type roleKeys struct{ signing, sealing, sealingFile, pin string }
 
 func (l Loopback) keys(role string, now time.Time) (k roleKeys, err error) {
@@ -206,8 +206,7 @@ func (l Loopback) enrol(population string, to toClients) error {
 	return config.WriteNew(filepath.Join(l.Dir, RoleShuffler, config.RosterFile), roster, 0o644)
 }
 
-// SetTasks has the client processes take part in these tasks alone, and end with
-// them.
+// SetTasks makes the client processes take part in these tasks only, and end with them.
 func (l Loopback) SetTasks(ids ...string) error {
 	for i := range l.Processes {
 		b, err := os.ReadFile(l.ClientConfig(i))

@@ -14,8 +14,8 @@ import (
 
 func historyKey(task string) string { return "curve." + task }
 
-// histories keeps in the store what the pages showed of tasks. What goes wrong is logged
-// once: a task does not stop for the want of a picture.
+// histories stores what the pages show of tasks. A failure is logged once: a task does not
+// stop because its picture cannot be stored.
 type histories struct {
 	store    *store.Store
 	revision map[string]uint64
@@ -30,7 +30,7 @@ func (k *histories) trouble(err error) {
 	k.troubled = err != nil
 }
 
-// load returns what there is of a task up to its last round.
+// load returns the stored history of a task up to its last round.
 func (k *histories) load(ctx context.Context, task string, last int64) (h dashboard.History) {
 	e, err := k.store.Get(ctx, historyKey(task))
 	if errors.Is(err, store.ErrNotFound) {
@@ -50,7 +50,7 @@ func (k *histories) save(ctx context.Context, task string, h dashboard.History) 
 		err = k.put(ctx, task, text)
 	}
 	if errors.Is(err, store.ErrConflict) {
-		// Another coordinator led the task since.
+		// Another coordinator has led the task in the meantime.
 		var e store.Entry
 		if e, err = k.store.Get(ctx, historyKey(task)); err == nil {
 			k.revision[task] = e.Revision
@@ -68,10 +68,10 @@ func (k *histories) put(ctx context.Context, task string, text []byte) error {
 	return err
 }
 
-// keepEvery is the least time between two writes of a task's history.
+// keepEvery is the shortest time between two writes of a task's history.
 const keepEvery = 10 * time.Second
 
-// keep writes the histories that have grown; with all, without waiting.
+// keep stores the histories that have grown; with all it does not wait for keepEvery.
 func (v *view) keep(ctx context.Context, all bool) {
 	for _, s := range v.running.service.List() {
 		last := v.tasks[s.Task]
@@ -84,7 +84,7 @@ func (v *view) keep(ctx context.Context, all bool) {
 	}
 }
 
-// restore shows what earlier processes measured.
+// restore shows the measures of earlier processes.
 func (v *view) restore(ctx context.Context, s coordinator.Status, last *shown) {
 	last.accuracy, last.loss = math.NaN(), math.NaN()
 	h := v.histories.load(ctx, boardID(s), s.Round)

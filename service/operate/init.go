@@ -13,7 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Roles whose processes can be run.
+// Roles that can be run as processes.
 const (
 	RoleShuffler    = "shuffler"
 	RoleCoordinator = "coordinator"
@@ -22,8 +22,8 @@ const (
 	RoleClient      = "client"
 )
 
-// Init makes what a role keeps, empty. It refuses what is there already: a new
-// ledger would be a new budget.
+// Init makes a role's empty store. It refuses an existing one: a new ledger would be a new
+// budget.
 func Init(ctx context.Context, role, path string) error {
 	switch role {
 	case RoleShuffler:
@@ -68,8 +68,8 @@ func Init(ctx context.Context, role, path string) error {
 	return config.Errorf("no role %q", role)
 }
 
-// initCoordinator makes the mark after the store: a store without mark is
-// refused, a mark without store as well, and both say what to do.
+// initCoordinator makes the mark after the store. A store without a mark is refused, as is a
+// mark without a store; both errors say what to do.
 func initCoordinator(ctx context.Context, c config.Coordinator) error {
 	if _, err := os.Lstat(c.Mark); err == nil {
 		return fmt.Errorf("operate: the high-water mark %s is there already: %w", c.Mark, store.ErrExists)
@@ -79,7 +79,7 @@ func initCoordinator(ctx context.Context, c config.Coordinator) error {
 	}
 	err := store.Init(ctx, c.StoreConfig(RoleCoordinator))
 	if errors.Is(err, store.ErrExists) {
-		// An init that ended before its mark: the ledger must still be empty.
+		// An earlier init ended before it made the mark: the ledger must still be empty.
 		err = checkEmpty(ctx, c, err)
 	}
 	if err != nil {

@@ -18,16 +18,16 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Finding is what one check of a configuration came to.
+// Finding is the result of one check of a configuration.
 type Finding struct {
 	Role  string `json:"role"`
 	What  string `json:"what"`
-	Error string `json:"error,omitempty"` // empty: it is right
-	// Unreachable says that the configuration may be right and its peer away.
+	Error string `json:"error,omitempty"` // empty: no error
+	// Unreachable says that the peer does not answer, while the configuration may be right.
 	Unreachable bool `json:"unreachable,omitempty"`
 }
 
-// inspection collects findings of a role.
+// inspection collects the findings about a role.
 type inspection struct {
 	role string
 	list []Finding
@@ -42,7 +42,7 @@ func (n *inspection) add(what string, err error) {
 	n.list = append(n.list, f)
 }
 
-// wrong is add of what the configuration, or a file that it names, is to blame for.
+// wrong is add for errors that are due to the configuration or a file that it names.
 func (n *inspection) wrong(what string, err error) {
 	if err != nil && !errors.Is(err, config.ErrInvalid) {
 		err = config.Errorf("%w", err)
@@ -50,10 +50,10 @@ func (n *inspection) wrong(what string, err error) {
 	n.add(what, err)
 }
 
-// Inspect tries everything that a role, or clients, need before they run: that the
-// configuration is complete and none of its values an example's, that keys are there,
-// valid and their owner's alone, that the store has been made, and that peers answer,
-// with the keys that they are known by. It changes nothing.
+// Inspect checks everything that a role, or clients, need before they run: the configuration
+// is complete and has none of the example's values; keys exist, are valid and readable by
+// their owner only; the store has been made; and peers answer with the pinned keys. It
+// changes nothing.
 func Inspect(ctx context.Context, role, path string) ([]Finding, error) {
 	if role == RoleAll {
 		c, err := config.LoadAll(path)
@@ -93,7 +93,7 @@ func Inspect(ctx context.Context, role, path string) ([]Finding, error) {
 	return n.list, ctx.Err()
 }
 
-// keys looks at what every server has.
+// keys checks the keys that every server has.
 func (n *inspection) keys(p config.Process, signing string, sealing []string) {
 	cert, _, err := endpoint.LoadCertificate(p.Certificate, p.CertificateKey)
 	if err == nil && !time.Now().Before(cert.Leaf.NotAfter) {
@@ -111,7 +111,7 @@ func (n *inspection) keys(p config.Process, signing string, sealing []string) {
 	n.wrong("sealing keys", err)
 }
 
-// store tries to open a store; one that is in use is there.
+// store tries to open a store; a store in use counts as present.
 func (n *inspection) store(open func() (*store.Store, error)) {
 	s, err := open()
 	if err == nil {
@@ -183,7 +183,7 @@ func (n *inspection) coordinator(ctx context.Context, path string, call bool) {
 	}
 	population, bad := config.ParsePopulation(c.Population)
 	if err != nil || bad != nil || !call {
-		return // as was said of the certificate, or of the example's values
+		return // already reported, with the certificate or the example's values
 	}
 	n.ask(ctx, coordinatorPeers(source, aggregator, population))
 }
@@ -244,8 +244,8 @@ func (n *inspection) client(ctx context.Context, path string, call bool) {
 	n.ask(ctx, list)
 }
 
-// Wrong says whether a finding is the configuration's fault, and away whether a peer
-// or a store did not answer.
+// Wrong returns whether a finding is the configuration's fault, and whether a peer or a store
+// did not answer.
 func Wrong(found []Finding) (wrong, away bool) {
 	return slices.ContainsFunc(found, func(f Finding) bool { return f.Error != "" && !f.Unreachable }),
 		slices.ContainsFunc(found, func(f Finding) bool { return f.Unreachable })

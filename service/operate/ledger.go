@@ -14,23 +14,22 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// LedgerReport is a ledger, added up. Its keys are part of the command line's
-// contract.
+// LedgerReport is a ledger with its totals. Its keys are part of the command line's contract.
 type LedgerReport struct {
 	Population string        `json:"population"`
 	Entries    int64         `json:"entries"`
-	Digest     string        `json:"digest"` // of the last entry
+	Digest     string        `json:"digest"` // digest of the last entry
 	Epsilon    train.Number  `json:"epsilon"`
 	Delta      float64       `json:"delta"`
 	Method     string        `json:"method"`
-	Basis      string        `json:"basis"` // what the method rests on
+	Basis      string        `json:"basis"` // the theorem behind the method
 	Budget     float64       `json:"budget"`
-	Marked     int64         `json:"marked"` // entries that the mark knows
+	Marked     int64         `json:"marked"` // number of entries that the mark records
 	Tasks      []LedgerTask  `json:"tasks"`
 	Lines      []LedgerEntry `json:"ledger,omitempty"`
 }
 
-// LedgerTask is what one task comes to, by itself, at the population's δ.
+// LedgerTask is the total of one task by itself, at the population's δ.
 type LedgerTask struct {
 	Task    string       `json:"task"`
 	Entries int64        `json:"entries"`
@@ -39,7 +38,7 @@ type LedgerTask struct {
 	Method  string       `json:"method"`
 }
 
-// LedgerEntry is a charge.
+// LedgerEntry is one charge.
 type LedgerEntry struct {
 	Task         string `json:"task"`
 	Round        int64  `json:"round"`
@@ -48,8 +47,8 @@ type LedgerEntry struct {
 	Event        string `json:"event"`
 }
 
-// ReadLedger opens a coordinator's store, which must not be in use, tries the
-// ledger's chain, compares it with its mark, and counts it anew.
+// ReadLedger opens a coordinator's store, which must not be in use. It checks the ledger's
+// chain, compares the ledger with its mark, and computes its cost again.
 func ReadLedger(ctx context.Context, path string) (*LedgerReport, error) {
 	c, err := config.LoadCoordinator(path)
 	if err != nil {
@@ -102,9 +101,9 @@ func entryLine(e wire.Entry) LedgerEntry {
 		Batch: hex.EncodeToString(e.Batch[:]), Event: DescribeEvent(e.Event)}
 }
 
-// Migrate moves a role's store to where another configuration of the same role
-// has it, for good: the old one takes no writes from then on. Neither may be in
-// use. What was interrupted can be run again.
+// Migrate moves a role's store for good to the store of another configuration of the same
+// role; the old one then takes no more writes. Neither may be in use. An interrupted
+// migration can be run again.
 func Migrate(ctx context.Context, role, from, to string) (store.Inventory, error) {
 	a, err := storeOf(role, from)
 	if err != nil {
@@ -127,7 +126,7 @@ func Migrate(ctx context.Context, role, from, to string) (store.Inventory, error
 	return store.Migrate(ctx, old, next)
 }
 
-// openOrInit makes the new store if there is none.
+// openOrInit opens the new store, or makes it if there is none.
 func openOrInit(ctx context.Context, c store.Config) (*store.Store, error) {
 	s, err := store.OpenMigrating(ctx, c)
 	if !errors.Is(err, store.ErrNotFound) {

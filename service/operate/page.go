@@ -11,10 +11,10 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 )
 
-// samplesOf is how many right and how many wrong predictions a page shows.
+// samplesOf is the number of right and of wrong predictions that a page shows.
 const samplesOf = 11
 
-// ClassNames are the names of a data set's classes, numbers where it has none.
+// ClassNames returns the names of a data set's classes; numbers if it has none.
 func ClassNames(d *train.Data) []string {
 	var names []string
 	for k := range d.Eval.Classes {
@@ -27,7 +27,8 @@ func ClassNames(d *train.Data) []string {
 	return names
 }
 
-// Confusion is an evaluation's, as pages take it; nil for a regression.
+// Confusion returns an evaluation's confusion matrix in the form for pages; nil for a
+// regression.
 func Confusion(e *model.Evaluation) (counts [][]int64) {
 	for _, row := range e.Confusion {
 		wide := make([]int64, len(row))
@@ -39,8 +40,8 @@ func Confusion(e *model.Evaluation) (counts [][]int64) {
 	return counts
 }
 
-// Samples picks the first images that are taken for their class and the first that
-// are not: no choice that could flatter. Rows of a table are not shown.
+// Samples returns the first images that are classified correctly and the first that are not,
+// so that the choice cannot flatter. It returns no rows of a table.
 func Samples(d *train.Data, predictions iter.Seq[train.Prediction]) []report.Sample {
 	if d.EvalImages == nil {
 		return nil
@@ -61,8 +62,7 @@ func Samples(d *train.Data, predictions iter.Seq[train.Prediction]) []report.Sam
 	return append(wrong, right...)
 }
 
-// Examine makes ready for a page what a model makes of the evaluation set; nil for a
-// regression.
+// Examine prepares a model's result on the evaluation set for a page; nil for a regression.
 func Examine(d *train.Data, e *model.Evaluation, predictions iter.Seq[train.Prediction]) (*report.Examined, error) {
 	if e.Confusion == nil {
 		return nil, nil
@@ -70,8 +70,8 @@ func Examine(d *train.Data, e *model.Evaluation, predictions iter.Seq[train.Pred
 	return report.Examine(ClassNames(d), Confusion(e), Samples(d, predictions))
 }
 
-// Compare says of a task on a page what its model is evaluated on, and how it compares
-// with the best constant.
+// Compare fills in on which data a task's model is evaluated, and how it compares with the
+// best constant.
 func Compare(t *dashboard.Task, d *train.Data, base model.Baseline) {
 	t.Evaluated = dashboard.Grouped(int64(d.Eval.Len())) + " " + d.EvalName + " examples"
 	t.Baseline = train.ShortBaseline(base)

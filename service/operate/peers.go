@@ -21,8 +21,8 @@ import (
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
-// peer is another role that this one calls. ask makes a request that changes nothing
-// and checks the answer.
+// peer is another role that this one calls. ask makes a request that changes nothing and
+// checks the answer.
 type peer struct {
 	role, url string
 	ask       func(context.Context) error
@@ -35,12 +35,12 @@ func shufflerPeer(s batch.Source, p wire.Population) peer {
 	}}
 }
 
-// coordinatorPeers are those that a coordinator calls.
+// coordinatorPeers returns the roles that a coordinator calls.
 func coordinatorPeers(s batch.Source, a *coordinator.Aggregator, p wire.Population) []peer {
 	list := []peer{shufflerPeer(s, p)}
 	if a != nil {
 		list = append(list, peer{RoleAggregator, a.URL, func(ctx context.Context) error {
-			// It has no such round: that it says so is enough.
+			// The aggregator has no such round; an answer that says so is enough.
 			_, _, err := batch.Do(ctx, a.Client, http.MethodGet, fmt.Sprintf("%s/v1/rounds/%064x/ids", strings.TrimSuffix(a.URL, "/"), 0), nil, 1<<20)
 			if r := batch.IsRefused(err); r != nil {
 				err = nil
@@ -51,13 +51,13 @@ func coordinatorPeers(s batch.Source, a *coordinator.Aggregator, p wire.Populati
 	return list
 }
 
-// alert finds out why a connection ended while something was written to it: a server
-// that does not know our certificate says so only to who reads. err is what was met.
+// alert finds out why a connection ended during a write: a server that does not know our
+// certificate says so only to a reader. err is the write's error.
 func alert(ctx context.Context, c *http.Client, address string, err error) error {
 	var u *url.Error
 	var op *net.OpError
 	if !errors.As(err, &u) || errors.Is(err, endpoint.ErrNotPinned) || errors.As(err, &op) && op.Op == "dial" {
-		return err // it was answered, or there was no connection
+		return err // there was an answer, or no connection
 	}
 	t, ok := c.Transport.(*http.Transport)
 	to, bad := url.Parse(address)
@@ -71,14 +71,14 @@ func alert(ctx context.Context, c *http.Client, address string, err error) error
 		return errors.Join(bad, err)
 	}
 	defer conn.Close()
-	_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second)) // it can be set
+	_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second)) // cannot fail
 	if _, bad = conn.Read(make([]byte, 1)); bad != nil && strings.Contains(bad.Error(), "tls:") {
 		return bad
 	}
 	return err
 }
 
-// peerError words what a peer's operator and this one have to agree on.
+// peerError words a problem that a peer's operator and this one have to solve together.
 func peerError(err error) error {
 	switch {
 	case err == nil:
@@ -93,13 +93,14 @@ func peerError(err error) error {
 	return fmt.Errorf("it cannot be reached: %w", err)
 }
 
-// peers are asked now and then, so that an operator sees which of them is not there.
+// peers calls the other roles regularly, so that an operator sees which of them do not
+// answer.
 type peers struct {
 	log  *slog.Logger
 	list []peer
 
 	mu   sync.Mutex
-	last []error // of each; errNotAsked at first
+	last []error // last error of each peer; errNotAsked at first
 }
 
 var errNotAsked = errors.New("it was not asked yet")
@@ -112,13 +113,13 @@ func newPeers(log *slog.Logger, list ...peer) *peers {
 	return p
 }
 
-// Peers are asked every peerEvery, and sooner again where one does not answer.
+// A peer is called every peerEvery, and sooner if it did not answer.
 const (
 	peerEvery = 15 * time.Second
 	peerTime  = 10 * time.Second
 )
 
-// watch asks until ctx ends.
+// watch calls the peers until ctx ends.
 func (p *peers) watch(ctx context.Context) error {
 	pause := 250 * time.Millisecond
 	for ctx.Err() == nil {
@@ -133,7 +134,7 @@ func (p *peers) watch(ctx context.Context) error {
 	return nil
 }
 
-// askAll says whether all answer. What changes is logged, one line a cause.
+// askAll returns whether all peers answer. It logs changes, one line for each cause.
 func (p *peers) askAll(ctx context.Context) (all bool) {
 	var wg sync.WaitGroup
 	now := make([]error, len(p.list))
@@ -165,7 +166,7 @@ func (p *peers) askAll(ctx context.Context) (all bool) {
 	return all
 }
 
-// trouble is what keeps this role from its peers; nil if nothing does.
+// trouble returns the errors of all peers; nil if there are none.
 func (p *peers) trouble() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 )
 
-// recorder keeps what a coordinator opened, a file a round: the reports in the
-// batch's order, or the counts of a vector sum. What it holds has the privacy that
-// the ledger was charged for; the coordinator sees the same.
+// recorder stores what a coordinator opened, one file a round: the reports in the batch's
+// order, or the counts of a vector sum. The files have the privacy that the ledger was
+// charged for; the coordinator sees the same data.
 type recorder struct {
 	dir       string
 	mechanism randomizer.Mechanism
@@ -42,8 +42,8 @@ func recordPath(dir string, round int64) string {
 	return filepath.Join(dir, fmt.Sprintf("round-%06d", round))
 }
 
-// report is called in a round's order, from place 0. A place that is missing is a
-// report that could not be opened.
+// report is called in a round's order, from place 0. A missing place is a report that could
+// not be opened.
 func (r *recorder) report(round, place int64, m *randomizer.Report) error {
 	if r.out == nil || r.round != round || place <= r.place {
 		if err := r.begin(round); err != nil {
@@ -62,10 +62,10 @@ func (r *recorder) report(round, place int64, m *randomizer.Report) error {
 	return r.out.Flush()
 }
 
-// close ends the round that is being written.
+// close ends the current round's file.
 func (r *recorder) close() {
 	if r.file != nil {
-		_ = r.file.Close() // all was flushed
+		_ = r.file.Close() // everything was flushed
 	}
 	r.file, r.out, r.round, r.place = nil, nil, 0, -1
 }
@@ -80,7 +80,7 @@ func (r *recorder) begin(round int64) error {
 	return nil
 }
 
-// sum writes how many clients and the counts of a vector sum.
+// sum writes the number of clients and the counts of a vector sum.
 func (r *recorder) sum(round int64, counts []int64, clients int64) error {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(clients))
 	for _, c := range counts {
@@ -89,7 +89,7 @@ func (r *recorder) sum(round int64, counts []int64, clients int64) error {
 	return os.WriteFile(recordPath(r.dir, round), b, 0o600)
 }
 
-// discard removes what was recorded of a round that gives no step.
+// discard removes the record of a round that gives no step.
 func (r *recorder) discard(round int64) error {
 	r.close()
 	if err := os.Remove(recordPath(r.dir, round)); !absentFile(err) {
@@ -98,7 +98,7 @@ func (r *recorder) discard(round int64) error {
 	return nil
 }
 
-// readReports calls f with each report of a round, and returns how many.
+// readReports calls f with each report of a round, and returns their number.
 func readReports(path string, m randomizer.Mechanism, f func(*randomizer.Report)) (n int64, err error) {
 	file, err := os.Open(path)
 	if err != nil {

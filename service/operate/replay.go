@@ -21,28 +21,28 @@ import (
 	service "github.com/riffle-dp/riffle/service/coordinator"
 )
 
-// Replay is what the pure round functions make of what a coordinator recorded.
+// Replay is the result of running the pure round functions on a coordinator's record.
 type Replay struct {
-	Rounds   int64 // that ended
+	Rounds   int64 // rounds that ended
 	Released int64
-	// Charged are rounds that were charged and not released: they gave no step, or
-	// the process ended before.
+	// Charged is the number of rounds that were charged and not released: they gave no step,
+	// or the process ended before.
 	Charged int64
 	Reports int64
-	Entries int64    // of the task in the ledger
-	Epsilon dp.Bound // recounted from the ledger's events, at the task's δ
-	Model   [32]byte // digest of the released model, which the replay's equals
-	// Evaluation is of the released model.
+	Entries int64    // entries of the task in the ledger
+	Epsilon dp.Bound // computed again from the ledger's events, at the task's δ
+	Model   [32]byte // digest of the released model, which equals the replay's
+	// Evaluation is that of the released model.
 	Evaluation *model.Evaluation
-	// Baseline is the best constant's on the same examples.
+	// Baseline is the best constant's result on the same examples.
 	Baseline model.Baseline
 	Rejected map[wire.Reason]int64
 }
 
-// ReplayTask recomputes a task's model from the recorded reports with the functions
-// that a simulation drives, and returns an error unless it is the released one bit
-// for bit, and unless the events that those functions charge are the ledger's. The
-// coordinator must not be running.
+// ReplayTask computes a task's model again from the recorded reports, with the functions that
+// a simulation uses. It returns an error unless the model equals the released one bit for bit
+// and the events that those functions charge equal the ledger's. The coordinator must not be
+// running.
 func ReplayTask(ctx context.Context, path string, id [32]byte) (*Replay, error) {
 	c, err := config.LoadCoordinator(path)
 	if err != nil {
@@ -112,7 +112,7 @@ func ReplayTask(ctx context.Context, path string, id [32]byte) (*Replay, error) 
 	return out, err
 }
 
-// openCharge is 1 if a round is charged that has not ended.
+// openCharge returns 1 if a charged round has not ended, otherwise 0.
 func openCharge(entries []ledger.Entry, rounds int64) int64 {
 	if n := len(entries); n > 0 && entries[n-1].Round == rounds+1 {
 		return 1
@@ -127,7 +127,7 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Task, id [32]
 		return nil, err
 	}
 	limit := task.Config.Limit()
-	limit.MaxEps = math.Inf(1) // what is spent is spent
+	limit.MaxEps = math.Inf(1) // the budget does not matter here: the rounds were charged
 	budget, err := ledger.New(limit)
 	if err != nil {
 		return nil, err
@@ -157,10 +157,10 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Task, id [32]
 		if err != nil && !absent {
 			return nil, err
 		}
-		// Once: how many there were is not in the charge.
+		// With Once the charge does not hold the number of reports.
 		k := max(clients, task.Wire.MinReports)
 		if charged && task.Wire.Participation != dp.Once {
-			k = event.Reports + config.Fewer() // also those that could not be opened
+			k = event.Reports + config.Fewer() // including those that could not be opened
 		}
 		if err := pure.Receive(ctx, wire.RoundClosed{Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
 			return nil, fmt.Errorf("operate: round %d: %w", round, err)

@@ -19,18 +19,18 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Options are what the program says to a server.
+// Options are the program's settings for a server.
 type Options struct {
 	Log     *slog.Logger // Required.
 	Version string
-	// Level is set to the configuration's.
+	// Level is set to the level in the configuration.
 	Level *slog.LevelVar
 	// Pages are further pages of a coordinator's dashboard, by name.
 	Pages map[string]http.Handler
 	// Hold, if not nil, keeps a coordinator from announcing rounds until it is closed.
 	Hold <-chan struct{}
-	// Ready, if not nil, is called once when clients have agreed to all tasks that are
-	// named to them, have sessions, and have their data at hand.
+	// Ready, if not nil, is called once when clients have agreed to all named tasks, have
+	// sessions, and have loaded their data.
 	Ready func()
 }
 
@@ -72,8 +72,8 @@ func serveAll(ctx context.Context, path string, o Options) error {
 	return together(ctx, parts...)
 }
 
-// together runs all until ctx ends or one returns; then it waits for all. The
-// first error is returned.
+// together runs all parts until ctx ends or one returns; then it waits for all. It returns
+// the first error.
 func together(ctx context.Context, parts ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -92,20 +92,20 @@ func together(ctx context.Context, parts ...func(context.Context) error) error {
 	return first
 }
 
-// server is what the roles' processes have in common.
+// server is the common part of the roles' processes.
 type server struct {
 	role    string
 	process config.Process
 	options Options
 	store   *store.Store
-	front   []func(context.Context) error // stopped first: they take requests
+	front   []func(context.Context) error // parts that take requests; stopped first
 	started time.Time
 	ready   func(context.Context) error
-	peers   *peers // that are called; nil: none
+	peers   *peers // roles that this one calls; nil: none
 	metrics []func() []endpoint.Metric
 }
 
-// openServer opens a role's store, which must have been made by Init.
+// openServer opens a role's store, which Init must have made.
 func openServer(ctx context.Context, p config.Process, role string, o Options, open func(context.Context) (*store.Store, error)) (*server, error) {
 	if o.Level != nil {
 		l, err := config.ParseLevel(p.Log)
@@ -121,7 +121,7 @@ func openServer(ctx context.Context, p config.Process, role string, o Options, o
 	return &server{role: role, process: p, options: o, store: s, started: time.Now()}, nil
 }
 
-// openStore opens a role's store. That there is none is a mistake in the configuration.
+// openStore opens a role's store. If there is none, that is an error in the configuration.
 func openStore(ctx context.Context, c store.Config) (*store.Store, error) {
 	s, err := store.Open(ctx, c)
 	if errors.Is(err, store.ErrNoStore) {
@@ -134,8 +134,8 @@ func roleStore(p config.Process, role string) func(context.Context) (*store.Stor
 	return func(ctx context.Context) (*store.Store, error) { return openStore(ctx, p.StoreConfig(role)) }
 }
 
-// openCoordinatorStore opens a coordinator's. That it is gone is refused where its mark knows of
-// charges: a new one would be a new budget.
+// openCoordinatorStore opens a coordinator's store. If it is missing although its mark
+// records charges, the error is a refusal: a new store would be a new budget.
 func openCoordinatorStore(ctx context.Context, c config.Coordinator) (*store.Store, error) {
 	s, err := openStore(ctx, c.StoreConfig(RoleCoordinator))
 	if errors.Is(err, store.ErrNoStore) {
@@ -161,8 +161,7 @@ func (s *server) listen(name, address string, peers map[string][]endpoint.Pin, r
 	return nil
 }
 
-// run serves until ctx ends: first the servers stop, then service, then the store
-// is closed.
+// run serves until ctx ends. Then the servers stop, then service, then the store is closed.
 func (s *server) run(ctx context.Context, api operatorAPI, service func(context.Context) error) (err error) {
 	defer func() { err = errors.Join(err, s.store.Close()) }()
 	if s.peers != nil {
@@ -194,7 +193,7 @@ func (s *server) run(ctx context.Context, api operatorAPI, service func(context.
 	}
 	s.front = append(s.front, socket.Run)
 
-	// Servers stop before the service: what they have accepted it still makes durable.
+	// Servers stop before the service, which still makes durable what they have accepted.
 	back, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	fronts, stopFronts := context.WithCancel(ctx)
@@ -212,7 +211,7 @@ func (s *server) run(ctx context.Context, api operatorAPI, service func(context.
 	return err
 }
 
-// peerClient calls another role.
+// peerClient returns an HTTP client for another role.
 func (s *server) peerClient(p config.Party, name string) (*http.Client, error) {
 	cert, _, err := endpoint.LoadCertificate(s.process.Certificate, s.process.CertificateKey)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/service/shuffler"
 )
 
-// maxRequest bounds what peers send: announcements, tasks, words on rounds.
+// maxRequest bounds peers' requests: announcements, tasks, words on rounds.
 const maxRequest = 4 << 20
 
 func serveShuffler(ctx context.Context, path string, o Options) error {
@@ -64,7 +64,7 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	own.Store = s.store
 	service, err := shuffler.New(own)
 	if err == nil {
-		// A sealed report is its parts and some hundred bytes, more with a hybrid key.
+		// A sealed report has its parts and some hundred bytes, more with a hybrid key.
 		err = s.listen("clients", c.Listen, nil, c.Rate, c.Round.MaxReport+8<<10, service.Handler())
 	}
 	if err == nil {
@@ -79,8 +79,7 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	return s.run(ctx, operatorAPI{}, service.Run)
 }
 
-// byReason makes samples of counts by reason, all reasons, so that a series is
-// there before the first refusal.
+// byReason makes a sample for every reason, so that a series exists before the first refusal.
 func byReason(counts map[wire.Reason]int64) (out []endpoint.Sample) {
 	for _, r := range wire.Reasons() {
 		out = append(out, endpoint.Sample{Labels: []endpoint.Label{{Name: "reason", Value: string(r)}}, Value: float64(counts[r])})

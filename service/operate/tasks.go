@@ -27,14 +27,14 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// This file holds what coordinators that share a store write down of tasks, and how
-// each learns of those that another has created.
+// This file stores tasks for coordinators that share a store, and finds the tasks that others
+// have stored.
 
-// created is what CreateTask writes down before it answers.
+// created is what CreateTask stores before it answers.
 type created struct {
 	Format int    `json:"format"`
 	Signed []byte `json:"task"`
-	// Round is how long clients have to report, in nanoseconds.
+	// Round is the time that clients have to report, in nanoseconds.
 	Round time.Duration `json:"round"`
 }
 
@@ -44,7 +44,7 @@ func (c created) encode() []byte {
 	c.Format = createdFormat
 	b, err := json.Marshal(c)
 	if err != nil {
-		panic(err) // bytes and numbers
+		panic(err) // cannot fail: only bytes and numbers
 	}
 	return b
 }
@@ -54,12 +54,12 @@ func decodeCreated(b []byte) (c created, err error) {
 	return c, err
 }
 
-// createdPrefix begins the keys of what CreateTask wrote down.
+// createdPrefix begins the keys under which CreateTask stores tasks.
 const createdPrefix = "created."
 
 func createdKey(id [32]byte) string { return createdPrefix + hex.EncodeToString(id[:]) }
 
-// verified returns the task that was written down, if this coordinator's key signed it.
+// verified returns the stored task, if this coordinator's key signed it.
 func (c created) verified(public ed25519.PublicKey) (wire.Task, error) {
 	message, err := wire.Verify(public, wire.LabelTask, c.Signed)
 	if err != nil {
@@ -68,7 +68,7 @@ func (c created) verified(public ed25519.PublicKey) (wire.Task, error) {
 	return wire.DecodeTask(message)
 }
 
-// readCreated returns the task that a key names.
+// readCreated returns the task stored under a key.
 func readCreated(ctx context.Context, s *store.Store, key string, public ed25519.PublicKey) (made created, w wire.Task, err error) {
 	e, err := s.Get(ctx, key)
 	if err == nil {
@@ -83,9 +83,9 @@ func readCreated(ctx context.Context, s *store.Store, key string, public ed25519
 	return made, w, err
 }
 
-// openTask makes a task ready to be run again from what was written down: only shown,
-// if it has ended, and as unusable, if it cannot be made. An error says that what is
-// stored cannot be read.
+// openTask prepares a stored task to be run. If it has ended it is only shown, and if it
+// cannot be set up it is shown as unusable. An error says that the stored task cannot be
+// read.
 func (r *running) openTask(ctx context.Context, made created) (coordinator.Task, error) {
 	w, err := made.verified(publicOf(r.own.Key))
 	if err != nil {
@@ -127,10 +127,10 @@ func (r *running) openTask(ctx context.Context, made created) (coordinator.Task,
 	return shown, nil
 }
 
-// errRemoved says that a task was removed, and its key was left behind.
+// errRemoved says that a task was removed but its key was left behind.
 var errRemoved = errors.New("operate: the task was removed")
 
-// tailOnly is a budget that bounds nothing and says what the task keeps for tails.
+// tailOnly is a budget without a limit that holds the task's tail.
 func tailOnly(w wire.Task) ledger.Config {
 	c := ledger.Config{Accountant: account.New(), Delta: w.Delta, MaxEps: math.Inf(1)}
 	if w.Trust.SumsOnly() {
@@ -139,10 +139,10 @@ func tailOnly(w wire.Task) ledger.Config {
 	return c
 }
 
-// lookup is the journal's: the tail of a task that another coordinator charges, or
-// that cannot be made here. Its own budget is kept by who charges it. The ledger names
-// the task by its digest, so that no signature is needed to know it again: the key it
-// was signed with may be an old one.
+// lookup is called by the journal: it returns the tail of a task that another coordinator
+// charges, or that cannot be set up here. The coordinator that charges the task enforces its
+// budget. The ledger names the task by its digest, so no signature is needed to recognise it:
+// the key that signed it may be an old one.
 func (r *running) lookup(ctx context.Context, task [32]byte) (limit ledger.Config, ok bool, err error) {
 	e, err := r.store.Get(ctx, createdKey(task))
 	if errors.Is(err, store.ErrNotFound) {
@@ -168,11 +168,10 @@ func (r *running) lookup(ctx context.Context, task [32]byte) (limit ledger.Confi
 	return tailOnly(w), true, nil
 }
 
-// learn passes on the tasks in the store that are not here yet. One that cannot be
-// made or read does not keep the others away: it is in the errors that are returned,
-// and tried again by the next call. The caller holds creating, or is alone. fatal says
-// that the store could not be asked, was written to by a newer program, or ctx has
-// ended.
+// learn adds the tasks in the store that this process does not have yet. A task that cannot
+// be set up or read does not stop the others: its error is in bad, and the next call tries it
+// again. The caller holds creating, or is alone. fatal says that the store did not answer,
+// was written by a newer program, or ctx has ended.
 func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) (bad, fatal error) {
 	keys, err := r.store.Keys(ctx, createdPrefix)
 	if err != nil {
@@ -191,7 +190,7 @@ func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) (
 		}
 		found = append(found, e)
 	}
-	// As they were created, whatever their names.
+	// Tasks are added in the order of their creation, whatever their names.
 	slices.SortFunc(found, func(a, b store.Entry) int { return cmp.Compare(a.Revision, b.Revision) })
 	for _, e := range found {
 		err := r.learnOne(ctx, e, add)
@@ -202,7 +201,7 @@ func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) (
 			r.known[e.Key] = true
 			continue
 		}
-		if errors.Is(err, document.ErrNewer) { // no mistake of an operator: nothing is known of what it wrote
+		if errors.Is(err, document.ErrNewer) { // not an operator's mistake: a newer program's data cannot be understood
 			return nil, fmt.Errorf("operate: %s: %w", e.Key, err)
 		}
 		failed = append(failed, fmt.Errorf("operate: %s: %w", e.Key, err))
@@ -220,7 +219,7 @@ func (r *running) learnOne(ctx context.Context, e store.Entry, add func(coordina
 		return err
 	}
 	if t.Missing != nil && r.unusable[e.Key] {
-		return t.Missing // as it was before
+		return t.Missing // the same error as before
 	}
 	if err := add(t); err != nil {
 		return err
@@ -233,13 +232,13 @@ func (r *running) learnOne(ctx context.Context, e store.Entry, add func(coordina
 	return nil
 }
 
-// learnEvery is how often a coordinator on a shared store looks for new tasks.
+// learnEvery is the time between two looks for new tasks by a coordinator on a shared store.
 const learnEvery = 2 * time.Second
 
-// refreshEvery is how old a standby's figures for the population get.
+// refreshEvery is the largest age of a standby's figures for the population.
 const refreshEvery = 20 * time.Second
 
-// follow learns of tasks that others create, until ctx ends.
+// follow adds tasks that others create, until ctx ends.
 func (r *running) follow(ctx context.Context, log *slog.Logger) error {
 	pause, last := learnEvery, ""
 	refreshed := time.Now()
@@ -256,7 +255,7 @@ func (r *running) follow(ctx context.Context, log *slog.Logger) error {
 		n := len(r.known) - before
 		r.creating.Unlock()
 		if time.Since(refreshed) > refreshEvery {
-			// What others charge shows in the figures of this one.
+			// The figures include what other coordinators charge.
 			err = errors.Join(err, r.journal.Refresh(ctx))
 			refreshed = time.Now()
 		}
@@ -273,17 +272,17 @@ func (r *running) follow(ctx context.Context, log *slog.Logger) error {
 				log.Warn("tasks in the store cannot be run here", "error", err)
 				last = text
 			}
-			pause = min(2*pause, time.Minute) // making a task may cost much
+			pause = min(2*pause, time.Minute) // setting up a task may be expensive
 		}
 	}
 }
 
-// enterTTL is how long a coordinator that dies keeps others from creating tasks.
+// enterTTL is the time for which a coordinator that dies keeps others from creating tasks.
 const enterTTL = 15 * time.Second
 
-// enter writes a task down unless its tail would not fit beside those of all tasks,
-// also of others: one coordinator at a time. What no lease can promise, a charge
-// does: it is refused where the tails of charged tasks would not fit.
+// enter stores a task unless its tail does not fit beside the tails of all tasks, including
+// other coordinators'. One coordinator at a time does this. A lease cannot guarantee it, but
+// a charge does: it is refused if the tails of charged tasks do not fit.
 func (r *running) enter(ctx context.Context, id [32]byte, t *train.Task, made created) error {
 	lease, err := r.store.Acquire(ctx, "create", r.config.Holder, enterTTL)
 	if err != nil {
@@ -292,12 +291,13 @@ func (r *running) enter(ctx context.Context, id [32]byte, t *train.Task, made cr
 	defer func() {
 		release, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer done()
-		_ = lease.Release(release) // it ends by itself
+		_ = lease.Release(release) // the lease ends by itself
 	}()
 	if err := r.checkTails(ctx, id, t.Config.Limit()); err != nil {
 		return err
 	}
-	// Clients and the shuffler may have seen rounds of it, and take none of these again.
+	// Clients and the shuffler may have seen rounds of the task, and accept none of these
+	// again.
 	if _, how, err := coordinator.Ended(ctx, r.store, id); err != nil {
 		return err
 	} else if how.State == coordinator.Removed {
@@ -314,13 +314,14 @@ func alreadyThere(id [32]byte) error {
 	return fmt.Errorf("%w: the same task is there already: %x (another name makes it another)", train.ErrInput, id[:8])
 }
 
-// checkTails asks the journal with all tasks in the store in it, learned or not.
+// checkTails asks the journal, with all tasks in the store counted, whether or not this
+// process has added them.
 func (r *running) checkTails(ctx context.Context, id [32]byte, limit ledger.Config) error {
 	if err := r.journal.Refresh(ctx); err != nil {
 		return err
 	}
 	if limit.Tail == 0 {
-		return nil // whatever the others keep
+		return nil // fits, whatever the others keep
 	}
 	keys, err := r.store.Keys(ctx, createdPrefix)
 	if err != nil {
@@ -340,9 +341,9 @@ func (r *running) checkTails(ctx context.Context, id [32]byte, limit ledger.Conf
 			return fmt.Errorf("operate: %s: %w", key, err)
 		}
 		if !ok {
-			continue // of a key that was just listed: it went
+			continue // the key was deleted after it was listed
 		}
-		if _, err := r.journal.Task(task, other); err != nil { // until it is learned
+		if _, err := r.journal.Task(task, other); err != nil { // counted until the task is added
 			return err
 		}
 	}
@@ -350,16 +351,16 @@ func (r *running) checkTails(ctx context.Context, id [32]byte, limit ledger.Conf
 	return err
 }
 
-// taskPlan is what a task's rounds cost if as many take part as it expects.
+// taskPlan is the cost of a task's rounds if as many clients take part as it expects.
 type taskPlan struct {
 	cost   dp.Bound // of all its rounds, by themselves
 	rounds int64
-	fit    int64 // that the task's and the population's budgets take
-	limit  error // what refuses the next; nil if all fit
+	fit    int64 // rounds that the task's and the population's budgets allow
+	limit  error // the refusal of the next round; nil if all fit
 }
 
-// charges are what a task of so many colluders is charged if as many report as it
-// expects: an event, and how often.
+// charges returns what a task with so many colluders is charged if as many clients report as
+// it expects: an event, and how often.
 func charges(t *train.Task, colluders int64) (event dp.Round, times int64, err error) {
 	c, err := t.Coordinator()
 	if err != nil {
@@ -381,15 +382,16 @@ func charges(t *train.Task, colluders int64) (event dp.Round, times int64, err e
 		reports = max(c.MinReports, int64(float64(c.Population)*c.CheckInRate))
 	}
 	times = t.Config.Rounds
-	if c.Participation == dp.Once { // one for an epoch
+	if c.Participation == dp.Once { // one charge for an epoch
 		times = c.Blocks.Epochs(times)
 	}
 	event, _, err = pure.Planned(reports)
 	return event, times, err
 }
 
-// cost bounds what all of a task's rounds cost if as many report as it expects. What is
-// planned knows of no colluders: with some it is what the coordinator will charge.
+// cost bounds the cost of all of a task's rounds if as many clients report as it expects. The
+// task's own plan assumes no colluders; with colluders this is what the coordinator will
+// charge.
 func cost(ctx context.Context, t *train.Task, colluders int64) (dp.Bound, error) {
 	planned, err := t.Planned(ctx)
 	if err != nil || colluders == 0 {
@@ -406,8 +408,8 @@ func cost(ctx context.Context, t *train.Task, colluders int64) (dp.Bound, error)
 	return planned, nil
 }
 
-// plan prices a task. One whose first round does not fit is refused, with an error
-// that wraps ledger.ErrBudget or says that there is no bound.
+// plan computes a task's cost. It refuses a task whose first round does not fit, with an
+// error that wraps ledger.ErrBudget or says that there is no bound.
 func (r *running) plan(ctx context.Context, t *train.Task) (p taskPlan, err error) {
 	p.rounds = t.Config.Rounds
 	if p.cost, err = cost(ctx, t, r.config.Colluders); err != nil {
@@ -438,8 +440,8 @@ func (r *running) plan(ctx context.Context, t *train.Task) (p taskPlan, err erro
 	return p, nil
 }
 
-// remove takes a task away that was never charged: by its name or digest, or, where
-// its record cannot be read, by its whole digest.
+// remove removes a task that was never charged, by its name or digest, or, if its record
+// cannot be read, by its whole digest.
 func (r *running) remove(ctx context.Context, text string) error {
 	r.creating.Lock()
 	defer r.creating.Unlock()
@@ -482,8 +484,8 @@ func (r *running) eraseUnread(ctx context.Context, id [32]byte) error {
 	return coordinator.Erase(ctx, r.store, id)
 }
 
-// forget deletes the keys of a task that was removed, the one that names it last but
-// for what only takes space.
+// forget deletes the keys of a removed task. The key that names it comes last, except for
+// what only takes space.
 func (r *running) forget(ctx context.Context, id [32]byte) error {
 	name := hex.EncodeToString(id[:])
 	for _, key := range []string{createdKey(id), "state." + name, historyKey(name)} {
@@ -496,7 +498,7 @@ func (r *running) forget(ctx context.Context, id [32]byte) error {
 		}
 	}
 	if r.config.Record != "" {
-		_ = os.Remove(filepath.Join(r.config.Record, name)) // it is empty, or stays
+		_ = os.Remove(filepath.Join(r.config.Record, name)) // the directory is empty, or it stays
 	}
 	return nil
 }

@@ -11,16 +11,15 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Check looks over a shuffler's store, which must not be in use, and calls problem with
-// all that is wrong and the key that it is wrong with. operator is the key of who signs
-// enrolments and words on rounds. It returns how many rounds there are, and an error if
-// the store cannot be listed.
+// Check checks a shuffler's store, which must not be in use. It calls problem with each
+// problem and the key where it is. operator is the key that signs enrolments and words on
+// rounds. It returns the number of rounds, or an error if the store cannot be listed.
 func Check(ctx context.Context, s *store.Store, operator ed25519.PublicKey, problem func(where, format string, args ...any)) (rounds int64, err error) {
 	e, err := s.Get(ctx, keyEnrolment)
 	if err == nil {
 		_, err = readEnrolment(operator, e.Value)
 	}
-	if gone(err) != nil { // there is none where the shuffler was never started
+	if gone(err) != nil { // there is none if the shuffler was never started
 		problem(keyEnrolment, "%v", err)
 	}
 	c := checker{operator: operator, problem: problem}
@@ -57,7 +56,7 @@ func Check(ctx context.Context, s *store.Store, operator ed25519.PublicKey, prob
 	return int64(len(keys)), nil
 }
 
-// checker has what a store holds of rounds beside their records.
+// checker holds what a store has about rounds, apart from their records.
 type checker struct {
 	operator               ed25519.PublicKey
 	open, streams, secrets []string
@@ -84,7 +83,7 @@ func (c checker) round(name string, r *record) {
 	case Void, Released, Abandoned:
 		c.closed(key, r)
 		if marked {
-			return // its destruction is finished at the next start
+			return // the next start finishes its destruction
 		}
 		if sealed || slices.Contains(c.secrets, linksName(name)) {
 			c.problem(key, "the round has ended, and its keys are still there")
@@ -99,7 +98,7 @@ func (c checker) round(name string, r *record) {
 	}
 }
 
-// closed checks the signed word on a round that was closed.
+// closed checks the signed word on a closed round.
 func (c checker) closed(key string, r *record) {
 	message, err := wire.Verify(c.operator, wire.LabelClosed, r.Closed)
 	var word wire.RoundClosed
@@ -119,10 +118,10 @@ func (c checker) closed(key string, r *record) {
 	}
 }
 
-// names lists the rounds that streams and secrets belong to.
+// names lists the rounds to which streams and secrets belong.
 func (c checker) names() (names []string) {
 	for _, secret := range c.secrets {
-		if !strings.HasPrefix(secret, masterPrefix) { // those of sessions live by themselves
+		if !strings.HasPrefix(secret, masterPrefix) { // masters of sessions belong to no round
 			names = append(names, strings.TrimPrefix(secret, linksName("")))
 		}
 	}

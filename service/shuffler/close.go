@@ -16,9 +16,9 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// complete says whether a round may close before its deadline: all who were asked
-// have reported, and who that is is public. The frontends' counts say cheaply when
-// it may be so; the stream of reports says whether it is.
+// complete says whether a round may close before its deadline: all asked clients have
+// reported, and it is public who they are. The frontends' counts tell cheaply when that is
+// possible; the stream of reports decides.
 func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	digest, err := decodeName(name)
 	if err != nil {
@@ -29,25 +29,25 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	if r.seen == nil {
-		return true, nil // it is closing
+		return true, nil // it is closing already
 	}
 	switch r.ann.Participation {
 	case dp.CheckIn:
-		return false, nil // nobody knows who will come
+		return false, nil // nobody knows which clients will come
 	case dp.Sampled:
-		// When it closed would tell a coordinator that keeps the announcement from
-		// some clients, or gives it to them late, whether they are drawn.
+		// The time of closing would tell whether clients are drawn, to a coordinator that
+		// withholds the announcement from some clients or delivers it late.
 		return false, nil
 	}
 	if r.accepted.Load() >= r.drawn.Len() {
-		return true, nil // each counted once, here
+		return true, nil // this process counted each client once
 	}
 	sum, _, err := s.gathered(ctx, name)
 	if err != nil {
 		return false, err
 	}
 	if r.prior < 0 {
-		// A process that was killed has not told what it stored last.
+		// A process that was killed has not shared its last counts.
 		n, err := s.reported(ctx, r)
 		if err != nil {
 			return false, err
@@ -62,7 +62,7 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	return err == nil && n >= r.drawn.Len(), err
 }
 
-// reported counts the clients that the stream of reports has one of.
+// reported counts the clients with a report in the stream.
 func (s *Service) reported(ctx context.Context, r *round) (int64, error) {
 	distinct := map[[16]byte]struct{}{}
 	for items, err := range r.vault.blobs(ctx, s.store, streamIn(r.name), "in", "", 0) {
@@ -76,9 +76,9 @@ func (s *Service) reported(ctx context.Context, r *round) (int64, error) {
 	return int64(len(distinct)), nil
 }
 
-// close ends a round: whoever holds the lease of its task cuts the stream of
-// reports, permutes what lies before the cut, and offers it or makes it void.
-// What it does is a function of the stream, the cut and the round's keys.
+// close ends a round. The process that holds the lease of the task cuts the stream of
+// reports, permutes the reports before the cut, and offers the batch or makes the round void.
+// The result is a function of the stream, the cut and the round's keys.
 func (s *Service) close(ctx context.Context, name string, ann wire.Announcement) error {
 	lease, err := s.store.Acquire(ctx, "close."+hex.EncodeToString(ann.Task[:]), s.name, s.config.Lease)
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 		}
 	}
 	if rec.State != Closing {
-		return nil // another has done it
+		return nil // another process has closed it
 	}
 	digest := ann.Digest()
 	s.mu.Lock()
@@ -184,18 +184,18 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 		return s.finish(ctx, name)
 	}
 	s.metrics.closed.Add(1)
-	// What pass 2 has read is not needed any more, nor what others left.
+	// What pass 2 has read is no longer needed, nor is what other runs left.
 	return s.offered(ctx, name, ann, run)
 }
 
-// rejected adds up what frontends refused and what the permutation dropped.
+// rejected adds up the reports that frontends refused and the permutation dropped.
 func (s *Service) rejected(ctx context.Context, name string, dropped pure.Dropped) ([]wire.Rejection, error) {
 	sum, frontends, err := s.gathered(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if frontends > 1 {
-		// The others notice the end within this time.
+		// The other processes notice the end within this time.
 		select {
 		case <-time.After(2 * s.config.Poll):
 		case <-ctx.Done():
@@ -216,21 +216,21 @@ func (s *Service) rejected(ctx context.Context, name string, dropped pure.Droppe
 	return out, nil
 }
 
-// batch is what pass 2 found.
+// batch is the result of pass 2.
 type batch struct {
 	reports, chunks int64
 	digest, shares  [32]byte
 	dropped         pure.Dropped
 }
 
-// Suffixes of the stream of a batch, before an index: chunks of parts and of
-// shares; and without index their digests.
+// Suffixes of a batch's stream: with an index they name chunks of parts and of shares,
+// without an index the chunks' digests.
 const (
 	suffixParts, suffixShares               = "p", "s"
 	suffixPartsDigests, suffixSharesDigests = "dp", "ds"
 )
 
-// shuffle makes the batch of the reports up to the cut, in streams of its own.
+// shuffle makes the batch of the reports up to the cut, in the run's own streams.
 func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcement, cut uint64, run string) (b batch, err error) {
 	if cut == 0 {
 		return b, nil
@@ -244,7 +244,7 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 		return b, err
 	}
 	size := itemSize(ann)
-	most := min(ann.Population, int64(info.Bytes)/int64(size)) // one each; copies are dropped on the way
+	most := min(ann.Population, int64(info.Bytes)/int64(size)) // one report of each client; copies are dropped on the way
 	bits := pure.BucketBits(most, int64(size), s.config.Bucket)
 
 	began := time.Now()
@@ -316,7 +316,7 @@ func (s *Service) newStream(ctx context.Context, stream string) (store.Appender,
 	return s.store.NewAppender(stream), nil
 }
 
-// scatter is pass 1 into a stream.
+// scatter runs pass 1 into a stream.
 func (s *Service) scatter(ctx context.Context, v *vault, in iter.Seq2[[]byte, error], stream string, size, bits int) error {
 	to, err := s.newStream(ctx, stream)
 	if err != nil {
@@ -343,7 +343,7 @@ func (s *Service) scatter(ctx context.Context, v *vault, in iter.Seq2[[]byte, er
 	return to.Flush(ctx)
 }
 
-// writer puts blobs into a stream.
+// writer writes blobs to a stream.
 type writer struct {
 	ctx  context.Context
 	v    *vault
@@ -360,7 +360,7 @@ func (w *writer) put(suffix string, blob []byte) error {
 	return nil
 }
 
-// cut writes one reader's chunks and remembers their digests.
+// cut writes one reader's chunks and collects their digests.
 type cut struct {
 	*pure.Cutter
 	to      *writer

@@ -23,8 +23,8 @@ type signedEnrolment struct {
 	etag   string
 }
 
-// enrol makes sure that the store holds an enrolment that says what the
-// configuration says and will for some time. Only what changes takes a new serial.
+// enrol makes sure that the store holds an enrolment that agrees with the configuration and
+// stays valid for some time. Only a change of content takes a new serial.
 func (s *Service) enrol(ctx context.Context, now time.Time) error {
 	for range 100 {
 		next := wire.Enrolment{Population: s.config.Population, Clients: int64(len(s.roster.ids)), Roster: s.roster.digest,

@@ -7,18 +7,17 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Snapshot is what a service has done since it was made. Nothing in it tells one
-// client from another.
+// Snapshot has the totals of a service since it was made. It does not distinguish clients.
 type Snapshot struct {
 	Accepted int64                 // answered with 204
 	Refused  map[wire.Reason]int64 // reports, by reason
-	Rounds   map[State]int64       // that this process brought into the state
-	Declined map[wire.Reason]int64 // rounds that it did not open, by reason
-	Open     int64                 // rounds that take reports now, as far as this process knows
+	Rounds   map[State]int64       // rounds that this process brought into the state
+	Declined map[wire.Reason]int64 // rounds that it refused to open, by reason
+	Open     int64                 // open rounds, as far as this process knows
 	Stages   map[Stage]Spent
 }
 
-// Stage names a part of a report's way.
+// Stage names a step in the handling of a report.
 type Stage string
 
 // Stages.
@@ -32,8 +31,7 @@ const (
 	StagePass2   Stage = "pass-2"
 )
 
-// Spent is how often a stage was passed and how long that took in all, by the
-// wall clock.
+// Spent is the number of passes through a stage and their total wall-clock time.
 type Spent struct {
 	Count   int64
 	Seconds float64

@@ -19,7 +19,7 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// named returns the round that a path names.
+// named returns the round named by a path.
 func (s *Service) named(r *http.Request) (string, *record, error) {
 	if !s.running.Load() {
 		return "", nil, errNotRunning
@@ -36,7 +36,7 @@ func (s *Service) named(r *http.Request) (string, *record, error) {
 	return name, rec, err
 }
 
-// longestWait bounds how long an answer is held back.
+// longestWait is the longest time for which an answer is held back.
 const longestWait = 60 * time.Second
 
 func (s *Service) serveClosed(w http.ResponseWriter, r *http.Request) {
@@ -116,17 +116,18 @@ func (s *Service) serveBlob(w http.ResponseWriter, r *http.Request, kind string,
 	writeBytes(w, blob)
 }
 
-// reader serves one reader's chunks of a round. They are asked for in order, or
-// nearly, and are read many at a time.
+// reader serves one reader's chunks of a round. They are requested nearly in order, and are
+// read many at a time.
 type reader struct {
 	mu   sync.Mutex
-	from int64 // index of the first that is held
+	from int64 // index of the first chunk that is held
 	held [][]byte
-	next uint64       // where the stream goes on after them
-	used atomic.Int64 // when, in Unix seconds
+	next uint64       // place in the stream after them
+	used atomic.Int64 // time of the last use, in Unix seconds
 }
 
-// ahead is how many bytes of chunks a reader holds, unless one is larger.
+// ahead is the number of bytes of chunks that a reader holds, unless a single chunk is
+// larger.
 const ahead = 8 << 20
 
 // chunk returns a chunk, from memory or from the stream.
@@ -140,7 +141,7 @@ func (r *reader) chunk(index int64, read func(from uint64) iter.Seq2[blob, error
 	if index == r.from+int64(len(r.held)) {
 		from = r.next
 	}
-	// Whoever asks in parallel may be a little behind: half of what is held stays.
+	// Parallel requests may be a little behind, so half of the held chunks stay.
 	keep := 0
 	if from != 0 {
 		keep = len(r.held) / 2
@@ -157,7 +158,7 @@ func (r *reader) chunk(index int64, read func(from uint64) iter.Seq2[blob, error
 			return nil, fmt.Errorf("shuffler: a chunk under %q", b.suffix)
 		}
 		if i != first+int64(len(held)) {
-			continue // before the one that is asked for, or stored twice
+			continue // before the requested chunk, or stored twice
 		}
 		held, next, total = append(held, b.data), b.place+1, total+len(b.data)
 		if total > ahead/2 {
@@ -179,7 +180,7 @@ func (s *Service) blob(ctx context.Context, name string, rec *record, kind strin
 	}
 	v, err := s.openVault(ctx, digest)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, errClosed // released meanwhile
+		return nil, errClosed // released in the meantime
 	}
 	if err != nil {
 		return nil, err
@@ -211,7 +212,7 @@ func (s *Service) blob(ctx context.Context, name string, rec *record, kind strin
 	return b, err
 }
 
-// serveRelease ends a round for good: its model is released, or it was void.
+// serveRelease ends a round for good, because its model is released or it was void.
 func (s *Service) serveRelease(w http.ResponseWriter, r *http.Request) {
 	if err := s.release(r); err != nil {
 		s.refuse(w, err)
@@ -232,7 +233,7 @@ func (s *Service) release(r *http.Request) error {
 		rec.State = Released
 		err := s.saveRecord(r.Context(), name, rec)
 		if errors.Is(err, store.ErrConflict) {
-			return errUnavailable // at the same time: the next attempt finds it
+			return errUnavailable // another request did it at the same time; the next attempt finds it
 		}
 		if err != nil {
 			return err

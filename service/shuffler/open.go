@@ -21,7 +21,7 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// maxAnnouncement bounds a signed announcement.
+// maxAnnouncement bounds the size of a signed announcement.
 const maxAnnouncement = 64 << 10
 
 func (s *Service) serveOpen(w http.ResponseWriter, r *http.Request) {
@@ -46,11 +46,11 @@ func keyEpoch(task [32]byte) string { return "epoch." + hex.EncodeToString(task[
 // lastRound is the highest round of a task that was opened.
 type lastRound struct {
 	Round        int64  `json:"round"`
-	Announcement string `json:"announcement"` // the task's name
+	Announcement string `json:"announcement"` // the announcement's name
 }
 
-// open makes an announced round durable. The same announcement finds what it did
-// before and goes on from there.
+// open makes an announced round durable. With the same announcement it finds what it did
+// before and continues.
 func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error {
 	if !s.running.Load() {
 		return errNotRunning
@@ -76,7 +76,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 		if last.Announcement != name {
 			return pure.Refuse(wire.SecondReport, "another announcement has opened round %d", ann.Round)
 		}
-		last.Round-- // it is this very round, interrupted
+		last.Round-- // this very round, interrupted
 	}
 	if ann.Enrolment != s.enrolment.Load().digest {
 		if err := s.enrol(ctx, now); err != nil { // another process may have renewed it
@@ -86,12 +86,12 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	if err := pure.CheckOpening(ann, s.enrolment.Load().Enrolment, last.Round, now, s.config.Limits); err != nil {
 		return err
 	}
-	if ann.Participation == dp.Once { // before anything is kept of a round that is refused
+	if ann.Participation == dp.Once { // checked before anything of a refused round is stored
 		if _, _, _, err := s.nextEpoch(ctx, ann); err != nil {
 			return err
 		}
 	}
-	// The mark comes first: what it does not name is swept away.
+	// The mark comes first, because everything without a mark is swept away.
 	if err := s.mark(ctx, name, ann.Deadline, signer); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	if last.Announcement != name {
 		err := s.putJSON(ctx, keyLast(ann.Task), lastRound{ann.Round, name}, revision)
 		if errors.Is(err, store.ErrConflict) {
-			return errUnavailable // another round of the task came in between
+			return errUnavailable // another round of the task was opened in between
 		}
 		if err != nil {
 			return err
@@ -128,8 +128,8 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	return nil
 }
 
-// mark notes that a round begins, unless its coordinator has too many under way.
-// Processes that share the store may each let one in at the same time.
+// mark records that a round begins, unless its coordinator has too many rounds under way.
+// Processes that share the store may each admit one at the same time.
 func (s *Service) mark(ctx context.Context, name string, deadline int64, signer ed25519.PublicKey) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -141,7 +141,7 @@ func (s *Service) mark(ctx context.Context, name string, deadline int64, signer 
 	mine := 0
 	for _, key := range marks {
 		if len(marks) < s.config.MostOpen || slices.Contains(marks, keyOpen(name)) {
-			break // there is room, or it is this very round, interrupted
+			break // there is room, or this very round was interrupted
 		}
 		e, err := s.store.Get(ctx, key)
 		if gone(err) != nil {
@@ -161,8 +161,8 @@ func (s *Service) mark(ctx context.Context, name string, deadline int64, signer 
 	return err
 }
 
-// epoch is the draw of a task's current epoch, for participation once: who is in
-// which block is public, but must not change while the epoch lasts.
+// epoch is the draw of a task's current epoch, for participation Once. It is public who is in
+// which block, but it must not change during the epoch.
 type epoch struct {
 	Epoch  int64    `json:"epoch"`
 	Key    []byte   `json:"key"`
@@ -170,8 +170,8 @@ type epoch struct {
 	Blocks int64    `json:"blocks"`
 }
 
-// nextEpoch is the epoch of a round, whether its draw has been made, and the
-// revision of the draw that there is. It refuses a round that does not fit the draw.
+// nextEpoch returns the epoch of a round, whether its draw has been made, and the revision of
+// the existing draw. It refuses a round that does not fit the draw.
 func (s *Service) nextEpoch(ctx context.Context, ann wire.Announcement) (number int64, made bool, revision uint64, err error) {
 	if number, err = pure.Epoch(ann); err != nil {
 		return 0, false, 0, pure.Refuse(wire.Malformed, "%d blocks of %d clients", ann.PerEpoch, ann.Population)
@@ -195,12 +195,12 @@ func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement) error {
 	rand.Read(fresh.Key) // never fails
 	err = s.putJSON(ctx, keyEpoch(ann.Task), fresh, revision)
 	if errors.Is(err, store.ErrConflict) {
-		return errUnavailable // the same, at the same time: the next attempt finds it
+		return errUnavailable // another process did it at the same time; the next attempt finds it
 	}
 	return err
 }
 
-// checkEpoch refuses what would put a client into two blocks of an epoch.
+// checkEpoch refuses a round that would put a client into two blocks of an epoch.
 func (s *Service) checkEpoch(e epoch, number int64, ann wire.Announcement) error {
 	if e.Epoch != number || e.Blocks != ann.PerEpoch || e.Roster != s.roster.digest {
 		return pure.Refuse(wire.NotEnrolled, "blocks or roster have changed within epoch %d: go on with epoch %d", e.Epoch, e.Epoch+1)
@@ -223,7 +223,7 @@ func (s *Service) epoch(ctx context.Context, ann wire.Announcement) (e epoch, er
 	return e, s.checkEpoch(e, number, ann)
 }
 
-// getJSON returns revision 0 where there is nothing.
+// getJSON returns revision 0 if the key has no value.
 func (s *Service) getJSON(ctx context.Context, key string, v any) (uint64, error) {
 	e, err := s.store.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {

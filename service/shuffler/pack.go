@@ -9,29 +9,29 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// packer gathers a round's reports into blocks: many clients share one write.
+// packer gathers a round's reports into blocks, so that many clients share one write.
 type packer struct {
 	s *Service
 	r *round
 
 	mu   sync.Mutex
-	busy int      // blocks being written
-	open *block   // that takes items
-	full []*block // that wait for a writer
+	busy int      // number of blocks being written
+	open *block   // the block that takes items
+	full []*block // blocks that wait for a writer
 
-	rooms sync.Pool // of *[]byte, for a block's items
+	rooms sync.Pool // pool of *[]byte for blocks' items
 }
 
 type block struct {
 	items []byte
 	timer *time.Timer
-	due   bool          // has waited for others long enough
+	due   bool          // whether it has waited long enough for more items
 	done  chan struct{} // closed when err is known
 	err   error
 }
 
-// writers is how many blocks of a round are written at a time. While all are
-// busy, a block goes on filling: the slower the store, the fuller the blocks.
+// writers is the number of blocks of a round that are written at a time. While all writers
+// are busy a block continues to fill: the slower the store, the fuller the blocks.
 const writers = 2
 
 func newPacker(s *Service, r *round) *packer { return &packer{s: s, r: r} }
@@ -61,11 +61,11 @@ func (p *packer) add(ctx context.Context, tag, part, share []byte) error {
 	case <-b.done:
 		return b.err
 	case <-ctx.Done():
-		return errUnavailable // it may be stored: the client sends the same again
+		return errUnavailable // it may be stored; the client sends the same bytes again
 	}
 }
 
-// room returns memory for a block: for all it will hold, at most.
+// room returns memory for the largest block.
 func (p *packer) room() []byte {
 	if b, ok := p.rooms.Get().(*[]byte); ok {
 		return *b
@@ -106,7 +106,7 @@ func (p *packer) writeOut(b *block) {
 	p.kick()
 }
 
-// flush sends what is open, for a stop.
+// flush writes the open block, before a stop.
 func (p *packer) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,11 +116,11 @@ func (p *packer) flush() {
 	}
 }
 
-// patience bounds a block's write and the check that it counts.
+// patience bounds the time for writing a block and checking that it counts.
 const patience = 30 * time.Second
 
 func (p *packer) write(items []byte) error {
-	// Not a request's context: others share the block.
+	// The context is not a request's, because several requests share the block.
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var last uint64
@@ -138,9 +138,9 @@ func (p *packer) write(items []byte) error {
 	return p.s.counts(ctx, p.r, last)
 }
 
-// counts says whether what was stored at a place of the stream will be in the
-// batch. As long as the round is open after the write, whoever closes it will
-// find the write before the cut; else the cut tells.
+// counts says whether a block stored at a place of the stream will be in the batch. If the
+// round is open after the write, the process that closes it will find the block before the
+// cut. Otherwise the cut decides.
 func (s *Service) counts(ctx context.Context, r *round, place uint64) error {
 	for {
 		rec, err := s.loadRecord(ctx, r.name)
@@ -157,7 +157,7 @@ func (s *Service) counts(ctx context.Context, r *round, place uint64) error {
 			}
 			return errClosed
 		}
-		select { // it is about to be known
+		select { // the cut is about to be known
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			return ctx.Err()

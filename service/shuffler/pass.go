@@ -8,23 +8,23 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// passes are what the clients of known sessions show in a round: bytes that come
-// with one are a client's. They are a memory only. Whose session this process has
-// not seen, as after a restart or at another frontend, is a stranger until its
-// report is opened, and so is who shows none.
+// passes are the values that the clients of known sessions show in a round; bytes with a
+// known pass are a client's. They are a cache. A client whose session this process has not
+// seen, as after a restart or at another frontend, is a stranger until its report is opened.
+// So is a client that shows no pass.
 type passes struct {
 	mu     sync.Mutex
 	places map[wire.Pass]int32
-	busy   map[int32]int // reports that are being received, by place
+	busy   map[int32]int // number of reports being received, by place
 }
 
-// mostAtOnce is how many of a client's reports of a round are received at a time:
-// it sends one, and that again if it hears nothing.
+// mostAtOnce is the number of a client's reports in a round that are received at a time: a
+// client sends one, and the same again if it gets no answer.
 const mostAtOnce = 2
 
 var errBusy = pure.Refuse(wire.TooMany, "the client's report is being received")
 
-// admit returns whose pass a header shows, and counts its report until leave.
+// admit returns the client whose pass a header shows, and counts its report until leave.
 func (p *passes) admit(header []byte) (place int32, ok bool, err error) {
 	pass, ok := wire.DecodePass(header)
 	if !ok {
@@ -62,8 +62,7 @@ func (p *passes) add(pass wire.Pass, place int32) {
 	p.places[pass] = place
 }
 
-// known notes that a client has a session that ends then, and what it shows in the
-// rounds that are open.
+// known records the end of a client's session, and its passes in the open rounds.
 func (s *Service) known(place int, end int64) {
 	if s.ends[place].Swap(end) == end {
 		return
@@ -73,7 +72,7 @@ func (s *Service) known(place int, end int64) {
 	}
 }
 
-// learnPasses has a round know those whose sessions are known.
+// learnPasses adds the passes of all known sessions to a round.
 func (s *Service) learnPasses(r *round) {
 	if r.seen == nil {
 		return
@@ -88,7 +87,7 @@ func (s *Service) learnPasses(r *round) {
 func (s *Service) learnPass(r *round, place int, end int64) {
 	one := s.masters.get(end)
 	if one == nil || time.Unix(end, 0).Before(r.deadline) {
-		return // no report of this round is made with it
+		return // a report of this round cannot be made with it
 	}
 	r.passes.add(one.key(s.config.Population, s.roster.ids[place], end).Pass(r.digest), int32(place))
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// A blob is a run of bytes of any size in a stream of messages that hold at most
-// store.MaxBlock: it is cut into pieces, each sealed under the round's key and to
-// its place. A blob is there when all its pieces are.
+// A blob is a run of bytes of any size in a stream whose messages hold at most
+// store.MaxBlock. It is cut into pieces; each piece is sealed under the round's key and bound
+// to its place. A blob exists if all its pieces do.
 //
-// A piece is sealed with its header: the blob's id (16), how many pieces (u32),
-// which this is (u32).
+// A piece is sealed with its header: the blob's id (16), the number of pieces (u32), and its
+// index (u32).
 const pieceHeader = 16 + 4 + 4
 
 // vault seals and opens the blobs of one round.
@@ -33,7 +33,7 @@ func newVault(key []byte, digest [32]byte) (*vault, error) {
 	return &vault{sealer, digest}, nil
 }
 
-// openVault is the vault of a round whose key is in the store.
+// openVault returns the vault of a round, with the key in the store.
 func (s *Service) openVault(ctx context.Context, digest [32]byte) (*vault, error) {
 	key, err := s.sealKey(ctx, encodeName(digest[:]))
 	if err != nil {
@@ -46,7 +46,7 @@ func (v *vault) context(kind, suffix string) []byte {
 	return append([]byte(kind+"/"+suffix+"/"), v.digest[:]...)
 }
 
-// cut yields a blob's sealed pieces with ids for the broker.
+// cut yields a blob's sealed pieces, with ids for the broker.
 func (v *vault) cut(kind, suffix string, blob []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		pieces := max(1, (len(blob)+store.MaxBlock-1)/store.MaxBlock)
@@ -58,7 +58,7 @@ func (v *vault) cut(kind, suffix string, blob []byte) iter.Seq2[string, []byte] 
 			plain = append(plain[:pieceHeader], blob[i*store.MaxBlock:min(len(blob), (i+1)*store.MaxBlock)]...)
 			sealed, err := v.sealer.Seal(make([]byte, 0, len(plain)+store.SealOverhead), plain, v.context(kind, suffix))
 			if err != nil {
-				panic(err) // 2^32 blocks
+				panic(err) // fails after 2^32 blocks only
 			}
 			if !yield(base64.RawURLEncoding.EncodeToString(plain[:pieceHeader]), sealed) {
 				return
@@ -67,9 +67,9 @@ func (v *vault) cut(kind, suffix string, blob []byte) iter.Seq2[string, []byte] 
 	}
 }
 
-// blobs yields the blobs of a stream with suffixes that the filter lets pass ("":
-// all) that end at place last or before it (0: no limit). A blob that is not whole
-// is none: its writer was not told that it is stored.
+// blobs yields the blobs of a stream whose suffixes match the filter ("": all) and that end
+// at place last or before it (0: no limit). It skips incomplete blobs, whose writers were not
+// told that they are stored.
 func (v *vault) blobs(ctx context.Context, s Streams, stream, kind, filter string, last uint64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for b, err := range v.placed(ctx, s, stream, kind, filter, 0) {
@@ -83,7 +83,8 @@ func (v *vault) blobs(ctx context.Context, s Streams, stream, kind, filter strin
 	}
 }
 
-// blob is one that was read: where it ends, under what suffix it was stored.
+// blob is a blob as read: its content, the place where it ends, and the suffix under which it
+// was stored.
 type blob struct {
 	place  uint64
 	suffix string

@@ -15,34 +15,35 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// State is a round's place in its life.
+// State is a round's state.
 type State string
 
-// States, in order. From open a round goes on to closing, and from there to
-// closed and then released or abandoned, or to void.
+// States, in order. An open round goes to closing, and from there either to closed and then
+// released or abandoned, or to void.
 const (
 	Open      State = "open"
-	Closing   State = "closing" // no report is taken from now on
+	Closing   State = "closing" // no more reports are accepted
 	Closed    State = "closed"  // the batch is offered
 	Void      State = "void"    // too few reports: nothing was offered
 	Released  State = "released"
-	Abandoned State = "abandoned" // nobody has taken the batch in time
+	Abandoned State = "abandoned" // nobody took the batch in time
 )
 
 const recordFormat = 1
 
-// record is what the store holds of a round.
+// record is a round's value in the store.
 type record struct {
 	Format       int    `json:"format"`
 	Announcement []byte `json:"announcement"` // signed
 	State        State  `json:"state"`
-	// Roster is that of the enrolment it was opened under: draws depend on it.
+	// Roster is the roster of the enrolment under which the round was opened; draws depend on
+	// it.
 	Roster [32]byte `json:"roster"`
-	// Cut is the last place of the stream of reports that counts, known once the
-	// round is closing: what a frontend stores after it was never acknowledged.
+	// Cut is the last place of the stream of reports that counts, known once the round is
+	// closing. A frontend never acknowledged a report after it.
 	Cut    *uint64 `json:"cut,omitempty"`
-	Run    string  `json:"run,omitempty"`    // whose pass 2 made the chunks
-	Closed []byte  `json:"closed,omitempty"` // the signed word
+	Run    string  `json:"run,omitempty"`    // the run whose pass 2 made the chunks
+	Closed []byte  `json:"closed,omitempty"` // the signed word on the round
 
 	revision uint64
 }
@@ -71,7 +72,7 @@ func decodeRecord(e store.Entry) (*record, error) {
 	return r, nil
 }
 
-// saveRecord replaces the record that r was read from.
+// saveRecord replaces the record from which r was read.
 func (s *Service) saveRecord(ctx context.Context, name string, r *record) error {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -88,13 +89,13 @@ func (s *Service) operatorKey() ed25519.PublicKey {
 	return s.config.Operator.Public().(ed25519.PublicKey)
 }
 
-// announcement reads what a coordinator signed.
+// announcement decodes an announcement signed by a coordinator.
 func (s *Service) announcement(signed []byte) (wire.Announcement, error) {
 	ann, _, err := s.announced(signed)
 	return ann, err
 }
 
-// announced says also who has signed it.
+// announced also returns the signer.
 func (s *Service) announced(signed []byte) (wire.Announcement, ed25519.PublicKey, error) {
 	for _, k := range s.config.Coordinators {
 		message, err := wire.Verify(k, wire.LabelAnnouncement, signed)
@@ -113,21 +114,21 @@ func (s *Service) announced(signed []byte) (wire.Announcement, ed25519.PublicKey
 	return wire.Announcement{}, nil, pure.Refuse(wire.BadSignature, "the announcement is not signed by a coordinator of this shuffler")
 }
 
-// links are the keys of a round that lead from a client to its place in the batch,
-// and say who is drawn. They die with the cut: who is in the batch and where is
-// settled then, and nobody can find out any more.
+// links are the keys of a round that lead from a client to its place in the batch, and say
+// who is drawn. They are destroyed at the cut: by then it is settled who is in the batch and
+// where, and nobody can find it out afterwards.
 type links struct {
-	order [16]byte // permutes
-	draw  [16]byte // draws, for Sampled
+	order [16]byte // key of the permutation
+	draw  [16]byte // key of the draw, for Sampled
 }
 
 const linksSize = 2 * aes.BlockSize
 
-// The key that seals what is stored of a round has its name, and lasts as long as
-// its batch.
+// The key that seals a round's stored data has the round's name, and exists as long as its
+// batch.
 func linksName(name string) string { return "links-" + name }
 
-// makeSecrets draws a round's keys, unless it has some.
+// makeSecrets draws a round's keys, unless it has them.
 func (s *Service) makeSecrets(ctx context.Context, name string) error {
 	for secret, size := range map[string]int{name: store.KeySize, linksName(name): linksSize} {
 		fresh := make([]byte, size)
@@ -139,8 +140,8 @@ func (s *Service) makeSecrets(ctx context.Context, name string) error {
 	return nil
 }
 
-// oldSize is that of a round's keys where earlier versions kept them: all in one
-// secret, links first.
+// oldSize is the size of a round's keys in earlier versions, which kept all in one secret,
+// links first.
 const oldSize = linksSize + store.KeySize
 
 func (s *Service) sealKey(ctx context.Context, name string) ([]byte, error) {
@@ -163,7 +164,7 @@ func (s *Service) links(ctx context.Context, name string) (k links, err error) {
 		if old, err = s.store.Secret(ctx, name); err == nil && len(old) == oldSize {
 			b = old[:linksSize]
 		} else if err == nil {
-			err = errUnavailable // the cut has come in between
+			err = errUnavailable // the cut came in between
 		}
 	}
 	if err != nil {

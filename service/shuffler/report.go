@@ -21,7 +21,8 @@ var (
 	errUnavailable = pure.Refuse(wire.Unavailable, "")
 )
 
-// overhead is the most that seals, ids, MAC and pass add to a report's parts.
+// overhead is the largest number of bytes that seals, ids, MAC and pass add to a report's
+// parts.
 const overhead = 4 << 10
 
 // serveReport takes one sealed report and answers when it is durable.
@@ -52,12 +53,12 @@ func (s *Service) serveReport(w http.ResponseWriter, r *http.Request) {
 	endpoint.Refuse(w, refusal.Reason, refusal.Detail)
 }
 
-// errTorn is no fault of the report: it may come again.
+// errTorn is not the report's fault; it may be sent again.
 var errTorn = pure.Refuse(wire.Unavailable, "the body did not arrive whole")
 
-// receive reads a report of that size and takes it. A known session's has room for
-// all of it reserved, one report at a time. A stranger's is held as it arrives,
-// against its address's share, and gets no further before it is whole.
+// receive reads a report of the given size and handles it. For a known session memory for the
+// whole report is reserved, one report at a time. A stranger's body is held as it arrives,
+// against its address's share, and is handled only when it is complete.
 func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round, error) {
 	ctx := r.Context()
 	var room [wire.PassedHeader]byte
@@ -95,7 +96,7 @@ func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round,
 	} else if body, err = hold(ctx, r.Body, header, size); err != nil {
 		return nil, err
 	}
-	// The end is read too: the server then knows that the connection is free.
+	// Reading to the end tells the server that the connection is free.
 	var rest [1]byte
 	_, _ = r.Body.Read(rest[:])
 	s.metrics.receive.since(began)
@@ -121,10 +122,10 @@ func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round,
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// firstHeld is how much room a stranger's body has at first; it doubles as it fills.
+// firstHeld is the first buffer for a stranger's body; it doubles as it fills.
 const firstHeld = 4 << 10
 
-// hold reads a stranger's body. Its memory follows what has arrived.
+// hold reads a stranger's body. Its memory grows with the bytes that arrive.
 func hold(ctx context.Context, from io.Reader, header []byte, size int64) ([]byte, error) {
 	room := min(size, firstHeld)
 	if !endpoint.Hold(ctx, room) {
@@ -150,8 +151,8 @@ func hold(ctx context.Context, from io.Reader, header []byte, size int64) ([]byt
 
 var errFull = pure.Refuse(wire.Unavailable, "too much is being received")
 
-// meant returns the round that a report is for, if it takes reports of this size
-// under this key. A round is returned with an error if it is known which was meant.
+// meant returns the round that a report is for, if that round accepts reports of this size
+// under this key. If the round is known it is returned with the error too.
 func (s *Service) meant(ctx context.Context, header []byte, size int64, now time.Time) (*round, error) {
 	if !s.running.Load() {
 		return nil, errNotRunning
@@ -177,9 +178,8 @@ func (s *Service) meant(ctx context.Context, header []byte, size int64, now time
 	return r, nil
 }
 
-// judgeStranger is judge for bytes of which it is not known whether they are a
-// client's. As many are opened at a time as there are processors, so that clients
-// never wait for more than those.
+// judgeStranger is judge for bytes that may not come from a client. It opens as many at a
+// time as there are processors, so that clients never wait for more than those.
 func (s *Service) judgeStranger(ctx context.Context, r *round, body []byte, now time.Time) (wire.Report, int, error) {
 	select {
 	case s.dear <- struct{}{}:
@@ -190,7 +190,7 @@ func (s *Service) judgeStranger(ctx context.Context, r *round, body []byte, now 
 	return s.judge(ctx, r, body, now)
 }
 
-// judge opens a report and says whose it is, by its place in the roster.
+// judge opens a report and returns its sender's place in the roster.
 func (s *Service) judge(ctx context.Context, r *round, body []byte, now time.Time) (report wire.Report, place int, err error) {
 	began := time.Now()
 	report, err = s.config.Keys.OpenReport(body, r.ann.ReportBytes, r.ann.ShareBytes)
@@ -220,7 +220,7 @@ func (s *Service) judge(ctx context.Context, r *round, body []byte, now time.Tim
 
 // keep returns when a report is durable.
 func (s *Service) keep(ctx context.Context, r *round, report wire.Report, place int) error {
-	// Only now: who is drawn is told to nobody but the client itself.
+	// This is checked only now, because only the client itself may learn whether it is drawn.
 	if !r.drawn.Has(report.Client) {
 		return pure.Refuse(wire.NotDrawn, "")
 	}
@@ -228,7 +228,7 @@ func (s *Service) keep(ctx context.Context, r *round, report wire.Report, place 
 	r.tagger.Tag(tag[:0], report.Client, report.ID)
 	mark := binary.BigEndian.Uint64(tag[16:]) | 1
 	if seen := r.seen[place].Load(); seen == mark {
-		// The answer to the first may have been lost. It is durable already.
+		// The answer to the first report may have been lost; the report is durable already.
 		r.counts.add(wire.Duplicate, 1)
 		return nil
 	} else if seen != 0 {
@@ -246,7 +246,7 @@ func (s *Service) keep(ctx context.Context, r *round, report wire.Report, place 
 	return nil
 }
 
-// maxSmall bounds a request for a session, and an ask.
+// maxSmall bounds the size of a request for a session, and of an ask.
 const maxSmall = 2 << 10
 
 // serveAsk tells a client whether it is drawn.
@@ -298,7 +298,7 @@ func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, er
 	return r.drawn.Has(m.Client), nil
 }
 
-// weighted bounds the bytes that are held at a time.
+// weighted bounds the number of bytes that are held at a time.
 type weighted struct {
 	mu    sync.Mutex
 	free  int64
@@ -338,7 +338,7 @@ func (w *weighted) acquire(ctx context.Context, n int64) error {
 			return ctx.Err()
 		}
 	}
-	w.free += n // it was granted meanwhile
+	w.free += n // it was granted in the meantime
 	w.grant()
 	return ctx.Err()
 }

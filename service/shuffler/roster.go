@@ -11,13 +11,13 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// roster holds the enrolled clients: some 50 bytes each. It does not change.
+// roster holds the enrolled clients, in some 50 bytes each. It does not change.
 type roster struct {
 	ids    []wire.ClientID // ascending
 	keys   []byte          // 32 bytes each, in the same order
 	digest [32]byte
-	// starts[x] is the place of the first id whose leading bits are x or more. Ids
-	// are digests: a few share them.
+	// starts[x] is the place of the first id whose leading bits are at least x. Ids are
+	// digests, so only a few share their leading bits.
 	starts []uint32
 	shift  int
 }

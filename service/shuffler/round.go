@@ -16,8 +16,8 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// round is what a frontend remembers of a round: all of it is made from the
-// store, or may be forgotten.
+// round is a frontend's cache of a round: everything in it comes from the store or may be
+// forgotten.
 type round struct {
 	ann      wire.Announcement
 	digest   [32]byte
@@ -26,23 +26,23 @@ type round struct {
 	item     int // bytes of an item in the stream of reports
 	closed   atomic.Bool
 
-	// Of an open round only:
-	sizes  map[wire.KeyID]int64 // of a sealed report
+	// The following fields are for an open round only:
+	sizes  map[wire.KeyID]int64 // size of a sealed report
 	tagger pure.Tagger
 	drawn  pure.Drawn
 	vault  *vault
 	pack   *packer
-	// seen holds, for each enrolled client, a part of the tag of the report that
-	// was stored here: it spares the store a repetition. 0 is none.
+	// seen holds, for each enrolled client, a part of the tag of its report that was stored
+	// here, so that a repetition is not stored again. 0: none.
 	seen     []atomic.Uint64
 	passes   passes
-	accepted atomic.Int64 // clients whose report was stored here
+	accepted atomic.Int64 // number of clients whose report was stored here
 	counts   tally
-	flushed  sync.Mutex // of counts
-	version  uint64     // of the counts that the store holds
-	// prior is how many clients' reports were stored, and not told of by any
-	// frontend, when this process first asked whether the round is complete: some
-	// after a kill. The goroutine that attends to the round has it; −1 until then.
+	flushed  sync.Mutex // guards counts
+	version  uint64     // version of the counts in the store
+	// prior is the number of clients whose reports were stored but not shared by any frontend
+	// when this process first asked whether the round is complete; it is above 0 after a
+	// kill. Only the goroutine that attends to the round uses it; −1 until then.
 	prior int64
 }
 
@@ -50,20 +50,19 @@ func itemSize(ann wire.Announcement) int { return int(pure.TagSize + ann.ReportB
 
 var errUnknown = pure.Refuse(wire.UnknownRound, "")
 
-// remembered returns a round that is in memory, or nil.
+// remembered returns a round in memory, or nil.
 func (s *Service) remembered(digest [32]byte) *round {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rounds[digest]
 }
 
-// round returns a round that was announced to this shuffler, from memory or from
-// the store.
+// round returns a round announced to this shuffler, from memory or from the store.
 func (s *Service) round(ctx context.Context, digest [32]byte) (*round, error) {
 	if r := s.remembered(digest); r != nil {
 		return r, nil
 	}
-	select { // once for all who ask at a time
+	select { // one request at a time looks it up
 	case s.finding <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -72,7 +71,7 @@ func (s *Service) round(ctx context.Context, digest [32]byte) (*round, error) {
 	return s.find(ctx, digest)
 }
 
-// find is round for who holds finding.
+// find is round for a caller that holds finding.
 func (s *Service) find(ctx context.Context, digest [32]byte) (*round, error) {
 	if r := s.remembered(digest); r != nil {
 		return r, nil
@@ -91,21 +90,22 @@ func (s *Service) find(ctx context.Context, digest [32]byte) (*round, error) {
 	s.mu.Lock()
 	s.rounds[digest] = r
 	s.mu.Unlock()
-	s.learnPasses(r) // from here on a new session adds its own
+	s.learnPasses(r) // from here on new sessions add their own passes
 	return r, nil
 }
 
-// markPause is how often the store is asked which rounds are under way.
+// markPause is the shortest time between two questions to the store which rounds are under
+// way.
 const markPause = 100 * time.Millisecond
 
-// marks is which rounds are under way, as the store said last.
+// marks lists the rounds under way, by the store's last answer.
 type marks struct {
-	at    time.Time // when it was asked
+	at    time.Time // time of the question
 	names map[string]bool
 }
 
-// wanted returns a round for a stranger who names it. Names that are invented cost
-// one look at the store for all that come within markPause.
+// wanted returns a round named by a stranger. All invented names within markPause together
+// cost one question to the store.
 func (s *Service) wanted(ctx context.Context, digest [32]byte) (*round, error) {
 	if r := s.remembered(digest); r != nil {
 		return r, nil
@@ -142,7 +142,7 @@ func (s *Service) wanted(ctx context.Context, digest [32]byte) (*round, error) {
 	}
 	if !s.marked.names[key] {
 		if r := s.remembered(digest); r != nil {
-			return r, nil // it has ended meanwhile
+			return r, nil // it has ended in the meantime
 		}
 		return nil, errUnknown
 	}
@@ -187,7 +187,7 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 	return r, nil
 }
 
-// draw says who may report. The draw is a function of keys in the store.
+// draw returns who may report. The draw is a function of keys in the store.
 func (s *Service) draw(ctx context.Context, ann wire.Announcement, keys links) (pure.Drawn, error) {
 	key := keys.draw
 	if ann.Participation == dp.Once {
@@ -200,12 +200,12 @@ func (s *Service) draw(ctx context.Context, ann wire.Announcement, keys links) (
 	return pure.NewDrawn(ann, key, s.roster.ids)
 }
 
-// forget gives back the memory of rounds that have ended, and with it their keys,
-// and drops those that nobody will send a report to any more.
+// forget frees the memory of rounds that have ended, including their keys, and drops rounds
+// that get no more reports.
 func (s *Service) forget(now time.Time) {
 	s.waiting.Range(func(name, until any) bool {
 		if now.After(until.(time.Time)) {
-			s.waiting.Delete(name) // what is still offered then is looked at again
+			s.waiting.Delete(name) // batches still offered then are checked again
 		}
 		return true
 	})
@@ -223,12 +223,12 @@ func (s *Service) forget(now time.Time) {
 	}
 	for key, r := range s.readers {
 		if now.Unix()-r.used.Load() > 60 {
-			delete(s.readers, key) // it is read again if need be
+			delete(s.readers, key) // it is read again if needed
 		}
 	}
 }
 
-// live returns the open rounds that this process has taken reports for.
+// live returns the open rounds for which this process has accepted reports.
 func (s *Service) live() []*round {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,14 +241,14 @@ func (s *Service) live() []*round {
 	return out
 }
 
-// end notes that a round takes no more reports, and gives its memory back.
+// end records that a round accepts no more reports, and frees its memory.
 func (r *round) end() { r.closed.Store(true) }
 
 // tally counts reports by reason.
 type tally struct {
 	mu sync.Mutex
 	by map[wire.Reason]int64
-	// version grows with every change.
+	// version increases with every change.
 	version uint64
 }
 
@@ -272,14 +272,14 @@ func (t *tally) snapshot() (map[wire.Reason]int64, uint64) {
 	return out, t.version
 }
 
-// shared is what a frontend tells the others about its part of a round.
+// shared is a frontend's counts of its part of a round, for the other processes.
 type shared struct {
 	Accepted int64                 `json:"accepted"`
 	Rejected map[wire.Reason]int64 `json:"rejected"`
 }
 
-// share writes a frontend's counts where the one that closes the round finds
-// them. Only this process writes this key.
+// share stores a frontend's counts for the process that closes the round. Only this process
+// writes this key.
 func (s *Service) share(ctx context.Context, r *round) error {
 	r.flushed.Lock()
 	defer r.flushed.Unlock()
@@ -304,7 +304,7 @@ func (s *Service) share(ctx context.Context, r *round) error {
 	return err
 }
 
-// gathered adds up what the frontends have told.
+// gathered adds up the frontends' shared counts.
 func (s *Service) gathered(ctx context.Context, name string) (sum shared, frontends int, err error) {
 	sum.Rejected = map[wire.Reason]int64{}
 	keys, err := s.store.Keys(ctx, keyCounts(name))

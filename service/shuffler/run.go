@@ -13,10 +13,9 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Run keeps the enrolment, closes rounds that are due and finishes what an
-// earlier process began, until ctx ends. Then it makes durable what was accepted
-// and returns nil. Servers of the handlers are to be stopped before. It is called
-// once.
+// Run renews the enrolment, closes rounds that are due and finishes what an earlier process
+// began, until ctx ends. Then it makes durable what was accepted and returns nil. Stop the
+// servers of the handlers first. Call it once.
 func (s *Service) Run(ctx context.Context) error {
 	if err := s.enrol(ctx, time.Now()); err != nil {
 		return err
@@ -69,7 +68,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// nudge makes Run look at the rounds now.
+// nudge makes Run check the rounds now.
 func (s *Service) nudge() {
 	select {
 	case s.wake <- struct{}{}:
@@ -101,8 +100,8 @@ func (s *Service) drain() {
 	s.blocks.Wait()
 }
 
-// sweep destroys what no open mark names: what a crash left of rounds that ended.
-// Of a closed round it leaves the batch.
+// sweep destroys what a crash left of rounds that have ended: everything that no open mark
+// names. It keeps the batch of a closed round.
 func (s *Service) sweep(ctx context.Context) error {
 	names, err := s.store.Secrets(ctx, "")
 	if err != nil {
@@ -153,7 +152,7 @@ func (s *Service) sweep(ctx context.Context) error {
 	return nil
 }
 
-// tidy removes of a closed round all but its batch and the key of that.
+// tidy removes everything of a closed round except its batch and the batch's key.
 func (s *Service) tidy(ctx context.Context, name, run string) error {
 	if err := gone(s.store.DestroySecret(ctx, linksName(name))); err != nil {
 		return err
@@ -166,7 +165,7 @@ func (s *Service) tidy(ctx context.Context, name, run string) error {
 	return s.deleteStreams(ctx, streamOut(name, ""), streamOut(name, run))
 }
 
-// attend sees a round through until there is nothing to do for it.
+// attend handles a round until there is nothing left to do.
 func (s *Service) attend(ctx context.Context, name string, wake <-chan struct{}) {
 	for ctx.Err() == nil {
 		wait, err := s.step(ctx, name, time.Now())
@@ -190,8 +189,7 @@ func (s *Service) attend(ctx context.Context, name string, wake <-chan struct{})
 	}
 }
 
-// step does what is due for a round, and says when to look again; 0 for not at
-// all.
+// step does what is due for a round, and returns when to check again; 0: never.
 func (s *Service) step(ctx context.Context, name string, now time.Time) (time.Duration, error) {
 	rec, err := s.loadRecord(ctx, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -228,8 +226,8 @@ func (s *Service) step(ctx context.Context, name string, now time.Time) (time.Du
 	return 0, nil
 }
 
-// offer attends to a batch that nobody has released: one that is not taken for
-// long is abandoned, so that it and its key do not stay for ever.
+// offer handles a batch that nobody has released. A batch that is not taken for long is
+// abandoned, so that it and its key do not stay for ever.
 func (s *Service) offer(ctx context.Context, name string, rec *record, now time.Time) error {
 	if until, ok := s.waiting.Load(name); ok && now.Before(until.(time.Time)) {
 		return nil
@@ -239,7 +237,7 @@ func (s *Service) offer(ctx context.Context, name string, rec *record, now time.
 		return err
 	}
 	if now.Before(s.keepUntil(ann)) {
-		return s.offered(ctx, name, ann, rec.Run) // what an earlier process may have left
+		return s.offered(ctx, name, ann, rec.Run) // an earlier process may have left data
 	}
 	rec.State = Abandoned
 	if err := s.saveRecord(ctx, name, rec); err != nil {
@@ -254,7 +252,7 @@ func (s *Service) keepUntil(ann wire.Announcement) time.Time {
 	return time.UnixMilli(ann.Deadline).Add(s.config.Keep)
 }
 
-// offered tidies up after a round was closed, and notes until when its batch waits.
+// offered tidies up after a round was closed, and records until when its batch waits.
 func (s *Service) offered(ctx context.Context, name string, ann wire.Announcement, run string) error {
 	if err := s.tidy(ctx, name, run); err != nil {
 		return err
@@ -263,7 +261,7 @@ func (s *Service) offered(ctx context.Context, name string, ann wire.Announcemen
 	return nil
 }
 
-// abandon forgets a round whose opening was begun and never finished.
+// abandon forgets a round whose opening was never finished.
 func (s *Service) abandon(ctx context.Context, name string, now time.Time) error {
 	e, err := s.store.Get(ctx, keyOpen(name))
 	if errors.Is(err, store.ErrNotFound) {
@@ -280,7 +278,7 @@ func (s *Service) abandon(ctx context.Context, name string, now time.Time) error
 	return s.finish(ctx, name)
 }
 
-// finish destroys what is left of a round but its record, and then its mark.
+// finish destroys everything of a round except its record, and then its mark.
 func (s *Service) finish(ctx context.Context, name string) error {
 	if err := s.destroy(ctx, name); err != nil {
 		return err
@@ -289,8 +287,8 @@ func (s *Service) finish(ctx context.Context, name string) error {
 	return gone(s.store.DeleteKey(ctx, keyOpen(name), 0))
 }
 
-// destroy removes a round's keys, streams and counts. First the keys: without them
-// the rest is noise.
+// destroy removes a round's keys, streams and counts. The keys go first: without them the
+// rest is noise.
 func (s *Service) destroy(ctx context.Context, name string) error {
 	for _, secret := range []string{linksName(name), name} {
 		if err := gone(s.store.DestroySecret(ctx, secret)); err != nil {
@@ -330,7 +328,7 @@ func (s *Service) deleteStreams(ctx context.Context, prefix, except string) erro
 	return nil
 }
 
-// gone takes an absent thing for a deleted one.
+// gone treats a missing thing as deleted.
 func gone(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

@@ -24,24 +24,21 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// A client proves once by its signature who it is, and gets a session: a key that
-// authenticates its reports until the session ends. Nothing is kept of it. The
-// key is a function of the client, the session's end and a master secret, which is
-// one for all sessions of one end, and the end is one of the day that the client
-// says it asks on: the same request has the same session, so that a repeated one
-// tells nothing new.
+// A client proves its identity once by its signature, and gets a session: a key that
+// authenticates its reports until the session ends. The shuffler stores nothing about it. The
+// key is a function of the client, the session's end and a master secret that all sessions of
+// one end share. The end depends on the day in the client's request. So the same request gets
+// the same session, and repeating it reveals nothing new.
 
-// Times of sessions. They end at multiples of sessionDay, and last for the longest
-// round and sessionSpare at least, whatever the clock of a client, which may differ
-// by sessionSkew.
+// Times of sessions. They end at multiples of sessionDay. They last for at least the longest
+// round and sessionSpare, whatever the client's clock, which may differ by sessionSkew.
 const (
 	sessionDay   = 24 * time.Hour
 	sessionSkew  = time.Hour
 	sessionSpare = time.Hour
 )
 
-// sessionEnd is when a session ends that is asked for at a time; both in Unix
-// seconds.
+// sessionEnd returns the end of a session requested at a time; both in Unix seconds.
 func (s *Service) sessionEnd(asked int64) int64 {
 	const day = int64(sessionDay / time.Second)
 	least := asked + int64((s.config.Limits.MaxDuration+sessionSkew+sessionSpare)/time.Second)
@@ -54,7 +51,7 @@ func masterName(end int64) string { return masterPrefix + strconv.FormatInt(end,
 
 // master makes the keys of the sessions that end at one time.
 type master struct {
-	macs sync.Pool // of hash.Hash under the secret
+	macs sync.Pool // pool of hash.Hash under the secret
 }
 
 func newMaster(secret []byte) *master {
@@ -63,7 +60,7 @@ func newMaster(secret []byte) *master {
 
 const labelSessionKey = "riffle/1 session key\x00"
 
-// key is HMAC-SHA-256 of a label, the population, the client and the end: all of
+// key returns the HMAC-SHA-256 of a label, the population, the client and the end, all of
 // fixed length.
 func (m *master) key(p wire.Population, c wire.ClientID, end int64) (k wire.SessionKey) {
 	h := m.macs.Get().(hash.Hash)
@@ -77,11 +74,11 @@ func (m *master) key(p wire.Population, c wire.ClientID, end int64) (k wire.Sess
 	return k
 }
 
-// masters holds what this process knows of the store's master secrets.
+// masters is this process's cache of the store's master secrets.
 type masters struct {
 	known  atomic.Pointer[map[int64]*master] // by the sessions' end; never changed in place
-	mu     sync.Mutex                        // of the rest, and of whoever changes known
-	missed time.Time                         // when one was looked for that was not known
+	mu     sync.Mutex                        // guards the other fields, and changes of known
+	missed time.Time                         // time of the last search for an unknown master
 }
 
 func (m *masters) get(end int64) *master {
@@ -91,7 +88,7 @@ func (m *masters) get(end int64) *master {
 	return nil
 }
 
-// set adds a master, or removes it where it is nil. The caller holds the lock.
+// set adds a master, or removes it if it is nil. The caller holds the lock.
 func (m *masters) set(end int64, one *master) {
 	next := map[int64]*master{}
 	if known := m.known.Load(); known != nil {
@@ -105,7 +102,7 @@ func (m *masters) set(end int64, one *master) {
 	m.known.Store(&next)
 }
 
-// loadMaster reads a master from the store and keeps it. The caller holds the lock.
+// loadMaster reads a master from the store and caches it. The caller holds the lock.
 func (s *Service) loadMaster(ctx context.Context, end int64) (*master, error) {
 	secret, err := s.store.Secret(ctx, masterName(end))
 	if err != nil {
@@ -119,7 +116,7 @@ func (s *Service) loadMaster(ctx context.Context, end int64) (*master, error) {
 	return one, nil
 }
 
-// startMasters is keepMasters for a process that knows none yet.
+// startMasters is keepMasters for a process whose cache is empty.
 func (s *Service) startMasters(ctx context.Context, now time.Time) error {
 	s.masters.mu.Lock()
 	err := s.findMasters(ctx)
@@ -130,9 +127,9 @@ func (s *Service) startMasters(ctx context.Context, now time.Time) error {
 	return s.keepMasters(ctx, now)
 }
 
-// keepMasters makes the masters of all sessions that can be asked for within the
-// next day, so that every process of the store knows them before they are used,
-// and destroys those of sessions that are over.
+// keepMasters makes the masters of all sessions that can be requested within the next day, so
+// that every process on the store knows them before they are used. It destroys the masters of
+// sessions that have ended.
 func (s *Service) keepMasters(ctx context.Context, now time.Time) error {
 	m := &s.masters
 	m.mu.Lock()
@@ -166,11 +163,11 @@ func (s *Service) keepMasters(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// over says that no process takes a report any more with a session that ended then.
+// over says whether no process accepts reports any more with sessions of that end.
 func over(end int64, now time.Time) bool { return now.Unix() >= end+int64(sessionSpare/time.Second) }
 
-// findMasters learns of all masters in the store: also of those that were made
-// where rounds may be longer. The caller holds the lock.
+// findMasters caches all masters in the store, including those made by a process that allows
+// longer rounds. The caller holds the lock.
 func (s *Service) findMasters(ctx context.Context) error {
 	names, err := s.store.Secrets(ctx, masterPrefix)
 	if err != nil {
@@ -184,7 +181,7 @@ func (s *Service) findMasters(ctx context.Context) error {
 		if s.masters.get(end) != nil {
 			continue
 		}
-		// What a crash left of one that was being made or destroyed is not there.
+		// Half-created or half-destroyed secrets count as missing.
 		if _, err := s.loadMaster(ctx, end); gone(err) != nil {
 			return err
 		}
@@ -192,11 +189,11 @@ func (s *Service) findMasters(ctx context.Context) error {
 	return nil
 }
 
-// masterPause is how often masters are looked for that are not known: whoever names
-// sessions that never were does not make this process ask the store each time.
+// masterPause is the shortest time between two searches for unknown masters, so that callers
+// who name sessions that never existed do not make this process ask the store each time.
 const masterPause = time.Second
 
-// sessionKey returns the key of a client's session that ends at a time.
+// sessionKey returns the key of a client's session with the given end.
 func (s *Service) sessionKey(ctx context.Context, c wire.ClientID, end int64, now time.Time) (wire.SessionKey, error) {
 	if now.Unix() >= end {
 		return wire.SessionKey{}, errExpired
@@ -216,15 +213,15 @@ var (
 	errMAC     = pure.Refuse(wire.BadSignature, "")
 )
 
-// missing looks for a master that this process does not know: another one, with
-// longer rounds, may have made it since.
+// missing searches for a master that this process does not know: another process, with longer
+// rounds, may have made it.
 func (s *Service) missing(ctx context.Context, end int64, now time.Time) (*master, error) {
 	if end%int64(sessionDay/time.Second) != 0 {
 		return nil, errMAC
 	}
 	m := &s.masters
 	if !m.mu.TryLock() {
-		return nil, errUnavailable // they are being looked for: the same bytes may be sent again
+		return nil, errUnavailable // another request is searching; the same bytes may be sent again
 	}
 	defer m.mu.Unlock()
 	if one := m.get(end); one != nil {
@@ -234,7 +231,7 @@ func (s *Service) missing(ctx context.Context, end int64, now time.Time) (*maste
 		return nil, errUnavailable
 	}
 	m.missed = now
-	// Not the request's context: others wait for what it finds.
+	// The context is not the request's, because others wait for the result.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := s.findMasters(ctx); err != nil {
@@ -262,8 +259,8 @@ func (s *Service) serveSession(w http.ResponseWriter, r *http.Request) {
 	writeBytes(w, session)
 }
 
-// session returns a session, sealed to the client: whoever ends or reads the TLS on
-// the way does not get it.
+// session returns a session, sealed to the client, so that nobody who ends or reads the TLS
+// connection gets it.
 func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]byte, error) {
 	if !s.running.Load() {
 		return nil, errNotRunning
@@ -288,7 +285,7 @@ func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]
 	end := s.sessionEnd(m.Time)
 	key, err := s.sessionKey(ctx, m.Client, end, now)
 	if errors.Is(err, errMAC) {
-		// The clock of this process has jumped: it will make the master.
+		// The clock of this process has jumped; it will make the master.
 		err = errUnavailable
 	}
 	if err != nil {

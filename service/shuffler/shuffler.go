@@ -1,13 +1,13 @@
-// Package shuffler is the shuffler's service: it takes sealed reports over HTTP,
+// Package shuffler is the program's shuffler service: it accepts sealed reports over HTTP,
 // makes them durable, and offers the round's batch in a uniformly random order.
 //
-// It drives the functions of package shuffler of the layer below, and nothing it
-// reaches could open, make or interpret what a report says. All state lies in the
-// store, as DATA_MODEL.md says, so several processes may share one: frontends
-// take reports, and whoever holds a task's lease closes its rounds.
+// It runs the functions of riffle/protocol/shuffler, and reaches no code that could open,
+// make or interpret the content of a report. All state is in the store (DATA_MODEL.md), so
+// several processes may share one: frontends accept reports, and the process that holds a
+// task's lease closes its rounds.
 //
-// What leaves the process about clients are counts by reason. There is no
-// address, id or time of arrival in logs, metrics or storage.
+// The process reveals only counts by reason about clients. Logs, metrics and storage hold no
+// address, id or time of arrival.
 package shuffler
 
 import (
@@ -32,51 +32,53 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// Names of peers, as endpoint.Peer gives them.
+// Names of peers, as in endpoint.Peer.
 const (
 	Coordinator = "coordinator"
 	Aggregator  = "aggregator"
 )
 
-// Config is what the shuffler's operator decides.
+// Config has the decisions of the shuffler's operator.
 type Config struct {
 	Population wire.Population // Required.
 	// Roster holds the enrolled clients' signing keys. Required, in any order.
 	Roster []ed25519.PublicKey
 	// Operator signs the enrolment and the word on closed rounds. Required.
 	Operator ed25519.PrivateKey
-	// Coordinators hold the keys that announcements may be signed with. Required.
+	// Coordinators lists the keys that may sign announcements. Required.
 	Coordinators []ed25519.PublicKey
 	// Keys open reports. Required.
 	Keys *envelope.Keyring
 	// Aggregator holds the keys of the second aggregator; empty if there is none.
 	Aggregator []wire.Key
-	// MinReports is the floor of n-min: no round is opened with less. Required.
+	// MinReports is the smallest n-min: no round is opened with a smaller one. Required.
 	MinReports int64
 	// Limits of a round; defaults: 1 s to 7 days, parts of 1 MiB together.
 	Limits pure.Limits
-	// Validity of an enrolment, which is renewed when half of it is over. Default 30 days.
+	// Validity is that of an enrolment, which is renewed after half of it. Default 30 days.
 	Validity time.Duration
 	Store    Store // Required.
 
-	// FrontendOnly leaves the closing of rounds to other processes of the store.
+	// FrontendOnly leaves closing rounds to other processes on the store.
 	FrontendOnly bool
-	// BlockWait is how long a report waits for others to share its block. Default 10 ms.
+	// BlockWait is the time for which a report waits for others to share its block. Default
+	// 10 ms.
 	BlockWait time.Duration
-	// Poll is how often the store is asked for what others did. Default 1 s.
+	// Poll is the time between two questions to the store about what others did. Default 1 s.
 	Poll time.Duration
-	// Lease is after what time another process takes over from one that died. Default 15 s.
+	// Lease is the time after which another process takes over from one that died. Default 15
+	// s.
 	Lease time.Duration
 	// Bucket bounds the memory of pass 2. Default 64 MiB.
 	Bucket int64
-	// MostOpen is how many rounds of a coordinator may be under way at a time: neither
-	// void nor released. Each costs memory, and disk until it ends. Default 256.
+	// MostOpen is the number of a coordinator's rounds that may be under way at a time,
+	// neither void nor released. Each costs memory, and disk until it ends. Default 256.
 	MostOpen int
-	// Keep is how long after its deadline a batch waits for who takes it; then its
-	// round is abandoned. Default 7 days.
+	// Keep is the time after its deadline for which a batch waits to be taken; then its round
+	// is abandoned. Default 7 days.
 	Keep time.Duration
-	// InFlight bounds the bytes of reports that are received from known sessions, or
-	// that are opened. What strangers send is bounded by endpoint.Hold. Default 64 MiB.
+	// InFlight bounds the bytes of reports that are being received from known sessions, or
+	// opened. endpoint.Hold bounds strangers' bytes. Default 64 MiB.
 	InFlight int64
 	Log      *slog.Logger // Default: none.
 }
@@ -85,15 +87,15 @@ type Config struct {
 type Service struct {
 	config Config
 	store  Store
-	name   string // of this process, among those of the store
+	name   string // names this process among those on the store
 	roster *roster
 	sizes  map[wire.KeyID]wire.Suite
 	slots  *weighted
-	dear   chan struct{} // one for each report of a stranger that is being opened
+	dear   chan struct{} // one token for each stranger's report that is being opened
 
-	finding chan struct{}  // of who looks for a round
-	marked  marks          // of who holds finding
-	ends    []atomic.Int64 // when the session ends that was seen last, by the client's place
+	finding chan struct{}  // held while looking for a round
+	marked  marks          // guarded by finding
+	ends    []atomic.Int64 // end of the session seen last, by the client's place
 
 	enrolment atomic.Pointer[signedEnrolment]
 	masters   masters
@@ -101,14 +103,14 @@ type Service struct {
 	stopped   chan struct{} // closed when Run ends
 	blocks    sync.WaitGroup
 	metrics   metrics
-	shuffling chan struct{} // holds one token: passes of one round at a time
+	shuffling chan struct{} // one token: passes run for one round at a time
 
-	opening sync.Mutex // held while marks are counted and one is made
+	opening sync.Mutex // held while marks are counted and one is added
 
 	mu      sync.Mutex
 	rounds  map[[32]byte]*round
 	readers map[string]*reader // by stream and kind
-	waiting sync.Map           // until when (time.Time) a closed round's batch waits, by name
+	waiting sync.Map           // time.Time until which a closed round's batch waits, by name
 	wake    chan struct{}
 }
 
@@ -150,7 +152,7 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Roster = nil // the roster holds it
+	c.Roster = nil // the roster has the keys
 	var id [10]byte
 	rand.Read(id[:]) // never fails
 	s := &Service{config: c, store: c.Store, roster: r, name: encodeName(id[:]), sizes: map[wire.KeyID]wire.Suite{},
@@ -166,7 +168,7 @@ func New(c Config) (*Service, error) {
 
 var nameEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// encodeName makes a name for the store: 52 characters of a digest.
+// encodeName returns a name for the store: 52 characters of a digest.
 func encodeName(b []byte) string { return strings.ToLower(nameEncoding.EncodeToString(b)) }
 
 func decodeName(name string) (d [32]byte, err error) {
@@ -188,8 +190,7 @@ func (s *Service) Handler() http.Handler {
 	return m
 }
 
-// PeerHandler serves the coordinator and the aggregator, told apart by
-// endpoint.Peer.
+// PeerHandler serves the coordinator and the aggregator; endpoint.Peer tells them apart.
 func (s *Service) PeerHandler() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /v1/enrolment", s.serveEnrolment)
@@ -214,8 +215,8 @@ func only(next http.HandlerFunc, peers ...string) http.HandlerFunc {
 	}
 }
 
-// refuse answers with an error: a Refusal as it is, anything else as what it is,
-// a failure that stored nothing that counts.
+// refuse answers with an error: a Refusal as it is, any other error as a failure that stored
+// nothing that counts.
 func (s *Service) refuse(w http.ResponseWriter, err error) {
 	var r *pure.Refusal
 	if errors.As(err, &r) {

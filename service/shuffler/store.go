@@ -8,9 +8,9 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Store is what the service keeps its state in; a *store.Store, but in tests.
-// Writes are durable on return, errors are those of package store, and all of it
-// may be used concurrently and by several processes.
+// Store is where the service keeps its state: a *store.Store, except in tests. Writes are
+// durable on return, errors are those of package store, and several goroutines and processes
+// may use it.
 type Store interface {
 	Values
 	Secrets
