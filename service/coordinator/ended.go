@@ -140,24 +140,26 @@ func (r *runner) endUnusable(ctx context.Context, as State, why string) error {
 		defer done()
 		_ = lease.Release(release) // the lease ends by itself
 	}()
-	if err := r.register(ctx); err != nil {
+	if _, err := r.register(ctx); err != nil {
 		return err
 	}
 	return r.finish(ctx, as, why)
 }
 
-// register stores a task that was never led.
-func (r *runner) register(ctx context.Context) error {
+// register returns what is stored of a task, and stores that it runs if it was never
+// led.
+func (r *runner) register(ctx context.Context) (taskRecord, error) {
 	db := r.s.config.Store
-	_, err := db.Get(ctx, taskKey(r.id))
+	t, _, err := readTask(ctx, db, r.id)
 	if !errors.Is(err, store.ErrNotFound) {
-		return err
+		return t, err
 	}
+	t = taskRecord{Format: recordFormat, State: Running}
 	if err := db.PutObject(ctx, taskName(r.id), r.t.Signed); err != nil {
-		return err
+		return t, err
 	}
-	_, err = db.Put(ctx, taskKey(r.id), encodeTask(taskRecord{Format: recordFormat, State: Running}), 0)
-	return err
+	_, err = db.Put(ctx, taskKey(r.id), encodeTask(t), 0)
+	return t, err
 }
 
 // stopped is why a task has ended that was stopped, before the operator's reason.

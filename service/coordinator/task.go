@@ -214,24 +214,15 @@ func fatal(f string, a ...any) error { return fmt.Errorf("%w: %w", errFatal, fmt
 // claim takes the task over under the lease's number. It stores the task and its first
 // state if there are none.
 func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error) {
-	db := r.s.config.Store
-	t, _, err := readTask(ctx, db, r.id)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		t = taskRecord{Format: recordFormat, State: Running}
-		if err := db.PutObject(ctx, taskName(r.id), r.t.Signed); err != nil {
-			return false, err
-		}
-		if _, err := db.Put(ctx, taskKey(r.id), encodeTask(t), 0); err != nil {
-			return false, err
-		}
-	case err != nil:
+	t, err := r.register(ctx)
+	if err != nil {
 		return false, err
-	case t.State == Removed:
+	}
+	if t.State == Removed {
 		r.end(t.State, t.Why)
 		return true, nil
 	}
-	rec, revision, err := readRecord(ctx, db, r.id)
+	rec, revision, err := readRecord(ctx, r.s.config.Store, r.id)
 	if errors.Is(err, store.ErrNotFound) {
 		if _, charged := r.ledger.Last(); charged {
 			return false, fatal("task %q has no state, but its ledger has entries", r.task.Name)
