@@ -123,7 +123,7 @@ processes; --resume goes on from there.`,
 		{Name: "eps0", Into: &eps0, Default: "2", Help: "local privacy parameter of a report, with --trust " + dp.AnyTrust(dp.Trust.HasLocalGuarantee)},
 		{Name: "epsilon", Into: &epsilon, Default: "1", Help: "budget that the noise is chosen for, with --trust " + dp.AnyTrust(dp.Trust.SumsOnly)},
 		{Name: "guard", Into: &guard, Help: "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)"},
-		{Name: "suite", Into: &d.Suite, Default: "x25519", Values: []string{"x25519", "mlkem768x25519\tagainst quantum computers of the future"}, Help: "of the keys that reports are sealed to: %s"},
+		{Name: "suite", Into: &d.Suite, Default: suites[0], Values: suites[:], Help: "of the keys that reports are sealed to: %s"},
 		{Name: "data", Into: &d.Data, Default: "mnist", File: true, Help: "mnist, or a folder of images"},
 	})
 	flags := cmd.Flags()

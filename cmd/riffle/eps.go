@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,6 @@ type protocolFlags struct {
 }
 
 func (p *protocolFlags) flags(cmd *cobra.Command) {
-	classes := []string{"generic\tany eps0-LDP randomizer", "rr2\tbinary randomized response", "krr:K\tof K symbols", "gaussian", vecsumName + "\tinteger noise, only the sum is seen"}
 	bind(cmd, setting.Table{
 		{Name: "participation", Into: &p.participation, Default: string(dp.All), Values: valuesOf("participation"), Help: "%s"},
 		{Name: "eps0", Into: &p.eps0, Help: "local privacy parameter of each report"},
@@ -42,7 +42,7 @@ func (p *protocolFlags) flags(cmd *cobra.Command) {
 		{Name: "dropout", Into: &p.dropout, Help: "chance p' that a participant's report never arrives"},
 		{Name: "rounds", Into: &p.rounds, Default: "1", Help: "rounds that are announced, void ones too"},
 		{Name: "delta", Into: &p.delta, Help: "delta at which epsilon is wanted"},
-		{Name: "randomizer", Into: &p.class, Default: "generic", Values: append(classes, randomizer.Names()...), Check: others, Help: "%s; those after vecsum are of riffle train, some with --dim"},
+		{Name: "randomizer", Into: &p.class, Default: "generic", Values: classes(), Check: others, Help: "%s; those after vecsum take --dim, the length of their input"},
 		{Name: "tv", Into: &p.tv, Help: "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)"},
 		{Name: "colluders", Into: &p.colluders, Help: "of the n clients, how many tell the observer all they know"},
 		{Name: "trust", Into: &p.trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Trust.Accountable), Help: "what hides a report: %s; distributed goes with gaussian, vector-sum with vecsum"},
@@ -52,6 +52,24 @@ func (p *protocolFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.adaptive, "adaptive-within-round", false, "a report may depend on earlier reports of its round: only bounds proved for that")
 	p.vecsum.flags(cmd)
 	cmd.Flags().SortFlags = false
+}
+
+// classes are what --randomizer takes: classes of reports, then randomizers that are
+// of none of them.
+func classes() (out []string) {
+	known := map[string]bool{}
+	for _, c := range account.Classes() {
+		name := string(c.Class)
+		known[name] = true
+		if c.Class == dp.KRR {
+			name += ":K"
+		}
+		if c.Help != "" {
+			name += "\t" + c.Help
+		}
+		out = append(out, name)
+	}
+	return append(out, slices.DeleteFunc(randomizer.Names(), func(name string) bool { return known[name] })...)
 }
 
 // query checks what belongs to flags alone; account checks the rest.

@@ -43,6 +43,9 @@ func completeList(cmd *cobra.Command, flag string, values ...string) {
 	}))
 }
 
+// suites are those of sealing keys; config.ParseSuite reads them.
+var suites = [...]string{"x25519", "mlkem768x25519\tagainst quantum computers of the future"}
+
 // others takes any text: what a command does not know is refused where it is used.
 func others(string) error { return nil }
 

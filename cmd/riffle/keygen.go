@@ -135,7 +135,7 @@ the old one any more.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&dir, "out", "", "directory for the keys, made if it is not there")
-	flags.StringVar(&suite, "suite", "x25519", "of the sealing key: x25519, or mlkem768x25519 against quantum computers of the future")
+	bind(cmd, setting.Table{{Name: "suite", Into: &suite, Default: suites[0], Values: suites[:], Help: "of the sealing key: %s"}})
 	flags.DurationVar(&expires, "expires", 365*24*time.Hour, "how long the sealing key is sealed to")
 	flags.BoolVar(&sealingOnly, "sealing-only", false, "make no signing key: the sealing key is replaced, with overlap")
 	show.flags(flags)
