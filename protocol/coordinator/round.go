@@ -259,12 +259,14 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 		e.Population = int64(h * float64(e.Population))
 	}
 	if k > e.Population {
-		// The others may stay away from all rounds but this client's.
+		// Clients that are not honest may take part in one client's rounds only: no
+		// chance is credited.
 		e.Participation, e.Population = dp.All, k
 	}
 	if c.config.Colluders > 0 {
-		// How many of the k are honest is not known, and with more of them a client
-		// is chosen more often but hidden better. The fewest, all asked, cover both.
+		// It is not known how many of the k are honest. The more there are, the better
+		// a client is hidden but the more often it is chosen: the fewest, as if all
+		// were asked, cover both.
 		e.Participation, e.Reports = dp.All, k-c.config.Fewer()
 		e.Population = e.Reports
 	}
@@ -346,10 +348,10 @@ func (t *Tally) AddSum(sum []int64, n int64) error {
 // Accepted returns how many reports were added.
 func (t *Tally) Accepted() int64 { return t.accepted }
 
-// ErrRange is wrapped where a sum is none that its clients can have.
+// ErrRange is wrapped where no honest clients can have sent a sum.
 var ErrRange = errors.New("coordinator: sum out of range")
 
-// ranged is a mechanism of which nobody checks single reports: their sum is checked.
+// ranged is a mechanism whose single reports nobody sees, so that their sum is checked.
 type ranged interface {
 	CheckSum(sum []int64, n int64) error
 }

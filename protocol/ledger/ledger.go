@@ -146,8 +146,8 @@ func (l *Ledger) Restore(entries []Entry) error {
 	return nil
 }
 
-// Unprotected stands where a ledger would in a run without privacy, so that
-// leaving privacy out has to be said. Its ε is +Inf.
+// Unprotected is the ledger of a run without privacy, so that leaving privacy out has
+// to be asked for. Its ε is +Inf.
 type Unprotected struct{}
 
 // Charge records nothing.

@@ -255,8 +255,8 @@ func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
 	return batch, err
 }
 
-// most is how many reports a worker takes at a time, some milliseconds' work, and
-// least how few where a round is small, so that all workers have some.
+// A worker takes most reports at a time, some milliseconds' work. In a small round it
+// takes fewer, but at least least, so that all workers have some.
 const most, least = 64, 8
 
 // open streams the charged batch through the workers into one tally each.

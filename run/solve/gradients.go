@@ -62,7 +62,8 @@ func (c cohort) place(i int64) int64 {
 	return c.from + i
 }
 
-// cohort is that of a round, in which the optimiser would take the given step.
+// cohort returns who reports in a round. step is the optimiser's next one, which is
+// behind the round by the void rounds before it.
 func (t *Task) cohort(round, step int64) cohort {
 	stage := t.Plan.Stage(step)
 	c := cohort{batch: batch{stage: stage, sigma: t.Plan.Stages[stage].Sigma}}
@@ -130,8 +131,8 @@ func (g *gradients) part(ctx context.Context, w *worker, b cohort, from, to int6
 	return s, nil
 }
 
-// clip scales x into the ball of the given radius, rounding included; what is
-// not finite becomes 0.
+// clip scales x so that its norm is at most radius, also after rounding to float32. A
+// vector that is not finite becomes 0.
 func clip(x []float32, radius float64) {
 	square := 0.0
 	for _, v := range x {

@@ -39,7 +39,7 @@ type batch struct {
 	sigma   float64 // planned, of the mean
 }
 
-// sum is a part of a batch: inputs of norm at most Config.Clip.
+// sum adds up a part of a batch. Its inputs have a norm of at most Config.Clip.
 type sum interface {
 	add(rng.Source, []float32) error
 	merge(sum) error
@@ -169,7 +169,7 @@ type vectorSum struct {
 	stages
 }
 
-// overhead is what rounding may add to the variance.
+// overhead is the share of its variance that rounding may add to the noise.
 const overhead = .05
 
 func (m *vectorSum) noise() optimize.Noise {

@@ -14,7 +14,7 @@ import (
 
 // reports protects gradients one by one, with a PrivUnit report of each client
 // in every round that it is in. With trust shuffle a round's reports hide each
-// other, and who is in which batch is public; with trust local nothing does.
+// other, and who is in which batch is public; with trust local nothing hides a report.
 type reports struct {
 	ctx    context.Context
 	config Config
@@ -42,7 +42,7 @@ func (m *reports) unit(clients, uses int64) (*randomizer.PrivUnit, error) {
 		}
 		eps0 = solved.Eps0
 	}
-	// What it claims, numeric slack included, must be within.
+	// What the mechanism claims, numeric slack included, must be at most eps0.
 	for try := eps0; try > 0; {
 		unit, err := randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: m.dim, Eps0: try, Radius: c.Clip})
 		if err != nil {

@@ -327,7 +327,7 @@ func (t *Task) optimum(ctx context.Context) (*model.Optimum, error) {
 		err  error
 	}
 	done := make(chan answer, 1)
-	// It cannot be stopped: whoever interrupts it leaves it behind.
+	// The search cannot be stopped. If ctx ends, it goes on and nobody waits for it.
 	go func() {
 		best, err := ridged.Optimum(t.people.rows.X, t.people.rows.Target,
 			model.OptimumConfig{Radius: t.Config.Radius, Gap: 1e-6 * math.Max(1, zero)})
