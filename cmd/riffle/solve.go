@@ -139,7 +139,7 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 	}
 	stderr, c := cmd.ErrOrStderr(), task.Config
 	s.show.note(stderr, "%s, %s, %s loss, %s: %s of at least %d, trust %s",
-		counted(task.Clients(), "client"), counted(task.Params(), "parameter"), c.Loss, c.Optimizer, counted(task.Rounds(), "round"), task.Batch(), c.Trust)
+		counted(c.N, "client"), counted(task.Params(), "parameter"), c.Loss, c.Optimizer, counted(task.Rounds(), "round"), task.Batch(), c.Trust)
 	if !c.Trust.Protects() {
 		s.show.note(stderr, "no privacy: --trust none")
 	} else {
@@ -171,7 +171,7 @@ func (s *solveFlags) print(w io.Writer, task *solve.Task, r solve.Result, second
 		e.SetIndent("", "  ")
 		return e.Encode(solveDocument{
 			r.Excess, r.Loss, r.Optimum, train.Number(task.Epsilon), task.Delta, task.Rounds(), task.Batch(), c.Optimizer, seconds,
-			c.Trust, c.Loss, task.Clients(), task.Params(), c.Clip, c.Lambda, c.Radius, train.Number(task.Bound()), r.Gap, c.Seed, r.Theta,
+			c.Trust, c.Loss, c.N, task.Params(), c.Clip, c.Lambda, c.Radius, train.Number(task.Bound()), r.Gap, c.Seed, r.Theta,
 		})
 	}
 	p := printer{w: w}

@@ -216,8 +216,8 @@ func (b *Book) Last(task [32]byte) (e wire.Entry, ok bool) {
 // several as if each round had been chosen upon what was released before.
 func (b *Book) Spent() (dp.Bound, error) { return b.total.Spent() }
 
-// SpentOn bounds what a task with a budget cost by itself.
-func (b *Book) SpentOn(task [32]byte) (dp.Bound, error) {
+// spentOn bounds what a task with a budget cost by itself.
+func (b *Book) spentOn(task [32]byte) (dp.Bound, error) {
 	a := b.tasks[task]
 	if a == nil || a.ledger == nil {
 		return dp.Bound{}, fmt.Errorf("ledger: task %x has no budget", task[:8])

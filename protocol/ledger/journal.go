@@ -266,7 +266,7 @@ func (l *TaskLedger) Affords(event dp.Round) (err error) {
 
 // Spent bounds what the task cost.
 func (l *TaskLedger) Spent() (b dp.Bound, err error) {
-	l.journal.View(func(k *Book) { b, err = k.SpentOn(l.task) })
+	l.journal.View(func(k *Book) { b, err = k.spentOn(l.task) })
 	return b, err
 }
 

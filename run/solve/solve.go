@@ -205,9 +205,6 @@ func Prepare(ctx context.Context, c Config) (*Task, error) {
 	return t, nil
 }
 
-// Clients returns n.
-func (t *Task) Clients() int64 { return t.people.clients }
-
 // Rounds returns T.
 func (t *Task) Rounds() int64 {
 	var sum int64
