@@ -69,7 +69,7 @@ func TestSmallestEps0(t *testing.T) {
 	for _, dim := range []int{1, 7, 5000} {
 		// p(1−q) − q(1−p) ∝ E−1, and the hemisphere's E|⟨v,u⟩| is 2S.
 		r2 := must(NewR2(R2Config{dim, 1, eps0}))
-		close("r2", r2.unit.mean, 2*r2.unit.cap.first*t1)
+		close("r2", r2.mean, 2*r2.cap.first*t1)
 		m := must(NewPrivUnit(PrivUnitConfig{dim, 1, eps0}))
 		close("privunit", m.mean, m.cap.first*math.Expm1(eps0)/(1+m.cap.mass*math.Expm1(eps0)))
 	}

@@ -33,6 +33,7 @@ type DiscreteGaussianConfig struct {
 //
 // Source: Canonne, Kamath, Steinke, arXiv 2004.00010v5, Theorem 4.
 type DiscreteGaussian struct {
+	sized
 	config   DiscreteGaussianConfig
 	variance uint64 // of the noise, in squared grid steps
 	limit    int64  // largest absolute value in a report
@@ -72,17 +73,15 @@ func NewDiscreteGaussian(c DiscreteGaussianConfig) (*DiscreteGaussian, error) {
 	if err != nil {
 		return nil, fmt.Errorf("randomizer: sigma = %v: %w", c.Sigma, err)
 	}
+	step := c.Radius / gaussianUnit
+	m.shape = shape{
+		name: "discrete-gaussian", dim: c.Dim, values: c.Dim, scale: step,
+		mse:  float64(c.Dim) * (float64(m.variance) + .25) * step * step, // at most 1/4 of a squared step for the rounding
+		size: c.Dim * (bits.Len64(uint64(m.limit)) + 1),                  // the largest value and a sign
+	}
+	m.largest = m.longest / gaussianUnit // with the largest noise that Check accepts
 	return m, nil
 }
-
-// Name returns "discrete-gaussian".
-func (m *DiscreteGaussian) Name() string { return "discrete-gaussian" }
-
-// Dim returns the length of the input.
-func (m *DiscreteGaussian) Dim() int { return m.config.Dim }
-
-// NewReport returns a dense report.
-func (m *DiscreteGaussian) NewReport() *Report { return &Report{Value: make([]int32, m.config.Dim)} }
 
 // Randomize overwrites r with a randomized report of x; see the type for inputs
 // outside the domain.
@@ -124,23 +123,6 @@ func (m *DiscreteGaussian) Check(r *Report) error {
 	}
 	return nil
 }
-
-// Add adds a checked report to sum.
-func (m *DiscreteGaussian) Add(sum []int64, r *Report) { addDense(sum, r) }
-
-// Estimate stores the unbiased mean of n inputs, in the units of x.
-func (m *DiscreteGaussian) Estimate(mean []float64, sum []int64, n int64) {
-	estimate(mean, sum, n, m.config.Radius/gaussianUnit)
-}
-
-// MSE is the noise's variance plus at most 1/4 of a squared step for the rounding.
-func (m *DiscreteGaussian) MSE() float64 {
-	step := m.config.Radius / gaussianUnit
-	return float64(m.config.Dim) * (float64(m.variance) + .25) * step * step
-}
-
-// Bits returns enough bits for the largest value and a sign, per coordinate.
-func (m *DiscreteGaussian) Bits() int { return m.config.Dim * (bits.Len64(uint64(m.limit)) + 1) }
 
 // ZCDP returns ρ such that one report is ρ-zero-concentrated private between any two inputs
 // (replace-one, nats, rounded up): ρ = Δ²/(2σ²). Δ = 2(2^16+1)+√d steps bounds the distance

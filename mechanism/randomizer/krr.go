@@ -33,6 +33,7 @@ type KRRConfig struct {
 // Source: Kairouz, Oh, Viswanath, "Extremal Mechanisms for Local Differential Privacy",
 // NeurIPS 2014, §4.
 type KRR struct {
+	pure
 	config KRRConfig
 	// rare is the probability of the less likely of truth and lie: a float64, taken as the
 	// exact number that it is. rareTruth says whether that is the truth.
@@ -66,18 +67,20 @@ func NewKRR(c KRRConfig) (*KRR, error) {
 		m.lie = m.rare / others
 		m.gap = 1 - m.rare - m.lie
 	}
+	q := m.lie
+	square := ((1-q)*(1-q) + others*q*q) / (m.gap * m.gap) // ‖estimate‖² of any single report
+	// The error is the largest at the uniform distribution; at a symbol it is 1−1/K less.
+	m.shape = shape{
+		name: "krr", dim: c.Symbols, values: 1, sparse: true,
+		mse: square - 1/float64(c.Symbols), size: bits.Len64(uint64(c.Symbols - 1)),
+	}
+	// Every report attains the largest, in the distributions' norm ℓ₁.
+	m.largest, m.inputs, m.reports = (1-q+others*q)/m.gap, 1, math.Sqrt(square)
+	m.event = dp.Report{Class: dp.KRR, Eps0: c.Eps0, Symbols: c.Symbols}
+	if c.Symbols == 2 { // the same law
+		m.event = dp.Report{Class: dp.BinaryRR, Eps0: c.Eps0}
+	}
 	return m, nil
-}
-
-// Name returns "krr".
-func (m *KRR) Name() string { return "krr" }
-
-// Dim returns the number of symbols.
-func (m *KRR) Dim() int { return m.config.Symbols }
-
-// NewReport returns a report of one symbol: its index, with value 1.
-func (m *KRR) NewReport() *Report {
-	return &Report{Index: make([]uint32, 1), Value: make([]int32, 1)}
 }
 
 // Symbol returns a randomized report of a symbol between 0 and K−1. A symbol outside is
@@ -145,9 +148,6 @@ func (m *KRR) Check(r *Report) error {
 	return nil
 }
 
-// Add counts a checked report.
-func (m *KRR) Add(sum []int64, r *Report) { sum[r.Index[0]]++ }
-
 // Estimate stores the unbiased mean of n distributions from the counts in sum.
 // Entries may be negative; they sum to 1.
 func (m *KRR) Estimate(mean []float64, sum []int64, n int64) {
@@ -158,24 +158,4 @@ func (m *KRR) Estimate(mean []float64, sum []int64, n int64) {
 	for i, s := range sum {
 		mean[i] = (float64(s)/float64(n) - m.lie) / m.gap
 	}
-}
-
-// MSE is attained at the uniform distribution; at a symbol the error is 1−1/K less.
-func (m *KRR) MSE() float64 { return m.square() - 1/float64(m.config.Symbols) }
-
-// square is ‖estimate‖² of any single report.
-func (m *KRR) square() float64 {
-	q := m.lie
-	return ((1-q)*(1-q) + float64(m.config.Symbols-1)*q*q) / (m.gap * m.gap)
-}
-
-// Bits is ⌈log₂ K⌉.
-func (m *KRR) Bits() int { return bits.Len64(uint64(m.config.Symbols - 1)) }
-
-// Event has exactly ε₀ and class KRR, or BinaryRR, the same law, for two symbols.
-func (m *KRR) Event() dp.Report {
-	if m.config.Symbols == 2 {
-		return dp.Report{Class: dp.BinaryRR, Eps0: m.config.Eps0}
-	}
-	return dp.Report{Class: dp.KRR, Eps0: m.config.Eps0, Symbols: m.config.Symbols}
 }

@@ -34,12 +34,13 @@ type LaplaceConfig struct {
 // Source: EAB Proposition 3 and Algorithm 1; the discrete law Ghosh, Roughgarden,
 // Sundararajan, STOC 2009; sampled by [sample.NewLaplace].
 type Laplace struct {
-	config LaplaceConfig
-	unit   int64        // grid steps in the radius
-	scale  sample.Ratio // of the noise, in grid steps
-	noise  *sample.Table
-	limit  int64 // largest absolute value in a report
-	size   int64 // largest sum of absolute values in a report
+	pure
+	config  LaplaceConfig
+	unit    int64        // grid steps in the radius
+	ratio   sample.Ratio // scale of the noise, in grid steps
+	noise   *sample.Table
+	limit   int64 // largest absolute value in a report
+	longest int64 // largest sum of absolute values in a report
 }
 
 var _ Randomizer = (*Laplace)(nil)
@@ -64,13 +65,25 @@ func NewLaplace(c LaplaceConfig) (*Laplace, error) {
 	m.unit = 1 << fraction
 	// Rounded up by more than the division's error, which costs less than 1e-11 of ε₀.
 	scale := float64(2*m.unit) / c.Eps0 * (1 + 0x1p-51)
-	m.scale = sample.Ratio{Num: uint64(math.Ceil(scale * laplaceDen)), Den: laplaceDen}
+	m.ratio = sample.Ratio{Num: uint64(math.Ceil(scale * laplaceDen)), Den: laplaceDen}
 	m.limit = min(math.MaxInt32, m.unit+int64(math.Ceil(laplaceTail*scale)))
 	var err error
-	if m.noise, err = sample.NewLaplace(m.scale); err != nil {
+	if m.noise, err = sample.NewLaplace(m.ratio); err != nil {
 		return nil, fmt.Errorf("randomizer: eps0 = %v: %w", c.Eps0, err)
 	}
-	m.size = m.unit + int64(math.Ceil(scale*laplaceSize(c.Dim, checkTail)*(1+0x1p-40)))
+	m.longest = m.unit + int64(math.Ceil(scale*laplaceSize(c.Dim, checkTail)*(1+0x1p-40)))
+	// The noise is 1/(2·sinh²(1/2t)) squared steps at scale t, the rounding at most 1/4.
+	half := math.Sinh(float64(m.ratio.Den) / (2 * float64(m.ratio.Num)))
+	step := c.Radius / float64(m.unit)
+	m.shape = shape{
+		name: "laplace", dim: c.Dim, values: c.Dim, scale: step,
+		mse:  float64(c.Dim) * (1/(2*half*half) + .25) * step * step,
+		size: c.Dim * (bits.Len64(uint64(m.limit)) + 1), // the largest value and a sign
+	}
+	// The largest includes the largest noise that Check accepts, in ℓ₁.
+	m.largest = float64(m.longest) / float64(m.unit)
+	m.inputs, m.reports = c.Radius, m.largest*c.Radius
+	m.event = dp.Report{Class: dp.LaplaceL1, Eps0: c.Eps0}
 	return m, nil
 }
 
@@ -80,15 +93,6 @@ func laplaceSize(dim int, x float64) float64 {
 	d := float64(dim)
 	return d + math.Sqrt(2*d*x) + x
 }
-
-// Name returns "laplace".
-func (m *Laplace) Name() string { return "laplace" }
-
-// Dim returns the length of the input.
-func (m *Laplace) Dim() int { return m.config.Dim }
-
-// NewReport returns a dense report.
-func (m *Laplace) NewReport() *Report { return &Report{Value: make([]int32, m.config.Dim)} }
 
 // Randomize overwrites r with a randomized report of x; see the type for inputs
 // outside the domain.
@@ -133,30 +137,8 @@ func (m *Laplace) Check(r *Report) error {
 	for _, v := range r.Value {
 		size += max(int64(v), -int64(v))
 	}
-	if size > m.size {
-		return fmt.Errorf("randomizer: report of size %d must be at most %d", size, m.size)
+	if size > m.longest {
+		return fmt.Errorf("randomizer: report of size %d must be at most %d", size, m.longest)
 	}
 	return nil
 }
-
-// Add adds a checked report to sum.
-func (m *Laplace) Add(sum []int64, r *Report) { addDense(sum, r) }
-
-// Estimate stores the unbiased mean of n inputs, in the units of x.
-func (m *Laplace) Estimate(mean []float64, sum []int64, n int64) {
-	estimate(mean, sum, n, m.config.Radius/float64(m.unit))
-}
-
-// MSE counts the noise, 1/(2·sinh²(1/2t)) squared steps at scale t, and at most
-// 1/4 for the rounding.
-func (m *Laplace) MSE() float64 {
-	s := math.Sinh(float64(m.scale.Den) / (2 * float64(m.scale.Num)))
-	step := m.config.Radius / float64(m.unit)
-	return float64(m.config.Dim) * (1/(2*s*s) + .25) * step * step
-}
-
-// Bits returns enough bits for the largest value and a sign, per coordinate.
-func (m *Laplace) Bits() int { return m.config.Dim * (bits.Len64(uint64(m.limit)) + 1) }
-
-// Event has exactly ε₀ and class LaplaceL1.
-func (m *Laplace) Event() dp.Report { return dp.Report{Class: dp.LaplaceL1, Eps0: m.config.Eps0} }

@@ -15,7 +15,7 @@ func TestLaplaceScale(t *testing.T) {
 	for _, eps0 := range []float64{0x1p-20, 1e-5, .001, 1. / 128, math.Nextafter(1./128, 0), .1, 1, math.Ln2, 2, 3, 7.7, 49, dp.MaxEps0} {
 		m := must(NewLaplace(LaplaceConfig{3, 1, eps0}))
 		spent := new(big.Rat).SetFrac(big.NewInt(2*m.unit), big.NewInt(1))
-		spent.Mul(spent, new(big.Rat).SetFrac(new(big.Int).SetUint64(m.scale.Den), new(big.Int).SetUint64(m.scale.Num)))
+		spent.Mul(spent, new(big.Rat).SetFrac(new(big.Int).SetUint64(m.ratio.Den), new(big.Int).SetUint64(m.ratio.Num)))
 		claim := new(big.Rat).SetFloat64(eps0)
 		claim.Mul(claim, big.NewRat(1<<53-1, 1<<53)) // laplace.md, step 5, needs that much
 		if spent.Cmp(claim) > 0 {
@@ -24,7 +24,7 @@ func TestLaplaceScale(t *testing.T) {
 		if got, _ := spent.Float64(); got < eps0*(1-1e-11) {
 			t.Errorf("eps0 = %v: spends only %v", eps0, got)
 		}
-		if s := float64(m.scale.Num) / float64(m.scale.Den); s > 1<<24*(1+1e-9) || float64(m.limit) < 120*s {
+		if s := float64(m.ratio.Num) / float64(m.ratio.Den); s > 1<<24*(1+1e-9) || float64(m.limit) < 120*s {
 			t.Errorf("eps0 = %v: scale %v does not fit, limit %d", eps0, s, m.limit)
 		}
 	}
@@ -91,7 +91,7 @@ func TestLaplaceLaw(t *testing.T) {
 	}
 	for i, eps0 := range []float64{1e-4, .5, 4, 40} {
 		m := must(NewLaplace(LaplaceConfig{2, 1, eps0}))
-		s := float64(m.scale.Num) / float64(m.scale.Den)
+		s := float64(m.ratio.Num) / float64(m.ratio.Den)
 		x := []float32{-.25, .5} // whole steps
 		at := float64(m.unit) / 2
 		// P[noise ≤ k] for the law ∝ e^(−|k|/s).

@@ -40,61 +40,6 @@ func meanBound(n int64, radius, longest, mse float64) float64 {
 	return radius + tail.Bernstein(k*mse, longest+radius, logChance(2))/k
 }
 
-// Largest is attained by every report: all coordinates have the same size.
-func (m *RR) Largest() float64 { return m.scale / m.config.Radius }
-
-// MeanBound is the general bound; see meanBound.
-func (m *RR) MeanBound(n int64) float64 {
-	root := math.Sqrt(float64(m.config.Dim))
-	return meanBound(n, root*m.config.Radius, root*m.scale, m.MSE())
-}
-
-// Largest is attained by every report, in the distributions' norm ℓ₁.
-func (m *KRR) Largest() float64 {
-	return (1 - m.lie + float64(m.config.Symbols-1)*m.lie) / m.gap
-}
-
-// MeanBound is the general bound; see meanBound.
-func (m *KRR) MeanBound(n int64) float64 { return meanBound(n, 1, math.Sqrt(m.square()), m.MSE()) }
-
-// Largest is attained by every report.
-func (m *SignedKRR) Largest() float64 { return m.scale / m.config.Radius }
-
-// MeanBound is the general bound; see meanBound.
-func (m *SignedKRR) MeanBound(n int64) float64 {
-	return meanBound(n, m.config.Radius, m.scale, m.MSE())
-}
-
-// Largest is attained by every report: each of its coordinates has the same size.
-func (m *RInf) Largest() float64 { return m.scale / m.config.Radius }
-
-// MeanBound is the general bound; see meanBound.
-func (m *RInf) MeanBound(n int64) float64 {
-	return meanBound(n, math.Sqrt(float64(m.config.Dim))*m.config.Radius, math.Sqrt(float64(m.bits.count))*m.scale, m.MSE())
-}
-
-// Largest is in ℓ₁ and attained by a report of one bit, which moves every coordinate by the
-// same amount.
-func (m *R1) Largest() float64 {
-	return float64(m.config.Dim) * float64(m.bits.count) * m.scale / m.config.Radius
-}
-
-// MeanBound is the general bound; see meanBound.
-func (m *R1) MeanBound(n int64) float64 {
-	return meanBound(n, m.config.Radius, math.Sqrt(float64(m.config.Dim))*float64(m.bits.count)*m.scale, m.MSE())
-}
-
-// Largest includes the largest noise that Check accepts, in ℓ₁.
-func (m *Laplace) Largest() float64 { return float64(m.size) / float64(m.unit) }
-
-// MeanBound is the general bound; see meanBound.
-func (m *Laplace) MeanBound(n int64) float64 {
-	return meanBound(n, m.config.Radius, m.Largest()*m.config.Radius, m.MSE())
-}
-
-// Largest includes the largest noise that Check accepts.
-func (m *DiscreteGaussian) Largest() float64 { return m.longest / gaussianUnit }
-
 // MeanBound uses that the summed noise of n reports is sub-Gaussian with n times the
 // variance, and that rounded inputs are at most √d steps longer than the ball.
 func (m *DiscreteGaussian) MeanBound(n int64) float64 {
@@ -105,10 +50,6 @@ func (m *DiscreteGaussian) MeanBound(n int64) float64 {
 	noise := math.Sqrt(float64(m.variance)/float64(n)) * tail.Length(m.config.Dim, logChance(1))
 	return step * (gaussianUnit + 1 + math.Sqrt(float64(m.config.Dim)) + noise)
 }
-
-// Largest is the largest length that Check accepts: that of an honest report, at most an
-// eighth longer than the unit vector, and its rounding.
-func (m *PrivUnit) Largest() float64 { return m.longest() * m.scale / m.config.Radius }
 
 // longest is the largest length that Check accepts, in grid units.
 func (m *PrivUnit) longest() float64 { return privUnitLimit + math.Sqrt(float64(m.config.Dim)) }
@@ -141,9 +82,3 @@ func (m *PrivUnit) MeanBound(n int64) float64 {
 	rounding := m.scale * math.Sqrt(d) / 2
 	return math.Min(any, stretch*radius+across+along+rounding)
 }
-
-// Largest is PrivUnit's.
-func (m *R2) Largest() float64 { return m.unit.Largest() }
-
-// MeanBound is PrivUnit's.
-func (m *R2) MeanBound(n int64) float64 { return m.unit.MeanBound(n) }

@@ -40,15 +40,14 @@ type PrivUnitConfig struct {
 // Its Applications in Private Federated Learning", arXiv 1812.00984v2, Algorithm 1, with the
 // split of ε₀ optimised and the cap's mass exact in every dimension.
 type PrivUnit struct {
+	pure
 	config PrivUnitConfig
 	cap    sphereCap
 	// rare is the probability of the less likely of the two parts: a float64, taken as the
 	// exact number that it is. rareCap says whether that part is the cap.
 	rare    float64
 	rareCap bool
-	// mean is m = E⟨v,u⟩, scale the length that one grid unit stands for.
-	mean, scale float64
-	event       dp.Report
+	mean    float64 // m = E⟨v,u⟩
 	// scratch holds *privUnitScratch, which keeps the noise out of reports.
 	scratch *sync.Pool
 }
@@ -79,15 +78,24 @@ func NewPrivUnit(c PrivUnitConfig) (*PrivUnit, error) {
 	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
 		return nil, err
 	}
-	return newPrivUnit(c, bestCap(c.Dim, c.Eps0))
+	return newPrivUnit("privunit", c, bestCap(c.Dim, c.Eps0))
 }
 
-func newPrivUnit(c PrivUnitConfig, k sphereCap) (*PrivUnit, error) {
+func newPrivUnit(name string, c PrivUnitConfig, k sphereCap) (*PrivUnit, error) {
 	if c.Dim > 1 && !(k.sin > 0 && k.mass > 0) {
 		return nil, fmt.Errorf("randomizer: no cap found for dim = %d, eps0 = %v", c.Dim, c.Eps0)
 	}
 	m := &PrivUnit{config: c, cap: k}
 	m.split()
+	// E[R²] = 1/(1−4s²), and the rounding's d/12 grid units squared.
+	square := privUnitUnit*privUnitUnit/(1-4./(lengthRate*lengthRate)) + float64(c.Dim)/12
+	m.shape = shape{
+		name: name, dim: c.Dim, values: c.Dim, scale: m.scale, mse: m.scale * m.scale * square,
+		size: c.Dim * (privUnitBits + 2), // 18 a coordinate are enough for ±1.125·2^16
+	}
+	// The largest is the largest length that Check accepts: that of an honest report, at most
+	// an eighth longer than the unit vector, and its rounding.
+	m.largest = m.longest() * m.scale / c.Radius
 	if m.event.Eps0 > dp.MaxEps0 {
 		return nil, fmt.Errorf("randomizer: eps0 = %v with its numeric slack is above %d", c.Eps0, dp.MaxEps0)
 	}
@@ -136,15 +144,6 @@ func privUnitSlack(dim int) float64 {
 	const scalars = 1e-10                           // q, p and the acceptance tests
 	return 1.01*(grid+length+base) + scalars        // and second-order terms
 }
-
-// Name returns "privunit".
-func (m *PrivUnit) Name() string { return "privunit" }
-
-// Dim returns the length of the input.
-func (m *PrivUnit) Dim() int { return m.config.Dim }
-
-// NewReport returns a dense report.
-func (m *PrivUnit) NewReport() *Report { return &Report{Value: make([]int32, m.config.Dim)} }
 
 // Randomize overwrites r with a randomized report of x; see the type for inputs
 // outside the domain.
@@ -319,22 +318,3 @@ func (m *PrivUnit) Check(r *Report) error {
 	}
 	return nil
 }
-
-// Add adds a checked report to sum.
-func (m *PrivUnit) Add(sum []int64, r *Report) { addDense(sum, r) }
-
-// Estimate stores the unbiased mean of n inputs, in the units of x.
-func (m *PrivUnit) Estimate(mean []float64, sum []int64, n int64) { estimate(mean, sum, n, m.scale) }
-
-// MSE is attained at x = 0; an input of length C has C² less.
-func (m *PrivUnit) MSE() float64 {
-	// E[R²] = 1/(1−4s²), and the rounding's d/12 grid units squared.
-	square := privUnitUnit*privUnitUnit/(1-4./(lengthRate*lengthRate)) + float64(m.config.Dim)/12
-	return m.scale * m.scale * square
-}
-
-// Bits is 18 per coordinate, enough for ±1.125·2^16.
-func (m *PrivUnit) Bits() int { return m.config.Dim * (privUnitBits + 2) }
-
-// Event is of the generic class, that of any ε₀-LDP randomizer.
-func (m *PrivUnit) Event() dp.Report { return m.event }

@@ -41,9 +41,9 @@ type R1Config struct {
 //
 // Source: as [RInf]; Girgis et al., AISTATS 2021, R_1; G21 remark 1.
 type R1 struct {
+	pure
 	config R1Config
-	bits   sparseBits
-	scale  float64 // (a/m)/tanh(ε₀/2m)
+	bits   sparseBits // its indices are rows of H
 }
 
 var _ Randomizer = (*R1)(nil)
@@ -58,18 +58,18 @@ func NewR1(c R1Config) (*R1, error) {
 	if m.bits, err = newBits(c.Dim, 1<<bits.Len(uint(c.Dim-1)), c.Count, c.Eps0); err != nil {
 		return nil, err
 	}
-	m.scale = c.Radius / float64(m.bits.count) * flipScale(m.bits.each)
+	d, count := float64(c.Dim), float64(m.bits.count)
+	scale := c.Radius / count * flipScale(m.bits.each)
+	m.shape = shape{
+		name: "r1", dim: c.Dim, values: m.bits.count, sparse: true,
+		scale: scale, mse: d * count * scale * scale, size: m.bits.size(),
+	}
+	// The largest is in ℓ₁ and attained by a report of one bit, which moves every
+	// coordinate by the same amount.
+	m.largest, m.inputs, m.reports = d*count*scale/c.Radius, c.Radius, math.Sqrt(d)*count*scale
+	m.event = dp.Report{Class: dp.Generic, Eps0: c.Eps0}
 	return m, nil
 }
-
-// Name returns "r1".
-func (m *R1) Name() string { return "r1" }
-
-// Dim returns the length of the input.
-func (m *R1) Dim() int { return m.config.Dim }
-
-// NewReport returns a sparse report of m values; its indices are rows of H.
-func (m *R1) NewReport() *Report { return m.bits.newReport() }
 
 // Randomize overwrites r with a randomized report of x; see the type for inputs
 // outside the domain.
@@ -166,17 +166,3 @@ func addRow(sum []int64, j uint32, negative bool) {
 		}
 	}
 }
-
-// Estimate stores the unbiased mean of n inputs, in the units of x.
-func (m *R1) Estimate(mean []float64, sum []int64, n int64) { estimate(mean, sum, n, m.scale) }
-
-// MSE is attained at x = 0.
-func (m *R1) MSE() float64 {
-	return float64(m.config.Dim) * float64(m.bits.count) * m.scale * m.scale
-}
-
-// Bits is ⌈log₂ d⌉ for each row and one for its sign.
-func (m *R1) Bits() int { return m.bits.size() }
-
-// Event has exactly ε₀ and the generic class.
-func (m *R1) Event() dp.Report { return dp.Report{Class: dp.Generic, Eps0: m.config.Eps0} }

@@ -1,10 +1,5 @@
 package randomizer
 
-import (
-	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/mechanism/rng"
-)
-
 // R2Config describes an [R2]. All fields are required.
 type R2Config struct {
 	Dim    int     // length of the input
@@ -26,7 +21,7 @@ type R2Config struct {
 //
 // Source: Duchi, Jordan, Wainwright, "Minimax Optimal Procedures for Locally Private
 // Estimation", JASA 2018, arXiv 1604.02390, §4.2.3.
-type R2 struct{ unit *PrivUnit }
+type R2 struct{ *PrivUnit }
 
 var _ Randomizer = (*R2)(nil)
 
@@ -35,40 +30,9 @@ func NewR2(c R2Config) (*R2, error) {
 	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
 		return nil, err
 	}
-	m, err := newPrivUnit(PrivUnitConfig(c), hemisphere(c.Dim))
+	m, err := newPrivUnit("r2", PrivUnitConfig(c), hemisphere(c.Dim))
 	if err != nil {
 		return nil, err
 	}
 	return &R2{m}, nil
 }
-
-// Name returns "r2".
-func (m *R2) Name() string { return "r2" }
-
-// Dim returns the length of the input.
-func (m *R2) Dim() int { return m.unit.Dim() }
-
-// NewReport returns a dense report.
-func (m *R2) NewReport() *Report { return m.unit.NewReport() }
-
-// Randomize overwrites r with a randomized report of x; see the type for inputs
-// outside the domain.
-func (m *R2) Randomize(src rng.Source, x []float32, r *Report) { m.unit.Randomize(src, x, r) }
-
-// Check validates shape, range and length; see [Mechanism].
-func (m *R2) Check(r *Report) error { return m.unit.Check(r) }
-
-// Add adds a checked report to sum.
-func (m *R2) Add(sum []int64, r *Report) { m.unit.Add(sum, r) }
-
-// Estimate stores the unbiased mean of n inputs, in the units of x.
-func (m *R2) Estimate(mean []float64, sum []int64, n int64) { m.unit.Estimate(mean, sum, n) }
-
-// MSE is attained at x = 0; an input of length C has C² less.
-func (m *R2) MSE() float64 { return m.unit.MSE() }
-
-// Bits is 18 per coordinate.
-func (m *R2) Bits() int { return m.unit.Bits() }
-
-// Event is of the generic class, ε₀ with the slack of the arithmetic.
-func (m *R2) Event() dp.Report { return m.unit.Event() }

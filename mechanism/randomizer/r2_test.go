@@ -29,8 +29,8 @@ func TestR2Formulas(t *testing.T) {
 			if p := must(NewPrivUnit(PrivUnitConfig{dim, 3, eps0})); p.MSE() > m.MSE()*(1+1e-12) {
 				t.Errorf("d = %d, eps0 = %v: PrivUnit's error %v is above %v", dim, eps0, p.MSE(), m.MSE())
 			}
-			if want := 1 / (1 + math.Exp(eps0)); math.Abs(m.unit.rare/want-1) > 1e-14 || m.unit.rareCap {
-				t.Errorf("d = %d, eps0 = %v: the far side has %v, want %v", dim, eps0, m.unit.rare, want)
+			if want := 1 / (1 + math.Exp(eps0)); math.Abs(m.rare/want-1) > 1e-14 || m.rareCap {
+				t.Errorf("d = %d, eps0 = %v: the far side has %v, want %v", dim, eps0, m.rare, want)
 			}
 		}
 	}
@@ -47,11 +47,11 @@ func TestR2HeightLaw(t *testing.T) {
 		eps0 float64
 	}{{2, 1}, {3, 2}, {40, .5}, {128, 3}, {4420, 2}} {
 		m := must(NewR2(R2Config{c.dim, 1, c.eps0}))
-		edges, probs := m.unit.edges(10)
+		edges, probs := m.edges(10)
 		counts := make([]int64, 20)
 		src := source(64, uint64(i))
 		for range n {
-			h, _ := m.unit.height(src)
+			h, _ := m.height(src)
 			counts[cell(edges, h)]++
 		}
 		chiSquare(t, fmt.Sprintf("d = %d, eps0 = %v", c.dim, c.eps0), counts, probs)

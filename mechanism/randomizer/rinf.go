@@ -33,9 +33,9 @@ type RInfConfig struct {
 // Several coordinates: the m bits are independent given the coordinates, which do not depend
 // on the input, so their losses add; the error follows from E‖R‖² = m·(value)² and E[R] = x.
 type RInf struct {
+	pure
 	config RInfConfig
 	bits   sparseBits
-	scale  float64 // a·(d/m)/tanh(ε₀/2m)
 }
 
 var (
@@ -53,7 +53,15 @@ func NewRInf(c RInfConfig) (*RInf, error) {
 	if m.bits, err = newBits(c.Dim, c.Dim, c.Coordinates, c.Eps0); err != nil {
 		return nil, err
 	}
-	m.scale = c.Radius * (float64(c.Dim) / float64(m.bits.count)) * flipScale(m.bits.each)
+	d, count := float64(c.Dim), float64(m.bits.count)
+	scale := c.Radius * (d / count) * flipScale(m.bits.each)
+	m.shape = shape{
+		name: "rinf", dim: c.Dim, values: m.bits.count, sparse: true,
+		scale: scale, mse: count * scale * scale, size: m.bits.size(),
+	}
+	// Every report attains the largest: each of its coordinates has the same size.
+	m.largest, m.inputs, m.reports = scale/c.Radius, math.Sqrt(d)*c.Radius, math.Sqrt(count)*scale
+	m.event = dp.Report{Class: dp.Generic, Eps0: c.Eps0}
 	return m, nil
 }
 
@@ -70,15 +78,6 @@ func checkAll(dim int, radius, eps0 float64) error {
 // flipScale returns (E+1)/(E−1) = 1/tanh(ε₀/2), the factor by which binary randomized
 // response shrinks a mean.
 func flipScale(eps0 float64) float64 { return 1 / math.Tanh(eps0/2) }
-
-// Name returns "rinf".
-func (m *RInf) Name() string { return "rinf" }
-
-// Dim returns the length of the input.
-func (m *RInf) Dim() int { return m.config.Dim }
-
-// NewReport returns a sparse report of m values.
-func (m *RInf) NewReport() *Report { return m.bits.newReport() }
 
 // Randomize overwrites r with a randomized report of x; see the type for inputs
 // outside the domain.
@@ -127,22 +126,3 @@ func bitProbability(x, a float64) float64 {
 
 // Check validates shape and range; see [Mechanism].
 func (m *RInf) Check(r *Report) error { return m.bits.check(r) }
-
-// Add adds a checked report to sum.
-func (m *RInf) Add(sum []int64, r *Report) {
-	for i, j := range r.Index {
-		sum[j] += int64(r.Value[i])
-	}
-}
-
-// Estimate stores the unbiased mean of n inputs, in the units of x.
-func (m *RInf) Estimate(mean []float64, sum []int64, n int64) { estimate(mean, sum, n, m.scale) }
-
-// MSE is attained at x = 0.
-func (m *RInf) MSE() float64 { return float64(m.bits.count) * m.scale * m.scale }
-
-// Bits is ⌈log₂ d⌉ for each coordinate and one for its sign.
-func (m *RInf) Bits() int { return m.bits.size() }
-
-// Event has exactly ε₀ and the generic class.
-func (m *RInf) Event() dp.Report { return dp.Report{Class: dp.Generic, Eps0: m.config.Eps0} }

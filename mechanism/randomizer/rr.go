@@ -2,6 +2,7 @@ package randomizer
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
@@ -23,9 +24,9 @@ type RRConfig struct {
 // = 1 the report is of class dp.BinaryRR. The estimate is unbiased; the mean squared error
 // d·a²/tanh(ε₀/2d)² − ‖x‖² is largest at x = 0.
 type RR struct {
+	pure
 	config RRConfig
 	each   float64 // ε₀ of one bit
-	scale  float64
 }
 
 var _ Randomizer = (*RR)(nil)
@@ -36,7 +37,16 @@ func NewRR(c RRConfig) (*RR, error) {
 		return nil, err
 	}
 	each := splitEps0(c.Eps0, c.Dim)
-	return &RR{config: c, each: each, scale: c.Radius * flipScale(each)}, nil
+	scale, d := c.Radius*flipScale(each), float64(c.Dim)
+	m := &RR{config: c, each: each}
+	m.shape = shape{name: "rr", dim: c.Dim, values: c.Dim, scale: scale, mse: d * scale * scale, size: c.Dim}
+	// Every report attains the largest: all coordinates have the same size.
+	m.largest, m.inputs, m.reports = scale/c.Radius, math.Sqrt(d)*c.Radius, math.Sqrt(d)*scale
+	m.event = dp.Report{Class: dp.Generic, Eps0: c.Eps0}
+	if c.Dim == 1 {
+		m.event.Class = dp.BinaryRR
+	}
+	return m, nil
 }
 
 // splitEps0 returns ε₀/parts, rounded down.
@@ -48,15 +58,6 @@ func splitEps0(eps0 float64, parts int) float64 {
 	// rounded quotient is below the true one.
 	return roundDown(eps0 / float64(parts))
 }
-
-// Name returns "rr".
-func (m *RR) Name() string { return "rr" }
-
-// Dim returns the length of the input.
-func (m *RR) Dim() int { return m.config.Dim }
-
-// NewReport returns a dense report.
-func (m *RR) NewReport() *Report { return &Report{Value: make([]int32, m.config.Dim)} }
 
 // Randomize overwrites r with a randomized report of x; see the type for inputs
 // outside the domain.
@@ -79,25 +80,4 @@ func (m *RR) Check(r *Report) error {
 		}
 	}
 	return nil
-}
-
-// Add adds a checked report to sum.
-func (m *RR) Add(sum []int64, r *Report) { addDense(sum, r) }
-
-// Estimate stores the unbiased mean of n inputs, in the units of x.
-func (m *RR) Estimate(mean []float64, sum []int64, n int64) { estimate(mean, sum, n, m.scale) }
-
-// MSE is attained at x = 0.
-func (m *RR) MSE() float64 { return float64(m.config.Dim) * m.scale * m.scale }
-
-// Bits is one per coordinate.
-func (m *RR) Bits() int { return m.config.Dim }
-
-// Event has exactly ε₀; the class is BinaryRR for a single bit, otherwise Generic.
-func (m *RR) Event() dp.Report {
-	class := dp.Generic
-	if m.config.Dim == 1 {
-		class = dp.BinaryRR
-	}
-	return dp.Report{Class: class, Eps0: m.config.Eps0}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
@@ -37,9 +36,9 @@ type SignedKRRConfig struct {
 // Source: the reduction of mean estimation in the ℓ₁ ball to frequencies of its 2d corners;
 // KRR as there.
 type SignedKRR struct {
+	pure
 	config SignedKRRConfig
 	corner *KRR
-	scale  float64 // a/(p−q)
 }
 
 var _ Randomizer = (*SignedKRR)(nil)
@@ -56,17 +55,14 @@ func NewSignedKRR(c SignedKRRConfig) (*SignedKRR, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &SignedKRR{config: c, corner: corner, scale: c.Radius / corner.gap}, nil
+	scale := c.Radius / corner.gap // a/(p−q)
+	m := &SignedKRR{config: c, corner: corner}
+	m.shape = shape{name: "signed-krr", dim: c.Dim, values: 1, sparse: true, scale: scale, mse: scale * scale, size: corner.size}
+	// Every report attains the largest.
+	m.largest, m.inputs, m.reports = scale/c.Radius, c.Radius, scale
+	m.event = corner.event
+	return m, nil
 }
-
-// Name returns "signed-krr".
-func (m *SignedKRR) Name() string { return "signed-krr" }
-
-// Dim returns the length of the input.
-func (m *SignedKRR) Dim() int { return m.config.Dim }
-
-// NewReport returns a report of one symbol: its coordinate, with value ±1.
-func (m *SignedKRR) NewReport() *Report { return m.corner.NewReport() }
 
 // Randomize overwrites r with a randomized report of x; see the type for inputs
 // outside the domain.
@@ -101,18 +97,3 @@ func (m *SignedKRR) choose(src rng.Source, x []float32) int {
 func (m *SignedKRR) Check(r *Report) error {
 	return sparseBits{among: m.config.Dim, count: 1}.check(r)
 }
-
-// Add adds a checked report to sum.
-func (m *SignedKRR) Add(sum []int64, r *Report) { sum[r.Index[0]] += int64(r.Value[0]) }
-
-// Estimate stores the unbiased mean of n inputs, in the units of x.
-func (m *SignedKRR) Estimate(mean []float64, sum []int64, n int64) { estimate(mean, sum, n, m.scale) }
-
-// MSE is attained at x = 0.
-func (m *SignedKRR) MSE() float64 { return m.scale * m.scale }
-
-// Bits is ⌈log₂ 2d⌉.
-func (m *SignedKRR) Bits() int { return m.corner.Bits() }
-
-// Event has exactly ε₀ and class KRR with 2d symbols, or BinaryRR for d = 1.
-func (m *SignedKRR) Event() dp.Report { return m.corner.Event() }

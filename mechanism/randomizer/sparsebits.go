@@ -50,10 +50,6 @@ func BestBits(dim int, eps0 float64) int {
 	return m
 }
 
-func (b sparseBits) newReport() *Report {
-	return &Report{Index: make([]uint32, b.count), Value: make([]int32, b.count)}
-}
-
 // draw stores a uniform subset in index, of length count, ascending (Floyd).
 func (b sparseBits) draw(src rng.Source, index []uint32) {
 	for k := range index {

@@ -145,7 +145,7 @@ func squaredError(m Mechanism, square float64) float64 {
 	case *DiscreteGaussian, *Laplace: // noise that is the same for all inputs
 		return m.MSE()
 	case *KRR:
-		return m.square() - square
+		return m.mse + 1/float64(m.dim) - square
 	case *R1:
 		k, d, padded := float64(m.bits.count), float64(m.Dim()), float64(m.bits.among)
 		if k == 1 {

@@ -96,10 +96,10 @@ func TestCheckBoundsWholeReports(t *testing.T) {
 				limit, each float64
 			}{
 				{g, float64(g.limit), g.longest / math.Sqrt(float64(dim))},
-				{l, float64(l.limit), float64(l.size) / float64(dim)},
+				{l, float64(l.limit), float64(l.longest) / float64(dim)},
 			} {
 				name := fmt.Sprintf("%s, d = %d, scale %v", c.m.Name(), dim, scale)
-				if least := map[bool]float64{true: 31.9 * math.Sqrt(float64(g.variance)), false: 127 * float64(l.scale.Num) / float64(l.scale.Den)}[c.m == Mechanism(g)]; c.limit < least || c.limit > math.MaxInt32 {
+				if least := map[bool]float64{true: 31.9 * math.Sqrt(float64(g.variance)), false: 127 * float64(l.ratio.Num) / float64(l.ratio.Den)}[c.m == Mechanism(g)]; c.limit < least || c.limit > math.MaxInt32 {
 					t.Errorf("%s: limit %v", name, c.limit)
 				}
 				fill := func(v float64) *Report {
