@@ -16,9 +16,9 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// complete says whether a round may close before its deadline: all asked clients have
-// reported, and it is public who they are. The frontends' counts tell cheaply when that is
-// possible; the stream of reports decides.
+// complete says whether a round may close before its deadline: it is public who was asked,
+// and all of them have reported. The frontends' counts are cheap and say when that may be
+// so; only then is the stream of reports read.
 func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	digest, err := decodeName(name)
 	if err != nil {
@@ -33,16 +33,16 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	}
 	switch r.ann.Participation {
 	case dp.CheckIn:
-		return false, nil // nobody knows which clients will come
+		return false, nil // it is not known who will come
 	case dp.Sampled:
-		// The time of closing would tell whether clients are drawn, to a coordinator that
-		// withholds the announcement from some clients or delivers it late.
+		// A coordinator may keep the announcement from some clients, or give it to them
+		// late: an early close would tell it that they are not drawn.
 		return false, nil
 	}
 	if r.accepted.Load() >= r.drawn.Len() {
-		return true, nil // this process counted each client once
+		return true, nil // this process has counted each client once
 	}
-	sum, _, err := s.gathered(ctx, name)
+	sum, _, err := s.sharedCounts(ctx, name)
 	if err != nil {
 		return false, err
 	}
@@ -57,12 +57,12 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	if max(sum.Accepted, r.accepted.Load())+r.prior < r.drawn.Len() {
 		return false, nil
 	}
-	// A client that reported to two frontends was counted by both.
+	// Two frontends may both have counted the same client.
 	n, err := s.reported(ctx, r)
 	return err == nil && n >= r.drawn.Len(), err
 }
 
-// reported counts the clients with a report in the stream.
+// reported counts the clients that have a report in the stream.
 func (s *Service) reported(ctx context.Context, r *round) (int64, error) {
 	distinct := map[[16]byte]struct{}{}
 	for items, err := range r.vault.blobs(ctx, s.store, streamIn(r.name), "in", "", 0) {
@@ -76,9 +76,9 @@ func (s *Service) reported(ctx context.Context, r *round) (int64, error) {
 	return int64(len(distinct)), nil
 }
 
-// close ends a round. The process that holds the lease of the task cuts the stream of
-// reports, permutes the reports before the cut, and offers the batch or makes the round void.
-// The result is a function of the stream, the cut and the round's keys.
+// close ends a round. The process that holds the task's lease cuts the stream of reports,
+// permutes the reports before the cut, and offers them or makes the round void. The batch
+// is a function of the stream, the cut and the round's keys.
 func (s *Service) close(ctx context.Context, name string, ann wire.Announcement) error {
 	lease, err := s.store.Acquire(ctx, "close."+hex.EncodeToString(ann.Task[:]), s.name, s.config.Lease)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 	if mine != nil {
 		mine.end()
 		if mine.seen != nil {
-			if err := s.share(ctx, mine); err != nil {
+			if err := s.shareCounts(ctx, mine); err != nil {
 				return err
 			}
 		}
@@ -184,24 +184,24 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 		return s.finish(ctx, name)
 	}
 	s.metrics.closed.Add(1)
-	// What pass 2 has read is no longer needed, nor is what other runs left.
-	return s.offered(ctx, name, ann, run)
+	// The streams that pass 2 has read are no longer needed.
+	return s.tidyAndWait(ctx, name, ann, run)
 }
 
 // rejected adds up the reports that frontends refused and the permutation dropped.
 func (s *Service) rejected(ctx context.Context, name string, dropped pure.Dropped) ([]wire.Rejection, error) {
-	sum, frontends, err := s.gathered(ctx, name)
+	sum, frontends, err := s.sharedCounts(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if frontends > 1 {
-		// The other processes notice the end within this time.
+		// Other frontends notice within this time that the round has ended.
 		select {
 		case <-time.After(2 * s.config.Poll):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if sum, _, err = s.gathered(ctx, name); err != nil {
+		if sum, _, err = s.sharedCounts(ctx, name); err != nil {
 			return nil, err
 		}
 	}
@@ -223,8 +223,8 @@ type batch struct {
 	dropped         pure.Dropped
 }
 
-// Suffixes of a batch's stream: with an index they name chunks of parts and of shares,
-// without an index the chunks' digests.
+// Suffixes of the stream of a batch: chunks of parts and of shares, before an index; and
+// the digests of both.
 const (
 	suffixParts, suffixShares               = "p", "s"
 	suffixPartsDigests, suffixSharesDigests = "dp", "ds"
@@ -244,7 +244,7 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 		return b, err
 	}
 	size := itemSize(ann)
-	most := min(ann.Population, int64(info.Bytes)/int64(size)) // one report of each client; copies are dropped on the way
+	most := min(ann.Population, int64(info.Bytes)/int64(size)) // one of each client; copies are dropped on the way
 	bits := pure.BucketBits(most, int64(size), s.config.Bucket)
 
 	began := time.Now()

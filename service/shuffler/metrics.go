@@ -7,17 +7,18 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Snapshot has the totals of a service since it was made. It does not distinguish clients.
+// Snapshot counts what a service has done since it was made. It says nothing of single
+// clients.
 type Snapshot struct {
 	Accepted int64                 // answered with 204
-	Refused  map[wire.Reason]int64 // reports, by reason
-	Rounds   map[State]int64       // rounds that this process brought into the state
-	Declined map[wire.Reason]int64 // rounds that it refused to open, by reason
-	Open     int64                 // open rounds, as far as this process knows
+	Refused  map[wire.Reason]int64 // refused reports, by reason
+	Rounds   map[State]int64       // that this process brought into the state
+	Declined map[wire.Reason]int64 // rounds that were not opened, by reason
+	Open     int64                 // rounds that take reports now, as far as this process knows
 	Stages   map[Stage]Spent
 }
 
-// Stage names a step in the handling of a report.
+// Stage names a part of the work on a report.
 type Stage string
 
 // Stages.

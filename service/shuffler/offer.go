@@ -116,8 +116,8 @@ func (s *Service) serveBlob(w http.ResponseWriter, r *http.Request, kind string,
 	writeBytes(w, blob)
 }
 
-// reader serves one reader's chunks of a round. They are requested nearly in order, and are
-// read many at a time.
+// reader serves the chunks of a round to one peer, who asks for them nearly in order. Many
+// are read from the store at a time.
 type reader struct {
 	mu   sync.Mutex
 	from int64 // index of the first chunk that is held
@@ -126,8 +126,7 @@ type reader struct {
 	used atomic.Int64 // time of the last use, in Unix seconds
 }
 
-// ahead is the number of bytes of chunks that a reader holds, unless a single chunk is
-// larger.
+// ahead is how many bytes of chunks a reader holds, unless one chunk is larger.
 const ahead = 8 << 20
 
 // chunk returns a chunk, from memory or from the stream.
@@ -141,7 +140,7 @@ func (r *reader) chunk(index int64, read func(from uint64) iter.Seq2[blob, error
 	if index == r.from+int64(len(r.held)) {
 		from = r.next
 	}
-	// Parallel requests may be a little behind, so half of the held chunks stay.
+	// Parallel requests may be a little behind, so half of the chunks stay.
 	keep := 0
 	if from != 0 {
 		keep = len(r.held) / 2
@@ -158,7 +157,7 @@ func (r *reader) chunk(index int64, read func(from uint64) iter.Seq2[blob, error
 			return nil, fmt.Errorf("shuffler: a chunk under %q", b.suffix)
 		}
 		if i != first+int64(len(held)) {
-			continue // before the requested chunk, or stored twice
+			continue // it comes before the wanted one, or was stored twice
 		}
 		held, next, total = append(held, b.data), b.place+1, total+len(b.data)
 		if total > ahead/2 {
@@ -204,7 +203,7 @@ func (s *Service) blob(ctx context.Context, name string, rec *record, kind strin
 	s.mu.Unlock()
 	at.used.Store(time.Now().Unix())
 	b, err := at.chunk(index, func(from uint64) iter.Seq2[blob, error] {
-		return v.placed(ctx, s.store, stream, "out", kind+".*", from)
+		return v.blobsFrom(ctx, s.store, stream, "out", kind+".*", from)
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errClosed
@@ -233,7 +232,7 @@ func (s *Service) release(r *http.Request) error {
 		rec.State = Released
 		err := s.saveRecord(r.Context(), name, rec)
 		if errors.Is(err, store.ErrConflict) {
-			return errUnavailable // another request did it at the same time; the next attempt finds it
+			return errUnavailable // another process changed it at the same time: try again
 		}
 		if err != nil {
 			return err

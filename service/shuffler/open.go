@@ -49,8 +49,8 @@ type lastRound struct {
 	Announcement string `json:"announcement"` // the announcement's name
 }
 
-// open makes an announced round durable. With the same announcement it finds what it did
-// before and continues.
+// open makes an announced round durable. When it is called again with the same
+// announcement it goes on where it was interrupted.
 func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error {
 	if !s.running.Load() {
 		return errNotRunning
@@ -76,7 +76,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 		if last.Announcement != name {
 			return pure.Refuse(wire.SecondReport, "another announcement has opened round %d", ann.Round)
 		}
-		last.Round-- // this very round, interrupted
+		last.Round-- // this round itself was begun and interrupted
 	}
 	if ann.Enrolment != s.enrolment.Load().digest {
 		if err := s.enrol(ctx, now); err != nil { // another process may have renewed it
@@ -86,13 +86,13 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	if err := pure.CheckOpening(ann, s.enrolment.Load().Enrolment, last.Round, now, s.config.Limits); err != nil {
 		return err
 	}
-	if ann.Participation == dp.Once { // checked before anything of a refused round is stored
+	if ann.Participation == dp.Once { // refuse before anything is stored
 		if _, _, _, err := s.nextEpoch(ctx, ann); err != nil {
 			return err
 		}
 	}
-	// The mark comes first, because everything without a mark is swept away.
-	if err := s.mark(ctx, name, ann.Deadline, signer); err != nil {
+	// The mark comes first: sweep destroys what no mark names.
+	if err := s.markOpen(ctx, name, ann.Deadline, signer); err != nil {
 		return err
 	}
 	if err := s.makeSecrets(ctx, name); err != nil {
@@ -109,7 +109,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	if last.Announcement != name {
 		err := s.putJSON(ctx, keyLast(ann.Task), lastRound{ann.Round, name}, revision)
 		if errors.Is(err, store.ErrConflict) {
-			return errUnavailable // another round of the task was opened in between
+			return errUnavailable // another round of the task was opened meanwhile
 		}
 		if err != nil {
 			return err
@@ -128,9 +128,9 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	return nil
 }
 
-// mark records that a round begins, unless its coordinator has too many rounds under way.
-// Processes that share the store may each admit one at the same time.
-func (s *Service) mark(ctx context.Context, name string, deadline int64, signer ed25519.PublicKey) error {
+// markOpen marks a round as open, unless its coordinator has too many under way. Processes
+// that share the store may each let one in at the same time.
+func (s *Service) markOpen(ctx context.Context, name string, deadline int64, signer ed25519.PublicKey) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	who := fmt.Sprintf(" %x", signer[:8])
@@ -141,7 +141,7 @@ func (s *Service) mark(ctx context.Context, name string, deadline int64, signer 
 	mine := 0
 	for _, key := range marks {
 		if len(marks) < s.config.MostOpen || slices.Contains(marks, keyOpen(name)) {
-			break // there is room, or this very round was interrupted
+			break // there is room, or this round is marked already
 		}
 		e, err := s.store.Get(ctx, key)
 		if gone(err) != nil {
@@ -161,8 +161,8 @@ func (s *Service) mark(ctx context.Context, name string, deadline int64, signer 
 	return err
 }
 
-// epoch is the draw of a task's current epoch, for participation Once. It is public who is in
-// which block, but it must not change during the epoch.
+// epoch is the draw of a task's current epoch, for participation once. It is public who is
+// in which block, and must not change while the epoch lasts.
 type epoch struct {
 	Epoch  int64    `json:"epoch"`
 	Key    []byte   `json:"key"`
@@ -170,8 +170,8 @@ type epoch struct {
 	Blocks int64    `json:"blocks"`
 }
 
-// nextEpoch returns the epoch of a round, whether its draw has been made, and the revision of
-// the existing draw. It refuses a round that does not fit the draw.
+// nextEpoch returns the number of a round's epoch, whether its draw was made, and the
+// revision of the stored draw. It refuses a round that does not fit the draw.
 func (s *Service) nextEpoch(ctx context.Context, ann wire.Announcement) (number int64, made bool, revision uint64, err error) {
 	if number, err = pure.Epoch(ann); err != nil {
 		return 0, false, 0, pure.Refuse(wire.Malformed, "%d blocks of %d clients", ann.PerEpoch, ann.Population)
@@ -195,12 +195,12 @@ func (s *Service) makeEpoch(ctx context.Context, ann wire.Announcement) error {
 	rand.Read(fresh.Key) // never fails
 	err = s.putJSON(ctx, keyEpoch(ann.Task), fresh, revision)
 	if errors.Is(err, store.ErrConflict) {
-		return errUnavailable // another process did it at the same time; the next attempt finds it
+		return errUnavailable // another process made it at the same time: the next attempt finds it
 	}
 	return err
 }
 
-// checkEpoch refuses a round that would put a client into two blocks of an epoch.
+// checkEpoch refuses a change that would put a client into two blocks of an epoch.
 func (s *Service) checkEpoch(e epoch, number int64, ann wire.Announcement) error {
 	if e.Epoch != number || e.Blocks != ann.PerEpoch || e.Roster != s.roster.digest {
 		return pure.Refuse(wire.NotEnrolled, "blocks or roster have changed within epoch %d: go on with epoch %d", e.Epoch, e.Epoch+1)

@@ -15,38 +15,38 @@ type packer struct {
 	r *round
 
 	mu   sync.Mutex
-	busy int      // number of blocks being written
+	busy int      // blocks being written
 	open *block   // the block that takes items
 	full []*block // blocks that wait for a writer
 
-	rooms sync.Pool // pool of *[]byte for blocks' items
+	buffers sync.Pool // of *[]byte, for blocks' items
 }
 
 type block struct {
 	items []byte
 	timer *time.Timer
-	due   bool          // whether it has waited long enough for more items
+	due   bool          // has waited long enough for more items
 	done  chan struct{} // closed when err is known
 	err   error
 }
 
-// writers is the number of blocks of a round that are written at a time. While all writers
-// are busy a block continues to fill: the slower the store, the fuller the blocks.
+// writers is how many blocks of a round are written at a time. While all writers are busy
+// the next block goes on filling, so that blocks are fuller the slower the store is.
 const writers = 2
 
 func newPacker(s *Service, r *round) *packer { return &packer{s: s, r: r} }
 
-// add puts an item into a block and waits until the block is durable and counts.
+// add puts an item into a block, and waits until the block is durable and before the cut.
 func (p *packer) add(ctx context.Context, tag, part, share []byte) error {
 	p.mu.Lock()
 	b := p.open
 	if b == nil {
-		b = &block{items: p.room(), done: make(chan struct{})}
+		b = &block{items: p.buffer(), done: make(chan struct{})}
 		b.timer = time.AfterFunc(p.s.config.BlockWait, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			b.due = true
-			p.kick()
+			p.startWriters()
 		})
 		p.open = b
 	}
@@ -54,7 +54,7 @@ func (p *packer) add(ctx context.Context, tag, part, share []byte) error {
 	if len(b.items)+p.r.item > store.MaxBlock {
 		b.timer.Stop()
 		p.full, p.open = append(p.full, b), nil
-		p.kick()
+		p.startWriters()
 	}
 	p.mu.Unlock()
 	select {
@@ -65,16 +65,16 @@ func (p *packer) add(ctx context.Context, tag, part, share []byte) error {
 	}
 }
 
-// room returns memory for the largest block.
-func (p *packer) room() []byte {
-	if b, ok := p.rooms.Get().(*[]byte); ok {
+// buffer returns memory for a whole block.
+func (p *packer) buffer() []byte {
+	if b, ok := p.buffers.Get().(*[]byte); ok {
 		return *b
 	}
 	return make([]byte, 0, max(p.r.item, store.MaxBlock/p.r.item*p.r.item))
 }
 
-// kick starts writers. The caller holds the lock.
-func (p *packer) kick() {
+// startWriters starts writers for the blocks that are ready. The caller holds the lock.
+func (p *packer) startWriters() {
 	for p.busy < writers {
 		var b *block
 		switch {
@@ -98,21 +98,21 @@ func (p *packer) writeOut(b *block) {
 	p.s.metrics.block.since(began)
 	items := b.items[:0]
 	b.items = nil
-	p.rooms.Put(&items)
+	p.buffers.Put(&items)
 	close(b.done)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy--
-	p.kick()
+	p.startWriters()
 }
 
-// flush writes the open block, before a stop.
+// flush writes the open block, before the process stops.
 func (p *packer) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open != nil {
 		p.open.due = p.open.timer.Stop() || p.open.due
-		p.kick()
+		p.startWriters()
 	}
 }
 
@@ -120,7 +120,7 @@ func (p *packer) flush() {
 const patience = 30 * time.Second
 
 func (p *packer) write(items []byte) error {
-	// The context is not a request's, because several requests share the block.
+	// Not a request's context, for several requests share the block.
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var last uint64
@@ -135,13 +135,13 @@ func (p *packer) write(items []byte) error {
 		}
 		last = max(last, seq)
 	}
-	return p.s.counts(ctx, p.r, last)
+	return p.s.beforeCut(ctx, p.r, last)
 }
 
-// counts says whether a block stored at a place of the stream will be in the batch. If the
-// round is open after the write, the process that closes it will find the block before the
-// cut. Otherwise the cut decides.
-func (s *Service) counts(ctx context.Context, r *round, place uint64) error {
+// beforeCut returns nil if what was stored at a place of the stream will be in the batch.
+// If the round is still open after the write, the cut will be made after it; else the cut
+// is known or about to be.
+func (s *Service) beforeCut(ctx context.Context, r *round, place uint64) error {
 	for {
 		rec, err := s.loadRecord(ctx, r.name)
 		if err != nil {
@@ -157,7 +157,7 @@ func (s *Service) counts(ctx context.Context, r *round, place uint64) error {
 			}
 			return errClosed
 		}
-		select { // the cut is about to be known
+		select { // the cut is about to be stored
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			return ctx.Err()

@@ -8,23 +8,24 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// passes are the values that the clients of known sessions show in a round; bytes with a
-// known pass are a client's. They are a cache. A client whose session this process has not
-// seen, as after a restart or at another frontend, is a stranger until its report is opened.
-// So is a client that shows no pass.
+// passes are the passes of a round that clients of known sessions show. Bytes that come
+// with one are from that client. They are in memory only: a client whose session this
+// process has not seen, as after a restart or at another frontend, or that shows no pass,
+// is a stranger until its report is opened.
 type passes struct {
 	mu     sync.Mutex
 	places map[wire.Pass]int32
 	busy   map[int32]int // number of reports being received, by place
 }
 
-// mostAtOnce is the number of a client's reports in a round that are received at a time: a
-// client sends one, and the same again if it gets no answer.
+// mostAtOnce is how many of a client's reports of a round are received at a time: the
+// report, and its repetition if the client has had no answer.
 const mostAtOnce = 2
 
 var errBusy = pure.Refuse(wire.TooMany, "the client's report is being received")
 
-// admit returns the client whose pass a header shows, and counts its report until leave.
+// admit returns the place in the roster of the client whose pass a header shows, and
+// counts its report until leave.
 func (p *passes) admit(header []byte) (place int32, ok bool, err error) {
 	pass, ok := wire.DecodePass(header)
 	if !ok {
@@ -62,9 +63,9 @@ func (p *passes) add(pass wire.Pass, place int32) {
 	p.places[pass] = place
 }
 
-// known records the end of a client's session, and its passes in the open rounds.
-func (s *Service) known(place int, end int64) {
-	if s.ends[place].Swap(end) == end {
+// noteSession notes when a client's session ends, and adds its pass to the open rounds.
+func (s *Service) noteSession(place int, end int64) {
+	if s.sessionEnds[place].Swap(end) == end {
 		return
 	}
 	for _, r := range s.live() {
@@ -72,13 +73,13 @@ func (s *Service) known(place int, end int64) {
 	}
 }
 
-// learnPasses adds the passes of all known sessions to a round.
+// learnPasses adds to a round the passes of all known sessions.
 func (s *Service) learnPasses(r *round) {
 	if r.seen == nil {
 		return
 	}
-	for place := range s.ends {
-		if end := s.ends[place].Load(); end != 0 {
+	for place := range s.sessionEnds {
+		if end := s.sessionEnds[place].Load(); end != 0 {
 			s.learnPass(r, place, end)
 		}
 	}
@@ -87,7 +88,7 @@ func (s *Service) learnPasses(r *round) {
 func (s *Service) learnPass(r *round, place int, end int64) {
 	one := s.masters.get(end)
 	if one == nil || time.Unix(end, 0).Before(r.deadline) {
-		return // a report of this round cannot be made with it
+		return // it ends before the round does
 	}
 	r.passes.add(one.key(s.config.Population, s.roster.ids[place], end).Pass(r.digest), int32(place))
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// A blob is a run of bytes of any size in a stream whose messages hold at most
-// store.MaxBlock. It is cut into pieces; each piece is sealed under the round's key and bound
-// to its place. A blob exists if all its pieces do.
+// A blob is a run of bytes of any size in a stream, whose messages hold at most
+// store.MaxBlock bytes. It is cut into pieces, each sealed under the round's key with its
+// kind and suffix as context. It exists once all its pieces are stored.
 //
-// A piece is sealed with its header: the blob's id (16), the number of pieces (u32), and its
-// index (u32).
+// A piece begins with a header: the blob's id (16 bytes), the number of pieces (u32), and
+// the number of this one (u32).
 const pieceHeader = 16 + 4 + 4
 
 // vault seals and opens the blobs of one round.
@@ -33,7 +33,7 @@ func newVault(key []byte, digest [32]byte) (*vault, error) {
 	return &vault{sealer, digest}, nil
 }
 
-// openVault returns the vault of a round, with the key in the store.
+// openVault returns the vault of a round, with its key from the store.
 func (s *Service) openVault(ctx context.Context, digest [32]byte) (*vault, error) {
 	key, err := s.sealKey(ctx, encodeName(digest[:]))
 	if err != nil {
@@ -46,7 +46,7 @@ func (v *vault) context(kind, suffix string) []byte {
 	return append([]byte(kind+"/"+suffix+"/"), v.digest[:]...)
 }
 
-// cut yields a blob's sealed pieces, with ids for the broker.
+// cut yields a blob's sealed pieces, with their message ids.
 func (v *vault) cut(kind, suffix string, blob []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		pieces := max(1, (len(blob)+store.MaxBlock-1)/store.MaxBlock)
@@ -68,11 +68,11 @@ func (v *vault) cut(kind, suffix string, blob []byte) iter.Seq2[string, []byte] 
 }
 
 // blobs yields the blobs of a stream whose suffixes match the filter ("": all) and that end
-// at place last or before it (0: no limit). It skips incomplete blobs, whose writers were not
-// told that they are stored.
+// at place last or before (0: no limit). It skips a blob that is not whole, for its writer
+// was never told that it is stored.
 func (v *vault) blobs(ctx context.Context, s Streams, stream, kind, filter string, last uint64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		for b, err := range v.placed(ctx, s, stream, kind, filter, 0) {
+		for b, err := range v.blobsFrom(ctx, s, stream, kind, filter, 0) {
 			if err == nil && last != 0 && b.place > last {
 				return
 			}
@@ -83,16 +83,15 @@ func (v *vault) blobs(ctx context.Context, s Streams, stream, kind, filter strin
 	}
 }
 
-// blob is a blob as read: its content, the place where it ends, and the suffix under which it
-// was stored.
+// blob is a blob that was read.
 type blob struct {
-	place  uint64
+	place  uint64 // where it ends
 	suffix string
 	data   []byte
 }
 
-// placed yields blobs that begin at place from or after it.
-func (v *vault) placed(ctx context.Context, s Streams, stream, kind, filter string, from uint64) iter.Seq2[blob, error] {
+// blobsFrom yields the blobs that begin at place from or after it.
+func (v *vault) blobsFrom(ctx context.Context, s Streams, stream, kind, filter string, from uint64) iter.Seq2[blob, error] {
 	return func(yield func(blob, error) bool) {
 		type partial struct {
 			pieces [][]byte

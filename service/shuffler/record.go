@@ -36,11 +36,10 @@ type record struct {
 	Format       int    `json:"format"`
 	Announcement []byte `json:"announcement"` // signed
 	State        State  `json:"state"`
-	// Roster is the roster of the enrolment under which the round was opened; draws depend on
-	// it.
+	// Roster is the digest of the roster that the round was opened under: draws depend on it.
 	Roster [32]byte `json:"roster"`
-	// Cut is the last place of the stream of reports that counts, known once the round is
-	// closing. A frontend never acknowledged a report after it.
+	// Cut is the last place of the stream of reports that counts, set when the round
+	// closes. A report that a frontend stores after it is never acknowledged.
 	Cut    *uint64 `json:"cut,omitempty"`
 	Run    string  `json:"run,omitempty"`    // the run whose pass 2 made the chunks
 	Closed []byte  `json:"closed,omitempty"` // the signed word on the round
@@ -95,7 +94,7 @@ func (s *Service) announcement(signed []byte) (wire.Announcement, error) {
 	return ann, err
 }
 
-// announced also returns the signer.
+// announced also returns the key that signed it.
 func (s *Service) announced(signed []byte) (wire.Announcement, ed25519.PublicKey, error) {
 	for _, k := range s.config.Coordinators {
 		message, err := wire.Verify(k, wire.LabelAnnouncement, signed)
@@ -114,9 +113,9 @@ func (s *Service) announced(signed []byte) (wire.Announcement, ed25519.PublicKey
 	return wire.Announcement{}, nil, pure.Refuse(wire.BadSignature, "the announcement is not signed by a coordinator of this shuffler")
 }
 
-// links are the keys of a round that lead from a client to its place in the batch, and say
-// who is drawn. They are destroyed at the cut: by then it is settled who is in the batch and
-// where, and nobody can find it out afterwards.
+// links are the keys of a round that link a client to its place in the batch, and say who
+// is drawn. They are destroyed after the cut, when the batch is fixed: nobody can then
+// find out any more.
 type links struct {
 	order [16]byte // key of the permutation
 	draw  [16]byte // key of the draw, for Sampled
@@ -124,8 +123,8 @@ type links struct {
 
 const linksSize = 2 * aes.BlockSize
 
-// The key that seals a round's stored data has the round's name, and exists as long as its
-// batch.
+// The key that seals a round's streams is stored under the round's name, and lasts as long
+// as its batch.
 func linksName(name string) string { return "links-" + name }
 
 // makeSecrets draws a round's keys, unless it has them.
@@ -140,8 +139,7 @@ func (s *Service) makeSecrets(ctx context.Context, name string) error {
 	return nil
 }
 
-// oldSize is the size of a round's keys in earlier versions, which kept all in one secret,
-// links first.
+// oldSize is the size of a round's keys in earlier versions: one secret, links first.
 const oldSize = linksSize + store.KeySize
 
 func (s *Service) sealKey(ctx context.Context, name string) ([]byte, error) {
@@ -164,7 +162,7 @@ func (s *Service) links(ctx context.Context, name string) (k links, err error) {
 		if old, err = s.store.Secret(ctx, name); err == nil && len(old) == oldSize {
 			b = old[:linksSize]
 		} else if err == nil {
-			err = errUnavailable // the cut came in between
+			err = errUnavailable // the cut was made meanwhile
 		}
 	}
 	if err != nil {

@@ -21,8 +21,7 @@ var (
 	errUnavailable = pure.Refuse(wire.Unavailable, "")
 )
 
-// overhead is the largest number of bytes that seals, ids, MAC and pass add to a report's
-// parts.
+// overhead is the most bytes that seals, ids, MAC and pass add to a report's parts.
 const overhead = 4 << 10
 
 // serveReport takes one sealed report and answers when it is durable.
@@ -53,12 +52,12 @@ func (s *Service) serveReport(w http.ResponseWriter, r *http.Request) {
 	endpoint.Refuse(w, refusal.Reason, refusal.Detail)
 }
 
-// errTorn is not the report's fault; it may be sent again.
+// errTorn is for a report that did not arrive whole; the client may send it again.
 var errTorn = pure.Refuse(wire.Unavailable, "the body did not arrive whole")
 
-// receive reads a report of the given size and handles it. For a known session memory for the
-// whole report is reserved, one report at a time. A stranger's body is held as it arrives,
-// against its address's share, and is handled only when it is complete.
+// receive reads a report of this size, authenticates it and stores it. For a known session
+// room for the whole report is reserved before it is read. A stranger's report takes room
+// as it arrives, from its address's share, and is opened only when it is whole.
 func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round, error) {
 	ctx := r.Context()
 	var room [wire.PassedHeader]byte
@@ -66,7 +65,7 @@ func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round,
 	if _, err := io.ReadFull(r.Body, header); err != nil {
 		return nil, errTorn
 	}
-	round, err := s.meant(ctx, header, size, time.Now())
+	round, err := s.targetRound(ctx, header, size, time.Now())
 	if err != nil {
 		return round, err
 	}
@@ -96,7 +95,7 @@ func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round,
 	} else if body, err = hold(ctx, r.Body, header, size); err != nil {
 		return nil, err
 	}
-	// Reading to the end tells the server that the connection is free.
+	// Read to the end, so that the server can reuse the connection.
 	var rest [1]byte
 	_, _ = r.Body.Read(rest[:])
 	s.metrics.receive.since(began)
@@ -104,11 +103,11 @@ func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round,
 	if round.closed.Load() || now.After(round.deadline) {
 		return round, errClosed
 	}
-	judge := s.judgeStranger
+	authenticate := s.authenticateStranger
 	if known {
-		judge = s.judge
+		authenticate = s.authenticate
 	}
-	report, at, err := judge(ctx, round, body, now)
+	report, at, err := authenticate(ctx, round, body, now)
 	if err != nil {
 		return round, err
 	}
@@ -116,13 +115,13 @@ func (s *Service) receive(r *http.Request, size int64, began time.Time) (*round,
 		return round, errMAC // another client's pass
 	}
 	endpoint.Prove(ctx, at)
-	s.known(at, report.Session)
-	return round, s.keep(ctx, round, report, at)
+	s.noteSession(at, report.Session)
+	return round, s.storeReport(ctx, round, report, at)
 }
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// firstHeld is the first buffer for a stranger's body; it doubles as it fills.
+// firstHeld is the room that a stranger's body has at first. It doubles as it fills.
 const firstHeld = 4 << 10
 
 // hold reads a stranger's body. Its memory grows with the bytes that arrive.
@@ -151,9 +150,9 @@ func hold(ctx context.Context, from io.Reader, header []byte, size int64) ([]byt
 
 var errFull = pure.Refuse(wire.Unavailable, "too much is being received")
 
-// meant returns the round that a report is for, if that round accepts reports of this size
-// under this key. If the round is known it is returned with the error too.
-func (s *Service) meant(ctx context.Context, header []byte, size int64, now time.Time) (*round, error) {
+// targetRound returns the round that a report is for, if the round takes reports of this
+// size under this key. With an error it returns the round too, if that is known.
+func (s *Service) targetRound(ctx context.Context, header []byte, size int64, now time.Time) (*round, error) {
 	if !s.running.Load() {
 		return nil, errNotRunning
 	}
@@ -161,7 +160,7 @@ func (s *Service) meant(ctx context.Context, header []byte, size int64, now time
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "no report of this version")
 	}
-	r, err := s.wanted(ctx, digest)
+	r, err := s.roundForStranger(ctx, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -178,20 +177,20 @@ func (s *Service) meant(ctx context.Context, header []byte, size int64, now time
 	return r, nil
 }
 
-// judgeStranger is judge for bytes that may not come from a client. It opens as many at a
-// time as there are processors, so that clients never wait for more than those.
-func (s *Service) judgeStranger(ctx context.Context, r *round, body []byte, now time.Time) (wire.Report, int, error) {
+// authenticateStranger is authenticate for bytes that may not be a client's. At most one
+// per processor is opened at a time, so that clients never wait for more.
+func (s *Service) authenticateStranger(ctx context.Context, r *round, body []byte, now time.Time) (wire.Report, int, error) {
 	select {
-	case s.dear <- struct{}{}:
+	case s.strangers <- struct{}{}:
 	case <-ctx.Done():
 		return wire.Report{}, 0, errUnavailable
 	}
-	defer func() { <-s.dear }()
-	return s.judge(ctx, r, body, now)
+	defer func() { <-s.strangers }()
+	return s.authenticate(ctx, r, body, now)
 }
 
-// judge opens a report and returns its sender's place in the roster.
-func (s *Service) judge(ctx context.Context, r *round, body []byte, now time.Time) (report wire.Report, place int, err error) {
+// authenticate opens a report and returns the place of its client in the roster.
+func (s *Service) authenticate(ctx context.Context, r *round, body []byte, now time.Time) (report wire.Report, place int, err error) {
 	began := time.Now()
 	report, err = s.config.Keys.OpenReport(body, r.ann.ReportBytes, r.ann.ShareBytes)
 	s.metrics.open.since(began)
@@ -218,9 +217,9 @@ func (s *Service) judge(ctx context.Context, r *round, body []byte, now time.Tim
 	return report, place, nil
 }
 
-// keep returns when a report is durable.
-func (s *Service) keep(ctx context.Context, r *round, report wire.Report, place int) error {
-	// This is checked only now, because only the client itself may learn whether it is drawn.
+// storeReport stores a report, and returns when it is durable.
+func (s *Service) storeReport(ctx context.Context, r *round, report wire.Report, place int) error {
+	// Checked only now: nobody but the client itself may learn whether it is drawn.
 	if !r.drawn.Has(report.Client) {
 		return pure.Refuse(wire.NotDrawn, "")
 	}
@@ -228,7 +227,7 @@ func (s *Service) keep(ctx context.Context, r *round, report wire.Report, place 
 	r.tagger.Tag(tag[:0], report.Client, report.ID)
 	mark := binary.BigEndian.Uint64(tag[16:]) | 1
 	if seen := r.seen[place].Load(); seen == mark {
-		// The answer to the first report may have been lost; the report is durable already.
+		// The report is durable; its answer may have been lost.
 		r.counts.add(wire.Duplicate, 1)
 		return nil
 	} else if seen != 0 {
@@ -287,8 +286,8 @@ func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, er
 		return false, errMAC
 	}
 	endpoint.Prove(ctx, place)
-	s.known(place, m.Session)
-	r, err := s.wanted(ctx, m.Announcement)
+	s.noteSession(place, m.Session)
+	r, err := s.roundForStranger(ctx, m.Announcement)
 	if err != nil {
 		return false, err
 	}
@@ -298,7 +297,7 @@ func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, er
 	return r.drawn.Has(m.Client), nil
 }
 
-// weighted bounds the number of bytes that are held at a time.
+// weighted is a semaphore for bytes; who waits longest goes first.
 type weighted struct {
 	mu    sync.Mutex
 	free  int64
@@ -338,7 +337,7 @@ func (w *weighted) acquire(ctx context.Context, n int64) error {
 			return ctx.Err()
 		}
 	}
-	w.free += n // it was granted in the meantime
+	w.free += n // they were granted meanwhile
 	w.grant()
 	return ctx.Err()
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// round is a frontend's cache of a round: everything in it comes from the store or may be
-// forgotten.
+// round is what a frontend has of a round in memory. It is made from the store, or may be
+// lost.
 type round struct {
 	ann      wire.Announcement
 	digest   [32]byte
@@ -32,17 +32,17 @@ type round struct {
 	drawn  pure.Drawn
 	vault  *vault
 	pack   *packer
-	// seen holds, for each enrolled client, a part of the tag of its report that was stored
-	// here, so that a repetition is not stored again. 0: none.
+	// seen holds, for each enrolled client, a part of the tag of the report that this
+	// process stored, so that a repetition need not be stored; 0 if there is none.
 	seen     []atomic.Uint64
 	passes   passes
-	accepted atomic.Int64 // number of clients whose report was stored here
+	accepted atomic.Int64 // clients whose report this process stored
 	counts   tally
-	flushed  sync.Mutex // guards counts
-	version  uint64     // version of the counts in the store
-	// prior is the number of clients whose reports were stored but not shared by any frontend
-	// when this process first asked whether the round is complete; it is above 0 after a
-	// kill. Only the goroutine that attends to the round uses it; −1 until then.
+	sharing  sync.Mutex // held while counts are shared
+	version  uint64     // of the counts that were shared last; guarded by sharing
+	// prior is how many clients' reports were stored but in no frontend's shared counts
+	// when this process first asked whether the round is complete, as after a kill; −1
+	// until then. Only the goroutine that attends to the round uses it.
 	prior int64
 }
 
@@ -62,17 +62,17 @@ func (s *Service) round(ctx context.Context, digest [32]byte) (*round, error) {
 	if r := s.remembered(digest); r != nil {
 		return r, nil
 	}
-	select { // one request at a time looks it up
-	case s.finding <- struct{}{}:
+	select { // one request looks in the store for all that ask
+	case s.lookup <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-s.finding }()
-	return s.find(ctx, digest)
+	defer func() { <-s.lookup }()
+	return s.loadRound(ctx, digest)
 }
 
-// find is round for a caller that holds finding.
-func (s *Service) find(ctx context.Context, digest [32]byte) (*round, error) {
+// loadRound is round for a caller that holds lookup.
+func (s *Service) loadRound(ctx context.Context, digest [32]byte) (*round, error) {
 	if r := s.remembered(digest); r != nil {
 		return r, nil
 	}
@@ -90,7 +90,7 @@ func (s *Service) find(ctx context.Context, digest [32]byte) (*round, error) {
 	s.mu.Lock()
 	s.rounds[digest] = r
 	s.mu.Unlock()
-	s.learnPasses(r) // from here on new sessions add their own passes
+	s.learnPasses(r) // a session that begins later adds its pass itself
 	return r, nil
 }
 
@@ -98,27 +98,27 @@ func (s *Service) find(ctx context.Context, digest [32]byte) (*round, error) {
 // way.
 const markPause = 100 * time.Millisecond
 
-// marks lists the rounds under way, by the store's last answer.
+// marks are the rounds under way, as last read from the store.
 type marks struct {
-	at    time.Time // time of the question
+	at    time.Time // when they were read
 	names map[string]bool
 }
 
-// wanted returns a round named by a stranger. All invented names within markPause together
-// cost one question to the store.
-func (s *Service) wanted(ctx context.Context, digest [32]byte) (*round, error) {
+// roundForStranger returns the round that a stranger names. All invented names that come
+// within markPause cost one read of the store together.
+func (s *Service) roundForStranger(ctx context.Context, digest [32]byte) (*round, error) {
 	if r := s.remembered(digest); r != nil {
 		return r, nil
 	}
 	asked := time.Now()
 	select {
-	case s.finding <- struct{}{}:
+	case s.lookup <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-s.finding }()
+	defer func() { <-s.lookup }()
 	key := keyOpen(encodeName(digest[:]))
-	if m := &s.marked; m.at.Before(asked) && !m.names[key] {
+	if m := &s.marks; m.at.Before(asked) && !m.names[key] {
 		if s.remembered(digest) == nil {
 			if wait := markPause - time.Since(m.at); wait > 0 {
 				timer := time.NewTimer(wait)
@@ -140,13 +140,13 @@ func (s *Service) wanted(ctx context.Context, digest [32]byte) (*round, error) {
 			m.names[k] = true
 		}
 	}
-	if !s.marked.names[key] {
+	if !s.marks.names[key] {
 		if r := s.remembered(digest); r != nil {
-			return r, nil // it has ended in the meantime
+			return r, nil // it is known, and has ended
 		}
 		return nil, errUnknown
 	}
-	return s.find(ctx, digest)
+	return s.loadRound(ctx, digest)
 }
 
 func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*round, error) {
@@ -187,7 +187,7 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 	return r, nil
 }
 
-// draw returns who may report. The draw is a function of keys in the store.
+// draw returns who may report, a function of keys in the store.
 func (s *Service) draw(ctx context.Context, ann wire.Announcement, keys links) (pure.Drawn, error) {
 	key := keys.draw
 	if ann.Participation == dp.Once {
@@ -200,12 +200,12 @@ func (s *Service) draw(ctx context.Context, ann wire.Announcement, keys links) (
 	return pure.NewDrawn(ann, key, s.roster.ids)
 }
 
-// forget frees the memory of rounds that have ended, including their keys, and drops rounds
-// that get no more reports.
+// forget frees the memory, and so the keys, of rounds that have ended, and drops rounds
+// that nobody will send a report to any more.
 func (s *Service) forget(now time.Time) {
 	s.waiting.Range(func(name, until any) bool {
 		if now.After(until.(time.Time)) {
-			s.waiting.Delete(name) // batches still offered then are checked again
+			s.waiting.Delete(name) // the next look decides whether it is abandoned
 		}
 		return true
 	})
@@ -223,12 +223,12 @@ func (s *Service) forget(now time.Time) {
 	}
 	for key, r := range s.readers {
 		if now.Unix()-r.used.Load() > 60 {
-			delete(s.readers, key) // it is read again if needed
+			delete(s.readers, key) // its chunks can be read again
 		}
 	}
 }
 
-// live returns the open rounds for which this process has accepted reports.
+// live returns the rounds that this process takes reports for.
 func (s *Service) live() []*round {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +241,7 @@ func (s *Service) live() []*round {
 	return out
 }
 
-// end records that a round accepts no more reports, and frees its memory.
+// end notes that a round takes no more reports; forget then frees its memory.
 func (r *round) end() { r.closed.Store(true) }
 
 // tally counts reports by reason.
@@ -272,19 +272,19 @@ func (t *tally) snapshot() (map[wire.Reason]int64, uint64) {
 	return out, t.version
 }
 
-// shared is a frontend's counts of its part of a round, for the other processes.
-type shared struct {
+// frontendCounts is what a frontend tells other processes about its part of a round.
+type frontendCounts struct {
 	Accepted int64                 `json:"accepted"`
 	Rejected map[wire.Reason]int64 `json:"rejected"`
 }
 
-// share stores a frontend's counts for the process that closes the round. Only this process
-// writes this key.
-func (s *Service) share(ctx context.Context, r *round) error {
-	r.flushed.Lock()
-	defer r.flushed.Unlock()
+// shareCounts stores this frontend's counts, for the process that closes the round. Only
+// this process writes this key.
+func (s *Service) shareCounts(ctx context.Context, r *round) error {
+	r.sharing.Lock()
+	defer r.sharing.Unlock()
 	rejected, version := r.counts.snapshot()
-	now := shared{r.accepted.Load(), rejected}
+	now := frontendCounts{r.accepted.Load(), rejected}
 	version += uint64(now.Accepted) + 1
 	if version == r.version {
 		return nil
@@ -304,8 +304,8 @@ func (s *Service) share(ctx context.Context, r *round) error {
 	return err
 }
 
-// gathered adds up the frontends' shared counts.
-func (s *Service) gathered(ctx context.Context, name string) (sum shared, frontends int, err error) {
+// sharedCounts adds up the frontends' counts.
+func (s *Service) sharedCounts(ctx context.Context, name string) (sum frontendCounts, frontends int, err error) {
 	sum.Rejected = map[wire.Reason]int64{}
 	keys, err := s.store.Keys(ctx, keyCounts(name))
 	if err != nil {
@@ -319,7 +319,7 @@ func (s *Service) gathered(ctx context.Context, name string) (sum shared, fronte
 		if err != nil {
 			return sum, 0, err
 		}
-		var one shared
+		var one frontendCounts
 		if err := json.Unmarshal(e.Value, &one); err != nil {
 			return sum, 0, fmt.Errorf("shuffler: the counts of a frontend: %v", err)
 		}

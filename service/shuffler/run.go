@@ -14,8 +14,8 @@ import (
 )
 
 // Run renews the enrolment, closes rounds that are due and finishes what an earlier process
-// began, until ctx ends. Then it makes durable what was accepted and returns nil. Stop the
-// servers of the handlers first. Call it once.
+// began, until ctx ends. Then it makes durable what was accepted and returns nil. The
+// servers of the handlers must have stopped before. It is called once.
 func (s *Service) Run(ctx context.Context) error {
 	if err := s.enrol(ctx, time.Now()); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s *Service) housekeep(ctx context.Context) {
 		s.config.Log.Warn("session secrets are not renewed", "error", err)
 	}
 	for _, r := range s.live() {
-		if err := s.share(ctx, r); err != nil && ctx.Err() == nil {
+		if err := s.shareCounts(ctx, r); err != nil && ctx.Err() == nil {
 			s.config.Log.Warn("counts are not shared", "error", err)
 		}
 	}
@@ -100,8 +100,8 @@ func (s *Service) drain() {
 	s.blocks.Wait()
 }
 
-// sweep destroys what a crash left of rounds that have ended: everything that no open mark
-// names. It keeps the batch of a closed round.
+// sweep destroys what a crash left of rounds that have ended, which no mark names, and all
+// of closed rounds but their batches.
 func (s *Service) sweep(ctx context.Context) error {
 	names, err := s.store.Secrets(ctx, "")
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Service) sweep(ctx context.Context) error {
 	return nil
 }
 
-// tidy removes everything of a closed round except its batch and the batch's key.
+// tidy removes all of a closed round but its batch and the batch's key.
 func (s *Service) tidy(ctx context.Context, name, run string) error {
 	if err := gone(s.store.DestroySecret(ctx, linksName(name))); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (s *Service) attend(ctx context.Context, name string, wake <-chan struct{})
 	}
 }
 
-// step does what is due for a round, and returns when to check again; 0: never.
+// step does what is due for a round, and returns when to look again; 0: not again.
 func (s *Service) step(ctx context.Context, name string, now time.Time) (time.Duration, error) {
 	rec, err := s.loadRecord(ctx, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -219,16 +219,16 @@ func (s *Service) step(ctx context.Context, name string, now time.Time) (time.Du
 		}
 		return 0, s.close(ctx, name, ann)
 	case Closed:
-		return 0, s.offer(ctx, name, rec, now)
+		return 0, s.waitOrAbandon(ctx, name, rec, now)
 	case Void, Released, Abandoned:
 		return 0, s.finish(ctx, name)
 	}
 	return 0, nil
 }
 
-// offer handles a batch that nobody has released. A batch that is not taken for long is
-// abandoned, so that it and its key do not stay for ever.
-func (s *Service) offer(ctx context.Context, name string, rec *record, now time.Time) error {
+// waitOrAbandon abandons the round of a batch that nobody has released in time, so that it
+// and its key do not stay for ever.
+func (s *Service) waitOrAbandon(ctx context.Context, name string, rec *record, now time.Time) error {
 	if until, ok := s.waiting.Load(name); ok && now.Before(until.(time.Time)) {
 		return nil
 	}
@@ -237,7 +237,7 @@ func (s *Service) offer(ctx context.Context, name string, rec *record, now time.
 		return err
 	}
 	if now.Before(s.keepUntil(ann)) {
-		return s.offered(ctx, name, ann, rec.Run) // an earlier process may have left data
+		return s.tidyAndWait(ctx, name, ann, rec.Run) // an earlier process may not have tidied up
 	}
 	rec.State = Abandoned
 	if err := s.saveRecord(ctx, name, rec); err != nil {
@@ -252,8 +252,8 @@ func (s *Service) keepUntil(ann wire.Announcement) time.Time {
 	return time.UnixMilli(ann.Deadline).Add(s.config.Keep)
 }
 
-// offered tidies up after a round was closed, and records until when its batch waits.
-func (s *Service) offered(ctx context.Context, name string, ann wire.Announcement, run string) error {
+// tidyAndWait tidies up after a round was closed, and notes until when its batch waits.
+func (s *Service) tidyAndWait(ctx context.Context, name string, ann wire.Announcement, run string) error {
 	if err := s.tidy(ctx, name, run); err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func (s *Service) offered(ctx context.Context, name string, ann wire.Announcemen
 	return nil
 }
 
-// abandon forgets a round whose opening was never finished.
+// abandon removes a round whose opening was begun and never finished.
 func (s *Service) abandon(ctx context.Context, name string, now time.Time) error {
 	e, err := s.store.Get(ctx, keyOpen(name))
 	if errors.Is(err, store.ErrNotFound) {
@@ -278,7 +278,7 @@ func (s *Service) abandon(ctx context.Context, name string, now time.Time) error
 	return s.finish(ctx, name)
 }
 
-// finish destroys everything of a round except its record, and then its mark.
+// finish destroys all of a round but its record, and last its mark.
 func (s *Service) finish(ctx context.Context, name string) error {
 	if err := s.destroy(ctx, name); err != nil {
 		return err
@@ -288,7 +288,7 @@ func (s *Service) finish(ctx context.Context, name string) error {
 }
 
 // destroy removes a round's keys, streams and counts. The keys go first: without them the
-// rest is noise.
+// rest cannot be read.
 func (s *Service) destroy(ctx context.Context, name string) error {
 	for _, secret := range []string{linksName(name), name} {
 		if err := gone(s.store.DestroySecret(ctx, secret)); err != nil {
@@ -328,7 +328,7 @@ func (s *Service) deleteStreams(ctx context.Context, prefix, except string) erro
 	return nil
 }
 
-// gone treats a missing thing as deleted.
+// gone returns err, or nil if it says that the thing is not there.
 func gone(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

@@ -24,21 +24,22 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// A client proves its identity once by its signature, and gets a session: a key that
-// authenticates its reports until the session ends. The shuffler stores nothing about it. The
-// key is a function of the client, the session's end and a master secret that all sessions of
-// one end share. The end depends on the day in the client's request. So the same request gets
-// the same session, and repeating it reveals nothing new.
+// A client proves once by its signature who it is, and gets a session: a key that
+// authenticates its reports until the session ends. Nothing of it is stored. The key is a
+// function of the client, the session's end and a master secret, which all sessions of one
+// end have in common. The end follows from the day that the client's request names, so
+// that a repeated request gets the same session and tells nothing new.
 
-// Times of sessions. They end at multiples of sessionDay. They last for at least the longest
-// round and sessionSpare, whatever the client's clock, which may differ by sessionSkew.
+// Times of sessions. They end at multiples of sessionDay, and last at least for the longest
+// round and sessionSpare, though a client's clock may differ by sessionSkew.
 const (
 	sessionDay   = 24 * time.Hour
 	sessionSkew  = time.Hour
 	sessionSpare = time.Hour
 )
 
-// sessionEnd returns the end of a session requested at a time; both in Unix seconds.
+// sessionEnd returns when a session ends that was asked for at a time; both are in Unix
+// seconds.
 func (s *Service) sessionEnd(asked int64) int64 {
 	const day = int64(sessionDay / time.Second)
 	least := asked + int64((s.config.Limits.MaxDuration+sessionSkew+sessionSpare)/time.Second)
@@ -77,8 +78,8 @@ func (m *master) key(p wire.Population, c wire.ClientID, end int64) (k wire.Sess
 // masters is this process's cache of the store's master secrets.
 type masters struct {
 	known  atomic.Pointer[map[int64]*master] // by the sessions' end; never changed in place
-	mu     sync.Mutex                        // guards the other fields, and changes of known
-	missed time.Time                         // time of the last search for an unknown master
+	mu     sync.Mutex                        // held to change known, and for missed
+	missed time.Time                         // when an unknown one was last looked for
 }
 
 func (m *masters) get(end int64) *master {
@@ -127,9 +128,9 @@ func (s *Service) startMasters(ctx context.Context, now time.Time) error {
 	return s.keepMasters(ctx, now)
 }
 
-// keepMasters makes the masters of all sessions that can be requested within the next day, so
-// that every process on the store knows them before they are used. It destroys the masters of
-// sessions that have ended.
+// keepMasters makes the masters of all sessions that can be asked for within the next day,
+// so that every process on the store knows them in time, and destroys those of sessions
+// that are over.
 func (s *Service) keepMasters(ctx context.Context, now time.Time) error {
 	m := &s.masters
 	m.mu.Lock()
@@ -163,11 +164,11 @@ func (s *Service) keepMasters(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// over says whether no process accepts reports any more with sessions of that end.
+// over says that no process takes reports any more with a session that ends at end.
 func over(end int64, now time.Time) bool { return now.Unix() >= end+int64(sessionSpare/time.Second) }
 
-// findMasters caches all masters in the store, including those made by a process that allows
-// longer rounds. The caller holds the lock.
+// findMasters reads all masters in the store, also those of a process that allows longer
+// rounds. The caller holds the lock.
 func (s *Service) findMasters(ctx context.Context) error {
 	names, err := s.store.Secrets(ctx, masterPrefix)
 	if err != nil {
@@ -189,8 +190,8 @@ func (s *Service) findMasters(ctx context.Context) error {
 	return nil
 }
 
-// masterPause is the shortest time between two searches for unknown masters, so that callers
-// who name sessions that never existed do not make this process ask the store each time.
+// masterPause is the least time between two searches for unknown masters, so that invented
+// sessions do not cost a read of the store each.
 const masterPause = time.Second
 
 // sessionKey returns the key of a client's session with the given end.
@@ -201,7 +202,7 @@ func (s *Service) sessionKey(ctx context.Context, c wire.ClientID, end int64, no
 	one := s.masters.get(end)
 	if one == nil {
 		var err error
-		if one, err = s.missing(ctx, end, now); err != nil {
+		if one, err = s.lookForMaster(ctx, end, now); err != nil {
 			return wire.SessionKey{}, err
 		}
 	}
@@ -213,15 +214,15 @@ var (
 	errMAC     = pure.Refuse(wire.BadSignature, "")
 )
 
-// missing searches for a master that this process does not know: another process, with longer
-// rounds, may have made it.
-func (s *Service) missing(ctx context.Context, end int64, now time.Time) (*master, error) {
+// lookForMaster looks in the store for a master that this process does not know: a process
+// that allows longer rounds may have made it.
+func (s *Service) lookForMaster(ctx context.Context, end int64, now time.Time) (*master, error) {
 	if end%int64(sessionDay/time.Second) != 0 {
 		return nil, errMAC
 	}
 	m := &s.masters
 	if !m.mu.TryLock() {
-		return nil, errUnavailable // another request is searching; the same bytes may be sent again
+		return nil, errUnavailable // another request is looking: the client may try again
 	}
 	defer m.mu.Unlock()
 	if one := m.get(end); one != nil {
@@ -231,7 +232,7 @@ func (s *Service) missing(ctx context.Context, end int64, now time.Time) (*maste
 		return nil, errUnavailable
 	}
 	m.missed = now
-	// The context is not the request's, because others wait for the result.
+	// Not the request's context, for other requests need the result too.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := s.findMasters(ctx); err != nil {
@@ -259,8 +260,8 @@ func (s *Service) serveSession(w http.ResponseWriter, r *http.Request) {
 	writeBytes(w, session)
 }
 
-// session returns a session, sealed to the client, so that nobody who ends or reads the TLS
-// connection gets it.
+// session returns a session that is sealed to the client, so that a proxy that ends the
+// TLS connection does not get it.
 func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]byte, error) {
 	if !s.running.Load() {
 		return nil, errNotRunning
@@ -285,14 +286,14 @@ func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]
 	end := s.sessionEnd(m.Time)
 	key, err := s.sessionKey(ctx, m.Client, end, now)
 	if errors.Is(err, errMAC) {
-		// The clock of this process has jumped; it will make the master.
+		// This process's clock has jumped, and keepMasters will make the master.
 		err = errUnavailable
 	}
 	if err != nil {
 		return nil, err
 	}
 	endpoint.Prove(ctx, place)
-	s.known(place, end)
+	s.noteSession(place, end)
 	sealed, err := envelope.SealSession(m, wire.Session{Expires: end, Key: key})
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "nothing can be sealed to the key of the request")

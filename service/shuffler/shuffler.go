@@ -1,13 +1,14 @@
-// Package shuffler is the program's shuffler service: it accepts sealed reports over HTTP,
-// makes them durable, and offers the round's batch in a uniformly random order.
+// Package shuffler is the shuffler's service: it takes sealed reports over HTTP, makes
+// them durable, and offers the round's batch in a uniformly random order. It is for the
+// program.
 //
-// It runs the functions of riffle/protocol/shuffler, and reaches no code that could open,
-// make or interpret the content of a report. All state is in the store (DATA_MODEL.md), so
-// several processes may share one: frontends accept reports, and the process that holds a
-// task's lease closes its rounds.
+// It drives the pure functions of riffle/protocol/shuffler, and reaches no package that
+// could make or interpret what a report says. All state lies in the store, as DATA_MODEL.md
+// says, so that several processes may share one: frontends take reports, and the process
+// that holds a task's lease closes its rounds.
 //
-// The process reveals only counts by reason about clients. Logs, metrics and storage hold no
-// address, id or time of arrival.
+// Counts by reason are all that leaves the process about clients. No address, id or time
+// of arrival is logged, measured or stored.
 package shuffler
 
 import (
@@ -51,7 +52,7 @@ type Config struct {
 	Keys *envelope.Keyring
 	// Aggregator holds the keys of the second aggregator; empty if there is none.
 	Aggregator []wire.Key
-	// MinReports is the smallest n-min: no round is opened with a smaller one. Required.
+	// MinReports is the least n-min that a round may have. Required.
 	MinReports int64
 	// Limits of a round; defaults: 1 s to 7 days, parts of 1 MiB together.
 	Limits pure.Limits
@@ -64,38 +65,37 @@ type Config struct {
 	// BlockWait is the time for which a report waits for others to share its block. Default
 	// 10 ms.
 	BlockWait time.Duration
-	// Poll is the time between two questions to the store about what others did. Default 1 s.
+	// Poll is how often the store is read for what other processes did. Default 1 s.
 	Poll time.Duration
-	// Lease is the time after which another process takes over from one that died. Default 15
-	// s.
+	// Lease is the time after which another process takes over from one that died. Default 15 s.
 	Lease time.Duration
 	// Bucket bounds the memory of pass 2. Default 64 MiB.
 	Bucket int64
 	// MostOpen is the number of a coordinator's rounds that may be under way at a time,
 	// neither void nor released. Each costs memory, and disk until it ends. Default 256.
 	MostOpen int
-	// Keep is the time after its deadline for which a batch waits to be taken; then its round
-	// is abandoned. Default 7 days.
+	// Keep is how long after its deadline a batch waits to be fetched and released; then
+	// its round is abandoned. Default 7 days.
 	Keep time.Duration
-	// InFlight bounds the bytes of reports that are being received from known sessions, or
-	// opened. endpoint.Hold bounds strangers' bytes. Default 64 MiB.
+	// InFlight bounds the bytes of the reports of known sessions that are being received
+	// or opened. endpoint.Hold bounds those of strangers. Default 64 MiB.
 	InFlight int64
 	Log      *slog.Logger // Default: none.
 }
 
 // Service is a shuffler. Its handlers answer while Run runs.
 type Service struct {
-	config Config
-	store  Store
-	name   string // names this process among those on the store
-	roster *roster
-	sizes  map[wire.KeyID]wire.Suite
-	slots  *weighted
-	dear   chan struct{} // one token for each stranger's report that is being opened
+	config    Config
+	store     Store
+	name      string // of this process, among those of the store
+	roster    *roster
+	sizes     map[wire.KeyID]wire.Suite
+	slots     *weighted
+	strangers chan struct{} // a slot for each stranger's report that is being opened
 
-	finding chan struct{}  // held while looking for a round
-	marked  marks          // guarded by finding
-	ends    []atomic.Int64 // end of the session seen last, by the client's place
+	lookup      chan struct{}  // a slot for the request that looks for a round in the store
+	marks       marks          // guarded by lookup
+	sessionEnds []atomic.Int64 // the end of the last session seen, by the client's place in the roster
 
 	enrolment atomic.Pointer[signedEnrolment]
 	masters   masters
@@ -103,14 +103,14 @@ type Service struct {
 	stopped   chan struct{} // closed when Run ends
 	blocks    sync.WaitGroup
 	metrics   metrics
-	shuffling chan struct{} // one token: passes run for one round at a time
+	shuffling chan struct{} // a slot for the round that is being shuffled
 
 	opening sync.Mutex // held while marks are counted and one is added
 
 	mu      sync.Mutex
 	rounds  map[[32]byte]*round
 	readers map[string]*reader // by stream and kind
-	waiting sync.Map           // time.Time until which a closed round's batch waits, by name
+	waiting sync.Map           // until when a closed round's batch waits (time.Time), by name
 	wake    chan struct{}
 }
 
@@ -158,8 +158,8 @@ func New(c Config) (*Service, error) {
 	s := &Service{config: c, store: c.Store, roster: r, name: encodeName(id[:]), sizes: map[wire.KeyID]wire.Suite{},
 		slots: newWeighted(c.InFlight), stopped: make(chan struct{}), shuffling: make(chan struct{}, 1),
 		rounds: map[[32]byte]*round{}, readers: map[string]*reader{}, wake: make(chan struct{}, 1)}
-	s.dear, s.finding = make(chan struct{}, runtime.GOMAXPROCS(0)), make(chan struct{}, 1)
-	s.ends = make([]atomic.Int64, len(r.ids))
+	s.strangers, s.lookup = make(chan struct{}, runtime.GOMAXPROCS(0)), make(chan struct{}, 1)
+	s.sessionEnds = make([]atomic.Int64, len(r.ids))
 	for _, k := range c.Keys.Public() {
 		s.sizes[k.ID()] = k.Suite
 	}
@@ -215,8 +215,7 @@ func only(next http.HandlerFunc, peers ...string) http.HandlerFunc {
 	}
 }
 
-// refuse answers with an error: a Refusal as it is, any other error as a failure that stored
-// nothing that counts.
+// refuse answers with an error: a Refusal as it is, any other as unavailable.
 func (s *Service) refuse(w http.ResponseWriter, err error) {
 	var r *pure.Refusal
 	if errors.As(err, &r) {
