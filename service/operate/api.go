@@ -26,7 +26,7 @@ import (
 type operatorAPI struct {
 	operatorv1.UnimplementedOperatorServiceHandler
 	server      *server
-	coordinator *running // nil for other roles
+	coordinator *coordinatorProcess // nil in other roles
 }
 
 // apiError gives an error the code that determines the caller's exit status.
@@ -48,7 +48,7 @@ func apiError(err error) error {
 	return connect.NewError(connect.CodeUnavailable, err)
 }
 
-func (a operatorAPI) need() (*running, error) {
+func (a operatorAPI) need() (*coordinatorProcess, error) {
 	if a.coordinator == nil {
 		return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf("tasks are a coordinator's, this is the %s", a.server.role))
 	}
@@ -135,7 +135,7 @@ func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1
 	if made == nil {
 		return nil, apiError(fmt.Errorf("%w: what task %q says cannot be read by this program", coordinator.ErrNoModel, s.Name))
 	}
-	if made.Data == nil { // it ended before this process started, which has not loaded its data
+	if made.Data == nil { // it ended before this process began, which has not read its data
 		if made, err = train.OpenTask(ctx, made.Wire, r.config.Data); err != nil {
 			return nil, apiError(fmt.Errorf("%w: the model's shape follows from the data of task %q, which cannot be read: %v", coordinator.ErrNoModel, s.Name, err))
 		}
@@ -237,7 +237,7 @@ func DescribeEvent(e dp.Round) string {
 	return text
 }
 
-func (r *running) show(id [32]byte) (*operatorv1.Task, error) {
+func (r *coordinatorProcess) show(id [32]byte) (*operatorv1.Task, error) {
 	s, err := r.service.Show(id)
 	if err != nil {
 		return nil, err
@@ -245,8 +245,8 @@ func (r *running) show(id [32]byte) (*operatorv1.Task, error) {
 	return r.message(s), nil
 }
 
-// message returns a status in the form of the operator API.
-func (r *running) message(s coordinator.Status) *operatorv1.Task {
+// message returns a status as the operator API has it.
+func (r *coordinatorProcess) message(s coordinator.Status) *operatorv1.Task {
 	t := &operatorv1.Task{Id: hex.EncodeToString(s.Task[:]), Name: s.Name, State: string(s.State), Why: s.Why, Rounds: s.Rounds, Round: s.Round,
 		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: s.Epsilon(), Delta: s.Delta, Reports: s.Reports,
 		RoundsVoid: s.Void, RoundsFailed: s.Failed, LedgerEntries: s.Charged, Phase: s.Phase, Error: s.Error, Rejected: map[string]int64{},

@@ -15,8 +15,9 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// causes logs the problems that clients meet. It logs a line when a problem first occurs, for
-// any client and in any round, and a line with its count after an hour and at the end.
+// causes logs what happens to clients: a line when a cause first occurs, for whichever
+// client and in whatever round, and a line with a count of its repetitions every hour and
+// at the end.
 type causes struct {
 	log *slog.Logger
 
@@ -29,21 +30,21 @@ type cause struct {
 	what  client.What
 	task  string
 	error string
-	times int64 // occurrences since it was logged
+	times int64 // how often it occurred since it was logged
 	since time.Time
 }
 
 const (
-	// sayAgain is the time after which a continuing problem is logged again, and mostCauses
-	// the number of problems that are distinguished.
+	// A cause that goes on is logged again after sayAgain. At most mostCauses are told
+	// apart.
 	sayAgain   = time.Hour
 	mostCauses = 1000
 )
 
 func newCauses(log *slog.Logger) *causes { return &causes{log: log, seen: map[string]*cause{}} }
 
-// told handles a notice. What a single client does without trouble goes to the debug log
-// only, which stays on its machine and names no client either.
+// told counts a notice and may log it. What a single client does without trouble goes to
+// the debug log only, which stays on its machine and names no client either.
 func (c *causes) told(n client.Notice, now time.Time) {
 	args := []any{"round", n.Round}
 	task := ""
@@ -95,7 +96,7 @@ func (c *causes) told(n client.Notice, now time.Time) {
 	}
 }
 
-// again logs how often a problem occurred since its last line.
+// again logs how often a cause occurred since its last line.
 func (c *causes) again(met *cause, now time.Time) {
 	if met.times > 0 {
 		c.log.Log(context.Background(), met.level, "again: "+string(met.what), "cause", met.error, "task", met.task, "times", met.times)
@@ -103,7 +104,7 @@ func (c *causes) again(met *cause, now time.Time) {
 	met.times, met.since = 0, now
 }
 
-// end logs the counts that have not been logged yet.
+// end logs the counts that were not logged yet.
 func (c *causes) end(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

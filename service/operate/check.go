@@ -16,7 +16,7 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Problem is a contradiction found by a check.
+// Problem is something that is wrong with a store.
 type Problem struct {
 	Where string `json:"where"`
 	What  string `json:"what"`
@@ -53,8 +53,8 @@ func Check(ctx context.Context, role, path string) (*CheckReport, error) {
 	return r, err
 }
 
-// whole reads everything once, to find what cannot be read.
-func (r *CheckReport) whole(ctx context.Context, s *store.Store) {
+// readAll reads everything once, and counts it.
+func (r *CheckReport) readAll(ctx context.Context, s *store.Store) {
 	v, err := s.Inventory(ctx)
 	if err != nil {
 		r.problem("store", "it cannot be read whole: %v", err)
@@ -79,12 +79,12 @@ func (r *CheckReport) coordinator(ctx context.Context, path string) error {
 		return err
 	}
 	defer s.Close()
-	r.whole(ctx, s)
+	r.readAll(ctx, s)
 	book, err := verifyLedger(ctx, c, s)
 	if err != nil {
 		r.problem("ledger", "%v", err)
 	}
-	unknown := map[[32]byte]bool{} // charged tasks that have not been found yet
+	unknown := map[[32]byte]bool{} // charged tasks that have no record
 	if book != nil {
 		for _, e := range book.Entries() {
 			unknown[e.Task] = true
@@ -94,8 +94,8 @@ func (r *CheckReport) coordinator(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	run := &running{config: c, store: s, own: coordinator.Config{Key: key}, tasks: map[[32]byte]*train.Task{}}
-	run.config.Record = "" // a check makes no files
+	run := &coordinatorProcess{config: c, store: s, own: coordinator.Config{Key: key}, tasks: map[[32]byte]*train.Task{}}
+	run.config.Record = "" // else its directory would be made
 	if c.Aggregator != nil {
 		run.own.Aggregator = &coordinator.Aggregator{}
 	}
@@ -127,9 +127,9 @@ func (r *CheckReport) coordinator(ctx context.Context, path string) error {
 	return nil
 }
 
-// usable tries to set up a task that has not ended. It returns an error if ctx has ended;
-// removed says that only the task's key is left.
-func (r *CheckReport) usable(ctx context.Context, run *running, key string, made created) (removed bool, err error) {
+// usable checks that a task that has not ended could be run. It returns an error only
+// after ctx has ended; removed says that only the task's key is left.
+func (r *CheckReport) usable(ctx context.Context, run *coordinatorProcess, key string, made created) (removed bool, err error) {
 	t, err := run.openTask(ctx, made)
 	switch {
 	case errors.Is(err, errRemoved):
@@ -158,7 +158,7 @@ func (r *CheckReport) shuffler(ctx context.Context, path string) error {
 		return err
 	}
 	defer s.Close()
-	r.whole(ctx, s)
+	r.readAll(ctx, s)
 	r.Checked["rounds"], err = shuffler.Check(ctx, s, publicOf(key), r.problem)
 	return err
 }
@@ -173,7 +173,7 @@ func (r *CheckReport) aggregator(ctx context.Context, path string) error {
 		return err
 	}
 	defer s.Close()
-	r.whole(ctx, s)
+	r.readAll(ctx, s)
 	r.Checked["rounds"], err = aggregator.Check(ctx, s, r.problem)
 	return err
 }

@@ -40,9 +40,9 @@ func ServeClients(ctx context.Context, path string, o Options) error {
 	}
 	join.Prepare = o.Ready != nil
 	var agreed atomic.Int64
-	said := newCauses(o.Log)
+	logged := newCauses(o.Log)
 	join.Watch = func(n client.Notice) {
-		said.told(n, time.Now())
+		logged.told(n, time.Now())
 		if n.What == client.Agreed && o.Ready != nil && agreed.Add(1) == int64(len(join.Tasks)) {
 			o.Ready()
 		}
@@ -56,7 +56,7 @@ func ServeClients(ctx context.Context, path string, o Options) error {
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
-	said.end(time.Now())
+	logged.end(time.Now())
 	s := f.Snapshot()
 	o.Log.Info("ended", "rounds", s.Rounds, "sent", s.Reports[client.Sent], "passed", s.Reports[client.Passed],
 		"not_drawn", s.Reports[client.NotDrawn], "lost", s.Reports[client.Lost])
@@ -97,7 +97,7 @@ func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.
 		return join, nil, config.Errorf("%w", err)
 	}
 	data := train.NewLocal(c.Data)
-	// This warning is for the owner of the data; it goes to this machine's log only.
+	// For the owner of the data: it goes to this machine's log and nowhere else.
 	data.Warn = func(task [32]byte, what error) {
 		log.Warn("rows do not fit a task", "task", fmt.Sprintf("%x", task[:8]), "error", what)
 	}

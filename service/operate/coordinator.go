@@ -28,14 +28,14 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// populationLimit returns the budget of all tasks together. Its tail has room for tails of
-// vector sums whose δ together are at most its own.
+// populationLimit is the budget of all tasks together. Its tail has room for the tails of
+// vector sums whose δ together are at most its own δ.
 func populationLimit(c config.Coordinator) ledger.Config {
 	return ledger.Config{Accountant: account.New(), Delta: c.Budget.Delta, Tail: vecsum.TailShare, MaxEps: c.Budget.Epsilon}
 }
 
-// running is the process of a coordinator.
-type running struct {
+// coordinatorProcess is a coordinator with its store, ledger and tasks.
+type coordinatorProcess struct {
 	config     config.Coordinator
 	population wire.Population
 	own        coordinator.Config
@@ -44,15 +44,15 @@ type running struct {
 	journal    *ledger.Journal
 	version    string
 
-	creating sync.Mutex      // serialises the creation of tasks
-	known    map[string]bool // keys of the tasks that this process has; guarded by creating
-	unusable map[string]bool // keys of the tasks that cannot be set up; guarded by creating
+	creating sync.Mutex      // held while a task is created, loaded or removed
+	known    map[string]bool // keys of the tasks that were loaded; guarded by creating
+	unusable map[string]bool // keys of the tasks that cannot be run here; guarded by creating
 
 	mu    sync.Mutex
 	tasks map[[32]byte]*train.Task
 }
 
-// publicOf returns the public half of a key.
+// publicOf returns a key's public half.
 func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
 
 func serveCoordinator(ctx context.Context, path string, o Options) error {
@@ -60,7 +60,7 @@ func serveCoordinator(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	r := &running{config: c, version: o.Version, known: map[string]bool{}, unusable: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
+	r := &coordinatorProcess{config: c, version: o.Version, known: map[string]bool{}, unusable: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
 	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold, PauseAfter: c.PauseAfter}
 	if r.population, err = config.ParsePopulation(c.Population); err != nil {
 		return config.Errorf("%w", err)
@@ -94,8 +94,8 @@ func serveCoordinator(ctx context.Context, path string, o Options) error {
 	})
 }
 
-// prepare opens the journal and sets up the stored tasks.
-func (r *running) prepare(ctx context.Context, s *server) (err error) {
+// prepare opens the journal, and loads the tasks in the store.
+func (r *coordinatorProcess) prepare(ctx context.Context, s *server) (err error) {
 	c := r.config
 	r.store = s.store
 	if r.journal, err = coordinator.OpenJournal(ctx, s.store, c.Mark, r.population, populationLimit(c)); err != nil {
@@ -115,7 +115,7 @@ func (r *running) prepare(ctx context.Context, s *server) (err error) {
 	if r.service, err = coordinator.New(r.own); err != nil {
 		return err
 	}
-	bad, err := r.learn(ctx, r.service.Add)
+	bad, err := r.loadNew(ctx, r.service.Add)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (r *running) prepare(ctx context.Context, s *server) (err error) {
 	return s.listen("clients", c.Listen, nil, c.Rate, 64<<10, r.service.Handler())
 }
 
-func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error) {
+func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.Task, error) {
 	pure, err := t.Coordinator()
 	if err != nil {
 		return coordinator.Task{}, err
@@ -170,8 +170,8 @@ func (r *running) runnable(t *train.Task, made created) (coordinator.Task, error
 	return out, nil
 }
 
-// record makes a task record what it opens, if the configuration says so.
-func (r *running) record(t *train.Task, out *coordinator.Task) error {
+// record has a task keep the reports that it opens, if the configuration says so.
+func (r *coordinatorProcess) record(t *train.Task, out *coordinator.Task) error {
 	if r.config.Record == "" {
 		return nil
 	}
@@ -183,8 +183,8 @@ func (r *running) record(t *train.Task, out *coordinator.Task) error {
 	return nil
 }
 
-// keep stores a task's description for the pages.
-func (r *running) keep(t *train.Task) {
+// remember keeps a task for the page and the operator API.
+func (r *coordinatorProcess) remember(t *train.Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tasks[t.Wire.ID()] = t
@@ -201,7 +201,7 @@ type evaluation struct {
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
 }
 
-// measure returns a guard's metric of an evaluation, where larger is better; NaN if there is
+// measure reads a guard's metric off an evaluation, larger being better; NaN if it has
 // none.
 func measure(metric string, v any) float64 {
 	e, ok := v.(evaluation)
@@ -217,9 +217,9 @@ func measure(metric string, v any) float64 {
 // shortestRound is the shortest time that clients may have to report.
 const shortestRound = time.Second
 
-// create signs a task, stores it and starts it. It refuses a task that could not be run, or
-// whose first round the budgets do not allow.
-func (r *running) create(ctx context.Context, name, config string, round time.Duration) (id [32]byte, plan taskPlan, err error) {
+// create signs, stores and starts a task. It refuses one that could not be run, or whose
+// first round could not be paid for.
+func (r *coordinatorProcess) create(ctx context.Context, name, config string, round time.Duration) (id [32]byte, plan taskPlan, err error) {
 	c := train.Default()
 	if err := c.Parse([]byte(config)); err != nil {
 		return id, plan, err
@@ -245,7 +245,7 @@ func (r *running) create(ctx context.Context, name, config string, round time.Du
 	}
 	id = t.Wire.ID()
 	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, t.Wire.Append(nil)), Round: round}
-	if r.config.Data != "" { // with the data that it will have after a restart
+	if r.config.Data != "" { // check what a restart will do
 		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data); err != nil {
 			return id, plan, err
 		}
@@ -263,13 +263,13 @@ func (r *running) create(ctx context.Context, name, config string, round time.Du
 	if plan, err = r.plan(ctx, t); err != nil {
 		return id, plan, err
 	}
-	if err := r.enter(ctx, id, t, made); err != nil {
+	if err := r.storeTask(ctx, id, t, made); err != nil {
 		return id, plan, err
 	}
 	if err := r.record(t, &out); err != nil {
 		return id, plan, err
 	}
-	r.keep(t)
+	r.remember(t)
 	if err := r.service.Add(out); err != nil {
 		return id, plan, err
 	}
@@ -281,8 +281,8 @@ func taskName(name string) bool {
 	return len(name) >= 1 && len(name) <= 64 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// find returns the task named by a hex digest or its beginning.
-func (r *running) find(text string) ([32]byte, error) {
+// find returns the task with this name, hex digest, or beginning of a digest.
+func (r *coordinatorProcess) find(text string) ([32]byte, error) {
 	var found [][32]byte
 	for _, s := range r.service.List() {
 		if len(text) >= 4 && strings.HasPrefix(hex.EncodeToString(s.Task[:]), strings.ToLower(text)) || s.Name == text {
@@ -298,8 +298,8 @@ func (r *running) find(text string) ([32]byte, error) {
 	return [32]byte{}, fmt.Errorf("operate: %q names %d tasks", text, len(found))
 }
 
-// populationMetrics returns the cost of all tasks together, by the method that counts it.
-func (r *running) populationMetrics() []endpoint.Metric {
+// populationMetrics gives the cost of all tasks together, by the method that counted it.
+func (r *coordinatorProcess) populationMetrics() []endpoint.Metric {
 	var spent dp.Bound
 	var err error
 	r.journal.View(func(b *ledger.Book) { spent, err = b.Spent() })
@@ -367,7 +367,7 @@ func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
 	return append(out, rejected, failed, seconds)
 }
 
-// source returns a client for a peer of the shuffler.
+// source returns a shuffler for a peer that reads from it.
 func (s *server) source(p config.Party) (out batch.Source, err error) {
 	out.URL = p.URL
 	if out.Key, err = p.Signer("shuffler"); err != nil {

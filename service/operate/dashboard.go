@@ -21,9 +21,9 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// serveDashboard adds the page to the coordinator's servers: plain HTTP on loopback, HTTPS
-// with the coordinator's certificate elsewhere.
-func (r *running) serveDashboard(s *server) error {
+// serveDashboard adds the page to what the coordinator serves: plain HTTP on
+// loopback, HTTPS with the coordinator's certificate elsewhere.
+func (r *coordinatorProcess) serveDashboard(s *server) error {
 	c := r.config
 	if c.Dashboard == config.NoAddress {
 		return nil
@@ -32,7 +32,7 @@ func (r *running) serveDashboard(s *server) error {
 	if err != nil {
 		return err
 	}
-	v := &view{running: r, board: dashboard.NewBoard(), begun: time.Now(), tasks: map[[32]byte]*shown{},
+	v := &pageWriter{process: r, board: dashboard.NewBoard(), begun: time.Now(), tasks: map[[32]byte]*shownTask{},
 		histories: histories{store: r.store, revision: map[string]uint64{}, warn: s.options.Log.Warn}, plans: map[[32]byte]chan float64{}, woken: make(chan struct{}, 1)}
 	local := loopback.Address(c.Dashboard)
 	d, err := dashboard.New(dashboard.Config{Board: v.board, Title: "Coordinator", Version: r.version, Ledger: v.ledger,
@@ -56,33 +56,33 @@ func (r *running) serveDashboard(s *server) error {
 // maxViewers is the largest number of connections to a page on loopback.
 const maxViewers = 256
 
-// view writes the state of the coordinator's tasks to a board. It reads the public status
-// only: counts and bounds.
-type view struct {
-	running   *running
+// pageWriter writes to a board how the coordinator's tasks stand. It sees what a status
+// says: counts and bounds.
+type pageWriter struct {
+	process   *coordinatorProcess
 	board     *dashboard.Board
 	begun     time.Time
-	tasks     map[[32]byte]*shown
+	tasks     map[[32]byte]*shownTask
 	histories histories
-	plans     map[[32]byte]chan float64 // each channel gets one value
-	woken     chan struct{}             // signals that a plan is ready
+	plans     map[[32]byte]chan float64 // the cost of all rounds; a channel is filled once
+	woken     chan struct{}             // holds a value when a plan was made
 }
 
-// shown is a task's state when it was last shown.
-type shown struct {
-	led     bool // its state has been read: this process leads it, or did
+// shownTask is a task as it was last shown.
+type shownTask struct {
+	led     bool // whether this process leads the task, or has led it
 	round   int64
 	counts  coordinator.Counts
-	first   coordinator.Counts // counts before this process started
-	over    bool               // it has ended, and was shown as ended
+	first   coordinator.Counts // before this process led it
+	over    bool               // whether it was shown to have ended
 	error   string             // the last error, in the round after errorAt
 	errorAt int64
 
-	// The measures of earlier processes: their last round and values.
+	// What earlier processes measured: their seconds, and their last accuracy and loss.
 	before, accuracy, loss float64
 
-	measured stage // measured: of its curve; kept: in the store
-	kept     stage
+	measured progress // of its history on the page, and in the store
+	kept     progress
 	keptAt   time.Time
 
 	examined   *report.Examined
@@ -90,29 +90,29 @@ type shown struct {
 	baseline   *model.Baseline // on the task's evaluation examples
 }
 
-// stage is the last point of a curve. A round's end is known before its model is evaluated.
-type stage struct {
+// progress is how far a history goes. A round is shown before its model is evaluated.
+type progress struct {
 	round     int64
 	evaluated bool
 }
 
-// gap is the shortest time between two looks at all tasks.
-const gap = 100 * time.Millisecond
+// lookEvery is the least time between two looks at all tasks.
+const lookEvery = 100 * time.Millisecond
 
-func (v *view) follow(ctx context.Context) error {
+func (v *pageWriter) follow(ctx context.Context) error {
 	defer func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		for _, s := range v.running.service.List() { // show what has happened since the last look
+		for _, s := range v.process.service.List() { // show what has happened since the last look
 			v.show(last, s)
 		}
 		v.keep(last, true)
 	}()
-	changed, stop := v.running.service.Watch()
+	changed, stop := v.process.service.Watch()
 	defer stop()
 	for {
 		listed := map[[32]byte]bool{}
-		for _, s := range v.running.service.List() {
+		for _, s := range v.process.service.List() {
 			listed[s.Task] = true
 			v.show(ctx, s)
 		}
@@ -131,7 +131,7 @@ func (v *view) follow(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-time.After(gap):
+		case <-time.After(lookEvery):
 		case <-ctx.Done():
 			return nil
 		}
@@ -148,17 +148,17 @@ func total(by map[wire.Reason]int64) (n int64) {
 // boardID names a task on the board and in the store.
 func boardID(s coordinator.Status) string { return hex.EncodeToString(s.Task[:]) }
 
-func (v *view) show(ctx context.Context, s coordinator.Status) {
+func (v *pageWriter) show(ctx context.Context, s coordinator.Status) {
 	last := v.tasks[s.Task]
 	if last == nil {
-		last = &shown{accuracy: math.NaN(), loss: math.NaN()}
+		last = &shownTask{accuracy: math.NaN(), loss: math.NaN()}
 		v.tasks[s.Task] = last
 	}
 	if last.over && s.Error == "" && len(v.plans[s.Task]) == cap(v.plans[s.Task]) {
 		return // nothing changes any more
 	}
 	last.over = s.State != coordinator.Running && s.State != coordinator.Paused
-	// An error is over when a later round has ended.
+	// An error is over once a round has ended since.
 	if s.Error != last.error {
 		last.error, last.errorAt = s.Error, s.Round
 	} else if s.Round > last.errorAt {
@@ -190,15 +190,14 @@ func (v *view) show(ctx context.Context, s coordinator.Status) {
 	}
 	if s.Round > 0 {
 		v.board.Measured(id, m)
-		last.measured = stage{s.Round, s.Evaluated == s.Round}
+		last.measured = progress{s.Round, s.Evaluated == s.Round}
 	}
 }
 
-// past shows the rounds that were charged before this process started, as far as the ledger
-// has them.
-func (v *view) past(id string, s coordinator.Status) {
+// past shows the rounds that ended before this process began, as far as the ledger tells.
+func (v *pageWriter) past(id string, s coordinator.Status) {
 	var entries []ledger.Entry
-	v.running.journal.View(func(b *ledger.Book) { entries = b.TaskEntries(s.Task) })
+	v.process.journal.View(func(b *ledger.Book) { entries = b.TaskEntries(s.Task) })
 	if n := len(entries); n > 0 && entries[n-1].Round > s.Round {
 		entries = entries[:n-1] // the open round
 	}
@@ -210,7 +209,7 @@ func (v *view) past(id string, s coordinator.Status) {
 // stageNames are the phases in which time is spent on a round, in order.
 var stageNames = []string{"waiting", "announcing", "collecting", "charging", "opening", "aggregating", "releasing", "evaluating"}
 
-func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *shown) dashboard.Task {
+func (v *pageWriter) task(ctx context.Context, id string, s coordinator.Status, last *shownTask) dashboard.Task {
 	t := dashboard.Task{ID: id, Name: s.Name, State: dashboard.State(s.State), Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Until,
 		Eps: dp.Number(s.Epsilon()), EpsAt: s.Round, Planned: dp.Number(math.NaN()), Delta: dp.Number(s.Delta), Method: s.Method, Source: s.Source, Charged: s.Charged,
 		Accuracy: dp.Number(last.accuracy), Loss: dp.Number(last.loss), Examined: last.examined, ExaminedAt: last.examinedAt, Seconds: dashboard.Rounded(last.before + time.Since(v.begun).Seconds()),
@@ -249,9 +248,9 @@ func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *
 		}
 		t.Stages = append(t.Stages, part)
 	}
-	v.running.mu.Lock()
-	made := v.running.tasks[s.Task]
-	v.running.mu.Unlock()
+	v.process.mu.Lock()
+	made := v.process.tasks[s.Task]
+	v.process.mu.Unlock()
 	if made == nil {
 		t.Blind = "This coordinator does not evaluate the task: it cannot read the task's data."
 		return t
@@ -277,15 +276,15 @@ func (v *view) task(ctx context.Context, id string, s coordinator.Status, last *
 	return t
 }
 
-// planned returns the cost of all rounds of a task, NaN until it is known: computing it can
-// take seconds, and the view does not wait.
-func (v *view) planned(ctx context.Context, id [32]byte, t *train.Task) float64 {
+// planned returns what all rounds of a task will cost, or NaN while that is being computed,
+// which can take seconds.
+func (v *pageWriter) planned(ctx context.Context, id [32]byte, t *train.Task) float64 {
 	known, asked := v.plans[id]
 	if !asked {
 		known = make(chan float64, 1)
 		v.plans[id] = known
 		go func() {
-			b, err := cost(ctx, t, v.running.config.Colluders)
+			b, err := cost(ctx, t, v.process.config.Colluders)
 			if err != nil {
 				b.Eps = math.NaN()
 			}
@@ -318,8 +317,8 @@ func facts(t *train.Task) []dashboard.Fact {
 	return append(list, dashboard.Fact{Name: "Randomizer", Value: fmt.Sprintf("%s with ε₀ = %.4g", c.Randomizer, c.Eps0)})
 }
 
-// mostReports returns the largest number of reports that one client sends in a task: a void
-// round is announced again and asks for one more.
+// mostReports is the most reports that one client sends in a task. For each void round
+// another one is announced, which asks for one more.
 func mostReports(t *train.Task, s coordinator.Status) int64 {
 	switch last := t.Wire.LastRound(); {
 	case t.Wire.Participation == dp.Once:
@@ -333,7 +332,7 @@ func mostReports(t *train.Task, s coordinator.Status) int64 {
 	}
 }
 
-// promise returns the promise to the task's clients for what was charged so far.
+// promise returns what the task's clients are promised for the charges so far.
 func promise(t *train.Task, s coordinator.Status) report.Privacy {
 	c := t.Config
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
@@ -352,18 +351,18 @@ func promise(t *train.Task, s coordinator.Status) report.Privacy {
 	return p
 }
 
-// ledger returns the population's ledger over all tasks.
-func (v *view) ledger(ctx context.Context) (dashboard.Ledger, error) {
+// ledger returns the population's ledger, over all tasks.
+func (v *pageWriter) ledger(ctx context.Context) (dashboard.Ledger, error) {
 	var entries []wire.Entry
 	var digest [32]byte
 	var spent dp.Bound
 	var err error
-	v.running.journal.View(func(b *ledger.Book) {
+	v.process.journal.View(func(b *ledger.Book) {
 		entries = b.Entries()
 		_, digest = b.Head()
 		spent, err = b.Spent()
 	})
-	budget := v.running.config.Budget
+	budget := v.process.config.Budget
 	out := dashboard.Ledger{Eps: dp.Number(spent.Eps), Budget: dp.Number(budget.Epsilon), Delta: dp.Number(budget.Delta), Method: spent.Method}
 	if err != nil {
 		out.Eps, out.Method = dp.Number(math.NaN()), ""
@@ -372,7 +371,7 @@ func (v *view) ledger(ctx context.Context) (dashboard.Ledger, error) {
 		out.Digest = hex.EncodeToString(digest[:])
 	}
 	at := map[[32]byte]int{}
-	for i, s := range v.running.service.List() {
+	for i, s := range v.process.service.List() {
 		at[s.Task] = i
 		out.Tasks = append(out.Tasks, dashboard.LedgerTask{ID: hex.EncodeToString(s.Task[:]), Name: s.Name, Eps: dp.Number(s.Epsilon()), Delta: dp.Number(s.Delta)})
 	}

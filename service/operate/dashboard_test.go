@@ -50,9 +50,9 @@ func labelled(t *testing.T, numbers bool) *train.Task {
 func TestPageShowsTheBaseline(t *testing.T) {
 	see := func(made *train.Task, e any, before float64) dashboard.Task {
 		id := made.Wire.ID()
-		v := &view{running: &running{tasks: map[[32]byte]*train.Task{id: made}}, plans: map[[32]byte]chan float64{id: make(chan float64, 1)}}
+		v := &pageWriter{process: &coordinatorProcess{tasks: map[[32]byte]*train.Task{id: made}}, plans: map[[32]byte]chan float64{id: make(chan float64, 1)}}
 		v.plans[id] <- 1
-		last := &shown{accuracy: before, loss: before}
+		last := &shownTask{accuracy: before, loss: before}
 		return v.task(t.Context(), "a", coordinator.Status{Task: id, State: coordinator.Running, Evaluation: e}, last)
 	}
 	nan := math.NaN()

@@ -21,14 +21,14 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// Loopback is a deployment of all roles on this machine's loopback. Each role has keys,
-// certificate, configuration and store of its own, as if operators were separate. It is for
-// demonstrations and tests: one directory holds all keys, so the shuffle does not protect
-// anybody from a reader of that directory.
+// Loopback is a deployment of all roles on this machine, each with keys, certificate,
+// configuration and store of its own, as separate operators would have them. It is for
+// demonstrations and tests: one directory holds all keys, so the shuffle protects nobody
+// from a person who can read it.
 type Loopback struct {
 	Dir        string
-	Clients    int // number enrolled
-	Processes  int // number of processes that share the clients
+	Clients    int // number of enrolled clients
+	Processes  int // number of processes that run them
 	Aggregator bool
 	MinReports int64
 	Suite      wire.Suite // of sealing keys
@@ -47,9 +47,9 @@ func (l Loopback) ClientConfig(i int) string {
 	return filepath.Join(l.Dir, fmt.Sprintf("clients-%d", i), "client.yaml")
 }
 
-// FreeAddresses returns loopback addresses on which nobody listens now. Their ports lie below
-// those that systems use for outgoing connections; such a connection might otherwise take a
-// port while no process listens on it.
+// FreeAddresses returns loopback addresses that nobody listens on now. Their ports are
+// below those that systems give to outgoing connections, which could else take a port
+// before its process listens on it.
 func FreeAddresses(n int) (out []string, err error) {
 	const low, high, tries = 10_000, 32_768, 1000
 	var open []net.Listener
@@ -68,7 +68,7 @@ func FreeAddresses(n int) (out []string, err error) {
 		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", low+port.Int64()))
 		if err != nil {
-			continue // the port is in use
+			continue // it is in use
 		}
 		open = append(open, l)
 		out = append(out, l.Addr().String())
@@ -206,7 +206,7 @@ func (l Loopback) enrol(population string, to toClients) error {
 	return config.WriteNew(filepath.Join(l.Dir, RoleShuffler, config.RosterFile), roster, 0o644)
 }
 
-// SetTasks makes the client processes take part in these tasks only, and end with them.
+// SetTasks has the client processes take part in these tasks only, and end with them.
 func (l Loopback) SetTasks(ids ...string) error {
 	for i := range l.Processes {
 		b, err := os.ReadFile(l.ClientConfig(i))

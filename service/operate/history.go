@@ -14,8 +14,8 @@ import (
 
 func historyKey(task string) string { return "curve." + task }
 
-// histories stores what the pages show of tasks. A failure is logged once: a task does not
-// stop because its picture cannot be stored.
+// histories keeps in the store what the pages showed of tasks. Errors are logged once and
+// stop no task.
 type histories struct {
 	store    *store.Store
 	revision map[string]uint64
@@ -30,7 +30,7 @@ func (k *histories) trouble(err error) {
 	k.troubled = err != nil
 }
 
-// load returns the stored history of a task up to its last round.
+// load returns what the store has of a task, up to its last round.
 func (k *histories) load(ctx context.Context, task string, last int64) (h dashboard.History) {
 	e, err := k.store.Get(ctx, historyKey(task))
 	if errors.Is(err, store.ErrNotFound) {
@@ -50,7 +50,7 @@ func (k *histories) save(ctx context.Context, task string, h dashboard.History) 
 		err = k.put(ctx, task, text)
 	}
 	if errors.Is(err, store.ErrConflict) {
-		// Another coordinator has led the task in the meantime.
+		// Another coordinator has led the task meanwhile.
 		var e store.Entry
 		if e, err = k.store.Get(ctx, historyKey(task)); err == nil {
 			k.revision[task] = e.Revision
@@ -71,9 +71,10 @@ func (k *histories) put(ctx context.Context, task string, text []byte) error {
 // keepEvery is the shortest time between two writes of a task's history.
 const keepEvery = 10 * time.Second
 
-// keep stores the histories that have grown; with all it does not wait for keepEvery.
-func (v *view) keep(ctx context.Context, all bool) {
-	for _, s := range v.running.service.List() {
+// keep stores the histories that have grown: now if all is set, or else at most every
+// keepEvery.
+func (v *pageWriter) keep(ctx context.Context, all bool) {
+	for _, s := range v.process.service.List() {
 		last := v.tasks[s.Task]
 		if last == nil || !last.led || s.Phase == "standby" || last.kept == last.measured || !all && !last.over && time.Since(last.keptAt) < keepEvery {
 			continue
@@ -84,13 +85,13 @@ func (v *view) keep(ctx context.Context, all bool) {
 	}
 }
 
-// restore shows the measures of earlier processes.
-func (v *view) restore(ctx context.Context, s coordinator.Status, last *shown) {
+// restore shows what earlier processes measured.
+func (v *pageWriter) restore(ctx context.Context, s coordinator.Status, last *shownTask) {
 	last.accuracy, last.loss = math.NaN(), math.NaN()
 	h := v.histories.load(ctx, boardID(s), s.Round)
 	last.examined, last.examinedAt = h.Examined, h.ExaminedAt
 	if n := len(h.Measures); n > 0 && h.Measures[n-1].Round == s.Round {
-		last.kept = stage{round: s.Round}
+		last.kept = progress{round: s.Round}
 	}
 	for _, m := range h.Measures {
 		v.board.Measured(boardID(s), m)

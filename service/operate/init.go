@@ -22,7 +22,7 @@ const (
 	RoleClient      = "client"
 )
 
-// Init makes a role's empty store. It refuses an existing one: a new ledger would be a new
+// Init makes a role's empty store. It refuses if there is one: a new ledger would be a new
 // budget.
 func Init(ctx context.Context, role, path string) error {
 	switch role {
@@ -68,8 +68,8 @@ func Init(ctx context.Context, role, path string) error {
 	return config.Errorf("no role %q", role)
 }
 
-// initCoordinator makes the mark after the store. A store without a mark is refused, as is a
-// mark without a store; both errors say what to do.
+// initCoordinator makes the mark after the store. A store without a mark or a mark without a
+// store is refused at the start, with a message what to do.
 func initCoordinator(ctx context.Context, c config.Coordinator) error {
 	if _, err := os.Lstat(c.Mark); err == nil {
 		return fmt.Errorf("operate: the high-water mark %s is there already: %w", c.Mark, store.ErrExists)
@@ -79,7 +79,7 @@ func initCoordinator(ctx context.Context, c config.Coordinator) error {
 	}
 	err := store.Init(ctx, c.StoreConfig(RoleCoordinator))
 	if errors.Is(err, store.ErrExists) {
-		// An earlier init ended before it made the mark: the ledger must still be empty.
+		// An earlier init may have ended before it made the mark: the ledger is empty then.
 		err = checkEmpty(ctx, c, err)
 	}
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 type Finding struct {
 	Role  string `json:"role"`
 	What  string `json:"what"`
-	Error string `json:"error,omitempty"` // empty: no error
-	// Unreachable says that the peer does not answer, while the configuration may be right.
+	Error string `json:"error,omitempty"` // empty: nothing is wrong
+	// Unreachable says that the configuration may be right, and a peer did not answer.
 	Unreachable bool `json:"unreachable,omitempty"`
 }
 
@@ -42,7 +42,7 @@ func (n *inspection) add(what string, err error) {
 	n.list = append(n.list, f)
 }
 
-// wrong is add for errors that are due to the configuration or a file that it names.
+// wrong is add for a mistake in the configuration or in a file that it names.
 func (n *inspection) wrong(what string, err error) {
 	if err != nil && !errors.Is(err, config.ErrInvalid) {
 		err = config.Errorf("%w", err)
@@ -111,7 +111,7 @@ func (n *inspection) keys(p config.Process, signing string, sealing []string) {
 	n.wrong("sealing keys", err)
 }
 
-// store tries to open a store; a store in use counts as present.
+// store tries to open a store; a store that is in use is all right.
 func (n *inspection) store(open func() (*store.Store, error)) {
 	s, err := open()
 	if err == nil {
@@ -183,7 +183,7 @@ func (n *inspection) coordinator(ctx context.Context, path string, call bool) {
 	}
 	population, bad := config.ParsePopulation(c.Population)
 	if err != nil || bad != nil || !call {
-		return // already reported, with the certificate or the example's values
+		return // a finding above says so
 	}
 	n.ask(ctx, coordinatorPeers(source, aggregator, population))
 }

@@ -29,7 +29,7 @@ type LedgerReport struct {
 	Lines      []LedgerEntry `json:"ledger,omitempty"`
 }
 
-// LedgerTask is the total of one task by itself, at the population's δ.
+// LedgerTask is what one task costs by itself, at the population's δ.
 type LedgerTask struct {
 	Task    string       `json:"task"`
 	Entries int64        `json:"entries"`
@@ -47,8 +47,8 @@ type LedgerEntry struct {
 	Event        string `json:"event"`
 }
 
-// ReadLedger opens a coordinator's store, which must not be in use. It checks the ledger's
-// chain, compares the ledger with its mark, and computes its cost again.
+// ReadLedger opens a coordinator's store, which must not be in use, verifies the ledger's
+// chain and its mark, and adds it up.
 func ReadLedger(ctx context.Context, path string) (*LedgerReport, error) {
 	c, err := config.LoadCoordinator(path)
 	if err != nil {
@@ -101,9 +101,9 @@ func entryLine(e wire.Entry) LedgerEntry {
 		Batch: hex.EncodeToString(e.Batch[:]), Event: DescribeEvent(e.Event)}
 }
 
-// Migrate moves a role's store for good to the store of another configuration of the same
-// role; the old one then takes no more writes. Neither may be in use. An interrupted
-// migration can be run again.
+// Migrate moves a role's store for good to where another configuration of the same role has
+// it: the old store takes no writes from then on. Neither may be in use. After an
+// interruption it can be run again.
 func Migrate(ctx context.Context, role, from, to string) (store.Inventory, error) {
 	a, err := storeOf(role, from)
 	if err != nil {

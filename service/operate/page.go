@@ -11,10 +11,10 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 )
 
-// samplesOf is the number of right and of wrong predictions that a page shows.
+// samplesOf is how many right predictions a page shows, and how many wrong ones.
 const samplesOf = 11
 
-// ClassNames returns the names of a data set's classes; numbers if it has none.
+// ClassNames returns the names of a data set's classes, or their numbers if it has no names.
 func ClassNames(d *train.Data) []string {
 	var names []string
 	for k := range d.Eval.Classes {
@@ -27,8 +27,7 @@ func ClassNames(d *train.Data) []string {
 	return names
 }
 
-// Confusion returns an evaluation's confusion matrix in the form for pages; nil for a
-// regression.
+// Confusion returns an evaluation's confusion matrix for a page; nil for a regression.
 func Confusion(e *model.Evaluation) (counts [][]int64) {
 	for _, row := range e.Confusion {
 		wide := make([]int64, len(row))
@@ -40,8 +39,8 @@ func Confusion(e *model.Evaluation) (counts [][]int64) {
 	return counts
 }
 
-// Samples returns the first images that are classified correctly and the first that are not,
-// so that the choice cannot flatter. It returns no rows of a table.
+// Samples returns the first images that are predicted rightly and the first that are not,
+// so that no choice flatters the model. It returns none for rows of a table.
 func Samples(d *train.Data, predictions iter.Seq[train.Prediction]) []report.Sample {
 	if d.EvalImages == nil {
 		return nil
@@ -62,7 +61,8 @@ func Samples(d *train.Data, predictions iter.Seq[train.Prediction]) []report.Sam
 	return append(wrong, right...)
 }
 
-// Examine prepares a model's result on the evaluation set for a page; nil for a regression.
+// Examine returns what a page shows of a model's predictions on the evaluation set; nil for
+// a regression.
 func Examine(d *train.Data, e *model.Evaluation, predictions iter.Seq[train.Prediction]) (*report.Examined, error) {
 	if e.Confusion == nil {
 		return nil, nil

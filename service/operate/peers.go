@@ -40,7 +40,7 @@ func coordinatorPeers(s batch.Source, a *coordinator.Aggregator, p wire.Populati
 	list := []peer{shufflerPeer(s, p)}
 	if a != nil {
 		list = append(list, peer{RoleAggregator, a.URL, func(ctx context.Context) error {
-			// The aggregator has no such round; an answer that says so is enough.
+			// There is no such round; any answer shows that the aggregator is there.
 			_, _, err := batch.Do(ctx, a.Client, http.MethodGet, fmt.Sprintf("%s/v1/rounds/%064x/ids", strings.TrimSuffix(a.URL, "/"), 0), nil, 1<<20)
 			if r := batch.IsRefused(err); r != nil {
 				err = nil
@@ -52,12 +52,12 @@ func coordinatorPeers(s batch.Source, a *coordinator.Aggregator, p wire.Populati
 }
 
 // alert finds out why a connection ended during a write: a server that does not know our
-// certificate says so only to a reader. err is the write's error.
+// certificate says so only when it is read from. err is the error of the write.
 func alert(ctx context.Context, c *http.Client, address string, err error) error {
 	var u *url.Error
 	var op *net.OpError
 	if !errors.As(err, &u) || errors.Is(err, endpoint.ErrNotPinned) || errors.As(err, &op) && op.Op == "dial" {
-		return err // there was an answer, or no connection
+		return err // the peer has answered, or there was no connection
 	}
 	t, ok := c.Transport.(*http.Transport)
 	to, bad := url.Parse(address)
@@ -78,7 +78,7 @@ func alert(ctx context.Context, c *http.Client, address string, err error) error
 	return err
 }
 
-// peerError words a problem that a peer's operator and this one have to solve together.
+// peerError says what this operator and the peer's operator must agree on.
 func peerError(err error) error {
 	switch {
 	case err == nil:
@@ -93,14 +93,13 @@ func peerError(err error) error {
 	return fmt.Errorf("it cannot be reached: %w", err)
 }
 
-// peers calls the other roles regularly, so that an operator sees which of them do not
-// answer.
+// peers are asked now and then, so that an operator sees which of them does not answer.
 type peers struct {
 	log  *slog.Logger
 	list []peer
 
 	mu   sync.Mutex
-	last []error // last error of each peer; errNotAsked at first
+	last []error // each peer's last error; errNotAsked at first
 }
 
 var errNotAsked = errors.New("it was not asked yet")
@@ -134,7 +133,7 @@ func (p *peers) watch(ctx context.Context) error {
 	return nil
 }
 
-// askAll returns whether all peers answer. It logs changes, one line for each cause.
+// askAll says whether all answer. It logs what has changed, one line for each cause.
 func (p *peers) askAll(ctx context.Context) (all bool) {
 	var wg sync.WaitGroup
 	now := make([]error, len(p.list))
@@ -166,7 +165,7 @@ func (p *peers) askAll(ctx context.Context) (all bool) {
 	return all
 }
 
-// trouble returns the errors of all peers; nil if there are none.
+// trouble returns why peers do not answer; nil if all do.
 func (p *peers) trouble() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

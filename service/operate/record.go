@@ -15,9 +15,9 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 )
 
-// recorder stores what a coordinator opened, one file a round: the reports in the batch's
-// order, or the counts of a vector sum. The files have the privacy that the ledger was
-// charged for; the coordinator sees the same data.
+// recorder keeps what a coordinator opened, in a file for each round: the reports in the
+// batch's order, or the counts of a vector sum. Its files are what the coordinator sees, and
+// have the privacy that the ledger was charged for.
 type recorder struct {
 	dir       string
 	mechanism randomizer.Mechanism
@@ -25,7 +25,7 @@ type recorder struct {
 	file  *os.File
 	out   *bufio.Writer
 	round int64
-	place int64 // the last charged round
+	place int64 // of the last report; −1: none
 	bytes []byte
 }
 
@@ -42,8 +42,8 @@ func recordPath(dir string, round int64) string {
 	return filepath.Join(dir, fmt.Sprintf("round-%06d", round))
 }
 
-// report is called in a round's order, from place 0. A missing place is a report that could
-// not be opened.
+// report is called in the batch's order, from place 0. At a missing place is a report that
+// could not be opened.
 func (r *recorder) report(round, place int64, m *randomizer.Report) error {
 	if r.out == nil || r.round != round || place <= r.place {
 		if err := r.begin(round); err != nil {

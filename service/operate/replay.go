@@ -21,28 +21,27 @@ import (
 	service "github.com/riffle-dp/riffle/service/coordinator"
 )
 
-// Replay is the result of running the pure round functions on a coordinator's record.
+// Replay is the result of running the pure round functions on a coordinator's records.
 type Replay struct {
 	Rounds   int64 // rounds that ended
 	Released int64
-	// Charged is the number of rounds that were charged and not released: they gave no step,
-	// or the process ended before.
+	// Charged counts rounds that were charged and not released: they gave no step, or the
+	// process ended before their release.
 	Charged int64
 	Reports int64
-	Entries int64    // entries of the task in the ledger
-	Epsilon dp.Bound // computed again from the ledger's events, at the task's δ
-	Model   [32]byte // digest of the released model, which equals the replay's
-	// Evaluation is that of the released model.
+	Entries int64    // number of the task's ledger entries
+	Epsilon dp.Bound // recounted from the ledger's events, at the task's δ
+	Model   [32]byte // digest of the released model, which the replay's equals
+	// Evaluation is of the released model.
 	Evaluation *model.Evaluation
 	// Baseline is the best constant's result on the same examples.
 	Baseline model.Baseline
 	Rejected map[wire.Reason]int64
 }
 
-// ReplayTask computes a task's model again from the recorded reports, with the functions that
-// a simulation uses. It returns an error unless the model equals the released one bit for bit
-// and the events that those functions charge equal the ledger's. The coordinator must not be
-// running.
+// ReplayTask recomputes a task's model from the recorded reports with the pure functions. It
+// returns an error unless the model equals the released one bit for bit, and the charges
+// equal the ledger's. The coordinator must not be running.
 func ReplayTask(ctx context.Context, path string, id [32]byte) (*Replay, error) {
 	c, err := config.LoadCoordinator(path)
 	if err != nil {
@@ -127,7 +126,7 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Task, id [32]
 		return nil, err
 	}
 	limit := task.Config.Limit()
-	limit.MaxEps = math.Inf(1) // the budget does not matter here: the rounds were charged
+	limit.MaxEps = math.Inf(1) // a replay refuses nothing
 	budget, err := ledger.New(limit)
 	if err != nil {
 		return nil, err
@@ -157,10 +156,10 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Task, id [32]
 		if err != nil && !absent {
 			return nil, err
 		}
-		// With Once the charge does not hold the number of reports.
+		// With participation once the charge does not say how many reports there were.
 		k := max(clients, task.Wire.MinReports)
 		if charged && task.Wire.Participation != dp.Once {
-			k = event.Reports + config.Fewer() // including those that could not be opened
+			k = event.Reports + config.Fewer() // reports that could not be opened count too
 		}
 		if err := pure.Receive(ctx, wire.RoundClosed{Round: round, Reports: k, Digest: [32]byte{1}}); err != nil {
 			return nil, fmt.Errorf("operate: round %d: %w", round, err)

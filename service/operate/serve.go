@@ -23,14 +23,14 @@ import (
 type Options struct {
 	Log     *slog.Logger // Required.
 	Version string
-	// Level is set to the level in the configuration.
+	// Level, if not nil, is set to the configuration's level.
 	Level *slog.LevelVar
 	// Pages are further pages of a coordinator's dashboard, by name.
 	Pages map[string]http.Handler
 	// Hold, if not nil, keeps a coordinator from announcing rounds until it is closed.
 	Hold <-chan struct{}
-	// Ready, if not nil, is called once when clients have agreed to all named tasks, have
-	// sessions, and have loaded their data.
+	// Ready, if not nil, is called once: when clients have agreed to all tasks that their
+	// configuration names, and have sessions and their data.
 	Ready func()
 }
 
@@ -72,8 +72,8 @@ func serveAll(ctx context.Context, path string, o Options) error {
 	return together(ctx, parts...)
 }
 
-// together runs all parts until ctx ends or one returns; then it waits for all. It returns
-// the first error.
+// together runs all parts. When ctx ends or one part returns, it ends the others, waits for
+// them, and returns the first error.
 func together(ctx context.Context, parts ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -98,10 +98,10 @@ type server struct {
 	process config.Process
 	options Options
 	store   *store.Store
-	front   []func(context.Context) error // parts that take requests; stopped first
+	front   []func(context.Context) error // the servers, which stop first
 	started time.Time
 	ready   func(context.Context) error
-	peers   *peers // roles that this one calls; nil: none
+	peers   *peers // the roles that this one calls; nil: none
 	metrics []func() []endpoint.Metric
 }
 
@@ -121,7 +121,7 @@ func openServer(ctx context.Context, p config.Process, role string, o Options, o
 	return &server{role: role, process: p, options: o, store: s, started: time.Now()}, nil
 }
 
-// openStore opens a role's store. If there is none, that is an error in the configuration.
+// openStore opens a role's store. If there is none, the configuration is wrong.
 func openStore(ctx context.Context, c store.Config) (*store.Store, error) {
 	s, err := store.Open(ctx, c)
 	if errors.Is(err, store.ErrNoStore) {
@@ -134,8 +134,8 @@ func roleStore(p config.Process, role string) func(context.Context) (*store.Stor
 	return func(ctx context.Context) (*store.Store, error) { return openStore(ctx, p.StoreConfig(role)) }
 }
 
-// openCoordinatorStore opens a coordinator's store. If it is missing although its mark
-// records charges, the error is a refusal: a new store would be a new budget.
+// openCoordinatorStore opens a coordinator's store. If there is none, and its mark counts
+// charges, the error says that the ledger is lost: a new one would be a new budget.
 func openCoordinatorStore(ctx context.Context, c config.Coordinator) (*store.Store, error) {
 	s, err := openStore(ctx, c.StoreConfig(RoleCoordinator))
 	if errors.Is(err, store.ErrNoStore) {

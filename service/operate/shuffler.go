@@ -13,7 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/service/shuffler"
 )
 
-// maxRequest bounds peers' requests: announcements, tasks, words on rounds.
+// maxRequest bounds a peer's request, in bytes.
 const maxRequest = 4 << 20
 
 func serveShuffler(ctx context.Context, path string, o Options) error {
@@ -79,7 +79,8 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	return s.run(ctx, operatorAPI{}, service.Run)
 }
 
-// byReason makes a sample for every reason, so that a series exists before the first refusal.
+// byReason makes samples of counts for all reasons, so that each series exists before the
+// first refusal.
 func byReason(counts map[wire.Reason]int64) (out []endpoint.Sample) {
 	for _, r := range wire.Reasons() {
 		out = append(out, endpoint.Sample{Labels: []endpoint.Label{{Name: "reason", Value: string(r)}}, Value: float64(counts[r])})

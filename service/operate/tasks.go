@@ -27,8 +27,8 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// This file stores tasks for coordinators that share a store, and finds the tasks that others
-// have stored.
+// This file holds what coordinators that share a store keep of tasks, and how each loads
+// the tasks that another has created.
 
 // created is what CreateTask stores before it answers.
 type created struct {
@@ -44,7 +44,7 @@ func (c created) encode() []byte {
 	c.Format = createdFormat
 	b, err := json.Marshal(c)
 	if err != nil {
-		panic(err) // cannot fail: only bytes and numbers
+		panic(err) // bytes and numbers can always be written
 	}
 	return b
 }
@@ -54,12 +54,12 @@ func decodeCreated(b []byte) (c created, err error) {
 	return c, err
 }
 
-// createdPrefix begins the keys under which CreateTask stores tasks.
+// createdPrefix begins the keys of what CreateTask stores.
 const createdPrefix = "created."
 
 func createdKey(id [32]byte) string { return createdPrefix + hex.EncodeToString(id[:]) }
 
-// verified returns the stored task, if this coordinator's key signed it.
+// verified returns the stored task if the key has signed it.
 func (c created) verified(public ed25519.PublicKey) (wire.Task, error) {
 	message, err := wire.Verify(public, wire.LabelTask, c.Signed)
 	if err != nil {
@@ -68,7 +68,7 @@ func (c created) verified(public ed25519.PublicKey) (wire.Task, error) {
 	return wire.DecodeTask(message)
 }
 
-// readCreated returns the task stored under a key.
+// readCreated returns the task that a key of the store names.
 func readCreated(ctx context.Context, s *store.Store, key string, public ed25519.PublicKey) (made created, w wire.Task, err error) {
 	e, err := s.Get(ctx, key)
 	if err == nil {
@@ -83,10 +83,10 @@ func readCreated(ctx context.Context, s *store.Store, key string, public ed25519
 	return made, w, err
 }
 
-// openTask prepares a stored task to be run. If it has ended it is only shown, and if it
-// cannot be set up it is shown as unusable. An error says that the stored task cannot be
-// read.
-func (r *running) openTask(ctx context.Context, made created) (coordinator.Task, error) {
+// openTask makes a stored task ready to be run. A task that has ended is only shown, and so
+// is one that cannot be run here: its Missing says why. An error says that the stored task
+// cannot be read.
+func (r *coordinatorProcess) openTask(ctx context.Context, made created) (coordinator.Task, error) {
 	w, err := made.verified(publicOf(r.own.Key))
 	if err != nil {
 		return coordinator.Task{}, err
@@ -100,7 +100,7 @@ func (r *running) openTask(ctx context.Context, made created) (coordinator.Task,
 	}
 	shown := coordinator.Task{Signed: made.Signed, Budget: tailOnly(w), Ended: ended}
 	if t, err := train.ReadTask(w); err == nil {
-		r.keep(t)
+		r.remember(t)
 	}
 	if ended {
 		return shown, nil
@@ -118,7 +118,7 @@ func (r *running) openTask(ctx context.Context, made created) (coordinator.Task,
 	}
 	switch {
 	case err == nil:
-		r.keep(t)
+		r.remember(t)
 		return out, nil
 	case ctx.Err() != nil:
 		return out, ctx.Err()
@@ -127,10 +127,10 @@ func (r *running) openTask(ctx context.Context, made created) (coordinator.Task,
 	return shown, nil
 }
 
-// errRemoved says that a task was removed but its key was left behind.
+// errRemoved says that a task was removed and only its key is left.
 var errRemoved = errors.New("operate: the task was removed")
 
-// tailOnly is a budget without a limit that holds the task's tail.
+// tailOnly returns a budget without a limit, with the tail that the task needs.
 func tailOnly(w wire.Task) ledger.Config {
 	c := ledger.Config{Accountant: account.New(), Delta: w.Delta, MaxEps: math.Inf(1)}
 	if w.Trust.SumsOnly() {
@@ -139,11 +139,10 @@ func tailOnly(w wire.Task) ledger.Config {
 	return c
 }
 
-// lookup is called by the journal: it returns the tail of a task that another coordinator
-// charges, or that cannot be set up here. The coordinator that charges the task enforces its
-// budget. The ledger names the task by its digest, so no signature is needed to recognise it:
-// the key that signed it may be an old one.
-func (r *running) lookup(ctx context.Context, task [32]byte) (limit ledger.Config, ok bool, err error) {
+// lookup gives the journal the tail of a task that another coordinator charges, or that
+// cannot be run here. The coordinator that charges it keeps its budget. The task's digest in
+// the ledger identifies it, so its signature, which may be by an old key, is not verified.
+func (r *coordinatorProcess) lookup(ctx context.Context, task [32]byte) (limit ledger.Config, ok bool, err error) {
 	e, err := r.store.Get(ctx, createdKey(task))
 	if errors.Is(err, store.ErrNotFound) {
 		return limit, false, nil
@@ -168,11 +167,11 @@ func (r *running) lookup(ctx context.Context, task [32]byte) (limit ledger.Confi
 	return tailOnly(w), true, nil
 }
 
-// learn adds the tasks in the store that this process does not have yet. A task that cannot
-// be set up or read does not stop the others: its error is in bad, and the next call tries it
-// again. The caller holds creating, or is alone. fatal says that the store did not answer,
-// was written by a newer program, or ctx has ended.
-func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) (bad, fatal error) {
+// loadNew adds the tasks in the store that were not loaded yet. Tasks that cannot be run or
+// read are in bad; they do not keep others away, and the next call tries them again. fatal
+// says that the store cannot be read or was written by a newer program, or that ctx has
+// ended. The caller holds creating, or is alone.
+func (r *coordinatorProcess) loadNew(ctx context.Context, add func(coordinator.Task) error) (bad, fatal error) {
 	keys, err := r.store.Keys(ctx, createdPrefix)
 	if err != nil {
 		return nil, err
@@ -190,10 +189,10 @@ func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) (
 		}
 		found = append(found, e)
 	}
-	// Tasks are added in the order of their creation, whatever their names.
+	// In the order in which they were created.
 	slices.SortFunc(found, func(a, b store.Entry) int { return cmp.Compare(a.Revision, b.Revision) })
 	for _, e := range found {
-		err := r.learnOne(ctx, e, add)
+		err := r.loadOne(ctx, e, add)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -201,7 +200,7 @@ func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) (
 			r.known[e.Key] = true
 			continue
 		}
-		if errors.Is(err, document.ErrNewer) { // not an operator's mistake: a newer program's data cannot be understood
+		if errors.Is(err, document.ErrNewer) { // this program cannot know what the record means
 			return nil, fmt.Errorf("operate: %s: %w", e.Key, err)
 		}
 		failed = append(failed, fmt.Errorf("operate: %s: %w", e.Key, err))
@@ -209,7 +208,7 @@ func (r *running) learn(ctx context.Context, add func(coordinator.Task) error) (
 	return errors.Join(failed...), nil
 }
 
-func (r *running) learnOne(ctx context.Context, e store.Entry, add func(coordinator.Task) error) error {
+func (r *coordinatorProcess) loadOne(ctx context.Context, e store.Entry, add func(coordinator.Task) error) error {
 	made, err := decodeCreated(e.Value)
 	if err != nil {
 		return err
@@ -219,7 +218,7 @@ func (r *running) learnOne(ctx context.Context, e store.Entry, add func(coordina
 		return err
 	}
 	if t.Missing != nil && r.unusable[e.Key] {
-		return t.Missing // the same error as before
+		return t.Missing // it is shown as unusable already
 	}
 	if err := add(t); err != nil {
 		return err
@@ -232,15 +231,15 @@ func (r *running) learnOne(ctx context.Context, e store.Entry, add func(coordina
 	return nil
 }
 
-// learnEvery is the time between two looks for new tasks by a coordinator on a shared store.
-const learnEvery = 2 * time.Second
+// loadEvery is how often a coordinator on a shared store looks for new tasks.
+const loadEvery = 2 * time.Second
 
-// refreshEvery is the largest age of a standby's figures for the population.
+// refreshEvery is how often a standby reads the population's ledger again.
 const refreshEvery = 20 * time.Second
 
-// follow adds tasks that others create, until ctx ends.
-func (r *running) follow(ctx context.Context, log *slog.Logger) error {
-	pause, last := learnEvery, ""
+// follow loads the tasks that other coordinators create, until ctx ends.
+func (r *coordinatorProcess) follow(ctx context.Context, log *slog.Logger) error {
+	pause, last := loadEvery, ""
 	refreshed := time.Now()
 	for {
 		select {
@@ -250,12 +249,12 @@ func (r *running) follow(ctx context.Context, log *slog.Logger) error {
 		}
 		r.creating.Lock()
 		before := len(r.known)
-		bad, err := r.learn(ctx, r.service.Add)
+		bad, err := r.loadNew(ctx, r.service.Add)
 		err = errors.Join(err, bad)
 		n := len(r.known) - before
 		r.creating.Unlock()
 		if time.Since(refreshed) > refreshEvery {
-			// The figures include what other coordinators charge.
+			// So that this process shows what others have charged.
 			err = errors.Join(err, r.journal.Refresh(ctx))
 			refreshed = time.Now()
 		}
@@ -266,25 +265,25 @@ func (r *running) follow(ctx context.Context, log *slog.Logger) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			pause, last = learnEvery, ""
+			pause, last = loadEvery, ""
 		default:
 			if text := err.Error(); text != last {
 				log.Warn("tasks in the store cannot be run here", "error", err)
 				last = text
 			}
-			pause = min(2*pause, time.Minute) // setting up a task may be expensive
+			pause = min(2*pause, time.Minute) // to make a task may cost much
 		}
 	}
 }
 
-// enterTTL is the time for which a coordinator that dies keeps others from creating tasks.
-const enterTTL = 15 * time.Second
+// createTTL is how long a coordinator that dies keeps others from creating tasks.
+const createTTL = 15 * time.Second
 
-// enter stores a task unless its tail does not fit beside the tails of all tasks, including
-// other coordinators'. One coordinator at a time does this. A lease cannot guarantee it, but
-// a charge does: it is refused if the tails of charged tasks do not fit.
-func (r *running) enter(ctx context.Context, id [32]byte, t *train.Task, made created) error {
-	lease, err := r.store.Acquire(ctx, "create", r.config.Holder, enterTTL)
+// storeTask stores a new task unless its tail does not fit beside those of all tasks in the
+// store. A lease lets one coordinator at a time do so. If the lease should fail, a charge is
+// still refused where the tails of charged tasks do not fit.
+func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, t *train.Task, made created) error {
+	lease, err := r.store.Acquire(ctx, "create", r.config.Holder, createTTL)
 	if err != nil {
 		return err
 	}
@@ -296,8 +295,7 @@ func (r *running) enter(ctx context.Context, id [32]byte, t *train.Task, made cr
 	if err := r.checkTails(ctx, id, t.Config.Limit()); err != nil {
 		return err
 	}
-	// Clients and the shuffler may have seen rounds of the task, and accept none of these
-	// again.
+	// Clients and the shuffler may have seen its rounds, and would refuse them.
 	if _, how, err := coordinator.Ended(ctx, r.store, id); err != nil {
 		return err
 	} else if how.State == coordinator.Removed {
@@ -314,14 +312,14 @@ func alreadyThere(id [32]byte) error {
 	return fmt.Errorf("%w: the same task is there already: %x (another name makes it another)", train.ErrInput, id[:8])
 }
 
-// checkTails asks the journal, with all tasks in the store counted, whether or not this
-// process has added them.
-func (r *running) checkTails(ctx context.Context, id [32]byte, limit ledger.Config) error {
+// checkTails checks that the task's tail fits beside those of all tasks in the store, loaded
+// or not.
+func (r *coordinatorProcess) checkTails(ctx context.Context, id [32]byte, limit ledger.Config) error {
 	if err := r.journal.Refresh(ctx); err != nil {
 		return err
 	}
 	if limit.Tail == 0 {
-		return nil // fits, whatever the others keep
+		return nil // a task without a tail always fits
 	}
 	keys, err := r.store.Keys(ctx, createdPrefix)
 	if err != nil {
@@ -341,9 +339,9 @@ func (r *running) checkTails(ctx context.Context, id [32]byte, limit ledger.Conf
 			return fmt.Errorf("operate: %s: %w", key, err)
 		}
 		if !ok {
-			continue // the key was deleted after it was listed
+			continue // it was removed since the keys were listed
 		}
-		if _, err := r.journal.Task(task, other); err != nil { // counted until the task is added
+		if _, err := r.journal.Task(task, other); err != nil { // its own budget comes when it is loaded
 			return err
 		}
 	}
@@ -351,16 +349,16 @@ func (r *running) checkTails(ctx context.Context, id [32]byte, limit ledger.Conf
 	return err
 }
 
-// taskPlan is the cost of a task's rounds if as many clients take part as it expects.
+// taskPlan is what a task's rounds cost if as many clients take part as it expects.
 type taskPlan struct {
-	cost   dp.Bound // of all its rounds, by themselves
+	cost   dp.Bound // of all its rounds, without other tasks
 	rounds int64
-	fit    int64 // rounds that the task's and the population's budgets allow
-	limit  error // the refusal of the next round; nil if all fit
+	fit    int64 // how many rounds the task's and the population's budgets allow
+	limit  error // why no more rounds fit; nil if all do
 }
 
-// charges returns what a task with so many colluders is charged if as many clients report as
-// it expects: an event, and how often.
+// charges returns what a task is charged if as many clients report as it expects: an event,
+// and how often.
 func charges(t *train.Task, colluders int64) (event dp.Round, times int64, err error) {
 	c, err := t.Coordinator()
 	if err != nil {
@@ -389,9 +387,8 @@ func charges(t *train.Task, colluders int64) (event dp.Round, times int64, err e
 	return event, times, err
 }
 
-// cost bounds the cost of all of a task's rounds if as many clients report as it expects. The
-// task's own plan assumes no colluders; with colluders this is what the coordinator will
-// charge.
+// cost bounds what all of a task's rounds cost if as many clients report as it expects.
+// With colluders it is at least what the coordinator will charge.
 func cost(ctx context.Context, t *train.Task, colluders int64) (dp.Bound, error) {
 	planned, err := t.Planned(ctx)
 	if err != nil || colluders == 0 {
@@ -408,9 +405,9 @@ func cost(ctx context.Context, t *train.Task, colluders int64) (dp.Bound, error)
 	return planned, nil
 }
 
-// plan computes a task's cost. It refuses a task whose first round does not fit, with an
-// error that wraps ledger.ErrBudget or says that there is no bound.
-func (r *running) plan(ctx context.Context, t *train.Task) (p taskPlan, err error) {
+// plan prices a task. It refuses one whose first round does not fit, with an error that
+// wraps ledger.ErrBudget or says that there is no bound.
+func (r *coordinatorProcess) plan(ctx context.Context, t *train.Task) (p taskPlan, err error) {
 	p.rounds = t.Config.Rounds
 	if p.cost, err = cost(ctx, t, r.config.Colluders); err != nil {
 		return p, err
@@ -440,9 +437,9 @@ func (r *running) plan(ctx context.Context, t *train.Task) (p taskPlan, err erro
 	return p, nil
 }
 
-// remove removes a task that was never charged, by its name or digest, or, if its record
-// cannot be read, by its whole digest.
-func (r *running) remove(ctx context.Context, text string) error {
+// remove deletes a task that was never charged, by its name or digest. A task whose record
+// cannot be read must be named by its whole digest.
+func (r *coordinatorProcess) remove(ctx context.Context, text string) error {
 	r.creating.Lock()
 	defer r.creating.Unlock()
 	id, err := r.find(text)
@@ -471,8 +468,8 @@ func (r *running) remove(ctx context.Context, text string) error {
 	return r.forget(ctx, id)
 }
 
-// eraseUnread removes a task whose record cannot be read, so that it never ran.
-func (r *running) eraseUnread(ctx context.Context, id [32]byte) error {
+// eraseUnread removes a task that never ran because its record cannot be read.
+func (r *coordinatorProcess) eraseUnread(ctx context.Context, id [32]byte) error {
 	if err := r.journal.Refresh(ctx); err != nil {
 		return err
 	}
@@ -484,9 +481,8 @@ func (r *running) eraseUnread(ctx context.Context, id [32]byte) error {
 	return coordinator.Erase(ctx, r.store, id)
 }
 
-// forget deletes the keys of a removed task. The key that names it comes last, except for
-// what only takes space.
-func (r *running) forget(ctx context.Context, id [32]byte) error {
+// forget deletes the keys of a task that was removed.
+func (r *coordinatorProcess) forget(ctx context.Context, id [32]byte) error {
 	name := hex.EncodeToString(id[:])
 	for _, key := range []string{createdKey(id), "state." + name, historyKey(name)} {
 		e, err := r.store.Get(ctx, key)
@@ -498,7 +494,7 @@ func (r *running) forget(ctx context.Context, id [32]byte) error {
 		}
 	}
 	if r.config.Record != "" {
-		_ = os.Remove(filepath.Join(r.config.Record, name)) // the directory is empty, or it stays
+		_ = os.Remove(filepath.Join(r.config.Record, name)) // deleted only if it is empty
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 // sharing returns n coordinators on one store, of a population whose budget is at
 // δ = 1e-5.
-func sharing(t *testing.T, n int) []*running {
+func sharing(t *testing.T, n int) []*coordinatorProcess {
 	t.Helper()
 	c := store.Config{Domain: RoleCoordinator, Dir: filepath.Join(t.TempDir(), "data")}
 	if err := store.Init(t.Context(), c); err != nil {
@@ -39,9 +39,9 @@ func sharing(t *testing.T, n int) []*running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []*running
+	var out []*coordinatorProcess
 	for range n {
-		r := &running{store: s, population: wire.Population{7}, known: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
+		r := &coordinatorProcess{store: s, population: wire.Population{7}, known: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
 		r.config.Holder, r.config.Mark, r.own.Key = "test", mark, key
 		r.config.Budget.Epsilon, r.config.Budget.Delta = 10, 1e-5
 		if r.journal, err = coordinator.OpenJournal(t.Context(), s, mark, r.population, populationLimit(r.config)); err != nil {
@@ -78,9 +78,9 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 	defer cancel()
 	rs := sharing(t, 2)
 	tasks := []*train.Task{sumTask(t, "a", 4e-6), sumTask(t, "b", 4e-6), sumTask(t, "c", 4e-6), sumTask(t, "d", 4e-6)}
-	enter := func(ctx context.Context, r *running, task *train.Task) error {
+	enter := func(ctx context.Context, r *coordinatorProcess, task *train.Task) error {
 		made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, task.Wire.Append(nil)), Round: time.Second}
-		return r.enter(ctx, task.Wire.ID(), task, made)
+		return r.storeTask(ctx, task.Wire.ID(), task, made)
 	}
 	// While another enters one, nobody does.
 	lease, err := rs[0].store.Acquire(ctx, "create", "another", time.Minute)
