@@ -101,8 +101,9 @@ func (m *VectorSum) write(x []float32, r *randomizer.Report, encode, blank func(
 			panic(err)
 		}
 	}
+	value, most := r.Value[:len(w.counts)], m.limit
 	for j, c := range w.counts {
-		r.Value[j] = int32(max(-m.limit, min(m.limit, c)))
+		value[j] = int32(max(-most, min(most, c)))
 	}
 }
 
@@ -126,6 +127,7 @@ func (m *VectorSum) Check(r *randomizer.Report) error {
 
 // Add adds checked counts.
 func (m *VectorSum) Add(sum []int64, r *randomizer.Report) {
+	sum = sum[:len(r.Value)]
 	for j, v := range r.Value {
 		sum[j] += int64(v)
 	}
