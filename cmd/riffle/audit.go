@@ -15,7 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/run/setting"
 )
 
-// auditFlags say what to audit and how.
+// auditFlags describe an audit.
 type auditFlags struct {
 	randomizer              string
 	eps0, claim, confidence float64
@@ -89,7 +89,7 @@ type auditDocument struct {
 	Seconds    float64  `json:"seconds"`
 }
 
-// mechanism makes what is to be audited.
+// mechanism returns the mechanism to audit.
 func (a *auditFlags) mechanism(cmd *cobra.Command) (randomizer.Randomizer, error) {
 	name, symbols, ok := strings.Cut(a.randomizer, ":")
 	switch {
@@ -139,7 +139,7 @@ func (a *auditFlags) run(cmd *cobra.Command) error {
 	finish()
 	if err != nil {
 		if cmd.Context().Err() == nil {
-			return usageError{err} // all that is left are values out of range
+			return usageError{err} // only values out of range are left
 		}
 		return err
 	}
@@ -154,7 +154,7 @@ func (a *auditFlags) run(cmd *cobra.Command) error {
 
 // complete fills in defaults and refuses values out of range.
 func (a *auditFlags) complete() error {
-	if a.confidence == 0 { // to the library it would mean the default
+	if a.confidence == 0 { // the library would take it for the default
 		return usage("--confidence 0 must lie strictly between 0 and 1")
 	}
 	if a.workers == 0 {
@@ -182,7 +182,7 @@ func (a *auditFlags) print(w io.Writer, m randomizer.Randomizer, r audit.Result,
 	return p.err
 }
 
-// progress shows a bar on a terminal and nothing elsewhere.
+// progress shows a bar on a terminal, and nothing elsewhere.
 func (a *auditFlags) progress(w io.Writer) (show func(done int64), finish func()) {
 	b := newBar(w, a.show, "audit", "reports", 0, a.trials)
 	if b == nil {

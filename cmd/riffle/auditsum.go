@@ -31,7 +31,7 @@ func (s *auditSumFlags) flags(cmd *cobra.Command) {
 	s.noiseFlags(cmd)
 }
 
-// unused refuses the flags of a vector sum beside another randomizer.
+// unused returns an error if flags of a vector sum stand beside another randomizer.
 func (s *auditSumFlags) unused(fs *pflag.FlagSet, randomizer string) error {
 	for _, name := range []string{"eps", "delta", "n", "noise", "noise-bits", "variance", "grid", "honest"} {
 		if fs.Changed(name) {
@@ -41,7 +41,7 @@ func (s *auditSumFlags) unused(fs *pflag.FlagSet, randomizer string) error {
 	return nil
 }
 
-// round returns the round to run and the ε it claims at δ.
+// round returns the round to audit and the ε that it claims at δ.
 func (s *auditSumFlags) round(fs *pflag.FlagSet) (p vecsum.Params, claim float64, err error) {
 	if err := s.check(fs); err != nil {
 		return p, 0, err
@@ -127,7 +127,7 @@ func (a *auditFlags) runSum(cmd *cobra.Command) error {
 	finish()
 	if err != nil {
 		if cmd.Context().Err() == nil {
-			return usageError{err} // all that is left are values out of range
+			return usageError{err} // only values out of range are left
 		}
 		return err
 	}

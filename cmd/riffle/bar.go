@@ -15,36 +15,36 @@ import (
 
 // Columns of a bar's line.
 const (
-	usualColumns = 80  // where a terminal does not say how wide it is
-	mostColumns  = 120 // a longer line is no easier to read, and folds worse when a window shrinks
+	usualColumns = 80  // used if the terminal does not tell its width
+	mostColumns  = 120 // a longer line is not easier to read, and wraps worse when a window shrinks
 	leastBar     = 10  // a shorter bar is left out
-	beforeBar    = 5   // how many things are more important: name, share, time, two facts
+	beforeBar    = 5   // number of parts that are more important: name, share, time, two facts
 )
 
-// redrawn is how often a bar is drawn at most.
+// redrawn is the shortest time between two drawings of a bar.
 const redrawn = 200 * time.Millisecond
 
-// bar shows how work comes on, in the last line of a terminal. Every drawing
-// asks how wide the terminal is and leaves its last column free, so that no
-// line wraps. It uses no control codes but carriage return.
+// bar shows the progress of work in the last line of a terminal. Every drawing asks for the
+// terminal's width and leaves its last column free, so that no line wraps. The only control
+// code is carriage return.
 type bar struct {
 	w       io.Writer
 	columns func() int
 	now     func() time.Time
-	before  int64 // of total, done by earlier processes
+	before  int64 // part of total that earlier processes did
 	total   int64
-	unit    string // what is counted, such as "reports"
+	unit    string // the unit that is counted, such as "reports"
 
 	mu         sync.Mutex
-	name       string   // what is going on
-	facts      []string // what else to say, the most important first
+	name       string   // the current work
+	facts      []string // further texts, the most important first
 	done       int64
-	begun, was time.Time // was: when it was drawn
-	drawn      int       // columns that the last drawing took; 0: none is seen
+	begun, was time.Time // was: the time of the last drawing
+	drawn      int       // columns of the last drawing; 0: there is none
 }
 
-// newBar returns the bar of a terminal, nil if w is none: all methods of a nil
-// bar do nothing. Of total so much was done before.
+// newBar returns the bar of a terminal, or nil if w is not one; all methods of a nil bar do
+// nothing. Earlier processes did the part before of total.
 func newBar(w io.Writer, show output, name, unit string, before, total int64) *bar {
 	f, ok := w.(*os.File)
 	if !ok || show.quiet || show.noProgress || !term.IsTerminal(int(f.Fd())) {
@@ -62,7 +62,7 @@ func newBar(w io.Writer, show output, name, unit string, before, total int64) *b
 	return b
 }
 
-// set changes what is said.
+// set changes the texts.
 func (b *bar) set(name string, facts ...string) {
 	if b == nil {
 		return
@@ -73,7 +73,7 @@ func (b *bar) set(name string, facts ...string) {
 	b.draw()
 }
 
-// add counts n more; any goroutine may.
+// add counts n more; any goroutine may call it.
 func (b *bar) add(n int64) {
 	if b == nil {
 		return
@@ -100,7 +100,7 @@ func (b *bar) reach(done int64) {
 	}
 }
 
-// clear takes the bar off the terminal; the next change shows it again.
+// clear removes the bar from the terminal; the next change shows it again.
 func (b *bar) clear() {
 	if b == nil {
 		return
@@ -113,7 +113,7 @@ func (b *bar) clear() {
 	}
 }
 
-// room is how many columns may be written.
+// room returns the number of columns that may be written.
 func (b *bar) room() int { return max(0, min(b.columns(), mostColumns)-1) }
 
 func (b *bar) draw() {
@@ -127,8 +127,8 @@ func (b *bar) draw() {
 // write ignores errors: a bar that cannot be drawn must not stop the work.
 func (b *bar) write(text string) { _, _ = io.WriteString(b.w, text) }
 
-// line is what is shown in that many columns: whatever fits, the most important
-// first, and a bar in what is left.
+// line returns a line of at most room columns: the parts that fit, the most important first,
+// and a bar in the remaining room.
 func (b *bar) line(room int) string {
 	share := min(1, float64(b.done)/float64(b.total))
 	left, rate := "", ""
@@ -137,7 +137,7 @@ func (b *bar) line(room int) string {
 		rate = fmt.Sprintf("%s %s/s", short(done/passed), b.unit)
 	}
 	percent := fmt.Sprintf("%d %%", int(100*share))
-	// In the order in which they are shown, but chosen by importance.
+	// The parts are in the order of display, but chosen by importance.
 	shown := []string{b.name, "", percent, left}
 	chosen := []int{0, 2, 3}
 	for _, fact := range b.facts {
@@ -173,13 +173,13 @@ func (b *bar) line(room int) string {
 			parts = append(parts, text)
 		}
 	}
-	if len(parts) == 0 { // narrower than its name
+	if len(parts) == 0 { // narrower than the name
 		return string([]rune(b.name)[:min(room, utf8.RuneCountInString(b.name))])
 	}
 	return strings.Join(parts, strings.Repeat(" ", gap))
 }
 
-// span is a length of time in a few letters.
+// span returns a length of time in a few letters.
 func span(seconds float64) string {
 	if !(seconds < 360000) {
 		return "days"
@@ -194,7 +194,7 @@ func span(seconds float64) string {
 	return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
 }
 
-// short is a number in a few letters.
+// short returns a number in a few letters.
 func short(x float64) string {
 	switch {
 	case x >= 1e6:

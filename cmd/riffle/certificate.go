@@ -17,7 +17,7 @@ import (
 	"github.com/riffle-dp/riffle/run/setting"
 )
 
-// certificateFlags write and check certificates of eps.
+// certificateFlags are the flags of eps that write and check certificates.
 type certificateFlags struct{ write, method, verify string }
 
 func (c *certificateFlags) flags(cmd *cobra.Command) {
@@ -26,7 +26,7 @@ func (c *certificateFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.verify, "verify", "", "check a certificate `FILE` in arbitrary precision; takes seconds to minutes")
 }
 
-// check refuses flags that have no meaning together.
+// check refuses flags that make no sense together.
 func (c *certificateFlags) check(fs *pflag.FlagSet, curve bool) error {
 	switch {
 	case c.method != "" && c.write == "":
@@ -43,7 +43,7 @@ func (c *certificateFlags) check(fs *pflag.FlagSet, curve bool) error {
 	return other
 }
 
-// certify leaves the certificate of a query that was answered.
+// certify writes the certificate of a query that was answered.
 func (c *certificateFlags) certify(cmd *cobra.Command, q account.Query, answer account.Reply) error {
 	d, err := account.Certify(cmd.Context(), q, certificate.Method(c.method))
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *certificateFlags) certify(cmd *cobra.Command, q account.Query, answer a
 	return nil
 }
 
-// check of a certificate, as JSON.
+// verdictJSON is the result of checking a certificate, as JSON.
 type verdictJSON struct {
 	Verified bool              `json:"verified"`
 	Reason   string            `json:"reason,omitempty"`

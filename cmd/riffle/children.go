@@ -21,10 +21,10 @@ import (
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
-// children are processes of this program that a demo started. Each is ended by its
-// own process, and its log goes to a file.
+// children are processes of this program that a demo started. A goroutine waits for each, and
+// each one's log goes to a file.
 type children struct {
-	dir string // of logs
+	dir string // directory of logs
 
 	mu  sync.Mutex
 	all []*child
@@ -37,15 +37,15 @@ type child struct {
 	in   io.WriteCloser // its standard input
 	says *heard
 	done chan struct{}
-	err  error // once done
+	err  error // valid when done is closed
 }
 
-// heard is a process's standard output: its log, and whether it has said that it is
+// heard collects a process's standard output: its log, and whether it has said that it is
 // ready.
 type heard struct {
 	log   io.Writer
 	line  []byte
-	ready chan struct{} // closed then
+	ready chan struct{} // closed when it is ready
 	once  sync.Once
 }
 
@@ -89,12 +89,12 @@ func (c *children) start(name string, args ...string) error {
 		return err
 	}
 	one.cmd = exec.Command(program, append(args, "--"+underDemo)...)
-	// The name too: a test's program chooses its command by it.
+	// A test's program chooses its command by its name, so the name is copied, too.
 	one.cmd.Args[0] = os.Args[0]
 	one.says = &heard{log: log, ready: make(chan struct{})}
 	one.cmd.Stdout, one.cmd.Stderr = one.says, log
-	one.cmd.WaitDelay = 5 * time.Second // it has no children who would hold its output open
-	// Held open by this process and nobody else: if it is killed, they end as well.
+	one.cmd.WaitDelay = 5 * time.Second // it has no children that would hold its output open
+	// Only this process holds it open: if this process is killed, the children end as well.
 	if one.in, err = one.cmd.StdinPipe(); err == nil {
 		apart(one.cmd) // Ctrl-C is for the parent, which ends them in order
 		err = one.cmd.Start()
@@ -112,8 +112,8 @@ func (c *children) start(name string, args ...string) error {
 	return nil
 }
 
-// failed returns an error if a process has ended: of those that may, only if it
-// failed.
+// failed returns an error if a process has ended; the processes in may may end without an
+// error.
 func (c *children) failed(may ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +202,7 @@ func (c *children) hear(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// begin has a coordinator announce rounds.
+// begin makes a coordinator announce rounds.
 func (c *children) begin(name string) error {
 	if _, err := fmt.Fprintln(c.named(name).in, beginLine); err != nil {
 		return errors.Join(c.failed(), fmt.Errorf("%s: %w", name, err))
@@ -210,8 +210,8 @@ func (c *children) begin(name string) error {
 	return nil
 }
 
-// stop ends all processes, the last that was started first, and says whether each
-// ended as it should.
+// stop ends all processes, the last started first, and returns an error if one did not end as
+// it should.
 func (c *children) stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,7 +223,7 @@ func (c *children) stop() error {
 		default:
 		}
 		if err := one.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			_ = one.cmd.Process.Kill() // where there is no such signal
+			_ = one.cmd.Process.Kill() // on systems without that signal
 		}
 		select {
 		case <-one.done:

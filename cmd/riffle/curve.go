@@ -12,17 +12,17 @@ import (
 	"github.com/riffle-dp/riffle/run/setting"
 )
 
-// curve is a query with one quantity replaced by a list of values.
+// curve is a query in which one quantity has a list of values.
 type curve struct {
 	quantity
 	values []float64
 }
 
-// quantity is what a curve can run over; its name is its flag's.
+// quantity is a quantity over which a curve can run; its name is its flag's.
 type quantity struct {
 	name   string
 	symbol string
-	label  string // of an axis, with the unit
+	label  string // label of an axis, with the unit
 	whole  bool
 	low    float64
 	set    func(*account.Query, float64)
@@ -39,7 +39,7 @@ func quantities() []quantity {
 	}
 }
 
-// curves are how a curve's text begins.
+// curves returns the possible beginnings of a curve's text.
 func curves() (out []string) {
 	for _, q := range quantities() {
 		out = append(out, q.name+"=")
@@ -47,7 +47,7 @@ func curves() (out []string) {
 	return out
 }
 
-// maxCurve bounds a curve's points.
+// maxCurve bounds the number of a curve's points.
 const maxCurve = 10000
 
 // parseCurve reads "rounds=1,10,100" or, evenly spaced in the logarithm,
@@ -95,7 +95,7 @@ func (c curve) parse(text, part string) ([]float64, error) {
 		case c.whole:
 			x = math.Round(x)
 		default:
-			// Four digits: the values are printed and looked at.
+			// Four digits are enough: the values are for people.
 			x, _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64)
 			x = math.Min(math.Max(x, low), high)
 		}
@@ -121,7 +121,7 @@ func (c curve) number(text, part string) (float64, error) {
 	return x, nil
 }
 
-// queries lists the curve's questions. The quantity may not be given twice.
+// queries returns the curve's questions. The quantity must not be given as a flag as well.
 func (c curve) queries(fs *pflag.FlagSet, q account.Query) ([]account.Query, error) {
 	if fs.Changed(c.name) {
 		return nil, usage("--curve %s=... contradicts --%s", c.name, c.name)
@@ -137,7 +137,7 @@ func (c curve) queries(fs *pflag.FlagSet, q account.Query) ([]account.Query, err
 	return out, nil
 }
 
-// value is the quantity of a query.
+// value returns the quantity's value in a query.
 func (c quantity) value(q account.Query) float64 {
 	switch c.name {
 	case "rounds":

@@ -25,8 +25,8 @@ import (
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
-// demo is what a demonstration runs; it is kept in its directory, so that it can
-// be resumed.
+// demo describes a demonstration. It is stored in the demonstration's directory, so that it
+// can be resumed.
 type demo struct {
 	Clients       int64            `json:"clients"`
 	Processes     int64            `json:"processes"`
@@ -106,7 +106,7 @@ processes; --resume goes on from there.`,
 				if cmd.Context().Err() != nil {
 					err = fmt.Errorf("interrupted (%w); nothing is kept", context.Canceled)
 				}
-				// Half-made, it can neither be resumed nor be used again.
+				// A half-made directory can neither be resumed nor be used again.
 				return errors.Join(operateError(err), empty(d.dir, fresh))
 			}
 			return d.run(cmd, show, !fresh)
@@ -156,7 +156,7 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 		return err
 	}
 	if c.PerClient = int64(images.Len()) / d.Clients; c.PerClient < 1 {
-		c.PerClient = 1 // more clients than images: each stands for several
+		c.PerClient = 1 // more clients than images, so an image stands for several
 	}
 	switch {
 	case d.Trust.HasLocalGuarantee():
@@ -164,9 +164,9 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 	case d.Trust.SumsOnly():
 		c.Epsilon = epsilon
 	}
-	d.Round = 60 // a round closes when all have reported
-	// But who is in it is secret where it is drawn or each client's coin decides, and
-	// then it ends at its deadline.
+	d.Round = 60 // the time limit; a round closes when all have reported
+	// A round whose members are secret, because they are drawn or flip coins, ends at its
+	// deadline only.
 	secret := 3 + float64(d.Clients)/400
 	switch d.Participation {
 	case "all":
@@ -195,7 +195,7 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 }
 
 func (d *demo) loopback() operate.Loopback {
-	suite, _ := config.ParseSuite(d.Suite) // checked
+	suite, _ := config.ParseSuite(d.Suite) // cannot fail: it was checked
 	sum := d.Trust.SumsOnly()
 	p := config.Policy{MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 1, MaxEps0: d.Config.Eps0 * 1.01, Trusts: []dp.Trust{d.Trust}}
 	if sum {
@@ -215,7 +215,7 @@ func (d *demo) create(ctx context.Context) error {
 	return d.save()
 }
 
-// empty removes what is in a directory, and the directory itself if it is ours.
+// empty removes the content of a directory, and the directory itself if this program made it.
 func empty(dir string, ours bool) error {
 	if ours {
 		return os.RemoveAll(dir)
@@ -279,7 +279,7 @@ func (d *demo) run(cmd *cobra.Command, show output, keep bool) error {
 	}
 	var left error
 	if !keep {
-		left = os.RemoveAll(d.dir) // its error names what is left
+		left = os.RemoveAll(d.dir) // the error names what is left
 		result.Dir = ""
 	}
 	if show.json {
@@ -330,7 +330,7 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 			return err
 		}
 	}
-	// A round is too short for clients that still read their data.
+	// A round is too short for clients that are still reading their data.
 	loading := time.Now()
 	if err := c.hear(ctx, clients...); err != nil {
 		return err
@@ -371,7 +371,7 @@ func (d *demo) watch(ctx context.Context, c *children, api operatorv1.OperatorSe
 		default:
 			return fmt.Errorf("the task was %s: %s", t.State, t.Why)
 		}
-		// Clients end with the task; any other process only when it is asked to.
+		// Clients end with the task; any other process ends only when it is asked to.
 		if err := c.failed(clients...); err != nil {
 			return err
 		}
@@ -383,13 +383,13 @@ func (d *demo) watch(ctx context.Context, c *children, api operatorv1.OperatorSe
 	}
 }
 
-// demoResult is what a demo prints; its keys are part of the contract.
+// demoResult is the output of a demo; its keys are part of the contract.
 type demoResult struct {
 	Released   int64                 `json:"rounds_released"`
 	Accepted   int64                 `json:"reports_accepted"`
 	Rejected   map[wire.Reason]int64 `json:"reports_rejected"`
 	Accuracy   float64               `json:"test_accuracy"`
-	Baseline   float64               `json:"baseline_accuracy"` // of the most frequent class
+	Baseline   float64               `json:"baseline_accuracy"` // accuracy of the most frequent class
 	Epsilon    train.Number          `json:"epsilon"`
 	Entries    int64                 `json:"ledger_entries"`
 	Seconds    float64               `json:"seconds"`
@@ -400,13 +400,13 @@ type demoResult struct {
 	Trust      dp.Trust              `json:"trust"`
 	Takes      string                `json:"participation"`
 	Model      string                `json:"model"`
-	Replayed   bool                  `json:"replayed"` // the model is that of the recorded reports, bit for bit
-	Clean      bool                  `json:"clean"`    // every store was checked
+	Replayed   bool                  `json:"replayed"` // the replayed model equals the released one, bit for bit
+	Clean      bool                  `json:"clean"`    // every store passed its check
 	Dir        string                `json:"dir,omitempty"`
 	population float64
 }
 
-// check recomputes everything from what lies on disk.
+// check computes everything again from the files on disk.
 func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, error) {
 	l := d.loopback()
 	raw, err := hex.DecodeString(d.Task)

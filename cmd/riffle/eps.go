@@ -72,7 +72,7 @@ func classes() (out []string) {
 	return append(out, slices.DeleteFunc(randomizer.Names(), func(name string) bool { return known[name] })...)
 }
 
-// query checks what belongs to flags alone; account checks the rest.
+// query checks what concerns flags alone; package account checks the rest.
 func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	q := account.Query{
 		Trust: p.trust, Participation: p.participation, Class: dp.Class(p.class),
@@ -99,9 +99,9 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	if m, ok, err := p.named(p.eps0); err != nil {
 		return q, usageError{err}
 	} else if ok {
-		e := m.Event() // with the slack of its arithmetic
+		e := m.Event() // includes the slack of its arithmetic
 		q.Class, q.Symbols, q.Eps0 = e.Class, e.Symbols, e.Eps0
-	} else if p.dimNamed() && p.class != "laplace" { // eps0 is what is asked for
+	} else if p.dimNamed() && p.class != "laplace" { // eps0 is to be solved for
 		q.Class = dp.Generic
 	}
 	if p.adjacency == dp.AddRemoveOne {
@@ -249,7 +249,7 @@ func answerAll(cmd *cobra.Command, queries []account.Query, bounds string) ([]ac
 	return out, nil
 }
 
-// answer asks, and marks what the query is to blame for as bad usage.
+// answer asks the accountant, and marks errors in the query as bad usage.
 func answer(cmd *cobra.Command, q account.Query, bounds string) (account.Reply, error) {
 	if err := q.Validate(); err != nil {
 		return account.Reply{}, usageError{err}
@@ -323,7 +323,7 @@ func printReply(w io.Writer, r account.Reply, largest float64) error {
 	return p.err
 }
 
-// absent names the bounds that do not apply, by reason.
+// absent lists the bounds that do not apply, by reason.
 func absent(p *printer, bounds []account.Listed) {
 	var reasons []string
 	by := map[string][]string{}
@@ -426,7 +426,7 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 				return usageError{err}
 			}
 			if solve == "eps0" && p.dimNamed() {
-				// What a report promises has the slack of its arithmetic on top.
+				// A report's promise includes the slack of its arithmetic.
 				m, ok, err := p.named(q.Eps0)
 				if err != nil || !ok {
 					return usageError{err}

@@ -86,7 +86,7 @@ func evalDocument(stored *train.Stored, e *train.Tested) map[string]any {
 	return out
 }
 
-// mostClasses is how many classes get a line each.
+// mostClasses is the largest number of classes that get a line each.
 const mostClasses = 20
 
 func printEval(w io.Writer, stored *train.Stored, e *train.Tested) error {

@@ -22,7 +22,7 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 )
 
-// experimentFlags are those of riffle experiment.
+// experimentFlags are the flags of riffle experiment.
 type experimentFlags struct {
 	options         experiment.Options
 	quick           bool
@@ -81,7 +81,7 @@ func experimentNames(_ *cobra.Command, args []string, _ string) (names []cobra.C
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// settingNames completes --setting where the experiment is known.
+// settingNames completes --setting if the experiment is known.
 func settingNames(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	if len(args) == 1 {
 		e, _ := experiment.Find(args[0])
@@ -161,7 +161,7 @@ func (f *experimentFlags) run(cmd *cobra.Command, name string) error {
 	return f.tabulate(cmd, e)
 }
 
-// observer tells how an experiment goes on.
+// observer returns an observer that prints the progress of an experiment.
 func (f *experimentFlags) observer(stderr io.Writer) experiment.Observer {
 	var bar *progress
 	return experiment.Observer{
@@ -213,7 +213,7 @@ func (f *experimentFlags) tabulate(cmd *cobra.Command, e experiment.Experiment) 
 	return f.print(cmd.OutOrStdout(), e, rows, f.options.Dir)
 }
 
-// print writes the tables, and with a directory the files in it.
+// print prints the tables and, if there is a directory, writes the files in it.
 func (f *experimentFlags) print(w io.Writer, e experiment.Experiment, rows []experiment.Row, dir string) error {
 	var rivals []experiment.Row
 	for _, name := range e.Rivals {
@@ -259,7 +259,7 @@ func (f *experimentFlags) print(w io.Writer, e experiment.Experiment, rows []exp
 	return p.err
 }
 
-// experimentCommand is the run of a setting by itself, with seed 1.
+// experimentCommand returns the command that runs a setting by itself, with seed 1.
 func experimentCommand(s experiment.Setting) string {
 	if s.Train != nil {
 		return command(*s.Train)
@@ -276,17 +276,17 @@ func experimentCommand(s experiment.Setting) string {
 	return strings.Join(words, " ")
 }
 
-// styled is the i-th line of a picture, still without points.
+// styled returns the i-th line of a picture, without points.
 func styled(name string, i int) picture.Line {
 	l := picture.Line{Name: name, Style: picture.Style{Colour: picture.Palette[i%len(picture.Palette)]}}
-	if i >= len(picture.Palette) { // colours come again
+	if i >= len(picture.Palette) { // colours repeat from here on
 		l.Style.Dash = picture.LongDash
 	}
 	return l
 }
 
-// experimentPictures are accuracy against proved ε by setting, in results.svg, or
-// for each loss the excess loss against n.
+// experimentPictures returns results.svg, accuracy against proved ε by setting, or for each
+// loss a picture of the excess loss against n.
 func experimentPictures(t experiment.Table) map[string]picture.Picture {
 	out := map[string]picture.Picture{}
 	for _, o := range t.Outcomes {
@@ -320,7 +320,7 @@ func experimentPictures(t experiment.Table) map[string]picture.Picture {
 		out["results.svg"] = p
 	}
 	for file, p := range out {
-		// A single point is no line: those vary something else than n.
+		// A single point is not a line: those settings vary something else than n.
 		p.Lines = slices.DeleteFunc(p.Lines, func(l picture.Line) bool { return len(l.X) < 2 })
 		if out[file] = p; len(p.Lines) == 0 {
 			delete(out, file)

@@ -13,7 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/paper/figures"
 )
 
-// figureFlags are those of riffle figures.
+// figureFlags are the flags of riffle figures.
 type figureFlags struct {
 	out, site string
 	only      []string
@@ -22,8 +22,8 @@ type figureFlags struct {
 	show      output
 }
 
-// newFigures is riffle figures: recorded holds the experiments' e1.csv, e2.csv,
-// …, and plan writes the planning page into the directory plan of another. With neither, figures
+// newFigures returns the command riffle figures. recorded holds the experiments' e1.csv,
+// e2.csv, …, and plan writes the planning page into a directory. If both are nil, figures
 // from experiments have the papers' points only, and there is no --site.
 func newFigures(recorded fs.FS, plan func(dir string) error) *cobra.Command {
 	var f figureFlags
@@ -107,7 +107,7 @@ func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan func(dir strin
 		c.Results = os.DirFS(f.results)
 	}
 	if f.site != "" {
-		c.Plan = "plan/index.html" // also where no server finds an index
+		c.Plan = "plan/index.html" // works without a server that finds an index, too
 		if err := plan(dir); err != nil {
 			return err
 		}

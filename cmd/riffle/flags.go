@@ -27,7 +27,7 @@ func bind(cmd *cobra.Command, t setting.Table) {
 	}
 }
 
-// complete has a shell offer these values of a flag, each perhaps with a tab and a note.
+// complete makes a shell offer these values of a flag, each perhaps with a tab and a note.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 }
@@ -46,28 +46,28 @@ func completeList(cmd *cobra.Command, flag string, values ...string) {
 // suites are those of sealing keys; config.ParseSuite reads them.
 var suites = [...]string{"x25519", "mlkem768x25519\tagainst quantum computers of the future"}
 
-// others takes any text: what a command does not know is refused where it is used.
+// others accepts any text: a command refuses what it does not know where it uses it.
 func others(string) error { return nil }
 
-// must holds what can only be wrong in this program.
+// must panics on an error that can only be a mistake in this program.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// valuesOf are what riffle train takes for a setting.
+// valuesOf returns the values that riffle train accepts for a setting.
 func valuesOf(name string) []string {
 	c := train.Default()
 	return c.Fields().Find(name).Values
 }
 
-// laws are those of synthetic rows.
+// laws returns the laws of synthetic rows.
 func laws() []string {
 	return words(dataset.SyntheticLogistic, dataset.SyntheticHinge, dataset.SyntheticAbsolute)
 }
 
-// words are typed names as strings.
+// words converts typed names to strings.
 func words[T ~string](names ...T) (out []string) {
 	for _, name := range names {
 		out = append(out, string(name))
@@ -78,7 +78,7 @@ func words[T ~string](names ...T) (out []string) {
 // partOf is the annotation of flags that help shows under a heading.
 const partOf = "part"
 
-// usageByPart is cobra's template of help with the flags of a part together.
+// usageByPart returns cobra's template of help with the flags of each part together.
 func usageByPart(root *cobra.Command) string {
 	cobra.AddTemplateFunc("byPart", byPart)
 	return strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{byPart .LocalFlags}}", 1)
@@ -99,7 +99,7 @@ func byPart(all *pflag.FlagSet) string {
 		}
 		sets[part].AddFlag(f)
 	})
-	// The parts stand before what belongs to none.
+	// The parts stand before flags that belong to none.
 	if i := slices.Index(parts, "Flags"); i >= 0 {
 		parts = append(slices.Delete(parts, i, i+1), "Flags")
 	}

@@ -35,11 +35,11 @@ prints what the other parties need of them. docs/deploy/GUIDE.md says who gets w
 	return cmd
 }
 
-// made is what keygen prints. Keys of its JSON are part of the contract.
+// made is the output of keygen. The keys of its JSON are part of the contract.
 type made struct {
 	Role    string   `json:"role"`
 	Dir     string   `json:"dir"`
-	Files   []string `json:"files"` // private ones
+	Files   []string `json:"files"` // the private files
 	Signing string   `json:"signing_key,omitempty"`
 	Sealing string   `json:"sealing_key,omitempty"`
 	SealID  string   `json:"sealing_key_id,omitempty"`
@@ -69,7 +69,7 @@ func (m made) show(cmd *cobra.Command, show output, next string) error {
 	return p.err
 }
 
-// keygenError turns what is the caller's mistake into bad usage.
+// keygenError marks an error in the caller's input as bad usage.
 func keygenError(err error) error {
 	if errors.Is(err, os.ErrExist) {
 		return usageError{err}

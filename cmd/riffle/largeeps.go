@@ -6,11 +6,11 @@ import (
 	"math"
 )
 
-// largeEps is the ε above which a bound promises next to nothing.
+// largeEps is the ε above which a bound promises almost nothing.
 const largeEps = 20
 
-// warnLargeEps says in words what a large ε comes to; it says nothing of others, nor
-// where no privacy was asked for.
+// warnLargeEps explains a large ε in words. It is silent for smaller ones, and if no privacy
+// was asked for.
 func warnLargeEps(w io.Writer, eps float64) {
 	if !(eps > largeEps) || math.IsInf(eps, 1) {
 		return

@@ -11,23 +11,23 @@ import (
 // documented is an answer as JSON; its keys are part of the contract.
 type documented struct {
 	account.Document
-	// Largest is by how many clip norms, over the number of reports, one report can
-	// move a mean; absent where the randomizer or its dimension is not known.
+	// Largest is the distance by which one report can move a mean, in clip norms and times
+	// the number of reports; absent if the randomizer or its dimension is not known.
 	Largest float64 `json:"largest_report,omitempty"`
 }
 
-// moves writes how far one report can move a mean.
+// moves describes how far one report can move a mean.
 func moves(largest float64) string {
 	return fmt.Sprintf("%.4g clip norms / n, whatever its client's data is", largest)
 }
 
-// dimNamed says whether --randomizer names one that --dim belongs to.
+// dimNamed says whether --randomizer names one to which --dim belongs.
 func (p *protocolFlags) dimNamed() bool {
 	return p.class != "krr" && slices.Contains(randomizer.Names(), p.class)
 }
 
-// named makes the randomizer that is named; false where none is, or not enough is
-// known to make it.
+// named returns the named randomizer; false if none is named, or not enough is known to make
+// it.
 func (p *protocolFlags) named(eps0 float64) (randomizer.Randomizer, bool, error) {
 	if !p.dimNamed() || p.class == "laplace" && p.vecsum.dim == 0 {
 		return nil, false, nil
@@ -46,8 +46,8 @@ func (p *protocolFlags) named(eps0 float64) (randomizer.Randomizer, bool, error)
 	return m, err == nil, err
 }
 
-// largest is by how many clip norms over n one report of an answer can move a mean;
-// 0: not known.
+// largest returns the distance by which one report of an answer can move a mean, in clip
+// norms over n; 0: not known.
 func (p *protocolFlags) largest(r account.Reply) float64 {
 	if r.Sum != nil {
 		return r.Sum.Largest()

@@ -32,7 +32,7 @@ import (
 	"github.com/riffle-dp/riffle/service/operate"
 )
 
-// serving says whether and how long a run is shown while it lasts.
+// serving says whether and for how long a run is shown on a page.
 type serving struct {
 	address string
 	after   time.Duration
@@ -60,7 +60,7 @@ func (s *serving) check() error {
 // liveTask is the only task on a run's page.
 const liveTask = "run"
 
-// live is a run's page. The zero value is none, and all methods do nothing.
+// live is a run's page. The zero value is no page, and all its methods do nothing.
 type live struct {
 	board  *dashboard.Board
 	url    string
@@ -74,11 +74,11 @@ type live struct {
 	ledger  dashboard.Ledger
 	begun   time.Time
 	last    time.Time
-	before  float64 // seconds of earlier processes
+	before  float64 // duration of earlier processes, in seconds
 	stages  [2]dashboard.Stage
 }
 
-// pages are what is served beside a run or a coordinator.
+// pages returns the pages that are served beside a run or a coordinator.
 func pages() map[string]http.Handler { return map[string]http.Handler{"plan": plan.Handler()} }
 
 // serve starts the page of a run, which must not be training yet.
@@ -107,25 +107,25 @@ func serve(ctx context.Context, s serving, r *train.Run, planned dp.Bound) (*liv
 		return nil, errors.Join(err, listener.Close())
 	}
 	l.url = pageURL(listener.Addr(), s.address, token)
-	served, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the end of an interrupted run is shown too
+	served, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the page also shows the end of an interrupted run
 	l.stop = cancel
 	go func() {
 		defer close(l.ended)
 		var wg sync.WaitGroup
 		wg.Go(func() { l.follow(served) })
-		_ = d.Serve(served, endpoint.LimitListener(listener, maxViewers)) // without its page a run goes on
+		_ = d.Serve(served, endpoint.LimitListener(listener, maxViewers)) // a run continues without its page
 		cancel()
 		wg.Wait()
 	}()
 	return l, nil
 }
 
-// maxViewers is how many connections there may be to the page.
+// maxViewers is the largest number of connections to the page.
 const maxViewers = 256
 
-// pageURL is what one types to see the page.
+// pageURL returns the address of the page for a browser.
 func pageURL(at net.Addr, asked, token string) string {
-	host, _, _ := net.SplitHostPort(asked) // it was listened on
+	host, _, _ := net.SplitHostPort(asked) // cannot fail: it was listened on
 	_, port, _ := net.SplitHostPort(at.String())
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
@@ -193,14 +193,14 @@ func (l *live) past(r *train.Run) {
 	l.board.Set(l.current())
 }
 
-// examine takes over what the model makes of the evaluation set.
+// examine shows the model's result on the evaluation set.
 func (l *live) examine(r *train.Run, e *model.Evaluation, round int64) {
-	if x, err := operate.Examine(r.Data, e, r.Predict()); err == nil { // a picture less, and the run goes on
+	if x, err := operate.Examine(r.Data, e, r.Predict()); err == nil { // without the picture the run continues
 		l.task.Examined, l.task.ExaminedAt = x, round
 	}
 }
 
-// current is the task as it is now. mu is held, or nothing runs yet.
+// current returns the task's present state. The caller holds mu, or nothing runs yet.
 func (l *live) current() dashboard.Task {
 	t := l.task
 	t.Opened = l.opened.Load()
@@ -223,7 +223,7 @@ func (l *live) current() dashboard.Task {
 	return t
 }
 
-// follow shows how the open round comes on.
+// follow shows the progress of the open round.
 func (l *live) follow(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -248,7 +248,7 @@ func (l *live) set(f func(*dashboard.Task)) {
 	l.board.Set(l.current())
 }
 
-// lap gives the time since the last call to a stage.
+// lap adds the time since the last call to a stage.
 func (l *live) lap(stage int, items int64) {
 	now := time.Now()
 	l.stages[stage].Seconds += now.Sub(l.last).Seconds()
@@ -316,7 +316,7 @@ func (l *live) stopped(reason string) {
 	}
 }
 
-// charges is the ledger as pages get it.
+// charges returns the ledger in the form for pages.
 func (l *live) charges(context.Context) (dashboard.Ledger, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -352,10 +352,10 @@ func (l *live) finish(s *train.Summary, err error, halfway bool) {
 	})
 }
 
-// drained is how long pages have to be told how a run ended.
+// drained is the time in which pages are told how a run ended.
 const drained = 2 * time.Second
 
-// close keeps the page as long as was asked for, and ends it.
+// close keeps the page for the requested time, and then ends it.
 func (l *live) close(ctx context.Context, s serving, done bool, stderr io.Writer, show output) {
 	if l.board == nil {
 		return

@@ -1,6 +1,5 @@
-// Command riffle trains models privately in the shuffle model and says what
-// that costs. Commands hold flags, files, printing and exit codes; what they
-// compute lies in the packages below.
+// Command riffle trains models privately in the shuffle model and computes what that costs.
+// Commands have flags, files, printing and exit codes; the packages below compute.
 package main
 
 import (
@@ -36,10 +35,10 @@ const (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// signalled is why a command's context ended.
+// signalled is the cause of a command's ended context: a signal.
 type signalled struct{ os.Signal }
 
-// Is says that it is a cancellation like any other to who does not ask what it was.
+// Is makes it a cancellation like any other for callers that do not ask for the cause.
 func (s signalled) Is(target error) bool { return target == context.Canceled }
 
 func (s signalled) Error() string { return "it was told to end (" + s.String() + ")" }
@@ -49,8 +48,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	// A second Ctrl-C ends the process at once. Nothing else stops listening: a
-	// signal that comes when the work is done must not kill what is reporting it.
+	// A second Ctrl-C ends the process at once. Nothing else stops listening: a signal after
+	// the work is done must not kill the report of it.
 	go func() {
 		cancel(signalled{<-signals})
 		signal.Stop(signals)
@@ -75,8 +74,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// aboutArgument says that a file or folder that an argument names cannot be read or
-// made: bad input, and no failure of the work.
+// aboutArgument says whether an error is that a file or folder named by an argument cannot be
+// read or made: that is bad input, not a failure of the work.
 func aboutArgument(err error, args []string) bool {
 	var path *fs.PathError
 	if !errors.As(err, &path) || !errors.Is(path.Err, fs.ErrNotExist) && !errors.Is(path.Err, fs.ErrExist) &&
@@ -89,7 +88,8 @@ func aboutArgument(err error, args []string) bool {
 		}
 		dir, name := filepath.Split(filepath.Clean(path.Path))
 		in, given := filepath.Split(filepath.Clean(a))
-		// Itself, what lies in it or above it, or the temporary file that becomes it.
+		// This is the path itself, a path in it or above it, or the temporary file that
+		// becomes it.
 		return a != "" && (strings.HasPrefix(filepath.Clean(a), filepath.Clean(path.Path)+string(filepath.Separator)) || dir == in && (name == given || strings.HasPrefix(name, "."+given+"-")) || filepath.Clean(dir) == filepath.Clean(a))
 	})
 }
@@ -141,7 +141,7 @@ data can have influenced what was seen.`,
 		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newLedger(), newFsck(), newMigrate(), newVersion())
 	root.SetUsageTemplate(usageByPart(root))
 	for _, c := range root.Commands() {
-		// What a command's line says that it takes, such as init coordinator|shuffler.
+		// These are the values in a command's usage line, such as init coordinator|shuffler.
 		if _, names, ok := strings.Cut(c.Use, " "); ok && strings.Contains(names, "|") && c.ValidArgsFunction == nil {
 			c.ValidArgs = strings.Split(names, "|")
 		}

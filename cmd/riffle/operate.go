@@ -23,8 +23,7 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// operateError gives errors of configurations, stores and of the operator API
-// their exit codes.
+// operateError gives errors of configurations, stores and the operator API their exit codes.
 func operateError(err error) error {
 	var api *connect.Error
 	if errors.As(err, &api) {
@@ -57,20 +56,20 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// operatorFlags say which running coordinator is meant.
+// operatorFlags name the running coordinator.
 type operatorFlags struct{ config, socket string }
 
-// flags adds them to a command, whose argument is a task if it takes one.
+// flags adds the flags to a command, whose argument may be a task.
 func (f *operatorFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.config, "config", "", "the coordinator's configuration, which names its socket")
 	cmd.Flags().StringVar(&f.socket, "socket", "", "the socket itself")
 	cmd.ValidArgsFunction = f.tasks
 }
 
-// completionTime is how long a shell waits for a coordinator's tasks.
+// completionTime is the time for which a shell waits for a coordinator's tasks.
 const completionTime = 2 * time.Second
 
-// tasks completes a task's name; where no coordinator answers, it offers nothing.
+// tasks completes a task's name. If no coordinator answers it offers nothing.
 func (f *operatorFlags) tasks(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	if c, err := f.client(); err == nil && cmd.Args != nil && cmd.Args(cmd, append(args, "")) == nil {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)

@@ -12,7 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 )
 
-// output says how a command talks: results on stdout, all else on stderr.
+// output says how a command prints: results to stdout, everything else to stderr.
 type output struct {
 	json       bool
 	quiet      bool
@@ -35,7 +35,7 @@ func forEachChanged(fs *pflag.FlagSet, visit func(name string)) {
 	fs.Visit(func(f *pflag.Flag) { visit(f.Name) })
 }
 
-// roundUp prints ε with four significant digits, never below its value.
+// roundUp writes ε with four significant digits, rounded up.
 func roundUp(eps float64) string {
 	if math.IsNaN(eps) {
 		return "not known"
@@ -50,7 +50,7 @@ func roundUp(eps float64) string {
 	return fmt.Sprintf("%.4g", (math.Floor(eps/unit)+1)*unit)
 }
 
-// roundDown prints a lower bound with four significant digits, never above it.
+// roundDown writes a lower bound with four significant digits, rounded down.
 func roundDown(eps float64) string {
 	if text := fmt.Sprintf("%.4g", eps); eps == 0 || parse(text) <= eps {
 		return text
@@ -61,7 +61,7 @@ func roundDown(eps float64) string {
 
 func parse(text string) float64 {
 	var x float64
-	_, _ = fmt.Sscan(text, &x) // text was printed from a number
+	_, _ = fmt.Sscan(text, &x) // cannot fail: text was printed from a number
 	return x
 }
 
@@ -83,7 +83,7 @@ func (p *printer) row(label, format string, args ...any) {
 	}
 }
 
-// progress shows a run: a bar on a terminal, else a line per evaluation.
+// progress shows a run: a bar on a terminal, otherwise a line per evaluation.
 type progress struct {
 	w     io.Writer
 	quiet bool
@@ -122,7 +122,7 @@ func (p *progress) describe() {
 	p.bar.set(p.name(), facts...)
 }
 
-// measured is an evaluation in words; a regression has no accuracy.
+// measured describes an evaluation in words; a regression has no accuracy.
 func measured(m train.Metrics) string {
 	loss := fmt.Sprintf("loss %.4f", m.Loss)
 	if math.IsNaN(float64(m.Accuracy)) {
@@ -163,7 +163,7 @@ func (p *progress) line(format string, args ...any) {
 
 func (p *progress) finish() { p.bar.clear() }
 
-// counted is a number with its noun: 1 entry, 2 entries.
+// counted writes a number with its noun: 1 entry, 2 entries.
 func counted[N int | int64](n N, noun string) string {
 	if n != 1 {
 		if stem, ok := strings.CutSuffix(noun, "y"); ok {

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// packages are the names that errors of the module's packages begin with.
+// packages are the names with which errors of the module's packages begin.
 var packages = []string{"account", "aggregator", "amplify", "audit", "batch", "certificate", "client", "config", "coordinator", "dashboard", "dataset",
 	"document", "dp", "durable", "endpoint", "envelope", "experiment", "feature", "figures", "gdp", "kernel", "ledger", "mechanism", "mnist", "model",
 	"monotone", "operate", "optimize", "picture", "plan", "pld", "prio3", "randomizer", "rdp", "report", "rng", "safetensors", "sample",
 	"schedule", "shuffler", "simulate", "solve", "store", "tail", "train", "vecsum", "wire"}
 
-// plainly words an error for people: without the packages that it begins with, a line
-// each for errors that were joined.
+// plainly words an error for people: without package names at its beginning, and with a line
+// for each of several joined errors.
 func plainly(text string) string { return withoutPackages(text, nil) }
 
-// withoutPackages is plainly for a command with arguments: a word that is one of them
-// is kept, for it may be the name of a file.
+// withoutPackages is plainly for a command with arguments: it keeps a word that is an
+// argument, which may be the name of a file.
 func withoutPackages(text string, args []string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i, line := range lines {
-		// Of several roles in one process it is said which.
+		// If several roles run in one process, the role is kept.
 		role := ""
 		if first, rest, ok := strings.Cut(line, ": "); ok && strings.HasPrefix(first, "role ") {
 			role, line = first+": ", rest
@@ -41,7 +41,7 @@ func withoutPackages(text string, args []string) string {
 	return strings.Join(lines, "\n")
 }
 
-// number is a count of things in words: 1 round, 2 rounds.
+// number writes a count of things: 1 round, 2 rounds.
 func number(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -15,7 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/internal/picture"
 )
 
-// plotFlags draw the answers of a curve.
+// plotFlags are the flags that draw the answers of a curve.
 type plotFlags struct{ file, bounds string }
 
 func (p *plotFlags) flags(cmd *cobra.Command) {
@@ -28,7 +28,7 @@ func (p *plotFlags) flags(cmd *cobra.Command) {
 	completeList(cmd, "plot-bounds", bounds...)
 }
 
-// plotDefault are the bounds that a picture shows unless told otherwise.
+// plotDefault are the bounds that a picture shows by default.
 var plotDefault = []string{"upper", "lower", "blanket-rdp", "clones-pld", "girgis-thm1"}
 
 func (p *plotFlags) check() error {
@@ -38,13 +38,13 @@ func (p *plotFlags) check() error {
 	return nil
 }
 
-// plotPoints is how many points a picture without --curve has.
+// plotPoints is the number of points of a picture without --curve.
 const plotPoints = 25
 
 func (p *plotFlags) plot(cmd *cobra.Command, q account.Query, c curve, answers []account.Reply, bounds string) error {
 	if c.name == "" {
 		text := fmt.Sprintf("rounds=1..%d:%d", max(1000, q.Rounds), plotPoints)
-		if q.Participation == dp.Once { // more rounds cost nothing
+		if q.Participation == dp.Once { // more rounds cost nothing here
 			text = fmt.Sprintf("eps0=%g..%g:%d", math.Max(.01, q.Eps0/10), q.Eps0, plotPoints)
 		}
 		var err error
@@ -88,11 +88,11 @@ func (p *plotFlags) plot(cmd *cobra.Command, q account.Query, c curve, answers [
 type line struct {
 	name string
 	kind dp.Kind
-	best bool // the tightest of its kind
+	best bool // whether it is the tightest of its kind
 	x, y []float64
 }
 
-// lineOf collects a bound's finite values; known is false if nothing has the name.
+// lineOf collects a bound's finite values; known is false if no bound has the name.
 func lineOf(name string, of quantity, answers []account.Reply) (l line, known bool) {
 	l.name = name
 	for _, a := range answers {
@@ -123,7 +123,7 @@ func lineOf(name string, of quantity, answers []account.Reply) (l line, known bo
 			l.x, l.y = append(l.x, of.value(a.Query)), append(l.y, y)
 		}
 	}
-	// With --bounds best the other defaults are not there, which is no mistake.
+	// With --bounds best the other defaults are missing, which is not a mistake.
 	return l, known || slices.Contains(plotDefault, name)
 }
 
@@ -137,7 +137,7 @@ func plotAxis(q account.Query, c curve) string {
 	return "ε (nats) at δ = " + picture.Number(q.Delta)
 }
 
-// plotTitle describes the query without what the curve runs over.
+// plotTitle describes the query without the quantity of the curve.
 func plotTitle(q account.Query, c curve) string {
 	parts := []string{fmt.Sprintf("participation %s", q.Participation)}
 	if q.Trust.Alone() {
@@ -157,13 +157,13 @@ func plotTitle(q account.Query, c curve) string {
 	return strings.Join(parts, ", ")
 }
 
-// drawn is the line as a picture shows it, the i-th of it.
+// drawn returns the line in a picture, in which it is the i-th.
 func (l line) drawn(i int) picture.Line {
 	out := picture.Line{Name: l.name, X: l.x, Y: l.y, Style: picture.Style{Colour: picture.Palette[i%len(picture.Palette)]}}
 	if l.best {
 		out.Style.Colour, out.Style.Width = nil, 2.4
 	}
-	if i >= len(picture.Palette) { // colours come again
+	if i >= len(picture.Palette) { // colours repeat from here on
 		out.Style.Dash = picture.LongDash
 	}
 	switch l.kind {

@@ -15,8 +15,7 @@ import (
 	"github.com/riffle-dp/riffle/service/operate"
 )
 
-// writeReport leaves report.html in the run directory; a run that was interrupted can
-// go on.
+// writeReport writes report.html into the run directory. An interrupted run can be resumed.
 func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 	c := r.Config
 	number, commit := version()
@@ -63,7 +62,7 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 	return durable.WriteFile(filepath.Join(r.Dir, train.ReportFile), out.Bytes())
 }
 
-// title is what a run is called: no place for a path.
+// title returns a run's title, without any path.
 func title(c train.Config, planned bool) string {
 	text := fmt.Sprintf("%s on %s", c.Model, filepath.Base(c.Data))
 	if planned {
@@ -72,7 +71,7 @@ func title(c train.Config, planned bool) string {
 	return text
 }
 
-// privacyOf is what a run promises, but for what has been spent.
+// privacyOf returns a run's promise, without what has been spent.
 func privacyOf(r *train.Run) report.Privacy {
 	c := r.Config
 	return report.Privacy{
@@ -82,8 +81,8 @@ func privacyOf(r *train.Run) report.Privacy {
 	}
 }
 
-// command is the shell line that makes the same run: every setting that
-// differs from the defaults, with what was chosen or solved for spelled out.
+// command returns the shell command that makes the same run, with every setting that differs
+// from the defaults, including those that were chosen or solved for.
 func command(c train.Config) string {
 	line := "riffle train"
 	for _, f := range c.Fields() {

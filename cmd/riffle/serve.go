@@ -21,7 +21,7 @@ import (
 
 var serverRoles = []string{operate.RoleCoordinator, operate.RoleShuffler, operate.RoleAggregator, operate.RoleAll}
 
-// roleArg takes one of the roles as the only argument.
+// roleArg accepts one of the roles as the only argument.
 func roleArg(roles []string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || !slices.Contains(roles, args[0]) {
@@ -33,12 +33,12 @@ func roleArg(roles []string) cobra.PositionalArgs {
 
 const singleOperator = "single-operator mode: the shuffle does not protect from its operator"
 
-// underDemo is a hidden flag of processes that a demo starts: they end with the one
-// who holds their standard input open, however that ended. A coordinator announces
-// no round before it is told to by a line; clients say by one when they are ready.
+// underDemo is a hidden flag of processes that a demo starts. They end when their standard
+// input is closed, for whatever reason. A coordinator announces no round before it reads a
+// line there; clients write a line when they are ready.
 const underDemo = "under-demo"
 
-// Lines that a demo and its processes exchange.
+// Lines by which a demo and its processes communicate.
 const (
 	beginLine = "begin"
 	readyLine = "ready"
@@ -46,11 +46,11 @@ const (
 
 func addUnderDemo(fs *pflag.FlagSet) {
 	fs.Bool(underDemo, false, "stop when standard input is closed")
-	_ = fs.MarkHidden(underDemo) // it is there
+	_ = fs.MarkHidden(underDemo) // cannot fail: the flag exists
 }
 
-// service runs f as a server: exit 0 after SIGTERM, by which a server is asked to
-// stop, and 130 after an interrupt.
+// service runs f as a server: exit 0 after SIGTERM, which asks a server to stop, and 130
+// after an interrupt.
 func service(cmd *cobra.Command, f func(context.Context, operate.Options) error) error {
 	o := serverOptions(cmd)
 	ctx, cancel := context.WithCancel(cmd.Context())
@@ -58,7 +58,7 @@ func service(cmd *cobra.Command, f func(context.Context, operate.Options) error)
 	if on, _ := cmd.Flags().GetBool(underDemo); on {
 		begin := make(chan struct{})
 		o.Hold = begin
-		o.Ready = func() { _, _ = fmt.Fprintln(cmd.OutOrStdout(), readyLine) } // who does not hear it ends us
+		o.Ready = func() { _, _ = fmt.Fprintln(cmd.OutOrStdout(), readyLine) } // if nobody reads it, this process is about to be ended
 		go func() {
 			release := sync.OnceFunc(func() { close(begin) })
 			for lines := bufio.NewScanner(os.Stdin); lines.Scan(); { // ends with this process
@@ -70,7 +70,7 @@ func service(cmd *cobra.Command, f func(context.Context, operate.Options) error)
 		}()
 	}
 	err := f(ctx, o)
-	// Who is told to end while it starts has failed at nothing.
+	// A server that is asked to stop while it starts has not failed.
 	if ended := cmd.Context().Err() != nil; err != nil && !(ended && errors.Is(err, context.Canceled)) {
 		return operateError(err)
 	} else if !ended {
@@ -83,7 +83,7 @@ func service(cmd *cobra.Command, f func(context.Context, operate.Options) error)
 	return fmt.Errorf("interrupted: %w", context.Canceled)
 }
 
-// checkFlag tries a configuration in place of serving it.
+// checkFlag is the flag that checks a configuration instead of serving it.
 type checkFlag struct {
 	on   bool
 	show output

@@ -17,7 +17,7 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 )
 
-// solveFlags are those of riffle solve.
+// solveFlags are the flags of riffle solve.
 type solveFlags struct {
 	config solve.Config
 	ranges string
@@ -135,7 +135,7 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 	begin := time.Now()
 	task, err := solve.Prepare(cmd.Context(), s.config)
 	if err != nil {
-		return usageError{err} // a budget's refusal keeps its exit code
+		return usageError{err} // a budget's refusal keeps its own exit code
 	}
 	stderr, c := cmd.ErrOrStderr(), task.Config
 	s.show.note(stderr, "%s, %s, %s loss, %s: %s of at least %d, trust %s",

@@ -65,7 +65,7 @@ type taskJSON struct {
 }
 
 func toJSON(t *operatorv1.Task) taskJSON {
-	rejected, failed := map[string]int64{}, map[string]int64{} // never null
+	rejected, failed := map[string]int64{}, map[string]int64{} // so that JSON never has null
 	maps.Copy(rejected, t.Rejected)
 	maps.Copy(failed, t.Failed)
 	return taskJSON{Task: t.Id, Name: t.Name, State: t.State, Why: t.Why, Phase: t.Phase, Trust: t.Trust, Participation: t.Participation,
@@ -75,18 +75,18 @@ func toJSON(t *operatorv1.Task) taskJSON {
 		Accuracy: t.Accuracy, Loss: t.Loss, BaseAccuracy: t.BaselineAccuracy, BaseLoss: t.BaselineLoss, Error: t.Error}
 }
 
-// planJSON is what a new task's rounds cost if as many take part as it expects.
+// planJSON is the cost of a new task's rounds if as many clients take part as it expects.
 type planJSON struct {
 	Epsilon train.Number `json:"epsilon"`
 	Delta   float64      `json:"delta"`
 	Method  string       `json:"method"`
 	Rounds  int64        `json:"rounds"`
 	Fit     int64        `json:"rounds_that_fit"`
-	Limit   string       `json:"limit,omitempty"` // what refuses the next
+	Limit   string       `json:"limit,omitempty"` // the refusal of the next round
 }
 
 func showPlan(p *printer, plan *operatorv1.Plan) {
-	if plan == nil { // of an older coordinator
+	if plan == nil { // an older coordinator does not send it
 		return
 	}
 	p.row("planned cost", "epsilon <= %s at delta = %g for all %s (%s)", roundUp(plan.Epsilon), plan.Delta, number(plan.Rounds, "round"), plan.Method)
@@ -151,9 +151,9 @@ func printTask(p *printer, t *operatorv1.Task) {
 	}
 }
 
-// besides says what the best constant has on the same data.
+// besides describes the best constant's result on the same data.
 func besides(baseline *float64, text func(float64) string) string {
-	if baseline == nil { // of an older coordinator
+	if baseline == nil { // an older coordinator does not send it
 		return ""
 	}
 	return fmt.Sprintf(", the best constant %s", text(*baseline))
@@ -265,7 +265,7 @@ func newTaskList() *cobra.Command {
 	return cmd
 }
 
-// taskArg takes a task's name, digest or its beginning.
+// taskArg accepts a task's name, or its digest or the beginning of that.
 func taskArg(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
@@ -273,8 +273,8 @@ func taskArg(cmd *cobra.Command, args []string) error {
 	return usage("want one task: its name, or the beginning of its digest (see %s --help)", cmd.CommandPath())
 }
 
-// taskCommand completes a command that asks for something about one task and shows
-// the task as it then is.
+// taskCommand completes a command that requests something for one task, and prints the task's
+// state afterwards.
 func taskCommand(cmd *cobra.Command, ask func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error)) *cobra.Command {
 	var f operatorFlags
 	var show output

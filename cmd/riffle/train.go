@@ -59,7 +59,7 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 					return usageError{err}
 				}
 			}
-			// Their defaults are cldp-sgd's: what is not given is left out elsewhere.
+			// Their defaults are cldp-sgd's; other optimisers have none.
 			for _, name := range []string{"momentum", "average"} {
 				if f := cmd.Flags().Lookup(name); f.Changed && config.Optimizer != "cldp-sgd" && f.Value.String() != "0" {
 					return usage("--%s %s goes with --optimizer cldp-sgd, not %s, which has its own way to combine steps", name, f.Value, config.Optimizer)
@@ -91,8 +91,8 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 	return cmd
 }
 
-// resumeTrain continues a run. Its configuration is its own: only settings
-// that change nothing about the result may be given.
+// resumeTrain continues a run with its own configuration: only settings that do not change
+// the result may be given.
 func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show output, page serving) error {
 	var adjust setting.Table
 	var refused string
@@ -204,7 +204,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 	if err == nil {
 		err = writeReport(r, summary, false)
 	}
-	halfway := false // there is a page of a run that can go on
+	halfway := false // whether the page is of a run that can be resumed
 	if errors.Is(err, train.ErrInterrupted) && r.Round() > 0 {
 		so, reportErr := r.Summary()
 		if reportErr == nil {
@@ -224,7 +224,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 		}
 		return err
 	}
-	for _, text := range summary.Warnings[len(r.Data.Warnings):] { // the others were told at the start
+	for _, text := range summary.Warnings[len(r.Data.Warnings):] { // the others were printed at the start
 		show.note(stderr, "warning: %s", text)
 	}
 	if show.json {
@@ -245,7 +245,7 @@ func mechanism(r *train.Run) string {
 	return fmt.Sprintf("%s with eps0 = %s", r.Mechanism.Name(), roundUp(r.Config.Eps0))
 }
 
-// lossOf is a loss, and the same in the units of the column to predict.
+// lossOf writes a loss, also in the units of the column to predict.
 func lossOf(loss, unit float64, label string) string {
 	if unit == 0 || unit == 1 {
 		return fmt.Sprintf("%.4f", loss)
@@ -253,7 +253,7 @@ func lossOf(loss, unit float64, label string) string {
 	return fmt.Sprintf("%.4f (%.4g in the units of %s)", loss, unit*loss, label)
 }
 
-// unitBaseline is a baseline in words, that of numbers in their units too.
+// unitBaseline describes a baseline in words; one for numbers also in their units.
 func unitBaseline(b model.Baseline, unit float64, classes []string, examples string) string {
 	text := train.DescribeBaseline(b, classes, examples)
 	if loss, rest, ok := strings.Cut(text, ", "); ok && b.Class < 0 && unit != 0 && unit != 1 {

@@ -16,7 +16,7 @@ import (
 	"github.com/riffle-dp/riffle/run/setting"
 )
 
-// vecsumName is what --randomizer is for vector sums.
+// vecsumName is the value of --randomizer for vector sums.
 const vecsumName = string(account.VectorSumClass)
 
 // sumFlags describe a round of vector sums, with --randomizer vecsum.
@@ -46,11 +46,11 @@ func (s *sumFlags) noiseFlags(cmd *cobra.Command) {
 	})
 }
 
-// single are the flags of single reports.
+// single lists the flags for single reports.
 var single = []string{"eps0", "sigma", "tv", "colluders", "k-hidden", "adaptive-within-round"}
 
-// sum says whether the flags describe a vector sum, and refuses those that then
-// have no meaning.
+// sum says whether the flags describe a vector sum, and refuses flags that then make no
+// sense.
 func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 	if p.class != vecsumName {
 		for _, name := range sumFlagNames {
@@ -80,7 +80,7 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 	return true, p.vecsum.check(fs)
 }
 
-// check refuses what has no meaning together.
+// check refuses flags that make no sense together.
 func (s *sumFlags) check(fs *pflag.FlagSet) error {
 	switch {
 	case fs.Changed("noise-bits") && s.noise != vecsum.Binomial:
@@ -101,7 +101,7 @@ func (s *sumFlags) params() vecsum.Params {
 		Noise: vecsum.Noise{Kind: s.noise, Bits: s.bits, Variance: s.variance}}
 }
 
-// answerSum asks, and marks what the query is to blame for as bad usage.
+// answerSum asks the accountant, and marks errors in the query as bad usage.
 func answerSum(cmd *cobra.Command, q account.SumQuery, bounds string) (account.Reply, error) {
 	if err := q.Validate(); err != nil {
 		return account.Reply{}, usageError{err}
@@ -124,18 +124,18 @@ func describeSum(p vecsum.Params) string {
 // designJSON is a planned round of vector sums.
 type designJSON struct {
 	Grid      int64            `json:"grid"`
-	Norm      int64            `json:"norm"` // of a rounded vector, squared, in half steps
+	Norm      int64            `json:"norm"` // squared norm of a rounded vector, in half steps
 	Noise     vecsum.NoiseKind `json:"noise"`
 	NoiseBits int64            `json:"noise_bits,omitempty"`
 	Variance  float64          `json:"variance,omitempty"`
-	Mu        float64          `json:"mu"` // of one round of n-min
-	// Modulus is log2 of the aggregators' modulus, MessageBytes what the one that
-	// gets no seed receives of a client.
+	Mu        float64          `json:"mu"` // for one round of n-min
+	// Modulus is log2 of the aggregators' modulus. MessageBytes is the size of a client's
+	// message to the aggregator that does not get the seed.
 	Modulus      int   `json:"modulus_bits"`
 	MessageBytes int64 `json:"message_bytes"`
-	// The variance of a coordinate of the sum of n-min, in squared clip norms:
-	// of this design, of the Gaussian mechanism with the same mu and all noise
-	// in one place, and the quotient.
+	// These are variances of a coordinate of the sum of n-min, in squared clip norms: of this
+	// design, of the Gaussian mechanism with the same mu and all noise in one place, and
+	// their quotient.
 	Total    float64 `json:"sum_variance"`
 	Gaussian float64 `json:"gaussian_variance"`
 	Ratio    float64 `json:"variance_ratio"`
@@ -162,7 +162,7 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 		return err
 	}
 	sum := account.NewSumQuery(q, p.vecsum.params())
-	// Any noise does to check the rest of the query.
+	// Any noise will do for checking the rest of the query.
 	sum.Sum.Grid, sum.Sum.Noise = 2, vecsum.Noise{Kind: vecsum.Skellam, Variance: 1}
 	if err := sum.Validate(); err != nil {
 		return usageError{err}
@@ -229,7 +229,7 @@ func describeDesign(p vecsum.Params, q account.Query) (designJSON, error) {
 	d := designJSON{Grid: p.Grid, Norm: p.Norm, Noise: p.Noise.Kind, NoiseBits: p.Noise.Bits, Variance: p.Noise.Variance, Mu: c.Mu,
 		Modulus: p.Modulus(), Total: p.Variance(p.MinUsers)}
 	d.MessageBytes = (int64(p.Streams())*int64(d.Modulus) + 7) / 8
-	// The same cost by the whole of δ.
+	// This is the same cost by the whole of δ.
 	mu := c.Mu
 	if p.MinUsers == p.Users && rounds >= 1 && (q.Participation == dp.All || q.Participation == dp.Once) && q.Dropout == 0 {
 		eps, err := p.Epsilon(q.Delta, rounds)

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version returns the module's version and the commit it was built from, as
-// far as the build recorded them.
+// version returns the module's version and the commit of the build, as far as the build
+// recorded them.
 func version() (number, commit string) {
 	number, commit = "devel", "unknown"
 	info, ok := debug.ReadBuildInfo()

@@ -19,8 +19,8 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 )
 
-// Collect reads what an experiment's directory holds, finished or not, and
-// computes the source's own ε beside. An absent directory holds nothing.
+// Collect reads the results in an experiment's directory, finished or not, and adds the
+// source's own ε. An absent directory has no results.
 func (e Experiment) Collect(ctx context.Context, dir string) ([]Row, error) {
 	var rows []Row
 	for _, s := range e.Settings {
@@ -86,7 +86,7 @@ func (s Setting) collect(ctx context.Context, known costs, dir string, seed int6
 	for lines.Scan() {
 		var m train.Metrics
 		if json.Unmarshal(lines.Bytes(), &m) != nil {
-			break // cut off in the middle; the run will make it again
+			break // the line was cut off; the run will make it again
 		}
 		cost, err := known.of(ctx, s, c, m)
 		if err != nil {
@@ -101,14 +101,14 @@ func (s Setting) collect(ctx context.Context, known costs, dir string, seed int6
 	return rows, lines.Err()
 }
 
-// costs are the sources' own ε and the proved one of a setting's own trust, by
-// round: seeds differ in nothing that counts.
+// costs are, by round, the ε by the source's own formula and the proved ε under a setting's
+// own trust mode; seeds do not change them.
 type costs map[int64]cost
 
 type cost struct{ proved, paper float64 }
 
-// of returns what the rounds of an evaluation cost. Every bound used today is
-// proved, so that the best is the best proved one.
+// of returns the cost of the rounds of an evaluation. Every bound in use is proved, so the
+// best one is the best proved one.
 func (k costs) of(ctx context.Context, s Setting, c train.Config, m train.Metrics) (cost, error) {
 	known, ok := k[m.Round]
 	if !ok {
@@ -119,7 +119,7 @@ func (k costs) of(ctx context.Context, s Setting, c train.Config, m train.Metric
 		k[m.Round] = known
 	}
 	if s.Trust == "" {
-		known.proved = float64(m.Epsilon) // as the run's own ledger counted
+		known.proved = float64(m.Epsilon) // as the run's own ledger computed it
 	}
 	return known, nil
 }

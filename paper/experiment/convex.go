@@ -8,7 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/run/solve"
 )
 
-// size writes what convex settings of one name differ in.
+// size writes the values by which convex settings of one name differ.
 func size(c *solve.Config) string {
 	return strings.NewReplacer("e+0", "e", "e+", "e").Replace(fmt.Sprintf("n-%g-dim-%d-eps-%g", float64(c.N), c.Dim, c.Epsilon))
 }
@@ -54,7 +54,7 @@ func e5() Experiment {
 		for _, trust := range s.trusts {
 			for _, n := range []int64{1e4, 1e5, 1e6} {
 				if s.optimizer == "gd" && n > 1e5 {
-					continue // a hundred rounds of everyone
+					continue // a hundred rounds of all clients
 				}
 				add(s.optimizer, trust, s.loss, n, 50, 1)
 			}

@@ -1,7 +1,7 @@
-// Package experiment repeats the papers' experiments: named settings, each run
-// with several seeds by packages train and solve, kept in directories from which
-// an interrupted experiment goes on, and tables of what the paper says beside
-// what was measured.
+// Package experiment repeats the papers' experiments for the program: named settings, each
+// run with several seeds by packages train and solve. It keeps runs in directories from which
+// an interrupted experiment continues, and makes tables of the papers' figures beside the
+// measured ones.
 package experiment
 
 import (
@@ -12,39 +12,39 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 )
 
-// Experiment is a question that a paper, or this project, answers by measuring.
+// Experiment is a question that a paper, or this project, answers by measurement.
 type Experiment struct {
 	Name   string // e1, e2, …
 	Title  string
-	Source string // the paper
-	// Claims are what the source measured; empty for this project's own.
+	Source string // the paper's name
+	// Claims are the source's measurements; empty for this project's own experiments.
 	Claims   []Claim
 	Settings []Setting
-	// Rivals names experiments whose recorded results are compared at the same ε,
-	// besides this one's own settings.
+	// Rivals names experiments whose recorded results are compared at the same ε, in addition
+	// to this one's own settings.
 	Rivals []string
-	// Notes say what of the source could not be repeated as it stands.
+	// Notes say what in the source could not be repeated exactly.
 	Notes []string
 }
 
 // Claim is a figure of the source: Value at a cost of Eps, by its own formula.
 type Claim struct {
 	Value, Eps float64
-	About      string // which of the source's settings; "" if there is only one
+	About      string // the source's setting; "" if there is only one
 }
 
-// Setting is one way of an experiment. Exactly one of Train and Solve is set;
-// seeds are filled in.
+// Setting is one configuration of an experiment. Exactly one of Train and Solve is set; runs
+// fill in the seeds.
 type Setting struct {
-	Name  string // of the results' column setting
-	Paper bool   // the source's own settings, as far as it gives them
-	Note  string // what the source leaves open and how it was chosen
+	Name  string // in the results' column setting
+	Paper bool   // whether it is the source's own setting, as far as the source states it
+	Note  string // what the source leaves open, and what was chosen
 	Train *train.Config
 	Solve *solve.Config
-	// Method is the account's id of the source's own formula; "": none.
+	// Method is the accountant's id of the source's own formula; "": none.
 	Method string
-	// Trust is what the reports are protected by where that differs from how the
-	// run is simulated, with the same law of what is released.
+	// Trust is the setting's trust mode, if it differs from the simulated one; what is
+	// released has the same law.
 	Trust dp.Trust
 }
 
@@ -56,7 +56,7 @@ func (s Setting) key() string {
 	return s.Name + "/" + size(s.Solve)
 }
 
-// rounds is how many a finished run has; 0 where a bound chooses them.
+// rounds returns the number of rounds of a finished run; 0 if a bound chooses them.
 func (s Setting) rounds() int64 {
 	if s.Train == nil {
 		return 0
@@ -79,9 +79,8 @@ func Find(name string) (Experiment, bool) {
 	return all[i], true
 }
 
-// Quick is the experiment with a fiftieth of the rounds, or a tenth of the
-// clients where rounds are chosen by a bound: it shows that everything runs, and
-// its figures mean nothing.
+// Quick returns the experiment with a fiftieth of the rounds, or with a tenth of the clients
+// if a bound chooses the rounds. It shows that everything runs; its figures mean nothing.
 func (e Experiment) Quick() Experiment {
 	e.Settings = slices.Clone(e.Settings)
 	for i, s := range e.Settings {

@@ -11,8 +11,7 @@ import (
 	"strconv"
 )
 
-// Row is one evaluation of one run. What does not apply is NaN, or 0 in N and
-// Dim.
+// Row is one evaluation of one run. A value that does not apply is NaN, or 0 in N and Dim.
 type Row struct {
 	Experiment, Setting string
 	Seed, Round         int64
@@ -21,8 +20,8 @@ type Row struct {
 	EpsProved, EpsBest, EpsPaper float64
 	Value                        float64 // test accuracy in [0, 1]; of a convex problem the excess loss
 	Seconds                      float64 // since the run began
-	Final                        bool    // the last of a run that is finished, be it by its budget
-	// Of convex problems only: clients, features and the budget.
+	Final                        bool    // whether it is the last of a finished run, even one that its budget ended
+	// For convex problems only: clients, features and the budget.
 	N, Dim  int64
 	Epsilon float64
 }
@@ -35,8 +34,8 @@ var (
 //go:embed recorded/*.csv
 var recorded embed.FS
 
-// Recorded returns the results of the named experiment that come with riffle;
-// none if it was not recorded.
+// Recorded returns the results of the named experiment that are part of riffle; none if it
+// was not recorded.
 func Recorded(name string) ([]Row, error) {
 	raw, err := recorded.ReadFile("recorded/" + name + ".csv")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +61,7 @@ func MarshalRows(rows []Row) []byte {
 	if sized {
 		head = append(append([]string{}, columns...), convex...)
 	}
-	_ = w.Write(head) // a Buffer takes everything
+	_ = w.Write(head) // cannot fail: a Buffer takes everything
 	whole := func(n int64) string {
 		if n == 0 {
 			return ""
@@ -89,7 +88,7 @@ func number(x float64, digits int) string {
 	return strconv.FormatFloat(x, 'g', digits, 64)
 }
 
-// upper writes an upper bound with six digits, never below it.
+// upper writes an upper bound with six digits, rounded up.
 func upper(x float64) string {
 	if math.IsInf(x, 1) {
 		return "inf"
@@ -169,7 +168,7 @@ func parseRow(line []string) (r Row, err error) {
 func Recordings() fs.FS {
 	sub, err := fs.Sub(recorded, "recorded")
 	if err != nil {
-		panic(err) // the folder is compiled in
+		panic(err) // cannot fail: the folder is embedded
 	}
 	return sub
 }

@@ -25,7 +25,7 @@ const (
 	RowsFile    = "results.csv"
 	TableFile   = "results.md"
 	settingFile = "setting.json"
-	resultFile  = "result.json" // of a convex run; the others are train's
+	resultFile  = "result.json" // result of a convex run; the other files are train's
 	lockFile    = "lock"
 )
 
@@ -33,16 +33,16 @@ const (
 type Options struct {
 	Dir     string
 	Seeds   int      // 1 to Seeds; 0: 1
-	Only    []string // settings, or their first parts; none: all
-	Data    string   // in place of MNIST
+	Only    []string // settings, or beginnings of their names; none: all
+	Data    string   // data set in place of MNIST
 	Workers int64    // 0: one per CPU; results do not depend on it
 }
 
 // Observer watches. Any field may be nil.
 type Observer struct {
-	// Begun is called before a run, or with finished set for one that is there.
+	// Begun is called before a run; finished says that the run exists already.
 	Begun func(s Setting, seed int64, finished bool)
-	// Training makes what watches a training run, new or resumed.
+	// Training returns the observer of a training run, new or resumed.
 	Training func(r *train.Run) train.Observer
 	// Trained is called when a training run has ended in any way, with its summary
 	// if it is finished.
@@ -50,12 +50,12 @@ type Observer struct {
 	Solved  func(s Setting, seed int64, excess, seconds float64)
 }
 
-// inputError is the caller's fault.
+// inputError returns an error that is the caller's fault.
 func inputError(format string, args ...any) error {
 	return fmt.Errorf("experiment: %w", fmt.Errorf(format+"%w", append(args, silent{})...))
 }
 
-// silent adds train.ErrInput to a chain of errors, and no words.
+// silent adds train.ErrInput to a chain of errors without adding text.
 type silent struct{}
 
 func (silent) Error() string { return "" }
@@ -81,10 +81,9 @@ func (e *Experiment) choose(only []string) error {
 	return nil
 }
 
-// Run makes the runs that are missing, one after the other, first all settings
-// with seed 1. Runs that are finished stay, one that was interrupted goes on where
-// it was: the results are those of an experiment that was left alone. A convex run
-// takes seconds and starts again. If ctx ends, the error wraps
+// Run makes the missing runs one after the other, beginning with all settings at seed 1.
+// Finished runs stay, and interrupted ones continue: the results are the same as without
+// interruption. A convex run takes seconds and starts again. If ctx ends, the error wraps
 // train.ErrInterrupted or context.Canceled, and nothing is lost.
 func (e Experiment) Run(ctx context.Context, o Options, watch Observer) error {
 	if err := e.choose(o.Only); err != nil {
@@ -123,16 +122,15 @@ func (s Setting) run(ctx context.Context, o Options, seed int64, watch Observer)
 	return s.train(ctx, o, seed, top, dir, watch)
 }
 
-// mark is what a setting's directory says about its runs. Digests are of all that
-// is computed but for the seed: as the setting asks for, and with all that was
-// chosen.
+// mark says which setting a directory belongs to. Its digests cover everything that is
+// computed except the seed: one of the setting as asked for, one with all that was chosen.
 type mark struct {
 	Asked    string `json:"asked"`
 	Resolved string `json:"resolved,omitempty"`
 }
 
-// claim keeps apart results of different settings: a directory belongs to one.
-// What m leaves empty is not known yet.
+// claim keeps results of different settings apart: a directory belongs to one setting. An
+// empty digest in m is not known yet.
 func (m mark) claim(top string) error {
 	path := filepath.Join(top, settingFile)
 	var got mark
@@ -159,7 +157,7 @@ func (m mark) claim(top string) error {
 	return durable.WriteFile(path, append(text, '\n'))
 }
 
-// digest is a training run's, whatever its seed.
+// digest returns a training run's digest, which does not depend on the seed.
 func digest(c train.Config) string {
 	c.Seed = 0
 	sum := c.Digest()
@@ -229,7 +227,7 @@ func (m mark) open(ctx context.Context, c train.Config, top, dir string) (*train
 	}
 	// A process that was killed here may have left the empty beginnings of a run.
 	for _, empty := range []string{filepath.Join(dir, filepath.Dir(train.CheckpointFile)), dir} {
-		_ = os.Remove(empty) // what is not empty stays, and Create refuses it
+		_ = os.Remove(empty) // a directory that is not empty stays, and Create refuses it
 	}
 	return r, r.Create(dir)
 }

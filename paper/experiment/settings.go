@@ -6,14 +6,14 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 )
 
-// with is the default training run after changes.
+// with returns the default training run after changes.
 func with(change func(*train.Config)) *train.Config {
 	c := train.Default()
 	change(&c)
 	return &c
 }
 
-// plain is the papers' SGD: neither momentum nor averaging.
+// plain sets the papers' SGD: neither momentum nor averaging.
 func plain(change func(*train.Config)) *train.Config {
 	return with(func(c *train.Config) {
 		c.Momentum, c.Average = 0, 0
@@ -68,8 +68,8 @@ func e2() Experiment {
 	}
 }
 
-// e3 is as far as the text of the paper goes: its table's values are lost in the
-// version that we have.
+// e3 has the settings in the paper's text; the values in its table are missing in the version
+// that we have.
 func e3() Experiment {
 	mlp := func(change func(*train.Config)) *train.Config {
 		return plain(func(c *train.Config) {
@@ -149,12 +149,12 @@ func e4() Experiment {
 	}
 }
 
-// localSigma is the noise, in clip norms, that makes a Gaussian report
-// (eps, delta)-LDP: two clipped gradients are 2 apart.
+// localSigma returns the noise, in clip norms, that makes a Gaussian report (eps, delta)-LDP:
+// two clipped gradients are at most 2 apart.
 func localSigma(eps, delta float64) float64 {
 	mu, err := gdp.Calibrate(dp.Guarantee{Eps: eps, Delta: delta})
 	if err != nil {
-		panic(err) // the arguments are this file's
+		panic(err) // cannot fail: the arguments are constants of this file
 	}
 	return 2 / float64(mu)
 }
@@ -181,7 +181,7 @@ const (
 	inkNote = "ink: features whitened for strokes drawn at random, the defaults of riffle train."
 )
 
-// upright is riffle train's first default for images, ink today's.
+// upright is the first default of riffle train for images; ink is today's.
 func upright(rate string) func(*train.Config) {
 	return func(c *train.Config) { c.Model, c.Clip, c.LR, c.Average = "hog-linear", 0.2, rate, 0.5 }
 }

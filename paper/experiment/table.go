@@ -31,38 +31,37 @@ type Outcome struct {
 	// Costs after the last round, as in Row.
 	EpsProved, EpsBest, EpsPaper float64
 	Value, Seconds               Stat
-	N, Dim                       int64 // of a convex problem
+	N, Dim                       int64 // for a convex problem
 	Epsilon                      float64
-	// Unfinished runs are no part of the figures; Reached is the last evaluation of
-	// the furthest.
+	// Unfinished is the number of unfinished runs, which are not in the figures; Reached is
+	// the last evaluation of the one that got furthest.
 	Unfinished int
 	Reached    Row
 
 	finals []Row
-	curves [][]Row // of each finished seed
+	curves [][]Row // one for each finished seed
 }
 
-// Comparison is what became of one of the source's figures.
+// Comparison compares one of the source's figures with measured ones.
 type Comparison struct {
 	Claim Claim
-	// Same is the value of Setting, the best of the source's own settings, at the
-	// last round that costs at most Claim.Eps by the source's formula; NaN if none.
+	// Same is the value of Setting, the best of the source's own settings, at the last round
+	// whose ε by the source's formula is at most Claim.Eps; NaN if there is none.
 	Setting string
 	Same    Stat
 	Round   int64
-	Proved  float64 // what these rounds cost by the best proved bound
-	// Final is that setting's value after all its rounds, which cost FinalProved.
+	Proved  float64 // cost of these rounds by the best proved bound
+	// Final is that setting's value after all its rounds, whose cost is FinalProved.
 	Final       Stat
 	FinalProved float64
-	// Ours is the best value of riffle's own settings that provably cost at most
-	// Claim.Eps.
+	// Ours is the best value of riffle's own settings whose proved cost is at most Claim.Eps.
 	Ours       Stat
 	OurSetting string
 	OurProved  float64
 }
 
-// Slope is how a convex problem's mean excess loss falls with n, at full
-// precision: the least-squares slope of its logarithm against log n.
+// Slope is how a convex problem's mean excess loss falls with n: the least-squares slope of
+// its logarithm against log n, at full precision.
 type Slope struct {
 	Setting string
 	Dim     int64
@@ -74,13 +73,12 @@ type Slope struct {
 // Table is an experiment's results.
 type Table struct {
 	Experiment  Experiment
-	Outcomes    []Outcome // in the order of the settings; those without a run are left out
+	Outcomes    []Outcome // in the order of the settings; settings without a run are left out
 	Comparisons []Comparison
 	Slopes      []Slope
 }
 
-// NewTable summarises rows; rivals are recorded rows of the experiments that it
-// names.
+// NewTable summarises rows; rivals are recorded rows of the experiments in e.Rivals.
 func NewTable(e Experiment, rows, rivals []Row) Table {
 	t := Table{Experiment: e, Outcomes: outcomes(e, rows)}
 	t.Slopes = slopes(t.Outcomes)
@@ -131,7 +129,8 @@ func outcomes(e Experiment, rows []Row) []Outcome {
 				continue
 			}
 			o.Seeds++
-			// A budget can end a run earlier, and how many came is chance: the dearest counts.
+			// A budget can end a run early, and the number of participants is random, so the
+			// longest run counts.
 			o.Rounds = max(o.Rounds, last.Round)
 			o.EpsProved, o.EpsBest, o.EpsPaper = max(o.EpsProved, last.EpsProved), max(o.EpsBest, last.EpsBest), max(o.EpsPaper, last.EpsPaper)
 			o.N, o.Dim, o.Epsilon = last.N, last.Dim, last.Epsilon
@@ -154,7 +153,7 @@ func compare(c Claim, all, ours []Outcome) Comparison {
 		if !o.Setting.Paper || o.Seeds == 0 {
 			continue
 		}
-		// The best of the source's settings, at this cost, counts.
+		// The best of the source's settings at this cost counts.
 		var values []float64
 		var round int64
 		proved := 0.
@@ -226,7 +225,7 @@ func slopes(all []Outcome) []Slope {
 	return out
 }
 
-// Eps writes an upper bound with four digits, never below it; a dash for none.
+// Eps writes an upper bound with four digits, rounded up; a dash if there is none.
 func Eps(x float64) string {
 	switch {
 	case math.IsNaN(x):
@@ -245,7 +244,7 @@ func Eps(x float64) string {
 	return fmt.Sprintf("%.4g", (math.Floor(x/unit)+1)*unit)
 }
 
-// show writes a value: accuracy in percent, or an excess loss.
+// show writes a value: an accuracy in percent, or an excess loss.
 func show(x float64, loss bool) string {
 	switch {
 	case math.IsNaN(x):
@@ -266,7 +265,7 @@ func (s Stat) show(seeds int, loss bool) string {
 	return fmt.Sprintf("%.2f %% [%.2f, %.2f]", 100*s.Mean, 100*s.Min, 100*s.Max)
 }
 
-// headings and cells of the two tables.
+// results returns headings and cells of the table of results.
 func (t Table) results() (head []string, lines [][]string) {
 	loss := slices.ContainsFunc(t.Outcomes, func(o Outcome) bool { return o.N > 0 })
 	head = []string{"setting", "whose", "rounds", "ε proved", "ε, paper's formula", "accuracy, mean [least, most]", "seeds", "seconds"}
@@ -331,8 +330,8 @@ func (t Table) slopes() (head []string, lines [][]string) {
 	return head, lines
 }
 
-// Markdown writes the tables, with the notes and the commands that the caller
-// knows for settings.
+// Markdown returns the tables with the notes. command returns the command that runs a
+// setting.
 func (t Table) Markdown(command func(Setting) string) string {
 	var b strings.Builder
 	e := t.Experiment
@@ -363,7 +362,7 @@ func (t Table) Markdown(command func(Setting) string) string {
 	return b.String()
 }
 
-// Text writes the tables for a terminal.
+// Text returns the tables for a terminal.
 func (t Table) Text() string {
 	var b strings.Builder
 	for i, part := range t.parts() {
@@ -403,7 +402,7 @@ func (t Table) parts() []part {
 	return out
 }
 
-// Curve is the mean over finished seeds at each evaluation.
+// Curve returns the mean over finished seeds at each evaluation.
 func (o Outcome) Curve() []Row {
 	var out []Row
 	if len(o.curves) == 0 {
@@ -413,7 +412,7 @@ func (o Outcome) Curve() []Row {
 		var sum float64
 		for _, c := range o.curves {
 			if i >= len(c) || c[i].Round != r.Round {
-				return out // evaluated at other rounds
+				return out // the seeds were evaluated at different rounds
 			}
 			sum += c[i].Value
 		}

@@ -10,13 +10,13 @@ import (
 	"github.com/riffle-dp/riffle/internal/picture"
 )
 
-// mark is a point that a paper's text states: accuracy in %, and its deviation.
+// mark is a point stated in a paper's text: accuracy in %, and its deviation.
 type mark struct{ eps, accuracy, deviation float64 }
 
-// tradeOff is accuracy against ε, from an experiment.
+// tradeOff is a figure of accuracy against ε, from an experiment.
 type tradeOff struct {
 	experiment string
-	own, other []mark // by the paper's accounting, by the one it compares with
+	own, other []mark // by the paper's accounting, and by the one it compares with
 	ownLabel   string
 	otherLabel string
 }
@@ -45,7 +45,7 @@ func checkInAccuracy() Figure {
 		draw:    t.draw}
 }
 
-// shades tell settings apart.
+// shades distinguish settings.
 var shades = []picture.Style{{Colour: blue}, {Colour: vermilion, Dash: picture.Dashed}, {Colour: green, Dash: picture.DashDot}, {Colour: purple, Dash: picture.LongDash},
 	{Colour: orange, Dash: picture.Dotted}, {Colour: sky, Dash: picture.Dashed}, {Colour: vermilion, Dash: picture.DashDot}, {Colour: blue, Dash: picture.Dotted},
 	{Colour: green, Dash: picture.Dashed}, {Colour: purple, Dash: picture.Dotted}}
@@ -90,7 +90,7 @@ func (t tradeOff) draw(_ context.Context, d *desk) (Data, error) {
 	return out, nil
 }
 
-// accuracySeries is one setting's accuracy against a column of ε.
+// accuracySeries returns one setting's accuracy against a column of ε.
 func accuracySeries(points []point, setting, suffix, label, source string, style picture.Style, eps func(point) float64) Series {
 	s := Series{Name: setting + suffix, Label: label, Kind: "measured", Source: source, Style: style}
 	for _, p := range points {
@@ -102,7 +102,7 @@ func accuracySeries(points []point, setting, suffix, label, source string, style
 	return s
 }
 
-// bestOfOurs is the most accurate setting of e7, empty if there is none.
+// bestOfOurs returns the most accurate setting of e7; empty if there is none.
 func bestOfOurs(d *desk) (Series, error) {
 	rows, err := Read(d.results, "e7")
 	if err != nil {
@@ -118,10 +118,10 @@ func bestOfOurs(d *desk) (Series, error) {
 	return accuracySeries(points, best.setting, " riffle", "riffle's own ("+short(best.setting)+")", "experiment e7, riffle's proved ε", picture.Style{Width: 2.6, Marker: picture.NoMarker}, byRiffle), nil
 }
 
-// fewMarks is how many markers and bars a curve can have and be read.
+// fewMarks is the largest number of markers and bars with which a curve is readable.
 const fewMarks = 16
 
-// thin takes most bars, and all markers, off a curve of many points.
+// thin removes most bars, and all markers, from a curve of many points.
 func (s *Series) thin() {
 	if len(s.X) <= fewMarks {
 		return
@@ -130,7 +130,7 @@ func (s *Series) thin() {
 	s.BarEvery = (len(s.X) + fewMarks - 1) / fewMarks
 }
 
-// percent ends the axis at 100 % and begins it at the ten below what is drawn.
+// percent ends the axis at 100 % and begins it at the multiple of ten below the drawn values.
 func (d *Data) percent() {
 	d.Y.Max = 100
 	least := 90.
@@ -154,7 +154,7 @@ func (s *Series) add(x float64, p point) {
 	}
 }
 
-// stated are a paper's own points.
+// stated returns the points that a paper states.
 func stated(label, name string, marks []mark, style picture.Style) Series {
 	s := Series{Name: name, Label: label, Kind: "stated", Source: "the paper's text", Style: style}
 	for _, m := range marks {
@@ -174,7 +174,7 @@ func settings(points []point) []string {
 	return out
 }
 
-// short keeps a legend's entry readable.
+// short returns a setting's name short enough for a legend.
 func short(setting string) string {
 	if letters := []rune(setting); len(letters) > 28 {
 		return strings.TrimSpace(string(letters[:27])) + "…"

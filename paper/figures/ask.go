@@ -16,10 +16,10 @@ import (
 const (
 	upper = "riffle-upper" // tightest proved bound
 	best  = "riffle-best"  // tightest sound bound, numeric certificates included
-	lower = "riffle-lower" // largest cost of a concrete mechanism
+	lower = "riffle-lower" // largest proved cost of a concrete mechanism
 )
 
-// asker asks the accountant and remembers what it said.
+// asker asks the accountant and caches its answers.
 type asker struct {
 	mu   sync.Mutex
 	memo map[question]account.Listed
@@ -30,7 +30,7 @@ type question struct {
 	method string
 }
 
-// ask returns a method's bound; one that does not apply has a note.
+// ask returns a method's bound; if the method does not apply, the answer has a note.
 func (a *asker) ask(ctx context.Context, q account.Query, method string) (account.Listed, error) {
 	key := question{q, method}
 	a.mu.Lock()
@@ -86,7 +86,7 @@ func answer(ctx context.Context, q account.Query, method string) (account.Listed
 	return account.Listed{Bound: *own, Applies: true}, nil
 }
 
-// eps is a method's ε, NaN where it has none that is finite.
+// eps returns a method's ε, NaN if it has no finite one.
 func (a *asker) eps(ctx context.Context, q account.Query, method string) (float64, error) {
 	l, err := a.ask(ctx, q, method)
 	if err != nil || !l.Applies || math.IsInf(l.Eps, 0) {
@@ -102,21 +102,21 @@ type bound struct {
 	hidden bool
 }
 
-// sweep is bounds as functions of one quantity of a query.
+// sweep is a set of bounds as functions of one quantity of a query.
 type sweep struct {
 	query  account.Query
-	name   string // of the quantity, a flag of riffle eps
-	label  string // of the axis
+	name   string // the quantity's flag of riffle eps
+	label  string // the axis's label
 	xs     []float64
 	set    func(q *account.Query, x float64)
 	bounds []bound
 }
 
-// data asks for every point, on all processors.
+// data computes every point, on all processors.
 func (s sweep) data(ctx context.Context, d *desk) (Data, error) {
 	xs := fewer(s.xs, d.points)
 	type cell struct{ point, bound int }
-	// Costly methods first would be best; the order of the list is near enough.
+	// Expensive methods first would be best; the order of the list is good enough.
 	jobs := make(chan cell)
 	rows := make([][]float64, len(s.bounds))
 	first := make([]account.Listed, len(s.bounds))
@@ -192,8 +192,8 @@ func deltaText(q account.Query) string {
 	return "δ = " + picture.Number(q.Delta)
 }
 
-// Looks: riffle's curves are black, thick and without markers, the literature's
-// thin, coloured and with markers, so that they stay apart in grey.
+// Styles. riffle's curves are black, thick and without markers; the literature's are thin,
+// coloured and with markers. So they differ in grey, too.
 var (
 	blue      = picture.Palette[0]
 	vermilion = picture.Palette[1]

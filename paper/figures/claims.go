@@ -14,40 +14,40 @@ type Claim struct {
 	Paper  string
 	Where  string
 	Quote  string
-	Stated float64 // NaN where the text has lost it
-	// Tolerance, relative, is how exactly the text can be read.
+	Stated float64 // NaN if our copy of the text lacks it
+	// Tolerance is the relative precision with which the text can be read.
 	Tolerance float64
-	// Below says that the text claims less than Stated, not Stated.
+	// Below says that the text claims less than Stated, and not Stated itself.
 	Below bool
-	// Methods are the method ids that the paper's formula has here.
+	// Methods are the method ids of the paper's formula.
 	Methods string
-	// Ours says what the riffle number is, in which unit.
+	// Ours says what riffle's number is, and in which unit.
 	Ours string
 	Unit Unit
-	// Why explains what differs, and what the number is worth.
+	// Why explains the difference, and what the number is worth.
 	Why string
 
 	compute compute
 }
 
-// compute returns a claim's number by the paper's formula and by riffle's.
+// compute returns a claim's number, by the paper's formula and by riffle's.
 type compute func(ctx context.Context, d *desk) (paper, ours float64, err error)
 
-// Unit is that of a claim's riffle number; it decides how the number is rounded.
+// Unit is the unit of a claim's riffle number; it decides how the number is rounded.
 type Unit int
 
 // Units of riffle's numbers.
 const (
 	Epsilon  Unit = iota // rounded up
-	Ratio                // of another bound to riffle's: rounded down
+	Ratio                // ratio of another bound to riffle's; rounded down
 	Accuracy             // recorded, in %
 )
 
 // Checked is a claim with its numbers.
 type Checked struct {
 	Claim
-	Computed float64 // with the paper's formula; NaN where there is none, or nothing was recorded
-	Riffle   float64 // with riffle's own bound; NaN: does not apply
+	Computed float64 // by the paper's formula; NaN if there is none, or nothing was recorded
+	Riffle   float64 // by riffle's own bound; NaN: does not apply
 }
 
 // Verdicts on a claim.
@@ -56,7 +56,7 @@ const (
 	Explains = "explained difference"
 	Missing  = "not recorded"
 	Lost     = "number lost in the text"
-	// Of accuracies.
+	// Verdicts on accuracies.
 	Missed   = "not reached"
 	Exceeded = "exceeded"
 )
@@ -78,12 +78,12 @@ func (c Checked) Verdict() string {
 	return Explains
 }
 
-// riffle prints riffle's number, never better than it is.
+// riffle writes riffle's number, rounded so that it is never better than it is.
 func (c Checked) riffle() string {
 	return show(c.Riffle, []string{Epsilon: "upper", Ratio: "lower", Accuracy: ""}[c.Unit])
 }
 
-// show prints four digits.
+// show writes four digits.
 func show(x float64, kind string) string {
 	if math.IsNaN(x) {
 		return "–"
@@ -128,7 +128,7 @@ func claimsTable() Figure {
 		}}
 }
 
-// ratio is ε by one method over ε by another, and over riffle's proved ε.
+// ratio returns ε by one method over ε by another, and over riffle's proved ε.
 func ratio(q account.Query, above, below string) compute {
 	return func(ctx context.Context, d *desk) (float64, float64, error) {
 		var eps [3]float64
@@ -142,8 +142,8 @@ func ratio(q account.Query, above, below string) compute {
 	}
 }
 
-// within is a method's ε, and riffle's proved one, at the last round, up to
-// most, at which the paper's ε is within the stated one.
+// within finds the last round, up to most, at which the paper's ε is within the stated one.
+// It returns a method's ε there, and riffle's proved ε.
 func within(query func(rounds int64) account.Query, most int64, eps float64, method string) compute {
 	return func(ctx context.Context, d *desk) (float64, float64, error) {
 		t, err := d.last(ctx, query, most, "girgis-thm1", eps)
@@ -181,16 +181,16 @@ func (d *desk) last(ctx context.Context, query func(rounds int64) account.Query,
 	return low, nil
 }
 
-// recorded is the best recorded mean accuracy in % with ε within eps, ε by a
-// column of the recording and by riffle's proved bound.
+// recorded returns the best recorded mean accuracy in % with ε at most eps: with ε by a
+// column of the recording, and by riffle's proved bound.
 func recorded(experiment string, eps float64, column func(point) float64) compute {
 	return func(_ context.Context, d *desk) (float64, float64, error) {
 		return d.accuracy(experiment, func(p point) bool { return column(p) <= eps }, func(p point) bool { return p.proved <= eps })
 	}
 }
 
-// recordedBy is recorded with ε by a method of the accountant, for the settings
-// that have an ε by the paper's formula: their rounds are query's.
+// recordedBy is recorded with ε by a method of the accountant, for the settings that have an
+// ε by the paper's formula; query returns the rounds' question.
 func recordedBy(experiment string, query func(rounds int64) account.Query, most int64, method string, eps float64) compute {
 	return func(ctx context.Context, d *desk) (float64, float64, error) {
 		t, err := d.last(ctx, query, most, method, eps)
@@ -201,12 +201,12 @@ func recordedBy(experiment string, query func(rounds int64) account.Query, most 
 	}
 }
 
-// rival is the experiment of riffle's own settings for single messages, which
-// compete at every ε.
+// rival is the experiment with riffle's own settings for single messages, which are compared
+// at every ε.
 const rival = "e7"
 
-// accuracy is the best mean accuracy in % of an experiment's points that first
-// admits, and of those and its rival's that second admits; NaN where there is none.
+// accuracy returns two best mean accuracies in %: of the experiment's points that first
+// admits, and of its and its rival's points that second admits; NaN if there is none.
 func (d *desk) accuracy(experiment string, first, second func(point) bool) (float64, float64, error) {
 	a, b := math.NaN(), math.NaN()
 	for _, name := range []string{experiment, rival} {
@@ -227,7 +227,7 @@ func (d *desk) accuracy(experiment string, first, second func(point) bool) (floa
 	return a, b, nil
 }
 
-// unprotected says that a point is of a run without privacy.
+// unprotected says whether a point is from a run without privacy.
 func unprotected(p point) bool { return math.IsInf(p.proved, 1) || math.IsNaN(p.proved) }
 
 func byPaper(p point) float64  { return p.paper }

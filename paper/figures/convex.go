@@ -15,19 +15,19 @@ import (
 
 const cheu = "Cheu, Joseph, Mao, Peng 2022"
 
-// rate is a cell of the paper's Table 1: the private term's exponents.
+// rate is a cell of the paper's Table 1: the exponents of the private term.
 type rate struct {
 	loss, interaction, theorem string
-	optimizer                  string // "" for any
-	trust                      string // "" for the paper's vector sums
-	strong                     bool   // strongly convex losses
-	smooth                     string // losses it is about: "yes", "no" or "" for both
+	optimizer                  string // "": any
+	trust                      string // "": the paper's vector sums
+	strong                     bool   // for strongly convex losses
+	smooth                     string // whether losses are smooth: "yes", "no", or "" for both
 	stated                     string
 	n, eps, dim                float64 // exponents
 }
 
-// rates is Table 1 with the baseline of Theorem 4.1, the pan-private variant, and
-// what §1 states of other models; d is the dimension.
+// rates is Table 1, with the baseline of Theorem 4.1, the pan-private variant, and what §1
+// states about other models; d is the dimension.
 var rates = []rate{
 	{"convex", "sequential", "4.1 (baseline)", "psgd", "", false, "", "d^(1/4)/(εn)^(1/2)", -1. / 2, -1. / 2, 1. / 4},
 	{"convex", "sequential", "4.7", "agd-smooth", "", false, "", "d^(1/3)/(εn)^(2/3)", -2. / 3, -2. / 3, 1. / 3},
@@ -41,7 +41,7 @@ var rates = []rate{
 	{"convex, central model", "–", "§1, Bassily et al. 2019", "", "central", false, "", "d^(1/2)/(εn)", -1, -1, 1. / 2},
 }
 
-// covers says whether a recorded setting, optimiser/trust/loss, is an instance.
+// covers says whether a recorded setting, optimiser/trust/loss, is an instance of the cell.
 func (r rate) covers(setting string) bool {
 	parts := append(strings.SplitN(setting, "/", 3), "", "")
 	optimizer, trust, loss := parts[0], parts[1], parts[2]
@@ -73,25 +73,25 @@ func convexFigures() []Figure {
 	}
 }
 
-// The quantities that excess loss is measured against.
+// The quantities against which excess loss is measured.
 func byN(r Row) float64       { return r.N }
 func byDim(r Row) float64     { return r.Dim }
 func byEpsilon(r Row) float64 { return r.Epsilon }
 
-// slope is excess loss of one setting against one quantity, the others fixed.
+// slope is the excess loss of one setting against one quantity, with the others fixed.
 type slope struct {
 	setting     string
 	fixed       [2]float64
 	x, mean     []float64
 	least, most []float64
-	all, last   float64 // slopes in the logarithms, over all x and over the last two
+	all, last   float64 // slopes of the logarithms, over all x and over the last two
 	seeds       int
 }
 
-// slopes groups the last rounds of e5 by setting and the fixed quantities, and
-// fits each group against vary. Groups come in the order of the rows.
+// slopes groups the last rounds of e5 by setting and the fixed quantities, and fits each
+// group against vary. Groups are in the order of the rows.
 func slopes(rows []Row, vary func(Row) float64, fixed ...func(Row) float64) []slope {
-	// An evaluation before the end is none of the method's result.
+	// An evaluation before the end is not the method's result.
 	final := map[string]int64{}
 	id := func(r Row) string { return fmt.Sprint(r.Setting, r.N, r.Dim, r.Epsilon, r.Seed) }
 	for _, r := range rows {
@@ -101,7 +101,7 @@ func slopes(rows []Row, vary func(Row) float64, fixed ...func(Row) float64) []sl
 		k.setting = r.Setting
 		for i, f := range fixed {
 			if k.fixed[i] = f(r); math.IsNaN(k.fixed[i]) {
-				k.fixed[i] = 0 // not given; NaN would equal nothing
+				k.fixed[i] = 0 // not given; NaN would not equal itself
 			}
 		}
 		return k
@@ -134,7 +134,7 @@ func slopes(rows []Row, vary func(Row) float64, fixed ...func(Row) float64) []sl
 	return out
 }
 
-// widest returns the setting's group with most x, if it has two at least.
+// widest returns the setting's group with the most x, if it has at least two.
 func widest(list []slope, setting string) (best slope, ok bool) {
 	for _, s := range list {
 		if s.setting == setting && len(s.x) > max(1, len(best.x)) {
@@ -144,8 +144,8 @@ func widest(list []slope, setting string) (best slope, ok bool) {
 	return best, ok
 }
 
-// logSlope is the least-squares slope of log y against log x; NaN with fewer
-// than two different x, or a y that is not positive.
+// logSlope returns the least-squares slope of log y against log x; NaN with fewer than two
+// different x, or if a y is not positive.
 func logSlope(x, y []float64) float64 {
 	var mx, my, xx, xy float64
 	for i := range x {
@@ -166,10 +166,10 @@ func logSlope(x, y []float64) float64 {
 	return xy / xx
 }
 
-// mostLines is how many curves a picture can hold and be read.
+// mostLines is the largest number of curves with which a picture is readable.
 const mostLines = 12
 
-// convexLook has a colour for each trust and a dash and marker for each
+// convexLook returns a style: a colour for each trust mode, a dash and a marker for each
 // optimiser.
 func convexLook(setting string) picture.Style {
 	parts := append(strings.SplitN(setting, "/", 3), "")

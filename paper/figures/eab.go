@@ -14,9 +14,9 @@ import (
 
 const chenCaoGe = "Chen, Cao, Ge 2024"
 
-// divergences are curves of the Rényi divergence of one shuffle of n reports: the rows
-// of the paper's Table 1 that have a formula here, and riffle's own. A curve is
-// the largest of its methods'.
+// divergences are curves of the Rényi divergence of one shuffle of n reports: the rows of the
+// paper's Table 1 that have a formula here, and riffle's own. A curve is the largest of its
+// methods' divergences.
 var divergences = []struct {
 	name, label string
 	methods     []string
@@ -31,7 +31,7 @@ var divergences = []struct {
 	{lower, "riffle, lower bound", []string{"lower-rr2", "lower-rr3"}},
 }
 
-// shuffles evaluates divergences of one shuffle, and keeps the last shuffle's curves.
+// shuffles computes divergences of one shuffle, and caches the last shuffle's curves.
 type shuffles struct {
 	eps0   float64
 	n      int64
@@ -54,7 +54,7 @@ func (s *shuffles) at(method string, eps0 float64, n int64, order int) (float64,
 	return curve(float64(order))
 }
 
-// largest is the largest of the methods' divergences.
+// largest returns the largest of the methods' divergences.
 func (s *shuffles) largest(methods []string, eps0 float64, n int64, order int) (most float64, err error) {
 	for _, m := range methods {
 		y, err := s.at(m, eps0, n, order)
@@ -66,7 +66,8 @@ func (s *shuffles) largest(methods []string, eps0 float64, n int64, order int) (
 	return most, nil
 }
 
-// described returns what the accountant's rows say of methods of one kind.
+// described returns the kind and the source of methods of one kind, from the accountant's
+// rows.
 func described(methods []string) (kind, source string) {
 	for _, m := range account.Methods() {
 		if slices.Contains(methods, m.ID) {
@@ -135,7 +136,7 @@ func eabFigures() []Figure {
 	}
 }
 
-// eabAccuracy is accuracy over rounds from experiment e3.
+// eabAccuracy returns accuracy over rounds, from experiment e3.
 func eabAccuracy(_ context.Context, d *desk) (Data, error) {
 	rows, err := Read(d.results, "e3")
 	if err != nil {
@@ -165,7 +166,7 @@ func eabAccuracy(_ context.Context, d *desk) (Data, error) {
 			}
 		}
 		if !(eps > 0) || math.IsInf(eps, 1) {
-			// Its rounds are batches, not epochs: where it ends.
+			// The rounds of this setting are batches, not epochs, so only its end is drawn.
 			levels = append(levels, horizontal{setting, short(setting) + ", at its end, not private", "experiment e3, last evaluation", 100 * end.mean, picture.Style{Colour: look.Colour, Dash: picture.DashDot}})
 			continue
 		}
@@ -211,8 +212,7 @@ func eabTable(ctx context.Context, _ *desk) (Data, error) {
 	return Data{Table: t}, nil
 }
 
-// digits prints four digits, upper bounds never below their value and lower ones
-// never above.
+// digits writes four digits; upper bounds are rounded up, lower ones down.
 func digits(x float64, kind string) string {
 	text := fmt.Sprintf("%.4g", x)
 	var shown float64

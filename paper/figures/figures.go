@@ -1,7 +1,7 @@
-// Package figures draws the figures and tables of the papers that riffle
-// reproduces, each with riffle's own bounds beside the paper's: a picture as SVG
-// and PNG, its data as CSV, and a note where a curve differs from the paper's
-// and why. It computes bounds itself; accuracies come from recorded experiments.
+// Package figures draws, for the program, the figures and tables of the papers that riffle
+// reproduces, each with riffle's own bounds beside the paper's: a picture as SVG and PNG, its
+// data as CSV, and a note where a curve differs from the paper's and why. It computes bounds
+// itself; accuracies come from recorded experiments.
 package figures
 
 import (
@@ -18,25 +18,25 @@ import (
 
 // Figure is one figure or table of a paper.
 type Figure struct {
-	Name    string // of its files, and for --only
+	Name    string // of its files, and in --only
 	Paper   string // short name and year
-	Where   string // "Figure 2a"
+	Where   string // place in the paper, such as "Figure 2a"
 	Title   string
-	Caption string // what is drawn, with every parameter
+	Caption string // what it shows, with every parameter
 	// Notes say where riffle's picture differs from the paper's, and why.
 	Notes []string
 	draw  func(ctx context.Context, d *desk) (Data, error)
 }
 
-// Data is what a figure shows: series, a table, or both.
+// Data is the content of a figure: series, a table, or both.
 type Data struct {
 	X, Y   picture.Axis
 	XName  string // of the CSV column
 	Series []Series
-	// Table is written in place of the series where it has rows.
+	// Table, if it has rows, is written in place of the series.
 	Table Table
-	Notes []string // found while computing: what is missing, what does not apply
-	band  bool     // the area between riffle's bounds is filled
+	Notes []string // notes from computing: what is missing, what does not apply
+	band  bool     // whether to fill the area between riffle's bounds
 }
 
 // Series is one curve.
@@ -46,9 +46,9 @@ type Series struct {
 	Source string // theorem and version
 	Kind   string // upper, lower, approximate or measured
 	X, Y   []float64
-	// Low and High are the spread of what was measured; nil for bounds.
+	// Low and High are the spread of measured values; nil for bounds.
 	Low, High []float64
-	BarEvery  int // a picture shows every so manieth bar; 0: all
+	BarEvery  int // a picture shows one bar in so many; 0: all
 	Style     picture.Style
 	Hidden    bool // in the CSV only
 }
@@ -94,11 +94,11 @@ func Select(names []string) ([]Figure, error) {
 	return out, nil
 }
 
-// desk is what figures are made with.
+// desk holds what figures are made from.
 type desk struct {
 	asker
-	results fs.FS // e1.csv, e2.csv, …; nil where nothing was recorded
-	points  int   // of a curve; 0: as many as the figure has
+	results fs.FS // holds e1.csv, e2.csv, …; nil if nothing was recorded
+	points  int   // points of a curve; 0: the figure's own number
 }
 
 // grid is gridOf rounded to whole numbers.

@@ -17,7 +17,7 @@ const (
 	clientsAxis = "clients n"
 )
 
-// sampled is k of n clients a round, δ = 1e-8.
+// sampled returns the question about k of n clients a round, at δ = 1e-8.
 func sampled(eps0 float64, n, k, rounds int64) account.Query {
 	return account.Query{Participation: dp.Sampled, Eps0: eps0, Population: n, Reports: k, Rounds: rounds, Delta: 1e-8}
 }
@@ -42,8 +42,8 @@ func join(lists ...[]bound) []bound {
 	return out
 }
 
-// The papers' pictures are not in their texts; what the texts leave open is said
-// once, in each note.
+// The papers' pictures are not in the texts that we have; this note says what the texts leave
+// open.
 const rangeNote = "The text gives the parameters, not the ends of the axes: those are riffle's choice, about the quoted points."
 
 const bestNote = "riffle's best bound equals its proved one: every bound in use has a proof. Both are in the CSV."

@@ -28,7 +28,7 @@ type entry struct {
 	Picture bool
 	Narrow  bool
 	Table   Table
-	Found   []string // notes, from its file
+	Found   []string // notes from the figure's file
 }
 
 type paper struct {
@@ -36,7 +36,7 @@ type paper struct {
 	Entries []entry
 }
 
-// writeIndex lists the figures that the directory holds, whoever drew them.
+// writeIndex lists all figures in the directory, including those of earlier calls.
 func writeIndex(dir, plan string) error {
 	var papers []paper
 	missing := 0
@@ -83,7 +83,7 @@ func writeIndex(dir, plan string) error {
 	return nil
 }
 
-// tabular says that the figure's CSV is its table.
+// tabular says whether the figure's CSV is its table.
 func (f Figure) tabular() bool {
 	return strings.Contains(f.Name, "table") || f.Name == claimsName
 }

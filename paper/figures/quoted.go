@@ -10,7 +10,7 @@ import (
 	"github.com/riffle-dp/riffle/dp/gdp"
 )
 
-// e1 and e2 are the rounds of Girgis et al.'s experiments.
+// e1 and e2 return the questions about Girgis et al.'s experiments.
 func e1(rounds int64) account.Query {
 	return account.Query{Participation: dp.Sampled, Eps0: 1.5, Population: 6e4, Reports: 1e4, Rounds: rounds, Delta: 1e-5}
 }
@@ -19,9 +19,9 @@ func e2(rounds int64) account.Query {
 	return account.Query{Participation: dp.Sampled, Eps0: 2, Population: 6e4, Reports: 2e3, Rounds: rounds, Delta: 1e-5}
 }
 
-// e4 is Self Check-In's second experiment, with Gaussian reports that are (8,
-// 1e-8)-LDP, as experiment e4 has them: clip norm 1, so that replacing moves a
-// report by 2.
+// e4 returns the question about Self Check-In's second experiment, with Gaussian reports that
+// are (8, 1e-8)-LDP, as in experiment e4: the clip norm is 1, so replacing a vector moves a
+// report by at most 2.
 func e4(delta float64) (account.Query, error) {
 	mu, err := gdp.Calibrate(dp.Guarantee{Eps: 8, Delta: 1e-8, Adjacency: dp.ReplaceOne})
 	return account.Query{Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 2 / float64(mu), Population: 1e7, Rate: 1e-4, Rounds: 2000, Delta: delta}, err
@@ -35,7 +35,7 @@ const (
 	asRecords = "Accuracy as recorded; EXPERIMENTS.md has what the paper's settings give."
 )
 
-// claims lists what the papers' texts state about their figures.
+// claims lists the papers' statements about their figures.
 func claims() []Claim {
 	var out []Claim
 	for _, list := range []struct {
@@ -104,8 +104,8 @@ func girgisClaims() []Claim {
 	}
 }
 
-// withoutShuffling is Figure 4a's baseline over strong composition of sampling
-// alone, at T = 1e5.
+// withoutShuffling returns Figure 4a's baseline over strong composition of sampling alone, at
+// T = 1e5.
 func withoutShuffling(ctx context.Context, d *desk) (float64, float64, error) {
 	q := sampled(3, 1e6, 1e3, 1e5)
 	y, err := d.eps(ctx, q, "clones-closed-strong")

@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// Row is one measurement of a recorded experiment. What does not apply is NaN.
+// Row is one measurement of a recorded experiment. A value that does not apply is NaN.
 type Row struct {
 	Setting  string
 	Seed     int64
@@ -27,11 +27,11 @@ type Row struct {
 	hasValue bool
 }
 
-// columns that a file must have, in this order; more may follow.
+// columns are the columns that a file must have, in this order; more may follow.
 var columns = []string{"experiment", "setting", "seed", "round", "eps_proved", "eps_best", "eps_paper", "value", "seconds"}
 
-// Read returns the rows of an experiment's file, such as e1.csv; none, without
-// an error, where it was not recorded.
+// Read returns the rows of an experiment's file, such as e1.csv; none, without an error, if
+// it was not recorded.
 func Read(results fs.FS, experiment string) ([]Row, error) {
 	if results == nil {
 		return nil, nil
@@ -108,17 +108,17 @@ func parseRow(header, text []string) (Row, error) {
 	return row, nil
 }
 
-// point is the seeds' rows of one setting that belong together.
+// point joins the rows of one setting over its seeds.
 type point struct {
 	setting             string
-	at                  Row // of the first seed
+	at                  Row // row of the first seed
 	mean, least, most   float64
 	seeds               int
-	proved, paper, best float64 // largest of the seeds
+	proved, paper, best float64 // largest over the seeds
 }
 
-// gather joins the seeds: rows with the same setting and the same key, in the
-// order of settings as they come and of keys.
+// gather joins the seeds: rows with the same setting and the same key, in the order of
+// settings in the rows, and of keys.
 func gather(rows []Row, key func(Row) float64) []point {
 	type group struct {
 		setting string

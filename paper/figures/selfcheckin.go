@@ -9,7 +9,7 @@ import (
 
 const selfCheckIn = "Self Check-In"
 
-// checkIn is coins of chance γ, δ = 1/n.
+// checkIn returns the question about coins of chance γ, at δ = 1/n.
 func checkIn(eps0, rate float64, n, rounds int64) account.Query {
 	q := account.Query{Participation: dp.CheckIn, Eps0: eps0, Population: n, Rate: rate, Rounds: rounds}
 	if n > 0 {
@@ -18,7 +18,7 @@ func checkIn(eps0, rate float64, n, rounds int64) account.Query {
 	return q
 }
 
-// distributed is Gaussian sums of clients who check in: Figure 2a.
+// distributed returns the question about Gaussian sums of clients who check in: Figure 2a.
 func distributed(rounds int64) account.Query {
 	return account.Query{Trust: dp.Distributed, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 1, Population: 6e5, Rate: 1e-3, Rounds: rounds, Delta: 1e-8}
 }

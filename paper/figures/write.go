@@ -21,13 +21,13 @@ import (
 
 // Config says what to draw and where.
 type Config struct {
-	Dir     string   // Required. Made if there is none.
-	Only    []string // names; none: all
-	Results fs.FS    // holds e1.csv, e2.csv, …; nil: nothing recorded
-	// Plan, unless "", is the relative address of the planning page, which the
-	// index then links.
+	Dir     string   // Required. Made if it does not exist.
+	Only    []string // names of figures; none: all
+	Results fs.FS    // holds e1.csv, e2.csv, …; nil: nothing was recorded
+	// Plan, unless "", is the relative address of the planning page, to which the index
+	// links.
 	Plan string
-	// Begin is called before each figure; nil: nobody is told.
+	// Begin, if not nil, is called before each figure.
 	Begin func(name string, number, of int)
 }
 
@@ -42,9 +42,9 @@ type Drawn struct {
 	Seconds float64  `json:"seconds"`
 }
 
-// Write draws the figures into the directory, each with its files written
-// atomically, and an index of all that the directory then holds. When ctx ends
-// it keeps the finished ones, brings the index up to date and returns ctx's error.
+// Write draws the figures into the directory, each of its files atomically, and an index of
+// all figures there. When ctx ends it keeps the finished ones, brings the index up to date
+// and returns ctx's error.
 func Write(ctx context.Context, c Config) ([]Drawn, error) {
 	list, err := Select(c.Only)
 	if err != nil {
@@ -73,10 +73,10 @@ func Write(ctx context.Context, c Config) ([]Drawn, error) {
 	return out, failed
 }
 
-// narrow is the end of the picture's name that is for phones.
+// narrow is the suffix of the pictures for phones.
 const narrow = "-narrow.svg"
 
-// write draws one figure; its note comes last, and the index has what has one.
+// write draws one figure. Its note comes last: the index lists the figures that have one.
 func (f Figure) write(ctx context.Context, d *desk, dir string) (Drawn, error) {
 	start := time.Now()
 	data, err := f.draw(ctx, d)
@@ -96,7 +96,7 @@ func (f Figure) write(ctx context.Context, d *desk, dir string) (Drawn, error) {
 		return nil
 	}
 	for _, suffix := range []string{".svg", narrow, ".png"} {
-		if !data.drawable() { // an older run may have had something to draw
+		if !data.drawable() { // an older run may have left a picture
 			if err := os.Remove(filepath.Join(dir, f.Name+suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return Drawn{}, fmt.Errorf("figures: %v", err)
 			}
@@ -158,8 +158,8 @@ func (f Figure) picture(data Data) picture.Picture {
 	return p
 }
 
-// number is exact: a bound that is read back is the bound. A value that there is
-// not is an empty field.
+// number writes x exactly, so that a bound that is read back is the same bound. A missing
+// value is an empty field.
 func number(x float64) string {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return ""
@@ -167,13 +167,13 @@ func number(x float64) string {
 	return strconv.FormatFloat(x, 'g', -1, 64)
 }
 
-// csv writes a column for each series where all share x, and a row for each
-// point of each series otherwise.
+// csv writes a column for each series if all share x, otherwise a row for each point of each
+// series.
 func (d Data) csv() []byte {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
 	put := func(row ...string) {
-		_ = w.Write(row) // a buffer takes everything
+		_ = w.Write(row) // cannot fail: a buffer takes everything
 	}
 	shared := len(d.Series) > 0
 	for _, s := range d.Series {
@@ -217,7 +217,7 @@ func (d Data) csv() []byte {
 // notesHead begins the part of a note that the index repeats.
 const notesHead = "## Notes"
 
-// note is the figure's Markdown file.
+// note returns the figure's Markdown file.
 func (f Figure) note(d Data) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s, %s. %s\n\n", f.Title, f.Paper, f.Where, f.Caption)

@@ -1,6 +1,6 @@
-// Package coordinator is the role that runs a task: it announces rounds,
-// charges the ledger, sums reports and owns the model. Nothing about privacy
-// rests on it but the order in Round: charge first, open after.
+// Package coordinator is the role that runs a task: it announces rounds, charges the ledger,
+// sums reports and owns the model. Privacy rests on one thing here, the order of a round:
+// charge first, open after.
 package coordinator
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Ledger is the budget. Charge returns only when the charge would survive
-// what the coordinator survives; charging the same round again is harmless.
+// Ledger is the budget. Charge returns only when the charge is at least as durable as the
+// coordinator's state; charging the same round again is harmless.
 type Ledger interface {
 	Charge(context.Context, ledger.Charge) error
 	Spent() (dp.Bound, error)
@@ -28,40 +28,39 @@ type Ledger interface {
 	Restore([]ledger.Entry) error
 }
 
-// ErrBatch is wrapped by the refusal of a batch that cannot be one of the round that
-// was announced. Nothing was charged for it.
+// ErrBatch is wrapped by the refusal of a batch that cannot belong to the announced round.
+// Nothing was charged for it.
 var ErrBatch = errors.New("coordinator: not a batch of the announced round")
 
-// Config is a task. Required are all fields but Sample, CheckInRate and Blocks,
-// each of which belongs to one Participation, and Report where the ledger is
-// ledger.Unprotected.
+// Config describes a task. All fields are required, except Sample, CheckInRate and Blocks,
+// each of which belongs to one Participation, and Report if the ledger is ledger.Unprotected.
 type Config struct {
 	Task          [32]byte
 	Optimizer     optimize.Optimizer
 	Mechanism     randomizer.Mechanism
-	Report        dp.Report // the Event of Mechanism: what one report promises
+	Report        dp.Report // the Event of Mechanism, the promise of one report
 	Ledger        Ledger
 	Trust         dp.Trust
 	Participation dp.Participation
-	Population    int64 // n, Colluders among them
+	Population    int64 // n, including Colluders
 	Sample        int64
 	CheckInRate   float64
-	Blocks        schedule.Blocks // of dp.Once: once in every epoch
+	Blocks        schedule.Blocks // for dp.Once: each client once in every epoch
 	MinReports    int64
 	Clip          float64
-	// Colluders is how many of a round's reports are taken to be of clients that
-	// collude with an observer: they hide nobody. A round is then charged as one
-	// of all of its other reports, without credit for who was chosen.
+	// Colluders is the number of a round's reports that are assumed to be from clients that
+	// collude with an observer; they hide nobody. A round is then charged as a round of all
+	// its other reports, without credit for the choice of participants.
 	Colluders int64
-	// Honest is the share of every round's reports whose noise is relied on, of a
-	// vector sum; 0 means 1. Who else takes part is the others' choice, so chance is
-	// credited among Honest·Population clients only.
+	// Honest is the share of a vector sum's reports whose noise is relied on in every round;
+	// 0 means 1. The other clients choose freely when they take part, so chance is credited
+	// among Honest·Population clients only.
 	Honest float64
 }
 
-// Fewer is how many of a round's reports are not charged as hiding anybody: those of
-// the colluders. In a sum of which only the share Honest adds noise, the colluders'
-// noise counts as that of Colluders/Honest reports, rounded up.
+// Fewer returns the number of a round's reports that are charged as hiding nobody: the
+// colluders'. In a sum of which only the share Honest adds noise, it is Colluders/Honest,
+// rounded up.
 func (c Config) Fewer() int64 {
 	if c.Colluders > 0 && c.Honest > 0 && c.Honest < 1 {
 		return int64(min(math.Ceil(float64(c.Colluders)/c.Honest*(1+0x1p-50)), 1<<52))
@@ -69,16 +68,16 @@ func (c Config) Fewer() int64 {
 	return c.Colluders
 }
 
-// Coordinator is the task's state between messages. Not safe for concurrent
-// use; tallies of one round may be filled concurrently.
+// Coordinator is the task's state between messages. Not safe for concurrent use, but tallies
+// of one round may be filled concurrently.
 type Coordinator struct {
 	config    Config
-	round     int64 // last round that ended
-	opened    int64 // round whose batch may be opened; 0 if none
+	round     int64 // the last round that ended
+	opened    int64 // the round whose batch may be opened; 0 if none
 	batch     [32]byte
 	published []float32
 	mean      []float64
-	shortened bool // whether the last mean was
+	shortened bool // whether the last mean was shortened
 }
 
 // New returns the coordinator before round 1.
@@ -126,8 +125,8 @@ func New(c Config) (*Coordinator, error) {
 	return co, nil
 }
 
-// checkPromise makes sure that what is charged is what the reports are: a budget
-// is kept only for a mechanism with a local guarantee, and only for its own.
+// checkPromise makes sure that the charge matches the reports: a budget needs a mechanism
+// with a local guarantee, and is charged that guarantee.
 func (c Config) checkPromise() error {
 	if _, ok := c.Ledger.(ledger.Unprotected); ok {
 		return nil
@@ -142,7 +141,7 @@ func (c Config) checkPromise() error {
 	return nil
 }
 
-// publish rounds the optimiser's point to what clients receive.
+// publish rounds the optimiser's point to the parameters that clients receive.
 func (c *Coordinator) publish() {
 	for j, v := range c.config.Optimizer.Point() {
 		c.published[j] = float32(v)
@@ -152,8 +151,8 @@ func (c *Coordinator) publish() {
 // Round returns the last round that ended.
 func (c *Coordinator) Round() int64 { return c.round }
 
-// Parameters returns the published parameters of the coming round. Read it,
-// do not keep it across End.
+// Parameters returns the published parameters for the coming round. Read them, do not keep
+// them across End.
 func (c *Coordinator) Parameters() []float32 { return c.published }
 
 // Announce opens the coming round. It may be called any number of times.
@@ -175,14 +174,13 @@ func (c *Coordinator) Announce() wire.Announcement {
 	return a
 }
 
-// Receive charges the ledger for a closed batch. Only after it returns nil may
-// the batch be opened; if it refuses, the batch must be destroyed unread. One
-// charge pays for one batch: the same one may be received again before End, also
-// by a coordinator restored from a State in which it is open; another one is
-// refused. The error wraps ErrBatch or is the ledger's.
+// Receive charges the ledger for a closed batch. Only after it returns nil may the batch be
+// opened; if it refuses, the batch must be destroyed unread. One charge pays for one batch:
+// the same one may be received again before End, also by a coordinator restored from a State
+// in which it is open; another one is refused. The error wraps ErrBatch or is the ledger's.
 //
-// Where reports stand alone, a void round is charged, too, and ends without a tally: its reports
-// were seen by who carries them, and nobody is trusted to forget them.
+// Where reports stand alone, a void round is charged, too, and ends without a tally: its
+// reports were seen by who carries them, and nobody is trusted to forget them.
 func (c *Coordinator) Receive(ctx context.Context, b wire.RoundClosed) error {
 	event, charged, err := c.cost(b)
 	if err != nil {
@@ -199,8 +197,8 @@ func (c *Coordinator) Receive(ctx context.Context, b wire.RoundClosed) error {
 	return nil
 }
 
-// cost is what a closed batch is to be charged; false if it was paid for before. An
-// error says that the batch cannot be of the coming round.
+// cost returns the charge for a closed batch; false if it was paid for before. An error says
+// that the batch cannot belong to the coming round.
 func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, err error) {
 	if b.Round != c.round+1 {
 		return event, false, fmt.Errorf("it is of round %d, want round %d", b.Round, c.round+1)
@@ -214,10 +212,10 @@ func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, er
 		}
 		return event, false, nil
 	}
-	// More cannot come from those who were asked.
+	// More reports than the asked clients cannot come.
 	k, limit := b.Reports, c.config.Population
 	if b.Void {
-		k = c.config.MinReports // which trust local does not count on
+		k = c.config.MinReports // trust local does not rely on it
 	}
 	switch c.config.Participation {
 	case dp.Sampled:
@@ -233,15 +231,14 @@ func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, er
 	return c.Planned(k)
 }
 
-// event is what a round with k reports costs. Given k, those who took part are
-// a uniform k-subset of the population, however they came to be chosen: this
-// needs coins and drop-outs that are independent of the data and alike for all
-// clients. Where some clients drop out more often than others, the rest are
-// chosen with a larger chance than k/n, and the charge is too small for them.
+// event returns the cost of a round with k reports. Given k, the participants are a uniform
+// k-subset of the population, however they were chosen, if coins and drop-outs are
+// independent of the data and alike for all clients. If some clients drop out more often than
+// others, the rest have a larger chance than k/n, and the charge is too small for them.
 // Whether a round is void depends on k alone and changes nothing.
 //
-// With dp.Once a client is in one block of an epoch, and the epoch's first
-// round pays for all of them, as for blocks of the least size that is released.
+// With dp.Once a client is in one block of an epoch. The epoch's first round pays for all its
+// blocks, as for blocks of the smallest size that is released.
 func (c *Coordinator) event(k int64) (dp.Round, error) {
 	if _, ok := c.config.Ledger.(ledger.Unprotected); ok {
 		return dp.Round{}, nil // reports promise nothing, and nothing is recorded
@@ -276,8 +273,8 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 	return e, nil
 }
 
-// Planned is what the coming round would be charged if k reports came of it; false
-// if an earlier round has paid for it.
+// Planned returns the charge for the coming round if k reports come; false if an earlier
+// round has paid for it.
 func (c *Coordinator) Planned(k int64) (event dp.Round, charged bool, err error) {
 	if c.config.Participation == dp.Once && c.epochCharged(c.round+1) {
 		return dp.Round{}, false, nil
@@ -297,8 +294,8 @@ func (c *Coordinator) epochCharged(round int64) bool {
 	return charged == epoch
 }
 
-// Tally sums opened reports. One goroutine each; sums are exact integers, so
-// how reports are spread over tallies changes nothing.
+// Tally sums opened reports. Each tally belongs to one goroutine. Sums are exact integers, so
+// it does not matter how reports are spread over tallies.
 type Tally struct {
 	mechanism randomizer.Mechanism
 	round     int64
@@ -307,7 +304,7 @@ type Tally struct {
 	rejected  int64
 }
 
-// NewTally returns an empty tally of the round that was charged.
+// NewTally returns an empty tally of the charged round.
 func (c *Coordinator) NewTally() (*Tally, error) {
 	if c.opened == 0 {
 		return nil, errors.New("coordinator: no round is charged, nothing may be opened")
@@ -326,14 +323,14 @@ func (t *Tally) Open(r *randomizer.Report) {
 	t.accepted++
 }
 
-// Reject counts a report that could not even be read.
+// Reject counts a report that could not be decoded.
 func (t *Tally) Reject() { t.rejected++ }
 
-// AddNoise adds noise to the sum, for a simulation that draws the noise of all
-// clients of a vector sum at once; n is how many reports all tallies accepted.
+// AddNoise adds noise to the sum, for a simulation that draws the noise of all clients of a
+// vector sum at once; n is the number of reports in all tallies.
 func (t *Tally) AddNoise(n int64, add func(sum []int64, n int64) error) error { return add(t.sum, n) }
 
-// AddSum adds the sum of n reports of which nobody saw the parts.
+// AddSum adds the sum of n reports that nobody has seen one by one.
 func (t *Tally) AddSum(sum []int64, n int64) error {
 	if len(sum) != len(t.sum) || n < 0 {
 		return fmt.Errorf("coordinator: sum of %d counts over %d reports, want %d counts", len(sum), n, len(t.sum))
@@ -356,8 +353,8 @@ type ranged interface {
 	CheckSum(sum []int64, n int64) error
 }
 
-// TakeBack puts the optimiser back to what it was before the step that End took:
-// the round then has ended without one.
+// TakeBack restores the optimiser's state before the step that End took: the round then has
+// ended without a step.
 func (c *Coordinator) TakeBack(before optimize.State) error {
 	if c.opened != 0 {
 		return fmt.Errorf("coordinator: round %d is open", c.opened)
@@ -369,9 +366,9 @@ func (c *Coordinator) TakeBack(before optimize.State) error {
 	return nil
 }
 
-// shorten brings a mean that is longer than n honest reports give, but for a chance
-// of 1e-9, to that length: so far and no farther liars move the model. It looks at
-// the mean only, so it costs no privacy.
+// shorten shortens a mean that is longer than n honest reports give, but for a chance of
+// 1e-9, to that length, which limits how far liars move the model. It uses the mean only, so
+// it costs no privacy.
 func (c *Coordinator) shorten(n int64) {
 	c.shortened = false
 	m, ok := c.config.Mechanism.(randomizer.Sized)
@@ -392,13 +389,12 @@ func (c *Coordinator) shorten(n int64) {
 	}
 }
 
-// Shortened says whether the last step that End took was made shorter: if not by a
-// chance of 1e-9, some of the reports were not honest.
+// Shortened says whether End shortened its last step. If so, some of the reports were not
+// honest, but for a chance of 1e-9.
 func (c *Coordinator) Shortened() bool { return c.shortened }
 
-// End closes the charged round with its tallies and takes the step. It returns
-// how many reports were summed and how many rejected. After an error the round is
-// still open.
+// End closes the charged round with its tallies and takes the step. It returns the numbers of
+// summed and of rejected reports. After an error the round is still open.
 func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err error) {
 	if c.opened == 0 {
 		return 0, 0, errors.New("coordinator: no round is open")
@@ -431,8 +427,8 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 	return accepted, rejected, nil
 }
 
-// Void ends a round of which nothing was released: no charge, no step. Where reports
-// stand alone it is for rounds to which nobody sent a report; others are received.
+// Void ends a round that released nothing: no charge, no step. In trust modes in which
+// reports stand alone it is only for rounds without any report; others go to Receive.
 func (c *Coordinator) Void() error {
 	if c.opened != 0 {
 		return fmt.Errorf("coordinator: round %d is charged and cannot be void", c.opened)
@@ -444,17 +440,17 @@ func (c *Coordinator) Void() error {
 // Model writes the parameters to release now.
 func (c *Coordinator) Model(dst []float64) { c.config.Optimizer.Model(dst) }
 
-// Spent returns the bound on what was charged so far.
+// Spent returns the bound on everything charged so far.
 func (c *Coordinator) Spent() (dp.Bound, error) { return c.config.Ledger.Spent() }
 
-// State is a coordinator after a round, with the next one if it is open.
+// State is a coordinator's state after a round, with the next round if it is open.
 type State struct {
 	Round     int64
 	Optimizer optimize.State
 	Charged   []ledger.Entry
-	// Opened is Round+1 if its batch was charged and may have been opened, and
-	// Batch the digest of that batch; 0 if not. What was summed of it is not
-	// kept: the same batch must be received again.
+	// Opened is Round+1 if its batch was charged and may have been opened, and Batch the
+	// digest of that batch; otherwise 0. The partial sum is not stored: the same batch must
+	// be received again.
 	Opened int64
 	Batch  [32]byte
 }

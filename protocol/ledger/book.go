@@ -9,21 +9,21 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// ErrChain is wrapped where entries are not the ones that were written: changed,
-// taken out, put in, or of another population.
+// ErrChain is wrapped if entries are not the ones that were written: changed, removed,
+// inserted, or of another population.
 var ErrChain = errors.New("ledger: entries do not form one chain")
 
-// ErrCharged is wrapped by the refusal of a charge for a round that was charged
-// for another batch, or that a later one was charged after.
+// ErrCharged is wrapped by the refusal of a charge for a round that was charged for another
+// batch, or after which a later round was charged.
 var ErrCharged = errors.New("ledger: round was charged otherwise")
 
-// Book is the ledger of a population: the entries of all its tasks in the order
-// they were charged, each with the digest of the one before. It keeps each task's
-// budget and, since a person is in the population and not in a task, one of all tasks
-// together, which is counted in another way: see adaptive.md.
+// Book is the ledger of a population: the entries of all its tasks in the order of their
+// charges, each with the digest of the one before. It keeps each task's budget. Because a
+// person is in the population and not in a task, it also keeps a budget for all tasks
+// together, which is computed differently (adaptive.md).
 //
-// It does no reading or writing: Next says what is to be written, Apply takes what
-// was. Not safe for concurrent use.
+// It does not read or write: Next returns what has to be written, and Apply takes what was
+// written. Not safe for concurrent use.
 type Book struct {
 	population wire.Population
 	entries    []wire.Entry
@@ -39,8 +39,7 @@ type account struct {
 	last    wire.Entry
 }
 
-// NewBook returns the empty book of a population, whose budget over all tasks is
-// limit.
+// NewBook returns the empty book of a population; limit is its budget over all tasks.
 func NewBook(p wire.Population, limit Config) (*Book, error) {
 	total, err := newTotal(limit)
 	if err != nil {
@@ -49,7 +48,7 @@ func NewBook(p wire.Population, limit Config) (*Book, error) {
 	return &Book{population: p, total: total, tasks: map[[32]byte]*account{}}, nil
 }
 
-// SetTask gives a task its own budget. What was charged to it before counts.
+// SetTask gives a task its own budget. Earlier charges of the task count.
 func (b *Book) SetTask(task [32]byte, limit Config) error {
 	l, err := New(limit)
 	if err != nil {
@@ -72,10 +71,10 @@ func (b *Book) account(task [32]byte) *account {
 	return a
 }
 
-// Next returns the entry to write for a charge, or the one that was written for it
-// already. It changes nothing. The error wraps ErrBudget where the task's or the
-// population's budget would be exceeded, and ErrCharged where the round, or a later
-// one of the task, was charged for something else.
+// Next returns the entry to write for a charge, or the entry that was already written for it.
+// It changes nothing. The error wraps ErrBudget if the task's or the population's budget
+// would be exceeded, and ErrCharged if the round, or a later one of the task, was charged for
+// something else.
 func (b *Book) Next(c Charge) (e wire.Entry, written bool, err error) {
 	a := b.tasks[c.Task]
 	if a == nil || a.ledger == nil {
@@ -102,15 +101,15 @@ func (b *Book) Next(c Charge) (e wire.Entry, written bool, err error) {
 	if err := b.total.afford(c.Task, c.Event); err != nil {
 		return wire.Entry{}, false, fmt.Errorf("population %x: %w", b.population[:4], err)
 	}
-	// What cannot be read back must not be written.
+	// An entry that cannot be read back must not be written.
 	if _, err := wire.DecodeEntry(e.Append(nil)); err != nil {
 		return wire.Entry{}, false, fmt.Errorf("ledger: round %d: %w", c.Round, err)
 	}
 	return e, false, nil
 }
 
-// Apply takes in the next entry as it was written. What it refuses leaves the book
-// unchanged; budgets are not asked again, for what is spent is spent.
+// Apply adds the next entry as it was written. If it returns an error the book is unchanged.
+// It does not check budgets again: the entry is spent.
 func (b *Book) Apply(e wire.Entry) error {
 	n := len(b.entries) + 1
 	switch {
@@ -139,8 +138,8 @@ func (b *Book) Apply(e wire.Entry) error {
 	return nil
 }
 
-// Affords says whether a round could be charged as an event now, without charging
-// it: nil, or why not.
+// Affords returns nil if a round could be charged as an event now, otherwise why not. It
+// charges nothing.
 func (b *Book) Affords(task [32]byte, event dp.Round) error {
 	round := int64(1)
 	if a := b.tasks[task]; a != nil && len(a.entries) > 0 {
@@ -150,14 +149,13 @@ func (b *Book) Affords(task [32]byte, event dp.Round) error {
 	return err
 }
 
-// CheckTail says whether a task's tail would fit the population's δ beside those of
-// all tasks that were charged or have a budget: nil, or an error that wraps
-// ErrBudget.
+// CheckTail returns nil if a task's tail would fit the population's δ beside the tails of all
+// tasks that were charged or have a budget, otherwise an error that wraps ErrBudget.
 func (b *Book) CheckTail(task [32]byte, limit Config) error { return b.tails(task, limit, true) }
 
-// tails refuses a task whose tail does not fit, beside those of all charged tasks,
-// what the population keeps of its δ for them. With planned, tasks count that have a
-// budget and were not charged yet. ε is counted at the δ that is left.
+// tails refuses a task whose tail, together with those of all charged tasks, exceeds the
+// share of δ that the population keeps for tails. With planned, tasks count that have a
+// budget and were not charged yet. ε is computed at the remaining δ.
 func (b *Book) tails(task [32]byte, limit Config, planned bool) error {
 	if limit.Tail == 0 {
 		return nil
@@ -189,14 +187,13 @@ func (b *Book) withoutBudget() (out [][32]byte) {
 	return out
 }
 
-// Head returns how many entries there are and the digest of the last.
+// Head returns the number of entries and the digest of the last one.
 func (b *Book) Head() (entries int64, digest [32]byte) { return int64(len(b.entries)), b.head }
 
-// Entries returns all entries, oldest first. The list is not to be changed.
+// Entries returns all entries, oldest first. The caller must not change the list.
 func (b *Book) Entries() []wire.Entry { return slices.Clip(b.entries) }
 
-// TaskEntries returns what a task was charged, oldest first. The list is not to be
-// changed.
+// TaskEntries returns a task's charges, oldest first. The caller must not change the list.
 func (b *Book) TaskEntries(task [32]byte) []Entry {
 	if a := b.tasks[task]; a != nil {
 		return slices.Clip(a.entries)
@@ -212,8 +209,8 @@ func (b *Book) Last(task [32]byte) (e wire.Entry, ok bool) {
 	return wire.Entry{}, false
 }
 
-// Spent bounds what all tasks cost together: of one task as tightly as can be, of
-// several as if each round had been chosen upon what was released before.
+// Spent bounds the cost of all tasks together: of a single task as tightly as possible, of
+// several as if each round had been chosen after seeing what was released before.
 func (b *Book) Spent() (dp.Bound, error) { return b.total.Spent() }
 
 // spentOn bounds what a task with a budget cost by itself.

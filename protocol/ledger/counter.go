@@ -7,30 +7,31 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// counter keeps a history of charged events and asks the accountant what it costs.
+// counter keeps a history of charged events and asks the accountant for its cost.
 type counter struct {
 	config  Config
-	history dp.Sequence // equal neighbours are one Repeat
-	spent   *answer     // of history; nil: not asked yet
-	next    *answer     // of history with one more event; nil: not asked yet
-	event   dp.Round    // the one more
+	history dp.Sequence // neighbouring equal events are one Repeat
+	spent   *answer     // cost of history; nil: not computed yet
+	next    *answer     // cost of history with one more event; nil: not computed yet
+	event   dp.Round    // that event
 }
 
-// count is how the accountant is to count a history.
+// count says how the accountant computes the cost of a history.
 type count struct {
-	// adaptive: each round may have been chosen upon what those before it released.
+	// adaptive says that each round may have been chosen after seeing what earlier rounds
+	// released.
 	adaptive bool
-	share    float64 // of the δ that is counted
+	share    float64 // of the δ for the accountant
 }
 
-// answer is what the accountant said, and to what.
+// answer is the accountant's answer, and its question.
 type answer struct {
 	count count
 	bound dp.Bound
 }
 
-// fits returns the cost with one more event and whether it is within the budget. It
-// changes nothing that is charged. A budget without limit is not asked about.
+// fits returns the cost with one more event, and whether it is within the budget. It charges
+// nothing. It does not ask if the budget has no limit.
 func (c *counter) fits(event dp.Round, how count) (b dp.Bound, ok bool, err error) {
 	if err := event.Validate(); err != nil {
 		return b, false, err
@@ -48,7 +49,7 @@ func (c *counter) fits(event dp.Round, how count) (b dp.Bound, ok bool, err erro
 	return b, b.Eps <= c.config.MaxEps, nil // false for NaN
 }
 
-// add charges an event n times, which was found to fit or was charged before.
+// add charges an event n times, which fits the budget or was charged before.
 func (c *counter) add(event dp.Round, n int64) {
 	c.history = repeated(c.history, event, n)
 	if c.spent = nil; n == 1 && c.event == event {
@@ -57,7 +58,7 @@ func (c *counter) add(event dp.Round, n int64) {
 	c.next = nil
 }
 
-// cost bounds what the history costs.
+// cost bounds the cost of the history.
 func (c *counter) cost(how count) (dp.Bound, error) {
 	if len(c.history) == 0 {
 		return dp.Bound{Kind: dp.Upper, Status: dp.Proved, Guarantee: dp.Guarantee{Delta: c.config.Delta, Adjacency: dp.ReplaceOne}}, nil
@@ -91,8 +92,8 @@ func (c Config) eps(ev dp.Event, how count) (b dp.Bound, err error) {
 	return b, err
 }
 
-// repeated returns h with an event added n ≥ 0 times. It never writes to h's
-// elements, so that a refused charge leaves no trace.
+// repeated returns h with an event added n ≥ 0 times. It never writes to h's elements, so
+// that a refused charge changes nothing.
 func repeated(h dp.Sequence, event dp.Round, n int64) dp.Sequence {
 	if n == 0 {
 		return h

@@ -7,15 +7,15 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Prospect is what a task that was charged nothing could be charged, as a book stood.
+// Prospect says what a task without charges could be charged, by the state of a book.
 type Prospect struct {
 	task  [32]byte
 	limit Config
 	total total
 }
 
-// Prospect looks ahead for a task with a budget of its own. It changes nothing. An
-// error that wraps ErrBudget says that what it keeps for tails does not fit.
+// Prospect returns the prospect of a task with a budget of its own. It changes nothing. An
+// error that wraps ErrBudget says that the task's tail does not fit.
 func (b *Book) Prospect(task [32]byte, limit Config) (*Prospect, error) {
 	if err := limit.check(); err != nil {
 		return nil, err
@@ -26,9 +26,9 @@ func (b *Book) Prospect(task [32]byte, limit Config) (*Prospect, error) {
 	return &Prospect{task: task, limit: limit, total: *b.total}, nil
 }
 
-// Fits returns how many charges of one event, at most most, both budgets would take,
-// and what refuses the next (nil if none does). It is a plan: what counts is each
-// charge.
+// Fits returns how many charges of one event, at most most, both budgets allow, and the
+// refusal of the next charge (nil if there is none). It is a plan; each charge is checked
+// again.
 func (p *Prospect) Fits(event dp.Round, most int64) (n int64, next error) {
 	fits := func(n int64) error {
 		own := Ledger{counter: counter{config: p.limit}}
@@ -43,7 +43,7 @@ func (p *Prospect) Fits(event dp.Round, most int64) (n int64, next error) {
 	if most < 1 {
 		return 0, nil
 	}
-	// A cost only grows with the rounds.
+	// The cost only grows with the rounds.
 	if next = fits(most); next == nil {
 		return most, nil
 	}

@@ -14,44 +14,44 @@ import (
 
 // Errors of a Journal's storage.
 var (
-	// ErrConflict is wrapped by a Log that does not end where its writer thought.
+	// ErrConflict is wrapped if a Log does not end where its writer expected.
 	ErrConflict = errors.New("ledger: log was continued by another")
-	// ErrMark is wrapped where a log does not hold what its high-water mark says:
-	// it was lost, edited, or brought back from an older copy.
+	// ErrMark is wrapped if a log disagrees with its high-water mark: it was lost, edited, or
+	// restored from an older copy.
 	ErrMark = errors.New("ledger: entries do not agree with the high-water mark")
-	// ErrUncounted is wrapped by the refusal of a charge whose cost cannot be counted.
+	// ErrUncounted is wrapped by the refusal of a charge whose cost cannot be computed.
 	ErrUncounted = errors.New("ledger: cost cannot be counted")
 )
 
-// Log keeps a book's entries. Nothing in it is ever changed.
+// Log stores a book's entries. Nothing in it is ever changed.
 type Log interface {
-	// Append adds data as entry after+1 and returns nil once it is durable. It
-	// wraps ErrConflict, and has added nothing, if there are not exactly after
-	// entries. After any other error it is not known whether data was added.
+	// Append adds data as entry after+1 and returns nil once it is durable. If there are not
+	// exactly after entries it adds nothing and returns an error that wraps ErrConflict.
+	// After any other error data may or may not have been added.
 	Append(ctx context.Context, after int64, data []byte) error
 	// Read yields all entries, oldest first. A log that is missing is an error, not
 	// an empty one.
 	Read(ctx context.Context) iter.Seq2[[]byte, error]
 }
 
-// Mark is how far a book was written when last looked.
+// Mark records how far a book was written.
 type Mark struct {
 	Entries int64
 	Digest  [32]byte // digest of the last entry
-	Eps     float64  // what they cost, for people to read; +Inf if there is no bound
+	Eps     float64  // cost of the entries, for people to read; +Inf if there is no bound
 }
 
-// Marks keeps the high-water mark, outside of what keeps the log.
+// Marks stores the high-water mark, in another place than the log.
 type Marks interface {
-	// Load returns the mark. That of a new book has no entries; one that is missing
-	// is an error.
+	// Load returns the mark. The mark of a new book has no entries; a missing mark is an
+	// error.
 	Load() (Mark, error)
 	// Save replaces the mark and returns once it is durable.
 	Save(Mark) error
 }
 
-// Journal is a Book with its storage: a charge that returned nil is durable. Safe
-// for concurrent use, also by several processes over one log.
+// Journal is a Book with its storage: a charge that returned nil is durable. Safe for
+// concurrent use, and several processes may share one log.
 type Journal struct {
 	log        Log
 	marks      Marks
@@ -65,14 +65,13 @@ type Journal struct {
 	stale  bool // the log may hold entries that book does not
 }
 
-// Lookup returns the budget of a task that another process has charged; ok says
-// whether it is known. It must not call the journal.
+// Lookup returns the budget of a task that another process has charged; ok says whether it is
+// known. It must not call the journal.
 type Lookup func(ctx context.Context, task [32]byte) (limit Config, ok bool, err error)
 
-// SetLookup says where to find the budgets of tasks that others have charged and
-// that Task was not called for. Without a lookup, charges with a tail are refused
-// while any charged task's tail is unknown. Where the lookup fails, so does the
-// charge, which may be tried again.
+// SetLookup sets the source of budgets of tasks that others have charged and that Task was
+// not called for. Without a lookup, charges with a tail are refused while any charged task's
+// tail is unknown. If the lookup fails, so does the charge; it may be tried again.
 func (j *Journal) SetLookup(f Lookup) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -88,8 +87,8 @@ func OpenJournal(ctx context.Context, log Log, marks Marks, p wire.Population, l
 	return j, nil
 }
 
-// read takes in a log from its start, checks its chain, and compares it with its mark.
-// A log may be ahead of its mark, which is written after it, never behind.
+// read reads a log from its start, checks its chain, and compares it with its mark. The mark
+// is written after the log, so a log may be ahead of its mark, never behind.
 func (b *Book) read(ctx context.Context, from Log, m Mark) error {
 	agrees := m.Entries == 0
 	for data, err := range from.Read(ctx) {
@@ -121,7 +120,7 @@ func (j *Journal) reload(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ledger: high-water mark: %w", err)
 	}
-	// Nor may it be shorter than what this process has seen.
+	// Nor may it be shorter than this process has seen it.
 	if j.book != nil {
 		if n, head := j.book.Head(); n > m.Entries {
 			m = Mark{Entries: n, Digest: head}
@@ -158,24 +157,24 @@ func (j *Journal) reload(ctx context.Context) error {
 	return nil
 }
 
-// Refresh takes in what others have written.
+// Refresh reads what others have written.
 func (j *Journal) Refresh(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.reload(ctx)
 }
 
-// View calls f with the book as far as it is known, which f must not change or keep.
+// View calls f with the book as far as it has been read; f must not change or keep it.
 func (j *Journal) View(f func(*Book)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	f(j.book)
 }
 
-// Charge writes a charge down, once; one that was written before is found. When it
-// returns nil the charge is durable. An error that wraps ErrBudget, ErrUncounted or
-// ErrCharged is final. After any other error it is not known whether the charge was
-// written: charge again.
+// Charge writes a charge, once; a charge that was written before is found. When it returns
+// nil the charge is durable. An error that wraps ErrBudget, ErrUncounted or ErrCharged is
+// final. After any other error the charge may or may not have been written: call Charge
+// again.
 func (j *Journal) Charge(ctx context.Context, c Charge) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -196,7 +195,7 @@ func (j *Journal) Charge(ctx context.Context, c Charge) error {
 			return j.mark()
 		}
 		n, _ := j.book.Head()
-		j.stale = true // until what was written is known
+		j.stale = true // until the written entries have been read
 		err = j.log.Append(ctx, n, e.Append(nil))
 		if errors.Is(err, ErrConflict) && tries < 100 {
 			continue
@@ -212,7 +211,7 @@ func (j *Journal) Charge(ctx context.Context, c Charge) error {
 	}
 }
 
-// mark brings the mark up to the book.
+// mark brings the mark up to date with the book.
 func (j *Journal) mark() error {
 	n, head := j.book.Head()
 	old, err := j.marks.Load()
@@ -243,14 +242,14 @@ func (j *Journal) Task(task [32]byte, limit Config) (*TaskLedger, error) {
 	return &TaskLedger{journal: j, task: task}, nil
 }
 
-// TaskLedger is a journal seen from one task: a coordinator's ledger. Safe for
+// TaskLedger is one task's view of a journal: the ledger of that task's coordinator. Safe for
 // concurrent use.
 type TaskLedger struct {
 	journal *Journal
 	task    [32]byte
 }
 
-// Charge writes a charge of the task down, as Journal.Charge does.
+// Charge writes a charge of the task, like Journal.Charge.
 func (l *TaskLedger) Charge(ctx context.Context, c Charge) error {
 	if c.Task != l.task {
 		return fmt.Errorf("ledger: a charge of task %x is not for the ledger of task %x", c.Task[:8], l.task[:8])
@@ -258,19 +257,19 @@ func (l *TaskLedger) Charge(ctx context.Context, c Charge) error {
 	return l.journal.Charge(ctx, c)
 }
 
-// Affords says whether the next round could be charged as an event: nil, or why not.
+// Affords returns nil if the next round could be charged as an event, otherwise why not.
 func (l *TaskLedger) Affords(event dp.Round) (err error) {
 	l.journal.View(func(b *Book) { err = b.Affords(l.task, event) })
 	return err
 }
 
-// Spent bounds what the task cost.
+// Spent bounds the cost of the task.
 func (l *TaskLedger) Spent() (b dp.Bound, err error) {
 	l.journal.View(func(k *Book) { b, err = k.spentOn(l.task) })
 	return b, err
 }
 
-// Entries returns what the task was charged, oldest first.
+// Entries returns the task's charges, oldest first.
 func (l *TaskLedger) Entries() (out []Entry) {
 	l.journal.View(func(b *Book) { out = b.TaskEntries(l.task) })
 	return out
@@ -282,7 +281,7 @@ func (l *TaskLedger) Last() (e wire.Entry, ok bool) {
 	return e, ok
 }
 
-// Restore refuses entries other than the journal's and changes nothing.
+// Restore returns an error unless the entries are the journal's. It changes nothing.
 func (l *TaskLedger) Restore(entries []Entry) error {
 	have := l.Entries()
 	if len(have) != len(entries) {

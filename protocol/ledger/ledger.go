@@ -1,13 +1,11 @@
-// Package ledger keeps the privacy budgets of tasks and of the population they
-// share. It records events, never a running ε: what the events cost is asked of a
-// dp.Accountant.
+// Package ledger keeps the privacy budgets of tasks and of the population they share. It
+// records events, never a running ε; a dp.Accountant computes the cost of the events.
 //
-// A round is charged, and the charge stands, before any of its reports is opened.
-// A round that is run again after a crash is charged once: it releases the same
-// bytes.
+// A round is charged, and the charge is durable, before any of its reports is opened. A round
+// that is run again after a crash is charged once, because it releases the same bytes.
 //
-// A Ledger is one task's, in memory. A Book is a population's, of all its tasks,
-// and a Journal is a Book with its storage.
+// A Ledger is the ledger of one task, in memory. A Book is the ledger of a population with
+// all its tasks, and a Journal is a Book with its storage.
 package ledger
 
 import (
@@ -23,12 +21,12 @@ import (
 // ErrBudget is wrapped by the refusal of a round that would exceed the budget.
 var ErrBudget = errors.New("budget exceeded")
 
-// Config says what may be spent. Delta and Accountant are required.
+// Config is a budget. Delta and Accountant are required.
 type Config struct {
 	Accountant dp.Accountant
-	Delta      float64 // δ at which ε is counted
-	// Tail is the share of Delta that is kept for what events do not show, such as
-	// the tails of vector sums' noise; ε is counted at the rest.
+	Delta      float64 // δ at which ε is computed
+	// Tail is the share of Delta that pays for losses outside events, such as the tails of
+	// vector sums' noise; ε is computed at the rest.
 	Tail float64
 	// MaxEps is the budget in nats; +Inf records without a limit. Zero is an error.
 	MaxEps float64
@@ -56,19 +54,18 @@ type Entry struct {
 	Event dp.Round
 }
 
-// Charge is what a coordinator asks for before it opens any report of a closed
-// round: the event it costs, and the batch that the charge pays for.
+// Charge is a coordinator's request before it opens any report of a closed round: the event
+// to charge, and the batch that the charge pays for.
 type Charge struct {
 	Task         [32]byte
 	Round        int64
 	Announcement [32]byte // digest of the announcement
-	Batch        [32]byte // digest, of the order of its reports as well
+	Batch        [32]byte // digest, which covers the order of its reports
 	Event        dp.Round
 }
 
-// Ledger is the budget of one task in memory. It keeps the Round and Event of a
-// Charge; a Journal keeps all of it. Not safe for concurrent use: a budget has one
-// writer.
+// Ledger is the budget of one task, in memory. It stores the Round and Event of a Charge; a
+// Journal stores all of it. Not safe for concurrent use: a budget has one writer.
 type Ledger struct {
 	counter
 	entries []Entry
@@ -82,9 +79,9 @@ func New(c Config) (*Ledger, error) {
 	return &Ledger{counter: counter{config: c}}, nil
 }
 
-// Charge records a round before its reports are opened. Charging the last
-// round again with the same event changes nothing; with another event, or
-// out of order, it is an error. On ErrBudget nothing was recorded.
+// Charge records a round before its reports are opened. Charging the last round again with
+// the same event changes nothing; with another event, or out of order, it is an error. If the
+// error is ErrBudget nothing was recorded.
 func (l *Ledger) Charge(_ context.Context, c Charge) error {
 	e := Entry{Round: c.Round, Event: c.Event}
 	if n := len(l.entries); n > 0 && e.Round <= l.entries[n-1].Round {
@@ -114,7 +111,7 @@ func (l *Ledger) afford(e Entry) error {
 	return nil
 }
 
-// record adds e, which was afforded or spent before.
+// record adds e, which fits the budget or was spent before.
 func (l *Ledger) record(e Entry) {
 	l.entries = append(l.entries, e)
 	l.add(e.Event, 1)
@@ -123,11 +120,11 @@ func (l *Ledger) record(e Entry) {
 // Spent returns the bound on everything charged so far.
 func (l *Ledger) Spent() (dp.Bound, error) { return l.cost(count{share: 1}) }
 
-// Entries returns what was charged, oldest first. The list is not to be changed.
+// Entries returns the charges, oldest first. The caller must not change the list.
 func (l *Ledger) Entries() []Entry { return slices.Clip(l.entries) }
 
-// Restore replays entries into an empty ledger without asking for the budget
-// again: they were accepted once, and what is spent is spent.
+// Restore replays entries into an empty ledger. It does not check the budget again: the
+// entries were accepted once and are spent.
 func (l *Ledger) Restore(entries []Entry) error {
 	if len(l.entries) != 0 {
 		return errors.New("ledger: restore into a ledger that is not empty")
@@ -162,7 +159,7 @@ func (Unprotected) Spent() (dp.Bound, error) {
 // Entries is empty.
 func (Unprotected) Entries() []Entry { return nil }
 
-// Restore takes nothing but an empty list.
+// Restore accepts an empty list only.
 func (Unprotected) Restore(entries []Entry) error {
 	if len(entries) != 0 {
 		return fmt.Errorf("ledger: %d charged rounds in a run without privacy", len(entries))

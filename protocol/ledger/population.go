@@ -6,24 +6,24 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Adaptive is an accountant that can also count rounds which were chosen upon what
+// Adaptive is an accountant that can also bound rounds which were chosen after seeing what
 // others released.
 type Adaptive interface {
 	dp.Accountant
-	// EpsAdaptive bounds ε at delta for a sequence of rounds each of which may have
-	// been chosen upon all that those before it released. As long as its answer
-	// stays within maxEps, all of them are (maxEps, delta)-DP.
+	// EpsAdaptive bounds ε at delta for a sequence of rounds each of which may have been
+	// chosen after seeing everything that earlier rounds released. As long as its answer
+	// stays within maxEps, all rounds together are (maxEps, delta)-DP.
 	EpsAdaptive(ev dp.Event, maxEps, delta float64) (dp.Bound, error)
 }
 
-// adaptiveShare is the share of δ for populations of several tasks; the rest is
-// for those that stay with one (adaptive.md, §3).
+// adaptiveShare is the share of δ for populations of several tasks; the rest is for
+// populations with one task (adaptive.md, §3).
 const adaptiveShare = 0.01
 
-// total counts what all tasks of a population cost together. One task's parameters
-// stand in its signed terms, so it is counted as tightly as can be. A second one
-// may have been planned upon what the first released: from then on all is counted
-// as if every round had been (adaptive.md).
+// total computes the cost of all tasks of a population together. One task's parameters are
+// fixed in its signed terms, so its cost is computed as tightly as possible. A second task
+// may have been planned after seeing what the first released. From then on all rounds are
+// counted as if each had been chosen in this way (adaptive.md).
 type total struct {
 	counter
 	charges int64
@@ -64,7 +64,7 @@ func (t *total) afford(task [32]byte, event dp.Round) error {
 		t.charges+1, b.Eps, b.Method, t.config.MaxEps, ErrBudget, also)
 }
 
-// record adds n charges of an event, which were afforded or spent before.
+// record adds n charges of an event, which fit the budget or were spent before.
 func (t *total) record(task [32]byte, event dp.Round, n int64) {
 	if n < 1 {
 		return
@@ -77,8 +77,8 @@ func (t *total) record(task [32]byte, event dp.Round, n int64) {
 	t.add(event, n)
 }
 
-// Spent returns the bound on what was charged: of one task the tightest, of several
-// that of adaptive choice.
+// Spent returns the bound on all charges: for one task the tightest, for several the one for
+// adaptive choice.
 func (t *total) Spent() (dp.Bound, error) {
 	if t.several {
 		return t.cost(count{adaptive: true, share: adaptiveShare})

@@ -10,7 +10,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Statement is what a population's book comes to.
+// Statement is the sum of a population's book.
 type Statement struct {
 	Population wire.Population
 	Entries    int64
@@ -19,18 +19,17 @@ type Statement struct {
 	Tasks      []TaskStatement
 }
 
-// TaskStatement is what one task of a book comes to by itself.
+// TaskStatement is the sum of one task of a book, by itself.
 type TaskStatement struct {
 	Task    [32]byte
 	Entries int64
-	Last    int64 // the last round that was charged
+	Last    int64 // the last charged round
 	Spent   dp.Bound
 }
 
-// Show adds a book up, for the population's budget and, where it is given, with
-// another Config for a task. Tasks come in the order of their ids. Nothing is
-// refused for being above a budget; of several tasks the population's chooses how
-// they are counted.
+// Show adds up a book for the population's budget; a task in tasks gets another Config. Tasks
+// come in the order of their ids. Show refuses nothing for exceeding a budget. If there are
+// several tasks, the population's budget chooses how they are counted.
 func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, error) {
 	s := Statement{Population: b.population}
 	s.Entries, s.Digest = b.Head()
@@ -66,8 +65,8 @@ func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, err
 	return s, nil
 }
 
-// Verify checks the chain of a log and compares it with its mark. It asks for no
-// budget and counts nothing; the book that it returns can be shown, not charged.
+// Verify checks the chain of a log and compares it with its mark. It needs no budget and
+// computes no cost; the returned book can be shown, not charged.
 func Verify(ctx context.Context, log Log, m Mark, p wire.Population) (*Book, error) {
 	b := &Book{population: p, total: &total{counter: counter{config: Config{MaxEps: math.Inf(1)}}}, tasks: map[[32]byte]*account{}}
 	return b, b.read(ctx, log, m)

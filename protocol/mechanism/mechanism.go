@@ -1,5 +1,5 @@
-// Package mechanism builds what clients report with from its description in a
-// task, so that clients and coordinator have the same.
+// Package mechanism builds the mechanism with which clients report from its description in a
+// task, so that clients and coordinator have the same one.
 package mechanism
 
 import (
@@ -19,7 +19,7 @@ const maxDim = 1 << 24
 // sumPrefix starts the names of vector sums; the law of the noise follows.
 const sumPrefix = "vector-sum-"
 
-// New builds the mechanism that a task describes. What it promises is its Event.
+// New builds the mechanism that a task describes. Its Event is its promise.
 func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 	if w.Dim < 1 || w.Dim > maxDim {
 		return nil, fmt.Errorf("mechanism: dim = %d must lie between 1 and %d", w.Dim, maxDim)
@@ -44,13 +44,13 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 	return NewVectorSum(p, s.Sigma)
 }
 
-// minVariance is the least of unbounded noise of one client over a network: its
-// counts are cut at 40 standard deviations, which no accountant counts.
+// minVariance is the smallest variance of one client's unbounded noise over a network: counts
+// are cut at 40 standard deviations, which no accountant counts.
 const minVariance = 4
 
-// CheckSigma recomputes what a client's noise is worth over the rounds of a task
-// and refuses a description that claims more. It takes up to seconds, and some
-// descriptions take it minutes: it gives up with ctx's error when ctx ends.
+// CheckSigma computes what a client's noise is worth over the rounds of a task and refuses a
+// description that claims more. It takes up to seconds, and for some descriptions minutes; it
+// returns ctx's error when ctx ends.
 func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int64) error {
 	m, err := New(w)
 	if err != nil {
@@ -60,7 +60,7 @@ func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int
 	if !ok {
 		return nil
 	}
-	// What NewVectorSum cuts off must be as far out as it says.
+	// The cut in NewVectorSum must lie as far out as assumed.
 	if n := v.params.Noise; n.Kind != vecsum.Binomial && !(n.Variance >= minVariance) {
 		return fmt.Errorf("mechanism: %s noise of variance %v must have %v at least: %w", n.Kind, n.Variance, minVariance, dp.ErrNoBound)
 	}
@@ -86,7 +86,7 @@ func (m *VectorSum) Describe() wire.Mechanism {
 		Sigma: m.promise.Sigma}}
 }
 
-// Norm returns the p of the ball that gradients are clipped to.
+// Norm returns the p of the ball to which gradients are clipped.
 func Norm(w wire.Mechanism) (float64, error) {
 	if strings.HasPrefix(w.Name, sumPrefix) {
 		return 2, nil

@@ -9,17 +9,16 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// Shares returns what splits and joins the reports of a round of a vector sum,
-// for the coordinator and one aggregator. The first half of the announcement's
-// digest names the round.
+// Shares returns the code that splits and joins the reports of a round of a vector sum, for
+// the coordinator and one aggregator. The first half of the announcement's digest names the
+// round.
 func (m *VectorSum) Shares(announcement [32]byte) (*vecsum.Shares, error) {
 	return vecsum.NewShares(vecsum.SharesConfig{Params: m.params, Round: vecsum.RoundID(announcement[:16])})
 }
 
-// Contents writes a report as what is sealed to the coordinator and, of a
-// vector sum, to the aggregator: else share is empty. The sizes are those of
-// ContentSizes, whatever the report. src hides the counts of a sum from each of
-// the two.
+// Contents encodes a report into the parts that are sealed: one for the coordinator and, for
+// a vector sum, one for the aggregator; otherwise share is empty. The sizes are those of
+// ContentSizes, whatever the report. src hides the counts of a sum from each of the two.
 func Contents(src rng.Source, m randomizer.Mechanism, announcement [32]byte, r *randomizer.Report) (part, share []byte, err error) {
 	v, ok := m.(*VectorSum)
 	if !ok {
@@ -44,7 +43,7 @@ func Contents(src rng.Source, m randomizer.Mechanism, announcement [32]byte, r *
 	return messages[0], messages[1], nil
 }
 
-// ContentSizes returns the bytes of what Contents writes.
+// ContentSizes returns the sizes of the results of Contents.
 func ContentSizes(m randomizer.Mechanism) (part, share int64, err error) {
 	v, ok := m.(*VectorSum)
 	if !ok {

@@ -11,13 +11,12 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// VectorSum is a round of vecsum as a mechanism: a client's report are its
-// noisy counts, of which nobody sees more than the sum. The coordinator's tally
-// stands for the aggregators.
+// VectorSum is a round of vecsum as a mechanism. A client's report is its noisy counts, of
+// which nobody sees more than the sum; the coordinator's tally stands for the aggregators.
 type VectorSum struct {
 	params   vecsum.Params
 	promise  dp.Report
-	limit    int64 // of a client's count
+	limit    int64 // largest count of a client
 	encoders sync.Pool
 }
 
@@ -26,16 +25,16 @@ var (
 	_ randomizer.Sized      = (*VectorSum)(nil)
 )
 
-// NewVectorSum returns the mechanism of a round whose clients' noise is worth
-// sigma, in units of the clip norm: see vecsum.Params.Sigma.
+// NewVectorSum returns the mechanism of a round. sigma is what its clients' noise is worth,
+// in units of the clip norm: see vecsum.Params.Sigma.
 func NewVectorSum(p vecsum.Params, sigma float64) (*VectorSum, error) {
 	if _, err := vecsum.NewEncoder(p); err != nil {
 		return nil, err
 	}
 	m := &VectorSum{params: p, promise: dp.Report{Class: dp.Gaussian, Sigma: sigma}}
-	// What one client's count can be: its grid value, its bits, or 40 standard
-	// deviations of noise that has no end. To cut it there is not accounted for:
-	// TightSigma's overhead keeps the variance above 4, where it is e^−200.
+	// The limit is the largest count of one client: its grid value plus its bits, or plus 40
+	// standard deviations of unbounded noise. The cut is not accounted for, because
+	// TightSigma's overhead keeps the variance above 4, where it has mass e^−200.
 	m.limit = p.Grid + p.Noise.Bits + int64(math.Ceil(40*math.Sqrt(p.Noise.Variance)))
 	if m.limit > math.MaxInt32 {
 		return nil, fmt.Errorf("mechanism: counts up to %d exceed a report's 32 bits", m.limit)
@@ -43,7 +42,7 @@ func NewVectorSum(p vecsum.Params, sigma float64) (*VectorSum, error) {
 	m.encoders.New = func() any {
 		e, err := vecsum.NewEncoder(p)
 		if err != nil {
-			panic(err) // it was made before
+			panic(err) // cannot fail: it was made before
 		}
 		return &sumWorker{e, make([]int64, p.Streams())}
 	}
@@ -58,17 +57,17 @@ type sumWorker struct {
 // Params returns the round's parameters.
 func (m *VectorSum) Params() vecsum.Params { return m.params }
 
-// Name says how clients make their noise.
+// Name returns how clients make their noise.
 func (m *VectorSum) Name() string { return "vector-sum-" + string(m.params.Noise.Kind) }
 
 // Dim returns the length of the input.
 func (m *VectorSum) Dim() int { return m.params.Dim }
 
-// Event is what the sum of any admitted number of reports promises, as if each
-// had Gaussian noise; it says nothing about a single report.
+// Event is the promise of the sum of any admitted number of reports, as if each had Gaussian
+// noise. It says nothing about a single report.
 func (m *VectorSum) Event() dp.Report { return m.promise }
 
-// NewReport returns a report of one count a coordinate.
+// NewReport returns a report of one count per coordinate.
 func (m *VectorSum) NewReport() *randomizer.Report {
 	return &randomizer.Report{Value: make([]int32, m.params.Streams())}
 }
@@ -79,24 +78,24 @@ func (m *VectorSum) Randomize(src rng.Source, x []float32, r *randomizer.Report)
 		func(w *sumWorker) error { return w.encoder.Blank(src, w.counts) })
 }
 
-// Round is Randomize without noise, for a simulation that adds it by AddNoise.
+// Round is Randomize without noise, for a simulation that adds the noise by AddNoise.
 func (m *VectorSum) Round(src rng.Source, x []float32, r *randomizer.Report) {
 	m.write(x, r, func(w *sumWorker) error { return w.encoder.Round(src, x, w.counts) },
 		func(w *sumWorker) error { return w.encoder.Round(src, make([]float32, len(x)), w.counts) })
 }
 
-// Rounding is a VectorSum whose simulated clients add no noise: it is drawn for
-// all of them by AddNoise.
+// Rounding is a VectorSum whose simulated clients add no noise: AddNoise draws it for all of
+// them.
 type Rounding struct{ *VectorSum }
 
-// Randomize rounds.
+// Randomize rounds x without adding noise.
 func (m Rounding) Randomize(src rng.Source, x []float32, r *randomizer.Report) { m.Round(src, x, r) }
 
 func (m *VectorSum) write(x []float32, r *randomizer.Report, encode, blank func(*sumWorker) error) {
 	w := m.encoders.Get().(*sumWorker)
 	defer m.encoders.Put(w)
 	if err := encode(w); err != nil {
-		// What is not finite counts as nothing. Any other error is a bug.
+		// An input that is not finite counts as zero. Any other error is a bug.
 		if err := blank(w); err != nil {
 			panic(err)
 		}
@@ -133,19 +132,18 @@ func (m *VectorSum) Add(sum []int64, r *randomizer.Report) {
 	}
 }
 
-// CheckSum refuses a sum that no n clients can have, but for a chance of e^−60 with
-// noise that has no end: some client has sent something else.
+// CheckSum refuses a sum that n clients cannot have (with unbounded noise, but for a chance
+// of e^−60): some client has sent something else.
 func (m *VectorSum) CheckSum(sum []int64, n int64) error { return m.params.CheckSum(sum, n) }
 
-// Largest bounds what one client can add to a sum, in clip norms: nobody sees a
-// share alone, so it is anything.
+// Largest bounds what one client can add to a sum, in clip norms. Nobody sees a share alone,
+// so a client can add anything up to it.
 func (m *VectorSum) Largest() float64 { return m.params.Largest() }
 
-// MeanBound is that of randomizer.Sized.
+// MeanBound implements randomizer.Sized.
 func (m *VectorSum) MeanBound(n int64) float64 { return m.params.MeanBound(n, randomizer.MeanChance) }
 
-// Estimate stores the unbiased mean of n inputs; zeros for a number of clients
-// that no round is opened with.
+// Estimate stores the unbiased mean of n inputs; zeros if no round is opened with n clients.
 func (m *VectorSum) Estimate(mean []float64, sum []int64, n int64) {
 	if err := m.params.Estimate(mean, sum, n); err != nil {
 		clear(mean)
@@ -156,8 +154,8 @@ func (m *VectorSum) Estimate(mean []float64, sum []int64, n int64) {
 	}
 }
 
-// MSE is that of one report's share of the estimate, rounding included.
+// MSE is the error of one report's share of the estimate, including rounding.
 func (m *VectorSum) MSE() float64 { return float64(m.params.Dim) * m.params.Variance(1) }
 
-// Bits is what one aggregator gets from a client, but for the seed.
+// Bits is the size of a client's message to the aggregator that does not get the seed.
 func (m *VectorSum) Bits() int { return m.params.Streams() * m.params.Modulus() }

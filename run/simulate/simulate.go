@@ -1,12 +1,11 @@
-// Package simulate runs a task's three roles in one process: the same client,
-// shuffler and coordinator functions that a network drives, with messages
-// passed as values.
+// Package simulate runs a task's three roles in one process. It calls the same client,
+// shuffler and coordinator functions as a network, with messages passed as values.
 //
-// The shuffler decides on ids; payloads are made when the coordinator opens
-// them, one per worker at a time, so memory grows with a round's reports by
-// about 40 bytes each and not with their size. Everything random comes from
-// one seed, keyed by round and client, so results do not depend on the number
-// of workers. A seeded run shows what a protocol does; it protects nobody.
+// The shuffler sees ids only. A payload is made when the coordinator opens it, one per worker
+// at a time, so memory grows by about 40 bytes for each of a round's reports, and not with
+// their size. Everything random comes from one seed, keyed by round and client, so results do
+// not depend on the number of workers. A seeded run shows what a protocol does; it protects
+// nobody.
 package simulate
 
 import (
@@ -33,28 +32,27 @@ type Population interface {
 	Worker() func(id int64, theta, grad []float32)
 }
 
-// Coordinates is a Population that evaluates single coordinates for less than
-// whole gradients. The evaluator returns coordinate j of client id's gradient.
+// Coordinates is a Population that computes a single coordinate for less than a whole
+// gradient costs. The evaluator returns coordinate j of client id's gradient.
 type Coordinates interface {
 	CoordinateWorker() func(id int64, theta []float32, j int) float32
 }
 
-// Summed is a mechanism of whose reports only the sum is seen. The client's own
-// reports lack their noise here: AddNoise draws that of n clients at once, with
-// the law of their sum.
+// Summed is a mechanism of whose reports only the sum is seen. A client's own report lacks
+// its noise here: AddNoise draws the noise of n clients at once, with the law of their sum.
 type Summed interface {
 	AddNoise(src rng.Source, sum []int64, n int64) error
 }
 
-// Carrier takes a round's reports to whoever sums them, so that only the sum is
-// opened. Several goroutines may call Carry at once.
+// Carrier carries a round's reports to whoever sums them, so that only the sum is opened.
+// Several goroutines may call Carry at once.
 type Carrier interface {
 	Carry(src rng.Source, r *randomizer.Report) error
-	// Open returns the sum and how many reports are in it, once.
+	// Open returns the sum and the number of reports in it, once.
 	Open() (sum []int64, n int64, err error)
 }
 
-// few is how many coordinates of a gradient are evaluated one by one.
+// few is the largest number of coordinates of a gradient that are computed one by one.
 const few = 2
 
 // Config is a simulation. Clients, Coordinator, Client and Mechanism are
@@ -65,11 +63,11 @@ type Config struct {
 	Client      *client.Client
 	Coordinator *coordinator.Coordinator
 	Mechanism   randomizer.Mechanism
-	Blocks      schedule.Blocks // where the participation is dp.Once
-	// Carrier makes the carrier of a round's reports; nil: a tally adds them. With
-	// one, clients' own noise is in their reports, and AddNoise is not asked.
+	Blocks      schedule.Blocks // if the participation is dp.Once
+	// Carrier makes the carrier of a round's reports; nil: a tally adds them. With a carrier,
+	// clients' own noise is in their reports, and AddNoise is not called.
 	Carrier func(round int64) (Carrier, error)
-	Dropout float64 // p′: chance that a participant's report never arrives
+	Dropout float64 // p′, the chance that a participant's report never arrives
 	Workers int     // 0 means one per CPU
 }
 
@@ -77,27 +75,27 @@ type Config struct {
 type Simulation struct {
 	config  Config
 	workers []*worker
-	order   *schedule.Order // of epoch dealt
+	order   *schedule.Order // blocks of the epoch dealt
 	dealt   int64
 }
 
 type worker struct {
 	src        *rng.Stream
 	gradient   func(id int64, theta, grad []float32)
-	coordinate func(id int64, theta []float32, j int) float32 // nil: take the whole gradient
+	coordinate func(id int64, theta []float32, j int) float32 // nil: compute the whole gradient
 	grad       []float32
 	report     *randomizer.Report
-	tally      *coordinator.Tally // of the open round
+	tally      *coordinator.Tally // tally of the open round
 }
 
-// Streams of a seed. A stream's path is (stream, round[, client]).
+// Streams of random numbers of a seed. A stream's path is (stream, round[, client]).
 const (
 	streamShuffler = iota // permutation key and drawing of participants
 	streamCoins           // clients' check-in coins
-	streamDropout         // which reports are lost
+	streamDropout         // the choice of lost reports
 	streamIDs             // report ids
 	streamReport          // clients' noise
-	streamBlocks          // who is in which block of an epoch
+	streamBlocks          // the blocks of an epoch
 	streamSum             // all clients' noise in a sum
 )
 
@@ -142,17 +140,17 @@ func New(c Config) (*Simulation, error) {
 	return s, nil
 }
 
-// Result is what one round came to.
+// Result is the result of one round.
 type Result struct {
 	Round    int64
-	Reports  int64 // summed
-	Rejected int64 // failed the coordinator's check
-	Void     bool  // too few reports: nothing released, and charged with trust local only
+	Reports  int64 // reports that were summed
+	Rejected int64 // reports that failed the coordinator's check
+	Void     bool  // too few reports: nothing is released; charged with trust local only
 }
 
-// Round runs one round. progress, if not nil, is told how many reports were
-// opened since it was last told, from any goroutine. If ctx ends, the round is
-// abandoned with its error and the coordinator stays before the round.
+// Round runs one round. progress, if not nil, is called from any goroutine with the number of
+// reports opened since its last call. If ctx ends, the round is abandoned with ctx's error
+// and the coordinator stays before the round.
 func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (Result, error) {
 	ann := s.config.Coordinator.Announce()
 	result := Result{Round: ann.Round}
@@ -259,7 +257,7 @@ func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
 // takes fewer, but at least least, so that all workers have some.
 const most, least = 64, 8
 
-// open streams the charged batch through the workers into one tally each.
+// open runs the charged batch through the workers, into one tally each.
 func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(int64)) ([]*coordinator.Tally, error) {
 	tallies := make([]*coordinator.Tally, len(s.workers))
 	for i := range tallies {

@@ -12,10 +12,9 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// checkIn sums rounded gradients of clients who take part by coins of their own,
-// which nobody sees. Of T rounds a client is expected in one: each coin has
-// chance 1/T. A round of fewer clients than the noise was made for is void,
-// about once in a billion.
+// checkIn sums rounded gradients of clients who take part by coins of their own, which nobody
+// sees. Each coin has chance 1/T, so over T rounds a client is expected in one. A round of
+// fewer clients than the noise was made for is void, about once in a billion.
 type checkIn struct {
 	vectorSum
 	ctx    context.Context
@@ -23,7 +22,8 @@ type checkIn struct {
 	params vecsum.Params // of all rounds
 }
 
-// query asks what T such rounds cost if each client's noise is worth sigma.
+// query returns the question about the cost of T such rounds if each client's noise is worth
+// sigma.
 func (m *checkIn) query(sigma float64, rounds int64) account.Query {
 	return account.Query{
 		Trust: m.config.Trust.Recorded(), Participation: dp.CheckIn, Class: dp.Gaussian, Sigma: sigma,
@@ -46,7 +46,7 @@ func (m *checkIn) sigma(rounds int64) (float64, error) {
 	return solved.Sigma, nil
 }
 
-// noise is for choosing the number of rounds.
+// noise returns the noise for choosing the number of rounds.
 func (m *checkIn) noise() optimize.Noise {
 	return optimize.NewCostlyNoise(m.dim, func(clients, _ int64) float64 {
 		sigma, err := m.sigma(max(1, m.clients()/clients))
@@ -57,9 +57,9 @@ func (m *checkIn) noise() optimize.Noise {
 	})
 }
 
-// plan chooses the rounds, makes the noise for them and plans for it. A mean's
-// clients are drawn anew in every round, so that it estimates the mean gradient
-// of all n without bias.
+// plan chooses the rounds, makes the noise for them and plans for it. The clients of a mean
+// are drawn anew in every round, so that it estimates the mean gradient of all n without
+// bias.
 func (m *checkIn) plan(method string, p optimize.Problem) (*optimize.Plan, error) {
 	n := p.Clients
 	batch, err := optimize.ChooseBatch(method, p, optimize.Overrides{}, func(asked int64) int64 { return m.surely(n / asked) })
@@ -112,8 +112,8 @@ func (m *checkIn) prepare(*optimize.Plan) (eps, delta float64, err error) {
 	return answer.Upper.Eps, m.config.Delta, nil
 }
 
-// present returns the places of those whose coin says so, in order; none if the
-// round is void.
+// present returns the places of the clients whose coin says so, in order; none if the round
+// is void.
 func (m *checkIn) present(src rng.Source) []int64 {
 	rate := 1 / float64(m.rounds)
 	var places []int64

@@ -40,8 +40,8 @@ func (t *Task) newGradients() (*gradients, error) {
 	return g, nil
 }
 
-// A batch is cut into parts of at least minPart clients, at most maxParts, by
-// its size alone: results do not depend on the number of workers.
+// A batch is cut into parts of at least minPart clients, at most maxParts, by its size alone,
+// so results do not depend on the number of workers.
 const (
 	minPart  = 4096
 	maxParts = 1024

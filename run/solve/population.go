@@ -12,7 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// Streams of the seed, which data sets draw from as well.
+// Streams of the seed. Data sets draw from the same seed.
 const (
 	domainOrder = iota + 0x736f6c7665
 	domainClients
@@ -20,12 +20,11 @@ const (
 	domainCoins
 )
 
-// population is the rows over which the loss is a mean, and the clients that
-// hold them.
+// population is the rows over which the loss is a mean, and the clients that hold them.
 type population struct {
 	rows      *dataset.Table
 	clients   int64
-	row       func(place int64) int // of the client at that place of the order
+	row       func(place int64) int // row of the client at that place of the order
 	intercept bool
 	// norm is a public bound on the ℓ2 norm of a row's features; 0 if there is
 	// none.
@@ -44,7 +43,7 @@ func newPopulation(c *Config, loss model.Loss) (*population, error) {
 		return nil, fmt.Errorf("solve: dim = %d must lie between 1 and %d", c.Dim, maxDim)
 	}
 	if c.Rows == 0 {
-		// The optimum takes rows·d² for a step.
+		// The optimum takes rows·d² per step.
 		c.Rows = int(min(c.N, max(2000, min(100000, 250000000/(int64(c.Dim)*int64(c.Dim))))))
 	}
 	if c.Rows < 1 || c.Rows > maxCells/c.Dim {
@@ -63,7 +62,7 @@ func newPopulation(c *Config, loss model.Loss) (*population, error) {
 	if p.rows, err = source.Rows(0); err != nil {
 		return nil, err
 	}
-	// Who holds which row: as source deals them out.
+	// This says which client holds which row, as source deals them out.
 	deal, err := dataset.NewPopulation(dataset.PopulationConfig{Clients: c.N, Examples: c.Rows, Seed: c.Seed})
 	if err != nil {
 		return nil, err

@@ -1,11 +1,11 @@
-// Package solve runs one stochastic convex problem from start to end: clients
-// with a row each, a linear model with a convex loss, an optimiser of package
-// optimize, and a way of protecting gradients. It reports the population's loss
-// beside that of the best parameters without privacy.
+// Package solve runs one stochastic convex problem from start to end: clients with a row
+// each, a linear model with a convex loss, an optimiser of package optimize, and a way of
+// protecting gradients. It reports the population's loss beside the loss of the best
+// parameters without privacy.
 //
-// It is a simulation: every role runs in this process and noise comes from a
-// seed. Losses and the optimum are computed from the rows themselves; they are
-// what an experimenter sees, and no part of what epsilon accounts for.
+// It is a simulation: every role runs in this process and noise comes from a seed. Losses and
+// the optimum are computed from the rows themselves, for the experimenter; epsilon does not
+// account for them.
 package solve
 
 import (
@@ -22,19 +22,19 @@ import (
 	"github.com/riffle-dp/riffle/protocol/ledger"
 )
 
-// Config is a problem and how to solve it. Errors name fields as the flags of
-// riffle solve do.
+// Config is a problem and the way to solve it. Errors name fields as the flags of riffle
+// solve do.
 type Config struct {
-	// Data is a CSV file, whose rows are the clients and the population; Label
-	// is its column to predict. Scale and Rest are the public ranges of columns
-	// (dataset.CSVConfig), each scaled to 0..1.
+	// Data is a CSV file, whose rows are the clients and the population. Label is the column
+	// to predict. Scale and Rest are the public ranges of columns (dataset.CSVConfig), each
+	// scaled to 0..1.
 	Data, Label string
 	Scale       map[string]dataset.Scaling
 	Rest        dataset.Scaling
 
-	// Synthetic is the law of the rows if there is no Data: logistic, hinge or
-	// absolute. N clients each hold one of Rows rows of Dim features, drawn with
-	// replacement; Rows 0 chooses as many as keep the optimum cheap to find.
+	// Synthetic is the law of the rows if there is no Data: logistic, hinge or absolute. Each
+	// of N clients holds one of Rows rows of Dim features, drawn with replacement. Rows 0
+	// chooses the largest number for which the optimum is cheap to find.
 	Synthetic string
 	N         int64
 	Dim       int
@@ -45,10 +45,10 @@ type Config struct {
 	Trust     dp.Trust // "": dp.VectorSum, dp.Central if the optimiser is pan-private
 
 	Epsilon, Delta float64 // the budget of the whole run; unused without privacy
-	Lambda         float64 // ridge λ/2·‖θ‖², which the server adds: it is public
-	Radius         float64 // of the ball about 0 that parameters lie in
-	// Clip is the norm that clients clip their gradients to; 0: the largest that
-	// the public bound on a row's norm allows.
+	Lambda         float64 // ridge λ/2·‖θ‖², which the server adds because it is public
+	Radius         float64 // of the ball about 0 in which parameters lie
+	// Clip is the norm to which clients clip their gradients; 0: the largest that the public
+	// bound on a row's norm allows.
 	Clip float64
 	// MaxRounds bounds the rounds; 0: 100 with every client in each, else 20000.
 	MaxRounds int64
@@ -86,16 +86,15 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Task is a problem that is ready to run: all that can be wrong with a Config
-// has been refused.
+// Task is a problem that is ready to run: its Config has been checked.
 type Task struct {
 	// Config has every default filled in.
 	Config Config
-	// Plan is what the optimiser will do, a function of public numbers.
+	// Plan is the optimiser's plan, a function of public numbers.
 	Plan *optimize.Plan
-	// Epsilon is what the whole run costs at Delta, replace one client:
-	// the mechanism's own account of the noise that it will draw, at most the
-	// Config's. +Inf without privacy. Delta is 0 where the bound is pure.
+	// Epsilon is the cost of the whole run at Delta, replace one client, computed from the
+	// noise that it will draw; at most the Config's. +Inf without privacy. Delta is 0 if the
+	// bound is pure.
 	Epsilon, Delta float64
 
 	people     *population
@@ -107,12 +106,12 @@ type Task struct {
 // Result is where a run ended.
 type Result struct {
 	Theta []float64
-	// Loss is the population's mean loss at Theta, ridge included; Optimum the
-	// least in the ball, known to Gap; Excess the difference.
+	// Loss is the population's mean loss at Theta, ridge included. Optimum is the least in
+	// the ball, known to Gap. Excess is the difference.
 	Loss, Optimum, Excess, Gap float64
 }
 
-// Observer hears how a run goes on; nil functions are skipped.
+// Observer watches a run; nil functions are skipped.
 type Observer struct {
 	Optimum func(loss float64)
 	// Evaluated is called about ten times, with the excess loss of the model
@@ -120,8 +119,8 @@ type Observer struct {
 	Evaluated func(round, rounds int64, excess float64)
 }
 
-// Prepare reads the data, plans the run and accounts for it. Its errors are the
-// caller's input; ledger.ErrBudget is wrapped if the plan exceeded the budget.
+// Prepare reads the data, plans the run and computes its cost. Its errors are the caller's
+// input; ledger.ErrBudget is wrapped if the plan exceeded the budget.
 func Prepare(ctx context.Context, c Config) (*Task, error) {
 	if c.Trust == "" {
 		c.Trust = dp.VectorSum
@@ -214,7 +213,7 @@ func (t *Task) Rounds() int64 {
 	return sum
 }
 
-// Batch returns the least number of clients that a round surely has.
+// Batch returns the least number of clients that a round certainly has.
 func (t *Task) Batch() int64 {
 	least := t.Plan.Stages[0].Batch
 	for _, s := range t.Plan.Stages {
@@ -223,8 +222,8 @@ func (t *Task) Batch() int64 {
 	return least
 }
 
-// Bound bounds the expected excess loss; NaN where it is not of the population's
-// loss, because clients report more than once in rounds that are drawn anew.
+// Bound bounds the expected excess loss. It is NaN if the plan's bound is not for the
+// population's loss, because clients report more than once in rounds that are drawn anew.
 func (t *Task) Bound() float64 {
 	if t.coins != nil {
 		return math.NaN()
@@ -262,7 +261,7 @@ func (t *Task) Run(ctx context.Context, watch Observer) (Result, error) {
 	for round := int64(1); round <= rounds; round++ {
 		who := t.cohort(round, step)
 		if t.coins == nil && t.Plan.Batches.Uses() == 1 {
-			// The cost of one round is the run's only if batches are disjoint.
+			// The cost of one round is the cost of the run only if batches are disjoint.
 			if who.from < next {
 				return r, fmt.Errorf("solve: round %d would use client %d again: %w", round, who.from, ledger.ErrBudget)
 			}
@@ -295,7 +294,7 @@ func (t *Task) Run(ctx context.Context, watch Observer) (Result, error) {
 	return r, nil
 }
 
-// loss is the population's mean loss, ridge included.
+// loss returns the population's mean loss, ridge included.
 func (t *Task) loss(theta []float64) (float64, error) {
 	narrow, square := make([]float32, len(theta)), 0.0
 	for j, v := range theta {
@@ -306,8 +305,8 @@ func (t *Task) loss(theta []float64) (float64, error) {
 	return loss + t.Config.Lambda/2*square, err
 }
 
-// optimum is the best model of the ball, to 1e-6 or 1e-6 of the loss at 0 if that
-// is above 1.
+// optimum returns the best model of the ball, to 1e-6, or to 1e-6 of the loss at 0 if that is
+// above 1.
 func (t *Task) optimum(ctx context.Context) (*model.Optimum, error) {
 	zero, err := t.loss(make([]float64, t.Params()))
 	if err != nil {

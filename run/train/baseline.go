@@ -8,7 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/model"
 )
 
-// baseline is what the best constant reaches on a table with a configuration's loss.
+// baseline returns the best constant's result on a table with a configuration's loss.
 func (c LearningConfig) baseline(t *dataset.Table) model.Baseline {
 	targets := make([]float64, t.Len())
 	for i := range targets {
@@ -25,14 +25,14 @@ func (c LearningConfig) baseline(t *dataset.Table) model.Baseline {
 	return b
 }
 
-// Baseline is what the best constant reaches on the evaluation set.
+// Baseline returns the best constant's result on the evaluation set.
 func (r *Run) Baseline() model.Baseline { return r.Config.baseline(r.Data.Eval) }
 
-// Baseline is what the best constant reaches on the coordinator's evaluation set.
+// Baseline returns the best constant's result on the coordinator's evaluation set.
 func (t *Task) Baseline() model.Baseline { return t.Config.baseline(t.Data.Eval) }
 
-// DescribeBaseline says what it is in words, such as `95.00 %: always "no"`, with
-// the evaluation set's name: "test", "validation" or "all".
+// DescribeBaseline describes a baseline in words, such as `95.00 %: always "no"`, with the
+// evaluation set's name: "test", "validation" or "all".
 func DescribeBaseline(b model.Baseline, classes []string, examples string) string {
 	if examples += " examples"; examples == "all examples" {
 		examples = "examples"
@@ -47,7 +47,7 @@ func DescribeBaseline(b model.Baseline, classes []string, examples string) strin
 	return fmt.Sprintf("%.2f %%, always %q, the most frequent of these %s", 100*b.Accuracy, name, examples)
 }
 
-// ShortBaseline is its figure alone, to stand beside a model's.
+// ShortBaseline returns the figure of a baseline alone, to stand beside a model's.
 func ShortBaseline(b model.Baseline) string {
 	if b.Class < 0 {
 		return fmt.Sprintf("%.4g", b.Loss)
@@ -55,8 +55,8 @@ func ShortBaseline(b model.Baseline) string {
 	return fmt.Sprintf("%.2f %%", 100*b.Accuracy)
 }
 
-// NotBeaten is a warning where a model's accuracy (loss, of numbers) is no better
-// than its baseline; "": it is.
+// NotBeaten returns a warning if a model's accuracy (for numbers its loss) is no better than
+// its baseline; otherwise "".
 func NotBeaten(b model.Baseline, accuracy, loss float64, classes []string, examples string) string {
 	if b.Beaten(accuracy, loss) {
 		return ""
@@ -71,8 +71,8 @@ func NotBeaten(b model.Baseline, accuracy, loss float64, classes []string, examp
 	return fmt.Sprintf("%s is no better than the baseline: %s%s", got, DescribeBaseline(b, classes, examples), also)
 }
 
-// labelUnit is what a loss is multiplied with to be in the label's own units; 1
-// where the label is not scaled.
+// labelUnit returns the factor by which a loss is in the label's own units; 1 if the label is
+// not scaled.
 func (c Config) labelUnit() float64 {
 	by, _, err := ParseRanges(c.Range)
 	if s, ok := by[c.Label]; err == nil && ok && c.regression() {

@@ -21,12 +21,12 @@ import (
 
 const checkpointVersion = "riffle-checkpoint-1"
 
-// checkpoint is a run between two rounds.
+// checkpoint is the state of a run between two rounds.
 type checkpoint struct {
 	state    coordinator.State
-	seconds  float64 // spent so far, for the summary only
-	reports  int64   // summed so far
-	complete bool    // no round follows
+	seconds  float64 // time spent so far, for the summary only
+	reports  int64   // reports summed so far
+	complete bool    // whether no round follows
 }
 
 // charge is a stretch of consecutive rounds with equal events.
@@ -61,8 +61,8 @@ func unfoldCharges(charges []charge) ([]ledger.Entry, error) {
 	return out, nil
 }
 
-// marshal writes the checkpoint as a safetensors file whose metadata carry a
-// digest over everything else in it.
+// marshal encodes the checkpoint as a safetensors file whose metadata have a digest of
+// everything else in it.
 func (c checkpoint) marshal(config Config) ([]byte, error) {
 	charges, err := json.Marshal(foldCharges(c.state.Charged))
 	if err != nil {
@@ -111,8 +111,8 @@ func saveCheckpoint(path string, c checkpoint, config Config) error {
 	return durable.WriteFile(path, raw)
 }
 
-// loadCheckpoint reads a checkpoint of this configuration. A missing file is
-// the start of the run; anything else that is not whole is refused.
+// loadCheckpoint reads a checkpoint of this configuration. If there is no file the run
+// starts; an incomplete or damaged file is refused.
 func loadCheckpoint(path string, config Config) (c checkpoint, found bool, err error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,6 @@
-// Package train runs a learning task from start to end: it resolves a
-// configuration, simulates the rounds, and keeps a run directory from which
-// an interrupted run continues bit for bit.
+// Package train runs a learning task from start to end: it resolves a configuration,
+// simulates the rounds, and keeps a run directory. An interrupted run continues from it and
+// gives the same bits.
 package train
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/riffle-dp/riffle/run/setting"
 )
 
-// Config is a learning task in four parts. Start from Default; Fields says what each
-// setting is for. Where its row has no default, zero means "chosen for you".
+// Config is a learning task, in four parts. Start from Default; Fields describes each
+// setting. If a setting's row has no default, zero means "chosen for you".
 type Config struct {
 	DataConfig
 	PrivacyConfig
@@ -24,7 +24,7 @@ type Config struct {
 	RunConfig
 }
 
-// DataConfig says what is learned from.
+// DataConfig describes the data.
 type DataConfig struct {
 	Data         string // "mnist", a folder of IDX or CIFAR-10 files, or a CSV file
 	Label        string // required for CSV
@@ -36,12 +36,12 @@ type DataConfig struct {
 	Public       int64
 }
 
-// PrivacyConfig says what protects reports: all that an accountant asks about.
+// PrivacyConfig describes the protection of reports: everything that an accountant needs.
 type PrivacyConfig struct {
 	Trust         dp.Trust // any but dp.Central
 	Participation dp.Participation
 	Population    int64   // n
-	K             int64   // clients a round; the least of a block with participation once
+	K             int64   // clients a round; with participation once the least of a block
 	Gamma         float64 // γ, each client's chance to take part
 	Dropout       float64 // p′, the chance that a participant's report is lost
 	NMin          int64
@@ -51,8 +51,8 @@ type PrivacyConfig struct {
 	Eps0          float64 // ε₀ of a report
 	Sigma         float64 // σ of a client's noise in a vector sum, in clip norms
 	Noise         vecsum.NoiseKind
-	Transport     Transport // "": the sum's law is drawn from instead
-	Honest        float64   // 0: all are
+	Transport     Transport // "": the noise is drawn from the sum's law instead
+	Honest        float64   // share of honest clients; 0: all
 	Clip          float64   // C, radius of the gradient's ball
 	ClipMode      client.ClipMode
 	Epsilon       float64 // budget ε; 0: none
@@ -60,7 +60,7 @@ type PrivacyConfig struct {
 	Bound         string
 }
 
-// LearningConfig says what is learned and how.
+// LearningConfig describes the model and how it is learned.
 type LearningConfig struct {
 	Model     Model
 	Hidden    int64
@@ -74,7 +74,7 @@ type LearningConfig struct {
 	Guard     string  // see parseGuard
 }
 
-// RunConfig says how a run goes.
+// RunConfig describes the execution of a run.
 type RunConfig struct {
 	Seed            int64
 	EvalEvery       int64 // number of rounds charged
@@ -82,12 +82,12 @@ type RunConfig struct {
 	Workers         int64 // 0: one per CPU
 }
 
-// Scale is what Range maps a feature to.
+// Scale is the interval to which Range maps a feature.
 type Scale string
 
-// Stored configurations of a version that had no scale have the range as unit.
+// Stored configurations of versions without a scale have the scale unit.
 const (
-	centred Scale = "centred" // −1..1: gradient methods get on better than with features above 0
+	centred Scale = "centred" // −1..1: gradient methods converge better than with features above 0
 	unit    Scale = "unit"    // 0..1
 )
 
@@ -101,15 +101,15 @@ const (
 	splitAndMix Transport = "split-and-mix"
 )
 
-// Default is the main job: MNIST, 60,000 clients, every client in every round.
-// The learning parameters were chosen on a validation split of the training
-// set; EXPERIMENTS.md has the search.
+// Default is the main job: MNIST, 60,000 clients, every client in every round. The learning
+// parameters were chosen on a validation split of the training set; docs/SEARCHES.md has the
+// search.
 func Default() (c Config) {
 	c.Fields().Reset()
 	return c
 }
 
-// Parts of a configuration, as help has them.
+// Parts of a configuration, as help names them.
 const (
 	data     = "Data"
 	privacy  = "Privacy"
@@ -117,8 +117,8 @@ const (
 	running  = "Run"
 )
 
-// Fields is the table of settings, bound to c. Digests and stored files have its
-// order. Resolve checks the settings together.
+// Fields returns the table of settings, bound to c. Digests and stored files have its order.
+// Resolve checks the settings together.
 func (c *Config) Fields() setting.Table {
 	return setting.Table{
 		{Name: "data", Part: data, Into: &c.Data, Default: "mnist", File: true, Help: "mnist, a folder with the four IDX files (plain or .gz) or CIFAR-10's six, or a CSV file"},
@@ -176,7 +176,7 @@ func checkLR(text string) error {
 	return err
 }
 
-// ReadConfig applies a YAML file to the settings that skip does not name.
+// ReadConfig applies a YAML file to c, except for the settings that skip names.
 func (c *Config) ReadConfig(path string, skip func(name string) bool) error {
 	if err := c.Fields().ReadFile(path, skip); err != nil {
 		return fmt.Errorf("train: %w", err)
@@ -184,7 +184,7 @@ func (c *Config) ReadConfig(path string, skip func(name string) bool) error {
 	return nil
 }
 
-// Parse applies YAML as ReadConfig does.
+// Parse applies YAML like ReadConfig.
 func (c *Config) Parse(raw []byte) error {
 	if err := c.Fields().Parse(raw); err != nil {
 		return inputError("%v", err)
@@ -195,19 +195,20 @@ func (c *Config) Parse(raw []byte) error {
 // MarshalYAML writes what Parse reads.
 func (c Config) MarshalYAML() (any, error) { return c.Fields().MarshalYAML() }
 
-// simulated says that a run can have the trust: clients report, and no curator is asked.
+// simulated says whether a run can have the trust mode: clients report, and there is no
+// curator.
 func simulated(t dp.Trust) bool { return !t.Curated() }
 
-// Digest identifies what a configuration computes: all settings but local ones.
+// Digest identifies what a configuration computes: it covers all settings but local ones.
 func (c Config) Digest() [32]byte { return c.Fields().Digest() }
 
-// randomizers are those whose input is a gradient: randomizer.Names, where krr
-// is that of signed coordinates and not the one of distributions.
+// randomizers lists the randomizers whose input is a gradient: randomizer.Names, where krr
+// stands for the one of signed coordinates, not of distributions.
 func randomizers() []string {
 	return slices.DeleteFunc(randomizer.Names(), func(name string) bool { return name == "signed-krr" })
 }
 
-// mechanism is the name that package randomizer has for c.Randomizer.
+// mechanism returns package randomizer's name for c.Randomizer.
 func (c PrivacyConfig) mechanism() string {
 	if c.Randomizer == "krr" {
 		return "signed-krr"

@@ -15,11 +15,11 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 )
 
-// cldpSGD takes any model and schedule. All other optimisers are for convex
-// losses, and package optimize plans their parameters from public numbers.
+// cldpSGD works with any model and schedule. All other optimisers are for convex losses, and
+// package optimize plans their parameters from public numbers.
 const cldpSGD = "cldp-sgd"
 
-// optimizers are the names of Config.Optimizer.
+// optimizers lists the values of Config.Optimizer.
 func optimizers() []string {
 	names := []string{cldpSGD}
 	for _, m := range optimize.Methods() {
@@ -31,14 +31,14 @@ func optimizers() []string {
 func (c LearningConfig) planned() bool { return c.Optimizer != "" && c.Optimizer != cldpSGD }
 
 const (
-	// defaultRadius of the ball of a convex problem.
+	// defaultRadius is the radius of a convex problem's ball.
 	defaultRadius = 8
-	// mostPasses bounds the rounds that are chosen, in passes over all clients,
-	// and mostRounds whatever they are.
+	// mostPasses bounds the chosen number of rounds, in passes over all clients; mostRounds
+	// bounds it in any case.
 	mostPasses, mostRounds = 100, 20000
 )
 
-// fillPlanned chooses what follows from the optimiser alone.
+// fillPlanned chooses the settings that follow from the optimiser alone.
 func (c *Config) fillPlanned() {
 	base := Default()
 	if c.Momentum == base.Momentum {
@@ -58,7 +58,7 @@ func (c *Config) fillPlanned() {
 	}
 }
 
-// checkPlanned refuses what a convex optimiser has no place for, and says why.
+// checkPlanned refuses settings that a convex optimiser does not have, and says why.
 func (c Config) checkPlanned() error {
 	_, stepErr := c.overrides()
 	switch {
@@ -76,8 +76,8 @@ func (c Config) checkPlanned() error {
 	return stepErr
 }
 
-// overrides are what the caller fixes of a plan: lr, the step of descent or the
-// first one of acceleration, whose steps grow with t.
+// overrides returns the parameters of a plan that the caller fixes: lr is the step of
+// descent, or the first step of acceleration, whose steps grow with t.
 func (c LearningConfig) overrides() (o optimize.Overrides, err error) {
 	if c.LR == "" {
 		return o, nil
@@ -97,8 +97,8 @@ func (c LearningConfig) overrides() (o optimize.Overrides, err error) {
 	return o, nil
 }
 
-// problem describes the loss by public numbers, but for the noise, and chooses
-// the clip if that is open: the longest gradient there can be.
+// problem describes the loss by public numbers, without the noise. If the clip is open it
+// chooses it: the length of the longest possible gradient.
 func (c *Config) problem(d *Data, m model.Parametric) (optimize.Problem, error) {
 	convex, ok := m.(model.Convex)
 	if !ok {
@@ -119,7 +119,7 @@ func (c *Config) problem(d *Data, m model.Parametric) (optimize.Problem, error) 
 			p.Smoothness = g.Smoothness + c.Lambda
 		}
 	}
-	// A ball of radius C in ℓ1 is within that of ℓ2; in ℓ∞ it reaches √d·C.
+	// A ball of radius C in ℓ1 lies within that of ℓ2; in ℓ∞ it reaches √d·C.
 	narrow, wide := 1.0, math.Sqrt(float64(p.Dim))
 	switch norm := c.norm(); {
 	case norm == 1:
@@ -148,10 +148,10 @@ func (c *Config) problem(d *Data, m model.Parametric) (optimize.Problem, error) 
 	return p, nil
 }
 
-// ExcessBound is the plan's bound on the expected excess loss, over the best
-// model of the ball: of the population if each client reports once or in every
-// round of gd, of the clients' own mean loss otherwise. It is known where no
-// gradient is ever clipped and the features keep to their public norm.
+// ExcessBound returns the plan's bound on the expected excess loss over the best model of the
+// ball: for the population if each client reports once or in every round of gd, otherwise for
+// the clients' own mean loss. It is known if no gradient is ever clipped and the features
+// keep to their public norm.
 func (r *Run) ExcessBound() (bound Number, known bool) {
 	if r.Plan == nil {
 		return 0, false
@@ -164,7 +164,7 @@ func (r *Run) ExcessBound() (bound Number, known bool) {
 	return Number(r.Plan.Bound()), true
 }
 
-// arriving is how many reports a round surely has of those who are asked.
+// arriving returns the number of reports that certainly arrive from asked clients.
 func (c PrivacyConfig) arriving(asked int64) int64 {
 	rate := 1 - c.Dropout
 	if c.Participation == dp.CheckIn {
@@ -173,8 +173,8 @@ func (c PrivacyConfig) arriving(asked int64) int64 {
 	return min(asked, account.Surely(asked, rate))
 }
 
-// resolveRounds chooses who reports when, for the least bound on the loss: the
-// size of batches of one pass, or the number of rounds.
+// resolveRounds chooses who reports when, to minimise the bound on the loss: the size of
+// batches of one pass, or the number of rounds.
 func (c *Config) resolveRounds(ctx context.Context, d *Data, m model.Parametric) error {
 	p, err := c.problem(d, m)
 	if err != nil {
@@ -224,7 +224,7 @@ func (c *Config) resolveBatch(p optimize.Problem, o optimize.Overrides) (err err
 	return nil
 }
 
-// resolveRepeats chooses the rounds where clients report again and again.
+// resolveRepeats chooses the number of rounds if clients report several times.
 func (c *Config) resolveRepeats(ctx context.Context, p optimize.Problem, o optimize.Overrides) (err error) {
 	asked := c.Population
 	if c.Participation == dp.Sampled {
@@ -247,7 +247,7 @@ func (c *Config) resolveRepeats(ctx context.Context, p optimize.Problem, o optim
 	return nil
 }
 
-// newPlan is the optimiser's plan for a resolved configuration.
+// newPlan returns the optimiser's plan for a resolved configuration.
 func (c Config) newPlan(d *Data, m model.Parametric, mechanism randomizer.Mechanism) (*optimize.Plan, error) {
 	p, err := c.problem(d, m)
 	if err != nil {
@@ -276,7 +276,7 @@ func (c Config) newPlan(d *Data, m model.Parametric, mechanism randomizer.Mechan
 	return plan, nil
 }
 
-// stageModels are the models whose gradients clients send, by stage of the plan.
+// stageModels returns the models whose gradients clients send, by stage of the plan.
 func stageModels(p *optimize.Plan, m model.Parametric) ([]model.Parametric, error) {
 	var out []model.Parametric
 	for _, s := range p.Stages {
@@ -303,8 +303,8 @@ func stageModels(p *optimize.Plan, m model.Parametric) ([]model.Parametric, erro
 	return out, nil
 }
 
-// planNoise is the noise that a choice of rounds counts with; only the choice
-// rests on it. The noise of the run itself is solved for after.
+// planNoise is the noise on which a choice of rounds is based. The noise of the run itself is
+// solved for afterwards.
 type planNoise struct {
 	ctx    context.Context
 	dim    int
@@ -328,14 +328,14 @@ func (c PrivacyConfig) newPlanNoise(ctx context.Context, dim int) (optimize.Nois
 		}
 		return optimize.GaussianNoise{Lipschitz: c.Clip, Mu: float64(mu)}, n
 	case once && !c.Trust.Alone():
-		// Who is in a block hides those who are in it with them.
+		// Members of a block hide one another.
 		c.Participation, c.Dropout = dp.All, 0
 		return optimize.NewCostlyNoise(dim, func(clients, _ int64) float64 {
 			c.Population, c.Rounds = clients, 1
 			return n.ask(c)
 		}), n
 	}
-	// Who is asked is given; what it costs depends on how often.
+	// The participants are given; the cost depends on how often they report.
 	if once {
 		c.Participation = dp.All
 	}
@@ -349,13 +349,12 @@ func (c PrivacyConfig) newPlanNoise(ctx context.Context, dim int) (optimize.Nois
 	}), n
 }
 
-// sumMSE is about that of a report of a vector sum.
+// sumMSE returns roughly the mean squared error of a report of a vector sum.
 func (c PrivacyConfig) sumMSE(dim int) float64 {
 	return float64(dim) * c.Sigma * c.Sigma * c.Clip * c.Clip
 }
 
-// ask returns the mean squared error of one report, +Inf if there is none within
-// the budget.
+// ask returns the mean squared error of one report, +Inf if no report is within the budget.
 func (n *planNoise) ask(c PrivacyConfig) float64 {
 	if c.Eps0 == 0 {
 		knob := "eps0"

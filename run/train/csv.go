@@ -17,8 +17,8 @@ import (
 // isCSV says whether the data are a CSV file, which its suffix decides.
 func (c DataConfig) isCSV() bool { return strings.EqualFold(filepath.Ext(c.Data), ".csv") }
 
-// ParseRanges reads "age=0..120,*=0..1": the public range of each column, that is
-// scaled to 0..1, and of all others.
+// ParseRanges reads "age=0..120,*=0..1": the public range of each column, which is scaled to
+// 0..1, and of all others.
 func ParseRanges(text string) (by map[string]dataset.Scaling, rest dataset.Scaling, err error) {
 	by = map[string]dataset.Scaling{}
 	if text == "" {
@@ -36,7 +36,7 @@ func ParseRanges(text string) (by map[string]dataset.Scaling, rest dataset.Scali
 		low, high, ok := strings.Cut(span, "..")
 		a, errA := strconv.ParseFloat(low, 64)
 		b, errB := strconv.ParseFloat(high, 64)
-		// Negated so that NaN is refused.
+		// The condition is negated so that it refuses a NaN.
 		if !ok || errA != nil || errB != nil || !(b-a > 0 && b-a <= math.MaxFloat64 && -math.MaxFloat64 <= a) {
 			return nil, rest, fail(item, "must have two finite numbers, the lower one first")
 		}
@@ -58,7 +58,7 @@ func checkRange(text string) error {
 	return err
 }
 
-// crossEntropy is the loss of all models but linear, and one of its own.
+// crossEntropy is the loss of all models but linear, which chooses its own.
 const crossEntropy = "cross-entropy"
 
 func checkLoss(text string) error {
@@ -80,8 +80,8 @@ func (c LearningConfig) regression() bool {
 	return err == nil && !loss.Binary()
 }
 
-// readCSV reads the file as a configuration says, with the classes it is to have;
-// nil: those in the file.
+// readCSV reads the file as the configuration says, with the given classes; nil: those in the
+// file.
 func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
 	by, rest, err := ParseRanges(c.Range)
 	if err != nil {
@@ -105,7 +105,7 @@ func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
 	return file, nil
 }
 
-// middle is the scaling to −1..1 of a range that is scaled to 0..1; none stays none.
+// middle turns a scaling to 0..1 into one to −1..1; no scaling stays none.
 func middle(s dataset.Scaling) dataset.Scaling {
 	if s == (dataset.Scaling{}) {
 		return s
@@ -113,7 +113,7 @@ func middle(s dataset.Scaling) dataset.Scaling {
 	return dataset.Scaling{Shift: s.Shift + s.Unit/2, Unit: s.Unit / 2}
 }
 
-// LoadTable reads a CSV file as it is, without scaling.
+// LoadTable reads a CSV file without scaling.
 func LoadTable(path, label string, regression bool) (*dataset.CSV, error) {
 	if label == "" {
 		return nil, inputError("label is required with a .csv file: the column to predict")
@@ -167,21 +167,22 @@ func (c Config) splitCSV(file *dataset.CSV) (d *Data, err error) {
 	return d, nil
 }
 
-// What is warned of: an unscaled column whose root mean square is above largeColumn,
-// and a range outside of which more than manyOutside of a column's cells are.
-// More classes than manyNumbers that are all numbers may be meant as such.
+// Thresholds for warnings: about an unscaled column whose root mean square is above
+// largeColumn; about a range that more than manyOutside of a column's cells lie outside of;
+// and about more classes than manyNumbers that are all numbers, which may be meant as
+// numbers.
 const (
 	largeColumn = 4
 	manyOutside = .05
 	manyNumbers = 30
 )
 
-// unscaled says which columns, the label's included, learning will have trouble
-// with. It looks at the rows, for whoever owns the file.
+// unscaled returns warnings about columns, including the label's, that learning will have
+// trouble with. It looks at the rows, for the owner of the file.
 func (c DataConfig) unscaled(file *dataset.CSV) (warnings []string) {
 	by, rest, err := ParseRanges(c.Range)
 	if err != nil {
-		return nil // refused elsewhere
+		return nil // another check refuses it
 	}
 	t := file.Table
 	low := 0.0

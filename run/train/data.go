@@ -12,7 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/feature"
 )
 
-// Model names what is learned.
+// Model names the model to learn.
 type Model string
 
 const (
@@ -25,36 +25,35 @@ const (
 	linear      Model = "linear"
 )
 
-// histograms says that the model's features are gradient histograms of a grey
-// image.
+// histograms says whether the model's features are gradient histograms of a grey image.
 func (c LearningConfig) histograms() bool {
 	return c.Model == inkLinear || c.Model == shapeLinear || c.Model == hogLinear
 }
 
-// Data is a data set made ready for a model.
+// Data is a data set, prepared for a model.
 type Data struct {
 	Train, Eval *dataset.Table
-	// EvalImages are the images behind Eval, nil for a table, and EvalName says
-	// whether they are the "test" or the "validation" set.
+	// EvalImages are the images behind Eval, nil for a table. EvalName says whether they are
+	// the "test" or the "validation" set.
 	EvalImages *dataset.Images
 	EvalName   string
-	// Classes names the classes, an image's by number; nil for a regression. Names
-	// are what a folder of images calls them, nil if it does not.
+	// Classes names the classes, an image's by number; nil for a regression. Names are the
+	// names in a folder of images, nil if it has none.
 	Classes, Names []string
-	// PCA is what pca-mlp's features are made by, and Public how many training
-	// examples it was fitted on, which Train does not have.
+	// PCA makes the features of pca-mlp. Public is the number of training examples on which
+	// it was fitted; Train does not contain them.
 	PCA    *feature.PCA
 	Public int
 
-	// Warnings say what of a table will be learned badly.
+	// Warnings say which parts of a table will be learned badly.
 	Warnings []string
 
 	columns []string // of a CSV file
-	rows    int      // of it, test and training
-	norm    float64  // public bound on that of a row's features; 0: there is none
+	rows    int      // number of its rows, test and training
+	norm    float64  // public bound on the norm of a row's features; 0: none
 }
 
-// ClassNames are the classes as people know them; nil for a regression.
+// ClassNames returns the classes' names for people; nil for a regression.
 func (d *Data) ClassNames() []string {
 	if d.Names != nil {
 		return d.Names
@@ -62,9 +61,9 @@ func (d *Data) ClassNames() []string {
 	return d.Classes
 }
 
-// imageModel is the model for images if none is asked for: upright histograms for
-// MNIST, known by its training labels, for they suit handwriting only; histograms
-// of the picture as it lies for other grey images, and pixels for coloured ones.
+// imageModel returns the model for images if none is asked for: upright histograms for MNIST,
+// recognised by its training labels, because they suit handwriting only; histograms of the
+// picture as it is for other grey images; and pixels for coloured ones.
 func imageModel(data string) Model {
 	if data == "mnist" {
 		return inkLinear
@@ -75,7 +74,7 @@ func imageModel(data string) Model {
 	if labels, err := dataset.TrainingLabels(os.DirFS(data)); err == nil && mnist.Known(labels) {
 		return inkLinear
 	}
-	return shapeLinear // what cannot be read is refused when it is loaded
+	return shapeLinear // an unreadable folder is refused when it is loaded
 }
 
 // imageNorm is the norm of an image's pixels.
@@ -101,8 +100,8 @@ func LoadImages(data string) (train, test *dataset.Images, err error) {
 	return train, test, nil
 }
 
-// extractor returns what turns images of the given shape into the features
-// that the named model learns from; pca-mlp's then go through its PCA.
+// extractor returns the extractor that turns images of the given shape into the named model's
+// features; those of pca-mlp then go through its PCA.
 func extractor(name Model, images *dataset.Images) (feature.Extractor, error) {
 	if (LearningConfig{Model: name}).histograms() && images.Channels != 1 {
 		return nil, fmt.Errorf("images have %d channels, must have 1 (softmax, linear and pca-mlp take any)", images.Channels)
@@ -126,8 +125,8 @@ func extractor(name Model, images *dataset.Images) (feature.Extractor, error) {
 	}
 }
 
-// Load reads the data of a configuration and makes its features. With
-// Validation set, the test set is not used at all.
+// Load reads the data of a configuration and makes its features. If Validation is set, the
+// test set is not used at all.
 func (c Config) Load() (*Data, error) {
 	load := c.loadImages
 	if c.isCSV() {
@@ -176,7 +175,7 @@ func (c Config) loadImages() (*Data, error) {
 	}
 	switch {
 	case c.histograms():
-		d.norm = feature.DefaultHOG().Norm // ShapeHOG's too
+		d.norm = feature.DefaultHOG().Norm // the same as ShapeHOG's
 	case c.Model == softmax || c.Model == linear:
 		d.norm = imageNorm
 	}
@@ -199,11 +198,11 @@ func (c Config) holdOut(n int) (train, held []int, err error) {
 // Cao and Ge (arXiv:2401.04306), section 4.
 const components = 60
 
-// publicPart keys the choice of public examples apart from validation's.
+// publicPart separates the choice of public examples from validation's.
 const publicPart = 0x7075626c6963 // "public"
 
-// reduce fits principal axes on examples declared public, takes those out of
-// the training set, and projects everything on the axes.
+// reduce fits principal axes on the examples declared public, removes these from the training
+// set, and projects everything on the axes.
 func (d *Data) reduce(c Config) error {
 	public := int(min(c.Public, 1<<40))
 	if public == 0 {

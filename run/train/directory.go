@@ -26,7 +26,7 @@ const (
 	ReportFile     = "report.html"
 )
 
-// ErrInput is wrapped by errors that the caller's input is to blame for.
+// ErrInput is wrapped by errors in the caller's input.
 var ErrInput = errors.New("bad input")
 
 func inputError(format string, args ...any) error {
@@ -39,8 +39,8 @@ type quiet struct{ err error }
 func (q quiet) Error() string { return "" }
 func (q quiet) Unwrap() error { return q.err }
 
-// CreateDirectory makes a run directory and writes its configuration. A
-// directory that holds anything is refused: it may be another run.
+// CreateDirectory makes a run directory and writes its configuration. It refuses a directory
+// with any content, which may be another run.
 func CreateDirectory(dir string, c Config) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -64,24 +64,24 @@ func CreateDirectory(dir string, c Config) error {
 	return durable.WriteFile(filepath.Join(dir, ConfigFile), append([]byte(head), text...))
 }
 
-// Metrics is one evaluation, a line of metrics.jsonl.
+// Metrics is one evaluation, which is one line of metrics.jsonl.
 type Metrics struct {
 	Round    int64   `json:"round"`
 	Epsilon  Number  `json:"epsilon"`
 	Loss     float64 `json:"loss"`
 	Accuracy Number  `json:"accuracy"` // NaN for a regression
 	Seconds  float64 `json:"seconds"`
-	// What the best constant reaches, the same in every line; absent in files of
-	// earlier versions.
+	// The best constant's result, the same in every line; absent in files of earlier
+	// versions.
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
 	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"` // absent for a regression
 }
 
-// Number is dp.Number, as the files of a run have it.
+// Number is dp.Number, the form of numbers in a run's files.
 type Number = dp.Number
 
-// readMetrics returns the lines up to the given round. What follows them was
-// written after the last checkpoint, or cut off; the run makes it again.
+// readMetrics returns the lines up to the given round. Lines after them were written after
+// the last checkpoint, or cut off; the run makes them again.
 func readMetrics(path string, upTo int64) ([]Metrics, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Guard is what a task's coordinator holds steps back by: see LearningConfig.Guard.
+// Guard says when a task's coordinator holds a step back: see LearningConfig.Guard.
 type Guard struct {
 	Metric string  // "accuracy" or "loss"
-	Fall   float64 // how far it may become worse than it was at best, in its own unit
-	Pause  bool    // rather than run the next round
+	Fall   float64 // how far it may become worse than its best, in its own unit
+	Pause  bool    // whether to pause instead of running the next round
 }
 
-// guardForm says what a guard looks like.
+// guardForm describes the form of a guard.
 const guardForm = "accuracy:FALL or loss:RISE, with :pause"
 
 // parseGuard reads a guard, such as "accuracy:0.05" or "loss:0.2:pause".
@@ -50,7 +50,7 @@ func (t *Task) Guard() (Guard, bool) {
 	return g, err == nil
 }
 
-// checkGuarded refuses a guard by what the data do not have.
+// checkGuarded refuses a guard whose metric the data do not have.
 func (t *Task) checkGuarded() error {
 	if g, ok := t.Guard(); ok && g.Metric == "accuracy" && len(t.Data.Classes) == 0 {
 		return inputError("guard = %s: a regression has no accuracy, guard its loss", t.Config.Guard)

@@ -8,7 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/learn/model"
 )
 
-// defaultHidden is the number of hidden units of pca-mlp: small, as the noise grows
+// defaultHidden is the number of hidden units of pca-mlp. It is small because the noise grows
 // with the parameters.
 const defaultHidden = 32
 
@@ -63,8 +63,8 @@ func (c *LearningConfig) resolveLoss(t *dataset.Table) {
 	}
 }
 
-// gradients returns what overwrites grad with the gradient of a row, for one
-// goroutine.
+// gradients returns a function for one goroutine that overwrites grad with the gradient of a
+// row.
 func gradients(m model.Parametric, t *dataset.Table) func(row int, theta, grad []float32) {
 	if m, ok := m.(model.Model); ok {
 		scratch := m.NewScratch()
@@ -78,8 +78,8 @@ func gradients(m model.Parametric, t *dataset.Table) func(row int, theta, grad [
 	}
 }
 
-// coordinates returns what evaluates one coordinate of a row's gradient, nil if
-// that costs as much as all of them.
+// coordinates returns a function that computes one coordinate of a row's gradient, nil if
+// that costs as much as all coordinates.
 func coordinates(m model.Parametric, t *dataset.Table) func(row int, theta []float32, j int) float32 {
 	switch m := m.(type) {
 	case model.CoordinateGradient:
@@ -104,7 +104,7 @@ func evaluate(m model.Parametric, theta []float32, t *dataset.Table, workers int
 	case *model.Linear:
 		linear = m
 	case *model.Classifier:
-		linear = m.Linear // a hinge loss is none of its logits
+		linear = m.Linear // the hinge loss is not a function of its logits
 	}
 	e := &model.Evaluation{Examples: t.Len()}
 	var err error
@@ -122,10 +122,10 @@ func evaluate(m model.Parametric, theta []float32, t *dataset.Table, workers int
 // clients gives every simulated client its examples and its gradient.
 type clients struct {
 	population dataset.Population // one example each
-	users      *dataset.Users     // several; nil: one
+	users      *dataset.Users     // several each; nil: one
 	table      *dataset.Table
-	stages     []model.Parametric // whose gradients are sent, one after the other
-	stage      *int               // which one now; it changes between rounds only
+	stages     []model.Parametric // models whose gradients are sent, one after the other
+	stage      *int               // index of the current one; it changes between rounds only
 }
 
 func (c Config) newClients(t *dataset.Table, stages []model.Parametric) (clients, error) {
@@ -134,7 +134,7 @@ func (c Config) newClients(t *dataset.Table, stages []model.Parametric) (clients
 	if c.PerClient > 1 {
 		users := dataset.UsersConfig{Clients: c.Population, Examples: t.Len(), PerClient: int(c.PerClient), Seed: uint64(c.Seed)}
 		if c.Population <= int64(t.Len())/c.PerClient {
-			users.Assignment = dataset.Scattered // more clients are bootstrapped
+			users.Assignment = dataset.Scattered // if there are more clients they are bootstrapped
 		}
 		out.users, err = dataset.NewUsers(users)
 		return out, err
@@ -153,8 +153,8 @@ func (c clients) Size() int64 {
 	return c.population.Clients()
 }
 
-// Worker returns what evaluates a client's gradient: its example's, or the mean
-// over its examples, so that the clip that follows covers all it holds.
+// Worker returns a function that computes a client's gradient: its example's, or the mean
+// over its examples, so that the clip afterwards covers all that the client holds.
 func (c clients) Worker() func(id int64, theta, grad []float32) {
 	stages := make([]func(row int, theta, grad []float32), len(c.stages))
 	for i, m := range c.stages {
@@ -185,8 +185,8 @@ func (c clients) Worker() func(id int64, theta, grad []float32) {
 	}
 }
 
-// CoordinateWorker returns what evaluates one coordinate of Worker's gradient;
-// nil if that costs as much.
+// CoordinateWorker returns a function that computes one coordinate of Worker's gradient; nil
+// if that costs as much.
 func (c clients) CoordinateWorker() func(id int64, theta []float32, j int) float32 {
 	stages := make([]func(row int, theta []float32, j int) float32, len(c.stages))
 	for i, m := range c.stages {

@@ -11,11 +11,11 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Local is data on a client's machine, for tasks that a coordinator describes.
-// The task says what the model is, never what is read. Safe for concurrent use.
+// Local is data on a client's machine, for tasks that a coordinator describes. A task decides
+// the model, never which data are read. Safe for concurrent use.
 type Local struct {
-	// Warn is told of rows that do not fit a task, once for each task. It is for
-	// whoever owns the data, and must not leave the machine. nil: nobody is told.
+	// Warn, if not nil, is called about rows that do not fit a task, once for each task. It
+	// is for the owner of the data, and must not leave the machine.
 	Warn func(task [32]byte, what error)
 
 	data    string
@@ -25,38 +25,38 @@ type Local struct {
 	tasks map[[32]byte]*learner
 }
 
-// NewLocal takes what Config.Data takes. Nothing is read before a task is there.
+// NewLocal takes the same text as Config.Data. Nothing is read before there is a task.
 func NewLocal(data string) *Local { return &Local{data: data, tasks: map[[32]byte]*learner{}} }
 
-// Whole is the source of one client that holds all of the training data: its
-// gradient is the mean over them, and privacy is the client's. Where their kind is
-// the task's and a row is not, as with a class that the task leaves out, that row's
-// gradient is 0, and the client reports like all others: a task must not find out by
-// who stays away.
+// Whole returns the source of one client that holds all of the training data. Its gradient is
+// the mean over them, and privacy is the client's. If a row does not fit a task that fits the
+// kind of the data, for instance because the task leaves out its class, the row's gradient is
+// 0 and the client reports like all others: a task must not learn anything from who stays
+// away.
 func (l *Local) Whole() LocalClient { return LocalClient{l, -1} }
 
-// Part is the source of client i, from 0, of the task's population that these data
-// are dealt out to, as a simulation deals them. Rows that do not fit the task have
-// their place and a gradient of 0, as with Whole.
+// Part returns the source of client i, from 0, of the task's population to which these data
+// are dealt out, as a simulation deals them. Rows that do not fit the task keep their place
+// and have a gradient of 0, as with Whole.
 func (l *Local) Part(i int64) LocalClient { return LocalClient{l, i} }
 
-// LocalClient is one client's data, with the methods that service/client asks of a
+// LocalClient is one client's data, with the methods that service/client requires of a
 // source.
 type LocalClient struct {
 	of     *Local
-	client int64 // −1: all
+	client int64 // −1: the client holds all data
 }
 
-// learner is a task on these data.
+// learner holds a task's model and these data for it.
 type learner struct {
 	dealt   clients
-	workers sync.Pool // of func(id int64, theta, grad []float32)
+	workers sync.Pool // pool of func(id int64, theta, grad []float32)
 	err     error
-	blank   bool  // none of its rows can be used
-	clients int64 // that the task deals them out to
+	blank   bool  // whether none of its rows can be used
+	clients int64 // number of clients among whom the task deals them out
 }
 
-// Open returns what overwrites grad with the gradient at theta of a task.
+// Open returns a function that overwrites grad with the gradient at theta for a task.
 func (s LocalClient) Open(task wire.Task) (func(theta, grad []float32), error) {
 	l := s.of.learner(task, s.client < 0)
 	switch {
@@ -75,14 +75,14 @@ func (s LocalClient) Open(task wire.Task) (func(theta, grad []float32), error) {
 	}, nil
 }
 
-// Close lets go of a task's data.
+// Close releases a task's data.
 func (s LocalClient) Close(task wire.Task) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	delete(s.of.tasks, taskKey(task, s.client < 0))
 }
 
-// taskKey names a task on one's own data or on a part of them: both may be asked for.
+// taskKey names a task on the whole data or on a part of them: both may be requested.
 func taskKey(task wire.Task, whole bool) [32]byte {
 	key := task.ID()
 	if whole {
@@ -112,7 +112,7 @@ func (l *Local) learner(task wire.Task, whole bool) *learner {
 	return out
 }
 
-// load fills out. odd says what is wrong with rows that have no gradient.
+// load fills in out. odd describes rows that have no gradient.
 func (l *Local) load(task wire.Task, whole bool, out *learner) (odd, err error) {
 	d, err := readDocument(task.Config)
 	if err != nil {
@@ -152,8 +152,8 @@ func checkShape(m model.Parametric, task wire.Task) error {
 	return nil
 }
 
-// localTable is the training data, with the task's classes. Rows that do not fit
-// are blank, and odd says so.
+// localTable returns the training data, with the task's classes. Rows that do not fit are
+// blank, and odd describes them.
 func (c Config) localTable(d document, whole bool) (t *dataset.Table, odd, err error) {
 	columns, labels := []string(nil), d.classes
 	if c.isCSV() {
@@ -166,7 +166,7 @@ func (c Config) localTable(d document, whole bool) (t *dataset.Table, odd, err e
 			return nil, nil, err
 		}
 		t, labels = data.Train, data.Classes
-		if len(labels) > len(d.classes) && len(d.classes) > 0 { // some that the task leaves out
+		if len(labels) > len(d.classes) && len(d.classes) > 0 { // the data have classes that the task leaves out
 			labels = labels[:len(d.classes)]
 			t, odd = leaveOut(t, len(d.classes))
 		}
@@ -180,7 +180,7 @@ func (c Config) localTable(d document, whole bool) (t *dataset.Table, odd, err e
 		return nil, nil, inputError("data %s: its classes are not the task's", c.Data)
 	}
 	out := *t
-	out.Classes = len(d.classes) // these data may not have the last ones
+	out.Classes = len(d.classes) // these data may lack the last classes
 	return &out, odd, nil
 }
 
@@ -192,7 +192,7 @@ func (c Config) localCSV(d document, whole bool) (t *dataset.Table, columns []st
 	if file.Blanks > 0 {
 		odd = fmt.Errorf("train: %d of %d rows of %s do not fit, and count as a gradient of 0: %w", file.Blanks, file.Table.Len(), c.Data, file.Why)
 	}
-	if whole { // nothing of it is for tests
+	if whole { // no rows are held out for tests
 		return file.Table, file.Columns, odd, nil
 	}
 	data, err := c.splitCSV(file)
@@ -205,7 +205,7 @@ func (c Config) localCSV(d document, whole bool) (t *dataset.Table, columns []st
 	return data.Train, data.columns, odd, nil
 }
 
-// leaveOut makes rows of other classes than the first ones blank.
+// leaveOut blanks the rows of all classes but the first ones.
 func leaveOut(t *dataset.Table, classes int) (*dataset.Table, error) {
 	out := *t
 	out.Y, out.Blank = slices.Clone(t.Y), make([]bool, t.Len())

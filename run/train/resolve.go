@@ -15,28 +15,28 @@ import (
 	"github.com/riffle-dp/riffle/protocol/client"
 )
 
-// Defaults where neither the caller nor a budget says otherwise.
+// Defaults, if neither the caller nor a budget decides.
 const (
 	defaultEps0 = 2.5
-	// defaultRounds of single reports; a vector sum has less noise in each.
+	// defaultRounds is for single reports; a vector sum has less noise in each round.
 	defaultRounds, defaultSumRounds = 160, 120
-	// defaultEpsilon is the budget of vector sums, whose noise follows from it.
+	// defaultEpsilon is the budget of vector sums, from which their noise follows.
 	defaultEpsilon = 1
 )
 
-// miniBatch is how many clients a round of a network takes without privacy,
-// where nothing is gained by asking all.
+// miniBatch is the number of clients in a round of a network without privacy, where asking
+// all clients gains nothing.
 const miniBatch = 64
 
-// begin chooses what a configuration that was written down before says by leaving
-// it out.
+// begin chooses the settings whose meaning depends on being left out, before the
+// configuration is stored.
 func (c *Config) begin() {
 	if c.Range != "" && c.Scale == "" {
 		c.Scale = centred
 	}
 }
 
-// fill chooses what follows from the flags, and from which images those of Data are.
+// fill chooses the settings that follow from the flags, and from which images Data has.
 func (c *Config) fill() {
 	if c.Model == "" {
 		if c.Model = linear; !c.isCSV() {
@@ -72,8 +72,8 @@ func (c *Config) fill() {
 	}
 }
 
-// Check refuses values and combinations that make no sense, before anything
-// is loaded. It names each flag involved.
+// Check refuses values and combinations that make no sense, before anything is loaded. Its
+// errors name each flag involved.
 func (c Config) Check() error {
 	if err := c.Fields().Check(); err != nil {
 		return inputError("%v", err)
@@ -144,7 +144,7 @@ func (c *Config) resolveClients(examples int) error {
 	return nil
 }
 
-// resolvePopulation fixes n and what depends on it.
+// resolvePopulation fixes n and the settings that depend on it.
 func (c *Config) resolvePopulation(examples int) error {
 	if err := c.resolveClients(examples); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (c *Config) resolvePopulation(examples int) error {
 		if c.Participation == dp.Once {
 			c.NMin = account.Surely(blocks.Smallest(), 1-c.Dropout)
 		} else if c.Trust.SumsOnly() {
-			// The clients who are asked, and each one's chance to report.
+			// asked is the number of asked clients, and rate the chance of each to report.
 			asked, rate := c.Population, 1-c.Dropout
 			switch c.Participation {
 			case dp.Sampled:
@@ -184,8 +184,7 @@ func (c *Config) resolvePopulation(examples int) error {
 	return nil
 }
 
-// blocks is the division of an epoch with participation once; the zero Blocks
-// otherwise.
+// blocks returns the division of an epoch with participation once; otherwise the zero Blocks.
 func (c PrivacyConfig) blocks() (schedule.Blocks, error) {
 	if c.Participation != dp.Once {
 		return schedule.Blocks{}, nil
@@ -197,9 +196,9 @@ func (c PrivacyConfig) blocks() (schedule.Blocks, error) {
 	return b, nil
 }
 
-// query is the question "what does this run cost?", as planned, of all clients who
-// behave. With participation once it asks about epochs: a client reports once in each,
-// in a crowd of n-min at least.
+// query returns the question about the planned cost of this run, with honest behaviour of all
+// clients. With participation once it asks about epochs: in each, a client reports once in a
+// crowd of at least n-min.
 func (c PrivacyConfig) query() account.Query {
 	q := account.Query{
 		Trust: c.Trust.Recorded(), Participation: c.Participation, Class: dp.Generic,
@@ -216,24 +215,24 @@ func (c PrivacyConfig) query() account.Query {
 	return q
 }
 
-// planned is a question whose answer holds for a run, and the multiple of the run's
-// σ that it asks about.
+// planned is a question whose answer holds for a run, and the multiple of the run's σ in the
+// question.
 type planned struct {
 	query account.Query
 	worth float64
 }
 
-// queries are what a run may cost, the most of which is planned for. More than one
-// there is only where not all clients are relied on for a vector sum's noise.
+// queries returns the possible questions about a run; the largest answer counts. There is
+// more than one only if a vector sum does not rely on the noise of all clients.
 func (c PrivacyConfig) queries() ([]planned, error) {
 	q := c.query()
 	if !(c.Trust.SumsOnly() && c.Honest > 0 && c.Honest < 1) || c.Participation == dp.Once {
 		return []planned{{q, 1}}, nil
 	}
-	// Whatever the others do: account/vecsum.md, "Honest".
+	// This holds whatever the other clients do: account/vecsum.md, "Honest".
 	sum := account.SumQuery{Query: q, Sum: vecsum.Params{Users: c.Population, MinUsers: c.NMin, Honest: c.Honest}}
 	worst, err := sum.Gaussian(1)
-	if errors.Is(err, dp.ErrNoBound) { // all of a round may be honest: chance is worth nothing
+	if errors.Is(err, dp.ErrNoBound) { // all clients of a round may be honest, so chance earns no credit
 		worst, err = q, nil
 		worst.Participation, worst.Population, worst.Reports, worst.Dropout, worst.Sigma = dp.All, c.NMin, 0, 0, 1
 	}
@@ -241,8 +240,8 @@ func (c PrivacyConfig) queries() ([]planned, error) {
 		return nil, err
 	}
 	out := []planned{{worst, worst.Sigma}}
-	// What the coordinator charges where all come: it does not know who of a round's k
-	// are honest, so k of Honest·n.
+	// This is the coordinator's charge if all come: it does not know which of a round's k are
+	// honest, so it charges k of Honest·n.
 	q.Population = int64(c.Honest * float64(q.Population))
 	switch {
 	case q.Participation == dp.CheckIn:
@@ -250,7 +249,7 @@ func (c PrivacyConfig) queries() ([]planned, error) {
 	case q.Participation == dp.All && q.Dropout > 0:
 		q.Participation, q.Rate, q.Dropout = dp.CheckIn, min(1, (1-q.Dropout)/c.Honest), 0
 	default:
-		q.Population = 0 // is no more than the first
+		q.Population = 0 // no larger than the first answer
 	}
 	if q.Population > 0 {
 		out = append(out, planned{q, 1})
@@ -261,8 +260,8 @@ func (c PrivacyConfig) queries() ([]planned, error) {
 	return out, nil
 }
 
-// solve returns the sigma, eps0 or rounds (of once: epochs), whichever knob names, for
-// which every query is within the budget.
+// solve returns the sigma, eps0 or rounds (for once: epochs), whichever knob names, for which
+// every query is within the budget.
 func (c PrivacyConfig) solve(ctx context.Context, knob string) (sigma, eps0 float64, rounds int64, err error) {
 	queries, err := c.queries()
 	if err != nil {
@@ -281,8 +280,8 @@ func (c PrivacyConfig) solve(ctx context.Context, knob string) (sigma, eps0 floa
 	return sigma, eps0, rounds, nil
 }
 
-// resolvePrivacy chooses ε₀ and the number of rounds: for a budget, the one
-// that is open is solved for; if both are open, ε₀ at the default rounds.
+// resolvePrivacy chooses ε₀ and the number of rounds. With a budget it solves for the open
+// one of the two; if both are open, for ε₀ at the default rounds.
 func (c *PrivacyConfig) resolvePrivacy(ctx context.Context) error {
 	if c.Trust.SumsOnly() {
 		return c.resolveSigma(ctx)
@@ -313,7 +312,7 @@ func (c *PrivacyConfig) resolvePrivacy(ctx context.Context) error {
 	return nil
 }
 
-// resolveSigma chooses a vector sum's noise, or rounds if the noise is given too.
+// resolveSigma chooses a vector sum's noise, or the rounds if the noise is given.
 func (c *PrivacyConfig) resolveSigma(ctx context.Context) error {
 	solve := ""
 	switch {
@@ -342,7 +341,7 @@ func (c *PrivacyConfig) resolveSigma(ctx context.Context) error {
 	return nil
 }
 
-// setRounds takes the number that a query has: of once, epochs.
+// setRounds sets the number of rounds from a query's number, which for once counts epochs.
 func (c *PrivacyConfig) setRounds(rounds int64) {
 	c.Rounds = rounds
 	if blocks, err := c.blocks(); err == nil && c.Participation == dp.Once {
@@ -362,7 +361,7 @@ func (c *Config) resolveLearning(m model.Parametric) {
 	}
 }
 
-// ExpectedReports is γn, the mean number of reports a round.
+// ExpectedReports returns γn, the mean number of reports a round.
 func (c PrivacyConfig) ExpectedReports() float64 {
 	rate := 1.0
 	switch c.Participation {
@@ -374,20 +373,20 @@ func (c PrivacyConfig) ExpectedReports() float64 {
 	return rate * (1 - c.Dropout) * float64(c.Population)
 }
 
-// norm is the p of the ball that the randomizer takes; 2 without one.
+// norm returns the p of the randomizer's ball; 2 without one.
 func (c PrivacyConfig) norm() float64 {
 	if !c.Trust.HasLocalGuarantee() {
 		return 2
 	}
 	k, err := randomizer.KindOf(c.mechanism())
 	if err != nil {
-		panic(err) // Check refuses other names
+		panic(err) // cannot happen: Check refuses other names
 	}
 	return k.Norm
 }
 
-// newMechanism returns the randomizer and what one report promises; the zero
-// promise without privacy.
+// newMechanism returns the randomizer and the promise of one report; the zero promise without
+// privacy.
 func (c PrivacyConfig) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
 	if !c.Trust.Protects() {
 		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: c.Clip})
@@ -407,7 +406,7 @@ func (c PrivacyConfig) newMechanism(dim int) (randomizer.Mechanism, dp.Report, e
 	return m, m.Event(), nil
 }
 
-// newCLDPSGD is the optimiser for any model.
+// newCLDPSGD returns the optimiser for any model.
 func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (optimize.Optimizer, error) {
 	var rates optimize.Schedule
 	var err error
@@ -434,8 +433,8 @@ func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (optimize.Op
 	})
 }
 
-// Query is the question "what do this many rounds of a resolved configuration
-// cost?", which an accountant answers by any bound it knows.
+// Query returns the question about the cost of this many rounds of a resolved configuration.
+// An accountant answers it by any bound it knows.
 func (c PrivacyConfig) Query(rounds int64) (account.Query, error) {
 	c.Rounds = rounds
 	queries, err := c.queries()

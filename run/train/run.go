@@ -22,11 +22,11 @@ import (
 	"github.com/riffle-dp/riffle/run/simulate"
 )
 
-// ErrInterrupted is wrapped when a run was stopped with its state saved.
+// ErrInterrupted is wrapped if a run was stopped with its state saved.
 var ErrInterrupted = errors.New("interrupted")
 
-// Observer watches a run. Any field may be nil. Reports is called from any
-// goroutine, the others from the one that called Train.
+// Observer watches a run. Any field may be nil. Reports is called from any goroutine, the
+// others from the goroutine that called Train.
 type Observer struct {
 	Reports   func(n int64)   // n more reports were summed
 	Evaluated func(m Metrics) // an evaluation was made
@@ -36,18 +36,18 @@ type Observer struct {
 
 // Run is a task with its run directory.
 type Run struct {
-	Config    Config // resolved: nothing is left to be chosen
+	Config    Config // resolved: every setting has a value
 	Dir       string
 	Data      *Data
 	Model     model.Parametric // a model.Model, or a *model.Linear with real targets
 	Mechanism randomizer.Mechanism
-	// Plan is a convex optimiser's; nil with cldp-sgd.
+	// Plan is a convex optimiser's plan; nil with cldp-sgd.
 	Plan *optimize.Plan
 	// Resumed is the last finished round of an earlier process; 0 if none.
 	Resumed int64
 	Metrics []Metrics
-	// Evaluation is what the last of Metrics was made from; nil before the first
-	// of this process.
+	// Evaluation is the evaluation behind the last of Metrics; nil before the first of this
+	// process.
 	Evaluation *model.Evaluation
 
 	clients     clients
@@ -56,7 +56,7 @@ type Run struct {
 	coordinator *coordinator.Coordinator
 	simulation  *simulate.Simulation
 	begun       time.Time
-	before      checkpoint // what earlier processes did
+	before      checkpoint // the state that earlier processes reached
 	reports     int64
 }
 
@@ -79,7 +79,7 @@ func prepare(ctx context.Context, c Config) (*Run, error) {
 	return r, r.build()
 }
 
-// resolve fills in all that can be chosen, and loads the data and the model.
+// resolve chooses all open settings, and loads the data and the model.
 func (c Config) resolve(ctx context.Context) (Config, *Data, model.Parametric, error) {
 	c.fill()
 	if err := c.Check(); err != nil {
@@ -112,19 +112,18 @@ func (c Config) resolve(ctx context.Context) (Config, *Data, model.Parametric, e
 	return c, data, m, nil
 }
 
-// parts are what a resolved configuration comes to, whoever runs it.
+// parts are the parts made from a resolved configuration, for a simulation or a network.
 type parts struct {
 	model     model.Parametric
 	mechanism randomizer.Mechanism
 	promise   dp.Report
 	blocks    schedule.Blocks
-	plan      *optimize.Plan // a convex optimiser's; nil with cldp-sgd
+	plan      *optimize.Plan // plan of a convex optimiser; nil with cldp-sgd
 	// stages are the models whose gradients clients send, by stage of the plan.
 	stages []model.Parametric
 }
 
-// parts makes the mechanism for the model, and chooses the learning rate or the
-// plan for it.
+// parts makes the mechanism for the model, and chooses the learning rate or the plan for it.
 func (c *Config) parts(d *Data, m model.Parametric) (p parts, err error) {
 	p.model, p.stages = m, []model.Parametric{m}
 	if p.blocks, err = c.blocks(); err != nil {
@@ -148,8 +147,8 @@ func (c *Config) parts(d *Data, m model.Parametric) (p parts, err error) {
 	return p, nil
 }
 
-// coordinator is the task of a resolved configuration; its name and its ledger
-// are the caller's.
+// coordinator returns the task of a resolved configuration; the caller adds its name and its
+// ledger.
 func (c Config) coordinator(p parts) (coordinator.Config, error) {
 	var optimizer optimize.Optimizer
 	var err error
@@ -190,7 +189,8 @@ func (r *Run) build() error {
 	if r.coordinator, err = coordinator.New(task); err != nil {
 		return inputError("%v", err)
 	}
-	// A simulated client of a vector sum only rounds: the noise is drawn for all.
+	// A simulated client of a vector sum only rounds; the noise is drawn for all clients at
+	// once.
 	reports := r.Mechanism
 	var carriers func(round int64) (simulate.Carrier, error)
 	if m, ok := r.Mechanism.(*mechanism.VectorSum); ok {
@@ -214,17 +214,16 @@ func (r *Run) build() error {
 	return err
 }
 
-// Planned returns the proved bound on what the whole run will cost; ε is +Inf
-// without privacy.
+// Planned returns the proved bound on the cost of the whole run; ε is +Inf without privacy.
 func (r *Run) Planned(ctx context.Context) (dp.Bound, error) {
 	return r.Config.cost(ctx, asAsked)
 }
 
 func asAsked(q account.Query) account.Query { return q }
 
-// Planned returns the proved bound on what all of the task's rounds cost if as many
-// take part as it expects. Void rounds are announced again, and cost where chance is
-// counted on.
+// Planned returns the proved bound on the cost of all of the task's rounds if as many clients
+// take part as it expects. Void rounds are announced again, which costs more if chance is
+// credited.
 func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
 	others := t.Config.Trust.SumsOnly() && t.Config.Honest > 0 && t.Config.Honest < 1
 	return t.Config.cost(ctx, func(q account.Query) account.Query {
@@ -232,13 +231,14 @@ func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
 		if again.Rounds == q.Rounds {
 			return again
 		}
-		// The tails of a sum's noise are kept for the task's rounds; more have more.
+		// The tails of a sum's noise are kept for the task's rounds; more rounds have larger
+		// tails.
 		again.Delta -= t.Config.tail() * t.Config.Delta * (float64(again.Rounds)/float64(q.Rounds) - 1)
 		return again
 	})
 }
 
-// cost asks about the run's queries, each as it is to be counted.
+// cost returns the largest answer to the run's queries, each changed by counted.
 func (c PrivacyConfig) cost(ctx context.Context, counted func(account.Query) account.Query) (dp.Bound, error) {
 	if !c.Trust.Protects() {
 		return ledger.Unprotected{}.Spent()
@@ -264,10 +264,10 @@ func (c PrivacyConfig) cost(ctx context.Context, counted func(account.Query) acc
 	return most, nil
 }
 
-// Reports is how many reports were summed by earlier processes and this one.
+// Reports returns the number of reports summed by earlier processes and this one.
 func (r *Run) Reports() int64 { return r.reports }
 
-// ReportsPerClient is the most reports that one client sends in the whole run.
+// ReportsPerClient returns the most reports that one client sends in the whole run.
 func (c PrivacyConfig) ReportsPerClient() int64 {
 	if blocks, err := c.blocks(); err == nil && c.Participation == dp.Once {
 		return blocks.Epochs(c.Rounds)
@@ -275,14 +275,14 @@ func (c PrivacyConfig) ReportsPerClient() int64 {
 	return c.Rounds
 }
 
-// Charged returns what was charged so far, oldest first; the list is not to be
-// changed. It must not be called while Train runs but by its Observer.
+// Charged returns the charges so far, oldest first; the caller must not change the list.
+// While Train runs only its Observer may call it.
 func (r *Run) Charged() []ledger.Entry { return r.ledger.Entries() }
 
 // Round returns the last round that ended.
 func (r *Run) Round() int64 { return r.coordinator.Round() }
 
-// Steps returns how many rounds gave a step; the others were void.
+// Steps returns the number of rounds that gave a step; the others were void.
 func (r *Run) Steps() int64 { return r.optimizer.State().Steps }
 
 // Create makes the run directory.
@@ -291,8 +291,8 @@ func (r *Run) Create(dir string) error {
 	return CreateDirectory(dir, r.Config)
 }
 
-// Resume opens a run directory where it stands. Only local settings (workers,
-// checkpoint-every) may be changed by adjust.
+// Resume opens a run directory at its last checkpoint. adjust may change only local settings
+// (workers, checkpoint-every).
 func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error) {
 	c := Default()
 	if err := c.ReadConfig(filepath.Join(dir, ConfigFile), nil); err != nil {
@@ -328,8 +328,8 @@ func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error)
 	return r, durable.WriteFile(filepath.Join(dir, MetricsFile), text)
 }
 
-// Train runs the rounds that are left and writes model and summary. If ctx
-// ends it saves the last finished round and returns ErrInterrupted.
+// Train runs the remaining rounds and writes model and summary. If ctx ends it saves the last
+// finished round and returns ErrInterrupted.
 func (r *Run) Train(ctx context.Context, watch Observer) (*Summary, error) {
 	r.begun = time.Now()
 	complete := r.before.complete
@@ -384,7 +384,7 @@ func (r *Run) Train(ctx context.Context, watch Observer) (*Summary, error) {
 
 func (r *Run) seconds() float64 { return r.before.seconds + time.Since(r.begun).Seconds() }
 
-// Parameters returns the model to release now, as it is stored.
+// Parameters returns the model to release now, in stored form.
 func (r *Run) Parameters() []float32 {
 	wide := make([]float64, r.Model.Params())
 	r.coordinator.Model(wide)

@@ -20,18 +20,17 @@ import (
 // Stored is a model read back from its file.
 type Stored struct {
 	Name    Model
-	Model   model.Parametric // as Run.Model
+	Model   model.Parametric // see Run.Model
 	Theta   []float32
 	Epsilon Number
 	Delta   float64
-	// Task and Round say which release of a task over a network this is; empty: a
-	// simulation's.
+	// Task and Round name the release of a task over a network; empty: a simulation's model.
 	Task  string
 	Round int64
 
-	config          Config // of what it was trained with, what the file says
+	config          Config // the settings of its training that the file has
 	pca             *feature.PCA
-	rows            int // of the CSV file; 0: not known
+	rows            int // number of rows of the CSV file; 0: not known
 	columns, labels []string
 }
 
@@ -55,8 +54,8 @@ func ReadModel(path string) (*Stored, error) {
 	return s, nil
 }
 
-// DataOf is the data that the run in a directory was trained on, as its configuration
-// names them; those of Default if path is no such directory.
+// DataOf returns the data set on which the run in a directory was trained, by its
+// configuration; Default's if path is not such a directory.
 func DataOf(path string) (string, error) {
 	c := Default()
 	if _, err := os.Stat(filepath.Join(path, ConfigFile)); err != nil {
@@ -68,7 +67,7 @@ func DataOf(path string) (string, error) {
 	return c.Data, nil
 }
 
-// kept are the settings that a model file has.
+// kept lists the settings that a model file has.
 var kept = []string{"model", "loss", "label", "range", "scale", "seed", "test-fraction"}
 
 func (s *Stored) read(f safetensors.File) (err error) {
@@ -126,7 +125,7 @@ func (s *Stored) read(f safetensors.File) (err error) {
 			return fmt.Errorf("%d principal components for %d inputs", s.pca.Dim(), inputs)
 		}
 		if t, ok := f.Find("dense1.weight"); ok && len(t.Shape) == 2 {
-			c.Hidden = int64(t.Shape[1]) // Theta checks all shapes
+			c.Hidden = int64(t.Shape[1]) // safe: Theta checks all shapes
 		}
 	}
 	shape := &dataset.Table{Dim: inputs, Classes: classes}
@@ -143,27 +142,27 @@ func (s *Stored) read(f safetensors.File) (err error) {
 	return err
 }
 
-// Tested is how a stored model does on data.
+// Tested is a stored model's result on data.
 type Tested struct {
 	*model.Evaluation
 	Baseline model.Baseline
 	// Classes names them; nil for a regression.
 	Classes []string
-	// Set is what was counted: "test" rows, or "all" of a table's.
+	// Set is the set that was counted: "test" rows, or "all" rows of a table.
 	Set string
-	// Rows is how many rows a table has; 0: images. Trained of those counted trained
-	// the model; -1: that cannot be told.
+	// Rows is the number of rows of a table; 0: images. Trained is the number of counted rows
+	// that trained the model; -1: not known.
 	Rows, Trained int
-	// LabelUnit times the loss is in the label's own units; 1: as it is.
+	// LabelUnit times the loss is in the label's own units; 1: the label is not scaled.
 	LabelUnit float64
 	Label     string // the column; empty: images
-	// Warning is what to look at; empty: nothing.
+	// Warning is a problem to look at; empty: none.
 	Warning string
 }
 
-// Test runs the model on the test set of the named data. Of the table that the
-// model was trained on those are the rows that training held out, unless all are
-// asked for; of a table with another number of rows it is all of them.
+// Test runs the model on the test set of the named data. For the table on which the model was
+// trained these are the rows that training held out, unless all are asked for. For a table
+// with another number of rows it is all rows.
 func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 	c := s.config
 	c.Data = data
@@ -200,7 +199,7 @@ func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 	return out, nil
 }
 
-// heldOut parts a table as training did, and says what is counted.
+// heldOut splits a table as training did, and records what is counted.
 func (s *Stored) heldOut(table *dataset.Table, all bool, out *Tested) *dataset.Table {
 	out.Rows, out.Set, out.Trained = table.Len(), "all", -1
 	if s.rows == 0 || s.rows != table.Len() {
@@ -208,7 +207,7 @@ func (s *Stored) heldOut(table *dataset.Table, all bool, out *Tested) *dataset.T
 	}
 	whole := dataset.CSV{Table: table, Labels: s.labels}
 	train, test, err := whole.Split(s.config.TestFraction, uint64(s.config.Seed))
-	if err != nil { // it cannot have been this one
+	if err != nil { // it cannot have been this table
 		return table
 	}
 	if all {
@@ -246,7 +245,7 @@ func (s *Stored) table(c Config, workers int) (*dataset.Table, error) {
 	if !slices.Equal(file.Columns, s.columns) {
 		return nil, inputError("data %s: columns are %q, the model takes %q", c.Data, file.Columns, s.columns)
 	}
-	// A file may lack some of the classes that the model knows.
+	// A file may lack some of the model's classes.
 	for i, y := range file.Table.Y {
 		k := slices.Index(s.labels, file.Labels[y])
 		if k < 0 {
@@ -258,10 +257,10 @@ func (s *Stored) table(c Config, workers int) (*dataset.Table, error) {
 	return file.Table, nil
 }
 
-// Prediction is what a model makes of one example of the evaluation set.
+// Prediction is a model's prediction for one example of the evaluation set.
 type Prediction struct {
 	Index, Label, Class int
-	Confidence          float64 // softmax probability of Class; NaN where scores are none
+	Confidence          float64 // softmax probability of Class; NaN if scores are not probabilities
 }
 
 // Predict runs the model to release now over the evaluation set, in order; a

@@ -14,18 +14,18 @@ import (
 	"github.com/riffle-dp/riffle/learn/model"
 )
 
-// Summary is what a finished run came to; summary.json holds it. Either the
-// test or the validation figures are present; a regression has no accuracy.
+// Summary is the result of a finished run; summary.json holds it. Either the test or the
+// validation figures are present; a regression has no accuracy.
 type Summary struct {
 	TestAccuracy       *float64 `json:"test_accuracy,omitempty"`
 	TestLoss           *float64 `json:"test_loss,omitempty"`
 	ValidationAccuracy *float64 `json:"validation_accuracy,omitempty"`
 	ValidationLoss     *float64 `json:"validation_loss,omitempty"`
-	// The baseline is what the best constant reaches on the same examples.
+	// The baseline is the best constant's result on the same examples.
 	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"`
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
-	// LabelUnit times a loss is in the units of the column to predict; absent where
-	// that was not scaled.
+	// LabelUnit times a loss is in the units of the column to predict; absent if that was not
+	// scaled.
 	LabelUnit float64 `json:"label_unit,omitempty"`
 	// Warnings are problems to look at before the model is used.
 	Warnings         []string `json:"warnings,omitempty"`
@@ -42,8 +42,8 @@ type Summary struct {
 	Seed             int64    `json:"seed"`
 	ModelParameters  int      `json:"model_parameters"`
 	Optimizer        string   `json:"optimizer"`
-	// ExcessBound is a convex optimiser's bound on its expected excess loss; absent
-	// where gradients are clipped or a plan's rounds were not all run.
+	// ExcessBound is a convex optimiser's bound on its expected excess loss; absent if
+	// gradients are clipped or not all of a plan's rounds were run.
 	ExcessBound *Number `json:"excess_bound,omitempty"`
 
 	Evaluation *model.Evaluation `json:"-"`
@@ -53,7 +53,7 @@ type Summary struct {
 // Accuracy returns the accuracy on the evaluation set, NaN for a regression.
 func (s *Summary) Accuracy() float64 { return s.Evaluation.Accuracy() }
 
-// Summary is what the run has come to so far. Nothing is written.
+// Summary returns the run's result so far. It writes nothing.
 func (r *Run) Summary() (*Summary, error) {
 	e, err := r.Evaluate()
 	if err != nil {
@@ -111,8 +111,8 @@ func (r *Run) finish() (*Summary, error) {
 	return s, durable.WriteFile(filepath.Join(r.Dir, SummaryFile), append(text, '\n'))
 }
 
-// writeModel stores the released parameters with what is needed to use them
-// again. It holds nothing that differs between a run and its resumption.
+// writeModel stores the released parameters with everything needed to use them again. The
+// file does not depend on whether the run was interrupted.
 func (r *Run) writeModel(s *Summary) error {
 	meta := r.Config.metadata(r.Data)
 	meta["riffle.epsilon"] = strconv.FormatFloat(float64(s.Epsilon), 'g', -1, 64)
@@ -129,15 +129,15 @@ func (r *Run) writeModel(s *Summary) error {
 	return durable.WriteFile(filepath.Join(r.Dir, ModelFile), raw)
 }
 
-// Release is a model that a task over a network has released.
+// Release describes a model that a task over a network has released.
 type Release struct {
 	Round   int64
 	Theta   []float32
-	Epsilon float64 // at the task's delta, of all that was charged until the file was made
-	Bound   string  // the method that counts it
+	Epsilon float64 // at the task's delta, for everything charged until the file was made
+	Bound   string  // the method of the bound
 }
 
-// ModelFile is a released model as ReadModel reads it, with where it is from.
+// ModelFile returns a released model in the form that ReadModel reads, with its origin.
 func (t *Task) ModelFile(r Release) ([]byte, error) {
 	if len(r.Theta) != t.Model.Params() {
 		return nil, fmt.Errorf("train: %d parameters, the task's model has %d", len(r.Theta), t.Model.Params())
@@ -151,7 +151,7 @@ func (t *Task) ModelFile(r Release) ([]byte, error) {
 	return modelFile(t.Model, t.Data, r.Theta, meta)
 }
 
-// metadata is what a model file says of a resolved configuration.
+// metadata returns a model file's metadata about a resolved configuration.
 func (c Config) metadata(d *Data) map[string]string {
 	meta := map[string]string{"riffle.classes": strconv.Itoa(d.Train.Classes)}
 	for _, f := range c.Fields() {
@@ -162,7 +162,7 @@ func (c Config) metadata(d *Data) map[string]string {
 	return meta
 }
 
-// modelFile adds to the metadata what the data say, and writes the file.
+// modelFile adds metadata about the data, and encodes the file.
 func modelFile(m model.Parametric, d *Data, theta []float32, meta map[string]string) ([]byte, error) {
 	tensors, err := m.Tensors(theta)
 	if err != nil {

@@ -10,35 +10,35 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 )
 
-// The clip and the learning rates of linear models of tables. They follow from
-// public numbers: features, loss, noise and rounds. The constants were chosen on
-// synthetic tables; EXPERIMENTS.md.
+// Clip and learning rates of linear models of tables. They follow from public numbers:
+// features, loss, noise and rounds. The constants were chosen on synthetic tables;
+// docs/SEARCHES.md.
 const (
-	// classDistance and numberDistance are guesses of how long the best parameters
-	// are, from classes and from numbers in 0..1.
+	// classDistance and numberDistance are guesses of the length of the best parameters, for
+	// classes and for numbers in 0..1.
 	classDistance, numberDistance = 6, 1
 	// kinkCurvature is the curvature of a mean of losses with a kink, in squared
 	// lengths of a row: three times the density of residuals at the kink.
 	hingeCurvature, kinkCurvature = 1, 3
-	// The rate falls from held of the rounds on, geometrically, in ratePieces pieces,
-	// to a tenth; with a kink, whose curvature nobody knows, to a thirtieth.
+	// After the share held of the rounds the rate falls geometrically, in ratePieces pieces,
+	// to a tenth. If the loss has a kink, whose curvature nobody knows, it falls to a
+	// thirtieth.
 	held, ratePieces     = .25, 8
 	smoothFall, kinkFall = 10, 30
 )
 
-// plainTable says whether a linear model learns from a table's columns with
-// cldp-sgd.
+// plainTable says whether a linear model learns from a table's columns with cldp-sgd.
 func (c Config) plainTable() bool { return c.isCSV() && !c.network() && !c.planned() }
 
-// kink says whether the loss has one.
+// kink says whether the loss has a kink.
 func (c LearningConfig) kink() bool { return c.regression() || c.Loss == model.Hinge().String() }
 
-// rowSquare is about the squared length of a row of d features between −1 and 1,
-// with a 1 for the intercept; standardised features give a few times as much.
+// rowSquare returns roughly the squared length of a row of d features between −1 and 1, with
+// a 1 for the intercept; standardised features give a few times as much.
 func rowSquare(d int) float64 { return 1 + float64(d)/3 }
 
-// tableClip is about the length of the longest gradients, so that hardly one is
-// cut: a clip that is too short moves the minimum, most where classes are rare.
+// tableClip returns roughly the length of the longest gradients, so that hardly one is cut. A
+// shorter clip moves the minimum, most if classes are rare.
 func (c Config) tableClip(m model.Parametric) float64 {
 	clip := math.Sqrt(rowSquare(m.Inputs()))
 	switch p := c.norm(); {
@@ -50,13 +50,13 @@ func (c Config) tableClip(m model.Parametric) float64 {
 	if loss, err := model.ParseLoss(c.Loss); err == nil {
 		clip *= loss.Lipschitz()
 	}
-	clip, _ = strconv.ParseFloat(strconv.FormatFloat(clip, 'g', 2, 64), 64) // it was printed from a number
+	clip, _ = strconv.ParseFloat(strconv.FormatFloat(clip, 'g', 2, 64), 64) // cannot fail: it was printed from a number
 	return clip
 }
 
-// tableRates is a schedule for a linear model of a table. The first rate is
-// D√(2/(T·E‖noise‖²)), with which T noisy steps get as near as they can to a
-// minimum D away, unless steps of that length would be unstable.
+// tableRates returns a schedule for a linear model of a table. The first rate is
+// D√(2/(T·E‖noise‖²)), with which T noisy steps get as near as possible to a minimum D away,
+// unless steps of that length would be unstable.
 func (c Config) tableRates(mechanism randomizer.Mechanism, m model.Parametric) string {
 	distance, curvature, fall := float64(classDistance), .5, float64(smoothFall)
 	switch {
@@ -71,8 +71,8 @@ func (c Config) tableRates(mechanism randomizer.Mechanism, m model.Parametric) s
 		fall = kinkFall
 	}
 	curvature *= rowSquare(m.Inputs()) * min(1, c.Clip/c.tableClip(m))
-	// With momentum μ a step goes on for 1/(1 − μ) rounds, and is stable up to
-	// 2(1 + μ) over the curvature in all.
+	// With momentum μ a step acts for 1/(1 − μ) rounds; steps are stable up to 2(1 + μ) over
+	// the curvature in total.
 	first := 1 / (curvature + c.Lambda)
 	if noise := mechanism.MSE() / c.ExpectedReports(); noise > 0 {
 		first = min(first, (1-c.Momentum)*distance*math.Sqrt(2/(float64(c.Rounds)*noise)))
@@ -84,7 +84,7 @@ func (c Config) tableRates(mechanism randomizer.Mechanism, m model.Parametric) s
 		if i > 0 {
 			from = 1 + int64(math.Round(float64(c.Rounds)*(held+(1-held)*float64(i-1)/(ratePieces-1))))
 			if from <= last {
-				continue // few rounds
+				continue // there are few rounds
 			}
 			fmt.Fprint(&text, ",")
 		}

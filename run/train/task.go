@@ -19,33 +19,33 @@ import (
 	"github.com/riffle-dp/riffle/run/setting"
 )
 
-// Task is a learning task that runs over a network. The noise is the clients':
-// the configuration's seed makes the start and the split of the data only.
+// Task is a learning task that runs over a network. The clients draw their own noise: the
+// configuration's seed decides the start and the split of the data only.
 type Task struct {
-	Config Config // resolved: nothing is left to be chosen
+	Config Config // resolved: every setting has a value
 	Wire   wire.Task
-	Data   *Data // the coordinator's: the test set is what it needs of it
+	Data   *Data // the coordinator's data, of which it uses the test set
 	Model  model.Parametric
-	// Regression says that numbers are predicted, and no classes.
+	// Regression says that the task predicts numbers, not classes.
 	Regression bool
 
 	parts parts
 }
 
-// Enrolled is who there is, from the enrolment that the shuffler's operator
+// Enrolled describes the enrolled clients, from the enrolment that the shuffler's operator
 // signed.
 type Enrolled struct {
 	Population wire.Population
 	Clients    int64 // n
-	MinReports int64 // a task may not have fewer
+	MinReports int64 // the smallest n-min that a task may have
 }
 
-// usualLoss is the share of reports that a round over a network is planned to do
-// without, where the configuration does not say.
+// usualLoss is the share of reports that a round over a network is planned to do without, if
+// the configuration does not say.
 const usualLoss = 0.1
 
-// NewTask resolves a configuration for enrolled clients. Trust none is refused:
-// over a network every report is a promise.
+// NewTask resolves a configuration for enrolled clients. It refuses trust none: over a
+// network every report carries a promise.
 func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Task, error) {
 	if err := c.networked(); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Task, err
 	return t, t.describe(name, e.Population)
 }
 
-// networked refuses what only a simulation can do.
+// networked refuses settings that only a simulation can have.
 func (c Config) networked() error {
 	switch {
 	case !c.Trust.Protects():
@@ -84,8 +84,8 @@ func (c Config) networked() error {
 	return nil
 }
 
-// networkMin chooses n-min where the configuration does not: clients count with
-// it, so it is not small.
+// networkMin chooses n-min if the configuration does not. Clients count with it, so it is not
+// small.
 func (c PrivacyConfig) networkMin(least int64) (int64, error) {
 	if c.NMin != 0 {
 		if c.NMin < least {
@@ -111,7 +111,7 @@ func (c PrivacyConfig) networkMin(least int64) (int64, error) {
 		rate *= c.Gamma
 	}
 	if asked < 1 {
-		return 0, nil // Check says what is missing
+		return 0, nil // Check reports what is missing
 	}
 	return max(least, account.Surely(asked, rate)), nil
 }
@@ -129,7 +129,7 @@ func newTask(ctx context.Context, c Config) (*Task, error) {
 	return t, t.checkGuarded()
 }
 
-// describe writes down what clients need.
+// describe fills in the description of the task that clients need.
 func (t *Task) describe(name string, population wire.Population) error {
 	c := t.Config
 	config, err := t.document()
@@ -155,7 +155,7 @@ func (t *Task) describe(name string, population wire.Population) error {
 	return t.checkMechanism()
 }
 
-// checkMechanism makes sure that clients build what the coordinator has.
+// checkMechanism makes sure that clients build the same mechanism as the coordinator.
 func (t *Task) checkMechanism() error {
 	m, err := mechanism.New(t.Wire.Mechanism)
 	if err != nil {
@@ -167,8 +167,8 @@ func (t *Task) checkMechanism() error {
 	return nil
 }
 
-// OpenTask makes the same task again from what was signed, with the coordinator's
-// data in place of the path that the task does not say; "": as it says.
+// OpenTask makes a task again from its signed description. data is the coordinator's data set
+// in place of the path in the description; "": that path.
 func OpenTask(ctx context.Context, w wire.Task, data string) (*Task, error) {
 	d, err := readDocument(w.Config)
 	if err != nil {
@@ -191,8 +191,8 @@ func OpenTask(ctx context.Context, w wire.Task, data string) (*Task, error) {
 	return &made, nil
 }
 
-// ReadTask returns what a signed task says, without its data: Data and Model are
-// nil, and it cannot be run or evaluated.
+// ReadTask returns a signed task without its data: Data and Model are nil, and it cannot be
+// run or evaluated.
 func ReadTask(w wire.Task) (*Task, error) {
 	d, err := readDocument(w.Config)
 	if err != nil {
@@ -201,15 +201,15 @@ func ReadTask(w wire.Task) (*Task, error) {
 	return &Task{Config: d.config, Wire: w, Regression: d.classes == nil}, nil
 }
 
-// Coordinator returns what a coordinator of the task starts with, a new optimizer
-// at each call; the ledger is the caller's.
+// Coordinator returns the configuration with which a coordinator of the task starts, with a
+// new optimizer at each call; the caller adds the ledger.
 func (t *Task) Coordinator() (coordinator.Config, error) {
 	c, err := t.Config.coordinator(t.parts)
 	c.Task = t.Wire.ID()
 	return c, err
 }
 
-// Mechanism is what clients report with.
+// Mechanism returns the mechanism with which clients report.
 func (t *Task) Mechanism() randomizer.Mechanism { return t.parts.mechanism }
 
 // Evaluate runs parameters on the coordinator's evaluation set.
@@ -217,8 +217,8 @@ func (t *Task) Evaluate(theta []float32) (*model.Evaluation, error) {
 	return evaluate(t.Model, theta, t.Data.Eval, int(t.Config.Workers))
 }
 
-// document is a task's Config: YAML of the resolved configuration, and what the
-// shape of the model follows from, which a client's own data may not show.
+// document is a task's Config: YAML of the resolved configuration, and the numbers that
+// determine the shape of the model, which a client's own data may not show.
 type document struct {
 	config  Config
 	inputs  int
@@ -226,7 +226,7 @@ type document struct {
 	columns []string // of a CSV file
 }
 
-// documentYAML is its form.
+// documentYAML is its YAML form.
 type documentYAML struct {
 	Config  setting.Table `yaml:"config"`
 	Inputs  int           `yaml:"inputs"`
@@ -234,7 +234,7 @@ type documentYAML struct {
 	Columns []string      `yaml:"columns,omitempty"`
 }
 
-// document leaves out how and where this process runs.
+// document leaves out settings of this process and machine.
 func (t *Task) document() ([]byte, error) {
 	c := t.Config
 	c.Data = filepath.Base(c.Data)
@@ -242,7 +242,7 @@ func (t *Task) document() ([]byte, error) {
 	return yaml.Marshal(documentYAML{Config: c.Fields(), Inputs: t.Data.Train.Dim, Classes: t.Data.Classes, Columns: t.Data.columns})
 }
 
-// readDocument is strict: what it takes was written by document.
+// readDocument is strict: it accepts only what document writes.
 func readDocument(raw []byte) (d document, err error) {
 	fail := func(err error) (document, error) { return document{}, inputError("task: %v", err) }
 	d.config = Default()

@@ -14,8 +14,8 @@ import (
 	"github.com/riffle-dp/riffle/run/simulate"
 )
 
-// carriers returns what carries the reports of a round of a vector sum, message
-// by message; nil where a simulation takes the sum's law instead.
+// carriers returns a function that makes the carrier of a round's reports of a vector sum,
+// message by message; nil if a simulation uses the sum's law instead.
 func (c PrivacyConfig) carriers(task [32]byte, m *mechanism.VectorSum) (func(round int64) (simulate.Carrier, error), error) {
 	if c.Transport == "" {
 		return nil, nil
@@ -49,7 +49,7 @@ func (c PrivacyConfig) carriers(task [32]byte, m *mechanism.VectorSum) (func(rou
 		}
 		return out, nil
 	}
-	first, err := make(1) // so that what cannot be carried is refused at once
+	first, err := make(1) // so that impossible settings are refused at once
 	if err != nil {
 		return nil, err
 	}
@@ -57,20 +57,20 @@ func (c PrivacyConfig) carriers(task [32]byte, m *mechanism.VectorSum) (func(rou
 	if cost := (1 + math.Exp(c.Epsilon)) * float64(c.Rounds) * t.Distance(); !(cost*(1+1e-12) <= c.transportShare()*c.Delta) {
 		return nil, fmt.Errorf("what it shows adds %g to delta in %d rounds, above the %g kept for it", cost, c.Rounds, c.transportShare()*c.Delta)
 	}
-	// These messages are kept until a round ends.
+	// These messages are held until a round ends.
 	if each, _ := t.Size(); c.Transport != shares && float64(each)*c.ExpectedReports() > maxMessages {
 		return nil, fmt.Errorf("%d messages of each of %g clients are more than the %g that a simulation keeps; use transport shares", each, c.ExpectedReports(), float64(maxMessages))
 	}
 	return make, nil
 }
 
-// aggregators is how many share a round's reports.
+// aggregators is the number of aggregators that share a round's reports.
 const aggregators = 2
 
-// maxMessages bounds a simulated round of single messages, some 70 bytes each.
+// maxMessages bounds a simulated round of single messages, of some 70 bytes each.
 const maxMessages = 1 << 24
 
-// Assumes says what a run's transport needs besides what its trust does; "" where
+// Assumes returns what a run's transport assumes in addition to its trust mode; "" if
 // nothing.
 func (c PrivacyConfig) Assumes() string {
 	if c.Transport != splitAndMix {
@@ -79,7 +79,7 @@ func (c PrivacyConfig) Assumes() string {
 	return "one honest shuffler, which withholds rounds below the minimum, stands in place of the aggregators"
 }
 
-// transportShare is the share of δ for what a transport shows besides the sum.
+// transportShare returns the share of δ for what a transport reveals besides the sum.
 func (c PrivacyConfig) transportShare() float64 {
 	if c.Transport == splitAndMix {
 		return 1e-3
@@ -87,9 +87,9 @@ func (c PrivacyConfig) transportShare() float64 {
 	return 0
 }
 
-// mixSecurity is the least σ for which views that are 2^−σ apart in each round,
-// which adds (1 + e^ε)·2^−σ to δ (vecsum.Curve), stay within their share: ε is
-// at most the budget.
+// mixSecurity returns the smallest σ for which views that are 2^−σ apart in each round stay
+// within their share of δ; each round adds (1 + e^ε)·2^−σ to δ (vecsum.Curve), and ε is at
+// most the budget.
 func (c PrivacyConfig) mixSecurity() (int, error) {
 	need := math.Log2((1 + math.Exp(c.Epsilon)) * float64(c.Rounds) / (c.transportShare() * c.Delta))
 	if !(need <= 119) {
@@ -98,13 +98,13 @@ func (c PrivacyConfig) mixSecurity() (int, error) {
 	return max(20, int(math.Ceil(need))+1), nil
 }
 
-// carrier is a round's transport with those at its other end.
+// carrier is a round's transport with its receiving end.
 type carrier struct {
 	transport   vecsum.Transport
 	shares      *vecsum.Shares
 	mu          sync.Mutex
 	aggregators []*vecsum.Aggregator
-	messages    [][]byte // one by one, in the order that a shuffler would destroy
+	messages    [][]byte // messages one by one, in the order that a shuffler would destroy
 }
 
 // Carry sends one client's counts.
@@ -131,7 +131,7 @@ func (c *carrier) Carry(src rng.Source, r *randomizer.Report) error {
 	return nil
 }
 
-// Open sums.
+// Open returns the sum.
 func (c *carrier) Open() (sum []int64, n int64, err error) {
 	if c.shares == nil {
 		return c.transport.Sum(c.messages)

@@ -7,10 +7,10 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 )
 
-// tuned is a clip and a learning rate, chosen on a validation split
-// (EXPERIMENTS.md), and the noise they were chosen at: the squared noise of a
-// coordinate of the mean, in units of the squared clip; 0: no noise. For more
-// noise the rate falls; for less it rises, up to most times as high (0: 1).
+// tuned is a clip and a learning rate, chosen on a validation split (docs/SEARCHES.md), and
+// the noise at which they were chosen: the squared noise of a coordinate of the mean, in
+// units of the squared clip; 0: no noise. For more noise the rate falls; for less it rises,
+// up to most times as high (0: 1).
 type tuned struct{ clip, rate, noise, most float64 }
 
 var (
@@ -51,10 +51,9 @@ func (c Config) tuned() tuned {
 	return tunedEuclidean
 }
 
-// defaultRate is the learning rate for a mechanism: the tuned one for the
-// noise it was tuned at, else inversely as the noise. The best rates for
-// PrivUnit at ε₀ = 1.5 to 2.5 and vector sums at ε = .5 and 1 follow that;
-// EXPERIMENTS.md.
+// defaultRate returns the learning rate for a mechanism: the tuned one at the noise it was
+// tuned for, otherwise inversely proportional to the noise. The best rates for PrivUnit at ε₀
+// = 1.5 to 2.5 and vector sums at ε = .5 and 1 follow that rule; docs/SEARCHES.md.
 func (c Config) defaultRate(m randomizer.Mechanism) string {
 	t := c.tuned()
 	rate := t.rate

@@ -10,8 +10,8 @@ import (
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 )
 
-// tail is the share of δ for what events of the accountant do not show: what lies
-// beyond the windows of a vector sum's noise, and what its transport shows.
+// tail returns the share of δ for losses outside the accountant's events: the mass beyond the
+// windows of a vector sum's noise, and what its transport reveals.
 func (c PrivacyConfig) tail() float64 {
 	if c.Trust.SumsOnly() {
 		return vecsum.TailShare + c.transportShare()
@@ -19,10 +19,10 @@ func (c PrivacyConfig) tail() float64 {
 	return 0
 }
 
-// accountedDelta is the δ that the accountant is asked at.
+// accountedDelta returns the δ that is left for the accountant.
 func (c PrivacyConfig) accountedDelta() float64 { return dp.Counted(c.Delta, c.tail()) }
 
-// Limit is the budget of a run: its own ε and δ, or no limit where it has no ε.
+// Limit returns the budget of a run: its own ε and δ, or no limit if it has no ε.
 func (c PrivacyConfig) Limit() ledger.Config {
 	limit := ledger.Config{Accountant: account.New(), Delta: c.Delta, Tail: c.tail(), MaxEps: math.Inf(1)}
 	if c.Epsilon != 0 {
@@ -31,8 +31,8 @@ func (c PrivacyConfig) Limit() ledger.Config {
 	return limit
 }
 
-// newVectorSum designs a round: the least noise for which sums of n-min reports
-// or more are at least as private as those of Gaussian reports with Sigma.
+// newVectorSum designs a round: the least noise for which sums of at least n-min reports are
+// at least as private as those of Gaussian reports with Sigma.
 func (c PrivacyConfig) newVectorSum(dim int) (*mechanism.VectorSum, error) {
 	most := c.Population
 	switch c.Participation {
