@@ -77,7 +77,7 @@ func NewKRR(c KRRConfig) (*KRR, error) {
 	// Every report attains the largest, in the distributions' norm ℓ₁.
 	m.largest, m.inputs, m.reports = (1-q+others*q)/m.gap, 1, math.Sqrt(square)
 	m.event = dp.Report{Class: dp.KRR, Eps0: c.Eps0, Symbols: c.Symbols}
-	if c.Symbols == 2 { // the same law
+	if c.Symbols == 2 { // it has the same law
 		m.event = dp.Report{Class: dp.BinaryRR, Eps0: c.Eps0}
 	}
 	return m, nil

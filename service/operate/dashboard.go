@@ -21,8 +21,8 @@ import (
 	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
-// serveDashboard adds the page to what the coordinator serves: plain HTTP on
-// loopback, HTTPS with the coordinator's certificate elsewhere.
+// serveDashboard adds the page to the coordinator's servers: plain HTTP on loopback, HTTPS
+// with the coordinator's certificate elsewhere.
 func (r *coordinatorProcess) serveDashboard(s *server) error {
 	c := r.config
 	if c.Dashboard == config.NoAddress {

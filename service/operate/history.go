@@ -85,7 +85,7 @@ func (v *pageWriter) keep(ctx context.Context, all bool) {
 	}
 }
 
-// restore shows what earlier processes measured.
+// restore shows the measures of earlier processes.
 func (v *pageWriter) restore(ctx context.Context, s coordinator.Status, last *shownTask) {
 	last.accuracy, last.loss = math.NaN(), math.NaN()
 	h := v.histories.load(ctx, boardID(s), s.Round)

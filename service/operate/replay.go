@@ -30,9 +30,9 @@ type Replay struct {
 	Charged int64
 	Reports int64
 	Entries int64    // number of the task's ledger entries
-	Epsilon dp.Bound // recounted from the ledger's events, at the task's δ
-	Model   [32]byte // digest of the released model, which the replay's equals
-	// Evaluation is of the released model.
+	Epsilon dp.Bound // computed again from the ledger's events, at the task's δ
+	Model   [32]byte // digest of the released model, which equals the replay's
+	// Evaluation is that of the released model.
 	Evaluation *model.Evaluation
 	// Baseline is the best constant's result on the same examples.
 	Baseline model.Baseline

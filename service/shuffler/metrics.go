@@ -12,9 +12,9 @@ import (
 type Snapshot struct {
 	Accepted int64                 // answered with 204
 	Refused  map[wire.Reason]int64 // refused reports, by reason
-	Rounds   map[State]int64       // that this process brought into the state
+	Rounds   map[State]int64       // rounds that this process brought into the state
 	Declined map[wire.Reason]int64 // rounds that were not opened, by reason
-	Open     int64                 // rounds that take reports now, as far as this process knows
+	Open     int64                 // open rounds, as far as this process knows
 	Stages   map[Stage]Spent
 }
 

@@ -15,7 +15,7 @@ type packer struct {
 	r *round
 
 	mu   sync.Mutex
-	busy int      // blocks being written
+	busy int      // number of blocks being written
 	open *block   // the block that takes items
 	full []*block // blocks that wait for a writer
 

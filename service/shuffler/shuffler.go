@@ -87,7 +87,7 @@ type Config struct {
 type Service struct {
 	config    Config
 	store     Store
-	name      string // of this process, among those of the store
+	name      string // names this process among those on the store
 	roster    *roster
 	sizes     map[wire.KeyID]wire.Suite
 	slots     *weighted
