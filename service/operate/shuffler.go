@@ -94,7 +94,7 @@ func shufflerMetrics(s shuffler.Snapshot) []endpoint.Metric {
 		rounds = append(rounds, endpoint.Sample{Labels: []endpoint.Label{{Name: "state", Value: string(state)}}, Value: float64(s.Rounds[state])})
 	}
 	for _, stage := range slices.Sorted(maps.Keys(s.Stages)) {
-		label := []endpoint.Label{{Name: "stage", Value: string(stage)}}
+		label := []endpoint.Label{{Name: "stage", Value: stage}}
 		stages = append(stages, endpoint.Sample{Labels: label, Value: s.Stages[stage].Seconds})
 		passes = append(passes, endpoint.Sample{Labels: label, Value: float64(s.Stages[stage].Count)})
 	}

@@ -14,23 +14,11 @@ type Snapshot struct {
 	Refused  map[wire.Reason]int64 // refused reports, by reason
 	Rounds   map[State]int64       // rounds that this process brought into the state
 	Declined map[wire.Reason]int64 // rounds that were not opened, by reason
-	Open     int64                 // open rounds, as far as this process knows
-	Stages   map[Stage]Spent
+	Open     int64                 // rounds that take reports now, as far as this process knows
+	// Stages are the parts of the work: receive, open (the outer seal), verify (the MAC) and
+	// store (waiting for the block) of a report; block (writing one), pass-1 and pass-2.
+	Stages map[string]Spent
 }
-
-// Stage names a part of the work on a report.
-type Stage string
-
-// Stages.
-const (
-	StageReceive Stage = "receive" // reading the body
-	StageOpen    Stage = "open"    // the outer seal
-	StageVerify  Stage = "verify"  // the MAC
-	StageStore   Stage = "store"   // waiting for the block, per report
-	StageBlock   Stage = "block"   // writing a block, per block
-	StagePass1   Stage = "pass-1"
-	StagePass2   Stage = "pass-2"
-)
 
 // Spent is the number of passes through a stage and their total wall-clock time.
 type Spent struct {
@@ -60,8 +48,8 @@ func (s *Service) Snapshot() Snapshot {
 	out := Snapshot{Accepted: m.accepted.Load(),
 		Rounds: map[State]int64{Open: m.opened.Load(), Closed: m.closed.Load(), Void: m.void.Load(), Released: m.released.Load(),
 			Abandoned: m.abandoned.Load()},
-		Stages: map[Stage]Spent{StageReceive: m.receive.spent(), StageOpen: m.open.spent(), StageVerify: m.verify.spent(),
-			StageStore: m.store.spent(), StageBlock: m.block.spent(), StagePass1: m.pass1.spent(), StagePass2: m.pass2.spent()}}
+		Stages: map[string]Spent{"receive": m.receive.spent(), "open": m.open.spent(), "verify": m.verify.spent(),
+			"store": m.store.spent(), "block": m.block.spent(), "pass-1": m.pass1.spent(), "pass-2": m.pass2.spent()}}
 	out.Refused, _ = m.refused.snapshot()
 	out.Declined, _ = m.declined.snapshot()
 	for _, r := range s.live() {
