@@ -25,8 +25,8 @@ import (
 // Names of the files that Generate makes.
 const (
 	SigningFile     = "signing.key"     // Ed25519, PKCS #8 in PEM
-	SigningPublic   = "signing.pub"     // see FormatVerifying
-	SealingPrefix   = "sealing-"        // followed by the key's id
+	signingPublic   = "signing.pub"     // see FormatVerifying
+	sealingFile     = "sealing-"        // followed by the key's id
 	CertificateFile = "tls.crt"         // X.509 in PEM
 	CertificateKey  = "tls.key"         // PKCS #8 in PEM
 	PinFile         = "tls.pin"         // see endpoint.Pin
@@ -69,7 +69,7 @@ func absent(dir string, names ...string) error {
 
 // GenerateSigning makes an Ed25519 key and its public half in dir.
 func GenerateSigning(dir string) (ed25519.PublicKey, error) {
-	if err := absent(dir, SigningFile, SigningPublic); err != nil {
+	if err := absent(dir, SigningFile, signingPublic); err != nil {
 		return nil, err
 	}
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -84,7 +84,7 @@ func GenerateSigning(dir string) (ed25519.PublicKey, error) {
 	if err := WriteNew(filepath.Join(dir, SigningFile), text, 0o600); err != nil {
 		return nil, err
 	}
-	return public, WriteNew(filepath.Join(dir, SigningPublic), []byte(FormatVerifying(public)+"\n"), 0o644)
+	return public, WriteNew(filepath.Join(dir, signingPublic), []byte(FormatVerifying(public)+"\n"), 0o644)
 }
 
 // GenerateSealing makes an HPKE key and its public half. The file is named by the key's id,
@@ -99,7 +99,7 @@ func GenerateSealing(dir string, suite wire.Suite, expires time.Time) (key wire.
 		return wire.Key{}, "", err
 	}
 	id := k.Public().ID()
-	file = SealingPrefix + hex.EncodeToString(id[:])
+	file = sealingFile + hex.EncodeToString(id[:])
 	if err := absent(dir, file+".key", file+".pub"); err != nil {
 		return wire.Key{}, "", err
 	}
@@ -165,8 +165,8 @@ func FormatVerifying(k ed25519.PublicKey) string {
 	return verifyingPrefix + base64.StdEncoding.EncodeToString(k)
 }
 
-// ParseVerifying is the inverse of FormatVerifying.
-func ParseVerifying(text string) (ed25519.PublicKey, error) {
+// parseVerifying is the inverse of FormatVerifying.
+func parseVerifying(text string) (ed25519.PublicKey, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), verifyingPrefix)
 	b, err := base64.StdEncoding.DecodeString(rest)
 	if !ok || err != nil || len(b) != ed25519.PublicKeySize {

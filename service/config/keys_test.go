@@ -24,7 +24,7 @@ func TestKeysReadBack(t *testing.T) {
 	if err != nil || !public.Equal(private.Public()) {
 		t.Errorf("signing key: %v", err)
 	}
-	if k, err := ParseVerifying(FormatVerifying(public)); err != nil || !k.Equal(public) {
+	if k, err := parseVerifying(FormatVerifying(public)); err != nil || !k.Equal(public) {
 		t.Errorf("%v %v", k, err)
 	}
 

@@ -211,7 +211,7 @@ func (p Party) needOne(name string, key bool) error {
 
 // Signer reads the public key of a party's operator.
 func (p Party) Signer(name string) (ed25519.PublicKey, error) {
-	k, err := ParseVerifying(p.Key)
+	k, err := parseVerifying(p.Key)
 	if err != nil {
 		return nil, Errorf("%s: key: %w", name, err)
 	}
