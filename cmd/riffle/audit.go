@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -165,9 +164,7 @@ func (a *auditFlags) complete() error {
 
 func (a *auditFlags) print(w io.Writer, m randomizer.Randomizer, r audit.Result, seconds float64) error {
 	if a.show.json {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(auditDocument{r.Claimed, r.LowerBound, r.Confidence, r.Refuted, m.Name(), a.eps0, a.dim,
+		return printJSON(w, auditDocument{r.Claimed, r.LowerBound, r.Confidence, r.Refuted, m.Name(), a.eps0, a.dim,
 			a.trials, a.seed, r.Witness, r.Hits, r.Draws, seconds})
 	}
 	p := printer{w: w}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -133,9 +132,7 @@ func (a *auditFlags) runSum(cmd *cobra.Command) error {
 	}
 	p.MinUsers = int64(a.sum.n)
 	if a.show.json {
-		e := json.NewEncoder(cmd.OutOrStdout())
-		e.SetIndent("", "  ")
-		err = e.Encode(auditSumDocument{r.Claimed, r.LowerBound, r.Confidence, r.Refuted, vecsumName, a.sum.delta, p.Users, account.NewDocumentSum(p),
+		err = printJSON(cmd.OutOrStdout(), auditSumDocument{r.Claimed, r.LowerBound, r.Confidence, r.Refuted, vecsumName, a.sum.delta, p.Users, account.NewDocumentSum(p),
 			int64(a.trials), a.seed, r.Witness, r.Hits, r.Draws, time.Since(begin).Seconds()})
 	} else {
 		out := printer{w: cmd.OutOrStdout()}

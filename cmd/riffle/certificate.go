@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/account/certificate"
@@ -27,20 +25,16 @@ func (c *certificateFlags) flags(cmd *cobra.Command) {
 }
 
 // check refuses flags that make no sense together.
-func (c *certificateFlags) check(fs *pflag.FlagSet, curve bool) error {
-	switch {
+func (c *certificateFlags) check(cmd *cobra.Command, curve bool) error {
+	switch name := beside(cmd, "verify", "json"); {
 	case c.method != "" && c.write == "":
 		return usage("--certificate-method goes with --certificate FILE")
 	case c.write != "" && curve:
 		return usage("--certificate holds one answer, --curve asks for many")
+	case c.verify != "" && name != "":
+		return usage("--verify takes the query from the certificate: --%s has no place beside it", name)
 	}
-	var other error
-	fs.Visit(func(f *pflag.Flag) {
-		if c.verify != "" && f.Name != "verify" && f.Name != "json" {
-			other = usage("--verify takes the query from the certificate: --%s has no place beside it", f.Name)
-		}
-	})
-	return other
+	return nil
 }
 
 // certify writes the certificate of a query that was answered.
@@ -102,9 +96,7 @@ func (c *certificateFlags) runVerify(cmd *cobra.Command, asJSON bool) error {
 		out.Delta, out.Room = &verdict.Delta, &verdict.Room
 	}
 	if asJSON {
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		return errors.Join(enc.Encode(out), err)
+		return errors.Join(printJSON(cmd.OutOrStdout(), out), err)
 	}
 	if err != nil {
 		return err

@@ -69,14 +69,8 @@ processes; --resume goes on from there.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if resume != "" {
-				var refused string
-				forEachChanged(cmd.Flags(), func(name string) {
-					if name != "resume" && name != "json" && name != "quiet" && name != "no-progress" {
-						refused = name
-					}
-				})
-				if refused != "" {
-					return usage("--%s contradicts --resume: a resumed demo keeps its settings", refused)
+				if name := beside(cmd, "resume", "json", "quiet", "no-progress"); name != "" {
+					return usage("--%s contradicts --resume: a resumed demo keeps its settings", name)
 				}
 				d, err := loadDemo(resume)
 				if err != nil {

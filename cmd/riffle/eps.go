@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -142,7 +141,7 @@ With --eps in place of --delta it bounds delta.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fs := cmd.Flags()
-			if err := certificates.check(fs, over != ""); err != nil {
+			if err := certificates.check(cmd, over != ""); err != nil {
 				return err
 			}
 			if certificates.verify != "" {
@@ -259,16 +258,14 @@ func answer(cmd *cobra.Command, q account.Query, bounds string) (account.Reply, 
 
 func printAnswers(w io.Writer, replies []account.Reply, largest float64, curve, asJSON bool) error {
 	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
 		if !curve {
-			return enc.Encode(documented{replies[0].Document(), largest})
+			return printJSON(w, documented{replies[0].Document(), largest})
 		}
 		points := make([]account.Document, len(replies))
 		for i, r := range replies {
 			points[i] = r.Document()
 		}
-		return enc.Encode(map[string]any{"curve": points})
+		return printJSON(w, map[string]any{"curve": points})
 	}
 	for i, r := range replies {
 		if i > 0 {
@@ -438,9 +435,7 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 			}
 			if asJSON {
 				solution := map[string]any{"eps0": q.Eps0, "sigma": q.Sigma, "k": q.Reports, "gamma": q.Rate, "rounds": q.Rounds}
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(map[string]any{
+				return printJSON(cmd.OutOrStdout(), map[string]any{
 					"solution": map[string]any{solve: solution[solve]}, "check": documented{r.Document(), p.largest(r)}})
 			}
 			out := printer{w: cmd.OutOrStdout()}

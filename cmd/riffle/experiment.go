@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -94,14 +93,8 @@ func settingNames(_ *cobra.Command, args []string, _ string) (names []cobra.Comp
 
 func (f *experimentFlags) run(cmd *cobra.Command, name string) error {
 	if name == "list" {
-		var refused string
-		forEachChanged(cmd.Flags(), func(flag string) {
-			if flag != "json" && flag != "quiet" && flag != "no-progress" && refused == "" {
-				refused = flag
-			}
-		})
-		if refused != "" {
-			return usage("--%s contradicts list", refused)
+		if flag := beside(cmd, "json", "quiet", "no-progress"); flag != "" {
+			return usage("--%s contradicts list", flag)
 		}
 		return f.list(cmd.OutOrStdout())
 	}
@@ -244,9 +237,7 @@ func (f *experimentFlags) print(w io.Writer, e experiment.Experiment, rows []exp
 		}
 	}
 	if f.show.json {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(newExperimentDocument(t, dir))
+		return printJSON(w, newExperimentDocument(t, dir))
 	}
 	p := printer{w: w}
 	p.line("%s", strings.TrimRight(t.Text(), "\n"))
@@ -352,9 +343,7 @@ func (f *experimentFlags) list(w io.Writer) error {
 		all = append(all, x)
 	}
 	if f.show.json {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(all)
+		return printJSON(w, all)
 	}
 	p := printer{w: w}
 	for _, x := range all {

@@ -27,6 +27,32 @@ func bind(cmd *cobra.Command, t setting.Table) {
 	}
 }
 
+// require gives a command a flag that it does not run without.
+func require(cmd *cobra.Command, into *string, name, help string) {
+	cmd.Flags().StringVar(into, name, "", help)
+	must(cmd.Flags().SetAnnotation(name, required, nil))
+}
+
+// missing refuses to run a command without what it requires.
+func missing(cmd *cobra.Command, _ []string) (err error) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, ok := f.Annotations[required]; ok && f.Value.String() == "" && err == nil {
+			err = usage("--%s is required", f.Name)
+		}
+	})
+	return err
+}
+
+// beside returns the first flag that was given beside these; "": none.
+func beside(cmd *cobra.Command, allowed ...string) (name string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if name == "" && !slices.Contains(allowed, f.Name) {
+			name = f.Name
+		}
+	})
+	return name
+}
+
 // complete makes a shell offer these values of a flag, each perhaps with a tab and a note.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
@@ -75,8 +101,8 @@ func words[T ~string](names ...T) (out []string) {
 	return out
 }
 
-// partOf is the annotation of flags that help shows under a heading.
-const partOf = "part"
+// Annotations of flags: the heading that help shows it under, and that it must be given.
+const partOf, required = "part", "required"
 
 // usageByPart returns cobra's template of help with the flags of each part together.
 func usageByPart(root *cobra.Command) string {

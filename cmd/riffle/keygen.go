@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"net"
 	"os"
@@ -51,9 +50,7 @@ type made struct {
 
 func (m made) show(cmd *cobra.Command, show output, next string) error {
 	if show.json {
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		return enc.Encode(m)
+		return printJSON(cmd.OutOrStdout(), m)
 	}
 	p := printer{w: cmd.OutOrStdout()}
 	for _, row := range [][2]string{{"signing key", m.Signing}, {"sealing key", m.Sealing}, {"sealing key id", m.SealID},
@@ -99,9 +96,6 @@ the old one any more.`,
 		Example: "  riffle keygen " + role + " --out keys/" + role + "\n  riffle keygen " + role + " --out keys/" + role + " --sealing-only --expires 4380h",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if dir == "" {
-				return usage("--out is required")
-			}
 			s, err := config.ParseSuite(suite)
 			if err != nil {
 				return usageError{err}
@@ -134,7 +128,7 @@ the old one any more.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&dir, "out", "", "directory for the keys, made if it is not there")
+	require(cmd, &dir, "out", "directory for the keys, made if it is not there")
 	bind(cmd, setting.Table{{Name: "suite", Into: &suite, Default: suites[0], Values: suites[:], Help: "of the sealing key: %s"}})
 	flags.DurationVar(&expires, "expires", 365*24*time.Hour, "how long the sealing key is sealed to")
 	flags.BoolVar(&sealingOnly, "sealing-only", false, "make no signing key: the sealing key is replaced, with overlap")
@@ -156,9 +150,6 @@ shuffler's operator enrols them.`,
   riffle keygen client --out phones --count 1000`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if dir == "" {
-				return usage("--out is required")
-			}
 			if _, err := config.GenerateCredentials(dir, int(count)); err != nil {
 				return keygenError(err)
 			}
@@ -168,7 +159,7 @@ shuffler's operator enrols them.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&dir, "out", "", "directory for the credentials, made if it is not there")
+	require(cmd, &dir, "out", "directory for the credentials, made if it is not there")
 	bind(cmd, setting.Table{{Name: "count", Into: &count, Default: "1", Range: "[1, 1e7]", Help: "how many clients"}})
 	show.flags(flags)
 	flags.SortFlags = false
@@ -188,9 +179,6 @@ know a server by its pin, not by who signed for it.`,
 		Example: `  riffle keygen tls --out keys/shuffler --host shuffler.example --host 192.0.2.7`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if dir == "" {
-				return usage("--out is required")
-			}
 			if valid <= 0 {
 				return usage("--expires %v must be above 0", valid)
 			}
@@ -210,7 +198,7 @@ know a server by its pin, not by who signed for it.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&dir, "out", "", "directory for the files, made if it is not there")
+	require(cmd, &dir, "out", "directory for the files, made if it is not there")
 	flags.StringArrayVar(&hosts, "host", []string{"localhost", "127.0.0.1", "::1"}, "name or address of the server; may be repeated")
 	flags.DurationVar(&valid, "expires", 10*365*24*time.Hour, "how long the certificate says it holds; pins do not look at it")
 	show.flags(flags)

@@ -121,9 +121,6 @@ func newLedgerShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show", Short: "Show what was charged", Example: "  riffle ledger show --config docs/deploy/coordinator.yaml --json", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if config == "" {
-				return usage("--config is required")
-			}
 			r, err := operate.ReadLedger(cmd.Context(), config)
 			if errors.Is(err, store.ErrLocked) {
 				r, err = askLedger(cmd.Context(), config)
@@ -146,7 +143,7 @@ func newLedgerShow() *cobra.Command {
 			return errors.Join(p.err, operateError(err))
 		},
 	}
-	cmd.Flags().StringVar(&config, "config", "", "the coordinator's configuration")
+	require(cmd, &config, "config", "the coordinator's configuration")
 	show.flags(cmd.Flags())
 	return cmd
 }
@@ -180,9 +177,6 @@ agrees, and the cost counted anew is within the budget; with 3 if the ledger is
 missing, behind its mark or above the budget, and with 1 if it was changed.`,
 		Example: "  riffle ledger verify --config docs/deploy/coordinator.yaml", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if config == "" {
-				return usage("--config is required")
-			}
 			r, err := operate.ReadLedger(cmd.Context(), config)
 			if err != nil {
 				return operateError(err)
@@ -197,7 +191,7 @@ missing, behind its mark or above the budget, and with 1 if it was changed.`,
 			return p.err
 		},
 	}
-	cmd.Flags().StringVar(&config, "config", "", "the coordinator's configuration")
+	require(cmd, &config, "config", "the coordinator's configuration")
 	show.flags(cmd.Flags())
 	return cmd
 }
@@ -214,9 +208,6 @@ if there is a problem.`,
 		Example: "  riffle fsck coordinator --config docs/deploy/coordinator.yaml",
 		Args:    roleArg(serverRoles[:3]),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if config == "" {
-				return usage("--config is required")
-			}
 			r, err := operate.Check(cmd.Context(), args[0], config)
 			if err != nil {
 				return operateError(err)
@@ -238,13 +229,13 @@ if there is a problem.`,
 				}
 			}
 			if !r.Clean {
-				return errors.New(number(int64(len(r.Problems)), "problem"))
+				return errors.New(counted(len(r.Problems), "problem"))
 			}
 			show.note(cmd.ErrOrStderr(), "clean")
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the role")
+	require(cmd, &config, "config", "YAML configuration of the role")
 	show.flags(cmd.Flags())
 	return cmd
 }
@@ -279,7 +270,7 @@ docs/deploy/GUIDE.md says how to grow to a cluster of three.`,
 			return p.err
 		},
 	}
-	cmd.Flags().StringVar(&config, "config", "", "configuration that names the old store")
+	require(cmd, &config, "config", "configuration that names the old store")
 	cmd.Flags().StringVar(&to, "to", "", "configuration that names the new store")
 	show.flags(cmd.Flags())
 	return cmd

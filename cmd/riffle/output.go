@@ -31,10 +31,6 @@ func (o output) note(w io.Writer, format string, args ...any) {
 	}
 }
 
-func forEachChanged(fs *pflag.FlagSet, visit func(name string)) {
-	fs.Visit(func(f *pflag.Flag) { visit(f.Name) })
-}
-
 // roundUp writes ε with four significant digits, rounded up.
 func roundUp(eps float64) string {
 	if math.IsNaN(eps) {

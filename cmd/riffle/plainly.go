@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -39,12 +38,4 @@ func withoutPackages(text string, args []string) string {
 		lines[i] = role + line
 	}
 	return strings.Join(lines, "\n")
-}
-
-// number writes a count of things: 1 round, 2 rounds.
-func number(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

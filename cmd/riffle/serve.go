@@ -150,9 +150,6 @@ With "all" every role runs in this process, for development.`,
   riffle serve shuffler --config docs/deploy/shuffler.yaml --check`,
 		Args: roleArg(serverRoles),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if config == "" {
-				return usage("--config is required")
-			}
 			if check.on {
 				return check.run(cmd, args[0], config)
 			}
@@ -164,7 +161,7 @@ With "all" every role runs in this process, for development.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the role")
+	require(cmd, &config, "config", "YAML configuration of the role")
 	check.flags(cmd.Flags())
 	addUnderDemo(cmd.Flags())
 	return cmd
@@ -191,9 +188,6 @@ of the tasks that are named has ended.`,
   riffle client --config docs/deploy/client.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if config == "" {
-				return usage("--config is required")
-			}
 			if check.on {
 				return check.run(cmd, operate.RoleClient, config)
 			}
@@ -202,7 +196,7 @@ of the tasks that are named has ended.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the clients")
+	require(cmd, &config, "config", "YAML configuration of the clients")
 	check.flags(cmd.Flags())
 	addUnderDemo(cmd.Flags())
 	return cmd
@@ -220,9 +214,6 @@ budget, so a role whose store is missing refuses to start.`,
 		Example: `  riffle init coordinator --config docs/deploy/coordinator.yaml`,
 		Args:    roleArg(append(slices.Clone(serverRoles), operate.RoleClient)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if config == "" {
-				return usage("--config is required")
-			}
 			if err := operate.Init(cmd.Context(), args[0], config); err != nil {
 				return operateError(err)
 			}
@@ -234,7 +225,7 @@ budget, so a role whose store is missing refuses to start.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&config, "config", "", "YAML configuration of the role")
+	require(cmd, &config, "config", "YAML configuration of the role")
 	show.flags(cmd.Flags())
 	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -167,9 +166,7 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 func (s *solveFlags) print(w io.Writer, task *solve.Task, r solve.Result, seconds float64) error {
 	c := task.Config
 	if s.show.json {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(solveDocument{
+		return printJSON(w, solveDocument{
 			r.Excess, r.Loss, r.Optimum, train.Number(task.Epsilon), task.Delta, task.Rounds(), task.Batch(), c.Optimizer, seconds,
 			c.Trust, c.Loss, c.N, task.Params(), c.Clip, c.Lambda, c.Radius, train.Number(task.Bound()), r.Gap, c.Seed, r.Theta,
 		})

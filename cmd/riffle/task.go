@@ -89,12 +89,12 @@ func showPlan(p *printer, plan *operatorv1.Plan) {
 	if plan == nil { // an older coordinator does not send it
 		return
 	}
-	p.row("planned cost", "epsilon <= %s at delta = %g for all %s (%s)", roundUp(plan.Epsilon), plan.Delta, number(plan.Rounds, "round"), plan.Method)
+	p.row("planned cost", "epsilon <= %s at delta = %g for all %s (%s)", roundUp(plan.Epsilon), plan.Delta, counted(plan.Rounds, "round"), plan.Method)
 	if plan.Limit == "" {
-		p.row("budget", "all %s fit the task's and the population's, as the ledger stands", number(plan.Rounds, "round"))
+		p.row("budget", "all %s fit the task's and the population's, as the ledger stands", counted(plan.Rounds, "round"))
 		return
 	}
-	p.row("budget", "%d of %s fit; the next is refused: %s", plan.Fit, number(plan.Rounds, "round"), plainly(plan.Limit))
+	p.row("budget", "%d of %s fit; the next is refused: %s", plan.Fit, counted(plan.Rounds, "round"), plainly(plan.Limit))
 }
 
 func showTask(cmd *cobra.Command, show output, t *operatorv1.Task) error {
@@ -179,9 +179,6 @@ trace.`,
   riffle task create --config docs/deploy/coordinator.yaml --name second --eps0 2 --rounds 20 --n-min 500`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if name == "" {
-				return usage("--name is required")
-			}
 			if file != "" {
 				if err := config.ReadConfig(file, cmd.Flags().Changed); err != nil {
 					return usageError{err}
@@ -219,7 +216,7 @@ trace.`,
 	}
 	flags := cmd.Flags()
 	f.flags(cmd)
-	flags.StringVar(&name, "name", "", "for people: a-z, 0-9 and dashes")
+	require(cmd, &name, "name", "for people: a-z, 0-9 and dashes")
 	flags.StringVar(&file, "task", "", "YAML file with settings of riffle train")
 	flags.DurationVar(&round, "round", 0, "how long clients have to report (default: as the coordinator is configured)")
 	show.flags(flags)

@@ -2,19 +2,16 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/model"
@@ -94,19 +91,18 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 // resumeTrain continues a run with its own configuration: only settings that do not change
 // the result may be given.
 func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show output, page serving) error {
+	allowed := []string{"resume", "json", "quiet", "no-progress", "serve", "serve-after"}
 	var adjust setting.Table
-	var refused string
-	given := config.Fields()
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		switch at := slices.IndexFunc(given, func(s setting.Field) bool { return s.Name == f.Name }); {
-		case at >= 0 && given[at].Local:
-			adjust = append(adjust, given[at])
-		case refused == "" && !slices.Contains([]string{"resume", "json", "quiet", "no-progress", "serve", "serve-after"}, f.Name):
-			refused = f.Name
+	for _, f := range config.Fields() {
+		if f.Local {
+			allowed = append(allowed, f.Name)
+			if cmd.Flags().Changed(f.Name) {
+				adjust = append(adjust, f)
+			}
 		}
-	})
-	if refused != "" {
-		return usage("--%s contradicts --resume: a resumed run keeps its configuration (%s)", refused, filepath.Join(dir, train.ConfigFile))
+	}
+	if name := beside(cmd, allowed...); name != "" {
+		return usage("--%s contradicts --resume: a resumed run keeps its configuration (%s)", name, filepath.Join(dir, train.ConfigFile))
 	}
 	if !train.Exists(dir) {
 		return usage("--resume %s: no run there (%s is missing)", dir, train.ConfigFile)
@@ -228,9 +224,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 		show.note(stderr, "warning: %s", text)
 	}
 	if show.json {
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		return enc.Encode(summary)
+		return printJSON(cmd.OutOrStdout(), summary)
 	}
 	return printSummary(cmd.OutOrStdout(), r, summary)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -192,9 +191,7 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 		if solve == "noise-bits" {
 			solution = map[string]any{"noise-bits": d.NoiseBits, "design": d}
 		}
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		return enc.Encode(map[string]any{"solution": solution, "check": documented{r.Document(), p.largest(r)}})
+		return printJSON(cmd.OutOrStdout(), map[string]any{"solution": solution, "check": documented{r.Document(), p.largest(r)}})
 	}
 	out := printer{w: cmd.OutOrStdout()}
 	if solve == "noise-bits" {
