@@ -166,11 +166,7 @@ func (r *Run) ExcessBound() (bound Number, known bool) {
 
 // arriving returns the number of reports that certainly arrive from asked clients.
 func (c PrivacyConfig) arriving(asked int64) int64 {
-	rate := 1 - c.Dropout
-	if c.Participation == dp.CheckIn {
-		rate *= c.Gamma
-	}
-	return min(asked, account.Surely(asked, rate))
+	return min(asked, account.Surely(asked, c.chance()))
 }
 
 // resolveRounds chooses who reports when, to minimise the bound on the loss: the size of
@@ -258,16 +254,9 @@ func (c Config) newPlan(d *Data, m model.Parametric, mechanism randomizer.Mechan
 		return nil, err
 	}
 	p.Noise = optimize.ReportNoise{MSE: mechanism.MSE(), Dim: mechanism.Dim()}
-	asked := c.Population
-	switch c.Participation {
-	case dp.Sampled:
-		asked = c.K
-	case dp.Once:
-		blocks, err := c.blocks()
-		if err != nil {
-			return nil, err
-		}
-		asked = blocks.Smallest()
+	asked, err := c.asked()
+	if err != nil {
+		return nil, err
 	}
 	plan, err := optimize.NewPlanFor(c.Optimizer, p, optimize.Rounds{Count: c.Rounds, Batch: max(c.NMin, c.arriving(asked))}, o)
 	if err != nil {

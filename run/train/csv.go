@@ -152,17 +152,10 @@ func (c Config) splitCSV(file *dataset.CSV) (d *Data, err error) {
 		return nil, inputError("data %s: %v", c.Data, err)
 	}
 	if c.Validation > 0 {
-		train, held, err := c.holdOut(d.Train.Len())
-		if err != nil {
-			return nil, err
-		}
-		if d.Eval, err = d.Train.Subset(held); err != nil {
-			return nil, err
-		}
-		if d.Train, err = d.Train.Subset(train); err != nil {
-			return nil, err
-		}
 		d.EvalName = "validation"
+		if d.Train, d.Eval, err = holdOut(c, d.Train); err != nil {
+			return nil, err
+		}
 	}
 	return d, nil
 }

@@ -151,17 +151,10 @@ func (c Config) loadImages() (*Data, error) {
 	}
 	d := &Data{EvalImages: testImages, EvalName: "test"}
 	if c.Validation > 0 {
-		train, held, err := c.holdOut(trainImages.Len())
-		if err != nil {
-			return nil, err
-		}
-		if d.EvalImages, err = trainImages.Subset(held); err != nil {
-			return nil, err
-		}
-		if trainImages, err = trainImages.Subset(train); err != nil {
-			return nil, err
-		}
 		d.EvalName = "validation"
+		if trainImages, d.EvalImages, err = holdOut(c, trainImages); err != nil {
+			return nil, err
+		}
 	}
 	e, err := extractor(c.Model, trainImages)
 	if err != nil {
@@ -186,12 +179,19 @@ func (c Config) loadImages() (*Data, error) {
 	return d, nil
 }
 
-func (c Config) holdOut(n int) (train, held []int, err error) {
-	train, held, err = dataset.Split(n, int(min(c.Validation, 1<<40)), uint64(c.Seed))
+// holdOut takes a validation set out of the training set.
+func holdOut[T interface {
+	Len() int
+	Subset([]int) (T, error)
+}](c Config, all T) (train, held T, err error) {
+	rest, chosen, err := dataset.Split(all.Len(), int(min(c.Validation, 1<<40)), uint64(c.Seed))
 	if err != nil {
-		return nil, nil, inputError("%v", err)
+		return train, held, inputError("%v", err)
 	}
-	return train, held, nil
+	if held, err = all.Subset(chosen); err == nil {
+		train, err = all.Subset(rest)
+	}
+	return train, held, err
 }
 
 // components is the number of principal components of pca-mlp, as in Chen,

@@ -39,9 +39,9 @@ type quiet struct{ err error }
 func (q quiet) Error() string { return "" }
 func (q quiet) Unwrap() error { return q.err }
 
-// CreateDirectory makes a run directory and writes its configuration. It refuses a directory
+// createDirectory makes a run directory and writes its configuration. It refuses a directory
 // with any content, which may be another run.
-func CreateDirectory(dir string, c Config) error {
+func createDirectory(dir string, c Config) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return inputError("out: %v", err)

@@ -156,23 +156,13 @@ func (c *Config) resolvePopulation(examples int) error {
 		c.K = c.Population
 	}
 	if c.NMin == 0 {
-		blocks, err := c.blocks()
+		asked, err := c.asked()
 		if err != nil {
 			return err
 		}
 		c.NMin = min(2, c.Population)
-		if c.Participation == dp.Once {
-			c.NMin = account.Surely(blocks.Smallest(), 1-c.Dropout)
-		} else if c.Trust.SumsOnly() {
-			// asked is the number of asked clients, and rate the chance of each to report.
-			asked, rate := c.Population, 1-c.Dropout
-			switch c.Participation {
-			case dp.Sampled:
-				asked = c.K
-			case dp.CheckIn:
-				rate *= c.Gamma
-			}
-			c.NMin = account.Surely(asked, rate)
+		if c.Participation == dp.Once || c.Trust.SumsOnly() {
+			c.NMin = account.Surely(asked, c.chance())
 		}
 	}
 	if c.NMin > c.Population {
@@ -182,6 +172,29 @@ func (c *Config) resolvePopulation(examples int) error {
 		return inputError("n-min = %d must be at most k = %d", c.NMin, c.K)
 	}
 	return nil
+}
+
+// asked returns the least number of clients that a round asks.
+func (c PrivacyConfig) asked() (int64, error) {
+	switch c.Participation {
+	case dp.Sampled:
+		return c.K, nil
+	case dp.Once:
+		blocks, err := c.blocks()
+		if err != nil {
+			return 0, err
+		}
+		return blocks.Smallest(), nil
+	}
+	return c.Population, nil
+}
+
+// chance returns the chance that a client who is asked reports.
+func (c PrivacyConfig) chance() float64 {
+	if c.Participation == dp.CheckIn {
+		return (1 - c.Dropout) * c.Gamma
+	}
+	return 1 - c.Dropout
 }
 
 // blocks returns the division of an epoch with participation once; otherwise the zero Blocks.

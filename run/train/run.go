@@ -288,7 +288,7 @@ func (r *Run) Steps() int64 { return r.optimizer.State().Steps }
 // Create makes the run directory.
 func (r *Run) Create(dir string) error {
 	r.Dir = dir
-	return CreateDirectory(dir, r.Config)
+	return createDirectory(dir, r.Config)
 }
 
 // Resume opens a run directory at its last checkpoint. adjust may change only local settings

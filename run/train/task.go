@@ -10,7 +10,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/account"
-	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/protocol/coordinator"
@@ -93,27 +92,14 @@ func (c PrivacyConfig) networkMin(least int64) (int64, error) {
 		}
 		return c.NMin, nil
 	}
-	loss := c.Dropout
-	if loss == 0 {
-		loss = usualLoss
+	if c.Dropout == 0 {
+		c.Dropout = usualLoss
 	}
-	asked, rate := c.Population, 1-loss
-	switch c.Participation {
-	case dp.Sampled:
-		asked = c.K
-	case dp.Once:
-		blocks, err := c.blocks()
-		if err != nil {
-			return 0, err
-		}
-		asked = blocks.Smallest()
-	case dp.CheckIn:
-		rate *= c.Gamma
+	asked, err := c.asked()
+	if asked < 1 || err != nil {
+		return 0, err // Check reports what is missing
 	}
-	if asked < 1 {
-		return 0, nil // Check reports what is missing
-	}
-	return max(least, account.Surely(asked, rate)), nil
+	return max(least, account.Surely(asked, c.chance())), nil
 }
 
 func newTask(ctx context.Context, c Config) (*Task, error) {

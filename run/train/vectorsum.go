@@ -34,16 +34,12 @@ func (c PrivacyConfig) Limit() ledger.Config {
 // newVectorSum designs a round: the least noise for which sums of at least n-min reports are
 // at least as private as those of Gaussian reports with Sigma.
 func (c PrivacyConfig) newVectorSum(dim int) (*mechanism.VectorSum, error) {
-	most := c.Population
-	switch c.Participation {
-	case dp.Sampled:
-		most = c.K
-	case dp.Once:
-		blocks, err := c.blocks()
-		if err != nil {
-			return nil, err
-		}
-		most = blocks.Smallest() + 1
+	most, err := c.asked()
+	if err != nil {
+		return nil, err
+	}
+	if c.Participation == dp.Once {
+		most++ // blocks differ by one
 	}
 	p, sigma, err := vecsum.TightSigma(c.Sigma, vecsum.Target{Delta: c.Delta, Users: most, MinUsers: c.NMin, Honest: c.Honest, Dim: dim,
 		Radius: c.Clip, Rounds: c.Rounds, Kind: c.Noise})
