@@ -14,7 +14,7 @@ import (
 type Class struct {
 	Class dp.Class `json:"class"`
 	Help  string   `json:"-"` // what --help says of it; may be empty
-	// What the page calls it, a hint, and the settings that it has of its own.
+	// The classes' texts on the page: a name, a hint, and the settings of their own.
 	Label    string   `json:"label"`
 	Hint     string   `json:"hint"`
 	Settings []string `json:"settings"`
@@ -73,8 +73,9 @@ type clones struct {
 	name, source string
 	rate         func(eps0 float64) float64
 	family       func(s shape) (amplify.Family, error)
-	// Of a row of classPairs: the classes that it covers, none for any report of a
-	// known total variation; what it needs, in words; the function that makes it.
+	// These describe a row of classPairs: the classes that it covers (none means any report
+	// of a known total variation), its requirements in words, and the function that makes the
+	// pair.
 	classes      []dp.Class
 	needs, calls string
 }

@@ -118,7 +118,7 @@ func (o orders) convert(q Query, times int64, bound func(order int) (float64, er
 	return answer{eps: best, delta: q.Delta, order: float64(lambda)}, nil
 }
 
-// pairDivergence is that of a pair.
+// pairDivergence returns the divergence of a pair.
 func pairDivergence(c clones) divergence {
 	return func(e *engine, p part) (func(float64) (float64, error), error) {
 		pair, err := e.pair(p.shape, c)

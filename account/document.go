@@ -12,7 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// VectorSumClass is what a document, like the command line, calls a vector sum.
+// VectorSumClass is the name of a vector sum in documents and on the command line.
 const VectorSumClass dp.Class = "vecsum"
 
 // Document is a Reply in JSON, printed by riffle eps --json. Its keys are a contract with

@@ -12,7 +12,7 @@ import (
 // These bounds of the literature are listed so that they can be compared and reproduced. None
 // is tighter than blanket-pld. If a precondition is missing they refuse.
 
-// fixed refuses what is not a shuffle of a fixed number of reports.
+// fixed returns an error unless the part is a shuffle of a fixed number of reports.
 func fixed(p part) error {
 	switch {
 	case !p.shape.trust.Shuffled():

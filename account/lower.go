@@ -178,8 +178,8 @@ func (o onceOnly) Epsilon(delta float64) float64 {
 	return lo
 }
 
-// lowest is the cost of the mechanism that a query admits, with a note where it is
-// not plainly so.
+// lowest returns the cost of the mechanism that a query admits, with a note if that is not
+// obvious.
 func lowest(admitted func(q Query) (m response, note string, ok bool)) computation {
 	return func(_ *engine, q Query, parts []part) (answer, error) {
 		q = q.withDefaults()
@@ -201,9 +201,9 @@ func lowestGaussian(_ *engine, q Query, parts []part) (answer, error) {
 	return answer{eps: eps, delta: delta}, err
 }
 
-// ternaryDivergence is that of the mechanism of lower-rr3. Each outcome and its mirror
-// image add at least 0, so what is left out only lowers it; what rdp.Divergence adds
-// for rounding is taken off again.
+// ternaryDivergence returns the divergence of the mechanism of lower-rr3. Each outcome and
+// its mirror image add at least 0, so leaving some out only lowers it. What rdp.Divergence
+// adds for rounding is subtracted again.
 func ternaryDivergence(_ *engine, p part) (func(float64) (float64, error), error) {
 	orders, err := p.shape.concrete(response{3, p.shape.eps0})
 	if err != nil {

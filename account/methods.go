@@ -26,8 +26,8 @@ type Method struct {
 
 	pair string // of one class: the name of the pair that it composes
 	note string // what is said of every answer
-	// How it is asked: of single reports, or of vector sums. Where ask is nil it is
-	// the conversion of the divergence.
+	// ask computes the method for single reports, and sum for vector sums. If ask is nil the
+	// divergence is converted.
 	ask computation
 	sum sumComputation
 	// divergence is the Rényi divergence of one round, at the orders that are
@@ -37,7 +37,7 @@ type Method struct {
 	onlyDivergence bool
 }
 
-// answer is what a method says of a query.
+// answer is a method's answer to a query.
 type answer struct {
 	eps, delta, order float64
 	note              string
@@ -60,7 +60,7 @@ const (
 	bbgn          = "Balle, Bell, Gascón, Nissim 2019, privacy blanket"
 )
 
-// What rows need, in words.
+// Requirements of rows, in words.
 const (
 	needsReports = "ε₀-LDP reports, shuffled or local; all, k of n, check-in, disjoint batches; drop-outs independent of the data"
 	needsFixed   = "shuffled, fixed k"

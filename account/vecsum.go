@@ -29,7 +29,8 @@ type SumQuery struct {
 	Sum vecsum.Params
 }
 
-// NewSumQuery takes from q who takes part and what is asked.
+// NewSumQuery returns the question about a vector sum; q says who takes part and what is
+// asked.
 func NewSumQuery(q Query, p vecsum.Params) SumQuery {
 	q.Class, q.Trust = "", dp.VectorSum
 	return SumQuery{Query: q, Sum: p}
@@ -216,7 +217,7 @@ func (q SumQuery) gaussian(ctx context.Context, delta float64) (g Query, tail fl
 	if q.counted() {
 		p.Users, crowded = q.most(crowdShare * delta)
 	} else {
-		// Whoever arrives: at least MinUsers, whose noise is charged.
+		// Whoever arrives, there are at least MinUsers, whose noise is charged.
 		p.Users = p.MinUsers
 	}
 	sigma, tail, err := p.SigmaUntil(ctx, delta, q.times())

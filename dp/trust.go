@@ -33,7 +33,7 @@ const (
 // DefaultTrust is the mode if none is chosen.
 const DefaultTrust = Shuffle
 
-// view is what is seen of a round's reports.
+// view says what the receiver of a round's result sees of its reports.
 type view int
 
 const (
@@ -45,7 +45,7 @@ const (
 	exact
 )
 
-// mode is what a Trust means.
+// mode is the meaning of a Trust.
 type mode struct {
 	trust         Trust
 	seen          view
@@ -108,11 +108,11 @@ func (t Trust) InEvents() bool { return t.Accountable() && t.Recorded() == t }
 // other modes the number of reports is public: a removed client is seen to be missing.
 func (t Trust) CountsRemoval() bool { return t.SumsOnly() && t.InEvents() }
 
-// Participation returns who takes part where nothing else is chosen.
+// Participation returns who takes part if nothing else is chosen.
 func (t Trust) Participation() Participation { return t.mode().participation }
 
-// Noise returns the law of a sum's noise where none is chosen, as package vecsum names
-// it; "" where there is no sum.
+// Noise returns the law of a sum's noise if none is chosen, by package vecsum's name; "" if
+// there is no sum.
 func (t Trust) Noise() string { return t.mode().noise }
 
 // TrustNames lists the modes with a property, such as Trust.Accountable.
@@ -133,8 +133,7 @@ func AnyTrust(having func(Trust) bool) string {
 	return strings.Join(append(names[:last:last], strings.Join(names[last:], " or ")), ", ")
 }
 
-// DescribeTrusts is TrustNames for help and completion: each name, a tab and what it
-// means.
+// DescribeTrusts is TrustNames for help and completion: each name, a tab and its meaning.
 func DescribeTrusts(having func(Trust) bool) []string {
 	names := TrustNames(having)
 	for i, name := range names {

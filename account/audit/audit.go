@@ -46,7 +46,7 @@ const (
 	DefaultConfidence = 1 - 1e-6
 )
 
-// Result is what an audit found.
+// Result is the result of an audit.
 type Result struct {
 	Claimed float64
 	// LowerBound is below the true ε₀, in nats, with probability at least

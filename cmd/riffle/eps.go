@@ -53,8 +53,8 @@ func (p *protocolFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
 }
 
-// classes are what --randomizer takes: classes of reports, then randomizers that are
-// of none of them.
+// classes returns the values of --randomizer: classes of reports, then randomizers that
+// belong to none of them.
 func classes() (out []string) {
 	known := map[string]bool{}
 	for _, c := range account.Classes() {

@@ -12,8 +12,8 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 )
 
-// bind gives a command a flag for each row of a table, with its default and with
-// completion of what it takes.
+// bind gives a command a flag for each row of a table, with its default and the completion of
+// its values.
 func bind(cmd *cobra.Command, t setting.Table) {
 	t.Reset()
 	for _, f := range t {
@@ -69,10 +69,10 @@ func completeList(cmd *cobra.Command, flag string, values ...string) {
 	}))
 }
 
-// suites are those of sealing keys; config.ParseSuite reads them.
+// suites lists the suites of sealing keys; config.ParseSuite reads them.
 var suites = [...]string{"x25519", "mlkem768x25519\tagainst quantum computers of the future"}
 
-// others accepts any text: a command refuses what it does not know where it uses it.
+// others accepts any text: a command refuses unknown values where it uses them.
 func others(string) error { return nil }
 
 // must panics on an error that can only be a mistake in this program.

@@ -9,7 +9,7 @@ import "testing"
 // On says whether the tests were built with the tag long.
 const On = false
 
-// Only skips a test unless it was built with the tag.
+// Only skips a test that was built without the tag.
 func Only(t testing.TB, why string) {
 	t.Helper()
 	t.Skip("with -tags long: " + why)

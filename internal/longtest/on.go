@@ -8,7 +8,7 @@ import "testing"
 // On says whether the tests were built with the tag long.
 const On = true
 
-// Only skips a test unless it was built with the tag.
+// Only skips a test that was built without the tag.
 func Only(testing.TB, string) {}
 
 // Pick returns all if the test was built with the tag, otherwise few.

@@ -40,7 +40,7 @@ type Axis struct {
 	Min, Max float64 // both 0: fitted
 }
 
-// scale is how an axis is divided.
+// scale is the division of an axis.
 type scale int
 
 // Scales of an axis.
@@ -66,7 +66,7 @@ type Line struct {
 	Style     Style
 }
 
-// Style is how a line looks.
+// Style is the look of a line.
 type Style struct {
 	Colour color.Color // nil: black
 	Width  float64     // points; 0: 1.4

@@ -59,7 +59,7 @@ type Tensor struct {
 	Data []byte
 }
 
-// File is what a safetensors file holds.
+// File is the content of a safetensors file.
 type File struct {
 	// Metadata is free text under free keys; nil leaves the entry out.
 	Metadata map[string]string

@@ -5,8 +5,8 @@ import "math"
 // Survival returns Pr[Bin(n, p) ≥ x]; q = 1 − p is an argument of its own, so that it keeps
 // its digits.
 //
-// Relative error: LogPMF's plus 1e-12, also far into the tail; below 1e-300 the result may be
-// 0. Time O(1): the incomplete beta integral
+// Relative error: LogPMF's plus 1e-12, also far into the tail; a result below 1e-300 may be
+// rounded to 0. Time O(1): the incomplete beta integral
 //
 //	Pr[X ≥ x] = x·b(x)·∫₀¹ (1−v)^{x−1} (1 + vp/q)^{n−x} dv
 //

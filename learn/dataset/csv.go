@@ -172,7 +172,7 @@ func (p *csvParser) rows() (*CSV, error) {
 	return p.finish()
 }
 
-// csvReadAhead is how far the buffer reads beyond a record.
+// csvReadAhead is the number of bytes that the buffer reads beyond a record.
 const csvReadAhead = 1 << 16
 
 // allowance is a reader that fails when a record exceeds its allowed bytes.

@@ -36,7 +36,7 @@ func (im *Images) writeLabels(w io.Writer) error {
 	return write(w, h, im.Labels)
 }
 
-// checkIDX makes sure that what is written can be read back.
+// checkIDX makes sure that the written file can be read back.
 func (im *Images) checkIDX() error {
 	if err := im.Validate(); err != nil {
 		return err

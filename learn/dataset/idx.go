@@ -50,9 +50,9 @@ func ReadFolder(dir string) (train, test *Images, err error) {
 	return ReadFS(os.DirFS(dir), filepath.Base(filepath.Clean(dir)))
 }
 
-// ReadFS reads the four IDX files at the root of fsys. Both parts get the same
-// Classes: one more than the largest label of either. The images of both must
-// be of one size. Errors wrap fs.ErrNotExist if a file is missing.
+// ReadFS reads the four IDX files at the root of fsys. The training and the test images get the
+// same number of Classes: one more than the largest label of either. All images must be of one
+// size. Errors wrap fs.ErrNotExist if a file is missing.
 func ReadFS(fsys fs.FS, name string) (train, test *Images, err error) {
 	train, err = readPart(fsys, name+"/train", TrainImages, TrainLabels)
 	if err != nil {

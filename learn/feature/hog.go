@@ -28,8 +28,8 @@ type HOGConfig struct {
 	Radius float64
 	// Orientations is the number of directions of a cell's histogram. Required.
 	Orientations int
-	// Signed tells dark-to-bright from bright-to-dark: directions are spread
-	// over 2π instead of π.
+	// Signed distinguishes dark-to-bright from bright-to-dark: directions are spread over 2π
+	// instead of π.
 	Signed bool
 	// Damping keeps the noise of nearly empty cells small: a cell's histogram
 	// h becomes h / √(‖h‖² + (Damping·m)²), m the mean of ‖h‖ over the image's

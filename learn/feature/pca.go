@@ -37,12 +37,11 @@ type PCA struct {
 
 var _ Extractor = (*PCA)(nil)
 
-// FitPCA returns the first components ≥ 1 principal axes of public rows, each
-// of the given number of inputs, by the eigenvectors of their covariance in
-// float64. It needs at least 2 rows, finite values, and components ≤ inputs ≤
-// 4096. An axis's largest entry (the first of equals) is made positive. The
-// result is deterministic on one machine; where eigenvalues coincide the axes
-// are any basis of their space.
+// FitPCA returns the first components ≥ 1 principal axes of public rows, each of the given number
+// of inputs, by the eigenvectors of their covariance in float64. It needs at least 2 rows, finite
+// values, and components ≤ inputs ≤ 4096. The largest entry of an axis (the first of equals) is
+// made positive. The result is deterministic on one machine; if eigenvalues coincide the axes are
+// some basis of their space.
 //
 // Time O(rows·inputs² + inputs³), memory O(inputs²).
 func FitPCA(rows []float32, inputs, components int) (*PCA, error) {

@@ -20,7 +20,7 @@ type Evaluation struct {
 	Confusion [][]int
 }
 
-// Accuracy returns Correct / Examples, NaN where there are no classes.
+// Accuracy returns Correct / Examples, NaN if there are no classes.
 func (e *Evaluation) Accuracy() float64 {
 	if e.Confusion == nil {
 		return math.NaN()

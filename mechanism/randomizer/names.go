@@ -23,8 +23,8 @@ type Kind struct {
 	// Norm is the p of the ball ‖x‖_p ≤ Radius that it takes, for [ClipNorm]; 1 for
 	// "krr", whose inputs are distributions.
 	Norm float64
-	// Trained is what a run's configuration calls it: its name, but for signed-krr,
-	// which is stored as "krr". "" if its inputs are no gradients.
+	// Trained is the randomizer's name in a run's configuration: its own name, except for
+	// signed-krr, which is stored as "krr". "" if its inputs are not gradients.
 	Trained string
 	Bits    bool // takes Config.Bits
 	make    func(Config) (Randomizer, error)

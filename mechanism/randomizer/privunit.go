@@ -135,7 +135,7 @@ func (m *PrivUnit) split() {
 // each line.
 func privUnitSlack(dim int) float64 {
 	d, chain := float64(dim), float64(sumChain(dim)) // L: the number of additions that a term passes through
-	// How far the computed R·v may lie from the exact one: α in ℓ₂, so at most
+	// alpha bounds the distance of the computed R·v from the exact one: α in ℓ₂, so at most
 	// √d·α in ℓ₁.
 	alpha := lengthLimit * (20*chain + 200) * 0x1p-53
 	grid := 4 * math.Sqrt(d) * alpha * privUnitUnit // a cell of the grid, stretched

@@ -2,7 +2,7 @@ package randomizer
 
 import "github.com/riffle-dp/riffle/dp"
 
-// shape is what a mechanism says about itself. Its constructor settles it.
+// shape has a mechanism's fixed properties. The constructor sets it.
 type shape struct {
 	name   string
 	dim    int     // length of the input

@@ -101,7 +101,8 @@ func (m *mixTransport) Messages(src rng.Source, counts []int64) ([][]byte, error
 	return out, nil
 }
 
-// Sum adds the shares of each coordinate, of which there must be equally many.
+// Sum adds the shares of each coordinate; every coordinate must have the same number of
+// shares.
 func (m *mixTransport) Sum(messages [][]byte) ([]int64, int64, error) {
 	each, _ := m.Size()
 	n := int64(len(messages)) / each

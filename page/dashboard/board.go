@@ -62,7 +62,7 @@ type Task struct {
 	Blind     string    `json:"blind,omitempty"`     // why this process does not evaluate the model; "": it does
 
 	// Examined is the result of the model after round ExaminedAt on the evaluation examples;
-	// nil: not known. Pages ask for it, and get ExaminedAt = -1 where there is none.
+	// nil: not known. Pages request it, and get ExaminedAt = -1 if there is none.
 	Examined   *report.Examined `json:"-"`
 	ExaminedAt int64            `json:"examined"`
 
@@ -163,8 +163,8 @@ type watcher struct {
 // NewBoard returns an empty board.
 func NewBoard() *Board { return &Board{watchers: map[*watcher]struct{}{}} }
 
-// Set replaces what is known of a task, or adds one. The board keeps t's slices
-// and maps.
+// Set replaces what is known about a task, or adds a task. The board keeps t's slices and
+// maps.
 func (b *Board) Set(t Task) {
 	b.write(t.ID, func(e *entry) { e.task = t })
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/riffle-dp/riffle/page/report"
 )
 
-// History is what the pages showed of a task's model and cost, in the form that is kept:
-// a process that starts again, or another one that goes on, shows it from the first round.
-// All of it was public when it was measured.
+// History is a task's model quality and cost as the pages showed it, in stored form. A
+// process that starts again, or another one that continues the task, shows it from the first
+// round. All of it was public when it was measured.
 type History struct {
 	Measures []Measure
-	// Examined is what the model after round ExaminedAt made of the evaluation examples;
-	// nil where it was not kept.
+	// Examined is the result of the model after round ExaminedAt on the evaluation examples;
+	// nil if it was not stored.
 	Examined   *report.Examined
 	ExaminedAt int64
 }

@@ -31,7 +31,7 @@ type answer struct {
 }
 
 // fits returns the cost with one more event, and whether it is within the budget. It charges
-// nothing. It does not ask if the budget has no limit.
+// nothing. If the budget has no limit it computes nothing.
 func (c *counter) fits(event dp.Round, how count) (b dp.Bound, ok bool, err error) {
 	if err := event.Validate(); err != nil {
 		return b, false, err

@@ -120,7 +120,7 @@ func (j *Journal) reload(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ledger: high-water mark: %w", err)
 	}
-	// Nor may it be shorter than this process has seen it.
+	// The log must not be shorter than this process has seen it, either.
 	if j.book != nil {
 		if n, head := j.book.Head(); n > m.Entries {
 			m = Mark{Entries: n, Digest: head}

@@ -188,8 +188,8 @@ const (
 	// at a time: others wait until one has ended or was refused.
 	mostTasks   = 1024
 	tasksAtOnce = 32
-	// Where no tasks are named, a process holds data for mostAccepted tasks at a time:
-	// others that the policy allows wait until one of them has ended.
+	// If no tasks are named, a process holds data for mostAccepted tasks at a time: further
+	// tasks that the policy allows wait until one of them has ended.
 	mostAccepted = 8
 )
 

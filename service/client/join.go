@@ -105,7 +105,7 @@ type JoinConfig struct {
 	Watch func(Notice)
 }
 
-// What says what happened.
+// What is a kind of event.
 type What string
 
 // Things that happen.

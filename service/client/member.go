@@ -194,7 +194,7 @@ func (r *rounds) takesPart(ctx context.Context, m *member, ann wire.Announcement
 		if client.CheckIn(f.coin(m.id, ann.Round), ann.CheckInRate) {
 			return true, nil
 		}
-		// It is written down, so that no coin is flipped twice.
+		// The decision is stored, so that no coin is flipped twice.
 		m.mu.Lock()
 		m.history.Decide(r.terms.ID, ann.Round, digest)
 		m.mu.Unlock()

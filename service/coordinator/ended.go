@@ -11,7 +11,7 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// This file holds how tasks end, and tasks that are only shown: they have ended, or
+// This file has the ends of tasks, and tasks that are only shown because they have ended or
 // cannot be run here.
 
 // onlyShown says that the task is not run.

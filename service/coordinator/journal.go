@@ -49,7 +49,7 @@ type markFile string
 func (f markFile) Load() (ledger.Mark, error) {
 	m, err := store.ReadMark(string(f))
 	if errors.Is(err, store.ErrNotFound) {
-		// Without it nobody can tell whether the ledger is whole.
+		// Without the mark nobody can tell whether the ledger is complete.
 		err = fmt.Errorf("%w: %w", ledger.ErrMark, err)
 	}
 	return ledger.Mark{Entries: int64(m.Count), Digest: m.Digest, Eps: m.Epsilon}, err

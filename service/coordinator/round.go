@@ -104,7 +104,8 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 			return false, fmt.Errorf("coordinator: up to %d clients may report, the vector sum is made for %d", most, users)
 		}
 	}
-	// Nobody should report to a round that cannot be paid for. The charge itself decides.
+	// Clients should not report to a round that the budgets do not allow. The charge itself
+	// decides.
 	event, charged, err := r.pure.Planned(k)
 	if err != nil {
 		return false, err

@@ -97,7 +97,8 @@ func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.
 		return join, nil, config.Errorf("%w", err)
 	}
 	data := train.NewLocal(c.Data)
-	// For the owner of the data: it goes to this machine's log and nowhere else.
+	// This warning is for the owner of the data: it goes to this machine's log and nowhere
+	// else.
 	data.Warn = func(task [32]byte, what error) {
 		log.Warn("rows do not fit a task", "task", fmt.Sprintf("%x", task[:8]), "error", what)
 	}

@@ -78,7 +78,8 @@ type shownTask struct {
 	error   string             // the last error, in the round after errorAt
 	errorAt int64
 
-	// What earlier processes measured: their seconds, and their last accuracy and loss.
+	// The measures of earlier processes: their duration in seconds, and their last accuracy
+	// and loss.
 	before, accuracy, loss float64
 
 	measured progress // of its history on the page, and in the store

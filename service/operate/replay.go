@@ -156,7 +156,7 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Task, id [32]
 		if err != nil && !absent {
 			return nil, err
 		}
-		// With participation once the charge does not say how many reports there were.
+		// With participation once the charge does not hold the number of reports.
 		k := max(clients, task.Wire.MinReports)
 		if charged && task.Wire.Participation != dp.Once {
 			k = event.Reports + config.Fewer() // reports that could not be opened count too

@@ -27,8 +27,8 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// This file holds what coordinators that share a store keep of tasks, and how each loads
-// the tasks that another has created.
+// This file stores tasks for coordinators that share a store, and loads the tasks that
+// another coordinator has created.
 
 // created is what CreateTask stores before it answers.
 type created struct {
@@ -254,7 +254,7 @@ func (r *coordinatorProcess) follow(ctx context.Context, log *slog.Logger) error
 		n := len(r.known) - before
 		r.creating.Unlock()
 		if time.Since(refreshed) > refreshEvery {
-			// So that this process shows what others have charged.
+			// After this, this process shows what others have charged.
 			err = errors.Join(err, r.journal.Refresh(ctx))
 			refreshed = time.Now()
 		}

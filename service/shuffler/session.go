@@ -232,7 +232,7 @@ func (s *Service) lookForMaster(ctx context.Context, end int64, now time.Time) (
 		return nil, errUnavailable
 	}
 	m.missed = now
-	// Not the request's context, for other requests need the result too.
+	// The context is not the request's, because other requests need the result too.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := s.findMasters(ctx); err != nil {
@@ -286,7 +286,7 @@ func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]
 	end := s.sessionEnd(m.Time)
 	key, err := s.sessionKey(ctx, m.Client, end, now)
 	if errors.Is(err, errMAC) {
-		// This process's clock has jumped, and keepMasters will make the master.
+		// This process's clock has jumped; keepMasters will make the master.
 		err = errUnavailable
 	}
 	if err != nil {

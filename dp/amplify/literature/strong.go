@@ -36,7 +36,7 @@ func (r Repeated) ClosedEps(delta float64) float64 {
 		return pure * (1 + 1e-14)
 	}
 	m, s := r.spread()
-	// log(e + s/δ) is at least either logarithm.
+	// log(e + s/δ) is at least as large as either of the two logarithms.
 	short := math.Min(math.Log(math.E+s/delta), -math.Log(delta))
 	return math.Min(pure, m+s*math.Sqrt(2*math.Max(0, short))) * (1 + 1e-14)
 }
