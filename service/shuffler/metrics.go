@@ -14,7 +14,7 @@ type Snapshot struct {
 	Refused  map[wire.Reason]int64 // refused reports, by reason
 	Rounds   map[State]int64       // rounds that this process brought into the state
 	Declined map[wire.Reason]int64 // rounds that were not opened, by reason
-	Open     int64                 // rounds that take reports now, as far as this process knows
+	Open     int64                 // open rounds, as far as this process knows
 	// Stages are the parts of the work: receive, open (the outer seal), verify (the MAC) and
 	// store (waiting for the block) of a report; block (writing one), pass-1 and pass-2.
 	Stages map[string]Spent
