@@ -335,12 +335,12 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 				continue
 			}
 			if at >= j.closed.Reports {
-				continue // more than were signed, which is an error at the end
+				continue // the batch has more than was signed: batch.Read returns an error
 			}
 			if content == nil || sum.Add(content) != nil {
 				failed = append(failed, at)
 			} else if ids[at], err = shares.ReportID(content, 1); err != nil {
-				return err // another request has just summed it
+				return err // it cannot fail after Add
 			}
 		}
 		return nil

@@ -93,7 +93,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.mu.Unlock()
 	<-ctx.Done()
 	s.mu.Lock()
-	s.start = nil // adds no goroutine to wg from here on
+	s.start = nil // no goroutine is added to wg from here on
 	s.mu.Unlock()
 	wg.Wait()
 	if err := context.Cause(ctx); errors.Is(err, errFatal) {

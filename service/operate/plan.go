@@ -1,0 +1,99 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/riffle-dp/riffle/dp"
+	round "github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/run/train"
+)
+
+// taskPlan is what a task's rounds cost if as many clients take part as it expects.
+type taskPlan struct {
+	cost   dp.Bound // of all its rounds, without other tasks
+	rounds int64
+	fit    int64 // how many rounds the task's and the population's budgets allow
+	limit  error // why no more rounds fit; nil if all do
+}
+
+// charges returns what a task is charged if as many clients report as it expects: an event,
+// and how often.
+func charges(t *train.Task, colluders int64) (event dp.Round, times int64, err error) {
+	c, err := t.Coordinator()
+	if err != nil {
+		return event, 0, err
+	}
+	c.Colluders = colluders
+	if c.Ledger, err = ledger.New(t.Config.Limit()); err != nil {
+		return event, 0, err
+	}
+	pure, err := round.New(c)
+	if err != nil {
+		return event, 0, err
+	}
+	reports := c.Population
+	switch c.Participation {
+	case dp.Sampled:
+		reports = c.Sample
+	case dp.CheckIn:
+		reports = max(c.MinReports, int64(float64(c.Population)*c.CheckInRate))
+	}
+	times = t.Config.Rounds
+	if c.Participation == dp.Once { // one charge for an epoch
+		times = c.Blocks.Epochs(times)
+	}
+	event, _, err = pure.Planned(reports)
+	return event, times, err
+}
+
+// cost bounds what all of a task's rounds cost if as many clients report as it expects.
+// With colluders it is at least what the coordinator will charge.
+func cost(ctx context.Context, t *train.Task, colluders int64) (dp.Bound, error) {
+	planned, err := t.Planned(ctx)
+	if err != nil || colluders == 0 {
+		return planned, err
+	}
+	event, times, err := charges(t, colluders)
+	if err != nil {
+		return dp.Bound{}, err
+	}
+	charged, err := t.Config.Limit().Eps(dp.Sequence{dp.Repeat{Event: event, Times: times}})
+	if err != nil || charged.Eps > planned.Eps {
+		return charged, err
+	}
+	return planned, nil
+}
+
+// plan prices a task. It refuses one whose first round does not fit, with an error that
+// wraps ledger.ErrBudget or says that there is no bound.
+func (r *coordinatorProcess) plan(ctx context.Context, t *train.Task) (p taskPlan, err error) {
+	p.rounds = t.Config.Rounds
+	if p.cost, err = cost(ctx, t, r.config.Colluders); err != nil {
+		return p, err
+	}
+	event, times, err := charges(t, r.config.Colluders)
+	if err != nil {
+		return p, err
+	}
+	if err := r.journal.Refresh(ctx); err != nil {
+		return p, err
+	}
+	var ahead *ledger.Prospect
+	r.journal.View(func(b *ledger.Book) { ahead, err = b.Prospect(t.Wire.ID(), t.Config.Limit()) })
+	if err != nil {
+		return p, err
+	}
+	if p.fit, p.limit = ahead.Fits(event, times); p.fit == 0 && p.limit != nil {
+		return p, fmt.Errorf("operate: not one round fits: %w", p.limit)
+	}
+	if t.Wire.Participation == dp.Once {
+		c, err := t.Coordinator()
+		if err != nil {
+			return p, err
+		}
+		p.fit = min(p.rounds, c.Blocks.Rounds(p.fit))
+	}
+	return p, nil
+}
