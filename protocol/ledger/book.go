@@ -29,43 +29,39 @@ type Book struct {
 	entries    []wire.Entry
 	head       [32]byte
 	total      *total
-	tasks      map[[32]byte]*account
+	tasks      map[[32]byte]*taskBook
 }
 
-// account is a task's part of a book.
-type account struct {
-	ledger  *Ledger
-	entries []Entry
-	last    wire.Entry
+// taskBook is a task's part of a book. Its config is that of SetTask, and zero before.
+type taskBook struct {
+	Ledger
+	last wire.Entry
 }
+
+func (t *taskBook) hasBudget() bool { return t.config.Accountant != nil }
 
 // NewBook returns the empty book of a population; limit is its budget over all tasks.
 func NewBook(p wire.Population, limit Config) (*Book, error) {
-	total, err := newTotal(limit)
-	if err != nil {
+	if err := limit.check(); err != nil {
 		return nil, err
 	}
-	return &Book{population: p, total: total, tasks: map[[32]byte]*account{}}, nil
+	return &Book{population: p, total: &total{counter: counter{config: limit}}, tasks: map[[32]byte]*taskBook{}}, nil
 }
 
 // SetTask gives a task its own budget. Earlier charges of the task count.
 func (b *Book) SetTask(task [32]byte, limit Config) error {
-	l, err := New(limit)
-	if err != nil {
+	if err := limit.check(); err != nil {
 		return err
 	}
-	a := b.account(task)
-	if err := l.Restore(a.entries); err != nil {
-		return err
-	}
-	a.ledger = l
+	a := b.of(task)
+	a.counter = counter{config: limit, history: a.history}
 	return nil
 }
 
-func (b *Book) account(task [32]byte) *account {
+func (b *Book) of(task [32]byte) *taskBook {
 	a := b.tasks[task]
 	if a == nil {
-		a = &account{}
+		a = &taskBook{}
 		b.tasks[task] = a
 	}
 	return a
@@ -77,7 +73,7 @@ func (b *Book) account(task [32]byte) *account {
 // something else.
 func (b *Book) Next(c Charge) (e wire.Entry, written bool, err error) {
 	a := b.tasks[c.Task]
-	if a == nil || a.ledger == nil {
+	if a == nil || !a.hasBudget() {
 		return wire.Entry{}, false, fmt.Errorf("ledger: task %x has no budget", c.Task[:8])
 	}
 	e = wire.Entry{Before: b.head, Population: b.population, Task: c.Task, Round: c.Round,
@@ -92,10 +88,10 @@ func (b *Book) Next(c Charge) (e wire.Entry, written bool, err error) {
 			ErrCharged, c.Task[:8], a.last.Round, c.Round)
 	}
 	entry := Entry{Round: c.Round, Event: c.Event}
-	if err := a.ledger.afford(entry); err != nil {
+	if err := a.afford(entry); err != nil {
 		return wire.Entry{}, false, fmt.Errorf("task %x: %w", c.Task[:8], err)
 	}
-	if err := b.tails(c.Task, a.ledger.config, false); err != nil {
+	if err := b.tails(c.Task, a.config, false); err != nil {
 		return wire.Entry{}, false, err
 	}
 	if err := b.total.afford(c.Task, c.Event); err != nil {
@@ -127,12 +123,9 @@ func (b *Book) Apply(e wire.Entry) error {
 	if a != nil && len(a.entries) > 0 && e.Round <= a.last.Round {
 		return fmt.Errorf("%w: entry %d is of round %d, after round %d of the same task", ErrChain, n, e.Round, a.last.Round)
 	}
-	a = b.account(e.Task)
-	entry := Entry{Round: e.Round, Event: e.Event}
-	a.entries, a.last = append(a.entries, entry), e
-	if a.ledger != nil {
-		a.ledger.record(entry)
-	}
+	a = b.of(e.Task)
+	a.record(Entry{Round: e.Round, Event: e.Event})
+	a.last = e
 	b.total.record(e.Task, e.Event, 1)
 	b.entries, b.head = append(b.entries, e), e.Digest()
 	return nil
@@ -164,8 +157,8 @@ func (b *Book) tails(task [32]byte, limit Config, planned bool) error {
 	for id, a := range b.tasks {
 		switch {
 		case id == task || len(a.entries) == 0 && !planned:
-		case a.ledger != nil:
-			total += a.ledger.config.Tail * a.ledger.config.Delta
+		case a.hasBudget():
+			total += a.config.Tail * a.config.Delta
 		case a.last.Event.Trust.SumsOnly():
 			return fmt.Errorf("ledger: what task %x keeps for tails is not known: %w", id[:8], dp.ErrNoBound)
 		}
@@ -180,7 +173,7 @@ func (b *Book) tails(task [32]byte, limit Config, planned bool) error {
 // withoutBudget returns the tasks that were charged and have no budget.
 func (b *Book) withoutBudget() (out [][32]byte) {
 	for id, a := range b.tasks {
-		if a.ledger == nil {
+		if !a.hasBudget() {
 			out = append(out, id)
 		}
 	}
@@ -196,7 +189,7 @@ func (b *Book) Entries() []wire.Entry { return slices.Clip(b.entries) }
 // TaskEntries returns a task's charges, oldest first. The caller must not change the list.
 func (b *Book) TaskEntries(task [32]byte) []Entry {
 	if a := b.tasks[task]; a != nil {
-		return slices.Clip(a.entries)
+		return a.Entries()
 	}
 	return nil
 }
@@ -216,8 +209,8 @@ func (b *Book) Spent() (dp.Bound, error) { return b.total.Spent() }
 // spentOn bounds what a task with a budget cost by itself.
 func (b *Book) spentOn(task [32]byte) (dp.Bound, error) {
 	a := b.tasks[task]
-	if a == nil || a.ledger == nil {
+	if a == nil || !a.hasBudget() {
 		return dp.Bound{}, fmt.Errorf("ledger: task %x has no budget", task[:8])
 	}
-	return a.ledger.Spent()
+	return a.Spent()
 }

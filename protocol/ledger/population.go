@@ -31,13 +31,6 @@ type total struct {
 	several bool     // more than one task was charged
 }
 
-func newTotal(c Config) (*total, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	return &total{counter: counter{config: c}}, nil
-}
-
 // severalWith says whether more than one task is charged once this one is.
 func (t *total) severalWith(task [32]byte) bool {
 	return t.several || t.charges > 0 && task != t.first

@@ -33,13 +33,11 @@ type TaskStatement struct {
 func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, error) {
 	s := Statement{Population: b.population}
 	s.Entries, s.Digest = b.Head()
-	all, err := newTotal(population)
-	if err != nil {
+	if err := population.check(); err != nil {
 		return Statement{}, err
 	}
-	for _, e := range b.entries {
-		all.record(e.Task, e.Event, 1)
-	}
+	var err error
+	all := total{counter: counter{config: population, history: b.total.history}, several: b.total.several}
 	if s.Spent, err = all.Spent(); err != nil {
 		return Statement{}, err
 	}
@@ -49,14 +47,11 @@ func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, err
 			c = population
 		}
 		t := TaskStatement{Task: task, Entries: int64(len(a.entries)), Last: a.last.Round}
-		l, err := New(c)
-		if err != nil {
+		if err := c.check(); err != nil {
 			return Statement{}, err
 		}
-		if err := l.Restore(a.entries); err != nil {
-			return Statement{}, err
-		}
-		if t.Spent, err = l.Spent(); err != nil {
+		own := Ledger{counter: counter{config: c, history: a.history}}
+		if t.Spent, err = own.Spent(); err != nil {
 			return Statement{}, err
 		}
 		s.Tasks = append(s.Tasks, t)
@@ -68,6 +63,6 @@ func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, err
 // Verify checks the chain of a log and compares it with its mark. It needs no budget and
 // computes no cost; the returned book can be shown, not charged.
 func Verify(ctx context.Context, log Log, m Mark, p wire.Population) (*Book, error) {
-	b := &Book{population: p, total: &total{counter: counter{config: Config{MaxEps: math.Inf(1)}}}, tasks: map[[32]byte]*account{}}
+	b := &Book{population: p, total: &total{counter: counter{config: Config{MaxEps: math.Inf(1)}}}, tasks: map[[32]byte]*taskBook{}}
 	return b, b.read(ctx, log, m)
 }
