@@ -32,6 +32,21 @@ type Extractor interface {
 	extract(img []byte, dst []float32, s *scratch)
 }
 
+// shape is what an Extractor says about itself.
+type shape struct {
+	name        string
+	inputs, dim int
+}
+
+// Name identifies the features and their parameters.
+func (s *shape) Name() string { return s.name }
+
+// Pixels returns the bytes of one image.
+func (s *shape) Pixels() int { return s.inputs }
+
+// Dim returns the number of features of one image.
+func (s *shape) Dim() int { return s.dim }
+
 // scratch is an Extractor's working memory.
 type scratch struct {
 	level []float32 // the image's levels, 0 to 255

@@ -96,6 +96,7 @@ func (c HOGConfig) ForSize(width, height int) HOGConfig {
 // nearest. Pixels outside the image count as 0. An image without gradients
 // gives zeros.
 type hog struct {
+	shape
 	c             HOGConfig
 	columns, rows []tap // the taps of each pixel column and row
 }
@@ -140,7 +141,9 @@ func NewHOG(c HOGConfig) (Extractor, error) {
 	if c.Spread > 0 && !c.Upright {
 		return nil, fmt.Errorf("feature: hog: spread = %v needs upright", c.Spread)
 	}
-	return &hog{c, taps(c.Width, c), taps(c.Height, c)}, nil
+	name := fmt.Sprintf("hog(upright=%t,spread=%g,cells=%d,spacing=%g,radius=%g,orientations=%d,signed=%t,damping=%g,root=%t,centre=%t,norm=%g)",
+		c.Upright, c.Spread, c.Cells, c.Spacing, c.Radius, c.Orientations, c.Signed, c.Damping, c.Root, c.Centre, c.Norm)
+	return &hog{shape{name, c.Width * c.Height, c.Cells * c.Cells * c.Orientations}, c, taps(c.Width, c), taps(c.Height, c)}, nil
 }
 
 func taps(size int, c HOGConfig) []tap {
@@ -160,19 +163,6 @@ func taps(size int, c HOGConfig) []tap {
 	}
 	return out
 }
-
-// Name returns "hog" and the configuration.
-func (h *hog) Name() string {
-	c := h.c
-	return fmt.Sprintf("hog(upright=%t,spread=%g,cells=%d,spacing=%g,radius=%g,orientations=%d,signed=%t,damping=%g,root=%t,centre=%t,norm=%g)",
-		c.Upright, c.Spread, c.Cells, c.Spacing, c.Radius, c.Orientations, c.Signed, c.Damping, c.Root, c.Centre, c.Norm)
-}
-
-// Pixels returns Width × Height.
-func (h *hog) Pixels() int { return h.c.Width * h.c.Height }
-
-// Dim returns Cells² × Orientations.
-func (h *hog) Dim() int { return h.c.Cells * h.c.Cells * h.c.Orientations }
 
 // newScratch returns working memory for one goroutine.
 func (h *hog) newScratch() *scratch {

@@ -24,8 +24,8 @@ const maxPCAInputs = 4096
 // and Ge (arXiv:2401.04306, section 4) take 60 components of MNIST itself and do not say how
 // they are paid for.
 type PCA struct {
-	inputs, dim int
-	mean        []float64
+	shape
+	mean []float64
 	// components holds dim orthonormal axes, row-major, by falling variance.
 	components []float64
 	variance   []float64
@@ -153,7 +153,7 @@ func newPCA(mean, components, variance []float64) (*PCA, error) {
 		}
 	}
 	p := &PCA{
-		inputs: d, dim: k, mean: mean, components: components, variance: variance,
+		shape: shape{fmt.Sprintf("pca(%d)", k), d, k}, mean: mean, components: components, variance: variance,
 		columns: make([]float32, d*k), offset: make([]float32, k),
 	}
 	for a := range k {
@@ -173,15 +173,6 @@ func dot(a, b []float64) float64 {
 	}
 	return sum
 }
-
-// Name returns "pca" with the number of components.
-func (p *PCA) Name() string { return fmt.Sprintf("pca(%d)", p.dim) }
-
-// Pixels returns the number of inputs, one per byte of an image.
-func (p *PCA) Pixels() int { return p.inputs }
-
-// Dim returns the number of components.
-func (p *PCA) Dim() int { return p.dim }
 
 // newScratch returns an empty scratch: PCA needs none.
 func (p *PCA) newScratch() *scratch { return &scratch{} }

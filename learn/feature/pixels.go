@@ -15,7 +15,10 @@ type PixelsConfig struct {
 }
 
 // pixels are the raw pixels: byte/255, optionally scaled to one norm.
-type pixels struct{ c PixelsConfig }
+type pixels struct {
+	shape
+	c PixelsConfig
+}
 
 // NewPixels returns the extractor that c describes.
 func NewPixels(c PixelsConfig) (Extractor, error) {
@@ -25,7 +28,11 @@ func NewPixels(c PixelsConfig) (Extractor, error) {
 	if err := checkNorm(c.Norm); err != nil {
 		return nil, err
 	}
-	return &pixels{c}, nil
+	name := "pixels"
+	if c.Norm != 0 {
+		name = fmt.Sprintf("pixels(norm=%g)", c.Norm)
+	}
+	return &pixels{shape{name, c.Size, c.Size}, c}, nil
 }
 
 // maxNorm keeps every feature, and sums over them, far from overflow.
@@ -37,20 +44,6 @@ func checkNorm(norm float64) error {
 	}
 	return nil
 }
-
-// Name returns "pixels" with the norm if there is one.
-func (p *pixels) Name() string {
-	if p.c.Norm == 0 {
-		return "pixels"
-	}
-	return fmt.Sprintf("pixels(norm=%g)", p.c.Norm)
-}
-
-// Pixels returns the bytes of one image.
-func (p *pixels) Pixels() int { return p.c.Size }
-
-// Dim returns the number of features, which is the number of bytes.
-func (p *pixels) Dim() int { return p.c.Size }
 
 // newScratch returns an empty scratch: Pixels needs none.
 func (p *pixels) newScratch() *scratch { return &scratch{} }

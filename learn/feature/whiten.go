@@ -33,6 +33,7 @@ type whitenConfig struct {
 // through the same noise. Any other root of (Σ + λI)⁻¹ would do as well: two roots differ by
 // a rotation.
 type whitened struct {
+	shape
 	c    whitenConfig
 	mean []float32
 	// inverse holds L⁻¹ row by row, row i with i+1 values.
@@ -66,7 +67,8 @@ func newWhitened(c whitenConfig) (*whitened, error) {
 		return nil, err
 	}
 	c.Images = nil // the images may be large
-	w := &whitened{c: c, mean: make([]float32, d)}
+	name := fmt.Sprintf("whitened(ridge=%g,norm=%g,%s)", c.Ridge, c.Norm, c.Inner.Name())
+	w := &whitened{shape: shape{name, c.Inner.Pixels(), d}, c: c, mean: make([]float32, d)}
 	mean := make([]float64, d)
 	for i, v := range rows {
 		mean[i%d] += float64(v)
@@ -110,17 +112,6 @@ func inverseRoot(c *mat.SymDense, ridge float64) (*mat.TriDense, error) {
 	}
 	return &inverse, nil
 }
-
-// Name returns "whitened", its configuration and the inner name.
-func (w *whitened) Name() string {
-	return fmt.Sprintf("whitened(ridge=%g,norm=%g,%s)", w.c.Ridge, w.c.Norm, w.c.Inner.Name())
-}
-
-// Pixels returns the bytes of one image.
-func (w *whitened) Pixels() int { return w.c.Inner.Pixels() }
-
-// Dim returns the number of features, the inner extractor's.
-func (w *whitened) Dim() int { return len(w.mean) }
 
 // newScratch returns working memory for one goroutine.
 func (w *whitened) newScratch() *scratch { return w.c.Inner.newScratch() }

@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 
-	"github.com/riffle-dp/riffle/internal/safetensors"
 	"github.com/riffle-dp/riffle/learn/model/internal/kernel"
 )
 
@@ -38,6 +37,7 @@ type CNNConfig struct {
 // Logits and gradients are finite even if float32 overflows: ±Inf becomes ±MaxFloat32, and
 // NaN becomes 0.
 type CNN struct {
+	classed
 	k kernel.Kernel
 	// No window of the second convolution reads the last row and column of the first pool
 	// (2·4 + 3 = 11), so only 13×13 and 12×12 values are computed.
@@ -67,7 +67,7 @@ const (
 	cnnParams = cnnW4 + (cnnHidden+1)*10
 )
 
-var cnnLayout = layout{
+var cnnParts = []part{
 	{"conv1.weight", []int{8, 8, 1, 16}, 8 * 8, 8 * 8 * 16},
 	{"conv1.bias", []int{16}, 0, 0},
 	{"conv2.weight", []int{4, 4, 16, 16}, 4 * 4 * 16, 4 * 4 * 16},
@@ -111,7 +111,7 @@ func grid(n, dy, dx int) []int {
 
 // NewCNN returns the model that c describes.
 func NewCNN(c CNNConfig) *CNN {
-	m := &CNN{k: kernel.Best()}
+	m := &CNN{classed: classed{newLayout("cnn", cnnSide*cnnSide, cnnParts...), 10}, k: kernel.Best()}
 	if c.Portable {
 		m.k = kernel.Portable()
 	}
@@ -135,31 +135,6 @@ func NewCNN(c CNNConfig) *CNN {
 		Offsets: []int{0, 16, 32, 48, 64, 80}, DstStride: 2 * 16,
 		Runs: 2, Length: 2 * 16, Step: 1, Stride: cnnBorder * 16})
 	return m
-}
-
-// Name returns "cnn".
-func (m *CNN) Name() string { return "cnn" }
-
-// Params returns 13,706.
-func (m *CNN) Params() int { return cnnParams }
-
-// Inputs returns 784: 28 rows of 28 grey values, 0 to 1.
-func (m *CNN) Inputs() int { return cnnSide * cnnSide }
-
-// Classes returns 10.
-func (m *CNN) Classes() int { return 10 }
-
-// Init returns Glorot-uniform weights and zero biases.
-func (m *CNN) Init(seed uint64) []float32 { return cnnLayout.init(seed) }
-
-// Tensors returns theta as eight tensors, "conv1.weight" to "dense2.bias".
-func (m *CNN) Tensors(theta []float32) ([]safetensors.Tensor, error) {
-	return cnnLayout.tensors(m.Name(), theta)
-}
-
-// Theta returns the parameters held by tensors that Tensors made.
-func (m *CNN) Theta(tensors []safetensors.Tensor) ([]float32, error) {
-	return cnnLayout.theta(m.Name(), tensors)
 }
 
 // NewScratch returns working memory for one goroutine, about 85 kB.

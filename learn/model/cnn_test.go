@@ -425,7 +425,7 @@ func TestCNNInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, p := range cnnLayout {
+	for i, p := range cnnParts {
 		v, err := tensors[i].Float32s()
 		if err != nil {
 			t.Fatal(err)

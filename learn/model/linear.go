@@ -3,8 +3,6 @@ package model
 import (
 	"fmt"
 	"math"
-
-	"github.com/riffle-dp/riffle/internal/safetensors"
 )
 
 // LinearConfig describes a Linear.
@@ -34,7 +32,10 @@ type LinearConfig struct {
 //
 // A Linear is immutable and safe for concurrent use; it needs no Scratch. Its
 // methods panic if a slice has the wrong length.
-type Linear struct{ c LinearConfig }
+type Linear struct {
+	layout
+	c LinearConfig
+}
 
 // NewLinear returns the model that c describes.
 func NewLinear(c LinearConfig) (*Linear, error) {
@@ -50,7 +51,11 @@ func NewLinear(c LinearConfig) (*Linear, error) {
 	if !(c.Smoothing >= 0) || math.IsInf(c.Smoothing, 1) {
 		return nil, fmt.Errorf("model: smoothing = %v must be above 0 and finite, or 0 for none", c.Smoothing)
 	}
-	return &Linear{c}, nil
+	parts := []part{{name: "weight", shape: []int{c.Inputs}}}
+	if !c.NoIntercept {
+		parts = append(parts, part{name: "bias", shape: []int{1}})
+	}
+	return &Linear{newLayout("linear-"+c.Loss.String(), c.Inputs, parts...), c}, nil
 }
 
 // Smoothed returns the same model with another Smoothing; 0 is none. An optimiser that works
@@ -61,43 +66,8 @@ func (m *Linear) Smoothed(beta float64) (*Linear, error) {
 	return NewLinear(c)
 }
 
-// Name returns "linear-" and the loss.
-func (m *Linear) Name() string { return "linear-" + m.c.Loss.String() }
-
-// Params returns Inputs + 1, or Inputs without an intercept.
-func (m *Linear) Params() int {
-	if m.c.NoIntercept {
-		return m.c.Inputs
-	}
-	return m.c.Inputs + 1
-}
-
-// Inputs returns the number of features of an example.
-func (m *Linear) Inputs() int { return m.c.Inputs }
-
 // Loss returns the loss.
 func (m *Linear) Loss() Loss { return m.c.Loss }
-
-// Init returns zeros: the problem is convex.
-func (m *Linear) Init(seed uint64) []float32 { return m.layout().init(seed) }
-
-func (m *Linear) layout() layout {
-	l := layout{{name: "weight", shape: []int{m.c.Inputs}}}
-	if !m.c.NoIntercept {
-		l = append(l, part{name: "bias", shape: []int{1}})
-	}
-	return l
-}
-
-// Tensors returns theta as "weight" and, with an intercept, "bias".
-func (m *Linear) Tensors(theta []float32) ([]safetensors.Tensor, error) {
-	return m.layout().tensors(m.Name(), theta)
-}
-
-// Theta returns the parameters held by tensors that Tensors made.
-func (m *Linear) Theta(tensors []safetensors.Tensor) ([]float32, error) {
-	return m.layout().theta(m.Name(), tensors)
-}
 
 // score returns w·x + b.
 func (m *Linear) score(theta, x []float32) float64 {

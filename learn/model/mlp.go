@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 
-	"github.com/riffle-dp/riffle/internal/safetensors"
 	"github.com/riffle-dp/riffle/learn/model/internal/kernel"
 )
 
@@ -25,9 +24,10 @@ type MLPConfig struct {
 // biases. The gradient of a ReLU at 0 is 0. What float32 cannot hold becomes
 // ±MaxFloat32, or 0 if it is not a number.
 type MLP struct {
-	k                       kernel.Kernel
-	inputs, hidden, classes int
-	b1, w2, b2              int // where they begin in theta
+	classed
+	k          kernel.Kernel
+	hidden     int
+	b1, w2, b2 int // where they begin in theta
 }
 
 // NewMLP returns the model that c describes.
@@ -44,7 +44,13 @@ func NewMLP(c MLPConfig) (*MLP, error) {
 		return nil, fmt.Errorf("model: %d inputs × %d hidden × %d classes exceed %d parameters",
 			c.Inputs, c.Hidden, c.Classes, maxParams)
 	}
-	m := &MLP{k: kernel.Best(), inputs: c.Inputs, hidden: c.Hidden, classes: c.Classes}
+	m := &MLP{k: kernel.Best(), hidden: c.Hidden}
+	m.classed = classed{newLayout("mlp", c.Inputs,
+		part{"dense1.weight", []int{c.Inputs, c.Hidden}, c.Inputs, c.Hidden},
+		part{"dense1.bias", []int{c.Hidden}, 0, 0},
+		part{"dense2.weight", []int{c.Hidden, c.Classes}, c.Hidden, c.Classes},
+		part{"dense2.bias", []int{c.Classes}, 0, 0},
+	), c.Classes}
 	if c.Portable {
 		m.k = kernel.Portable()
 	}
@@ -52,41 +58,6 @@ func NewMLP(c MLPConfig) (*MLP, error) {
 	m.w2 = m.b1 + c.Hidden
 	m.b2 = m.w2 + c.Hidden*c.Classes
 	return m, nil
-}
-
-func (m *MLP) layout() layout {
-	return layout{
-		{"dense1.weight", []int{m.inputs, m.hidden}, m.inputs, m.hidden},
-		{"dense1.bias", []int{m.hidden}, 0, 0},
-		{"dense2.weight", []int{m.hidden, m.classes}, m.hidden, m.classes},
-		{"dense2.bias", []int{m.classes}, 0, 0},
-	}
-}
-
-// Name returns "mlp".
-func (m *MLP) Name() string { return "mlp" }
-
-// Params returns (Inputs + 1) · Hidden + (Hidden + 1) · Classes.
-func (m *MLP) Params() int { return m.b2 + m.classes }
-
-// Inputs returns the number of features of an example.
-func (m *MLP) Inputs() int { return m.inputs }
-
-// Classes returns the number of classes.
-func (m *MLP) Classes() int { return m.classes }
-
-// Init returns Glorot-uniform weights and zero biases.
-func (m *MLP) Init(seed uint64) []float32 { return m.layout().init(seed) }
-
-// Tensors returns theta as "dense1.weight", "dense1.bias", "dense2.weight" and
-// "dense2.bias".
-func (m *MLP) Tensors(theta []float32) ([]safetensors.Tensor, error) {
-	return m.layout().tensors(m.Name(), theta)
-}
-
-// Theta returns the parameters held by tensors that Tensors made.
-func (m *MLP) Theta(tensors []safetensors.Tensor) ([]float32, error) {
-	return m.layout().theta(m.Name(), tensors)
 }
 
 // NewScratch returns working memory for one goroutine.

@@ -3,8 +3,6 @@ package model
 import (
 	"fmt"
 	"math"
-
-	"github.com/riffle-dp/riffle/internal/safetensors"
 )
 
 // SoftmaxConfig describes a Softmax.
@@ -24,7 +22,7 @@ const maxParams = 1 << 30
 // theta holds W, row-major with Inputs rows of Classes columns, then b, one
 // entry per class. A client's gradient is the outer product of (x, 1) with
 // p − e_y, so its Euclidean norm is √(‖x‖² + 1) · ‖p − e_y‖ ≤ √2 · √(‖x‖² + 1).
-type Softmax struct{ inputs, classes int }
+type Softmax struct{ classed }
 
 // NewSoftmax returns the model that c describes.
 func NewSoftmax(c SoftmaxConfig) (*Softmax, error) {
@@ -37,20 +35,11 @@ func NewSoftmax(c SoftmaxConfig) (*Softmax, error) {
 	if c.Inputs > maxParams || c.Classes > maxParams/(c.Inputs+1) {
 		return nil, fmt.Errorf("model: %d inputs × %d classes exceed %d parameters", c.Inputs, c.Classes, maxParams)
 	}
-	return &Softmax{c.Inputs, c.Classes}, nil
+	return &Softmax{classed{newLayout("softmax", c.Inputs,
+		part{name: "weight", shape: []int{c.Inputs, c.Classes}},
+		part{name: "bias", shape: []int{c.Classes}},
+	), c.Classes}}, nil
 }
-
-// Name returns "softmax".
-func (m *Softmax) Name() string { return "softmax" }
-
-// Params returns (Inputs + 1) × Classes.
-func (m *Softmax) Params() int { return (m.inputs + 1) * m.classes }
-
-// Inputs returns the number of features of an example.
-func (m *Softmax) Inputs() int { return m.inputs }
-
-// Classes returns the number of classes.
-func (m *Softmax) Classes() int { return m.classes }
 
 // NewScratch returns working memory for one goroutine.
 func (m *Softmax) NewScratch() *Scratch {
@@ -235,26 +224,4 @@ func crossEntropy(logits []float32, y int, prob []float64) float64 {
 		prob[j] /= sum
 	}
 	return math.Log(sum) + (float64(top) - float64(logits[y]))
-}
-
-func (m *Softmax) layout() layout {
-	return layout{
-		{name: "weight", shape: []int{m.inputs, m.classes}},
-		{name: "bias", shape: []int{m.classes}},
-	}
-}
-
-// Init returns zeros: the problem is convex.
-func (m *Softmax) Init(seed uint64) []float32 { return m.layout().init(seed) }
-
-// Tensors returns theta as the tensors "weight" (Inputs × Classes) and "bias"
-// (Classes).
-func (m *Softmax) Tensors(theta []float32) ([]safetensors.Tensor, error) {
-	return m.layout().tensors(m.Name(), theta)
-}
-
-// Theta returns the parameters held by tensors that Tensors made. Other
-// tensors, shapes, types and values that are not finite are refused.
-func (m *Softmax) Theta(tensors []safetensors.Tensor) ([]float32, error) {
-	return m.layout().theta(m.Name(), tensors)
 }
