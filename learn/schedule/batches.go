@@ -75,13 +75,13 @@ func (b Batches) Rounds() int64 { return b.rounds }
 // expensive stage, and with Uses 1 as much as its most expensive round.
 func (b Batches) Uses() int64 { return b.uses }
 
-// Stages returns the number of stages.
-func (b Batches) Stages() int { return len(b.stages) }
+// stageList returns the number of stages.
+func (b Batches) stageList() int { return len(b.stages) }
 
 // stage returns the stage of round t = 1 … T.
 func (b Batches) stage(round int64) int {
 	b.check(round)
-	stage := b.Stages() - 1
+	stage := b.stageList() - 1
 	for stage > 0 && round <= b.first[stage] {
 		stage--
 	}

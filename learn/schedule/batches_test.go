@@ -28,7 +28,7 @@ func TestBatches(t *testing.T) {
 			t.Fatal(err)
 		}
 		used := make([]int64, b.Clients())
-		perStage := make([]int64, b.Stages())
+		perStage := make([]int64, b.stageList())
 		last, smallest := 0, b.Clients()
 		for round := int64(1); round <= b.Rounds(); round++ {
 			stage := b.stage(round)
@@ -51,8 +51,8 @@ func TestBatches(t *testing.T) {
 				t.Fatalf("client %d reports %d times, Uses says %d", p, k, b.Uses())
 			}
 		}
-		if smallest != b.Smallest() || last != b.Stages()-1 || full != (b.Uses() == b.Rounds() && len(stages) == 0) {
-			t.Fatalf("smallest %d, want %d; %d stages, %d uses", b.Smallest(), smallest, b.Stages(), b.Uses())
+		if smallest != b.Smallest() || last != b.stageList()-1 || full != (b.Uses() == b.Rounds() && len(stages) == 0) {
+			t.Fatalf("smallest %d, want %d; %d stages, %d uses", b.Smallest(), smallest, b.stageList(), b.Uses())
 		}
 		for i, c := range stages {
 			if perStage[i] != c.Clients {

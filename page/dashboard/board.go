@@ -97,14 +97,14 @@ type Counts struct {
 	Void     int64   `json:"void"`     // rounds with too few reports
 	Failed   int64   `json:"failed"`   // rounds that were charged and gave no step
 	Reports  int64   `json:"reports"`  // reports that are in the model
-	Rejected Reasons `json:"rejected"`
+	Rejected reasons `json:"rejected"`
 }
 
-// Reasons counts by reason.
-type Reasons map[string]int64
+// reasons counts by reason.
+type reasons map[string]int64
 
 // MarshalJSON writes a list, in the reasons' order.
-func (r Reasons) MarshalJSON() ([]byte, error) {
+func (r reasons) MarshalJSON() ([]byte, error) {
 	type reason struct {
 		Reason string `json:"reason"`
 		Count  int64  `json:"count"`
@@ -239,8 +239,8 @@ func (b *Board) find(id string) *entry {
 	return nil
 }
 
-// Tasks returns all tasks.
-func (b *Board) Tasks() []Task {
+// list returns all tasks.
+func (b *Board) list() []Task {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []Task

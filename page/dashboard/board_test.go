@@ -198,7 +198,7 @@ func TestLedgerFoldsAndForgetsNoCount(t *testing.T) {
 		l.Charge("a", i, "k=5")
 	}
 	v := l.shown()
-	if v.Entries != 9000 || len(v.Lines) != maxLines || v.Lines[0] != (Charges{First: 901, Last: 9000, Task: "a", From: 901, To: 9000, Event: "k=5"}) {
+	if v.Entries != 9000 || len(v.Lines) != maxLines || v.Lines[0] != (charges{First: 901, Last: 9000, Task: "a", From: 901, To: 9000, Event: "k=5"}) {
 		t.Errorf("%d entries, %d lines, first %+v", v.Entries, len(v.Lines), v.Lines[0])
 	}
 	if v.Omitted != v.Lines[len(v.Lines)-1].First-1 || v.Omitted != 9000-8100-199 {

@@ -60,8 +60,8 @@ type Config struct {
 	Token string
 }
 
-// Dashboard is the HTTP handler of the page.
-type Dashboard struct {
+// dashboard is the HTTP handler of the page.
+type dashboard struct {
 	config  Config
 	mux     *http.ServeMux
 	door    door
@@ -87,14 +87,14 @@ type asset struct {
 }
 
 // New checks the configuration.
-func New(c Config) (*Dashboard, error) {
+func New(c Config) (*dashboard, error) {
 	if c.Board == nil {
 		return nil, errors.New("dashboard: a board is required")
 	}
 	if err := checkToken(c.Token, c.Loopback); err != nil {
 		return nil, err
 	}
-	d := &Dashboard{config: c, mux: http.NewServeMux(), door: newDoor(c.Token, c.Loopback), streams: make(chan struct{}, maxStreams),
+	d := &dashboard{config: c, mux: http.NewServeMux(), door: newDoor(c.Token, c.Loopback), streams: make(chan struct{}, maxStreams),
 		timing: timing{gap: 200 * time.Millisecond, beat: 15 * time.Second, write: 10 * time.Second}}
 	d.ledger.get = c.Ledger
 	if err := d.load(); err != nil {
@@ -130,7 +130,7 @@ func plainName(name string) bool {
 }
 
 // load reads the page's embedded files.
-func (d *Dashboard) load() error {
+func (d *dashboard) load() error {
 	d.assets = map[string]asset{}
 	add := func(name, kind string, body []byte) {
 		sum := sha256.Sum256(body)
@@ -160,7 +160,7 @@ const (
 )
 
 // ServeHTTP answers visitors who may look.
-func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -193,7 +193,7 @@ func refuse(w http.ResponseWriter, code int, text string) {
 	_, _ = w.Write([]byte("riffle: " + text + "\n"))
 }
 
-func (d *Dashboard) serveAsset(name string) http.HandlerFunc {
+func (d *dashboard) serveAsset(name string) http.HandlerFunc {
 	a := d.assets[name]
 	return func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -209,7 +209,7 @@ func (d *Dashboard) serveAsset(name string) http.HandlerFunc {
 	}
 }
 
-func (d *Dashboard) serveReport(w http.ResponseWriter, _ *http.Request) {
+func (d *dashboard) serveReport(w http.ResponseWriter, _ *http.Request) {
 	b, err := d.config.Report()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -233,7 +233,7 @@ type about struct {
 	Tasks   []Task   `json:"tasks"`
 }
 
-func (d *Dashboard) about(tasks []Task) about {
+func (d *dashboard) about(tasks []Task) about {
 	a := about{Title: d.config.Title, Version: d.config.Version, Ledger: d.config.Ledger != nil, Tasks: append([]Task{}, tasks...),
 		Extra: slices.AppendSeq([]string{}, maps.Keys(d.config.Extra))}
 	slices.Sort(a.Extra)
@@ -251,11 +251,11 @@ func answer(w http.ResponseWriter, v any) {
 	_, _ = w.Write(b.Bytes())
 }
 
-func (d *Dashboard) serveTasks(w http.ResponseWriter, _ *http.Request) {
-	answer(w, d.about(d.config.Board.Tasks()))
+func (d *dashboard) serveTasks(w http.ResponseWriter, _ *http.Request) {
+	answer(w, d.about(d.config.Board.list()))
 }
 
-func (d *Dashboard) serveHistory(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) serveHistory(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("task")
 	h, ok := d.config.Board.history(id, seen{})
 	if !ok {
@@ -265,7 +265,7 @@ func (d *Dashboard) serveHistory(w http.ResponseWriter, r *http.Request) {
 	answer(w, h)
 }
 
-func (d *Dashboard) serveExamined(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) serveExamined(w http.ResponseWriter, r *http.Request) {
 	t, ok := d.config.Board.task(r.URL.Query().Get("task"))
 	switch {
 	case !ok:
@@ -280,7 +280,7 @@ func (d *Dashboard) serveExamined(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (d *Dashboard) serveStatement(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) serveStatement(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("task")
 	t, ok := d.config.Board.task(id)
 	if !ok {

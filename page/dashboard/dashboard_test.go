@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const token = "0123456789abcdef-token"
 
-func request(t *testing.T, d *Dashboard, method, target string, change func(*http.Request)) *http.Response {
+func request(t *testing.T, d *dashboard, method, target string, change func(*http.Request)) *http.Response {
 	t.Helper()
 	r := httptest.NewRequest(method, "http://127.0.0.1:8080"+target, nil)
 	if change != nil {
@@ -33,7 +33,7 @@ func request(t *testing.T, d *Dashboard, method, target string, change func(*htt
 	return w.Result()
 }
 
-func newDashboard(t testing.TB, c Config) *Dashboard {
+func newDashboard(t testing.TB, c Config) *dashboard {
 	t.Helper()
 	if c.Board == nil {
 		c.Board = exampleBoard(3)
@@ -343,8 +343,8 @@ func TestStream(t *testing.T) {
 		t.Errorf("task is %s", e.data)
 	}
 	b.Remove("other")
-	if e := next(t, events, "removed"); e.data != `"other"` || len(b.Tasks()) != 1 {
-		t.Errorf("removed is %s, %d tasks are left", e.data, len(b.Tasks()))
+	if e := next(t, events, "removed"); e.data != `"other"` || len(b.list()) != 1 {
+		t.Errorf("removed is %s, %d tasks are left", e.data, len(b.list()))
 	}
 	// The last news come before the end, and the end comes.
 	last := exampleTask("run", "first", 10, 10)
@@ -507,7 +507,7 @@ func ExampleBoard() {
 	b.Set(Task{ID: "a", Name: "first", State: Running, Rounds: 2})
 	b.Ended("a", Round{Round: 1, Reports: 1000, Rejected: 3})
 	b.Measured("a", Measure{Round: 1, Eps: .1, Accuracy: .9, Loss: .3})
-	for _, t := range b.Tasks() {
+	for _, t := range b.list() {
 		fmt.Println(t.Name, t.State)
 	}
 	// Output: first running

@@ -17,7 +17,7 @@ import (
 //
 // A page that does not take a message in time is dropped. It connects again by itself and
 // then gets everything anew, so the server keeps nothing for it.
-func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 	select {
 	case d.streams <- struct{}{}:
 		defer func() { <-d.streams }()

@@ -18,10 +18,10 @@ type Ledger struct {
 	Delta   dp.Number    `json:"delta"`
 	Method  string       `json:"method,omitempty"`
 	Tasks   []LedgerTask `json:"tasks"`
-	Lines   []Charges    `json:"lines"`   // newest first; of Ledger's methods
+	Lines   []charges    `json:"lines"`   // newest first; of Ledger's methods
 	Omitted int64        `json:"omitted"` // entries before those of Lines
 
-	charged []Charges // oldest first
+	charged []charges // oldest first
 }
 
 // LedgerTask has the charges of one task by itself.
@@ -34,8 +34,8 @@ type LedgerTask struct {
 	Delta   dp.Number `json:"delta"`
 }
 
-// Charges is one charge, or several neighbours with the same event.
-type Charges struct {
+// charges is one charge, or several neighbours with the same event.
+type charges struct {
 	First int64  `json:"first"` // number of the first entry
 	Last  int64  `json:"last"`
 	Task  string `json:"task"` // the announcement's name
@@ -56,9 +56,9 @@ func (l *Ledger) Charge(task string, round int64, event string) {
 			return
 		}
 	}
-	l.charged = append(l.charged, Charges{First: l.Entries, Last: l.Entries, Task: task, From: round, To: round, Event: event})
+	l.charged = append(l.charged, charges{First: l.Entries, Last: l.Entries, Task: task, From: round, To: round, Event: event})
 	if len(l.charged) > 2*maxLines {
-		l.charged = append([]Charges(nil), l.charged[len(l.charged)-maxLines:]...)
+		l.charged = append([]charges(nil), l.charged[len(l.charged)-maxLines:]...)
 	}
 }
 
@@ -66,13 +66,13 @@ func (l *Ledger) Charge(task string, round int64, event string) {
 func (l *Ledger) Clone() Ledger {
 	out := *l
 	out.Tasks = append([]LedgerTask(nil), l.Tasks...)
-	out.charged = append([]Charges(nil), l.charged...)
+	out.charged = append([]charges(nil), l.charged...)
 	return out
 }
 
 // shown returns l with its lines, as many as a page shows.
 func (l Ledger) shown() Ledger {
-	l.Tasks, l.Lines = append([]LedgerTask{}, l.Tasks...), []Charges{}
+	l.Tasks, l.Lines = append([]LedgerTask{}, l.Tasks...), []charges{}
 	for i := len(l.charged) - 1; i >= 0 && len(l.Lines) < maxLines; i-- {
 		l.Lines = append(l.Lines, l.charged[i])
 	}
@@ -107,7 +107,7 @@ func (c *cachedLedger) view(ctx context.Context) (Ledger, error) {
 	return c.have, nil
 }
 
-func (d *Dashboard) serveLedger(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) serveLedger(w http.ResponseWriter, r *http.Request) {
 	if d.config.Ledger == nil {
 		refuse(w, http.StatusNotFound, "there is no ledger here")
 		return

@@ -12,7 +12,7 @@ import (
 
 // Serve serves plain HTTP on a listener until ctx ends, and then returns nil with
 // no goroutine left. It closes the listener.
-func (d *Dashboard) Serve(ctx context.Context, l net.Listener) error {
+func (d *dashboard) Serve(ctx context.Context, l net.Listener) error {
 	s := &http.Server{Handler: d, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // so that streams end together with ctx
 		ErrorLog:    log.New(io.Discard, "", 0)}                        // its lines contain clients' addresses

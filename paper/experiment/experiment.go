@@ -18,7 +18,7 @@ type Experiment struct {
 	Title  string
 	Source string // the paper's name
 	// Claims are the source's measurements; empty for this project's own experiments.
-	Claims   []Claim
+	Claims   []claim
 	Settings []Setting
 	// Rivals names experiments whose recorded results are compared at the same ε, in addition
 	// to this one's own settings.
@@ -27,8 +27,8 @@ type Experiment struct {
 	Notes []string
 }
 
-// Claim is a figure of the source: Value at a cost of Eps, by its own formula.
-type Claim struct {
+// claim is a figure of the source: Value at a cost of eps, by its own formula.
+type claim struct {
 	Value, Eps float64
 	About      string // the source's setting; "" if there is only one
 }

@@ -32,7 +32,7 @@ func small(t *testing.T) Experiment {
 	summed := *shuffled
 	summed.Trust, summed.Noise, summed.Sigma, summed.Eps0 = "distributed", "binomial", 2, 0
 	return Experiment{
-		Name: "small", Claims: []Claim{{Value: .9, Eps: 5}},
+		Name: "small", Claims: []claim{{Value: .9, Eps: 5}},
 		Settings: []Setting{
 			{Name: "shuffled", Paper: true, Method: "girgis-thm1", Train: shuffled},
 			{Name: "summed", Trust: dp.Shuffle, Train: &summed},
@@ -220,7 +220,7 @@ func TestRowsKeepTheirMeaning(t *testing.T) {
 		{Experiment: "e1", Setting: "a,b", Seed: 2, Round: 60, EpsProved: 0, EpsBest: 1e-9, EpsPaper: 3, Value: nan, N: 1e6, Dim: 50, Epsilon: .1},
 	}
 	raw := MarshalRows(rows)
-	back, err := ParseRows(raw)
+	back, err := parseRows(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,14 +234,14 @@ func TestRowsKeepTheirMeaning(t *testing.T) {
 		t.Errorf("%+v", back)
 	}
 	for x := 1e-7; x < 1e7; x *= 1.37 {
-		r, err := ParseRows(MarshalRows([]Row{{EpsProved: x, EpsBest: x, EpsPaper: nan}}))
+		r, err := parseRows(MarshalRows([]Row{{EpsProved: x, EpsBest: x, EpsPaper: nan}}))
 		if err != nil || r[0].EpsProved < x || r[0].EpsProved > x*(1+2e-5) {
 			t.Errorf("%v became %v, %v", x, r, err)
 		}
 	}
 	for _, broken := range []string{"", "a,b\n", strings.Replace(string(raw), "0.5", "half", 1), strings.Replace(string(raw), "round", "rounds", 1),
 		string(raw) + "e1\n"} {
-		if _, err := ParseRows([]byte(broken)); err == nil {
+		if _, err := parseRows([]byte(broken)); err == nil {
 			t.Errorf("accepted %q", broken)
 		}
 	}

@@ -47,7 +47,7 @@ func Recorded(name string) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ParseRows(raw)
+	return parseRows(raw)
 }
 
 // MarshalRows writes rows as CSV. ε is written with six digits, rounded up.
@@ -106,8 +106,8 @@ func upper(x float64) string {
 	}
 }
 
-// ParseRows reads what MarshalRows writes.
-func ParseRows(raw []byte) ([]Row, error) {
+// parseRows reads what MarshalRows writes.
+func parseRows(raw []byte) ([]Row, error) {
 	lines, err := csv.NewReader(bytes.NewReader(raw)).ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("experiment: %w", err)

@@ -37,7 +37,7 @@ func e1() Experiment {
 	}
 	return Experiment{
 		Name: "e1", Title: "A network with one-bit reports (R∞)", Source: girgis21,
-		Claims: []Claim{{Value: .80, Eps: 1.4}, {Value: .90, Eps: 2.91}},
+		Claims: []claim{{Value: .80, Eps: 1.4}, {Value: .90, Eps: 2.91}},
 		Rivals: []string{"e7"},
 		Notes:  []string{network},
 		Settings: []Setting{
@@ -57,7 +57,7 @@ func e1() Experiment {
 func e2() Experiment {
 	return Experiment{
 		Name: "e2", Title: "A network with PrivUnit reports", Source: girgis21 + " (arXiv version)",
-		Claims: []Claim{{Value: .8115, Eps: 3}, {Value: .897, Eps: 5.8}},
+		Claims: []claim{{Value: .8115, Eps: 3}, {Value: .897, Eps: 5.8}},
 		Rivals: []string{"e7"},
 		Notes:  []string{network},
 		Settings: []Setting{{Name: "privunit", Paper: true, Method: "girgis-thm1", Train: plain(func(c *train.Config) {
@@ -113,7 +113,7 @@ func e4() Experiment {
 	}
 	return Experiment{
 		Name: "e4", Title: "Self check-in: ten million clients who decide by their own coins", Source: "Self check-in (SCI), section 5.2",
-		Claims: []Claim{{Value: .90, Eps: .67, About: "Federated DP-SGD, n = 10⁷"}},
+		Claims: []claim{{Value: .90, Eps: .67, About: "Federated DP-SGD, n = 10⁷"}},
 		Rivals: []string{"e7"},
 		Notes: []string{network,
 			"δ₀ of Federated DP-SGD, the noise of the distributed sum and all learning rates are in an appendix that we do not have. δ₀ = 1e-8 here. Rates were set so that a step moves as far as with the rates of E2, and were not tuned: on the validation split only rate 1 of Federated DP-SGD was tried, which is too slow.",

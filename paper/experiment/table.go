@@ -23,8 +23,8 @@ func newStat(values []float64) Stat {
 	return s
 }
 
-// Outcome is a setting's finished runs.
-type Outcome struct {
+// outcome is a setting's finished runs.
+type outcome struct {
 	Setting Setting
 	Seeds   int
 	Rounds  int64
@@ -42,11 +42,11 @@ type Outcome struct {
 	curves [][]Row // one for each finished seed
 }
 
-// Comparison compares one of the source's figures with measured ones.
-type Comparison struct {
-	Claim Claim
+// comparison compares one of the source's figures with measured ones.
+type comparison struct {
+	Claim claim
 	// Same is the value of Setting, the best of the source's own settings, at the last round
-	// whose ε by the source's formula is at most Claim.Eps; NaN if there is none.
+	// whose ε by the source's formula is at most claim.Eps; NaN if there is none.
 	Setting string
 	Same    Stat
 	Round   int64
@@ -54,15 +54,15 @@ type Comparison struct {
 	// Final is that setting's value after all its rounds, whose cost is FinalProved.
 	Final       Stat
 	FinalProved float64
-	// Ours is the best value of riffle's own settings whose proved cost is at most Claim.Eps.
+	// Ours is the best value of riffle's own settings whose proved cost is at most claim.Eps.
 	Ours       Stat
 	OurSetting string
 	OurProved  float64
 }
 
-// Slope is how a convex problem's mean excess loss falls with n: the least-squares slope of
+// slope is how a convex problem's mean excess loss falls with n: the least-squares slope of
 // its logarithm against log n, at full precision.
-type Slope struct {
+type slope struct {
 	Setting string
 	Dim     int64
 	Epsilon float64
@@ -73,16 +73,16 @@ type Slope struct {
 // Table is an experiment's results.
 type Table struct {
 	Experiment  Experiment
-	Outcomes    []Outcome // in the order of the settings; settings without a run are left out
-	Comparisons []Comparison
-	Slopes      []Slope
+	Outcomes    []outcome // in the order of the settings; settings without a run are left out
+	Comparisons []comparison
+	Slopes      []slope
 }
 
 // NewTable summarises rows; rivals are recorded rows of the experiments in e.Rivals.
 func NewTable(e Experiment, rows, rivals []Row) Table {
 	t := Table{Experiment: e, Outcomes: outcomes(e, rows)}
 	t.Slopes = slopes(t.Outcomes)
-	ours := slices.DeleteFunc(slices.Clone(t.Outcomes), func(o Outcome) bool { return o.Setting.Paper })
+	ours := slices.DeleteFunc(slices.Clone(t.Outcomes), func(o outcome) bool { return o.Setting.Paper })
 	for _, name := range e.Rivals {
 		if other, ok := Find(name); ok {
 			for _, o := range outcomes(other, rivals) {
@@ -97,10 +97,10 @@ func NewTable(e Experiment, rows, rivals []Row) Table {
 	return t
 }
 
-func outcomes(e Experiment, rows []Row) []Outcome {
-	var out []Outcome
+func outcomes(e Experiment, rows []Row) []outcome {
+	var out []outcome
 	for _, s := range e.Settings {
-		o := Outcome{Setting: s}
+		o := outcome{Setting: s}
 		bySeed := map[int64][]Row{}
 		for _, r := range rows {
 			same := r.Experiment == e.Name && r.Setting == s.Name
@@ -146,9 +146,9 @@ func outcomes(e Experiment, rows []Row) []Outcome {
 	return out
 }
 
-func compare(c Claim, all, ours []Outcome) Comparison {
+func compare(c claim, all, ours []outcome) comparison {
 	nan := math.NaN()
-	out := Comparison{Claim: c, Same: newStat(nil), Proved: nan, Final: newStat(nil), FinalProved: nan, Ours: newStat(nil), OurProved: nan}
+	out := comparison{Claim: c, Same: newStat(nil), Proved: nan, Final: newStat(nil), FinalProved: nan, Ours: newStat(nil), OurProved: nan}
 	for _, o := range all {
 		if !o.Setting.Paper || o.Seeds == 0 {
 			continue
@@ -187,7 +187,7 @@ func compare(c Claim, all, ours []Outcome) Comparison {
 	return out
 }
 
-func slopes(all []Outcome) []Slope {
+func slopes(all []outcome) []slope {
 	type line struct {
 		name string
 		dim  int64
@@ -205,7 +205,7 @@ func slopes(all []Outcome) []Slope {
 		}
 		points[l] = append(points[l], [2]float64{math.Log(float64(o.N)), math.Log(o.Value.Mean)})
 	}
-	var out []Slope
+	var out []slope
 	for _, l := range order {
 		p := points[l]
 		if len(p) < 2 {
@@ -220,13 +220,13 @@ func slopes(all []Outcome) []Slope {
 			xx += (v[0] - x) * (v[0] - x)
 			xy += (v[0] - x) * (v[1] - y)
 		}
-		out = append(out, Slope{l.name, l.dim, l.eps, xy / xx, len(p)})
+		out = append(out, slope{l.name, l.dim, l.eps, xy / xx, len(p)})
 	}
 	return out
 }
 
-// Eps writes an upper bound with four digits, rounded up; a dash if there is none.
-func Eps(x float64) string {
+// eps writes an upper bound with four digits, rounded up; a dash if there is none.
+func eps(x float64) string {
 	switch {
 	case math.IsNaN(x):
 		return "–"
@@ -267,7 +267,7 @@ func (s Stat) show(seeds int, loss bool) string {
 
 // results returns headings and cells of the table of results.
 func (t Table) results() (head []string, lines [][]string) {
-	loss := slices.ContainsFunc(t.Outcomes, func(o Outcome) bool { return o.N > 0 })
+	loss := slices.ContainsFunc(t.Outcomes, func(o outcome) bool { return o.N > 0 })
 	head = []string{"setting", "whose", "rounds", "ε proved", "ε, paper's formula", "accuracy, mean [least, most]", "seeds", "seconds"}
 	if loss {
 		head = []string{"optimizer/trust/loss", "n", "d", "ε", "rounds", "excess loss, mean [least, most]", "seeds", "seconds"}
@@ -280,7 +280,7 @@ func (t Table) results() (head []string, lines [][]string) {
 		seeds := fmt.Sprint(o.Seeds)
 		if o.Unfinished > 0 {
 			seeds += fmt.Sprintf(" (and %d to round %d of %d: %s at ε %s)", o.Unfinished, o.Reached.Round, o.Setting.rounds(),
-				show(o.Reached.Value, false), Eps(o.Reached.EpsProved))
+				show(o.Reached.Value, false), eps(o.Reached.EpsProved))
 		}
 		rounds, seconds := fmt.Sprint(o.Rounds), fmt.Sprintf("%.0f", o.Seconds.Mean)
 		if o.Seconds.Mean < 10 {
@@ -295,7 +295,7 @@ func (t Table) results() (head []string, lines [][]string) {
 				o.Value.show(o.Seeds, true), seeds, seconds})
 			continue
 		}
-		lines = append(lines, []string{o.Setting.Name, whose, rounds, Eps(o.EpsProved), Eps(o.EpsPaper), o.Value.show(o.Seeds, false), seeds, seconds})
+		lines = append(lines, []string{o.Setting.Name, whose, rounds, eps(o.EpsProved), eps(o.EpsPaper), o.Value.show(o.Seeds, false), seeds, seconds})
 	}
 	return head, lines
 }
@@ -309,13 +309,13 @@ func (t Table) comparisons() (head []string, lines [][]string) {
 		}
 		same, final, ours := "–", "–", "–"
 		if !math.IsNaN(c.Same.Mean) {
-			same = fmt.Sprintf("%s (%s, round %d; proved ε %s)", show(c.Same.Mean, false), c.Setting, c.Round, Eps(c.Proved))
+			same = fmt.Sprintf("%s (%s, round %d; proved ε %s)", show(c.Same.Mean, false), c.Setting, c.Round, eps(c.Proved))
 		}
 		if !math.IsNaN(c.Final.Mean) {
-			final = fmt.Sprintf("%s at proved ε %s (%s)", show(c.Final.Mean, false), Eps(c.FinalProved), c.Setting)
+			final = fmt.Sprintf("%s at proved ε %s (%s)", show(c.Final.Mean, false), eps(c.FinalProved), c.Setting)
 		}
 		if !math.IsNaN(c.Ours.Mean) {
-			ours = fmt.Sprintf("%s at ε %s (%s)", show(c.Ours.Mean, false), Eps(c.OurProved), c.OurSetting)
+			ours = fmt.Sprintf("%s at ε %s (%s)", show(c.Ours.Mean, false), eps(c.OurProved), c.OurSetting)
 		}
 		lines = append(lines, []string{claim, same, final, ours})
 	}
@@ -403,7 +403,7 @@ func (t Table) parts() []part {
 }
 
 // Curve returns the mean over finished seeds at each evaluation.
-func (o Outcome) Curve() []Row {
+func (o outcome) Curve() []Row {
 	var out []Row
 	if len(o.curves) == 0 {
 		return nil

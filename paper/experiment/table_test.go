@@ -11,7 +11,7 @@ import (
 
 func TestTable(t *testing.T) {
 	c := &train.Config{PrivacyConfig: train.PrivacyConfig{Rounds: 20}}
-	e := Experiment{Name: "x", Title: "Title", Source: "Source", Claims: []Claim{{Value: .9, Eps: 1}, {Value: .5, Eps: .01}},
+	e := Experiment{Name: "x", Title: "Title", Source: "Source", Claims: []claim{{Value: .9, Eps: 1}, {Value: .5, Eps: .01}},
 		Settings: []Setting{{Name: "theirs", Paper: true, Train: c, Note: "As written."}, {Name: "bad", Paper: true, Train: c},
 			{Name: "ours", Train: c}, {Name: "dear", Train: c}, {Name: "begun", Train: c}, {Name: "absent", Train: c}}}
 	nan := math.NaN()
@@ -93,7 +93,7 @@ func TestTableOfExcessLoss(t *testing.T) {
 
 func TestEpsIsNeverShownTooSmall(t *testing.T) {
 	for x := 1e-5; x < 1e4; x *= 1.0173 {
-		text := Eps(x)
+		text := eps(x)
 		if v := parseEps(t, text); v < x || v > x*1.002 {
 			t.Errorf("%v shown as %s", x, text)
 		}
@@ -102,7 +102,7 @@ func TestEpsIsNeverShownTooSmall(t *testing.T) {
 
 func parseEps(t *testing.T, text string) float64 {
 	t.Helper()
-	rows, err := ParseRows([]byte(strings.Join(columns, ",") + "\nx,y,1,1," + text + ",,,,,false\n"))
+	rows, err := parseRows([]byte(strings.Join(columns, ",") + "\nx,y,1,1," + text + ",,,,,false\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,7 @@ type sweep struct {
 }
 
 // data computes every point, on all processors.
-func (s sweep) data(ctx context.Context, d *desk) (Data, error) {
+func (s sweep) data(ctx context.Context, d *desk) (data, error) {
 	xs := fewer(s.xs, d.points)
 	type cell struct{ point, bound int }
 	// Expensive methods first would be best; the order of the list is good enough.
@@ -166,9 +166,9 @@ feed:
 	close(jobs)
 	wg.Wait()
 	if ctx.Err() != nil {
-		return Data{}, context.Cause(ctx)
+		return data{}, context.Cause(ctx)
 	}
-	out := Data{XName: s.name, band: true,
+	out := data{XName: s.name, band: true,
 		X: picture.Axis{Label: s.label, Scale: picture.Log, Min: xs[0], Max: xs[len(xs)-1]},
 		Y: picture.Axis{Label: "ε (nats) at " + deltaText(s.query), Scale: picture.Log}}
 	for i, b := range s.bounds {
@@ -176,7 +176,7 @@ feed:
 		if source == "" {
 			kind = dp.NoMethod
 		}
-		out.Series = append(out.Series, Series{Name: b.method, Label: b.label, Source: source, Kind: string(kind),
+		out.Series = append(out.Series, series{Name: b.method, Label: b.label, Source: source, Kind: string(kind),
 			X: xs, Y: rows[i], Style: styleOf(b.method), Hidden: b.hidden})
 		if refused[i] != "" {
 			out.Notes = append(out.Notes, refused[i])

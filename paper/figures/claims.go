@@ -8,8 +8,8 @@ import (
 	"github.com/riffle-dp/riffle/account"
 )
 
-// Claim is a number that a paper's text states about a figure.
-type Claim struct {
+// claim is a number that a paper's text states about a figure.
+type claim struct {
 	ID     string
 	Paper  string
 	Where  string
@@ -23,7 +23,7 @@ type Claim struct {
 	Methods string
 	// Ours says what riffle's number is, and in which unit.
 	Ours string
-	Unit Unit
+	Unit unit
 	// Why explains the difference, and what the number is worth.
 	Why string
 
@@ -33,19 +33,19 @@ type Claim struct {
 // compute returns a claim's number, by the paper's formula and by riffle's.
 type compute func(ctx context.Context, d *desk) (paper, ours float64, err error)
 
-// Unit is the unit of a claim's riffle number; it decides how the number is rounded.
-type Unit int
+// unit is the unit of a claim's riffle number; it decides how the number is rounded.
+type unit int
 
 // Units of riffle's numbers.
 const (
-	Epsilon  Unit = iota // rounded up
+	Epsilon  unit = iota // rounded up
 	Ratio                // ratio of another bound to riffle's; rounded down
 	Accuracy             // recorded, in %
 )
 
-// Checked is a claim with its numbers.
-type Checked struct {
-	Claim
+// checked is a claim with its numbers.
+type checked struct {
+	claim
 	Computed float64 // by the paper's formula; NaN if there is none, or nothing was recorded
 	Riffle   float64 // by riffle's own bound; NaN: does not apply
 }
@@ -61,8 +61,8 @@ const (
 	Exceeded = "exceeded"
 )
 
-// Verdict compares the computed number with the stated one.
-func (c Checked) Verdict() string {
+// verdict compares the computed number with the stated one.
+func (c checked) verdict() string {
 	switch {
 	case math.IsNaN(c.Stated):
 		return Lost
@@ -79,7 +79,7 @@ func (c Checked) Verdict() string {
 }
 
 // riffle writes riffle's number, rounded so that it is never better than it is.
-func (c Checked) riffle() string {
+func (c checked) riffle() string {
 	return show(c.Riffle, []string{Epsilon: "upper", Ratio: "lower", Accuracy: ""}[c.Unit])
 }
 
@@ -92,39 +92,39 @@ func show(x float64, kind string) string {
 }
 
 // check computes all claims.
-func check(ctx context.Context, d *desk) ([]Checked, error) {
-	var out []Checked
+func check(ctx context.Context, d *desk) ([]checked, error) {
+	var out []checked
 	for _, c := range claims() {
 		paper, ours, err := c.compute(ctx, d)
 		if err != nil {
 			return nil, fmt.Errorf("figures: claim %s: %w", c.ID, err)
 		}
-		out = append(out, Checked{c, paper, ours})
+		out = append(out, checked{c, paper, ours})
 	}
 	return out, nil
 }
 
 const claimsName = "claims"
 
-func claimsTable() Figure {
-	return Figure{Name: claimsName, Paper: "All papers", Where: "Quoted points", Title: "What the papers' texts say about their figures",
+func claimsTable() figure {
+	return figure{Name: claimsName, Paper: "All papers", Where: "Quoted points", Title: "What the papers' texts say about their figures",
 		Caption: "Each number that a text states about a figure, what riffle computes at the same point with the paper's formula, and what riffle proves.",
 		Notes: []string{"A match is as exact as the text can be read. An explained difference has its reason in the last column.",
 			"Claims about accuracy are compared with the best evaluation of recorded experiments, mean of the seeds; where there are none they stay open."},
-		draw: func(ctx context.Context, d *desk) (Data, error) {
+		draw: func(ctx context.Context, d *desk) (data, error) {
 			list, err := check(ctx, d)
 			if err != nil {
-				return Data{}, err
+				return data{}, err
 			}
-			t := Table{Header: []string{"claim", "paper", "where", "quote", "stated", "method", "computed", "riffle", "riffle's number", "verdict", "why"}}
+			t := table{Header: []string{"claim", "paper", "where", "quote", "stated", "method", "computed", "riffle", "riffle's number", "verdict", "why"}}
 			for _, c := range list {
 				stated := show(c.Stated, "")
 				if c.Below {
 					stated = "< " + stated
 				}
-				t.Rows = append(t.Rows, []string{c.ID, c.Paper, c.Where, c.Quote, stated, c.Methods, show(c.Computed, ""), c.riffle(), c.Ours, c.Verdict(), c.Why})
+				t.Rows = append(t.Rows, []string{c.ID, c.Paper, c.Where, c.Quote, stated, c.Methods, show(c.Computed, ""), c.riffle(), c.Ours, c.verdict(), c.Why})
 			}
-			return Data{Table: t}, nil
+			return data{Table: t}, nil
 		}}
 }
 
@@ -214,7 +214,7 @@ func (d *desk) accuracy(experiment string, first, second func(point) bool) (floa
 		if err != nil {
 			return 0, 0, err
 		}
-		for _, p := range gather(rows, func(r Row) float64 { return float64(r.Round) }) {
+		for _, p := range gather(rows, func(r row) float64 { return float64(r.Round) }) {
 			y := 100 * p.mean
 			if name == experiment && first(p) && !(a >= y) {
 				a = y

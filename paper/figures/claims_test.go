@@ -42,14 +42,14 @@ func TestClaims(t *testing.T) {
 		same := func(got, want float64) bool {
 			return math.IsNaN(got) && math.IsNaN(want) || near(got, want)
 		}
-		if !ok || !same(c.Computed, w.computed) || !same(c.Riffle, w.riffle) || c.Verdict() != w.verdict {
-			t.Errorf("%s: computed %.4g, riffle %.4g, %s; want %+v", c.ID, c.Computed, c.Riffle, c.Verdict(), w)
+		if !ok || !same(c.Computed, w.computed) || !same(c.Riffle, w.riffle) || c.verdict() != w.verdict {
+			t.Errorf("%s: computed %.4g, riffle %.4g, %s; want %+v", c.ID, c.Computed, c.Riffle, c.verdict(), w)
 		}
 		if c.Quote == "" || c.Where == "" || c.Paper == "" || c.Why == "" || c.Ours == "" {
 			t.Errorf("%s lacks a text", c.ID)
 		}
 		// Stated numbers are in the quotes.
-		if c.Verdict() == Explains && !strings.ContainsAny(c.Why, "0123456789") {
+		if c.verdict() == Explains && !strings.ContainsAny(c.Why, "0123456789") {
 			t.Errorf("%s: the difference is not explained", c.ID)
 		}
 	}
@@ -155,15 +155,15 @@ func TestGoldenPoints(t *testing.T) {
 func TestVerdict(t *testing.T) {
 	nan := math.NaN()
 	for _, c := range []struct {
-		c    Checked
+		c    checked
 		want string
 	}{
-		{Checked{Claim{Stated: 2, Tolerance: .1}, 2.19, 1}, Matches}, {Checked{Claim{Stated: 2, Tolerance: .1}, 2.3, 1}, Explains},
-		{Checked{Claim{Stated: 1, Below: true}, .2, 1}, Matches}, {Checked{Claim{Stated: 1, Below: true}, 1.2, 1}, Explains},
-		{Checked{Claim{Stated: 1}, nan, 1}, Explains}, {Checked{Claim{Stated: 90, Unit: Accuracy}, nan, nan}, Missing}, {Checked{Claim{Stated: nan}, 1, 1}, Lost},
-		{Checked{Claim{Stated: 90, Tolerance: .01, Unit: Accuracy}, 78, 78}, Missed}, {Checked{Claim{Stated: 90, Tolerance: .01, Unit: Accuracy}, 95, 95}, Exceeded},
+		{checked{claim{Stated: 2, Tolerance: .1}, 2.19, 1}, Matches}, {checked{claim{Stated: 2, Tolerance: .1}, 2.3, 1}, Explains},
+		{checked{claim{Stated: 1, Below: true}, .2, 1}, Matches}, {checked{claim{Stated: 1, Below: true}, 1.2, 1}, Explains},
+		{checked{claim{Stated: 1}, nan, 1}, Explains}, {checked{claim{Stated: 90, Unit: Accuracy}, nan, nan}, Missing}, {checked{claim{Stated: nan}, 1, 1}, Lost},
+		{checked{claim{Stated: 90, Tolerance: .01, Unit: Accuracy}, 78, 78}, Missed}, {checked{claim{Stated: 90, Tolerance: .01, Unit: Accuracy}, 95, 95}, Exceeded},
 	} {
-		if got := c.c.Verdict(); got != c.want {
+		if got := c.c.verdict(); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.c, got, c.want)
 		}
 	}

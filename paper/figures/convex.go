@@ -60,10 +60,10 @@ func (r rate) covers(setting string) bool {
 	return trust == r.trust
 }
 
-func convexFigures() []Figure {
+func convexFigures() []figure {
 	const random = "A population that is locally strongly convex, as random data's is, shows steeper slopes than the worst case; where noise exceeds the domain, slopes are flatter. Slopes are no evidence for or against worst-case rates."
 	const noise = "The vector sums behind the runs use riffle's noise: with the paper's constants, whose deviation is 400 to 760 times as large, no slope shows at n ≤ 1e6."
-	return []Figure{
+	return []figure{
 		{Name: "cjmp-table1", Paper: cheu, Where: "Table 1", Title: "Convex optimisation: stated and measured rates",
 			Caption: "Stated rates of Table 1, and what experiment e5 measured: slopes of log excess population loss against log n (all, and the last two), log ε and log d, least squares, the other quantities fixed.",
 			Notes: []string{"The paper's table gives upper bounds and omits the non-private term 1/√n and logarithms.", random, noise, "Settings are optimiser/trust/loss. What §1 states of the local and the central model is about the best algorithm, not about each listed.",
@@ -74,9 +74,9 @@ func convexFigures() []Figure {
 }
 
 // The quantities against which excess loss is measured.
-func byN(r Row) float64       { return r.N }
-func byDim(r Row) float64     { return r.Dim }
-func byEpsilon(r Row) float64 { return r.Epsilon }
+func byN(r row) float64       { return r.N }
+func byDim(r row) float64     { return r.Dim }
+func byEpsilon(r row) float64 { return r.Epsilon }
 
 // slope is the excess loss of one setting against one quantity, with the others fixed.
 type slope struct {
@@ -90,14 +90,14 @@ type slope struct {
 
 // slopes groups the last rounds of e5 by setting and the fixed quantities, and fits each
 // group against vary. Groups are in the order of the rows.
-func slopes(rows []Row, vary func(Row) float64, fixed ...func(Row) float64) []slope {
+func slopes(rows []row, vary func(row) float64, fixed ...func(row) float64) []slope {
 	// An evaluation before the end is not the method's result.
 	final := map[string]int64{}
-	id := func(r Row) string { return fmt.Sprint(r.Setting, r.N, r.Dim, r.Epsilon, r.Seed) }
+	id := func(r row) string { return fmt.Sprint(r.Setting, r.N, r.Dim, r.Epsilon, r.Seed) }
 	for _, r := range rows {
 		final[id(r)] = max(final[id(r)], r.Round)
 	}
-	key := func(r Row) (k slope) {
+	key := func(r row) (k slope) {
 		k.setting = r.Setting
 		for i, f := range fixed {
 			if k.fixed[i] = f(r); math.IsNaN(k.fixed[i]) {
@@ -106,7 +106,7 @@ func slopes(rows []Row, vary func(Row) float64, fixed ...func(Row) float64) []sl
 		}
 		return k
 	}
-	groups := map[string][]Row{}
+	groups := map[string][]row{}
 	var out []slope
 	for _, r := range rows {
 		if r.Round < final[id(r)] || !(vary(r) > 0) {
@@ -184,12 +184,12 @@ func convexLook(setting string) picture.Style {
 	return look
 }
 
-func drawConvex(_ context.Context, d *desk) (Data, error) {
+func drawConvex(_ context.Context, d *desk) (data, error) {
 	rows, err := Read(d.results, "e5")
 	if err != nil {
-		return Data{}, err
+		return data{}, err
 	}
-	out := Data{XName: "n", X: picture.Axis{Label: clientsAxis, Scale: picture.Log}, Y: picture.Axis{Label: "excess population loss", Scale: picture.Log}}
+	out := data{XName: "n", X: picture.Axis{Label: clientsAxis, Scale: picture.Log}, Y: picture.Axis{Label: "excess population loss", Scale: picture.Log}}
 	shown, left := 0, 0
 	for _, s := range slopes(rows, byN, byDim, byEpsilon) {
 		hidden := len(s.x) < 2 || shown >= mostLines
@@ -199,7 +199,7 @@ func drawConvex(_ context.Context, d *desk) (Data, error) {
 		case len(s.x) >= 2:
 			left++
 		}
-		out.Series = append(out.Series, Series{Name: fmt.Sprintf("%s d=%g eps=%g", s.setting, s.fixed[0], s.fixed[1]), Label: short(s.setting),
+		out.Series = append(out.Series, series{Name: fmt.Sprintf("%s d=%g eps=%g", s.setting, s.fixed[0], s.fixed[1]), Label: short(s.setting),
 			Kind: "measured", Source: "experiment e5", X: s.x, Y: s.mean, Low: s.least, High: s.most, Style: convexLook(s.setting), Hidden: hidden})
 	}
 	if len(rows) == 0 {
@@ -212,17 +212,17 @@ func drawConvex(_ context.Context, d *desk) (Data, error) {
 	return out, nil
 }
 
-func convexTable(_ context.Context, d *desk) (Data, error) {
+func convexTable(_ context.Context, d *desk) (data, error) {
 	rows, err := Read(d.results, "e5")
 	if err != nil {
-		return Data{}, err
+		return data{}, err
 	}
-	var out Data
+	var out data
 	if len(rows) == 0 {
 		out.Notes = append(out.Notes, "Experiment e5 is not recorded: the stated rates only. `riffle experiment e5` runs it.")
 	}
 	overN, overEps, overDim := slopes(rows, byN, byDim, byEpsilon), slopes(rows, byEpsilon, byN, byDim), slopes(rows, byDim, byN, byEpsilon)
-	out.Table = Table{Header: []string{"loss", "interaction", "theorem", "optimiser", "stated", "setting",
+	out.Table = table{Header: []string{"loss", "interaction", "theorem", "optimiser", "stated", "setting",
 		"n: stated", "n: measured", "n: last two", "ε: stated", "ε: measured", "d: stated", "d: measured", "seeds"}}
 	text := func(x float64) string {
 		if math.IsNaN(x) {

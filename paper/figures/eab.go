@@ -79,11 +79,11 @@ func described(methods []string) (kind, source string) {
 }
 
 // divergenceData evaluates the bounds at every x.
-func divergenceData(ctx context.Context, xs []float64, at func(x float64) (eps0 float64, n int64, order int)) ([]Series, error) {
-	var out []Series
+func divergenceData(ctx context.Context, xs []float64, at func(x float64) (eps0 float64, n int64, order int)) ([]series, error) {
+	var out []series
 	for _, b := range divergences {
 		kind, source := described(b.methods)
-		s := Series{Name: b.name, Label: b.label, Kind: kind, Source: source, X: xs, Style: styleOf(b.name)}
+		s := series{Name: b.name, Label: b.label, Kind: kind, Source: source, X: xs, Style: styleOf(b.name)}
 		var kept shuffles
 		for _, x := range xs {
 			if err := ctx.Err(); err != nil {
@@ -109,19 +109,19 @@ const eabRate = "The paper's Theorem 1 is the clones pair of Feldman, McMillan, 
 
 const eabSimple = "Equation (4) without its exponential term exceeds Corollary 2 by about (e^ε₀+1)²·λ/(λ−1), the factor that the text has lost."
 
-func eabFigures() []Figure {
+func eabFigures() []figure {
 	orders := grid(2, 128, 25)
-	over := func(eps0 float64) func(context.Context, *desk) (Data, error) {
-		return func(ctx context.Context, d *desk) (Data, error) {
+	over := func(eps0 float64) func(context.Context, *desk) (data, error) {
+		return func(ctx context.Context, d *desk) (data, error) {
 			series, err := divergenceData(ctx, fewer(orders, d.points), func(x float64) (float64, int64, int) { return eps0, 1e4, int(x) })
-			return Data{band: true, XName: "order", X: picture.Axis{Label: "order λ", Scale: picture.Log, Min: 2, Max: 128}, Y: picture.Axis{Label: "Rényi divergence (nats)", Scale: picture.Log}, Series: series}, err
+			return data{band: true, XName: "order", X: picture.Axis{Label: "order λ", Scale: picture.Log, Min: 2, Max: 128}, Y: picture.Axis{Label: "Rényi divergence (nats)", Scale: picture.Log}, Series: series}, err
 		}
 	}
-	three := func(ctx context.Context, d *desk) (Data, error) {
+	three := func(ctx context.Context, d *desk) (data, error) {
 		series, err := divergenceData(ctx, fewer(gridOf(.1, 5, 25), d.points), func(x float64) (float64, int64, int) { return x, 1e4, 8 })
-		return Data{band: true, XName: "eps0", X: picture.Axis{Label: "ε₀ of one report (nats)", Scale: picture.Log, Min: .1, Max: 5}, Y: picture.Axis{Label: "Rényi divergence of order 8 (nats)", Scale: picture.Log, Min: 2e-6, Max: 10}, Series: series}, err
+		return data{band: true, XName: "eps0", X: picture.Axis{Label: "ε₀ of one report (nats)", Scale: picture.Log, Min: .1, Max: 5}, Y: picture.Axis{Label: "Rényi divergence of order 8 (nats)", Scale: picture.Log, Min: 2e-6, Max: 10}, Series: series}, err
 	}
-	return []Figure{
+	return []figure{
 		{Name: "eab-2a", Paper: chenCaoGe, Where: "Figure 2 at ε₀ = 0.5", Title: "Rényi divergence of a shuffle: n = 1e4, ε₀ = 0.5", Caption: "One shuffle of n = 1e4 reports, no sampling, ε₀ = 0.5, replace-one.",
 			Notes: []string{eabNote, eabRate, eabLimit, eabSimple}, draw: over(.5)},
 		{Name: "eab-2b", Paper: chenCaoGe, Where: "Figure 2 at ε₀ = 2", Title: "Rényi divergence of a shuffle: n = 1e4, ε₀ = 2", Caption: "One shuffle of n = 1e4 reports, no sampling, ε₀ = 2, replace-one.",
@@ -137,12 +137,12 @@ func eabFigures() []Figure {
 }
 
 // eabAccuracy returns accuracy over rounds, from experiment e3.
-func eabAccuracy(_ context.Context, d *desk) (Data, error) {
+func eabAccuracy(_ context.Context, d *desk) (data, error) {
 	rows, err := Read(d.results, "e3")
 	if err != nil {
-		return Data{}, err
+		return data{}, err
 	}
-	out := Data{XName: "round", X: picture.Axis{Label: "rounds (epochs)", Scale: picture.Linear}, Y: picture.Axis{Label: "test accuracy (%)", Scale: picture.Linear}}
+	out := data{XName: "round", X: picture.Axis{Label: "rounds (epochs)", Scale: picture.Linear}, Y: picture.Axis{Label: "test accuracy (%)", Scale: picture.Linear}}
 	if len(rows) == 0 {
 		out.Notes = append(out.Notes, missing("e3"))
 	}
@@ -154,10 +154,10 @@ func eabAccuracy(_ context.Context, d *desk) (Data, error) {
 	}
 	levels := []horizontal{{"paper-without", "the paper, without privacy", "the paper's text", 98.18, picture.Style{Colour: grey, Dash: picture.LongDash}},
 		{"paper", "the paper, private", "the paper's text", 96.41, picture.Style{Colour: grey, Dash: picture.Dotted}}}
-	points := gather(rows, func(r Row) float64 { return float64(r.Round) })
+	points := gather(rows, func(r row) float64 { return float64(r.Round) })
 	for i, setting := range settings(points) {
 		look := shades[i%len(shades)]
-		s := Series{Name: setting, Label: short(setting), Kind: "measured", Source: "experiment e3", Style: look}
+		s := series{Name: setting, Label: short(setting), Kind: "measured", Source: "experiment e3", Style: look}
 		eps, end := 0., point{}
 		for _, p := range points {
 			if p.setting == setting {
@@ -177,19 +177,19 @@ func eabAccuracy(_ context.Context, d *desk) (Data, error) {
 	}
 	for _, l := range levels {
 		l.style.Marker = picture.NoMarker
-		out.Series = append(out.Series, Series{Name: l.name, Label: l.label, Kind: "stated", Source: l.source, X: []float64{0, last}, Y: []float64{l.y, l.y}, Style: l.style})
+		out.Series = append(out.Series, series{Name: l.name, Label: l.label, Kind: "stated", Source: l.source, X: []float64{0, last}, Y: []float64{l.y, l.y}, Style: l.style})
 	}
 	out.percent()
 	return out, nil
 }
 
-func eabTable(ctx context.Context, _ *desk) (Data, error) {
+func eabTable(ctx context.Context, _ *desk) (data, error) {
 	cases := []struct {
 		eps0  float64
 		n     int64
 		order int
 	}{{.4, 1e4, 2}, {1, 1e4, 2}, {1, 1e4, 8}, {2, 1e4, 8}, {2, 1e5, 8}, {4, 1e5, 8}}
-	t := Table{Header: []string{"bound", "kind", "source"}}
+	t := table{Header: []string{"bound", "kind", "source"}}
 	for _, c := range cases {
 		t.Header = append(t.Header, fmt.Sprintf("ε₀ = %g, n = %s, λ = %d", c.eps0, picture.Number(float64(c.n)), c.order))
 	}
@@ -199,17 +199,17 @@ func eabTable(ctx context.Context, _ *desk) (Data, error) {
 		var kept shuffles
 		for _, c := range cases {
 			if err := ctx.Err(); err != nil {
-				return Data{}, err
+				return data{}, err
 			}
 			y, err := kept.largest(b.methods, c.eps0, c.n, c.order)
 			if err != nil {
-				return Data{}, err
+				return data{}, err
 			}
 			row = append(row, digits(y, kind))
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	return Data{Table: t}, nil
+	return data{Table: t}, nil
 }
 
 // digits writes four digits; upper bounds are rounded up, lower ones down.

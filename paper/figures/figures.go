@@ -16,8 +16,8 @@ import (
 	"github.com/riffle-dp/riffle/internal/picture"
 )
 
-// Figure is one figure or table of a paper.
-type Figure struct {
+// figure is one figure or table of a paper.
+type figure struct {
 	Name    string // of its files, and in --only
 	Paper   string // short name and year
 	Where   string // place in the paper, such as "Figure 2a"
@@ -25,22 +25,22 @@ type Figure struct {
 	Caption string // what it shows, with every parameter
 	// Notes say where riffle's picture differs from the paper's, and why.
 	Notes []string
-	draw  func(ctx context.Context, d *desk) (Data, error)
+	draw  func(ctx context.Context, d *desk) (data, error)
 }
 
-// Data is the content of a figure: series, a table, or both.
-type Data struct {
+// data is the content of a figure: series, a table, or both.
+type data struct {
 	X, Y   picture.Axis
 	XName  string // of the CSV column
-	Series []Series
+	Series []series
 	// Table, if it has rows, is written in place of the series.
-	Table Table
+	Table table
 	Notes []string // notes from computing: what is missing, what does not apply
 	band  bool     // whether to fill the area between riffle's bounds
 }
 
-// Series is one curve.
-type Series struct {
+// series is one curve.
+type series struct {
 	Name   string // of the CSV column: a method id of package account, or riffle-upper, riffle-best, riffle-lower
 	Label  string // in the legend
 	Source string // theorem and version
@@ -53,15 +53,15 @@ type Series struct {
 	Hidden    bool // in the CSV only
 }
 
-// Table has rows of text.
-type Table struct {
+// table has rows of text.
+type table struct {
 	Header []string
 	Rows   [][]string
 }
 
 // All lists the figures in the order of the index.
-func All() []Figure {
-	return slices.Concat(girgisFigures(), girgisAccuracy(), eabFigures(), checkInFigures(), []Figure{checkInAccuracy()}, convexFigures(), []Figure{claimsTable()})
+func All() []figure {
+	return slices.Concat(girgisFigures(), girgisAccuracy(), eabFigures(), checkInFigures(), []figure{checkInAccuracy()}, convexFigures(), []figure{claimsTable()})
 }
 
 // Names lists the figures' names.
@@ -75,7 +75,7 @@ func Names() []string {
 
 // Select returns the figures with the names, in the order of the index; none
 // means all.
-func Select(names []string) ([]Figure, error) {
+func Select(names []string) ([]figure, error) {
 	if len(names) == 0 {
 		return All(), nil
 	}
@@ -85,7 +85,7 @@ func Select(names []string) ([]Figure, error) {
 			return nil, fmt.Errorf("figures: no figure %q; there are %s", n, strings.Join(known, ", "))
 		}
 	}
-	var out []Figure
+	var out []figure
 	for _, f := range All() {
 		if slices.Contains(names, f.Name) {
 			out = append(out, f)

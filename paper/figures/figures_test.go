@@ -21,7 +21,7 @@ var falls = []string{"n"}
 // checkOrder holds what must be so at every point of a sweep: lower bounds below
 // riffle's proved one, which is below every proved bound of the literature, and
 // all monotone.
-func checkOrder(t *testing.T, name string, d Data) {
+func checkOrder(t *testing.T, name string, d data) {
 	t.Helper()
 	up, low := d.find(upper), d.find(lower)
 	if up == nil || low == nil {
@@ -236,7 +236,7 @@ func TestDigits(t *testing.T) {
 }
 
 func TestNumberIsExact(t *testing.T) {
-	d := Data{XName: "x", Series: []Series{{Name: "a", X: []float64{1}, Y: []float64{1.0 / 3}}, {Name: "b", X: []float64{1}, Y: []float64{math.NaN()}}}}
+	d := data{XName: "x", Series: []series{{Name: "a", X: []float64{1}, Y: []float64{1.0 / 3}}, {Name: "b", X: []float64{1}, Y: []float64{math.NaN()}}}}
 	if got := d.csv(); !bytes.Equal(got, []byte("x,a,b\n1,0.3333333333333333,\n")) {
 		t.Errorf("%q", got)
 	}

@@ -50,7 +50,7 @@ const bestNote = "riffle's best bound equals its proved one: every bound in use 
 
 const girgisLowNote = "Theorem 2 bounds a Rényi divergence from below; converted to ε it bounds nothing (it may lie above a true ε). riffle's lower bound is what a concrete mechanism, 3-ary randomized response, provably costs."
 
-func girgisFigures() []Figure {
+func girgisFigures() []figure {
 	closed := "The closed form of [FMT] holds for ε₀ ≤ log(k/(16 log(4/δ))) only. Where it does not, as at k = 1000 and ε₀ = 2, its curve is strong composition of rounds without any amplification by shuffling, which is what the paper compares with. In Figure 3a it falls silent between T = 1.6e4 and 2.5e4: the step. The same theorem evaluated numerically is the dashed green curve."
 	plain := "“CCS 2021 with WBK 2019, plain” leaves 4(e^ε(2) − 1) out of the minimum in WBK's Theorem 9. Only so do the paper's factor of 2.5 and its order of the curves in Figure 2b come out; with the whole theorem the combination is about as good as Theorem 1 at ε₀ = 2 and behind it at ε₀ = 1. Orders up to 1,024 are tried, which bends its curve up where ε is smallest."
 	both := []string{closed, plain, girgisLowNote, bestNote, rangeNote}
@@ -80,12 +80,12 @@ func girgisFigures() []Figure {
 		{"g21-4b", "Figure 4b (arXiv)", "ε₀ = 3, γ = 0.0001, n = 1e7", four, overT(sampled(3, 1e7, 1e3, 0), fourth)},
 		{"g21-4c", "Figure 4c (arXiv)", "ε₀ = 3, γn = 1000, T = 1e5", four, overN(sampled(3, 0, 1e3, 1e5), 1e5, fourth)},
 	}
-	var out []Figure
+	var out []figure
 	for _, l := range list {
-		out = append(out, Figure{Name: l.name, Paper: girgis, Where: l.where, Title: "Composed subsampled shuffles: " + l.title,
+		out = append(out, figure{Name: l.name, Paper: girgis, Where: l.where, Title: "Composed subsampled shuffles: " + l.title,
 			Caption: "Approximate DP of T rounds, k = γn of n clients a round, δ = 1e-8, replace-one, nats: " + l.title + ".",
 			Notes:   l.notes,
-			draw:    func(ctx context.Context, d *desk) (Data, error) { return l.sweep.data(ctx, d) }})
+			draw:    func(ctx context.Context, d *desk) (data, error) { return l.sweep.data(ctx, d) }})
 	}
 	return out
 }

@@ -24,10 +24,10 @@ var (
 
 // entry is a figure in the index.
 type entry struct {
-	Figure
+	figure
 	Picture bool
 	Narrow  bool
-	Table   Table
+	Table   table
 	Found   []string // notes from the figure's file
 }
 
@@ -49,7 +49,7 @@ func writeIndex(dir, plan string) error {
 		if err != nil {
 			return fmt.Errorf("figures: %v", err)
 		}
-		e := entry{Figure: f, Found: notesOf(string(note))}
+		e := entry{figure: f, Found: notesOf(string(note))}
 		if _, err := os.Stat(filepath.Join(dir, f.Name+".svg")); err == nil {
 			e.Picture = true
 		}
@@ -84,20 +84,20 @@ func writeIndex(dir, plan string) error {
 }
 
 // tabular says whether the figure's CSV is its table.
-func (f Figure) tabular() bool {
+func (f figure) tabular() bool {
 	return strings.Contains(f.Name, "table") || f.Name == claimsName
 }
 
-func readTable(file string) (Table, error) {
+func readTable(file string) (table, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return Table{}, fmt.Errorf("figures: %v", err)
+		return table{}, fmt.Errorf("figures: %v", err)
 	}
 	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
 	if err != nil || len(rows) == 0 {
-		return Table{}, fmt.Errorf("figures: %s: %v", file, err)
+		return table{}, fmt.Errorf("figures: %s: %v", file, err)
 	}
-	return Table{rows[0], rows[1:]}, nil
+	return table{rows[0], rows[1:]}, nil
 }
 
 // notesOf returns the list below the heading of a note.

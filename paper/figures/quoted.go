@@ -36,11 +36,11 @@ const (
 )
 
 // claims lists the papers' statements about their figures.
-func claims() []Claim {
-	var out []Claim
+func claims() []claim {
+	var out []claim
 	for _, list := range []struct {
 		paper  string
-		claims []Claim
+		claims []claim
 	}{{girgis, girgisClaims()}, {chenCaoGe, eabClaims()}, {selfCheckIn, checkInClaims()}} {
 		for _, c := range list.claims {
 			c.Paper = list.paper
@@ -50,9 +50,9 @@ func claims() []Claim {
 	return out
 }
 
-func girgisClaims() []Claim {
+func girgisClaims() []claim {
 	a, b := sampled(2, 1e6, 1e3, 1e5), sampled(1, 1e7, 1e4, 1e5)
-	return []Claim{
+	return []claim{
 		{ID: "g21-14x", Where: "§1, §4, Figure 2a", Stated: 14, Tolerance: .04,
 			Quote:   "we save a factor of 14× compared to the bound on DP [24] with strong composition",
 			Methods: "clones-closed-strong / girgis-thm1", Ours: overOurs, Unit: Ratio,
@@ -104,7 +104,7 @@ func girgisClaims() []Claim {
 	}
 }
 
-// withoutShuffling returns Figure 4a's baseline over strong composition of sampling alone, at
+// withoutShuffling returns figure 4a's baseline over strong composition of sampling alone, at
 // T = 1e5.
 func withoutShuffling(ctx context.Context, d *desk) (float64, float64, error) {
 	q := sampled(3, 1e6, 1e3, 1e5)
@@ -120,8 +120,8 @@ func withoutShuffling(ctx context.Context, d *desk) (float64, float64, error) {
 	return y / alone, y / ours, err
 }
 
-func eabClaims() []Claim {
-	return []Claim{
+func eabClaims() []claim {
+	return []claim{
 		{ID: "eab-factor", Where: "§3.3", Stated: math.NaN(), Quote: "eq. (4) without its exponential term is worse than Corollary 2 by a factor of [lost in the text at hand]",
 			Methods: "gddsk-simple / gdp-approx at ε₀ = 1, n = 1e6, λ = 10", Ours: "the same over riffle's proved divergence", Unit: Ratio,
 			Why:     "About (e^ε₀+1)²·λ/(λ−1), 15.36 here.",
@@ -148,9 +148,9 @@ func simpleOverLimit(context.Context, *desk) (float64, float64, error) {
 	return y[0] / y[1], y[0] / y[2], nil
 }
 
-func checkInClaims() []Claim {
+func checkInClaims() []claim {
 	const noBound = "A lower bound on a divergence, converted, is no lower bound on ε. "
-	return []Claim{
+	return []claim{
 		{ID: "sci-3x", Where: "§5.1, Figure 1", Stated: 3, Tolerance: .1, Quote: "our upper bound is approximately 3 times tighter than that of accounting using strong composition",
 			Methods: "checkin-strong / sci-thm2 at n = 1e6, γ = .001, T = 1e5", Ours: overOurs, Unit: Ratio,
 			Why:     "Over Figure 1a the ratio falls from 4.9 at n = 1e5 to 2.1 at 1e7: riffle's baseline is the numerical clones bound, tighter than the paper's.",

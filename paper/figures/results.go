@@ -12,8 +12,8 @@ import (
 	"strconv"
 )
 
-// Row is one measurement of a recorded experiment. A value that does not apply is NaN.
-type Row struct {
+// row is one measurement of a recorded experiment. A value that does not apply is NaN.
+type row struct {
 	Setting  string
 	Seed     int64
 	Round    int64
@@ -32,7 +32,7 @@ var columns = []string{"experiment", "setting", "seed", "round", "eps_proved", "
 
 // Read returns the rows of an experiment's file, such as e1.csv; none, without an error, if
 // it was not recorded.
-func Read(results fs.FS, experiment string) ([]Row, error) {
+func Read(results fs.FS, experiment string) ([]row, error) {
 	if results == nil {
 		return nil, nil
 	}
@@ -51,7 +51,7 @@ func Read(results fs.FS, experiment string) ([]Row, error) {
 	return rows, nil
 }
 
-func readRows(from io.Reader, experiment string) ([]Row, error) {
+func readRows(from io.Reader, experiment string) ([]row, error) {
 	r := csv.NewReader(from)
 	r.Comment = '#'
 	header, err := r.Read()
@@ -61,7 +61,7 @@ func readRows(from io.Reader, experiment string) ([]Row, error) {
 	if len(header) < len(columns) || !slices.Equal(header[:len(columns)], columns) {
 		return nil, fmt.Errorf("columns are %v, must begin with %v", header, columns)
 	}
-	var out []Row
+	var out []row
 	for {
 		text, err := r.Read()
 		if err == io.EOF {
@@ -84,8 +84,8 @@ func readRows(from io.Reader, experiment string) ([]Row, error) {
 	}
 }
 
-func parseRow(header, text []string) (Row, error) {
-	row := Row{Setting: text[1], Proved: math.NaN(), Best: math.NaN(), Paper: math.NaN(), Value: math.NaN(), N: math.NaN(), Dim: math.NaN(), Epsilon: math.NaN()}
+func parseRow(header, text []string) (row, error) {
+	row := row{Setting: text[1], Proved: math.NaN(), Best: math.NaN(), Paper: math.NaN(), Value: math.NaN(), N: math.NaN(), Dim: math.NaN(), Epsilon: math.NaN()}
 	for i, name := range header {
 		if text[i] == "" {
 			continue
@@ -111,7 +111,7 @@ func parseRow(header, text []string) (Row, error) {
 // point joins the rows of one setting over its seeds.
 type point struct {
 	setting             string
-	at                  Row // row of the first seed
+	at                  row // row of the first seed
 	mean, least, most   float64
 	seeds               int
 	proved, paper, best float64 // largest over the seeds
@@ -119,7 +119,7 @@ type point struct {
 
 // gather joins the seeds: rows with the same setting and the same key, in the order of
 // settings in the rows, and of keys.
-func gather(rows []Row, key func(Row) float64) []point {
+func gather(rows []row, key func(row) float64) []point {
 	type group struct {
 		setting string
 		key     float64

@@ -15,7 +15,7 @@ func TestRead(t *testing.T) {
 	if err != nil || len(rows) != 2 || rows[1].Proved != .6 || !math.IsNaN(rows[1].Paper) || rows[0].Paper != 2 || rows[1].Seed != 2 || rows[0].Round != 10 {
 		t.Errorf("%+v, %v", rows, err)
 	}
-	points := gather(rows, func(r Row) float64 { return float64(r.Round) })
+	points := gather(rows, func(r row) float64 { return float64(r.Round) })
 	if len(points) != 1 || math.Abs(points[0].mean-.85) > 1e-12 || points[0].least != .8 || points[0].most != .9 || points[0].seeds != 2 || points[0].proved != .6 {
 		t.Errorf("%+v", points)
 	}

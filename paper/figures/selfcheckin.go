@@ -23,7 +23,7 @@ func distributed(rounds int64) account.Query {
 	return account.Query{Trust: dp.Distributed, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 1, Population: 6e5, Rate: 1e-3, Rounds: rounds, Delta: 1e-8}
 }
 
-func checkInFigures() []Figure {
+func checkInFigures() []figure {
 	curves := join([]bound{{"sci-thm2", "the paper, Theorem 2, repaired", false}, {"sci-thm1", "the paper, Theorem 1, repaired", false},
 		{"sci-thm3", "the paper, Theorem 3, converted", false}, {"checkin-strong", "strong composition", false}}, ourBounds,
 		[]bound{{best, "riffle, best", true}, {"checkin-kov", "optimal composition", true}, {"blanket-rdp", "riffle, Rényi", true}, {"clones-pld", "FMT pair, PLD", true},
@@ -56,11 +56,11 @@ func checkInFigures() []Figure {
 				"The printed equations start at .8, because the rare round of one report decides them at every order; riffle's privacy-loss distribution counts it as the rare event that it is.", bestNote, rangeNote},
 			sweep{distributed(0), "rounds", roundsAxis, grid(1, 1e6, 13), rounds, gauss}},
 	}
-	var out []Figure
+	var out []figure
 	for _, l := range list {
-		out = append(out, Figure{Name: l.name, Paper: selfCheckIn, Where: l.where, Title: l.title,
+		out = append(out, figure{Name: l.name, Paper: selfCheckIn, Where: l.where, Title: l.title,
 			Caption: l.title + ". Replace-one, nats; every client flips a coin of chance γ in each of T rounds.", Notes: l.notes,
-			draw: func(ctx context.Context, d *desk) (Data, error) { return l.sweep.data(ctx, d) }})
+			draw: func(ctx context.Context, d *desk) (data, error) { return l.sweep.data(ctx, d) }})
 	}
 	return out
 }

@@ -77,7 +77,7 @@ func Write(ctx context.Context, c Config) ([]Drawn, error) {
 const narrow = "-narrow.svg"
 
 // write draws one figure. Its note comes last: the index lists the figures that have one.
-func (f Figure) write(ctx context.Context, d *desk, dir string) (Drawn, error) {
+func (f figure) write(ctx context.Context, d *desk, dir string) (Drawn, error) {
 	start := time.Now()
 	data, err := f.draw(ctx, d)
 	if err == nil {
@@ -122,20 +122,20 @@ func (f Figure) write(ctx context.Context, d *desk, dir string) (Drawn, error) {
 	return out, nil
 }
 
-func (d Data) drawable() bool {
-	return slices.ContainsFunc(d.Series, func(s Series) bool { return !s.Hidden && len(s.X) > 0 })
+func (d data) drawable() bool {
+	return slices.ContainsFunc(d.Series, func(s series) bool { return !s.Hidden && len(s.X) > 0 })
 }
 
 // find returns the series with the name, or nil.
-func (d Data) find(name string) *Series {
-	i := slices.IndexFunc(d.Series, func(s Series) bool { return s.Name == name })
+func (d data) find(name string) *series {
+	i := slices.IndexFunc(d.Series, func(s series) bool { return s.Name == name })
 	if i < 0 {
 		return nil
 	}
 	return &d.Series[i]
 }
 
-func (f Figure) picture(data Data) picture.Picture {
+func (f figure) picture(data data) picture.Picture {
 	p := picture.Picture{Title: f.Title, X: data.X, Y: data.Y}
 	up := data.find(upper)
 	if up == nil {
@@ -169,7 +169,7 @@ func number(x float64) string {
 
 // csv writes a column for each series if all share x, otherwise a row for each point of each
 // series.
-func (d Data) csv() []byte {
+func (d data) csv() []byte {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
 	put := func(row ...string) {
@@ -218,7 +218,7 @@ func (d Data) csv() []byte {
 const notesHead = "## Notes"
 
 // note returns the figure's Markdown file.
-func (f Figure) note(d Data) []byte {
+func (f figure) note(d data) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s, %s. %s\n\n", f.Title, f.Paper, f.Where, f.Caption)
 	cell := strings.NewReplacer("|", "\\|", "\n", " ")

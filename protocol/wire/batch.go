@@ -26,8 +26,8 @@ type Batch struct {
 	Payloads []int64
 }
 
-// Digest identifies the batch: SHA-256 of its round and its payloads in order.
-func (b Batch) Digest() (d [32]byte) {
+// digest identifies the batch: SHA-256 of its round and its payloads in order.
+func (b Batch) digest() (d [32]byte) {
 	h := sha256.New()
 	word := binary.LittleEndian.AppendUint64(nil, uint64(b.Round))
 	h.Write(word)
@@ -40,7 +40,7 @@ func (b Batch) Digest() (d [32]byte) {
 
 // Closed describes a batch before any of it is seen.
 func (b Batch) Closed() RoundClosed {
-	return RoundClosed{Round: b.Round, Reports: int64(len(b.Payloads)), Digest: b.Digest()}
+	return RoundClosed{Round: b.Round, Reports: int64(len(b.Payloads)), Digest: b.digest()}
 }
 
 // Rejection is the number of reports refused for one reason.

@@ -283,8 +283,8 @@ func TestResumedRunIsTheSame(t *testing.T) {
 		if _, err := parted.Train(context.Background(), Observer{}); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(parted.Parameters(), whole.Parameters()) {
-			t.Errorf("%s: %v after stops, %v without", method.Name, parted.Parameters(), whole.Parameters())
+		if !slices.Equal(parted.parameters(), whole.parameters()) {
+			t.Errorf("%s: %v after stops, %v without", method.Name, parted.parameters(), whole.parameters())
 		}
 	}
 }

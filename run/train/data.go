@@ -125,9 +125,9 @@ func extractor(name Model, images *dataset.Images) (feature.Extractor, error) {
 	}
 }
 
-// Load reads the data of a configuration and makes its features. If Validation is set, the
+// load reads the data of a configuration and makes its features. If Validation is set, the
 // test set is not used at all.
-func (c Config) Load() (*Data, error) {
+func (c Config) load() (*Data, error) {
 	load := c.loadImages
 	if c.isCSV() {
 		load = c.loadCSV

@@ -161,7 +161,7 @@ func (c Config) localTable(d document, whole bool) (t *dataset.Table, odd, err e
 			return nil, nil, err
 		}
 	} else {
-		data, err := c.Load()
+		data, err := c.load()
 		if err != nil {
 			return nil, nil, err
 		}

@@ -85,7 +85,7 @@ func (c Config) resolve(ctx context.Context) (Config, *Data, model.Parametric, e
 	if err := c.Check(); err != nil {
 		return c, nil, nil, err
 	}
-	data, err := c.Load()
+	data, err := c.load()
 	if err != nil {
 		return c, nil, nil, err
 	}
@@ -384,8 +384,8 @@ func (r *Run) Train(ctx context.Context, watch Observer) (*Summary, error) {
 
 func (r *Run) seconds() float64 { return r.before.seconds + time.Since(r.begun).Seconds() }
 
-// Parameters returns the model to release now, in stored form.
-func (r *Run) Parameters() []float32 {
+// parameters returns the model to release now, in stored form.
+func (r *Run) parameters() []float32 {
 	wide := make([]float64, r.Model.Params())
 	r.coordinator.Model(wide)
 	theta := make([]float32, len(wide))
@@ -397,7 +397,7 @@ func (r *Run) Parameters() []float32 {
 
 // Evaluate runs the model to release now on the evaluation set.
 func (r *Run) Evaluate() (*model.Evaluation, error) {
-	return evaluate(r.Model, r.Parameters(), r.Data.Eval, int(r.Config.Workers))
+	return evaluate(r.Model, r.parameters(), r.Data.Eval, int(r.Config.Workers))
 }
 
 func (r *Run) evaluate(watch Observer) error {

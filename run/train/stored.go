@@ -266,7 +266,7 @@ type Prediction struct {
 // Predict runs the model to release now over the evaluation set, in order; a
 // regression predicts no classes.
 func (r *Run) Predict() iter.Seq[Prediction] {
-	return predict(r.Config, r.Data, r.Model, r.Parameters)
+	return predict(r.Config, r.Data, r.Model, r.parameters)
 }
 
 // Predict runs parameters over the coordinator's evaluation set, in order.

@@ -122,7 +122,7 @@ func (r *Run) writeModel(s *Summary) error {
 		meta["riffle.seed"] = strconv.FormatInt(r.Config.Seed, 10)
 		meta["riffle.test-fraction"] = strconv.FormatFloat(r.Config.TestFraction, 'g', -1, 64)
 	}
-	raw, err := modelFile(r.Model, r.Data, r.Parameters(), meta)
+	raw, err := modelFile(r.Model, r.Data, r.parameters(), meta)
 	if err != nil {
 		return err
 	}

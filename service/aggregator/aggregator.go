@@ -29,9 +29,9 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Store keeps what the aggregator has promised and computed; a *store.Store, but in
+// storage keeps what the aggregator has promised and computed; a *store.Store, but in
 // tests. Writes are durable on return, and errors are those of package store.
-type Store interface {
+type storage interface {
 	Get(ctx context.Context, key string) (store.Entry, error)
 	Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
 	// PutObject stores data under a name, which never gets other data.
@@ -44,7 +44,7 @@ type Config struct {
 	Coordinator ed25519.PublicKey // key that signs tasks, announcements and exclusions
 	Keyring     *envelope.Keyring // the keys that shares are sealed to
 	Shuffler    batch.Source
-	Store       Store
+	Store       storage
 	// MinReports is the fewest reports that this aggregator sums, whatever a task says.
 	// Default 2.
 	MinReports int64
@@ -234,10 +234,10 @@ func (s *Service) check(j *job) error {
 	return nil
 }
 
-// Prepare opens a closed round's shares and returns its exclusion: the shares that it cannot
+// prepare opens a closed round's shares and returns its exclusion: the shares that it cannot
 // sum. body holds length and signed task, length and signed announcement, and the signed word
 // on the round.
-func (s *Service) Prepare(body []byte) (wire.Exclusion, error) {
+func (s *Service) prepare(body []byte) (wire.Exclusion, error) {
 	ctx := s.work
 	j, err := s.parse(body)
 	if err != nil {
@@ -363,10 +363,10 @@ func (s *Service) addIDs(ctx context.Context, j *job, rec record, revision uint6
 	return s.keepIDs(ctx, j.digest, rec, revision, &wire.ShareIDs{Announcement: j.digest, IDs: ids})
 }
 
-// IDs returns the report ids of the halves that this aggregator has of a prepared round. The
+// shareIDs returns the report ids of the halves that this aggregator has of a prepared round. The
 // coordinator compares them with those of its own halves, and leaves out the places that
 // differ.
-func (s *Service) IDs(announcement [32]byte) (wire.ShareIDs, error) {
+func (s *Service) shareIDs(announcement [32]byte) (wire.ShareIDs, error) {
 	rec, _, err := s.load(s.work, announcement)
 	if errors.Is(err, store.ErrNotFound) {
 		return wire.ShareIDs{}, no(wire.UnknownRound, "the round was not prepared")
@@ -380,9 +380,9 @@ func (s *Service) IDs(announcement [32]byte) (wire.ShareIDs, error) {
 	return s.ids(s.work, rec)
 }
 
-// Sum returns the partial sum of a prepared round without the reports of a signed exclusion.
+// sum returns the partial sum of a prepared round without the reports of a signed exclusion.
 // It does so for one exclusion only, as often as it is asked.
-func (s *Service) Sum(announcement [32]byte, signed []byte) (wire.Partial, error) {
+func (s *Service) sum(announcement [32]byte, signed []byte) (wire.Partial, error) {
 	ctx := s.work
 	message, err := wire.Verify(s.config.Coordinator, wire.LabelExclusion, signed)
 	if err != nil {

@@ -467,7 +467,7 @@ func TestConfig(t *testing.T) {
 		t.Error("an empty configuration")
 	}
 	var r *endpoint.Refusal
-	if _, err := newWorld(t).start().Prepare(nil); !errors.As(err, &r) || r.Reason != wire.Malformed {
+	if _, err := newWorld(t).start().prepare(nil); !errors.As(err, &r) || r.Reason != wire.Malformed {
 		t.Errorf("%v", err)
 	}
 }
@@ -498,7 +498,7 @@ func TestSlowWorkIsNotLost(t *testing.T) {
 		t.Errorf("%v, prepared %d times", e.Places, s.Snapshot().Prepared)
 	}
 	s.Close()
-	if _, err := s.Sum(w.a.Digest(), w.exclude(0, 4)); err == nil {
+	if _, err := s.sum(w.a.Digest(), w.exclude(0, 4)); err == nil {
 		t.Error("a closed aggregator sums")
 	}
 }

@@ -27,12 +27,12 @@ func (s *Service) PeerHandler() http.Handler {
 		if !ok {
 			return
 		}
-		e, err := s.Prepare(body)
+		e, err := s.prepare(body)
 		s.answer(w, e.Append, err)
 	})
 	mux.HandleFunc("GET /v1/rounds/{announcement}/ids", func(w http.ResponseWriter, q *http.Request) {
 		if announcement, ok := s.named(w, q); ok {
-			ids, err := s.IDs(announcement)
+			ids, err := s.shareIDs(announcement)
 			s.answer(w, ids.Append, err)
 		}
 	})
@@ -45,7 +45,7 @@ func (s *Service) PeerHandler() http.Handler {
 		if !ok {
 			return
 		}
-		p, err := s.Sum(announcement, body)
+		p, err := s.sum(announcement, body)
 		s.answer(w, p.Append, err)
 	})
 	return mux

@@ -42,7 +42,7 @@ type Fleet struct {
 	beforeSend  func() // called before a report is sent; nil, but in tests
 
 	mu    sync.Mutex
-	count Snapshot
+	count snapshot
 }
 
 // member is one client of the fleet.
@@ -85,7 +85,7 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 	secure := func(wire.ClientID, int64) rng.Source { return rng.Secure() }
 	f = &Fleet{config: c, counter: &client.Counter{Accountant: c.Accountant}, coin: secure, noise: secure,
 		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), checking: checking, accepted: accepted,
-		count: Snapshot{Reports: map[What]int64{}, Declined: map[client.Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
+		count: snapshot{Reports: map[What]int64{}, Declined: map[client.Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
 	f.coordinators = append([]string{c.Coordinator}, c.Coordinators...)
 	seen := map[wire.ClientID]bool{}
 	for i, m := range members {
@@ -116,7 +116,7 @@ func (f *Fleet) Close() error {
 }
 
 // Snapshot returns what happened so far.
-func (f *Fleet) Snapshot() Snapshot {
+func (f *Fleet) Snapshot() snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.count
@@ -347,7 +347,7 @@ func (f *Fleet) closeAll(t *client.Terms) {
 		m.mu.Lock()
 		delete(m.gradients, t.ID)
 		m.mu.Unlock()
-		if s, ok := m.source.(Closer); ok {
+		if s, ok := m.source.(closer); ok {
 			s.Close(t.Task)
 		}
 	}

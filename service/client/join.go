@@ -42,9 +42,9 @@ type Source interface {
 // a client reports must not reveal anything about the data. NaN counts as 0.
 type Gradient = func(theta, grad []float32)
 
-// Closer is a Source that holds data for the tasks that it has opened. Close is called
+// closer is a Source that holds data for the tasks that it has opened. Close is called
 // once for each client when a task has ended, and is the last call for the task.
-type Closer interface {
+type closer interface {
 	Source
 	Close(task wire.Task)
 }
@@ -129,8 +129,8 @@ type Notice struct {
 	Err    error
 }
 
-// Snapshot counts what happened since the start.
-type Snapshot struct {
+// snapshot counts what happened since the start.
+type snapshot struct {
 	Rounds   int64 // rounds that were not refused as a whole
 	Reports  map[What]int64
 	Declined map[client.Cause]int64 // rounds of one client or of all, by cause

@@ -14,7 +14,7 @@ import (
 // problem with all that is wrong and the key that it is wrong with: counts that the
 // task or the ledger contradicts, objects that are missing or not what their names say,
 // an open round that does not follow. The ledger's chain has been tried.
-func Check(ctx context.Context, s Store, book *ledger.Book, task wire.Task, problem func(where, format string, args ...any)) {
+func Check(ctx context.Context, s storage, book *ledger.Book, task wire.Task, problem func(where, format string, args ...any)) {
 	r := runner{id: task.ID(), task: task}
 	last, charged := book.Last(r.id)
 	charges := int64(len(book.TaskEntries(r.id)))
@@ -65,7 +65,7 @@ func (r *runner) checkCounts(charges int64, fail func(format string, args ...any
 }
 
 // checkObjects compares the model and the optimiser's state with their names.
-func (r *runner) checkObjects(ctx context.Context, s Store, fail func(format string, args ...any)) {
+func (r *runner) checkObjects(ctx context.Context, s storage, fail func(format string, args ...any)) {
 	rec := r.record
 	for name, digest := range map[string]hash{modelName(r.id, rec.Model): rec.Model, stateName(r.id, rec.Step): rec.Step} {
 		if b, err := s.GetObject(ctx, name); err != nil {

@@ -40,7 +40,7 @@ type Config struct {
 	Keyring    *envelope.Keyring  // that reports are sealed to
 	Shuffler   batch.Source
 	Aggregator *Aggregator // required for tasks with a vector sum
-	Store      Store
+	Store      storage
 	Journal    *ledger.Journal // the population's ledger
 	Tasks      []Task
 

@@ -18,15 +18,15 @@ import (
 func (t Task) onlyShown() bool { return t.Ended || t.Missing != nil }
 
 // Ended looks up whether a task has ended, and how.
-func Ended(ctx context.Context, s Store, task [32]byte) (ended bool, how End, err error) {
+func Ended(ctx context.Context, s storage, task [32]byte) (ended bool, how end, err error) {
 	t, _, err := readTask(ctx, s, task)
 	if errors.Is(err, store.ErrNotFound) {
-		return false, End{}, nil // no process has led it yet
+		return false, end{}, nil // no process has led it yet
 	}
 	if err != nil {
-		return false, End{}, err
+		return false, end{}, err
 	}
-	return t.State != Running, End{t.State, t.Why}, nil
+	return t.State != Running, end{t.State, t.Why}, nil
 }
 
 // runShown shows a task that is not run, until ctx has ended or another runner has taken
@@ -254,7 +254,7 @@ func (s *Service) Remove(ctx context.Context, id [32]byte) error {
 
 // Erase deletes what is stored of a task that has ended or was never led, and that the
 // ledger has no entry of. Its record stays, and says that it was removed.
-func Erase(ctx context.Context, s Store, task [32]byte) error {
+func Erase(ctx context.Context, s storage, task [32]byte) error {
 	removed := encodeTask(taskRecord{Format: recordFormat, State: Removed})
 	e, err := s.Get(ctx, taskKey(task))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -8,30 +8,30 @@ import (
 	"github.com/riffle-dp/riffle/service/batch"
 )
 
-// FailureReason says, in one word, why a charged round gave no step.
-type FailureReason string
+// failureReason says, in one word, why a charged round gave no step.
+type failureReason string
 
 // Reasons of rounds without a step.
 const (
-	FailedRange    FailureReason = "out-of-range"   // no reports of its clients give this sum
-	FailedExcluded FailureReason = "excluded"       // more reports could not be summed than the charge allows for
-	FailedTooFew   FailureReason = "too-few"        // fewer than n-min are left; with trust local, fewer than n-min came
-	FailedUnequal  FailureReason = "unequal"        // the aggregators' sums do not belong together
-	FailedBatch    FailureReason = "not-as-signed"  // a peer's answer is not what it must be
-	FailedGone     FailureReason = "gone"           // a peer no longer has the round
-	FailedStep     FailureReason = "no-valid-steps" // no report is valid, or the optimiser refuses the step
-	FailedGuard    FailureReason = "guard"          // the model would have become worse: see Guard
+	FailedRange    failureReason = "out-of-range"   // no reports of its clients give this sum
+	FailedExcluded failureReason = "excluded"       // more reports could not be summed than the charge allows for
+	FailedTooFew   failureReason = "too-few"        // fewer than n-min are left; with trust local, fewer than n-min came
+	FailedUnequal  failureReason = "unequal"        // the aggregators' sums do not belong together
+	FailedBatch    failureReason = "not-as-signed"  // a peer's answer is not what it must be
+	FailedGone     failureReason = "gone"           // a peer no longer has the round
+	FailedStep     failureReason = "no-valid-steps" // no report is valid, or the optimiser refuses the step
+	FailedGuard    failureReason = "guard"          // the model would have become worse: see Guard
 )
 
 // FailureReasons lists them.
-func FailureReasons() []FailureReason {
-	return []FailureReason{FailedRange, FailedExcluded, FailedTooFew, FailedUnequal, FailedBatch, FailedGone, FailedStep, FailedGuard}
+func FailureReasons() []failureReason {
+	return []failureReason{FailedRange, FailedExcluded, FailedTooFew, FailedUnequal, FailedBatch, FailedGone, FailedStep, FailedGuard}
 }
 
 // failure ends a charged round without a step. Its why is public: it holds counts, and
 // nothing of a client or of a peer.
 type failure struct {
-	reason FailureReason
+	reason failureReason
 	why    string
 	cause  error // for the log
 }
@@ -43,7 +43,7 @@ func (f *failure) Error() string {
 	return "coordinator: the round gives no step: " + f.why
 }
 
-func noStep(reason FailureReason, format string, args ...any) *failure {
+func noStep(reason failureReason, format string, args ...any) *failure {
 	return &failure{reason: reason, why: fmt.Sprintf(format, args...)}
 }
 
@@ -74,7 +74,7 @@ type outcome struct {
 // failed is the last round without a step, as it is stored.
 type failed struct {
 	Round  int64         `json:"round"`
-	Reason FailureReason `json:"reason"`
+	Reason failureReason `json:"reason"`
 	Why    string        `json:"why"`
 }
 

@@ -468,7 +468,7 @@ func (w *world) check(s Status, skip ...int) {
 }
 
 // problems is what Check finds.
-func problems(s Store, j *ledger.Journal, task wire.Task) (found []string) {
+func problems(s storage, j *ledger.Journal, task wire.Task) (found []string) {
 	j.View(func(b *ledger.Book) {
 		Check(context.Background(), s, b, task, func(where, format string, args ...any) {
 			found = append(found, where+": "+fmt.Sprintf(format, args...))

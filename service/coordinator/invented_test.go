@@ -16,14 +16,14 @@ import (
 
 // looked counts models that are asked of a store, which takes its time.
 type looked struct {
-	Store
+	storage
 	times *atomic.Int64
 }
 
 func (s looked) GetObject(ctx context.Context, name string) ([]byte, error) {
 	s.times.Add(1)
 	time.Sleep(time.Millisecond)
-	return s.Store.GetObject(ctx, name)
+	return s.storage.GetObject(ctx, name)
 }
 
 // Digests of models that never were cost a part of the time, and keep nobody from the
@@ -82,10 +82,10 @@ func TestInventedModels(t *testing.T) {
 }
 
 // copying gives every reader memory of its own, as a store does.
-type copying struct{ Store }
+type copying struct{ storage }
 
 func (s copying) GetObject(ctx context.Context, name string) ([]byte, error) {
-	b, err := s.Store.GetObject(ctx, name)
+	b, err := s.storage.GetObject(ctx, name)
 	return bytes.Clone(b), err
 }
 

@@ -45,8 +45,8 @@ type taskRecord struct {
 	Why    string `json:"why,omitempty"`
 }
 
-// End is how a task ended.
-type End struct {
+// end is how a task ended.
+type end struct {
 	State State
 	Why   string
 }
@@ -60,7 +60,7 @@ type Counts struct {
 	// Shortened are steps that were made as short as honest reports give.
 	Shortened int64 `json:"shortened,omitempty"`
 	// FailedBy counts them by reason.
-	FailedBy map[FailureReason]int64 `json:"failed_by,omitempty"`
+	FailedBy map[failureReason]int64 `json:"failed_by,omitempty"`
 	// Rejected counts refused reports by reason, the shuffler's and the coordinator's.
 	Rejected map[wire.Reason]int64 `json:"rejected"`
 }
@@ -72,7 +72,7 @@ func (c Counts) clone() Counts {
 	}
 	c.FailedBy = maps.Clone(c.FailedBy)
 	if c.FailedBy == nil {
-		c.FailedBy = map[FailureReason]int64{}
+		c.FailedBy = map[failureReason]int64{}
 	}
 	return c
 }

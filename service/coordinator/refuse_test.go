@@ -364,12 +364,12 @@ func TestStandbyTakesOver(t *testing.T) {
 type stall struct{ until chan struct{} }
 
 type stalledStore struct {
-	Store
+	storage
 	*stall
 }
 
 func (s stalledStore) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, error) {
-	l, err := s.Store.Acquire(ctx, name, holder, ttl)
+	l, err := s.storage.Acquire(ctx, name, holder, ttl)
 	return stalledLease{l, s.stall}, err
 }
 

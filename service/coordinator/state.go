@@ -12,7 +12,7 @@ import (
 )
 
 // readRecord returns task's state, and its revision.
-func readRecord(ctx context.Context, s Store, task [32]byte) (record, uint64, error) {
+func readRecord(ctx context.Context, s storage, task [32]byte) (record, uint64, error) {
 	e, err := s.Get(ctx, stateKey(task))
 	if err != nil {
 		return record{}, 0, err
@@ -25,7 +25,7 @@ func readRecord(ctx context.Context, s Store, task [32]byte) (record, uint64, er
 }
 
 // readTask returns what is written down of how a task is run, and its revision.
-func readTask(ctx context.Context, s Store, task [32]byte) (taskRecord, uint64, error) {
+func readTask(ctx context.Context, s storage, task [32]byte) (taskRecord, uint64, error) {
 	e, err := s.Get(ctx, taskKey(task))
 	if err != nil {
 		return taskRecord{}, 0, err
@@ -39,7 +39,7 @@ func readTask(ctx context.Context, s Store, task [32]byte) (taskRecord, uint64, 
 
 // ReadStatus returns what the store says of a task that is not run: round, model and
 // counts.
-func ReadStatus(ctx context.Context, s Store, task [32]byte) (Status, error) {
+func ReadStatus(ctx context.Context, s storage, task [32]byte) (Status, error) {
 	rec, _, err := readRecord(ctx, s, task)
 	return Status{Task: task, Round: rec.Round, Model: rec.Model, Counts: rec.Counts}, err
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Store keeps tasks, models and who leads; a *store.Store, but in tests. What returned
+// storage keeps tasks, models and who leads; a *store.Store, but in tests. What returned
 // nil is durable; errors are those of package store, and after another it is not
 // known whether it was written. Safe for concurrent use.
-type Store interface {
+type storage interface {
 	Get(ctx context.Context, key string) (store.Entry, error)
 	Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
 	// PutObject stores data under a name that says what it is: the same name is

@@ -16,28 +16,28 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Problem is something that is wrong with a store.
-type Problem struct {
+// problem is something that is wrong with a store.
+type problem struct {
 	Where string `json:"where"`
 	What  string `json:"what"`
 }
 
-// CheckReport is the result of a check of a store.
-type CheckReport struct {
+// checkReport is the result of a check of a store.
+type checkReport struct {
 	Role     string           `json:"role"`
 	Clean    bool             `json:"clean"`
-	Problems []Problem        `json:"problems"`
+	Problems []problem        `json:"problems"`
 	Checked  map[string]int64 `json:"checked"` // number of things checked, by kind
 }
 
-func (r *CheckReport) problem(where, format string, args ...any) {
-	r.Problems = append(r.Problems, Problem{where, fmt.Sprintf(format, args...)})
+func (r *checkReport) problem(where, format string, args ...any) {
+	r.Problems = append(r.Problems, problem{where, fmt.Sprintf(format, args...)})
 }
 
 // Check opens a role's store, which must not be in use, reads all of it, and reports what
 // contradicts DATA_MODEL.md. It changes nothing.
-func Check(ctx context.Context, role, path string) (*CheckReport, error) {
-	r := &CheckReport{Role: role, Problems: []Problem{}, Checked: map[string]int64{}}
+func Check(ctx context.Context, role, path string) (*checkReport, error) {
+	r := &checkReport{Role: role, Problems: []problem{}, Checked: map[string]int64{}}
 	var err error
 	switch role {
 	case RoleShuffler:
@@ -54,7 +54,7 @@ func Check(ctx context.Context, role, path string) (*CheckReport, error) {
 }
 
 // readAll reads everything once, and counts it.
-func (r *CheckReport) readAll(ctx context.Context, s *store.Store) {
+func (r *checkReport) readAll(ctx context.Context, s *store.Store) {
 	v, err := s.Inventory(ctx)
 	if err != nil {
 		r.problem("store", "it cannot be read whole: %v", err)
@@ -65,7 +65,7 @@ func (r *CheckReport) readAll(ctx context.Context, s *store.Store) {
 	}
 }
 
-func (r *CheckReport) coordinator(ctx context.Context, path string) error {
+func (r *checkReport) coordinator(ctx context.Context, path string) error {
 	c, err := config.LoadCoordinator(path)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (r *CheckReport) coordinator(ctx context.Context, path string) error {
 
 // usable checks that a task that has not ended could be run. It returns an error only
 // after ctx has ended; removed says that only the task's key is left.
-func (r *CheckReport) usable(ctx context.Context, run *coordinatorProcess, key string, made created) (removed bool, err error) {
+func (r *checkReport) usable(ctx context.Context, run *coordinatorProcess, key string, made created) (removed bool, err error) {
 	t, err := run.openTask(ctx, made)
 	switch {
 	case errors.Is(err, errRemoved):
@@ -144,7 +144,7 @@ func (r *CheckReport) usable(ctx context.Context, run *coordinatorProcess, key s
 	return false, nil
 }
 
-func (r *CheckReport) shuffler(ctx context.Context, path string) error {
+func (r *checkReport) shuffler(ctx context.Context, path string) error {
 	c, err := config.LoadShuffler(path)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (r *CheckReport) shuffler(ctx context.Context, path string) error {
 	return err
 }
 
-func (r *CheckReport) aggregator(ctx context.Context, path string) error {
+func (r *checkReport) aggregator(ctx context.Context, path string) error {
 	c, err := config.LoadAggregator(path)
 	if err != nil {
 		return err

@@ -18,8 +18,8 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Finding is the result of one check of a configuration.
-type Finding struct {
+// finding is the result of one check of a configuration.
+type finding struct {
 	Role  string `json:"role"`
 	What  string `json:"what"`
 	Error string `json:"error,omitempty"` // empty: nothing is wrong
@@ -30,11 +30,11 @@ type Finding struct {
 // inspection collects the findings about a role.
 type inspection struct {
 	role string
-	list []Finding
+	list []finding
 }
 
 func (n *inspection) add(what string, err error) {
-	f := Finding{Role: n.role, What: what}
+	f := finding{Role: n.role, What: what}
 	if err != nil {
 		f.Error = strings.ReplaceAll(err.Error(), "\n", "; ")
 		f.Unreachable = !errors.Is(err, config.ErrInvalid)
@@ -54,13 +54,13 @@ func (n *inspection) wrong(what string, err error) {
 // is complete and has none of the example's values; keys exist, are valid and readable by
 // their owner only; the store has been made; and peers answer with the pinned keys. It
 // changes nothing.
-func Inspect(ctx context.Context, role, path string) ([]Finding, error) {
+func Inspect(ctx context.Context, role, path string) ([]finding, error) {
 	if role == RoleAll {
 		c, err := config.LoadAll(path)
 		if err != nil {
 			return nil, err
 		}
-		var all []Finding
+		var all []finding
 		for _, r := range rolesOf(c) {
 			found, err := Inspect(ctx, r.role, r.path)
 			if err != nil {
@@ -246,7 +246,7 @@ func (n *inspection) client(ctx context.Context, path string, call bool) {
 
 // Wrong returns whether a finding is the configuration's fault, and whether a peer or a store
 // did not answer.
-func Wrong(found []Finding) (wrong, away bool) {
-	return slices.ContainsFunc(found, func(f Finding) bool { return f.Error != "" && !f.Unreachable }),
-		slices.ContainsFunc(found, func(f Finding) bool { return f.Unreachable })
+func Wrong(found []finding) (wrong, away bool) {
+	return slices.ContainsFunc(found, func(f finding) bool { return f.Error != "" && !f.Unreachable }),
+		slices.ContainsFunc(found, func(f finding) bool { return f.Unreachable })
 }

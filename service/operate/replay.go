@@ -21,8 +21,8 @@ import (
 	service "github.com/riffle-dp/riffle/service/coordinator"
 )
 
-// Replay is the result of running the pure round functions on a coordinator's records.
-type Replay struct {
+// replayed is the result of running the pure round functions on a coordinator's records.
+type replayed struct {
 	Rounds   int64 // rounds that ended
 	Released int64
 	// Charged counts rounds that were charged and not released: they gave no step, or the
@@ -42,7 +42,7 @@ type Replay struct {
 // ReplayTask recomputes a task's model from the recorded reports with the pure functions. It
 // returns an error unless the model equals the released one bit for bit, and the charges
 // equal the ledger's. The coordinator must not be running.
-func ReplayTask(ctx context.Context, path string, id [32]byte) (*Replay, error) {
+func ReplayTask(ctx context.Context, path string, id [32]byte) (*replayed, error) {
 	c, err := config.LoadCoordinator(path)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func ReplayTask(ctx context.Context, path string, id [32]byte) (*Replay, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := &Replay{Rounds: state.Round, Released: state.Released, Rejected: state.Rejected}
+	out := &replayed{Rounds: state.Round, Released: state.Released, Rejected: state.Rejected}
 	entries := book.TaskEntries(id)
 	out.Entries = int64(len(entries))
 	theta, err := replay(ctx, c, task, id, state.Round, entries, out)
@@ -120,7 +120,7 @@ func openCharge(entries []ledger.Entry, rounds int64) int64 {
 }
 
 // replay runs the pure coordinator over all rounds and returns its model.
-func replay(ctx context.Context, c config.Coordinator, task *train.Task, id [32]byte, rounds int64, entries []ledger.Entry, out *Replay) ([]float32, error) {
+func replay(ctx context.Context, c config.Coordinator, task *train.Task, id [32]byte, rounds int64, entries []ledger.Entry, out *replayed) ([]float32, error) {
 	config, err := task.Coordinator()
 	if err != nil {
 		return nil, err

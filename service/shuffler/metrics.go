@@ -12,16 +12,16 @@ import (
 type Snapshot struct {
 	Accepted int64                 // answered with 204
 	Refused  map[wire.Reason]int64 // refused reports, by reason
-	Rounds   map[State]int64       // rounds that this process brought into the state
+	Rounds   map[roundState]int64  // rounds that this process brought into the state
 	Declined map[wire.Reason]int64 // rounds that were not opened, by reason
 	Open     int64                 // open rounds, as far as this process knows
 	// Stages are the parts of the work: receive, open (the outer seal), verify (the MAC) and
 	// store (waiting for the block) of a report; block (writing one), pass-1 and pass-2.
-	Stages map[string]Spent
+	Stages map[string]spent
 }
 
-// Spent is the number of passes through a stage and their total wall-clock time.
-type Spent struct {
+// spent is the number of passes through a stage and their total wall-clock time.
+type spent struct {
 	Count   int64
 	Seconds float64
 }
@@ -40,15 +40,15 @@ func (s *stage) since(t time.Time) {
 	s.nanos.Add(int64(time.Since(t)))
 }
 
-func (s *stage) spent() Spent { return Spent{s.count.Load(), float64(s.nanos.Load()) / 1e9} }
+func (s *stage) spent() spent { return spent{s.count.Load(), float64(s.nanos.Load()) / 1e9} }
 
 // Snapshot returns the counts so far.
 func (s *Service) Snapshot() Snapshot {
 	m := &s.metrics
 	out := Snapshot{Accepted: m.accepted.Load(),
-		Rounds: map[State]int64{Open: m.opened.Load(), Closed: m.closed.Load(), Void: m.void.Load(), Released: m.released.Load(),
+		Rounds: map[roundState]int64{Open: m.opened.Load(), Closed: m.closed.Load(), Void: m.void.Load(), Released: m.released.Load(),
 			Abandoned: m.abandoned.Load()},
-		Stages: map[string]Spent{"receive": m.receive.spent(), "open": m.open.spent(), "verify": m.verify.spent(),
+		Stages: map[string]spent{"receive": m.receive.spent(), "open": m.open.spent(), "verify": m.verify.spent(),
 			"store": m.store.spent(), "block": m.block.spent(), "pass-1": m.pass1.spent(), "pass-2": m.pass2.spent()}}
 	out.Refused, _ = m.refused.snapshot()
 	out.Declined, _ = m.declined.snapshot()

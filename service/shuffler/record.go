@@ -15,27 +15,27 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// State is a round's state.
-type State string
+// roundState is a round's state.
+type roundState string
 
 // States, in order. An open round goes to closing, and from there either to closed and then
 // released or abandoned, or to void.
 const (
-	Open      State = "open"
-	Closing   State = "closing" // no more reports are accepted
-	Closed    State = "closed"  // the batch is offered
-	Void      State = "void"    // too few reports: nothing was offered
-	Released  State = "released"
-	Abandoned State = "abandoned" // nobody took the batch in time
+	Open      roundState = "open"
+	Closing   roundState = "closing" // no more reports are accepted
+	Closed    roundState = "closed"  // the batch is offered
+	Void      roundState = "void"    // too few reports: nothing was offered
+	Released  roundState = "released"
+	Abandoned roundState = "abandoned" // nobody took the batch in time
 )
 
 const recordFormat = 1
 
 // record is a round's value in the store.
 type record struct {
-	Format       int    `json:"format"`
-	Announcement []byte `json:"announcement"` // signed
-	State        State  `json:"state"`
+	Format       int        `json:"format"`
+	Announcement []byte     `json:"announcement"` // signed
+	State        roundState `json:"state"`
 	// Roster is the digest of the roster that the round was opened under: draws depend on it.
 	Roster [32]byte `json:"roster"`
 	// Cut is the last place of the stream of reports that counts, set when the round

@@ -58,7 +58,7 @@ type Config struct {
 	Limits pure.Limits
 	// Validity is that of an enrolment, which is renewed after half of it. Default 30 days.
 	Validity time.Duration
-	Store    Store // Required.
+	Store    storage // Required.
 
 	// FrontendOnly leaves closing rounds to other processes on the store.
 	FrontendOnly bool
@@ -86,7 +86,7 @@ type Config struct {
 // Service is a shuffler. Its handlers answer while Run runs.
 type Service struct {
 	config    Config
-	store     Store
+	store     storage
 	name      string // names this process among those on the store
 	roster    *roster
 	sizes     map[wire.KeyID]wire.Suite

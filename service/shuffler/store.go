@@ -8,35 +8,35 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Store is where the service keeps its state: a *store.Store, except in tests. Writes are
+// storage is where the service keeps its state: a *store.Store, except in tests. Writes are
 // durable on return, errors are those of package store, and several goroutines and processes
 // may use it.
-type Store interface {
-	Values
-	Secrets
-	Streams
+type storage interface {
+	values
+	secrets
+	streams
 	// Acquire waits for a lease until ctx ends.
 	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, error)
 }
 
-// Values are small, with compare-and-swap.
-type Values interface {
+// values are small, with compare-and-swap.
+type values interface {
 	Get(ctx context.Context, key string) (store.Entry, error)
 	Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
 	DeleteKey(ctx context.Context, key string, revision uint64) error
 	Keys(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Secrets can be destroyed.
-type Secrets interface {
+// secrets can be destroyed.
+type secrets interface {
 	PutSecret(ctx context.Context, name string, value []byte) error
 	Secret(ctx context.Context, name string) ([]byte, error)
 	DestroySecret(ctx context.Context, name string) error
 	Secrets(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Streams are append-only.
-type Streams interface {
+// streams are append-only.
+type streams interface {
 	CreateStream(ctx context.Context, name string, c store.StreamConfig) error
 	DeleteStream(ctx context.Context, name string) error
 	ListStreams(ctx context.Context, prefix string) ([]string, error)
