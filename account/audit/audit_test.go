@@ -102,7 +102,7 @@ func TestFalseAlarmRate(t *testing.T) {
 }
 
 func TestResultDoesNotDependOnWorkers(t *testing.T) {
-	m := must(randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: 5, Radius: 1, Eps0: 2}))
+	m := must(randomizer.NewPrivUnit(randomizer.Config{Dim: 5, Radius: 1, Eps0: 2}))
 	var want Result
 	for workers := range 4 {
 		var last int64
@@ -130,7 +130,7 @@ func TestResultDoesNotDependOnWorkers(t *testing.T) {
 }
 
 func TestCancelled(t *testing.T) {
-	m := must(randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: 5, Radius: 1, Eps0: 2}))
+	m := must(randomizer.NewPrivUnit(randomizer.Config{Dim: 5, Radius: 1, Eps0: 2}))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c := Config{Mechanism: m, Claimed: 2, Trials: 1e12, Workers: 2, Progress: func(done int64) {
@@ -144,7 +144,7 @@ func TestCancelled(t *testing.T) {
 }
 
 func TestRefusesConfig(t *testing.T) {
-	good := Config{Mechanism: must(randomizer.NewRR(randomizer.RRConfig{Dim: 2, Radius: 1, Eps0: 1})), Claimed: 1, Trials: MinTrials}
+	good := Config{Mechanism: must(randomizer.NewRR(randomizer.Config{Dim: 2, Radius: 1, Eps0: 1})), Claimed: 1, Trials: MinTrials}
 	if _, err := Run(context.Background(), good); err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (p *protocolFlags) largest(r account.Reply) float64 {
 	var err error
 	switch {
 	case p.class == "rr2":
-		m, err = randomizer.NewRR(randomizer.RRConfig{Dim: 1, Radius: 1, Eps0: eps0})
+		m, err = randomizer.NewRR(randomizer.Config{Dim: 1, Radius: 1, Eps0: eps0})
 	case r.Query.Symbols > 0 && !p.dimNamed():
 		m, err = randomizer.NewKRR(randomizer.KRRConfig{Symbols: r.Query.Symbols, Eps0: eps0})
 	default:

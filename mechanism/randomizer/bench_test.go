@@ -26,10 +26,7 @@ func perValue(b *testing.B, dim int) {
 
 func BenchmarkPrivUnit(b *testing.B) {
 	const dim = 4420
-	m, err := NewPrivUnit(PrivUnitConfig{Dim: dim, Radius: 1, Eps0: 3})
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := as[*privUnit](NewPrivUnit(Config{Dim: dim, Radius: 1, Eps0: 3}))
 	x, r, sum := benchInput(dim), m.NewReport(), make([]int64, dim)
 	src := rng.NewStream(1)
 	b.Run("Randomize+Add", func(b *testing.B) {
@@ -84,7 +81,7 @@ func BenchmarkPrivUnit(b *testing.B) {
 	})
 	b.Run("New", func(b *testing.B) {
 		for b.Loop() {
-			NewPrivUnit(PrivUnitConfig{Dim: dim, Radius: 1, Eps0: 3})
+			NewPrivUnit(Config{Dim: dim, Radius: 1, Eps0: 3})
 		}
 	})
 }
@@ -104,11 +101,11 @@ func benchMechanism(b *testing.B, m Mechanism) {
 }
 
 func BenchmarkRInf(b *testing.B) {
-	benchMechanism(b, must(NewRInf(RInfConfig{Dim: 13706, Radius: .01, Eps0: 1.5})))
+	benchMechanism(b, must(NewRInf(Config{Dim: 13706, Radius: .01, Eps0: 1.5})))
 }
 
 func BenchmarkRR(b *testing.B) {
-	benchMechanism(b, must(NewRR(RRConfig{Dim: 4420, Radius: 1, Eps0: 8})))
+	benchMechanism(b, must(NewRR(Config{Dim: 4420, Radius: 1, Eps0: 8})))
 }
 
 func BenchmarkDiscreteGaussian(b *testing.B) {
@@ -116,12 +113,12 @@ func BenchmarkDiscreteGaussian(b *testing.B) {
 }
 
 func BenchmarkRInf8(b *testing.B) {
-	benchMechanism(b, must(NewRInf(RInfConfig{Dim: 13706, Radius: .01, Eps0: 17, Coordinates: 8})))
+	benchMechanism(b, must(NewRInf(Config{Dim: 13706, Radius: .01, Eps0: 17, Bits: 8})))
 }
 
 func BenchmarkR1(b *testing.B) {
 	for _, count := range []int{1, 2} {
-		m := must(NewR1(R1Config{Dim: 4420, Radius: 1, Eps0: 4, Count: count}))
+		m := must(NewR1(Config{Dim: 4420, Radius: 1, Eps0: 4, Bits: count}))
 		b.Run(fmt.Sprintf("bits=%d", count), func(b *testing.B) { benchMechanism(b, m) })
 	}
 	b.Run("row", func(b *testing.B) {
@@ -141,7 +138,7 @@ func BenchmarkR1(b *testing.B) {
 }
 
 func BenchmarkR2(b *testing.B) {
-	benchMechanism(b, must(NewR2(R2Config{Dim: 4420, Radius: 1, Eps0: 3})))
+	benchMechanism(b, must(NewR2(Config{Dim: 4420, Radius: 1, Eps0: 3})))
 }
 
 func BenchmarkKRR(b *testing.B) {
@@ -157,7 +154,7 @@ func BenchmarkKRR(b *testing.B) {
 }
 
 func BenchmarkLaplace(b *testing.B) {
-	benchMechanism(b, must(NewLaplace(LaplaceConfig{Dim: 4420, Radius: 1, Eps0: 2})))
+	benchMechanism(b, must(NewLaplace(Config{Dim: 4420, Radius: 1, Eps0: 2})))
 }
 
 func BenchmarkClipNorm(b *testing.B) {

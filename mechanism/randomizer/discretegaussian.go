@@ -3,7 +3,6 @@ package randomizer
 import (
 	"fmt"
 	"math"
-	"math/bits"
 
 	"github.com/riffle-dp/riffle/internal/tail"
 	"github.com/riffle-dp/riffle/mechanism/rng"
@@ -34,14 +33,11 @@ type DiscreteGaussianConfig struct {
 // Source: Canonne, Kamath, Steinke, arXiv 2004.00010v5, Theorem 4.
 type DiscreteGaussian struct {
 	sized
-	config   DiscreteGaussianConfig
-	variance uint64 // of the noise, in squared grid steps
-	limit    int64  // largest absolute value in a report
-	longest  float64
+	dense
+	variance uint64  // of the noise, in squared grid steps
+	longest  float64 // largest length that Check accepts, in grid steps
 	noise    *sample.Table
 }
-
-var _ Mechanism = (*DiscreteGaussian)(nil)
 
 // gaussianUnit is the number of grid steps in the radius.
 const gaussianUnit = 1 << 16
@@ -53,48 +49,47 @@ const gaussianTail = 40
 
 // NewDiscreteGaussian validates c.
 func NewDiscreteGaussian(c DiscreteGaussianConfig) (*DiscreteGaussian, error) {
-	if err := checkDim(c.Dim); err != nil {
-		return nil, err
-	}
-	if err := checkRadius(c.Radius); err != nil {
+	if err := checkBall(c.Dim, c.Radius); err != nil {
 		return nil, err
 	}
 	if !(c.Sigma >= 0x1p-10 && c.Sigma <= 0x1p10) {
 		return nil, fmt.Errorf("randomizer: sigma = %v must lie between 2^-10 and 2^10 radii", c.Sigma)
 	}
-	m := &DiscreteGaussian{config: c}
+	m := &DiscreteGaussian{}
 	// The variance is rounded up to an integer; it is at least 2^12 squared steps.
 	m.variance = uint64(math.Ceil(c.Sigma * gaussianUnit * (c.Sigma * gaussianUnit)))
 	sigma := math.Sqrt(float64(m.variance))
-	m.limit = min(math.MaxInt32, gaussianUnit+1+int64(math.Ceil(gaussianTail*sigma)))
+	limit := min(math.MaxInt32, gaussianUnit+1+int64(math.Ceil(gaussianTail*sigma)))
+	m.dense = dense{values: c.Dim, limit: int32(limit)}
 	m.longest = gaussianUnit + 1 + math.Sqrt(float64(c.Dim)) + sigma*tail.Length(c.Dim, checkTail)
+	step := c.Radius / gaussianUnit
+	m.sized = sized{
+		// The noise's variance and at most 1/4 of a squared step for the rounding.
+		facts:   facts{name: "discrete-gaussian", dim: c.Dim, radius: c.Radius, scale: step, mse: float64(c.Dim) * (float64(m.variance) + .25) * step * step},
+		largest: m.longest / gaussianUnit, // with the largest noise that Check accepts
+		input:   c.Radius,
+		report:  m.longest * step,
+	}
 	var err error
 	m.noise, err = sample.NewDiscreteGaussian(sample.Ratio{Num: m.variance, Den: 1})
 	if err != nil {
 		return nil, fmt.Errorf("randomizer: sigma = %v: %w", c.Sigma, err)
 	}
-	step := c.Radius / gaussianUnit
-	m.shape = shape{
-		name: "discrete-gaussian", dim: c.Dim, values: c.Dim, scale: step,
-		mse:  float64(c.Dim) * (float64(m.variance) + .25) * step * step, // at most 1/4 of a squared step for the rounding
-		size: c.Dim * (bits.Len64(uint64(m.limit)) + 1),                  // the largest value and a sign
-	}
-	m.largest = m.longest / gaussianUnit // with the largest noise that Check accepts
 	return m, nil
 }
 
-// Randomize overwrites r with a randomized report of x; see the type for inputs
+// Randomize overwrites r with a randomized report of x; see [DiscreteGaussian] for inputs
 // outside the domain.
 func (m *DiscreteGaussian) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.config.Dim, x)
-	checkReport(r, 0, m.config.Dim)
+	checkInput(m.dim, x)
+	checkReport(r, 0, m.dim)
 	size := norm(x, 2)
 	if !(size <= math.MaxFloat64) {
 		clean := make([]float32, len(x))
 		sanitize(clean, x)
 		x, size = clean, norm(clean, 2)
 	}
-	steps := gaussianUnit / math.Max(size, m.config.Radius)
+	steps := gaussianUnit / math.Max(size, m.radius)
 	for i, v := range x {
 		y := steps * float64(v)
 		low := math.Floor(y)
@@ -104,13 +99,13 @@ func (m *DiscreteGaussian) Randomize(src rng.Source, x []float32, r *Report) {
 		}
 		r.Value[i] = int32(k) // at most 2^16 + 1
 	}
-	addNoise(src, m.noise, r.Value, m.limit)
+	addNoise(src, m.noise, r.Value, int64(m.limit))
 }
 
 // Check validates shape, range and length; see [Mechanism]. It refuses an honest
 // report with probability e^−100 at most.
 func (m *DiscreteGaussian) Check(r *Report) error {
-	if err := checkDense(r, m.config.Dim, int32(m.limit)); err != nil {
+	if err := m.dense.Check(r); err != nil {
 		return err
 	}
 	var square float64
@@ -132,6 +127,6 @@ func (m *DiscreteGaussian) Check(r *Report) error {
 // vector by less than 2^−8 steps at d = 2^30, and the errors of the sums and roots here,
 // below 2^−20.
 func (m *DiscreteGaussian) ZCDP() float64 {
-	delta := 2*(gaussianUnit+1) + math.Sqrt(float64(m.config.Dim))
+	delta := 2*(gaussianUnit+1) + math.Sqrt(float64(m.dim))
 	return roundUp(roundUp(delta*delta) / (2 * float64(m.variance)))
 }

@@ -37,17 +37,17 @@ func FuzzRandomize(f *testing.F) {
 			}
 		}
 		// A typed nil must not get into the list, hence one by one.
-		rr, err := NewRR(RRConfig{dim, radius, eps0})
+		rr, err := NewRR(Config{dim, radius, eps0, 0})
 		add(rr, err)
-		rinf, err := NewRInf(RInfConfig{Dim: dim, Radius: radius, Eps0: eps0})
+		rinf, err := NewRInf(Config{Dim: dim, Radius: radius, Eps0: eps0})
 		add(rinf, err)
-		pu, err := NewPrivUnit(PrivUnitConfig{dim, radius, eps0})
+		pu, err := NewPrivUnit(Config{dim, radius, eps0, 0})
 		add(pu, err)
 		dg, err := NewDiscreteGaussian(DiscreteGaussianConfig{dim, radius, eps0})
 		add(dg, err)
-		laplace, err := NewLaplace(LaplaceConfig{dim, radius, eps0})
+		laplace, err := NewLaplace(Config{dim, radius, eps0, 0})
 		add(laplace, err)
-		signed, err := NewSignedKRR(SignedKRRConfig{dim, radius, eps0})
+		signed, err := NewSignedKRR(Config{dim, radius, eps0, 0})
 		add(signed, err)
 		plain, err := NewPlain(PlainConfig{dim, radius})
 		add(plain, err)

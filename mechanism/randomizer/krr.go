@@ -3,7 +3,6 @@ package randomizer
 import (
 	"fmt"
 	"math"
-	"math/bits"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
@@ -34,7 +33,7 @@ type KRRConfig struct {
 // NeurIPS 2014, §4.
 type KRR struct {
 	pure
-	config KRRConfig
+	indexed
 	// rare is the probability of the less likely of truth and lie: a float64, taken as the
 	// exact number that it is. rareTruth says whether that is the truth.
 	rare      float64
@@ -42,8 +41,6 @@ type KRR struct {
 	lie       float64 // q, each other symbol's probability
 	gap       float64 // p − q
 }
-
-var _ Randomizer = (*KRR)(nil)
 
 // NewKRR validates c.
 func NewKRR(c KRRConfig) (*KRR, error) {
@@ -53,15 +50,15 @@ func NewKRR(c KRRConfig) (*KRR, error) {
 	if err := checkEps0(c.Eps0); err != nil {
 		return nil, err
 	}
-	m := &KRR{config: c}
-	others := float64(c.Symbols - 1)
+	m := &KRR{indexed: indexed{among: c.Symbols, count: 1, unsigned: true}}
+	k, others := float64(c.Symbols), float64(c.Symbols-1)
 	// Each formula errs by less than 2^−50. The factors correct for that, so that p/q =
 	// p(K−1)/(1−p) of the stored doubles is at most E.
 	truth, lies := 1/(1+others*math.Exp(-c.Eps0)), 1/(1+math.Exp(c.Eps0)/others)
 	if m.rareTruth = truth < lies; m.rareTruth {
 		m.rare = truth * (1 - 0x1p-49)
 		m.lie = (1 - m.rare) / others
-		m.gap = (m.rare*float64(c.Symbols) - 1) / others
+		m.gap = (m.rare*k - 1) / others
 	} else {
 		m.rare = math.Min(1, lies*(1+0x1p-49))
 		m.lie = m.rare / others
@@ -69,28 +66,28 @@ func NewKRR(c KRRConfig) (*KRR, error) {
 	}
 	q := m.lie
 	square := ((1-q)*(1-q) + others*q*q) / (m.gap * m.gap) // ‖estimate‖² of any single report
-	// The error is the largest at the uniform distribution; at a symbol it is 1−1/K less.
-	m.shape = shape{
-		name: "krr", dim: c.Symbols, values: 1, sparse: true,
-		mse: square - 1/float64(c.Symbols), size: bits.Len64(uint64(c.Symbols - 1)),
+	event := dp.Report{Class: dp.KRR, Eps0: c.Eps0, Symbols: c.Symbols}
+	if c.Symbols == 2 {
+		event = dp.Report{Class: dp.BinaryRR, Eps0: c.Eps0} // it has the same law
 	}
-	// Every report attains the largest, in the distributions' norm ℓ₁.
-	m.largest, m.inputs, m.reports = (1-q+others*q)/m.gap, 1, math.Sqrt(square)
-	m.event = dp.Report{Class: dp.KRR, Eps0: c.Eps0, Symbols: c.Symbols}
-	if c.Symbols == 2 { // it has the same law
-		m.event = dp.Report{Class: dp.BinaryRR, Eps0: c.Eps0}
-	}
+	m.pure = pure{sized{
+		// The error is largest at the uniform distribution; at a symbol it is 1−1/K less.
+		facts:   facts{name: "krr", dim: c.Symbols, radius: 1, mse: square - 1/k},
+		largest: (1 - q + others*q) / m.gap, // attained by every report, in ℓ₁
+		input:   1,
+		report:  math.Sqrt(square),
+	}, event}
 	return m, nil
 }
 
 // Symbol returns a randomized report of a symbol between 0 and K−1. A symbol outside is
 // replaced by the nearer end.
 func (m *KRR) Symbol(src rng.Source, symbol int) int {
-	symbol = max(0, min(symbol, m.config.Symbols-1))
+	symbol = max(0, min(symbol, m.dim-1))
 	if sample.Bernoulli(src, m.rare) == m.rareTruth {
 		return symbol
 	}
-	other := int(sample.Uniform(src, uint64(m.config.Symbols-1)))
+	other := int(sample.Uniform(src, uint64(m.dim-1)))
 	if other >= symbol {
 		other++
 	}
@@ -98,9 +95,9 @@ func (m *KRR) Symbol(src rng.Source, symbol int) int {
 }
 
 // Randomize overwrites r with a randomized report of a symbol drawn from the
-// weights x; see the type for weights that are no distribution.
+// weights x; see [KRR] for weights that are no distribution.
 func (m *KRR) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.config.Symbols, x)
+	checkInput(m.dim, x)
 	checkReport(r, 1, 1)
 	r.Index[0], r.Value[0] = uint32(m.Symbol(src, m.choose(src, x))), 1
 }
@@ -111,7 +108,7 @@ func (m *KRR) choose(src rng.Source, x []float32) int {
 		total += weight(v)
 	}
 	if total == 0 {
-		return int(sample.Uniform(src, uint64(m.config.Symbols)))
+		return int(sample.Uniform(src, uint64(m.dim)))
 	}
 	left := total * (float64(src.Uint64()>>11) * 0x1p-53)
 	last := 0
@@ -132,20 +129,6 @@ func weight(v float32) float64 {
 		return 0
 	}
 	return math.Min(float64(v), math.MaxFloat32)
-}
-
-// Check validates shape and range; see [Mechanism].
-func (m *KRR) Check(r *Report) error {
-	if len(r.Index) != 1 || len(r.Value) != 1 {
-		return fmt.Errorf("randomizer: report with %d indices and %d values must have one of each", len(r.Index), len(r.Value))
-	}
-	if int64(r.Index[0]) >= int64(m.config.Symbols) {
-		return fmt.Errorf("randomizer: report symbol %d must be below %d", r.Index[0], m.config.Symbols)
-	}
-	if r.Value[0] != 1 {
-		return fmt.Errorf("randomizer: report value %d must be 1", r.Value[0])
-	}
-	return nil
 }
 
 // Estimate stores the unbiased mean of n distributions from the counts in sum.

@@ -11,7 +11,7 @@ import (
 // law returns the probabilities of the truth and of each other symbol, from the
 // coin as it is thrown, each with all its digits.
 func (m *KRR) law() (truth, lie float64) {
-	others := float64(m.config.Symbols - 1)
+	others := float64(m.among - 1)
 	if m.rareTruth {
 		return m.rare, (1 - m.rare) / others
 	}

@@ -13,9 +13,9 @@ import (
 // apart, have a ratio of at most e^(2·unit/scale) ≤ E. And little is wasted.
 func TestLaplaceScale(t *testing.T) {
 	for _, eps0 := range []float64{0x1p-20, 1e-5, .001, 1. / 128, math.Nextafter(1./128, 0), .1, 1, math.Ln2, 2, 3, 7.7, 49, dp.MaxEps0} {
-		m := must(NewLaplace(LaplaceConfig{3, 1, eps0}))
+		m := as[*laplace](NewLaplace(Config{3, 1, eps0, 0}))
 		spent := new(big.Rat).SetFrac(big.NewInt(2*m.unit), big.NewInt(1))
-		spent.Mul(spent, new(big.Rat).SetFrac(new(big.Int).SetUint64(m.ratio.Den), new(big.Int).SetUint64(m.ratio.Num)))
+		spent.Mul(spent, new(big.Rat).SetFrac(new(big.Int).SetUint64(m.spread.Den), new(big.Int).SetUint64(m.spread.Num)))
 		claim := new(big.Rat).SetFloat64(eps0)
 		claim.Mul(claim, big.NewRat(1<<53-1, 1<<53)) // laplace.md, step 5, needs that much
 		if spent.Cmp(claim) > 0 {
@@ -24,7 +24,7 @@ func TestLaplaceScale(t *testing.T) {
 		if got, _ := spent.Float64(); got < eps0*(1-1e-11) {
 			t.Errorf("eps0 = %v: spends only %v", eps0, got)
 		}
-		if s := float64(m.ratio.Num) / float64(m.ratio.Den); s > 1<<24*(1+1e-9) || float64(m.limit) < 120*s {
+		if s := float64(m.spread.Num) / float64(m.spread.Den); s > 1<<24*(1+1e-9) || float64(m.limit) < 120*s {
 			t.Errorf("eps0 = %v: scale %v does not fit, limit %d", eps0, s, m.limit)
 		}
 	}
@@ -35,7 +35,7 @@ func TestLaplaceScale(t *testing.T) {
 func TestLaplaceRounding(t *testing.T) {
 	top, inf, nan := float32(math.MaxFloat32), float32(math.Inf(1)), float32(math.NaN())
 	for _, dim := range []int{1, 3, 1000} {
-		m := must(NewLaplace(LaplaceConfig{dim, 1, 2}))
+		m := as[*laplace](NewLaplace(Config{dim, 1, 2, 0}))
 		fill := func(f func(i int) float32) []float32 {
 			x := make([]float32, dim)
 			for i := range x {
@@ -90,8 +90,8 @@ func TestLaplaceLaw(t *testing.T) {
 		n /= 8
 	}
 	for i, eps0 := range []float64{1e-4, .5, 4, 40} {
-		m := must(NewLaplace(LaplaceConfig{2, 1, eps0}))
-		s := float64(m.ratio.Num) / float64(m.ratio.Den)
+		m := as[*laplace](NewLaplace(Config{2, 1, eps0, 0}))
+		s := float64(m.spread.Num) / float64(m.spread.Den)
 		x := []float32{-.25, .5} // whole steps
 		at := float64(m.unit) / 2
 		// P[noise ≤ k] for the law ∝ e^(−|k|/s).
@@ -128,7 +128,7 @@ func TestLaplaceLaw(t *testing.T) {
 
 func TestLaplaceVariance(t *testing.T) {
 	for _, eps0 := range []float64{.01, 1, 10} {
-		m := must(NewLaplace(LaplaceConfig{7, 3, eps0}))
+		m := as[*laplace](NewLaplace(Config{7, 3, eps0, 0}))
 		want := 8 * 7 * 9 / (eps0 * eps0)
 		if got := m.MSE(); math.Abs(got/want-1) > 1e-6 {
 			t.Errorf("eps0 = %v: error %v, want about %v", eps0, got, want)

@@ -24,20 +24,30 @@ type Sized interface {
 // MeanChance is the probability with which a mean of honest reports may exceed MeanBound.
 const MeanChance = 1e-9
 
-var _ = []Sized{(*RR)(nil), (*KRR)(nil), (*SignedKRR)(nil), (*RInf)(nil), (*R1)(nil), (*R2)(nil), (*PrivUnit)(nil), (*Laplace)(nil), (*DiscreteGaussian)(nil)}
-
 // logChance is ln(parts/MeanChance): each of parts events may fail with an equal share of
 // MeanChance.
 func logChance(parts float64) float64 { return math.Log(parts / MeanChance) }
 
-// meanBound is the MeanBound of any mechanism whose inputs have length at most radius and
-// whose reports stand for vectors of length at most longest: largest.md, section 2.
-func meanBound(n int64, radius, longest, mse float64) float64 {
+// sized is a mechanism whose reports have a largest length.
+type sized struct {
+	facts
+	largest float64 // see Largest
+	// input and report are the largest ℓ₂ lengths of an input and of the vector that a report
+	// stands for, in the units of x.
+	input, report float64
+}
+
+// Largest bounds the norm of a report over the radius; see [Sized].
+func (m *sized) Largest() float64 { return m.largest }
+
+// MeanBound bounds the mean of n honest reports; see [Sized]. It holds for all mechanisms:
+// largest.md, section 2.
+func (m *sized) MeanBound(n int64) float64 {
 	if n < 1 {
 		return 0
 	}
 	k := float64(n)
-	return radius + tail.Bernstein(k*mse, longest+radius, logChance(2))/k
+	return m.input + tail.Bernstein(k*m.mse, m.report+m.input, logChance(2))/k
 }
 
 // MeanBound uses that the summed noise of n reports is sub-Gaussian with n times the
@@ -46,28 +56,23 @@ func (m *DiscreteGaussian) MeanBound(n int64) float64 {
 	if n < 1 {
 		return 0
 	}
-	step := m.config.Radius / gaussianUnit
-	noise := math.Sqrt(float64(m.variance)/float64(n)) * tail.Length(m.config.Dim, logChance(1))
-	return step * (gaussianUnit + 1 + math.Sqrt(float64(m.config.Dim)) + noise)
+	noise := math.Sqrt(float64(m.variance)/float64(n)) * tail.Length(m.dim, logChance(1))
+	return m.scale * (gaussianUnit + 1 + math.Sqrt(float64(m.dim)) + noise)
 }
-
-// longest is the largest length that Check accepts, in grid units.
-func (m *PrivUnit) longest() float64 { return privUnitLimit + math.Sqrt(float64(m.config.Dim)) }
 
 // MeanBound uses that reports point in nearly all directions: their sum is hardly longer than
 // the root of the sum of their squares. See largest.md, section 3.
-func (m *PrivUnit) MeanBound(n int64) float64 {
-	radius := m.config.Radius
-	any := meanBound(n, radius, m.longest()*m.scale, m.MSE())
-	if n < 1 || m.config.Dim < 2 {
+func (m *privUnit) MeanBound(n int64) float64 {
+	any := m.pure.MeanBound(n)
+	if n < 1 || m.dim < 2 {
 		return any
 	}
-	k, d := float64(n), float64(m.config.Dim)
+	k, d := float64(n), float64(m.dim)
 	// Four events may fail: a long R, a long part across the inputs, one report far along its
 	// input, a long part along them.
 	stretch := math.Exp((math.Log(k) + logChance(4)) / lengthRate)
 	report := m.scale * privUnitUnit * stretch // the length of a report without a long R
-	across := report / math.Sqrt(k*(d-1)) * tail.Length(m.config.Dim, logChance(4))
+	across := report / math.Sqrt(k*(d-1)) * tail.Length(m.dim, logChance(4))
 	// The density of v is at most that of the uniform law times dense; square is at
 	// least E⟨v,u⟩².
 	inside, outside := m.rare, 1-m.rare
@@ -80,5 +85,5 @@ func (m *PrivUnit) MeanBound(n int64) float64 {
 	far := math.Min(1, math.Sqrt(2/d*(math.Log(2*k*dense)+logChance(4))))
 	along := report * (tail.Bernstein(k*math.Min(1, square)*(1+MeanChance), 2*far, logChance(8))/k + MeanChance)
 	rounding := m.scale * math.Sqrt(d) / 2
-	return math.Min(any, stretch*radius+across+along+rounding)
+	return math.Min(any, stretch*m.radius+across+along+rounding)
 }

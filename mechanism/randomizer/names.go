@@ -7,13 +7,18 @@ import (
 	"strings"
 )
 
-// Config describes a pure randomizer chosen by name; see [New].
+// Config describes a pure randomizer.
 type Config struct {
-	Dim    int     // Required: length of the input; for "krr" the number of symbols
-	Radius float64 // Required, but for "krr": bound on the input's norm, see [Kind]
-	Eps0   float64 // Required: ε₀ in nats
-	// Bits is the number of coordinates ("rinf") or bits ("r1") in a report; 0 means 1. All
-	// other randomizers take 0 only. [BestBits] returns the best number.
+	// Dim is the length of the input, at most 2^30; for "krr" the number of symbols. Required.
+	Dim int
+	// Radius is the bound on the input's norm, a or C where a randomizer is described, between
+	// 1e-30 and 1e30. Required, but for "krr". [Kind] has the norm.
+	Radius float64
+	// Eps0 is ε₀ in nats of the whole report, between 2^-20 and dp.MaxEps0. Required.
+	Eps0 float64
+	// Bits is m, the number of coordinates ("rinf") or bits ("r1") in a report, at most Dim and
+	// 1024; 0 means 1, the mechanisms as published. All other randomizers take 0 only.
+	// [BestBits] returns the best number.
 	Bits int
 }
 
@@ -32,14 +37,14 @@ type Kind struct {
 
 // kinds lists the randomizers in the order of Names.
 var kinds = []Kind{
-	{"rr", math.Inf(1), "rr", false, func(c Config) (Randomizer, error) { return NewRR(RRConfig{c.Dim, c.Radius, c.Eps0}) }},
+	{"rr", math.Inf(1), "rr", false, NewRR},
 	{"krr", 1, "", false, func(c Config) (Randomizer, error) { return NewKRR(KRRConfig{c.Dim, c.Eps0}) }},
-	{"signed-krr", 1, "krr", false, func(c Config) (Randomizer, error) { return NewSignedKRR(SignedKRRConfig{c.Dim, c.Radius, c.Eps0}) }},
-	{"rinf", math.Inf(1), "rinf", true, func(c Config) (Randomizer, error) { return NewRInf(RInfConfig{c.Dim, c.Radius, c.Eps0, c.Bits}) }},
-	{"r1", 1, "r1", true, func(c Config) (Randomizer, error) { return NewR1(R1Config{c.Dim, c.Radius, c.Eps0, c.Bits}) }},
-	{"r2", 2, "r2", false, func(c Config) (Randomizer, error) { return NewR2(R2Config{c.Dim, c.Radius, c.Eps0}) }},
-	{"privunit", 2, "privunit", false, func(c Config) (Randomizer, error) { return NewPrivUnit(PrivUnitConfig{c.Dim, c.Radius, c.Eps0}) }},
-	{"laplace", 1, "laplace", false, func(c Config) (Randomizer, error) { return NewLaplace(LaplaceConfig{c.Dim, c.Radius, c.Eps0}) }},
+	{"signed-krr", 1, "krr", false, NewSignedKRR},
+	{"rinf", math.Inf(1), "rinf", true, NewRInf},
+	{"r1", 1, "r1", true, NewR1},
+	{"r2", 2, "r2", false, NewR2},
+	{"privunit", 2, "privunit", false, NewPrivUnit},
+	{"laplace", 1, "laplace", false, NewLaplace},
 }
 
 // Kinds lists all pure randomizers.

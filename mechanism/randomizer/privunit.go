@@ -10,49 +10,48 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// PrivUnitConfig describes a [PrivUnit]. All fields are required.
-type PrivUnitConfig struct {
-	Dim    int     // length of the input
-	Radius float64 // C, the bound on ‖x‖₂, between 1e-30 and 1e30
-	Eps0   float64 // ε₀ in nats, at least 2^-20; with its slack at most dp.MaxEps0
-}
-
-// PrivUnit is the ℓ₂ mechanism of Bhowmick et al. for the ball ‖x‖₂ ≤ C. It draws a random
-// unit vector v that lies with probability p in the cap ⟨v,u⟩ ≥ γ around the input's
-// direction u, otherwise outside it, and is uniform in either part. γ is the one with the
-// least error, p the largest that keeps the ratio of the two densities at E. The report is
-// R·v in fixed point. R ≈ 1 is a random length independent of everything, with P[|ln R| > t]
-// = e^(−4096·t). It costs a share 1.2e-7 of the error. It gives every cell of the fixed-point
-// grid a smooth law of the length; without it a rounding error could decide whether a cell is
-// reachable at all.
+// NewPrivUnit returns the ℓ₂ mechanism of Bhowmick et al. for the ball ‖x‖₂ ≤ C; to
+// find its cap takes about 1 ms. The mechanism draws a random unit vector v that lies with
+// probability p in the cap ⟨v,u⟩ ≥ γ around the input's direction u, otherwise outside it, and
+// is uniform in either part. γ is the one with the least error, p the largest
+// that keeps the ratio of the two densities at E. The report is R·v in fixed point. R ≈ 1 is a
+// random length independent of everything, with P[|ln R| > t] = e^(−4096·t). It costs a share
+// 1.2e-7 of the error. It gives every cell of the fixed-point grid a smooth law of the length;
+// without it a rounding error could decide whether a cell is reachable at all.
 //
 // A vector shorter than C keeps its mean through its sign: u = x/‖x‖ with probability
 // (1+‖x‖/C)/2, else −x/‖x‖. Zero takes the first axis for x/‖x‖. A longer vector is scaled
 // onto the sphere; NaN counts as 0 and ±Inf as the largest float32.
 //
-// The real-valued mechanism is exactly ε₀-LDP; [PrivUnit.Event] adds the slack of p, q and of
-// the float arithmetic before the grid, 4.3e-6 at d = 4420. privunit.md says what is bounded
-// and what is assumed. The estimate is unbiased. The mean squared error over C² is K−‖x/C‖²,
-// K ≈ d·v(ε₀), and is largest at x = 0; at ε₀ = 2, 3, 4, 5, 6 v = 1.617, .743, .435, .292,
-// .213 for large d.
+// The real-valued mechanism is exactly ε₀-LDP; Event adds the slack of p, q and of the float
+// arithmetic before the grid, 4.3e-6 at d = 4420. privunit.md says what is bounded and what is
+// assumed. The estimate is unbiased. The mean squared error over C² is K−‖x/C‖², K ≈ d·v(ε₀),
+// and is largest at x = 0; at ε₀ = 2, 3, 4, 5, 6 v = 1.617, .743, .435, .292, .213 for large
+// d.
 //
 // Source: Bhowmick, Duchi, Freudiger, Kapoor, Rogers, "Protection Against Reconstruction and
 // Its Applications in Private Federated Learning", arXiv 1812.00984v2, Algorithm 1, with the
 // split of ε₀ optimised and the cap's mass exact in every dimension.
-type PrivUnit struct {
+func NewPrivUnit(c Config) (Randomizer, error) {
+	if err := c.check(false); err != nil {
+		return nil, err
+	}
+	return newPrivUnit("privunit", c, bestCap(c.Dim, c.Eps0))
+}
+
+type privUnit struct {
 	pure
-	config PrivUnitConfig
-	cap    sphereCap
+	dense
+	cap sphereCap
 	// rare is the probability of the less likely of the two parts: a float64, taken as the
 	// exact number that it is. rareCap says whether that part is the cap.
 	rare    float64
 	rareCap bool
 	mean    float64 // m = E⟨v,u⟩
+	longest float64 // largest length that Check accepts, in grid units
 	// scratch holds *privUnitScratch, which keeps the noise out of reports.
 	scratch *sync.Pool
 }
-
-var _ Randomizer = (*PrivUnit)(nil)
 
 type privUnitScratch struct {
 	z []float64
@@ -73,41 +72,43 @@ const (
 	privUnitLimit = lengthLimit * privUnitUnit
 )
 
-// NewPrivUnit validates c and finds the best cap; about 1 ms.
-func NewPrivUnit(c PrivUnitConfig) (*PrivUnit, error) {
-	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
-		return nil, err
-	}
-	return newPrivUnit("privunit", c, bestCap(c.Dim, c.Eps0))
-}
-
-func newPrivUnit(name string, c PrivUnitConfig, k sphereCap) (*PrivUnit, error) {
+// newPrivUnit makes PrivUnit with any cap.
+func newPrivUnit(name string, c Config, k sphereCap) (Randomizer, error) {
 	if c.Dim > 1 && !(k.sin > 0 && k.mass > 0) {
 		return nil, fmt.Errorf("randomizer: no cap found for dim = %d, eps0 = %v", c.Dim, c.Eps0)
 	}
-	m := &PrivUnit{config: c, cap: k}
-	m.split()
-	// E[R²] = 1/(1−4s²), and the rounding's d/12 grid units squared.
-	square := privUnitUnit*privUnitUnit/(1-4./(lengthRate*lengthRate)) + float64(c.Dim)/12
-	m.shape = shape{
-		name: name, dim: c.Dim, values: c.Dim, scale: m.scale, mse: m.scale * m.scale * square,
-		size: c.Dim * (privUnitBits + 2), // 18 a coordinate are enough for ±1.125·2^16
+	m := &privUnit{
+		dense:   dense{values: c.Dim, limit: privUnitLimit},
+		cap:     k,
+		longest: privUnitLimit + math.Sqrt(float64(c.Dim)),
+		scratch: &sync.Pool{New: func() any {
+			return &privUnitScratch{z: make([]float64, c.Dim)}
+		}},
 	}
-	// The largest is the largest length that Check accepts: that of an honest report, at most
-	// an eighth longer than the unit vector, and its rounding.
-	m.largest = m.longest() * m.scale / c.Radius
-	if m.event.Eps0 > dp.MaxEps0 {
+	eps0 := m.split(c.Dim, c.Eps0)
+	if eps0 > dp.MaxEps0 {
 		return nil, fmt.Errorf("randomizer: eps0 = %v with its numeric slack is above %d", c.Eps0, dp.MaxEps0)
 	}
-	m.scratch = &sync.Pool{New: func() any {
-		return &privUnitScratch{z: make([]float64, c.Dim)}
-	}}
+	// E[R] = 1/(1−s²) for ln R of the Laplace law with scale s, E[R²] = 1/(1−4s²); the
+	// rounding adds d/12 squared grid units.
+	meanLength := 1 / (1 - 1./(lengthRate*lengthRate))
+	square := privUnitUnit*privUnitUnit/(1-4./(lengthRate*lengthRate)) + float64(c.Dim)/12
+	scale := c.Radius / (m.mean * meanLength * privUnitUnit)
+	m.pure = pure{sized{
+		// The error is largest at x = 0; an input of length C has C² less.
+		facts: facts{name: name, dim: c.Dim, radius: c.Radius, scale: scale, mse: scale * scale * square},
+		// An honest report is at most an eighth longer than the unit vector, and its rounding.
+		largest: m.longest * scale / c.Radius,
+		input:   c.Radius,
+		report:  m.longest * scale,
+	}, dp.Report{Class: dp.Generic, Eps0: eps0}}
 	return m, nil
 }
 
-// split chooses the probability of the cap and derives what follows from it.
-func (m *PrivUnit) split() {
-	k, eps0 := m.cap, m.config.Eps0
+// split chooses the probability of the cap, stores it and the mean that follows from it, and
+// returns the ε₀ of a report with the slack of the arithmetic.
+func (m *privUnit) split(dim int, eps0 float64) float64 {
+	k := m.cap
 	// p is Eq/(1+q(E−1)) for the cap and (1−q)/(1+q(E−1)) outside. The rarer of the two is
 	// kept, because a float64 near 1 would lose the digits of the other.
 	denominator := 1 + k.mass*math.Expm1(eps0)
@@ -120,15 +121,9 @@ func (m *PrivUnit) split() {
 	}
 	// E⟨v,u⟩; the uniform law has mean zero, so S outside the cap is −S inside.
 	m.mean = k.first * (inside/k.mass - outside/(1-k.mass))
-	// E[R] = 1/(1−s²) for ln R of the Laplace law with scale s.
-	meanLength := 1 / (1 - 1./(lengthRate*lengthRate))
-	m.scale = m.config.Radius / (m.mean * meanLength * privUnitUnit)
 	// The ratio of the densities as they are after rounding, not as intended.
 	ratio := math.Log(inside) - math.Log(outside) + math.Log1p(-k.mass) - k.logMass
-	m.event = dp.Report{
-		Class: dp.Generic,
-		Eps0:  roundUp(math.Max(ratio, eps0) + privUnitSlack(m.config.Dim)),
-	}
+	return roundUp(math.Max(ratio, eps0) + privUnitSlack(dim))
 }
 
 // privUnitSlack bounds what the arithmetic adds to ln E; privunit.md derives
@@ -145,11 +140,11 @@ func privUnitSlack(dim int) float64 {
 	return 1.01*(grid+length+base) + scalars        // and second-order terms
 }
 
-// Randomize overwrites r with a randomized report of x; see the type for inputs
+// Randomize overwrites r with a randomized report of x; see [NewPrivUnit] for inputs
 // outside the domain.
-func (m *PrivUnit) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.config.Dim, x)
-	checkReport(r, 0, m.config.Dim)
+func (m *privUnit) Randomize(src rng.Source, x []float32, r *Report) {
+	checkInput(m.dim, x)
+	checkReport(r, 0, m.dim)
 	scratch := m.scratch.Get().(*privUnitScratch)
 	defer m.scratch.Put(scratch)
 
@@ -160,7 +155,7 @@ func (m *PrivUnit) Randomize(src rng.Source, x []float32, r *Report) {
 // direction draws the report except for its last step: the report is along·x + across·z,
 // rounded, with z in the scratch. It replaces *x by a cleaned copy if *x is zero or not
 // finite.
-func (m *PrivUnit) direction(src rng.Source, x *[]float32, scratch *privUnitScratch) (along, across float64) {
+func (m *privUnit) direction(src rng.Source, x *[]float32, scratch *privUnitScratch) (along, across float64) {
 	var s sums
 	for {
 		s = gaussianSums(src, scratch.z, *x)
@@ -172,16 +167,16 @@ func (m *PrivUnit) direction(src rng.Source, x *[]float32, scratch *privUnitScra
 		// u, so that direction stays uniform. It nearly always holds for d ≥ 20; it bounds
 		// the relative errors of short z.
 		across2 := s.zz - s.xz*s.xz/s.xx
-		if m.config.Dim == 1 || across2 >= s.zz/2 && s.zz >= float64(m.config.Dim)/4 {
+		if m.dim == 1 || across2 >= s.zz/2 && s.zz >= float64(m.dim)/4 {
 			break
 		}
 	}
 	sign := 1.
-	if !sample.Bernoulli(src, math.Min(1, (1+math.Sqrt(s.xx)/m.config.Radius)/2)) {
+	if !sample.Bernoulli(src, math.Min(1, (1+math.Sqrt(s.xx)/m.radius)/2)) {
 		sign = -1
 	}
 	t, sin := m.height(src)
-	return combine(m.config.Dim, s, sign*t, sin, privUnitUnit*length(src))
+	return combine(m.dim, s, sign*t, sin, privUnitUnit*length(src))
 }
 
 // combine returns the factors of x and of z in the vector of length long whose direction has
@@ -199,9 +194,9 @@ func combine(dim int, s sums, t, sin, long float64) (along, across float64) {
 
 // height draws t = ⟨v,u⟩ and √(1−t²). An exact coin chooses the side, then t comes from the
 // law of a uniform v restricted to that side.
-func (m *PrivUnit) height(src rng.Source) (t, sin float64) {
+func (m *privUnit) height(src rng.Source) (t, sin float64) {
 	inside := sample.Bernoulli(src, m.rare) == m.rareCap
-	if m.config.Dim == 1 {
+	if m.dim == 1 {
 		if inside {
 			return 1, 0
 		}
@@ -211,7 +206,7 @@ func (m *PrivUnit) height(src rng.Source) (t, sin float64) {
 		return m.cap.draw(src)
 	}
 	for {
-		t, sin = uniformHeight(src, m.config.Dim)
+		t, sin = uniformHeight(src, m.dim)
 		if m.cap.contains(t, sin) == inside {
 			return t, sin
 		}
@@ -303,8 +298,8 @@ func (s *privUnitScratch) clean(x []float32) []float32 {
 }
 
 // Check validates shape and range; see [Mechanism].
-func (m *PrivUnit) Check(r *Report) error {
-	if err := checkDense(r, m.config.Dim, privUnitLimit); err != nil {
+func (m *privUnit) Check(r *Report) error {
+	if err := m.dense.Check(r); err != nil {
 		return err
 	}
 	// Without this check of the length a client could count √d times.
@@ -312,9 +307,8 @@ func (m *PrivUnit) Check(r *Report) error {
 	for _, v := range r.Value {
 		square += uint64(int64(v) * int64(v))
 	}
-	longest := m.longest()
-	if float64(square) > longest*longest {
-		return fmt.Errorf("randomizer: report of length %.6g must be at most %.6g", math.Sqrt(float64(square)), longest)
+	if float64(square) > m.longest*m.longest {
+		return fmt.Errorf("randomizer: report of length %.6g must be at most %.6g", math.Sqrt(float64(square)), m.longest)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestErrorOfReports(t *testing.T) {
 			repetitions = 3
 		}
 		for kind, eps0 := range []float64{.5, 3, 10, 40} {
-			m := privUnit(dim, eps0)
+			m := unitOf(dim, eps0)
 			for done := 0; done < repetitions; {
 				x, z := make([]float32, dim), make([]float64, dim)
 				seed := r.Uint64()

@@ -9,13 +9,13 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-func privUnit(dim int, eps0 float64) *PrivUnit {
-	return must(NewPrivUnit(PrivUnitConfig{Dim: dim, Radius: 1, Eps0: eps0}))
+func unitOf(dim int, eps0 float64) *privUnit {
+	return as[*privUnit](NewPrivUnit(Config{Dim: dim, Radius: 1, Eps0: eps0}))
 }
 
 // densities returns the density inside and outside the cap against the uniform
 // law on the sphere, from the coin as it is thrown.
-func (m *PrivUnit) densities() (inside, outside float64) {
+func (m *privUnit) densities() (inside, outside float64) {
 	p := m.rare
 	if !m.rareCap {
 		p = 1 - p
@@ -28,7 +28,7 @@ func (m *PrivUnit) densities() (inside, outside float64) {
 func TestPrivUnitDensityRatio(t *testing.T) {
 	for _, dim := range []int{1, 2, 3, 10, 100, 4420, 13706, 1_000_000} {
 		for _, eps0 := range []float64{.01, .5, 1, 2, 3, 6, 12, 30, 49.9} {
-			m := privUnit(dim, eps0)
+			m := unitOf(dim, eps0)
 			in, out := m.densities()
 			if m.rareCap || m.rare > 1e-3 { // else 1−p has lost its digits
 				if total := in*m.cap.mass + out*(1-m.cap.mass); math.Abs(total-1) > 1e-12 {
@@ -63,7 +63,7 @@ func TestPrivUnitDensityRatio(t *testing.T) {
 }
 
 func TestPrivUnitRefusesEps0ThatSlackLiftsOver(t *testing.T) {
-	if _, err := NewPrivUnit(PrivUnitConfig{Dim: 10, Radius: 1, Eps0: dp.MaxEps0}); err == nil {
+	if _, err := NewPrivUnit(Config{Dim: 10, Radius: 1, Eps0: dp.MaxEps0}); err == nil {
 		t.Error("a report of more than MaxEps0 was promised")
 	}
 }
@@ -97,8 +97,8 @@ func heightQuantile(dim int, p float64) float64 {
 // edges returns cells for ⟨v,u⟩: k below the cap and k inside, each part cut
 // into pieces of equal mass, so that the exact law gives every cell of a part
 // the same probability.
-func (m *PrivUnit) edges(k int) (edges, probs []float64) {
-	quantile := func(p float64) float64 { return heightQuantile(m.config.Dim, p) }
+func (m *privUnit) edges(k int) (edges, probs []float64) {
+	quantile := func(p float64) float64 { return heightQuantile(m.dim, p) }
 	in, out := m.densities()
 	q := m.cap.mass
 	for i := range k {
@@ -133,7 +133,7 @@ func TestPrivUnitHeightLaw(t *testing.T) {
 		dim  int
 		eps0 float64
 	}{{2, .5}, {2, 3}, {3, 4}, {10, 1}, {10, 8}, {127, 3}, {128, .5}, {128, 3}, {300, 6}, {4420, .5}, {4420, 3}, {4420, 10}, {1_000_000, 3}} {
-		m := privUnit(c.dim, c.eps0)
+		m := unitOf(c.dim, c.eps0)
 		k := 20
 		edges, probs := m.edges(k)
 		counts := make([]int64, 2*k)
@@ -186,7 +186,7 @@ func TestPrivUnitReportLaw(t *testing.T) {
 		name := fmt.Sprintf("d = %d, eps0 = %v", c.dim, c.eps0)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := privUnit(c.dim, c.eps0)
+			m := unitOf(c.dim, c.eps0)
 			x := direction(c.dim, 1)
 			// An axis across u: swap two coordinates with signs, the rest 0.
 			axis := math.Hypot(float64(x[0]), float64(x[1]))
@@ -261,7 +261,7 @@ func TestPrivUnitRatioOfFrequencies(t *testing.T) {
 		for j := range y {
 			y[j] = -y[j]
 		}
-		count := func(m *PrivUnit, x []float32, run uint64) []int64 {
+		count := func(m *privUnit, x []float32, run uint64) []int64 {
 			counts := make([]int64, 16)
 			r, src := m.NewReport(), source(52, uint64(i), run)
 			for range n {
@@ -276,7 +276,7 @@ func TestPrivUnitRatioOfFrequencies(t *testing.T) {
 			}
 			return counts
 		}
-		m := privUnit(dim, eps0)
+		m := unitOf(dim, eps0)
 		if refuted(count(m, x, 1), count(m, y, 2), m.Event().Eps0) {
 			t.Errorf("d = %d: the frequencies refute eps0 = %v", dim, eps0)
 		}
@@ -322,7 +322,7 @@ func TestPrivUnitLengthLaw(t *testing.T) {
 	if d := math.Abs(square/k - 1/(1-4*s*s)); d > 15*math.Sqrt2*s/math.Sqrt(k) {
 		t.Errorf("mean squared length off by %.3g", d)
 	}
-	m := privUnit(1, 2)
+	m := unitOf(1, 2)
 	r := m.NewReport()
 	for range 1000 {
 		m.Randomize(src, []float32{.5}, r)
@@ -334,7 +334,7 @@ func TestPrivUnitLengthLaw(t *testing.T) {
 
 // No memory per report beyond what re-keying the source takes.
 func TestPrivUnitDoesNotAllocate(t *testing.T) {
-	m := privUnit(100, 3)
+	m := unitOf(100, 3)
 	x, r, sum := direction(100, 1), m.NewReport(), make([]int64, 100)
 	src := rng.Replay(1)
 	m.Randomize(src, x, r)

@@ -8,84 +8,69 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// R1Config describes an [R1].
-type R1Config struct {
-	Dim    int     // Required: length of the input
-	Radius float64 // Required: a, the bound on ‖x‖₁, between 1e-30 and 1e30
-	Eps0   float64 // Required: ε₀ in nats, between 2^-20 and dp.MaxEps0
-	// Count is m, the number of bits in a report, at most Dim and 1024; 0 means
-	// 1, the mechanism as published. [BestBits] returns the best.
-	Count int
-}
-
-// R1 is the mechanism R_1 for the ball ‖x‖₁ ≤ a: R_∞ after a Hadamard transform. With H the
-// D×D matrix of signs, D the least power of two ≥ d, all
-// |(Hx)_j| ≤ ‖x‖₁ ≤ a. A report holds m uniformly random rows j, drawn without replacement,
-// and one bit of each (Hx)_j, passed through binary randomized response of ε₀/m. Each stands
-// for ±(a/m)/tanh(ε₀/2m) times row j.
+// NewR1 returns the mechanism R_1 for the ball ‖x‖₁ ≤ a: R_∞ after a Hadamard transform. With
+// H the D×D matrix of signs, D the least power of two ≥ d, all |(Hx)_j| ≤ ‖x‖₁ ≤ a. A report
+// holds m = c.Bits random rows j, drawn without replacement, and one bit of each (Hx)_j,
+// passed through binary randomized response of ε₀/m. Each stands for ±(a/m)/tanh(ε₀/2m) times
+// row j.
 //
-// Longer inputs are scaled into the ball; NaN counts as 0 and ±Inf as the largest float32. R1
+// Longer inputs are scaled into the ball; NaN counts as 0 and ±Inf as the largest float32. R_1
 // is exactly ε₀-LDP, without slack: the row does not depend on x, the flip is drawn exactly,
 // and the rounding of (Hx)_j changes a bit only before its flip. The estimate is unbiased (up
 // to the float sum's error of about 1e-13); the mean squared error is a²d/(m·tanh²(ε₀/2m)) −
-// c‖x‖², at m = 1 with c = 1: a²d((E+1)/(E−1))², as in G21's remark 1. It is largest at x =
-// 0.
+// c‖x‖², at m = 1 with c = 1: a²d((E+1)/(E−1))², as in G21's remark 1. It is largest at x = 0.
 //
 // Padding to D does not change the variance's first term, which has d and not D in it: a row
 // restricted to the first d coordinates has d signs, and the estimates of the padding are
-// dropped. For m ≥ 2 restricted rows are not orthogonal any more: c = 1 −
-// (m−1)(D−d)/(m(D−1)). The message has D rows to choose from, ⌈log₂ d⌉ bits, as without
-// padding.
+// dropped. For m ≥ 2 restricted rows are not orthogonal any more: c = 1 − (m−1)(D−d)/(m(D−1)).
+// The message has D rows to choose from, ⌈log₂ d⌉ bits, as without padding.
 //
 // A report takes O(md) on both sides. Sums are kept in coordinates, not rows.
 //
-// Source: as [RInf]; Girgis et al., AISTATS 2021, R_1; G21 remark 1.
-type R1 struct {
+// Source: as [NewRInf]; Girgis et al., AISTATS 2021, R_1; G21 remark 1.
+func NewR1(c Config) (Randomizer, error) {
+	b, each, err := newBits(c, 1<<bits.Len(uint(c.Dim-1)))
+	if err != nil {
+		return nil, err
+	}
+	d, count := float64(c.Dim), float64(b.count)
+	scale := c.Radius / count * flipScale(each)
+	return &r1{
+		pure: pure{sized{
+			facts: facts{name: "r1", dim: c.Dim, radius: c.Radius, scale: scale, mse: d * count * scale * scale},
+			// In ℓ₁, attained by a report of one bit, which moves every coordinate by the
+			// same amount.
+			largest: d * count * scale / c.Radius,
+			input:   c.Radius,
+			report:  math.Sqrt(d) * count * scale,
+		}, dp.Report{Class: dp.Generic, Eps0: c.Eps0}},
+		indexed: b,
+		each:    each,
+	}, nil
+}
+
+// r1 sends rows of H as indices.
+type r1 struct {
 	pure
-	config R1Config
-	bits   sparseBits // its indices are rows of H
+	indexed
+	each float64 // ε₀ of one bit
 }
 
-var _ Randomizer = (*R1)(nil)
-
-// NewR1 validates c.
-func NewR1(c R1Config) (*R1, error) {
-	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
-		return nil, err
-	}
-	m := &R1{config: c}
-	var err error
-	if m.bits, err = newBits(c.Dim, 1<<bits.Len(uint(c.Dim-1)), c.Count, c.Eps0); err != nil {
-		return nil, err
-	}
-	d, count := float64(c.Dim), float64(m.bits.count)
-	scale := c.Radius / count * flipScale(m.bits.each)
-	m.shape = shape{
-		name: "r1", dim: c.Dim, values: m.bits.count, sparse: true,
-		scale: scale, mse: d * count * scale * scale, size: m.bits.size(),
-	}
-	// The largest is in ℓ₁ and attained by a report of one bit, which moves every
-	// coordinate by the same amount.
-	m.largest, m.inputs, m.reports = d*count*scale/c.Radius, c.Radius, math.Sqrt(d)*count*scale
-	m.event = dp.Report{Class: dp.Generic, Eps0: c.Eps0}
-	return m, nil
-}
-
-// Randomize overwrites r with a randomized report of x; see the type for inputs
+// Randomize overwrites r with a randomized report of x; see [NewR1] for inputs
 // outside the domain.
-func (m *R1) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.config.Dim, x)
-	checkReport(r, m.bits.count, m.bits.count)
-	m.bits.draw(src, r.Index)
+func (m *r1) Randomize(src rng.Source, x []float32, r *Report) {
+	checkInput(m.dim, x)
+	checkReport(r, m.count, m.count)
+	m.draw(src, r.Index)
 	size := norm(x, 1)
 	if !(size <= math.MaxFloat64) {
 		clean := make([]float32, len(x))
 		sanitize(clean, x)
 		x, size = clean, norm(clean, 1)
 	}
-	size = math.Max(size, m.config.Radius)
+	size = math.Max(size, m.radius)
 	for i, j := range r.Index {
-		r.Value[i] = randomizedBit(src, hadamardRow(x, j), size, m.bits.each)
+		r.Value[i] = randomizedBit(src, hadamardRow(x, j), size, m.each)
 	}
 }
 
@@ -140,12 +125,9 @@ func signed(v float32, s uint64) float64 {
 	return float64(math.Float32frombits(math.Float32bits(v) ^ uint32(s)<<31))
 }
 
-// Check validates shape and range; see [Mechanism].
-func (m *R1) Check(r *Report) error { return m.bits.check(r) }
-
 // Add adds a checked report to sum: its signs times its rows of H.
-func (m *R1) Add(sum []int64, r *Report) {
-	sum = sum[:m.config.Dim]
+func (m *r1) Add(sum []int64, r *Report) {
+	sum = sum[:m.dim]
 	for i, j := range r.Index {
 		addRow(sum, j, r.Value[i] < 0)
 	}

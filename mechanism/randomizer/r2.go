@@ -1,38 +1,22 @@
 package randomizer
 
-// R2Config describes an [R2]. All fields are required.
-type R2Config struct {
-	Dim    int     // length of the input
-	Radius float64 // C, the bound on ‖x‖₂, between 1e-30 and 1e30
-	Eps0   float64 // ε₀ in nats, at least 2^-20; with its slack at most dp.MaxEps0
-}
-
-// R2 is the hemisphere mechanism of Duchi, Jordan and Wainwright for the ball ‖x‖₂ ≤ C: it
-// draws a random unit vector, uniform on the hemisphere around the input's direction with
-// probability E/(E+1), else on the opposite one. It is [PrivUnit] with the cap ⟨v,u⟩ ≥ 0 of
-// mass 1/2 in place of the best one, and shares its arithmetic: the sign of short inputs, the
-// random length, the grid, the rule for inputs outside the ball, and the slack, whose
+// NewR2 returns the hemisphere mechanism of Duchi, Jordan and Wainwright for the ball ‖x‖₂ ≤
+// C: it draws a random unit vector, uniform on the hemisphere around the input's direction
+// with probability E/(E+1), else on the opposite one. It is [NewPrivUnit] with the cap ⟨v,u⟩ ≥
+// 0 of mass 1/2 in place of the best one, and shares its arithmetic: the sign of short inputs,
+// the random length, the grid, the rule for inputs outside the ball, and the slack, whose
 // derivation in privunit.md holds for every cap (§7).
 //
 // Unbiased. The mean squared error is C²·((E+1)/(E−1))²/h² − ‖x‖², with h = E|⟨v,u⟩| =
 // Γ(d/2)/(√π·Γ((d+1)/2)) ≈ √(2/(πd)), so about C²·(π/2)·d·((E+1)/(E−1))², largest at x = 0;
 // G21's remark 1 has 14 for π/2. PrivUnit is never worse, and at ε₀ = 2, 4, 6 better by
-// factors of 1.7, 3.9 and 7.4; R2 is here for comparison.
+// factors of 1.7, 3.9 and 7.4; R_2 is here for comparison.
 //
 // Source: Duchi, Jordan, Wainwright, "Minimax Optimal Procedures for Locally Private
 // Estimation", JASA 2018, arXiv 1604.02390, §4.2.3.
-type R2 struct{ *PrivUnit }
-
-var _ Randomizer = (*R2)(nil)
-
-// NewR2 validates c.
-func NewR2(c R2Config) (*R2, error) {
-	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
+func NewR2(c Config) (Randomizer, error) {
+	if err := c.check(false); err != nil {
 		return nil, err
 	}
-	m, err := newPrivUnit("r2", PrivUnitConfig(c), hemisphere(c.Dim))
-	if err != nil {
-		return nil, err
-	}
-	return &R2{m}, nil
+	return newPrivUnit("r2", c, hemisphere(c.Dim))
 }

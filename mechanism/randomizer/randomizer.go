@@ -81,7 +81,7 @@ type Mechanism interface {
 
 // Randomizer is a mechanism that is ε₀-LDP with δ₀ = 0, as the bounds on shuffled reports
 // require. A mechanism without a pure guarantee lacks the method Event, so it cannot be given
-// to a pure accounting by mistake.
+// to a pure accounting by mistake. All randomizers of this package are [Sized].
 type Randomizer interface {
 	Mechanism
 	// Event says what one report promises, including numerical slack and rounded up.
@@ -108,18 +108,32 @@ func checkDim(dim int) error {
 	return nil
 }
 
-func checkRadius(radius float64) error {
+// minEps0 keeps the estimators unbiased and their errors finite: their scales divide by
+// differences of probabilities, which are about ε₀. At 2^−20 these keep a relative accuracy
+// of 4e-9.
+const minEps0 = 0x1p-20
+
+// check refuses parameters out of range; bits says whether the randomizer takes Bits.
+func (c Config) check(bits bool) error {
+	if err := checkBall(c.Dim, c.Radius); err != nil {
+		return err
+	}
+	if c.Bits != 0 && !bits {
+		return fmt.Errorf("randomizer: %d coordinates or bits given to a randomizer that takes none", c.Bits)
+	}
+	return checkEps0(c.Eps0)
+}
+
+func checkBall(dim int, radius float64) error {
+	if err := checkDim(dim); err != nil {
+		return err
+	}
 	// The limits keep squares of inputs and estimates inside float64.
 	if !(radius >= 1e-30 && radius <= 1e30) {
 		return fmt.Errorf("randomizer: radius = %v must lie between 1e-30 and 1e30", radius)
 	}
 	return nil
 }
-
-// minEps0 keeps the estimators unbiased and their errors finite: their scales divide by
-// differences of probabilities, which are about ε₀. At 2^−20 these keep a relative accuracy
-// of 4e-9.
-const minEps0 = 0x1p-20
 
 func checkEps0(eps0 float64) error {
 	if !(eps0 >= minEps0 && eps0 <= dp.MaxEps0) {
@@ -141,47 +155,6 @@ func checkReport(r *Report, indices, values int) {
 	}
 }
 
-// checkDense validates a dense report of dim values of size at most limit.
-func checkDense(r *Report, dim int, limit int32) error {
-	if r.Index != nil || len(r.Value) != dim {
-		return fmt.Errorf("randomizer: report with %d indices and %d values must be dense with %d values", len(r.Index), len(r.Value), dim)
-	}
-	for _, v := range r.Value {
-		if v > limit || v < -limit {
-			return fmt.Errorf("randomizer: report value %d must be at most %d in size", v, limit)
-		}
-	}
-	return nil
-}
-
 // checkTail is x: Check refuses a report whose length or size an honest client exceeds with
 // probability at most e^−x. Refusing is post-processing.
 const checkTail = 100
-
-// addDense adds a dense report.
-func addDense(sum []int64, r *Report) {
-	v := r.Value
-	sum = sum[:len(v)]
-	for len(v) >= 4 && len(sum) >= 4 {
-		sum[0] += int64(v[0])
-		sum[1] += int64(v[1])
-		sum[2] += int64(v[2])
-		sum[3] += int64(v[3])
-		v, sum = v[4:], sum[4:]
-	}
-	for i, w := range v {
-		sum[i] += int64(w)
-	}
-}
-
-// estimate stores scale·sum/n.
-func estimate(mean []float64, sum []int64, n int64, scale float64) {
-	if n < 1 {
-		clear(mean)
-		return
-	}
-	scale /= float64(n)
-	for i, s := range sum {
-		mean[i] = scale * float64(s)
-	}
-}

@@ -8,44 +8,28 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// SignedKRRConfig describes a [SignedKRR]. All fields are required.
-type SignedKRRConfig struct {
-	Dim    int     // length of the input, at most 2^29
-	Radius float64 // a, the bound on ‖x‖₁, between 1e-30 and 1e30
-	Eps0   float64 // ε₀ in nats, between 2^-20 and dp.MaxEps0
-}
-
-// SignedKRR is k-ary randomized response for the ball ‖x‖₁ ≤ a. The client draws one of the K
-// = 2d symbols (j, ±): the symbol (j, sign x_j) with probability
-// |x_j|/a, and a uniform symbol with the remaining probability 1 − ‖x‖₁/a. It sends the
-// symbol through [KRR]. A report of (j, ±) stands for ±a/(p−q) at coordinate j, p − q =
-// (E−1)/(E+2d−1).
+// NewSignedKRR returns k-ary randomized response for the ball ‖x‖₁ ≤ a, in at most 2^29
+// dimensions. The client draws one of the K = 2d symbols (j, ±): the symbol (j, sign x_j) with
+// probability |x_j|/a, and a uniform symbol with the remaining probability 1 − ‖x‖₁/a. It
+// sends the symbol through [KRR]. A report of (j, ±) stands for ±a/(p−q) at coordinate j, p −
+// q = (E−1)/(E+2d−1).
 //
-// Longer inputs are scaled into the ball; NaN counts as 0 and ±Inf as the largest float32.
-// SignedKRR is exactly ε₀-LDP, without slack. Only the symbol depends on the input. Whatever
-// law floating point gives the symbol, the reports of two inputs are mixtures of KRR's laws,
-// so KRR's bound holds. The class is dp.KRR with 2d symbols, for d = 1 dp.BinaryRR. It covers
-// a client with a random symbol, because hockey-stick divergences are jointly convex.
+// Longer inputs are scaled into the ball; NaN counts as 0 and ±Inf as the largest float32. It
+// is exactly ε₀-LDP, without slack. Only the symbol depends on the input. Whatever law
+// floating point gives the symbol, the reports of two inputs are mixtures of KRR's laws, so
+// KRR's bound holds. The class is dp.KRR with 2d symbols, for d = 1 dp.BinaryRR. It covers a
+// client with a random symbol, because hockey-stick divergences are jointly convex.
 //
 // The estimate is unbiased, up to the float sum's error of about 1e-13: the two symbols of
 // coordinate j are reported with probabilities that differ by (p−q) times x_j/a, as q and the
-// uniform part are the same for both. Every report has the length a/(p−q), so the mean
-// squared error is a²((E+2d−1)/(E−1))² − ‖x‖², largest at x = 0. From E ≈ 2√d on that is
-// below the error of [R1] with one bit; for small ε₀ it is far above it.
+// uniform part are the same for both. Every report has the length a/(p−q), so the mean squared
+// error is a²((E+2d−1)/(E−1))² − ‖x‖², largest at x = 0. From E ≈ 2√d on that is below the
+// error of [NewR1] with one bit; for small ε₀ it is far above it.
 //
 // Source: the reduction of mean estimation in the ℓ₁ ball to frequencies of its 2d corners;
 // KRR as there.
-type SignedKRR struct {
-	pure
-	config SignedKRRConfig
-	corner *KRR
-}
-
-var _ Randomizer = (*SignedKRR)(nil)
-
-// NewSignedKRR validates c.
-func NewSignedKRR(c SignedKRRConfig) (*SignedKRR, error) {
-	if err := checkAll(c.Dim, c.Radius, c.Eps0); err != nil {
+func NewSignedKRR(c Config) (Randomizer, error) {
+	if err := c.check(false); err != nil {
 		return nil, err
 	}
 	if c.Dim > 1<<29 {
@@ -55,33 +39,44 @@ func NewSignedKRR(c SignedKRRConfig) (*SignedKRR, error) {
 	if err != nil {
 		return nil, err
 	}
-	scale := c.Radius / corner.gap // a/(p−q)
-	m := &SignedKRR{config: c, corner: corner}
-	m.shape = shape{name: "signed-krr", dim: c.Dim, values: 1, sparse: true, scale: scale, mse: scale * scale, size: corner.size}
-	// Every report attains the largest.
-	m.largest, m.inputs, m.reports = scale/c.Radius, c.Radius, scale
-	m.event = corner.event
-	return m, nil
+	scale := c.Radius / corner.gap
+	return &signedKRR{
+		pure: pure{sized{
+			facts:   facts{name: "signed-krr", dim: c.Dim, radius: c.Radius, scale: scale, mse: scale * scale},
+			largest: scale / c.Radius, // attained by every report
+			input:   c.Radius,
+			report:  scale,
+		}, corner.event},
+		indexed: indexed{among: c.Dim, count: 1},
+		corner:  corner,
+	}, nil
 }
 
-// Randomize overwrites r with a randomized report of x; see the type for inputs
+// signedKRR sends a symbol as its coordinate and its sign.
+type signedKRR struct {
+	pure
+	indexed
+	corner *KRR
+}
+
+// Randomize overwrites r with a randomized report of x; see [NewSignedKRR] for inputs
 // outside the domain.
-func (m *SignedKRR) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.config.Dim, x)
+func (m *signedKRR) Randomize(src rng.Source, x []float32, r *Report) {
+	checkInput(m.dim, x)
 	checkReport(r, 1, 1)
 	symbol := m.corner.Symbol(src, m.choose(src, x))
 	r.Index[0], r.Value[0] = uint32(symbol/2), int32(1-2*(symbol&1))
 }
 
 // choose draws the symbol 2j for (j, +), 2j+1 for (j, −).
-func (m *SignedKRR) choose(src rng.Source, x []float32) int {
+func (m *signedKRR) choose(src rng.Source, x []float32) int {
 	size := norm(x, 1)
 	if !(size <= math.MaxFloat64) {
 		clean := make([]float32, len(x))
 		sanitize(clean, x)
 		x, size = clean, norm(clean, 1)
 	}
-	left := math.Max(size, m.config.Radius) * (float64(src.Uint64()>>11) * 0x1p-53)
+	left := math.Max(size, m.radius) * (float64(src.Uint64()>>11) * 0x1p-53)
 	for j, v := range x {
 		if left -= math.Abs(float64(v)); left < 0 {
 			if v < 0 {
@@ -90,10 +85,5 @@ func (m *SignedKRR) choose(src rng.Source, x []float32) int {
 			return 2 * j
 		}
 	}
-	return int(sample.Uniform(src, uint64(m.corner.config.Symbols)))
-}
-
-// Check validates shape and range; see [Mechanism].
-func (m *SignedKRR) Check(r *Report) error {
-	return sparseBits{among: m.config.Dim, count: 1}.check(r)
+	return int(sample.Uniform(src, uint64(m.corner.among)))
 }

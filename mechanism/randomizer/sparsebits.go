@@ -10,28 +10,33 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// sparseBits is the common part of RInf and R1: a report of count signs, each with its index.
-// The indices are a uniform subset of 0 … among−1, in ascending order.
-type sparseBits struct {
+// indexed is a report of count values, each with its index. The indices are distinct, below
+// among and in ascending order. A value is 1 or −1, or always 1.
+type indexed struct {
 	among, count int
-	each         float64 // ε₀ of one bit, rounded down
+	unsigned     bool // all values are 1
 }
 
 // maxBits bounds the bits of a sparse report. Even at 50 nats more than 23 bits are worse
 // than fewer.
 const maxBits = 1024
 
-func newBits(dim, among, count int, eps0 float64) (sparseBits, error) {
+// newBits returns the reports of R_∞ and R_1 and the ε₀ of each of their bits, rounded down.
+func newBits(c Config, among int) (b indexed, each float64, err error) {
+	if err := c.check(true); err != nil {
+		return b, 0, err
+	}
+	count := c.Bits
 	if count == 0 {
 		count = 1
 	}
-	if count < 1 || count > dim || count > maxBits {
-		return sparseBits{}, fmt.Errorf("randomizer: %d coordinates or bits must lie between 1 and the smaller of dim = %d and %d", count, dim, maxBits)
+	if count < 1 || count > c.Dim || count > maxBits {
+		return b, 0, fmt.Errorf("randomizer: %d coordinates or bits must lie between 1 and the smaller of dim = %d and %d", count, c.Dim, maxBits)
 	}
-	return sparseBits{among: among, count: count, each: splitEps0(eps0, count)}, nil
+	return indexed{among: among, count: count}, splitEps0(c.Eps0, count), nil
 }
 
-// BestBits returns the number m ≤ dim of coordinates (of [RInf]) or bits (of [R1]) with the
+// BestBits returns the number m ≤ dim of coordinates (of [NewRInf]) or bits (of [NewR1]) with the
 // least error at ε₀ = eps0. It maximises m·tanh²(ε₀/2m): 1 below 3.057, then about ε₀/2.18.
 // It returns 1 if dim or eps0 is out of range.
 func BestBits(dim int, eps0 float64) int {
@@ -50,8 +55,8 @@ func BestBits(dim int, eps0 float64) int {
 	return m
 }
 
-// draw stores a uniform subset in index, of length count, ascending (Floyd).
-func (b sparseBits) draw(src rng.Source, index []uint32) {
+// draw stores a uniform subset of the indices in index, of length count, ascending (Floyd).
+func (b *indexed) draw(src rng.Source, index []uint32) {
 	for k := range index {
 		top := uint32(b.among - b.count + k)
 		j := uint32(sample.Uniform(src, uint64(top)+1))
@@ -64,9 +69,14 @@ func (b sparseBits) draw(src rng.Source, index []uint32) {
 	}
 }
 
-// check refuses reports that draw and randomizedBit cannot have made. Because indices ascend,
-// a client cannot put all its bits in one place.
-func (b sparseBits) check(r *Report) error {
+// NewReport returns a report of count values.
+func (b *indexed) NewReport() *Report {
+	return &Report{Index: make([]uint32, b.count), Value: make([]int32, b.count)}
+}
+
+// Check validates shape and range; see [Mechanism]. Because indices ascend, a client cannot
+// put all its values in one place.
+func (b *indexed) Check(r *Report) error {
 	if len(r.Index) != b.count || len(r.Value) != b.count {
 		return fmt.Errorf("randomizer: report with %d indices and %d values must have %d of each", len(r.Index), len(r.Value), b.count)
 	}
@@ -77,11 +87,25 @@ func (b sparseBits) check(r *Report) error {
 		if i > 0 && j <= r.Index[i-1] {
 			return fmt.Errorf("randomizer: report index %d after %d must ascend", j, r.Index[i-1])
 		}
-		if v := r.Value[i]; v != 1 && v != -1 {
-			return fmt.Errorf("randomizer: report value %d must be 1 or -1", v)
+		if v := r.Value[i]; v != 1 && (b.unsigned || v != -1) {
+			return fmt.Errorf("randomizer: report value %d must be 1 or, in a report of signs, -1", v)
 		}
 	}
 	return nil
 }
 
-func (b sparseBits) size() int { return b.count * (bits.Len64(uint64(b.among-1)) + 1) }
+// Add adds a checked report to sum, each value at its index.
+func (b *indexed) Add(sum []int64, r *Report) {
+	for i, j := range r.Index {
+		sum[j] += int64(r.Value[i])
+	}
+}
+
+// Bits is ⌈log₂ among⌉ for each index and one for its sign, if there are signs.
+func (b *indexed) Bits() int {
+	each := bits.Len64(uint64(b.among - 1))
+	if !b.unsigned {
+		each++
+	}
+	return b.count * each
+}

@@ -76,6 +76,9 @@ func must[T any](m T, err error) T {
 	return m
 }
 
+// as makes a randomizer of this package and gives its type back.
+func as[M Mechanism](m Randomizer, err error) M { return any(must(m, err)).(M) }
+
 // mechanisms is the suite's list; all have radius 2.
 func mechanisms() []Mechanism {
 	list := []Mechanism{}
@@ -85,18 +88,18 @@ func mechanisms() []Mechanism {
 	}
 	for _, dim := range dims {
 		list = append(list,
-			must(NewRInf(RInfConfig{Dim: dim, Radius: 2, Eps0: 1.5})),
-			must(NewRR(RRConfig{Dim: dim, Radius: 2, Eps0: 1.25 * float64(min(dim, 8))})),
-			must(NewPrivUnit(PrivUnitConfig{Dim: dim, Radius: 2, Eps0: 1})),
-			must(NewPrivUnit(PrivUnitConfig{Dim: dim, Radius: 2, Eps0: 6})),
+			must(NewRInf(Config{Dim: dim, Radius: 2, Eps0: 1.5})),
+			must(NewRR(Config{Dim: dim, Radius: 2, Eps0: 1.25 * float64(min(dim, 8))})),
+			must(NewPrivUnit(Config{Dim: dim, Radius: 2, Eps0: 1})),
+			must(NewPrivUnit(Config{Dim: dim, Radius: 2, Eps0: 6})),
 			must(NewDiscreteGaussian(DiscreteGaussianConfig{Dim: dim, Radius: 2, Sigma: .75})),
-			must(NewRInf(RInfConfig{Dim: dim, Radius: 2, Eps0: 6, Coordinates: min(dim, 3)})),
-			must(NewR1(R1Config{Dim: dim, Radius: 2, Eps0: 1.5})),
-			must(NewR1(R1Config{Dim: dim, Radius: 2, Eps0: 6, Count: min(dim, 3)})),
-			must(NewR2(R2Config{Dim: dim, Radius: 2, Eps0: 2})),
-			must(NewLaplace(LaplaceConfig{Dim: dim, Radius: 2, Eps0: 3})),
-			must(NewSignedKRR(SignedKRRConfig{Dim: dim, Radius: 2, Eps0: 1.5})),
-			must(NewSignedKRR(SignedKRRConfig{Dim: dim, Radius: 2, Eps0: 8})),
+			must(NewRInf(Config{Dim: dim, Radius: 2, Eps0: 6, Bits: min(dim, 3)})),
+			must(NewR1(Config{Dim: dim, Radius: 2, Eps0: 1.5})),
+			must(NewR1(Config{Dim: dim, Radius: 2, Eps0: 6, Bits: min(dim, 3)})),
+			must(NewR2(Config{Dim: dim, Radius: 2, Eps0: 2})),
+			must(NewLaplace(Config{Dim: dim, Radius: 2, Eps0: 3})),
+			must(NewSignedKRR(Config{Dim: dim, Radius: 2, Eps0: 1.5})),
+			must(NewSignedKRR(Config{Dim: dim, Radius: 2, Eps0: 8})),
 		)
 		if dim > 1 {
 			list = append(list, must(NewKRR(KRRConfig{Symbols: dim, Eps0: .8})), must(NewKRR(KRRConfig{Symbols: dim, Eps0: 7})))
@@ -142,12 +145,12 @@ func legal(m Mechanism, size float64) []float32 {
 // squared length.
 func squaredError(m Mechanism, square float64) float64 {
 	switch m := m.(type) {
-	case *DiscreteGaussian, *Laplace: // noise that is the same for all inputs
+	case *DiscreteGaussian, *laplace: // noise that is the same for all inputs
 		return m.MSE()
 	case *KRR:
 		return m.mse + 1/float64(m.dim) - square
-	case *R1:
-		k, d, padded := float64(m.bits.count), float64(m.Dim()), float64(m.bits.among)
+	case *r1:
+		k, d, padded := float64(m.count), float64(m.Dim()), float64(m.among)
 		if k == 1 {
 			return m.MSE() - square
 		}
@@ -407,7 +410,7 @@ func TestCheckRefuses(t *testing.T) {
 		}
 		limit := int32(privUnitLimit)
 		switch m := m.(type) {
-		case *Laplace:
+		case *laplace:
 			limit = int32(m.limit)
 		case *DiscreteGaussian:
 			limit = int32(m.limit)
@@ -431,8 +434,8 @@ func lastIndex(r *Report, j uint32) {
 
 // indices returns the first index that no report of m has.
 func indices(m Mechanism) uint32 {
-	if r, ok := m.(*R1); ok {
-		return uint32(r.bits.among)
+	if r, ok := m.(*r1); ok {
+		return uint32(r.among)
 	}
 	return uint32(m.Dim())
 }
@@ -442,7 +445,7 @@ func indices(m Mechanism) uint32 {
 // most √d more.
 func TestCheckBoundsTheLength(t *testing.T) {
 	const dim, top = 700, 1.125 * (1 << 16)
-	m := must(NewPrivUnit(PrivUnitConfig{Dim: dim, Radius: 1, Eps0: 1}))
+	m := must(NewPrivUnit(Config{Dim: dim, Radius: 1, Eps0: 1}))
 	long := top + math.Sqrt(dim)
 	for _, c := range []struct {
 		each int32

@@ -90,16 +90,16 @@ func TestCheckBoundsWholeReports(t *testing.T) {
 	for _, dim := range []int{1, 30, 4420} {
 		for _, scale := range []float64{0x1p-10, .3, 1, 30, 0x1p10} {
 			g := must(NewDiscreteGaussian(DiscreteGaussianConfig{dim, 2, scale}))
-			l := must(NewLaplace(LaplaceConfig{dim, 2, math.Min(50, 2/scale)}))
+			l := as[*laplace](NewLaplace(Config{dim, 2, math.Min(50, 2/scale), 0}))
 			for _, c := range []struct {
 				m           Mechanism
 				limit, each float64
 			}{
 				{g, float64(g.limit), g.longest / math.Sqrt(float64(dim))},
-				{l, float64(l.limit), float64(l.longest) / float64(dim)},
+				{l, float64(l.limit), float64(l.size) / float64(dim)},
 			} {
 				name := fmt.Sprintf("%s, d = %d, scale %v", c.m.Name(), dim, scale)
-				if least := map[bool]float64{true: 31.9 * math.Sqrt(float64(g.variance)), false: 127 * float64(l.ratio.Num) / float64(l.ratio.Den)}[c.m == Mechanism(g)]; c.limit < least || c.limit > math.MaxInt32 {
+				if least := map[bool]float64{true: 31.9 * math.Sqrt(float64(g.variance)), false: 127 * float64(l.spread.Num) / float64(l.spread.Den)}[c.m == Mechanism(g)]; c.limit < least || c.limit > math.MaxInt32 {
 					t.Errorf("%s: limit %v", name, c.limit)
 				}
 				fill := func(v float64) *Report {
@@ -150,7 +150,7 @@ func TestHonestReportsPass(t *testing.T) {
 		for i, scale := range []float64{0x1p-10, 1, 0x1p10} {
 			for _, m := range []Mechanism{
 				must(NewDiscreteGaussian(DiscreteGaussianConfig{dim, 2, scale})),
-				must(NewLaplace(LaplaceConfig{dim, 2, math.Min(50, 2/scale)})),
+				must(NewLaplace(Config{dim, 2, math.Min(50, 2/scale), 0})),
 			} {
 				r, src := m.NewReport(), source(80, uint64(dim), uint64(i))
 				for range 20_000 / dim {

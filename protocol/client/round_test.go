@@ -45,7 +45,7 @@ func TestReportIsClippedAsAsked(t *testing.T) {
 }
 
 func TestReportNeverFails(t *testing.T) {
-	m, err := randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: 2, Radius: 1, Eps0: 1})
+	m, err := randomizer.NewPrivUnit(randomizer.Config{Dim: 2, Radius: 1, Eps0: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 func TestClientTakesPartInWhatItAgreedTo(t *testing.T) {
-	m, err := randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: 2, Radius: 1, Eps0: 1})
+	m, err := randomizer.NewPrivUnit(randomizer.Config{Dim: 2, Radius: 1, Eps0: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

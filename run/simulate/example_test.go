@@ -35,7 +35,7 @@ func Example() {
 
 func run() error {
 	const n, clip = 20000, 1
-	m, err := randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: 2, Radius: clip, Eps0: 2})
+	m, err := randomizer.NewPrivUnit(randomizer.Config{Dim: 2, Radius: clip, Eps0: 2})
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (p byCoordinate) CoordinateWorker() func(id int64, theta []float32, j int) 
 func TestCoordinatesGiveTheModelOfGradients(t *testing.T) {
 	const dim, n = 12, 200
 	run := func(p Population, coordinates int) []float32 {
-		m, err := randomizer.NewRInf(randomizer.RInfConfig{Dim: dim, Radius: .3, Eps0: 2, Coordinates: coordinates})
+		m, err := randomizer.NewRInf(randomizer.Config{Dim: dim, Radius: .3, Eps0: 2, Bits: coordinates})
 		if err != nil {
 			t.Fatal(err)
 		}

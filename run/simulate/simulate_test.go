@@ -67,7 +67,7 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 		}
 		mechanism = m
 	} else {
-		m, err := randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: dim, Eps0: 2, Radius: 4})
+		m, err := randomizer.NewPrivUnit(randomizer.Config{Dim: dim, Eps0: 2, Radius: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +295,7 @@ func (otherDim) Dim() int { return 13 }
 // A client that was made for another task stays away: nothing is charged.
 func TestClientsOfAnotherTaskStayAway(t *testing.T) {
 	s, co := build(t, setup{n: 10, participation: dp.All})
-	other, err := randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: 12, Eps0: 3, Radius: 4})
+	other, err := randomizer.NewPrivUnit(randomizer.Config{Dim: 12, Eps0: 3, Radius: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func (m *reports) query(eps0 float64, clients, uses int64) account.Query {
 }
 
 // unit returns the mechanism with the least noise within the budget.
-func (m *reports) unit(clients, uses int64) (*randomizer.PrivUnit, error) {
+func (m *reports) unit(clients, uses int64) (randomizer.Randomizer, error) {
 	c := m.config
 	eps0 := c.Epsilon // of one report that nothing hides, with δ = 0
 	if c.Trust.Shuffled() || uses > 1 {
@@ -44,7 +44,7 @@ func (m *reports) unit(clients, uses int64) (*randomizer.PrivUnit, error) {
 	}
 	// What the mechanism claims, numeric slack included, must be at most eps0.
 	for try := eps0; try > 0; {
-		unit, err := randomizer.NewPrivUnit(randomizer.PrivUnitConfig{Dim: m.dim, Eps0: try, Radius: c.Clip})
+		unit, err := randomizer.NewPrivUnit(randomizer.Config{Dim: m.dim, Eps0: try, Radius: c.Clip})
 		if err != nil {
 			return nil, err
 		}
