@@ -168,7 +168,7 @@ func (a *Accountant) answer(ctx context.Context, q Query, which string, each fun
 	known := which == "all" || which == "best"
 	var all []Method
 	for _, m := range Methods() {
-		if m.Class != VectorSumClass && !m.onlyDivergence {
+		if m.Class != VectorSumClass && !m.OnlyDivergence {
 			all = append(all, m)
 		}
 	}

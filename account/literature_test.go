@@ -98,7 +98,7 @@ func TestPaperApproximationsAreNoGuarantees(t *testing.T) {
 // ofLiterature lists the bounds of others on ε₀-LDP reports.
 func ofLiterature() (out []Method) {
 	for _, m := range Methods() {
-		if m.Class == "" && strings.Contains(m.Calls, "literature.") && !m.onlyDivergence {
+		if m.Class == "" && strings.Contains(m.Calls, "literature.") && !m.OnlyDivergence {
 			out = append(out, m)
 		}
 	}

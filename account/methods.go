@@ -23,6 +23,8 @@ type Method struct {
 	Best      bool   // may be the tightest proved bound
 	Colluders bool   // counts colluders among those who are drawn
 	Adaptive  bool   // holds for reports that depend on earlier ones of their round
+	// OnlyDivergence: it is asked for its Divergence, and not in a Reply.
+	OnlyDivergence bool
 
 	pair string // of one class: the name of the pair that it composes
 	note string // what is said of every answer
@@ -30,11 +32,9 @@ type Method struct {
 	// divergence is converted.
 	ask computation
 	sum sumComputation
-	// divergence is the Rényi divergence of one round, at the orders that are
-	// searched. A bound that is only a divergence is not asked for ε.
-	divergence     divergence
-	orders         orders
-	onlyDivergence bool
+	// divergence is the Rényi divergence of one round, at the orders that are searched.
+	divergence divergence
+	orders     orders
 }
 
 // answer is a method's answer to a query.
@@ -120,7 +120,7 @@ func Methods() []Method {
 		{ID: "gddsk-wbk-plain", Needs: "as gddsk-wbk; as the 2021 paper seems to have evaluated it", Source: "the same without 4(e^eps(2)-1), the first part of Theorem 9's minimum",
 			Calls: "literature.ShuffleRenyi.SampledPlain", Proofs: "dp/amplify/literature/wbk.md", divergence: gddsk((*literature.ShuffleRenyi).SampledPlain), orders: upTo1024},
 		{ID: "gddsk-simple", Needs: needsAll + "; a divergence, in figures only", Source: "Girgis et al. 2021 (CCS), Theorem 2",
-			Calls: "literature.ShuffleRenyi.SimpleDivergence", divergence: gddskSimple, onlyDivergence: true},
+			Calls: "literature.ShuffleRenyi.SimpleDivergence", divergence: gddskSimple, OnlyDivergence: true},
 		{ID: "eab-thm1", Needs: needsAll, Source: "EAB (Chen, Cao, Ge 2024), Theorem 1: the Rényi divergence of the clones pair",
 			Calls: "literature.ShuffledMoment, rdp.Divergence", ask: eabTheorem1, divergence: eabDivergence},
 		{ID: "gdp-approx", Kind: dp.Approximate, Needs: needsAll, Source: "EAB, Theorem 2, Gaussian limit; Dong, Roth, Su 2022", note: limitLaw,

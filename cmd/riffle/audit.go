@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/account/audit"
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/run/setting"
 )
@@ -94,7 +95,7 @@ func (a *auditFlags) mechanism(cmd *cobra.Command) (randomizer.Randomizer, error
 	switch {
 	case name == "gaussian" || name == randomizer.PlainName:
 		return nil, usage("--randomizer %s claims no eps0 with delta = 0, so there is nothing to refute", name)
-	case ok && name != "krr":
+	case ok && !dp.Class(name).HasSymbols():
 		return nil, usage("--randomizer %s: only krr takes a number of symbols", a.randomizer)
 	case ok && cmd.Flags().Changed("dim"):
 		return nil, usage("--dim %d contradicts --randomizer %s", a.dim, a.randomizer)

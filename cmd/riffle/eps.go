@@ -60,7 +60,7 @@ func classes() (out []string) {
 	for _, c := range account.Classes() {
 		name := string(c.Class)
 		known[name] = true
-		if c.Class == dp.KRR {
+		if c.Class.HasSymbols() {
 			name += ":K"
 		}
 		if c.Help != "" {
@@ -69,6 +69,16 @@ func classes() (out []string) {
 		out = append(out, name)
 	}
 	return append(out, slices.DeleteFunc(randomizer.Names(), func(name string) bool { return known[name] })...)
+}
+
+// boundNames are the bounds that can be asked for alone.
+func boundNames() (out []string) {
+	for _, m := range account.Methods() {
+		if !m.OnlyDivergence && !slices.Contains(out, m.ID) {
+			out = append(out, m.ID)
+		}
+	}
+	return out
 }
 
 // query checks what concerns flags alone; package account checks the rest.
@@ -88,19 +98,19 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	if fs.Changed("tv") && p.tv == 0 {
 		return q, usage("--tv 0 must be above 0")
 	}
-	if symbols, ok := strings.CutPrefix(p.class, "krr:"); ok {
+	if name, symbols, ok := strings.Cut(p.class, ":"); ok && dp.Class(name).HasSymbols() {
 		k, err := setting.ParseCount(symbols)
 		if err != nil || k < 2 || k > 1<<30 {
 			return q, usage("--randomizer %s: K must be a whole number between 2 and 2^30", p.class)
 		}
-		q.Class, q.Symbols = dp.KRR, int(k)
+		q.Class, q.Symbols = dp.Class(name), int(k)
 	}
 	if m, ok, err := p.named(p.eps0); err != nil {
 		return q, usageError{err}
 	} else if ok {
 		e := m.Event() // includes the slack of its arithmetic
 		q.Class, q.Symbols, q.Eps0 = e.Class, e.Symbols, e.Eps0
-	} else if p.dimNamed() && p.class != "laplace" { // eps0 is to be solved for
+	} else if p.dimNamed() && !q.Class.LDP() { // eps0 is to be solved for
 		q.Class = dp.Generic
 	}
 	if p.adjacency == dp.AddRemoveOne {
@@ -212,7 +222,7 @@ With --eps in place of --delta it bounds delta.`,
 	p.flags(cmd)
 	bind(cmd, setting.Table{
 		{Name: "eps", Into: &p.eps, Help: "epsilon at which delta is wanted"},
-		{Name: "bounds", Into: &bounds, Default: "all", Values: []string{"all", "best\tonly what is needed for the tightest proved bound"}, Help: "%s"},
+		{Name: "bounds", Into: &bounds, Default: "all", Values: append([]string{"all", "best"}, boundNames()...), Help: "all, best (only what is needed for the tightest proved bound) or a bound's name, listed in docs/BOUNDS.md"},
 		{Name: "curve", Into: &over, Check: others, Values: curves(), Help: "a list of answers: %s1,10,100 or 1..1e6:20"},
 	})
 	picture.flags(cmd)

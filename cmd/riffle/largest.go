@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 )
 
@@ -23,13 +23,14 @@ func moves(largest float64) string {
 
 // dimNamed says whether --randomizer names one to which --dim belongs.
 func (p *protocolFlags) dimNamed() bool {
-	return p.class != "krr" && slices.Contains(randomizer.Names(), p.class)
+	k, err := randomizer.KindOf(p.class)
+	return err == nil && k.Trained != ""
 }
 
 // named returns the named randomizer; false if none is named, or not enough is known to make
 // it.
 func (p *protocolFlags) named(eps0 float64) (randomizer.Randomizer, bool, error) {
-	if !p.dimNamed() || p.class == "laplace" && p.vecsum.dim == 0 {
+	if !p.dimNamed() || dp.Class(p.class).LDP() && p.vecsum.dim == 0 {
 		return nil, false, nil
 	}
 	if p.vecsum.dim < 1 || p.vecsum.dim > 1<<24 {
@@ -39,7 +40,7 @@ func (p *protocolFlags) named(eps0 float64) (randomizer.Randomizer, bool, error)
 		return nil, false, nil
 	}
 	dim, bits := int(p.vecsum.dim), 0
-	if p.class == "rinf" || p.class == "r1" {
+	if k, err := randomizer.KindOf(p.class); err == nil && k.Bits {
 		bits = randomizer.BestBits(dim, eps0)
 	}
 	m, err := randomizer.New(p.class, randomizer.Config{Dim: dim, Radius: 1, Eps0: eps0, Bits: bits})

@@ -21,11 +21,7 @@ type plotFlags struct{ file, bounds string }
 func (p *plotFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.file, "plot", "", "draw the --curve (rounds=1..rounds:25 if there is none) to a .svg or .png `FILE`")
 	cmd.Flags().StringVar(&p.bounds, "plot-bounds", strings.Join(plotDefault, ","), "what to draw: upper, lower, or bounds' names")
-	bounds := []string{"upper", "lower"}
-	for _, m := range account.Methods() {
-		bounds = append(bounds, m.ID)
-	}
-	completeList(cmd, "plot-bounds", bounds...)
+	completeList(cmd, "plot-bounds", append([]string{"upper", "lower"}, boundNames()...)...)
 }
 
 // plotDefault are the bounds that a picture shows by default.

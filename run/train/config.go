@@ -5,7 +5,7 @@ package train
 
 import (
 	"fmt"
-	"slices"
+	"math"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/optimize"
@@ -140,7 +140,7 @@ func (c *Config) Fields() setting.Table {
 		{Name: "gamma", Part: privacy, Into: &c.Gamma, Range: "(0, 1]", Help: "each client's chance to take part, with --participation check-in"},
 		{Name: "dropout", Part: privacy, Into: &c.Dropout, Default: "0", Range: "[0, 1)", Help: "chance p' that a participant's report never arrives"},
 		{Name: "n-min", Part: privacy, Into: &c.NMin, Range: "[1, 1e12]", Help: "a round with fewer reports is void (default 2; with --participation once what a block surely has)"},
-		{Name: "randomizer", Part: privacy, Into: &c.Randomizer, Values: randomizers(), Help: "privunit or r2 (l2 ball), rinf or rr (l-infinity ball), r1, laplace or krr (l1 ball; krr: a random coordinate's sign)"},
+		{Name: "randomizer", Part: privacy, Into: &c.Randomizer, Values: randomizers(), Help: "%s (default privunit)"},
 		{Name: "bits", Part: privacy, Into: &c.Bits, Range: "[1, 1024]", Help: "coordinates of a report of rinf, or bits of r1 (default 1)"},
 		{Name: "eps0", Part: privacy, Into: &c.Eps0, Range: fmt.Sprintf("(0, %d]", dp.MaxEps0), Help: "local privacy parameter of each report (default 2.5, or solved for --epsilon)"},
 		{Name: "sigma", Part: privacy, Into: &c.Sigma, Range: fmt.Sprintf("(0, %g]", dp.MaxSigma), Help: "of a vector sum: noise of each client in clip norms (default: solved for --epsilon, which then is 1)"},
@@ -202,16 +202,27 @@ func simulated(t dp.Trust) bool { return !t.Curated() }
 // Digest identifies what a configuration computes: it covers all settings but local ones.
 func (c Config) Digest() [32]byte { return c.Fields().Digest() }
 
-// randomizers lists the randomizers whose input is a gradient: randomizer.Names, where krr
-// stands for the one of signed coordinates, not of distributions.
-func randomizers() []string {
-	return slices.DeleteFunc(randomizer.Names(), func(name string) bool { return name == "signed-krr" })
+// randomizers are those whose input is a gradient, each with its ball.
+func randomizers() (out []string) {
+	balls := map[float64]string{1: "l1 ball", 2: "l2 ball", math.Inf(1): "l-infinity ball"}
+	for _, k := range randomizer.Kinds() {
+		switch k.Trained {
+		case "":
+		case k.Name:
+			out = append(out, k.Name+"\t"+balls[k.Norm])
+		default: // a stored name
+			out = append(out, k.Trained+"\t"+k.Name+", "+balls[k.Norm])
+		}
+	}
+	return out
 }
 
-// mechanism returns package randomizer's name for c.Randomizer.
-func (c PrivacyConfig) mechanism() string {
-	if c.Randomizer == "krr" {
-		return "signed-krr"
+// kind is the row of c.Randomizer; the zero row without one.
+func (c PrivacyConfig) kind() randomizer.Kind {
+	for _, k := range randomizer.Kinds() {
+		if k.Trained == c.Randomizer && k.Trained != "" {
+			return k
+		}
 	}
-	return c.Randomizer
+	return randomizer.Kind{}
 }

@@ -363,7 +363,7 @@ func (n *planNoise) ask(c PrivacyConfig) float64 {
 		}
 		c.Eps0 = eps0
 	}
-	m, err := randomizer.New(c.mechanism(), randomizer.Config{Dim: n.dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
+	m, err := randomizer.New(c.kind().Name, randomizer.Config{Dim: n.dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
 	if err != nil {
 		n.failed = inputError("%v", err)
 		return math.Inf(1)

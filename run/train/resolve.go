@@ -89,7 +89,7 @@ func (c Config) Check() error {
 		return inputError("participation check-in needs gamma, each client's chance to take part")
 	case p != dp.CheckIn && c.Gamma != 0:
 		return inputError("gamma = %v goes with participation check-in, not %s", c.Gamma, p)
-	case c.ClipMode == client.ClipCoordinate && c.Randomizer != "rinf" && c.Randomizer != "rr":
+	case c.ClipMode == client.ClipCoordinate && !math.IsInf(c.kind().Norm, 1):
 		return inputError("clip-mode coordinate needs an l-infinity ball: randomizer rinf or rr, not %s", c.Randomizer)
 	case c.Trust.SumsOnly() && (c.Randomizer != "" || c.Eps0 != 0):
 		return inputError("randomizer and eps0 are of single reports; trust %s has the noise of sums: epsilon or sigma, and noise", c.Trust)
@@ -101,7 +101,7 @@ func (c Config) Check() error {
 		return inputError("noise discrete-gaussian needs transport shares or split-and-mix: its sum has no law of its own to draw from")
 	case c.Transport == singleBits && c.Noise != vecsum.Binomial:
 		return inputError("transport bits carries binomial noise, not %s, which has no largest value", c.Noise)
-	case c.Bits != 0 && c.Randomizer != "rinf" && c.Randomizer != "r1":
+	case c.Bits != 0 && !c.kind().Bits:
 		return inputError("bits = %d goes with randomizer rinf or r1, not %s", c.Bits, c.Randomizer)
 	case c.Loss != "" && c.Loss != crossEntropy && c.Model != linear:
 		return inputError("loss %s goes with model linear, not %s", c.Loss, c.Model)
@@ -391,11 +391,7 @@ func (c PrivacyConfig) norm() float64 {
 	if !c.Trust.HasLocalGuarantee() {
 		return 2
 	}
-	k, err := randomizer.KindOf(c.mechanism())
-	if err != nil {
-		panic(err) // cannot happen: Check refuses other names
-	}
-	return k.Norm
+	return c.kind().Norm
 }
 
 // newMechanism returns the randomizer and the promise of one report; the zero promise without
@@ -412,7 +408,7 @@ func (c PrivacyConfig) newMechanism(dim int) (randomizer.Mechanism, dp.Report, e
 		}
 		return m, m.Event(), nil
 	}
-	m, err := randomizer.New(c.mechanism(), randomizer.Config{Dim: dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
+	m, err := randomizer.New(c.kind().Name, randomizer.Config{Dim: dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
 	if err != nil {
 		return nil, dp.Report{}, err
 	}

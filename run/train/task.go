@@ -126,7 +126,7 @@ func (t *Task) describe(name string, population wire.Population) error {
 	if m, ok := t.parts.mechanism.(*mechanism.VectorSum); ok {
 		w = m.Describe()
 	} else {
-		w = wire.Mechanism{Name: c.mechanism(), Dim: int64(t.Model.Params()), Clip: c.Clip, ClipMode: string(c.ClipMode),
+		w = wire.Mechanism{Name: c.kind().Name, Dim: int64(t.Model.Params()), Clip: c.Clip, ClipMode: string(c.ClipMode),
 			Eps0: c.Eps0, Bits: c.Bits}
 	}
 	t.Wire = wire.Task{Population: population, Name: name, Trust: c.Trust.Recorded(), Participation: c.Participation,
