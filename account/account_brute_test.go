@@ -46,12 +46,12 @@ func worlds(seed uint64, repeats int, visit func(world)) {
 					q.Participation, q.Reports = dp.Sampled, int64(k)
 					weight = func(m int) float64 { return indicator(m == k) }
 				case 2:
-					q.Participation, q.Rate = dp.CheckIn, gamma
+					q.Participation, q.Gamma = dp.CheckIn, gamma
 				case 3: // k asked, each lost with probability 1 − gamma; planning only
 					q.Participation, q.Reports, q.Dropout = dp.Sampled, int64(k), 1-gamma
 					weight = func(m int) float64 { return binomial(k, m, 1-q.Dropout) }
 				}
-				rd.Participation, rd.Reports, rd.Rate = q.Participation, q.Reports, q.Rate
+				rd.Participation, rd.Reports, rd.Gamma = q.Participation, q.Reports, q.Gamma
 				var truth tinyLaws
 				for round := range T {
 					x := r.IntN(3)
@@ -70,7 +70,7 @@ func worlds(seed uint64, repeats int, visit func(world)) {
 						truth = truth.then(l)
 					}
 				}
-				w := world{fmt.Sprintf("%s n=%d k=%d gamma=%v dropout=%v eps0=%v T=%d #%d", q.Participation, n, q.Reports, q.Rate, q.Dropout, eps0, T, rep), q, nil, truth}
+				w := world{fmt.Sprintf("%s n=%d k=%d gamma=%v dropout=%v eps0=%v T=%d #%d", q.Participation, n, q.Reports, q.Gamma, q.Dropout, eps0, T, rep), q, nil, truth}
 				if kind != 3 {
 					w.event = dp.Repeat{Event: rd, Times: int64(T)}
 				}
@@ -184,10 +184,10 @@ func TestMixedSequencesAgainstExactWorlds(t *testing.T) {
 				rd.Participation, k = dp.All, n
 				weight = func(m int) float64 { return indicator(m == n) }
 			case 1: // a check-in round that has happened: k is what arrived
-				rd.Participation, rd.Reports, rd.Realised, rd.Rate = dp.CheckIn, int64(k), true, 0.01
+				rd.Participation, rd.Reports, rd.Realised, rd.Gamma = dp.CheckIn, int64(k), true, 0.01
 				weight = func(m int) float64 { return indicator(m == k) }
 			case 2:
-				rd.Participation, rd.Rate = dp.CheckIn, 0.6
+				rd.Participation, rd.Gamma = dp.CheckIn, 0.6
 				weight = func(m int) float64 { return binomial(n, m, 0.6) }
 			}
 			others := make([]int, n-1)
@@ -241,7 +241,7 @@ func TestWorldsCatchBrokenAccountants(t *testing.T) {
 		},
 		"check-in charged as one of n included with gamma, n shuffled": func(q account.Query, delta float64) float64 {
 			if q.Participation == dp.CheckIn {
-				q.Participation, q.Reports, q.Rate = dp.Sampled, max(1, int64(q.Rate*float64(q.Population))), 0
+				q.Participation, q.Reports, q.Gamma = dp.Sampled, max(1, int64(q.Gamma*float64(q.Population))), 0
 			}
 			return ask(q, delta)
 		},

@@ -27,7 +27,7 @@ func (q Query) Again(minReports, last int64, others bool) Query {
 	case dp.Sampled:
 		asked = q.Reports
 	case dp.CheckIn:
-		rate *= q.Rate
+		rate *= q.Gamma
 	case dp.Once:
 		return q
 	}

@@ -17,16 +17,16 @@ import (
 func TestAgain(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 7))
 	for range 300 {
-		q := Query{Participation: dp.CheckIn, Rate: r.Float64(), Dropout: r.Float64() * .5, Population: 1 + r.Int64N(200), Rounds: 1 + r.Int64N(40),
+		q := Query{Participation: dp.CheckIn, Gamma: r.Float64(), Dropout: r.Float64() * .5, Population: 1 + r.Int64N(200), Rounds: 1 + r.Int64N(40),
 			Delta: math.Pow(10, -1-9*r.Float64())}
 		if r.IntN(3) == 0 {
-			q.Participation, q.Rate = dp.All, 0
+			q.Participation, q.Gamma = dp.All, 0
 		}
 		least, last := 1+r.Int64N(q.Population), 2*q.Rounds+10
 		got := q.Again(least, last, false)
 		rate, void := 1-q.Dropout, 0.
 		if q.Participation == dp.CheckIn {
-			rate *= q.Rate
+			rate *= q.Gamma
 		}
 		for k := range least {
 			void += math.Exp(tail.LogPMF(q.Population, k, rate, 1-rate))
@@ -54,7 +54,7 @@ func TestAgain(t *testing.T) {
 		{Participation: dp.Once, Reports: 5, Population: 50, Rounds: 4, Delta: 1e-6, Dropout: .1},
 		{Participation: dp.Sampled, Reports: 5, Population: 50, Rounds: 4, Delta: 1e-6},
 		{Participation: dp.All, Population: 50, Rounds: 4, Delta: 1e-6},
-		{Trust: dp.Local, Participation: dp.CheckIn, Rate: .5, Population: 50, Rounds: 4, Delta: 1e-6},
+		{Trust: dp.Local, Participation: dp.CheckIn, Gamma: .5, Population: 50, Rounds: 4, Delta: 1e-6},
 	} {
 		if got := q.Again(3, 18, true); got != q {
 			t.Errorf("%+v counts on no chance, got %+v", q, got)

@@ -67,12 +67,12 @@ func Certify(ctx context.Context, q Query, method certificate.Method) (certifica
 func certified(q Query) certificate.Query {
 	q = q.withDefaults()
 	return certificate.Query{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: dp.ReplaceOne,
-		Eps0: q.Eps0, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds}
+		Eps0: q.Eps0, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds}
 }
 
 func restored(c certificate.Query, q Query) Query {
 	return Query{Trust: c.Trust, Participation: c.Participation, Class: c.Randomizer, Symbols: c.Symbols, Eps0: c.Eps0,
-		Population: c.N, Reports: c.K, Rate: c.Gamma, Dropout: c.Dropout, Rounds: c.Rounds,
+		Population: c.N, Reports: c.K, Gamma: c.Gamma, Dropout: c.Dropout, Rounds: c.Rounds,
 		Delta: q.Delta, AskDelta: q.AskDelta, Eps: q.Eps}
 }
 
@@ -182,7 +182,7 @@ func (s shape) blocks(c clones) (amplify.Blocks, error) {
 	if err != nil {
 		return amplify.Blocks{}, err
 	}
-	if s.rate > 0 {
+	if s.gamma > 0 {
 		return f.ArrivalBlocks(s.arrival())
 	}
 	return f.RoundBlocks(s.round())

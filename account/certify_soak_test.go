@@ -30,7 +30,7 @@ func TestCertificatesOfRandomProtocols(t *testing.T) {
 		case 1:
 			q.Participation, q.Reports = dp.Sampled, part()
 		case 2:
-			q.Participation, q.Rate = dp.CheckIn, spread(1e-6, 1)
+			q.Participation, q.Gamma = dp.CheckIn, spread(1e-6, 1)
 		case 3:
 			q.Participation, q.Reports = dp.Once, part()
 			q.Rounds = min(q.Rounds, q.Population/q.Reports)

@@ -50,10 +50,10 @@ func classWorlds(seed uint64, repeats int, visit func(name string, q account.Que
 					q.Participation, q.Reports = dp.Sampled, int64(k)
 					weight = func(m int) float64 { return indicator(m == k) }
 				case 2:
-					q.Participation, q.Rate = dp.CheckIn, gamma
+					q.Participation, q.Gamma = dp.CheckIn, gamma
 					weight = func(m int) float64 { return binomial(n, m, gamma) }
 				}
-				rd.Participation, rd.Reports, rd.Rate = q.Participation, q.Reports, q.Rate
+				rd.Participation, rd.Reports, rd.Gamma = q.Participation, q.Reports, q.Gamma
 				var truth tinyLaws
 				for round := range T {
 					others := make([]int, n-1)

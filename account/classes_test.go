@@ -113,7 +113,7 @@ func TestColluderQueries(t *testing.T) {
 // Every method that answers for adaptive rounds is proved for them.
 func TestAdaptiveAndHidden(t *testing.T) {
 	longtest.Only(t, "every bound of rounds that see each other")
-	q := Query{Participation: dp.CheckIn, Class: dp.KRR, Symbols: 8, Eps0: 1, Population: 5000, Rate: .1, Rounds: 3, Delta: 1e-6, AdaptiveWithinRound: true}
+	q := Query{Participation: dp.CheckIn, Class: dp.KRR, Symbols: 8, Eps0: 1, Population: 5000, Gamma: .1, Rounds: 3, Delta: 1e-6, AdaptiveWithinRound: true}
 	for id, b := range ask(t, q, "all") {
 		ok := id == "basic" || strings.HasPrefix(id, "blanket") || strings.HasPrefix(id, "clones") || b.Kind == dp.Lower
 		if b.Applies && !ok {
@@ -129,7 +129,7 @@ func TestAdaptiveAndHidden(t *testing.T) {
 	if err != nil || r.Lower != nil || r.Upper == nil || r.Upper.Method != "krr-pld" {
 		t.Errorf("k hidden: upper %+v, lower %+v, %v", r.Upper, r.Lower, err)
 	}
-	q.Participation, q.Rate, q.Reports = dp.Sampled, 0, 500 // k is fixed: nothing to hide
+	q.Participation, q.Gamma, q.Reports = dp.Sampled, 0, 500 // k is fixed: nothing to hide
 	if r, err = Answer(context.Background(), q, "all"); err != nil || r.Lower == nil {
 		t.Errorf("fixed k: lower %+v, %v", r.Lower, err)
 	}

@@ -29,7 +29,7 @@ func goldenRows(t *testing.T) (out []goldenRow) {
 		case dp.Sampled:
 			q.Reports = int64(v[1])
 		case dp.CheckIn:
-			q.Rate = v[1]
+			q.Gamma = v[1]
 		}
 		out = append(out, goldenRow{c[0], q, c[7], golden.Numbers(t, c[8:])[0]})
 	}

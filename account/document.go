@@ -93,7 +93,7 @@ func (r Reply) Document() Document {
 	}
 	out := Document{Upper: one(r.Upper), Best: one(r.Best), Lower: one(r.Lower), Bounds: []DocumentBound{},
 		Query: DocumentQuery{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: q.Adjacency,
-			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Rate, Dropout: q.Dropout, Rounds: q.Rounds,
+			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds,
 			TV: q.TV, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
 	if r.Sum != nil {
 		out.Query.Randomizer, out.Query.DocumentSum = VectorSumClass, NewDocumentSum(*r.Sum)
@@ -147,7 +147,7 @@ func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, eac
 		return Reply{}, errors.New("account: give exactly one of delta, to bound epsilon, and eps, to bound delta")
 	}
 	q := Query{Trust: d.Trust, Participation: d.Participation, Class: d.Randomizer, Symbols: d.Symbols, Adjacency: d.Adjacency,
-		TV: d.TV, Eps0: d.Eps0, Sigma: d.Sigma, Population: d.N, Reports: d.K, Rate: d.Gamma, Dropout: d.Dropout, Rounds: d.Rounds,
+		TV: d.TV, Eps0: d.Eps0, Sigma: d.Sigma, Population: d.N, Reports: d.K, Gamma: d.Gamma, Dropout: d.Dropout, Rounds: d.Rounds,
 		Colluders: d.Colluders, HiddenReports: d.KHidden, AdaptiveWithinRound: d.Adaptive}
 	if d.Eps != nil {
 		q.AskDelta, q.Eps = true, *d.Eps

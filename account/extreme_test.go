@@ -47,9 +47,9 @@ func TestExtremes(t *testing.T) {
 				}
 				check(Query{Participation: dp.Sampled, Eps0: eps0, Population: 1e12, Reports: 1, Rounds: T, Delta: delta})
 				check(Query{Participation: dp.Sampled, Eps0: eps0, Population: 1000, Reports: 999, Rounds: T, Delta: delta, Dropout: .999999})
-				check(Query{Participation: dp.CheckIn, Eps0: eps0, Population: 1000, Rate: 1e-12, Rounds: T, Delta: delta})
-				check(Query{Participation: dp.CheckIn, Eps0: eps0, Population: 1e9, Rate: 1, Rounds: T, Delta: delta})
-				check(Query{Trust: dp.Local, Participation: dp.CheckIn, Eps0: eps0, Population: 10, Rate: 1e-300, Dropout: .5, Rounds: T, Delta: delta})
+				check(Query{Participation: dp.CheckIn, Eps0: eps0, Population: 1000, Gamma: 1e-12, Rounds: T, Delta: delta})
+				check(Query{Participation: dp.CheckIn, Eps0: eps0, Population: 1e9, Gamma: 1, Rounds: T, Delta: delta})
+				check(Query{Trust: dp.Local, Participation: dp.CheckIn, Eps0: eps0, Population: 10, Gamma: 1e-300, Dropout: .5, Rounds: T, Delta: delta})
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func randomQuery(r *rand.Rand) account.Query {
 	case 2, 3:
 		q.Participation, q.Reports = dp.Sampled, max(1, int64(g*float64(q.Population)))
 	case 4:
-		q.Participation, q.Rate = dp.CheckIn, g
+		q.Participation, q.Gamma = dp.CheckIn, g
 	case 5:
 		q.Participation, q.Reports = dp.Once, max(1, int64(g*float64(q.Population)))
 		q.Rounds = max(1, min(q.Rounds, q.Population/q.Reports))
@@ -259,9 +259,9 @@ func TestEventsThatAreEqual(t *testing.T) {
 		}
 		return b.Eps
 	}
-	base := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2}, Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 20000, Reports: 300, Rate: 0.9, Realised: true}
+	base := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2}, Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 20000, Reports: 300, Gamma: 0.9, Realised: true}
 	sampled := base
-	sampled.Participation, sampled.Rate, sampled.Realised = dp.Sampled, 0, false
+	sampled.Participation, sampled.Gamma, sampled.Realised = dp.Sampled, 0, false
 	if a, b := eps(base), eps(sampled); math.Abs(a-b) > 1e-9*b {
 		t.Errorf("a realised check-in of 300 costs %v, a sample of 300 costs %v", a, b)
 	}
@@ -276,12 +276,12 @@ func TestEventsThatAreEqual(t *testing.T) {
 	// With the sender known nothing amplifies.
 	for _, p := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn} {
 		local := base
-		local.Trust, local.Participation, local.Realised, local.Rate = dp.Local, p, false, 0
+		local.Trust, local.Participation, local.Realised, local.Gamma = dp.Local, p, false, 0
 		switch p {
 		case dp.All:
 			local.Reports = 0
 		case dp.CheckIn:
-			local.Reports, local.Rate = 0, 0.01
+			local.Reports, local.Gamma = 0, 0.01
 		}
 		if e := eps(local); e < 1.99 {
 			t.Errorf("local %s round at eps0 = 2 costs only %v", p, e)

@@ -27,7 +27,7 @@ func (s shape) gaussianPair() (dp.Pair, error) {
 	if s.colluders > 0 {
 		return dp.Pair{}, fmt.Errorf("account: colluders among sampled clients, who add no noise, are not counted: %w", dp.ErrNoBound)
 	}
-	if s.rate > 0 {
+	if s.gamma > 0 {
 		return amplify.GaussianArrival(s.gaussianArrival())
 	}
 	return amplify.Gaussian(s.gaussianConfig())
@@ -38,7 +38,7 @@ func (s shape) gaussianConfig() amplify.GaussianConfig {
 }
 
 func (s shape) gaussianArrival() amplify.GaussianArrivalConfig {
-	return amplify.GaussianArrivalConfig{Sigma: s.sigma, Population: s.population, Asked: s.asked, Gamma: s.rate, Apart: s.apart()}
+	return amplify.GaussianArrivalConfig{Sigma: s.sigma, Population: s.population, Asked: s.asked, Gamma: s.gamma, Apart: s.apart()}
 }
 
 func anyGaussian(parts []part) bool {
@@ -57,7 +57,7 @@ func gaussianExact(parts []part) over {
 	var mus []gdp.Mu
 	for _, p := range parts {
 		s := p.shape
-		if s.sigma == 0 || s.rate > 0 {
+		if s.sigma == 0 || s.gamma > 0 {
 			return nil
 		}
 		if s.included < s.population {
@@ -113,8 +113,8 @@ func approximated(parts []part, tv float64) (out []part, reports float64, err er
 		s := p.shape
 		if s.sigma > 0 && s.trust.Shuffled() {
 			k := float64(s.included) // the realised k, rounded up
-			if s.rate > 0 {
-				k = float64(s.asked) * s.rate * (1 + 1e-15)
+			if s.gamma > 0 {
+				k = float64(s.asked) * s.gamma * (1 + 1e-15)
 			}
 			reports += k * float64(p.times)
 			if tv > 0 {
@@ -306,10 +306,10 @@ func strongMethod(_ *engine, q Query, parts []part) (answer, error) {
 	best := math.Inf(1)
 	for _, outside := range []float64{.01, .1} {
 		lo, hi, spare := s.reports, s.included, 1.
-		if s.rate > 0 {
+		if s.gamma > 0 {
 			// k lies below lo or above hi with probability δ₁ + δ₂ a round.
 			each := outside * q.Delta / (2 * times)
-			lo, hi = tail.Window(s.asked, s.rate, 1-s.rate, each, each)
+			lo, hi = tail.Window(s.asked, s.gamma, 1-s.gamma, each, each)
 			lo, spare = max(1, lo), 1-outside
 		}
 		// The sampled curve rises as k falls and as inclusion grows.
@@ -336,7 +336,7 @@ func strongMethod(_ *engine, q Query, parts []part) (answer, error) {
 func sciMixture(_ *engine, p part) (func(float64) (float64, error), error) {
 	s := p.shape
 	return func(order float64) (float64, error) {
-		if s.rate == 0 {
+		if s.gamma == 0 {
 			return literature.WBKGaussian(s.gaussianConfig(), int(order))
 		}
 		return literature.SCIMixture(s.gaussianArrival(), int(order))
@@ -347,7 +347,7 @@ func sciMixture(_ *engine, p part) (func(float64) (float64, error), error) {
 func sciPrinted(curve func(amplify.GaussianArrivalConfig, int) (float64, error)) divergence {
 	return func(_ *engine, p part) (func(float64) (float64, error), error) {
 		err := sumsOnly(p)
-		if err == nil && p.shape.rate == 0 {
+		if err == nil && p.shape.gamma == 0 {
 			err = refuse("stated for self check-in")
 		}
 		return func(order float64) (float64, error) { return curve(p.shape.gaussianArrival(), int(order)) }, err

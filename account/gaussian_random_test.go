@@ -29,7 +29,7 @@ func TestRandomGaussianQueries(t *testing.T) {
 		case 1:
 			q.Participation, q.Reports = dp.Sampled, max(1, int64(float64(q.Population)*log(1e-6, 1)))
 		case 2:
-			q.Participation, q.Rate = dp.CheckIn, log(1e-6, 1)
+			q.Participation, q.Gamma = dp.CheckIn, log(1e-6, 1)
 		case 3:
 			q.Participation, q.Reports = dp.Once, max(1, q.Population/q.Rounds)
 			q.Rounds = min(q.Rounds, q.Population/q.Reports)

@@ -15,7 +15,7 @@ import (
 )
 
 // settingG is SCI's distributed check-in.
-var settingG = Query{Trust: dp.Distributed, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 1, Population: 6e5, Rate: 1e-3, Rounds: 1e5, Delta: 1e-8}
+var settingG = Query{Trust: dp.Distributed, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 1, Population: 6e5, Gamma: 1e-3, Rounds: 1e5, Delta: 1e-8}
 
 func listed(t *testing.T, q Query, which string) map[string]Listed {
 	t.Helper()
@@ -64,7 +64,7 @@ func TestGoldenGaussianComposed(t *testing.T) {
 		if q.Participation == dp.Sampled {
 			q.Reports = int64(v[2])
 		} else {
-			q.Rate = v[2]
+			q.Gamma = v[2]
 		}
 		got, want := listed(t, q, "gauss-pld")["gauss-pld"], v[5]
 		if !got.Applies || !(got.Eps >= want*(1-2e-6)) || got.Eps > want*1.003 {
@@ -79,16 +79,16 @@ func TestGoldenGaussianComposed(t *testing.T) {
 // The concrete mechanism lies below every upper bound (listed checks that) and,
 // without a shuffler, close to the best one.
 func TestGaussianLowerBound(t *testing.T) {
-	base := Query{Trust: dp.Distributed, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 3, Population: 400, Rate: .05, Rounds: 200, Delta: 1e-5}
+	base := Query{Trust: dp.Distributed, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 3, Population: 400, Gamma: .05, Rounds: 200, Delta: 1e-5}
 	for least, change := range map[float64]func(*Query){
 		.93: func(q *Query) {},
-		.95: func(q *Query) { q.Population, q.Rate = 3, .05 },
-		.92: func(q *Query) { q.Participation, q.Rate, q.Reports, q.Sigma, q.Delta = dp.Sampled, 0, 50, .5, 1e-10 },
+		.95: func(q *Query) { q.Population, q.Gamma = 3, .05 },
+		.92: func(q *Query) { q.Participation, q.Gamma, q.Reports, q.Sigma, q.Delta = dp.Sampled, 0, 50, .5, 1e-10 },
 		.99: func(q *Query) {
-			q.Participation, q.Rate, q.Population, q.Sigma, q.Rounds, q.Delta = dp.All, 0, 10, .1, 1, 1e-30
+			q.Participation, q.Gamma, q.Population, q.Sigma, q.Rounds, q.Delta = dp.All, 0, 10, .1, 1, 1e-30
 		},
-		.995: func(q *Query) { q.Participation, q.Rate = dp.All, 0 },
-		.98:  func(q *Query) { q.Trust, q.Participation, q.Rate, q.Sigma = dp.Local, dp.All, 0, 100 },
+		.995: func(q *Query) { q.Participation, q.Gamma = dp.All, 0 },
+		.98:  func(q *Query) { q.Trust, q.Participation, q.Gamma, q.Sigma = dp.Local, dp.All, 0, 100 },
 		.9:   func(q *Query) { q.Dropout = .5 },
 	} {
 		q := base
@@ -377,7 +377,7 @@ func TestRemoveOneClient(t *testing.T) {
 	}
 	for _, change := range []func(*Query){
 		func(q *Query) { q.Trust = dp.Shuffle },
-		func(q *Query) { q.Participation, q.Rate, q.Reports = dp.Sampled, 0, 600 },
+		func(q *Query) { q.Participation, q.Gamma, q.Reports = dp.Sampled, 0, 600 },
 		func(q *Query) { q.Trust, q.Class, q.Sigma, q.Eps0 = dp.Shuffle, dp.Generic, 0, 1 },
 		func(q *Query) { q.Adjacency = "swap" },
 	} {

@@ -17,7 +17,7 @@ func fixed(p part) error {
 	switch {
 	case !p.shape.trust.Shuffled():
 		return refuse("stated for shuffled reports")
-	case p.shape.rate > 0:
+	case p.shape.gamma > 0:
 		return refuse("stated for a fixed number k of reports, here it is up to chance")
 	}
 	return nil
@@ -38,11 +38,11 @@ func unsampled(p part) error {
 // reports are up to chance: self check-in and drop-outs.
 func chance(p part) (literature.CheckInRenyiConfig, error) {
 	s := p.shape
-	c := literature.CheckInRenyiConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked, Gamma: s.rate}
+	c := literature.CheckInRenyiConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked, Gamma: s.gamma}
 	switch {
 	case !s.trust.Shuffled():
 		return c, refuse("stated for shuffled reports")
-	case !(s.rate > 0):
+	case !(s.gamma > 0):
 		return c, refuse("stated for clients who flip coins, here k is fixed")
 	}
 	return c, nil
@@ -219,7 +219,7 @@ func girgis(bound func(literature.GirgisConfig, int) (float64, error), most int6
 	return func(_ *engine, p part) (func(float64) (float64, error), error) {
 		s := p.shape
 		switch {
-		case !s.trust.Shuffled() || s.rate > 0:
+		case !s.trust.Shuffled() || s.gamma > 0:
 			return nil, refuse("stated for a fixed number k of shuffled reports")
 		case s.reports > most:
 			return nil, refuse("a sum over the outcomes of k = %d reports, above %d, takes too long", s.reports, most)

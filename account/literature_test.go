@@ -116,7 +116,7 @@ func TestPaperBoundsReadBothWays(t *testing.T) {
 		{Participation: dp.All, Class: dp.KRR, Symbols: 5, Eps0: 1, Population: 60, Rounds: 1, Delta: 1e-5},
 		{Participation: dp.All, Class: dp.BinaryRR, Eps0: .3, Population: 1e5, Rounds: 3, Delta: 1e-10},
 		{Participation: dp.All, Eps0: 1.5, Population: 60, Rounds: 2, Delta: 1e-4},
-		{Participation: dp.CheckIn, Eps0: 1, Population: 1e6, Rate: .01, Rounds: 200, Delta: 1e-7},
+		{Participation: dp.CheckIn, Eps0: 1, Population: 1e6, Gamma: .01, Rounds: 200, Delta: 1e-7},
 	} {
 		for _, m := range ofLiterature() {
 			b := one(t, q, m.ID)
@@ -153,9 +153,9 @@ func TestPaperExtremes(t *testing.T) {
 		{Participation: dp.Sampled, Eps0: 50, Population: 1e12, Reports: 1e12, Rounds: 1e12, Delta: 1e-280},
 		{Participation: dp.Sampled, Eps0: 1e-6, Population: 1e12, Reports: 1, Rounds: 1, Delta: .999},
 		{Participation: dp.Sampled, Eps0: .2, Population: 1e12, Reports: 1e6, Rounds: 1e12, Delta: 1e-30},
-		{Participation: dp.CheckIn, Eps0: 3, Population: 1e12, Rate: 1e-12, Rounds: 1e6, Delta: 1e-6},
-		{Participation: dp.CheckIn, Eps0: 50, Population: 1, Rate: 1, Rounds: 1, Delta: 1e-6},
-		{Participation: dp.CheckIn, Eps0: .01, Population: 1e12, Rate: .9, Rounds: 1e12, Delta: 1e-12},
+		{Participation: dp.CheckIn, Eps0: 3, Population: 1e12, Gamma: 1e-12, Rounds: 1e6, Delta: 1e-6},
+		{Participation: dp.CheckIn, Eps0: 50, Population: 1, Gamma: 1, Rounds: 1, Delta: 1e-6},
+		{Participation: dp.CheckIn, Eps0: .01, Population: 1e12, Gamma: .9, Rounds: 1e12, Delta: 1e-12},
 		{Participation: dp.All, Class: dp.KRR, Symbols: 1 << 20, Eps0: 9, Population: 256, Rounds: 1e12, Delta: 1e-9},
 		{Participation: dp.All, Eps0: 1e-3, Population: 1, Rounds: 1e12, Delta: 1e-9},
 	} {
@@ -187,7 +187,7 @@ func TestPaperExtremes(t *testing.T) {
 func TestCheckInWindowIsCharged(t *testing.T) {
 	said := 0
 	for _, eps := range []float64{.2, .6, 1, 1.4, 1.8, 2.2, 2.6} {
-		q := Query{Participation: dp.CheckIn, Eps0: 3, Population: 50, Rate: .02, Rounds: 1, AskDelta: true, Eps: eps}
+		q := Query{Participation: dp.CheckIn, Eps0: 3, Population: 50, Gamma: .02, Rounds: 1, AskDelta: true, Eps: eps}
 		least := math.Max(one(t, q, "lower-rr2").Delta, one(t, q, "lower-rr3").Delta)
 		for _, id := range []string{"checkin-strong", "checkin-kov"} {
 			b := one(t, q, id)

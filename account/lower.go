@@ -25,8 +25,8 @@ type response struct {
 // or both orders of the neighbours.
 func (s shape) concrete(m response) ([][]dp.Atom, error) {
 	c := amplify.ConcreteConfig{Eps0: math.Min(m.eps0, maxLowerEps0), Population: s.population, Asked: s.reports, Gamma: 1, Symbols: m.symbols}
-	if s.rate > 0 {
-		c.Asked, c.Gamma = s.asked, s.rate
+	if s.gamma > 0 {
+		c.Asked, c.Gamma = s.asked, s.gamma
 	}
 	if m.symbols > 2 {
 		a, err := amplify.ResponseK(c)

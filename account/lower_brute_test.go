@@ -26,7 +26,7 @@ func TestLowerBoundsAgainstTheirMechanism(t *testing.T) {
 						q.Reports = int64(k)
 						weight = func(m int) float64 { return indicator(m == k) }
 					case dp.CheckIn:
-						q.Rate = 0.4
+						q.Gamma = 0.4
 						weight = func(m int) float64 { return binomial(n, m, 0.4) }
 					}
 					exact := map[string]tinyLaws{

@@ -51,7 +51,7 @@ func TestLowerBelowUpper(t *testing.T) {
 		case 1:
 			q.Participation, q.Reports = dp.Sampled, 1+r.Int64N(n)
 		case 2:
-			q.Participation, q.Rate, q.Dropout = dp.CheckIn, r.Float64()*.9+.05, .5*r.Float64()
+			q.Participation, q.Gamma, q.Dropout = dp.CheckIn, r.Float64()*.9+.05, .5*r.Float64()
 		case 3:
 			q.Trust, q.Participation = dp.Local, dp.All
 		}

@@ -241,7 +241,7 @@ func (m Method) refusal(q Query, s shape) error {
 
 // hidesReports says that a number of reports that is up to chance is hidden.
 func (m Method) hidesReports(q Query, s shape) bool {
-	return q.HiddenReports && s.rate > 0 && s.rate < 1
+	return q.HiddenReports && s.gamma > 0 && s.gamma < 1
 }
 
 // answer computes the method for rounds that are all alike.

@@ -15,7 +15,7 @@ import (
 var (
 	settingA  = Query{Participation: dp.Sampled, Eps0: 2, Population: 1e6, Reports: 1e3, Rounds: 1e5, Delta: 1e-8}
 	settingM1 = Query{Participation: dp.Sampled, Eps0: 1.5, Population: 6e4, Reports: 1e4, Rounds: 1200, Delta: 1e-5}
-	settingCI = Query{Participation: dp.CheckIn, Eps0: 1, Population: 1e7, Rate: 1e-3, Rounds: 1e5, Delta: 1e-7}
+	settingCI = Query{Participation: dp.CheckIn, Eps0: 1, Population: 1e7, Gamma: 1e-3, Rounds: 1e5, Delta: 1e-7}
 )
 
 func best(t testing.TB, q Query) float64 {
@@ -93,7 +93,7 @@ func TestOrderOfQueries(t *testing.T) {
 func TestRefinedBelowCoarse(t *testing.T) {
 	for _, q := range []Query{
 		settingM1, {Participation: dp.All, Eps0: 4, Population: 1000, Rounds: 1, Delta: 1e-6},
-		{Participation: dp.CheckIn, Eps0: .3, Population: 5000, Rate: .1, Rounds: 10, Delta: 1e-4, Dropout: .3},
+		{Participation: dp.CheckIn, Eps0: .3, Population: 5000, Gamma: .1, Rounds: 10, Delta: 1e-4, Dropout: .3},
 	} {
 		r, err := Answer(context.Background(), q, "all")
 		if err != nil {
@@ -158,7 +158,7 @@ func TestOneRoundIsTheCurve(t *testing.T) {
 // numbers of reports are spread as the mixture says.
 func TestRealisedAgainstPlanned(t *testing.T) {
 	const rounds, n, gamma = 60, 40000, .05
-	planned := best(t, Query{Participation: dp.CheckIn, Eps0: 1.5, Population: n, Rate: gamma, Rounds: rounds, Delta: 1e-6})
+	planned := best(t, Query{Participation: dp.CheckIn, Eps0: 1.5, Population: n, Gamma: gamma, Rounds: rounds, Delta: 1e-6})
 	var seq dp.Sequence
 	for i := range rounds {
 		// Quantiles of a normal law by the logistic approximation.
@@ -250,9 +250,9 @@ func TestQueryRefusals(t *testing.T) {
 		"rounds = 1000000000001": func(q *Query) { q.Rounds = 1e12 + 1 },
 		"dropout = 1":            func(q *Query) { q.Dropout = 1 },
 		"dropout = NaN":          func(q *Query) { q.Dropout = math.NaN() },
-		"gamma = 0.5":            func(q *Query) { q.Rate = .5 },
-		"gamma = NaN":            func(q *Query) { q.Participation, q.Reports, q.Rate = dp.CheckIn, 0, math.NaN() },
-		"gamma = 1.0":            func(q *Query) { q.Participation, q.Reports, q.Rate = dp.CheckIn, 0, math.Nextafter(1, 2) },
+		"gamma = 0.5":            func(q *Query) { q.Gamma = .5 },
+		"gamma = NaN":            func(q *Query) { q.Participation, q.Reports, q.Gamma = dp.CheckIn, 0, math.NaN() },
+		"gamma = 1.0":            func(q *Query) { q.Participation, q.Reports, q.Gamma = dp.CheckIn, 0, math.Nextafter(1, 2) },
 		"eps = 1":                func(q *Query) { q.Eps = 1 },
 		"eps = -1":               func(q *Query) { q.AskDelta, q.Delta, q.Eps = true, 0, -1 },
 		"11 rounds":              func(q *Query) { q.Participation, q.Rounds = dp.Once, 11 },

@@ -114,7 +114,7 @@ func knobs() map[string]knob {
 	return map[string]knob{
 		"sigma":  noise,
 		"eps0":   real("eps0", 1e-3, mostEps0, func(q *Query, u float64) { q.Eps0 = u }),
-		"gamma":  real("gamma", 1e-9, func(Query) float64 { return 1 }, func(q *Query, u float64) { q.Rate = u }),
+		"gamma":  real("gamma", 1e-9, func(Query) float64 { return 1 }, func(q *Query, u float64) { q.Gamma = u }),
 		"k":      whole("k", func(q Query) float64 { return float64(q.Population) }, func(q *Query, u int64) { q.Reports = u }),
 		"rounds": whole("rounds", func(Query) float64 { return 1e9 }, func(q *Query, u int64) { q.Rounds = u }),
 	}

@@ -21,7 +21,7 @@ type Query struct {
 	Sigma      float64 // required for dp.Gaussian, 0 otherwise: σ of one report over its clip norm
 	Population int64   // Required. n.
 	Reports    int64   // k; required for Sampled and Once
-	Rate       float64 // γ before drop-outs; required for CheckIn
+	Gamma      float64 // γ before drop-outs; required for CheckIn
 	Dropout    float64 // p′ in [0, 1): a report is lost, independently of the data
 	Rounds     int64   // Required. T.
 	// Colluders is the number of clients, of the n, that tell the observer everything they
@@ -64,8 +64,8 @@ func (q Query) Validate() error {
 		return fmt.Errorf("account: colluders = %d must be at least 0 and fewer than n = %d", q.Colluders, q.Population)
 	case !(q.Dropout >= 0 && q.Dropout < 1):
 		return fmt.Errorf("account: dropout = %v must be at least 0 and below 1", q.Dropout)
-	case q.Participation != dp.CheckIn && q.Rate != 0:
-		return fmt.Errorf("account: gamma = %v has no meaning with participation %s", q.Rate, q.Participation)
+	case q.Participation != dp.CheckIn && q.Gamma != 0:
+		return fmt.Errorf("account: gamma = %v has no meaning with participation %s", q.Gamma, q.Participation)
 	case q.Participation == dp.Once && q.Rounds > q.Population/q.Reports:
 		return fmt.Errorf("account: %d rounds of k = %d disjoint reports need more than n = %d clients", q.Rounds, q.Reports, q.Population)
 	case (q.Participation == dp.All || q.Participation == dp.CheckIn) && q.Reports != 0:
@@ -90,7 +90,7 @@ func (q Query) Validate() error {
 func (q Query) event() dp.Round {
 	q = q.withDefaults()
 	return dp.Round{Report: dp.Report{Class: q.Class, Eps0: q.Eps0, Sigma: q.Sigma, Symbols: q.Symbols, TV: q.TV}, Trust: q.Trust, Participation: q.Participation,
-		Population: q.Population, Reports: q.Reports, Rate: q.Rate}
+		Population: q.Population, Reports: q.Reports, Gamma: q.Gamma}
 }
 
 func (q Query) withDefaults() Query {
@@ -119,16 +119,16 @@ func (q Query) shape() (shape, int64) {
 	}
 	s := shapeOf(ev)
 	if q.Participation == dp.Sampled && q.Colluders > 0 && s.trust.Shuffled() {
-		s.colluders, s.asked, s.reports, s.included, s.rate = q.Colluders, s.reports, 0, 0, 1
+		s.colluders, s.asked, s.reports, s.included, s.gamma = q.Colluders, s.reports, 0, 0, 1
 	}
 	if q.Participation == dp.Once {
 		times = 1 // batches are disjoint: a client is in only one of them
 	}
 	if q.Dropout > 0 && s.reports > 0 && !s.trust.Alone() {
-		s.asked, s.reports, s.included, s.rate = s.reports, 0, 0, 1
+		s.asked, s.reports, s.included, s.gamma = s.reports, 0, 0, 1
 	}
-	if s.rate > 0 {
-		s.rate = math.Max(s.rate*(1-q.Dropout), math.SmallestNonzeroFloat64)
+	if s.gamma > 0 {
+		s.gamma = math.Max(s.gamma*(1-q.Dropout), math.SmallestNonzeroFloat64)
 	}
 	return s, times
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // shape is everything that a round's dominating pair depends on. Either reports is known, or
-// each of asked clients reports with probability rate.
+// each of asked clients reports with probability gamma.
 type shape struct {
 	trust      dp.Trust
 	eps0       float64
@@ -17,7 +17,7 @@ type shape struct {
 	reports    int64   // k, the reports that shuffle together
 	included   int64   // how many of n, a uniform subset; k or more
 	asked      int64
-	rate       float64
+	gamma      float64
 	colluders  int64 // number in the population, from which a uniform subset is asked
 	// What is known about the reports' class: see dp.Report. Zero without a shuffler.
 	class   dp.Class
@@ -43,7 +43,7 @@ func shapeOf(r dp.Round) shape {
 	case r.Participation == dp.Once:
 		s.population = s.reports // it is public who is in which batch
 	case r.Participation == dp.CheckIn && !r.Realised:
-		s.reports, s.included, s.asked, s.rate = 0, 0, r.Population, r.Rate
+		s.reports, s.included, s.asked, s.gamma = 0, 0, r.Population, r.Gamma
 	case r.Participation == dp.CheckIn:
 		return s.coarse()
 	}
@@ -51,7 +51,7 @@ func shapeOf(r dp.Round) shape {
 }
 
 // empty says whether there are no reports.
-func (s shape) empty() bool { return s.reports == 0 && s.rate == 0 }
+func (s shape) empty() bool { return s.reports == 0 && s.gamma == 0 }
 
 // coarse rounds a realised k to ten significant bits: the size of the shuffle down and the
 // inclusion up. Both only raise ε, by about .1 %, and rounds with slightly different k share
@@ -78,14 +78,14 @@ func (s shape) pair(c clones) (dp.Pair, error) {
 	if err != nil {
 		return dp.Pair{}, err
 	}
-	if s.rate > 0 {
+	if s.gamma > 0 {
 		return f.Arrival(s.arrival())
 	}
 	return f.Round(s.round())
 }
 
 func (s shape) arrival() amplify.FamilyArrival {
-	return amplify.FamilyArrival{Population: s.population, Asked: s.asked, Gamma: s.rate, Colluders: s.colluders}
+	return amplify.FamilyArrival{Population: s.population, Asked: s.asked, Gamma: s.gamma, Colluders: s.colluders}
 }
 
 func (s shape) round() amplify.FamilyRound {
@@ -98,7 +98,7 @@ func (s shape) maxLoss() float64 {
 		return math.Inf(1)
 	}
 	included, honest := s.included, s.population-s.colluders
-	if s.rate > 0 {
+	if s.gamma > 0 {
 		included = s.asked
 	}
 	if included >= honest || s.trust.Alone() {

@@ -51,7 +51,7 @@ func (q SumQuery) cohort() (most int64, rate float64) {
 	case dp.Sampled, dp.Once:
 		most = q.Query.Reports
 	case dp.CheckIn:
-		rate *= q.Query.Rate
+		rate *= q.Query.Gamma
 	}
 	return most, rate
 }

@@ -71,7 +71,7 @@ func worlds(q SumQuery) (out []world) {
 	switch q.Query.Participation {
 	case dp.All, dp.CheckIn:
 		if q.Query.Participation == dp.CheckIn {
-			report *= q.Query.Rate
+			report *= q.Query.Gamma
 		}
 		for _, h := range honests {
 			add(fmt.Sprintf("%d honest", h), func(yield func(float64, float64, int64)) { coins(h, n-h, report, 1, float64(h), yield) })
@@ -221,8 +221,8 @@ func randomSum(r *rand.Rand) (SumQuery, bool) {
 	most := q.Query.Population
 	switch q.Query.Participation {
 	case dp.CheckIn:
-		q.Query.Rate = math.Pow(r.Float64(), 2) + 1e-3
-		q.Query.Rate = min(1, q.Query.Rate)
+		q.Query.Gamma = math.Pow(r.Float64(), 2) + 1e-3
+		q.Query.Gamma = min(1, q.Query.Gamma)
 	case dp.Sampled, dp.Once:
 		most = 1 + int64(float64(most-1)*math.Pow(r.Float64(), 2))
 		q.Query.Reports = most

@@ -112,7 +112,7 @@ func TestSumOrder(t *testing.T) {
 	sampled := sumOf(dp.Sampled, 10_000, 700)
 	sampled.Query.Reports, sampled.Query.Rounds = 1000, 20
 	coins := sumOf(dp.CheckIn, 2000, 700)
-	coins.Query.Rate, coins.Query.Rounds = .5, 5
+	coins.Query.Gamma, coins.Query.Rounds = .5, 5
 	once := sumOf(dp.Once, 10_000, 700)
 	once.Query.Reports, once.Query.Rounds = 1000, 10
 	dropped := sumOf(dp.All, 1000, 700)
@@ -251,7 +251,7 @@ func TestPlanSum(t *testing.T) {
 	sampled := sumOf(dp.Sampled, 10_000, 0)
 	sampled.Query.Reports, sampled.Query.Rounds, sampled.Sum.MinUsers = 1000, 20, 700
 	coins := sumOf(dp.CheckIn, 300, 0)
-	coins.Query.Rate, coins.Query.Rounds = .7, 2
+	coins.Query.Gamma, coins.Query.Rounds = .7, 2
 	once := sumOf(dp.Once, 10_000, 0)
 	once.Query.Reports, once.Query.Rounds = 1000, 10
 	dropped := once
@@ -293,7 +293,7 @@ func TestPlanSum(t *testing.T) {
 // Noise is not looked at for more clients than chance brings: these took more than a
 // thousand steps, and the answer is the one for all of them.
 func TestSumOfManyByChance(t *testing.T) {
-	q := SumQuery{Query: Query{Participation: dp.CheckIn, Population: 1e9, Rate: 1e-5, Rounds: 100, Delta: 1e-6},
+	q := SumQuery{Query: Query{Participation: dp.CheckIn, Population: 1e9, Gamma: 1e-5, Rounds: 100, Delta: 1e-6},
 		Sum: vecsum.Params{Dim: 1000, Grid: 1000, MinUsers: 9000, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 100}}}
 	users, chance := q.withDefaults().most(1e-12)
 	if !(users > 10_500 && users < 11_500 && chance == 1e-12) {
@@ -308,7 +308,7 @@ func TestSumOfManyByChance(t *testing.T) {
 		t.Errorf("half honest: looks at up to %d clients", users)
 	}
 	all := q
-	all.Query.Rate = 1
+	all.Query.Gamma = 1
 	if users, chance := all.withDefaults().most(1e-12); users != 1e9 || chance != 0 {
 		t.Errorf("everybody comes: looks at up to %d clients, chance %v", users, chance)
 	}

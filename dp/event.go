@@ -46,9 +46,9 @@ type Round struct {
 	// Reports is k, the honest reports in the round. Required for Sampled, and
 	// for a CheckIn round that has happened; All takes Population.
 	Reports int64
-	// Rate is γ, the probability that a client's report arrives. It is read
+	// Gamma is γ, the probability that a client's report arrives. It is read
 	// only for a CheckIn round whose Reports are not known yet (planning).
-	Rate float64
+	Gamma float64
 	// Realised says that Reports was counted, even if it is zero.
 	Realised bool
 }
@@ -91,8 +91,8 @@ func (r Round) Validate() error {
 			if r.Reports < 0 || r.Reports > r.Population {
 				return fmt.Errorf("dp: k = %d must lie between 0 and n = %d", r.Reports, r.Population)
 			}
-		} else if math.IsNaN(r.Rate) || r.Rate <= 0 || r.Rate > 1 {
-			return fmt.Errorf("dp: gamma = %v must be above 0 and at most 1", r.Rate)
+		} else if math.IsNaN(r.Gamma) || r.Gamma <= 0 || r.Gamma > 1 {
+			return fmt.Errorf("dp: gamma = %v must be above 0 and at most 1", r.Gamma)
 		}
 	default:
 		return fmt.Errorf("dp: unknown participation %q", r.Participation)

@@ -40,7 +40,7 @@ func clone(t testing.TB, d certificate.Document) certificate.Document {
 
 var (
 	sampled = account.Query{Participation: dp.Sampled, Eps0: 2, Population: 1e4, Reports: 60, Rounds: 200, Delta: 1e-6}
-	checkIn = account.Query{Participation: dp.CheckIn, Eps0: 1, Population: 200, Rate: .1, Rounds: 15, Delta: 1e-4}
+	checkIn = account.Query{Participation: dp.CheckIn, Eps0: 1, Population: 200, Gamma: .1, Rounds: 15, Delta: 1e-4}
 	dropout = account.Query{Participation: dp.Sampled, Eps0: 1, Population: 80, Reports: 15, Dropout: .3, Rounds: 8, Delta: 1e-4}
 )
 
@@ -62,7 +62,7 @@ func TestWrittenCertificatesVerify(t *testing.T) {
 		{account.Query{Participation: dp.All, Eps0: 8, Population: 100, Rounds: 2, Eps: 16.1, AskDelta: true}, ""},
 		{account.Query{Trust: dp.Local, Participation: dp.All, Eps0: .1, Population: 9, Rounds: 1001, Delta: 1e-3}, ""},
 		{account.Query{Trust: dp.Local, Participation: dp.Once, Eps0: 1, Population: 9, Reports: 3, Rounds: 2, Delta: 1e-3}, ""},
-		{account.Query{Participation: dp.CheckIn, Eps0: 1, Population: 40, Rate: 1, Rounds: 3, Delta: 1e-3}, ""},
+		{account.Query{Participation: dp.CheckIn, Eps0: 1, Population: 40, Gamma: 1, Rounds: 3, Delta: 1e-3}, ""},
 	} {
 		d := clone(t, write(t, c.q, c.m))
 		v, err := d.Verify(context.Background())
@@ -376,7 +376,7 @@ func TestMethodsWithoutACheckAreRefused(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, q := range []account.Query{
 		{Trust: dp.Local, Participation: dp.All, Eps0: 1, Population: 1, Rounds: 3, Delta: 1e-2},
-		{Participation: dp.CheckIn, Eps0: 1, Population: 4, Rate: .5, Rounds: 2, Delta: 1e-2},
+		{Participation: dp.CheckIn, Eps0: 1, Population: 4, Gamma: .5, Rounds: 2, Delta: 1e-2},
 	} {
 		for _, m := range []certificate.Method{certificate.BlanketPLD, certificate.Basic} {
 			d := write(f, q, m)

@@ -104,7 +104,7 @@ func (c *certificateFlags) runVerify(cmd *cobra.Command, asJSON bool) error {
 	p := printer{w: cmd.OutOrStdout()}
 	q := d.Query
 	p.line("verified: %s", describeQuery(account.Query{Trust: q.Trust, Participation: q.Participation, Eps0: q.Eps0, Population: q.N,
-		Reports: q.K, Rate: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds}))
+		Reports: q.K, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds}))
 	p.line("epsilon <= %s at delta = %s   (%s; replace one client)", roundUp(d.Claim.Eps), roundUp(d.Claim.Delta), d.Claim.Method)
 	if d.Round != nil {
 		p.line("recomputed: delta <= %s at that epsilon, in %.1f s", roundUp(verdict.Delta), out.Seconds)

@@ -33,7 +33,7 @@ func quantities() []quantity {
 		{"rounds", "rounds", "rounds", true, 1, func(q *account.Query, x float64) { q.Rounds = int64(x) }},
 		{"n", "n", "clients n", true, 1, func(q *account.Query, x float64) { q.Population = int64(x) }},
 		{"k", "k", "reports a round k", true, 1, func(q *account.Query, x float64) { q.Reports = int64(x) }},
-		{"gamma", "γ", "chance γ of a client to take part in a round", false, 0, func(q *account.Query, x float64) { q.Rate = x }},
+		{"gamma", "γ", "chance γ of a client to take part in a round", false, 0, func(q *account.Query, x float64) { q.Gamma = x }},
 		{"eps0", "ε₀", "ε₀ of one report (nats)", false, 0, func(q *account.Query, x float64) { q.Eps0 = x }},
 		{"delta", "δ", "δ", false, 0, func(q *account.Query, x float64) { q.Delta = x }},
 	}
@@ -147,7 +147,7 @@ func (c quantity) value(q account.Query) float64 {
 	case "k":
 		return float64(q.Reports)
 	case "gamma":
-		return q.Rate
+		return q.Gamma
 	case "eps0":
 		return q.Eps0
 	default:

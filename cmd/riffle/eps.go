@@ -85,7 +85,7 @@ func boundNames() (out []string) {
 func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	q := account.Query{
 		Trust: p.trust, Participation: p.participation, Class: dp.Class(p.class),
-		Eps0: p.eps0, Sigma: p.sigma, Population: p.n, Reports: p.k, Rate: p.gamma, Dropout: p.dropout,
+		Eps0: p.eps0, Sigma: p.sigma, Population: p.n, Reports: p.k, Gamma: p.gamma, Dropout: p.dropout,
 		Rounds: p.rounds, Delta: p.delta, Eps: p.eps, AskDelta: fs.Changed("eps"),
 		TV: p.tv, Colluders: p.colluders, HiddenReports: p.hidden, AdaptiveWithinRound: p.adaptive,
 	}
@@ -365,8 +365,8 @@ func describeQuery(q account.Query) string {
 	if q.Reports > 0 {
 		text += fmt.Sprintf(", k = %d", q.Reports)
 	}
-	if q.Rate > 0 {
-		text += fmt.Sprintf(", gamma = %g", q.Rate)
+	if q.Gamma > 0 {
+		text += fmt.Sprintf(", gamma = %g", q.Gamma)
 	}
 	if q.Dropout > 0 {
 		text += fmt.Sprintf(", dropout = %g", q.Dropout)
@@ -444,13 +444,13 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 				warnLargeEps(cmd.ErrOrStderr(), r.Upper.Eps)
 			}
 			if asJSON {
-				solution := map[string]any{"eps0": q.Eps0, "sigma": q.Sigma, "k": q.Reports, "gamma": q.Rate, "rounds": q.Rounds}
+				solution := map[string]any{"eps0": q.Eps0, "sigma": q.Sigma, "k": q.Reports, "gamma": q.Gamma, "rounds": q.Rounds}
 				return printJSON(cmd.OutOrStdout(), map[string]any{
 					"solution": map[string]any{solve: solution[solve]}, "check": documented{r.Document(), p.largest(r)}})
 			}
 			out := printer{w: cmd.OutOrStdout()}
 			value := map[string]string{"eps0": fmt.Sprintf("%.6g", math.Floor(q.Eps0*1e6)/1e6), "k": fmt.Sprint(q.Reports),
-				"gamma": fmt.Sprintf("%.6g", q.Rate), "sigma": fmt.Sprintf("%.10g", math.Ceil(q.Sigma*1e6)/1e6), "rounds": fmt.Sprint(q.Rounds)}[solve]
+				"gamma": fmt.Sprintf("%.6g", q.Gamma), "sigma": fmt.Sprintf("%.10g", math.Ceil(q.Sigma*1e6)/1e6), "rounds": fmt.Sprint(q.Rounds)}[solve]
 			out.line("%s = %s", solve, value)
 			if out.err != nil {
 				return out.err

@@ -72,7 +72,7 @@ func TestNumbersInExplanations(t *testing.T) {
 	at(b, "clones-closed-strong", .5654)
 	at(e1(1200), "girgis-thm1", 3.086)
 	at(e1(1200), "clones-numeric-strong", 3.809)
-	at(account.Query{Participation: dp.CheckIn, Eps0: 8, Population: 1e7, Rate: 1e-4, Rounds: 2000, Delta: 1e-5}, upper, 1.31)
+	at(account.Query{Participation: dp.CheckIn, Eps0: 8, Population: 1e7, Gamma: 1e-4, Rounds: 2000, Delta: 1e-5}, upper, 1.31)
 	for _, c := range []struct {
 		q            account.Query
 		above, below string

@@ -24,7 +24,7 @@ func e2(rounds int64) account.Query {
 // report by at most 2.
 func e4(delta float64) (account.Query, error) {
 	mu, err := gdp.Calibrate(dp.Guarantee{Eps: 8, Delta: 1e-8, Adjacency: dp.ReplaceOne})
-	return account.Query{Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 2 / float64(mu), Population: 1e7, Rate: 1e-4, Rounds: 2000, Delta: delta}, err
+	return account.Query{Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 2 / float64(mu), Population: 1e7, Gamma: 1e-4, Rounds: 2000, Delta: delta}, err
 }
 
 const (

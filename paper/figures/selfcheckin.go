@@ -11,7 +11,7 @@ const selfCheckIn = "Self Check-In"
 
 // checkIn returns the question about coins of chance γ, at δ = 1/n.
 func checkIn(eps0, rate float64, n, rounds int64) account.Query {
-	q := account.Query{Participation: dp.CheckIn, Eps0: eps0, Population: n, Rate: rate, Rounds: rounds}
+	q := account.Query{Participation: dp.CheckIn, Eps0: eps0, Population: n, Gamma: rate, Rounds: rounds}
 	if n > 0 {
 		q.Delta = 1 / float64(n)
 	}
@@ -20,7 +20,7 @@ func checkIn(eps0, rate float64, n, rounds int64) account.Query {
 
 // distributed returns the question about Gaussian sums of clients who check in: Figure 2a.
 func distributed(rounds int64) account.Query {
-	return account.Query{Trust: dp.Distributed, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 1, Population: 6e5, Rate: 1e-3, Rounds: rounds, Delta: 1e-8}
+	return account.Query{Trust: dp.Distributed, Class: dp.Gaussian, Participation: dp.CheckIn, Sigma: 1, Population: 6e5, Gamma: 1e-3, Rounds: rounds, Delta: 1e-8}
 }
 
 func checkInFigures() []figure {
@@ -46,7 +46,7 @@ func checkInFigures() []figure {
 				func(q *account.Query, x float64) { q.Population, q.Delta = int64(x), 1/x }, curves}},
 		{"sci-1b", "Figure 1b", "Shuffled check-in: ε₀ = 1, n = 1e7, T = 1e5, δ = 1/n", notes,
 			sweep{checkIn(1, 0, 1e7, 1e5), "gamma", "chance γ of a client to take part in a round", gridOf(1e-4, 1e-1, 13),
-				func(q *account.Query, x float64) { q.Rate = x }, curves}},
+				func(q *account.Query, x float64) { q.Gamma = x }, curves}},
 		{"sci-1c", "Figure 1c", "Shuffled check-in: ε₀ = 1, n = 1e7, γ = 0.001, δ = 1/n",
 			append([]string{"The printed caption has “n = 1” for both ε₀ and n; drawn are the values of Figures 1a and 1b."}, notes...),
 			sweep{checkIn(1, 1e-3, 1e7, 0), "rounds", roundsAxis, grid(100, 1e6, 13), rounds, curves}},

@@ -19,11 +19,11 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// CheckIn flips the client's own coin: true with probability rate, exactly.
-// Every client flips it, whatever its data. The rate comes from a checked
+// CheckIn flips the client's own coin: true with probability gamma, exactly.
+// Every client flips it, whatever its data. It comes from a checked
 // announcement and lies in [0, 1].
-func CheckIn(src rng.Source, rate float64) bool {
-	return sample.Bernoulli(src, rate)
+func CheckIn(src rng.Source, gamma float64) bool {
+	return sample.Bernoulli(src, gamma)
 }
 
 // ClipMode says how a gradient outside the ball is brought into it. Both modes give the same

@@ -32,7 +32,7 @@ type Ledger interface {
 // Nothing was charged for it.
 var ErrBatch = errors.New("coordinator: not a batch of the announced round")
 
-// Config describes a task. All fields are required, except Sample, CheckInRate and Blocks,
+// Config describes a task. All fields are required, except Sample, Gamma and Blocks,
 // each of which belongs to one Participation, and Report if the ledger is ledger.Unprotected.
 type Config struct {
 	Task          [32]byte
@@ -44,7 +44,7 @@ type Config struct {
 	Participation dp.Participation
 	Population    int64 // n, including Colluders
 	Sample        int64
-	CheckInRate   float64
+	Gamma         float64
 	Blocks        schedule.Blocks // for dp.Once: each client once in every epoch
 	MinReports    int64
 	Clip          float64
@@ -107,8 +107,8 @@ func New(c Config) (*Coordinator, error) {
 			return nil, fmt.Errorf("coordinator: k = %d must lie between 1 and n = %d", c.Sample, c.Population)
 		}
 	case dp.CheckIn:
-		if !(c.CheckInRate > 0 && c.CheckInRate <= 1) {
-			return nil, fmt.Errorf("coordinator: gamma = %v must be above 0 and at most 1", c.CheckInRate)
+		if !(c.Gamma > 0 && c.Gamma <= 1) {
+			return nil, fmt.Errorf("coordinator: gamma = %v must be above 0 and at most 1", c.Gamma)
 		}
 	case dp.Once:
 		if c.Blocks.Clients() != c.Population {
@@ -166,7 +166,7 @@ func (c *Coordinator) Announce() wire.Announcement {
 	a := wire.Announcement{
 		Task: c.config.Task, Round: c.round + 1, Trust: c.config.Trust,
 		Participation: c.config.Participation, Population: c.config.Population,
-		Sample: c.config.Sample, CheckInRate: c.config.CheckInRate, MinReports: c.config.MinReports,
+		Sample: c.config.Sample, Gamma: c.config.Gamma, MinReports: c.config.MinReports,
 		PerEpoch:   c.config.Blocks.PerEpoch(),
 		Randomizer: c.config.Mechanism.Name(), Eps0: c.config.Report.Eps0, Sigma: c.config.Report.Sigma, Clip: c.config.Clip,
 	}

@@ -260,7 +260,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"eps0":      func(c *Config) { c.Report.Eps0 = .5 }, // less than what is promised
 		"class":     func(c *Config) { c.Report.Class = dp.BinaryRR },
 		"guarantee": func(c *Config) { c.Mechanism = c.Mechanism.(promised).Mechanism },
-		"gamma":     func(c *Config) { c.Participation = dp.CheckIn; c.CheckInRate = math.NaN() },
+		"gamma":     func(c *Config) { c.Participation = dp.CheckIn; c.Gamma = math.NaN() },
 		"once":      func(c *Config) { c.Participation = dp.Once },
 		"dim": func(c *Config) {
 			m, _ := randomizer.NewPlain(randomizer.PlainConfig{Dim: 3, Radius: 1})

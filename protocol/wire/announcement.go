@@ -13,7 +13,7 @@ type Announcement struct {
 	Participation dp.Participation
 	Population    int64   // n, the enrolled clients
 	Sample        int64   // k, if Participation is Sampled
-	CheckInRate   float64 // p, if Participation is CheckIn
+	Gamma         float64 // γ, if Participation is CheckIn
 	PerEpoch      int64   // blocks of an epoch, if Participation is Once
 	MinReports    int64   // a round with fewer unique reports is void
 	Randomizer    string
@@ -42,7 +42,7 @@ func (m Announcement) Append(dst []byte) []byte {
 	e.text(string(m.Participation))
 	e.i64(m.Population)
 	e.i64(m.Sample)
-	e.f64(m.CheckInRate)
+	e.f64(m.Gamma)
 	e.i64(m.PerEpoch)
 	e.i64(m.MinReports)
 	e.text(m.Randomizer)
@@ -69,7 +69,7 @@ func DecodeAnnouncement(b []byte) (m Announcement, err error) {
 	m.Round = d.count("round")
 	d.fixed(m.ModelDigest[:])
 	m.Trust, m.Participation = d.trust(), d.participation()
-	m.Population, m.Sample, m.CheckInRate = d.count("n"), d.count("k"), d.f64("p")
+	m.Population, m.Sample, m.Gamma = d.count("n"), d.count("k"), d.f64("p")
 	m.PerEpoch, m.MinReports = d.count("blocks"), d.count("n-min")
 	m.Randomizer, m.Eps0, m.Sigma, m.Clip = d.text(), d.f64("eps0"), d.f64("sigma"), d.f64("clip")
 	d.fixed(m.Enrolment[:])
@@ -80,8 +80,8 @@ func DecodeAnnouncement(b []byte) (m Announcement, err error) {
 	case d.err != nil:
 	case m.Round < 1 || m.MinReports < 1 || m.MinReports > m.Population:
 		d.fail("round %d with n-min %d of %d clients", m.Round, m.MinReports, m.Population)
-	case m.CheckInRate < 0 || m.CheckInRate > 1 || m.Participation == dp.CheckIn && m.CheckInRate == 0:
-		d.fail("p = %v must be above 0 and at most 1", m.CheckInRate)
+	case m.Gamma < 0 || m.Gamma > 1 || m.Participation == dp.CheckIn && m.Gamma == 0:
+		d.fail("p = %v must be above 0 and at most 1", m.Gamma)
 	case m.Sample > m.Population || m.Participation == dp.Sampled && m.Sample < m.MinReports:
 		d.fail("k = %d must lie between n-min = %d and n = %d", m.Sample, m.MinReports, m.Population)
 	case m.Deadline < m.Opens:

@@ -35,7 +35,7 @@ func (m Entry) Append(dst []byte) []byte {
 	e.text(string(r.Participation))
 	e.i64(r.Population)
 	e.i64(r.Reports)
-	e.f64(r.Rate)
+	e.f64(r.Gamma)
 	e.flag(r.Realised)
 	return e.b
 }
@@ -57,7 +57,7 @@ func DecodeEntry(b []byte) (m Entry, err error) {
 	}
 	r.Report.TV = d.f64("tv")
 	r.Trust, r.Participation = d.trust(), d.participation()
-	r.Population, r.Reports, r.Rate = d.count("n"), d.count("k"), d.f64("gamma")
+	r.Population, r.Reports, r.Gamma = d.count("n"), d.count("k"), d.f64("gamma")
 	r.Realised = d.flag()
 	if d.err == nil {
 		if err := r.Validate(); err != nil {

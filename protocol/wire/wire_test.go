@@ -40,7 +40,7 @@ func messages() []message {
 		Shuffler: []Key{key(X25519, 1), key(X25519MLKEM768, 2)}, Aggregator: []Key{key(X25519, 3)}, From: 1700000000, To: 1800000000}
 	task := Task{Population: Population{1}, Name: "digits", Trust: dp.Distributed, Participation: dp.CheckIn, MinReports: 10, Rounds: 80, Delta: 1e-5,
 		Mechanism: Mechanism{Name: "vector-sum-binomial", Dim: 4420, Clip: 1.5, ClipMode: "norm", Sum: sum}, Config: []byte("model: hog-linear\n")}
-	ann := Announcement{Task: fill(1), Round: 5, ModelDigest: fill(2), Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 1000, CheckInRate: .5,
+	ann := Announcement{Task: fill(1), Round: 5, ModelDigest: fill(2), Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 1000, Gamma: .5,
 		MinReports: 10, Randomizer: "privunit", Eps0: 3.0001, Clip: .25, Enrolment: fill(3), Opens: 1790000000000, Deadline: 1790000060000,
 		Coordinator: key(X25519, 4), ReportBytes: 300}
 	closed := RoundClosed{Announcement: fill(4), Round: 5, Reports: 498, Digest: fill(5), Shares: fill(6), Chunks: 3,
@@ -144,8 +144,8 @@ func TestRefusedValues(t *testing.T) {
 	for want, change := range map[string]func(*Announcement){
 		"n-min 1001":         func(a *Announcement) { a.MinReports = 1001 },
 		"round 0":            func(a *Announcement) { a.Round = 0 },
-		"p = 2":              func(a *Announcement) { a.CheckInRate = 2 },
-		"p = 0":              func(a *Announcement) { a.CheckInRate = 0 },
+		"p = 2":              func(a *Announcement) { a.Gamma = 2 },
+		"p = 0":              func(a *Announcement) { a.Gamma = 0 },
 		"eps0 = NaN":         func(a *Announcement) { a.Eps0 = math.NaN() },
 		"clip = +Inf":        func(a *Announcement) { a.Clip = math.Inf(1) },
 		"sigma = -0":         func(a *Announcement) { a.Sigma = math.Copysign(0, -1) },

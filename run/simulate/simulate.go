@@ -234,7 +234,7 @@ func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
 	case dp.CheckIn:
 		coins := rng.Replay(s.config.Seed, streamCoins, round)
 		for id := range ann.Population {
-			if client.CheckIn(coins, ann.CheckInRate) {
+			if client.CheckIn(coins, ann.Gamma) {
 				send(id)
 			}
 		}

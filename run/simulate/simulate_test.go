@@ -97,7 +97,7 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 	}
 	co, err := coordinator.New(coordinator.Config{
 		Blocks: blocks, Optimizer: opt, Mechanism: mechanism, Report: promise, Ledger: book, Trust: c.trust, Participation: c.participation,
-		Population: c.n, Sample: c.k, CheckInRate: c.rate, MinReports: max(1, c.nMin), Clip: 4,
+		Population: c.n, Sample: c.k, Gamma: c.rate, MinReports: max(1, c.nMin), Clip: 4,
 	})
 	if err != nil {
 		t.Fatal(err)

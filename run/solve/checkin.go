@@ -27,7 +27,7 @@ type checkIn struct {
 func (m *checkIn) query(sigma float64, rounds int64) account.Query {
 	return account.Query{
 		Trust: m.config.Trust.Recorded(), Participation: dp.CheckIn, Class: dp.Gaussian, Sigma: sigma,
-		Population: m.clients(), Rate: 1 / float64(rounds), Rounds: rounds, Delta: dp.Counted(m.config.Delta, vecsum.TailShare),
+		Population: m.clients(), Gamma: 1 / float64(rounds), Rounds: rounds, Delta: dp.Counted(m.config.Delta, vecsum.TailShare),
 	}
 }
 

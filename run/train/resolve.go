@@ -215,7 +215,7 @@ func (c PrivacyConfig) blocks() (schedule.Blocks, error) {
 func (c PrivacyConfig) query() account.Query {
 	q := account.Query{
 		Trust: c.Trust.Recorded(), Participation: c.Participation, Class: dp.Generic,
-		Eps0: c.Eps0, Population: c.Population, Reports: c.K, Rate: c.Gamma, Dropout: c.Dropout,
+		Eps0: c.Eps0, Population: c.Population, Reports: c.K, Gamma: c.Gamma, Dropout: c.Dropout,
 		Rounds: c.Rounds, Delta: c.accountedDelta(),
 	}
 	if c.Trust.SumsOnly() {
@@ -258,9 +258,9 @@ func (c PrivacyConfig) queries() ([]planned, error) {
 	q.Population = int64(c.Honest * float64(q.Population))
 	switch {
 	case q.Participation == dp.CheckIn:
-		q.Rate = min(1, q.Rate/c.Honest)
+		q.Gamma = min(1, q.Gamma/c.Honest)
 	case q.Participation == dp.All && q.Dropout > 0:
-		q.Participation, q.Rate, q.Dropout = dp.CheckIn, min(1, (1-q.Dropout)/c.Honest), 0
+		q.Participation, q.Gamma, q.Dropout = dp.CheckIn, min(1, (1-q.Dropout)/c.Honest), 0
 	default:
 		q.Population = 0 // no larger than the first answer
 	}

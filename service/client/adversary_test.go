@@ -106,7 +106,7 @@ func TestClientsDoNotSpeak(t *testing.T) {
 		"other clip":            {pure.CauseMechanism, nil, announced(func(w *world, a *wire.Announcement) { a.Clip = 2 })},
 		"other sigma":           {pure.CauseMechanism, nil, announced(func(w *world, a *wire.Announcement) { a.Sigma = 2 })},
 		"other trust":           {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Trust = dp.Local })},
-		"other participation":   {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Participation, a.CheckInRate = dp.CheckIn, 1 })},
+		"other participation":   {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Participation, a.Gamma = dp.CheckIn, 1 })},
 		"other task":            {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Task[0]++ })},
 		"beyond last round":     {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Round = 29 })},
 		"other part size":       {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.ReportBytes++ })},
@@ -239,7 +239,7 @@ func TestRoundsAreDecidedOnce(t *testing.T) {
 			announce := func(round int64, model []float32) {
 				a := w.announcement(round, model)
 				if participation == dp.CheckIn {
-					a.CheckInRate = 1
+					a.Gamma = 1
 				}
 				w.publish(a, model, map[int]bool{0: true, 1: true, 2: true, 3: true})
 			}

@@ -191,7 +191,7 @@ func (r *rounds) takesPart(ctx context.Context, m *member, ann wire.Announcement
 	f := r.fleet
 	switch ann.Participation {
 	case dp.CheckIn:
-		if client.CheckIn(f.coin(m.id, ann.Round), ann.CheckInRate) {
+		if client.CheckIn(f.coin(m.id, ann.Round), ann.Gamma) {
 			return true, nil
 		}
 		// The decision is stored, so that no coin is flipped twice.

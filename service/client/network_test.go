@@ -171,7 +171,7 @@ func (w *world) newCoordinator(t *testing.T, n int64) (*coordinator.Coordinator,
 	case dp.Sampled:
 		c.Sample = 5
 	case dp.CheckIn:
-		c.CheckInRate = .6
+		c.Gamma = .6
 	case dp.Once:
 		if c.Blocks, err = schedule.NewBlocks(schedule.BlocksConfig{Clients: n, Size: 5}); err != nil {
 			t.Fatal(err)
@@ -245,7 +245,7 @@ func (w *world) draw(ann wire.Announcement, blocks schedule.Blocks) map[int]bool
 	default:
 		for _, m := range w.members {
 			id := m.Credential.ID()
-			if ann.Participation == dp.All || pure.CheckIn(w.coins(id, ann.Round), ann.CheckInRate) {
+			if ann.Participation == dp.All || pure.CheckIn(w.coins(id, ann.Round), ann.Gamma) {
 				out[w.at[id]] = true
 			}
 		}

@@ -173,7 +173,7 @@ func (w *world) announcement(round int64, theta []float32) wire.Announcement {
 	case dp.Sampled:
 		a.Sample = w.task.MinReports
 	case dp.CheckIn:
-		a.CheckInRate = .5
+		a.Gamma = .5
 	case dp.Once:
 		a.PerEpoch = 2
 	}

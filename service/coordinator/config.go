@@ -86,8 +86,8 @@ type Task struct {
 	Budget ledger.Config
 	// Sample is k, of participation sampled.
 	Sample int64
-	// CheckInRate is p, of participation check-in.
-	CheckInRate float64
+	// Gamma is the chance γ of participation check-in.
+	Gamma float64
 	// BlockSize is the least number of clients in a block, of participation once.
 	BlockSize int64
 	// Colluders is how many of a round's reports are taken to be of clients that

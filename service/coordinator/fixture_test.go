@@ -119,12 +119,12 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 	w.task = wire.Task{Population: wire.Population{1}, Name: "test", Trust: trust, Participation: participation,
 		MinReports: 3, Rounds: 3, Delta: 1e-6}
 	w.present = func(int64, int64) bool { return true }
-	w.config = Task{Sample: 5, CheckInRate: .9, BlockSize: 4, Round: time.Hour, Budget: limit(1e9)}
+	w.config = Task{Sample: 5, Gamma: .9, BlockSize: 4, Round: time.Hour, Budget: limit(1e9)}
 	if participation != dp.Sampled {
 		w.config.Sample = 0
 	}
 	if participation != dp.CheckIn {
-		w.config.CheckInRate = 0
+		w.config.Gamma = 0
 	}
 	if trust == dp.Distributed {
 		w.task.Mechanism = sumMechanism(t, w.n, w.task.MinReports)
@@ -405,7 +405,7 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 	}
 	o, _ := newOptimizer()
 	c := pure.Config{Task: w.task.ID(), Optimizer: o, Mechanism: w.mech, Report: w.config.Report, Ledger: l, Trust: w.task.Trust,
-		Participation: w.task.Participation, Population: w.n, Sample: w.config.Sample, CheckInRate: w.config.CheckInRate,
+		Participation: w.task.Participation, Population: w.n, Sample: w.config.Sample, Gamma: w.config.Gamma,
 		MinReports: w.task.MinReports, Clip: 1, Colluders: w.config.Colluders}
 	if w.task.Participation == dp.Once {
 		c.Blocks, _ = schedule.NewBlocks(schedule.BlocksConfig{Clients: w.n, Size: w.config.BlockSize})

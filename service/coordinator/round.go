@@ -93,7 +93,7 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 	case dp.Sampled:
 		k = r.t.Sample
 	case dp.CheckIn:
-		k = max(r.task.MinReports, int64(float64(e.Clients)*r.t.CheckInRate))
+		k = max(r.task.MinReports, int64(float64(e.Clients)*r.t.Gamma))
 	}
 	if r.sum != nil {
 		most, err := r.mostReports(e.Clients)

@@ -224,8 +224,8 @@ func (a operatorAPI) GetLedger(ctx context.Context, _ *connect.Request[operatorv
 // DescribeEvent describes an event for people.
 func DescribeEvent(e dp.Round) string {
 	text := fmt.Sprintf("%s %s k=%d n=%d", e.Trust, e.Participation, e.Reports, e.Population)
-	if e.Rate != 0 {
-		text += fmt.Sprintf(" gamma=%g", e.Rate)
+	if e.Gamma != 0 {
+		text += fmt.Sprintf(" gamma=%g", e.Gamma)
 	}
 	text += " " + string(e.Report.Class)
 	if e.Report.Eps0 != 0 {

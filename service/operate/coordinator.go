@@ -135,7 +135,7 @@ func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.
 	}
 	base := t.Baseline()
 	out := coordinator.Task{
-		Signed: made.Signed, Report: pure.Report, Budget: t.Config.Limit(), Sample: pure.Sample, CheckInRate: pure.CheckInRate,
+		Signed: made.Signed, Report: pure.Report, Budget: t.Config.Limit(), Sample: pure.Sample, Gamma: pure.Gamma,
 		Colluders: r.config.Colluders, Round: made.Round,
 		Optimizer: func() (optimize.Optimizer, error) {
 			c, err := t.Coordinator()

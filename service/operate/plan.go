@@ -38,7 +38,7 @@ func charges(t *train.Task, colluders int64) (event dp.Round, times int64, err e
 	case dp.Sampled:
 		reports = c.Sample
 	case dp.CheckIn:
-		reports = max(c.MinReports, int64(float64(c.Population)*c.CheckInRate))
+		reports = max(c.MinReports, int64(float64(c.Population)*c.Gamma))
 	}
 	times = t.Config.Rounds
 	if c.Participation == dp.Once { // one charge for an epoch

@@ -179,7 +179,7 @@ func TestWhenARoundClosesTellsNobodyWhoIsInIt(t *testing.T) {
 				case dp.Sampled:
 					a.Sample = 3
 				case dp.CheckIn:
-					a.CheckInRate = .5
+					a.Gamma = .5
 				case dp.Once:
 					a.PerEpoch = 2
 				}
