@@ -29,7 +29,7 @@ func Classes() []Class {
 			Hint: "Bounds that hold whatever the randomizer is."},
 		{Class: dp.BinaryRR, Help: "binary randomized response", Label: "Randomized response, one bit", Settings: []string{"eps0"},
 			Hint: "The truth with chance e^ε₀/(e^ε₀+1), else the other bit."},
-		{Class: dp.KRR, Help: "of K symbols", Label: "Randomized response, K answers", Settings: []string{"symbols", "eps0"},
+		{Class: dp.KRR, Label: "Randomized response, K answers", Settings: []string{"symbols", "eps0"},
 			Hint: "The truth, or with its chance any other of the K answers."},
 		{Class: dp.LaplaceL1, Help: "in the l1 ball", Label: "Laplace noise", Settings: []string{"eps0"},
 			Hint: "Laplace noise on vectors of an ℓ₁ ball."},
