@@ -135,7 +135,7 @@ data can have influenced what was seen.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var invalid *pflag.InvalidValueError
 		if errors.As(err, &invalid) {
-			err = fmt.Errorf("--%s %w", invalid.GetFlag().Name, invalid.Unwrap())
+			err = fmt.Errorf("--%s %s", invalid.GetFlag().Name, plainly(invalid.Unwrap().Error()))
 		}
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})

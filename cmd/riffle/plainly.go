@@ -11,6 +11,11 @@ var packages = []string{"account", "aggregator", "amplify", "audit", "batch", "c
 	"monotone", "operate", "optimize", "picture", "plan", "pld", "prio3", "randomizer", "rdp", "report", "rng", "safetensors", "sample",
 	"schedule", "shuffler", "simulate", "solve", "store", "tail", "train", "vecsum", "wire"}
 
+// computing are those of them that are no part of a system or of a configuration, so
+// that their names say nothing within an error either.
+var computing = []string{"account", "amplify", "dataset", "dp", "feature", "gdp", "literature", "mechanism", "optimize", "pld", "randomizer", "rdp", "rng", "safetensors", "sample",
+	"schedule", "simulate", "tail", "vecsum", "wire"}
+
 // plainly words an error for people: without package names at its beginning, and with a line
 // for each of several joined errors.
 func plainly(text string) string { return withoutPackages(text, nil) }
@@ -25,16 +30,22 @@ func withoutPackages(text string, args []string) string {
 		if first, rest, ok := strings.Cut(line, ": "); ok && strings.HasPrefix(first, "role ") {
 			role, line = first+": ", rest
 		}
-		for {
-			word, rest, ok := strings.Cut(line, ": ")
-			if !ok || !slices.Contains(packages, word) || slices.ContainsFunc(args, func(a string) bool {
-				_, value, given := strings.Cut(a, "=")
-				return a == word || given && value == word
-			}) {
-				break
-			}
-			line = rest
+		words := strings.Split(line, ": ")
+		given := func(word string) bool {
+			return slices.ContainsFunc(args, func(a string) bool {
+				_, value, ok := strings.Cut(a, "=")
+				return a == word || ok && value == word
+			})
 		}
+		for len(words) > 1 && slices.Contains(packages, words[0]) && !given(words[0]) {
+			words = words[1:]
+		}
+		for at := len(words) - 2; at > 0; at-- {
+			if slices.Contains(computing, words[at]) && !strings.HasPrefix(words[at-1], "line ") && !given(words[at]) {
+				words = slices.Delete(words, at, at+1)
+			}
+		}
+		line = strings.Join(words, ": ")
 		lines[i] = role + line
 	}
 	return strings.Join(lines, "\n")

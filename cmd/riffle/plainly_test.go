@@ -16,10 +16,14 @@ func TestErrorsWithoutPackages(t *testing.T) {
 		{"ledger: a\nstore: b\n", "a\nb"},
 		{"plan: no such file", "plan: no such file"}, // an argument
 		{"train: plan: no such file", "plan: no such file"},
-		{"batch: unexpected", "batch: unexpected"}, // the value of a flag
-		{"stores: x", "stores: x"},                 // no package
-		{"open data: dp: x", "open data: dp: x"},   // not at the beginning
-		{"wire:x", "wire:x"},                       // no prefix
+		{"batch: unexpected", "batch: unexpected"},     // the value of a flag
+		{"stores: x", "stores: x"},                     // no package
+		{"open data: store: x", "open data: store: x"}, // not at the beginning
+		{"train: epsilon = 1 cannot be planned for: account: dp: no eps0", "epsilon = 1 cannot be planned for: no eps0"},
+		{"a.yaml: line 2: randomizer: y", "a.yaml: line 2: randomizer: y"}, // a key
+		{"model m: plan: dataset: y", "model m: plan: y"},
+		{"open: dataset", "open: dataset"}, // what is said
+		{"wire:x", "wire:x"},               // no prefix
 		{"--config is required", "--config is required"},
 	} {
 		if got := withoutPackages(c.text, []string{"x", "plan", "--out=batch"}); got != c.want {
