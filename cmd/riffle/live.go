@@ -160,7 +160,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	add("Hidden by", "%s", c.Trust)
 	add("Mechanism", "%s", mechanism(r))
 	add("Optimizer", "%s", c.Optimizer)
-	add("Model", "%s, %s parameters", c.Model, dashboard.Grouped(int64(r.Model.Params())))
+	add("Model", "%s, %s parameters", c.Model, dashboard.Grouped(int64(r.Model.Params)))
 	add("Simulated", "every role in one process, noise from seed %d", c.Seed)
 	if !c.Trust.Protects() {
 		t.Eps, t.Method = dp.Number(math.Inf(1)), ""

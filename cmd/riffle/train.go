@@ -136,7 +136,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 	if err != nil {
 		return err
 	}
-	show.note(stderr, "%s, %s, %s, %s, %s", counted(c.Population, "client"), counted(r.Model.Params(), "parameter"), mechanism(r), c.Participation, counted(c.Rounds, "round"))
+	show.note(stderr, "%s, %s, %s, %s, %s", counted(c.Population, "client"), counted(r.Model.Params, "parameter"), mechanism(r), c.Participation, counted(c.Rounds, "round"))
 	if bound, ok := r.ExcessBound(); ok {
 		whose := ""
 		if c.Participation != dp.Once && c.Optimizer != "gd" {

@@ -26,13 +26,31 @@ func (b Baseline) Beaten(accuracy, loss float64) bool {
 	return loss < b.Loss
 }
 
-// ClassBaseline returns the baseline of at least one class label, each at least 0 and below
-// classes. The loss is that of constant probabilities, in nats; it is the same for
-// cross-entropy and logistic loss.
-func ClassBaseline(y []int32, classes int) Baseline {
+// Baseline returns what the best constant answer reaches on at least one example,
+// with the model's loss. A hinge loss has no probabilities; those of the others
+// are in nats, and the same for cross-entropy and logistic loss.
+func (m *Model) Baseline(n int, y func(row int) float64) Baseline {
+	targets := make([]float64, n)
+	for i := range targets {
+		if targets[i] = y(i); m.Loss.Binary() {
+			targets[i] = side(targets[i])
+		}
+	}
+	if m.Classes == 0 {
+		return Baseline{Accuracy: math.NaN(), Class: -1, Loss: m.Loss.constant(targets)}
+	}
+	b := classBaseline(targets, m.Classes)
+	if m.Loss.kind == Hinge {
+		b.Loss = m.Loss.constant(targets)
+	}
+	return b
+}
+
+// classBaseline takes the numbers of classes, or the signs of two.
+func classBaseline(y []float64, classes int) Baseline {
 	counts := make([]int, classes)
 	for _, c := range y {
-		counts[c]++
+		counts[max(0, int(c))]++
 	}
 	b := Baseline{}
 	for k, n := range counts {
@@ -47,28 +65,22 @@ func ClassBaseline(y []int32, classes int) Baseline {
 	return b
 }
 
-// Constant returns the least mean of the loss over at least one target that a
+// constant returns the least mean of the loss over at least one target that a
 // constant score has.
-func (l Loss) Constant(targets []float64) float64 {
-	if l.kind == "logistic" {
-		y := make([]int32, len(targets))
-		for i, t := range targets {
-			if t > 0 {
-				y[i] = 1
-			}
-		}
-		return ClassBaseline(y, 2).Loss
+func (l Loss) constant(targets []float64) float64 {
+	if l.kind == Logistic {
+		return classBaseline(targets, 2).Loss
 	}
 	// For the other losses the mean is linear between targets, so one of the targets is a
 	// minimum.
 	sorted := slices.Sorted(slices.Values(targets))
 	at := 0
 	switch l.kind {
-	case "absolute":
+	case Absolute:
 		at = (len(sorted) - 1) / 2
 	case "pinball":
 		at = max(0, int(math.Ceil(l.tau*float64(len(sorted))))-1)
-	case "hinge":
+	case Hinge:
 		at = (len(sorted) - 1) / 2 // ±1: the more frequent sign
 	}
 	sum := 0.0

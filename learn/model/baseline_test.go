@@ -11,11 +11,8 @@ import (
 func TestConstantIsTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tau := rapid.Float64Range(.01, .99).Draw(t, "tau")
-		pinball, err := Pinball(tau)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, l := range []Loss{Absolute(), pinball, Hinge(), Logistic()} {
+		pinball := Loss{"pinball", tau}
+		for _, l := range []Loss{lossOf(Absolute), pinball, lossOf(Hinge), lossOf(Logistic)} {
 			targets := rapid.SliceOfN(rapid.Float64Range(-3, 3), 1, 30).Draw(t, "targets")
 			if l.Binary() {
 				for i, y := range targets {
@@ -37,7 +34,7 @@ func TestConstantIsTheBest(t *testing.T) {
 			for _, y := range targets {
 				try(y)
 			}
-			if got := l.Constant(targets); got > best+1e-9 || got < best-1e-4 {
+			if got := l.constant(targets); got > best+1e-9 || got < best-1e-4 {
 				t.Fatalf("%s of %v: %v, by search %v", l, targets, got, best)
 			}
 		}
@@ -45,7 +42,8 @@ func TestConstantIsTheBest(t *testing.T) {
 }
 
 func TestClassBaseline(t *testing.T) {
-	b := ClassBaseline([]int32{2, 0, 2, 1, 2, 0, 2, 2}, 4)
+	y := []int32{2, 0, 2, 1, 2, 0, 2, 2}
+	b := newSoftmax(t, 1, 4).Baseline(len(y), class(y))
 	want := -(2./8*math.Log(2./8) + 1./8*math.Log(1./8) + 5./8*math.Log(5./8))
 	if b.Class != 2 || b.Accuracy != 5./8 || math.Abs(b.Loss-want) > 1e-12 {
 		t.Errorf("%+v, want class 2, accuracy .625, loss %v", b, want)

@@ -6,13 +6,13 @@ import (
 )
 
 // example returns parameters and a feature vector, of which a share is zero.
-func example(m Model, zeros float64, seed uint64) (theta, x []float32) {
+func example(m *Model, zeros float64, seed uint64) (theta, x []float32) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	theta = make([]float32, m.Params())
+	theta = make([]float32, m.Params)
 	for i := range theta {
 		theta[i] = float32(r.NormFloat64())
 	}
-	x = make([]float32, m.Inputs())
+	x = make([]float32, m.Inputs)
 	for i := range x {
 		if r.Float64() >= zeros {
 			x[i] = float32(r.NormFloat64() / 10)
@@ -27,7 +27,7 @@ func benchmarkGrad(b *testing.B, inputs, classes int, zeros float64) {
 		b.Fatal(err)
 	}
 	theta, x := example(m, zeros, 1)
-	grad := make([]float32, m.Params())
+	grad := make([]float32, m.Params)
 	s := m.NewScratch()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -51,6 +51,6 @@ func BenchmarkForwardHOG(b *testing.B) {
 	s := m.NewScratch()
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Forward(theta, x, logits, s)
+		m.kind.forward(theta, x, logits, s)
 	}
 }

@@ -1,44 +1,10 @@
 package model
 
-import (
-	"fmt"
+import "github.com/riffle-dp/riffle/learn/model/internal/kernel"
 
-	"github.com/riffle-dp/riffle/learn/model/internal/kernel"
-)
-
-// CNNConfig describes a CNN.
-type CNNConfig struct {
-	// Portable keeps to pure Go where the processor has AVX2: tens of times
-	// slower, same result. Default false.
-	Portable bool
-}
-
-// CNN is the convolutional network of the papers for 28 × 28 grey images and ten classes,
-// with cross-entropy loss:
-//
-//	conv 16 × 8×8, stride 2, SAME    28×28 → 14×14     1,040 parameters
-//	ReLU, max-pool 2×2, stride 1           → 13×13
-//	conv 16 × 4×4, stride 2, VALID         →  5×5      4,112
-//	ReLU, max-pool 2×2, stride 1           →  4×4
-//	dense 32, ReLU                                     8,224
-//	dense 10                                             330
-//
-// These are 13,706 parameters. The papers (Girgis et al., AISTATS 2021, and its successors)
-// say 13,170. No choice of paddings, strides, pools and biases of these layers gives that
-// number; we keep the layers.
-//
-// theta holds for each layer the weights, then the biases. Weights are row-major:
-// convolutions row, column, input channel, output channel; dense layers input, output, where
-// the first one's inputs are row, column, channel.
-//
-// At a kink (a ReLU at 0, equal corners of a pool) the gradient is the one that frameworks
-// take: 0 at 0, the first of equals in reading order.
-//
-// Logits and gradients are finite even if float32 overflows: ±Inf becomes ±MaxFloat32, and
-// NaN becomes 0.
-type CNN struct {
-	classed
-	k kernel.Kernel
+// cnn is what NewCNN describes.
+type cnn struct {
+	k *kernel.Kernel
 	// No window of the second convolution reads the last row and column of the first pool
 	// (2·4 + 3 = 11), so only 13×13 and 12×12 values are computed.
 	forward1, forward2 *kernel.Walk // a pixel's sum over taps
@@ -67,7 +33,7 @@ const (
 	cnnParams = cnnW4 + (cnnHidden+1)*10
 )
 
-var cnnParts = []part{
+var cnnLayout = layout{
 	{"conv1.weight", []int{8, 8, 1, 16}, 8 * 8, 8 * 8 * 16},
 	{"conv1.bias", []int{16}, 0, 0},
 	{"conv2.weight", []int{4, 4, 16, 16}, 4 * 4 * 16, 4 * 4 * 16},
@@ -78,7 +44,7 @@ var cnnParts = []part{
 	{"dense2.bias", []int{10}, 0, 0},
 }
 
-// cnnScratch holds the values of one example, channels last.
+// cnnScratch holds the values of one example, channels last: about 85 kB.
 type cnnScratch struct {
 	image  [cnnPadded * cnnPadded]float32
 	conv1  [cnnConv1 * cnnConv1 * 16]float32 // before ReLU
@@ -109,12 +75,33 @@ func grid(n, dy, dx int) []int {
 	return out
 }
 
-// NewCNN returns the model that c describes.
-func NewCNN(c CNNConfig) *CNN {
-	m := &CNN{classed: classed{newLayout("cnn", cnnSide*cnnSide, cnnParts...), 10}, k: kernel.Best()}
-	if c.Portable {
-		m.k = kernel.Portable()
-	}
+// NewCNN returns the convolutional network of the papers for 28 × 28 grey images and ten classes,
+// with cross-entropy loss:
+//
+//	conv 16 × 8×8, stride 2, SAME    28×28 → 14×14     1,040 parameters
+//	ReLU, max-pool 2×2, stride 1           → 13×13
+//	conv 16 × 4×4, stride 2, VALID         →  5×5      4,112
+//	ReLU, max-pool 2×2, stride 1           →  4×4
+//	dense 32, ReLU                                     8,224
+//	dense 10                                             330
+//
+// These are 13,706 parameters. The papers (Girgis et al., AISTATS 2021, and its successors)
+// say 13,170. No choice of paddings, strides, pools and biases of these layers gives that
+// number; we keep the layers.
+//
+// theta holds for each layer the weights, then the biases. Weights are row-major:
+// convolutions row, column, input channel, output channel; dense layers input, output, where
+// the first one's inputs are row, column, channel.
+//
+// At a kink (a ReLU at 0, equal corners of a pool) the gradient is the one that frameworks
+// take: 0 at 0, the first of equals in reading order.
+//
+// Logits and gradients are finite even if float32 overflows: ±Inf becomes ±MaxFloat32, and
+// NaN becomes 0.
+func NewCNN() *Model { return newCNN(kernel.Best()) }
+
+func newCNN(k *kernel.Kernel) *Model {
+	m := &cnn{k: k}
 	m.forward1 = kernel.NewWalk(kernel.Walk{
 		Offsets: grid(cnnConv1, 2*cnnPadded, 2), DstStride: 16, Runs: 8, Length: 8, Step: 1, Stride: cnnPadded})
 	m.weights1 = kernel.NewWalk(kernel.Walk{
@@ -134,28 +121,20 @@ func NewCNN(c CNNConfig) *CNN {
 	m.inputs2 = kernel.NewWalk(kernel.Walk{
 		Offsets: []int{0, 16, 32, 48, 64, 80}, DstStride: 2 * 16,
 		Runs: 2, Length: 2 * 16, Step: 1, Stride: cnnBorder * 16})
-	return m
+	return newModel("cnn", cnnSide*cnnSide, 10, cnnLayout, m)
 }
 
-// NewScratch returns working memory for one goroutine, about 85 kB.
-func (m *CNN) NewScratch() *Scratch {
-	return &Scratch{prob: make([]float64, 10), cnn: new(cnnScratch)}
-}
+func (m *cnn) prepare(s *Scratch) { s.cnn = new(cnnScratch) }
 
-// Forward overwrites logits with the scores of one image.
-func (m *CNN) Forward(theta, x []float32, logits []float32, s *Scratch) {
-	if len(logits) != 10 {
-		panic(fmt.Sprintf("model: cnn: %d logits, want 10", len(logits)))
-	}
-	m.forward(theta, x, s.cnn)
+func (m *cnn) geometry(float64) Geometry { panic("model: cnn is not convex") }
+
+func (m *cnn) forward(theta, x, logits []float32, s *Scratch) {
+	m.scores(theta, x, s.cnn)
 	copy(logits, s.cnn.logits[:])
 }
 
-func (m *CNN) forward(theta, x []float32, s *cnnScratch) {
-	if len(theta) != cnnParams || len(x) != cnnSide*cnnSide {
-		panic(fmt.Sprintf("model: cnn: %d parameters, %d features, want %d, %d",
-			len(theta), len(x), cnnParams, cnnSide*cnnSide))
-	}
+// scores leaves the logits in s.
+func (m *cnn) scores(theta, x []float32, s *cnnScratch) {
 	for y := range cnnSide {
 		copy(s.image[(y+cnnPad)*cnnPadded+cnnPad:][:cnnSide], x[y*cnnSide:])
 	}
@@ -176,16 +155,13 @@ func (m *CNN) forward(theta, x []float32, s *cnnScratch) {
 
 // output runs the model forward and leaves the gradient of the loss by the logits in
 // s.logits.
-func (m *CNN) output(theta, x []float32, y int, s *Scratch) (loss float64) {
-	if y < 0 || y >= 10 {
-		panic(fmt.Sprintf("model: cnn: class %d of 10", y))
-	}
-	m.forward(theta, x, s.cnn)
-	return residual(s.cnn.logits[:], y, s.prob)
+func (m *cnn) output(theta, x []float32, y float64, s *Scratch) (loss float64) {
+	m.scores(theta, x, s.cnn)
+	return residual(s.cnn.logits[:], int(y), s.prob)
 }
 
 // back2 propagates the gradient back to the outputs of the second convolution.
-func (m *CNN) back2(theta []float32, s *cnnScratch) {
+func (m *cnn) back2(theta []float32, s *cnnScratch) {
 	for i := range s.dhidden {
 		s.dhidden[i] = hiddenGrad(theta[cnnW4:], s.hidden[:], s.logits[:], i)
 	}
@@ -199,7 +175,7 @@ func (m *CNN) back2(theta []float32, s *cnnScratch) {
 // An input pixel (2i + a, 2j + b) meets the taps a, a + 2 of the output rows i, i − 1, and
 // likewise in columns. So each of the four (a, b) is a convolution by 2×2 taps at stride 1
 // over the outputs with a border of zeros.
-func (m *CNN) back1(theta []float32, s *cnnScratch) {
+func (m *cnn) back1(theta []float32, s *cnnScratch) {
 	const row = cnnConv2 * 16
 	for y := range cnnConv2 {
 		copy(s.dborder[((y+1)*cnnBorder+1)*16:][:row], s.dconv2[y*row:])
@@ -220,11 +196,7 @@ func (m *CNN) back1(theta []float32, s *cnnScratch) {
 	m.k.PoolBackward(s.dconv1[:], s.dpool1[:], s.conv1[:], cnnPool1, cnnPool1)
 }
 
-// Grad overwrites grad with the gradient of −log p_y and returns that loss.
-func (m *CNN) Grad(theta, x []float32, y int, grad []float32, s *Scratch) (loss float64) {
-	if len(grad) != cnnParams {
-		panic(fmt.Sprintf("model: cnn: gradient of %d values, want %d", len(grad), cnnParams))
-	}
+func (m *cnn) grad(theta, x []float32, y float64, grad []float32, s *Scratch) (loss float64) {
 	loss = m.output(theta, x, y, s)
 	k, v := m.k, s.cnn
 	outer10(v.hidden[:], &v.logits, grad[cnnW4:])
@@ -242,13 +214,9 @@ func (m *CNN) Grad(theta, x []float32, y int, grad []float32, s *Scratch) (loss 
 	return loss
 }
 
-// GradCoord returns the j-th coordinate of Grad's gradient, and the loss. It propagates back
-// only to that parameter's layer, so on average over the coordinates it costs little more
-// than Forward.
-func (m *CNN) GradCoord(theta, x []float32, y, j int, s *Scratch) (g float32, loss float64) {
-	if j < 0 || j >= cnnParams {
-		panic(fmt.Sprintf("model: cnn: coordinate %d of %d", j, cnnParams))
-	}
+// gradCoord propagates back only to that parameter's layer, so on average over the
+// coordinates it costs little more than scores.
+func (m *cnn) gradCoord(theta, x []float32, y float64, j int, s *Scratch) (g float32, loss float64) {
 	loss = m.output(theta, x, y, s)
 	v := s.cnn
 	switch {

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/riffle-dp/riffle/learn/model/internal/kernel"
 )
 
 // wideCNN is the network as its description reads, in float64 and without any
@@ -175,7 +177,7 @@ func digit(seed uint64) []float32 {
 }
 
 // trained returns initial weights with biases that are not 0.
-func trained(m *CNN, seed uint64) []float32 {
+func trained(m *Model, seed uint64) []float32 {
 	theta := m.Init(seed)
 	r := rand.New(rand.NewPCG(seed, 78))
 	for i := range theta {
@@ -193,7 +195,9 @@ func distance(a []float32, b []float64) float64 {
 	return norm(diff) / norm(b)
 }
 
-func kernels() []*CNN { return []*CNN{NewCNN(CNNConfig{Portable: true}), NewCNN(CNNConfig{})} }
+func kernelOf(m *Model) string { return m.kind.(*cnn).k.Name }
+
+func kernels() []*Model { return []*Model{newCNN(kernel.Portable()), NewCNN()} }
 
 // TestWideCNNAgainstDifferences checks the reference itself. Where a kink lies
 // between the two points the differences at h and h/2 disagree; such
@@ -202,7 +206,7 @@ func TestWideCNNAgainstDifferences(t *testing.T) {
 	const h = 1e-5
 	kinks, coordinates := 0, 0
 	for seed := range uint64(2) {
-		m := NewCNN(CNNConfig{})
+		m := NewCNN()
 		n := newWide(trained(m, seed))
 		x, y := digit(seed), int(seed)
 		n.loss(x, y, true)
@@ -253,23 +257,23 @@ func TestCNNGradient(t *testing.T) {
 			wantLoss, want := n.loss(x, y, true)
 			s := m.NewScratch()
 			// Traces of another example must not show.
-			grad := make([]float32, m.Params())
+			grad := make([]float32, m.Params)
 			m.Grad(theta, digit(seed+99), 3, grad, s)
 			for i := range grad {
 				grad[i] = 1e9
 			}
-			loss := m.Grad(theta, x, y, grad, s)
+			loss := m.Grad(theta, x, float64(y), grad, s)
 			if math.Abs(loss-wantLoss) > 1e-5 {
-				t.Errorf("%s seed %d: loss %v, want %v", m.k.Name(), seed, loss, wantLoss)
+				t.Errorf("%s seed %d: loss %v, want %v", kernelOf(m), seed, loss, wantLoss)
 			}
 			if d := distance(grad, n.grad); d > 2e-6 {
-				t.Errorf("%s seed %d: gradient off by %v of its norm", m.k.Name(), seed, d)
+				t.Errorf("%s seed %d: gradient off by %v of its norm", kernelOf(m), seed, d)
 			}
 			logits := make([]float32, 10)
-			m.Forward(theta, x, logits, s)
+			m.kind.forward(theta, x, logits, s)
 			for c, v := range logits {
 				if math.Abs(float64(v)-want[c]) > 1e-5 {
-					t.Errorf("%s seed %d: logit %d = %v, want %v", m.k.Name(), seed, c, v, want[c])
+					t.Errorf("%s seed %d: logit %d = %v, want %v", kernelOf(m), seed, c, v, want[c])
 				}
 			}
 			if first == nil {
@@ -297,10 +301,10 @@ func TestKernelsAgreeOnSureModels(t *testing.T) {
 		for i := range theta {
 			theta[i] *= 4
 		}
-		best.Forward(theta, x, logits, sb)
-		y := Argmax(logits)
-		loss := portable.Grad(theta, x, y, a, sp)
-		best.Grad(theta, x, y, b, sb)
+		best.kind.forward(theta, x, logits, sb)
+		y := argmax(logits)
+		loss := portable.Grad(theta, x, float64(y), a, sp)
+		best.Grad(theta, x, float64(y), b, sb)
 		if loss < 0.01 {
 			sure++
 		}
@@ -317,28 +321,28 @@ func TestKernelsAgreeOnSureModels(t *testing.T) {
 func TestCNNCoordinates(t *testing.T) {
 	for _, m := range kernels() {
 		theta, x := trained(m, 7), digit(8)
-		grad, s := make([]float32, m.Params()), m.NewScratch()
+		grad, s := make([]float32, m.Params), m.NewScratch()
 		loss := m.Grad(theta, x, 5, grad, s)
 		tol := 1e-6 * norm(widen(grad))
 		step := 1
-		if testing.Short() || m.k.Name() == "portable" {
+		if testing.Short() || kernelOf(m) == "portable" {
 			step = 37
 		}
-		for j := 0; j < m.Params(); j += step {
+		for j := 0; j < m.Params; j += step {
 			g, l := m.GradCoord(theta, x, 5, j, s)
 			if math.Abs(float64(g)-float64(grad[j])) > tol || l != loss {
-				t.Fatalf("%s: coordinate %d = %v with loss %v, want %v with %v", m.k.Name(), j, g, l, grad[j], loss)
+				t.Fatalf("%s: coordinate %d = %v with loss %v, want %v with %v", kernelOf(m), j, g, l, grad[j], loss)
 			}
 		}
 	}
 }
 
 func TestCNNBatchIsSumOfClients(t *testing.T) {
-	m := NewCNN(CNNConfig{})
+	m := NewCNN()
 	theta := trained(m, 1)
 	var x []float32
 	var y []int32
-	want, wantLoss := make([]float64, m.Params()), 0.0
+	want, wantLoss := make([]float64, m.Params), 0.0
 	for i := range 12 {
 		x = append(x, digit(uint64(i))...)
 		y = append(y, int32(i%10))
@@ -349,8 +353,8 @@ func TestCNNBatchIsSumOfClients(t *testing.T) {
 			want[j] += g
 		}
 	}
-	got := make([]float64, m.Params())
-	loss := sumGradients(m, theta, x, y, got, make([]float32, m.Params()), m.NewScratch())
+	got := make([]float64, m.Params)
+	loss := sumGradients(m, theta, x, y, got, make([]float32, m.Params), m.NewScratch())
 	if math.Abs(loss-wantLoss) > 1e-4 {
 		t.Errorf("loss %v, want %v", loss, wantLoss)
 	}
@@ -365,7 +369,7 @@ func TestCNNBatchIsSumOfClients(t *testing.T) {
 // TestCNNIsFinite: whatever overflows, nothing that leaves is NaN or infinite.
 func TestCNNIsFinite(t *testing.T) {
 	for _, m := range kernels() {
-		s, grad, logits := m.NewScratch(), make([]float32, m.Params()), make([]float32, 10)
+		s, grad, logits := m.NewScratch(), make([]float32, m.Params), make([]float32, 10)
 		for _, size := range []float32{1e-40, 1, 1e3, 1e10, 1e20, 1e38, math.MaxFloat32} {
 			theta := trained(m, 3)
 			for i := range theta {
@@ -376,15 +380,15 @@ func TestCNNIsFinite(t *testing.T) {
 				for i := range x {
 					x[i] *= scale
 				}
-				m.Forward(theta, x, logits, s)
+				m.kind.forward(theta, x, logits, s)
 				loss := m.Grad(theta, x, 2, grad, s)
 				one, _ := m.GradCoord(theta, x, 2, 5, s)
 				if math.IsNaN(loss) || math.IsInf(loss, 0) || loss < 0 || one-one != 0 {
-					t.Fatalf("%s: parameters × %v, image × %v: loss %v, coordinate %v", m.k.Name(), size, scale, loss, one)
+					t.Fatalf("%s: parameters × %v, image × %v: loss %v, coordinate %v", kernelOf(m), size, scale, loss, one)
 				}
 				for _, v := range append(slices.Clone(logits), grad...) {
 					if v-v != 0 {
-						t.Fatalf("%s: parameters × %v, image × %v: %v", m.k.Name(), size, scale, v)
+						t.Fatalf("%s: parameters × %v, image × %v: %v", kernelOf(m), size, scale, v)
 					}
 				}
 			}
@@ -392,10 +396,10 @@ func TestCNNIsFinite(t *testing.T) {
 		// Nothing of it stays behind.
 		theta := trained(m, 3)
 		m.Grad(theta, digit(1), 2, grad, s)
-		fresh := make([]float32, m.Params())
+		fresh := make([]float32, m.Params)
 		m.Grad(theta, digit(1), 2, fresh, m.NewScratch())
 		if !slices.Equal(grad, fresh) {
-			t.Errorf("%s: the gradient depends on earlier examples", m.k.Name())
+			t.Errorf("%s: the gradient depends on earlier examples", kernelOf(m))
 		}
 	}
 }
@@ -403,20 +407,20 @@ func TestCNNIsFinite(t *testing.T) {
 func TestCNNDoesNotAllocate(t *testing.T) {
 	for _, m := range kernels() {
 		theta, x := trained(m, 1), digit(1)
-		grad, s := make([]float32, m.Params()), m.NewScratch()
+		grad, s := make([]float32, m.Params), m.NewScratch()
 		if n := testing.AllocsPerRun(5, func() {
 			m.Grad(theta, x, 1, grad, s)
 			m.GradCoord(theta, x, 1, 3, s)
 		}); n != 0 {
-			t.Errorf("%s: %v allocations", m.k.Name(), n)
+			t.Errorf("%s: %v allocations", kernelOf(m), n)
 		}
 	}
 }
 
 func TestCNNInit(t *testing.T) {
-	m := NewCNN(CNNConfig{})
-	if m.Params() != 13706 || len(m.Init(1)) != 13706 {
-		t.Fatalf("%d parameters, %d initial ones, want 13706", m.Params(), len(m.Init(1)))
+	m := NewCNN()
+	if m.Params != 13706 || len(m.Init(1)) != 13706 {
+		t.Fatalf("%d parameters, %d initial ones, want 13706", m.Params, len(m.Init(1)))
 	}
 	if !slices.Equal(m.Init(1), m.Init(1)) || slices.Equal(m.Init(1), m.Init(2)) {
 		t.Error("initial parameters are not a function of the seed")
@@ -425,7 +429,7 @@ func TestCNNInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, p := range cnnParts {
+	for i, p := range cnnLayout {
 		v, err := tensors[i].Float32s()
 		if err != nil {
 			t.Fatal(err)
@@ -451,11 +455,11 @@ func TestCNNInit(t *testing.T) {
 	}
 }
 
-func benchmarkCNN(b *testing.B, f func(m *CNN, theta, x, grad []float32, s *Scratch)) {
+func benchmarkCNN(b *testing.B, f func(m *Model, theta, x, grad []float32, s *Scratch)) {
 	for _, m := range kernels() {
-		b.Run(m.k.Name(), func(b *testing.B) {
+		b.Run(kernelOf(m), func(b *testing.B) {
 			theta, x := trained(m, 1), digit(1)
-			grad, s := make([]float32, m.Params()), m.NewScratch()
+			grad, s := make([]float32, m.Params), m.NewScratch()
 			b.ReportAllocs()
 			for b.Loop() {
 				f(m, theta, x, grad, s)
@@ -466,17 +470,17 @@ func benchmarkCNN(b *testing.B, f func(m *CNN, theta, x, grad []float32, s *Scra
 }
 
 func BenchmarkCNNForward(b *testing.B) {
-	benchmarkCNN(b, func(m *CNN, theta, x, grad []float32, s *Scratch) { m.Forward(theta, x, grad[:10], s) })
+	benchmarkCNN(b, func(m *Model, theta, x, grad []float32, s *Scratch) { m.kind.forward(theta, x, grad[:10], s) })
 }
 
 func BenchmarkCNNGrad(b *testing.B) {
-	benchmarkCNN(b, func(m *CNN, theta, x, grad []float32, s *Scratch) { m.Grad(theta, x, 3, grad, s) })
+	benchmarkCNN(b, func(m *Model, theta, x, grad []float32, s *Scratch) { m.Grad(theta, x, 3, grad, s) })
 }
 
 // BenchmarkCNNGradCoord takes every coordinate in turn, in a scattered order.
 func BenchmarkCNNGradCoord(b *testing.B) {
 	j := 0
-	benchmarkCNN(b, func(m *CNN, theta, x, grad []float32, s *Scratch) {
+	benchmarkCNN(b, func(m *Model, theta, x, grad []float32, s *Scratch) {
 		j = (j + 5471) % cnnParams // no common factor
 		m.GradCoord(theta, x, 3, j, s)
 	})

@@ -16,22 +16,19 @@ func TestGeometryBoundsGradients(t *testing.T) {
 	}
 	scratch := softmax.NewScratch()
 	type problem struct {
-		m    Convex
+		m    *Model
 		grad func(theta, x []float32, y int, grad []float32)
 	}
-	problems := []problem{{softmax, func(theta, x []float32, y int, grad []float32) { softmax.Grad(theta, x, y, grad, scratch) }}}
-	quarter, err := Pinball(.25)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, loss := range []Loss{Logistic(), Hinge(), Absolute(), quarter} {
+	problems := []problem{{softmax, func(theta, x []float32, y int, grad []float32) { softmax.Grad(theta, x, float64(y), grad, scratch) }}}
+	quarter := lossOf("pinball:0.25")
+	for _, loss := range []Loss{lossOf(Logistic), lossOf(Hinge), lossOf(Absolute), quarter} {
 		for _, bare := range []bool{false, true} {
 			m, err := NewLinear(LinearConfig{Inputs: 3, Loss: loss, NoIntercept: bare})
 			if err != nil {
 				t.Fatal(err)
 			}
 			problems = append(problems, problem{m, func(theta, x []float32, y int, grad []float32) {
-				m.Grad(theta, x, float64(2*(y%2)-1), grad)
+				m.Grad(theta, x, float64(2*(y%2)-1), grad, nil)
 			}})
 		}
 	}
@@ -39,7 +36,7 @@ func TestGeometryBoundsGradients(t *testing.T) {
 	for _, p := range problems {
 		g := p.m.Geometry(norm)
 		var steepest, bent float64
-		x, d := make([]float32, 3), p.m.Params()
+		x, d := make([]float32, 3), p.m.Params
 		a, b, ga, gb := make([]float32, d), make([]float32, d), make([]float32, d), make([]float32, d)
 		for range 20000 {
 			size := 0.0
@@ -68,10 +65,10 @@ func TestGeometryBoundsGradients(t *testing.T) {
 			bent = max(bent, math.Sqrt(moved/apart))
 		}
 		if steepest > g.Lipschitz*rounded || steepest < .97*g.Lipschitz {
-			t.Errorf("%s: longest gradient %v, L = %v", p.m.Name(), steepest, g.Lipschitz)
+			t.Errorf("%s: longest gradient %v, L = %v", p.m.Name, steepest, g.Lipschitz)
 		}
 		if g.Smoothness > 0 && (bent > g.Smoothness*(1+1e-4) || bent < .6*g.Smoothness) {
-			t.Errorf("%s: gradients change by %v, beta = %v", p.m.Name(), bent, g.Smoothness)
+			t.Errorf("%s: gradients change by %v, beta = %v", p.m.Name, bent, g.Smoothness)
 		}
 	}
 }
@@ -79,10 +76,10 @@ func TestGeometryBoundsGradients(t *testing.T) {
 // sumGradients adds the loss and the gradient of every row to loss and sum, in row
 // order and in float64: the batch gradient without privacy. x holds len(y)
 // rows; grad is working memory of length Params.
-func sumGradients(m Model, theta, x []float32, y []int32, sum []float64, grad []float32, s *Scratch) (loss float64) {
-	d := m.Inputs()
+func sumGradients(m *Model, theta, x []float32, y []int32, sum []float64, grad []float32, s *Scratch) (loss float64) {
+	d := m.Inputs
 	for i, c := range y {
-		loss += m.Grad(theta, x[i*d:(i+1)*d], int(c), grad, s)
+		loss += m.Grad(theta, x[i*d:(i+1)*d], float64(c), grad, s)
 		for j, g := range grad {
 			sum[j] += float64(g)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -28,24 +29,27 @@ func (e *Evaluation) Accuracy() float64 {
 	return float64(e.Correct) / float64(e.Examples)
 }
 
-// evaluateChunk is the number of examples whose losses are summed together;
-// it is fixed so that sums do not depend on the number of workers.
+// evaluateChunk is the number of examples whose cross-entropies are summed
+// together; it is fixed so that sums do not depend on the number of workers.
 const evaluateChunk = 256
 
-// Evaluate runs the model on len(y) rows of x with the given number of
-// goroutines (0: one per processor). The result does not depend on workers.
-func Evaluate(m Model, theta, x []float32, y []int32, workers int) (*Evaluation, error) {
-	n, d := len(y), m.Inputs()
+// Evaluate runs the model on rows of x, which are to be y, with the given number
+// of goroutines (0: one per processor). The result does not depend on workers.
+// A linear model's loss is without ridge and smoothing.
+func (m *Model) Evaluate(theta, x []float32, y func(row int) float64, workers int) (*Evaluation, error) {
+	d := m.Inputs
+	n := len(x) / d
 	if n < 1 {
 		return nil, fmt.Errorf("model: no examples to evaluate")
 	}
-	if len(theta) != m.Params() || len(x) != n*d {
-		return nil, fmt.Errorf("model: %d parameters and %d features for %d examples, want %d and %d",
-			len(theta), len(x), n, m.Params(), n*d)
+	if len(theta) != m.Params || len(x) != n*d {
+		return nil, fmt.Errorf("model: %d parameters and %d features, want %d and rows of %d",
+			len(theta), len(x), m.Params, d)
 	}
-	for i, c := range y {
-		if c < 0 || int(c) >= m.Classes() {
-			return nil, fmt.Errorf("model: class %d of example %d must be at least 0 and below %d", c, i, m.Classes())
+	targets := make([]float64, n)
+	for i := range targets {
+		if targets[i] = y(i); !m.takes(targets[i]) {
+			return nil, fmt.Errorf("model: class %v of example %d must be at least 0 and below %d", targets[i], i, m.Classes)
 		}
 	}
 	if workers < 0 {
@@ -55,67 +59,79 @@ func Evaluate(m Model, theta, x []float32, y []int32, workers int) (*Evaluation,
 		workers = runtime.GOMAXPROCS(0)
 	}
 	chunks := (n + evaluateChunk - 1) / evaluateChunk
-	losses := make([]float64, chunks)
-	guess := make([]int32, n)
+	losses := make([]float64, n)
+	guess := make([]int, n)
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(workers, chunks) {
 		wg.Go(func() {
 			s := m.NewScratch()
-			logits := make([]float32, m.Classes())
-			prob := make([]float64, m.Classes())
+			logits, prob := make([]float32, m.Classes), make([]float64, m.Classes)
 			for {
 				c := int(next.Add(1)) - 1
 				if c >= chunks {
 					return
 				}
-				sum := 0.0
 				for i := c * evaluateChunk; i < min(n, (c+1)*evaluateChunk); i++ {
-					m.Forward(theta, x[i*d:(i+1)*d], logits, s)
-					guess[i] = int32(Argmax(logits))
-					sum += crossEntropy(logits, int(y[i]), prob)
+					guess[i], losses[i] = m.example(theta, x[i*d:(i+1)*d], targets[i], logits, prob, s)
 				}
-				losses[c] = sum
 			}
 		})
 	}
 	wg.Wait()
 
-	e := &Evaluation{Examples: n, Confusion: make([][]int, m.Classes())}
-	for c := range e.Confusion {
-		e.Confusion[c] = make([]int, m.Classes())
+	e := &Evaluation{Examples: n}
+	if m.Classes > 0 {
+		e.Confusion = make([][]int, m.Classes)
 	}
-	for i, c := range y {
-		e.Confusion[c][guess[i]]++
-		if c == guess[i] {
-			e.Correct++
+	for c := range e.Confusion {
+		e.Confusion[c] = make([]int, m.Classes)
+	}
+	for i, g := range guess {
+		if m.Classes > 0 {
+			c := max(0, int(targets[i])) // of signs -1 is the class 0
+			e.Confusion[c][g]++
+			if c == g {
+				e.Correct++
+			}
 		}
 	}
+	size := evaluateChunk
+	if _, ok := m.kind.(*linear); ok {
+		size = n
+	}
 	total := 0.0
-	for _, l := range losses {
-		total += l
+	for part := range slices.Chunk(losses, size) {
+		sum := 0.0
+		for _, l := range part {
+			sum += l
+		}
+		total += sum
 	}
 	e.Loss = total / float64(n)
 	return e, nil
 }
 
-// MeanLoss returns a linear model's mean loss, without ridge, over rows of x
-// with real targets, summed in row order.
-func (m *Linear) MeanLoss(theta, x []float32, targets func(row int) float64) (float64, error) {
-	d := m.c.Inputs
-	if len(x) == 0 || len(x)%d != 0 || len(theta) != m.Params() {
-		return 0, fmt.Errorf("model: %d parameters and %d features, want %d and rows of %d", len(theta), len(x), m.Params(), d)
+// example returns the class that the model gives a row, if it has classes, and
+// its loss.
+func (m *Model) example(theta, x []float32, y float64, logits []float32, prob []float64, s *Scratch) (class int, loss float64) {
+	if l, ok := m.kind.(*linear); ok {
+		score := l.score(theta, x)
+		if l.binary {
+			y = side(y)
+		}
+		if round32(score) > 0 {
+			class = 1
+		}
+		loss, _ = l.c.Loss.At(score, y)
+		return class, loss
 	}
-	n, sum := len(x)/d, 0.0
-	for i := range n {
-		loss, _ := m.c.Loss.At(m.score(theta, x[i*d:(i+1)*d]), targets(i))
-		sum += loss
-	}
-	return sum / float64(n), nil
+	m.kind.forward(theta, x, logits, s)
+	return argmax(logits), crossEntropy(logits, int(y), prob)
 }
 
-// Argmax returns the class with the largest score, the first one of equals.
-func Argmax(logits []float32) int {
+// argmax returns the class with the largest score, the first one of equals.
+func argmax(logits []float32) int {
 	best := 0
 	for j, v := range logits {
 		if v > logits[best] {
@@ -123,12 +139,4 @@ func Argmax(logits []float32) int {
 		}
 	}
 	return best
-}
-
-// Probabilities overwrites prob with the softmax of the logits.
-func Probabilities(logits []float32, prob []float64) {
-	if len(logits) != len(prob) || len(logits) == 0 {
-		panic(fmt.Sprintf("model: %d logits into %d probabilities", len(logits), len(prob)))
-	}
-	crossEntropy(logits, 0, prob)
 }

@@ -7,6 +7,11 @@ import (
 	"testing"
 )
 
+// class returns the class of a row.
+func class(y []int32) func(row int) float64 {
+	return func(row int) float64 { return float64(y[row]) }
+}
+
 func TestEvaluate(t *testing.T) {
 	m := newSoftmax(t, 1, 3)
 	// Scores (x, 0, −x): class 0 for x > 0, class 2 for x < 0, and class 0,
@@ -14,7 +19,7 @@ func TestEvaluate(t *testing.T) {
 	theta := []float32{1, 0, -1, 0, 0, 0}
 	x := []float32{2, 1, -1, 0, -3}
 	y := []int32{0, 1, 2, 0, 0}
-	e, err := Evaluate(m, theta, x, y, 1)
+	e, err := m.Evaluate(theta, x, class(y), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +51,12 @@ func TestEvaluateIgnoresWorkers(t *testing.T) {
 		for i := range y {
 			y[i] = r.Int32N(10)
 		}
-		want, err := Evaluate(m, theta, x, y, 1)
+		want, err := m.Evaluate(theta, x, class(y), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, workers := range []int{0, 2, 3, 16} {
-			got, err := Evaluate(m, theta, x, y, workers)
+			got, err := m.Evaluate(theta, x, class(y), workers)
 			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("n = %d, %d workers: %+v, %v; want %+v", n, workers, got, err, want)
 			}
@@ -70,14 +75,14 @@ func TestEvaluateIgnoresWorkers(t *testing.T) {
 
 func TestEvaluateRefuses(t *testing.T) {
 	m := newSoftmax(t, 2, 3)
-	theta := make([]float32, m.Params())
+	theta := make([]float32, m.Params)
 	for name, run := range map[string]func() (*Evaluation, error){
-		"no examples":      func() (*Evaluation, error) { return Evaluate(m, theta, nil, nil, 1) },
-		"short theta":      func() (*Evaluation, error) { return Evaluate(m, theta[1:], make([]float32, 2), []int32{0}, 1) },
-		"ragged features":  func() (*Evaluation, error) { return Evaluate(m, theta, make([]float32, 3), []int32{0}, 1) },
-		"class too large":  func() (*Evaluation, error) { return Evaluate(m, theta, make([]float32, 2), []int32{3}, 1) },
-		"class below 0":    func() (*Evaluation, error) { return Evaluate(m, theta, make([]float32, 2), []int32{-1}, 1) },
-		"negative workers": func() (*Evaluation, error) { return Evaluate(m, theta, make([]float32, 2), []int32{0}, -1) },
+		"no examples":      func() (*Evaluation, error) { return m.Evaluate(theta, nil, class(nil), 1) },
+		"short theta":      func() (*Evaluation, error) { return m.Evaluate(theta[1:], make([]float32, 2), class([]int32{0}), 1) },
+		"ragged features":  func() (*Evaluation, error) { return m.Evaluate(theta, make([]float32, 3), class([]int32{0}), 1) },
+		"class too large":  func() (*Evaluation, error) { return m.Evaluate(theta, make([]float32, 2), class([]int32{3}), 1) },
+		"class below 0":    func() (*Evaluation, error) { return m.Evaluate(theta, make([]float32, 2), class([]int32{-1}), 1) },
+		"negative workers": func() (*Evaluation, error) { return m.Evaluate(theta, make([]float32, 2), class([]int32{0}), -1) },
 	} {
 		if _, err := run(); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -87,7 +92,11 @@ func TestEvaluateRefuses(t *testing.T) {
 
 func TestProbabilities(t *testing.T) {
 	p := make([]float64, 3)
-	Probabilities([]float32{0, float32(math.Log(2)), -1e30}, p)
+	m := newSoftmax(t, 1, 3)
+	class := m.Predict([]float32{0, 0, 0, 0, float32(math.Log(2)), -1e30}, []float32{1}, p, m.NewScratch())
+	if class != 1 {
+		t.Errorf("class %d, want 1", class)
+	}
 	for j, want := range []float64{1.0 / 3, 2.0 / 3, 0} {
 		if math.Abs(p[j]-want) > 1e-7 {
 			t.Errorf("probabilities %v", p)
@@ -105,7 +114,7 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 	y := make([]int32, n)
 	for b.Loop() {
-		if _, err := Evaluate(m, theta, rows, y, 1); err != nil {
+		if _, err := m.Evaluate(theta, rows, class(y), 1); err != nil {
 			b.Fatal(err)
 		}
 	}

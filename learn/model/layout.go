@@ -25,39 +25,26 @@ func (p part) size() int {
 	return n
 }
 
-// layout says how theta holds a model: its tensors, in their order.
-type layout struct {
-	kind           string
-	inputs, params int
-	parts          []part
-}
+// layout lists a model's tensors in the order in which theta holds them.
+type layout []part
 
-func newLayout(kind string, inputs int, parts ...part) layout {
-	l := layout{kind: kind, inputs: inputs, parts: parts}
-	for _, p := range parts {
-		l.params += p.size()
+func (l layout) params() int {
+	n := 0
+	for _, p := range l {
+		n += p.size()
 	}
-	return l
+	return n
 }
-
-// Name returns the kind of model.
-func (l *layout) Name() string { return l.kind }
-
-// Params returns the length of theta and of a gradient.
-func (l *layout) Params() int { return l.params }
-
-// Inputs returns the number of features of an example.
-func (l *layout) Inputs() int { return l.inputs }
 
 // initDomain separates initial values from all other uses of a seed.
 const initDomain = 0x6d6f64656c // "model"
 
-// Init returns parameters to start from: zeros for a convex model and for biases. It draws
-// other weights uniformly within ±√(6/(fanIn + fanOut)) (Glorot and
-// Bengio, AISTATS 2010, eq. 16), each tensor from its own stream.
-func (l *layout) Init(seed uint64) []float32 {
-	theta := make([]float32, 0, l.params)
-	for i, p := range l.parts {
+// Init returns parameters to start from, a function of the seed alone: zeros for a convex
+// model and for biases. It draws other weights uniformly within ±√(6/(fanIn + fanOut))
+// (Glorot and Bengio, AISTATS 2010, eq. 16), each tensor from its own stream.
+func (m *Model) Init(seed uint64) []float32 {
+	theta := make([]float32, 0, m.Params)
+	for i, p := range m.layout {
 		n := p.size()
 		if p.fanIn+p.fanOut == 0 {
 			theta = append(theta, make([]float32, n)...)
@@ -74,13 +61,13 @@ func (l *layout) Init(seed uint64) []float32 {
 	return theta
 }
 
-// Tensors cuts theta into the layout's tensors.
-func (l *layout) Tensors(theta []float32) ([]safetensors.Tensor, error) {
-	if len(theta) != l.params {
-		return nil, fmt.Errorf("model: %s: %d parameters, want %d", l.kind, len(theta), l.params)
+// Tensors cuts theta into named tensors for a file.
+func (m *Model) Tensors(theta []float32) ([]safetensors.Tensor, error) {
+	if len(theta) != m.Params {
+		return nil, fmt.Errorf("model: %s: %d parameters, want %d", m.Name, len(theta), m.Params)
 	}
 	var out []safetensors.Tensor
-	for _, p := range l.parts {
+	for _, p := range m.layout {
 		n := p.size()
 		out = append(out, safetensors.Float32(p.name, p.shape, theta[:n]))
 		theta = theta[n:]
@@ -90,36 +77,36 @@ func (l *layout) Tensors(theta []float32) ([]safetensors.Tensor, error) {
 
 // Theta is the inverse of Tensors. Other tensors, shapes, types and values
 // that are not finite are refused.
-func (l *layout) Theta(tensors []safetensors.Tensor) ([]float32, error) {
-	theta := make([]float32, l.params)
+func (m *Model) Theta(tensors []safetensors.Tensor) ([]float32, error) {
+	theta := make([]float32, m.Params)
 	seen := map[string]bool{}
 	for _, t := range tensors {
 		at := 0
-		i := slices.IndexFunc(l.parts, func(p part) bool { return p.name == t.Name })
+		i := slices.IndexFunc(m.layout, func(p part) bool { return p.name == t.Name })
 		if i < 0 || seen[t.Name] {
-			return nil, fmt.Errorf("model: %s: unexpected tensor %q", l.kind, t.Name)
+			return nil, fmt.Errorf("model: %s: unexpected tensor %q", m.Name, t.Name)
 		}
 		seen[t.Name] = true
-		for _, p := range l.parts[:i] {
+		for _, p := range m.layout[:i] {
 			at += p.size()
 		}
-		if !slices.Equal(t.Shape, l.parts[i].shape) {
-			return nil, fmt.Errorf("model: %s: tensor %q has shape %v, want %v", l.kind, t.Name, t.Shape, l.parts[i].shape)
+		if !slices.Equal(t.Shape, m.layout[i].shape) {
+			return nil, fmt.Errorf("model: %s: tensor %q has shape %v, want %v", m.Name, t.Name, t.Shape, m.layout[i].shape)
 		}
 		v, err := t.Float32s()
 		if err != nil {
-			return nil, fmt.Errorf("model: %s: %w", l.kind, err)
+			return nil, fmt.Errorf("model: %s: %w", m.Name, err)
 		}
 		for j, f := range v {
 			if f-f != 0 {
-				return nil, fmt.Errorf("model: %s: tensor %q holds %v at %d, must be finite", l.kind, t.Name, f, j)
+				return nil, fmt.Errorf("model: %s: tensor %q holds %v at %d, must be finite", m.Name, t.Name, f, j)
 			}
 		}
 		copy(theta[at:], v)
 	}
-	for _, p := range l.parts {
+	for _, p := range m.layout {
 		if !seen[p.name] {
-			return nil, fmt.Errorf("model: %s: no tensor %q", l.kind, p.name)
+			return nil, fmt.Errorf("model: %s: no tensor %q", m.Name, p.name)
 		}
 	}
 	return theta, nil
@@ -136,12 +123,3 @@ func saturate(v []float32) {
 		}
 	}
 }
-
-// classed is the layout of a model that tells classes apart.
-type classed struct {
-	layout
-	classes int
-}
-
-// Classes returns the number of classes.
-func (c *classed) Classes() int { return c.classes }

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// LinearConfig describes a Linear.
+// LinearConfig describes a linear model.
 type LinearConfig struct {
 	// Inputs is the number of features. Required, at least 1.
 	Inputs int
@@ -21,24 +21,21 @@ type LinearConfig struct {
 	NoIntercept bool
 }
 
-// Linear is a linear model with one real score w·x + b and a convex loss:
-// support vector machine, ridge-logistic, median and quantile regression.
-//
-// theta holds w, then b. Targets are real numbers, ±1 for a binary loss;
-// Classifier gives the view of a binary one as a Model with classes 0 and 1.
-// Sums are float64, gradients are rounded to float32 at the end and cut off at
-// ±MaxFloat32. A client's gradient without ridge has Euclidean norm at most
-// Loss.Lipschitz() · √(‖x‖² + 1).
-//
-// A Linear is immutable and safe for concurrent use; it needs no Scratch. Its
-// methods panic if a slice has the wrong length.
-type Linear struct {
-	layout
-	c LinearConfig
+// linear is what NewLinear describes. Its gradients need no Scratch.
+type linear struct {
+	c      LinearConfig
+	binary bool // targets are signs
 }
 
-// NewLinear returns the model that c describes.
-func NewLinear(c LinearConfig) (*Linear, error) {
+// NewLinear returns a linear model with one real score w·x + b and a convex loss:
+// support vector machine, ridge-logistic, median and quantile regression.
+//
+// theta holds w, then b. A binary loss has the classes 0 and 1, for which its
+// formula has the targets −1 and 1. Sums are float64, gradients are rounded to
+// float32 at the end and cut off at ±MaxFloat32. A client's loss and gradient
+// include the ridge, and are smoothed where Smoothing says so. Without ridge a
+// gradient has Euclidean norm at most Loss.Lipschitz() · √(‖x‖² + 1).
+func NewLinear(c LinearConfig) (*Model, error) {
 	if c.Inputs < 1 || c.Inputs >= maxParams {
 		return nil, fmt.Errorf("model: inputs = %d must be at least 1 and below %d", c.Inputs, maxParams)
 	}
@@ -51,30 +48,38 @@ func NewLinear(c LinearConfig) (*Linear, error) {
 	if !(c.Smoothing >= 0) || math.IsInf(c.Smoothing, 1) {
 		return nil, fmt.Errorf("model: smoothing = %v must be above 0 and finite, or 0 for none", c.Smoothing)
 	}
-	parts := []part{{name: "weight", shape: []int{c.Inputs}}}
+	l := layout{{name: "weight", shape: []int{c.Inputs}}}
 	if !c.NoIntercept {
-		parts = append(parts, part{name: "bias", shape: []int{1}})
+		l = append(l, part{name: "bias", shape: []int{1}})
 	}
-	return &Linear{newLayout("linear-"+c.Loss.String(), c.Inputs, parts...), c}, nil
+	classes := 0
+	if c.Loss.Binary() {
+		classes = 2
+	}
+	m := newModel("linear-"+c.Loss.String(), c.Inputs, classes, l, &linear{c, c.Loss.Binary()})
+	m.Loss, m.Convex = c.Loss, true
+	return m, nil
 }
 
-// Smoothed returns the same model with another Smoothing; 0 is none. An optimiser that works
-// in stages needs it.
-func (m *Linear) Smoothed(beta float64) (*Linear, error) {
-	c := m.c
-	c.Smoothing = beta
-	return NewLinear(c)
+// Smoothed returns a linear model with another Smoothing; 0 is none. An optimiser
+// that works in stages needs it. No envelope of other models' losses is known:
+// without smoothing they are returned as they are.
+func (m *Model) Smoothed(beta float64) (*Model, error) {
+	if l, ok := m.kind.(*linear); ok {
+		c := l.c
+		c.Smoothing = beta
+		return NewLinear(c)
+	}
+	if beta != 0 {
+		return nil, fmt.Errorf("model: no envelope of the loss of model %s", m.Name)
+	}
+	return m, nil
 }
 
-// Loss returns the loss.
-func (m *Linear) Loss() Loss { return m.c.Loss }
+func (m *linear) prepare(*Scratch) {}
 
 // score returns w·x + b.
-func (m *Linear) score(theta, x []float32) float64 {
-	if len(theta) != m.Params() || len(x) != m.c.Inputs {
-		panic(fmt.Sprintf("model: %s: %d parameters, %d features, want %d, %d",
-			m.Name(), len(theta), len(x), m.Params(), m.c.Inputs))
-	}
+func (m *linear) score(theta, x []float32) float64 {
 	// Four sums hide the latency of an addition.
 	var a, b, c, d float64
 	w, v := theta[:len(x)], x
@@ -95,7 +100,7 @@ func (m *Linear) score(theta, x []float32) float64 {
 }
 
 // size returns ‖x‖², plus 1 for an intercept.
-func (m *Linear) size(x []float32) float64 {
+func (m *linear) size(x []float32) float64 {
 	sum := 0.0
 	for _, v := range x {
 		sum += float64(v) * float64(v)
@@ -107,7 +112,10 @@ func (m *Linear) size(x []float32) float64 {
 }
 
 // output returns the loss, ridge included, and the slope by the score.
-func (m *Linear) output(theta, x []float32, y float64) (loss, slope float64) {
+func (m *linear) output(theta, x []float32, y float64) (loss, slope float64) {
+	if m.binary {
+		y = side(y)
+	}
 	if m.c.Smoothing > 0 {
 		loss, slope = smooth{m.c.Loss, m.c.Smoothing}.at(m.score(theta, x), m.size(x), y)
 	} else {
@@ -123,13 +131,7 @@ func (m *Linear) output(theta, x []float32, y float64) (loss, slope float64) {
 	return loss, slope
 }
 
-// Grad overwrites grad with the gradient of one client's loss, ridge included,
-// and returns that loss, smoothed where Smoothing says so. y must pass
-// Loss.CheckTarget.
-func (m *Linear) Grad(theta, x []float32, y float64, grad []float32) (loss float64) {
-	if len(grad) != m.Params() {
-		panic(fmt.Sprintf("model: %s: gradient of %d values, want %d", m.Name(), len(grad), m.Params()))
-	}
+func (m *linear) grad(theta, x []float32, y float64, grad []float32, _ *Scratch) (loss float64) {
 	loss, slope := m.output(theta, x, y)
 	theta = theta[:len(grad)]
 	for i, v := range x {
@@ -142,11 +144,7 @@ func (m *Linear) Grad(theta, x []float32, y float64, grad []float32) (loss float
 	return loss
 }
 
-// GradCoord returns the j-th coordinate of Grad's gradient, and the loss.
-func (m *Linear) GradCoord(theta, x []float32, y float64, j int) (g float32, loss float64) {
-	if j < 0 || j >= m.Params() {
-		panic(fmt.Sprintf("model: %s: coordinate %d of %d", m.Name(), j, m.Params()))
-	}
+func (m *linear) gradCoord(theta, x []float32, y float64, j int, _ *Scratch) (g float32, loss float64) {
 	loss, slope := m.output(theta, x, y)
 	if j < m.c.Inputs {
 		slope *= float64(x[j])
@@ -158,48 +156,8 @@ func round32(v float64) float32 {
 	return float32(max(-math.MaxFloat32, min(math.MaxFloat32, v)))
 }
 
-// Classifier returns m as a Model of two classes; the loss must be binary.
-func (m *Linear) Classifier() (*Classifier, error) {
-	if !m.c.Loss.Binary() {
-		return nil, fmt.Errorf("model: %s loss has no classes, want hinge or logistic", m.c.Loss)
-	}
-	return &Classifier{m}, nil
-}
-
-// Classifier is a Linear with a binary loss whose targets −1 and 1 are the
-// classes 0 and 1.
-type Classifier struct{ *Linear }
-
-// Classes returns 2.
-func (m *Classifier) Classes() int { return 2 }
-
-// NewScratch returns a Scratch without content: none is needed.
-func (m *Classifier) NewScratch() *Scratch { return &Scratch{} }
-
-// Forward overwrites logits with 0 and the score. For the logistic loss these are log-odds.
-// For the hinge loss only their order has a meaning: Evaluate's accuracy holds for both
-// losses, its loss for logistic alone.
-func (m *Classifier) Forward(theta, x []float32, logits []float32, _ *Scratch) {
-	if len(logits) != 2 {
-		panic(fmt.Sprintf("model: %s: %d logits, want 2", m.Name(), len(logits)))
-	}
+// forward overwrites logits with 0 and the score. For the logistic loss these are log-odds.
+// For the hinge loss only their order has a meaning.
+func (m *linear) forward(theta, x, logits []float32, _ *Scratch) {
 	logits[0], logits[1] = 0, round32(m.score(theta, x))
-}
-
-// target maps a class to ±1.
-func (m *Classifier) target(y int) float64 {
-	if y != 0 && y != 1 {
-		panic(fmt.Sprintf("model: %s: class %d of 2", m.Name(), y))
-	}
-	return float64(2*y - 1)
-}
-
-// Grad is Linear.Grad for the class's target.
-func (m *Classifier) Grad(theta, x []float32, y int, grad []float32, _ *Scratch) (loss float64) {
-	return m.Linear.Grad(theta, x, m.target(y), grad)
-}
-
-// GradCoord is Linear.GradCoord for the class's target.
-func (m *Classifier) GradCoord(theta, x []float32, y, j int, _ *Scratch) (g float32, loss float64) {
-	return m.Linear.GradCoord(theta, x, m.target(y), j)
 }

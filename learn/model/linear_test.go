@@ -21,6 +21,15 @@ func losses(t testing.TB) []Loss {
 	return out
 }
 
+// lossOf is a loss that there is.
+func lossOf(text string) Loss {
+	l, err := ParseLoss(text)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
 // exactScore sums in a plain order.
 func exactScore(theta []float64, x []float32) float64 {
 	sum := 0.0
@@ -64,7 +73,7 @@ func TestLinearGradient(t *testing.T) {
 			}
 			for seed := range uint64(8) {
 				r := rand.New(rand.NewPCG(seed, 3))
-				theta, x := make([]float32, m.Params()), make([]float32, c.Inputs)
+				theta, x := make([]float32, m.Params), make([]float32, c.Inputs)
 				for _, v := range [][]float32{theta, x} {
 					for i := range v {
 						v[i] = float32(r.NormFloat64())
@@ -84,11 +93,11 @@ func TestLinearGradient(t *testing.T) {
 					kinks++
 					continue
 				}
-				grad := make([]float32, m.Params())
+				grad := make([]float32, m.Params)
 				for i := range grad {
 					grad[i] = 1e9
 				}
-				loss := m.Grad(theta, x, y, grad)
+				loss := m.Grad(theta, x, y, grad, nil)
 				if math.Abs(loss-want) > 1e-12*(1+want) {
 					t.Errorf("%+v: loss %v, want %v", c, loss, want)
 				}
@@ -101,7 +110,7 @@ func TestLinearGradient(t *testing.T) {
 					if want := (up - down) / (2 * h); math.Abs(float64(grad[j])-want) > 1e-6*(1+math.Abs(want)) {
 						t.Errorf("%+v seed %d: gradient[%d] = %v, want %v", c, seed, j, grad[j], want)
 					}
-					if g, l := m.GradCoord(theta, x, y, j); g != grad[j] || l != loss {
+					if g, l := m.GradCoord(theta, x, y, j, nil); g != grad[j] || l != loss {
 						t.Errorf("%+v seed %d: coordinate %d = %v, want %v", c, seed, j, g, grad[j])
 					}
 				}
@@ -123,17 +132,17 @@ func TestLinearGradient(t *testing.T) {
 
 // TestLossExtremes: kinks, and margins where e^m is 0 or infinite.
 func TestLossExtremes(t *testing.T) {
-	pinball, _ := Pinball(0.9)
+	pinball := lossOf("pinball:0.9")
 	for _, c := range []struct {
 		l                    Loss
 		score, y, loss, grad float64
 	}{
-		{Hinge(), 1, 1, 0, 0}, {Hinge(), 2, 1, 0, 0}, {Hinge(), 0, -1, 1, 1},
-		{Absolute(), 3, 3, 0, 0}, {Absolute(), 3, 5, 2, -1}, {Absolute(), 5, 3, 2, 1},
+		{lossOf(Hinge), 1, 1, 0, 0}, {lossOf(Hinge), 2, 1, 0, 0}, {lossOf(Hinge), 0, -1, 1, 1},
+		{lossOf(Absolute), 3, 3, 0, 0}, {lossOf(Absolute), 3, 5, 2, -1}, {lossOf(Absolute), 5, 3, 2, 1},
 		{pinball, 3, 3, 0, 0}, {pinball, 3, 5, 1.8, -0.9}, {pinball, 5, 3, 0.2, 0.1},
-		{Logistic(), 0, 1, math.Ln2, -0.5},
-		{Logistic(), 1e30, 1, 0, 0}, {Logistic(), -1e30, 1, 1e30, -1}, {Logistic(), 1e30, -1, 1e30, 1},
-		{Logistic(), 50, 1, math.Exp(-50), -math.Exp(-50)},
+		{lossOf(Logistic), 0, 1, math.Ln2, -0.5},
+		{lossOf(Logistic), 1e30, 1, 0, 0}, {lossOf(Logistic), -1e30, 1, 1e30, -1}, {lossOf(Logistic), 1e30, -1, 1e30, 1},
+		{lossOf(Logistic), 50, 1, math.Exp(-50), -math.Exp(-50)},
 	} {
 		loss, slope := c.l.At(c.score, c.y)
 		if math.Abs(loss-c.loss) > 1e-12*c.loss || math.Abs(slope-c.grad) > 1e-12*math.Abs(c.grad) {
@@ -153,7 +162,7 @@ func TestLinearIsFinite(t *testing.T) {
 		theta := []float32{big, big, -big, big, big, -big}
 		grad := make([]float32, 6)
 		for _, y := range []float64{-1, 1} {
-			loss := m.Grad(theta, x, y, grad)
+			loss := m.Grad(theta, x, y, grad, nil)
 			if loss-loss != 0 || slices.ContainsFunc(grad, func(v float32) bool { return v-v != 0 }) {
 				t.Errorf("%v: loss %v, gradient %v", l, loss, grad)
 			}
@@ -163,11 +172,7 @@ func TestLinearIsFinite(t *testing.T) {
 
 // TestClassifier: the logistic classifier's loss by Evaluate is the softmax's.
 func TestClassifier(t *testing.T) {
-	m, err := NewLinear(LinearConfig{Inputs: 3, Loss: Logistic()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := m.Classifier()
+	m, err := NewLinear(LinearConfig{Inputs: 3, Loss: lossOf(Logistic)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,18 +187,18 @@ func TestClassifier(t *testing.T) {
 			row[j] = float32(r.NormFloat64())
 		}
 		y[i] = r.Int32N(2)
-		l, _ := exactLinear(Logistic(), 0, widen(theta), row, float64(2*y[i]-1))
+		l, _ := exactLinear(lossOf(Logistic), 0, widen(theta), row, float64(2*y[i]-1))
 		sum += l
 		if (exactScore(widen(theta), row) > 0) == (y[i] == 1) {
 			correct++
 		}
 	}
-	e, err := Evaluate(c, theta, x, y, 2)
+	e, err := m.Evaluate(theta, x, class(y), 2)
 	if err != nil || math.Abs(e.Loss-sum/n) > 1e-6 || e.Correct != correct {
 		t.Errorf("evaluation %+v, %v, want loss %v and %d correct", e, err, sum/n, correct)
 	}
 	got := make([]float64, 4)
-	if loss := sumGradients(c, theta, x, y, got, make([]float32, 4), c.NewScratch()); math.Abs(loss-sum) > 1e-9 {
+	if loss := sumGradients(m, theta, x, y, got, make([]float32, 4), m.NewScratch()); math.Abs(loss-sum) > 1e-9 {
 		t.Errorf("batch loss %v, want %v", loss, sum)
 	}
 	want := make([]float64, 4)
@@ -210,22 +215,25 @@ func TestClassifier(t *testing.T) {
 			t.Errorf("batch gradient[%d] = %v, want %v", j, got[j], want[j])
 		}
 	}
-	real, err := NewLinear(LinearConfig{Inputs: 3, Loss: Absolute()})
+	real, err := NewLinear(LinearConfig{Inputs: 3, Loss: lossOf(Absolute)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := real.Classifier(); err == nil || err.Error() != "model: absolute loss has no classes, want hinge or logistic" {
-		t.Errorf("classifier of a regression: %v", err)
+	if m.Classes != 2 || real.Classes != 0 {
+		t.Errorf("a logistic model has %d classes, a regression %d", m.Classes, real.Classes)
+	}
+	if e, err := real.Evaluate(theta, x, class(y), 1); err != nil || e.Confusion != nil || e.Correct != 0 || !math.IsNaN(e.Accuracy()) {
+		t.Errorf("evaluation of a regression: %+v, %v", e, err)
 	}
 }
 
 func TestLinearRefuses(t *testing.T) {
 	for want, c := range map[string]LinearConfig{
-		"model: inputs = 0 must be at least 1": {Loss: Hinge()},
+		"model: inputs = 0 must be at least 1": {Loss: lossOf(Hinge)},
 		"model: linear: no loss":               {Inputs: 1},
-		"model: ridge = -1 must be at least 0": {Inputs: 1, Loss: Hinge(), Ridge: -1},
-		"model: ridge = NaN must be":           {Inputs: 1, Loss: Hinge(), Ridge: math.NaN()},
-		"model: ridge = +Inf must be":          {Inputs: 1, Loss: Hinge(), Ridge: math.Inf(1)},
+		"model: ridge = -1 must be at least 0": {Inputs: 1, Loss: lossOf(Hinge), Ridge: -1},
+		"model: ridge = NaN must be":           {Inputs: 1, Loss: lossOf(Hinge), Ridge: math.NaN()},
+		"model: ridge = +Inf must be":          {Inputs: 1, Loss: lossOf(Hinge), Ridge: math.Inf(1)},
 	} {
 		if _, err := NewLinear(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
@@ -246,7 +254,7 @@ func TestLinearRefuses(t *testing.T) {
 	for _, c := range []struct {
 		l Loss
 		y float64
-	}{{Hinge(), 0}, {Logistic(), 2}, {Hinge(), math.NaN()}, {Absolute(), math.NaN()}, {Absolute(), math.Inf(1)}} {
+	}{{lossOf(Hinge), 0}, {lossOf(Logistic), 2}, {lossOf(Hinge), math.NaN()}, {lossOf(Absolute), math.NaN()}, {lossOf(Absolute), math.Inf(1)}} {
 		if c.l.checkTarget(c.y) == nil {
 			t.Errorf("%v accepts target %v", c.l, c.y)
 		}
@@ -254,7 +262,7 @@ func TestLinearRefuses(t *testing.T) {
 }
 
 func BenchmarkLinearGrad(b *testing.B) {
-	m, err := NewLinear(LinearConfig{Inputs: 441, Loss: Logistic()})
+	m, err := NewLinear(LinearConfig{Inputs: 441, Loss: lossOf(Logistic)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -264,6 +272,6 @@ func BenchmarkLinearGrad(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Grad(theta, x, 1, grad)
+		m.Grad(theta, x, 1, grad, nil)
 	}
 }

@@ -7,43 +7,40 @@ import (
 	"strings"
 )
 
-// Loss is a convex loss of a score s and a target y, for Linear. The zero
-// value is no loss: use Hinge, Logistic, Absolute, Pinball or ParseLoss.
+// Loss is a convex loss of a score s and a target y; the zero value is no loss:
+//
+//	hinge     max(0, 1 − ys) for y = ±1: the linear support vector machine
+//	logistic  log(1 + e^−ys) for y = ±1, in nats
+//	absolute  |y − s|: its minimum is the conditional median
+//	pinball   τ(y − s) for y ≥ s and (1 − τ)(s − y) otherwise: its minimum is
+//	          the conditional τ-quantile, 0 < τ < 1
 type Loss struct {
 	kind string
 	tau  float64
 }
 
-// Hinge is max(0, 1 − ys) for y = ±1: the linear support vector machine.
-func Hinge() Loss { return Loss{kind: "hinge"} }
+// The names of the losses that need no number.
+const (
+	Hinge    = "hinge"
+	Logistic = "logistic"
+	Absolute = "absolute"
+)
 
-// Logistic is log(1 + e^−ys) for y = ±1, in nats.
-func Logistic() Loss { return Loss{kind: "logistic"} }
-
-// Absolute is |y − s|: its minimum is the conditional median.
-func Absolute() Loss { return Loss{kind: "absolute"} }
-
-// Pinball is τ(y − s) for y ≥ s and (1 − τ)(s − y) otherwise: its minimum is
-// the conditional τ-quantile. It needs 0 < tau < 1.
-func Pinball(tau float64) (Loss, error) {
-	if !(tau > 0 && tau < 1) {
-		return Loss{}, fmt.Errorf("model: tau = %v must be above 0 and below 1", tau)
-	}
-	return Loss{kind: "pinball", tau: tau}, nil
-}
-
-// ParseLoss reads what String writes: "hinge", "logistic", "absolute" or
-// "pinball:0.9".
+// ParseLoss returns the loss of that name: Hinge, Logistic, Absolute or
+// "pinball:" and τ, such as "pinball:0.9".
 func ParseLoss(text string) (Loss, error) {
 	if tau, ok := strings.CutPrefix(text, "pinball:"); ok {
 		v, err := strconv.ParseFloat(tau, 64)
 		if err != nil {
 			return Loss{}, fmt.Errorf("model: tau = %q must be a number above 0 and below 1", tau)
 		}
-		return Pinball(v)
+		if !(v > 0 && v < 1) {
+			return Loss{}, fmt.Errorf("model: tau = %v must be above 0 and below 1", v)
+		}
+		return Loss{kind: "pinball", tau: v}, nil
 	}
 	switch text {
-	case "hinge", "logistic", "absolute":
+	case Hinge, Logistic, Absolute:
 		return Loss{kind: text}, nil
 	}
 	return Loss{}, fmt.Errorf("model: loss = %q must be hinge, logistic, absolute or pinball:τ", text)
@@ -58,7 +55,15 @@ func (l Loss) String() string {
 }
 
 // Binary reports whether targets are −1 and 1.
-func (l Loss) Binary() bool { return l.kind == "hinge" || l.kind == "logistic" }
+func (l Loss) Binary() bool { return l.kind == Hinge || l.kind == Logistic }
+
+// side is the target of a binary loss that y stands for: any number above 0 is 1.
+func side(y float64) float64 {
+	if y > 0 {
+		return 1
+	}
+	return -1
+}
 
 // Lipschitz returns the largest size of the slope: 1, or max(τ, 1 − τ) for the
 // pinball loss.
@@ -84,12 +89,12 @@ func (l Loss) checkTarget(y float64) error {
 // which is a subgradient of each of these losses there.
 func (l Loss) At(score, y float64) (loss, slope float64) {
 	switch l.kind {
-	case "hinge":
+	case Hinge:
 		if gap := 1 - y*score; gap > 0 {
 			return gap, -y
 		}
 		return 0, 0
-	case "logistic":
+	case Logistic:
 		// e^−|margin| cannot overflow, and keeps its digits where it is small.
 		margin := y * score
 		e := math.Exp(-math.Abs(margin))
@@ -97,7 +102,7 @@ func (l Loss) At(score, y float64) (loss, slope float64) {
 			return math.Log1p(e), -y * (e / (1 + e))
 		}
 		return math.Log1p(e) - margin, -y / (1 + e)
-	case "absolute":
+	case Absolute:
 		return math.Abs(score - y), sign(score - y)
 	case "pinball":
 		switch gap := y - score; {

@@ -12,26 +12,25 @@ type MLPConfig struct {
 	// 1 each. Classes is at least 2. All required. Multiples of 32 hidden
 	// units are fastest.
 	Inputs, Hidden, Classes int
-	// Portable keeps to pure Go where the processor has AVX2. Default false.
-	Portable bool
 }
 
-// MLP is a network with one hidden layer of ReLUs and cross-entropy loss: on
+// mlp is what NewMLP describes.
+type mlp struct {
+	k               *kernel.Kernel
+	hidden, classes int
+	b1, w2, b2      int // where they begin in theta
+}
+
+// NewMLP returns a network with one hidden layer of ReLUs and cross-entropy loss: on
 // 60 principal components, the network of Chen, Cao and Ge 2024 (EAB).
 //
 // theta holds the hidden layer's weights, row-major with Inputs rows of Hidden
 // columns, its biases, the output layer's weights (Hidden × Classes) and its
 // biases. The gradient of a ReLU at 0 is 0. What float32 cannot hold becomes
 // ±MaxFloat32, or 0 if it is not a number.
-type MLP struct {
-	classed
-	k          kernel.Kernel
-	hidden     int
-	b1, w2, b2 int // where they begin in theta
-}
+func NewMLP(c MLPConfig) (*Model, error) { return newMLP(c, kernel.Best()) }
 
-// NewMLP returns the model that c describes.
-func NewMLP(c MLPConfig) (*MLP, error) {
+func newMLP(c MLPConfig, k *kernel.Kernel) (*Model, error) {
 	if c.Inputs < 1 || c.Hidden < 1 {
 		return nil, fmt.Errorf("model: inputs = %d and hidden = %d must be at least 1", c.Inputs, c.Hidden)
 	}
@@ -44,36 +43,25 @@ func NewMLP(c MLPConfig) (*MLP, error) {
 		return nil, fmt.Errorf("model: %d inputs × %d hidden × %d classes exceed %d parameters",
 			c.Inputs, c.Hidden, c.Classes, maxParams)
 	}
-	m := &MLP{k: kernel.Best(), hidden: c.Hidden}
-	m.classed = classed{newLayout("mlp", c.Inputs,
-		part{"dense1.weight", []int{c.Inputs, c.Hidden}, c.Inputs, c.Hidden},
-		part{"dense1.bias", []int{c.Hidden}, 0, 0},
-		part{"dense2.weight", []int{c.Hidden, c.Classes}, c.Hidden, c.Classes},
-		part{"dense2.bias", []int{c.Classes}, 0, 0},
-	), c.Classes}
-	if c.Portable {
-		m.k = kernel.Portable()
-	}
+	m := &mlp{k: k, hidden: c.Hidden, classes: c.Classes}
 	m.b1 = c.Inputs * c.Hidden
 	m.w2 = m.b1 + c.Hidden
 	m.b2 = m.w2 + c.Hidden*c.Classes
-	return m, nil
+	return newModel("mlp", c.Inputs, c.Classes, layout{
+		{"dense1.weight", []int{c.Inputs, c.Hidden}, c.Inputs, c.Hidden},
+		{"dense1.bias", []int{c.Hidden}, 0, 0},
+		{"dense2.weight", []int{c.Hidden, c.Classes}, c.Hidden, c.Classes},
+		{"dense2.bias", []int{c.Classes}, 0, 0},
+	}, m), nil
 }
 
-// NewScratch returns working memory for one goroutine.
-func (m *MLP) NewScratch() *Scratch {
-	return &Scratch{
-		logits: make([]float32, m.classes), prob: make([]float64, m.classes),
-		hidden: make([]float32, m.hidden), dhidden: make([]float32, m.hidden),
-	}
+func (m *mlp) geometry(float64) Geometry { panic("model: mlp is not convex") }
+
+func (m *mlp) prepare(s *Scratch) {
+	s.hidden, s.dhidden = make([]float32, m.hidden), make([]float32, m.hidden)
 }
 
-// Forward overwrites logits with the scores of one example.
-func (m *MLP) Forward(theta, x []float32, logits []float32, s *Scratch) {
-	if len(theta) != m.Params() || len(x) != m.inputs || len(logits) != m.classes {
-		panic(fmt.Sprintf("model: mlp: %d parameters, %d features, %d logits, want %d, %d, %d",
-			len(theta), len(x), len(logits), m.Params(), m.inputs, m.classes))
-	}
+func (m *mlp) forward(theta, x, logits []float32, s *Scratch) {
 	m.k.Dense(s.hidden, x, theta[:m.b1], theta[m.b1:m.w2])
 	for i, v := range s.hidden {
 		s.hidden[i] = max(0, v)
@@ -88,19 +76,12 @@ func (m *MLP) Forward(theta, x []float32, logits []float32, s *Scratch) {
 	}
 }
 
-func (m *MLP) output(theta, x []float32, y int, s *Scratch) (loss float64) {
-	if y < 0 || y >= m.classes {
-		panic(fmt.Sprintf("model: mlp: class %d of %d", y, m.classes))
-	}
-	m.Forward(theta, x, s.logits, s)
-	return residual(s.logits, y, s.prob)
+func (m *mlp) output(theta, x []float32, y float64, s *Scratch) (loss float64) {
+	m.forward(theta, x, s.logits, s)
+	return residual(s.logits, int(y), s.prob)
 }
 
-// Grad overwrites grad with the gradient of −log p_y and returns that loss.
-func (m *MLP) Grad(theta, x []float32, y int, grad []float32, s *Scratch) (loss float64) {
-	if len(grad) != m.Params() {
-		panic(fmt.Sprintf("model: mlp: gradient of %d values, want %d", len(grad), m.Params()))
-	}
+func (m *mlp) grad(theta, x []float32, y float64, grad []float32, s *Scratch) (loss float64) {
 	loss = m.output(theta, x, y, s)
 	if m.classes == 10 {
 		outer10(s.hidden, (*[10]float32)(s.logits), grad[m.w2:])
@@ -118,11 +99,7 @@ func (m *MLP) Grad(theta, x []float32, y int, grad []float32, s *Scratch) (loss 
 	return loss
 }
 
-// GradCoord returns the j-th coordinate of Grad's gradient, and the loss.
-func (m *MLP) GradCoord(theta, x []float32, y, j int, s *Scratch) (g float32, loss float64) {
-	if j < 0 || j >= m.Params() {
-		panic(fmt.Sprintf("model: mlp: coordinate %d of %d", j, m.Params()))
-	}
+func (m *mlp) gradCoord(theta, x []float32, y float64, j int, s *Scratch) (g float32, loss float64) {
 	loss = m.output(theta, x, y, s)
 	one := [1]float32{}
 	if i := (j - m.w2) / m.classes; j >= m.w2 {

@@ -6,13 +6,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/riffle-dp/riffle/learn/model/internal/kernel"
 )
 
-func mlps(t testing.TB, inputs, hidden, classes int) []*MLP {
+func mlps(t testing.TB, inputs, hidden, classes int) []*Model {
 	t.Helper()
-	var out []*MLP
-	for _, portable := range []bool{true, false} {
-		m, err := NewMLP(MLPConfig{Inputs: inputs, Hidden: hidden, Classes: classes, Portable: portable})
+	var out []*Model
+	for _, k := range []*kernel.Kernel{kernel.Portable(), kernel.Best()} {
+		m, err := newMLP(MLPConfig{Inputs: inputs, Hidden: hidden, Classes: classes}, k)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,9 +25,10 @@ func mlps(t testing.TB, inputs, hidden, classes int) []*MLP {
 
 // exactMLP computes the loss in float64, independently of Forward, and the
 // smallest distance of a hidden unit to its kink.
-func exactMLP(m *MLP, theta []float64, x []float32, y int) (loss, kink float64) {
-	in, h, k := m.inputs, m.hidden, m.classes
-	z := slices.Clone(theta[m.b2:])
+func exactMLP(m *Model, theta []float64, x []float32, y int) (loss, kink float64) {
+	net := m.kind.(*mlp)
+	in, h := m.Inputs, net.hidden
+	z := slices.Clone(theta[net.b2:])
 	kink = math.Inf(1)
 	for j := range h {
 		v := theta[in*h+j]
@@ -34,7 +37,7 @@ func exactMLP(m *MLP, theta []float64, x []float32, y int) (loss, kink float64) 
 		}
 		kink = min(kink, math.Abs(v))
 		for c := range z {
-			z[c] += max(0, v) * theta[m.w2+j*k+c]
+			z[c] += max(0, v) * theta[net.w2+j*m.Classes+c]
 		}
 	}
 	top, sum := slices.Max(z), 0.0
@@ -69,11 +72,11 @@ func TestMLPGradient(t *testing.T) {
 					continue
 				}
 				s := m.NewScratch()
-				grad := make([]float32, m.Params())
+				grad := make([]float32, m.Params)
 				for i := range grad {
 					grad[i] = 1e9
 				}
-				loss := m.Grad(theta, x, y, grad, s)
+				loss := m.Grad(theta, x, float64(y), grad, s)
 				size := norm(widen(grad))
 				if math.Abs(loss-wantLoss) > 1e-5*(1+wantLoss) {
 					t.Errorf("%v: loss %v, want %v", c, loss, wantLoss)
@@ -87,7 +90,7 @@ func TestMLPGradient(t *testing.T) {
 					if want := (up - down) / (2 * h); math.Abs(float64(grad[j])-want) > 2e-6*(1+size) {
 						t.Fatalf("%v seed %d: gradient[%d] = %v, want %v", c, seed, j, grad[j], want)
 					}
-					g, l := m.GradCoord(theta, x, y, j, s)
+					g, l := m.GradCoord(theta, x, float64(y), j, s)
 					if math.Abs(float64(g)-float64(grad[j])) > 1e-6*size || l != loss {
 						t.Fatalf("%v seed %d: coordinate %d = %v, want %v", c, seed, j, g, grad[j])
 					}
@@ -123,8 +126,8 @@ func TestMLPBatchIsSumOfClients(t *testing.T) {
 		}
 		return sum
 	}
-	got := make([]float64, m.Params())
-	loss := sumGradients(m, theta, x, y, got, make([]float32, m.Params()), m.NewScratch())
+	got := make([]float64, m.Params)
+	loss := sumGradients(m, theta, x, y, got, make([]float32, m.Params), m.NewScratch())
 	wide := widen(theta)
 	if want := mean(wide); math.Abs(loss-want) > 1e-5*want {
 		t.Errorf("loss %v, want %v", loss, want)
@@ -144,7 +147,7 @@ func TestMLPBatchIsSumOfClients(t *testing.T) {
 
 func TestMLPIsFinite(t *testing.T) {
 	for _, m := range mlps(t, 5, 33, 3) {
-		s, grad := m.NewScratch(), make([]float32, m.Params())
+		s, grad := m.NewScratch(), make([]float32, m.Params)
 		for _, size := range []float32{1e-40, 1, 1e20, math.MaxFloat32} {
 			for _, scale := range []float32{1e-40, 1, 1e20, math.MaxFloat32} {
 				theta, x := example(m, 0, 1)
@@ -180,18 +183,14 @@ func TestNewMLPRefuses(t *testing.T) {
 
 // TestModels holds what every Model promises.
 func TestModels(t *testing.T) {
-	ridge, err := NewLinear(LinearConfig{Inputs: 8, Loss: Logistic(), Ridge: 0.1})
+	ridge, err := NewLinear(LinearConfig{Inputs: 8, Loss: lossOf(Logistic), Ridge: 0.1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary, err := ridge.Classifier()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range []Model{newSoftmax(t, 6, 10), NewCNN(CNNConfig{}), mlps(t, 60, 40, 10)[1], binary} {
+	for _, m := range []*Model{newSoftmax(t, 6, 10), NewCNN(), mlps(t, 60, 40, 10)[1], ridge} {
 		theta := m.Init(3)
-		if len(theta) != m.Params() || !slices.Equal(theta, m.Init(3)) {
-			t.Errorf("%s: Init gives %d values, want %d that repeat", m.Name(), len(theta), m.Params())
+		if len(theta) != m.Params || !slices.Equal(theta, m.Init(3)) {
+			t.Errorf("%s: Init gives %d values, want %d that repeat", m.Name, len(theta), m.Params)
 		}
 		theta, x := example(m, 0.2, 4)
 		for i := range theta {
@@ -203,30 +202,25 @@ func TestModels(t *testing.T) {
 		}
 		got, err := m.Theta(tensors)
 		if err != nil || !slices.Equal(got, theta) {
-			t.Errorf("%s: tensors do not give theta back: %v", m.Name(), err)
+			t.Errorf("%s: tensors do not give theta back: %v", m.Name, err)
 		}
-		if _, err := m.Theta(tensors[1:]); err == nil || !strings.Contains(err.Error(), m.Name()+": no tensor") {
-			t.Errorf("%s: a tensor too few: %v", m.Name(), err)
+		if _, err := m.Theta(tensors[1:]); err == nil || !strings.Contains(err.Error(), m.Name+": no tensor") {
+			t.Errorf("%s: a tensor too few: %v", m.Name, err)
 		}
-		c, ok := m.(CoordinateGradient)
-		if !ok {
-			t.Errorf("%s has no GradCoord", m.Name())
-			continue
-		}
-		grad, s := make([]float32, m.Params()), m.NewScratch()
-		y := m.Classes() - 1
-		loss := m.Grad(theta, x, y, grad, s)
+		grad, s := make([]float32, m.Params), m.NewScratch()
+		y := float64(m.Classes - 1)
+		loss := m.Grad(theta, x, float64(y), grad, s)
 		tol := 1e-6 * norm(widen(grad))
-		for j := 0; j < m.Params(); j += 1 + m.Params()/500 {
-			if g, l := c.GradCoord(theta, x, y, j, s); math.Abs(float64(g-grad[j])) > tol || l != loss {
-				t.Fatalf("%s: coordinate %d = %v with loss %v, want %v with %v", m.Name(), j, g, l, grad[j], loss)
+		for j := 0; j < m.Params; j += 1 + m.Params/500 {
+			if g, l := m.GradCoord(theta, x, y, j, s); math.Abs(float64(g-grad[j])) > tol || l != loss {
+				t.Fatalf("%s: coordinate %d = %v with loss %v, want %v with %v", m.Name, j, g, l, grad[j], loss)
 			}
 		}
 		if n := testing.AllocsPerRun(3, func() {
-			m.Grad(theta, x, y, grad, s)
-			c.GradCoord(theta, x, y, 1, s)
+			m.Grad(theta, x, float64(y), grad, s)
+			m.GradCoord(theta, x, y, 1, s)
 		}); n != 0 {
-			t.Errorf("%s: %v allocations", m.Name(), n)
+			t.Errorf("%s: %v allocations", m.Name, n)
 		}
 	}
 }
@@ -236,7 +230,7 @@ func BenchmarkMLPGrad(b *testing.B) {
 		b.Run([]string{"portable", "best"}[i], func(b *testing.B) {
 			theta := m.Init(1)
 			_, x := example(m, 0, 1)
-			grad, s := make([]float32, m.Params()), m.NewScratch()
+			grad, s := make([]float32, m.Params), m.NewScratch()
 			b.ReportAllocs()
 			for b.Loop() {
 				m.Grad(theta, x, 3, grad, s)
@@ -254,7 +248,7 @@ func BenchmarkMLPGradCoord(b *testing.B) {
 	s, j := m.NewScratch(), 0
 	b.ReportAllocs()
 	for b.Loop() {
-		j = (j + 5471) % m.Params()
+		j = (j + 5471) % m.Params
 		m.GradCoord(theta, x, 3, j, s)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// OptimumConfig describes what Linear.Optimum looks for.
+// OptimumConfig describes what Model.Optimum looks for.
 type OptimumConfig struct {
 	// Radius of the ℓ2 ball about 0 that theta must lie in, intercept included.
 	// Required, above 0 and finite.
@@ -26,7 +26,7 @@ type Optimum struct {
 	Steps int
 }
 
-// Optimum returns the minimum over a ball of the mean loss, ridge included, over rows of x
+// Optimum returns the minimum over a ball of a linear model's mean loss, ridge included, over rows of x
 // with the given targets: the best that an optimiser without privacy can reach. It is
 // deterministic and ignores Smoothing.
 //
@@ -35,8 +35,12 @@ type Optimum struct {
 // the Fenchel dual at the slopes found (optimum.md), so it is valid whether or not the method
 // converged. If the gap cannot be closed, Optimum returns an error with the best point found.
 // Time O(rows·d²) per step, memory O(rows + d²).
-func (m *Linear) Optimum(x []float32, targets func(row int) float64, c OptimumConfig) (*Optimum, error) {
-	d := m.c.Inputs
+func (m *Model) Optimum(x []float32, targets func(row int) float64, c OptimumConfig) (*Optimum, error) {
+	l, ok := m.kind.(*linear)
+	if !ok {
+		return nil, fmt.Errorf("model: no optimum of model %s can be proved", m.Name)
+	}
+	d := m.Inputs
 	if len(x) == 0 || len(x)%d != 0 {
 		return nil, fmt.Errorf("model: %d features, want rows of %d", len(x), d)
 	}
@@ -49,15 +53,15 @@ func (m *Linear) Optimum(x []float32, targets func(row int) float64, c OptimumCo
 	if !(c.Gap > 0) {
 		return nil, fmt.Errorf("model: gap = %v must be above 0", c.Gap)
 	}
-	s := newOptimum(m, x, targets, c.Radius)
-	best := &Optimum{Theta: make([]float64, m.Params()), Loss: math.Inf(1), Lower: math.Inf(-1)}
+	s := newOptimum(l, m.Params, x, targets, c.Radius)
+	best := &Optimum{Theta: make([]float64, m.Params), Loss: math.Inf(1), Lower: math.Inf(-1)}
 	for i := range s.y {
-		if err := m.c.Loss.checkTarget(s.y[i]); err != nil {
+		if err := m.Loss.checkTarget(s.y[i]); err != nil {
 			return nil, fmt.Errorf("row %d: %w", i, err)
 		}
 	}
 	for beta := 1.0; beta <= 1e12; beta *= 5 {
-		if m.c.Loss.kind == "logistic" {
+		if m.Loss.kind == Logistic {
 			beta = math.Inf(1) // β = ∞: the loss is smooth already
 		}
 		s.beta = beta
@@ -71,12 +75,12 @@ func (m *Linear) Optimum(x []float32, targets func(row int) float64, c OptimumCo
 			return best, nil
 		}
 	}
-	return best, fmt.Errorf("model: optimum of %s known to %.3g only, wanted %v", m.Name(), best.Loss-best.Lower, c.Gap)
+	return best, fmt.Errorf("model: optimum of %s known to %.3g only, wanted %v", m.Name, best.Loss-best.Lower, c.Gap)
 }
 
 // optimum is the state of the search.
 type optimum struct {
-	m      *Linear
+	m      *linear
 	x      []float32
 	y      []float64
 	size   []float64 // ‖a‖²
@@ -89,8 +93,8 @@ type optimum struct {
 	work              []float64
 }
 
-func newOptimum(m *Linear, x []float32, targets func(int) float64, radius float64) *optimum {
-	n, d := len(x)/m.c.Inputs, m.Params()
+func newOptimum(m *linear, d int, x []float32, targets func(int) float64, radius float64) *optimum {
+	n := len(x) / m.c.Inputs
 	s := &optimum{
 		m: m, x: x, radius: radius, y: make([]float64, n), size: make([]float64, n),
 		theta: make([]float64, d), grad: make([]float64, d), step: make([]float64, d),

@@ -91,16 +91,16 @@ func TestOptimum(t *testing.T) {
 // log-odds.
 func TestOptimumByHand(t *testing.T) {
 	ones := []float32{1, 1, 1, 1, 1}
-	pinball, _ := Pinball(.9)
+	pinball := lossOf("pinball:0.9")
 	for _, c := range []struct {
 		loss         Loss
 		y            []float64
 		theta, loss1 float64
 	}{
-		{Absolute(), []float64{1, 2, 3, 5, 9}, 3, (2 + 1 + 0 + 2 + 6) / 5.},
+		{lossOf(Absolute), []float64{1, 2, 3, 5, 9}, 3, (2 + 1 + 0 + 2 + 6) / 5.},
 		{pinball, []float64{1, 2, 3, 5, 9}, 9, .1 * (8 + 7 + 6 + 4) / 5.},
-		{Logistic(), []float64{1, 1, 1, 1, -1}, math.Log(4), (4*math.Log(1.25) + math.Log(5)) / 5},
-		{Hinge(), []float64{1, 1, 1, 1, -1}, 1, 2. / 5},
+		{lossOf(Logistic), []float64{1, 1, 1, 1, -1}, math.Log(4), (4*math.Log(1.25) + math.Log(5)) / 5},
+		{lossOf(Hinge), []float64{1, 1, 1, 1, -1}, 1, 2. / 5},
 	} {
 		m, err := NewLinear(LinearConfig{Inputs: 1, Loss: c.loss, NoIntercept: true})
 		if err != nil {
@@ -117,7 +117,7 @@ func TestOptimumByHand(t *testing.T) {
 }
 
 func TestOptimumRefuses(t *testing.T) {
-	m, _ := NewLinear(LinearConfig{Inputs: 2, Loss: Hinge()})
+	m, _ := NewLinear(LinearConfig{Inputs: 2, Loss: lossOf(Hinge)})
 	one := func(int) float64 { return 1 }
 	for _, c := range []struct {
 		x      []float32

@@ -46,21 +46,21 @@ func (s smooth) at(score, size, y float64) (loss, slope float64) {
 func (l Loss) envelope(v, c, y float64) (value, slope, curvature float64) {
 	if c == 0 {
 		value, slope = l.At(v, y)
-		if l.kind == "logistic" {
+		if l.kind == Logistic {
 			p := math.Abs(slope)
 			curvature = p * (1 - p)
 		}
 		return value, slope, curvature
 	}
 	switch l.kind {
-	case "hinge":
+	case Hinge:
 		value, slope, curvature = ramp(1-y*v, c, 1, 0)
 		return value, -y * slope, curvature
-	case "absolute":
+	case Absolute:
 		return ramp(v-y, c, 1, 1)
 	case "pinball":
 		return ramp(v-y, c, 1-l.tau, l.tau)
-	case "logistic":
+	case Logistic:
 		t, p := logisticProx(y*v, c)
 		curvature = p * (1 - p)
 		if math.IsInf(c, 1) {

@@ -139,8 +139,8 @@ func TestSmoothedLinearGradient(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			theta, x := make([]float32, m.Params()), make([]float32, 4)
-			grad, other := make([]float32, m.Params()), make([]float32, m.Params())
+			theta, x := make([]float32, m.Params), make([]float32, 4)
+			grad, other := make([]float32, m.Params), make([]float32, m.Params)
 			for range 20 {
 				for _, s := range [][]float32{theta, x} {
 					for i := range s {
@@ -148,21 +148,21 @@ func TestSmoothedLinearGradient(t *testing.T) {
 					}
 				}
 				y := float64(2*r.IntN(2) - 1)
-				loss := m.Grad(theta, x, y, grad)
-				full := plain.Grad(theta, x, y, other)
+				loss := m.Grad(theta, x, y, grad, nil)
+				full := plain.Grad(theta, x, y, other, nil)
 				lip := l.Lipschitz()
-				if gap := full - loss; gap < -1e-9 || gap > lip*lip*m.size(x)/(2*.7)+1e-9 {
+				if gap := full - loss; gap < -1e-9 || gap > lip*lip*m.kind.(*linear).size(x)/(2*.7)+1e-9 {
 					t.Errorf("%v: smoothed by %v", l, gap)
 				}
 				for j := range theta {
-					if g, _ := m.GradCoord(theta, x, y, j); g != grad[j] {
+					if g, _ := m.GradCoord(theta, x, y, j, nil); g != grad[j] {
 						t.Errorf("%v: coordinate %d is %v, gradient %v", l, j, g, grad[j])
 					}
 					keep := theta[j]
 					theta[j] = keep + h
-					up, a := m.Grad(theta, x, y, other), float64(theta[j])
+					up, a := m.Grad(theta, x, y, other, nil), float64(theta[j])
 					theta[j] = keep - h
-					down, b := m.Grad(theta, x, y, other), float64(theta[j])
+					down, b := m.Grad(theta, x, y, other, nil), float64(theta[j])
 					theta[j] = keep
 					// (β + λ)-smooth: within (β + λ)h of the derivative.
 					if q := (up - down) / (a - b); math.Abs(q-float64(grad[j])) > 1.01*h+1e-6 {
@@ -172,7 +172,7 @@ func TestSmoothedLinearGradient(t *testing.T) {
 			}
 		}
 	}
-	if _, err := NewLinear(LinearConfig{Inputs: 1, Loss: Hinge(), Smoothing: math.NaN()}); err == nil {
+	if _, err := NewLinear(LinearConfig{Inputs: 1, Loss: lossOf(Hinge), Smoothing: math.NaN()}); err == nil {
 		t.Error("accepted smoothing = NaN")
 	}
 }

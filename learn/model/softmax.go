@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// SoftmaxConfig describes a Softmax.
+// SoftmaxConfig describes multinomial logistic regression.
 type SoftmaxConfig struct {
 	// Inputs is the number of features of an example. Required, at least 1.
 	Inputs int
@@ -16,16 +16,16 @@ type SoftmaxConfig struct {
 // maxParams bounds a model at 2³⁰ parameters (4 GiB).
 const maxParams = 1 << 30
 
-// Softmax is multinomial logistic regression: scores Wᵀx + b, cross-entropy
+// softmax is what NewSoftmax describes.
+type softmax struct{ inputs, classes int }
+
+// NewSoftmax returns multinomial logistic regression: scores Wᵀx + b, cross-entropy
 // loss. It is convex in its parameters.
 //
 // theta holds W, row-major with Inputs rows of Classes columns, then b, one
 // entry per class. A client's gradient is the outer product of (x, 1) with
 // p − e_y, so its Euclidean norm is √(‖x‖² + 1) · ‖p − e_y‖ ≤ √2 · √(‖x‖² + 1).
-type Softmax struct{ classed }
-
-// NewSoftmax returns the model that c describes.
-func NewSoftmax(c SoftmaxConfig) (*Softmax, error) {
+func NewSoftmax(c SoftmaxConfig) (*Model, error) {
 	if c.Inputs < 1 {
 		return nil, fmt.Errorf("model: inputs = %d must be at least 1", c.Inputs)
 	}
@@ -35,24 +35,19 @@ func NewSoftmax(c SoftmaxConfig) (*Softmax, error) {
 	if c.Inputs > maxParams || c.Classes > maxParams/(c.Inputs+1) {
 		return nil, fmt.Errorf("model: %d inputs × %d classes exceed %d parameters", c.Inputs, c.Classes, maxParams)
 	}
-	return &Softmax{classed{newLayout("softmax", c.Inputs,
-		part{name: "weight", shape: []int{c.Inputs, c.Classes}},
-		part{name: "bias", shape: []int{c.Classes}},
-	), c.Classes}}, nil
+	m := newModel("softmax", c.Inputs, c.Classes, layout{
+		{name: "weight", shape: []int{c.Inputs, c.Classes}},
+		{name: "bias", shape: []int{c.Classes}},
+	}, &softmax{c.Inputs, c.Classes})
+	m.Convex = true
+	return m, nil
 }
 
-// NewScratch returns working memory for one goroutine.
-func (m *Softmax) NewScratch() *Scratch {
-	return &Scratch{logits: make([]float32, m.classes), prob: make([]float64, m.classes)}
-}
+func (m *softmax) prepare(*Scratch) {}
 
-// Forward overwrites logits with Wᵀx + b, summed in float32. If that overflows, they are
+// forward overwrites logits with Wᵀx + b, summed in float32. If that overflows, they are
 // summed in float64 and cut off at ±MaxFloat32.
-func (m *Softmax) Forward(theta, x []float32, logits []float32, _ *Scratch) {
-	if len(theta) != m.Params() || len(x) != m.inputs || len(logits) != m.classes {
-		panic(fmt.Sprintf("model: softmax: %d parameters, %d features, %d logits, want %d, %d, %d",
-			len(theta), len(x), len(logits), m.Params(), m.inputs, m.classes))
-	}
+func (m *softmax) forward(theta, x, logits []float32, _ *Scratch) {
 	if m.classes == 10 {
 		scores10(theta, x, (*[10]float32)(logits))
 	} else {
@@ -107,9 +102,9 @@ func scores10(theta, x []float32, logits *[10]float32) {
 	*logits = [10]float32{a0, a1, a2, a3, a4, a5, a6, a7, a8, a9}
 }
 
-// wideForward is Forward in float64, where Inputs products of two float32
+// wideForward is forward in float64, where Inputs products of two float32
 // cannot overflow: 2³⁰ · 2¹²⁸ · 2¹²⁸ < 2¹⁰²³.
-func (m *Softmax) wideForward(theta, x, logits []float32) {
+func (m *softmax) wideForward(theta, x, logits []float32) {
 	k := m.classes
 	for j := range logits {
 		sum := float64(theta[m.inputs*k+j])
@@ -120,16 +115,11 @@ func (m *Softmax) wideForward(theta, x, logits []float32) {
 	}
 }
 
-// Grad overwrites grad with (x, 1) ⊗ (p − e_y), p the softmax of the scores,
-// and returns −log p_y ≥ 0.
-func (m *Softmax) Grad(theta, x []float32, y int, grad []float32, s *Scratch) (loss float64) {
-	if y < 0 || y >= m.classes || len(grad) != m.Params() {
-		panic(fmt.Sprintf("model: softmax: class %d of %d, gradient of %d values, want %d",
-			y, m.classes, len(grad), m.Params()))
-	}
-	m.Forward(theta, x, s.logits, s)
+// grad is (x, 1) ⊗ (p − e_y), p the softmax of the scores, and the loss −log p_y ≥ 0.
+func (m *softmax) grad(theta, x []float32, y float64, grad []float32, s *Scratch) (loss float64) {
+	m.forward(theta, x, s.logits, s)
 	e := s.logits
-	loss = residual(e, y, s.prob)
+	loss = residual(e, int(y), s.prob)
 	if m.classes == 10 {
 		outer10(x, (*[10]float32)(e), grad)
 	} else {
@@ -138,13 +128,9 @@ func (m *Softmax) Grad(theta, x []float32, y int, grad []float32, s *Scratch) (l
 	return loss
 }
 
-// GradCoord returns the j-th coordinate of Grad's gradient, and the loss.
-func (m *Softmax) GradCoord(theta, x []float32, y, j int, s *Scratch) (g float32, loss float64) {
-	if y < 0 || y >= m.classes || j < 0 || j >= m.Params() {
-		panic(fmt.Sprintf("model: softmax: class %d of %d, coordinate %d of %d", y, m.classes, j, m.Params()))
-	}
-	m.Forward(theta, x, s.logits, s)
-	loss = residual(s.logits, y, s.prob)
+func (m *softmax) gradCoord(theta, x []float32, y float64, j int, s *Scratch) (g float32, loss float64) {
+	m.forward(theta, x, s.logits, s)
+	loss = residual(s.logits, int(y), s.prob)
 	g = s.logits[j%m.classes]
 	if i := j / m.classes; i < m.inputs {
 		g *= x[i]

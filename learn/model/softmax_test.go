@@ -10,7 +10,7 @@ import (
 	"github.com/riffle-dp/riffle/internal/safetensors"
 )
 
-func newSoftmax(t testing.TB, inputs, classes int) *Softmax {
+func newSoftmax(t testing.TB, inputs, classes int) *Model {
 	t.Helper()
 	m, err := NewSoftmax(SoftmaxConfig{Inputs: inputs, Classes: classes})
 	if err != nil {
@@ -20,11 +20,11 @@ func newSoftmax(t testing.TB, inputs, classes int) *Softmax {
 }
 
 // exactLoss computes the cross-entropy in float64, independently of Forward.
-func exactLoss(m *Softmax, theta []float64, x []float32, y int) float64 {
-	k := m.Classes()
+func exactLoss(m *Model, theta []float64, x []float32, y int) float64 {
+	k := m.Classes
 	z := make([]float64, k)
 	for c := range z {
-		z[c] = theta[m.Inputs()*k+c]
+		z[c] = theta[m.Inputs*k+c]
 		for i, v := range x {
 			z[c] += theta[i*k+c] * float64(v)
 		}
@@ -56,11 +56,11 @@ func TestGradAgainstDifferences(t *testing.T) {
 		for seed := range uint64(5) {
 			theta, x := example(m, c.zeros, seed)
 			y := int(seed) % c.classes
-			grad := make([]float32, m.Params())
+			grad := make([]float32, m.Params)
 			for i := range grad {
 				grad[i] = 1e9 // must be overwritten
 			}
-			loss := m.Grad(theta, x, y, grad, m.NewScratch())
+			loss := m.Grad(theta, x, float64(y), grad, m.NewScratch())
 			wide := widen(theta)
 			if want := exactLoss(m, wide, x, y); math.Abs(loss-want) > 1e-5*(1+want) {
 				t.Errorf("%+v seed %d: loss %v, want %v", c, seed, loss, want)
@@ -90,7 +90,7 @@ func TestBatchIsSumOfClients(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	x := make([]float32, n*20)
 	y := make([]int32, n)
-	want := make([]float64, m.Params())
+	want := make([]float64, m.Params)
 	wantLoss := 0.0
 	for i := range y {
 		row := x[i*20 : (i+1)*20]
@@ -110,8 +110,8 @@ func TestBatchIsSumOfClients(t *testing.T) {
 			want[200+c] += e
 		}
 	}
-	got := make([]float64, m.Params())
-	loss := sumGradients(m, theta, x, y, got, make([]float32, m.Params()), m.NewScratch())
+	got := make([]float64, m.Params)
+	loss := sumGradients(m, theta, x, y, got, make([]float32, m.Params), m.NewScratch())
 	if math.Abs(loss-wantLoss) > 1e-4 {
 		t.Errorf("loss %v, want %v", loss, wantLoss)
 	}
@@ -136,7 +136,7 @@ func TestTenClassesAgree(t *testing.T) {
 		}
 	}
 	e := [10]float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
-	a, b := make([]float32, m.Params()), make([]float32, m.Params())
+	a, b := make([]float32, m.Params), make([]float32, m.Params)
 	outer10(x, &e, a)
 	outer(x, e[:], b)
 	if !slices.Equal(a, b) {
@@ -150,7 +150,7 @@ func TestLargeLogits(t *testing.T) {
 		m := newSoftmax(t, 4, classes)
 		for _, size := range []float32{1, 1e3, 1e10, 1e30, math.MaxFloat32} {
 			for _, feature := range []float32{1, 1e10, math.MaxFloat32} {
-				theta := make([]float32, m.Params())
+				theta := make([]float32, m.Params)
 				for i := range theta {
 					theta[i] = size
 					if i%3 == 0 || i%7 == 0 {
@@ -159,11 +159,11 @@ func TestLargeLogits(t *testing.T) {
 				}
 				x := []float32{feature, -feature, feature, feature}
 				logits := make([]float32, classes)
-				grad := make([]float32, m.Params())
+				grad := make([]float32, m.Params)
 				s := m.NewScratch()
 				for y := range classes {
-					m.Forward(theta, x, logits, s)
-					loss := m.Grad(theta, x, y, grad, s)
+					m.kind.forward(theta, x, logits, s)
+					loss := m.Grad(theta, x, float64(y), grad, s)
 					if math.IsNaN(loss) || math.IsInf(loss, 0) || loss < 0 {
 						t.Fatalf("parameters ±%v, features ±%v: loss %v", size, feature, loss)
 					}
@@ -178,7 +178,7 @@ func TestLargeLogits(t *testing.T) {
 	}
 	// The loss of a certain mistake is the distance of the logits.
 	m := newSoftmax(t, 1, 2)
-	grad := make([]float32, m.Params())
+	grad := make([]float32, m.Params)
 	loss := m.Grad([]float32{1e6, -1e6, 0, 0}, []float32{1}, 1, grad, m.NewScratch())
 	if loss != 2e6 || grad[0] != 1 || grad[1] != -1 {
 		t.Errorf("loss %v, gradient %v", loss, grad)
@@ -194,7 +194,7 @@ func TestGradDoesNotAllocate(t *testing.T) {
 	for _, classes := range []int{10, 4} {
 		m := newSoftmax(t, 50, classes)
 		theta, x := example(m, 0.2, 1)
-		grad, s := make([]float32, m.Params()), m.NewScratch()
+		grad, s := make([]float32, m.Params), m.NewScratch()
 		if n := testing.AllocsPerRun(20, func() { m.Grad(theta, x, 1, grad, s) }); n != 0 {
 			t.Errorf("%d classes: %v allocations", classes, n)
 		}

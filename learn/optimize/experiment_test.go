@@ -16,7 +16,7 @@ import (
 // experiment is a finite population whose loss and optimum are known.
 type experiment struct {
 	source  *dataset.Synthetic
-	linear  *model.Linear
+	linear  *model.Model
 	rows    *dataset.Table
 	optimum *model.Optimum
 }
@@ -54,11 +54,11 @@ func (e *experiment) excess(t testing.TB, theta []float64, ridge float64) float6
 		narrow[j] = float32(v)
 		square += v * v
 	}
-	loss, err := e.linear.MeanLoss(narrow, e.rows.X, e.rows.Target)
+	out, err := e.linear.Evaluate(narrow, e.rows.X, e.rows.Target, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return loss + ridge/2*square - e.optimum.Loss
+	return out.Loss + ridge/2*square - e.optimum.Loss
 }
 
 // run drives a plan with the clients' exact gradients, clipped, and normal
@@ -84,7 +84,7 @@ func (e *experiment) run(t testing.TB, plan *Plan, seed uint64) []float64 {
 		clear(mean)
 		for place := r.From; place < r.To; place++ {
 			y := reader.Client(place, x)
-			m.Grad(theta, x, y, grad)
+			m.Grad(theta, x, y, grad, nil)
 			square := 0.0
 			for _, g := range grad {
 				square += float64(g) * float64(g)
@@ -225,7 +225,7 @@ func TestPanPrivateStream(t *testing.T) {
 		}
 		for place := r.From; place < r.To; place++ {
 			y := reader.Client(place, x)
-			e.linear.Grad(theta, x, y, grad)
+			e.linear.Grad(theta, x, y, grad, nil)
 			if err := m.Add(grad); err != nil {
 				t.Fatal(err)
 			}

@@ -13,7 +13,7 @@ import (
 // gradients makes noisy mean gradients, round by round.
 type gradients struct {
 	task    *Task
-	models  []*model.Linear // by stage, with its smoothing
+	models  []*model.Model // by stage, with its smoothing
 	workers []*worker
 	theta   []float32
 	out     []float64
@@ -122,7 +122,7 @@ func (g *gradients) part(ctx context.Context, w *worker, b cohort, from, to int6
 			return nil, ctx.Err()
 		}
 		row := people.row(b.place(i))
-		m.Grad(g.theta, people.rows.Row(row), people.rows.Target(row), w.grad)
+		m.Grad(g.theta, people.rows.Row(row), people.rows.Target(row), w.grad, nil)
 		clip(w.grad, g.task.Config.Clip)
 		if err := s.add(w.src, w.grad); err != nil {
 			return nil, err

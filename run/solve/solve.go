@@ -98,7 +98,7 @@ type Task struct {
 	Epsilon, Delta float64
 
 	people     *population
-	linear     *model.Linear // without ridge, which the server adds
+	linear     *model.Model // without ridge, which the server adds
 	protection protection
 	coins      *checkIn // nil unless clients check in by them
 }
@@ -152,7 +152,7 @@ func Prepare(ctx context.Context, c Config) (*Task, error) {
 		return nil, err
 	}
 	p := optimize.Problem{
-		Dim: t.linear.Params(), Clients: people.clients, Radius: c.Radius, StrongConvexity: c.Lambda,
+		Dim: t.linear.Params, Clients: people.clients, Radius: c.Radius, StrongConvexity: c.Lambda,
 	}
 	geometry := t.linear.Geometry(people.norm)
 	if geometry.Smoothness > 0 && people.norm > 0 {
@@ -232,7 +232,7 @@ func (t *Task) Bound() float64 {
 }
 
 // Params returns the number of parameters.
-func (t *Task) Params() int { return t.linear.Params() }
+func (t *Task) Params() int { return t.linear.Params }
 
 // Run finds the optimum and then runs the plan.
 func (t *Task) Run(ctx context.Context, watch Observer) (Result, error) {
@@ -301,8 +301,11 @@ func (t *Task) loss(theta []float64) (float64, error) {
 		narrow[j] = float32(v)
 		square += v * v
 	}
-	loss, err := t.linear.MeanLoss(narrow, t.people.rows.X, t.people.rows.Target)
-	return loss + t.Config.Lambda/2*square, err
+	e, err := t.linear.Evaluate(narrow, t.people.rows.X, t.people.rows.Target, t.Config.Workers)
+	if err != nil {
+		return 0, err
+	}
+	return e.Loss + t.Config.Lambda/2*square, nil
 }
 
 // optimum returns the best model of the ball, to 1e-6, or to 1e-6 of the loss at 0 if that is
@@ -313,7 +316,7 @@ func (t *Task) optimum(ctx context.Context) (*model.Optimum, error) {
 		return nil, err
 	}
 	ridged, err := model.NewLinear(model.LinearConfig{
-		Inputs: t.people.rows.Dim, Loss: t.linear.Loss(), Ridge: t.Config.Lambda, NoIntercept: !t.people.intercept,
+		Inputs: t.people.rows.Dim, Loss: t.linear.Loss, Ridge: t.Config.Lambda, NoIntercept: !t.people.intercept,
 	})
 	if err != nil {
 		return nil, err

@@ -2,34 +2,21 @@ package train
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/model"
 )
 
-// baseline returns the best constant's result on a table with a configuration's loss.
-func (c LearningConfig) baseline(t *dataset.Table) model.Baseline {
-	targets := make([]float64, t.Len())
-	for i := range targets {
-		targets[i] = t.Target(i)
-	}
-	loss, err := model.ParseLoss(c.Loss)
-	if t.Regression() {
-		return model.Baseline{Accuracy: math.NaN(), Class: -1, Loss: loss.Constant(targets)}
-	}
-	b := model.ClassBaseline(t.Y, max(2, t.Classes))
-	if err == nil && loss == model.Hinge() {
-		b.Loss = loss.Constant(targets)
-	}
-	return b
+// baseline returns the best constant's result on a table.
+func baseline(m *model.Model, t *dataset.Table) model.Baseline {
+	return m.Baseline(t.Len(), answers(t))
 }
 
 // Baseline returns the best constant's result on the evaluation set.
-func (r *Run) Baseline() model.Baseline { return r.Config.baseline(r.Data.Eval) }
+func (r *Run) Baseline() model.Baseline { return baseline(r.Model, r.Data.Eval) }
 
 // Baseline returns the best constant's result on the coordinator's evaluation set.
-func (t *Task) Baseline() model.Baseline { return t.Config.baseline(t.Data.Eval) }
+func (t *Task) Baseline() model.Baseline { return baseline(t.Model, t.Data.Eval) }
 
 // DescribeBaseline describes a baseline in words, such as `95.00 %: always "no"`, with the
 // evaluation set's name: "test", "validation" or "all".

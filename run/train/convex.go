@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 
@@ -99,21 +98,20 @@ func (c LearningConfig) overrides() (o optimize.Overrides, err error) {
 
 // problem describes the loss by public numbers, without the noise. If the clip is open it
 // chooses it: the length of the longest possible gradient.
-func (c *Config) problem(d *Data, m model.Parametric) (optimize.Problem, error) {
-	convex, ok := m.(model.Convex)
-	if !ok {
+func (c *Config) problem(d *Data, m *model.Model) (optimize.Problem, error) {
+	if !m.Convex {
 		return optimize.Problem{}, inputError("optimizer %s needs a loss that is convex in the parameters, which model %s has not", c.Optimizer, c.Model)
 	}
-	start := make([]float64, m.Params())
+	start := make([]float64, m.Params)
 	for j, v := range m.Init(uint64(c.Seed)) {
 		start[j] = float64(v)
 	}
 	p := optimize.Problem{
-		Dim: m.Params(), Clients: c.Population, Radius: c.Radius, StrongConvexity: c.Lambda, Start: start,
+		Dim: m.Params, Clients: c.Population, Radius: c.Radius, StrongConvexity: c.Lambda, Start: start,
 		Lipschitz: math.Inf(1), MaxRounds: mostRounds,
 	}
 	if d.norm > 0 {
-		g := convex.Geometry(d.norm)
+		g := m.Geometry(d.norm)
 		p.Lipschitz = g.Lipschitz + c.Lambda*c.Radius
 		if g.Smoothness > 0 {
 			p.Smoothness = g.Smoothness + c.Lambda
@@ -134,13 +132,13 @@ func (c *Config) problem(d *Data, m model.Parametric) (optimize.Problem, error) 
 		c.Clip = p.Lipschitz * narrow
 	}
 	p.Lipschitz = math.Min(p.Lipschitz, wide*c.Clip)
-	_, scores := m.(*model.Softmax)
+	scores := m.Loss == (model.Loss{})
 	switch {
 	case c.Optimizer == "agd-smooth" && scores && p.Smoothness > 0:
 		return p, inputError("optimizer agd-smooth: the cross-entropy loss is smooth as it is (beta = %.4g), and no closed form of its envelope is known: use agd", p.Smoothness)
 	case p.Smoothness == 0 && scores && c.Optimizer != "psgd":
 		return p, inputError("optimizer %s: data %s: without a public range for every column no smoothness of the cross-entropy loss is known, and no closed form of its envelope: give range, or use psgd", c.Optimizer, c.Data)
-	case c.Optimizer == "agd" && p.Smoothness == 0 && c.Loss == model.Logistic().String():
+	case c.Optimizer == "agd" && p.Smoothness == 0 && c.Loss == model.Logistic:
 		return p, inputError("optimizer agd: data %s: the smoothness of the loss follows from a public range for every column; agd-smooth does without", c.Data)
 	case c.Optimizer == "agd" && p.Smoothness == 0:
 		return p, inputError("optimizer agd needs a smooth loss, and %s is not: agd-smooth takes its envelope", c.Loss)
@@ -171,7 +169,7 @@ func (c PrivacyConfig) arriving(asked int64) int64 {
 
 // resolveRounds chooses who reports when, to minimise the bound on the loss: the size of
 // batches of one pass, or the number of rounds.
-func (c *Config) resolveRounds(ctx context.Context, d *Data, m model.Parametric) error {
+func (c *Config) resolveRounds(ctx context.Context, d *Data, m *model.Model) error {
 	p, err := c.problem(d, m)
 	if err != nil {
 		return err
@@ -244,7 +242,7 @@ func (c *Config) resolveRepeats(ctx context.Context, p optimize.Problem, o optim
 }
 
 // newPlan returns the optimiser's plan for a resolved configuration.
-func (c Config) newPlan(d *Data, m model.Parametric, mechanism randomizer.Mechanism) (*optimize.Plan, error) {
+func (c Config) newPlan(d *Data, m *model.Model, mechanism randomizer.Mechanism) (*optimize.Plan, error) {
 	p, err := c.problem(d, m)
 	if err != nil {
 		return nil, err
@@ -266,24 +264,10 @@ func (c Config) newPlan(d *Data, m model.Parametric, mechanism randomizer.Mechan
 }
 
 // stageModels returns the models whose gradients clients send, by stage of the plan.
-func stageModels(p *optimize.Plan, m model.Parametric) ([]model.Parametric, error) {
-	var out []model.Parametric
+func stageModels(p *optimize.Plan, m *model.Model) ([]*model.Model, error) {
+	var out []*model.Model
 	for _, s := range p.Stages {
-		smoothed := m
-		var err error
-		switch m := m.(type) {
-		case *model.Linear:
-			smoothed, err = m.Smoothed(s.Smoothing)
-		case *model.Classifier:
-			var linear *model.Linear
-			if linear, err = m.Smoothed(s.Smoothing); err == nil {
-				smoothed, err = linear.Classifier()
-			}
-		default:
-			if s.Smoothing != 0 {
-				err = fmt.Errorf("train: no envelope of the loss of model %s", m.Name())
-			}
-		}
+		smoothed, err := m.Smoothed(s.Smoothing)
 		if err != nil {
 			return nil, err
 		}

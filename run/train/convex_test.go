@@ -146,7 +146,7 @@ func TestRunIsTheOptimizer(t *testing.T) {
 				table := r.Data.Train
 				for _, id := range asked {
 					row := r.clients.population.Example(int64(id))
-					m.Grad(theta, table.Row(row), float64(2*table.Y[row]-1), grad)
+					m.Grad(theta, table.Row(row), float64(2*table.Y[row]-1), grad, nil)
 					for j, g := range grad {
 						mean[j] += float64(g) / float64(len(asked))
 					}

@@ -12,15 +12,14 @@ import (
 // with the parameters.
 const defaultHidden = 32
 
-// newModel returns the model of a configuration for a table: a model.Model for
-// classes, a *model.Linear for real targets.
-func (c LearningConfig) newModel(t *dataset.Table) (model.Parametric, error) {
+// newModel returns the model of a configuration for a table.
+func (c LearningConfig) newModel(t *dataset.Table) (*model.Model, error) {
 	classes := max(2, t.Classes)
 	switch c.Model {
 	case cnn:
-		m := model.NewCNN(model.CNNConfig{})
-		if classes > m.Classes() {
-			return nil, fmt.Errorf("model cnn has %d classes, the data have %d", m.Classes(), classes)
+		m := model.NewCNN()
+		if classes > m.Classes {
+			return nil, fmt.Errorf("model cnn has %d classes, the data have %d", m.Classes, classes)
 		}
 		return m, nil
 	case pcaMLP:
@@ -33,24 +32,18 @@ func (c LearningConfig) newModel(t *dataset.Table) (model.Parametric, error) {
 	return model.NewSoftmax(model.SoftmaxConfig{Inputs: t.Dim, Classes: classes})
 }
 
-func (c LearningConfig) newLinear(t *dataset.Table) (model.Parametric, error) {
+func (c LearningConfig) newLinear(t *dataset.Table) (*model.Model, error) {
 	loss, err := model.ParseLoss(c.Loss)
 	if err != nil {
 		return nil, err
 	}
-	m, err := model.NewLinear(model.LinearConfig{Inputs: t.Dim, Loss: loss, Ridge: c.Lambda})
 	switch {
-	case err != nil:
-		return nil, err
-	case !loss.Binary():
-		if !t.Regression() {
-			return nil, fmt.Errorf("loss %s needs real targets: a CSV file's column", loss)
-		}
-		return m, nil
-	case t.Classes != 2:
+	case !loss.Binary() && !t.Regression():
+		return nil, fmt.Errorf("loss %s needs real targets: a CSV file's column", loss)
+	case loss.Binary() && t.Classes != 2:
 		return nil, fmt.Errorf("loss %s needs 2 classes, the data have %d", loss, t.Classes)
 	}
-	return m.Classifier()
+	return model.NewLinear(model.LinearConfig{Inputs: t.Dim, Loss: loss, Ridge: c.Lambda})
 }
 
 // resolveLoss chooses the loss of model linear by the number of classes.
@@ -63,60 +56,13 @@ func (c *LearningConfig) resolveLoss(t *dataset.Table) {
 	}
 }
 
-// gradients returns a function for one goroutine that overwrites grad with the gradient of a
-// row.
-func gradients(m model.Parametric, t *dataset.Table) func(row int, theta, grad []float32) {
-	if m, ok := m.(model.Model); ok {
-		scratch := m.NewScratch()
-		return func(row int, theta, grad []float32) {
-			m.Grad(theta, t.Row(row), int(t.Y[row]), grad, scratch)
-		}
+// answers returns what a model is to say of a row: the number of its class, or its
+// target.
+func answers(t *dataset.Table) func(row int) float64 {
+	if t.Regression() {
+		return t.Target
 	}
-	linear := m.(*model.Linear)
-	return func(row int, theta, grad []float32) {
-		linear.Grad(theta, t.Row(row), float64(t.Targets[row]), grad)
-	}
-}
-
-// coordinates returns a function that computes one coordinate of a row's gradient, nil if
-// that costs as much as all coordinates.
-func coordinates(m model.Parametric, t *dataset.Table) func(row int, theta []float32, j int) float32 {
-	switch m := m.(type) {
-	case model.CoordinateGradient:
-		scratch := m.NewScratch()
-		return func(row int, theta []float32, j int) float32 {
-			g, _ := m.GradCoord(theta, t.Row(row), int(t.Y[row]), j, scratch)
-			return g
-		}
-	case *model.Linear:
-		return func(row int, theta []float32, j int) float32 {
-			g, _ := m.GradCoord(theta, t.Row(row), float64(t.Targets[row]), j)
-			return g
-		}
-	}
-	return nil
-}
-
-// evaluate runs a model over a table.
-func evaluate(m model.Parametric, theta []float32, t *dataset.Table, workers int) (*model.Evaluation, error) {
-	var linear *model.Linear
-	switch m := m.(type) {
-	case *model.Linear:
-		linear = m
-	case *model.Classifier:
-		linear = m.Linear // the hinge loss is not a function of its logits
-	}
-	e := &model.Evaluation{Examples: t.Len()}
-	var err error
-	if m, ok := m.(model.Model); ok {
-		if e, err = model.Evaluate(m, theta, t.X, t.Y, workers); err != nil {
-			return nil, err
-		}
-	}
-	if linear != nil {
-		e.Loss, err = linear.MeanLoss(theta, t.X, t.Target)
-	}
-	return e, err
+	return func(row int) float64 { return float64(t.Y[row]) }
 }
 
 // clients gives every simulated client its examples and its gradient.
@@ -124,11 +70,11 @@ type clients struct {
 	population dataset.Population // one example each
 	users      *dataset.Users     // several each; nil: one
 	table      *dataset.Table
-	stages     []model.Parametric // models whose gradients are sent, one after the other
-	stage      *int               // index of the current one; it changes between rounds only
+	stages     []*model.Model // models whose gradients are sent, one after the other
+	stage      *int           // index of the current one; it changes between rounds only
 }
 
-func (c Config) newClients(t *dataset.Table, stages []model.Parametric) (clients, error) {
+func (c Config) newClients(t *dataset.Table, stages []*model.Model) (clients, error) {
 	out := clients{table: t, stages: stages, stage: new(int)}
 	var err error
 	if c.PerClient > 1 {
@@ -156,21 +102,18 @@ func (c clients) Size() int64 {
 // Worker returns a function that computes a client's gradient: its example's, or the mean
 // over its examples, so that the clip afterwards covers all that the client holds.
 func (c clients) Worker() func(id int64, theta, grad []float32) {
-	stages := make([]func(row int, theta, grad []float32), len(c.stages))
-	for i, m := range c.stages {
-		stages[i] = gradients(m, c.table)
-	}
+	scratch, answer := c.stages[0].NewScratch(), answers(c.table)
 	one := func(row int, theta, grad []float32) {
 		if c.table.Blank != nil && c.table.Blank[row] {
 			clear(grad)
 			return
 		}
-		stages[*c.stage](row, theta, grad)
+		c.stages[*c.stage].Grad(theta, c.table.Row(row), answer(row), grad, scratch)
 	}
 	if c.users == nil {
 		return func(id int64, theta, grad []float32) { one(c.population.Example(id), theta, grad) }
 	}
-	sum := make([]float64, c.stages[0].Params())
+	sum := make([]float64, c.stages[0].Params)
 	return func(id int64, theta, grad []float32) {
 		clear(sum)
 		for i := range c.users.PerClient() {
@@ -185,20 +128,15 @@ func (c clients) Worker() func(id int64, theta, grad []float32) {
 	}
 }
 
-// CoordinateWorker returns a function that computes one coordinate of Worker's gradient; nil
-// if that costs as much.
+// CoordinateWorker returns a function that computes one coordinate of Worker's gradient.
 func (c clients) CoordinateWorker() func(id int64, theta []float32, j int) float32 {
-	stages := make([]func(row int, theta []float32, j int) float32, len(c.stages))
-	for i, m := range c.stages {
-		if stages[i] = coordinates(m, c.table); stages[i] == nil {
-			return nil
-		}
-	}
+	scratch, answer := c.stages[0].NewScratch(), answers(c.table)
 	one := func(row int, theta []float32, j int) float32 {
 		if c.table.Blank != nil && c.table.Blank[row] {
 			return 0
 		}
-		return stages[*c.stage](row, theta, j)
+		g, _ := c.stages[*c.stage].GradCoord(theta, c.table.Row(row), answer(row), j, scratch)
+		return g
 	}
 	if c.users == nil {
 		return func(id int64, theta []float32, j int) float32 { return one(c.population.Example(id), theta, j) }

@@ -13,7 +13,7 @@ import (
 func TestClientsOfSeveralExamples(t *testing.T) {
 	table := &dataset.Table{X: make([]float32, 10), Y: make([]int32, 10), Dim: 1, Classes: 2}
 	for n, bootstrapped := range map[int64]bool{1: false, 3: false, 4: true, math.MaxInt64: true} {
-		c, err := Config{PrivacyConfig: PrivacyConfig{Population: n}, DataConfig: DataConfig{PerClient: 3}, RunConfig: RunConfig{Seed: 1}}.newClients(table, []model.Parametric{nil})
+		c, err := Config{PrivacyConfig: PrivacyConfig{Population: n}, DataConfig: DataConfig{PerClient: 3}, RunConfig: RunConfig{Seed: 1}}.newClients(table, []*model.Model{nil})
 		if err != nil {
 			t.Fatal(err)
 		}

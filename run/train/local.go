@@ -141,13 +141,13 @@ func (l *Local) load(task wire.Task, whole bool, out *learner) (odd, err error) 
 	if err := checkShape(m, task); err != nil {
 		return nil, err
 	}
-	out.dealt, err = c.newClients(t, []model.Parametric{m})
+	out.dealt, err = c.newClients(t, []*model.Model{m})
 	return odd, err
 }
 
-func checkShape(m model.Parametric, task wire.Task) error {
-	if int64(m.Params()) != task.Mechanism.Dim {
-		return inputError("the model has %d parameters, the task says %d", m.Params(), task.Mechanism.Dim)
+func checkShape(m *model.Model, task wire.Task) error {
+	if int64(m.Params) != task.Mechanism.Dim {
+		return inputError("the model has %d parameters, the task says %d", m.Params, task.Mechanism.Dim)
 	}
 	return nil
 }

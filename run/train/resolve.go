@@ -363,7 +363,7 @@ func (c *PrivacyConfig) setRounds(rounds int64) {
 }
 
 // resolveLearning chooses the parameters that cost no privacy.
-func (c *Config) resolveLearning(m model.Parametric) {
+func (c *Config) resolveLearning(m *model.Model) {
 	if c.EvalEvery == 0 {
 		c.EvalEvery = max(1, c.Rounds/40)
 	}

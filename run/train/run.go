@@ -39,7 +39,7 @@ type Run struct {
 	Config    Config // resolved: every setting has a value
 	Dir       string
 	Data      *Data
-	Model     model.Parametric // a model.Model, or a *model.Linear with real targets
+	Model     *model.Model
 	Mechanism randomizer.Mechanism
 	// Plan is a convex optimiser's plan; nil with cldp-sgd.
 	Plan *optimize.Plan
@@ -80,7 +80,7 @@ func prepare(ctx context.Context, c Config) (*Run, error) {
 }
 
 // resolve chooses all open settings, and loads the data and the model.
-func (c Config) resolve(ctx context.Context) (Config, *Data, model.Parametric, error) {
+func (c Config) resolve(ctx context.Context) (Config, *Data, *model.Model, error) {
 	c.fill()
 	if err := c.Check(); err != nil {
 		return c, nil, nil, err
@@ -114,22 +114,22 @@ func (c Config) resolve(ctx context.Context) (Config, *Data, model.Parametric, e
 
 // parts are the parts made from a resolved configuration, for a simulation or a network.
 type parts struct {
-	model     model.Parametric
+	model     *model.Model
 	mechanism randomizer.Mechanism
 	promise   dp.Report
 	blocks    schedule.Blocks
 	plan      *optimize.Plan // plan of a convex optimiser; nil with cldp-sgd
 	// stages are the models whose gradients clients send, by stage of the plan.
-	stages []model.Parametric
+	stages []*model.Model
 }
 
 // parts makes the mechanism for the model, and chooses the learning rate or the plan for it.
-func (c *Config) parts(d *Data, m model.Parametric) (p parts, err error) {
-	p.model, p.stages = m, []model.Parametric{m}
+func (c *Config) parts(d *Data, m *model.Model) (p parts, err error) {
+	p.model, p.stages = m, []*model.Model{m}
 	if p.blocks, err = c.blocks(); err != nil {
 		return p, err
 	}
-	if p.mechanism, p.promise, err = c.newMechanism(m.Params()); err != nil {
+	if p.mechanism, p.promise, err = c.newMechanism(m.Params); err != nil {
 		return p, inputError("%v", err)
 	}
 	if c.planned() {
@@ -386,7 +386,7 @@ func (r *Run) seconds() float64 { return r.before.seconds + time.Since(r.begun).
 
 // parameters returns the model to release now, in stored form.
 func (r *Run) parameters() []float32 {
-	wide := make([]float64, r.Model.Params())
+	wide := make([]float64, r.Model.Params)
 	r.coordinator.Model(wide)
 	theta := make([]float32, len(wide))
 	for j, v := range wide {
@@ -397,7 +397,7 @@ func (r *Run) parameters() []float32 {
 
 // Evaluate runs the model to release now on the evaluation set.
 func (r *Run) Evaluate() (*model.Evaluation, error) {
-	return evaluate(r.Model, r.parameters(), r.Data.Eval, int(r.Config.Workers))
+	return r.Model.Evaluate(r.parameters(), r.Data.Eval.X, answers(r.Data.Eval), int(r.Config.Workers))
 }
 
 func (r *Run) evaluate(watch Observer) error {

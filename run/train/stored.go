@@ -20,7 +20,7 @@ import (
 // Stored is a model read back from its file.
 type Stored struct {
 	Name    Model
-	Model   model.Parametric // see Run.Model
+	Model   *model.Model // see Run.Model
 	Theta   []float32
 	Epsilon Number
 	Delta   float64
@@ -135,7 +135,7 @@ func (s *Stored) read(f safetensors.File) (err error) {
 	if s.Model, err = c.newModel(shape); err != nil {
 		return err
 	}
-	if got := s.Model.Inputs(); got != inputs {
+	if got := s.Model.Inputs; got != inputs {
 		return fmt.Errorf("model %s takes %d inputs, the file says %d", s.Name, got, inputs)
 	}
 	s.Theta, err = s.Model.Theta(own)
@@ -183,18 +183,14 @@ func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 		}
 		table = project(s.pca, table)
 	}
-	classes := 0
-	if m, ok := s.Model.(model.Model); ok {
-		classes = m.Classes()
-	}
-	if table.Dim != s.Model.Inputs() || table.Classes > classes {
+	if table.Dim != s.Model.Inputs || table.Classes > s.Model.Classes {
 		return nil, inputError("the model takes %d features and %d classes, the data have %d and %d",
-			s.Model.Inputs(), classes, table.Dim, table.Classes)
+			s.Model.Inputs, s.Model.Classes, table.Dim, table.Classes)
 	}
-	if out.Evaluation, err = evaluate(s.Model, s.Theta, table, workers); err != nil {
+	if out.Evaluation, err = s.Model.Evaluate(s.Theta, table.X, answers(table), workers); err != nil {
 		return nil, inputError("%v", err)
 	}
-	out.Baseline = c.baseline(table)
+	out.Baseline = baseline(s.Model, table)
 	out.Warning = NotBeaten(out.Baseline, out.Evaluation.Accuracy(), out.Evaluation.Loss, out.Classes, out.Set)
 	return out, nil
 }
@@ -274,21 +270,14 @@ func (t *Task) Predict(theta []float32) iter.Seq[Prediction] {
 	return predict(t.Config, t.Data, t.Model, func() []float32 { return theta })
 }
 
-func predict(c Config, d *Data, parametric model.Parametric, parameters func() []float32) iter.Seq[Prediction] {
+func predict(c Config, d *Data, m *model.Model, parameters func() []float32) iter.Seq[Prediction] {
 	return func(yield func(Prediction) bool) {
-		m, ok := parametric.(model.Model)
-		if !ok {
-			return
-		}
 		theta, scratch := parameters(), m.NewScratch()
-		logits := make([]float32, m.Classes())
-		prob := make([]float64, m.Classes())
+		prob := make([]float64, m.Classes)
 		for i, y := range d.Eval.Y {
-			m.Forward(theta, d.Eval.Row(i), logits, scratch)
-			model.Probabilities(logits, prob)
-			class := model.Argmax(logits)
+			class := m.Predict(theta, d.Eval.Row(i), prob, scratch)
 			confidence := prob[class]
-			if c.Loss == model.Hinge().String() {
+			if c.Loss == model.Hinge {
 				confidence = math.NaN()
 			}
 			if !yield(Prediction{Index: i, Label: int(y), Class: class, Confidence: confidence}) {

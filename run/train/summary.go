@@ -66,7 +66,7 @@ func (r *Run) Summary() (*Summary, error) {
 	s := &Summary{
 		Epsilon: Number(spent.Eps), Delta: r.Config.Delta, Bound: spent.Method, BoundSource: spent.Source,
 		EpsilonBest: Number(spent.Eps), Rounds: r.coordinator.Round(), N: r.Config.Population,
-		Seconds: r.seconds(), ClientGradients: r.reports, Seed: r.Config.Seed, ModelParameters: r.Model.Params(),
+		Seconds: r.seconds(), ClientGradients: r.reports, Seed: r.Config.Seed, ModelParameters: r.Model.Params,
 		Optimizer: r.Config.Optimizer, Evaluation: e,
 	}
 	if bound, ok := r.ExcessBound(); ok && r.optimizer.State().Steps == r.Config.Rounds {
@@ -139,8 +139,8 @@ type Release struct {
 
 // ModelFile returns a released model in the form that ReadModel reads, with its origin.
 func (t *Task) ModelFile(r Release) ([]byte, error) {
-	if len(r.Theta) != t.Model.Params() {
-		return nil, fmt.Errorf("train: %d parameters, the task's model has %d", len(r.Theta), t.Model.Params())
+	if len(r.Theta) != t.Model.Params {
+		return nil, fmt.Errorf("train: %d parameters, the task's model has %d", len(r.Theta), t.Model.Params)
 	}
 	meta := t.Config.metadata(t.Data)
 	id := t.Wire.ID()
@@ -163,12 +163,12 @@ func (c Config) metadata(d *Data) map[string]string {
 }
 
 // modelFile adds metadata about the data, and encodes the file.
-func modelFile(m model.Parametric, d *Data, theta []float32, meta map[string]string) ([]byte, error) {
+func modelFile(m *model.Model, d *Data, theta []float32, meta map[string]string) ([]byte, error) {
 	tensors, err := m.Tensors(theta)
 	if err != nil {
 		return nil, err
 	}
-	meta["riffle.inputs"] = strconv.Itoa(m.Inputs())
+	meta["riffle.inputs"] = strconv.Itoa(m.Inputs)
 	for key, names := range map[string][]string{"columns": d.columns, "labels": d.ClassNames()} {
 		if len(names) == 0 {
 			continue

@@ -31,7 +31,7 @@ const (
 func (c Config) plainTable() bool { return c.isCSV() && !c.network() && !c.planned() }
 
 // kink says whether the loss has a kink.
-func (c LearningConfig) kink() bool { return c.regression() || c.Loss == model.Hinge().String() }
+func (c LearningConfig) kink() bool { return c.regression() || c.Loss == model.Hinge }
 
 // rowSquare returns roughly the squared length of a row of d features between −1 and 1, with
 // a 1 for the intercept; standardised features give a few times as much.
@@ -39,11 +39,11 @@ func rowSquare(d int) float64 { return 1 + float64(d)/3 }
 
 // tableClip returns roughly the length of the longest gradients, so that hardly one is cut. A
 // shorter clip moves the minimum, most if classes are rare.
-func (c Config) tableClip(m model.Parametric) float64 {
-	clip := math.Sqrt(rowSquare(m.Inputs()))
+func (c Config) tableClip(m *model.Model) float64 {
+	clip := math.Sqrt(rowSquare(m.Inputs))
 	switch p := c.norm(); {
 	case p == 1:
-		clip = 1 + float64(m.Inputs())/2
+		clip = 1 + float64(m.Inputs)/2
 	case math.IsInf(p, 1):
 		clip = 1
 	}
@@ -57,20 +57,20 @@ func (c Config) tableClip(m model.Parametric) float64 {
 // tableRates returns a schedule for a linear model of a table. The first rate is
 // D√(2/(T·E‖noise‖²)), with which T noisy steps get as near as possible to a minimum D away,
 // unless steps of that length would be unstable.
-func (c Config) tableRates(mechanism randomizer.Mechanism, m model.Parametric) string {
+func (c Config) tableRates(mechanism randomizer.Mechanism, m *model.Model) string {
 	distance, curvature, fall := float64(classDistance), .5, float64(smoothFall)
 	switch {
 	case c.regression():
 		distance, curvature = numberDistance, kinkCurvature
-	case c.Loss == model.Hinge().String():
+	case c.Loss == model.Hinge:
 		curvature = hingeCurvature
-	case c.Loss == model.Logistic().String():
+	case c.Loss == model.Logistic:
 		curvature = .25
 	}
 	if c.kink() {
 		fall = kinkFall
 	}
-	curvature *= rowSquare(m.Inputs()) * min(1, c.Clip/c.tableClip(m))
+	curvature *= rowSquare(m.Inputs) * min(1, c.Clip/c.tableClip(m))
 	// With momentum μ a step acts for 1/(1 − μ) rounds; steps are stable up to 2(1 + μ) over
 	// the curvature in total.
 	first := 1 / (curvature + c.Lambda)

@@ -24,7 +24,7 @@ type Task struct {
 	Config Config // resolved: every setting has a value
 	Wire   wire.Task
 	Data   *Data // the coordinator's data, of which it uses the test set
-	Model  model.Parametric
+	Model  *model.Model
 	// Regression says that the task predicts numbers, not classes.
 	Regression bool
 
@@ -126,7 +126,7 @@ func (t *Task) describe(name string, population wire.Population) error {
 	if m, ok := t.parts.mechanism.(*mechanism.VectorSum); ok {
 		w = m.Describe()
 	} else {
-		w = wire.Mechanism{Name: c.kind().Name, Dim: int64(t.Model.Params()), Clip: c.Clip, ClipMode: string(c.ClipMode),
+		w = wire.Mechanism{Name: c.kind().Name, Dim: int64(t.Model.Params), Clip: c.Clip, ClipMode: string(c.ClipMode),
 			Eps0: c.Eps0, Bits: c.Bits}
 	}
 	t.Wire = wire.Task{Population: population, Name: name, Trust: c.Trust.Recorded(), Participation: c.Participation,
@@ -147,7 +147,7 @@ func (t *Task) checkMechanism() error {
 	if err != nil {
 		return inputError("the mechanism cannot be described: %v", err)
 	}
-	if m.Event() != t.parts.promise || m.Name() != t.parts.mechanism.Name() || m.Dim() != t.Model.Params() {
+	if m.Event() != t.parts.promise || m.Name() != t.parts.mechanism.Name() || m.Dim() != t.Model.Params {
 		return inputError("the task's mechanism promises %+v, the configuration's %+v", m.Event(), t.parts.promise)
 	}
 	return nil
@@ -200,7 +200,7 @@ func (t *Task) Mechanism() randomizer.Mechanism { return t.parts.mechanism }
 
 // Evaluate runs parameters on the coordinator's evaluation set.
 func (t *Task) Evaluate(theta []float32) (*model.Evaluation, error) {
-	return evaluate(t.Model, theta, t.Data.Eval, int(t.Config.Workers))
+	return t.Model.Evaluate(theta, t.Data.Eval.X, answers(t.Data.Eval), int(t.Config.Workers))
 }
 
 // document is a task's Config: YAML of the resolved configuration, and the numbers that

@@ -122,7 +122,7 @@ func TestClientsScaleAsTheTaskSays(t *testing.T) {
 		l := NewLocal(path)
 		theta := opened.Model.Init(3)
 		want, got := make([]float32, len(theta)), make([]float32, len(theta))
-		of := gradients(opened.Model, opened.Data.Train)
+		answer, scratch := answers(opened.Data.Train), opened.Model.NewScratch()
 		dealt, err := opened.Config.newClients(opened.Data.Train, opened.parts.stages)
 		if err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestClientsScaleAsTheTaskSays(t *testing.T) {
 				t.Fatal(err)
 			}
 			row := dealt.population.Example(i)
-			of(row, theta, want)
+			opened.Model.Grad(theta, opened.Data.Train.Row(row), answer(row), want, scratch)
 			g(theta, got)
 			if !slices.Equal(want, got) {
 				t.Fatalf("scale %q: client %d has another gradient than the coordinator's rows give", task.scale, i)
@@ -204,7 +204,7 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 	}
 	l := NewLocal(path)
 	theta := run.Model.Init(3)
-	dim := run.Model.Params()
+	dim := run.Model.Params
 	want, got := make([]float32, dim), make([]float32, dim)
 	for i := range c.Population {
 		g, err := l.Part(i).Open(made.Wire)
@@ -237,14 +237,14 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 		t.Fatal(err)
 	}
 	g(theta, got)
-	row := gradients(run.Model, run.Data.Train)
+	answer, scratch := answers(run.Data.Train), run.Model.NewScratch()
 	sum := make([]float64, dim)
 	for _, x := range []float32{.8, .9} {
 		i := 0
 		for run.Data.Train.Row(i)[0] != x {
 			i++
 		}
-		row(i, theta, want)
+		run.Model.Grad(theta, run.Data.Train.Row(i), answer(i), want, scratch)
 		for j, v := range want {
 			sum[j] += float64(v)
 		}

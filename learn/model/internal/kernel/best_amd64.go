@@ -3,19 +3,21 @@ package kernel
 import "golang.org/x/sys/cpu"
 
 // Best returns the fastest kernels this processor can run.
-func Best() Kernel {
+func Best() *Kernel {
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
-		return avx2{}
+		return &avx2
 	}
-	return portable{}
+	return &portable
 }
 
 // avx2 checks lengths, gives the bulk to assembly and does the rest in Go.
-type avx2 struct{}
+var avx2 = Kernel{
+	Name: "avx2",
+	Walk: avx2Walk, Sum16: avx2Sum16, PoolForward: avx2PoolForward, PoolBackward: avx2PoolBackward,
+	Dense: avx2Dense, Rows: avx2Rows, Outer: avx2Outer, Transpose16: avx2Transpose16, Finite: avx2Finite,
+}
 
-func (avx2) Name() string { return "avx2" }
-
-func (avx2) Walk(g *Walk, dst, x, w, init []float32) {
+func avx2Walk(g *Walk, dst, x, w, init []float32) {
 	g.check(dst, x, w, init)
 	i := 0
 	skip := g.Stride - g.Length*g.Step
@@ -28,23 +30,23 @@ func (avx2) Walk(g *Walk, dst, x, w, init []float32) {
 	g.portable(i, dst, x, w, init)
 }
 
-func (avx2) Sum16(dst, src []float32) {
+func avx2Sum16(dst, src []float32) {
 	checkRows(dst, src)
 	sum16AVX2(&dst[0], &src[0], len(src)/16)
 }
 
-func (avx2) PoolForward(dst, src []float32, rows, cols int) {
+func avx2PoolForward(dst, src []float32, rows, cols int) {
 	checkPool(src, dst, rows, cols)
 	poolForwardAVX2(&dst[0], &src[0], rows, cols)
 }
 
-func (avx2) PoolBackward(dsrc, ddst, src []float32, rows, cols int) {
+func avx2PoolBackward(dsrc, ddst, src []float32, rows, cols int) {
 	checkPool(src, ddst, rows, cols)
 	checkPool(dsrc, ddst, rows, cols)
 	poolBackwardAVX2(&dsrc[0], &ddst[0], &src[0], rows, cols)
 }
 
-func (avx2) Dense(dst, x, w, init []float32) {
+func avx2Dense(dst, x, w, init []float32) {
 	width := len(dst)
 	checkMatrix(w, len(x), width)
 	init = init[:width]
@@ -58,7 +60,7 @@ func (avx2) Dense(dst, x, w, init []float32) {
 	}
 }
 
-func (avx2) Rows(dst, w, delta []float32) {
+func avx2Rows(dst, w, delta []float32) {
 	checkMatrix(w, len(dst), len(delta))
 	done := 0
 	if len(delta) == 32 && len(dst) >= 4 {
@@ -68,7 +70,7 @@ func (avx2) Rows(dst, w, delta []float32) {
 	rows(dst[done:], w[done*len(delta):], delta)
 }
 
-func (avx2) Outer(dst, x, delta []float32) {
+func avx2Outer(dst, x, delta []float32) {
 	width := len(delta)
 	checkMatrix(dst, len(x), width)
 	j := 0
@@ -80,14 +82,14 @@ func (avx2) Outer(dst, x, delta []float32) {
 	}
 }
 
-func (avx2) Transpose16(dst, src []float32) {
+func avx2Transpose16(dst, src []float32) {
 	checkSquare(dst, src)
 	transpose16AVX2(&dst[0], &src[0])
 }
 
-func (avx2) Finite(v []float32) bool {
+func avx2Finite(v []float32) bool {
 	if n := len(v) / 32; n > 0 && !finiteAVX2(&v[0], n) {
 		return false
 	}
-	return portable{}.Finite(v[len(v)/32*32:])
+	return portableFinite(v[len(v)/32*32:])
 }

@@ -13,33 +13,33 @@ import (
 
 //go:generate go run ./gen -out avx2_amd64.s -stubs avx2_amd64.go -pkg kernel
 
-// Kernel is one implementation of the inner loops. All methods overwrite what
+// Kernel is one implementation of the inner loops. All functions overwrite what
 // they write to unless they say otherwise, and panic if a slice is too short.
-type Kernel interface {
+type Kernel struct {
 	// Name is "portable" or "avx2".
-	Name() string
+	Name string
 	// Walk computes for each offset p of the walk sixteen sums
 	// init + Σ_t x[p + t-th position] · w[16t : 16t+16].
-	Walk(g *Walk, dst, x, w, init []float32)
+	Walk func(g *Walk, dst, x, w, init []float32)
 	// Sum16 adds up rows of sixteen; src holds at least one.
-	Sum16(dst, src []float32)
+	Sum16 func(dst, src []float32)
 	// PoolForward takes max(0, ·) of all 2×2 windows at stride 1: rows × cols
 	// pixels from (rows + 1) × (cols + 1), sixteen channels each.
-	PoolForward(dst, src []float32, rows, cols int)
+	PoolForward func(dst, src []float32, rows, cols int)
 	// PoolBackward adds to dsrc each window's gradient at the first of its
 	// largest corners, if that is above 0.
-	PoolBackward(dsrc, ddst, src []float32, rows, cols int)
+	PoolBackward func(dsrc, ddst, src []float32, rows, cols int)
 	// Dense computes init + Σ_t x[t] · w[t·width : (t+1)·width], with
 	// width = len(dst).
-	Dense(dst, x, w, init []float32)
+	Dense func(dst, x, w, init []float32)
 	// Rows computes the inner products of delta with the rows of w.
-	Rows(dst, w, delta []float32)
+	Rows func(dst, w, delta []float32)
 	// Outer computes x[t] · delta for all t, row by row.
-	Outer(dst, x, delta []float32)
+	Outer func(dst, x, delta []float32)
 	// Transpose16 transposes a 16 × 16 matrix; dst and src do not overlap.
-	Transpose16(dst, src []float32)
+	Transpose16 func(dst, src []float32)
 	// Finite reports whether no value is infinite or NaN.
-	Finite(v []float32) bool
+	Finite func(v []float32) bool
 }
 
 // Walk says which inputs a sum runs over: Runs runs of Length inputs, Step

@@ -38,7 +38,7 @@ func near(t *testing.T, what string, got, want []float32, n int) {
 // half a million multiply-adds have none.
 func TestKernelsAgree(t *testing.T) {
 	best, oracle := Best(), Portable()
-	if best.Name() == oracle.Name() {
+	if best.Name == oracle.Name {
 		t.Skip("this processor has one kernel")
 	}
 	r := rand.New(rand.NewPCG(5, 5))
@@ -74,15 +74,15 @@ func TestKernelsAgree(t *testing.T) {
 }
 
 // each runs a test on the portable kernels and on the best ones.
-func each(t *testing.T, f func(t *testing.T, k Kernel)) {
-	for _, k := range []Kernel{Portable(), Best()} {
-		t.Run(k.Name(), func(t *testing.T) { f(t, k) })
+func each(t *testing.T, f func(t *testing.T, k *Kernel)) {
+	for _, k := range []*Kernel{Portable(), Best()} {
+		t.Run(k.Name, func(t *testing.T) { f(t, k) })
 	}
 }
 
 // TestWalk compares with the definition, in float64.
 func TestWalk(t *testing.T) {
-	each(t, func(t *testing.T, k Kernel) {
+	each(t, func(t *testing.T, k *Kernel) {
 		r := rand.New(rand.NewPCG(1, 1))
 		for range 300 {
 			shape := Walk{
@@ -141,7 +141,7 @@ func mustPanic(t *testing.T, f func()) {
 
 // TestPool: values are small integers, so that corners tie often.
 func TestPool(t *testing.T) {
-	each(t, func(t *testing.T, k Kernel) {
+	each(t, func(t *testing.T, k *Kernel) {
 		r := rand.New(rand.NewPCG(2, 2))
 		for range 100 {
 			rows, cols := 1+r.IntN(5), 1+r.IntN(5)
@@ -184,7 +184,7 @@ func TestPool(t *testing.T) {
 }
 
 func TestMatrices(t *testing.T) {
-	each(t, func(t *testing.T, k Kernel) {
+	each(t, func(t *testing.T, k *Kernel) {
 		r := rand.New(rand.NewPCG(3, 3))
 		for range 200 {
 			n, width := 1+r.IntN(70), 1+r.IntN(100)
@@ -223,7 +223,7 @@ func TestMatrices(t *testing.T) {
 }
 
 func TestSixteens(t *testing.T) {
-	each(t, func(t *testing.T, k Kernel) {
+	each(t, func(t *testing.T, k *Kernel) {
 		r := rand.New(rand.NewPCG(4, 4))
 		src := normal(r, 256)
 		dst := make([]float32, 256)
@@ -249,7 +249,7 @@ func TestSixteens(t *testing.T) {
 }
 
 func TestFinite(t *testing.T) {
-	each(t, func(t *testing.T, k Kernel) {
+	each(t, func(t *testing.T, k *Kernel) {
 		for n := range 80 {
 			v := make([]float32, n)
 			for i := range v {

@@ -1,13 +1,15 @@
 package kernel
 
 // Portable returns the kernels in pure Go: the oracle of the others.
-func Portable() Kernel { return portable{} }
+func Portable() *Kernel { return &portable }
 
-type portable struct{}
+var portable = Kernel{
+	Name: "portable",
+	Walk: portableWalk, Sum16: portableSum16, PoolForward: portablePoolForward, PoolBackward: portablePoolBackward,
+	Dense: portableDense, Rows: portableRows, Outer: portableOuter, Transpose16: portableTranspose16, Finite: portableFinite,
+}
 
-func (portable) Name() string { return "portable" }
-
-func (portable) Walk(g *Walk, dst, x, w, init []float32) {
+func portableWalk(g *Walk, dst, x, w, init []float32) {
 	g.check(dst, x, w, init)
 	g.portable(0, dst, x, w, init)
 }
@@ -46,7 +48,7 @@ func eight(dst, init *[8]float32, x, w []float32, g *Walk) {
 	*dst = [8]float32{a0, a1, a2, a3, a4, a5, a6, a7}
 }
 
-func (portable) Sum16(dst, src []float32) {
+func portableSum16(dst, src []float32) {
 	checkRows(dst, src)
 	sum := [16]float32{}
 	for ; len(src) > 0; src = src[16:] {
@@ -58,7 +60,7 @@ func (portable) Sum16(dst, src []float32) {
 	copy(dst, sum[:])
 }
 
-func (portable) PoolForward(dst, src []float32, rows, cols int) {
+func portablePoolForward(dst, src []float32, rows, cols int) {
 	checkPool(src, dst, rows, cols)
 	wide := 16 * (cols + 1)
 	for r := range rows {
@@ -70,7 +72,7 @@ func (portable) PoolForward(dst, src []float32, rows, cols int) {
 	}
 }
 
-func (portable) PoolBackward(dsrc, ddst, src []float32, rows, cols int) {
+func portablePoolBackward(dsrc, ddst, src []float32, rows, cols int) {
 	checkPool(src, ddst, rows, cols)
 	checkPool(dsrc, ddst, rows, cols)
 	wide := 16 * (cols + 1)
@@ -95,7 +97,7 @@ func (portable) PoolBackward(dsrc, ddst, src []float32, rows, cols int) {
 	}
 }
 
-func (portable) Dense(dst, x, w, init []float32) {
+func portableDense(dst, x, w, init []float32) {
 	width := len(dst)
 	checkMatrix(w, len(x), width)
 	copy(dst, init[:width])
@@ -112,7 +114,7 @@ func dense(dst, x, w []float32, stride int) {
 	}
 }
 
-func (portable) Rows(dst, w, delta []float32) {
+func portableRows(dst, w, delta []float32) {
 	checkMatrix(w, len(dst), len(delta))
 	rows(dst, w, delta)
 }
@@ -131,7 +133,7 @@ func rows(dst, w, delta []float32) {
 	}
 }
 
-func (portable) Outer(dst, x, delta []float32) {
+func portableOuter(dst, x, delta []float32) {
 	checkMatrix(dst, len(x), len(delta))
 	outer(dst, x, delta, len(delta))
 }
@@ -146,7 +148,7 @@ func outer(dst, x, delta []float32, stride int) {
 	}
 }
 
-func (portable) Transpose16(dst, src []float32) {
+func portableTranspose16(dst, src []float32) {
 	checkSquare(dst, src)
 	for i := range 16 {
 		for j := range 16 {
@@ -155,7 +157,7 @@ func (portable) Transpose16(dst, src []float32) {
 	}
 }
 
-func (portable) Finite(v []float32) bool {
+func portableFinite(v []float32) bool {
 	for _, f := range v {
 		// f − f is 0 for a finite value and NaN otherwise.
 		if f-f != 0 {
