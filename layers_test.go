@@ -51,7 +51,7 @@ var mustNotReach = map[string][]string{
 	"service/shuffler":   {"mechanism/randomizer", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client", "protocol/mechanism", "account"},
 	"service/aggregator": {"learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator"},
 	"protocol/client":    {"protocol/ledger", "protocol/coordinator", "protocol/shuffler", "learn/optimize"},
-	"service/client":     {"protocol/ledger", "protocol/coordinator", "protocol/shuffler", "learn/optimize", "service/store"},
+	"service/client":     {"protocol/ledger", "protocol/coordinator", "protocol/shuffler", "learn/optimize", "learn/model", "account", "service/store"},
 }
 
 // limited holds imports that only the named packages may make.
