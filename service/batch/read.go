@@ -79,7 +79,7 @@ func Read[T any](ctx context.Context, r Reader, open func(worker int, c wire.Chu
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := turn{ctx: ctx}
+	t := chunkOrder{ctx: ctx}
 	t.moved.L = &t.mu
 	stop := context.AfterFunc(ctx, func() { t.mu.Lock(); defer t.mu.Unlock(); t.moved.Broadcast() })
 	defer stop()
@@ -121,17 +121,18 @@ func Read[T any](ctx context.Context, r Reader, open func(worker int, c wire.Chu
 	return nil
 }
 
-// turn hands out chunks in order and lets their results pass in order.
-type turn struct {
+// chunkOrder hands out chunks in the batch's order, and passes their results on in the same
+// order.
+type chunkOrder struct {
 	ctx   context.Context
 	mu    sync.Mutex
 	moved sync.Cond
 	next  int64 // the next chunk to take
-	done  int64 // the next chunk to let pass
+	done  int64 // the next chunk to pass on
 	place int64 // place of its first item
 }
 
-func (t *turn) take(n int64) int64 {
+func (t *chunkOrder) take(n int64) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.next >= n {
@@ -141,8 +142,9 @@ func (t *turn) take(n int64) int64 {
 	return t.next - 1
 }
 
-// do calls f when it is i's turn. Others wait meanwhile, so f runs without a lock.
-func (t *turn) do(i int64, f func(place int64) error, items int64) error {
+// do calls f once all chunks before i were passed on. The others wait meanwhile, so f runs
+// without a lock.
+func (t *chunkOrder) do(i int64, f func(place int64) error, items int64) error {
 	t.mu.Lock()
 	for t.done != i && t.ctx.Err() == nil {
 		t.moved.Wait()

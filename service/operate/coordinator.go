@@ -346,7 +346,7 @@ func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
 			return 0
 		}),
 	}
-	rejected := endpoint.Metric{Name: "riffle_reports_rejected_total", Help: "Refused reports, the shuffler's and ours, by reason.", Kind: endpoint.Counter}
+	rejected := endpoint.Metric{Name: "riffle_reports_rejected_total", Help: "Refused reports, the shuffler's and the coordinator's, by reason.", Kind: endpoint.Counter}
 	failed := endpoint.Metric{Name: "riffle_rounds_failed_by_reason_total", Help: "Rounds that were charged but gave no step, by reason.", Kind: endpoint.Counter}
 	seconds := endpoint.Metric{Name: "riffle_phase_seconds_total", Help: "Time spent in a phase.", Kind: endpoint.Counter}
 	for _, s := range list {

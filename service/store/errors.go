@@ -59,13 +59,13 @@ const (
 	codeTooManyPending = 10167
 )
 
-// fail adds what failed to the broker's error and maps it to ours.
+// fail adds what failed to the broker's error, and maps it to an error of this package.
 func (s *Store) fail(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, ours := range []error{ErrNotFound, ErrConflict, ErrExists, ErrFull, ErrUnavailable, ErrNoLedger, ErrSealed, ErrTooLarge} {
-		if errors.Is(err, ours) {
+	for _, known := range []error{ErrNotFound, ErrConflict, ErrExists, ErrFull, ErrUnavailable, ErrNoLedger, ErrSealed, ErrTooLarge} {
+		if errors.Is(err, known) {
 			return err
 		}
 	}
