@@ -1,6 +1,6 @@
-// Package account answers what a protocol costs. From an event, or from a
-// query about rounds that are all alike, it returns the tightest bound that is
-// proved, with every other bound beside it.
+// Package account answers what a protocol costs in privacy. From an event, or from a query
+// about rounds that are all alike, it returns the tightest bound that is proved, with every
+// other bound beside it.
 //
 // Bounds are for replace-one adjacency: n is public, and one client's data changes. ε and
 // losses are in nats, δ is a probability.

@@ -1,6 +1,5 @@
 //go:build long
 
-// Package longtest tells tests whether to run in full.
 package longtest
 
 import "testing"

@@ -1,7 +1,6 @@
-// Package dataset loads examples and hands them to clients: images in the IDX
-// and CIFAR-10 formats, tables of features from images or CSV, a validation
-// split, populations of clients that may be larger than the data, clients with
-// several examples, and partitions by label skew.
+// Package dataset loads examples and hands them to clients: images in the IDX and CIFAR-10
+// formats, tables of features from images or CSV, a validation split, populations of clients
+// that may be larger than the data, and clients with several examples.
 //
 // A reader trusts nothing: a file that breaks a rule of its format gives an
 // error that names the file, the value and the rule, and memory is allocated

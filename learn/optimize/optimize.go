@@ -1,5 +1,6 @@
-// Package optimize holds the optimisers. An optimiser sees only noisy mean gradients, so each
-// runs under every trust mode; its steps are post-processing and cost no privacy.
+// Package optimize holds the optimisers, which turn noisy mean gradients into steps of a
+// model. They see nothing else, so each runs under every trust mode; its steps are
+// post-processing and cost no privacy.
 //
 // CLDPSGD is for learning, with any schedule. For stochastic convex problems NewPlan chooses
 // batches, rounds and step sizes of a published method by minimising its bound (convex.md), a
