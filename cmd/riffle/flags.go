@@ -110,6 +110,9 @@ func usageByPart(root *cobra.Command) string {
 	return strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{byPart .LocalFlags}}", 1)
 }
 
+// helpWidth is the longest line of help on flags.
+const helpWidth = 120
+
 func byPart(all *pflag.FlagSet) string {
 	var parts []string
 	sets := map[string]*pflag.FlagSet{}
@@ -131,7 +134,7 @@ func byPart(all *pflag.FlagSet) string {
 	}
 	var text []string
 	for _, part := range parts {
-		text = append(text, part+":\n"+strings.TrimRight(sets[part].FlagUsages(), "\n"))
+		text = append(text, part+":\n"+strings.TrimRight(sets[part].FlagUsagesWrapped(helpWidth), "\n"))
 	}
 	return strings.Join(text, "\n\n")
 }

@@ -216,13 +216,3 @@ func randomizers() (out []string) {
 	}
 	return out
 }
-
-// kind is the row of c.Randomizer; the zero row without one.
-func (c PrivacyConfig) kind() randomizer.Kind {
-	for _, k := range randomizer.Kinds() {
-		if k.Trained == c.Randomizer && k.Trained != "" {
-			return k
-		}
-	}
-	return randomizer.Kind{}
-}

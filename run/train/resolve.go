@@ -1,15 +1,12 @@
 package train
 
 import (
-	"context"
-	"errors"
 	"math"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/learn/optimize"
-	"github.com/riffle-dp/riffle/learn/schedule"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/client"
@@ -174,194 +171,6 @@ func (c *Config) resolvePopulation(examples int) error {
 	return nil
 }
 
-// asked returns the least number of clients that a round asks.
-func (c PrivacyConfig) asked() (int64, error) {
-	switch c.Participation {
-	case dp.Sampled:
-		return c.K, nil
-	case dp.Once:
-		blocks, err := c.blocks()
-		if err != nil {
-			return 0, err
-		}
-		return blocks.Smallest(), nil
-	}
-	return c.Population, nil
-}
-
-// chance returns the chance that a client who is asked reports.
-func (c PrivacyConfig) chance() float64 {
-	if c.Participation == dp.CheckIn {
-		return (1 - c.Dropout) * c.Gamma
-	}
-	return 1 - c.Dropout
-}
-
-// blocks returns the division of an epoch with participation once; otherwise the zero Blocks.
-func (c PrivacyConfig) blocks() (schedule.Blocks, error) {
-	if c.Participation != dp.Once {
-		return schedule.Blocks{}, nil
-	}
-	b, err := schedule.NewBlocks(schedule.BlocksConfig{Clients: c.Population, Size: c.K})
-	if err != nil {
-		return b, inputError("%v", err)
-	}
-	return b, nil
-}
-
-// query returns the question about the planned cost of this run, with honest behaviour of all
-// clients. With participation once it asks about epochs: in each, a client reports once in a
-// crowd of at least n-min.
-func (c PrivacyConfig) query() account.Query {
-	q := account.Query{
-		Trust: c.Trust.Recorded(), Participation: c.Participation, Class: dp.Generic,
-		Eps0: c.Eps0, Population: c.Population, Reports: c.K, Gamma: c.Gamma, Dropout: c.Dropout,
-		Rounds: c.Rounds, Delta: c.accountedDelta(),
-	}
-	if c.Trust.SumsOnly() {
-		q.Class, q.Sigma = dp.Gaussian, c.Sigma
-	}
-	if blocks, err := c.blocks(); err == nil && q.Participation == dp.Once {
-		q.Participation, q.Population, q.Reports, q.Dropout = dp.All, c.NMin, 0, 0
-		q.Rounds = blocks.Epochs(c.Rounds)
-	}
-	return q
-}
-
-// planned is a question whose answer holds for a run, and the multiple of the run's σ in the
-// question.
-type planned struct {
-	query account.Query
-	worth float64
-}
-
-// queries returns the possible questions about a run; the largest answer counts. There is
-// more than one only if a vector sum does not rely on the noise of all clients.
-func (c PrivacyConfig) queries() ([]planned, error) {
-	q := c.query()
-	if !(c.Trust.SumsOnly() && c.Honest > 0 && c.Honest < 1) || c.Participation == dp.Once {
-		return []planned{{q, 1}}, nil
-	}
-	// This holds whatever the other clients do: account/vecsum.md, "Honest".
-	sum := account.SumQuery{Query: q, Sum: vecsum.Params{Users: c.Population, MinUsers: c.NMin, Honest: c.Honest}}
-	worst, err := sum.Gaussian(1)
-	if errors.Is(err, dp.ErrNoBound) { // all clients of a round may be honest, so chance earns no credit
-		worst, err = q, nil
-		worst.Participation, worst.Population, worst.Reports, worst.Dropout, worst.Sigma = dp.All, c.NMin, 0, 0, 1
-	}
-	if err != nil {
-		return nil, err
-	}
-	out := []planned{{worst, worst.Sigma}}
-	// This is the coordinator's charge if all come: it does not know which of a round's k are
-	// honest, so it charges k of Honest·n.
-	q.Population = int64(c.Honest * float64(q.Population))
-	switch {
-	case q.Participation == dp.CheckIn:
-		q.Gamma = min(1, q.Gamma/c.Honest)
-	case q.Participation == dp.All && q.Dropout > 0:
-		q.Participation, q.Gamma, q.Dropout = dp.CheckIn, min(1, (1-q.Dropout)/c.Honest), 0
-	default:
-		q.Population = 0 // no larger than the first answer
-	}
-	if q.Population > 0 {
-		out = append(out, planned{q, 1})
-	}
-	for i := range out {
-		out[i].query.Sigma = c.Sigma * out[i].worth
-	}
-	return out, nil
-}
-
-// solve returns the sigma, eps0 or rounds (for once: epochs), whichever knob names, for which
-// every query is within the budget.
-func (c PrivacyConfig) solve(ctx context.Context, knob string) (sigma, eps0 float64, rounds int64, err error) {
-	queries, err := c.queries()
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	for i, p := range queries {
-		q, _, err := account.Plan(ctx, c.Epsilon, p.query, knob)
-		if err != nil {
-			return 0, 0, 0, err
-		}
-		sigma, eps0 = max(sigma, q.Sigma/p.worth*(1+0x1p-50)), q.Eps0
-		if i == 0 || q.Rounds < rounds {
-			rounds = q.Rounds
-		}
-	}
-	return sigma, eps0, rounds, nil
-}
-
-// resolvePrivacy chooses ε₀ and the number of rounds. With a budget it solves for the open
-// one of the two; if both are open, for ε₀ at the default rounds.
-func (c *PrivacyConfig) resolvePrivacy(ctx context.Context) error {
-	if c.Trust.SumsOnly() {
-		return c.resolveSigma(ctx)
-	}
-	if c.Trust.Protects() && c.Epsilon != 0 && (c.Eps0 == 0 || c.Rounds == 0) {
-		solve := "rounds"
-		if c.Eps0 == 0 {
-			solve = "eps0"
-			if c.Rounds == 0 {
-				c.Rounds = defaultRounds
-			}
-		}
-		_, eps0, rounds, err := c.solve(ctx, solve)
-		if err != nil {
-			return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
-		}
-		c.Eps0 = eps0
-		if solve == "rounds" {
-			c.setRounds(rounds)
-		}
-	}
-	if c.Eps0 == 0 && c.Trust.Protects() {
-		c.Eps0 = defaultEps0
-	}
-	if c.Rounds == 0 {
-		c.Rounds = defaultRounds
-	}
-	return nil
-}
-
-// resolveSigma chooses a vector sum's noise, or the rounds if the noise is given.
-func (c *PrivacyConfig) resolveSigma(ctx context.Context) error {
-	solve := ""
-	switch {
-	case c.Sigma == 0:
-		solve = "sigma"
-		if c.Rounds == 0 {
-			c.Rounds = defaultSumRounds
-		}
-	case c.Rounds == 0 && c.Epsilon != 0:
-		solve = "rounds"
-	case c.Rounds == 0:
-		c.Rounds = defaultSumRounds
-	}
-	if solve == "" {
-		return nil
-	}
-	sigma, _, rounds, err := c.solve(ctx, solve)
-	if err != nil {
-		return inputError("epsilon = %v cannot be planned for: %v", c.Epsilon, err)
-	}
-	if solve == "rounds" {
-		c.setRounds(rounds)
-	} else {
-		c.Sigma = sigma
-	}
-	return nil
-}
-
-// setRounds sets the number of rounds from a query's number, which for once counts epochs.
-func (c *PrivacyConfig) setRounds(rounds int64) {
-	c.Rounds = rounds
-	if blocks, err := c.blocks(); err == nil && c.Participation == dp.Once {
-		c.Rounds = blocks.Rounds(rounds)
-	}
-}
-
 // resolveLearning chooses the parameters that cost no privacy.
 func (c *Config) resolveLearning(m *model.Model) {
 	if c.EvalEvery == 0 {
@@ -372,47 +181,6 @@ func (c *Config) resolveLearning(m *model.Model) {
 			c.Clip = c.tableClip(m)
 		}
 	}
-}
-
-// ExpectedReports returns γn, the mean number of reports a round.
-func (c PrivacyConfig) ExpectedReports() float64 {
-	rate := 1.0
-	switch c.Participation {
-	case dp.Sampled, dp.Once:
-		rate = float64(c.K) / float64(c.Population)
-	case dp.CheckIn:
-		rate = c.Gamma
-	}
-	return rate * (1 - c.Dropout) * float64(c.Population)
-}
-
-// norm returns the p of the randomizer's ball; 2 without one.
-func (c PrivacyConfig) norm() float64 {
-	if !c.Trust.HasLocalGuarantee() {
-		return 2
-	}
-	return c.kind().Norm
-}
-
-// newMechanism returns the randomizer and the promise of one report; the zero promise without
-// privacy.
-func (c PrivacyConfig) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
-	if !c.Trust.Protects() {
-		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: c.Clip})
-		return m, dp.Report{}, err
-	}
-	if c.Trust.SumsOnly() {
-		m, err := c.newVectorSum(dim)
-		if err != nil {
-			return nil, dp.Report{}, err
-		}
-		return m, m.Event(), nil
-	}
-	m, err := randomizer.New(c.kind().Name, randomizer.Config{Dim: dim, Radius: c.Clip, Eps0: c.Eps0, Bits: int(c.Bits)})
-	if err != nil {
-		return nil, dp.Report{}, err
-	}
-	return m, m.Event(), nil
 }
 
 // newCLDPSGD returns the optimiser for any model.
@@ -440,15 +208,4 @@ func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (optimize.Op
 	return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{
 		Dim: m.Dim(), Schedule: rates, Momentum: c.Momentum, Radius: c.Radius, AverageFrom: from, Start: wide,
 	})
-}
-
-// Query returns the question about the cost of this many rounds of a resolved configuration.
-// An accountant answers it by any bound it knows.
-func (c PrivacyConfig) Query(rounds int64) (account.Query, error) {
-	c.Rounds = rounds
-	queries, err := c.queries()
-	if err != nil {
-		return account.Query{}, err
-	}
-	return queries[0].query, nil
 }

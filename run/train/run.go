@@ -219,8 +219,6 @@ func (r *Run) Planned(ctx context.Context) (dp.Bound, error) {
 	return r.Config.cost(ctx, asAsked)
 }
 
-func asAsked(q account.Query) account.Query { return q }
-
 // Planned returns the proved bound on the cost of all of the task's rounds if as many clients
 // take part as it expects. Void rounds are announced again, which costs more if chance is
 // credited.
@@ -238,42 +236,8 @@ func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
 	})
 }
 
-// cost returns the largest answer to the run's queries, each changed by counted.
-func (c PrivacyConfig) cost(ctx context.Context, counted func(account.Query) account.Query) (dp.Bound, error) {
-	if !c.Trust.Protects() {
-		return ledger.Unprotected{}.Spent()
-	}
-	queries, err := c.queries()
-	if err != nil {
-		return dp.Bound{}, err
-	}
-	var most dp.Bound
-	for _, p := range queries {
-		answer, err := account.Answer(ctx, counted(p.query), "best")
-		if err != nil {
-			return dp.Bound{}, err
-		}
-		if answer.Upper == nil {
-			return dp.Bound{}, fmt.Errorf("train: %w for this protocol", dp.ErrNoBound)
-		}
-		if !(answer.Upper.Eps < most.Eps) {
-			most = *answer.Upper
-		}
-	}
-	most.Delta = c.Delta
-	return most, nil
-}
-
 // Reports returns the number of reports summed by earlier processes and this one.
 func (r *Run) Reports() int64 { return r.reports }
-
-// ReportsPerClient returns the most reports that one client sends in the whole run.
-func (c PrivacyConfig) ReportsPerClient() int64 {
-	if blocks, err := c.blocks(); err == nil && c.Participation == dp.Once {
-		return blocks.Epochs(c.Rounds)
-	}
-	return c.Rounds
-}
 
 // Charged returns the charges so far, oldest first; the caller must not change the list.
 // While Train runs only its Observer may call it.
