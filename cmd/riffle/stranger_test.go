@@ -314,14 +314,14 @@ func (h *hall) meant(ctx context.Context, from string) (header []byte, size int6
 	if err != nil {
 		return nil, 0, err
 	}
-	e, err := wire.DecodeEnrolment(b)
+	e, err := wire.Decode[wire.Enrolment](b)
 	if err != nil {
 		return nil, 0, err
 	}
 	if b, err = get("https://" + h.coordinator + "/v1/tasks/" + h.task + "/announcement?after=0"); err != nil {
 		return nil, 0, err
 	}
-	ann, err := wire.DecodeAnnouncement(b)
+	ann, err := wire.Decode[wire.Announcement](b)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -630,7 +630,7 @@ func editLedger(t *testing.T, file string, c config.Coordinator) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := wire.DecodeEntry(e.Data)
+		d, err := wire.Decode[wire.Entry](e.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -685,7 +685,7 @@ func editLedger(t *testing.T, file string, c config.Coordinator) {
 			t.Fatal(err)
 		}
 		for i, e := range edit.change(append([]wire.Entry(nil), entries...)) {
-			if _, err := book.Append(ctx, uint64(i), e.Append(nil)); err != nil {
+			if _, err := book.Append(ctx, uint64(i), wire.Encode(e)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -40,7 +40,7 @@ func createdBefore(t *testing.T, c config.Coordinator, name string, trust dp.Tru
 	if err != nil {
 		t.Fatal(err)
 	}
-	record, err := json.Marshal(map[string]any{"format": 1, "task": wire.Sign(key, wire.LabelTask, task.Wire.Append(nil)), "round": time.Minute})
+	record, err := json.Marshal(map[string]any{"format": 1, "task": wire.Sign(key, wire.LabelTask, wire.Encode(task.Wire)), "round": time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

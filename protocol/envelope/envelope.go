@@ -143,7 +143,7 @@ var sessionHeader = []byte{wire.Version, byte(wire.KindSessionSealed)}
 // SealSession seals a session to the key in the request for it.
 func SealSession(m wire.SessionRequest, s wire.Session) ([]byte, error) {
 	digest := m.Digest()
-	return seal(wire.Key{Suite: m.Suite, Public: m.Public}, Client, sessionHeader, digest[:], s.Append(nil))
+	return seal(wire.Key{Suite: m.Suite, Public: m.Public}, Client, sessionHeader, digest[:], wire.Encode(s))
 }
 
 // OpenSession opens the answer to a request that named this key.
@@ -156,7 +156,7 @@ func (k *PrivateKey) OpenSession(m wire.SessionRequest, b []byte) (wire.Session,
 	if err != nil {
 		return wire.Session{}, err
 	}
-	return wire.DecodeSession(content)
+	return wire.Decode[wire.Session](content)
 }
 
 func (r *Keyring) open(id wire.KeyID, to Reader, header, extra, sealed []byte) ([]byte, error) {

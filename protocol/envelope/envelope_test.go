@@ -288,7 +288,7 @@ func testSessionVector(t *testing.T, path string, suite wire.Suite) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, fmt.Appendf(text, "%x\n%x\n", m.Append(nil), sealed), 0o644); err != nil {
+		if err := os.WriteFile(path, fmt.Appendf(text, "%x\n%x\n", wire.Encode(m), sealed), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -309,7 +309,7 @@ func testSessionVector(t *testing.T, path string, suite wire.Suite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := wire.DecodeSessionRequest(request)
+	m, err := wire.Decode[wire.SessionRequest](request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (b *Book) Next(c Charge) (e wire.Entry, written bool, err error) {
 		return wire.Entry{}, false, fmt.Errorf("population %x: %w", b.population[:4], err)
 	}
 	// An entry that cannot be read back must not be written.
-	if _, err := wire.DecodeEntry(e.Append(nil)); err != nil {
+	if _, err := wire.Decode[wire.Entry](wire.Encode(e)); err != nil {
 		return wire.Entry{}, false, fmt.Errorf("ledger: round %d: %w", c.Round, err)
 	}
 	return e, false, nil

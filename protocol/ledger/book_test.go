@@ -341,7 +341,7 @@ func TestHarmIsFound(t *testing.T) {
 }
 
 func digestOf(b []byte) [32]byte {
-	e, err := wire.DecodeEntry(b)
+	e, err := wire.Decode[wire.Entry](b)
 	if err != nil {
 		panic(err)
 	}

@@ -95,7 +95,7 @@ func (b *Book) read(ctx context.Context, from Log, m Mark) error {
 		if err != nil {
 			return err
 		}
-		e, err := wire.DecodeEntry(data)
+		e, err := wire.Decode[wire.Entry](data)
 		if err != nil {
 			return fmt.Errorf("%w: entry %d: %v", ErrChain, len(b.entries)+1, err)
 		}
@@ -196,7 +196,7 @@ func (j *Journal) Charge(ctx context.Context, c Charge) error {
 		}
 		n, _ := j.book.Head()
 		j.stale = true // until the written entries have been read
-		err = j.log.Append(ctx, n, e.Append(nil))
+		err = j.log.Append(ctx, n, wire.Encode(e))
 		if errors.Is(err, ErrConflict) && tries < 100 {
 			continue
 		}

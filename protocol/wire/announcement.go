@@ -32,68 +32,47 @@ type Announcement struct {
 	ShareBytes  int64    // size of the sealed part for the aggregator; 0 if there is none
 }
 
-// Append appends the encoding to dst.
-func (m Announcement) Append(dst []byte) []byte {
-	e := encode(dst, KindAnnouncement)
-	e.raw(m.Task[:])
-	e.i64(m.Round)
-	e.raw(m.ModelDigest[:])
-	e.text(string(m.Trust))
-	e.text(string(m.Participation))
-	e.i64(m.Population)
-	e.i64(m.Sample)
-	e.f64(m.Gamma)
-	e.i64(m.PerEpoch)
-	e.i64(m.MinReports)
-	e.text(m.Randomizer)
-	e.f64(m.Eps0)
-	e.f64(m.Sigma)
-	e.f64(m.Clip)
-	e.raw(m.Enrolment[:])
-	e.i64(m.Opens)
-	e.i64(m.Deadline)
-	e.key(m.Coordinator)
-	e.key(m.Aggregator)
-	e.i64(m.ReportBytes)
-	e.i64(m.ShareBytes)
-	return e.b
-}
-
 // maxPart bounds the size of a sealed part of a report.
 const maxPart = 1 << 26
 
-// DecodeAnnouncement is the inverse of Append.
-func DecodeAnnouncement(b []byte) (m Announcement, err error) {
-	d := decode(b, KindAnnouncement)
-	d.fixed(m.Task[:])
-	m.Round = d.count("round")
-	d.fixed(m.ModelDigest[:])
-	m.Trust, m.Participation = d.trust(), d.participation()
-	m.Population, m.Sample, m.Gamma = d.count("n"), d.count("k"), d.f64("p")
-	m.PerEpoch, m.MinReports = d.count("blocks"), d.count("n-min")
-	m.Randomizer, m.Eps0, m.Sigma, m.Clip = d.text(), d.f64("eps0"), d.f64("sigma"), d.f64("clip")
-	d.fixed(m.Enrolment[:])
-	m.Opens, m.Deadline = d.i64(), d.i64()
-	m.Coordinator, m.Aggregator = d.key(), d.key()
-	m.ReportBytes, m.ShareBytes = d.count("report bytes"), d.count("share bytes")
+func (*Announcement) kind() Kind { return KindAnnouncement }
+
+func (m *Announcement) fields(c *codec) {
+	c.fixed(m.Task[:])
+	c.count("round", &m.Round)
+	c.fixed(m.ModelDigest[:])
+	c.trust(&m.Trust)
+	c.participation(&m.Participation)
+	c.count("n", &m.Population)
+	c.count("k", &m.Sample)
+	c.f64("p", &m.Gamma)
+	c.count("blocks", &m.PerEpoch)
+	c.count("n-min", &m.MinReports)
+	text(c, &m.Randomizer)
+	c.f64("eps0", &m.Eps0)
+	c.f64("sigma", &m.Sigma)
+	c.f64("clip", &m.Clip)
+	c.fixed(m.Enrolment[:])
+	c.i64(&m.Opens)
+	c.i64(&m.Deadline)
+	c.key(&m.Coordinator)
+	c.key(&m.Aggregator)
+	c.count("report bytes", &m.ReportBytes)
+	c.count("share bytes", &m.ShareBytes)
 	switch {
-	case d.err != nil:
+	case !c.read():
 	case m.Round < 1 || m.MinReports < 1 || m.MinReports > m.Population:
-		d.fail("round %d with n-min %d of %d clients", m.Round, m.MinReports, m.Population)
+		c.fail("round %d with n-min %d of %d clients", m.Round, m.MinReports, m.Population)
 	case m.Gamma < 0 || m.Gamma > 1 || m.Participation == dp.CheckIn && m.Gamma == 0:
-		d.fail("p = %v must be above 0 and at most 1", m.Gamma)
+		c.fail("p = %v must be above 0 and at most 1", m.Gamma)
 	case m.Sample > m.Population || m.Participation == dp.Sampled && m.Sample < m.MinReports:
-		d.fail("k = %d must lie between n-min = %d and n = %d", m.Sample, m.MinReports, m.Population)
+		c.fail("k = %d must lie between n-min = %d and n = %d", m.Sample, m.MinReports, m.Population)
 	case m.Deadline < m.Opens:
-		d.fail("deadline %d before %d", m.Deadline, m.Opens)
+		c.fail("deadline %d before %d", m.Deadline, m.Opens)
 	case m.ReportBytes > maxPart || m.ShareBytes > maxPart:
-		d.fail("parts of %d and %d bytes, at most %d", m.ReportBytes, m.ShareBytes, maxPart)
+		c.fail("parts of %d and %d bytes, at most %d", m.ReportBytes, m.ShareBytes, maxPart)
 	}
-	if err := d.end(); err != nil {
-		return Announcement{}, err
-	}
-	return m, nil
 }
 
 // Digest identifies the announcement; reports are bound to it.
-func (m Announcement) Digest() [32]byte { return Digest(LabelAnnouncement, m.Append(nil)) }
+func (m Announcement) Digest() [32]byte { return Digest(LabelAnnouncement, Encode(m)) }

@@ -65,52 +65,32 @@ type RoundClosed struct {
 	Rejected []Rejection // in the order of Reasons; reasons with a count of zero are left out
 }
 
-// Append appends the encoding to dst.
-func (m RoundClosed) Append(dst []byte) []byte {
-	e := encode(dst, KindClosed)
-	e.raw(m.Announcement[:])
-	e.i64(m.Round)
-	e.flag(m.Void)
-	e.i64(m.Reports)
-	e.raw(m.Digest[:])
-	e.raw(m.Shares[:])
-	e.i64(m.Chunks)
-	e.u8(byte(len(m.Rejected)))
-	for _, r := range m.Rejected {
-		e.text(string(r.Reason))
-		e.i64(r.Count)
-	}
-	return e.b
-}
+func (*RoundClosed) kind() Kind { return KindClosed }
 
-// DecodeRoundClosed is the inverse of Append.
-func DecodeRoundClosed(b []byte) (m RoundClosed, err error) {
-	d := decode(b, KindClosed)
-	d.fixed(m.Announcement[:])
-	m.Round, m.Void, m.Reports = d.count("round"), d.flag(), d.count("reports")
-	d.fixed(m.Digest[:])
-	d.fixed(m.Shares[:])
-	m.Chunks = d.count("chunks")
+func (m *RoundClosed) fields(c *codec) {
+	c.fixed(m.Announcement[:])
+	c.count("round", &m.Round)
+	c.flag(&m.Void)
+	c.count("reports", &m.Reports)
+	c.fixed(m.Digest[:])
+	c.fixed(m.Shares[:])
+	c.count("chunks", &m.Chunks)
 	order := 0
-	for range d.u8() {
-		r := Rejection{Reason: Reason(d.text()), Count: d.count("rejected")}
+	list(c, &m.Rejected, func(r *Rejection) {
+		text(c, &r.Reason)
+		c.count("rejected", &r.Count)
 		at := order
 		for at < len(reasons) && reasons[at] != r.Reason {
 			at++
 		}
-		if d.err == nil && (at == len(reasons) || r.Count == 0) {
-			d.fail("reason %q, unknown, empty or out of order", r.Reason)
+		if c.read() && (at == len(reasons) || r.Count == 0) {
+			c.fail("reason %q, unknown, empty or out of order", r.Reason)
 		}
 		order = at + 1
-		m.Rejected = append(m.Rejected, r)
+	})
+	if c.read() && m.Void != (m.Reports == 0) {
+		c.fail("round of %d reports, void: %t", m.Reports, m.Void)
 	}
-	if d.err == nil && m.Void != (m.Reports == 0) {
-		d.fail("round of %d reports, void: %t", m.Reports, m.Void)
-	}
-	if err := d.end(); err != nil {
-		return RoundClosed{}, err
-	}
-	return m, nil
 }
 
 var reasons = Reasons()
@@ -129,41 +109,26 @@ func (c Chunk) Len() int { return len(c.Items) / int(c.Size) }
 // Item returns item i.
 func (c Chunk) Item(i int) []byte { return c.Items[int64(i)*c.Size : int64(i+1)*c.Size] }
 
-// Append appends the encoding to dst.
-func (c Chunk) Append(dst []byte) []byte {
-	e := encode(dst, KindChunk)
-	e.i64(c.Index)
-	e.i64(c.Size)
-	e.i64(int64(len(c.Items)))
-	e.raw(c.Items)
-	return e.b
-}
+func (*Chunk) kind() Kind { return KindChunk }
 
-// DecodeChunk is the inverse of Append. Items are not copied.
-func DecodeChunk(b []byte) (c Chunk, err error) {
-	d := decode(b, KindChunk)
-	c.Index, c.Size = d.count("index"), d.count("size")
-	n := d.count("bytes")
-	if d.err == nil && (c.Size < 1 || n < 1 || n%c.Size != 0 || n != int64(len(d.b))) {
-		d.fail("%d bytes of items of %d, %d are there", n, c.Size, len(d.b))
+func (m *Chunk) fields(c *codec) {
+	c.count("index", &m.Index)
+	c.count("size", &m.Size)
+	n := int64(len(m.Items))
+	if c.count("bytes", &n); c.read() && (m.Size < 1 || n < 1 || n%m.Size != 0 || n != int64(len(c.b))) {
+		c.fail("%d bytes of items of %d, %d are there", n, m.Size, len(c.b))
 	}
-	if d.err != nil {
-		return Chunk{}, d.err
-	}
-	c.Items = d.b
-	return c, nil
+	c.bytes(&m.Items, len(c.b))
 }
 
 // BatchDigest identifies one reader's parts of a batch. It covers the announcement, the
 // number of reports, and the SHA-256 of each chunk's items in order.
 func BatchDigest(announcement [32]byte, reports int64, chunks [][32]byte) [32]byte {
-	e := encoder{}
-	e.i64(reports)
 	flat := make([]byte, 0, 32*len(chunks))
 	for _, c := range chunks {
 		flat = append(flat, c[:]...)
 	}
-	return Digest(LabelBatch, announcement[:], e.b, flat)
+	return Digest(LabelBatch, announcement[:], binary.LittleEndian.AppendUint64(nil, uint64(reports)), flat)
 }
 
 // CheckChunk compares a chunk with its digest.

@@ -45,139 +45,215 @@ const (
 	maxBlob   = 1 << 20
 )
 
-// encoder appends little-endian fields.
-type encoder struct{ b []byte }
-
-func encode(dst []byte, k Kind) *encoder { return &encoder{append(dst, Version, byte(k))} }
-
-func (e *encoder) u8(v byte)     { e.b = append(e.b, v) }
-func (e *encoder) u32(v uint32)  { e.b = binary.LittleEndian.AppendUint32(e.b, v) }
-func (e *encoder) i64(v int64)   { e.b = binary.LittleEndian.AppendUint64(e.b, uint64(v)) }
-func (e *encoder) f64(v float64) { e.b = binary.LittleEndian.AppendUint64(e.b, math.Float64bits(v)) }
-func (e *encoder) raw(b []byte)  { e.b = append(e.b, b...) }
-func (e *encoder) flag(v bool) {
-	if v {
-		e.u8(1)
-		return
-	}
-	e.u8(0)
+// message is a pointer to a message T that starts with its version and kind. Its fields are
+// listed once, in the order of their encoding: the same list reads and writes them.
+type message[T any] interface {
+	*T
+	kind() Kind
+	// fields reads or writes the fields, and refuses what was read if it cannot be true.
+	fields(c *codec)
 }
 
-// text and blob append their length in four bytes, then their content.
-func (e *encoder) text(s string) { e.u32(uint32(len(s))); e.b = append(e.b, s...) }
-func (e *encoder) blob(b []byte) { e.u32(uint32(len(b))); e.raw(b) }
-
-// decoder reads what an encoder wrote. After the first error it returns zeros.
-type decoder struct {
-	b   []byte
-	err error
+// Encode returns the encoding of a message: an [Announcement], [Ask], [Chunk], [Enrolment],
+// [Entry], [Exclusion], [Partial], [RoundClosed], [Session], [SessionRequest], [ShareIDs] or
+// [Task].
+func Encode[T any, P message[T]](m T) []byte {
+	c := codec{b: []byte{Version, byte(P(&m).kind())}}
+	P(&m).fields(&c)
+	return c.b
 }
 
-func decode(b []byte, k Kind) *decoder {
-	d := &decoder{b: b}
-	if v := d.u8(); d.err == nil && v != Version {
-		d.fail("version %d, this program speaks %d", v, Version)
+// Decode is the inverse of Encode. A Chunk's items are not copied.
+func Decode[T any, P message[T]](b []byte) (T, error) {
+	var m, none T
+	c := codec{b: b, reads: true}
+	c.head(P(&m).kind())
+	P(&m).fields(&c)
+	if err := c.end(); err != nil {
+		return none, err
 	}
-	if got := Kind(d.u8()); d.err == nil && got != k {
-		d.fail("kind %d, want %d", got, k)
-	}
-	return d
+	return m, nil
 }
 
-func (d *decoder) fail(format string, args ...any) {
-	if d.err == nil {
-		d.err = fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
-	}
-	d.b = nil
+// codec reads little-endian fields from the front of b, or appends them to b. What it appends
+// it does not change. After the first error it reads nothing.
+type codec struct {
+	b     []byte
+	reads bool
+	err   error
 }
 
-func (d *decoder) take(n int) []byte {
-	if d.err != nil || n > len(d.b) {
-		d.fail("%d bytes where %d are needed", len(d.b), n)
+// head reads the version and the kind.
+func (c *codec) head(k Kind) {
+	var version, kind byte
+	if c.u8(&version); c.read() && version != Version {
+		c.fail("version %d, this program speaks %d", version, Version)
+	}
+	if c.u8(&kind); c.read() && Kind(kind) != k {
+		c.fail("kind %d, want %d", kind, k)
+	}
+}
+
+// read says whether fields are read, so far without an error.
+func (c *codec) read() bool { return c.reads && c.err == nil }
+
+func (c *codec) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
+	}
+	c.b = nil
+}
+
+func (c *codec) take(n int) []byte {
+	if c.err != nil || n > len(c.b) {
+		c.fail("%d bytes where %d are needed", len(c.b), n)
 		return nil
 	}
-	out := d.b[:n:n]
-	d.b = d.b[n:]
+	out := c.b[:n:n]
+	c.b = c.b[n:]
 	return out
 }
 
-func (d *decoder) u8() byte {
-	if b := d.take(1); b != nil {
-		return b[0]
+// fixed reads or writes as many bytes as b has.
+func (c *codec) fixed(b []byte) {
+	if c.reads {
+		copy(b, c.take(len(b)))
+		return
 	}
-	return 0
+	c.b = append(c.b, b...)
 }
 
-func (d *decoder) u32() uint32 {
-	if b := d.take(4); b != nil {
-		return binary.LittleEndian.Uint32(b)
+// bytes reads n bytes without a copy, or writes b.
+func (c *codec) bytes(b *[]byte, n int) {
+	if c.reads {
+		*b = c.take(n)
+		return
 	}
-	return 0
+	c.b = append(c.b, *b...)
 }
 
-func (d *decoder) i64() int64 {
-	if b := d.take(8); b != nil {
-		return int64(binary.LittleEndian.Uint64(b))
+func (c *codec) u8(v *byte) {
+	if !c.reads {
+		c.b = append(c.b, *v)
+	} else if b := c.take(1); b != nil {
+		*v = b[0]
 	}
-	return 0
 }
 
-// count reads an i64 that must not be negative.
-func (d *decoder) count(name string) int64 {
-	v := d.i64()
-	if v < 0 {
-		d.fail("%s = %d must not be negative", name, v)
-		return 0
+func (c *codec) u64(v *uint64) {
+	if !c.reads {
+		c.b = binary.LittleEndian.AppendUint64(c.b, *v)
+	} else if b := c.take(8); b != nil {
+		*v = binary.LittleEndian.Uint64(b)
 	}
-	return v
+}
+
+func (c *codec) i64(v *int64) {
+	u := uint64(*v)
+	if c.u64(&u); c.reads {
+		*v = int64(u)
+	}
+}
+
+// count is an i64 that must not be negative.
+func (c *codec) count(name string, v *int64) {
+	if c.i64(v); c.read() && *v < 0 {
+		c.fail("%s = %d must not be negative", name, *v)
+	}
 }
 
 // f64 refuses NaN, infinities and negative zero, so that a value has one encoding.
-func (d *decoder) f64(name string) float64 {
-	v := math.Float64frombits(uint64(d.i64()))
-	if d.err == nil && (math.IsNaN(v) || math.IsInf(v, 0) || v == 0 && math.Signbit(v)) {
-		d.fail("%s = %v must be finite", name, v)
+func (c *codec) f64(name string, v *float64) {
+	u := math.Float64bits(*v)
+	if c.u64(&u); c.read() {
+		if *v = math.Float64frombits(u); math.IsNaN(*v) || math.IsInf(*v, 0) || *v == 0 && math.Signbit(*v) {
+			c.fail("%s = %v must be finite", name, *v)
+		}
+	}
+}
+
+func (c *codec) flag(v *bool) {
+	var u byte
+	if *v {
+		u = 1
+	}
+	if c.u8(&u); c.reads {
+		*v = u == 1
+	}
+	if u > 1 {
+		c.fail("flag %d must be 0 or 1", u)
+	}
+}
+
+// length is a number of bytes in four bytes; it reads most at most.
+func (c *codec) length(what string, n int, most uint32) int {
+	if !c.reads {
+		c.b = binary.LittleEndian.AppendUint32(c.b, uint32(n))
+		return n
+	}
+	b := c.take(4)
+	if b == nil {
 		return 0
 	}
-	return v
+	u := binary.LittleEndian.Uint32(b)
+	if u > most {
+		c.fail("%s of %d bytes, at most %d", what, u, most)
+		return 0
+	}
+	return int(u)
 }
 
-func (d *decoder) flag() bool {
-	v := d.u8()
-	if v > 1 {
-		d.fail("flag %d must be 0 or 1", v)
+// blob is a length and as many bytes, of which it reads a copy.
+func (c *codec) blob(b *[]byte) {
+	n := c.length("content", len(*b), maxBlob)
+	if c.reads {
+		*b = append([]byte(nil), c.take(n)...)
+		return
 	}
-	return v == 1
+	c.b = append(c.b, *b...)
 }
 
-func (d *decoder) text() string {
-	n := d.u32()
-	if n > maxString {
-		d.fail("text of %d bytes, at most %d", n, maxString)
-		return ""
+// text is a length and a text in UTF-8.
+func text[S ~string](c *codec, s *S) {
+	n := c.length("text", len(*s), maxString)
+	if !c.reads {
+		c.b = append(c.b, *s...)
+		return
 	}
-	s := string(d.take(int(n)))
-	if !utf8.ValidString(s) {
-		d.fail("text that is not UTF-8")
+	if *s = S(c.take(n)); !utf8.ValidString(string(*s)) {
+		c.fail("text that is not UTF-8")
 	}
-	return s
 }
 
-func (d *decoder) blob() []byte {
-	n := d.u32()
-	if n > maxBlob {
-		d.fail("%d bytes, at most %d", n, maxBlob)
-		return nil
+// list is the number of items, in one byte, and the items.
+func list[T any](c *codec, items *[]T, item func(*T)) {
+	n := byte(len(*items))
+	if c.u8(&n); c.reads && n > 0 {
+		*items = make([]T, n)
 	}
-	return append([]byte(nil), d.take(int(n))...)
+	for i := range *items {
+		item(&(*items)[i])
+	}
 }
 
-func (d *decoder) fixed(dst []byte) { copy(dst, d.take(len(dst))) }
+// rest is the number of the items that end a message, each of size bytes. It returns their
+// number, 0 after an error.
+func (c *codec) rest(name string, items, size int) int {
+	n := int64(items)
+	c.count(name, &n)
+	if c.read() && (n != int64(len(c.b)/size) || len(c.b)%size != 0) {
+		c.fail("%d %s in %d bytes", n, name, len(c.b))
+	}
+	if c.err != nil {
+		return 0
+	}
+	return int(n)
+}
 
 // end refuses bytes after the message.
-func (d *decoder) end() error {
-	if d.err == nil && len(d.b) != 0 {
-		d.fail("%d bytes left over", len(d.b))
+func (c *codec) end() error {
+	if c.err == nil && len(c.b) != 0 {
+		c.fail("%d bytes left over", len(c.b))
 	}
-	return d.err
+	return c.err
 }

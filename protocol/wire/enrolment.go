@@ -37,53 +37,30 @@ func RosterDigest(ids []ClientID) [32]byte {
 	return Digest(LabelRoster, flat)
 }
 
-// Append appends the encoding to dst.
-func (m Enrolment) Append(dst []byte) []byte {
-	e := encode(dst, KindEnrolment)
-	e.raw(m.Population[:])
-	e.i64(m.Serial)
-	e.i64(m.Clients)
-	e.raw(m.Roster[:])
-	e.i64(m.MinReports)
-	for _, keys := range [][]Key{m.Shuffler, m.Aggregator} {
-		e.u8(byte(len(keys)))
-		for _, k := range keys {
-			e.key(k)
-		}
-	}
-	e.i64(m.From)
-	e.i64(m.To)
-	return e.b
-}
+func (*Enrolment) kind() Kind { return KindEnrolment }
 
-// DecodeEnrolment is the inverse of Append.
-func DecodeEnrolment(b []byte) (m Enrolment, err error) {
-	d := decode(b, KindEnrolment)
-	d.fixed(m.Population[:])
-	m.Serial, m.Clients = d.count("serial"), d.count("clients")
-	d.fixed(m.Roster[:])
-	m.MinReports = d.count("n-min")
+func (m *Enrolment) fields(c *codec) {
+	c.fixed(m.Population[:])
+	c.count("serial", &m.Serial)
+	c.count("clients", &m.Clients)
+	c.fixed(m.Roster[:])
+	c.count("n-min", &m.MinReports)
 	for _, keys := range []*[]Key{&m.Shuffler, &m.Aggregator} {
-		for range d.u8() {
-			k := d.key()
-			if d.err == nil && k.None() {
-				d.fail("a key that is none")
+		list(c, keys, func(k *Key) {
+			if c.key(k); c.read() && k.None() {
+				c.fail("a key that is none")
 			}
-			*keys = append(*keys, k)
-		}
+		})
 	}
-	m.From, m.To = d.i64(), d.i64()
-	if d.err == nil && (m.Clients < 1 || m.MinReports < 1 || m.To <= m.From || len(m.Shuffler) == 0) {
-		d.fail("enrolment of %d clients, n-min %d, %d keys, from %d to %d", m.Clients, m.MinReports, len(m.Shuffler), m.From, m.To)
+	c.i64(&m.From)
+	c.i64(&m.To)
+	if c.read() && (m.Clients < 1 || m.MinReports < 1 || m.To <= m.From || len(m.Shuffler) == 0) {
+		c.fail("enrolment of %d clients, n-min %d, %d keys, from %d to %d", m.Clients, m.MinReports, len(m.Shuffler), m.From, m.To)
 	}
-	if err := d.end(); err != nil {
-		return Enrolment{}, err
-	}
-	return m, nil
 }
 
 // Digest identifies the enrolment.
-func (m Enrolment) Digest() [32]byte { return Digest(LabelEnrolment, m.Append(nil)) }
+func (m Enrolment) Digest() [32]byte { return Digest(LabelEnrolment, Encode(m)) }
 
 // ShufflerKey returns the first of the shuffler's keys that has not expired.
 func (m Enrolment) ShufflerKey(now time.Time) (Key, error) {

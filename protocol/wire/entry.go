@@ -16,59 +16,37 @@ type Entry struct {
 	Event        dp.Round
 }
 
-// Append appends the encoding to dst.
-func (m Entry) Append(dst []byte) []byte {
-	e := encode(dst, KindEntry)
-	e.raw(m.Before[:])
-	e.raw(m.Population[:])
-	e.raw(m.Task[:])
-	e.i64(m.Round)
-	e.raw(m.Announcement[:])
-	e.raw(m.Batch[:])
-	r := m.Event
-	e.text(string(r.Report.Class))
-	e.f64(r.Report.Eps0)
-	e.f64(r.Report.Sigma)
-	e.i64(int64(r.Report.Symbols))
-	e.f64(r.Report.TV)
-	e.text(string(r.Trust))
-	e.text(string(r.Participation))
-	e.i64(r.Population)
-	e.i64(r.Reports)
-	e.f64(r.Gamma)
-	e.flag(r.Realised)
-	return e.b
-}
+func (*Entry) kind() Kind { return KindEntry }
 
-// DecodeEntry is the inverse of Append. The event is valid.
-func DecodeEntry(b []byte) (m Entry, err error) {
-	d := decode(b, KindEntry)
-	d.fixed(m.Before[:])
-	d.fixed(m.Population[:])
-	d.fixed(m.Task[:])
-	m.Round = d.count("round")
-	d.fixed(m.Announcement[:])
-	d.fixed(m.Batch[:])
+func (m *Entry) fields(c *codec) {
+	c.fixed(m.Before[:])
+	c.fixed(m.Population[:])
+	c.fixed(m.Task[:])
+	c.count("round", &m.Round)
+	c.fixed(m.Announcement[:])
+	c.fixed(m.Batch[:])
 	r := &m.Event
-	r.Report.Class, r.Report.Eps0, r.Report.Sigma = dp.Class(d.text()), d.f64("eps0"), d.f64("sigma")
-	symbols := d.count("symbols")
+	text(c, &r.Report.Class)
+	c.f64("eps0", &r.Report.Eps0)
+	c.f64("sigma", &r.Report.Sigma)
+	symbols := int64(r.Report.Symbols)
+	c.count("symbols", &symbols)
 	if r.Report.Symbols = int(symbols); int64(r.Report.Symbols) != symbols {
-		d.fail("symbols = %d", symbols)
+		c.fail("symbols = %d", symbols)
 	}
-	r.Report.TV = d.f64("tv")
-	r.Trust, r.Participation = d.trust(), d.participation()
-	r.Population, r.Reports, r.Gamma = d.count("n"), d.count("k"), d.f64("gamma")
-	r.Realised = d.flag()
-	if d.err == nil {
+	c.f64("tv", &r.Report.TV)
+	c.trust(&r.Trust)
+	c.participation(&r.Participation)
+	c.count("n", &r.Population)
+	c.count("k", &r.Reports)
+	c.f64("gamma", &r.Gamma)
+	c.flag(&r.Realised)
+	if c.read() {
 		if err := r.Validate(); err != nil {
-			d.fail("%v", err)
+			c.fail("%v", err)
 		}
 	}
-	if err := d.end(); err != nil {
-		return Entry{}, err
-	}
-	return m, nil
 }
 
 // Digest identifies the entry and, through Before, all entries before it.
-func (m Entry) Digest() [32]byte { return Digest(LabelEntry, m.Append(nil)) }
+func (m Entry) Digest() [32]byte { return Digest(LabelEntry, Encode(m)) }

@@ -16,14 +16,14 @@ func ExampleSign() {
 	public := key.Public().(ed25519.PublicKey)
 	task := wire.Task{Name: "digits", Trust: dp.Shuffle, Participation: dp.All, MinReports: 800, Rounds: 20, Delta: 1e-6,
 		Mechanism: wire.Mechanism{Name: "privunit", Dim: 1930, Clip: 0.2, ClipMode: "norm", Eps0: 3}}
-	signed := wire.Sign(key, wire.LabelTask, task.Append(nil))
+	signed := wire.Sign(key, wire.LabelTask, wire.Encode(task))
 
 	message, err := wire.Verify(public, wire.LabelTask, signed)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	same, err := wire.DecodeTask(message)
+	same, err := wire.Decode[wire.Task](message)
 	fmt.Println(same.Name, same.ID() == task.ID(), err)
 
 	_, err = wire.Verify(public, wire.LabelEnrolment, signed)

@@ -46,19 +46,13 @@ func (k Key) Valid(now time.Time) error {
 	return nil
 }
 
-func (e *encoder) key(k Key) {
-	e.u8(byte(k.Suite))
-	e.blob(k.Public)
-	e.i64(k.Expires)
+func (c *codec) key(k *Key) {
+	c.suite(&k.Suite)
+	c.blob(&k.Public)
+	c.i64(&k.Expires)
+	if c.read() && !k.None() && (k.Suite != X25519 && k.Suite != X25519MLKEM768 || len(k.Public) == 0) {
+		c.fail("key of suite %d with %d bytes", k.Suite, len(k.Public))
+	}
 }
 
-func (d *decoder) key() Key {
-	k := Key{Suite: Suite(d.u8()), Public: d.blob(), Expires: d.i64()}
-	if len(k.Public) == 0 {
-		k.Public = nil
-	}
-	if d.err == nil && !k.None() && (k.Suite != X25519 && k.Suite != X25519MLKEM768 || len(k.Public) == 0) {
-		d.fail("key of suite %d with %d bytes", k.Suite, len(k.Public))
-	}
-	return k
-}
+func (c *codec) suite(s *Suite) { c.u8((*byte)(s)) }

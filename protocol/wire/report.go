@@ -63,10 +63,7 @@ const reportFixed = 16 + 16 + 8 + sha256.Size
 
 // AppendReportHeader encodes the header.
 func AppendReportHeader(dst []byte, key KeyID, announcement [32]byte) []byte {
-	e := encode(dst, KindReport)
-	e.raw(key[:])
-	e.raw(announcement[:])
-	return e.b
+	return append(append(append(dst, Version, byte(KindReport)), key[:]...), announcement[:]...)
 }
 
 // Pass is what a report may show outside of its seal. A shuffler that knows its sessions
@@ -84,11 +81,8 @@ const ReportKindHeader = "Riffle-Report-Kind"
 
 // AppendPassedHeader encodes a header with a pass.
 func AppendPassedHeader(dst []byte, key KeyID, announcement [32]byte, pass Pass) []byte {
-	e := encode(dst, KindPassed)
-	e.raw(key[:])
-	e.raw(announcement[:])
-	e.raw(pass[:])
-	return e.b
+	dst = append(append(append(dst, Version, byte(KindPassed)), key[:]...), announcement[:]...)
+	return append(dst, pass[:]...)
 }
 
 // DecodePass returns a sealed report's pass, if it has one.
@@ -106,26 +100,32 @@ func DecodeReportHeader(b []byte) (key KeyID, announcement [32]byte, header, sea
 	if len(b) > 1 && Kind(b[1]) == KindPassed {
 		kind, size = KindPassed, PassedHeader
 	}
-	d := decode(b, kind)
-	d.fixed(key[:])
-	d.fixed(announcement[:])
-	d.take(size - ReportHeader)
-	if d.err != nil {
-		return KeyID{}, [32]byte{}, nil, nil, d.err
+	c := codec{b: b, reads: true}
+	c.head(kind)
+	c.fixed(key[:])
+	c.fixed(announcement[:])
+	c.take(size - ReportHeader)
+	if c.err != nil {
+		return KeyID{}, [32]byte{}, nil, nil, c.err
 	}
-	return key, announcement, b[:size], d.b, nil
+	return key, announcement, b[:size], c.b, nil
 }
 
 // Append appends the content of the outer seal to dst.
 func (r *Report) Append(dst []byte) []byte {
-	e := encoder{dst}
-	e.raw(r.Client[:])
-	e.raw(r.ID[:])
-	e.i64(r.Session)
-	e.raw(r.MAC[:])
-	e.raw(r.Part)
-	e.raw(r.Share)
-	return e.b
+	c := codec{b: dst}
+	r.fields(&c, 0, 0)
+	return c.b
+}
+
+// fields reads parts of these sizes.
+func (r *Report) fields(c *codec, part, share int64) {
+	c.fixed(r.Client[:])
+	c.fixed(r.ID[:])
+	c.count("session", &r.Session)
+	c.fixed(r.MAC[:])
+	c.bytes(&r.Part, int(part))
+	c.bytes(&r.Share, int(share))
 }
 
 // ReportSize returns the size of an opened report with parts of these sizes.
@@ -137,14 +137,10 @@ func DecodeReport(b []byte, announcement [32]byte, part, share int64) (r Report,
 	if int64(len(b)) != ReportSize(part, share) {
 		return r, fmt.Errorf("%w: report of %d bytes, want %d", ErrMalformed, len(b), ReportSize(part, share))
 	}
-	d := decoder{b: b}
+	c := codec{b: b, reads: true}
 	r.Announcement = announcement
-	d.fixed(r.Client[:])
-	d.fixed(r.ID[:])
-	r.Session = d.count("session")
-	d.fixed(r.MAC[:])
-	r.Part, r.Share = d.take(int(part)), d.take(int(share))
-	if err := d.end(); err != nil {
+	r.fields(&c, part, share)
+	if err := c.end(); err != nil {
 		return Report{}, err
 	}
 	return r, nil

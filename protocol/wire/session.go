@@ -3,6 +3,7 @@ package wire
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -23,33 +24,19 @@ type SessionRequest struct {
 }
 
 // Digest is what the client signs, and what the answer is bound to.
-func (m SessionRequest) Digest() [32]byte { return Digest(LabelSession, m.Append(nil)) }
+func (m SessionRequest) Digest() [32]byte { return Digest(LabelSession, Encode(m)) }
 
-// Append appends the encoding to dst.
-func (m SessionRequest) Append(dst []byte) []byte {
-	e := encode(dst, KindSessionRequest)
-	e.raw(m.Population[:])
-	e.raw(m.Client[:])
-	e.i64(m.Time)
-	e.u8(byte(m.Suite))
-	e.blob(m.Public)
-	return e.b
-}
+func (*SessionRequest) kind() Kind { return KindSessionRequest }
 
-// DecodeSessionRequest is the inverse of Append.
-func DecodeSessionRequest(b []byte) (m SessionRequest, err error) {
-	d := decode(b, KindSessionRequest)
-	d.fixed(m.Population[:])
-	d.fixed(m.Client[:])
-	m.Time = d.count("time")
-	m.Suite, m.Public = Suite(d.u8()), d.blob()
-	if d.err == nil && (m.Suite != X25519 && m.Suite != X25519MLKEM768 || len(m.Public) == 0) {
-		d.fail("answer key of suite %d with %d bytes", m.Suite, len(m.Public))
+func (m *SessionRequest) fields(c *codec) {
+	c.fixed(m.Population[:])
+	c.fixed(m.Client[:])
+	c.count("time", &m.Time)
+	c.suite(&m.Suite)
+	c.blob(&m.Public)
+	if c.read() && (m.Suite != X25519 && m.Suite != X25519MLKEM768 || len(m.Public) == 0) {
+		c.fail("answer key of suite %d with %d bytes", m.Suite, len(m.Public))
 	}
-	if err := d.end(); err != nil {
-		return SessionRequest{}, err
-	}
-	return m, nil
 }
 
 // SessionKey is shared by one client and its shuffler. It does not print itself.
@@ -64,11 +51,17 @@ func (SessionKey) GoString() string { return "wire.SessionKey" }
 // Pass returns what the session's client shows in a round: the first 16 bytes of the round's
 // HMAC-SHA-256 under the key.
 func (k SessionKey) Pass(announcement [32]byte) Pass {
-	d := Digest(LabelPass, announcement[:])
+	sum := k.mac(LabelPass, announcement[:])
+	return Pass(sum[:len(Pass{})])
+}
+
+// mac returns the HMAC-SHA-256 of the parts' digest.
+func (k *SessionKey) mac(l Label, parts ...[]byte) (sum [sha256.Size]byte) {
+	d := Digest(l, parts...)
 	h := hmac.New(sha256.New, k[:])
 	h.Write(d[:])
-	var sum [sha256.Size]byte
-	return Pass(h.Sum(sum[:0])[:len(Pass{})])
+	h.Sum(sum[:0])
+	return sum
 }
 
 // Session is the content of the answer to a SessionRequest, sealed to its sender alone.
@@ -77,34 +70,17 @@ type Session struct {
 	Key     SessionKey
 }
 
-// Append appends the encoding to dst.
-func (m Session) Append(dst []byte) []byte {
-	e := encode(dst, KindSession)
-	e.i64(m.Expires)
-	e.raw(m.Key[:])
-	return e.b
-}
+func (*Session) kind() Kind { return KindSession }
 
-// DecodeSession is the inverse of Append.
-func DecodeSession(b []byte) (m Session, err error) {
-	d := decode(b, KindSession)
-	m.Expires = d.count("expiry")
-	d.fixed(m.Key[:])
-	if err := d.end(); err != nil {
-		return Session{}, err
-	}
-	return m, nil
+func (m *Session) fields(c *codec) {
+	c.count("expiry", &m.Expires)
+	c.fixed(m.Key[:])
 }
 
 // mac returns the HMAC-SHA-256 of the report without the MAC itself.
-func (r *Report) mac(key *SessionKey) (sum [sha256.Size]byte) {
-	e := encoder{}
-	e.i64(r.Session)
-	d := Digest(LabelReport, r.Announcement[:], r.Client[:], r.ID[:], e.b, r.Part, r.Share)
-	h := hmac.New(sha256.New, key[:])
-	h.Write(d[:])
-	h.Sum(sum[:0])
-	return sum
+func (r *Report) mac(key *SessionKey) [sha256.Size]byte {
+	session := binary.LittleEndian.AppendUint64(nil, uint64(r.Session))
+	return key.mac(LabelReport, r.Announcement[:], r.Client[:], r.ID[:], session, r.Part, r.Share)
 }
 
 // Authenticate sets the report's MAC by the session's key.
@@ -132,14 +108,8 @@ type Ask struct {
 	MAC          [sha256.Size]byte
 }
 
-func (m *Ask) mac(key *SessionKey) (sum [sha256.Size]byte) {
-	e := encoder{}
-	e.i64(m.Session)
-	d := Digest(LabelAsk, m.Announcement[:], m.Client[:], e.b)
-	h := hmac.New(sha256.New, key[:])
-	h.Write(d[:])
-	h.Sum(sum[:0])
-	return sum
+func (m *Ask) mac(key *SessionKey) [sha256.Size]byte {
+	return key.mac(LabelAsk, m.Announcement[:], m.Client[:], binary.LittleEndian.AppendUint64(nil, uint64(m.Session)))
 }
 
 // Authenticate sets the ask's MAC by the session's key.
@@ -157,25 +127,11 @@ func (m *Ask) Verify(key SessionKey) error {
 	return nil
 }
 
-// Append appends the encoding to dst.
-func (m Ask) Append(dst []byte) []byte {
-	e := encode(dst, KindAsk)
-	e.raw(m.Announcement[:])
-	e.raw(m.Client[:])
-	e.i64(m.Session)
-	e.raw(m.MAC[:])
-	return e.b
-}
+func (*Ask) kind() Kind { return KindAsk }
 
-// DecodeAsk is the inverse of Append.
-func DecodeAsk(b []byte) (m Ask, err error) {
-	d := decode(b, KindAsk)
-	d.fixed(m.Announcement[:])
-	d.fixed(m.Client[:])
-	m.Session = d.count("session")
-	d.fixed(m.MAC[:])
-	if err := d.end(); err != nil {
-		return Ask{}, err
-	}
-	return m, nil
+func (m *Ask) fields(c *codec) {
+	c.fixed(m.Announcement[:])
+	c.fixed(m.Client[:])
+	c.count("session", &m.Session)
+	c.fixed(m.MAC[:])
 }

@@ -9,48 +9,27 @@ type Exclusion struct {
 	Places       []int64 // from 0, ascending
 }
 
-// Append appends the encoding to dst.
-func (m Exclusion) Append(dst []byte) []byte {
-	e := encode(dst, KindExclusion)
-	e.raw(m.Announcement[:])
-	e.i64(m.Reports)
-	e.i64(int64(len(m.Places)))
-	for _, p := range m.Places {
-		e.i64(p)
-	}
-	return e.b
-}
+func (*Exclusion) kind() Kind { return KindExclusion }
 
-// DecodeExclusion is the inverse of Append.
-func DecodeExclusion(b []byte) (m Exclusion, err error) {
-	d := decode(b, KindExclusion)
-	d.fixed(m.Announcement[:])
-	m.Reports = d.count("reports")
-	n := d.count("excluded")
-	if d.err == nil && n != int64(len(d.b))/8 || len(d.b)%8 != 0 {
-		d.fail("%d places in %d bytes", n, len(d.b))
+func (m *Exclusion) fields(c *codec) {
+	c.fixed(m.Announcement[:])
+	c.count("reports", &m.Reports)
+	n := c.rest("places", len(m.Places), 8)
+	if c.reads && n > 0 {
+		m.Places = make([]int64, n)
 	}
 	last := int64(-1)
-	for range n {
-		p := d.i64()
-		if d.err != nil {
-			break
+	for i := range m.Places {
+		p := &m.Places[i]
+		if c.i64(p); c.read() && (*p <= last || *p >= m.Reports) {
+			c.fail("place %d after %d of %d reports", *p, last, m.Reports)
 		}
-		if p <= last || p >= m.Reports {
-			d.fail("place %d after %d of %d reports", p, last, m.Reports)
-			break
-		}
-		last = p
-		m.Places = append(m.Places, p)
+		last = *p
 	}
-	if err := d.end(); err != nil {
-		return Exclusion{}, err
-	}
-	return m, nil
 }
 
 // Digest identifies the exclusion.
-func (m Exclusion) Digest() [32]byte { return Digest(LabelExclusion, m.Append(nil)) }
+func (m Exclusion) Digest() [32]byte { return Digest(LabelExclusion, Encode(m)) }
 
 // ShareIDs lists the report ids of the halves that an aggregator has, by their places in a
 // batch. Places where the two aggregators' ids differ are left out.
@@ -59,35 +38,17 @@ type ShareIDs struct {
 	IDs          [][16]byte // zero if the half cannot be summed
 }
 
-// Append appends the encoding to dst.
-func (m ShareIDs) Append(dst []byte) []byte {
-	e := encode(dst, KindShareIDs)
-	e.raw(m.Announcement[:])
-	e.i64(int64(len(m.IDs)))
-	for _, id := range m.IDs {
-		e.raw(id[:])
-	}
-	return e.b
-}
+func (*ShareIDs) kind() Kind { return KindShareIDs }
 
-// DecodeShareIDs is the inverse of Append.
-func DecodeShareIDs(b []byte) (m ShareIDs, err error) {
-	d := decode(b, KindShareIDs)
-	d.fixed(m.Announcement[:])
-	n := d.count("report ids")
-	if d.err == nil && (n != int64(len(d.b))/16 || len(d.b)%16 != 0) {
-		d.fail("%d report ids in %d bytes", n, len(d.b))
-	}
-	if d.err == nil {
+func (m *ShareIDs) fields(c *codec) {
+	c.fixed(m.Announcement[:])
+	n := c.rest("report ids", len(m.IDs), 16)
+	if c.reads {
 		m.IDs = make([][16]byte, n)
-		for i := range m.IDs {
-			d.fixed(m.IDs[i][:])
-		}
 	}
-	if err := d.end(); err != nil {
-		return ShareIDs{}, err
+	for i := range m.IDs {
+		c.fixed(m.IDs[i][:])
 	}
-	return m, nil
 }
 
 // Partial is an aggregator's share of a round's sums; its fields are those of vecsum.Partial.
@@ -101,42 +62,20 @@ type Partial struct {
 	Sums         []uint64
 }
 
-// Append appends the encoding to dst.
-func (m Partial) Append(dst []byte) []byte {
-	e := encode(dst, KindPartial)
-	e.raw(m.Announcement[:])
-	e.raw(m.Exclusion[:])
-	e.raw(m.Tag[:])
-	e.i64(m.Index)
-	e.i64(m.Clients)
-	e.raw(m.Reports[:])
-	e.i64(int64(len(m.Sums)))
-	for _, s := range m.Sums {
-		e.i64(int64(s))
-	}
-	return e.b
-}
+func (*Partial) kind() Kind { return KindPartial }
 
-// DecodePartial is the inverse of Append.
-func DecodePartial(b []byte) (m Partial, err error) {
-	d := decode(b, KindPartial)
-	d.fixed(m.Announcement[:])
-	d.fixed(m.Exclusion[:])
-	d.fixed(m.Tag[:])
-	m.Index, m.Clients = d.count("index"), d.count("clients")
-	d.fixed(m.Reports[:])
-	n := d.count("sums")
-	if d.err == nil && n != int64(len(d.b))/8 || len(d.b)%8 != 0 {
-		d.fail("%d sums in %d bytes", n, len(d.b))
-	}
-	if d.err == nil {
+func (m *Partial) fields(c *codec) {
+	c.fixed(m.Announcement[:])
+	c.fixed(m.Exclusion[:])
+	c.fixed(m.Tag[:])
+	c.count("index", &m.Index)
+	c.count("clients", &m.Clients)
+	c.fixed(m.Reports[:])
+	n := c.rest("sums", len(m.Sums), 8)
+	if c.reads {
 		m.Sums = make([]uint64, n)
-		for j := range m.Sums {
-			m.Sums[j] = uint64(d.i64())
-		}
 	}
-	if err := d.end(); err != nil {
-		return Partial{}, err
+	for j := range m.Sums {
+		c.u64(&m.Sums[j])
 	}
-	return m, nil
 }

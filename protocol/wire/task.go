@@ -46,66 +46,42 @@ type Sum struct {
 	Sigma           float64 // the σ that a client's noise is worth, in clip norms
 }
 
-func (e *encoder) mechanism(m Mechanism) {
-	e.text(m.Name)
-	e.i64(m.Dim)
-	e.f64(m.Clip)
-	e.text(m.ClipMode)
-	e.f64(m.Eps0)
-	e.i64(m.Bits)
-	s := m.Sum
-	for _, v := range []int64{s.Users, s.MinUsers, s.Grid, s.Norm, s.NoiseBits} {
-		e.i64(v)
-	}
-	for _, v := range []float64{s.Honest, s.NoiseP, s.NoiseVariance, s.Sigma} {
-		e.f64(v)
-	}
-	e.text(s.Noise)
-	e.flag(s.Split)
-}
-
-func (d *decoder) mechanism() (m Mechanism) {
-	m.Name, m.Dim, m.Clip, m.ClipMode = d.text(), d.count("dim"), d.f64("clip"), d.text()
-	m.Eps0, m.Bits = d.f64("eps0"), d.count("bits")
+func (m *Mechanism) fields(c *codec) {
+	text(c, &m.Name)
+	c.count("dim", &m.Dim)
+	c.f64("clip", &m.Clip)
+	text(c, &m.ClipMode)
+	c.f64("eps0", &m.Eps0)
+	c.count("bits", &m.Bits)
 	s := &m.Sum
-	s.Users, s.MinUsers, s.Grid = d.count("users"), d.count("min users"), d.count("grid")
-	s.Norm, s.NoiseBits = d.count("norm"), d.count("noise bits")
-	s.Honest, s.NoiseP, s.NoiseVariance, s.Sigma = d.f64("honest"), d.f64("p"), d.f64("variance"), d.f64("sigma")
-	s.Noise, s.Split = d.text(), d.flag()
-	return m
+	c.count("users", &s.Users)
+	c.count("min users", &s.MinUsers)
+	c.count("grid", &s.Grid)
+	c.count("norm", &s.Norm)
+	c.count("noise bits", &s.NoiseBits)
+	c.f64("honest", &s.Honest)
+	c.f64("p", &s.NoiseP)
+	c.f64("variance", &s.NoiseVariance)
+	c.f64("sigma", &s.Sigma)
+	text(c, &s.Noise)
+	c.flag(&s.Split)
 }
 
-// Append appends the encoding to dst.
-func (m Task) Append(dst []byte) []byte {
-	e := encode(dst, KindTask)
-	e.raw(m.Population[:])
-	e.text(m.Name)
-	e.text(string(m.Trust))
-	e.text(string(m.Participation))
-	e.i64(m.MinReports)
-	e.i64(m.Rounds)
-	e.f64(m.Delta)
-	e.mechanism(m.Mechanism)
-	e.blob(m.Config)
-	return e.b
-}
+func (*Task) kind() Kind { return KindTask }
 
-// DecodeTask is the inverse of Append.
-func DecodeTask(b []byte) (m Task, err error) {
-	d := decode(b, KindTask)
-	d.fixed(m.Population[:])
-	m.Name = d.text()
-	m.Trust, m.Participation = d.trust(), d.participation()
-	m.MinReports, m.Rounds, m.Delta = d.count("n-min"), d.count("rounds"), d.f64("delta")
-	m.Mechanism = d.mechanism()
-	m.Config = d.blob()
-	if d.err == nil && (m.MinReports < 1 || m.Rounds < 1 || m.Mechanism.Dim < 1) {
-		d.fail("task with n-min %d, %d rounds, dimension %d", m.MinReports, m.Rounds, m.Mechanism.Dim)
+func (m *Task) fields(c *codec) {
+	c.fixed(m.Population[:])
+	text(c, &m.Name)
+	c.trust(&m.Trust)
+	c.participation(&m.Participation)
+	c.count("n-min", &m.MinReports)
+	c.count("rounds", &m.Rounds)
+	c.f64("delta", &m.Delta)
+	m.Mechanism.fields(c)
+	c.blob(&m.Config)
+	if c.read() && (m.MinReports < 1 || m.Rounds < 1 || m.Mechanism.Dim < 1) {
+		c.fail("task with n-min %d, %d rounds, dimension %d", m.MinReports, m.Rounds, m.Mechanism.Dim)
 	}
-	if err := d.end(); err != nil {
-		return Task{}, err
-	}
-	return m, nil
 }
 
 // LastRound returns the highest round number that may be announced. At most Rounds of these
@@ -123,22 +99,21 @@ func (m Task) LastRound() int64 {
 const voidRounds = 10
 
 // ID is the task's digest.
-func (m Task) ID() [32]byte { return Digest(LabelTask, m.Append(nil)) }
+func (m Task) ID() [32]byte { return Digest(LabelTask, Encode(m)) }
 
-func (d *decoder) trust() dp.Trust {
-	t := dp.Trust(d.text())
-	if !t.InEvents() {
-		d.fail("trust %q", t)
+func (c *codec) trust(t *dp.Trust) {
+	if text(c, t); c.read() && !t.InEvents() {
+		c.fail("trust %q", *t)
 	}
-	return t
 }
 
-func (d *decoder) participation() dp.Participation {
-	p := dp.Participation(d.text())
-	switch p {
+func (c *codec) participation(p *dp.Participation) {
+	text(c, p)
+	switch *p {
 	case dp.All, dp.Sampled, dp.CheckIn, dp.Once:
 	default:
-		d.fail("participation %q", p)
+		if c.read() {
+			c.fail("participation %q", *p)
+		}
 	}
-	return p
 }

@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the vectors anew; a changed vector is a changed protocol")
 
-// message is a value with its codec, by name.
-type message struct {
+// vector is a value with its codec, by name.
+type vector struct {
 	name   string
 	bytes  []byte
 	decode func([]byte) (any, []byte, error) // the value, and its encoding
@@ -34,7 +34,14 @@ func key(s Suite, n byte) Key {
 
 func fill(n byte) (d [32]byte) { return [32]byte(bytes.Repeat([]byte{n}, 32)) }
 
-func messages() []message {
+func vectorOf[T any, P message[T]](name string, v T) vector {
+	return vector{name, Encode[T, P](v), func(b []byte) (any, []byte, error) {
+		m, err := Decode[T, P](b)
+		return m, Encode[T, P](m), err
+	}, v}
+}
+
+func messages() []vector {
 	sum := Sum{Users: 1000, MinUsers: 900, Honest: .9, Grid: 64, Norm: 5000, Noise: "binomial", NoiseBits: 40, NoiseP: .5, Split: true, Sigma: .25}
 	enrolment := Enrolment{Population: Population{1}, Serial: 3, Clients: 1000, Roster: fill(7), MinReports: 10,
 		Shuffler: []Key{key(X25519, 1), key(X25519MLKEM768, 2)}, Aggregator: []Key{key(X25519, 3)}, From: 1700000000, To: 1800000000}
@@ -57,29 +64,23 @@ func messages() []message {
 	ask.Authenticate(session)
 	report := Report{Announcement: fill(4), Client: ClientID{5}, ID: ReportID{6}, Part: []byte("part of it"), Share: []byte("share")}
 	report.Authenticate(session)
-	return []message{
-		{"enrolment", enrolment.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeEnrolment(b); return m, m.Append(nil), err }, enrolment},
-		{"task", task.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeTask(b); return m, m.Append(nil), err }, task},
-		{"announcement", ann.Append(nil), func(b []byte) (any, []byte, error) {
-			m, err := DecodeAnnouncement(b)
-			return m, m.Append(nil), err
-		}, ann},
-		{"closed", closed.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeRoundClosed(b); return m, m.Append(nil), err }, closed},
-		{"chunk", chunk.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeChunk(b); return m, m.Append(nil), err }, chunk},
-		{"ask", ask.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeAsk(b); return m, m.Append(nil), err }, ask},
-		{"session-request", request.Append(nil), func(b []byte) (any, []byte, error) {
-			m, err := DecodeSessionRequest(b)
-			return m, m.Append(nil), err
-		}, request},
-		{"session", session.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeSession(b); return m, m.Append(nil), err }, session},
+	return []vector{
+		vectorOf("enrolment", enrolment),
+		vectorOf("task", task),
+		vectorOf("announcement", ann),
+		vectorOf("closed", closed),
+		vectorOf("chunk", chunk),
+		vectorOf("ask", ask),
+		vectorOf("session-request", request),
+		vectorOf("session", session),
 		{"report", report.Append(nil), func(b []byte) (any, []byte, error) {
 			m, err := DecodeReport(b, report.Announcement, 10, 5)
 			return m, m.Append(nil), err
 		}, report},
-		{"entry", entry.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeEntry(b); return m, m.Append(nil), err }, entry},
-		{"exclusion", exclusion.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeExclusion(b); return m, m.Append(nil), err }, exclusion},
-		{"share-ids", ids.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodeShareIDs(b); return m, m.Append(nil), err }, ids},
-		{"partial", partial.Append(nil), func(b []byte) (any, []byte, error) { m, err := DecodePartial(b); return m, m.Append(nil), err }, partial},
+		vectorOf("entry", entry),
+		vectorOf("exclusion", exclusion),
+		vectorOf("share-ids", ids),
+		vectorOf("partial", partial),
 	}
 }
 
@@ -159,7 +160,7 @@ func TestRefusedValues(t *testing.T) {
 	} {
 		a := ann
 		change(&a)
-		if _, err := DecodeAnnouncement(a.Append(nil)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Decode[Announcement](Encode(a)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -248,11 +249,11 @@ func TestAsksAreAuthenticated(t *testing.T) {
 	s := Session{Expires: 86400, Key: SessionKey{1, 2, 3}}
 	m := Ask{Announcement: fill(1), Client: ClientID{7}}
 	m.Authenticate(s)
-	b := m.Append(nil)
+	b := Encode(m)
 	for i := range b {
 		bad := bytes.Clone(b)
 		bad[i] ^= 1
-		got, err := DecodeAsk(bad)
+		got, err := Decode[Ask](bad)
 		if err == nil {
 			err = got.Verify(s.Key)
 		}

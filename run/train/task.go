@@ -131,7 +131,7 @@ func (t *Task) describe(name string, population wire.Population) error {
 	}
 	t.Wire = wire.Task{Population: population, Name: name, Trust: c.Trust.Recorded(), Participation: c.Participation,
 		MinReports: c.NMin, Rounds: c.Rounds, Delta: c.Delta, Mechanism: w, Config: config}
-	again, err := wire.DecodeTask(t.Wire.Append(nil))
+	again, err := wire.Decode[wire.Task](wire.Encode(t.Wire))
 	if err != nil {
 		return inputError("the task cannot be written down: %v", err)
 	}

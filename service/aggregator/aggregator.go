@@ -182,13 +182,13 @@ func (s *Service) parse(body []byte) (*job, error) {
 	if err != nil {
 		return nil, no(wire.BadSignature, "the task is not signed by the coordinator")
 	}
-	if j.task, err = wire.DecodeTask(message); err != nil {
+	if j.task, err = wire.Decode[wire.Task](message); err != nil {
 		return nil, no(wire.Malformed, "%v", err)
 	}
 	if message, err = wire.Verify(s.config.Coordinator, wire.LabelAnnouncement, signedAnnouncement); err != nil {
 		return nil, no(wire.BadSignature, "the announcement is not signed by the coordinator")
 	}
-	if j.announcement, err = wire.DecodeAnnouncement(message); err != nil {
+	if j.announcement, err = wire.Decode[wire.Announcement](message); err != nil {
 		return nil, no(wire.Malformed, "%v", err)
 	}
 	if _, err := wire.Verify(s.config.Shuffler.Key, wire.LabelClosed, signedClosed); err != nil {
@@ -248,7 +248,7 @@ func (s *Service) prepare(body []byte) (wire.Exclusion, error) {
 	defer r.mu.Unlock()
 	rec, revision, err := s.load(ctx, j.digest)
 	if err == nil {
-		if rec.Closed != hash(wire.Digest(wire.LabelClosed, j.closed.Append(nil))) {
+		if rec.Closed != hash(wire.Digest(wire.LabelClosed, wire.Encode(j.closed))) {
 			return wire.Exclusion{}, no(wire.SecondReport, "the round was closed otherwise")
 		}
 		e, err := s.exclusion(ctx, rec)
@@ -388,7 +388,7 @@ func (s *Service) sum(announcement [32]byte, signed []byte) (wire.Partial, error
 	if err != nil {
 		return wire.Partial{}, no(wire.BadSignature, "the exclusion is not signed by the coordinator")
 	}
-	e, err := wire.DecodeExclusion(message)
+	e, err := wire.Decode[wire.Exclusion](message)
 	if err != nil {
 		return wire.Partial{}, no(wire.Malformed, "%v", err)
 	}

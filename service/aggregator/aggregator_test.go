@@ -149,7 +149,7 @@ func (w *world) announce(round int64) wire.Announcement {
 
 func (w *world) open(a *wire.Announcement) {
 	w.t.Helper()
-	if status, reason := w.sh.Open(w.key.Public().(ed25519.PublicKey), wire.Sign(w.key, wire.LabelAnnouncement, a.Append(nil))); status != 204 {
+	if status, reason := w.sh.Open(w.key.Public().(ed25519.PublicKey), wire.Sign(w.key, wire.LabelAnnouncement, wire.Encode(*a))); status != 204 {
 		w.t.Fatalf("open: %d %s", status, reason)
 	}
 }
@@ -207,7 +207,7 @@ func body(task, announcement, closed []byte) []byte {
 }
 
 func (w *world) body() []byte {
-	return body(wire.Sign(w.key, wire.LabelTask, w.task.Append(nil)), wire.Sign(w.key, wire.LabelAnnouncement, w.a.Append(nil)), w.closed)
+	return body(wire.Sign(w.key, wire.LabelTask, wire.Encode(w.task)), wire.Sign(w.key, wire.LabelAnnouncement, wire.Encode(w.a)), w.closed)
 }
 
 // ask posts to an aggregator.
@@ -224,7 +224,7 @@ func (w *world) prepare(s *Service) wire.Exclusion {
 	if code != 200 {
 		w.t.Fatalf("prepare: %d %s", code, b)
 	}
-	e, err := wire.DecodeExclusion(b)
+	e, err := wire.Decode[wire.Exclusion](b)
 	if err != nil || e.Announcement != w.a.Digest() || e.Reports != users {
 		w.t.Fatalf("%+v %v", e, err)
 	}
@@ -237,13 +237,13 @@ func (w *world) sumPath() string {
 
 func (w *world) exclude(places ...int64) []byte {
 	e := wire.Exclusion{Announcement: w.a.Digest(), Reports: users, Places: places}
-	return wire.Sign(w.key, wire.LabelExclusion, e.Append(nil))
+	return wire.Sign(w.key, wire.LabelExclusion, wire.Encode(e))
 }
 
 // combine holds a partial sum against the clients' counts.
 func (w *world) combine(b []byte, out ...int64) {
 	w.t.Helper()
-	p, err := wire.DecodePartial(b)
+	p, err := wire.Decode[wire.Partial](b)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -355,24 +355,24 @@ func TestRefusals(t *testing.T) {
 	s := w.start()
 	other := signer(t)
 	sign := func(l wire.Label, m []byte) []byte { return wire.Sign(w.key, l, m) }
-	task, announcement := sign(wire.LabelTask, w.task.Append(nil)), sign(wire.LabelAnnouncement, w.a.Append(nil))
+	task, announcement := sign(wire.LabelTask, wire.Encode(w.task)), sign(wire.LabelAnnouncement, wire.Encode(w.a))
 	changed := func(f func(*wire.Announcement)) []byte {
 		a := w.a
 		f(&a)
-		c, err := wire.DecodeRoundClosed(w.closed[64:])
+		c, err := wire.Decode[wire.RoundClosed](w.closed[64:])
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.Announcement, c.Round = a.Digest(), a.Round
-		return body(task, sign(wire.LabelAnnouncement, a.Append(nil)), wire.Sign(w.sh.Key, wire.LabelClosed, c.Append(nil)))
+		return body(task, sign(wire.LabelAnnouncement, wire.Encode(a)), wire.Sign(w.sh.Key, wire.LabelClosed, wire.Encode(c)))
 	}
 	closed := func(key ed25519.PrivateKey, f func(*wire.RoundClosed)) []byte {
-		c, err := wire.DecodeRoundClosed(w.closed[64:])
+		c, err := wire.Decode[wire.RoundClosed](w.closed[64:])
 		if err != nil {
 			t.Fatal(err)
 		}
 		f(&c)
-		return body(task, announcement, wire.Sign(key, wire.LabelClosed, c.Append(nil)))
+		return body(task, announcement, wire.Sign(key, wire.LabelClosed, wire.Encode(c)))
 	}
 	smaller := w.task
 	smaller.MinReports = 1
@@ -382,9 +382,9 @@ func TestRefusals(t *testing.T) {
 	}{
 		"nothing":                {nil, 400},
 		"a length too long":      {[]byte{9, 0, 0, 0, 1}, 400},
-		"a task of another":      {body(wire.Sign(other, wire.LabelTask, w.task.Append(nil)), announcement, w.closed), 401},
-		"another announcement's": {body(task, wire.Sign(other, wire.LabelAnnouncement, w.a.Append(nil)), w.closed), 401},
-		"unsigned":               {body(w.task.Append(nil), w.a.Append(nil), w.closed), 401},
+		"a task of another":      {body(wire.Sign(other, wire.LabelTask, wire.Encode(w.task)), announcement, w.closed), 401},
+		"another announcement's": {body(task, wire.Sign(other, wire.LabelAnnouncement, wire.Encode(w.a)), w.closed), 401},
+		"unsigned":               {body(wire.Encode(w.task), wire.Encode(w.a), w.closed), 401},
 		"another operator":       {closed(other, func(*wire.RoundClosed) {}), 401},
 		"the coordinator's word": {closed(w.key, func(*wire.RoundClosed) {}), 401},
 		"another count":          {closed(w.sh.Key, func(c *wire.RoundClosed) { c.Reports-- }), 409},
@@ -393,7 +393,7 @@ func TestRefusals(t *testing.T) {
 		"void": {closed(w.sh.Key, func(c *wire.RoundClosed) {
 			*c = wire.RoundClosed{Announcement: c.Announcement, Round: 1, Void: true}
 		}), 410},
-		"another task's n-min": {body(sign(wire.LabelTask, smaller.Append(nil)), announcement, w.closed), 404},
+		"another task's n-min": {body(sign(wire.LabelTask, wire.Encode(smaller)), announcement, w.closed), 404},
 		"a lower n-min":        {changed(func(a *wire.Announcement) { a.MinReports = 2 }), 400},
 		"a larger sigma":       {changed(func(a *wire.Announcement) { a.Sigma = 3 }), 400},
 		"a round beyond":       {changed(func(a *wire.Announcement) { a.Round = 29 }), 400},
@@ -422,12 +422,12 @@ func TestRefusals(t *testing.T) {
 	}{
 		"nothing":            {nil, 401},
 		"unsigned":           {append(make([]byte, 64), w.exclude(3)[64:]...), 401},
-		"another's":          {wire.Sign(other, wire.LabelExclusion, less.Append(nil)), 401},
+		"another's":          {wire.Sign(other, wire.LabelExclusion, wire.Encode(less)), 401},
 		"not its own":        {w.exclude(), 409},
 		"others":             {w.exclude(4), 409},
 		"fewer than n-min":   {w.exclude(0, 1, 2, 3, 4), 409},
-		"of another count":   {sign(wire.LabelExclusion, less.Append(nil)), 404},
-		"of another round":   {sign(wire.LabelExclusion, elsewhere.Append(nil)), 404},
+		"of another count":   {sign(wire.LabelExclusion, wire.Encode(less)), 404},
+		"of another round":   {sign(wire.LabelExclusion, wire.Encode(elsewhere)), 404},
 		"malformed":          {sign(wire.LabelExclusion, []byte{1, 10}), 400},
 		"under another name": {sign(wire.LabelAnnouncement, w.exclude(3)[64:]), 401},
 	} {
@@ -559,7 +559,7 @@ func TestReportIDs(t *testing.T) {
 	}
 	w.prepare(s)
 	code, first := get(s)
-	ids, err := wire.DecodeShareIDs(first)
+	ids, err := wire.Decode[wire.ShareIDs](first)
 	if code != 200 || err != nil || ids.Announcement != w.a.Digest() || len(ids.IDs) != users {
 		t.Fatalf("%d %v: %+v", code, err, ids)
 	}

@@ -28,12 +28,12 @@ func (s *Service) PeerHandler() http.Handler {
 			return
 		}
 		e, err := s.prepare(body)
-		s.answer(w, e.Append, err)
+		s.answer(w, wire.Encode(e), err)
 	})
 	mux.HandleFunc("GET /v1/rounds/{announcement}/ids", func(w http.ResponseWriter, q *http.Request) {
 		if announcement, ok := s.named(w, q); ok {
 			ids, err := s.shareIDs(announcement)
-			s.answer(w, ids.Append, err)
+			s.answer(w, wire.Encode(ids), err)
 		}
 	})
 	mux.HandleFunc("POST /v1/rounds/{announcement}/sum", func(w http.ResponseWriter, q *http.Request) {
@@ -46,7 +46,7 @@ func (s *Service) PeerHandler() http.Handler {
 			return
 		}
 		p, err := s.sum(announcement, body)
-		s.answer(w, p.Append, err)
+		s.answer(w, wire.Encode(p), err)
 	})
 	return mux
 }
@@ -62,10 +62,10 @@ func (s *Service) named(w http.ResponseWriter, q *http.Request) (announcement [3
 	return [32]byte(b), true
 }
 
-func (s *Service) answer(w http.ResponseWriter, message func([]byte) []byte, err error) {
+func (s *Service) answer(w http.ResponseWriter, message []byte, err error) {
 	if err == nil {
 		w.Header().Set("Content-Type", "application/octet-stream")
-		_, _ = w.Write(message(nil))
+		_, _ = w.Write(message)
 		return
 	}
 	var r *endpoint.Refusal

@@ -66,18 +66,18 @@ func objectName(kind string, d hash) string { return kind + "/" + hex.EncodeToSt
 
 // create stores the exclusion and the report ids before they are answered.
 func (s *Service) create(ctx context.Context, j *job, e *wire.Exclusion, ids *wire.ShareIDs) error {
-	b := e.Append(nil)
+	b := wire.Encode(*e)
 	own := hash(sha256.Sum256(b))
 	if err := s.config.Store.PutObject(ctx, objectName("exclusion", own), b); err != nil {
 		return err
 	}
 	return s.keepIDs(ctx, j.digest, record{Format: recordFormat, Round: j.closed.Round, MinReports: j.minReports,
-		Closed: wire.Digest(wire.LabelClosed, j.closed.Append(nil)), Own: own}, 0, ids)
+		Closed: wire.Digest(wire.LabelClosed, wire.Encode(j.closed)), Own: own}, 0, ids)
 }
 
 // keepIDs stores report ids, and then the record that names them.
 func (s *Service) keepIDs(ctx context.Context, announcement [32]byte, r record, revision uint64, ids *wire.ShareIDs) error {
-	b := ids.Append(nil)
+	b := wire.Encode(*ids)
 	r.IDs = sha256.Sum256(b)
 	if err := s.config.Store.PutObject(ctx, objectName("ids", r.IDs), b); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s *Service) ids(ctx context.Context, r record) (wire.ShareIDs, error) {
 	if err != nil {
 		return wire.ShareIDs{}, err
 	}
-	return wire.DecodeShareIDs(b)
+	return wire.Decode[wire.ShareIDs](b)
 }
 
 func (s *Service) object(ctx context.Context, kind string, d hash) ([]byte, error) {
@@ -111,12 +111,12 @@ func (s *Service) exclusion(ctx context.Context, r record) (wire.Exclusion, erro
 	if err != nil {
 		return wire.Exclusion{}, err
 	}
-	return wire.DecodeExclusion(b)
+	return wire.Decode[wire.Exclusion](b)
 }
 
 // keep stores the partial sum before it is answered.
 func (s *Service) keep(ctx context.Context, announcement [32]byte, r record, revision uint64, p *wire.Partial) error {
-	b := p.Append(nil)
+	b := wire.Encode(*p)
 	r.Partial = sha256.Sum256(b)
 	if err := s.config.Store.PutObject(ctx, objectName("partial", r.Partial), b); err != nil {
 		return err
@@ -130,5 +130,5 @@ func (s *Service) partial(ctx context.Context, r record) (wire.Partial, error) {
 	if err != nil {
 		return wire.Partial{}, err
 	}
-	return wire.DecodePartial(b)
+	return wire.Decode[wire.Partial](b)
 }

@@ -107,7 +107,7 @@ func (s Source) Enrolment(ctx context.Context, p wire.Population, now time.Time)
 	if err != nil {
 		return wire.Enrolment{}, fmt.Errorf("%w: enrolment: %w", ErrLie, err)
 	}
-	e, err := wire.DecodeEnrolment(message)
+	e, err := wire.Decode[wire.Enrolment](message)
 	if err != nil {
 		return wire.Enrolment{}, fmt.Errorf("%w: enrolment: %w", ErrLie, err)
 	}
@@ -156,7 +156,7 @@ func (s Source) CheckClosed(a *wire.Announcement, signed []byte) (wire.RoundClos
 	if err != nil {
 		return lie("%w", err)
 	}
-	c, err := wire.DecodeRoundClosed(message)
+	c, err := wire.Decode[wire.RoundClosed](message)
 	switch digest := a.Digest(); {
 	case err != nil:
 		return lie("%w", err)

@@ -54,7 +54,7 @@ func (r Reader) chunk(ctx context.Context, index int64, digest [32]byte) (wire.C
 	if err != nil {
 		return wire.Chunk{}, err
 	}
-	c, err := wire.DecodeChunk(b)
+	c, err := wire.Decode[wire.Chunk](b)
 	if err == nil {
 		err = wire.CheckChunk(c, index, digest)
 	}

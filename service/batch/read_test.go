@@ -48,7 +48,7 @@ func closed(t *testing.T) (*batchtest.Shuffler, Reader, wire.Announcement) {
 	}
 	a := wire.Announcement{Round: 1, Trust: dp.Shuffle, Participation: dp.All, Population: reports, MinReports: 2,
 		Enrolment: s.Enrolment.Digest(), Deadline: 5, ReportBytes: 4}
-	if err := source.Open(t.Context(), wire.Sign(key, wire.LabelAnnouncement, a.Append(nil))); err != nil {
+	if err := source.Open(t.Context(), wire.Sign(key, wire.LabelAnnouncement, wire.Encode(a))); err != nil {
 		t.Fatal(err)
 	}
 	signed, err := source.Closed(t.Context(), &a, time.Second)

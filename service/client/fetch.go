@@ -81,7 +81,7 @@ func (f *Fleet) fetchTask(ctx context.Context, id [32]byte) (wire.Task, error) {
 	if err != nil {
 		return wire.Task{}, client.Refuse(client.CauseSignature, "%v", err)
 	}
-	task, err := wire.DecodeTask(message)
+	task, err := wire.Decode[wire.Task](message)
 	if err != nil {
 		return wire.Task{}, client.Refuse(client.CauseMessage, "%v", err)
 	}
@@ -116,7 +116,7 @@ func (f *Fleet) fetchAnnouncement(ctx context.Context, leader *atomic.Int32, tas
 	if err != nil {
 		return ann, false, client.Refuse(client.CauseSignature, "%v", err)
 	}
-	if ann, err = wire.DecodeAnnouncement(message); err != nil {
+	if ann, err = wire.Decode[wire.Announcement](message); err != nil {
 		return ann, false, client.Refuse(client.CauseMessage, "%v", err)
 	}
 	return ann, true, nil
@@ -190,7 +190,7 @@ func (f *Fleet) latestEnrolment(ctx context.Context) (wire.Enrolment, error) {
 	if err != nil {
 		return wire.Enrolment{}, client.Refuse(client.CauseSignature, "enrolment: %v", err)
 	}
-	next, err := wire.DecodeEnrolment(message)
+	next, err := wire.Decode[wire.Enrolment](message)
 	if err != nil {
 		return wire.Enrolment{}, client.Refuse(client.CauseMessage, "enrolment: %v", err)
 	}

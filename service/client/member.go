@@ -202,7 +202,7 @@ func (r *rounds) takesPart(ctx context.Context, m *member, ann wire.Announcement
 	case dp.Sampled, dp.Once:
 		ask := wire.Ask{Announcement: digest, Client: m.id}
 		ask.Authenticate(s.Session)
-		a, err := f.post(ctx, "/v1/ask", ask.Append(nil))
+		a, err := f.post(ctx, "/v1/ask", wire.Encode(ask))
 		if err != nil {
 			return false, err
 		}

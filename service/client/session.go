@@ -104,7 +104,7 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite
 		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}
 	request := wire.SessionRequest{Population: p, Client: m.id, Time: time.Now().Unix(), Suite: suite, Public: key.Public().Public}
-	a, err := f.post(ctx, "/v1/session", wire.Sign(m.credential.key, wire.LabelSession, request.Append(nil)))
+	a, err := f.post(ctx, "/v1/session", wire.Sign(m.credential.key, wire.LabelSession, wire.Encode(request)))
 	if err != nil {
 		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}

@@ -58,7 +58,7 @@ func (w *world) serveTasks(tasks []wire.Task) {
 	var list strings.Builder
 	for _, task := range tasks {
 		name := fmt.Sprintf("%x", task.ID())
-		byID[name] = wire.Sign(w.coordinator, wire.LabelTask, task.Append(nil))
+		byID[name] = wire.Sign(w.coordinator, wire.LabelTask, wire.Encode(task))
 		fmt.Fprintln(&list, name)
 	}
 	w.before = func(rw http.ResponseWriter, r *http.Request) bool {

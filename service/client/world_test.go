@@ -193,7 +193,7 @@ func (w *world) publish(a wire.Announcement, theta []float32, drawn map[int]bool
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open, w.digest = a, a.Digest()
-	w.ann, w.model, w.drawn = wire.Sign(w.coordinator, wire.LabelAnnouncement, a.Append(nil)), encode(theta), drawn
+	w.ann, w.model, w.drawn = wire.Sign(w.coordinator, wire.LabelAnnouncement, wire.Encode(a)), encode(theta), drawn
 	w.got, w.reports = map[wire.ClientID][]byte{}, map[wire.ClientID]wire.Report{}
 	w.wake()
 }
@@ -255,7 +255,7 @@ func (w *world) serveCoordinator(rw http.ResponseWriter, r *http.Request) {
 	})
 	mux.HandleFunc("GET /v1/tasks/{task}", func(rw http.ResponseWriter, r *http.Request) {
 		w.count(r, "task")
-		rw.Write(wire.Sign(w.coordinator, wire.LabelTask, w.task.Append(nil)))
+		rw.Write(wire.Sign(w.coordinator, wire.LabelTask, wire.Encode(w.task)))
 	})
 	mux.HandleFunc("GET /v1/tasks/{task}/announcement", w.serveAnnouncement)
 	mux.HandleFunc("GET /v1/models/{digest}", func(rw http.ResponseWriter, r *http.Request) {
@@ -307,7 +307,7 @@ func (w *world) serveShuffler(rw http.ResponseWriter, r *http.Request) {
 			rw.WriteHeader(http.StatusNotModified)
 			return
 		}
-		rw.Write(wire.Sign(w.operator, wire.LabelEnrolment, w.enrolment.Append(nil)))
+		rw.Write(wire.Sign(w.operator, wire.LabelEnrolment, wire.Encode(w.enrolment)))
 	})
 	mux.HandleFunc("POST /v1/ask", func(rw http.ResponseWriter, r *http.Request) {
 		w.count(r, "ask")
@@ -348,7 +348,7 @@ func (w *world) serveShuffler(rw http.ResponseWriter, r *http.Request) {
 }
 
 func (w *world) openAsk(body []byte) (wire.Ask, int) {
-	ask, err := wire.DecodeAsk(body)
+	ask, err := wire.Decode[wire.Ask](body)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s, ok := w.sessions[ask.Client]
@@ -370,7 +370,7 @@ func (w *world) give(body []byte) []byte {
 		if err != nil {
 			continue
 		}
-		request, err := wire.DecodeSessionRequest(message)
+		request, err := wire.Decode[wire.SessionRequest](message)
 		if err != nil || request.Client != m.Credential.ID() || request.Population != w.enrolment.Population ||
 			max(request.Time-time.Now().Unix(), time.Now().Unix()-request.Time) > 60 {
 			w.t.Errorf("request %+v: %v", request, err)

@@ -137,7 +137,7 @@ func TestChanceIsCreditedAmongHonestClientsOnly(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	for _, b := range w.disk.entries {
-		e, err := wire.DecodeEntry(b)
+		e, err := wire.Decode[wire.Entry](b)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func BenchmarkRound(b *testing.B) {
 	for b.Loop() {
 		w.disk = newDisk()
 		w.task.Name += "x"
-		w.config.Signed = wire.Sign(w.key, wire.LabelTask, w.task.Append(nil))
+		w.config.Signed = wire.Sign(w.key, wire.LabelTask, wire.Encode(w.task))
 		p, err := w.start(nil, func(c *Config) { c.Workers = 2 })
 		if err != nil {
 			b.Fatal(err)

@@ -192,7 +192,7 @@ func (s *Service) checkedRunner(t Task) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := wire.DecodeTask(message)
+	w, err := wire.Decode[wire.Task](message)
 	if err != nil {
 		return nil, err
 	}

@@ -139,7 +139,7 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 		t.Fatal(err)
 	}
 	w.config.Report = w.mech.Event()
-	w.config.Signed = wire.Sign(w.key, wire.LabelTask, w.task.Append(nil))
+	w.config.Signed = wire.Sign(w.key, wire.LabelTask, wire.Encode(w.task))
 	w.config.Optimizer = newOptimizer
 	w.sh = batchtest.New(w.n, 2, w.second.Public()...)
 	w.sh.Fill = w.fill
@@ -458,7 +458,7 @@ func (w *world) check(s Status, skip ...int) {
 		w.t.Fatalf("%d entries are charged, want %d", len(w.disk.entries), len(entries))
 	}
 	for i, b := range w.disk.entries {
-		e, err := wire.DecodeEntry(b)
+		e, err := wire.Decode[wire.Entry](b)
 		if err != nil || e.Round != entries[i].Round || e.Event != entries[i].Event {
 			w.t.Errorf("entry %d is %+v (%v), want %+v", i, e, err, entries[i])
 		}

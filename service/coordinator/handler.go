@@ -210,7 +210,7 @@ func (s *Service) announcing(d [32]byte) *runner {
 		if len(signed) < 64 {
 			continue
 		}
-		if a, err := wire.DecodeAnnouncement(signed[64:]); err == nil && a.ModelDigest == d {
+		if a, err := wire.Decode[wire.Announcement](signed[64:]); err == nil && a.ModelDigest == d {
 			return r
 		}
 	}

@@ -44,7 +44,7 @@ func TestInventedModels(t *testing.T) {
 	if code != 200 {
 		t.Fatalf("%d %s", code, b)
 	}
-	a, err := wire.DecodeAnnouncement(b[64:])
+	a, err := wire.Decode[wire.Announcement](b[64:])
 	if err != nil {
 		t.Fatal(err)
 	}

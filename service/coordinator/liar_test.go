@@ -206,7 +206,7 @@ func TestAggregatorThatLiesAboutIDs(t *testing.T) {
 				}
 				r := httptest.NewRecorder()
 				w.agg.Load().PeerHandler().ServeHTTP(r, q)
-				m, err := wire.DecodeShareIDs(r.Body.Bytes())
+				m, err := wire.Decode[wire.ShareIDs](r.Body.Bytes())
 				if err != nil {
 					t.Errorf("%d %v", r.Code, err)
 				}
@@ -214,7 +214,7 @@ func TestAggregatorThatLiesAboutIDs(t *testing.T) {
 					http.NotFound(out, q)
 					return true
 				}
-				_, _ = out.Write(m.Append(nil))
+				_, _ = out.Write(wire.Encode(m))
 				return true
 			}
 			s := w.run()

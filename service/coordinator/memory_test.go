@@ -188,7 +188,7 @@ func (m *memory) Append(_ context.Context, after int64, data []byte) error {
 			return ledger.ErrConflict
 		}
 		m.entries = append(m.entries, bytes.Clone(data))
-		e, err := wire.DecodeEntry(data)
+		e, err := wire.Decode[wire.Entry](data)
 		if err != nil {
 			m.t.Error(err)
 		}

@@ -391,7 +391,7 @@ func (l stalledLease) Renew(ctx context.Context) error {
 func TestTasksThatAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*world, *Task, *Config){
 		"another's signature": func(w *world, k *Task, _ *Config) {
-			k.Signed = wire.Sign(signer(t), wire.LabelTask, w.task.Append(nil))
+			k.Signed = wire.Sign(signer(t), wire.LabelTask, wire.Encode(w.task))
 		},
 		"no optimizer":   func(_ *world, k *Task, _ *Config) { k.Optimizer = nil },
 		"no duration":    func(_ *world, k *Task, _ *Config) { k.Round = 0 },
@@ -417,7 +417,7 @@ func TestTasksThatAreRefused(t *testing.T) {
 	}
 	w.task.Mechanism.Sum.Sigma *= 2
 	w.config.Report.Sigma *= 2
-	w.config.Signed = wire.Sign(w.key, wire.LabelTask, w.task.Append(nil))
+	w.config.Signed = wire.Sign(w.key, wire.LabelTask, wire.Encode(w.task))
 	if _, err := w.start(nil); err == nil {
 		t.Error("a vector sum that claims more noise than it has")
 	}
@@ -430,7 +430,7 @@ func TestTwoTasksOneBudget(t *testing.T) {
 	other := w.config
 	task := w.task
 	task.Name = "other"
-	other.Signed = wire.Sign(w.key, wire.LabelTask, task.Append(nil))
+	other.Signed = wire.Sign(w.key, wire.LabelTask, wire.Encode(task))
 	m := &memory{w.disk, nil, t}
 	j, err := ledger.OpenJournal(context.Background(), m, m, w.task.Population, limit(4*w.config.Report.Eps0))
 	if err != nil {

@@ -119,7 +119,7 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 	}
 	next := r.record
 	next.Roster = e.Roster
-	next.Open = &openRound{Announcement: wire.Sign(r.s.config.Key, wire.LabelAnnouncement, a.Append(nil))}
+	next.Open = &openRound{Announcement: wire.Sign(r.s.config.Key, wire.LabelAnnouncement, wire.Encode(a))}
 	r.attempts = 0
 	return false, r.save(ctx, next)
 }

@@ -111,7 +111,7 @@ func TestHandler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := wire.DecodeAnnouncement(m)
+	a, err := wire.Decode[wire.Announcement](m)
 	if err != nil || a.Round != 1 || a.Task != w.task.ID() || a.Population != w.n || a.Enrolment != w.sh.Enrolment.Digest() {
 		t.Errorf("announced %+v: %v", a, err)
 	}

@@ -145,7 +145,7 @@ func (r *runner) announcement() (*wire.Announcement, error) {
 	if len(r.record.Open.Announcement) < ed25519.SignatureSize {
 		return nil, wire.ErrMalformed
 	}
-	a, err := wire.DecodeAnnouncement(r.record.Open.Announcement[64:])
+	a, err := wire.Decode[wire.Announcement](r.record.Open.Announcement[64:])
 	return &a, err
 }
 

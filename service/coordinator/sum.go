@@ -270,7 +270,7 @@ func (r *runner) differing(ctx context.Context, c *wire.RoundClosed, ids [][16]b
 	if err != nil {
 		return nil, err
 	}
-	m, err := wire.DecodeShareIDs(b)
+	m, err := wire.Decode[wire.ShareIDs](b)
 	if err == nil && (m.Announcement != c.Announcement || len(m.IDs) != len(ids)) {
 		err = errors.New("report ids of another batch")
 	}
@@ -298,7 +298,7 @@ func (r *runner) prepare(ctx context.Context, a *wire.Announcement, c *wire.Roun
 	if err != nil {
 		return wire.Exclusion{}, err
 	}
-	e, err := wire.DecodeExclusion(b)
+	e, err := wire.Decode[wire.Exclusion](b)
 	if err == nil && (e.Announcement != c.Announcement || e.Reports != c.Reports) {
 		err = errors.New("exclusion of another batch")
 	}
@@ -310,13 +310,13 @@ func (r *runner) prepare(ctx context.Context, a *wire.Announcement, c *wire.Roun
 
 // partial asks the second aggregator for its sum of all reports but those left out.
 func (r *runner) partial(ctx context.Context, e *wire.Exclusion) (vecsum.Partial, error) {
-	signed := wire.Sign(r.s.config.Key, wire.LabelExclusion, e.Append(nil))
+	signed := wire.Sign(r.s.config.Key, wire.LabelExclusion, wire.Encode(*e))
 	path := fmt.Sprintf("/v1/rounds/%x/sum", e.Announcement)
 	b, err := r.aggregator(ctx, http.MethodPost, path, signed, 1<<10+8*int64(r.sum.Params().Streams()))
 	if err != nil {
 		return vecsum.Partial{}, err
 	}
-	p, err := wire.DecodePartial(b)
+	p, err := wire.Decode[wire.Partial](b)
 	if err == nil && (p.Announcement != e.Announcement || p.Exclusion != e.Digest()) {
 		err = errors.New("partial sum of other reports")
 	}

@@ -184,7 +184,7 @@ func (s *system) session(key ed25519.PrivateKey) wire.Session {
 		s.t.Fatal(err)
 	}
 	m.Suite, m.Public = wire.X25519, mine.Public().Public
-	code, b := s.post("/v1/session", wire.Sign(key, wire.LabelSession, m.Append(nil)))
+	code, b := s.post("/v1/session", wire.Sign(key, wire.LabelSession, wire.Encode(m)))
 	session, err := mine.OpenSession(m, b)
 	if code != 200 || err != nil {
 		s.t.Fatalf("session: %d %s", code, b)
@@ -216,7 +216,7 @@ func (s *system) take(a wire.Announcement) {
 		case dp.Sampled, dp.Once:
 			ask := wire.Ask{Announcement: digest, Client: id}
 			ask.Authenticate(s.session(key))
-			code, b := s.post("/v1/ask", ask.Append(nil))
+			code, b := s.post("/v1/ask", wire.Encode(ask))
 			if !s.in(code, 200, b) {
 				return
 			}
@@ -284,7 +284,7 @@ func (s *system) until(h http.Handler, after, last int64) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		a, err := wire.DecodeAnnouncement(m)
+		a, err := wire.Decode[wire.Announcement](m)
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -244,7 +244,7 @@ func (r *coordinatorProcess) create(ctx context.Context, name, config string, ro
 		return id, plan, err
 	}
 	id = t.Wire.ID()
-	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, t.Wire.Append(nil)), Round: round}
+	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(t.Wire)), Round: round}
 	if r.config.Data != "" { // check what a restart will do
 		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data); err != nil {
 			return id, plan, err

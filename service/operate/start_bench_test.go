@@ -99,7 +99,7 @@ func addEnded(b *testing.B, path string, n int) {
 			b.Fatal(err)
 		}
 		id := t.Wire.ID()
-		made := created{Signed: wire.Sign(key, wire.LabelTask, t.Wire.Append(nil)), Round: time.Second}
+		made := created{Signed: wire.Sign(key, wire.LabelTask, wire.Encode(t.Wire)), Round: time.Second}
 		for name, value := range map[string]string{createdKey(id): string(made.encode()), "task." + hex.EncodeToString(id[:]): `{"format":1,"state":"done"}`} {
 			if _, err := s.Put(b.Context(), name, []byte(value), 0); err != nil {
 				b.Fatal(err)

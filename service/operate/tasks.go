@@ -63,7 +63,7 @@ func (c created) verified(public ed25519.PublicKey) (wire.Task, error) {
 	if err != nil {
 		return wire.Task{}, err
 	}
-	return wire.DecodeTask(message)
+	return wire.Decode[wire.Task](message)
 }
 
 // readCreated returns the task that a key of the store names.
@@ -155,7 +155,7 @@ func (r *coordinatorProcess) lookup(ctx context.Context, task [32]byte) (limit l
 	if len(made.Signed) < ed25519.SignatureSize {
 		return limit, false, fmt.Errorf("operate: %s holds no signed task", e.Key)
 	}
-	w, err := wire.DecodeTask(made.Signed[ed25519.SignatureSize:])
+	w, err := wire.Decode[wire.Task](made.Signed[ed25519.SignatureSize:])
 	if err != nil {
 		return limit, false, err
 	}

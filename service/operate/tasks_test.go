@@ -79,7 +79,7 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 	rs := sharing(t, 2)
 	tasks := []*train.Task{sumTask(t, "a", 4e-6), sumTask(t, "b", 4e-6), sumTask(t, "c", 4e-6), sumTask(t, "d", 4e-6)}
 	enter := func(ctx context.Context, r *coordinatorProcess, task *train.Task) error {
-		made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, task.Wire.Append(nil)), Round: time.Second}
+		made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(task.Wire)), Round: time.Second}
 		return r.storeTask(ctx, task.Wire.ID(), task, made)
 	}
 	// While another enters one, nobody does.
@@ -136,7 +136,7 @@ func TestLookup(t *testing.T) {
 	if _, ok, err := r.lookup(t.Context(), id); ok || err != nil {
 		t.Errorf("of no task: %v, %v", ok, err)
 	}
-	signed := wire.Sign(r.own.Key, wire.LabelTask, task.Wire.Append(nil))
+	signed := wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(task.Wire))
 	_, other, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestLookup(t *testing.T) {
 		id    [32]byte
 		value []byte
 	}{
-		"another's signature": {[32]byte{1}, created{Signed: wire.Sign(other, wire.LabelTask, task.Wire.Append(nil))}.encode()},
+		"another's signature": {[32]byte{1}, created{Signed: wire.Sign(other, wire.LabelTask, wire.Encode(task.Wire))}.encode()},
 		"another task":        {[32]byte{2}, created{Signed: signed}.encode()},
 		"no record":           {[32]byte{3}, []byte("{}")},
 	} {

@@ -191,8 +191,8 @@ func TestWhatACoordinatorMayAsk(t *testing.T) {
 		post(wire.WrongKey, change(func(a *wire.Announcement) { a.Coordinator.Expires = time.Now().Unix() }))
 		// Forged: signed by somebody else, as something else, or changed.
 		ann := n.announcement(4)
-		post(wire.BadSignature, wire.Sign(w.operator, wire.LabelAnnouncement, ann.Append(nil)))
-		post(wire.BadSignature, wire.Sign(w.coordinator, wire.LabelTask, ann.Append(nil)))
+		post(wire.BadSignature, wire.Sign(w.operator, wire.LabelAnnouncement, wire.Encode(ann)))
+		post(wire.BadSignature, wire.Sign(w.coordinator, wire.LabelTask, wire.Encode(ann)))
 		forged := w.sign(ann)
 		forged[100] ^= 1
 		post(wire.BadSignature, forged)
@@ -259,7 +259,7 @@ func TestEnrolmentIsSignedAndStable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, err := wire.DecodeEnrolment(m)
+			e, err := wire.Decode[wire.Enrolment](m)
 			if err != nil {
 				t.Fatal(err)
 			}

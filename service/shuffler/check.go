@@ -103,7 +103,7 @@ func (c checker) closed(key string, r *record) {
 	message, err := wire.Verify(c.operator, wire.LabelClosed, r.Closed)
 	var word wire.RoundClosed
 	if err == nil {
-		word, err = wire.DecodeRoundClosed(message)
+		word, err = wire.Decode[wire.RoundClosed](message)
 	}
 	if err == nil && len(r.Announcement) < ed25519.SignatureSize {
 		err = errors.New("no announcement")
@@ -112,7 +112,7 @@ func (c checker) closed(key string, r *record) {
 		c.problem(key, "%v", err)
 		return
 	}
-	a, err := wire.DecodeAnnouncement(r.Announcement[ed25519.SignatureSize:])
+	a, err := wire.Decode[wire.Announcement](r.Announcement[ed25519.SignatureSize:])
 	if err != nil || a.Digest() != word.Announcement || word.Void != (r.State == Void) {
 		c.problem(key, "the signed word is not on this round")
 	}

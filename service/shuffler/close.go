@@ -169,7 +169,7 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 	if word.Rejected, err = s.rejected(ctx, name, b.dropped); err != nil {
 		return err
 	}
-	rec.Closed = wire.Sign(s.config.Operator, wire.LabelClosed, word.Append(nil))
+	rec.Closed = wire.Sign(s.config.Operator, wire.LabelClosed, wire.Encode(word))
 	rec.State, rec.Run = Closed, run
 	if word.Void {
 		rec.State, rec.Run = Void, ""
@@ -372,7 +372,7 @@ func newCut(to *writer, suffix string, size int64) (*cut, error) {
 	var err error
 	c.Cutter, err = pure.NewCutter(size, func(chunk wire.Chunk) error {
 		c.digests = append(c.digests, sha256.Sum256(chunk.Items))
-		return to.put(fmt.Sprintf("%s.%d", suffix, chunk.Index), chunk.Append(nil))
+		return to.put(fmt.Sprintf("%s.%d", suffix, chunk.Index), wire.Encode(chunk))
 	})
 	return c, err
 }

@@ -49,7 +49,7 @@ func (s *Service) enrol(ctx context.Context, now time.Time) error {
 			}
 			next.Serial = have.Serial + 1
 		}
-		signed := wire.Sign(s.config.Operator, wire.LabelEnrolment, next.Append(nil))
+		signed := wire.Sign(s.config.Operator, wire.LabelEnrolment, wire.Encode(next))
 		if _, err := s.store.Put(ctx, keyEnrolment, signed, entry.Revision); err != nil && !errors.Is(err, store.ErrConflict) {
 			return err
 		}
@@ -62,7 +62,7 @@ func readEnrolment(operator ed25519.PublicKey, signed []byte) (*signedEnrolment,
 	if err != nil {
 		return nil, fmt.Errorf("shuffler: the stored enrolment: %w", err)
 	}
-	e, err := wire.DecodeEnrolment(message)
+	e, err := wire.Decode[wire.Enrolment](message)
 	if err != nil {
 		return nil, fmt.Errorf("shuffler: the stored enrolment: %w", err)
 	}

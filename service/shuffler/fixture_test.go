@@ -184,7 +184,7 @@ func (n *node) announcement(round int64, change ...func(*wire.Announcement)) wir
 }
 
 func (w *world) sign(ann wire.Announcement) []byte {
-	return wire.Sign(w.coordinator, wire.LabelAnnouncement, ann.Append(nil))
+	return wire.Sign(w.coordinator, wire.LabelAnnouncement, wire.Encode(ann))
 }
 
 func (n *node) open(ann wire.Announcement) {
@@ -221,7 +221,7 @@ func (w *world) request(i int, change ...func(*wire.SessionRequest)) []byte {
 	for _, f := range change {
 		f(&m)
 	}
-	return wire.Sign(w.clients[i], wire.LabelSession, m.Append(nil))
+	return wire.Sign(w.clients[i], wire.LabelSession, wire.Encode(m))
 }
 
 // session is client i's session with the node.
@@ -234,7 +234,7 @@ func (w *world) session(i int) wire.Session {
 // decoded opens the answer to a request.
 func (w *world) decoded(request, b []byte) wire.Session {
 	w.t.Helper()
-	m, err := wire.DecodeSessionRequest(request[64:])
+	m, err := wire.Decode[wire.SessionRequest](request[64:])
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func (w *world) ask(ann wire.Announcement, i int, s wire.Session, change ...func
 	for _, f := range change {
 		f(&m)
 	}
-	return m.Append(nil)
+	return wire.Encode(m)
 }
 
 func (w *world) unsealed(ann wire.Announcement, i int, id byte) *wire.Report {
@@ -299,7 +299,7 @@ func (w *world) word(ann wire.Announcement, signed []byte) wire.RoundClosed {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	word, err := wire.DecodeRoundClosed(m)
+	word, err := wire.Decode[wire.RoundClosed](m)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -333,7 +333,7 @@ func (n *node) fetch(peer string, ann wire.Announcement, word wire.RoundClosed) 
 	}
 	var out [][]byte
 	for i, d := range digests {
-		c, err := wire.DecodeChunk(n.must(peer, "GET", path(ann, fmt.Sprintf("/chunks/%d", i)), nil))
+		c, err := wire.Decode[wire.Chunk](n.must(peer, "GET", path(ann, fmt.Sprintf("/chunks/%d", i)), nil))
 		if err == nil {
 			err = wire.CheckChunk(c, int64(i), d)
 		}

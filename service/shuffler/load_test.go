@@ -152,7 +152,7 @@ func BenchmarkRound(b *testing.B) {
 	var got [sha256.Size]byte
 	var mu sync.Mutex
 	parallel(int(word.Chunks), func(i int) {
-		chunk, err := wire.DecodeChunk(s.must(Coordinator, "GET", path(ann, fmt.Sprintf("/chunks/%d", i)), nil))
+		chunk, err := wire.Decode[wire.Chunk](s.must(Coordinator, "GET", path(ann, fmt.Sprintf("/chunks/%d", i)), nil))
 		if err != nil {
 			b.Error(err)
 			return

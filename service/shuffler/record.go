@@ -104,7 +104,7 @@ func (s *Service) announced(signed []byte) (wire.Announcement, ed25519.PublicKey
 		if err != nil {
 			return wire.Announcement{}, nil, pure.Refuse(wire.Malformed, "no signed announcement")
 		}
-		ann, err := wire.DecodeAnnouncement(message)
+		ann, err := wire.Decode[wire.Announcement](message)
 		if err != nil {
 			return wire.Announcement{}, nil, pure.Refuse(wire.Malformed, "no announcement of this version")
 		}

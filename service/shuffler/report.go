@@ -270,7 +270,7 @@ func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, er
 	if !s.running.Load() {
 		return false, errNotRunning
 	}
-	m, err := wire.DecodeAsk(body)
+	m, err := wire.Decode[wire.Ask](body)
 	if err != nil {
 		return false, pure.Refuse(wire.Malformed, "no ask of this version")
 	}

@@ -109,7 +109,7 @@ func TestMostRoundsUnderWay(t *testing.T) {
 			t.Errorf("counted %d times", got)
 		}
 		other := task(5)
-		n.must(Coordinator, "POST", "/v1/rounds", wire.Sign(second, wire.LabelAnnouncement, other.Append(nil)))
+		n.must(Coordinator, "POST", "/v1/rounds", wire.Sign(second, wire.LabelAnnouncement, wire.Encode(other)))
 		// A batch that is offered takes room, until it is released.
 		for i := range w.clients {
 			n.send(w.report(first, i, 0))

@@ -269,7 +269,7 @@ func (s *Service) session(ctx context.Context, signed []byte, now time.Time) ([]
 	if len(signed) < 64 {
 		return nil, pure.Refuse(wire.Malformed, "no signed request")
 	}
-	m, err := wire.DecodeSessionRequest(signed[64:])
+	m, err := wire.Decode[wire.SessionRequest](signed[64:])
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "no request of this version")
 	}

@@ -82,7 +82,7 @@ func (s *Shuffler) Open(coordinator ed25519.PublicKey, signed []byte) (status in
 	if err != nil {
 		return 401, wire.BadSignature
 	}
-	a, err := wire.DecodeAnnouncement(message)
+	a, err := wire.Decode[wire.Announcement](message)
 	if err != nil {
 		return 400, wire.Malformed
 	}
@@ -130,7 +130,7 @@ func (s *Shuffler) Closed(announcement [32]byte) []byte {
 	if s.Word != nil {
 		s.Word(&c)
 	}
-	return wire.Sign(s.Key, wire.LabelClosed, c.Append(nil))
+	return wire.Sign(s.Key, wire.LabelClosed, wire.Encode(c))
 }
 
 // Handler answers the coordinator with the given key or, if aggregator is true, the
@@ -159,7 +159,7 @@ func (s *Shuffler) Handler(coordinator ed25519.PublicKey, aggregator bool) http.
 	mux.HandleFunc("GET /v1/enrolment", func(w http.ResponseWriter, _ *http.Request) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		_, _ = w.Write(wire.Sign(s.Key, wire.LabelEnrolment, s.Enrolment.Append(nil)))
+		_, _ = w.Write(wire.Sign(s.Key, wire.LabelEnrolment, wire.Encode(s.Enrolment)))
 	})
 	mux.HandleFunc("POST /v1/rounds", func(w http.ResponseWriter, q *http.Request) {
 		b, _ := io.ReadAll(q.Body)
@@ -214,7 +214,7 @@ func (s *Shuffler) Handler(coordinator ed25519.PublicKey, aggregator bool) http.
 			c.Items = append([]byte(nil), c.Items...)
 			s.Chunk(&c)
 		}
-		_, _ = w.Write(c.Append(nil))
+		_, _ = w.Write(wire.Encode(c))
 	})
 	mux.HandleFunc("DELETE /v1/rounds/{a}", func(w http.ResponseWriter, q *http.Request) {
 		d, r := find(w, q)
