@@ -48,3 +48,13 @@ func ExampleAccountant_Eps() {
 	fmt.Printf("ε ≤ %.3f\n", bound.Eps)
 	// Output: ε ≤ 0.042
 }
+
+// Each row of Methods is a bound, and says what it needs.
+func ExampleMethods() {
+	for _, m := range account.Methods() {
+		if m.ID == "lower-krr" {
+			fmt.Printf("%s: %s, %s; needs %s\n", m.ID, m.Kind, m.Status, m.Needs)
+		}
+	}
+	// Output: lower-krr: lower, proved; needs class krr:K, K ≥ 4
+}

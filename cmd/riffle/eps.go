@@ -432,13 +432,14 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 				}
 				return usageError{err}
 			}
-			if solve == "eps0" && p.dimNamed() {
-				// A report's promise includes the slack of its arithmetic.
+			if solve == "eps0" {
 				m, ok, err := p.named(q.Eps0)
-				if err != nil || !ok {
+				if err != nil {
 					return usageError{err}
 				}
-				q.Eps0 -= 1.01 * (m.Event().Eps0 - q.Eps0)
+				if ok { // a report's promise includes the slack of its arithmetic
+					q.Eps0 -= 1.01 * (m.Event().Eps0 - q.Eps0)
+				}
 			}
 			if r.Upper != nil {
 				warnLargeEps(cmd.ErrOrStderr(), r.Upper.Eps)

@@ -28,3 +28,22 @@ func Example_local() {
 	fmt.Printf("%.2f, each client %v-LDP\n", share, m.Event().Eps0)
 	// Output: [0.40 0.39 0.20 0.01], each client 2-LDP
 }
+
+// A randomizer chosen by its name, as a task does, and what it says about itself.
+func ExampleNew() {
+	m, err := randomizer.New("privunit", randomizer.Config{Dim: 100, Radius: 1, Eps0: 4})
+	if err != nil {
+		panic(err)
+	}
+	k, err := randomizer.KindOf(m.Name())
+	if err != nil {
+		panic(err)
+	}
+	x := make([]float32, m.Dim())
+	x[0] = 3
+	randomizer.ClipNorm(x, k.Norm, 1)
+	report := m.NewReport()
+	m.Randomize(rng.Replay(1), x, report)
+	fmt.Printf("x[0] = %v, %d values, mean squared error %.1f, class %s\n", x[0], len(report.Value), m.MSE(), m.Event().Class)
+	// Output: x[0] = 1, 100 values, mean squared error 43.8, class generic
+}
