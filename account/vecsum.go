@@ -92,7 +92,7 @@ func (q SumQuery) Validate() error {
 	case a.Colluders != 0:
 		return fmt.Errorf("account: colluders = %d: of a vector sum give the fraction honest, which adds noise", a.Colluders)
 	case a.HiddenReports || a.AdaptiveWithinRound:
-		return errors.New("account: a vector sum shows its number of clients, who do not see each other's reports")
+		return errors.New("account: a vector sum reveals its number of clients, and its clients do not see each other's reports")
 	}
 	a.Trust, a.Class, a.Sigma = dp.Distributed, dp.Gaussian, 1
 	if err := a.Validate(); err != nil {

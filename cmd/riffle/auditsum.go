@@ -25,7 +25,7 @@ func (s *auditSumFlags) flags(cmd *cobra.Command) {
 	bind(cmd, setting.Table{
 		{Name: "eps", Into: &s.eps, Help: "of a vector sum: epsilon of one round that grid and noise are chosen for (or give them)"},
 		{Name: "delta", Into: &s.delta, Help: "of a vector sum: delta of the claim"},
-		{Name: "n", Into: &s.n, Help: "of a vector sum: clients, each of whom is run"},
+		{Name: "n", Into: &s.n, Help: "of a vector sum: number of clients, each of which is run"},
 	})
 	s.noiseFlags(cmd)
 }

@@ -109,7 +109,7 @@ processes; --resume goes on from there.`,
 	bind(cmd, setting.Table{
 		{Name: "clients", Into: &d.Clients, Default: "1000", Range: "[2, 1e6]", Help: "enrolled clients n"},
 		{Name: "rounds", Into: &d.Rounds, Default: "20", Range: "[1, 1e6]", Help: "rounds of training"},
-		{Name: "processes", Into: &d.Processes, Default: "2", Range: "[1, 64]", Help: "processes that the clients are divided among"},
+		{Name: "processes", Into: &d.Processes, Default: "2", Range: "[1, 64]", Help: "number of processes that share the clients"},
 		{Name: "trust", Into: &d.Trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Trust.Accountable), Help: "what hides a report: %s"},
 		{Name: "participation", Into: &d.Participation, Values: valuesOf("participation"), Help: "%s (default: all; check-in where trust is distributed)"},
 		{Name: "k", Into: &k, Range: "[1, 1e6]", Help: "clients a round, with --participation sampled or once (default: half; once: as many as give --rounds rounds)"},

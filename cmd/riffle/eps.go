@@ -43,7 +43,7 @@ func (p *protocolFlags) flags(cmd *cobra.Command) {
 		{Name: "delta", Into: &p.delta, Help: "delta at which epsilon is wanted"},
 		{Name: "randomizer", Into: &p.class, Default: "generic", Values: classes(), Check: others, Help: "%s; those after vecsum take --dim, the length of their input"},
 		{Name: "tv", Into: &p.tv, Help: "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)"},
-		{Name: "colluders", Into: &p.colluders, Help: "of the n clients, how many tell the observer all they know"},
+		{Name: "colluders", Into: &p.colluders, Help: "number of the n clients that tell the observer all they know"},
 		{Name: "trust", Into: &p.trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Trust.Accountable), Help: "what hides a report: %s; distributed goes with gaussian, vector-sum with vecsum"},
 		{Name: "adjacency", Into: &p.adjacency, Default: string(dp.ReplaceOne), Values: words(dp.ReplaceOne, dp.AddRemoveOne), Help: "%s one client; remove is for --trust " + dp.AnyTrust(dp.Trust.CountsRemoval) + " --participation check-in only"},
 	})

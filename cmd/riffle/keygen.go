@@ -160,7 +160,7 @@ shuffler's operator enrols them.`,
 	}
 	flags := cmd.Flags()
 	require(cmd, &dir, "out", "directory for the credentials, made if it is not there")
-	bind(cmd, setting.Table{{Name: "count", Into: &count, Default: "1", Range: "[1, 1e7]", Help: "how many clients"}})
+	bind(cmd, setting.Table{{Name: "count", Into: &count, Default: "1", Range: "[1, 1e7]", Help: "number of clients"}})
 	show.flags(flags)
 	flags.SortFlags = false
 	return cmd
@@ -173,7 +173,7 @@ func newKeygenTLS() *cobra.Command {
 	var show output
 	cmd := &cobra.Command{
 		Use:   "tls",
-		Short: "Make a TLS certificate that signs itself",
+		Short: "Make a self-signed TLS certificate",
 		Long: `Makes a key and a certificate for HTTPS and prints the key's pin: peers and clients
 know a server by its pin, not by who signed for it.`,
 		Example: `  riffle keygen tls --out keys/shuffler --host shuffler.example --host 192.0.2.7`,

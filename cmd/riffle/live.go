@@ -50,7 +50,7 @@ func (s *serving) check() error {
 	case s.address == "" && s.given("serve-after"):
 		return usage("--serve-after needs --serve")
 	case s.address != "" && err != nil:
-		return usage("--serve %q is no address: want HOST:PORT, such as 127.0.0.1:8080", s.address)
+		return usage("--serve %q is not an address: want HOST:PORT, such as 127.0.0.1:8080", s.address)
 	case s.after < 0:
 		return usage("--serve-after %v must not be negative", s.after)
 	}

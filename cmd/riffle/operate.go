@@ -171,7 +171,7 @@ func newLedgerVerify() *cobra.Command {
 	var config string
 	var show output
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Try the ledger's chain, compare it with its high-water mark, count it anew",
+		Use: "verify", Short: "Check the ledger's chain, compare it with its high-water mark, and compute its cost again",
 		Long: `Verify exits with 0 if every entry follows the one before, the high-water mark
 agrees, and the cost counted anew is within the budget; with 3 if the ledger is
 missing, behind its mark or above the budget, and with 1 if it was changed.`,
@@ -244,7 +244,7 @@ func newMigrate() *cobra.Command {
 	var config, to string
 	var show output
 	cmd := &cobra.Command{
-		Use: "migrate coordinator|shuffler|aggregator", Short: "Move a role's store, as to a cluster",
+		Use: "migrate coordinator|shuffler|aggregator", Short: "Move a role's store, for instance to a cluster",
 		Long: `Migrate copies a role's store to where another configuration of the same role has
 it, compares the two, and seals the old one for good. The role must not be
 running, and rounds should have ended. If it is interrupted, run it again.

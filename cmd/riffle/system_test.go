@@ -321,7 +321,7 @@ func TestOperateTwoRounds(t *testing.T) {
 	page := openDashboard(t, coordinator)
 
 	want(t, exitUsage, "exists already", "init", "shuffler", "--config", shuffler)
-	want(t, exitUsage, "is there already", "init", "coordinator", "--config", coordinator)
+	want(t, exitUsage, "exists already", "init", "coordinator", "--config", coordinator)
 	want(t, exitUsage, "there is a ledger already", "init", "client", "--config", l.ClientConfig(0))
 	want(t, exitFailed, "no coordinator is running", "task", "list", "--config", coordinator)
 	want(t, exitDone, "0 entries", "ledger", "verify", "--config", coordinator)
@@ -350,7 +350,7 @@ func TestOperateTwoRounds(t *testing.T) {
 	want(t, exitUsage, `no such task: "nothing"`, "task", "show", "nothing", "--config", coordinator)
 	created := want(t, exitDone, `"state": "running"`, "task", "create", "--config", coordinator, "--name", "first", "--data", data, "--eps0", "2",
 		"--examples-per-client", "10", "--rounds", "2", "--round", "30s", "--n-min", "5", "--json")
-	want(t, exitUsage, "there already", "task", "create", "--config", coordinator, "--name", "first", "--data", data, "--eps0", "2",
+	want(t, exitUsage, "exists already", "task", "create", "--config", coordinator, "--name", "first", "--data", data, "--eps0", "2",
 		"--examples-per-client", "10", "--rounds", "2", "--round", "30s", "--n-min", "5")
 	weak := []string{"task", "create", "--config", coordinator, "--name", "weak", "--data", data, "--trust", "local", "--eps0", "3",
 		"--examples-per-client", "10", "--rounds", "20", "--round", "30s", "--n-min", "5"}

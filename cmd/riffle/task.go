@@ -325,7 +325,7 @@ cannot be started again.`,
 
 func newTaskResume() *cobra.Command {
 	return taskCommand(&cobra.Command{
-		Use: "resume TASK", Short: "Let a paused task go on",
+		Use: "resume TASK", Short: "Resume a paused task",
 		Long: `Resume lets a task go on that has paused, because rounds in a row were charged and
 gave no step (pause-after in the coordinator's configuration) or because its guard
 says so. riffle task show says why it paused; each such round has cost its part of

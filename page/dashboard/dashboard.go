@@ -117,7 +117,7 @@ func New(c Config) (*dashboard, error) {
 	}
 	for name, h := range c.Extra {
 		if !plainName(name) || d.assets[name].body != nil || name == "api" || name == "report" || h == nil {
-			return nil, fmt.Errorf("dashboard: %q is no name for a further page", name)
+			return nil, fmt.Errorf("dashboard: %q is not a name for a further page", name)
 		}
 		d.mux.Handle("GET /"+name, extraPolicy(h))
 		d.mux.Handle("GET /"+name+"/", extraPolicy(h))

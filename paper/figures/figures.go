@@ -82,7 +82,7 @@ func Select(names []string) ([]figure, error) {
 	known := Names()
 	for _, n := range names {
 		if !slices.Contains(known, n) {
-			return nil, fmt.Errorf("figures: no figure %q; there are %s", n, strings.Join(known, ", "))
+			return nil, fmt.Errorf("figures: no figure %q; want one of %s", n, strings.Join(known, ", "))
 		}
 	}
 	var out []figure

@@ -62,7 +62,7 @@ func ParseKey(text []byte) (*PrivateKey, error) {
 	}
 	suite, err := strconv.ParseUint(f[1], 10, 8)
 	if err != nil {
-		return nil, errors.New("envelope: private key with a suite that is no number")
+		return nil, errors.New("envelope: private key with a suite that is not a number")
 	}
 	k, err := kem(wire.Suite(suite))
 	if err != nil {
@@ -70,7 +70,7 @@ func ParseKey(text []byte) (*PrivateKey, error) {
 	}
 	expires, err := strconv.ParseInt(f[2], 10, 64)
 	if err != nil {
-		return nil, errors.New("envelope: private key with an expiry that is no number")
+		return nil, errors.New("envelope: private key with an expiry that is not a number")
 	}
 	raw, err := base64.StdEncoding.DecodeString(f[3])
 	if err != nil {

@@ -15,7 +15,7 @@ var ErrChain = errors.New("ledger: entries do not form one chain")
 
 // ErrCharged is wrapped by the refusal of a charge for a round that was charged for another
 // batch, or after which a later round was charged.
-var ErrCharged = errors.New("ledger: round was charged otherwise")
+var ErrCharged = errors.New("ledger: round was charged for something else")
 
 // Book is the ledger of a population: the entries of all its tasks in the order of their
 // charges, each with the digest of the one before. It keeps each task's budget. Because a
@@ -160,12 +160,12 @@ func (b *Book) tails(task [32]byte, limit Config, planned bool) error {
 		case a.hasBudget():
 			total += a.config.Tail * a.config.Delta
 		case a.last.Event.Trust.SumsOnly():
-			return fmt.Errorf("ledger: what task %x keeps for tails is not known: %w", id[:8], dp.ErrNoBound)
+			return fmt.Errorf("ledger: the tail of task %x is not known: %w", id[:8], dp.ErrNoBound)
 		}
 	}
 	// The condition is negated so that it refuses a NaN.
 	if kept := b.total.config.Tail * b.total.config.Delta; !(total <= kept*(1+0x1p-41)) {
-		return fmt.Errorf("%w: the tails of tasks come to %g of delta together, the population keeps %g for them", ErrBudget, total, kept)
+		return fmt.Errorf("%w: the tails of all tasks take %g of delta, the population keeps %g for them", ErrBudget, total, kept)
 	}
 	return nil
 }

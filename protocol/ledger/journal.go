@@ -110,7 +110,7 @@ func (b *Book) read(ctx context.Context, from Log, m Mark) error {
 		return fmt.Errorf("%w: %d entries, the mark is at %d", ErrMark, n, m.Entries)
 	}
 	if !agrees {
-		return fmt.Errorf("%w: entry %d is another than the mark's", ErrMark, m.Entries)
+		return fmt.Errorf("%w: entry %d differs from the mark's", ErrMark, m.Entries)
 	}
 	return nil
 }
@@ -289,7 +289,7 @@ func (l *TaskLedger) Restore(entries []Entry) error {
 	}
 	for i := range have {
 		if have[i] != entries[i] {
-			return fmt.Errorf("ledger: entry %d of task %x is another", i, l.task[:8])
+			return fmt.Errorf("ledger: entry %d of task %x differs", i, l.task[:8])
 		}
 	}
 	return nil

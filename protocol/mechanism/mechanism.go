@@ -30,7 +30,7 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 	noise, summed := strings.CutPrefix(w.Name, sumPrefix)
 	if !summed {
 		if w.Sum != (wire.Sum{}) {
-			return nil, fmt.Errorf("mechanism: %q is no vector sum but has its parameters", w.Name)
+			return nil, fmt.Errorf("mechanism: %q is not a vector sum but has its parameters", w.Name)
 		}
 		return randomizer.New(w.Name, randomizer.Config{Dim: int(w.Dim), Radius: w.Clip, Eps0: w.Eps0, Bits: int(w.Bits)})
 	}

@@ -40,7 +40,7 @@ func decodeRecord(b []byte) (record, error) {
 		return r, fmt.Errorf("aggregator: a round's record: %v", err)
 	}
 	if r.MinReports < 1 || r.Round < 1 || r.Own == (hash{}) || r.Closed == (hash{}) || r.Partial != (hash{}) && r.Summed == (hash{}) {
-		return record{}, errors.New("aggregator: a round's record that cannot be")
+		return record{}, errors.New("aggregator: invalid record of a round")
 	}
 	return r, nil
 }

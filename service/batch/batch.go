@@ -50,7 +50,7 @@ func (s Source) Check() error {
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return fmt.Errorf("batch: %q is no address of a shuffler", s.URL)
+		return fmt.Errorf("batch: %q is not an address of a shuffler", s.URL)
 	}
 	return nil
 }

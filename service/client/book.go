@@ -44,7 +44,7 @@ func CreateLedger(dir string) error {
 	}
 	path := filepath.Join(dir, ledgerFile)
 	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("client: %s: there is a ledger already", dir)
+		return fmt.Errorf("client: %s: a ledger exists already", dir)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("client: %v", err)
 	}

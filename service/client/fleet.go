@@ -94,7 +94,7 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 		}
 		id := m.Credential.ID()
 		if seen[id] {
-			return nil, fmt.Errorf("client: member %d is another one's credential again", i)
+			return nil, fmt.Errorf("client: member %d has the credential of another member", i)
 		}
 		seen[id] = true
 		f.members = append(f.members, &member{credential: m.Credential, id: id, source: m.Source, gradients: map[[32]byte]opened{}, asking: make(chan struct{}, 1)})
@@ -218,7 +218,7 @@ func (f *Fleet) follow(ctx context.Context, run func(task [32]byte, done func())
 			}
 			if len(known) >= mostTasks {
 				if !full {
-					f.notify(Notice{What: Declined, Task: task, Err: client.Refuse(client.CausePolicy, "%d tasks were looked at", mostTasks).In(task, 0)})
+					f.notify(Notice{What: Declined, Task: task, Err: client.Refuse(client.CausePolicy, "%d tasks were considered", mostTasks).In(task, 0)})
 				}
 				full = true
 				break

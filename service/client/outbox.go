@@ -49,7 +49,7 @@ func (r sealedReport) append(dst []byte) []byte {
 // decodeOutbox returns the whole reports, and how many bytes they take.
 func decodeOutbox(b []byte) (o *outbox, size int, err error) {
 	if len(b) < len(outboxHeader)+8 || !bytes.HasPrefix(b, []byte(outboxHeader)) {
-		return nil, 0, errors.New("client: no outbox of this version")
+		return nil, 0, errors.New("client: not an outbox of this version")
 	}
 	size = len(outboxHeader)
 	o = &outbox{deadline: time.UnixMilli(int64(binary.LittleEndian.Uint64(b[size:])))}

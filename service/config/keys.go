@@ -170,7 +170,7 @@ func parseVerifying(text string) (ed25519.PublicKey, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), verifyingPrefix)
 	b, err := base64.StdEncoding.DecodeString(rest)
 	if !ok || err != nil || len(b) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("config: %q is no public signing key: want %q and 32 bytes in base64", text, verifyingPrefix)
+		return nil, fmt.Errorf("config: %q is not a public signing key: want %q and 32 bytes in base64", text, verifyingPrefix)
 	}
 	return ed25519.PublicKey(b), nil
 }
@@ -186,7 +186,7 @@ func FormatSealing(k wire.Key) string {
 // ParseSealing is the inverse of FormatSealing.
 func ParseSealing(text string) (wire.Key, error) {
 	bad := func() (wire.Key, error) {
-		return wire.Key{}, fmt.Errorf("config: %q is no public sealing key: want %sSUITE:EXPIRY:BASE64", text, sealingPrefix)
+		return wire.Key{}, fmt.Errorf("config: %q is not a public sealing key: want %sSUITE:EXPIRY:BASE64", text, sealingPrefix)
 	}
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), sealingPrefix)
 	f := strings.Split(rest, ":")
@@ -256,7 +256,7 @@ func LoadCredentials(path string) ([]*client.Credential, error) {
 	err = lines(path, b, func(line string) error {
 		c, err := client.ParseCredential([]byte(line))
 		if err == nil && seen[c.ID()] {
-			err = errors.New("config: the credential is there twice")
+			err = errors.New("config: the credential is listed twice")
 		}
 		if err == nil {
 			seen[c.ID()] = true
@@ -283,7 +283,7 @@ func LoadSigning(path string) (ed25519.PrivateKey, error) {
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	key, ok := parsed.(ed25519.PrivateKey)
 	if err != nil || !ok {
-		return nil, fmt.Errorf("config: %s is no Ed25519 private key in PKCS #8", path)
+		return nil, fmt.Errorf("config: %s is not an Ed25519 private key in PKCS #8", path)
 	}
 	return key, nil
 }
@@ -316,7 +316,7 @@ func LoadRoster(path string) ([]ed25519.PublicKey, error) {
 	err = lines(path, b, func(line string) error {
 		k, err := client.ParsePublic([]byte(line))
 		if err == nil && seen[string(k)] {
-			err = errors.New("config: the client is there twice")
+			err = errors.New("config: the client is listed twice")
 		}
 		if err == nil {
 			seen[string(k)] = true

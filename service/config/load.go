@@ -104,7 +104,7 @@ func (p *Process) resolve(config, role, admin string) error {
 	}
 	for _, a := range []string{p.Listen, p.PeersListen, p.Admin} {
 		if _, _, err := net.SplitHostPort(a); a != "" && a != NoAddress && err != nil {
-			return Errorf("%s: %q is no address: %w", config, a, err)
+			return Errorf("%s: %q is not an address: %w", config, a, err)
 		}
 	}
 	if (p.Store.Dir == "") == (p.Store.URL == "") {
@@ -145,7 +145,7 @@ func ParsePopulation(text string) (p wire.Population, err error) {
 	}
 	copy(p[:], b)
 	if p == (wire.Population{}) {
-		return p, errors.New("all zeros are no population")
+		return p, errors.New("all zeros are not a population")
 	}
 	return p, nil
 }
@@ -295,7 +295,7 @@ func LoadCoordinator(path string) (c Coordinator, err error) {
 		return c, Errorf("%s: colluders, workers and pause-after must not be negative", path)
 	}
 	if _, _, err := net.SplitHostPort(c.Dashboard); c.Dashboard != NoAddress && err != nil {
-		return c, Errorf("%s: dashboard: %q is no address: %w", path, c.Dashboard, err)
+		return c, Errorf("%s: dashboard: %q is not an address: %w", path, c.Dashboard, err)
 	} else if c.Dashboard != NoAddress && c.DashboardToken == "" && !loopback.Address(c.Dashboard) {
 		return c, Errorf("%s: dashboard: %s can be reached by others, so dashboard-token is required", path, c.Dashboard)
 	}

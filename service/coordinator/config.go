@@ -140,7 +140,7 @@ func (c *Config) check() error {
 	}
 	if a := c.Aggregator; a != nil {
 		if u, err := url.Parse(a.URL); err != nil || u.Host == "" || a.Client == nil {
-			return fmt.Errorf("coordinator: %q is no address of an aggregator, or there is no client for it", a.URL)
+			return fmt.Errorf("coordinator: %q is not the address of an aggregator, or there is no HTTP client for it", a.URL)
 		}
 	}
 	set := func(d *time.Duration, v time.Duration) {

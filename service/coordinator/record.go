@@ -116,7 +116,7 @@ func decodeRecord(b []byte) (record, error) {
 		return r, fmt.Errorf("coordinator: state of a task: %v", err)
 	}
 	if r.Round < 0 || r.Barren < 0 || r.Open != nil && (len(r.Open.Announcement) == 0 || r.Open.Charged && len(r.Open.Closed) == 0) {
-		return r, errors.New("coordinator: state of a task that cannot be")
+		return r, errors.New("coordinator: invalid state of a task")
 	}
 	r.Counts = r.Counts.clone()
 	return r, nil

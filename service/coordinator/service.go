@@ -52,7 +52,7 @@ func (s *Service) add(t Task) error {
 	if i := slices.IndexFunc(s.runners, func(o *runner) bool { return o.id == r.id }); i < 0 {
 		s.runners = append(s.runners, r)
 	} else if old := s.runners[i]; old.t.Missing == nil {
-		return fmt.Errorf("coordinator: task %q is there already", r.task.Name)
+		return fmt.Errorf("coordinator: task %q exists already", r.task.Name)
 	} else { // it could not be run before
 		s.runners[i] = r
 		close(old.replaced)
@@ -84,7 +84,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.start != nil {
 		s.mu.Unlock()
-		return errors.New("coordinator: it runs already")
+		return errors.New("coordinator: already running")
 	}
 	s.start = start
 	for _, r := range s.runners {
@@ -160,7 +160,7 @@ func (s *Service) Released(ctx context.Context, id [32]byte) ([]float32, Status,
 	case now.Released == 0:
 		return nil, now, fmt.Errorf("%w: no round of task %q was released", ErrNoModel, now.Name)
 	case now.Eps < 0:
-		return nil, now, fmt.Errorf("coordinator: what task %q was charged is not known yet", now.Name)
+		return nil, now, fmt.Errorf("coordinator: the charges of task %q are not known yet", now.Name)
 	}
 	b, err := s.model(ctx, id, now.Model)
 	if err != nil {

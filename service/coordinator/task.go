@@ -19,7 +19,7 @@ import (
 )
 
 // errFatal is wrapped when what is stored contradicts itself. The process then ends.
-var errFatal = errors.New("coordinator: what is stored cannot be trusted")
+var errFatal = errors.New("coordinator: the stored state cannot be trusted")
 
 // runner runs one task.
 type runner struct {

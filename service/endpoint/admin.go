@@ -136,7 +136,7 @@ type socketServer struct {
 func NewSocketServer(path string, h http.Handler) (*socketServer, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("endpoint: %s is there and no socket", path)
+			return nil, fmt.Errorf("endpoint: %s exists and is not a socket", path)
 		}
 		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
 			c.Close()
@@ -207,7 +207,7 @@ func writeMetrics(w io.Writer, metrics []Metric) error {
 	byName := map[string]*Metric{}
 	for _, m := range metrics {
 		if !metricName(m.Name) {
-			return fmt.Errorf("endpoint: %q is no name of a metric", m.Name)
+			return fmt.Errorf("endpoint: %q is not a name of a metric", m.Name)
 		}
 		have := byName[m.Name]
 		if have == nil {
@@ -229,7 +229,7 @@ func writeMetrics(w io.Writer, metrics []Metric) error {
 			b.WriteString(m.Name)
 			for i, l := range s.Labels {
 				if !metricName(l.Name) {
-					return fmt.Errorf("endpoint: %q is no name of a label", l.Name)
+					return fmt.Errorf("endpoint: %q is not a name of a label", l.Name)
 				}
 				fmt.Fprintf(&b, `%c%s="%s"`, "{,"[min(i, 1)], l.Name, escapeLabel.Replace(l.Value))
 			}

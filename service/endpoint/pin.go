@@ -33,7 +33,7 @@ func ParsePin(text string) (p Pin, err error) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), pinPrefix)
 	b, err := base64.StdEncoding.DecodeString(rest)
 	if !ok || err != nil || len(b) != len(p) {
-		return Pin{}, fmt.Errorf("endpoint: %q is no pin: want %q and 32 bytes in base64", text, pinPrefix)
+		return Pin{}, fmt.Errorf("endpoint: %q is not a pin: want %q and 32 bytes in base64", text, pinPrefix)
 	}
 	copy(p[:], b)
 	return p, nil

@@ -133,7 +133,7 @@ func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1
 	made := r.tasks[id]
 	r.mu.Unlock()
 	if made == nil {
-		return nil, apiError(fmt.Errorf("%w: what task %q says cannot be read by this program", coordinator.ErrNoModel, s.Name))
+		return nil, apiError(fmt.Errorf("%w: this program cannot read the description of task %q", coordinator.ErrNoModel, s.Name))
 	}
 	if made.Data == nil { // it ended before this process began, which has not read its data
 		if made, err = train.OpenTask(ctx, made.Wire, r.config.Data); err != nil {

@@ -72,7 +72,7 @@ func Init(ctx context.Context, role, path string) error {
 // store is refused at the start, with a message what to do.
 func initCoordinator(ctx context.Context, c config.Coordinator) error {
 	if _, err := os.Lstat(c.Mark); err == nil {
-		return fmt.Errorf("operate: the high-water mark %s is there already: %w", c.Mark, store.ErrExists)
+		return fmt.Errorf("operate: the high-water mark %s exists already: %w", c.Mark, store.ErrExists)
 	}
 	if err := os.MkdirAll(filepath.Dir(c.Mark), 0o700); err != nil {
 		return fmt.Errorf("operate: %w", err)

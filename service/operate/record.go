@@ -128,7 +128,7 @@ func readSum(path string) (counts []int64, clients int64, err error) {
 		return nil, 0, err
 	}
 	if len(b) < 8 || len(b)%8 != 0 {
-		return nil, 0, fmt.Errorf("operate: %s: %d bytes are no sum", path, len(b))
+		return nil, 0, fmt.Errorf("operate: %s: %d bytes are not a sum", path, len(b))
 	}
 	for i := 8; i < len(b); i += 8 {
 		counts = append(counts, int64(binary.LittleEndian.Uint64(b[i:])))

@@ -297,7 +297,7 @@ func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, t *trai
 	if _, how, err := coordinator.Ended(ctx, r.store, id); err != nil {
 		return err
 	} else if how.State == coordinator.Removed {
-		return fmt.Errorf("%w: the same task was removed before: %x (another name makes it another)", train.ErrInput, id[:8])
+		return fmt.Errorf("%w: the same task was removed before: %x (give it another name)", train.ErrInput, id[:8])
 	}
 	_, err = r.store.Put(ctx, createdKey(id), made.encode(), 0)
 	if errors.Is(err, store.ErrConflict) {
@@ -307,7 +307,7 @@ func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, t *trai
 }
 
 func alreadyThere(id [32]byte) error {
-	return fmt.Errorf("%w: the same task is there already: %x (another name makes it another)", train.ErrInput, id[:8])
+	return fmt.Errorf("%w: the same task exists already: %x (give it another name)", train.ErrInput, id[:8])
 }
 
 // checkTails checks that the task's tail fits beside those of all tasks in the store, loaded

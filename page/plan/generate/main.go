@@ -101,7 +101,7 @@ func readRecord() (recorded, error) {
 	}
 	_, err = fmt.Sscanf(string(text), "go %s\nsources %s\nwasm %s\n", &r.release, &r.sources, &r.wasm)
 	if err != nil || r.String() != string(text) {
-		return r, fmt.Errorf("%s has not the form it is written in", record)
+		return r, fmt.Errorf("%s does not have the form in which it is written", record)
 	}
 	return r, nil
 }
