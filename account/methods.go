@@ -234,7 +234,7 @@ func (m Method) refusal(q Query, s shape) error {
 	case gaussian && q.Class != dp.Gaussian:
 		return refuse("for reports of class %s", dp.Gaussian)
 	case !gaussian && q.Class == dp.Gaussian:
-		return refuse("for eps0-LDP reports; a Gaussian report is not eps0-LDP for any eps0, and (eps0, delta0) converts to no such bound")
+		return refuse("for eps0-LDP reports; a Gaussian report is eps0-LDP for no eps0, and (eps0, delta0) converts to no such bound")
 	}
 	return nil
 }

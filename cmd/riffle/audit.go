@@ -32,14 +32,14 @@ func newAudit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Try to refute a randomizer's claimed eps0 from samples",
-		Long: `Audit draws reports for pairs of inputs, looks on one half of them for an event
-that one input makes likelier than the other by more than e^eps0, and tests that
+		Long: `Audit draws reports for pairs of inputs. On one half of the reports it looks for an
+event that one input makes likelier than the other by more than e^eps0; it tests the
 event on the other half. It prints a lower bound on the true eps0 that holds with
-the stated confidence: a true claim is refuted with probability 1 - confidence at
-most. A claim that stands is not proved by it.
+the stated confidence: a true claim is refuted with probability at most
+1 - confidence. An audit that refutes nothing does not prove the claim.
 
-With --randomizer vecsum it runs whole rounds of a vector sum, the code of all n
-clients, and tests what one round claims at --delta.
+With --randomizer vecsum it runs whole rounds of a vector sum, with the code of all
+n clients, and tests the claim of one round at --delta.
 
 Exit code 1 if the claim is refuted.`,
 		Example: `  riffle audit --randomizer privunit --eps0 2 --trials 1e6

@@ -53,9 +53,9 @@ func newDataInfo() *cobra.Command {
 	var regression, ranges, asJSON bool
 	cmd := &cobra.Command{
 		Use: "info", Short: "Print a data set's shape and its classes",
-		Long: `Info prints what a data set holds. Of a CSV file it prints each column's range if
---ranges asks for it: such a range is read off the rows. It helps to find a mistake
-in a file; ranges for riffle train must be public, known without looking.`,
+		Long: `Info prints what a data set holds. With --ranges it also prints the range of each
+column of a CSV file. It reads the ranges from the rows, which helps to find a mistake
+in a file; the ranges for riffle train must be public, known without looking.`,
 		Example: "  riffle data info --data mnist --json\n  riffle data info --data people.csv --label income", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if strings.EqualFold(filepath.Ext(data), ".csv") {

@@ -57,13 +57,13 @@ func newDemo() *cobra.Command {
 		Short: "Run the whole system on loopback, and check what it did",
 		Long: `Demo starts every role as a process of its own on loopback, with TLS, sealed
 reports, a shuffler, a ledger and a store each, and clients in a few processes. It
-trains on MNIST and then checks what was done: the model is computed again from
-the recorded reports by the functions that a simulation runs and must be the
-released one bit for bit, the privacy loss is counted again from the ledger's
-events, and every store is checked.
+trains on MNIST and then checks the result. It computes the model again from the
+recorded reports, with the functions of a simulation: it must equal the released model
+bit for bit. It computes the privacy loss again from the ledger's events, and it
+checks every store.
 
-One directory holds all keys: a demonstration protects nobody. Ctrl-C stops all
-processes; --resume goes on from there.`,
+One directory holds all keys, so a demonstration protects nobody. Ctrl-C stops all
+processes; --resume continues from there.`,
 		Example: `  riffle demo --clients 1000 --rounds 20
   riffle demo --clients 200 --rounds 5 --trust vector-sum --json`,
 		Args: noArgs,

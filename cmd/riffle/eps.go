@@ -138,8 +138,8 @@ func newEps() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "eps",
 		Short: "Say what a protocol costs: bounds on epsilon",
-		Long: `Eps bounds the privacy loss of rounds in which clients each send one eps0-LDP
-report through a shuffler: for one client's data replaced, at a given delta.
+		Long: `Eps bounds the privacy loss of rounds in which each client sends one eps0-LDP report
+through a shuffler. The bound holds for replacing one client's data, at a given delta.
 With --eps in place of --delta it bounds delta.`,
 		Example: `  riffle eps --participation sampled --eps0 2 --n 1e6 --k 1000 --rounds 1e5 --delta 1e-8
   riffle eps --participation all --eps0 3 --n 60000 --delta 1e-5 --curve rounds=10,20,40,80

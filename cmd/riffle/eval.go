@@ -17,9 +17,9 @@ func newEval() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "eval MODEL", Short: "Evaluate a stored model on a test set",
 		Long: `Eval loads a model.safetensors, or the one in a run directory, and runs it on the
-data's test set. Of the table that the model was trained on, recognised by its
-number of rows, these are the rows that training held out; --all counts the
-others too. Of any other table all rows are counted.`,
+data's test set. If the data is the table that the model was trained on, which Eval
+recognises by the number of rows, the test set is the rows that training held out;
+--all adds the others. With any other table it uses all rows.`,
 		Example: `  riffle eval runs/half
   riffle eval model.safetensors --data mnist --json
   riffle eval run --data others.csv`,

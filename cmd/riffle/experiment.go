@@ -37,10 +37,10 @@ func newExperiment() *cobra.Command {
 		Long: `Experiment runs the settings of one of the papers' experiments, each with seeds
 1 to --seeds, and prints what the paper says beside what was measured.
 
-Every run has a directory under --out. An experiment that was interrupted, or
-killed, goes on where it was when it is started again with the same --out; runs
-that are finished stay, and more --seeds only adds the new ones. The directory
-also gets results.csv, results.md and results.svg.`,
+Every run has a directory under --out. Start an experiment that was interrupted or
+killed again with the same --out, and it continues. Finished runs are kept; a larger
+--seeds only adds the new ones. The directory also gets results.csv, results.md and
+results.svg.`,
 		Example: `  riffle experiment list
   riffle experiment e7 --seeds 3
   riffle experiment e1 --setting coordinate --seeds 1 --out runs/one

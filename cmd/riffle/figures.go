@@ -31,11 +31,11 @@ func newFigures(recorded fs.FS, plan func(dir string) error) *cobra.Command {
 		Use:   "figures",
 		Short: "Draw every figure and table of the papers, with riffle's bounds beside them",
 		Long: `Figures writes each figure of the papers as SVG (a second one for phones, with the
-legend below) and PNG, its data as CSV, a note of where it differs from the
-paper's and why, claims.csv with the numbers that the papers' texts state, and
-index.html with all of them. It computes the bounds itself, in minutes; accuracies
-come from recorded experiments. Ctrl-C keeps what is finished, and --only draws
-more into the same directory.`,
+legend below) and PNG, its data as CSV, and a note that says where it differs from the
+paper's and why. It also writes claims.csv, with the numbers that the papers' texts
+state, and index.html, which shows everything. It computes the bounds itself, in
+minutes; accuracies come from recorded experiments. Ctrl-C keeps what is finished;
+--only adds figures to the same directory.`,
 		Example: `  riffle figures --out figures
   riffle figures --out figures --only g21-2a,claims
   riffle figures --list`,

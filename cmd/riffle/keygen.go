@@ -19,8 +19,9 @@ func newKeygen() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keygen",
 		Short: "Make the keys of a role",
-		Long: `Keygen makes private keys (readable by their owner alone, never overwritten) and
-prints what the other parties need of them. docs/deploy/GUIDE.md says who gets what.`,
+		Long: `Keygen makes private keys, which only their owner can read and which are never
+overwritten. It prints the public parts that the other parties need;
+docs/deploy/GUIDE.md says who gets what.`,
 		Example: `  riffle keygen shuffler --out keys
   riffle keygen tls --out keys --host shuffler.example
   riffle keygen client --out phones --count 100`,
@@ -143,9 +144,9 @@ func newKeygenClient() *cobra.Command {
 	var show output
 	cmd := &cobra.Command{
 		Use:   "client",
-		Short: "Make credentials of clients",
-		Long: `Makes what enrolled clients sign their reports with, and the lines by which the
-shuffler's operator enrols them.`,
+		Short: "Make clients' credentials",
+		Long: `Keygen client makes the credentials with which enrolled clients sign their reports,
+and the lines with which the shuffler's operator enrols them.`,
 		Example: `  riffle keygen client --out phone
   riffle keygen client --out phones --count 1000`,
 		Args: noArgs,
@@ -174,8 +175,8 @@ func newKeygenTLS() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tls",
 		Short: "Make a self-signed TLS certificate",
-		Long: `Makes a key and a certificate for HTTPS and prints the key's pin: peers and clients
-know a server by its pin, not by who signed for it.`,
+		Long: `Keygen tls makes a key and a certificate for HTTPS and prints the key's pin. Peers
+and clients recognise a server by its pin, not by a certificate authority.`,
 		Example: `  riffle keygen tls --out keys/shuffler --host shuffler.example --host 192.0.2.7`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

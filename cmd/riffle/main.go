@@ -120,9 +120,9 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "riffle",
 		Short: "Private distributed learning in the shuffle model of differential privacy",
-		Long: `Clients keep their data; each sends a randomized report; a shuffler strips who
-sent it; a coordinator learns a model; and riffle proves how little anyone's
-data can have influenced what was seen.`,
+		Long: `Clients keep their data, and each sends a randomized report. A shuffler removes the
+senders' identities; a coordinator learns a model. Riffle proves how little any one
+client's data can have influenced what was seen.`,
 		Example: `  riffle train                       # MNIST, 60,000 clients, a minute or two
   riffle eps --participation all --eps0 3 --n 60000 --rounds 80 --delta 1e-5`,
 		SilenceUsage:  true,

@@ -105,9 +105,9 @@ func (f operatorFlags) client() (operatorv1.OperatorServiceClient, error) {
 func newLedger() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ledger", Short: "Show or verify a coordinator's ledger",
-		Long: `Ledger reads the budget of a population: what was charged, for which batch, and
-what all of it costs, counted anew. The coordinator must not be running; of a
-running one, show asks by its socket.`,
+		Long: `Ledger reads the budget of a population: what was charged, for which batch, and the
+cost of all of it, computed again. The coordinator must not be running, except that
+show asks a running one through its socket.`,
 		Example: "  riffle ledger verify --config docs/deploy/coordinator.yaml",
 		Args:    noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -173,8 +173,8 @@ func newLedgerVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Check the ledger's chain, compare it with its high-water mark, and compute its cost again",
 		Long: `Verify exits with 0 if every entry follows the one before, the high-water mark
-agrees, and the cost counted anew is within the budget; with 3 if the ledger is
-missing, behind its mark or above the budget, and with 1 if it was changed.`,
+agrees, and the cost, computed again, is within the budget. It exits with 3 if the
+ledger is missing, behind its mark or above the budget, and with 1 if it was changed.`,
 		Example: "  riffle ledger verify --config docs/deploy/coordinator.yaml", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := operate.ReadLedger(cmd.Context(), config)
@@ -201,10 +201,10 @@ func newFsck() *cobra.Command {
 	var show output
 	cmd := &cobra.Command{
 		Use: "fsck coordinator|shuffler|aggregator", Short: "Check a role's store at rest",
-		Long: `Fsck reads a store that is not in use and says what must not be: a ledger that does
-not agree with its mark, a released model that is missing or another, a round
-that ended and left reports or keys behind. It changes nothing. It exits with 1
-if there is a problem.`,
+		Long: `Fsck reads a store that is not in use and reports problems: a ledger that does not
+agree with its mark, a released model that is missing or differs, reports or keys
+left behind by a round that ended. It changes nothing. It exits with 1 if there is a
+problem.`,
 		Example: "  riffle fsck coordinator --config docs/deploy/coordinator.yaml",
 		Args:    roleArg(serverRoles[:3]),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -245,9 +245,9 @@ func newMigrate() *cobra.Command {
 	var show output
 	cmd := &cobra.Command{
 		Use: "migrate coordinator|shuffler|aggregator", Short: "Move a role's store, for instance to a cluster",
-		Long: `Migrate copies a role's store to where another configuration of the same role has
-it, compares the two, and seals the old one for good. The role must not be
-running, and rounds should have ended. If it is interrupted, run it again.
+		Long: `Migrate copies a role's store to the place that another configuration of the same
+role names, compares the two, and seals the old one for good. The role must not be
+running, and its rounds should have ended. If Migrate is interrupted, run it again.
 docs/deploy/GUIDE.md says how to grow to a cluster of three.`,
 		Example: "  riffle migrate coordinator --config coordinator.yaml --to coordinator-cluster.yaml",
 		Args:    roleArg(serverRoles[:3]),

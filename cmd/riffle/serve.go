@@ -137,13 +137,14 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve coordinator|shuffler|aggregator|all",
 		Short: "Run a role as a server",
-		Long: `Serve runs a role until it is stopped: SIGTERM lets requests under way finish and
-exits with 0. Its log is JSON on stderr and names no client. deploy/ has a
-commented configuration for each role; docs/deploy/GUIDE.md walks through all of it.
+		Long: `Serve runs a role until it is stopped. On SIGTERM it finishes the requests under way
+and exits with 0. Its log is JSON on stderr and names no client. docs/deploy/ has a
+commented configuration for each role; docs/deploy/GUIDE.md explains all steps.
 
-With --check it does not serve: it says, a line each, whether the configuration is
-complete, keys and store are there, and peers answer with the keys they are known
-by. Exit code 2: something is to be mended here; 1: a peer does not answer.
+With --check it does not serve. It prints one line for each check: whether the
+configuration is complete, whether keys and store exist, and whether peers answer with
+the keys that this role expects. Exit code 2 means that something must be mended here;
+1 means that a peer does not answer.
 
 With "all" every role runs in this process, for development.`,
 		Example: `  riffle serve shuffler --config docs/deploy/shuffler.yaml
@@ -180,9 +181,8 @@ func newClient() *cobra.Command {
 		Use:   "client",
 		Short: "Take part with one or many clients",
 		Long: `Client takes part in tasks with the credentials and data of its configuration. It
-refuses what its policy does not allow, keeps a ledger of its own that it
-charges before a report leaves, and runs until it is stopped, or until the last
-of the tasks that are named has ended.`,
+refuses what its policy does not allow, and charges its own ledger before a report
+leaves. It runs until it is stopped, or until the last of the named tasks has ended.`,
 		Example: `  riffle init client --config docs/deploy/client.yaml
   riffle client --config docs/deploy/client.yaml --check
   riffle client --config docs/deploy/client.yaml`,
@@ -208,9 +208,9 @@ func newInit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init coordinator|shuffler|aggregator|all|client",
 		Short: "Make a role's empty store",
-		Long: `Init makes what a role keeps: its store and, for a coordinator, the ledger and its
-high-water mark. Nothing else ever makes a ledger: a new one would be a new
-budget, so a role whose store is missing refuses to start.`,
+		Long: `Init makes a role's store and, for a coordinator, the ledger and its high-water mark.
+No other command makes a ledger: a new ledger would be a new budget, so a role whose
+store is missing refuses to start.`,
 		Example: `  riffle init coordinator --config docs/deploy/coordinator.yaml`,
 		Args:    roleArg(append(slices.Clone(serverRoles), operate.RoleClient)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -28,15 +28,15 @@ func newSolve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "solve",
 		Short: "Solve a convex problem privately and compare with the optimum",
-		Long: `Solve minimises a population's mean loss over a ball of linear models: every
-client has one row and sends gradients that are protected, and an optimiser
-whose parameters follow from public numbers sees noisy means of them. It prints
-the population's loss beside the least that any model in the ball has.
+		Long: `Solve minimises a population's mean loss over a ball of linear models. Every client
+has one row and sends protected gradients; an optimiser, whose parameters follow from
+public numbers, sees noisy means of them. It prints the population's loss beside the
+smallest loss of any model in the ball.
 
 A CSV file's rows are the clients and the population. Synthetic rows are drawn
-from a law; each client holds one of them. It is a simulation: every role runs
-in this process. epsilon is the cost of the parameters alone: the losses and the
-optimum are computed from the rows themselves, for the experimenter.`,
+from a distribution; each client holds one of them. Solve is a simulation: every role
+runs in this process. The printed epsilon is the cost of the parameters alone: the
+losses and the optimum are computed from the rows themselves, for the experimenter.`,
 		Example: `  riffle solve --synthetic logistic --n 1e6 --dim 50 --epsilon 1
   riffle solve --synthetic hinge --optimizer psgd --trust local --epsilon 2 --json
   riffle solve --data patients.csv --label readmitted --range age=0..120,*=0..1 --lambda 0.05 --optimizer agd-phases`,

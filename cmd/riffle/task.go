@@ -20,7 +20,7 @@ import (
 func newTaskCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "task", Short: "Create, list, show, stop, resume or remove a running coordinator's tasks",
-		Long: `Task speaks with a running coordinator by its socket (service/proto/riffle/operator/v1),
+		Long: `Task speaks with a running coordinator through its socket (service/proto/riffle/operator/v1),
 which only its owner may open.`,
 		Example: `  riffle task create --config docs/deploy/coordinator.yaml --name first --task task.yaml
   riffle task list --config docs/deploy/coordinator.yaml --json`,
@@ -167,14 +167,14 @@ func newTaskCreate() *cobra.Command {
 	config := train.Default()
 	cmd := &cobra.Command{
 		Use: "create", Short: "Create a task and start it",
-		Long: `Create has the coordinator sign a task and start it. A task has the settings of
-riffle train, from a file and from flags, which win; what a network cannot do is
-refused. The clients' own policies decide whether they take part.
+		Long: `Create makes the coordinator sign a task and start it. A task has the settings of
+riffle train, from a file and from flags; flags win. Settings that a network cannot
+follow are refused. Each client decides by its own policy whether to take part.
 
-It says what all rounds cost if as many report as is expected, and how many of them
-the budgets take as the ledger stands. A task that could not be run is refused with
-exit code 2, one whose first round does not fit the budgets with 3; neither leaves a
-trace.`,
+Create prints the cost of all rounds if the expected number of clients report, and how
+many rounds the budgets allow as the ledger stands. It refuses a task that could not
+run with exit code 2, and a task whose first round does not fit the budgets with 3;
+neither leaves a trace.`,
 		Example: `  riffle task create --config docs/deploy/coordinator.yaml --name first --task task.yaml
   riffle task create --config docs/deploy/coordinator.yaml --name second --eps0 2 --rounds 20 --n-min 500`,
 		Args: noArgs,
@@ -307,10 +307,9 @@ func newTaskShow() *cobra.Command {
 func newTaskStop() *cobra.Command {
 	var reason string
 	cmd := taskCommand(&cobra.Command{
-		Use: "stop TASK", Short: "Stop a task; what was released stays",
-		Long: `Stop ends a task. A round that is open is destroyed unread; what was charged
-stays charged, and models that were released stay valid. A task that was stopped
-cannot be started again.`,
+		Use: "stop TASK", Short: "Stop a task; released models stay",
+		Long: `Stop ends a task. An open round is destroyed unread. What was charged stays charged,
+and released models stay valid. A stopped task cannot be started again.`,
 		Example: "  riffle task stop first --config docs/deploy/coordinator.yaml",
 	}, func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error) {
 		resp, err := c.StopTask(ctx, connect.NewRequest(&operatorv1.StopTaskRequest{Task: task, Reason: reason}))
@@ -326,11 +325,11 @@ cannot be started again.`,
 func newTaskResume() *cobra.Command {
 	return taskCommand(&cobra.Command{
 		Use: "resume TASK", Short: "Resume a paused task",
-		Long: `Resume lets a task go on that has paused, because rounds in a row were charged and
-gave no step (pause-after in the coordinator's configuration) or because its guard
-says so. riffle task show says why it paused; each such round has cost its part of
-the budget, so find the cause first. The guard compares with the model at hand from
-then on.`,
+		Long: `Resume continues a paused task. A task pauses if several rounds in a row were charged
+and gave no step (pause-after in the coordinator's configuration), or if its guard
+demands it; riffle task show says why. Each such round has cost its part of the
+budget, so find the cause first. After Resume the guard compares with the present
+model.`,
 		Example: "  riffle task resume first --config docs/deploy/coordinator.yaml",
 	}, func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error) {
 		resp, err := c.ResumeTask(ctx, connect.NewRequest(&operatorv1.ResumeTaskRequest{Task: task}))
@@ -346,11 +345,11 @@ func newTaskRemove() *cobra.Command {
 	var show output
 	cmd := &cobra.Command{
 		Use: "remove TASK", Short: "Remove a task that was never charged",
-		Long: `Remove ends a task and deletes what is stored of it, if the ledger has no entry of
-it: one that was created by mistake, or that cannot be run (state "unusable"). What
-was charged stays for good, with what it was charged for: such a task is refused here
-(exit code 3) and can be stopped. A task that was removed is not created again with
-the same name and settings: clients and shuffler may have seen rounds of it.`,
+		Long: `Remove ends a task and deletes what is stored about it, if the ledger has no entry for
+it: a task that was created by mistake, or that cannot run (state "unusable"). A task
+that was charged stays in the ledger for good: Remove refuses it (exit code 3), but it
+can be stopped. A removed task cannot be created again with the same name and
+settings, as clients and shuffler may have seen rounds of it.`,
 		Example: "  riffle task remove first --config docs/deploy/coordinator.yaml", Args: taskArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()

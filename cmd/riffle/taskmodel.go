@@ -20,10 +20,10 @@ func newTaskModel() *cobra.Command {
 	var overwrite bool
 	cmd := &cobra.Command{
 		Use: "model TASK", Short: "Write a task's last released model to a file",
-		Long: `Model writes the parameters that a task released last as a safetensors file, with
-what riffle eval needs to use them, and in its metadata the task, the round and the
-epsilon of all that was charged until now. A file that exists is left as it is,
-unless --overwrite is given.`,
+		Long: `Model writes the parameters that a task released last to a safetensors file, with
+everything that riffle eval needs to use them. The file's metadata names the task, the
+round and the epsilon of everything charged until now. An existing file is kept unless
+--overwrite is given.`,
 		Example: `  riffle task model first --config docs/deploy/coordinator.yaml --out model.safetensors
   riffle eval model.safetensors --data mnist`, Args: taskArg,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -31,10 +31,10 @@ func newTrain() *cobra.Command {
 		Short: "Train a model privately; the main job",
 		Long: `Train simulates a population of clients, a shuffler and a coordinator in this
 process, round by round, and accounts for every round before its reports are
-opened. Without flags: MNIST, one client per image, every client in every
-round, one PrivUnit report each.
+opened. Without flags it trains on MNIST: one client per image, every client in
+every round, one PrivUnit report each.
 
-It leaves a run directory with the configuration, metrics, checkpoint, model
+It writes a run directory with the configuration, metrics, checkpoint, model
 and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 		Example: `  riffle train
   riffle train --epsilon 0.5 --rounds 60 --out runs/half

@@ -72,7 +72,7 @@ func TestDescriptionsAreRefused(t *testing.T) {
 		"dim = 0":                   func(m *wire.Mechanism) { m.Dim = 0 },
 		"dim = 1099511627776":       func(m *wire.Mechanism) { m.Dim = 1 << 40 },
 		"bits = 9 must":             func(m *wire.Mechanism) { m.Bits = 9 },
-		"is no vector sum":          func(m *wire.Mechanism) { m.Name = "privunit" },
+		"is not a vector sum":       func(m *wire.Mechanism) { m.Name = "privunit" },
 		`noise "skellam"`:           func(m *wire.Mechanism) { m.Sum.Noise = "skellam" },
 		"with eps0 = 1":             func(m *wire.Mechanism) { m.Eps0 = 1 },
 		"vecsum":                    func(m *wire.Mechanism) { m.Sum.Grid = 0 },

@@ -211,7 +211,7 @@ func (s *Service) check(j *job) error {
 	sum, ok := m.(*mechanism.VectorSum)
 	switch {
 	case !ok || !t.Trust.SumsOnly():
-		return no(wire.Malformed, "the task is no vector sum")
+		return no(wire.Malformed, "the task is not a vector sum")
 	case a.Task != t.ID():
 		return no(wire.UnknownRound, "the announcement is of another task")
 	case a.Trust != t.Trust || a.Participation != t.Participation || a.MinReports != t.MinReports || a.Round > t.LastRound() ||

@@ -416,9 +416,9 @@ func TestConfigIsComplete(t *testing.T) {
 	}
 	c := w.config()
 	for want, members := range map[string][]client.Member{
-		"needs a member":     nil,
-		"needs a credential": {{}},
-		"again":              {w.members[0], w.members[0]},
+		"needs a member":            nil,
+		"needs a credential":        {{}},
+		"the credential of another": {w.members[0], w.members[0]},
 	} {
 		if _, err := client.NewFleet(c, members); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

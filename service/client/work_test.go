@@ -130,7 +130,7 @@ func TestTasksWithoutEnd(t *testing.T) {
 			task.Name, task.MinReports = fmt.Sprint(i), 1 // too small a crowd
 			tasks = append(tasks, task)
 		}
-		if n := run(t, tasks, func(*client.JoinConfig) {}, says("1024 tasks were looked at"))["GET task"]; n > 1024 {
+		if n := run(t, tasks, func(*client.JoinConfig) {}, says("1024 tasks were considered"))["GET task"]; n > 1024 {
 			t.Errorf("%d tasks were fetched", n)
 		}
 	})
