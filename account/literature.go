@@ -51,7 +51,7 @@ func chance(p part) (literature.CheckInRenyiConfig, error) {
 // oneShuffle returns δ of one shuffle as a function of ε, or why there is none.
 type oneShuffle func(q Query, s shape) (delta func(eps float64) float64, err error)
 
-// closed is a closed form.
+// closed makes a oneShuffle of a closed form for δ, which always exists.
 func closed(delta func(eps0 float64, reports int64, eps float64) float64) oneShuffle {
 	return func(_ Query, s shape) (func(float64) float64, error) {
 		return func(eps float64) float64 { return delta(s.eps0, s.reports, eps) }, nil

@@ -86,8 +86,8 @@ func (t *tally) addOnce(s shape, e dp.Round, times int64) {
 }
 
 // worlds returns the possible histories of a client: all other rounds, and one of the
-// disjoint batches. It is public who is in which batch, so the guarantee is that of the worst
-// history.
+// disjoint batches. The assignment of clients to batches is public, so the guarantee is the
+// one for the worst history.
 func (t *tally) worlds() ([][]part, error) {
 	if len(t.once) == 0 {
 		return [][]part{t.parts}, nil

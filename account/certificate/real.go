@@ -2,10 +2,10 @@ package certificate
 
 import "math/big"
 
-// precision is that of all real arithmetic, in bits. A result comes from at most 2^40
-// operations on positive numbers, each of which errs by 2^-384 relative, and from differences
-// that cancel at most 2^80-fold or are charged. The bounds below add far more than that:
-// 2^-200 and above.
+// precision is the precision of all real arithmetic here, in bits. A result comes from at
+// most 2^40 operations on positive numbers, each of which errs by 2^-384 relative, and from
+// differences that cancel at most 2^80-fold or are charged. The bounds below add far more
+// than that: 2^-200 and above.
 const precision = 384
 
 func real(x float64) *big.Float      { return new(big.Float).SetPrec(precision).SetFloat64(x) }

@@ -134,8 +134,8 @@ type Plan struct {
 // loss, proved in convex.md, if the Problem is as described.
 func (p *Plan) Bound() float64 { return p.Stages[len(p.Stages)-1].Bound }
 
-// Round says what round t asks of clients. Batches of a stage differ by one client at most;
-// Sigma is that of the smallest.
+// Round says what round t asks of clients. The sizes of a stage's batches differ by at most
+// one client; Sigma is the noise for the smallest batch.
 type Round struct {
 	Stage
 	From, To int64 // places of the round's clients; see schedule.Batches

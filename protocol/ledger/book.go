@@ -32,7 +32,8 @@ type Book struct {
 	tasks      map[[32]byte]*taskBook
 }
 
-// taskBook is a task's part of a book. Its config is that of SetTask, and zero before.
+// taskBook is a task's part of a book. Its config is the argument of SetTask; it is zero
+// until SetTask is called.
 type taskBook struct {
 	Ledger
 	last wire.Entry

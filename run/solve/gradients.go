@@ -47,8 +47,8 @@ const (
 	maxParts = 1024
 )
 
-// cohort are the clients of a round, whose protection and smoothing are those of
-// its batch's stage.
+// cohort holds the clients of a round. Their protection and smoothing are set by the stage of
+// the round's batch.
 type cohort struct {
 	batch
 	from   int64   // the first one's place, if they follow each other

@@ -243,7 +243,7 @@ func (m *stream) noise() optimize.Noise {
 	return optimize.GaussianNoise{Lipschitz: m.config.Clip, Mu: m.mu}
 }
 
-// mean returns the accumulator of a batch. Its noise is that of its own size.
+// mean returns the accumulator of a batch. The noise is the noise for a batch of this size.
 func (m *stream) mean(clients int64) (*optimize.PanMean, error) {
 	return optimize.NewPanMean(optimize.PanMeanConfig{
 		Dim: m.dim, Batch: clients, Clip: m.config.Clip, Sigma: m.noise().Deviation(clients, 1),

@@ -29,8 +29,8 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// storage keeps what the aggregator has promised and computed; a *store.Store, but in
-// tests. Writes are durable on return, and errors are those of package store.
+// storage keeps the aggregator's promises and results; it is a *store.Store, except in tests.
+// Writes are durable on return, and errors are those of package store.
 type storage interface {
 	Get(ctx context.Context, key string) (store.Entry, error)
 	Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)

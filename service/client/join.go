@@ -72,9 +72,9 @@ type JoinConfig struct {
 	// Coordinators are the addresses of further coordinators on the same store. If one
 	// does not answer or does not lead a task, the next is asked.
 	Coordinators []string
-	// CoordinatorKey verifies tasks and announcements. ShufflerKey is that of the
-	// shuffler's operator and verifies the enrolment. Clients must get both from
-	// somewhere else than these servers. Required.
+	// CoordinatorKey verifies tasks and announcements. ShufflerKey is the key of the
+	// shuffler's operator; it verifies the enrolment. Both are required. Clients must get
+	// them from a source other than these servers.
 	CoordinatorKey ed25519.PublicKey
 	ShufflerKey    ed25519.PublicKey
 	Roots          *x509.CertPool // nil: the system's
@@ -146,7 +146,7 @@ type Member struct {
 // Join takes part with one client until ctx or the last task ends. It returns nil, or the
 // errors of the tasks that it could not take part in.
 //
-// All randomness is that of rng.Secure.
+// All randomness comes from rng.Secure.
 func Join(ctx context.Context, c JoinConfig, s Source) error {
 	if c.Credential == nil {
 		return errors.New("client: a credential is required")

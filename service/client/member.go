@@ -81,8 +81,8 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 	return errors.Join(failed, f.book.release(digest, !left || ctx.Err() == nil))
 }
 
-// runMember is one client's part in a round. unsent says that a report was charged and
-// that ctx ended before it was answered. The error is that of the ledger.
+// runMember is one client's part in a round. unsent says that a report was charged and that
+// ctx ended before it was answered. The returned error is an error of the client's ledger.
 func (r *rounds) runMember(ctx context.Context, t sendTime, o announced) (unsent bool, err error) {
 	f, m, ann, digest := r.fleet, t.member, o.ann, o.digest
 	notify := func(w What, err error) {

@@ -104,8 +104,8 @@ type Shuffler struct {
 	// MinReports is the fewest reports of any round, whatever its task says; a round with
 	// fewer is void. At least 2.
 	MinReports int64 `yaml:"n-min"`
-	// Validity is that of the signed enrolment, which is renewed after half of it. Default 30
-	// days.
+	// Validity is the time for which the signed enrolment is valid; it is renewed after half
+	// of that time. Default 30 days.
 	Validity time.Duration `yaml:"validity"`
 	// Round limits the rounds that a coordinator may open.
 	Round struct {

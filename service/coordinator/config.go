@@ -76,7 +76,7 @@ type Aggregator struct {
 type Task struct {
 	// Signed is the wire.Task with the signature of Config.Key.
 	Signed []byte
-	// Optimizer makes the optimiser at its start; it is called whenever the task is
+	// Optimizer makes the optimiser in its initial state; it is called whenever the task is
 	// loaded.
 	Optimizer func() (optimize.Optimizer, error)
 	// Report is what the ledger is charged for a report; it must be the Event of the

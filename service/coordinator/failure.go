@@ -71,7 +71,7 @@ type outcome struct {
 	best     *float64 // the guard's best measure, of this model or an earlier one
 }
 
-// failed is the last round without a step, as it is stored.
+// failed is the stored form of the last round that gave no step.
 type failed struct {
 	Round  int64         `json:"round"`
 	Reason failureReason `json:"reason"`

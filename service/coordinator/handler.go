@@ -85,7 +85,8 @@ func answer(w http.ResponseWriter, b []byte) {
 	_, _ = w.Write(b)
 }
 
-// digest reads a path's digest. If it is none, it answers so and returns false.
+// digest reads the digest in a path. If the path has no valid digest, it answers with the
+// refusal and returns false.
 func digest(w http.ResponseWriter, text string) (d [32]byte, ok bool) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(d) {

@@ -37,8 +37,8 @@ func (o onLedger) Read(ctx context.Context) iter.Seq2[[]byte, error] {
 	}
 }
 
-// MarkFile is a high-water mark in a file, which `riffle init` has made with
-// InitMark. Its digest is that of the last entry.
+// MarkFile is a high-water mark in a file, which `riffle init` has made with InitMark. The
+// mark's digest is the digest of the ledger's last entry.
 func MarkFile(path string) ledger.Marks { return markFile(path) }
 
 // InitMark makes the mark of a ledger without entries.

@@ -80,7 +80,7 @@ func (c Counts) clone() Counts {
 // record is state.<task>: the last release, and the round that is open.
 type record struct {
 	Format int    `json:"format"`
-	Fence  uint64 `json:"fence"` // lease of who wrote last
+	Fence  uint64 `json:"fence"` // lease of the process that wrote last
 	Round  int64  `json:"round"` // the last round that ended
 	Model  hash   `json:"model"`
 	Step   hash   `json:"state"` // digest of the optimiser's state

@@ -78,7 +78,7 @@ func (r *runner) update(f func(*Status)) {
 	r.s.watchers.notify()
 }
 
-// watchers are channels that learn of changes. Nothing waits for who reads them.
+// watchers are channels that report changes. A notice never waits for its reader.
 type watchers struct {
 	mu  sync.Mutex
 	all map[chan struct{}]struct{}
@@ -90,7 +90,7 @@ func (w *watchers) notify() {
 	for c := range w.all {
 		select {
 		case c <- struct{}{}:
-		default: // it has not looked since the last time
+		default: // it has an unread notice already
 		}
 	}
 }

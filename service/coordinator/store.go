@@ -7,9 +7,9 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// storage keeps tasks, models and who leads; a *store.Store, but in tests. What returned
-// nil is durable; errors are those of package store, and after another it is not
-// known whether it was written. Safe for concurrent use.
+// storage keeps tasks, models and the leader's lease; it is a *store.Store, except in tests.
+// A write that returned nil is durable. Errors are those of package store; after any other
+// error it is not known whether the data was written. Safe for concurrent use.
 type storage interface {
 	Get(ctx context.Context, key string) (store.Entry, error)
 	Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)

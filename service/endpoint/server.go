@@ -338,12 +338,12 @@ func (s *server) body(w http.ResponseWriter, r *http.Request, v *visit) {
 	r.Body = b
 }
 
-// timedBody ends the deadlines for reading once the body has arrived. Over HTTP/1 they would
-// end a handler that waits.
+// timedBody ends the deadlines for reading once the body has arrived. Over HTTP/1 the
+// deadlines would end a handler that waits.
 type timedBody struct {
 	io.ReadCloser
 	visit   *visit
-	one     bool // HTTP/1
+	one     bool // the request came over HTTP/1
 	control *http.ResponseController
 }
 

@@ -245,7 +245,7 @@ func (r *coordinatorProcess) show(id [32]byte) (*operatorv1.Task, error) {
 	return r.message(s), nil
 }
 
-// message returns a status as the operator API has it.
+// message returns a status in the form of the operator API.
 func (r *coordinatorProcess) message(s coordinator.Status) *operatorv1.Task {
 	t := &operatorv1.Task{Id: hex.EncodeToString(s.Task[:]), Name: s.Name, State: string(s.State), Why: s.Why, Rounds: s.Rounds, Round: s.Round,
 		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: s.Epsilon(), Delta: s.Delta, Reports: s.Reports,

@@ -32,7 +32,7 @@ type replayed struct {
 	Entries int64    // number of the task's ledger entries
 	Epsilon dp.Bound // computed again from the ledger's events, at the task's δ
 	Model   [32]byte // digest of the released model, which equals the replay's
-	// Evaluation is that of the released model.
+	// Evaluation is the result of the released model on the test set.
 	Evaluation *model.Evaluation
 	// Baseline is the best constant's result on the same examples.
 	Baseline model.Baseline

@@ -52,7 +52,7 @@ func decodeCreated(b []byte) (c created, err error) {
 	return c, err
 }
 
-// createdPrefix begins the keys of what CreateTask stores.
+// createdPrefix is the prefix of the keys under which CreateTask stores tasks.
 const createdPrefix = "created."
 
 func createdKey(id [32]byte) string { return createdPrefix + hex.EncodeToString(id[:]) }

@@ -58,7 +58,7 @@ func (v *vault) cut(kind, suffix string, blob []byte) iter.Seq2[string, []byte] 
 			plain = append(plain[:pieceHeader], blob[i*store.MaxBlock:min(len(blob), (i+1)*store.MaxBlock)]...)
 			sealed, err := v.sealer.Seal(make([]byte, 0, len(plain)+store.SealOverhead), plain, v.context(kind, suffix))
 			if err != nil {
-				panic(err) // fails after 2^32 blocks only
+				panic(err) // fails only after 2^32 blocks
 			}
 			if !yield(base64.RawURLEncoding.EncodeToString(plain[:pieceHeader]), sealed) {
 				return

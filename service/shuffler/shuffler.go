@@ -56,7 +56,8 @@ type Config struct {
 	MinReports int64
 	// Limits of a round; defaults: 1 s to 7 days, parts of 1 MiB together.
 	Limits pure.Limits
-	// Validity is that of an enrolment, which is renewed after half of it. Default 30 days.
+	// Validity is the time for which an enrolment is valid; it is renewed after half of that
+	// time. Default 30 days.
 	Validity time.Duration
 	Store    storage // Required.
 

@@ -22,11 +22,11 @@ var errClosed = errors.New("the store is closed")
 // the stream's window; readers that care recognise repetitions by the messages' content.
 type Appender interface {
 	// Append sends a message and waits only while the window is full. Nothing is durable
-	// before Flush has returned nil; the data must not be changed before. After an error, of
-	// this or an earlier message, the appender takes no more.
+	// before Flush has returned nil, and until then the caller must not change the data.
+	// After an error, for this or an earlier message, the appender takes no more messages.
 	Append(ctx context.Context, msgID, suffix string, data []byte) error
-	// Flush waits until every message was answered and returns the first error. After nil
-	// everything appended is durable; after an error some of it may be.
+	// Flush waits until every message was answered and returns the first error. If it returns
+	// nil, everything appended is durable; after an error, some of it may be.
 	Flush(ctx context.Context) error
 }
 

@@ -136,7 +136,7 @@ func (m marker) encode() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// belongs returns an error unless the marker is that of the configured store.
+// belongs returns an error unless the marker belongs to the configured store.
 func (m marker) belongs(c Config, where string) error {
 	if m.Domain != c.Domain {
 		return fmt.Errorf("store: %s belongs to domain %q, not to %q", where, m.Domain, c.Domain)

@@ -66,7 +66,8 @@ func (s *Store) secret(ctx context.Context, name string) ([]byte, error) {
 	})
 }
 
-// DestroySecret removes a secret and its file. ErrNotFound if there is none.
+// DestroySecret removes a secret and its file. It returns ErrNotFound if the secret does not
+// exist.
 func (s *Store) DestroySecret(ctx context.Context, name string) error {
 	if err := checkName("secret", name); err != nil {
 		return err

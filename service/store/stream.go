@@ -94,7 +94,7 @@ func checkData(data []byte) error {
 	return nil
 }
 
-// CreateStream makes an empty append-only stream. ErrExists if there is one.
+// CreateStream makes an empty append-only stream. It returns ErrExists if the stream exists.
 func (s *Store) CreateStream(ctx context.Context, name string, c StreamConfig) error {
 	done, err := s.writing()
 	if err != nil {
@@ -134,8 +134,8 @@ func (s *Store) newStream(ctx context.Context, jc jetstream.StreamConfig) error 
 	return s.fail("create stream "+jc.Name, err)
 }
 
-// DeleteStream removes a stream and its files; see the package comment on what
-// that means. ErrNotFound if there is none.
+// DeleteStream removes a stream and its files; see the package comment on what that means. It
+// returns ErrNotFound if the stream does not exist.
 func (s *Store) DeleteStream(ctx context.Context, name string) error {
 	if err := checkName("stream", name); err != nil {
 		return err
