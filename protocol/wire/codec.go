@@ -155,7 +155,7 @@ func (c *codec) i64(v *int64) {
 	}
 }
 
-// count is an i64 that must not be negative.
+// count reads an i64 that must not be negative.
 func (c *codec) count(name string, v *int64) {
 	if c.i64(v); c.read() && *v < 0 {
 		c.fail("%s = %d must not be negative", name, *v)
