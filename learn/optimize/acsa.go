@@ -31,16 +31,28 @@ type acsaConfig struct {
 // there is damaged; convex.md derives this one.
 type acsa struct {
 	config    acsaConfig
-	steps     int64
 	theta, ag []float64
 	md        []float64 // computed from theta and ag
 	next      []float64
 }
 
-var _ Optimizer = (*acsa)(nil)
+// newACSA returns accelerated phases at their start. Every phase needs the same Dim and
+// Radius; only the first may have a Start.
+func newACSA(configs ...acsaConfig) (*Optimizer, error) {
+	phases := make([]phase, len(configs))
+	for i, c := range configs {
+		if c.Dim != configs[0].Dim || c.Radius != configs[0].Radius || i > 0 && c.Start != nil {
+			return nil, fmt.Errorf("optimize: phase %d has its own dimension, radius or start", i)
+		}
+		phases[i] = phase{c.Rounds, c.iteration}
+	}
+	return newOptimizer(phases...)
+}
 
-// newACSA returns the optimiser at its start.
-func newACSA(c acsaConfig) (*acsa, error) {
+func (c acsaConfig) iteration(start []float64) (iteration, error) {
+	if start != nil {
+		c.Start = start
+	}
 	if err := checkStart(c.Dim, c.Rounds, c.Radius, c.Start); err != nil {
 		return nil, err
 	}
@@ -55,51 +67,30 @@ func newACSA(c acsaConfig) (*acsa, error) {
 	copy(o.theta, c.Start)
 	project(o.theta, c.Radius)
 	copy(o.ag, o.theta)
-	o.middle()
+	o.restored(0)
 	return o, nil
 }
 
-// weight returns a_t of the next step t.
-func (o *acsa) weight() float64 { return 2 / float64(o.steps+2) }
+// weight returns a_t of the step t after done ones.
+func weight(done int64) float64 { return 2 / float64(done+2) }
 
-func (o *acsa) middle() { blend(o.md, o.weight(), o.theta, o.ag) }
+func (o *acsa) restored(done int64) { blend(o.md, weight(done), o.theta, o.ag) }
 
-// Point returns md_t.
-func (o *acsa) Point() []float64 { return o.md }
+func (o *acsa) point() []float64 { return o.md }
 
-// Step takes one step. If it returns an error nothing has changed.
-func (o *acsa) Step(mean []float64) error {
-	if o.steps == o.config.Rounds {
-		return ErrFinished
-	}
-	if err := checkGradient(mean, len(o.theta)); err != nil {
-		return err
-	}
-	step := float64(o.steps+1) / o.config.Curvature
+func (o *acsa) step(done int64, mean []float64) error {
+	step := float64(done+1) / o.config.Curvature
 	if err := descend(o.next, o.theta, mean, step, o.config.Radius); err != nil {
 		return err
 	}
 	o.theta, o.next = o.next, o.theta
-	blend(o.ag, o.weight(), o.theta, o.ag)
-	o.steps++
-	o.middle()
+	blend(o.ag, weight(done), o.theta, o.ag)
+	o.restored(done + 1)
 	return nil
 }
 
-// Model writes ag_{t+1}.
-func (o *acsa) Model(dst []float64) { copy(dst, o.ag) }
+func (o *acsa) model(_ int64, dst []float64) { copy(dst, o.ag) }
 
-// State returns copies of θ and ag.
-func (o *acsa) State() State {
-	return State{Steps: o.steps, Vectors: map[string][]float64{"theta": clone(o.theta), "ag": clone(o.ag)}}
-}
-
-// Restore takes back a State of an optimiser with the same configuration.
-func (o *acsa) Restore(s State) error {
-	if err := restore(s, o.config.Rounds, map[string][]float64{"theta": o.theta, "ag": o.ag}); err != nil {
-		return err
-	}
-	o.steps = s.Steps
-	o.middle()
-	return nil
+func (o *acsa) vectors() map[string][]float64 {
+	return map[string][]float64{"theta": o.theta, "ag": o.ag}
 }

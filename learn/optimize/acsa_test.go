@@ -40,7 +40,7 @@ func noisy(exact oracle, src rng.Source, sigma float64) oracle {
 	}
 }
 
-func model(o Optimizer) []float64 {
+func model(o *Optimizer) []float64 {
 	out := make([]float64, len(o.Point()))
 	o.Model(out)
 	return out
@@ -89,8 +89,8 @@ func TestACSAByHand(t *testing.T) {
 		if err := o.Step([]float64{want.gradient}); err != nil {
 			t.Fatal(err)
 		}
-		if math.Abs(o.theta[0]-want.theta) > 1e-12 || math.Abs(model(o)[0]-want.ag) > 1e-12 {
-			t.Errorf("step %d: theta %v, ag %v, want %+v", i+1, o.theta[0], model(o)[0], want)
+		if math.Abs(o.at.(*acsa).theta[0]-want.theta) > 1e-12 || math.Abs(model(o)[0]-want.ag) > 1e-12 {
+			t.Errorf("step %d: theta %v, ag %v, want %+v", i+1, o.at.(*acsa).theta[0], model(o)[0], want)
 		}
 	}
 }
@@ -98,16 +98,16 @@ func TestACSAByHand(t *testing.T) {
 // A phase begins at the model of the one before, as if it were alone.
 func TestPhasesStartAtTheModel(t *testing.T) {
 	first, second := acsaConfig{Dim: 5, Rounds: 4, Curvature: 9}, acsaConfig{Dim: 5, Rounds: 3, Curvature: 30}
-	p := must(newPhased([]acsaConfig{first, second}))
+	p := must(newACSA(first, second))
 	a := must(newACSA(first))
-	for _, o := range []Optimizer{p, a} {
+	for _, o := range []*Optimizer{p, a} {
 		if err := drive(o, bowl.oracle, 4); err != nil {
 			t.Fatal(err)
 		}
 	}
 	second.Start = model(a)
 	b := must(newACSA(second))
-	for _, o := range []Optimizer{p, b} {
+	for _, o := range []*Optimizer{p, b} {
 		if err := drive(o, bowl.oracle, 3); err != nil {
 			t.Fatal(err)
 		}
@@ -158,10 +158,10 @@ func TestACSAWithNoise(t *testing.T) {
 // One step on ½‖θ‖² leads towards 0.
 func TestStepsDescend(t *testing.T) {
 	start := []float64{3, -4}
-	for name, o := range map[string]Optimizer{
+	for name, o := range map[string]*Optimizer{
 		"averaged": must(newAveraged(averagedConfig{Dim: 2, Rounds: 5, Step: .1, Start: start})),
 		"acsa":     must(newACSA(acsaConfig{Dim: 2, Rounds: 5, Curvature: 10, Start: start})),
-		"phases":   must(newPhased([]acsaConfig{{Dim: 2, Rounds: 1, Curvature: 10, Start: start}, {Dim: 2, Rounds: 1, Curvature: 10}})),
+		"phases":   must(newACSA(acsaConfig{Dim: 2, Rounds: 1, Curvature: 10, Start: start}, acsaConfig{Dim: 2, Rounds: 1, Curvature: 10})),
 	} {
 		if p := o.Point(); p[0] != 3 || p[1] != -4 {
 			t.Errorf("%s starts at %v", name, p)
@@ -211,7 +211,7 @@ func chain(d int) (oracle oracle, value func([]float64) float64, distance float6
 // descent's like T^−1.5 at best.
 func TestHardChainSlopes(t *testing.T) {
 	const beta = 4
-	relative := func(rounds int64, make func(d int) Optimizer) float64 {
+	relative := func(rounds int64, make func(d int) *Optimizer) float64 {
 		d := int(2*rounds + 1)
 		oracle, value, distance := chain(d)
 		o := make(d)
@@ -221,16 +221,16 @@ func TestHardChainSlopes(t *testing.T) {
 		return value(model(o)) / (distance * distance)
 	}
 	for rounds := int64(8); rounds < 256; rounds *= 2 {
-		slope := func(make func(rounds int64) func(int) Optimizer) float64 {
+		slope := func(make func(rounds int64) func(int) *Optimizer) float64 {
 			return math.Log2(relative(2*rounds, make(2*rounds)) / relative(rounds, make(rounds)))
 		}
-		fast := slope(func(rounds int64) func(int) Optimizer {
-			return func(d int) Optimizer {
+		fast := slope(func(rounds int64) func(int) *Optimizer {
+			return func(d int) *Optimizer {
 				return must(newACSA(acsaConfig{Dim: d, Rounds: rounds, Curvature: 2 * beta}))
 			}
 		})
-		slow := slope(func(int64) func(int) Optimizer {
-			return func(d int) Optimizer { return newSGD(t, CLDPSGDConfig{Dim: d, Schedule: constant(1. / beta)}) }
+		slow := slope(func(int64) func(int) *Optimizer {
+			return func(d int) *Optimizer { return newSGD(t, CLDPSGDConfig{Dim: d, Schedule: constant(1. / beta)}) }
 		})
 		t.Logf("T = %d to %d: slopes %.3f and %.3f", rounds, 2*rounds, fast, slow)
 		if fast > -1.8 || fast < -2.05 || slow > -1.3 || slow < -1.52 {
@@ -254,20 +254,20 @@ func TestAveragedIndices(t *testing.T) {
 	}
 }
 
-func stagedOptimizers() map[string]func() Optimizer {
+func stagedOptimizers() map[string]func() *Optimizer {
 	start := []float64{.5, 0, -.5}
-	return map[string]func() Optimizer{
-		"averaged": func() Optimizer {
+	return map[string]func() *Optimizer{
+		"averaged": func() *Optimizer {
 			return must(newAveraged(averagedConfig{Dim: 3, Rounds: 12, Step: .3, Radius: 2, Start: start}))
 		},
-		"acsa": func() Optimizer {
+		"acsa": func() *Optimizer {
 			return must(newACSA(acsaConfig{Dim: 3, Rounds: 12, Curvature: 9, Radius: 2, Start: start}))
 		},
-		"phases": func() Optimizer {
-			return must(newPhased([]acsaConfig{
+		"phases": func() *Optimizer {
+			return must(newACSA([]acsaConfig{
 				{Dim: 3, Rounds: 5, Curvature: 9, Radius: 2, Start: start}, {Dim: 3, Rounds: 3, Curvature: 12, Radius: 2},
 				{Dim: 3, Rounds: 4, Curvature: 20, Radius: 2},
-			}))
+			}...))
 		},
 	}
 }
@@ -350,7 +350,7 @@ func TestStagedRefusals(t *testing.T) {
 			}
 		}
 	}
-	nan := []float64{math.NaN()}
+	nan, good := []float64{math.NaN()}, acsaConfig{Dim: 1, Rounds: 1, Curvature: 1}
 	for _, c := range []acsaConfig{
 		{Rounds: 1, Curvature: 1}, {Dim: 1, Curvature: 1}, {Dim: 1, Rounds: 1}, {Dim: 1, Rounds: 1, Curvature: math.Inf(1)},
 		{Dim: 1, Rounds: 1, Curvature: 1, Radius: -1}, {Dim: 1, Rounds: 1, Curvature: 1, Start: nan}, {Dim: 2, Rounds: 1, Curvature: 1, Start: []float64{1}},
@@ -358,19 +358,18 @@ func TestStagedRefusals(t *testing.T) {
 		if _, err := newACSA(c); err == nil {
 			t.Errorf("accepted %+v", c)
 		}
-		if _, err := newPhased([]acsaConfig{c}); err == nil {
+		if _, err := newACSA(good, c); err == nil {
 			t.Errorf("accepted the phase %+v", c)
 		}
 		if _, err := newAveraged(averagedConfig{Dim: c.Dim, Rounds: c.Rounds, Step: c.Curvature, Radius: c.Radius, Start: c.Start}); err == nil {
 			t.Errorf("accepted averaged %+v", c)
 		}
 	}
-	if _, err := newPhased(nil); err == nil {
+	if _, err := newACSA(); err == nil {
 		t.Error("accepted no phases")
 	}
-	good := acsaConfig{Dim: 1, Rounds: 1, Curvature: 1}
 	for _, second := range []acsaConfig{{Dim: 2, Rounds: 1, Curvature: 1}, {Dim: 1, Rounds: 1, Curvature: 1, Radius: 3}, {Dim: 1, Rounds: 1, Curvature: 1, Start: []float64{0}}} {
-		if _, err := newPhased([]acsaConfig{good, second}); err == nil {
+		if _, err := newACSA(good, second); err == nil {
 			t.Errorf("accepted the second phase %+v", second)
 		}
 	}

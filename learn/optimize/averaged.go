@@ -26,16 +26,24 @@ type averagedConfig struct {
 // corrected: θ_t = Π(θ_{t−1} − η·ḡ_t).
 type averaged struct {
 	config averagedConfig
-	steps  int64
 	theta  []float64 // θ_t
 	sum    []float64 // θ_0 + … + θ_{t−1}
 	next   []float64
 }
 
-var _ Optimizer = (*averaged)(nil)
+// newAveraged returns phases of averaged descent at their start.
+func newAveraged(configs ...averagedConfig) (*Optimizer, error) {
+	phases := make([]phase, len(configs))
+	for i, c := range configs {
+		phases[i] = phase{c.Rounds, c.iteration}
+	}
+	return newOptimizer(phases...)
+}
 
-// newAveraged returns the optimiser at its start.
-func newAveraged(c averagedConfig) (*averaged, error) {
+func (c averagedConfig) iteration(start []float64) (iteration, error) {
+	if start != nil {
+		c.Start = start
+	}
 	if err := checkStart(c.Dim, c.Rounds, c.Radius, c.Start); err != nil {
 		return nil, err
 	}
@@ -49,50 +57,32 @@ func newAveraged(c averagedConfig) (*averaged, error) {
 	return o, nil
 }
 
-// Point returns θ_t.
-func (o *averaged) Point() []float64 { return o.theta }
+func (o *averaged) point() []float64 { return o.theta }
 
-// Step takes one step. If it returns an error nothing has changed.
-func (o *averaged) Step(mean []float64) error {
-	if o.steps == o.config.Rounds {
-		return ErrFinished
-	}
-	if err := checkGradient(mean, len(o.theta)); err != nil {
-		return err
-	}
+func (o *averaged) step(_ int64, mean []float64) error {
 	if err := descend(o.next, o.theta, mean, o.config.Step, o.config.Radius); err != nil {
 		return err
 	}
 	for j, v := range o.theta {
 		o.sum[j] += v
 	}
-	o.steps++
 	o.theta, o.next = o.next, o.theta
 	return nil
 }
 
-// Model writes the mean of θ_0 … θ_{t−1}, or θ_0 before the first step.
-func (o *averaged) Model(dst []float64) {
-	if o.steps == 0 {
+// model is the mean of θ_0 … θ_{t−1}, or θ_0 before the first step.
+func (o *averaged) model(done int64, dst []float64) {
+	if done == 0 {
 		copy(dst, o.theta)
 		return
 	}
-	n := float64(o.steps)
 	for j, v := range o.sum {
-		dst[j] = v / n
+		dst[j] = v / float64(done)
 	}
 }
 
-// State returns copies of the iterate and of the sum.
-func (o *averaged) State() State {
-	return State{Steps: o.steps, Vectors: map[string][]float64{"theta": clone(o.theta), "sum": clone(o.sum)}}
+func (o *averaged) vectors() map[string][]float64 {
+	return map[string][]float64{"theta": o.theta, "sum": o.sum}
 }
 
-// Restore takes back a State of an optimiser with the same configuration.
-func (o *averaged) Restore(s State) error {
-	if err := restore(s, o.config.Rounds, map[string][]float64{"theta": o.theta, "sum": o.sum}); err != nil {
-		return err
-	}
-	o.steps = s.Steps
-	return nil
-}
+func (o *averaged) restored(int64) {}

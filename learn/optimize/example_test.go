@@ -8,12 +8,17 @@ import (
 
 // A million clients, logistic regression in 50 dimensions on rows of norm 1,
 // (1, 1e-6)-DP in all: μ = 1/4.2249.
-func ExampleNew() {
+func ExampleNewPlan() {
 	problem := optimize.Problem{
 		Dim: 50, Clients: 1e6, Lipschitz: 1, Smoothness: .25, Radius: 8,
 		Noise: optimize.GaussianNoise{Lipschitz: 1, Mu: 1 / 4.2249, Overhead: .05},
 	}
-	o, plan, err := optimize.New("agd", problem, optimize.Overrides{})
+	plan, err := optimize.NewPlan("agd", problem, optimize.Overrides{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	o, err := plan.NewOptimizer()
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -199,7 +199,11 @@ func TestPanPrivateStream(t *testing.T) {
 	n := int64(5000)
 	e := newExperiment(t, dataset.SyntheticLogistic, n, 0)
 	p := problem(n, .2501)
-	o, plan, err := New("pan-private", p, Overrides{})
+	plan, err := NewPlan("pan-private", p, Overrides{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := plan.NewOptimizer()
 	if err != nil {
 		t.Fatal(err)
 	}

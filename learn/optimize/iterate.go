@@ -1,14 +1,9 @@
 package optimize
 
 import (
-	"errors"
 	"fmt"
 	"math"
 )
-
-// ErrFinished is returned by Step after the last round that an optimiser's
-// parameters were chosen for.
-var ErrFinished = errors.New("optimize: all rounds are done")
 
 // checkGradient refuses a mean gradient of the wrong length or with a value
 // that is not finite.

@@ -159,27 +159,21 @@ func (p *Plan) Stage(t int64) int {
 
 // NewOptimizer returns the plan's optimiser at its start. Round t's mean
 // gradient is taken at Point with Round(t).Smoothing.
-func (p *Plan) NewOptimizer() (Optimizer, error) {
+func (p *Plan) NewOptimizer() (*Optimizer, error) {
 	if p.Stages[0].Step > 0 {
 		phases := make([]averagedConfig, len(p.Stages))
 		for i, s := range p.Stages {
 			phases[i] = averagedConfig{Dim: p.Problem.Dim, Rounds: s.Rounds, Step: s.Step, Radius: p.Problem.Radius}
 		}
 		phases[0].Start = p.Problem.Start
-		if len(phases) == 1 {
-			return newAveraged(phases[0])
-		}
-		return newAveragedPhases(phases)
+		return newAveraged(phases...)
 	}
 	phases := make([]acsaConfig, len(p.Stages))
 	for i, s := range p.Stages {
 		phases[i] = acsaConfig{Dim: p.Problem.Dim, Rounds: s.Rounds, Curvature: s.Curvature, Radius: p.Problem.Radius}
 	}
 	phases[0].Start = p.Problem.Start
-	if len(phases) == 1 {
-		return newACSA(phases[0])
-	}
-	return newPhased(phases)
+	return newACSA(phases...)
 }
 
 // NewPlan chooses the parameters of the named method by minimising its bound.
@@ -203,14 +197,4 @@ func NewPlan(method string, p Problem, o Overrides) (*Plan, error) {
 	}
 	plan.Method, plan.Problem = method, p
 	return plan, nil
-}
-
-// New returns a plan and its optimiser.
-func New(method string, p Problem, o Overrides) (Optimizer, *Plan, error) {
-	plan, err := NewPlan(method, p, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	opt, err := plan.NewOptimizer()
-	return opt, plan, err
 }

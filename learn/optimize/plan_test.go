@@ -322,11 +322,12 @@ func TestPlansKeepTheirBounds(t *testing.T) {
 			const runs = 10
 			var plan *Plan
 			for run := range uint64(runs) {
-				o, planned, err := New(method.Name, p, Overrides{})
+				planned, err := NewPlan(method.Name, p, Overrides{})
 				if err != nil {
 					t.Fatal(method.Name, err)
 				}
 				plan = planned
+				o := must(plan.NewOptimizer())
 				src := rng.Replay(12, run, uint64(n))
 				mean := make([]float64, 5)
 				for round := int64(1); round <= plan.Batches.Rounds(); round++ {

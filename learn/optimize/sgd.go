@@ -27,7 +27,6 @@ type CLDPSGDConfig struct {
 // average over iterates are options beyond the paper.
 type cldpsgd struct {
 	config   CLDPSGDConfig
-	steps    int64
 	theta    []float64
 	velocity []float64
 	average  []float64 // sum of the iterates from AverageFrom on
@@ -35,10 +34,8 @@ type cldpsgd struct {
 	next, nextVelocity []float64 // working memory, so that a refused step changes nothing
 }
 
-var _ Optimizer = (*cldpsgd)(nil)
-
 // NewCLDPSGD returns the optimiser at its start.
-func NewCLDPSGD(c CLDPSGDConfig) (Optimizer, error) {
+func NewCLDPSGD(c CLDPSGDConfig) (*Optimizer, error) {
 	if c.Dim < 1 {
 		return nil, fmt.Errorf("optimize: dimension %d must be at least 1", c.Dim)
 	}
@@ -57,44 +54,35 @@ func NewCLDPSGD(c CLDPSGDConfig) (Optimizer, error) {
 	if c.Start != nil && len(c.Start) != c.Dim {
 		return nil, fmt.Errorf("optimize: start has %d values, the model %d", len(c.Start), c.Dim)
 	}
-	o := &cldpsgd{
-		config: c, theta: make([]float64, c.Dim), velocity: make([]float64, c.Dim), average: make([]float64, c.Dim),
-		next: make([]float64, c.Dim), nextVelocity: make([]float64, c.Dim),
-	}
-	copy(o.theta, c.Start)
-	project(o.theta, c.Radius)
-	return o, nil
+	c.Start = clone(c.Start)
+	return newOptimizer(phase{math.MaxInt64, func([]float64) (iteration, error) {
+		o := &cldpsgd{
+			config: c, theta: make([]float64, c.Dim), velocity: make([]float64, c.Dim), average: make([]float64, c.Dim),
+			next: make([]float64, c.Dim), nextVelocity: make([]float64, c.Dim),
+		}
+		copy(o.theta, c.Start)
+		project(o.theta, c.Radius)
+		return o, nil
+	}})
 }
 
-// Point returns θ_t.
-func (o *cldpsgd) Point() []float64 { return o.theta }
+func (o *cldpsgd) point() []float64 { return o.theta }
 
-// Step takes one step. A gradient of the wrong length or with a value that is
-// not finite is refused and changes nothing.
-func (o *cldpsgd) Step(mean []float64) error {
-	if len(mean) != len(o.theta) {
-		return fmt.Errorf("optimize: gradient has %d values, the model %d", len(mean), len(o.theta))
-	}
-	for j, g := range mean {
-		if math.IsNaN(g) || math.IsInf(g, 0) {
-			return fmt.Errorf("optimize: gradient value %d is %v", j, g)
-		}
-	}
-	rate, beta := o.config.Schedule.rate(o.steps+1), o.config.Momentum
+func (o *cldpsgd) step(done int64, mean []float64) error {
+	rate, beta := o.config.Schedule(done+1), o.config.Momentum
 	for j, g := range mean {
 		// Products are wrapped so that no CPU fuses them into the sum: the
 		// same reports give the same model everywhere.
 		o.nextVelocity[j] = float64(beta*o.velocity[j]) + g
 		o.next[j] = o.theta[j] - float64(rate*o.nextVelocity[j])
 		if v := o.next[j]; math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("optimize: step %d diverged: parameter %d would be %v at learning rate %v", o.steps+1, j, v, rate)
+			return fmt.Errorf("optimize: step %d diverged: parameter %d would be %v at learning rate %v", done+1, j, v, rate)
 		}
 	}
-	o.steps++
 	o.theta, o.next = o.next, o.theta
 	o.velocity, o.nextVelocity = o.nextVelocity, o.velocity
 	project(o.theta, o.config.Radius)
-	if from := o.config.AverageFrom; from > 0 && o.steps >= from {
+	if from := o.config.AverageFrom; from > 0 && done+1 >= from {
 		for j, v := range o.theta {
 			o.average[j] += v
 		}
@@ -102,44 +90,25 @@ func (o *cldpsgd) Step(mean []float64) error {
 	return nil
 }
 
-// Model writes the average of the iterates from AverageFrom on; before that
-// step, or without averaging, the last iterate.
-func (o *cldpsgd) Model(dst []float64) {
+// model is the average of the iterates from AverageFrom on; before that step, or without
+// averaging, the last iterate.
+func (o *cldpsgd) model(done int64, dst []float64) {
 	from := o.config.AverageFrom
-	if from == 0 || o.steps < from {
+	if from == 0 || done < from {
 		copy(dst, o.theta)
 		return
 	}
-	n := float64(o.steps - from + 1)
+	n := float64(done - from + 1)
 	for j, v := range o.average {
 		dst[j] = v / n
 	}
 }
 
-// State returns copies of the iterate, the velocity and the running sum.
-func (o *cldpsgd) State() State {
-	return State{Steps: o.steps, Vectors: map[string][]float64{
-		"theta": clone(o.theta), "velocity": clone(o.velocity), "average": clone(o.average),
-	}}
+func (o *cldpsgd) vectors() map[string][]float64 {
+	return map[string][]float64{"theta": o.theta, "velocity": o.velocity, "average": o.average}
 }
 
-// Restore takes back a State of an optimiser with the same configuration.
-func (o *cldpsgd) Restore(s State) error {
-	if s.Steps < 0 {
-		return fmt.Errorf("optimize: state has %d steps", s.Steps)
-	}
-	into := map[string][]float64{"theta": o.theta, "velocity": o.velocity, "average": o.average}
-	for name := range into {
-		if len(s.Vectors[name]) != o.config.Dim {
-			return fmt.Errorf("optimize: state vector %q has %d values, the model %d", name, len(s.Vectors[name]), o.config.Dim)
-		}
-	}
-	for name, dst := range into {
-		copy(dst, s.Vectors[name])
-	}
-	o.steps = s.Steps
-	return nil
-}
+func (o *cldpsgd) restored(int64) {}
 
 // project maps x to the nearest point of the ℓ2 ball; radius 0 means no ball.
 func project(x []float64, radius float64) {

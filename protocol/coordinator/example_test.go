@@ -31,7 +31,7 @@ func round() error {
 	if err != nil {
 		return err
 	}
-	o, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: 3, Schedule: optimize.Piecewise{{Rate: .5, From: 1}}})
+	o, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: 3, Schedule: func(int64) float64 { return .5 }})
 	if err != nil {
 		return err
 	}

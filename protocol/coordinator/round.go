@@ -36,7 +36,7 @@ var ErrBatch = errors.New("coordinator: not a batch of the announced round")
 // each of which belongs to one Participation, and Report if the ledger is ledger.Unprotected.
 type Config struct {
 	Task          [32]byte
-	Optimizer     optimize.Optimizer
+	Optimizer     *optimize.Optimizer
 	Mechanism     randomizer.Mechanism
 	Report        dp.Report // the Event of Mechanism, the promise of one report
 	Ledger        Ledger

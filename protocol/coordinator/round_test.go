@@ -41,7 +41,7 @@ func config(t *testing.T, l Ledger) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: 2, Schedule: optimize.Piecewise{{Rate: 1, From: 1}}})
+	o, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: 2, Schedule: func(int64) float64 { return 1 }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func shortened(t *testing.T, m randomizer.Randomizer, sized bool, liars int) (pa
 	t.Helper()
 	const n, rounds = 200, 20
 	d := m.Dim()
-	o, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: d, Schedule: optimize.Piecewise{{Rate: .1, From: 1}}, Momentum: .9})
+	o, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: d, Schedule: func(int64) float64 { return .1 }, Momentum: .9})
 	if err != nil {
 		t.Fatal(err)
 	}

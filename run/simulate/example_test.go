@@ -39,7 +39,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	o, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: 2, Schedule: optimize.Piecewise{{Rate: .5, From: 1}}})
+	o, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: 2, Schedule: func(int64) float64 { return .5 }})
 	if err != nil {
 		return err
 	}

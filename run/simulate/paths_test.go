@@ -82,7 +82,7 @@ func TestCoordinatesGiveTheModelOfGradients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		opt, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: dim, Schedule: optimize.Piecewise{{Rate: .5, From: 1}}})
+		opt, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: dim, Schedule: func(int64) float64 { return .5 }})
 		if err != nil {
 			t.Fatal(err)
 		}

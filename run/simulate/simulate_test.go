@@ -73,7 +73,7 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 		}
 		mechanism, promise = m, m.Event()
 	}
-	opt, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: dim, Schedule: optimize.Piecewise{{Rate: .5, From: 1}}})
+	opt, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: dim, Schedule: func(int64) float64 { return .5 }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -172,7 +172,7 @@ func checkLR(text string) error {
 	if text == theorem3 {
 		return nil
 	}
-	_, err := optimize.ParsePiecewise(text)
+	_, err := optimize.ParseSchedule(text)
 	return err
 }
 

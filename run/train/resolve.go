@@ -184,7 +184,7 @@ func (c *Config) resolveLearning(m *model.Model) {
 }
 
 // newCLDPSGD returns the optimiser for any model.
-func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (optimize.Optimizer, error) {
+func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (*optimize.Optimizer, error) {
 	var rates optimize.Schedule
 	var err error
 	if c.LR == theorem3 {
@@ -192,7 +192,7 @@ func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (optimize.Op
 			Diameter: 2 * c.Radius, Lipschitz: c.Clip, Norm: c.norm(), Dim: m.Dim(), MSE: m.MSE(), Reports: c.ExpectedReports(),
 		})
 	} else {
-		rates, err = optimize.ParsePiecewise(c.LR)
+		rates, err = optimize.ParseSchedule(c.LR)
 	}
 	if err != nil {
 		return nil, inputError("%v", err)

@@ -51,7 +51,7 @@ type Run struct {
 	Evaluation *model.Evaluation
 
 	clients     clients
-	optimizer   optimize.Optimizer
+	optimizer   *optimize.Optimizer
 	ledger      coordinator.Ledger
 	coordinator *coordinator.Coordinator
 	simulation  *simulate.Simulation
@@ -150,7 +150,7 @@ func (c *Config) parts(d *Data, m *model.Model) (p parts, err error) {
 // coordinator returns the task of a resolved configuration; the caller adds its name and its
 // ledger.
 func (c Config) coordinator(p parts) (coordinator.Config, error) {
-	var optimizer optimize.Optimizer
+	var optimizer *optimize.Optimizer
 	var err error
 	if p.plan != nil {
 		optimizer, err = p.plan.NewOptimizer()

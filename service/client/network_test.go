@@ -153,7 +153,7 @@ func TestNetworkIsTheSimulation(t *testing.T) {
 
 func (w *world) newCoordinator(t *testing.T, n int64) (*coordinator.Coordinator, schedule.Blocks) {
 	t.Helper()
-	rates, err := optimize.ParsePiecewise("0.5")
+	rates, err := optimize.ParseSchedule("0.5")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ type Task struct {
 	Signed []byte
 	// Optimizer makes the optimiser in its initial state; it is called whenever the task is
 	// loaded.
-	Optimizer func() (optimize.Optimizer, error)
+	Optimizer func() (*optimize.Optimizer, error)
 	// Report is what the ledger is charged for a report; it must be the Event of the
 	// task's mechanism.
 	Report dp.Report

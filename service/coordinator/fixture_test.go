@@ -172,8 +172,8 @@ func (w *world) startAggregator(crash *batchtest.Crash) {
 	w.agg.Store(a)
 }
 
-func newOptimizer() (optimize.Optimizer, error) {
-	return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: dim, Schedule: optimize.Piecewise{{Rate: .5, From: 1}}, Momentum: .5})
+func newOptimizer() (*optimize.Optimizer, error) {
+	return optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: dim, Schedule: func(int64) float64 { return .5 }, Momentum: .5})
 }
 
 var sums = map[[2]int64]wire.Mechanism{}

@@ -137,7 +137,7 @@ func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.
 	out := coordinator.Task{
 		Signed: made.Signed, Report: pure.Report, Budget: t.Config.Limit(), Sample: pure.Sample, Gamma: pure.Gamma,
 		Colluders: r.config.Colluders, Round: made.Round,
-		Optimizer: func() (optimize.Optimizer, error) {
+		Optimizer: func() (*optimize.Optimizer, error) {
 			c, err := t.Coordinator()
 			return c.Optimizer, err
 		},
