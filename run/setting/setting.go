@@ -155,11 +155,12 @@ func (f Field) within(x float64, shown any) error {
 		panic(f.Name + ": range " + f.Range)
 	}
 	above, below := f.Range[0] == '(', strings.HasSuffix(f.Range, ")")
-	if (x > lo || x == lo && !above) && (x < hi || x == hi && !below) { // not NaN
+	n, count := shown.(int64)
+	if (x > lo || x == lo && !above) && (x < hi || x == hi && !below) && !(count && hi < 1<<62 && n > int64(hi)) { // not NaN
 		return nil
 	}
 	least, most := "at least", fmt.Sprintf("at most %v", hi)
-	switch _, count := shown.(int64); {
+	switch {
 	case count && math.IsInf(hi, 1):
 		return fmt.Errorf("%d must be at least %.0f", shown, lo)
 	case count:

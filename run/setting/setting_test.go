@@ -66,12 +66,24 @@ func TestFieldsRefuse(t *testing.T) {
 		{"(0, 1)", "1", "1 must lie strictly between 0 and 1"},
 		{"[0, 1)", "1", "1 must be at least 0 and below 1"},
 		{"[0, 1]", "-1", "-1 must be at least 0 and at most 1"},
+		{"(0, inf)", "NaN", "NaN must be above 0 and finite"},
 		{"(0, inf)", "Inf", "+Inf must be above 0 and finite"},
 	} {
 		f := Field{Into: new(float64), Range: c.interval}
 		if err := f.Set(c.text); err == nil || err.Error() != c.want {
 			t.Errorf("%s in %s: %v, want %s", c.text, c.interval, err, c.want)
 		}
+	}
+}
+
+// Counts are exact beyond what a float64 holds.
+func TestLargeCounts(t *testing.T) {
+	f := Field{Into: new(int64), Range: "[0, 9007199254740992]"}
+	if err := f.Set("9007199254740992"); err != nil {
+		t.Error(err)
+	}
+	if err := f.Set("9007199254740993"); err == nil {
+		t.Error("a count above the range was set")
 	}
 }
 
