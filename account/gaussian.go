@@ -214,7 +214,7 @@ func (e *engine) approxDelta(parts []part, eps, most float64) (delta, eps0 float
 	return delta, eps0, nil
 }
 
-// gaussianPLD is gauss-pld.
+// gaussianPLD computes the method gauss-pld.
 func gaussianPLD(e *engine, q Query, parts []part) (answer, error) {
 	if q.AskDelta {
 		delta, err := e.gaussianDelta(parts, q.Eps)
@@ -224,7 +224,7 @@ func gaussianPLD(e *engine, q Query, parts []part) (answer, error) {
 	return answer{eps: eps, delta: q.Delta, note: apartNote(parts)}, err
 }
 
-// gaussianRDP is gauss-rdp.
+// gaussianRDP computes the method gauss-rdp.
 func gaussianRDP(e *engine, q Query, parts []part) (answer, error) {
 	out, err := rdpMethod(blanket)(e, q, parts)
 	out.note = apartNote(parts)

@@ -195,7 +195,7 @@ func lowest(admitted func(q Query) (m response, note string, ok bool)) computati
 	}
 }
 
-// lowestGaussian is lower-gauss.
+// lowestGaussian computes the method lower-gauss: a lower bound for Gaussian reports.
 func lowestGaussian(_ *engine, q Query, parts []part) (answer, error) {
 	eps, delta, err := lowerBound(q, parts[0], response{symbols: 2})
 	return answer{eps: eps, delta: delta}, err

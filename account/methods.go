@@ -272,7 +272,7 @@ func (m Method) answer(e *engine, q Query, parts []part) (answer, error) {
 	return out, err
 }
 
-// basicMethod is basic.
+// basicMethod computes the method basic.
 func basicMethod(_ *engine, q Query, parts []part) (answer, error) {
 	eps := basic(parts)
 	switch {

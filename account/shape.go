@@ -29,7 +29,7 @@ type shape struct {
 func shapeOf(r dp.Round) shape {
 	s := shape{trust: r.Trust, eps0: r.Report.Eps0, sigma: r.Report.Sigma, population: r.Population, reports: r.Reports, included: r.Reports,
 		class: r.Report.Class, symbols: r.Report.Symbols, tv: r.Report.TV}
-	if s.symbols == 2 { // it has the same law
+	if s.symbols == 2 { // K-RR on two symbols has the law of binary randomized response
 		s.class, s.symbols = dp.BinaryRR, 0
 	}
 	switch {

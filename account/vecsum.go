@@ -174,7 +174,7 @@ func AnswerSum(ctx context.Context, q SumQuery, which string) (Reply, error) {
 	return r, nil
 }
 
-// lemma31 is of one coordinate.
+// lemma31 returns ε of Lemma 3.1 for one coordinate.
 func lemma31(p vecsum.Params, delta float64) (float64, error) {
 	if p.Dim != 1 {
 		return 0, refuse("stated for one coordinate, not dim = %d", p.Dim)

@@ -54,7 +54,7 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 	if p.class != vecsumName {
 		for _, name := range sumFlagNames {
 			if name == "dim" && p.dimNamed() {
-				continue // it says how long a report may be
+				continue // dim says how long a report may be
 			}
 			if fs.Changed(name) {
 				return false, usage("--%s goes with --randomizer %s, not %s", name, vecsumName, p.class)

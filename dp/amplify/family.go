@@ -143,7 +143,7 @@ func (f Family) crowds(k int64) (crowd, error) {
 	case clonesKind:
 		return newBuilder(f.eps0, f.rate, k, wideDeviations, arrivalError/5), nil
 	case threePartKind:
-		t := newThreePart(f, k, 2*arrivalError) // its laws take longer to compute
+		t := newThreePart(f, k, 2*arrivalError) // the laws of three parts take longer to compute
 		return &rounded{crowd: t, kept: map[int64][]float64{}}, nil
 	case binaryKind:
 		b, err := newBinary(f.eps0, k, 5e5, 128)

@@ -222,7 +222,7 @@ func (t *threePart) thirds(n, base int64, rho func(float64) float64, put func(r,
 	if hi < n {
 		put(rho(float64(hi)), 1e-17) // the mass that the window may leave out
 	}
-	for end := lo; end > 0; { // j < end
+	for end := lo; end > 0; { // the part j < end
 		next := max(0, min(end-1, int64(mean-(mean-float64(end))*1.4)))
 		w := tail.UpperTail(n, n-end+1, q, p)
 		if w < 1e-290 {

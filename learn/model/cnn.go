@@ -2,7 +2,7 @@ package model
 
 import "github.com/riffle-dp/riffle/learn/model/internal/kernel"
 
-// cnn is what NewCNN describes.
+// cnn is the model that NewCNN makes.
 type cnn struct {
 	k *kernel.Kernel
 	// No window of the second convolution reads the last row and column of the first pool

@@ -14,7 +14,7 @@ type MLPConfig struct {
 	Inputs, Hidden, Classes int
 }
 
-// mlp is what NewMLP describes.
+// mlp is the model that NewMLP makes.
 type mlp struct {
 	k               *kernel.Kernel
 	hidden, classes int

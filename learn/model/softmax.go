@@ -16,7 +16,7 @@ type SoftmaxConfig struct {
 // maxParams bounds a model at 2³⁰ parameters (4 GiB).
 const maxParams = 1 << 30
 
-// softmax is what NewSoftmax describes.
+// softmax is the model that NewSoftmax makes.
 type softmax struct{ inputs, classes int }
 
 // NewSoftmax returns multinomial logistic regression: scores Wᵀx + b, cross-entropy

@@ -38,7 +38,7 @@ func (c *costlyNoise) at(clients, uses int64) float64 {
 	return mse
 }
 
-// exactly is costlyNoise without interpolation.
+// exactly is a costlyNoise without interpolation.
 type exactly struct{ *costlyNoise }
 
 func (e exactly) Deviation(clients, uses int64) float64 {

@@ -68,7 +68,7 @@ func NewKRR(c KRRConfig) (*KRR, error) {
 	square := ((1-q)*(1-q) + others*q*q) / (m.gap * m.gap) // ‖estimate‖² of any single report
 	event := dp.Report{Class: dp.KRR, Eps0: c.Eps0, Symbols: c.Symbols}
 	if c.Symbols == 2 {
-		event = dp.Report{Class: dp.BinaryRR, Eps0: c.Eps0} // it has the same law
+		event = dp.Report{Class: dp.BinaryRR, Eps0: c.Eps0} // K-RR on two symbols has the law of binary randomized response
 	}
 	m.pure = pure{sized{
 		// The error is largest at the uniform distribution; at a symbol it is 1−1/K less.

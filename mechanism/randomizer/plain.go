@@ -36,7 +36,7 @@ type plain struct {
 	dense
 }
 
-// PlainName is the name of what NewPlain makes, which New does not know.
+// PlainName is the name of the mechanism that NewPlain makes; New does not accept it.
 const PlainName = "none"
 
 // Randomize rounds x to the nearest report, deterministically; NaN counts as 0.

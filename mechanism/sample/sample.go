@@ -84,7 +84,7 @@ func bernoulliExp(src rng.Source, x float64) bool {
 		panic("sample: exponent negative or not finite")
 	}
 	whole, part := math.Modf(x) // exact
-	// A large x ends at its first failure long before whole is counted down.
+	// For a large x, a trial fails long before whole reaches 0, and the loop ends there.
 	for ; whole > 0; whole-- {
 		if !alternating(src, 1) {
 			return false

@@ -29,7 +29,7 @@ func upperQuantile(q, near float64) float64 {
 		f := math.Log1p((p - q) / q)
 		step := f / (h * (1 - f*(z-h)/(2*h)))
 		z += step
-		if math.Abs(step) <= 1e-7 { // it converges cubically
+		if math.Abs(step) <= 1e-7 { // the steps converge cubically
 			break
 		}
 	}

@@ -189,8 +189,9 @@ func recorded(experiment string, eps float64, column func(point) float64) comput
 	}
 }
 
-// recordedBy is recorded with ε by a method of the accountant, for the settings that have an
-// ε by the paper's formula; query returns the rounds' question.
+// recordedBy works like recorded, but computes ε with a method of the accountant. It covers
+// the settings that have an ε by the paper's formula; query returns the question about a
+// number of rounds.
 func recordedBy(experiment string, query func(rounds int64) account.Query, most int64, method string, eps float64) compute {
 	return func(ctx context.Context, d *desk) (float64, float64, error) {
 		t, err := d.last(ctx, query, most, method, eps)

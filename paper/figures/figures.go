@@ -48,7 +48,7 @@ type series struct {
 	X, Y   []float64
 	// Low and High are the spread of measured values; nil for bounds.
 	Low, High []float64
-	BarEvery  int // a picture shows one bar in so many; 0: all
+	BarEvery  int // a picture shows every BarEvery-th bar; 0: all
 	Style     picture.Style
 	Hidden    bool // in the CSV only
 }

@@ -13,7 +13,7 @@ type counter struct {
 	history dp.Sequence // neighbouring equal events are one Repeat
 	spent   *answer     // cost of history; nil: not computed yet
 	next    *answer     // cost of history with one more event; nil: not computed yet
-	event   dp.Round    // that event
+	event   dp.Round    // the event that next includes
 }
 
 // count says how the accountant computes the cost of a history.

@@ -75,7 +75,7 @@ type Config struct {
 type Simulation struct {
 	config  Config
 	workers []*worker
-	order   *schedule.Order // blocks of the epoch dealt
+	order   *schedule.Order // order of the blocks in the present epoch
 	dealt   int64
 }
 

@@ -19,7 +19,7 @@ type gradients struct {
 	out     []float64
 }
 
-// worker is what one goroutine needs.
+// worker holds the working memory of one goroutine.
 type worker struct {
 	src  *rng.Stream
 	grad []float32

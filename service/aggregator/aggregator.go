@@ -340,7 +340,7 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 			if content == nil || sum.Add(content) != nil {
 				failed = append(failed, at)
 			} else if ids[at], err = shares.ReportID(content, 1); err != nil {
-				return err // it cannot fail after Add
+				return err // ReportID cannot fail once Add has taken the content
 			}
 		}
 		return nil
@@ -444,7 +444,7 @@ func (s *Service) sum(announcement [32]byte, signed []byte) (wire.Partial, error
 			return wire.Partial{}, fmt.Errorf("aggregator: the batch opens otherwise the second time")
 		}
 	}
-	r.opened = nil // it can be closed only once
+	r.opened = nil // a sum can be closed only once
 	p, err := sum.Close()
 	if err != nil {
 		return wire.Partial{}, no(wire.Excluded, "%v", err)

@@ -298,8 +298,8 @@ func (b *book) release(announcement [32]byte, over bool) error {
 // more: what the files hold is known only after they have been read again.
 var errStore = errors.New("cannot write")
 
-// appender appends records to a file, many with one sync. After an error it takes no
-// more, for the end of the file is not known.
+// appender appends records to a file, many with one sync. After an error it takes no more
+// records, because the end of the file is then unknown.
 type appender struct {
 	path string
 

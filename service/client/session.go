@@ -79,9 +79,9 @@ func (m *member) forget(old session) {
 	}
 }
 
-// session returns a session of the client's that outlives a round, for the same sealed
-// bytes are sent until they are answered. If there is none it asks for one at the time
-// at; fresh says that it did. The answer is sealed to a key that is made for it, of the
+// session returns a session of the client that outlives a round, as the client sends the same
+// sealed bytes until they are answered. If the client has none, session asks for one at the
+// time at; fresh says that it did. The answer is sealed to a key that is made for it, of the
 // suite that reports are sealed with.
 func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite wire.Suite, deadline, at time.Time) (s session, fresh bool, err error) {
 	if s, ok := m.current(p, deadline); ok {

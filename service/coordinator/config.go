@@ -37,7 +37,7 @@ import (
 // Config is a coordinator. Required are Key, Keyring, Shuffler, Store and Journal.
 type Config struct {
 	Key        ed25519.PrivateKey // key that signs tasks, announcements and exclusions
-	Keyring    *envelope.Keyring  // that reports are sealed to
+	Keyring    *envelope.Keyring  // private keys for which reports are sealed
 	Shuffler   batch.Source
 	Aggregator *Aggregator // required for tasks with a vector sum
 	Store      storage

@@ -94,8 +94,8 @@ func (r *runner) loadShown(ctx context.Context) (ended bool, err error) {
 		r.update(func(s *Status) { s.State, s.Phase, s.Error = Unusable, "unusable", r.t.Missing.Error() })
 		return false, nil
 	}
-	// The task's cost may take long: one task at a time is counted, and the status is
-	// shown before.
+	// Computing the task's cost may take long, as only one task at a time is counted. So the
+	// status is shown first.
 	r.update(func(s *Status) {
 		s.State, s.Why, s.Phase, s.Since, s.Error = how.State, how.Why, string(how.State), time.Now(), ""
 	})

@@ -220,7 +220,7 @@ func taskName(task [32]byte) string          { return fmt.Sprintf("task/%x", tas
 func modelName(task [32]byte, d hash) string { return fmt.Sprintf("model/%x/%x", task, d[:]) }
 func stateName(task [32]byte, d hash) string { return fmt.Sprintf("state/%x/%x", task, d[:]) }
 
-// digestOf is what names an object.
+// digestOf returns the digest that names an object.
 func digestOf(b []byte) hash { return sha256.Sum256(b) }
 
 func encodeTask(t taskRecord) []byte {

@@ -39,7 +39,7 @@ func (r *runner) step(ctx context.Context) (ended bool, err error) {
 	}
 	closed, err := r.s.config.Shuffler.CheckClosed(a, r.record.Open.Closed)
 	if err != nil {
-		return false, fatal("%w", err) // it was checked before it was stored
+		return false, fatal("%w", err) // the document was checked before it was stored
 	}
 	if r.pure == nil {
 		if err := r.load(ctx, a.Population); err != nil {

@@ -53,7 +53,7 @@ func (s *Service) add(t Task) error {
 		s.runners = append(s.runners, r)
 	} else if old := s.runners[i]; old.t.Missing == nil {
 		return fmt.Errorf("coordinator: task %q exists already", r.task.Name)
-	} else { // it could not be run before
+	} else { // the old runner's task could not run here
 		s.runners[i] = r
 		close(old.replaced)
 	}

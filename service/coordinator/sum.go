@@ -245,7 +245,7 @@ func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 			if content == nil || sum.Add(content) != nil {
 				failed = append(failed, at)
 			} else if ids[at], err = shares.ReportID(content, 0); err != nil {
-				return err // it cannot fail after Add
+				return err // ReportID cannot fail once Add has taken the content
 			}
 		}
 		return nil

@@ -332,7 +332,7 @@ func (r *runner) finish(ctx context.Context, state State, why string) error {
 func (r *runner) destroyLast(ctx context.Context) {
 	untold := r.record.Untold
 	if r.destroyEnded(ctx); r.record.Untold != untold {
-		_ = r.save(ctx, r.record) // else the next start does it again
+		_ = r.save(ctx, r.record) // if this fails, the next start destroys again
 	}
 }
 

@@ -188,7 +188,7 @@ func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
 	}
 	if strangers != nil {
 		if me.proven || strangers.unproven[what] > me.party.unproven[what]+1 {
-			now = time.Time{} // they had more than their part, so no welcome protects them
+			now = time.Time{} // the strangers had more than their part, so no welcome protects them
 		}
 		if out := oldest(&strangers.strangers, me, what, now); out != nil {
 			return out

@@ -210,8 +210,8 @@ func (s *server) Run(ctx context.Context) error {
 }
 
 // settle is the time for answers to reach their connections after the last handler has
-// returned. Without it, connections on which nobody asked anything would be waited for until
-// Grace is over; a client's second connection may be one.
+// returned. Without it, the server would wait until Grace is over for connections that
+// carried no request; a client's second connection may be one.
 const settle = 500 * time.Millisecond
 
 func (s *server) shutdown() error {

@@ -50,13 +50,13 @@ func serveAggregator(ctx context.Context, path string, o Options) error {
 	}
 	population, err := config.ParsePopulation(c.Population)
 	if err != nil {
-		return errors.Join(err, s.store.Close()) // it was checked before
+		return errors.Join(err, s.store.Close()) // loading the configuration has checked this
 	}
 	s.peers = newPeers(o.Log, shufflerPeer(source, population))
 	s.metrics = append(s.metrics, func() []endpoint.Metric { return aggregatorMetrics(service.Snapshot()) })
 	defer service.Close()
 	return s.run(ctx, operatorAPI{}, func(ctx context.Context) error {
-		<-ctx.Done() // it works only when it is asked
+		<-ctx.Done() // the aggregator works only when it is asked
 		return nil
 	})
 }

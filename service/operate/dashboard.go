@@ -75,7 +75,7 @@ type shownTask struct {
 	counts  coordinator.Counts
 	first   coordinator.Counts // before this process led it
 	over    bool               // whether it was shown to have ended
-	error   string             // the last error, in the round after errorAt
+	error   string             // the last error, which occurred in the round errorAt
 	errorAt int64
 
 	// The measures of earlier processes: their duration in seconds, and their last accuracy

@@ -68,7 +68,7 @@ func FreeAddresses(n int) (out []string, err error) {
 		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", low+port.Int64()))
 		if err != nil {
-			continue // it is in use
+			continue // the port is in use
 		}
 		open = append(open, l)
 		out = append(out, l.Addr().String())

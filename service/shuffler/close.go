@@ -29,11 +29,11 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	if r.seen == nil {
-		return true, nil // it is closing already
+		return true, nil // the round is closing already
 	}
 	switch r.ann.Participation {
 	case dp.CheckIn:
-		return false, nil // it is not known who will come
+		return false, nil // nobody knows who will come
 	case dp.Sampled:
 		// A coordinator may keep the announcement from some clients, or give it to them
 		// late: an early close would tell it that they are not drawn.

@@ -88,7 +88,7 @@ func (s *Service) learnPasses(r *round) {
 func (s *Service) learnPass(r *round, place int, end int64) {
 	one := s.masters.get(end)
 	if one == nil || time.Unix(end, 0).Before(r.deadline) {
-		return // it ends before the round does
+		return // the session ends before the round does
 	}
 	r.passes.add(one.key(s.config.Population, s.roster.ids[place], end).Pass(r.digest), int32(place))
 }

@@ -337,7 +337,7 @@ func (w *weighted) acquire(ctx context.Context, n int64) error {
 			return ctx.Err()
 		}
 	}
-	w.free += n // they were granted meanwhile
+	w.free += n // the n units were granted meanwhile
 	w.grant()
 	return ctx.Err()
 }

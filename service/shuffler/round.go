@@ -142,7 +142,7 @@ func (s *Service) roundForStranger(ctx context.Context, digest [32]byte) (*round
 	}
 	if !s.marks.names[key] {
 		if r := s.remembered(digest); r != nil {
-			return r, nil // it is known, and has ended
+			return r, nil // the round is known, and has ended
 		}
 		return nil, errUnknown
 	}
