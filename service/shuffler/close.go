@@ -33,7 +33,7 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	}
 	switch r.ann.Participation {
 	case dp.CheckIn:
-		return false, nil // nobody knows who will come
+		return false, nil // nobody knows which clients will come
 	case dp.Sampled:
 		// A coordinator may keep the announcement from some clients, or give it to them
 		// late: an early close would tell it that they are not drawn.
