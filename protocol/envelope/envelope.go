@@ -68,8 +68,8 @@ func PartSize(s wire.Suite, n int64) (int64, error) {
 	return PartHeader + int64(e) + n + tagSize, err
 }
 
-// ReportSize returns the size of a report with parts of these sizes, sealed by SealReport.
-// SealPassed adds the size of a wire.Pass.
+// ReportSize returns the size of a report with parts of these sizes, sealed by SealReport
+// without a pass.
 func ReportSize(s wire.Suite, part, share int64) (int64, error) {
 	e, err := encSize(s)
 	return wire.ReportHeader + int64(e) + wire.ReportSize(part, share) + tagSize, err
@@ -97,14 +97,10 @@ func seal(key wire.Key, to Reader, header, extra, content []byte) ([]byte, error
 	return append(append(append(out, header...), enc...), sealed...), nil
 }
 
-// SealReport seals a signed report to the shuffler.
-func SealReport(key wire.Key, r *wire.Report) ([]byte, error) {
-	return seal(key, Shuffler, wire.AppendReportHeader(nil, key.ID(), r.Announcement), nil, r.Append(nil))
-}
-
-// SealPassed is SealReport with a pass in the header.
-func SealPassed(key wire.Key, r *wire.Report, pass wire.Pass) ([]byte, error) {
-	return seal(key, Shuffler, wire.AppendPassedHeader(nil, key.ID(), r.Announcement, pass), nil, r.Append(nil))
+// SealReport seals a signed report to the shuffler. If pass is not nil the header shows it.
+func SealReport(key wire.Key, r *wire.Report, pass *wire.Pass) ([]byte, error) {
+	header := wire.Encode(wire.Header{Key: key.ID(), Announcement: r.Announcement, Pass: pass})
+	return seal(key, Shuffler, header, nil, r.Append(nil))
 }
 
 // SealPart seals a report's part to the coordinator or the aggregator.
@@ -117,15 +113,15 @@ func SealPart(key wire.Key, to Reader, announcement [32]byte, content []byte) ([
 // OpenReport opens a report sealed to the shuffler. The report's header names the
 // announcement, which gives the sizes of the parts.
 func (r *Keyring) OpenReport(b []byte, part, share int64) (wire.Report, error) {
-	id, announcement, header, sealed, err := wire.DecodeReportHeader(b)
+	h, sealed, err := wire.DecodeHeader(b)
 	if err != nil {
 		return wire.Report{}, err
 	}
-	content, err := r.open(id, Shuffler, header, nil, sealed)
+	content, err := r.open(h.Key, Shuffler, b[:len(b)-len(sealed)], nil, sealed)
 	if err != nil {
 		return wire.Report{}, err
 	}
-	return wire.DecodeReport(content, announcement, part, share)
+	return wire.DecodeReport(content, h.Announcement, part, share)
 }
 
 // OpenPart opens a part sealed to a reader.

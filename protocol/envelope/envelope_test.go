@@ -59,7 +59,7 @@ func TestSealedInSealed(t *testing.T) {
 				t.Errorf("part of %d bytes, said %d, %v", len(part), n, err)
 			}
 			r, key := newReport(t, part, nil)
-			sealed, err := SealReport(shuffler.Public()[0], &r)
+			sealed, err := SealReport(shuffler.Public()[0], &r, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -327,7 +327,7 @@ func TestPassIsSealed(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, _ := newReport(t, part, nil)
-		b, err := SealPassed(ring.Public()[0], &r, wire.Pass{1, 2, 3})
+		b, err := SealReport(ring.Public()[0], &r, &wire.Pass{1, 2, 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,7 +345,7 @@ func TestPassIsSealed(t *testing.T) {
 				t.Errorf("byte %d of the header is not sealed", i)
 			}
 		}
-		without := append(wire.AppendReportHeader(nil, ring.Public()[0].ID(), r.Announcement), b[wire.PassedHeader:]...)
+		without := append(wire.Encode(wire.Header{Key: ring.Public()[0].ID(), Announcement: r.Announcement}), b[wire.PassedHeader:]...)
 		if _, err := ring.OpenReport(without, int64(len(part)), 0); err == nil {
 			t.Error("the pass was taken out")
 		}
@@ -360,7 +360,7 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Add(part)
 	r, _ := newReport(f, part, nil)
-	sealed, err := SealReport(ring.Public()[0], &r)
+	sealed, err := SealReport(ring.Public()[0], &r, nil)
 	if err != nil {
 		f.Fatal(err)
 	}

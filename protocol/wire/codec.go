@@ -55,7 +55,7 @@ type message[T any] interface {
 }
 
 // Encode returns the encoding of a message: an [Announcement], [Ask], [Chunk], [Enrolment],
-// [Entry], [Exclusion], [Partial], [RoundClosed], [Session], [SessionRequest], [ShareIDs] or
+// [Entry], [Exclusion], [Header], [Partial], [RoundClosed], [Session], [SessionRequest], [ShareIDs] or
 // [Task].
 func Encode[T any, P message[T]](m T) []byte {
 	c := codec{b: []byte{Version, byte(P(&m).kind())}}

@@ -54,17 +54,19 @@ type Report struct {
 	Share        []byte // sealed to the aggregator; empty if there is none
 }
 
-// ReportHeader is the size of a sealed report's header: version, kind, id of the shuffler's
-// key, digest of the announcement. The header is the additional data of the outer seal.
+// Header starts a sealed report. It is the additional data of the outer seal.
+type Header struct {
+	Key          KeyID // of the shuffler's key
+	Announcement [32]byte
+	Pass         *Pass // nil: the report has none
+}
+
+// ReportHeader is the size of a header without a pass: version, kind, id of the shuffler's
+// key, digest of the announcement.
 const ReportHeader = 2 + 8 + 32
 
 // reportFixed is the size of a report without its parts.
 const reportFixed = 16 + 16 + 8 + sha256.Size
-
-// AppendReportHeader encodes the header.
-func AppendReportHeader(dst []byte, key KeyID, announcement [32]byte) []byte {
-	return append(append(append(dst, Version, byte(KindReport)), key[:]...), announcement[:]...)
-}
 
 // Pass is what a report may show outside of its seal. A shuffler that knows its sessions
 // recognises by it a client's bytes before it accepts them. A client's pass is different in
@@ -79,36 +81,33 @@ const PassedHeader = ReportHeader + len(Pass{})
 // versions without passes do not send it.
 const ReportKindHeader = "Riffle-Report-Kind"
 
-// AppendPassedHeader encodes a header with a pass.
-func AppendPassedHeader(dst []byte, key KeyID, announcement [32]byte, pass Pass) []byte {
-	dst = append(append(append(dst, Version, byte(KindPassed)), key[:]...), announcement[:]...)
-	return append(dst, pass[:]...)
-}
-
-// DecodePass returns a sealed report's pass, if it has one.
-func DecodePass(b []byte) (p Pass, ok bool) {
-	if len(b) < PassedHeader || b[0] != Version || Kind(b[1]) != KindPassed {
-		return Pass{}, false
+func (h *Header) kind() Kind {
+	if h.Pass != nil {
+		return KindPassed
 	}
-	return Pass(b[ReportHeader:PassedHeader]), true
+	return KindReport
 }
 
-// DecodeReportHeader splits a sealed report, with or without a pass, into the values in its
-// header, the header itself and the rest.
-func DecodeReportHeader(b []byte) (key KeyID, announcement [32]byte, header, sealed []byte, err error) {
-	kind, size := KindReport, ReportHeader
+func (h *Header) fields(c *codec) {
+	c.fixed(h.Key[:])
+	c.fixed(h.Announcement[:])
+	if h.Pass != nil {
+		c.fixed(h.Pass[:])
+	}
+}
+
+// DecodeHeader reads a sealed report's header, with or without a pass. It returns the rest too.
+func DecodeHeader(b []byte) (h Header, sealed []byte, err error) {
 	if len(b) > 1 && Kind(b[1]) == KindPassed {
-		kind, size = KindPassed, PassedHeader
+		h.Pass = new(Pass)
 	}
 	c := codec{b: b, reads: true}
-	c.head(kind)
-	c.fixed(key[:])
-	c.fixed(announcement[:])
-	c.take(size - ReportHeader)
+	c.head(h.kind())
+	h.fields(&c)
 	if c.err != nil {
-		return KeyID{}, [32]byte{}, nil, nil, c.err
+		return Header{}, nil, c.err
 	}
-	return key, announcement, b[:size], c.b, nil
+	return h, c.b, nil
 }
 
 // Append appends the content of the outer seal to dst.

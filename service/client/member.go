@@ -270,8 +270,10 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o annou
 	if err != nil {
 		return nil, err
 	}
+	var shown *wire.Pass
 	if s.passes {
-		return envelope.SealPassed(key, &report, s.Key.Pass(digest))
+		pass := s.Key.Pass(digest)
+		shown = &pass
 	}
-	return envelope.SealReport(key, &report)
+	return envelope.SealReport(key, &report, shown)
 }

@@ -395,8 +395,8 @@ func (w *world) give(body []byte) []byte {
 func (w *world) take(rw http.ResponseWriter, body []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, digest, _, _, err := wire.DecodeReportHeader(body)
-	if err != nil || digest != w.digest {
+	head, _, err := wire.DecodeHeader(body)
+	if err != nil || head.Announcement != w.digest {
 		w.t.Errorf("a report of another round: %v", err)
 		rw.WriteHeader(http.StatusNotFound)
 		return
@@ -410,8 +410,8 @@ func (w *world) take(rw http.ResponseWriter, body []byte) {
 	i, ok := w.at[report.Client]
 	if s := w.sessions[report.Client]; !ok || report.Session != s.Expires || report.Verify(s.Key) != nil {
 		w.t.Error("a report that is not its client's")
-	} else if pass, ok := wire.DecodePass(body); ok == w.old || ok && pass != s.Key.Pass(digest) {
-		w.t.Errorf("a report with pass %x (%t), the shuffler is old: %t", pass, ok, w.old)
+	} else if (head.Pass != nil) == w.old || head.Pass != nil && *head.Pass != s.Key.Pass(w.digest) {
+		w.t.Errorf("a report with pass %x, the shuffler is old: %t", head.Pass, w.old)
 	}
 	if old, ok := w.got[report.Client]; ok && !bytes.Equal(old, body) {
 		w.t.Errorf("client %d sent two reports in round %d", i, w.open.Round)

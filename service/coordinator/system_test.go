@@ -258,7 +258,7 @@ func (s *system) take(a wire.Announcement) {
 			}
 		}
 		out.Authenticate(s.session(key))
-		sealed, err := envelope.SealReport(s.seal.Public()[0], &out)
+		sealed, err := envelope.SealReport(s.seal.Public()[0], &out, nil)
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -370,7 +370,7 @@ func FuzzReport(f *testing.F) {
 	f.Add(good[:wire.ReportHeader])
 	f.Add([]byte{})
 	d := ann.Digest()
-	f.Add(wire.AppendReportHeader(nil, w.seal.Public()[0].ID(), d))
+	f.Add(wire.Encode(wire.Header{Key: w.seal.Public()[0].ID(), Announcement: d}))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		code, b := n.do("", "POST", "/v1/report", body)
 		if bytes.Equal(body, good) {

@@ -274,7 +274,7 @@ func (w *world) unsealed(ann wire.Announcement, i int, id byte) *wire.Report {
 
 func (w *world) sealed(r *wire.Report) []byte {
 	w.t.Helper()
-	b, err := envelope.SealReport(w.seal.Public()[0], r)
+	b, err := envelope.SealReport(w.seal.Public()[0], r, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -27,13 +27,13 @@ var errBusy = pure.Refuse(wire.TooMany, "the client's report is being received")
 // admit returns the place in the roster of the client whose pass a header shows, and
 // counts its report until leave.
 func (p *passes) admit(header []byte) (place int32, ok bool, err error) {
-	pass, ok := wire.DecodePass(header)
-	if !ok {
+	h, _, err := wire.DecodeHeader(header)
+	if err != nil || h.Pass == nil {
 		return 0, false, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if place, ok = p.places[pass]; !ok {
+	if place, ok = p.places[*h.Pass]; !ok {
 		return 0, false, nil
 	}
 	if p.busy[place] >= mostAtOnce {

@@ -25,7 +25,7 @@ func (w *world) passed(ann wire.Announcement, i int, id byte, pass wire.Pass) []
 	w.t.Helper()
 	r := w.unsealed(ann, i, id)
 	r.Authenticate(w.session(i))
-	b, err := envelope.SealPassed(w.seal.Public()[0], r, pass)
+	b, err := envelope.SealReport(w.seal.Public()[0], r, &pass)
 	if err != nil {
 		w.t.Fatal(err)
 	}

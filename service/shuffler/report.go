@@ -156,22 +156,22 @@ func (s *Service) targetRound(ctx context.Context, header []byte, size int64, no
 	if !s.running.Load() {
 		return nil, errNotRunning
 	}
-	key, digest, read, _, err := wire.DecodeReportHeader(header)
+	h, sealed, err := wire.DecodeHeader(header)
 	if err != nil {
 		return nil, pure.Refuse(wire.Malformed, "no report of this version")
 	}
-	r, err := s.roundForStranger(ctx, digest)
+	r, err := s.roundForStranger(ctx, h.Announcement)
 	if err != nil {
 		return nil, err
 	}
 	if r.closed.Load() || now.After(r.deadline) {
 		return r, errClosed
 	}
-	want, ok := r.sizes[key]
+	want, ok := r.sizes[h.Key]
 	if !ok {
 		return r, pure.Refuse(wire.WrongKey, "")
 	}
-	if want+int64(len(read)-wire.ReportHeader) != size {
+	if want+int64(len(header)-len(sealed)-wire.ReportHeader) != size {
 		return r, pure.Refuse(wire.WrongSize, "")
 	}
 	return r, nil

@@ -223,7 +223,7 @@ func TestBothSuites(t *testing.T) {
 		n.send(w.report(ann, 0, 0))
 		r := w.unsealed(ann, 1, 0)
 		r.Authenticate(w.session(1))
-		b, err := envelope.SealReport(both.Public()[1], r)
+		b, err := envelope.SealReport(both.Public()[1], r, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
