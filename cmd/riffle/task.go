@@ -226,40 +226,30 @@ neither leaves a trace.`,
 }
 
 func newTaskList() *cobra.Command {
-	var f operatorFlags
-	var show output
-	cmd := &cobra.Command{
+	return operates(&cobra.Command{
 		Use: "list", Short: "List tasks", Example: "  riffle task list --config docs/deploy/coordinator.yaml", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := f.client()
-			if err != nil {
-				return err
-			}
-			resp, err := c.ListTasks(cmd.Context(), connect.NewRequest(&operatorv1.ListTasksRequest{}))
-			if err != nil {
-				return operateError(err)
-			}
-			if show.json {
-				list := []taskJSON{}
-				for _, t := range resp.Msg.Tasks {
-					list = append(list, toJSON(t))
-				}
-				return printJSON(cmd.OutOrStdout(), map[string]any{"tasks": list})
-			}
-			p := printer{w: cmd.OutOrStdout()}
+	}, func(cmd *cobra.Command, c operatorv1.OperatorServiceClient, show output, _ []string) error {
+		resp, err := c.ListTasks(cmd.Context(), connect.NewRequest(&operatorv1.ListTasksRequest{}))
+		if err != nil {
+			return err
+		}
+		if show.json {
+			list := []taskJSON{}
 			for _, t := range resp.Msg.Tasks {
-				if t.Phase == "standby" {
-					p.line("%.16s  %-20s %-8s a standby: another coordinator leads it", t.Id, t.Name, t.State)
-					continue
-				}
-				p.line("%.16s  %-20s %-8s round %d of %d, %d released, epsilon %s", t.Id, t.Name, t.State, t.Round, t.Rounds, t.Released, roundUp(t.Epsilon))
+				list = append(list, toJSON(t))
 			}
-			return p.err
-		},
-	}
-	f.flags(cmd)
-	show.flags(cmd.Flags())
-	return cmd
+			return printJSON(cmd.OutOrStdout(), map[string]any{"tasks": list})
+		}
+		p := printer{w: cmd.OutOrStdout()}
+		for _, t := range resp.Msg.Tasks {
+			if t.Phase == "standby" {
+				p.line("%.16s  %-20s %-8s a standby: another coordinator leads it", t.Id, t.Name, t.State)
+				continue
+			}
+			p.line("%.16s  %-20s %-8s round %d of %d, %d released, epsilon %s", t.Id, t.Name, t.State, t.Round, t.Rounds, t.Released, roundUp(t.Epsilon))
+		}
+		return p.err
+	})
 }
 
 // taskArg accepts a task's name, or its digest or the beginning of that.
@@ -270,37 +260,51 @@ func taskArg(cmd *cobra.Command, args []string) error {
 	return usage("want one task: its name, or the beginning of its digest (see %s --help)", cmd.CommandPath())
 }
 
-// taskCommand completes a command that requests something for one task, and prints the task's
-// state afterwards.
-func taskCommand(cmd *cobra.Command, ask func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error)) *cobra.Command {
+// operates completes a command that asks a running coordinator.
+func operates(cmd *cobra.Command, ask func(cmd *cobra.Command, c operatorv1.OperatorServiceClient, show output, args []string) error) *cobra.Command {
 	var f operatorFlags
 	var show output
-	cmd.Args = taskArg
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := f.client()
 		if err != nil {
 			return err
 		}
-		t, err := ask(cmd.Context(), c, args[0])
-		if err != nil {
-			return operateError(err)
-		}
-		return showTask(cmd, show, t)
+		return operateError(ask(cmd, c, show, args))
 	}
 	f.flags(cmd)
 	show.flags(cmd.Flags())
 	return cmd
 }
 
+// taskCommand completes a command that requests something for one task, and prints the task's
+// state afterwards.
+func taskCommand(cmd *cobra.Command, ask func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error)) *cobra.Command {
+	cmd.Args = taskArg
+	return operates(cmd, func(cmd *cobra.Command, c operatorv1.OperatorServiceClient, show output, args []string) error {
+		t, err := ask(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		return showTask(cmd, show, t)
+	})
+}
+
+// answered returns the task of a coordinator's answer.
+func answered[T any, P interface {
+	*T
+	GetTask() *operatorv1.Task
+}](resp *connect.Response[T], err error) (*operatorv1.Task, error) {
+	if err != nil {
+		return nil, err
+	}
+	return P(resp.Msg).GetTask(), nil
+}
+
 func newTaskShow() *cobra.Command {
 	return taskCommand(&cobra.Command{
 		Use: "show TASK", Short: "Show a task", Example: "  riffle task show first --config docs/deploy/coordinator.yaml",
 	}, func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error) {
-		resp, err := c.GetTask(ctx, connect.NewRequest(&operatorv1.GetTaskRequest{Task: task}))
-		if err != nil {
-			return nil, err
-		}
-		return resp.Msg.Task, nil
+		return answered(c.GetTask(ctx, connect.NewRequest(&operatorv1.GetTaskRequest{Task: task})))
 	})
 }
 
@@ -312,11 +316,7 @@ func newTaskStop() *cobra.Command {
 and released models stay valid. A stopped task cannot be started again.`,
 		Example: "  riffle task stop first --config docs/deploy/coordinator.yaml",
 	}, func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error) {
-		resp, err := c.StopTask(ctx, connect.NewRequest(&operatorv1.StopTaskRequest{Task: task, Reason: reason}))
-		if err != nil {
-			return nil, err
-		}
-		return resp.Msg.Task, nil
+		return answered(c.StopTask(ctx, connect.NewRequest(&operatorv1.StopTaskRequest{Task: task, Reason: reason})))
 	})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, kept with the task")
 	return cmd
@@ -332,18 +332,12 @@ budget, so find the cause first. After Resume the guard compares with the presen
 model.`,
 		Example: "  riffle task resume first --config docs/deploy/coordinator.yaml",
 	}, func(ctx context.Context, c operatorv1.OperatorServiceClient, task string) (*operatorv1.Task, error) {
-		resp, err := c.ResumeTask(ctx, connect.NewRequest(&operatorv1.ResumeTaskRequest{Task: task}))
-		if err != nil {
-			return nil, err
-		}
-		return resp.Msg.Task, nil
+		return answered(c.ResumeTask(ctx, connect.NewRequest(&operatorv1.ResumeTaskRequest{Task: task})))
 	})
 }
 
 func newTaskRemove() *cobra.Command {
-	var f operatorFlags
-	var show output
-	cmd := &cobra.Command{
+	return operates(&cobra.Command{
 		Use: "remove TASK", Short: "Remove a task that was never charged",
 		Long: `Remove ends a task and deletes what is stored about it, if the ledger has no entry for
 it: a task that was created by mistake, or that cannot run (state "unusable"). A task
@@ -351,22 +345,14 @@ that was charged stays in the ledger for good: Remove refuses it (exit code 3), 
 can be stopped. A removed task cannot be created again with the same name and
 settings, as clients and shuffler may have seen rounds of it.`,
 		Example: "  riffle task remove first --config docs/deploy/coordinator.yaml", Args: taskArg,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.client()
-			if err != nil {
-				return err
-			}
-			if _, err := c.RemoveTask(cmd.Context(), connect.NewRequest(&operatorv1.RemoveTaskRequest{Task: args[0]})); err != nil {
-				return operateError(err)
-			}
-			if show.json {
-				return printJSON(cmd.OutOrStdout(), map[string]string{"removed": args[0]})
-			}
-			show.note(cmd.ErrOrStderr(), "removed: %s", args[0])
-			return nil
-		},
-	}
-	f.flags(cmd)
-	show.flags(cmd.Flags())
-	return cmd
+	}, func(cmd *cobra.Command, c operatorv1.OperatorServiceClient, show output, args []string) error {
+		if _, err := c.RemoveTask(cmd.Context(), connect.NewRequest(&operatorv1.RemoveTaskRequest{Task: args[0]})); err != nil {
+			return err
+		}
+		if show.json {
+			return printJSON(cmd.OutOrStdout(), map[string]string{"removed": args[0]})
+		}
+		show.note(cmd.ErrOrStderr(), "removed: %s", args[0])
+		return nil
+	})
 }
