@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 )
 
 // The binary version of CIFAR-10: six files of 10,000 records, each a label
@@ -28,24 +26,16 @@ const (
 // ReadCIFAR10 reads a folder with the six files of CIFAR-10's binary version:
 // 50,000 training and 10,000 test images of 32×32 pixels and three channels.
 func ReadCIFAR10(dir string) (train, test *Images, err error) {
-	info, err := os.Stat(dir)
+	fsys, name, err := openFolder(dir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("dataset: %w", err)
+		return nil, nil, err
 	}
-	if !info.IsDir() {
-		return nil, nil, fmt.Errorf("dataset: %s is not a folder", dir)
-	}
-	return readCIFAR10FS(os.DirFS(dir), filepath.Base(filepath.Clean(dir)))
-}
-
-// readCIFAR10FS reads the six files at the root of fsys. Every file must have
-// exactly 10,000 records of 3,073 bytes and labels 0 to 9. Errors wrap
-// fs.ErrNotExist if a file is missing. A pixel's three bytes come to lie
-// beside each other, as in every Images.
-func readCIFAR10FS(fsys fs.FS, name string) (train, test *Images, err error) {
 	return readCIFAR(fsys, name, cifarRecords)
 }
 
+// readCIFAR reads the six files at the root of fsys. Every file must have exactly so many
+// records of 3,073 bytes and labels 0 to 9. Errors wrap fs.ErrNotExist if a file is missing.
+// A pixel's three bytes come to lie beside each other, as in every Images.
 func readCIFAR(fsys fs.FS, name string, records int) (train, test *Images, err error) {
 	files := make([]string, 0, cifarBatches+1)
 	for i := range cifarBatches {

@@ -89,7 +89,7 @@ func TestReadCIFAR(t *testing.T) {
 
 // TestReadCIFAR10Whole reads files of the true size.
 func TestReadCIFAR10Whole(t *testing.T) {
-	if _, _, err := readCIFAR10FS(cifarFolder(20), "c"); err == nil || !strings.Contains(err.Error(), "want 30730000 (10000 records of 3073)") {
+	if _, _, err := readCIFAR(cifarFolder(20), "c", cifarRecords); err == nil || !strings.Contains(err.Error(), "want 30730000 (10000 records of 3073)") {
 		t.Errorf("files of 20 records: %v", err)
 	}
 	if testing.Short() {
@@ -100,7 +100,7 @@ func TestReadCIFAR10Whole(t *testing.T) {
 	for _, n := range []string{"1", "2", "3", "4", "5"} {
 		fsys["data_batch_"+n+".bin"] = one
 	}
-	train, test, err := readCIFAR10FS(fsys, "c")
+	train, test, err := readCIFAR(fsys, "c", cifarRecords)
 	if err != nil {
 		t.Fatal(err)
 	}

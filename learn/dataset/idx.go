@@ -40,14 +40,23 @@ const (
 // ReadFolder reads the four IDX files of a folder on disk. Where both a plain
 // and a .gz file are present the plain one is read.
 func ReadFolder(dir string) (train, test *Images, err error) {
+	fsys, name, err := openFolder(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	return ReadFS(fsys, name)
+}
+
+// openFolder opens a folder on disk; name is the last part of its path.
+func openFolder(dir string) (fsys fs.FS, name string, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("dataset: %w", err)
+		return nil, "", fmt.Errorf("dataset: %w", err)
 	}
 	if !info.IsDir() {
-		return nil, nil, fmt.Errorf("dataset: %s is not a folder", dir)
+		return nil, "", fmt.Errorf("dataset: %s is not a folder", dir)
 	}
-	return ReadFS(os.DirFS(dir), filepath.Base(filepath.Clean(dir)))
+	return os.DirFS(dir), filepath.Base(filepath.Clean(dir)), nil
 }
 
 // ReadFS reads the four IDX files at the root of fsys. The training and the test images get the
