@@ -27,7 +27,7 @@ type Method struct {
 	OnlyDivergence bool
 
 	pair string // of one class: the name of the pair that it composes
-	note string // what is said of every answer
+	note string // a remark that goes with every answer
 	// ask computes the method for single reports, and sum for vector sums. If ask is nil the
 	// divergence is converted.
 	ask computation
@@ -71,7 +71,7 @@ const (
 	needsTwoFold = "binomial noise p ≤ ½, α < 1, αmp ≥ 2g"
 )
 
-// Methods lists all bounds in the order of a Reply's.
+// Methods lists all bounds, in the order in which a Reply lists them.
 func Methods() []Method {
 	rows := []Method{
 		{ID: "blanket-pld", Needs: needsReports, Source: blanketSource + asPLD, Best: true, Colluders: true, Adaptive: true,

@@ -240,8 +240,8 @@ func (q SumQuery) gaussian(ctx context.Context, delta float64) (g Query, tail fl
 // hundredth, which takes long where chance may bring many clients.
 const crowdShare = 1e-6
 
-// most returns the largest number of clients whose noise a counted query needs, for all but
-// the returned chance over all rounds, which is at most the given one.
+// most returns the largest number of clients whose noise a counted query needs, and a
+// probability, at most chance, that some round has more clients.
 func (q SumQuery) most(chance float64) (int64, float64) {
 	most, rate := q.cohort()
 	honest := 1.

@@ -14,13 +14,13 @@ import (
 // not prove. The claim may still be true.
 var ErrRejected = errors.New("not verified")
 
-// Verdict is what Verify proved.
+// Verdict has the numbers that Verify proved.
 type Verdict struct {
 	// Delta is an upper bound on δ at the claim's ε, rounded up; at most the
 	// claimed one.
 	Delta float64
 	// Room is the least relative distance over the grid by which the listed pair's curve
-	// stays above the protocol's.
+	// stays above the protocol's curve.
 	Room float64
 }
 

@@ -18,7 +18,7 @@ type curve struct {
 	values []float64
 }
 
-// quantity is a quantity over which a curve can run; its name is its flag's.
+// quantity is a quantity over which a curve can run; its name is the name of its flag.
 type quantity struct {
 	name   string
 	symbol string

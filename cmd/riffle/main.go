@@ -94,7 +94,7 @@ func aboutArgument(err error, args []string) bool {
 	})
 }
 
-// usageError marks an error as the caller's: exit 2.
+// usageError marks an error as the caller's mistake: exit code 2.
 type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }

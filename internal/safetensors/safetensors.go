@@ -44,7 +44,7 @@ func (d dType) size() int {
 // MaxHeader is the largest JSON header in bytes, the reference's limit.
 const MaxHeader = 100_000_000
 
-// metadataKey is the one name in the header that is not a tensor's.
+// metadataKey is the one name in the header that does not name a tensor.
 const metadataKey = "__metadata__"
 
 // Tensor is a named array.

@@ -33,9 +33,9 @@ func (e *Evaluation) Accuracy() float64 {
 // together; it is fixed so that sums do not depend on the number of workers.
 const evaluateChunk = 256
 
-// Evaluate runs the model on rows of x, which are to be y, with the given number
-// of goroutines (0: one per processor). The result does not depend on workers.
-// A linear model's loss is without ridge and smoothing.
+// Evaluate runs the model on the rows of x, whose true answers are y, with the given number
+// of goroutines (0: one per processor). The result does not depend on workers. A linear
+// model's loss is without ridge and smoothing.
 func (m *Model) Evaluate(theta, x []float32, y func(row int) float64, workers int) (*Evaluation, error) {
 	d := m.Inputs
 	n := len(x) / d

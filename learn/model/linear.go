@@ -21,7 +21,7 @@ type LinearConfig struct {
 	NoIntercept bool
 }
 
-// linear is what NewLinear describes. Its gradients need no Scratch.
+// linear is the model that NewLinear makes. Its gradients need no Scratch.
 type linear struct {
 	c      LinearConfig
 	binary bool // targets are signs

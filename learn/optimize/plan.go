@@ -130,7 +130,7 @@ type Plan struct {
 	Stages  []Stage
 }
 
-// Bound is the last stage's: an upper bound on the expected excess population
+// Bound is the bound of the last stage: an upper bound on the expected excess population
 // loss, proved in convex.md, if the Problem is as described.
 func (p *Plan) Bound() float64 { return p.Stages[len(p.Stages)-1].Bound }
 

@@ -70,8 +70,8 @@ func AppendReport(dst []byte, m Mechanism, r *Report) ([]byte, error) {
 	return dst, nil
 }
 
-// DecodeReport overwrites r, made by m.NewReport, with what AppendReport wrote.
-// What it accepts passes Check.
+// DecodeReport reads the encoding that AppendReport wrote into r, which m.NewReport made. A
+// report that it accepts passes Check.
 func DecodeReport(b []byte, m Mechanism, r *Report) error {
 	w := width(m, r)
 	if w == 0 {

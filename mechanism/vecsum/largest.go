@@ -7,8 +7,8 @@ import (
 )
 
 // Largest bounds how far one client's message can move the mean of n clients, in radii and
-// times n. The shares hide the message, and a sum is refused only if Users honest clients
-// cannot have it, so a client can put in any vector of that size.
+// times n. The shares hide the message, and a sum is refused only if no messages of Users
+// honest clients could add up to it. So a client can put in any vector of that size.
 func (p Params) Largest() float64 {
 	p = p.withDefaults()
 	below, above := p.Noise.reach(p.Users)

@@ -37,7 +37,7 @@ var page embed.FS
 // Config configures a dashboard. Board is required.
 type Config struct {
 	Board *Board
-	// Title names what the page shows. Version is riffle's.
+	// Title names what the page shows. Version is riffle's version.
 	Title   string
 	Version string
 	// Ledger returns the charges; nil: there is no ledger to show. It is called when a page

@@ -181,7 +181,7 @@ const (
 	inkNote = "ink: features whitened for strokes drawn at random, the defaults of riffle train."
 )
 
-// upright is the first default of riffle train for images; ink is today's.
+// upright is the first default of riffle train for images; ink is the present default.
 func upright(rate string) func(*train.Config) {
 	return func(c *train.Config) { c.Model, c.Clip, c.LR, c.Average = "hog-linear", 0.2, rate, 0.5 }
 }

@@ -30,7 +30,7 @@ type claim struct {
 	compute compute
 }
 
-// compute returns a claim's number, by the paper's formula and by riffle's.
+// compute returns the number of a claim, by the paper's formula and by riffle's bound.
 type compute func(ctx context.Context, d *desk) (paper, ours float64, err error)
 
 // unit is the unit of a claim's riffle number; it decides how the number is rounded.

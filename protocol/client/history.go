@@ -9,7 +9,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// History is the part of what one client has sent that limits what it may still send.
+// History is the record of one client's reports, as far as it limits further reports.
 type History struct {
 	Tasks []*Spent // in order of appearance; few
 }

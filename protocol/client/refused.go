@@ -10,7 +10,7 @@ const (
 	CauseSignature  Cause = "signature"  // not signed by the right key
 	CauseMessage    Cause = "message"    // malformed, or too large
 	CauseTask       Cause = "task"       // the announcement differs from the task
-	CauseEnrolment  Cause = "enrolment"  // n or n-min differ from the enrolment's, or the enrolment is not valid now
+	CauseEnrolment  Cause = "enrolment"  // n or n-min differ from those of the enrolment, or the enrolment is not valid now
 	CauseKey        Cause = "key"        // expired, or not in the enrolment
 	CauseMechanism  Cause = "mechanism"  // cannot be built, or its promise differs from the announced one
 	CauseModel      Cause = "model"      // not the announced model

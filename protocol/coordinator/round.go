@@ -58,8 +58,8 @@ type Config struct {
 	Honest float64
 }
 
-// Fewer returns the number of a round's reports that are charged as hiding nobody: the
-// colluders'. In a sum of which only the share Honest adds noise, it is Colluders/Honest,
+// Fewer returns the number of a round's reports that are charged as hiding nobody: those of
+// the colluders. In a sum of which only the share Honest adds noise, it is Colluders/Honest,
 // rounded up.
 func (c Config) Fewer() int64 {
 	if c.Colluders > 0 && c.Honest > 0 && c.Honest < 1 {

@@ -281,7 +281,7 @@ func (l *TaskLedger) Last() (e wire.Entry, ok bool) {
 	return e, ok
 }
 
-// Restore returns an error unless the entries are the journal's. It changes nothing.
+// Restore returns an error unless the entries are those of the journal. It changes nothing.
 func (l *TaskLedger) Restore(entries []Entry) error {
 	have := l.Entries()
 	if len(have) != len(entries) {

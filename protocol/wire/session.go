@@ -48,8 +48,8 @@ func (SessionKey) String() string { return "wire.SessionKey" }
 // GoString hides the key.
 func (SessionKey) GoString() string { return "wire.SessionKey" }
 
-// Pass returns what the session's client shows in a round: the first 16 bytes of the round's
-// HMAC-SHA-256 under the key.
+// Pass returns the pass that the session's client shows in a round: the first 16 bytes of the
+// round's HMAC-SHA-256 under the key.
 func (k SessionKey) Pass(announcement [32]byte) Pass {
 	sum := k.mac(LabelPass, announcement[:])
 	return Pass(sum[:len(Pass{})])

@@ -62,8 +62,8 @@ func (c cohort) place(i int64) int64 {
 	return c.from + i
 }
 
-// cohort returns who reports in a round. step is the optimiser's next one, which is
-// behind the round by the void rounds before it.
+// cohort returns the clients who report in a round. step is the number of the optimiser's
+// next step; it is behind the round by the number of void rounds before.
 func (t *Task) cohort(round, step int64) cohort {
 	stage := t.Plan.Stage(step)
 	c := cohort{batch: batch{stage: stage, sigma: t.Plan.Stages[stage].Sigma}}

@@ -176,8 +176,8 @@ func (m *vectorSum) noise() optimize.Noise {
 	return optimize.GaussianNoise{Lipschitz: m.config.Clip, Mu: m.mu, Overhead: overhead}
 }
 
-// prepare designs a round for each stage. All rounds of gd are one client's; of
-// the others a client has one, and the dearest counts.
+// prepare designs a round for each stage. With gd a client is in every round; with the other
+// methods it is in one round, and the dearest round counts.
 func (m *vectorSum) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 	uses := p.Batches.Uses()
 	for _, s := range p.Stages {
@@ -204,8 +204,8 @@ func (m *vectorSum) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 	return eps, m.config.Delta, nil
 }
 
-// add makes params the next stage's. Clients round, and release draws the noise of
-// all of them at once; sigma is what it is worth.
+// add makes params the parameters of the next stage. Clients round, and release draws the
+// noise of all of them at once; sigma is what it is worth.
 func (m *vectorSum) add(params vecsum.Params, sigma float64) error {
 	sum, err := mechanism.NewVectorSum(params, sigma)
 	m.stages = append(m.stages, mechanism.Rounding{VectorSum: sum})

@@ -23,7 +23,7 @@ type reports struct {
 	failed error
 }
 
-// query asks what rounds of so many clients cost one who is in all of them.
+// query asks for the cost of rounds of this many clients to a client who is in all of them.
 func (m *reports) query(eps0 float64, clients, uses int64) account.Query {
 	return account.Query{
 		Trust: m.config.Trust, Participation: dp.All, Class: dp.Generic,

@@ -40,7 +40,7 @@ type Config struct {
 	Dim       int
 	Rows      int
 
-	Loss      string   // see model.ParseLoss; "": the synthetic law's, else logistic
+	Loss      string   // see model.ParseLoss; "": the loss of the synthetic law, else logistic
 	Optimizer string   // see optimize.Methods; "": agd, agd-smooth if the loss is not smooth
 	Trust     dp.Trust // "": dp.VectorSum, dp.Central if the optimiser is pan-private
 
@@ -93,8 +93,8 @@ type Task struct {
 	// Plan is the optimiser's plan, a function of public numbers.
 	Plan *optimize.Plan
 	// Epsilon is the cost of the whole run at Delta, replace one client, computed from the
-	// noise that it will draw; at most the Config's. +Inf without privacy. Delta is 0 if the
-	// bound is pure.
+	// noise that it will draw; at most the Config's Epsilon. +Inf without privacy. Delta is 0
+	// if the bound is pure.
 	Epsilon, Delta float64
 
 	people     *population
@@ -119,8 +119,8 @@ type Observer struct {
 	Evaluated func(round, rounds int64, excess float64)
 }
 
-// Prepare reads the data, plans the run and computes its cost. Its errors are the caller's
-// input; ledger.ErrBudget is wrapped if the plan exceeded the budget.
+// Prepare reads the data, plans the run and computes its cost. An error means that the input
+// is wrong; ledger.ErrBudget is wrapped if the plan exceeded the budget.
 func Prepare(ctx context.Context, c Config) (*Task, error) {
 	if c.Trust == "" {
 		c.Trust = dp.VectorSum

@@ -34,7 +34,7 @@ func DescribeBaseline(b model.Baseline, classes []string, examples string) strin
 	return fmt.Sprintf("%.2f %%, always %q, the most frequent of these %s", 100*b.Accuracy, name, examples)
 }
 
-// ShortBaseline returns the figure of a baseline alone, to stand beside a model's.
+// ShortBaseline returns the figure of a baseline alone, to stand beside a model's figure.
 func ShortBaseline(b model.Baseline) string {
 	if b.Class < 0 {
 		return fmt.Sprintf("%.4g", b.Loss)

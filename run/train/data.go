@@ -198,7 +198,7 @@ func holdOut[T interface {
 // Cao and Ge (arXiv:2401.04306), section 4.
 const components = 60
 
-// publicPart separates the choice of public examples from validation's.
+// publicPart separates the choice of public examples from the choice of validation examples.
 const publicPart = 0x7075626c6963 // "public"
 
 // reduce fits principal axes on the examples declared public, removes these from the training

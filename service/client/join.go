@@ -83,7 +83,7 @@ type JoinConfig struct {
 	// Directory holds the ledger, which CreateLedger makes once. Required.
 	Directory string
 	Policy    client.Policy // Required.
-	// Accountant computes the cost of what was sent; account.New has the tightest bounds.
+	// Accountant computes the cost of the reports sent; account.New has the tightest bounds.
 	// Required.
 	Accountant dp.Accountant
 	// Tasks are the tasks to take part in; Run ends with the last of them. Empty: all tasks
@@ -100,8 +100,8 @@ type JoinConfig struct {
 	// Workers is the number of reports that are made at the same time; 0: one per CPU.
 	// Connections is the largest number of requests under way; 0: 32.
 	Workers, Connections int
-	// Watch is called with what happens, from any goroutine; nil: not called. A Notice
-	// must stay with the client.
+	// Watch is called for each event, from any goroutine; nil: not called. A Notice must stay
+	// with the client.
 	Watch func(Notice)
 }
 

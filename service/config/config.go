@@ -201,8 +201,9 @@ type Client struct {
 	// one or several URLs.
 	Shuffler    Party `yaml:"shuffler"`
 	Coordinator Party `yaml:"coordinator"`
-	// Roots is a file of certificates against which the servers' are checked, including names
-	// and dates: the servers' own, if they are self-signed. Default: the system's.
+	// Roots is a file of certificates against which the servers' certificates are checked,
+	// including names and dates. It may hold the servers' own certificates, if they are
+	// self-signed. Default: the system's certificates.
 	Roots string `yaml:"roots"`
 	// Data is the data set that the clients learn from: mnist, a folder or a CSV file.
 	// Credential i has example First+i.

@@ -82,7 +82,7 @@ type Task struct {
 	// Report is what the ledger is charged for a report; it must be the Event of the
 	// task's mechanism.
 	Report dp.Report
-	// Budget is the task's own; the population's is the journal's.
+	// Budget is the budget of the task alone; the journal has the budget of the population.
 	Budget ledger.Config
 	// Sample is k, of participation sampled.
 	Sample int64

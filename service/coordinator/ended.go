@@ -74,7 +74,7 @@ func (r *runner) runShown(ctx context.Context) {
 	}
 }
 
-// loadShown brings the status up to date with what is stored.
+// loadShown brings the status up to date with the stored state.
 func (r *runner) loadShown(ctx context.Context) (ended bool, err error) {
 	ended, how, err := Ended(ctx, r.s.config.Store, r.id)
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 	FailedExcluded failureReason = "excluded"       // more reports could not be summed than the charge allows for
 	FailedTooFew   failureReason = "too-few"        // fewer than n-min are left; with trust local, fewer than n-min came
 	FailedUnequal  failureReason = "unequal"        // the aggregators' sums do not belong together
-	FailedBatch    failureReason = "not-as-signed"  // a peer's answer is not what it must be
+	FailedBatch    failureReason = "not-as-signed"  // a peer's answer is not valid
 	FailedGone     failureReason = "gone"           // a peer no longer has the round
 	FailedStep     failureReason = "no-valid-steps" // no report is valid, or the optimiser refuses the step
 	FailedGuard    failureReason = "guard"          // the model would have become worse: see Guard

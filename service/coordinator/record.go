@@ -61,7 +61,8 @@ type Counts struct {
 	Shortened int64 `json:"shortened,omitempty"`
 	// FailedBy counts them by reason.
 	FailedBy map[failureReason]int64 `json:"failed_by,omitempty"`
-	// Rejected counts refused reports by reason, the shuffler's and the coordinator's.
+	// Rejected counts refused reports by reason, those that the shuffler refused and those
+	// that the coordinator refused.
 	Rejected map[wire.Reason]int64 `json:"rejected"`
 }
 

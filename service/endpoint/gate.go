@@ -292,7 +292,8 @@ func (me *guest) speak(now time.Time) {
 	}
 }
 
-// mostOfOne is the number of a caller's connections that do not count among strangers'.
+// mostOfOne is the number of a caller's connections that do not count as connections of
+// strangers.
 const mostOfOne = 16
 
 // mostBodies is the number of largest bodies that may be held for a proven connection: with

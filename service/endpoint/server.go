@@ -31,7 +31,7 @@ const (
 	DefaultShare = 1.0 / 8
 
 	headerTimeout = 10 * time.Second // also for the TLS handshake
-	idleTimeout   = 90 * time.Second // longer than clients', so that clients close first
+	idleTimeout   = 90 * time.Second // longer than the timeout of clients, so that clients close first
 	maxHeader     = 8 << 10
 
 	// A body may take bodyGrace, plus the time that it takes at minRate bytes a second.

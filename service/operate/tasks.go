@@ -269,7 +269,7 @@ func (r *coordinatorProcess) follow(ctx context.Context, log *slog.Logger) error
 				log.Warn("tasks in the store cannot be run here", "error", err)
 				last = text
 			}
-			pause = min(2*pause, time.Minute) // to make a task may cost much
+			pause = min(2*pause, time.Minute) // each attempt to make a task may be costly
 		}
 	}
 }

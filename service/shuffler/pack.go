@@ -120,7 +120,7 @@ func (p *packer) flush() {
 const patience = 30 * time.Second
 
 func (p *packer) write(items []byte) error {
-	// The context is not a request's, because several requests share the block.
+	// The context is not one request's context, because several requests share the block.
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var last uint64

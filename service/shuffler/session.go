@@ -232,7 +232,7 @@ func (s *Service) lookForMaster(ctx context.Context, end int64, now time.Time) (
 		return nil, errUnavailable
 	}
 	m.missed = now
-	// The context is not the request's, because other requests need the result too.
+	// The context is not the request's context, because other requests need the result too.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := s.findMasters(ctx); err != nil {

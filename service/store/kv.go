@@ -37,8 +37,8 @@ func (s *Store) Get(ctx context.Context, key string) (Entry, error) {
 	return e, err
 }
 
-// Put replaces the value that has this revision, 0 for a key that has none, and
-// returns the new one's; it fails with ErrConflict where there is another.
+// Put replaces the value that has this revision, 0 for a key that has none, and returns the
+// new revision. It fails with ErrConflict if the key has another revision.
 func (s *Store) Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	if err := checkKey(key); err != nil {
 		return 0, err

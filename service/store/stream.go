@@ -16,7 +16,7 @@ import (
 
 // StreamConfig describes a stream; the zero value is the usual one.
 type StreamConfig struct {
-	// Replicas is the number of replicas in a cluster. Default: the store's.
+	// Replicas is the number of replicas in a cluster. Default: that of the store.
 	Replicas int
 	// Window is the time for which message ids are remembered, at 330 bytes of the broker's
 	// memory each. Default 30 s.

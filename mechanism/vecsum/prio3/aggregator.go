@@ -29,16 +29,17 @@ var ErrRefused = errors.New("prio3: report refused")
 var errClosed = errors.New("prio3: the aggregator has released this round's sums: nothing is added or released again")
 
 // Aggregator checks and sums the shares sent to one of the two. It is a state machine without
-// a network: the caller carries the messages. It holds 16 bytes a count's digit for the sum
-// and for each report between Begin and Finish, and a few dozen for each report.
+// a network: the caller carries the messages. For the sum, and for each report between Begin
+// and Finish, it holds 16 bytes for each digit of each count; for every report it holds a few
+// dozen bytes more.
 //
-// It can be closed only once, because the difference of two sums would be a few clients'
-// counts. There must never be a second Aggregator for a round and an index: after a restart
-// treat it as closed and start another round, because a client may know by then where its
-// proof was checked. Not for several goroutines.
+// It can be closed only once, because the difference of two sums could show the counts of a
+// few clients. There must never be a second Aggregator for a round and an index: after a
+// restart treat it as closed and start another round, because a client may know by then where
+// its proof was checked. An Aggregator is not safe for concurrent use.
 //
-// Each aggregator can have any report refused. So a party that trusts only the other one has
-// to count the drop-outs that this one chooses as colluders, as Params.Honest does.
+// Each aggregator can make both refuse any report. So a party that trusts only the other one
+// has to count the drop-outs that this one chooses as colluders, as Params.Honest does.
 type Aggregator struct {
 	shares   *Shares
 	vdaf     *sumvec.SumVec
