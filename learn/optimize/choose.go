@@ -115,7 +115,7 @@ func averagedStage(p Problem, o Overrides, rounds, batch int64) (Stage, error) {
 	if step == 0 {
 		step = d / math.Sqrt(moment*float64(rounds))
 	}
-	return Stage{Distance: d, Sigma: p.Noise.Deviation(batch, 1), Step: step, Bound: averagedBound(rounds, d, step, moment)}, nil
+	return Stage{Distance: d, Sigma: p.Noise.deviation(batch, 1), Step: step, Bound: averagedBound(rounds, d, step, moment)}, nil
 }
 
 func smoothStage(p Problem, o Overrides, rounds, batch int64) (Stage, error) {
@@ -140,7 +140,7 @@ func fullStage(p Problem, o Overrides, rounds, batch int64) (Stage, error) {
 // accelerated returns the stage of acsa at distance d; draws is the number of noise draws in
 // a mean.
 func (p Problem) accelerated(rounds, batch int64, d, draws float64, envelope bool, o Overrides) Stage {
-	s := Stage{Distance: d, Sigma: math.Sqrt(draws) * p.Noise.Deviation(batch, 1), Curvature: o.Curvature}
+	s := Stage{Distance: d, Sigma: math.Sqrt(draws) * p.Noise.deviation(batch, 1), Curvature: o.Curvature}
 	variance := p.Lipschitz*p.Lipschitz/float64(batch) + draws*p.variance(batch, 1)
 	beta, below := p.Smoothness, 0.0
 	if envelope {
@@ -329,7 +329,7 @@ func (p Problem) full(rounds, batch int64, o Overrides) Stage {
 		variance += l * l / float64(batch)
 	}
 	reuse := 2 * l * l * float64(rounds-1) / n // (2/η)·reuseBound
-	s := Stage{Rounds: rounds, Batch: batch, Distance: d, Sigma: p.Noise.Deviation(batch, rounds), Bound: math.Inf(1)}
+	s := Stage{Rounds: rounds, Batch: batch, Distance: d, Sigma: p.Noise.deviation(batch, rounds), Bound: math.Inf(1)}
 	consider := func(step, smoothing, beta float64, bound func(step float64) float64) {
 		if o.Step > 0 {
 			step = o.Step

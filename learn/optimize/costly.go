@@ -20,12 +20,12 @@ func NewCostlyNoise(dim int, mse func(clients, uses int64) float64) Noise {
 	return &costlyNoise{dim, mse, map[[2]int64]float64{}}
 }
 
-// Deviation interpolates.
-func (c *costlyNoise) Deviation(clients, uses int64) float64 {
+// deviation interpolates.
+func (c *costlyNoise) deviation(clients, uses int64) float64 {
 	mse := between(clients, func(clients int64) float64 {
 		return between(uses, func(uses int64) float64 { return c.at(clients, uses) })
 	})
-	return ReportNoise{MSE: mse, Dim: c.dim}.Deviation(clients, uses)
+	return ReportNoise{MSE: mse, Dim: c.dim}.deviation(clients, uses)
 }
 
 func (c *costlyNoise) at(clients, uses int64) float64 {
@@ -41,8 +41,8 @@ func (c *costlyNoise) at(clients, uses int64) float64 {
 // exactly is a costlyNoise without interpolation.
 type exactly struct{ *costlyNoise }
 
-func (e exactly) Deviation(clients, uses int64) float64 {
-	return ReportNoise{MSE: e.at(clients, uses), Dim: e.dim}.Deviation(clients, uses)
+func (e exactly) deviation(clients, uses int64) float64 {
+	return ReportNoise{MSE: e.at(clients, uses), Dim: e.dim}.deviation(clients, uses)
 }
 
 // exact returns the problem with the noise that a plan states.

@@ -29,7 +29,7 @@ func TestCostlyNoise(t *testing.T) {
 			t.Errorf("%s: bound %v, %v where everything is asked", m.Name, plan.Bound(), best.Bound())
 		}
 		for _, s := range plan.Stages {
-			want := fast.Noise.Deviation(s.Batch, plan.Batches.Uses())
+			want := fast.Noise.deviation(s.Batch, plan.Batches.Uses())
 			if m.Name == "pan-private" {
 				want *= math.Sqrt2
 			}
@@ -45,7 +45,7 @@ func TestCostlyNoise(t *testing.T) {
 		if m.Name == "gd" {
 			uses = 7
 		}
-		if got, want := fixed.Stages[0].Sigma, fast.Noise.Deviation(777, uses); m.Name != "pan-private" && math.Abs(got/want-1) > 1e-12 {
+		if got, want := fixed.Stages[0].Sigma, fast.Noise.deviation(777, uses); m.Name != "pan-private" && math.Abs(got/want-1) > 1e-12 {
 			t.Errorf("%s: sigma %v of given rounds, want %v", m.Name, got, want)
 		}
 		if len(asked) > 60 {
@@ -63,16 +63,16 @@ func TestCostlyNoise(t *testing.T) {
 		}
 		return 1
 	})
-	if got := never.Deviation(70, 1); !(got > 0 && got < 1) {
+	if got := never.deviation(70, 1); !(got > 0 && got < 1) {
 		t.Errorf("noise %v", got)
 	}
-	if got := never.Deviation(30, 1); !math.IsInf(got, 1) {
+	if got := never.deviation(30, 1); !math.IsInf(got, 1) {
 		t.Errorf("noise %v next to sizes without any", got)
 	}
 }
 
 type direct func(clients, uses int64) float64
 
-func (d direct) Deviation(clients, uses int64) float64 {
-	return ReportNoise{MSE: d(clients, uses), Dim: 50}.Deviation(clients, uses)
+func (d direct) deviation(clients, uses int64) float64 {
+	return ReportNoise{MSE: d(clients, uses), Dim: 50}.deviation(clients, uses)
 }

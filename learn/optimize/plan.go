@@ -57,7 +57,7 @@ func Methods() []Method {
 		{
 			Name: "pan-private", Participation: dp.Once, Source: "Algorithm 6, Theorem C.3", plan: planPanPrivate, stages: one(panStage),
 			uses: Overrides{Batch: some, Curvature: some, Smoothing: some},
-			Note: "agd, on envelopes if the loss is not smooth, over a stream; a batch's mean has two draws of the noise (PanMean)",
+			Note: "agd, on envelopes if the loss is not smooth, over a stream; a batch's mean has two draws of the noise",
 		},
 	}
 }
@@ -174,6 +174,12 @@ func (p *Plan) NewOptimizer() (*Optimizer, error) {
 	}
 	phases[0].Start = p.Problem.Start
 	return newACSA(phases...)
+}
+
+// Deviation returns the standard deviation of one draw of noise in each coordinate of a mean
+// over that many clients.
+func (p *Plan) Deviation(clients int64) float64 {
+	return p.Problem.Noise.deviation(clients, p.Batches.Uses())
 }
 
 // NewPlan chooses the parameters of the named method by minimising its bound.

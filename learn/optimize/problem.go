@@ -8,12 +8,12 @@ import (
 
 // Noise says how noisy a released mean gradient is.
 type Noise interface {
-	// Deviation returns σ, a bound on the standard deviation of the privacy
+	// deviation returns σ, a bound on the standard deviation of the privacy
 	// noise in each coordinate of the mean over a batch, if clients people are
 	// in the batch and each of them takes part in uses rounds of the run. The
 	// noise has mean 0. +Inf where no noise of that kind exists. It is called
 	// some hundred times for a plan.
-	Deviation(clients, uses int64) float64
+	deviation(clients, uses int64) float64
 }
 
 // GaussianNoise is noise of the size of the central Gaussian mechanism on a sum of vectors of
@@ -28,9 +28,9 @@ type GaussianNoise struct {
 	Overhead float64
 }
 
-// Deviation returns 2L√((1 + overhead)·uses)/(μ·clients): the rounds of one
+// deviation returns 2L√((1 + overhead)·uses)/(μ·clients): the rounds of one
 // client compose to μ as the root of a sum of squares.
-func (g GaussianNoise) Deviation(clients, uses int64) float64 {
+func (g GaussianNoise) deviation(clients, uses int64) float64 {
 	return 2 * g.Lipschitz * math.Sqrt((1+g.Overhead)*float64(uses)) / (g.Mu * float64(clients))
 }
 
@@ -41,16 +41,16 @@ type ReportNoise struct {
 	Dim int     // Required.
 }
 
-// Deviation returns √(MSE/(d·clients)).
-func (r ReportNoise) Deviation(clients, _ int64) float64 {
+// deviation returns √(MSE/(d·clients)).
+func (r ReportNoise) deviation(clients, _ int64) float64 {
 	return math.Sqrt(r.MSE / (float64(r.Dim) * float64(clients)))
 }
 
 // Noiseless is no noise, and no privacy.
 type Noiseless struct{}
 
-// Deviation returns 0.
-func (Noiseless) Deviation(clients, uses int64) float64 { return 0 }
+// deviation returns 0.
+func (Noiseless) deviation(clients, uses int64) float64 { return 0 }
 
 // Problem is a stochastic convex problem: minimise the mean, over the population that n
 // clients are drawn from, of their losses over the ℓ2 ball about 0. None of it may depend on
@@ -146,7 +146,7 @@ func (p Problem) anywhere() float64 {
 
 // variance returns dσ² of the noise in a mean, +Inf where no such noise exists.
 func (p Problem) variance(clients, uses int64) float64 {
-	s := p.Noise.Deviation(clients, uses)
+	s := p.Noise.deviation(clients, uses)
 	if !(s >= 0) {
 		return math.Inf(1)
 	}

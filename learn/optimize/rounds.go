@@ -115,8 +115,8 @@ type everyRound struct {
 	uses int64
 }
 
-// Deviation ignores its second argument.
-func (e everyRound) Deviation(clients, _ int64) float64 { return e.Noise.Deviation(clients, e.uses) }
+// deviation ignores its second argument.
+func (e everyRound) deviation(clients, _ int64) float64 { return e.Noise.deviation(clients, e.uses) }
 
 // fewest returns the smallest of the candidates up to last whose value is within
 // a tenth of the least, 0 if none is finite.

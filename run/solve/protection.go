@@ -212,11 +212,12 @@ func (m *vectorSum) add(params vecsum.Params, sigma float64) error {
 	return err
 }
 
-// stream is a pan-private aggregator: optimize.PanMean.
+// stream is a pan-private aggregator: panMean.
 type stream struct {
 	config Config
 	dim    int
 	mu     float64
+	plan   *optimize.Plan // after prepare
 }
 
 // panEpsilon bounds ε of one draw of discrete Gaussian noise with parameter
@@ -236,7 +237,7 @@ func newStream(c Config, dim int) (*stream, error) {
 	if math.IsInf(inverse, 1) {
 		return nil, fmt.Errorf("solve: epsilon = %v at delta = %v: %w", c.Epsilon, c.Delta, dp.ErrNoBound)
 	}
-	return &stream{c, dim, 1 / (inverse * (1 + 1e-6))}, nil // more than Minimize's search may miss
+	return &stream{config: c, dim: dim, mu: 1 / (inverse * (1 + 1e-6))}, nil // more than Minimize's search may miss
 }
 
 func (m *stream) noise() optimize.Noise {
@@ -244,10 +245,8 @@ func (m *stream) noise() optimize.Noise {
 }
 
 // mean returns the accumulator of a batch. The noise is the noise for a batch of this size.
-func (m *stream) mean(clients int64) (*optimize.PanMean, error) {
-	return optimize.NewPanMean(optimize.PanMeanConfig{
-		Dim: m.dim, Batch: clients, Clip: m.config.Clip, Sigma: m.noise().Deviation(clients, 1),
-	})
+func (m *stream) mean(clients int64) (*panMean, error) {
+	return newPanMean(panMeanConfig{Dim: m.dim, Batch: clients, Clip: m.config.Clip, Sigma: m.plan.Deviation(clients)})
 }
 
 // prepare charges one draw: convex.md, section 6. Each client is in one batch.
@@ -255,13 +254,14 @@ func (m *stream) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 	if p.Batches.Uses() != 1 {
 		return 0, 0, errors.New("solve: a pan-private stream sees a client once")
 	}
+	m.plan = p
 	for _, s := range p.Stages {
 		for _, clients := range []int64{s.Batch, s.Batch + 1} {
 			mean, err := m.mean(clients)
 			if err != nil {
 				return 0, 0, err
 			}
-			shift, variance := mean.Shift()
+			shift, variance := mean.shift()
 			eps = math.Max(eps, panEpsilon(float64(shift), float64(variance), m.config.Delta))
 		}
 	}
@@ -273,14 +273,9 @@ func (m *stream) open(src rng.Source, b batch) (sum, error) {
 	if err != nil {
 		return nil, err
 	}
-	return panSum{mean}, mean.Begin(src)
+	return mean, mean.begin(src)
 }
 
-type panSum struct{ *optimize.PanMean }
-
-func (s panSum) add(_ rng.Source, x []float32) error { return s.Add(x) }
-func (s panSum) merge(sum) error                     { return errors.New("solve: a pan-private sum has one part") }
-
 func (m *stream) release(src rng.Source, _ batch, s sum, mean []float64) error {
-	return s.(panSum).End(src, mean)
+	return s.(*panMean).end(src, mean)
 }
