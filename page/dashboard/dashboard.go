@@ -143,8 +143,8 @@ func (d *dashboard) load() error {
 		}
 		add(name, kind, body)
 	}
-	add("uplot.js", "text/javascript", []byte("/*!\n"+uplot.Licence()+"*/\n"+uplot.Script()))
-	add("uplot.css", "text/css", []byte(uplot.Style()))
+	add("uplot.js", "text/javascript", []byte("/*!\n"+uplot.Licence+"*/\n"+uplot.Script))
+	add("uplot.css", "text/css", []byte(uplot.Style))
 	return nil
 }
 

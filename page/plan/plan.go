@@ -56,9 +56,9 @@ func files() (map[string][]byte, error) {
 	comment := func(licence string) string { return "/*!\n" + licence + "*/\n" }
 	out := map[string][]byte{
 		"accountant.wasm.gz": accountant,
-		"uplot.js":           []byte(comment(uplot.Licence()) + uplot.Script()),
-		"uplot.css":          []byte(comment(uplot.Licence()) + uplot.Style()),
-		"wasm_exec.js":       []byte(comment(wasmexec.Licence()) + wasmexec.Script()),
+		"uplot.js":           []byte(comment(uplot.Licence) + uplot.Script),
+		"uplot.css":          []byte(comment(uplot.Licence) + uplot.Style),
+		"wasm_exec.js":       []byte(comment(wasmexec.Licence) + wasmexec.Script),
 	}
 	classes, err := json.Marshal(account.Classes())
 	if err != nil {

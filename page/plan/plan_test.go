@@ -101,7 +101,7 @@ func TestSite(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(read("wasm_exec.js"), strings.TrimSpace(wasmexec.Licence())) {
+	if !strings.Contains(read("wasm_exec.js"), strings.TrimSpace(wasmexec.Licence)) {
 		t.Error("wasm_exec.js without its licence")
 	}
 	if !bytes.Equal([]byte(read("accountant.wasm.gz")), accountant) {

@@ -28,8 +28,8 @@ func render(v view) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report: %v", err)
 	}
-	v.Style = template.CSS(uplot.Style() + "\n" + pageStyle)
-	v.Script = template.JS("/*!\n" + uplot.Licence() + "*/\n" + uplot.Script() + "\n" + pageScript)
+	v.Style = template.CSS(uplot.Style + "\n" + pageStyle)
+	v.Script = template.JS("/*!\n" + uplot.Licence + "*/\n" + uplot.Script + "\n" + pageScript)
 	v.Policy = template.HTMLAttr(fmt.Sprintf(
 		`content="default-src 'none'; img-src data:; style-src %s %s; script-src %s; base-uri 'none'; form-action 'none'"`,
 		hash(string(v.Style)), hash(noscriptStyle), hash(string(v.Script))))

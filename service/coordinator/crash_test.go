@@ -5,7 +5,6 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
-	"github.com/riffle-dp/riffle/service/batch/batchtest"
 )
 
 // At every operation of its store, ledger and peers a coordinator crashes, before
@@ -21,7 +20,7 @@ func TestCrashAnywhere(t *testing.T) {
 			for _, after := range []bool{false, true} {
 				for at := 1; ; at += stride() {
 					w := newWorld(t, c.trust, c.p, small)
-					crash := &batchtest.Crash{At: at, After: after}
+					crash := &stop{At: at, After: after}
 					s := w.crashed(crash)
 					w.check(s)
 					w.server.Close()
@@ -29,7 +28,7 @@ func TestCrashAnywhere(t *testing.T) {
 					if t.Failed() {
 						t.Fatalf("crash at operation %d (%s), after: %t", at, crash.Name, after)
 					}
-					if !crash.Hit() {
+					if !crash.hit() {
 						total += at / stride()
 						break
 					}
@@ -52,13 +51,13 @@ func TestManyCrashes(t *testing.T) {
 			own := rng.Replay(seed, 1)
 			var again func()
 			again = func() {
-				w.startAggregator(&batchtest.Crash{At: int(own.Uint64()%20) + 1, After: own.Uint64()%2 == 0, Died: again})
+				w.startAggregator(&stop{At: int(own.Uint64()%20) + 1, After: own.Uint64()%2 == 0, Died: again})
 			}
 			again()
 		}
 		ended := false
 		for range 12 {
-			crash := &batchtest.Crash{At: int(src.Uint64()%40) + 1, After: src.Uint64()%2 == 0}
+			crash := &stop{At: int(src.Uint64()%40) + 1, After: src.Uint64()%2 == 0}
 			p, err := w.start(crash)
 			if err != nil {
 				continue
@@ -96,7 +95,7 @@ func small(w *world) {
 }
 
 // crashed runs a task through a crash.
-func (w *world) crashed(crash *batchtest.Crash) Status {
+func (w *world) crashed(crash *stop) Status {
 	w.t.Helper()
 	p, err := w.start(crash)
 	if err != nil {
@@ -126,7 +125,7 @@ func TestFailAnywhere(t *testing.T) {
 			for _, after := range []bool{false, true} {
 				for at := 1; ; at += stride() {
 					w := newWorld(t, trust, dp.All, small)
-					crash := &batchtest.Crash{At: at, After: after, Once: true}
+					crash := &stop{At: at, After: after, Once: true}
 					s := w.crashed(crash)
 					w.check(s)
 					w.server.Close()
@@ -134,7 +133,7 @@ func TestFailAnywhere(t *testing.T) {
 					if t.Failed() {
 						t.Fatalf("failure at operation %d (%s), after: %t", at, crash.Name, after)
 					}
-					if !crash.Hit() {
+					if !crash.hit() {
 						break
 					}
 				}
@@ -148,7 +147,7 @@ func TestAggregatorCrashes(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for at := 1; ; at += stride() {
 			w := newWorld(t, dp.Distributed, dp.All, small)
-			crash := &batchtest.Crash{At: at, After: after}
+			crash := &stop{At: at, After: after}
 			crash.Died = func() { w.startAggregator(nil) }
 			w.startAggregator(crash)
 			w.check(w.run())
@@ -157,7 +156,7 @@ func TestAggregatorCrashes(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("crash at operation %d (%s), after: %t", at, crash.Name, after)
 			}
-			if !crash.Hit() {
+			if !crash.hit() {
 				break
 			}
 		}

@@ -162,7 +162,7 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 	return w
 }
 
-func (w *world) startAggregator(crash *batchtest.Crash) {
+func (w *world) startAggregator(crash *stop) {
 	w.t.Helper()
 	a, err := aggregator.New(aggregator.Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.second, Workers: 2,
 		Shuffler: batch.Source{URL: w.peer.URL, Key: w.sh.Public(), Client: client(w.t, crash)}, Store: &aggMemory{w.aggDisk, crash}})
@@ -223,10 +223,10 @@ func ring(t testing.TB) *envelope.Keyring {
 }
 
 // client makes a client whose requests a crash stops.
-func client(t testing.TB, crash *batchtest.Crash) *http.Client {
+func client(t testing.TB, crash *stop) *http.Client {
 	base := &http.Transport{}
 	t.Cleanup(base.CloseIdleConnections)
-	return &http.Client{Transport: batchtest.Transport{Crash: crash, Base: base}}
+	return &http.Client{Transport: transport{crash, base}}
 }
 
 // report is what a client reports in a round, in the clear; the same whenever it
@@ -340,7 +340,7 @@ type process struct {
 }
 
 // start runs a coordinator on the world's disk; crash may stop it.
-func (w *world) start(crash *batchtest.Crash, change ...func(*Config)) (*process, error) {
+func (w *world) start(crash *stop, change ...func(*Config)) (*process, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	if crash != nil {
 		crash.Died = cancel

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/service/batch/batchtest"
 )
 
 // byModel measures a model by what its digest says, so that every process finds the
@@ -61,14 +60,14 @@ func TestGuardOverCrashes(t *testing.T) {
 	var want Status
 	for at := 0; ; at += 1 + stride()*4 {
 		w := guardedWorld(t, .05, false)
-		crash := &batchtest.Crash{At: at, After: at%2 == 0}
+		crash := &stop{At: at, After: at%2 == 0}
 		s := w.crashed(crash)
 		if at == 0 {
 			want = s
 		} else if s.Released != want.Released || s.Failed != want.Failed || s.Model != want.Model {
 			t.Errorf("crash at %d: released %d, failed %d, model %x; want %d, %d, %x", at, s.Released, s.Failed, s.Model[:4], want.Released, want.Failed, want.Model[:4])
 		}
-		if at > 0 && !crash.Hit() {
+		if at > 0 && !crash.hit() {
 			break
 		}
 	}

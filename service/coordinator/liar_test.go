@@ -12,7 +12,6 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
-	"github.com/riffle-dp/riffle/service/batch/batchtest"
 )
 
 // liars is a vector sum of 8 clients, up to 2 of whom may lie, and those at the
@@ -233,7 +232,7 @@ func TestHalvesOverCrashes(t *testing.T) {
 	for _, whose := range []string{"coordinator", "aggregator"} {
 		for at := 1; ; at += 1 + 2*stride() {
 			w := liars(t, 4, 3)
-			crash := &batchtest.Crash{At: at, After: at%2 == 0}
+			crash := &stop{At: at, After: at%2 == 0}
 			var s Status
 			if whose == "coordinator" {
 				s = w.crashed(crash)
@@ -248,7 +247,7 @@ func TestHalvesOverCrashes(t *testing.T) {
 			if s.Released != 3 || t.Failed() {
 				t.Fatalf("%s crashes at operation %d (%s): released %d, failed %d: %s", whose, at, crash.Name, s.Released, s.Failed, s.Failure)
 			}
-			if !crash.Hit() {
+			if !crash.hit() {
 				break
 			}
 		}

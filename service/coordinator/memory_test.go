@@ -13,7 +13,6 @@ import (
 
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
-	"github.com/riffle-dp/riffle/service/batch/batchtest"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -46,12 +45,12 @@ func (d *disk) event(s string) {
 // memory is a process's view of a disk.
 type memory struct {
 	*disk
-	crash *batchtest.Crash
+	crash *stop
 	t     testing.TB
 }
 
 func (m *memory) Get(_ context.Context, key string) (e store.Entry, err error) {
-	err = m.crash.Do("get "+key[:4], func() error {
+	err = m.crash.do("get "+key[:4], func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.values[key] == nil {
@@ -64,7 +63,7 @@ func (m *memory) Get(_ context.Context, key string) (e store.Entry, err error) {
 }
 
 func (m *memory) Put(_ context.Context, key string, value []byte, revision uint64) (n uint64, err error) {
-	err = m.crash.Do("put "+key[:4], func() error {
+	err = m.crash.do("put "+key[:4], func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.revision[key] != revision {
@@ -100,7 +99,7 @@ func (m *memory) saw(value []byte) {
 }
 
 func (m *memory) PutObject(_ context.Context, name string, data []byte) error {
-	return m.crash.Do("put object "+name[:5], func() error {
+	return m.crash.do("put object "+name[:5], func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if old := m.objects[name]; old != nil && !bytes.Equal(old, data) {
@@ -112,7 +111,7 @@ func (m *memory) PutObject(_ context.Context, name string, data []byte) error {
 }
 
 func (m *memory) GetObject(_ context.Context, name string) (b []byte, err error) {
-	err = m.crash.Do("get object "+name[:5], func() error {
+	err = m.crash.do("get object "+name[:5], func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if b = m.objects[name]; b == nil {
@@ -124,7 +123,7 @@ func (m *memory) GetObject(_ context.Context, name string) (b []byte, err error)
 }
 
 func (m *memory) DeleteObject(_ context.Context, name string) error {
-	return m.crash.Do("delete object "+name[:5], func() error {
+	return m.crash.do("delete object "+name[:5], func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.objects, name)
@@ -181,7 +180,7 @@ func (l *memoryLease) Release(context.Context) error {
 }
 
 func (m *memory) Append(_ context.Context, after int64, data []byte) error {
-	return m.crash.Do("append", func() error {
+	return m.crash.do("append", func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if int64(len(m.entries)) != after {
@@ -199,7 +198,7 @@ func (m *memory) Append(_ context.Context, after int64, data []byte) error {
 
 func (m *memory) Read(context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		err := m.crash.Do("read ledger", func() error { return nil })
+		err := m.crash.do("read ledger", func() error { return nil })
 		if err != nil {
 			yield(nil, err)
 			return
@@ -216,7 +215,7 @@ func (m *memory) Read(context.Context) iter.Seq2[[]byte, error] {
 }
 
 func (m *memory) Load() (k ledger.Mark, err error) {
-	err = m.crash.Do("read mark", func() error {
+	err = m.crash.do("read mark", func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		k = m.mark
@@ -226,7 +225,7 @@ func (m *memory) Load() (k ledger.Mark, err error) {
 }
 
 func (m *memory) Save(k ledger.Mark) error {
-	return m.crash.Do("write mark", func() error {
+	return m.crash.do("write mark", func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if k.Entries < m.mark.Entries || k.Entries > int64(len(m.entries)) {
@@ -251,11 +250,11 @@ func newAggDisk() *aggDisk {
 
 type aggMemory struct {
 	*aggDisk
-	crash *batchtest.Crash
+	crash *stop
 }
 
 func (m *aggMemory) Get(_ context.Context, key string) (e store.Entry, err error) {
-	err = m.crash.Do("aggregator get", func() error {
+	err = m.crash.do("aggregator get", func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.values[key] == nil {
@@ -268,7 +267,7 @@ func (m *aggMemory) Get(_ context.Context, key string) (e store.Entry, err error
 }
 
 func (m *aggMemory) Put(_ context.Context, key string, value []byte, revision uint64) (n uint64, err error) {
-	err = m.crash.Do("aggregator put", func() error {
+	err = m.crash.do("aggregator put", func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.revision[key] != revision {
@@ -282,7 +281,7 @@ func (m *aggMemory) Put(_ context.Context, key string, value []byte, revision ui
 }
 
 func (m *aggMemory) PutObject(_ context.Context, name string, data []byte) error {
-	return m.crash.Do("aggregator put object", func() error {
+	return m.crash.do("aggregator put object", func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.objects[name] = data
@@ -291,7 +290,7 @@ func (m *aggMemory) PutObject(_ context.Context, name string, data []byte) error
 }
 
 func (m *aggMemory) GetObject(_ context.Context, name string) (b []byte, err error) {
-	err = m.crash.Do("aggregator get object", func() error {
+	err = m.crash.do("aggregator get object", func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if b = m.objects[name]; b == nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
-	"github.com/riffle-dp/riffle/service/batch/batchtest"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -168,7 +167,7 @@ func TestVoidRoundsOfTrustLocal(t *testing.T) {
 		var want Status
 		for at := 0; ; at += 1 + stride()*8 {
 			w := newWorld(t, dp.Local, p, few)
-			crash := &batchtest.Crash{At: at, After: at%2 == 0}
+			crash := &stop{At: at, After: at%2 == 0}
 			s := w.crashed(crash)
 			charges := 3
 			if p == dp.Once { // two blocks in an epoch
@@ -182,7 +181,7 @@ func TestVoidRoundsOfTrustLocal(t *testing.T) {
 			} else if s.Model != want.Model {
 				t.Errorf("%s, crash at %d: model %x, want %x", p, at, s.Model[:4], want.Model[:4])
 			}
-			if at > 0 && !crash.Hit() {
+			if at > 0 && !crash.hit() {
 				break
 			}
 		}

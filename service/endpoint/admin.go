@@ -19,50 +19,37 @@ import (
 	"github.com/riffle-dp/riffle/internal/loopback"
 )
 
-// AdminConfig describes the operators' address: /healthz, /readyz, /metrics. Its requests
-// change nothing, and it is plain HTTP. Let it listen on loopback, where the Host must be
-// loopback's too, or on a network of your own.
-type AdminConfig struct {
-	Address string // Required.
-	// Ready returns why requests cannot be served now; nil if they can.
-	Ready   func(context.Context) error
-	Metrics func() []Metric
-	Log     *slog.Logger // Required.
-}
-
 // maxAdmin is the largest number of connections to the operators' address.
 const maxAdmin = 64
 
-// admin is the server of the operators' address.
-type admin struct {
-	config   AdminConfig
+// plainServer serves HTTP without TLS.
+type plainServer struct {
 	listener net.Listener
+	handler  http.Handler
 	errs     atomic.Int64
 }
 
-// NewAdmin listens; Run serves.
-func NewAdmin(c AdminConfig) (*admin, error) {
-	if c.Log == nil || c.Ready == nil || c.Metrics == nil {
-		return nil, errors.New("endpoint: log, readiness and metrics are required")
-	}
-	l, err := net.Listen("tcp", c.Address)
+// NewAdmin listens on the operators' address: /healthz, /readyz, /metrics. Its requests
+// change nothing, and it is plain HTTP. Let it listen on loopback, where the Host must be
+// loopback's too, or on a network of your own. ready returns why requests cannot be served
+// now; nil if they can.
+func NewAdmin(address string, ready func(context.Context) error, metrics func() []Metric, log *slog.Logger) (*plainServer, error) {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: admin: %v", err)
 	}
-	return &admin{config: c, listener: LimitListener(l, maxAdmin)}, nil
+	log.Info("listening", "server", "admin", "address", l.Addr().String())
+	return &plainServer{listener: LimitListener(l, maxAdmin), handler: adminHandler(address, ready, metrics)}, nil
 }
 
-// addr returns the address that is listened on.
-func (a *admin) addr() net.Addr { return a.listener.Addr() }
-
-// handler answers the three paths.
-func (a *admin) handler() http.Handler {
+// adminHandler answers the three paths.
+func adminHandler(address string, ready func(context.Context) error, metrics func() []Metric) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()
-		if err := a.config.Ready(ctx); err != nil {
+		if err := ready(ctx); err != nil {
 			plain(w, http.StatusServiceUnavailable, err.Error()+"\n")
 			return
 		}
@@ -70,14 +57,14 @@ func (a *admin) handler() http.Handler {
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		var b bytes.Buffer
-		if err := writeMetrics(&b, append(a.config.Metrics(), processMetrics()...)); err != nil {
+		if err := writeMetrics(&b, append(metrics(), processMetrics()...)); err != nil {
 			plain(w, http.StatusInternalServerError, err.Error()+"\n")
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = w.Write(b.Bytes())
 	})
-	if !loopback.Address(a.config.Address) {
+	if !loopback.Address(address) {
 		return mux
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,18 +83,12 @@ func plain(w http.ResponseWriter, code int, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// Run serves until ctx ends.
-func (a *admin) Run(ctx context.Context) error {
-	a.config.Log.Info("listening", "server", "admin", "address", a.addr().String())
-	return serveUntil(ctx, a.listener, a.handler(), &a.errs)
-}
-
-// serveUntil serves plain HTTP with short requests until ctx ends.
-func serveUntil(ctx context.Context, l net.Listener, h http.Handler, errs *atomic.Int64) error {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: log.New(counter{errs}, "", 0)}
+// Run serves short requests until ctx ends, and removes the socket if it served on one.
+func (p *plainServer) Run(ctx context.Context) error {
+	s := &http.Server{Handler: p.handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: log.New(counter{&p.errs}, "", 0)}
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
+	go func() { done <- s.Serve(p.listener) }()
 	select {
 	case err := <-done:
 		return fmt.Errorf("endpoint: %v", err)
@@ -123,17 +104,10 @@ func serveUntil(ctx context.Context, l net.Listener, h http.Handler, errs *atomi
 	return err
 }
 
-// socketServer serves HTTP on a Unix socket that only its owner may open: permission to open
-// the file is permission to operate the role.
-type socketServer struct {
-	listener net.Listener
-	handler  http.Handler
-	errs     atomic.Int64
-}
-
-// NewSocketServer listens on a socket of mode 0600. A socket that a process left
-// behind is replaced; one that answers is refused.
-func NewSocketServer(path string, h http.Handler) (*socketServer, error) {
+// NewSocketServer listens on a Unix socket of mode 0600: permission to open the file is
+// permission to operate the role. A socket that a process left behind is replaced; one that
+// answers is refused.
+func NewSocketServer(path string, h http.Handler) (*plainServer, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
 			return nil, fmt.Errorf("endpoint: %s exists and is not a socket", path)
@@ -153,15 +127,10 @@ func NewSocketServer(path string, h http.Handler) (*socketServer, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("endpoint: %w", err), l.Close())
 	}
-	return &socketServer{listener: l, handler: h}, nil
+	return &plainServer{listener: l, handler: h}, nil
 }
 
-// Run serves until ctx ends and removes the socket.
-func (s *socketServer) Run(ctx context.Context) error {
-	return serveUntil(ctx, s.listener, s.handler, &s.errs)
-}
-
-// NewSocketClient returns a client of a socketServer; the host in its URLs does not matter.
+// NewSocketClient returns a client of a server on a socket; the host in its URLs does not matter.
 func NewSocketClient(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -170,13 +139,10 @@ func NewSocketClient(path string) *http.Client {
 	}}
 }
 
-// Kind is a metric's type.
-type Kind string
-
-// Kinds.
+// Kinds of metrics.
 const (
-	Counter Kind = "counter"
-	Gauge   Kind = "gauge"
+	Counter = "counter"
+	Gauge   = "gauge"
 )
 
 // Label is a name and a value from a closed set; the value never comes from a client.
@@ -191,7 +157,7 @@ type Sample struct {
 // Metric is a family of samples.
 type Metric struct {
 	Name, Help string
-	Kind       Kind
+	Kind       string // Counter or Gauge
 	Samples    []Sample
 }
 

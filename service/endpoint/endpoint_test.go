@@ -487,13 +487,13 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 
 func TestAdmin(t *testing.T) {
 	ready := errors.New("the store does not answer")
-	a, err := NewAdmin(AdminConfig{Address: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), Ready: func(context.Context) error { return ready },
-		Metrics: func() []Metric {
+	a, err := NewAdmin("127.0.0.1:0", func(context.Context) error { return ready },
+		func() []Metric {
 			return []Metric{
 				{"riffle_rejected_total", "By \"reason\".", Counter, []Sample{{[]Label{{"reason", `a"b\c` + "\n"}, {"role", "x"}}, 3}}},
 				{"riffle_rejected_total", "By \"reason\".", Counter, []Sample{{[]Label{{"reason", "z"}}, 1e300}}},
 			}
-		}})
+		}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -501,7 +501,7 @@ func TestAdmin(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
 	get := func(path string) (int, string) {
-		resp, err := http.Get("http://" + a.addr().String() + path)
+		resp, err := http.Get("http://" + a.listener.Addr().String() + path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -669,7 +669,7 @@ func TestHandlersAlone(t *testing.T) {
 // A web site whose name points at this machine reads nothing.
 func TestAdminChecksTheHost(t *testing.T) {
 	for address, strict := range map[string]bool{"127.0.0.1:0": true, "[::1]:0": true, ":0": false} {
-		a, err := NewAdmin(AdminConfig{Address: address, Log: slog.New(slog.DiscardHandler), Ready: func(context.Context) error { return nil }, Metrics: func() []Metric { return nil }})
+		a, err := NewAdmin(address, func(context.Context) error { return nil }, func() []Metric { return nil }, slog.New(slog.DiscardHandler))
 		if err != nil {
 			if strings.Contains(address, "::1") {
 				continue // a machine without it
@@ -680,7 +680,7 @@ func TestAdminChecksTheHost(t *testing.T) {
 			r := httptest.NewRequest("GET", "/metrics", nil)
 			r.Host = host
 			w := httptest.NewRecorder()
-			a.handler().ServeHTTP(w, r)
+			a.handler.ServeHTTP(w, r)
 			if want := ours || !strict; (w.Code == http.StatusOK) != want || !want && bytes.Contains(w.Body.Bytes(), []byte("riffle_")) {
 				t.Errorf("%s asked as %q: %d", address, host, w.Code)
 			}

@@ -242,12 +242,6 @@ func (s *server) shutdown() error {
 	}
 }
 
-// Close stops a server that was never run.
-func (s *server) Close() error {
-	s.stop()
-	return s.listener.Close()
-}
-
 // limit wraps every handler with the limits.
 func (s *server) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -318,7 +318,7 @@ func (r *coordinatorProcess) populationMetrics() []endpoint.Metric {
 
 func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
 	slices.SortFunc(list, func(a, b coordinator.Status) int { return strings.Compare(a.Name, b.Name) })
-	family := func(name, help string, kind endpoint.Kind, value func(coordinator.Status) float64) endpoint.Metric {
+	family := func(name, help, kind string, value func(coordinator.Status) float64) endpoint.Metric {
 		m := endpoint.Metric{Name: name, Help: help, Kind: kind}
 		for _, s := range list {
 			m.Samples = append(m.Samples, endpoint.Sample{Labels: []endpoint.Label{{Name: "task", Value: hex.EncodeToString(s.Task[:8])}}, Value: value(s)})

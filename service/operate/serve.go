@@ -171,13 +171,12 @@ func (s *server) run(ctx context.Context, api operatorAPI, service func(context.
 		s.metrics = append(s.metrics, s.peers.metrics)
 	}
 	if s.process.Admin != config.NoAddress {
-		a, err := endpoint.NewAdmin(endpoint.AdminConfig{Address: s.process.Admin, Ready: s.ready, Log: s.options.Log,
-			Metrics: func() (all []endpoint.Metric) {
-				for _, f := range s.metrics {
-					all = append(all, f()...)
-				}
-				return all
-			}})
+		a, err := endpoint.NewAdmin(s.process.Admin, s.ready, func() (all []endpoint.Metric) {
+			for _, f := range s.metrics {
+				all = append(all, f()...)
+			}
+			return all
+		}, s.options.Log)
 		if err != nil {
 			return err
 		}

@@ -36,15 +36,7 @@ var (
 )
 
 // ErrNoStore is the ErrNotFound for a whole store.
-var ErrNoStore error = noStore{}
-
-type noStore struct{}
-
-func (noStore) Error() string {
-	return "this is not its place, or it was lost; only `riffle init` makes one, for a new population"
-}
-
-func (noStore) Is(target error) bool { return target == ErrNotFound }
+var ErrNoStore = fmt.Errorf("%w: this is not its place, or it was lost; only `riffle init` makes one, for a new population", ErrNotFound)
 
 // JetStream error codes that its client does not name.
 const (

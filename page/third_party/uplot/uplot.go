@@ -5,20 +5,18 @@ package uplot
 
 import _ "embed"
 
+// Files of the package. Nobody changes them.
 var (
+	// Script is the library as a classic script that defines the global uPlot.
+	//
 	//go:embed uPlot.iife.min.js
-	script string
+	Script string
+	// Style is the stylesheet that the library's elements need.
+	//
 	//go:embed uPlot.min.css
-	style string
+	Style string
+	// Licence must accompany every copy of Script and Style.
+	//
 	//go:embed LICENSE
-	licence string
+	Licence string
 )
-
-// Script returns the library as a classic script that defines the global uPlot.
-func Script() string { return script }
-
-// Style returns the stylesheet the library's elements need.
-func Style() string { return style }
-
-// Licence returns the text that must accompany every copy of Script and Style.
-func Licence() string { return licence }

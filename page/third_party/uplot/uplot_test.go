@@ -13,7 +13,7 @@ var readme string
 
 // The vendored files must be the ones that the README accounts for.
 func TestFilesAreTheOnesStated(t *testing.T) {
-	for name, text := range map[string]string{"uPlot.iife.min.js": Script(), "uPlot.min.css": Style()} {
+	for name, text := range map[string]string{"uPlot.iife.min.js": Script, "uPlot.min.css": Style} {
 		sum := sha256.Sum256([]byte(text))
 		var row string
 		for line := range strings.Lines(readme) {
@@ -25,10 +25,10 @@ func TestFilesAreTheOnesStated(t *testing.T) {
 			t.Errorf("%s has sha256 %x; README.md says %q", name, sum, row)
 		}
 	}
-	if !strings.Contains(Script(), "(v1.6.32)") || !strings.Contains(readme, "| Version | 1.6.32 |") {
+	if !strings.Contains(Script, "(v1.6.32)") || !strings.Contains(readme, "| Version | 1.6.32 |") {
 		t.Error("version in the script and in README.md differ")
 	}
-	if !strings.Contains(Licence(), "MIT License") || !strings.Contains(Licence(), "Leon Sorokin") {
+	if !strings.Contains(Licence, "MIT License") || !strings.Contains(Licence, "Leon Sorokin") {
 		t.Error("LICENSE is not uPlot's")
 	}
 }
@@ -37,16 +37,16 @@ func TestFilesAreTheOnesStated(t *testing.T) {
 // nothing may end the element early, and no CR may be normalised away.
 func TestFilesCanBeInlined(t *testing.T) {
 	for _, bad := range []string{"</script", "<!--", "\r"} {
-		if strings.Contains(strings.ToLower(Script()), bad) {
+		if strings.Contains(strings.ToLower(Script), bad) {
 			t.Errorf("script contains %q", bad)
 		}
 	}
 	for _, bad := range []string{"</style", "<!--", "\r", "@import", "url("} {
-		if strings.Contains(strings.ToLower(Style()), bad) {
+		if strings.Contains(strings.ToLower(Style), bad) {
 			t.Errorf("style contains %q", bad)
 		}
 	}
-	if strings.Contains(Licence(), "*/") {
+	if strings.Contains(Licence, "*/") {
 		t.Error("licence would end the comment it is inlined in")
 	}
 }

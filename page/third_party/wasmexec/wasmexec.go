@@ -5,15 +5,14 @@ package wasmexec
 
 import _ "embed"
 
+// Files of the release. Nobody changes them.
 var (
+	// Script defines the global Go.
+	//
 	//go:embed wasm_exec.js
-	script string
+	Script string
+	// Licence must accompany every copy of Script.
+	//
 	//go:embed LICENSE
-	licence string
+	Licence string
 )
-
-// Script returns the script, which defines the global Go.
-func Script() string { return script }
-
-// Licence returns the text that must accompany every copy of Script.
-func Licence() string { return licence }

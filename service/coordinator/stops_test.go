@@ -1,4 +1,4 @@
-package batchtest
+package coordinator
 
 import (
 	"errors"
@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// ErrCrash is the error of every operation of a crashed process.
-var ErrCrash = errors.New("batchtest: crashed")
+// errCrash is the error of every operation of a crashed process.
+var errCrash = errors.New("coordinator: crashed")
 
-// Crash stops a process at its At-th operation, counted from 1 over all operations: either
+// stop stops a process at its At-th operation, counted from 1 over all operations: either
 // before the operation has an effect, or after it had one that the process does not hear of.
 // With Once the operation fails and the process lives on.
-type Crash struct {
+type stop struct {
 	At    int
 	After bool
 	Once  bool
@@ -24,15 +24,15 @@ type Crash struct {
 	Name string // name of the operation at which it stopped
 }
 
-// Do runs an operation unless the process has crashed.
-func (c *Crash) Do(name string, f func() error) error {
+// do runs an operation unless the process has crashed.
+func (c *stop) do(name string, f func() error) error {
 	if c == nil {
 		return f()
 	}
 	c.mu.Lock()
 	if c.dead {
 		c.mu.Unlock()
-		return ErrCrash
+		return errCrash
 	}
 	c.n++
 	hit := c.n == c.At
@@ -50,33 +50,26 @@ func (c *Crash) Do(name string, f func() error) error {
 	if c.Died != nil && !c.Once {
 		c.Died()
 	}
-	return ErrCrash
+	return errCrash
 }
 
-// Count returns the number of operations so far.
-func (c *Crash) Count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.n
-}
-
-// Hit says whether the operation was reached.
-func (c *Crash) Hit() bool {
+// hit says whether the operation was reached.
+func (c *stop) hit() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.At > 0 && c.n >= c.At
 }
 
-// Transport counts and fails requests.
-type Transport struct {
-	Crash *Crash
-	Base  http.RoundTripper
+// transport counts and fails requests.
+type transport struct {
+	crash *stop
+	base  http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t Transport) RoundTrip(q *http.Request) (res *http.Response, err error) {
-	failed := t.Crash.Do(q.Method+" "+q.URL.Path, func() error {
-		res, err = t.Base.RoundTrip(q)
+func (t transport) RoundTrip(q *http.Request) (res *http.Response, err error) {
+	failed := t.crash.do(q.Method+" "+q.URL.Path, func() error {
+		res, err = t.base.RoundTrip(q)
 		return err
 	})
 	if failed != nil && res != nil {
