@@ -19,36 +19,31 @@ import (
 
 // protocolFlags are the flags that describe a protocol, shared by eps and plan.
 type protocolFlags struct {
-	participation               dp.Participation
-	class                       string
-	trust                       dp.Trust
-	adjacency                   dp.Adjacency
-	eps0, sigma, gamma, dropout float64
-	n, k, rounds, colluders     int64
-	delta, eps, tv              float64
-	hidden, adaptive            bool
-	vecsum                      sumFlags
+	asked     account.Query
+	class     string
+	adjacency dp.Adjacency
+	vecsum    sumFlags
 }
 
 func (p *protocolFlags) flags(cmd *cobra.Command) {
 	bind(cmd, setting.Table{
-		{Name: "participation", Into: &p.participation, Default: string(dp.All), Values: valuesOf("participation"), Help: "%s"},
-		{Name: "eps0", Into: &p.eps0, Help: "local privacy parameter of each report"},
-		{Name: "sigma", Into: &p.sigma, Help: "noise of each report in units of the clip norm, with --randomizer gaussian"},
-		{Name: "n", Into: &p.n, Help: "clients (1e6 notation is fine)"},
-		{Name: "k", Into: &p.k, Help: "reports a round, with sampled or once"},
-		{Name: "gamma", Into: &p.gamma, Help: "each client's chance to take part, with check-in"},
-		{Name: "dropout", Into: &p.dropout, Help: "chance p' that a participant's report never arrives"},
-		{Name: "rounds", Into: &p.rounds, Default: "1", Help: "rounds that are announced, void ones too"},
-		{Name: "delta", Into: &p.delta, Help: "delta at which epsilon is wanted"},
+		{Name: "participation", Into: &p.asked.Participation, Default: string(dp.All), Values: valuesOf("participation"), Help: "%s"},
+		{Name: "eps0", Into: &p.asked.Eps0, Help: "local privacy parameter of each report"},
+		{Name: "sigma", Into: &p.asked.Sigma, Help: "noise of each report in units of the clip norm, with --randomizer gaussian"},
+		{Name: "n", Into: &p.asked.Population, Help: "clients (1e6 notation is fine)"},
+		{Name: "k", Into: &p.asked.Reports, Help: "reports a round, with sampled or once"},
+		{Name: "gamma", Into: &p.asked.Gamma, Help: "each client's chance to take part, with check-in"},
+		{Name: "dropout", Into: &p.asked.Dropout, Help: "chance p' that a participant's report never arrives"},
+		{Name: "rounds", Into: &p.asked.Rounds, Default: "1", Help: "rounds that are announced, void ones too"},
+		{Name: "delta", Into: &p.asked.Delta, Help: "delta at which epsilon is wanted"},
 		{Name: "randomizer", Into: &p.class, Default: "generic", Values: classes(), Check: others, Help: "%s; those after vecsum take --dim, the length of their input"},
-		{Name: "tv", Into: &p.tv, Help: "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)"},
-		{Name: "colluders", Into: &p.colluders, Help: "number of the n clients that tell the observer all they know"},
-		{Name: "trust", Into: &p.trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Trust.Accountable), Help: "what hides a report: %s; distributed goes with gaussian, vector-sum with vecsum"},
+		{Name: "tv", Into: &p.asked.TV, Help: "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)"},
+		{Name: "colluders", Into: &p.asked.Colluders, Help: "number of the n clients that tell the observer all they know"},
+		{Name: "trust", Into: &p.asked.Trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Trust.Accountable), Help: "what hides a report: %s; distributed goes with gaussian, vector-sum with vecsum"},
 		{Name: "adjacency", Into: &p.adjacency, Default: string(dp.ReplaceOne), Values: words(dp.ReplaceOne, dp.AddRemoveOne), Help: "%s one client; remove is for --trust " + dp.AnyTrust(dp.Trust.CountsRemoval) + " --participation check-in only"},
 	})
-	cmd.Flags().BoolVar(&p.hidden, "k-hidden", false, "nobody sees how many reports a round has")
-	cmd.Flags().BoolVar(&p.adaptive, "adaptive-within-round", false, "a report may depend on earlier reports of its round: only bounds proved for that")
+	cmd.Flags().BoolVar(&p.asked.HiddenReports, "k-hidden", false, "nobody sees how many reports a round has")
+	cmd.Flags().BoolVar(&p.asked.AdaptiveWithinRound, "adaptive-within-round", false, "a report may depend on earlier reports of its round: only bounds proved for that")
 	p.vecsum.flags(cmd)
 	cmd.Flags().SortFlags = false
 }
@@ -83,19 +78,15 @@ func boundNames() (out []string) {
 
 // query checks what concerns flags alone; package account checks the rest.
 func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
-	q := account.Query{
-		Trust: p.trust, Participation: p.participation, Class: dp.Class(p.class),
-		Eps0: p.eps0, Sigma: p.sigma, Population: p.n, Reports: p.k, Gamma: p.gamma, Dropout: p.dropout,
-		Rounds: p.rounds, Delta: p.delta, Eps: p.eps, AskDelta: fs.Changed("eps"),
-		TV: p.tv, Colluders: p.colluders, HiddenReports: p.hidden, AdaptiveWithinRound: p.adaptive,
-	}
+	q := p.asked
+	q.Class, q.AskDelta = dp.Class(p.class), fs.Changed("eps")
 	if ok, err := p.sum(fs); ok || err != nil {
 		q = account.NewSumQuery(q, p.vecsum.params()).Query
 		if err != nil {
 			return q, err
 		}
 	}
-	if fs.Changed("tv") && p.tv == 0 {
+	if fs.Changed("tv") && p.asked.TV == 0 {
 		return q, usage("--tv 0 must be above 0")
 	}
 	if name, symbols, ok := strings.Cut(p.class, ":"); ok && dp.Class(name).HasSymbols() {
@@ -105,7 +96,7 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 		}
 		q.Class, q.Symbols = dp.Class(name), int(k)
 	}
-	if m, ok, err := p.named(p.eps0); err != nil {
+	if m, ok, err := p.named(p.asked.Eps0); err != nil {
 		return q, usageError{err}
 	} else if ok {
 		e := m.Event() // includes the slack of its arithmetic
@@ -122,9 +113,9 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	takesK := q.Participation == dp.Sampled || q.Participation == dp.Once
 	switch {
 	case fs.Changed("k") && !takesK:
-		return q, usage("--k goes with --participation sampled or once, not %s", p.participation)
+		return q, usage("--k goes with --participation sampled or once, not %s", p.asked.Participation)
 	case fs.Changed("gamma") && q.Participation != dp.CheckIn:
-		return q, usage("--gamma goes with --participation check-in, not %s", p.participation)
+		return q, usage("--gamma goes with --participation check-in, not %s", p.asked.Participation)
 	}
 	return q, nil
 }
@@ -221,7 +212,7 @@ With --eps in place of --delta it bounds delta.`,
 	}
 	p.flags(cmd)
 	bind(cmd, setting.Table{
-		{Name: "eps", Into: &p.eps, Help: "epsilon at which delta is wanted"},
+		{Name: "eps", Into: &p.asked.Eps, Help: "epsilon at which delta is wanted"},
 		{Name: "bounds", Into: &bounds, Default: "all", Values: append([]string{"all", "best"}, boundNames()...), Help: "all, best (only what is needed for the tightest proved bound) or a bound's name, listed in docs/BOUNDS.md"},
 		{Name: "curve", Into: &over, Check: others, Values: curves(), Help: "a list of answers: %s1,10,100 or 1..1e6:20"},
 	})

@@ -53,7 +53,7 @@ func (p *protocolFlags) largest(r account.Reply) float64 {
 	if r.Sum != nil {
 		return r.Sum.Largest()
 	}
-	eps0 := p.eps0
+	eps0 := p.asked.Eps0
 	if eps0 == 0 {
 		eps0 = r.Query.Eps0
 	}
