@@ -200,8 +200,8 @@ func (e *engine) compose(parts []part, c clones, delta float64, tiltOf func(cumu
 	return out, 0, err
 }
 
-// chooseStep returns a grid step for a composition of rounds of largest loss
-// top whose tilted variances add to variance.
+// chooseStep returns a grid step for a composition of rounds. top is the largest loss of a
+// round, and variance is the sum of the rounds' tilted variances.
 func chooseStep(top, rounds, variance float64) float64 {
 	// Splitting adds about step²/6 to a round's variance. A step of a fraction f of a round's
 	// deviation costs f²/12 of ε, and points in proportion to √rounds/f.

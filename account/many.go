@@ -35,7 +35,7 @@ type keptKey struct {
 	cut  int // a power of ten: the mass cut from the largest losses
 }
 
-// kept is what was computed from a shape.
+// kept holds the values computed from a shape.
 type kept struct {
 	pair     dp.Pair
 	top      float64

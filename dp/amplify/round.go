@@ -21,8 +21,8 @@ func blockWidth(err float64) func(mean, deviation, z float64) int64 {
 	}
 }
 
-// crowd is what hides shuffled reports: the law of U for each number of reports, as one-sided
-// masses on an axis. More reports hide more.
+// crowd describes how shuffled reports hide each other: it is the law of U for each number of
+// reports, as one-sided masses on an axis. More reports hide more.
 type crowd interface {
 	given(k int64) []float64
 	on() outcomes

@@ -32,7 +32,7 @@ type Extractor interface {
 	extract(img []byte, dst []float32, s *scratch)
 }
 
-// shape is what an Extractor says about itself.
+// shape is an Extractor's description of itself.
 type shape struct {
 	name        string
 	inputs, dim int

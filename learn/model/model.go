@@ -37,7 +37,7 @@ type Model struct {
 	kind   kind
 }
 
-// kind is what kinds of models differ in. Model has checked the lengths of
+// kind has the methods in which kinds of models differ. Model has checked the lengths of
 // theta, x, grad, and y.
 type kind interface {
 	// prepare adds to a Scratch what this kind needs besides logits and prob.

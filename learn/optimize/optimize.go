@@ -43,7 +43,8 @@ type phase struct {
 	make   func(start []float64) (iteration, error)
 }
 
-// iteration is what the methods differ in. done is the number of its steps so far.
+// iteration is the part in which the optimisation methods differ. done is the number of its
+// steps so far.
 type iteration interface {
 	point() []float64
 	// step takes a gradient that has the right length and finite values. If it returns an
@@ -51,8 +52,8 @@ type iteration interface {
 	step(done int64, mean []float64) error
 	// model writes the parameters to release into dst.
 	model(done int64, dst []float64)
-	// vectors are its state between two steps, by name: restored follows what was written
-	// into them.
+	// vectors are the state between two steps, by name; restored brings the rest into step after they were
+	// overwritten.
 	vectors() map[string][]float64
 	restored(done int64)
 }

@@ -23,7 +23,7 @@ const (
 	DiscreteGaussian NoiseKind = "discrete-gaussian"
 )
 
-// Noise is what one client adds to one coordinate, in grid steps.
+// Noise is the noise that one client adds to one coordinate, in grid steps.
 type Noise struct {
 	Kind NoiseKind // required
 	Bits int64     // binomial: b, at least 1

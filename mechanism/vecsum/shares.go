@@ -294,7 +294,7 @@ func (s *Shares) parse(m []byte, index int) (id [16]byte, err error) {
 	return [16]byte(m[24:40]), nil
 }
 
-// Partial is what an aggregator releases: its share of the sums.
+// Partial is the share of the sums that an aggregator releases.
 type Partial struct {
 	Tag     [16]byte
 	Index   int

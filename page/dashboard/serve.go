@@ -26,7 +26,7 @@ func (d *dashboard) Serve(ctx context.Context, l net.Listener) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if s.Shutdown(grace) != nil {
-		_ = s.Close() // cut off what is left
+		_ = s.Close() // cut off connections that are left
 	}
 	<-done
 	return nil

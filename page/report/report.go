@@ -53,7 +53,7 @@ type Run struct {
 	Config    []Setting
 }
 
-// Privacy is what the run promises and what the promise rests on.
+// Privacy has the run's promise and the assumptions behind it.
 type Privacy struct {
 	// Trust is one that events have, or one without noise: reports are exact gradients. Required.
 	Trust dp.Trust

@@ -14,7 +14,7 @@ type History struct {
 	Tasks []*Spent // in order of appearance; few
 }
 
-// Spent is what one client has sent in one task.
+// Spent is the record of one client's reports in one task.
 type Spent struct {
 	Task         [32]byte
 	Round        int64 // the last round that was decided, by a report or a coin

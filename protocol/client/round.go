@@ -35,7 +35,7 @@ const (
 	ClipCoordinate ClipMode = "coordinate" // project each coordinate on [−C, C]; ℓ∞ balls only
 )
 
-// Config is what a round's announcement tells the client.
+// Config has the parts of a round's announcement that the client uses.
 type Config struct {
 	Mechanism randomizer.Mechanism // Required.
 	ClipMode  ClipMode             // Required.

@@ -345,7 +345,7 @@ func (t *Tally) AddSum(sum []int64, n int64) error {
 // Accepted returns how many reports were added.
 func (t *Tally) Accepted() int64 { return t.accepted }
 
-// ErrRange is wrapped where no honest clients can have sent a sum.
+// ErrRange is wrapped if no reports of honest clients can add up to a sum.
 var ErrRange = errors.New("coordinator: sum out of range")
 
 // ranged is a mechanism whose single reports nobody sees, so that their sum is checked.

@@ -19,7 +19,7 @@ type Ticket struct {
 	Payload int64
 }
 
-// Batch is what the shuffler offers after a round has closed.
+// Batch is the shuffler's offer after a round has closed.
 type Batch struct {
 	Round int64
 	// Payloads lists the accepted reports in their permuted order.

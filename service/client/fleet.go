@@ -59,7 +59,7 @@ type member struct {
 	asking chan struct{} // a slot for the request for a session
 }
 
-// opened is what a member's source gave for a task.
+// opened is the data that a member's source gave for a task.
 type opened struct {
 	gradient Gradient
 	err      error

@@ -113,8 +113,8 @@ type Task struct {
 	Record func(round, place int64, r *randomizer.Report) error
 	// RecordSum, if not nil, is called with a vector sum's counts and its number of clients.
 	RecordSum func(round int64, counts []int64, clients int64) error
-	// Discard, if not nil, is called when a charged round gives no step: what was recorded
-	// of it is in no model.
+	// Discard, if not nil, is called when a charged round gives no step: its recorded reports
+	// are in no model.
 	Discard func(round int64) error
 
 	// Ended says that the task has ended: it is only shown. Only Signed and Budget are

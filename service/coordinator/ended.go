@@ -146,7 +146,7 @@ func (r *runner) endUnusable(ctx context.Context, as State, why string) error {
 	return r.finish(ctx, as, why)
 }
 
-// register returns what is stored of a task, and stores that it runs if it was never
+// register returns the stored record of a task, and stores that the task runs if it was never
 // led.
 func (r *runner) register(ctx context.Context) (taskRecord, error) {
 	db := r.s.config.Store

@@ -16,8 +16,8 @@ import (
 	"github.com/riffle-dp/riffle/service/batch"
 )
 
-// maxAttempts is how often a charged batch is fetched that turns out not to be what was
-// signed. Then the round gives no step.
+// maxAttempts is the number of times that a charged batch is fetched if it turns out to
+// differ from the signed one. After that the round gives no step.
 const maxAttempts = 3
 
 // step goes on with the open round, or with a new one, until that has ended. ended says

@@ -52,8 +52,8 @@ const (
 	// (Hold).
 	maxHeld = 64 << 20
 
-	// A connection that does not take answers is closed after unread: HTTP/2 keeps thousands
-	// of answers, those to pings too.
+	// A connection that does not take answers is closed after the time unread. Otherwise
+	// HTTP/2 would keep thousands of answers for it, answers to pings included.
 	unread = 5 * time.Second
 
 	// maxRead is the number of bytes a second of which an address's strangers have their
@@ -275,7 +275,8 @@ func (s *server) limit(next http.Handler) http.Handler {
 				reason = wire.TooMany
 			}
 			if r.ProtoMajor == 2 && v.guest != nil && !v.guest.free.Load() {
-				// The answer has no body, which could wait for a stranger to read it.
+				// The answer has no body, because writing one could wait for a stranger to
+				// read it.
 				w.Header().Set("Retry-After", "1")
 				w.WriteHeader(Status(reason))
 				return

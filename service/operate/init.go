@@ -69,7 +69,7 @@ func Init(ctx context.Context, role, path string) error {
 }
 
 // initCoordinator makes the mark after the store. A store without a mark or a mark without a
-// store is refused at the start, with a message what to do.
+// store is refused at the start, with a message that says what to do.
 func initCoordinator(ctx context.Context, c config.Coordinator) error {
 	if _, err := os.Lstat(c.Mark); err == nil {
 		return fmt.Errorf("operate: the high-water mark %s exists already: %w", c.Mark, store.ErrExists)

@@ -29,7 +29,7 @@ type LedgerReport struct {
 	Lines      []LedgerEntry `json:"ledger,omitempty"`
 }
 
-// LedgerTask is what one task costs by itself, at the population's δ.
+// LedgerTask is the cost of one task by itself, at the population's δ.
 type LedgerTask struct {
 	Task    string       `json:"task"`
 	Entries int64        `json:"entries"`

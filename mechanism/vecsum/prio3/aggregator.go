@@ -274,7 +274,7 @@ func (a *Aggregator) Close() ([]byte, error) {
 
 func (s *Shares) partialSize() int { return partialStart + s.streams*fp128.Size }
 
-// Combine opens the sums from what both aggregators released, in any order.
+// Combine opens the sums from the partial sums that both aggregators released, in any order.
 func (s *Shares) Combine(partials ...[]byte) (counts []int64, clients int64, err error) {
 	if len(partials) != aggregators {
 		return nil, 0, fmt.Errorf("prio3: %d partial sums of %d aggregators", len(partials), aggregators)
