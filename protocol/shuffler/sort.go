@@ -36,65 +36,49 @@ func BucketBits(clients, size, limit int64) int {
 	return min(maxBits, bits.Len64(buckets-1))
 }
 
-// Scatter is pass 1: it distributes items to buckets by the leading bits of their tags, in
-// blocks.
-type Scatter struct {
-	size, bits, block int
-	emit              func(bucket int, items []byte) error
-	open              [][]byte
-}
-
-// NewScatter distributes items of size bytes to 2^bits buckets. It calls emit with a bucket's
-// items when at most block bytes of them (at least one item) have come together; emit must
-// not keep the slice.
-func NewScatter(size, bits, block int, emit func(bucket int, items []byte) error) (*Scatter, error) {
+// Scatter is pass 1. It reads runs of items of size bytes, and distributes them to 2^bits
+// buckets by the leading bits of their tags. It calls emit with a bucket's items when at most
+// block bytes of them (at least one item) have come together, and with the rest at the end;
+// emit must not keep the slice.
+func Scatter(runs iter.Seq2[[]byte, error], size, bits, block int, emit func(bucket int, items []byte) error) error {
 	if size < TagSize || bits < 0 || bits > maxBits || block < 1 {
-		return nil, fmt.Errorf("shuffler: items of %d bytes, 2^%d buckets, blocks of %d bytes", size, bits, block)
+		return fmt.Errorf("shuffler: items of %d bytes, 2^%d buckets, blocks of %d bytes", size, bits, block)
 	}
-	return &Scatter{size, bits, block, emit, make([][]byte, 1<<bits)}, nil
-}
-
-// Bucket returns the bucket of a tag.
-func (s *Scatter) Bucket(tag []byte) int {
-	return int(binary.BigEndian.Uint64(tag) >> (64 - s.bits)) // 0 if there are no bits: a shift by 64
-}
-
-// Add takes a run of items.
-func (s *Scatter) Add(items []byte) error {
-	if len(items)%s.size != 0 {
-		return fmt.Errorf("shuffler: %d bytes of items of %d", len(items), s.size)
-	}
-	for ; len(items) > 0; items = items[s.size:] {
-		b := s.Bucket(items)
-		if len(s.open[b])+s.size > s.block && len(s.open[b]) > 0 {
-			if err := s.flush(b); err != nil {
-				return err
+	open := make([][]byte, 1<<bits)
+	for items, err := range runs {
+		if err != nil {
+			return err
+		}
+		if len(items)%size != 0 {
+			return fmt.Errorf("shuffler: %d bytes of items of %d", len(items), size)
+		}
+		for ; len(items) > 0; items = items[size:] {
+			b := bucket(items, bits)
+			if len(open[b])+size > block && len(open[b]) > 0 {
+				if err := emit(b, open[b]); err != nil {
+					return err
+				}
+				open[b] = open[b][:0]
 			}
+			if open[b] == nil {
+				open[b] = make([]byte, 0, max(size, block/size*size))
+			}
+			open[b] = append(open[b], items[:size]...)
 		}
-		if s.open[b] == nil {
-			s.open[b] = make([]byte, 0, max(s.size, s.block/s.size*s.size))
-		}
-		s.open[b] = append(s.open[b], items[:s.size]...)
 	}
-	return nil
-}
-
-func (s *Scatter) flush(b int) error {
-	err := s.emit(b, s.open[b])
-	s.open[b] = s.open[b][:0]
-	return err
-}
-
-// Flush emits the remaining items, at the end.
-func (s *Scatter) Flush() error {
-	for b := range s.open {
-		if len(s.open[b]) > 0 {
-			if err := s.flush(b); err != nil {
+	for b, items := range open {
+		if len(items) > 0 {
+			if err := emit(b, items); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// bucket returns the bucket of a tag.
+func bucket(tag []byte, bits int) int {
+	return int(binary.BigEndian.Uint64(tag) >> (64 - bits)) // 0 if there are no bits: a shift by 64
 }
 
 // Gather is pass 2 on one bucket. It reads runs of items of size bytes in any order, and
@@ -234,6 +218,3 @@ func (c *Cutter) Flush() error {
 	c.chunk.Items = c.chunk.Items[:0]
 	return err
 }
-
-// Chunks returns the number of emitted chunks.
-func (c *Cutter) Chunks() int64 { return c.chunk.Index }

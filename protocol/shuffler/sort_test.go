@@ -25,7 +25,11 @@ func item(t Tagger, k wire.Ticket) []byte {
 func external(t *rapid.T, tickets []wire.Ticket, key [16]byte, bits, block int, limit int64) ([]int64, Dropped) {
 	tagger := NewTagger(key)
 	buckets := make([][][]byte, 1<<bits)
-	s, err := NewScatter(testItem, bits, block, func(b int, items []byte) error {
+	items := make([][]byte, len(tickets))
+	for i, k := range tickets {
+		items[i] = item(tagger, k)
+	}
+	err := Scatter(runs(items), testItem, bits, block, func(b int, items []byte) error {
 		if len(items) > max(block, testItem) {
 			t.Fatalf("a block of %d bytes", len(items))
 		}
@@ -33,14 +37,6 @@ func external(t *rapid.T, tickets []wire.Ticket, key [16]byte, bits, block int, 
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	for _, k := range tickets {
-		if err := s.Add(item(tagger, k)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	var out []int64
@@ -186,19 +182,25 @@ func TestBucketsFitTheirLimit(t *testing.T) {
 			t.Errorf("%+v: %d bits", c, got)
 		}
 	}
-	s, err := NewScatter(TagSize, 0, 10, nil)
-	if err != nil || s.Bucket(bytes.Repeat([]byte{255}, TagSize)) != 0 {
-		t.Errorf("one bucket: %v", err)
+	scatter := func(items []byte, bits int) (at []int, err error) {
+		err = Scatter(runs([][]byte{items}), TagSize, bits, 10, func(b int, _ []byte) error {
+			at = append(at, b)
+			return nil
+		})
+		return at, err
 	}
-	if s, err = NewScatter(TagSize, 3, 10, nil); err != nil || s.Bucket(bytes.Repeat([]byte{0xbf}, TagSize)) != 5 {
-		t.Errorf("eight buckets: %v", err)
+	if at, err := scatter(bytes.Repeat([]byte{255}, TagSize), 0); err != nil || !slices.Equal(at, []int{0}) {
+		t.Errorf("one bucket: %v, %v", at, err)
+	}
+	if at, err := scatter(bytes.Repeat([]byte{0xbf}, TagSize), 3); err != nil || !slices.Equal(at, []int{5}) {
+		t.Errorf("eight buckets: %v, %v", at, err)
 	}
 	for _, bad := range []int{-1, maxBits + 1} {
-		if _, err := NewScatter(TagSize, bad, 10, nil); err == nil {
+		if _, err := scatter(nil, bad); err == nil {
 			t.Errorf("2^%d buckets", bad)
 		}
 	}
-	if s.Add(make([]byte, 33)) == nil {
+	if _, err := scatter(make([]byte, 33), 3); err == nil {
 		t.Error("took a torn item")
 	}
 	if _, err := Gather(runs([][]byte{make([]byte, 33)}), TagSize, 1, nil); err == nil {
@@ -228,7 +230,7 @@ func TestChunksHoldWhatFits(t *testing.T) {
 		if err := c.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(lens, []int{int(per), int(per), 1}) || c.Chunks() != 3 {
+		if !slices.Equal(lens, []int{int(per), int(per), 1}) {
 			t.Errorf("items of %d bytes in chunks of %v", size, lens)
 		}
 		if c.Add(make([]byte, size+1)) == nil {

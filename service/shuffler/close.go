@@ -299,7 +299,7 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 			return b, err
 		}
 	}
-	b.chunks = parts.Chunks()
+	b.chunks = int64(len(parts.digests))
 	err = out.to.Flush(ctx)
 	s.metrics.pass2.since(began)
 	return b, err
@@ -323,21 +323,10 @@ func (s *Service) scatter(ctx context.Context, v *vault, in iter.Seq2[[]byte, er
 		return err
 	}
 	w := &writer{ctx: ctx, v: v, kind: "bucket", to: to}
-	scatter, err := pure.NewScatter(size, bits, store.MaxBlock, func(bucket int, items []byte) error {
+	err = pure.Scatter(in, size, bits, store.MaxBlock, func(bucket int, items []byte) error {
 		return w.put(strconv.Itoa(bucket), items)
 	})
 	if err != nil {
-		return err
-	}
-	for items, err := range in {
-		if err != nil {
-			return err
-		}
-		if err := scatter.Add(items); err != nil {
-			return err
-		}
-	}
-	if err := scatter.Flush(); err != nil {
 		return err
 	}
 	return to.Flush(ctx)
