@@ -60,7 +60,7 @@ type Query struct {
 	Rounds     int64        `json:"rounds"`
 }
 
-// Method names what a claim is proved by.
+// Method names the method that proves a claim.
 type Method string
 
 const (

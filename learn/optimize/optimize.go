@@ -52,8 +52,8 @@ type iteration interface {
 	step(done int64, mean []float64) error
 	// model writes the parameters to release into dst.
 	model(done int64, dst []float64)
-	// vectors are the state between two steps, by name; restored brings the rest into step after they were
-	// overwritten.
+	// vectors are the state between two steps, by name. restored brings the other fields into
+	// step after the vectors were overwritten.
 	vectors() map[string][]float64
 	restored(done int64)
 }

@@ -203,11 +203,11 @@ func unpack(src []byte, sums []uint64, bits int) bool {
 	return acc == 0 && at == len(src)
 }
 
-// Aggregator sums the shares sent to one of the aggregators. It holds 16 bytes a report
-// besides the sums.
+// Aggregator sums the shares sent to one of the aggregators. Besides the sums it holds 16
+// bytes for each report.
 //
-// It can be closed only once, because the difference of two sums would be a few clients'
-// counts. For the same reason there must never be a second Aggregator for a round and an
+// It can be closed only once, because the difference of two sums could show the counts of a
+// few clients. For the same reason there must never be a second Aggregator for a round and an
 // index: after a restart treat it as closed, or start another round.
 type Aggregator struct {
 	shares *Shares

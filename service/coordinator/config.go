@@ -52,8 +52,8 @@ type Config struct {
 	Workers int
 	// Poll is how long a question to the shuffler waits for its answer. Default 20 s.
 	Poll time.Duration
-	// Backoff is the pause after a first failure; it doubles up to 100 times it.
-	// Default 100 ms.
+	// Backoff is the pause after a first failure. It doubles with each further failure, up to
+	// 100 times the first. Default 100 ms.
 	Backoff time.Duration
 	// Hold, if not nil, keeps rounds from being announced until it is closed. Open rounds
 	// go on.

@@ -79,8 +79,8 @@ func (r *runner) save(ctx context.Context, rec record) error {
 	return nil
 }
 
-// reload reads the state again after an error, when it is not known what was
-// written. A state of another leader is store.ErrConflict.
+// reload reads the state again after an error, when it is not known what was written. If
+// another leader wrote the state, it returns store.ErrConflict.
 func (r *runner) reload(ctx context.Context) error {
 	rec, revision, err := readRecord(ctx, r.s.config.Store, r.id)
 	if err != nil {
