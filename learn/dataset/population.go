@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+
+	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
 // Split parts the indices 0 … n−1 into training and validation. The validation part holds the
@@ -57,58 +60,98 @@ func split(n, held int, what string, key key) (train, val []int, err error) {
 type PopulationConfig struct {
 	// Clients is N, the number of clients. Required, at least 1.
 	Clients int64
-	// Examples is m, the number of examples that clients draw from. Required, at least 1.
+	// Examples is the number of rows that clients draw from. Required, at least 1.
 	Examples int
-	// Seed chooses the assignment; it plays no part if Clients = Examples.
+	// PerClient is m, the examples that each client holds, at most Examples. Default 0: one
+	// each, and bootstrapped unless there are as many clients as examples.
+	PerClient int
+	// Scattered deals the examples of several per client out in a random order, drawn from
+	// the seed, instead of row by row. It needs N·m ≤ Examples.
+	Scattered bool
+	// Seed chooses a scattered or bootstrapped assignment.
 	Seed uint64
 }
 
-// Population says which example each of N simulated clients holds. It computes the answer
-// from (seed, client), without a table of N entries.
+// Population says which m examples each of N simulated clients holds. It computes the answer
+// from (seed, client), without a table of N entries; scattered, it takes 4 bytes per example.
 //
-// If N equals the number m of examples, client i holds example i. Otherwise the population is
-// bootstrapped: each client holds an example drawn from the m uniformly, with replacement and
-// as if independently of the others. So for N > m each example stands for about N/m clients,
-// and for N < m some examples are held twice and others by nobody.
+// With PerClient, and N·m ≤ Examples, no two clients share an example, and Examples − N·m
+// examples belong to nobody. Without it, N = Examples gives client i the example i. Any other
+// population is bootstrapped: each example of a client is drawn uniformly, with replacement
+// and as if independently of the others. So for N·m > Examples each example is held about
+// N·m/Examples times, and for smaller N some are held twice and others by nobody.
 //
 // A bootstrapped run shows accuracy, time and memory at that N, for clients whose data follow
 // the empirical law of the table. Its privacy guarantee is per client, as in a real
-// population of N people. It is not a guarantee for the person behind one row of the table,
-// which is copied to about N/m clients; group privacy would cost that factor.
+// population of N people: a client's gradient is the mean over its m examples, clipped after
+// the mean, so one report covers everything that the client holds. It is not a guarantee for
+// the person behind one row of the table, which is copied to about N·m/Examples clients;
+// group privacy would cost that factor.
 type Population struct {
-	clients  int64
+	Clients      int64 // N
+	PerClient    int   // m
+	Bootstrapped bool  // examples are drawn with replacement
+
 	examples uint64
+	several  bool     // PerClient was asked for
+	order    []uint32 // examples in the order of a scattered assignment
 	key      key
 }
 
-// NewPopulation returns the population that c describes, in O(1) memory.
-func NewPopulation(c PopulationConfig) (Population, error) {
+// NewPopulation returns the population that c describes.
+func NewPopulation(c PopulationConfig) (*Population, error) {
 	if c.Clients < 1 {
-		return Population{}, fmt.Errorf("dataset: population of %d clients must have at least 1", c.Clients)
+		return nil, fmt.Errorf("dataset: population of %d clients must have at least 1", c.Clients)
 	}
 	if c.Examples < 1 {
-		return Population{}, fmt.Errorf("dataset: population over %d examples needs at least 1", c.Examples)
+		return nil, fmt.Errorf("dataset: population over %d examples needs at least 1", c.Examples)
 	}
-	return Population{c.Clients, uint64(c.Examples), newKey(c.Seed, domainPopulation)}, nil
+	if c.PerClient < 0 || c.PerClient > c.Examples {
+		return nil, fmt.Errorf("dataset: m = %d examples per client must be at least 1 and at most the %d there are", c.PerClient, c.Examples)
+	}
+	p := &Population{Clients: c.Clients, PerClient: max(1, c.PerClient), examples: uint64(c.Examples), several: c.PerClient > 0}
+	if p.several {
+		p.Bootstrapped, p.key = c.Clients > int64(c.Examples/c.PerClient), newKey(c.Seed, domainUsers)
+	} else {
+		p.Bootstrapped, p.key = c.Clients != int64(c.Examples), newKey(c.Seed, domainPopulation)
+	}
+	if !c.Scattered {
+		return p, nil
+	}
+	if p.Bootstrapped {
+		return nil, fmt.Errorf("dataset: scattering m = %d examples to each of %d clients needs more than the %d there are", p.PerClient, c.Clients, c.Examples)
+	}
+	if uint64(c.Examples) > 1<<32 {
+		return nil, fmt.Errorf("dataset: scattering %d examples, at most 2^32 are scattered", c.Examples)
+	}
+	p.order = make([]uint32, c.Examples)
+	for i := range p.order {
+		p.order[i] = uint32(i)
+	}
+	sample.Shuffle(rng.Replay(c.Seed, domainUsers), p.order)
+	p.order = p.order[:int(c.Clients)*p.PerClient]
+	return p, nil
 }
 
-// Clients returns N.
-func (p Population) Clients() int64 { return p.clients }
-
-// bootstrapped says whether examples are drawn with replacement.
-func (p Population) bootstrapped() bool { return p.clients != int64(p.examples) }
-
-// Example returns the index, 0 ≤ index < m, of the example that a client
-// 0 ≤ client < N holds. It is safe for concurrent use and takes a few
-// nanoseconds. Each example's share is within m/2⁶⁴ of 1/m.
-func (p Population) Example(client int64) int {
-	if client < 0 || client >= p.clients {
-		panic(fmt.Sprintf("dataset: client %d outside the population of %d", client, p.clients))
+// Example returns the index of example 0 ≤ j < m of a client 0 ≤ client < N. It is safe for
+// concurrent use and takes a few nanoseconds. In a bootstrapped population each example's
+// share is within Examples/2⁶⁴ of 1/Examples.
+func (p *Population) Example(client int64, j int) int {
+	if client < 0 || client >= p.Clients || j < 0 || j >= p.PerClient {
+		panic(fmt.Sprintf("dataset: example %d of client %d outside the %d of %d clients", j, client, p.PerClient, p.Clients))
 	}
-	if !p.bootstrapped() {
-		return int(client)
+	if !p.Bootstrapped {
+		at := int(client)*p.PerClient + j
+		if p.order != nil {
+			return int(p.order[at])
+		}
+		return at
 	}
-	hi, _ := bits.Mul64(p.key.hash(uint64(client)), p.examples)
+	hash := p.key.hash(uint64(client))
+	if p.several { // once more, because client and j do not fit into one word
+		hash = p.key.hash(hash + uint64(j))
+	}
+	hi, _ := bits.Mul64(hash, p.examples)
 	return int(hi)
 }
 

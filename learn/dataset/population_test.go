@@ -81,12 +81,12 @@ func TestPopulationIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.bootstrapped() || p.Clients() != 1000 {
-		t.Errorf("bootstrapped %v, clients %d", p.bootstrapped(), p.Clients())
+	if p.Bootstrapped || p.Clients != 1000 {
+		t.Errorf("bootstrapped %v, clients %d", p.Bootstrapped, p.Clients)
 	}
 	for i := range int64(1000) {
-		if p.Example(i) != int(i) {
-			t.Fatalf("client %d holds example %d", i, p.Example(i))
+		if p.Example(i, 0) != int(i) {
+			t.Fatalf("client %d holds example %d", i, p.Example(i, 0))
 		}
 	}
 }
@@ -101,16 +101,16 @@ func TestPopulationUniform(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !p.bootstrapped() {
+		if !p.Bootstrapped {
 			t.Fatal("not bootstrapped")
 		}
 		single := make([]float64, 100)
 		pairs := make([]float64, 100)
 		for i := range int64(clients) {
-			e := p.Example(i)
+			e := p.Example(i, 0)
 			single[e]++
 			if i%2 == 1 {
-				pairs[p.Example(i-1)/10*10+e/10]++
+				pairs[p.Example(i-1, 0)/10*10+e/10]++
 			}
 		}
 		for what, counts := range map[string][]float64{"examples": single, "pairs": pairs} {
@@ -143,7 +143,7 @@ func TestPopulationSmallerAndVast(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, client := range []int64{0, c.Clients / 2, c.Clients - 1} {
-			if e := p.Example(client); e < 0 || e >= c.Examples {
+			if e := p.Example(client, 0); e < 0 || e >= c.Examples {
 				t.Errorf("%+v: client %d holds example %d", c, client, e)
 			}
 		}
@@ -151,7 +151,7 @@ func TestPopulationSmallerAndVast(t *testing.T) {
 	a, _ := NewPopulation(PopulationConfig{Clients: 100, Examples: 1000, Seed: 3})
 	b, _ := NewPopulation(PopulationConfig{Clients: 1e9, Examples: 1000, Seed: 3})
 	for i := range int64(100) {
-		if a.Example(i) != b.Example(i) {
+		if a.Example(i, 0) != b.Example(i, 0) {
 			t.Fatalf("client %d holds another example in a larger population", i)
 		}
 	}
@@ -174,7 +174,7 @@ func TestPopulationRefuses(t *testing.T) {
 					t.Errorf("client %d accepted", client)
 				}
 			}()
-			p.Example(client)
+			p.Example(client, 0)
 		}()
 	}
 }
@@ -186,7 +186,7 @@ func BenchmarkPopulationExample(b *testing.B) {
 	}
 	i, sum := int64(0), 0
 	for b.Loop() {
-		sum += p.Example(i)
+		sum += p.Example(i, 0)
 		i++
 	}
 	if sum < 0 {

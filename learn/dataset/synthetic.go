@@ -52,7 +52,7 @@ type Synthetic struct {
 	c     SyntheticConfig
 	truth []float64
 	scale []float64 // standard deviations of the features
-	draw  Population
+	draw  *Population
 }
 
 // Streams of random numbers derived from the seed.
@@ -153,7 +153,7 @@ func (s *Synthetic) Rows(heldOut int) (*Table, error) {
 	} else {
 		t.Targets = make([]float32, n)
 	}
-	r := s.Reader()
+	r := s.reader()
 	for i := range n {
 		y := r.row(stream, uint64(i), t.Row(i))
 		if s.binary() {
@@ -167,32 +167,33 @@ func (s *Synthetic) Rows(heldOut int) (*Table, error) {
 
 func (s *Synthetic) binary() bool { return s.c.Kind != SyntheticAbsolute }
 
-// SyntheticReader computes rows; it belongs to one goroutine.
-type SyntheticReader struct {
+// reader computes rows; it belongs to one goroutine.
+type reader struct {
 	s      *Synthetic
 	src    *rng.Stream
 	normal []float64
 }
 
-// Reader returns working memory for one goroutine.
-func (s *Synthetic) Reader() *SyntheticReader {
-	return &SyntheticReader{s: s, src: rng.NewStream(s.c.Seed), normal: make([]float64, s.c.Dim)}
+// Reader returns a function for one goroutine that writes the features of a client
+// 0 ≤ client < n into x and returns its target, −1 or 1 for a binary kind. The answer depends
+// on the configuration and the client alone.
+func (s *Synthetic) Reader() func(client int64, x []float32) (y float64) { return s.reader().client }
+
+func (s *Synthetic) reader() *reader {
+	return &reader{s: s, src: rng.NewStream(s.c.Seed), normal: make([]float64, s.c.Dim)}
 }
 
-// Client writes the features of a client 0 ≤ client < n into x and returns its
-// target, −1 or 1 for a binary kind. The answer depends on the configuration
-// and the client alone.
-func (r *SyntheticReader) Client(client int64, x []float32) (y float64) {
+func (r *reader) client(client int64, x []float32) (y float64) {
 	if client < 0 || client >= r.s.c.Clients || len(x) != r.s.c.Dim {
 		panic(fmt.Sprintf("dataset: client %d, %d features of a synthetic problem with n = %d, d = %d", client, len(x), r.s.c.Clients, r.s.c.Dim))
 	}
 	if r.s.c.Examples > 0 {
-		return r.row(syntheticExample, uint64(r.s.draw.Example(client)), x)
+		return r.row(syntheticExample, uint64(r.s.draw.Example(client, 0)), x)
 	}
 	return r.row(syntheticClient, uint64(client), x)
 }
 
-func (r *SyntheticReader) row(stream, index uint64, x []float32) (y float64) {
+func (r *reader) row(stream, index uint64, x []float32) (y float64) {
 	s := r.s
 	r.src.Reset(domainSynthetic, stream, index)
 	sample.Gaussian(r.src, r.normal)

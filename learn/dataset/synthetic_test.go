@@ -34,11 +34,11 @@ func TestSyntheticClients(t *testing.T) {
 			different := false
 			last := float32(0)
 			for i := range int64(200) {
-				y := a.Client(i, x)
-				if z := b.Client(199-i, again); z != 1 && z != -1 && kind != SyntheticAbsolute {
+				y := a(i, x)
+				if z := b(199-i, again); z != 1 && z != -1 && kind != SyntheticAbsolute {
 					t.Fatalf("target %v", z)
 				}
-				if z := b.Client(i, again); z != y {
+				if z := b(i, again); z != y {
 					t.Fatalf("client %d has targets %v and %v", i, y, z)
 				}
 				square := 0.0
@@ -56,7 +56,7 @@ func TestSyntheticClients(t *testing.T) {
 				if rows == nil {
 					continue
 				}
-				row := s.draw.Example(i)
+				row := s.draw.Example(i, 0)
 				want := 0.0
 				if rows.Regression() {
 					want = float64(rows.Targets[row])
@@ -154,7 +154,7 @@ func TestSyntheticRefuses(t *testing.T) {
 					t.Errorf("client %d of 3", client)
 				}
 			}()
-			s.Reader().Client(client, make([]float32, 2))
+			s.Reader()(client, make([]float32, 2))
 		}()
 	}
 }

@@ -15,14 +15,14 @@ func TestUsersDisjoint(t *testing.T) {
 		m := rapid.IntRange(1, 12).Draw(t, "m")
 		clients := rapid.IntRange(1, 40).Draw(t, "clients")
 		spare := rapid.IntRange(0, 20).Draw(t, "spare")
-		c := UsersConfig{Clients: int64(clients), Examples: clients*m + spare, PerClient: m, Seed: rapid.Uint64().Draw(t, "seed"),
-			Assignment: rapid.SampledFrom([]Assignment{"", Contiguous, Scattered}).Draw(t, "assignment")}
-		u, err := NewUsers(c)
+		c := PopulationConfig{Clients: int64(clients), Examples: clients*m + spare, PerClient: m, Seed: rapid.Uint64().Draw(t, "seed"),
+			Scattered: rapid.Bool().Draw(t, "scattered")}
+		u, err := NewPopulation(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u.Bootstrapped() || u.Clients() != c.Clients || u.PerClient() != m {
-			t.Fatalf("bootstrapped %v, %d clients of %d", u.Bootstrapped(), u.Clients(), u.PerClient())
+		if u.Bootstrapped || u.Clients != c.Clients || u.PerClient != m {
+			t.Fatalf("bootstrapped %v, %d clients of %d", u.Bootstrapped, u.Clients, u.PerClient)
 		}
 		seen := make([]bool, c.Examples)
 		for i := range c.Clients {
@@ -32,7 +32,7 @@ func TestUsersDisjoint(t *testing.T) {
 					t.Fatalf("example %d of client %d is %d, held before or outside", j, i, e)
 				}
 				seen[e] = true
-				if c.Assignment != Scattered && e != int(i)*m+j {
+				if !c.Scattered && e != int(i)*m+j {
 					t.Fatalf("contiguous example %d of client %d is %d", j, i, e)
 				}
 			}
@@ -42,7 +42,7 @@ func TestUsersDisjoint(t *testing.T) {
 
 func TestUsersScatteredBySeed(t *testing.T) {
 	list := func(seed uint64) (out []int) {
-		u, err := NewUsers(UsersConfig{Clients: 50, Examples: 1000, PerClient: 20, Assignment: Scattered, Seed: seed})
+		u, err := NewPopulation(PopulationConfig{Clients: 50, Examples: 1000, PerClient: 20, Scattered: true, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,11 +61,11 @@ func TestUsersScatteredBySeed(t *testing.T) {
 // fails one of the checks with probability below 1e-6. The seed is fixed.
 func TestUsersBootstrapped(t *testing.T) {
 	const clients, m = 200_000, 5
-	u, err := NewUsers(UsersConfig{Clients: clients, Examples: 100, PerClient: m, Seed: 4})
+	u, err := NewPopulation(PopulationConfig{Clients: clients, Examples: 100, PerClient: m, Seed: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !u.Bootstrapped() {
+	if !u.Bootstrapped {
 		t.Fatal("not bootstrapped")
 	}
 	single, inside, between := make([]float64, 100), make([]float64, 100), make([]float64, 100)
@@ -104,7 +104,7 @@ func TestTenMillionClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := NewUsers(UsersConfig{Clients: clients, Examples: examples, PerClient: 10, Seed: 2})
+	u, err := NewPopulation(PopulationConfig{Clients: clients, Examples: examples, PerClient: 10, Seed: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestTenMillionClients(t *testing.T) {
 		step = 10
 	}
 	for i := int64(0); i < clients; i += step {
-		counts[p.Example(i)]++
+		counts[p.Example(i, 0)]++
 		users[u.Example(i, int(i/step%10))]++
 	}
 	runtime.ReadMemStats(&after)
@@ -121,7 +121,7 @@ func TestTenMillionClients(t *testing.T) {
 		t.Errorf("allocated %d bytes for %d clients", grown, clients)
 	}
 	want := float64(clients/step) / examples
-	for what, counts := range map[string][]int32{"Population": counts, "Users": users} {
+	for what, counts := range map[string][]int32{"one example": counts, "several": users} {
 		x2 := 0.0
 		for _, c := range counts {
 			x2 += (float64(c) - want) * (float64(c) - want) / want
@@ -135,23 +135,21 @@ func TestTenMillionClients(t *testing.T) {
 }
 
 func TestUsersRefuses(t *testing.T) {
-	for want, c := range map[string]UsersConfig{
+	for want, c := range map[string]PopulationConfig{
 		"population of 0 clients":        {Examples: 5, PerClient: 1},
 		"population over 0 examples":     {Clients: 5, PerClient: 1},
-		"m = 0 examples per client":      {Clients: 5, Examples: 5},
+		"m = -1 examples per client":     {Clients: 5, Examples: 5, PerClient: -1},
 		"m = 6 examples per client must": {Clients: 5, Examples: 5, PerClient: 6},
-		`assignment "x" must be`:         {Clients: 5, Examples: 5, PerClient: 1, Assignment: "x"},
 		// Never silently replaced by a bootstrap: 3·2 > 5.
-		`assignment "contiguous" of m = 2`: {Clients: 3, Examples: 5, PerClient: 2, Assignment: Contiguous},
-		`assignment "scattered" of m = 2`:  {Clients: 3, Examples: 5, PerClient: 2, Assignment: Scattered},
+		"scattering m = 2 examples": {Clients: 3, Examples: 5, PerClient: 2, Scattered: true},
 	} {
-		if _, err := NewUsers(c); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewPopulation(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 	// Products that would overflow.
-	u, err := NewUsers(UsersConfig{Clients: math.MaxInt64, Examples: 1000, PerClient: 1000})
-	if err != nil || !u.Bootstrapped() {
+	u, err := NewPopulation(PopulationConfig{Clients: math.MaxInt64, Examples: 1000, PerClient: 1000})
+	if err != nil || !u.Bootstrapped {
 		t.Fatalf("%v", err)
 	}
 	if e := u.Example(math.MaxInt64-1, 999); e < 0 || e >= 1000 {
@@ -170,7 +168,7 @@ func TestUsersRefuses(t *testing.T) {
 }
 
 func BenchmarkUsersExample(b *testing.B) {
-	u, err := NewUsers(UsersConfig{Clients: 1e7, Examples: 60000, PerClient: 8})
+	u, err := NewPopulation(PopulationConfig{Clients: 1e7, Examples: 60000, PerClient: 8})
 	if err != nil {
 		b.Fatal(err)
 	}

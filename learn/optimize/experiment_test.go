@@ -83,7 +83,7 @@ func (e *experiment) run(t testing.TB, plan *Plan, seed uint64) []float64 {
 		}
 		clear(mean)
 		for place := r.From; place < r.To; place++ {
-			y := reader.Client(place, x)
+			y := reader(place, x)
 			m.Grad(theta, x, y, grad, nil)
 			square := 0.0
 			for _, g := range grad {

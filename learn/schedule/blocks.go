@@ -26,7 +26,7 @@ type BlocksConfig struct {
 // keeps only the proof of Theorem 3). There an epoch splits the data into blocks, shuffles
 // the blocks, and steps along the noisy mean gradient of one block after another. A block is
 // what one client holds, its m samples, and the step follows that client's single report.
-// That is B = 1 here, with the client's data from dataset.Users. With B > 1 a step averages B
+// That is B = 1 here, with the client's data from dataset.Population. With B > 1 a step averages B
 // clients' reports; without a trusted owner of blocks m stays 1.
 type Blocks struct{ clients, perEpoch int64 }
 

@@ -67,7 +67,7 @@ func newPopulation(c *Config, loss model.Loss) (*population, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.row = deal.Example
+	p.row = func(place int64) int { return deal.Example(place, 0) }
 	return p, nil
 }
 

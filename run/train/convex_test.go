@@ -145,7 +145,7 @@ func TestRunIsTheOptimizer(t *testing.T) {
 				}
 				table := r.Data.Train
 				for _, id := range asked {
-					row := r.clients.population.Example(int64(id))
+					row := r.clients.population.Example(int64(id), 0)
 					m.Grad(theta, table.Row(row), float64(2*table.Y[row]-1), grad, nil)
 					for j, g := range grad {
 						mean[j] += float64(g) / float64(len(asked))

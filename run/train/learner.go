@@ -67,8 +67,7 @@ func answers(t *dataset.Table) func(row int) float64 {
 
 // clients gives every simulated client its examples and its gradient.
 type clients struct {
-	population dataset.Population // one example each
-	users      *dataset.Users     // several each; nil: one
+	population *dataset.Population
 	table      *dataset.Table
 	stages     []*model.Model // models whose gradients are sent, one after the other
 	stage      *int           // index of the current one; it changes between rounds only
@@ -77,27 +76,17 @@ type clients struct {
 func (c Config) newClients(t *dataset.Table, stages []*model.Model) (clients, error) {
 	out := clients{table: t, stages: stages, stage: new(int)}
 	var err error
+	population := dataset.PopulationConfig{Clients: c.Population, Examples: t.Len(), Seed: uint64(c.Seed)}
 	if c.PerClient > 1 {
-		users := dataset.UsersConfig{Clients: c.Population, Examples: t.Len(), PerClient: int(c.PerClient), Seed: uint64(c.Seed)}
-		if c.Population <= int64(t.Len())/c.PerClient {
-			users.Assignment = dataset.Scattered // if there are more clients they are bootstrapped
-		}
-		out.users, err = dataset.NewUsers(users)
-		return out, err
+		population.PerClient = int(c.PerClient)
+		population.Scattered = c.Population <= int64(t.Len())/c.PerClient // if there are more clients they are bootstrapped
 	}
-	out.population, err = dataset.NewPopulation(dataset.PopulationConfig{
-		Clients: c.Population, Examples: t.Len(), Seed: uint64(c.Seed),
-	})
+	out.population, err = dataset.NewPopulation(population)
 	return out, err
 }
 
 // Size returns n.
-func (c clients) Size() int64 {
-	if c.users != nil {
-		return c.users.Clients()
-	}
-	return c.population.Clients()
-}
+func (c clients) Size() int64 { return c.population.Clients }
 
 // Worker returns a function that computes a client's gradient: its example's, or the mean
 // over its examples, so that the clip afterwards covers all that the client holds.
@@ -110,20 +99,20 @@ func (c clients) Worker() func(id int64, theta, grad []float32) {
 		}
 		c.stages[*c.stage].Grad(theta, c.table.Row(row), answer(row), grad, scratch)
 	}
-	if c.users == nil {
-		return func(id int64, theta, grad []float32) { one(c.population.Example(id), theta, grad) }
+	if c.population.PerClient == 1 {
+		return func(id int64, theta, grad []float32) { one(c.population.Example(id, 0), theta, grad) }
 	}
 	sum := make([]float64, c.stages[0].Params)
 	return func(id int64, theta, grad []float32) {
 		clear(sum)
-		for i := range c.users.PerClient() {
-			one(c.users.Example(id, i), theta, grad)
+		for i := range c.population.PerClient {
+			one(c.population.Example(id, i), theta, grad)
 			for j, g := range grad {
 				sum[j] += float64(g)
 			}
 		}
 		for j, s := range sum {
-			grad[j] = float32(s / float64(c.users.PerClient()))
+			grad[j] = float32(s / float64(c.population.PerClient))
 		}
 	}
 }
@@ -138,14 +127,14 @@ func (c clients) CoordinateWorker() func(id int64, theta []float32, j int) float
 		g, _ := c.stages[*c.stage].GradCoord(theta, c.table.Row(row), answer(row), j, scratch)
 		return g
 	}
-	if c.users == nil {
-		return func(id int64, theta []float32, j int) float32 { return one(c.population.Example(id), theta, j) }
+	if c.population.PerClient == 1 {
+		return func(id int64, theta []float32, j int) float32 { return one(c.population.Example(id, 0), theta, j) }
 	}
 	return func(id int64, theta []float32, j int) float32 {
 		var sum float64
-		for i := range c.users.PerClient() {
-			sum += float64(one(c.users.Example(id, i), theta, j))
+		for i := range c.population.PerClient {
+			sum += float64(one(c.population.Example(id, i), theta, j))
 		}
-		return float32(sum / float64(c.users.PerClient()))
+		return float32(sum / float64(c.population.PerClient))
 	}
 }

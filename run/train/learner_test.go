@@ -17,10 +17,10 @@ func TestClientsOfSeveralExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.users.Bootstrapped() != bootstrapped {
-			t.Errorf("n = %d: bootstrapped %v", n, c.users.Bootstrapped())
+		if c.population.Bootstrapped != bootstrapped {
+			t.Errorf("n = %d: bootstrapped %v", n, c.population.Bootstrapped)
 		}
-		if n == 3 && c.users.Example(0, 0) == 0 && c.users.Example(0, 1) == 1 && c.users.Example(1, 0) == 3 {
+		if n == 3 && c.population.Example(0, 0) == 0 && c.population.Example(0, 1) == 1 && c.population.Example(1, 0) == 3 {
 			t.Error("the examples are not scattered")
 		}
 	}

@@ -133,7 +133,7 @@ func TestClientsScaleAsTheTaskSays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			row := dealt.population.Example(i)
+			row := dealt.population.Example(i, 0)
 			opened.Model.Grad(theta, opened.Data.Train.Row(row), answer(row), want, scratch)
 			g(theta, got)
 			if !slices.Equal(want, got) {
