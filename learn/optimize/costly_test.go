@@ -29,7 +29,7 @@ func TestCostlyNoise(t *testing.T) {
 			t.Errorf("%s: bound %v, %v where everything is asked", m.Name, plan.Bound(), best.Bound())
 		}
 		for _, s := range plan.Stages {
-			want := fast.Noise.deviation(s.Batch, plan.Batches.Uses())
+			want := fast.Noise.deviation(s.Batch, plan.Batches.Uses)
 			if m.Name == "pan-private" {
 				want *= math.Sqrt2
 			}

@@ -72,7 +72,7 @@ func (e *experiment) run(t testing.TB, plan *Plan, seed uint64) []float64 {
 	reader, src := e.source.Reader(), rng.Replay(seed, 77)
 	x, theta, grad := make([]float32, 50), make([]float32, 50), make([]float32, 50)
 	mean, noise := make([]float64, 50), make([]float64, 50)
-	for round := int64(1); round <= plan.Batches.Rounds(); round++ {
+	for round := int64(1); round <= plan.Batches.Rounds; round++ {
 		r := plan.Round(round)
 		m, err := e.linear.Smoothed(r.Smoothing)
 		if err != nil {
@@ -185,7 +185,7 @@ func TestOtherMethods(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := e.excess(t, e.run(t, plan, 2), ridge)
-			t.Logf("%s %s: %d stages, %d rounds, bound %.4f, excess %.4f of %.4f", kind, method, len(plan.Stages), plan.Batches.Rounds(), plan.Bound(), got, start)
+			t.Logf("%s %s: %d stages, %d rounds, bound %.4f, excess %.4f of %.4f", kind, method, len(plan.Stages), plan.Batches.Rounds, plan.Bound(), got, start)
 			if got < -1e-6 || got > plan.Bound() || got > start {
 				t.Errorf("%s %s: excess %v, bound %v, at the start %v", kind, method, got, plan.Bound(), start)
 			}

@@ -141,7 +141,7 @@ type Round struct {
 	From, To int64 // places of the round's clients; see schedule.Batches
 }
 
-// Round returns round t = 1 … Batches.Rounds().
+// Round returns round t = 1 … Batches.Rounds.
 func (p *Plan) Round(t int64) Round {
 	from, to := p.Batches.Places(t)
 	return Round{Stage: p.Stages[p.Stage(t)], From: from, To: to}
@@ -179,7 +179,7 @@ func (p *Plan) NewOptimizer() (*Optimizer, error) {
 // Deviation returns the standard deviation of one draw of noise in each coordinate of a mean
 // over that many clients.
 func (p *Plan) Deviation(clients int64) float64 {
-	return p.Problem.Noise.deviation(clients, p.Batches.Uses())
+	return p.Problem.Noise.deviation(clients, p.Batches.Uses)
 }
 
 // NewPlan chooses the parameters of the named method by minimising its bound.

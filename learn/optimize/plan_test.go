@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/schedule"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
@@ -83,8 +84,8 @@ func TestPlansAreMinima(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if other.Stages[0].Batch < batch || other.Batches.Smallest() != other.Stages[0].Batch ||
-						other.Batches.Rounds() != other.Stages[0].Rounds || other.Batches.Clients() != n {
+					if other.Stages[0].Batch < batch || smallest(other.Batches) != other.Stages[0].Batch ||
+						other.Batches.Rounds != other.Stages[0].Rounds || other.Batches.Clients != n {
 						t.Fatalf("%s: batch %d gives %+v", method, batch, other.Stages)
 					}
 					if other.Bound() < plan.Bound()*(1-1e-3) {
@@ -164,7 +165,7 @@ func TestPhasesPlan(t *testing.T) {
 		d = math.Min(16, math.Sqrt(2*s.Bound/.05))
 	}
 	// At the ends of stages clients and places go on.
-	for round := int64(1); round < plan.Batches.Rounds(); round++ {
+	for round := int64(1); round < plan.Batches.Rounds; round++ {
 		if a, b := plan.Round(round), plan.Round(round+1); a.To != b.From {
 			t.Fatalf("rounds %d and %d: %+v, %+v", round, round+1, a, b)
 		}
@@ -186,7 +187,7 @@ func TestGDPlan(t *testing.T) {
 			p.MaxRounds = 100
 			plan := must(NewPlan("gd", p, Overrides{Phases: 1}))
 			s := plan.Stages[0]
-			if s.Rounds > 100 || plan.Bound() < free.Bound() || plan.Batches.Uses() != s.Rounds {
+			if s.Rounds > 100 || plan.Bound() < free.Bound() || plan.Batches.Uses != s.Rounds {
 				t.Errorf("%d rounds, bound %v; without limit %d and %v", s.Rounds, plan.Bound(), free.Stages[0].Rounds, free.Bound())
 			}
 			if want := 2 * sigmaG * math.Sqrt(float64(s.Rounds)) / 1e5; math.Abs(s.Sigma/want-1) > 1e-9 {
@@ -231,10 +232,10 @@ func TestGDGroups(t *testing.T) {
 		t.Fatalf("%d groups with bound %v, one has %v", k, plan.Bound(), whole.Bound())
 	}
 	rounds := plan.Stages[0].Rounds
-	if plan.Batches.Rounds() != k*rounds || plan.Batches.Uses() != rounds || plan.Batches.Rounds() > p.MaxRounds {
-		t.Errorf("%d rounds, %d uses, %d groups of %d", plan.Batches.Rounds(), plan.Batches.Uses(), k, rounds)
+	if plan.Batches.Rounds != k*rounds || plan.Batches.Uses != rounds || plan.Batches.Rounds > p.MaxRounds {
+		t.Errorf("%d rounds, %d uses, %d groups of %d", plan.Batches.Rounds, plan.Batches.Uses, k, rounds)
 	}
-	for round := int64(1); round <= plan.Batches.Rounds(); round++ {
+	for round := int64(1); round <= plan.Batches.Rounds; round++ {
 		r := plan.Round(round)
 		group := (round - 1) / rounds
 		if size := p.Clients / k; r.From != group*size || r.To != r.From+size {
@@ -330,7 +331,7 @@ func TestPlansKeepTheirBounds(t *testing.T) {
 				o := must(plan.NewOptimizer())
 				src := rng.Replay(12, run, uint64(n))
 				mean := make([]float64, 5)
-				for round := int64(1); round <= plan.Batches.Rounds(); round++ {
+				for round := int64(1); round <= plan.Batches.Rounds; round++ {
 					r := plan.Round(round)
 					// Sampling noise of a batch: at most L²/B over all coordinates.
 					sd := math.Hypot(r.Sigma, 1/math.Sqrt(5*float64(r.To-r.From)))
@@ -415,9 +416,19 @@ func TestMaxRounds(t *testing.T) {
 				}
 				t.Fatal(m.Name, err)
 			}
-			if plan.Batches.Rounds() > limit {
-				t.Errorf("%s: %d rounds, at most %d", m.Name, plan.Batches.Rounds(), limit)
+			if plan.Batches.Rounds > limit {
+				t.Errorf("%s: %d rounds, at most %d", m.Name, plan.Batches.Rounds, limit)
 			}
 		}
 	}
+}
+
+// smallest is the number of clients in the smallest batch.
+func smallest(b schedule.Batches) int64 {
+	least := b.Clients
+	for round := range b.Rounds {
+		from, to := b.Places(round + 1)
+		least = min(least, to-from)
+	}
+	return least
 }

@@ -16,7 +16,12 @@ type Batches struct {
 	from   []int64  // the first place of each stage
 	first  []int64  // the number of rounds before each stage
 
-	clients, rounds, uses int64
+	Clients int64 // those that report at all
+	Rounds  int64 // T
+	// Uses is the number of rounds in which a client reports: 1, or all rounds of its stage.
+	// One client's rounds compose, and stages are disjoint. So the run costs as much as its
+	// most expensive stage, and with Uses 1 as much as its most expensive round.
+	Uses int64
 }
 
 // OnePass returns the plan in which every client reports once: stage i takes
@@ -31,22 +36,22 @@ func OnePass(stages ...BlocksConfig) (Batches, error) {
 
 // repeated goes through each stage's batches the given number of times.
 func repeated(times int64, stages []BlocksConfig) (Batches, error) {
-	b := Batches{uses: times}
+	b := Batches{Uses: times}
 	for i, c := range stages {
 		blocks, err := NewBlocks(c)
 		if err != nil {
 			return Batches{}, fmt.Errorf("stage %d: %w", i, err)
 		}
-		if blocks.Clients() > math.MaxInt64-b.clients {
+		if blocks.Clients > math.MaxInt64-b.Clients {
 			return Batches{}, fmt.Errorf("schedule: stage %d: more clients than can be counted", i)
 		}
 		b.stages = append(b.stages, blocks)
-		b.from, b.first = append(b.from, b.clients), append(b.first, b.rounds)
-		b.clients += blocks.Clients()
-		if blocks.PerEpoch() > (math.MaxInt64-b.rounds)/times {
+		b.from, b.first = append(b.from, b.Clients), append(b.first, b.Rounds)
+		b.Clients += blocks.Clients
+		if blocks.PerEpoch > (math.MaxInt64-b.Rounds)/times {
 			return Batches{}, fmt.Errorf("schedule: stage %d: more rounds than can be counted", i)
 		}
-		b.rounds += blocks.Rounds(times)
+		b.Rounds += blocks.Rounds(times)
 	}
 	return b, nil
 }
@@ -63,17 +68,6 @@ func Groups(rounds int64, clients ...int64) (Batches, error) {
 	}
 	return repeated(rounds, stages)
 }
-
-// Clients returns the number of clients that report at all.
-func (b Batches) Clients() int64 { return b.clients }
-
-// Rounds returns T.
-func (b Batches) Rounds() int64 { return b.rounds }
-
-// Uses returns the number of rounds in which a client reports: 1, or all rounds of its stage.
-// One client's rounds compose, and stages are disjoint. So the run costs as much as its most
-// expensive stage, and with Uses 1 as much as its most expensive round.
-func (b Batches) Uses() int64 { return b.uses }
 
 // stageList returns the number of stages.
 func (b Batches) stageList() int { return len(b.stages) }
@@ -92,21 +86,12 @@ func (b Batches) stage(round int64) int {
 func (b Batches) Places(round int64) (from, to int64) {
 	b.check(round)
 	i := b.stage(round)
-	block := (round - b.first[i] - 1) % b.stages[i].PerEpoch()
+	block := (round - b.first[i] - 1) % b.stages[i].PerEpoch
 	return b.from[i] + b.stages[i].start(block), b.from[i] + b.stages[i].start(block+1)
 }
 
-// Smallest returns the number of clients in the smallest batch.
-func (b Batches) Smallest() int64 {
-	least := b.clients
-	for _, s := range b.stages {
-		least = min(least, s.Smallest())
-	}
-	return least
-}
-
 func (b Batches) check(round int64) {
-	if round < 1 || round > b.rounds {
-		panic(fmt.Sprintf("schedule: round %d outside 1 to %d", round, b.rounds))
+	if round < 1 || round > b.Rounds {
+		panic(fmt.Sprintf("schedule: round %d outside 1 to %d", round, b.Rounds))
 	}
 }

@@ -28,7 +28,10 @@ type BlocksConfig struct {
 // what one client holds, its m samples, and the step follows that client's single report.
 // That is B = 1 here, with the client's data from dataset.Population. With B > 1 a step averages B
 // clients' reports; without a trusted owner of blocks m stays 1.
-type Blocks struct{ clients, perEpoch int64 }
+type Blocks struct {
+	Clients  int64 // n
+	PerEpoch int64 // the number of blocks, the rounds of an epoch
+}
 
 // NewBlocks returns the division that c describes.
 func NewBlocks(c BlocksConfig) (Blocks, error) {
@@ -44,14 +47,8 @@ func NewBlocks(c BlocksConfig) (Blocks, error) {
 	return Blocks{c.Clients, c.Clients / c.Size}, nil
 }
 
-// Clients returns n.
-func (b Blocks) Clients() int64 { return b.clients }
-
-// PerEpoch returns the number of blocks, the rounds of an epoch.
-func (b Blocks) PerEpoch() int64 { return b.perEpoch }
-
 // Smallest returns the number of clients in the smallest block, at least B.
-func (b Blocks) Smallest() int64 { return b.clients / b.perEpoch }
+func (b Blocks) Smallest() int64 { return b.Clients / b.PerEpoch }
 
 // Len returns the number of clients in a block, 0 ≤ block < PerEpoch.
 func (b Blocks) Len(block int64) int64 { return b.start(block+1) - b.start(block) }
@@ -62,7 +59,7 @@ func (b Blocks) Epochs(rounds int64) int64 {
 	if rounds < 1 {
 		return 0
 	}
-	return (rounds-1)/b.perEpoch + 1 // cannot overflow
+	return (rounds-1)/b.PerEpoch + 1 // cannot overflow
 }
 
 // Of returns the epoch, from 1, and the block, from 0, of round t = 1, 2, ….
@@ -70,15 +67,15 @@ func (b Blocks) Of(round int64) (epoch, block int64) {
 	if round < 1 {
 		panic(fmt.Sprintf("schedule: round %d must be at least 1", round))
 	}
-	return (round-1)/b.perEpoch + 1, (round - 1) % b.perEpoch
+	return (round-1)/b.PerEpoch + 1, (round - 1) % b.PerEpoch
 }
 
 // Rounds returns the rounds of the given number of epochs.
-func (b Blocks) Rounds(epochs int64) int64 { return epochs * b.perEpoch }
+func (b Blocks) Rounds(epochs int64) int64 { return epochs * b.PerEpoch }
 
 // start returns the number of clients before a block.
 func (b Blocks) start(block int64) int64 {
-	q, r := b.clients/b.perEpoch, b.clients%b.perEpoch
+	q, r := b.Clients/b.PerEpoch, b.Clients%b.PerEpoch
 	return block*q + min(block, r)
 }
 
@@ -110,8 +107,8 @@ type Order struct {
 // Order that is not needed any more, whose memory Draw takes over; 4 bytes per client.
 func (b Blocks) Draw(src rng.Source, reuse *Order) *Order {
 	o := reuse
-	if o == nil || int64(len(o.clients)) != b.clients {
-		o = &Order{clients: make([]uint32, b.clients)}
+	if o == nil || int64(len(o.clients)) != b.Clients {
+		o = &Order{clients: make([]uint32, b.Clients)}
 	}
 	o.blocks = b
 	// Start from the identity, so that the result does not depend on the old order.
@@ -125,8 +122,8 @@ func (b Blocks) Draw(src rng.Source, reuse *Order) *Order {
 // Members returns the clients of a block, 0 ≤ block < PerEpoch, in no meaningful order. They
 // are shared, not copied.
 func (o *Order) Members(block int64) []uint32 {
-	if block < 0 || block >= o.blocks.perEpoch {
-		panic(fmt.Sprintf("schedule: block %d outside the %d of an epoch", block, o.blocks.perEpoch))
+	if block < 0 || block >= o.blocks.PerEpoch {
+		panic(fmt.Sprintf("schedule: block %d outside the %d of an epoch", block, o.blocks.PerEpoch))
 	}
 	from, to := o.blocks.start(block), o.blocks.start(block+1)
 	return o.clients[from:to:to]

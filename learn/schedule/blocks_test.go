@@ -32,7 +32,7 @@ func TestEveryClientReportsOnceAnEpoch(t *testing.T) {
 		o := b.Draw(rng.Replay(rapid.Uint64().Draw(t, "seed")), nil)
 		var all []uint32
 		smallest, largest := int64(math.MaxInt64), int64(0)
-		for block := range b.PerEpoch() {
+		for block := range b.PerEpoch {
 			m := o.Members(block)
 			smallest, largest = min(smallest, int64(len(m))), max(largest, int64(len(m)))
 			all = append(all, m...)
@@ -56,7 +56,7 @@ func TestRoundsOfEpochs(t *testing.T) {
 			t.Errorf("round %d is block %d of epoch %d, want %v", round, k, e, want)
 		}
 	}
-	if b.Rounds(5) != 15 || b.Smallest() != 3 || b.Clients() != 10 {
+	if b.Rounds(5) != 15 || b.Smallest() != 3 || b.Clients != 10 {
 		t.Errorf("%d rounds, smallest %d", b.Rounds(5), b.Smallest())
 	}
 }
@@ -218,6 +218,6 @@ func TestAccounting(t *testing.T) {
 // Generic, because the bounds of narrower classes are not proved for adaptive reports.
 func (b Blocks) secretEpoch(report dp.Report) (dp.Round, error) {
 	report = dp.Report{Class: dp.Generic, Eps0: report.Eps0}
-	r := dp.Round{Report: report, Trust: dp.Shuffle, Participation: dp.All, Population: b.clients}
+	r := dp.Round{Report: report, Trust: dp.Shuffle, Participation: dp.All, Population: b.Clients}
 	return r, r.Validate()
 }

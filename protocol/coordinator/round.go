@@ -111,8 +111,8 @@ func New(c Config) (*Coordinator, error) {
 			return nil, fmt.Errorf("coordinator: gamma = %v must be above 0 and at most 1", c.Gamma)
 		}
 	case dp.Once:
-		if c.Blocks.Clients() != c.Population {
-			return nil, fmt.Errorf("coordinator: blocks of %d clients, the population has %d", c.Blocks.Clients(), c.Population)
+		if c.Blocks.Clients != c.Population {
+			return nil, fmt.Errorf("coordinator: blocks of %d clients, the population has %d", c.Blocks.Clients, c.Population)
 		}
 		if c.MinReports > c.Blocks.Smallest() {
 			return nil, fmt.Errorf("coordinator: n-min = %d must be at most the %d of the smallest block", c.MinReports, c.Blocks.Smallest())
@@ -167,7 +167,7 @@ func (c *Coordinator) Announce() wire.Announcement {
 		Task: c.config.Task, Round: c.round + 1, Trust: c.config.Trust,
 		Participation: c.config.Participation, Population: c.config.Population,
 		Sample: c.config.Sample, Gamma: c.config.Gamma, MinReports: c.config.MinReports,
-		PerEpoch:   c.config.Blocks.PerEpoch(),
+		PerEpoch:   c.config.Blocks.PerEpoch,
 		Randomizer: c.config.Mechanism.Name(), Eps0: c.config.Report.Eps0, Sigma: c.config.Report.Sigma, Clip: c.config.Clip,
 	}
 	h.Sum(a.ModelDigest[:0])

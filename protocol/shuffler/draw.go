@@ -106,7 +106,7 @@ func blocksOf(ann wire.Announcement) (schedule.Blocks, error) {
 	if err != nil {
 		return schedule.Blocks{}, err
 	}
-	if blocks.PerEpoch() != ann.PerEpoch {
+	if blocks.PerEpoch != ann.PerEpoch {
 		return schedule.Blocks{}, fmt.Errorf("shuffler: %d clients are not dealt out to %d blocks", ann.Population, ann.PerEpoch)
 	}
 	return blocks, nil

@@ -108,9 +108,9 @@ func New(c Config) (*Simulation, error) {
 		return nil, fmt.Errorf("simulate: there are %d clients, the coordinator counts on %d", c.Clients.Size(), n)
 	}
 	if ann := c.Coordinator.Announce(); ann.Participation == dp.Once &&
-		(c.Blocks.Clients() != ann.Population || c.Blocks.PerEpoch() != ann.PerEpoch) {
+		(c.Blocks.Clients != ann.Population || c.Blocks.PerEpoch != ann.PerEpoch) {
 		return nil, fmt.Errorf("simulate: %d blocks of %d clients, the coordinator counts on %d of %d",
-			c.Blocks.PerEpoch(), c.Blocks.Clients(), ann.PerEpoch, ann.Population)
+			c.Blocks.PerEpoch, c.Blocks.Clients, ann.PerEpoch, ann.Population)
 	}
 	if d := len(c.Coordinator.Parameters()); d != c.Mechanism.Dim() {
 		return nil, fmt.Errorf("simulate: the model has %d parameters, the mechanism %d", d, c.Mechanism.Dim())

@@ -143,7 +143,7 @@ func (m *curator) noise() optimize.Noise {
 func (m *curator) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 	for _, s := range p.Stages {
 		mu := gdp.Mu(2 * m.config.Clip / (s.Sigma * float64(s.Batch)) * (1 + 1e-14))
-		eps = math.Max(eps, mu.Repeat(p.Batches.Uses()).Epsilon(m.config.Delta))
+		eps = math.Max(eps, mu.Repeat(p.Batches.Uses).Epsilon(m.config.Delta))
 	}
 	return eps, m.config.Delta, nil
 }
@@ -179,7 +179,7 @@ func (m *vectorSum) noise() optimize.Noise {
 // prepare designs a round for each stage. With gd a client is in every round; with the other
 // methods it is in one round, and the dearest round counts.
 func (m *vectorSum) prepare(p *optimize.Plan) (eps, delta float64, err error) {
-	uses := p.Batches.Uses()
+	uses := p.Batches.Uses
 	for _, s := range p.Stages {
 		most := s.Batch
 		if uses == 1 {
@@ -251,7 +251,7 @@ func (m *stream) mean(clients int64) (*panMean, error) {
 
 // prepare charges one draw: convex.md, section 6. Each client is in one batch.
 func (m *stream) prepare(p *optimize.Plan) (eps, delta float64, err error) {
-	if p.Batches.Uses() != 1 {
+	if p.Batches.Uses != 1 {
 		return 0, 0, errors.New("solve: a pan-private stream sees a client once")
 	}
 	m.plan = p

@@ -75,7 +75,7 @@ func (m *reports) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 	if m.failed != nil {
 		return 0, 0, m.failed
 	}
-	uses := p.Batches.Uses()
+	uses := p.Batches.Uses
 	for _, s := range p.Stages {
 		unit, err := m.unit(s.Batch, uses)
 		if err != nil {

@@ -260,7 +260,7 @@ func (t *Task) Run(ctx context.Context, watch Observer) (Result, error) {
 	step := int64(1)
 	for round := int64(1); round <= rounds; round++ {
 		who := t.cohort(round, step)
-		if t.coins == nil && t.Plan.Batches.Uses() == 1 {
+		if t.coins == nil && t.Plan.Batches.Uses == 1 {
 			// The cost of one round is the cost of the run only if batches are disjoint.
 			if who.from < next {
 				return r, fmt.Errorf("solve: round %d would use client %d again: %w", round, who.from, ledger.ErrBudget)

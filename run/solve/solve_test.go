@@ -173,7 +173,7 @@ func TestNoiseIsThatOfTheAccount(t *testing.T) {
 			}
 		}
 		// σ of the mean for μ/√T a round, 2·clip/B between neighbours.
-		want := 2 * task.Config.Clip / float64(b.clients) / float64(mu) * math.Sqrt(float64(task.Plan.Batches.Uses()))
+		want := 2 * task.Config.Clip / float64(b.clients) / float64(mu) * math.Sqrt(float64(task.Plan.Batches.Uses))
 		got := square / (want * want * c.draws)
 		high := 1 + c.over
 		if c.draws == 2 { // accounted by Rényi divergences, which ask for more

@@ -210,10 +210,10 @@ func (c *Config) resolveBatch(p optimize.Problem, o optimize.Overrides) (err err
 		return err
 	}
 	if c.Rounds == 0 {
-		c.Rounds = blocks.PerEpoch()
+		c.Rounds = blocks.PerEpoch
 	}
-	if c.Rounds > blocks.PerEpoch() {
-		return inputError("rounds = %d: optimizer %s makes one pass, %d rounds of k = %d clients: a second one's gradients would not be of clients it has not seen; participation sampled, check-in or all draws anew", c.Rounds, c.Optimizer, blocks.PerEpoch(), c.K)
+	if c.Rounds > blocks.PerEpoch {
+		return inputError("rounds = %d: optimizer %s makes one pass, %d rounds of k = %d clients: a second one's gradients would not be of clients it has not seen; participation sampled, check-in or all draws anew", c.Rounds, c.Optimizer, blocks.PerEpoch, c.K)
 	}
 	return nil
 }

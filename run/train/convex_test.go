@@ -135,7 +135,7 @@ func TestRunIsTheOptimizer(t *testing.T) {
 				asked := order.Members(step - 1)
 				if participation == "all" {
 					asked = slices.Concat(order.Members(0), order.Members(1))
-					for b := int64(2); b < blocks.PerEpoch(); b++ {
+					for b := int64(2); b < blocks.PerEpoch; b++ {
 						asked = append(asked, order.Members(b)...)
 					}
 				}
