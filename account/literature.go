@@ -23,7 +23,7 @@ func fixed(p part) error {
 	return nil
 }
 
-// unsampled refuses also where not every client is in every round.
+// unsampled returns an error like fixed does, and also if some client is not in every round.
 func unsampled(p part) error {
 	if err := fixed(p); err != nil {
 		return err

@@ -38,7 +38,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // signalled is the cause of a command's ended context: a signal.
 type signalled struct{ os.Signal }
 
-// Is makes it a cancellation like any other for callers that do not ask for the cause.
+// Is makes a signal count as a cancellation for callers that do not ask for the cause.
 func (s signalled) Is(target error) bool { return target == context.Canceled }
 
 func (s signalled) Error() string { return "it was told to end (" + s.String() + ")" }

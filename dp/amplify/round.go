@@ -80,7 +80,7 @@ func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64
 	for from <= hi {
 		width := widthAt(mean, deviation, math.Abs(float64(from)-mean)/math.Max(1, deviation))
 		if float64(from) < mean {
-			// Towards the mean, a block's width is that at its far end.
+			// Towards the mean, a block's width is the width computed at its far end.
 			far := widthAt(mean, deviation, math.Max(0, mean-float64(from+width))/math.Max(1, deviation))
 			width = min(width, far)
 		}

@@ -24,7 +24,7 @@ func readRecord(ctx context.Context, s storage, task [32]byte) (record, uint64, 
 	return rec, e.Revision, nil
 }
 
-// readTask returns what is written down of how a task is run, and its revision.
+// readTask returns the stored record of a task's run, and its revision.
 func readTask(ctx context.Context, s storage, task [32]byte) (taskRecord, uint64, error) {
 	e, err := s.Get(ctx, taskKey(task))
 	if err != nil {
