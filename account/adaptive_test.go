@@ -1,6 +1,8 @@
 package account
 
 import (
+	"context"
+	"iter"
 	"math"
 	"testing"
 
@@ -24,6 +26,24 @@ func (t tightOnly) EpsAdaptive(ev dp.Event, _, delta float64) (dp.Bound, error) 
 	return t.Eps(ev, delta/0.01) // all of δ, as if there were one task
 }
 
+// charges are the entries of a log that nobody adds to, without a mark.
+type charges []wire.Entry
+
+func (c charges) Append(context.Context, int64, []byte) error { return ledger.ErrConflict }
+
+func (c charges) Read(context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for _, e := range c {
+			if !yield(wire.Encode(e), nil) {
+				return
+			}
+		}
+	}
+}
+
+func (c charges) Load() (ledger.Mark, error) { return ledger.Mark{}, nil }
+func (c charges) Save(ledger.Mark) error     { return nil }
+
 // adversary returns the largest δ at eps over all ways to choose rounds of two tasks
 // upon what was released, as long as a book affords them: the largest E(1 − e^(ε−L))⁺
 // by going through every outcome of randomized response.
@@ -36,22 +56,25 @@ func adversary(t *testing.T, a dp.Accountant, events [2]dp.Round, eps, delta flo
 		if ok, seen := affords[key]; seen {
 			return ok
 		}
-		book, err := ledger.NewBook(wire.Population{1}, ledger.Config{Accountant: a, Delta: delta, MaxEps: eps})
+		var charged charges
+		for i := range 2 {
+			for round := range n[i] {
+				e := wire.Entry{Population: wire.Population{1}, Task: [32]byte{byte(i)}, Round: int64(round) + 1, Event: events[i]}
+				if last := len(charged) - 1; last >= 0 {
+					e.Before = charged[last].Digest()
+				}
+				charged = append(charged, e)
+			}
+		}
+		journal, err := ledger.OpenJournal(t.Context(), charged, charged, wire.Population{1}, ledger.Config{Accountant: a, Delta: delta, MaxEps: eps})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range 2 {
-			if err := book.SetTask([32]byte{byte(i)}, free); err != nil {
-				t.Fatal(err)
-			}
-			for round := range n[i] {
-				_, head := book.Head()
-				if err := book.Apply(wire.Entry{Before: head, Population: wire.Population{1}, Task: [32]byte{byte(i)}, Round: int64(round) + 1, Event: events[i]}); err != nil {
-					t.Fatal(err)
-				}
-			}
+		l, err := journal.Task([32]byte{byte(task)}, free)
+		if err != nil {
+			t.Fatal(err)
 		}
-		affords[key] = book.Affords([32]byte{byte(task)}, events[task]) == nil
+		affords[key] = l.Affords(events[task]) == nil
 		return affords[key]
 	}
 	type state struct{ n, up [2]int }

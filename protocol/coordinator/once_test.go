@@ -120,7 +120,7 @@ func TestRestoredOpenBlockTakesNoOtherBatch(t *testing.T) {
 
 // Without privacy there is nothing to promise, in blocks either.
 func TestBlocksWithoutLedger(t *testing.T) {
-	c := blocked(t, ledger.Unprotected{}, "none")
+	c := blocked(t, ledger.Unprotected, "none")
 	c.Report = dp.Report{}
 	co, err := New(c)
 	if err != nil {

@@ -128,7 +128,7 @@ func New(c Config) (*Coordinator, error) {
 // checkPromise makes sure that the charge matches the reports: a budget needs a mechanism
 // with a local guarantee, and is charged that guarantee.
 func (c Config) checkPromise() error {
-	if _, ok := c.Ledger.(ledger.Unprotected); ok {
+	if c.Ledger == ledger.Unprotected {
 		return nil
 	}
 	m, ok := c.Mechanism.(randomizer.Randomizer)
@@ -240,7 +240,7 @@ func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, er
 // With dp.Once a client is in one block of an epoch. The epoch's first round pays for all its
 // blocks, as for blocks of the smallest size that is released.
 func (c *Coordinator) event(k int64) (dp.Round, error) {
-	if _, ok := c.config.Ledger.(ledger.Unprotected); ok {
+	if c.config.Ledger == ledger.Unprotected {
 		return dp.Round{}, nil // reports promise nothing, and nothing is recorded
 	}
 	if c.config.Participation == dp.Once {

@@ -273,7 +273,7 @@ func TestConfigIsChecked(t *testing.T) {
 			t.Errorf("accepted a config with broken %s", name)
 		}
 	}
-	c := config(t, ledger.Unprotected{})
+	c := config(t, ledger.Unprotected)
 	c.Mechanism, c.Report = c.Mechanism.(promised).Mechanism, dp.Report{}
 	if _, err := New(c); err != nil {
 		t.Errorf("refused a run that says it is unprotected: %v", err)

@@ -22,7 +22,7 @@ var ErrCharged = errors.New("ledger: round was charged for something else")
 // person is in the population and not in a task, it also keeps a budget for all tasks
 // together, which is computed differently (adaptive.md).
 //
-// It does not read or write: Next returns what has to be written, and Apply takes what was
+// It does not read or write: next returns what has to be written, and apply takes what was
 // written. Not safe for concurrent use.
 type Book struct {
 	population wire.Population
@@ -32,8 +32,8 @@ type Book struct {
 	tasks      map[[32]byte]*taskBook
 }
 
-// taskBook is a task's part of a book. Its config is the argument of SetTask; it is zero
-// until SetTask is called.
+// taskBook is a task's part of a book. Its config is the argument of setTask; it is zero
+// until setTask is called.
 type taskBook struct {
 	Ledger
 	last wire.Entry
@@ -41,16 +41,16 @@ type taskBook struct {
 
 func (t *taskBook) hasBudget() bool { return t.config.Accountant != nil }
 
-// NewBook returns the empty book of a population; limit is its budget over all tasks.
-func NewBook(p wire.Population, limit Config) (*Book, error) {
+// newBook returns the empty book of a population; limit is its budget over all tasks.
+func newBook(p wire.Population, limit Config) (*Book, error) {
 	if err := limit.check(); err != nil {
 		return nil, err
 	}
 	return &Book{population: p, total: &total{counter: counter{config: limit}}, tasks: map[[32]byte]*taskBook{}}, nil
 }
 
-// SetTask gives a task its own budget. Earlier charges of the task count.
-func (b *Book) SetTask(task [32]byte, limit Config) error {
+// setTask gives a task its own budget. Earlier charges of the task count.
+func (b *Book) setTask(task [32]byte, limit Config) error {
 	if err := limit.check(); err != nil {
 		return err
 	}
@@ -68,11 +68,11 @@ func (b *Book) of(task [32]byte) *taskBook {
 	return a
 }
 
-// Next returns the entry to write for a charge, or the entry that was already written for it.
+// next returns the entry to write for a charge, or the entry that was already written for it.
 // It changes nothing. The error wraps ErrBudget if the task's or the population's budget
 // would be exceeded, and ErrCharged if the round, or a later one of the task, was charged for
 // something else.
-func (b *Book) Next(c Charge) (e wire.Entry, written bool, err error) {
+func (b *Book) next(c Charge) (e wire.Entry, written bool, err error) {
 	a := b.tasks[c.Task]
 	if a == nil || !a.hasBudget() {
 		return wire.Entry{}, false, fmt.Errorf("ledger: task %x has no budget", c.Task[:8])
@@ -105,9 +105,9 @@ func (b *Book) Next(c Charge) (e wire.Entry, written bool, err error) {
 	return e, false, nil
 }
 
-// Apply adds the next entry as it was written. If it returns an error the book is unchanged.
+// apply adds the next entry as it was written. If it returns an error the book is unchanged.
 // It does not check budgets again: the entry is spent.
-func (b *Book) Apply(e wire.Entry) error {
+func (b *Book) apply(e wire.Entry) error {
 	n := len(b.entries) + 1
 	switch {
 	case e.Population != b.population:
@@ -132,14 +132,14 @@ func (b *Book) Apply(e wire.Entry) error {
 	return nil
 }
 
-// Affords returns nil if a round could be charged as an event now, otherwise why not. It
+// affords returns nil if a round could be charged as an event now, otherwise why not. It
 // charges nothing.
-func (b *Book) Affords(task [32]byte, event dp.Round) error {
+func (b *Book) affords(task [32]byte, event dp.Round) error {
 	round := int64(1)
 	if a := b.tasks[task]; a != nil && len(a.entries) > 0 {
 		round = a.last.Round + 1
 	}
-	_, _, err := b.Next(Charge{Task: task, Round: round, Event: event})
+	_, _, err := b.next(Charge{Task: task, Round: round, Event: event})
 	return err
 }
 

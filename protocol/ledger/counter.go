@@ -83,7 +83,7 @@ func (c Config) eps(ev dp.Event, how count) (b dp.Bound, err error) {
 	}
 	if !how.adaptive {
 		b, err = c.Accountant.Eps(ev, delta)
-	} else if a, ok := c.Accountant.(Adaptive); ok {
+	} else if a, ok := c.Accountant.(adaptive); ok {
 		b, err = a.EpsAdaptive(ev, c.MaxEps, delta)
 	} else {
 		err = fmt.Errorf("the accountant counts no rounds that were planned upon each other: %w", dp.ErrNoBound)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
@@ -36,34 +37,60 @@ func ExampleLedger() {
 	// <nil>
 }
 
+// kept is a log and its mark in memory.
+type kept struct {
+	entries [][]byte
+	mark    ledger.Mark
+}
+
+func (k *kept) Append(_ context.Context, after int64, data []byte) error {
+	if int64(len(k.entries)) != after {
+		return ledger.ErrConflict
+	}
+	k.entries = append(k.entries, data)
+	return nil
+}
+
+func (k *kept) Read(context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for _, e := range k.entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (k *kept) Load() (ledger.Mark, error) { return k.mark, nil }
+
+func (k *kept) Save(m ledger.Mark) error {
+	k.mark = m
+	return nil
+}
+
 // Two tasks of one population. Each entry names the one before by its digest. From the
 // second task on all rounds are counted as if each had been chosen upon what was
 // released before, which costs more.
-func ExampleBook() {
+func ExampleJournal() {
 	budget := ledger.Config{Accountant: account.New(), Delta: 1e-5, MaxEps: 1}
-	book, err := ledger.NewBook(wire.Population{7}, budget)
+	ctx, storage := context.Background(), &kept{}
+	journal, err := ledger.OpenJournal(ctx, storage, storage, wire.Population{7}, budget)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	for _, task := range []byte{1, 2} {
 		id := [32]byte{task}
-		if err := book.SetTask(id, budget); err != nil {
-			fmt.Println(err)
-			return
-		}
-		entry, _, err := book.Next(ledger.Charge{Task: id, Round: 1, Batch: [32]byte{9}, Event: shuffled})
+		l, err := journal.Task(id, budget)
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		// A Journal writes the entry to its log here.
-		if err := book.Apply(entry); err != nil {
+		if err := l.Charge(ctx, ledger.Charge{Task: id, Round: 1, Batch: [32]byte{9}, Event: shuffled}); err != nil {
 			fmt.Println(err)
 			return
 		}
-		one, _ := book.Spent()
-		fmt.Printf("task %d: epsilon %.3f of the population\n", task, one.Eps)
+		fmt.Printf("task %d: epsilon %.3f of the population\n", task, storage.mark.Eps)
 	}
 	// Output:
 	// task 1: epsilon 0.036 of the population

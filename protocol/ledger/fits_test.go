@@ -12,19 +12,19 @@ func TestProspectIsWhatCanBeCharged(t *testing.T) {
 	event := dp.Round{Trust: dp.Shuffle, Participation: dp.All, Population: 1000, Reports: 1000, Report: dp.Report{Class: dp.Generic, Eps0: .25}}
 	for _, own := range []float64{0.9, 3, 1e9} {
 		for before := range int64(2) {
-			b, err := NewBook(people, Config{Accountant: watched{&[]question{}}, Delta: 1e-5, MaxEps: 6})
+			b, err := newBook(people, Config{Accountant: watched{&[]question{}}, Delta: 1e-5, MaxEps: 6})
 			if err != nil {
 				t.Fatal(err)
 			}
 			first, task := [32]byte{1}, [32]byte{2}
 			charge := func(task [32]byte, round int64) error {
-				e, _, err := b.Next(Charge{Task: task, Round: round, Event: event})
+				e, _, err := b.next(Charge{Task: task, Round: round, Event: event})
 				if err == nil {
-					err = b.Apply(e)
+					err = b.apply(e)
 				}
 				return err
 			}
-			if err := b.SetTask(first, budget(5)); err != nil {
+			if err := b.setTask(first, budget(5)); err != nil {
 				t.Fatal(err)
 			}
 			for i := range before {
@@ -40,7 +40,7 @@ func TestProspectIsWhatCanBeCharged(t *testing.T) {
 			if few, err := look.Fits(event, min(n, 2)); few != min(n, 2) || err != nil {
 				t.Errorf("of at most %d: %d, %v", min(n, 2), few, err)
 			}
-			if err := b.SetTask(task, budget(own)); err != nil {
+			if err := b.setTask(task, budget(own)); err != nil {
 				t.Fatal(err)
 			}
 			var done int64

@@ -61,21 +61,17 @@ type Journal struct {
 	mu     sync.Mutex
 	book   *Book
 	tasks  map[[32]byte]Config
-	lookup Lookup
+	lookup func(ctx context.Context, task [32]byte) (limit Config, ok bool, err error)
 	stale  bool // the log may hold entries that book does not
 }
-
-// Lookup returns the budget of a task that another process has charged; ok says whether it is
-// known. It must not call the journal.
-type Lookup func(ctx context.Context, task [32]byte) (limit Config, ok bool, err error)
 
 // SetLookup sets the source of budgets of tasks that others have charged and that Task was
 // not called for. Without a lookup, charges with a tail are refused while any charged task's
 // tail is unknown. If the lookup fails, so does the charge; it may be tried again.
-func (j *Journal) SetLookup(f Lookup) {
+func (j *Journal) SetLookup(lookup func(ctx context.Context, task [32]byte) (limit Config, ok bool, err error)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lookup = f
+	j.lookup = lookup
 }
 
 // OpenJournal reads a population's book and compares it with its mark.
@@ -99,7 +95,7 @@ func (b *Book) read(ctx context.Context, from Log, m Mark) error {
 		if err != nil {
 			return fmt.Errorf("%w: entry %d: %v", ErrChain, len(b.entries)+1, err)
 		}
-		if err := b.Apply(e); err != nil {
+		if err := b.apply(e); err != nil {
 			return err
 		}
 		if n, head := b.Head(); n == m.Entries {
@@ -126,7 +122,7 @@ func (j *Journal) reload(ctx context.Context) error {
 			m = Mark{Entries: n, Digest: head}
 		}
 	}
-	b, err := NewBook(j.population, j.limit)
+	b, err := newBook(j.population, j.limit)
 	if err != nil {
 		return err
 	}
@@ -134,7 +130,7 @@ func (j *Journal) reload(ctx context.Context) error {
 		return err
 	}
 	for task, limit := range j.tasks {
-		if err := b.SetTask(task, limit); err != nil {
+		if err := b.setTask(task, limit); err != nil {
 			return err
 		}
 	}
@@ -149,7 +145,7 @@ func (j *Journal) reload(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		if err := b.SetTask(task, limit); err != nil {
+		if err := b.setTask(task, limit); err != nil {
 			return err
 		}
 	}
@@ -184,7 +180,7 @@ func (j *Journal) Charge(ctx context.Context, c Charge) error {
 				return err
 			}
 		}
-		e, written, err := j.book.Next(c)
+		e, written, err := j.book.next(c)
 		if err != nil && !errors.Is(err, ErrBudget) && !errors.Is(err, ErrCharged) {
 			return fmt.Errorf("%w: %w", ErrUncounted, err)
 		}
@@ -203,7 +199,7 @@ func (j *Journal) Charge(ctx context.Context, c Charge) error {
 		if err != nil {
 			return err
 		}
-		if err := j.book.Apply(e); err != nil {
+		if err := j.book.apply(e); err != nil {
 			return err
 		}
 		j.stale = false
@@ -235,7 +231,7 @@ func (j *Journal) mark() error {
 func (j *Journal) Task(task [32]byte, limit Config) (*TaskLedger, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.book.SetTask(task, limit); err != nil {
+	if err := j.book.setTask(task, limit); err != nil {
 		return nil, err
 	}
 	j.tasks[task] = limit
@@ -259,7 +255,7 @@ func (l *TaskLedger) Charge(ctx context.Context, c Charge) error {
 
 // Affords returns nil if the next round could be charged as an event, otherwise why not.
 func (l *TaskLedger) Affords(event dp.Round) (err error) {
-	l.journal.View(func(b *Book) { err = b.Affords(l.task, event) })
+	l.journal.View(func(b *Book) { err = b.affords(l.task, event) })
 	return err
 }
 

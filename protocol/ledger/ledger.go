@@ -21,7 +21,8 @@ import (
 // ErrBudget is wrapped by the refusal of a round that would exceed the budget.
 var ErrBudget = errors.New("budget exceeded")
 
-// Config is a budget. Delta and Accountant are required.
+// Config is a budget. Delta and Accountant are required. A population of several tasks needs
+// an Accountant that also has EpsAdaptive, see adaptive.
 type Config struct {
 	Accountant dp.Accountant
 	Delta      float64 // δ at which ε is computed
@@ -71,6 +72,10 @@ type Ledger struct {
 	entries []Entry
 }
 
+// Unprotected is the ledger of a run without privacy, so that leaving privacy out has
+// to be asked for. It records nothing, and its ε is +Inf.
+var Unprotected = &Ledger{}
+
 // New returns an empty ledger.
 func New(c Config) (*Ledger, error) {
 	if err := c.check(); err != nil {
@@ -83,6 +88,9 @@ func New(c Config) (*Ledger, error) {
 // the same event changes nothing; with another event, or out of order, it is an error. If the
 // error is ErrBudget nothing was recorded.
 func (l *Ledger) Charge(_ context.Context, c Charge) error {
+	if l == Unprotected {
+		return nil
+	}
 	e := Entry{Round: c.Round, Event: c.Event}
 	if n := len(l.entries); n > 0 && e.Round <= l.entries[n-1].Round {
 		if e == l.entries[n-1] {
@@ -118,7 +126,13 @@ func (l *Ledger) record(e Entry) {
 }
 
 // Spent returns the bound on everything charged so far.
-func (l *Ledger) Spent() (dp.Bound, error) { return l.cost(count{share: 1}) }
+func (l *Ledger) Spent() (dp.Bound, error) {
+	if l == Unprotected {
+		return dp.Bound{Method: dp.NoMethod, Kind: dp.Upper, Status: dp.Proved,
+			Guarantee: dp.Guarantee{Eps: math.Inf(1), Adjacency: dp.ReplaceOne}}, nil
+	}
+	return l.cost(count{share: 1})
+}
 
 // Entries returns the charges, oldest first. The caller must not change the list.
 func (l *Ledger) Entries() []Entry { return slices.Clip(l.entries) }
@@ -126,6 +140,9 @@ func (l *Ledger) Entries() []Entry { return slices.Clip(l.entries) }
 // Restore replays entries into an empty ledger. It does not check the budget again: the
 // entries were accepted once and are spent.
 func (l *Ledger) Restore(entries []Entry) error {
+	if l == Unprotected && len(entries) != 0 {
+		return fmt.Errorf("ledger: %d charged rounds in a run without privacy", len(entries))
+	}
 	if len(l.entries) != 0 {
 		return errors.New("ledger: restore into a ledger that is not empty")
 	}
@@ -139,30 +156,6 @@ func (l *Ledger) Restore(entries []Entry) error {
 	}
 	for _, e := range entries {
 		l.record(e)
-	}
-	return nil
-}
-
-// Unprotected is the ledger of a run without privacy, so that leaving privacy out has
-// to be asked for. Its ε is +Inf.
-type Unprotected struct{}
-
-// Charge records nothing.
-func (Unprotected) Charge(context.Context, Charge) error { return nil }
-
-// Spent returns ε = +Inf.
-func (Unprotected) Spent() (dp.Bound, error) {
-	return dp.Bound{Method: dp.NoMethod, Kind: dp.Upper, Status: dp.Proved,
-		Guarantee: dp.Guarantee{Eps: math.Inf(1), Adjacency: dp.ReplaceOne}}, nil
-}
-
-// Entries is empty.
-func (Unprotected) Entries() []Entry { return nil }
-
-// Restore accepts an empty list only.
-func (Unprotected) Restore(entries []Entry) error {
-	if len(entries) != 0 {
-		return fmt.Errorf("ledger: %d charged rounds in a run without privacy", len(entries))
 	}
 	return nil
 }

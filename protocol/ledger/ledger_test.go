@@ -180,7 +180,7 @@ func TestRestoreIsTheSameLedger(t *testing.T) {
 }
 
 func TestUnprotectedIsInfinite(t *testing.T) {
-	var u Unprotected
+	u := Unprotected
 	if b, err := u.Spent(); err != nil || !math.IsInf(b.Eps, 1) {
 		t.Errorf("spent %v, %v", b.Eps, err)
 	}

@@ -6,9 +6,9 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Adaptive is an accountant that can also bound rounds which were chosen after seeing what
+// adaptive is an accountant that can also bound rounds which were chosen after seeing what
 // others released.
-type Adaptive interface {
+type adaptive interface {
 	dp.Accountant
 	// EpsAdaptive bounds ε at delta for a sequence of rounds each of which may have been
 	// chosen after seeing everything that earlier rounds released. As long as its answer

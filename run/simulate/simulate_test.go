@@ -80,7 +80,7 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 	if c.budget == 0 {
 		c.budget = math.Inf(1)
 	}
-	var book coordinator.Ledger = ledger.Unprotected{}
+	var book coordinator.Ledger = ledger.Unprotected
 	if !c.plain {
 		if book, err = ledger.New(ledger.Config{Accountant: counting{}, Delta: 1e-5, MaxEps: c.budget}); err != nil {
 			t.Fatal(err)

@@ -148,7 +148,7 @@ func (c PrivacyConfig) Query(rounds int64) (account.Query, error) {
 // cost returns the largest answer to the run's queries, each changed by counted.
 func (c PrivacyConfig) cost(ctx context.Context, counted func(account.Query) account.Query) (dp.Bound, error) {
 	if !c.Trust.Protects() {
-		return ledger.Unprotected{}.Spent()
+		return ledger.Unprotected.Spent()
 	}
 	queries, err := c.queries()
 	if err != nil {

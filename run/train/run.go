@@ -179,7 +179,7 @@ func (r *Run) build() error {
 		return err
 	}
 	r.optimizer = task.Optimizer
-	task.Task, task.Ledger = c.Digest(), ledger.Unprotected{}
+	task.Task, task.Ledger = c.Digest(), ledger.Unprotected
 	if c.Trust.Protects() {
 		if task.Ledger, err = ledger.New(c.Limit()); err != nil {
 			return err
