@@ -1,7 +1,7 @@
 // Package batch is the shuffler's client for coordinator and second aggregator: it fetches
 // the enrolment, the signed word on a closed round, and the closed batch itself. It checks
 // all of it against the key of the shuffler's operator before anyone acts on it: a count or a
-// chunk that differs from what was signed is an error.
+// chunk that differs from what was signed is an error. It is for the program.
 package batch
 
 import (

@@ -1,5 +1,5 @@
 // Package document reads the JSON records that services store. Each record states its format,
-// which is checked before anything else.
+// which is checked before anything else. The package is for the program.
 package document
 
 import (

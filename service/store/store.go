@@ -2,6 +2,7 @@
 // ledger, the state of rounds, models. It uses NATS JetStream: either a server inside the
 // process with file storage (Config.Dir) or an external cluster (Config.URL), with the same
 // calls. Each trust domain has a NATS of its own: a store is never shared between operators.
+// The package is for the program.
 //
 // # Durability
 //
