@@ -62,9 +62,6 @@ func NewMix(c MixConfig) (Transport, error) {
 	return m, nil
 }
 
-// Shares returns k, the messages for each coordinate.
-func (m *mixTransport) Shares() int { return m.shares }
-
 // Size implements [Transport].
 func (m *mixTransport) Size() (messages, bytes int64) {
 	n := int64(m.params.Streams()) * int64(m.shares)

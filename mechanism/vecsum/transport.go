@@ -110,9 +110,6 @@ func (f *format) open(sums []uint64, clients int64) ([]int64, error) {
 	return counts, nil
 }
 
-// NewID draws a round's name.
-func NewID(src rng.Source) RoundID { return draw16(src) }
-
 func draw16(src rng.Source) (id [16]byte) {
 	binary.LittleEndian.PutUint64(id[:], src.Uint64())
 	binary.LittleEndian.PutUint64(id[8:], src.Uint64())

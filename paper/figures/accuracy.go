@@ -51,7 +51,7 @@ var shades = []picture.Style{{Colour: blue}, {Colour: vermilion, Dash: picture.D
 	{Colour: green, Dash: picture.Dashed}, {Colour: purple, Dash: picture.Dotted}}
 
 func (t tradeOff) draw(_ context.Context, d *desk) (data, error) {
-	rows, err := Read(d.results, t.experiment)
+	rows, err := readResults(d.results, t.experiment)
 	if err != nil {
 		return data{}, err
 	}
@@ -104,7 +104,7 @@ func accuracySeries(points []point, setting, suffix, label, source string, style
 
 // bestOfOurs returns the most accurate setting of e7; empty if there is none.
 func bestOfOurs(d *desk) (series, error) {
-	rows, err := Read(d.results, "e7")
+	rows, err := readResults(d.results, "e7")
 	if err != nil {
 		return series{}, err
 	}

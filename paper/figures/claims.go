@@ -211,7 +211,7 @@ const rival = "e7"
 func (d *desk) accuracy(experiment string, first, second func(point) bool) (float64, float64, error) {
 	a, b := math.NaN(), math.NaN()
 	for _, name := range []string{experiment, rival} {
-		rows, err := Read(d.results, name)
+		rows, err := readResults(d.results, name)
 		if err != nil {
 			return 0, 0, err
 		}

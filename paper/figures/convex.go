@@ -185,7 +185,7 @@ func convexLook(setting string) picture.Style {
 }
 
 func drawConvex(_ context.Context, d *desk) (data, error) {
-	rows, err := Read(d.results, "e5")
+	rows, err := readResults(d.results, "e5")
 	if err != nil {
 		return data{}, err
 	}
@@ -213,7 +213,7 @@ func drawConvex(_ context.Context, d *desk) (data, error) {
 }
 
 func convexTable(_ context.Context, d *desk) (data, error) {
-	rows, err := Read(d.results, "e5")
+	rows, err := readResults(d.results, "e5")
 	if err != nil {
 		return data{}, err
 	}

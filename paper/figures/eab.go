@@ -138,7 +138,7 @@ func eabFigures() []figure {
 
 // eabAccuracy returns accuracy over rounds, from experiment e3.
 func eabAccuracy(_ context.Context, d *desk) (data, error) {
-	rows, err := Read(d.results, "e3")
+	rows, err := readResults(d.results, "e3")
 	if err != nil {
 		return data{}, err
 	}

@@ -30,9 +30,9 @@ type row struct {
 // columns are the columns that a file must have, in this order; more may follow.
 var columns = []string{"experiment", "setting", "seed", "round", "eps_proved", "eps_best", "eps_paper", "value", "seconds"}
 
-// Read returns the rows of an experiment's file, such as e1.csv; none, without an error, if
+// readResults returns the rows of an experiment's file, such as e1.csv; none, without an error, if
 // it was not recorded.
-func Read(results fs.FS, experiment string) ([]row, error) {
+func readResults(results fs.FS, experiment string) ([]row, error) {
 	if results == nil {
 		return nil, nil
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestRead(t *testing.T) {
 	const head = "experiment,setting,seed,round,eps_proved,eps_best,eps_paper,value,seconds\n"
-	rows, err := Read(fstest.MapFS{"e1.csv": {Data: []byte(head + "e1,a,1,10,.5,.5,2,.9,1\ne1,a,2,10,.6,.5,,.8,1\ne1,a,1,20,,,,,1\n")}}, "e1")
+	rows, err := readResults(fstest.MapFS{"e1.csv": {Data: []byte(head + "e1,a,1,10,.5,.5,2,.9,1\ne1,a,2,10,.6,.5,,.8,1\ne1,a,1,20,,,,,1\n")}}, "e1")
 	if err != nil || len(rows) != 2 || rows[1].Proved != .6 || !math.IsNaN(rows[1].Paper) || rows[0].Paper != 2 || rows[1].Seed != 2 || rows[0].Round != 10 {
 		t.Errorf("%+v, %v", rows, err)
 	}
@@ -19,10 +19,10 @@ func TestRead(t *testing.T) {
 	if len(points) != 1 || math.Abs(points[0].mean-.85) > 1e-12 || points[0].least != .8 || points[0].most != .9 || points[0].seeds != 2 || points[0].proved != .6 {
 		t.Errorf("%+v", points)
 	}
-	if rows, err := Read(nil, "e1"); err != nil || rows != nil {
+	if rows, err := readResults(nil, "e1"); err != nil || rows != nil {
 		t.Errorf("%v, %v", rows, err)
 	}
-	if rows, err := Read(fstest.MapFS{}, "e1"); err != nil || rows != nil {
+	if rows, err := readResults(fstest.MapFS{}, "e1"); err != nil || rows != nil {
 		t.Errorf("%v, %v", rows, err)
 	}
 	for text, want := range map[string]string{
@@ -33,7 +33,7 @@ func TestRead(t *testing.T) {
 		head + "e1,a,1,1.5,1,1,1,.5,1\n":    "line 2: round",
 		head + "e1,a,1,1,1,1,1,.5,1,more\n": "wrong number of fields",
 	} {
-		if _, err := Read(fstest.MapFS{"e1.csv": {Data: []byte(text)}}, "e1"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readResults(fstest.MapFS{"e1.csv": {Data: []byte(text)}}, "e1"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
@@ -88,7 +88,7 @@ func TestSlopes(t *testing.T) {
 			t.Errorf("slope of %v is %v", y, got)
 		}
 	}
-	rows, err := Read(os.DirFS("testdata"), "e5")
+	rows, err := readResults(os.DirFS("testdata"), "e5")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func (b *Book) Last(task [32]byte) (e wire.Entry, ok bool) {
 
 // Spent bounds the cost of all tasks together: of a single task as tightly as possible, of
 // several as if each round had been chosen after seeing what was released before.
-func (b *Book) Spent() (dp.Bound, error) { return b.total.Spent() }
+func (b *Book) Spent() (dp.Bound, error) { return b.total.spentEps() }
 
 // spentOn bounds what a task with a budget cost by itself.
 func (b *Book) spentOn(task [32]byte) (dp.Bound, error) {

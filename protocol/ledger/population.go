@@ -70,9 +70,9 @@ func (t *total) record(task [32]byte, event dp.Round, n int64) {
 	t.add(event, n)
 }
 
-// Spent returns the bound on all charges: for one task the tightest, for several the one for
+// spentEps returns the bound on all charges: for one task the tightest, for several the one for
 // adaptive choice.
-func (t *total) Spent() (dp.Bound, error) {
+func (t *total) spentEps() (dp.Bound, error) {
 	if t.several {
 		return t.cost(count{adaptive: true, share: adaptiveShare})
 	}

@@ -38,7 +38,7 @@ func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, err
 	}
 	var err error
 	all := total{counter: counter{config: population, history: b.total.history}, several: b.total.several}
-	if s.Spent, err = all.Spent(); err != nil {
+	if s.Spent, err = all.spentEps(); err != nil {
 		return Statement{}, err
 	}
 	for task, a := range b.tasks {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// guard says when a task's coordinator holds a step back: see LearningConfig.Guard.
-type guard struct {
+// Guard says when a task's coordinator holds a step back: see LearningConfig.Guard.
+type Guard struct {
 	Metric string  // "accuracy" or "loss"
 	Fall   float64 // how far it may become worse than its best, in its own unit
 	Pause  bool    // whether to pause instead of running the next round
@@ -18,20 +18,20 @@ type guard struct {
 const guardForm = "accuracy:FALL or loss:RISE, with :pause"
 
 // parseGuard reads a guard, such as "accuracy:0.05" or "loss:0.2:pause".
-func parseGuard(text string) (g guard, err error) {
+func parseGuard(text string) (g Guard, err error) {
 	parts := strings.Split(text, ":")
 	if len(parts) == 3 && parts[2] == "pause" {
 		g.Pause, parts = true, parts[:2]
 	}
 	if len(parts) != 2 || parts[0] != "accuracy" && parts[0] != "loss" {
-		return guard{}, fmt.Errorf("%q must be %s", text, guardForm)
+		return Guard{}, fmt.Errorf("%q must be %s", text, guardForm)
 	}
 	g.Metric = parts[0]
 	if g.Fall, err = strconv.ParseFloat(parts[1], 64); err != nil {
-		return guard{}, fmt.Errorf("%q is not a number", parts[1])
+		return Guard{}, fmt.Errorf("%q is not a number", parts[1])
 	}
 	if !(g.Fall > 0) || math.IsInf(g.Fall, 1) || g.Metric == "accuracy" && !(g.Fall < 1) {
-		return guard{}, fmt.Errorf("%s may fall by %v: it must be above 0 and finite, an accuracy's below 1", g.Metric, g.Fall)
+		return Guard{}, fmt.Errorf("%s may fall by %v: it must be above 0 and finite, an accuracy's below 1", g.Metric, g.Fall)
 	}
 	return g, nil
 }
@@ -42,9 +42,9 @@ func checkGuard(text string) error {
 }
 
 // Guard returns the task's guard; false if it has none.
-func (t *Task) Guard() (guard, bool) {
+func (t *Task) Guard() (Guard, bool) {
 	if t.Config.Guard == "" {
-		return guard{}, false
+		return Guard{}, false
 	}
 	g, err := parseGuard(t.Config.Guard)
 	return g, err == nil

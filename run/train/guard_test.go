@@ -7,7 +7,7 @@ import (
 )
 
 func TestGuard(t *testing.T) {
-	for text, want := range map[string]guard{
+	for text, want := range map[string]Guard{
 		"accuracy:0.05":   {"accuracy", .05, false},
 		"loss:2:pause":    {"loss", 2, true},
 		"loss:1e-3":       {"loss", 1e-3, false},
