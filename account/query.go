@@ -7,7 +7,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Query asks what rounds cost that are all alike. The zero value of a field means "not
+// Query asks for the cost of rounds that are all alike. The zero value of a field means "not
 // given"; Participation decides which fields are required.
 type Query struct {
 	Trust         dp.Trust         // "" means dp.DefaultTrust

@@ -82,7 +82,8 @@ type Round struct {
 
 // Past returns the rounds up to last, one for each charged round, as far as a ledger's
 // entries show them; all is the sum over these rounds. Where entries do not show single
-// rounds (an entry may pay for many, and without privacy there is none), the rounds are one.
+// rounds (an entry may pay for many, and without privacy there is no entry), the list shows
+// those rounds as one.
 func Past(entries []ledger.Entry, last int64, all Round) (list []Round) {
 	if last == 0 {
 		return nil
