@@ -10,7 +10,6 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/tail"
 	"github.com/riffle-dp/riffle/mechanism/rng"
-	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
 // BitsConfig describes a [bitTransport].
@@ -30,18 +29,12 @@ type BitsConfig struct {
 //
 // With OnesOnly each one is a token, and zeros are not sent: they carry no information once
 // the number of tokens is fixed. A client with more ones than tokens leaves some out, at
-// random; Distance accounts for it.
+// random; the distance accounts for it, by a union bound over Users.
 type bitTransport struct {
 	format
-	each     int64 // number of messages that a client sends
-	ones     bool
-	overflow float64
+	each int64 // number of messages that a client sends
+	ones bool
 }
-
-var _ Transport = (*bitTransport)(nil)
-
-// maxMessages bounds one client's messages.
-const maxMessages = 1 << 28
 
 // NewBits validates c.
 func NewBits(c BitsConfig) (Transport, error) {
@@ -57,7 +50,7 @@ func NewBits(c BitsConfig) (Transport, error) {
 	if f.params.Noise.Kind != Binomial {
 		return nil, fmt.Errorf("vecsum: bits cannot carry %s noise, which has no largest value: %w", f.params.Noise.Kind, dp.ErrNoBound)
 	}
-	b := &bitTransport{format: f, ones: c.OnesOnly}
+	b, distance := &bitTransport{format: f, ones: c.OnesOnly}, 0.
 	all := float64(f.params.Streams()) * (float64(f.params.top()) + float64(f.params.Noise.Bits))
 	if !c.OnesOnly {
 		if c.Overflow != 0 {
@@ -68,16 +61,13 @@ func NewBits(c BitsConfig) (Transport, error) {
 		if !(c.Overflow >= 1e-100 && c.Overflow <= 1e-3) {
 			return nil, fmt.Errorf("vecsum: overflow = %v must lie between 1e-100 and 1e-3", c.Overflow)
 		}
-		b.overflow = c.Overflow
+		distance = c.Overflow * float64(b.params.Users) * (1 + 0x1p-50)
 		b.each = int64(math.Min(all, f.params.onesBound(c.Overflow)))
 	}
 	if all > 1<<53 {
 		return nil, fmt.Errorf("vecsum: %g bits of a client's counts are more than 2^53", all)
 	}
-	if b.each > maxMessages {
-		return nil, fmt.Errorf("vecsum: %d messages a client are more than 2^28", b.each)
-	}
-	return b, nil
+	return newShuffled(shuffled{&b.format, b.each, tokenSize, distance, b})
 }
 
 // onesBound returns a number of ones that one client exceeds with probability at
@@ -94,17 +84,6 @@ func (p Params) onesBound(beta float64) float64 {
 	return math.Floor(sum) + float64(hi)
 }
 
-// Size implements [Transport].
-func (b *bitTransport) Size() (messages, bytes int64) { return b.each, b.each * tokenSize }
-
-// Distance bounds how far left-out ones move the view: a union bound over Users.
-func (b *bitTransport) Distance() float64 {
-	if !b.ones {
-		return 0
-	}
-	return b.overflow * float64(b.params.Users) * (1 + 0x1p-50)
-}
-
 // A token has a tag (16 bytes), a stream (4 bytes, little endian) and a value (1 byte). In a
 // dummy, stream and value are all ones.
 const (
@@ -118,11 +97,7 @@ func (b *bitTransport) token(stream uint32, value byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(m, stream), value)
 }
 
-// Messages returns one client's tokens in random order.
-func (b *bitTransport) Messages(src rng.Source, counts []int64) ([][]byte, error) {
-	if err := b.check(counts); err != nil {
-		return nil, err
-	}
+func (b *bitTransport) split(_ rng.Source, counts []int64) [][]byte {
 	width := b.params.top() + b.params.Noise.Bits
 	out := make([][]byte, 0, b.each)
 	for j, c := range counts {
@@ -141,48 +116,39 @@ func (b *bitTransport) Messages(src rng.Source, counts []int64) ([][]byte, error
 	for int64(len(out)) < b.each {
 		out = append(out, b.token(dummyStream, dummyValue))
 	}
-	sample.Shuffle(src, out)
-	return out[:b.each], nil
+	return out
 }
 
-// Sum counts the ones of each stream. In a round of all bits each stream must
-// have as many messages as its clients send; with ones only, the total must be
-// that of a whole number of clients.
-func (b *bitTransport) Sum(messages [][]byte) ([]int64, int64, error) {
-	n := int64(len(messages)) / b.each
-	if n*b.each != int64(len(messages)) {
-		return nil, 0, fmt.Errorf("vecsum: %d messages are not %d from each client", len(messages), b.each)
-	}
-	if err := b.params.CheckCohort(n); err != nil {
-		return nil, 0, err
-	}
+// join counts the ones of each stream. In a round of all bits each stream must have as many
+// messages as its clients send.
+func (b *bitTransport) join(messages [][]byte, n int64) ([]int64, error) {
 	streams := b.params.Streams()
 	counts, bits := make([]int64, streams), make([]int64, streams)
 	for _, m := range messages {
 		if len(m) != tokenSize {
-			return nil, 0, fmt.Errorf("vecsum: token of %d bytes, not %d", len(m), tokenSize)
+			return nil, fmt.Errorf("vecsum: token of %d bytes, not %d", len(m), tokenSize)
 		}
 		if !bytes.Equal(m[:16], b.tag[:]) {
-			return nil, 0, errors.New("vecsum: token from another round or of other parameters")
+			return nil, errors.New("vecsum: token from another round or of other parameters")
 		}
 		stream, value := binary.LittleEndian.Uint32(m[16:]), m[20]
 		switch {
 		case b.ones && stream == dummyStream && value == dummyValue:
 			continue
 		case stream >= uint32(streams):
-			return nil, 0, fmt.Errorf("vecsum: token of stream %d of %d", stream, streams)
+			return nil, fmt.Errorf("vecsum: token of stream %d of %d", stream, streams)
 		case value == 1:
 			counts[stream]++
 		case value != 0 || b.ones:
-			return nil, 0, fmt.Errorf("vecsum: token with value %d", value)
+			return nil, fmt.Errorf("vecsum: token with value %d", value)
 		}
 		bits[stream]++
 	}
 	most := n * (b.params.top() + b.params.Noise.Bits)
 	for j, have := range bits {
 		if have > most || !b.ones && have != most {
-			return nil, 0, fmt.Errorf("vecsum: stream %d has %d messages, not %d", j, have, most)
+			return nil, fmt.Errorf("vecsum: stream %d has %d messages, not %d", j, have, most)
 		}
 	}
-	return counts, n, nil
+	return counts, nil
 }

@@ -8,7 +8,6 @@ import (
 	"math"
 
 	"github.com/riffle-dp/riffle/mechanism/rng"
-	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
 // MixConfig describes a [mixTransport].
@@ -33,11 +32,8 @@ type MixConfig struct {
 // each. Sum checks that too, but its caller has seen the shares already.
 type mixTransport struct {
 	format
-	shares   int
-	security int
+	shares int // messages for each coordinate
 }
-
-var _ Transport = (*mixTransport)(nil)
 
 // NewMix validates c.
 func NewMix(c MixConfig) (Transport, error) {
@@ -55,31 +51,16 @@ func NewMix(c MixConfig) (Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &mixTransport{f, k, c.Security}
-	if n, _ := m.Size(); n > maxMessages {
-		return nil, fmt.Errorf("vecsum: %d messages a client are more than 2^28", n)
-	}
-	return m, nil
+	m := &mixTransport{f, k}
+	// The distance is a union bound over all coordinates; mix.md.
+	return newShuffled(shuffled{&m.format, int64(f.params.Streams()) * int64(k), mixSize, math.Ldexp(1, -c.Security), m})
 }
-
-// Size implements [Transport].
-func (m *mixTransport) Size() (messages, bytes int64) {
-	n := int64(m.params.Streams()) * int64(m.shares)
-	return n, n * mixSize
-}
-
-// Distance is 2^−σ, a union bound over all coordinates; mix.md.
-func (m *mixTransport) Distance() float64 { return math.Ldexp(1, -m.security) }
 
 // A message has a tag (16 bytes), a stream (4 bytes, little endian) and a share (8 bytes,
 // below q).
 const mixSize = 16 + 4 + 8
 
-// Messages returns one client's shares in random order.
-func (m *mixTransport) Messages(src rng.Source, counts []int64) ([][]byte, error) {
-	if err := m.check(counts); err != nil {
-		return nil, err
-	}
+func (m *mixTransport) split(src rng.Source, counts []int64) [][]byte {
 	out := make([][]byte, 0, len(counts)*m.shares)
 	for j, c := range counts {
 		rest := uint64(c)
@@ -94,45 +75,34 @@ func (m *mixTransport) Messages(src rng.Source, counts []int64) ([][]byte, error
 			out = append(out, binary.LittleEndian.AppendUint64(b, share&m.mask))
 		}
 	}
-	sample.Shuffle(src, out)
-	return out, nil
+	return out
 }
 
-// Sum adds the shares of each coordinate; every coordinate must have the same number of
-// shares.
-func (m *mixTransport) Sum(messages [][]byte) ([]int64, int64, error) {
-	each, _ := m.Size()
-	n := int64(len(messages)) / each
-	if n*each != int64(len(messages)) {
-		return nil, 0, fmt.Errorf("vecsum: %d messages are not %d from each client", len(messages), each)
-	}
+// join adds the shares of each coordinate; every coordinate must have the same number.
+func (m *mixTransport) join(messages [][]byte, n int64) ([]int64, error) {
 	sums := make([]uint64, m.params.Streams())
 	have := make([]int64, len(sums))
 	for _, b := range messages {
 		if len(b) != mixSize {
-			return nil, 0, fmt.Errorf("vecsum: share of %d bytes, not %d", len(b), mixSize)
+			return nil, fmt.Errorf("vecsum: share of %d bytes, not %d", len(b), mixSize)
 		}
 		if !bytes.Equal(b[:16], m.tag[:]) {
-			return nil, 0, errors.New("vecsum: share from another round or of other parameters")
+			return nil, errors.New("vecsum: share from another round or of other parameters")
 		}
 		stream, share := binary.LittleEndian.Uint32(b[16:]), binary.LittleEndian.Uint64(b[20:])
 		if stream >= uint32(len(sums)) {
-			return nil, 0, fmt.Errorf("vecsum: share of stream %d of %d", stream, len(sums))
+			return nil, fmt.Errorf("vecsum: share of stream %d of %d", stream, len(sums))
 		}
 		if share > m.mask {
-			return nil, 0, fmt.Errorf("vecsum: share above the modulus 2^%d", m.bits)
+			return nil, fmt.Errorf("vecsum: share above the modulus 2^%d", m.bits)
 		}
 		sums[stream] += share
 		have[stream]++
 	}
 	for j, h := range have {
 		if h != n*int64(m.shares) {
-			return nil, 0, fmt.Errorf("vecsum: unequal shares: stream %d has %d, not %d", j, h, n*int64(m.shares))
+			return nil, fmt.Errorf("vecsum: unequal shares: stream %d has %d, not %d", j, h, n*int64(m.shares))
 		}
 	}
-	counts, err := m.open(sums, n)
-	if err != nil {
-		return nil, 0, err
-	}
-	return counts, n, nil
+	return m.open(sums, n)
 }

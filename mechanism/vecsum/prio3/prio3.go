@@ -53,7 +53,9 @@ type Config struct {
 }
 
 // Shares holds what clients, aggregators and the analyzer of a round agree on. Several
-// goroutines may use it.
+// goroutines may use it. One aggregator's messages show nothing, as those of [vecsum.Shares],
+// up to the generator and to honest proofs that fail by chance, with a probability below
+// 2^−100.
 type Shares struct {
 	params  vecsum.Params
 	tag     [16]byte
@@ -238,10 +240,6 @@ func (s *Shares) Size() (messages, bytes int64) {
 
 // prepSize returns the bytes each aggregator sends the other for a report.
 func (s *Shares) prepSize() int64 { return int64(prepStart + s.prep) }
-
-// Distance is 0 as for [vecsum.Shares], up to the generator and to honest proofs that fail by
-// chance, with a probability below 2^−100.
-func (s *Shares) Distance() float64 { return 0 }
 
 // Messages returns the reports for aggregators 0 and 1; each must get its own
 // over a channel the other cannot read. In production src is rng.Secure: anyone

@@ -7,14 +7,17 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// local is a transport that runs both aggregators in one process, for simulations and tests.
-// That process sees both shares.
+// local is a transport that runs both aggregators in one process.
 type local struct {
 	*Shares
 	Key VerifyKey // required
 }
 
 var _ vecsum.Transport = local{}
+
+// Distance is 0 as for [vecsum.Shares], up to the generator and to honest proofs that fail by
+// chance, with a probability below 2^−100.
+func (l local) Distance() float64 { return 0 }
 
 // Sum implements [vecsum.Transport]. Refused reports are left out and not counted among the
 // clients. A malformed message, or a report with one half only, is an error.
