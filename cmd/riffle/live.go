@@ -94,7 +94,7 @@ func serve(ctx context.Context, s serving, r *train.Run, planned dp.Bound) (*liv
 	if !local {
 		token = dashboard.NewToken()
 	}
-	l := &live{board: dashboard.NewBoard(), begun: time.Now(), last: time.Now(), ended: make(chan struct{})}
+	l := &live{board: &dashboard.Board{}, begun: time.Now(), last: time.Now(), ended: make(chan struct{})}
 	l.describe(r, planned)
 	number, _ := version()
 	config := dashboard.Config{Board: l.board, Title: l.task.Name, Version: number, Loopback: local, Token: token, Extra: pages(),
@@ -195,7 +195,7 @@ func (l *live) past(r *train.Run) {
 
 // examine shows the model's result on the evaluation set.
 func (l *live) examine(r *train.Run, e *model.Evaluation, round int64) {
-	if x, err := operate.Examine(r.Data, e, r.Predict()); err == nil { // without the picture the run continues
+	if x, err := report.Examine(operate.Examine(r.Data, e, r.Predict())); err == nil { // without the picture the run continues
 		l.task.Examined, l.task.ExaminedAt = x, round
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/protocol/ledger"
-	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/operate"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
@@ -37,7 +36,7 @@ func operateError(err error) error {
 		return text
 	}
 	switch {
-	case errors.Is(err, ledger.ErrMark), errors.Is(err, store.ErrRollback), errors.Is(err, store.ErrNoLedger):
+	case errors.Is(err, ledger.ErrMark), errors.Is(err, store.ErrNoLedger):
 		return refusedError{err}
 	case errors.Is(err, config.ErrInvalid), errors.Is(err, store.ErrExists):
 		return usageError{err}
@@ -123,7 +122,7 @@ func newLedgerShow() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := operate.ReadLedger(cmd.Context(), config)
 			if errors.Is(err, store.ErrLocked) {
-				r, err = askLedger(cmd.Context(), config)
+				r, err = operate.AskLedger(cmd.Context(), config)
 			}
 			if err != nil && r == nil {
 				return operateError(err)
@@ -146,25 +145,6 @@ func newLedgerShow() *cobra.Command {
 	require(cmd, &config, "config", "the coordinator's configuration")
 	show.flags(cmd.Flags())
 	return cmd
-}
-
-// askLedger asks a running coordinator.
-func askLedger(ctx context.Context, path string) (*operate.LedgerReport, error) {
-	c, err := config.LoadCoordinator(path)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := operate.OperatorClient(c.Operator).GetLedger(ctx, connect.NewRequest(&operatorv1.GetLedgerRequest{}))
-	if err != nil {
-		return nil, err
-	}
-	m := resp.Msg
-	r := &operate.LedgerReport{Population: c.Population, Entries: int64(len(m.Entries)), Epsilon: train.Number(m.Epsilon), Delta: m.Delta, Method: m.Method, Basis: m.Basis,
-		Budget: c.Budget.Epsilon, Marked: int64(len(m.Entries)), Tasks: []operate.LedgerTask{}}
-	for _, e := range m.Entries {
-		r.Lines = append(r.Lines, operate.LedgerEntry{Task: e.Task, Round: e.Round, Announcement: e.Announcement, Batch: e.Batch, Event: e.Event})
-	}
-	return r, nil
 }
 
 func newLedgerVerify() *cobra.Command {

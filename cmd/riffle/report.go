@@ -42,10 +42,7 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 		page.Points = append(page.Points, report.Point{Round: m.Round, Epsilon: float64(m.Epsilon), Loss: m.Loss,
 			Accuracy: float64(m.Accuracy), Seconds: m.Seconds})
 	}
-	if page.Confusion = operate.Confusion(s.Evaluation); page.Confusion != nil {
-		page.Classes = operate.ClassNames(r.Data)
-	}
-	page.Samples = operate.Samples(r.Data, r.Predict())
+	page.Classes, page.Confusion, page.Samples = operate.Examine(r.Data, s.Evaluation, r.Predict())
 	for _, f := range c.Fields() {
 		if v := f.String(); v != "" {
 			setting := report.Setting{Name: f.Name, Value: v}

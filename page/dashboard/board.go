@@ -131,14 +131,14 @@ type Fact struct {
 	Value string `json:"value"`
 }
 
-// Board holds what the page shows. A run or a coordinator writes to it and never waits for
+// Board holds what the page shows; the zero Board is empty. A run or a coordinator writes to it and never waits for
 // readers. Safe for concurrent use.
 type Board struct {
 	mu       sync.Mutex
 	version  uint64
 	tasks    []*entry
 	removed  []removal
-	watchers map[*watcher]struct{}
+	watchers []*watcher
 }
 
 // removal records a task that was on the board.
@@ -159,9 +159,6 @@ type watcher struct {
 	changed chan struct{} // holds one element: a slow page misses intermediate states only
 	told    uint64        // the version that the page has
 }
-
-// NewBoard returns an empty board.
-func NewBoard() *Board { return &Board{watchers: map[*watcher]struct{}{}} }
 
 // Set replaces what is known about a task, or adds a task. The board keeps t's slices and
 // maps.
@@ -222,7 +219,7 @@ func (b *Board) write(id string, f func(*entry)) {
 
 // wake tells the open pages that there is news.
 func (b *Board) wake() {
-	for w := range b.watchers {
+	for _, w := range b.watchers {
 		select {
 		case w.changed <- struct{}{}:
 		default:
@@ -292,14 +289,14 @@ func (b *Board) watch() *watcher {
 	w := &watcher{changed: make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.watchers[w] = struct{}{}
+	b.watchers = append(b.watchers, w)
 	return w
 }
 
 func (b *Board) leave(w *watcher) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.watchers, w)
+	b.watchers = slices.DeleteFunc(b.watchers, func(other *watcher) bool { return other == w })
 }
 
 // gone returns the tasks that were removed after version.
@@ -346,7 +343,7 @@ func (b *Board) Drain(ctx context.Context) {
 	for {
 		b.mu.Lock()
 		behind := false
-		for w := range b.watchers {
+		for _, w := range b.watchers {
 			behind = behind || w.told < b.version
 		}
 		b.mu.Unlock()

@@ -34,7 +34,7 @@ func exampleTask(id, name string, round, rounds int64) Task {
 
 // exampleBoard has a task of that many rounds, all of which have ended.
 func exampleBoard(rounds int64) *Board {
-	b := NewBoard()
+	b := &Board{}
 	b.Set(exampleTask("run", "first", rounds, rounds))
 	for r := int64(1); r <= rounds; r++ {
 		exampleRound(b, "run", r, rounds)
@@ -96,7 +96,7 @@ func TestHistoryIsThinned(t *testing.T) {
 
 // A page opens on the newest task, whatever has become of it.
 func TestNewestIsPicked(t *testing.T) {
-	b := NewBoard()
+	b := &Board{}
 	if got := b.pick(); got != "" {
 		t.Errorf("of none: %q", got)
 	}
@@ -150,7 +150,7 @@ func TestMeasureIsFilledUp(t *testing.T) {
 
 // A page that is told how a history goes on has what one has that asks for all.
 func TestIncrementsAddUp(t *testing.T) {
-	b := NewBoard()
+	b := &Board{}
 	b.Set(Task{ID: "x"})
 	var have seen
 	var round, reports []int64

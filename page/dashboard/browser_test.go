@@ -63,7 +63,7 @@ func exampleConfig(b *Board) Config {
 
 // twoTasks is a board with a task that has ended and a newer one in its course.
 func twoTasks() *Board {
-	b := NewBoard()
+	b := &Board{}
 	second := exampleTask("b2", "second", 12, 12)
 	second.State, second.Phase, second.Opened, second.Privacy.Running = Stopped, "", 0, false
 	second.Why = "stopped by the operator"
@@ -198,7 +198,7 @@ func TestKeyboard(t *testing.T) {
 // A page that is open sees a task come, its rounds, its end, and the process's.
 func TestLiveInABrowser(t *testing.T) {
 	p := browsertest.Open(t)
-	b := NewBoard()
+	b := &Board{}
 	url := serveFor(t, exampleConfig(b))
 	p.Open(url)
 	p.Until(`document.getElementById("none").offsetParent`)

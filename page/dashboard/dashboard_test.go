@@ -52,7 +52,7 @@ func TestAddressAndToken(t *testing.T) {
 		ok       bool
 	}{{"", true, true}, {"", false, false}, {"short", true, false}, {"short", false, false}, {token, false, true}, {token, true, true},
 		{"with a space in the middle", false, false}, {strings.Repeat("é", 20), false, false}, {NewToken(), false, true}} {
-		if _, err := New(Config{Board: NewBoard(), Token: c.token, Loopback: c.loopback}); (err == nil) != c.ok {
+		if _, err := New(Config{Board: &Board{}, Token: c.token, Loopback: c.loopback}); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -60,7 +60,7 @@ func TestAddressAndToken(t *testing.T) {
 		t.Error("two tokens are the same")
 	}
 	for _, name := range []string{"", "a/b", "api", "report", "app.js", "Plan", "../x"} {
-		if _, err := New(Config{Board: NewBoard(), Loopback: true, Extra: map[string]http.Handler{name: extraPage}}); err == nil {
+		if _, err := New(Config{Board: &Board{}, Loopback: true, Extra: map[string]http.Handler{name: extraPage}}); err == nil {
 			t.Errorf("a page named %q", name)
 		}
 	}
@@ -503,7 +503,7 @@ func BenchmarkRound(b *testing.B) {
 }
 
 func ExampleBoard() {
-	b := NewBoard()
+	b := &Board{}
 	b.Set(Task{ID: "a", Name: "first", State: Running, Rounds: 2})
 	b.Ended("a", Round{Round: 1, Reports: 1000, Rejected: 3})
 	b.Measured("a", Measure{Round: 1, Eps: .1, Accuracy: .9, Loss: .3})

@@ -21,7 +21,7 @@ func said(p *browsertest.Page, selector string) string {
 func TestStatesInABrowser(t *testing.T) {
 	p := browsertest.Open(t)
 	p.Size(1200, 900, false)
-	b := NewBoard()
+	b := &Board{}
 	url := serveFor(t, Config{Board: b, Title: "Coordinator", Version: "1.0"})
 	nan := dp.Number(math.NaN())
 	none := func(id string) Task {

@@ -20,8 +20,11 @@ type Examined struct {
 }
 
 // Examine prepares some examples and the confusion matrix, confusion[y][c] by true and
-// predicted class, for display.
+// predicted class, for display; nil without a matrix, as of a regression.
 func Examine(classes []string, confusion [][]int64, samples []Sample) (*Examined, error) {
+	if confusion == nil {
+		return nil, nil
+	}
 	r := Run{Classes: classes, Confusion: confusion, Samples: samples}
 	if err := r.checkClasses(); err != nil {
 		return nil, err

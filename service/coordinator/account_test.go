@@ -61,7 +61,7 @@ func TestStoredLedger(t *testing.T) {
 	if _, err := open(db); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("without a mark: %v", err)
 	}
-	if err := InitMark(mark); err != nil {
+	if err := MarkFile(mark).Save(ledger.Mark{}); err != nil {
 		t.Fatal(err)
 	}
 	j, err := open(db)

@@ -11,8 +11,11 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// OnLedger is a stored ledger as a journal's log.
-func OnLedger(l *store.Ledger) ledger.Log { return onLedger{l} }
+// OpenLog opens a store's ledger as a journal's log.
+func OpenLog(ctx context.Context, s *store.Store) (ledger.Log, error) {
+	l, err := s.OpenLedger(ctx)
+	return onLedger{l}, err
+}
 
 type onLedger struct{ l *store.Ledger }
 
@@ -37,34 +40,12 @@ func (o onLedger) Read(ctx context.Context) iter.Seq2[[]byte, error] {
 	}
 }
 
-// MarkFile is a high-water mark in a file, which `riffle init` has made with InitMark. The
-// mark's digest is the digest of the ledger's last entry.
-func MarkFile(path string) ledger.Marks { return markFile(path) }
-
-// InitMark makes the mark of a ledger without entries.
-func InitMark(path string) error { return store.WriteMark(path, store.Mark{}) }
-
-type markFile string
-
-func (f markFile) Load() (ledger.Mark, error) {
-	m, err := store.ReadMark(string(f))
-	if errors.Is(err, store.ErrNotFound) {
-		// Without the mark nobody can tell whether the ledger is complete.
-		err = fmt.Errorf("%w: %w", ledger.ErrMark, err)
-	}
-	return ledger.Mark{Entries: int64(m.Count), Digest: m.Digest, Eps: m.Epsilon}, err
-}
-
-func (f markFile) Save(m ledger.Mark) error {
-	return store.WriteMark(string(f), store.Mark{Count: uint64(m.Entries), Digest: m.Digest, Epsilon: m.Eps})
-}
-
 // OpenJournal opens a population's ledger in a store and compares it with the mark
 // in a file. limit is the population's budget.
 func OpenJournal(ctx context.Context, s *store.Store, mark string, p wire.Population, limit ledger.Config) (*ledger.Journal, error) {
-	l, err := s.OpenLedger(ctx)
+	log, err := OpenLog(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	return ledger.OpenJournal(ctx, OnLedger(l), MarkFile(mark), p, limit)
+	return ledger.OpenJournal(ctx, log, MarkFile(mark), p, limit)
 }

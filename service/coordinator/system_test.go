@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -141,8 +142,8 @@ func (s *system) serve(f func(*Service)) {
 	t := s.t.(*testing.T)
 	db := openStore(t, filepath.Join(s.dir, "coordinator"), "coordinator")
 	mark := filepath.Join(s.dir, "mark.json")
-	if _, err := store.ReadMark(mark); errors.Is(err, store.ErrNotFound) {
-		if err := InitMark(mark); err != nil {
+	if _, err := os.Stat(mark); errors.Is(err, os.ErrNotExist) {
+		if err := MarkFile(mark).Save(ledger.Mark{}); err != nil {
 			t.Fatal(err)
 		}
 	}

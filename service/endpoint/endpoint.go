@@ -41,8 +41,8 @@ func (r *Refusal) Is(target error) bool {
 	return ok && t.Reason == r.Reason && (t.Code == 0 || t.Code == r.Code)
 }
 
-// Status returns the HTTP status of a reason. No other code decides it.
-func Status(r wire.Reason) int {
+// status returns the HTTP status of a reason. No other code decides it.
+func status(r wire.Reason) int {
 	switch r {
 	case wire.Malformed, wire.WrongSize, wire.WrongKey, wire.OutOfRange:
 		return http.StatusBadRequest
@@ -75,7 +75,7 @@ func Refuse(w http.ResponseWriter, reason wire.Reason, detail string) {
 func RefuseAs(w http.ResponseWriter, r *Refusal) {
 	code := r.Code
 	if code == 0 {
-		code = Status(r.Reason)
+		code = status(r.Reason)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

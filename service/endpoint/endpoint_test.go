@@ -87,7 +87,7 @@ func TestEveryReasonHasItsStatus(t *testing.T) {
 		wire.NotDrawn: 403, wire.Refused: 403, wire.UnknownRound: 404, wire.SecondReport: 409, wire.Closed: 410, wire.TooMany: 429, wire.Unavailable: 503,
 		wire.Duplicate: 204, wire.OutOfRange: 400, wire.Excluded: 409}
 	for _, r := range wire.Reasons() {
-		if got := Status(r); got != want[r] {
+		if got := status(r); got != want[r] {
 			t.Errorf("%s is %d, want %d", r, got, want[r])
 		}
 		w := httptest.NewRecorder()
@@ -104,7 +104,7 @@ func TestEveryReasonHasItsStatus(t *testing.T) {
 			t.Errorf("%s came back as %v", r, err)
 		}
 	}
-	if Status("made up") != 500 {
+	if status("made up") != 500 {
 		t.Error("an unknown reason has a status")
 	}
 }

@@ -732,7 +732,7 @@ func TestLimitListener(t *testing.T) {
 func TestTornBodiesComeAgain(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("POST", "/", io.MultiReader(strings.NewReader("bo"), tornReader{}))
-	if _, ok := ReadBody(w, r, 10); ok || w.Code != Status(wire.Unavailable) {
+	if _, ok := ReadBody(w, r, 10); ok || w.Code != status(wire.Unavailable) {
 		t.Errorf("%d", w.Code)
 	}
 }

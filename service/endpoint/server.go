@@ -278,7 +278,7 @@ func (s *server) limit(next http.Handler) http.Handler {
 				// The answer has no body, because writing one could wait for a stranger to
 				// read it.
 				w.Header().Set("Retry-After", "1")
-				w.WriteHeader(Status(reason))
+				w.WriteHeader(status(reason))
 				return
 			}
 			Refuse(w, reason, why)

@@ -184,7 +184,7 @@ func verifyLedger(ctx context.Context, c config.Coordinator, s *store.Store) (*l
 	if err != nil {
 		return nil, config.Errorf("%w", err)
 	}
-	l, err := s.OpenLedger(ctx)
+	log, err := coordinator.OpenLog(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -192,5 +192,5 @@ func verifyLedger(ctx context.Context, c config.Coordinator, s *store.Store) (*l
 	if err != nil {
 		return nil, fmt.Errorf("high-water mark: %w", err)
 	}
-	return ledger.Verify(ctx, coordinator.OnLedger(l), mark, population)
+	return ledger.Verify(ctx, log, mark, population)
 }

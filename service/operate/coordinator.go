@@ -148,7 +148,7 @@ func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.
 			}
 			out := evaluation{Loss: e.Loss}
 			if r.config.Dashboard != config.NoAddress {
-				if x, err := Examine(t.Data, e, t.Predict(params)); err == nil {
+				if x, err := report.Examine(Examine(t.Data, e, t.Predict(params))); err == nil {
 					out.examined = x
 				}
 			}

@@ -32,7 +32,7 @@ func (r *coordinatorProcess) serveDashboard(s *server) error {
 	if err != nil {
 		return err
 	}
-	v := &pageWriter{process: r, board: dashboard.NewBoard(), begun: time.Now(), tasks: map[[32]byte]*shownTask{},
+	v := &pageWriter{process: r, board: &dashboard.Board{}, begun: time.Now(), tasks: map[[32]byte]*shownTask{},
 		histories: histories{store: r.store, revision: map[string]uint64{}, warn: s.options.Log.Warn}, plans: map[[32]byte]chan float64{}, woken: make(chan struct{}, 1)}
 	local := loopback.Address(c.Dashboard)
 	d, err := dashboard.New(dashboard.Config{Board: v.board, Title: "Coordinator", Version: r.version, Ledger: v.ledger,

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
@@ -85,7 +86,7 @@ func initCoordinator(ctx context.Context, c config.Coordinator) error {
 	if err != nil {
 		return err
 	}
-	return coordinator.InitMark(c.Mark)
+	return coordinator.MarkFile(c.Mark).Save(ledger.Mark{})
 }
 
 func checkEmpty(ctx context.Context, c config.Coordinator, exists error) error {

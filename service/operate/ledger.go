@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 
+	"connectrpc.com/connect"
+
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
+	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// LedgerReport is a ledger with its totals. Its keys are part of the command line's contract.
-type LedgerReport struct {
+// ledgerReport is a ledger with its totals. Its keys are part of the command line's contract.
+type ledgerReport struct {
 	Population string        `json:"population"`
 	Entries    int64         `json:"entries"`
 	Digest     string        `json:"digest"` // digest of the last entry
@@ -25,12 +28,12 @@ type LedgerReport struct {
 	Basis      string        `json:"basis"` // the theorem behind the method
 	Budget     float64       `json:"budget"`
 	Marked     int64         `json:"marked"` // number of entries that the mark records
-	Tasks      []LedgerTask  `json:"tasks"`
-	Lines      []LedgerEntry `json:"ledger,omitempty"`
+	Tasks      []ledgerTask  `json:"tasks"`
+	Lines      []ledgerEntry `json:"ledger,omitempty"`
 }
 
-// LedgerTask is the cost of one task by itself, at the population's δ.
-type LedgerTask struct {
+// ledgerTask is the cost of one task by itself, at the population's δ.
+type ledgerTask struct {
 	Task    string       `json:"task"`
 	Entries int64        `json:"entries"`
 	Round   int64        `json:"round"`
@@ -38,8 +41,8 @@ type LedgerTask struct {
 	Method  string       `json:"method"`
 }
 
-// LedgerEntry is one charge.
-type LedgerEntry struct {
+// ledgerEntry is one charge.
+type ledgerEntry struct {
 	Task         string `json:"task"`
 	Round        int64  `json:"round"`
 	Announcement string `json:"announcement"`
@@ -49,7 +52,7 @@ type LedgerEntry struct {
 
 // ReadLedger opens a coordinator's store, which must not be in use, verifies the ledger's
 // chain and its mark, and adds it up.
-func ReadLedger(ctx context.Context, path string) (*LedgerReport, error) {
+func ReadLedger(ctx context.Context, path string) (*ledgerReport, error) {
 	c, err := config.LoadCoordinator(path)
 	if err != nil {
 		return nil, err
@@ -75,16 +78,35 @@ func ReadLedger(ctx context.Context, path string) (*LedgerReport, error) {
 	return r, nil
 }
 
-func addUp(c config.Coordinator, book *ledger.Book) (*LedgerReport, error) {
+// AskLedger asks a running coordinator for its ledger; without what each task costs.
+func AskLedger(ctx context.Context, path string) (*ledgerReport, error) {
+	c, err := config.LoadCoordinator(path)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := OperatorClient(c.Operator).GetLedger(ctx, connect.NewRequest(&operatorv1.GetLedgerRequest{}))
+	if err != nil {
+		return nil, err
+	}
+	m := resp.Msg
+	r := &ledgerReport{Population: c.Population, Entries: int64(len(m.Entries)), Epsilon: train.Number(m.Epsilon), Delta: m.Delta, Method: m.Method, Basis: m.Basis,
+		Budget: c.Budget.Epsilon, Marked: int64(len(m.Entries)), Tasks: []ledgerTask{}}
+	for _, e := range m.Entries {
+		r.Lines = append(r.Lines, ledgerEntry{Task: e.Task, Round: e.Round, Announcement: e.Announcement, Batch: e.Batch, Event: e.Event})
+	}
+	return r, nil
+}
+
+func addUp(c config.Coordinator, book *ledger.Book) (*ledgerReport, error) {
 	statement, err := ledger.Show(book, populationLimit(c), nil)
 	if err != nil {
 		return nil, err
 	}
-	r := &LedgerReport{Population: hex.EncodeToString(statement.Population[:]), Entries: statement.Entries,
+	r := &ledgerReport{Population: hex.EncodeToString(statement.Population[:]), Entries: statement.Entries,
 		Digest: hex.EncodeToString(statement.Digest[:]), Epsilon: train.Number(statement.Spent.Eps), Delta: c.Budget.Delta,
-		Method: statement.Spent.Method, Basis: statement.Spent.Source, Budget: c.Budget.Epsilon, Tasks: []LedgerTask{}}
+		Method: statement.Spent.Method, Basis: statement.Spent.Source, Budget: c.Budget.Epsilon, Tasks: []ledgerTask{}}
 	for _, t := range statement.Tasks {
-		r.Tasks = append(r.Tasks, LedgerTask{Task: hex.EncodeToString(t.Task[:]), Entries: t.Entries, Round: t.Last,
+		r.Tasks = append(r.Tasks, ledgerTask{Task: hex.EncodeToString(t.Task[:]), Entries: t.Entries, Round: t.Last,
 			Epsilon: train.Number(t.Spent.Eps), Method: t.Spent.Method})
 	}
 	for _, e := range book.Entries() {
@@ -96,8 +118,8 @@ func addUp(c config.Coordinator, book *ledger.Book) (*LedgerReport, error) {
 	return r, nil
 }
 
-func entryLine(e wire.Entry) LedgerEntry {
-	return LedgerEntry{Task: hex.EncodeToString(e.Task[:]), Round: e.Round, Announcement: hex.EncodeToString(e.Announcement[:]),
+func entryLine(e wire.Entry) ledgerEntry {
+	return ledgerEntry{Task: hex.EncodeToString(e.Task[:]), Round: e.Round, Announcement: hex.EncodeToString(e.Announcement[:]),
 		Batch: hex.EncodeToString(e.Batch[:]), Event: DescribeEvent(e.Event)}
 }
 

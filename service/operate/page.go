@@ -14,34 +14,27 @@ import (
 // samplesOf is how many right predictions a page shows, and how many wrong ones.
 const samplesOf = 11
 
-// ClassNames returns the names of a data set's classes, or their numbers if it has no names.
-func ClassNames(d *train.Data) []string {
-	var names []string
-	for k := range d.Eval.Classes {
+// Examine returns what a page shows of a model's predictions on the evaluation set: the
+// classes' names, or their numbers if they have none, the confusion matrix and examples.
+// A regression has neither classes nor a matrix.
+func Examine(d *train.Data, e *model.Evaluation, predictions iter.Seq[train.Prediction]) (classes []string, confusion [][]int64, examples []report.Sample) {
+	for k, row := range e.Confusion {
 		name := fmt.Sprint(k)
 		if k < len(d.ClassNames()) {
 			name = d.ClassNames()[k]
 		}
-		names = append(names, name)
-	}
-	return names
-}
-
-// Confusion returns an evaluation's confusion matrix for a page; nil for a regression.
-func Confusion(e *model.Evaluation) (counts [][]int64) {
-	for _, row := range e.Confusion {
 		wide := make([]int64, len(row))
 		for j, n := range row {
 			wide[j] = int64(n)
 		}
-		counts = append(counts, wide)
+		classes, confusion = append(classes, name), append(confusion, wide)
 	}
-	return counts
+	return classes, confusion, samples(d, predictions)
 }
 
-// Samples returns the first images that are predicted rightly and the first that are not,
+// samples returns the first images that are predicted rightly and the first that are not,
 // so that no choice flatters the model. It returns none for rows of a table.
-func Samples(d *train.Data, predictions iter.Seq[train.Prediction]) []report.Sample {
+func samples(d *train.Data, predictions iter.Seq[train.Prediction]) []report.Sample {
 	if d.EvalImages == nil {
 		return nil
 	}
@@ -59,15 +52,6 @@ func Samples(d *train.Data, predictions iter.Seq[train.Prediction]) []report.Sam
 		}
 	}
 	return append(wrong, right...)
-}
-
-// Examine returns what a page shows of a model's predictions on the evaluation set; nil for
-// a regression.
-func Examine(d *train.Data, e *model.Evaluation, predictions iter.Seq[train.Prediction]) (*report.Examined, error) {
-	if e.Confusion == nil {
-		return nil, nil
-	}
-	return report.Examine(ClassNames(d), Confusion(e), Samples(d, predictions))
 }
 
 // Compare fills in on which data a task's model is evaluated, and how it compares with the

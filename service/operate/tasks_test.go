@@ -32,7 +32,7 @@ func sharing(t *testing.T, n int) []*coordinatorProcess {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	mark := filepath.Join(t.TempDir(), "mark")
-	if err := coordinator.InitMark(mark); err != nil {
+	if err := coordinator.MarkFile(mark).Save(ledger.Mark{}); err != nil {
 		t.Fatal(err)
 	}
 	_, key, err := ed25519.GenerateKey(nil)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"testing"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/protocol/wire"
-	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 // Whatever some clients send, it is refused and counted by its reason, and what
@@ -376,7 +376,7 @@ func FuzzReport(f *testing.F) {
 		if bytes.Equal(body, good) {
 			return // at the deadline it is refused
 		}
-		if code < 400 || !bytes.Contains(b, []byte(`"reason"`)) || code == endpoint.Status(wire.Unavailable) {
+		if code < 400 || !bytes.Contains(b, []byte(`"reason"`)) || code == http.StatusServiceUnavailable {
 			t.Errorf("%d %s", code, b)
 		}
 	})

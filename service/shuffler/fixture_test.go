@@ -155,8 +155,10 @@ func (n *node) must(peer, method, path string, body []byte) []byte {
 func (n *node) refused(reason wire.Reason, peer, method, path string, body []byte) {
 	n.w.t.Helper()
 	code, b := n.do(peer, method, path, body)
+	want := httptest.NewRecorder()
+	endpoint.Refuse(want, reason, "")
 	var got endpoint.Refusal
-	if err := json.Unmarshal(b, &got); err != nil || got.Reason != reason || code != endpoint.Status(reason) && code != http.StatusRequestEntityTooLarge {
+	if err := json.Unmarshal(b, &got); err != nil || got.Reason != reason || code != want.Code && code != http.StatusRequestEntityTooLarge {
 		n.w.t.Errorf("%s %s: %d %s, want %s", method, path, code, b, reason)
 	}
 }

@@ -21,16 +21,16 @@ const pieceHeader = 16 + 4 + 4
 
 // vault seals and opens the blobs of one round.
 type vault struct {
-	sealer *store.Sealer
+	sealer *sealer
 	digest [32]byte // digest of the announcement
 }
 
 func newVault(key []byte, digest [32]byte) (*vault, error) {
-	sealer, err := store.NewSealer(key)
+	s, err := newSealer(key)
 	if err != nil {
 		return nil, err
 	}
-	return &vault{sealer, digest}, nil
+	return &vault{s, digest}, nil
 }
 
 // openVault returns the vault of a round, with its key from the store.
@@ -56,7 +56,7 @@ func (v *vault) cut(kind, suffix string, blob []byte) iter.Seq2[string, []byte] 
 		for i := range pieces {
 			binary.LittleEndian.PutUint32(plain[20:], uint32(i))
 			plain = append(plain[:pieceHeader], blob[i*store.MaxBlock:min(len(blob), (i+1)*store.MaxBlock)]...)
-			sealed, err := v.sealer.Seal(make([]byte, 0, len(plain)+store.SealOverhead), plain, v.context(kind, suffix))
+			sealed, err := v.sealer.seal(make([]byte, 0, len(plain)+sealOverhead), plain, v.context(kind, suffix))
 			if err != nil {
 				panic(err) // fails only after 2^32 blocks
 			}
@@ -103,7 +103,7 @@ func (v *vault) blobsFrom(ctx context.Context, s streams, stream, kind, filter s
 				yield(blob{}, err)
 				return
 			}
-			plain, err := v.sealer.Open(make([]byte, 0, len(m.Data)), m.Data, v.context(kind, m.Suffix))
+			plain, err := v.sealer.open(make([]byte, 0, len(m.Data)), m.Data, v.context(kind, m.Suffix))
 			if err != nil || len(plain) < pieceHeader {
 				yield(blob{}, fmt.Errorf("shuffler: message %d of %s does not open", m.Seq, kind))
 				return

@@ -129,7 +129,7 @@ func linksName(name string) string { return "links-" + name }
 
 // makeSecrets draws a round's keys, unless it has them.
 func (s *Service) makeSecrets(ctx context.Context, name string) error {
-	for secret, size := range map[string]int{name: store.KeySize, linksName(name): linksSize} {
+	for secret, size := range map[string]int{name: sealingKeySize, linksName(name): linksSize} {
 		fresh := make([]byte, size)
 		rand.Read(fresh) // never fails
 		if err := s.store.PutSecret(ctx, secret, fresh); err != nil && !errors.Is(err, store.ErrExists) {
@@ -140,7 +140,7 @@ func (s *Service) makeSecrets(ctx context.Context, name string) error {
 }
 
 // oldSize is the size of a round's keys in earlier versions: one secret, links first.
-const oldSize = linksSize + store.KeySize
+const oldSize = linksSize + sealingKeySize
 
 func (s *Service) sealKey(ctx context.Context, name string) ([]byte, error) {
 	b, err := s.store.Secret(ctx, name)
@@ -149,8 +149,8 @@ func (s *Service) sealKey(ctx context.Context, name string) ([]byte, error) {
 		return nil, err
 	case len(b) == oldSize:
 		return b[linksSize:], nil
-	case len(b) != store.KeySize:
-		return nil, fmt.Errorf("shuffler: a round's key of %d bytes, want %d", len(b), store.KeySize)
+	case len(b) != sealingKeySize:
+		return nil, fmt.Errorf("shuffler: a round's key of %d bytes, want %d", len(b), sealingKeySize)
 	}
 	return b, nil
 }

@@ -105,17 +105,6 @@ func BenchmarkAppendLedger(b *testing.B) {
 	}
 }
 
-func BenchmarkSeal(b *testing.B) {
-	s, err := NewSealer(testKey())
-	must(b, err)
-	block, buf := make([]byte, MaxBlock), make([]byte, 0, MaxData)
-	b.SetBytes(MaxBlock)
-	for b.Loop() {
-		_, err := s.Seal(buf, block, nil)
-		must(b, err)
-	}
-}
-
 func BenchmarkOpenStore(b *testing.B) {
 	s := fresh(b)
 	closed(b, s)

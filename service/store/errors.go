@@ -18,7 +18,6 @@ var (
 	ErrConflict  = errors.New("was changed by another")
 	ErrNotFound  = errors.New("not found")
 	ErrNoLedger  = errors.New("missing ledger: refusing; only `riffle init` creates one")
-	ErrRollback  = errors.New("ledger does not agree with its high-water mark")
 	ErrSealed    = errors.New("store is sealed")
 	ErrClustered = errors.New("directory was used by a cluster")
 	ErrLocked    = errors.New("directory is open in another process")

@@ -2,10 +2,7 @@ package store
 
 import (
 	"bytes"
-	"crypto/rand"
-	"crypto/sha256"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -156,15 +153,10 @@ func TestClusteredDirectoryIsRefused(t *testing.T) {
 	is(t, err, ErrClustered)
 }
 
-func TestLedgerAndMark(t *testing.T) {
+func TestLedger(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
 	l, err := s.OpenLedger(ctx)
 	must(t, err)
-	path := filepath.Join(t.TempDir(), "ledger.mark")
-	_, err = ReadMark(path)
-	is(t, err, ErrNotFound)
-	must(t, WriteMark(path, Mark{}))
-	var marks []Mark
 	for i := range 5 {
 		data := fmt.Appendf(nil, "round %d", i)
 		seq, err := l.Append(ctx, uint64(i), data)
@@ -172,85 +164,16 @@ func TestLedgerAndMark(t *testing.T) {
 		if seq != uint64(i)+1 {
 			t.Errorf("sequence %d", seq)
 		}
-		marks = append(marks, Mark{seq, sha256.Sum256(data), float64(i) / 3})
-		must(t, WriteMark(path, marks[i]))
 	}
 	_, err = l.Append(ctx, 3, []byte("in between"))
 	is(t, err, ErrConflict)
 	_, err = l.Append(ctx, 9, []byte("beyond"))
 	is(t, err, ErrConflict)
-	m, err := ReadMark(path)
-	must(t, err)
-	if m != marks[4] {
-		t.Errorf("mark %+v, want %+v", m, marks[4])
-	}
-	is(t, WriteMark(path, marks[2]), ErrRollback) // never lowered
 	// Nothing removes an entry, not even the broker's own calls.
 	h, err := s.js.Stream(ctx, s.ledgerName())
 	must(t, err)
 	if h.DeleteMsg(ctx, 1) == nil || h.Purge(ctx) == nil {
 		t.Error("an entry was deleted")
-	}
-	for _, eps := range []float64{math.NaN(), -1, math.Inf(-1)} {
-		if WriteMark(path, Mark{9, marks[0].Digest, eps}) == nil {
-			t.Errorf("epsilon %v was taken", eps)
-		}
-	}
-	must(t, WriteMark(path, Mark{9, marks[0].Digest, math.Inf(1)}))
-	m, err = ReadMark(path)
-	must(t, err)
-	if !math.IsInf(m.Epsilon, 1) {
-		t.Errorf("epsilon %v", m.Epsilon)
-	}
-}
-
-func testKey() []byte {
-	key := make([]byte, KeySize)
-	rand.Read(key) // never fails
-	return key
-}
-
-func TestSealer(t *testing.T) {
-	key := testKey()
-	s, err := NewSealer(key)
-	must(t, err)
-	block := bytes.Repeat([]byte("report"), 1000)
-	sealed, err := s.Seal([]byte("head"), block, []byte("round 1"))
-	must(t, err)
-	if len(sealed) != len("head")+len(block)+SealOverhead || bytes.Contains(sealed, []byte("report")) {
-		t.Errorf("%d bytes", len(sealed))
-	}
-	sealed = sealed[4:]
-	got, err := s.Open(nil, sealed, []byte("round 1"))
-	must(t, err)
-	if !bytes.Equal(got, block) {
-		t.Error("another block came out")
-	}
-	again, err := s.Seal(nil, block, []byte("round 1"))
-	must(t, err)
-	if bytes.Equal(again, sealed) {
-		t.Error("a nonce was used twice")
-	}
-	other, err := NewSealer(testKey())
-	must(t, err)
-	changed := bytes.Clone(sealed)
-	changed[len(changed)/2] ^= 1
-	_, e1 := s.Open(nil, sealed, []byte("round 2"))
-	_, e2 := s.Open(nil, changed, []byte("round 1"))
-	_, e3 := s.Open(nil, sealed[:10], []byte("round 1"))
-	_, e4 := other.Open(nil, sealed, []byte("round 1"))
-	if e1 == nil || e2 == nil || e3 == nil || e4 == nil {
-		t.Error("a wrong block was opened:", e1, e2, e3, e4)
-	}
-	if text := fmt.Sprintf("%v %+v %#v %s", s, s, s, s); strings.ReplaceAll(text, "store.Sealer", "") != "   " {
-		t.Errorf("prints as %q", text)
-	}
-	if _, err := NewSealer(key[:16]); err == nil {
-		t.Error("a short key was taken")
-	}
-	s.count.Store(1 << 32)
-	if _, err := s.Seal(nil, block, nil); err == nil {
-		t.Error("sealed beyond the limit")
 	}
 }
 
@@ -273,31 +196,6 @@ func FuzzMarker(f *testing.F) {
 			t.Skip() // a year that JSON does not write
 		}
 		if back, err := parseMarker(again); err != nil || !back.Created.Equal(m.Created) || back.ID != m.ID || back.State != m.State || back.Base != m.Base {
-			t.Errorf("%+v became %+v, %v", m, back, err)
-		}
-	})
-}
-
-func FuzzMark(f *testing.F) {
-	digest := sha256.Sum256([]byte("entry"))
-	for _, m := range []Mark{{}, {1, digest, 1.25}, {1, digest, math.Inf(1)}} {
-		b, err := m.encode()
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Add([]byte(`{"format":1,"count":1,"last":1,"digest":"","epsilon":"NaN"}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := parseMark(data)
-		if err != nil {
-			return
-		}
-		b, err := m.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if back, err := parseMark(b); err != nil || back != m {
 			t.Errorf("%+v became %+v, %v", m, back, err)
 		}
 	})
