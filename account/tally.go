@@ -2,9 +2,7 @@ package account
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 
 	"github.com/riffle-dp/riffle/dp"
 )
@@ -100,11 +98,4 @@ func (t *tally) worlds() ([][]part, error) {
 		out = append(out, append(append([]part(nil), t.parts...), o))
 	}
 	return out, nil
-}
-
-// clone returns a copy that further rounds do not change.
-func (t tally) clone() tally {
-	t.parts, t.once = slices.Clone(t.parts), slices.Clone(t.once)
-	t.at = maps.Clone(t.at)
-	return t
 }
