@@ -149,7 +149,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	*t = dashboard.Task{ID: liveTask, Name: title(c, r.Plan != nil), State: dashboard.Running, Phase: "training", Round: r.Resumed, Rounds: c.Rounds,
 		Expected: dp.Number(c.ExpectedReports()), Planned: dp.Number(planned.Eps), Budget: dp.Number(c.Epsilon), Delta: dp.Number(c.Delta), Method: planned.Method, Source: planned.Source,
 		Eps: unknown, Accuracy: unknown, Loss: unknown, Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil,
-		Counts: dashboard.Counts{Reports: r.Reports(), Rejected: map[string]int64{}}}
+		Counts: dashboard.Counts{Reports: r.Reports, Rejected: map[string]int64{}}}
 	operate.Compare(t, r.Data, base)
 	add := func(name, format string, args ...any) {
 		t.Facts = append(t.Facts, dashboard.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
@@ -180,7 +180,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 func (l *live) past(r *train.Run) {
 	l.task.Released = r.Steps()
 	l.task.Void = r.Resumed - l.task.Released
-	for _, e := range dashboard.Past(r.Charged(), r.Resumed, dashboard.Round{Reports: r.Reports(), Void: l.task.Void}) {
+	for _, e := range dashboard.Past(r.Charged(), r.Resumed, dashboard.Round{Reports: r.Reports, Void: l.task.Void}) {
 		l.board.Ended(liveTask, e)
 	}
 	for _, m := range r.Metrics {

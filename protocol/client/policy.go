@@ -178,7 +178,7 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 		if dp.CheckDelta(task.Delta) != nil || task.Rounds < 1 {
 			return Refuse(CauseTask, "delta = %v, %d rounds", task.Delta, task.Rounds)
 		}
-		if r := t.agreeSum(ctx, sum.Params()); r != nil {
+		if r := t.agreeSum(ctx, sum.Params); r != nil {
 			return r
 		}
 		crowd = task.MinReports // colluders are among the dishonest clients

@@ -297,11 +297,12 @@ func (c *Coordinator) epochCharged(round int64) bool {
 // Tally sums opened reports. Each tally belongs to one goroutine. Sums are exact integers, so
 // it does not matter how reports are spread over tallies.
 type Tally struct {
+	Sum      []int64 // of the accepted reports
+	Accepted int64
+	Rejected int64 // reports out of shape or range, or that could not be decoded
+
 	mechanism randomizer.Mechanism
 	round     int64
-	sum       []int64
-	accepted  int64
-	rejected  int64
 }
 
 // NewTally returns an empty tally of the charged round.
@@ -309,41 +310,31 @@ func (c *Coordinator) NewTally() (*Tally, error) {
 	if c.opened == 0 {
 		return nil, errors.New("coordinator: no round is charged, nothing may be opened")
 	}
-	return &Tally{mechanism: c.config.Mechanism, round: c.opened, sum: make([]int64, c.config.Mechanism.Dim())}, nil
+	return &Tally{mechanism: c.config.Mechanism, round: c.opened, Sum: make([]int64, c.config.Mechanism.Dim())}, nil
 }
 
 // Open validates a report and adds it. A report out of shape or range is
 // counted as rejected and leaves no other trace.
 func (t *Tally) Open(r *randomizer.Report) {
 	if t.mechanism.Check(r) != nil {
-		t.rejected++
+		t.Rejected++
 		return
 	}
-	t.mechanism.Add(t.sum, r)
-	t.accepted++
+	t.mechanism.Add(t.Sum, r)
+	t.Accepted++
 }
-
-// Reject counts a report that could not be decoded.
-func (t *Tally) Reject() { t.rejected++ }
-
-// AddNoise adds noise to the sum, for a simulation that draws the noise of all clients of a
-// vector sum at once; n is the number of reports in all tallies.
-func (t *Tally) AddNoise(n int64, add func(sum []int64, n int64) error) error { return add(t.sum, n) }
 
 // AddSum adds the sum of n reports that nobody has seen one by one.
 func (t *Tally) AddSum(sum []int64, n int64) error {
-	if len(sum) != len(t.sum) || n < 0 {
-		return fmt.Errorf("coordinator: sum of %d counts over %d reports, want %d counts", len(sum), n, len(t.sum))
+	if len(sum) != len(t.Sum) || n < 0 {
+		return fmt.Errorf("coordinator: sum of %d counts over %d reports, want %d counts", len(sum), n, len(t.Sum))
 	}
 	for j, v := range sum {
-		t.sum[j] += v
+		t.Sum[j] += v
 	}
-	t.accepted += n
+	t.Accepted += n
 	return nil
 }
-
-// Accepted returns how many reports were added.
-func (t *Tally) Accepted() int64 { return t.accepted }
 
 // ErrRange is wrapped if no reports of honest clients can add up to a sum.
 var ErrRange = errors.New("coordinator: sum out of range")
@@ -404,11 +395,11 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 		if t.round != c.opened {
 			return 0, 0, fmt.Errorf("coordinator: tally of round %d in round %d", t.round, c.opened)
 		}
-		for j, v := range t.sum {
+		for j, v := range t.Sum {
 			sum[j] += v
 		}
-		accepted += t.accepted
-		rejected += t.rejected
+		accepted += t.Accepted
+		rejected += t.Rejected
 	}
 	if accepted > 0 {
 		if m, ok := c.config.Mechanism.(ranged); ok {

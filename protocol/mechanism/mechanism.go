@@ -61,10 +61,10 @@ func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int
 		return nil
 	}
 	// The cut in NewVectorSum must lie as far out as assumed.
-	if n := v.params.Noise; n.Kind != vecsum.Binomial && !(n.Variance >= minVariance) {
+	if n := v.Params.Noise; n.Kind != vecsum.Binomial && !(n.Variance >= minVariance) {
 		return fmt.Errorf("mechanism: %s noise of variance %v must have %v at least: %w", n.Kind, n.Variance, minVariance, dp.ErrNoBound)
 	}
-	sigma, tail, err := v.params.SigmaUntil(ctx, delta, rounds)
+	sigma, tail, err := v.Params.SigmaUntil(ctx, delta, rounds)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int
 
 // Describe is the inverse of New for a vector sum.
 func (m *VectorSum) Describe() wire.Mechanism {
-	p := m.params
+	p := m.Params
 	return wire.Mechanism{Name: m.Name(), Dim: int64(p.Dim), Clip: p.Radius, ClipMode: "norm", Sum: wire.Sum{
 		Users: p.Users, MinUsers: p.MinUsers, Honest: p.Honest, Grid: p.Grid, Norm: p.Norm, Split: p.Split,
 		Noise: string(p.Noise.Kind), NoiseBits: p.Noise.Bits, NoiseP: p.Noise.P, NoiseVariance: p.Noise.Variance,

@@ -38,8 +38,8 @@ func TestDescriptionsBuild(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := again.(*VectorSum)
-		if !reflect.DeepEqual(v.Params(), m.Params()) || v.Event() != m.Event() || v.Describe() != w {
-			t.Errorf("%s: %+v came back as %+v", kind, m.Params(), v.Params())
+		if !reflect.DeepEqual(v.Params, m.Params) || v.Event() != m.Event() || v.Describe() != w {
+			t.Errorf("%s: %+v came back as %+v", kind, m.Params, v.Params)
 		}
 		x := []float32{.1, .2, -.3, .4, 0, .5}
 		a, b := m.NewReport(), again.NewReport()

@@ -13,7 +13,7 @@ import (
 // the coordinator and one aggregator. The first half of the announcement's digest names the
 // round.
 func (m *VectorSum) Shares(announcement [32]byte) (*vecsum.Shares, error) {
-	return vecsum.NewShares(vecsum.SharesConfig{Params: m.params, Round: vecsum.RoundID(announcement[:16])})
+	return vecsum.NewShares(vecsum.SharesConfig{Params: m.Params, Round: vecsum.RoundID(announcement[:16])})
 }
 
 // Contents encodes a report into the parts that are sealed: one for the coordinator and, for
@@ -49,7 +49,7 @@ func ContentSizes(m randomizer.Mechanism) (part, share int64, err error) {
 	if !ok {
 		return int64(randomizer.ReportSize(m)), 0, nil
 	}
-	if v.params.Split {
+	if v.Params.Split {
 		return 0, 0, errors.New("mechanism: a vector sum with split signs has no reports over a network")
 	}
 	s, err := v.Shares([32]byte{})

@@ -14,7 +14,8 @@ import (
 // VectorSum is a round of vecsum as a mechanism. A client's report is its noisy counts, of
 // which nobody sees more than the sum; the coordinator's tally stands for the aggregators.
 type VectorSum struct {
-	params   vecsum.Params
+	vecsum.Params // of the round; they do not change
+
 	promise  dp.Report
 	limit    int64 // largest count of a client
 	encoders sync.Pool
@@ -31,7 +32,7 @@ func NewVectorSum(p vecsum.Params, sigma float64) (*VectorSum, error) {
 	if _, err := vecsum.NewEncoder(p); err != nil {
 		return nil, err
 	}
-	m := &VectorSum{params: p, promise: dp.Report{Class: dp.Gaussian, Sigma: sigma}}
+	m := &VectorSum{Params: p, promise: dp.Report{Class: dp.Gaussian, Sigma: sigma}}
 	// The limit is the largest count of one client: its grid value plus its bits, or plus 40
 	// standard deviations of unbounded noise. The cut is not accounted for, because
 	// TightSigma's overhead keeps the variance above 4, where it has mass e^−200.
@@ -54,14 +55,11 @@ type sumWorker struct {
 	counts  []int64
 }
 
-// Params returns the round's parameters.
-func (m *VectorSum) Params() vecsum.Params { return m.params }
-
 // Name returns how clients make their noise.
-func (m *VectorSum) Name() string { return "vector-sum-" + string(m.params.Noise.Kind) }
+func (m *VectorSum) Name() string { return "vector-sum-" + string(m.Params.Noise.Kind) }
 
 // Dim returns the length of the input.
-func (m *VectorSum) Dim() int { return m.params.Dim }
+func (m *VectorSum) Dim() int { return m.Params.Dim }
 
 // Event is the promise of the sum of any admitted number of reports, as if each had Gaussian
 // noise. It says nothing about a single report.
@@ -69,7 +67,7 @@ func (m *VectorSum) Event() dp.Report { return m.promise }
 
 // NewReport returns a report of one count per coordinate.
 func (m *VectorSum) NewReport() *randomizer.Report {
-	return &randomizer.Report{Value: make([]int32, m.params.Streams())}
+	return &randomizer.Report{Value: make([]int32, m.Params.Streams())}
 }
 
 // Randomize writes a client's noisy counts.
@@ -106,15 +104,10 @@ func (m *VectorSum) write(x []float32, r *randomizer.Report, encode, blank func(
 	}
 }
 
-// AddNoise adds the noise of n clients to their summed counts, with its exact law.
-func (m *VectorSum) AddNoise(src rng.Source, sum []int64, n int64) error {
-	return m.params.AddNoise(src, sum, n)
-}
-
 // Check bounds a client's counts.
 func (m *VectorSum) Check(r *randomizer.Report) error {
-	if len(r.Value) != m.params.Streams() || len(r.Index) != 0 {
-		return fmt.Errorf("mechanism: report with %d counts must have %d", len(r.Value), m.params.Streams())
+	if len(r.Value) != m.Params.Streams() || len(r.Index) != 0 {
+		return fmt.Errorf("mechanism: report with %d counts must have %d", len(r.Value), m.Params.Streams())
 	}
 	for _, v := range r.Value {
 		if int64(v) > m.limit || int64(v) < -m.limit {
@@ -132,20 +125,12 @@ func (m *VectorSum) Add(sum []int64, r *randomizer.Report) {
 	}
 }
 
-// CheckSum refuses a sum that n clients cannot have (with unbounded noise, but for a chance
-// of e^−60): some client has sent something else.
-func (m *VectorSum) CheckSum(sum []int64, n int64) error { return m.params.CheckSum(sum, n) }
-
-// Largest bounds what one client can add to a sum, in clip norms. Nobody sees a share alone,
-// so a client can add anything up to it.
-func (m *VectorSum) Largest() float64 { return m.params.Largest() }
-
 // MeanBound implements randomizer.Sized.
-func (m *VectorSum) MeanBound(n int64) float64 { return m.params.MeanBound(n, randomizer.MeanChance) }
+func (m *VectorSum) MeanBound(n int64) float64 { return m.Params.MeanBound(n, randomizer.MeanChance) }
 
 // Estimate stores the unbiased mean of n inputs; zeros if no round is opened with n clients.
 func (m *VectorSum) Estimate(mean []float64, sum []int64, n int64) {
-	if err := m.params.Estimate(mean, sum, n); err != nil {
+	if err := m.Params.Estimate(mean, sum, n); err != nil {
 		clear(mean)
 		return
 	}
@@ -155,7 +140,7 @@ func (m *VectorSum) Estimate(mean []float64, sum []int64, n int64) {
 }
 
 // MSE is the error of one report's share of the estimate, including rounding.
-func (m *VectorSum) MSE() float64 { return float64(m.params.Dim) * m.params.Variance(1) }
+func (m *VectorSum) MSE() float64 { return float64(m.Params.Dim) * m.Params.Variance(1) }
 
 // Bits is the size of a client's message to the aggregator that does not get the seed.
-func (m *VectorSum) Bits() int { return m.params.Streams() * m.params.Modulus() }
+func (m *VectorSum) Bits() int { return m.Params.Streams() * m.Params.Modulus() }

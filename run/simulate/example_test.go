@@ -17,9 +17,7 @@ import (
 // points are clients each of whom holds a number; their gradients lead to the mean.
 type points int64
 
-func (p points) Size() int64 { return int64(p) }
-
-func (p points) Worker() func(id int64, theta, grad []float32) {
+func (p points) worker() func(id int64, theta, grad []float32) {
 	return func(id int64, theta, grad []float32) {
 		grad[0], grad[1] = theta[0]-float32(id)/float32(p), theta[1]
 	}
@@ -56,7 +54,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	s, err := simulate.New(simulate.Config{Seed: 1, Clients: points(n), Client: cl, Coordinator: co, Mechanism: m})
+	s, err := simulate.New(simulate.Config{Seed: 1, Clients: n, Worker: points(n).worker, Client: cl, Coordinator: co, Mechanism: m})
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,8 @@ type seen struct {
 	ids *[]int64
 }
 
-func (p seen) Worker() func(id int64, theta, grad []float32) {
-	one := p.points.Worker()
+func (p seen) worker() func(id int64, theta, grad []float32) {
+	one := p.points.worker()
 	return func(id int64, theta, grad []float32) {
 		p.mu.Lock()
 		*p.ids = append(*p.ids, id)
@@ -34,7 +34,7 @@ func (p seen) Worker() func(id int64, theta, grad []float32) {
 func TestOnceAsksEveryClientOnceAnEpoch(t *testing.T) {
 	var ids []int64
 	s, co := build(t, setup{n: 100, participation: dp.Once, k: 30, seed: 3, workers: 2,
-		population: seen{points{100}, new(sync.Mutex), &ids}})
+		worker: seen{points{}, new(sync.Mutex), &ids}.worker})
 	var orders [2][]int64
 	for epoch := range 2 {
 		ids = nil
@@ -61,23 +61,10 @@ func TestOnceAsksEveryClientOnceAnEpoch(t *testing.T) {
 	}
 }
 
-// byCoordinate offers the coordinates of points' gradients too.
-type byCoordinate struct {
-	points
-	asked *int
-}
-
-func (p byCoordinate) CoordinateWorker() func(id int64, theta []float32, j int) float32 {
-	return func(id int64, theta []float32, j int) float32 {
-		*p.asked++
-		return theta[j] - float32(id%7)/7
-	}
-}
-
 // TestCoordinatesGiveTheModelOfGradients runs R∞ both ways.
 func TestCoordinatesGiveTheModelOfGradients(t *testing.T) {
 	const dim, n = 12, 200
-	run := func(p Population, coordinates int) []float32 {
+	run := func(byCoordinate func() func(id int64, theta []float32, j int) float32, coordinates int) []float32 {
 		m, err := randomizer.NewRInf(randomizer.Config{Dim: dim, Radius: .3, Eps0: 2, Bits: coordinates})
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +86,7 @@ func TestCoordinatesGiveTheModelOfGradients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := New(Config{Seed: 5, Clients: p, Client: cl, Coordinator: co, Mechanism: m, Workers: 1})
+		s, err := New(Config{Seed: 5, Clients: n, Worker: points{}.worker, CoordinateWorker: byCoordinate, Client: cl, Coordinator: co, Mechanism: m, Workers: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +95,13 @@ func TestCoordinatesGiveTheModelOfGradients(t *testing.T) {
 	}
 	for coordinates, perReport := range map[int]int{1: 1, 2: 2, 3: 0} {
 		asked := 0
-		got, want := run(byCoordinate{points{n}, &asked}, coordinates), run(points{n}, coordinates)
+		byCoordinate := func() func(id int64, theta []float32, j int) float32 {
+			return func(id int64, theta []float32, j int) float32 {
+				asked++
+				return theta[j] - float32(id%7)/7
+			}
+		}
+		got, want := run(byCoordinate, coordinates), run(nil, coordinates)
 		if !slices.Equal(got, want) {
 			t.Errorf("%d coordinates: %v, want %v", coordinates, got, want)
 		}

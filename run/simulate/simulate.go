@@ -25,19 +25,6 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Population evaluates clients' gradients. Worker returns an evaluator for one
-// goroutine; the evaluator overwrites grad with client id's gradient at theta.
-type Population interface {
-	Size() int64
-	Worker() func(id int64, theta, grad []float32)
-}
-
-// Coordinates is a Population that computes a single coordinate for less than a whole
-// gradient costs. The evaluator returns coordinate j of client id's gradient.
-type Coordinates interface {
-	CoordinateWorker() func(id int64, theta []float32, j int) float32
-}
-
 // Summed is a mechanism of whose reports only the sum is seen. A client's own report lacks
 // its noise here: AddNoise draws the noise of n clients at once, with the law of their sum.
 type Summed interface {
@@ -55,15 +42,21 @@ type Carrier interface {
 // few is the largest number of coordinates of a gradient that are computed one by one.
 const few = 2
 
-// Config is a simulation. Clients, Coordinator, Client and Mechanism are
+// Config is a simulation. Clients, Worker, Coordinator, Client and Mechanism are
 // required.
 type Config struct {
-	Seed        uint64
-	Clients     Population
-	Client      *client.Client
-	Coordinator *coordinator.Coordinator
-	Mechanism   randomizer.Mechanism
-	Blocks      schedule.Blocks // if the participation is dp.Once
+	Seed    uint64
+	Clients int64 // n
+	// Worker returns an evaluator for one goroutine, which overwrites grad with client id's
+	// gradient at theta.
+	Worker func() func(id int64, theta, grad []float32)
+	// CoordinateWorker returns an evaluator of coordinate j of client id's gradient; nil if
+	// a coordinate costs as much as a whole gradient.
+	CoordinateWorker func() func(id int64, theta []float32, j int) float32
+	Client           *client.Client
+	Coordinator      *coordinator.Coordinator
+	Mechanism        randomizer.Mechanism
+	Blocks           schedule.Blocks // if the participation is dp.Once
 	// Carrier makes the carrier of a round's reports; nil: a tally adds them. With a carrier,
 	// clients' own noise is in their reports, and AddNoise is not called.
 	Carrier func(round int64) (Carrier, error)
@@ -101,11 +94,11 @@ const (
 
 // New checks the configuration and allocates the workers.
 func New(c Config) (*Simulation, error) {
-	if c.Clients == nil || c.Client == nil || c.Coordinator == nil || c.Mechanism == nil {
-		return nil, errors.New("simulate: clients, client, coordinator and mechanism are required")
+	if c.Worker == nil || c.Client == nil || c.Coordinator == nil || c.Mechanism == nil {
+		return nil, errors.New("simulate: worker, client, coordinator and mechanism are required")
 	}
-	if n := c.Coordinator.Announce().Population; n != c.Clients.Size() {
-		return nil, fmt.Errorf("simulate: there are %d clients, the coordinator counts on %d", c.Clients.Size(), n)
+	if n := c.Coordinator.Announce().Population; n != c.Clients {
+		return nil, fmt.Errorf("simulate: there are %d clients, the coordinator counts on %d", c.Clients, n)
 	}
 	if ann := c.Coordinator.Announce(); ann.Participation == dp.Once &&
 		(c.Blocks.Clients != ann.Population || c.Blocks.PerEpoch != ann.PerEpoch) {
@@ -125,15 +118,14 @@ func New(c Config) (*Simulation, error) {
 		c.Workers = runtime.GOMAXPROCS(0)
 	}
 	s := &Simulation{config: c}
-	byCoordinate, ok := c.Clients.(Coordinates)
-	sparse := ok && c.Client.Sparse() > 0 && c.Client.Sparse() <= few
+	sparse := c.CoordinateWorker != nil && c.Client.Sparse() > 0 && c.Client.Sparse() <= few
 	for range c.Workers {
 		w := &worker{src: rng.NewStream(c.Seed), report: c.Mechanism.NewReport()}
 		if sparse {
-			w.coordinate = byCoordinate.CoordinateWorker()
+			w.coordinate = c.CoordinateWorker()
 		}
 		if w.coordinate == nil {
-			w.gradient, w.grad = c.Clients.Worker(), make([]float32, c.Mechanism.Dim())
+			w.gradient, w.grad = c.Worker(), make([]float32, c.Mechanism.Dim())
 		}
 		s.workers = append(s.workers, w)
 	}
@@ -182,10 +174,10 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	if m, ok := s.config.Mechanism.(Summed); ok && s.config.Carrier == nil {
 		var n int64
 		for _, t := range tallies {
-			n += t.Accepted()
+			n += t.Accepted
 		}
 		src := rng.Replay(s.config.Seed, streamSum, uint64(ann.Round))
-		if err := tallies[0].AddNoise(n, func(sum []int64, n int64) error { return m.AddNoise(src, sum, n) }); err != nil {
+		if err := m.AddNoise(src, tallies[0].Sum, n); err != nil {
 			return result, err
 		}
 	}

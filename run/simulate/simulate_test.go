@@ -18,11 +18,9 @@ import (
 
 // points is a population whose client i holds the target (i mod 7)/7 in every
 // coordinate; the gradient of its loss is θ minus the target.
-type points struct{ n int64 }
+type points struct{}
 
-func (p points) Size() int64 { return p.n }
-
-func (p points) Worker() func(id int64, theta, grad []float32) {
+func (points) worker() func(id int64, theta, grad []float32) {
 	return func(id int64, theta, grad []float32) {
 		for j := range grad {
 			grad[j] = theta[j] - float32(id%7)/7
@@ -51,7 +49,7 @@ type setup struct {
 	budget        float64
 	seed          uint64
 	plain         bool
-	population    Population
+	worker        func() func(id int64, theta, grad []float32)
 	trust         dp.Trust // "": shuffle
 }
 
@@ -106,10 +104,10 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.population == nil {
-		c.population = points{c.n}
+	if c.worker == nil {
+		c.worker = points{}.worker
 	}
-	s, err := New(Config{Blocks: blocks, Seed: c.seed, Clients: c.population, Client: cl, Coordinator: co, Mechanism: mechanism,
+	s, err := New(Config{Blocks: blocks, Seed: c.seed, Clients: c.n, Worker: c.worker, Client: cl, Coordinator: co, Mechanism: mechanism,
 		Dropout: c.dropout, Workers: c.workers})
 	if err != nil {
 		t.Fatal(err)
@@ -235,14 +233,14 @@ type spy struct {
 	evaluated *atomic.Int64
 }
 
-func (s spy) Worker() func(id int64, theta, grad []float32) {
-	inner := s.points.Worker()
+func (s spy) worker() func(id int64, theta, grad []float32) {
+	inner := s.points.worker()
 	return func(id int64, theta, grad []float32) { s.evaluated.Add(1); inner(id, theta, grad) }
 }
 
 func TestNothingIsOpenedWhenTheBudgetRefuses(t *testing.T) {
 	var evaluated atomic.Int64
-	s, co := build(t, setup{n: 100, participation: dp.All, budget: 2, population: spy{points{100}, &evaluated}})
+	s, co := build(t, setup{n: 100, participation: dp.All, budget: 2, worker: spy{points{}, &evaluated}.worker})
 	rounds(t, s, 2)
 	parameters := append([]float32(nil), co.Parameters()...)
 	if _, err := s.Round(context.Background(), nil); !errors.Is(err, ledger.ErrBudget) {
@@ -311,9 +309,9 @@ func TestConfigIsChecked(t *testing.T) {
 	s, _ := build(t, setup{n: 10, participation: dp.All})
 	good := s.config
 	for _, broken := range []func(*Config){
-		func(c *Config) { c.Clients = nil }, func(c *Config) { c.Client = nil },
+		func(c *Config) { c.Worker = nil }, func(c *Config) { c.Client = nil },
 		func(c *Config) { c.Coordinator = nil }, func(c *Config) { c.Mechanism = nil },
-		func(c *Config) { c.Clients = points{11} }, func(c *Config) { c.Mechanism = otherDim{c.Mechanism} },
+		func(c *Config) { c.Clients = 11 }, func(c *Config) { c.Mechanism = otherDim{c.Mechanism} },
 		func(c *Config) { c.Dropout = 1 }, func(c *Config) { c.Dropout = math.NaN() }, func(c *Config) { c.Workers = -1 },
 	} {
 		c := good

@@ -12,16 +12,13 @@ import (
 // idle clients have zero gradients and note who was asked for one: all that
 // moves the model is noise.
 type idle struct {
-	n     int64
 	mu    *sync.Mutex
 	asked map[int64]bool
 }
 
-func newIdle(n int64) idle { return idle{n, new(sync.Mutex), map[int64]bool{}} }
+func newIdle() idle { return idle{new(sync.Mutex), map[int64]bool{}} }
 
-func (p idle) Size() int64 { return p.n }
-
-func (p idle) Worker() func(id int64, theta, grad []float32) {
+func (p idle) worker() func(id int64, theta, grad []float32) {
 	return func(id int64, theta, grad []float32) {
 		clear(grad)
 		p.mu.Lock()
@@ -51,7 +48,7 @@ func (p idle) took(t *testing.T, s *Simulation) (ids []int64) {
 // dimensions exceeds .97 with probability below 1e-6.
 func TestNoiseIsDrawnAnewForEveryClientAndRound(t *testing.T) {
 	const n = 500
-	s, co := build(t, setup{n: n, participation: dp.All, population: newIdle(n), seed: 5})
+	s, co := build(t, setup{n: n, participation: dp.All, worker: newIdle().worker, seed: 5})
 	var noise [][]float64
 	before := slices.Clone(co.Parameters())
 	for range 4 {
@@ -88,12 +85,12 @@ func TestParticipantsAreDrawnAnew(t *testing.T) {
 	for _, c := range []setup{
 		{participation: dp.Sampled, k: 500}, {participation: dp.CheckIn, rate: .5}, {participation: dp.All, dropout: .5},
 	} {
-		p := newIdle(n)
-		c.n, c.population = n, p
+		p := newIdle()
+		c.n, c.worker = n, p.worker
 		s, _ := build(t, c)
 		first := p.took(t, s)
 		if slices.Equal(first, p.took(t, s)) {
-			t.Errorf("%+v: the same clients in two rounds", c)
+			t.Errorf("participation %s: the same clients in two rounds", c.participation)
 		}
 	}
 }
@@ -109,8 +106,8 @@ func TestDropoutIsIndependentOfCheckIn(t *testing.T) {
 	const n = 4
 	hits, runs := 0, 4000
 	for seed := range runs {
-		p := newIdle(n)
-		s, _ := build(t, setup{n: n, participation: dp.CheckIn, rate: .5, dropout: .5, population: p, seed: uint64(seed), workers: 1, plain: true})
+		p := newIdle()
+		s, _ := build(t, setup{n: n, participation: dp.CheckIn, rate: .5, dropout: .5, worker: p.worker, seed: uint64(seed), workers: 1, plain: true})
 		batch, err := s.collect(s.config.Coordinator.Announce())
 		if err == nil && slices.Contains(batch.Payloads, 0) {
 			hits++

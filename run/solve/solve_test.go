@@ -204,7 +204,7 @@ func TestLessNoiseIsSeen(t *testing.T) {
 	if task, err = Prepare(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
-	p := task.protection.(*vectorSum).stages[0].(mechanism.Rounding).Params()
+	p := task.protection.(*vectorSum).stages[0].(mechanism.Rounding).Params
 	p.Noise.Bits /= 4
 	if eps, err := p.Epsilon(c.Delta, 1); err != nil || eps < 1.5 {
 		t.Errorf("a quarter of the bits cost %v: %v", eps, err)

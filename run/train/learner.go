@@ -85,12 +85,9 @@ func (c Config) newClients(t *dataset.Table, stages []*model.Model) (clients, er
 	return out, err
 }
 
-// Size returns n.
-func (c clients) Size() int64 { return c.population.Clients }
-
-// Worker returns a function that computes a client's gradient: its example's, or the mean
+// worker returns a function that computes a client's gradient: its example's, or the mean
 // over its examples, so that the clip afterwards covers all that the client holds.
-func (c clients) Worker() func(id int64, theta, grad []float32) {
+func (c clients) worker() func(id int64, theta, grad []float32) {
 	scratch, answer := c.stages[0].NewScratch(), answers(c.table)
 	one := func(row int, theta, grad []float32) {
 		if c.table.Blank != nil && c.table.Blank[row] {
@@ -117,8 +114,8 @@ func (c clients) Worker() func(id int64, theta, grad []float32) {
 	}
 }
 
-// CoordinateWorker returns a function that computes one coordinate of Worker's gradient.
-func (c clients) CoordinateWorker() func(id int64, theta []float32, j int) float32 {
+// coordinateWorker returns a function that computes one coordinate of worker's gradient.
+func (c clients) coordinateWorker() func(id int64, theta []float32, j int) float32 {
 	scratch, answer := c.stages[0].NewScratch(), answers(c.table)
 	one := func(row int, theta []float32, j int) float32 {
 		if c.table.Blank != nil && c.table.Blank[row] {

@@ -106,7 +106,7 @@ func (l *Local) learner(task wire.Task, whole bool) *learner {
 		if odd != nil && l.Warn != nil {
 			l.Warn(task.ID(), odd)
 		}
-		out.workers.New = func() any { return out.dealt.Worker() }
+		out.workers.New = func() any { return out.dealt.worker() }
 		l.tasks[key] = out
 	}
 	return out

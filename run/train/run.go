@@ -46,6 +46,8 @@ type Run struct {
 	// Resumed is the last finished round of an earlier process; 0 if none.
 	Resumed int64
 	Metrics []Metrics
+	// Reports is the number of reports summed by earlier processes and this one.
+	Reports int64
 	// Evaluation is the evaluation behind the last of Metrics; nil before the first of this
 	// process.
 	Evaluation *model.Evaluation
@@ -57,7 +59,6 @@ type Run struct {
 	simulation  *simulate.Simulation
 	begun       time.Time
 	before      checkpoint // the state that earlier processes reached
-	reports     int64
 }
 
 // Prepare checks and resolves a configuration, loads its data and builds the
@@ -208,7 +209,7 @@ func (r *Run) build() error {
 		return inputError("%v", err)
 	}
 	r.simulation, err = simulate.New(simulate.Config{
-		Seed: uint64(c.Seed), Clients: r.clients, Client: reporter, Blocks: p.blocks, Carrier: carriers,
+		Seed: uint64(c.Seed), Clients: r.clients.population.Clients, Worker: r.clients.worker, CoordinateWorker: r.clients.coordinateWorker, Client: reporter, Blocks: p.blocks, Carrier: carriers,
 		Coordinator: r.coordinator, Mechanism: r.Mechanism, Dropout: c.Dropout, Workers: int(c.Workers),
 	})
 	return err
@@ -235,9 +236,6 @@ func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
 		return again
 	})
 }
-
-// Reports returns the number of reports summed by earlier processes and this one.
-func (r *Run) Reports() int64 { return r.reports }
 
 // Charged returns the charges so far, oldest first; the caller must not change the list.
 // While Train runs only its Observer may call it.
@@ -278,7 +276,7 @@ func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error)
 		if err := r.coordinator.Restore(saved.state); err != nil {
 			return nil, inputError("checkpoint: %v", err)
 		}
-		r.before, r.reports, r.Resumed = saved, saved.reports, saved.state.Round
+		r.before, r.Reports, r.Resumed = saved, saved.reports, saved.state.Round
 	}
 	metrics, err := readMetrics(filepath.Join(dir, MetricsFile), r.Resumed)
 	if err != nil {
@@ -320,7 +318,7 @@ func (r *Run) Train(ctx context.Context, watch Observer) (*Summary, error) {
 		case err != nil:
 			return nil, errors.Join(err, r.checkpoint(false))
 		}
-		r.reports += result.Reports
+		r.Reports += result.Reports
 		if watch.Round != nil {
 			watch.Round(result)
 		}
@@ -395,7 +393,7 @@ func (r *Run) evaluate(watch Observer) error {
 }
 
 func (r *Run) checkpoint(complete bool) error {
-	c := checkpoint{state: r.coordinator.State(), seconds: r.seconds(), reports: r.reports, complete: complete}
+	c := checkpoint{state: r.coordinator.State(), seconds: r.seconds(), reports: r.Reports, complete: complete}
 	if err := saveCheckpoint(filepath.Join(r.Dir, CheckpointFile), c, r.Config); err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}

@@ -66,7 +66,7 @@ func (r *Run) Summary() (*Summary, error) {
 	s := &Summary{
 		Epsilon: Number(spent.Eps), Delta: r.Config.Delta, Bound: spent.Method, BoundSource: spent.Source,
 		EpsilonBest: Number(spent.Eps), Rounds: r.coordinator.Round(), N: r.Config.Population,
-		Seconds: r.seconds(), ClientGradients: r.reports, Seed: r.Config.Seed, ModelParameters: r.Model.Params,
+		Seconds: r.seconds(), ClientGradients: r.Reports, Seed: r.Config.Seed, ModelParameters: r.Model.Params,
 		Optimizer: r.Config.Optimizer, Evaluation: e,
 	}
 	if bound, ok := r.ExcessBound(); ok && r.optimizer.State().Steps == r.Config.Rounds {

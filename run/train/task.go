@@ -25,6 +25,8 @@ type Task struct {
 	Wire   wire.Task
 	Data   *Data // the coordinator's data, of which it uses the test set
 	Model  *model.Model
+	// Mechanism is the one with which clients report.
+	Mechanism randomizer.Mechanism
 	// Regression says that the task predicts numbers, not classes.
 	Regression bool
 
@@ -111,7 +113,7 @@ func newTask(ctx context.Context, c Config) (*Task, error) {
 	if t.parts, err = c.parts(data, m); err != nil {
 		return nil, err
 	}
-	t.Config, t.Model = c, t.parts.model
+	t.Config, t.Model, t.Mechanism = c, t.parts.model, t.parts.mechanism
 	return t, t.checkGuarded()
 }
 
@@ -123,7 +125,7 @@ func (t *Task) describe(name string, population wire.Population) error {
 		return err
 	}
 	var w wire.Mechanism
-	if m, ok := t.parts.mechanism.(*mechanism.VectorSum); ok {
+	if m, ok := t.Mechanism.(*mechanism.VectorSum); ok {
 		w = m.Describe()
 	} else {
 		w = wire.Mechanism{Name: c.kind().Name, Dim: int64(t.Model.Params), Clip: c.Clip, ClipMode: string(c.ClipMode),
@@ -147,7 +149,7 @@ func (t *Task) checkMechanism() error {
 	if err != nil {
 		return inputError("the mechanism cannot be described: %v", err)
 	}
-	if m.Event() != t.parts.promise || m.Name() != t.parts.mechanism.Name() || m.Dim() != t.Model.Params {
+	if m.Event() != t.parts.promise || m.Name() != t.Mechanism.Name() || m.Dim() != t.Model.Params {
 		return inputError("the task's mechanism promises %+v, the configuration's %+v", m.Event(), t.parts.promise)
 	}
 	return nil
@@ -194,9 +196,6 @@ func (t *Task) Coordinator() (coordinator.Config, error) {
 	c.Task = t.Wire.ID()
 	return c, err
 }
-
-// Mechanism returns the mechanism with which clients report.
-func (t *Task) Mechanism() randomizer.Mechanism { return t.parts.mechanism }
 
 // Evaluate runs parameters on the coordinator's evaluation set.
 func (t *Task) Evaluate(theta []float32) (*model.Evaluation, error) {

@@ -211,7 +211,7 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run.clients.Worker()(i, theta, want)
+		run.clients.worker()(i, theta, want)
 		g(theta, got)
 		if !slices.Equal(want, got) {
 			t.Fatalf("client %d has another gradient than in a simulation", i)

@@ -25,17 +25,17 @@ func (c PrivacyConfig) carriers(task [32]byte, m *mechanism.VectorSum) (func(rou
 		id := vecsum.RoundID(name[:16])
 		switch c.Transport {
 		case singleBits:
-			b, err := vecsum.NewBits(vecsum.BitsConfig{Params: m.Params(), Round: id})
+			b, err := vecsum.NewBits(vecsum.BitsConfig{Params: m.Params, Round: id})
 			return &carrier{transport: b}, err
 		case splitAndMix:
 			security, err := c.mixSecurity()
 			if err != nil {
 				return nil, err
 			}
-			x, err := vecsum.NewMix(vecsum.MixConfig{Params: m.Params(), Round: id, Security: security})
+			x, err := vecsum.NewMix(vecsum.MixConfig{Params: m.Params, Round: id, Security: security})
 			return &carrier{transport: x}, err
 		}
-		s, err := vecsum.NewShares(vecsum.SharesConfig{Params: m.Params(), Round: id})
+		s, err := vecsum.NewShares(vecsum.SharesConfig{Params: m.Params, Round: id})
 		if err != nil {
 			return nil, err
 		}

@@ -37,8 +37,7 @@ const (
 // points is the population whose gradients gradientOf has.
 type points int64
 
-func (p points) Size() int64 { return int64(p) }
-func (p points) Worker() func(id int64, theta, grad []float32) {
+func (p points) worker() func(id int64, theta, grad []float32) {
 	return func(id int64, theta, grad []float32) { gradientOf(id)(theta, grad) }
 }
 
@@ -196,7 +195,7 @@ func (w *world) simulate(t *testing.T, n, rounds int64, blocks schedule.Blocks) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := simulate.Config{Seed: seed, Clients: points(n), Client: reporter, Coordinator: co, Mechanism: w.mechanism, Blocks: blocks}
+	config := simulate.Config{Seed: seed, Clients: n, Worker: points(n).worker, Client: reporter, Coordinator: co, Mechanism: w.mechanism, Blocks: blocks}
 	if w.task.Trust == dp.Distributed {
 		config.Carrier = func(int64) (simulate.Carrier, error) { return &adder{sum: make([]int64, dim)}, nil }
 	}

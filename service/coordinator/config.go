@@ -231,7 +231,7 @@ func (s *Service) checkedRunner(t Task) (*runner, error) {
 		if !(t.Budget.Tail >= vecsum.TailShare) {
 			return fail("the budget keeps %v of delta for tails, those of a vector sum's noise need %v", t.Budget.Tail, vecsum.TailShare)
 		}
-		p := sum.Params()
+		p := sum.Params
 		if fewer := (coordinator.Config{Colluders: t.Colluders, Honest: p.Honest}).Fewer(); w.MinReports-fewer < p.MinUsers {
 			return fail("n-min = %d less %d reports for the colluders is below the %d clients whose noise hides a sum: leave colluders at 0 and say in the task what share is honest", w.MinReports, fewer, p.MinUsers)
 		}

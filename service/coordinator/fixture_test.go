@@ -307,11 +307,11 @@ func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
 		case 4: // two halves with different report ids
 			share[24] ^= 1
 		case 6: // a share that is off by an eighth of the modulus in one coordinate
-			bits := w.mech.(*mechanism.VectorSum).Params().Modulus()
+			bits := w.mech.(*mechanism.VectorSum).Params.Modulus()
 			bit := 3*bits - 3
 			share[40+bit/8] ^= 1 << (bit % 8)
 		case 5: // a share that is off by half of the modulus, in every coordinate
-			bits := w.mech.(*mechanism.VectorSum).Params().Modulus()
+			bits := w.mech.(*mechanism.VectorSum).Params.Modulus()
 			for j := range dim {
 				top := (j+1)*bits - 1
 				share[40+top/8] ^= 1 << (top % 8)

@@ -45,7 +45,7 @@ func learn(t *testing.T, liars, from int64, guard *Guard) (accuracy []float64, h
 	if err != nil {
 		t.Fatal(err)
 	}
-	reporter, err := side.New(side.Config{Mechanism: task.Mechanism(), ClipMode: side.ClipMode(c.ClipMode), Clip: task.Config.Clip, Norm: norm})
+	reporter, err := side.New(side.Config{Mechanism: task.Mechanism, ClipMode: side.ClipMode(c.ClipMode), Clip: task.Config.Clip, Norm: norm})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func learn(t *testing.T, liars, from int64, guard *Guard) (accuracy []float64, h
 		return e.Accuracy()
 	}
 	best := measure()
-	grad, report := make([]float32, task.Mechanism().Dim()), task.Mechanism().NewReport()
+	grad, report := make([]float32, task.Mechanism.Dim()), task.Mechanism.NewReport()
 	for round := range int64(rounds) {
 		if err := co.Receive(t.Context(), wire.RoundClosed{Round: round + 1, Reports: n}); err != nil {
 			t.Fatal(err)

@@ -100,7 +100,7 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if users := r.sum.Params().Users; most > users {
+		if users := r.sum.Params.Users; most > users {
 			return false, fmt.Errorf("coordinator: up to %d clients may report, the vector sum is made for %d", most, users)
 		}
 	}

@@ -51,7 +51,7 @@ func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 			content, err := r.s.config.Keyring.OpenPart(envelope.Coordinator, c.Announcement, chunk.Item(i))
 			if err != nil {
 				rejected[w].key++
-				tallies[w].Reject()
+				tallies[w].Rejected++
 				continue
 			}
 			report := reports[w]
@@ -60,7 +60,7 @@ func (r *runner) sumUp(ctx context.Context, a *wire.Announcement, c *wire.RoundC
 			}
 			if randomizer.DecodeReport(content, r.mechanism, report) != nil {
 				rejected[w].range_++
-				tallies[w].Reject()
+				tallies[w].Rejected++
 				continue
 			}
 			tallies[w].Open(report)
@@ -204,10 +204,10 @@ func (r *runner) patiently(ctx context.Context, ask func() error) error {
 // honest is the share of clients whose noise a vector sum relies on, and among whom alone
 // chance is credited; 1 where the task has no such share.
 func (r *runner) honest() float64 {
-	if r.sum == nil || r.sum.Params().Honest == 0 {
+	if r.sum == nil || r.sum.Params.Honest == 0 {
 		return 1
 	}
-	return r.sum.Params().Honest
+	return r.sum.Params.Honest
 }
 
 // allowed is how many of k reports may be left out of a vector sum: the charge counts on
@@ -312,7 +312,7 @@ func (r *runner) prepare(ctx context.Context, a *wire.Announcement, c *wire.Roun
 func (r *runner) partial(ctx context.Context, e *wire.Exclusion) (vecsum.Partial, error) {
 	signed := wire.Sign(r.s.config.Key, wire.LabelExclusion, wire.Encode(*e))
 	path := fmt.Sprintf("/v1/rounds/%x/sum", e.Announcement)
-	b, err := r.aggregator(ctx, http.MethodPost, path, signed, 1<<10+8*int64(r.sum.Params().Streams()))
+	b, err := r.aggregator(ctx, http.MethodPost, path, signed, 1<<10+8*int64(r.sum.Params.Streams()))
 	if err != nil {
 		return vecsum.Partial{}, err
 	}

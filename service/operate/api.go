@@ -265,7 +265,7 @@ func (r *coordinatorProcess) message(s coordinator.Status) *operatorv1.Task {
 	defer r.mu.Unlock()
 	if made := r.tasks[s.Task]; made != nil {
 		t.Trust, t.Participation, t.NMin = string(made.Config.Trust), string(made.Config.Participation), made.Wire.MinReports
-		if m, ok := made.Mechanism().(randomizer.Sized); ok {
+		if m, ok := made.Mechanism.(randomizer.Sized); ok {
 			t.LargestReport = m.Largest()
 		}
 	}

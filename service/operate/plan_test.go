@@ -45,7 +45,7 @@ func TestPlanCountsColluders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		event := dp.Round{Report: task.Mechanism().(interface{ Event() dp.Report }).Event(), Trust: dp.Shuffle, Participation: dp.Sampled, Population: 400, Reports: 80, Realised: true}
+		event := dp.Round{Report: task.Mechanism.(interface{ Event() dp.Report }).Event(), Trust: dp.Shuffle, Participation: dp.Sampled, Population: 400, Reports: 80, Realised: true}
 		if colluders > 0 {
 			event.Participation, event.Population, event.Reports = dp.All, 70, 70
 		}

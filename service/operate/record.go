@@ -35,7 +35,7 @@ func newRecorder(dir string, t *train.Task) (*recorder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("operate: %w", err)
 	}
-	return &recorder{dir: dir, mechanism: t.Mechanism(), place: -1}, nil
+	return &recorder{dir: dir, mechanism: t.Mechanism, place: -1}, nil
 }
 
 func recordPath(dir string, round int64) string {

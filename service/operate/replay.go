@@ -141,10 +141,10 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Task, id [32]
 		charge[e.Round] = e.Event
 	}
 	out.Released, out.Reports, out.Charged = 0, 0, openCharge(entries, rounds)
-	_, summed := task.Mechanism().(*mechanism.VectorSum)
+	_, summed := task.Mechanism.(*mechanism.VectorSum)
 	for round := int64(1); round <= rounds; round++ {
 		path := recordPath(filepath.Join(c.Record, hex.EncodeToString(id[:])), round)
-		reports, counts, clients, err := readRound(path, task.Mechanism(), summed)
+		reports, counts, clients, err := readRound(path, task.Mechanism, summed)
 		event, charged := charge[round]
 		absent := absentFile(err)
 		if absent && !charged {
