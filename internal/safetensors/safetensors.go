@@ -94,46 +94,28 @@ func byteLen(d dType, shape []int) (int, error) {
 	return n, nil
 }
 
-// Float32 returns an F32 tensor with a copy of v.
-func Float32(name string, shape []int, v []float32) Tensor {
-	data := make([]byte, 0, 4*len(v))
-	for _, f := range v {
-		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(f))
-	}
-	return Tensor{name, F32, slices.Clone(shape), data}
+// New returns a tensor with a copy of v, of F32 or F64.
+func New[T float32 | float64](name string, shape []int, v []T) Tensor {
+	data := make([]byte, binary.Size(v))
+	_, _ = binary.Encode(data, binary.LittleEndian, v) // data has v's size
+	return Tensor{name, dtypeOf[T](), slices.Clone(shape), data}
 }
 
-// Float64 returns an F64 tensor with a copy of v.
-func Float64(name string, shape []int, v []float64) Tensor {
-	data := make([]byte, 0, 8*len(v))
-	for _, f := range v {
-		data = binary.LittleEndian.AppendUint64(data, math.Float64bits(f))
-	}
-	return Tensor{name, F64, slices.Clone(shape), data}
-}
-
-// Float32s returns the elements of an F32 tensor, bit for bit.
-func (t Tensor) Float32s() ([]float32, error) {
-	if err := t.check(F32); err != nil {
+// Values returns the elements of an F32 or F64 tensor, bit for bit.
+func Values[T float32 | float64](t Tensor) ([]T, error) {
+	if err := t.check(dtypeOf[T]()); err != nil {
 		return nil, err
 	}
-	v := make([]float32, len(t.Data)/4)
-	for i := range v {
-		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
-	}
-	return v, nil
+	v := make([]T, len(t.Data)/binary.Size(T(0)))
+	_, err := binary.Decode(t.Data, binary.LittleEndian, v)
+	return v, err
 }
 
-// Float64s returns the elements of an F64 tensor, bit for bit.
-func (t Tensor) Float64s() ([]float64, error) {
-	if err := t.check(F64); err != nil {
-		return nil, err
+func dtypeOf[T float32 | float64]() dType {
+	if binary.Size(T(0)) == 4 {
+		return F32
 	}
-	v := make([]float64, len(t.Data)/8)
-	for i := range v {
-		v[i] = math.Float64frombits(binary.LittleEndian.Uint64(t.Data[8*i:]))
-	}
-	return v, nil
+	return F64
 }
 
 // check returns an error unless the tensor is of type want and its data as

@@ -21,11 +21,11 @@ func sample() File {
 	return File{
 		Metadata: map[string]string{"model": "hog-linear", "format": "riffle", "note": "ε₀ <3> \"&\" \\ \u2028 \x00"},
 		Tensors: []Tensor{
-			Float64("average", []int{2}, []float64{math.Pi, math.Inf(-1)}),
+			New("average", []int{2}, []float64{math.Pi, math.Inf(-1)}),
 			int64Tensor("sums", []int{1, 2}, []int64{math.MinInt64, 7}),
-			Float32("weight", []int{2, 3}, []float32{1, -2, 3.5, float32(math.NaN()), 0, math.MaxFloat32}),
-			Float32("scalar", []int{}, []float32{5}),
-			Float32("nothing", []int{3, 0}, nil),
+			New("weight", []int{2, 3}, []float32{1, -2, 3.5, float32(math.NaN()), 0, math.MaxFloat32}),
+			New("scalar", []int{}, []float32{5}),
+			New[float32]("nothing", []int{3, 0}, nil),
 			byteTensor("labels/ü \"x\"", []int{3}, []byte{1, 2, 255}),
 		},
 	}
@@ -71,7 +71,7 @@ func TestRoundTrip(t *testing.T) {
 func TestBytes(t *testing.T) {
 	got, err := Marshal(File{
 		Metadata: map[string]string{"b": "2", "a": "<1>"},
-		Tensors:  []Tensor{Float32("w", []int{1, 2}, []float32{1, -2}), byteTensor("u", []int{1}, []byte{7})},
+		Tensors:  []Tensor{New("w", []int{1, 2}, []float32{1, -2}), byteTensor("u", []int{1}, []byte{7})},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -113,11 +113,11 @@ func TestIndependentWriter(t *testing.T) {
 		t.Errorf("counts = %v, %v", v, err)
 	}
 	matrix, _ := f.Find("matrix")
-	if v, err := matrix.Float32s(); err != nil || !reflect.DeepEqual(v, []float32{0, 1.5, -2.25, 3e38, 1e-45, 6}) || !reflect.DeepEqual(matrix.Shape, []int{2, 3}) {
+	if v, err := Values[float32](matrix); err != nil || !reflect.DeepEqual(v, []float32{0, 1.5, -2.25, 3e38, 1e-45, 6}) || !reflect.DeepEqual(matrix.Shape, []int{2, 3}) {
 		t.Errorf("matrix = %v %v, %v", matrix.Shape, v, err)
 	}
 	scalar, _ := f.Find("scalar")
-	if v, err := scalar.Float64s(); err != nil || !reflect.DeepEqual(v, []float64{math.Pi}) || len(scalar.Shape) != 0 {
+	if v, err := Values[float64](scalar); err != nil || !reflect.DeepEqual(v, []float64{math.Pi}) || len(scalar.Shape) != 0 {
 		t.Errorf("scalar = %v %v, %v", scalar.Shape, v, err)
 	}
 	raw, _ := f.Find("bytes")
@@ -204,17 +204,17 @@ func TestMarshalRefuses(t *testing.T) {
 		`unknown dtype "BF16"`:       {Tensors: []Tensor{{Name: "x", DType: "BF16"}}},
 		"1 bytes of data, want 2":    {Tensors: []Tensor{byteTensor("x", []int{2}, []byte{1})}},
 		"dimension -1":               {Tensors: []Tensor{byteTensor("x", []int{-1}, nil)}},
-		"8 bytes of data, want 12":   {Tensors: []Tensor{Float32("x", []int{3}, []float32{1, 2})}},
+		"8 bytes of data, want 12":   {Tensors: []Tensor{New("x", []int{3}, []float32{1, 2})}},
 	} {
 		if _, err := Marshal(f); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
-	if _, err := ok.Float32s(); err == nil || err.Error() != `safetensors: tensor "x" is U8, want F32` {
+	if _, err := Values[float32](ok); err == nil || err.Error() != `safetensors: tensor "x" is U8, want F32` {
 		t.Errorf("U8 read as F32: %v", err)
 	}
 	short := Tensor{Name: "x", DType: F64, Shape: []int{2}, Data: make([]byte, 8)}
-	if _, err := short.Float64s(); err == nil {
+	if _, err := Values[float64](short); err == nil {
 		t.Error("read a tensor whose data is too short")
 	}
 }
@@ -250,7 +250,7 @@ func FuzzUnmarshal(f *testing.F) {
 }
 
 func BenchmarkMarshal(b *testing.B) {
-	f := File{Tensors: []Tensor{Float32("weight", []int{441, 10}, make([]float32, 4410))}}
+	f := File{Tensors: []Tensor{New("weight", []int{441, 10}, make([]float32, 4410))}}
 	b.SetBytes(4 * 4410)
 	for b.Loop() {
 		if _, err := Marshal(f); err != nil {
@@ -260,7 +260,7 @@ func BenchmarkMarshal(b *testing.B) {
 }
 
 func BenchmarkUnmarshal(b *testing.B) {
-	data, err := Marshal(File{Tensors: []Tensor{Float32("weight", []int{441, 10}, make([]float32, 4410))}})
+	data, err := Marshal(File{Tensors: []Tensor{New("weight", []int{441, 10}, make([]float32, 4410))}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -222,9 +222,9 @@ const (
 // which PCAFromTensors makes the same PCA bit for bit.
 func (p *PCA) Tensors() []safetensors.Tensor {
 	return []safetensors.Tensor{
-		safetensors.Float64(pcaMean, []int{p.inputs}, p.mean),
-		safetensors.Float64(pcaComponents, []int{p.dim, p.inputs}, p.components),
-		safetensors.Float64(pcaVariance, []int{p.dim}, p.variance),
+		safetensors.New(pcaMean, []int{p.inputs}, p.mean),
+		safetensors.New(pcaComponents, []int{p.dim, p.inputs}, p.components),
+		safetensors.New(pcaVariance, []int{p.dim}, p.variance),
 	}
 }
 
@@ -240,7 +240,7 @@ func PCAFromTensors(tensors []safetensors.Tensor) (*PCA, error) {
 		if len(t.Shape) != dims {
 			return t, nil, fmt.Errorf("feature: pca: tensor %q has the shape %v, want %d dimensions", name, t.Shape, dims)
 		}
-		v, err := t.Float64s()
+		v, err := safetensors.Values[float64](t)
 		if err != nil {
 			return t, nil, fmt.Errorf("feature: pca: %w", err)
 		}

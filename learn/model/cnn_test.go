@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/riffle-dp/riffle/internal/safetensors"
 	"github.com/riffle-dp/riffle/learn/model/internal/kernel"
 )
 
@@ -430,7 +431,7 @@ func TestCNNInit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, p := range cnnLayout {
-		v, err := tensors[i].Float32s()
+		v, err := safetensors.Values[float32](tensors[i])
 		if err != nil {
 			t.Fatal(err)
 		}

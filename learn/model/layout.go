@@ -69,7 +69,7 @@ func (m *Model) Tensors(theta []float32) ([]safetensors.Tensor, error) {
 	var out []safetensors.Tensor
 	for _, p := range m.layout {
 		n := p.size()
-		out = append(out, safetensors.Float32(p.name, p.shape, theta[:n]))
+		out = append(out, safetensors.New(p.name, p.shape, theta[:n]))
 		theta = theta[n:]
 	}
 	return out, nil
@@ -93,7 +93,7 @@ func (m *Model) Theta(tensors []safetensors.Tensor) ([]float32, error) {
 		if !slices.Equal(t.Shape, m.layout[i].shape) {
 			return nil, fmt.Errorf("model: %s: tensor %q has shape %v, want %v", m.Name, t.Name, t.Shape, m.layout[i].shape)
 		}
-		v, err := t.Float32s()
+		v, err := safetensors.Values[float32](t)
 		if err != nil {
 			return nil, fmt.Errorf("model: %s: %w", m.Name, err)
 		}

@@ -250,10 +250,10 @@ func TestTensors(t *testing.T) {
 	for want, tensors := range map[string][]safetensors.Tensor{
 		`no tensor "bias"`:                     {weight},
 		`no tensor "weight"`:                   {bias},
-		`unexpected tensor "extra"`:            {weight, bias, safetensors.Float32("extra", []int{0}, nil)},
+		`unexpected tensor "extra"`:            {weight, bias, safetensors.New[float32]("extra", []int{0}, nil)},
 		`unexpected tensor "weight"`:           {weight, weight},
-		"has shape [4 3], want [3 4]":          {safetensors.Float32("weight", []int{4, 3}, theta[:12]), bias},
-		`tensor "bias" is F64, want F32`:       {weight, safetensors.Float64("bias", []int{4}, make([]float64, 4))},
+		"has shape [4 3], want [3 4]":          {safetensors.New("weight", []int{4, 3}, theta[:12]), bias},
+		`tensor "bias" is F64, want F32`:       {weight, safetensors.New("bias", []int{4}, make([]float64, 4))},
 		`"weight" holds NaN at 2, must be fin`: nan,
 	} {
 		if _, err := m.Theta(tensors); err == nil || !strings.Contains(err.Error(), want) {

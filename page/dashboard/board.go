@@ -14,18 +14,15 @@ import (
 	"github.com/riffle-dp/riffle/page/report"
 )
 
-// State says how a task stands.
-type State string
-
 // States of a task.
 const (
-	Running     State = "running"
-	Done        State = "done"        // all rounds have ended
-	Stopped     State = "stopped"     // by the operator, or at the end of its budget
-	Refused     State = "refused"     // the ledger takes no further round
-	Paused      State = "paused"      // until the operator resumes the task
-	Interrupted State = "interrupted" // saved; can be continued
-	Failed      State = "failed"
+	Running     = "running"
+	Done        = "done"        // all rounds have ended
+	Stopped     = "stopped"     // by the operator, or at the end of its budget
+	Refused     = "refused"     // the ledger takes no further round
+	Paused      = "paused"      // until the operator resumes the task
+	Interrupted = "interrupted" // saved; can be continued
+	Failed      = "failed"
 )
 
 // Task is the state of a task that the page shows now, in the form that pages get. A
@@ -33,7 +30,7 @@ const (
 type Task struct {
 	ID    string `json:"id"` // Required; a-z, 0-9 and -.
 	Name  string `json:"name"`
-	State State  `json:"state"`
+	State string `json:"state"`
 	Why   string `json:"why,omitempty"`   // the reason of its end, or its trouble
 	Phase string `json:"phase,omitempty"` // what the task is doing
 

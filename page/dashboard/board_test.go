@@ -100,7 +100,7 @@ func TestNewestIsPicked(t *testing.T) {
 	if got := b.pick(); got != "" {
 		t.Errorf("of none: %q", got)
 	}
-	for _, state := range []State{Running, Done, Refused, Running, Stopped} {
+	for _, state := range []string{Running, Done, Refused, Running, Stopped} {
 		b.Set(Task{ID: string(state), State: state})
 		b.Set(Task{ID: "new", State: state})
 		b.Set(Task{ID: string(state), State: state, Round: 1}) // known already

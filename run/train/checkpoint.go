@@ -84,7 +84,7 @@ func (c checkpoint) marshal(config Config) ([]byte, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.state.Optimizer.Vectors)) {
 		v := c.state.Optimizer.Vectors[name]
-		f.Tensors = append(f.Tensors, safetensors.Float64(name, []int{len(v)}, v))
+		f.Tensors = append(f.Tensors, safetensors.New(name, []int{len(v)}, v))
 	}
 	sum, err := contentDigest(f)
 	if err != nil {
@@ -180,7 +180,7 @@ func unmarshalCheckpoint(raw []byte, config Config) (c checkpoint, err error) {
 	}
 	c.state.Optimizer.Vectors = map[string][]float64{}
 	for _, t := range f.Tensors {
-		v, err := t.Float64s()
+		v, err := safetensors.Values[float64](t)
 		if err != nil {
 			return c, fmt.Errorf("corrupt: %v", err)
 		}

@@ -28,7 +28,7 @@ func newWatch() watch { return make(watch, 1<<12) }
 func (w watch) tell(n client.Notice) { w <- n }
 
 // next waits for a notice of a kind.
-func (w watch) next(ctx context.Context, t *testing.T, what client.What) client.Notice {
+func (w watch) next(ctx context.Context, t *testing.T, what string) client.Notice {
 	t.Helper()
 	var seen []client.Notice
 	for {

@@ -84,7 +84,7 @@ func outboxes(t *testing.T, dir string) int {
 func TestRetriesAreTheSameBytes(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers []int
-		what    client.What
+		what    string
 		reason  wire.Reason
 	}{
 		"unavailable":   {[]int{503, 429, 500, 503, 204}, client.Sent, ""},
@@ -221,7 +221,7 @@ func TestCrashBeforeTheCharge(t *testing.T) {
 			config := w.config()
 			seen := newWatch()
 			config.Watch = seen.tell
-			run := func(stopAt client.What) {
+			run := func(stopAt string) {
 				fleet, err := client.NewFleet(config, w.members)
 				if err != nil {
 					t.Fatal(err)

@@ -85,7 +85,7 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 	secure := func(wire.ClientID, int64) rng.Source { return rng.Secure() }
 	f = &Fleet{config: c, counter: &client.Counter{Accountant: c.Accountant}, coin: secure, noise: secure,
 		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), checking: checking, accepted: accepted,
-		count: snapshot{Reports: map[What]int64{}, Declined: map[client.Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
+		count: snapshot{Reports: map[string]int64{}, Declined: map[client.Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
 	f.coordinators = append([]string{c.Coordinator}, c.Coordinators...)
 	seen := map[wire.ClientID]bool{}
 	for i, m := range members {

@@ -105,24 +105,21 @@ type JoinConfig struct {
 	Watch func(Notice)
 }
 
-// What is a kind of event.
-type What string
-
-// Things that happen.
+// Things that happen: what a Notice says.
 const (
-	Agreed   What = "agreed"    // agreed to a task; its data are ready
-	Ended    What = "ended"     // a task has ended
-	Declined What = "declined"  // declined a task or a round; Err is a *client.Refused
-	Retrying What = "retrying"  // a request failed and is repeated; Err says why
-	Passed   What = "passed"    // the coin said no
-	NotDrawn What = "not-drawn" // the shuffler said no or, with Err, did not answer
-	Sent     What = "sent"      // the shuffler has the report
-	Lost     What = "lost"      // charged, but not accepted by the shuffler; Err says why
+	Agreed   = "agreed"    // agreed to a task; its data are ready
+	Ended    = "ended"     // a task has ended
+	Declined = "declined"  // declined a task or a round; Err is a *client.Refused
+	Retrying = "retrying"  // a request failed and is repeated; Err says why
+	Passed   = "passed"    // the coin said no
+	NotDrawn = "not-drawn" // the shuffler said no or, with Err, did not answer
+	Sent     = "sent"      // the shuffler has the report
+	Lost     = "lost"      // charged, but not accepted by the shuffler; Err says why
 )
 
 // Notice is something that happened to a client.
 type Notice struct {
-	What   What
+	What   string
 	Task   [32]byte
 	Round  int64
 	Client wire.ClientID // zero if it concerns the whole process
@@ -132,7 +129,7 @@ type Notice struct {
 // snapshot counts what happened since the start.
 type snapshot struct {
 	Rounds   int64 // rounds that were not refused as a whole
-	Reports  map[What]int64
+	Reports  map[string]int64
 	Declined map[client.Cause]int64 // rounds of one client or of all, by cause
 	Refusals map[wire.Reason]int64  // refusals by the shuffler
 }

@@ -85,7 +85,7 @@ func (r *rounds) runMembers(ctx context.Context, o announced) error {
 // ctx ended before it was answered. The returned error is an error of the client's ledger.
 func (r *rounds) runMember(ctx context.Context, t sendTime, o announced) (unsent bool, err error) {
 	f, m, ann, digest := r.fleet, t.member, o.ann, o.digest
-	notify := func(w What, err error) {
+	notify := func(w string, err error) {
 		if refused := (*client.Refused)(nil); errors.As(err, &refused) {
 			refused.In(r.terms.ID, ann.Round)
 		}

@@ -27,7 +27,7 @@ type causes struct {
 
 type cause struct {
 	level slog.Level
-	what  client.What
+	what  string
 	task  string
 	error string
 	times int64 // how often it occurred since it was logged

@@ -70,15 +70,6 @@ func readEnrolment(operator ed25519.PublicKey, signed []byte) (*signedEnrolment,
 	return &signedEnrolment{e, d, signed, strconv.Quote(hex.EncodeToString(d[:16]))}, nil
 }
 
-// Enrolment returns the current enrolment, once Run has begun.
-func (s *Service) Enrolment() (wire.Enrolment, bool) {
-	e := s.enrolment.Load()
-	if e == nil {
-		return wire.Enrolment{}, false
-	}
-	return e.Enrolment, true
-}
-
 func (s *Service) serveEnrolment(w http.ResponseWriter, r *http.Request) {
 	e := s.enrolment.Load()
 	if e == nil {

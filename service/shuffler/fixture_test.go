@@ -168,8 +168,8 @@ const partContent = 20
 // announcement makes one that the service opens.
 func (n *node) announcement(round int64, change ...func(*wire.Announcement)) wire.Announcement {
 	n.w.t.Helper()
-	e, ok := n.Enrolment()
-	if !ok {
+	e := n.enrolment.Load()
+	if e == nil {
 		n.w.t.Fatal("no enrolment")
 	}
 	size, err := envelope.PartSize(wire.X25519, partContent)

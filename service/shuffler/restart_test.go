@@ -235,7 +235,7 @@ func TestKeyIsRotatedDuringARound(t *testing.T) {
 		}
 		w.seal = both
 		next := n.announcement(2)
-		if e, _ := n.Enrolment(); len(e.Shuffler) == 0 || e.Shuffler[0].ID() != fresh.Public().ID() {
+		if e := n.enrolment.Load(); e == nil || len(e.Shuffler) == 0 || e.Shuffler[0].ID() != fresh.Public().ID() {
 			t.Error("the new key is not announced first")
 		}
 		n.open(next)
