@@ -258,10 +258,10 @@ func unitBaseline(b model.Baseline, unit float64, classes []string, examples str
 
 func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 	p := printer{w: w}
-	if math.IsNaN(s.Accuracy()) {
+	if math.IsNaN(s.Evaluation.Accuracy()) {
 		p.row(r.Data.EvalName+" loss", "%s", lossOf(s.Evaluation.Loss, s.LabelUnit, r.Config.Label))
 	} else {
-		p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Accuracy())
+		p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Evaluation.Accuracy())
 	}
 	p.row("baseline", "%s", unitBaseline(s.Baseline, s.LabelUnit, r.Data.ClassNames(), r.Data.EvalName))
 	if !r.Config.Trust.Protects() {

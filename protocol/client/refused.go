@@ -23,12 +23,6 @@ const (
 	CauseSession    Cause = "session"    // the shuffler gave no session that lasts for the round
 )
 
-// Causes lists all causes, in the order in which they are shown.
-func Causes() []Cause {
-	return []Cause{CauseSignature, CauseMessage, CauseTask, CauseEnrolment, CauseKey, CauseMechanism, CauseModel,
-		CauseRound, CauseEquivocate, CauseClock, CausePolicy, CauseBudget, CauseSource, CauseSession}
-}
-
 // Refused is the error of a task or a round in which a client does not take part. It stays
 // with the client: nobody else is told.
 type Refused struct {

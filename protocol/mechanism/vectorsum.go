@@ -76,18 +76,15 @@ func (m *VectorSum) Randomize(src rng.Source, x []float32, r *randomizer.Report)
 		func(w *sumWorker) error { return w.encoder.Blank(src, w.counts) })
 }
 
-// Round is Randomize without noise, for a simulation that adds the noise by AddNoise.
-func (m *VectorSum) Round(src rng.Source, x []float32, r *randomizer.Report) {
-	m.write(x, r, func(w *sumWorker) error { return w.encoder.Round(src, x, w.counts) },
-		func(w *sumWorker) error { return w.encoder.Round(src, make([]float32, len(x)), w.counts) })
-}
-
 // Rounding is a VectorSum whose simulated clients add no noise: AddNoise draws it for all of
 // them.
 type Rounding struct{ *VectorSum }
 
 // Randomize rounds x without adding noise.
-func (m Rounding) Randomize(src rng.Source, x []float32, r *randomizer.Report) { m.Round(src, x, r) }
+func (m Rounding) Randomize(src rng.Source, x []float32, r *randomizer.Report) {
+	m.write(x, r, func(w *sumWorker) error { return w.encoder.Round(src, x, w.counts) },
+		func(w *sumWorker) error { return w.encoder.Round(src, make([]float32, len(x)), w.counts) })
+}
 
 func (m *VectorSum) write(x []float32, r *randomizer.Report, encode, blank func(*sumWorker) error) {
 	w := m.encoders.Get().(*sumWorker)

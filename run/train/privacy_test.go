@@ -11,6 +11,7 @@ import (
 	"github.com/riffle-dp/riffle/internal/longtest"
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
+	"github.com/riffle-dp/riffle/protocol/mechanism"
 )
 
 func summedConfig() Config {
@@ -102,7 +103,7 @@ func TestVectorSumIsUnbiased(t *testing.T) {
 			sum, out, r := make([]int64, 6), make([]float64, 6), m.NewReport()
 			for range 400 {
 				if together {
-					m.Round(src, x, r)
+					mechanism.Rounding{VectorSum: m}.Randomize(src, x, r)
 				} else {
 					m.Randomize(src, x, r)
 				}

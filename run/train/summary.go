@@ -50,9 +50,6 @@ type Summary struct {
 	Baseline   model.Baseline    `json:"-"`
 }
 
-// Accuracy returns the accuracy on the evaluation set, NaN for a regression.
-func (s *Summary) Accuracy() float64 { return s.Evaluation.Accuracy() }
-
 // Summary returns the run's result so far. It writes nothing.
 func (r *Run) Summary() (*Summary, error) {
 	e, err := r.Evaluate()
