@@ -146,12 +146,7 @@ func (r *Reply) list(m Method, got answer, start time.Time, err error) error {
 // Answer computes the bounds that a query asks for. which is "all", "best" (only what the
 // tightest proved bound needs), or a method's id.
 func Answer(ctx context.Context, q Query, which string) (Reply, error) {
-	return New().Answer(ctx, q, which)
-}
-
-// Answer is the function Answer with the accountant's cache.
-func (a *Accountant) Answer(ctx context.Context, q Query, which string) (Reply, error) {
-	return a.answer(ctx, q, which, nil)
+	return New().answer(ctx, q, which, nil)
 }
 
 // answer calls each, if it is not nil, before it computes a method.

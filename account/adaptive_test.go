@@ -130,7 +130,7 @@ func TestNoChoiceExceedsTheBudget(t *testing.T) {
 }
 
 func someEvents(n int, seed uint64) dp.Sequence {
-	src := rng.NewStream(seed)
+	src := rng.Replay(seed)
 	var out dp.Sequence
 	for range n {
 		u := src.Uint64()

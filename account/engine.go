@@ -270,7 +270,7 @@ func (e *engine) pldEps(parts []part, c clones, delta float64) (float64, error) 
 	}
 	eps := composed.Epsilon(delta)
 	if curve := e.single(parts, c); curve != nil {
-		if direct, err := curve.Epsilon(delta); err == nil {
+		if direct, err := curve.epsilon(delta); err == nil {
 			eps = math.Min(eps, direct)
 		}
 	}
@@ -323,19 +323,19 @@ func (e *engine) pldDelta(parts []part, c clones, eps float64) (float64, error) 
 		}
 	}
 	if curve := e.single(parts, c); curve != nil {
-		delta = math.Min(delta, curve.Delta(eps))
+		delta = math.Min(delta, curve.delta(eps))
 	}
 	return delta, nil
 }
 
 // curve is δ(ε) of a single round.
-type curve interface {
-	Delta(eps float64) float64
-	Epsilon(delta float64) (float64, error)
+type curve struct {
+	delta   func(eps float64) float64
+	epsilon func(delta float64) (float64, error)
 }
 
 // single returns the curve of a single round without a grid, nil if there is none.
-func (e *engine) single(parts []part, c clones) curve {
+func (e *engine) single(parts []part, c clones) *curve {
 	if len(parts) != 1 || parts[0].times != 1 || parts[0].shape.sigma > 0 {
 		return nil
 	}
@@ -347,35 +347,36 @@ func (e *engine) single(parts []part, c clones) curve {
 		}
 		return atomCurve(p)
 	}
-	curve, err := amplify.NewCurve(amplify.RoundConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports,
+	exact, err := amplify.NewCurve(amplify.RoundConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports,
 		Included: s.included, Rate: c.rate(s.eps0)})
 	if err != nil {
 		return nil
 	}
-	return curve
+	return &curve{exact.Delta, exact.Epsilon}
 }
 
-// atomCurve is the curve of a pair: a sum over its atoms.
-type atomCurve dp.Pair
+// atomCurve returns the curve of a pair: a sum over its atoms.
+func atomCurve(p dp.Pair) *curve {
+	at := func(eps float64) float64 { return above(p.Atoms, p.Dropped(), eps) * (1 + 1e-9) }
+	return &curve{at, func(delta float64) (float64, error) {
+		top := 0.
+		for _, a := range p.Atoms {
+			top = math.Max(top, a.Loss)
+		}
+		eps := monotone.Falling(at, delta, 0, top, 1e-9)
+		if math.IsInf(eps, 1) {
+			return 0, fmt.Errorf("account: mass %v has no finite loss: %w", p.Dropped(), dp.ErrNoBound)
+		}
+		return eps, nil
+	}}
+}
 
-func (l atomCurve) Delta(eps float64) float64 {
-	d := dp.Pair(l).Dropped()
-	for _, a := range l.Atoms {
+// above adds to d what atoms of loss above eps add to δ(eps).
+func above(atoms []dp.Atom, d, eps float64) float64 {
+	for _, a := range atoms {
 		if a.Loss > eps {
 			d += a.Q * math.Exp(eps) * math.Expm1(a.Loss-eps)
 		}
 	}
-	return d * (1 + 1e-9)
-}
-
-func (l atomCurve) Epsilon(delta float64) (float64, error) {
-	top := 0.
-	for _, a := range l.Atoms {
-		top = math.Max(top, a.Loss)
-	}
-	eps := monotone.Falling(l.Delta, delta, 0, top, 1e-9)
-	if math.IsInf(eps, 1) {
-		return 0, fmt.Errorf("account: mass %v has no finite loss: %w", dp.Pair(l).Dropped(), dp.ErrNoBound)
-	}
-	return eps, nil
+	return d
 }

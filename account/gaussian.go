@@ -367,11 +367,11 @@ const removalMethod = "sci-thm4-remove"
 func removeMethod(_ *engine, q Query, parts []part) (answer, error) {
 	s, times := parts[0].shape, float64(parts[0].times)
 	at := func(spare float64) (rdp.Curve, float64, error) {
-		r, err := amplify.NewRemoval(s.gaussianArrival(), math.Max(1e-290, spare/times))
+		curve, dropped, err := amplify.Removal(s.gaussianArrival(), math.Max(1e-290, spare/times))
 		if err != nil {
 			return nil, 0, err
 		}
-		return func(order float64) float64 { return times * r.Divergence(order) }, times * r.Dropped() * (1 + 1e-9), nil
+		return func(order float64) float64 { return times * curve(order) }, times * dropped * (1 + 1e-9), nil
 	}
 	if !q.AskDelta {
 		curve, dropped, err := at(dropShare * q.Delta / 4)

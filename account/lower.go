@@ -59,9 +59,9 @@ func lowerBound(q Query, p part, m response) (eps, delta float64, err error) {
 			return 0, 0, err
 		}
 		if q.AskDelta {
-			delta = math.Max(delta, at.Delta(q.Eps))
+			delta = math.Max(delta, at.delta(q.Eps))
 		} else {
-			eps = math.Max(eps, at.Epsilon(q.Delta))
+			eps = math.Max(eps, at.epsilon(q.Delta))
 		}
 	}
 	if q.AskDelta {
@@ -70,10 +70,10 @@ func lowerBound(q Query, p part, m response) (eps, delta float64, err error) {
 	return eps, q.Delta, nil
 }
 
-// under is a lower bound on δ(ε), and an ε with Delta(ε) above a δ.
-type under interface {
-	Delta(eps float64) float64
-	Epsilon(delta float64) float64
+// under is a lower bound on δ(ε), and an ε whose δ is above a given one.
+type under struct {
+	delta   func(eps float64) float64
+	epsilon func(delta float64) float64
 }
 
 func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
@@ -108,7 +108,7 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 		try(j + step)
 	}
 	if math.IsInf(best, 1) {
-		return nil, fmt.Errorf("account: no tilt for the lower bound: %w", dp.ErrNoBound)
+		return under{}, fmt.Errorf("account: no tilt for the lower bound: %w", dp.ErrNoBound)
 	}
 	span := outcomes[len(outcomes)-1].Loss - outcomes[0].Loss
 	const fraction, maxPoints = 0.02, 1 << 18
@@ -125,14 +125,17 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 		}
 		floor, err := pld.NewFloor(outcomes, grid)
 		if err != nil {
-			return nil, err
+			return under{}, err
 		}
 		l, err := pld.ComposeFloor(floor, p.times, tilt)
 		// If the window grows too wide, a coarser grid still gives a lower bound.
 		if step *= 2; errors.Is(err, dp.ErrNoBound) && step < span {
 			continue
 		}
-		return l, err
+		if err != nil {
+			return under{}, err
+		}
+		return under{l.Delta, l.Epsilon}, nil
 	}
 }
 
@@ -151,31 +154,22 @@ func moments(outcomes []dp.Atom, t float64) (k, variance float64) {
 }
 
 // onceOnly is the curve of one round: its δ(ε) is a sum over outcomes.
-type onceOnly []dp.Atom
-
-func (o onceOnly) Delta(eps float64) float64 {
-	var d float64
-	for _, a := range o {
-		if a.Loss > eps {
-			d += a.Q * math.Exp(eps) * math.Expm1(a.Loss-eps)
+func onceOnly(outcomes []dp.Atom) under {
+	at := func(eps float64) float64 { return above(outcomes, 0, eps) * (1 - 1e-9) }
+	return under{at, func(delta float64) float64 {
+		lo, hi := 0., outcomes[len(outcomes)-1].Loss
+		if !(at(lo) > delta) {
+			return 0
 		}
-	}
-	return d * (1 - 1e-9)
-}
-
-func (o onceOnly) Epsilon(delta float64) float64 {
-	lo, hi := 0., o[len(o)-1].Loss
-	if !(o.Delta(lo) > delta) {
-		return 0
-	}
-	for range 100 {
-		if mid := lo + (hi-lo)/2; o.Delta(mid) > delta {
-			lo = mid
-		} else {
-			hi = mid
+		for range 100 {
+			if mid := lo + (hi-lo)/2; at(mid) > delta {
+				lo = mid
+			} else {
+				hi = mid
+			}
 		}
-	}
-	return lo
+		return lo
+	}}
 }
 
 // lowest returns the cost of the mechanism that a query admits, with a note if that is not

@@ -185,7 +185,7 @@ func (e *engine) composeMany(parts []part, c clones, delta float64, tiltOf func(
 		}
 	}
 	composed, err := combine(parts, shapes, tilt, size, min(size/2+1, 1<<12), low, beyond)
-	if err == nil && size/2+1 > 1<<12 && composed.Roundoff() > 1e-7 && len(parts)*size <= 1<<24 {
+	if err == nil && size/2+1 > 1<<12 && composed.Roundoff > 1e-7 && len(parts)*size <= 1<<24 {
 		// The higher frequencies may matter if there are few rounds of irregular losses.
 		composed, err = combine(parts, shapes, tilt, size, size/2+1, low, beyond)
 	}

@@ -220,7 +220,7 @@ func (q SumQuery) gaussian(ctx context.Context, delta float64) (g Query, tail fl
 		// Whoever arrives, there are at least MinUsers, whose noise is charged.
 		p.Users = p.MinUsers
 	}
-	sigma, tail, err := p.SigmaUntil(ctx, delta, q.times())
+	sigma, tail, err := p.Sigma(ctx, delta, q.times())
 	if err != nil {
 		return g, 0, err
 	}

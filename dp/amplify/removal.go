@@ -9,10 +9,8 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// Removal is a round of self check-in of which the sum of Gaussian reports is seen, under
-// add/remove adjacency: one of n clients is present or not. The two worlds form a pair that
-// is not symmetric, so it has a Rényi curve only.
-type Removal struct {
+// removal is the pair of [Removal].
+type removal struct {
 	q, ratio []float64 // masses without the client; P/Q − 1 with it
 	dropped  float64
 }
@@ -20,34 +18,37 @@ type Removal struct {
 // maxRemovalSizes bounds the number of values of k, which take some 0.2 ms each.
 const maxRemovalSizes = 1 << 12
 
-// NewRemoval prepares the pair. drop is the mass that may be left out on either side of k,
-// together with the round of all n clients, which only one world has. Dropped returns the
-// mass left out in total, under either law.
+// Removal returns the Rényi curve of a round of self check-in of which the sum of Gaussian
+// reports is seen, under add/remove adjacency: one of n clients is present or not. The two
+// worlds form a pair that is not symmetric, so it has a Rényi curve only.
+//
+// drop is the mass that may be left out on either side of k, together with the round of all n
+// clients, which only one world has. dropped is the mass left out in total, under either law.
 //
 // Needs Asked = Population, Gamma < 1, nγ up to about 5e4, and reports that are summed, not
 // apart; k may be public. Proved in removal.md, which also says why the number of reports
 // need not be hidden, and could not be.
-func NewRemoval(c GaussianArrivalConfig, drop float64) (*Removal, error) {
+func Removal(c GaussianArrivalConfig, drop float64) (curve rdp.Curve, dropped float64, err error) {
 	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).Validate(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	n, gamma := c.Population, c.Gamma
 	switch {
 	case !(gamma > 0 && gamma <= 1) || !(drop > 0 && drop < 1):
-		return nil, fmt.Errorf("amplify: gamma = %v must lie in (0, 1] and drop = %v in (0, 1)", gamma, drop)
+		return nil, 0, fmt.Errorf("amplify: gamma = %v must lie in (0, 1] and drop = %v in (0, 1)", gamma, drop)
 	case gamma == 1 || n < 2 || c.Apart || c.Asked != n:
-		return nil, fmt.Errorf("amplify: removing a client is counted for sums and check-in on own coins by at least 2 clients: %w", dp.ErrNoBound)
+		return nil, 0, fmt.Errorf("amplify: removing a client is counted for sums and check-in on own coins by at least 2 clients: %w", dp.ErrNoBound)
 	}
 	if gamma < leastRemovalRate {
-		return nil, fmt.Errorf("amplify: gamma = %v must be at least %v to tell ratios apart: %w", gamma, leastRemovalRate, dp.ErrNoBound)
+		return nil, 0, fmt.Errorf("amplify: gamma = %v must be at least %v to tell ratios apart: %w", gamma, leastRemovalRate, dp.ErrNoBound)
 	}
 	// This is the window for the others; with the client, k is larger by at most one.
 	lo, hi := tail.Window(n-1, gamma, 1-gamma, drop, drop)
 	hi = min(n-1, hi+1)
 	if hi-lo > maxRemovalSizes {
-		return nil, fmt.Errorf("amplify: %d values of k take too long, at most %d: %w", hi-lo, maxRemovalSizes, dp.ErrNoBound)
+		return nil, 0, fmt.Errorf("amplify: %d values of k take too long, at most %d: %w", hi-lo, maxRemovalSizes, dp.ErrNoBound)
 	}
-	r := &Removal{dropped: 2*drop + math.Exp(float64(n)*math.Log(gamma))*(1+1e-9)}
+	r := &removal{dropped: 2*drop + math.Exp(float64(n)*math.Log(gamma))*(1+1e-9)}
 	nodes := removalNodes(c, lo, hi)
 	mass := make([]float64, len(nodes))
 	tail.PMF(n-1, gamma, 1-gamma, lo, hi, func(k int64, w float64) {
@@ -64,7 +65,7 @@ func NewRemoval(c GaussianArrivalConfig, drop float64) (*Removal, error) {
 		}
 	}
 	r.dropped *= 1 + 1e-9
-	return r, nil
+	return r.divergence, r.dropped, nil
 }
 
 // leastRemovalRate keeps the nodes, multiples of γ down to a thousandth, normal
@@ -106,7 +107,7 @@ const removalDepth = 14
 // split puts the outcomes of one k, of mass w, on the nodes: P/Q = 1 − γ + γ·rise·e^{μy} with
 // y ~ N(−μ/2, 1) under Q. It returns the mass that it leaves out, under the larger of the two
 // laws.
-func (r *Removal) split(mass, nodes []float64, mu, gamma, rise, w float64) float64 {
+func (r *removal) split(mass, nodes []float64, mu, gamma, rise, w float64) float64 {
 	end := math.Min(removalDepth+mu/2, 300/mu)
 	at := func(ratio float64) float64 { // the y of a node
 		return math.Log((ratio/gamma+1)/rise) / mu
@@ -144,13 +145,10 @@ func (r *Removal) split(mass, nodes []float64, mu, gamma, rise, w float64) float
 	return w * math.Max(q, (1-gamma)*q+gamma*rise*p)
 }
 
-// Dropped returns the mass, under either law, that is not in the curve.
-func (r *Removal) Dropped() float64 { return r.dropped }
-
-// Divergence returns an upper bound on the Rényi divergence of real order λ > 1 of either
+// divergence returns an upper bound on the Rényi divergence of real order λ > 1 of either
 // world from the other, in nats, over the outcomes that were not dropped; +Inf for λ ≤ 1.
 // Time O(nodes).
-func (r *Removal) Divergence(order float64) float64 {
+func (r *removal) divergence(order float64) float64 {
 	if !(order > 1) {
 		return math.Inf(1)
 	}

@@ -73,18 +73,18 @@ func TestRemovalBruteForce(t *testing.T) {
 	for _, inputs := range [][]float64{{1, -1}, {1, 1, -1}, {1, -1, -1, -1}, {.2, 1, -1}, {-1, 1, 1, .5}} {
 		for _, sigma := range []float64{.8, 2, 6} {
 			for _, gamma := range []float64{.05, .3, .8} {
-				r, err := amplify.NewRemoval(amplify.GaussianArrivalConfig{Sigma: sigma, Population: int64(len(inputs)), Asked: int64(len(inputs)), Gamma: gamma}, 1e-14)
+				curve, dropped, err := amplify.Removal(amplify.GaussianArrivalConfig{Sigma: sigma, Population: int64(len(inputs)), Asked: int64(len(inputs)), Gamma: gamma}, 1e-14)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if all := math.Pow(gamma, float64(len(inputs))); !(r.Dropped() >= all) || r.Dropped() > all*(1+1e-8)+1e-12 {
-					t.Errorf("dropped %v, all take part with probability %v", r.Dropped(), all)
+				if all := math.Pow(gamma, float64(len(inputs))); !(dropped >= all) || dropped > all*(1+1e-8)+1e-12 {
+					t.Errorf("dropped %v, all take part with probability %v", dropped, all)
 				}
 				for _, order := range []float64{1.5, 2, 3, 6} {
 					if order*2/sigma > 10 {
 						continue // decided by what the bound leaves out
 					}
-					got := r.Divergence(order)
+					got := curve(order)
 					for _, reverse := range []bool{false, true} {
 						exact := math.Log(removalMoment(inputs, sigma, gamma, order, reverse)) / (order - 1)
 						if exact > got+1e-9 {
@@ -115,21 +115,21 @@ func TestRemovalRefusals(t *testing.T) {
 	} {
 		c := ok
 		change(&c)
-		if _, err := amplify.NewRemoval(c, 1e-12); !errors.Is(err, dp.ErrNoBound) {
+		if _, _, err := amplify.Removal(c, 1e-12); !errors.Is(err, dp.ErrNoBound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, drop := range []float64{0, 1, math.NaN()} {
-		if _, err := amplify.NewRemoval(ok, drop); err == nil {
+		if _, _, err := amplify.Removal(ok, drop); err == nil {
 			t.Errorf("drop = %v is taken", drop)
 		}
 	}
-	r, err := amplify.NewRemoval(ok, 1e-12)
+	curve, _, err := amplify.Removal(ok, 1e-12)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, order := range []float64{1, 0, -1, math.NaN()} {
-		if d := r.Divergence(order); !math.IsInf(d, 1) {
+		if d := curve(order); !math.IsInf(d, 1) {
 			t.Errorf("order %v: %v", order, d)
 		}
 	}

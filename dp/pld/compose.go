@@ -22,7 +22,7 @@ type Composed struct {
 	low        int64     // the first point is loss low·step
 	tail, gain []float64 // untilted sums over the points from i on; see fill
 	logNorm    float64   // log of the moment by which they were normalised
-	roundoff   float64   // bound on the ℓ1 error of the tilted masses
+	Roundoff   float64   // bound on the ℓ1 error of the tilted masses
 	above      float64   // bound on the tilted mass of losses above the window
 	infinite   float64   // untilted mass of infinite loss
 	inflate    float64   // factor that covers the rounding of masses and sums
@@ -122,7 +122,7 @@ func (c *Composed) reach(parts []Part, base, mean, variance, beyond, side float6
 // charge returns what Delta adds to the window's δ(ε): infinite losses, round-off and losses
 // above the window, at the weight e^{logNorm − t·x} that untilting gives to losses x ≥ ε.
 func (c *Composed) charge(eps float64) float64 {
-	return c.infinite + (c.roundoff+c.above)*math.Exp(c.logNorm-c.tilt*eps)*c.inflate
+	return c.infinite + (c.Roundoff+c.above)*math.Exp(c.logNorm-c.tilt*eps)*c.inflate
 }
 
 // fill turns tilted masses into the sums that Delta needs. With w_j = mass_j·e^{K − t·x_j}

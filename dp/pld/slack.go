@@ -24,5 +24,5 @@ func (s Slack) Total() float64 { return s.Window + s.Truncation + s.WrapAround +
 func (c *Composed) Slack(eps float64) Slack {
 	untilt := math.Exp(c.logNorm-c.tilt*eps) * c.inflate
 	return Slack{Low: c.low, Points: len(c.tail) - 1, Tilt: c.tilt, Beyond: c.above, Inflation: c.inflate,
-		Window: c.shown(eps), Truncation: c.infinite, WrapAround: c.above * untilt, RoundOff: c.roundoff * untilt}
+		Window: c.shown(eps), Truncation: c.infinite, WrapAround: c.above * untilt, RoundOff: c.Roundoff * untilt}
 }

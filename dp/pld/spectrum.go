@@ -96,9 +96,6 @@ func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
 // size levels of sums, each with an error of a few units of at most 1.
 func slip(size int) float64 { return 16 * unit * math.Log2(float64(size)) }
 
-// Roundoff returns the bound on the ℓ1 error of the tilted masses.
-func (c *Composed) Roundoff() float64 { return c.roundoff }
-
 // SpectrumPart is a spectrum composed Times times.
 type SpectrumPart struct {
 	Spectrum *Spectrum
@@ -167,9 +164,9 @@ func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) 
 	// through their powers), of the powers and the shift, of the transform back, and of the
 	// frequencies left out. See compose.md.
 	root := math.Sqrt(float64(size))
-	c.roundoff = times*slip(size)*math.Sqrt(carried) + (128*unit*times+slip(size))*math.Sqrt(square) + math.Sqrt(skipped)
+	c.Roundoff = times*slip(size)*math.Sqrt(carried) + (128*unit*times+slip(size))*math.Sqrt(square) + math.Sqrt(skipped)
 	if keep < len(product) {
-		c.roundoff += root * math.Exp(logRest)
+		c.Roundoff += root * math.Exp(logRest)
 	}
 	c.fill(mass)
 	return c, nil

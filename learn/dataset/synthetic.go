@@ -180,7 +180,7 @@ type reader struct {
 func (s *Synthetic) Reader() func(client int64, x []float32) (y float64) { return s.reader().client }
 
 func (s *Synthetic) reader() *reader {
-	return &reader{s: s, src: rng.NewStream(s.c.Seed), normal: make([]float64, s.c.Dim)}
+	return &reader{s: s, src: rng.Replay(s.c.Seed), normal: make([]float64, s.c.Dim)}
 }
 
 func (r *reader) client(client int64, x []float32) (y float64) {

@@ -35,7 +35,7 @@ func strokes(c strokesConfig) ([]byte, error) {
 			c.Images, c.Width, c.Height, 1<<12, maxStrokes)
 	}
 	out := make([]byte, c.Images*c.Width*c.Height)
-	p := pen{width: c.Width, height: c.Height, random: rng.NewConstant(c.Seed, 0x7374726f6b6573), near: make([]float64, c.Width*c.Height)}
+	p := pen{width: c.Width, height: c.Height, random: rng.Constant(c.Seed, 0x7374726f6b6573), near: make([]float64, c.Width*c.Height)}
 	for i := range c.Images {
 		p.draw(out[i*len(p.near) : (i+1)*len(p.near)])
 	}
@@ -45,14 +45,14 @@ func strokes(c strokesConfig) ([]byte, error) {
 // pen draws one image after the other.
 type pen struct {
 	width, height int
-	random        rng.Constant
+	random        func() float64
 	path          []point
 	near          []float64 // each pixel's squared distance from the path
 }
 
 type point struct{ x, y float64 }
 
-func (p *pen) uniform() float64 { return p.random.Uniform() }
+func (p *pen) uniform() float64 { return p.random() }
 
 // curveSteps is the number of points drawn of a curve; they lie closer than a pixel.
 const curveSteps = 48

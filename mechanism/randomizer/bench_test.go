@@ -28,7 +28,7 @@ func BenchmarkPrivUnit(b *testing.B) {
 	const dim = 4420
 	m := as[*privUnit](NewPrivUnit(Config{Dim: dim, Radius: 1, Eps0: 3}))
 	x, r, sum := benchInput(dim), m.NewReport(), make([]int64, dim)
-	src := rng.NewStream(1)
+	src := rng.Replay(1)
 	b.Run("Randomize+Add", func(b *testing.B) {
 		b.ReportAllocs()
 		var i uint64
@@ -88,7 +88,7 @@ func BenchmarkPrivUnit(b *testing.B) {
 
 func benchMechanism(b *testing.B, m Mechanism) {
 	x, r, sum := benchInput(m.Dim()), m.NewReport(), make([]int64, m.Dim())
-	src := rng.NewStream(1)
+	src := rng.Replay(1)
 	b.ReportAllocs()
 	var i uint64
 	for b.Loop() {
@@ -145,7 +145,7 @@ func BenchmarkKRR(b *testing.B) {
 	m := must(NewKRR(KRRConfig{Symbols: 16, Eps0: 2}))
 	b.Run("weights", func(b *testing.B) { benchMechanism(b, m) })
 	b.Run("Symbol", func(b *testing.B) {
-		src := rng.NewStream(1)
+		src := rng.Replay(1)
 		b.ReportAllocs()
 		for b.Loop() {
 			m.Symbol(src, 3)

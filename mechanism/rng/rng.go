@@ -1,8 +1,8 @@
 // Package rng provides the sources of randomness that noise and sampling draw from.
 //
 // There are two. [Secure] reads the operating system's generator and cannot be seeded: it is
-// the only source whose output may become a real client's noise. [Replay] and [Stream] are
-// keyed by numbers and exist so that a simulation gives the same result for the same seed,
+// the only source whose output may become a real client's noise. [Replay] gives streams that are
+// keyed by numbers; they exist so that a simulation gives the same result for the same seed,
 // whatever the number of workers.
 //
 // A Replay source must never reach production noise: anyone who knows the seed can subtract

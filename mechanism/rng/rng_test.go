@@ -88,7 +88,7 @@ func TestFillIsTheSameStream(t *testing.T) {
 // does: both ways of reading meet at any point.
 func TestCounterCarries(t *testing.T) {
 	for n := range 40 {
-		a, b := NewStream(1, 2), NewStream(1, 2)
+		a, b := Replay(1, 2), Replay(1, 2)
 		a.hi, a.lo = 1<<64-1, 1<<64-3
 		b.hi, b.lo = a.hi, a.lo
 		want := make([]uint64, 100)
@@ -107,7 +107,7 @@ func TestCounterCarries(t *testing.T) {
 }
 
 func TestResetIsReplay(t *testing.T) {
-	s := NewStream(9, 1, 2, 3)
+	s := Replay(9, 1, 2, 3)
 	for n := range 70 {
 		s.Fill(make([]uint64, n))
 		s.Uint64()
@@ -197,7 +197,7 @@ func BenchmarkReplayNew(b *testing.B) {
 
 func BenchmarkStreamReset(b *testing.B) {
 	b.ReportAllocs()
-	s := NewStream(1)
+	s := Replay(1)
 	var sum, i uint64
 	for b.Loop() {
 		s.Reset(2, 3, i)

@@ -26,10 +26,18 @@ const (
 // beginning of another. The result does not depend on what other streams did.
 //
 // For simulations and tests only: it must never reach production noise.
-func Replay(seed uint64, path ...uint64) Source { return NewStream(seed, path...) }
+func Replay(seed uint64, path ...uint64) *Stream {
+	key := digest("riffle/rng key 1", seed, nil)
+	block, err := aes.NewCipher(key[:16])
+	if err != nil {
+		panic("rng: 16 bytes refused as an AES key: " + err.Error())
+	}
+	s := &Stream{seed: seed, block: block}
+	s.Reset(path...)
+	return s
+}
 
-// Stream is the type behind [Replay], for callers that visit many paths of one
-// seed: [Stream.Reset] moves to another path for less than a new Replay costs.
+// Stream is a [Source] that can visit many paths of one seed: [Stream.Reset] moves to another path for less than a new Replay costs.
 //
 // The stream is AES-128 in counter mode. The key is a hash of the seed, the
 // first counter a 128-bit hash of seed and path, so two streams could overlap
@@ -47,18 +55,6 @@ type Stream struct {
 	// buf[next:end] holds the words that were read ahead.
 	buf       [streamWords]uint64
 	next, end int
-}
-
-// NewStream returns the stream of seed and path; see [Replay].
-func NewStream(seed uint64, path ...uint64) *Stream {
-	key := digest("riffle/rng key 1", seed, nil)
-	block, err := aes.NewCipher(key[:16])
-	if err != nil {
-		panic("rng: 16 bytes refused as an AES key: " + err.Error())
-	}
-	s := &Stream{seed: seed, block: block}
-	s.Reset(path...)
-	return s
 }
 
 // Reset moves s to the beginning of the stream Replay(seed, path...), where

@@ -138,9 +138,9 @@ func Flip(src rng.Source, eps0 float64) bool {
 	}
 }
 
-// Geometric returns k ≥ 0 with probability exactly (1−e^−x)·e^−(k·x) for the
+// geometric returns k ≥ 0 with probability exactly (1−e^−x)·e^−(k·x) for the
 // rational x = 1/scale, scale = scale.Num/scale.Den, neither part 0.
-func Geometric(src rng.Source, scale Ratio) uint64 {
+func geometric(src rng.Source, scale Ratio) uint64 {
 	num, den := scale.Num, scale.Den
 	if num == 0 || den == 0 {
 		panic("sample: geometric law with scale 0 or without denominator")
@@ -174,7 +174,7 @@ func Geometric(src rng.Source, scale Ratio) uint64 {
 func Laplace(src rng.Source, scale Ratio) int64 {
 	for {
 		negative := src.Uint64()>>63 == 1
-		k := Geometric(src, scale)
+		k := geometric(src, scale)
 		if k > math.MaxInt64 || k == 0 && negative { // zero must not count twice
 			continue
 		}

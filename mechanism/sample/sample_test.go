@@ -26,7 +26,7 @@ func TestSequences(t *testing.T) {
 		{"bernoulli", func(n uint64) string { return bit(Bernoulli(source(2, n), .3)) }, "1 0 0 0 0 0 0 0 0 0 1 0 "},
 		{"exp", func(n uint64) string { return bit(bernoulliExp(source(3, n), .7)) }, "1 0 0 1 0 0 1 0 0 1 1 0 "},
 		{"flip", func(n uint64) string { return bit(Flip(source(4, n), .5)) }, "0 1 0 1 0 0 1 0 0 0 0 0 "},
-		{"geometric", func(n uint64) string { return fmt.Sprint(Geometric(source(5, n), Ratio{7, 2})) }, "0 0 3 2 3 0 0 3 0 5 0 1 "},
+		{"geometric", func(n uint64) string { return fmt.Sprint(geometric(source(5, n), Ratio{7, 2})) }, "0 0 3 2 3 0 0 3 0 5 0 1 "},
 		{"laplace", func(n uint64) string { return fmt.Sprint(Laplace(source(6, n), Ratio{7, 2})) }, "-5 3 -2 2 4 1 6 -2 1 -7 0 1 "},
 		{"gaussian", func(n uint64) string { return fmt.Sprint(g.Draw(source(7, n))) }, "0 -4 0 -1 -5 1 1 -1 1 -4 1 5 "},
 		{"laplace table", func(n uint64) string { return fmt.Sprint(l.Draw(source(10, n))) }, "4 -6 -3 1 1 -1 0 2 3 -3 -4 -1 "},
@@ -191,7 +191,7 @@ func TestGeometricLaw(t *testing.T) {
 		x := float64(scale.Den) / float64(scale.Num)
 		counts, probs := make([]int64, 600), make([]float64, 600)
 		for range n {
-			counts[min(Geometric(src, scale), 599)]++
+			counts[min(geometric(src, scale), 599)]++
 		}
 		for k := range 599 {
 			probs[k] = -math.Expm1(-x) * math.Exp(-float64(k)*x)
@@ -244,7 +244,7 @@ func TestParametersOutOfRangePanic(t *testing.T) {
 		"exponent -1":         func() { bernoulliExp(src, -1) },
 		"exponent NaN":        func() { bernoulliExp(src, math.NaN()) },
 		"exponent Inf":        func() { bernoulliExp(src, math.Inf(1)) },
-		"scale 0":             func() { Geometric(src, Ratio{0, 1}) },
+		"scale 0":             func() { geometric(src, Ratio{0, 1}) },
 		"scale 1/0":           func() { Laplace(src, Ratio{1, 0}) },
 		"subset 4 of 3":       func() { Subset(src, nil, 3, 4) },
 		"subset -1":           func() { Subset(src, nil, 3, -1) },

@@ -18,13 +18,10 @@ import (
 // Argument: noise of more clients is post-processing, so μ(k) ≤ μ(k₁) for k ≥ k₁; between k₁
 // and k₂ = 1.01·k₁ the bound 2/(μ(k₁)√k₂) holds. Rounds compose by compose, and the tails
 // add.
-func (p Params) Sigma(delta float64, rounds int64) (sigma, tail float64, err error) {
-	return p.SigmaUntil(context.Background(), delta, rounds)
-}
-
-// SigmaUntil is Sigma for parameters from an untrusted party, which may make it take minutes.
-// It returns ctx's error soon after ctx has ended.
-func (p Params) SigmaUntil(ctx context.Context, delta float64, rounds int64) (sigma, tail float64, err error) {
+//
+// Parameters from an untrusted party may make it take minutes. It returns ctx's error soon
+// after ctx has ended.
+func (p Params) Sigma(ctx context.Context, delta float64, rounds int64) (sigma, tail float64, err error) {
 	if err := dp.CheckDelta(delta); err != nil {
 		return 0, 0, err
 	}
@@ -82,7 +79,7 @@ func TightSigma(sigma float64, t Target) (Params, float64, error) {
 			return Params{}, 0, err
 		}
 		p.Users = most
-		got, tail, err := p.Sigma(t.Delta, t.Rounds)
+		got, tail, err := p.Sigma(context.Background(), t.Delta, t.Rounds)
 		if err != nil {
 			return Params{}, 0, err
 		}

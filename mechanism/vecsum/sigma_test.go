@@ -24,7 +24,7 @@ func TestSigmaCoversEveryCohort(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Users, p.MinUsers = c.of, c.least
-		sigma, tail, err := p.Sigma(1e-6, 7)
+		sigma, tail, err := p.Sigma(t.Context(), 1e-6, 7)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestSigmaCoversEveryCohort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := p.Sigma(1e-6, 1); !errors.Is(err, dp.ErrNoBound) {
+	if _, _, err := p.Sigma(t.Context(), 1e-6, 1); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("discrete Gaussian noise: %v", err)
 	}
 	for _, bad := range []Target{

@@ -18,7 +18,7 @@ func TestTightSigma(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				again, _, err := p.Sigma(target.Delta, target.Rounds)
+				again, _, err := p.Sigma(t.Context(), target.Delta, target.Rounds)
 				if err != nil || again != got || !(got >= sigma && got < 1.05*sigma) {
 					t.Errorf("sigma %v, n-min %d, honest %v: %v, then %v (%v)", sigma, least, honest, got, again, err)
 				}

@@ -64,7 +64,7 @@ func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int
 	if n := v.Params.Noise; n.Kind != vecsum.Binomial && !(n.Variance >= minVariance) {
 		return fmt.Errorf("mechanism: %s noise of variance %v must have %v at least: %w", n.Kind, n.Variance, minVariance, dp.ErrNoBound)
 	}
-	sigma, tail, err := v.Params.SigmaUntil(ctx, delta, rounds)
+	sigma, tail, err := v.Params.Sigma(ctx, delta, rounds)
 	if err != nil {
 		return err
 	}

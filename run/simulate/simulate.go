@@ -120,7 +120,7 @@ func New(c Config) (*Simulation, error) {
 	s := &Simulation{config: c}
 	sparse := c.CoordinateWorker != nil && c.Client.Sparse() > 0 && c.Client.Sparse() <= few
 	for range c.Workers {
-		w := &worker{src: rng.NewStream(c.Seed), report: c.Mechanism.NewReport()}
+		w := &worker{src: rng.Replay(c.Seed), report: c.Mechanism.NewReport()}
 		if sparse {
 			w.coordinate = c.CoordinateWorker()
 		}

@@ -95,7 +95,7 @@ func (m *checkIn) plan(method string, p optimize.Problem) (*optimize.Plan, error
 // prepare counts what the noise is worth. Its tails are within the share of δ that is
 // kept for them.
 func (m *checkIn) prepare(*optimize.Plan) (eps, delta float64, err error) {
-	sigma, tail, err := m.params.Sigma(m.config.Delta, m.rounds)
+	sigma, tail, err := m.params.Sigma(m.ctx, m.config.Delta, m.rounds)
 	if err != nil {
 		return 0, 0, err
 	}

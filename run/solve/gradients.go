@@ -35,7 +35,7 @@ func (t *Task) newGradients() (*gradients, error) {
 		g.models = append(g.models, m)
 	}
 	for range t.Config.Workers {
-		g.workers = append(g.workers, &worker{rng.NewStream(t.Config.Seed), make([]float32, t.Params())})
+		g.workers = append(g.workers, &worker{rng.Replay(t.Config.Seed), make([]float32, t.Params())})
 	}
 	return g, nil
 }

@@ -122,7 +122,7 @@ func TestChanceIsCreditedAmongHonestClientsOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sigma, _, err := p.Sigma(w.task.Delta, w.task.Rounds)
+		sigma, _, err := p.Sigma(t.Context(), w.task.Delta, w.task.Rounds)
 		if err != nil {
 			t.Fatal(err)
 		}

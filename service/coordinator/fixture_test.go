@@ -188,7 +188,7 @@ func sumMechanism(t testing.TB, users, least int64) wire.Mechanism {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sigma, _, err := p.Sigma(1e-6, 3)
+	sigma, _, err := p.Sigma(t.Context(), 1e-6, 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,11 +84,8 @@ func LaplaceSGD(eps0 float64, block, epochs int64) (GDP, error) {
 		return GDP{}, fmt.Errorf("amplify: epochs = %d must be at least 1", epochs)
 	}
 	g, err := ShuffleGDP(eps0, block)
-	return g.Repeat(epochs), err
+	return GDP{g.Mu * math.Sqrt(float64(epochs))}, err
 }
-
-// Repeat is the times-fold composition: √times·μ.
-func (g GDP) Repeat(times int64) GDP { return GDP{g.Mu * math.Sqrt(float64(times))} }
 
 // Renyi is the Rényi divergence λμ²/2 at order λ; EAB, Corollary 2.
 func (g GDP) Renyi(order float64) float64 { return order * g.Mu * g.Mu / 2 }
