@@ -129,7 +129,7 @@ func spent(budget ledger.Config, entries []ledger.Entry) (dp.Bound, error) {
 }
 
 // endUnusable stores that a task that cannot be run was stopped.
-func (r *runner) endUnusable(ctx context.Context, as State, why string) error {
+func (r *runner) endUnusable(ctx context.Context, as string, why string) error {
 	config := &r.s.config
 	lease, err := config.Store.Acquire(ctx, fmt.Sprintf("task-%x", r.id), config.Holder, config.LeaseTTL)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Service) Stop(ctx context.Context, id [32]byte, reason string) error {
 }
 
 // halt asks the task's goroutine to end it.
-func (r *runner) halt(ctx context.Context, endAs State, why string) error {
+func (r *runner) halt(ctx context.Context, endAs string, why string) error {
 	r.mu.Lock()
 	if !r.stop {
 		r.stop, r.endAs, r.why = true, endAs, why

@@ -89,7 +89,7 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 	}
 	// Or it is stopped, and another is removed.
 	for _, end := range []struct {
-		how  State
+		how  string
 		call func(p *process, id [32]byte) error
 	}{
 		{Stopped, func(p *process, id [32]byte) error { return p.Stop(ctx, id, "") }},

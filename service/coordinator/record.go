@@ -20,34 +20,31 @@ const recordFormat = 1
 
 type hash = document.Hash
 
-// State says whether a task runs.
-type State string
-
 // States of a task.
 const (
-	Running State = "running"
-	Done    State = "done"    // all rounds have ended
-	Stopped State = "stopped" // by the operator
-	Refused State = "refused" // the ledger takes no further round
+	Running = "running"
+	Done    = "done"    // all rounds have ended
+	Stopped = "stopped" // by the operator
+	Refused = "refused" // the ledger takes no further round
 	// Paused is a running task that waits for its operator.
-	Paused State = "paused"
+	Paused = "paused"
 	// Removed is a task that was never charged and was deleted. It is not shown; its
 	// record keeps other coordinators on the store from beginning it again.
-	Removed State = "removed"
+	Removed = "removed"
 	// Unusable is never stored: this coordinator cannot run the task, and does not lead it.
-	Unusable State = "unusable"
+	Unusable = "unusable"
 )
 
 // taskRecord is task.<task>; the signed task lies beside it as an object.
 type taskRecord struct {
 	Format int    `json:"format"`
-	State  State  `json:"state"`
+	State  string `json:"state"`
 	Why    string `json:"why,omitempty"`
 }
 
 // end is how a task ended.
 type end struct {
-	State State
+	State string
 	Why   string
 }
 

@@ -15,7 +15,7 @@ import (
 type Status struct {
 	Task   [32]byte
 	Name   string
-	State  State
+	State  string
 	Why    string
 	Phase  string // what the task is doing
 	Round  int64  // the last round that ended

@@ -50,7 +50,7 @@ type runner struct {
 	ended     chan struct{}      // closed when the task has ended
 	replaced  chan struct{}      // closed when another runner has taken its place
 	stop      bool               // whether the operator asked for the task to end
-	endAs     State              // the state that it is to end in
+	endAs     string             // the state that it is to end in
 	why       string             // the operator's reason
 	interrupt context.CancelFunc // ends the step that is under way
 	resume    chan chan error    // received from while the task is paused
@@ -309,7 +309,7 @@ func (r *runner) publish(signed []byte, round int64, leading bool) {
 }
 
 // finish stores that the task has ended.
-func (r *runner) finish(ctx context.Context, state State, why string) error {
+func (r *runner) finish(ctx context.Context, state string, why string) error {
 	db := r.s.config.Store
 	t, revision, err := readTask(ctx, db, r.id)
 	if err != nil {
@@ -336,7 +336,7 @@ func (r *runner) destroyLast(ctx context.Context) {
 	}
 }
 
-func (r *runner) end(state State, why string) {
+func (r *runner) end(state string, why string) {
 	r.phase(string(state))
 	r.update(func(s *Status) { s.State, s.Why, s.Error = state, why, "" })
 	r.log.Info("task has ended", "state", string(state), "why", why, "round", r.record.Round)

@@ -247,7 +247,7 @@ func (r *coordinatorProcess) show(id [32]byte) (*operatorv1.Task, error) {
 
 // message returns a status in the form of the operator API.
 func (r *coordinatorProcess) message(s coordinator.Status) *operatorv1.Task {
-	t := &operatorv1.Task{Id: hex.EncodeToString(s.Task[:]), Name: s.Name, State: string(s.State), Why: s.Why, Rounds: s.Rounds, Round: s.Round,
+	t := &operatorv1.Task{Id: hex.EncodeToString(s.Task[:]), Name: s.Name, State: s.State, Why: s.Why, Rounds: s.Rounds, Round: s.Round,
 		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: s.Epsilon(), Delta: s.Delta, Reports: s.Reports,
 		RoundsVoid: s.Void, RoundsFailed: s.Failed, LedgerEntries: s.Charged, Phase: s.Phase, Error: s.Error, Rejected: map[string]int64{},
 		Failure: s.Failure, FailedRound: s.FailedRound, StepsShortened: s.Shortened, SpareReports: s.Spare, Failed: map[string]int64{}}

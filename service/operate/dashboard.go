@@ -211,7 +211,7 @@ func (v *pageWriter) past(id string, s coordinator.Status) {
 var stageNames = []string{"waiting", "announcing", "collecting", "charging", "opening", "aggregating", "releasing", "evaluating"}
 
 func (v *pageWriter) task(ctx context.Context, id string, s coordinator.Status, last *shownTask) dashboard.Task {
-	t := dashboard.Task{ID: id, Name: s.Name, State: string(s.State), Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Until,
+	t := dashboard.Task{ID: id, Name: s.Name, State: s.State, Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Until,
 		Eps: dp.Number(s.Epsilon()), EpsAt: s.Round, Planned: dp.Number(math.NaN()), Delta: dp.Number(s.Delta), Method: s.Method, Source: s.Source, Charged: s.Charged,
 		Accuracy: dp.Number(last.accuracy), Loss: dp.Number(last.loss), Examined: last.examined, ExaminedAt: last.examinedAt, Seconds: dashboard.Rounded(last.before + time.Since(v.begun).Seconds()),
 		Counts: dashboard.Counts{Released: s.Released, Void: s.Void, Failed: s.Failed, Reports: s.Reports, Rejected: map[string]int64{}}}
