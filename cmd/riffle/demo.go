@@ -384,7 +384,7 @@ type demoResult struct {
 	Rejected   map[wire.Reason]int64 `json:"reports_rejected"`
 	Accuracy   float64               `json:"test_accuracy"`
 	Baseline   float64               `json:"baseline_accuracy"` // accuracy of the most frequent class
-	Epsilon    train.Number          `json:"epsilon"`
+	Epsilon    dp.Number             `json:"epsilon"`
 	Entries    int64                 `json:"ledger_entries"`
 	Seconds    float64               `json:"seconds"`
 	Delta      float64               `json:"delta"`
@@ -429,7 +429,7 @@ func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, erro
 		}
 	}
 	return &demoResult{Released: replay.Released, Accepted: replay.Reports, Rejected: replay.Rejected, Accuracy: replay.Evaluation.Accuracy(), Baseline: replay.Baseline.Accuracy,
-		Epsilon: train.Number(replay.Epsilon.Eps), Entries: book.Entries, Seconds: took.Seconds(), Delta: replay.Epsilon.Delta, Bound: replay.Epsilon.Method,
+		Epsilon: dp.Number(replay.Epsilon.Eps), Entries: book.Entries, Seconds: took.Seconds(), Delta: replay.Epsilon.Delta, Bound: replay.Epsilon.Method,
 		Rounds: d.Rounds, Clients: d.Clients, Trust: d.Trust, Takes: string(d.Participation), Model: hex.EncodeToString(replay.Model[:]),
 		Replayed: true, Clean: true, Dir: d.dir, population: float64(book.Epsilon)}, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/run/train"
 )
 
@@ -61,8 +62,8 @@ recognises by the number of rows, the test set is the rows that training held ou
 
 func evalDocument(stored *train.Stored, e *train.Tested) map[string]any {
 	out := map[string]any{
-		"test_accuracy": train.Number(e.Accuracy()), "test_loss": e.Loss, "examples": e.Examples, "confusion": e.Confusion,
-		"baseline_accuracy": train.Number(e.Baseline.Accuracy), "baseline_loss": e.Baseline.Loss, "counted": e.Set,
+		"test_accuracy": dp.Number(e.Accuracy()), "test_loss": e.Loss, "examples": e.Examples, "confusion": e.Confusion,
+		"baseline_accuracy": dp.Number(e.Baseline.Accuracy), "baseline_loss": e.Baseline.Loss, "counted": e.Set,
 		"model": stored.Name, "model_parameters": len(stored.Theta), "epsilon": stored.Epsilon, "delta": stored.Delta,
 	}
 	if e.Classes != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/internal/picture"
 	"github.com/riffle-dp/riffle/paper/experiment"
@@ -367,9 +368,9 @@ type experimentDocument struct {
 }
 
 type experimentStat struct {
-	Mean train.Number `json:"mean"`
-	Min  train.Number `json:"min"`
-	Max  train.Number `json:"max"`
+	Mean dp.Number `json:"mean"`
+	Min  dp.Number `json:"min"`
+	Max  dp.Number `json:"max"`
 }
 
 type experimentSetting struct {
@@ -378,9 +379,9 @@ type experimentSetting struct {
 	Seeds      int            `json:"seeds"`
 	Unfinished int            `json:"unfinished"`
 	Rounds     int64          `json:"rounds"`
-	EpsProved  train.Number   `json:"eps_proved"`
-	EpsBest    train.Number   `json:"eps_best"`
-	EpsPaper   train.Number   `json:"eps_paper"`
+	EpsProved  dp.Number      `json:"eps_proved"`
+	EpsBest    dp.Number      `json:"eps_best"`
+	EpsPaper   dp.Number      `json:"eps_paper"`
 	Value      experimentStat `json:"value"`
 	Seconds    experimentStat `json:"seconds"`
 	N          int64          `json:"n,omitempty"`
@@ -390,16 +391,16 @@ type experimentSetting struct {
 }
 
 type experimentPaper struct {
-	Value       float64      `json:"value"`
-	Eps         float64      `json:"eps"`
-	About       string       `json:"about,omitempty"`
-	Setting     string       `json:"setting"`
-	Same        train.Number `json:"same_formula"`
-	Final       train.Number `json:"final"`
-	FinalProved train.Number `json:"final_eps_proved"`
-	Ours        train.Number `json:"riffle"`
-	OurSetting  string       `json:"riffle_setting"`
-	OurProved   train.Number `json:"riffle_eps_proved"`
+	Value       float64   `json:"value"`
+	Eps         float64   `json:"eps"`
+	About       string    `json:"about,omitempty"`
+	Setting     string    `json:"setting"`
+	Same        dp.Number `json:"same_formula"`
+	Final       dp.Number `json:"final"`
+	FinalProved dp.Number `json:"final_eps_proved"`
+	Ours        dp.Number `json:"riffle"`
+	OurSetting  string    `json:"riffle_setting"`
+	OurProved   dp.Number `json:"riffle_eps_proved"`
 }
 
 type experimentSlope struct {
@@ -411,14 +412,14 @@ type experimentSlope struct {
 
 func newExperimentDocument(t experiment.Table, dir string) experimentDocument {
 	stat := func(s experiment.Stat) experimentStat {
-		return experimentStat{train.Number(s.Mean), train.Number(s.Min), train.Number(s.Max)}
+		return experimentStat{dp.Number(s.Mean), dp.Number(s.Min), dp.Number(s.Max)}
 	}
 	e := t.Experiment
 	d := experimentDocument{Experiment: e.Name, Title: e.Title, Source: e.Source, Directory: dir,
 		Settings: []experimentSetting{}, Comparisons: []experimentPaper{}, Notes: append([]string{}, e.Notes...)}
 	for _, o := range t.Outcomes {
 		x := experimentSetting{Setting: o.Setting.Name, Paper: o.Setting.Paper, Seeds: o.Seeds, Unfinished: o.Unfinished, Rounds: o.Rounds,
-			EpsProved: train.Number(o.EpsProved), EpsBest: train.Number(o.EpsBest), EpsPaper: train.Number(o.EpsPaper),
+			EpsProved: dp.Number(o.EpsProved), EpsBest: dp.Number(o.EpsBest), EpsPaper: dp.Number(o.EpsPaper),
 			Value: stat(o.Value), Seconds: stat(o.Seconds), N: o.N, Dim: o.Dim, Command: experimentCommand(o.Setting)}
 		if o.N > 0 {
 			x.Epsilon = o.Epsilon
@@ -427,8 +428,8 @@ func newExperimentDocument(t experiment.Table, dir string) experimentDocument {
 	}
 	for _, c := range t.Comparisons {
 		d.Comparisons = append(d.Comparisons, experimentPaper{Value: c.Claim.Value, Eps: c.Claim.Eps, About: c.Claim.About, Setting: c.Setting,
-			Same: train.Number(c.Same.Mean), Final: train.Number(c.Final.Mean), FinalProved: train.Number(c.FinalProved),
-			Ours: train.Number(c.Ours.Mean), OurSetting: c.OurSetting, OurProved: train.Number(c.OurProved)})
+			Same: dp.Number(c.Same.Mean), Final: dp.Number(c.Final.Mean), FinalProved: dp.Number(c.FinalProved),
+			Ours: dp.Number(c.Ours.Mean), OurSetting: c.OurSetting, OurProved: dp.Number(c.OurProved)})
 	}
 	for _, s := range t.Slopes {
 		d.Slopes = append(d.Slopes, experimentSlope{s.Setting, s.Dim, s.Epsilon, s.Slope})

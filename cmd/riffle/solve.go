@@ -72,26 +72,26 @@ losses and the optimum are computed from the rows themselves, for the experiment
 
 // solveDocument is the JSON of riffle solve.
 type solveDocument struct {
-	Excess    float64      `json:"excess_loss"`
-	Loss      float64      `json:"loss"`
-	Optimum   float64      `json:"optimum"`
-	Epsilon   train.Number `json:"epsilon"`
-	Delta     float64      `json:"delta"`
-	Rounds    int64        `json:"rounds"`
-	Batch     int64        `json:"batch"`
-	Optimizer string       `json:"optimizer"`
-	Seconds   float64      `json:"seconds"`
-	Trust     dp.Trust     `json:"trust"`
-	Objective string       `json:"objective"`
-	N         int64        `json:"n"`
-	Dim       int          `json:"dim"`
-	Clip      float64      `json:"clip"`
-	Lambda    float64      `json:"lambda"`
-	Radius    float64      `json:"radius"`
-	Bound     train.Number `json:"excess_bound"`
-	Gap       float64      `json:"optimum_gap"`
-	Seed      uint64       `json:"seed"`
-	Theta     []float64    `json:"theta"`
+	Excess    float64   `json:"excess_loss"`
+	Loss      float64   `json:"loss"`
+	Optimum   float64   `json:"optimum"`
+	Epsilon   dp.Number `json:"epsilon"`
+	Delta     float64   `json:"delta"`
+	Rounds    int64     `json:"rounds"`
+	Batch     int64     `json:"batch"`
+	Optimizer string    `json:"optimizer"`
+	Seconds   float64   `json:"seconds"`
+	Trust     dp.Trust  `json:"trust"`
+	Objective string    `json:"objective"`
+	N         int64     `json:"n"`
+	Dim       int       `json:"dim"`
+	Clip      float64   `json:"clip"`
+	Lambda    float64   `json:"lambda"`
+	Radius    float64   `json:"radius"`
+	Bound     dp.Number `json:"excess_bound"`
+	Gap       float64   `json:"optimum_gap"`
+	Seed      uint64    `json:"seed"`
+	Theta     []float64 `json:"theta"`
 }
 
 // configure checks flags against each other and fills in the configuration.
@@ -167,8 +167,8 @@ func (s *solveFlags) print(w io.Writer, task *solve.Task, r solve.Result, second
 	c := task.Config
 	if s.show.json {
 		return printJSON(w, solveDocument{
-			r.Excess, r.Loss, r.Optimum, train.Number(task.Epsilon), task.Delta, task.Rounds(), task.Batch(), c.Optimizer, seconds,
-			c.Trust, c.Loss, c.N, task.Params(), c.Clip, c.Lambda, c.Radius, train.Number(task.Bound()), r.Gap, c.Seed, r.Theta,
+			r.Excess, r.Loss, r.Optimum, dp.Number(task.Epsilon), task.Delta, task.Rounds(), task.Batch(), c.Optimizer, seconds,
+			c.Trust, c.Loss, c.N, task.Params(), c.Clip, c.Lambda, c.Radius, dp.Number(task.Bound()), r.Gap, c.Seed, r.Theta,
 		})
 	}
 	p := printer{w: w}

@@ -54,7 +54,7 @@ type taskJSON struct {
 	Reports       int64            `json:"reports_accepted"`
 	Rejected      map[string]int64 `json:"reports_rejected"`
 	Model         string           `json:"model"`
-	Epsilon       train.Number     `json:"epsilon"`
+	Epsilon       dp.Number        `json:"epsilon"`
 	Delta         float64          `json:"delta"`
 	Entries       int64            `json:"ledger_entries"`
 	Accuracy      *float64         `json:"test_accuracy,omitempty"`
@@ -71,18 +71,18 @@ func toJSON(t *operatorv1.Task) taskJSON {
 	return taskJSON{Task: t.Id, Name: t.Name, State: t.State, Why: t.Why, Phase: t.Phase, Trust: t.Trust, Participation: t.Participation,
 		NMin: t.NMin, Largest: t.LargestReport, Spare: t.SpareReports, Round: t.Round, Rounds: t.Rounds, Released: t.Released, Void: t.RoundsVoid, Failed: t.RoundsFailed, Reports: t.Reports,
 		FailedBy: failed, Shortened: t.StepsShortened, FailedRound: t.FailedRound, Failure: t.Failure,
-		Rejected: rejected, Model: t.Model, Epsilon: train.Number(t.Epsilon), Delta: t.Delta, Entries: t.LedgerEntries,
+		Rejected: rejected, Model: t.Model, Epsilon: dp.Number(t.Epsilon), Delta: t.Delta, Entries: t.LedgerEntries,
 		Accuracy: t.Accuracy, Loss: t.Loss, BaseAccuracy: t.BaselineAccuracy, BaseLoss: t.BaselineLoss, Error: t.Error}
 }
 
 // planJSON is the cost of a new task's rounds if as many clients take part as it expects.
 type planJSON struct {
-	Epsilon train.Number `json:"epsilon"`
-	Delta   float64      `json:"delta"`
-	Method  string       `json:"method"`
-	Rounds  int64        `json:"rounds"`
-	Fit     int64        `json:"rounds_that_fit"`
-	Limit   string       `json:"limit,omitempty"` // the refusal of the next round
+	Epsilon dp.Number `json:"epsilon"`
+	Delta   float64   `json:"delta"`
+	Method  string    `json:"method"`
+	Rounds  int64     `json:"rounds"`
+	Fit     int64     `json:"rounds_that_fit"`
+	Limit   string    `json:"limit,omitempty"` // the refusal of the next round
 }
 
 func showPlan(p *printer, plan *operatorv1.Plan) {
@@ -204,7 +204,7 @@ neither leaves a trace.`,
 				return printJSON(cmd.OutOrStdout(), struct {
 					taskJSON
 					Plan planJSON `json:"plan"`
-				}{toJSON(resp.Msg.Task), planJSON{train.Number(plan.Epsilon), plan.Delta, plan.Method, plan.Rounds, plan.Fit, plan.Limit}})
+				}{toJSON(resp.Msg.Task), planJSON{dp.Number(plan.Epsilon), plan.Delta, plan.Method, plan.Rounds, plan.Fit, plan.Limit}})
 			} else if show.json {
 				return showTask(cmd, show, resp.Msg.Task)
 			}

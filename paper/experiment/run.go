@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/run/solve"
 	"github.com/riffle-dp/riffle/run/train"
@@ -234,15 +235,15 @@ func (m mark) open(ctx context.Context, c train.Config, top, dir string) (*train
 
 // solved is a convex run's result file.
 type solved struct {
-	Round   int64        `json:"rounds"`
-	Excess  float64      `json:"excess_loss"`
-	Loss    float64      `json:"loss"`
-	Optimum float64      `json:"optimum"`
-	Gap     float64      `json:"optimum_gap"`
-	Epsilon train.Number `json:"epsilon"`
-	Delta   float64      `json:"delta"`
-	Seconds float64      `json:"seconds"`
-	Seed    int64        `json:"seed"`
+	Round   int64     `json:"rounds"`
+	Excess  float64   `json:"excess_loss"`
+	Loss    float64   `json:"loss"`
+	Optimum float64   `json:"optimum"`
+	Gap     float64   `json:"optimum_gap"`
+	Epsilon dp.Number `json:"epsilon"`
+	Delta   float64   `json:"delta"`
+	Seconds float64   `json:"seconds"`
+	Seed    int64     `json:"seed"`
 }
 
 func (s Setting) solve(ctx context.Context, o Options, seed int64, top, dir string, watch Observer) error {
@@ -276,7 +277,7 @@ func (s Setting) solve(ctx context.Context, o Options, seed int64, top, dir stri
 	if err != nil {
 		return err
 	}
-	out := solved{task.Rounds(), r.Excess, r.Loss, r.Optimum, r.Gap, train.Number(task.Epsilon), task.Delta, time.Since(start).Seconds(), seed}
+	out := solved{task.Rounds(), r.Excess, r.Loss, r.Optimum, r.Gap, dp.Number(task.Epsilon), task.Delta, time.Since(start).Seconds(), seed}
 	if text, err = json.MarshalIndent(out, "", "  "); err != nil {
 		return err
 	}

@@ -150,7 +150,7 @@ func (c *Config) problem(d *Data, m *model.Model) (optimize.Problem, error) {
 // ball: for the population if each client reports once or in every round of gd, otherwise for
 // the clients' own mean loss. It is known if no gradient is ever clipped and the features
 // keep to their public norm.
-func (r *Run) ExcessBound() (bound Number, known bool) {
+func (r *Run) ExcessBound() (bound dp.Number, known bool) {
 	if r.Plan == nil {
 		return 0, false
 	}
@@ -159,7 +159,7 @@ func (r *Run) ExcessBound() (bound Number, known bool) {
 	if _, err := whole.problem(r.Data, r.Model); err != nil || r.Config.Clip < whole.Clip*(1-1e-9) {
 		return 0, false
 	}
-	return Number(r.Plan.Bound()), true
+	return dp.Number(r.Plan.Bound()), true
 }
 
 // arriving returns the number of reports that certainly arrive from asked clients.

@@ -66,19 +66,16 @@ func createDirectory(dir string, c Config) error {
 
 // Metrics is one evaluation, which is one line of metrics.jsonl.
 type Metrics struct {
-	Round    int64   `json:"round"`
-	Epsilon  Number  `json:"epsilon"`
-	Loss     float64 `json:"loss"`
-	Accuracy Number  `json:"accuracy"` // NaN for a regression
-	Seconds  float64 `json:"seconds"`
+	Round    int64     `json:"round"`
+	Epsilon  dp.Number `json:"epsilon"`
+	Loss     float64   `json:"loss"`
+	Accuracy dp.Number `json:"accuracy"` // NaN for a regression
+	Seconds  float64   `json:"seconds"`
 	// The best constant's result, the same in every line; absent in files of earlier
 	// versions.
 	BaselineLoss     *float64 `json:"baseline_loss,omitempty"`
 	BaselineAccuracy *float64 `json:"baseline_accuracy,omitempty"` // absent for a regression
 }
-
-// Number is dp.Number, the form of numbers in a run's files.
-type Number = dp.Number
 
 // readMetrics returns the lines up to the given round. Lines after them were written after
 // the last checkpoint, or cut off; the run makes them again.

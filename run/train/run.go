@@ -372,7 +372,7 @@ func (r *Run) evaluate(watch Observer) error {
 		return err
 	}
 	m := Metrics{
-		Round: r.coordinator.Round(), Epsilon: Number(spent.Eps), Loss: e.Loss, Accuracy: Number(e.Accuracy()), Seconds: r.seconds(),
+		Round: r.coordinator.Round(), Epsilon: dp.Number(spent.Eps), Loss: e.Loss, Accuracy: dp.Number(e.Accuracy()), Seconds: r.seconds(),
 	}
 	base := r.Baseline()
 	if m.BaselineLoss = &base.Loss; base.Class >= 0 {

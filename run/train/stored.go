@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/safetensors"
 	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/feature"
@@ -22,7 +23,7 @@ type Stored struct {
 	Name    Model
 	Model   *model.Model // see Run.Model
 	Theta   []float32
-	Epsilon Number
+	Epsilon dp.Number
 	Delta   float64
 	// Task and Round name the release of a task over a network; empty: a simulation's model.
 	Task  string
@@ -102,7 +103,7 @@ func (s *Stored) read(f safetensors.File) (err error) {
 		return out
 	}
 	inputs, classes := integer("riffle.inputs"), integer("riffle.classes")
-	s.Epsilon, s.Delta = Number(number("riffle.epsilon")), number("riffle.delta")
+	s.Epsilon, s.Delta = dp.Number(number("riffle.epsilon")), number("riffle.delta")
 	s.columns, s.labels = names("riffle.columns"), names("riffle.labels")
 	if _, ok := meta["riffle.rows"]; ok {
 		if s.rows = integer("riffle.rows"); err == nil && (s.rows < 2 || c.TestFraction == 0) {

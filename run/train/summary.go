@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/internal/safetensors"
 	"github.com/riffle-dp/riffle/learn/model"
@@ -28,23 +29,23 @@ type Summary struct {
 	// scaled.
 	LabelUnit float64 `json:"label_unit,omitempty"`
 	// Warnings are problems to look at before the model is used.
-	Warnings         []string `json:"warnings,omitempty"`
-	Epsilon          Number   `json:"epsilon"`
-	Delta            float64  `json:"delta"`
-	Bound            string   `json:"bound"`
-	BoundSource      string   `json:"bound_source"`
-	EpsilonBest      Number   `json:"epsilon_best"`
-	Rounds           int64    `json:"rounds"`
-	N                int64    `json:"n"`
-	Seconds          float64  `json:"seconds"`
-	ClientGradients  int64    `json:"client_gradients"`
-	ClientsPerSecond float64  `json:"clients_per_second"`
-	Seed             int64    `json:"seed"`
-	ModelParameters  int      `json:"model_parameters"`
-	Optimizer        string   `json:"optimizer"`
+	Warnings         []string  `json:"warnings,omitempty"`
+	Epsilon          dp.Number `json:"epsilon"`
+	Delta            float64   `json:"delta"`
+	Bound            string    `json:"bound"`
+	BoundSource      string    `json:"bound_source"`
+	EpsilonBest      dp.Number `json:"epsilon_best"`
+	Rounds           int64     `json:"rounds"`
+	N                int64     `json:"n"`
+	Seconds          float64   `json:"seconds"`
+	ClientGradients  int64     `json:"client_gradients"`
+	ClientsPerSecond float64   `json:"clients_per_second"`
+	Seed             int64     `json:"seed"`
+	ModelParameters  int       `json:"model_parameters"`
+	Optimizer        string    `json:"optimizer"`
 	// ExcessBound is a convex optimiser's bound on its expected excess loss; absent if
 	// gradients are clipped or not all of a plan's rounds were run.
-	ExcessBound *Number `json:"excess_bound,omitempty"`
+	ExcessBound *dp.Number `json:"excess_bound,omitempty"`
 
 	Evaluation *model.Evaluation `json:"-"`
 	Baseline   model.Baseline    `json:"-"`
@@ -61,8 +62,8 @@ func (r *Run) Summary() (*Summary, error) {
 		return nil, err
 	}
 	s := &Summary{
-		Epsilon: Number(spent.Eps), Delta: r.Config.Delta, Bound: spent.Method, BoundSource: spent.Source,
-		EpsilonBest: Number(spent.Eps), Rounds: r.coordinator.Round(), N: r.Config.Population,
+		Epsilon: dp.Number(spent.Eps), Delta: r.Config.Delta, Bound: spent.Method, BoundSource: spent.Source,
+		EpsilonBest: dp.Number(spent.Eps), Rounds: r.coordinator.Round(), N: r.Config.Population,
 		Seconds: r.seconds(), ClientGradients: r.Reports, Seed: r.Config.Seed, ModelParameters: r.Model.Params,
 		Optimizer: r.Config.Optimizer, Evaluation: e,
 	}

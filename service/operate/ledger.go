@@ -8,9 +8,9 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
-	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
@@ -22,7 +22,7 @@ type ledgerReport struct {
 	Population string        `json:"population"`
 	Entries    int64         `json:"entries"`
 	Digest     string        `json:"digest"` // digest of the last entry
-	Epsilon    train.Number  `json:"epsilon"`
+	Epsilon    dp.Number     `json:"epsilon"`
 	Delta      float64       `json:"delta"`
 	Method     string        `json:"method"`
 	Basis      string        `json:"basis"` // the theorem behind the method
@@ -34,11 +34,11 @@ type ledgerReport struct {
 
 // ledgerTask is the cost of one task by itself, at the population's δ.
 type ledgerTask struct {
-	Task    string       `json:"task"`
-	Entries int64        `json:"entries"`
-	Round   int64        `json:"round"`
-	Epsilon train.Number `json:"epsilon"`
-	Method  string       `json:"method"`
+	Task    string    `json:"task"`
+	Entries int64     `json:"entries"`
+	Round   int64     `json:"round"`
+	Epsilon dp.Number `json:"epsilon"`
+	Method  string    `json:"method"`
 }
 
 // ledgerEntry is one charge.
@@ -89,7 +89,7 @@ func AskLedger(ctx context.Context, path string) (*ledgerReport, error) {
 		return nil, err
 	}
 	m := resp.Msg
-	r := &ledgerReport{Population: c.Population, Entries: int64(len(m.Entries)), Epsilon: train.Number(m.Epsilon), Delta: m.Delta, Method: m.Method, Basis: m.Basis,
+	r := &ledgerReport{Population: c.Population, Entries: int64(len(m.Entries)), Epsilon: dp.Number(m.Epsilon), Delta: m.Delta, Method: m.Method, Basis: m.Basis,
 		Budget: c.Budget.Epsilon, Marked: int64(len(m.Entries)), Tasks: []ledgerTask{}}
 	for _, e := range m.Entries {
 		r.Lines = append(r.Lines, ledgerEntry{Task: e.Task, Round: e.Round, Announcement: e.Announcement, Batch: e.Batch, Event: e.Event})
@@ -103,11 +103,11 @@ func addUp(c config.Coordinator, book *ledger.Book) (*ledgerReport, error) {
 		return nil, err
 	}
 	r := &ledgerReport{Population: hex.EncodeToString(statement.Population[:]), Entries: statement.Entries,
-		Digest: hex.EncodeToString(statement.Digest[:]), Epsilon: train.Number(statement.Spent.Eps), Delta: c.Budget.Delta,
+		Digest: hex.EncodeToString(statement.Digest[:]), Epsilon: dp.Number(statement.Spent.Eps), Delta: c.Budget.Delta,
 		Method: statement.Spent.Method, Basis: statement.Spent.Source, Budget: c.Budget.Epsilon, Tasks: []ledgerTask{}}
 	for _, t := range statement.Tasks {
 		r.Tasks = append(r.Tasks, ledgerTask{Task: hex.EncodeToString(t.Task[:]), Entries: t.Entries, Round: t.Last,
-			Epsilon: train.Number(t.Spent.Eps), Method: t.Spent.Method})
+			Epsilon: dp.Number(t.Spent.Eps), Method: t.Spent.Method})
 	}
 	for _, e := range book.Entries() {
 		r.Lines = append(r.Lines, entryLine(e))

@@ -80,12 +80,12 @@ func (r *coordinatorProcess) plan(ctx context.Context, t *train.Task) (p taskPla
 	if err := r.journal.Refresh(ctx); err != nil {
 		return p, err
 	}
-	var ahead *ledger.Prospect
-	r.journal.View(func(b *ledger.Book) { ahead, err = b.Prospect(t.Wire.ID(), t.Config.Limit()) })
+	var fits func(event dp.Round, most int64) (n int64, next error)
+	r.journal.View(func(b *ledger.Book) { fits, err = b.Prospect(t.Wire.ID(), t.Config.Limit()) })
 	if err != nil {
 		return p, err
 	}
-	if p.fit, p.limit = ahead.Fits(event, times); p.fit == 0 && p.limit != nil {
+	if p.fit, p.limit = fits(event, times); p.fit == 0 && p.limit != nil {
 		return p, fmt.Errorf("operate: not one round fits: %w", p.limit)
 	}
 	if t.Wire.Participation == dp.Once {
