@@ -150,7 +150,7 @@ func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 }
 
 // answer calls each, if it is not nil, before it computes a method.
-func (a *Accountant) answer(ctx context.Context, q Query, which string, each func(Step)) (Reply, error) {
+func (a *Accountant) answer(ctx context.Context, q Query, which string, each func(method string, done, of int)) (Reply, error) {
 	if err := q.Validate(); err != nil {
 		return Reply{}, err
 	}
@@ -176,7 +176,7 @@ func (a *Accountant) answer(ctx context.Context, q Query, which string, each fun
 			return Reply{}, err
 		}
 		if each != nil {
-			each(Step{Method: m.ID, Done: i, Of: len(all)})
+			each(m.ID, i, len(all))
 		}
 		start := time.Now()
 		got, err := m.answer(e, q, parts)

@@ -133,16 +133,10 @@ func ParseDocumentQuery(text []byte) (DocumentQuery, error) {
 	return d, nil
 }
 
-// Step says that a method is about to be computed, and that Done of all Of were computed
-// before.
-type Step struct {
-	Method   string
-	Done, Of int
-}
-
 // Ask answers the query of a document, by Answer or, for a vector sum, by AnswerSum. each, if
-// not nil, is called before every method of Answer, some of which may be slow.
-func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, each func(Step)) (Reply, error) {
+// not nil, is called before every method of Answer, some of which may be slow; done of all of
+// methods were computed before.
+func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, each func(method string, done, of int)) (Reply, error) {
 	if (d.Eps == nil) == (d.Delta == nil) {
 		return Reply{}, errors.New("account: give exactly one of delta, to bound epsilon, and eps, to bound delta")
 	}

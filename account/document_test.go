@@ -70,8 +70,12 @@ func TestAskIsAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := want.Document().Query
-	var steps []Step
-	got, err := New().Ask(context.Background(), d, "all", func(s Step) { steps = append(steps, s) })
+	type step struct {
+		method   string
+		done, of int
+	}
+	var steps []step
+	got, err := New().Ask(context.Background(), d, "all", func(method string, done, of int) { steps = append(steps, step{method, done, of}) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +83,7 @@ func TestAskIsAnswer(t *testing.T) {
 		t.Fatalf("%d steps, %d bounds, want %d", len(steps), len(got.Bounds), len(want.Bounds))
 	}
 	for i, b := range want.Bounds {
-		if steps[i] != (Step{b.Method, i, len(want.Bounds)}) || got.Bounds[i].Eps != b.Eps || got.Bounds[i].Note != b.Note {
+		if steps[i] != (step{b.Method, i, len(want.Bounds)}) || got.Bounds[i].Eps != b.Eps || got.Bounds[i].Note != b.Note {
 			t.Errorf("step %+v, bound %+v, want %+v", steps[i], got.Bounds[i], b)
 		}
 	}

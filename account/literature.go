@@ -229,14 +229,14 @@ func girgis(bound func(literature.GirgisConfig, int) (float64, error), most int6
 	}
 }
 
-func gddsk(sampled func(s *literature.ShuffleRenyi, gamma float64, order int) (float64, error)) divergence {
+func gddsk(plain bool) divergence {
 	return func(_ *engine, p part) (func(float64) (float64, error), error) {
 		if err := fixed(p); err != nil {
 			return nil, err
 		}
 		s, err := literature.NewShuffleRenyi(p.shape.eps0, p.shape.reports)
 		gamma := float64(p.shape.included) / float64(p.shape.population)
-		return func(order float64) (float64, error) { return sampled(s, gamma, int(order)) }, err
+		return func(order float64) (float64, error) { return s.Sampled(gamma, int(order), plain) }, err
 	}
 }
 

@@ -57,9 +57,9 @@ func renyiClaims(t *testing.T, s scenario, order int) map[string]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := r.Sampled(float64(s.k)/float64(s.n), order)
+	v, err := r.Sampled(float64(s.k)/float64(s.n), order, false)
 	put("wbk", v, err)
-	v, err = r.SampledPlain(float64(s.k)/float64(s.n), order)
+	v, err = r.Sampled(float64(s.k)/float64(s.n), order, true)
 	put("wbk-plain", v, err)
 	if s.k == s.n {
 		out["simple"] = r.SimpleDivergence(float64(order))

@@ -60,13 +60,6 @@ func BenchmarkSubset(b *testing.B) {
 	}
 }
 
-func BenchmarkBinomial(b *testing.B) {
-	src := rng.Replay(1)
-	for b.Loop() {
-		Binomial(src, 10_000_000, 1e-4)
-	}
-}
-
 func BenchmarkShuffle(b *testing.B) {
 	src := rng.Replay(1)
 	s := make([]uint32, 60_000)

@@ -30,7 +30,6 @@ func TestSequences(t *testing.T) {
 		{"laplace", func(n uint64) string { return fmt.Sprint(Laplace(source(6, n), Ratio{7, 2})) }, "-5 3 -2 2 4 1 6 -2 1 -7 0 1 "},
 		{"gaussian", func(n uint64) string { return fmt.Sprint(g.Draw(source(7, n))) }, "0 -4 0 -1 -5 1 1 -1 1 -4 1 5 "},
 		{"laplace table", func(n uint64) string { return fmt.Sprint(l.Draw(source(10, n))) }, "4 -6 -3 1 1 -1 0 2 3 -3 -4 -1 "},
-		{"binomial", func(n uint64) string { return fmt.Sprint(Binomial(source(8, n), 3000, .3)) }, "890 874 912 866 911 904 914 916 903 902 901 947 "},
 		{"subset", func(n uint64) string { return fmt.Sprint(Subset(source(9, n), nil, 100, 3)) }, "[23 67 74] [7 10 49] [24 40 81] [16 83 97] [44 46 96] [4 22 76] [23 69 75] [46 52 92] [6 34 73] [11 20 49] [11 21 71] [1 45 86] "},
 	} {
 		var got string
@@ -248,9 +247,6 @@ func TestParametersOutOfRangePanic(t *testing.T) {
 		"scale 1/0":           func() { Laplace(src, Ratio{1, 0}) },
 		"subset 4 of 3":       func() { Subset(src, nil, 3, 4) },
 		"subset -1":           func() { Subset(src, nil, 3, -1) },
-		"binomial of -1":      func() { Binomial(src, -1, .5) },
-		"binomial p = 1+ulp":  func() { Binomial(src, 5, math.Nextafter(1, 2)) },
-		"binomial p = NaN":    func() { Binomial(src, 5, math.NaN()) },
 		"ratio without a den": func() { bernoulliRatio(src, Ratio{}) },
 	} {
 		func() {

@@ -1,7 +1,6 @@
 package sample
 
 import (
-	"math"
 	"math/bits"
 	"slices"
 
@@ -64,55 +63,4 @@ func Subset(src rng.Source, dst []int, n, k int) []int {
 	}
 	slices.Sort(dst[from:])
 	return dst
-}
-
-// Binomial returns the number of successes in n ≥ 0 independent trials of probability exactly
-// p, 0 ≤ p ≤ 1. All trials together compare their uniform reals with p, bit by bit: a fair
-// binomial draw says how many of the undecided trials have the next bit set. Reads about n/32
-// words.
-func Binomial(src rng.Source, n int64, p float64) int64 {
-	if n < 0 || !(p >= 0 && p <= 1) {
-		panic("sample: binomial law with negative n or probability outside 0 … 1")
-	}
-	if p == 1 {
-		return n
-	}
-	var successes int64
-	for n > 0 && p > 0 {
-		p *= 2 // exact
-		ones := fairCount(src, n)
-		if p >= 1 {
-			p--
-			successes += n - ones // trials whose bit is 0 where p's bit is 1 succeed
-			n = ones
-		} else {
-			n -= ones
-		}
-	}
-	return successes
-}
-
-// fairCount returns how many of n fair coins show heads.
-func fairCount(src rng.Source, n int64) int64 {
-	var words []uint64
-	if n >= 64*8 {
-		words = make([]uint64, min(n/64, 512))
-	}
-	var ones int64
-	for n >= 64*8 {
-		block := words[:min(n/64, int64(len(words)))]
-		src.Fill(block)
-		for _, w := range block {
-			ones += int64(bits.OnesCount64(w))
-		}
-		n -= 64 * int64(len(block))
-	}
-	for ; n > 0; n -= 64 {
-		w := src.Uint64()
-		if n < 64 {
-			w &= math.MaxUint64 >> (64 - n)
-		}
-		ones += int64(bits.OnesCount64(w))
-	}
-	return ones
 }

@@ -2,7 +2,6 @@ package sample
 
 import (
 	"fmt"
-	"math"
 	"math/big"
 	"slices"
 	"testing"
@@ -79,47 +78,4 @@ func TestSubsetEdges(t *testing.T) {
 	if got := Subset(src, nil, 100, 100); got[0] != 0 || got[99] != 99 {
 		t.Error("the subset of all is not all")
 	}
-}
-
-func TestBinomialLaw(t *testing.T) {
-	n := draws(t, 100_000)
-	for i, c := range []struct {
-		n int64
-		p float64
-	}{{1, .3}, {10, .5}, {63, .01}, {64, .9}, {65, 1. / 3}, {1000, .2}, {100, 1e-3}} {
-		src := source(23, uint64(i))
-		counts, probs := make([]int64, c.n+1), make([]float64, c.n+1)
-		for range n {
-			counts[Binomial(src, c.n, c.p)]++
-		}
-		for k := range counts {
-			logChoose, _ := math.Lgamma(float64(c.n + 1))
-			a, _ := math.Lgamma(float64(k + 1))
-			b, _ := math.Lgamma(float64(c.n-int64(k)) + 1)
-			probs[k] = math.Exp(logChoose - a - b + float64(k)*math.Log(c.p) + float64(c.n-int64(k))*math.Log1p(-c.p))
-		}
-		chiSquare(t, fmt.Sprintf("binomial %d, %v", c.n, c.p), counts, probs, n)
-	}
-}
-
-func TestBinomialEdges(t *testing.T) {
-	src := source(24)
-	for _, n := range []int64{0, 1, 511, 512, 513, 40_000} {
-		if got := Binomial(src, n, 0); got != 0 {
-			t.Errorf("Binomial(%d, 0) = %d", n, got)
-		}
-		if got := Binomial(src, n, 1); got != n {
-			t.Errorf("Binomial(%d, 1) = %d", n, got)
-		}
-		if got := Binomial(src, n, 0x1p-1074); got != 0 {
-			t.Errorf("Binomial(%d, 2^-1074) = %d", n, got)
-		}
-	}
-	// A large n: the mean of 50 draws within the Bernstein bound of 50n trials.
-	const n = 3_000_001
-	var sum int64
-	for range 50 {
-		sum += Binomial(src, n, .123)
-	}
-	proportion(t, "binomial of 3,000,001", sum, 50*n, .123)
 }

@@ -98,7 +98,7 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 		case "gddsk-simple":
 			return s.SimpleDivergence(x[2]), 1e-11, 1
 		}
-		return must(s.Sampled(x[2], int(x[3]))), 1e-8, 1
+		return must(s.Sampled(x[2], int(x[3]), false)), 1e-8, 1
 	case "sci1":
 		return orders(literature.SCITheorem1(checkIn(), false)), 1e-5, 1
 	case "sci1-printed":

@@ -106,19 +106,11 @@ func (s *ShuffleRenyi) SimpleDivergence(order float64) float64 {
 //	  + Σ_{j=3..λ} γ^j·C(λ,j)·e^{(j−1)ε(j)}·min{2, (E−1)^j}),
 //
 // ε(j) = Divergence(j), ε(∞) = ε₀. Without sampling, γ = 1, it is Divergence.
-func (s *ShuffleRenyi) Sampled(gamma float64, order int) (float64, error) {
-	return s.sampled(gamma, order, math.Log(4*math.Expm1(s.moment(2))))
-}
-
-// SampledPlain is Sampled without 4(e^{ε(2)}−1), the first part of the theorem's minimum:
-// coarser, upper, proved. Girgis et al. 2021 (NeurIPS) seem to compare with it, because it
-// gives their factor of 2.5 and the order of the curves in their Figure 2b.
-func (s *ShuffleRenyi) SampledPlain(gamma float64, order int) (float64, error) {
-	return s.sampled(gamma, order, math.Inf(1))
-}
-
-// sampled is Sampled for a given bound on the second ternary moment, as a logarithm.
-func (s *ShuffleRenyi) sampled(gamma float64, order int, second float64) (float64, error) {
+//
+// With plain it leaves 4(e^{ε(2)}−1), the first part of the minimum, out: coarser, upper,
+// proved. Girgis et al. 2021 (NeurIPS) seem to compare with it, because it gives their factor
+// of 2.5 and the order of the curves in their Figure 2b.
+func (s *ShuffleRenyi) Sampled(gamma float64, order int, plain bool) (float64, error) {
 	if !(gamma > 0 && gamma <= 1) {
 		return 0, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", gamma)
 	}
@@ -127,7 +119,10 @@ func (s *ShuffleRenyi) sampled(gamma float64, order int, second float64) (float6
 		return whole, err
 	}
 	rise := math.Log(math.Expm1(s.eps0))
-	second = math.Min(second, s.moment(2)+math.Min(math.Ln2, 2*rise))
+	second := s.moment(2) + math.Min(math.Ln2, 2*rise)
+	if !plain {
+		second = math.Min(math.Log(4*math.Expm1(s.moment(2))), second)
+	}
 	var sum logSum
 	sum.add(2*math.Log(gamma) + s.choose(order, 2) + second)
 	for j := 3; j <= order; j++ {

@@ -49,7 +49,7 @@ type Aggregator struct {
 	sum      sumvec.AggShare
 	reports  map[sumvec.Nonce]*pending // nil: the report was accepted or refused
 	accepted []sumvec.Nonce
-	refused  int64
+	Refused  int64 // reports refused so far
 	closed   bool
 }
 
@@ -133,7 +133,7 @@ func (a *Aggregator) Begin(report []byte) ([]byte, error) {
 
 func (a *Aggregator) refuse(id sumvec.Nonce, why string) error {
 	a.reports[id] = nil
-	a.refused++
+	a.Refused++
 	return fmt.Errorf("%w: %s", ErrRefused, why)
 }
 
@@ -209,12 +209,9 @@ func (a *Aggregator) abandon(prep []byte) error {
 		return errors.New("prio3: the report to abandon is not open")
 	}
 	a.reports[id] = nil
-	a.refused++
+	a.Refused++
 	return nil
 }
-
-// Refused returns the number of reports refused so far.
-func (a *Aggregator) Refused() int64 { return a.refused }
 
 // Reports returns the number of reports added so far and a digest of their ids. Aggregators
 // compare them before they close: if a lost message made one add a report that the other did

@@ -50,6 +50,6 @@ func Example() {
 		}
 	}
 	counts, clients, err := s.Combine(partials[:]...)
-	fmt.Println(counts, "of", clients, "clients,", both[0].Refused(), "refused", err)
+	fmt.Println(counts, "of", clients, "clients,", both[0].Refused, "refused", err)
 	// Output: [9 24] of 3 clients, 0 refused <nil>
 }

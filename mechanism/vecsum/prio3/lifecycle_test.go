@@ -75,8 +75,8 @@ func TestAbandon(t *testing.T) {
 	if err := all[1].abandon(prep); err == nil {
 		t.Error("abandoned twice")
 	}
-	if all[0].Refused() != 1 || all[1].Refused() != 1 {
-		t.Errorf("%d and %d refused", all[0].Refused(), all[1].Refused())
+	if all[0].Refused != 1 || all[1].Refused != 1 {
+		t.Errorf("%d and %d refused", all[0].Refused, all[1].Refused)
 	}
 	if _, err := all[1].Begin(ms[1]); err == nil {
 		t.Error("an abandoned report came again")

@@ -236,8 +236,8 @@ func TestOutOfRangeIsRefused(t *testing.T) {
 		}
 		refused++
 		for i, a := range all {
-			if a.Refused() != refused {
-				t.Errorf("%s: aggregator %d counts %d refused of %d", what, i, a.Refused(), refused)
+			if a.Refused != refused {
+				t.Errorf("%s: aggregator %d counts %d refused of %d", what, i, a.Refused, refused)
 			}
 		}
 	}
@@ -380,8 +380,8 @@ func TestWrongMessages(t *testing.T) {
 			t.Errorf("%s as preparation: %v", what, err)
 		}
 	}
-	if n, _ := all[0].Reports(); n != 1 || all[0].Refused() != 1 {
-		t.Errorf("%d accepted and %d refused, want one each", n, all[0].Refused())
+	if n, _ := all[0].Reports(); n != 1 || all[0].Refused != 1 {
+		t.Errorf("%d accepted and %d refused, want one each", n, all[0].Refused)
 	}
 }
 

@@ -39,9 +39,9 @@ func answer(a *account.Accountant, query, which string, step js.Value) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	var each func(account.Step)
+	var each func(method string, done, of int)
 	if step.Type() == js.TypeFunction {
-		each = func(s account.Step) { step.Invoke(s.Method, s.Done, s.Of) }
+		each = func(method string, done, of int) { step.Invoke(method, done, of) }
 	}
 	r, err := a.Ask(context.Background(), d, which, each)
 	if err != nil {
