@@ -14,7 +14,7 @@ import (
 // exclude that. What must not be done twice is therefore written under the
 // lease's Token, by compare-and-swap on what an earlier token left.
 //
-// Lease and streamAppender are interfaces so that a Store satisfies those that the roles
+// Lease and Appender are interfaces so that a Store satisfies those that the roles
 // define and their tests fill.
 type Lease interface {
 	// Token returns the fencing token. It grows from holder to holder, over restarts and
