@@ -341,14 +341,14 @@ func sciTheorem1(printed bool) divergence {
 
 // sciTheorem2 searches SCI's Δ: orders at one Δ, then Δ at the best of them, then
 // orders once more. Fewer than (1−Δ)nγ reports have probability at most e^-x.
-func sciTheorem2(bound func(c literature.CheckInRenyiConfig, Delta float64) (literature.RenyiOrders, error)) computation {
+func sciTheorem2(printed bool) computation {
 	return func(_ *engine, q Query, parts []part) (answer, error) {
 		c, err := chance(parts[0])
 		if err != nil {
 			return answer{}, err
 		}
 		at := func(x float64) (literature.RenyiOrders, error) {
-			return bound(c, math.Min(1, math.Sqrt(2*x/(float64(c.Asked)*c.Gamma))))
+			return literature.SCITheorem2(c, math.Min(1, math.Sqrt(2*x/(float64(c.Asked)*c.Gamma))), printed)
 		}
 		search := func(x float64) (answer, error) {
 			b, err := at(x)

@@ -44,7 +44,7 @@ func renyiClaims(t *testing.T, s scenario, order int) map[string]float64 {
 		v, err := b(order)
 		put("sci-thm1", v, err)
 		for _, D := range []float64{0, 0.3, 0.9, 1} {
-			b, err := literature.SCITheorem2(c, D)
+			b, err := literature.SCITheorem2(c, D, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -53,7 +53,7 @@ func TestInclusionGammaIsUnsound(t *testing.T) {
 			s += choose(order, j) * math.Pow(gamma, float64(j)) * math.Exp(same) * (low + math.Pow(l, -float64(j)/2))
 		}
 		corrected = math.Min(corrected, math.Log1p(s)/(order-1))
-		if v := value(literature.SCITheorem2(c, D)); !(v >= truth) {
+		if v := value(literature.SCITheorem2(c, D, false)); !(v >= truth) {
 			t.Errorf("repaired Theorem 2 at Delta %v gives %v, below %v", D, v, truth)
 		}
 	}

@@ -104,9 +104,9 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 	case "sci1-printed":
 		return orders(literature.SCITheorem1(checkIn(), true)), 1e-6, 1
 	case "sci2":
-		return orders(literature.SCITheorem2(checkIn(), x[4])), 2e-9, 1
+		return orders(literature.SCITheorem2(checkIn(), x[4], false)), 2e-9, 1
 	case "sci2-printed":
-		return orders(literature.SCITheorem2Printed(checkIn(), x[4])), 1e-9, 0
+		return orders(literature.SCITheorem2(checkIn(), x[4], true)), 1e-9, 0
 	case "sci3":
 		return must(literature.SCITheorem3(checkIn(), int(x[3]))), .02, -1
 	case "eab1":

@@ -50,9 +50,8 @@ func TestSCITheorem2AsPrintedIsUnsound(t *testing.T) {
 	}
 	printed, repaired := math.Inf(1), math.Inf(1)
 	for x := 1e-3; x <= 1; x *= 1.01 {
-		for least, bound := range map[*float64]func(literature.CheckInRenyiConfig, float64) (literature.RenyiOrders, error){
-			&printed: literature.SCITheorem2Printed, &repaired: literature.SCITheorem2} {
-			b, err := bound(c, x)
+		for least, asPrinted := range map[*float64]bool{&printed: true, &repaired: false} {
+			b, err := literature.SCITheorem2(c, x, asPrinted)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +135,7 @@ func TestPaperRefusals(t *testing.T) {
 		bad("Rényi eps0", err)
 		_, err = literature.SCITheorem1(literature.CheckInRenyiConfig{Eps0: x, Population: 9, Gamma: .5}, false)
 		bad("check-in eps0", err)
-		_, err = literature.SCITheorem2(literature.CheckInRenyiConfig{Eps0: 1, Population: 9, Gamma: .5}, x+1.5)
+		_, err = literature.SCITheorem2(literature.CheckInRenyiConfig{Eps0: 1, Population: 9, Gamma: .5}, x+1.5, false)
 		if x != 0 && x != -1 {
 			bad("Delta", err)
 		}

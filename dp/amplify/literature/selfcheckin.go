@@ -111,13 +111,20 @@ func SCITheorem1(c CheckInRenyiConfig, printed bool) (RenyiOrders, error) {
 // Upper, proved in selfcheckin.md. Source: SCI, Theorem 2. The paper prints 2ε₀, 8ε₀ and
 // e^{−ε₀/l̃} for 2E, 8E and e^{−ε₀}/l̃, and its proof takes γ where inclusion is k/n; R_j
 // corrects that. Time O(λ).
-func SCITheorem2(c CheckInRenyiConfig, Delta float64) (RenyiOrders, error) {
+//
+// With printed it is the theorem as SCI prints it. Approximate and unsound: at n = 54000, γ
+// = 1, ε₀ = 12, λ = 6 it is below the true divergence of a 3-ary randomized response. It is
+// for comparison and for tests.
+func SCITheorem2(c CheckInRenyiConfig, Delta float64, printed bool) (RenyiOrders, error) {
 	c, err := c.check()
 	if err != nil {
 		return nil, err
 	}
 	if !(Delta >= 0 && Delta <= 1) {
 		return nil, fmt.Errorf("amplify: Delta = %v must lie between 0 and 1", Delta)
+	}
+	if printed {
+		return func(order int) (float64, error) { return sciTheorem2Printed(c, Delta, order) }, nil
 	}
 	mu, gamma := c.mean(), math.Log(c.inclusion())
 	low := -Delta * Delta * mu / 2 * (1 - 1e-14)
@@ -143,34 +150,23 @@ func log1pMinusOf(v float64) float64 {
 	return -v * v * (.5 - v*(1./3-v*(.25-v*(.2-v/6))))
 }
 
-// SCITheorem2Printed is Theorem 2 as SCI prints it. Approximate and unsound: at n = 54000, γ
-// = 1, ε₀ = 12, λ = 6 it is below the true divergence of a 3-ary randomized response. It is
-// for comparison and for tests.
-func SCITheorem2Printed(c CheckInRenyiConfig, Delta float64) (RenyiOrders, error) {
-	c, err := c.check()
-	if err != nil {
-		return nil, err
+// sciTheorem2Printed is the bound of SCITheorem2 as printed.
+func sciTheorem2Printed(c CheckInRenyiConfig, Delta float64, order int) (float64, error) {
+	if order < 2 {
+		return 0, fmt.Errorf("amplify: order = %d must be a whole number of at least 2: %w", order, dp.ErrNoBound)
 	}
-	if !(Delta >= 0 && Delta <= 1) {
-		return nil, fmt.Errorf("amplify: Delta = %v must lie between 0 and 1", Delta)
+	mu, gamma, lambda := c.mean(), c.inclusion(), float64(order)
+	low := -Delta * Delta * mu / 2
+	l := math.Floor((1-Delta)*mu/(2*c.Eps0)) + 1
+	w := gamma * math.Expm1(2*c.Eps0) / math.Exp(c.Eps0)
+	var sum logSum
+	sum.add(math.Log(2*lambda*(lambda-1)) + 2*math.Log(gamma) + 2*math.Log(math.Expm1(c.Eps0)) + logAdd(low-c.Eps0, -c.Eps0/l))
+	for j := 3; j <= order; j++ {
+		x := float64(j)
+		sum.add(logChoose(lambda, x) + x*math.Log(gamma) + ternarySame(c.Eps0, x) + logAdd(low, -x/2*math.Log(l)))
 	}
-	return func(order int) (float64, error) {
-		if order < 2 {
-			return 0, fmt.Errorf("amplify: order = %d must be a whole number of at least 2: %w", order, dp.ErrNoBound)
-		}
-		mu, gamma, lambda := c.mean(), c.inclusion(), float64(order)
-		low := -Delta * Delta * mu / 2
-		l := math.Floor((1-Delta)*mu/(2*c.Eps0)) + 1
-		w := gamma * math.Expm1(2*c.Eps0) / math.Exp(c.Eps0)
-		var sum logSum
-		sum.add(math.Log(2*lambda*(lambda-1)) + 2*math.Log(gamma) + 2*math.Log(math.Expm1(c.Eps0)) + logAdd(low-c.Eps0, -c.Eps0/l))
-		for j := 3; j <= order; j++ {
-			x := float64(j)
-			sum.add(logChoose(lambda, x) + x*math.Log(gamma) + ternarySame(c.Eps0, x) + logAdd(low, -x/2*math.Log(l)))
-		}
-		sum.add(logUpsilon(w, lambda) + logAdd(low, -(1-Delta)*mu/(8*c.Eps0)))
-		return log1pExp(sum.value()) / (lambda - 1), nil
-	}, nil
+	sum.add(logUpsilon(w, lambda) + logAdd(low, -(1-Delta)*mu/(8*c.Eps0)))
+	return log1pExp(sum.value()) / (lambda - 1), nil
 }
 
 // SCITheorem3 is a lower bound on the Rényi divergence of order λ ≥ 2, an integer, of self
