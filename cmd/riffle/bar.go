@@ -50,16 +50,18 @@ func newBar(w io.Writer, show output, name, unit string, before, total int64) *b
 	if !ok || show.quiet || show.noProgress || !term.IsTerminal(int(f.Fd())) {
 		return nil
 	}
-	columns := func() int {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return width
-		}
-		return usualColumns
-	}
-	b := &bar{w: w, columns: columns, now: time.Now, before: before, done: before, total: max(1, total), unit: unit, name: name}
+	b := &bar{w: w, columns: func() int { return columnsOf(f, usualColumns) }, now: time.Now, before: before, done: before, total: max(1, total), unit: unit, name: name}
 	b.begun = b.now()
 	b.draw()
 	return b
+}
+
+// columnsOf returns the width of a terminal, and other for what is none.
+func columnsOf(f *os.File, other int) int {
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+		return width
+	}
+	return other
 }
 
 // set changes the texts.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -107,11 +109,46 @@ const partOf, required = "part", "required"
 // usageByPart returns cobra's template of help with the flags of each part together.
 func usageByPart(root *cobra.Command) string {
 	cobra.AddTemplateFunc("byPart", byPart)
+	cobra.AddTemplateFunc("fold", func(text string) string { return fold(text, helpColumns(proseColumns)) })
 	return strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{byPart .LocalFlags}}", 1)
 }
 
-// helpWidth is the longest line of help on flags.
-const helpWidth = 120
+// fold breaks paragraphs into lines that fit a terminal; indented lines stay as they are.
+func fold(text string, width int) string {
+	var out strings.Builder
+	column := 0
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		words := strings.Fields(line)
+		if len(words) == 0 || line[0] == ' ' {
+			if column > 0 {
+				out.WriteByte('\n')
+			}
+			out.WriteString(line)
+			column = 0
+			continue
+		}
+		for _, w := range words {
+			switch n := utf8.RuneCountInString(w); {
+			case column == 0:
+				column = n
+			case column+1+n > width:
+				out.WriteByte('\n')
+				column = n
+			default:
+				out.WriteByte(' ')
+				column += 1 + n
+			}
+			out.WriteString(w)
+		}
+	}
+	return out.String()
+}
+
+// Lines of help on flags are as long as the terminal's, within limits: shorter ones leave
+// no room beside the names of flags, longer ones are hard to read.
+const leastHelp, mostHelp, proseColumns = 72, 120, 88
+
+func helpColumns(most int) int { return min(max(leastHelp, columnsOf(os.Stdout, most)), most) }
 
 func byPart(all *pflag.FlagSet) string {
 	var parts []string
@@ -133,8 +170,9 @@ func byPart(all *pflag.FlagSet) string {
 		parts = append(slices.Delete(parts, i, i+1), "Flags")
 	}
 	var text []string
+	width := helpColumns(mostHelp)
 	for _, part := range parts {
-		text = append(text, part+":\n"+strings.TrimRight(sets[part].FlagUsagesWrapped(helpWidth), "\n"))
+		text = append(text, part+":\n"+strings.TrimRight(sets[part].FlagUsagesWrapped(width), "\n"))
 	}
 	return strings.Join(text, "\n\n")
 }

@@ -142,6 +142,7 @@ client's data can have influenced what was seen.`,
 	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newExperiment(), newFigures(experiment.Recordings(), plan.Site), newData(),
 		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newLedger(), newFsck(), newMigrate(), newVersion())
 	root.SetUsageTemplate(usageByPart(root))
+	root.SetHelpTemplate(strings.Replace(root.HelpTemplate(), "{{. | trimTrailingWhitespaces}}", "{{fold .}}", 1))
 	for _, c := range root.Commands() {
 		// These are the values in a command's usage line, such as init coordinator|shuffler.
 		if _, names, ok := strings.Cut(c.Use, " "); ok && strings.Contains(names, "|") && c.ValidArgsFunction == nil {
