@@ -139,7 +139,7 @@ func (a *auditFlags) run(cmd *cobra.Command) error {
 	finish()
 	if err != nil {
 		if cmd.Context().Err() == nil {
-			return usageError{err} // only values out of range are left
+			return usageError{err} // the only errors left are values out of range
 		}
 		return err
 	}
@@ -154,7 +154,7 @@ func (a *auditFlags) run(cmd *cobra.Command) error {
 
 // complete fills in defaults and refuses values out of range.
 func (a *auditFlags) complete() error {
-	if a.confidence == 0 { // the library would take it for the default
+	if a.confidence == 0 { // the library would replace 0 by its default
 		return usage("--confidence 0 must lie strictly between 0 and 1")
 	}
 	if a.workers == 0 {

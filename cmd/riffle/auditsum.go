@@ -126,7 +126,7 @@ func (a *auditFlags) runSum(cmd *cobra.Command) error {
 	finish()
 	if err != nil {
 		if cmd.Context().Err() == nil {
-			return usageError{err} // only values out of range are left
+			return usageError{err} // the only errors left are values out of range
 		}
 		return err
 	}

@@ -43,8 +43,8 @@ type bar struct {
 	drawn      int       // columns of the last drawing; 0: there is none
 }
 
-// newBar returns the bar of a terminal, or nil if w is not one; all methods of a nil bar do
-// nothing. Earlier processes did the part before of total.
+// newBar returns the bar of a terminal, or nil if w is no terminal; all methods of a nil bar
+// do nothing. before is the part of total that earlier processes did.
 func newBar(w io.Writer, show output, name, unit string, before, total int64) *bar {
 	f, ok := w.(*os.File)
 	if !ok || show.quiet || show.noProgress || !term.IsTerminal(int(f.Fd())) {
@@ -56,7 +56,7 @@ func newBar(w io.Writer, show output, name, unit string, before, total int64) *b
 	return b
 }
 
-// columnsOf returns the width of a terminal, and other for what is none.
+// columnsOf returns the width of a terminal, or other if f is no terminal.
 func columnsOf(f *os.File, other int) int {
 	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 		return width
@@ -175,7 +175,7 @@ func (b *bar) line(room int) string {
 			parts = append(parts, text)
 		}
 	}
-	if len(parts) == 0 { // narrower than the name
+	if len(parts) == 0 { // there is not even room for the name
 		return string([]rune(b.name)[:min(room, utf8.RuneCountInString(b.name))])
 	}
 	return strings.Join(parts, strings.Repeat(" ", gap))

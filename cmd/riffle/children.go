@@ -74,7 +74,7 @@ func (h *heard) Write(b []byte) (int, error) {
 	return h.log.Write(b)
 }
 
-// start runs this program with other arguments.
+// start runs this program as a child process with the given arguments.
 func (c *children) start(name string, args ...string) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -89,12 +89,13 @@ func (c *children) start(name string, args ...string) error {
 		return err
 	}
 	one.cmd = exec.Command(program, append(args, "--"+underDemo)...)
-	// A test's program chooses its command by its name, so the name is copied, too.
+	// A test's program chooses what to run by os.Args[0], so the child gets the same name.
 	one.cmd.Args[0] = os.Args[0]
 	one.says = &heard{log: log, ready: make(chan struct{})}
 	one.cmd.Stdout, one.cmd.Stderr = one.says, log
 	one.cmd.WaitDelay = 5 * time.Second // it has no children that would hold its output open
-	// Only this process holds it open: if this process is killed, the children end as well.
+	// Only this process holds the pipe open: if this process is killed, the children end as
+	// well.
 	if one.in, err = one.cmd.StdinPipe(); err == nil {
 		apart(one.cmd) // Ctrl-C is for the parent, which ends them in order
 		err = one.cmd.Start()
@@ -112,8 +113,8 @@ func (c *children) start(name string, args ...string) error {
 	return nil
 }
 
-// failed returns an error if a process has ended; the processes in may may end without an
-// error.
+// failed returns an error if a process has ended. A process that may names is allowed to end
+// without an error.
 func (c *children) failed(may ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,7 +224,7 @@ func (c *children) stop() error {
 		default:
 		}
 		if err := one.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			_ = one.cmd.Process.Kill() // on systems without that signal
+			_ = one.cmd.Process.Kill() // some systems do not have that signal
 		}
 		select {
 		case <-one.done:

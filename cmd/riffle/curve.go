@@ -39,7 +39,7 @@ func quantities() []quantity {
 	}
 }
 
-// curves returns the possible beginnings of a curve's text.
+// curves returns the ways in which the text of a curve can begin: each quantity, with "=".
 func curves() (out []string) {
 	for _, q := range quantities() {
 		out = append(out, q.name+"=")

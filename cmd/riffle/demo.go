@@ -128,7 +128,7 @@ processes; --resume continues from there.`,
 	return cmd
 }
 
-// settle chooses the task.
+// settle fixes the task's settings, from the demo's and the arguments.
 func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error {
 	if d.Processes > d.Clients {
 		d.Processes = d.Clients

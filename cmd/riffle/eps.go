@@ -76,7 +76,8 @@ func boundNames() (out []string) {
 	return out
 }
 
-// query checks what concerns flags alone; package account checks the rest.
+// query returns the query that the flags describe. It checks only what concerns the flags
+// themselves; package account checks the rest.
 func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	q := p.asked
 	q.Class, q.AskDelta = dp.Class(p.class), fs.Changed("eps")
@@ -350,7 +351,7 @@ func describeQuery(q account.Query) string {
 	case q.Class == dp.Gaussian:
 		parameter = fmt.Sprintf("sigma = %g, ", q.Sigma)
 	case q.Trust.SumsOnly():
-		parameter = "" // a vector sum
+		parameter = "" // a vector sum has neither
 	}
 	text := fmt.Sprintf("%d round(s), n = %d, %sparticipation %s", q.Rounds, q.Population, parameter, q.Participation)
 	if q.Reports > 0 {

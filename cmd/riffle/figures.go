@@ -107,7 +107,7 @@ func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan func(dir strin
 		c.Results = os.DirFS(f.results)
 	}
 	if f.site != "" {
-		c.Plan = "plan/index.html" // works without a server that finds an index, too
+		c.Plan = "plan/index.html" // the full path also works if no server adds index.html
 		if err := plan(dir); err != nil {
 			return err
 		}

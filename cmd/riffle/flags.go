@@ -45,7 +45,8 @@ func missing(cmd *cobra.Command, _ []string) (err error) {
 	return err
 }
 
-// beside returns the first flag that was given beside these; "": none.
+// beside returns the name of the first flag that was given and is not allowed, or "" if there
+// is none.
 func beside(cmd *cobra.Command, allowed ...string) (name string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if name == "" && !slices.Contains(allowed, f.Name) {
@@ -103,7 +104,8 @@ func words[T ~string](names ...T) (out []string) {
 	return out
 }
 
-// Annotations of flags: the heading that help shows it under, and that it must be given.
+// Annotations of flags: the heading under which help shows the flag, and the mark of a flag
+// that must be given.
 const partOf, required = "part", "required"
 
 // usageByPart returns cobra's template of help with the flags of each part together.
@@ -165,7 +167,7 @@ func byPart(all *pflag.FlagSet) string {
 		}
 		sets[part].AddFlag(f)
 	})
-	// The parts stand before flags that belong to none.
+	// Flags that belong to no part come last.
 	if i := slices.Index(parts, "Flags"); i >= 0 {
 		parts = append(slices.Delete(parts, i, i+1), "Flags")
 	}

@@ -11,8 +11,8 @@ import (
 // documented is an answer as JSON; its keys are part of the contract.
 type documented struct {
 	account.Document
-	// Largest is the distance by which one report can move a mean, in clip norms and times
-	// the number of reports; absent if the randomizer or its dimension is not known.
+	// Largest is how far one report can move a mean, in clip norms and multiplied by the
+	// number of reports. It is absent if the randomizer or its dimension is not known.
 	Largest float64 `json:"largest_report,omitempty"`
 }
 
@@ -21,14 +21,14 @@ func moves(largest float64) string {
 	return fmt.Sprintf("%.4g clip norms / n, whatever its client's data is", largest)
 }
 
-// dimNamed says whether --randomizer names one to which --dim belongs.
+// dimNamed says whether --randomizer names a randomizer that takes --dim.
 func (p *protocolFlags) dimNamed() bool {
 	k, err := randomizer.KindOf(p.class)
 	return err == nil && k.Trained != ""
 }
 
-// named returns the named randomizer; false if none is named, or not enough is known to make
-// it.
+// named returns the randomizer that --randomizer names. It returns false if the flag names
+// none, or if too little is known to make it.
 func (p *protocolFlags) named(eps0 float64) (randomizer.Randomizer, bool, error) {
 	if !p.dimNamed() || dp.Class(p.class).LDP() && p.vecsum.dim == 0 {
 		return nil, false, nil

@@ -125,7 +125,7 @@ const maxViewers = 256
 
 // pageURL returns the address of the page for a browser.
 func pageURL(at net.Addr, asked, token string) string {
-	host, _, _ := net.SplitHostPort(asked) // cannot fail: it was listened on
+	host, _, _ := net.SplitHostPort(asked) // cannot fail: the server listens on this address
 	_, port, _ := net.SplitHostPort(at.String())
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"

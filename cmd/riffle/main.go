@@ -144,7 +144,8 @@ client's data can have influenced what was seen.`,
 	root.SetUsageTemplate(usageByPart(root))
 	root.SetHelpTemplate(strings.Replace(root.HelpTemplate(), "{{. | trimTrailingWhitespaces}}", "{{fold .}}", 1))
 	for _, c := range root.Commands() {
-		// These are the values in a command's usage line, such as init coordinator|shuffler.
+		// A usage line such as "init coordinator|shuffler" lists the argument's possible
+		// values; completion offers them.
 		if _, names, ok := strings.Cut(c.Use, " "); ok && strings.Contains(names, "|") && c.ValidArgsFunction == nil {
 			c.ValidArgs = strings.Split(names, "|")
 		}

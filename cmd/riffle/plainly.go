@@ -11,8 +11,8 @@ var packages = []string{"account", "aggregator", "amplify", "audit", "batch", "c
 	"monotone", "operate", "optimize", "picture", "plan", "pld", "prio3", "randomizer", "rdp", "report", "rng", "safetensors", "sample",
 	"schedule", "shuffler", "simulate", "solve", "store", "tail", "train", "vecsum", "wire"}
 
-// computing are those of them that are no part of a system or of a configuration, so
-// that their names say nothing within an error either.
+// computing are those of packages that only compute and belong to no role or configuration.
+// Their names tell a reader nothing, so plainly removes them from the middle of an error too.
 var computing = []string{"account", "amplify", "dataset", "dp", "feature", "gdp", "literature", "mechanism", "optimize", "pld", "randomizer", "rdp", "rng", "safetensors", "sample",
 	"schedule", "simulate", "tail", "vecsum", "wire"}
 

@@ -247,7 +247,8 @@ func lossOf(loss, unit float64, label string) string {
 	return fmt.Sprintf("%.4f (%.4g in the units of %s)", loss, unit*loss, label)
 }
 
-// unitBaseline describes a baseline in words; one for numbers also in their units.
+// unitBaseline describes a baseline in words. If it predicts numbers, its loss is also given in
+// the column's units.
 func unitBaseline(b model.Baseline, unit float64, classes []string, examples string) string {
 	text := train.DescribeBaseline(b, classes, examples)
 	if loss, rest, ok := strings.Cut(text, ", "); ok && b.Class < 0 && unit != 0 && unit != 1 {

@@ -54,7 +54,7 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 	if p.class != vecsumName {
 		for _, name := range sumFlagNames {
 			if name == "dim" && p.dimNamed() {
-				continue // dim says how long a report may be
+				continue // a single report's randomizer has a dimension, too
 			}
 			if fs.Changed(name) {
 				return false, usage("--%s goes with --randomizer %s, not %s", name, vecsumName, p.class)
@@ -127,20 +127,22 @@ type designJSON struct {
 	Noise     vecsum.NoiseKind `json:"noise"`
 	NoiseBits int64            `json:"noise_bits,omitempty"`
 	Variance  float64          `json:"variance,omitempty"`
-	Mu        float64          `json:"mu"` // for one round of n-min
+	Mu        float64          `json:"mu"` // for one round of n-min clients
 	// Modulus is log2 of the aggregators' modulus. MessageBytes is the size of a client's
 	// message to the aggregator that does not get the seed.
 	Modulus      int   `json:"modulus_bits"`
 	MessageBytes int64 `json:"message_bytes"`
-	// These are variances of a coordinate of the sum of n-min, in squared clip norms: of this
-	// design, of the Gaussian mechanism with the same mu and all noise in one place, and
-	// their quotient.
+	// The next three fields concern one coordinate of the sum of n-min clients. Total is its
+	// variance in this design, in squared clip norms. Gaussian is its variance under the
+	// Gaussian mechanism with the same mu and all noise in one place. Ratio is Total over
+	// Gaussian.
 	Total    float64 `json:"sum_variance"`
 	Gaussian float64 `json:"gaussian_variance"`
 	Ratio    float64 `json:"variance_ratio"`
 }
 
-// planSum designs a round for a target.
+// planSum chooses the parameters of a round of vector sums that meet a target, and prints
+// them.
 func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target float64, solve string, asJSON bool) error {
 	for _, name := range []string{"grid", "noise-bits", "variance"} {
 		if fs.Changed(name) {
@@ -226,7 +228,7 @@ func describeDesign(p vecsum.Params, q account.Query) (designJSON, error) {
 	d := designJSON{Grid: p.Grid, Norm: p.Norm, Noise: p.Noise.Kind, NoiseBits: p.Noise.Bits, Variance: p.Noise.Variance, Mu: c.Mu,
 		Modulus: p.Modulus(), Total: p.Variance(p.MinUsers)}
 	d.MessageBytes = (int64(p.Streams())*int64(d.Modulus) + 7) / 8
-	// This is the same cost by the whole of δ.
+	// mu is now the μ that costs the same ε at the whole of δ.
 	mu := c.Mu
 	if p.MinUsers == p.Users && rounds >= 1 && (q.Participation == dp.All || q.Participation == dp.Once) && q.Dropout == 0 {
 		eps, err := p.Epsilon(q.Delta, rounds)

@@ -301,8 +301,8 @@ func (s *Service) count(f func(*Counts)) {
 	f(&s.counts)
 }
 
-// open sums all shares except those at the places out, ascending. It returns the report ids
-// by place and the places of the shares that cannot be summed.
+// open sums all shares except those at the places in out, which ascend. It returns the report
+// ids by place and the places of the shares that cannot be summed.
 func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggregator, [][16]byte, []int64, error) {
 	begin := time.Now()
 	defer func() { s.count(func(c *Counts) { c.Seconds += time.Since(begin).Seconds() }) }()
@@ -425,7 +425,8 @@ func (s *Service) sum(announcement [32]byte, signed []byte) (wire.Partial, error
 		return wire.Partial{}, no(wire.Excluded, "%d reports would be left, the fewest that are summed are %d", left, max(rec.MinReports, s.config.MinReports))
 	}
 	if r.job == nil {
-		// Since the start nobody has asked to prepare the round, which brings its messages.
+		// Nobody has asked to prepare the round since the start. Only that request brings the
+		// round's messages.
 		return wire.Partial{}, no(wire.Unavailable, "the round has to be prepared again after a restart")
 	}
 	if rec.Summed == (hash{}) {

@@ -6,9 +6,9 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Check looks over an aggregator's store, which must not be in use, and calls problem
-// with all that is wrong and the key that it is wrong with. It returns how many rounds
-// there are, and an error if the store cannot be listed.
+// Check reads an aggregator's store, which must not be in use. It calls problem for each thing
+// that is wrong, with its key. It returns the number of rounds, or an error if the store
+// cannot be listed.
 func Check(ctx context.Context, s *store.Store, problem func(where, format string, args ...any)) (rounds int64, err error) {
 	keys, err := s.Keys(ctx, recordPrefix)
 	for _, key := range keys {

@@ -147,7 +147,8 @@ func (s Source) Closed(ctx context.Context, a *wire.Announcement, wait time.Dura
 	return b, nil
 }
 
-// CheckClosed returns the word on a round if its signature holds and it can be true.
+// CheckClosed decodes the signed word on a round. It returns an error that wraps ErrLie unless
+// the signature holds and the word can be true.
 func (s Source) CheckClosed(a *wire.Announcement, signed []byte) (wire.RoundClosed, error) {
 	lie := func(format string, args ...any) (wire.RoundClosed, error) {
 		return wire.RoundClosed{}, fmt.Errorf("%w: round %d: %w", ErrLie, a.Round, fmt.Errorf(format, args...))

@@ -16,7 +16,7 @@ type Reader struct {
 	Source       Source
 	Announcement [32]byte
 	Reports      int64
-	Chunks       int64    // 0: as many as the shuffler answers; Digest signs their digests
+	Chunks       int64    // number of chunks; 0: not known, the shuffler says it and Digest covers it
 	Digest       [32]byte // digest of the parts: RoundClosed.Digest or Shares
 	Size         int64    // size of a sealed part
 	Workers      int      // at least 1
@@ -142,8 +142,8 @@ func (t *chunkOrder) take(n int64) int64 {
 	return t.next - 1
 }
 
-// do calls f once all chunks before i were passed on. The others wait meanwhile, so f runs
-// without a lock.
+// do calls f once all chunks before i were passed on. The other workers wait until f has
+// returned, so f needs no lock.
 func (t *chunkOrder) do(i int64, f func(place int64) error, items int64) error {
 	t.mu.Lock()
 	for t.done != i && t.ctx.Err() == nil {

@@ -124,8 +124,8 @@ func openBook(dir string) (b *book, err error) {
 // shortenFrom is the number of lines from which on a ledger is shortened.
 const shortenFrom = 1 << 12
 
-// shorten replaces a long ledger by a shorter one that says as much, unless a line is
-// needed for a report that is still to be sent.
+// shorten replaces a long ledger by a shorter one with the same meaning. It does nothing while
+// a line is needed for a report that is still to be sent.
 func (b *book) shorten(lines int) error {
 	if lines < shortenFrom || len(b.left) > 0 {
 		return nil

@@ -155,8 +155,8 @@ type enrolled struct {
 	some bool
 }
 
-// enrolment returns the enrolment with a digest: the last one if it is that, or else a
-// newly fetched one. All clients do so, whatever they decide later.
+// enrolment returns the enrolment with a digest: the cached one if it has that digest,
+// otherwise a newly fetched one. Every client asks for it, whatever it decides later.
 func (f *Fleet) enrolment(ctx context.Context, digest [32]byte) (wire.Enrolment, error) {
 	e := &f.enrolled
 	e.mu.Lock()

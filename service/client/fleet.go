@@ -37,9 +37,9 @@ type Fleet struct {
 	accepted    chan struct{} // a slot for each task that was agreed to and has not ended
 	refusedTime time.Duration // time spent on tasks that were refused; guarded by checking
 
-	// Randomness of coins and of reports: rng.Secure, but in tests.
+	// Randomness of coins and of reports: rng.Secure, except in tests.
 	coin, noise func(id wire.ClientID, round int64) rng.Source
-	beforeSend  func() // called before a report is sent; nil, but in tests
+	beforeSend  func() // called before a report is sent; nil except in tests
 
 	mu    sync.Mutex
 	count snapshot
@@ -51,7 +51,7 @@ type member struct {
 	id         wire.ClientID
 	source     Source
 
-	mu        sync.Mutex // guards the fields below, but asking
+	mu        sync.Mutex // guards the fields below except asking
 	history   *client.History
 	gradients map[[32]byte]opened
 	session   session
@@ -283,7 +283,7 @@ func (f *Fleet) agree(ctx context.Context, id [32]byte) (*client.Terms, error) {
 	}
 }
 
-// refusedWork times MaxWork is how long a process may work in all on tasks that it then
+// A process may spend at most refusedWork times MaxWork in all on checking tasks that it then
 // refuses.
 const refusedWork = 10
 

@@ -27,11 +27,10 @@ import (
 
 // Source is a client's data. It leaves the client only as randomized reports.
 type Source interface {
-	// Open prepares for a task that the client agreed to, once, and returns what
-	// overwrites grad with the client's gradient at theta; both have the task's
-	// Mechanism.Dim elements, and theta is shared and must not be changed. One
-	// goroutine at a time calls it for a client, before and after others for other
-	// clients.
+	// Open prepares for a task that the client agreed to; it is called once for each task. It
+	// returns the client's gradient, whose arguments both have the task's Mechanism.Dim
+	// elements. theta is shared and must not be changed. One goroutine at a time calls a
+	// client's gradient; it may call other clients' gradients before and after.
 	//
 	// An error means that this client has no part in the task. It may depend on the kind
 	// of the data, and must not depend on their values.
@@ -93,9 +92,9 @@ type JoinConfig struct {
 	// that its time does not reveal how long it took to make. 0: a tenth of the time to
 	// the deadline, at most a minute; negative: reports leave at once.
 	Spread time.Duration
-	// Prepare asks for all sessions at once when a task is agreed to, and not spread over
-	// the first round. The shuffler then sees who agreed, also who never reports; a
-	// session says nothing else.
+	// Prepare asks for all sessions at once when a task is agreed to, instead of spreading the
+	// requests over the first round. The shuffler then sees which clients agreed, including
+	// those that never report. A session reveals nothing else.
 	Prepare bool
 	// Workers is the number of reports that are made at the same time; 0: one per CPU.
 	// Connections is the largest number of requests under way; 0: 32.
@@ -155,7 +154,7 @@ func Join(ctx context.Context, c JoinConfig, s Source) error {
 	return errors.Join(f.Run(ctx), f.Close())
 }
 
-// check returns an error that names the first field that is missing.
+// check fills in defaults. Its error names the first field that is missing.
 func (c JoinConfig) check() (JoinConfig, error) {
 	var err error
 	if c.Coordinator, err = checkBase("coordinator", c.Coordinator); err != nil {

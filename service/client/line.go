@@ -24,8 +24,8 @@ import (
 //	kept CLIENT TASK ROUND ANNOUNCEMENT TIMES TAIL CLASS EPS0 SIGMA SYMBOLS TV TRUST CROWD CHECK
 //	pass CLIENT TASK ROUND ANNOUNCEMENT CHECK
 //
-// A kept line stands for TIMES sent lines of rounds up to ROUND. A client has one in a
-// task for each charge that its reports had.
+// A kept line stands for TIMES sent lines of rounds up to ROUND. In each task a client has one
+// kept line for each different charge of its reports.
 const bookHeader = "riffle-client-ledger 1\n"
 
 // decision is a line of the ledger.
@@ -80,7 +80,7 @@ func (d decision) append(dst []byte, before check) ([]byte, check) {
 // number returns the shortest text that reads back as v.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// keep returns lines that give the history h.
+// keep returns the kept lines that stand for the history h.
 func keep(id wire.ClientID, h *client.History) []decision {
 	var out []decision
 	for _, s := range h.Tasks {

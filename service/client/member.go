@@ -32,9 +32,9 @@ const mostSealed = 4096
 // asks for it in the first half of the spread, and sends in the second.
 type sendTime struct {
 	member   *member
-	at       time.Time // with a session that it has
-	ask      time.Time // to ask for a session
-	afterAsk time.Time // to send at, with a session that it asked for
+	at       time.Time // when to send, with a session that the client already has
+	ask      time.Time // when to ask for a session
+	afterAsk time.Time // when to send, with a session that the client asked for at ask
 }
 
 // runMembers has every client decide for itself, each at a time of its own.
@@ -93,7 +93,7 @@ func (r *rounds) runMember(ctx context.Context, t sendTime, o announced) (unsent
 	}
 	gradient, err := m.open(r.terms)
 	if err != nil {
-		return false, nil // openAll has said so
+		return false, nil // openAll has reported this
 	}
 	if refused := r.ready(m, ann, digest); refused != nil {
 		if refused != decided {
@@ -159,7 +159,7 @@ func (r *rounds) runMember(ctx context.Context, t sendTime, o announced) (unsent
 		m.forget(session)
 	}
 	if err != nil {
-		// It stays charged: the shuffler may have it, and only its answer was lost.
+		// The report stays charged: the shuffler may have it, and only its answer was lost.
 		notify(Lost, fmt.Errorf("a report was charged and is not known to be taken: %w", err))
 		return ctx.Err() != nil, nil
 	}
@@ -226,7 +226,7 @@ func (r *rounds) takesPart(ctx context.Context, m *member, ann wire.Announcement
 func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *client.Refused {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Asked again: another task of the same client may have spent meanwhile.
+	// Check the budget again: another task of the same client may have spent meanwhile.
 	if refused := r.terms.Afford(m.history, r.fleet.counter); refused != nil {
 		return refused
 	}

@@ -20,17 +20,17 @@ type rounds struct {
 	digest [32]byte // digest of its announcement
 	model  [32]byte // digest of theta
 	theta  []float32
-	queue  chan announced // rounds to decide
+	queue  chan announced // rounds that the clients have yet to decide on
 	work   sync.Pool      // a pool of *work
-	over   func()         // is called when no more rounds are asked for
+	over   func()         // called when no more rounds are asked for
 	leader atomic.Int32   // index of the coordinator that led the task last
 }
 
 // pollTime is the time for which a coordinator may hold back its answer about the next round.
 const pollTime = 20 * time.Second
 
-// mostQueued is how many rounds may wait while one is decided, as where a coordinator
-// announces the next before a deadline.
+// mostQueued is how many rounds may wait while the clients decide on one. Rounds wait if a
+// coordinator announces the next round before the deadline of the last.
 const mostQueued = 4
 
 // announced is a round that was checked and whose model was fetched.
@@ -62,7 +62,7 @@ func (r *rounds) run(ctx context.Context) error {
 		}
 	}()
 	ended := r.follow(ctx)
-	r.over() // before it waits for clients, for the same reason
+	r.over() // called before waiting for clients: its time must not reveal who takes part
 	close(r.queue)
 	<-done
 	err := context.Cause(ctx)
@@ -100,7 +100,7 @@ func (r *rounds) follow(ctx context.Context) (ended bool) {
 			retry.reset()
 			continue
 		}
-		// Pause, also where a coordinator answers at once that there is no round.
+		// Pause even if the coordinator answers at once that there is no round.
 		if retry.wait(ctx) != nil {
 			return false
 		}
@@ -139,7 +139,8 @@ func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
 	if err := r.terms.Admit(ann, e, begun); err != nil {
 		return err
 	}
-	// Fetched whatever each client decides later, so that the download reveals nothing.
+	// Fetch the model whatever each client decides later, so that the download reveals
+	// nothing.
 	if r.theta == nil || r.model != ann.ModelDigest {
 		if err := f.persist(inRound, r.terms.ID, ann.Round, func() (err error) {
 			r.theta, err = f.fetchModel(inRound, ann.ModelDigest, r.terms.Task.Mechanism.Dim)

@@ -42,8 +42,8 @@ func (f *Fleet) send(ctx context.Context, sealed []byte) error {
 	return err
 }
 
-// post sends the same bytes to the shuffler until they are answered or ctx ends. Of
-// tries that fail it notifies once.
+// post sends the same bytes to the shuffler until they are answered or ctx ends. It gives one
+// notice of failure, however many tries fail.
 func (f *Fleet) post(ctx context.Context, path string, body []byte) (answer, error) {
 	retry := newBackoff()
 	for tries := 1; ; tries++ {

@@ -28,9 +28,9 @@ func (s session) lasts(p wire.Population, deadline time.Time) bool {
 	return s.population == p && s.Expires > deadline.Add(sessionSpare).Unix()
 }
 
-// prepare asks for every client's session before a task's first round and before any
-// client's data are touched, so that the time of asking says nothing of the data. A
-// session that it does not get is asked for again in the round.
+// prepare asks for every client's session before a task's first round and before any client's
+// data are touched, so that the time of asking says nothing about the data. A client that gets
+// no session here asks again during the round.
 func (f *Fleet) prepare(ctx context.Context, t *client.Terms) {
 	e, err := func() (wire.Enrolment, error) {
 		f.enrolled.mu.Lock()

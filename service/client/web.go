@@ -120,7 +120,7 @@ func (a answer) reason() wire.Reason {
 	return ""
 }
 
-// again says that the same request may get another answer later.
+// again says whether the same request may get another answer later.
 func (a answer) again() bool {
 	return a.status == http.StatusTooManyRequests || a.status >= 500
 }
@@ -150,7 +150,7 @@ const (
 
 func newBackoff() *backoff { return &backoff{src: rng.Secure(), next: firstWait} }
 
-// wait returns ctx's error if that ends first.
+// wait waits until the next try is due. It returns ctx's error if ctx ends first.
 func (b *backoff) wait(ctx context.Context) error {
 	next := b.next
 	b.next = min(2*b.next, lastWait)

@@ -49,7 +49,7 @@ func load(path string, v any) error {
 
 var notFound = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
-// oneLine words what a decoder found as the command line words it.
+// oneLine puts a decoder's errors into one line and in the command line's words.
 func oneLine(err error) string {
 	text := err.Error()
 	if all := new(yaml.TypeError); errors.As(err, &all) {

@@ -10,10 +10,10 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// Check looks over the stored data of a task, which must not run meanwhile. It calls problem
-// for each thing that is wrong, with its key: counts that the task or the ledger contradicts,
-// objects that are missing or not what their names say, an open round that does not follow.
-// The ledger's chain has been tried.
+// Check reads the stored data of a task, which must not run meanwhile. It calls problem for
+// each thing that is wrong, with its key: counts that contradict the task or the ledger,
+// objects that are missing or that their names do not describe, and an open round that does
+// not follow the last one. The caller has checked the ledger's chain.
 func Check(ctx context.Context, s storage, book *ledger.Book, task wire.Task, problem func(where, format string, args ...any)) {
 	r := runner{id: task.ID(), task: task}
 	last, charged := book.Last(r.id)

@@ -90,10 +90,10 @@ type Task struct {
 	Gamma float64
 	// BlockSize is the least number of clients in a block, of participation once.
 	BlockSize int64
-	// Colluders is how many of a round's reports are taken to be of clients that
-	// collude with an observer. Of a vector sum no more than these may turn out
-	// unreadable, besides those that its honest fraction allows for: their noise is
-	// missing from the sum, and with more the round gives no step.
+	// Colluders is the number of a round's reports that are assumed to come from clients that
+	// collude with an observer. In a vector sum a report that cannot be read adds no noise. If
+	// there are more such reports than Colluders and those that the honest fraction allows
+	// for, the round gives no step.
 	Colluders int64
 	// Round is how long clients have to report.
 	Round time.Duration
@@ -274,7 +274,7 @@ func (r *runner) blocks(n int64) (schedule.Blocks, error) {
 	return schedule.NewBlocks(schedule.BlocksConfig{Clients: n, Size: r.t.BlockSize})
 }
 
-// sleep returns false if ctx ended first.
+// sleep waits for d. It returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

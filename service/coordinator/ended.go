@@ -14,7 +14,7 @@ import (
 // This file has the ends of tasks, and tasks that are only shown because they have ended or
 // cannot be run here.
 
-// onlyShown says that the task is not run.
+// onlyShown says whether the task is shown and not run.
 func (t Task) onlyShown() bool { return t.Ended || t.Missing != nil }
 
 // Ended looks up whether a task has ended, and how.
@@ -94,8 +94,8 @@ func (r *runner) loadShown(ctx context.Context) (ended bool, err error) {
 		r.update(func(s *Status) { s.State, s.Phase, s.Error = Unusable, "unusable", r.t.Missing.Error() })
 		return false, nil
 	}
-	// Computing the task's cost may take long, as only one task at a time is counted. So the
-	// status is shown first.
+	// Show the status before computing the task's cost. That may take long, because the costs
+	// of tasks are computed one at a time.
 	r.update(func(s *Status) {
 		s.State, s.Why, s.Phase, s.Since, s.Error = how.State, how.Why, string(how.State), time.Now(), ""
 	})
@@ -162,7 +162,8 @@ func (r *runner) register(ctx context.Context) (taskRecord, error) {
 	return t, err
 }
 
-// stopped is why a task has ended that was stopped, before the operator's reason.
+// stopped begins the stored reason of a task that the operator stopped; the operator's own
+// reason follows.
 const stopped = "stopped by the operator"
 
 // ErrStandby is wrapped where another coordinator leads the task.

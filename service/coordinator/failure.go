@@ -13,7 +13,7 @@ type failureReason string
 
 // Reasons of rounds without a step.
 const (
-	FailedRange    failureReason = "out-of-range"   // no reports of its clients give this sum
+	FailedRange    failureReason = "out-of-range"   // no valid reports of the round's clients give this sum
 	FailedExcluded failureReason = "excluded"       // more reports could not be summed than the charge allows for
 	FailedTooFew   failureReason = "too-few"        // fewer than n-min are left; with trust local, fewer than n-min came
 	FailedUnequal  failureReason = "unequal"        // the aggregators' sums do not belong together
@@ -23,13 +23,13 @@ const (
 	FailedGuard    failureReason = "guard"          // the model would have become worse: see Guard
 )
 
-// FailureReasons lists them.
+// FailureReasons lists all reasons.
 func FailureReasons() []failureReason {
 	return []failureReason{FailedRange, FailedExcluded, FailedTooFew, FailedUnequal, FailedBatch, FailedGone, FailedStep, FailedGuard}
 }
 
-// failure ends a charged round without a step. Its why is public: it holds counts, and
-// nothing of a client or of a peer.
+// failure ends a charged round without a step. Its field why is public: it holds counts, and
+// nothing about a client or a peer.
 type failure struct {
 	reason failureReason
 	why    string

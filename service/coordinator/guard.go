@@ -36,9 +36,9 @@ func (g *Guard) judge(evaluation any, best float64) (*failure, *float64) {
 		g.Metric, math.Abs(v), math.Abs(best), g.Fall), nil
 }
 
-// guarded returns the optimiser's state to go back to if the step is held back, and the
-// best measure so far: the current model's if none was taken since the task began or was
-// resumed.
+// guarded returns the optimiser's state to go back to if the step is held back, and the best
+// measure so far. If nothing was measured since the task began or was resumed, it measures the
+// current model.
 func (r *runner) guarded() (before optimize.State, best float64, err error) {
 	if r.t.Guard == nil {
 		return before, 0, nil

@@ -223,7 +223,7 @@ func (s *Service) announcing(d [32]byte) *runner {
 const lookShare = 20
 
 // oldModel returns a model that is in no open round; nil if there is none. The caller must
-// release it. One model is looked for at a time, and not all the time.
+// release it. One search runs at a time, and lookShare limits how often.
 func (s *Service) oldModel(ctx context.Context, d [32]byte) ([]byte, error) {
 	if b := s.old.share(d, nil); b != nil {
 		return b, nil

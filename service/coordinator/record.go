@@ -35,7 +35,7 @@ const (
 	Unusable = "unusable"
 )
 
-// taskRecord is task.<task>; the signed task lies beside it as an object.
+// taskRecord is the value of the key task.<task>; the signed task is an object beside it.
 type taskRecord struct {
 	Format int    `json:"format"`
 	State  string `json:"state"`
@@ -51,12 +51,12 @@ type end struct {
 // Counts are a task's totals.
 type Counts struct {
 	Released int64 `json:"released"` // rounds whose step was taken
-	Void     int64 `json:"void"`     // rounds with too few reports, or that the shuffler did not hold
+	Void     int64 `json:"void"`     // rounds with too few reports, or that the shuffler no longer had
 	Failed   int64 `json:"failed"`   // rounds that were charged but gave no step
-	Reports  int64 `json:"reports"`  // that are in a model
-	// Shortened are steps that were made as short as honest reports give.
+	Reports  int64 `json:"reports"`  // reports in released models
+	// Shortened counts steps that were shortened to the most that honest reports can give.
 	Shortened int64 `json:"shortened,omitempty"`
-	// FailedBy counts them by reason.
+	// FailedBy counts charged rounds without a step, by reason.
 	FailedBy map[failureReason]int64 `json:"failed_by,omitempty"`
 	// Rejected counts refused reports by reason, those that the shuffler refused and those
 	// that the coordinator refused.
@@ -75,16 +75,16 @@ func (c Counts) clone() Counts {
 	return c
 }
 
-// record is state.<task>: the last release, and the round that is open.
+// record is the value of the key state.<task>: the last release, and the round that is open.
 type record struct {
 	Format int    `json:"format"`
-	Fence  uint64 `json:"fence"` // lease of the process that wrote last
+	Fence  uint64 `json:"fence"` // lease number of the process that wrote last
 	Round  int64  `json:"round"` // the last round that ended
 	Model  hash   `json:"model"`
 	Step   hash   `json:"state"` // digest of the optimiser's state
 	Counts Counts `json:"counts"`
-	// Failed is the last charged round without a step. Barren is how many of those there
-	// were since the last step, or since the operator last resumed the task.
+	// Failed is the last charged round without a step. Barren is the number of such rounds
+	// since the last step, or since the operator last resumed the task.
 	Failed *failed `json:"failure,omitempty"`
 	Barren int64   `json:"barren,omitempty"`
 	// Paused says why no round is announced until the operator resumes the task.
@@ -92,10 +92,11 @@ type record struct {
 	// Best is the guard's measure of the best model since the task began or was last
 	// resumed; nil: not measured.
 	Best   *float64 `json:"best,omitempty"`
-	Roster hash     `json:"roster"` // of the enrolment; fixed where participation is once
-	// Recent are the models that are kept, the newest last.
+	Roster hash     `json:"roster"` // digest of the roster in the enrolment; fixed where participation is once
+	// Recent lists the digests of the kept models, the newest last.
 	Recent []hash `json:"recent"`
-	// Untold is the round that ended last, if the shuffler may not have destroyed it yet.
+	// Untold is the digest of the round that ended last, if the shuffler may not have destroyed
+	// it yet.
 	Untold hash       `json:"untold"`
 	Open   *openRound `json:"open,omitempty"`
 }

@@ -20,8 +20,8 @@ import (
 // differ from the signed one. After that the round gives no step.
 const maxAttempts = 3
 
-// step goes on with the open round, or with a new one, until that has ended. ended says
-// that the task has.
+// step continues the open round, or a new one, until that round has ended. ended says that the
+// task has ended.
 func (r *runner) step(ctx context.Context) (ended bool, err error) {
 	if r.record.Open == nil {
 		if ended, err := r.announce(ctx); ended || err != nil || r.record.Open == nil {
@@ -124,9 +124,9 @@ func (r *runner) announce(ctx context.Context) (ended bool, err error) {
 	return false, r.save(ctx, next)
 }
 
-// complete says why no further round is announced; empty while there is one. Void rounds
-// do not count, for nothing of them is in a model or in the ledger; but there is a last
-// round, so that a task ends to which too few clients come.
+// complete says why no further round is announced; it is empty if there is one. Void rounds do
+// not count, because they are in no model and not in the ledger. There is still a last round,
+// so that a task to which too few clients come ends.
 func (r *runner) complete() string {
 	t, n := r.task, r.record.Counts
 	last := t.LastRound()
@@ -183,7 +183,7 @@ func (r *runner) compose(e *wire.Enrolment, now time.Time) (wire.Announcement, e
 }
 
 // collect has the shuffler open the round, and waits for its signed word that the round is
-// closed. gone says that the round has ended without one.
+// closed. gone says that the round has ended without that word.
 func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, err error) {
 	source := &r.s.config.Shuffler
 	signed := r.record.Open.Announcement
@@ -191,7 +191,7 @@ func (r *runner) collect(ctx context.Context, a *wire.Announcement) (gone bool, 
 	word, err := source.Closed(ctx, a, 0)
 	if refused := batch.IsRefused(err); refused != nil && refused.Code == http.StatusNotFound {
 		if time.Now().UnixMilli() >= a.Deadline {
-			// The shuffler never had it, and nobody has seen it: it is announced anew.
+			// The shuffler never had the round, and nobody has seen it: announce it anew.
 			return true, r.forget(ctx)
 		}
 		if err := source.Open(ctx, signed); err != nil {
@@ -303,7 +303,7 @@ func (r *runner) charge(ctx context.Context, a *wire.Announcement, c *wire.Round
 	return false, r.save(ctx, next)
 }
 
-// gone says that a peer has refused for good.
+// gone says whether a peer has refused for good.
 func gone(err error) bool {
 	r := batch.IsRefused(err)
 	return r != nil && (r.Code == http.StatusNotFound || r.Code == http.StatusConflict || r.Code == http.StatusGone)

@@ -122,7 +122,7 @@ func (s *Service) all() []*runner {
 // ErrNoTask is wrapped where there is no such task.
 var ErrNoTask = errors.New("coordinator: no such task")
 
-// ErrNotPaused is wrapped where a task that is not paused should be resumed.
+// ErrNotPaused is wrapped if somebody resumes a task that is not paused.
 var ErrNotPaused = errors.New("coordinator: nothing to resume")
 
 // List returns all tasks' status.
@@ -146,7 +146,7 @@ func (s *Service) Show(id [32]byte) (Status, error) {
 	return Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
 }
 
-// ErrNoModel is wrapped where a task has released none yet.
+// ErrNoModel is wrapped if a task has released no model yet.
 var ErrNoModel = errors.New("coordinator: no model yet")
 
 // Released returns the parameters that a task released last, and its status then.

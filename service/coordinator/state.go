@@ -44,7 +44,7 @@ func ReadStatus(ctx context.Context, s storage, task [32]byte) (Status, error) {
 	return Status{Task: task, Round: rec.Round, Model: rec.Model, Counts: rec.Counts}, err
 }
 
-// first stores the model at its start and returns the state before round 1.
+// first stores the task's initial model and returns the state before round 1.
 func (r *runner) first(ctx context.Context) (record, error) {
 	rec := record{Counts: Counts{}.clone()}
 	o, err := r.t.Optimizer()
@@ -140,7 +140,7 @@ func (r *runner) load(ctx context.Context, n int64) error {
 	return nil
 }
 
-// announcement decodes the one of the open round.
+// announcement decodes the announcement of the open round.
 func (r *runner) announcement() (*wire.Announcement, error) {
 	if len(r.record.Open.Announcement) < ed25519.SignatureSize {
 		return nil, wire.ErrMalformed
@@ -152,7 +152,8 @@ func (r *runner) announcement() (*wire.Announcement, error) {
 // keepModels is how many models can be fetched, the newest included.
 const keepModels = 16
 
-// recent adds a model to those that are kept and returns those that are not.
+// recent adds a model to the list of kept models. It returns the models to keep and those to
+// drop.
 func recent(list []hash, model hash) (kept, dropped []hash) {
 	kept = append(slices.DeleteFunc(slices.Clone(list), func(h hash) bool { return h == model }), model)
 	if n := len(kept) - keepModels; n > 0 {

@@ -19,26 +19,27 @@ type Status struct {
 	Why    string
 	Phase  string // what the task is doing
 	Round  int64  // the last round that ended
-	Rounds int64  // that are charged, at most
-	Until  int64  // the last round, if none of those to come is void
+	Rounds int64  // the most rounds that can be charged
+	Until  int64  // number of the last round, if no round to come is void
 	Model  [32]byte
-	// Eps bounds at Delta what was charged so far; Method says how. −1: not known.
+	// Eps bounds at Delta the cost of what was charged so far; Method says how. −1: not known.
 	Eps, Delta float64
 	Method     string
 	Source     string // the bound's theorem
-	Charged    int64  // entries
+	Charged    int64  // number of ledger entries
 	Counts
-	// Spare is how many of a vector sum's n-min reports may be left out before a round
-	// gives no step: the colluders and those who are not honest.
+	// Spare is the number of a vector sum's n-min reports that may be left out: the
+	// number of colluders plus the clients that the honest fraction leaves out. If more reports
+	// are left out, the round gives no step.
 	Spare int64
 	// Failure says why FailedRound, the last charged round without a step, gave none.
 	FailedRound int64
 	Failure     string
 	Evaluation  any                // what Evaluate returned last
-	Evaluated   int64              // the round that it is of
-	Seconds     map[string]float64 // by stage
+	Evaluated   int64              // the round of Evaluation
+	Seconds     map[string]float64 // time spent, by stage
 	Error       string             // the last error of something that is tried again
-	Since       time.Time          // of the phase
+	Since       time.Time          // when the phase began
 }
 
 // Epsilon is Eps, or NaN where it is not known: a process that does not lead a task does

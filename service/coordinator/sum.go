@@ -136,7 +136,7 @@ func (r *runner) sumShares(ctx context.Context, a *wire.Announcement, c *wire.Ro
 	if left < a.MinReports {
 		return nil, rejected, noStep(FailedTooFew, "%d of %d reports are left, n-min is %d", left, c.Reports, a.MinReports)
 	}
-	// The noise of reports that are left out is missing; the charge allows for so many.
+	// Reports that are left out add no noise. The charge allows for a limited number of them.
 	if bad := r.allowed(c.Reports); int64(len(out)) > bad {
 		return nil, rejected, noStep(FailedExcluded, "%d of %d reports cannot be summed, %d are allowed for", len(out), c.Reports, bad)
 	}
@@ -201,8 +201,9 @@ func (r *runner) patiently(ctx context.Context, ask func() error) error {
 	}
 }
 
-// honest is the share of clients whose noise a vector sum relies on, and among whom alone
-// chance is credited; 1 where the task has no such share.
+// honest is the fraction of clients whose noise the charge of a vector sum relies on; 1 if the
+// task sets none. The other clients may choose when they take part, so the charge credits
+// random participation among these only.
 func (r *runner) honest() float64 {
 	if r.sum == nil || r.sum.Params.Honest == 0 {
 		return 1
@@ -210,13 +211,13 @@ func (r *runner) honest() float64 {
 	return r.sum.Params.Honest
 }
 
-// allowed is how many of k reports may be left out of a vector sum: the charge counts on
-// no noise of so many.
+// allowed is how many of k reports may be left out of a vector sum: the charge does not rely
+// on the noise of so many.
 func (r *runner) allowed(k int64) int64 {
 	return r.t.Colluders + int64(math.Floor(float64(k)*(1-r.honest())))
 }
 
-// seeds opens and sums the coordinator's parts, without those at the places out, which
+// seeds opens and sums the coordinator's parts, except those at the places in out, which
 // ascend. It returns the sum, the report ids by place, and the places that could not be
 // summed.
 func (r *runner) seeds(ctx context.Context, a *wire.Announcement, c *wire.RoundClosed, shares *vecsum.Shares, out []int64) (*vecsum.Aggregator, [][16]byte, []int64, error) {

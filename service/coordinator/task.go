@@ -44,7 +44,7 @@ type runner struct {
 	mu        sync.Mutex
 	status    Status
 	announced []byte // signed announcement of the round that is open to clients
-	round     int64  // the round that announced is of
+	round     int64  // number of the announced round
 	leading   bool
 	changed   chan struct{}      // closed when announced, leading or the state changes
 	ended     chan struct{}      // closed when the task has ended
@@ -56,7 +56,7 @@ type runner struct {
 	resume    chan chan error    // received from while the task is paused
 }
 
-// run returns nil when the task or ctx has ended, and an error that wraps errFatal.
+// run runs the task. It returns nil when the task or ctx has ended; any error wraps errFatal.
 func (r *runner) run(ctx context.Context) error {
 	pause := r.s.config.Backoff
 	if r.t.onlyShown() {
@@ -105,7 +105,7 @@ func (r *runner) warn(what string, err error) {
 // lead waits for the lease and runs rounds while it is held.
 func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	r.phase("standby")
-	// Unknown while another coordinator may be charging.
+	// The cost is not known while another coordinator may be charging.
 	r.update(func(s *Status) { s.State, s.Eps, s.Method, s.Source = Running, -1, "", "" })
 	config := &r.s.config
 	lease, err := config.Store.Acquire(ctx, fmt.Sprintf("task-%x", r.id), config.Holder, config.LeaseTTL)
@@ -118,7 +118,7 @@ func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	defer func() {
 		drop(nil)
 		wg.Wait()
-		// Released, so that another need not wait until it ends.
+		// Release the lease, so that another coordinator need not wait until it ends.
 		release, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer done()
 		_ = lease.Release(release)
@@ -237,7 +237,7 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 		return false, fatal("the lease of task %q has number %d, its state was written under %d", r.task.Name, fence, r.record.Fence)
 	}
 	if t.State == Running {
-		// Checked before anything is announced or published.
+		// Check this before anything is announced or published.
 		if _, _, err := r.openCharge(); err != nil {
 			return false, err
 		}
@@ -327,8 +327,8 @@ func (r *runner) finish(ctx context.Context, state string, why string) error {
 	return nil
 }
 
-// destroyLast has the shuffler destroy the last round of a task that has ended, and stores
-// that it did, so that it need not at every start.
+// destroyLast has the shuffler destroy the last round of a task that has ended. It stores that
+// this is done, so that later starts need not do it again.
 func (r *runner) destroyLast(ctx context.Context) {
 	untold := r.record.Untold
 	if r.destroyEnded(ctx); r.record.Untold != untold {
@@ -343,7 +343,7 @@ func (r *runner) end(state string, why string) {
 	r.close()
 }
 
-// close ends the waiting for the task's end.
+// close wakes all who wait for the task's end.
 func (r *runner) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

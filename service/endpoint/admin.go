@@ -42,7 +42,7 @@ func NewAdmin(address string, ready func(context.Context) error, metrics func() 
 	return &plainServer{listener: LimitListener(l, maxAdmin), handler: adminHandler(address, ready, metrics)}, nil
 }
 
-// adminHandler answers the three paths.
+// adminHandler answers /healthz, /readyz and /metrics.
 func adminHandler(address string, ready func(context.Context) error, metrics func() []Metric) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok\n") })

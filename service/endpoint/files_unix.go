@@ -11,5 +11,5 @@ func openFiles() uint64 {
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
 		return 0
 	}
-	return uint64(l.Cur) // signed on FreeBSD
+	return uint64(l.Cur) // Cur is signed on FreeBSD
 }

@@ -66,9 +66,9 @@ type guest struct {
 	used   amounts
 }
 
-// A newcomer is not closed for the next of its address within welcome. Once it has begun a
-// handshake it is not closed within spoken, which is long enough for the handshake and a
-// request.
+// A new connection is not closed for another one from its address until the time welcome has
+// passed. Once it has begun a handshake, it is not closed for another until the time spoken has
+// passed, which is long enough for the handshake and a request.
 const (
 	welcome = 250 * time.Millisecond
 	spoken  = time.Second
@@ -188,7 +188,7 @@ func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
 	}
 	if strangers != nil {
 		if me.proven || strangers.unproven[what] > me.party.unproven[what]+1 {
-			now = time.Time{} // the strangers had more than their part, so no welcome protects them
+			now = time.Time{} // new arrivals, too, give way to a proven caller or to a less crowded address
 		}
 		if out := oldest(&strangers.strangers, me, what, now); out != nil {
 			return out
@@ -296,8 +296,8 @@ func (me *guest) speak(now time.Time) {
 // strangers.
 const mostOfOne = 16
 
-// mostBodies is the number of largest bodies that may be held for a proven connection: with
-// mostOfOne connections, half of maxHeld if bodies have a mebibyte.
+// mostBodies limits the bytes held for a proven connection, in bodies of the largest size. A
+// caller's mostOfOne connections may thus hold half of maxHeld if the largest body is 1 MiB.
 const mostBodies = 2
 
 // nobody stands for callers whose connections are not counted, which are peers.

@@ -135,7 +135,7 @@ func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1
 	if made == nil {
 		return nil, apiError(fmt.Errorf("%w: this program cannot read the description of task %q", coordinator.ErrNoModel, s.Name))
 	}
-	if made.Data == nil { // it ended before this process began, which has not read its data
+	if made.Data == nil { // the task ended before this process began, so its data were not read
 		if made, err = train.OpenTask(ctx, made.Wire, r.config.Data); err != nil {
 			return nil, apiError(fmt.Errorf("%w: the model's shape follows from the data of task %q, which cannot be read: %v", coordinator.ErrNoModel, s.Name, err))
 		}

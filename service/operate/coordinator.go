@@ -245,7 +245,7 @@ func (r *coordinatorProcess) create(ctx context.Context, name, config string, ro
 	}
 	id = t.Wire.ID()
 	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(t.Wire)), Round: round}
-	if r.config.Data != "" { // check what a restart will do
+	if r.config.Data != "" { // check that a restart can load the task from this data
 		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data); err != nil {
 			return id, plan, err
 		}

@@ -56,8 +56,8 @@ func (r *coordinatorProcess) serveDashboard(s *server) error {
 // maxViewers is the largest number of connections to a page on loopback.
 const maxViewers = 256
 
-// pageWriter writes to a board how the coordinator's tasks stand. It sees what a status
-// says: counts and bounds.
+// pageWriter writes the state of the coordinator's tasks to a board. It sees only what a
+// status holds: counts and bounds.
 type pageWriter struct {
 	process   *coordinatorProcess
 	board     *dashboard.Board
@@ -82,7 +82,7 @@ type shownTask struct {
 	// and loss.
 	before, accuracy, loss float64
 
-	measured progress // of its history on the page, and in the store
+	measured progress // how far its history goes on the page, and in the store
 	kept     progress
 	keptAt   time.Time
 
@@ -200,7 +200,7 @@ func (v *pageWriter) past(id string, s coordinator.Status) {
 	var entries []ledger.Entry
 	v.process.journal.View(func(b *ledger.Book) { entries = b.TaskEntries(s.Task) })
 	if n := len(entries); n > 0 && entries[n-1].Round > s.Round {
-		entries = entries[:n-1] // the open round
+		entries = entries[:n-1] // leave out the entry of the open round
 	}
 	for _, r := range dashboard.Past(entries, s.Round, dashboard.Round{Reports: s.Reports, Rejected: total(s.Rejected), Void: s.Void, Failed: s.Failed}) {
 		v.board.Ended(id, r)

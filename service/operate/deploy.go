@@ -31,11 +31,11 @@ type Loopback struct {
 	Processes  int // number of processes that run them
 	Aggregator bool
 	MinReports int64
-	Suite      wire.Suite // of sealing keys
+	Suite      wire.Suite // suite of the sealing keys
 	Epsilon    float64    // the population's budget
 	Delta      float64
-	Data       string        // of clients and coordinator
-	Policy     config.Policy // of clients
+	Data       string        // the data set of clients and coordinator
+	Policy     config.Policy // the policy of the clients
 	Spread     time.Duration
 }
 
@@ -47,9 +47,9 @@ func (l Loopback) ClientConfig(i int) string {
 	return filepath.Join(l.Dir, fmt.Sprintf("clients-%d", i), "client.yaml")
 }
 
-// FreeAddresses returns loopback addresses that nobody listens on now. Their ports are
-// below those that systems give to outgoing connections, which could else take a port
-// before its process listens on it.
+// FreeAddresses returns loopback addresses that nobody listens on now. Their ports are below
+// those that systems give to outgoing connections; an outgoing connection could otherwise take
+// a port before its process listens on it.
 func FreeAddresses(n int) (out []string, err error) {
 	const low, high, tries = 10_000, 32_768, 1000
 	var open []net.Listener

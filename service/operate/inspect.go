@@ -111,7 +111,7 @@ func (n *inspection) keys(p config.Process, signing string, sealing []string) {
 	n.wrong("sealing keys", err)
 }
 
-// store tries to open a store; a store that is in use is all right.
+// store tries to open a store. A store that is in use counts as correct.
 func (n *inspection) store(open func() (*store.Store, error)) {
 	s, err := open()
 	if err == nil {

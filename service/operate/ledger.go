@@ -78,7 +78,7 @@ func ReadLedger(ctx context.Context, path string) (*ledgerReport, error) {
 	return r, nil
 }
 
-// AskLedger asks a running coordinator for its ledger; without what each task costs.
+// AskLedger asks a running coordinator for its ledger. The answer lacks what each task costs.
 func AskLedger(ctx context.Context, path string) (*ledgerReport, error) {
 	c, err := config.LoadCoordinator(path)
 	if err != nil {
@@ -123,9 +123,9 @@ func entryLine(e wire.Entry) ledgerEntry {
 		Batch: hex.EncodeToString(e.Batch[:]), Event: DescribeEvent(e.Event)}
 }
 
-// Migrate moves a role's store for good to where another configuration of the same role has
-// it: the old store takes no writes from then on. Neither may be in use. After an
-// interruption it can be run again.
+// Migrate moves a role's store for good to the place that another configuration of the same
+// role names. The old store takes no writes from then on. Neither store may be in use. After
+// an interruption Migrate can be run again.
 func Migrate(ctx context.Context, role, from, to string) (store.Inventory, error) {
 	a, err := storeOf(role, from)
 	if err != nil {

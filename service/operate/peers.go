@@ -78,7 +78,7 @@ func alert(ctx context.Context, c *http.Client, address string, err error) error
 	return err
 }
 
-// peerError says what this operator and the peer's operator must agree on.
+// peerError adds to an error what this operator and the peer's operator must agree on.
 func peerError(err error) error {
 	switch {
 	case err == nil:
@@ -93,7 +93,8 @@ func peerError(err error) error {
 	return fmt.Errorf("it cannot be reached: %w", err)
 }
 
-// peers are asked now and then, so that an operator sees which of them does not answer.
+// peers are the roles that this one calls. It asks them now and then, so that an operator sees
+// which of them does not answer.
 type peers struct {
 	log  *slog.Logger
 	list []peer
@@ -133,7 +134,8 @@ func (p *peers) watch(ctx context.Context) error {
 	return nil
 }
 
-// askAll says whether all answer. It logs what has changed, one line for each cause.
+// askAll asks all peers and says whether all answer. It logs what has changed, one line for
+// each cause.
 func (p *peers) askAll(ctx context.Context) (all bool) {
 	var wg sync.WaitGroup
 	now := make([]error, len(p.list))

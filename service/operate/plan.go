@@ -18,8 +18,8 @@ type taskPlan struct {
 	limit  error // why no more rounds fit; nil if all do
 }
 
-// charges returns what a task is charged if as many clients report as it expects: an event,
-// and how often.
+// charges returns what a task is charged if as many clients report as it expects: the event of
+// one charge, and the number of charges.
 func charges(t *train.Task, colluders int64) (event dp.Round, times int64, err error) {
 	c, err := t.Coordinator()
 	if err != nil {

@@ -252,7 +252,7 @@ func (r *coordinatorProcess) follow(ctx context.Context, log *slog.Logger) error
 		n := len(r.known) - before
 		r.creating.Unlock()
 		if time.Since(refreshed) > refreshEvery {
-			// After this, this process shows what others have charged.
+			// Refresh makes this process show what others have charged.
 			err = errors.Join(err, r.journal.Refresh(ctx))
 			refreshed = time.Now()
 		}

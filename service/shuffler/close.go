@@ -16,9 +16,9 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// complete says whether a round may close before its deadline: it is public who was asked,
-// and all of them have reported. The frontends' counts are cheap and say when that may be
-// so; only then is the stream of reports read.
+// complete says whether a round may close before its deadline. It may if it is public which
+// clients were asked, and all of them have reported. The stream of reports is read only if the
+// frontends' counts, which are cheap to read, say that all may have reported.
 func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 	digest, err := decodeName(name)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 type Snapshot struct {
 	Accepted int64                 // answered with 204
 	Refused  map[wire.Reason]int64 // refused reports, by reason
-	Rounds   map[roundState]int64  // rounds that this process brought into the state
+	Rounds   map[roundState]int64  // number of rounds that this process moved to each state
 	Declined map[wire.Reason]int64 // rounds that were not opened, by reason
 	Open     int64                 // open rounds, as far as this process knows
 	// Stages are the parts of the work: receive, open (the outer seal), verify (the MAC) and

@@ -122,7 +122,7 @@ type reader struct {
 	mu   sync.Mutex
 	from int64 // index of the first chunk that is held
 	held [][]byte
-	next uint64       // place in the stream after them
+	next uint64       // place in the stream after the held chunks
 	used atomic.Int64 // time of the last use, in Unix seconds
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// passes are the passes of a round that clients of known sessions show. Bytes that come
-// with one are from that client. They are in memory only: a client whose session this
-// process has not seen, as after a restart or at another frontend, or that shows no pass,
-// is a stranger until its report is opened.
+// passes holds the passes that clients with known sessions show in a round. Bytes that come
+// with a pass are from its client. Passes are in memory only. A client is a stranger until its
+// report is opened if it shows no pass, or if this process has not seen its session, as after
+// a restart or at another frontend.
 type passes struct {
 	mu     sync.Mutex
 	places map[wire.Pass]int32

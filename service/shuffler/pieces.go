@@ -83,7 +83,7 @@ func (v *vault) blobs(ctx context.Context, s streams, stream, kind, filter strin
 	}
 }
 
-// blob is a blob that was read.
+// blob is a whole blob that was read from a stream.
 type blob struct {
 	place  uint64 // where it ends
 	suffix string

@@ -71,7 +71,8 @@ func decodeRecord(e store.Entry) (*record, error) {
 	return r, nil
 }
 
-// saveRecord replaces the record from which r was read.
+// saveRecord stores r in place of the record that it was read from. It fails if the stored
+// record has changed since.
 func (s *Service) saveRecord(ctx context.Context, name string, r *record) error {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -94,7 +95,7 @@ func (s *Service) announcement(signed []byte) (wire.Announcement, error) {
 	return ann, err
 }
 
-// announced also returns the key that signed it.
+// announced does the same as announcement and also returns the key that signed it.
 func (s *Service) announced(signed []byte) (wire.Announcement, ed25519.PublicKey, error) {
 	for _, k := range s.config.Coordinators {
 		message, err := wire.Verify(k, wire.LabelAnnouncement, signed)
@@ -113,9 +114,9 @@ func (s *Service) announced(signed []byte) (wire.Announcement, ed25519.PublicKey
 	return wire.Announcement{}, nil, pure.Refuse(wire.BadSignature, "the announcement is not signed by a coordinator of this shuffler")
 }
 
-// links are the keys of a round that link a client to its place in the batch, and say who
-// is drawn. They are destroyed after the cut, when the batch is fixed: nobody can then
-// find out any more.
+// links are the keys of a round that link a client to its place in the batch, and say who is
+// drawn. They are destroyed after the cut, when the batch is fixed. From then on nobody can
+// find out either.
 type links struct {
 	order [16]byte // key of the permutation
 	draw  [16]byte // key of the draw, for Sampled
@@ -139,7 +140,8 @@ func (s *Service) makeSecrets(ctx context.Context, name string) error {
 	return nil
 }
 
-// oldSize is the size of a round's keys in earlier versions: one secret, links first.
+// oldSize is the size of a round's keys in earlier versions, which stored them as one secret
+// with the links first.
 const oldSize = linksSize + sealingKeySize
 
 func (s *Service) sealKey(ctx context.Context, name string) ([]byte, error) {

@@ -177,8 +177,8 @@ func (s *Service) targetRound(ctx context.Context, header []byte, size int64, no
 	return r, nil
 }
 
-// authenticateStranger is authenticate for bytes that may not be a client's. At most one
-// per processor is opened at a time, so that clients never wait for more.
+// authenticateStranger is authenticate for bytes that may not be a client's. It opens at most
+// one report per processor at a time, so that clients never wait for more than that.
 func (s *Service) authenticateStranger(ctx context.Context, r *round, body []byte, now time.Time) (wire.Report, int, error) {
 	select {
 	case s.strangers <- struct{}{}:

@@ -16,8 +16,8 @@ import (
 	"github.com/riffle-dp/riffle/service/store"
 )
 
-// round is what a frontend has of a round in memory. It is made from the store, or may be
-// lost.
+// round is what a frontend holds of a round in memory. Everything in it can be read again from
+// the store, or may be lost.
 type round struct {
 	ann      wire.Announcement
 	digest   [32]byte
@@ -62,7 +62,7 @@ func (s *Service) round(ctx context.Context, digest [32]byte) (*round, error) {
 	if r := s.remembered(digest); r != nil {
 		return r, nil
 	}
-	select { // one request looks in the store for all that ask
+	select { // one request at a time looks in the store
 	case s.lookup <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -187,7 +187,8 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 	return r, nil
 }
 
-// draw returns who may report, a function of keys in the store.
+// draw returns who may report. The draw is a function of the announcement and of keys in the
+// store.
 func (s *Service) draw(ctx context.Context, ann wire.Announcement, keys links) (pure.Drawn, error) {
 	key := keys.draw
 	if ann.Participation == dp.Once {

@@ -100,8 +100,8 @@ func (s *Service) drain() {
 	s.blocks.Wait()
 }
 
-// sweep destroys what a crash left of rounds that have ended, which no mark names, and all
-// of closed rounds but their batches.
+// sweep cleans up after a crash. It destroys what is left of ended rounds, which no mark
+// names, and everything of closed rounds except their batches.
 func (s *Service) sweep(ctx context.Context) error {
 	names, err := s.store.Secrets(ctx, "")
 	if err != nil {
@@ -328,7 +328,7 @@ func (s *Service) deleteStreams(ctx context.Context, prefix, except string) erro
 	return nil
 }
 
-// gone returns err, or nil if it says that the thing is not there.
+// gone returns err, or nil if err says that the thing is not there.
 func gone(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

@@ -164,7 +164,8 @@ func (s *Service) keepMasters(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// over says that no process takes reports any more with a session that ends at end.
+// over says whether a session that ends at end is past its use: no process takes reports with
+// it any more.
 func over(end int64, now time.Time) bool { return now.Unix() >= end+int64(sessionSpare/time.Second) }
 
 // findMasters reads all masters in the store, also those of a process that allows longer

@@ -157,7 +157,7 @@ func retry[T any](ctx context.Context, s *Store, f func(context.Context) (T, err
 	}
 }
 
-// sleep returns false if ctx ended first.
+// sleep waits for d. It returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

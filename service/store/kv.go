@@ -51,9 +51,9 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, revision uint
 	return s.put(ctx, "k."+key, value, revision)
 }
 
-// DeleteKey removes the value that has this revision (0: whichever), or fails
-// with ErrConflict or ErrNotFound. The value is overwritten in place; earlier
-// ones are not: see the package comment.
+// DeleteKey removes the value that has this revision; revision 0 stands for any. It fails with
+// ErrConflict or ErrNotFound. It overwrites the current value in place, but not earlier ones:
+// see the package comment.
 func (s *Store) DeleteKey(ctx context.Context, key string, revision uint64) error {
 	if err := checkKey(key); err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 // exclude that. What must not be done twice is therefore written under the
 // lease's Token, by compare-and-swap on what an earlier token left.
 //
-// Lease and Appender are interfaces so that a Store satisfies those that the roles
-// define and their tests fill.
+// Lease and Appender are interfaces, so that a Store satisfies the interfaces that the roles
+// define, and tests can put something else in its place.
 type Lease interface {
 	// Token returns the fencing token. It grows from holder to holder, over restarts and
 	// migrations, and stays the same through renewals.

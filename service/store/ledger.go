@@ -68,7 +68,7 @@ func (l *Ledger) append(ctx context.Context, expectLast uint64, data []byte) (ui
 	return seq, err
 }
 
-// Read yields all entries in order. It stops at an error; a missing entry is one.
+// Read yields all entries in order. It stops at an error; a missing entry is an error.
 func (l *Ledger) Read(ctx context.Context) iter.Seq2[ledgerEntry, error] {
 	return func(yield func(ledgerEntry, error) bool) {
 		info, err := l.s.ledgerInfo(ctx)

@@ -167,7 +167,7 @@ func Migrate(ctx context.Context, from, to *Store) (Inventory, error) {
 	if err != nil {
 		return Inventory{}, err
 	}
-	// The old store is sealed first: never are both open.
+	// Seal the old store first, so that the two are never open at the same time.
 	if from.marker().State != stateSealed {
 		m := from.marker()
 		m.State, m.Peer, m.PeerPlace, m.Since = stateSealed, to.marker().ID, to.where(), time.Now().UTC()

@@ -140,8 +140,8 @@ func (s *Store) GetObject(ctx context.Context, name string) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// copyObject writes an object to w. Only after a nil error is what w got
-// known to be the object.
+// copyObject writes an object to w. What w got is known to be the object only if the error is
+// nil.
 func (s *Store) copyObject(ctx context.Context, w io.Writer, name string) error {
 	if err := checkObjectName(name); err != nil {
 		return err

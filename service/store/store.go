@@ -57,7 +57,7 @@ const (
 	// seal and a little framing.
 	MaxData = MaxBlock + 1<<10
 
-	maxPayload     = MaxData + 4<<10 // and headers
+	maxPayload     = MaxData + 4<<10 // MaxData and headers
 	defaultTimeout = 30 * time.Second
 	attemptTimeout = 5 * time.Second
 	dedupeWindow   = 30 * time.Second

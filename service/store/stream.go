@@ -363,10 +363,10 @@ func (s *Store) storedBefore(ctx context.Context, w write) (seq uint64, own bool
 
 const readAhead = 8 << 20 // bytes that a reader may have in flight
 
-// Read yields the messages of a stream in order, from sequence from on (0 and
-// 1: from the first) up to the last one at the time of the call. The filter is
-// a suffix, may hold the wildcards * (one token) and > (the rest), and is empty
-// for all. An error ends it. Messages may be kept.
+// Read yields the messages of a stream in order, from sequence from on (0 and 1: from the
+// first) up to the last one at the time of the call. The filter is a suffix. It may hold the
+// wildcards * (one token) and > (the rest); the empty filter matches all. Read stops at an
+// error. The caller may keep the messages.
 func (s *Store) Read(ctx context.Context, stream, filter string, from uint64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		if err := errors.Join(checkName("stream", stream), checkSuffix(filter, true)); err != nil {
