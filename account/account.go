@@ -40,7 +40,7 @@ func (a *Accountant) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
 	return a.worst(&t, delta)
 }
 
-// worst returns the largest of the bounds over what a client may have been through.
+// worst returns the largest bound over the possible histories of a client; see tally.worlds.
 func (a *Accountant) worst(t *tally, delta float64) (dp.Bound, error) {
 	worlds, err := t.worlds()
 	if err != nil {
@@ -116,7 +116,8 @@ type Reply struct {
 	Sum *vecsum.Params
 }
 
-// list adds what a method answered, in a computation since start that ended with err.
+// list adds a method's answer to the reply. start is when its computation began, and err is
+// the error that it ended with.
 func (r *Reply) list(m Method, got answer, start time.Time, err error) error {
 	l := Listed{Bound: dp.Bound{Method: m.ID, Kind: m.Kind, Status: m.Status, Source: m.Source, Order: got.order, Note: got.note,
 		Guarantee: dp.Guarantee{Eps: got.eps, Delta: got.delta, Adjacency: r.Query.withDefaults().Adjacency}, Seconds: time.Since(start).Seconds()}}

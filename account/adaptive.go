@@ -19,7 +19,8 @@ import (
 // Upper bound, proved; replace one client. If no round is run that would bring the answer
 // above maxEps, all rounds together are (maxEps, delta)-DP, however they were chosen and
 // whenever they end. An answer below maxEps is itself a bound for a history whose end was not
-// chosen from releases. +Inf if losses too far to be counted have more than their share of δ.
+// chosen from releases. The answer is +Inf if the mass left out of the divergences exceeds its
+// share of δ.
 func (a *Accountant) EpsAdaptive(ev dp.Event, maxEps, delta float64) (dp.Bound, error) {
 	if err := dp.CheckDelta(delta); err != nil {
 		return dp.Bound{}, err
@@ -45,8 +46,8 @@ func (a *Accountant) EpsAdaptive(ev dp.Event, maxEps, delta float64) (dp.Bound, 
 	return s.bound(a.engine.sources(t.parts), order, delta), nil
 }
 
-// everyBatch makes disjoint batches count like any other rounds, which is more than they
-// cost: a client is in only one of them, but later batches may be chosen from releases.
+// everyBatch counts disjoint batches as ordinary rounds, because later batches may be chosen
+// from releases. That overstates their cost: a client is in only one batch.
 func everyBatch(ev dp.Event) dp.Event {
 	switch e := ev.(type) {
 	case dp.Round:
@@ -68,8 +69,9 @@ func everyBatch(ev dp.Event) dp.Event {
 }
 
 // FilterOrder returns the order of a Rényi filter for a budget; it depends on the budget
-// alone. Of a grid of orders it is the one that admits most of a Gaussian mechanism, whose
-// divergence is proportional to the order. Without a limit it is the order for a budget of 1.
+// alone. Of a grid of orders it is the one at which the budget admits the most of a Gaussian
+// mechanism, whose divergence is proportional to the order. Without a limit it is the order
+// for a budget of 1.
 func FilterOrder(maxEps, delta float64) float64 {
 	if math.IsInf(maxEps, 1) {
 		maxEps = 1
@@ -93,12 +95,12 @@ type filtered struct {
 	dropped float64 // the mass left out of the divergences
 }
 
-// plus adds a round that happened times times, rounded up.
+// plus returns f with the charge of a round added times times, rounded up.
 func (f filtered) plus(one filtered, times int64) filtered {
 	return filtered{(f.spent + one.spent*float64(times)) * (1 + 0x1p-50), (f.dropped + one.dropped*float64(times)) * (1 + 0x1p-50)}
 }
 
-// filterDropped is the share of δ that pays for losses too far to be counted.
+// filterDropped is the share of δ that pays for the mass left out of the divergences.
 const filterDropped = 1e-3
 
 // within says whether the mass left out is within its share of δ.

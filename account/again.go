@@ -5,22 +5,22 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// againShare is the share of δ that pays for more void rounds than are assumed.
+// againShare is the share of δ that pays for the chance of more void rounds than assumed.
 const againShare = 1e-4
 
-// Again returns the question about a protocol that announces void rounds again, until
-// q.Rounds of them brought minReports or round number last was announced. An upper bound on
-// its answer is an upper bound for the protocol.
+// Again returns the question about a protocol that replaces void rounds. The protocol
+// announces rounds until q.Rounds of them brought minReports reports each, or until it has
+// announced last rounds. An upper bound on its answer is an upper bound for the protocol.
 //
 // Needs: a void round reveals only that it is void. If others is true (honest below 1), some
 // clients are not relied on and may decide which rounds are void; then all rounds up to last
 // are counted.
 //
-// If a round's cost counts on chance, it is the cost of a round that may be void. So
-// announced rounds are counted: R of them, such that fewer than q.Rounds bring enough reports
-// with probability at most τ. Stopping early is post-processing; the rest costs τ of δ. Other
-// rounds cost no more if they are known not to be void.
-// Source: account/again.md.
+// A round's cost that relies on chance holds for a round that may be void. So Again counts
+// announced rounds: R of them, where fewer than q.Rounds of R rounds bring enough reports with
+// probability at most τ. Stopping early is post-processing; the rest costs τ of δ. A round
+// whose cost does not rely on chance costs no more if it is known not to be void. Source:
+// account/again.md.
 func (q Query) Again(minReports, last int64, others bool) Query {
 	asked, rate := q.Population, 1-q.Dropout
 	switch q.Participation {

@@ -19,7 +19,7 @@ const (
 	// certifyMargin is the excess of a certified ε over the composition's. It pays for the
 	// checker's coarser grid, whose variance is at most 1e-6 larger.
 	certifyMargin = 1e-5
-	// certifyDelta is the same for a certified δ.
+	// certifyDelta is the excess of a certified δ over the composition's.
 	certifyDelta = 2e-3
 	// certifyInfinite is the smallest mass of infinite loss that can be certified.
 	certifyInfinite = 0x1p-169

@@ -18,7 +18,7 @@ type Class struct {
 	Label    string   `json:"label"`
 	Hint     string   `json:"hint"`
 	Settings []string `json:"settings"`
-	// Pair says that some bounds hold for this class only.
+	// Pair says whether some bounds hold for this class only.
 	Pair bool `json:"pair"`
 }
 
@@ -50,8 +50,8 @@ var (
 	fmt22   = clones{name: "clones", source: fmt22Source, rate: amplify.Clones}
 )
 
-// Pairs of one class each, in the order of Methods: narrow takes the last that
-// covers a shape. The row makes the method NAME-pld.
+// Pairs of one class each, in the order of Methods: narrow takes the last that covers a shape.
+// A row called NAME makes the method NAME-pld.
 var classPairs = []clones{
 	{name: "krr", classes: []dp.Class{dp.KRR, dp.BinaryRR}, needs: "class krr:K or rr2, nothing else released",
 		source: "privacy blanket of k-ary randomized response, Balle et al. 2019 (dp/amplify/threepart.md)", calls: "amplify.KRR",
@@ -92,7 +92,7 @@ func (c clones) of(s shape) (amplify.Family, error) {
 		return notOf(s, string(dp.Generic))
 	case c.rate != nil:
 		return amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
-	case c.needs == "" || c.covers(s): // a mixture of pairs sees to its parts
+	case c.needs == "" || c.covers(s): // needs is empty for a mixture, which has a pair for each part
 		return c.family(s)
 	case c.classes == nil:
 		return amplify.Family{}, refuse("needs a total-variation parameter")
@@ -108,8 +108,8 @@ func notOf(s shape, class string) (amplify.Family, error) {
 	return amplify.Family{}, refuse("holds for class %s, the reports are of class %s", class, s.class)
 }
 
-// narrow returns the pair that uses all that is known of a shape's reports: the
-// blanket where nothing hides them, and nothing is said of them.
+// narrow returns the pair that uses all that is known of a shape's reports: the last of
+// classPairs that covers them, or the blanket if none does.
 func (s shape) narrow() clones {
 	out := blanket // the blanket refuses reports that are not ε₀-LDP
 	for _, c := range classPairs {
@@ -120,7 +120,7 @@ func (s shape) narrow() clones {
 	return out
 }
 
-// pure says that the reports are ε₀-LDP: what holds for any such report holds for
+// pure says whether the reports are ε₀-LDP. If so, what holds for any such report holds for
 // them. Without a shuffler a shape has no class.
 func (s shape) pure() bool { return s.class == "" || s.class.LDP() }
 

@@ -34,11 +34,11 @@ func Divergence(q Query, method string) (func(order float64) (float64, error), e
 	return nil, fmt.Errorf("account: method %q has no divergence", method)
 }
 
-// orders says which whole orders are searched; the zero value, that all real ones
-// are.
+// orders says which whole orders are searched. The zero value means that all real orders are
+// searched.
 type orders struct {
-	top          int // size of the largest body
-	factor, more int // how far beyond the best so far: factor·best + more
+	top          int // largest order
+	factor, more int // the coarse search ends at factor·best + more, best being the best order so far
 }
 
 var (
@@ -49,7 +49,7 @@ var (
 	ofSums   = orders{1 << 10, 2, 16}
 )
 
-// convert answers by the method's divergence, composed.
+// convert answers a query by the method's Rényi divergence, composed over the rounds.
 func (m Method) convert(e *engine, q Query, parts []part) (answer, error) {
 	bound, err := m.divergence(e, parts[0])
 	if err != nil {

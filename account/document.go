@@ -134,8 +134,8 @@ func ParseDocumentQuery(text []byte) (DocumentQuery, error) {
 }
 
 // Ask answers the query of a document, by Answer or, for a vector sum, by AnswerSum. each, if
-// not nil, is called before every method of Answer, some of which may be slow; done of all of
-// methods were computed before.
+// not nil, is called before every method of Answer, some of which may be slow; by then, done
+// of all methods have been computed.
 func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, each func(method string, done, of int)) (Reply, error) {
 	if (d.Eps == nil) == (d.Delta == nil) {
 		return Reply{}, errors.New("account: give exactly one of delta, to bound epsilon, and eps, to bound delta")

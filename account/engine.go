@@ -144,8 +144,8 @@ func (e *engine) rdpDelta(parts []part, c clones, eps float64) (float64, error) 
 const dropShare = 1e-4
 
 // compose returns the composition of the parts. tiltOf chooses where it is sharp, given the
-// composition's cumulant t ↦ log E e^{tL}. It returns nil if no loss is left after dropShare
-// of delta is spent on the largest losses, and then the mass of these.
+// composition's cumulant t ↦ log E e^{tL}. If dropping the largest losses, of mass dropShare
+// of delta, leaves no loss, it returns nil and the dropped mass.
 func (e *engine) compose(parts []part, c clones, delta float64, tiltOf func(cumulant func(t float64) float64) float64) (*pld.Composed, float64, error) {
 	if len(parts) >= manyShapes {
 		return e.composeMany(parts, c, delta, tiltOf)

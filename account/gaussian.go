@@ -332,7 +332,7 @@ func strongMethod(_ *engine, q Query, parts []part) (answer, error) {
 	return answer{eps: best, delta: q.Delta}, nil
 }
 
-// sciMixture also covers a fixed k, as one block.
+// sciMixture is the divergence of literature.SCIMixture, or of WBKGaussian if k is fixed.
 func sciMixture(_ *engine, p part) (func(float64) (float64, error), error) {
 	s := p.shape
 	return func(order float64) (float64, error) {
@@ -343,7 +343,7 @@ func sciMixture(_ *engine, p part) (func(float64) (float64, error), error) {
 	}, sumsOnly(p)
 }
 
-// sciPrinted is a curve stated for k ~ Bin(n, γ).
+// sciPrinted makes a divergence of a curve that SCI states for k ~ Bin(n, γ).
 func sciPrinted(curve func(amplify.GaussianArrivalConfig, int) (float64, error)) divergence {
 	return func(_ *engine, p part) (func(float64) (float64, error), error) {
 		err := sumsOnly(p)

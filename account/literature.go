@@ -34,8 +34,8 @@ func unsampled(p part) error {
 	return nil
 }
 
-// chance returns the shape and number of rounds of a query about clients whose
-// reports are up to chance: self check-in and drop-outs.
+// chance describes a round whose reports arrive by chance (self check-in or drop-outs). It
+// returns an error for any other round.
 func chance(p part) (literature.CheckInRenyiConfig, error) {
 	s := p.shape
 	c := literature.CheckInRenyiConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked, Gamma: s.gamma}
@@ -339,8 +339,9 @@ func sciTheorem1(printed bool) divergence {
 	}
 }
 
-// sciTheorem2 searches SCI's Δ: orders at one Δ, then Δ at the best of them, then
-// orders once more. Fewer than (1−Δ)nγ reports have probability at most e^-x.
+// sciTheorem2 searches SCI's Δ: orders at one Δ, then Δ at the best of them, then orders once
+// more. It sets Δ = √(2x/(nγ)), so that a round has fewer than (1−Δ)nγ reports with
+// probability at most e^−x.
 func sciTheorem2(printed bool) computation {
 	return func(_ *engine, q Query, parts []part) (answer, error) {
 		c, err := chance(parts[0])

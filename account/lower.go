@@ -15,7 +15,7 @@ import (
 // also one with the larger, and e^±ε₀ keeps its digits.
 const maxLowerEps0 = 12
 
-// response is randomized response, as a mechanism that rounds admit.
+// response is a randomized response that a query admits as its randomizer.
 type response struct {
 	symbols int
 	eps0    float64

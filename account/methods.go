@@ -6,8 +6,8 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// Method is a row of Methods: a bound on what rounds cost, and how it is asked.
-// The table of docs/BOUNDS.md is made of these rows.
+// Method is a row of Methods: a bound on what rounds cost, and how to compute it. The table of
+// docs/BOUNDS.md is made of these rows.
 type Method struct {
 	ID     string
 	Kind   dp.Kind
@@ -23,7 +23,7 @@ type Method struct {
 	Best      bool   // may be the tightest proved bound
 	Colluders bool   // counts colluders among those who are drawn
 	Adaptive  bool   // holds for reports that depend on earlier ones of their round
-	// OnlyDivergence: it is asked for its Divergence, and not in a Reply.
+	// OnlyDivergence says whether the method serves Divergence alone and is left out of a Reply.
 	OnlyDivergence bool
 
 	pair string // of one class: the name of the pair that it composes
@@ -239,7 +239,7 @@ func (m Method) refusal(q Query, s shape) error {
 	return nil
 }
 
-// hidesReports says that a number of reports that is up to chance is hidden.
+// hidesReports says whether the number of a round's reports is random and hidden.
 func (m Method) hidesReports(q Query, s shape) bool {
 	return q.HiddenReports && s.gamma > 0 && s.gamma < 1
 }

@@ -80,8 +80,8 @@ type knob struct {
 	low  float64
 	high func(Query) float64
 	set  func(*Query, float64)
-	// middle returns a value between two, and close says when the search ends: at neighbours
-	// for whole numbers, at four digits for others.
+	// middle returns a value between two. close says whether two values are so close that the
+	// search ends: neighbours for whole numbers, equal to four digits for others.
 	middle func(lo, hi float64) float64
 	close  func(lo, hi float64) bool
 	name   string

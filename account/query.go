@@ -28,8 +28,8 @@ type Query struct {
 	// know. The others are protected, and colluders hide nobody. With Once all of them may be
 	// in one batch: see dp/amplify/colluders.md.
 	Colluders int64
-	// HiddenReports says that nobody sees the number of reports of a round. The bounds
-	// returned are those for a public number.
+	// HiddenReports says whether the number of reports of a round is hidden from everybody. The
+	// bounds returned are those for a public number.
 	HiddenReports bool
 	// AdaptiveWithinRound lets a report's randomizer depend on the round's earlier reports;
 	// only bounds proved for that case answer.

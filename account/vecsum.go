@@ -12,12 +12,12 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// SumQuery asks what rounds of vector sums cost that are all alike. An observer sees only a
+// SumQuery asks what rounds of vector sums cost. All rounds are alike. An observer sees only a
 // round's summed counts.
 type SumQuery struct {
-	// Query says who takes part and whether ε or δ is asked for. What it has on
-	// single reports (Class, Eps0, Sigma, Symbols, TV), Colluders, HiddenReports
-	// and AdaptiveWithinRound must be left empty; Trust may be one of sums.
+	// Query says who takes part and whether ε or δ is asked for. What it has on single reports
+	// (Class, Eps0, Sigma, Symbols, TV), Colluders, HiddenReports and AdaptiveWithinRound must be
+	// left empty; Trust may be a mode in which only sums are seen.
 	Query Query
 	// Sum describes a round. Defaults: Users is the most clients that a round can have;
 	// MinUsers, below which it is void, is what Surely returns; Radius is 1; Norm is as in
@@ -182,7 +182,7 @@ func lemma31(p vecsum.Params, delta float64) (float64, error) {
 	return allHonest(func(p vecsum.Params, delta float64) (float64, error) { return vecsum.Lemma31(p, 1, delta) })(p, delta)
 }
 
-// allHonest refuses where not all clients are relied on.
+// allHonest returns the bound with an error added: it refuses a round with Honest below 1.
 func allHonest(bound func(vecsum.Params, float64) (float64, error)) func(vecsum.Params, float64) (float64, error) {
 	return func(p vecsum.Params, delta float64) (float64, error) {
 		if p.Honest < 1 {
@@ -192,7 +192,8 @@ func allHonest(bound func(vecsum.Params, float64) (float64, error)) func(vecsum.
 	}
 }
 
-// alwaysNote returns a note that says that chance is not credited.
+// alwaysNote returns the note that a bound is computed as if the client took part in every
+// round; "" if the client does.
 func (q SumQuery) alwaysNote() string {
 	if q.always() {
 		return ""
@@ -369,7 +370,7 @@ func sumGaussian(ctx context.Context, q SumQuery) (answer, error) {
 	return out, nil
 }
 
-// paperSum computes a bound of CJMP's, each of which is for one round.
+// paperSum computes one of CJMP's bounds. They hold for a single round.
 func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) sumComputation {
 	return func(_ context.Context, q SumQuery) (answer, error) {
 		if q.times() > 1 {

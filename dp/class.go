@@ -21,7 +21,7 @@ const (
 	Gaussian Class = "gaussian"
 )
 
-// promises says what a class's reports promise: ε₀, and which have symbols.
+// promises lists, for each class, whether its reports are ε₀-LDP and whether they are symbols.
 var promises = map[Class]struct{ ldp, symbols bool }{
 	Generic:   {ldp: true},
 	BinaryRR:  {ldp: true},
@@ -30,10 +30,11 @@ var promises = map[Class]struct{ ldp, symbols bool }{
 	Gaussian:  {},
 }
 
-// LDP says that reports of the class are ε₀-LDP: every bound for Generic covers them.
+// LDP says whether reports of the class are ε₀-LDP. If so, every bound for Generic covers
+// them.
 func (c Class) LDP() bool { return promises[c].ldp }
 
-// HasSymbols says that reports of the class are one of Report.Symbols symbols.
+// HasSymbols says whether reports of the class are one of Report.Symbols symbols.
 func (c Class) HasSymbols() bool { return promises[c].symbols }
 
 // check returns an error unless the report has what its class needs and nothing else.

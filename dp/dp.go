@@ -2,7 +2,7 @@
 // Bound), between which datasets (Adjacency), the pairs of laws that bounds are computed from
 // (Pair), and who counts (Accountant).
 //
-// It holds no formulas. The accountings (rdp, pld) and the amplification theorems (amplify)
+// It holds no formulas. The packages of accounting (rdp, pld) and of amplification (amplify)
 // share only this package and never import each other's numerics.
 package dp
 

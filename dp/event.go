@@ -49,7 +49,7 @@ type Round struct {
 	// Gamma is γ, the probability that a client's report arrives. It is read
 	// only for a CheckIn round whose Reports are not known yet (planning).
 	Gamma float64
-	// Realised says that Reports was counted, even if it is zero.
+	// Realised says whether Reports was counted; a counted number may be zero.
 	Realised bool
 }
 

@@ -74,37 +74,37 @@ func (t Trust) mode() mode {
 	return mode{recorded: t, participation: All}
 }
 
-// Known says that t is a mode.
+// Known says whether t is a mode.
 func (t Trust) Known() bool { return t.mode().seen != unknown }
 
 // Shuffled says whether a round's reports are seen in a random order, without senders.
 func (t Trust) Shuffled() bool { return t.mode().seen == permuted }
 
-// Alone says that every report is seen with its sender.
+// Alone says whether every report is seen with its sender.
 func (t Trust) Alone() bool { return t.mode().seen == named }
 
 // SumsOnly says whether nobody sees more than the sum of a round's reports.
 func (t Trust) SumsOnly() bool { return t.mode().seen == summed }
 
-// Curated says that a trusted curator adds the noise.
+// Curated says whether a trusted curator adds the noise.
 func (t Trust) Curated() bool { return t.mode().seen == curated }
 
 // HasLocalGuarantee says whether each report is ε₀-LDP by itself.
 func (t Trust) HasLocalGuarantee() bool { return t.Shuffled() || t.Alone() }
 
-// Protects says that somebody adds noise.
+// Protects says whether somebody adds noise.
 func (t Trust) Protects() bool { return t.mode().seen != exact }
 
-// Accountable says that accountants have bounds for the mode.
+// Accountable says whether accountants have bounds for the mode.
 func (t Trust) Accountable() bool { return t.HasLocalGuarantee() || t.SumsOnly() }
 
 // Recorded returns the mode that events, tasks, announcements and pages have for t.
 func (t Trust) Recorded() Trust { return t.mode().recorded }
 
-// InEvents says that a Round may have t.
+// InEvents says whether a Round may have t.
 func (t Trust) InEvents() bool { return t.Accountable() && t.Recorded() == t }
 
-// CountsRemoval says that accountants count CheckIn rounds for AddRemoveOne as well. With
+// CountsRemoval says whether accountants count CheckIn rounds for AddRemoveOne as well. With
 // other modes the number of reports is public: a removed client is seen to be missing.
 func (t Trust) CountsRemoval() bool { return t.SumsOnly() && t.InEvents() }
 

@@ -4,10 +4,10 @@
 //
 // The event is chosen on one part of the reports and tested once on another part, so the
 // number of events tried needs no allowance: if the randomizer is ε₀-LDP, it is refuted with
-// probability at most 1 − Confidence, whatever the choice was. A claim that is not refuted is
-// not thereby proved. The search knows some events and some inputs only. It cannot detect
-// what single reports with independent randomness do not show, such as noise shared between
-// clients, timing, or a ratio that is off by less than a few standard errors of the counts.
+// probability at most 1 − Confidence, whatever the choice was. An audit that refutes nothing
+// proves nothing: it tries only some events and some inputs. It sees single reports with
+// independent randomness, so it misses noise shared between clients, timing, and a ratio that
+// is off by less than a few standard errors of the counts.
 package audit
 
 import (
@@ -29,7 +29,7 @@ type Config struct {
 	Trials int64
 	// Confidence is the confidence of LowerBound; 0 means DefaultConfidence.
 	Confidence float64
-	// fixes all randomness: equal seeds give equal results, for any Workers
+	// Seed fixes all randomness: equal seeds give equal results, for any Workers.
 	Seed    uint64
 	Workers int // goroutines; 0 means 1
 	// Pairs are the inputs to compare; nil means pairs(Mechanism.Dim()).
@@ -61,7 +61,7 @@ type Result struct {
 	Draws int64
 }
 
-// Shares of Trials for each stage. The remaining reports test.
+// Shares of Trials for each stage. The remaining reports test the chosen event.
 const (
 	pilotShare  = 1. / 32 // places the cells
 	rankShare   = 3. / 32 // ranks the cells of a pair

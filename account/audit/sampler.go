@@ -185,7 +185,7 @@ func (s *sampler) progress(n int64) {
 	}
 }
 
-// study places a pair's cells by a pilot of n reports of each input.
+// study chooses the cells of a pair of inputs from a pilot of n reports of each input.
 func (s *sampler) study(index int, p Pair, n int64) (*study, error) {
 	st := &study{index: index, pair: p, between: p.between()}
 	var values [identity][]float64
@@ -205,9 +205,9 @@ func (s *sampler) study(index int, p Pair, n int64) (*study, error) {
 	return st, err
 }
 
-// edges cuts at 256 quantiles, finer towards both ends, where a few values may show what the
-// bulk does not. It also cuts around the values seen most often, if they were seen twice, so
-// that each of them has a cell of its own.
+// edges returns the edges of cells: 256 quantiles, finer towards both ends, where a few values
+// may show what the bulk does not. It adds edges around the values seen most often, if they
+// were seen twice, so that each of them has a cell of its own.
 func edges(values []float64) []float64 {
 	slices.Sort(values)
 	n := len(values)

@@ -67,7 +67,7 @@ func (c *SumConfig) complete() error {
 	return nil
 }
 
-// sumPair are a client's two inputs, x and −x.
+// sumPair is a pair of a client's inputs, x and −x.
 type sumPair struct {
 	name string
 	x    []float32
@@ -254,7 +254,7 @@ func (s *sumSampler) each(at stage, pair, side int, p sumPair, n int64, visit fu
 						if i == 0 {
 							in = x
 						}
-						// The one client always adds its noise.
+						// The first client, whose input differs, always adds its noise.
 						if i < honest {
 							err = e.Encode(src, in, counts)
 						} else {

@@ -72,8 +72,8 @@ func (d Document) verifyBasic(times int64) error {
 	return nil
 }
 
-// pair is a listed round. At index j ≥ 1 it holds the masses of loss j·step; ratio[j] is
-// e^{j·step} from j = 0 on.
+// pair is the round that a document lists. p[j] and q[j] are the masses of loss j·step for j ≥
+// 1; ratio[j] is e^{j·step} for j ≥ 0.
 type pair struct {
 	ratio, p, q []*big.Float
 	infinite    *big.Float
@@ -88,7 +88,7 @@ func newPair(r Round) pair {
 		out.ratio = append(out.ratio, mul(out.ratio[j], grow))
 		out.q = append(out.q, real(m))
 		out.p = append(out.p, mul(out.ratio[j+1], real(m)))
-		// Under P a loss has mass p, its mirror image q.
+		// Under P a loss has mass p, and its mirror image, the loss of opposite sign, has mass q.
 		out.rest = sub(out.rest, add(out.p[j+1], out.q[j+1]))
 	}
 	return out
@@ -158,7 +158,7 @@ func (d Document) verifyAccount(p pair) error {
 	any := sub(real(1), power(sub(real(1), p.infinite), times))
 	// Untilting multiplies the error at ε by E[e^{tL}]^times·e^{−tε}.
 	grow := exp(mul(real(w.Tilt), real(r.Step)))
-	moment, up := add(p.rest, p.infinite), real(1) // for the writer, loss 0 has both masses
+	moment, up := add(p.rest, p.infinite), real(1) // the writer's moment counts the infinite mass at loss 0
 	for j := 1; j < len(p.p); j++ {
 		up = mul(up, grow)
 		moment = add(moment, add(mul(p.p[j], up), quo(p.q[j], up)))

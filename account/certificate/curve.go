@@ -191,7 +191,7 @@ type reports struct {
 	gain, cost, part, point, tail []*big.Float
 }
 
-// use says that, with a weight, a block has m = C+1 reports that hide each other.
+// use is a case of a block, with its weight: m = C+1 reports hide each other.
 type use struct {
 	of     *reports
 	weight *big.Float

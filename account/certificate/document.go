@@ -85,9 +85,9 @@ type Round struct {
 	Q        []float64 `json:"q"`
 	// Times is the number of rounds that the pair is composed over.
 	Times int64 `json:"times"`
-	// Clones and Reports are hints. Clones: numbers of clones are distinguished up to
-	// multiples of it. Reports: numbers of reports are distinguished up to the blocks that
-	// start at its values. Any blocks are sound; badly chosen ones prove less.
+	// Clones and Reports are hints. The checker distinguishes numbers of clones only up to
+	// multiples of Clones, and numbers of reports only up to the blocks that start at the values
+	// of Reports. Any blocks are sound; badly chosen ones prove less.
 	Clones  int64   `json:"clones"`
 	Reports []int64 `json:"reports,omitempty"`
 }
@@ -106,8 +106,8 @@ type Composition struct {
 	Splitting  float64 `json:"splitting"`
 	Window     float64 `json:"window"`      // δ read off the window
 	Truncation float64 `json:"truncation"`  // mass of infinite loss over all rounds
-	WrapAround float64 `json:"wrap_around"` // for the mass above the window
-	RoundOff   float64 `json:"round_off"`   // of the transforms
+	WrapAround float64 `json:"wrap_around"` // charge for the mass above the window
+	RoundOff   float64 `json:"round_off"`   // charge for the round-off of the transforms
 	Total      float64 `json:"total"`
 }
 

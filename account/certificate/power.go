@@ -195,7 +195,7 @@ func (c *composer) delta(l law, eps, end *big.Float) *big.Float {
 		}
 		switch {
 		case over.Cmp(real(1000)) > 0 || x.Cmp(end) >= 0:
-			factor = real(0) // and from here on
+			factor = real(0) // it stays 0 for all larger i
 		case factor == nil:
 			factor = exp(over.Neg(over))
 		default:

@@ -45,7 +45,7 @@ func honestReports(n, k, c int64) []Span {
 		out = append(out, Span{from, to, mass * (1 + 1e-9)})
 		from = to + 1
 	}
-	for end := lo; end > least; { // h < end
+	for end := lo; end > least; { // the tail h < end
 		first := max(least, min(end-1, int64(mean-(mean-float64(end))*1.15)))
 		w := tail.UpperTail(k, k-end+1, rest, share)
 		if w < 1e-290 {
@@ -54,7 +54,7 @@ func honestReports(n, k, c int64) []Span {
 		out = append(out, Span{first, end - 1, w})
 		end = first
 	}
-	for end := hi; end < most; { // h > end
+	for end := hi; end < most; { // the tail h > end
 		last := min(most, max(end+1, int64(mean+(float64(end)-mean)*1.15)))
 		w := tail.UpperTail(k, end+1, share, rest)
 		if w < 1e-290 {

@@ -56,7 +56,7 @@ type Curve struct {
 	length int // number of the first blocks, which have consecutive falling numbers of clones
 }
 
-// block says that with probability weight there are at least clones clones.
+// block is a case of probability weight in which there are at least clones clones.
 type block struct {
 	clones int64
 	weight float64

@@ -16,7 +16,7 @@ type GaussianConfig struct {
 	Population int64   // n
 	Reports    int64   // k ≤ n honest reports, whose noise adds up
 	Included   int64   // size of a uniform subset of n that includes the reports, at least k; 0: Reports
-	// Apart says that reports are seen one by one, shuffled or not. Then a client is hidden
+	// Apart says whether reports are seen one by one, shuffled or not. If so, a client is hidden
 	// only by its own noise and by sampling.
 	Apart bool
 }

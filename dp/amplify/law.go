@@ -132,7 +132,7 @@ func (a *axis) cells(mass []float64, m int64, shrink float64) {
 		p1, e1 := tailAt(to)
 		w := prob - p1
 		if w > 0 {
-			// Differences err by 1e-9 of a cell's width, so lean outwards.
+			// The differences err by 1e-9 of a cell's width, so shift a little mass to the outer node.
 			share := math.Min(1, math.Max(0, ((mean-e1)/w-a.u[i-1])/(a.u[i]-a.u[i-1])+1e-8))
 			mass[i] += w * share
 			mass[i-1] += w * (1 - share)

@@ -100,8 +100,8 @@ func removalNodes(c GaussianArrivalConfig, lo, hi int64) []float64 {
 	return nodes
 }
 
-// removalDepth is the number of deviations of the sum that are distinguished; beyond lies
-// 8e-45.
+// removalDepth is the number of deviations of the sum that are distinguished; the mass beyond
+// them is 8e-45.
 const removalDepth = 14
 
 // split puts the outcomes of one k, of mass w, on the nodes: P/Q = 1 − γ + γ·rise·e^{μy} with

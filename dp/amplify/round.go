@@ -8,8 +8,9 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// A block of k of relative width w costs up to ¾w of ε: its shuffle's size counts half, its
-// inclusion fully, and on average half of that.
+// arrivalError is the relative width of a block of k at the mean. A block of relative width w
+// costs up to ¾w of ε: the size of its shuffle is off by up to w, which moves ε by w/2, and
+// its inclusion by up to w, which moves ε by w. On average over the block it is half of that.
 const arrivalError = 5e-4
 
 // blockWidth returns the width of a block of k at z deviations from the mean that costs err
@@ -97,7 +98,7 @@ func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64
 	}
 	// grow returns the end of the next block, away from the mean, in a tail.
 	grow := func(end int64) int64 { return int64(mean + (float64(end)-mean)*nodeGrowth) }
-	for end := lo; end > 0; { // k < end
+	for end := lo; end > 0; { // the tail k < end
 		first := max(0, min(end-1, grow(end)))
 		w := tail.Survival(n, n-end+1, q, p)
 		if w < 1e-290 {
@@ -106,7 +107,7 @@ func spans(n int64, p, q float64, widthAt func(mean, deviation, z float64) int64
 		out = append(out, Span{first, end - 1, w})
 		end = first
 	}
-	for end := hi; end < n; { // k > end
+	for end := hi; end < n; { // the tail k > end
 		last := min(n, max(end+1, grow(end)))
 		w := tail.Survival(n, end+1, p, q)
 		if w < 1e-290 {

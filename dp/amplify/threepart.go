@@ -211,7 +211,7 @@ func (t *threePart) thirds(n, base int64, rho func(float64) float64, put func(r,
 			if w > 0 {
 				at = (mean + (m0-m1)/w - float64(from)) / float64(to-from)
 			}
-			// Differences lose digits, so lean to fewer.
+			// The differences lose digits, so shift a little mass to the smaller j, where ρ is larger.
 			at = math.Min(1, math.Max(0, at-1e-8))
 			w = math.Max(0, w) * (1 + 1e-9)
 			put(rho(float64(to)), w*at)
@@ -222,7 +222,7 @@ func (t *threePart) thirds(n, base int64, rho func(float64) float64, put func(r,
 	if hi < n {
 		put(rho(float64(hi)), 1e-17) // the mass that the window may leave out
 	}
-	for end := lo; end > 0; { // the part j < end
+	for end := lo; end > 0; { // the tail j < end
 		next := max(0, min(end-1, int64(mean-(mean-float64(end))*1.4)))
 		w := tail.UpperTail(n, n-end+1, q, p)
 		if w < 1e-290 {

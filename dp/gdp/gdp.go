@@ -107,7 +107,7 @@ func Calibrate(g dp.Guarantee) (Mu, error) {
 		if mu.Epsilon(g.Delta) <= g.Eps {
 			return mu, nil
 		}
-		mu *= 1 - 1e-11 // for large ε, whose units are coarse
+		mu *= 1 - 1e-11 // for large ε, whose rounding unit is coarse
 	}
 	return 0, fmt.Errorf("gdp: eps = %v is not resolved at delta = %v: %w", g.Eps, g.Delta, dp.ErrNoBound)
 }

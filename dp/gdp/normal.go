@@ -82,7 +82,7 @@ func logTail(x float64) float64 {
 // below the exact one, for alpha in (0, 1]; −Inf for 1.
 func upperQuantile(alpha float64) float64 {
 	if alpha > .5 {
-		// This computes the other tail, rounded outwards in turn; 1 − α is exact here.
+		// Computes the quantile of the other tail and rounds it outwards; 1 − α is exact here.
 		rest := 1 - alpha
 		if rest == 0 {
 			return math.Inf(-1)
@@ -98,7 +98,7 @@ func upperQuantile(alpha float64) float64 {
 // left side is concave, so they close in from below.
 func quantile(alpha float64) float64 {
 	want := math.Log(alpha)
-	x := math.Sqrt(math.Max(0, -2*want-1.8379)) // below: Φ(−x) ≥ φ(x)·mills(x)
+	x := math.Sqrt(math.Max(0, -2*want-1.8379)) // a start below the solution
 	if want > -2 {
 		x = 0
 	}

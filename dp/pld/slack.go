@@ -12,8 +12,8 @@ type Slack struct {
 
 	Window     float64 // δ read off the window
 	Truncation float64 // mass of infinite loss
-	WrapAround float64 // for the mass above the window
-	RoundOff   float64 // of the transforms
+	WrapAround float64 // charge for the mass above the window
+	RoundOff   float64 // charge for the round-off of the transforms
 }
 
 // Total is an upper bound on δ, as Delta is.

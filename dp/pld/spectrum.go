@@ -92,8 +92,8 @@ func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
 	return s, nil
 }
 
-// slip bounds the error of each frequency of a transform of masses that add up to 1: log₂
-// size levels of sums, each with an error of a few units of at most 1.
+// slip bounds the error of each frequency of a transform of masses that add up to 1: log₂ size
+// levels of sums, each with an error of a few rounding units of numbers of at most 1.
 func slip(size int) float64 { return 16 * unit * math.Log2(float64(size)) }
 
 // SpectrumPart is a spectrum composed Times times.

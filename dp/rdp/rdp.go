@@ -156,7 +156,7 @@ func Delta(c Curve, eps float64) float64 {
 
 // DeltaAt is Epsilon solved for δ, at most 1.
 func DeltaAt(order, divergence, eps float64) float64 {
-	// An underflow must not give 0.
+	// The bound stays above 0 where the exponential underflows.
 	if d := math.Max(1e-300, math.Exp(logDelta(order, divergence, eps))*(1+1e-9)); d < 1 {
 		return d
 	}

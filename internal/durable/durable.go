@@ -1,5 +1,5 @@
 // Package durable writes files that survive crashes: after a crash a file has its old content
-// or the new one, whole, and a write that returned stays.
+// or the new one, whole, and a write that has returned is not lost.
 package durable
 
 import (

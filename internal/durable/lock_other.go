@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Lock fails: this system has no file locks here.
+// Lock fails, because this package has no file locks for this system.
 func Lock(path string) (unlock func() error, err error) {
 	return nil, fmt.Errorf("%s: cannot be locked here: %w", path, errors.ErrUnsupported)
 }

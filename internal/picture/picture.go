@@ -237,7 +237,7 @@ func (p Picture) Render(suffix string) ([]byte, error) {
 var svgText = regexp.MustCompile(`(?s)<text ([^>]*font-size:([0-9.]+)px">)([^<]+)</text>`)
 
 // fixedTexts writes the width of each text into the SVG, so that a text fits its place in any
-// font of a browser. Arial has the same widths as Liberation, where that is missing.
+// font of a browser. Where Liberation is missing, Arial has the same widths.
 func fixedTexts(svg []byte, face font.Font) []byte {
 	svg = svgText.ReplaceAllFunc(svg, func(element []byte) []byte {
 		part := svgText.FindSubmatch(element)

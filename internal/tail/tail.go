@@ -35,8 +35,8 @@ var stirlingTable = [16]float64{
 }
 
 // distance returns x − np with all its digits. It uses the smaller of p and q = 1 − p, whose
-// last digit counts less, and both halves of the product. Without the lower half the log
-// would err by 1e-9 at n = 1e12.
+// last digit counts less, and both the high and the low half of the product. Without the low
+// half the log would err by 1e-9 at n = 1e12.
 func distance(n, x int64, p, q float64) float64 {
 	N := float64(n)
 	if p <= q {

@@ -34,8 +34,8 @@ type KRRConfig struct {
 type KRR struct {
 	pure
 	indexed
-	// rare is the probability of the less likely of truth and lie: a float64, taken as the
-	// exact number that it is. rareTruth says whether that is the truth.
+	// rare is the probability of the less likely of truth and lie: a float64, taken as the exact
+	// number that it is. rareTruth says whether the less likely one is the truth.
 	rare      float64
 	rareTruth bool
 	lie       float64 // q, each other symbol's probability
@@ -123,7 +123,7 @@ func (m *KRR) choose(src rng.Source, x []float32) int {
 	return last
 }
 
-// weight reads a weight; NaN compares as not above 0.
+// weight returns v as a weight: 0 for a negative v or NaN, the largest float32 for +Inf.
 func weight(v float32) float64 {
 	if !(v > 0) {
 		return 0

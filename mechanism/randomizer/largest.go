@@ -68,10 +68,10 @@ func (m *privUnit) MeanBound(n int64) float64 {
 		return any
 	}
 	k, d := float64(n), float64(m.dim)
-	// Four events may fail: a long R, a long part across the inputs, one report far along its
-	// input, a long part along them.
+	// Each of four events gets an equal share of MeanChance: an R is long, the sum is long across
+	// the inputs, one report goes far along its input, the sum is long along the inputs.
 	stretch := math.Exp((math.Log(k) + logChance(4)) / lengthRate)
-	report := m.scale * privUnitUnit * stretch // the length of a report without a long R
+	report := m.scale * privUnitUnit * stretch // the length of a report if no R is long
 	across := report / math.Sqrt(k*(d-1)) * tail.Length(m.dim, logChance(4))
 	// The density of v is at most that of the uniform law times dense; square is at
 	// least E⟨v,u⟩².

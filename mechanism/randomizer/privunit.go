@@ -97,7 +97,7 @@ func newPrivUnit(name string, c Config, k sphereCap) (Randomizer, error) {
 	m.pure = pure{sized{
 		// The error is largest at x = 0; an input of length C has C² less.
 		facts: facts{name: name, dim: c.Dim, radius: c.Radius, scale: scale, mse: scale * scale * square},
-		// An honest report is at most an eighth longer than the unit vector, and its rounding.
+		// An honest report is at most an eighth longer than the unit vector, plus the rounding.
 		largest: m.longest * scale / c.Radius,
 		input:   c.Radius,
 		report:  m.longest * scale,
@@ -137,7 +137,7 @@ func privUnitSlack(dim int) float64 {
 	length := 4 * (d + lengthRate) * alpha          // the law of the length
 	base := 2e-12*d + 6e-12*math.Min(d, 128)        // the ziggurat's density, in z and in t
 	const scalars = 1e-10                           // q, p and the acceptance tests
-	return 1.01*(grid+length+base) + scalars        // and second-order terms
+	return 1.01*(grid+length+base) + scalars        // 1.01 covers second-order terms
 }
 
 // Randomize overwrites r with a randomized report of x; see [NewPrivUnit] for inputs
@@ -281,7 +281,7 @@ func length(src rng.Source) float64 {
 	}
 }
 
-// clean returns a finite vector to use in place of x, zero or not finite.
+// clean returns a finite vector, not zero, to use in place of an x that is zero or not finite.
 func (s *privUnitScratch) clean(x []float32) []float32 {
 	if s.x == nil {
 		s.x = make([]float32, len(x))
@@ -292,7 +292,7 @@ func (s *privUnitScratch) clean(x []float32) []float32 {
 			return s.x
 		}
 	}
-	// Too short to matter: its sign is a fair coin.
+	// x counts as zero. The first axis stands in for it, so short that its sign is a fair coin.
 	s.x[0] = 0x1p-149
 	return s.x
 }

@@ -94,8 +94,8 @@ type Sparse interface {
 	Mechanism
 	// Coordinates is the number of coordinates that a report is about.
 	Coordinates() int
-	// RandomizeAt is Randomize for the input whose coordinate j is at(j); the same source
-	// gives the same report. It calls at once for each coordinate that it needs.
+	// RandomizeAt is Randomize for the input whose coordinate j is at(j); the same source gives
+	// the same report. It calls at(j) only for the coordinates j that it needs.
 	RandomizeAt(src rng.Source, at func(j int) float32, r *Report)
 }
 
@@ -155,6 +155,6 @@ func checkReport(r *Report, indices, values int) {
 	}
 }
 
-// checkTail is x: Check refuses a report whose length or size an honest client exceeds with
-// probability at most e^−x. Refusing is post-processing.
+// checkTail sets how often Check refuses honest reports: it refuses a length or size that an
+// honest client exceeds with probability at most e^−checkTail. Refusing is post-processing.
 const checkTail = 100

@@ -10,15 +10,15 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// indexed is a report of count values, each with its index. The indices are distinct, below
-// among and in ascending order. A value is 1 or −1, or always 1.
+// indexed is a report of count values, each with its index. The indices ascend, are distinct,
+// and lie below among. Each value is 1 or −1, or all values are 1.
 type indexed struct {
 	among, count int
 	unsigned     bool // all values are 1
 }
 
-// maxBits bounds the bits of a sparse report. Even at 50 nats more than 23 bits are worse
-// than fewer.
+// maxBits bounds the bits of a sparse report. Even at ε₀ = 50 the best number of bits is at
+// most 23.
 const maxBits = 1024
 
 // newBits returns the reports of R_∞ and R_1 and the ε₀ of each of their bits, rounded down.

@@ -2,14 +2,14 @@
 // to the resolution of a float64.
 //
 // Exact means: given independent uniform words, the output has the named law with no rounding
-// anywhere. Parameters are integers, a [Ratio], or a float64 taken for the dyadic rational it
-// is.
+// anywhere. Parameters are integers, a [Ratio], or a float64, taken as exactly the dyadic
+// rational that it is.
 //
 //	exact        Uniform, Shuffle, Subset, Bernoulli, bernoulliRatio,
 //	             bernoulliExp, bernoulliExpRatio, Flip, Binomial, Geometric,
 //	             Laplace (discrete), Table: binomial, Poisson, discrete Laplace and
-//	             discrete Gaussian laws of any size by about one word a value (but
-//	             for 2^−1000)
+//	             discrete Gaussian laws of any size by about one word a value (up
+//	             to 2^−1000 of mass)
 //	approximate  Gaussian, Normal, Exponential: real-valued laws; normal.md
 //	             bounds how far they are from them
 //

@@ -24,7 +24,7 @@ func (h half) maxIncrement(tau float64, shift int64) float64 {
 		reach--
 	}
 	hi := h.find(strict)
-	if hi > h.top-1-reach { // not a sum, which might overflow
+	if hi > h.top-1-reach { // written without hi+reach, which might overflow
 		return math.Inf(1)
 	}
 	last := hi + reach

@@ -17,7 +17,7 @@ type half struct {
 	slope func(i int64) float64 // log of Pr[X = first+i+1]/Pr[X = first+i]
 	above func(i int64) float64 // Pr[X ≥ first+i]
 	sd    float64
-	// skewed says that the law is not symmetric about its mean.
+	// skewed says whether the law is asymmetric about its mean.
 	skewed bool
 	// mirrored marks the other half of a skewed law: its window ends one value earlier.
 	mirrored bool

@@ -25,7 +25,7 @@ func mixDistance(n int64, k, log2q int) (float64, error) {
 		if n < int64(len(small)) {
 			return math.Min(1, .5*math.Exp(small[n]/2)*(1+1e-6)), nil
 		}
-		// Does the induction start, with ã ≤ 2 from h+1 on?
+		// starts says whether the induction starts, with ã ≤ 2 from h+1 on.
 		starts := largeRound(int64(len(small)), c, logQ, h, small) <= 0
 		for _, s := range small[h+1:] {
 			starts = starts && s <= 0
@@ -84,8 +84,8 @@ func largeRound(n int64, c int, logQ float64, h int, small []float64) float64 {
 		}
 		a := math.Max(0, small[m]) + math.Log1p(math.Exp(-math.Abs(small[m])))
 		slack := logSlack + sumSlack(m*c, closed) + sumSlack(m, all)
-		terms = append(terms, logQ+below-closed+a+slack, // m clients apart from the others
-			logQ+math.Ln2+math.Log(x/f)+all-closed+slack) // all but m clients
+		terms = append(terms, logQ+below-closed+a+slack, // the term of m clients apart from the others
+			logQ+math.Ln2+math.Log(x/f)+all-closed+slack) // the term of all but m clients apart
 	}
 	terms = append(terms, logQ+math.Ln2+math.Log(f)-float64(c-1)*all+float64(c)*(logSlack+sumSlack(h, all)))
 	return logSumExp(terms)

@@ -74,7 +74,7 @@ func (s *Shares) MessageSize(aggregator int) int64 {
 	return shareHeader + seedSize
 }
 
-// Distance is 0: the shares are perfectly hiding but for the generator.
+// Distance is 0: the shares hide the counts perfectly, up to the security of the generator.
 func (s *Shares) Distance() float64 { return 0 }
 
 func (s *Shares) header(kind byte, aggregator int, id [16]byte, size int) []byte {
@@ -261,8 +261,8 @@ func (a *Aggregator) Add(message []byte) error {
 	return nil
 }
 
-// ReportID returns the id of the report whose half a message to an aggregator is. Halves
-// belong together if their ids are equal at all aggregators.
+// ReportID returns the id of the report that a message to an aggregator belongs to. The
+// messages of one report to all aggregators have the same id.
 func (s *Shares) ReportID(message []byte, aggregator int) ([16]byte, error) {
 	return s.parse(message, aggregator)
 }

@@ -17,9 +17,10 @@ type shuffled struct {
 
 // splitting says what the messages of a shuffled transport hold.
 type splitting interface {
-	// split returns at least each messages of one client; those beyond are left out at random.
+	// split returns the messages of one client. There are at least as many as shuffled.each;
+	// Messages leaves out a random choice of the surplus.
 	split(src rng.Source, counts []int64) [][]byte
-	// join sums each messages of every client.
+	// join adds up all messages of a round; shuffled.each come from every client.
 	join(messages [][]byte, clients int64) ([]int64, error)
 }
 
@@ -51,7 +52,8 @@ func (s *shuffled) Messages(src rng.Source, counts []int64) ([][]byte, error) {
 	return out[:s.each], nil
 }
 
-// Sum adds what the messages of a whole number of clients hold.
+// Sum adds up the messages of a round. Their number must be a multiple of the number that each
+// client sends.
 func (s *shuffled) Sum(messages [][]byte) ([]int64, int64, error) {
 	n := int64(len(messages)) / s.each
 	if n*s.each != int64(len(messages)) {

@@ -14,10 +14,10 @@ import (
 // from each: μ(k) ≤ 2/(σ√k). Bounds proved for such sums then hold for these rounds, but for
 // tail, which all rounds together add to δ.
 //
-// Result: σ rounded down, by 1 % where MinUsers < Users; tail below 1e-3·delta.
-// Argument: noise of more clients is post-processing, so μ(k) ≤ μ(k₁) for k ≥ k₁; between k₁
-// and k₂ = 1.01·k₁ the bound 2/(μ(k₁)√k₂) holds. Rounds compose by compose, and the tails
-// add.
+// Result: σ rounded down, by 1 % where MinUsers < Users; tail below 1e-3·delta. Argument:
+// noise of more clients is post-processing, so μ(k) ≤ μ(k₁) for k ≥ k₁; between k₁ and k₂ =
+// 1.01·k₁ the bound 2/(μ(k₁)√k₂) holds. Rounds compose by the function compose, and their
+// tails add.
 //
 // Parameters from an untrusted party may make it take minutes. It returns ctx's error soon
 // after ctx has ended.
@@ -58,8 +58,9 @@ func (p Params) Sigma(ctx context.Context, delta float64, rounds int64) (sigma, 
 	return sigma, tail * float64(rounds) * (1 + 0x1p-48), nil
 }
 
-// TightSigma returns parameters for which [Params.Sigma] is at least sigma at t.Delta over
-// t.Rounds, and that σ, with the least noise, like [Tight]. Eps and Mu of t must be 0.
+// TightSigma returns the parameters of least noise for which [Params.Sigma] is at least sigma
+// at t.Delta over t.Rounds, and that σ. It searches as [Tight] does. Eps and Mu of t must be
+// 0.
 //
 // An error wraps dp.ErrNoBound if no parameters within the limits reach sigma.
 func TightSigma(sigma float64, t Target) (Params, float64, error) {

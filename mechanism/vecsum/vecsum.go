@@ -9,7 +9,7 @@
 //	sums   → Params.Estimate              unbiased
 //	Params → Curve, Epsilon               what it costs ([MethodGDP])
 //	         Lemma31, Thm32, RobustA9     what CJMP's theorems say it costs
-//	Simulation                            a whole round by its exact law
+//	Encoder.Round, Params.AddNoise        a whole simulated round by its exact law
 //
 // Privacy is (ε, δ) in nats for one client's data replaced and a public number of clients. It
 // concerns the view of whoever sees the summed counts. It rests on three things. First, the

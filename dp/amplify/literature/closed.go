@@ -36,9 +36,9 @@ func ClonesClosed(eps0 float64, reports int64, eps float64) float64 {
 //	ε = log(1 + (E−1)(4√(2 log(4/δ)/((E+1)k)) + 4/k)).
 //
 // Approximate: for comparison. An erratum withdraws the theorem's proof for general
-// randomizers. Curve with rate Blanket is proved and tighter. The formula is ClonesClosed
-// with (E+1)/2 for E, the reciprocal rate of clones, and so follows from amplify/blanket.md:
-// see strong.md.
+// randomizers. Curve with rate Blanket is proved and tighter. The formula is that of
+// ClonesClosed with (E+1)/2 in place of E as the reciprocal rate of clones. So it follows from
+// amplify/blanket.md, as strong.md shows.
 func Feldman2023(eps0 float64, reports int64, eps float64) float64 {
 	return closedClones(eps0, (math.Exp(eps0)+1)/2, reports, eps)
 }
@@ -57,7 +57,7 @@ func closedClones(eps0, inverse float64, reports int64, eps float64) float64 {
 	if !(root > 0) {
 		return 1
 	}
-	// A δ below the condition's limit is not shown; the limit is.
+	// The theorem needs δ above a limit; a smaller δ is raised to the limit.
 	log4 := math.Min(root*root, k/(16*inverse)) * (1 - 1e-14)
 	return math.Min(1, 4*math.Exp(-log4)*(1+1e-12)+1e-300)
 }
@@ -98,9 +98,9 @@ func checkErlingsson(eps0 float64, reports int64) error {
 // ErlingssonRenyi is the Rényi divergence 2λe^{4ε₀}(E−1)²/k of one shuffle,
 // nats, for order λ > 1.
 //
-// Approximate: for comparison, constants as Girgis et al. 2021 (CCS) quote them
-// (recalled, not at hand). Source: Erlingsson et al. 2019, Remark 1; the row of
-// EAB's Table 1, of order λe^{6ε₀}/k.
+// Approximate: for comparison, constants as Girgis et al. 2021 (CCS) quote them (quoted from
+// memory). Source: Erlingsson et al. 2019, Remark 1; the row of EAB's Table 1, of order
+// λe^{6ε₀}/k.
 func ErlingssonRenyi(eps0 float64, reports int64, order float64) float64 {
 	x := math.Exp(2*eps0) * math.Expm1(eps0)
 	return 2 * order * x * x / float64(reports)

@@ -69,7 +69,7 @@ type RenyiOrders func(order int) (float64, error)
 //
 // Upper, proved; any ε₀-LDP randomizer of finitely many outputs, k public or hidden. Source:
 // SCI, Theorem 1, with inclusion k/n: given k the participants are a uniform k-subset. With
-// printed it uses γ for every k, as the paper's proof does, which is unsound and for
+// printed set it uses γ for every k, as the paper's proof does, which is unsound and for
 // comparison only. Blocks of k take their smallest k̄ and largest inclusion, which costs less
 // than 1e-3 of the divergence. Time O(λ·√k/1000).
 func SCITheorem1(c CheckInRenyiConfig, printed bool) (RenyiOrders, error) {
@@ -112,8 +112,8 @@ func SCITheorem1(c CheckInRenyiConfig, printed bool) (RenyiOrders, error) {
 // e^{−ε₀/l̃} for 2E, 8E and e^{−ε₀}/l̃, and its proof takes γ where inclusion is k/n; R_j
 // corrects that. Time O(λ).
 //
-// With printed it is the theorem as SCI prints it. Approximate and unsound: at n = 54000, γ
-// = 1, ε₀ = 12, λ = 6 it is below the true divergence of a 3-ary randomized response. It is
+// With printed set it is the theorem as SCI prints it. Approximate and unsound: at n = 54000,
+// γ = 1, ε₀ = 12, λ = 6 it is below the true divergence of a 3-ary randomized response. It is
 // for comparison and for tests.
 func SCITheorem2(c CheckInRenyiConfig, Delta float64, printed bool) (RenyiOrders, error) {
 	c, err := c.check()

@@ -39,8 +39,8 @@ func (s *ShuffleRenyi) choose(n, k int) float64 {
 	return s.logFact[n] - s.logFact[k] - s.logFact[n-k]
 }
 
-// term returns the log of i·Γ(i/2)((E²−1)²/(2k̄E²))^{i/2}, which is 2^−i of the ternary
-// bound: that one has a third dataset.
+// term returns the log of i·Γ(i/2)((E²−1)²/(2k̄E²))^{i/2}, which is 2^−i times the ternary
+// bound. The ternary bound allows for a third dataset.
 func (s *ShuffleRenyi) term(i int) float64 {
 	for j := len(s.terms); j <= i; j++ {
 		x := float64(max(2, j))
@@ -107,9 +107,9 @@ func (s *ShuffleRenyi) SimpleDivergence(order float64) float64 {
 //
 // ε(j) = Divergence(j), ε(∞) = ε₀. Without sampling, γ = 1, it is Divergence.
 //
-// With plain it leaves 4(e^{ε(2)}−1), the first part of the minimum, out: coarser, upper,
-// proved. Girgis et al. 2021 (NeurIPS) seem to compare with it, because it gives their factor
-// of 2.5 and the order of the curves in their Figure 2b.
+// With plain set it leaves out 4(e^{ε(2)}−1), the first part of the minimum. That bound is
+// coarser, also upper and proved. Girgis et al. 2021 (NeurIPS) seem to compare with it,
+// because it gives their factor of 2.5 and the order of the curves in their Figure 2b.
 func (s *ShuffleRenyi) Sampled(gamma float64, order int, plain bool) (float64, error) {
 	if !(gamma > 0 && gamma <= 1) {
 		return 0, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", gamma)

@@ -38,8 +38,8 @@ var errClosed = errors.New("prio3: the aggregator has released this round's sums
 // restart treat it as closed and start another round, because a client may know by then where
 // its proof was checked. An Aggregator is not safe for concurrent use.
 //
-// Each aggregator can make both refuse any report. So a party that trusts only the other one
-// has to count the drop-outs that this one chooses as colluders, as Params.Honest does.
+// Each aggregator can make both refuse any report. So a party that trusts only one of them has
+// to count the drop-outs that the other one may choose as colluders, as Params.Honest does.
 type Aggregator struct {
 	shares   *Shares
 	vdaf     *sumvec.SumVec

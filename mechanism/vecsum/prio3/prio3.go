@@ -6,7 +6,7 @@
 //	client      Shares.Messages     counts  → a report for each aggregator
 //	aggregator  Aggregator.Begin    report  → a preparation message for the other
 //	aggregator  Aggregator.Finish   the other's message: added, or ErrRefused
-//	aggregator  Aggregator.Abandon  no message will come: let the report go
+//	aggregator  Aggregator.abandon  no message will come: the report is refused
 //	aggregator  Aggregator.Close    → its share of the sums, once
 //	anyone      Shares.Combine      both shares → counts
 //
@@ -113,11 +113,11 @@ func (s *Shares) vdaf() (*sumvec.SumVec, error) {
 	return v, nil
 }
 
-// digitWeights returns weights of k = bitlen(M) binary digits that represent
-// 0 … M and nothing else: 1, 2, …, 2^(k−2) and M − (2^(k−1) − 1), which is between
-// 1 and 2^(k−1). So sums of the first k−1 reach 2^(k−1) − 1, with the last one
-// from at most 2^(k−1) to M. Some counts can be written in two ways; which one is
-// as hidden as the digits.
+// digitWeights returns weights of k = bitlen(M) binary digits that represent 0 … M and nothing
+// else: 1, 2, …, 2^(k−2) and M − (2^(k−1) − 1), which is between 1 and 2^(k−1). The first k−1
+// weights make every sum up to 2^(k−1) − 1; with the last one they make every sum from a start
+// of at most 2^(k−1) up to M. Some counts can be written in two ways; which one is as hidden
+// as the digits.
 func digitWeights(top uint64) []uint64 {
 	k := bits.Len64(top)
 	w := make([]uint64, k)
