@@ -19,8 +19,9 @@ const againShare = 1e-4
 // A round's cost that relies on chance holds for a round that may be void. So Again counts
 // announced rounds: R of them, where fewer than q.Rounds of R rounds bring enough reports with
 // probability at most τ. Stopping early is post-processing; the rest costs τ of δ. A round
-// whose cost does not rely on chance costs no more if it is known not to be void. Source:
-// account/again.md.
+// whose cost does not rely on chance costs no more if it is known not to be void.
+//
+// Source: account/again.md.
 func (q Query) Again(minReports, last int64, others bool) Query {
 	asked, rate := q.Population, 1-q.Dropout
 	switch q.Participation {

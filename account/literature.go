@@ -214,7 +214,8 @@ func checkInStrong(exact bool) computation {
 	}
 }
 
-// girgis is one of Girgis et al.'s curves, for at most most reports.
+// girgis makes a divergence of one of Girgis et al.'s bounds. It refuses rounds of more than
+// most reports.
 func girgis(bound func(literature.GirgisConfig, int) (float64, error), most int64) divergence {
 	return func(_ *engine, p part) (func(float64) (float64, error), error) {
 		s := p.shape

@@ -28,8 +28,8 @@ type Method struct {
 
 	pair string // of one class: the name of the pair that it composes
 	note string // a remark that goes with every answer
-	// ask computes the method for single reports, and sum for vector sums. If ask is nil the
-	// divergence is converted.
+	// ask answers queries about single reports, and sum those about vector sums. If ask is nil,
+	// the answer is converted from divergence.
 	ask computation
 	sum sumComputation
 	// divergence is the Rényi divergence of one round, at the orders that are searched.

@@ -115,9 +115,9 @@ func CheckSigma(sigma float64) error {
 	return nil
 }
 
-// Counted returns the part of delta that is left for an accountant after tail, a share of it
-// that pays for losses outside events: the tails of vector sums' noise, or what a transport
-// reveals. Rounded down.
+// Counted returns delta less tail, rounded down: the part of delta that is left for an
+// accountant. tail pays for losses outside events: the tails of vector sums' noise, or what a
+// transport reveals.
 func Counted(delta, tail float64) float64 {
 	if tail == 0 {
 		return delta

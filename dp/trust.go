@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// Trust is a mode of trust: what hides a client's report. Flags, files, events and
-// messages have its text. The table modes says what each mode means; ask a Trust's
-// methods instead of comparing names. A text that is no mode counts as protecting, but
-// no event may have it.
+// Trust is a mode of trust: what hides a client's report. Flags, files, events and messages
+// contain its text. The table modes says what each mode means; ask a Trust's methods instead
+// of comparing names. A text that is no mode counts as protecting, but no event may have it.
 type Trust string
 
 const (

@@ -10,7 +10,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// stage gives each part of an audit its own randomness.
+// stage is a part of an audit. Each part has its own randomness.
 type stage uint64
 
 const (

@@ -24,7 +24,7 @@ func exp(x *big.Float) *big.Float {
 	const halvings = 24
 	y := new(big.Float).SetMantExp(x, -halvings)
 	sum, term := real(1), real(1)
-	for i := int64(1); i <= 100; i++ { // |y| < 2^-4: terms fall below 2^-400·2^-500
+	for i := int64(1); i <= 100; i++ { // |y| < 2^-4, so the 100th term is below 2^-400·2^-500
 		term = quo(mul(term, y), whole(i))
 		sum = add(sum, term)
 	}

@@ -24,8 +24,8 @@ func RR2(eps0 float64) (Family, error) {
 }
 
 // binary is the crowd of binary randomized response. Of the k − 1 other clients j hold 1. S
-// counts the ones that they report; T_{j+1} and T_j are S plus the victim's report under
-// either input.
+// counts the ones that they report; T_{j+1} is S plus the report of a victim who holds 1, and
+// T_j is S plus that of a victim who holds 0.
 type binary struct {
 	outcomes
 	high, low float64 // E/(E+1) and 1/(E+1)
@@ -33,7 +33,8 @@ type binary struct {
 	most      int     // largest number of blocks of j
 }
 
-// farMass bounds δ from below wherever δ is not 0: counts with less mass are not visited.
+// farMass is the smallest δ above 0 that the pair distinguishes. Counts with less mass are not
+// visited.
 const farMass = 1e-100
 
 // maxBinary bounds the variance of S.

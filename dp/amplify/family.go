@@ -155,8 +155,8 @@ func (f Family) crowds(k int64) (crowd, error) {
 
 var errNoFamily = fmt.Errorf("amplify: not a family of randomizers: %w", dp.ErrNoBound)
 
-// rounded rounds numbers of reports down to eleven bits, which costs at most a two-thousandth
-// of ε, and caches their laws.
+// rounded is a crowd that rounds numbers of reports down to eleven bits and caches their laws.
+// The rounding costs at most a two-thousandth of ε.
 type rounded struct {
 	crowd
 	kept map[int64][]float64

@@ -11,7 +11,7 @@ import (
 
 // removal is the pair of [Removal].
 type removal struct {
-	q, ratio []float64 // masses without the client; P/Q − 1 with it
+	q, ratio []float64 // q: masses Q without the client; ratio: P/Q − 1, P being the masses with it
 	dropped  float64
 }
 

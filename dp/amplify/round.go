@@ -179,7 +179,8 @@ func (b outcomes) loss(u, gamma float64) float64 {
 	return math.Log1p(gamma * 2 * t * u / under)
 }
 
-// atoms appends a law's outcomes with weight and inclusion.
+// atoms appends the outcomes of a law of U to a list, for a round of probability weight and
+// inclusion gamma.
 func (b outcomes) atoms(to []dp.Atom, mass []float64, weight, gamma float64) []dp.Atom {
 	shrink := math.Exp(-b.eps0)
 	for i, w := range mass {

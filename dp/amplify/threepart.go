@@ -152,8 +152,8 @@ func (t *threePart) sizes(weights *tallied, weight float64, first, last, others,
 		n := float64(last)
 		return n / (n + t.kappa*(j+float64(extra)))
 	}
-	// hi and lo collect the mass on node at and on the next one; they are flushed when ρ
-	// moves on, because j comes in order.
+	// hi and lo collect the mass on the node with index at and on the next one. As j comes in
+	// order, they are flushed when ρ leaves these two nodes.
 	at, hi, lo := -1, 0., 0.
 	flush := func() {
 		if at >= 0 {
@@ -173,7 +173,7 @@ func (t *threePart) sizes(weights *tallied, weight float64, first, last, others,
 			flush()
 			at, hi, lo = i, 0, 0
 		}
-		// Split between the two nodes, mean kept.
+		// Split the mass between the two nodes so that the mean is kept.
 		share := math.Min(1, math.Max(0, (r-t.scales[i+1])/(t.scales[i]-t.scales[i+1]))+1e-12)
 		hi += w * share
 		lo += w * (1 - share)

@@ -1,5 +1,4 @@
-// Package browsertest drives a headless Chromium in tests of pages. It is linked
-// into no program.
+// Package browsertest drives a headless Chromium in tests of pages. No program imports it.
 package browsertest
 
 import (

@@ -37,7 +37,7 @@ func Table(t testing.TB, name string, least int) (rows [][]float64) {
 	return rows
 }
 
-// Numbers parses fields of a row.
+// Numbers parses the fields of a row as numbers.
 func Numbers(t testing.TB, fields []string) []float64 {
 	t.Helper()
 	out := make([]float64, len(fields))

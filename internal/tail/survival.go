@@ -47,7 +47,7 @@ func integral(a, b, rho, slope float64) float64 {
 	}
 	// Find where the integrand falls below e^-depth; its logarithm is concave and falling.
 	const depth = 40.
-	curve := math.Hypot(math.Sqrt(a), rho*math.Sqrt(b)) // the square of a tiny ρ underflows to 0
+	curve := math.Hypot(math.Sqrt(a), rho*math.Sqrt(b)) // Hypot, because the square of a tiny ρ would underflow to 0
 	end := math.Min(1, 2*depth/(slope+math.Hypot(slope, math.Sqrt(2*depth)*curve)))
 	for end < 1 && log(end) > -depth {
 		end = math.Min(1, end*1.25)

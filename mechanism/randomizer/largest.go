@@ -73,8 +73,8 @@ func (m *privUnit) MeanBound(n int64) float64 {
 	stretch := math.Exp((math.Log(k) + logChance(4)) / lengthRate)
 	report := m.scale * privUnitUnit * stretch // the length of a report if no R is long
 	across := report / math.Sqrt(k*(d-1)) * tail.Length(m.dim, logChance(4))
-	// The density of v is at most that of the uniform law times dense; square is at
-	// least E⟨v,u⟩².
+	// The density of v is at most dense times that of the uniform law, and E⟨v,u⟩² is at most
+	// square.
 	inside, outside := m.rare, 1-m.rare
 	if !m.rareCap {
 		inside, outside = outside, inside

@@ -224,8 +224,8 @@ func (c *sphereCap) contains(t, sin float64) bool {
 }
 
 // draw draws from a small cap directly: w = sin² has density proportional to
-// w^((d−3)/2)/√(1−w) below sin²φ. The power law is inverted, the rest is
-// accepted with probability γ/t.
+// w^((d−3)/2)/√(1−w) below sin²φ. It draws w from the power law by inversion and accepts it
+// with probability γ/t.
 func (c *sphereCap) draw(src rng.Source) (t, sin float64) {
 	for {
 		logSin := -sample.Exponential(src) / float64(c.dim-1)
@@ -242,8 +242,8 @@ func (c *sphereCap) draw(src rng.Source) (t, sin float64) {
 // R^d, d ≥ 2, with density proportional to (1−t²)^((d−3)/2), and √(1−t²).
 func uniformHeight(src rng.Source, dim int) (t, sin float64) {
 	if dim < 128 {
-		// In few dimensions t is drawn by its definition: it may come so close to ±1 that the
-		// sine must not be computed from it.
+		// In few dimensions t may be so close to ±1 that the sine must not be computed from it. So
+		// both come from the coordinates of a normal vector.
 		for {
 			first := sample.Normal(src)
 			var rest float64

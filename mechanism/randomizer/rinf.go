@@ -19,9 +19,10 @@ import (
 // squared error a²d²/(m·tanh²(ε₀/2m)) − ‖x‖² is largest at x = 0. With m = d it is [NewRR].
 //
 // Source: Girgis, Data, Diggavi, Kairouz, Suresh, "Shuffled Model of Differential Privacy in
-// Federated Learning", AISTATS 2021; used in G21 §4. Privacy for m > 1: the m bits are
-// independent given the coordinates, which do not depend on the input, so their losses add;
-// the error follows from E‖R‖² = m·(value)² and E[R] = x.
+// Federated Learning", AISTATS 2021; used in G21 §4.
+//
+// Privacy for m > 1: the m bits are independent given the coordinates, which do not depend on
+// the input, so their losses add. The error follows from E‖R‖² = m·(value)² and E[R] = x.
 //
 // The mechanism is [Sparse].
 func NewRInf(c Config) (Randomizer, error) {

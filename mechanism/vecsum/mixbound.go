@@ -106,7 +106,8 @@ func logSumExp(terms []float64) float64 {
 	return top + math.Log(sum)
 }
 
-// maxShares bounds k. Two clients need 176 for 2^−145 and q = 2^56; more clients need fewer.
+// maxShares bounds k. Two clients need 176 shares for a distance of 2^−145 at q = 2^56; more
+// clients need fewer.
 const maxShares = 200
 
 // mixShares returns the smallest k for which the bound of n honest clients is at

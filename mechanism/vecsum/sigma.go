@@ -14,10 +14,11 @@ import (
 // from each: μ(k) ≤ 2/(σ√k). Bounds proved for such sums then hold for these rounds, but for
 // tail, which all rounds together add to δ.
 //
-// Result: σ rounded down, by 1 % where MinUsers < Users; tail below 1e-3·delta. Argument:
-// noise of more clients is post-processing, so μ(k) ≤ μ(k₁) for k ≥ k₁; between k₁ and k₂ =
-// 1.01·k₁ the bound 2/(μ(k₁)√k₂) holds. Rounds compose by the function compose, and their
-// tails add.
+// Result: σ rounded down, by 1 % where MinUsers < Users; tail below 1e-3·delta.
+//
+// Argument: noise of more clients is post-processing, so μ(k) ≤ μ(k₁) for k ≥ k₁; between k₁
+// and k₂ = 1.01·k₁ the bound 2/(μ(k₁)√k₂) holds. Rounds compose by the function compose, and
+// their tails add.
 //
 // Parameters from an untrusted party may make it take minutes. It returns ctx's error soon
 // after ctx has ended.
@@ -95,8 +96,8 @@ func TightSigma(sigma float64, t Target) (Params, float64, error) {
 	return Params{}, 0, fmt.Errorf("vecsum: no noise is found that is worth sigma = %v: %w", sigma, dp.ErrNoBound)
 }
 
-// AddNoise adds the noise of the given number of clients to counts, as one draw on each count
-// with the law of their sum.
+// AddNoise adds the noise of the given number of clients to counts. It makes one draw for each
+// count, from the law of the clients' summed noise.
 func (p Params) AddNoise(src rng.Source, counts []int64, clients int64) error {
 	if p.Noise.Kind == DiscreteGaussian {
 		return fmt.Errorf("vecsum: sums of discrete Gaussian noise have no law of their own to draw from: %w", dp.ErrNoBound)
