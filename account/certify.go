@@ -16,10 +16,10 @@ const (
 	// certifyGrow enlarges the losses of a certified pair, so that rounding the pair's
 	// masses, 1e-10 of them, cannot bring its losses below those of the protocol.
 	certifyGrow = 1e-9
-	// certifyMargin is the excess of a certified ε over the composition's. It pays for the
-	// checker's coarser grid, whose variance is at most 1e-6 larger.
+	// certifyMargin is the relative excess of a certified ε over the composition's. It pays for
+	// the checker's coarser grid, whose variance is at most 1e-6 larger.
 	certifyMargin = 1e-5
-	// certifyDelta is the excess of a certified δ over the composition's.
+	// certifyDelta is the relative excess of a certified δ over the composition's.
 	certifyDelta = 2e-3
 	// certifyInfinite is the smallest mass of infinite loss that can be certified.
 	certifyInfinite = 0x1p-169

@@ -88,7 +88,7 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 	try := func(j int) {
 		t := math.Exp2(float64(j) / 2)
 		if t*outcomes[len(outcomes)-1].Loss > 300 {
-			return // as good as any larger one
+			return // this tilt is as good as any larger one
 		}
 		k, v := moments(outcomes, t)
 		objective := n*k - t*q.Eps

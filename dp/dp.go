@@ -1,6 +1,6 @@
 // Package dp is riffle's vocabulary: what happened (Event), what it promises (Guarantee,
 // Bound), between which datasets (Adjacency), the pairs of laws that bounds are computed from
-// (Pair), and who counts (Accountant).
+// (Pair), and what computes bounds (Accountant).
 //
 // It holds no formulas. The packages of accounting (rdp, pld) and of amplification (amplify)
 // share only this package and never import each other's numerics.

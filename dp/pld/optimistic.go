@@ -64,7 +64,7 @@ func NewFloor(outcomes []dp.Atom, step float64) (Floor, error) {
 			j++
 			x = float64(j) * step
 		}
-		// Q-mass, and Σ(P − e^x Q)/e^x, which must become 0.
+		// q is the Q-mass, and lack is Σ(P − e^x Q)/e^x, which must become 0.
 		var q, lack float64
 		for ; i < len(atoms) && atoms[i].Loss <= x; i++ {
 			q += atoms[i].Q

@@ -23,7 +23,7 @@ import (
 // rational rounded up. The estimate is unbiased; the mean squared error is about 8d(C/ε₀)² for
 // every input.
 //
-// Source: EAB Proposition 3 and Algorithm 1; the discrete law Ghosh, Roughgarden,
+// Source: EAB Proposition 3 and Algorithm 1; the discrete law is that of Ghosh, Roughgarden,
 // Sundararajan, STOC 2009; sampled by [sample.NewLaplace].
 func NewLaplace(c Config) (Randomizer, error) {
 	if err := c.check(false); err != nil {

@@ -98,9 +98,9 @@ func checkErlingsson(eps0 float64, reports int64) error {
 // ErlingssonRenyi is the Rényi divergence 2λe^{4ε₀}(E−1)²/k of one shuffle,
 // nats, for order λ > 1.
 //
-// Approximate: for comparison, constants as Girgis et al. 2021 (CCS) quote them (quoted from
-// memory). Source: Erlingsson et al. 2019, Remark 1; the row of EAB's Table 1, of order
-// λe^{6ε₀}/k.
+// Approximate: for comparison. The constants are those that Girgis et al. 2021 (CCS) quote,
+// recalled from memory. Source: Erlingsson et al. 2019, Remark 1; the row of EAB's Table 1, of
+// order λe^{6ε₀}/k.
 func ErlingssonRenyi(eps0 float64, reports int64, order float64) float64 {
 	x := math.Exp(2*eps0) * math.Expm1(eps0)
 	return 2 * order * x * x / float64(reports)
