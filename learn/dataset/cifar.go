@@ -33,9 +33,9 @@ func ReadCIFAR10(dir string) (train, test *Images, err error) {
 	return readCIFAR(fsys, name, cifarRecords)
 }
 
-// readCIFAR reads the six files at the root of fsys. Every file must have exactly so many
-// records of 3,073 bytes and labels 0 to 9. Errors wrap fs.ErrNotExist if a file is missing.
-// A pixel's three bytes come to lie beside each other, as in every Images.
+// readCIFAR reads the six files at the root of fsys. Every file must hold the given number of
+// records, of 3,073 bytes each, and labels 0 to 9. Errors wrap fs.ErrNotExist if a file is
+// missing. The result stores a pixel's three bytes beside each other, as all Images do.
 func readCIFAR(fsys fs.FS, name string, records int) (train, test *Images, err error) {
 	files := make([]string, 0, cifarBatches+1)
 	for i := range cifarBatches {
@@ -118,7 +118,8 @@ func parseCIFAR(r io.Reader, file string, into *Images, records int) error {
 			return fmt.Errorf("dataset: %s: label %d of record %d must be below %d", file, raw[0], i, cifarClasses)
 		}
 		into.Labels = append(into.Labels, raw[0])
-		// Pixels are interleaved inside data itself: record i ends before record i+1 begins.
+		// Pixels are interleaved inside data itself: the output of record i ends before record
+		// i+1 of the file begins.
 		out := data[i*3*cifarPlane : (i+1)*3*cifarPlane]
 		for p := range cifarPlane {
 			out[3*p] = raw[1+p]

@@ -10,11 +10,11 @@ import "math"
 // a = xy/yy makes x − cx − a(y − cy) uncorrelated with y, and leaves the variance xx −
 // xy²/yy. Pixel (x, y) of the result is taken, by bilinear interpolation, from
 //
-//	x' = cx + k(x − x₀) + a(y − y₀),  y' = cy + y − y₀,
+// x' = cx + k(x − x₀) + a(y − y₀),  y' = cy + y − y₀,
 //
 // (x₀, y₀) the middle of the image and k the ratio of the deviation to spread, cut to [1/2,
 // 2]. The shear is cut to [−2, 2]; ink on one row has none. Pixels outside the image count as
-// 0, and so does everything if there is no ink. dst holds the levels, 0 to 255.
+// 0. An image without ink gives zeros. dst holds the levels, 0 to 255.
 func align(img []byte, width, height int, spread float64, dst []float32) {
 	var mass, sx, sy, sxx, sxy, syy int64
 	for y := range height {

@@ -219,7 +219,8 @@ func (h *hog) collect(frame, dst []float32) {
 			bin := angle * scale
 			low := math.Floor(bin)
 			share := bin - low
-			// bin may round up to n or, for π unsigned, be n.
+			// bin is n for an unsigned angle of π, or if it was rounded up; direction n is
+			// direction 0.
 			o0 := int(low) % n
 			o1 := (o0 + 1) % n
 			h.spread(dst, y, x, o0, o1, float32(size*(1-share)), float32(size*share))

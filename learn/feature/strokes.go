@@ -13,7 +13,7 @@ type strokesConfig struct {
 	Width, Height int
 	// Images is the number of images. Required.
 	Images int
-	// Seed chooses them.
+	// Seed determines the images.
 	Seed uint64
 }
 
@@ -54,7 +54,8 @@ type point struct{ x, y float64 }
 
 func (p *pen) uniform() float64 { return p.random() }
 
-// curveSteps is the number of points drawn of a curve; they lie closer than a pixel.
+// curveSteps is the number of points that are drawn of a curve; neighbouring points are less
+// than a pixel apart.
 const curveSteps = 48
 
 // draw overwrites img with one drawing.

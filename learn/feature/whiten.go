@@ -151,8 +151,8 @@ func (w *whitened) rotate(x []float32) {
 	}
 }
 
-// The number of strokes that NewInk whitens for: 2,000, which do as well as 5,000; fewer if
-// 2,000 images would hold more than inkPixels.
+// NewInk whitens for 2,000 images of strokes, which do as well as 5,000. If 2,000 images would
+// hold more than inkPixels pixels it takes fewer, but at least inkFewest.
 const (
 	inkStrokes = 2000
 	inkFewest  = 16
@@ -161,8 +161,8 @@ const (
 	inkRidge   = 0.0125
 )
 
-// NewInk returns the features for handwriting: h, whitened for strokes drawn
-// at random, scaled to h's norm.
+// NewInk returns features for handwriting: the histograms of h, whitened for randomly drawn
+// strokes and scaled to h's norm.
 func NewInk(h HOGConfig) (Extractor, error) {
 	inner, err := NewHOG(h)
 	if err != nil {

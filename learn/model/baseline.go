@@ -11,9 +11,10 @@ import (
 type Baseline struct {
 	// Accuracy is the share of the most frequent class; NaN for real targets.
 	Accuracy float64
-	// Class is the most frequent one, the first of equals; -1 for real targets.
+	// Class is the most frequent class, the first if several are equally frequent; -1 for real
+	// targets.
 	Class int
-	// Loss is the least mean loss of any answer that is the same for all examples.
+	// Loss is the least mean loss that any one answer, given for all examples, can have.
 	Loss float64
 }
 
@@ -26,9 +27,9 @@ func (b Baseline) Beaten(accuracy, loss float64) bool {
 	return loss < b.Loss
 }
 
-// Baseline returns what the best constant answer reaches on at least one example,
-// with the model's loss. A hinge loss has no probabilities; those of the others
-// are in nats, and the same for cross-entropy and logistic loss.
+// Baseline returns the result of the best constant answer on n ≥ 1 examples, by the model's
+// loss. For classes, cross-entropy and logistic loss have the same baseline, in nats. The
+// hinge loss, which has no probabilities, has its own.
 func (m *Model) Baseline(n int, y func(row int) float64) Baseline {
 	targets := make([]float64, n)
 	for i := range targets {
@@ -46,7 +47,8 @@ func (m *Model) Baseline(n int, y func(row int) float64) Baseline {
 	return b
 }
 
-// classBaseline takes the numbers of classes, or the signs of two.
+// classBaseline returns the baseline of cross-entropy. y holds the numbers of classes, or −1
+// and 1 for two classes.
 func classBaseline(y []float64, classes int) Baseline {
 	counts := make([]int, classes)
 	for _, c := range y {
@@ -65,8 +67,8 @@ func classBaseline(y []float64, classes int) Baseline {
 	return b
 }
 
-// constant returns the least mean of the loss over at least one target that a
-// constant score has.
+// constant returns the least mean loss that a constant score can have on the targets, of which
+// there is at least one.
 func (l Loss) constant(targets []float64) float64 {
 	if l.kind == Logistic {
 		return classBaseline(targets, 2).Loss

@@ -170,7 +170,7 @@ func (m *cnn) back2(theta []float32, s *cnnScratch) {
 	m.k.PoolBackward(s.dconv2[:], s.dpool2[:], s.conv2[:], cnnPool2, cnnPool2)
 }
 
-// back1 propagates it further, to the outputs of the first convolution.
+// back1 propagates the gradient from there to the outputs of the first convolution.
 //
 // An input pixel (2i + a, 2j + b) meets the taps a, a + 2 of the output rows i, i − 1, and
 // likewise in columns. So each of the four (a, b) is a convolution by 2×2 taps at stride 1
@@ -214,7 +214,7 @@ func (m *cnn) grad(theta, x []float32, y float64, grad []float32, s *Scratch) (l
 	return loss
 }
 
-// gradCoord propagates back only to that parameter's layer, so on average over the
+// gradCoord propagates back only to the layer of parameter j, so on average over the
 // coordinates it costs little more than scores.
 func (m *cnn) gradCoord(theta, x []float32, y float64, j int, s *Scratch) (g float32, loss float64) {
 	loss = m.output(theta, x, y, s)

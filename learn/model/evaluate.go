@@ -89,7 +89,7 @@ func (m *Model) Evaluate(theta, x []float32, y func(row int) float64, workers in
 	}
 	for i, g := range guess {
 		if m.Classes > 0 {
-			c := max(0, int(targets[i])) // of signs -1 is the class 0
+			c := max(0, int(targets[i])) // −1 and 1 stand for the classes 0 and 1
 			e.Confusion[c][g]++
 			if c == g {
 				e.Correct++
@@ -130,7 +130,7 @@ func (m *Model) example(theta, x []float32, y float64, logits []float32, prob []
 	return argmax(logits), crossEntropy(logits, int(y), prob)
 }
 
-// argmax returns the class with the largest score, the first one of equals.
+// argmax returns the class with the largest score, the first if several are equal.
 func argmax(logits []float32) int {
 	best := 0
 	for j, v := range logits {

@@ -57,7 +57,7 @@ func (l Loss) String() string {
 // Binary reports whether targets are −1 and 1.
 func (l Loss) Binary() bool { return l.kind == Hinge || l.kind == Logistic }
 
-// side is the target of a binary loss that y stands for: any number above 0 is 1.
+// side returns the target of a binary loss that y stands for: 1 if y is above 0, otherwise −1.
 func side(y float64) float64 {
 	if y > 0 {
 		return 1

@@ -17,9 +17,8 @@ import (
 // panic if a slice has the wrong length or a class is out of range: that is a
 // bug of the caller, not bad data.
 //
-// What an example is to be, y, is the number of its class, or a real target. A
-// linear model of two classes takes any number above 0 for the class 1, and
-// others for the class 0.
+// The true answer y of an example is the number of its class, or a real target. A linear model
+// of two classes takes any number above 0 for the class 1, and others for the class 0.
 type Model struct {
 	// Name is the kind of model.
 	Name string
@@ -93,9 +92,9 @@ func (m *Model) GradCoord(theta, x []float32, y float64, j int, s *Scratch) (g f
 	return m.kind.gradCoord(theta, x, y, j, s)
 }
 
-// Predict overwrites prob, one value per class, with the probabilities that the
-// model gives, and returns the class with the largest score, the first one of
-// equals. A hinge loss has no probabilities: only the class has a meaning.
+// Predict overwrites prob, one value per class, with the probabilities that the model gives,
+// and returns the class with the largest score, the first if several are equal. A hinge loss
+// has no probabilities: only the class has a meaning.
 func (m *Model) Predict(theta, x []float32, prob []float64, s *Scratch) (class int) {
 	m.check(theta, x, 0)
 	if len(prob) != m.Classes || m.Classes == 0 {
@@ -116,8 +115,8 @@ func (m *Model) check(theta, x []float32, y float64) {
 	}
 }
 
-// takes says whether y is a class of this model, or whether it has none. Those
-// of a linear model are signs.
+// takes says whether y is a valid answer for this model. A linear model takes any number; all
+// other models take the number of a class.
 func (m *Model) takes(y float64) bool {
 	return m.Loss.kind != "" || y >= 0 && y < float64(m.Classes) && y == math.Trunc(y)
 }

@@ -258,8 +258,8 @@ func (s *optimum) newton() {
 		trace += s.hess[j*d+j]
 	}
 	nu := max(1e-12*trace/float64(d), 1e-14*norm(s.grad)/s.radius)
-	// H has the same ν on the right-hand side, so that damping slows steps down and does not
-	// pull towards 0.
+	// The right-hand side is (H + νI)θ − ∇ with the starting ν of the left-hand side, so that
+	// damping shortens steps and does not pull θ towards 0.
 	right := make([]float64, d)
 	for j := range d {
 		right[j] = nu*s.theta[j] - s.grad[j]

@@ -71,7 +71,7 @@ func (c acsaConfig) iteration(start []float64) (iteration, error) {
 	return o, nil
 }
 
-// weight returns a_t of the step t after done ones.
+// weight returns a_t of the step t that follows done steps.
 func weight(done int64) float64 { return 2 / float64(done+2) }
 
 func (o *acsa) restored(done int64) { blend(o.md, weight(done), o.theta, o.ag) }

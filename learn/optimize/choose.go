@@ -11,7 +11,8 @@ import (
 // errNoPlan is returned where no batch gives a finite bound.
 var errNoPlan = errors.New("no parameters give a finite bound: the noise or the distance is unbounded")
 
-// candidates visits lo, …, hi in steps of one twentieth.
+// candidates visits whole numbers from lo to hi, each about one twentieth above the one
+// before, and hi itself.
 func candidates(lo, hi int64, visit func(int64)) {
 	for v := lo; ; v = max(v+1, int64(float64(v)*1.05)) {
 		if v >= hi {
@@ -22,10 +23,10 @@ func candidates(lo, hi int64, visit func(int64)) {
 	}
 }
 
-// least returns the argument with the smallest value among the candidates from lo to hi and
-// then, finer, around the best of them. The bounds have one minimum if the noise shrinks
-// steadily with the batch. If it does not, the result is still one of the values tried, and
-// its bound holds.
+// least returns the argument with the smallest value, 0 if no value is finite. It tries the
+// candidates from lo to hi, and then finer steps around the best of them. The bounds have one
+// minimum if the noise shrinks steadily with the batch. If it does not, the result is still
+// one of the values tried, and its bound holds.
 func least(lo, hi int64, value func(int64) float64) (best int64) {
 	low := math.Inf(1)
 	try := func(v int64) {
@@ -44,7 +45,8 @@ func least(lo, hi int64, value func(int64) float64) (best int64) {
 	return best
 }
 
-// smallestBatch is the smallest B with ⌊n/B⌋ ≤ MaxRounds: any above n/(T + 1).
+// smallestBatch returns the smallest B with ⌊n/B⌋ ≤ T, the first whole number above n/(T + 1),
+// where T is MaxRounds; 1 if MaxRounds is 0.
 func (p Problem) smallestBatch(n int64) int64 {
 	if p.MaxRounds == 0 {
 		return 1
@@ -79,7 +81,7 @@ func (p Problem) onePass(n, batch int64, stage func(p Problem, rounds, batch int
 // maker returns the stage of T rounds of at least B clients.
 type maker func(p Problem, o Overrides, rounds, batch int64) (Stage, error)
 
-// one makes a single stage from rounds that are given.
+// one returns a function that makes a single stage for given rounds.
 func one(make maker) func(Problem, Overrides, Rounds) ([]Stage, error) {
 	return func(p Problem, o Overrides, r Rounds) ([]Stage, error) {
 		s, err := make(p, o, r.Count, r.Batch)
@@ -94,7 +96,7 @@ func disjoint(p Problem, o Overrides, make maker) (*Plan, error) {
 		return nil, err
 	}
 	blocks, s, err := p.onePass(p.Clients, o.Batch, func(p Problem, rounds, batch int64) Stage {
-		s, _ := make(p, o, rounds, batch) // the check does not depend on the phase
+		s, _ := make(p, o, rounds, batch) // cannot fail: make's errors do not depend on rounds and batch, and it was called above
 		return s
 	})
 	if err != nil {
@@ -319,8 +321,8 @@ func (p Problem) grouped(k, rounds int64, o Overrides) []Stage {
 	return stages
 }
 
-// full returns the stage of T rounds of all clients, of whom a random set of at least batch
-// is heard.
+// full returns the stage of T rounds that ask all clients; in each a random set of at least
+// batch of them reports.
 func (p Problem) full(rounds, batch int64, o Overrides) Stage {
 	n, l, d := float64(p.Clients), p.Lipschitz, p.distance()
 	t := float64(rounds)
@@ -342,7 +344,8 @@ func (p Problem) full(rounds, batch int64, o Overrides) Stage {
 	lipschitz := func(step float64) float64 { return averagedBound(rounds, d, step, l*l+variance) }
 
 	if p.Smoothness == 0 || o.Smoothing > 0 {
-		// An envelope with β = 2/η adds L²/(2β) to the bound, another L²/2 to the moment.
+		// An envelope with β = 2/η adds L²/(2β) = ηL²/4 to the bound, as much as another L²/2
+		// in the moment would add.
 		step := d / math.Sqrt((1.5*l*l+variance+reuse)*t)
 		smoothing := o.Smoothing
 		if smoothing > 0 {
@@ -351,12 +354,13 @@ func (p Problem) full(rounds, batch int64, o Overrides) Stage {
 			if o.Step > 0 {
 				step = o.Step
 			}
-			// A large ridge leaves no room for envelopes at this step; smaller steps do.
+			// An envelope needs 2/η above λ. With a large ridge λ a smaller step makes room
+			// for it.
 			if p.StrongConvexity > 0 && o.Step == 0 {
 				step = math.Min(step, 1/p.StrongConvexity)
 			}
 			if smoothing = 2/step - p.StrongConvexity; !(smoothing > 0) {
-				s.Step = step // too large for any envelope: there is no bound
+				s.Step = step // no envelope fits this step, so there is no bound
 				return s
 			}
 		}

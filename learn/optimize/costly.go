@@ -4,7 +4,7 @@ import "math"
 
 // costlyNoise is ReportNoise whose mean squared error takes long to compute, for instance
 // because it is solved for a budget. Batches and rounds are chosen with interpolated noise;
-// the noise and the Bound that a Plan states are exact. Not safe for concurrent use.
+// the noise and the Bound that a Plan states are exact. It is not safe for concurrent use.
 type costlyNoise struct {
 	dim   int
 	mse   func(clients, uses int64) float64
@@ -14,8 +14,9 @@ type costlyNoise struct {
 var _ Noise = (*costlyNoise)(nil)
 
 // NewCostlyNoise returns the noise of reports of the given dimension. mse returns the mean
-// squared error of one report where a batch has clients people and each is in uses rounds,
-// +Inf if no such noise exists. It is called at most once for the same two numbers.
+// squared error of one report; clients is the number of people in the batch, and uses the
+// number of rounds in which each of them takes part. mse returns +Inf if no such noise exists.
+// It is called at most once for the same two numbers.
 func NewCostlyNoise(dim int, mse func(clients, uses int64) float64) Noise {
 	return &costlyNoise{dim, mse, map[[2]int64]float64{}}
 }
@@ -46,7 +47,7 @@ func (e exactly) deviation(clients, uses int64) float64 {
 	return ReportNoise{MSE: e.at(clients, uses), Dim: e.dim}.deviation(clients, uses)
 }
 
-// exact returns the problem with the noise that a plan states.
+// exact returns the problem without interpolation of its noise; a plan states this noise.
 func (p Problem) exact() Problem {
 	if c, ok := p.Noise.(*costlyNoise); ok {
 		p.Noise = exactly{c}

@@ -36,8 +36,8 @@ type Optimizer struct {
 	at     iteration
 }
 
-// phase is a number of rounds and the function that makes their iteration; nil starts where
-// the configuration says.
+// phase is a number of rounds and the function that makes their iteration. A nil start stands
+// for the configuration's own start.
 type phase struct {
 	rounds int64
 	make   func(start []float64) (iteration, error)
@@ -52,8 +52,8 @@ type iteration interface {
 	step(done int64, mean []float64) error
 	// model writes the parameters to release into dst.
 	model(done int64, dst []float64)
-	// vectors are the state between two steps, by name. restored brings the other fields into
-	// step after the vectors were overwritten.
+	// vectors are the state between two steps, by name. restored updates the other fields
+	// after the vectors were overwritten.
 	vectors() map[string][]float64
 	restored(done int64)
 }
@@ -63,7 +63,7 @@ func newOptimizer(phases ...phase) (*Optimizer, error) {
 		return nil, errors.New("optimize: no phases")
 	}
 	o := &Optimizer{phases: phases}
-	for i := len(phases) - 1; i >= 0; i-- { // the first phase stays in at
+	for i := len(phases) - 1; i >= 0; i-- { // backwards, so that the first phase's iteration stays in at
 		var err error
 		if o.at, err = phases[i].make(nil); err != nil && len(phases) == 1 {
 			return nil, err

@@ -86,7 +86,8 @@ type Overrides struct {
 	Phases    int     // number of phases of agd-phases, or of groups of gd
 }
 
-// check returns an error for values out of range and for those that the method does not use.
+// check returns an error if a value is out of range, or is set although the method does not
+// use it.
 func (o Overrides) check(method string, uses Overrides) error {
 	for _, v := range []struct {
 		name     string
@@ -182,9 +183,9 @@ func (p *Plan) Deviation(clients int64) float64 {
 	return p.Problem.Noise.deviation(clients, p.Batches.Uses)
 }
 
-// NewPlan chooses the parameters of the named method by minimising its bound.
-// It does not look at data and costs no privacy; time O(hundreds of calls of
-// the noise).
+// NewPlan chooses the parameters of the named method by minimising its bound. It does not look
+// at data and costs no privacy. It calls the noise some hundreds of times, which takes most of
+// its time.
 func NewPlan(method string, p Problem, o Overrides) (*Plan, error) {
 	m, err := FindMethod(method)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 
 // Noise says how noisy a released mean gradient is.
 type Noise interface {
-	// deviation returns σ, a bound on the standard deviation of the privacy
-	// noise in each coordinate of the mean over a batch, if clients people are
-	// in the batch and each of them takes part in uses rounds of the run. The
-	// noise has mean 0. +Inf where no noise of that kind exists. It is called
-	// some hundred times for a plan.
+	// deviation returns σ, a bound on the standard deviation of the privacy noise in each
+	// coordinate of the mean over a batch. clients is the number of people in the batch, and
+	// uses the number of rounds of the run in which each of them takes part. The noise has
+	// mean 0. σ is +Inf if no noise of that kind exists. A plan calls deviation some hundred
+	// times.
 	deviation(clients, uses int64) float64
 }
 
@@ -144,7 +144,8 @@ func (p Problem) anywhere() float64 {
 	return out
 }
 
-// variance returns dσ² of the noise in a mean, +Inf where no such noise exists.
+// variance returns dσ², where σ is the noise's deviation in a mean; +Inf if no such noise
+// exists.
 func (p Problem) variance(clients, uses int64) float64 {
 	s := p.Noise.deviation(clients, uses)
 	if !(s >= 0) {

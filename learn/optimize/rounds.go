@@ -109,13 +109,14 @@ func (p Problem) boundOf(method string, o Overrides, r Rounds) float64 {
 	return plan.Bound()
 }
 
-// everyRound is noise for clients who take part in the given number of rounds.
+// everyRound is noise for clients who take part in uses rounds, whatever number the caller of
+// deviation gives.
 type everyRound struct {
 	Noise
 	uses int64
 }
 
-// deviation ignores its second argument.
+// deviation puts e.uses in the place of its second argument.
 func (e everyRound) deviation(clients, _ int64) float64 { return e.Noise.deviation(clients, e.uses) }
 
 // fewest returns the smallest of the candidates up to last whose value is within

@@ -12,11 +12,11 @@ import (
 // Clients are places 0, 1, … of an order that the caller keeps; it may be any order that does
 // not depend on the data. It is public who is in which batch.
 type Batches struct {
-	stages []Blocks // one Blocks per stage, run for uses epochs
+	stages []Blocks // one Blocks for each stage, which lasts Uses of its epochs
 	from   []int64  // the first place of each stage
 	first  []int64  // the number of rounds before each stage
 
-	Clients int64 // those that report at all
+	Clients int64 // the clients of all stages together
 	Rounds  int64 // T
 	// Uses is the number of rounds in which a client reports: 1, or all rounds of its stage.
 	// One client's rounds compose, and stages are disjoint. So the run costs as much as its

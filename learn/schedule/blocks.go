@@ -53,8 +53,8 @@ func (b Blocks) Smallest() int64 { return b.Clients / b.PerEpoch }
 // Len returns the number of clients in a block, 0 ≤ block < PerEpoch.
 func (b Blocks) Len(block int64) int64 { return b.start(block+1) - b.start(block) }
 
-// Epochs returns the number of epochs that the first rounds belong to; 0 for
-// none.
+// Epochs returns the number of epochs that begin within the given number of rounds; 0 if
+// rounds is below 1.
 func (b Blocks) Epochs(rounds int64) int64 {
 	if rounds < 1 {
 		return 0
@@ -70,7 +70,7 @@ func (b Blocks) Of(round int64) (epoch, block int64) {
 	return (round-1)/b.PerEpoch + 1, (round - 1) % b.PerEpoch
 }
 
-// Rounds returns the rounds of the given number of epochs.
+// Rounds returns the number of rounds in the given number of epochs.
 func (b Blocks) Rounds(epochs int64) int64 { return epochs * b.PerEpoch }
 
 // start returns the number of clients before a block.

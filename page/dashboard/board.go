@@ -73,7 +73,7 @@ type Task struct {
 	Dir     string         `json:"dir,omitempty"` // directory of the run's files
 }
 
-// MarshalJSON writes lists that are empty as such, for the page's script.
+// MarshalJSON writes empty lists as [], not as null, for the page's script.
 func (t Task) MarshalJSON() ([]byte, error) {
 	if t.Examined == nil {
 		t.ExaminedAt = -1
@@ -100,7 +100,7 @@ type Counts struct {
 // reasons counts by reason.
 type reasons map[string]int64
 
-// MarshalJSON writes a list, in the reasons' order.
+// MarshalJSON writes the reasons and their counts as a list, sorted by reason.
 func (r reasons) MarshalJSON() ([]byte, error) {
 	type reason struct {
 		Reason string `json:"reason"`

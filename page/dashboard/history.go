@@ -34,7 +34,7 @@ type measures struct {
 	list   []Measure
 	stride int64
 	added  int64
-	drafts bool // the last element of list stays only until the next one comes
+	drafts bool // whether the next measure replaces the last element of list
 	shape  int64
 }
 
@@ -46,7 +46,7 @@ func (h *measures) add(m Measure) {
 		if last := &h.list[n-1]; m.Round == last.Round {
 			last.fill(m)
 		}
-		return // a round that was resumed
+		return // a resumed run measures rounds again that are in the list
 	}
 	if h.drafts {
 		h.list[len(h.list)-1] = m
@@ -80,10 +80,11 @@ type Round struct {
 	Failed   int64 // rounds that were charged and gave no step
 }
 
-// Past returns the rounds up to last, one for each charged round, as far as a ledger's
-// entries show them; all is the sum over these rounds. Where entries do not show single
-// rounds (an entry may pay for many, and without privacy there is no entry), the list shows
-// those rounds as one.
+// Past returns the rounds up to last, as far as a ledger's entries show them: one Round for
+// each charged round, and the void rounds between them in groups. all is the sum over these
+// rounds. If the entries do not show single rounds, Past returns all of them as one Round.
+// That is so if an entry pays for several rounds, and in a run without privacy, which has no
+// entries.
 func Past(entries []ledger.Entry, last int64, all Round) (list []Round) {
 	if last == 0 {
 		return nil

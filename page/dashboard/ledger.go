@@ -18,10 +18,10 @@ type Ledger struct {
 	Delta   dp.Number    `json:"delta"`
 	Method  string       `json:"method,omitempty"`
 	Tasks   []LedgerTask `json:"tasks"`
-	Lines   []charges    `json:"lines"`   // newest first; of Ledger's methods
-	Omitted int64        `json:"omitted"` // entries before those of Lines
+	Lines   []charges    `json:"lines"`   // newest first; shown fills them in
+	Omitted int64        `json:"omitted"` // number of entries older than those of Lines
 
-	charged []charges // oldest first
+	charged []charges // oldest first; Charge adds to them
 }
 
 // LedgerTask has the charges of one task by itself.
@@ -70,7 +70,8 @@ func (l *Ledger) Clone() Ledger {
 	return out
 }
 
-// shown returns l with its lines, as many as a page shows.
+// shown returns l with its last lines, as many as a page shows, and the number of entries
+// before them.
 func (l Ledger) shown() Ledger {
 	l.Tasks, l.Lines = append([]LedgerTask{}, l.Tasks...), []charges{}
 	for i := len(l.charged) - 1; i >= 0 && len(l.Lines) < maxLines; i-- {

@@ -60,8 +60,8 @@ func (h *History) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Until returns what h has of the rounds up to last: a round that is taken up again is
-// measured again.
+// Until returns h without what was measured after round last. A process that continues from
+// round last measures later rounds again.
 func (h History) Until(last int64) History {
 	for len(h.Measures) > 0 && h.Measures[len(h.Measures)-1].Round > last {
 		h.Measures = h.Measures[:len(h.Measures)-1]

@@ -20,7 +20,7 @@ type Examined struct {
 }
 
 // Examine prepares some examples and the confusion matrix, confusion[y][c] by true and
-// predicted class, for display; nil without a matrix, as of a regression.
+// predicted class, for display. It returns nil if there is no matrix, as for a regression.
 func Examine(classes []string, confusion [][]int64, samples []Sample) (*Examined, error) {
 	if confusion == nil {
 		return nil, nil

@@ -55,7 +55,8 @@ type Run struct {
 
 // Privacy has the run's promise and the assumptions behind it.
 type Privacy struct {
-	// Trust is one that events have, or one without noise: reports are exact gradients. Required.
+	// Trust is a trust mode that events can have, or a mode without noise, in which reports
+	// are exact gradients. Required.
 	Trust dp.Trust
 	// Participation is required where Trust protects.
 	Participation dp.Participation

@@ -101,8 +101,8 @@ func (s Setting) collect(ctx context.Context, known costs, dir string, seed int6
 	return rows, lines.Err()
 }
 
-// costs are, by round, the ε by the source's own formula and the proved ε under a setting's
-// own trust mode; seeds do not change them.
+// costs holds by round two values of ε: one by the source's own formula, and the proved one
+// under a setting's own trust mode. All seeds share them, because neither depends on the seed.
 type costs map[int64]cost
 
 type cost struct{ proved, paper float64 }

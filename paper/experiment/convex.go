@@ -54,7 +54,7 @@ func e5() Experiment {
 		for _, trust := range s.trusts {
 			for _, n := range []int64{1e4, 1e5, 1e6} {
 				if s.optimizer == "gd" && n > 1e5 {
-					continue // a hundred rounds of all clients
+					continue // takes too long: a hundred rounds, each with all clients
 				}
 				add(s.optimizer, trust, s.loss, n, 50, 1)
 			}

@@ -11,7 +11,7 @@ import (
 
 // History is the record of one client's reports, as far as it limits further reports.
 type History struct {
-	Tasks []*Spent // in order of appearance; few
+	Tasks []*Spent // few, in the order of their first round
 }
 
 // Spent is the record of one client's reports in one task.
@@ -19,11 +19,11 @@ type Spent struct {
 	Task         [32]byte
 	Round        int64 // the last round that was decided, by a report or a coin
 	Announcement [32]byte
-	Tail         float64     // δ of its sums in addition to Charges; the largest counts
+	Tail         float64     // δ for the tails of its sums, on top of Charges; the largest that any report named
 	Charges      []dp.Repeat // charges of dp.Round, all different
 }
 
-// Of returns what was sent in a task; nil if nothing was ever decided in it.
+// Of returns the record of a task; nil if no round of the task was ever decided.
 func (h *History) Of(task [32]byte) *Spent {
 	for _, s := range h.Tasks {
 		if s.Task == task {
@@ -92,7 +92,7 @@ type Counter struct {
 // counterLimit bounds the number of cached answers.
 const counterLimit = 1 << 16
 
-// eps returns the ε of one task at delta; +Inf if the tails leave no δ.
+// eps returns the ε of one task at delta; +Inf if the tails use up delta.
 func (c *Counter) eps(s *Spent, delta float64) (float64, error) {
 	if len(s.Charges) == 0 {
 		return 0, nil
@@ -132,7 +132,7 @@ const exact = 2200
 // Afford refuses one more report if it would exceed the client's policy. It changes nothing.
 func (t *Terms) Afford(h *History, c *Counter) *Refused {
 	p := t.Policy
-	// A policy that was tightened does not give more δ to tasks that were begun.
+	// If MaxTasks was lowered, δ is still divided among all tasks that were begun.
 	delta := p.Delta / float64(max(p.MaxTasks, int64(len(h.Tasks))))
 	mine := h.Of(t.ID)
 	if mine == nil && int64(len(h.Tasks)) >= p.MaxTasks {
@@ -166,7 +166,7 @@ func (t *Terms) Afford(h *History, c *Counter) *Refused {
 		begun++
 	}
 	if begun == 1 {
-		total.SetFloat64(task) // a single task ends at MaxEps if not at MaxTaskEps
+		total.SetFloat64(task) // a single task counts with its own cost only
 	}
 	if total.Cmp(big.NewFloat(p.MaxEps)) > 0 {
 		return Refuse(CauseBudget, "epsilon of %d tasks may come to %.4g, above %.4g", begun, total, p.MaxEps)

@@ -181,7 +181,7 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 		if r := t.agreeSum(ctx, sum.Params); r != nil {
 			return r
 		}
-		crowd = task.MinReports // colluders are among the dishonest clients
+		crowd = task.MinReports // agreeSum counts colluders among the clients that are not honest
 		// CheckSigma divides δ among the task's rounds. A client cannot tell which rounds
 		// were void, and may report in all that are announced.
 		announced := max(1, float64(task.LastRound())/float64(task.Rounds))
@@ -206,7 +206,8 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	return nil
 }
 
-// agreeSum checks that every sum that is opened contains the noise.
+// agreeSum checks that every opened sum contains the noise that the task claims, in spite of
+// colluders.
 func (t *Terms) agreeSum(ctx context.Context, s vecsum.Params) *Refused {
 	p, task := t.Policy, t.Task
 	if s.MinUsers > task.MinReports {

@@ -212,10 +212,10 @@ func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, er
 		}
 		return event, false, nil
 	}
-	// More reports than the asked clients cannot come.
+	// There cannot be more reports than clients that were asked.
 	k, limit := b.Reports, c.config.Population
 	if b.Void {
-		k = c.config.MinReports // trust local does not rely on it
+		k = c.config.MinReports // what trust local promises does not depend on k
 	}
 	switch c.config.Participation {
 	case dp.Sampled:
@@ -256,14 +256,14 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 		e.Population = int64(h * float64(e.Population))
 	}
 	if k > e.Population {
-		// Clients that are not honest may take part in one client's rounds only: no
-		// chance is credited.
+		// Dishonest clients may choose to take part in exactly those rounds in which a certain
+		// client does, so chance is not credited.
 		e.Participation, e.Population = dp.All, k
 	}
 	if c.config.Colluders > 0 {
-		// It is not known how many of the k are honest. The more there are, the better
-		// a client is hidden but the more often it is chosen: the fewest, as if all
-		// were asked, cover both.
+		// It is not known how many of the k are honest. If more are, a client is hidden better
+		// but chosen more often. The charge for the fewest possible, as if all clients were
+		// asked, covers both.
 		e.Participation, e.Reports = dp.All, k-c.config.Fewer()
 		e.Population = e.Reports
 	}

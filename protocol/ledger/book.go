@@ -147,9 +147,9 @@ func (b *Book) affords(task [32]byte, event dp.Round) error {
 // tasks that were charged or have a budget, otherwise an error that wraps ErrBudget.
 func (b *Book) CheckTail(task [32]byte, limit Config) error { return b.tails(task, limit, true) }
 
-// tails refuses a task whose tail, together with those of all charged tasks, exceeds the
-// share of δ that the population keeps for tails. With planned, tasks count that have a
-// budget and were not charged yet. ε is computed at the remaining δ.
+// tails refuses a task whose tail, together with those of all charged tasks, exceeds the share
+// of δ that the population keeps for tails. If planned is set, tasks that have a budget and no
+// charge yet count, too. ε is computed at the remaining δ.
 func (b *Book) tails(task [32]byte, limit Config, planned bool) error {
 	if limit.Tail == 0 {
 		return nil

@@ -49,7 +49,8 @@ func (c *counter) fits(event dp.Round, how count) (b dp.Bound, ok bool, err erro
 	return b, b.Eps <= c.config.MaxEps, nil // false for NaN
 }
 
-// add charges an event n times, which fits the budget or was charged before.
+// add records n charges of an event. The caller has checked that they fit the budget, or reads
+// charges that were accepted before.
 func (c *counter) add(event dp.Round, n int64) {
 	c.history = repeated(c.history, event, n)
 	if c.spent = nil; n == 1 && c.event == event {

@@ -7,10 +7,10 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Prospect returns a function that says how many charges of one event, at most most, a task
-// with a budget of its own and without charges could be charged, by the present state of the
-// book, and the refusal of the next charge (nil if there is none). It is a plan; each charge is
-// checked again. Nothing changes. An error that wraps ErrBudget says that the task's tail does
+// Prospect returns a function for planning a task that has a budget of its own and no charges
+// yet. The function says how many charges of one event, up to most, the present book allows,
+// and returns the refusal of the next one (nil if all most are allowed). It reserves nothing:
+// each charge is checked again. An error that wraps ErrBudget says that the task's tail does
 // not fit.
 func (b *Book) Prospect(task [32]byte, limit Config) (fits func(event dp.Round, most int64) (n int64, next error), err error) {
 	if err := limit.check(); err != nil {
@@ -34,7 +34,7 @@ func (b *Book) Prospect(task [32]byte, limit Config) (fits func(event dp.Round, 
 		if most < 1 {
 			return 0, nil
 		}
-		// The cost only grows with the rounds.
+		// The cost never falls when rounds are added: if the last charge fits, all do.
 		if next = refused(most); next == nil {
 			return most, nil
 		}

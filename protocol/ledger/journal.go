@@ -65,9 +65,10 @@ type Journal struct {
 	stale  bool // the log may hold entries that book does not
 }
 
-// SetLookup sets the source of budgets of tasks that others have charged and that Task was
-// not called for. Without a lookup, charges with a tail are refused while any charged task's
-// tail is unknown. If the lookup fails, so does the charge; it may be tried again.
+// SetLookup sets the function that finds a task's budget. It is called for tasks that another
+// process has charged and that Task was not called for. Without a lookup, charges with a tail
+// are refused while any charged task's tail is unknown. If the lookup fails, so does the
+// charge; it may be tried again.
 func (j *Journal) SetLookup(lookup func(ctx context.Context, task [32]byte) (limit Config, ok bool, err error)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

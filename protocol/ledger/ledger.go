@@ -119,7 +119,8 @@ func (l *Ledger) afford(e Entry) error {
 	return nil
 }
 
-// record adds e, which fits the budget or was spent before.
+// record adds e. The caller has checked that it fits the budget, or reads a charge that was
+// accepted before.
 func (l *Ledger) record(e Entry) {
 	l.entries = append(l.entries, e)
 	l.add(e.Event, 1)

@@ -57,7 +57,8 @@ func (t *total) afford(task [32]byte, event dp.Round) error {
 		t.charges+1, b.Eps, b.Method, t.config.MaxEps, ErrBudget, also)
 }
 
-// record adds n charges of an event, which fit the budget or were spent before.
+// record adds n charges of an event. The caller has checked that they fit the budget, or reads
+// charges that were accepted before.
 func (t *total) record(task [32]byte, event dp.Round, n int64) {
 	if n < 1 {
 		return

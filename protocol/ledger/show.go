@@ -27,9 +27,10 @@ type TaskStatement struct {
 	Spent   dp.Bound
 }
 
-// Show adds up a book for the population's budget; a task in tasks gets another Config. Tasks
-// come in the order of their ids. Show refuses nothing for exceeding a budget. If there are
-// several tasks, the population's budget chooses how they are counted.
+// Show adds up a book. It computes the cost of all tasks with the budget population, and each
+// task's own cost with its Config in tasks, or with population if it has none. Tasks come in
+// the order of their ids. Show reports costs above a budget and does not refuse them. If there
+// are several tasks, the population's budget chooses how they are counted.
 func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, error) {
 	s := Statement{Population: b.population}
 	s.Entries, s.Digest = b.Head()

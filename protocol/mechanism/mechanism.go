@@ -44,8 +44,10 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 	return NewVectorSum(p, s.Sigma)
 }
 
-// minVariance is the smallest variance of one client's unbounded noise over a network: counts
-// are cut at 40 standard deviations, which no accountant counts.
+// minVariance is the smallest variance that one client's unbounded noise may have over a
+// network. NewVectorSum allows counts up to 40 standard deviations of the noise, and no
+// accountant charges for the cut. From this variance on the noise beyond the cut is
+// negligible.
 const minVariance = 4
 
 // CheckSigma computes what a client's noise is worth over the rounds of a task and refuses a
@@ -60,7 +62,7 @@ func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int
 	if !ok {
 		return nil
 	}
-	// The cut in NewVectorSum must lie as far out as assumed.
+	// The noise that the cut in NewVectorSum removes must be negligible: see minVariance.
 	if n := v.Params.Noise; n.Kind != vecsum.Binomial && !(n.Variance >= minVariance) {
 		return fmt.Errorf("mechanism: %s noise of variance %v must have %v at least: %w", n.Kind, n.Variance, minVariance, dp.ErrNoBound)
 	}

@@ -84,9 +84,9 @@ func bucket(tag []byte, bits int) int {
 // Gather is pass 2 on one bucket. It reads runs of items of size bytes in any order, and
 // yields one item of each client in tag order. An item is valid until the next one.
 //
-// Whenever limit bytes have come together, items that would be dropped are dropped, so memory
-// holds one item of each client, or limit if that is more, however often clients repeat
-// themselves; and 24 bytes an item for sorting.
+// Whenever limit bytes have come together, Gather removes the items that would be dropped at
+// the end. So memory holds one item of each client, or limit bytes if that is more, however
+// often clients repeat themselves. Sorting takes another 24 bytes an item.
 func Gather(runs iter.Seq2[[]byte, error], size int, limit int64, yield func(item []byte) error) (Dropped, error) {
 	var dropped Dropped
 	if size < TagSize {

@@ -49,8 +49,8 @@ type Rejection struct {
 	Count  int64
 }
 
-// RoundClosed is the shuffler's signed word on a closed round. The ledger is charged for it
-// before the batch is fetched. The shuffler's operator signs it under LabelClosed.
+// RoundClosed is the shuffler's signed statement about a closed round. The ledger is charged
+// for it before the batch is fetched. The shuffler's operator signs it under LabelClosed.
 type RoundClosed struct {
 	Announcement [32]byte // digest of the announcement
 	Round        int64

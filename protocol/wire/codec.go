@@ -31,10 +31,11 @@ const (
 	KindAsk            Kind = 14 // a client asks whether it is drawn
 	KindSessionRequest Kind = 15
 	KindSessionSealed  Kind = 16 // the answer to KindSessionRequest
-	KindShareIDs       Kind = 17 // whose halves an aggregator holds, by place
+	KindShareIDs       Kind = 17 // the report ids of the halves that an aggregator holds
 	KindPassed         Kind = 18 // KindReport with a pass in the header
 
-	// Kinds 8 and 12 were a signed ask and a request for a session that was not sealed.
+	// Kinds 8 and 12 are retired: a signed ask, and a request for a session that was not
+	// sealed.
 )
 
 // ErrMalformed is wrapped by every error of a decoder.
@@ -75,8 +76,8 @@ func Decode[T any, P message[T]](b []byte) (T, error) {
 	return m, nil
 }
 
-// codec reads little-endian fields from the front of b, or appends them to b. What it appends
-// it does not change. After the first error it reads nothing.
+// codec reads little-endian fields from the front of b, or appends them to b. Appending does
+// not change the fields. After the first error it reads nothing.
 type codec struct {
 	b     []byte
 	reads bool
@@ -94,7 +95,7 @@ func (c *codec) head(k Kind) {
 	}
 }
 
-// read says whether fields are read, so far without an error.
+// read says whether the codec reads fields and has met no error so far.
 func (c *codec) read() bool { return c.reads && c.err == nil }
 
 func (c *codec) fail(format string, args ...any) {
@@ -185,7 +186,8 @@ func (c *codec) flag(v *bool) {
 	}
 }
 
-// length is a number of bytes in four bytes; it reads most at most.
+// length reads or writes a number of bytes, in four bytes. It refuses to read a number above
+// most.
 func (c *codec) length(what string, n int, most uint32) int {
 	if !c.reads {
 		c.b = binary.LittleEndian.AppendUint32(c.b, uint32(n))
@@ -203,7 +205,7 @@ func (c *codec) length(what string, n int, most uint32) int {
 	return int(u)
 }
 
-// blob is a length and as many bytes, of which it reads a copy.
+// blob reads or writes a length and as many bytes. What it reads is a copy.
 func (c *codec) blob(b *[]byte) {
 	n := c.length("content", len(*b), maxBlob)
 	if c.reads {
@@ -213,7 +215,7 @@ func (c *codec) blob(b *[]byte) {
 	c.b = append(c.b, *b...)
 }
 
-// text is a length and a text in UTF-8.
+// text reads or writes a length and a text in UTF-8.
 func text[S ~string](c *codec, s *S) {
 	n := c.length("text", len(*s), maxString)
 	if !c.reads {
@@ -225,7 +227,7 @@ func text[S ~string](c *codec, s *S) {
 	}
 }
 
-// list is the number of items, in one byte, and the items.
+// list reads or writes the number of items, in one byte, and then the items.
 func list[T any](c *codec, items *[]T, item func(*T)) {
 	n := byte(len(*items))
 	if c.u8(&n); c.reads && n > 0 {
@@ -236,8 +238,8 @@ func list[T any](c *codec, items *[]T, item func(*T)) {
 	}
 }
 
-// rest is the number of the items that end a message, each of size bytes. It returns their
-// number, 0 after an error.
+// rest reads or writes the number of the items at the end of a message, each of size bytes. It
+// returns that number, or 0 after an error.
 func (c *codec) rest(name string, items, size int) int {
 	n := int64(items)
 	c.count(name, &n)

@@ -10,9 +10,9 @@ import (
 // Population names the people behind a task: the clients enrolled with one shuffler.
 type Population [16]byte
 
-// Enrolment is the shuffler operator's signed word on who is enrolled. It keeps a coordinator
-// from adding clients of its own and from overstating n. The operator's key signs it under
-// LabelEnrolment.
+// Enrolment is the shuffler operator's signed statement of who is enrolled. It keeps a
+// coordinator from adding clients of its own and from overstating n. The operator's key signs
+// it under LabelEnrolment.
 type Enrolment struct {
 	Population Population
 	Serial     int64 // increases with every change

@@ -117,7 +117,7 @@ func (r *Report) Append(dst []byte) []byte {
 	return c.b
 }
 
-// fields reads parts of these sizes.
+// fields reads or writes the report. Parts that are read have these sizes.
 func (r *Report) fields(c *codec, part, share int64) {
 	c.fixed(r.Client[:])
 	c.fixed(r.ID[:])
@@ -130,8 +130,8 @@ func (r *Report) fields(c *codec, part, share int64) {
 // ReportSize returns the size of an opened report with parts of these sizes.
 func ReportSize(part, share int64) int64 { return reportFixed + part + share }
 
-// DecodeReport is the inverse of Append, for an announcement's sizes. The parts
-// are not copied.
+// DecodeReport is the inverse of Append, for parts of the sizes that the announcement states.
+// The parts are not copied.
 func DecodeReport(b []byte, announcement [32]byte, part, share int64) (r Report, err error) {
 	if int64(len(b)) != ReportSize(part, share) {
 		return r, fmt.Errorf("%w: report of %d bytes, want %d", ErrMalformed, len(b), ReportSize(part, share))

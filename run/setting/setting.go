@@ -27,10 +27,11 @@ type Field struct {
 	// Range is where a number must lie, such as "[1, 1e12]" or "(0, inf)"; a round
 	// bracket excludes its end.
 	Range string
-	// Values are what an enumeration takes, each perhaps with a tab and a note. With
-	// Check they are examples.
+	// Values lists what an enumeration accepts. Each may end with a tab and a note. If Check
+	// is set they are examples only.
 	Values []string
-	// Check refuses texts; nil: Values do, if there are any.
+	// Check returns an error for a text that is not accepted. nil: the text must be one of
+	// Values, if there are any.
 	Check func(text string) error
 	// File says that the value names a file or a folder.
 	File bool
@@ -52,9 +53,10 @@ func (f Field) Type() string {
 	return "count"
 }
 
-// String is the value as it is written; "": it is left to be chosen.
+// String is the value as it is written; "" if it is the zero value that stands for "chosen for
+// you".
 func (f Field) String() string {
-	if f.Into == nil { // flag packages make such ones
+	if f.Into == nil { // flag packages call String on a zero Field
 		return ""
 	}
 	v := reflect.ValueOf(f.Into).Elem()
@@ -143,7 +145,8 @@ func (f Field) parse(text string) (reflect.Value, error) {
 	return reflect.ValueOf(n).Convert(into), f.within(float64(n), n)
 }
 
-// within refuses a number outside of Range; shown is the same as it was given.
+// within refuses a number outside of Range. shown is the same number as it was given, an int64
+// for a count.
 func (f Field) within(x float64, shown any) error {
 	if f.Range == "" {
 		return nil
@@ -156,7 +159,7 @@ func (f Field) within(x float64, shown any) error {
 	}
 	above, below := f.Range[0] == '(', strings.HasSuffix(f.Range, ")")
 	n, count := shown.(int64)
-	if (x > lo || x == lo && !above) && (x < hi || x == hi && !below) && !(count && hi < 1<<62 && n > int64(hi)) { // not NaN
+	if (x > lo || x == lo && !above) && (x < hi || x == hi && !below) && !(count && hi < 1<<62 && n > int64(hi)) { // false for NaN
 		return nil
 	}
 	least, most := "at least", fmt.Sprintf("at most %v", hi)
@@ -193,7 +196,7 @@ func ParseCount(text string) (int64, error) {
 // Table is the settings of something, in the order they are shown, stored and hashed.
 type Table []Field
 
-// Find returns the row of a name; without one that is a bug of the caller.
+// Find returns the row with that name. It panics if there is none.
 func (t Table) Find(name string) Field {
 	return t[slices.IndexFunc(t, func(f Field) bool { return f.Name == name })]
 }
@@ -232,8 +235,9 @@ func (t Table) Check() error {
 	return nil
 }
 
-// Digest identifies what the settings compute: those that are written and not local.
-// What is left to be chosen is left out, so that a new setting changes no digest.
+// Digest identifies what the settings compute. It covers the settings that are written and not
+// local. A setting that stands for "chosen for you" is not written, so adding a setting
+// changes no digest.
 func (t Table) Digest() (d [32]byte) {
 	h := sha256.New()
 	for _, f := range t {

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MarshalYAML writes every setting that is not left to be chosen.
+// MarshalYAML writes every setting but those that stand for "chosen for you".
 func (t Table) MarshalYAML() (any, error) {
 	node := &yaml.Node{Kind: yaml.MappingNode}
 	for _, f := range t {

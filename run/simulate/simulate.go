@@ -245,8 +245,8 @@ func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
 	return batch, err
 }
 
-// A worker takes most reports at a time, some milliseconds' work. In a small round it
-// takes fewer, but at least least, so that all workers have some.
+// most is the largest number of reports that a worker takes at a time, some milliseconds'
+// work. In a small round it takes fewer, down to least, so that all workers have some.
 const most, least = 64, 8
 
 // open runs the charged batch through the workers, into one tally each.

@@ -33,7 +33,8 @@ func (m *checkIn) query(sigma float64, rounds int64) account.Query {
 
 func (m *checkIn) clients() int64 { return m.config.N }
 
-// surely is how many clients a round has at least, but for one round in a billion.
+// surely returns the number of clients that a round has at least, except in one round in a
+// billion.
 func (m *checkIn) surely(rounds int64) int64 {
 	return min(m.clients(), account.Surely(m.clients(), 1/float64(rounds)))
 }
@@ -92,8 +93,8 @@ func (m *checkIn) plan(method string, p optimize.Problem) (*optimize.Plan, error
 	return plan, nil
 }
 
-// prepare counts what the noise is worth. Its tails are within the share of δ that is
-// kept for them.
+// prepare bounds the cost of the run from the noise that clients will draw. It fails if the
+// noise's tails exceed the share of δ that is kept for them.
 func (m *checkIn) prepare(*optimize.Plan) (eps, delta float64, err error) {
 	sigma, tail, err := m.params.Sigma(m.ctx, m.config.Delta, m.rounds)
 	if err != nil {

@@ -51,8 +51,8 @@ const (
 // the round's batch.
 type cohort struct {
 	batch
-	from   int64   // the first one's place, if they follow each other
-	places []int64 // nil if they do
+	from   int64   // the first client's place, if places is nil
+	places []int64 // the clients' places; nil if they follow each other
 }
 
 func (c cohort) place(i int64) int64 {
@@ -85,7 +85,7 @@ func (g *gradients) mean(ctx context.Context, round int64, b cohort, point []flo
 	}
 	size := max(minPart, (b.clients+maxParts-1)/maxParts)
 	if _, ok := t.protection.(*stream); ok {
-		size = b.clients // one after the other
+		size = b.clients // a stream takes clients one after the other
 	}
 	sums := make([]sum, (b.clients+size-1)/size)
 	err := simulate.Parts(ctx, g.workers, b.clients, size, func(w *worker, i int, from, to int64) (err error) {

@@ -89,7 +89,7 @@ func gaussianBudget(c Config, kept float64) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("solve: epsilon = %v at delta = %v: %w", c.Epsilon, c.Delta, err)
 	}
-	return float64(mu) * (1 - 1e-9), nil // more than the account rounds up by
+	return float64(mu) * (1 - 1e-9), nil // a larger margin than the accountant's rounding up
 }
 
 // exact releases means as they are: no privacy.
@@ -124,9 +124,8 @@ func (s floats) merge(other sum) error {
 	return nil
 }
 
-// curator is trusted with gradients and adds Gaussian noise to their mean. A
-// baseline: the noise is a float64's, so that what is said of real numbers holds
-// of it only approximately.
+// curator is trusted with gradients and adds Gaussian noise to their mean. It is a baseline:
+// its noise is made of float64 values, so proofs for real numbers hold only approximately.
 type curator struct {
 	exact
 	config Config
@@ -237,7 +236,7 @@ func newStream(c Config, dim int) (*stream, error) {
 	if math.IsInf(inverse, 1) {
 		return nil, fmt.Errorf("solve: epsilon = %v at delta = %v: %w", c.Epsilon, c.Delta, dp.ErrNoBound)
 	}
-	return &stream{config: c, dim: dim, mu: 1 / (inverse * (1 + 1e-6))}, nil // more than Minimize's search may miss
+	return &stream{config: c, dim: dim, mu: 1 / (inverse * (1 + 1e-6))}, nil // a larger margin than the error of Minimize's search
 }
 
 func (m *stream) noise() optimize.Noise {

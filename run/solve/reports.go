@@ -34,7 +34,7 @@ func (m *reports) query(eps0 float64, clients, uses int64) account.Query {
 // unit returns the mechanism with the least noise within the budget.
 func (m *reports) unit(clients, uses int64) (randomizer.Randomizer, error) {
 	c := m.config
-	eps0 := c.Epsilon // of one report that nothing hides, with δ = 0
+	eps0 := c.Epsilon // for one report that nothing hides, with δ = 0
 	if c.Trust.Shuffled() || uses > 1 {
 		solved, _, err := account.Plan(m.ctx, c.Epsilon, m.query(0, clients, uses), "eps0")
 		if err != nil {

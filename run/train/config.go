@@ -41,7 +41,7 @@ type PrivacyConfig struct {
 	Trust         dp.Trust // any but dp.Central
 	Participation dp.Participation
 	Population    int64   // n
-	K             int64   // clients a round; with participation once the least of a block
+	K             int64   // clients in a round; with participation once, the least number in a block
 	Gamma         float64 // γ, each client's chance to take part
 	Dropout       float64 // p′, the chance that a participant's report is lost
 	NMin          int64
@@ -77,8 +77,8 @@ type LearningConfig struct {
 // RunConfig describes the execution of a run.
 type RunConfig struct {
 	Seed            int64
-	EvalEvery       int64 // number of rounds charged
-	CheckpointEvery int64 // number of rounds charged
+	EvalEvery       int64 // in charged rounds
+	CheckpointEvery int64 // in charged rounds
 	Workers         int64 // 0: one per CPU
 }
 
@@ -202,7 +202,8 @@ func simulated(t dp.Trust) bool { return !t.Curated() }
 // Digest identifies what a configuration computes: it covers all settings but local ones.
 func (c Config) Digest() [32]byte { return c.Fields().Digest() }
 
-// randomizers are those whose input is a gradient, each with its ball.
+// randomizers lists the values of Randomizer: those whose input is a gradient, each followed
+// by a tab and a note that names its ball.
 func randomizers() (out []string) {
 	balls := map[float64]string{1: "l1 ball", 2: "l2 ball", math.Inf(1): "l-infinity ball"}
 	for _, k := range randomizer.Kinds() {

@@ -160,22 +160,22 @@ func (c Config) splitCSV(file *dataset.CSV) (d *Data, err error) {
 	return d, nil
 }
 
-// Thresholds for warnings: about an unscaled column whose root mean square is above
-// largeColumn; about a range that more than manyOutside of a column's cells lie outside of;
-// and about more classes than manyNumbers that are all numbers, which may be meant as
-// numbers.
+// Thresholds for warnings. There is a warning about an unscaled column whose root mean square
+// is above largeColumn, and about a column of which more than the share manyOutside of the
+// cells lie outside of its range. There is one about more than manyNumbers classes that are
+// all numbers: they may be meant as a regression's targets.
 const (
 	largeColumn = 4
 	manyOutside = .05
 	manyNumbers = 30
 )
 
-// unscaled returns warnings about columns, including the label's, that learning will have
-// trouble with. It looks at the rows, for the owner of the file.
+// unscaled returns warnings about columns, the label's included, with which learning will have
+// trouble. It looks at the rows, so its warnings are for the owner of the file.
 func (c DataConfig) unscaled(file *dataset.CSV) (warnings []string) {
 	by, rest, err := ParseRanges(c.Range)
 	if err != nil {
-		return nil // another check refuses it
+		return nil // another check reports the malformed ranges
 	}
 	t := file.Table
 	low := 0.0

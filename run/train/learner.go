@@ -56,7 +56,7 @@ func (c *LearningConfig) resolveLoss(t *dataset.Table) {
 	}
 }
 
-// answers returns what a model is to say of a row: the number of its class, or its
+// answers returns a function that gives a row's true answer: the number of its class, or its
 // target.
 func answers(t *dataset.Table) func(row int) float64 {
 	if t.Regression() {

@@ -25,13 +25,13 @@ type Local struct {
 	tasks map[[32]byte]*learner
 }
 
-// NewLocal takes the same text as Config.Data. Nothing is read before there is a task.
+// NewLocal takes the same text as Config.Data. Data are read only when there is a task.
 func NewLocal(data string) *Local { return &Local{data: data, tasks: map[[32]byte]*learner{}} }
 
 // Whole returns the source of one client that holds all of the training data. Its gradient is
-// the mean over them, and privacy is the client's. If a row does not fit a task that fits the
-// kind of the data, for instance because the task leaves out its class, the row's gradient is
-// 0 and the client reports like all others: a task must not learn anything from who stays
+// the mean over the rows, and privacy protects the client as a whole. Single rows may not fit
+// a task, for instance because the task leaves out their class. The gradient of such a row is
+// 0, and the client reports like all others: a task must not learn anything from who stays
 // away.
 func (l *Local) Whole() LocalClient { return LocalClient{l, -1} }
 
@@ -47,7 +47,7 @@ type LocalClient struct {
 	client int64 // −1: the client holds all data
 }
 
-// learner holds a task's model and these data for it.
+// learner holds a task's model, and the local data in the form that the task needs.
 type learner struct {
 	dealt   clients
 	workers sync.Pool // pool of func(id int64, theta, grad []float32)
@@ -82,7 +82,8 @@ func (s LocalClient) Close(task wire.Task) {
 	delete(s.of.tasks, taskKey(task, s.client < 0))
 }
 
-// taskKey names a task on the whole data or on a part of them: both may be requested.
+// taskKey returns the key of a task's learner. The whole data and a part of them have
+// different learners, because both may be requested.
 func taskKey(task wire.Task, whole bool) [32]byte {
 	key := task.ID()
 	if whole {
@@ -112,7 +113,7 @@ func (l *Local) learner(task wire.Task, whole bool) *learner {
 	return out
 }
 
-// load fills in out. odd describes rows that have no gradient.
+// load fills in out. odd describes the rows whose gradient is 0 because they do not fit.
 func (l *Local) load(task wire.Task, whole bool, out *learner) (odd, err error) {
 	d, err := readDocument(task.Config)
 	if err != nil {

@@ -70,8 +70,7 @@ func (c PrivacyConfig) blocks() (schedule.Blocks, error) {
 	return b, nil
 }
 
-// planned is a question whose answer holds for a run, and the multiple of the run's σ in the
-// question.
+// planned is a question about a run's cost. The question's σ is worth times the run's σ.
 type planned struct {
 	query account.Query
 	worth float64
@@ -96,14 +95,15 @@ func (c PrivacyConfig) query() account.Query {
 	return q
 }
 
-// queries returns the possible questions about a run; the largest answer counts. There is
-// more than one only if a vector sum does not rely on the noise of all clients.
+// queries returns the questions about a run's cost, which is the largest answer. There is more
+// than one only if a vector sum does not rely on the noise of all clients.
 func (c PrivacyConfig) queries() ([]planned, error) {
 	q := c.query()
 	if !(c.Trust.SumsOnly() && c.Honest > 0 && c.Honest < 1) || c.Participation == dp.Once {
 		return []planned{{q, 1}}, nil
 	}
-	// This holds whatever the other clients do: account/vecsum.md, "Honest".
+	// This question covers whatever the clients that are not honest do: account/vecsum.md,
+	// "Honest".
 	sum := account.SumQuery{Query: q, Sum: vecsum.Params{Users: c.Population, MinUsers: c.NMin, Honest: c.Honest}}
 	worst, err := sum.Gaussian(1)
 	if errors.Is(err, dp.ErrNoBound) { // all clients of a round may be honest, so chance earns no credit
@@ -123,7 +123,7 @@ func (c PrivacyConfig) queries() ([]planned, error) {
 	case q.Participation == dp.All && q.Dropout > 0:
 		q.Participation, q.Gamma, q.Dropout = dp.CheckIn, min(1, (1-q.Dropout)/c.Honest), 0
 	default:
-		q.Population = 0 // no larger than the first answer
+		q.Population = 0 // the answer would be no larger than the first one
 	}
 	if q.Population > 0 {
 		out = append(out, planned{q, 1})
@@ -283,7 +283,8 @@ func (c PrivacyConfig) Limit() ledger.Config {
 	return limit
 }
 
-// kind is the row of c.Randomizer; the zero row without one.
+// kind returns the row of c.Randomizer in the table of randomizers; the zero row if there is
+// none.
 func (c PrivacyConfig) kind() randomizer.Kind {
 	for _, k := range randomizer.Kinds() {
 		if k.Trained == c.Randomizer && k.Trained != "" {

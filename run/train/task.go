@@ -41,7 +41,7 @@ type Enrolled struct {
 	MinReports int64 // the smallest n-min that a task may have
 }
 
-// usualLoss is the share of reports that a round over a network is planned to do without, if
+// usualLoss is the share of a round's reports that is expected to be lost over a network, if
 // the configuration does not say.
 const usualLoss = 0.1
 
@@ -85,8 +85,8 @@ func (c Config) networked() error {
 	return nil
 }
 
-// networkMin chooses n-min if the configuration does not. Clients count with it, so it is not
-// small.
+// networkMin chooses n-min if the configuration does not. Clients compute their cost for n-min
+// reports, so it must not be small.
 func (c PrivacyConfig) networkMin(least int64) (int64, error) {
 	if c.NMin != 0 {
 		if c.NMin < least {

@@ -7,10 +7,10 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 )
 
-// tuned is a clip and a learning rate, chosen on a validation split (docs/SEARCHES.md), and
-// the noise at which they were chosen: the squared noise of a coordinate of the mean, in
-// units of the squared clip; 0: no noise. For more noise the rate falls; for less it rises,
-// up to most times as high (0: 1).
+// tuned is a clip and a learning rate, chosen on a validation split (docs/SEARCHES.md). noise
+// is the noise at which they were chosen: the mean square of the noise in a coordinate of the
+// mean, in units of the squared clip; 0: no noise. More noise lowers the rate. Less noise
+// raises it, by the factor most at the highest (0: 1).
 type tuned struct{ clip, rate, noise, most float64 }
 
 var (

@@ -42,10 +42,10 @@ type Kernel struct {
 	Finite func(v []float32) bool
 }
 
-// Walk says which inputs a sum runs over: Runs runs of Length inputs, Step
-// apart, with one run beginning Stride after the one before. Offsets holds the
-// start of each output; outputs are DstStride apart. Units are float32s. NewWalk
-// checks it; the fields must not change afterwards.
+// Walk says which inputs a sum runs over. They lie in Runs runs of Length inputs each: the
+// inputs of a run are Step apart, and each run begins Stride after the one before. Offsets
+// holds the start of each output's inputs; outputs are DstStride apart. All distances count
+// float32s. NewWalk checks a Walk, whose fields must not change afterwards.
 type Walk struct {
 	Offsets                    []int
 	DstStride                  int
@@ -68,7 +68,8 @@ func NewWalk(g Walk) *Walk {
 	g.x = g.Offsets[n-1] + (g.Runs-1)*g.Stride + (g.Length-1)*g.Step + 1
 	g.w = 16 * g.Runs * g.Length
 	g.dst = (n-1)*g.DstStride + 16
-	// Sixes first, fives for the rest: that works for all but a few small n.
+	// The first 6·sixes outputs are computed six at a time, the rest five at a time. Except
+	// for a few small n, that covers all outputs.
 	g.sixes = n / 6
 	for g.sixes > 0 && (n-6*g.sixes)%5 != 0 {
 		g.sixes--
