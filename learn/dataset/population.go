@@ -93,7 +93,7 @@ type Population struct {
 	Bootstrapped bool  // examples are drawn with replacement
 
 	examples uint64
-	several  bool     // PerClient was asked for
+	several  bool     // whether PerClient was given
 	order    []uint32 // examples in the order of a scattered assignment
 	key      key
 }

@@ -40,8 +40,8 @@ type SyntheticConfig struct {
 	// Decay is α: before rows are scaled to norm 1, feature j = 1, 2, … is
 	// normal with standard deviation j^−α. Default 0.5; negative for none.
 	Decay float64
-	// Noise of the targets; see SyntheticKind. Default 0.05 for hinge, 0.3 for
-	// absolute; negative for none. Logistic has its own.
+	// Noise of the targets; see SyntheticKind. Default 0.05 for hinge, 0.3 for absolute;
+	// negative for none. It must be 0 for logistic.
 	Noise float64
 	Seed  uint64
 }

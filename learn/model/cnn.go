@@ -7,9 +7,9 @@ type cnn struct {
 	k *kernel.Kernel
 	// No window of the second convolution reads the last row and column of the first pool
 	// (2·4 + 3 = 11), so only 13×13 and 12×12 values are computed.
-	forward1, forward2 *kernel.Walk // a pixel's sum over taps
-	weights1, weights2 *kernel.Walk // a tap's sum over pixels
-	inputs2            *kernel.Walk // six pixels of the second layer's input
+	forward1, forward2 *kernel.Walk // outputs: a pixel's sum over taps
+	weights1, weights2 *kernel.Walk // gradient of the weights: a tap's sum over pixels
+	inputs2            *kernel.Walk // gradient of six pixels of the second layer's input
 }
 
 const (

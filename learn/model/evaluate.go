@@ -14,7 +14,7 @@ type Evaluation struct {
 	// Examples is the number of examples, Correct those whose class has the
 	// largest score.
 	Examples, Correct int
-	// Loss is the mean loss in nats per example.
+	// Loss is the mean loss of an example; in nats for cross-entropy and logistic loss.
 	Loss float64
 	// Confusion[y][c] is the number of examples of class y that were classified as c; nil if
 	// examples have real targets.

@@ -18,7 +18,7 @@ type MLPConfig struct {
 type mlp struct {
 	k               *kernel.Kernel
 	hidden, classes int
-	b1, w2, b2      int // where they begin in theta
+	b1, w2, b2      int // where the biases, the output weights and their biases begin in theta
 }
 
 // NewMLP returns a network with one hidden layer of ReLUs and cross-entropy loss: on

@@ -290,8 +290,8 @@ func (s *optimum) newton() {
 	}
 }
 
-// factorise writes the Cholesky factor of a + nu·I, lower triangles; it returns
-// false if that is not positive definite.
+// factorise writes the Cholesky factor of a + nu·I, lower triangles; it returns false if a +
+// nu·I is not positive definite.
 func factorise(a []float64, nu float64, l []float64, d int) bool {
 	for i := range d {
 		for j := range i + 1 {

@@ -46,7 +46,7 @@ func acsaBound(rounds int64, distance, curvature, beta, variance float64) float6
 	return bound
 }
 
-// acsaCurvature is the c that minimises acsaBound.
+// acsaCurvature returns the c that minimises acsaBound.
 func acsaCurvature(rounds int64, distance, beta, variance float64) float64 {
 	t := float64(rounds)
 	return 2*beta + math.Sqrt(variance*t*(t+1)*(2*t+1)/6)/distance

@@ -14,7 +14,7 @@ type costlyNoise struct {
 var _ Noise = (*costlyNoise)(nil)
 
 // NewCostlyNoise returns the noise of reports of the given dimension. mse returns the mean
-// squared error of one report; clients is the number of people in the batch, and uses the
+// squared error of one report; clients is the number of people in the batch, and uses is the
 // number of rounds in which each of them takes part. mse returns +Inf if no such noise exists.
 // It is called at most once for the same two numbers.
 func NewCostlyNoise(dim int, mse func(clients, uses int64) float64) Noise {

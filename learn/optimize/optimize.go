@@ -113,7 +113,7 @@ type State struct {
 }
 
 // State returns everything a checkpoint needs: the steps of all phases, and copies of the
-// current one's vectors.
+// current phase's vectors.
 func (o *Optimizer) State() State {
 	s := State{Steps: o.before + o.steps, Vectors: o.at.vectors()}
 	for name, v := range s.Vectors {

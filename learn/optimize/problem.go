@@ -10,7 +10,7 @@ import (
 type Noise interface {
 	// deviation returns σ, a bound on the standard deviation of the privacy noise in each
 	// coordinate of the mean over a batch. clients is the number of people in the batch, and
-	// uses the number of rounds of the run in which each of them takes part. The noise has
+	// uses is the number of rounds of the run in which each of them takes part. The noise has
 	// mean 0. σ is +Inf if no noise of that kind exists. A plan calls deviation some hundred
 	// times.
 	deviation(clients, uses int64) float64

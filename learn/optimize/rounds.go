@@ -109,14 +109,14 @@ func (p Problem) boundOf(method string, o Overrides, r Rounds) float64 {
 	return plan.Bound()
 }
 
-// everyRound is noise for clients who take part in uses rounds, whatever number the caller of
-// deviation gives.
+// everyRound is noise for clients each of whom takes part in a fixed number of rounds, the
+// field uses. It ignores the number that the caller of deviation gives.
 type everyRound struct {
 	Noise
 	uses int64
 }
 
-// deviation puts e.uses in the place of its second argument.
+// deviation puts the field uses in the place of its second argument.
 func (e everyRound) deviation(clients, _ int64) float64 { return e.Noise.deviation(clients, e.uses) }
 
 // fewest returns the smallest of the candidates up to last whose value is within

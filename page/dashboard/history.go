@@ -20,7 +20,7 @@ type Measure struct {
 	Seconds  float64 // since the start
 }
 
-// fill copies the values that m has and a lacks, of the same round.
+// fill copies the values that m knows into a, which is a measure of the same round.
 func (a *Measure) fill(m Measure) {
 	for _, f := range []struct{ have, more *float64 }{{&a.Eps, &m.Eps}, {&a.Accuracy, &m.Accuracy}, {&a.Loss, &m.Loss}} {
 		if !math.IsNaN(*f.more) {
@@ -165,7 +165,8 @@ type seen struct {
 // series identifies a state of a list by its shape and its number of elements.
 type series struct{ shape, length int64 }
 
-// from returns the first element to send; the last one that the page has may have changed.
+// from returns the first element to send. The last one that the page has is sent again,
+// because it may have changed.
 func (s series) from(shape, length int64) int64 {
 	if s.shape != shape || s.length == 0 {
 		return 0

@@ -47,7 +47,7 @@ type chart struct {
 	Last        string // the readout while no point is selected
 }
 
-// quantity is a column of series that charts use.
+// quantity is a column of series that charts use as an axis.
 type quantity struct {
 	key  string
 	of   func(Point) float64

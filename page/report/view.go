@@ -125,7 +125,8 @@ func tiles(r Run) []tile {
 		{"bound", "Bound", p.Method, p.Source}}
 }
 
-// tally returns the number of test examples classified correctly, and the number of all.
+// tally returns the number of test examples classified correctly, and the number of all test
+// examples.
 func tally(confusion [][]int64) (right, all int64) {
 	for i, row := range confusion {
 		right += row[i]

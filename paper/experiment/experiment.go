@@ -43,8 +43,8 @@ type Setting struct {
 	Solve *solve.Config
 	// Method is the accountant's id of the source's own formula; "": none.
 	Method string
-	// Trust is the setting's trust mode, if it differs from the simulated one; what is
-	// released has the same law.
+	// Trust is the setting's trust mode, if it differs from the simulated one. Both modes
+	// release results of the same law.
 	Trust dp.Trust
 }
 

@@ -39,7 +39,7 @@ type Options struct {
 	Workers int64    // 0: one per CPU; results do not depend on it
 }
 
-// Observer watches. Any field may be nil.
+// Observer holds functions that are called during Run. Any of them may be nil.
 type Observer struct {
 	// Begun is called before a run; finished says that the run exists already.
 	Begun func(s Setting, seed int64, finished bool)

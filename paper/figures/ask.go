@@ -116,7 +116,8 @@ type sweep struct {
 func (s sweep) data(ctx context.Context, d *desk) (data, error) {
 	xs := fewer(s.xs, d.points)
 	type cell struct{ point, bound int }
-	// Expensive methods first would be best; the order of the list is good enough.
+	// Starting the expensive methods first would finish soonest; the order of the list is good
+	// enough.
 	jobs := make(chan cell)
 	rows := make([][]float64, len(s.bounds))
 	first := make([]account.Listed, len(s.bounds))

@@ -206,8 +206,9 @@ func recordedBy(experiment string, query func(rounds int64) account.Query, most 
 // at every ε.
 const rival = "e7"
 
-// accuracy returns two best mean accuracies in %: of the experiment's points that first
-// admits, and of its and its rival's points that second admits; NaN if there is none.
+// accuracy returns two best mean accuracies in %. One is over the points of the experiment for
+// which first is true; the other is over the points of the experiment and of its rival for
+// which second is true. NaN: there are no such points.
 func (d *desk) accuracy(experiment string, first, second func(point) bool) (float64, float64, error) {
 	a, b := math.NaN(), math.NaN()
 	for _, name := range []string{experiment, rival} {

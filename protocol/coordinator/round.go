@@ -180,7 +180,7 @@ func (c *Coordinator) Announce() wire.Announcement {
 // in which it is open; another one is refused. The error wraps ErrBatch or is the ledger's.
 //
 // Where reports stand alone, a void round is charged, too, and ends without a tally: its
-// reports were seen by who carries them, and nobody is trusted to forget them.
+// reports were seen by whoever carries them, and nobody is trusted to forget them.
 func (c *Coordinator) Receive(ctx context.Context, b wire.RoundClosed) error {
 	event, charged, err := c.cost(b)
 	if err != nil {
@@ -197,8 +197,8 @@ func (c *Coordinator) Receive(ctx context.Context, b wire.RoundClosed) error {
 	return nil
 }
 
-// cost returns the charge for a closed batch; false if it was paid for before. An error says
-// that the batch cannot belong to the coming round.
+// cost returns the charge for a closed batch. charged is false if the batch was paid for
+// before. An error says that the batch cannot belong to the coming round.
 func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, err error) {
 	if b.Round != c.round+1 {
 		return event, false, fmt.Errorf("it is of round %d, want round %d", b.Round, c.round+1)
@@ -273,8 +273,8 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 	return e, nil
 }
 
-// Planned returns the charge for the coming round if k reports come; false if an earlier
-// round has paid for it.
+// Planned returns the charge for the coming round if k reports come. charged is false if an
+// earlier round has paid for it.
 func (c *Coordinator) Planned(k int64) (event dp.Round, charged bool, err error) {
 	if c.config.Participation == dp.Once && c.epochCharged(c.round+1) {
 		return dp.Round{}, false, nil

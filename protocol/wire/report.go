@@ -68,9 +68,9 @@ const ReportHeader = 2 + 8 + 32
 // reportFixed is the size of a report without its parts.
 const reportFixed = 16 + 16 + 8 + sha256.Size
 
-// Pass is what a report may show outside of its seal. A shuffler that knows its sessions
-// recognises by it a client's bytes before it accepts them. A client's pass is different in
-// each round, and tells nobody else anything about the client.
+// Pass is a value that a report may show outside of its seal. By it a shuffler that knows its
+// sessions recognises a client's report before it accepts the bytes. A client's pass is
+// different in each round, and tells nobody else anything about the client.
 type Pass [16]byte
 
 // PassedHeader is the size of a header with a pass.
@@ -96,7 +96,8 @@ func (h *Header) fields(c *codec) {
 	}
 }
 
-// DecodeHeader reads a sealed report's header, with or without a pass. It returns the rest too.
+// DecodeHeader reads a sealed report's header, with or without a pass, and returns the header
+// and the bytes after it.
 func DecodeHeader(b []byte) (h Header, sealed []byte, err error) {
 	if len(b) > 1 && Kind(b[1]) == KindPassed {
 		h.Pass = new(Pass)

@@ -62,7 +62,7 @@ func newPopulation(c *Config, loss model.Loss) (*population, error) {
 	if p.rows, err = source.Rows(0); err != nil {
 		return nil, err
 	}
-	// This says which client holds which row, as source deals them out.
+	// deal says which client holds which row. It is the same as in source.
 	deal, err := dataset.NewPopulation(dataset.PopulationConfig{Clients: c.N, Examples: c.Rows, Seed: c.Seed})
 	if err != nil {
 		return nil, err

@@ -136,9 +136,9 @@ func (m *curator) noise() optimize.Noise {
 	return optimize.GaussianNoise{Lipschitz: m.config.Clip, Mu: m.mu}
 }
 
-// prepare: replacing a client moves the mean of B by 2·clip/B at most, so a
-// round is 2·clip/(σB)-GDP. Rounds that share a client compose; disjoint ones
-// cost as much as the dearest.
+// prepare: replacing a client moves the mean of B by 2·clip/B at most, so a round is
+// 2·clip/(σB)-GDP. Rounds that share a client compose; disjoint rounds cost as much as the
+// most expensive one.
 func (m *curator) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 	for _, s := range p.Stages {
 		mu := gdp.Mu(2 * m.config.Clip / (s.Sigma * float64(s.Batch)) * (1 + 1e-14))
@@ -176,13 +176,13 @@ func (m *vectorSum) noise() optimize.Noise {
 }
 
 // prepare designs a round for each stage. With gd a client is in every round; with the other
-// methods it is in one round, and the dearest round counts.
+// methods it is in one round, and the most expensive round counts.
 func (m *vectorSum) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 	uses := p.Batches.Uses
 	for _, s := range p.Stages {
 		most := s.Batch
 		if uses == 1 {
-			most++ // batches of a stage differ by a client
+			most++ // sizes of a stage's batches differ by at most one
 		}
 		params, err := vecsum.Tight(vecsum.Target{
 			Eps: m.config.Epsilon, Delta: m.config.Delta, Users: most, MinUsers: s.Batch, Dim: m.dim,

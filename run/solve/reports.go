@@ -70,7 +70,7 @@ func (m *reports) noise() optimize.Noise {
 	})
 }
 
-// prepare: a client's rounds compose, and of disjoint ones the dearest counts.
+// prepare: a client's rounds compose, and of disjoint rounds the most expensive one counts.
 func (m *reports) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 	if m.failed != nil {
 		return 0, 0, m.failed

@@ -77,8 +77,8 @@ type LearningConfig struct {
 // RunConfig describes the execution of a run.
 type RunConfig struct {
 	Seed            int64
-	EvalEvery       int64 // in charged rounds
-	CheckpointEvery int64 // in charged rounds
+	EvalEvery       int64 // rounds between evaluations
+	CheckpointEvery int64 // rounds between checkpoints
 	Workers         int64 // 0: one per CPU
 }
 

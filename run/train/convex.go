@@ -308,7 +308,7 @@ func (c PrivacyConfig) newPlanNoise(ctx context.Context, dim int) (optimize.Nois
 			return n.ask(c)
 		}), n
 	}
-	// The participants are given; the cost depends on how often they report.
+	// Who takes part is given, so the cost depends only on how often they report.
 	if once {
 		c.Participation = dp.All
 	}

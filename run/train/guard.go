@@ -10,7 +10,7 @@ import (
 // Guard says when a task's coordinator holds a step back: see LearningConfig.Guard.
 type Guard struct {
 	Metric string  // "accuracy" or "loss"
-	Fall   float64 // how far it may become worse than its best, in its own unit
+	Fall   float64 // how much worse than its best value the metric may become, in the metric's unit
 	Pause  bool    // whether to pause instead of running the next round
 }
 

@@ -294,7 +294,7 @@ func (c PrivacyConfig) kind() randomizer.Kind {
 	return randomizer.Kind{}
 }
 
-// norm returns the p of the randomizer's ball; 2 without one.
+// norm returns the p of the randomizer's ball; 2 if there is no randomizer.
 func (c PrivacyConfig) norm() float64 {
 	if !c.Trust.HasLocalGuarantee() {
 		return 2

@@ -25,8 +25,8 @@ const (
 // all clients gains nothing.
 const miniBatch = 64
 
-// begin chooses the settings whose meaning depends on being left out, before the
-// configuration is stored.
+// begin chooses settings of a new task. It is not called on stored configurations, in which an
+// empty value has the meaning that it had in older versions.
 func (c *Config) begin() {
 	if c.Range != "" && c.Scale == "" {
 		c.Scale = centred

@@ -84,7 +84,7 @@ func (c Config) tableRates(mechanism randomizer.Mechanism, m *model.Model) strin
 		if i > 0 {
 			from = 1 + int64(math.Round(float64(c.Rounds)*(held+(1-held)*float64(i-1)/(ratePieces-1))))
 			if from <= last {
-				continue // there are few rounds
+				continue // there are too few rounds for this piece
 			}
 			fmt.Fprint(&text, ",")
 		}
