@@ -150,7 +150,7 @@ func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 	return New().answer(ctx, q, which, nil)
 }
 
-// answer calls each, if it is not nil, before it computes a method.
+// answer is Answer. It calls each, if each is not nil, before it computes a method.
 func (a *Accountant) answer(ctx context.Context, q Query, which string, each func(method string, done, of int)) (Reply, error) {
 	if err := q.Validate(); err != nil {
 		return Reply{}, err

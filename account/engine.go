@@ -140,7 +140,7 @@ func (e *engine) rdpDelta(parts []part, c clones, eps float64) (float64, error) 
 }
 
 // dropShare is the share of δ for which all largest losses together may count as infinite; a
-// ten-thousandth moves ε by far less.
+// ten-thousandth of δ moves ε by far less than a ten-thousandth.
 const dropShare = 1e-4
 
 // compose returns the composition of the parts. tiltOf chooses where it is sharp, given the

@@ -81,7 +81,7 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 		return onceOnly(outcomes), nil
 	}
 	n := float64(p.times)
-	// Search the sharpest tilt as for upper bounds.
+	// Search for the sharpest tilt as for upper bounds.
 	best, tilt := math.Inf(1), 0.
 	var variance float64
 	at := 0

@@ -26,7 +26,7 @@ type Method struct {
 	// OnlyDivergence says whether the method serves Divergence alone and is left out of a Reply.
 	OnlyDivergence bool
 
-	pair string // of one class: the name of the pair that it composes
+	pair string // for a bound on one class: the name of the pair that it composes
 	note string // a remark that goes with every answer
 	// ask answers queries about single reports, and sum those about vector sums. If ask is nil,
 	// the answer is converted from divergence.

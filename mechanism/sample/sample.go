@@ -5,11 +5,9 @@
 // anywhere. Parameters are integers, a [Ratio], or a float64, taken as exactly the dyadic
 // rational that it is.
 //
-//	exact        Uniform, Shuffle, Subset, Bernoulli, bernoulliRatio,
-//	             bernoulliExp, bernoulliExpRatio, Flip, Binomial, Geometric,
-//	             Laplace (discrete), Table: binomial, Poisson, discrete Laplace and
-//	             discrete Gaussian laws of any size by about one word a value (up
-//	             to 2^−1000 of mass)
+//	exact        Uniform, Shuffle, Subset, Bernoulli, Flip, Laplace (discrete);
+//	             Table: binomial, Poisson, discrete Laplace and discrete Gaussian
+//	             laws of any size by about one word a value (up to 2^−1000 of mass)
 //	approximate  Gaussian, Normal, Exponential: real-valued laws; normal.md
 //	             bounds how far they are from them
 //

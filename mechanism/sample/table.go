@@ -48,7 +48,8 @@ const (
 	columnWeight = 1 << (32 - tableBits) // weight of one column
 )
 
-// column divides its weight at limit between two blocks.
+// column is a column of the alias table. It divides its weight at limit between the blocks
+// self and other.
 type column struct {
 	limit       uint32
 	self, other uint16

@@ -12,7 +12,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// BitsConfig describes a [bitTransport].
+// BitsConfig describes the transport that [NewBits] makes.
 type BitsConfig struct {
 	Params Params  // required, with binomial noise
 	Round  RoundID // required
@@ -24,8 +24,8 @@ type BitsConfig struct {
 	Overflow float64
 }
 
-// bitTransport is the reference transport, the paper's: every bit is a message of its own to one
-// honest shuffler, labelled with its coordinate. For small d.
+// bitTransport is the reference transport, the paper's: every bit is a message of its own to
+// one honest shuffler, labelled with its coordinate. It is meant for small d.
 //
 // With OnesOnly each one is a token, and zeros are not sent: they carry no information once
 // the number of tokens is fixed. A client with more ones than tokens leaves some out, at
@@ -36,7 +36,7 @@ type bitTransport struct {
 	ones bool
 }
 
-// NewBits validates c.
+// NewBits validates c and returns the transport of single bits.
 func NewBits(c BitsConfig) (Transport, error) {
 	if c.OnesOnly && c.Overflow == 0 {
 		c.Overflow = 0x1p-80

@@ -10,7 +10,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// MixConfig describes a [mixTransport].
+// MixConfig describes the transport that [NewMix] makes.
 type MixConfig struct {
 	Params Params  // required
 	Round  RoundID // required
@@ -35,7 +35,7 @@ type mixTransport struct {
 	shares int // messages for each coordinate
 }
 
-// NewMix validates c.
+// NewMix validates c and returns the transport by split-and-mix.
 func NewMix(c MixConfig) (Transport, error) {
 	if c.Security == 0 {
 		c.Security = 40

@@ -110,8 +110,8 @@ func (p Params) guaranteed() int64 {
 	return int64(math.Floor(p.Honest * float64(p.MinUsers)))
 }
 
-// Modulus returns log₂ of the modulus q, the smallest power of two above every
-// sum of Users clients' counts (but for e^−60 where noise is unbounded).
+// Modulus returns log₂ of the modulus q, the smallest power of two above every sum of Users
+// clients' counts (except with probability e^−60 if noise is unbounded).
 func (p Params) Modulus() int {
 	below, above := p.Noise.reach(p.Users)
 	return bits.Len64(uint64(below + above + float64(p.Users)*float64(p.top())))

@@ -9,9 +9,9 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// Transport carries the counts of all clients to an analyzer that must learn
-// their sums and nothing else. Three kinds: [Shares], [bitTransport], [mixTransport]; for the
-// same counts all give the same sums.
+// Transport carries the counts of all clients to an analyzer that must learn their sums and
+// nothing else. There are three kinds: [Shares] and the transports of [NewBits] and [NewMix].
+// For the same counts all give the same sums.
 type Transport interface {
 	// Messages returns one client's messages. Their number and sizes are those of Size,
 	// whatever the counts. In production src is rng.Secure.
