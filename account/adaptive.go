@@ -76,7 +76,7 @@ func FilterOrder(maxEps, delta float64) float64 {
 	if math.IsInf(maxEps, 1) {
 		maxEps = 1
 	}
-	// ε is the divergence plus the conversion's addition, which is computed at a large
+	// ε is the divergence plus what the conversion adds. The addition is computed at far, a large
 	// divergence.
 	const far = 1e3
 	order, most := 0., math.Inf(-1)

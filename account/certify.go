@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// certifyGrow enlarges the losses of a certified pair, so that rounding the pair's
-	// masses, 1e-10 of them, cannot bring its losses below those of the protocol.
+	// certifyGrow enlarges the losses of a certified pair, so that rounding the pair's masses, by
+	// 1e-10 relative, cannot bring its losses below those of the protocol.
 	certifyGrow = 1e-9
 	// certifyMargin is the relative excess of a certified ε over the composition's. It pays for
 	// the checker's coarser grid, whose variance is at most 1e-6 larger.

@@ -70,7 +70,7 @@ func clonesCurve(eps0 float64, reports int64) (func(float64) float64, error) {
 	return c.Delta, nil
 }
 
-// symbolsOf returns K of a query's randomizer, 0 for any randomizer.
+// symbolsOf returns K of a query's randomizer, or 0 if the query admits any randomizer.
 func symbolsOf(q Query) int {
 	switch q.withDefaults().Class {
 	case dp.BinaryRR:
@@ -261,7 +261,7 @@ func eabTheorem1(e *engine, q Query, parts []part) (answer, error) {
 	}
 	if p.shape.reports > directReports {
 		out, err := convert(q, func(order float64) float64 {
-			d, _ := curve(order) // a pair's has no error
+			d, _ := curve(order) // the curve of a pair returns no error
 			return float64(p.times) * d
 		})
 		out.note = "outcomes merged, 5e-5 of epsilon above the sum"

@@ -64,8 +64,8 @@ func (t *tally) add(ev dp.Event, times int64) error {
 	}
 }
 
-// addOnce counts disjoint batches. Of the batches with one randomizer, the smallest hides
-// least.
+// addOnce counts disjoint batches. Of batches with the same randomizer it keeps the smallest,
+// which hides its clients least.
 func (t *tally) addOnce(s shape, e dp.Round, times int64) {
 	t.batched += float64(times) * float64(e.Reports)
 	if t.fewest == 0 || e.Population < t.fewest {

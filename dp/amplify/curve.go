@@ -62,8 +62,8 @@ type block struct {
 	weight float64
 }
 
-// curveRun is the number of clone numbers that are distinguished one by one. Beyond it there
-// are curveBlocks blocks of equal width, each counted as its smallest number.
+// curveRun numbers of clones are distinguished one by one. The others form curveBlocks blocks
+// of equal width, each counted as its smallest number.
 const (
 	curveRun    = 4096
 	curveBlocks = 64

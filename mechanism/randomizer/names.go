@@ -80,7 +80,7 @@ func New(name string, c Config) (Randomizer, error) {
 	}
 	m, err := k.make(c)
 	if err != nil {
-		return nil, err // and no interface that holds a nil pointer
+		return nil, err // a nil interface, not an interface that holds a nil pointer
 	}
 	return m, nil
 }

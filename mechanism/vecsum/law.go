@@ -19,7 +19,8 @@ type half struct {
 	sd    float64
 	// skewed says whether the law is asymmetric about its mean.
 	skewed bool
-	// mirrored marks the other half of a skewed law: its window ends one value earlier.
+	// mirrored says whether this is the lower half of a skewed law, mirrored. Its window ends one
+	// value earlier.
 	mirrored bool
 }
 

@@ -75,7 +75,7 @@ func (p Params) Validate() error {
 }
 
 // smallestNorm is the smallest Norm that inputs rounded towards the middle of the grid always
-// meet: the ball itself, and half a step a coordinate if the middle is not on the grid.
+// meet. It covers the ball, and half a step a coordinate if the middle is not on the grid.
 func (p Params) smallestNorm() int64 { return p.Grid*p.Grid + int64(p.Dim) }
 
 // Streams returns the number of counts: d, or 2d if signs are split.
