@@ -1,5 +1,5 @@
 // Command riffle trains models privately in the shuffle model and computes what that costs.
-// Commands have flags, files, printing and exit codes; the packages below compute.
+// This package has the flags, files, printing and exit codes; the packages that it imports compute.
 package main
 
 import (

@@ -63,7 +63,7 @@ type Service struct {
 	stop context.CancelFunc
 
 	mu     sync.Mutex
-	rounds map[[32]byte]*round // the rounds in work, and the last ones
+	rounds map[[32]byte]*round // the last rounds that were worked on, at most live
 	order  [][32]byte
 	counts Counts
 }
@@ -72,7 +72,7 @@ type Service struct {
 type Counts struct {
 	Prepared int64                 // rounds whose shares were opened
 	Summed   int64                 // partial sums that were released
-	Reports  int64                 // reports in them
+	Reports  int64                 // reports in those partial sums
 	Refused  map[wire.Reason]int64 // refused requests; shares that could not be summed count as out-of-range
 	Seconds  float64               // time spent on opening and summing
 }
@@ -158,7 +158,7 @@ func (s *Service) round(announcement [32]byte) *round {
 	return r
 }
 
-// split takes a length and a part of that length off b.
+// split reads a length from b and then a part of that length. It returns the part and the rest.
 func split(b []byte) (part, rest []byte, err error) {
 	if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
 		return nil, nil, no(wire.Malformed, "a part is shorter than its length")
@@ -315,7 +315,8 @@ func (s *Service) open(ctx context.Context, j *job, out []int64) (*vecsum.Aggreg
 		return nil, nil, nil, err
 	}
 	reader := batch.Reader{Source: s.config.Shuffler, Announcement: j.digest, Reports: j.closed.Reports,
-		// The signed word counts the coordinator's chunks; shares have another size.
+		// Chunks stays 0: the signed word counts the coordinator's chunks only, and chunks of
+		// shares have another size.
 		Digest: j.closed.Shares, Size: j.announcement.ShareBytes, Workers: s.config.Workers}
 	open := func(_ int, c wire.Chunk) ([][]byte, error) {
 		opened := make([][]byte, c.Len())

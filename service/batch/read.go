@@ -129,7 +129,7 @@ type chunkOrder struct {
 	moved sync.Cond
 	next  int64 // the next chunk to take
 	done  int64 // the next chunk to pass on
-	place int64 // place of its first item
+	place int64 // place of the first item of chunk done
 }
 
 func (t *chunkOrder) take(n int64) int64 {

@@ -154,7 +154,8 @@ func Join(ctx context.Context, c JoinConfig, s Source) error {
 	return errors.Join(f.Run(ctx), f.Close())
 }
 
-// check fills in defaults. Its error names the first field that is missing.
+// check returns c with its addresses in one form. Its error names the first field that is missing
+// or wrong.
 func (c JoinConfig) check() (JoinConfig, error) {
 	var err error
 	if c.Coordinator, err = checkBase("coordinator", c.Coordinator); err != nil {

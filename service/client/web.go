@@ -51,7 +51,7 @@ func newWeb(roots *x509.CertPool, connections int) *web {
 
 func (w *web) Close() { w.http.CloseIdleConnections() }
 
-// checkBase refuses a text that is not the address of a server.
+// checkBase returns the address of a server without a slash at its end. It refuses any other text.
 func checkBase(name, base string) (string, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {

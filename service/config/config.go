@@ -61,10 +61,10 @@ type Process struct {
 // Store is a role's store: a directory for an embedded one, or the URL of a NATS cluster of
 // its own. Whoever can write to it can break the role's promises.
 type Store struct {
-	Dir      string `yaml:"dir"`       // of an embedded store; only one process at a time
-	MaxBytes int64  `yaml:"max-bytes"` // of an embedded store; 0: three quarters of the free disk
-	URL      string `yaml:"url"`       // of a cluster's servers, comma-separated
-	Replicas int    `yaml:"replicas"`  // in a cluster, 1 to 5; default 3
+	Dir      string `yaml:"dir"`       // directory of an embedded store; only one process at a time
+	MaxBytes int64  `yaml:"max-bytes"` // limit of an embedded store; 0: three quarters of the free disk
+	URL      string `yaml:"url"`       // addresses of a cluster's servers, comma-separated
+	Replicas int    `yaml:"replicas"`  // number of copies in a cluster, 1 to 5; default 3
 	// Credentials, CA, Certificate and CertificateKey are files for the cluster.
 	Credentials    string `yaml:"credentials"`
 	CA             string `yaml:"ca"`

@@ -30,8 +30,8 @@ const (
 	CertificateFile = "tls.crt"         // X.509 in PEM
 	CertificateKey  = "tls.key"         // PKCS #8 in PEM
 	PinFile         = "tls.pin"         // see endpoint.Pin
-	CredentialsFile = "credentials.key" // of clients, one a line
-	RosterFile      = "roster.txt"      // their public keys, one a line
+	CredentialsFile = "credentials.key" // clients' private keys, one a line
+	RosterFile      = "roster.txt"      // clients' public keys, one a line
 )
 
 // WriteNew makes a file that does not exist yet: keys are never overwritten.

@@ -12,8 +12,8 @@ import (
 
 // Check reads the stored data of a task, which must not run meanwhile. It calls problem for
 // each thing that is wrong, with its key: counts that contradict the task or the ledger,
-// objects that are missing or that their names do not describe, and an open round that does
-// not follow the last one. The caller has checked the ledger's chain.
+// objects that are missing or do not match their names, and an open round that does not follow
+// the last one. The caller has checked the ledger's chain.
 func Check(ctx context.Context, s storage, book *ledger.Book, task wire.Task, problem func(where, format string, args ...any)) {
 	r := runner{id: task.ID(), task: task}
 	last, charged := book.Last(r.id)

@@ -138,7 +138,7 @@ func (r *runner) endUnusable(ctx context.Context, as string, why string) error {
 	defer func() {
 		release, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer done()
-		_ = lease.Release(release) // the lease ends by itself
+		_ = lease.Release(release) // if this fails, the lease expires
 	}()
 	if _, err := r.register(ctx); err != nil {
 		return err

@@ -50,7 +50,7 @@ type runner struct {
 	ended     chan struct{}      // closed when the task has ended
 	replaced  chan struct{}      // closed when another runner has taken its place
 	stop      bool               // whether the operator asked for the task to end
-	endAs     string             // the state that it is to end in
+	endAs     string             // the state in which the task is to end
 	why       string             // the operator's reason
 	interrupt context.CancelFunc // ends the step that is under way
 	resume    chan chan error    // received from while the task is paused

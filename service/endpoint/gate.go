@@ -23,7 +23,7 @@ type gate struct {
 	share  amounts // limits for the unproven callers of one address
 	used   amounts
 	rate   *bucket // rate of requests over all callers; nil: no limit
-	ofRate float64 // the part of it for an address's unproven callers
+	ofRate float64 // the part of rate for the unproven callers of one address
 	// ofBytes is the number of bytes a second that are read from an address's unproven
 	// callers, divided equally among their connections; 0: no limit.
 	ofBytes float64
@@ -48,7 +48,7 @@ type party struct {
 	prefix           netip.Prefix
 	used, unproven   amounts
 	strangers, known list.List // lists of *guest, idle longest first
-	rate             *bucket   // of strangers' requests
+	rate             *bucket   // rate of strangers' requests
 }
 
 // guest is one connection.
@@ -58,7 +58,7 @@ type guest struct {
 	party  *party
 	place  *list.Element
 	proven bool
-	caller int         // the caller, if it is proven; nobody for a peer
+	caller int         // number of the caller if the guest is proven; nobody for a peer
 	free   atomic.Bool // whether it is proven, for readers without the lock
 	gone   bool
 	until  time.Time // until then it is not closed for a newcomer from its address
@@ -200,8 +200,9 @@ func (g *gate) crowded(me *guest, what int, now time.Time) *guest {
 	return nil
 }
 
-// oldest returns the guest that has been idle longest among those that hold something. It
-// skips guests that have just come; if now is the zero time it skips nobody.
+// oldest returns the guest of l that has been idle longest, of those that use some of the limit
+// what. It skips me, and guests that may not be closed yet at now; if now is the zero time it
+// skips only me.
 func oldest(l *list.List, me *guest, what int, now time.Time) *guest {
 	for e := l.Front(); e != nil; e = e.Next() {
 		if one := e.Value.(*guest); one != me && one.used[what] > 0 && (now.IsZero() || !now.Before(one.until)) {
@@ -258,8 +259,8 @@ func (g *gate) tidy(p *party) {
 	}
 }
 
-// forget forgets all addresses without callers, even if their rate is used up, because their
-// number is bounded.
+// forget forgets all addresses without callers, even if their rate is used up. It keeps the
+// number of addresses in memory bounded.
 func (g *gate) forget() {
 	for prefix, p := range g.all {
 		if p.used == (amounts{}) {

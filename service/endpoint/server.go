@@ -84,7 +84,7 @@ type ServerConfig struct {
 	MaxConns int           // connections open at a time; default 10,000, or a third of the open files that the system allows if that is less
 	Share    float64       // part of all limits for an address's unproven callers; default 1/8
 	Rate     float64       // requests a second over all callers; 0: no limit
-	Burst    int           // above the rate; default one second's worth
+	Burst    int           // requests at once above the rate; default one second's worth
 	MaxWait  time.Duration // longest time that a handler may hold a request back; default 60 s
 	// Transfer is the longest time that a body may take in either direction. Default 60 s.
 	Transfer time.Duration
@@ -187,7 +187,7 @@ func serverTLS(c ServerConfig) *tls.Config {
 	return t
 }
 
-// Addr returns the address that is listened on.
+// Addr returns the address on which the server listens.
 func (s *server) Addr() net.Addr { return s.listener.Addr() }
 
 // Run serves until ctx ends, lets requests under way finish within Grace, and returns nil.
@@ -211,7 +211,7 @@ func (s *server) Run(ctx context.Context) error {
 
 // settle is the time for answers to reach their connections after the last handler has
 // returned. Without it, the server would wait until Grace is over for connections that
-// carried no request; a client's second connection may be one.
+// carried no request, such as a client's second connection.
 const settle = 500 * time.Millisecond
 
 func (s *server) shutdown() error {
@@ -357,7 +357,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 func (b *timedBody) cut() {
 	b.visit.body.Lock()
 	defer b.visit.body.Unlock()
-	if !b.visit.whole { // the writer belongs to the handler and exists while it runs
+	if !b.visit.whole { // the handler still runs, so its writer may be used
 		_ = b.control.SetReadDeadline(time.Unix(1, 0))
 	}
 }

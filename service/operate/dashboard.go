@@ -64,7 +64,7 @@ type pageWriter struct {
 	begun     time.Time
 	tasks     map[[32]byte]*shownTask
 	histories histories
-	plans     map[[32]byte]chan float64 // the cost of all rounds; a channel is filled once
+	plans     map[[32]byte]chan float64 // cost of all of a task's rounds; each channel gets one value
 	woken     chan struct{}             // holds a value when a plan was made
 }
 
@@ -344,7 +344,7 @@ func promise(t *train.Task, s coordinator.Status) report.Privacy {
 		p.PublicExamples = int64(t.Data.Public)
 	}
 	if t.Wire.Participation == dp.Once {
-		p.Rounds = s.Released + s.Failed // one entry stands for an epoch
+		p.Rounds = s.Released + s.Failed // not the number of entries: one entry stands for an epoch
 	}
 	if s.Released > 0 {
 		p.ReportsPerRound = float64(s.Reports) / float64(s.Released)

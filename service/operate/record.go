@@ -25,7 +25,7 @@ type recorder struct {
 	file  *os.File
 	out   *bufio.Writer
 	round int64
-	place int64 // of the last report; −1: none
+	place int64 // place of the last report; −1: none
 	bytes []byte
 }
 
@@ -42,8 +42,8 @@ func recordPath(dir string, round int64) string {
 	return filepath.Join(dir, fmt.Sprintf("round-%06d", round))
 }
 
-// report is called in the batch's order, from place 0. At a missing place is a report that
-// could not be opened.
+// report writes a report. It is called in the batch's order, from place 0. A place for which it
+// is not called has a report that could not be opened.
 func (r *recorder) report(round, place int64, m *randomizer.Report) error {
 	if r.out == nil || r.round != round || place <= r.place {
 		if err := r.begin(round); err != nil {

@@ -288,7 +288,7 @@ func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, t *trai
 	defer func() {
 		release, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer done()
-		_ = lease.Release(release) // the lease ends by itself
+		_ = lease.Release(release) // if this fails, the lease expires
 	}()
 	if err := r.checkTails(ctx, id, t.Config.Limit()); err != nil {
 		return err

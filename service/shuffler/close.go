@@ -244,7 +244,7 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 		return b, err
 	}
 	size := itemSize(ann)
-	most := min(ann.Population, int64(info.Bytes)/int64(size)) // one of each client; copies are dropped on the way
+	most := min(ann.Population, int64(info.Bytes)/int64(size)) // at most one report per client; copies are dropped on the way
 	bits := pure.BucketBits(most, int64(size), s.config.Bucket)
 
 	began := time.Now()

@@ -15,8 +15,9 @@ type Snapshot struct {
 	Rounds   map[roundState]int64  // number of rounds that this process moved to each state
 	Declined map[wire.Reason]int64 // rounds that were not opened, by reason
 	Open     int64                 // open rounds, as far as this process knows
-	// Stages are the parts of the work: receive, open (the outer seal), verify (the MAC) and
-	// store (waiting for the block) of a report; block (writing one), pass-1 and pass-2.
+	// Stages holds the time spent on each part of the work. A report has the stages receive,
+	// open (opening the outer seal), verify (checking the MAC) and store (waiting for its
+	// block). The others are block (writing a block), pass-1 and pass-2.
 	Stages map[string]spent
 }
 

@@ -157,7 +157,7 @@ func (s *Service) beforeCut(ctx context.Context, r *round, place uint64) error {
 			}
 			return errClosed
 		}
-		select { // the cut is about to be stored
+		select { // the round is closing: look again soon for the cut
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			return ctx.Err()

@@ -85,7 +85,7 @@ func (v *vault) blobs(ctx context.Context, s streams, stream, kind, filter strin
 
 // blob is a whole blob that was read from a stream.
 type blob struct {
-	place  uint64 // where it ends
+	place  uint64 // place in the stream where it ends
 	suffix string
 	data   []byte
 }

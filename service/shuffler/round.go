@@ -94,8 +94,7 @@ func (s *Service) loadRound(ctx context.Context, digest [32]byte) (*round, error
 	return r, nil
 }
 
-// markPause is the shortest time between two questions to the store which rounds are under
-// way.
+// markPause is the shortest time between two reads of the marks in the store.
 const markPause = 100 * time.Millisecond
 
 // marks are the rounds under way, as last read from the store.

@@ -77,9 +77,9 @@ func (m *master) key(p wire.Population, c wire.ClientID, end int64) (k wire.Sess
 
 // masters is this process's cache of the store's master secrets.
 type masters struct {
-	known  atomic.Pointer[map[int64]*master] // by the sessions' end; never changed in place
-	mu     sync.Mutex                        // held to change known, and for missed
-	missed time.Time                         // when an unknown one was last looked for
+	known  atomic.Pointer[map[int64]*master] // masters by their sessions' end; the map never changes, it is replaced
+	mu     sync.Mutex                        // held to replace known; guards missed
+	missed time.Time                         // when the store was last searched for an unknown master
 }
 
 func (m *masters) get(end int64) *master {

@@ -96,7 +96,7 @@ type Service struct {
 
 	lookup      chan struct{}  // a slot for the request that looks for a round in the store
 	marks       marks          // guarded by lookup
-	sessionEnds []atomic.Int64 // the end of the last session seen, by the client's place in the roster
+	sessionEnds []atomic.Int64 // when each client's last seen session ends, by the client's place in the roster
 
 	enrolment atomic.Pointer[signedEnrolment]
 	masters   masters

@@ -68,7 +68,7 @@ func newMarker(c Config) marker {
 	return marker{Format: format, ID: randomID(), Domain: c.Domain, Mode: mode(c), State: stateOpen, Created: time.Now().UTC()}
 }
 
-// strictJSON decodes one value without unknown fields or anything after it.
+// strictJSON decodes one value. It refuses unknown fields, and anything after the value.
 func strictJSON(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

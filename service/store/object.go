@@ -19,7 +19,7 @@ import (
 type object struct {
 	Name   string
 	Size   uint64
-	Digest string // of its content, "SHA-256=" and base64url
+	Digest string // digest of its content: "SHA-256=" and base64url
 }
 
 func (s *Store) objects(ctx context.Context) (jetstream.ObjectStore, error) {

@@ -7,7 +7,7 @@
 // # Durability
 //
 // A write that returned nil is on disk: the embedded server syncs every write before it
-// acknowledges. JetStream knows that setting per server only, so it holds for all streams and
+// acknowledges. JetStream has that setting per server only, so it holds for all streams and
 // not just for the ledger. The operator of an external cluster must configure `sync_interval:
 // always`. Without it acknowledged writes survive the death of any process, but a power
 // failure only if a majority of the replicas keeps its power. Asynchronous persistence is
@@ -22,7 +22,7 @@
 //
 // A standalone JetStream directory that is started clustered loses its streams. So the marker
 // must exist, Open starts standalone servers only, and it refuses a directory in which a
-// cluster has left its files. To grow, Migrate.
+// cluster has left its files. To grow a store, move it with Migrate.
 //
 // # Erasure
 //

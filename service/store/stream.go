@@ -303,8 +303,8 @@ func (s *Store) publish(ctx context.Context, w write) (uint64, error) {
 		if !unreached(err) && !unanswered(err) {
 			err = s.fail(what, err)
 			if errors.Is(err, ErrConflict) {
-				// This is asked at a first attempt too: if the id was stored before, the
-				// caller repeats a write.
+				// Ask at the first attempt, too: the caller may be repeating a write whose
+				// id is stored already.
 				seq, own, lookup := s.storedBefore(ctx, w)
 				if own {
 					return seq, nil

@@ -20,7 +20,7 @@ type Node struct {
 	Name, Cluster string
 	Client, Peer  int // ports
 	Dir           string
-	Routes        []string // of all nodes
+	Routes        []string // routes of all nodes
 }
 
 // NewNodes returns n nodes of one cluster with directories below dir, on ports that are free
