@@ -1,5 +1,6 @@
 // Command riffle trains models privately in the shuffle model and computes what that costs.
-// This package has the flags, files, printing and exit codes; the packages that it imports compute.
+// This package has the flags, files, printing and exit codes; the packages that it imports
+// compute.
 package main
 
 import (
@@ -48,8 +49,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	// A second Ctrl-C ends the process at once. Nothing else stops listening: a signal after
-	// the work is done must not kill the report of it.
+	// After a first signal, a second Ctrl-C ends the process at once. Until then signals are
+	// caught even when the work is done: a signal must not stop the printing of its result.
 	go func() {
 		cancel(signalled{<-signals})
 		signal.Stop(signals)

@@ -222,7 +222,7 @@ func (r *rounds) takesPart(ctx context.Context, m *member, ann wire.Announcement
 	return true, nil
 }
 
-// reserve counts the report in memory, whether it will be sent or not.
+// reserve counts the report in the client's history in memory, whether or not it will be sent.
 func (r *rounds) reserve(m *member, ann wire.Announcement, digest [32]byte) *client.Refused {
 	m.mu.Lock()
 	defer m.mu.Unlock()

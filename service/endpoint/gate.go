@@ -336,7 +336,7 @@ type visit struct {
 	peer  string
 	held  int64 // bytes of its body held
 
-	slow  *time.Timer // time until the body is cut off; nil: never
+	slow  *time.Timer // cuts the body off when its time is over; nil: never
 	body  sync.Mutex
 	whole bool // the body has arrived, or is no longer waited for
 }

@@ -12,7 +12,7 @@ import (
 
 // taskPlan is what a task's rounds cost if as many clients take part as it expects.
 type taskPlan struct {
-	cost   dp.Bound // of all its rounds, without other tasks
+	cost   dp.Bound // cost of all its rounds, without other tasks
 	rounds int64
 	fit    int64 // how many rounds the task's and the population's budgets allow
 	limit  error // why no more rounds fit; nil if all do

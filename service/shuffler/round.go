@@ -39,10 +39,11 @@ type round struct {
 	accepted atomic.Int64 // clients whose report this process stored
 	counts   tally
 	sharing  sync.Mutex // held while counts are shared
-	version  uint64     // of the counts that were shared last; guarded by sharing
-	// prior is how many clients' reports were stored but in no frontend's shared counts
-	// when this process first asked whether the round is complete, as after a kill; −1
-	// until then. Only the goroutine that attends to the round uses it.
+	version  uint64     // version of the counts that were shared last; guarded by sharing
+	// prior is the number of clients whose stored reports were missing from all frontends'
+	// shared counts when this process first asked whether the round is complete. There are
+	// such reports after a frontend was killed. Before that question prior is −1. Only the
+	// goroutine that attends to the round uses it.
 	prior int64
 }
 

@@ -52,7 +52,7 @@ func masterName(end int64) string { return masterPrefix + strconv.FormatInt(end,
 
 // master makes the keys of the sessions that end at one time.
 type master struct {
-	macs sync.Pool // pool of hash.Hash under the secret
+	macs sync.Pool // pool of hash.Hash keyed with the secret
 }
 
 func newMaster(secret []byte) *master {
