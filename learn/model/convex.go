@@ -33,10 +33,10 @@ func (m *linear) geometry(norm float64) Geometry {
 	return g
 }
 
-// geometry returns L = √2·‖a‖ and β = ‖a‖²/2 for the row a with its 1: the gradient is a ⊗ (p
-// − e_y), and the second derivative by the scores, diag(p) − ppᵀ, has no eigenvalue above 1/2
-// (Böhning 1992), for by Gershgorin none is above p_i(1 − p_i) + p_i·Σ_{j≠i} p_j = 2p_i(1 −
-// p_i).
+// geometry returns L = √2·‖a‖ and β = ‖a‖²/2 for the row a, with the 1 of the intercept: the
+// gradient is a ⊗ (p − e_y), and the second derivative by the scores, diag(p) − ppᵀ, has no
+// eigenvalue above 1/2 (Böhning 1992), for by Gershgorin none is above p_i(1 − p_i) +
+// p_i·Σ_{j≠i} p_j = 2p_i(1 − p_i).
 func (m *softmax) geometry(norm float64) Geometry {
 	size := norm*norm + 1
 	return Geometry{Lipschitz: math.Sqrt2 * math.Sqrt(size), Smoothness: size / 2 * rounded * rounded}

@@ -13,7 +13,7 @@ import (
 type part struct {
 	name  string
 	shape []int
-	// fanIn and fanOut bound the initial values; both 0 starts at 0.
+	// fanIn and fanOut bound the initial values; if both are 0, the values start at 0.
 	fanIn, fanOut int
 }
 

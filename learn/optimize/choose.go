@@ -380,8 +380,8 @@ func (p Problem) full(rounds, batch int64, o Overrides) Stage {
 	return s
 }
 
-// golden returns roughly the minimum of a convex function on (lo, hi), by golden section. It
-// never returns an end.
+// golden returns roughly the point of (lo, hi) at which a convex function is smallest, by
+// golden section. It never returns lo or hi.
 func golden(lo, hi float64, f func(float64) float64) float64 {
 	const part = 0.6180339887498949
 	for range 60 {

@@ -52,9 +52,9 @@ type Noiseless struct{}
 // deviation returns 0.
 func (Noiseless) deviation(clients, uses int64) float64 { return 0 }
 
-// Problem is a stochastic convex problem: minimise the mean, over the population that n
-// clients are drawn from, of their losses over the ℓ2 ball about 0. None of it may depend on
-// the clients' data.
+// Problem is a stochastic convex problem: find the point of the ℓ2 ball about 0 with the least
+// mean loss over a population, from which n clients are drawn. No field may depend on the
+// clients' data.
 //
 // Lipschitz, Smoothness and StrongConvexity describe every client's loss, whose gradients it
 // sends, on the ball. If they are wrong the plan's Bound does not hold. Privacy does not rest

@@ -56,8 +56,8 @@ func repeated(times int64, stages []BlocksConfig) (Batches, error) {
 	return b, nil
 }
 
-// Groups returns the plan in which every client of the first group reports in
-// each of the first rounds, then every client of the second in as many, and so on.
+// Groups returns a plan with the given number of rounds for each group, one group after the
+// other. In a group's rounds every client of that group reports.
 func Groups(rounds int64, clients ...int64) (Batches, error) {
 	if rounds < 1 || len(clients) == 0 {
 		return Batches{}, fmt.Errorf("schedule: %d groups in %d rounds, both must be at least 1", len(clients), rounds)

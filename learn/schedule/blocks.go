@@ -81,8 +81,9 @@ func (b Blocks) start(block int64) int64 {
 
 // Epoch returns what one whole epoch costs a client. It is charged before the epoch's first
 // batch is opened. A client is in one block, so the epoch costs as much as its most expensive
-// block, whoever knows the blocks. k is the least number of reports that any block releases,
-// at most Smallest; a block with fewer must be destroyed unread. Epochs compose: dp.Repeat.
+// block, even against an observer who knows the blocks. k is the least number of reports that
+// any block releases, at most Smallest; a block with fewer must be destroyed unread. Epochs
+// compose: dp.Repeat.
 //
 // The event is one round of All among k clients, in which k reports shuffle with each other
 // and nothing else hides them. It is not Once, because an accountant takes Once rounds to be

@@ -91,7 +91,7 @@ func (d *dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 // news says whether there is anything to send.
 func (c *columns) news() bool { return len(c.Measures.Round) > 0 || len(c.Rounds.Round) > 0 }
 
-// stream writes messages; each may take as long as patience.
+// stream writes messages. patience is the longest time that one may take.
 type stream struct {
 	w        http.ResponseWriter
 	control  *http.ResponseController

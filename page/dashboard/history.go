@@ -64,8 +64,8 @@ func (h *measures) add(m Measure) {
 			kept = append(kept, m)
 		}
 	}
-	// limit is even, so the last of limit + 1 is kept. The even places of the old stride are
-	// the places of the new one.
+	// limit is even, so the last of limit + 1 measures is kept. Every second measure of the
+	// old stride is one of the new stride.
 	h.list, h.stride = kept, 2*h.stride
 	h.shape++
 }

@@ -30,7 +30,7 @@ type savedHistory struct {
 	ExaminedAt int64            `json:"examined_round,omitempty"`
 }
 
-// MarshalJSON writes columns.
+// MarshalJSON writes the history by columns.
 func (h History) MarshalJSON() ([]byte, error) {
 	s := savedHistory{Examined: h.Examined, ExaminedAt: h.ExaminedAt}
 	for _, m := range h.Measures {

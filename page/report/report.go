@@ -83,8 +83,8 @@ type Privacy struct {
 	// Required where Trust protects.
 	Randomizer string
 	Eps0       float64
-	// Sigma replaces Eps0 where only sums are seen: the standard deviation that one client's
-	// noise is worth, in units of the clip norm.
+	// Sigma replaces Eps0 where only sums are seen: the standard deviation of one client's
+	// noise as the accountant counts it, in units of the clip norm.
 	Sigma float64
 	// Epsilon is the proved central loss in nats; +Inf: none is promised.
 	Epsilon float64

@@ -36,7 +36,7 @@ type claim struct {
 // Setting is one configuration of an experiment. Exactly one of Train and Solve is set; runs
 // fill in the seeds.
 type Setting struct {
-	Name  string // in the results' column setting
+	Name  string // its name in the column "setting" of the results
 	Paper bool   // whether it is the source's own setting, as far as the source states it
 	Note  string // what the source leaves open, and what was chosen
 	Train *train.Config

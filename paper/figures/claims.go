@@ -78,7 +78,7 @@ func (c checked) verdict() string {
 	return Explains
 }
 
-// riffle writes riffle's number, rounded so that it is never better than it is.
+// riffle writes riffle's number, rounded so that it never looks better than it is.
 func (c checked) riffle() string {
 	return show(c.Riffle, []string{Epsilon: "upper", Ratio: "lower", Accuracy: ""}[c.Unit])
 }

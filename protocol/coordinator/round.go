@@ -357,9 +357,9 @@ func (c *Coordinator) TakeBack(before optimize.State) error {
 	return nil
 }
 
-// shorten shortens a mean that is longer than n honest reports give, but for a chance of
-// 1e-9, to that length, which limits how far liars move the model. It uses the mean only, so
-// it costs no privacy.
+// shorten limits the length of a mean. The mean of n honest reports is within the limit, but
+// for a chance of 1e-9. A longer one is shortened to the limit, so liars cannot move the model
+// far in one step. It uses the mean only, so it costs no privacy.
 func (c *Coordinator) shorten(n int64) {
 	c.shortened = false
 	m, ok := c.config.Mechanism.(randomizer.Sized)
@@ -446,7 +446,7 @@ type State struct {
 	Batch  [32]byte
 }
 
-// State returns a copy.
+// State returns a copy of the coordinator's state.
 func (c *Coordinator) State() State {
 	return State{Round: c.round, Optimizer: c.config.Optimizer.State(), Charged: c.config.Ledger.Entries(), Opened: c.opened, Batch: c.batch}
 }

@@ -132,8 +132,8 @@ func (b *Book) apply(e wire.Entry) error {
 	return nil
 }
 
-// affords returns nil if a round could be charged as an event now, otherwise why not. It
-// charges nothing.
+// affords returns nil if a round could be charged as an event now, otherwise an error that
+// says why it could not. It charges nothing.
 func (b *Book) affords(task [32]byte, event dp.Round) error {
 	round := int64(1)
 	if a := b.tasks[task]; a != nil && len(a.entries) > 0 {

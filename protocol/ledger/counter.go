@@ -21,7 +21,7 @@ type count struct {
 	// adaptive says that each round may have been chosen after seeing what earlier rounds
 	// released.
 	adaptive bool
-	share    float64 // of the δ for the accountant
+	share    float64 // share of the accountant's δ at which ε is computed
 }
 
 // answer is the accountant's answer, and its question.

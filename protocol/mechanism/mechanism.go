@@ -50,9 +50,9 @@ func New(w wire.Mechanism) (randomizer.Randomizer, error) {
 // negligible.
 const minVariance = 4
 
-// CheckSigma computes what a client's noise is worth over the rounds of a task and refuses a
-// description that claims more. It takes up to seconds, and for some descriptions minutes; it
-// returns ctx's error when ctx ends.
+// CheckSigma computes the σ of a client's noise over the rounds of a task
+// (vecsum.Params.Sigma) and refuses a description that claims a larger one. It takes up to
+// seconds, and for some descriptions minutes; it returns ctx's error when ctx ends.
 func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int64) error {
 	m, err := New(w)
 	if err != nil {

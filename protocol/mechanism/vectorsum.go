@@ -26,8 +26,8 @@ var (
 	_ randomizer.Sized      = (*VectorSum)(nil)
 )
 
-// NewVectorSum returns the mechanism of a round. sigma is what its clients' noise is worth,
-// in units of the clip norm: see vecsum.Params.Sigma.
+// NewVectorSum returns the mechanism of a round. sigma is the σ of each client's noise, in
+// units of the clip norm: see vecsum.Params.Sigma.
 func NewVectorSum(p vecsum.Params, sigma float64) (*VectorSum, error) {
 	if _, err := vecsum.NewEncoder(p); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ type Announcement struct {
 	MinReports    int64   // a round with fewer unique reports is void
 	Randomizer    string
 	Eps0          float64 // of one report, including numerical slack
-	Sigma         float64 // of a vector sum: the σ that a client's noise is worth, in units of Clip
+	Sigma         float64 // of a vector sum: the σ of each client's noise, in units of Clip; see vecsum.Params.Sigma
 	Clip          float64 // radius of the gradient's ball
 
 	// The remaining fields are for a network; a simulation leaves them empty.

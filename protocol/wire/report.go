@@ -18,7 +18,7 @@ const (
 	Closed       Reason = "closed"        // after the deadline
 	NotEnrolled  Reason = "not-enrolled"
 	BadSignature Reason = "bad-signature" // a signature, or a report's MAC, is wrong
-	Expired      Reason = "expired"       // the session has ended, or the request for one is of another time
+	Expired      Reason = "expired"       // the session has ended, or the time in a request for a session is wrong
 	NotDrawn     Reason = "not-drawn"     // not among the round's drawn clients
 	Duplicate    Reason = "duplicate"     // the same report again; counted once
 	SecondReport Reason = "second-report" // another report of the same client; one is kept

@@ -43,7 +43,7 @@ type Sum struct {
 	NoiseP          float64
 	NoiseVariance   float64
 	Split           bool
-	Sigma           float64 // the σ that a client's noise is worth, in clip norms
+	Sigma           float64 // the σ of each client's noise, in clip norms: see vecsum.Params.Sigma
 }
 
 func (m *Mechanism) fields(c *codec) {

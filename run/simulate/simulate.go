@@ -35,7 +35,7 @@ type Summed interface {
 // Several goroutines may call Carry at once.
 type Carrier interface {
 	Carry(src rng.Source, r *randomizer.Report) error
-	// Open returns the sum and the number of reports in it, once.
+	// Open returns the sum and the number of reports in it. It is called once.
 	Open() (sum []int64, n int64, err error)
 }
 

@@ -22,8 +22,8 @@ type checkIn struct {
 	params vecsum.Params // of all rounds
 }
 
-// query returns the question about the cost of T such rounds if each client's noise is worth
-// sigma.
+// query returns the question about the cost of T such rounds if each client's noise has the
+// given sigma.
 func (m *checkIn) query(sigma float64, rounds int64) account.Query {
 	return account.Query{
 		Trust: m.config.Trust.Recorded(), Participation: dp.CheckIn, Class: dp.Gaussian, Sigma: sigma,
@@ -113,8 +113,8 @@ func (m *checkIn) prepare(*optimize.Plan) (eps, delta float64, err error) {
 	return answer.Upper.Eps, m.config.Delta, nil
 }
 
-// present returns the places of the clients whose coin says so, in order; none if the round
-// is void.
+// present returns the places of the clients whose coins let them take part, in order; none if
+// the round is void.
 func (m *checkIn) present(src rng.Source) []int64 {
 	rate := 1 / float64(m.rounds)
 	var places []int64

@@ -63,7 +63,7 @@ func newPanMean(c panMeanConfig) (*panMean, error) {
 	for m.grid = panGrid; ; m.grid /= 2 {
 		s := c.Sigma * float64(c.Batch) / c.Clip * float64(m.grid)
 		if s <= 1<<27 && s > 0 {
-			// Rounded up, and by more than floating point may have lost.
+			// The parameter is rounded up, by more than floating point may have lost.
 			m.param = uint64(math.Ceil(s*s*(1+1e-12))) + 1
 			break
 		}

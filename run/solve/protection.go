@@ -204,7 +204,7 @@ func (m *vectorSum) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 }
 
 // add makes params the parameters of the next stage. Clients round, and release draws the
-// noise of all of them at once; sigma is what it is worth.
+// noise of all of them at once; sigma is the σ of each client's noise.
 func (m *vectorSum) add(params vecsum.Params, sigma float64) error {
 	sum, err := mechanism.NewVectorSum(params, sigma)
 	m.stages = append(m.stages, mechanism.Rounding{VectorSum: sum})

@@ -302,8 +302,8 @@ func (c PrivacyConfig) norm() float64 {
 	return c.kind().Norm
 }
 
-// newMechanism returns the randomizer and the promise of one report; the zero promise without
-// privacy.
+// newMechanism returns the randomizer and the promise of one report; without privacy the
+// promise is zero.
 func (c PrivacyConfig) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
 	if !c.Trust.Protects() {
 		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: c.Clip})

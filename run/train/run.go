@@ -230,8 +230,8 @@ func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
 		if again.Rounds == q.Rounds {
 			return again
 		}
-		// The tails of a sum's noise are kept for the task's rounds; more rounds have larger
-		// tails.
+		// The share of δ that is kept for a sum's tails is for the task's rounds. More rounds
+		// have larger tails.
 		again.Delta -= t.Config.tail() * t.Config.Delta * (float64(again.Rounds)/float64(q.Rounds) - 1)
 		return again
 	})

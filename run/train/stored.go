@@ -204,7 +204,7 @@ func (s *Stored) heldOut(table *dataset.Table, all bool, out *Tested) *dataset.T
 	}
 	whole := dataset.CSV{Table: table, Labels: s.labels}
 	train, test, err := whole.Split(s.config.TestFraction, uint64(s.config.Seed))
-	if err != nil { // it cannot have been this table
+	if err != nil { // this table cannot be the one that trained the model
 		return table
 	}
 	if all {

@@ -20,9 +20,9 @@ const (
 	// kinkCurvature is the curvature of a mean of losses with a kink, in squared
 	// lengths of a row: three times the density of residuals at the kink.
 	hingeCurvature, kinkCurvature = 1, 3
-	// After the share held of the rounds the rate falls geometrically, in ratePieces pieces,
-	// to a tenth. If the loss has a kink, whose curvature nobody knows, it falls to a
-	// thirtieth.
+	// The first rate is kept for a share of the rounds, held. Then the rate falls
+	// geometrically, in ratePieces pieces, to a tenth, or to a thirtieth if the loss has a
+	// kink, whose curvature nobody knows.
 	held, ratePieces     = .25, 8
 	smoothFall, kinkFall = 10, 30
 )

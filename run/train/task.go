@@ -25,7 +25,7 @@ type Task struct {
 	Wire   wire.Task
 	Data   *Data // the coordinator's data, of which it uses the test set
 	Model  *model.Model
-	// Mechanism is the one with which clients report.
+	// Mechanism makes the clients' reports.
 	Mechanism randomizer.Mechanism
 	// Regression says that the task predicts numbers, not classes.
 	Regression bool

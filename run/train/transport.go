@@ -104,7 +104,7 @@ type carrier struct {
 	shares      *vecsum.Shares
 	mu          sync.Mutex
 	aggregators []*vecsum.Aggregator
-	messages    [][]byte // messages one by one, in the order that a shuffler would destroy
+	messages    [][]byte // single messages, in an order that a real shuffler would destroy
 }
 
 // Carry sends one client's counts.

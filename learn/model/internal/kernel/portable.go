@@ -104,7 +104,7 @@ func portableDense(dst, x, w, init []float32) {
 	dense(dst, x, w, width)
 }
 
-// dense adds to columns of a matrix product; rows of w are stride apart.
+// dense adds the product of x and a matrix w to dst; the rows of w are stride apart.
 func dense(dst, x, w []float32, stride int) {
 	for t, v := range x {
 		row := w[t*stride:][:len(dst)]
