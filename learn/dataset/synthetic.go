@@ -134,7 +134,7 @@ func rescale(x []float64, r float64) {
 	}
 }
 
-// Truth returns a copy of w, the optimum where SyntheticKind says so.
+// Truth returns a copy of w. It is the optimum of the kinds of which SyntheticKind says so.
 func (s *Synthetic) Truth() []float64 { return append([]float64(nil), s.truth...) }
 
 // Rows returns the whole population as a table if it has Examples. Otherwise it returns as

@@ -125,7 +125,7 @@ func axes(c blas64.Symmetric, k int) (values, vectors []float64, err error) {
 // orthonormal is the allowed error of the axes' scalar products, which should be 0 and 1.
 const orthonormal = 1e-8
 
-// newPCA checks and keeps its arguments.
+// newPCA checks its arguments and returns the PCA that holds them.
 func newPCA(mean, components, variance []float64) (*PCA, error) {
 	d, k := len(mean), len(variance)
 	for what, values := range map[string][]float64{"mean": mean, "components": components, "variance": variance} {

@@ -56,7 +56,7 @@ type Config struct {
 	// through a browser on this machine.
 	Loopback bool
 	// Token, if not empty, is required of every visitor. It has at least MinToken characters
-	// and must be set off loopback.
+	// and is required unless the page is served on loopback.
 	Token string
 }
 
@@ -86,7 +86,7 @@ type asset struct {
 	body      []byte
 }
 
-// New checks the configuration.
+// New checks the configuration and returns the page's handler.
 func New(c Config) (*dashboard, error) {
 	if c.Board == nil {
 		return nil, errors.New("dashboard: a board is required")

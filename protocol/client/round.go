@@ -19,9 +19,8 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// CheckIn flips the client's own coin: true with probability gamma, exactly.
-// Every client flips it, whatever its data. It comes from a checked
-// announcement and lies in [0, 1].
+// CheckIn flips the client's own coin: true with probability gamma, exactly. Every client
+// flips it, whatever its data. gamma comes from a checked announcement and lies in [0, 1].
 func CheckIn(src rng.Source, gamma float64) bool {
 	return sample.Bernoulli(src, gamma)
 }
@@ -47,7 +46,7 @@ type Config struct {
 // number of clients, one after the other.
 type Client struct{ config Config }
 
-// New checks the configuration.
+// New checks the configuration and returns the client.
 func New(c Config) (*Client, error) {
 	if c.Mechanism == nil {
 		return nil, errors.New("client: a mechanism is required")

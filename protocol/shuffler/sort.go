@@ -22,8 +22,9 @@ const DefaultBucket = 64 << 20
 const maxBits = 12
 
 // BucketBits returns b such that each of 2^b buckets needs at most limit bytes, if each of
-// clients clients has one item. Tags are uniform, so the factor 5/4 leaves many standard
-// deviations. A bucket that is larger all the same is held, not refused.
+// clients clients has one item. Tags are uniform, so the allowance of 5/4 of the mean is many
+// standard deviations above it. A bucket that is still larger is not refused: it takes more
+// memory.
 func BucketBits(clients, size, limit int64) int {
 	if clients < 1 || size < 1 || limit < 1 {
 		return 0

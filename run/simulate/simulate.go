@@ -92,7 +92,7 @@ const (
 	streamSum             // all clients' noise in a sum
 )
 
-// New checks the configuration and allocates the workers.
+// New checks the configuration and returns the simulation, with its workers allocated.
 func New(c Config) (*Simulation, error) {
 	if c.Worker == nil || c.Client == nil || c.Coordinator == nil || c.Mechanism == nil {
 		return nil, errors.New("simulate: worker, client, coordinator and mechanism are required")

@@ -62,8 +62,8 @@ func (c cohort) place(i int64) int64 {
 	return c.from + i
 }
 
-// cohort returns the clients who report in a round. step is the number of the optimiser's
-// next step; it is behind the round by the number of void rounds before.
+// cohort returns the clients who report in a round. step is the number of the optimiser's next
+// step; each void round before this one leaves it one further behind round.
 func (t *Task) cohort(round, step int64) cohort {
 	stage := t.Plan.Stage(step)
 	c := cohort{batch: batch{stage: stage, sigma: t.Plan.Stages[stage].Sigma}}
@@ -138,7 +138,7 @@ func clip(x []float32, radius float64) {
 	for _, v := range x {
 		square += float64(v) * float64(v)
 	}
-	if !(square <= math.MaxFloat64) { // float32 squares cannot overflow
+	if !(square <= math.MaxFloat64) { // only if a value is not finite: squares of float32 cannot overflow
 		clear(x)
 		return
 	}

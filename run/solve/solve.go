@@ -50,7 +50,8 @@ type Config struct {
 	// Clip is the norm to which clients clip their gradients; 0: the largest that the public
 	// bound on a row's norm allows.
 	Clip float64
-	// MaxRounds bounds the rounds; 0: 100 with every client in each, else 20000.
+	// MaxRounds bounds the number of rounds; 0: 100 if every client is in each round,
+	// otherwise 20000.
 	MaxRounds int64
 	Seed      uint64
 	Workers   int // results do not depend on it; at least 1
