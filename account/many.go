@@ -15,7 +15,7 @@ import (
 // costs one transform or none. The answer depends on the question alone; the stored values
 // are a cache.
 
-// manyShapes is the number of shapes from which composeMany is faster than compose.
+// manyShapes is the number of shapes from which compose uses composeMany.
 const manyShapes = 5
 
 // keptLimit bounds the number of cached shapes, of some 100 kB each.

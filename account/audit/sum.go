@@ -22,7 +22,7 @@ type SumConfig struct {
 	Claimed float64       // Required. ε to refute, above 0.
 	Delta   float64       // Required.
 	Trials  int64         // Required. Rounds to run, at least MinTrials.
-	// The same as in Config.
+	// Confidence, Seed, Workers and Progress are as in Config.
 	Confidence float64
 	Seed       uint64
 	Workers    int

@@ -62,8 +62,8 @@ type block struct {
 	weight float64
 }
 
-// curveRun numbers of clones are distinguished one by one. The others form curveBlocks blocks
-// of equal width, each counted as its smallest number.
+// A round with at most curveRun likely numbers of clones distinguishes each of them. Otherwise
+// they form about curveBlocks blocks of equal width, each counted as its smallest number.
 const (
 	curveRun    = 4096
 	curveBlocks = 64

@@ -98,7 +98,7 @@ func upperQuantile(alpha float64) float64 {
 // left side is concave, so they close in from below.
 func quantile(alpha float64) float64 {
 	want := math.Log(alpha)
-	x := math.Sqrt(math.Max(0, -2*want-1.8379)) // a start below the solution
+	x := math.Sqrt(math.Max(0, -2*want-1.8379)) // a start below the solution, by Φ(−x) ≥ φ(x)·mills(x)
 	if want > -2 {
 		x = 0
 	}
