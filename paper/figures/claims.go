@@ -24,7 +24,7 @@ type claim struct {
 	// Ours says what riffle's number is, and in which unit.
 	Ours string
 	Unit unit
-	// Why explains the difference, and what the number is worth.
+	// Why explains the difference, and how much the number can be relied on.
 	Why string
 
 	compute compute

@@ -39,7 +39,7 @@ func (m *SessionRequest) fields(c *codec) {
 	}
 }
 
-// SessionKey is shared by one client and its shuffler. It does not print itself.
+// SessionKey is shared by one client and its shuffler. Printing it does not show the key.
 type SessionKey [32]byte
 
 // String hides the key.
