@@ -136,8 +136,8 @@ func (s *optimum) add(dst []float64, w float64, i int) {
 	}
 }
 
-// minimise takes Newton steps on the smoothed objective until it is within
-// accuracy of its minimum over the ball, or no step helps; it returns their number.
+// minimise takes Newton steps until the smoothed objective is within accuracy of its minimum
+// over the ball, or until no step makes it smaller. It returns the number of steps.
 func (s *optimum) minimise(accuracy float64) int {
 	for steps := range 200 {
 		s.scores(s.theta, s.score)

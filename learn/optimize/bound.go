@@ -6,8 +6,8 @@ import "math"
 // population loss, proved in convex.md, and +Inf outside their preconditions. They hold for
 // iid clients and batches chosen without looking at data.
 
-// averagedBound is D²/(2ηT) + ηm/2 for the mean of θ_0 … θ_{T−1}, where
-// E‖ḡ_t‖² ≤ m given the past. Source: CJMP Lemma 4.2.
+// averagedBound is D²/(2ηT) + ηm/2 for the mean of θ_0 … θ_{T−1}, where E‖ḡ_t‖² ≤ m given the
+// past. Source: Cheu, Joseph, Mao, Peng (ICLR 2022), Lemma 4.2.
 func averagedBound(rounds int64, distance, step, moment float64) float64 {
 	return distance*distance/(2*step*float64(rounds)) + step*moment/2
 }

@@ -21,8 +21,8 @@ func NewCostlyNoise(dim int, mse func(clients, uses int64) float64) Noise {
 	return &costlyNoise{dim, mse, map[[2]int64]float64{}}
 }
 
-// deviation interpolates between the numbers of clients and of uses for which the cost is
-// computed.
+// deviation interpolates the mean squared error between the values of clients and uses at
+// which it is computed.
 func (c *costlyNoise) deviation(clients, uses int64) float64 {
 	mse := between(clients, func(clients int64) float64 {
 		return between(uses, func(uses int64) float64 { return c.at(clients, uses) })

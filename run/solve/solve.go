@@ -93,9 +93,9 @@ type Task struct {
 	Config Config
 	// Plan is the optimiser's plan, a function of public numbers.
 	Plan *optimize.Plan
-	// Epsilon is the cost of the whole run at Delta, replace one client, computed from the
-	// noise that it will draw; at most the Config's Epsilon. +Inf without privacy. Delta is 0
-	// if the bound is pure.
+	// Epsilon is the cost of the whole run at Delta, if one client is replaced. It is computed
+	// from the noise that the run will draw, and is at most the Config's Epsilon. +Inf without
+	// privacy. Delta is 0 if the bound is pure.
 	Epsilon, Delta float64
 
 	people     *population
