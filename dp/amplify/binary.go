@@ -33,8 +33,8 @@ type binary struct {
 	most      int     // largest number of blocks of j
 }
 
-// farMass is the smallest δ above 0 that the pair distinguishes. Counts with less mass are not
-// visited.
+// farMass is the largest mass of high counts that are not visited. The pair's δ at every
+// loss includes it.
 const farMass = 1e-100
 
 // maxBinary bounds the variance of S.

@@ -24,7 +24,7 @@ type Service struct {
 	watchers watchers
 
 	looking   sync.Mutex // held while an old model, which no open round has, is looked for
-	lookAgain time.Time  // when the next may be looked for; guarded by looking
+	lookAgain time.Time  // when the next search for an old model may start; guarded by looking
 	old       oldModels  // old models that are being sent
 }
 

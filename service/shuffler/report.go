@@ -219,7 +219,7 @@ func (s *Service) authenticate(ctx context.Context, r *round, body []byte, now t
 
 // storeReport stores a report, and returns when it is durable.
 func (s *Service) storeReport(ctx context.Context, r *round, report wire.Report, place int) error {
-	// Checked only now: nobody but the client itself may learn whether it is drawn.
+	// Check this only after authentication: only the client itself may learn whether it is drawn.
 	if !r.drawn.Has(report.Client) {
 		return pure.Refuse(wire.NotDrawn, "")
 	}
