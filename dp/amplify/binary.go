@@ -34,7 +34,7 @@ type binary struct {
 }
 
 // farMass is the largest mass of high counts that are not visited. The pair's δ at every
-// loss includes it.
+// loss below ε₀ includes it.
 const farMass = 1e-100
 
 // maxBinary bounds the variance of S.
