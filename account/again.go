@@ -32,7 +32,7 @@ func (q Query) Again(minReports, last int64, others bool) Query {
 	case dp.Once:
 		return q
 	}
-	if q.Trust.Alone() || rate >= 1 || last <= q.Rounds {
+	if q.Trust.Is(dp.Alone) || rate >= 1 || last <= q.Rounds {
 		return q
 	}
 	if others {

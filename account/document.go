@@ -154,7 +154,7 @@ func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, eac
 		}
 		return a.answer(ctx, q, which, each)
 	}
-	if d.Trust != "" && !d.Trust.SumsOnly() {
+	if d.Trust != "" && !d.Trust.Is(dp.SumsOnly) {
 		return Reply{}, fmt.Errorf("account: trust %s contradicts randomizer %s, of which only the sum is seen", d.Trust, VectorSumClass)
 	}
 	return AnswerSum(ctx, NewSumQuery(q, d.params()), which)

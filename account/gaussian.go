@@ -19,7 +19,7 @@ import (
 // other methods do not apply to them.
 
 // apart says whether reports are seen one by one.
-func (s shape) apart() bool { return !s.trust.SumsOnly() }
+func (s shape) apart() bool { return !s.trust.Is(dp.SumsOnly) }
 
 // gaussianPair is the dominating pair of a round of Gaussian reports. Shuffled
 // ones count as sampled only: shuffling is post-processing.
@@ -91,7 +91,7 @@ func (e *engine) withGaussian(best dp.Bound, parts []part, delta float64) (dp.Bo
 	case "blanket-rdp":
 		best.Method, best.Source = "gauss-rdp", gaussSource+"; Rényi divergence at real orders"
 	}
-	if slices.ContainsFunc(parts, func(p part) bool { return p.shape.sigma > 0 && p.shape.trust.Shuffled() }) {
+	if slices.ContainsFunc(parts, func(p part) bool { return p.shape.sigma > 0 && p.shape.trust.Is(dp.Shuffled) }) {
 		eps, _, err := e.approxEps(parts, delta, best.Eps)
 		switch {
 		case err == nil && eps < best.Eps:
@@ -111,7 +111,7 @@ func (e *engine) withGaussian(best dp.Bound, parts []part, delta float64) (dp.Bo
 func approximated(parts []part, tv float64) (out []part, reports float64, err error) {
 	for _, p := range parts {
 		s := p.shape
-		if s.sigma > 0 && s.trust.Shuffled() {
+		if s.sigma > 0 && s.trust.Is(dp.Shuffled) {
 			k := float64(s.included) // the realised k, rounded up
 			if s.gamma > 0 {
 				k = float64(s.asked) * s.gamma * (1 + 1e-15)
@@ -265,7 +265,7 @@ func (e *engine) gaussianDelta(parts []part, eps float64) (float64, error) {
 }
 
 func apartNote(parts []part) string {
-	if s := parts[0].shape; s.trust.Shuffled() {
+	if s := parts[0].shape; s.trust.Is(dp.Shuffled) {
 		return "counts sampling, not shuffling"
 	}
 	return ""
@@ -273,7 +273,7 @@ func apartNote(parts []part) string {
 
 // approxMethod computes shuffle-approx-ldp.
 func approxMethod(e *engine, q Query, parts []part) (answer, error) {
-	if !parts[0].shape.trust.Shuffled() {
+	if !parts[0].shape.trust.Is(dp.Shuffled) {
 		return answer{}, refuse("for shuffled reports; trust is %s", parts[0].shape.trust)
 	}
 	out := answer{eps: q.Eps, delta: q.Delta}
@@ -355,8 +355,8 @@ func sciPrinted(curve func(amplify.GaussianArrivalConfig, int) (float64, error))
 }
 
 func sumsOnly(p part) error {
-	if !p.shape.trust.SumsOnly() {
-		return refuse("for sums, trust %s", dp.AnyTrust(dp.Trust.SumsOnly))
+	if !p.shape.trust.Is(dp.SumsOnly) {
+		return refuse("for sums, trust %s", dp.AnyTrust(dp.SumsOnly))
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // fixed returns an error unless the part is a shuffle of a fixed number of reports.
 func fixed(p part) error {
 	switch {
-	case !p.shape.trust.Shuffled():
+	case !p.shape.trust.Is(dp.Shuffled):
 		return refuse("stated for shuffled reports")
 	case p.shape.gamma > 0:
 		return refuse("stated for a fixed number k of reports, here it is up to chance")
@@ -40,7 +40,7 @@ func chance(p part) (literature.CheckInRenyiConfig, error) {
 	s := p.shape
 	c := literature.CheckInRenyiConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked, Gamma: s.gamma}
 	switch {
-	case !s.trust.Shuffled():
+	case !s.trust.Is(dp.Shuffled):
 		return c, refuse("stated for shuffled reports")
 	case !(s.gamma > 0):
 		return c, refuse("stated for clients who flip coins, here k is fixed")
@@ -220,7 +220,7 @@ func girgis(bound func(literature.GirgisConfig, int) (float64, error), most int6
 	return func(_ *engine, p part) (func(float64) (float64, error), error) {
 		s := p.shape
 		switch {
-		case !s.trust.Shuffled() || s.gamma > 0:
+		case !s.trust.Is(dp.Shuffled) || s.gamma > 0:
 			return nil, refuse("stated for a fixed number k of shuffled reports")
 		case s.reports > most:
 			return nil, refuse("a sum over the outcomes of k = %d reports, above %d, takes too long", s.reports, most)

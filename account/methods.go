@@ -219,7 +219,7 @@ func (m Method) refusal(q Query, s shape) error {
 	switch {
 	case s.colluders > 0 && !m.Colluders:
 		return refuse("stated without colluders among those who are drawn")
-	case m.Kind == dp.Lower && q.Trust.Alone() && (q.Dropout > 0 || q.Participation == dp.Sampled || q.Participation == dp.CheckIn):
+	case m.Kind == dp.Lower && q.Trust.Is(dp.Alone) && (q.Dropout > 0 || q.Participation == dp.Sampled || q.Participation == dp.CheckIn):
 		return refuse("a mechanism for a client who reports in every round, here it may not")
 	case q.AdaptiveWithinRound && !m.Adaptive:
 		return refuse("not proved for reports that depend on earlier reports of their round")

@@ -52,8 +52,8 @@ func (q Query) Validate() error {
 	switch a := q.withDefaults().Adjacency; {
 	case a != dp.ReplaceOne && a != dp.AddRemoveOne:
 		return fmt.Errorf("account: adjacency %q must be %s or %s", a, dp.ReplaceOne, dp.AddRemoveOne)
-	case a == dp.AddRemoveOne && (!q.Trust.CountsRemoval() || q.Participation != dp.CheckIn):
-		return fmt.Errorf("account: adjacency %s is refused: the number of reports is public and fixed, so a removed client is seen to be missing; it is counted for trust %s with participation %s", a, dp.AnyTrust(dp.Trust.CountsRemoval), dp.CheckIn)
+	case a == dp.AddRemoveOne && (!q.Trust.Is(dp.RemovalCounted) || q.Participation != dp.CheckIn):
+		return fmt.Errorf("account: adjacency %s is refused: the number of reports is public and fixed, so a removed client is seen to be missing; it is counted for trust %s with participation %s", a, dp.AnyTrust(dp.RemovalCounted), dp.CheckIn)
 	}
 	switch {
 	case q.Population > 1<<52:
@@ -118,13 +118,13 @@ func (q Query) shape() (shape, int64) {
 		ev.Reports = max(1, ev.Reports-q.Colluders)
 	}
 	s := shapeOf(ev)
-	if q.Participation == dp.Sampled && q.Colluders > 0 && s.trust.Shuffled() {
+	if q.Participation == dp.Sampled && q.Colluders > 0 && s.trust.Is(dp.Shuffled) {
 		s.colluders, s.asked, s.reports, s.included, s.gamma = q.Colluders, s.reports, 0, 0, 1
 	}
 	if q.Participation == dp.Once {
 		times = 1 // batches are disjoint: a client is in only one of them
 	}
-	if q.Dropout > 0 && s.reports > 0 && !s.trust.Alone() {
+	if q.Dropout > 0 && s.reports > 0 && !s.trust.Is(dp.Alone) {
 		s.asked, s.reports, s.included, s.gamma = s.reports, 0, 0, 1
 	}
 	if s.gamma > 0 {

@@ -35,7 +35,7 @@ func shapeOf(r dp.Round) shape {
 	switch {
 	case r.Participation == dp.CheckIn && r.Realised && r.Reports == 0:
 		return shape{} // no reports
-	case r.Trust.Alone():
+	case r.Trust.Is(dp.Alone):
 		// Every report carries its sender's name, so only the report itself matters.
 		return shape{trust: r.Trust, eps0: s.eps0, sigma: s.sigma, population: 1, reports: 1, included: 1}
 	case r.Participation == dp.All:
@@ -101,7 +101,7 @@ func (s shape) maxLoss() float64 {
 	if s.gamma > 0 {
 		included = s.asked
 	}
-	if included >= honest || s.trust.Alone() {
+	if included >= honest || s.trust.Is(dp.Alone) {
 		return s.eps0
 	}
 	return math.Log1p(float64(included) / float64(honest) * math.Expm1(s.eps0))

@@ -85,8 +85,8 @@ func (q SumQuery) Validate() error {
 	case a.Class != "" || a.Eps0 != 0 || a.Sigma != 0 || a.Symbols != 0 || a.TV != 0:
 		return fmt.Errorf("account: class %q, eps0 = %v, sigma = %v, symbols = %d, total variation %v are of single reports: a vector sum has its own noise",
 			a.Class, a.Eps0, a.Sigma, a.Symbols, a.TV)
-	case a.Trust != "" && !a.Trust.SumsOnly():
-		return fmt.Errorf("account: trust %s: of a vector sum only the sum is seen, trust %s", a.Trust, dp.AnyTrust(dp.Trust.SumsOnly))
+	case a.Trust != "" && !a.Trust.Is(dp.SumsOnly):
+		return fmt.Errorf("account: trust %s: of a vector sum only the sum is seen, trust %s", a.Trust, dp.AnyTrust(dp.SumsOnly))
 	case a.Adjacency != "" && a.Adjacency != dp.ReplaceOne:
 		return fmt.Errorf("account: adjacency %q: vector sums are counted for a client replaced", a.Adjacency)
 	case a.Colluders != 0:

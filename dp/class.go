@@ -34,9 +34,6 @@ var promises = map[Class]struct{ ldp, symbols bool }{
 // them.
 func (c Class) LDP() bool { return promises[c].ldp }
 
-// HasSymbols says whether reports of the class are one of Report.Symbols symbols.
-func (c Class) HasSymbols() bool { return promises[c].symbols }
-
 // check returns an error unless the report has what its class needs and nothing else.
 func (r Report) check() error {
 	p, known := promises[r.Class]

@@ -6,8 +6,8 @@ import (
 )
 
 // Trust is a mode of trust: what hides a client's report. Flags, files, events and messages
-// contain its text. The table modes says what each mode means; ask a Trust's methods instead
-// of comparing names. A text that is no mode counts as protecting, but no event may have it.
+// contain its text. The table modes says what each mode means; ask for its traits instead of
+// comparing names. A text that is no mode counts as protecting, but no event may have it.
 type Trust string
 
 const (
@@ -32,36 +32,47 @@ const (
 // DefaultTrust is the mode if none is chosen.
 const DefaultTrust = Shuffle
 
-// view says what the receiver of a round's result sees of its reports.
-type view int
+// Trait is a property of a mode of trust. Traits can be joined by |.
+type Trait uint16
 
 const (
-	unknown view = iota
-	permuted
-	named
-	summed
-	curated
-	exact
+	Known          Trait = 1 << iota // one of the modes
+	Shuffled                         // a round's reports are seen in a random order, without senders
+	Alone                            // every report is seen with its sender
+	SumsOnly                         // nobody sees more than the sum of a round's reports
+	LocallyPrivate                   // each report is ε₀-LDP by itself
+	Protecting                       // somebody adds noise
+	Accountable                      // accountants have bounds for the mode
+	InEvents                         // a Round may have the mode
+	Uncurated                        // there is no curator who sees what clients hold
+	// RemovalCounted: accountants count CheckIn rounds for AddRemoveOne as well. With other
+	// modes the number of reports is public: a removed client is seen to be missing.
+	RemovalCounted
 )
 
 // mode is the meaning of a Trust.
 type mode struct {
 	trust         Trust
-	seen          view
+	traits        Trait
 	recorded      Trust         // in events, tasks, announcements and pages
 	participation Participation // default
 	noise         string        // default of a sum, as package vecsum names it
 	help          string        // half a sentence on what hides a report
 }
 
+const (
+	eachPrivate = Known | Protecting | Uncurated | Accountable | LocallyPrivate | InEvents
+	sumPrivate  = Known | Protecting | Uncurated | Accountable | SumsOnly
+)
+
 // modes are all modes, in the order in which lists show them.
 var modes = [...]mode{
-	{Shuffle, permuted, Shuffle, All, "", "a random order of a round's reports"},
-	{Local, named, Local, All, "", "nothing but each report's own noise"},
-	{VectorSum, summed, Distributed, All, "binomial", "only the sum of noisy integers is seen"},
-	{Distributed, summed, Distributed, CheckIn, "skellam", "such sums, for clients who check in by own coins"},
-	{Central, curated, Central, All, "", "a trusted curator"},
-	{None, exact, None, All, "", "no privacy at all"},
+	{Shuffle, eachPrivate | Shuffled, Shuffle, All, "", "a random order of a round's reports"},
+	{Local, eachPrivate | Alone, Local, All, "", "nothing but each report's own noise"},
+	{VectorSum, sumPrivate, Distributed, All, "binomial", "only the sum of noisy integers is seen"},
+	{Distributed, sumPrivate | InEvents | RemovalCounted, Distributed, CheckIn, "skellam", "such sums, for clients who check in by own coins"},
+	{Central, Known | Protecting, Central, All, "", "a trusted curator"},
+	{None, Known | Uncurated, None, All, "", "no privacy at all"},
 }
 
 func (t Trust) mode() mode {
@@ -70,71 +81,44 @@ func (t Trust) mode() mode {
 			return m
 		}
 	}
-	return mode{recorded: t, participation: All}
+	return mode{traits: Protecting | Uncurated, recorded: t, participation: All}
 }
 
-// Known says whether t is a mode.
-func (t Trust) Known() bool { return t.mode().seen != unknown }
-
-// Shuffled says whether a round's reports are seen in a random order, without senders.
-func (t Trust) Shuffled() bool { return t.mode().seen == permuted }
-
-// Alone says whether every report is seen with its sender.
-func (t Trust) Alone() bool { return t.mode().seen == named }
-
-// SumsOnly says whether nobody sees more than the sum of a round's reports.
-func (t Trust) SumsOnly() bool { return t.mode().seen == summed }
-
-// Curated says whether a trusted curator adds the noise.
-func (t Trust) Curated() bool { return t.mode().seen == curated }
-
-// HasLocalGuarantee says whether each report is ε₀-LDP by itself.
-func (t Trust) HasLocalGuarantee() bool { return t.Shuffled() || t.Alone() }
-
-// Protects says whether somebody adds noise.
-func (t Trust) Protects() bool { return t.mode().seen != exact }
-
-// Accountable says whether accountants have bounds for the mode.
-func (t Trust) Accountable() bool { return t.HasLocalGuarantee() || t.SumsOnly() }
+// Is says whether the mode has all the given traits.
+func (t Trust) Is(traits Trait) bool { return t.mode().traits&traits == traits }
 
 // Recorded returns the mode that events, tasks, announcements and pages have for t.
 func (t Trust) Recorded() Trust { return t.mode().recorded }
 
-// InEvents says whether a Round may have t.
-func (t Trust) InEvents() bool { return t.Accountable() && t.Recorded() == t }
+// Defaults returns who takes part, and the law of a sum's noise, if nothing else is chosen.
+// Package vecsum names the laws; "" means that there is no sum.
+func (t Trust) Defaults() (who Participation, noise string) {
+	m := t.mode()
+	return m.participation, m.noise
+}
 
-// CountsRemoval says whether accountants count CheckIn rounds for AddRemoveOne as well. With
-// other modes the number of reports is public: a removed client is seen to be missing.
-func (t Trust) CountsRemoval() bool { return t.SumsOnly() && t.InEvents() }
-
-// Participation returns who takes part if nothing else is chosen.
-func (t Trust) Participation() Participation { return t.mode().participation }
-
-// Noise returns the law of a sum's noise if none is chosen, by package vecsum's name; "" if
-// there is no sum.
-func (t Trust) Noise() string { return t.mode().noise }
-
-// TrustNames lists the modes with a property, such as Trust.Accountable.
-func TrustNames(having func(Trust) bool) []string {
+// TrustNames lists the modes with all the given traits.
+func TrustNames(traits Trait) []string {
 	var names []string
 	for _, m := range modes {
-		if having(m.trust) {
+		if m.trust.Is(traits) {
 			names = append(names, string(m.trust))
 		}
 	}
 	return names
 }
 
-// AnyTrust is TrustNames for a message: "a, b or c".
-func AnyTrust(having func(Trust) bool) string {
-	names := TrustNames(having)
+// AnyTrust lists the modes with all the given traits for a message: "a, b or c".
+func AnyTrust(traits Trait) string {
+	names := TrustNames(traits)
 	last := max(0, len(names)-2)
 	return strings.Join(append(names[:last:last], strings.Join(names[last:], " or ")), ", ")
 }
 
-// DescribeTrusts is TrustNames for help and completion: each name, a tab and its meaning.
-func DescribeTrusts(having func(Trust) bool) []string {
-	names := TrustNames(having)
+// DescribeTrusts lists the modes with all the given traits for help and completion: each
+// name, a tab and its meaning.
+func DescribeTrusts(traits Trait) []string {
+	names := TrustNames(traits)
 	for i, name := range names {
 		names[i] += "\t" + Trust(name).mode().help
 	}
@@ -145,9 +129,9 @@ func DescribeTrusts(having func(Trust) bool) []string {
 // of this class.
 func (t Trust) check(class Class) error {
 	switch {
-	case !t.InEvents():
+	case !t.Is(InEvents):
 		return fmt.Errorf("dp: unknown trust %q", t)
-	case t.SumsOnly() && class != Gaussian:
+	case t.Is(SumsOnly) && class != Gaussian:
 		return fmt.Errorf("dp: trust %s is counted for class %s only, not %q: use trust %s, which covers a sum as well", t, Gaussian, class, Shuffle)
 	}
 	return nil

@@ -7,28 +7,26 @@ import (
 	"testing"
 )
 
-func all(Trust) bool { return true }
-
 // What each mode means, written out once more. Stores, certificates, configurations and
 // the wire have the names; they must not change.
 func TestTrustModes(t *testing.T) {
-	properties := map[string]func(Trust) bool{
-		"shuffled": Trust.Shuffled, "alone": Trust.Alone, "sums": Trust.SumsOnly, "curated": Trust.Curated,
-		"local": Trust.HasLocalGuarantee, "protects": Trust.Protects, "accountable": Trust.Accountable, "events": Trust.InEvents, "removal": Trust.CountsRemoval,
+	properties := map[string]Trait{
+		"shuffled": Shuffled, "alone": Alone, "sums": SumsOnly, "uncurated": Uncurated,
+		"local": LocallyPrivate, "protects": Protecting, "accountable": Accountable, "events": InEvents, "removal": RemovalCounted,
 	}
 	for trust, want := range map[Trust]struct{ has, recorded, participation, noise string }{
-		"shuffle":     {"accountable events local protects shuffled", "shuffle", "all", ""},
-		"local":       {"accountable alone events local protects", "local", "all", ""},
-		"vector-sum":  {"accountable protects sums", "distributed", "all", "binomial"},
-		"distributed": {"accountable events protects removal sums", "distributed", "check-in", "skellam"},
-		"central":     {"curated protects", "central", "all", ""},
-		"none":        {"", "none", "all", ""},
-		"hope":        {"protects", "hope", "all", ""},
-		"":            {"protects", "", "all", ""},
+		"shuffle":     {"accountable events local protects shuffled uncurated", "shuffle", "all", ""},
+		"local":       {"accountable alone events local protects uncurated", "local", "all", ""},
+		"vector-sum":  {"accountable protects sums uncurated", "distributed", "all", "binomial"},
+		"distributed": {"accountable events protects removal sums uncurated", "distributed", "check-in", "skellam"},
+		"central":     {"protects", "central", "all", ""},
+		"none":        {"uncurated", "none", "all", ""},
+		"hope":        {"protects uncurated", "hope", "all", ""},
+		"":            {"protects uncurated", "", "all", ""},
 	} {
 		var has []string
 		for name, is := range properties {
-			if is(trust) {
+			if trust.Is(is) {
 				has = append(has, name)
 			}
 		}
@@ -39,31 +37,31 @@ func TestTrustModes(t *testing.T) {
 		if got := trust.Recorded(); got != Trust(want.recorded) {
 			t.Errorf("%q is recorded as %q, want %q", trust, got, want.recorded)
 		}
-		if string(trust.Participation()) != want.participation || trust.Noise() != want.noise {
-			t.Errorf("%q has participation %q, noise %q", trust, trust.Participation(), trust.Noise())
+		if who, noise := trust.Defaults(); string(who) != want.participation || noise != want.noise {
+			t.Errorf("%q has participation %q, noise %q", trust, who, noise)
 		}
-		if known := slices.Contains(TrustNames(all), string(trust)); known != trust.Known() || known == (trust == "hope" || trust == "") {
-			t.Errorf("%q: known %v, in the list %v", trust, trust.Known(), known)
+		if known := slices.Contains(TrustNames(0), string(trust)); known != trust.Is(Known) || known == (trust == "hope" || trust == "") {
+			t.Errorf("%q: known %v, in the list %v", trust, trust.Is(Known), known)
 		}
 		round := Round{Report: Report{Class: Gaussian, Sigma: 1}, Trust: trust, Participation: All, Population: 10}
-		if err := round.Validate(); (err == nil) != trust.InEvents() {
+		if err := round.Validate(); (err == nil) != trust.Is(InEvents) {
 			t.Errorf("a round with trust %q: %v", trust, err)
 		}
 	}
-	if text, err := json.Marshal(TrustNames(all)); err != nil || string(text) != `["shuffle","local","vector-sum","distributed","central","none"]` {
+	if text, err := json.Marshal(TrustNames(0)); err != nil || string(text) != `["shuffle","local","vector-sum","distributed","central","none"]` {
 		t.Errorf("the modes are %s, %v", text, err)
 	}
 }
 
 func TestTrustLists(t *testing.T) {
-	never := func(Trust) bool { return false }
+	const never = Shuffled | Alone
 	for got, want := range map[string]string{
-		AnyTrust(Trust.Accountable):                        "shuffle, local, vector-sum or distributed",
-		AnyTrust(Trust.SumsOnly):                           "vector-sum or distributed",
-		AnyTrust(Trust.CountsRemoval):                      "distributed",
-		AnyTrust(never):                                    "",
-		strings.Join(DescribeTrusts(Trust.Curated), "; "):  "central\ta trusted curator",
-		strings.Join(DescribeTrusts(Trust.SumsOnly), "; "): "vector-sum\tonly the sum of noisy integers is seen; distributed\tsuch sums, for clients who check in by own coins",
+		AnyTrust(Accountable):    "shuffle, local, vector-sum or distributed",
+		AnyTrust(SumsOnly):       "vector-sum or distributed",
+		AnyTrust(RemovalCounted): "distributed",
+		AnyTrust(never):          "",
+		strings.Join(DescribeTrusts(RemovalCounted), "; "): "distributed\tsuch sums, for clients who check in by own coins",
+		strings.Join(DescribeTrusts(SumsOnly), "; "):       "vector-sum\tonly the sum of noisy integers is seen; distributed\tsuch sums, for clients who check in by own coins",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

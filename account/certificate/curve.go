@@ -19,7 +19,7 @@ type reporters struct {
 func (q Query) reporters() reporters {
 	r := reporters{n: q.N, asked: q.N, chance: real(1)}
 	switch {
-	case q.Trust.Alone(): // every report stands alone
+	case q.Trust.Is(dp.Alone): // every report stands alone
 		return reporters{1, 1, real(1)}
 	case q.Participation == dp.Sampled:
 		r.asked = q.K

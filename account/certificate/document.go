@@ -172,7 +172,7 @@ func (d Document) validate() error {
 		}
 	}
 	check(d.Format == Format && d.Version == Version, fmt.Sprintf("format must be %q, version %d", Format, Version))
-	check(q.Trust.HasLocalGuarantee(), "unknown trust")
+	check(q.Trust.Is(dp.LocallyPrivate), "unknown trust")
 	check(takesK || q.Participation == dp.All || q.Participation == dp.CheckIn, "unknown participation")
 	check(q.Randomizer == dp.Generic || q.Randomizer == dp.BinaryRR || q.Randomizer == dp.KRR, "unknown randomizer")
 	check((q.Randomizer == dp.KRR) == (q.Symbols != 0) && q.Symbols != 1 && q.Symbols >= 0, "symbols go with krr, at least 2")

@@ -95,7 +95,7 @@ func (a *auditFlags) mechanism(cmd *cobra.Command) (randomizer.Randomizer, error
 	switch {
 	case name == "gaussian" || name == randomizer.PlainName:
 		return nil, usage("--randomizer %s claims no eps0 with delta = 0, so there is nothing to refute", name)
-	case ok && !dp.Class(name).HasSymbols():
+	case ok && dp.Class(name) != dp.KRR:
 		return nil, usage("--randomizer %s: only krr takes a number of symbols", a.randomizer)
 	case ok && cmd.Flags().Changed("dim"):
 		return nil, usage("--dim %d contradicts --randomizer %s", a.dim, a.randomizer)

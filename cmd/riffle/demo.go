@@ -110,12 +110,12 @@ processes; --resume continues from there.`,
 		{Name: "clients", Into: &d.Clients, Default: "1000", Range: "[2, 1e6]", Help: "enrolled clients n"},
 		{Name: "rounds", Into: &d.Rounds, Default: "20", Range: "[1, 1e6]", Help: "rounds of training"},
 		{Name: "processes", Into: &d.Processes, Default: "2", Range: "[1, 64]", Help: "number of processes that share the clients"},
-		{Name: "trust", Into: &d.Trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Trust.Accountable), Help: "what hides a report: %s"},
+		{Name: "trust", Into: &d.Trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Accountable), Help: "what hides a report: %s"},
 		{Name: "participation", Into: &d.Participation, Values: valuesOf("participation"), Help: "%s (default: all; check-in where trust is distributed)"},
 		{Name: "k", Into: &k, Range: "[1, 1e6]", Help: "clients a round, with --participation sampled or once (default: half; once: as many as give --rounds rounds)"},
 		{Name: "gamma", Into: &gamma, Default: "0.5", Help: "each client's chance to take part, with --participation check-in"},
-		{Name: "eps0", Into: &eps0, Default: "2", Help: "local privacy parameter of a report, with --trust " + dp.AnyTrust(dp.Trust.HasLocalGuarantee)},
-		{Name: "epsilon", Into: &epsilon, Default: "1", Help: "budget that the noise is chosen for, with --trust " + dp.AnyTrust(dp.Trust.SumsOnly)},
+		{Name: "eps0", Into: &eps0, Default: "2", Help: "local privacy parameter of a report, with --trust " + dp.AnyTrust(dp.LocallyPrivate)},
+		{Name: "epsilon", Into: &epsilon, Default: "1", Help: "budget that the noise is chosen for, with --trust " + dp.AnyTrust(dp.SumsOnly)},
 		{Name: "guard", Into: &guard, Help: "keep the last good model where its evaluation falls by more, as accuracy:0.05 (default: none)"},
 		{Name: "suite", Into: &d.Suite, Default: suites[0], Values: suites[:], Help: "of the keys that reports are sealed to: %s"},
 		{Name: "data", Into: &d.Data, Default: "mnist", File: true, Help: "mnist, or a folder of images"},
@@ -141,7 +141,7 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 		d.Data = path
 	}
 	if d.Participation == "" {
-		d.Participation = d.Trust.Participation()
+		d.Participation, _ = d.Trust.Defaults()
 	}
 	c := train.Default()
 	c.Data, c.Trust, c.Participation, c.Rounds, c.Model, c.Guard = d.Data, d.Trust, d.Participation, d.Rounds, "hog-linear", guard
@@ -153,9 +153,9 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 		c.PerClient = 1 // more clients than images, so an image stands for several
 	}
 	switch {
-	case d.Trust.HasLocalGuarantee():
+	case d.Trust.Is(dp.LocallyPrivate):
 		c.Eps0 = eps0
-	case d.Trust.SumsOnly():
+	case d.Trust.Is(dp.SumsOnly):
 		c.Epsilon = epsilon
 	}
 	d.Round = 60 // the time limit; a round closes when all have reported
@@ -190,7 +190,7 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 
 func (d *demo) loopback() operate.Loopback {
 	suite, _ := config.ParseSuite(d.Suite) // cannot fail: it was checked
-	sum := d.Trust.SumsOnly()
+	sum := d.Trust.Is(dp.SumsOnly)
 	p := config.Policy{MaxEps: 1e4, Delta: 1e-5, MinReports: 2, MaxTasks: 1, MaxEps0: d.Config.Eps0 * 1.01, Trusts: []dp.Trust{d.Trust}}
 	if sum {
 		p.MaxEps0 = 0

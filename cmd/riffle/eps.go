@@ -39,8 +39,8 @@ func (p *protocolFlags) flags(cmd *cobra.Command) {
 		{Name: "randomizer", Into: &p.class, Default: "generic", Values: classes(), Check: others, Help: "%s; those after vecsum take --dim, the length of their input"},
 		{Name: "tv", Into: &p.asked.TV, Help: "known total-variation parameter a of a generic randomizer: any two inputs differ by at most a(e^eps0-1)"},
 		{Name: "colluders", Into: &p.asked.Colluders, Help: "number of the n clients that tell the observer all they know"},
-		{Name: "trust", Into: &p.asked.Trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Trust.Accountable), Help: "what hides a report: %s; distributed goes with gaussian, vector-sum with vecsum"},
-		{Name: "adjacency", Into: &p.adjacency, Default: string(dp.ReplaceOne), Values: words(dp.ReplaceOne, dp.AddRemoveOne), Help: "%s one client; remove is for --trust " + dp.AnyTrust(dp.Trust.CountsRemoval) + " --participation check-in only"},
+		{Name: "trust", Into: &p.asked.Trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Accountable), Help: "what hides a report: %s; distributed goes with gaussian, vector-sum with vecsum"},
+		{Name: "adjacency", Into: &p.adjacency, Default: string(dp.ReplaceOne), Values: words(dp.ReplaceOne, dp.AddRemoveOne), Help: "%s one client; remove is for --trust " + dp.AnyTrust(dp.RemovalCounted) + " --participation check-in only"},
 	})
 	cmd.Flags().BoolVar(&p.asked.HiddenReports, "k-hidden", false, "nobody sees how many reports a round has")
 	cmd.Flags().BoolVar(&p.asked.AdaptiveWithinRound, "adaptive-within-round", false, "a report may depend on earlier reports of its round: only bounds proved for that")
@@ -55,7 +55,7 @@ func classes() (out []string) {
 	for _, c := range account.Classes() {
 		name := string(c.Class)
 		known[name] = true
-		if c.Class.HasSymbols() {
+		if c.Class == dp.KRR {
 			name += ":K"
 		}
 		if c.Help != "" {
@@ -90,7 +90,7 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	if fs.Changed("tv") && p.asked.TV == 0 {
 		return q, usage("--tv 0 must be above 0")
 	}
-	if name, symbols, ok := strings.Cut(p.class, ":"); ok && dp.Class(name).HasSymbols() {
+	if name, symbols, ok := strings.Cut(p.class, ":"); ok && dp.Class(name) == dp.KRR {
 		k, err := setting.ParseCount(symbols)
 		if err != nil || k < 2 || k > 1<<30 {
 			return q, usage("--randomizer %s: K must be a whole number between 2 and 2^30", p.class)
@@ -106,8 +106,8 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 		q.Class = dp.Generic
 	}
 	if p.adjacency == dp.AddRemoveOne {
-		if !q.Trust.CountsRemoval() || q.Participation != dp.CheckIn {
-			return q, usage("--adjacency remove is refused: the number of reports in a batch is public, so a removed client is seen to be missing; it is counted for --trust %s --participation %s", dp.AnyTrust(dp.Trust.CountsRemoval), dp.CheckIn)
+		if !q.Trust.Is(dp.RemovalCounted) || q.Participation != dp.CheckIn {
+			return q, usage("--adjacency remove is refused: the number of reports in a batch is public, so a removed client is seen to be missing; it is counted for --trust %s --participation %s", dp.AnyTrust(dp.RemovalCounted), dp.CheckIn)
 		}
 		q.Adjacency = dp.AddRemoveOne
 	}
@@ -350,7 +350,7 @@ func describeQuery(q account.Query) string {
 	switch {
 	case q.Class == dp.Gaussian:
 		parameter = fmt.Sprintf("sigma = %g, ", q.Sigma)
-	case q.Trust.SumsOnly():
+	case q.Trust.Is(dp.SumsOnly):
 		parameter = "" // a vector sum has neither
 	}
 	text := fmt.Sprintf("%d round(s), n = %d, %sparticipation %s", q.Rounds, q.Population, parameter, q.Participation)
@@ -376,9 +376,9 @@ func describeQuery(q account.Query) string {
 		text += ", adaptive within the round"
 	}
 	switch {
-	case q.Trust.Alone():
+	case q.Trust.Is(dp.Alone):
 		text += ", no shuffler"
-	case q.Trust.SumsOnly():
+	case q.Trust.Is(dp.SumsOnly):
 		text += ", only the sum is seen"
 	}
 	return text

@@ -259,7 +259,7 @@ func experimentCommand(s experiment.Setting) string {
 	c := s.Solve
 	words := []string{"riffle solve", "--synthetic", c.Synthetic, "--n", picture.Number(float64(c.N)), "--dim", fmt.Sprint(c.Dim),
 		"--rows", fmt.Sprint(c.Rows), "--optimizer", c.Optimizer, "--trust", string(c.Trust)}
-	if c.Trust.Protects() {
+	if c.Trust.Is(dp.Protecting) {
 		words = append(words, "--epsilon", fmt.Sprint(c.Epsilon), "--delta", fmt.Sprint(c.Delta))
 	}
 	if c.Lambda > 0 {

@@ -99,7 +99,7 @@ func serve(ctx context.Context, s serving, r *train.Run, planned dp.Bound) (*liv
 	number, _ := version()
 	config := dashboard.Config{Board: l.board, Title: l.task.Name, Version: number, Loopback: local, Token: token, Extra: pages(),
 		Report: func() ([]byte, error) { return os.ReadFile(filepath.Join(r.Dir, train.ReportFile)) }}
-	if r.Config.Trust.Protects() {
+	if r.Config.Trust.Is(dp.Protecting) {
 		config.Ledger = l.charges
 	}
 	d, err := dashboard.New(config)
@@ -162,7 +162,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	add("Optimizer", "%s", c.Optimizer)
 	add("Model", "%s, %s parameters", c.Model, dashboard.Grouped(int64(r.Model.Params)))
 	add("Simulated", "every role in one process, noise from seed %d", c.Seed)
-	if !c.Trust.Protects() {
+	if !c.Trust.Is(dp.Protecting) {
 		t.Eps, t.Method = dp.Number(math.Inf(1)), ""
 	}
 	for _, e := range r.Charged() {

@@ -136,7 +136,7 @@ func plotAxis(q account.Query, c curve) string {
 // plotTitle describes the query without the quantity of the curve.
 func plotTitle(q account.Query, c curve) string {
 	parts := []string{fmt.Sprintf("participation %s", q.Participation)}
-	if q.Trust.Alone() {
+	if q.Trust.Is(dp.Alone) {
 		parts = append(parts, "no shuffler")
 	}
 	if q.Class != dp.Generic {

@@ -54,7 +54,7 @@ losses and the optimum are computed from the rows themselves, for the experiment
 		{Name: "rows", Into: &c.Rows, Range: "[1, inf)", Help: "different rows of a synthetic population, which clients share (default: by --dim, at most 1e5)"},
 		{Name: "loss", Into: &c.Loss, Values: []string{"logistic", "hinge", "absolute", "pinball:T"}, Check: others, Help: "%s (default: that of --synthetic; logistic)"},
 		{Name: "optimizer", Into: &c.Optimizer, Values: valuesOf("optimizer")[1:], Check: others, Help: "%s (default: agd, agd-smooth if the loss is not smooth)"},
-		{Name: "trust", Into: &c.Trust, Values: dp.DescribeTrusts(dp.Trust.Known), Check: others, Help: "what protects gradients: %s (default: vector-sum; central with pan-private)"},
+		{Name: "trust", Into: &c.Trust, Values: dp.DescribeTrusts(dp.Known), Check: others, Help: "what protects gradients: %s (default: vector-sum; central with pan-private)"},
 		{Name: "epsilon", Into: &c.Epsilon, Default: "1", Help: "budget of the whole run"},
 		{Name: "delta", Into: &c.Delta, Default: "1e-6", Help: "delta of the budget"},
 		{Name: "lambda", Into: &c.Lambda, Help: "ridge: lambda/2 of the squared norm of the parameters is added to the loss"},
@@ -110,7 +110,7 @@ func (s *solveFlags) configure(cmd *cobra.Command) error {
 	if given("data") && c.Data == "" {
 		return usage("--data is empty, want a CSV file")
 	}
-	if !c.Trust.Protects() {
+	if !c.Trust.Is(dp.Protecting) {
 		for _, name := range []string{"epsilon", "delta"} {
 			if given(name) {
 				return usage("--%s contradicts --trust none", name)
@@ -139,7 +139,7 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 	stderr, c := cmd.ErrOrStderr(), task.Config
 	s.show.note(stderr, "%s, %s, %s loss, %s: %s of at least %d, trust %s",
 		counted(c.N, "client"), counted(task.Params(), "parameter"), c.Loss, c.Optimizer, counted(task.Rounds(), "round"), task.Batch(), c.Trust)
-	if !c.Trust.Protects() {
+	if !c.Trust.Is(dp.Protecting) {
 		s.show.note(stderr, "no privacy: --trust none")
 	} else {
 		s.show.note(stderr, "cost: epsilon <= %s at delta = %g (%s one client)", roundUp(task.Epsilon), task.Delta, dp.ReplaceOne)
@@ -175,7 +175,7 @@ func (s *solveFlags) print(w io.Writer, task *solve.Task, r solve.Result, second
 	p.row("excess loss", "%.6f", r.Excess)
 	p.row("loss", "%.6f", r.Loss)
 	p.row("optimum", "%.6f, known to %.1g", r.Optimum, r.Gap)
-	if !c.Trust.Protects() {
+	if !c.Trust.Is(dp.Protecting) {
 		p.row("epsilon", "infinite: no privacy (--trust none)")
 	} else {
 		p.row("epsilon", "%s at delta = %g (%s one client)", roundUp(task.Epsilon), task.Delta, dp.ReplaceOne)

@@ -121,7 +121,7 @@ func printTask(p *printer, t *operatorv1.Task) {
 	if t.LargestReport > 0 {
 		p.row("one report", "moves the mean by up to %s; no step is longer than honest reports give", moves(t.LargestReport))
 	}
-	if dp.Trust(t.Trust).SumsOnly() {
+	if dp.Trust(t.Trust).Is(dp.SumsOnly) {
 		p.row("left out", "at most %d of a round of %d, or it gives no step (colluders, honest)", t.SpareReports, t.NMin)
 	}
 	if t.Phase == "standby" {

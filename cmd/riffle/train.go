@@ -146,7 +146,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 	} else if r.Plan != nil {
 		show.note(stderr, "optimizer %s, by its bound: rounds of at least %d reports; clip = %g is below the longest gradient, so the bound itself is not claimed", c.Optimizer, r.Plan.Stages[0].Batch, c.Clip)
 	}
-	if c.Trust.Protects() {
+	if c.Trust.Is(dp.Protecting) {
 		show.note(stderr, "planned cost: epsilon <= %s at delta = %g (%s, %s, replace one client)",
 			roundUp(planned.Eps), planned.Delta, planned.Method, dp.Proved)
 		if !show.quiet {
@@ -230,10 +230,10 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 }
 
 func mechanism(r *train.Run) string {
-	if !r.Config.Trust.Protects() {
+	if !r.Config.Trust.Is(dp.Protecting) {
 		return "no randomizer"
 	}
-	if r.Config.Trust.SumsOnly() {
+	if r.Config.Trust.Is(dp.SumsOnly) {
 		return fmt.Sprintf("%s, each client's noise worth sigma = %.4g clip norms", r.Mechanism.Name(), r.Config.Sigma)
 	}
 	return fmt.Sprintf("%s with eps0 = %s", r.Mechanism.Name(), roundUp(r.Config.Eps0))
@@ -265,7 +265,7 @@ func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 		p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Evaluation.Accuracy())
 	}
 	p.row("baseline", "%s", unitBaseline(s.Baseline, s.LabelUnit, r.Data.ClassNames(), r.Data.EvalName))
-	if !r.Config.Trust.Protects() {
+	if !r.Config.Trust.Is(dp.Protecting) {
 		p.row("epsilon", "infinite: no privacy (--trust none)")
 	} else {
 		p.row("epsilon", "%s at delta = %g (%s, %s; %s one client)", roundUp(float64(s.Epsilon)), s.Delta, s.Bound, dp.Proved, dp.ReplaceOne)

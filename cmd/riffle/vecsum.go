@@ -60,7 +60,7 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 				return false, usage("--%s goes with --randomizer %s, not %s", name, vecsumName, p.class)
 			}
 		}
-		if p.asked.Trust.Accountable() && !p.asked.Trust.InEvents() {
+		if p.asked.Trust.Is(dp.Accountable) && !p.asked.Trust.Is(dp.InEvents) {
 			return false, usage("--trust %s goes with --randomizer %s, not %s", p.asked.Trust, vecsumName, p.class)
 		}
 		return false, nil
@@ -70,8 +70,8 @@ func (p *protocolFlags) sum(fs *pflag.FlagSet) (bool, error) {
 			return true, usage("--%s is of single reports and has no meaning with --randomizer %s", name, vecsumName)
 		}
 	}
-	if fs.Changed("trust") && !p.asked.Trust.SumsOnly() {
-		return true, usage("--trust %s contradicts --randomizer %s, whose trust is %s: only the sum is seen", p.asked.Trust, vecsumName, dp.AnyTrust(dp.Trust.SumsOnly))
+	if fs.Changed("trust") && !p.asked.Trust.Is(dp.SumsOnly) {
+		return true, usage("--trust %s contradicts --randomizer %s, whose trust is %s: only the sum is seen", p.asked.Trust, vecsumName, dp.AnyTrust(dp.SumsOnly))
 	}
 	if p.adjacency != dp.ReplaceOne {
 		return true, usage("--adjacency %s is refused with --randomizer %s: bounds are for a client replaced", p.adjacency, vecsumName)

@@ -74,13 +74,13 @@ func (p Privacy) check() error {
 	if !(p.Epsilon >= 0) {
 		return fmt.Errorf("report: epsilon = %v must be at least 0", p.Epsilon)
 	}
-	if !p.Trust.Protects() {
+	if !p.Trust.Is(dp.Protecting) {
 		if !math.IsInf(p.Epsilon, 1) {
 			return fmt.Errorf("report: epsilon = %v must be infinite when trust is %q", p.Epsilon, p.Trust)
 		}
 		return nil
 	}
-	if !p.Trust.InEvents() {
+	if !p.Trust.Is(dp.InEvents) {
 		return fmt.Errorf("report: unknown trust %q", p.Trust)
 	}
 	switch p.Participation {
@@ -92,7 +92,7 @@ func (p Privacy) check() error {
 		return fmt.Errorf("report: unknown adjacency %q", p.Adjacency)
 	}
 	own := dp.CheckEps0(p.Eps0)
-	if p.Trust.SumsOnly() {
+	if p.Trust.Is(dp.SumsOnly) {
 		own = dp.CheckSigma(p.Sigma)
 	}
 	if own != nil {

@@ -48,7 +48,7 @@ func newStatement(p Privacy) statement {
 	if p.Simulated {
 		s.Note = simulated(p)
 	}
-	if !p.Trust.Protects() {
+	if !p.Trust.Is(dp.Protecting) {
 		s.Lead = "This run gives no privacy. Every report is a client's exact gradient, and the model may remember what it saw."
 		s.Parts = []part{
 			{Heading: "Who sees what", Text: []string{
@@ -105,11 +105,11 @@ func protected(p Privacy) []string {
 }
 
 func observers(p Privacy) []string {
-	if p.Trust.Alone() {
+	if p.Trust.Is(dp.Alone) {
 		return []string{"From everyone else: the coordinator, whoever carries the reports, and the public. " +
 			"Each client adds its noise before anything leaves it, and that holds even against someone who knows every other client's data."}
 	}
-	if p.Trust.SumsOnly() {
+	if p.Trust.Is(dp.SumsOnly) {
 		return []string{"From whoever sees what the coordinator sees: the noisy sum of every round, every model on the way, " +
 			"the final model, and whatever is computed from them. That is the coordinator itself and the public, " +
 			"even if they know every other client's data."}
@@ -148,8 +148,8 @@ func factor(eps float64) string {
 
 func assumptions(p Privacy) []string {
 	var list []string
-	if !p.Trust.Alone() {
-		if p.Trust.Shuffled() {
+	if !p.Trust.Is(dp.Alone) {
+		if p.Trust.Is(dp.Shuffled) {
 			list = append(list, "The shuffler is honest: its operator strips who sent a report, holds a full batch, permutes it uniformly, "+
 				"forwards it once, and does not work with the coordinator. "+fallback(p))
 		} else {
@@ -176,7 +176,7 @@ func assumptions(p Privacy) []string {
 		list = append(list, "On the way, "+p.Assumes+".")
 	}
 	own := eps0(p)
-	if p.Trust.SumsOnly() {
+	if p.Trust.Is(dp.SumsOnly) {
 		own = "worth σ = " + number(p.Sigma) + " clip norms"
 	}
 	return append(list,
@@ -223,10 +223,10 @@ func fallback(p Privacy) string {
 
 func unprotected(p Privacy) []string {
 	part := "That a client takes part: the shuffler sees who sends, and when."
-	if p.Trust.Alone() {
+	if p.Trust.Is(dp.Alone) {
 		part = "That a client takes part, and when: the coordinator sees it."
 	}
-	if p.Trust.SumsOnly() {
+	if p.Trust.Is(dp.SumsOnly) {
 		part = "That a client takes part: the aggregators see who sends, and when."
 	}
 	list := []string{
@@ -245,7 +245,7 @@ func unprotected(p Privacy) []string {
 }
 
 func simulated(p Privacy) string {
-	if !p.Trust.Protects() {
+	if !p.Trust.Is(dp.Protecting) {
 		return "A simulation: one process played every role, with randomness from a seed."
 	}
 	return "A simulation: one process played every client, the shuffler and the coordinator, and drew all noise from a seed " +

@@ -82,13 +82,13 @@ func summary(r Run) string {
 	p := r.Privacy
 	s := fmt.Sprintf("%s trained this model in %s", plural(p.Population, "client"), plural(p.Rounds, "round"))
 	switch {
-	case p.Trust.Shuffled():
+	case p.Trust.Is(dp.Shuffled):
 		s += ", through a shuffler that hides who sent what."
-	case p.Trust.Alone():
+	case p.Trust.Is(dp.Alone):
 		s += ", each hiding its own data with noise."
-	case p.Trust.SumsOnly():
+	case p.Trust.Is(dp.SumsOnly):
 		s += ", each adding noise to a sum of which nobody sees the parts."
-	case !p.Trust.Protects():
+	case !p.Trust.Is(dp.Protecting):
 		s += ", without privacy."
 	}
 	return s
@@ -139,7 +139,7 @@ func tally(confusion [][]int64) (right, all int64) {
 
 // promise describes the protection of a single report.
 func promise(p Privacy) pair {
-	if p.Trust.SumsOnly() {
+	if p.Trust.Is(dp.SumsOnly) {
 		return pair{"Noise of a client, in clip norms", number(p.Sigma)}
 	}
 	return pair{"ε₀ per report", roundUp(p.Eps0, 4)}
@@ -162,7 +162,7 @@ func facts(r Run) []pair {
 	if p.PerClient > 1 {
 		list = append(list, pair{"Examples per client", count(p.PerClient)})
 	}
-	if p.Trust.Protects() {
+	if p.Trust.Is(dp.Protecting) {
 		list = append(list,
 			pair{"Taking part", map[dp.Participation]string{dp.All: "all clients", dp.Sampled: "a random sample",
 				dp.CheckIn: "by own coin", dp.Once: "once in a pass"}[p.Participation]},

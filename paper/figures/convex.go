@@ -55,7 +55,7 @@ func (r rate) covers(setting string) bool {
 		r.smooth == "yes" && !smooth, r.smooth == "no" && smooth:
 		return false
 	case r.trust == "":
-		return dp.Trust(trust).SumsOnly()
+		return dp.Trust(trust).Is(dp.SumsOnly)
 	}
 	return trust == r.trust
 }

@@ -88,7 +88,7 @@ func (p Policy) WithDefaults() Policy {
 // range.
 func (p Policy) Check() error {
 	p = p.WithDefaults()
-	onlySums := len(p.Trusts) > 0 && !slices.ContainsFunc(p.Trusts, dp.Trust.HasLocalGuarantee)
+	onlySums := len(p.Trusts) > 0 && !slices.ContainsFunc(p.Trusts, func(t dp.Trust) bool { return t.Is(dp.LocallyPrivate) })
 	switch {
 	case p.MaxEps0 == 0 && !onlySums:
 		return fmt.Errorf("client: policy needs the largest eps0 of a report")
@@ -112,7 +112,7 @@ func (p Policy) Check() error {
 		return fmt.Errorf("client: policy: sizes and times must not be negative")
 	}
 	for _, t := range p.Trusts {
-		if !t.InEvents() {
+		if !t.Is(dp.InEvents) {
 			return fmt.Errorf("client: policy: unknown trust %q", t)
 		}
 	}
@@ -170,7 +170,7 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	sum, summed := t.Mechanism.(*mechanism.VectorSum)
 	// A sum's single reports promise nothing, and the policy counts only their sum as seen.
 	// In all other modes each report carries its own promise.
-	if summed != task.Trust.SumsOnly() || summed != (report.Class == dp.Gaussian) {
+	if summed != task.Trust.Is(dp.SumsOnly) || summed != (report.Class == dp.Gaussian) {
 		return Refuse(CauseMechanism, "%s is not for trust %s", t.Mechanism.Name(), task.Trust)
 	}
 	crowd := task.MinReports - p.Colluders

@@ -203,7 +203,7 @@ func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, er
 	if b.Round != c.round+1 {
 		return event, false, fmt.Errorf("it is of round %d, want round %d", b.Round, c.round+1)
 	}
-	if b.Void && !c.config.Trust.Alone() {
+	if b.Void && !c.config.Trust.Is(dp.Alone) {
 		return event, false, fmt.Errorf("round %d is void", b.Round)
 	}
 	if c.opened != 0 {

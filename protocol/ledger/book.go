@@ -160,7 +160,7 @@ func (b *Book) tails(task [32]byte, limit Config, planned bool) error {
 		case id == task || len(a.entries) == 0 && !planned:
 		case a.hasBudget():
 			total += a.config.Tail * a.config.Delta
-		case a.last.Event.Trust.SumsOnly():
+		case a.last.Event.Trust.Is(dp.SumsOnly):
 			return fmt.Errorf("ledger: the tail of task %x is not known: %w", id[:8], dp.ErrNoBound)
 		}
 	}

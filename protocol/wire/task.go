@@ -90,7 +90,7 @@ func (m *Task) fields(c *codec) {
 // has had its turn. Nor has trust local: reports that were sent have been seen, however few
 // they were.
 func (m Task) LastRound() int64 {
-	if m.Participation == dp.Once || m.Trust.Alone() || m.Rounds > (math.MaxInt64-voidRounds)/2 {
+	if m.Participation == dp.Once || m.Trust.Is(dp.Alone) || m.Rounds > (math.MaxInt64-voidRounds)/2 {
 		return m.Rounds
 	}
 	return 2*m.Rounds + voidRounds
@@ -102,7 +102,7 @@ const voidRounds = 10
 func (m Task) ID() [32]byte { return Digest(LabelTask, Encode(m)) }
 
 func (c *codec) trust(t *dp.Trust) {
-	if text(c, t); c.read() && !t.InEvents() {
+	if text(c, t); c.read() && !t.Is(dp.InEvents) {
 		c.fail("trust %q", *t)
 	}
 }

@@ -152,7 +152,7 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	batch, err := s.collect(ann)
 	if errors.Is(err, shuffler.ErrTooFew) {
 		result.Void = true
-		if !ann.Trust.Alone() {
+		if !ann.Trust.Is(dp.Alone) {
 			return result, s.config.Coordinator.Void()
 		}
 		if err := s.config.Coordinator.Receive(ctx, wire.RoundClosed{Round: ann.Round, Void: true}); err != nil {

@@ -46,24 +46,25 @@ type sum interface {
 }
 
 func newProtection(ctx context.Context, c Config, method optimize.Method, dim int) (protection, error) {
-	if !c.Trust.Known() {
-		return nil, fmt.Errorf("solve: trust %q must be one of %s", c.Trust, strings.Join(dp.TrustNames(dp.Trust.Known), ", "))
+	if !c.Trust.Is(dp.Known) {
+		return nil, fmt.Errorf("solve: trust %q must be one of %s", c.Trust, strings.Join(dp.TrustNames(dp.Known), ", "))
 	}
 	streamed := method.Name == "pan-private"
-	if streamed && c.Trust.Protects() && !c.Trust.Curated() {
+	if streamed && c.Trust.Is(dp.Protecting|dp.Uncurated) {
 		return nil, fmt.Errorf("solve: optimizer pan-private hides an aggregator's memory, and with trust %s that holds nothing but protected reports: central or none", c.Trust)
 	}
+	who, _ := c.Trust.Defaults()
 	switch {
-	case !c.Trust.Protects():
+	case !c.Trust.Is(dp.Protecting):
 		return exact{dim: dim}, nil
-	case c.Trust.HasLocalGuarantee():
+	case c.Trust.Is(dp.LocallyPrivate):
 		return &reports{ctx: ctx, config: c, dim: dim}, nil
-	case c.Trust.SumsOnly() && c.Trust.Participation() == dp.CheckIn:
+	case c.Trust.Is(dp.SumsOnly) && who == dp.CheckIn:
 		if method.Participation == dp.All {
 			return nil, fmt.Errorf("solve: optimizer %s asks every client in every round: there are no coins to check in by, as trust distributed has; trust vector-sum", method.Name)
 		}
 		return &checkIn{ctx: ctx, vectorSum: vectorSum{config: c, dim: dim}}, nil
-	case c.Trust.SumsOnly():
+	case c.Trust.Is(dp.SumsOnly):
 		mu, err := gaussianBudget(c, 1e-3)
 		if err != nil {
 			return nil, err

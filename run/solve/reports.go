@@ -35,7 +35,7 @@ func (m *reports) query(eps0 float64, clients, uses int64) account.Query {
 func (m *reports) unit(clients, uses int64) (randomizer.Randomizer, error) {
 	c := m.config
 	eps0 := c.Epsilon // for one report that nothing hides, with δ = 0
-	if c.Trust.Shuffled() || uses > 1 {
+	if c.Trust.Is(dp.Shuffled) || uses > 1 {
 		solved, _, err := account.Plan(m.ctx, c.Epsilon, m.query(0, clients, uses), "eps0")
 		if err != nil {
 			return nil, fmt.Errorf("solve: epsilon = %v at delta = %v in rounds of %d clients: %w", c.Epsilon, c.Delta, clients, err)
@@ -83,7 +83,7 @@ func (m *reports) prepare(p *optimize.Plan) (eps, delta float64, err error) {
 		}
 		m.stages = append(m.stages, unit)
 		claim := unit.Event().Eps0
-		if m.config.Trust.Alone() && uses == 1 {
+		if m.config.Trust.Is(dp.Alone) && uses == 1 {
 			eps = math.Max(eps, claim)
 			continue
 		}

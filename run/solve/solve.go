@@ -66,7 +66,7 @@ const (
 
 func (c *Config) validate() error {
 	switch {
-	case c.Trust.Protects() && !(c.Epsilon > 0 && c.Epsilon <= dp.MaxEps0):
+	case c.Trust.Is(dp.Protecting) && !(c.Epsilon > 0 && c.Epsilon <= dp.MaxEps0):
 		return fmt.Errorf("solve: epsilon = %v must be above 0 and at most %d", c.Epsilon, dp.MaxEps0)
 	case !(c.Lambda >= 0 && c.Lambda <= 1e6):
 		return fmt.Errorf("solve: lambda = %v must be at least 0 and at most 1e6", c.Lambda)
@@ -79,7 +79,7 @@ func (c *Config) validate() error {
 	case c.Workers < 1 || c.Workers > 4096:
 		return fmt.Errorf("solve: workers = %d must lie between 1 and 4096", c.Workers)
 	}
-	if c.Trust.Protects() {
+	if c.Trust.Is(dp.Protecting) {
 		if err := dp.CheckDelta(c.Delta); err != nil {
 			return fmt.Errorf("solve: delta = %v must lie strictly between 0 and 1", c.Delta)
 		}
@@ -198,7 +198,7 @@ func Prepare(ctx context.Context, c Config) (*Task, error) {
 	if t.Epsilon, t.Delta, err = t.protection.prepare(t.Plan); err != nil {
 		return nil, err
 	}
-	if c.Trust.Protects() && !(t.Epsilon <= c.Epsilon && t.Delta <= c.Delta) {
+	if c.Trust.Is(dp.Protecting) && !(t.Epsilon <= c.Epsilon && t.Delta <= c.Delta) {
 		return nil, fmt.Errorf("solve: the run would cost epsilon = %v at delta = %v: %w", t.Epsilon, t.Delta, ledger.ErrBudget)
 	}
 	t.Config = c

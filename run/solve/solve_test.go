@@ -59,7 +59,7 @@ func TestEveryOptimizerAndTrust(t *testing.T) {
 
 func everyOptimizerAndTrust(t *testing.T, asked func(optimizer, trust, loss string) bool) {
 	for _, method := range optimize.Methods() {
-		for _, trust := range dp.TrustNames(dp.Trust.Known) {
+		for _, trust := range dp.TrustNames(dp.Known) {
 			for _, loss := range []string{"logistic", "hinge", "absolute", "pinball:0.8"} {
 				if !asked(method.Name, trust, loss) {
 					continue
@@ -234,7 +234,7 @@ func TestAccelerationPays(t *testing.T) {
 
 // Results depend on the seed and not on the workers.
 func TestWorkersDoNotMatter(t *testing.T) {
-	for _, trust := range dp.TrustNames(dp.Trust.Known) {
+	for _, trust := range dp.TrustNames(dp.Known) {
 		if trust == "distributed" {
 			continue // TestCheckIn
 		}

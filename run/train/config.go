@@ -134,7 +134,7 @@ func (c *Config) Fields() setting.Table {
 		{Name: "hidden", Part: learning, Into: &c.Hidden, Range: "[1, 65536]", Help: "hidden units of pca-mlp (default 32)"},
 		{Name: "loss", Part: learning, Into: &c.Loss, Check: checkLoss, Values: []string{crossEntropy, "logistic", "hinge", "absolute", "pinball:T"}, Help: "of model linear: %s (default: logistic for two classes, else cross-entropy)"},
 		{Name: "lambda", Part: learning, Into: &c.Lambda, Range: "(0, 1e6]", Help: "ridge of model linear: lambda/2 times the squared norm of the parameters"},
-		{Name: "trust", Part: privacy, Into: &c.Trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(simulated), Help: "what hides a report: %s"},
+		{Name: "trust", Part: privacy, Into: &c.Trust, Default: string(dp.DefaultTrust), Values: dp.DescribeTrusts(dp.Uncurated), Help: "what hides a report: %s"},
 		{Name: "participation", Part: privacy, Into: &c.Participation, Values: []string{"all", "sampled\tk of n", "check-in\town coins", "once\tblocks of k; each client once an epoch"}, Help: "who reports in a round: %s (default all; with trust none and a network, sampled; with a convex optimizer but gd, once)"},
 		{Name: "k", Part: privacy, Into: &c.K, Range: "[1, 1e12]", Help: "clients a round, with --participation sampled or once (default with a convex optimizer's one pass: by its bound)"},
 		{Name: "gamma", Part: privacy, Into: &c.Gamma, Range: "(0, 1]", Help: "each client's chance to take part, with --participation check-in"},
@@ -194,10 +194,6 @@ func (c *Config) Parse(raw []byte) error {
 
 // MarshalYAML writes what Parse reads.
 func (c Config) MarshalYAML() (any, error) { return c.Fields().MarshalYAML() }
-
-// simulated says whether a run can have the trust mode: clients report, and there is no
-// curator.
-func simulated(t dp.Trust) bool { return !t.Curated() }
 
 // Digest identifies what a configuration computes: it covers all settings but local ones.
 func (c Config) Digest() [32]byte { return c.Fields().Digest() }

@@ -52,7 +52,7 @@ func (c *Config) fillPlanned() {
 	if method, err := optimize.FindMethod(c.Optimizer); err == nil && c.Participation == "" {
 		c.Participation = method.Participation
 	}
-	if c.Trust.HasLocalGuarantee() && c.Eps0 == 0 && c.Epsilon == 0 {
+	if c.Trust.Is(dp.LocallyPrivate) && c.Eps0 == 0 && c.Epsilon == 0 {
 		c.Eps0 = defaultEps0
 	}
 }
@@ -63,7 +63,7 @@ func (c Config) checkPlanned() error {
 	switch {
 	case c.network():
 		return inputError("optimizer %s needs a loss that is convex in the parameters, and model %s has hidden layers: use ink-linear, softmax or linear", c.Optimizer, c.Model)
-	case c.Optimizer == "pan-private" && c.Trust.Protects():
+	case c.Optimizer == "pan-private" && c.Trust.Is(dp.Protecting):
 		return inputError("optimizer pan-private adds an aggregator's own noise, twice a round, because its memory holds sums of exact gradients; with trust %s it holds nothing but protected reports, and what it would protect is protected: use agd", c.Trust)
 	case c.Momentum != 0 || c.Average != 0:
 		return inputError("momentum = %v and average = %v go with optimizer %s: %s has its own way to combine steps", c.Momentum, c.Average, cldpSGD, c.Optimizer)
@@ -288,19 +288,19 @@ func (c PrivacyConfig) newPlanNoise(ctx context.Context, dim int) (optimize.Nois
 	n := &planNoise{ctx: ctx, dim: dim}
 	once := c.Participation == dp.Once
 	switch {
-	case !c.Trust.Protects():
+	case !c.Trust.Is(dp.Protecting):
 		return optimize.Noiseless{}, n
 	case c.Sigma != 0:
 		return optimize.ReportNoise{MSE: c.sumMSE(dim), Dim: dim}, n
 	case c.Eps0 != 0:
 		return optimize.ReportNoise{MSE: n.ask(c), Dim: dim}, n
-	case c.Trust.SumsOnly() && (once || c.Participation == dp.All && c.Dropout == 0):
+	case c.Trust.Is(dp.SumsOnly) && (once || c.Participation == dp.All && c.Dropout == 0):
 		mu, err := gdp.Calibrate(dp.Guarantee{Eps: c.Epsilon, Delta: c.accountedDelta()})
 		if err != nil || mu == 0 {
 			n.failed = inputError("epsilon = %v at delta = %v leaves no noise", c.Epsilon, c.Delta)
 		}
 		return optimize.GaussianNoise{Lipschitz: c.Clip, Mu: float64(mu)}, n
-	case once && !c.Trust.Alone():
+	case once && !c.Trust.Is(dp.Alone):
 		// Members of a block hide one another.
 		c.Participation, c.Dropout = dp.All, 0
 		return optimize.NewCostlyNoise(dim, func(clients, _ int64) float64 {
@@ -331,7 +331,7 @@ func (c PrivacyConfig) sumMSE(dim int) float64 {
 func (n *planNoise) ask(c PrivacyConfig) float64 {
 	if c.Eps0 == 0 {
 		knob := "eps0"
-		if c.Trust.SumsOnly() {
+		if c.Trust.Is(dp.SumsOnly) {
 			knob = "sigma"
 		}
 		sigma, eps0, _, err := c.solve(n.ctx, knob)
@@ -341,7 +341,7 @@ func (n *planNoise) ask(c PrivacyConfig) float64 {
 			}
 			return math.Inf(1)
 		}
-		if c.Trust.SumsOnly() {
+		if c.Trust.Is(dp.SumsOnly) {
 			c.Sigma = sigma
 			return c.sumMSE(n.dim)
 		}

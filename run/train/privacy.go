@@ -85,7 +85,7 @@ func (c PrivacyConfig) query() account.Query {
 		Eps0: c.Eps0, Population: c.Population, Reports: c.K, Gamma: c.Gamma, Dropout: c.Dropout,
 		Rounds: c.Rounds, Delta: c.accountedDelta(),
 	}
-	if c.Trust.SumsOnly() {
+	if c.Trust.Is(dp.SumsOnly) {
 		q.Class, q.Sigma = dp.Gaussian, c.Sigma
 	}
 	if blocks, err := c.blocks(); err == nil && q.Participation == dp.Once {
@@ -99,7 +99,7 @@ func (c PrivacyConfig) query() account.Query {
 // than one only if a vector sum does not rely on the noise of all clients.
 func (c PrivacyConfig) queries() ([]planned, error) {
 	q := c.query()
-	if !(c.Trust.SumsOnly() && c.Honest > 0 && c.Honest < 1) || c.Participation == dp.Once {
+	if !(c.Trust.Is(dp.SumsOnly) && c.Honest > 0 && c.Honest < 1) || c.Participation == dp.Once {
 		return []planned{{q, 1}}, nil
 	}
 	// This question covers whatever the clients that are not honest do: account/vecsum.md,
@@ -147,7 +147,7 @@ func (c PrivacyConfig) Query(rounds int64) (account.Query, error) {
 
 // cost returns the largest answer to the run's queries, each changed by counted.
 func (c PrivacyConfig) cost(ctx context.Context, counted func(account.Query) account.Query) (dp.Bound, error) {
-	if !c.Trust.Protects() {
+	if !c.Trust.Is(dp.Protecting) {
 		return ledger.Unprotected.Spent()
 	}
 	queries, err := c.queries()
@@ -196,10 +196,10 @@ func (c PrivacyConfig) solve(ctx context.Context, knob string) (sigma, eps0 floa
 // resolvePrivacy chooses ε₀ and the number of rounds. With a budget it solves for the open
 // one of the two; if both are open, for ε₀ at the default rounds.
 func (c *PrivacyConfig) resolvePrivacy(ctx context.Context) error {
-	if c.Trust.SumsOnly() {
+	if c.Trust.Is(dp.SumsOnly) {
 		return c.resolveSigma(ctx)
 	}
-	if c.Trust.Protects() && c.Epsilon != 0 && (c.Eps0 == 0 || c.Rounds == 0) {
+	if c.Trust.Is(dp.Protecting) && c.Epsilon != 0 && (c.Eps0 == 0 || c.Rounds == 0) {
 		solve := "rounds"
 		if c.Eps0 == 0 {
 			solve = "eps0"
@@ -216,7 +216,7 @@ func (c *PrivacyConfig) resolvePrivacy(ctx context.Context) error {
 			c.setRounds(rounds)
 		}
 	}
-	if c.Eps0 == 0 && c.Trust.Protects() {
+	if c.Eps0 == 0 && c.Trust.Is(dp.Protecting) {
 		c.Eps0 = defaultEps0
 	}
 	if c.Rounds == 0 {
@@ -265,7 +265,7 @@ func (c *PrivacyConfig) setRounds(rounds int64) {
 // tail returns the share of δ for losses outside the accountant's events: the mass beyond the
 // windows of a vector sum's noise, and what its transport reveals.
 func (c PrivacyConfig) tail() float64 {
-	if c.Trust.SumsOnly() {
+	if c.Trust.Is(dp.SumsOnly) {
 		return vecsum.TailShare + c.transportShare()
 	}
 	return 0
@@ -296,7 +296,7 @@ func (c PrivacyConfig) kind() randomizer.Kind {
 
 // norm returns the p of the randomizer's ball; 2 if there is no randomizer.
 func (c PrivacyConfig) norm() float64 {
-	if !c.Trust.HasLocalGuarantee() {
+	if !c.Trust.Is(dp.LocallyPrivate) {
 		return 2
 	}
 	return c.kind().Norm
@@ -305,11 +305,11 @@ func (c PrivacyConfig) norm() float64 {
 // newMechanism returns the randomizer and the promise of one report; without privacy the
 // promise is zero.
 func (c PrivacyConfig) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
-	if !c.Trust.Protects() {
+	if !c.Trust.Is(dp.Protecting) {
 		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: c.Clip})
 		return m, dp.Report{}, err
 	}
-	if c.Trust.SumsOnly() {
+	if c.Trust.Is(dp.SumsOnly) {
 		m, err := c.newVectorSum(dim)
 		if err != nil {
 			return nil, dp.Report{}, err

@@ -45,7 +45,7 @@ func (c *Config) fill() {
 	}
 	if c.Participation == "" {
 		c.Participation = dp.All
-		if !c.Trust.Protects() && c.network() {
+		if !c.Trust.Is(dp.Protecting) && c.network() {
 			c.Participation = dp.Sampled
 			if c.K == 0 {
 				c.K = miniBatch
@@ -56,12 +56,13 @@ func (c *Config) fill() {
 		}
 	}
 	switch {
-	case c.Trust.SumsOnly() && c.Noise == "":
-		c.Noise = vecsum.NoiseKind(c.Trust.Noise())
-	case c.Trust.HasLocalGuarantee() && c.Randomizer == "":
+	case c.Trust.Is(dp.SumsOnly) && c.Noise == "":
+		_, noise := c.Trust.Defaults()
+		c.Noise = vecsum.NoiseKind(noise)
+	case c.Trust.Is(dp.LocallyPrivate) && c.Randomizer == "":
 		c.Randomizer = "privunit"
 	}
-	if c.Trust.SumsOnly() && c.Epsilon == 0 && c.Sigma == 0 {
+	if c.Trust.Is(dp.SumsOnly) && c.Epsilon == 0 && c.Sigma == 0 {
 		c.Epsilon = defaultEpsilon
 	}
 	if c.TestFraction == 0 && c.isCSV() {
@@ -88,10 +89,10 @@ func (c Config) Check() error {
 		return inputError("gamma = %v goes with participation check-in, not %s", c.Gamma, p)
 	case c.ClipMode == client.ClipCoordinate && !math.IsInf(c.kind().Norm, 1):
 		return inputError("clip-mode coordinate needs an l-infinity ball: randomizer rinf or rr, not %s", c.Randomizer)
-	case c.Trust.SumsOnly() && (c.Randomizer != "" || c.Eps0 != 0):
+	case c.Trust.Is(dp.SumsOnly) && (c.Randomizer != "" || c.Eps0 != 0):
 		return inputError("randomizer and eps0 are of single reports; trust %s has the noise of sums: epsilon or sigma, and noise", c.Trust)
-	case !c.Trust.SumsOnly() && (c.Sigma != 0 || c.Noise != "" || c.Honest != 0 || c.Transport != ""):
-		return inputError("sigma, noise, honest and transport go with trust %s, not %s", dp.AnyTrust(dp.Trust.SumsOnly), c.Trust)
+	case !c.Trust.Is(dp.SumsOnly) && (c.Sigma != 0 || c.Noise != "" || c.Honest != 0 || c.Transport != ""):
+		return inputError("sigma, noise, honest and transport go with trust %s, not %s", dp.AnyTrust(dp.SumsOnly), c.Trust)
 	case c.Transport == splitAndMix && c.Epsilon == 0:
 		return inputError("transport split-and-mix needs epsilon, a budget: what it adds to delta grows with e^epsilon")
 	case c.Noise == vecsum.DiscreteGaussian && c.Transport == "":
@@ -118,9 +119,9 @@ func (c Config) Check() error {
 		return inputError("model %s takes images; data %s is a table: use linear, softmax or pca-mlp", c.Model, c.Data)
 	case c.LR == theorem3 && c.Radius == 0:
 		return inputError("lr theorem3 needs radius: its D is the diameter of the feasible set")
-	case !c.Trust.Protects() && c.Epsilon != 0:
+	case !c.Trust.Is(dp.Protecting) && c.Epsilon != 0:
 		return inputError("epsilon = %v is a budget, but trust none has no privacy to budget", c.Epsilon)
-	case !c.Trust.Protects() && c.Eps0 != 0:
+	case !c.Trust.Is(dp.Protecting) && c.Eps0 != 0:
 		return inputError("eps0 = %v has no meaning with trust none", c.Eps0)
 	}
 	if c.planned() {
@@ -147,7 +148,7 @@ func (c *Config) resolvePopulation(examples int) error {
 		return err
 	}
 	if c.K > c.Population {
-		if c.Trust.Protects() || c.K != miniBatch {
+		if c.Trust.Is(dp.Protecting) || c.K != miniBatch {
 			return inputError("k = %d must be at most n = %d", c.K, c.Population)
 		}
 		c.K = c.Population
@@ -158,7 +159,7 @@ func (c *Config) resolvePopulation(examples int) error {
 			return err
 		}
 		c.NMin = min(2, c.Population)
-		if c.Participation == dp.Once || c.Trust.SumsOnly() {
+		if c.Participation == dp.Once || c.Trust.Is(dp.SumsOnly) {
 			c.NMin = account.Surely(asked, c.chance())
 		}
 	}

@@ -181,7 +181,7 @@ func (r *Run) build() error {
 	}
 	r.optimizer = task.Optimizer
 	task.Task, task.Ledger = c.Digest(), ledger.Unprotected
-	if c.Trust.Protects() {
+	if c.Trust.Is(dp.Protecting) {
 		if task.Ledger, err = ledger.New(c.Limit()); err != nil {
 			return err
 		}
@@ -224,7 +224,7 @@ func (r *Run) Planned(ctx context.Context) (dp.Bound, error) {
 // take part as it expects. Void rounds are announced again, which costs more if chance is
 // credited.
 func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
-	others := t.Config.Trust.SumsOnly() && t.Config.Honest > 0 && t.Config.Honest < 1
+	others := t.Config.Trust.Is(dp.SumsOnly) && t.Config.Honest > 0 && t.Config.Honest < 1
 	return t.Config.cost(ctx, func(q account.Query) account.Query {
 		again := q.Again(t.Wire.MinReports, t.Wire.LastRound(), others)
 		if again.Rounds == q.Rounds {

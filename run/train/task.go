@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/protocol/coordinator"
@@ -55,7 +56,7 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Task, err
 		return nil, inputError("population = %d, enrolled are n = %d", c.Population, e.Clients)
 	}
 	c.Population = e.Clients
-	if c.Trust.SumsOnly() {
+	if c.Trust.Is(dp.SumsOnly) {
 		c.Transport = shares
 	}
 	var err error
@@ -73,7 +74,7 @@ func NewTask(ctx context.Context, name string, c Config, e Enrolled) (*Task, err
 // networked refuses settings that only a simulation can have.
 func (c Config) networked() error {
 	switch {
-	case !c.Trust.Protects():
+	case !c.Trust.Is(dp.Protecting):
 		return inputError("trust none has no privacy: over a network every report must promise some")
 	case c.Optimizer == "agd-smooth" || c.Optimizer == "agd-phases":
 		return inputError("optimizer %s changes the loss by stages that no task carries to its clients", c.Optimizer)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 )
 
@@ -35,7 +36,7 @@ func (c LearningConfig) network() bool { return c.Model == cnn || c.Model == pca
 
 func (c Config) tuned() tuned {
 	switch p := c.norm(); {
-	case !c.Trust.Protects() && c.network():
+	case !c.Trust.Is(dp.Protecting) && c.network():
 		return tunedPlain
 	case math.IsInf(p, 1):
 		return tunedInf

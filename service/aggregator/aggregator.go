@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
@@ -210,7 +211,7 @@ func (s *Service) check(j *job) error {
 	}
 	sum, ok := m.(*mechanism.VectorSum)
 	switch {
-	case !ok || !t.Trust.SumsOnly():
+	case !ok || !t.Trust.Is(dp.SumsOnly):
 		return no(wire.Malformed, "the task is not a vector sum")
 	case a.Task != t.ID():
 		return no(wire.UnknownRound, "the announcement is of another task")

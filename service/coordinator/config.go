@@ -221,7 +221,7 @@ func (s *Service) checkedRunner(t Task) (*runner, error) {
 	r := s.plainRunner(t, w)
 	r.mechanism = m
 	sum, isSum := m.(*mechanism.VectorSum)
-	if isSum != w.Trust.SumsOnly() {
+	if isSum != w.Trust.Is(dp.SumsOnly) {
 		return fail("trust %q with mechanism %q", w.Trust, m.Name())
 	}
 	if isSum {

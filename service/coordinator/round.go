@@ -46,7 +46,7 @@ func (r *runner) step(ctx context.Context) (ended bool, err error) {
 			return false, err
 		}
 	}
-	if closed.Void && !r.task.Trust.Alone() {
+	if closed.Void && !r.task.Trust.Is(dp.Alone) {
 		return false, r.void(ctx, &closed)
 	}
 	if ended, err := r.charge(ctx, a, &closed); ended || err != nil || r.record.Open == nil {

@@ -312,7 +312,7 @@ func facts(t *train.Task) []dashboard.Fact {
 		{Name: "Fewest reports of a round", Value: dashboard.Grouped(t.Wire.MinReports)}, {Name: "Optimizer", Value: c.Optimizer},
 		{Name: "Model", Value: string(c.Model) + ", " + dashboard.Grouped(t.Wire.Mechanism.Dim) + " parameters"},
 	}
-	if c.Trust.SumsOnly() {
+	if c.Trust.Is(dp.SumsOnly) {
 		return append(list, dashboard.Fact{Name: "Noise of a client", Value: fmt.Sprintf("σ = %.4g clip norms", c.Sigma)})
 	}
 	return append(list, dashboard.Fact{Name: "Randomizer", Value: fmt.Sprintf("%s with ε₀ = %.4g", c.Randomizer, c.Eps0)})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/account"
+	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
@@ -131,7 +132,7 @@ var errRemoved = errors.New("operate: the task was removed")
 // tailOnly returns a budget without a limit, with the tail that the task needs.
 func tailOnly(w wire.Task) ledger.Config {
 	c := ledger.Config{Accountant: account.New(), Delta: w.Delta, MaxEps: math.Inf(1)}
-	if w.Trust.SumsOnly() {
+	if w.Trust.Is(dp.SumsOnly) {
 		c.Tail = vecsum.TailShare
 	}
 	return c
