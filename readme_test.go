@@ -29,7 +29,7 @@ func Example() {
 
 // What leaves a client: one report that is private by itself.
 func Example_report() {
-	m, err := randomizer.NewPrivUnit(randomizer.Config{Dim: 1000, Radius: 1, Eps0: 3})
+	m, err := randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: 1000, Radius: 1, Eps0: 3})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -74,7 +74,7 @@ func TestSeveralCoordinatesStand(t *testing.T) {
 // exceeds 130 with probability below 1e-8. With a claim of nine tenths most are
 // refuted, so it is not the audit that is blind.
 func TestFalseAlarmRate(t *testing.T) {
-	m := must(randomizer.NewKRR(randomizer.KRRConfig{Symbols: 3, Eps0: 1}))
+	m := must(randomizer.New(randomizer.KRR, randomizer.Config{Dim: 3, Eps0: 1}))
 	audits, most, wrong := 400, 130, 60
 	if testing.Short() {
 		audits, most, wrong = 30, 20, 10 // mean 6; above 20 with probability below 1e-7
@@ -102,7 +102,7 @@ func TestFalseAlarmRate(t *testing.T) {
 }
 
 func TestResultDoesNotDependOnWorkers(t *testing.T) {
-	m := must(randomizer.NewPrivUnit(randomizer.Config{Dim: 5, Radius: 1, Eps0: 2}))
+	m := must(randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: 5, Radius: 1, Eps0: 2}))
 	var want Result
 	for workers := range 4 {
 		var last int64
@@ -130,7 +130,7 @@ func TestResultDoesNotDependOnWorkers(t *testing.T) {
 }
 
 func TestCancelled(t *testing.T) {
-	m := must(randomizer.NewPrivUnit(randomizer.Config{Dim: 5, Radius: 1, Eps0: 2}))
+	m := must(randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: 5, Radius: 1, Eps0: 2}))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c := Config{Mechanism: m, Claimed: 2, Trials: 1e12, Workers: 2, Progress: func(done int64) {
@@ -144,7 +144,7 @@ func TestCancelled(t *testing.T) {
 }
 
 func TestRefusesConfig(t *testing.T) {
-	good := Config{Mechanism: must(randomizer.NewRR(randomizer.Config{Dim: 2, Radius: 1, Eps0: 1})), Claimed: 1, Trials: MinTrials}
+	good := Config{Mechanism: must(randomizer.New(randomizer.RR, randomizer.Config{Dim: 2, Radius: 1, Eps0: 1})), Claimed: 1, Trials: MinTrials}
 	if _, err := Run(context.Background(), good); err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func TestBrokenAreRefuted(t *testing.T) {
 		{"r2: wrong p", named("r2", 30, 1.15), nil},
 		{"privunit: wrong p", named("privunit", 30, 1.15), nil},
 		{"laplace: scale of half the sensitivity", named("laplace", 3, 2), nil},
-		{"no randomizer", must(randomizer.NewPlain(randomizer.PlainConfig{Dim: 3, Radius: 1})), nil},
+		{"no randomizer", must(randomizer.NewPlain(randomizer.Config{Dim: 3, Radius: 1})), nil},
 		{"gaussian", must(randomizer.NewDiscreteGaussian(randomizer.DiscreteGaussianConfig{Dim: 3, Radius: 1, Sigma: 3})), nil},
 
 		{"rr: the coin's odds are E+1, not E", named("rr", 1, eps0),
@@ -274,7 +274,7 @@ func TestBrokenAreRefuted(t *testing.T) {
 
 // The shell of the broken Laplace variants is itself sound.
 func TestSoundShellStands(t *testing.T) {
-	m := must(randomizer.NewLaplace(randomizer.Config{Dim: 2, Radius: 1, Eps0: 1}))
+	m := must(randomizer.New(randomizer.Laplace, randomizer.Config{Dim: 2, Radius: 1, Eps0: 1}))
 	sound := broken{m, laplaceOf(func(src rng.Source, _ int) int64 {
 		return sample.Laplace(src, sample.Ratio{Num: 2 * steps, Den: 1})
 	})}
@@ -292,7 +292,7 @@ func TestSoundShellStands(t *testing.T) {
 // has seen gives more than twice as many.
 func TestLuckIsNotEvidence(t *testing.T) {
 	longtest.Only(t, "needs many audits")
-	nothing := broken{must(randomizer.NewLaplace(randomizer.Config{Dim: 2, Radius: 1, Eps0: 1})),
+	nothing := broken{must(randomizer.New(randomizer.Laplace, randomizer.Config{Dim: 2, Radius: 1, Eps0: 1})),
 		func(m randomizer.Mechanism, src rng.Source, _ []float32, r *randomizer.Report) {
 			m.Randomize(src, []float32{0, 0}, r)
 		}}
@@ -313,7 +313,7 @@ func TestLuckIsNotEvidence(t *testing.T) {
 // Own pairs: a randomizer that leaks on one input only is refuted by those who
 // know the input, not by others.
 func TestOwnPairs(t *testing.T) {
-	m := broken{must(randomizer.NewRR(randomizer.Config{Dim: 1, Radius: 1, Eps0: 1})),
+	m := broken{must(randomizer.New(randomizer.RR, randomizer.Config{Dim: 1, Radius: 1, Eps0: 1})),
 		func(m randomizer.Mechanism, src rng.Source, x []float32, r *randomizer.Report) {
 			m.Randomize(src, x, r)
 			if x[0] == .125 {

@@ -61,9 +61,9 @@ func (p *protocolFlags) largest(r account.Reply) float64 {
 	var err error
 	switch {
 	case p.class == "rr2":
-		m, err = randomizer.NewRR(randomizer.Config{Dim: 1, Radius: 1, Eps0: eps0})
+		m, err = randomizer.New(randomizer.RR, randomizer.Config{Dim: 1, Radius: 1, Eps0: eps0})
 	case r.Query.Symbols > 0 && !p.dimNamed():
-		m, err = randomizer.NewKRR(randomizer.KRRConfig{Symbols: r.Query.Symbols, Eps0: eps0})
+		m, err = randomizer.New(randomizer.KRR, randomizer.Config{Dim: r.Query.Symbols, Eps0: eps0})
 	default:
 		m, _, err = p.named(eps0)
 	}

@@ -118,7 +118,7 @@ func problem(n int64, smoothness float64) Problem {
 // With default parameters P_AGD beats P_SGD, and both beat the local model.
 func TestAccelerationPays(t *testing.T) {
 	n := int64(40000)
-	local, err := randomizer.NewPrivUnit(randomizer.Config{Dim: 50, Eps0: 1, Radius: 1})
+	local, err := randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: 50, Eps0: 1, Radius: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

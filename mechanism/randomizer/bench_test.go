@@ -26,7 +26,7 @@ func perValue(b *testing.B, dim int) {
 
 func BenchmarkPrivUnit(b *testing.B) {
 	const dim = 4420
-	m := as[*privUnit](NewPrivUnit(Config{Dim: dim, Radius: 1, Eps0: 3}))
+	m := as[*privUnit](newPrivUnit(Config{Dim: dim, Radius: 1, Eps0: 3}))
 	x, r, sum := benchInput(dim), m.NewReport(), make([]int64, dim)
 	src := rng.Replay(1)
 	b.Run("Randomize+Add", func(b *testing.B) {
@@ -81,7 +81,7 @@ func BenchmarkPrivUnit(b *testing.B) {
 	})
 	b.Run("New", func(b *testing.B) {
 		for b.Loop() {
-			NewPrivUnit(Config{Dim: dim, Radius: 1, Eps0: 3})
+			newPrivUnit(Config{Dim: dim, Radius: 1, Eps0: 3})
 		}
 	})
 }
@@ -101,11 +101,11 @@ func benchMechanism(b *testing.B, m Mechanism) {
 }
 
 func BenchmarkRInf(b *testing.B) {
-	benchMechanism(b, must(NewRInf(Config{Dim: 13706, Radius: .01, Eps0: 1.5})))
+	benchMechanism(b, must(newRInf(Config{Dim: 13706, Radius: .01, Eps0: 1.5})))
 }
 
 func BenchmarkRR(b *testing.B) {
-	benchMechanism(b, must(NewRR(Config{Dim: 4420, Radius: 1, Eps0: 8})))
+	benchMechanism(b, must(newRR(Config{Dim: 4420, Radius: 1, Eps0: 8})))
 }
 
 func BenchmarkDiscreteGaussian(b *testing.B) {
@@ -113,12 +113,12 @@ func BenchmarkDiscreteGaussian(b *testing.B) {
 }
 
 func BenchmarkRInf8(b *testing.B) {
-	benchMechanism(b, must(NewRInf(Config{Dim: 13706, Radius: .01, Eps0: 17, Bits: 8})))
+	benchMechanism(b, must(newRInf(Config{Dim: 13706, Radius: .01, Eps0: 17, Bits: 8})))
 }
 
 func BenchmarkR1(b *testing.B) {
 	for _, count := range []int{1, 2} {
-		m := must(NewR1(Config{Dim: 4420, Radius: 1, Eps0: 4, Bits: count}))
+		m := must(newR1(Config{Dim: 4420, Radius: 1, Eps0: 4, Bits: count}))
 		b.Run(fmt.Sprintf("bits=%d", count), func(b *testing.B) { benchMechanism(b, m) })
 	}
 	b.Run("row", func(b *testing.B) {
@@ -138,23 +138,23 @@ func BenchmarkR1(b *testing.B) {
 }
 
 func BenchmarkR2(b *testing.B) {
-	benchMechanism(b, must(NewR2(Config{Dim: 4420, Radius: 1, Eps0: 3})))
+	benchMechanism(b, must(newR2(Config{Dim: 4420, Radius: 1, Eps0: 3})))
 }
 
 func BenchmarkKRR(b *testing.B) {
-	m := must(NewKRR(KRRConfig{Symbols: 16, Eps0: 2}))
+	m := must(newKRR(Config{Dim: 16, Eps0: 2}))
 	b.Run("weights", func(b *testing.B) { benchMechanism(b, m) })
 	b.Run("Symbol", func(b *testing.B) {
 		src := rng.Replay(1)
 		b.ReportAllocs()
 		for b.Loop() {
-			m.Symbol(src, 3)
+			m.symbol(src, 3)
 		}
 	})
 }
 
 func BenchmarkLaplace(b *testing.B) {
-	benchMechanism(b, must(NewLaplace(Config{Dim: 4420, Radius: 1, Eps0: 2})))
+	benchMechanism(b, must(newLaplace(Config{Dim: 4420, Radius: 1, Eps0: 2})))
 }
 
 func BenchmarkClipNorm(b *testing.B) {

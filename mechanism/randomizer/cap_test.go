@@ -64,7 +64,7 @@ func TestHemisphere(t *testing.T) {
 func TestBestCapAgainstGolden(t *testing.T) {
 	for _, v := range capRows(t, "best") {
 		d, eps0, want := int(v[0]), v[1], v[2]
-		m := as[*privUnit](NewPrivUnit(Config{Dim: d, Radius: 1, Eps0: eps0}))
+		m := as[*privUnit](newPrivUnit(Config{Dim: d, Radius: 1, Eps0: eps0}))
 		if math.Abs(m.mean/want-1) > 1e-10 {
 			t.Errorf("d = %d, eps0 = %v: mean %.15g, best %.15g", d, eps0, m.mean, want)
 		}
@@ -85,7 +85,7 @@ func TestBestCapAgainstGolden(t *testing.T) {
 // d·v(ε₀) for large d.
 func TestPrivUnitErrorPerDimension(t *testing.T) {
 	for eps0, v := range map[float64]float64{2: 1.617, 3: .743, 4: .435, 5: .292, 6: .213} {
-		m, err := NewPrivUnit(Config{Dim: 4420, Radius: 1, Eps0: eps0})
+		m, err := newPrivUnit(Config{Dim: 4420, Radius: 1, Eps0: eps0})
 		if err != nil {
 			t.Fatal(err)
 		}

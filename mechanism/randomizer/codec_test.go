@@ -26,7 +26,7 @@ func codecMechanisms(t testing.TB) map[string]Mechanism {
 			out[name] = m
 		}
 	}
-	plain, err := NewPlain(PlainConfig{Dim: 37, Radius: 1})
+	plain, err := NewPlain(Config{Dim: 37, Radius: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

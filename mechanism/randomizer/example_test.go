@@ -10,7 +10,7 @@ import (
 // Local use: no shuffler, so one report is worth exactly its ε₀, and a client
 // that reports T times spends T·ε₀. 20,000 clients name one of four symbols.
 func Example_local() {
-	m, err := randomizer.NewKRR(randomizer.KRRConfig{Symbols: 4, Eps0: 2})
+	m, err := randomizer.New(randomizer.KRR, randomizer.Config{Dim: 4, Eps0: 2})
 	if err != nil {
 		panic(err)
 	}

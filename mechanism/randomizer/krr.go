@@ -9,19 +9,13 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// KRRConfig describes a [KRR]. Both fields are required.
-type KRRConfig struct {
-	Symbols int     // K, the number of symbols, between 2 and 2^30
-	Eps0    float64 // ε₀ in nats, between 2^-20 and dp.MaxEps0
-}
-
-// KRR is k-ary randomized response: it reports one of K symbols truthfully with probability
-// E/(E+K−1), otherwise a uniformly random one of the others.
+// KRR names k-ary randomized response: it reports one of K = Dim symbols truthfully with
+// probability E/(E+K−1), otherwise a uniformly random one of the others.
 //
 // As a [Mechanism] it takes a vector of K weights, the probability distribution from which
 // the client's symbol is drawn; a plain symbol is a unit vector. Negative weights and NaN
 // count as 0, +Inf as the largest float32. Weights are scaled to sum 1; if all are 0 all
-// symbols are equally likely. [KRR.Symbol] takes a symbol itself.
+// symbols are equally likely.
 //
 // KRR is exactly ε₀-LDP, without slack: the rarer of truth and lie is an exact coin whose
 // probability is rounded towards the lie, and the lie's symbol is drawn exactly. The class is
@@ -31,7 +25,9 @@ type KRRConfig struct {
 //
 // Source: Kairouz, Oh, Viswanath, "Extremal Mechanisms for Local Differential Privacy",
 // NeurIPS 2014, §4.
-type KRR struct {
+const KRR = "krr"
+
+type krr struct {
 	pure
 	indexed
 	// rare is the probability of the less likely of truth and lie: a float64, taken as the exact
@@ -42,16 +38,16 @@ type KRR struct {
 	gap       float64 // p − q
 }
 
-// NewKRR validates c.
-func NewKRR(c KRRConfig) (*KRR, error) {
-	if c.Symbols < 2 || c.Symbols > 1<<30 {
-		return nil, fmt.Errorf("randomizer: symbols = %d must lie between 2 and 2^30", c.Symbols)
+// newKRR validates c; its Radius is not used.
+func newKRR(c Config) (*krr, error) {
+	if c.Dim < 2 || c.Dim > 1<<30 {
+		return nil, fmt.Errorf("randomizer: symbols = %d must lie between 2 and 2^30", c.Dim)
 	}
 	if err := checkEps0(c.Eps0); err != nil {
 		return nil, err
 	}
-	m := &KRR{indexed: indexed{among: c.Symbols, count: 1, unsigned: true}}
-	k, others := float64(c.Symbols), float64(c.Symbols-1)
+	m := &krr{indexed: indexed{among: c.Dim, count: 1, unsigned: true}}
+	k, others := float64(c.Dim), float64(c.Dim-1)
 	// Each formula errs by less than 2^−50. The factors correct for that, so that p/q =
 	// p(K−1)/(1−p) of the stored doubles is at most E.
 	truth, lies := 1/(1+others*math.Exp(-c.Eps0)), 1/(1+math.Exp(c.Eps0)/others)
@@ -66,13 +62,13 @@ func NewKRR(c KRRConfig) (*KRR, error) {
 	}
 	q := m.lie
 	square := ((1-q)*(1-q) + others*q*q) / (m.gap * m.gap) // ‖estimate‖² of any single report
-	event := dp.Report{Class: dp.KRR, Eps0: c.Eps0, Symbols: c.Symbols}
-	if c.Symbols == 2 {
+	event := dp.Report{Class: dp.KRR, Eps0: c.Eps0, Symbols: c.Dim}
+	if c.Dim == 2 {
 		event = dp.Report{Class: dp.BinaryRR, Eps0: c.Eps0} // K-RR on two symbols has the law of binary randomized response
 	}
 	m.pure = pure{sized{
 		// The error is largest at the uniform distribution; at a symbol it is 1−1/K less.
-		facts:   facts{name: "krr", dim: c.Symbols, radius: 1, mse: square - 1/k},
+		facts:   facts{name: KRR, dim: c.Dim, radius: 1, mse: square - 1/k},
 		largest: (1 - q + others*q) / m.gap, // attained by every report, in ℓ₁
 		input:   1,
 		report:  math.Sqrt(square),
@@ -80,9 +76,9 @@ func NewKRR(c KRRConfig) (*KRR, error) {
 	return m, nil
 }
 
-// Symbol returns a randomized report of a symbol between 0 and K−1. A symbol outside is
+// symbol returns a randomized report of a symbol between 0 and K−1. A symbol outside is
 // replaced by the nearer end.
-func (m *KRR) Symbol(src rng.Source, symbol int) int {
+func (m *krr) symbol(src rng.Source, symbol int) int {
 	symbol = max(0, min(symbol, m.dim-1))
 	if sample.Bernoulli(src, m.rare) == m.rareTruth {
 		return symbol
@@ -96,13 +92,13 @@ func (m *KRR) Symbol(src rng.Source, symbol int) int {
 
 // Randomize overwrites r with a randomized report of a symbol drawn from the
 // weights x; see [KRR] for weights that are no distribution.
-func (m *KRR) Randomize(src rng.Source, x []float32, r *Report) {
+func (m *krr) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.dim, x)
 	checkReport(r, 1, 1)
-	r.Index[0], r.Value[0] = uint32(m.Symbol(src, m.choose(src, x))), 1
+	r.Index[0], r.Value[0] = uint32(m.symbol(src, m.choose(src, x))), 1
 }
 
-func (m *KRR) choose(src rng.Source, x []float32) int {
+func (m *krr) choose(src rng.Source, x []float32) int {
 	var total float64
 	for _, v := range x {
 		total += weight(v)
@@ -133,7 +129,7 @@ func weight(v float32) float64 {
 
 // Estimate stores the unbiased mean of n distributions from the counts in sum.
 // Entries may be negative; they sum to 1.
-func (m *KRR) Estimate(mean []float64, sum []int64, n int64) {
+func (m *krr) Estimate(mean []float64, sum []int64, n int64) {
 	if n < 1 {
 		clear(mean)
 		return

@@ -10,7 +10,7 @@ import (
 
 // law returns the probabilities of the truth and of each other symbol, from the
 // coin as it is thrown, each with all its digits.
-func (m *KRR) law() (truth, lie float64) {
+func (m *krr) law() (truth, lie float64) {
 	others := float64(m.among - 1)
 	if m.rareTruth {
 		return m.rare, (1 - m.rare) / others
@@ -23,7 +23,7 @@ func (m *KRR) law() (truth, lie float64) {
 func TestKRRRatio(t *testing.T) {
 	for _, k := range []int{2, 3, 4, 10, 1000, 1 << 20, 1 << 30} {
 		for _, eps0 := range []float64{1e-6, .01, .5, 1, math.Ln2, 2, 5, 12, 30, 50} {
-			m := must(NewKRR(KRRConfig{k, eps0}))
+			m := must(newKRR(Config{Dim: k, Eps0: eps0}))
 			// log(p/q) with log1p where a probability is near 1.
 			ratio := math.Log(m.rare) - math.Log1p(-m.rare) + math.Log(float64(k-1))
 			if !m.rareTruth {
@@ -50,7 +50,7 @@ func TestKRRRatio(t *testing.T) {
 func TestKRRGap(t *testing.T) {
 	for _, k := range []int{2, 5, 1000, 1 << 30} {
 		for _, eps0 := range []float64{0x1p-20, 1e-4, .1, 1, 20} {
-			m := must(NewKRR(KRRConfig{k, eps0}))
+			m := must(newKRR(Config{Dim: k, Eps0: eps0}))
 			want := math.Expm1(eps0) / (math.Exp(eps0) + float64(k-1))
 			if math.Abs(m.gap/want-1) > 4e-9 {
 				t.Errorf("K = %d, eps0 = %v: gap %v, want %v", k, eps0, m.gap, want)
@@ -82,7 +82,7 @@ func TestKRRLaw(t *testing.T) {
 		{2, []float32{0, -1, nan, 0}, -9, []float64{.25, .25, .25, .25}},
 		{2, []float32{float32(math.Inf(1)), 1, math.MaxFloat32, 0}, -9, []float64{.5, 0, .5, 0}},
 	} {
-		m := must(NewKRR(KRRConfig{4, c.eps0}))
+		m := must(newKRR(Config{Dim: 4, Eps0: c.eps0}))
 		probs := make([]float64, 4)
 		e := math.Exp(c.eps0)
 		for j, w := range c.weight {
@@ -100,19 +100,20 @@ func TestKRRLaw(t *testing.T) {
 		}
 		clear(counts)
 		for range n {
-			counts[m.Symbol(src, c.symbol)]++
+			counts[m.symbol(src, c.symbol)]++
 		}
 		chiSquare(t, fmt.Sprintf("symbol %d", c.symbol), counts, probs)
 	}
 }
 
 func TestKRRRefuses(t *testing.T) {
-	for _, c := range []KRRConfig{{1, 1}, {0, 1}, {-4, 1}, {1<<30 + 1, 1}, {3, 0}, {3, math.NaN()}, {3, 51}, {3, 1e-17}, {3, math.Nextafter(0x1p-20, 0)}} {
-		if m, err := NewKRR(c); err == nil {
+	for _, c := range []Config{{Dim: 1, Eps0: 1}, {Dim: 0, Eps0: 1}, {Dim: -4, Eps0: 1}, {Dim: 1<<30 + 1, Eps0: 1}, {Dim: 3}, {Dim: 3, Eps0: math.NaN()},
+		{Dim: 3, Eps0: 51}, {Dim: 3, Eps0: 1e-17}, {Dim: 3, Eps0: math.Nextafter(0x1p-20, 0)}} {
+		if m, err := newKRR(c); err == nil {
 			t.Errorf("accepted %+v as %+v", c, m)
 		}
 	}
-	m := must(NewKRR(KRRConfig{3, 1}))
+	m := must(newKRR(Config{Dim: 3, Eps0: 1}))
 	if err := m.Check(&Report{Index: []uint32{1}, Value: []int32{-1}}); err == nil {
 		t.Error("a symbol that counts −1 was accepted")
 	}
@@ -123,7 +124,7 @@ func TestKRREventIsValid(t *testing.T) {
 	round := func(r dp.Report) dp.Round {
 		return dp.Round{Report: r, Trust: dp.Shuffle, Participation: dp.All, Population: 10}
 	}
-	good := must(NewKRR(KRRConfig{3, 1})).Event()
+	good := must(newKRR(Config{Dim: 3, Eps0: 1})).Event()
 	if err := round(good).Validate(); err != nil {
 		t.Error(err)
 	}

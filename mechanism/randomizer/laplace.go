@@ -9,7 +9,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// NewLaplace returns the mechanism that adds exact discrete Laplace noise of scale 2C/ε₀ to
+// Laplace names the mechanism that adds exact discrete Laplace noise of scale 2C/ε₀ to
 // every coordinate of a vector of the ball ‖x‖₁ ≤ C, in which any two vectors are at most 2C
 // apart. It is the mechanism of EAB's Algorithm 1, where x is a block's clipped gradient.
 //
@@ -25,7 +25,9 @@ import (
 //
 // Source: EAB Proposition 3 and Algorithm 1; the discrete law is that of Ghosh, Roughgarden,
 // Sundararajan, STOC 2009; sampled by [sample.NewLaplace].
-func NewLaplace(c Config) (Randomizer, error) {
+const Laplace = "laplace"
+
+func newLaplace(c Config) (Randomizer, error) {
 	if err := c.check(false); err != nil {
 		return nil, err
 	}
@@ -47,7 +49,7 @@ func NewLaplace(c Config) (Randomizer, error) {
 	step := c.Radius / float64(m.unit)
 	largest := float64(m.size) / float64(m.unit) // in ℓ₁, with the largest noise that Check accepts
 	m.pure = pure{sized{
-		facts:   facts{name: "laplace", dim: c.Dim, radius: c.Radius, scale: step, mse: float64(c.Dim) * (1/(2*s*s) + .25) * step * step},
+		facts:   facts{name: Laplace, dim: c.Dim, radius: c.Radius, scale: step, mse: float64(c.Dim) * (1/(2*s*s) + .25) * step * step},
 		largest: largest,
 		input:   c.Radius,
 		report:  largest * c.Radius,
@@ -81,7 +83,7 @@ func laplaceSize(dim int, x float64) float64 {
 	return d + math.Sqrt(2*d*x) + x
 }
 
-// Randomize overwrites r with a randomized report of x; see [NewLaplace] for inputs
+// Randomize overwrites r with a randomized report of x; see [Laplace] for inputs
 // outside the domain.
 func (m *laplace) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.dim, x)

@@ -95,7 +95,7 @@ func TestLargestAndMeanBound(t *testing.T) {
 // What a liar can send: a report of the largest length passes Check, and moves the
 // mean by as much as is said. At ε₀ = 2 and d = 1,930 it is 62.8 clip norms over n.
 func TestLargestIsReached(t *testing.T) {
-	m := as[*privUnit](NewPrivUnit(Config{Dim: 1930, Radius: 1.5, Eps0: 2}))
+	m := as[*privUnit](newPrivUnit(Config{Dim: 1930, Radius: 1.5, Eps0: 2}))
 	r := m.NewReport()
 	r.Value[7] = privUnitLimit
 	if err := m.Check(r); err != nil {

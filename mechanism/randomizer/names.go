@@ -37,14 +37,14 @@ type Kind struct {
 
 // kinds lists the randomizers in the order of Names.
 var kinds = []Kind{
-	{"rr", math.Inf(1), "rr", false, NewRR},
-	{"krr", 1, "", false, func(c Config) (Randomizer, error) { return NewKRR(KRRConfig{c.Dim, c.Eps0}) }},
-	{"signed-krr", 1, "krr", false, NewSignedKRR},
-	{"rinf", math.Inf(1), "rinf", true, NewRInf},
-	{"r1", 1, "r1", true, NewR1},
-	{"r2", 2, "r2", false, NewR2},
-	{"privunit", 2, "privunit", false, NewPrivUnit},
-	{"laplace", 1, "laplace", false, NewLaplace},
+	{RR, math.Inf(1), RR, false, newRR},
+	{KRR, 1, "", false, func(c Config) (Randomizer, error) { return newKRR(c) }},
+	{SignedKRR, 1, KRR, false, newSignedKRR},
+	{RInf, math.Inf(1), RInf, true, newRInf},
+	{R1, 1, R1, true, newR1},
+	{R2, 2, R2, false, newR2},
+	{PrivUnit, 2, PrivUnit, false, newPrivUnit},
+	{Laplace, 1, Laplace, false, newLaplace},
 }
 
 // Kinds lists all pure randomizers.
@@ -69,7 +69,8 @@ func Names() []string {
 	return out
 }
 
-// New returns the randomizer of that name.
+// New returns the randomizer of that name: [RR], [KRR], [SignedKRR], [RInf], [R1], [R2],
+// [PrivUnit] or [Laplace].
 func New(name string, c Config) (Randomizer, error) {
 	k, err := KindOf(name)
 	if err != nil {

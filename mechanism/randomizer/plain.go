@@ -1,6 +1,7 @@
 package randomizer
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/riffle-dp/riffle/mechanism/rng"
@@ -10,19 +11,16 @@ import (
 // radius is 2^24 units, as fine as float32.
 const plainBits = 24
 
-// PlainConfig describes what [NewPlain] makes. Both fields are required.
-type PlainConfig struct {
-	Dim    int
-	Radius float64 // largest size of a coordinate, in the units of x
-}
-
 // NewPlain returns a mechanism that randomizes nothing: its report is the input, rounded to
-// fixed point. It is the baseline without privacy. It has no Event, so no accountant accepts it. Inputs
-// beyond the radius are cut off coordinate by coordinate. MSE bounds the rounding: a quarter
-// of a squared unit a coordinate.
-func NewPlain(c PlainConfig) (Mechanism, error) {
+// fixed point. It is the baseline without privacy: it takes c.Dim and c.Radius only, and has no
+// Event, so no accountant accepts it. Inputs beyond the radius are cut off coordinate by
+// coordinate. MSE bounds the rounding: a quarter of a squared unit a coordinate.
+func NewPlain(c Config) (Mechanism, error) {
 	if err := checkBall(c.Dim, c.Radius); err != nil {
 		return nil, err
+	}
+	if c.Eps0 != 0 || c.Bits != 0 {
+		return nil, fmt.Errorf("randomizer: eps0 = %v and %d bits given to a mechanism without privacy", c.Eps0, c.Bits)
 	}
 	unit := c.Radius / (1 << plainBits)
 	return &plain{

@@ -6,7 +6,7 @@ import (
 )
 
 func TestPlainIsTheRoundedInput(t *testing.T) {
-	m, err := NewPlain(PlainConfig{Dim: 4, Radius: 2})
+	m, err := NewPlain(Config{Dim: 4, Radius: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

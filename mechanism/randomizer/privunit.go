@@ -10,7 +10,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// NewPrivUnit returns the ℓ₂ mechanism of Bhowmick et al. for the ball ‖x‖₂ ≤ C; to
+// PrivUnit names the ℓ₂ mechanism of Bhowmick et al. for the ball ‖x‖₂ ≤ C; to
 // find its cap takes about 1 ms. The mechanism draws a random unit vector v that lies with
 // probability p in the cap ⟨v,u⟩ ≥ γ around the input's direction u, otherwise outside it, and
 // is uniform in either part. γ is the one with the least error, p the largest
@@ -32,11 +32,13 @@ import (
 // Source: Bhowmick, Duchi, Freudiger, Kapoor, Rogers, "Protection Against Reconstruction and
 // Its Applications in Private Federated Learning", arXiv 1812.00984v2, Algorithm 1, with the
 // split of ε₀ optimised and the cap's mass exact in every dimension.
-func NewPrivUnit(c Config) (Randomizer, error) {
+const PrivUnit = "privunit"
+
+func newPrivUnit(c Config) (Randomizer, error) {
 	if err := c.check(false); err != nil {
 		return nil, err
 	}
-	return newPrivUnit("privunit", c, bestCap(c.Dim, c.Eps0))
+	return newCapped(PrivUnit, c, bestCap(c.Dim, c.Eps0))
 }
 
 type privUnit struct {
@@ -72,8 +74,8 @@ const (
 	privUnitLimit = lengthLimit * privUnitUnit
 )
 
-// newPrivUnit makes PrivUnit with any cap.
-func newPrivUnit(name string, c Config, k sphereCap) (Randomizer, error) {
+// newCapped makes PrivUnit with any cap.
+func newCapped(name string, c Config, k sphereCap) (Randomizer, error) {
 	if c.Dim > 1 && !(k.sin > 0 && k.mass > 0) {
 		return nil, fmt.Errorf("randomizer: no cap found for dim = %d, eps0 = %v", c.Dim, c.Eps0)
 	}
@@ -140,7 +142,7 @@ func privUnitSlack(dim int) float64 {
 	return 1.01*(grid+length+base) + scalars        // 1.01 covers second-order terms
 }
 
-// Randomize overwrites r with a randomized report of x; see [NewPrivUnit] for inputs
+// Randomize overwrites r with a randomized report of x; see [PrivUnit] for inputs
 // outside the domain.
 func (m *privUnit) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.dim, x)

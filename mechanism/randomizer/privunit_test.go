@@ -10,7 +10,7 @@ import (
 )
 
 func unitOf(dim int, eps0 float64) *privUnit {
-	return as[*privUnit](NewPrivUnit(Config{Dim: dim, Radius: 1, Eps0: eps0}))
+	return as[*privUnit](newPrivUnit(Config{Dim: dim, Radius: 1, Eps0: eps0}))
 }
 
 // densities returns the density inside and outside the cap against the uniform
@@ -63,7 +63,7 @@ func TestPrivUnitDensityRatio(t *testing.T) {
 }
 
 func TestPrivUnitRefusesEps0ThatSlackLiftsOver(t *testing.T) {
-	if _, err := NewPrivUnit(Config{Dim: 10, Radius: 1, Eps0: dp.MaxEps0}); err == nil {
+	if _, err := newPrivUnit(Config{Dim: 10, Radius: 1, Eps0: dp.MaxEps0}); err == nil {
 		t.Error("a report of more than MaxEps0 was promised")
 	}
 }

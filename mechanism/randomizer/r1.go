@@ -8,7 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// NewR1 returns the mechanism R_1 for the ball ‖x‖₁ ≤ a: R_∞ after a Hadamard transform. With
+// R1 names the mechanism R_1 for the ball ‖x‖₁ ≤ a: R_∞ after a Hadamard transform. With
 // H the D×D matrix of signs, D the least power of two ≥ d, all |(Hx)_j| ≤ ‖x‖₁ ≤ a. A report
 // holds m = c.Bits random rows j, drawn without replacement, and one bit of each (Hx)_j,
 // passed through binary randomized response of ε₀/m. Each stands for ±(a/m)/tanh(ε₀/2m) times
@@ -27,8 +27,10 @@ import (
 //
 // A report takes O(md) on both sides. Sums are kept in coordinates, not rows.
 //
-// Source: as [NewRInf]; Girgis et al., AISTATS 2021, R_1; G21 remark 1.
-func NewR1(c Config) (Randomizer, error) {
+// Source: as [RInf]; Girgis et al., AISTATS 2021, R_1; G21 remark 1.
+const R1 = "r1"
+
+func newR1(c Config) (Randomizer, error) {
 	b, each, err := newBits(c, 1<<bits.Len(uint(c.Dim-1)))
 	if err != nil {
 		return nil, err
@@ -37,7 +39,7 @@ func NewR1(c Config) (Randomizer, error) {
 	scale := c.Radius / count * flipScale(each)
 	return &r1{
 		pure: pure{sized{
-			facts: facts{name: "r1", dim: c.Dim, radius: c.Radius, scale: scale, mse: d * count * scale * scale},
+			facts: facts{name: R1, dim: c.Dim, radius: c.Radius, scale: scale, mse: d * count * scale * scale},
 			// In ℓ₁, attained by a report of one bit, which moves every coordinate by the
 			// same amount.
 			largest: d * count * scale / c.Radius,
@@ -56,7 +58,7 @@ type r1 struct {
 	each float64 // ε₀ of one bit
 }
 
-// Randomize overwrites r with a randomized report of x; see [NewR1] for inputs
+// Randomize overwrites r with a randomized report of x; see [R1] for inputs
 // outside the domain.
 func (m *r1) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.dim, x)

@@ -1,8 +1,8 @@
 package randomizer
 
-// NewR2 returns the hemisphere mechanism of Duchi, Jordan and Wainwright for the ball ‖x‖₂ ≤
+// R2 names the hemisphere mechanism of Duchi, Jordan and Wainwright for the ball ‖x‖₂ ≤
 // C: it draws a random unit vector, uniform on the hemisphere around the input's direction
-// with probability E/(E+1), else on the opposite one. It is [NewPrivUnit] with the cap ⟨v,u⟩ ≥
+// with probability E/(E+1), else on the opposite one. It is [PrivUnit] with the cap ⟨v,u⟩ ≥
 // 0 of mass 1/2 in place of the best one, and shares its arithmetic: the sign of short inputs,
 // the random length, the grid, the rule for inputs outside the ball, and the slack, whose
 // derivation in privunit.md holds for every cap (§7).
@@ -14,9 +14,11 @@ package randomizer
 //
 // Source: Duchi, Jordan, Wainwright, "Minimax Optimal Procedures for Locally Private
 // Estimation", JASA 2018, arXiv 1604.02390, §4.2.3.
-func NewR2(c Config) (Randomizer, error) {
+const R2 = "r2"
+
+func newR2(c Config) (Randomizer, error) {
 	if err := c.check(false); err != nil {
 		return nil, err
 	}
-	return newPrivUnit("r2", c, hemisphere(c.Dim))
+	return newCapped(R2, c, hemisphere(c.Dim))
 }

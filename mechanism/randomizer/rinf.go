@@ -8,7 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// NewRInf returns the mechanism R_∞ for the cube |x_i| ≤ a. A report has m = c.Bits random
+// RInf names the mechanism R_∞ for the cube |x_i| ≤ a. A report has m = c.Bits random
 // coordinates, drawn without replacement, and one bit of each, passed through binary
 // randomized response of ε₀/m. Each stands for ±a·(d/m)/tanh(ε₀/2m) at its coordinate; for m =
 // 1 that is ±a·d·(E+1)/(E−1).
@@ -16,7 +16,7 @@ import (
 // Inputs outside the cube are projected on it coordinate by coordinate; NaN counts as 0. R_∞
 // is exactly ε₀-LDP, without slack: the coordinates, the bits (to the 53 bits of x_j/a) and
 // the flips are drawn exactly, and ε₀/m is rounded down. The estimate is unbiased; the mean
-// squared error a²d²/(m·tanh²(ε₀/2m)) − ‖x‖² is largest at x = 0. With m = d it is [NewRR].
+// squared error a²d²/(m·tanh²(ε₀/2m)) − ‖x‖² is largest at x = 0. With m = d it is [RR].
 //
 // Source: Girgis, Data, Diggavi, Kairouz, Suresh, "Shuffled Model of Differential Privacy in
 // Federated Learning", AISTATS 2021; used in G21 §4.
@@ -25,7 +25,9 @@ import (
 // the input, so their losses add. The error follows from E‖R‖² = m·(value)² and E[R] = x.
 //
 // The mechanism is [Sparse].
-func NewRInf(c Config) (Randomizer, error) {
+const RInf = "rinf"
+
+func newRInf(c Config) (Randomizer, error) {
 	b, each, err := newBits(c, c.Dim)
 	if err != nil {
 		return nil, err
@@ -34,7 +36,7 @@ func NewRInf(c Config) (Randomizer, error) {
 	scale := c.Radius * (float64(c.Dim) / count) * flipScale(each)
 	return &rInf{
 		pure: pure{sized{
-			facts:   facts{name: "rinf", dim: c.Dim, radius: c.Radius, scale: scale, mse: count * scale * scale},
+			facts:   facts{name: RInf, dim: c.Dim, radius: c.Radius, scale: scale, mse: count * scale * scale},
 			largest: scale / c.Radius, // attained by every report: each of its coordinates has the same size
 			input:   math.Sqrt(float64(c.Dim)) * c.Radius,
 			report:  math.Sqrt(count) * scale,
@@ -56,7 +58,7 @@ var _ Sparse = (*rInf)(nil)
 // response shrinks a mean.
 func flipScale(eps0 float64) float64 { return 1 / math.Tanh(eps0/2) }
 
-// Randomize overwrites r with a randomized report of x; see [NewRInf] for inputs
+// Randomize overwrites r with a randomized report of x; see [RInf] for inputs
 // outside the domain.
 func (m *rInf) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.dim, x)

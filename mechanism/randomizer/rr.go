@@ -7,7 +7,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// NewRR returns binary randomized response: each coordinate of the cube |x_i| ≤ a is rounded
+// RR names binary randomized response: each coordinate of the cube |x_i| ≤ a is rounded
 // to a random bit with mean x_i/a, and every bit is flipped with probability 1/(1+e^(ε₀/d)).
 // An input of ±a is the classical bit.
 //
@@ -15,7 +15,9 @@ import (
 // exactly ε₀-LDP, without slack: bits are drawn exactly, and ε₀/d is rounded down. With d = 1
 // the report is of class dp.BinaryRR. The estimate is unbiased; the mean squared error
 // d·a²/tanh(ε₀/2d)² − ‖x‖² is largest at x = 0.
-func NewRR(c Config) (Randomizer, error) {
+const RR = "rr"
+
+func newRR(c Config) (Randomizer, error) {
 	if err := c.check(false); err != nil {
 		return nil, err
 	}
@@ -27,7 +29,7 @@ func NewRR(c Config) (Randomizer, error) {
 	}
 	return &rr{
 		pure: pure{sized{
-			facts:   facts{name: "rr", dim: c.Dim, radius: c.Radius, scale: scale, mse: float64(c.Dim) * scale * scale},
+			facts:   facts{name: RR, dim: c.Dim, radius: c.Radius, scale: scale, mse: float64(c.Dim) * scale * scale},
 			largest: scale / c.Radius, // attained by every report: all coordinates have the same size
 			input:   root * c.Radius,
 			report:  root * scale,
@@ -53,7 +55,7 @@ func splitEps0(eps0 float64, parts int) float64 {
 	return roundDown(eps0 / float64(parts))
 }
 
-// Randomize overwrites r with a randomized report of x; see [NewRR] for inputs
+// Randomize overwrites r with a randomized report of x; see [RR] for inputs
 // outside the domain.
 func (m *rr) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.dim, x)

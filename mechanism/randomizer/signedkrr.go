@@ -8,7 +8,7 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// NewSignedKRR returns k-ary randomized response for the ball ‖x‖₁ ≤ a, in at most 2^29
+// SignedKRR names k-ary randomized response for the ball ‖x‖₁ ≤ a, in at most 2^29
 // dimensions. The client draws one of the K = 2d symbols (j, ±): the symbol (j, sign x_j) with
 // probability |x_j|/a, and a uniform symbol with the remaining probability 1 − ‖x‖₁/a. It
 // sends the symbol through [KRR]. A report of (j, ±) stands for ±a/(p−q) at coordinate j, p −
@@ -24,25 +24,27 @@ import (
 // coordinate j are reported with probabilities that differ by (p−q) times x_j/a, as q and the
 // uniform part are the same for both. Every report has the length a/(p−q), so the mean squared
 // error is a²((E+2d−1)/(E−1))² − ‖x‖², largest at x = 0. From E ≈ 2√d on that is below the
-// error of [NewR1] with one bit; for small ε₀ it is far above it.
+// error of [R1] with one bit; for small ε₀ it is far above it.
 //
 // Source: the reduction of mean estimation in the ℓ₁ ball to frequencies of its 2d corners;
 // KRR as there.
-func NewSignedKRR(c Config) (Randomizer, error) {
+const SignedKRR = "signed-krr"
+
+func newSignedKRR(c Config) (Randomizer, error) {
 	if err := c.check(false); err != nil {
 		return nil, err
 	}
 	if c.Dim > 1<<29 {
 		return nil, fmt.Errorf("randomizer: dim = %d must be at most 2^29 for signed symbols", c.Dim)
 	}
-	corner, err := NewKRR(KRRConfig{Symbols: 2 * c.Dim, Eps0: c.Eps0})
+	corner, err := newKRR(Config{Dim: 2 * c.Dim, Eps0: c.Eps0})
 	if err != nil {
 		return nil, err
 	}
 	scale := c.Radius / corner.gap
 	return &signedKRR{
 		pure: pure{sized{
-			facts:   facts{name: "signed-krr", dim: c.Dim, radius: c.Radius, scale: scale, mse: scale * scale},
+			facts:   facts{name: SignedKRR, dim: c.Dim, radius: c.Radius, scale: scale, mse: scale * scale},
 			largest: scale / c.Radius, // attained by every report
 			input:   c.Radius,
 			report:  scale,
@@ -56,15 +58,15 @@ func NewSignedKRR(c Config) (Randomizer, error) {
 type signedKRR struct {
 	pure
 	indexed
-	corner *KRR
+	corner *krr
 }
 
-// Randomize overwrites r with a randomized report of x; see [NewSignedKRR] for inputs
+// Randomize overwrites r with a randomized report of x; see [SignedKRR] for inputs
 // outside the domain.
 func (m *signedKRR) Randomize(src rng.Source, x []float32, r *Report) {
 	checkInput(m.dim, x)
 	checkReport(r, 1, 1)
-	symbol := m.corner.Symbol(src, m.choose(src, x))
+	symbol := m.corner.symbol(src, m.choose(src, x))
 	r.Index[0], r.Value[0] = uint32(symbol/2), int32(1-2*(symbol&1))
 }
 

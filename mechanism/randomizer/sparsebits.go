@@ -36,7 +36,7 @@ func newBits(c Config, among int) (b indexed, each float64, err error) {
 	return indexed{among: among, count: count}, splitEps0(c.Eps0, count), nil
 }
 
-// BestBits returns the number m ≤ dim of coordinates (of [NewRInf]) or bits (of [NewR1]) with the
+// BestBits returns the number m ≤ dim of coordinates (of [RInf]) or bits (of [R1]) with the
 // least error at ε₀ = eps0. It maximises m·tanh²(ε₀/2m): 1 below 3.057, then about ε₀/2.18.
 // It returns 1 if dim or eps0 is out of range.
 func BestBits(dim int, eps0 float64) int {

@@ -88,21 +88,21 @@ func mechanisms() []Mechanism {
 	}
 	for _, dim := range dims {
 		list = append(list,
-			must(NewRInf(Config{Dim: dim, Radius: 2, Eps0: 1.5})),
-			must(NewRR(Config{Dim: dim, Radius: 2, Eps0: 1.25 * float64(min(dim, 8))})),
-			must(NewPrivUnit(Config{Dim: dim, Radius: 2, Eps0: 1})),
-			must(NewPrivUnit(Config{Dim: dim, Radius: 2, Eps0: 6})),
+			must(newRInf(Config{Dim: dim, Radius: 2, Eps0: 1.5})),
+			must(newRR(Config{Dim: dim, Radius: 2, Eps0: 1.25 * float64(min(dim, 8))})),
+			must(newPrivUnit(Config{Dim: dim, Radius: 2, Eps0: 1})),
+			must(newPrivUnit(Config{Dim: dim, Radius: 2, Eps0: 6})),
 			must(NewDiscreteGaussian(DiscreteGaussianConfig{Dim: dim, Radius: 2, Sigma: .75})),
-			must(NewRInf(Config{Dim: dim, Radius: 2, Eps0: 6, Bits: min(dim, 3)})),
-			must(NewR1(Config{Dim: dim, Radius: 2, Eps0: 1.5})),
-			must(NewR1(Config{Dim: dim, Radius: 2, Eps0: 6, Bits: min(dim, 3)})),
-			must(NewR2(Config{Dim: dim, Radius: 2, Eps0: 2})),
-			must(NewLaplace(Config{Dim: dim, Radius: 2, Eps0: 3})),
-			must(NewSignedKRR(Config{Dim: dim, Radius: 2, Eps0: 1.5})),
-			must(NewSignedKRR(Config{Dim: dim, Radius: 2, Eps0: 8})),
+			must(newRInf(Config{Dim: dim, Radius: 2, Eps0: 6, Bits: min(dim, 3)})),
+			must(newR1(Config{Dim: dim, Radius: 2, Eps0: 1.5})),
+			must(newR1(Config{Dim: dim, Radius: 2, Eps0: 6, Bits: min(dim, 3)})),
+			must(newR2(Config{Dim: dim, Radius: 2, Eps0: 2})),
+			must(newLaplace(Config{Dim: dim, Radius: 2, Eps0: 3})),
+			must(newSignedKRR(Config{Dim: dim, Radius: 2, Eps0: 1.5})),
+			must(newSignedKRR(Config{Dim: dim, Radius: 2, Eps0: 8})),
 		)
 		if dim > 1 {
-			list = append(list, must(NewKRR(KRRConfig{Symbols: dim, Eps0: .8})), must(NewKRR(KRRConfig{Symbols: dim, Eps0: 7})))
+			list = append(list, must(newKRR(Config{Dim: dim, Eps0: .8})), must(newKRR(Config{Dim: dim, Eps0: 7})))
 		}
 	}
 	return list
@@ -147,7 +147,7 @@ func squaredError(m Mechanism, square float64) float64 {
 	switch m := m.(type) {
 	case *DiscreteGaussian, *laplace: // noise that is the same for all inputs
 		return m.MSE()
-	case *KRR:
+	case *krr:
 		return m.mse + 1/float64(m.dim) - square
 	case *r1:
 		k, d, padded := float64(m.count), float64(m.Dim()), float64(m.among)
@@ -445,7 +445,7 @@ func indices(m Mechanism) uint32 {
 // most √d more.
 func TestCheckBoundsTheLength(t *testing.T) {
 	const dim, top = 700, 1.125 * (1 << 16)
-	m := must(NewPrivUnit(Config{Dim: dim, Radius: 1, Eps0: 1}))
+	m := must(newPrivUnit(Config{Dim: dim, Radius: 1, Eps0: 1}))
 	long := top + math.Sqrt(dim)
 	for _, c := range []struct {
 		each int32

@@ -11,7 +11,7 @@ import (
 
 func plain(t *testing.T) randomizer.Mechanism {
 	t.Helper()
-	m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: 2, Radius: 1})
+	m, err := randomizer.NewPlain(randomizer.Config{Dim: 2, Radius: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestReportIsClippedAsAsked(t *testing.T) {
 }
 
 func TestReportNeverFails(t *testing.T) {
-	m, err := randomizer.NewPrivUnit(randomizer.Config{Dim: 2, Radius: 1, Eps0: 1})
+	m, err := randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: 2, Radius: 1, Eps0: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 func TestClientTakesPartInWhatItAgreedTo(t *testing.T) {
-	m, err := randomizer.NewPrivUnit(randomizer.Config{Dim: 2, Radius: 1, Eps0: 1})
+	m, err := randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: 2, Radius: 1, Eps0: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

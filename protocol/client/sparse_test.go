@@ -19,7 +19,7 @@ func TestSparseReportsAreTheSame(t *testing.T) {
 	}
 	for _, mode := range []ClipMode{ClipNorm, ClipCoordinate} {
 		for coordinates := 1; coordinates <= 2; coordinates++ {
-			m, err := randomizer.NewRInf(randomizer.Config{Dim: 5, Radius: .01, Eps0: 2, Bits: coordinates})
+			m, err := randomizer.New(randomizer.RInf, randomizer.Config{Dim: 5, Radius: .01, Eps0: 2, Bits: coordinates})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -27,7 +27,7 @@ func Example() {
 
 func round() error {
 	const n = 1000
-	m, err := randomizer.NewPrivUnit(randomizer.Config{Dim: 3, Radius: 1, Eps0: 2})
+	m, err := randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: 3, Radius: 1, Eps0: 2})
 	if err != nil {
 		return err
 	}

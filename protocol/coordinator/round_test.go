@@ -37,7 +37,7 @@ func (promised) Event() dp.Report { return dp.Report{Class: dp.Generic, Eps0: 1}
 
 func config(t *testing.T, l Ledger) Config {
 	t.Helper()
-	m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: 2, Radius: 1})
+	m, err := randomizer.NewPlain(randomizer.Config{Dim: 2, Radius: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"gamma":     func(c *Config) { c.Participation = dp.CheckIn; c.Gamma = math.NaN() },
 		"once":      func(c *Config) { c.Participation = dp.Once },
 		"dim": func(c *Config) {
-			m, _ := randomizer.NewPlain(randomizer.PlainConfig{Dim: 3, Radius: 1})
+			m, _ := randomizer.NewPlain(randomizer.Config{Dim: 3, Radius: 1})
 			c.Mechanism = promised{m}
 		},
 	} {

@@ -68,16 +68,16 @@ func shortened(t *testing.T, m randomizer.Randomizer, sized bool, liars int) (pa
 func TestStepsAreAsShortAsHonestOnes(t *testing.T) {
 	for name, m := range map[string]func() (randomizer.Randomizer, error){
 		"privunit": func() (randomizer.Randomizer, error) {
-			return randomizer.NewPrivUnit(randomizer.Config{Dim: 100, Radius: 1, Eps0: 2})
+			return randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: 100, Radius: 1, Eps0: 2})
 		},
 		"r2": func() (randomizer.Randomizer, error) {
-			return randomizer.NewR2(randomizer.Config{Dim: 100, Radius: 1, Eps0: 2})
+			return randomizer.New(randomizer.R2, randomizer.Config{Dim: 100, Radius: 1, Eps0: 2})
 		},
 		"laplace": func() (randomizer.Randomizer, error) {
-			return randomizer.NewLaplace(randomizer.Config{Dim: 100, Radius: 1, Eps0: 2})
+			return randomizer.New(randomizer.Laplace, randomizer.Config{Dim: 100, Radius: 1, Eps0: 2})
 		},
 		"rr": func() (randomizer.Randomizer, error) {
-			return randomizer.NewRR(randomizer.Config{Dim: 100, Radius: 1, Eps0: 2})
+			return randomizer.New(randomizer.RR, randomizer.Config{Dim: 100, Radius: 1, Eps0: 2})
 		},
 	} {
 		m, err := m()
@@ -90,7 +90,7 @@ func TestStepsAreAsShortAsHonestOnes(t *testing.T) {
 			t.Errorf("%s: %d of 20 honest steps are shorter, and the model is another", name, short)
 		}
 	}
-	m, err := randomizer.NewPrivUnit(randomizer.Config{Dim: 100, Radius: 1, Eps0: 2})
+	m, err := randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: 100, Radius: 1, Eps0: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func Example() {
 
 func run() error {
 	const n, clip = 20000, 1
-	m, err := randomizer.NewPrivUnit(randomizer.Config{Dim: 2, Radius: clip, Eps0: 2})
+	m, err := randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: 2, Radius: clip, Eps0: 2})
 	if err != nil {
 		return err
 	}

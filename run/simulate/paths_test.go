@@ -65,7 +65,7 @@ func TestOnceAsksEveryClientOnceAnEpoch(t *testing.T) {
 func TestCoordinatesGiveTheModelOfGradients(t *testing.T) {
 	const dim, n = 12, 200
 	run := func(byCoordinate func() func(id int64, theta []float32, j int) float32, coordinates int) []float32 {
-		m, err := randomizer.NewRInf(randomizer.Config{Dim: dim, Radius: .3, Eps0: 2, Bits: coordinates})
+		m, err := randomizer.New(randomizer.RInf, randomizer.Config{Dim: dim, Radius: .3, Eps0: 2, Bits: coordinates})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,13 +59,13 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 	var mechanism randomizer.Mechanism
 	var promise dp.Report
 	if c.plain {
-		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: 4})
+		m, err := randomizer.NewPlain(randomizer.Config{Dim: dim, Radius: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
 		mechanism = m
 	} else {
-		m, err := randomizer.NewPrivUnit(randomizer.Config{Dim: dim, Eps0: 2, Radius: 4})
+		m, err := randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: dim, Eps0: 2, Radius: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +293,7 @@ func (otherDim) Dim() int { return 13 }
 // A client that was made for another task stays away: nothing is charged.
 func TestClientsOfAnotherTaskStayAway(t *testing.T) {
 	s, co := build(t, setup{n: 10, participation: dp.All})
-	other, err := randomizer.NewPrivUnit(randomizer.Config{Dim: 12, Eps0: 3, Radius: 4})
+	other, err := randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: 12, Eps0: 3, Radius: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

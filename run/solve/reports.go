@@ -44,7 +44,7 @@ func (m *reports) unit(clients, uses int64) (randomizer.Randomizer, error) {
 	}
 	// What the mechanism claims, numeric slack included, must be at most eps0.
 	for try := eps0; try > 0; {
-		unit, err := randomizer.NewPrivUnit(randomizer.Config{Dim: m.dim, Eps0: try, Radius: c.Clip})
+		unit, err := randomizer.New(randomizer.PrivUnit, randomizer.Config{Dim: m.dim, Eps0: try, Radius: c.Clip})
 		if err != nil {
 			return nil, err
 		}

@@ -306,7 +306,7 @@ func (c PrivacyConfig) norm() float64 {
 // promise is zero.
 func (c PrivacyConfig) newMechanism(dim int) (randomizer.Mechanism, dp.Report, error) {
 	if !c.Trust.Is(dp.Protecting) {
-		m, err := randomizer.NewPlain(randomizer.PlainConfig{Dim: dim, Radius: c.Clip})
+		m, err := randomizer.NewPlain(randomizer.Config{Dim: dim, Radius: c.Clip})
 		return m, dp.Report{}, err
 	}
 	if c.Trust.Is(dp.SumsOnly) {
