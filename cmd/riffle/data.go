@@ -170,7 +170,7 @@ func newDataExport() *cobra.Command {
 				}
 			}
 			if synthetic != "" {
-				if err := exportSynthetic(out, dataset.SyntheticConfig{Kind: synthetic, Dim: int(dim), Clients: n, Seed: seed}); err != nil {
+				if err := exportSynthetic(out, dataset.SyntheticConfig{Kind: synthetic, Dim: int(dim), Rows: int(n), HeldOut: true, Seed: seed}); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), out)
@@ -210,16 +210,12 @@ func exportSynthetic(path string, c dataset.SyntheticConfig) error {
 	if !strings.EqualFold(filepath.Ext(path), ".csv") {
 		return usage("--out %s must end in .csv", path)
 	}
-	if int64(c.Dim) > dataset.MaxCSVCells/max(1, c.Clients) {
-		return usage("--n %d times --dim %d exceeds the %d values that a file may have", c.Clients, c.Dim, dataset.MaxCSVCells)
+	if c.Dim > dataset.MaxCSVCells/max(1, c.Rows) {
+		return usage("--n %d times --dim %d exceeds the %d values that a file may have", c.Rows, c.Dim, dataset.MaxCSVCells)
 	}
-	s, err := dataset.NewSynthetic(c)
+	rows, _, err := dataset.NewSynthetic(c)
 	if err != nil {
 		return usage("%v", err)
-	}
-	rows, err := s.Rows(int(c.Clients))
-	if err != nil {
-		return err
 	}
 	var text bytes.Buffer
 	if err := dataset.WriteCSV(&text, rows); err != nil {

@@ -18,20 +18,10 @@ const (
 	cifarClasses = 10
 	cifarBatches = 5
 
-	// CIFARTest is the file of the test images; those of the training images
-	// are data_batch_1.bin to data_batch_5.bin.
+	// CIFARTest is the file of the test images, by which ReadFolder knows the format; those
+	// of the training images are data_batch_1.bin to data_batch_5.bin.
 	CIFARTest = "test_batch.bin"
 )
-
-// ReadCIFAR10 reads a folder with the six files of CIFAR-10's binary version:
-// 50,000 training and 10,000 test images of 32×32 pixels and three channels.
-func ReadCIFAR10(dir string) (train, test *Images, err error) {
-	fsys, name, err := openFolder(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	return readCIFAR(fsys, name, cifarRecords)
-}
 
 // readCIFAR reads the six files at the root of fsys. Every file must hold the given number of
 // records, of 3,073 bytes each, and labels 0 to 9. Errors wrap fs.ErrNotExist if a file is

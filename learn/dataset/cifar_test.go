@@ -30,7 +30,7 @@ func checkCIFAR(t *testing.T, im *Images, at, seed int) {
 	}
 	for p := range cifarPlane {
 		for c := range 3 {
-			if got, want := im.Image(at)[3*p+c], byte(seed+c*cifarPlane+p+c*50); got != want {
+			if got, want := im.image(at)[3*p+c], byte(seed+c*cifarPlane+p+c*50); got != want {
 				t.Fatalf("image %d: channel %d of pixel %d is %d, want %d", at, c, p, got, want)
 			}
 		}
@@ -53,7 +53,7 @@ func TestReadCIFAR(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, im := range []*Images{train, test} {
-		if err := im.Validate(); err != nil || im.Classes != 10 || im.Channels != 3 {
+		if err := im.validate(); err != nil || im.Classes != 10 || im.Channels != 3 {
 			t.Errorf("%s: %v, %d classes", im.Name, err, im.Classes)
 		}
 	}
@@ -87,8 +87,8 @@ func TestReadCIFAR(t *testing.T) {
 	}
 }
 
-// TestReadCIFAR10Whole reads files of the true size.
-func TestReadCIFAR10Whole(t *testing.T) {
+// TestReadCIFARWhole reads files of the true size.
+func TestReadCIFARWhole(t *testing.T) {
 	if _, _, err := readCIFAR(cifarFolder(20), "c", cifarRecords); err == nil || !strings.Contains(err.Error(), "want 30730000 (10000 records of 3073)") {
 		t.Errorf("files of 20 records: %v", err)
 	}
@@ -113,17 +113,20 @@ func TestReadCIFAR10Whole(t *testing.T) {
 
 func TestCIFARFolder(t *testing.T) {
 	dir := t.TempDir()
-	if _, _, err := ReadCIFAR10(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("empty folder: %v", err)
+	if err := os.WriteFile(filepath.Join(dir, CIFARTest), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if _, _, err := ReadCIFAR10(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := ReadFolder(dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "data_batch_1.bin") {
+		t.Errorf("folder without training images: %v", err)
+	}
+	if _, _, err := ReadFolder(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
 	file := filepath.Join(dir, "data_batch_1.bin")
 	if err := os.Mkdir(file, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := ReadCIFAR10(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if _, _, err := ReadFolder(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("folder instead of a file: %v", err)
 	}
 	if err := os.Remove(file); err != nil {
@@ -132,10 +135,10 @@ func TestCIFARFolder(t *testing.T) {
 	if err := os.WriteFile(file, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := ReadCIFAR10(dir); err == nil || !strings.Contains(err.Error(), "file of 5 bytes, want 30730000") {
+	if _, _, err := ReadFolder(dir); err == nil || !strings.Contains(err.Error(), "file of 5 bytes, want 30730000") {
 		t.Errorf("short file: %v", err)
 	}
-	if _, _, err := ReadCIFAR10(file); err == nil || !strings.Contains(err.Error(), "is not a folder") {
+	if _, _, err := ReadFolder(file); err == nil || !strings.Contains(err.Error(), "is not a folder") {
 		t.Errorf("file instead of a folder: %v", err)
 	}
 }
@@ -157,14 +160,14 @@ func FuzzParseCIFAR(f *testing.F) {
 			}
 			return
 		}
-		if err := im.Validate(); err != nil || im.Len() != records || len(b) != records*cifarRecord {
+		if err := im.validate(); err != nil || im.Len() != records || len(b) != records*cifarRecord {
 			t.Errorf("%d images of %d bytes, %v", im.Len(), len(b), err)
 		}
 		// Deinterleaved again, the bytes come back.
 		for i := range records {
 			for p := range cifarPlane {
 				for c := range 3 {
-					if im.Image(i)[3*p+c] != b[i*cifarRecord+1+c*cifarPlane+p] {
+					if im.image(i)[3*p+c] != b[i*cifarRecord+1+c*cifarPlane+p] {
 						t.Fatalf("image %d, pixel %d, channel %d differs", i, p, c)
 					}
 				}

@@ -467,7 +467,7 @@ func (c *CSV) Split(fraction float64, seed uint64) (train, test *Table, err erro
 		return nil, nil, err
 	}
 	// Given classes are public, so the training part may lack any of them.
-	if c.known || train.Regression() {
+	if c.known || train.Targets != nil {
 		return train, test, nil
 	}
 	if !slices.ContainsFunc(train.Y, func(y int32) bool { return y != train.Y[0] }) {

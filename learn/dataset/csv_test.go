@@ -55,8 +55,8 @@ func TestCSVRegressionAndScale(t *testing.T) {
 	if want := (&Table{Dim: 2, X: []float32{.2, 1, 1, 0}, Targets: []float32{1, -1}}); !reflect.DeepEqual(got.Table, want) {
 		t.Errorf("table %+v, want %+v", got.Table, want)
 	}
-	if err := got.Table.validate(); err != nil || !got.Table.Regression() || got.Labels != nil {
-		t.Errorf("regression %v, labels %q, %v", got.Table.Regression(), got.Labels, err)
+	if err := got.Table.validate(); err != nil || got.Labels != nil {
+		t.Errorf("regression %v, labels %q, %v", got.Table.Targets != nil, got.Labels, err)
 	}
 	// The label of a regression does not take the scaling of the rest.
 	c.Scale = nil

@@ -13,7 +13,6 @@ package dataset
 
 import (
 	"fmt"
-	"image"
 	"math"
 
 	"github.com/riffle-dp/riffle/learn/feature"
@@ -42,24 +41,10 @@ func (im *Images) Len() int { return len(im.Labels) }
 // Size returns the bytes of one image: Height × Width × Channels.
 func (im *Images) Size() int { return im.Width * im.Height * im.Channels }
 
-// Image returns the pixels of image i. They are shared, not copied.
-func (im *Images) Image(i int) []byte {
+// image returns the pixels of image i. They are shared, not copied.
+func (im *Images) image(i int) []byte {
 	s := im.Size()
 	return im.Pixels[i*s : (i+1)*s : (i+1)*s]
-}
-
-// Gray returns a copy of image i for drawing. Several channels are averaged.
-func (im *Images) Gray(i int) *image.Gray {
-	g := image.NewGray(image.Rect(0, 0, im.Width, im.Height))
-	px := im.Image(i)
-	for p := range g.Pix {
-		sum := 0
-		for _, v := range px[p*im.Channels : (p+1)*im.Channels] {
-			sum += int(v)
-		}
-		g.Pix[p] = uint8(sum / im.Channels)
-	}
-	return g
 }
 
 // Subset returns a copy of the images at the given indices, in that order.
@@ -71,15 +56,15 @@ func (im *Images) Subset(index []int) (*Images, error) {
 		if i < 0 || i >= im.Len() {
 			return nil, fmt.Errorf("dataset: index %d outside the %d images of %s", i, im.Len(), im.Name)
 		}
-		out.Pixels = append(out.Pixels, im.Image(i)...)
+		out.Pixels = append(out.Pixels, im.image(i)...)
 		out.Labels = append(out.Labels, im.Labels[i])
 	}
 	return &out, nil
 }
 
-// Validate returns an error that names the first broken rule: sizes at least
+// validate returns an error that names the first broken rule: sizes at least
 // 1, as many pixels as the labels ask for, every label below Classes.
-func (im *Images) Validate() error {
+func (im *Images) validate() error {
 	if im.Width < 1 || im.Height < 1 || im.Channels < 1 {
 		return fmt.Errorf("dataset: %s: image of %d×%d pixels and %d channels, each must be at least 1",
 			im.Name, im.Width, im.Height, im.Channels)
@@ -101,7 +86,7 @@ func (im *Images) Validate() error {
 // Table extracts the features of every image with the given number of
 // goroutines (0: one per processor). The result does not depend on workers.
 func (im *Images) Table(e feature.Extractor, workers int) (*Table, error) {
-	if err := im.Validate(); err != nil {
+	if err := im.validate(); err != nil {
 		return nil, err
 	}
 	if e.Pixels() != im.Size() {
@@ -140,9 +125,6 @@ type Table struct {
 	Blank []bool
 }
 
-// Regression says whether rows have real targets instead of classes.
-func (t *Table) Regression() bool { return t.Targets != nil }
-
 // Len returns the number of rows.
 func (t *Table) Len() int { return max(len(t.Y), len(t.Targets)) }
 
@@ -154,7 +136,7 @@ func (t *Table) Row(i int) []float32 {
 // Target returns the number that row i is to predict: of two classes −1 for the first
 // and 1 for the second.
 func (t *Table) Target(i int) float64 {
-	if t.Regression() {
+	if t.Targets != nil {
 		return float64(t.Targets[i])
 	}
 	return float64(2*t.Y[i] - 1)
@@ -163,7 +145,7 @@ func (t *Table) Target(i int) float64 {
 // Subset returns a copy of the rows at the given indices, in that order.
 func (t *Table) Subset(index []int) (*Table, error) {
 	out := &Table{Dim: t.Dim, Classes: t.Classes, X: make([]float32, 0, len(index)*t.Dim)}
-	if t.Regression() {
+	if t.Targets != nil {
 		out.Targets = make([]float32, 0, len(index))
 	} else {
 		out.Y = make([]int32, 0, len(index))
@@ -173,7 +155,7 @@ func (t *Table) Subset(index []int) (*Table, error) {
 			return nil, fmt.Errorf("dataset: index %d outside the %d rows of the table", i, t.Len())
 		}
 		out.X = append(out.X, t.Row(i)...)
-		if t.Regression() {
+		if t.Targets != nil {
 			out.Targets = append(out.Targets, t.Targets[i])
 		} else {
 			out.Y = append(out.Y, t.Y[i])
@@ -189,7 +171,7 @@ func (t *Table) Subset(index []int) (*Table, error) {
 // row, as many features as rows ask for, all finite, and either classes in
 // range or finite targets.
 func (t *Table) validate() error {
-	if t.Regression() {
+	if t.Targets != nil {
 		if t.Y != nil || t.Classes != 0 {
 			return fmt.Errorf("dataset: table with targets also has %d classes in %d rows, must have none", t.Classes, len(t.Y))
 		}

@@ -38,7 +38,7 @@ func (im *Images) writeLabels(w io.Writer) error {
 
 // checkIDX makes sure that the written file can be read back.
 func (im *Images) checkIDX() error {
-	if err := im.Validate(); err != nil {
+	if err := im.validate(); err != nil {
 		return err
 	}
 	if im.Channels != 1 {
@@ -138,7 +138,7 @@ func WriteCSV(w io.Writer, t *Table) error {
 		for j, v := range t.Row(i) {
 			cells[j] = strconv.FormatFloat(float64(v), 'g', -1, 32)
 		}
-		if t.Regression() {
+		if t.Targets != nil {
 			cells[t.Dim] = strconv.FormatFloat(float64(t.Targets[i]), 'g', -1, 32)
 		} else {
 			cells[t.Dim] = strconv.Itoa(int(t.Y[i]))

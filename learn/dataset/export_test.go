@@ -8,19 +8,12 @@ import (
 
 func TestWriteCSVReadsBack(t *testing.T) {
 	for _, kind := range []SyntheticKind{SyntheticLogistic, SyntheticAbsolute} {
-		s, err := NewSynthetic(SyntheticConfig{Kind: kind, Dim: 3, Clients: 50, Seed: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := s.Rows(50)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want, _ := synthetic(t, SyntheticConfig{Kind: kind, Dim: 3, Rows: 50, Seed: 4})
 		var text bytes.Buffer
 		if err := WriteCSV(&text, want); err != nil {
 			t.Fatal(err)
 		}
-		got, err := parseCSV(&text, "rows", CSVConfig{Label: "y", Regression: want.Regression()})
+		got, err := parseCSV(&text, "rows", CSVConfig{Label: "y", Regression: want.Targets != nil})
 		if err != nil {
 			t.Fatal(err)
 		}

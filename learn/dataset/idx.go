@@ -37,26 +37,23 @@ const (
 	MaxIDXBytes = 1<<31 - 1
 )
 
-// ReadFolder reads the four IDX files of a folder on disk. Where both a plain
-// and a .gz file are present the plain one is read.
+// ReadFolder reads the images of a folder on disk: the six files of CIFAR-10's binary version
+// where CIFARTest is one of its files, which are 50,000 training and 10,000 test images of
+// 32×32 pixels and three channels; otherwise what ReadFS reads. Where both a plain and a .gz
+// file are present the plain one is read.
 func ReadFolder(dir string) (train, test *Images, err error) {
-	fsys, name, err := openFolder(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	return ReadFS(fsys, name)
-}
-
-// openFolder opens a folder on disk; name is the last part of its path.
-func openFolder(dir string) (fsys fs.FS, name string, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return nil, "", fmt.Errorf("dataset: %w", err)
+		return nil, nil, fmt.Errorf("dataset: %w", err)
 	}
 	if !info.IsDir() {
-		return nil, "", fmt.Errorf("dataset: %s is not a folder", dir)
+		return nil, nil, fmt.Errorf("dataset: %s is not a folder", dir)
 	}
-	return os.DirFS(dir), filepath.Base(filepath.Clean(dir)), nil
+	fsys, name := os.DirFS(dir), filepath.Base(filepath.Clean(dir))
+	if _, err := fs.Stat(fsys, CIFARTest); err == nil {
+		return readCIFAR(fsys, name, cifarRecords)
+	}
+	return ReadFS(fsys, name)
 }
 
 // ReadFS reads the four IDX files at the root of fsys. The training and the test images get the

@@ -65,7 +65,7 @@ func TestReadFS(t *testing.T) {
 	if !reflect.DeepEqual(test, want) {
 		t.Errorf("test = %+v, want %+v", test, want)
 	}
-	if err := errors.Join(train.Validate(), test.Validate()); err != nil {
+	if err := errors.Join(train.validate(), test.validate()); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,74 +2,61 @@ package dataset
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
-func synthetic(t testing.TB, c SyntheticConfig) *Synthetic {
+func synthetic(t testing.TB, c SyntheticConfig) (rows *Table, truth []float64) {
 	t.Helper()
-	s, err := NewSynthetic(c)
+	rows, truth, err := NewSynthetic(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return rows, truth
 }
 
 var syntheticKinds = []SyntheticKind{SyntheticLogistic, SyntheticHinge, SyntheticAbsolute}
 
-// A client's row does not depend on what was read before, and with Examples it
-// is one of the population's.
-func TestSyntheticClients(t *testing.T) {
+// A row has norm 1, and does not depend on how many there are. Held-out rows are others.
+func TestSyntheticRows(t *testing.T) {
 	for _, kind := range syntheticKinds {
-		for _, examples := range []int{0, 40} {
-			s := synthetic(t, SyntheticConfig{Kind: kind, Dim: 6, Clients: 200, Examples: examples, Seed: 4})
-			a, b := s.Reader(), s.Reader()
-			x, again := make([]float32, 6), make([]float32, 6)
-			var rows *Table
-			if examples > 0 {
-				rows, _ = s.Rows(0)
-				if rows.Len() != examples {
-					t.Fatalf("%d rows", rows.Len())
-				}
+		c := SyntheticConfig{Kind: kind, Dim: 6, Rows: 200, Seed: 4}
+		rows, truth := synthetic(t, c)
+		if err := rows.validate(); err != nil || rows.Len() != 200 {
+			t.Fatal(rows.Len(), err)
+		}
+		c.Rows = 40
+		few, again := synthetic(t, c)
+		c.HeldOut = true
+		others, _ := synthetic(t, c)
+		if !slices.Equal(truth, again) {
+			t.Errorf("%s: two truths for one seed", kind)
+		}
+		different := false
+		for i := range rows.Len() {
+			square := 0.0
+			for _, v := range rows.Row(i) {
+				square += float64(v) * float64(v)
 			}
-			different := false
-			last := float32(0)
-			for i := range int64(200) {
-				y := a(i, x)
-				if z := b(199-i, again); z != 1 && z != -1 && kind != SyntheticAbsolute {
-					t.Fatalf("target %v", z)
-				}
-				if z := b(i, again); z != y {
-					t.Fatalf("client %d has targets %v and %v", i, y, z)
-				}
-				square := 0.0
-				for j := range x {
-					if x[j] != again[j] {
-						t.Fatalf("client %d has two rows", i)
-					}
-					square += float64(x[j]) * float64(x[j])
-				}
-				if math.Abs(square-1) > 1e-6 {
-					t.Fatalf("norm² %v", square)
-				}
-				different = different || x[0] != last
-				last = x[0]
-				if rows == nil {
-					continue
-				}
-				row := s.draw.Example(i, 0)
-				want := 0.0
-				if rows.Regression() {
-					want = float64(rows.Targets[row])
-				} else {
-					want = float64(2*rows.Y[row] - 1)
-				}
-				if want != y || rows.Row(row)[3] != x[3] {
-					t.Fatalf("client %d is not example %d", i, row)
-				}
+			if math.Abs(square-1) > 1e-6 {
+				t.Fatalf("norm² %v", square)
 			}
-			if !different {
-				t.Error("all rows are alike")
+			if y := rows.Target(i); y != 1 && y != -1 && kind != SyntheticAbsolute {
+				t.Fatalf("target %v", y)
 			}
+			different = different || rows.Row(i)[0] != rows.Row(0)[0]
+			if i >= few.Len() {
+				continue
+			}
+			if !slices.Equal(rows.Row(i), few.Row(i)) || rows.Target(i) != few.Target(i) {
+				t.Fatalf("row %d is two rows", i)
+			}
+			if slices.Equal(rows.Row(i), others.Row(i)) {
+				t.Fatalf("row %d is held out as well", i)
+			}
+		}
+		if !different {
+			t.Error("all rows are alike")
 		}
 	}
 }
@@ -79,12 +66,10 @@ func TestSyntheticClients(t *testing.T) {
 func TestSyntheticLaw(t *testing.T) {
 	const n, d = 20000, 5
 	for _, kind := range syntheticKinds {
-		s := synthetic(t, SyntheticConfig{Kind: kind, Dim: d, Clients: 10, Seed: 9})
-		rows, err := s.Rows(n)
-		if err != nil || rows.validate() != nil {
-			t.Fatal(err, rows.validate())
+		rows, w := synthetic(t, SyntheticConfig{Kind: kind, Dim: d, Rows: n, HeldOut: true, Seed: 9})
+		if err := rows.validate(); err != nil {
+			t.Fatal(err)
 		}
-		w := s.Truth()
 		spectrum := make([]float64, d)
 		var sum, variance float64
 		for i := range n {
@@ -133,28 +118,14 @@ func TestSyntheticLaw(t *testing.T) {
 
 func TestSyntheticRefuses(t *testing.T) {
 	for _, c := range []SyntheticConfig{
-		{}, {Kind: "x", Dim: 1, Clients: 1}, {Kind: SyntheticHinge, Clients: 1}, {Kind: SyntheticHinge, Dim: 1},
-		{Kind: SyntheticHinge, Dim: 1, Clients: 1, Examples: -1}, {Kind: SyntheticHinge, Dim: 1, Clients: 1, Noise: .5},
-		{Kind: SyntheticHinge, Dim: 1, Clients: 1, Noise: math.NaN()}, {Kind: SyntheticLogistic, Dim: 1, Clients: 1, Noise: .1},
-		{Kind: SyntheticAbsolute, Dim: 1, Clients: 1, Norm: -1}, {Kind: SyntheticAbsolute, Dim: 1, Clients: 1, Norm: math.Inf(1)},
-		{Kind: SyntheticAbsolute, Dim: 1, Clients: 1, Decay: math.NaN()},
+		{}, {Kind: "x", Dim: 1, Rows: 1}, {Kind: SyntheticHinge, Rows: 1}, {Kind: SyntheticHinge, Dim: 1},
+		{Kind: SyntheticHinge, Dim: 1, Rows: -1}, {Kind: SyntheticHinge, Dim: 1, Rows: 1, Noise: .5},
+		{Kind: SyntheticHinge, Dim: 1, Rows: 1, Noise: math.NaN()}, {Kind: SyntheticLogistic, Dim: 1, Rows: 1, Noise: .1},
+		{Kind: SyntheticAbsolute, Dim: 1, Rows: 1, Norm: -1}, {Kind: SyntheticAbsolute, Dim: 1, Rows: 1, Norm: math.Inf(1)},
+		{Kind: SyntheticAbsolute, Dim: 1, Rows: 1, Decay: math.NaN()},
 	} {
-		if _, err := NewSynthetic(c); err == nil {
+		if _, _, err := NewSynthetic(c); err == nil {
 			t.Errorf("accepted %+v", c)
 		}
-	}
-	s := synthetic(t, SyntheticConfig{Kind: SyntheticHinge, Dim: 2, Clients: 3})
-	if _, err := s.Rows(0); err == nil {
-		t.Error("no held-out rows")
-	}
-	for _, client := range []int64{-1, 3} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("client %d of 3", client)
-				}
-			}()
-			s.Reader()(client, make([]float32, 2))
-		}()
 	}
 }

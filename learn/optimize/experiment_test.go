@@ -15,7 +15,8 @@ import (
 
 // experiment is a finite population whose loss and optimum are known.
 type experiment struct {
-	source  *dataset.Synthetic
+	deal    *dataset.Population // says which client holds which row
+	truth   []float64
 	linear  *model.Model
 	rows    *dataset.Table
 	optimum *model.Optimum
@@ -23,7 +24,11 @@ type experiment struct {
 
 func newExperiment(t testing.TB, kind dataset.SyntheticKind, n int64, ridge float64) *experiment {
 	t.Helper()
-	source, err := dataset.NewSynthetic(dataset.SyntheticConfig{Kind: kind, Dim: 50, Clients: n, Examples: 10000, Seed: 3})
+	rows, truth, err := dataset.NewSynthetic(dataset.SyntheticConfig{Kind: kind, Dim: 50, Rows: 10000, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deal, err := dataset.NewPopulation(dataset.PopulationConfig{Clients: n, Examples: rows.Len(), Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,11 +40,7 @@ func newExperiment(t testing.TB, kind dataset.SyntheticKind, n int64, ridge floa
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := source.Rows(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &experiment{source: source, linear: linear, rows: rows}
+	e := &experiment{deal: deal, truth: truth, linear: linear, rows: rows}
 	if e.optimum, err = linear.Optimum(rows.X, e.rows.Target, model.OptimumConfig{Radius: 8}); err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +70,8 @@ func (e *experiment) run(t testing.TB, plan *Plan, seed uint64) []float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, src := e.source.Reader(), rng.Replay(seed, 77)
-	x, theta, grad := make([]float32, 50), make([]float32, 50), make([]float32, 50)
+	src := rng.Replay(seed, 77)
+	theta, grad := make([]float32, 50), make([]float32, 50)
 	mean, noise := make([]float64, 50), make([]float64, 50)
 	for round := int64(1); round <= plan.Batches.Rounds; round++ {
 		r := plan.Round(round)
@@ -83,8 +84,8 @@ func (e *experiment) run(t testing.TB, plan *Plan, seed uint64) []float64 {
 		}
 		clear(mean)
 		for place := r.From; place < r.To; place++ {
-			y := reader(place, x)
-			m.Grad(theta, x, y, grad, nil)
+			row := e.deal.Example(place, 0)
+			m.Grad(theta, e.rows.Row(row), e.rows.Target(row), grad, nil)
 			square := 0.0
 			for _, g := range grad {
 				square += float64(g) * float64(g)
@@ -156,7 +157,7 @@ func TestAccelerationPays(t *testing.T) {
 // it: d/(2m) above it on average over samples of m rows.
 func TestSyntheticTruth(t *testing.T) {
 	e := newExperiment(t, dataset.SyntheticLogistic, 10, 0)
-	if at := e.excess(t, e.source.Truth(), 0); at < -1e-6 || at > 5*50./10000/2 {
+	if at := e.excess(t, e.truth, 0); at < -1e-6 || at > 5*50./10000/2 {
 		t.Errorf("the truth is %v above the optimum", at)
 	}
 	if !slices.ContainsFunc(e.optimum.Theta, func(v float64) bool { return v != 0 }) || e.optimum.Loss-e.optimum.Lower > 1e-6 {

@@ -50,19 +50,16 @@ func newPopulation(c *Config, loss model.Loss) (*population, error) {
 		return nil, fmt.Errorf("solve: rows = %d must lie between 1 and %d, 2^28 numbers in all", c.Rows, maxCells/c.Dim)
 	}
 	kind := dataset.SyntheticKind(c.Synthetic)
-	source, err := dataset.NewSynthetic(dataset.SyntheticConfig{Kind: kind, Dim: c.Dim, Clients: c.N, Examples: c.Rows, Seed: c.Seed})
-	if err != nil {
-		return nil, err
-	}
 	if regression := kind == dataset.SyntheticAbsolute; regression == loss.Binary() {
 		return nil, fmt.Errorf("solve: loss %s does not go with synthetic %s: its targets are %s", loss, kind,
 			map[bool]string{true: "real numbers", false: "classes"}[regression])
 	}
 	p := &population{clients: c.N, norm: 1}
-	if p.rows, err = source.Rows(0); err != nil {
+	var err error
+	if p.rows, _, err = dataset.NewSynthetic(dataset.SyntheticConfig{Kind: kind, Dim: c.Dim, Rows: c.Rows, Seed: c.Seed}); err != nil {
 		return nil, err
 	}
-	// deal says which client holds which row. It is the same as in source.
+	// deal says which client holds which row.
 	deal, err := dataset.NewPopulation(dataset.PopulationConfig{Clients: c.N, Examples: c.Rows, Seed: c.Seed})
 	if err != nil {
 		return nil, err

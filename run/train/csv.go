@@ -210,7 +210,7 @@ func (c DataConfig) unscaled(file *dataset.CSV) (warnings []string) {
 	}) {
 		warnings = append(warnings, fmt.Sprintf("the %d different numbers of column %s are taken as classes; --loss absolute predicts numbers", n, c.Label))
 	}
-	if t.Regression() {
+	if t.Targets != nil {
 		_, ranged := by[c.Label]
 		check(c.Label, ranged, 0, func(row int) float32 { return t.Targets[row] })
 	}

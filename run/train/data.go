@@ -86,11 +86,7 @@ func LoadImages(data string) (train, test *dataset.Images, err error) {
 	if data == "mnist" {
 		return mnist.Load()
 	}
-	read := dataset.ReadFolder
-	if _, err := os.Stat(filepath.Join(data, dataset.CIFARTest)); err == nil {
-		read = dataset.ReadCIFAR10
-	}
-	train, test, err = read(data)
+	train, test, err = dataset.ReadFolder(data)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, inputError("data %s: %v (want mnist, a folder of IDX or CIFAR-10 files, or a .csv file)", data, err)
 	}

@@ -38,7 +38,7 @@ func (c LearningConfig) newLinear(t *dataset.Table) (*model.Model, error) {
 		return nil, err
 	}
 	switch {
-	case !loss.Binary() && !t.Regression():
+	case !loss.Binary() && t.Targets == nil:
 		return nil, fmt.Errorf("loss %s needs real targets: a CSV file's column", loss)
 	case loss.Binary() && t.Classes != 2:
 		return nil, fmt.Errorf("loss %s needs 2 classes, the data have %d", loss, t.Classes)
@@ -59,7 +59,7 @@ func (c *LearningConfig) resolveLoss(t *dataset.Table) {
 // answers returns a function that gives a row's true answer: the number of its class, or its
 // target.
 func answers(t *dataset.Table) func(row int) float64 {
-	if t.Regression() {
+	if t.Targets != nil {
 		return t.Target
 	}
 	return func(row int) float64 { return float64(t.Y[row]) }

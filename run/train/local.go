@@ -175,7 +175,7 @@ func (c Config) localTable(d document, whole bool) (t *dataset.Table, odd, err e
 	switch {
 	case t.Dim != d.inputs || !slices.Equal(columns, d.columns):
 		return nil, nil, inputError("data %s: its features are not the task's", c.Data)
-	case t.Regression() != (d.classes == nil):
+	case (t.Targets == nil) != (d.classes != nil):
 		return nil, nil, inputError("data %s: classes where the task has numbers, or numbers where it has classes", c.Data)
 	case len(labels) > len(d.classes) || !slices.Equal(labels, d.classes[:len(labels)]):
 		return nil, nil, inputError("data %s: its classes are not the task's", c.Data)

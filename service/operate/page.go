@@ -2,9 +2,11 @@ package operate
 
 import (
 	"fmt"
+	"image"
 	"iter"
 	"math"
 
+	"github.com/riffle-dp/riffle/learn/dataset"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/page/dashboard"
 	"github.com/riffle-dp/riffle/page/report"
@@ -45,13 +47,27 @@ func samples(d *train.Data, predictions iter.Seq[train.Prediction]) []report.Sam
 			into = &right
 		}
 		if len(*into) < samplesOf {
-			*into = append(*into, report.Sample{Label: p.Label, Predicted: p.Class, Confidence: p.Confidence, Image: d.EvalImages.Gray(p.Index)})
+			*into = append(*into, report.Sample{Label: p.Label, Predicted: p.Class, Confidence: p.Confidence, Image: gray(d.EvalImages, p.Index)})
 		}
 		if len(right) == samplesOf && len(wrong) == samplesOf {
 			break
 		}
 	}
 	return append(wrong, right...)
+}
+
+// gray returns a copy of image i for drawing. Several channels are averaged.
+func gray(images *dataset.Images, i int) *image.Gray {
+	g := image.NewGray(image.Rect(0, 0, images.Width, images.Height))
+	px := images.Pixels[i*images.Size() : (i+1)*images.Size()]
+	for p := range g.Pix {
+		sum := 0
+		for _, v := range px[p*images.Channels : (p+1)*images.Channels] {
+			sum += int(v)
+		}
+		g.Pix[p] = uint8(sum / images.Channels)
+	}
+	return g
 }
 
 // Compare fills in on which data a task's model is evaluated, and how it compares with the

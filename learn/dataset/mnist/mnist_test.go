@@ -25,10 +25,7 @@ func TestLoad(t *testing.T) {
 		{train, 60000, [10]int{5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949}},
 		{test, 10000, [10]int{980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009}},
 	} {
-		if err := c.part.Validate(); err != nil {
-			t.Error(err)
-		}
-		if c.part.Len() != c.n || c.part.Width != 28 || c.part.Height != 28 || c.part.Classes != 10 {
+		if c.part.Len() != c.n || len(c.part.Pixels) != c.n*28*28 || c.part.Width != 28 || c.part.Height != 28 || c.part.Classes != 10 {
 			t.Errorf("%s: %d images of %d×%d in %d classes", c.part.Name, c.part.Len(), c.part.Width, c.part.Height, c.part.Classes)
 		}
 		var digits [10]int
@@ -40,8 +37,8 @@ func TestLoad(t *testing.T) {
 		}
 	}
 	// The first training image is a 5 whose ink has these well-known bounds.
-	if train.Labels[0] != 5 || train.Image(0)[5*28+12] != 3 || train.Image(0)[0] != 0 {
-		t.Errorf("first training image: label %d, pixel %d", train.Labels[0], train.Image(0)[5*28+12])
+	if train.Labels[0] != 5 || train.Pixels[5*28+12] != 3 || train.Pixels[0] != 0 {
+		t.Errorf("first training image: label %d, pixel %d", train.Labels[0], train.Pixels[5*28+12])
 	}
 }
 
