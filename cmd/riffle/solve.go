@@ -138,7 +138,7 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 	}
 	stderr, c := cmd.ErrOrStderr(), task.Config
 	s.show.note(stderr, "%s, %s, %s loss, %s: %s of at least %d, trust %s",
-		counted(c.N, "client"), counted(task.Params(), "parameter"), c.Loss, c.Optimizer, counted(task.Rounds(), "round"), task.Batch(), c.Trust)
+		counted(c.N, "client"), counted(task.Params, "parameter"), c.Loss, c.Optimizer, counted(task.Rounds, "round"), task.Batch, c.Trust)
 	if !c.Trust.Is(dp.Protecting) {
 		s.show.note(stderr, "no privacy: --trust none")
 	} else {
@@ -167,8 +167,8 @@ func (s *solveFlags) print(w io.Writer, task *solve.Task, r solve.Result, second
 	c := task.Config
 	if s.show.json {
 		return printJSON(w, solveDocument{
-			r.Excess, r.Loss, r.Optimum, dp.Number(task.Epsilon), task.Delta, task.Rounds(), task.Batch(), c.Optimizer, seconds,
-			c.Trust, c.Loss, c.N, task.Params(), c.Clip, c.Lambda, c.Radius, dp.Number(task.Bound()), r.Gap, c.Seed, r.Theta,
+			r.Excess, r.Loss, r.Optimum, dp.Number(task.Epsilon), task.Delta, task.Rounds, task.Batch, c.Optimizer, seconds,
+			c.Trust, c.Loss, c.N, task.Params, c.Clip, c.Lambda, c.Radius, dp.Number(task.Bound), r.Gap, c.Seed, r.Theta,
 		})
 	}
 	p := printer{w: w}
@@ -180,7 +180,7 @@ func (s *solveFlags) print(w io.Writer, task *solve.Task, r solve.Result, second
 	} else {
 		p.row("epsilon", "%s at delta = %g (%s one client)", roundUp(task.Epsilon), task.Delta, dp.ReplaceOne)
 	}
-	p.row("optimizer", "%s, %d rounds of at least %d clients", c.Optimizer, task.Rounds(), task.Batch())
+	p.row("optimizer", "%s, %d rounds of at least %d clients", c.Optimizer, task.Rounds, task.Batch)
 	p.row("time", "%s", fmt.Sprintf("%.1f s", seconds))
 	return p.err
 }

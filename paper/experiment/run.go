@@ -277,7 +277,7 @@ func (s Setting) solve(ctx context.Context, o Options, seed int64, top, dir stri
 	if err != nil {
 		return err
 	}
-	out := solved{task.Rounds(), r.Excess, r.Loss, r.Optimum, r.Gap, dp.Number(task.Epsilon), task.Delta, time.Since(start).Seconds(), seed}
+	out := solved{task.Rounds, r.Excess, r.Loss, r.Optimum, r.Gap, dp.Number(task.Epsilon), task.Delta, time.Since(start).Seconds(), seed}
 	if text, err = json.MarshalIndent(out, "", "  "); err != nil {
 		return err
 	}

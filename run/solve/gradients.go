@@ -26,7 +26,7 @@ type worker struct {
 }
 
 func (t *Task) newGradients() (*gradients, error) {
-	g := &gradients{task: t, theta: make([]float32, t.Params()), out: make([]float64, t.Params())}
+	g := &gradients{task: t, theta: make([]float32, t.Params), out: make([]float64, t.Params)}
 	for _, s := range t.Plan.Stages {
 		m, err := t.linear.Smoothed(s.Smoothing)
 		if err != nil {
@@ -35,7 +35,7 @@ func (t *Task) newGradients() (*gradients, error) {
 		g.models = append(g.models, m)
 	}
 	for range t.Config.Workers {
-		g.workers = append(g.workers, &worker{rng.Replay(t.Config.Seed), make([]float32, t.Params())})
+		g.workers = append(g.workers, &worker{rng.Replay(t.Config.Seed), make([]float32, t.Params)})
 	}
 	return g, nil
 }

@@ -159,8 +159,8 @@ func TestPanPrivateStream(t *testing.T) {
 		t.Errorf("sigma %v for two draws of %v", first.Sigma, zeta)
 	}
 	start := math.Ln2 - r.Optimum // the logistic loss of the model 0
-	t.Logf("pan-private: %d rounds of %d, bound %.4f, excess %.4f of %.4f", task.Rounds(), first.Batch, task.Bound(), r.Excess, start)
-	if r.Excess > task.Bound() || r.Excess > start {
-		t.Errorf("excess %v, bound %v, at the start %v", r.Excess, task.Bound(), start)
+	t.Logf("pan-private: %d rounds of %d, bound %.4f, excess %.4f of %.4f", task.Rounds, first.Batch, task.Bound, r.Excess, start)
+	if r.Excess > task.Bound || r.Excess > start {
+		t.Errorf("excess %v, bound %v, at the start %v", r.Excess, task.Bound, start)
 	}
 }

@@ -97,6 +97,12 @@ type Task struct {
 	// from the noise that the run will draw, and is at most the Config's Epsilon. +Inf without
 	// privacy. Delta is 0 if the bound is pure.
 	Epsilon, Delta float64
+	// Rounds is T, and Batch the least number of clients that a round certainly has.
+	Rounds, Batch int64
+	// Bound bounds the expected excess loss. It is NaN if the plan's bound is not for the
+	// population's loss, because clients report more than once in rounds that are drawn anew.
+	Bound  float64
+	Params int // number of parameters
 
 	people     *population
 	linear     *model.Model // without ridge, which the server adds
@@ -152,8 +158,9 @@ func Prepare(ctx context.Context, c Config) (*Task, error) {
 	if t.linear, err = model.NewLinear(model.LinearConfig{Inputs: people.rows.Dim, Loss: loss, NoIntercept: !people.intercept}); err != nil {
 		return nil, err
 	}
+	t.Params = t.linear.Params
 	p := optimize.Problem{
-		Dim: t.linear.Params, Clients: people.clients, Radius: c.Radius, StrongConvexity: c.Lambda,
+		Dim: t.Params, Clients: people.clients, Radius: c.Radius, StrongConvexity: c.Lambda,
 	}
 	geometry := t.linear.Geometry(people.norm)
 	if geometry.Smoothness > 0 && people.norm > 0 {
@@ -201,39 +208,15 @@ func Prepare(ctx context.Context, c Config) (*Task, error) {
 	if c.Trust.Is(dp.Protecting) && !(t.Epsilon <= c.Epsilon && t.Delta <= c.Delta) {
 		return nil, fmt.Errorf("solve: the run would cost epsilon = %v at delta = %v: %w", t.Epsilon, t.Delta, ledger.ErrBudget)
 	}
-	t.Config = c
+	t.Config, t.Batch = c, t.Plan.Stages[0].Batch
+	for _, s := range t.Plan.Stages {
+		t.Rounds, t.Batch = t.Rounds+s.Rounds, min(t.Batch, s.Batch)
+	}
+	if t.Bound = t.Plan.Bound(); t.coins != nil {
+		t.Bound = math.NaN()
+	}
 	return t, nil
 }
-
-// Rounds returns T.
-func (t *Task) Rounds() int64 {
-	var sum int64
-	for _, s := range t.Plan.Stages {
-		sum += s.Rounds
-	}
-	return sum
-}
-
-// Batch returns the least number of clients that a round certainly has.
-func (t *Task) Batch() int64 {
-	least := t.Plan.Stages[0].Batch
-	for _, s := range t.Plan.Stages {
-		least = min(least, s.Batch)
-	}
-	return least
-}
-
-// Bound bounds the expected excess loss. It is NaN if the plan's bound is not for the
-// population's loss, because clients report more than once in rounds that are drawn anew.
-func (t *Task) Bound() float64 {
-	if t.coins != nil {
-		return math.NaN()
-	}
-	return t.Plan.Bound()
-}
-
-// Params returns the number of parameters.
-func (t *Task) Params() int { return t.linear.Params }
 
 // Run finds the optimum and then runs the plan.
 func (t *Task) Run(ctx context.Context, watch Observer) (Result, error) {
@@ -250,16 +233,15 @@ func (t *Task) Run(ctx context.Context, watch Observer) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Theta = make([]float64, t.Params())
+	r.Theta = make([]float64, t.Params)
 	gradients, err := t.newGradients()
 	if err != nil {
 		return r, err
 	}
-	rounds := t.Rounds()
-	each := max(1, rounds/10)
+	each := max(1, t.Rounds/10)
 	var next int64 // the first place that has not reported yet
 	step := int64(1)
-	for round := int64(1); round <= rounds; round++ {
+	for round := int64(1); round <= t.Rounds; round++ {
 		who := t.cohort(round, step)
 		if t.coins == nil && t.Plan.Batches.Uses == 1 {
 			// The cost of one round is the cost of the run only if batches are disjoint.
@@ -278,13 +260,13 @@ func (t *Task) Run(ctx context.Context, watch Observer) (Result, error) {
 			}
 			step++
 		}
-		if watch.Evaluated != nil && round%each == 0 && round < rounds {
+		if watch.Evaluated != nil && round%each == 0 && round < t.Rounds {
 			o.Model(r.Theta)
 			loss, err := t.loss(r.Theta)
 			if err != nil {
 				return r, err
 			}
-			watch.Evaluated(round, rounds, loss-r.Optimum)
+			watch.Evaluated(round, t.Rounds, loss-r.Optimum)
 		}
 	}
 	o.Model(r.Theta)
@@ -312,7 +294,7 @@ func (t *Task) loss(theta []float64) (float64, error) {
 // optimum returns the best model of the ball, to 1e-6, or to 1e-6 of the loss at 0 if that is
 // above 1.
 func (t *Task) optimum(ctx context.Context) (*model.Optimum, error) {
-	zero, err := t.loss(make([]float64, t.Params()))
+	zero, err := t.loss(make([]float64, t.Params))
 	if err != nil {
 		return nil, err
 	}

@@ -368,8 +368,8 @@ func TestCheckIn(t *testing.T) {
 		t.Errorf("epsilon %v, excess %v", task.Epsilon, one.Excess)
 	}
 	m := task.coins
-	if task.Rounds() != m.rounds || m.rounds != 2 || !math.IsNaN(task.Bound()) {
-		t.Fatalf("%d rounds, by coins %d, bound %v", task.Rounds(), m.rounds, task.Bound())
+	if task.Rounds != m.rounds || m.rounds != 2 || !math.IsNaN(task.Bound) {
+		t.Fatalf("%d rounds, by coins %d, bound %v", task.Rounds, m.rounds, task.Bound)
 	}
 	seen := make([]float64, c.N)
 	const reps = 500
@@ -414,9 +414,9 @@ func TestCostIsTheAccountants(t *testing.T) {
 			t.Fatal(err)
 		}
 		unit := task.protection.(*reports).stages[0].(randomizer.Randomizer).Event()
-		q := account.Query{Participation: dp.All, Eps0: unit.Eps0, Population: task.Batch(), Rounds: 1, Delta: c.Delta}
+		q := account.Query{Participation: dp.All, Eps0: unit.Eps0, Population: task.Batch, Rounds: 1, Delta: c.Delta}
 		if optimizer == "gd" {
-			q.Population, q.Rounds = c.N, task.Rounds()
+			q.Population, q.Rounds = c.N, task.Rounds
 		}
 		answer, err := account.Answer(context.Background(), q, "best")
 		if err != nil || answer.Upper.Eps != task.Epsilon || answer.Upper.Eps > c.Epsilon {
