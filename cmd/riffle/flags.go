@@ -88,7 +88,8 @@ func must(err error) {
 // valuesOf returns the values that riffle train accepts for a setting.
 func valuesOf(name string) []string {
 	c := train.Default()
-	return c.Fields().Find(name).Values
+	rows := c.Fields()
+	return rows[slices.IndexFunc(rows, func(f setting.Field) bool { return f.Name == name })].Values
 }
 
 // laws returns the laws of synthetic rows.

@@ -43,10 +43,12 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 			Accuracy: float64(m.Accuracy), Seconds: m.Seconds})
 	}
 	page.Classes, page.Confusion, page.Samples = operate.Examine(r.Data, s.Evaluation, r.Predict())
-	for _, f := range c.Fields() {
+	base := train.Default()
+	defaults := base.Fields()
+	for i, f := range c.Fields() {
 		if v := f.String(); v != "" {
 			setting := report.Setting{Name: f.Name, Value: v}
-			if f.IsDefault() {
+			if v == defaults[i].String() {
 				setting.Origin = "default"
 			}
 			page.Config = append(page.Config, setting)
@@ -81,9 +83,10 @@ func privacyOf(r *train.Run) report.Privacy {
 // command returns the shell command that makes the same run, with every setting that differs
 // from the defaults, including those that were chosen or solved for.
 func command(c train.Config) string {
-	line := "riffle train"
-	for _, f := range c.Fields() {
-		if v := f.String(); v != "" && !f.IsDefault() && !f.Local {
+	line, base := "riffle train", train.Default()
+	defaults := base.Fields()
+	for i, f := range c.Fields() {
+		if v := f.String(); v != "" && v != defaults[i].String() && !f.Local {
 			line += " --" + f.Name + " " + shellQuote(v)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/protocol/ledger"
-	"github.com/riffle-dp/riffle/run/setting"
 	"github.com/riffle-dp/riffle/run/simulate"
 	"github.com/riffle-dp/riffle/run/train"
 )
@@ -92,12 +91,12 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 // the result may be given.
 func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show output, page serving) error {
 	allowed := []string{"resume", "json", "quiet", "no-progress", "serve", "serve-after"}
-	var adjust setting.Table
+	adjust := map[string]string{}
 	for _, f := range config.Fields() {
 		if f.Local {
 			allowed = append(allowed, f.Name)
 			if cmd.Flags().Changed(f.Name) {
-				adjust = append(adjust, f)
+				adjust[f.Name] = f.String()
 			}
 		}
 	}
@@ -107,7 +106,13 @@ func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show outpu
 	if !train.Exists(dir) {
 		return usage("--resume %s: no run there (%s is missing)", dir, train.ConfigFile)
 	}
-	r, err := train.Resume(cmd.Context(), dir, func(c *train.Config) { c.Fields().Copy(adjust) })
+	r, err := train.Resume(cmd.Context(), dir, func(c *train.Config) {
+		for _, f := range c.Fields() {
+			if text, ok := adjust[f.Name]; ok {
+				must(f.Set(text)) // the flag has taken it
+			}
+		}
+	})
 	if err != nil {
 		return err
 	}

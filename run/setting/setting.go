@@ -78,16 +78,6 @@ func (f Field) Set(text string) error {
 	return err
 }
 
-// IsDefault says whether the value is what Table.Reset sets.
-func (f Field) IsDefault() bool {
-	v := reflect.ValueOf(f.Into).Elem()
-	if f.Default == "" {
-		return v.IsZero()
-	}
-	base, err := f.parse(f.Default)
-	return err == nil && v.Equal(base)
-}
-
 // Usage is the line of help, with the values of an enumeration.
 func (f Field) Usage() string {
 	if !strings.Contains(f.Help, "%s") {
@@ -196,11 +186,6 @@ func ParseCount(text string) (int64, error) {
 // Table is the settings of something, in the order they are shown, stored and hashed.
 type Table []Field
 
-// Find returns the row with that name. It panics if there is none.
-func (t Table) Find(name string) Field {
-	return t[slices.IndexFunc(t, func(f Field) bool { return f.Name == name })]
-}
-
 // Reset gives every setting its default.
 func (t Table) Reset() {
 	for _, f := range t {
@@ -210,15 +195,6 @@ func (t Table) Reset() {
 		}
 		if err := f.Set(f.Default); err != nil {
 			panic(fmt.Sprintf("default of %s: %v", f.Name, err))
-		}
-	}
-}
-
-// Copy takes the values of a table that has some of the same settings.
-func (t Table) Copy(from Table) {
-	for _, f := range from {
-		if at := slices.IndexFunc(t, func(s Field) bool { return s.Name == f.Name }); at >= 0 {
-			reflect.ValueOf(t[at].Into).Elem().Set(reflect.ValueOf(f.Into).Elem())
 		}
 	}
 }

@@ -3,7 +3,6 @@ package setting
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -26,24 +25,10 @@ func (t Table) MarshalYAML() (any, error) {
 	return node, nil
 }
 
-// ReadFile applies a YAML file to the settings that skip does not name. Unknown keys,
-// keys given twice and values out of range are refused with the file and the line, also
-// where they are skipped, and then nothing is applied.
-func (t Table) ReadFile(path string, skip func(name string) bool) error {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := t.parse(raw, skip); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
-// Parse applies YAML as ReadFile does.
-func (t Table) Parse(raw []byte) error { return t.parse(raw, nil) }
-
-func (t Table) parse(raw []byte, skip func(string) bool) error {
+// Parse applies YAML to the settings that skip does not name; skip may be nil. Unknown keys,
+// keys given twice and values out of range are refused with their line, also where they are
+// skipped, and then nothing is applied.
+func (t Table) Parse(raw []byte, skip func(name string) bool) error {
 	var doc yaml.Node
 	if err := yaml.NewDecoder(bytes.NewReader(raw)).Decode(&doc); err != nil {
 		if len(bytes.TrimSpace(raw)) == 0 {

@@ -6,6 +6,7 @@ package train
 import (
 	"fmt"
 	"math"
+	"os"
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/optimize"
@@ -178,15 +179,19 @@ func checkLR(text string) error {
 
 // ReadConfig applies a YAML file to c, except for the settings that skip names.
 func (c *Config) ReadConfig(path string, skip func(name string) bool) error {
-	if err := c.Fields().ReadFile(path, skip); err != nil {
+	raw, err := os.ReadFile(path)
+	if err != nil {
 		return fmt.Errorf("train: %w", err)
+	}
+	if err := c.Fields().Parse(raw, skip); err != nil {
+		return fmt.Errorf("train: %s: %w", path, err)
 	}
 	return nil
 }
 
 // Parse applies YAML like ReadConfig.
 func (c *Config) Parse(raw []byte) error {
-	if err := c.Fields().Parse(raw); err != nil {
+	if err := c.Fields().Parse(raw, nil); err != nil {
 		return inputError("%v", err)
 	}
 	return nil
