@@ -301,7 +301,7 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 			return err
 		}
 	}
-	if c, err := config.LoadCoordinator(l.Config(operate.RoleCoordinator)); err == nil && c.Dashboard != config.NoAddress {
+	if c, err := config.Load[config.Coordinator](l.Config(operate.RoleCoordinator)); err == nil && c.Dashboard != config.NoAddress {
 		show.note(stderr, "live page: http://%s/", c.Dashboard)
 	}
 	api := operate.OperatorClient(filepath.Join(d.dir, operate.RoleCoordinator, operate.RoleCoordinator+".sock"))

@@ -264,7 +264,7 @@ func (d *deployment) wait(what string, limit time.Duration, f func() bool) {
 }
 
 func (d *deployment) api() operatorv1.OperatorServiceClient {
-	c, err := config.LoadCoordinator(d.configs[cmp.Or(d.leader, operate.RoleCoordinator)])
+	c, err := config.Load[config.Coordinator](d.configs[cmp.Or(d.leader, operate.RoleCoordinator)])
 	if err != nil {
 		d.t.Fatal(err)
 	}

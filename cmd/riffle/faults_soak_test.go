@@ -97,26 +97,26 @@ func (d *deployment) stage(role string) string {
 	var p config.Process
 	switch role {
 	case operate.RoleShuffler:
-		c, err := config.LoadShuffler(d.configs[role])
+		c, err := config.Load[config.Shuffler](d.configs[role])
 		if err != nil {
 			d.t.Fatal(err)
 		}
 		p = c.Process
 	case operate.RoleCoordinator:
-		c, err := config.LoadCoordinator(d.configs[role])
+		c, err := config.Load[config.Coordinator](d.configs[role])
 		if err != nil {
 			d.t.Fatal(err)
 		}
 		p = c.Process
 	default:
-		c, err := config.LoadAggregator(d.configs[role])
+		c, err := config.Load[config.Aggregator](d.configs[role])
 		if err != nil {
 			d.t.Fatal(err)
 		}
 		p = c.Process
 	}
 	ctx := d.t.Context()
-	s, err := store.Open(ctx, p.StoreConfig(role))
+	s, err := store.Open(ctx, p.Store)
 	if err != nil {
 		d.t.Fatal(err)
 	}

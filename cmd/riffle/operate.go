@@ -87,7 +87,7 @@ func (f operatorFlags) client() (operatorv1.OperatorServiceClient, error) {
 	case (f.config == "") == (f.socket == ""):
 		return nil, usage("give one of --config and --socket")
 	case f.config != "":
-		c, err := config.LoadCoordinator(f.config)
+		c, err := config.Load[config.Coordinator](f.config)
 		if err != nil {
 			return nil, operateError(err)
 		}

@@ -53,11 +53,11 @@ func TestWhatIsNotBelieved(t *testing.T) {
 	}
 	key := func(path, prefix, old, new string) {
 		t.Helper()
-		c, err := config.LoadCoordinator(path)
+		c, err := config.Load[config.Coordinator](path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := store.Open(t.Context(), c.StoreConfig(operate.RoleCoordinator))
+		s, err := store.Open(t.Context(), c.Store)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestPolicyKeepsQuiet(t *testing.T) {
 // metric reads a role's sample.
 func (d *deployment) metric(role, name string) string {
 	d.t.Helper()
-	c, err := config.LoadShuffler(d.configs[role])
+	c, err := config.Load[config.Shuffler](d.configs[role])
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func TestRoundsOfFifteenSeconds(t *testing.T) {
 	coordinator := l.Config(operate.RoleCoordinator)
 	background(t, "serve", operate.RoleShuffler, "--config", l.Config(operate.RoleShuffler))
 	background(t, "serve", operate.RoleCoordinator, "--config", coordinator)
-	c, err := config.LoadCoordinator(coordinator)
+	c, err := config.Load[config.Coordinator](coordinator)
 	if err != nil {
 		t.Fatal(err)
 	}

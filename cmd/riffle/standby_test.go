@@ -65,7 +65,7 @@ func shared(d *deployment) {
 	d.t.Helper()
 	old := d.configs[operate.RoleCoordinator]
 	dir := filepath.Dir(old)
-	c, err := config.LoadCoordinator(old)
+	c, err := config.Load[config.Coordinator](old)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -90,11 +90,11 @@ func shared(d *deployment) {
 // charged and not released.
 func (d *deployment) openRound() (round int64, charged bool) {
 	d.t.Helper()
-	c, err := config.LoadCoordinator(d.configs[operate.RoleCoordinator])
+	c, err := config.Load[config.Coordinator](d.configs[operate.RoleCoordinator])
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	s, err := store.Open(d.t.Context(), c.StoreConfig(operate.RoleCoordinator))
+	s, err := store.Open(d.t.Context(), c.Store)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -682,11 +682,11 @@ func TestStrangers(t *testing.T) {
 		code, _, _ := outcome(t, "task", "list", "--config", coordinator)
 		return code == exitDone
 	})
-	sh, err := config.LoadShuffler(shuffler)
+	sh, err := config.Load[config.Shuffler](shuffler)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.LoadCoordinator(coordinator)
+	c, err := config.Load[config.Coordinator](coordinator)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ type remotePage struct {
 // openDashboard gives a coordinator's page such an address, and a token.
 func openDashboard(t *testing.T, file string) remotePage {
 	t.Helper()
-	c, err := config.LoadCoordinator(file)
+	c, err := config.Load[config.Coordinator](file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,13 +332,13 @@ func TestOperateTwoRounds(t *testing.T) {
 		code, _, _ := outcome(t, "task", "list", "--config", coordinator)
 		return code == exitDone
 	})
-	c, err := config.LoadCoordinator(coordinator)
+	c, err := config.Load[config.Coordinator](coordinator)
 	if err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the coordinator is ready", func() bool { return get(t, "http://"+c.Admin+"/readyz") == http.StatusOK })
 
-	sh, err := config.LoadShuffler(shuffler)
+	sh, err := config.Load[config.Shuffler](shuffler)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -528,20 +528,16 @@ func TestOperateTwoRounds(t *testing.T) {
 func replayCharged(t *testing.T, file string, id [32]byte) {
 	t.Helper()
 	ctx := context.Background()
-	c, err := config.LoadCoordinator(file)
+	c, err := config.Load[config.Coordinator](file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(ctx, c.StoreConfig("coordinator"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	population, err := config.ParsePopulation(c.Population)
+	s, err := store.Open(ctx, c.Store)
 	if err != nil {
 		t.Fatal(err)
 	}
 	limit := ledger.Config{Accountant: account.New(), Delta: 1e-5, MaxEps: 1e6}
-	j, err := coordinator.OpenJournal(ctx, s, c.Mark, population, limit)
+	j, err := coordinator.OpenJournal(ctx, s, c.Mark, c.ID, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -559,7 +555,7 @@ func replayCharged(t *testing.T, file string, id [32]byte) {
 	if replay, err := operate.ReplayTask(ctx, file, id); err != nil || replay.Charged != 1 || replay.Released != 2 || replay.Entries != 3 {
 		t.Errorf("charged and not ended: %+v, %v", replay, err)
 	}
-	if s, err = store.Open(ctx, c.StoreConfig("coordinator")); err != nil {
+	if s, err = store.Open(ctx, c.Store); err != nil {
 		t.Fatal(err)
 	}
 	key := fmt.Sprintf("state.%x", id)
@@ -618,7 +614,7 @@ func editLedger(t *testing.T, file string, c config.Coordinator) {
 	t.Helper()
 	ctx := context.Background()
 	var entries []wire.Entry
-	s, err := store.Open(ctx, c.StoreConfig("coordinator"))
+	s, err := store.Open(ctx, c.Store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -669,14 +665,14 @@ func editLedger(t *testing.T, file string, c config.Coordinator) {
 		if err := os.WriteFile(path, bytes.Replace(text, []byte("dir: data"), []byte("dir: "+filepath.Base(other)), 1), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		o, err := config.LoadCoordinator(path)
+		o, err := config.Load[config.Coordinator](path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := store.Init(ctx, o.StoreConfig("coordinator")); err != nil {
+		if err := store.Init(ctx, o.Store); err != nil {
 			t.Fatal(err)
 		}
-		s, err := store.Open(ctx, o.StoreConfig("coordinator"))
+		s, err := store.Open(ctx, o.Store)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -719,11 +715,11 @@ func moveStore(t *testing.T, file string) string {
 
 	// A released model that is gone.
 	ctx := context.Background()
-	c, err := config.LoadCoordinator(path)
+	c, err := config.Load[config.Coordinator](path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(ctx, c.StoreConfig("coordinator"))
+	s, err := store.Open(ctx, c.Store)
 	if err != nil {
 		t.Fatal(err)
 	}

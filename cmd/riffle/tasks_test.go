@@ -22,10 +22,6 @@ import (
 // whether it could be run. Nothing may run.
 func createdBefore(t *testing.T, c config.Coordinator, name string, trust dp.Trust, data string) (id string) {
 	t.Helper()
-	population, err := config.ParsePopulation(c.Population)
-	if err != nil {
-		t.Fatal(err)
-	}
 	key, err := config.LoadSigning(c.SigningKey)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +32,7 @@ func createdBefore(t *testing.T, c config.Coordinator, name string, trust dp.Tru
 	if trust == "shuffle" {
 		config.Epsilon, config.Eps0 = 0, 2
 	}
-	task, err := train.NewTask(t.Context(), name, config, train.Enrolled{Population: population, Clients: 12, MinReports: 2})
+	task, err := train.NewTask(t.Context(), name, config, train.Enrolled{Population: c.ID, Clients: 12, MinReports: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +47,7 @@ func createdBefore(t *testing.T, c config.Coordinator, name string, trust dp.Tru
 
 func createKey(t *testing.T, c config.Coordinator, key string, value []byte) {
 	t.Helper()
-	s, err := store.Open(t.Context(), c.StoreConfig(operate.RoleCoordinator))
+	s, err := store.Open(t.Context(), c.Store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +75,7 @@ func TestOneTaskStopsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := l.Config("coordinator")
-	c, err := config.LoadCoordinator(file)
+	c, err := config.Load[config.Coordinator](file)
 	if err != nil {
 		t.Fatal(err)
 	}

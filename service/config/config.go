@@ -4,11 +4,17 @@
 package config
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/client"
+	"github.com/riffle-dp/riffle/protocol/wire"
+	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // ErrInvalid is wrapped by every error in a configuration.
@@ -27,7 +33,8 @@ const NoAddress = "none"
 type Process struct {
 	// Population is the id of the clients' population, 32 hex digits, the same at all
 	// parties. The shuffler's operator draws it. Required.
-	Population string `yaml:"population"`
+	Population string          `yaml:"population"`
+	ID         wire.Population `yaml:"-"` // Population, as Load reads it
 	// Listen is the address for clients. Required, except for the aggregator, which has none.
 	Listen string `yaml:"listen"`
 	// PeersListen is the address for other roles, which show a pinned certificate. Required,
@@ -53,29 +60,12 @@ type Process struct {
 	// Rate limits the requests a second of all clients together; 0: no limit.
 	Rate float64 `yaml:"rate"`
 	// Log is the lowest level that is logged: debug, info (default), warn or error.
-	Log string `yaml:"log"`
-	// Store is where the role keeps its state. Nobody else may have access to it.
-	Store Store `yaml:"store"`
-}
-
-// Store is a role's store: a directory for an embedded one, or the URL of a NATS cluster of
-// its own. Whoever can write to it can break the role's promises.
-type Store struct {
-	Dir      string `yaml:"dir"`       // directory of an embedded store; only one process at a time
-	MaxBytes int64  `yaml:"max-bytes"` // limit of an embedded store; 0: three quarters of the free disk
-	URL      string `yaml:"url"`       // addresses of a cluster's servers, comma-separated
-	Replicas int    `yaml:"replicas"`  // number of copies in a cluster, 1 to 5; default 3
-	// Credentials, CA, Certificate and CertificateKey are files for the cluster.
-	Credentials    string `yaml:"credentials"`
-	CA             string `yaml:"ca"`
-	Certificate    string `yaml:"certificate"`
-	CertificateKey string `yaml:"certificate-key"`
-	// User is a name in the cluster, and Password the file of its password. Token is a file.
-	// At most one of credentials, user and token may be set.
-	User     string        `yaml:"user"`
-	Password string        `yaml:"password"`
-	Token    string        `yaml:"token"`
-	Timeout  time.Duration `yaml:"timeout"` // time for retries after a lost leader; default 30 s
+	Log   string     `yaml:"log"`
+	Level slog.Level `yaml:"-"` // Log, as Load reads it
+	// Store is where the role keeps its state: a directory for an embedded store, or the URL
+	// of a NATS cluster of its own. Nobody else may have access to it: whoever can write to it
+	// can break the role's promises.
+	Store store.Config `yaml:"store"`
 }
 
 // Party describes another role.
@@ -89,6 +79,11 @@ type Party struct {
 	Pins []string `yaml:"pins"`
 	// Key is its operator's signing key.
 	Key string `yaml:"key"`
+
+	// What Load reads from the above.
+	Addresses []string          `yaml:"-"` // URLs, or URL
+	Pinned    []endpoint.Pin    `yaml:"-"` // Pins
+	Signer    ed25519.PublicKey `yaml:"-"` // Key; nil where none is needed
 }
 
 // Shuffler is the configuration of riffle serve shuffler.
@@ -123,7 +118,8 @@ type Shuffler struct {
 	Coordinator Party  `yaml:"coordinator"`
 	Aggregator  *Party `yaml:"aggregator"`
 	// AggregatorKeys are the aggregator's public sealing keys.
-	AggregatorKeys []string `yaml:"aggregator-sealing-keys"`
+	AggregatorKeys    []string   `yaml:"aggregator-sealing-keys"`
+	AggregatorSealing []wire.Key `yaml:"-"` // AggregatorKeys, as Load reads them
 }
 
 // Coordinator is the configuration of riffle serve coordinator.
@@ -192,7 +188,8 @@ type All struct {
 // Client is the configuration of riffle client: one or many clients with their
 // data in one process.
 type Client struct {
-	Population string `yaml:"population"` // Required.
+	Population string          `yaml:"population"` // Required.
+	ID         wire.Population `yaml:"-"`          // Population, as Load reads it
 	// Credentials is a file made by riffle keygen client. Required.
 	Credentials string `yaml:"credentials"`
 	// Dir holds each client's own ledger and the reports it has sent. Required.
@@ -216,8 +213,10 @@ type Client struct {
 	// allows.
 	Tasks []string `yaml:"tasks"`
 	// Policy is what these clients agree to. Required.
-	Policy Policy `yaml:"policy"`
-	Log    string `yaml:"log"`
+	Policy Policy        `yaml:"policy"`
+	Agreed client.Policy `yaml:"-"` // Policy, as Load reads it
+	Log    string        `yaml:"log"`
+	Level  slog.Level    `yaml:"-"` // Log, as Load reads it
 }
 
 // Policy is client.Policy in a file; its comments say what each key promises.

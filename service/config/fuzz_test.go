@@ -18,13 +18,13 @@ func FuzzParseKeys(f *testing.F) {
 				t.Errorf("%q: %v", text, err)
 			}
 		}
-		if k, err := ParseSealing(text); err == nil {
-			again, err := ParseSealing(FormatSealing(k))
+		if k, err := parseSealing(text); err == nil {
+			again, err := parseSealing(FormatSealing(k))
 			if err != nil || again.Suite != k.Suite || again.Expires != k.Expires || !bytes.Equal(again.Public, k.Public) {
 				t.Errorf("%q: %v", text, err)
 			}
 		}
-		if p, err := ParsePopulation(text); err == nil && p == [16]byte{} {
+		if p, err := parsePopulation(text); err == nil && p == [16]byte{} {
 			t.Errorf("%q is a population", text)
 		}
 	})
@@ -44,16 +44,16 @@ func FuzzLoad(f *testing.F) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if c, err := LoadShuffler(path); err == nil && c.MinReports < 2 {
+		if c, err := Load[Shuffler](path); err == nil && c.MinReports < 2 {
 			t.Errorf("n-min %d", c.MinReports)
 		}
-		if c, err := LoadCoordinator(path); err == nil && !(c.Budget.Epsilon > 0 && c.Budget.Delta > 0 && c.Budget.Delta < 1) {
+		if c, err := Load[Coordinator](path); err == nil && !(c.Budget.Epsilon > 0 && c.Budget.Delta > 0 && c.Budget.Delta < 1) {
 			t.Errorf("budget %+v", c.Budget)
 		}
-		_, _ = LoadAggregator(path)
-		_, _ = LoadAll(path)
-		if c, err := LoadClient(path); err == nil {
-			if p, err := c.Policy.Parse(); err != nil || !(p.MaxEps > 0) {
+		_, _ = Load[Aggregator](path)
+		_, _ = Load[All](path)
+		if c, err := Load[Client](path); err == nil {
+			if p, err := c.Policy.parse(); err != nil || !(p.MaxEps > 0) {
 				t.Errorf("policy %+v: %v", c.Policy, err)
 			}
 		}

@@ -183,8 +183,8 @@ func FormatSealing(k wire.Key) string {
 	return fmt.Sprintf("%s%d:%d:%s", sealingPrefix, k.Suite, k.Expires, base64.StdEncoding.EncodeToString(k.Public))
 }
 
-// ParseSealing is the inverse of FormatSealing.
-func ParseSealing(text string) (wire.Key, error) {
+// parseSealing is the inverse of FormatSealing.
+func parseSealing(text string) (wire.Key, error) {
 	bad := func() (wire.Key, error) {
 		return wire.Key{}, fmt.Errorf("config: %q is not a public sealing key: want %sSUITE:EXPIRY:BASE64", text, sealingPrefix)
 	}

@@ -35,7 +35,7 @@ func TestKeysReadBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		files = append(files, filepath.Join(dir, file))
-		got, err := ParseSealing(FormatSealing(key))
+		got, err := parseSealing(FormatSealing(key))
 		if err != nil || got.Suite != suite || got.Expires != key.Expires || !bytes.Equal(got.Public, key.Public) {
 			t.Errorf("%v %v", got, err)
 		}

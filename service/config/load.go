@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"crypto/ed25519"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -23,12 +22,25 @@ import (
 	"github.com/riffle-dp/riffle/protocol/client"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/endpoint"
-	"github.com/riffle-dp/riffle/service/store"
 )
 
-// load decodes a file into v, which has the defaults. Unknown keys and keys given
-// twice are refused.
-func load(path string, v any) error {
+// Load reads a configuration: a Shuffler, Coordinator, Aggregator, All or Client. Unknown keys
+// and keys given twice are refused. The fields that no key sets are read from those that one
+// does.
+func Load[C any, P interface {
+	*C
+	defaults()
+	finish(path string) error
+}](path string) (c C, err error) {
+	P(&c).defaults()
+	if err := decode(path, &c); err != nil {
+		return c, err
+	}
+	return c, P(&c).finish(path)
+}
+
+// decode decodes a file into v, which has the defaults.
+func decode(path string, v any) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return Errorf("%s: no such file", path)
@@ -87,16 +99,17 @@ func (p *Process) defaults() {
 	p.MaxConnections, p.AddressShare, p.Log = endpoint.DefaultMaxConns, endpoint.DefaultShare, "info"
 }
 
-func (p *Process) resolve(config, role, admin string) error {
+func (p *Process) resolve(config, role, admin string) (err error) {
+	p.Store.Domain = role
 	if p.Operator == "" {
 		p.Operator = role + ".sock"
 	}
 	if p.Admin == "" {
 		p.Admin = admin
 	}
-	at(config, &p.Operator, &p.Certificate, &p.CertificateKey, &p.Store.Dir, &p.Store.Credentials, &p.Store.CA,
-		&p.Store.Certificate, &p.Store.CertificateKey, &p.Store.Password, &p.Store.Token)
-	if _, err := ParsePopulation(p.Population); err != nil {
+	at(config, &p.Operator, &p.Certificate, &p.CertificateKey, &p.Store.Dir, &p.Store.Credentials, &p.Store.TLSCA,
+		&p.Store.TLSCert, &p.Store.TLSKey, &p.Store.Password, &p.Store.Token)
+	if p.ID, err = parsePopulation(p.Population); err != nil {
 		return Errorf("%s: population: %w", config, err)
 	}
 	if p.Certificate == "" || p.CertificateKey == "" {
@@ -116,29 +129,22 @@ func (p *Process) resolve(config, role, admin string) error {
 	if !(p.AddressShare > 0 && p.AddressShare <= 1) {
 		return Errorf("%s: address-share = %v must be above 0 and at most 1", config, p.AddressShare)
 	}
-	if _, err := ParseLevel(p.Log); err != nil {
+	if p.Level, err = parseLevel(p.Log); err != nil {
 		return Errorf("%s: %w", config, err)
 	}
 	return nil
 }
 
-// ParseLevel reads the lowest level that is logged.
-func ParseLevel(text string) (l slog.Level, err error) {
+// parseLevel reads the lowest level that is logged.
+func parseLevel(text string) (l slog.Level, err error) {
 	if err := l.UnmarshalText([]byte(text)); err != nil {
 		return l, fmt.Errorf("log: %q must be debug, info, warn or error", text)
 	}
 	return l, nil
 }
 
-// StoreConfig returns the configuration with which package store opens a role's store.
-func (p Process) StoreConfig(role string) store.Config {
-	s := p.Store
-	return store.Config{Domain: role, Dir: s.Dir, MaxBytes: s.MaxBytes, URL: s.URL, Replicas: s.Replicas, Credentials: s.Credentials,
-		TLSCA: s.CA, TLSCert: s.Certificate, TLSKey: s.CertificateKey, User: s.User, Password: s.Password, Token: s.Token, Timeout: s.Timeout}
-}
-
-// ParsePopulation reads 32 hex digits.
-func ParsePopulation(text string) (p wire.Population, err error) {
+// parsePopulation reads 32 hex digits.
+func parsePopulation(text string) (p wire.Population, err error) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(p) {
 		return wire.Population{}, fmt.Errorf("%q must be %d hex digits", text, 2*len(p))
@@ -150,33 +156,17 @@ func ParsePopulation(text string) (p wire.Population, err error) {
 	return p, nil
 }
 
-// ParsePins reads a party's pins.
-func (p Party) ParsePins(name string) (pins []endpoint.Pin, err error) {
-	for _, text := range p.Pins {
-		pin, err := endpoint.ParsePin(text)
-		if err != nil {
-			return nil, Errorf("%s: %w", name, err)
-		}
-		pins = append(pins, pin)
-	}
-	return pins, nil
-}
-
-// Addresses returns all addresses of a party.
-func (p Party) Addresses() []string {
-	if len(p.URLs) > 0 {
-		return p.URLs
-	}
-	return []string{p.URL}
-}
-
-// need returns an error unless the party has the given parts.
-func (p Party) need(name string, address, pins, key bool) error {
+// need returns an error unless the party has the given parts, and reads them.
+func (p *Party) need(name string, address, pins, key bool) (err error) {
 	if len(p.URLs) > 0 && p.URL != "" {
 		return Errorf("%s: give url or urls, not both", name)
 	}
+	p.Addresses, p.Pinned = p.URLs, nil
+	if len(p.URLs) == 0 {
+		p.Addresses = []string{p.URL}
+	}
 	if address {
-		for _, a := range p.Addresses() {
+		for _, a := range p.Addresses {
 			u, err := url.Parse(a)
 			if err != nil || u.Scheme != "https" || u.Host == "" {
 				return Errorf("%s: url %q must be https://HOST:PORT", name, a)
@@ -188,12 +178,16 @@ func (p Party) need(name string, address, pins, key bool) error {
 	if pins && len(p.Pins) == 0 {
 		return Errorf("%s: pins are required", name)
 	}
-	if _, err := p.ParsePins(name); err != nil {
-		return err
+	for _, text := range p.Pins {
+		pin, err := endpoint.ParsePin(text)
+		if err != nil {
+			return Errorf("%s: %w", name, err)
+		}
+		p.Pinned = append(p.Pinned, pin)
 	}
 	if key {
-		if _, err := p.Signer(name); err != nil {
-			return err
+		if p.Signer, err = parseVerifying(p.Key); err != nil {
+			return Errorf("%s: key: %w", name, err)
 		}
 	} else if p.Key != "" {
 		return Errorf("%s: has no use for a key here", name)
@@ -202,73 +196,65 @@ func (p Party) need(name string, address, pins, key bool) error {
 }
 
 // needOne is need for a peer that is called at one address.
-func (p Party) needOne(name string, key bool) error {
+func (p *Party) needOne(name string, key bool) error {
 	if len(p.URLs) > 0 {
 		return Errorf("%s: urls are for clients; give its url", name)
 	}
 	return p.need(name, true, true, key)
 }
 
-// Signer reads the public key of a party's operator.
-func (p Party) Signer(name string) (ed25519.PublicKey, error) {
-	k, err := parseVerifying(p.Key)
-	if err != nil {
-		return nil, Errorf("%s: key: %w", name, err)
-	}
-	return k, nil
-}
-
-// LoadShuffler reads a shuffler's configuration.
-func LoadShuffler(path string) (c Shuffler, err error) {
+func (c *Shuffler) defaults() {
 	c.Process.defaults()
 	c.Validity, c.Round.MaxReport, c.Round.MemoryBytes = 30*24*time.Hour, 1<<20, 64<<20
 	c.Round.Shortest, c.Round.Longest, c.Round.Keep, c.Round.MostOpen = time.Second, 7*24*time.Hour, 7*24*time.Hour, 256
-	if err := load(path, &c); err != nil {
-		return c, err
-	}
+}
+
+func (c *Shuffler) finish(path string) error {
 	if err := c.resolve(path, "shuffler", shufflerAdmin); err != nil {
-		return c, err
+		return err
 	}
 	at(path, &c.SigningKey, &c.Roster)
 	atAll(path, c.SealingKeys)
 	switch {
 	case c.Listen == "" || c.PeersListen == "":
-		return c, Errorf("%s: listen and peers-listen are required", path)
+		return Errorf("%s: listen and peers-listen are required", path)
 	case c.SigningKey == "" || len(c.SealingKeys) == 0 || c.Roster == "":
-		return c, Errorf("%s: signing-key, sealing-keys and roster are required", path)
+		return Errorf("%s: signing-key, sealing-keys and roster are required", path)
 	case c.MinReports < 2:
-		return c, Errorf("%s: n-min = %d must be at least 2", path, c.MinReports)
+		return Errorf("%s: n-min = %d must be at least 2", path, c.MinReports)
 	case c.Validity < time.Minute || c.Round.MaxReport < 1 || c.Round.MemoryBytes < 1 || c.Round.MostOpen < 1:
-		return c, Errorf("%s: validity must be at least 1m, and the limits of a round above 0", path)
+		return Errorf("%s: validity must be at least 1m, and the limits of a round above 0", path)
 	case c.Round.Shortest <= 0 || c.Round.Longest < c.Round.Shortest:
-		return c, Errorf("%s: round: shortest %v and longest %v", path, c.Round.Shortest, c.Round.Longest)
+		return Errorf("%s: round: shortest %v and longest %v", path, c.Round.Shortest, c.Round.Longest)
 	case c.Round.Keep < time.Minute:
-		return c, Errorf("%s: round: keep = %v must be at least 1m", path, c.Round.Keep)
+		return Errorf("%s: round: keep = %v must be at least 1m", path, c.Round.Keep)
 	case (c.Aggregator == nil) != (len(c.AggregatorKeys) == 0):
-		return c, Errorf("%s: aggregator and aggregator-sealing-keys go together", path)
+		return Errorf("%s: aggregator and aggregator-sealing-keys go together", path)
 	}
+	c.AggregatorSealing = nil
 	for _, text := range c.AggregatorKeys {
-		if _, err := ParseSealing(text); err != nil {
-			return c, Errorf("%s: %w", path, err)
+		k, err := parseSealing(text)
+		if err != nil {
+			return Errorf("%s: %w", path, err)
 		}
+		c.AggregatorSealing = append(c.AggregatorSealing, k)
 	}
 	if c.Aggregator != nil {
 		if err := c.Aggregator.need("aggregator", false, true, false); err != nil {
-			return c, err
+			return err
 		}
 	}
-	return c, c.Coordinator.need("coordinator", false, true, true)
+	return c.Coordinator.need("coordinator", false, true, true)
 }
 
-// LoadCoordinator reads a coordinator's configuration.
-func LoadCoordinator(path string) (c Coordinator, err error) {
+func (c *Coordinator) defaults() {
 	c.Process.defaults()
 	c.RoundLength, c.PauseAfter = time.Minute, 3
-	if err := load(path, &c); err != nil {
-		return c, err
-	}
+}
+
+func (c *Coordinator) finish(path string) error {
 	if err := c.resolve(path, "coordinator", coordinatorAdmin); err != nil {
-		return c, err
+		return err
 	}
 	at(path, &c.SigningKey, &c.Mark, &c.Record, &c.DashboardToken)
 	if c.Dashboard == "" {
@@ -284,109 +270,105 @@ func LoadCoordinator(path string) (c Coordinator, err error) {
 	}
 	switch {
 	case c.Listen == "" || c.PeersListen != "":
-		return c, Errorf("%s: listen is required, and peers-listen has no use", path)
+		return Errorf("%s: listen is required, and peers-listen has no use", path)
 	case c.SigningKey == "" || len(c.SealingKeys) == 0 || c.Mark == "":
-		return c, Errorf("%s: signing-key, sealing-keys and mark are required", path)
+		return Errorf("%s: signing-key, sealing-keys and mark are required", path)
 	case !(c.Budget.Epsilon > 0) || dp.CheckDelta(c.Budget.Delta) != nil:
-		return c, Errorf("%s: budget needs epsilon above 0 and delta between 0 and 1", path)
+		return Errorf("%s: budget needs epsilon above 0 and delta between 0 and 1", path)
 	case c.RoundLength < time.Second:
-		return c, Errorf("%s: round-length = %v must be at least 1s", path, c.RoundLength)
+		return Errorf("%s: round-length = %v must be at least 1s", path, c.RoundLength)
 	case c.Colluders < 0 || c.Workers < 0 || c.PauseAfter < 0:
-		return c, Errorf("%s: colluders, workers and pause-after must not be negative", path)
+		return Errorf("%s: colluders, workers and pause-after must not be negative", path)
 	}
 	if _, _, err := net.SplitHostPort(c.Dashboard); c.Dashboard != NoAddress && err != nil {
-		return c, Errorf("%s: dashboard: %q is not an address: %w", path, c.Dashboard, err)
+		return Errorf("%s: dashboard: %q is not an address: %w", path, c.Dashboard, err)
 	} else if c.Dashboard != NoAddress && c.DashboardToken == "" && !loopback.Address(c.Dashboard) {
-		return c, Errorf("%s: dashboard: %s can be reached by others, so dashboard-token is required", path, c.Dashboard)
+		return Errorf("%s: dashboard: %s can be reached by others, so dashboard-token is required", path, c.Dashboard)
 	}
 	if c.Aggregator != nil {
 		if err := c.Aggregator.needOne("aggregator", false); err != nil {
-			return c, err
+			return err
 		}
 	}
-	return c, c.Shuffler.needOne("shuffler", true)
+	return c.Shuffler.needOne("shuffler", true)
 }
 
-// LoadAggregator reads an aggregator's configuration.
-func LoadAggregator(path string) (c Aggregator, err error) {
+func (c *Aggregator) defaults() {
 	c.Process.defaults()
 	c.MinReports = 2
-	if err := load(path, &c); err != nil {
-		return c, err
-	}
+}
+
+func (c *Aggregator) finish(path string) error {
 	if err := c.resolve(path, "aggregator", aggregatorAdmin); err != nil {
-		return c, err
+		return err
 	}
 	atAll(path, c.SealingKeys)
 	switch {
 	case c.PeersListen == "" || c.Listen != "":
-		return c, Errorf("%s: peers-listen is required, and listen has no use", path)
+		return Errorf("%s: peers-listen is required, and listen has no use", path)
 	case len(c.SealingKeys) == 0:
-		return c, Errorf("%s: sealing-keys are required", path)
+		return Errorf("%s: sealing-keys are required", path)
 	case c.Workers < 0 || c.MinReports < 2:
-		return c, Errorf("%s: workers must not be negative, and n-min at least 2", path)
+		return Errorf("%s: workers must not be negative, and n-min at least 2", path)
 	}
 	if err := c.Coordinator.need("coordinator", false, true, true); err != nil {
-		return c, err
+		return err
 	}
-	return c, c.Shuffler.needOne("shuffler", true)
+	return c.Shuffler.needOne("shuffler", true)
 }
 
-// LoadAll reads the configuration of a single operator's process.
-func LoadAll(path string) (c All, err error) {
-	if err := load(path, &c); err != nil {
-		return c, err
-	}
+func (c *All) defaults() {}
+
+func (c *All) finish(path string) error {
 	at(path, &c.Shuffler, &c.Coordinator, &c.Aggregator)
 	if c.Shuffler == "" || c.Coordinator == "" {
-		return c, Errorf("%s: shuffler and coordinator are required", path)
+		return Errorf("%s: shuffler and coordinator are required", path)
 	}
-	return c, nil
+	return nil
 }
 
-// LoadClient reads the configuration of clients.
-func LoadClient(path string) (c Client, err error) {
+func (c *Client) defaults() {
 	c.Log = "info"
 	c.Policy = Policy{MaxTasks: 1, MaxModelBytes: 64 << 20, MaxRound: 24 * time.Hour, Skew: 2 * time.Minute, MaxWork: 30 * time.Second}
-	if err := load(path, &c); err != nil {
-		return c, err
-	}
+}
+
+func (c *Client) finish(path string) (err error) {
 	at(path, &c.Credentials, &c.Dir, &c.Roots)
 	if c.Data != "mnist" {
 		at(path, &c.Data)
 	}
 	switch {
 	case c.Credentials == "" || c.Dir == "" || c.Data == "":
-		return c, Errorf("%s: credentials, dir and data are required", path)
+		return Errorf("%s: credentials, dir and data are required", path)
 	case c.First < 0:
-		return c, Errorf("%s: first = %d must not be negative", path, c.First)
+		return Errorf("%s: first = %d must not be negative", path, c.First)
 	}
-	if _, err := ParsePopulation(c.Population); err != nil {
-		return c, Errorf("%s: population: %w", path, err)
+	if c.ID, err = parsePopulation(c.Population); err != nil {
+		return Errorf("%s: population: %w", path, err)
 	}
-	if _, err := ParseLevel(c.Log); err != nil {
-		return c, Errorf("%s: %w", path, err)
+	if c.Level, err = parseLevel(c.Log); err != nil {
+		return Errorf("%s: %w", path, err)
 	}
 	if c.Policy.MaxTaskEps == 0 && c.Policy.MaxTasks <= 1 { // for more tasks see client.Policy
 		c.Policy.MaxTaskEps = c.Policy.MaxEps
 	}
-	if _, err := c.Policy.Parse(); err != nil {
-		return c, err
+	if c.Agreed, err = c.Policy.parse(); err != nil {
+		return err
 	}
 	if len(c.Shuffler.Pins)+len(c.Coordinator.Pins) > 0 {
-		return c, Errorf("%s: clients check certificates by roots, not by pins", path)
+		return Errorf("%s: clients check certificates by roots, not by pins", path)
 	}
 	if err := c.Shuffler.need("shuffler", true, false, true); err != nil {
-		return c, err
+		return err
 	}
 	if len(c.Shuffler.URLs) > 0 {
-		return c, Errorf("%s: shuffler: urls are for coordinators", path)
+		return Errorf("%s: shuffler: urls are for coordinators", path)
 	}
-	return c, c.Coordinator.need("coordinator", true, false, true)
+	return c.Coordinator.need("coordinator", true, false, true)
 }
 
-// Parse returns the policy after checking it.
-func (p Policy) Parse() (client.Policy, error) {
+// parse returns the policy after checking it.
+func (p Policy) parse() (client.Policy, error) {
 	out := client.Policy{MaxEps0: p.MaxEps0, MaxEps: p.MaxEps, MaxTaskEps: p.MaxTaskEps, Delta: p.Delta, MaxTasks: p.MaxTasks,
 		MaxLocalEps: p.MaxLocalEps, MinReports: p.MinReports, Colluders: p.Colluders, Randomizers: p.Randomizers,
 		MaxModelBytes: p.MaxModelBytes, MaxRound: p.MaxRound, Skew: p.Skew, MaxWork: p.MaxWork}

@@ -11,22 +11,15 @@ import (
 )
 
 func serveAggregator(ctx context.Context, path string, o Options) error {
-	c, err := config.LoadAggregator(path)
+	c, err := config.Load[config.Aggregator](path)
 	if err != nil {
 		return err
 	}
-	own := aggregator.Config{Workers: c.Workers, MinReports: c.MinReports, Log: o.Log}
+	own := aggregator.Config{Coordinator: c.Coordinator.Signer, Workers: c.Workers, MinReports: c.MinReports, Log: o.Log}
 	if own.Keyring, err = config.LoadKeyring(c.SealingKeys); err != nil {
 		return config.Errorf("%w", err)
 	}
-	if own.Coordinator, err = c.Coordinator.Signer("coordinator"); err != nil {
-		return err
-	}
-	pins, err := c.Coordinator.ParsePins("coordinator")
-	if err != nil {
-		return err
-	}
-	s, err := openServer(ctx, c.Process, RoleAggregator, o, roleStore(c.Process, RoleAggregator))
+	s, err := openServer(ctx, c.Process, RoleAggregator, o, roleStore(c.Process))
 	if err != nil {
 		return err
 	}
@@ -37,7 +30,7 @@ func serveAggregator(ctx context.Context, path string, o Options) error {
 	own.Shuffler, own.Store = source, s.store
 	service, err := aggregator.New(own)
 	if err == nil {
-		err = s.listen("peers", c.PeersListen, map[string][]endpoint.Pin{RoleCoordinator: pins}, 0, 16<<20, service.PeerHandler())
+		err = s.listen("peers", c.PeersListen, map[string][]endpoint.Pin{RoleCoordinator: c.Coordinator.Pinned}, 0, 16<<20, service.PeerHandler())
 	}
 	if err != nil {
 		return errors.Join(err, s.store.Close())
@@ -48,11 +41,7 @@ func serveAggregator(ctx context.Context, path string, o Options) error {
 		}
 		return nil
 	}
-	population, err := config.ParsePopulation(c.Population)
-	if err != nil {
-		return errors.Join(err, s.store.Close()) // loading the configuration has checked this
-	}
-	s.peers = newPeers(o.Log, shufflerPeer(source, population))
+	s.peers = newPeers(o.Log, shufflerPeer(source, c.ID))
 	s.metrics = append(s.metrics, func() []endpoint.Metric { return aggregatorMetrics(service.Snapshot()) })
 	defer service.Close()
 	return s.run(ctx, operatorAPI{}, func(ctx context.Context) error {

@@ -66,7 +66,7 @@ func (r *checkReport) readAll(ctx context.Context, s *store.Store) {
 }
 
 func (r *checkReport) coordinator(ctx context.Context, path string) error {
-	c, err := config.LoadCoordinator(path)
+	c, err := config.Load[config.Coordinator](path)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (r *checkReport) usable(ctx context.Context, run *coordinatorProcess, key s
 }
 
 func (r *checkReport) shuffler(ctx context.Context, path string) error {
-	c, err := config.LoadShuffler(path)
+	c, err := config.Load[config.Shuffler](path)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (r *checkReport) shuffler(ctx context.Context, path string) error {
 	if err != nil {
 		return config.Errorf("%w", err)
 	}
-	s, err := openStore(ctx, c.StoreConfig(RoleShuffler))
+	s, err := openStore(ctx, c.Store)
 	if err != nil {
 		return err
 	}
@@ -164,11 +164,11 @@ func (r *checkReport) shuffler(ctx context.Context, path string) error {
 }
 
 func (r *checkReport) aggregator(ctx context.Context, path string) error {
-	c, err := config.LoadAggregator(path)
+	c, err := config.Load[config.Aggregator](path)
 	if err != nil {
 		return err
 	}
-	s, err := openStore(ctx, c.StoreConfig(RoleAggregator))
+	s, err := openStore(ctx, c.Store)
 	if err != nil {
 		return err
 	}
@@ -180,10 +180,6 @@ func (r *checkReport) aggregator(ctx context.Context, path string) error {
 
 // verifyLedger compares a coordinator's ledger with its mark.
 func verifyLedger(ctx context.Context, c config.Coordinator, s *store.Store) (*ledger.Book, error) {
-	population, err := config.ParsePopulation(c.Population)
-	if err != nil {
-		return nil, config.Errorf("%w", err)
-	}
 	log, err := coordinator.OpenLog(ctx, s)
 	if err != nil {
 		return nil, err
@@ -192,5 +188,5 @@ func verifyLedger(ctx context.Context, c config.Coordinator, s *store.Store) (*l
 	if err != nil {
 		return nil, fmt.Errorf("high-water mark: %w", err)
 	}
-	return ledger.Verify(ctx, log, mark, population)
+	return ledger.Verify(ctx, log, mark, c.ID)
 }

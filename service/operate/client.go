@@ -23,16 +23,12 @@ func ServeClients(ctx context.Context, path string, o Options) error {
 	if left := config.Placeholders(path); len(left) > 0 {
 		return config.Errorf("%s", left[0])
 	}
-	c, err := config.LoadClient(path)
+	c, err := config.Load[config.Client](path)
 	if err != nil {
 		return err
 	}
 	if o.Level != nil {
-		l, err := config.ParseLevel(c.Log)
-		if err != nil {
-			return err
-		}
-		o.Level.Set(l)
+		o.Level.Set(c.Level)
 	}
 	join, members, err := joinConfig(c, o.Log)
 	if err != nil {
@@ -67,20 +63,11 @@ func ServeClients(ctx context.Context, path string, o Options) error {
 }
 
 func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.Member, error) {
-	policy, err := c.Policy.Parse()
-	if err != nil {
-		return client.JoinConfig{}, nil, err
-	}
-	coordinators := c.Coordinator.Addresses()
-	join := client.JoinConfig{Coordinator: coordinators[0], Coordinators: coordinators[1:], Shuffler: c.Shuffler.URL, Directory: c.Dir, Policy: policy,
-		Accountant: account.New(), Spread: c.Spread}
-	if join.CoordinatorKey, err = c.Coordinator.Signer("coordinator"); err != nil {
-		return join, nil, err
-	}
-	if join.ShufflerKey, err = c.Shuffler.Signer("shuffler"); err != nil {
-		return join, nil, err
-	}
+	coordinators := c.Coordinator.Addresses
+	join := client.JoinConfig{Coordinator: coordinators[0], Coordinators: coordinators[1:], Shuffler: c.Shuffler.URL, Directory: c.Dir, Policy: c.Agreed,
+		Accountant: account.New(), Spread: c.Spread, CoordinatorKey: c.Coordinator.Signer, ShufflerKey: c.Shuffler.Signer}
 	if c.Roots != "" {
+		var err error
 		if join.Roots, err = endpoint.LoadRoots(c.Roots); err != nil {
 			return join, nil, config.Errorf("%w", err)
 		}

@@ -56,15 +56,12 @@ type coordinatorProcess struct {
 func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
 
 func serveCoordinator(ctx context.Context, path string, o Options) error {
-	c, err := config.LoadCoordinator(path)
+	c, err := config.Load[config.Coordinator](path)
 	if err != nil {
 		return err
 	}
-	r := &coordinatorProcess{config: c, version: o.Version, known: map[string]bool{}, unusable: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
+	r := &coordinatorProcess{config: c, population: c.ID, version: o.Version, known: map[string]bool{}, unusable: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
 	r.own = coordinator.Config{Holder: c.Holder, Workers: c.Workers, Log: o.Log, Hold: o.Hold, PauseAfter: c.PauseAfter}
-	if r.population, err = config.ParsePopulation(c.Population); err != nil {
-		return config.Errorf("%w", err)
-	}
 	if r.own.Key, err = config.LoadSigning(c.SigningKey); err != nil {
 		return config.Errorf("%w", err)
 	}
@@ -108,7 +105,7 @@ func (r *coordinatorProcess) prepare(ctx context.Context, s *server) (err error)
 	}
 	if c.Aggregator != nil {
 		r.own.Aggregator = &coordinator.Aggregator{URL: c.Aggregator.URL}
-		if r.own.Aggregator.Client, err = s.peerClient(*c.Aggregator, "aggregator"); err != nil {
+		if r.own.Aggregator.Client, err = s.peerClient(*c.Aggregator); err != nil {
 			return err
 		}
 	}
@@ -369,10 +366,7 @@ func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
 
 // source returns a shuffler for a peer that reads from it.
 func (s *server) source(p config.Party) (out batch.Source, err error) {
-	out.URL = p.URL
-	if out.Key, err = p.Signer("shuffler"); err != nil {
-		return out, err
-	}
-	out.Client, err = s.peerClient(p, "shuffler")
+	out.URL, out.Key = p.URL, p.Signer
+	out.Client, err = s.peerClient(p)
 	return out, err
 }

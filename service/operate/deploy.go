@@ -19,6 +19,7 @@ import (
 	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/endpoint"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // Loopback is a deployment of all roles on this machine, each with keys, certificate,
@@ -121,7 +122,7 @@ func (l Loopback) Create(ctx context.Context) error {
 	}
 	process := func(i int) config.Process {
 		return config.Process{Population: population, Admin: address[i], Certificate: "keys/" + config.CertificateFile, CertificateKey: "keys/" + config.CertificateKey,
-			MaxConnections: endpoint.DefaultMaxConns, AddressShare: endpoint.DefaultShare, Log: "info", Store: config.Store{Dir: "data"}}
+			MaxConnections: endpoint.DefaultMaxConns, AddressShare: endpoint.DefaultShare, Log: "info", Store: store.Config{Dir: "data"}}
 	}
 	var shuffler config.Shuffler
 	shuffler.Process = process(0)

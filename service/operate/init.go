@@ -28,25 +28,25 @@ const (
 func Init(ctx context.Context, role, path string) error {
 	switch role {
 	case RoleShuffler:
-		c, err := config.LoadShuffler(path)
+		c, err := config.Load[config.Shuffler](path)
 		if err != nil {
 			return err
 		}
-		return store.Init(ctx, c.StoreConfig(role))
+		return store.Init(ctx, c.Store)
 	case RoleAggregator:
-		c, err := config.LoadAggregator(path)
+		c, err := config.Load[config.Aggregator](path)
 		if err != nil {
 			return err
 		}
-		return store.Init(ctx, c.StoreConfig(role))
+		return store.Init(ctx, c.Store)
 	case RoleCoordinator:
-		c, err := config.LoadCoordinator(path)
+		c, err := config.Load[config.Coordinator](path)
 		if err != nil {
 			return err
 		}
 		return initCoordinator(ctx, c)
 	case RoleClient:
-		c, err := config.LoadClient(path)
+		c, err := config.Load[config.Client](path)
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func Init(ctx context.Context, role, path string) error {
 		}
 		return client.CreateLedger(c.Dir)
 	case RoleAll:
-		c, err := config.LoadAll(path)
+		c, err := config.Load[config.All](path)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func initCoordinator(ctx context.Context, c config.Coordinator) error {
 	if err := os.MkdirAll(filepath.Dir(c.Mark), 0o700); err != nil {
 		return fmt.Errorf("operate: %w", err)
 	}
-	err := store.Init(ctx, c.StoreConfig(RoleCoordinator))
+	err := store.Init(ctx, c.Store)
 	if errors.Is(err, store.ErrExists) {
 		// An earlier init may have ended before it made the mark: the ledger is empty then.
 		err = checkEmpty(ctx, c, err)
@@ -90,7 +90,7 @@ func initCoordinator(ctx context.Context, c config.Coordinator) error {
 }
 
 func checkEmpty(ctx context.Context, c config.Coordinator, exists error) error {
-	s, err := store.Open(ctx, c.StoreConfig(RoleCoordinator))
+	s, err := store.Open(ctx, c.Store)
 	if err != nil {
 		return errors.Join(exists, err)
 	}

@@ -56,7 +56,7 @@ func (n *inspection) wrong(what string, err error) {
 // changes nothing.
 func Inspect(ctx context.Context, role, path string) ([]finding, error) {
 	if role == RoleAll {
-		c, err := config.LoadAll(path)
+		c, err := config.Load[config.All](path)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (n *inspection) ask(ctx context.Context, list []peer) {
 }
 
 func (n *inspection) shuffler(ctx context.Context, path string) {
-	c, err := config.LoadShuffler(path)
+	c, err := config.Load[config.Shuffler](path)
 	n.wrong("configuration", err)
 	if err != nil {
 		return
@@ -146,18 +146,14 @@ func (n *inspection) shuffler(ctx context.Context, path string) {
 		err = fmt.Errorf("%s enrols %d clients, n-min is %d", c.Roster, len(roster), c.MinReports)
 	}
 	n.wrong("roster", err)
-	for _, text := range c.AggregatorKeys {
-		k, err := config.ParseSealing(text)
-		if err == nil {
-			err = k.Valid(time.Now().Add(time.Hour))
-		}
-		n.wrong("aggregator's sealing key", err)
+	for _, k := range c.AggregatorSealing {
+		n.wrong("aggregator's sealing key", k.Valid(time.Now().Add(time.Hour)))
 	}
-	n.store(func() (*store.Store, error) { return openStore(ctx, c.StoreConfig(RoleShuffler)) })
+	n.store(func() (*store.Store, error) { return openStore(ctx, c.Store) })
 }
 
 func (n *inspection) coordinator(ctx context.Context, path string, call bool) {
-	c, err := config.LoadCoordinator(path)
+	c, err := config.Load[config.Coordinator](path)
 	n.wrong("configuration", err)
 	if err != nil {
 		return
@@ -179,32 +175,30 @@ func (n *inspection) coordinator(ctx context.Context, path string, call bool) {
 	var aggregator *coordinator.Aggregator
 	if err == nil && c.Aggregator != nil {
 		aggregator = &coordinator.Aggregator{URL: c.Aggregator.URL}
-		aggregator.Client, err = s.peerClient(*c.Aggregator, RoleAggregator)
+		aggregator.Client, err = s.peerClient(*c.Aggregator)
 	}
-	population, bad := config.ParsePopulation(c.Population)
-	if err != nil || bad != nil || !call {
+	if err != nil || !call {
 		return // a finding above says so
 	}
-	n.ask(ctx, coordinatorPeers(source, aggregator, population))
+	n.ask(ctx, coordinatorPeers(source, aggregator, c.ID))
 }
 
 func (n *inspection) aggregator(ctx context.Context, path string, call bool) {
-	c, err := config.LoadAggregator(path)
+	c, err := config.Load[config.Aggregator](path)
 	n.wrong("configuration", err)
 	if err != nil {
 		return
 	}
 	n.keys(c.Process, "", c.SealingKeys)
-	n.store(func() (*store.Store, error) { return openStore(ctx, c.StoreConfig(RoleAggregator)) })
+	n.store(func() (*store.Store, error) { return openStore(ctx, c.Store) })
 	source, err := (&server{process: c.Process}).source(c.Shuffler)
-	population, bad := config.ParsePopulation(c.Population)
-	if err == nil && bad == nil && call {
-		n.ask(ctx, []peer{shufflerPeer(source, population)})
+	if err == nil && call {
+		n.ask(ctx, []peer{shufflerPeer(source, c.ID)})
 	}
 }
 
 func (n *inspection) client(ctx context.Context, path string, call bool) {
-	c, err := config.LoadClient(path)
+	c, err := config.Load[config.Client](path)
 	n.wrong("configuration", err)
 	if err != nil {
 		return
@@ -228,14 +222,12 @@ func (n *inspection) client(ctx context.Context, path string, call bool) {
 		}
 	}
 	client, err := endpoint.NewClient(web)
-	key, bad := c.Shuffler.Signer(RoleShuffler)
-	population, worse := config.ParsePopulation(c.Population)
-	if err = errors.Join(err, bad, worse); err != nil || !call {
+	if err != nil || !call {
 		return
 	}
 	defer client.CloseIdleConnections()
-	list := []peer{shufflerPeer(batch.Source{URL: c.Shuffler.URL, Key: key, Client: client}, population)}
-	for _, address := range c.Coordinator.Addresses() {
+	list := []peer{shufflerPeer(batch.Source{URL: c.Shuffler.URL, Key: c.Shuffler.Signer, Client: client}, c.ID)}
+	for _, address := range c.Coordinator.Addresses {
 		list = append(list, peer{RoleCoordinator, address, func(ctx context.Context) error {
 			_, _, err := batch.Do(ctx, client, http.MethodGet, strings.TrimSuffix(address, "/")+"/v1/tasks", nil, 1<<20)
 			return peerError(err)

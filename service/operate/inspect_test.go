@@ -116,7 +116,7 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	var c config.Coordinator
-	if c, err = config.LoadCoordinator(coordinator); err != nil {
+	if c, err = config.Load[config.Coordinator](coordinator); err != nil {
 		t.Fatal(err)
 	}
 	change := func(old, new string) string {

@@ -53,7 +53,7 @@ type ledgerEntry struct {
 // ReadLedger opens a coordinator's store, which must not be in use, verifies the ledger's
 // chain and its mark, and adds it up.
 func ReadLedger(ctx context.Context, path string) (*ledgerReport, error) {
-	c, err := config.LoadCoordinator(path)
+	c, err := config.Load[config.Coordinator](path)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func ReadLedger(ctx context.Context, path string) (*ledgerReport, error) {
 
 // AskLedger asks a running coordinator for its ledger. The answer lacks what each task costs.
 func AskLedger(ctx context.Context, path string) (*ledgerReport, error) {
-	c, err := config.LoadCoordinator(path)
+	c, err := config.Load[config.Coordinator](path)
 	if err != nil {
 		return nil, err
 	}
@@ -163,14 +163,14 @@ func openOrInit(ctx context.Context, c store.Config) (*store.Store, error) {
 func storeOf(role, path string) (store.Config, error) {
 	switch role {
 	case RoleShuffler:
-		c, err := config.LoadShuffler(path)
-		return c.StoreConfig(role), err
+		c, err := config.Load[config.Shuffler](path)
+		return c.Store, err
 	case RoleCoordinator:
-		c, err := config.LoadCoordinator(path)
-		return c.StoreConfig(role), err
+		c, err := config.Load[config.Coordinator](path)
+		return c.Store, err
 	case RoleAggregator:
-		c, err := config.LoadAggregator(path)
-		return c.StoreConfig(role), err
+		c, err := config.Load[config.Aggregator](path)
+		return c.Store, err
 	}
 	return store.Config{}, config.Errorf("no role %q with a store", role)
 }

@@ -43,7 +43,7 @@ type replayed struct {
 // returns an error unless the model equals the released one bit for bit, and the charges
 // equal the ledger's. The coordinator must not be running.
 func ReplayTask(ctx context.Context, path string, id [32]byte) (*replayed, error) {
-	c, err := config.LoadCoordinator(path)
+	c, err := config.Load[config.Coordinator](path)
 	if err != nil {
 		return nil, err
 	}

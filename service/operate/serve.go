@@ -56,7 +56,7 @@ func Serve(ctx context.Context, role, path string, o Options) error {
 }
 
 func serveAll(ctx context.Context, path string, o Options) error {
-	c, err := config.LoadAll(path)
+	c, err := config.Load[config.All](path)
 	if err != nil {
 		return err
 	}
@@ -108,11 +108,7 @@ type server struct {
 // openServer opens a role's store, which Init must have made.
 func openServer(ctx context.Context, p config.Process, role string, o Options, open func(context.Context) (*store.Store, error)) (*server, error) {
 	if o.Level != nil {
-		l, err := config.ParseLevel(p.Log)
-		if err != nil {
-			return nil, err
-		}
-		o.Level.Set(l)
+		o.Level.Set(p.Level)
 	}
 	s, err := open(ctx)
 	if err != nil {
@@ -130,14 +126,14 @@ func openStore(ctx context.Context, c store.Config) (*store.Store, error) {
 	return s, err
 }
 
-func roleStore(p config.Process, role string) func(context.Context) (*store.Store, error) {
-	return func(ctx context.Context) (*store.Store, error) { return openStore(ctx, p.StoreConfig(role)) }
+func roleStore(p config.Process) func(context.Context) (*store.Store, error) {
+	return func(ctx context.Context) (*store.Store, error) { return openStore(ctx, p.Store) }
 }
 
 // openCoordinatorStore opens a coordinator's store. If there is none, and its mark counts
 // charges, the error says that the ledger is lost: a new one would be a new budget.
 func openCoordinatorStore(ctx context.Context, c config.Coordinator) (*store.Store, error) {
-	s, err := openStore(ctx, c.StoreConfig(RoleCoordinator))
+	s, err := openStore(ctx, c.Store)
 	if errors.Is(err, store.ErrNoStore) {
 		if mark, bad := coordinator.MarkFile(c.Mark).Load(); bad == nil && mark.Entries > 0 {
 			return nil, fmt.Errorf("%w: the mark %s knows of %d charges: %w", ledger.ErrMark, c.Mark, mark.Entries, err)
@@ -211,14 +207,10 @@ func (s *server) run(ctx context.Context, api operatorAPI, service func(context.
 }
 
 // peerClient returns an HTTP client for another role.
-func (s *server) peerClient(p config.Party, name string) (*http.Client, error) {
+func (s *server) peerClient(p config.Party) (*http.Client, error) {
 	cert, _, err := endpoint.LoadCertificate(s.process.Certificate, s.process.CertificateKey)
 	if err != nil {
 		return nil, config.Errorf("%w", err)
 	}
-	pins, err := p.ParsePins(name)
-	if err != nil {
-		return nil, err
-	}
-	return endpoint.NewClient(endpoint.ClientConfig{Pins: pins, Certificate: &cert})
+	return endpoint.NewClient(endpoint.ClientConfig{Pins: p.Pinned, Certificate: &cert})
 }

@@ -17,16 +17,13 @@ import (
 const maxRequest = 4 << 20
 
 func serveShuffler(ctx context.Context, path string, o Options) error {
-	c, err := config.LoadShuffler(path)
+	c, err := config.Load[config.Shuffler](path)
 	if err != nil {
 		return err
 	}
-	own := shuffler.Config{MinReports: c.MinReports, Validity: c.Validity, FrontendOnly: c.FrontendOnly,
+	own := shuffler.Config{Population: c.ID, MinReports: c.MinReports, Validity: c.Validity, FrontendOnly: c.FrontendOnly,
 		Bucket: c.Round.MemoryBytes, Keep: c.Round.Keep, MostOpen: c.Round.MostOpen, Log: o.Log,
 		Limits: pure.Limits{MinDuration: c.Round.Shortest, MaxDuration: c.Round.Longest, MaxReport: c.Round.MaxReport}}
-	if own.Population, err = config.ParsePopulation(c.Population); err != nil {
-		return config.Errorf("%w", err)
-	}
 	if own.Operator, err = config.LoadSigning(c.SigningKey); err != nil {
 		return config.Errorf("%w", err)
 	}
@@ -36,28 +33,12 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	if own.Roster, err = config.LoadRoster(c.Roster); err != nil {
 		return config.Errorf("%w", err)
 	}
-	key, err := c.Coordinator.Signer("coordinator")
-	if err != nil {
-		return err
-	}
-	own.Coordinators = []ed25519.PublicKey{key}
-	peers := map[string][]endpoint.Pin{}
-	if peers[shuffler.Coordinator], err = c.Coordinator.ParsePins("coordinator"); err != nil {
-		return err
-	}
+	own.Coordinators = []ed25519.PublicKey{c.Coordinator.Signer}
+	peers := map[string][]endpoint.Pin{shuffler.Coordinator: c.Coordinator.Pinned}
 	if c.Aggregator != nil {
-		if peers[shuffler.Aggregator], err = c.Aggregator.ParsePins("aggregator"); err != nil {
-			return err
-		}
-		for _, text := range c.AggregatorKeys {
-			k, err := config.ParseSealing(text)
-			if err != nil {
-				return config.Errorf("%w", err)
-			}
-			own.Aggregator = append(own.Aggregator, k)
-		}
+		peers[shuffler.Aggregator], own.Aggregator = c.Aggregator.Pinned, c.AggregatorSealing
 	}
-	s, err := openServer(ctx, c.Process, RoleShuffler, o, roleStore(c.Process, RoleShuffler))
+	s, err := openServer(ctx, c.Process, RoleShuffler, o, roleStore(c.Process))
 	if err != nil {
 		return err
 	}

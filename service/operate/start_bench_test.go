@@ -35,7 +35,7 @@ func BenchmarkStart(b *testing.B) {
 				b.Fatal(err)
 			}
 			addEnded(b, l.Config(RoleCoordinator), ended)
-			c, err := config.LoadCoordinator(l.Config(RoleCoordinator))
+			c, err := config.Load[config.Coordinator](l.Config(RoleCoordinator))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func BenchmarkStart(b *testing.B) {
 // their rounds were run, with nothing charged.
 func addEnded(b *testing.B, path string, n int) {
 	b.Helper()
-	c, err := config.LoadCoordinator(path)
+	c, err := config.Load[config.Coordinator](path)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -78,15 +78,11 @@ func addEnded(b *testing.B, path string, n int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	population, err := config.ParsePopulation(c.Population)
-	if err != nil {
-		b.Fatal(err)
-	}
 	table := filepath.Join(b.TempDir(), "table.csv")
 	if err := os.WriteFile(table, []byte("x,y\n1,a\n2,b\n3,a\n4,b\n5,a\n6,b\n7,a\n8,b\n9,a\n10,b\n"), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	s, err := store.Open(b.Context(), c.StoreConfig(RoleCoordinator))
+	s, err := store.Open(b.Context(), c.Store)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -94,7 +90,7 @@ func addEnded(b *testing.B, path string, n int) {
 	for i := range n {
 		set := train.Default()
 		set.Data, set.Label, set.Range, set.Rounds, set.Eps0 = table, "y", "x=0..10", 2, 1
-		t, err := train.NewTask(b.Context(), fmt.Sprintf("t%d", i), set, train.Enrolled{Population: population, Clients: 8, MinReports: 2})
+		t, err := train.NewTask(b.Context(), fmt.Sprintf("t%d", i), set, train.Enrolled{Population: c.ID, Clients: 8, MinReports: 2})
 		if err != nil {
 			b.Fatal(err)
 		}

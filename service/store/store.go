@@ -64,31 +64,36 @@ const (
 )
 
 // Config says where a store is and how it is opened. Domain and exactly one of Dir and URL
-// are required.
+// are required. The fields' keys are those of a role's configuration.
 type Config struct {
 	// Domain is the trust domain, such as "shuffler"; it prefixes every name.
-	Domain string
+	Domain string `yaml:"-"`
 
 	// Dir is the directory of an embedded store. Only one process at a time can open it.
-	Dir string
+	Dir string `yaml:"dir"`
 	// MaxBytes limits an embedded store's disk; at the limit writes fail with
 	// ErrFull. Default: three quarters of the free disk, as JetStream counts it.
-	MaxBytes int64
+	MaxBytes int64 `yaml:"max-bytes"`
 
 	// URL names the servers of an external cluster, comma-separated.
-	URL string
+	URL string `yaml:"url"`
 	// Replicas is the number of replicas of every stream in a cluster, 1 to 5. Default 3. An
 	// embedded store has one.
-	Replicas int
+	Replicas int `yaml:"replicas"`
 	// Credentials, TLSCA, TLSCert and TLSKey are files for URL; each may be empty.
-	Credentials, TLSCA, TLSCert, TLSKey string
+	Credentials string `yaml:"credentials"`
+	TLSCA       string `yaml:"ca"`
+	TLSCert     string `yaml:"certificate"`
+	TLSKey      string `yaml:"certificate-key"`
 	// User is a name; Password is a file with its password. Token is a file as well. At most
 	// one of credentials, user and token may be set.
-	User, Password, Token string
+	User     string `yaml:"user"`
+	Password string `yaml:"password"`
+	Token    string `yaml:"token"`
 
 	// Timeout limits how long an operation is retried after the loss of a connection or of a
 	// leader. Default 30 s.
-	Timeout time.Duration
+	Timeout time.Duration `yaml:"timeout"`
 }
 
 func (c Config) check() (Config, error) {
