@@ -322,7 +322,7 @@ func strongMethod(_ *engine, q Query, parts []part) (answer, error) {
 			for _, share := range []float64{math.Pow(2, x), 1 - math.Pow(2, x)} {
 				slack := share * spare * q.Delta
 				each := (1 - share) * spare * q.Delta / times * (1 - 1e-12)
-				best = math.Min(best, literature.Repeated{Eps: curve.Epsilon(each), Rounds: int64(times)}.ClosedEps(slack))
+				best = math.Min(best, literature.Repeated{Eps: curve.Epsilon(each), Rounds: int64(times)}.Epsilon(slack))
 			}
 		}
 	}
@@ -332,15 +332,20 @@ func strongMethod(_ *engine, q Query, parts []part) (answer, error) {
 	return answer{eps: best, delta: q.Delta}, nil
 }
 
-// sciMixture is the divergence of literature.SCIMixture, or of WBKGaussian if k is fixed.
+// sciMixture is the divergence of literature.SCIEquation10, or of WBKGaussian if k is fixed.
 func sciMixture(_ *engine, p part) (func(float64) (float64, error), error) {
 	s := p.shape
 	return func(order float64) (float64, error) {
 		if s.gamma == 0 {
 			return literature.WBKGaussian(s.gaussianConfig(), int(order))
 		}
-		return literature.SCIMixture(s.gaussianArrival(), int(order))
+		return literature.SCIEquation10(s.gaussianArrival(), int(order), false)
 	}, sumsOnly(p)
+}
+
+// sciEquation10 is literature.SCIEquation10 as printed.
+func sciEquation10(c amplify.GaussianArrivalConfig, order int) (float64, error) {
+	return literature.SCIEquation10(c, order, true)
 }
 
 // sciPrinted makes a divergence of a curve that SCI states for k ~ Bin(n, γ).

@@ -7,6 +7,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/amplify/literature"
+	"github.com/riffle-dp/riffle/internal/tail"
 )
 
 // These bounds of the literature are listed so that they can be compared and reproduced. None
@@ -81,13 +82,13 @@ func symbolsOf(q Query) int {
 	return 0
 }
 
-func balle(delta func(b *literature.Blanketed, eps float64) float64) oneShuffle {
+func balle(bennett bool) oneShuffle {
 	return func(q Query, s shape) (func(float64) float64, error) {
 		b, err := literature.NewBlanketed(s.eps0, s.reports, symbolsOf(q))
 		if err != nil {
 			return nil, err
 		}
-		return func(eps float64) float64 { return delta(b, eps) }, nil
+		return func(eps float64) float64 { return b.Delta(eps, bennett) }, nil
 	}
 }
 
@@ -177,7 +178,7 @@ func checkInStrong(exact bool) computation {
 		times, best := parts[0].times, answer{eps: math.Inf(1), delta: math.Inf(1)}
 		var last error
 		try := func(lost float64) {
-			lo, hi := literature.CheckInWindow(c.Asked, c.Gamma, lost)
+			lo, hi := tail.Window(c.Asked, c.Gamma, 1-c.Gamma, lost/2, lost/2)
 			if hi == 0 {
 				return
 			}
@@ -237,7 +238,7 @@ func gddsk(plain bool) divergence {
 		}
 		s, err := literature.NewShuffleRenyi(p.shape.eps0, p.shape.reports)
 		gamma := float64(p.shape.included) / float64(p.shape.population)
-		return func(order float64) (float64, error) { return s.Sampled(gamma, int(order), plain) }, err
+		return func(order float64) (float64, error) { return s.Divergence(gamma, int(order), plain) }, err
 	}
 }
 
@@ -302,7 +303,7 @@ func gdpApprox(renyi bool) computation {
 		if err := unsampled(p); err != nil {
 			return answer{}, err
 		}
-		g, err := literature.LaplaceSGD(p.shape.eps0, p.shape.reports, p.times)
+		g, err := literature.ShuffleGDP(p.shape.eps0, p.shape.reports, p.times)
 		switch {
 		case err != nil:
 			return answer{}, err
@@ -319,7 +320,7 @@ func gdpDivergence(_ *engine, p part) (func(float64) (float64, error), error) {
 	if err := unsampled(p); err != nil {
 		return nil, err
 	}
-	g, err := literature.ShuffleGDP(p.shape.eps0, p.shape.reports)
+	g, err := literature.ShuffleGDP(p.shape.eps0, p.shape.reports, 1)
 	return func(order float64) (float64, error) { return g.Renyi(order), nil }, err
 }
 
@@ -349,7 +350,7 @@ func sciTheorem2(printed bool) computation {
 		if err != nil {
 			return answer{}, err
 		}
-		at := func(x float64) (literature.RenyiOrders, error) {
+		at := func(x float64) (func(order int) (float64, error), error) {
 			return literature.SCITheorem2(c, math.Min(1, math.Sqrt(2*x/(float64(c.Asked)*c.Gamma))), printed)
 		}
 		search := func(x float64) (answer, error) {

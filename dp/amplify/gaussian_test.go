@@ -228,15 +228,18 @@ func TestGaussianRefusals(t *testing.T) {
 		if _, err := amplify.GaussianArrival(c); err == nil {
 			t.Errorf("gamma = %v is taken", gamma)
 		}
-		if _, err := literature.SCIMixture(c, 2); err == nil {
+		if _, err := literature.SCIEquation10(c, 2, false); err == nil {
 			t.Errorf("gamma = %v is taken", gamma)
 		}
 	}
 	ok := amplify.GaussianArrivalConfig{Sigma: 1, Population: 10, Asked: 10, Gamma: .5}
-	for _, curve := range []func(amplify.GaussianArrivalConfig, int) (float64, error){literature.SCIMixture, literature.SCIEquation10, literature.SCIEquation11} {
-		if _, err := curve(ok, 1); !errors.Is(err, dp.ErrNoBound) {
+	for _, printed := range []bool{false, true} {
+		if _, err := literature.SCIEquation10(ok, 1, printed); !errors.Is(err, dp.ErrNoBound) {
 			t.Errorf("order 1: %v", err)
 		}
+	}
+	if _, err := literature.SCIEquation11(ok, 1); !errors.Is(err, dp.ErrNoBound) {
+		t.Errorf("order 1: %v", err)
 	}
 	// So little noise that losses leave float64's range.
 	if _, err := amplify.Gaussian(amplify.GaussianConfig{Sigma: .03, Population: 10, Reports: 1}); !errors.Is(err, dp.ErrNoBound) {

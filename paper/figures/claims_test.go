@@ -120,7 +120,7 @@ func TestNumbersInExplanations(t *testing.T) {
 			}
 		}
 		round := math.Log1p(float64(c.q.Reports) / float64(c.q.Population) * math.Expm1(high))
-		if got := (literature.Repeated{Eps: round, Rounds: c.q.Rounds}).ClosedEps(share); !near(got, c.want) {
+		if got := (literature.Repeated{Eps: round, Rounds: c.q.Rounds}).Epsilon(share); !near(got, c.want) {
 			t.Errorf("equal shares: %v, want %v", got, c.want)
 		}
 	}

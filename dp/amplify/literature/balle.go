@@ -75,19 +75,24 @@ func (b *Blanketed) absent(x float64) float64 {
 	return all + math.Log1p(-math.Exp(none-all)*(1-1e-9))
 }
 
-// HoeffdingDelta bounds δ at eps ≥ 0; 1 if it shows nothing smaller. Upper, proved. Source:
-// Balle et al. 2019, section 5, by Hoeffding's inequality: E[(ΣL)₊] ≤
-// width²/(4a)·e^{−2ma²/width²}; balle.md. Time O(1).
-func (b *Blanketed) HoeffdingDelta(eps float64) float64 {
+// Delta bounds δ at eps ≥ 0; 1 if it shows nothing smaller. Upper, proved. Source: Balle et
+// al. 2019, section 5; balle.md. Time O(1). It uses Hoeffding's inequality,
+//
+//	E[(ΣL)₊] ≤ width²/(4a)·e^{−2ma²/width²},
+//
+// or, if bennett is set, Bennett's, with u = a·top/square and φ(u) = (1+u)log(1+u) − u:
+//
+//	E[(ΣL)₊] ≤ top/log(1+u)·e^{−m(square/top²)φ(u)}.
+func (b *Blanketed) Delta(eps float64, bennett bool) float64 {
 	s := b.scores(eps)
+	if bennett {
+		return b.bennett(eps, s)
+	}
 	x := 2 * s.a * s.a / (s.width * s.width) * (1 - 1e-13)
 	return b.delta(eps, 2*math.Log(s.width)-math.Log(4*s.a)+b.absent(x))
 }
 
-// BennettDelta is HoeffdingDelta by Bennett's inequality: E[(ΣL)₊] ≤
-// top/log(1+u)·e^{−m(square/top²)φ(u)}, u = a·top/square, φ(u) = (1+u)log(1+u) − u.
-func (b *Blanketed) BennettDelta(eps float64) float64 {
-	s := b.scores(eps)
+func (b *Blanketed) bennett(eps float64, s scores) float64 {
 	if !(s.top > 0) {
 		return b.delta(eps, math.Inf(-1))
 	}

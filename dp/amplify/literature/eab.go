@@ -55,13 +55,21 @@ func ShuffledMoment(eps0 float64, reports int64, rate, order float64) (float64, 
 // N(0, 1) from N(Mu, 1). Dong, Roth, Su 2022.
 type GDP struct{ Mu float64 }
 
-// ShuffleGDP is the limit law of a shuffle of k ≥ 2 reports,
+// ShuffleGDP is the limit law of times shuffles of k ≥ 2 reports, each with every client's,
 //
-//	μ = 2·tanh(ε₀/2)/√((k−1)e^{−ε₀} + 4E/(E+1)²).
+//	μ = √times·2·tanh(ε₀/2)/√((k−1)e^{−ε₀} + 4E/(E+1)²).
 //
-// Approximate: it under-reports ε (by 3.1 % at ε₀ = 1, k = 100, by 55 % at ε₀ = 4, k = 1000)
-// and is never a guarantee. Source: EAB, Theorem 2.
-func ShuffleGDP(eps0 float64, reports int64) (GDP, error) {
+// It is also that of shuffled Laplace DP-SGD: in each of times epochs all clients are split
+// into blocks of k clients, and each block of ε₀-LDP Laplace reports is shuffled; a client is
+// in one block an epoch. The exact bound is that of one shuffle, composed times times.
+//
+// Approximate: it under-reports ε (by 3.1 % at ε₀ = 1, k = 100, by 55 % at ε₀ = 4, k = 1000,
+// of one shuffle) and is never a guarantee. Source: EAB, Theorem 2; Algorithm 1, Theorem 3
+// and Proposition 2.
+func ShuffleGDP(eps0 float64, reports, times int64) (GDP, error) {
+	if times < 1 {
+		return GDP{}, fmt.Errorf("amplify: epochs = %d must be at least 1", times)
+	}
 	if err := dp.CheckEps0(eps0); err != nil {
 		return GDP{}, err
 	}
@@ -69,22 +77,8 @@ func ShuffleGDP(eps0 float64, reports int64) (GDP, error) {
 		return GDP{}, fmt.Errorf("amplify: k = %d must lie between 2 and 2^52: %w", reports, dp.ErrNoBound)
 	}
 	cosh := math.Cosh(eps0 / 2) // 4E/(E+1)² = 1/cosh²
-	return GDP{2 * math.Tanh(eps0/2) / math.Sqrt(float64(reports-1)*math.Exp(-eps0)+1/(cosh*cosh))}, nil
-}
-
-// LaplaceSGD is shuffled Laplace DP-SGD: in each of epochs epochs all clients are split into
-// blocks of block clients, and each block of ε₀-LDP Laplace reports is shuffled; a client is
-// in one block an epoch.
-//
-// Approximate, like ShuffleGDP: √epochs·μ-GDP. Source: EAB, Algorithm 1, Theorem 3 and
-// Proposition 2. The exact bound is that of one shuffle of block reports, composed epochs
-// times.
-func LaplaceSGD(eps0 float64, block, epochs int64) (GDP, error) {
-	if epochs < 1 {
-		return GDP{}, fmt.Errorf("amplify: epochs = %d must be at least 1", epochs)
-	}
-	g, err := ShuffleGDP(eps0, block)
-	return GDP{g.Mu * math.Sqrt(float64(epochs))}, err
+	mu := 2 * math.Tanh(eps0/2) / math.Sqrt(float64(reports-1)*math.Exp(-eps0)+1/(cosh*cosh))
+	return GDP{mu * math.Sqrt(float64(times))}, nil
 }
 
 // Renyi is the Rényi divergence λμ²/2 at order λ; EAB, Corollary 2.

@@ -49,7 +49,7 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 	checkIn := func() literature.CheckInRenyiConfig {
 		return literature.CheckInRenyiConfig{Eps0: x[0], Population: int64(x[1]), Gamma: x[2]}
 	}
-	orders := func(b literature.RenyiOrders, err error) float64 {
+	orders := func(b func(int) (float64, error), err error) float64 {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -66,9 +66,10 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 	repeated := literature.Repeated{Eps: x[0], Rounds: int64(x[1])}
 	switch name {
 	case "kov-closed":
-		return repeated.ClosedEps(x[2]), 1e-13, 1
+		return repeated.Epsilon(x[2]), 1e-13, 1
 	case "kov-exact":
-		d := repeated.ExactDelta(x[2])
+		repeated.Exact = true
+		d := repeated.Delta(x[2])
 		return d, 1e-8 + 3e-11/d, 1
 	case "fmt22", "fmt23": // a row is ε at δ; the function is δ at ε
 		f := literature.ClonesClosed
@@ -94,11 +95,11 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 		}
 		switch name {
 		case "gddsk":
-			return must(s.Divergence(int(x[2]))), 2e-9, 1
+			return must(s.Divergence(1, int(x[2]), false)), 2e-9, 1
 		case "gddsk-simple":
 			return s.SimpleDivergence(x[2]), 1e-11, 1
 		}
-		return must(s.Sampled(x[2], int(x[3]), false)), 1e-8, 1
+		return must(s.Divergence(x[2], int(x[3]), false)), 1e-8, 1
 	case "sci1":
 		return orders(literature.SCITheorem1(checkIn(), false)), 1e-5, 1
 	case "sci1-printed":
@@ -113,10 +114,10 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 		m := must(literature.ShuffledMoment(x[0], int64(x[1]), amplify.Clones(x[0]), x[2]))
 		return m / (x[2] - 1), 1e-8, 1
 	case "gdp-mu":
-		g, err := literature.ShuffleGDP(x[0], int64(x[1]))
+		g, err := literature.ShuffleGDP(x[0], int64(x[1]), 1)
 		return must(g.Mu, err), 1e-14, 0
 	case "gdp-delta":
-		g, err := literature.ShuffleGDP(x[0], int64(x[1]))
+		g, err := literature.ShuffleGDP(x[0], int64(x[1]), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,9 +125,9 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 	case "balle-exact":
 		return must(blanketed().ExactDelta(x[3])), 1e-9, 1
 	case "balle-hoeffding":
-		return blanketed().HoeffdingDelta(x[3]), 2e-9, 1
+		return blanketed().Delta(x[3], false), 2e-9, 1
 	case "balle-bennett":
-		return blanketed().BennettDelta(x[3]), 2e-8, 1
+		return blanketed().Delta(x[3], true), 2e-8, 1
 	}
 	t.Fatalf("unknown row %s", name)
 	return

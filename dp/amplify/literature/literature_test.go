@@ -85,12 +85,34 @@ func TestGaussianLimitUnderReports(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := literature.ShuffleGDP(c.eps0, c.k)
+		g, err := literature.ShuffleGDP(c.eps0, c.k, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if short := 1 - g.Epsilon(1e-5)/exact; math.Abs(short-c.short) > .002 {
 			t.Errorf("eps0 %v, k %d: short by %v, want %v", c.eps0, c.k, short, c.short)
+		}
+	}
+}
+
+// Theorem 1 of Girgis et al. is Lemma 2 of their Theorem 4.
+func TestLemma2OfTheorem4IsTheorem1(t *testing.T) {
+	for _, c := range []literature.GirgisConfig{{Eps0: 2, Population: 1e6, Reports: 1e3}, {Eps0: .3, Population: 900, Reports: 900}, {Eps0: 5, Population: 1e12, Reports: 1e9}} {
+		for _, order := range []int{2, 3, 30, 300} {
+			a, err := literature.GirgisUpper(c, order)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := literature.TernaryRenyi(float64(c.Reports)/float64(c.Population), order, func(alpha int) float64 {
+				l, err := literature.TernaryShuffle(c.Eps0, c.Reports, alpha)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return l
+			})
+			if err != nil || math.Abs(a-b) > 1e-9*a {
+				t.Errorf("%+v order %d: Theorem 1 %v, Lemma 2 of Theorem 4 %v (%v)", c, order, a, b, err)
+			}
 		}
 	}
 }
@@ -116,7 +138,7 @@ func TestPaperRefusals(t *testing.T) {
 	noBound("ternary k = 1", err)
 	_, err = literature.TernarySame(1, 5, 1)
 	noBound("ternary alpha = 1", err)
-	_, err = literature.ShuffleGDP(1, 1)
+	_, err = literature.ShuffleGDP(1, 1, 1)
 	noBound("Gaussian limit of k = 1", err)
 	_, err = literature.ShuffledMoment(1, 10, .3, 1)
 	noBound("order 1", err)
@@ -147,7 +169,7 @@ func TestPaperRefusals(t *testing.T) {
 			t.Errorf("closed form at NaN is %v", d)
 		}
 	}
-	if d := (literature.Repeated{Eps: 1, Rounds: 5}).ExactDelta(math.NaN()); d != 1 {
+	if d := (literature.Repeated{Eps: 1, Rounds: 5, Exact: true}).Delta(math.NaN()); d != 1 {
 		t.Errorf("composition at NaN is %v", d)
 	}
 	c := literature.Strong{Eps0: 1, Delta: func(float64) float64 { return math.NaN() }, Gamma: 1, Rounds: 3}

@@ -65,28 +65,25 @@ func checkSCI(c amplify.GaussianArrivalConfig, order int) error {
 	return nil
 }
 
-// SCIMixture returns an upper bound on the Rényi divergence of order λ of a check-in round of
-// which the sum is seen. It is SCI, Theorem 4, equation 10, with two corrections: inclusion
+// SCIEquation10 returns an upper bound on the Rényi divergence of order λ of a check-in round
+// of which the sum is seen. It is SCI, Theorem 4, equation 10, with two corrections: inclusion
 // is k/n where the paper prints γ (given k the participants are a uniform k-subset), and k =
 // 0, which the paper drops, is included. Proved. Time O(λ) for some hundred blocks of k.
-func SCIMixture(c amplify.GaussianArrivalConfig, order int) (float64, error) {
-	return mixture(c, order, func(last int64) float64 { return float64(last) / float64(c.Population) })
-}
-
-// SCIEquation10 is SCI, Theorem 4, equation 10 as printed, with γ for every k, but including
-// k = 0, without which it can fall below 0. Approximate: with γ in place of k/n the bound is
-// not proved, and for small n it is false.
-func SCIEquation10(c amplify.GaussianArrivalConfig, order int) (float64, error) {
-	return mixture(c, order, func(int64) float64 { return c.Gamma * float64(c.Asked) / float64(c.Population) })
-}
-
-func mixture(c amplify.GaussianArrivalConfig, order int, inclusion func(last int64) float64) (float64, error) {
+//
+// With printed set inclusion is γ for every k, but k = 0 is included, without which the value
+// can fall below 0. Approximate: with γ in place of k/n the bound is not proved, and for small
+// n it is false.
+func SCIEquation10(c amplify.GaussianArrivalConfig, order int, printed bool) (float64, error) {
 	if err := checkSCI(c, order); err != nil {
 		return 0, err
 	}
 	var sum logSum
 	add := func(first, last int64, logWeight float64) {
-		sum.add(logWeight + logWBKGaussian(inclusion(last), c.Sigma, first, order))
+		inclusion := float64(last) / float64(c.Population)
+		if printed {
+			inclusion = c.Gamma * float64(c.Asked) / float64(c.Population)
+		}
+		sum.add(logWeight + logWBKGaussian(inclusion, c.Sigma, first, order))
 	}
 	lo, _ := tail.Window(c.Asked, c.Gamma, 1-c.Gamma, 1e-17, 1e-17)
 	for _, b := range amplify.Arrivals(c.Asked, c.Gamma) {

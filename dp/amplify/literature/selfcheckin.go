@@ -6,7 +6,6 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
-	"github.com/riffle-dp/riffle/internal/tail"
 )
 
 // CheckInRenyiConfig describes a round of self check-in whose Rényi divergence is to be
@@ -60,20 +59,17 @@ func (m *ternaryMix) moment(alpha int) float64 {
 	return m.remembers[alpha]
 }
 
-// RenyiOrders is a Rényi divergence (nats, replace-one adjacency) at integer
-// orders of at least 2. Not for concurrent use.
-type RenyiOrders func(order int) (float64, error)
-
 // SCITheorem1 bounds the Rényi divergence of self check-in: Girgis et al. 2021, Theorem 1, at
-// every k, mixed over k ~ Bin(Asked, Gamma).
+// every k, mixed over k ~ Bin(Asked, Gamma). The result is the divergence (nats, replace-one
+// adjacency) at integer orders of at least 2, not for concurrent use.
 //
 // Upper, proved; any ε₀-LDP randomizer of finitely many outputs, k public or hidden. Source:
 // SCI, Theorem 1, with inclusion k/n: given k the participants are a uniform k-subset. With
 // printed set it uses γ for every k, as the paper's proof does, which is unsound and for
 // comparison only. Blocks of k take their smallest k̄ and largest inclusion, which costs less
 // than 1e-3 of the divergence. Time O(λ·√k/1000).
-func SCITheorem1(c CheckInRenyiConfig, printed bool) (RenyiOrders, error) {
-	c, err := c.check()
+func SCITheorem1(c CheckInRenyiConfig, printed bool) (divergence func(order int) (float64, error), err error) {
+	c, err = c.check()
 	if err != nil {
 		return nil, err
 	}
@@ -98,14 +94,14 @@ func SCITheorem1(c CheckInRenyiConfig, printed bool) (RenyiOrders, error) {
 		}
 		return same.value(), few.value()
 	}}
-	return func(order int) (float64, error) { return TernaryRenyi(1, order, mix.moment) }, nil
+	return func(order int) (float64, error) { return ternaryRenyi(1, order, mix.moment) }, nil
 }
 
-// SCITheorem2 is SCI's closed form for Theorem 1 at one Δ in [0, 1], repaired:
+// SCITheorem2 is SCI's closed form for Theorem 1 at one Δ in [0, 1], as SCITheorem1 is, repaired:
 //
 //	1/(λ−1)·log(1 + Σ_{j=2..λ} C(λ,j)·γ^j·(c_j·(η + R_j·l̃^{−j/2}) + w^j·(η + R_j·e^{−⌊(1−Δ)μ⌋/(8E)}))),
 //
-// μ = nγ, η = e^{−Δ²μ/2}, l̃ = ⌊⌊(1−Δ)μ⌋/(2E)⌋ + 1, w = E − 1/E, c_j of TernarySame, and R_j
+// μ = nγ, η = e^{−Δ²μ/2}, l̃ = ⌊⌊(1−Δ)μ⌋/(2E)⌋ + 1, w = E − 1/E, c_j of ternarySame, and R_j
 // = e^{μ(e^{j/μ}−1−j/μ)} ≥ E[(k/μ)^j].
 //
 // Upper, proved in selfcheckin.md. Source: SCI, Theorem 2. The paper prints 2ε₀, 8ε₀ and
@@ -115,8 +111,8 @@ func SCITheorem1(c CheckInRenyiConfig, printed bool) (RenyiOrders, error) {
 // With printed set it is the theorem as SCI prints it. Approximate and unsound: at n = 54000,
 // γ = 1, ε₀ = 12, λ = 6 it is below the true divergence of a 3-ary randomized response. It is
 // for comparison and for tests.
-func SCITheorem2(c CheckInRenyiConfig, Delta float64, printed bool) (RenyiOrders, error) {
-	c, err := c.check()
+func SCITheorem2(c CheckInRenyiConfig, Delta float64, printed bool) (divergence func(order int) (float64, error), err error) {
+	c, err = c.check()
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +131,7 @@ func SCITheorem2(c CheckInRenyiConfig, Delta float64, printed bool) (RenyiOrders
 		r := mu * -log1pMinusOf(math.Expm1(j/mu))
 		return j*gamma + logAdd(low, r-j/2*logL), j*gamma + logAdd(low, r+few)
 	}}
-	return func(order int) (float64, error) { return TernaryRenyi(1, order, mix.moment) }, nil
+	return func(order int) (float64, error) { return ternaryRenyi(1, order, mix.moment) }, nil
 }
 
 // log1pMinusOf returns log(1+v) − v for v ≥ 0, so that with v = e^x − 1 its
@@ -192,10 +188,4 @@ func SCITheorem3(c CheckInRenyiConfig, order int) (float64, error) {
 	}
 	x := 2*math.Log(gamma*math.Expm1(c.Eps0)) - c.Eps0 + math.Log(share*lambda*(lambda-1)/2/mu)
 	return log1pExp(x) * (1 - 1e-12) / (lambda - 1), nil
-}
-
-// CheckInWindow returns lo ≤ hi with Pr[lo ≤ Bin(asked, gamma) ≤ hi] ≥ 1 − lost,
-// half on either side, by Chernoff's bound. It needs lost in (0, 1).
-func CheckInWindow(asked int64, gamma, lost float64) (lo, hi int64) {
-	return tail.Window(asked, gamma, 1-gamma, lost/2, lost/2)
 }

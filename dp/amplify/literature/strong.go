@@ -12,10 +12,32 @@ import (
 
 // Repeated is a mechanism that is (Eps, 0)-DP, used Rounds times, adaptively.
 // Its worst case is randomized response, whose loss is Eps·(2B − T) with B ~
-// Bin(T, e^ε/(1+e^ε)). All fields are required: Eps ≥ 0, Rounds from 1 to 2^52.
+// Bin(T, e^ε/(1+e^ε)).
 type Repeated struct {
-	Eps    float64
-	Rounds int64 // T
+	Eps    float64 // Required, at least 0.
+	Rounds int64   // Required. T, from 1 to 2^52.
+	Exact  bool    // nothing smaller holds for every (Eps, 0)-DP mechanism; false: closed forms
+}
+
+// Epsilon bounds ε at delta in [0, 1), for the adjacency of Eps, rounded up. If Exact, it is
+// Delta solved for ε, at most 1e-9 relative above the smallest that rounding can distinguish,
+// and never above the closed form.
+//
+// Upper, proved. Source: Kairouz, Oh, Viswanath 2015, Theorems 3.3 (exact) and 3.4.
+func (r Repeated) Epsilon(delta float64) float64 {
+	closed := r.closedEps(delta)
+	if !r.Exact || !(delta > 0) {
+		return closed
+	}
+	return math.Min(closed, monotone.Falling(r.exactDelta, delta, 0, closed, 1e-9))
+}
+
+// Delta bounds δ at eps ≥ 0, rounded up. Upper, proved, like Epsilon.
+func (r Repeated) Delta(eps float64) float64 {
+	if r.Exact {
+		return r.exactDelta(eps)
+	}
+	return r.closedDelta(eps)
 }
 
 // spread returns the mean of the composed loss, Tε·tanh(ε/2), and ε√T, the square root of its
@@ -25,12 +47,12 @@ func (r Repeated) spread() (mean, deviation float64) {
 	return t * r.Eps * math.Tanh(r.Eps/2), r.Eps * math.Sqrt(t)
 }
 
-// ClosedEps bounds ε at delta in [0, 1), for the adjacency of Eps, rounded up.
+// closedEps is the closed form of Epsilon.
 //
-// Upper, proved. Source: Kairouz, Oh, Viswanath 2015, Theorem 3.4: the smallest
+// Source: Kairouz, Oh, Viswanath 2015, Theorem 3.4: the smallest
 // of Tε, m + s√(2 log(e + s/δ)) and m + s√(2 log(1/δ)) with m = Tε·tanh(ε/2)
 // and s = ε√T; strong.md proves the last two. Time O(1).
-func (r Repeated) ClosedEps(delta float64) float64 {
+func (r Repeated) closedEps(delta float64) float64 {
 	pure := float64(r.Rounds) * r.Eps
 	if !(delta > 0) {
 		return pure * (1 + 1e-14)
@@ -41,8 +63,8 @@ func (r Repeated) ClosedEps(delta float64) float64 {
 	return math.Min(pure, m+s*math.Sqrt(2*math.Max(0, short))) * (1 + 1e-14)
 }
 
-// ClosedDelta is ClosedEps solved for δ: it returns a δ ≤ 1 that is proved for eps ≥ 0.
-func (r Repeated) ClosedDelta(eps float64) float64 {
+// closedDelta is closedEps solved for δ: it returns a δ ≤ 1 that is proved for eps ≥ 0.
+func (r Repeated) closedDelta(eps float64) float64 {
 	m, s := r.spread()
 	switch {
 	case eps >= float64(r.Rounds)*r.Eps*(1+1e-14):
@@ -62,13 +84,12 @@ func (r Repeated) ClosedDelta(eps float64) float64 {
 	return math.Min(1, delta*(1+1e-9)+1e-300)
 }
 
-// ExactDelta bounds δ at eps ≥ 0, rounded up; nothing smaller holds for every
-// (Eps, 0)-DP mechanism.
+// exactDelta is the exact Delta.
 //
-// Upper, proved. Source: Kairouz, Oh, Viswanath 2015, Theorem 3.3, at any ε:
+// Source: Kairouz, Oh, Viswanath 2015, Theorem 3.3, at any ε:
 // Pr_P[B ≥ b] − e^ε Pr_Q[B ≥ b], b the first count of loss above ε. Slack: at
 // least 1e-11 of the tail, more with √T. Time O(1).
-func (r Repeated) ExactDelta(eps float64) float64 {
+func (r Repeated) exactDelta(eps float64) float64 {
 	t := float64(r.Rounds)
 	switch {
 	case math.IsNaN(eps) || eps < 0:
@@ -95,16 +116,6 @@ func (r Repeated) ExactDelta(eps float64) float64 {
 	return math.Min(1, delta+1e-300)
 }
 
-// ExactEps is ExactDelta solved for ε: at most 1e-9 relative above the smallest that rounding
-// can distinguish, and never above ClosedEps.
-func (r Repeated) ExactEps(delta float64) float64 {
-	closed := r.ClosedEps(delta)
-	if !(delta > 0) {
-		return closed
-	}
-	return math.Min(closed, monotone.Falling(r.ExactDelta, delta, 0, closed, 1e-9))
-}
-
 // Strong composes rounds by their (ε, δ) guarantees. A shuffle that is (ε₁, Delta(ε₁))-DP for
 // every ε₁ runs on a sample, and Rounds such samples compose. Every ε₁ gives a bound; the
 // best one is searched.
@@ -116,7 +127,7 @@ type Strong struct {
 	Gamma  float64
 	Rounds int64   // Required, from 1 to 2^52.
 	Lost   float64 // probability that a round has no guarantee; 0 by default
-	Exact  bool    // composition by Repeated.ExactEps in place of ClosedEps
+	Exact  bool    // as in Repeated
 }
 
 // round returns the guarantee of one round from that of one shuffle.
@@ -128,7 +139,7 @@ func (c Strong) round(eps1 float64) (Repeated, float64) {
 	if math.IsNaN(d) {
 		d = 1
 	}
-	return Repeated{amplify.SampledLoss(eps1, c.Gamma) * (1 + 1e-14), c.Rounds}, math.Min(1, d*(1+1e-14))
+	return Repeated{amplify.SampledLoss(eps1, c.Gamma) * (1 + 1e-14), c.Rounds, c.Exact}, math.Min(1, d*(1+1e-14))
 }
 
 // failed returns log of the probability that no round fails.
@@ -155,10 +166,7 @@ func (c Strong) Epsilon(delta float64) (float64, error) {
 		if spent(eps1) > delta {
 			return math.Inf(1)
 		}
-		if c.Exact {
-			return r.ExactEps(math.Max(0, left))
-		}
-		return r.ClosedEps(math.Max(0, left))
+		return r.Epsilon(math.Max(0, left))
 	}
 	best := math.Min(at(least), at(c.Eps0))
 	if c.Rounds == 1 && best < math.Inf(1) {
@@ -176,9 +184,9 @@ func (c Strong) Epsilon(delta float64) (float64, error) {
 func (c Strong) DeltaAt(eps float64) float64 {
 	at := func(u float64) float64 {
 		r, d := c.round(c.Eps0 * math.Min(1, math.Exp(u)))
-		over := r.ClosedDelta(eps)
+		over := r.closedDelta(eps)
 		if c.Exact {
-			over = math.Min(over, r.ExactDelta(eps))
+			over = math.Min(over, r.exactDelta(eps))
 		}
 		return -math.Expm1(c.failed(d)+math.Log1p(-over)) * (1 + 1e-12)
 	}

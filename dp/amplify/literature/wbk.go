@@ -67,7 +67,7 @@ func (s *ShuffleRenyi) moment(lambda int) float64 {
 	return s.moments[lambda]
 }
 
-// Divergence bounds the Rényi divergence of order λ ≥ 2, an integer, of one
+// whole bounds the Rényi divergence of order λ ≥ 2, an integer, of one
 // shuffle: nats, replace-one adjacency, any ε₀-LDP randomizer, and at most ε₀.
 //
 // Upper, proved. Source: Girgis, Data, Diggavi, Suresh, Kairouz 2021 (CCS),
@@ -77,7 +77,7 @@ func (s *ShuffleRenyi) moment(lambda int) float64 {
 //	  + Σ_{i=3..λ} C(λ,i)·i·Γ(i/2)((E²−1)²/(2k̄E²))^{i/2} + e^{ε₀λ − (k−1)/(8E)}).
 //
 // Relative error 1e-9 added. Time O(λ²) for all orders up to λ.
-func (s *ShuffleRenyi) Divergence(order int) (float64, error) {
+func (s *ShuffleRenyi) whole(order int) (float64, error) {
 	if order < 2 {
 		return 0, fmt.Errorf("amplify: order = %d must be a whole number of at least 2: %w", order, dp.ErrNoBound)
 	}
@@ -97,24 +97,24 @@ func (s *ShuffleRenyi) SimpleDivergence(order float64) float64 {
 	return logAdd(square, s.eps0*order+s.few) / (order - 1) * (1 + 1e-12)
 }
 
-// Sampled bounds the divergence of order λ ≥ 2, an integer, of the shuffle on a
-// sample of rate γ without replacement.
+// Divergence bounds the Rényi divergence of order λ ≥ 2, an integer, of the shuffle on a
+// sample of rate γ without replacement: nats, replace-one adjacency, any ε₀-LDP randomizer.
 //
 // Upper, proved. Source: Wang, Balle, Kasiviswanathan 2019, Theorem 9:
 //
 //	1/(λ−1)·log(1 + γ²C(λ,2)·min{4(e^{ε(2)}−1), e^{ε(2)}·min{2, (E−1)²}}
 //	  + Σ_{j=3..λ} γ^j·C(λ,j)·e^{(j−1)ε(j)}·min{2, (E−1)^j}),
 //
-// ε(j) = Divergence(j), ε(∞) = ε₀. Without sampling, γ = 1, it is Divergence.
+// ε(j) bounds the divergence of order j without sampling, γ = 1 (see whole), and ε(∞) = ε₀.
 //
 // With plain set it leaves out 4(e^{ε(2)}−1), the first part of the minimum. That bound is
 // coarser, also upper and proved. Girgis et al. 2021 (NeurIPS) seem to compare with it,
 // because it gives their factor of 2.5 and the order of the curves in their Figure 2b.
-func (s *ShuffleRenyi) Sampled(gamma float64, order int, plain bool) (float64, error) {
+func (s *ShuffleRenyi) Divergence(gamma float64, order int, plain bool) (float64, error) {
 	if !(gamma > 0 && gamma <= 1) {
 		return 0, fmt.Errorf("amplify: gamma = %v must be above 0 and at most 1", gamma)
 	}
-	whole, err := s.Divergence(order)
+	whole, err := s.whole(order)
 	if err != nil || gamma == 1 {
 		return whole, err
 	}
