@@ -69,7 +69,7 @@ type live struct {
 	opened atomic.Int64 // reports of the open round
 
 	mu      sync.Mutex
-	task    dashboard.Task
+	task    dashboard.View
 	privacy report.Privacy
 	ledger  dashboard.Ledger
 	begun   time.Time
@@ -97,7 +97,7 @@ func serve(ctx context.Context, s serving, r *train.Run, planned dp.Bound) (*liv
 	l := &live{board: &dashboard.Board{}, begun: time.Now(), last: time.Now(), ended: make(chan struct{})}
 	l.describe(r, planned)
 	number, _ := version()
-	config := dashboard.Config{Board: l.board, Title: l.task.Name, Version: number, Loopback: local, Token: token, Extra: pages(),
+	config := dashboard.Config{Board: l.board, Title: l.task.Task.Name, Version: number, Loopback: local, Token: token, Extra: pages(),
 		Report: func() ([]byte, error) { return os.ReadFile(filepath.Join(r.Dir, train.ReportFile)) }}
 	if r.Config.Trust.Is(dp.Protecting) {
 		config.Ledger = l.charges
@@ -146,10 +146,11 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	l.privacy = privacyOf(r)
 	l.stages = [2]dashboard.Stage{{Name: "training", Unit: "reports"}, {Name: "evaluating", Unit: "examples"}}
 	t := &l.task
-	*t = dashboard.Task{ID: liveTask, Name: title(c, r.Plan != nil), State: dashboard.Running, Phase: "training", Round: r.Resumed, Rounds: c.Rounds,
-		Expected: dp.Number(c.ExpectedReports()), Planned: dp.Number(planned.Eps), Budget: dp.Number(c.Epsilon), Delta: dp.Number(c.Delta), Method: planned.Method, Source: planned.Source,
-		Eps: unknown, Accuracy: unknown, Loss: unknown, Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil,
-		Counts: dashboard.Counts{Reports: r.Reports, Rejected: map[string]int64{}}}
+	*t = dashboard.View{ID: liveTask, Expected: dp.Number(c.ExpectedReports()), Planned: dp.Number(planned.Eps), Budget: dp.Number(c.Epsilon),
+		Accuracy: unknown, Loss: unknown, Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil,
+		Status: wire.Status{Task: wire.Task{Name: title(c, r.Plan != nil), Rounds: c.Rounds, Delta: c.Delta}, State: dashboard.Running, Phase: "training",
+			Round: r.Resumed, Until: c.Rounds, Eps: unknown, Method: planned.Method, Source: planned.Source,
+			Counts: wire.Counts{Reports: r.Reports, Rejected: map[wire.Reason]int64{}}}}
 	operate.Compare(t, r.Data, base)
 	add := func(name, format string, args ...any) {
 		t.Facts = append(t.Facts, dashboard.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
@@ -166,7 +167,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 		t.Eps, t.Method = dp.Number(math.Inf(1)), ""
 	}
 	for _, e := range r.Charged() {
-		l.ledger.Charge(t.Name, e.Round, operate.DescribeEvent(e.Event))
+		l.ledger.Charge(t.Task.Name, e.Round, operate.DescribeEvent(e.Event))
 		t.Charge = operate.DescribeEvent(e.Event)
 	}
 	t.Charged = l.ledger.Entries
@@ -201,10 +202,10 @@ func (l *live) examine(r *train.Run, e *model.Evaluation, round int64) {
 }
 
 // current returns the task's present state. The caller holds mu, or nothing runs yet.
-func (l *live) current() dashboard.Task {
+func (l *live) current() dashboard.View {
 	t := l.task
 	t.Opened = l.opened.Load()
-	t.Seconds = dashboard.Rounded(l.before + time.Since(l.begun).Seconds())
+	t.Seconds = l.before + time.Since(l.begun).Seconds()
 	t.Rejected = maps.Clone(t.Rejected)
 	for _, s := range l.stages {
 		if s.Seconds > 0 {
@@ -215,7 +216,7 @@ func (l *live) current() dashboard.Task {
 	p := &t.Privacy
 	p.Rounds, p.Running, p.Epsilon = t.EpsAt, t.State == dashboard.Running, float64(t.Eps)
 	if t.State != dashboard.Running {
-		p.PlannedRounds = t.Rounds
+		p.PlannedRounds = t.Task.Rounds
 	}
 	if t.Released > 0 {
 		p.ReportsPerRound = float64(t.Reports) / float64(t.Released)
@@ -236,12 +237,12 @@ func (l *live) follow(ctx context.Context) {
 		}
 		if n := l.opened.Load(); n != shown {
 			shown = n
-			l.set(func(*dashboard.Task) {})
+			l.set(func(*dashboard.View) {})
 		}
 	}
 }
 
-func (l *live) set(f func(*dashboard.Task)) {
+func (l *live) set(f func(*dashboard.View)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f(&l.task)
@@ -268,13 +269,13 @@ func (l *live) round(r *train.Run, result simulate.Result) {
 	}
 	charged := r.Charged()
 	ended := dashboard.Round{Round: result.Round, Reports: result.Reports, Rejected: result.Rejected}
-	l.set(func(t *dashboard.Task) {
+	l.set(func(t *dashboard.View) {
 		l.lap(0, result.Reports)
 		l.opened.Store(0)
 		t.Round = result.Round
 		t.Reports += result.Reports
 		if result.Rejected > 0 {
-			t.Rejected[string(wire.OutOfRange)] += result.Rejected
+			t.Rejected[wire.OutOfRange] += result.Rejected
 		}
 		if result.Void {
 			t.Void++
@@ -285,7 +286,7 @@ func (l *live) round(r *train.Run, result simulate.Result) {
 		if n := int64(len(charged)); n > l.ledger.Entries {
 			e := charged[n-1]
 			t.Charge, t.Charged = operate.DescribeEvent(e.Event), n
-			l.ledger.Charge(t.Name, e.Round, t.Charge)
+			l.ledger.Charge(t.Task.Name, e.Round, t.Charge)
 		}
 	})
 	l.board.Ended(liveTask, ended)
@@ -302,7 +303,7 @@ func (l *live) measure(r *train.Run, m train.Metrics) {
 
 func (l *live) evaluated(r *train.Run, m train.Metrics) {
 	if l.board != nil {
-		l.set(func(*dashboard.Task) {
+		l.set(func(*dashboard.View) {
 			l.lap(1, int64(r.Data.Eval.Len()))
 			l.measure(r, m)
 			l.examine(r, r.Evaluation, m.Round)
@@ -312,7 +313,7 @@ func (l *live) evaluated(r *train.Run, m train.Metrics) {
 
 func (l *live) stopped(reason string) {
 	if l.board != nil {
-		l.set(func(t *dashboard.Task) { t.Why = reason })
+		l.set(func(t *dashboard.View) { t.Why = reason })
 	}
 }
 
@@ -321,8 +322,8 @@ func (l *live) charges(context.Context) (dashboard.Ledger, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := l.ledger.Clone()
-	out.Delta, out.Budget, out.Method = l.task.Delta, l.task.Budget, l.task.Method
-	out.Tasks = []dashboard.LedgerTask{{ID: liveTask, Name: l.task.Name, Entries: out.Entries, Round: l.task.Round, Eps: l.task.Eps, Delta: l.task.Delta}}
+	out.Delta, out.Budget, out.Method = dp.Number(l.task.Task.Delta), l.task.Budget, l.task.Method
+	out.Tasks = []dashboard.LedgerTask{{ID: liveTask, Name: l.task.Task.Name, Entries: out.Entries, Round: l.task.Round, Eps: l.task.Eps, Delta: dp.Number(l.task.Task.Delta)}}
 	return out, nil
 }
 
@@ -331,7 +332,7 @@ func (l *live) finish(s *train.Summary, err error, halfway bool) {
 	if l.board == nil {
 		return
 	}
-	l.set(func(t *dashboard.Task) {
+	l.set(func(t *dashboard.View) {
 		t.Phase = ""
 		switch {
 		case errors.Is(err, train.ErrInterrupted):
@@ -340,7 +341,7 @@ func (l *live) finish(s *train.Summary, err error, halfway bool) {
 			t.State, t.Why = dashboard.Refused, err.Error()
 		case err != nil:
 			t.State, t.Why = dashboard.Failed, err.Error()
-		case t.Round < t.Rounds:
+		case t.Round < t.Task.Rounds:
 			t.State, t.Report = dashboard.Stopped, true
 		default:
 			t.State, t.Report = dashboard.Done, true

@@ -30,49 +30,37 @@ which only its owner may open.`,
 	return cmd
 }
 
-// taskJSON is a task on the command line; its keys are part of the contract.
-type taskJSON struct {
-	Task          string           `json:"task"`
-	Name          string           `json:"name"`
-	State         string           `json:"state"`
-	Why           string           `json:"why"`
-	Phase         string           `json:"phase"`
-	Trust         string           `json:"trust"`
-	Participation string           `json:"participation"`
-	NMin          int64            `json:"n_min"`
-	Largest       float64          `json:"largest_report,omitempty"`
-	Spare         int64            `json:"spare_reports"`
-	Round         int64            `json:"round"`
-	Rounds        int64            `json:"rounds"`
-	Released      int64            `json:"rounds_released"`
-	Void          int64            `json:"rounds_void"`
-	Failed        int64            `json:"rounds_failed"`
-	FailedBy      map[string]int64 `json:"rounds_failed_by_reason"`
-	Shortened     int64            `json:"steps_shortened"`
-	FailedRound   int64            `json:"failed_round,omitempty"`
-	Failure       string           `json:"failure,omitempty"`
-	Reports       int64            `json:"reports_accepted"`
-	Rejected      map[string]int64 `json:"reports_rejected"`
-	Model         string           `json:"model"`
-	Epsilon       dp.Number        `json:"epsilon"`
-	Delta         float64          `json:"delta"`
-	Entries       int64            `json:"ledger_entries"`
-	Accuracy      *float64         `json:"test_accuracy,omitempty"`
-	Loss          *float64         `json:"test_loss,omitempty"`
-	BaseAccuracy  *float64         `json:"baseline_accuracy,omitempty"`
-	BaseLoss      *float64         `json:"baseline_loss,omitempty"`
-	Error         string           `json:"error,omitempty"`
-}
-
-func toJSON(t *operatorv1.Task) taskJSON {
+// taskJSON returns a task as the command line prints it; the keys are part of the contract.
+// What more has is added.
+func taskJSON(t *operatorv1.Task, more map[string]any) map[string]any {
 	rejected, failed := map[string]int64{}, map[string]int64{} // so that JSON never has null
 	maps.Copy(rejected, t.Rejected)
 	maps.Copy(failed, t.Failed)
-	return taskJSON{Task: t.Id, Name: t.Name, State: t.State, Why: t.Why, Phase: t.Phase, Trust: t.Trust, Participation: t.Participation,
-		NMin: t.NMin, Largest: t.LargestReport, Spare: t.SpareReports, Round: t.Round, Rounds: t.Rounds, Released: t.Released, Void: t.RoundsVoid, Failed: t.RoundsFailed, Reports: t.Reports,
-		FailedBy: failed, Shortened: t.StepsShortened, FailedRound: t.FailedRound, Failure: t.Failure,
-		Rejected: rejected, Model: t.Model, Epsilon: dp.Number(t.Epsilon), Delta: t.Delta, Entries: t.LedgerEntries,
-		Accuracy: t.Accuracy, Loss: t.Loss, BaseAccuracy: t.BaselineAccuracy, BaseLoss: t.BaselineLoss, Error: t.Error}
+	out := map[string]any{"task": t.Id, "name": t.Name, "state": t.State, "why": t.Why, "phase": t.Phase,
+		"trust": t.Trust, "participation": t.Participation, "n_min": t.NMin, "spare_reports": t.SpareReports,
+		"round": t.Round, "rounds": t.Rounds, "rounds_released": t.Released, "rounds_void": t.RoundsVoid, "rounds_failed": t.RoundsFailed,
+		"rounds_failed_by_reason": failed, "steps_shortened": t.StepsShortened, "reports_accepted": t.Reports, "reports_rejected": rejected,
+		"model": t.Model, "epsilon": dp.Number(t.Epsilon), "delta": t.Delta, "ledger_entries": t.LedgerEntries}
+	for key, v := range map[string]*float64{"test_accuracy": t.Accuracy, "test_loss": t.Loss,
+		"baseline_accuracy": t.BaselineAccuracy, "baseline_loss": t.BaselineLoss} {
+		if v != nil {
+			out[key] = *v
+		}
+	}
+	if t.LargestReport != 0 {
+		out["largest_report"] = t.LargestReport
+	}
+	if t.FailedRound != 0 {
+		out["failed_round"] = t.FailedRound
+	}
+	if t.Failure != "" {
+		out["failure"] = t.Failure
+	}
+	if t.Error != "" {
+		out["error"] = t.Error
+	}
+	maps.Copy(out, more)
+	return out
 }
 
 // planJSON is the cost of a new task's rounds if as many clients take part as it expects.
@@ -99,7 +87,7 @@ func showPlan(p *printer, plan *operatorv1.Plan) {
 
 func showTask(cmd *cobra.Command, show output, t *operatorv1.Task) error {
 	if show.json {
-		return printJSON(cmd.OutOrStdout(), toJSON(t))
+		return printJSON(cmd.OutOrStdout(), taskJSON(t, nil))
 	}
 	p := printer{w: cmd.OutOrStdout()}
 	printTask(&p, t)
@@ -201,10 +189,8 @@ neither leaves a trace.`,
 				warnLargeEps(cmd.ErrOrStderr(), plan.Epsilon)
 			}
 			if plan := resp.Msg.Plan; show.json && plan != nil {
-				return printJSON(cmd.OutOrStdout(), struct {
-					taskJSON
-					Plan planJSON `json:"plan"`
-				}{toJSON(resp.Msg.Task), planJSON{dp.Number(plan.Epsilon), plan.Delta, plan.Method, plan.Rounds, plan.Fit, plan.Limit}})
+				return printJSON(cmd.OutOrStdout(), taskJSON(resp.Msg.Task, map[string]any{
+					"plan": planJSON{dp.Number(plan.Epsilon), plan.Delta, plan.Method, plan.Rounds, plan.Fit, plan.Limit}}))
 			} else if show.json {
 				return showTask(cmd, show, resp.Msg.Task)
 			}
@@ -234,9 +220,9 @@ func newTaskList() *cobra.Command {
 			return err
 		}
 		if show.json {
-			list := []taskJSON{}
+			list := []map[string]any{}
 			for _, t := range resp.Msg.Tasks {
-				list = append(list, toJSON(t))
+				list = append(list, taskJSON(t, nil))
 			}
 			return printJSON(cmd.OutOrStdout(), map[string]any{"tasks": list})
 		}

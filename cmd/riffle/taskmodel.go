@@ -54,11 +54,7 @@ round and the epsilon of everything charged until now. An existing file is kept 
 				return err
 			}
 			if show.json {
-				return printJSON(cmd.OutOrStdout(), struct {
-					taskJSON
-					File  string `json:"file"`
-					Bytes int    `json:"bytes"`
-				}{toJSON(resp.Msg.Task), out, len(resp.Msg.Safetensors)})
+				return printJSON(cmd.OutOrStdout(), taskJSON(resp.Msg.Task, map[string]any{"file": out, "bytes": len(resp.Msg.Safetensors)}))
 			}
 			p := printer{w: cmd.OutOrStdout()}
 			p.row("model", "%s, %d parameters", stored.Name, len(stored.Theta))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/page/report"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // States of a task.
@@ -25,29 +26,18 @@ const (
 	Failed      = "failed"
 )
 
-// Task is the state of a task that the page shows now, in the form that pages get. A
-// Number that is NaN is not known.
-type Task struct {
-	ID    string `json:"id"` // Required; a-z, 0-9 and -.
-	Name  string `json:"name"`
-	State string `json:"state"`
-	Why   string `json:"why,omitempty"`   // the reason of its end, or its trouble
-	Phase string `json:"phase,omitempty"` // what the task is doing
+// View is a task as the page shows it now, in the form that pages get: its status, and what
+// this process adds. A Number that is NaN is not known.
+type View struct {
+	ID string `json:"id"` // Required; a-z, 0-9 and -.
+	wire.Status
 
-	Round    int64     `json:"round"`    // the last round that ended
-	Rounds   int64     `json:"rounds"`   // the most rounds that the task may have
-	Opened   int64     `json:"opened"`   // reports of the open round summed so far
-	Expected dp.Number `json:"expected"` // expected reports of a round; 0: not known
-
-	Eps     dp.Number `json:"epsilon"`          // nats spent up to and including EpsAt; +Inf: no privacy
-	EpsAt   int64     `json:"epsilon_round"`    // the round for which Eps was computed; computing may take longer than a round
-	Planned dp.Number `json:"planned"`          // ε of all planned rounds together
-	Budget  dp.Number `json:"budget"`           // 0 or +Inf: none
-	Delta   dp.Number `json:"delta"`            //
-	Method  string    `json:"method,omitempty"` // id of the bound
-	Source  string    `json:"source,omitempty"` // the bound's theorem
-	Charge  string    `json:"charge,omitempty"` // the event of the last charge, in words
-	Charged int64     `json:"charged"`          // number of rounds charged
+	Opened   int64     `json:"opened"`           // reports of the open round summed so far
+	Expected dp.Number `json:"expected"`         // expected reports of a round; 0: not known
+	EpsAt    int64     `json:"epsilon_round"`    // the round for which Eps was computed; computing may take longer than a round
+	Planned  dp.Number `json:"planned"`          // ε of all planned rounds together
+	Budget   dp.Number `json:"budget"`           // 0 or +Inf: none
+	Charge   string    `json:"charge,omitempty"` // the event of the last charge, in words
 
 	Accuracy  dp.Number `json:"accuracy"`
 	Loss      dp.Number `json:"loss"`
@@ -63,9 +53,8 @@ type Task struct {
 	Examined   *report.Examined `json:"-"`
 	ExaminedAt int64            `json:"examined"`
 
-	Counts
 	Stages  []Stage `json:"stages"`
-	Seconds Rounded `json:"seconds"` // since the start
+	Seconds float64 `json:"-"` // since the start
 
 	Facts   []Fact         `json:"facts"`
 	Privacy report.Privacy `json:"-"`
@@ -73,44 +62,35 @@ type Task struct {
 	Dir     string         `json:"dir,omitempty"` // directory of the run's files
 }
 
-// MarshalJSON writes empty lists as [], not as null, for the page's script.
-func (t Task) MarshalJSON() ([]byte, error) {
-	if t.Examined == nil {
-		t.ExaminedAt = -1
+// MarshalJSON writes empty lists as [], not as null, for the page's script. It adds what the
+// page shows of the task's description, and lists refusals sorted by reason.
+func (v View) MarshalJSON() ([]byte, error) {
+	if v.Examined == nil {
+		v.ExaminedAt = -1
 	}
-	if t.Stages == nil {
-		t.Stages = []Stage{}
+	if v.Stages == nil {
+		v.Stages = []Stage{}
 	}
-	if t.Facts == nil {
-		t.Facts = []Fact{}
+	if v.Facts == nil {
+		v.Facts = []Fact{}
 	}
-	type plain Task
-	return json.Marshal(plain(t))
-}
-
-// Counts are totals over a task's rounds.
-type Counts struct {
-	Released int64   `json:"released"` // rounds whose step was taken
-	Void     int64   `json:"void"`     // rounds with too few reports
-	Failed   int64   `json:"failed"`   // rounds that were charged and gave no step
-	Reports  int64   `json:"reports"`  // reports that are in the model
-	Rejected reasons `json:"rejected"`
-}
-
-// reasons counts by reason.
-type reasons map[string]int64
-
-// MarshalJSON writes the reasons and their counts as a list, sorted by reason.
-func (r reasons) MarshalJSON() ([]byte, error) {
-	type reason struct {
-		Reason string `json:"reason"`
-		Count  int64  `json:"count"`
+	v.Shortened, v.FailedBy = 0, nil // not for the page
+	type refused struct {
+		Reason wire.Reason `json:"reason"`
+		Count  int64       `json:"count"`
 	}
-	list := []reason{}
-	for _, name := range slices.Sorted(maps.Keys(r)) {
-		list = append(list, reason{name, r[name]})
+	rejected := []refused{}
+	for _, name := range slices.Sorted(maps.Keys(v.Rejected)) {
+		rejected = append(rejected, refused{name, v.Rejected[name]})
 	}
-	return json.Marshal(list)
+	type plain View
+	return json.Marshal(struct {
+		Name     string    `json:"name"`
+		Delta    dp.Number `json:"delta"`
+		Seconds  rounded   `json:"seconds"`
+		Rejected []refused `json:"rejected"`
+		plain
+	}{v.Task.Name, dp.Number(v.Task.Delta), rounded(v.Seconds), rejected, plain(v)})
 }
 
 // Stage is a part of the work, with its duration and the number of items that went through
@@ -145,7 +125,7 @@ type removal struct {
 }
 
 type entry struct {
-	task     Task
+	task     View
 	version  uint64
 	measures measures
 	rounds   rounds
@@ -157,10 +137,10 @@ type watcher struct {
 	told    uint64        // the version that the page has
 }
 
-// Set replaces what is known about a task, or adds a task. The board keeps t's slices and
+// Set replaces what is known about a task, or adds a task. The board keeps v's slices and
 // maps.
-func (b *Board) Set(t Task) {
-	b.write(t.ID, func(e *entry) { e.task = t })
+func (b *Board) Set(v View) {
+	b.write(v.ID, func(e *entry) { e.task = v })
 }
 
 // Ended adds rounds to a task's history. It ignores rounds that are there already.
@@ -205,7 +185,7 @@ func (b *Board) write(id string, f func(*entry)) {
 	defer b.mu.Unlock()
 	e := b.find(id)
 	if e == nil {
-		e = &entry{task: Task{ID: id, State: Running, Eps: unknown, Planned: unknown, Accuracy: unknown, Loss: unknown}}
+		e = &entry{task: View{ID: id, Status: wire.Status{State: Running, Eps: unknown}, Planned: unknown, Accuracy: unknown, Loss: unknown}}
 		b.tasks = append(b.tasks, e)
 	}
 	f(e)
@@ -234,10 +214,10 @@ func (b *Board) find(id string) *entry {
 }
 
 // list returns all tasks.
-func (b *Board) list() []Task {
+func (b *Board) list() []View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var out []Task
+	var out []View
 	for _, e := range b.tasks {
 		out = append(out, e.task)
 	}
@@ -255,13 +235,13 @@ func (b *Board) pick() string {
 	return ""
 }
 
-func (b *Board) task(id string) (Task, bool) {
+func (b *Board) task(id string) (View, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.find(id); e != nil {
 		return e.task, true
 	}
-	return Task{}, false
+	return View{}, false
 }
 
 func (b *Board) history(id string, s seen) (columns, bool) {
@@ -310,7 +290,7 @@ func (b *Board) gone(version uint64) (ids []string) {
 
 // news returns the tasks that changed after version, and what to add to the history of one of
 // them. The history is empty if it has not changed.
-func (b *Board) news(version uint64, id string, s seen) (now uint64, tasks []Task, history *columns, next seen) {
+func (b *Board) news(version uint64, id string, s seen) (now uint64, tasks []View, history *columns, next seen) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.tasks {
@@ -364,11 +344,11 @@ func Grouped(n int64) string {
 	return text
 }
 
-// Rounded is a number that is written rounded to the nearest with six digits. It serves measurements, not
+// rounded is a number that is written rounded to the nearest with six digits. It serves measurements, not
 // bounds.
-type Rounded float64
+type rounded float64
 
-func (n Rounded) MarshalJSON() ([]byte, error) {
+func (n rounded) MarshalJSON() ([]byte, error) {
 	x, err := strconv.ParseFloat(strconv.FormatFloat(float64(n), 'g', 6, 64), 64)
 	if err != nil {
 		return nil, err

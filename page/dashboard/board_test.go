@@ -10,21 +10,23 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/page/report"
 	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // exampleTask is a task as it stands after so many of its rounds.
-func exampleTask(id, name string, round, rounds int64) Task {
+func exampleTask(id, name string, round, rounds int64) View {
 	eps := math.Sqrt(float64(round) / float64(rounds))
 	examined, err := report.Examine([]string{"cat", "dog", "newt"}, [][]int64{{30, 2, 0}, {5, 28, 1}, {0, 0, 34}},
 		[]report.Sample{{Image: image.NewGray(image.Rect(0, 0, 8, 8)), Label: 1, Predicted: 1, Confidence: .8}, {Image: image.NewGray(image.Rect(0, 0, 8, 8)), Label: 1, Predicted: 0, Confidence: .6}})
 	if err != nil {
 		panic(err)
 	}
-	return Task{ID: id, Name: name, State: Running, Examined: examined, ExaminedAt: round, Phase: "opening", Round: round, Rounds: rounds, Opened: 41235, Expected: 60000,
-		Eps: dp.Number(eps), EpsAt: round, Planned: 1, Budget: 1, Delta: 1e-5, Method: "blanket-pld", Source: "Balle et al. 2019, Theorem 3.1",
-		Charge: "shuffle all k=60000 n=60000 privunit eps0=2", Charged: round, Accuracy: dp.Number(.974 - .6*math.Exp(-float64(round)/20)),
+	status := wire.Status{Task: wire.Task{Name: name, Delta: 1e-5}, State: Running, Phase: "opening", Round: round, Until: rounds,
+		Eps: dp.Number(eps), Method: "blanket-pld", Source: "Balle et al. 2019, Theorem 3.1", Charged: round,
+		Counts: wire.Counts{Released: round, Void: 1, Reports: 59000 * round, Rejected: map[wire.Reason]int64{"closed": 131, "bad-signature": 4, "out-of-range": 12}}}
+	return View{ID: id, Status: status, Examined: examined, ExaminedAt: round, Opened: 41235, Expected: 60000, EpsAt: round, Planned: 1, Budget: 1,
+		Charge: "shuffle all k=60000 n=60000 privunit eps0=2", Accuracy: dp.Number(.974 - .6*math.Exp(-float64(round)/20)),
 		Loss: dp.Number(.08 + 2*math.Exp(-float64(round)/15)), Evaluated: "10000 test examples",
-		Counts: Counts{Released: round, Void: 1, Reports: 59000 * round, Rejected: map[string]int64{"closed": 131, "bad-signature": 4, "out-of-range": 12}},
 		Stages: []Stage{{Name: "collecting", Seconds: 812, Items: 59000 * round, Unit: "reports"}, {Name: "charging", Seconds: 3.2}, {Name: "opening", Seconds: 96, Items: 59000 * round, Unit: "reports"},
 			{Name: "releasing", Seconds: 1.5, Items: round, Unit: "rounds"}, {Name: "evaluating", Seconds: 31, Items: round, Unit: "rounds"}},
 		Seconds: 942, Facts: []Fact{{"Clients", "60,000"}, {"Taking part", "all"}, {"Hidden by", "shuffle"}, {"Randomizer", "privunit with ε₀ = 2"}, {"Optimizer", "cldp-sgd"}, {"Model", "hog-linear, 4,420 parameters"}},
@@ -101,9 +103,9 @@ func TestNewestIsPicked(t *testing.T) {
 		t.Errorf("of none: %q", got)
 	}
 	for _, state := range []string{Running, Done, Refused, Running, Stopped} {
-		b.Set(Task{ID: string(state), State: state})
-		b.Set(Task{ID: "new", State: state})
-		b.Set(Task{ID: string(state), State: state, Round: 1}) // known already
+		b.Set(View{ID: string(state), Status: wire.Status{State: state}})
+		b.Set(View{ID: "new", Status: wire.Status{State: state}})
+		b.Set(View{ID: string(state), Status: wire.Status{State: state, Round: 1}}) // known already
 		if got := b.pick(); got != "new" {
 			t.Errorf("%s: %q", state, got)
 		}
@@ -151,7 +153,7 @@ func TestMeasureIsFilledUp(t *testing.T) {
 // A page that is told how a history goes on has what one has that asks for all.
 func TestIncrementsAddUp(t *testing.T) {
 	b := &Board{}
-	b.Set(Task{ID: "x"})
+	b.Set(View{ID: "x"})
 	var have seen
 	var round, reports []int64
 	var eps []dp.Number
@@ -211,7 +213,7 @@ func TestNumbers(t *testing.T) {
 		v    interface{ MarshalJSON() ([]byte, error) }
 		want string
 	}{{dp.Number(math.Inf(1)), `"inf"`}, {dp.Number(math.Inf(-1)), `"-inf"`}, {dp.Number(math.NaN()), "null"}, {dp.Number(.1), "0.1"},
-		{Rounded(1.0 / 3), "0.333333"}, {Rounded(math.NaN()), "null"}, {dp.Number(0.30000000000000004), "0.30000000000000004"}} {
+		{rounded(1.0 / 3), "0.333333"}, {rounded(math.NaN()), "null"}, {dp.Number(0.30000000000000004), "0.30000000000000004"}} {
 		if got, err := c.v.MarshalJSON(); err != nil || string(got) != c.want {
 			t.Errorf("%v: %s, %v", c.v, got, err)
 		}

@@ -230,11 +230,11 @@ type about struct {
 	Version string   `json:"version"`
 	Ledger  bool     `json:"ledger"`
 	Extra   []string `json:"extra"`
-	Tasks   []Task   `json:"tasks"`
+	Tasks   []View   `json:"tasks"`
 }
 
-func (d *dashboard) about(tasks []Task) about {
-	a := about{Title: d.config.Title, Version: d.config.Version, Ledger: d.config.Ledger != nil, Tasks: append([]Task{}, tasks...),
+func (d *dashboard) about(tasks []View) about {
+	a := about{Title: d.config.Title, Version: d.config.Version, Ledger: d.config.Ledger != nil, Tasks: append([]View{}, tasks...),
 		Extra: slices.AppendSeq([]string{}, maps.Keys(d.config.Extra))}
 	slices.Sort(a.Extra)
 	return a

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -213,7 +215,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: %d", target, got)
 		}
 	}
-	d.config.Board.Set(Task{ID: "new"})
+	d.config.Board.Set(View{ID: "new"})
 	if got := status("/api/statement?task=new"); got != 503 {
 		t.Errorf("a statement that is not known: %d", got)
 	}
@@ -338,7 +340,7 @@ func TestStream(t *testing.T) {
 			break
 		}
 	}
-	b.Set(Task{ID: "other", Name: "second", State: Running})
+	b.Set(View{ID: "other", Status: wire.Status{Task: wire.Task{Name: "second"}, State: Running}})
 	if e := next(t, events, "task"); !strings.Contains(e.data, `"id":"other"`) && !strings.Contains(next(t, events, "task").data, `"id":"other"`) {
 		t.Errorf("task is %s", e.data)
 	}
@@ -389,7 +391,7 @@ func TestDrain(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Error("it waits for a page that has everything")
 	}
-	b.Set(Task{ID: "y"})
+	b.Set(View{ID: "y"})
 	short, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer stop()
 	b.Drain(short)
@@ -504,11 +506,11 @@ func BenchmarkRound(b *testing.B) {
 
 func ExampleBoard() {
 	b := &Board{}
-	b.Set(Task{ID: "a", Name: "first", State: Running, Rounds: 2})
+	b.Set(View{ID: "a", Status: wire.Status{Task: wire.Task{Name: "first"}, State: Running, Until: 2}})
 	b.Ended("a", Round{Round: 1, Reports: 1000, Rejected: 3})
 	b.Measured("a", Measure{Round: 1, Eps: .1, Accuracy: .9, Loss: .3})
 	for _, t := range b.list() {
-		fmt.Println(t.Name, t.State)
+		fmt.Println(t.Task.Name, t.State)
 	}
 	// Output: first running
 }

@@ -186,9 +186,9 @@ type measureColumns struct {
 	From     int64       `json:"from"`
 	Round    []int64     `json:"round"`
 	Eps      []dp.Number `json:"epsilon"`
-	Accuracy []Rounded   `json:"accuracy"`
-	Loss     []Rounded   `json:"loss"`
-	Seconds  []Rounded   `json:"seconds"`
+	Accuracy []rounded   `json:"accuracy"`
+	Loss     []rounded   `json:"loss"`
+	Seconds  []rounded   `json:"seconds"`
 }
 
 type roundColumns struct {
@@ -207,9 +207,9 @@ func (h *measures) columns(s series) (c measureColumns, now series) {
 	for _, m := range h.list[c.From:] {
 		c.Round = append(c.Round, m.Round)
 		c.Eps = append(c.Eps, dp.Number(m.Eps))
-		c.Accuracy = append(c.Accuracy, Rounded(m.Accuracy))
-		c.Loss = append(c.Loss, Rounded(m.Loss))
-		c.Seconds = append(c.Seconds, Rounded(m.Seconds))
+		c.Accuracy = append(c.Accuracy, rounded(m.Accuracy))
+		c.Loss = append(c.Loss, rounded(m.Loss))
+		c.Seconds = append(c.Seconds, rounded(m.Seconds))
 	}
 	return c, now
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/browsertest"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // said is the text of an element that a selector finds.
@@ -24,9 +25,9 @@ func TestStatesInABrowser(t *testing.T) {
 	b := &Board{}
 	url := serveFor(t, Config{Board: b, Title: "Coordinator", Version: "1.0"})
 	nan := dp.Number(math.NaN())
-	none := func(id string) Task {
+	none := func(id string) View {
 		x := exampleTask(id, id, 0, 12)
-		x.Eps, x.Accuracy, x.Loss, x.Budget, x.Planned, x.Opened, x.Phase, x.Counts, x.Stages, x.Examined = nan, nan, nan, 0, 2, 0, "", Counts{}, nil, nil
+		x.Eps, x.Accuracy, x.Loss, x.Budget, x.Planned, x.Opened, x.Phase, x.Counts, x.Stages, x.Examined = nan, nan, nan, 0, 2, 0, "", wire.Counts{}, nil, nil
 		return x
 	}
 	see := func(what, expression string) {
@@ -53,7 +54,7 @@ func TestStatesInABrowser(t *testing.T) {
 
 	// One round: the level that is spoken of is there, and so is the outcome.
 	one := none("one")
-	one.Round, one.Rounds, one.Released, one.Reports, one.State = 1, 1, 1, 50, Done
+	one.Round, one.Until, one.Released, one.Reports, one.State = 1, 1, 1, 50, Done
 	one.Eps, one.EpsAt, one.Accuracy, one.Loss = .5, 1, .9, .3
 	b.Set(one)
 	b.Ended("one", Round{Round: 1, Reports: 50})
@@ -97,7 +98,7 @@ func TestStatesInABrowser(t *testing.T) {
 
 	// Void rounds are marked, said, and no success.
 	void := none("void")
-	void.Round, void.Rounds, void.Void, void.Eps, void.EpsAt, void.State = 3, 3, 3, 0, 3, Done
+	void.Round, void.Until, void.Void, void.Eps, void.EpsAt, void.State = 3, 3, 3, 0, 3, Done
 	b.Set(void)
 	for r := int64(1); r <= 3; r++ {
 		b.Ended("void", Round{Round: r, Void: 1})
@@ -129,7 +130,7 @@ func TestStatesInABrowser(t *testing.T) {
 
 	// Refused is no success either.
 	refused := none("refused")
-	refused.Round, refused.Rounds, refused.State, refused.Why, refused.Budget = 0, 12, Refused, "the population's budget is spent", 1
+	refused.Round, refused.Until, refused.State, refused.Why, refused.Budget = 0, 12, Refused, "the population's budget is spent", 1
 	b.Set(refused)
 	p.Open(url)
 	see("refused", `document.getElementById("state").textContent === "refused: the ledger takes no further round: the population's budget is spent"`)

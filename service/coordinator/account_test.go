@@ -33,7 +33,7 @@ func TestRealAccountant(t *testing.T) {
 		events = append(events, e.Event)
 	}
 	want, err := a.Eps(events, 1e-6)
-	if err != nil || s.Eps != want.Eps || s.Method != want.Method || s.Charged != 3 {
+	if err != nil || float64(s.Eps) != want.Eps || s.Method != want.Method || s.Charged != 3 {
 		t.Errorf("ε = %v by %s, want %v by %s (%v)", s.Eps, s.Method, want.Eps, want.Method, err)
 	}
 	show, err := ledger.Show(b, w.config.Budget, nil)
@@ -42,7 +42,7 @@ func TestRealAccountant(t *testing.T) {
 	}
 	w = newWorld(t, dp.Shuffle, dp.All)
 	w.config.Budget = ledger.Config{Accountant: a, Delta: 1e-6, MaxEps: want.Eps * .9}
-	if s := w.run(); s.State != Refused || s.Released != 2 || !(s.Eps <= want.Eps*.9) {
+	if s := w.run(); s.State != Refused || s.Released != 2 || !(float64(s.Eps) <= want.Eps*.9) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -42,7 +42,7 @@ type Config struct {
 	Aggregator *Aggregator // required for tasks with a vector sum
 	Store      storage
 	Journal    *ledger.Journal // the population's ledger
-	Tasks      []Task
+	Tasks      []Job
 
 	// Holder names this process to those who wait for a lease. Default "coordinator".
 	Holder string
@@ -71,9 +71,9 @@ type Aggregator struct {
 	Client *http.Client
 }
 
-// Task is a task to run. Required are Signed, Optimizer, Report, Budget, Round, and
+// Job is a task to run, and how. Required are Signed, Optimizer, Report, Budget, Round, and
 // what belongs to the task's participation.
-type Task struct {
+type Job struct {
 	// Signed is the wire.Task with the signature of Config.Key.
 	Signed []byte
 	// Optimizer makes the optimiser in its initial state; it is called whenever the task is
@@ -163,9 +163,9 @@ func (c *Config) check() error {
 	return nil
 }
 
-// CheckTask returns an error unless a coordinator with c's Key and Aggregator could run
+// CheckJob returns an error unless a coordinator with c's Key and Aggregator could run
 // the task. It changes nothing.
-func CheckTask(c Config, t Task) error {
+func CheckJob(c Config, t Job) error {
 	s := &Service{config: c}
 	if s.config.Log == nil {
 		s.config.Log = slog.New(slog.DiscardHandler)
@@ -175,7 +175,7 @@ func CheckTask(c Config, t Task) error {
 }
 
 // newRunner checks a task and opens its ledger.
-func (s *Service) newRunner(t Task) (*runner, error) {
+func (s *Service) newRunner(t Job) (*runner, error) {
 	r, err := s.checkedRunner(t)
 	if err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (s *Service) newRunner(t Task) (*runner, error) {
 }
 
 // checkedRunner returns the runner of a task that was checked, without its ledger.
-func (s *Service) checkedRunner(t Task) (*runner, error) {
+func (s *Service) checkedRunner(t Job) (*runner, error) {
 	message, err := wire.Verify(s.config.Key.Public().(ed25519.PublicKey), wire.LabelTask, t.Signed)
 	if err != nil {
 		return nil, err
@@ -257,11 +257,15 @@ func (s *Service) checkedRunner(t Task) (*runner, error) {
 	return r, nil
 }
 
+// unknown is a cost that is not known: a process that does not lead a task does not know its
+// charges.
+var unknown = dp.Number(math.NaN())
+
 // plainRunner returns a runner with nothing but the task and its status.
-func (s *Service) plainRunner(t Task, w wire.Task) *runner {
+func (s *Service) plainRunner(t Job, w wire.Task) *runner {
 	r := &runner{s: s, t: t, id: w.ID(), task: w, changed: make(chan struct{}), ended: make(chan struct{}), replaced: make(chan struct{}), resume: make(chan chan error)}
-	r.status = Status{Task: r.id, Name: w.Name, State: Running, Phase: "starting", Rounds: w.Rounds, Until: w.Rounds, Delta: w.Delta, Eps: -1,
-		Counts: Counts{}.clone(), Seconds: map[string]float64{}}
+	r.status = wire.Status{Task: w, ID: r.id, State: Running, Phase: "starting", Until: w.Rounds, Eps: unknown,
+		Counts: cloned(wire.Counts{}), Spent: map[string]float64{}}
 	r.log = s.config.Log.With("task", w.Name)
 	return r
 }

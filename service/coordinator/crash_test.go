@@ -5,6 +5,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/mechanism/rng"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // At every operation of its store, ledger and peers a coordinator crashes, before
@@ -95,7 +96,7 @@ func small(w *world) {
 }
 
 // crashed runs a task through a crash.
-func (w *world) crashed(crash *stop) Status {
+func (w *world) crashed(crash *stop) wire.Status {
 	w.t.Helper()
 	p, err := w.start(crash)
 	if err != nil {

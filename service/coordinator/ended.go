@@ -8,6 +8,7 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -15,7 +16,7 @@ import (
 // cannot be run here.
 
 // onlyShown says whether the task is shown and not run.
-func (t Task) onlyShown() bool { return t.Ended || t.Missing != nil }
+func (t Job) onlyShown() bool { return t.Ended || t.Missing != nil }
 
 // Ended looks up whether a task has ended, and how.
 func Ended(ctx context.Context, s storage, task [32]byte) (ended bool, how end, err error) {
@@ -86,17 +87,17 @@ func (r *runner) loadShown(ctx context.Context) (ended bool, err error) {
 		return false, err
 	}
 	entries := r.ledger.Entries()
-	r.update(func(s *Status) { r.fill(s, int64(len(entries))) })
+	r.update(func(s *wire.Status) { r.fill(s, int64(len(entries))) })
 	if !ended {
 		if r.snapshot().State != Unusable {
 			r.log.Error("a task cannot be run here, others are", "error", r.t.Missing)
 		}
-		r.update(func(s *Status) { s.State, s.Phase, s.Error = Unusable, "unusable", r.t.Missing.Error() })
+		r.update(func(s *wire.Status) { s.State, s.Phase, s.Error = Unusable, "unusable", r.t.Missing.Error() })
 		return false, nil
 	}
 	// Show the status before computing the task's cost. That may take long, because the costs
 	// of tasks are computed one at a time.
-	r.update(func(s *Status) {
+	r.update(func(s *wire.Status) {
 		s.State, s.Why, s.Phase, s.Since, s.Error = how.State, how.Why, string(how.State), time.Now(), ""
 	})
 	r.close()
@@ -109,9 +110,9 @@ func (r *runner) loadShown(ctx context.Context) (ended bool, err error) {
 		return false, ctx.Err()
 	}
 	if bound, err := spent(r.t.Budget, entries); err == nil {
-		r.update(func(s *Status) { s.Eps, s.Method, s.Source = bound.Eps, bound.Method, bound.Source })
+		r.update(func(s *wire.Status) { s.Eps, s.Method, s.Source = dp.Number(bound.Eps), bound.Method, bound.Source })
 	} else {
-		r.update(func(s *Status) { s.Method = err.Error() })
+		r.update(func(s *wire.Status) { s.Method = err.Error() })
 	}
 	return true, nil
 }
@@ -249,7 +250,7 @@ func (s *Service) Remove(ctx context.Context, id [32]byte) error {
 	if err := Erase(ctx, s.config.Store, id); err != nil {
 		return err
 	}
-	r.update(func(s *Status) { s.State = Removed })
+	r.update(func(s *wire.Status) { s.State = Removed })
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -27,10 +28,10 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 	w.check(done)
 	gone := errors.New("the data are gone")
 	missing := func(c *Config) {
-		c.Tasks[0] = Task{Signed: w.config.Signed, Budget: w.config.Budget, Missing: gone}
+		c.Tasks[0] = Job{Signed: w.config.Signed, Budget: w.config.Budget, Missing: gone}
 	}
 	over := func(c *Config) {
-		c.Tasks[0] = Task{Signed: w.config.Signed, Budget: w.config.Budget, Ended: true}
+		c.Tasks[0] = Job{Signed: w.config.Signed, Budget: w.config.Budget, Ended: true}
 	}
 	p, err := w.start(nil, over)
 	if err != nil {
@@ -42,7 +43,7 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for s.Eps < 0 && ctx.Err() == nil { // it is counted meanwhile
+	for math.IsNaN(float64(s.Eps)) && ctx.Err() == nil { // it is counted meanwhile
 		s, _ = p.Show(w.task.ID())
 	}
 	if s.State != Done || s.Round != 3 || s.Model != done.Model || s.Eps != done.Eps || s.Why != done.Why || s.Error != "" {

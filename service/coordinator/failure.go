@@ -8,30 +8,27 @@ import (
 	"github.com/riffle-dp/riffle/service/batch"
 )
 
-// failureReason says, in one word, why a charged round gave no step.
-type failureReason string
-
-// Reasons of rounds without a step.
+// Why a charged round gave no step, in one word.
 const (
-	FailedRange    failureReason = "out-of-range"   // no valid reports of the round's clients give this sum
-	FailedExcluded failureReason = "excluded"       // more reports could not be summed than the charge allows for
-	FailedTooFew   failureReason = "too-few"        // fewer than n-min are left; with trust local, fewer than n-min came
-	FailedUnequal  failureReason = "unequal"        // the aggregators' sums do not belong together
-	FailedBatch    failureReason = "not-as-signed"  // a peer's answer is not valid
-	FailedGone     failureReason = "gone"           // a peer no longer has the round
-	FailedStep     failureReason = "no-valid-steps" // no report is valid, or the optimiser refuses the step
-	FailedGuard    failureReason = "guard"          // the model would have become worse: see Guard
+	FailedRange    = "out-of-range"   // no valid reports of the round's clients give this sum
+	FailedExcluded = "excluded"       // more reports could not be summed than the charge allows for
+	FailedTooFew   = "too-few"        // fewer than n-min are left; with trust local, fewer than n-min came
+	FailedUnequal  = "unequal"        // the aggregators' sums do not belong together
+	FailedBatch    = "not-as-signed"  // a peer's answer is not valid
+	FailedGone     = "gone"           // a peer no longer has the round
+	FailedStep     = "no-valid-steps" // no report is valid, or the optimiser refuses the step
+	FailedGuard    = "guard"          // the model would have become worse: see Guard
 )
 
 // FailureReasons lists all reasons.
-func FailureReasons() []failureReason {
-	return []failureReason{FailedRange, FailedExcluded, FailedTooFew, FailedUnequal, FailedBatch, FailedGone, FailedStep, FailedGuard}
+func FailureReasons() []string {
+	return []string{FailedRange, FailedExcluded, FailedTooFew, FailedUnequal, FailedBatch, FailedGone, FailedStep, FailedGuard}
 }
 
 // failure ends a charged round without a step. Its field why is public: it holds counts, and
 // nothing about a client or a peer.
 type failure struct {
-	reason failureReason
+	reason string
 	why    string
 	cause  error // for the log
 }
@@ -43,7 +40,7 @@ func (f *failure) Error() string {
 	return "coordinator: the round gives no step: " + f.why
 }
 
-func noStep(reason failureReason, format string, args ...any) *failure {
+func noStep(reason string, format string, args ...any) *failure {
 	return &failure{reason: reason, why: fmt.Sprintf(format, args...)}
 }
 
@@ -73,16 +70,16 @@ type outcome struct {
 
 // failed is the stored form of the last round that gave no step.
 type failed struct {
-	Round  int64         `json:"round"`
-	Reason failureReason `json:"reason"`
-	Why    string        `json:"why"`
+	Round  int64  `json:"round"`
+	Reason string `json:"reason"`
+	Why    string `json:"why"`
 }
 
 // note enters a round's outcome into the state after it: the counts, and whether the task
 // pauses because too many rounds in a row gave no step. Void rounds do not count there:
 // nothing was charged, and more clients may come.
 func (r *runner) note(next *record, round int64, o outcome) {
-	next.Counts = next.Counts.clone()
+	next.Counts = cloned(next.Counts)
 	for reason, n := range o.rejected {
 		next.Counts.Rejected[reason] += n
 	}

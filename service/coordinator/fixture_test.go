@@ -72,10 +72,10 @@ func limit(eps float64) ledger.Config {
 }
 
 // Wait waits until a task has ended and returns its last status.
-func (s *Service) Wait(ctx context.Context, id [32]byte) (Status, error) {
+func (s *Service) Wait(ctx context.Context, id [32]byte) (wire.Status, error) {
 	r := s.find(id)
 	if r == nil {
-		return Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
+		return wire.Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
 	}
 	select {
 	case <-r.ended:
@@ -95,7 +95,7 @@ type world struct {
 	mech    randomizer.Randomizer
 	sh      *batchtest.Shuffler
 	disk    *disk
-	config  Task
+	config  Job
 	n       int64
 	garbage map[int]int // place of a part to spoil, by round: kind of garbage
 	server  *httptest.Server
@@ -119,7 +119,7 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 	w.task = wire.Task{Population: wire.Population{1}, Name: "test", Trust: trust, Participation: participation,
 		MinReports: 3, Rounds: 3, Delta: 1e-6}
 	w.present = func(int64, int64) bool { return true }
-	w.config = Task{Sample: 5, Gamma: .9, BlockSize: 4, Round: time.Hour, Budget: limit(1e9)}
+	w.config = Job{Sample: 5, Gamma: .9, BlockSize: 4, Round: time.Hour, Budget: limit(1e9)}
 	if participation != dp.Sampled {
 		w.config.Sample = 0
 	}
@@ -351,7 +351,7 @@ func (w *world) start(crash *stop, change ...func(*Config)) (*process, error) {
 		cancel()
 		return nil, err
 	}
-	c := Config{Key: w.key, Keyring: w.ring, Store: m, Journal: journal, Tasks: []Task{w.config}, Workers: 3,
+	c := Config{Key: w.key, Keyring: w.ring, Store: m, Journal: journal, Tasks: []Job{w.config}, Workers: 3,
 		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public(), Client: client(w.t, crash)},
 		LeaseTTL: 50 * time.Millisecond, Backoff: time.Millisecond, Poll: time.Second}
 	if w.aggHTTP != nil {
@@ -371,7 +371,7 @@ func (w *world) start(crash *stop, change ...func(*Config)) (*process, error) {
 }
 
 // end waits for the task to end and stops the process.
-func (w *world) end(p *process) Status {
+func (w *world) end(p *process) wire.Status {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -386,7 +386,7 @@ func (w *world) end(p *process) Status {
 	return s
 }
 
-func (w *world) run(change ...func(*Config)) Status {
+func (w *world) run(change ...func(*Config)) wire.Status {
 	w.t.Helper()
 	p, err := w.start(nil, change...)
 	if err != nil {
@@ -448,7 +448,7 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 }
 
 // check holds a run against what was to be expected of it.
-func (w *world) check(s Status, skip ...int) {
+func (w *world) check(s wire.Status, skip ...int) {
 	w.t.Helper()
 	model, entries := w.expect(skip...)
 	if s.State != Done || s.Model != model {

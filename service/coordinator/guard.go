@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/riffle-dp/riffle/learn/optimize"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // Guard holds back a step after which the model is worse on the operator's public
@@ -58,7 +59,7 @@ func (r *runner) guarded() (before optimize.State, best float64, err error) {
 func (r *runner) pause(ctx context.Context) error {
 	why := r.record.Paused
 	r.phase(string(Paused))
-	r.update(func(s *Status) { s.State, s.Why = Paused, why })
+	r.update(func(s *wire.Status) { s.State, s.Why = Paused, why })
 	r.log.Error("the task pauses until it is resumed", "why", why, "round", r.record.Round)
 	select {
 	case <-ctx.Done():
@@ -70,7 +71,7 @@ func (r *runner) pause(ctx context.Context) error {
 		err := r.save(ctx, next)
 		if err == nil {
 			r.log.Info("the task is resumed", "round", r.record.Round)
-			r.update(func(s *Status) { s.State, s.Why = Running, "" })
+			r.update(func(s *wire.Status) { s.State, s.Why = Running, "" })
 		}
 		done <- err
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // byModel measures a model by what its digest says, so that every process finds the
@@ -57,7 +58,7 @@ func TestGuardKeepsTheLastGoodModel(t *testing.T) {
 
 // A crash anywhere changes nothing of what the guard decides.
 func TestGuardOverCrashes(t *testing.T) {
-	var want Status
+	var want wire.Status
 	for at := 0; ; at += 1 + stride()*4 {
 		w := guardedWorld(t, .05, false)
 		crash := &stop{At: at, After: at%2 == 0}

@@ -29,7 +29,7 @@ func (s *Service) Handler() http.Handler {
 		var b bytes.Buffer
 		for _, r := range s.List() {
 			if r.State == Running || r.State == Paused { // clients look for tasks that go on
-				fmt.Fprintf(&b, "%x\n", r.Task)
+				fmt.Fprintf(&b, "%x\n", r.ID)
 			}
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -43,11 +43,9 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/tasks/{task}/announcement", s.serveAnnouncement)
 	mux.HandleFunc("GET /v1/models/{digest}", s.serveModel)
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
-		list := append([]Status{}, s.List()...)
-		for i := range list {
-			if list[i].Error != "" {
-				list[i].Error = "in trouble" // errors name peers: they are for the operator
-			}
+		list := []map[string]any{}
+		for _, r := range s.List() {
+			list = append(list, public(r))
 		}
 		var b bytes.Buffer
 		if err := json.NewEncoder(&b).Encode(map[string]any{"tasks": list}); err != nil {

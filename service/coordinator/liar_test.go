@@ -72,7 +72,7 @@ func TestShareOfSomethingElse(t *testing.T) {
 func TestPauseAndResume(t *testing.T) {
 	w := liars(t, 5, 3)
 	pauseAfter := func(c *Config) { c.PauseAfter = 2 }
-	paused := func(p *process) Status {
+	paused := func(p *process) wire.Status {
 		t.Helper()
 		for range 10000 {
 			if s, _ := p.Show(w.task.ID()); s.State == Paused {
@@ -81,7 +81,7 @@ func TestPauseAndResume(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		t.Fatal("the task does not pause")
-		return Status{}
+		return wire.Status{}
 	}
 	p, err := w.start(nil, pauseAfter)
 	if err != nil {
@@ -233,7 +233,7 @@ func TestHalvesOverCrashes(t *testing.T) {
 		for at := 1; ; at += 1 + 2*stride() {
 			w := liars(t, 4, 3)
 			crash := &stop{At: at, After: at%2 == 0}
-			var s Status
+			var s wire.Status
 			if whose == "coordinator" {
 				s = w.crashed(crash)
 			} else {

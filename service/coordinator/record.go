@@ -48,41 +48,27 @@ type end struct {
 	Why   string
 }
 
-// Counts are a task's totals.
-type Counts struct {
-	Released int64 `json:"released"` // rounds whose step was taken
-	Void     int64 `json:"void"`     // rounds with too few reports, or that the shuffler no longer had
-	Failed   int64 `json:"failed"`   // rounds that were charged but gave no step
-	Reports  int64 `json:"reports"`  // reports in released models
-	// Shortened counts steps that were shortened to the most that honest reports can give.
-	Shortened int64 `json:"shortened,omitempty"`
-	// FailedBy counts charged rounds without a step, by reason.
-	FailedBy map[failureReason]int64 `json:"failed_by,omitempty"`
-	// Rejected counts refused reports by reason, those that the shuffler refused and those
-	// that the coordinator refused.
-	Rejected map[wire.Reason]int64 `json:"rejected"`
-}
-
-func (c Counts) clone() Counts {
+// cloned returns a copy of c whose maps are not nil.
+func cloned(c wire.Counts) wire.Counts {
 	c.Rejected = maps.Clone(c.Rejected)
 	if c.Rejected == nil {
 		c.Rejected = map[wire.Reason]int64{}
 	}
 	c.FailedBy = maps.Clone(c.FailedBy)
 	if c.FailedBy == nil {
-		c.FailedBy = map[failureReason]int64{}
+		c.FailedBy = map[string]int64{}
 	}
 	return c
 }
 
 // record is the value of the key state.<task>: the last release, and the round that is open.
 type record struct {
-	Format int    `json:"format"`
-	Fence  uint64 `json:"fence"` // lease number of the process that wrote last
-	Round  int64  `json:"round"` // the last round that ended
-	Model  hash   `json:"model"`
-	Step   hash   `json:"state"` // digest of the optimiser's state
-	Counts Counts `json:"counts"`
+	Format int         `json:"format"`
+	Fence  uint64      `json:"fence"` // lease number of the process that wrote last
+	Round  int64       `json:"round"` // the last round that ended
+	Model  hash        `json:"model"`
+	Step   hash        `json:"state"` // digest of the optimiser's state
+	Counts wire.Counts `json:"counts"`
 	// Failed is the last charged round without a step. Barren is the number of such rounds
 	// since the last step, or since the operator last resumed the task.
 	Failed *failed `json:"failure,omitempty"`
@@ -117,7 +103,7 @@ func decodeRecord(b []byte) (record, error) {
 	if r.Round < 0 || r.Barren < 0 || r.Open != nil && (len(r.Open.Announcement) == 0 || r.Open.Charged && len(r.Open.Closed) == 0) {
 		return r, errors.New("coordinator: invalid state of a task")
 	}
-	r.Counts = r.Counts.clone()
+	r.Counts = cloned(r.Counts)
 	return r, nil
 }
 

@@ -19,7 +19,7 @@ func hexOf(d [32]byte) string { return hex.EncodeToString(d[:]) }
 func TestRecords(t *testing.T) {
 	best := .5
 	r := record{Format: recordFormat, Fence: 7, Round: 3, Model: hash{1}, Step: hash{2}, Recent: []hash{{3}, {1}}, Untold: hash{4},
-		Counts: Counts{Released: 2, Failed: 1, Rejected: map[wire.Reason]int64{wire.OutOfRange: 5}, FailedBy: map[failureReason]int64{FailedRange: 1}},
+		Counts: wire.Counts{Released: 2, Failed: 1, Rejected: map[wire.Reason]int64{wire.OutOfRange: 5}, FailedBy: map[string]int64{FailedRange: 1}},
 		Failed: &failed{2, FailedRange, "why"}, Barren: 1, Paused: "why", Best: &best,
 		Open: &openRound{Announcement: []byte("a"), Closed: []byte("c"), Charged: true}}
 	b, err := r.encode()

@@ -164,7 +164,7 @@ func TestVoidRounds(t *testing.T) {
 func TestVoidRoundsOfTrustLocal(t *testing.T) {
 	few := func(w *world) { w.present = func(round, client int64) bool { return round != 2 || client < 2 } }
 	for _, p := range []dp.Participation{dp.All, dp.Sampled, dp.CheckIn, dp.Once} {
-		var want Status
+		var want wire.Status
 		for at := 0; ; at += 1 + stride()*8 {
 			w := newWorld(t, dp.Local, p, few)
 			crash := &stop{At: at, After: at%2 == 0}
@@ -388,18 +388,18 @@ func (l stalledLease) Renew(ctx context.Context) error {
 }
 
 func TestTasksThatAreRefused(t *testing.T) {
-	for name, change := range map[string]func(*world, *Task, *Config){
-		"another's signature": func(w *world, k *Task, _ *Config) {
+	for name, change := range map[string]func(*world, *Job, *Config){
+		"another's signature": func(w *world, k *Job, _ *Config) {
 			k.Signed = wire.Sign(signer(t), wire.LabelTask, wire.Encode(w.task))
 		},
-		"no optimizer":   func(_ *world, k *Task, _ *Config) { k.Optimizer = nil },
-		"no duration":    func(_ *world, k *Task, _ *Config) { k.Round = 0 },
-		"smaller charge": func(_ *world, k *Task, _ *Config) { k.Report.Eps0 /= 2 },
-		"another delta":  func(_ *world, k *Task, _ *Config) { k.Budget.Delta = 1e-3 },
-		"no budget":      func(_ *world, k *Task, _ *Config) { k.Budget = ledger.Config{} },
-		"twice":          func(_ *world, k *Task, c *Config) { c.Tasks = append(c.Tasks, *k) },
-		"no key":         func(_ *world, _ *Task, c *Config) { c.Key = nil },
-		"no shuffler":    func(_ *world, _ *Task, c *Config) { c.Shuffler.URL = "nowhere" },
+		"no optimizer":   func(_ *world, k *Job, _ *Config) { k.Optimizer = nil },
+		"no duration":    func(_ *world, k *Job, _ *Config) { k.Round = 0 },
+		"smaller charge": func(_ *world, k *Job, _ *Config) { k.Report.Eps0 /= 2 },
+		"another delta":  func(_ *world, k *Job, _ *Config) { k.Budget.Delta = 1e-3 },
+		"no budget":      func(_ *world, k *Job, _ *Config) { k.Budget = ledger.Config{} },
+		"twice":          func(_ *world, k *Job, c *Config) { c.Tasks = append(c.Tasks, *k) },
+		"no key":         func(_ *world, _ *Job, c *Config) { c.Key = nil },
+		"no shuffler":    func(_ *world, _ *Job, c *Config) { c.Shuffler.URL = "nowhere" },
 	} {
 		w := newWorld(t, dp.Shuffle, dp.All)
 		_, err := w.start(nil, func(c *Config) { change(w, &c.Tasks[0], c); _ = name })

@@ -266,7 +266,7 @@ func (r *runner) endVoid(ctx context.Context, rejected []wire.Rejection) error {
 		return fatal("%w", err)
 	}
 	next := r.record
-	next.Counts = next.Counts.clone()
+	next.Counts = cloned(next.Counts)
 	next.Counts.Void++
 	for _, x := range rejected {
 		next.Counts.Rejected[x.Reason] += x.Count
@@ -404,7 +404,7 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, ev
 			r.phase("evaluating")
 			evaluation = r.t.Evaluate(slices.Clone(r.pure.Parameters()))
 		}
-		r.update(func(s *Status) { s.Evaluation, s.Evaluated = evaluation, s.Round })
+		r.update(func(s *wire.Status) { s.Evaluation, s.EvaluatedAt = evaluation, s.Round })
 	}
 	// An object that is not deleted here only takes space.
 	if old != next.Step {

@@ -5,9 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // Service is a coordinator. Its methods may be called by several goroutines.
@@ -42,7 +45,7 @@ func New(c Config) (*Service, error) {
 	return s, nil
 }
 
-func (s *Service) add(t Task) error {
+func (s *Service) add(t Job) error {
 	r, err := s.newRunner(t)
 	if err != nil {
 		return err
@@ -65,7 +68,7 @@ func (s *Service) add(t Task) error {
 }
 
 // Add runs one more task, or one that could not be run before.
-func (s *Service) Add(t Task) error { return s.add(t) }
+func (s *Service) Add(t Job) error { return s.add(t) }
 
 // Run runs the tasks until ctx ends, and then returns nil; when all tasks have ended it
 // still waits for ctx. An error says that what is stored cannot be trusted, and that
@@ -126,8 +129,8 @@ var ErrNoTask = errors.New("coordinator: no such task")
 var ErrNotPaused = errors.New("coordinator: nothing to resume")
 
 // List returns all tasks' status.
-func (s *Service) List() []Status {
-	var out []Status
+func (s *Service) List() []wire.Status {
+	var out []wire.Status
 	for _, r := range s.all() {
 		if now := r.snapshot(); now.State != Removed {
 			out = append(out, now)
@@ -137,30 +140,30 @@ func (s *Service) List() []Status {
 }
 
 // Show returns a task's status.
-func (s *Service) Show(id [32]byte) (Status, error) {
+func (s *Service) Show(id [32]byte) (wire.Status, error) {
 	if r := s.find(id); r != nil {
 		if now := r.snapshot(); now.State != Removed {
 			return now, nil
 		}
 	}
-	return Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
+	return wire.Status{}, fmt.Errorf("%w: %x", ErrNoTask, id[:8])
 }
 
 // ErrNoModel is wrapped if a task has released no model yet.
 var ErrNoModel = errors.New("coordinator: no model yet")
 
 // Released returns the parameters that a task released last, and its status then.
-func (s *Service) Released(ctx context.Context, id [32]byte) ([]float32, Status, error) {
+func (s *Service) Released(ctx context.Context, id [32]byte) ([]float32, wire.Status, error) {
 	now, err := s.Show(id)
 	switch {
 	case err != nil:
 		return nil, now, err
 	case now.Phase == "standby":
-		return nil, now, fmt.Errorf("%w %q: ask that one", ErrStandby, now.Name)
+		return nil, now, fmt.Errorf("%w %q: ask that one", ErrStandby, now.Task.Name)
 	case now.Released == 0:
-		return nil, now, fmt.Errorf("%w: no round of task %q was released", ErrNoModel, now.Name)
-	case now.Eps < 0:
-		return nil, now, fmt.Errorf("coordinator: the charges of task %q are not known yet", now.Name)
+		return nil, now, fmt.Errorf("%w: no round of task %q was released", ErrNoModel, now.Task.Name)
+	case math.IsNaN(float64(now.Eps)):
+		return nil, now, fmt.Errorf("coordinator: the charges of task %q are not known yet", now.Task.Name)
 	}
 	b, err := s.model(ctx, id, now.Model)
 	if err != nil {

@@ -59,7 +59,7 @@ func TestWatch(t *testing.T) {
 		select {
 		case <-changed:
 			s := p.List()[0]
-			if done = s.State == Done; done && (s.Round != 3 || s.Evaluated != 3 || s.Source != "") {
+			if done = s.State == Done; done && (s.Round != 3 || s.EvaluatedAt != 3 || s.Source != "") {
 				t.Errorf("%+v", s)
 			}
 		case <-late:
@@ -153,7 +153,7 @@ func TestHandler(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal(b, &status); err != nil || code != 200 || len(status.Tasks) != 1 || status.Tasks[0].State != "done" ||
-		status.Tasks[0].Epsilon != s.Eps || status.Tasks[0].Accepted != 24 {
+		status.Tasks[0].Epsilon != float64(s.Eps) || status.Tasks[0].Accepted != 24 {
 		t.Errorf("status: %d %s %v", code, b, err)
 	}
 }

@@ -39,14 +39,14 @@ func readTask(ctx context.Context, s storage, task [32]byte) (taskRecord, uint64
 
 // ReadStatus returns what the store says of a task that is not run: round, model and
 // counts.
-func ReadStatus(ctx context.Context, s storage, task [32]byte) (Status, error) {
+func ReadStatus(ctx context.Context, s storage, task [32]byte) (wire.Status, error) {
 	rec, _, err := readRecord(ctx, s, task)
-	return Status{Task: task, Round: rec.Round, Model: rec.Model, Counts: rec.Counts}, err
+	return wire.Status{ID: task, Round: rec.Round, Model: rec.Model, Counts: rec.Counts}, err
 }
 
 // first stores the task's initial model and returns the state before round 1.
 func (r *runner) first(ctx context.Context) (record, error) {
-	rec := record{Counts: Counts{}.clone()}
+	rec := record{Counts: cloned(wire.Counts{})}
 	o, err := r.t.Optimizer()
 	if err != nil {
 		return rec, err

@@ -153,7 +153,7 @@ func (s *system) serve(f func(*Service)) {
 		t.Fatal(err)
 	}
 	c, err := New(Config{Key: s.key, Keyring: s.ring, Shuffler: s.source, Aggregator: s.agg, Store: db, Journal: j,
-		Tasks: []Task{s.config}, Backoff: 5 * time.Millisecond})
+		Tasks: []Job{s.config}, Backoff: 5 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ var errFatal = errors.New("coordinator: the stored state cannot be trusted")
 // runner runs one task.
 type runner struct {
 	s         *Service
-	t         Task
+	t         Job
 	id        [32]byte
 	task      wire.Task
 	mechanism randomizer.Randomizer
@@ -42,7 +42,7 @@ type runner struct {
 	logged   map[string]bool          // causes of trouble that were logged since the last round ended
 
 	mu        sync.Mutex
-	status    Status
+	status    wire.Status
 	announced []byte // signed announcement of the round that is open to clients
 	round     int64  // number of the announced round
 	leading   bool
@@ -71,7 +71,7 @@ func (r *runner) run(ctx context.Context) error {
 		}
 		if errors.Is(err, errFatal) {
 			r.phase("failed")
-			r.update(func(s *Status) { s.Error = err.Error() })
+			r.update(func(s *wire.Status) { s.Error = err.Error() })
 			return err
 		}
 		if ctx.Err() != nil {
@@ -88,7 +88,7 @@ func (r *runner) run(ctx context.Context) error {
 
 func (r *runner) trouble(err error) {
 	r.warn("trying again", err)
-	r.update(func(s *Status) { s.Error = err.Error() })
+	r.update(func(s *wire.Status) { s.Error = err.Error() })
 }
 
 // warn logs a cause of trouble once until the next round has ended.
@@ -106,7 +106,7 @@ func (r *runner) warn(what string, err error) {
 func (r *runner) lead(ctx context.Context) (ended bool, err error) {
 	r.phase("standby")
 	// The cost is not known while another coordinator may be charging.
-	r.update(func(s *Status) { s.State, s.Eps, s.Method, s.Source = Running, -1, "", "" })
+	r.update(func(s *wire.Status) { s.State, s.Eps, s.Method, s.Source = Running, unknown, "", "" })
 	config := &r.s.config
 	lease, err := config.Store.Acquire(ctx, fmt.Sprintf("task-%x", r.id), config.Holder, config.LeaseTTL)
 	if err != nil {
@@ -277,10 +277,10 @@ func (r *runner) openCharge() (last wire.Entry, opened bool, err error) {
 }
 
 // fill copies what the record says to a status.
-func (r *runner) fill(s *Status, entries int64) {
-	s.Round, s.Model, s.Counts, s.Charged = r.record.Round, r.record.Model, r.record.Counts.clone(), entries
-	if s.Until = s.Rounds; r.task.Participation != dp.Once {
-		s.Until = min(r.task.LastRound(), s.Rounds+s.Void)
+func (r *runner) fill(s *wire.Status, entries int64) {
+	s.Round, s.Model, s.Counts, s.Charged = r.record.Round, r.record.Model, cloned(r.record.Counts), entries
+	if s.Until = s.Task.Rounds; r.task.Participation != dp.Once {
+		s.Until = min(r.task.LastRound(), s.Task.Rounds+s.Void)
 	}
 	if f := r.record.Failed; f != nil {
 		s.FailedRound, s.Failure = f.Round, f.Why
@@ -291,10 +291,10 @@ func (r *runner) fill(s *Status, entries int64) {
 func (r *runner) show() {
 	b, err := r.ledger.Spent()
 	entries := int64(len(r.ledger.Entries()))
-	r.update(func(s *Status) {
+	r.update(func(s *wire.Status) {
 		r.fill(s, entries)
-		if s.Eps, s.Method, s.Source = b.Eps, b.Method, b.Source; err != nil {
-			s.Eps, s.Method, s.Source = -1, err.Error(), ""
+		if s.Eps, s.Method, s.Source = dp.Number(b.Eps), b.Method, b.Source; err != nil {
+			s.Eps, s.Method, s.Source = unknown, err.Error(), ""
 		}
 	})
 }
@@ -338,7 +338,7 @@ func (r *runner) destroyLast(ctx context.Context) {
 
 func (r *runner) end(state string, why string) {
 	r.phase(string(state))
-	r.update(func(s *Status) { s.State, s.Why, s.Error = state, why, "" })
+	r.update(func(s *wire.Status) { s.State, s.Why, s.Error = state, why, "" })
 	r.log.Info("task has ended", "state", string(state), "why", why, "round", r.record.Round)
 	r.close()
 }

@@ -133,14 +133,14 @@ func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1
 	made := r.tasks[id]
 	r.mu.Unlock()
 	if made == nil {
-		return nil, apiError(fmt.Errorf("%w: this program cannot read the description of task %q", coordinator.ErrNoModel, s.Name))
+		return nil, apiError(fmt.Errorf("%w: this program cannot read the description of task %q", coordinator.ErrNoModel, s.Task.Name))
 	}
 	if made.Data == nil { // the task ended before this process began, so its data were not read
 		if made, err = train.OpenTask(ctx, made.Wire, r.config.Data); err != nil {
-			return nil, apiError(fmt.Errorf("%w: the model's shape follows from the data of task %q, which cannot be read: %v", coordinator.ErrNoModel, s.Name, err))
+			return nil, apiError(fmt.Errorf("%w: the model's shape follows from the data of task %q, which cannot be read: %v", coordinator.ErrNoModel, s.Task.Name, err))
 		}
 	}
-	file, err := made.ModelFile(train.Release{Round: s.Round, Theta: theta, Epsilon: s.Epsilon(), Bound: s.Method})
+	file, err := made.ModelFile(train.Release{Round: s.Round, Theta: theta, Epsilon: float64(s.Eps), Bound: s.Method})
 	if err != nil {
 		return nil, apiError(err)
 	}
@@ -246,14 +246,12 @@ func (r *coordinatorProcess) show(id [32]byte) (*operatorv1.Task, error) {
 }
 
 // message returns a status in the form of the operator API.
-func (r *coordinatorProcess) message(s coordinator.Status) *operatorv1.Task {
-	t := &operatorv1.Task{Id: hex.EncodeToString(s.Task[:]), Name: s.Name, State: s.State, Why: s.Why, Rounds: s.Rounds, Round: s.Round,
-		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: s.Epsilon(), Delta: s.Delta, Reports: s.Reports,
+func (r *coordinatorProcess) message(s wire.Status) *operatorv1.Task {
+	t := &operatorv1.Task{Id: hex.EncodeToString(s.ID[:]), Name: s.Task.Name, State: s.State, Why: s.Why, Rounds: s.Task.Rounds, Round: s.Round,
+		Released: s.Released, Model: hex.EncodeToString(s.Model[:]), Epsilon: float64(s.Eps), Delta: s.Task.Delta, Reports: s.Reports,
 		RoundsVoid: s.Void, RoundsFailed: s.Failed, LedgerEntries: s.Charged, Phase: s.Phase, Error: s.Error, Rejected: map[string]int64{},
-		Failure: s.Failure, FailedRound: s.FailedRound, StepsShortened: s.Shortened, SpareReports: s.Spare, Failed: map[string]int64{}}
-	for reason, n := range s.FailedBy {
-		t.Failed[string(reason)] = n
-	}
+		Failure: s.Failure, FailedRound: s.FailedRound, StepsShortened: s.Shortened, SpareReports: s.Spare, Failed: s.FailedBy,
+		Trust: string(s.Task.Trust), Participation: string(s.Task.Participation), NMin: s.Task.MinReports}
 	for reason, n := range s.Rejected {
 		t.Rejected[string(reason)] = n
 	}
@@ -263,8 +261,7 @@ func (r *coordinatorProcess) message(s coordinator.Status) *operatorv1.Task {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if made := r.tasks[s.Task]; made != nil {
-		t.Trust, t.Participation, t.NMin = string(made.Config.Trust), string(made.Config.Participation), made.Wire.MinReports
+	if made := r.tasks[s.ID]; made != nil {
 		if m, ok := made.Mechanism.(randomizer.Sized); ok {
 			t.LargestReport = m.Largest()
 		}

@@ -125,13 +125,13 @@ func (r *coordinatorProcess) prepare(ctx context.Context, s *server) (err error)
 	return s.listen("clients", c.Listen, nil, c.Rate, 64<<10, r.service.Handler())
 }
 
-func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.Task, error) {
+func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.Job, error) {
 	pure, err := t.Coordinator()
 	if err != nil {
-		return coordinator.Task{}, err
+		return coordinator.Job{}, err
 	}
 	base := t.Baseline()
-	out := coordinator.Task{
+	out := coordinator.Job{
 		Signed: made.Signed, Report: pure.Report, Budget: t.Config.Limit(), Sample: pure.Sample, Gamma: pure.Gamma,
 		Colluders: r.config.Colluders, Round: made.Round,
 		Optimizer: func() (*optimize.Optimizer, error) {
@@ -168,7 +168,7 @@ func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.
 }
 
 // record has a task keep the reports that it opens, if the configuration says so.
-func (r *coordinatorProcess) record(t *train.Task, out *coordinator.Task) error {
+func (r *coordinatorProcess) record(t *train.Task, out *coordinator.Job) error {
 	if r.config.Record == "" {
 		return nil
 	}
@@ -251,7 +251,7 @@ func (r *coordinatorProcess) create(ctx context.Context, name, config string, ro
 	if err != nil {
 		return id, plan, err
 	}
-	if err := coordinator.CheckTask(r.own, out); err != nil {
+	if err := coordinator.CheckJob(r.own, out); err != nil {
 		return id, plan, fmt.Errorf("%w: %w", train.ErrInput, err)
 	}
 	if r.known[createdKey(id)] {
@@ -282,8 +282,8 @@ func taskName(name string) bool {
 func (r *coordinatorProcess) find(text string) ([32]byte, error) {
 	var found [][32]byte
 	for _, s := range r.service.List() {
-		if len(text) >= 4 && strings.HasPrefix(hex.EncodeToString(s.Task[:]), strings.ToLower(text)) || s.Name == text {
-			found = append(found, s.Task)
+		if len(text) >= 4 && strings.HasPrefix(hex.EncodeToString(s.ID[:]), strings.ToLower(text)) || s.Task.Name == text {
+			found = append(found, s.ID)
 		}
 	}
 	switch len(found) {
@@ -313,30 +313,30 @@ func (r *coordinatorProcess) populationMetrics() []endpoint.Metric {
 	}
 }
 
-func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
-	slices.SortFunc(list, func(a, b coordinator.Status) int { return strings.Compare(a.Name, b.Name) })
-	family := func(name, help, kind string, value func(coordinator.Status) float64) endpoint.Metric {
+func coordinatorMetrics(list []wire.Status) []endpoint.Metric {
+	slices.SortFunc(list, func(a, b wire.Status) int { return strings.Compare(a.Task.Name, b.Task.Name) })
+	family := func(name, help, kind string, value func(wire.Status) float64) endpoint.Metric {
 		m := endpoint.Metric{Name: name, Help: help, Kind: kind}
 		for _, s := range list {
-			m.Samples = append(m.Samples, endpoint.Sample{Labels: []endpoint.Label{{Name: "task", Value: hex.EncodeToString(s.Task[:8])}}, Value: value(s)})
+			m.Samples = append(m.Samples, endpoint.Sample{Labels: []endpoint.Label{{Name: "task", Value: hex.EncodeToString(s.ID[:8])}}, Value: value(s)})
 		}
 		return m
 	}
 	out := []endpoint.Metric{
-		family("riffle_round", "The last round that ended.", endpoint.Gauge, func(s coordinator.Status) float64 { return float64(s.Round) }),
-		family("riffle_rounds_released_total", "Rounds whose step was taken.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Released) }),
-		family("riffle_rounds_void_total", "Rounds with too few reports.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Void) }),
-		family("riffle_rounds_failed_total", "Rounds that were charged but gave no step.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Failed) }),
-		family("riffle_paused", "1 while the task waits for riffle task resume.", endpoint.Gauge, func(s coordinator.Status) float64 {
+		family("riffle_round", "The last round that ended.", endpoint.Gauge, func(s wire.Status) float64 { return float64(s.Round) }),
+		family("riffle_rounds_released_total", "Rounds whose step was taken.", endpoint.Counter, func(s wire.Status) float64 { return float64(s.Released) }),
+		family("riffle_rounds_void_total", "Rounds with too few reports.", endpoint.Counter, func(s wire.Status) float64 { return float64(s.Void) }),
+		family("riffle_rounds_failed_total", "Rounds that were charged but gave no step.", endpoint.Counter, func(s wire.Status) float64 { return float64(s.Failed) }),
+		family("riffle_paused", "1 while the task waits for riffle task resume.", endpoint.Gauge, func(s wire.Status) float64 {
 			if s.State == coordinator.Paused {
 				return 1
 			}
 			return 0
 		}),
-		family("riffle_steps_shortened_total", "Steps longer than honest reports give, made shorter.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Shortened) }),
-		family("riffle_reports_summed_total", "Reports that are in a model.", endpoint.Counter, func(s coordinator.Status) float64 { return float64(s.Reports) }),
-		family("riffle_epsilon", "Bound on what was charged, at the task's delta.", endpoint.Gauge, coordinator.Status.Epsilon),
-		family("riffle_running", "1 while the task runs.", endpoint.Gauge, func(s coordinator.Status) float64 {
+		family("riffle_steps_shortened_total", "Steps longer than honest reports give, made shorter.", endpoint.Counter, func(s wire.Status) float64 { return float64(s.Shortened) }),
+		family("riffle_reports_summed_total", "Reports that are in a model.", endpoint.Counter, func(s wire.Status) float64 { return float64(s.Reports) }),
+		family("riffle_epsilon", "Bound on what was charged, at the task's delta.", endpoint.Gauge, func(s wire.Status) float64 { return float64(s.Eps) }),
+		family("riffle_running", "1 while the task runs.", endpoint.Gauge, func(s wire.Status) float64 {
 			if s.State == coordinator.Running {
 				return 1
 			}
@@ -347,14 +347,14 @@ func coordinatorMetrics(list []coordinator.Status) []endpoint.Metric {
 	failed := endpoint.Metric{Name: "riffle_rounds_failed_by_reason_total", Help: "Rounds that were charged but gave no step, by reason.", Kind: endpoint.Counter}
 	seconds := endpoint.Metric{Name: "riffle_phase_seconds_total", Help: "Time spent in a phase.", Kind: endpoint.Counter}
 	for _, s := range list {
-		task := endpoint.Label{Name: "task", Value: hex.EncodeToString(s.Task[:8])}
+		task := endpoint.Label{Name: "task", Value: hex.EncodeToString(s.ID[:8])}
 		for _, sample := range byReason(s.Rejected) {
 			rejected.Samples = append(rejected.Samples, endpoint.Sample{Labels: append([]endpoint.Label{task}, sample.Labels...), Value: sample.Value})
 		}
 		for _, reason := range coordinator.FailureReasons() {
-			failed.Samples = append(failed.Samples, endpoint.Sample{Labels: []endpoint.Label{task, {Name: "reason", Value: string(reason)}}, Value: float64(s.FailedBy[reason])})
+			failed.Samples = append(failed.Samples, endpoint.Sample{Labels: []endpoint.Label{task, {Name: "reason", Value: reason}}, Value: float64(s.FailedBy[reason])})
 		}
-		for phase, v := range s.Seconds {
+		for phase, v := range s.Spent {
 			seconds.Samples = append(seconds.Samples, endpoint.Sample{Labels: []endpoint.Label{task, {Name: "phase", Value: phase}}, Value: v})
 		}
 	}

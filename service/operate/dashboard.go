@@ -72,10 +72,10 @@ type pageWriter struct {
 type shownTask struct {
 	led     bool // whether this process leads the task, or has led it
 	round   int64
-	counts  coordinator.Counts
-	first   coordinator.Counts // before this process led it
-	over    bool               // whether it was shown to have ended
-	error   string             // the last error, which occurred in the round errorAt
+	counts  wire.Counts
+	first   wire.Counts // before this process led it
+	over    bool        // whether it was shown to have ended
+	error   string      // the last error, which occurred in the round errorAt
 	errorAt int64
 
 	// The measures of earlier processes: their duration in seconds, and their last accuracy
@@ -114,7 +114,7 @@ func (v *pageWriter) follow(ctx context.Context) error {
 	for {
 		listed := map[[32]byte]bool{}
 		for _, s := range v.process.service.List() {
-			listed[s.Task] = true
+			listed[s.ID] = true
 			v.show(ctx, s)
 		}
 		for task := range v.tasks {
@@ -147,15 +147,15 @@ func total(by map[wire.Reason]int64) (n int64) {
 }
 
 // boardID names a task on the board and in the store.
-func boardID(s coordinator.Status) string { return hex.EncodeToString(s.Task[:]) }
+func boardID(s wire.Status) string { return hex.EncodeToString(s.ID[:]) }
 
-func (v *pageWriter) show(ctx context.Context, s coordinator.Status) {
-	last := v.tasks[s.Task]
+func (v *pageWriter) show(ctx context.Context, s wire.Status) {
+	last := v.tasks[s.ID]
 	if last == nil {
 		last = &shownTask{accuracy: math.NaN(), loss: math.NaN()}
-		v.tasks[s.Task] = last
+		v.tasks[s.ID] = last
 	}
-	if last.over && s.Error == "" && len(v.plans[s.Task]) == cap(v.plans[s.Task]) {
+	if last.over && s.Error == "" && len(v.plans[s.ID]) == cap(v.plans[s.ID]) {
 		return // nothing changes any more
 	}
 	last.over = s.State != coordinator.Running && s.State != coordinator.Paused
@@ -172,7 +172,7 @@ func (v *pageWriter) show(ctx context.Context, s coordinator.Status) {
 		v.restore(ctx, s, last)
 	}
 	if e, ok := s.Evaluation.(evaluation); ok && e.examined != nil {
-		last.examined, last.examinedAt = e.examined, s.Evaluated
+		last.examined, last.examinedAt = e.examined, s.EvaluatedAt
 	}
 	v.board.Set(v.task(ctx, id, s, last))
 	if !last.led {
@@ -183,22 +183,22 @@ func (v *pageWriter) show(ctx context.Context, s coordinator.Status) {
 			Rejected: total(s.Rejected) - total(last.counts.Rejected), Void: s.Void - last.counts.Void, Failed: s.Failed - last.counts.Failed})
 		last.round, last.counts = s.Round, s.Counts
 	}
-	m := dashboard.Measure{Round: s.Round, Eps: s.Epsilon(), Accuracy: math.NaN(), Loss: math.NaN(), Seconds: last.before + time.Since(v.begun).Seconds()}
-	if e, ok := s.Evaluation.(evaluation); ok && s.Evaluated == s.Round {
+	m := dashboard.Measure{Round: s.Round, Eps: float64(s.Eps), Accuracy: math.NaN(), Loss: math.NaN(), Seconds: last.before + time.Since(v.begun).Seconds()}
+	if e, ok := s.Evaluation.(evaluation); ok && s.EvaluatedAt == s.Round {
 		if m.Loss = e.Loss; e.Accuracy != nil {
 			m.Accuracy = *e.Accuracy
 		}
 	}
 	if s.Round > 0 {
 		v.board.Measured(id, m)
-		last.measured = progress{s.Round, s.Evaluated == s.Round}
+		last.measured = progress{s.Round, s.EvaluatedAt == s.Round}
 	}
 }
 
 // past shows the rounds that ended before this process began, as far as the ledger tells.
-func (v *pageWriter) past(id string, s coordinator.Status) {
+func (v *pageWriter) past(id string, s wire.Status) {
 	var entries []ledger.Entry
-	v.process.journal.View(func(b *ledger.Book) { entries = b.TaskEntries(s.Task) })
+	v.process.journal.View(func(b *ledger.Book) { entries = b.TaskEntries(s.ID) })
 	if n := len(entries); n > 0 && entries[n-1].Round > s.Round {
 		entries = entries[:n-1] // leave out the entry of the open round
 	}
@@ -210,11 +210,9 @@ func (v *pageWriter) past(id string, s coordinator.Status) {
 // stageNames are the phases in which time is spent on a round, in order.
 var stageNames = []string{"waiting", "announcing", "collecting", "charging", "opening", "aggregating", "releasing", "evaluating"}
 
-func (v *pageWriter) task(ctx context.Context, id string, s coordinator.Status, last *shownTask) dashboard.Task {
-	t := dashboard.Task{ID: id, Name: s.Name, State: s.State, Why: s.Why, Phase: s.Phase, Round: s.Round, Rounds: s.Until,
-		Eps: dp.Number(s.Epsilon()), EpsAt: s.Round, Planned: dp.Number(math.NaN()), Delta: dp.Number(s.Delta), Method: s.Method, Source: s.Source, Charged: s.Charged,
-		Accuracy: dp.Number(last.accuracy), Loss: dp.Number(last.loss), Examined: last.examined, ExaminedAt: last.examinedAt, Seconds: dashboard.Rounded(last.before + time.Since(v.begun).Seconds()),
-		Counts: dashboard.Counts{Released: s.Released, Void: s.Void, Failed: s.Failed, Reports: s.Reports, Rejected: map[string]int64{}}}
+func (v *pageWriter) task(ctx context.Context, id string, s wire.Status, last *shownTask) dashboard.View {
+	t := dashboard.View{ID: id, Status: s, EpsAt: s.Round, Planned: dp.Number(math.NaN()), Accuracy: dp.Number(last.accuracy), Loss: dp.Number(last.loss),
+		Examined: last.examined, ExaminedAt: last.examinedAt, Seconds: last.before + time.Since(v.begun).Seconds()}
 	if s.Phase == "failed" || s.State == coordinator.Unusable {
 		t.State = dashboard.Failed
 	}
@@ -224,16 +222,13 @@ func (v *pageWriter) task(ctx context.Context, id string, s coordinator.Status, 
 	if s.Error != "" {
 		t.Why = s.Error
 	}
-	for reason, n := range s.Rejected {
-		t.Rejected[string(reason)] = n
-	}
 	if e, ok := s.Evaluation.(evaluation); ok {
 		if t.Loss = dp.Number(e.Loss); e.Accuracy != nil {
 			t.Accuracy = dp.Number(*e.Accuracy)
 		}
 	}
 	for _, name := range stageNames {
-		seconds := s.Seconds[name]
+		seconds := s.Spent[name]
 		if s.Phase == name {
 			seconds += time.Since(s.Since).Seconds()
 		}
@@ -250,7 +245,7 @@ func (v *pageWriter) task(ctx context.Context, id string, s coordinator.Status, 
 		t.Stages = append(t.Stages, part)
 	}
 	v.process.mu.Lock()
-	made := v.process.tasks[s.Task]
+	made := v.process.tasks[s.ID]
 	v.process.mu.Unlock()
 	if made == nil {
 		t.Blind = "This coordinator does not evaluate the task: it cannot read the task's data."
@@ -272,7 +267,7 @@ func (v *pageWriter) task(ctx context.Context, id string, s coordinator.Status, 
 			last.baseline = &b
 		}
 		Compare(&t, made.Data, *last.baseline)
-		t.Planned = dp.Number(v.planned(ctx, s.Task, made))
+		t.Planned = dp.Number(v.planned(ctx, s.ID, made))
 	}
 	return t
 }
@@ -320,7 +315,7 @@ func facts(t *train.Task) []dashboard.Fact {
 
 // mostReports is the most reports that one client sends in a task. For each void round
 // another one is announced, which asks for one more.
-func mostReports(t *train.Task, s coordinator.Status) int64 {
+func mostReports(t *train.Task, s wire.Status) int64 {
 	switch last := t.Wire.LastRound(); {
 	case t.Wire.Participation == dp.Once:
 		return t.Config.ReportsPerClient()
@@ -334,11 +329,11 @@ func mostReports(t *train.Task, s coordinator.Status) int64 {
 }
 
 // promise returns what the task's clients are promised for the charges so far.
-func promise(t *train.Task, s coordinator.Status) report.Privacy {
+func promise(t *train.Task, s wire.Status) report.Privacy {
 	c := t.Config
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
-		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: c.Eps0, Sigma: c.Sigma, Epsilon: s.Epsilon(),
-		Delta: s.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: c.Assumes(), PerClient: c.PerClient,
+		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: c.Eps0, Sigma: c.Sigma, Epsilon: float64(s.Eps),
+		Delta: s.Task.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: c.Assumes(), PerClient: c.PerClient,
 		Running: s.State == coordinator.Running}
 	if t.Data != nil {
 		p.PublicExamples = int64(t.Data.Public)
@@ -373,8 +368,8 @@ func (v *pageWriter) ledger(ctx context.Context) (dashboard.Ledger, error) {
 	}
 	at := map[[32]byte]int{}
 	for i, s := range v.process.service.List() {
-		at[s.Task] = i
-		out.Tasks = append(out.Tasks, dashboard.LedgerTask{ID: hex.EncodeToString(s.Task[:]), Name: s.Name, Eps: dp.Number(s.Epsilon()), Delta: dp.Number(s.Delta)})
+		at[s.ID] = i
+		out.Tasks = append(out.Tasks, dashboard.LedgerTask{ID: hex.EncodeToString(s.ID[:]), Name: s.Task.Name, Eps: s.Eps, Delta: dp.Number(s.Task.Delta)})
 	}
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {

@@ -48,12 +48,12 @@ func labelled(t *testing.T, numbers bool) *train.Task {
 // The page has what the best constant reaches beside what a model does, and warns of
 // a model that is no better; also of what an earlier process measured.
 func TestPageShowsTheBaseline(t *testing.T) {
-	see := func(made *train.Task, e any, before float64) dashboard.Task {
+	see := func(made *train.Task, e any, before float64) dashboard.View {
 		id := made.Wire.ID()
 		v := &pageWriter{process: &coordinatorProcess{tasks: map[[32]byte]*train.Task{id: made}}, plans: map[[32]byte]chan float64{id: make(chan float64, 1)}}
 		v.plans[id] <- 1
 		last := &shownTask{accuracy: before, loss: before}
-		return v.task(t.Context(), "a", coordinator.Status{Task: id, State: coordinator.Running, Evaluation: e}, last)
+		return v.task(t.Context(), "a", wire.Status{ID: id, State: coordinator.Running, Evaluation: e}, last)
 	}
 	nan := math.NaN()
 	classes, numbers := labelled(t, false), labelled(t, true)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/page/dashboard"
-	"github.com/riffle-dp/riffle/service/coordinator"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/store"
 )
 
@@ -75,7 +75,7 @@ const keepEvery = 10 * time.Second
 // keepEvery.
 func (v *pageWriter) keep(ctx context.Context, all bool) {
 	for _, s := range v.process.service.List() {
-		last := v.tasks[s.Task]
+		last := v.tasks[s.ID]
 		if last == nil || !last.led || s.Phase == "standby" || last.kept == last.measured || !all && !last.over && time.Since(last.keptAt) < keepEvery {
 			continue
 		}
@@ -86,7 +86,7 @@ func (v *pageWriter) keep(ctx context.Context, all bool) {
 }
 
 // restore shows the measures of earlier processes.
-func (v *pageWriter) restore(ctx context.Context, s coordinator.Status, last *shownTask) {
+func (v *pageWriter) restore(ctx context.Context, s wire.Status, last *shownTask) {
 	last.accuracy, last.loss = math.NaN(), math.NaN()
 	h := v.histories.load(ctx, boardID(s), s.Round)
 	last.examined, last.examinedAt = h.Examined, h.ExaminedAt

@@ -72,7 +72,7 @@ func gray(images *dataset.Images, i int) *image.Gray {
 
 // Compare fills in on which data a task's model is evaluated, and how it compares with the
 // best constant.
-func Compare(t *dashboard.Task, d *train.Data, base model.Baseline) {
+func Compare(t *dashboard.View, d *train.Data, base model.Baseline) {
 	t.Evaluated = dashboard.Grouped(int64(d.Eval.Len())) + " " + d.EvalName + " examples"
 	t.Baseline = train.ShortBaseline(base)
 	if accuracy, loss := float64(t.Accuracy), float64(t.Loss); !math.IsNaN(loss) {

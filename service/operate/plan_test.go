@@ -63,7 +63,7 @@ func TestPlanCountsColluders(t *testing.T) {
 // Void rounds ask clients for further reports, and the promise counts them.
 func TestPromiseCountsReportsOfVoidRounds(t *testing.T) {
 	task := tableTask(t, func(*train.Config) {})
-	s := coordinator.Status{Rounds: 20, Round: 32, Counts: coordinator.Counts{Released: 20, Void: 12, Reports: 1600}, Charged: 20}
+	s := wire.Status{Task: wire.Task{Rounds: 20}, Round: 32, Counts: wire.Counts{Released: 20, Void: 12, Reports: 1600}, Charged: 20}
 	for state, want := range map[string]int64{coordinator.Running: 50, coordinator.Paused: 50, coordinator.Done: 32, coordinator.Stopped: 33} {
 		s.State = state
 		if got := promise(task, s).ReportsPerClient; got != want {

@@ -85,19 +85,19 @@ func readCreated(ctx context.Context, s *store.Store, key string, public ed25519
 // openTask makes a stored task ready to be run. A task that has ended is only shown, and so
 // is one that cannot be run here: its Missing says why. An error says that the stored task
 // cannot be read.
-func (r *coordinatorProcess) openTask(ctx context.Context, made created) (coordinator.Task, error) {
+func (r *coordinatorProcess) openTask(ctx context.Context, made created) (coordinator.Job, error) {
 	w, err := made.verified(publicOf(r.own.Key))
 	if err != nil {
-		return coordinator.Task{}, err
+		return coordinator.Job{}, err
 	}
 	ended, how, err := coordinator.Ended(ctx, r.store, w.ID())
 	if err != nil {
-		return coordinator.Task{}, err
+		return coordinator.Job{}, err
 	}
 	if how.State == coordinator.Removed {
-		return coordinator.Task{}, errRemoved
+		return coordinator.Job{}, errRemoved
 	}
-	shown := coordinator.Task{Signed: made.Signed, Budget: tailOnly(w), Ended: ended}
+	shown := coordinator.Job{Signed: made.Signed, Budget: tailOnly(w), Ended: ended}
 	if t, err := train.ReadTask(w); err == nil {
 		r.remember(t)
 	}
@@ -105,12 +105,12 @@ func (r *coordinatorProcess) openTask(ctx context.Context, made created) (coordi
 		return shown, nil
 	}
 	t, err := train.OpenTask(ctx, w, r.config.Data)
-	var out coordinator.Task
+	var out coordinator.Job
 	if err == nil {
 		out, err = r.runnable(t, made)
 	}
 	if err == nil {
-		err = coordinator.CheckTask(r.own, out)
+		err = coordinator.CheckJob(r.own, out)
 	}
 	if err == nil {
 		err = r.record(t, &out)
@@ -170,7 +170,7 @@ func (r *coordinatorProcess) lookup(ctx context.Context, task [32]byte) (limit l
 // read are in bad; they do not keep others away, and the next call tries them again. fatal
 // says that the store cannot be read or was written by a newer program, or that ctx has
 // ended. The caller holds creating, or is alone.
-func (r *coordinatorProcess) loadNew(ctx context.Context, add func(coordinator.Task) error) (bad, fatal error) {
+func (r *coordinatorProcess) loadNew(ctx context.Context, add func(coordinator.Job) error) (bad, fatal error) {
 	keys, err := r.store.Keys(ctx, createdPrefix)
 	if err != nil {
 		return nil, err
@@ -207,7 +207,7 @@ func (r *coordinatorProcess) loadNew(ctx context.Context, add func(coordinator.T
 	return errors.Join(failed...), nil
 }
 
-func (r *coordinatorProcess) loadOne(ctx context.Context, e store.Entry, add func(coordinator.Task) error) error {
+func (r *coordinatorProcess) loadOne(ctx context.Context, e store.Entry, add func(coordinator.Job) error) error {
 	made, err := decodeCreated(e.Value)
 	if err != nil {
 		return err
