@@ -158,7 +158,7 @@ func (c *Config) complete() error {
 		return fmt.Errorf("audit: workers = %d must not be negative", c.Workers)
 	}
 	c.Workers = max(1, c.Workers)
-	dim := c.Mechanism.Dim()
+	dim := c.Mechanism.Facts().Dim
 	if c.Pairs == nil {
 		c.Pairs = pairs(dim)
 	}

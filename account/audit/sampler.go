@@ -93,7 +93,7 @@ type observer struct {
 
 func (s *sampler) newObserver() *observer {
 	m := s.config.Mechanism
-	return &observer{mechanism: m, report: m.NewReport(), sum: make([]int64, m.Dim())}
+	return &observer{mechanism: m, report: m.NewReport(), sum: make([]int64, m.Facts().Dim)}
 }
 
 // seen is the part of a report that is stored.

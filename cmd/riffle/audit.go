@@ -147,7 +147,7 @@ func (a *auditFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if r.Refuted {
-		return fmt.Errorf("claim refuted: %s has eps0 of at least %.4g with confidence %v, above the claimed %v", m.Name(), r.LowerBound, r.Confidence, r.Claimed)
+		return fmt.Errorf("claim refuted: %s has eps0 of at least %.4g with confidence %v, above the claimed %v", m.Facts().Name, r.LowerBound, r.Confidence, r.Claimed)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (a *auditFlags) complete() error {
 
 func (a *auditFlags) print(w io.Writer, m randomizer.Randomizer, r audit.Result, seconds float64) error {
 	if a.show.json {
-		return printJSON(w, auditDocument{r.Claimed, r.LowerBound, r.Confidence, r.Refuted, m.Name(), a.eps0, a.dim,
+		return printJSON(w, auditDocument{r.Claimed, r.LowerBound, r.Confidence, r.Refuted, m.Facts().Name, a.eps0, a.dim,
 			a.trials, a.seed, r.Witness, r.Hits, r.Draws, seconds})
 	}
 	p := printer{w: w}
@@ -173,7 +173,7 @@ func (a *auditFlags) print(w io.Writer, m randomizer.Randomizer, r audit.Result,
 	if r.Refuted {
 		verdict = "REFUTED"
 	}
-	p.row("claim", "%s is %.9g-LDP: %s", m.Name(), r.Claimed, verdict)
+	p.row("claim", "%s is %.9g-LDP: %s", m.Facts().Name, r.Claimed, verdict)
 	p.row("eps0 is at least", "%.4g, with confidence %v", r.LowerBound, r.Confidence)
 	p.row("event", "%s", r.Witness)
 	p.row("seen", "%d and %d of %d reports of each input", r.Hits[0], r.Hits[1], r.Draws)

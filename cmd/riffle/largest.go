@@ -67,8 +67,8 @@ func (p *protocolFlags) largest(r account.Reply) float64 {
 	default:
 		m, _, err = p.named(eps0)
 	}
-	if s, ok := m.(randomizer.Sized); ok && err == nil {
-		return s.Largest()
+	if m == nil || err != nil {
+		return 0
 	}
-	return 0
+	return m.Facts().Largest
 }

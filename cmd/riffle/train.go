@@ -239,9 +239,9 @@ func mechanism(r *train.Run) string {
 		return "no randomizer"
 	}
 	if r.Config.Trust.Is(dp.SumsOnly) {
-		return fmt.Sprintf("%s, each client's noise worth sigma = %.4g clip norms", r.Mechanism.Name(), r.Config.Sigma)
+		return fmt.Sprintf("%s, each client's noise worth sigma = %.4g clip norms", r.Mechanism.Facts().Name, r.Config.Sigma)
 	}
-	return fmt.Sprintf("%s with eps0 = %s", r.Mechanism.Name(), roundUp(r.Config.Eps0))
+	return fmt.Sprintf("%s with eps0 = %s", r.Mechanism.Facts().Name, roundUp(r.Config.Eps0))
 }
 
 // lossOf writes a loss, also in the units of the column to predict.

@@ -135,7 +135,7 @@ func TestAccelerationPays(t *testing.T) {
 		for name, method := range map[string]string{"sgd": "psgd", "agd": c.method, "ldp": "psgd"} {
 			p := problem(n, c.smoothness)
 			if name == "ldp" {
-				p.Noise = ReportNoise{MSE: local.MSE(), Dim: 50}
+				p.Noise = ReportNoise{MSE: local.Facts().MSE, Dim: 50}
 			}
 			plan, err := NewPlan(method, p, Overrides{})
 			if err != nil {

@@ -87,7 +87,7 @@ func BenchmarkPrivUnit(b *testing.B) {
 }
 
 func benchMechanism(b *testing.B, m Mechanism) {
-	x, r, sum := benchInput(m.Dim()), m.NewReport(), make([]int64, m.Dim())
+	x, r, sum := benchInput(m.Facts().Dim), m.NewReport(), make([]int64, m.Facts().Dim)
 	src := rng.Replay(1)
 	b.ReportAllocs()
 	var i uint64

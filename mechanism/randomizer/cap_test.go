@@ -89,7 +89,7 @@ func TestPrivUnitErrorPerDimension(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := m.MSE() / 4420; math.Abs(got-v) > .001 {
+		if got := m.Facts().MSE / 4420; math.Abs(got-v) > .001 {
 			t.Errorf("eps0 = %v: error per dimension %.5f, want %.3f", eps0, got, v)
 		}
 	}

@@ -17,16 +17,7 @@ func width(m Mechanism, r *Report) int {
 	if len(r.Index) != 0 || len(r.Value) == 0 {
 		return 0
 	}
-	return min(32, m.Bits()/len(r.Value))
-}
-
-// ReportSize is the number of bytes of each of a mechanism's reports.
-func ReportSize(m Mechanism) int {
-	r := m.NewReport()
-	if w := width(m, r); w > 0 {
-		return (len(r.Value)*w + 7) / 8
-	}
-	return 4 * (len(r.Index) + len(r.Value))
+	return min(32, m.Facts().Bits/len(r.Value))
 }
 
 // AppendReport appends a report of m, which must pass its Check, to dst.

@@ -43,7 +43,7 @@ func TestReportsEncode(t *testing.T) {
 	for name, m := range codecMechanisms(t) {
 		src := rng.Replay(4)
 		r, got := m.NewReport(), m.NewReport()
-		x := make([]float32, m.Dim())
+		x := make([]float32, m.Facts().Dim)
 		for i := range 200 {
 			for j := range x {
 				x[j] = float32(src.Uint64()%2001)/1000 - 1
@@ -57,8 +57,8 @@ func TestReportsEncode(t *testing.T) {
 				t.Fatal(name, err)
 			}
 			b, found := bytes.CutPrefix(b, []byte("before"))
-			if !found || len(b) != ReportSize(m) {
-				t.Fatalf("%s: %d bytes, want %d", name, len(b), ReportSize(m))
+			if !found || len(b) != m.Facts().Bytes {
+				t.Fatalf("%s: %d bytes, want %d", name, len(b), m.Facts().Bytes)
 			}
 			if err := DecodeReport(b, m, got); err != nil || !slices.Equal(got.Index, r.Index) || !slices.Equal(got.Value, r.Value) {
 				t.Fatalf("%s: %+v came back as %+v, %v", name, r, got, err)
@@ -82,7 +82,7 @@ func FuzzDecodeReport(f *testing.F) {
 	}
 	slices.Sort(names)
 	for i := range names {
-		f.Add(byte(i), make([]byte, ReportSize(all[names[i]])))
+		f.Add(byte(i), make([]byte, all[names[i]].Facts().Bytes))
 	}
 	f.Fuzz(func(t *testing.T, which byte, b []byte) {
 		m := all[names[int(which)%len(names)]]

@@ -80,7 +80,7 @@ func TestSmallestEps0(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if e := m.MSE(); !(e > 0 && e <= math.MaxFloat64) {
+				if e := m.Facts().MSE; !(e > 0 && e <= math.MaxFloat64) {
 					t.Errorf("%s, d = %d, radius %v: error %v", name, dim, radius, e)
 				}
 			}

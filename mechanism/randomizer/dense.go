@@ -49,11 +49,14 @@ func (d *dense) Add(sum []int64, r *Report) {
 	}
 }
 
-// Bits is enough for the largest value and a sign, per coordinate, or one if there are only
-// signs.
-func (d *dense) Bits() int {
-	if d.signs {
-		return d.values
+// sized returns f with the size of a report: enough for the largest value and a sign, per
+// coordinate, or one bit if there are only signs.
+func (d *dense) sized(f Facts) Facts {
+	each := 1
+	if !d.signs {
+		each += bits.Len32(uint32(d.limit))
 	}
-	return d.values * (bits.Len32(uint32(d.limit)) + 1)
+	f.Bits = d.values * each
+	f.Bytes = (f.Bits + 7) / 8
+	return f
 }

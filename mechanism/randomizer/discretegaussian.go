@@ -32,7 +32,7 @@ type DiscreteGaussianConfig struct {
 //
 // Source: Canonne, Kamath, Steinke, arXiv 2004.00010v5, Theorem 4.
 type DiscreteGaussian struct {
-	sized
+	base
 	dense
 	variance uint64  // of the noise, in squared grid steps
 	longest  float64 // largest length that Check accepts, in grid steps
@@ -63,12 +63,16 @@ func NewDiscreteGaussian(c DiscreteGaussianConfig) (*DiscreteGaussian, error) {
 	m.dense = dense{values: c.Dim, limit: int32(limit)}
 	m.longest = gaussianUnit + 1 + math.Sqrt(float64(c.Dim)) + sigma*tail.Length(c.Dim, checkTail)
 	step := c.Radius / gaussianUnit
-	m.sized = sized{
-		// The noise's variance and at most 1/4 of a squared step for the rounding.
-		facts:   facts{name: "discrete-gaussian", dim: c.Dim, radius: c.Radius, scale: step, mse: float64(c.Dim) * (float64(m.variance) + .25) * step * step},
-		largest: m.longest / gaussianUnit, // with the largest noise that Check accepts
-		input:   c.Radius,
-		report:  m.longest * step,
+	m.base = base{
+		facts: m.dense.sized(Facts{
+			Name: "discrete-gaussian",
+			Dim:  c.Dim,
+			// The noise's variance and at most 1/4 of a squared step for the rounding.
+			MSE:     float64(c.Dim) * (float64(m.variance) + .25) * step * step,
+			Largest: m.longest / gaussianUnit, // with the largest noise that Check accepts
+		}),
+		radius: c.Radius, scale: step,
+		input: c.Radius, report: m.longest * step,
 	}
 	var err error
 	m.noise, err = sample.NewDiscreteGaussian(sample.Ratio{Num: m.variance, Den: 1})
@@ -81,8 +85,8 @@ func NewDiscreteGaussian(c DiscreteGaussianConfig) (*DiscreteGaussian, error) {
 // Randomize overwrites r with a randomized report of x; see [DiscreteGaussian] for inputs
 // outside the domain.
 func (m *DiscreteGaussian) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.dim, x)
-	checkReport(r, 0, m.dim)
+	checkInput(m.facts.Dim, x)
+	checkReport(r, 0, m.facts.Dim)
 	size := norm(x, 2)
 	if !(size <= math.MaxFloat64) {
 		clean := make([]float32, len(x))
@@ -127,6 +131,6 @@ func (m *DiscreteGaussian) Check(r *Report) error {
 // vector by less than 2^−8 steps at d = 2^30, and the errors of the sums and roots here,
 // below 2^−20.
 func (m *DiscreteGaussian) ZCDP() float64 {
-	delta := 2*(gaussianUnit+1) + math.Sqrt(float64(m.dim))
+	delta := 2*(gaussianUnit+1) + math.Sqrt(float64(m.facts.Dim))
 	return roundUp(roundUp(delta*delta) / (2 * float64(m.variance)))
 }

@@ -15,7 +15,7 @@ func Example_local() {
 		panic(err)
 	}
 	const clients = 20_000
-	counts, report := make([]int64, m.Dim()), m.NewReport()
+	counts, report := make([]int64, m.Facts().Dim), m.NewReport()
 	for client := range clients {
 		src := rng.Replay(1, uint64(client)) // a real client uses rng.Secure()
 		x := make([]float32, 4)
@@ -23,7 +23,7 @@ func Example_local() {
 		m.Randomize(src, x, report)
 		m.Add(counts, report)
 	}
-	share := make([]float64, m.Dim())
+	share := make([]float64, m.Facts().Dim)
 	m.Estimate(share, counts, clients)
 	fmt.Printf("%.2f, each client %v-LDP\n", share, m.Event().Eps0)
 	// Output: [0.40 0.39 0.20 0.01], each client 2-LDP
@@ -35,15 +35,15 @@ func ExampleNew() {
 	if err != nil {
 		panic(err)
 	}
-	k, err := randomizer.KindOf(m.Name())
+	k, err := randomizer.KindOf(m.Facts().Name)
 	if err != nil {
 		panic(err)
 	}
-	x := make([]float32, m.Dim())
+	x := make([]float32, m.Facts().Dim)
 	x[0] = 3
 	randomizer.ClipNorm(x, k.Norm, 1)
 	report := m.NewReport()
 	m.Randomize(rng.Replay(1), x, report)
-	fmt.Printf("x[0] = %v, %d values, mean squared error %.1f, class %s\n", x[0], len(report.Value), m.MSE(), m.Event().Class)
+	fmt.Printf("x[0] = %v, %d values, mean squared error %.1f, class %s\n", x[0], len(report.Value), m.Facts().MSE, m.Event().Class)
 	// Output: x[0] = 1, 100 values, mean squared error 43.8, class generic
 }

@@ -1,27 +1,45 @@
 package randomizer
 
-import "github.com/riffle-dp/riffle/dp"
+import (
+	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/internal/tail"
+)
 
-// facts has a mechanism's fixed properties. The constructor sets them.
-type facts struct {
-	name   string
-	dim    int
-	radius float64 // of the ball of inputs; 1 for "krr"
-	scale  float64 // what 1 in a sum of reports stands for, in the units of x
-	mse    float64
+// Facts is what a mechanism says about itself. It does not change.
+type Facts struct {
+	Name string // such as "privunit"
+	Dim  int    // length of the input vector
+	// MSE is an upper bound on E‖R(x)−x‖₂² for one report, R(x) its estimate, over all inputs x
+	// in the ball, in the units of x squared. Each mechanism says where it is attained.
+	MSE float64
+	// Bits is the size of a report in the plainest encoding of fixed length, Bytes the size of
+	// what [AppendReport] writes.
+	Bits, Bytes int
+	// Coordinates is the number of coordinates of the input that a report of a [Sparse]
+	// mechanism is about; otherwise 0.
+	Coordinates int
+	// Largest is the largest norm, over all reports that Check accepts, of the vector that a
+	// report stands for, divided by the radius of the ball and in the ball's own norm. One report
+	// can move the mean of n reports by Largest clip norms over n, whatever its client's data is.
+	// 0 if the mechanism does not say.
+	Largest float64
 }
 
-// Name returns the mechanism's name.
-func (m *facts) Name() string { return m.name }
+// base is what all mechanisms have in common. The constructor sets it.
+type base struct {
+	facts  Facts
+	radius float64 // of the ball of inputs; 1 for "krr"
+	scale  float64 // what 1 in a sum of reports stands for, in the units of x
+	// input and report are the largest ℓ₂ lengths of an input and of the vector that a report
+	// stands for, in the units of x.
+	input, report float64
+}
 
-// Dim returns the length of the input.
-func (m *facts) Dim() int { return m.dim }
-
-// MSE bounds E‖R(x)−x‖₂²; the constructor says where the bound is attained.
-func (m *facts) MSE() float64 { return m.mse }
+// Facts returns what is known of the mechanism.
+func (m *base) Facts() Facts { return m.facts }
 
 // Estimate stores the unbiased mean of n inputs, in the units of x.
-func (m *facts) Estimate(mean []float64, sum []int64, n int64) {
+func (m *base) Estimate(mean []float64, sum []int64, n int64) {
 	if n < 1 {
 		clear(mean)
 		return
@@ -32,9 +50,19 @@ func (m *facts) Estimate(mean []float64, sum []int64, n int64) {
 	}
 }
 
+// MeanBound bounds the mean of n honest reports; see [Mechanism]. It holds for all mechanisms:
+// largest.md, section 2.
+func (m *base) MeanBound(n int64) float64 {
+	if n < 1 {
+		return 0
+	}
+	k := float64(n)
+	return m.input + tail.Bernstein(k*m.facts.MSE, m.report+m.input, logChance(2))/k
+}
+
 // pure is a mechanism with a pure guarantee.
 type pure struct {
-	sized
+	base
 	event dp.Report
 }
 

@@ -66,12 +66,16 @@ func newKRR(c Config) (*krr, error) {
 	if c.Dim == 2 {
 		event = dp.Report{Class: dp.BinaryRR, Eps0: c.Eps0} // K-RR on two symbols has the law of binary randomized response
 	}
-	m.pure = pure{sized{
-		// The error is largest at the uniform distribution; at a symbol it is 1−1/K less.
-		facts:   facts{name: KRR, dim: c.Dim, radius: 1, mse: square - 1/k},
-		largest: (1 - q + others*q) / m.gap, // attained by every report, in ℓ₁
-		input:   1,
-		report:  math.Sqrt(square),
+	m.pure = pure{base{
+		facts: m.indexed.sized(Facts{
+			Name: KRR,
+			Dim:  c.Dim,
+			// The error is largest at the uniform distribution; at a symbol it is 1−1/K less.
+			MSE:     square - 1/k,
+			Largest: (1 - q + others*q) / m.gap, // attained by every report, in ℓ₁
+		}),
+		radius: 1,
+		input:  1, report: math.Sqrt(square),
 	}, event}
 	return m, nil
 }
@@ -79,11 +83,11 @@ func newKRR(c Config) (*krr, error) {
 // symbol returns a randomized report of a symbol between 0 and K−1. A symbol outside is
 // replaced by the nearer end.
 func (m *krr) symbol(src rng.Source, symbol int) int {
-	symbol = max(0, min(symbol, m.dim-1))
+	symbol = max(0, min(symbol, m.facts.Dim-1))
 	if sample.Bernoulli(src, m.rare) == m.rareTruth {
 		return symbol
 	}
-	other := int(sample.Uniform(src, uint64(m.dim-1)))
+	other := int(sample.Uniform(src, uint64(m.facts.Dim-1)))
 	if other >= symbol {
 		other++
 	}
@@ -93,7 +97,7 @@ func (m *krr) symbol(src rng.Source, symbol int) int {
 // Randomize overwrites r with a randomized report of a symbol drawn from the
 // weights x; see [KRR] for weights that are no distribution.
 func (m *krr) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.dim, x)
+	checkInput(m.facts.Dim, x)
 	checkReport(r, 1, 1)
 	r.Index[0], r.Value[0] = uint32(m.symbol(src, m.choose(src, x))), 1
 }
@@ -104,7 +108,7 @@ func (m *krr) choose(src rng.Source, x []float32) int {
 		total += weight(v)
 	}
 	if total == 0 {
-		return int(sample.Uniform(src, uint64(m.dim)))
+		return int(sample.Uniform(src, uint64(m.facts.Dim)))
 	}
 	left := total * (float64(src.Uint64()>>11) * 0x1p-53)
 	last := 0

@@ -48,11 +48,10 @@ func newLaplace(c Config) (Randomizer, error) {
 	s := math.Sinh(float64(m.spread.Den) / (2 * float64(m.spread.Num)))
 	step := c.Radius / float64(m.unit)
 	largest := float64(m.size) / float64(m.unit) // in ℓ₁, with the largest noise that Check accepts
-	m.pure = pure{sized{
-		facts:   facts{name: Laplace, dim: c.Dim, radius: c.Radius, scale: step, mse: float64(c.Dim) * (1/(2*s*s) + .25) * step * step},
-		largest: largest,
-		input:   c.Radius,
-		report:  largest * c.Radius,
+	m.pure = pure{base{
+		facts:  m.dense.sized(Facts{Name: Laplace, Dim: c.Dim, MSE: float64(c.Dim) * (1/(2*s*s) + .25) * step * step, Largest: largest}),
+		radius: c.Radius, scale: step,
+		input: c.Radius, report: largest * c.Radius,
 	}, dp.Report{Class: dp.LaplaceL1, Eps0: c.Eps0}}
 	return m, nil
 }
@@ -86,8 +85,8 @@ func laplaceSize(dim int, x float64) float64 {
 // Randomize overwrites r with a randomized report of x; see [Laplace] for inputs
 // outside the domain.
 func (m *laplace) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.dim, x)
-	checkReport(r, 0, m.dim)
+	checkInput(m.facts.Dim, x)
+	checkReport(r, 0, m.facts.Dim)
 	m.round(src, x, r.Value)
 	addNoise(src, m.noise, r.Value, int64(m.limit))
 }

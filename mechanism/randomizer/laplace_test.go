@@ -130,7 +130,7 @@ func TestLaplaceVariance(t *testing.T) {
 	for _, eps0 := range []float64{.01, 1, 10} {
 		m := as[*laplace](newLaplace(Config{7, 3, eps0, 0}))
 		want := 8 * 7 * 9 / (eps0 * eps0)
-		if got := m.MSE(); math.Abs(got/want-1) > 1e-6 {
+		if got := m.Facts().MSE; math.Abs(got/want-1) > 1e-6 {
 			t.Errorf("eps0 = %v: error %v, want about %v", eps0, got, want)
 		}
 	}

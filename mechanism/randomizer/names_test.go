@@ -9,7 +9,7 @@ import (
 func TestNewByName(t *testing.T) {
 	for _, name := range Names() {
 		m, err := New(name, Config{Dim: 5, Radius: 2, Eps0: 1.5})
-		if err != nil || m.Name() != name || m.Dim() != 5 || m.Event().Eps0 < 1.5 || m.Event().Eps0 > 1.5001 {
+		if err != nil || m.Facts().Name != name || m.Facts().Dim != 5 || m.Event().Eps0 < 1.5 || m.Event().Eps0 > 1.5001 {
 			t.Errorf("%s: %v, %v", name, m, err)
 		}
 		if m, err := New(name, Config{Dim: 5, Radius: 2, Eps0: -1}); err == nil || m != nil {
@@ -46,7 +46,7 @@ func TestNewByName(t *testing.T) {
 		mean := make([]float64, 5)
 		m.Estimate(mean, sum, n)
 		for _, v := range mean {
-			if math.Abs(v-float64(x[0])) > 7*math.Sqrt(m.MSE()/n) {
+			if math.Abs(v-float64(x[0])) > 7*math.Sqrt(m.Facts().MSE/n) {
 				t.Errorf("%s: mean %v, want %v", name, v, x[0])
 			}
 		}

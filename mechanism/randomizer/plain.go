@@ -23,24 +23,29 @@ func NewPlain(c Config) (Mechanism, error) {
 		return nil, fmt.Errorf("randomizer: eps0 = %v and %d bits given to a mechanism without privacy", c.Eps0, c.Bits)
 	}
 	unit := c.Radius / (1 << plainBits)
-	return &plain{
-		facts{name: PlainName, dim: c.Dim, radius: c.Radius, scale: unit, mse: float64(c.Dim) * unit * unit / 4},
-		dense{values: c.Dim, limit: 1 << plainBits},
-	}, nil
+	d := dense{values: c.Dim, limit: 1 << plainBits}
+	return &plain{base{
+		facts:  d.sized(Facts{Name: PlainName, Dim: c.Dim, MSE: float64(c.Dim) * unit * unit / 4}),
+		radius: c.Radius,
+		scale:  unit,
+	}, d}, nil
 }
 
 type plain struct {
-	facts
+	base
 	dense
 }
 
 // PlainName is the name of the mechanism that NewPlain makes; New does not accept it.
 const PlainName = "none"
 
+// MeanBound is +Inf: means of plain reports are not shortened.
+func (m *plain) MeanBound(int64) float64 { return math.Inf(1) }
+
 // Randomize rounds x to the nearest report, deterministically; NaN counts as 0.
 func (m *plain) Randomize(_ rng.Source, x []float32, r *Report) {
-	checkInput(m.dim, x)
-	checkReport(r, 0, m.dim)
+	checkInput(m.facts.Dim, x)
+	checkReport(r, 0, m.facts.Dim)
 	for i, v := range x {
 		w := float64(v)
 		if math.IsNaN(w) {

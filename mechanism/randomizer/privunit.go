@@ -96,13 +96,16 @@ func newCapped(name string, c Config, k sphereCap) (Randomizer, error) {
 	meanLength := 1 / (1 - 1./(lengthRate*lengthRate))
 	square := privUnitUnit*privUnitUnit/(1-4./(lengthRate*lengthRate)) + float64(c.Dim)/12
 	scale := c.Radius / (m.mean * meanLength * privUnitUnit)
-	m.pure = pure{sized{
-		// The error is largest at x = 0; an input of length C has C² less.
-		facts: facts{name: name, dim: c.Dim, radius: c.Radius, scale: scale, mse: scale * scale * square},
-		// An honest report is at most an eighth longer than the unit vector, plus the rounding.
-		largest: m.longest * scale / c.Radius,
-		input:   c.Radius,
-		report:  m.longest * scale,
+	m.pure = pure{base{
+		facts: m.dense.sized(Facts{
+			Name: name,
+			Dim:  c.Dim,
+			MSE:  scale * scale * square, // largest at x = 0; an input of length C has C² less
+			// An honest report is at most an eighth longer than the unit vector, plus the rounding.
+			Largest: m.longest * scale / c.Radius,
+		}),
+		radius: c.Radius, scale: scale,
+		input: c.Radius, report: m.longest * scale,
 	}, dp.Report{Class: dp.Generic, Eps0: eps0}}
 	return m, nil
 }
@@ -145,8 +148,8 @@ func privUnitSlack(dim int) float64 {
 // Randomize overwrites r with a randomized report of x; see [PrivUnit] for inputs
 // outside the domain.
 func (m *privUnit) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.dim, x)
-	checkReport(r, 0, m.dim)
+	checkInput(m.facts.Dim, x)
+	checkReport(r, 0, m.facts.Dim)
 	scratch := m.scratch.Get().(*privUnitScratch)
 	defer m.scratch.Put(scratch)
 
@@ -169,7 +172,7 @@ func (m *privUnit) direction(src rng.Source, x *[]float32, scratch *privUnitScra
 		// u, so that direction stays uniform. It nearly always holds for d ≥ 20; it bounds
 		// the relative errors of short z.
 		across2 := s.zz - s.xz*s.xz/s.xx
-		if m.dim == 1 || across2 >= s.zz/2 && s.zz >= float64(m.dim)/4 {
+		if m.facts.Dim == 1 || across2 >= s.zz/2 && s.zz >= float64(m.facts.Dim)/4 {
 			break
 		}
 	}
@@ -178,7 +181,7 @@ func (m *privUnit) direction(src rng.Source, x *[]float32, scratch *privUnitScra
 		sign = -1
 	}
 	t, sin := m.height(src)
-	return combine(m.dim, s, sign*t, sin, privUnitUnit*length(src))
+	return combine(m.facts.Dim, s, sign*t, sin, privUnitUnit*length(src))
 }
 
 // combine returns the factors of x and of z in the vector of length long whose direction has
@@ -198,7 +201,7 @@ func combine(dim int, s sums, t, sin, long float64) (along, across float64) {
 // law of a uniform v restricted to that side.
 func (m *privUnit) height(src rng.Source) (t, sin float64) {
 	inside := sample.Bernoulli(src, m.rare) == m.rareCap
-	if m.dim == 1 {
+	if m.facts.Dim == 1 {
 		if inside {
 			return 1, 0
 		}
@@ -208,7 +211,7 @@ func (m *privUnit) height(src rng.Source) (t, sin float64) {
 		return m.cap.draw(src)
 	}
 	for {
-		t, sin = uniformHeight(src, m.dim)
+		t, sin = uniformHeight(src, m.facts.Dim)
 		if m.cap.contains(t, sin) == inside {
 			return t, sin
 		}

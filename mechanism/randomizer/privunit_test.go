@@ -98,7 +98,7 @@ func heightQuantile(dim int, p float64) float64 {
 // into pieces of equal mass, so that the exact law gives every cell of a part
 // the same probability.
 func (m *privUnit) edges(k int) (edges, probs []float64) {
-	quantile := func(p float64) float64 { return heightQuantile(m.dim, p) }
+	quantile := func(p float64) float64 { return heightQuantile(m.facts.Dim, p) }
 	in, out := m.densities()
 	q := m.cap.mass
 	for i := range k {

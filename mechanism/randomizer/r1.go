@@ -38,13 +38,17 @@ func newR1(c Config) (Randomizer, error) {
 	d, count := float64(c.Dim), float64(b.count)
 	scale := c.Radius / count * flipScale(each)
 	return &r1{
-		pure: pure{sized{
-			facts: facts{name: R1, dim: c.Dim, radius: c.Radius, scale: scale, mse: d * count * scale * scale},
-			// In ℓ₁, attained by a report of one bit, which moves every coordinate by the
-			// same amount.
-			largest: d * count * scale / c.Radius,
-			input:   c.Radius,
-			report:  math.Sqrt(d) * count * scale,
+		pure: pure{base{
+			facts: b.sized(Facts{
+				Name: R1,
+				Dim:  c.Dim,
+				MSE:  d * count * scale * scale,
+				// In ℓ₁, attained by a report of one bit, which moves every coordinate by the
+				// same amount.
+				Largest: d * count * scale / c.Radius,
+			}),
+			radius: c.Radius, scale: scale,
+			input: c.Radius, report: math.Sqrt(d) * count * scale,
 		}, dp.Report{Class: dp.Generic, Eps0: c.Eps0}},
 		indexed: b,
 		each:    each,
@@ -61,7 +65,7 @@ type r1 struct {
 // Randomize overwrites r with a randomized report of x; see [R1] for inputs
 // outside the domain.
 func (m *r1) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.dim, x)
+	checkInput(m.facts.Dim, x)
 	checkReport(r, m.count, m.count)
 	m.draw(src, r.Index)
 	size := norm(x, 1)
@@ -129,7 +133,7 @@ func signed(v float32, s uint64) float64 {
 
 // Add adds a checked report to sum: its signs times its rows of H.
 func (m *r1) Add(sum []int64, r *Report) {
-	sum = sum[:m.dim]
+	sum = sum[:m.facts.Dim]
 	for i, j := range r.Index {
 		addRow(sum, j, r.Value[i] < 0)
 	}

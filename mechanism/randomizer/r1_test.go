@@ -79,7 +79,7 @@ func TestR1Variance(t *testing.T) {
 	for _, dim := range []int{1, 4, 5, 1024, 1025} {
 		e := math.E * math.E
 		want := 9 * float64(dim) * math.Pow((e+1)/(e-1), 2)
-		if got := must(newR1(Config{dim, 3, 2, 0})).MSE(); math.Abs(got/want-1) > 1e-12 {
+		if got := must(newR1(Config{dim, 3, 2, 0})).Facts().MSE; math.Abs(got/want-1) > 1e-12 {
 			t.Errorf("d = %d: error %v, want %v", dim, got, want)
 		}
 	}

@@ -20,14 +20,14 @@ func TestR2Formulas(t *testing.T) {
 			square := 1/(1-4*s*s) + float64(dim)/12/privUnitUnit/privUnitUnit
 			want := 9 * square * (1 - s*s) * (1 - s*s) / (mean * mean)
 			// lgamma of a million loses ten digits in the difference.
-			if math.Abs(m.MSE()/want-1) > 1e-12+3e-15*math.Abs(up) {
-				t.Errorf("d = %d, eps0 = %v: error %v, want %v", dim, eps0, m.MSE(), want)
+			if math.Abs(m.Facts().MSE/want-1) > 1e-12+3e-15*math.Abs(up) {
+				t.Errorf("d = %d, eps0 = %v: error %v, want %v", dim, eps0, m.Facts().MSE, want)
 			}
 			if got := m.Event().Eps0; got < eps0+privUnitSlack(dim) || got > eps0+1.001*privUnitSlack(dim)+1e-13*eps0 {
 				t.Errorf("d = %d, eps0 = %v: promises %v, slack is %v", dim, eps0, got, privUnitSlack(dim))
 			}
-			if p := must(newPrivUnit(Config{dim, 3, eps0, 0})); p.MSE() > m.MSE()*(1+1e-12) {
-				t.Errorf("d = %d, eps0 = %v: PrivUnit's error %v is above %v", dim, eps0, p.MSE(), m.MSE())
+			if p := must(newPrivUnit(Config{dim, 3, eps0, 0})); p.Facts().MSE > m.Facts().MSE*(1+1e-12) {
+				t.Errorf("d = %d, eps0 = %v: PrivUnit's error %v is above %v", dim, eps0, p.Facts().MSE, m.Facts().MSE)
 			}
 			if want := 1 / (1 + math.Exp(eps0)); math.Abs(m.rare/want-1) > 1e-14 || m.rareCap {
 				t.Errorf("d = %d, eps0 = %v: the far side has %v, want %v", dim, eps0, m.rare, want)

@@ -51,10 +51,8 @@ type Report struct {
 // and on whether the input is zero or not finite; a client must not let others
 // time single reports.
 type Mechanism interface {
-	// Name returns the mechanism's name, such as "privunit".
-	Name() string
-	// Dim is the length of the input vector.
-	Dim() int
+	// Facts returns the mechanism's constants.
+	Facts() Facts
 	// NewReport returns a report of the right size, to be reused.
 	NewReport() *Report
 	// Randomize overwrites r, made by NewReport, with a randomized report of x.
@@ -70,18 +68,16 @@ type Mechanism interface {
 	// Estimate stores in mean the unbiased estimate of the mean of the n inputs
 	// whose reports were added to sum; zeros if n < 1.
 	Estimate(mean []float64, sum []int64, n int64)
-	// MSE is an upper bound on E‖R(x)−x‖₂² for one report, R(x) its estimate,
-	// over all inputs x in the ball, in the units of x squared. Each mechanism
-	// says where it is attained.
-	MSE() float64
-	// Bits is the size of a report in bits, in the plainest encoding of
-	// fixed length.
-	Bits() int
+	// MeanBound returns a bound, in the units of the inputs, that the ℓ₂ norm of the mean of
+	// n honest reports exceeds with probability at most [MeanChance], whatever the inputs. A
+	// longer mean may be shortened to it: shortening uses reports only, and so costs no
+	// privacy. Derived in largest.md. +Inf if the mechanism knows none.
+	MeanBound(n int64) float64
 }
 
 // Randomizer is a mechanism that is ε₀-LDP with δ₀ = 0, as the bounds on shuffled reports
 // require. A mechanism without a pure guarantee lacks the method Event, so it cannot be given
-// to a pure accounting by mistake. All randomizers of this package are [Sized].
+// to a pure accounting by mistake.
 type Randomizer interface {
 	Mechanism
 	// Event says what one report promises, including numerical slack and rounded up.
@@ -92,8 +88,6 @@ type Randomizer interface {
 // projected on its own, so the other coordinates need not be known.
 type Sparse interface {
 	Mechanism
-	// Coordinates is the number of coordinates that a report is about.
-	Coordinates() int
 	// RandomizeAt is Randomize for the input whose coordinate j is at(j); the same source gives
 	// the same report. It calls at(j) only for the coordinates j that it needs.
 	RandomizeAt(src rng.Source, at func(j int) float32, r *Report)

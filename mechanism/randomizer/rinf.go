@@ -35,11 +35,16 @@ func newRInf(c Config) (Randomizer, error) {
 	count := float64(b.count)
 	scale := c.Radius * (float64(c.Dim) / count) * flipScale(each)
 	return &rInf{
-		pure: pure{sized{
-			facts:   facts{name: RInf, dim: c.Dim, radius: c.Radius, scale: scale, mse: count * scale * scale},
-			largest: scale / c.Radius, // attained by every report: each of its coordinates has the same size
-			input:   math.Sqrt(float64(c.Dim)) * c.Radius,
-			report:  math.Sqrt(count) * scale,
+		pure: pure{base{
+			facts: b.sized(Facts{
+				Name:        RInf,
+				Dim:         c.Dim,
+				MSE:         count * scale * scale,
+				Coordinates: b.count,
+				Largest:     scale / c.Radius, // attained by every report: each of its coordinates has the same size
+			}),
+			radius: c.Radius, scale: scale,
+			input: math.Sqrt(float64(c.Dim)) * c.Radius, report: math.Sqrt(count) * scale,
 		}, dp.Report{Class: dp.Generic, Eps0: c.Eps0}},
 		indexed: b,
 		each:    each,
@@ -61,12 +66,9 @@ func flipScale(eps0 float64) float64 { return 1 / math.Tanh(eps0/2) }
 // Randomize overwrites r with a randomized report of x; see [RInf] for inputs
 // outside the domain.
 func (m *rInf) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.dim, x)
+	checkInput(m.facts.Dim, x)
 	m.RandomizeAt(src, func(j int) float32 { return x[j] }, r)
 }
-
-// Coordinates returns m, the number of coordinates in a report.
-func (m *rInf) Coordinates() int { return m.count }
 
 // RandomizeAt is Randomize for an input given by its coordinates; see [Sparse].
 func (m *rInf) RandomizeAt(src rng.Source, at func(j int) float32, r *Report) {

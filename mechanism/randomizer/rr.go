@@ -27,14 +27,19 @@ func newRR(c Config) (Randomizer, error) {
 	if c.Dim == 1 {
 		event.Class = dp.BinaryRR
 	}
+	d := dense{values: c.Dim, limit: 1, signs: true}
 	return &rr{
-		pure: pure{sized{
-			facts:   facts{name: RR, dim: c.Dim, radius: c.Radius, scale: scale, mse: float64(c.Dim) * scale * scale},
-			largest: scale / c.Radius, // attained by every report: all coordinates have the same size
-			input:   root * c.Radius,
-			report:  root * scale,
+		pure: pure{base{
+			facts: d.sized(Facts{
+				Name:    RR,
+				Dim:     c.Dim,
+				MSE:     float64(c.Dim) * scale * scale,
+				Largest: scale / c.Radius, // attained by every report: all coordinates have the same size
+			}),
+			radius: c.Radius, scale: scale,
+			input: root * c.Radius, report: root * scale,
 		}, event},
-		dense: dense{values: c.Dim, limit: 1, signs: true},
+		dense: d,
 		each:  each,
 	}, nil
 }
@@ -58,8 +63,8 @@ func splitEps0(eps0 float64, parts int) float64 {
 // Randomize overwrites r with a randomized report of x; see [RR] for inputs
 // outside the domain.
 func (m *rr) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.dim, x)
-	checkReport(r, 0, m.dim)
+	checkInput(m.facts.Dim, x)
+	checkReport(r, 0, m.facts.Dim)
 	for i, v := range x {
 		r.Value[i] = randomizedBit(src, float64(v), m.radius, m.each)
 	}

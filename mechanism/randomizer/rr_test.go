@@ -157,7 +157,7 @@ func TestBits(t *testing.T) {
 		{must(newSignedKRR(Config{1, 1, 1, 0})), 1},
 		{must(newSignedKRR(Config{1025, 1, 1, 0})), 12},
 	} {
-		if got := c.m.Bits(); got != c.want {
+		if got := c.m.Facts().Bits; got != c.want {
 			t.Errorf("%s: %d bits, want %d", label(c.m), got, c.want)
 		}
 	}
@@ -189,7 +189,7 @@ func TestReportSequences(t *testing.T) {
 			got += fmt.Sprint(r.Index, r.Value, " ")
 		}
 		if got != c.want {
-			t.Errorf("%s:\n got %q\nwant %q", c.m.Name(), got, c.want)
+			t.Errorf("%s:\n got %q\nwant %q", c.m.Facts().Name, got, c.want)
 		}
 	}
 }

@@ -42,14 +42,19 @@ func newSignedKRR(c Config) (Randomizer, error) {
 		return nil, err
 	}
 	scale := c.Radius / corner.gap
+	b := indexed{among: c.Dim, count: 1}
 	return &signedKRR{
-		pure: pure{sized{
-			facts:   facts{name: SignedKRR, dim: c.Dim, radius: c.Radius, scale: scale, mse: scale * scale},
-			largest: scale / c.Radius, // attained by every report
-			input:   c.Radius,
-			report:  scale,
+		pure: pure{base{
+			facts: b.sized(Facts{
+				Name:    SignedKRR,
+				Dim:     c.Dim,
+				MSE:     scale * scale,
+				Largest: scale / c.Radius, // attained by every report
+			}),
+			radius: c.Radius, scale: scale,
+			input: c.Radius, report: scale,
 		}, corner.event},
-		indexed: indexed{among: c.Dim, count: 1},
+		indexed: b,
 		corner:  corner,
 	}, nil
 }
@@ -64,7 +69,7 @@ type signedKRR struct {
 // Randomize overwrites r with a randomized report of x; see [SignedKRR] for inputs
 // outside the domain.
 func (m *signedKRR) Randomize(src rng.Source, x []float32, r *Report) {
-	checkInput(m.dim, x)
+	checkInput(m.facts.Dim, x)
 	checkReport(r, 1, 1)
 	symbol := m.corner.symbol(src, m.choose(src, x))
 	r.Index[0], r.Value[0] = uint32(symbol/2), int32(1-2*(symbol&1))

@@ -91,7 +91,7 @@ func TestSignedKRREnumerated(t *testing.T) {
 				if math.Abs(total-1) > 1e-14 {
 					t.Errorf("the law sums to %v", total)
 				}
-				want += m.MSE()
+				want += m.Facts().MSE
 				if math.Abs(square/want-1) > 1e-7 {
 					t.Errorf("d = %d, eps0 = %v, x = %v: squared error %v, want %v", dim, eps0, x, square, want)
 				}
@@ -102,8 +102,8 @@ func TestSignedKRREnumerated(t *testing.T) {
 			}
 			e := math.Exp(eps0)
 			want := 4 * math.Pow((e+float64(2*dim-1))/math.Expm1(eps0), 2)
-			if math.Abs(m.MSE()/want-1) > 1e-8 || math.Abs(worst/want-1) > 1e-7 {
-				t.Errorf("d = %d, eps0 = %v: error %v, worst case %v, want %v", dim, eps0, m.MSE(), worst, want)
+			if math.Abs(m.Facts().MSE/want-1) > 1e-8 || math.Abs(worst/want-1) > 1e-7 {
+				t.Errorf("d = %d, eps0 = %v: error %v, worst case %v, want %v", dim, eps0, m.Facts().MSE, worst, want)
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func TestSignedKRRAgainstR1(t *testing.T) {
 			eps0   float64
 			better bool
 		}{{1, false}, {edge - .1, false}, {edge + .1, true}, {edge + 4, true}} {
-			signed, r1 := must(newSignedKRR(Config{dim, 1, c.eps0, 0})).MSE(), must(newR1(Config{dim, 1, c.eps0, 1})).MSE()
+			signed, r1 := must(newSignedKRR(Config{dim, 1, c.eps0, 0})).Facts().MSE, must(newR1(Config{dim, 1, c.eps0, 1})).Facts().MSE
 			if (signed < r1) != c.better {
 				t.Errorf("d = %d, eps0 = %v: error %v, of R1 %v", dim, c.eps0, signed, r1)
 			}
@@ -160,8 +160,8 @@ func TestSignedKRREvent(t *testing.T) {
 		if m.Event() != want {
 			t.Errorf("d = %d: %+v, want %+v", dim, m.Event(), want)
 		}
-		if least := math.Log2(float64(2 * dim)); m.Bits() != int(math.Ceil(least)) {
-			t.Errorf("d = %d: %d bits", dim, m.Bits())
+		if least := math.Log2(float64(2 * dim)); m.Facts().Bits != int(math.Ceil(least)) {
+			t.Errorf("d = %d: %d bits", dim, m.Facts().Bits)
 		}
 	}
 	if _, err := newSignedKRR(Config{1<<29 + 1, 1, 2, 0}); err == nil {

@@ -101,11 +101,13 @@ func (b *indexed) Add(sum []int64, r *Report) {
 	}
 }
 
-// Bits is ⌈log₂ among⌉ for each index and one for its sign, if there are signs.
-func (b *indexed) Bits() int {
+// sized returns f with the size of a report: ⌈log₂ among⌉ bits for each index and one for its
+// sign, if there are signs.
+func (b *indexed) sized(f Facts) Facts {
 	each := bits.Len64(uint64(b.among - 1))
 	if !b.unsigned {
 		each++
 	}
-	return b.count * each
+	f.Bits, f.Bytes = b.count*each, b.count*(4+4)
+	return f
 }

@@ -13,8 +13,8 @@ func TestBestBits(t *testing.T) {
 		for eps0 := .05; eps0 < 50; eps0 += .13 {
 			best, least := 0, math.Inf(1)
 			for m := 1; m <= dim; m++ {
-				e1 := must(newRInf(Config{dim, 1, eps0, m})).MSE()
-				e2 := must(newR1(Config{dim, 1, eps0, m})).MSE()
+				e1 := must(newRInf(Config{dim, 1, eps0, m})).Facts().MSE
+				e2 := must(newR1(Config{dim, 1, eps0, m})).Facts().MSE
 				if math.Abs(e1/e2/float64(dim)-1) > 1e-9 {
 					t.Fatalf("d = %d, m = %d: R_inf's error %v is not d times R_1's %v", dim, m, e1, e2)
 				}
@@ -45,12 +45,12 @@ func TestRInfAtItsEnds(t *testing.T) {
 	for _, eps0 := range []float64{.3, 2, 9} {
 		for _, dim := range []int{1, 5} {
 			all, one := as[*rInf](newRInf(Config{dim, 2, eps0, dim})), as[*rr](newRR(Config{dim, 2, eps0, 0}))
-			if all.each != one.each || math.Abs(all.MSE()/one.MSE()-1) > 1e-12 {
-				t.Errorf("d = %d: eps0 %v and error %v, RR has %v and %v", dim, all.each, all.MSE(), one.each, one.MSE())
+			if all.each != one.each || math.Abs(all.Facts().MSE/one.Facts().MSE-1) > 1e-12 {
+				t.Errorf("d = %d: eps0 %v and error %v, RR has %v and %v", dim, all.each, all.Facts().MSE, one.each, one.Facts().MSE)
 			}
 			e := math.Exp(eps0)
 			want := 4 * float64(dim*dim) * math.Pow((e+1)/(e-1), 2)
-			if got := must(newRInf(Config{dim, 2, eps0, 0})).MSE(); math.Abs(got/want-1) > 1e-12 {
+			if got := must(newRInf(Config{dim, 2, eps0, 0})).Facts().MSE; math.Abs(got/want-1) > 1e-12 {
 				t.Errorf("d = %d: error %v, want %v", dim, got, want)
 			}
 		}

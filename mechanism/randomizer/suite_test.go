@@ -111,9 +111,9 @@ func mechanisms() []Mechanism {
 // legal returns an input of the mechanism's domain: on its boundary for size 2,
 // inside for less, zero or the uniform distribution for 0.
 func legal(m Mechanism, size float64) []float32 {
-	dim := m.Dim()
+	dim := m.Facts().Dim
 	x := direction(dim, size)
-	switch m.Name() {
+	switch m.Facts().Name {
 	case "rr", "rinf":
 		if size == 2 {
 			for j := range x { // a corner of the cube
@@ -146,21 +146,21 @@ func legal(m Mechanism, size float64) []float32 {
 func squaredError(m Mechanism, square float64) float64 {
 	switch m := m.(type) {
 	case *DiscreteGaussian, *laplace: // noise that is the same for all inputs
-		return m.MSE()
+		return m.Facts().MSE
 	case *krr:
-		return m.mse + 1/float64(m.dim) - square
+		return m.facts.MSE + 1/float64(m.facts.Dim) - square
 	case *r1:
-		k, d, padded := float64(m.count), float64(m.Dim()), float64(m.among)
+		k, d, padded := float64(m.count), float64(m.Facts().Dim), float64(m.among)
 		if k == 1 {
-			return m.MSE() - square
+			return m.Facts().MSE - square
 		}
-		return m.MSE() - square*(1-(k-1)*(padded-d)/(k*(padded-1)))
+		return m.Facts().MSE - square*(1-(k-1)*(padded-d)/(k*(padded-1)))
 	}
-	return m.MSE() - square
+	return m.Facts().MSE - square
 }
 
 func label(m Mechanism) string {
-	s := fmt.Sprintf("%s d=%d", m.Name(), m.Dim())
+	s := fmt.Sprintf("%s d=%d", m.Facts().Name, m.Facts().Dim)
 	if r, ok := m.(Randomizer); ok {
 		s += fmt.Sprintf(" eps0=%.4g", r.Event().Eps0)
 	}
@@ -182,9 +182,9 @@ func forEach(t *testing.T, f func(t *testing.T, m Mechanism)) {
 // the measured spread: below 3e-12 two-sided for means of this many terms.
 func TestUnbiasedWithStatedError(t *testing.T) {
 	forEach(t, func(t *testing.T, m Mechanism) {
-		dim := m.Dim()
+		dim := m.Facts().Dim
 		n := 4_000_000 / (dim + 40)
-		switch m.Name() {
+		switch m.Facts().Name {
 		case "rinf", "signed-krr":
 			n = 60_000
 		case "krr": // slow to choose a symbol; 60,000 up to d = 160
@@ -249,7 +249,7 @@ func TestUnbiasedWithStatedError(t *testing.T) {
 			}
 			check("mean of a projection", p1, p2, want, 1e-9)
 			check("mean of coordinate 0", c1, c2, float64(x[0]), 1e-9)
-			check("squared error", e1, e2, squaredError(m, square), 1e-6*m.MSE())
+			check("squared error", e1, e2, squaredError(m, square), 1e-6*m.Facts().MSE)
 		}
 	})
 }
@@ -260,7 +260,7 @@ func TestUnbiasedWithStatedError(t *testing.T) {
 func TestHostileInputs(t *testing.T) {
 	nan, inf, top := float32(math.NaN()), float32(math.Inf(1)), float32(math.MaxFloat32)
 	forEach(t, func(t *testing.T, m Mechanism) {
-		dim := m.Dim()
+		dim := m.Facts().Dim
 		vector := func(first ...float32) []float32 {
 			x := direction(dim, 1)
 			copy(x, first)
@@ -306,9 +306,9 @@ func TestHostileInputs(t *testing.T) {
 
 func TestReportsAreReusable(t *testing.T) {
 	forEach(t, func(t *testing.T, m Mechanism) {
-		x := direction(m.Dim(), 1.5)
+		x := direction(m.Facts().Dim, 1.5)
 		fresh, used := m.NewReport(), m.NewReport()
-		m.Randomize(source(3, 1), direction(m.Dim(), .3), used)
+		m.Randomize(source(3, 1), direction(m.Facts().Dim, .3), used)
 		m.Randomize(source(3, 2), x, used)
 		m.Randomize(source(3, 2), x, fresh)
 		if !slices.Equal(fresh.Index, used.Index) || !slices.Equal(fresh.Value, used.Value) {
@@ -322,12 +322,12 @@ func TestAddIsExact(t *testing.T) {
 	forEach(t, func(t *testing.T, m Mechanism) {
 		const n = 40
 		reports := make([]*Report, n)
-		want := make([]int64, m.Dim())
+		want := make([]int64, m.Facts().Dim)
 		for i := range reports {
 			reports[i] = m.NewReport()
-			m.Randomize(source(4, uint64(i)), direction(m.Dim(), 1), reports[i])
+			m.Randomize(source(4, uint64(i)), direction(m.Facts().Dim, 1), reports[i])
 			for j, v := range reports[i].Value {
-				if m.Name() == "r1" { // a row of signs for each value
+				if m.Facts().Name == "r1" { // a row of signs for each value
 					for k := range want {
 						want[k] += int64(v) * int64(1-2*(bits.OnesCount32(reports[i].Index[j]&uint32(k))&1))
 					}
@@ -340,14 +340,14 @@ func TestAddIsExact(t *testing.T) {
 				want[at] += int64(v)
 			}
 		}
-		got := make([]int64, m.Dim())
+		got := make([]int64, m.Facts().Dim)
 		for i := n - 1; i >= 0; i-- {
 			m.Add(got, reports[i])
 		}
 		if !slices.Equal(got, want) {
 			t.Error("the sum is not the sum of the values")
 		}
-		mean := slices.Repeat([]float64{7}, m.Dim())
+		mean := slices.Repeat([]float64{7}, m.Facts().Dim)
 		m.Estimate(mean, got, 0)
 		if slices.Max(mean) != 0 || slices.Min(mean) != 0 {
 			t.Error("the estimate from no reports is not zero")
@@ -358,7 +358,7 @@ func TestAddIsExact(t *testing.T) {
 // Several goroutines may share a randomizer; meant for the race detector.
 func TestConcurrentUse(t *testing.T) {
 	forEach(t, func(t *testing.T, m Mechanism) {
-		x := direction(m.Dim(), 1)
+		x := direction(m.Facts().Dim, 1)
 		want := m.NewReport()
 		m.Randomize(source(5), x, want)
 		var wg sync.WaitGroup
@@ -381,7 +381,7 @@ func TestCheckRefuses(t *testing.T) {
 	forEach(t, func(t *testing.T, m Mechanism) {
 		good := func() *Report {
 			r := m.NewReport()
-			m.Randomize(source(6), direction(m.Dim(), 1), r)
+			m.Randomize(source(6), direction(m.Facts().Dim, 1), r)
 			return r
 		}
 		if err := m.Check(good()); err != nil {
@@ -437,7 +437,7 @@ func indices(m Mechanism) uint32 {
 	if r, ok := m.(*r1); ok {
 		return uint32(r.among)
 	}
-	return uint32(m.Dim())
+	return uint32(m.Facts().Dim)
 }
 
 // What a dishonest client can add is bounded by the length of honest reports,
@@ -481,7 +481,7 @@ func TestWrongLengthPanics(t *testing.T) {
 			}()
 			m.Randomize(source(7), make([]float32, dim), r)
 		}
-		dim := m.Dim()
+		dim := m.Facts().Dim
 		panics("an input one too long", dim+1, func(*Report) {})
 		panics("an input one too short", dim-1, func(*Report) {})
 		panics("a value more", dim, func(r *Report) { r.Value = append(r.Value, 0) })

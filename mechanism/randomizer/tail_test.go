@@ -98,7 +98,7 @@ func TestCheckBoundsWholeReports(t *testing.T) {
 				{g, float64(g.limit), g.longest / math.Sqrt(float64(dim))},
 				{l, float64(l.limit), float64(l.size) / float64(dim)},
 			} {
-				name := fmt.Sprintf("%s, d = %d, scale %v", c.m.Name(), dim, scale)
+				name := fmt.Sprintf("%s, d = %d, scale %v", c.m.Facts().Name, dim, scale)
 				if least := map[bool]float64{true: 31.9 * math.Sqrt(float64(g.variance)), false: 127 * float64(l.spread.Num) / float64(l.spread.Den)}[c.m == Mechanism(g)]; c.limit < least || c.limit > math.MaxInt32 {
 					t.Errorf("%s: limit %v", name, c.limit)
 				}
@@ -124,8 +124,8 @@ func TestCheckBoundsWholeReports(t *testing.T) {
 				if err := c.m.Check(one); dim == 4420 && err != nil {
 					t.Errorf("%s: one value at the limit: %v", name, err)
 				}
-				if want := dim * (int(math.Floor(math.Log2(c.limit))) + 2); c.m.Bits() != want {
-					t.Errorf("%s: %d bits, want %d", name, c.m.Bits(), want)
+				if want := dim * (int(math.Floor(math.Log2(c.limit))) + 2); c.m.Facts().Bits != want {
+					t.Errorf("%s: %d bits, want %d", name, c.m.Facts().Bits, want)
 				}
 			}
 		}
@@ -156,7 +156,7 @@ func TestHonestReportsPass(t *testing.T) {
 				for range 20_000 / dim {
 					m.Randomize(src, legal(m, 2), r)
 					if err := m.Check(r); err != nil {
-						t.Fatalf("%s, d = %d, scale %v: %v", m.Name(), dim, scale, err)
+						t.Fatalf("%s, d = %d, scale %v: %v", m.Facts().Name, dim, scale, err)
 					}
 				}
 			}

@@ -171,7 +171,7 @@ func (t *Terms) agree(ctx context.Context) *Refused {
 	// A sum's single reports promise nothing, and the policy counts only their sum as seen.
 	// In all other modes each report carries its own promise.
 	if summed != task.Trust.Is(dp.SumsOnly) || summed != (report.Class == dp.Gaussian) {
-		return Refuse(CauseMechanism, "%s is not for trust %s", t.Mechanism.Name(), task.Trust)
+		return Refuse(CauseMechanism, "%s is not for trust %s", t.Mechanism.Facts().Name, task.Trust)
 	}
 	crowd := task.MinReports - p.Colluders
 	if summed {

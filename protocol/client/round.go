@@ -75,8 +75,8 @@ func (c *Client) Check(ann wire.Announcement) error {
 		eps0, sigma = r.Event().Eps0, r.Event().Sigma
 	}
 	switch {
-	case ann.Randomizer != m.Name():
-		return fmt.Errorf("client: round %d announces mechanism %q, want %q", ann.Round, ann.Randomizer, m.Name())
+	case ann.Randomizer != m.Facts().Name:
+		return fmt.Errorf("client: round %d announces mechanism %q, want %q", ann.Round, ann.Randomizer, m.Facts().Name)
 	case ann.Eps0 != eps0:
 		return fmt.Errorf("client: round %d announces eps0 = %v, want %v", ann.Round, ann.Eps0, eps0)
 	case ann.Sigma != sigma:
@@ -127,7 +127,7 @@ func (c *Client) ReportAt(src rng.Source, at func(j int) float32, r *randomizer.
 // It returns 0 if the report needs all of them, as clipping by norm does.
 func (c *Client) Sparse() int {
 	if m, ok := c.config.Mechanism.(randomizer.Sparse); ok && c.config.ClipMode == ClipCoordinate {
-		return m.Coordinates()
+		return m.Facts().Coordinates
 	}
 	return 0
 }

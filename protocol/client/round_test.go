@@ -92,12 +92,12 @@ func TestClientTakesPartInWhatItAgreedTo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		good := wire.Announcement{Round: 3, Randomizer: m.Name(), Clip: 1}
+		good := wire.Announcement{Round: 3, Randomizer: m.Facts().Name, Clip: 1}
 		if r, ok := m.(randomizer.Randomizer); ok {
 			good.Eps0 = r.Event().Eps0
 		}
 		if err := c.Check(good); err != nil {
-			t.Errorf("%s: %v", m.Name(), err)
+			t.Errorf("%s: %v", m.Facts().Name, err)
 		}
 		for name, spoil := range map[string]func(*wire.Announcement){
 			"mechanism":   func(a *wire.Announcement) { a.Randomizer = "rinf" },
@@ -109,7 +109,7 @@ func TestClientTakesPartInWhatItAgreedTo(t *testing.T) {
 			a := good
 			spoil(&a)
 			if c.Check(a) == nil {
-				t.Errorf("%s: agreed to another %s", m.Name(), name)
+				t.Errorf("%s: agreed to another %s", m.Facts().Name, name)
 			}
 		}
 	}

@@ -85,8 +85,8 @@ func New(c Config) (*Coordinator, error) {
 	if c.Optimizer == nil || c.Mechanism == nil || c.Ledger == nil {
 		return nil, errors.New("coordinator: optimizer, mechanism and ledger are required")
 	}
-	if d := len(c.Optimizer.Point()); d != c.Mechanism.Dim() {
-		return nil, fmt.Errorf("coordinator: the model has %d parameters, the mechanism %d", d, c.Mechanism.Dim())
+	if d := len(c.Optimizer.Point()); d != c.Mechanism.Facts().Dim {
+		return nil, fmt.Errorf("coordinator: the model has %d parameters, the mechanism %d", d, c.Mechanism.Facts().Dim)
 	}
 	if err := c.checkPromise(); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func New(c Config) (*Coordinator, error) {
 	default:
 		return nil, fmt.Errorf("coordinator: participation %q cannot be run", c.Participation)
 	}
-	co := &Coordinator{config: c, mean: make([]float64, c.Mechanism.Dim()), published: make([]float32, c.Mechanism.Dim())}
+	co := &Coordinator{config: c, mean: make([]float64, c.Mechanism.Facts().Dim), published: make([]float32, c.Mechanism.Facts().Dim)}
 	co.publish()
 	return co, nil
 }
@@ -133,10 +133,10 @@ func (c Config) checkPromise() error {
 	}
 	m, ok := c.Mechanism.(randomizer.Randomizer)
 	if !ok {
-		return fmt.Errorf("coordinator: mechanism %q has no local guarantee that a ledger could count", c.Mechanism.Name())
+		return fmt.Errorf("coordinator: mechanism %q has no local guarantee that a ledger could count", c.Mechanism.Facts().Name)
 	}
 	if m.Event() != c.Report {
-		return fmt.Errorf("coordinator: report %+v is to be charged, mechanism %q promises %+v", c.Report, m.Name(), m.Event())
+		return fmt.Errorf("coordinator: report %+v is to be charged, mechanism %q promises %+v", c.Report, m.Facts().Name, m.Event())
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (c *Coordinator) Announce() wire.Announcement {
 		Participation: c.config.Participation, Population: c.config.Population,
 		Sample: c.config.Sample, Gamma: c.config.Gamma, MinReports: c.config.MinReports,
 		PerEpoch:   c.config.Blocks.PerEpoch,
-		Randomizer: c.config.Mechanism.Name(), Eps0: c.config.Report.Eps0, Sigma: c.config.Report.Sigma, Clip: c.config.Clip,
+		Randomizer: c.config.Mechanism.Facts().Name, Eps0: c.config.Report.Eps0, Sigma: c.config.Report.Sigma, Clip: c.config.Clip,
 	}
 	h.Sum(a.ModelDigest[:0])
 	return a
@@ -310,7 +310,7 @@ func (c *Coordinator) NewTally() (*Tally, error) {
 	if c.opened == 0 {
 		return nil, errors.New("coordinator: no round is charged, nothing may be opened")
 	}
-	return &Tally{mechanism: c.config.Mechanism, round: c.opened, Sum: make([]int64, c.config.Mechanism.Dim())}, nil
+	return &Tally{mechanism: c.config.Mechanism, round: c.opened, Sum: make([]int64, c.config.Mechanism.Facts().Dim)}, nil
 }
 
 // Open validates a report and adds it. A report out of shape or range is
@@ -362,15 +362,11 @@ func (c *Coordinator) TakeBack(before optimize.State) error {
 // far in one step. It uses the mean only, so it costs no privacy.
 func (c *Coordinator) shorten(n int64) {
 	c.shortened = false
-	m, ok := c.config.Mechanism.(randomizer.Sized)
-	if !ok {
-		return
-	}
 	var square float64
 	for _, v := range c.mean {
 		square += float64(v * v)
 	}
-	length, most := math.Sqrt(square), m.MeanBound(n)
+	length, most := math.Sqrt(square), c.config.Mechanism.MeanBound(n)
 	if !(length > most) {
 		return
 	}

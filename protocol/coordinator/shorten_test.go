@@ -15,12 +15,14 @@ import (
 // unsized is a mechanism that does not say how long its reports are.
 type unsized struct{ randomizer.Randomizer }
 
+func (unsized) MeanBound(int64) float64 { return math.Inf(1) }
+
 // train runs rounds of 200 clients of whom the first so many lie, and returns the
 // model and how many steps were made shorter.
 func shortened(t *testing.T, m randomizer.Randomizer, sized bool, liars int) (params []float32, short int) {
 	t.Helper()
 	const n, rounds = 200, 20
-	d := m.Dim()
+	d := m.Facts().Dim
 	o, err := optimize.NewCLDPSGD(optimize.CLDPSGDConfig{Dim: d, Schedule: func(int64) float64 { return .1 }, Momentum: .9})
 	if err != nil {
 		t.Fatal(err)

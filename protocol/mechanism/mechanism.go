@@ -82,7 +82,7 @@ func CheckSigma(ctx context.Context, w wire.Mechanism, delta float64, rounds int
 // Describe is the inverse of New for a vector sum.
 func (m *VectorSum) Describe() wire.Mechanism {
 	p := m.Params
-	return wire.Mechanism{Name: m.Name(), Dim: int64(p.Dim), Clip: p.Radius, ClipMode: "norm", Sum: wire.Sum{
+	return wire.Mechanism{Name: m.Facts().Name, Dim: int64(p.Dim), Clip: p.Radius, ClipMode: "norm", Sum: wire.Sum{
 		Users: p.Users, MinUsers: p.MinUsers, Honest: p.Honest, Grid: p.Grid, Norm: p.Norm, Split: p.Split,
 		Noise: string(p.Noise.Kind), NoiseBits: p.Noise.Bits, NoiseP: p.Noise.P, NoiseVariance: p.Noise.Variance,
 		Sigma: m.promise.Sigma}}

@@ -54,8 +54,8 @@ func TestDescriptionsBuild(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		if e := m.Event(); m.Dim() != 12 || e.Eps0 < 2 || e.Eps0 > 2.01 {
-			t.Errorf("%s: dim %d promises %+v", name, m.Dim(), e)
+		if e := m.Event(); m.Facts().Dim != 12 || e.Eps0 < 2 || e.Eps0 > 2.01 {
+			t.Errorf("%s: dim %d promises %+v", name, m.Facts().Dim, e)
 		}
 		if p, err := Norm(wire.Mechanism{Name: name}); err != nil || p < 1 {
 			t.Errorf("%s: norm %v, %v", name, p, err)

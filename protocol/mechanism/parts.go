@@ -47,7 +47,7 @@ func Contents(src rng.Source, m randomizer.Mechanism, announcement [32]byte, r *
 func ContentSizes(m randomizer.Mechanism) (part, share int64, err error) {
 	v, ok := m.(*VectorSum)
 	if !ok {
-		return int64(randomizer.ReportSize(m)), 0, nil
+		return int64(m.Facts().Bytes), 0, nil
 	}
 	if v.Params.Split {
 		return 0, 0, errors.New("mechanism: a vector sum with split signs has no reports over a network")

@@ -16,15 +16,13 @@ import (
 type VectorSum struct {
 	vecsum.Params // of the round; they do not change
 
+	facts    randomizer.Facts
 	promise  dp.Report
 	limit    int64 // largest count of a client
 	encoders sync.Pool
 }
 
-var (
-	_ randomizer.Randomizer = (*VectorSum)(nil)
-	_ randomizer.Sized      = (*VectorSum)(nil)
-)
+var _ randomizer.Randomizer = (*VectorSum)(nil)
 
 // NewVectorSum returns the mechanism of a round. sigma is the σ of each client's noise, in
 // units of the clip norm: see vecsum.Params.Sigma.
@@ -33,6 +31,15 @@ func NewVectorSum(p vecsum.Params, sigma float64) (*VectorSum, error) {
 		return nil, err
 	}
 	m := &VectorSum{Params: p, promise: dp.Report{Class: dp.Gaussian, Sigma: sigma}}
+	m.facts = randomizer.Facts{
+		Name: sumPrefix + string(p.Noise.Kind), // how clients make their noise
+		Dim:  p.Dim,
+		MSE:  float64(p.Dim) * p.Variance(1), // of one report's share of the estimate, including rounding
+		// A client's message to the aggregator that does not get the seed.
+		Bits:    p.Streams() * p.Modulus(),
+		Largest: p.Largest(),
+	}
+	m.facts.Bytes = (p.Streams()*min(32, p.Modulus()) + 7) / 8
 	// The limit is the largest count of one client: its grid value plus its bits, or plus 40
 	// standard deviations of unbounded noise. The cut is not accounted for, because
 	// TightSigma's overhead keeps the variance above 4, where it has mass e^−200.
@@ -55,11 +62,8 @@ type sumWorker struct {
 	counts  []int64
 }
 
-// Name returns how clients make their noise.
-func (m *VectorSum) Name() string { return "vector-sum-" + string(m.Params.Noise.Kind) }
-
-// Dim returns the length of the input.
-func (m *VectorSum) Dim() int { return m.Params.Dim }
+// Facts returns the constants of the round.
+func (m *VectorSum) Facts() randomizer.Facts { return m.facts }
 
 // Event is the promise of the sum of any admitted number of reports, as if each had Gaussian
 // noise. It says nothing about a single report.
@@ -122,7 +126,7 @@ func (m *VectorSum) Add(sum []int64, r *randomizer.Report) {
 	}
 }
 
-// MeanBound implements randomizer.Sized.
+// MeanBound implements randomizer.Mechanism.
 func (m *VectorSum) MeanBound(n int64) float64 { return m.Params.MeanBound(n, randomizer.MeanChance) }
 
 // Estimate stores the unbiased mean of n inputs; zeros if no round is opened with n clients.
@@ -135,9 +139,3 @@ func (m *VectorSum) Estimate(mean []float64, sum []int64, n int64) {
 		mean[j] /= float64(n)
 	}
 }
-
-// MSE is the error of one report's share of the estimate, including rounding.
-func (m *VectorSum) MSE() float64 { return float64(m.Params.Dim) * m.Params.Variance(1) }
-
-// Bits is the size of a client's message to the aggregator that does not get the seed.
-func (m *VectorSum) Bits() int { return m.Params.Streams() * m.Params.Modulus() }

@@ -105,8 +105,8 @@ func New(c Config) (*Simulation, error) {
 		return nil, fmt.Errorf("simulate: %d blocks of %d clients, the coordinator counts on %d of %d",
 			c.Blocks.PerEpoch, c.Blocks.Clients, ann.PerEpoch, ann.Population)
 	}
-	if d := len(c.Coordinator.Parameters()); d != c.Mechanism.Dim() {
-		return nil, fmt.Errorf("simulate: the model has %d parameters, the mechanism %d", d, c.Mechanism.Dim())
+	if d := len(c.Coordinator.Parameters()); d != c.Mechanism.Facts().Dim {
+		return nil, fmt.Errorf("simulate: the model has %d parameters, the mechanism %d", d, c.Mechanism.Facts().Dim)
 	}
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
 		return nil, fmt.Errorf("simulate: dropout = %v must lie in [0, 1)", c.Dropout)
@@ -125,7 +125,7 @@ func New(c Config) (*Simulation, error) {
 			w.coordinate = c.CoordinateWorker()
 		}
 		if w.coordinate == nil {
-			w.gradient, w.grad = c.Worker(), make([]float32, c.Mechanism.Dim())
+			w.gradient, w.grad = c.Worker(), make([]float32, c.Mechanism.Facts().Dim)
 		}
 		s.workers = append(s.workers, w)
 	}

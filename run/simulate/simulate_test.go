@@ -288,7 +288,11 @@ func TestAbandonedRoundRunsAgain(t *testing.T) {
 
 type otherDim struct{ randomizer.Mechanism }
 
-func (otherDim) Dim() int { return 13 }
+func (m otherDim) Facts() randomizer.Facts {
+	f := m.Mechanism.Facts()
+	f.Dim = 13
+	return f
+}
 
 // A client that was made for another task stays away: nothing is charged.
 func TestClientsOfAnotherTaskStayAway(t *testing.T) {

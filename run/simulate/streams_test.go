@@ -59,7 +59,7 @@ func TestNoiseIsDrawnAnewForEveryClientAndRound(t *testing.T) {
 			square += step[j] * step[j]
 		}
 		before = slices.Clone(co.Parameters())
-		if share := square * n / s.config.Mechanism.MSE(); share < .02 || share > 6 {
+		if share := square * n / s.config.Mechanism.Facts().MSE; share < .02 || share > 6 {
 			t.Errorf("the mean's squared length is %.3g of MSE/n", share)
 		}
 		for j := range step {

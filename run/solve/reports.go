@@ -66,7 +66,7 @@ func (m *reports) noise() optimize.Noise {
 			}
 			return math.Inf(1)
 		}
-		return unit.MSE()
+		return unit.Facts().MSE
 	})
 }
 

@@ -12,7 +12,7 @@ type stages []randomizer.Mechanism
 
 func (m stages) open(_ rng.Source, b batch) (sum, error) {
 	r := m[b.stage]
-	return &tally{r, r.NewReport(), make([]int64, r.Dim())}, nil
+	return &tally{r, r.NewReport(), make([]int64, r.Facts().Dim)}, nil
 }
 
 // tally sums reports.

@@ -137,11 +137,11 @@ func TestRandomizersTakeGradients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Dim() != 7 || known && c.norm() != want {
-			t.Errorf("%s: dimension %d, norm %v", name, m.Dim(), c.norm())
+		if m.Facts().Dim != 7 || known && c.norm() != want {
+			t.Errorf("%s: dimension %d, norm %v", name, m.Facts().Dim, c.norm())
 		}
-		if want := (dp.Report{Class: dp.KRR, Eps0: 2, Symbols: 14}); name == "krr" && (report != want || m.Name() != "signed-krr") {
-			t.Errorf("krr is %s with %+v", m.Name(), report)
+		if want := (dp.Report{Class: dp.KRR, Eps0: 2, Symbols: 14}); name == "krr" && (report != want || m.Facts().Name != "signed-krr") {
+			t.Errorf("krr is %s with %+v", m.Facts().Name, report)
 		}
 	}
 	if len(norms) > 0 {

@@ -251,7 +251,7 @@ func (c Config) newPlan(d *Data, m *model.Model, mechanism randomizer.Mechanism)
 	if err != nil {
 		return nil, err
 	}
-	p.Noise = optimize.ReportNoise{MSE: mechanism.MSE(), Dim: mechanism.Dim()}
+	p.Noise = optimize.ReportNoise{MSE: mechanism.Facts().MSE, Dim: mechanism.Facts().Dim}
 	asked, err := c.asked()
 	if err != nil {
 		return nil, err
@@ -352,5 +352,5 @@ func (n *planNoise) ask(c PrivacyConfig) float64 {
 		n.failed = inputError("%v", err)
 		return math.Inf(1)
 	}
-	return m.MSE()
+	return m.Facts().MSE
 }

@@ -103,7 +103,7 @@ func TestRunIsTheOptimizer(t *testing.T) {
 			}
 			n := r.Config.Population
 			p := optimize.Problem{Dim: 3, Clients: n, Radius: r.Config.Radius, StrongConvexity: c.Lambda, Lipschitz: math.Sqrt(3) + r.Config.Radius*c.Lambda,
-				Noise: optimize.ReportNoise{MSE: r.Mechanism.MSE(), Dim: 3}}
+				Noise: optimize.ReportNoise{MSE: r.Mechanism.Facts().MSE, Dim: 3}}
 			if c.Loss == "logistic" {
 				p.Smoothness = .75 * (1 + 1e-6) * (1 + 1e-6)
 			}

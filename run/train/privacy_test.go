@@ -123,7 +123,7 @@ func TestVectorSumIsUnbiased(t *testing.T) {
 			}
 		}
 		// MSE/6 is one coordinate's variance for one report; six deviations.
-		sd := math.Sqrt(m.MSE() / 6 / 400 / reps)
+		sd := math.Sqrt(m.Facts().MSE / 6 / 400 / reps)
 		for j, v := range mean {
 			if math.Abs(v-float64(x[j])) > 6*sd {
 				t.Errorf("together %v: coordinate %d has mean %v, want %v within %v", together, j, v, x[j], 6*sd)

@@ -150,7 +150,7 @@ func (t *Task) checkMechanism() error {
 	if err != nil {
 		return inputError("the mechanism cannot be described: %v", err)
 	}
-	if m.Event() != t.parts.promise || m.Name() != t.Mechanism.Name() || m.Dim() != t.Model.Params {
+	if m.Event() != t.parts.promise || m.Facts().Name != t.Mechanism.Facts().Name || m.Facts().Dim != t.Model.Params {
 		return inputError("the task's mechanism promises %+v, the configuration's %+v", m.Event(), t.parts.promise)
 	}
 	return nil

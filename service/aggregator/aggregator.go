@@ -216,7 +216,7 @@ func (s *Service) check(j *job) error {
 	case a.Task != t.ID():
 		return no(wire.UnknownRound, "the announcement is of another task")
 	case a.Trust != t.Trust || a.Participation != t.Participation || a.MinReports != t.MinReports || a.Round > t.LastRound() ||
-		a.Randomizer != m.Name() || a.Sigma != m.Event().Sigma || a.Eps0 != 0 || a.Clip != t.Mechanism.Clip:
+		a.Randomizer != m.Facts().Name || a.Sigma != m.Event().Sigma || a.Eps0 != 0 || a.Clip != t.Mechanism.Clip:
 		return no(wire.Malformed, "the announcement is not what the task says")
 	case c.Void:
 		return no(wire.Closed, "the round is void")

@@ -139,7 +139,7 @@ func (w *world) announce(round int64) wire.Announcement {
 	}
 	now := time.Now()
 	a := wire.Announcement{Task: w.task.ID(), Round: round, Trust: dp.Distributed, Participation: dp.All, Population: users, MinReports: 5,
-		Randomizer: w.sum.Name(), Sigma: 1, Clip: 1, Enrolment: w.sh.Enrolment.Digest(), Opens: now.UnixMilli(),
+		Randomizer: w.sum.Facts().Name, Sigma: 1, Clip: 1, Enrolment: w.sh.Enrolment.Digest(), Opens: now.UnixMilli(),
 		Deadline: now.Add(time.Minute).UnixMilli(), Coordinator: w.ring.Public()[0], Aggregator: w.ring.Public()[0], ReportBytes: 8}
 	if a.ShareBytes, err = envelope.PartSize(wire.X25519, vector); err != nil {
 		w.t.Fatal(err)

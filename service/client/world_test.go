@@ -168,7 +168,7 @@ func (w *world) fill(a wire.Announcement) wire.Announcement {
 func (w *world) announcement(round int64, theta []float32) wire.Announcement {
 	a := wire.Announcement{Task: w.task.ID(), Round: round, ModelDigest: sha256.Sum256(encode(theta)), Trust: w.task.Trust,
 		Participation: w.task.Participation, Population: w.enrolment.Clients, MinReports: w.task.MinReports,
-		Randomizer: w.mechanism.Name(), Eps0: w.mechanism.Event().Eps0, Sigma: w.mechanism.Event().Sigma, Clip: w.task.Mechanism.Clip}
+		Randomizer: w.mechanism.Facts().Name, Eps0: w.mechanism.Event().Eps0, Sigma: w.mechanism.Event().Sigma, Clip: w.task.Mechanism.Clip}
 	switch a.Participation {
 	case dp.Sampled:
 		a.Sample = w.task.MinReports

@@ -222,7 +222,7 @@ func (s *Service) checkedRunner(t Job) (*runner, error) {
 	r.mechanism = m
 	sum, isSum := m.(*mechanism.VectorSum)
 	if isSum != w.Trust.Is(dp.SumsOnly) {
-		return fail("trust %q with mechanism %q", w.Trust, m.Name())
+		return fail("trust %q with mechanism %q", w.Trust, m.Facts().Name)
 	}
 	if isSum {
 		if s.config.Aggregator == nil {
@@ -251,8 +251,8 @@ func (s *Service) checkedRunner(t Job) (*runner, error) {
 	if err != nil {
 		return fail("%w", err)
 	}
-	if d := len(o.Point()); d != m.Dim() {
-		return fail("the model has %d parameters, the mechanism %d", d, m.Dim())
+	if d := len(o.Point()); d != m.Facts().Dim {
+		return fail("the model has %d parameters, the mechanism %d", d, m.Facts().Dim)
 	}
 	return r, nil
 }

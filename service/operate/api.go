@@ -11,7 +11,6 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
@@ -262,9 +261,7 @@ func (r *coordinatorProcess) message(s wire.Status) *operatorv1.Task {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if made := r.tasks[s.ID]; made != nil {
-		if m, ok := made.Mechanism.(randomizer.Sized); ok {
-			t.LargestReport = m.Largest()
-		}
+		t.LargestReport = made.Mechanism.Facts().Largest
 	}
 	return t
 }

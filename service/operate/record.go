@@ -106,7 +106,7 @@ func readReports(path string, m randomizer.Mechanism, f func(*randomizer.Report)
 	}
 	defer file.Close()
 	in := bufio.NewReaderSize(file, 1<<16)
-	b := make([]byte, randomizer.ReportSize(m))
+	b := make([]byte, m.Facts().Bytes)
 	for {
 		if _, err := io.ReadFull(in, b); err == io.EOF {
 			return n, nil
