@@ -102,20 +102,18 @@ func TestFollowARunInABrowser(t *testing.T) {
 	} {
 		p.Click(fmt.Sprintf(`#nav a[href^="#/%s"]`, view))
 		p.Until(complete)
-		for _, wrong := range p.Audit() {
+		for _, wrong := range p.Audit("train-" + view) {
 			t.Errorf("%s: %s", view, wrong)
 		}
-		p.Screenshot("train-" + view)
 	}
 	p.Click(`#nav a[href^="#/overview"]`)
-	p.Screenshot("train-overview")
+	for _, wrong := range p.Audit("train-overview") {
+		t.Errorf("overview: %s", wrong)
+	}
 	p.Click("#files a[href=report]")
 	p.Until(`document.querySelector(".brand") && document.querySelector(".brand").textContent.includes("training report") && document.querySelectorAll(".plot canvas").length === 4`)
-	for _, line := range p.Trouble() {
-		t.Errorf("the page complains: %s", line)
-	}
-	for _, other := range p.Strangers(url) {
-		t.Errorf("the page asks for %s", other)
+	for _, line := range p.Trouble(url) {
+		t.Errorf("the page: %s", line)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)

@@ -31,8 +31,9 @@ var audit string
 // Page is a browser's tab. It records the errors that the page logs and the addresses it
 // requests.
 type Page struct {
-	t   testing.TB
-	ctx context.Context
+	// Context is the tab's, for what this package does not do with it.
+	Context context.Context
+	t       testing.TB
 
 	mu       sync.Mutex
 	trouble  []string
@@ -42,9 +43,9 @@ type Page struct {
 // names are the names under which a browser may be installed.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "chrome", "headless-shell"}
 
-// Start starts a browser with a window of the given size and returns a tab's context. It
-// makes the test one of the long ones, and skips it with a reason if no browser is installed.
-func Start(t testing.TB, width, height int) context.Context {
+// Open starts a browser and records the errors that its page logs. It makes the test one of
+// the long ones, and skips it with a reason if no browser is installed.
+func Open(t testing.TB) *Page {
 	t.Helper()
 	longtest.Only(t, "drives a browser")
 	if testing.Short() {
@@ -59,7 +60,7 @@ func Start(t testing.TB, width, height int) context.Context {
 	if path == "" {
 		t.Skip("no Chromium: install one, or name it in RIFFLE_CHROMIUM")
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.WindowSize(width, height))
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.WindowSize(1200, 900))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
@@ -67,19 +68,11 @@ func Start(t testing.TB, width, height int) context.Context {
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(stop)
-	return ctx
-}
-
-// Open starts a browser and records the errors that its page logs.
-func Open(t testing.TB) *Page {
-	t.Helper()
-	ctx := Start(t, 1200, 900)
-	p := &Page{t: t, ctx: ctx}
+	p := &Page{t: t}
 	if err := chromedp.Listen(ctx, p.listen); err != nil {
 		t.Fatal(err)
 	}
-	var stop context.CancelFunc
-	p.ctx, stop = context.WithTimeout(ctx, 3*time.Minute)
+	p.Context, stop = context.WithTimeout(ctx, 8*time.Minute)
 	t.Cleanup(stop)
 	call(p, network.Enable, network.EnableParams{})
 	call(p, log.Enable, cdp.Empty{})
@@ -88,16 +81,16 @@ func Open(t testing.TB) *Page {
 
 func call[P, R any](p *Page, c cdp.Command[P, R], params P) {
 	p.t.Helper()
-	if _, err := chromedp.Call(p.ctx, c, params); err != nil {
+	if _, err := chromedp.Call(p.Context, c, params); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
 func do[T any](p *Page, what string, a chromedp.Action[T]) T {
 	p.t.Helper()
-	v, err := chromedp.Run(p.ctx, a)
+	v, err := chromedp.Run(p.Context, a)
 	if err != nil {
-		p.t.Fatalf("browser: %s: %v; it says %q", what, err, p.Trouble())
+		p.t.Fatalf("browser: %s: %v; it says %q", what, err, p.said())
 	}
 	return v
 }
@@ -144,76 +137,60 @@ func (p *Page) Click(selector string) {
 	do(p, selector, chromedp.Click(chromedp.CSS(selector)))
 }
 
-// Press presses a key, of package kb or a printable one.
-func (p *Page) Press(keys string) {
-	p.t.Helper()
-	do(p, "press", chromedp.KeyEvent(keys))
-}
-
 // Until waits until a JavaScript expression is true. While the page loads, the expression may
 // fail because elements are missing; only a failure at the end is an error.
 func (p *Page) Until(expression string) {
 	p.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(30 * time.Millisecond) {
-		ok, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+		ok, err := chromedp.Run(p.Context, chromedp.Evaluate[bool]("!!("+expression+")"))
 		if err == nil && ok {
 			return
 		}
-		if time.Now().After(end) || p.ctx.Err() != nil {
-			p.t.Fatalf("never true: %s (%v); the page reads\n%s\nand says %q", expression, err, Value[string](p, "document.body.innerText"), p.Trouble())
+		if time.Now().After(end) || p.Context.Err() != nil {
+			p.t.Fatalf("never true: %s (%v); the page reads\n%s\nand says %q", expression, err, Value[string](p, "document.body.innerText"), p.said())
 		}
 	}
 }
 
-// Dark sets the colour scheme that the user prefers.
-func (p *Page) Dark(on bool) {
-	p.t.Helper()
-	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: map[bool]string{true: "dark", false: "light"}[on]}}})
-}
-
-// Size sets the viewport, in CSS pixels.
-func (p *Page) Size(width, height int64, phone bool) {
+// Look sets the viewport, in CSS pixels, whether it is a phone's, and the colour scheme that
+// the user prefers.
+func (p *Page) Look(width, height int64, phone, dark bool) {
 	p.t.Helper()
 	call(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: phone})
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: map[bool]string{true: "dark", false: "light"}[dark]}}})
 }
 
-// Screenshot writes the whole page to a PNG in the directory that RIFFLE_SHOTS
-// names, for people to look at.
-func (p *Page) Screenshot(name string) {
+// Audit returns what is wrong with the page as it is now: names of controls, contrast below
+// 4.5, order of headings, language, title, size of targets, width. It writes the whole page
+// to name.png in the directory that RIFFLE_SHOTS names, if it is set, for people to look at.
+func (p *Page) Audit(name string) []string {
 	p.t.Helper()
-	dir := os.Getenv("RIFFLE_SHOTS")
-	if dir == "" {
-		return
+	if dir := os.Getenv("RIFFLE_SHOTS"); dir != "" {
+		time.Sleep(400 * time.Millisecond) // until charts are drawn
+		png := do(p, name, chromedp.FullScreenshot(100))
+		if err := os.WriteFile(dir+"/"+name+".png", png, 0o644); err != nil {
+			p.t.Fatal(err)
+		}
 	}
-	time.Sleep(400 * time.Millisecond) // until charts are drawn
-	png := do(p, name, chromedp.FullScreenshot(100))
-	if err := os.WriteFile(dir+"/"+name+".png", png, 0o644); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-// Audit returns what is wrong with the page as it is now: names of controls,
-// contrast below 4.5, order of headings, language, title, size of targets, width.
-func (p *Page) Audit() []string {
-	p.t.Helper()
 	return Value[[]string](p, audit)
 }
 
-// Trouble returns the errors that the page has logged so far.
-func (p *Page) Trouble() []string {
+func (p *Page) said() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]string(nil), p.trouble...)
+	return slices.Clone(p.trouble)
 }
 
-// Strangers returns the addresses of other origins that the page has requested so far.
-func (p *Page) Strangers(origin string) (out []string) {
+// Trouble returns the errors that the page has logged so far, and its requests to addresses
+// of other origins.
+func (p *Page) Trouble(origin string) []string {
+	out := p.said()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, url := range p.requests {
 		if !strings.HasPrefix(url, strings.TrimSuffix(origin, "/")+"/") && !strings.HasPrefix(url, "data:") {
-			out = append(out, url)
+			out = append(out, "asks for "+url)
 		}
 	}
 	return out

@@ -31,21 +31,21 @@ func TestAuditFindsFaults(t *testing.T) {
 	}))
 	defer s.Close()
 	p.Open(s.URL + "/")
-	if found := p.Audit(); len(found) != 0 || len(p.Trouble()) != 0 || len(p.Strangers(s.URL)) != 0 {
-		t.Errorf("of a good page: %q, %q, %q", found, p.Trouble(), p.Strangers(s.URL))
+	if found := p.Audit("good"); len(found) != 0 || len(p.Trouble(s.URL)) != 0 {
+		t.Errorf("of a good page: %q, %q", found, p.Trouble(s.URL))
 	}
 	p.Open(s.URL + "/bad")
-	found := strings.Join(p.Audit(), "\n")
+	found := strings.Join(p.Audit("bad"), "\n")
 	for _, want := range []string{"no lang", "no title", "no viewport", "no main", "0 h1", "heading level 4 after 2", "id twice: x", "contrast 2.8", "no name: button",
 		"no name: input", "no name: select", "no alt", "a table without headers", "small target: a", "wider than the window", "inline handler"} {
 		if !strings.Contains(found, want) {
 			t.Errorf("not found: %s, in\n%s", want, found)
 		}
 	}
-	if !slices.ContainsFunc(p.Trouble(), func(s string) bool { return strings.Contains(s, "trouble") }) {
-		t.Errorf("the console's error is not kept: %q", p.Trouble())
+	if !slices.ContainsFunc(p.Trouble(s.URL), func(s string) bool { return strings.Contains(s, "trouble") }) {
+		t.Errorf("the console's error is not kept: %q", p.Trouble(s.URL))
 	}
-	if got := p.Strangers("http://elsewhere.example"); len(got) == 0 {
+	if got := p.Trouble("http://elsewhere.example"); !slices.Contains(got, "asks for "+s.URL+"/bad") {
 		t.Error("requests to another origin are not kept")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Lock fails, because this package has no file locks for this system.
-func Lock(path string) (unlock func() error, err error) {
+// lock fails, because this package has no file locks for this system.
+func lock(path string) (unlock func() error, err error) {
 	return nil, fmt.Errorf("%s: cannot be locked here: %w", path, errors.ErrUnsupported)
 }

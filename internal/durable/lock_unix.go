@@ -9,9 +9,7 @@ import (
 	"syscall"
 )
 
-// Lock locks a file, which it creates if need be. The returned function, or the end of the
-// process, unlocks it.
-func Lock(path string) (unlock func() error, err error) {
+func lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

@@ -11,9 +11,7 @@ import (
 // errSharing is ERROR_SHARING_VIOLATION.
 const errSharing = syscall.Errno(32)
 
-// Lock locks a file, which it creates if need be. The returned function, or the end of the
-// process, unlocks it.
-func Lock(path string) (unlock func() error, err error) {
+func lock(path string) (unlock func() error, err error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
 		return nil, err

@@ -1,19 +1,21 @@
-//go:build !long
-
 // Package longtest tells tests whether to run in full. Plain `go test` runs a sample of the
-// slow tests; `go test -tags long`, as .ci/run does, runs all of them.
+// slow tests; `go test -tags long`, as .ci/run does, runs all of them. On says which it is.
 package longtest
 
 import "testing"
 
-// On says whether the tests were built with the tag long.
-const On = false
-
 // Only skips a test that was built without the tag.
 func Only(t testing.TB, why string) {
 	t.Helper()
-	t.Skip("with -tags long: " + why)
+	if !On {
+		t.Skip("with -tags long: " + why)
+	}
 }
 
 // Pick returns all if the test was built with the tag, otherwise few.
-func Pick[T any](few, all T) T { return few }
+func Pick[T any](few, all T) T {
+	if On {
+		return all
+	}
+	return few
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/riffle-dp/riffle/internal/browsertest"
@@ -100,14 +101,13 @@ func TestViewsInABrowser(t *testing.T) {
 		width, height int64
 		phone, dark   bool
 	}{{"light", 1200, 900, false, false}, {"dark", 1200, 900, false, true}, {"phone", 360, 740, true, false}, {"phone-dark", 360, 740, true, true}} {
-		p.Size(look.width, look.height, look.phone)
-		p.Dark(look.dark)
+		p.Look(look.width, look.height, look.phone, look.dark)
 		p.Open(url)
 		for _, view := range allViews {
 			p.Until(fmt.Sprintf("document.querySelector('#nav a[href^=\"#/%s\"]').offsetParent", view))
 			p.Click(fmt.Sprintf(`#nav a[href^="#/%s"]`, view))
 			p.Until(ready[view])
-			for _, wrong := range p.Audit() {
+			for _, wrong := range p.Audit(look.name + "-" + view) {
 				t.Errorf("%s, %s: %s", look.name, view, wrong)
 			}
 			if got := browsertest.Value[string](p, `document.querySelector('[aria-current]').textContent`); !strings.EqualFold(got, view) {
@@ -116,12 +116,10 @@ func TestViewsInABrowser(t *testing.T) {
 			if n := browsertest.Value[int](p, `document.querySelectorAll('.view:not([hidden])').length`); n != 1 {
 				t.Errorf("%s: %d views are shown", view, n)
 			}
-			p.Screenshot(look.name + "-" + view)
 		}
 	}
 	// The other task, and the page beside.
-	p.Size(1200, 900, false)
-	p.Dark(false)
+	p.Look(1200, 900, false, false)
 	p.Click(`#nav a[href^="#/overview"]`)
 	p.Until(ready["overview"])
 	p.Click(`#tasks a[href="#/overview/b2"]`)
@@ -129,11 +127,8 @@ func TestViewsInABrowser(t *testing.T) {
 	p.Until(`document.getElementById("progress-text").textContent.includes("Round 12 of 12")`)
 	p.Click("#nav-plan a")
 	p.Until(`document.querySelector("h1").textContent === "Plan"`)
-	for _, line := range p.Trouble() {
-		t.Errorf("the page complains: %s", line)
-	}
-	for _, url := range p.Strangers(url) {
-		t.Errorf("the page asks for %s", url)
+	for _, line := range p.Trouble(url) {
+		t.Errorf("the page: %s", line)
 	}
 }
 
@@ -141,15 +136,21 @@ func TestViewsInABrowser(t *testing.T) {
 func TestKeyboard(t *testing.T) {
 	p := browsertest.Open(t)
 	url := serveFor(t, exampleConfig(twoTasks()))
-	p.Size(1200, 900, false)
+	p.Look(1200, 900, false, false)
 	p.Open(url)
 	p.Until(ready["overview"])
+	press := func(keys string) {
+		t.Helper()
+		if _, err := chromedp.Run(p.Context, chromedp.KeyEvent(keys)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	focus := func() string {
 		return browsertest.Value[string](p, `(function () { var e = document.activeElement; return e === document.body ? "" : (e.id || e.getAttribute("aria-label") || e.textContent).trim(); })()`)
 	}
 	var reached []string
 	for range 30 {
-		p.Press(kb.Tab)
+		press(kb.Tab)
 		at := focus()
 		if at == "" {
 			break
@@ -159,7 +160,9 @@ func TestKeyboard(t *testing.T) {
 		}
 		reached = append(reached, at)
 		if at == "Skip to the figures" {
-			p.Screenshot("skip")
+			for _, wrong := range p.Audit("skip") {
+				t.Errorf("with focus on the first link: %s", wrong)
+			}
 		}
 	}
 	all := strings.Join(reached, "\n")
@@ -174,23 +177,23 @@ func TestKeyboard(t *testing.T) {
 
 	// A view by Enter, a chart by arrow keys, the tasks' list by its own keys.
 	browsertest.Value[bool](p, `(document.querySelector('#nav a[href^="#/rounds"]').focus(), true)`)
-	p.Press(kb.Enter)
+	press(kb.Enter)
 	p.Until(ready["rounds"])
 	browsertest.Value[bool](p, `(document.querySelector('#view-rounds [data-chart=epsilon]').focus(), true)`)
-	p.Press(kb.Home)
+	press(kb.Home)
 	p.Until(`document.getElementById("spoken").textContent.includes("at round 1") && /ε 0\.11/.test(document.getElementById("spoken").textContent)`)
-	p.Press(kb.ArrowRight)
+	press(kb.ArrowRight)
 	p.Until(`document.getElementById("spoken").textContent.endsWith("at round 2")`)
-	p.Press(kb.End)
-	p.Press(kb.ArrowLeft)
+	press(kb.End)
+	press(kb.ArrowLeft)
 	p.Until(`document.getElementById("spoken").textContent.endsWith("at round 61")`)
 	p.Until(`document.querySelector('#view-rounds .violet .readout').textContent.endsWith("at round 61")`)
-	p.Press(kb.Escape)
+	press(kb.Escape)
 	p.Until(`document.querySelector('#view-rounds .violet .readout').textContent.endsWith("at round 62")`)
 	browsertest.Value[bool](p, `(document.getElementById("task").focus(), true)`)
-	p.Press(kb.ArrowDown)
+	press(kb.ArrowDown)
 	p.Until(`location.hash === "#/rounds/b2" && document.getElementById("title").textContent.includes("second")`)
-	for _, line := range p.Trouble() {
+	for _, line := range p.Trouble(url) {
 		t.Errorf("the page complains: %s", line)
 	}
 }
@@ -202,7 +205,7 @@ func TestLiveInABrowser(t *testing.T) {
 	url := serveFor(t, exampleConfig(b))
 	p.Open(url)
 	p.Until(`document.getElementById("none").offsetParent`)
-	for _, wrong := range p.Audit() {
+	for _, wrong := range p.Audit("no-task") {
 		t.Errorf("without a task: %s", wrong)
 	}
 	for round := int64(1); round <= 30; round++ {
@@ -222,7 +225,7 @@ func TestLiveInABrowser(t *testing.T) {
 	if got := browsertest.Value[string](p, `document.title`); got != "first · round 30 of 30 · riffle" {
 		t.Errorf("the title is %q", got)
 	}
-	for _, line := range p.Trouble() {
+	for _, line := range p.Trouble(url) {
 		t.Errorf("the page complains: %s", line)
 	}
 }

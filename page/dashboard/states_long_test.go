@@ -21,7 +21,7 @@ func said(p *browsertest.Page, selector string) string {
 // its tables can be read without scrolling.
 func TestStatesInABrowser(t *testing.T) {
 	p := browsertest.Open(t)
-	p.Size(1200, 900, false)
+	p.Look(1200, 900, false, false)
 	b := &Board{}
 	url := serveFor(t, Config{Board: b, Title: "Coordinator", Version: "1.0"})
 	nan := dp.Number(math.NaN())
@@ -33,10 +33,9 @@ func TestStatesInABrowser(t *testing.T) {
 	see := func(what, expression string) {
 		t.Helper()
 		p.Until(expression)
-		for _, wrong := range p.Audit() {
+		for _, wrong := range p.Audit("state-" + strings.ReplaceAll(what, " ", "-")) {
 			t.Errorf("%s: %s", what, wrong)
 		}
-		p.Screenshot("state-" + strings.ReplaceAll(what, " ", "-"))
 	}
 	empty := `Array.prototype.map.call(document.querySelectorAll("#view-overview figure:not([hidden]) .empty"), function (e) { return e.hidden ? "" : e.textContent; }).join("|")`
 
@@ -161,7 +160,7 @@ func TestStatesInABrowser(t *testing.T) {
 	for r := int64(1); r <= 9; r++ {
 		exampleRound(b, "full", r, 12)
 	}
-	p.Size(375, 800, true)
+	p.Look(375, 800, true, false)
 	p.Open(url)
 	see("phone", ready["overview"])
 	for view, body := range map[string]string{"overview": "tasks", "rounds": "latest", "reports": "stages"} {
@@ -180,7 +179,7 @@ func TestStatesInABrowser(t *testing.T) {
 	if got := said(p, `#tasks td[data-label="Budget or plan"]`); got != "1" {
 		t.Errorf("the budget reads %q", got)
 	}
-	for _, line := range p.Trouble() {
+	for _, line := range p.Trouble(url) {
 		t.Errorf("the page complains: %s", line)
 	}
 }

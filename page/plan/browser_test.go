@@ -31,7 +31,7 @@ type tab struct {
 
 func browser(t *testing.T, width, height int, dark bool) *tab {
 	t.Helper()
-	ctx := browsertest.Start(t, width, height)
+	ctx := browsertest.Open(t).Context
 	mux := http.NewServeMux()
 	mux.Handle("/plan", Handler())
 	mux.Handle("/plan/", Handler())
@@ -42,11 +42,6 @@ func browser(t *testing.T, width, height int, dark bool) *tab {
 	if err := chromedp.Listen(ctx, b.heard); err != nil {
 		t.Fatal(err)
 	}
-	var stop context.CancelFunc
-	b.ctx, stop = context.WithTimeout(ctx, 8*time.Minute)
-	t.Cleanup(stop)
-	call(b, network.Enable, network.EnableParams{})
-	call(b, log.Enable, cdp.Empty{})
 	b.look(width, height, dark)
 	return b
 }
