@@ -251,8 +251,8 @@ func (e *engine) pldEps(parts []part, c clones, delta float64) (float64, error) 
 		return 0, nil
 	}
 	if exact := gaussianExact(parts); exact != nil {
-		eps := exact.Epsilon(delta)
-		if math.IsInf(eps, 1) {
+		eps, err := exact.epsilon(delta)
+		if err != nil || math.IsInf(eps, 1) {
 			return 0, fmt.Errorf("account: no finite epsilon at delta = %v: %w", delta, dp.ErrNoBound)
 		}
 		return eps, nil
@@ -286,7 +286,7 @@ func (e *engine) pldDelta(parts []part, c clones, eps float64) (float64, error) 
 		return 0, nil
 	}
 	if exact := gaussianExact(parts); exact != nil {
-		return exact.Delta(eps), nil
+		return exact.delta(eps), nil
 	}
 	// The Rényi δ tells how small a tail matters.
 	guess, err := e.rdpDelta(parts, c, eps)
@@ -328,7 +328,7 @@ func (e *engine) pldDelta(parts []part, c clones, eps float64) (float64, error) 
 	return delta, nil
 }
 
-// curve is δ(ε) of a single round.
+// curve is δ(ε) in closed form.
 type curve struct {
 	delta   func(eps float64) float64
 	epsilon func(delta float64) (float64, error)
@@ -347,8 +347,11 @@ func (e *engine) single(parts []part, c clones) *curve {
 		}
 		return atomCurve(p)
 	}
-	exact, err := amplify.NewCurve(amplify.RoundConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports,
-		Included: s.included, Rate: c.rate(s.eps0)})
+	f, err := amplify.ClonesFamily(s.eps0, c.rate(s.eps0))
+	if err != nil {
+		return nil
+	}
+	exact, err := f.Curve(s.round())
 	if err != nil {
 		return nil
 	}

@@ -45,15 +45,9 @@ func anyGaussian(parts []part) bool {
 	return slices.ContainsFunc(parts, func(p part) bool { return p.shape.sigma > 0 })
 }
 
-// over is a curve of upper bounds.
-type over interface {
-	Delta(eps float64) float64
-	Epsilon(delta float64) float64
-}
-
 // gaussianExact returns the closed form for Gaussian rounds: any number of rounds without
 // sampling, or a single round; otherwise nil.
-func gaussianExact(parts []part) over {
+func gaussianExact(parts []part) *curve {
 	var mus []gdp.Mu
 	for _, p := range parts {
 		s := p.shape
@@ -64,11 +58,11 @@ func gaussianExact(parts []part) over {
 			if len(parts) > 1 || p.times > 1 {
 				return nil
 			}
-			curve, err := amplify.NewGaussianCurve(s.gaussianConfig())
+			c, err := s.gaussianConfig().Curve()
 			if err != nil {
 				return nil
 			}
-			return curve
+			return &curve{c.Delta, c.Epsilon}
 		}
 		k := s.reports
 		if s.apart() {
@@ -76,7 +70,8 @@ func gaussianExact(parts []part) over {
 		}
 		mus = append(mus, amplify.GaussianMu(s.sigma, k).Repeat(p.times))
 	}
-	return gdp.Compose(mus...)
+	mu := gdp.Compose(mus...)
+	return &curve{mu.Delta, func(delta float64) (float64, error) { return mu.Epsilon(delta), nil }}
 }
 
 // withGaussian returns the better of a bound and the bounds that hold only if the composition
@@ -313,8 +308,8 @@ func strongMethod(_ *engine, q Query, parts []part) (answer, error) {
 			lo, spare = max(1, lo), 1-outside
 		}
 		// The sampled curve rises as k falls and as inclusion grows.
-		curve, err := amplify.NewGaussianCurve(amplify.GaussianConfig{Sigma: s.sigma, Population: s.population, Reports: lo,
-			Included: max(lo, hi), Apart: s.apart()})
+		curve, err := amplify.GaussianConfig{Sigma: s.sigma, Population: s.population, Reports: lo,
+			Included: max(lo, hi), Apart: s.apart()}.Curve()
 		if err != nil {
 			return answer{}, err
 		}
@@ -322,7 +317,9 @@ func strongMethod(_ *engine, q Query, parts []part) (answer, error) {
 			for _, share := range []float64{math.Pow(2, x), 1 - math.Pow(2, x)} {
 				slack := share * spare * q.Delta
 				each := (1 - share) * spare * q.Delta / times * (1 - 1e-12)
-				best = math.Min(best, literature.Repeated{Eps: curve.Epsilon(each), Rounds: int64(times)}.Epsilon(slack))
+				if eps, err := curve.Epsilon(each); err == nil {
+					best = math.Min(best, literature.Repeated{Eps: eps, Rounds: int64(times)}.Epsilon(slack))
+				}
 			}
 		}
 	}

@@ -64,7 +64,16 @@ func clonesNumeric(_ Query, s shape) (func(float64) float64, error) {
 }
 
 func clonesCurve(eps0 float64, reports int64) (func(float64) float64, error) {
-	c, err := amplify.NewCurve(amplify.RoundConfig{Eps0: eps0, Population: reports, Reports: reports, Rate: amplify.Clones(eps0)})
+	return unsampledCurve(eps0, amplify.Clones(eps0), reports)
+}
+
+// unsampledCurve returns δ of a shuffle of clones of a rate.
+func unsampledCurve(eps0, rate float64, reports int64) (func(float64) float64, error) {
+	f, err := amplify.ClonesFamily(eps0, rate)
+	if err != nil {
+		return nil, err
+	}
+	c, err := f.Curve(amplify.FamilyRound{Population: reports, Reports: reports})
 	if err != nil {
 		return nil, err
 	}
@@ -103,11 +112,7 @@ func balleExact(q Query, s shape) (func(float64) float64, error) {
 		return nil, refuse("needs a given randomizer: K-ary randomized response")
 	case symbols == 2:
 		// The blanket of two symbols is the clones pair of rate 2/(E+1).
-		c, err := amplify.NewCurve(amplify.RoundConfig{Eps0: s.eps0, Population: s.reports, Reports: s.reports, Rate: amplify.Blanket(s.eps0)})
-		if err != nil {
-			return nil, err
-		}
-		return c.Delta, nil
+		return unsampledCurve(s.eps0, amplify.Blanket(s.eps0), s.reports)
 	case s.reports > balleReports:
 		return nil, refuse("a sum over the outcomes of k = %d reports, above %d, takes too long", s.reports, balleReports)
 	}

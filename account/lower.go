@@ -29,7 +29,7 @@ func (s shape) concrete(m response) ([][]dp.Atom, error) {
 		c.Asked, c.Gamma = s.asked, s.gamma
 	}
 	if m.symbols > 2 {
-		a, err := amplify.ResponseK(c)
+		a, err := amplify.Response(c)
 		return [][]dp.Atom{a}, err // both orders are the same
 	}
 	var a []dp.Atom
@@ -37,7 +37,7 @@ func (s shape) concrete(m response) ([][]dp.Atom, error) {
 	if s.sigma > 0 {
 		a, err = amplify.GaussianOutcomes(amplify.GaussianArrivalConfig{Sigma: s.sigma, Population: c.Population, Asked: c.Asked, Gamma: c.Gamma})
 	} else {
-		a, err = amplify.Response2(c)
+		a, err = amplify.Response(c)
 	}
 	swapped := make([]dp.Atom, len(a))
 	for i, o := range a {

@@ -129,7 +129,11 @@ func TestOneClient(t *testing.T) {
 func TestOneRoundIsTheCurve(t *testing.T) {
 	for _, k := range []int64{2, 37, 1000, 1e6, 1e9} {
 		for _, eps0 := range []float64{.5, 2, 6} {
-			curve, err := amplify.NewCurve(amplify.RoundConfig{Eps0: eps0, Population: 3 * k, Reports: k, Rate: amplify.Blanket(eps0)})
+			family, err := amplify.ClonesFamily(eps0, amplify.Blanket(eps0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			curve, err := family.Curve(amplify.FamilyRound{Population: 3 * k, Reports: k})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ func (f Family) RoundBlocks(r FamilyRound) (Blocks, error) {
 	if f.kind != clonesKind {
 		return Blocks{}, errNoFamily
 	}
-	if err := r.config(f).Validate(); err != nil {
+	if err := r.config(f).validate(); err != nil {
 		return Blocks{}, err
 	}
 	return Blocks{Clones: newBuilder(f.eps0, f.rate, r.Reports, coreDeviations, cloneError).width}, nil

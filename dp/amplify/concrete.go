@@ -21,8 +21,7 @@ type ConcreteConfig struct {
 	Population int64 // n
 	Asked      int64 // ≤ n
 	Gamma      float64
-	// Symbols of ResponseK, 3 or more.
-	Symbols int
+	Symbols    int // K, at least 2
 }
 
 // left is the probability that may be left out on each side of each count.
@@ -34,11 +33,28 @@ const maxOutcomes = 3e7
 // cells is the number of losses that the outcomes are merged into.
 const cells = 1 << 14
 
-// Response2 lists the outcomes of binary randomized response in which the victim holds 1
-// under P and 0 under Q, and everybody else holds 0: the number of ones among k reports, and
-// k. Losses rise. It is the mechanism of Girgis et al. 2021, Theorem 2. It returns ErrNoBound
-// if there are too many outcomes.
-func Response2(c ConcreteConfig) ([]dp.Atom, error) {
+// Response lists outcomes of randomized response on K symbols; losses rise. It returns
+// ErrNoBound if there are too many outcomes.
+//
+// For K = 2 the victim holds 1 under P and 0 under Q, and everybody else holds 0. The outcomes
+// are the number of ones among k reports, and k. It is the mechanism of Girgis et al. 2021,
+// Theorem 2.
+//
+// For K ≥ 3 the victim holds the first symbol under P and the second under Q, and everybody
+// else holds the third. The outcomes are the counts of the first two symbols among k reports,
+// and k; the list is symmetric.
+func Response(c ConcreteConfig) ([]dp.Atom, error) {
+	switch {
+	case c.Symbols < 2:
+		return nil, fmt.Errorf("amplify: symbols = %d must be at least 2", c.Symbols)
+	case c.Symbols == 2:
+		return response2(c)
+	}
+	return responseK(c)
+}
+
+// response2 is Response for K = 2.
+func response2(c ConcreteConfig) ([]dp.Atom, error) {
 	sizes, err := c.sizes()
 	if err != nil {
 		return nil, err
@@ -73,14 +89,8 @@ func Response2(c ConcreteConfig) ([]dp.Atom, error) {
 	return c.list(sizes, visit, extremes, false)
 }
 
-// ResponseK lists the outcomes of randomized response on K ≥ 3 symbols in which the victim
-// holds the first symbol under P and the second under Q, and everybody else holds the third:
-// the counts of the first two symbols among k reports, and k. Losses rise; the list is
-// symmetric. It returns ErrNoBound if there are too many outcomes.
-func ResponseK(c ConcreteConfig) ([]dp.Atom, error) {
-	if c.Symbols < 3 {
-		return nil, fmt.Errorf("amplify: symbols = %d must be at least 3", c.Symbols)
-	}
+// responseK is Response for K ≥ 3.
+func responseK(c ConcreteConfig) ([]dp.Atom, error) {
 	sizes, err := c.sizes()
 	if err != nil {
 		return nil, err
@@ -141,7 +151,7 @@ func affordable(name string, work float64) error {
 // and the inclusion of its smallest, because more reports, less often the victim's, leak
 // less. The tails of k are left out.
 func (c ConcreteConfig) sizes() ([]Span, error) {
-	if err := (RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: 1}).Validate(); err != nil {
+	if err := (roundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: 1}).validate(); err != nil {
 		return nil, err
 	}
 	if !(c.Gamma > 0 && c.Gamma <= 1) {

@@ -72,7 +72,7 @@ func listed(atoms []dp.Atom, eps float64) float64 {
 
 func response3(c ConcreteConfig) ([]dp.Atom, error) {
 	c.Symbols = 3
-	return ResponseK(c)
+	return responseK(c)
 }
 
 // TestConcreteIsTheMechanism: tiny rounds, every outcome; with few outcomes
@@ -97,7 +97,7 @@ func TestConcreteIsTheMechanism(t *testing.T) {
 			}
 			return w * math.Pow(c.Gamma, float64(k)) * math.Pow(1-c.Gamma, float64(n-k))
 		}
-		two, err := Response2(c)
+		two, err := response2(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestConcreteBelowBlanket(t *testing.T) {
 					t.Fatal(err)
 				}
 				c := ConcreteConfig{Eps0: eps0, Population: n, Asked: k, Gamma: 1}
-				for name, f := range map[string]func(ConcreteConfig) ([]dp.Atom, error){"2-RR": Response2, "3-RR": response3} {
+				for name, f := range map[string]func(ConcreteConfig) ([]dp.Atom, error){"2-RR": response2, "3-RR": response3} {
 					atoms, err := f(c)
 					if err != nil {
 						t.Fatal(err)
@@ -167,7 +167,7 @@ func TestConcreteRefused(t *testing.T) {
 	} {
 		c := good
 		change(&c)
-		if _, err := Response2(c); err == nil {
+		if _, err := response2(c); err == nil {
 			t.Errorf("%s: 2-RR accepted", name)
 		}
 		if _, err := response3(c); err == nil {
@@ -175,7 +175,7 @@ func TestConcreteRefused(t *testing.T) {
 		}
 	}
 	huge := ConcreteConfig{Eps0: 1, Population: 1 << 50, Asked: 1 << 50, Gamma: 1}
-	if _, err := Response2(huge); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := response2(huge); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("2-RR of 2^50: %v", err)
 	}
 	if _, err := response3(huge); !errors.Is(err, dp.ErrNoBound) {

@@ -9,22 +9,20 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// RoundConfig describes one round of k of n clients. All fields but Included are
+// roundConfig describes one round of k of n clients. All fields but Included are
 // required.
-type RoundConfig struct {
+type roundConfig struct {
 	Eps0       float64
 	Population int64   // n
 	Reports    int64   // k ≤ n reports from a uniform subset of the clients
 	Rate       float64 // of clones: Blanket(Eps0) or Clones(Eps0)
-	// Included, from k to n, makes the clients' chance to be in the round Included/n, which
-	// may be larger than k/n; only k of the reports hide each other. Optional; 0 means k.
-	Included int64
+	Included   int64   // see FamilyRound
 }
 
 // maxReports keeps whole numbers exact as float64.
 const maxReports = 1 << 52
 
-func (c RoundConfig) Validate() error {
+func (c roundConfig) validate() error {
 	if err := dp.CheckEps0(c.Eps0); err != nil {
 		return err
 	}
@@ -43,14 +41,35 @@ func (c RoundConfig) Validate() error {
 	return nil
 }
 
-func (c RoundConfig) gamma() float64 {
+func (c roundConfig) gamma() float64 {
 	return float64(max(c.Reports, c.Included)) / float64(c.Population)
 }
 
-// Curve is δ(ε) of one round: the hockey-stick divergence of the clones pair,
-// subsampled. Its cost does not grow with k. See curve.md.
-type Curve struct {
-	config RoundConfig
+// Curve is δ(ε) of one round without merging losses, for replace-one adjacency. Make one with
+// Family.Curve or GaussianConfig.Curve.
+type Curve struct{ round oneRound }
+
+// oneRound is a Curve's round.
+type oneRound interface {
+	delta(eps float64) float64
+	epsilon(delta float64) float64 // for delta in (0, 1)
+}
+
+// Delta bounds δ at ε ≥ 0, and for clones at any real ε, rounded up; it is 1 at any other ε.
+func (c Curve) Delta(eps float64) float64 { return c.round.delta(eps) }
+
+// Epsilon returns an ε ≥ 0 with Delta(ε) ≤ delta, at most 1e-7 relative above the smallest.
+func (c Curve) Epsilon(delta float64) (float64, error) {
+	if err := dp.CheckDelta(delta); err != nil {
+		return 0, err
+	}
+	return c.round.epsilon(delta), nil
+}
+
+// clonesCurve is the hockey-stick divergence of the clones pair, subsampled. Its cost does not
+// grow with k. See curve.md.
+type clonesCurve struct {
+	config roundConfig
 	gamma  float64
 	blocks []block
 	length int // number of the first blocks, which have consecutive falling numbers of clones
@@ -69,55 +88,53 @@ const (
 	curveBlocks = 64
 )
 
-// NewCurve returns the curve of a round.
-func NewCurve(c RoundConfig) (*Curve, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
+// Curve returns the curve of a round, for families of clones only. An upper bound, proved.
+//
+// Source: clones pair, blanket.md or Feldman, McMillan, Talwar 2022, Theorem 3.1; sampling by
+// Balle, Barthe, Gaboardi 2018, Theorem 2, for ε ≥ 0 and hybrid.md for ε < 0. Slack: 1e-11
+// relative to the tail at the threshold, and below 1e-4 of ε for blocks of clones.
+func (f Family) Curve(r FamilyRound) (Curve, error) {
+	if f.kind != clonesKind {
+		return Curve{}, errNoFamily
 	}
-	curve := &Curve{config: c, gamma: c.gamma()}
+	c := r.config(f)
+	if err := c.validate(); err != nil {
+		return Curve{}, err
+	}
+	c.Rate = f.rate
+	curve := &clonesCurve{config: c, gamma: c.gamma()}
 	lo, hi := coreWindow(c.Reports-1, c.Rate)
 	if hi-lo < curveRun {
 		curve.blocks, curve.length = cloneBlocks(c.Reports-1, c.Rate, 1), int(hi-lo)+1
 	} else {
 		curve.blocks = cloneBlocks(c.Reports-1, c.Rate, (hi-lo)/curveBlocks+1)
 	}
-	return curve, nil
+	return Curve{curve}, nil
 }
 
-// Delta bounds δ at any real ε, replace-one adjacency, rounded up.
-//
-// Source: clones pair, blanket.md or Feldman, McMillan, Talwar 2022, Theorem
-// 3.1; sampling by Balle, Barthe, Gaboardi 2018, Theorem 2, for ε ≥ 0 and
-// hybrid.md for ε < 0. Slack: 1e-11 relative to the tail at the threshold, and
-// below 1e-4 of ε for blocks of clones. NaN gives 1.
-func (c *Curve) Delta(eps float64) float64 {
+func (c *clonesCurve) delta(eps float64) float64 {
 	if math.IsNaN(eps) {
 		return 1
 	}
 	if eps < 0 {
 		// H(ε) = 1 − e^ε + e^ε H(−ε).
-		return math.Min(1, -math.Expm1(eps)+math.Exp(eps)*c.Delta(-eps))
+		return math.Min(1, -math.Expm1(eps)+math.Exp(eps)*c.delta(-eps))
 	}
 	base := math.Log1p(math.Expm1(eps) / c.gamma)
 	return math.Min(1, c.gamma*c.shuffled(base)*(1+1e-12))
 }
 
-// Epsilon returns an ε ≥ 0 with Delta(ε) ≤ delta, at most 1e-7 relative above
-// the smallest.
-func (c *Curve) Epsilon(delta float64) (float64, error) {
-	if err := dp.CheckDelta(delta); err != nil {
-		return 0, err
-	}
+func (c *clonesCurve) epsilon(delta float64) float64 {
 	// log δ is nearly straight in ε², so the search uses ε².
-	square := func(y float64) float64 { return c.Delta(math.Sqrt(y)) }
+	square := func(y float64) float64 { return c.delta(math.Sqrt(y)) }
 	top := SampledLoss(c.config.Eps0, c.gamma) * (1 + 1e-12)
 	// With very many reports δ is nearly Gaussian, and most of [0, top] is far too large.
 	spread := 2 * c.gamma / math.Sqrt(c.config.Rate*float64(c.config.Reports))
 	guess := spread * (1 + math.Sqrt(2*math.Log(1/delta)))
-	if guess < top && c.Delta(guess) <= delta {
+	if guess < top && c.delta(guess) <= delta {
 		top = guess
 	}
-	return math.Sqrt(monotone.Falling(square, delta, 0, top*top, 2e-7)), nil
+	return math.Sqrt(monotone.Falling(square, delta, 0, top*top, 2e-7))
 }
 
 // shuffled returns δ(ε) of the clones pair without sampling, for ε ≥ 0, rounded up.
@@ -125,7 +142,7 @@ func (c *Curve) Epsilon(delta float64) (float64, error) {
 // With m = C+1, B = Bin(m−1, ½) and a the smallest first count of loss above ε,
 //
 //	δ_m(ε) = (E − e^ε)/(E+1)·Pr[B = a−1] − (e^ε − 1)·Pr[B ≥ a].
-func (c *Curve) shuffled(eps float64) float64 {
+func (c *clonesCurve) shuffled(eps float64) float64 {
 	eps0 := c.config.Eps0
 	if eps >= eps0 {
 		return 0

@@ -8,10 +8,13 @@ import (
 
 // What one round reveals about a client in which 1,000 of 60,000 clients, drawn at random,
 // send a shuffled report with ε₀ = 2.
-func ExampleNewCurve() {
-	round, err := amplify.NewCurve(amplify.RoundConfig{
-		Eps0: 2, Population: 60000, Reports: 1000, Rate: amplify.Blanket(2),
-	})
+func ExampleFamily_Curve() {
+	family, err := amplify.ClonesFamily(2, amplify.Blanket(2))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	round, err := family.Curve(amplify.FamilyRound{Population: 60000, Reports: 1000})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,8 +1,8 @@
 // Package amplify bounds what a round of reports reveals after the reports were shuffled,
 // sampled or summed. For a round it returns a pair of laws that dominates it, a [dp.Pair],
-// which packages pld and rdp compose over rounds; for a single round [Curve] and
-// [GaussianCurve] are δ(ε) in closed form; [Response2], [ResponseK] and [GaussianOutcomes]
-// are concrete mechanisms, from which lower bounds come.
+// which packages pld and rdp compose over rounds; for a single round a [Curve] is
+// δ(ε) in closed form; [Response] and [GaussianOutcomes] are concrete mechanisms, from which
+// lower bounds come.
 //
 // A [Family] says what is known about the reports' randomizer: only ε₀ ([ClonesFamily]), or
 // also its class. [Gaussian] is for sums of Gaussian reports.
@@ -177,11 +177,16 @@ func (r *rounded) given(k int64) []float64 {
 }
 
 // FamilyRound describes a round of k of n clients. Population and Reports are
-// required; Included is as in RoundConfig.
-type FamilyRound struct{ Population, Reports, Included int64 }
+// required.
+type FamilyRound struct {
+	Population, Reports int64
+	// Included, from k to n, makes the clients' chance to be in the round Included/n, which
+	// may be larger than k/n; only k of the reports hide each other. Optional; 0 means k.
+	Included int64
+}
 
-func (r FamilyRound) config(f Family) RoundConfig {
-	return RoundConfig{Eps0: f.eps0, Rate: 1, Population: r.Population, Reports: r.Reports, Included: r.Included}
+func (r FamilyRound) config(f Family) roundConfig {
+	return roundConfig{Eps0: f.eps0, Rate: 1, Population: r.Population, Reports: r.Reports, Included: r.Included}
 }
 
 // Round returns the pair of a round of k of n clients: the pair of the shuffle, sampled, and
@@ -193,7 +198,7 @@ func (r FamilyRound) config(f Family) RoundConfig {
 // Source: hybrid.md; for ε ≥ 0 Balle, Barthe, Gaboardi 2018, Theorem 2.
 func (f Family) Round(r FamilyRound) (dp.Pair, error) {
 	c := r.config(f)
-	if err := c.Validate(); err != nil {
+	if err := c.validate(); err != nil {
 		return dp.Pair{}, err
 	}
 	blockError := cloneError
@@ -219,7 +224,7 @@ type FamilyArrival struct {
 }
 
 func (a FamilyArrival) check(f Family) error {
-	if err := (RoundConfig{Eps0: f.eps0, Rate: 1, Population: a.Population, Reports: a.Asked}).Validate(); err != nil {
+	if err := (roundConfig{Eps0: f.eps0, Rate: 1, Population: a.Population, Reports: a.Asked}).validate(); err != nil {
 		return err
 	}
 	switch {

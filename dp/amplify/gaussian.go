@@ -108,25 +108,23 @@ func GaussianArrival(c GaussianArrivalConfig) (dp.Pair, error) {
 	return gaussianMixture(blocks, c.Sigma, c.Population, k, mean/float64(c.Population))
 }
 
-// GaussianCurve is δ(ε) of one round of a fixed k, in closed form: replace-one adjacency, an
-// upper bound within 1e-11. Source: Balle, Barthe, Gaboardi 2018, Theorem 2, applied to the
-// curve of package gdp.
-type GaussianCurve struct {
+// gaussianCurve is the Curve of a sum of Gaussian reports.
+type gaussianCurve struct {
 	mu    gdp.Mu
 	gamma float64
 }
 
-// NewGaussianCurve returns the curve of a round.
-func NewGaussianCurve(c GaussianConfig) (GaussianCurve, error) {
+// Curve returns the curve of a round of a fixed k, in closed form: an upper bound within
+// 1e-11. Source: Balle, Barthe, Gaboardi 2018, Theorem 2, applied to the curve of package gdp.
+func (c GaussianConfig) Curve() (Curve, error) {
 	k := c.Reports
 	if c.Apart {
 		k = 1
 	}
-	return GaussianCurve{GaussianMu(c.Sigma, k), c.Gamma()}, c.Validate()
+	return Curve{gaussianCurve{GaussianMu(c.Sigma, k), c.Gamma()}}, c.Validate()
 }
 
-// Delta bounds δ at ε ≥ 0; 1 for any other ε.
-func (c GaussianCurve) Delta(eps float64) float64 {
+func (c gaussianCurve) delta(eps float64) float64 {
 	if !(eps >= 0) {
 		return 1
 	}
@@ -134,11 +132,7 @@ func (c GaussianCurve) Delta(eps float64) float64 {
 	return math.Min(1, c.gamma*c.mu.Delta(unsampledLoss(eps, c.gamma)*(1-1e-15))*(1+1e-15))
 }
 
-// Epsilon bounds ε at delta; +Inf for a delta outside (0, 1).
-func (c GaussianCurve) Epsilon(delta float64) float64 {
-	if dp.CheckDelta(delta) != nil {
-		return math.Inf(1)
-	}
+func (c gaussianCurve) epsilon(delta float64) float64 {
 	share := delta / c.gamma * (1 - 1e-15)
 	if share >= 1 {
 		return 0

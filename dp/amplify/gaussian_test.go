@@ -35,7 +35,7 @@ func TestGoldenGaussian(t *testing.T) {
 		} else {
 			c := amplify.GaussianConfig{Sigma: sigma, Population: n, Reports: k}
 			pair, err = amplify.Gaussian(c)
-			curve, failed := amplify.NewGaussianCurve(c)
+			curve, failed := c.Curve()
 			if failed != nil {
 				t.Fatal(failed)
 			}
@@ -44,7 +44,7 @@ func TestGoldenGaussian(t *testing.T) {
 					t.Errorf("%v: closed form %.17g", v, got)
 				}
 				if want < 1 {
-					if back := curve.Epsilon(want * (1 + 2e-9)); back > eps*(1+1e-8)+1e-300 {
+					if back, err := curve.Epsilon(want * (1 + 2e-9)); err != nil || back > eps*(1+1e-8)+1e-300 {
 						t.Errorf("%v: closed form gives eps = %.17g back", v, back)
 					}
 				}

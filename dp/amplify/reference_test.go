@@ -11,6 +11,18 @@ import (
 // The slow reference: the clones pair outcome by outcome, sampled and mixed over k,
 // against which the merged pairs of Family.Round and Family.Arrival are held.
 
+// RoundConfig describes a FamilyRound of clones of a rate.
+type RoundConfig = roundConfig
+
+// NewCurve is Family.Curve of clones of a rate.
+func NewCurve(c RoundConfig) (Curve, error) {
+	f, err := ClonesFamily(c.Eps0, c.Rate)
+	if err != nil {
+		return Curve{}, err
+	}
+	return f.Curve(FamilyRound{c.Population, c.Reports, c.Included})
+}
+
 // Round is Family.Round of clones of a rate.
 func Round(c RoundConfig) (dp.Pair, error) {
 	f, err := ClonesFamily(c.Eps0, c.Rate)

@@ -107,7 +107,11 @@ func TestNumbersInExplanations(t *testing.T) {
 		want float64
 	}{{e1(1067), 4.589}, {e2(6000), 11.82}} {
 		share := c.q.Delta / float64(c.q.Rounds+1)
-		curve, err := amplify.NewCurve(amplify.RoundConfig{Eps0: c.q.Eps0, Population: c.q.Reports, Reports: c.q.Reports, Rate: amplify.Clones(c.q.Eps0)})
+		family, err := amplify.ClonesFamily(c.q.Eps0, amplify.Clones(c.q.Eps0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		curve, err := family.Curve(amplify.FamilyRound{Population: c.q.Reports, Reports: c.q.Reports})
 		if err != nil {
 			t.Fatal(err)
 		}

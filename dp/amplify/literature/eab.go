@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/internal/monotone"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
@@ -19,8 +18,11 @@ import (
 // rates Clones and Blanket. Source: EAB, Theorem 1, which equals this sum. Outcomes of mass
 // 1e-30 in total are charged at e^{ε₀(λ−1)}; 1e-9 is added. Time O(k): k at most 1e6.
 func ShuffledMoment(eps0 float64, reports int64, rate, order float64) (float64, error) {
-	if err := (amplify.RoundConfig{Eps0: eps0, Population: max(reports, 1), Reports: reports, Rate: rate}).Validate(); err != nil {
+	if err := checkRound(eps0, max(reports, 1), reports); err != nil {
 		return 0, err
+	}
+	if !(rate > 0 && rate <= 1) {
+		return 0, fmt.Errorf("amplify: rate = %v must be above 0 and at most 1", rate)
 	}
 	if reports > 1e6 || !(order > 1) {
 		return 0, fmt.Errorf("amplify: k = %d must be at most 1e6 and order = %v above 1: %w", reports, order, dp.ErrNoBound)

@@ -18,14 +18,25 @@ type GirgisConfig struct {
 }
 
 func (c GirgisConfig) check(order int) error {
-	if err := dp.CheckEps0(c.Eps0); err != nil {
+	if err := checkRound(c.Eps0, c.Population, c.Reports); err != nil {
 		return err
-	}
-	if c.Reports < 1 || c.Reports > c.Population {
-		return fmt.Errorf("amplify: k = %d must lie between 1 and n = %d", c.Reports, c.Population)
 	}
 	if order < 2 {
 		return fmt.Errorf("amplify: order = %d must be a whole number of at least 2: %w", order, dp.ErrNoBound)
+	}
+	return nil
+}
+
+// checkRound returns an error unless k of n ε₀-LDP reports make a round.
+func checkRound(eps0 float64, population, reports int64) error {
+	if err := dp.CheckEps0(eps0); err != nil {
+		return err
+	}
+	if population < 1 || population > maxReports {
+		return fmt.Errorf("amplify: n = %d must lie between 1 and 2^52", population)
+	}
+	if reports < 1 || reports > population {
+		return fmt.Errorf("amplify: k = %d must lie between 1 and n = %d", reports, population)
 	}
 	return nil
 }

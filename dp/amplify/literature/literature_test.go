@@ -77,7 +77,11 @@ func TestGaussianLimitUnderReports(t *testing.T) {
 		k     int64
 		short float64
 	}{{1, 100, .031}, {4, 1000, .545}} {
-		curve, err := amplify.NewCurve(amplify.RoundConfig{Eps0: c.eps0, Population: c.k, Reports: c.k, Rate: amplify.Clones(c.eps0)})
+		family, err := amplify.ClonesFamily(c.eps0, amplify.Clones(c.eps0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		curve, err := family.Curve(amplify.FamilyRound{Population: c.k, Reports: c.k})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func (c CheckInRenyiConfig) check() (CheckInRenyiConfig, error) {
 	if c.Asked == 0 {
 		c.Asked = c.Population
 	}
-	if err := (amplify.RoundConfig{Eps0: c.Eps0, Population: c.Population, Reports: c.Asked, Rate: 1}).Validate(); err != nil {
+	if err := checkRound(c.Eps0, c.Population, c.Asked); err != nil {
 		return c, err
 	}
 	if !(c.Gamma > 0 && c.Gamma <= 1) {
