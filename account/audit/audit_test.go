@@ -40,7 +40,8 @@ func TestTrueClaimsStand(t *testing.T) {
 	trials := longtest.Pick(int64(25_000), 200_000)
 	for _, dim := range []int{1, 2, 9, 40} {
 		for _, eps0 := range []float64{.5, 2, 5} {
-			for _, name := range randomizer.Names() {
+			for _, kind := range randomizer.Kinds() {
+				name := kind.Name
 				if name == "krr" && dim < 2 || dim == 40 && eps0 != 2 || !longtest.On && (dim == 2 || dim == 40 || eps0 != 2) {
 					continue
 				}

@@ -55,7 +55,7 @@ Exit code 1 if the claim is refuted.`,
 		},
 	}
 	bind(cmd, setting.Table{
-		{Name: "randomizer", Into: &a.randomizer, Default: "privunit", Check: others, Values: append(randomizer.Names(), "krr:K\tof K symbols", vecsumName), Help: "%s"},
+		{Name: "randomizer", Into: &a.randomizer, Default: "privunit", Check: others, Values: append(randomizerNames(), "krr:K\tof K symbols", vecsumName), Help: "%s"},
 		{Name: "eps0", Into: &a.eps0, Help: "eps0 the randomizer is made for (required)"},
 		{Name: "claim", Into: &a.claim, Help: "eps0 to refute (default: what the randomizer claims, numeric slack included)"},
 		{Name: "trials", Into: &a.trials, Default: "1e6", Help: "reports to draw (1e6 notation is fine)"},

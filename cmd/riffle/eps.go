@@ -63,7 +63,14 @@ func classes() (out []string) {
 		}
 		out = append(out, name)
 	}
-	return append(out, slices.DeleteFunc(randomizer.Names(), func(name string) bool { return known[name] })...)
+	return append(out, slices.DeleteFunc(randomizerNames(), func(name string) bool { return known[name] })...)
+}
+
+func randomizerNames() (out []string) {
+	for _, k := range randomizer.Kinds() {
+		out = append(out, k.Name)
+	}
+	return out
 }
 
 // boundNames are the bounds that can be asked for alone.

@@ -11,7 +11,7 @@ import (
 func codecMechanisms(t testing.TB) map[string]Mechanism {
 	t.Helper()
 	out := map[string]Mechanism{}
-	for _, name := range Names() {
+	for _, name := range names() {
 		for _, bits := range []int{0, 3} {
 			m, err := New(name, Config{Dim: 37, Radius: 1.5, Eps0: 2, Bits: bits})
 			if err != nil {

@@ -73,7 +73,7 @@ func TestSmallestEps0(t *testing.T) {
 		m := as[*privUnit](newPrivUnit(Config{dim, 1, eps0, 0}))
 		close("privunit", m.mean, m.cap.first*math.Expm1(eps0)/(1+m.cap.mass*math.Expm1(eps0)))
 	}
-	for _, name := range Names() {
+	for _, name := range names() {
 		for _, dim := range []int{2, 1 << 20, 1 << 29} {
 			for _, radius := range []float64{1e-30, 1e30} {
 				m, err := New(name, Config{Dim: dim, Radius: radius, Eps0: eps0})

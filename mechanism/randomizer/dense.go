@@ -11,12 +11,15 @@ type dense struct {
 	values int
 	limit  int32 // largest absolute value
 	signs  bool  // values are 1 or −1, so that each takes one bit
+	// whole returns an error if the values, which are within limit, are together larger than an
+	// honest client's; nil if any such values may be honest.
+	whole func(values []int32) error
 }
 
 // NewReport returns a dense report.
 func (d *dense) NewReport() *Report { return &Report{Value: make([]int32, d.values)} }
 
-// Check validates shape and range; see [Mechanism].
+// Check validates shape, range and size; see [Mechanism].
 func (d *dense) Check(r *Report) error {
 	if r.Index != nil || len(r.Value) != d.values {
 		return fmt.Errorf("randomizer: report with %d indices and %d values must be dense with %d values", len(r.Index), len(r.Value), d.values)
@@ -29,6 +32,9 @@ func (d *dense) Check(r *Report) error {
 	}
 	if d.signs && slices.Contains(r.Value, 0) {
 		return fmt.Errorf("randomizer: report value 0 must be 1 or -1")
+	}
+	if d.whole != nil {
+		return d.whole(r.Value)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func NewDiscreteGaussian(c DiscreteGaussianConfig) (*DiscreteGaussian, error) {
 	m.variance = uint64(math.Ceil(c.Sigma * gaussianUnit * (c.Sigma * gaussianUnit)))
 	sigma := math.Sqrt(float64(m.variance))
 	limit := min(math.MaxInt32, gaussianUnit+1+int64(math.Ceil(gaussianTail*sigma)))
-	m.dense = dense{values: c.Dim, limit: int32(limit)}
+	m.dense = dense{values: c.Dim, limit: int32(limit), whole: m.checkLength}
 	m.longest = gaussianUnit + 1 + math.Sqrt(float64(c.Dim)) + sigma*tail.Length(c.Dim, checkTail)
 	step := c.Radius / gaussianUnit
 	m.base = base{
@@ -106,14 +106,10 @@ func (m *DiscreteGaussian) Randomize(src rng.Source, x []float32, r *Report) {
 	addNoise(src, m.noise, r.Value, int64(m.limit))
 }
 
-// Check validates shape, range and length; see [Mechanism]. It refuses an honest
-// report with probability e^−100 at most.
-func (m *DiscreteGaussian) Check(r *Report) error {
-	if err := m.dense.Check(r); err != nil {
-		return err
-	}
+// checkLength refuses a report that is too long: an honest one with probability e^−100 at most.
+func (m *DiscreteGaussian) checkLength(values []int32) error {
 	var square float64
-	for _, v := range r.Value {
+	for _, v := range values {
 		square += float64(float64(v) * float64(v))
 	}
 	// The sum of 2^30 squares errs by less than 2^−22.

@@ -37,7 +37,7 @@ func newLaplace(c Config) (Randomizer, error) {
 	spread := float64(2*m.unit) / c.Eps0 * (1 + 0x1p-51)
 	m.spread = sample.Ratio{Num: uint64(math.Ceil(spread * laplaceDen)), Den: laplaceDen}
 	limit := min(math.MaxInt32, m.unit+int64(math.Ceil(laplaceTail*spread)))
-	m.dense = dense{values: c.Dim, limit: int32(limit)}
+	m.dense = dense{values: c.Dim, limit: int32(limit), whole: m.checkSum}
 	var err error
 	if m.noise, err = sample.NewLaplace(m.spread); err != nil {
 		return nil, fmt.Errorf("randomizer: eps0 = %v: %w", c.Eps0, err)
@@ -115,14 +115,11 @@ func (m *laplace) round(src rng.Source, x []float32, k []int32) {
 	}
 }
 
-// Check validates shape, range and size; see [Mechanism]. It refuses an honest
-// report with probability e^−100 at most.
-func (m *laplace) Check(r *Report) error {
-	if err := m.dense.Check(r); err != nil {
-		return err
-	}
+// checkSum refuses a report with too large a sum of absolute values: an honest one with
+// probability e^−100 at most.
+func (m *laplace) checkSum(values []int32) error {
 	var size int64
-	for _, v := range r.Value {
+	for _, v := range values {
 		size += max(int64(v), -int64(v))
 	}
 	if size > m.size {

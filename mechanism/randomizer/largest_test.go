@@ -29,7 +29,7 @@ func pNorm(x []float64, p float64) (n float64) {
 // false alarm has a chance of 1e-9 a mean. For PrivUnit the bound is no more than
 // the radius and 2.5 times a usual mean.
 func TestLargestAndMeanBound(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range names() {
 		for _, dim := range []int{1, 2, 40, 300} {
 			for _, eps0 := range []float64{.5, 3, 8} {
 				if name == "krr" && dim == 1 {

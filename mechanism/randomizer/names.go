@@ -35,7 +35,7 @@ type Kind struct {
 	make    func(Config) (Randomizer, error)
 }
 
-// kinds lists the randomizers in the order of Names.
+// kinds lists the randomizers in the order in which they are shown.
 var kinds = []Kind{
 	{RR, math.Inf(1), RR, false, newRR},
 	{KRR, 1, "", false, func(c Config) (Randomizer, error) { return newKRR(c) }},
@@ -57,11 +57,11 @@ func KindOf(name string) (Kind, error) {
 			return k, nil
 		}
 	}
-	return Kind{}, fmt.Errorf("randomizer: name %q must be one of %s", name, strings.Join(Names(), ", "))
+	return Kind{}, fmt.Errorf("randomizer: name %q must be one of %s", name, strings.Join(names(), ", "))
 }
 
-// Names lists what [New] takes.
-func Names() []string {
+// names lists what [New] takes.
+func names() []string {
 	out := make([]string, len(kinds))
 	for i, k := range kinds {
 		out[i] = k.Name

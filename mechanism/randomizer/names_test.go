@@ -7,7 +7,7 @@ import (
 )
 
 func TestNewByName(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range names() {
 		m, err := New(name, Config{Dim: 5, Radius: 2, Eps0: 1.5})
 		if err != nil || m.Facts().Name != name || m.Facts().Dim != 5 || m.Event().Eps0 < 1.5 || m.Event().Eps0 > 1.5001 {
 			t.Errorf("%s: %v, %v", name, m, err)

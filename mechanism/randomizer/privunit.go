@@ -80,13 +80,13 @@ func newCapped(name string, c Config, k sphereCap) (Randomizer, error) {
 		return nil, fmt.Errorf("randomizer: no cap found for dim = %d, eps0 = %v", c.Dim, c.Eps0)
 	}
 	m := &privUnit{
-		dense:   dense{values: c.Dim, limit: privUnitLimit},
 		cap:     k,
 		longest: privUnitLimit + math.Sqrt(float64(c.Dim)),
 		scratch: &sync.Pool{New: func() any {
 			return &privUnitScratch{z: make([]float64, c.Dim)}
 		}},
 	}
+	m.dense = dense{values: c.Dim, limit: privUnitLimit, whole: m.checkLength}
 	eps0 := m.split(c.Dim, c.Eps0)
 	if eps0 > dp.MaxEps0 {
 		return nil, fmt.Errorf("randomizer: eps0 = %v with its numeric slack is above %d", c.Eps0, dp.MaxEps0)
@@ -302,14 +302,11 @@ func (s *privUnitScratch) clean(x []float32) []float32 {
 	return s.x
 }
 
-// Check validates shape and range; see [Mechanism].
-func (m *privUnit) Check(r *Report) error {
-	if err := m.dense.Check(r); err != nil {
-		return err
-	}
-	// Without this check of the length a client could count √d times.
+// checkLength refuses a report that is longer than any honest one. Without it a client could
+// count √d times.
+func (m *privUnit) checkLength(values []int32) error {
 	var square uint64
-	for _, v := range r.Value {
+	for _, v := range values {
 		square += uint64(int64(v) * int64(v))
 	}
 	if float64(square) > m.longest*m.longest {

@@ -49,7 +49,8 @@ func TestDescriptionsBuild(t *testing.T) {
 			t.Errorf("%s: %v and %v", kind, a.Value, b.Value)
 		}
 	}
-	for _, name := range randomizer.Names() {
+	for _, kind := range randomizer.Kinds() {
+		name := kind.Name
 		m, err := New(wire.Mechanism{Name: name, Dim: 12, Clip: 1, Eps0: 2})
 		if err != nil {
 			t.Fatal(name, err)
