@@ -59,9 +59,8 @@ type Config struct {
 type Service struct {
 	config Config
 	// Work continues when the caller has gone: the caller asks again and then finds the
-	// result. It ends with the service.
+	// result. It ends with the context given to New.
 	work context.Context
-	stop context.CancelFunc
 
 	mu     sync.Mutex
 	rounds map[[32]byte]*round // the last rounds that were worked on, at most live
@@ -90,8 +89,8 @@ func (s *Service) Snapshot() Counts {
 	return c
 }
 
-// New checks the configuration.
-func New(c Config) (*Service, error) {
+// New checks the configuration. When ctx ends, so does all work under way; later requests fail.
+func New(ctx context.Context, c Config) (*Service, error) {
 	if len(c.Coordinator) != ed25519.PublicKeySize || c.Keyring == nil || c.Store == nil {
 		return nil, errors.New("aggregator: the coordinator's key, a keyring and a store are required")
 	}
@@ -110,13 +109,8 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{config: c, rounds: map[[32]byte]*round{}, counts: Counts{Refused: map[wire.Reason]int64{}}}
-	s.work, s.stop = context.WithCancel(context.Background())
-	return s, nil
+	return &Service{config: c, work: ctx, rounds: map[[32]byte]*round{}, counts: Counts{Refused: map[wire.Reason]int64{}}}, nil
 }
-
-// Close ends all work under way; later requests fail.
-func (s *Service) Close() { s.stop() }
 
 // no returns an error that refuses a request.
 func no(reason wire.Reason, format string, args ...any) error {

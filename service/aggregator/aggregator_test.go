@@ -80,6 +80,7 @@ type world struct {
 	key    ed25519.PrivateKey
 	ring   *envelope.Keyring
 	sh     *batchtest.Shuffler
+	stop   func() // ends the work of the aggregator that was started last
 	server *httptest.Server
 	store  *memory
 	sum    *mechanism.VectorSum
@@ -189,12 +190,14 @@ func (w *world) start() *Service {
 	w.t.Helper()
 	tr := &http.Transport{}
 	w.t.Cleanup(tr.CloseIdleConnections)
-	s, err := New(Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.ring, Store: w.store, Workers: 2,
-		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public(), Client: &http.Client{Transport: tr}}})
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	w.t.Cleanup(stop)
+	s, err := New(ctx, Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.ring, Store: w.store, Workers: 2,
+		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public, Client: &http.Client{Transport: tr}}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(s.Close)
 	return s
 }
 
@@ -463,7 +466,7 @@ func TestShufflerThatLies(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	if _, err := New(Config{}); err == nil {
+	if _, err := New(t.Context(), Config{}); err == nil {
 		t.Error("an empty configuration")
 	}
 	var r *endpoint.Refusal
@@ -497,7 +500,7 @@ func TestSlowWorkIsNotLost(t *testing.T) {
 	if e := w.prepare(s); !slices.Equal(e.Places, []int64{4}) || s.Snapshot().Prepared != 1 {
 		t.Errorf("%v, prepared %d times", e.Places, s.Snapshot().Prepared)
 	}
-	s.Close()
+	w.stop()
 	if _, err := s.sum(w.a.Digest(), w.exclude(0, 4)); err == nil {
 		t.Error("a closed aggregator sums")
 	}

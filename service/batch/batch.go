@@ -5,13 +5,11 @@
 package batch
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -58,36 +56,8 @@ func (s Source) Check() error {
 // maxEmpty bounds how much is read of an answer without content.
 const maxEmpty = 4 << 10
 
-// Do sends a request and returns the answer's body of at most limit bytes, and its status,
-// which is 2xx. Any other status is an error; a refusal is an endpoint.Refusal.
-func Do(ctx context.Context, c *http.Client, method, address string, body []byte, limit int64) ([]byte, int, error) {
-	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
-	if err != nil {
-		return nil, 0, err
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/octet-stream")
-	}
-	res, err := c.Do(req)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer res.Body.Close()
-	if err := endpoint.Check(res); err != nil {
-		return nil, res.StatusCode, fmt.Errorf("%s %s: %w", method, req.URL.Path, err)
-	}
-	out, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
-	if err != nil {
-		return nil, res.StatusCode, err
-	}
-	if int64(len(out)) > limit {
-		return nil, res.StatusCode, fmt.Errorf("%s %s: answer above %d bytes", method, req.URL.Path, limit)
-	}
-	return out, res.StatusCode, nil
-}
-
 func (s Source) do(ctx context.Context, method, path string, body []byte, limit int64) ([]byte, int, error) {
-	out, status, err := Do(ctx, s.Client, method, strings.TrimSuffix(s.URL, "/")+path, body, limit)
+	out, status, err := endpoint.Do(ctx, s.Client, method, strings.TrimSuffix(s.URL, "/")+path, body, limit)
 	if err != nil {
 		return nil, status, fmt.Errorf("shuffler: %w", err)
 	}

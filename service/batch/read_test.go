@@ -42,7 +42,7 @@ func closed(t *testing.T) (*batchtest.Shuffler, Reader, wire.Announcement) {
 	t.Cleanup(h.Close)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	source := Source{URL: h.URL + "/", Key: s.Public(), Client: &http.Client{Transport: transport}}
+	source := Source{URL: h.URL + "/", Key: s.Public, Client: &http.Client{Transport: transport}}
 	if err := source.Check(); err != nil {
 		t.Fatal(err)
 	}

@@ -193,7 +193,7 @@ func (b *book) openOutboxes(charged map[[32]byte]map[wire.ClientID][32]byte) err
 }
 
 // Close releases the lock. No decision may be under way.
-func (b *book) Close() error { return b.unlock() }
+func (b *book) close() error { return b.unlock() }
 
 // history returns a client's history. The caller guards it with a lock of its own.
 func (b *book) history(id wire.ClientID) *client.History {

@@ -279,7 +279,7 @@ func TestCrashBeforeTheCharge(t *testing.T) {
 				return
 			}
 			run(client.Sent)
-			if bytes.Equal(w.got[w.members[0].Credential.ID()], p.all()[0]) {
+			if bytes.Equal(w.got[wire.NewClientID(w.members[0].Credential.Public())], p.all()[0]) {
 				t.Error("uncharged bytes were sent")
 			}
 			// And the ledger that comes of it is read again.

@@ -24,16 +24,12 @@ func NewCredential() (*Credential, error) {
 }
 
 // Public returns the public key that the shuffler enrols.
-func (c *Credential) Public() ed25519.PublicKey { return c.key.Public().(ed25519.PublicKey) }
+func (c Credential) Public() ed25519.PublicKey { return c.key.Public().(ed25519.PublicKey) }
 
-// ID returns the client's name at the shuffler.
-func (c *Credential) ID() wire.ClientID { return wire.NewClientID(c.Public()) }
-
-// String shows the id only.
-func (c *Credential) String() string { return fmt.Sprintf("client %x", c.ID()) }
-
-// GoString shows the id only.
-func (c *Credential) GoString() string { return c.String() }
+// Format shows the client's id only, whatever the verb.
+func (c Credential) Format(f fmt.State, _ rune) {
+	fmt.Fprintf(f, "client %x", wire.NewClientID(c.Public()))
+}
 
 // Prefixes of stored keys, for clients' credentials.
 const (
@@ -41,13 +37,13 @@ const (
 	enrolPrefix      = "riffle-client-public-1"
 )
 
-// MarshalText returns one line: a prefix and the key's 32-byte seed in base64. It
-// is a secret.
-func (c *Credential) MarshalText() ([]byte, error) {
-	return fmt.Appendf(nil, "%s %s\n", credentialPrefix, base64.StdEncoding.EncodeToString(c.key.Seed())), nil
+// Secret returns the line of a client's own file: a prefix and the key's 32-byte seed in
+// base64.
+func (c Credential) Secret() []byte {
+	return fmt.Appendf(nil, "%s %s\n", credentialPrefix, base64.StdEncoding.EncodeToString(c.key.Seed()))
 }
 
-// ParseCredential is the inverse of MarshalText. Errors show nothing of the key.
+// ParseCredential is the inverse of Secret. Errors show nothing of the key.
 func ParseCredential(text []byte) (*Credential, error) {
 	seed, err := parseKey(string(text), credentialPrefix, ed25519.SeedSize)
 	if err != nil {

@@ -57,10 +57,7 @@ func ExampleNewCredential() {
 	if err != nil {
 		panic(err)
 	}
-	secret, err := c.MarshalText() // for the client's own file
-	if err != nil {
-		panic(err)
-	}
+	secret := c.Secret()                                                // for the client's own file
 	public, err := client.ParsePublic(client.MarshalPublic(c.Public())) // for the shuffler's operator
 	if err != nil {
 		panic(err)
@@ -69,6 +66,6 @@ func ExampleNewCredential() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(wire.NewClientID(public) == again.ID())
+	fmt.Println(wire.NewClientID(public) == wire.NewClientID(again.Public()))
 	// Output: true
 }

@@ -92,7 +92,7 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 		if m.Credential == nil || m.Source == nil {
 			return nil, fmt.Errorf("client: member %d needs a credential and a source", i)
 		}
-		id := m.Credential.ID()
+		id := wire.NewClientID(m.Credential.Public())
 		if seen[id] {
 			return nil, fmt.Errorf("client: member %d has the credential of another member", i)
 		}
@@ -111,8 +111,8 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 
 // Close unlocks the ledger. Run must have returned.
 func (f *Fleet) Close() error {
-	f.web.Close()
-	return f.book.Close()
+	f.web.close()
+	return f.book.close()
 }
 
 // Snapshot returns what happened so far.

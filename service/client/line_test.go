@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -128,7 +129,7 @@ func TestLongBooksAreShortened(t *testing.T) {
 		}
 		next := few[1] // and it can be continued
 		next.round = 100000 + int64(i)
-		if err := errors.Join(b.record(next), b.Close()); err != nil {
+		if err := errors.Join(b.record(next), b.close()); err != nil {
 			t.Fatal(err)
 		}
 		content, err := os.ReadFile(path)
@@ -242,7 +243,7 @@ func TestBookTakesManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(b.release([32]byte{2}, false), b.Close()); err != nil {
+	if err := errors.Join(b.release([32]byte{2}, false), b.close()); err != nil {
 		t.Fatal(err)
 	}
 	if b, err = openBook(dir); err != nil {
@@ -251,7 +252,7 @@ func TestBookTakesManyAtOnce(t *testing.T) {
 	if len(b.clients) != 300 || len(b.left) != 1 || len(b.left[[32]byte{2}].reports) != 200 {
 		t.Errorf("%d clients, %d outboxes", len(b.clients), len(b.left))
 	}
-	if err := errors.Join(b.release([32]byte{2}, true), b.Close()); err != nil {
+	if err := errors.Join(b.release([32]byte{2}, true), b.close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, outboxDir, strings.Repeat("02", 1)+strings.Repeat("00", 31))); err == nil {
@@ -282,16 +283,16 @@ func TestCredentialsAreLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := c.MarshalText()
-	if err != nil || bytes.Count(text, []byte("\n")) != 1 {
-		t.Fatalf("%q, %v", text, err)
+	text := c.Secret()
+	if bytes.Count(text, []byte("\n")) != 1 {
+		t.Fatalf("%q", text)
 	}
 	again, err := ParseCredential(text)
-	if err != nil || again.ID() != c.ID() {
+	if err != nil || !again.Public().Equal(c.Public()) {
 		t.Fatal(err)
 	}
 	key, err := ParsePublic(MarshalPublic(c.Public()))
-	if err != nil || !key.Equal(c.Public()) || wire.NewClientID(key) != c.ID() {
+	if err != nil || !key.Equal(c.Public()) {
 		t.Fatal(err)
 	}
 	secret := strings.Fields(string(text))[1]
@@ -304,8 +305,14 @@ func TestCredentialsAreLines(t *testing.T) {
 	if _, err := ParsePublic(text); err == nil {
 		t.Error("a secret was taken for a public key")
 	}
-	if strings.Contains(c.String()+c.GoString(), secret) {
-		t.Error("the credential prints itself")
+	id := fmt.Sprintf("client %x", wire.NewClientID(c.Public()))
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		if got := fmt.Sprintf(verb+verb, c, *c); got != id+id {
+			t.Errorf("%s: the credential prints %q", verb, got)
+		}
+	}
+	if b, err := json.Marshal(c); err != nil || strings.Contains(string(b), secret) {
+		t.Errorf("the credential as JSON: %s, %v", b, err)
 	}
 }
 

@@ -243,7 +243,7 @@ func (w *world) draw(ann wire.Announcement, blocks schedule.Blocks) map[int]bool
 		}
 	default:
 		for _, m := range w.members {
-			id := m.Credential.ID()
+			id := wire.NewClientID(m.Credential.Public())
 			if ann.Participation == dp.All || pure.CheckIn(w.coins(id, ann.Round), ann.Gamma) {
 				out[w.at[id]] = true
 			}

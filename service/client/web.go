@@ -49,7 +49,7 @@ func newWeb(roots *x509.CertPool, connections int) *web {
 	return &web{&http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-func (w *web) Close() { w.http.CloseIdleConnections() }
+func (w *web) close() { w.http.CloseIdleConnections() }
 
 // checkBase returns the address of a server without a slash at its end. It refuses any other text.
 func checkBase(name, base string) (string, error) {

@@ -94,8 +94,9 @@ func newWorldOf(t *testing.T, suite wire.Suite, n int, task wire.Task) *world {
 			t.Fatal(err)
 		}
 		w.members = append(w.members, client.Member{Credential: c, Source: client.Func(dim, gradientOf(int64(i)))})
-		w.at[c.ID()] = i
-		ids = append(ids, c.ID())
+		id := wire.NewClientID(c.Public())
+		w.at[id] = i
+		ids = append(ids, id)
 	}
 	w.enrolment = wire.Enrolment{Population: task.Population, Serial: 1, Clients: int64(n), Roster: wire.RosterDigest(ids), MinReports: 2,
 		Shuffler: []wire.Key{w.opens[envelope.Shuffler].Public()}, Aggregator: []wire.Key{w.opens[envelope.Aggregator].Public()},
@@ -371,7 +372,7 @@ func (w *world) give(body []byte) []byte {
 			continue
 		}
 		request, err := wire.Decode[wire.SessionRequest](message)
-		if err != nil || request.Client != m.Credential.ID() || request.Population != w.enrolment.Population ||
+		if err != nil || request.Client != wire.NewClientID(m.Credential.Public()) || request.Population != w.enrolment.Population ||
 			max(request.Time-time.Now().Unix(), time.Now().Unix()-request.Time) > 60 {
 			w.t.Errorf("request %+v: %v", request, err)
 		}

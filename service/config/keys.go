@@ -143,12 +143,8 @@ func GenerateCredentials(dir string, n int) ([]ed25519.PublicKey, error) {
 		if err != nil {
 			return nil, err
 		}
-		text, err := c.MarshalText()
-		if err != nil {
-			return nil, err
-		}
 		keys[i] = c.Public()
-		secret.Write(text)
+		secret.Write(c.Secret())
 		roster.Write(client.MarshalPublic(keys[i]))
 	}
 	if err := WriteNew(filepath.Join(dir, CredentialsFile), secret.Bytes(), 0o600); err != nil {
@@ -255,14 +251,15 @@ func LoadCredentials(path string) ([]*client.Credential, error) {
 	seen := map[wire.ClientID]bool{}
 	err = lines(path, b, func(line string) error {
 		c, err := client.ParseCredential([]byte(line))
-		if err == nil && seen[c.ID()] {
-			err = errors.New("config: the credential is listed twice")
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			seen[c.ID()] = true
-			all = append(all, c)
+		id := wire.NewClientID(c.Public())
+		if seen[id] {
+			return errors.New("config: the credential is listed twice")
 		}
-		return err
+		seen[id], all = true, append(all, c)
+		return nil
 	})
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("config: %s holds no credential", path)

@@ -164,8 +164,8 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 
 func (w *world) startAggregator(crash *stop) {
 	w.t.Helper()
-	a, err := aggregator.New(aggregator.Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.second, Workers: 2,
-		Shuffler: batch.Source{URL: w.peer.URL, Key: w.sh.Public(), Client: client(w.t, crash)}, Store: &aggMemory{w.aggDisk, crash}})
+	a, err := aggregator.New(context.Background(), aggregator.Config{Coordinator: w.key.Public().(ed25519.PublicKey), Keyring: w.second, Workers: 2,
+		Shuffler: batch.Source{URL: w.peer.URL, Key: w.sh.Public, Client: client(w.t, crash)}, Store: &aggMemory{w.aggDisk, crash}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -352,7 +352,7 @@ func (w *world) start(crash *stop, change ...func(*Config)) (*process, error) {
 		return nil, err
 	}
 	c := Config{Key: w.key, Keyring: w.ring, Store: m, Journal: journal, Tasks: []Job{w.config}, Workers: 3,
-		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public(), Client: client(w.t, crash)},
+		Shuffler: batch.Source{URL: w.server.URL, Key: w.sh.Public, Client: client(w.t, crash)},
 		LeaseTTL: 50 * time.Millisecond, Backoff: time.Millisecond, Poll: time.Second}
 	if w.aggHTTP != nil {
 		c.Aggregator = &Aggregator{URL: w.aggHTTP.URL, Client: client(w.t, crash)}

@@ -16,6 +16,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/envelope"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 func (r *runner) reader(a *wire.Announcement, c *wire.RoundClosed) batch.Reader {
@@ -329,7 +330,7 @@ func (r *runner) partial(ctx context.Context, e *wire.Exclusion) (vecsum.Partial
 
 func (r *runner) aggregator(ctx context.Context, method, path string, body []byte, limit int64) ([]byte, error) {
 	g := r.s.config.Aggregator
-	b, _, err := batch.Do(ctx, g.Client, method, strings.TrimSuffix(g.URL, "/")+path, body, limit)
+	b, _, err := endpoint.Do(ctx, g.Client, method, strings.TrimSuffix(g.URL, "/")+path, body, limit)
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}

@@ -86,9 +86,9 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.service.Run(ctx) }()
-	s.front = s.service.Handler()
+	var h http.Handler
+	s.front, h = s.service.Handlers()
 	peer := func(name string) *httptest.Server {
-		h := s.service.PeerHandler()
 		return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			h.ServeHTTP(w, endpoint.WithPeer(q, name))
 		}))
@@ -108,7 +108,7 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 	})
 	if trust == dp.Distributed {
 		db := openStore(t, filepath.Join(s.dir, "aggregator"), "aggregator")
-		a, err := aggregator.New(aggregator.Config{Coordinator: public, Keyring: s.second, Store: db,
+		a, err := aggregator.New(context.Background(), aggregator.Config{Coordinator: public, Keyring: s.second, Store: db,
 			Shuffler: batch.Source{URL: two.URL, Key: s.source.Key, Client: client(t, nil)}})
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,8 @@
 package endpoint
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -126,13 +128,41 @@ func tooLarge(most int64) *Refusal {
 	return &Refusal{wire.TooMany, fmt.Sprintf("body above %d bytes", most), http.StatusRequestEntityTooLarge}
 }
 
+// Do sends a request and returns the answer's body of at most limit bytes, and its status,
+// which is 2xx. Any other status is an error; a refusal is a *Refusal.
+func Do(ctx context.Context, c *http.Client, method, address string, body []byte, limit int64) ([]byte, int, error) {
+	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/octet-stream")
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer res.Body.Close()
+	if err := check(res); err != nil {
+		return nil, res.StatusCode, fmt.Errorf("%s %s: %w", method, req.URL.Path, err)
+	}
+	out, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
+	if err != nil {
+		return nil, res.StatusCode, err
+	}
+	if int64(len(out)) > limit {
+		return nil, res.StatusCode, fmt.Errorf("%s %s: answer above %d bytes", method, req.URL.Path, limit)
+	}
+	return out, res.StatusCode, nil
+}
+
 // maxRefusal bounds how much is read of an answer that reports a failure.
 const maxRefusal = 4 << 10
 
-// Check returns nil for a 2xx answer. Otherwise it closes the body and returns the refusal in
+// check returns nil for a 2xx answer. Otherwise it closes the body and returns the refusal in
 // it. An answer without a refusal of this protocol, such as a proxy's, counts as Unavailable
 // if it is 5xx or 429, otherwise as Malformed.
-func Check(resp *http.Response) error {
+func check(resp *http.Response) error {
 	if resp.StatusCode/100 == 2 {
 		return nil
 	}

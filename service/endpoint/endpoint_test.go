@@ -92,7 +92,7 @@ func TestEveryReasonHasItsStatus(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		Refuse(w, r, "why")
-		err := Check(w.Result())
+		err := check(w.Result())
 		if r == wire.Duplicate {
 			if err != nil {
 				t.Errorf("a duplicate is refused: %v", err)
@@ -117,7 +117,7 @@ func TestForeignAnswersAreRefusalsToo(t *testing.T) {
 			w.WriteHeader(code)
 			_, _ = io.WriteString(w, body)
 			var r *Refusal
-			if err := Check(w.Result()); !errors.As(err, &r) || r.Reason != want || r.Code != code {
+			if err := check(w.Result()); !errors.As(err, &r) || r.Reason != want || r.Code != code {
 				t.Errorf("%d %q is %v", code, body, err)
 			}
 		}
@@ -191,7 +191,7 @@ func TestBodyLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		return Check(resp)
+		return check(resp)
 	}
 	fits := bytes.Repeat([]byte("x"), 100)
 	if err := post(bytes.NewReader(fits)); err != nil || len(bodies) != 1 || !bytes.Equal(bodies[0], fits) {
@@ -239,7 +239,7 @@ func TestLongPollOutlivesTheTransferTime(t *testing.T) {
 				t.Errorf("%s %s: %v", protocol, method, err)
 				continue
 			}
-			if err := Check(resp); err != nil {
+			if err := check(resp); err != nil {
 				t.Errorf("%s %s: %v", protocol, method, err)
 			}
 			resp.Body.Close()
@@ -270,7 +270,7 @@ func TestStopEndsPollsAndFinishesReports(t *testing.T) {
 			req, _ := http.NewRequest(method, url, http.NoBody)
 			resp, err := client.Do(req)
 			if err == nil {
-				err = Check(resp)
+				err = check(resp)
 				resp.Body.Close()
 			}
 			if method == http.MethodGet && errors.Is(err, &Refusal{Reason: wire.Unavailable}) {

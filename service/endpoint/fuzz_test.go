@@ -24,7 +24,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add(403, "application/json", `{"reason":"not-enrolled","detail":"x"}`)
 	f.Add(502, "text/html", "<html>")
 	f.Fuzz(func(t *testing.T, code int, kind, body string) {
-		err := Check(&http.Response{StatusCode: code, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))})
+		err := check(&http.Response{StatusCode: code, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))})
 		if code/100 == 2 {
 			if err != nil {
 				t.Errorf("%d is refused: %v", code, err)

@@ -28,7 +28,10 @@ func serveAggregator(ctx context.Context, path string, o Options) error {
 		return errors.Join(err, s.store.Close())
 	}
 	own.Shuffler, own.Store = source, s.store
-	service, err := aggregator.New(own)
+	// Work under way goes on until the server has stopped.
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	service, err := aggregator.New(work, own)
 	if err == nil {
 		err = s.listen("peers", c.PeersListen, map[string][]endpoint.Pin{RoleCoordinator: c.Coordinator.Pinned}, 0, 16<<20, service.PeerHandler())
 	}
@@ -43,7 +46,6 @@ func serveAggregator(ctx context.Context, path string, o Options) error {
 	}
 	s.peers = newPeers(o.Log, shufflerPeer(source, c.ID))
 	s.metrics = append(s.metrics, func() []endpoint.Metric { return aggregatorMetrics(service.Snapshot()) })
-	defer service.Close()
 	return s.run(ctx, operatorAPI{}, func(ctx context.Context) error {
 		<-ctx.Done() // the aggregator works only when it is asked
 		return nil

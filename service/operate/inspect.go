@@ -229,7 +229,7 @@ func (n *inspection) client(ctx context.Context, path string, call bool) {
 	list := []peer{shufflerPeer(batch.Source{URL: c.Shuffler.URL, Key: c.Shuffler.Signer, Client: client}, c.ID)}
 	for _, address := range c.Coordinator.Addresses {
 		list = append(list, peer{RoleCoordinator, address, func(ctx context.Context) error {
-			_, _, err := batch.Do(ctx, client, http.MethodGet, strings.TrimSuffix(address, "/")+"/v1/tasks", nil, 1<<20)
+			_, _, err := endpoint.Do(ctx, client, http.MethodGet, strings.TrimSuffix(address, "/")+"/v1/tasks", nil, 1<<20)
 			return peerError(err)
 		}})
 	}

@@ -41,7 +41,7 @@ func coordinatorPeers(s batch.Source, a *coordinator.Aggregator, p wire.Populati
 	if a != nil {
 		list = append(list, peer{RoleAggregator, a.URL, func(ctx context.Context) error {
 			// There is no such round; any answer shows that the aggregator is there.
-			_, _, err := batch.Do(ctx, a.Client, http.MethodGet, fmt.Sprintf("%s/v1/rounds/%064x/ids", strings.TrimSuffix(a.URL, "/"), 0), nil, 1<<20)
+			_, _, err := endpoint.Do(ctx, a.Client, http.MethodGet, fmt.Sprintf("%s/v1/rounds/%064x/ids", strings.TrimSuffix(a.URL, "/"), 0), nil, 1<<20)
 			if r := batch.IsRefused(err); r != nil {
 				err = nil
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"maps"
+	"net/http"
 	"slices"
 
 	pure "github.com/riffle-dp/riffle/protocol/shuffler"
@@ -44,12 +45,14 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 	}
 	own.Store = s.store
 	service, err := shuffler.New(own)
+	var clients, coordinator http.Handler
 	if err == nil {
+		clients, coordinator = service.Handlers()
 		// A sealed report has its parts and some hundred bytes, more with a hybrid key.
-		err = s.listen("clients", c.Listen, nil, c.Rate, c.Round.MaxReport+8<<10, service.Handler())
+		err = s.listen("clients", c.Listen, nil, c.Rate, c.Round.MaxReport+8<<10, clients)
 	}
 	if err == nil {
-		err = s.listen("peers", c.PeersListen, peers, 0, maxRequest, service.PeerHandler())
+		err = s.listen("peers", c.PeersListen, peers, 0, maxRequest, coordinator)
 	}
 	if err != nil {
 		s.store.Close()

@@ -273,7 +273,7 @@ func TestEnrolmentIsSignedAndStable(t *testing.T) {
 		r := httptest.NewRequest("GET", "/v1/enrolment", nil)
 		r.Header.Set("If-None-Match", n.enrolment.Load().etag)
 		rec := httptest.NewRecorder()
-		if n.Handler().ServeHTTP(rec, r); rec.Code != 304 {
+		if serve(n, rec, r); rec.Code != 304 {
 			t.Errorf("%d for a known ETag", rec.Code)
 		}
 		n.stop()

@@ -126,12 +126,18 @@ func (w *world) start(c Config) *node {
 	return n
 }
 
+// serve answers a client's request.
+func serve(n *node, w http.ResponseWriter, r *http.Request) {
+	h, _ := n.Handlers()
+	h.ServeHTTP(w, r)
+}
+
 // do sends a request as a peer ("" for a client) and returns status and body.
 func (n *node) do(peer, method, path string, body []byte) (int, []byte) {
 	r := httptest.NewRequest(method, path, bytes.NewReader(body))
-	h := n.Handler()
+	h, peers := n.Handlers()
 	if peer != "" {
-		r, h = endpoint.WithPeer(r, peer), n.PeerHandler()
+		r, h = endpoint.WithPeer(r, peer), peers
 	}
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)

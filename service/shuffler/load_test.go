@@ -126,7 +126,8 @@ func BenchmarkRound(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	server, err := endpoint.NewServer(endpoint.ServerConfig{Name: "reports", Address: "127.0.0.1:0", Certificate: pair, Handler: s.Handler(),
+	forClients, _ := s.Handlers()
+	server, err := endpoint.NewServer(endpoint.ServerConfig{Name: "reports", Address: "127.0.0.1:0", Certificate: pair, Handler: forClients,
 		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)

@@ -133,7 +133,7 @@ func TestStalledPasses(t *testing.T) {
 		wg.Go(func() {
 			r := httptest.NewRequest("POST", "/v1/report", from)
 			r.ContentLength = int64(len(mine))
-			n.Handler().ServeHTTP(httptest.NewRecorder(), r)
+			serve(n, httptest.NewRecorder(), r)
 			_ = from.Close()
 		})
 		if _, err := to.Write(mine[:len(mine)/2]); err != nil {
@@ -213,7 +213,7 @@ func TestInventedRounds(t *testing.T) {
 				rand.Read(body[10:42])
 				r := httptest.NewRequest("POST", "/v1/report", bytes.NewReader(body))
 				rec := httptest.NewRecorder()
-				n.Handler().ServeHTTP(rec, r)
+				serve(n, rec, r)
 				var got endpoint.Refusal
 				if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || got.Reason != wire.UnknownRound {
 					t.Errorf("%d %s", rec.Code, rec.Body)

@@ -93,7 +93,7 @@ func TestAnnouncedSizesReserveNothing(t *testing.T) {
 		wg.Go(func() {
 			r := httptest.NewRequest("POST", "/v1/report", from)
 			r.ContentLength = 4 << 10
-			n.Handler().ServeHTTP(httptest.NewRecorder(), r)
+			serve(n, httptest.NewRecorder(), r)
 			_ = from.Close()
 		})
 		wg.Go(func() { _, _ = to.Write(header) })

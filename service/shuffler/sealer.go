@@ -5,6 +5,7 @@ import (
 	"crypto/cipher"
 	"errors"
 	"fmt"
+	"io"
 	"sync/atomic"
 )
 
@@ -57,8 +58,5 @@ func (s *sealer) open(dst, sealed, context []byte) ([]byte, error) {
 	return out, nil
 }
 
-// String hides the key.
-func (*sealer) String() string { return "shuffler.sealer" }
-
-// GoString hides the key.
-func (*sealer) GoString() string { return "shuffler.sealer" }
+// Format hides the key, whatever the verb.
+func (*sealer) Format(f fmt.State, _ rune) { io.WriteString(f, "shuffler.sealer") }

@@ -181,26 +181,21 @@ func decodeName(name string) (d [32]byte, err error) {
 	return d, nil
 }
 
-// Handler serves clients: enrolment, sessions, reports, asks.
-func (s *Service) Handler() http.Handler {
-	m := http.NewServeMux()
-	m.HandleFunc("GET /v1/enrolment", s.serveEnrolment)
-	m.HandleFunc("POST /v1/session", s.serveSession)
-	m.HandleFunc("POST /v1/report", s.serveReport)
-	m.HandleFunc("POST /v1/ask", s.serveAsk)
-	return m
-}
-
-// PeerHandler serves the coordinator and the aggregator; endpoint.Peer tells them apart.
-func (s *Service) PeerHandler() http.Handler {
-	m := http.NewServeMux()
+// Handlers returns what serves clients (enrolment, sessions, reports, asks), and what serves the
+// coordinator and the aggregator, whom endpoint.Peer tells apart.
+func (s *Service) Handlers() (clients, peers http.Handler) {
+	c, m := http.NewServeMux(), http.NewServeMux()
+	c.HandleFunc("GET /v1/enrolment", s.serveEnrolment)
+	c.HandleFunc("POST /v1/session", s.serveSession)
+	c.HandleFunc("POST /v1/report", s.serveReport)
+	c.HandleFunc("POST /v1/ask", s.serveAsk)
 	m.HandleFunc("GET /v1/enrolment", s.serveEnrolment)
 	m.HandleFunc("POST /v1/rounds", only(s.serveOpen, Coordinator))
 	m.HandleFunc("GET /v1/rounds/{announcement}/closed", only(s.serveClosed, Coordinator, Aggregator))
 	m.HandleFunc("GET /v1/rounds/{announcement}/chunks", only(s.serveDigests, Coordinator, Aggregator))
 	m.HandleFunc("GET /v1/rounds/{announcement}/chunks/{index}", only(s.serveChunk, Coordinator, Aggregator))
 	m.HandleFunc("DELETE /v1/rounds/{announcement}", only(s.serveRelease, Coordinator))
-	return m
+	return c, m
 }
 
 func only(next http.HandlerFunc, peers ...string) http.HandlerFunc {

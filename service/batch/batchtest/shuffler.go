@@ -22,6 +22,7 @@ import (
 // Shuffler holds rounds in memory. Set its fields before using it.
 type Shuffler struct {
 	Key        ed25519.PrivateKey
+	Public     ed25519.PublicKey // of Key
 	Enrolment  wire.Enrolment
 	PerChunk   int // items per chunk; default 3
 	MinReports int64
@@ -50,7 +51,7 @@ type round struct {
 
 // New returns a shuffler of n clients with a fresh operator key.
 func New(n, minReports int64, aggregator ...wire.Key) *Shuffler {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
+	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		panic(err)
 	}
@@ -58,12 +59,9 @@ func New(n, minReports int64, aggregator ...wire.Key) *Shuffler {
 	e := wire.Enrolment{Population: wire.Population{1}, Serial: 1, Clients: n, Roster: [32]byte{9}, MinReports: minReports,
 		Shuffler:   []wire.Key{{Suite: wire.X25519, Public: make([]byte, 32), Expires: now.Add(time.Hour).Unix()}},
 		Aggregator: aggregator, From: now.Add(-time.Minute).Unix(), To: now.Add(time.Hour).Unix()}
-	return &Shuffler{Key: key, Enrolment: e, PerChunk: 3, MinReports: minReports, rounds: map[[32]byte]*round{},
+	return &Shuffler{Key: key, Public: public, Enrolment: e, PerChunk: 3, MinReports: minReports, rounds: map[[32]byte]*round{},
 		last: map[[32]byte]int64{}, Destroyed: map[[32]byte]int{}}
 }
-
-// Public returns the operator's key.
-func (s *Shuffler) Public() ed25519.PublicKey { return s.Key.Public().(ed25519.PublicKey) }
 
 func (s *Shuffler) cut(items [][]byte) (chunks []wire.Chunk, digests [][32]byte) {
 	for start := 0; start < len(items); start += s.PerChunk {
