@@ -27,7 +27,7 @@ func clientsOracle(src rng.Source, centres []float64, reporters func() []uint32)
 // block and its noisy reports at a time.
 func TestBlockSGDFindsTheMean(t *testing.T) {
 	const n, epochs = 1000, 40
-	blocks, err := schedule.NewBlocks(schedule.BlocksConfig{Clients: n, Size: 50})
+	blocks, err := schedule.NewBlocks(n, 50)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestBlockSGDFindsTheMean(t *testing.T) {
 	for i := range centres {
 		centres[i] = float64(i) / n // mean .4995
 	}
-	var order *schedule.Order
+	var order []uint32
 	round := int64(0)
 	oracle := clientsOracle(rng.Replay(5), centres, func() []uint32 {
 		round++
@@ -43,11 +43,12 @@ func TestBlockSGDFindsTheMean(t *testing.T) {
 		if block == 0 {
 			order = blocks.Draw(rng.Replay(6, uint64(epoch)), order)
 		}
-		return order.Members(block)
+		from, to := blocks.Range(block)
+		return order[from:to]
 	})
 	// Averaged over whole epochs, from the 11th on.
-	o := newSGD(t, CLDPSGDConfig{Dim: 1, Schedule: constant(.05), AverageFrom: blocks.Rounds(10) + 1})
-	if err := drive(o, oracle, blocks.Rounds(epochs)); err != nil {
+	o := newSGD(t, CLDPSGDConfig{Dim: 1, Schedule: constant(.05), AverageFrom: 10*blocks.PerEpoch + 1})
+	if err := drive(o, oracle, epochs*blocks.PerEpoch); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]float64, 1)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/riffle-dp/riffle/learn/schedule"
 )
@@ -56,7 +57,7 @@ func (p Problem) smallestBatch(n int64) int64 {
 
 // onePass chooses the batch size for n clients that report once, where stage
 // gives the parameters and the bound for T rounds of at least B clients.
-func (p Problem) onePass(n, batch int64, stage func(p Problem, rounds, batch int64) Stage) (schedule.BlocksConfig, Stage, error) {
+func (p Problem) onePass(n, batch int64, stage func(p Problem, rounds, batch int64) Stage) (schedule.Blocks, Stage, error) {
 	at := func(p Problem, size int64) Stage {
 		rounds := n / size
 		s := stage(p, rounds, n/rounds) // n/rounds: the smallest batch that schedule.Blocks makes
@@ -65,17 +66,18 @@ func (p Problem) onePass(n, batch int64, stage func(p Problem, rounds, batch int
 	}
 	if batch == 0 {
 		if batch = least(p.smallestBatch(n), n, func(size int64) float64 { return at(p, size).Bound }); batch == 0 {
-			return schedule.BlocksConfig{}, Stage{}, errNoPlan
+			return schedule.Blocks{}, Stage{}, errNoPlan
 		}
 	}
 	if batch > n {
-		return schedule.BlocksConfig{}, Stage{}, fmt.Errorf("batch = %d above the %d clients", batch, n)
+		return schedule.Blocks{}, Stage{}, fmt.Errorf("batch = %d above the %d clients", batch, n)
 	}
 	s := at(p.exact(), batch)
 	if p.MaxRounds > 0 && s.Rounds > p.MaxRounds {
-		return schedule.BlocksConfig{}, Stage{}, fmt.Errorf("batch = %d takes %d rounds, above the limit %d", batch, s.Rounds, p.MaxRounds)
+		return schedule.Blocks{}, Stage{}, fmt.Errorf("batch = %d takes %d rounds, above the limit %d", batch, s.Rounds, p.MaxRounds)
 	}
-	return schedule.BlocksConfig{Clients: n, Size: batch}, s, nil
+	blocks, err := schedule.NewBlocks(n, batch)
+	return blocks, s, err
 }
 
 // maker returns the stage of T rounds of at least B clients.
@@ -102,7 +104,7 @@ func disjoint(p Problem, o Overrides, make maker) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	batches, err := schedule.OnePass(blocks)
+	batches, err := schedule.NewBatches(1, blocks)
 	return &Plan{Batches: batches, Stages: []Stage{s}}, err
 }
 
@@ -240,7 +242,7 @@ func (p Problem) phases(k int, o Overrides) (*Plan, error) {
 	envelope := p.Smoothness == 0 || o.Smoothing > 0
 	d := p.distance()
 	plan := &Plan{}
-	var blocks []schedule.BlocksConfig
+	var blocks []schedule.Blocks
 	for range k {
 		b, s, err := p.onePass(n, o.Batch, func(p Problem, rounds, batch int64) Stage {
 			return p.accelerated(rounds, batch, d, 1, envelope, o)
@@ -252,7 +254,7 @@ func (p Problem) phases(k int, o Overrides) (*Plan, error) {
 		d = p.nextDistance(s)
 	}
 	var err error
-	plan.Batches, err = schedule.OnePass(blocks...)
+	plan.Batches, err = schedule.NewBatches(1, blocks...)
 	return plan, err
 }
 
@@ -299,11 +301,11 @@ func (p Problem) groups(k int64, o Overrides) (*Plan, error) {
 			return nil, errNoPlan
 		}
 	}
-	sizes := make([]int64, k)
-	for i := range sizes {
-		sizes[i] = n
+	group, err := schedule.NewBlocks(n, n)
+	if err != nil {
+		return nil, err
 	}
-	batches, err := schedule.Groups(rounds, sizes...)
+	batches, err := schedule.NewBatches(rounds, slices.Repeat([]schedule.Blocks{group}, int(k))...)
 	return &Plan{Batches: batches, Stages: p.exact().grouped(k, rounds, o)}, err
 }
 

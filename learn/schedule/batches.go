@@ -12,7 +12,7 @@ import (
 // Clients are places 0, 1, … of an order that the caller keeps; it may be any order that does
 // not depend on the data. It is public who is in which batch.
 type Batches struct {
-	stages []Blocks // one Blocks for each stage, which lasts Uses of its epochs
+	stages []Blocks // each lasts Uses of its epochs
 	from   []int64  // the first place of each stage
 	first  []int64  // the number of rounds before each stage
 
@@ -24,24 +24,16 @@ type Batches struct {
 	Uses int64
 }
 
-// OnePass returns the plan in which every client reports once: stage i takes
-// the next stages[i].Clients places and deals them out into batches of at least
-// stages[i].Size, one batch a round.
-func OnePass(stages ...BlocksConfig) (Batches, error) {
-	if len(stages) == 0 {
-		return Batches{}, fmt.Errorf("schedule: one pass without stages")
+// NewBatches returns the plan of the given stages, one after the other: stage i takes the next
+// stages[i].Clients places and goes the given number of times through its blocks, one block a
+// round. With times 1 every client reports once. Stages of one block each are groups of
+// clients that report in every round of their group.
+func NewBatches(times int64, stages ...Blocks) (Batches, error) {
+	if times < 1 || len(stages) == 0 {
+		return Batches{}, fmt.Errorf("schedule: %d stages, %d times each: both must be at least 1", len(stages), times)
 	}
-	return repeated(1, stages)
-}
-
-// repeated goes through each stage's batches the given number of times.
-func repeated(times int64, stages []BlocksConfig) (Batches, error) {
 	b := Batches{Uses: times}
-	for i, c := range stages {
-		blocks, err := NewBlocks(c)
-		if err != nil {
-			return Batches{}, fmt.Errorf("stage %d: %w", i, err)
-		}
+	for i, blocks := range stages {
 		if blocks.Clients > math.MaxInt64-b.Clients {
 			return Batches{}, fmt.Errorf("schedule: stage %d: more clients than can be counted", i)
 		}
@@ -51,22 +43,9 @@ func repeated(times int64, stages []BlocksConfig) (Batches, error) {
 		if blocks.PerEpoch > (math.MaxInt64-b.Rounds)/times {
 			return Batches{}, fmt.Errorf("schedule: stage %d: more rounds than can be counted", i)
 		}
-		b.Rounds += blocks.Rounds(times)
+		b.Rounds += times * blocks.PerEpoch
 	}
 	return b, nil
-}
-
-// Groups returns a plan with the given number of rounds for each group, one group after the
-// other. In a group's rounds every client of that group reports.
-func Groups(rounds int64, clients ...int64) (Batches, error) {
-	if rounds < 1 || len(clients) == 0 {
-		return Batches{}, fmt.Errorf("schedule: %d groups in %d rounds, both must be at least 1", len(clients), rounds)
-	}
-	stages := make([]BlocksConfig, len(clients))
-	for i, n := range clients {
-		stages[i] = BlocksConfig{Clients: n, Size: n}
-	}
-	return repeated(rounds, stages)
 }
 
 // stageList returns the number of stages.
@@ -86,8 +65,9 @@ func (b Batches) stage(round int64) int {
 func (b Batches) Places(round int64) (from, to int64) {
 	b.check(round)
 	i := b.stage(round)
-	block := (round - b.first[i] - 1) % b.stages[i].PerEpoch
-	return b.from[i] + b.stages[i].start(block), b.from[i] + b.stages[i].start(block+1)
+	_, block := b.stages[i].Of(round - b.first[i])
+	from, to = b.stages[i].Range(block)
+	return b.from[i] + from, b.from[i] + to
 }
 
 func (b Batches) check(round int64) {

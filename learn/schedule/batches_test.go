@@ -13,16 +13,22 @@ func TestBatches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b Batches
 		var err error
-		var stages []BlocksConfig
+		var stages []Blocks
+		var sizes []int64
 		full := rapid.Bool().Draw(t, "full")
 		if full {
 			b, err = fullBatches(rapid.Int64Range(1, 60).Draw(t, "n"), rapid.Int64Range(1, 40).Draw(t, "T"))
 		} else {
 			for range rapid.IntRange(1, 5).Draw(t, "stages") {
 				n := rapid.Int64Range(1, 80).Draw(t, "n")
-				stages = append(stages, BlocksConfig{Clients: n, Size: rapid.Int64Range(1, n).Draw(t, "size")})
+				size := rapid.Int64Range(1, n).Draw(t, "size")
+				blocks, err := NewBlocks(n, size)
+				if err != nil {
+					t.Fatal(err)
+				}
+				stages, sizes = append(stages, blocks), append(sizes, size)
 			}
-			b, err = OnePass(stages...)
+			b, err = NewBatches(1, stages...)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -41,8 +47,8 @@ func TestBatches(t *testing.T) {
 				used[p]++
 			}
 			perStage[stage] += to - from
-			if !full && (to-from < stages[stage].Size || to-from >= 2*stages[stage].Size+1) {
-				t.Fatalf("batch of %d, wanted about %d", to-from, stages[stage].Size)
+			if !full && (to-from < sizes[stage] || to-from >= 2*sizes[stage]+1) {
+				t.Fatalf("batch of %d, wanted about %d", to-from, sizes[stage])
 			}
 		}
 		for p, k := range used {
@@ -62,10 +68,8 @@ func TestBatches(t *testing.T) {
 }
 
 func TestBatchesRefuse(t *testing.T) {
-	for _, stages := range [][]BlocksConfig{nil, {{}}, {{Clients: 3, Size: 4}}, {{Clients: 3, Size: 1}, {Clients: 0, Size: 1}}} {
-		if _, err := OnePass(stages...); err == nil {
-			t.Errorf("accepted %v", stages)
-		}
+	if _, err := NewBatches(1); err == nil {
+		t.Error("accepted no stages")
 	}
 	for _, c := range [][2]int64{{0, 1}, {1, 0}, {-1, 5}} {
 		if _, err := fullBatches(c[0], c[1]); err == nil {
@@ -90,5 +94,9 @@ func fullBatches(clients, rounds int64) (Batches, error) {
 	if clients < 1 || rounds < 1 {
 		return Batches{}, fmt.Errorf("schedule: %d clients in %d rounds, both must be at least 1", clients, rounds)
 	}
-	return Groups(rounds, clients)
+	group, err := NewBlocks(clients, clients)
+	if err != nil {
+		return Batches{}, err
+	}
+	return NewBatches(rounds, group)
 }

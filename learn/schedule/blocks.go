@@ -10,14 +10,6 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/sample"
 )
 
-// BlocksConfig describes a division of every epoch into blocks.
-type BlocksConfig struct {
-	// Clients is n, at least 1 and at most 2³². Required.
-	Clients int64
-	// Size is B, 1 ≤ B ≤ n, the least number of clients in a block. Required.
-	Size int64
-}
-
 // Blocks divides every epoch into ⌊n/B⌋ rounds. The clients are dealt out to that many
 // disjoint blocks, whose sizes differ by at most 1 and are at least B. The clients of block b
 // report once, in round b of the epoch.
@@ -31,27 +23,23 @@ type BlocksConfig struct {
 type Blocks struct {
 	Clients  int64 // n
 	PerEpoch int64 // the number of blocks, the rounds of an epoch
+	Smallest int64 // the number of clients in the smallest block, at least B
 }
 
-// NewBlocks returns the division that c describes.
-func NewBlocks(c BlocksConfig) (Blocks, error) {
-	if c.Clients < 1 || c.Clients > 1<<32 {
-		return Blocks{}, fmt.Errorf("schedule: n = %d clients must be at least 1 and at most 2^32", c.Clients)
+// NewBlocks divides 1 ≤ n ≤ 2³² clients into blocks of at least size, 1 ≤ B ≤ n.
+func NewBlocks(clients, size int64) (Blocks, error) {
+	if clients < 1 || clients > 1<<32 {
+		return Blocks{}, fmt.Errorf("schedule: n = %d clients must be at least 1 and at most 2^32", clients)
 	}
-	if int64(int(c.Clients)) != c.Clients {
-		return Blocks{}, fmt.Errorf("schedule: n = %d clients are more than this machine's words can count", c.Clients)
+	if int64(int(clients)) != clients {
+		return Blocks{}, fmt.Errorf("schedule: n = %d clients are more than this machine's words can count", clients)
 	}
-	if c.Size < 1 || c.Size > c.Clients {
-		return Blocks{}, fmt.Errorf("schedule: block size = %d must be at least 1 and at most n = %d", c.Size, c.Clients)
+	if size < 1 || size > clients {
+		return Blocks{}, fmt.Errorf("schedule: block size = %d must be at least 1 and at most n = %d", size, clients)
 	}
-	return Blocks{c.Clients, c.Clients / c.Size}, nil
+	blocks := clients / size
+	return Blocks{clients, blocks, clients / blocks}, nil
 }
-
-// Smallest returns the number of clients in the smallest block, at least B.
-func (b Blocks) Smallest() int64 { return b.Clients / b.PerEpoch }
-
-// Len returns the number of clients in a block, 0 ≤ block < PerEpoch.
-func (b Blocks) Len(block int64) int64 { return b.start(block+1) - b.start(block) }
 
 // Epochs returns the number of epochs that begin within the given number of rounds; 0 if
 // rounds is below 1.
@@ -70,13 +58,19 @@ func (b Blocks) Of(round int64) (epoch, block int64) {
 	return (round-1)/b.PerEpoch + 1, (round - 1) % b.PerEpoch
 }
 
-// Rounds returns the number of rounds in the given number of epochs.
-func (b Blocks) Rounds(epochs int64) int64 { return epochs * b.PerEpoch }
-
-// start returns the number of clients before a block.
-func (b Blocks) start(block int64) int64 {
-	q, r := b.Clients/b.PerEpoch, b.Clients%b.PerEpoch
-	return block*q + min(block, r)
+// Range returns the places from ≤ place < to of a block, 0 ≤ block < PerEpoch, in an order of
+// all clients, such as that of Draw.
+func (b Blocks) Range(block int64) (from, to int64) {
+	if block < 0 || block >= b.PerEpoch {
+		panic(fmt.Sprintf("schedule: block %d outside the %d of an epoch", block, b.PerEpoch))
+	}
+	larger := b.Clients % b.PerEpoch // the first blocks have one client more
+	from = block*b.Smallest + min(block, larger)
+	to = from + b.Smallest
+	if block < larger {
+		to++
+	}
+	return from, to
 }
 
 // Epoch returns what one whole epoch costs a client. It is charged before the epoch's first
@@ -90,42 +84,26 @@ func (b Blocks) start(block int64) int64 {
 // disjoint and a client reports again in the next epoch. It holds for public blocks, the same
 // in every epoch or not, and for any drop-outs that do not depend on the data.
 func (b Blocks) Epoch(report dp.Report, k int64) (dp.Round, error) {
-	if k < 1 || k > b.Smallest() {
-		return dp.Round{}, fmt.Errorf("schedule: k = %d reports of a block must be at least 1 and at most the %d of the smallest", k, b.Smallest())
+	if k < 1 || k > b.Smallest {
+		return dp.Round{}, fmt.Errorf("schedule: k = %d reports of a block must be at least 1 and at most the %d of the smallest", k, b.Smallest)
 	}
 	r := dp.Round{Report: report, Trust: dp.Shuffle, Participation: dp.All, Population: k}
 	return r, r.Validate()
 }
 
-// Order says which clients are in which block of one epoch.
-type Order struct {
-	blocks  Blocks
-	clients []uint32
-}
-
-// Draw deals the clients out uniformly at random, exactly. Public blocks may come from
+// Draw deals the clients out uniformly at random, exactly: the clients of a block are those at
+// its Range of the result, in no meaningful order. Public blocks may come from
 // rng.Replay(public seed, epoch); secret ones must come from rng.Secure(). reuse is nil or an
-// Order that is not needed any more, whose memory Draw takes over; 4 bytes per client.
-func (b Blocks) Draw(src rng.Source, reuse *Order) *Order {
-	o := reuse
-	if o == nil || int64(len(o.clients)) != b.Clients {
-		o = &Order{clients: make([]uint32, b.Clients)}
+// order that is not needed any more, whose memory Draw takes over; 4 bytes per client.
+func (b Blocks) Draw(src rng.Source, reuse []uint32) []uint32 {
+	order := reuse
+	if int64(len(order)) != b.Clients {
+		order = make([]uint32, b.Clients)
 	}
-	o.blocks = b
 	// Start from the identity, so that the result does not depend on the old order.
-	for i := range o.clients {
-		o.clients[i] = uint32(i)
+	for i := range order {
+		order[i] = uint32(i)
 	}
-	sample.Shuffle(src, o.clients)
-	return o
-}
-
-// Members returns the clients of a block, 0 ≤ block < PerEpoch, in no meaningful order. They
-// are shared, not copied.
-func (o *Order) Members(block int64) []uint32 {
-	if block < 0 || block >= o.blocks.PerEpoch {
-		panic(fmt.Sprintf("schedule: block %d outside the %d of an epoch", block, o.blocks.PerEpoch))
-	}
-	from, to := o.blocks.start(block), o.blocks.start(block+1)
-	return o.clients[from:to:to]
+	sample.Shuffle(src, order)
+	return order
 }

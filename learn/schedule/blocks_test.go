@@ -14,7 +14,7 @@ import (
 
 func blocks(t testing.TB, clients, size int64) Blocks {
 	t.Helper()
-	b, err := NewBlocks(BlocksConfig{Clients: clients, Size: size})
+	b, err := NewBlocks(clients, size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestEveryClientReportsOnceAnEpoch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(1, 300).Draw(t, "n")
 		size := rapid.Int64Range(1, n).Draw(t, "size")
-		b, err := NewBlocks(BlocksConfig{Clients: n, Size: size})
+		b, err := NewBlocks(n, size)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,11 @@ func TestEveryClientReportsOnceAnEpoch(t *testing.T) {
 		var all []uint32
 		smallest, largest := int64(math.MaxInt64), int64(0)
 		for block := range b.PerEpoch {
-			m := o.Members(block)
+			from, to := b.Range(block)
+			if from != int64(len(all)) {
+				t.Fatalf("block %d begins at %d, want %d", block, from, len(all))
+			}
+			m := o[from:to]
 			smallest, largest = min(smallest, int64(len(m))), max(largest, int64(len(m)))
 			all = append(all, m...)
 		}
@@ -43,8 +47,8 @@ func TestEveryClientReportsOnceAnEpoch(t *testing.T) {
 				t.Fatalf("clients %v, want 0 … %d once each", all, n-1)
 			}
 		}
-		if int64(len(all)) != n || smallest != b.Smallest() || smallest < size || largest > smallest+1 {
-			t.Fatalf("n = %d, B = %d: %d clients, blocks of %d to %d, Smallest %d", n, size, len(all), smallest, largest, b.Smallest())
+		if int64(len(all)) != n || smallest != b.Smallest || smallest < size || largest > smallest+1 {
+			t.Fatalf("n = %d, B = %d: %d clients, blocks of %d to %d, Smallest %d", n, size, len(all), smallest, largest, b.Smallest)
 		}
 	})
 }
@@ -56,8 +60,8 @@ func TestRoundsOfEpochs(t *testing.T) {
 			t.Errorf("round %d is block %d of epoch %d, want %v", round, k, e, want)
 		}
 	}
-	if b.Rounds(5) != 15 || b.Smallest() != 3 || b.Clients != 10 {
-		t.Errorf("%d rounds, smallest %d", b.Rounds(5), b.Smallest())
+	if b.Smallest != 3 || b.Clients != 10 {
+		t.Errorf("%d clients, smallest %d", b.Clients, b.Smallest)
 	}
 }
 
@@ -78,12 +82,12 @@ func TestEpochs(t *testing.T) {
 func TestDrawIsReproducibleAndReuses(t *testing.T) {
 	b := blocks(t, 1000, 100)
 	first := b.Draw(rng.Replay(1, 7), nil)
-	want := slices.Clone(first.clients)
+	want := slices.Clone(first)
 	other := b.Draw(rng.Replay(1, 8), first)
-	if other != first || slices.Equal(other.clients, want) {
+	if &other[0] != &first[0] || slices.Equal(other, want) {
 		t.Error("another epoch has the same order, or new memory")
 	}
-	if again := b.Draw(rng.Replay(1, 7), other); !slices.Equal(again.clients, want) {
+	if again := b.Draw(rng.Replay(1, 7), other); !slices.Equal(again, want) {
 		t.Error("the order depends on the memory it takes over")
 	}
 }
@@ -94,10 +98,10 @@ func TestDrawIsUniform(t *testing.T) {
 	counts := map[[4]uint32]float64{}
 	src := rng.Replay(3)
 	const draws = 48_000
-	var o *Order
+	var o []uint32
 	for range draws {
 		o = b.Draw(src, o)
-		counts[[4]uint32(o.clients)]++
+		counts[[4]uint32(o)]++
 	}
 	x2 := 0.0
 	for _, c := range counts {
@@ -142,15 +146,14 @@ func TestEvents(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
-	for _, c := range []BlocksConfig{{}, {Clients: 5}, {Clients: 5, Size: 6}, {Clients: 5, Size: -1}, {Clients: -5, Size: 1}, {Clients: 1<<32 + 1, Size: 1}} {
-		if _, err := NewBlocks(c); err == nil {
-			t.Errorf("accepted %+v", c)
+	for _, c := range [][2]int64{{0, 0}, {5, 0}, {5, 6}, {5, -1}, {-5, 1}, {1<<32 + 1, 1}, {0, 1}, {3, 4}} {
+		if _, err := NewBlocks(c[0], c[1]); err == nil {
+			t.Errorf("accepted %v", c)
 		}
 	}
 	b := blocks(t, 5, 2)
-	o := b.Draw(rng.Replay(1), nil)
 	for name, call := range map[string]func(){
-		"block -1": func() { o.Members(-1) }, "block 2": func() { o.Members(2) }, "round 0": func() { b.Of(0) },
+		"block -1": func() { b.Range(-1) }, "block 2": func() { b.Range(2) }, "round 0": func() { b.Of(0) },
 	} {
 		func() {
 			defer func() {
@@ -166,7 +169,7 @@ func TestRefuses(t *testing.T) {
 func BenchmarkDraw(b *testing.B) {
 	s := blocks(b, 1_000_000, 1000)
 	src := rng.Replay(1)
-	var o *Order
+	var o []uint32
 	for b.Loop() {
 		o = s.Draw(src, o)
 	}

@@ -15,7 +15,7 @@ func blocked(t *testing.T, l Ledger, trust dp.Trust) Config {
 	t.Helper()
 	c := config(t, l)
 	var err error
-	if c.Blocks, err = schedule.NewBlocks(schedule.BlocksConfig{Clients: 10, Size: 3}); err != nil {
+	if c.Blocks, err = schedule.NewBlocks(10, 3); err != nil {
 		t.Fatal(err)
 	}
 	c.Participation, c.Population, c.MinReports, c.Trust = dp.Once, 10, 2, trust

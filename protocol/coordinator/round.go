@@ -114,8 +114,8 @@ func New(c Config) (*Coordinator, error) {
 		if c.Blocks.Clients != c.Population {
 			return nil, fmt.Errorf("coordinator: blocks of %d clients, the population has %d", c.Blocks.Clients, c.Population)
 		}
-		if c.MinReports > c.Blocks.Smallest() {
-			return nil, fmt.Errorf("coordinator: n-min = %d must be at most the %d of the smallest block", c.MinReports, c.Blocks.Smallest())
+		if c.MinReports > c.Blocks.Smallest {
+			return nil, fmt.Errorf("coordinator: n-min = %d must be at most the %d of the smallest block", c.MinReports, c.Blocks.Smallest)
 		}
 	default:
 		return nil, fmt.Errorf("coordinator: participation %q cannot be run", c.Participation)
@@ -222,7 +222,8 @@ func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, er
 		limit = c.config.Sample
 	case dp.Once:
 		_, block := c.config.Blocks.Of(b.Round)
-		limit = c.config.Blocks.Len(block)
+		from, to := c.config.Blocks.Range(block)
+		limit = to - from
 	}
 	if k < c.config.MinReports || k > limit {
 		return event, false, fmt.Errorf("round %d has %d reports, want between n-min = %d and %d",

@@ -50,10 +50,7 @@ func NewDrawn(ann wire.Announcement, key [16]byte, roster []wire.ClientID) (Draw
 			return Drawn{}, err
 		}
 		_, block := blocks.Of(ann.Round)
-		for b := range block {
-			from += blocks.Len(b)
-		}
-		to = from + blocks.Len(block)
+		from, to = blocks.Range(block)
 	default:
 		return Drawn{}, fmt.Errorf("shuffler: participation %q", ann.Participation)
 	}
@@ -102,7 +99,7 @@ func blocksOf(ann wire.Announcement) (schedule.Blocks, error) {
 	if ann.PerEpoch < 1 || ann.PerEpoch > ann.Population {
 		return schedule.Blocks{}, fmt.Errorf("shuffler: %d blocks of %d clients", ann.PerEpoch, ann.Population)
 	}
-	blocks, err := schedule.NewBlocks(schedule.BlocksConfig{Clients: ann.Population, Size: ann.Population / ann.PerEpoch})
+	blocks, err := schedule.NewBlocks(ann.Population, ann.Population/ann.PerEpoch)
 	if err != nil {
 		return schedule.Blocks{}, err
 	}

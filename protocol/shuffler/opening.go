@@ -80,8 +80,8 @@ func CheckOpening(ann wire.Announcement, e wire.Enrolment, last int64, now time.
 		if err != nil {
 			return Refuse(wire.Malformed, "%d blocks of %d clients", ann.PerEpoch, ann.Population)
 		}
-		if blocks.Smallest() < ann.MinReports {
-			return Refuse(wire.Malformed, "blocks of %d clients, n-min is %d", blocks.Smallest(), ann.MinReports)
+		if blocks.Smallest < ann.MinReports {
+			return Refuse(wire.Malformed, "blocks of %d clients, n-min is %d", blocks.Smallest, ann.MinReports)
 		}
 	}
 	return nil

@@ -68,7 +68,7 @@ type Config struct {
 type Simulation struct {
 	config  Config
 	workers []*worker
-	order   *schedule.Order // order of the blocks in the present epoch
+	order   []uint32 // order of the blocks in the present epoch
 	dealt   int64
 }
 
@@ -220,7 +220,8 @@ func (s *Simulation) collect(ann wire.Announcement) (wire.Batch, error) {
 			s.order = s.config.Blocks.Draw(rng.Replay(s.config.Seed, streamBlocks, uint64(epoch)), s.order)
 			s.dealt = epoch
 		}
-		for _, id := range s.order.Members(block) {
+		from, to := s.config.Blocks.Range(block)
+		for _, id := range s.order[from:to] {
 			send(int64(id))
 		}
 	case dp.CheckIn:

@@ -86,7 +86,7 @@ func build(t testing.TB, c setup) (*Simulation, *coordinator.Coordinator) {
 	}
 	var blocks schedule.Blocks
 	if c.participation == dp.Once {
-		if blocks, err = schedule.NewBlocks(schedule.BlocksConfig{Clients: c.n, Size: c.k}); err != nil {
+		if blocks, err = schedule.NewBlocks(c.n, c.k); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -107,12 +107,12 @@ func TestRunIsTheOptimizer(t *testing.T) {
 			if c.Loss == "logistic" {
 				p.Smoothness = .75 * (1 + 1e-6) * (1 + 1e-6)
 			}
-			blocks, err := schedule.NewBlocks(schedule.BlocksConfig{Clients: n, Size: n / t0})
+			blocks, err := schedule.NewBlocks(n, n/t0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			order := blocks.Draw(rng.Replay(1, streamBlocks, 1), nil)
-			rounds := optimize.Rounds{Count: t0, Batch: blocks.Smallest()}
+			rounds := optimize.Rounds{Count: t0, Batch: blocks.Smallest}
 			if participation == "all" {
 				rounds.Batch = n
 			}
@@ -132,12 +132,10 @@ func TestRunIsTheOptimizer(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				asked := order.Members(step - 1)
-				if participation == "all" {
-					asked = slices.Concat(order.Members(0), order.Members(1))
-					for b := int64(2); b < blocks.PerEpoch; b++ {
-						asked = append(asked, order.Members(b)...)
-					}
+				asked := order
+				if participation != "all" {
+					from, to := blocks.Range(step - 1)
+					asked = order[from:to]
 				}
 				theta, grad, mean := make([]float32, 3), make([]float32, 3), make([]float64, 3)
 				for j, v := range o.Point() {

@@ -25,7 +25,7 @@ func (c PrivacyConfig) asked() (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		return blocks.Smallest(), nil
+		return blocks.Smallest, nil
 	}
 	return c.Population, nil
 }
@@ -63,7 +63,7 @@ func (c PrivacyConfig) blocks() (schedule.Blocks, error) {
 	if c.Participation != dp.Once {
 		return schedule.Blocks{}, nil
 	}
-	b, err := schedule.NewBlocks(schedule.BlocksConfig{Clients: c.Population, Size: c.K})
+	b, err := schedule.NewBlocks(c.Population, c.K)
 	if err != nil {
 		return b, inputError("%v", err)
 	}
@@ -258,7 +258,7 @@ func (c *PrivacyConfig) resolveSigma(ctx context.Context) error {
 func (c *PrivacyConfig) setRounds(rounds int64) {
 	c.Rounds = rounds
 	if blocks, err := c.blocks(); err == nil && c.Participation == dp.Once {
-		c.Rounds = blocks.Rounds(rounds)
+		c.Rounds = rounds * blocks.PerEpoch
 	}
 }
 

@@ -172,7 +172,7 @@ func (w *world) newCoordinator(t *testing.T, n int64) (*coordinator.Coordinator,
 	case dp.CheckIn:
 		c.Gamma = .6
 	case dp.Once:
-		if c.Blocks, err = schedule.NewBlocks(schedule.BlocksConfig{Clients: n, Size: 5}); err != nil {
+		if c.Blocks, err = schedule.NewBlocks(n, 5); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,7 +238,8 @@ func (w *world) draw(ann wire.Announcement, blocks schedule.Blocks) map[int]bool
 		}
 	case dp.Once:
 		epoch, block := blocks.Of(ann.Round)
-		for _, i := range blocks.Draw(rng.Replay(seed, streamBlocks, uint64(epoch)), nil).Members(block) {
+		from, to := blocks.Range(block)
+		for _, i := range blocks.Draw(rng.Replay(seed, streamBlocks, uint64(epoch)), nil)[from:to] {
 			out[int(i)] = true
 		}
 	default:

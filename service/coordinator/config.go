@@ -275,7 +275,7 @@ func (r *runner) blocks(n int64) (schedule.Blocks, error) {
 	if r.task.Participation != dp.Once {
 		return schedule.Blocks{}, nil
 	}
-	return schedule.NewBlocks(schedule.BlocksConfig{Clients: n, Size: r.t.BlockSize})
+	return schedule.NewBlocks(n, r.t.BlockSize)
 }
 
 // sleep waits for d. It returns false if ctx ended first.

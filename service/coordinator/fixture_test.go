@@ -250,10 +250,9 @@ func (w *world) who(a wire.Announcement) []int64 {
 	case dp.Sampled:
 		to = a.Sample
 	case dp.Once:
-		b, _ := schedule.NewBlocks(schedule.BlocksConfig{Clients: w.n, Size: w.config.BlockSize})
+		b, _ := schedule.NewBlocks(w.n, w.config.BlockSize)
 		_, block := b.Of(a.Round)
-		from = block * b.Len(0)
-		to = from + b.Len(block)
+		from, to = b.Range(block)
 	}
 	for c := from; c < to; c++ {
 		if w.present(a.Round, c) && (a.Participation != dp.CheckIn || c%4 != a.Round%4) {
@@ -408,7 +407,7 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 		Participation: w.task.Participation, Population: w.n, Sample: w.config.Sample, Gamma: w.config.Gamma,
 		MinReports: w.task.MinReports, Clip: 1, Colluders: w.config.Colluders}
 	if w.task.Participation == dp.Once {
-		c.Blocks, _ = schedule.NewBlocks(schedule.BlocksConfig{Clients: w.n, Size: w.config.BlockSize})
+		c.Blocks, _ = schedule.NewBlocks(w.n, w.config.BlockSize)
 	}
 	co, err := pure.New(c)
 	if err != nil {

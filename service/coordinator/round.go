@@ -151,7 +151,8 @@ func (r *runner) mostReports(n int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		return b.Len(0), nil // the first blocks are the largest
+		_, largest := b.Range(0) // the first blocks are the largest
+		return largest, nil
 	}
 	return n, nil
 }

@@ -306,7 +306,7 @@ func (s *system) again() [32]byte {
 	c := pure.Config{Task: s.task.ID(), Optimizer: o, Mechanism: s.mech, Report: s.config.Report, Ledger: l, Trust: s.task.Trust,
 		Participation: s.task.Participation, Population: s.n, Sample: s.config.Sample, MinReports: s.task.MinReports, Clip: 1}
 	if s.task.Participation == dp.Once {
-		c.Blocks, _ = schedule.NewBlocks(schedule.BlocksConfig{Clients: s.n, Size: s.config.BlockSize})
+		c.Blocks, _ = schedule.NewBlocks(s.n, s.config.BlockSize)
 	}
 	co, err := pure.New(c)
 	if err != nil {

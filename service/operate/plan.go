@@ -93,7 +93,7 @@ func (r *coordinatorProcess) plan(ctx context.Context, t *train.Task) (p taskPla
 		if err != nil {
 			return p, err
 		}
-		p.fit = min(p.rounds, c.Blocks.Rounds(p.fit))
+		p.fit = min(p.rounds, p.fit*c.Blocks.PerEpoch)
 	}
 	return p, nil
 }
