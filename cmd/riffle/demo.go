@@ -183,7 +183,7 @@ func (d *demo) settle(eps0, epsilon, gamma float64, k int64, guard string) error
 	if err := c.Check(); err != nil {
 		return err
 	}
-	text, err := yaml.Marshal(c)
+	text, err := yaml.Marshal(c.Fields())
 	d.Config, d.Settings = c, string(text)
 	return err
 }

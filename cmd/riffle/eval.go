@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -36,9 +37,13 @@ recognises by the number of rows, the test set is the rows that training held ou
 				return err
 			}
 			if data == "" {
-				if data, err = train.DataOf(args[0]); err != nil {
-					return err
+				c := train.Default()
+				if isRun(args[0]) {
+					if err := c.ReadConfig(filepath.Join(args[0], train.ConfigFile), nil); err != nil {
+						return err
+					}
 				}
+				data = c.Data
 			}
 			e, err := stored.Test(data, all, int(workers))
 			if err != nil {
@@ -108,7 +113,7 @@ func printEval(w io.Writer, stored *train.Stored, e *train.Tested) error {
 		p.row("test accuracy", "%.2f %% of %d", 100*e.Accuracy(), e.Examples)
 	}
 	p.row("test loss", "%s on %d examples", lossOf(e.Loss, e.LabelUnit, e.Label), e.Examples)
-	p.row("baseline", "%s", unitBaseline(e.Baseline, e.LabelUnit, e.Classes, e.Set))
+	p.row("baseline", "%s", unitBaseline(e.Baseline, e.LabelUnit))
 	if len(e.Confusion) <= mostClasses {
 		for k, row := range e.Confusion {
 			all := 0

@@ -142,20 +142,20 @@ func pageURL(at net.Addr, asked, token string) string {
 
 // describe fills in what does not change, and what earlier processes did.
 func (l *live) describe(r *train.Run, planned dp.Bound) {
-	c, base, unknown := r.Config, r.Baseline(), dp.Number(math.NaN())
+	c, unknown := r.Config, dp.Number(math.NaN())
 	l.privacy = privacyOf(r)
 	l.stages = [2]dashboard.Stage{{Name: "training", Unit: "reports"}, {Name: "evaluating", Unit: "examples"}}
 	t := &l.task
-	*t = dashboard.View{ID: liveTask, Expected: dp.Number(c.ExpectedReports()), Planned: dp.Number(planned.Eps), Budget: dp.Number(c.Epsilon),
+	*t = dashboard.View{ID: liveTask, Expected: dp.Number(r.ExpectedReports), Planned: dp.Number(planned.Eps), Budget: dp.Number(c.Epsilon),
 		Accuracy: unknown, Loss: unknown, Dir: r.Dir, EvalEvery: c.EvalEvery, Numbers: r.Data.Classes == nil,
 		Status: wire.Status{Task: wire.Task{Name: title(c, r.Plan != nil), Rounds: c.Rounds, Delta: c.Delta}, State: dashboard.Running, Phase: "training",
 			Round: r.Resumed, Until: c.Rounds, Eps: unknown, Method: planned.Method, Source: planned.Source,
 			Counts: wire.Counts{Reports: r.Reports, Rejected: map[wire.Reason]int64{}}}}
-	operate.Compare(t, r.Data, base)
+	operate.Compare(t, r.Task)
 	add := func(name, format string, args ...any) {
 		t.Facts = append(t.Facts, dashboard.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
 	}
-	add("Baseline", "%s", train.DescribeBaseline(base, r.Data.ClassNames(), r.Data.EvalName))
+	add("Baseline", "%s", r.Baseline.Text)
 	add("Clients", "%s", dashboard.Grouped(c.Population))
 	add("Taking part", "%s", c.Participation)
 	add("Hidden by", "%s", c.Trust)
@@ -166,7 +166,7 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 	if !c.Trust.Is(dp.Protecting) {
 		t.Eps, t.Method = dp.Number(math.Inf(1)), ""
 	}
-	for _, e := range r.Charged() {
+	for _, e := range r.Charged {
 		l.ledger.Charge(t.Task.Name, e.Round, operate.DescribeEvent(e.Event))
 		t.Charge = operate.DescribeEvent(e.Event)
 	}
@@ -179,16 +179,16 @@ func (l *live) describe(r *train.Run, planned dp.Bound) {
 
 // past shows what earlier processes charged and measured.
 func (l *live) past(r *train.Run) {
-	l.task.Released = r.Steps()
+	l.task.Released = r.Steps
 	l.task.Void = r.Resumed - l.task.Released
-	for _, e := range dashboard.Past(r.Charged(), r.Resumed, dashboard.Round{Reports: r.Reports, Void: l.task.Void}) {
+	for _, e := range dashboard.Past(r.Charged, r.Resumed, dashboard.Round{Reports: r.Reports, Void: l.task.Void}) {
 		l.board.Ended(liveTask, e)
 	}
 	for _, m := range r.Metrics {
 		l.before = m.Seconds
 		l.measure(r, m)
 	}
-	if e, err := r.Evaluate(); err == nil {
+	if e, err := r.Evaluate(r.Theta()); err == nil {
 		l.examine(r, e, r.Resumed)
 	}
 	l.board.Set(l.current())
@@ -196,7 +196,7 @@ func (l *live) past(r *train.Run) {
 
 // examine shows the model's result on the evaluation set.
 func (l *live) examine(r *train.Run, e *model.Evaluation, round int64) {
-	if x, err := report.Examine(operate.Examine(r.Data, e, r.Predict())); err == nil { // without the picture the run continues
+	if x, err := report.Examine(operate.Examine(r.Task, e, r.Theta())); err == nil { // without the picture the run continues
 		l.task.Examined, l.task.ExaminedAt = x, round
 	}
 }
@@ -267,7 +267,7 @@ func (l *live) round(r *train.Run, result simulate.Result) {
 	if l.board == nil {
 		return
 	}
-	charged := r.Charged()
+	charged := r.Charged
 	ended := dashboard.Round{Round: result.Round, Reports: result.Reports, Rejected: result.Rejected}
 	l.set(func(t *dashboard.View) {
 		l.lap(0, result.Reports)
@@ -296,7 +296,7 @@ func (l *live) round(r *train.Run, result simulate.Result) {
 func (l *live) measure(r *train.Run, m train.Metrics) {
 	t := &l.task
 	t.Eps, t.EpsAt, t.Accuracy, t.Loss = m.Epsilon, m.Round, m.Accuracy, dp.Number(m.Loss)
-	operate.Compare(t, r.Data, r.Baseline())
+	operate.Compare(t, r.Task)
 	l.ledger.Eps = t.Eps
 	l.board.Measured(liveTask, dashboard.Measure{Round: m.Round, Eps: float64(t.Eps), Accuracy: float64(t.Accuracy), Loss: m.Loss, Seconds: m.Seconds})
 }

@@ -267,11 +267,11 @@ func TestServeShowsThePast(t *testing.T) {
 			t.Errorf("round %d is void and has %d reports", history.Rounds.Round[i], history.Rounds.Reports[i])
 		}
 	}
-	entries := int64(len(r.Charged()))
+	entries := int64(len(r.Charged))
 	if n := len(history.Measures.Round); n < 4 || history.Measures.Round[n-1] > r.Resumed || reports != r.Reports || entries == 0 {
 		t.Errorf("%+v, %d reports were summed", history, r.Reports)
 	}
-	if s := all.Tasks[0]; s.Round != r.Resumed || s.Reports != reports || s.Charged != entries || s.Released != entries || s.Void != empty || s.Void+s.Released != s.Round || s.Void < void || void == 0 || s.Baseline != train.ShortBaseline(r.Baseline()) {
+	if s := all.Tasks[0]; s.Round != r.Resumed || s.Reports != reports || s.Charged != entries || s.Released != entries || s.Void != empty || s.Void+s.Released != s.Round || s.Void < void || void == 0 || s.Baseline != r.Baseline.Short {
 		t.Errorf("%+v, at least %d rounds were void", s, void)
 	}
 	l.close(t.Context(), page, false, io.Discard, output{})

@@ -181,7 +181,7 @@ func TestKillAndResume(t *testing.T) {
 			default:
 				t.Fatalf("%v: %v\n%s", signal, err, &text)
 			}
-			if train.Exists(out) {
+			if isRun(out) {
 				next = []string{"train", "--resume", out, "--no-progress", "--workers", strconv.Itoa(1 + try%3)}
 			}
 		}

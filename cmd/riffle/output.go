@@ -96,7 +96,7 @@ func newProgress(w io.Writer, show output, r *train.Run) *progress {
 	if n := len(r.Metrics); n > 0 {
 		p.last = r.Metrics[n-1]
 	}
-	reports := func(rounds int64) int64 { return int64(math.Ceil(r.Config.ExpectedReports() * float64(rounds))) }
+	reports := func(rounds int64) int64 { return int64(math.Ceil(r.ExpectedReports * float64(rounds))) }
 	p.bar = newBar(w, show, p.name(), "reports", reports(r.Resumed), reports(r.Config.Rounds))
 	p.describe()
 	return p

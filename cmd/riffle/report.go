@@ -28,13 +28,13 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
 		TestAccuracy: s.Evaluation.Accuracy(), TestLoss: s.Evaluation.Loss,
 		Evaluated: dashboard.Grouped(int64(s.Evaluation.Examples)) + " " + r.Data.EvalName + " examples",
-		Baseline:  train.DescribeBaseline(s.Baseline, r.Data.ClassNames(), r.Data.EvalName),
+		Baseline:  s.Baseline.Text,
 		Warnings:  s.Warnings, Privacy: privacy,
 	}
 	if s.LabelUnit != 0 {
 		page.LossUnits = fmt.Sprintf("%.4g in the units of %s", s.LabelUnit*s.Evaluation.Loss, c.Label)
 	}
-	page.Void = s.Rounds - r.Steps()
+	page.Void = s.Rounds - r.Steps
 	if interrupted {
 		page.Interrupted, page.Resume = true, "riffle train --resume "+shellQuote(r.Dir)
 	}
@@ -42,7 +42,7 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 		page.Points = append(page.Points, report.Point{Round: m.Round, Epsilon: float64(m.Epsilon), Loss: m.Loss,
 			Accuracy: float64(m.Accuracy), Seconds: m.Seconds})
 	}
-	page.Classes, page.Confusion, page.Samples = operate.Examine(r.Data, s.Evaluation, r.Predict())
+	page.Classes, page.Confusion, page.Samples = operate.Examine(r.Task, s.Evaluation, r.Theta())
 	base := train.Default()
 	defaults := base.Fields()
 	for i, f := range c.Fields() {
@@ -75,8 +75,8 @@ func privacyOf(r *train.Run) report.Privacy {
 	c := r.Config
 	return report.Privacy{
 		Trust: c.Trust.Recorded(), Participation: c.Participation, Adjacency: dp.ReplaceOne,
-		Population: c.Population, ReportsPerClient: c.ReportsPerClient(), Randomizer: r.Mechanism.Facts().Name, Eps0: c.Eps0, Sigma: c.Sigma,
-		Delta: c.Delta, Status: dp.Proved, Simulated: true, Assumes: c.Assumes(), PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
+		Population: c.Population, ReportsPerClient: r.ReportsPerClient, Randomizer: r.Mechanism.Facts().Name, Eps0: c.Eps0, Sigma: c.Sigma,
+		Delta: c.Delta, Status: dp.Proved, Simulated: true, Assumes: r.Assumes, PublicExamples: int64(r.Data.Public), PerClient: c.PerClient,
 	}
 }
 

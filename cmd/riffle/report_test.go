@@ -41,8 +41,8 @@ func TestReportOfAnInterruptedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := r.Summary()
-	if err != nil || s.Rounds != r.Round() || s.Rounds < 7 || void == 0 || s.Rounds-r.Steps() < void {
-		t.Fatalf("%+v, %d steps, %d void: %v", s, r.Steps(), void, err)
+	if err != nil || s.Rounds != r.Round || s.Rounds < 7 || void == 0 || s.Rounds-r.Steps < void {
+		t.Fatalf("%+v, %d steps, %d void: %v", s, r.Steps, void, err)
 	}
 	for _, name := range []string{train.ModelFile, train.SummaryFile} {
 		if _, err := os.Stat(filepath.Join(r.Dir, name)); !errors.Is(err, os.ErrNotExist) {

@@ -176,7 +176,7 @@ neither leaves a trace.`,
 			if err != nil {
 				return err
 			}
-			text, err := yaml.Marshal(config)
+			text, err := yaml.Marshal(config.Fields())
 			if err != nil {
 				return err
 			}

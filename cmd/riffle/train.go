@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/run/simulate"
 	"github.com/riffle-dp/riffle/run/train"
@@ -103,7 +102,7 @@ func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show outpu
 	if name := beside(cmd, allowed...); name != "" {
 		return usage("--%s contradicts --resume: a resumed run keeps its configuration (%s)", name, filepath.Join(dir, train.ConfigFile))
 	}
-	if !train.Exists(dir) {
+	if !isRun(dir) {
 		return usage("--resume %s: no run there (%s is missing)", dir, train.ConfigFile)
 	}
 	r, err := train.Resume(cmd.Context(), dir, func(c *train.Config) {
@@ -117,6 +116,12 @@ func resumeTrain(cmd *cobra.Command, config train.Config, dir string, show outpu
 		return err
 	}
 	return runTrain(cmd, r, show, page)
+}
+
+// isRun says whether dir is a run directory.
+func isRun(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, train.ConfigFile))
+	return err == nil
 }
 
 // freshDirectory names a directory that does not exist yet.
@@ -142,12 +147,12 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 		return err
 	}
 	show.note(stderr, "%s, %s, %s, %s, %s", counted(c.Population, "client"), counted(r.Model.Params, "parameter"), mechanism(r), c.Participation, counted(c.Rounds, "round"))
-	if bound, ok := r.ExcessBound(); ok {
+	if r.ExcessBound != nil {
 		whose := ""
 		if c.Participation != dp.Once && c.Optimizer != "gd" {
 			whose = ", of the clients' own mean loss"
 		}
-		show.note(stderr, "optimizer %s, by its bound: rounds of at least %d reports, expected excess loss at most %.4g%s", c.Optimizer, r.Plan.Stages[0].Batch, float64(bound), whose)
+		show.note(stderr, "optimizer %s, by its bound: rounds of at least %d reports, expected excess loss at most %.4g%s", c.Optimizer, r.Plan.Stages[0].Batch, float64(*r.ExcessBound), whose)
 	} else if r.Plan != nil {
 		show.note(stderr, "optimizer %s, by its bound: rounds of at least %d reports; clip = %g is below the longest gradient, so the bound itself is not claimed", c.Optimizer, r.Plan.Stages[0].Batch, c.Clip)
 	}
@@ -157,7 +162,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 		if !show.quiet {
 			warnLargeEps(stderr, planned.Eps)
 		}
-		if what := c.Assumes(); what != "" {
+		if what := r.Assumes; what != "" {
 			show.note(stderr, "assumed: %s", what)
 		}
 	} else {
@@ -167,7 +172,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 		show.note(stderr, "%d training examples are taken as public: the model's principal axes show them, and they are no clients", r.Data.Public)
 	}
 	show.note(stderr, "simulation: every role runs in this process and noise comes from seed %d; this protects nobody's data", c.Seed)
-	show.note(stderr, "baseline: %s", train.DescribeBaseline(r.Baseline(), r.Data.ClassNames(), r.Data.EvalName))
+	show.note(stderr, "baseline: %s", r.Baseline.Text)
 	for _, text := range r.Data.Warnings {
 		show.note(stderr, "warning: %s", text)
 	}
@@ -206,7 +211,7 @@ func runTrain(cmd *cobra.Command, r *train.Run, show output, page serving) (err 
 		err = writeReport(r, summary, false)
 	}
 	halfway := false // whether the page is of a run that can be resumed
-	if errors.Is(err, train.ErrInterrupted) && r.Round() > 0 {
+	if errors.Is(err, train.ErrInterrupted) && r.Round > 0 {
 		so, reportErr := r.Summary()
 		if reportErr == nil {
 			reportErr = writeReport(r, so, true)
@@ -254,12 +259,11 @@ func lossOf(loss, unit float64, label string) string {
 
 // unitBaseline describes a baseline in words. If it predicts numbers, its loss is also given in
 // the column's units.
-func unitBaseline(b model.Baseline, unit float64, classes []string, examples string) string {
-	text := train.DescribeBaseline(b, classes, examples)
-	if loss, rest, ok := strings.Cut(text, ", "); ok && b.Class < 0 && unit != 0 && unit != 1 {
+func unitBaseline(b train.Baseline, unit float64) string {
+	if loss, rest, ok := strings.Cut(b.Text, ", "); ok && b.Class < 0 && unit != 0 && unit != 1 {
 		return fmt.Sprintf("%s (%.4g), %s", loss, unit*b.Loss, rest)
 	}
-	return text
+	return b.Text
 }
 
 func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
@@ -269,7 +273,7 @@ func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 	} else {
 		p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Evaluation.Accuracy())
 	}
-	p.row("baseline", "%s", unitBaseline(s.Baseline, s.LabelUnit, r.Data.ClassNames(), r.Data.EvalName))
+	p.row("baseline", "%s", unitBaseline(s.Baseline, s.LabelUnit))
 	if !r.Config.Trust.Is(dp.Protecting) {
 		p.row("epsilon", "infinite: no privacy (--trust none)")
 	} else {

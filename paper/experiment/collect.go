@@ -70,7 +70,7 @@ func (s Setting) collect(ctx context.Context, known costs, dir string, seed int6
 		return []Row{{Round: r.Round, EpsProved: eps, EpsBest: eps, EpsPaper: math.NaN(), Value: r.Excess, Seconds: r.Seconds, Final: true,
 			N: s.Solve.N, Dim: int64(s.Solve.Dim), Epsilon: s.Solve.Epsilon}}, nil
 	}
-	if !train.Exists(dir) {
+	if !exists(filepath.Join(dir, train.ConfigFile)) {
 		return nil, nil
 	}
 	c := train.Default()

@@ -53,14 +53,8 @@ type Observer struct {
 
 // inputError returns an error that is the caller's fault.
 func inputError(format string, args ...any) error {
-	return fmt.Errorf("experiment: %w", fmt.Errorf(format+"%w", append(args, silent{})...))
+	return fmt.Errorf("experiment: %w", fmt.Errorf(format+"%w", append(args, train.ErrInput)...))
 }
-
-// silent adds train.ErrInput to a chain of errors without adding text.
-type silent struct{}
-
-func (silent) Error() string { return "" }
-func (silent) Unwrap() error { return train.ErrInput }
 
 // choose keeps the settings asked for.
 func (e *Experiment) choose(only []string) error {
@@ -161,7 +155,7 @@ func (m mark) claim(top string) error {
 // digest returns a training run's digest, which does not depend on the seed.
 func digest(c train.Config) string {
 	c.Seed = 0
-	sum := c.Digest()
+	sum := c.Fields().Digest()
 	return hex.EncodeToString(sum[:])
 }
 
@@ -210,7 +204,7 @@ func (s Setting) train(ctx context.Context, o Options, seed int64, top, dir stri
 
 // open resumes the run in dir, or begins it.
 func (m mark) open(ctx context.Context, c train.Config, top, dir string) (*train.Run, error) {
-	if train.Exists(dir) {
+	if exists(filepath.Join(dir, train.ConfigFile)) {
 		r, err := train.Resume(ctx, dir, func(local *train.Config) { local.Workers = c.Workers })
 		if err != nil {
 			return nil, err

@@ -31,14 +31,6 @@ type Summed interface {
 	AddNoise(src rng.Source, sum []int64, n int64) error
 }
 
-// Carrier carries a round's reports to whoever sums them, so that only the sum is opened.
-// Several goroutines may call Carry at once.
-type Carrier interface {
-	Carry(src rng.Source, r *randomizer.Report) error
-	// Open returns the sum and the number of reports in it. It is called once.
-	Open() (sum []int64, n int64, err error)
-}
-
 // few is the largest number of coordinates of a gradient that are computed one by one.
 const few = 2
 
@@ -57,9 +49,11 @@ type Config struct {
 	Coordinator      *coordinator.Coordinator
 	Mechanism        randomizer.Mechanism
 	Blocks           schedule.Blocks // if the participation is dp.Once
-	// Carrier makes the carrier of a round's reports; nil: a tally adds them. With a carrier,
-	// clients' own noise is in their reports, and AddNoise is not called.
-	Carrier func(round int64) (Carrier, error)
+	// Carry opens a round's way to whoever sums its reports, so that only the sum is seen; nil:
+	// a tally adds them. Clients' own noise is then in their reports, and AddNoise is not
+	// called. Several goroutines may call carry at once; open is called once, and returns the
+	// sum and the number of reports in it.
+	Carry   func(round int64) (carry func(rng.Source, *randomizer.Report) error, open func() (sum []int64, n int64, err error), err error)
 	Dropout float64 // p′, the chance that a participant's report never arrives
 	Workers int     // 0 means one per CPU
 }
@@ -171,7 +165,7 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	if err != nil {
 		return result, err
 	}
-	if m, ok := s.config.Mechanism.(Summed); ok && s.config.Carrier == nil {
+	if m, ok := s.config.Mechanism.(Summed); ok && s.config.Carry == nil {
 		var n int64
 		for _, t := range tallies {
 			n += t.Accepted
@@ -260,10 +254,11 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 		}
 		s.workers[i].tally = tallies[i]
 	}
-	var carrier Carrier
-	if s.config.Carrier != nil {
+	var carry func(rng.Source, *randomizer.Report) error
+	var total func() ([]int64, int64, error)
+	if s.config.Carry != nil {
 		var err error
-		if carrier, err = s.config.Carrier(batch.Round); err != nil {
+		if carry, total, err = s.config.Carry(batch.Round); err != nil {
 			return nil, err
 		}
 	}
@@ -278,9 +273,9 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 				w.gradient(id, theta, w.grad)
 				s.config.Client.Report(w.src, w.grad, w.report)
 			}
-			if carrier == nil {
+			if carry == nil {
 				w.tally.Open(w.report)
-			} else if err := carrier.Carry(w.src, w.report); err != nil {
+			} else if err := carry(w.src, w.report); err != nil {
 				return err
 			}
 		}
@@ -292,8 +287,8 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 	if err != nil {
 		return nil, err
 	}
-	if carrier != nil {
-		sum, n, err := carrier.Open()
+	if carry != nil {
+		sum, n, err := total()
 		if err != nil {
 			return nil, err
 		}

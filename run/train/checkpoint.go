@@ -68,7 +68,7 @@ func (c checkpoint) marshal(config Config) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	digest := config.Digest()
+	digest := config.Fields().Digest()
 	f := safetensors.File{Metadata: map[string]string{
 		"version":  checkpointVersion,
 		"config":   hex.EncodeToString(digest[:]),
@@ -145,7 +145,7 @@ func unmarshalCheckpoint(raw []byte, config Config) (c checkpoint, err error) {
 	if sum != want {
 		return c, fmt.Errorf("corrupt: its digest is %.12s…, its content's %.12s…", want, sum)
 	}
-	digest := config.Digest()
+	digest := config.Fields().Digest()
 	if got := f.Metadata["config"]; got != hex.EncodeToString(digest[:]) {
 		return c, fmt.Errorf("belongs to another configuration (%.12s…, this one is %.12x…)", got, digest)
 	}

@@ -30,7 +30,7 @@ type DataConfig struct {
 	Data         string // "mnist", a folder of IDX or CIFAR-10 files, or a CSV file
 	Label        string // required for CSV
 	Range        string // see ParseRanges
-	Scale        Scale
+	Scale        string
 	TestFraction float64
 	PerClient    int64 // m examples of one client
 	Validation   int64
@@ -52,9 +52,9 @@ type PrivacyConfig struct {
 	Eps0          float64 // ε₀ of a report
 	Sigma         float64 // σ of a client's noise in a vector sum, in clip norms
 	Noise         vecsum.NoiseKind
-	Transport     Transport // "": the noise is drawn from the sum's law instead
-	Honest        float64   // share of honest clients; 0: all
-	Clip          float64   // C, radius of the gradient's ball
+	Transport     string  // "": the noise is drawn from the sum's law instead
+	Honest        float64 // share of honest clients; 0: all
+	Clip          float64 // C, radius of the gradient's ball
 	ClipMode      client.ClipMode
 	Epsilon       float64 // budget ε; 0: none
 	Delta         float64
@@ -63,7 +63,7 @@ type PrivacyConfig struct {
 
 // LearningConfig describes the model and how it is learned.
 type LearningConfig struct {
-	Model     Model
+	Model     string
 	Hidden    int64
 	Loss      string  // see model.ParseLoss, and crossEntropy
 	Lambda    float64 // λ
@@ -83,23 +83,19 @@ type RunConfig struct {
 	Workers         int64 // 0: one per CPU
 }
 
-// Scale is the interval to which Range maps a feature.
-type Scale string
-
-// Stored configurations of versions without a scale have the scale unit.
+// Values of Scale, the interval to which Range maps a feature. Stored configurations of versions
+// without a scale have the scale unit.
 const (
-	centred Scale = "centred" // −1..1: gradient methods converge better than with features above 0
-	unit    Scale = "unit"    // 0..1
+	centred = "centred" // −1..1: gradient methods converge better than with features above 0
+	unit    = "unit"    // 0..1
 )
 
-// Transport is how a simulation carries the messages of a vector sum.
-type Transport string
-
-// See mechanism/vecsum.
+// Values of Transport, by which a simulation carries the messages of a vector sum; see
+// mechanism/vecsum.
 const (
-	shares      Transport = "shares"
-	singleBits  Transport = "bits"
-	splitAndMix Transport = "split-and-mix"
+	shares      = "shares"
+	singleBits  = "bits"
+	splitAndMix = "split-and-mix"
 )
 
 // Default is the main job: MNIST, 60,000 clients, every client in every round. The learning
@@ -196,12 +192,6 @@ func (c *Config) Parse(raw []byte) error {
 	}
 	return nil
 }
-
-// MarshalYAML writes what Parse reads.
-func (c Config) MarshalYAML() (any, error) { return c.Fields().MarshalYAML() }
-
-// Digest identifies what a configuration computes: it covers all settings but local ones.
-func (c Config) Digest() [32]byte { return c.Fields().Digest() }
 
 // randomizers lists the values of Randomizer: those whose input is a gradient, each followed
 // by a tab and a note that names its ball.

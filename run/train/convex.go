@@ -146,20 +146,18 @@ func (c *Config) problem(d *Data, m *model.Model) (optimize.Problem, error) {
 	return p, nil
 }
 
-// ExcessBound returns the plan's bound on the expected excess loss over the best model of the
-// ball: for the population if each client reports once or in every round of gd, otherwise for
-// the clients' own mean loss. It is known if no gradient is ever clipped and the features
-// keep to their public norm.
-func (r *Run) ExcessBound() (bound dp.Number, known bool) {
-	if r.Plan == nil {
-		return 0, false
+// excessBound returns Task.ExcessBound.
+func (c Config) excessBound(t *Task) *dp.Number {
+	if t.Plan == nil {
+		return nil
 	}
-	whole := r.Config
-	whole.Clip = 0
-	if _, err := whole.problem(r.Data, r.Model); err != nil || r.Config.Clip < whole.Clip*(1-1e-9) {
-		return 0, false
+	clip := c.Clip
+	c.Clip = 0
+	if _, err := c.problem(t.Data, t.Model); err != nil || clip < c.Clip*(1-1e-9) {
+		return nil
 	}
-	return dp.Number(r.Plan.Bound()), true
+	bound := dp.Number(t.Plan.Bound())
+	return &bound
 }
 
 // arriving returns the number of reports that certainly arrive from asked clients.

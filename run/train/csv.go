@@ -100,7 +100,7 @@ func (c Config) readCSV(classes []string, blanks bool) (*dataset.CSV, error) {
 		return nil, inputError("data %s: no such file", c.Data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w%w", inputError("%v", err), quiet{err})
+		return nil, fmt.Errorf("train: %w%w", err, ErrInput)
 	}
 	return file, nil
 }

@@ -12,17 +12,15 @@ import (
 	"github.com/riffle-dp/riffle/learn/feature"
 )
 
-// Model names the model to learn.
-type Model string
-
+// Values of Config.Model.
 const (
-	inkLinear   Model = "ink-linear"
-	shapeLinear Model = "shape-linear"
-	hogLinear   Model = "hog-linear"
-	softmax     Model = "softmax"
-	cnn         Model = "cnn"
-	pcaMLP      Model = "pca-mlp"
-	linear      Model = "linear"
+	inkLinear   = "ink-linear"
+	shapeLinear = "shape-linear"
+	hogLinear   = "hog-linear"
+	softmax     = "softmax"
+	cnn         = "cnn"
+	pcaMLP      = "pca-mlp"
+	linear      = "linear"
 )
 
 // histograms says whether the model's features are gradient histograms of a grey image.
@@ -37,9 +35,9 @@ type Data struct {
 	// the "test" or the "validation" set.
 	EvalImages *dataset.Images
 	EvalName   string
-	// Classes names the classes, an image's by number; nil for a regression. Names are the
-	// names in a folder of images, nil if it has none.
-	Classes, Names []string
+	// Classes names the classes, an image's by number; nil for a regression. ClassNames are
+	// those for people: the names in a folder of images if it has them, otherwise Classes.
+	Classes, ClassNames []string
 	// PCA makes the features of pca-mlp. Public is the number of training examples on which
 	// it was fitted; Train does not contain them.
 	PCA    *feature.PCA
@@ -53,18 +51,10 @@ type Data struct {
 	norm    float64  // public bound on the norm of a row's features; 0: none
 }
 
-// ClassNames returns the classes' names for people; nil for a regression.
-func (d *Data) ClassNames() []string {
-	if d.Names != nil {
-		return d.Names
-	}
-	return d.Classes
-}
-
 // imageModel returns the model for images if none is asked for: upright histograms for MNIST,
 // recognised by its training labels, because they suit handwriting only; histograms of the
 // picture as it is for other grey images; and pixels for coloured ones.
-func imageModel(data string) Model {
+func imageModel(data string) string {
 	if data == "mnist" {
 		return inkLinear
 	}
@@ -98,7 +88,7 @@ func LoadImages(data string) (train, test *dataset.Images, err error) {
 
 // extractor returns the extractor that turns images of the given shape into the named model's
 // features; those of pca-mlp then go through its PCA.
-func extractor(name Model, images *dataset.Images) (feature.Extractor, error) {
+func extractor(name string, images *dataset.Images) (feature.Extractor, error) {
 	if (LearningConfig{Model: name}).histograms() && images.Channels != 1 {
 		return nil, fmt.Errorf("images have %d channels, must have 1 (softmax, linear and pca-mlp take any)", images.Channels)
 	}
@@ -131,6 +121,9 @@ func (c Config) load() (*Data, error) {
 	d, err := load()
 	if err != nil {
 		return nil, err
+	}
+	if d.ClassNames == nil {
+		d.ClassNames = d.Classes
 	}
 	if c.Model == pcaMLP {
 		if err := d.reduce(c); err != nil {
@@ -168,7 +161,7 @@ func (c Config) loadImages() (*Data, error) {
 	case c.Model == softmax || c.Model == linear:
 		d.norm = imageNorm
 	}
-	d.Names = trainImages.Names
+	d.ClassNames = trainImages.Names
 	for k := range d.Train.Classes {
 		d.Classes = append(d.Classes, fmt.Sprint(k))
 	}

@@ -26,18 +26,13 @@ const (
 	ReportFile     = "report.html"
 )
 
-// ErrInput is wrapped by errors in the caller's input.
-var ErrInput = errors.New("bad input")
+// ErrInput is wrapped by errors in the caller's input. It has no text of its own: the error
+// around it says what is wrong.
+var ErrInput = errors.New("")
 
 func inputError(format string, args ...any) error {
-	return fmt.Errorf("train: %s%w", fmt.Sprintf(format, args...), quiet{ErrInput})
+	return fmt.Errorf("train: %s%w", fmt.Sprintf(format, args...), ErrInput)
 }
-
-// quiet wraps an error for errors.Is without repeating its text.
-type quiet struct{ err error }
-
-func (q quiet) Error() string { return "" }
-func (q quiet) Unwrap() error { return q.err }
 
 // createDirectory makes a run directory and writes its configuration. It refuses a directory
 // with any content, which may be another run.
@@ -56,7 +51,7 @@ func createDirectory(dir string, c Config) error {
 	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(CheckpointFile)), 0o755); err != nil {
 		return inputError("out: %v", err)
 	}
-	text, err := yaml.Marshal(c)
+	text, err := yaml.Marshal(c.Fields())
 	if err != nil {
 		return err
 	}

@@ -41,18 +41,9 @@ func checkGuard(text string) error {
 	return err
 }
 
-// Guard returns the task's guard; false if it has none.
-func (t *Task) Guard() (Guard, bool) {
-	if t.Config.Guard == "" {
-		return Guard{}, false
-	}
-	g, err := parseGuard(t.Config.Guard)
-	return g, err == nil
-}
-
 // checkGuarded refuses a guard whose metric the data do not have.
 func (t *Task) checkGuarded() error {
-	if g, ok := t.Guard(); ok && g.Metric == "accuracy" && len(t.Data.Classes) == 0 {
+	if t.Guard != nil && t.Guard.Metric == "accuracy" && len(t.Data.Classes) == 0 {
 		return inputError("guard = %s: a regression has no accuracy, guard its loss", t.Config.Guard)
 	}
 	return nil

@@ -18,33 +18,25 @@ type Local struct {
 	// is for the owner of the data, and must not leave the machine.
 	Warn func(task [32]byte, what error)
 
-	data    string
-	workers int64
+	// Data is a data set as in Config.Data, which is read only when there is a task.
+	Data string
 
-	mu    sync.Mutex
-	tasks map[[32]byte]*learner
+	workers int64
+	mu      sync.Mutex
+	tasks   map[[32]byte]*learner
 }
 
-// NewLocal takes the same text as Config.Data. Data are read only when there is a task.
-func NewLocal(data string) *Local { return &Local{data: data, tasks: map[[32]byte]*learner{}} }
-
-// Whole returns the source of one client that holds all of the training data. Its gradient is
-// the mean over the rows, and privacy protects the client as a whole. Single rows may not fit
-// a task, for instance because the task leaves out their class. The gradient of such a row is
-// 0, and the client reports like all others: a task must not learn anything from who stays
-// away.
-func (l *Local) Whole() LocalClient { return LocalClient{l, -1} }
-
 // Part returns the source of client i, from 0, of the task's population to which these data
-// are dealt out, as a simulation deals them. Rows that do not fit the task keep their place
-// and have a gradient of 0, as with Whole.
+// are dealt out, as a simulation deals them. Single rows may not fit a task, for instance
+// because the task leaves out their class. They keep their place and have a gradient of 0, and
+// their client reports like all others: a task must not learn anything from who stays away.
 func (l *Local) Part(i int64) LocalClient { return LocalClient{l, i} }
 
 // LocalClient is one client's data, with the methods that service/client requires of a
 // source.
 type LocalClient struct {
 	of     *Local
-	client int64 // −1: the client holds all data
+	client int64
 }
 
 // learner holds a task's model, and the local data in the form that the task needs.
@@ -58,7 +50,7 @@ type learner struct {
 
 // Open returns a function that overwrites grad with the gradient at theta for a task.
 func (s LocalClient) Open(task wire.Task) (func(theta, grad []float32), error) {
-	l := s.of.learner(task, s.client < 0)
+	l := s.of.learner(task)
 	switch {
 	case l.err != nil:
 		return nil, l.err
@@ -67,10 +59,9 @@ func (s LocalClient) Open(task wire.Task) (func(theta, grad []float32), error) {
 	case l.blank:
 		return func(_, grad []float32) { clear(grad) }, nil
 	}
-	id := max(0, s.client)
 	return func(theta, grad []float32) {
 		w := l.workers.Get().(func(id int64, theta, grad []float32))
-		w(id, theta, grad)
+		w(s.client, theta, grad)
 		l.workers.Put(w)
 	}, nil
 }
@@ -79,61 +70,48 @@ func (s LocalClient) Open(task wire.Task) (func(theta, grad []float32), error) {
 func (s LocalClient) Close(task wire.Task) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	delete(s.of.tasks, taskKey(task, s.client < 0))
-}
-
-// taskKey returns the key of a task's learner. The whole data and a part of them have
-// different learners, because both may be requested.
-func taskKey(task wire.Task, whole bool) [32]byte {
-	key := task.ID()
-	if whole {
-		key[0] ^= 1
-	}
-	return key
+	delete(s.of.tasks, task.ID())
 }
 
 // learner loads the data for a task, once.
-func (l *Local) learner(task wire.Task, whole bool) *learner {
-	key := taskKey(task, whole)
+func (l *Local) learner(task wire.Task) *learner {
+	key := task.ID()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := l.tasks[key]
 	if out == nil {
 		out = &learner{}
 		var odd error
-		if odd, out.err = l.load(task, whole, out); errors.Is(out.err, dataset.ErrRows) {
+		if odd, out.err = l.load(task, out); errors.Is(out.err, dataset.ErrRows) {
 			out.blank, odd, out.err = true, out.err, nil
 		}
 		if odd != nil && l.Warn != nil {
-			l.Warn(task.ID(), odd)
+			l.Warn(key, odd)
 		}
 		out.workers.New = func() any { return out.dealt.worker() }
+		if l.tasks == nil {
+			l.tasks = map[[32]byte]*learner{}
+		}
 		l.tasks[key] = out
 	}
 	return out
 }
 
 // load fills in out. odd describes the rows whose gradient is 0 because they do not fit.
-func (l *Local) load(task wire.Task, whole bool, out *learner) (odd, err error) {
+func (l *Local) load(task wire.Task, out *learner) (odd, err error) {
 	d, err := readDocument(task.Config)
 	if err != nil {
 		return nil, err
 	}
 	c := d.config
-	c.Data, c.Workers = l.data, l.workers
+	c.Data, c.Workers = l.Data, l.workers
 	if c.isCSV() != (len(d.columns) > 0) {
-		return nil, inputError("data %s: the task's are of another kind", l.data)
-	}
-	if whole {
-		c.Validation, c.Population, c.PerClient = 0, 1, 0
+		return nil, inputError("data %s: the task's are of another kind", l.Data)
 	}
 	out.clients = c.Population
-	t, odd, err := c.localTable(d, whole)
+	t, odd, err := c.localTable(d)
 	if err != nil {
 		return nil, err
-	}
-	if whole {
-		c.PerClient = int64(t.Len())
 	}
 	m, err := c.newModel(t)
 	if err != nil {
@@ -155,10 +133,10 @@ func checkShape(m *model.Model, task wire.Task) error {
 
 // localTable returns the training data, with the task's classes. Rows that do not fit are
 // blank, and odd describes them.
-func (c Config) localTable(d document, whole bool) (t *dataset.Table, odd, err error) {
+func (c Config) localTable(d document) (t *dataset.Table, odd, err error) {
 	columns, labels := []string(nil), d.classes
 	if c.isCSV() {
-		if t, columns, odd, err = c.localCSV(d, whole); err != nil {
+		if t, columns, odd, err = c.localCSV(d); err != nil {
 			return nil, nil, err
 		}
 	} else {
@@ -185,16 +163,13 @@ func (c Config) localTable(d document, whole bool) (t *dataset.Table, odd, err e
 	return &out, odd, nil
 }
 
-func (c Config) localCSV(d document, whole bool) (t *dataset.Table, columns []string, odd, err error) {
+func (c Config) localCSV(d document) (t *dataset.Table, columns []string, odd, err error) {
 	file, err := c.readCSV(d.classes, true)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	if file.Blanks > 0 {
 		odd = fmt.Errorf("train: %d of %d rows of %s do not fit, and count as a gradient of 0: %w", file.Blanks, file.Table.Len(), c.Data, file.Why)
-	}
-	if whole { // no rows are held out for tests
-		return file.Table, file.Columns, odd, nil
 	}
 	data, err := c.splitCSV(file)
 	if err == nil && c.Model == pcaMLP {

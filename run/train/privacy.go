@@ -38,8 +38,8 @@ func (c PrivacyConfig) chance() float64 {
 	return 1 - c.Dropout
 }
 
-// ExpectedReports returns γn, the mean number of reports a round.
-func (c PrivacyConfig) ExpectedReports() float64 {
+// expectedReports returns γn, the mean number of reports a round.
+func (c PrivacyConfig) expectedReports() float64 {
 	rate := 1.0
 	switch c.Participation {
 	case dp.Sampled, dp.Once:
@@ -48,14 +48,6 @@ func (c PrivacyConfig) ExpectedReports() float64 {
 		rate = c.Gamma
 	}
 	return rate * (1 - c.Dropout) * float64(c.Population)
-}
-
-// ReportsPerClient returns the most reports that one client sends in the whole run.
-func (c PrivacyConfig) ReportsPerClient() int64 {
-	if blocks, err := c.blocks(); err == nil && c.Participation == dp.Once {
-		return blocks.Epochs(c.Rounds)
-	}
-	return c.Rounds
 }
 
 // blocks returns the division of an epoch with participation once; otherwise the zero Blocks.
@@ -274,8 +266,8 @@ func (c PrivacyConfig) tail() float64 {
 // accountedDelta returns the δ that is left for the accountant.
 func (c PrivacyConfig) accountedDelta() float64 { return dp.Counted(c.Delta, c.tail()) }
 
-// Limit returns the budget of a run: its own ε and δ, or no limit if it has no ε.
-func (c PrivacyConfig) Limit() ledger.Config {
+// limit returns the budget of a task: its own ε and δ, or no limit if it has no ε.
+func (c PrivacyConfig) limit() ledger.Config {
 	limit := ledger.Config{Accountant: account.New(), Delta: c.Delta, Tail: c.tail(), MaxEps: math.Inf(1)}
 	if c.Epsilon != 0 {
 		limit.MaxEps = c.Epsilon

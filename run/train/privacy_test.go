@@ -74,7 +74,7 @@ func TestVectorSumMeetsItsBudget(t *testing.T) {
 			q := account.SumQuery{Sum: m.Params, Query: account.Query{Participation: c.Participation, Population: c.Population,
 				Reports: c.K, Gamma: c.Gamma, Dropout: c.Dropout, Rounds: c.Rounds, Delta: c.Delta}}
 			if q.Query.Participation == dp.Once { // in each epoch
-				q.Query.Participation, q.Query.Population, q.Query.Reports, q.Query.Dropout, q.Query.Rounds = dp.All, c.K, 0, 0, c.ReportsPerClient()
+				q.Query.Participation, q.Query.Population, q.Query.Reports, q.Query.Dropout, q.Query.Rounds = dp.All, c.K, 0, 0, c.task().ReportsPerClient
 			}
 			q.Sum.Radius = 1
 			answer, err := account.AnswerSum(context.Background(), q, "best")

@@ -190,7 +190,7 @@ func (c Config) newCLDPSGD(m randomizer.Mechanism, start []float32) (*optimize.O
 	var err error
 	if c.LR == theorem3 {
 		rates, err = optimize.NewTheorem3(optimize.Theorem3Config{
-			Diameter: 2 * c.Radius, Lipschitz: c.Clip, Norm: c.norm(), Dim: m.Facts().Dim, MSE: m.Facts().MSE, Reports: c.ExpectedReports(),
+			Diameter: 2 * c.Radius, Lipschitz: c.Clip, Norm: c.norm(), Dim: m.Facts().Dim, MSE: m.Facts().MSE, Reports: c.expectedReports(),
 		})
 	} else {
 		rates, err = optimize.ParseSchedule(c.LR)

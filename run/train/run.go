@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -34,20 +33,20 @@ type Observer struct {
 	Stopped   func(reason string) // training ends before its last round
 }
 
-// Run is a task with its run directory.
+// Run is the simulation of a task, with its run directory.
 type Run struct {
-	Config    Config // resolved: every setting has a value
-	Dir       string
-	Data      *Data
-	Model     *model.Model
-	Mechanism randomizer.Mechanism
-	// Plan is a convex optimiser's plan; nil with cldp-sgd.
-	Plan *optimize.Plan
+	*Task
+	Dir string
 	// Resumed is the last finished round of an earlier process; 0 if none.
 	Resumed int64
 	Metrics []Metrics
 	// Reports is the number of reports summed by earlier processes and this one.
 	Reports int64
+	// Round is the last round that ended. Steps counts the rounds that gave a step; the others
+	// were void. Charged lists the charges, oldest first; do not change it. While Train runs
+	// only its Observer may read them.
+	Round, Steps int64
+	Charged      []ledger.Entry
 	// Evaluation is the evaluation behind the last of Metrics; nil before the first of this
 	// process.
 	Evaluation *model.Evaluation
@@ -72,11 +71,11 @@ func prepare(ctx context.Context, c Config) (*Run, error) {
 	if c.Guard != "" {
 		return nil, inputError("guard = %s is of tasks over a network (riffle task create): a simulation has no liars to guard against", c.Guard)
 	}
-	c, data, m, err := c.resolve(ctx)
+	t, err := newTask(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Config: c, Data: data, Model: m}
+	r := &Run{Task: t}
 	return r, r.build()
 }
 
@@ -166,12 +165,8 @@ func (c Config) coordinator(p parts) (coordinator.Config, error) {
 }
 
 func (r *Run) build() error {
-	p, err := r.Config.parts(r.Data, r.Model)
-	if err != nil {
-		return err
-	}
-	c := r.Config
-	r.Mechanism, r.Plan = p.mechanism, p.plan
+	var err error
+	c, p := r.Config, r.parts
 	if r.clients, err = c.newClients(r.Data.Train, p.stages); err != nil {
 		return inputError("%v", err)
 	}
@@ -180,9 +175,9 @@ func (r *Run) build() error {
 		return err
 	}
 	r.optimizer = task.Optimizer
-	task.Task, task.Ledger = c.Digest(), ledger.Unprotected
+	task.Task, task.Ledger = c.Fields().Digest(), ledger.Unprotected
 	if c.Trust.Is(dp.Protecting) {
-		if task.Ledger, err = ledger.New(c.Limit()); err != nil {
+		if task.Ledger, err = ledger.New(r.Limit); err != nil {
 			return err
 		}
 	}
@@ -193,9 +188,9 @@ func (r *Run) build() error {
 	// A simulated client of a vector sum only rounds; the noise is drawn for all clients at
 	// once.
 	reports := r.Mechanism
-	var carriers func(round int64) (simulate.Carrier, error)
+	var carriers carrying
 	if m, ok := r.Mechanism.(*mechanism.VectorSum); ok {
-		if carriers, err = c.carriers(c.Digest(), m); err != nil {
+		if carriers, err = c.carriers(c.Fields().Digest(), m); err != nil {
 			return inputError("transport %s: %v", c.Transport, err)
 		}
 		if carriers == nil {
@@ -209,21 +204,19 @@ func (r *Run) build() error {
 		return inputError("%v", err)
 	}
 	r.simulation, err = simulate.New(simulate.Config{
-		Seed: uint64(c.Seed), Clients: r.clients.population.Clients, Worker: r.clients.worker, CoordinateWorker: r.clients.coordinateWorker, Client: reporter, Blocks: p.blocks, Carrier: carriers,
+		Seed: uint64(c.Seed), Clients: r.clients.population.Clients, Worker: r.clients.worker, CoordinateWorker: r.clients.coordinateWorker, Client: reporter, Blocks: p.blocks, Carry: carriers,
 		Coordinator: r.coordinator, Mechanism: r.Mechanism, Dropout: c.Dropout, Workers: int(c.Workers),
 	})
 	return err
 }
 
-// Planned returns the proved bound on the cost of the whole run; ε is +Inf without privacy.
-func (r *Run) Planned(ctx context.Context) (dp.Bound, error) {
-	return r.Config.cost(ctx, asAsked)
-}
-
-// Planned returns the proved bound on the cost of all of the task's rounds if as many clients
-// take part as it expects. Void rounds are announced again, which costs more if chance is
-// credited.
+// Planned returns the proved bound on the cost of all rounds if as many clients take part as
+// the task expects; ε is +Inf without privacy. Void rounds of a task over a network are
+// announced again, which costs more if chance is credited.
 func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
+	if t.Wire.Rounds == 0 { // a simulation
+		return t.Config.cost(ctx, asAsked)
+	}
 	others := t.Config.Trust.Is(dp.SumsOnly) && t.Config.Honest > 0 && t.Config.Honest < 1
 	return t.Config.cost(ctx, func(q account.Query) account.Query {
 		again := q.Again(t.Wire.MinReports, t.Wire.LastRound(), others)
@@ -236,16 +229,6 @@ func (t *Task) Planned(ctx context.Context) (dp.Bound, error) {
 		return again
 	})
 }
-
-// Charged returns the charges so far, oldest first; the caller must not change the list.
-// While Train runs only its Observer may call it.
-func (r *Run) Charged() []ledger.Entry { return r.ledger.Entries() }
-
-// Round returns the last round that ended.
-func (r *Run) Round() int64 { return r.coordinator.Round() }
-
-// Steps returns the number of rounds that gave a step; the others were void.
-func (r *Run) Steps() int64 { return r.optimizer.State().Steps }
 
 // Create makes the run directory.
 func (r *Run) Create(dir string) error {
@@ -277,6 +260,7 @@ func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error)
 			return nil, inputError("checkpoint: %v", err)
 		}
 		r.before, r.Reports, r.Resumed = saved, saved.reports, saved.state.Round
+		r.look()
 	}
 	metrics, err := readMetrics(filepath.Join(dir, MetricsFile), r.Resumed)
 	if err != nil {
@@ -295,14 +279,15 @@ func Resume(ctx context.Context, dir string, adjust func(*Config)) (*Run, error)
 func (r *Run) Train(ctx context.Context, watch Observer) (*Summary, error) {
 	r.begun = time.Now()
 	complete := r.before.complete
-	for !complete && r.coordinator.Round() < r.Config.Rounds {
+	for !complete && r.Round < r.Config.Rounds {
 		if r.Plan != nil && len(r.Plan.Stages) > 1 {
-			*r.clients.stage = r.Plan.Stage(r.optimizer.State().Steps + 1)
+			*r.clients.stage = r.Plan.Stage(r.Steps + 1)
 		}
 		result, err := r.simulation.Round(ctx, watch.Reports)
+		r.look()
 		switch {
 		case errors.Is(err, ledger.ErrBudget):
-			if r.coordinator.Round() == 0 {
+			if r.Round == 0 {
 				return nil, err
 			}
 			if watch.Stopped != nil {
@@ -314,7 +299,7 @@ func (r *Run) Train(ctx context.Context, watch Observer) (*Summary, error) {
 			if err := r.checkpoint(false); err != nil {
 				return nil, err
 			}
-			return nil, fmt.Errorf("train: %w after round %d of %d", ErrInterrupted, r.coordinator.Round(), r.Config.Rounds)
+			return nil, fmt.Errorf("train: %w after round %d of %d", ErrInterrupted, r.Round, r.Config.Rounds)
 		case err != nil:
 			return nil, errors.Join(err, r.checkpoint(false))
 		}
@@ -333,7 +318,7 @@ func (r *Run) Train(ctx context.Context, watch Observer) (*Summary, error) {
 			}
 		}
 	}
-	if n := len(r.Metrics); n == 0 || r.Metrics[n-1].Round != r.coordinator.Round() {
+	if n := len(r.Metrics); n == 0 || r.Metrics[n-1].Round != r.Round {
 		if err := r.evaluate(watch); err != nil {
 			return nil, err
 		}
@@ -344,10 +329,16 @@ func (r *Run) Train(ctx context.Context, watch Observer) (*Summary, error) {
 	return r.finish()
 }
 
+// look fills in how far the run has come.
+func (r *Run) look() {
+	s := r.coordinator.State()
+	r.Round, r.Steps, r.Charged = s.Round, s.Optimizer.Steps, s.Charged
+}
+
 func (r *Run) seconds() float64 { return r.before.seconds + time.Since(r.begun).Seconds() }
 
-// parameters returns the model to release now, in stored form.
-func (r *Run) parameters() []float32 {
+// Theta returns the parameters to release now, in stored form.
+func (r *Run) Theta() []float32 {
 	wide := make([]float64, r.Model.Params)
 	r.coordinator.Model(wide)
 	theta := make([]float32, len(wide))
@@ -357,13 +348,8 @@ func (r *Run) parameters() []float32 {
 	return theta
 }
 
-// Evaluate runs the model to release now on the evaluation set.
-func (r *Run) Evaluate() (*model.Evaluation, error) {
-	return r.Model.Evaluate(r.parameters(), r.Data.Eval.X, answers(r.Data.Eval), int(r.Config.Workers))
-}
-
 func (r *Run) evaluate(watch Observer) error {
-	e, err := r.Evaluate()
+	e, err := r.Evaluate(r.Theta())
 	if err != nil {
 		return err
 	}
@@ -372,11 +358,10 @@ func (r *Run) evaluate(watch Observer) error {
 		return err
 	}
 	m := Metrics{
-		Round: r.coordinator.Round(), Epsilon: dp.Number(spent.Eps), Loss: e.Loss, Accuracy: dp.Number(e.Accuracy()), Seconds: r.seconds(),
+		Round: r.Round, Epsilon: dp.Number(spent.Eps), Loss: e.Loss, Accuracy: dp.Number(e.Accuracy()), Seconds: r.seconds(),
 	}
-	base := r.Baseline()
-	if m.BaselineLoss = &base.Loss; base.Class >= 0 {
-		m.BaselineAccuracy = &base.Accuracy
+	if m.BaselineLoss = &r.Baseline.Loss; r.Baseline.Class >= 0 {
+		m.BaselineAccuracy = &r.Baseline.Accuracy
 	}
 	line, err := marshalMetrics([]Metrics{m})
 	if err != nil {
@@ -398,10 +383,4 @@ func (r *Run) checkpoint(complete bool) error {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
 	return nil
-}
-
-// Exists says whether dir is a run directory.
-func Exists(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, ConfigFile))
-	return err == nil
 }

@@ -20,8 +20,8 @@ import (
 
 // Stored is a model read back from its file.
 type Stored struct {
-	Name    Model
-	Model   *model.Model // see Run.Model
+	Name    string       // of its kind, as Config.Model
+	Model   *model.Model // see Task.Model
 	Theta   []float32
 	Epsilon dp.Number
 	Delta   float64
@@ -53,19 +53,6 @@ func ReadModel(path string) (*Stored, error) {
 		return nil, inputError("model %s: %v", path, err)
 	}
 	return s, nil
-}
-
-// DataOf returns the data set on which the run in a directory was trained, by its
-// configuration; Default's if path is not such a directory.
-func DataOf(path string) (string, error) {
-	c := Default()
-	if _, err := os.Stat(filepath.Join(path, ConfigFile)); err != nil {
-		return c.Data, nil
-	}
-	if err := c.ReadConfig(filepath.Join(path, ConfigFile), nil); err != nil {
-		return "", err
-	}
-	return c.Data, nil
 }
 
 // kept lists the settings that a model file has.
@@ -146,7 +133,7 @@ func (s *Stored) read(f safetensors.File) (err error) {
 // Tested is a stored model's result on data.
 type Tested struct {
 	*model.Evaluation
-	Baseline model.Baseline
+	Baseline Baseline
 	// Classes names them; nil for a regression.
 	Classes []string
 	// Set is the set that was counted: "test" rows, or "all" rows of a table.
@@ -191,8 +178,8 @@ func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 	if out.Evaluation, err = s.Model.Evaluate(s.Theta, table.X, answers(table), workers); err != nil {
 		return nil, inputError("%v", err)
 	}
-	out.Baseline = baseline(s.Model, table)
-	out.Warning = NotBeaten(out.Baseline, out.Evaluation.Accuracy(), out.Evaluation.Loss, out.Classes, out.Set)
+	out.Baseline = newBaseline(s.Model, table, out.Classes, out.Set)
+	out.Warning = out.Baseline.NotBeaten(out.Evaluation.Accuracy(), out.Evaluation.Loss)
 	return out, nil
 }
 
@@ -260,25 +247,15 @@ type Prediction struct {
 	Confidence          float64 // softmax probability of Class; NaN if scores are not probabilities
 }
 
-// Predict runs the model to release now over the evaluation set, in order; a
-// regression predicts no classes.
-func (r *Run) Predict() iter.Seq[Prediction] {
-	return predict(r.Config, r.Data, r.Model, r.parameters)
-}
-
-// Predict runs parameters over the coordinator's evaluation set, in order.
+// Predict runs parameters over the evaluation set, in order; a regression predicts no classes.
 func (t *Task) Predict(theta []float32) iter.Seq[Prediction] {
-	return predict(t.Config, t.Data, t.Model, func() []float32 { return theta })
-}
-
-func predict(c Config, d *Data, m *model.Model, parameters func() []float32) iter.Seq[Prediction] {
 	return func(yield func(Prediction) bool) {
-		theta, scratch := parameters(), m.NewScratch()
-		prob := make([]float64, m.Classes)
-		for i, y := range d.Eval.Y {
-			class := m.Predict(theta, d.Eval.Row(i), prob, scratch)
+		scratch := t.Model.NewScratch()
+		prob := make([]float64, t.Model.Classes)
+		for i, y := range t.Data.Eval.Y {
+			class := t.Model.Predict(theta, t.Data.Eval.Row(i), prob, scratch)
 			confidence := prob[class]
-			if c.Loss == model.Hinge {
+			if t.Config.Loss == model.Hinge {
 				confidence = math.NaN()
 			}
 			if !yield(Prediction{Index: i, Label: int(y), Class: class, Confidence: confidence}) {

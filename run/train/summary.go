@@ -48,12 +48,12 @@ type Summary struct {
 	ExcessBound *dp.Number `json:"excess_bound,omitempty"`
 
 	Evaluation *model.Evaluation `json:"-"`
-	Baseline   model.Baseline    `json:"-"`
+	Baseline   Baseline          `json:"-"`
 }
 
 // Summary returns the run's result so far. It writes nothing.
 func (r *Run) Summary() (*Summary, error) {
-	e, err := r.Evaluate()
+	e, err := r.Evaluate(r.Theta())
 	if err != nil {
 		return nil, err
 	}
@@ -63,12 +63,12 @@ func (r *Run) Summary() (*Summary, error) {
 	}
 	s := &Summary{
 		Epsilon: dp.Number(spent.Eps), Delta: r.Config.Delta, Bound: spent.Method, BoundSource: spent.Source,
-		EpsilonBest: dp.Number(spent.Eps), Rounds: r.coordinator.Round(), N: r.Config.Population,
+		EpsilonBest: dp.Number(spent.Eps), Rounds: r.Round, N: r.Config.Population,
 		Seconds: r.seconds(), ClientGradients: r.Reports, Seed: r.Config.Seed, ModelParameters: r.Model.Params,
 		Optimizer: r.Config.Optimizer, Evaluation: e,
 	}
-	if bound, ok := r.ExcessBound(); ok && r.optimizer.State().Steps == r.Config.Rounds {
-		s.ExcessBound = &bound
+	if r.Steps == r.Config.Rounds {
+		s.ExcessBound = r.ExcessBound
 	}
 	s.ClientsPerSecond = float64(s.ClientGradients) / s.Seconds
 	var accuracy *float64
@@ -80,7 +80,7 @@ func (r *Run) Summary() (*Summary, error) {
 	} else {
 		s.ValidationAccuracy, s.ValidationLoss = accuracy, &e.Loss
 	}
-	s.Baseline, s.Warnings = r.Baseline(), r.Data.Warnings
+	s.Baseline, s.Warnings = r.Baseline, r.Data.Warnings
 	s.BaselineLoss = &s.Baseline.Loss
 	if s.Baseline.Class >= 0 {
 		s.BaselineAccuracy = &s.Baseline.Accuracy
@@ -88,7 +88,7 @@ func (r *Run) Summary() (*Summary, error) {
 	if unit := r.Config.labelUnit(); unit != 1 {
 		s.LabelUnit = unit
 	}
-	if text := NotBeaten(s.Baseline, e.Accuracy(), e.Loss, r.Data.ClassNames(), r.Data.EvalName); text != "" {
+	if text := s.Baseline.NotBeaten(e.Accuracy(), e.Loss); text != "" {
 		s.Warnings = append(slices.Clip(s.Warnings), text)
 	}
 	return s, nil
@@ -120,33 +120,27 @@ func (r *Run) writeModel(s *Summary) error {
 		meta["riffle.seed"] = strconv.FormatInt(r.Config.Seed, 10)
 		meta["riffle.test-fraction"] = strconv.FormatFloat(r.Config.TestFraction, 'g', -1, 64)
 	}
-	raw, err := modelFile(r.Model, r.Data, r.parameters(), meta)
+	raw, err := modelFile(r.Model, r.Data, r.Theta(), meta)
 	if err != nil {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(r.Dir, ModelFile), raw)
 }
 
-// Release describes a model that a task over a network has released.
-type Release struct {
-	Round   int64
-	Theta   []float32
-	Epsilon float64 // at the task's delta, for everything charged until the file was made
-	Bound   string  // the method of the bound
-}
-
-// ModelFile returns a released model in the form that ReadModel reads, with its origin.
-func (t *Task) ModelFile(r Release) ([]byte, error) {
-	if len(r.Theta) != t.Model.Params {
-		return nil, fmt.Errorf("train: %d parameters, the task's model has %d", len(r.Theta), t.Model.Params)
+// ModelFile returns the model that a task over a network released after a round, in the form
+// that ReadModel reads, with its origin. epsilon is the cost at the task's delta of everything
+// charged until now, by the bound's method.
+func (t *Task) ModelFile(round int64, theta []float32, epsilon float64, bound string) ([]byte, error) {
+	if len(theta) != t.Model.Params {
+		return nil, fmt.Errorf("train: %d parameters, the task's model has %d", len(theta), t.Model.Params)
 	}
 	meta := t.Config.metadata(t.Data)
 	id := t.Wire.ID()
-	meta["riffle.epsilon"] = strconv.FormatFloat(r.Epsilon, 'g', -1, 64)
-	meta["riffle.bound"] = r.Bound
+	meta["riffle.epsilon"] = strconv.FormatFloat(epsilon, 'g', -1, 64)
+	meta["riffle.bound"] = bound
 	meta["riffle.task"], meta["riffle.task-id"] = t.Wire.Name, hex.EncodeToString(id[:])
-	meta["riffle.round"] = strconv.FormatInt(r.Round, 10)
-	return modelFile(t.Model, t.Data, r.Theta, meta)
+	meta["riffle.round"] = strconv.FormatInt(round, 10)
+	return modelFile(t.Model, t.Data, theta, meta)
 }
 
 // metadata returns a model file's metadata about a resolved configuration.
@@ -167,7 +161,7 @@ func modelFile(m *model.Model, d *Data, theta []float32, meta map[string]string)
 		return nil, err
 	}
 	meta["riffle.inputs"] = strconv.Itoa(m.Inputs)
-	for key, names := range map[string][]string{"columns": d.columns, "labels": d.ClassNames()} {
+	for key, names := range map[string][]string{"columns": d.columns, "labels": d.ClassNames} {
 		if len(names) == 0 {
 			continue
 		}

@@ -12,24 +12,46 @@ import (
 	"github.com/riffle-dp/riffle/account"
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/learn/optimize"
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
 	"github.com/riffle-dp/riffle/protocol/coordinator"
+	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/setting"
 )
 
-// Task is a learning task that runs over a network. The clients draw their own noise: the
-// configuration's seed decides the start and the split of the data only.
+// Task is a learning task: a resolved configuration with its data and model. Over a network the
+// clients draw their own noise: the configuration's seed decides the start and the split of the
+// data only.
 type Task struct {
 	Config Config // resolved: every setting has a value
-	Wire   wire.Task
-	Data   *Data // the coordinator's data, of which it uses the test set
-	Model  *model.Model
+	// Wire describes the task to clients; zero in a simulation.
+	Wire wire.Task
+	// Data are the coordinator's data over a network, of which it uses the test set.
+	Data  *Data
+	Model *model.Model
 	// Mechanism makes the clients' reports.
 	Mechanism randomizer.Mechanism
+	// Plan is a convex optimiser's plan; nil with cldp-sgd.
+	Plan *optimize.Plan
+	// ExcessBound is the plan's bound on the expected excess loss over the best model of the
+	// ball: for the population if each client reports once or in every round of gd, otherwise
+	// for the clients' own mean loss. It is nil unless no gradient is ever clipped and the
+	// features keep to their public norm.
+	ExcessBound *dp.Number
+	// Baseline is the best constant's result on the evaluation set.
+	Baseline Baseline
 	// Regression says that the task predicts numbers, not classes.
 	Regression bool
+
+	// The following fields follow from Config alone.
+	Limit            ledger.Config // the task's own ε and δ; no limit if it has no ε
+	Guard            *Guard        // nil: none
+	ExpectedReports  float64       // γn, the mean number of reports a round
+	ReportsPerClient int64         // the most reports that one client sends in all rounds
+	// Assumes says what the transport assumes in addition to the trust mode; "" if nothing.
+	Assumes string
 
 	parts parts
 }
@@ -110,12 +132,31 @@ func newTask(ctx context.Context, c Config) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Task{Data: data, Regression: data.Classes == nil}
-	if t.parts, err = c.parts(data, m); err != nil {
+	p, err := c.parts(data, m)
+	if err != nil {
 		return nil, err
 	}
-	t.Config, t.Model, t.Mechanism = c, t.parts.model, t.parts.mechanism
+	t := c.task()
+	t.Data, t.Model, t.Mechanism, t.Plan, t.parts = data, p.model, p.mechanism, p.plan, p
+	t.Regression = data.Classes == nil
+	t.Baseline = newBaseline(m, data.Eval, data.ClassNames, data.EvalName)
+	t.ExcessBound = c.excessBound(t)
 	return t, t.checkGuarded()
+}
+
+// task returns a task without data.
+func (c Config) task() *Task {
+	t := &Task{Config: c, Limit: c.limit(), ExpectedReports: c.expectedReports(), ReportsPerClient: c.Rounds}
+	if blocks, err := c.blocks(); err == nil && c.Participation == dp.Once {
+		t.ReportsPerClient = blocks.Epochs(c.Rounds)
+	}
+	if c.Transport == splitAndMix {
+		t.Assumes = "one honest shuffler, which withholds rounds below the minimum, stands in place of the aggregators"
+	}
+	if g, err := parseGuard(c.Guard); err == nil {
+		t.Guard = &g
+	}
+	return t
 }
 
 // describe fills in the description of the task that clients need.
@@ -180,14 +221,16 @@ func OpenTask(ctx context.Context, w wire.Task, data string) (*Task, error) {
 	return &made, nil
 }
 
-// ReadTask returns a signed task without its data: Data and Model are nil, and it cannot be
-// run or evaluated.
+// ReadTask returns a signed task without its data: what follows from the data is nil or zero,
+// and the task cannot be run or evaluated.
 func ReadTask(w wire.Task) (*Task, error) {
 	d, err := readDocument(w.Config)
 	if err != nil {
 		return nil, err
 	}
-	return &Task{Config: d.config, Wire: w, Regression: d.classes == nil}, nil
+	t := d.config.task()
+	t.Wire, t.Regression = w, d.classes == nil
+	return t, nil
 }
 
 // Coordinator returns the configuration with which a coordinator of the task starts, with a
@@ -198,7 +241,7 @@ func (t *Task) Coordinator() (coordinator.Config, error) {
 	return c, err
 }
 
-// Evaluate runs parameters on the coordinator's evaluation set.
+// Evaluate runs parameters on the evaluation set.
 func (t *Task) Evaluate(theta []float32) (*model.Evaluation, error) {
 	return t.Model.Evaluate(theta, t.Data.Eval.X, answers(t.Data.Eval), int(t.Config.Workers))
 }

@@ -11,16 +11,18 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 	"github.com/riffle-dp/riffle/protocol/mechanism"
-	"github.com/riffle-dp/riffle/run/simulate"
 )
 
-// carriers returns a function that makes the carrier of a round's reports of a vector sum,
-// message by message; nil if a simulation uses the sum's law instead.
-func (c PrivacyConfig) carriers(task [32]byte, m *mechanism.VectorSum) (func(round int64) (simulate.Carrier, error), error) {
+// carrying is the type of simulate.Config.Carry.
+type carrying = func(round int64) (carry func(rng.Source, *randomizer.Report) error, open func() ([]int64, int64, error), err error)
+
+// carriers returns a function that carries a round's reports of a vector sum message by
+// message; nil if a simulation uses the sum's law instead.
+func (c PrivacyConfig) carriers(task [32]byte, m *mechanism.VectorSum) (carrying, error) {
 	if c.Transport == "" {
 		return nil, nil
 	}
-	make := func(round int64) (simulate.Carrier, error) {
+	make := func(round int64) (*carrier, error) {
 		name := sha256.Sum256(binary.LittleEndian.AppendUint64(task[:], uint64(round)))
 		id := vecsum.RoundID(name[:16])
 		switch c.Transport {
@@ -53,15 +55,21 @@ func (c PrivacyConfig) carriers(task [32]byte, m *mechanism.VectorSum) (func(rou
 	if err != nil {
 		return nil, err
 	}
-	t := first.(*carrier).transport
+	t := first.transport
 	if cost := (1 + math.Exp(c.Epsilon)) * float64(c.Rounds) * t.Distance(); !(cost*(1+1e-12) <= c.transportShare()*c.Delta) {
 		return nil, fmt.Errorf("what it shows adds %g to delta in %d rounds, above the %g kept for it", cost, c.Rounds, c.transportShare()*c.Delta)
 	}
 	// These messages are held until a round ends.
-	if each, _ := t.Size(); c.Transport != shares && float64(each)*c.ExpectedReports() > maxMessages {
-		return nil, fmt.Errorf("%d messages of each of %g clients are more than the %g that a simulation keeps; use transport shares", each, c.ExpectedReports(), float64(maxMessages))
+	if each, _ := t.Size(); c.Transport != shares && float64(each)*c.expectedReports() > maxMessages {
+		return nil, fmt.Errorf("%d messages of each of %g clients are more than the %g that a simulation keeps; use transport shares", each, c.expectedReports(), float64(maxMessages))
 	}
-	return make, nil
+	return func(round int64) (func(rng.Source, *randomizer.Report) error, func() ([]int64, int64, error), error) {
+		c, err := make(round)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c.carry, c.open, nil
+	}, nil
 }
 
 // aggregators is the number of aggregators that share a round's reports.
@@ -69,15 +77,6 @@ const aggregators = 2
 
 // maxMessages bounds a simulated round of single messages, of some 70 bytes each.
 const maxMessages = 1 << 24
-
-// Assumes returns what a run's transport assumes in addition to its trust mode; "" if
-// nothing.
-func (c PrivacyConfig) Assumes() string {
-	if c.Transport != splitAndMix {
-		return ""
-	}
-	return "one honest shuffler, which withholds rounds below the minimum, stands in place of the aggregators"
-}
 
 // transportShare returns the share of δ for what a transport reveals besides the sum.
 func (c PrivacyConfig) transportShare() float64 {
@@ -107,8 +106,8 @@ type carrier struct {
 	messages    [][]byte // single messages, in an order that a real shuffler would destroy
 }
 
-// Carry sends one client's counts.
-func (c *carrier) Carry(src rng.Source, r *randomizer.Report) error {
+// carry sends one client's counts.
+func (c *carrier) carry(src rng.Source, r *randomizer.Report) error {
 	counts := make([]int64, len(r.Value))
 	for j, v := range r.Value {
 		counts[j] = int64(v)
@@ -131,8 +130,8 @@ func (c *carrier) Carry(src rng.Source, r *randomizer.Report) error {
 	return nil
 }
 
-// Open returns the sum.
-func (c *carrier) Open() (sum []int64, n int64, err error) {
+// open returns the sum.
+func (c *carrier) open() (sum []int64, n int64, err error) {
 	if c.shares == nil {
 		return c.transport.Sum(c.messages)
 	}

@@ -66,7 +66,7 @@ func TestHistogramsKeepTheirNorm(t *testing.T) {
 		images.Labels = append(images.Labels, uint8(i%2))
 	}
 	seen := map[string]bool{}
-	for _, name := range []Model{inkLinear, shapeLinear, hogLinear, softmax, cnn, pcaMLP, linear} {
+	for _, name := range []string{inkLinear, shapeLinear, hogLinear, softmax, cnn, pcaMLP, linear} {
 		c := LearningConfig{Model: name}
 		if !c.histograms() {
 			continue
@@ -123,7 +123,7 @@ func TestModelOfImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for data, want := range map[string]Model{"mnist": "ink-linear", known: "ink-linear", other: "shape-linear", coloured: "softmax",
+	for data, want := range map[string]string{"mnist": "ink-linear", known: "ink-linear", other: "shape-linear", coloured: "softmax",
 		filepath.Join(dir, "nothing"): "shape-linear", "people.csv": "linear"} {
 		c := Default()
 		c.Data = data

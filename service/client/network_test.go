@@ -48,7 +48,7 @@ type adder struct {
 	n   int64
 }
 
-func (a *adder) Carry(_ rng.Source, r *randomizer.Report) error {
+func (a *adder) carry(_ rng.Source, r *randomizer.Report) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for j, v := range r.Value {
@@ -57,7 +57,7 @@ func (a *adder) Carry(_ rng.Source, r *randomizer.Report) error {
 	a.n++
 	return nil
 }
-func (a *adder) Open() ([]int64, int64, error) { return a.sum, a.n, nil }
+func (a *adder) open() ([]int64, int64, error) { return a.sum, a.n, nil }
 
 func sumTask(t *testing.T, n, min int64) wire.Mechanism {
 	t.Helper()
@@ -197,7 +197,10 @@ func (w *world) simulate(t *testing.T, n, rounds int64, blocks schedule.Blocks) 
 	}
 	config := simulate.Config{Seed: seed, Clients: n, Worker: points(n).worker, Client: reporter, Coordinator: co, Mechanism: w.mechanism, Blocks: blocks}
 	if w.task.Trust == dp.Distributed {
-		config.Carrier = func(int64) (simulate.Carrier, error) { return &adder{sum: make([]int64, dim)}, nil }
+		config.Carry = func(int64) (func(rng.Source, *randomizer.Report) error, func() ([]int64, int64, error), error) {
+			a := &adder{sum: make([]int64, dim)}
+			return a.carry, a.open, nil
+		}
 	}
 	s, err := simulate.New(config)
 	if err != nil {

@@ -139,7 +139,7 @@ func (a operatorAPI) GetModel(ctx context.Context, q *connect.Request[operatorv1
 			return nil, apiError(fmt.Errorf("%w: the model's shape follows from the data of task %q, which cannot be read: %v", coordinator.ErrNoModel, s.Task.Name, err))
 		}
 	}
-	file, err := made.ModelFile(train.Release{Round: s.Round, Theta: theta, Epsilon: float64(s.Eps), Bound: s.Method})
+	file, err := made.ModelFile(s.Round, theta, float64(s.Eps), s.Method)
 	if err != nil {
 		return nil, apiError(err)
 	}

@@ -83,7 +83,7 @@ func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.
 	if err != nil {
 		return join, nil, config.Errorf("%w", err)
 	}
-	data := train.NewLocal(c.Data)
+	data := &train.Local{Data: c.Data}
 	// This warning is for the owner of the data: it goes to this machine's log and nowhere
 	// else.
 	data.Warn = func(task [32]byte, what error) {

@@ -130,9 +130,9 @@ func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.
 	if err != nil {
 		return coordinator.Job{}, err
 	}
-	base := t.Baseline()
+	base := t.Baseline
 	out := coordinator.Job{
-		Signed: made.Signed, Report: pure.Report, Budget: t.Config.Limit(), Sample: pure.Sample, Gamma: pure.Gamma,
+		Signed: made.Signed, Report: pure.Report, Budget: t.Limit, Sample: pure.Sample, Gamma: pure.Gamma,
 		Colluders: r.config.Colluders, Round: made.Round,
 		Optimizer: func() (*optimize.Optimizer, error) {
 			c, err := t.Coordinator()
@@ -145,7 +145,7 @@ func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.
 			}
 			out := evaluation{Loss: e.Loss}
 			if r.config.Dashboard != config.NoAddress {
-				if x, err := report.Examine(Examine(t.Data, e, t.Predict(params))); err == nil {
+				if x, err := report.Examine(Examine(t, e, params)); err == nil {
 					out.examined = x
 				}
 			}
@@ -158,7 +158,7 @@ func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.
 			return out
 		},
 	}
-	if g, ok := t.Guard(); ok {
+	if g := t.Guard; g != nil {
 		out.Guard = &coordinator.Guard{Metric: g.Metric, Fall: g.Fall, Pause: g.Pause, Measure: func(v any) float64 { return measure(g.Metric, v) }}
 	}
 	if t.Wire.Participation == dp.Once {
@@ -227,10 +227,10 @@ func (r *coordinatorProcess) create(ctx context.Context, name, config string, ro
 		round = r.config.RoundLength
 	}
 	if round < shortestRound || round > 366*24*time.Hour {
-		return id, plan, fmt.Errorf("%w: a round of %v must take between %v and a year", train.ErrInput, round, shortestRound)
+		return id, plan, fmt.Errorf("bad input: a round of %v must take between %v and a year%w", round, shortestRound, train.ErrInput)
 	}
 	if !taskName(name) {
-		return id, plan, fmt.Errorf("%w: name %q must be 1 to 64 of a-z, 0-9 and -", train.ErrInput, name)
+		return id, plan, fmt.Errorf("bad input: name %q must be 1 to 64 of a-z, 0-9 and -%w", name, train.ErrInput)
 	}
 	e, err := r.own.Shuffler.Enrolment(ctx, r.population, time.Now())
 	if err != nil {
@@ -252,7 +252,7 @@ func (r *coordinatorProcess) create(ctx context.Context, name, config string, ro
 		return id, plan, err
 	}
 	if err := coordinator.CheckJob(r.own, out); err != nil {
-		return id, plan, fmt.Errorf("%w: %w", train.ErrInput, err)
+		return id, plan, fmt.Errorf("bad input: %w%w", err, train.ErrInput)
 	}
 	if r.known[createdKey(id)] {
 		return id, plan, alreadyThere(id)

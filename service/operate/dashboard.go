@@ -10,7 +10,6 @@ import (
 
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/internal/loopback"
-	"github.com/riffle-dp/riffle/learn/model"
 	"github.com/riffle-dp/riffle/page/dashboard"
 	"github.com/riffle-dp/riffle/page/report"
 	"github.com/riffle-dp/riffle/protocol/ledger"
@@ -88,7 +87,6 @@ type shownTask struct {
 
 	examined   *report.Examined
 	examinedAt int64
-	baseline   *model.Baseline // on the task's evaluation examples
 }
 
 // progress is how far a history goes. A round is shown before its model is evaluated.
@@ -252,7 +250,7 @@ func (v *pageWriter) task(ctx context.Context, id string, s wire.Status, last *s
 		return t
 	}
 	c := made.Config
-	t.Expected, t.Budget = dp.Number(c.ExpectedReports()), dp.Number(c.Epsilon)
+	t.Expected, t.Budget = dp.Number(made.ExpectedReports), dp.Number(c.Epsilon)
 	t.Numbers = made.Regression
 	t.Facts = facts(made)
 	t.Privacy = promise(made, s)
@@ -262,11 +260,7 @@ func (v *pageWriter) task(ctx context.Context, id string, s wire.Status, last *s
 	case made.Data == nil:
 		t.Blind = "The task has ended, and none of its models was evaluated here."
 	default:
-		if last.baseline == nil {
-			b := made.Baseline()
-			last.baseline = &b
-		}
-		Compare(&t, made.Data, *last.baseline)
+		Compare(&t, made)
 		t.Planned = dp.Number(v.planned(ctx, s.ID, made))
 	}
 	return t
@@ -318,7 +312,7 @@ func facts(t *train.Task) []dashboard.Fact {
 func mostReports(t *train.Task, s wire.Status) int64 {
 	switch last := t.Wire.LastRound(); {
 	case t.Wire.Participation == dp.Once:
-		return t.Config.ReportsPerClient()
+		return t.ReportsPerClient
 	case s.State == coordinator.Done:
 		return s.Round
 	case s.State == coordinator.Stopped, s.State == coordinator.Refused:
@@ -333,7 +327,7 @@ func promise(t *train.Task, s wire.Status) report.Privacy {
 	c := t.Config
 	p := report.Privacy{Trust: t.Wire.Trust, Participation: t.Wire.Participation, Adjacency: dp.ReplaceOne, Population: c.Population,
 		Rounds: s.Charged, ReportsPerClient: mostReports(t, s), Randomizer: c.Randomizer, Eps0: c.Eps0, Sigma: c.Sigma, Epsilon: float64(s.Eps),
-		Delta: s.Task.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: c.Assumes(), PerClient: c.PerClient,
+		Delta: s.Task.Delta, Method: s.Method, Source: s.Source, Status: dp.Proved, Assumes: t.Assumes, PerClient: c.PerClient,
 		Running: s.State == coordinator.Running}
 	if t.Data != nil {
 		p.PublicExamples = int64(t.Data.Public)

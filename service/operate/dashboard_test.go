@@ -58,7 +58,7 @@ func TestPageShowsTheBaseline(t *testing.T) {
 	nan := math.NaN()
 	classes, numbers := labelled(t, false), labelled(t, true)
 	of := func(accuracy, loss float64) evaluation { return evaluation{Accuracy: &accuracy, Loss: loss} }
-	share := classes.Baseline().Accuracy
+	share := classes.Baseline.Accuracy
 	for name, c := range map[string]struct {
 		made     *train.Task
 		e        any
@@ -66,12 +66,12 @@ func TestPageShowsTheBaseline(t *testing.T) {
 		baseline string
 		warned   string
 	}{
-		"better":             {classes, of(.99, .1), nan, train.ShortBaseline(classes.Baseline()), ""},
-		"equal":              {classes, of(share, .9), nan, train.ShortBaseline(classes.Baseline()), `always "no"`},
-		"not evaluated":      {classes, nil, nan, train.ShortBaseline(classes.Baseline()), ""},
-		"before, and worse":  {classes, nil, .25, train.ShortBaseline(classes.Baseline()), "accuracy 25.00 % is no better than the baseline"},
-		"numbers, better":    {numbers, evaluation{Loss: .01}, nan, train.ShortBaseline(numbers.Baseline()), ""},
-		"numbers, and worse": {numbers, evaluation{Loss: 5}, nan, train.ShortBaseline(numbers.Baseline()), "loss 5.0000 is no better than the baseline"},
+		"better":             {classes, of(.99, .1), nan, classes.Baseline.Short, ""},
+		"equal":              {classes, of(share, .9), nan, classes.Baseline.Short, `always "no"`},
+		"not evaluated":      {classes, nil, nan, classes.Baseline.Short, ""},
+		"before, and worse":  {classes, nil, .25, classes.Baseline.Short, "accuracy 25.00 % is no better than the baseline"},
+		"numbers, better":    {numbers, evaluation{Loss: .01}, nan, numbers.Baseline.Short, ""},
+		"numbers, and worse": {numbers, evaluation{Loss: 5}, nan, numbers.Baseline.Short, "loss 5.0000 is no better than the baseline"},
 	} {
 		got := see(c.made, c.e, c.before)
 		if got.Baseline != c.baseline || (got.Warning == "") != (c.warned == "") || !strings.Contains(got.Warning, c.warned) {

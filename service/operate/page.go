@@ -3,7 +3,6 @@ package operate
 import (
 	"fmt"
 	"image"
-	"iter"
 	"math"
 
 	"github.com/riffle-dp/riffle/learn/dataset"
@@ -16,14 +15,14 @@ import (
 // samplesOf is how many right predictions a page shows, and how many wrong ones.
 const samplesOf = 11
 
-// Examine returns what a page shows of a model's predictions on the evaluation set: the
+// Examine returns what a page shows of the predictions of parameters on the evaluation set: the
 // classes' names, or their numbers if they have none, the confusion matrix and examples.
 // A regression has neither classes nor a matrix.
-func Examine(d *train.Data, e *model.Evaluation, predictions iter.Seq[train.Prediction]) (classes []string, confusion [][]int64, examples []report.Sample) {
+func Examine(t *train.Task, e *model.Evaluation, theta []float32) (classes []string, confusion [][]int64, examples []report.Sample) {
 	for k, row := range e.Confusion {
 		name := fmt.Sprint(k)
-		if k < len(d.ClassNames()) {
-			name = d.ClassNames()[k]
+		if k < len(t.Data.ClassNames) {
+			name = t.Data.ClassNames[k]
 		}
 		wide := make([]int64, len(row))
 		for j, n := range row {
@@ -31,23 +30,23 @@ func Examine(d *train.Data, e *model.Evaluation, predictions iter.Seq[train.Pred
 		}
 		classes, confusion = append(classes, name), append(confusion, wide)
 	}
-	return classes, confusion, samples(d, predictions)
+	return classes, confusion, samples(t, theta)
 }
 
 // samples returns the first images that are predicted rightly and the first that are not,
 // so that no choice flatters the model. It returns none for rows of a table.
-func samples(d *train.Data, predictions iter.Seq[train.Prediction]) []report.Sample {
-	if d.EvalImages == nil {
+func samples(t *train.Task, theta []float32) []report.Sample {
+	if t.Data.EvalImages == nil {
 		return nil
 	}
 	var right, wrong []report.Sample
-	for p := range predictions {
+	for p := range t.Predict(theta) {
 		into := &wrong
 		if p.Class == p.Label {
 			into = &right
 		}
 		if len(*into) < samplesOf {
-			*into = append(*into, report.Sample{Label: p.Label, Predicted: p.Class, Confidence: p.Confidence, Image: gray(d.EvalImages, p.Index)})
+			*into = append(*into, report.Sample{Label: p.Label, Predicted: p.Class, Confidence: p.Confidence, Image: gray(t.Data.EvalImages, p.Index)})
 		}
 		if len(right) == samplesOf && len(wrong) == samplesOf {
 			break
@@ -72,10 +71,10 @@ func gray(images *dataset.Images, i int) *image.Gray {
 
 // Compare fills in on which data a task's model is evaluated, and how it compares with the
 // best constant.
-func Compare(t *dashboard.View, d *train.Data, base model.Baseline) {
-	t.Evaluated = dashboard.Grouped(int64(d.Eval.Len())) + " " + d.EvalName + " examples"
-	t.Baseline = train.ShortBaseline(base)
+func Compare(t *dashboard.View, of *train.Task) {
+	t.Evaluated = dashboard.Grouped(int64(of.Data.Eval.Len())) + " " + of.Data.EvalName + " examples"
+	t.Baseline = of.Baseline.Short
 	if accuracy, loss := float64(t.Accuracy), float64(t.Loss); !math.IsNaN(loss) {
-		t.Warning = train.NotBeaten(base, accuracy, loss, d.ClassNames(), d.EvalName)
+		t.Warning = of.Baseline.NotBeaten(accuracy, loss)
 	}
 }

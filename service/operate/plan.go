@@ -26,7 +26,7 @@ func charges(t *train.Task, colluders int64) (event dp.Round, times int64, err e
 		return event, 0, err
 	}
 	c.Colluders = colluders
-	if c.Ledger, err = ledger.New(t.Config.Limit()); err != nil {
+	if c.Ledger, err = ledger.New(t.Limit); err != nil {
 		return event, 0, err
 	}
 	pure, err := round.New(c)
@@ -59,7 +59,7 @@ func cost(ctx context.Context, t *train.Task, colluders int64) (dp.Bound, error)
 	if err != nil {
 		return dp.Bound{}, err
 	}
-	charged, err := t.Config.Limit().Eps(dp.Sequence{dp.Repeat{Event: event, Times: times}})
+	charged, err := t.Limit.Eps(dp.Sequence{dp.Repeat{Event: event, Times: times}})
 	if err != nil || charged.Eps > planned.Eps {
 		return charged, err
 	}
@@ -81,7 +81,7 @@ func (r *coordinatorProcess) plan(ctx context.Context, t *train.Task) (p taskPla
 		return p, err
 	}
 	var fits func(event dp.Round, most int64) (n int64, next error)
-	r.journal.View(func(b *ledger.Book) { fits, err = b.Prospect(t.Wire.ID(), t.Config.Limit()) })
+	r.journal.View(func(b *ledger.Book) { fits, err = b.Prospect(t.Wire.ID(), t.Limit) })
 	if err != nil {
 		return p, err
 	}

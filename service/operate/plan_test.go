@@ -49,7 +49,7 @@ func TestPlanCountsColluders(t *testing.T) {
 		if colluders > 0 {
 			event.Participation, event.Population, event.Reports = dp.All, 70, 70
 		}
-		charged, err := task.Config.Limit().Eps(dp.Sequence{dp.Repeat{Event: event, Times: 20}})
+		charged, err := task.Limit.Eps(dp.Sequence{dp.Repeat{Event: event, Times: 20}})
 		if err != nil {
 			t.Fatal(err)
 		}

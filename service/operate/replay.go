@@ -35,7 +35,7 @@ type replayed struct {
 	// Evaluation is the result of the released model on the test set.
 	Evaluation *model.Evaluation
 	// Baseline is the best constant's result on the same examples.
-	Baseline model.Baseline
+	Baseline train.Baseline
 	Rejected map[wire.Reason]int64
 }
 
@@ -102,11 +102,11 @@ func ReplayTask(ctx context.Context, path string, id [32]byte) (*replayed, error
 		events[i] = e.Event
 	}
 	if len(events) > 0 {
-		if out.Epsilon, err = task.Config.Limit().Eps(events); err != nil {
+		if out.Epsilon, err = task.Limit.Eps(events); err != nil {
 			return nil, err
 		}
 	}
-	out.Baseline = task.Baseline()
+	out.Baseline = task.Baseline
 	out.Evaluation, err = task.Evaluate(theta)
 	return out, err
 }
@@ -125,7 +125,7 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Task, id [32]
 	if err != nil {
 		return nil, err
 	}
-	limit := task.Config.Limit()
+	limit := task.Limit
 	limit.MaxEps = math.Inf(1) // a replay refuses nothing
 	budget, err := ledger.New(limit)
 	if err != nil {

@@ -291,14 +291,14 @@ func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, t *trai
 		defer done()
 		_ = lease.Release(release) // if this fails, the lease expires
 	}()
-	if err := r.checkTails(ctx, id, t.Config.Limit()); err != nil {
+	if err := r.checkTails(ctx, id, t.Limit); err != nil {
 		return err
 	}
 	// Clients and the shuffler may have seen its rounds, and would refuse them.
 	if _, how, err := coordinator.Ended(ctx, r.store, id); err != nil {
 		return err
 	} else if how.State == coordinator.Removed {
-		return fmt.Errorf("%w: the same task was removed before: %x (give it another name)", train.ErrInput, id[:8])
+		return fmt.Errorf("bad input: the same task was removed before: %x (give it another name)%w", id[:8], train.ErrInput)
 	}
 	_, err = r.store.Put(ctx, createdKey(id), made.encode(), 0)
 	if errors.Is(err, store.ErrConflict) {
@@ -308,7 +308,7 @@ func (r *coordinatorProcess) storeTask(ctx context.Context, id [32]byte, t *trai
 }
 
 func alreadyThere(id [32]byte) error {
-	return fmt.Errorf("%w: the same task exists already: %x (give it another name)", train.ErrInput, id[:8])
+	return fmt.Errorf("bad input: the same task exists already: %x (give it another name)%w", id[:8], train.ErrInput)
 }
 
 // checkTails checks that the task's tail fits beside those of all tasks in the store, loaded

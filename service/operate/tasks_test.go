@@ -160,7 +160,7 @@ func TestLookup(t *testing.T) {
 		t.Fatal(err)
 	}
 	limit, ok, err := r.lookup(t.Context(), id)
-	want := task.Config.Limit()
+	want := task.Limit
 	if err != nil || !ok || limit.Tail != want.Tail || limit.Delta != want.Delta || !(limit.Tail > 0) {
 		t.Errorf("%+v, %v, %v; want the tail of %+v", limit, ok, err, want)
 	}
