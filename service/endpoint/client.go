@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"time"
 )
 
@@ -66,17 +65,4 @@ func LoadCertificate(certFile, keyFile string) (tls.Certificate, Pin, error) {
 		return tls.Certificate{}, Pin{}, fmt.Errorf("endpoint: %s: %v", certFile, err)
 	}
 	return c, pinOf(c.Leaf), nil
-}
-
-// LoadRoots reads certificates in PEM.
-func LoadRoots(file string) (*x509.CertPool, error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("endpoint: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(b) {
-		return nil, fmt.Errorf("endpoint: %s holds no certificate", file)
-	}
-	return pool, nil
 }

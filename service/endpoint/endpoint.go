@@ -1,7 +1,6 @@
 // Package endpoint is the HTTPS layer between the program's roles. It has servers and clients
-// with TLS 1.3 and pinned peers, limits on bodies and rates, refusals in JSON, health and
-// metrics on an address of their own, logs without clients' data, and a stop that finishes
-// what was begun.
+// with TLS 1.3 and pinned peers, limits on bodies and rates, refusals in JSON, counts of what
+// it refused, logs without clients' data, and a stop that finishes what was begun.
 //
 // Of the protocol it knows the reasons of refusal only.
 package endpoint
@@ -35,12 +34,6 @@ func (r *Refusal) Error() string {
 		return "refused: " + string(r.Reason)
 	}
 	return fmt.Sprintf("refused: %s: %s", r.Reason, r.Detail)
-}
-
-// Is lets errors.Is find a refusal by its reason.
-func (r *Refusal) Is(target error) bool {
-	t, ok := target.(*Refusal)
-	return ok && t.Reason == r.Reason && (t.Code == 0 || t.Code == r.Code)
 }
 
 // status returns the HTTP status of a reason. No other code decides it.

@@ -96,6 +96,7 @@ type ServerConfig struct {
 
 // server serves requests until its context ends.
 type server struct {
+	Address  string // on which it listens
 	config   ServerConfig
 	http     *http.Server
 	listener net.Listener
@@ -164,7 +165,7 @@ func NewServer(c ServerConfig) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %s: %v", c.Name, err)
 	}
-	s.listener = &gateListener{l, s.gate}
+	s.listener, s.Address = &gateListener{l, s.gate}, l.Addr().String()
 	return s, nil
 }
 
@@ -187,13 +188,10 @@ func serverTLS(c ServerConfig) *tls.Config {
 	return t
 }
 
-// Addr returns the address on which the server listens.
-func (s *server) Addr() net.Addr { return s.listener.Addr() }
-
 // Run serves until ctx ends, lets requests under way finish within Grace, and returns nil.
 // Requests that only read, such as long polls, end at once.
 func (s *server) Run(ctx context.Context) error {
-	s.config.Log.Info("listening", "server", s.config.Name, "address", s.Addr().String())
+	s.config.Log.Info("listening", "server", s.config.Name, "address", s.Address)
 	done := make(chan error, 1)
 	go func() { done <- s.http.ServeTLS(s.listener, "", "") }()
 	select {
@@ -394,7 +392,7 @@ func WithPeer(r *http.Request, name string) *http.Request {
 
 // Metrics returns the server's own counts.
 func (s *server) Metrics() []Metric {
-	label := []Label{{"server", s.config.Name}}
+	label := []string{"server", s.config.Name}
 	one := func(name, help string, v *atomic.Int64) Metric {
 		return Metric{Name: name, Help: help, Kind: Counter, Samples: []Sample{{label, float64(v.Load())}}}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/config"
 	"github.com/riffle-dp/riffle/service/coordinator"
-	"github.com/riffle-dp/riffle/service/endpoint"
 	operatorv1 "github.com/riffle-dp/riffle/service/proto/riffle/operator/v1"
 )
 
@@ -268,5 +267,5 @@ func (r *coordinatorProcess) message(s wire.Status) *operatorv1.Task {
 
 // OperatorClient returns a client of a running role's socket.
 func OperatorClient(socket string) operatorv1.OperatorServiceClient {
-	return operatorv1.NewOperatorServiceClient(endpoint.NewSocketClient(socket), "http://operator")
+	return operatorv1.NewOperatorServiceClient(newSocketClient(socket), "http://operator")
 }

@@ -2,10 +2,12 @@ package operate
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -14,7 +16,6 @@ import (
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/client"
 	"github.com/riffle-dp/riffle/service/config"
-	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 // ServeClients takes part with the configured clients until ctx or the last of the configured
@@ -68,7 +69,7 @@ func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.
 		Accountant: account.New(), Spread: c.Spread, CoordinatorKey: c.Coordinator.Signer, ShufflerKey: c.Shuffler.Signer}
 	if c.Roots != "" {
 		var err error
-		if join.Roots, err = endpoint.LoadRoots(c.Roots); err != nil {
+		if join.Roots, err = loadRoots(c.Roots); err != nil {
 			return join, nil, config.Errorf("%w", err)
 		}
 	}
@@ -94,4 +95,17 @@ func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.
 		members = append(members, client.Member{Credential: credential, Source: data.Part(c.First + int64(i))})
 	}
 	return join, members, nil
+}
+
+// loadRoots reads certificates in PEM.
+func loadRoots(file string) (*x509.CertPool, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("operate: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(b) {
+		return nil, fmt.Errorf("operate: %s holds no certificate", file)
+	}
+	return pool, nil
 }

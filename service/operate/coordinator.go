@@ -303,12 +303,12 @@ func (r *coordinatorProcess) populationMetrics() []endpoint.Metric {
 	if err != nil {
 		spent.Eps, spent.Method = math.Inf(1), "unknown"
 	}
-	gauge := func(name, help string, v float64, labels ...endpoint.Label) endpoint.Metric {
+	gauge := func(name, help string, v float64, labels ...string) endpoint.Metric {
 		return endpoint.Metric{Name: name, Help: help, Kind: endpoint.Gauge, Samples: []endpoint.Sample{{Labels: labels, Value: v}}}
 	}
 	return []endpoint.Metric{
 		gauge("riffle_population_epsilon", "Bound on what all tasks were charged, at the population's delta.", spent.Eps,
-			endpoint.Label{Name: "method", Value: cmp.Or(spent.Method, dp.NoMethod)}),
+			"method", cmp.Or(spent.Method, dp.NoMethod)),
 		gauge("riffle_population_budget", "The epsilon that it may come to.", r.config.Budget.Epsilon),
 	}
 }
@@ -318,7 +318,7 @@ func coordinatorMetrics(list []wire.Status) []endpoint.Metric {
 	family := func(name, help, kind string, value func(wire.Status) float64) endpoint.Metric {
 		m := endpoint.Metric{Name: name, Help: help, Kind: kind}
 		for _, s := range list {
-			m.Samples = append(m.Samples, endpoint.Sample{Labels: []endpoint.Label{{Name: "task", Value: hex.EncodeToString(s.ID[:8])}}, Value: value(s)})
+			m.Samples = append(m.Samples, endpoint.Sample{Labels: []string{"task", hex.EncodeToString(s.ID[:8])}, Value: value(s)})
 		}
 		return m
 	}
@@ -347,15 +347,15 @@ func coordinatorMetrics(list []wire.Status) []endpoint.Metric {
 	failed := endpoint.Metric{Name: "riffle_rounds_failed_by_reason_total", Help: "Rounds that were charged but gave no step, by reason.", Kind: endpoint.Counter}
 	seconds := endpoint.Metric{Name: "riffle_phase_seconds_total", Help: "Time spent in a phase.", Kind: endpoint.Counter}
 	for _, s := range list {
-		task := endpoint.Label{Name: "task", Value: hex.EncodeToString(s.ID[:8])}
+		task := []string{"task", hex.EncodeToString(s.ID[:8])}
 		for _, sample := range byReason(s.Rejected) {
-			rejected.Samples = append(rejected.Samples, endpoint.Sample{Labels: append([]endpoint.Label{task}, sample.Labels...), Value: sample.Value})
+			rejected.Samples = append(rejected.Samples, endpoint.Sample{Labels: append(slices.Clip(task), sample.Labels...), Value: sample.Value})
 		}
 		for _, reason := range coordinator.FailureReasons() {
-			failed.Samples = append(failed.Samples, endpoint.Sample{Labels: []endpoint.Label{task, {Name: "reason", Value: reason}}, Value: float64(s.FailedBy[reason])})
+			failed.Samples = append(failed.Samples, endpoint.Sample{Labels: append(slices.Clip(task), "reason", reason), Value: float64(s.FailedBy[reason])})
 		}
 		for phase, v := range s.Spent {
-			seconds.Samples = append(seconds.Samples, endpoint.Sample{Labels: []endpoint.Label{task, {Name: "phase", Value: phase}}, Value: v})
+			seconds.Samples = append(seconds.Samples, endpoint.Sample{Labels: append(slices.Clip(task), "phase", phase), Value: v})
 		}
 	}
 	slices.SortFunc(seconds.Samples, func(a, b endpoint.Sample) int {

@@ -215,7 +215,7 @@ func (n *inspection) client(ctx context.Context, path string, call bool) {
 	}
 	web := endpoint.ClientConfig{}
 	if c.Roots != "" {
-		web.Roots, err = endpoint.LoadRoots(c.Roots)
+		web.Roots, err = loadRoots(c.Roots)
 		n.wrong("roots", err)
 		if err != nil {
 			return

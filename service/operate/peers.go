@@ -200,7 +200,7 @@ func (p *peers) metrics() []endpoint.Metric {
 		if x.Trouble == "" {
 			v = 1
 		}
-		m.Samples = append(m.Samples, endpoint.Sample{Labels: []endpoint.Label{{Name: "peer", Value: x.Role}}, Value: v})
+		m.Samples = append(m.Samples, endpoint.Sample{Labels: []string{"peer", x.Role}, Value: v})
 	}
 	return []endpoint.Metric{m}
 }

@@ -167,7 +167,7 @@ func (s *server) run(ctx context.Context, api operatorAPI, service func(context.
 		s.metrics = append(s.metrics, s.peers.metrics)
 	}
 	if s.process.Admin != config.NoAddress {
-		a, err := endpoint.NewAdmin(s.process.Admin, s.ready, func() (all []endpoint.Metric) {
+		a, err := newAdmin(s.process.Admin, s.ready, func() (all []endpoint.Metric) {
 			for _, f := range s.metrics {
 				all = append(all, f()...)
 			}
@@ -176,17 +176,17 @@ func (s *server) run(ctx context.Context, api operatorAPI, service func(context.
 		if err != nil {
 			return err
 		}
-		s.front = append(s.front, a.Run)
+		s.front = append(s.front, a.run)
 	}
 	api.server = s
 	mux := http.NewServeMux()
 	path, handler := operatorv1.NewOperatorServiceHandler(api, connect.WithReadMaxBytes(1<<20))
 	mux.Handle(path, handler)
-	socket, err := endpoint.NewSocketServer(s.process.Operator, mux)
+	socket, err := newSocketServer(s.process.Operator, mux)
 	if err != nil {
 		return err
 	}
-	s.front = append(s.front, socket.Run)
+	s.front = append(s.front, socket.run)
 
 	// Servers stop before the service, which still makes durable what they have accepted.
 	back, stop := context.WithCancel(context.WithoutCancel(ctx))

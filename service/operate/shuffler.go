@@ -67,7 +67,7 @@ func serveShuffler(ctx context.Context, path string, o Options) error {
 // first refusal.
 func byReason(counts map[wire.Reason]int64) (out []endpoint.Sample) {
 	for _, r := range wire.Reasons() {
-		out = append(out, endpoint.Sample{Labels: []endpoint.Label{{Name: "reason", Value: string(r)}}, Value: float64(counts[r])})
+		out = append(out, endpoint.Sample{Labels: []string{"reason", string(r)}, Value: float64(counts[r])})
 	}
 	return out
 }
@@ -75,10 +75,10 @@ func byReason(counts map[wire.Reason]int64) (out []endpoint.Sample) {
 func shufflerMetrics(s shuffler.Snapshot) []endpoint.Metric {
 	var rounds, stages, passes []endpoint.Sample
 	for _, state := range slices.Sorted(maps.Keys(s.Rounds)) {
-		rounds = append(rounds, endpoint.Sample{Labels: []endpoint.Label{{Name: "state", Value: string(state)}}, Value: float64(s.Rounds[state])})
+		rounds = append(rounds, endpoint.Sample{Labels: []string{"state", string(state)}, Value: float64(s.Rounds[state])})
 	}
 	for _, stage := range slices.Sorted(maps.Keys(s.Stages)) {
-		label := []endpoint.Label{{Name: "stage", Value: stage}}
+		label := []string{"stage", stage}
 		stages = append(stages, endpoint.Sample{Labels: label, Value: s.Stages[stage].Seconds})
 		passes = append(passes, endpoint.Sample{Labels: label, Value: float64(s.Stages[stage].Count)})
 	}

@@ -139,7 +139,7 @@ func BenchmarkRound(b *testing.B) {
 	b.ResetTimer()
 	cpu0, wall0 := cpu(), time.Now()
 	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), loadChild+"="+server.Addr().String(), "RIFFLE_LOAD_FILE="+file, "RIFFLE_LOAD_SIZE="+strconv.Itoa(size))
+	child.Env = append(os.Environ(), loadChild+"="+server.Address, "RIFFLE_LOAD_FILE="+file, "RIFFLE_LOAD_SIZE="+strconv.Itoa(size))
 	child.Stderr = os.Stderr
 	if err := child.Run(); err != nil {
 		b.Fatal(err)

@@ -1,4 +1,4 @@
-package endpoint
+package operate
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/riffle-dp/riffle/internal/loopback"
+	"github.com/riffle-dp/riffle/service/endpoint"
 )
 
 // maxAdmin is the largest number of connections to the operators' address.
@@ -26,24 +26,23 @@ const maxAdmin = 64
 type plainServer struct {
 	listener net.Listener
 	handler  http.Handler
-	errs     atomic.Int64
 }
 
-// NewAdmin listens on the operators' address: /healthz, /readyz, /metrics. Its requests
+// newAdmin listens on the operators' address: /healthz, /readyz, /metrics. Its requests
 // change nothing, and it is plain HTTP. Let it listen on loopback, where the Host must be
 // loopback's too, or on a network of your own. ready returns why requests cannot be served
 // now; nil if they can.
-func NewAdmin(address string, ready func(context.Context) error, metrics func() []Metric, log *slog.Logger) (*plainServer, error) {
+func newAdmin(address string, ready func(context.Context) error, metrics func() []endpoint.Metric, log *slog.Logger) (*plainServer, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("endpoint: admin: %v", err)
+		return nil, fmt.Errorf("operate: admin: %v", err)
 	}
 	log.Info("listening", "server", "admin", "address", l.Addr().String())
-	return &plainServer{listener: LimitListener(l, maxAdmin), handler: adminHandler(address, ready, metrics)}, nil
+	return &plainServer{listener: endpoint.LimitListener(l, maxAdmin), handler: adminHandler(address, ready, metrics)}, nil
 }
 
 // adminHandler answers /healthz, /readyz and /metrics.
-func adminHandler(address string, ready func(context.Context) error, metrics func() []Metric) http.Handler {
+func adminHandler(address string, ready func(context.Context) error, metrics func() []endpoint.Metric) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
@@ -83,15 +82,15 @@ func plain(w http.ResponseWriter, code int, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// Run serves short requests until ctx ends, and removes the socket if it served on one.
-func (p *plainServer) Run(ctx context.Context) error {
-	s := &http.Server{Handler: p.handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: log.New(counter{&p.errs}, "", 0)}
+// run serves short requests until ctx ends, and removes the socket if it served on one.
+func (p *plainServer) run(ctx context.Context) error {
+	s := &http.Server{Handler: p.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute,
+		IdleTimeout: 90 * time.Second, MaxHeaderBytes: 8 << 10, ErrorLog: log.New(io.Discard, "", 0)}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(p.listener) }()
 	select {
 	case err := <-done:
-		return fmt.Errorf("endpoint: %v", err)
+		return fmt.Errorf("operate: %v", err)
 	case <-ctx.Done():
 	}
 	grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -104,61 +103,39 @@ func (p *plainServer) Run(ctx context.Context) error {
 	return err
 }
 
-// NewSocketServer listens on a Unix socket of mode 0600: permission to open the file is
+// newSocketServer listens on a Unix socket of mode 0600: permission to open the file is
 // permission to operate the role. A socket that a process left behind is replaced; one that
 // answers is refused.
-func NewSocketServer(path string, h http.Handler) (*plainServer, error) {
+func newSocketServer(path string, h http.Handler) (*plainServer, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("endpoint: %s exists and is not a socket", path)
+			return nil, fmt.Errorf("operate: %s exists and is not a socket", path)
 		}
 		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
 			c.Close()
-			return nil, fmt.Errorf("endpoint: another process serves %s", path)
+			return nil, fmt.Errorf("operate: another process serves %s", path)
 		}
 		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("endpoint: %w", err)
+			return nil, fmt.Errorf("operate: %w", err)
 		}
 	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("endpoint: %v", err)
+		return nil, fmt.Errorf("operate: %v", err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("endpoint: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("operate: %w", err), l.Close())
 	}
 	return &plainServer{listener: l, handler: h}, nil
 }
 
-// NewSocketClient returns a client of a server on a socket; the host in its URLs does not matter.
-func NewSocketClient(path string) *http.Client {
+// newSocketClient returns a client of a server on a socket; the host in its URLs does not matter.
+func newSocketClient(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "unix", path)
 		},
 	}}
-}
-
-// Kinds of metrics.
-const (
-	Counter = "counter"
-	Gauge   = "gauge"
-)
-
-// Label is a name and a value from a closed set; the value never comes from a client.
-type Label struct{ Name, Value string }
-
-// Sample is one value of a metric.
-type Sample struct {
-	Labels []Label
-	Value  float64
-}
-
-// Metric is a family of samples.
-type Metric struct {
-	Name, Help string
-	Kind       string // Counter or Gauge
-	Samples    []Sample
 }
 
 var (
@@ -168,12 +145,12 @@ var (
 
 // writeMetrics writes the text format of Prometheus, version 0.0.4. It writes families of one
 // name as one family; they must agree in kind.
-func writeMetrics(w io.Writer, metrics []Metric) error {
+func writeMetrics(w io.Writer, metrics []endpoint.Metric) error {
 	var order []string
-	byName := map[string]*Metric{}
+	byName := map[string]*endpoint.Metric{}
 	for _, m := range metrics {
 		if !metricName(m.Name) {
-			return fmt.Errorf("endpoint: %q is not a name of a metric", m.Name)
+			return fmt.Errorf("operate: %q is not a name of a metric", m.Name)
 		}
 		have := byName[m.Name]
 		if have == nil {
@@ -183,7 +160,7 @@ func writeMetrics(w io.Writer, metrics []Metric) error {
 			byName[m.Name] = have
 		}
 		if have.Kind != m.Kind {
-			return fmt.Errorf("endpoint: metric %s is a %s and a %s", m.Name, have.Kind, m.Kind)
+			return fmt.Errorf("operate: metric %s is a %s and a %s", m.Name, have.Kind, m.Kind)
 		}
 		have.Samples = append(have.Samples, m.Samples...)
 	}
@@ -193,11 +170,14 @@ func writeMetrics(w io.Writer, metrics []Metric) error {
 		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", m.Name, escapeHelp.Replace(m.Help), m.Name, m.Kind)
 		for _, s := range m.Samples {
 			b.WriteString(m.Name)
-			for i, l := range s.Labels {
-				if !metricName(l.Name) {
-					return fmt.Errorf("endpoint: %q is not a name of a label", l.Name)
+			if len(s.Labels)%2 != 0 {
+				return fmt.Errorf("operate: metric %s has a label without a value", m.Name)
+			}
+			for i := 0; i < len(s.Labels); i += 2 {
+				if !metricName(s.Labels[i]) {
+					return fmt.Errorf("operate: %q is not a name of a label", s.Labels[i])
 				}
-				fmt.Fprintf(&b, `%c%s="%s"`, "{,"[min(i, 1)], l.Name, escapeLabel.Replace(l.Value))
+				fmt.Fprintf(&b, `%c%s="%s"`, "{,"[min(i, 1)], s.Labels[i], escapeLabel.Replace(s.Labels[i+1]))
 			}
 			if len(s.Labels) > 0 {
 				b.WriteByte('}')
