@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
-	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
 // Accountant is the default dp.Accountant. It takes the tightest pair of each round, the
@@ -105,15 +104,12 @@ type Listed struct {
 
 // Reply is the answer to a Query. A pointer is nil if there is no such bound.
 type Reply struct {
-	Query Query
+	Query Query     // with the defaults of Sum filled in
 	Upper *dp.Bound // tightest proved upper bound
 	Best  *dp.Bound // tightest sound upper bound
 	Lower *dp.Bound // largest lower bound from a mechanism that the query admits
 	// Bounds lists all methods, in a fixed order.
 	Bounds []Listed
-	// Sum is the round that AnswerSum answered about, with defaults filled in; nil in other
-	// answers.
-	Sum *vecsum.Params
 }
 
 // list adds a method's answer to the reply. start is when its computation began, and err is
@@ -146,14 +142,22 @@ func (r *Reply) list(m Method, got answer, start time.Time, err error) error {
 
 // Answer computes the bounds that a query asks for. which is "all", "best" (only what the
 // tightest proved bound needs), or a method's id.
+//
+// Those of vector sums are upper bounds, proved, replace-one, for an observer of the summed
+// counts; rounds of fewer than MinUsers are void. They do not include what a transport adds
+// to δ.
 func Answer(ctx context.Context, q Query, which string) (Reply, error) {
 	return New().answer(ctx, q, which, nil)
 }
 
-// answer is Answer. It calls each, if each is not nil, before it computes a method.
+// answer is Answer. It calls each, if each is not nil, before it computes a method for single
+// reports.
 func (a *Accountant) answer(ctx context.Context, q Query, which string, each func(method string, done, of int)) (Reply, error) {
 	if err := q.Validate(); err != nil {
 		return Reply{}, err
+	}
+	if q.isSum() {
+		return answerSum(ctx, q, which)
 	}
 	e := a.engine
 	e.mu.Lock()

@@ -14,7 +14,7 @@ import (
 // EpsAdaptive bounds ε at delta over rounds each of which may have been chosen after seeing
 // everything that earlier rounds released. It is a Rényi filter
 // (protocol/ledger/adaptive.md): the sum of the rounds' divergences at the one order
-// FilterOrder(maxEps, delta).
+// filterOrder(maxEps, delta).
 //
 // Upper bound, proved; replace one client. If no round is run that would bring the answer
 // above maxEps, all rounds together are (maxEps, delta)-DP, however they were chosen and
@@ -35,7 +35,7 @@ func (a *Accountant) EpsAdaptive(ev dp.Event, maxEps, delta float64) (dp.Bound, 
 	a.engine.mu.Lock()
 	defer a.engine.mu.Unlock()
 	var s filtered
-	order := FilterOrder(maxEps, delta)
+	order := filterOrder(maxEps, delta)
 	for _, p := range t.parts {
 		one, err := a.engine.filter(p.shape, order, delta)
 		if err != nil {
@@ -68,11 +68,11 @@ func everyBatch(ev dp.Event) dp.Event {
 	return ev
 }
 
-// FilterOrder returns the order of a Rényi filter for a budget; it depends on the budget
+// filterOrder returns the order of a Rényi filter for a budget; it depends on the budget
 // alone. Of a grid of orders it is the one at which the budget admits the most of a Gaussian
 // mechanism, whose divergence is proportional to the order. Without a limit it is the order
 // for a budget of 1.
-func FilterOrder(maxEps, delta float64) float64 {
+func filterOrder(maxEps, delta float64) float64 {
 	if math.IsInf(maxEps, 1) {
 		maxEps = 1
 	}

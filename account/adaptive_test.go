@@ -167,7 +167,7 @@ func TestAdaptiveCountIsAboveTheTightest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !(b.Eps >= tight.Eps) || b.Eps > 20*tight.Eps+maxEps || b.Method != "renyi-filter" || b.Order != FilterOrder(maxEps, delta) || b.Status != dp.Proved {
+		if !(b.Eps >= tight.Eps) || b.Eps > 20*tight.Eps+maxEps || b.Method != "renyi-filter" || b.Order != filterOrder(maxEps, delta) || b.Status != dp.Proved {
 			t.Errorf("seed %d: adaptive %+v, tight %v", seed, b, tight.Eps)
 		}
 		back := dp.Sequence{}
@@ -219,12 +219,12 @@ func TestFilterOrderIsNearTheBest(t *testing.T) {
 			for u := -8.; u < 12; u += .01 {
 				best = math.Max(best, room(1+math.Exp(u)))
 			}
-			if got := room(FilterOrder(eps, delta)); got < .99*best {
-				t.Errorf("eps %v, delta %v: room %v at order %v, best %v", eps, delta, got, FilterOrder(eps, delta), best)
+			if got := room(filterOrder(eps, delta)); got < .99*best {
+				t.Errorf("eps %v, delta %v: room %v at order %v, best %v", eps, delta, got, filterOrder(eps, delta), best)
 			}
 		}
 	}
-	if o := FilterOrder(math.Inf(1), 1e-6); o != FilterOrder(1, 1e-6) {
+	if o := filterOrder(math.Inf(1), 1e-6); o != filterOrder(1, 1e-6) {
 		t.Errorf("order %v without a limit", o)
 	}
 }

@@ -69,12 +69,12 @@ func TestAgainAboveExact(t *testing.T) {
 	beaten, done := 0, 0
 	for done < longtest.Pick(60, 400) {
 		q, ok := randomSum(r)
-		if !ok || q.Sum.Honest < 1 || q.Query.Participation == dp.Once || q.Query.Participation != dp.CheckIn && q.Query.Dropout == 0 {
+		if !ok || q.Sum.Honest < 1 || q.Participation == dp.Once || q.Participation != dp.CheckIn && q.Dropout == 0 {
 			continue
 		}
-		q.Query.Delta = math.Pow(10, -1-6*r.Float64())
-		q = q.withDefaults()
-		last := 2*q.Query.Rounds + 10
+		q.Delta = math.Pow(10, -1-6*r.Float64())
+		q = q.withSumDefaults()
+		last := 2*q.Rounds + 10
 		all := worlds(q)
 		if len(all) == 0 {
 			continue // all rounds are void
@@ -91,25 +91,25 @@ func TestAgainAboveExact(t *testing.T) {
 			charged[i].q /= 1 - void
 		}
 		share := 0. // of runs in which all rounds are charged
-		for v := range last - q.Query.Rounds + 1 {
-			share += math.Exp(tail.LogPMF(v+q.Query.Rounds-1, v, void, 1-void)) * (1 - void)
+		for v := range last - q.Rounds + 1 {
+			share += math.Exp(tail.LogPMF(v+q.Rounds-1, v, void, 1-void)) * (1 - void)
 		}
 		announced := q
 		again := q
-		again.Query = q.Query.Again(q.Sum.MinUsers, last, false)
-		for i, ask := range []SumQuery{announced, again} {
-			reply, err := AnswerSum(context.Background(), ask, "best")
+		again = q.Again(q.Sum.MinUsers, last, false)
+		for i, ask := range []Query{announced, again} {
+			reply, err := Answer(context.Background(), ask, "best")
 			if err != nil {
 				t.Fatalf("%+v: %v", ask, err)
 			}
 			if reply.Upper == nil {
 				continue
 			}
-			over := share*exactDelta(charged, q.times(), reply.Upper.Eps) > q.Query.Delta*(1+1e-9)
+			over := share*exactDelta(charged, q.times(), reply.Upper.Eps) > q.Delta*(1+1e-9)
 			if over && i == 0 {
 				beaten++
 			} else if over {
-				t.Errorf("%+v, %+v: %v of %d rounds is below the exact figure", q.Query, q.Sum, reply.Upper.Eps, again.Query.Rounds)
+				t.Errorf("%+v: %v of %d rounds is below the exact figure", q, reply.Upper.Eps, again.Rounds)
 			}
 		}
 	}
@@ -122,14 +122,14 @@ func TestAgainAboveExact(t *testing.T) {
 // Where more may be asked than are relied on, chance is worth nothing, and a plan is
 // made as if the client were in every round.
 func TestPlanSumWithoutChance(t *testing.T) {
-	q := SumQuery{Query: Query{Participation: dp.Sampled, Population: 100, Reports: 60, Rounds: 5, Delta: 1e-6}}
+	q := Query{Class: VectorSumClass, Participation: dp.Sampled, Population: 100, Reports: 60, Rounds: 5, Delta: 1e-6}
 	q.Sum.Dim, q.Sum.Radius, q.Sum.Honest = 3, 1, .5
-	p, err := PlanSum(context.Background(), 3, q, vecsum.Skellam)
+	p, err := planSum(context.Background(), 3, q, vecsum.Skellam)
 	if err != nil {
 		t.Fatal(err)
 	}
 	q.Sum = p
-	reply, err := AnswerSum(context.Background(), q, "best")
+	reply, err := Answer(context.Background(), q, "best")
 	if err != nil || reply.Upper == nil || reply.Upper.Eps > 3 || reply.Upper.Eps < 2.9 {
 		t.Errorf("planned for 3: %+v, %v", reply.Upper, err)
 	}

@@ -21,6 +21,9 @@ func Divergence(q Query, method string) (func(order float64) (float64, error), e
 	if err := q.Validate(); err != nil {
 		return nil, err
 	}
+	if q.isSum() {
+		return nil, fmt.Errorf("account: method %q has no divergence of vector sums", method)
+	}
 	s, _ := q.shape()
 	for _, m := range Methods() {
 		if m.ID != method || m.divergence == nil {

@@ -39,7 +39,7 @@ type DocumentBound struct {
 	Seconds float64    `json:"seconds"`
 }
 
-// DocumentQuery is a Query, or a SumQuery if Randomizer is VectorSumClass.
+// DocumentQuery is a Query. DocumentSum goes with the randomizer VectorSumClass.
 type DocumentQuery struct {
 	Trust         dp.Trust         `json:"trust"`
 	Participation dp.Participation `json:"participation"`
@@ -95,8 +95,8 @@ func (r Reply) Document() Document {
 		Query: DocumentQuery{Trust: q.Trust, Participation: q.Participation, Randomizer: q.Class, Symbols: q.Symbols, Adjacency: q.Adjacency,
 			Eps0: q.Eps0, Sigma: q.Sigma, N: q.Population, K: q.Reports, Gamma: q.Gamma, Dropout: q.Dropout, Rounds: q.Rounds,
 			TV: q.TV, Colluders: q.Colluders, KHidden: q.HiddenReports, Adaptive: q.AdaptiveWithinRound}}
-	if r.Sum != nil {
-		out.Query.Randomizer, out.Query.DocumentSum = VectorSumClass, NewDocumentSum(*r.Sum)
+	if q.isSum() {
+		out.Query.DocumentSum = NewDocumentSum(q.Sum)
 	}
 	if q.AskDelta {
 		out.Query.Eps = &q.Eps
@@ -133,9 +133,9 @@ func ParseDocumentQuery(text []byte) (DocumentQuery, error) {
 	return d, nil
 }
 
-// Ask answers the query of a document, by Answer or, for a vector sum, by AnswerSum. each, if
-// not nil, is called before every method of Answer, some of which may be slow; by then, done
-// of all methods have been computed.
+// Ask answers the query of a document, as Answer does. each, if not nil, is called before
+// every method for single reports, some of which may be slow; by then, done of all methods
+// have been computed.
 func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, each func(method string, done, of int)) (Reply, error) {
 	if (d.Eps == nil) == (d.Delta == nil) {
 		return Reply{}, errors.New("account: give exactly one of delta, to bound epsilon, and eps, to bound delta")
@@ -152,12 +152,11 @@ func (a *Accountant) Ask(ctx context.Context, d DocumentQuery, which string, eac
 		if d.DocumentSum != (DocumentSum{}) {
 			return Reply{}, fmt.Errorf("account: dim, grid, noise, noise_bits, variance, n_min and honest go with randomizer %s, not %s", VectorSumClass, d.Randomizer)
 		}
-		return a.answer(ctx, q, which, each)
-	}
-	if d.Trust != "" && !d.Trust.Is(dp.SumsOnly) {
+	} else if d.Trust != "" && !d.Trust.Is(dp.SumsOnly) {
 		return Reply{}, fmt.Errorf("account: trust %s contradicts randomizer %s, of which only the sum is seen", d.Trust, VectorSumClass)
 	}
-	return AnswerSum(ctx, NewSumQuery(q, d.params()), which)
+	q.Sum = d.params()
+	return a.answer(ctx, q, which, each)
 }
 
 // params returns the round's parameters, except those that follow from the clients.

@@ -87,9 +87,8 @@ func TestAskIsAnswer(t *testing.T) {
 			t.Errorf("step %+v, bound %+v, want %+v", steps[i], got.Bounds[i], b)
 		}
 	}
-	sum := SumQuery{Query: Query{Participation: dp.All, Population: 100, Rounds: 1, Delta: 1e-5},
-		Sum: vecsum.Params{Dim: 3, Grid: 10, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 100}}}
-	wantSum, err := AnswerSum(context.Background(), sum, "best")
+	sum := Query{Class: VectorSumClass, Participation: dp.All, Population: 100, Rounds: 1, Delta: 1e-5, Sum: vecsum.Params{Dim: 3, Grid: 10, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 100}}}
+	wantSum, err := Answer(context.Background(), sum, "best")
 	if err != nil {
 		t.Fatal(err)
 	}

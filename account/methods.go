@@ -180,7 +180,7 @@ func Methods() []Method {
 		{ID: "gauss-pld", Class: VectorSumClass, Best: true,
 			Needs:  "any participation; cohorts of n_min at least; nobody who sees the sums learns who took part; γ < 1: chance counts among ⌊γn⌋ clients only, drop-outs of sampled and once not at all",
 			Source: gaussSource + "; integer noise by the sigma it is worth (vecsum.Params.Sigma), its tails added to delta",
-			Calls:  "account.AnswerSum, vecsum.Params.Sigma", Proofs: "account/vecsum.md", sum: sumGaussian},
+			Calls:  "account.Answer, vecsum.Params.Sigma", Proofs: "account/vecsum.md", sum: sumGaussian},
 		{ID: vecsum.MethodLemma31, Class: VectorSumClass, Needs: needsTwoFold + "; one coordinate, all clients honest", Source: "CJMP, Lemma 3.1 through its Lemma A.1",
 			Calls: "vecsum.Lemma31", sum: paperSum(lemma31)},
 		{ID: vecsum.MethodThm32, Class: VectorSumClass, Needs: needsTwoFold + "; all clients honest", Source: "CJMP, Theorem 3.2",

@@ -13,6 +13,9 @@ import (
 // at most target: the largest "eps0", "k", "gamma" or "rounds", or the smallest "sigma". It
 // returns the completed query and its answer, whose ε never exceeds target.
 //
+// Of a vector sum it solves for "noise": the Sum of least noise of the kind q.Sum.Noise.Kind.
+// It ignores the rest of Noise, and Grid and Norm.
+//
 // The search is a bisection that always keeps a value known to meet the target. So it is safe
 // even if the bound is not monotone; it may then miss a larger value.
 func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Reply, error) {
@@ -21,6 +24,9 @@ func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Re
 	}
 	if q.AskDelta {
 		return q, Reply{}, errors.New("account: planning needs delta; eps is what is planned for")
+	}
+	if q.isSum() {
+		return designSum(ctx, target, q, solve)
 	}
 	k, ok := knobs()[solve]
 	if !ok {
@@ -73,6 +79,26 @@ func Plan(ctx context.Context, target float64, q Query, solve string) (Query, Re
 		}
 	}
 	return last.Query, last, nil
+}
+
+// designSum is Plan for a vector sum.
+func designSum(ctx context.Context, target float64, q Query, solve string) (Query, Reply, error) {
+	if solve != "noise" {
+		return q, Reply{}, fmt.Errorf("account: cannot solve for %q of a vector sum: want noise", solve)
+	}
+	design, err := planSum(ctx, target, q, q.Sum.Noise.Kind)
+	if err != nil {
+		return q, Reply{}, err
+	}
+	q.Sum = design
+	r, err := Answer(ctx, q, "best")
+	if err != nil {
+		return q, Reply{}, err
+	}
+	if r.Upper == nil || !(r.Upper.Eps <= target) {
+		return q, Reply{}, fmt.Errorf("the design does not meet epsilon = %v", target)
+	}
+	return q, r, nil
 }
 
 // knob is a value that Plan can turn. Larger values cost more.

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
 // Query asks for the cost of rounds that are all alike. The zero value of a field means "not
@@ -13,7 +14,7 @@ type Query struct {
 	Trust         dp.Trust         // "" means dp.DefaultTrust
 	Participation dp.Participation // Required.
 	Adjacency     dp.Adjacency     // "" means dp.ReplaceOne; dp.AddRemoveOne for check-in of Gaussian sums only
-	Class         dp.Class         // "" means dp.Generic
+	Class         dp.Class         // "" means dp.Generic; VectorSumClass: see Sum
 	Symbols       int              // K; required for dp.KRR, 0 otherwise
 	// TV is a total-variation parameter a of class Generic, see dp.Report; 0: not known.
 	TV         float64
@@ -39,6 +40,17 @@ type Query struct {
 	Delta    float64
 	AskDelta bool
 	Eps      float64
+	// Sum describes a round of class VectorSumClass, of which an observer sees only the summed
+	// counts. What the query has on single reports (Eps0, Sigma, Symbols, TV), Colluders,
+	// HiddenReports and AdaptiveWithinRound must then be left empty; Trust may be a mode in
+	// which only sums are seen. Defaults: Users is the most clients that a round can have;
+	// MinUsers, below which it is void, is what Surely returns; Radius is 1; Norm is as in
+	// vecsum.Tight.
+	//
+	// The accounting relies on noise from a share Honest of every opened round's clients, and
+	// on at least that share of all Population being honest. It relies on nothing from the
+	// others.
+	Sum vecsum.Params
 }
 
 // maxRounds keeps products of rounds and losses far from overflow.
@@ -46,6 +58,12 @@ const maxRounds = 1e12
 
 // Validate returns an error that names the first value out of range.
 func (q Query) Validate() error {
+	switch {
+	case q.isSum():
+		return q.validateSum()
+	case q.Sum != (vecsum.Params{}):
+		return fmt.Errorf("account: a vector sum goes with class %s, not %q", VectorSumClass, q.Class)
+	}
 	if err := q.event().Validate(); err != nil {
 		return err
 	}

@@ -12,29 +12,10 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// SumQuery asks what rounds of vector sums cost. All rounds are alike. An observer sees only a
-// round's summed counts.
-type SumQuery struct {
-	// Query says who takes part and whether ε or δ is asked for. What it has on single reports
-	// (Class, Eps0, Sigma, Symbols, TV), Colluders, HiddenReports and AdaptiveWithinRound must be
-	// left empty; Trust may be a mode in which only sums are seen.
-	Query Query
-	// Sum describes a round. Defaults: Users is the most clients that a round can have;
-	// MinUsers, below which it is void, is what Surely returns; Radius is 1; Norm is as in
-	// vecsum.Tight.
-	//
-	// The accounting relies on noise from a share Honest of every opened round's clients, and
-	// on at least that share of all Population being honest. It relies on nothing from the
-	// others.
-	Sum vecsum.Params
-}
+// A question about vector sums has the class VectorSumClass and describes a round by its Sum.
 
-// NewSumQuery returns the question about a vector sum; q says who takes part and what is
-// asked.
-func NewSumQuery(q Query, p vecsum.Params) SumQuery {
-	q.Class, q.Trust = "", dp.VectorSum
-	return SumQuery{Query: q, Sum: p}
-}
+// isSum says whether the question is about vector sums.
+func (q Query) isSum() bool { return q.Class == VectorSumClass }
 
 // Surely returns the number of reports, at least 1, that arrive from n clients in all but one
 // round in a billion, if each reports with the given chance. No privacy rests on it.
@@ -45,19 +26,19 @@ func Surely(n int64, rate float64) int64 {
 
 // cohort returns the most clients that a round can have, and each one's chance to be among
 // those who arrive.
-func (q SumQuery) cohort() (most int64, rate float64) {
-	most, rate = q.Query.Population, 1-q.Query.Dropout
-	switch q.Query.Participation {
+func (q Query) cohort() (most int64, rate float64) {
+	most, rate = q.Population, 1-q.Dropout
+	switch q.Participation {
 	case dp.Sampled, dp.Once:
-		most = q.Query.Reports
+		most = q.Reports
 	case dp.CheckIn:
-		rate *= q.Query.Gamma
+		rate *= q.Gamma
 	}
 	return most, rate
 }
 
-// withDefaults fills in defaults; q.Query must be valid.
-func (q SumQuery) withDefaults() SumQuery {
+// withSumDefaults fills in the defaults of Sum; the rest of the query must be valid.
+func (q Query) withSumDefaults() Query {
 	most, rate := q.cohort()
 	p := &q.Sum
 	if p.Users == 0 {
@@ -78,13 +59,13 @@ func (q SumQuery) withDefaults() SumQuery {
 	return q
 }
 
-// Validate returns an error that names the first value out of range.
-func (q SumQuery) Validate() error {
-	a := q.Query
+// validateSum is Validate for a question about vector sums.
+func (q Query) validateSum() error {
+	a := q
 	switch {
-	case a.Class != "" || a.Eps0 != 0 || a.Sigma != 0 || a.Symbols != 0 || a.TV != 0:
-		return fmt.Errorf("account: class %q, eps0 = %v, sigma = %v, symbols = %d, total variation %v are of single reports: a vector sum has its own noise",
-			a.Class, a.Eps0, a.Sigma, a.Symbols, a.TV)
+	case a.Eps0 != 0 || a.Sigma != 0 || a.Symbols != 0 || a.TV != 0:
+		return fmt.Errorf("account: eps0 = %v, sigma = %v, symbols = %d, total variation %v are of single reports: a vector sum has its own noise",
+			a.Eps0, a.Sigma, a.Symbols, a.TV)
 	case a.Trust != "" && !a.Trust.Is(dp.SumsOnly):
 		return fmt.Errorf("account: trust %s: of a vector sum only the sum is seen, trust %s", a.Trust, dp.AnyTrust(dp.SumsOnly))
 	case a.Adjacency != "" && a.Adjacency != dp.ReplaceOne:
@@ -94,12 +75,12 @@ func (q SumQuery) Validate() error {
 	case a.HiddenReports || a.AdaptiveWithinRound:
 		return errors.New("account: a vector sum reveals its number of clients, and its clients do not see each other's reports")
 	}
-	a.Trust, a.Class, a.Sigma = dp.Distributed, dp.Gaussian, 1
+	a.Trust, a.Class, a.Sigma, a.Sum = dp.Distributed, dp.Gaussian, 1, vecsum.Params{}
 	if err := a.Validate(); err != nil {
 		return err
 	}
 	most, _ := q.cohort()
-	p := q.withDefaults().Sum
+	p := q.withSumDefaults().Sum
 	switch {
 	case p.Users < most:
 		return fmt.Errorf("account: users = %d are fewer than the %d that a round can have", p.Users, most)
@@ -114,45 +95,39 @@ func (q SumQuery) Validate() error {
 }
 
 // times returns the number of rounds in which one client can take part.
-func (q SumQuery) times() int64 {
-	if q.Query.Participation == dp.Once {
+func (q Query) times() int64 {
+	if q.Participation == dp.Once {
 		return 1
 	}
-	return q.Query.Rounds
+	return q.Rounds
 }
 
 // always says whether everyone who could be in a round is in it.
-func (q SumQuery) always() bool {
-	return q.Query.Dropout == 0 && (q.Query.Participation == dp.All || q.Query.Participation == dp.Once)
+func (q Query) always() bool {
+	return q.Dropout == 0 && (q.Participation == dp.All || q.Participation == dp.Once)
 }
 
 // counted says whether the number of honest clients in a round follows a known chance: their
 // own coins, or drop-outs of all honest clients. Otherwise it is only known to be at least
 // ⌊Honest·MinUsers⌋ (vecsum.md, "Honest").
-func (q SumQuery) counted() bool {
-	switch q.Query.Participation {
+func (q Query) counted() bool {
+	switch q.Participation {
 	case dp.CheckIn:
 		return true
 	case dp.All:
-		return q.Query.Dropout > 0
+		return q.Dropout > 0
 	}
-	return q.Query.Dropout > 0 && !(q.Sum.Honest > 0 && q.Sum.Honest < 1)
+	return q.Dropout > 0 && !(q.Sum.Honest > 0 && q.Sum.Honest < 1)
 }
 
 // sumComputation answers a query about vector sums.
-type sumComputation func(ctx context.Context, q SumQuery) (answer, error)
+type sumComputation func(ctx context.Context, q Query) (answer, error)
 
-// AnswerSum computes the bounds that a query about vector sums asks for (vecsum.md). which is
-// "all", "best" (only what the tightest needs), or a method's id. All are upper bounds,
-// proved, replace-one, for an observer of the summed counts; rounds of fewer than MinUsers
-// are void. They do not include what a transport adds to δ.
-func AnswerSum(ctx context.Context, q SumQuery, which string) (Reply, error) {
-	if err := q.Validate(); err != nil {
-		return Reply{}, err
-	}
-	q = q.withDefaults()
-	q.Query.Trust = dp.VectorSum
-	r := Reply{Query: q.Query, Sum: &q.Sum}
+// answerSum is Answer for a valid query about vector sums (vecsum.md).
+func answerSum(ctx context.Context, q Query, which string) (Reply, error) {
+	q = q.withSumDefaults()
+	q.Trust = dp.VectorSum
+	r := Reply{Query: q}
 	known := false
 	for _, m := range Methods() {
 		if m.sum == nil || which != "all" && which != m.ID && !(which == "best" && m.Best) {
@@ -194,7 +169,7 @@ func allHonest(bound func(vecsum.Params, float64) (float64, error)) func(vecsum.
 
 // alwaysNote returns the note that a bound is computed as if the client took part in every
 // round; "" if the client does.
-func (q SumQuery) alwaysNote() string {
+func (q Query) alwaysNote() string {
 	if q.always() {
 		return ""
 	}
@@ -202,18 +177,18 @@ func (q SumQuery) alwaysNote() string {
 }
 
 // sumGDP computes vecsum-gdp.
-func sumGDP(_ context.Context, q SumQuery) (answer, error) {
-	if q.Query.AskDelta {
-		delta, err := q.Sum.Delta(q.Query.Eps, q.times())
-		return answer{eps: q.Query.Eps, delta: delta, note: q.alwaysNote()}, err
+func sumGDP(_ context.Context, q Query) (answer, error) {
+	if q.AskDelta {
+		delta, err := q.Sum.Delta(q.Eps, q.times())
+		return answer{eps: q.Eps, delta: delta, note: q.alwaysNote()}, err
 	}
-	eps, err := q.Sum.Epsilon(q.Query.Delta, q.times())
-	return answer{eps: eps, delta: q.Query.Delta, note: q.alwaysNote()}, err
+	eps, err := q.Sum.Epsilon(q.Delta, q.times())
+	return answer{eps: eps, delta: q.Delta, note: q.alwaysNote()}, err
 }
 
 // gaussian returns a question about sums of Gaussian reports. Its answer, with tail added to
 // δ, holds for the query; the windows of the noise are those for delta.
-func (q SumQuery) gaussian(ctx context.Context, delta float64) (g Query, tail float64, err error) {
+func (q Query) gaussian(ctx context.Context, delta float64) (g Query, tail float64, err error) {
 	p, crowded := q.Sum, 0.
 	if q.counted() {
 		p.Users, crowded = q.most(crowdShare * delta)
@@ -243,13 +218,13 @@ const crowdShare = 1e-6
 
 // most returns the largest number of clients whose noise a counted query needs, and a
 // probability, at most chance, that some round has more clients.
-func (q SumQuery) most(chance float64) (int64, float64) {
+func (q Query) most(chance float64) (int64, float64) {
 	most, rate := q.cohort()
 	honest := 1.
 	if q.Sum.Honest > 0 {
 		honest = q.Sum.Honest
 	}
-	if q.Query.Participation != dp.Sampled && honest < 1 {
+	if q.Participation != dp.Sampled && honest < 1 {
 		most = int64(honest * float64(most)) // the clients that amongHonest counts
 	}
 	_, hi := tail.Window(most, rate, 1-rate, 1, chance/float64(q.times()))
@@ -260,14 +235,14 @@ func (q SumQuery) most(chance float64) (int64, float64) {
 }
 
 // Gaussian returns a question about sums of Gaussian reports whose answer holds for the
-// query, if vecsum.Params.Sigma of the round is sigma. The round has MinUsers clients if no
+// query about vector sums, if vecsum.Params.Sigma of the round is sigma. The round has MinUsers clients if no
 // known chance decides which honest clients come, otherwise MinUsers to Users. Of Sum it uses
 // Users, MinUsers and Honest. The σ in the question is a multiple of sigma.
 //
 // An error wraps dp.ErrNoBound if more clients are asked than are certainly honest.
-func (q SumQuery) Gaussian(sigma float64) (Query, error) {
-	g, p := q.Query, q.Sum
-	g.Trust, g.Class, g.Sigma = dp.Distributed, dp.Gaussian, sigma
+func (q Query) Gaussian(sigma float64) (Query, error) {
+	g, p := q, q.Sum
+	g.Trust, g.Class, g.Sigma, g.Sum = dp.Distributed, dp.Gaussian, sigma, vecsum.Params{}
 	if g.Participation == dp.Once {
 		// It is public who is in which batch, and a client is in one batch.
 		g.Participation, g.Population, g.Reports, g.Rounds = dp.All, g.Reports, 0, 1
@@ -315,7 +290,7 @@ func amongHonest(g Query, p vecsum.Params) (Query, error) {
 }
 
 // sumGaussian computes gauss-pld.
-func sumGaussian(ctx context.Context, q SumQuery) (answer, error) {
+func sumGaussian(ctx context.Context, q Query) (answer, error) {
 	ask := func(g Query) (dp.Bound, error) {
 		r, err := Answer(ctx, g, "gauss-pld")
 		if err != nil {
@@ -327,23 +302,23 @@ func sumGaussian(ctx context.Context, q SumQuery) (answer, error) {
 		return r.Bounds[0].Bound, nil
 	}
 	worth := func(g Query) string { return fmt.Sprintf("sigma = %.6g a client", g.Sigma) }
-	if !q.Query.AskDelta {
-		g, tail, err := q.gaussian(ctx, q.Query.Delta)
+	if !q.AskDelta {
+		g, tail, err := q.gaussian(ctx, q.Delta)
 		if err != nil {
 			return answer{}, err
 		}
 		if g.Delta = (g.Delta - tail) * (1 - 0x1p-50); !(g.Delta > 0) {
-			return answer{}, fmt.Errorf("account: tails of %v leave nothing of delta = %v: %w", tail, q.Query.Delta, dp.ErrNoBound)
+			return answer{}, fmt.Errorf("account: tails of %v leave nothing of delta = %v: %w", tail, q.Delta, dp.ErrNoBound)
 		}
 		b, err := ask(g)
-		return answer{eps: b.Eps, delta: q.Query.Delta, note: worth(g)}, err
+		return answer{eps: b.Eps, delta: q.Delta, note: worth(g)}, err
 	}
 	// Any window gives a bound, and the best window depends on the answer.
 	guess := 1e-6
-	if d, err := q.Sum.Delta(q.Query.Eps, q.times()); err == nil {
+	if d, err := q.Sum.Delta(q.Eps, q.times()); err == nil {
 		guess = math.Max(1e-200, math.Min(d, .5))
 	}
-	out := answer{eps: q.Query.Eps, delta: 1}
+	out := answer{eps: q.Eps, delta: 1}
 	for range 4 {
 		g, tail, err := q.gaussian(ctx, guess)
 		var b dp.Bound
@@ -365,20 +340,20 @@ func sumGaussian(ctx context.Context, q SumQuery) (answer, error) {
 		guess = math.Max(b.Delta, 1e-200)
 	}
 	if !(out.delta < 1) {
-		return answer{}, fmt.Errorf("account: no delta below 1 at eps = %v: %w", q.Query.Eps, dp.ErrNoBound)
+		return answer{}, fmt.Errorf("account: no delta below 1 at eps = %v: %w", q.Eps, dp.ErrNoBound)
 	}
 	return out, nil
 }
 
 // paperSum computes one of CJMP's bounds. They hold for a single round.
 func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) sumComputation {
-	return func(_ context.Context, q SumQuery) (answer, error) {
+	return func(_ context.Context, q Query) (answer, error) {
 		if q.times() > 1 {
 			return answer{}, fmt.Errorf("stated for one round, not %d: %w", q.times(), dp.ErrNoBound)
 		}
-		if !q.Query.AskDelta {
-			eps, err := bound(q.Sum, q.Query.Delta)
-			return answer{eps: eps, delta: q.Query.Delta, note: q.alwaysNote()}, err
+		if !q.AskDelta {
+			eps, err := bound(q.Sum, q.Delta)
+			return answer{eps: eps, delta: q.Delta, note: q.alwaysNote()}, err
 		}
 		// ε rises as δ falls, but too large a δ is outside a lemma's conditions.
 		good, reason := math.Inf(1), error(nil)
@@ -387,7 +362,7 @@ func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) sumCo
 			if err != nil && reason == nil {
 				reason = err
 			}
-			return err == nil && e <= q.Query.Eps
+			return err == nil && e <= q.Eps
 		}
 		const step = .5
 		bad := math.Inf(-1)
@@ -403,7 +378,7 @@ func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) sumCo
 		case math.IsInf(good, 1) && reason != nil:
 			return answer{}, reason
 		case math.IsInf(good, 1):
-			return answer{}, fmt.Errorf("no delta below 1/2 at eps = %v: %w", q.Query.Eps, dp.ErrNoBound)
+			return answer{}, fmt.Errorf("no delta below 1/2 at eps = %v: %w", q.Eps, dp.ErrNoBound)
 		}
 		for !math.IsInf(bad, -1) && good-bad > 1e-6 {
 			if mid := (good + bad) / 2; meets(mid) {
@@ -412,30 +387,30 @@ func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) sumCo
 				bad = mid
 			}
 		}
-		return answer{eps: q.Query.Eps, delta: math.Exp(good), note: q.alwaysNote()}, nil
+		return answer{eps: q.Eps, delta: math.Exp(good), note: q.alwaysNote()}, nil
 	}
 }
 
-// PlanSum returns the round of least noise of a kind for which the tightest bound of
-// AnswerSum at q.Query.Delta is at most target. It ignores Grid, Norm and Noise of q.Sum.
+// planSum returns the round of least noise of a kind for which the tightest bound at q.Delta
+// is at most target. It ignores Grid, Norm and Noise of q.Sum.
 //
 // The noise is within about a ten-thousandth of the smallest if every client is taken to be
 // present. If chance decides, one per cent more covers cohorts of every size. An error wraps
 // dp.ErrNoBound if nothing within the limits meets the target.
-func PlanSum(ctx context.Context, target float64, q SumQuery, kind vecsum.NoiseKind) (vecsum.Params, error) {
+func planSum(ctx context.Context, target float64, q Query, kind vecsum.NoiseKind) (vecsum.Params, error) {
 	q.Sum.Grid, q.Sum.Norm, q.Sum.Noise = 1, 0, vecsum.Noise{Kind: vecsum.Skellam, Variance: 1}
 	if err := q.Validate(); err != nil {
 		return vecsum.Params{}, err
 	}
-	if q.Query.AskDelta || !(target > 0 && target <= dp.MaxEps0) {
+	if q.AskDelta || !(target > 0 && target <= dp.MaxEps0) {
 		return vecsum.Params{}, fmt.Errorf("account: target epsilon = %v must be above 0 and at most %d, and delta given", target, dp.MaxEps0)
 	}
-	q = q.withDefaults()
+	q = q.withSumDefaults()
 	s := q.Sum
-	t := vecsum.Target{Delta: q.Query.Delta, Users: s.Users, MinUsers: s.MinUsers, Honest: s.Honest, Dim: s.Dim, Radius: s.Radius,
+	t := vecsum.Target{Delta: q.Delta, Users: s.Users, MinUsers: s.MinUsers, Honest: s.Honest, Dim: s.Dim, Radius: s.Radius,
 		Rounds: q.times(), Kind: kind, Split: s.Split}
 	counted := q.counted()
-	if !counted && q.Query.Participation != dp.Sampled {
+	if !counted && q.Participation != dp.Sampled {
 		t.Eps = target * (1 - 1e-8) // a larger margin than the error of the search for ε
 		return vecsum.Tight(t)
 	}

@@ -28,14 +28,14 @@ type world struct {
 }
 
 // relied is how many of n clients are honest for sure.
-func (q SumQuery) relied(n int64) int64 { return int64(q.Sum.Honest * float64(n)) }
+func (q Query) relied(n int64) int64 { return int64(q.Sum.Honest * float64(n)) }
 
 // worlds lists the worst behaviours that a query's assumptions allow, of its n
 // clients or fewer of whom more than are relied on may be honest. Others come, and
 // add nothing, only where a round would be void without them and they may: they never
 // make the honest fewer than their share. Whoever opens more rounds shows more.
-func worlds(q SumQuery) (out []world) {
-	n, report, least := q.Query.Population, 1-q.Query.Dropout, q.relied(q.Sum.MinUsers)
+func worlds(q Query) (out []world) {
+	n, report, least := q.Population, 1-q.Dropout, q.relied(q.Sum.MinUsers)
 	// opens says that h honest reports and at most a of others make a round.
 	opens := func(h, a int64) bool {
 		need := max(0, q.Sum.MinUsers-h)
@@ -68,10 +68,10 @@ func worlds(q SumQuery) (out []world) {
 	}
 	first := q.relied(n)
 	honests := []int64{first, (first + n) / 2, n}
-	switch q.Query.Participation {
+	switch q.Participation {
 	case dp.All, dp.CheckIn:
-		if q.Query.Participation == dp.CheckIn {
-			report *= q.Query.Gamma
+		if q.Participation == dp.CheckIn {
+			report *= q.Gamma
 		}
 		for _, h := range honests {
 			add(fmt.Sprintf("%d honest", h), func(yield func(float64, float64, int64)) { coins(h, n-h, report, 1, float64(h), yield) })
@@ -82,7 +82,7 @@ func worlds(q SumQuery) (out []world) {
 			}
 		})
 	case dp.Sampled:
-		k := q.Query.Reports
+		k := q.Reports
 		draw := func(honest, j int64) float64 { // j of the k asked are honest
 			return math.Exp(tail.LogPMF(honest, j, .5, .5) + tail.LogPMF(n-honest, k-j, .5, .5) - tail.LogPMF(n, k, .5, .5))
 		}
@@ -99,17 +99,17 @@ func worlds(q SumQuery) (out []world) {
 			}
 		})
 	case dp.Once: // a client's batch is fixed, and so is who of it is honest
-		k := q.Query.Reports
+		k := q.Reports
 		for _, h := range []int64{least, least + 1, q.relied(k), (k + least) / 2, k} {
 			if h >= 1 && h <= k && k-h <= n-first {
 				add(fmt.Sprintf("%d of a batch honest", h), func(yield func(float64, float64, int64)) { coins(h, k-h, report, 1, float64(h), yield) })
 			}
 		}
 	}
-	if q.Query.Dropout == 0 && q.Query.Participation != dp.CheckIn && q.Sum.Honest == 1 {
+	if q.Dropout == 0 && q.Participation != dp.CheckIn && q.Sum.Honest == 1 {
 		// No rate of drop-outs is given, so none is relied on.
-		from := float64(q.Query.Population)
-		if q.Query.Participation != dp.Sampled {
+		from := float64(q.Population)
+		if q.Participation != dp.Sampled {
 			from = float64(q.Sum.MinUsers)
 		}
 		add("n-min come", func(yield func(float64, float64, int64)) {
@@ -173,17 +173,17 @@ func exactDelta(round []outcome, times int64, eps float64) (worst float64) {
 
 // holdSum says where a bound on ε at the query's δ is below what some world shows,
 // and returns the largest exact ε over the tightest bound, to a tenth.
-func holdSum(t *testing.T, q SumQuery) (closest float64) {
+func holdSum(t *testing.T, q Query) (closest float64) {
 	t.Helper()
-	reply, err := AnswerSum(context.Background(), q, "all")
+	reply, err := Answer(context.Background(), q, "all")
 	if err != nil {
 		t.Fatalf("%+v: %v", q, err)
 	}
 	if reply.Upper == nil {
 		return 0
 	}
-	q = q.withDefaults()
-	delta := q.Query.Delta
+	q = q.withSumDefaults()
+	delta := q.Delta
 	for _, w := range worlds(q) {
 		round := w.outcomes(q.Sum)
 		for _, l := range reply.Bounds {
@@ -191,7 +191,7 @@ func holdSum(t *testing.T, q SumQuery) (closest float64) {
 				continue
 			}
 			if d := exactDelta(round, q.times(), l.Eps); !(d <= delta*(1+1e-9)) {
-				t.Errorf("%s: %s says %v at %v, of which delta is %v: %+v, %+v", w.name, l.Method, l.Eps, delta, d, q.Query, q.Sum)
+				t.Errorf("%s: %s says %v at %v, of which delta is %v: %+v", w.name, l.Method, l.Eps, delta, d, q)
 			}
 		}
 		for closest < .9 && exactDelta(round, q.times(), (closest+.1)*reply.Upper.Eps) > delta {
@@ -202,31 +202,29 @@ func holdSum(t *testing.T, q SumQuery) (closest float64) {
 }
 
 // randomSum draws rounds that worlds can be listed of: two if they are small.
-func randomSum(r *rand.Rand) (SumQuery, bool) {
+func randomSum(r *rand.Rand) (Query, bool) {
 	parts := []dp.Participation{dp.All, dp.Sampled, dp.CheckIn, dp.Once}
 	grid := 1 + r.Int64N(20)
-	q := SumQuery{
-		Query: Query{Participation: parts[r.IntN(4)], Population: 1 + int64(math.Exp(r.Float64()*4.5)), Rounds: 1,
-			Delta: math.Pow(10, -1-12*r.Float64())},
-		Sum: vecsum.Params{Dim: 1, Grid: grid, Norm: grid*grid + 1, Honest: []float64{1, 1, .95, .7, .5, .34, .1, .05 + .95*r.Float64()}[r.IntN(8)],
+	q := Query{Class: VectorSumClass, Participation: parts[r.IntN(4)], Population: 1 + int64(math.Exp(r.Float64()*4.5)), Rounds: 1,
+		Delta: math.Pow(10, -1-12*r.Float64()), Sum: vecsum.Params{Dim: 1, Grid: grid, Norm: grid*grid + 1, Honest: []float64{1, 1, .95, .7, .5, .34, .1, .05 + .95*r.Float64()}[r.IntN(8)],
 			Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 30 + int64(float64(grid*grid)*math.Exp(4*r.Float64()))}},
 	}
-	if q.Query.Population <= 6 {
-		q.Query.Rounds = 1 + r.Int64N(2)
+	if q.Population <= 6 {
+		q.Rounds = 1 + r.Int64N(2)
 	}
 	if r.IntN(2) == 0 {
-		q.Query.Dropout = math.Exp(-14 * r.Float64() * r.Float64())
-		q.Query.Dropout = min(.9, q.Query.Dropout)
+		q.Dropout = math.Exp(-14 * r.Float64() * r.Float64())
+		q.Dropout = min(.9, q.Dropout)
 	}
-	most := q.Query.Population
-	switch q.Query.Participation {
+	most := q.Population
+	switch q.Participation {
 	case dp.CheckIn:
-		q.Query.Gamma = math.Pow(r.Float64(), 2) + 1e-3
-		q.Query.Gamma = min(1, q.Query.Gamma)
+		q.Gamma = math.Pow(r.Float64(), 2) + 1e-3
+		q.Gamma = min(1, q.Gamma)
 	case dp.Sampled, dp.Once:
 		most = 1 + int64(float64(most-1)*math.Pow(r.Float64(), 2))
-		q.Query.Reports = most
-		q.Query.Rounds = min(q.Query.Rounds, q.Query.Population/most)
+		q.Reports = most
+		q.Rounds = min(q.Rounds, q.Population/most)
 	}
 	q.Sum.MinUsers = 1 + int64(float64(most-1)*r.Float64())
 	if r.IntN(3) == 0 {
@@ -245,7 +243,7 @@ func bruteSums(t *testing.T, r *rand.Rand, count int) {
 			continue
 		}
 		done++
-		key := string(q.Query.Participation)
+		key := string(q.Participation)
 		if q.Sum.Honest < 1 {
 			key += ", not all honest"
 		}
@@ -274,16 +272,16 @@ func TestSumOthersStayAway(t *testing.T) {
 	noise := func(variance float64) vecsum.Params {
 		return vecsum.Params{Dim: 1, Grid: 200, Norm: 200*200 + 1, Honest: .5, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: int64(4 * variance)}}
 	}
-	sampled := SumQuery{Query: Query{Participation: dp.Sampled, Population: 100, Reports: 10, Dropout: 1e-6, Rounds: 1, Delta: 1e-12}, Sum: noise(10000)}
+	sampled := Query{Class: VectorSumClass, Participation: dp.Sampled, Population: 100, Reports: 10, Dropout: 1e-6, Rounds: 1, Delta: 1e-12, Sum: noise(10000)}
 	sampled.Sum.MinUsers = 2
-	once := SumQuery{Query: Query{Participation: dp.Once, Population: 2500, Reports: 50, Dropout: .02, Rounds: 1, Delta: 1e-9}, Sum: noise(1600)}
+	once := Query{Class: VectorSumClass, Participation: dp.Once, Population: 2500, Reports: 50, Dropout: .02, Rounds: 1, Delta: 1e-9, Sum: noise(1600)}
 	once.Sum.MinUsers = 24
-	for _, q := range []SumQuery{sampled, once} {
+	for _, q := range []Query{sampled, once} {
 		holdSum(t, q)
 		none := q
-		none.Query.Dropout = 0
+		none.Dropout = 0
 		if a, b := sums(t, q)["gauss-pld"].Eps, sums(t, none)["gauss-pld"].Eps; a != b {
-			t.Errorf("%s: %v with drop-outs, %v without", q.Query.Participation, a, b)
+			t.Errorf("%s: %v with drop-outs, %v without", q.Participation, a, b)
 		}
 	}
 }
@@ -292,8 +290,8 @@ func TestSumOthersStayAway(t *testing.T) {
 // can undo gives no credit.
 func TestSumOrderOfRandomSettings(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 0))
-	eps := func(q SumQuery) float64 {
-		reply, err := AnswerSum(context.Background(), q, "best")
+	eps := func(q Query) float64 {
+		reply, err := Answer(context.Background(), q, "best")
 		if err != nil {
 			t.Fatalf("%+v: %v", q, err)
 		}
@@ -309,7 +307,7 @@ func TestSumOrderOfRandomSettings(t *testing.T) {
 		}
 		done++
 		is := eps(q)
-		more := map[string]SumQuery{}
+		more := map[string]Query{}
 		v := q
 		v.Sum.Honest = math.Min(1, q.Sum.Honest*1.3)
 		// A whole client more: shares within one are rounded down.
@@ -322,11 +320,11 @@ func TestSumOrderOfRandomSettings(t *testing.T) {
 		if float64(v.relied(v.Sum.MinUsers))/float64(v.Sum.MinUsers) >= float64(q.relied(q.Sum.MinUsers))/float64(q.Sum.MinUsers) {
 			more["n-min"] = v
 		}
-		if q.Sum.Honest < 1 && (q.Query.Participation == dp.Sampled || q.Query.Participation == dp.Once) {
+		if q.Sum.Honest < 1 && (q.Participation == dp.Sampled || q.Participation == dp.Once) {
 			v = q
-			v.Query.Dropout = .5 - q.Query.Dropout/2
+			v.Dropout = .5 - q.Dropout/2
 			more["dropout"] = v
-			v.Query.Dropout = 0
+			v.Dropout = 0
 			more["no dropout"] = v
 			if a, b := eps(more["dropout"]), eps(v); a != is || b != is {
 				t.Errorf("%+v: %v, with other drop-outs %v, without %v", q, is, a, b)
@@ -335,7 +333,7 @@ func TestSumOrderOfRandomSettings(t *testing.T) {
 		for name, v := range more {
 			// Sigma rounds by 1 %, and less noise is worth it on the way.
 			if e := eps(v); !(e <= is*1.01+1e-9) {
-				t.Errorf("more %s: %v, was %v: %+v, %+v", name, e, is, q.Query, q.Sum)
+				t.Errorf("more %s: %v, was %v: %+v", name, e, is, q)
 			}
 		}
 	}

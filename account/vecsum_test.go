@@ -14,14 +14,14 @@ import (
 )
 
 // sums asks for all bounds, by id; what has none is absent.
-func sums(t *testing.T, q SumQuery) map[string]Listed {
+func sums(t *testing.T, q Query) map[string]Listed {
 	t.Helper()
 	return sumsOf(t, q, "all")
 }
 
-func sumsOf(t *testing.T, q SumQuery, which string) map[string]Listed {
+func sumsOf(t *testing.T, q Query, which string) map[string]Listed {
 	t.Helper()
-	r, err := AnswerSum(context.Background(), q, which)
+	r, err := Answer(context.Background(), q, which)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,11 +39,8 @@ func sumsOf(t *testing.T, q SumQuery, which string) map[string]Listed {
 	return out
 }
 
-func sumOf(participation dp.Participation, n int64, bits int64) SumQuery {
-	return SumQuery{
-		Query: Query{Participation: participation, Population: n, Rounds: 1, Delta: 1e-6},
-		Sum:   vecsum.Params{Dim: 10, Grid: 300, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: bits}},
-	}
+func sumOf(participation dp.Participation, n int64, bits int64) Query {
+	return Query{Class: VectorSumClass, Participation: participation, Population: n, Rounds: 1, Delta: 1e-6, Sum: vecsum.Params{Dim: 10, Grid: 300, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: bits}}}
 }
 
 // Where everybody takes part the Gaussian of the same μ is the answer, whichever
@@ -51,7 +48,7 @@ func sumOf(participation dp.Participation, n int64, bits int64) SumQuery {
 func TestSumOfAllIsGaussian(t *testing.T) {
 	for _, rounds := range []int64{1, 30} {
 		q := sumOf(dp.All, 1000, 7000)
-		q.Query.Rounds = rounds
+		q.Rounds = rounds
 		got := sums(t, q)
 		gdpEps, pld := got["vecsum-gdp"].Eps, got["gauss-pld"].Eps
 		if math.Abs(pld/gdpEps-1) > 1e-3 {
@@ -90,7 +87,7 @@ func TestSumAboveExact(t *testing.T) {
 			}
 			exact += math.Max(0, a-math.Exp(eps)*b)
 		}
-		q.Query.Delta, q.Query.Eps, q.Query.AskDelta = 0, eps, true
+		q.Delta, q.Eps, q.AskDelta = 0, eps, true
 		got := sums(t, q)
 		for id, l := range got {
 			if l.Delta < exact {
@@ -110,16 +107,16 @@ func TestSumAboveExact(t *testing.T) {
 // answer at δ is the inverse of the answer at ε.
 func TestSumOrder(t *testing.T) {
 	sampled := sumOf(dp.Sampled, 10_000, 700)
-	sampled.Query.Reports, sampled.Query.Rounds = 1000, 20
+	sampled.Reports, sampled.Rounds = 1000, 20
 	coins := sumOf(dp.CheckIn, 2000, 700)
-	coins.Query.Gamma, coins.Query.Rounds = .5, 5
+	coins.Gamma, coins.Rounds = .5, 5
 	once := sumOf(dp.Once, 10_000, 700)
-	once.Query.Reports, once.Query.Rounds = 1000, 10
+	once.Reports, once.Rounds = 1000, 10
 	dropped := sumOf(dp.All, 1000, 700)
-	dropped.Query.Dropout, dropped.Query.Rounds = .1, 3
+	dropped.Dropout, dropped.Rounds = .1, 3
 	skellam := sampled
 	skellam.Sum.Noise = vecsum.Noise{Kind: vecsum.Skellam, Variance: 175}
-	for name, q := range map[string]SumQuery{"sampled": sampled, "check-in": coins, "once": once, "dropout": dropped, "skellam": skellam} {
+	for name, q := range map[string]Query{"sampled": sampled, "check-in": coins, "once": once, "dropout": dropped, "skellam": skellam} {
 		got := sums(t, q)
 		pld, full := got["gauss-pld"].Eps, got["vecsum-gdp"].Eps
 		if !(pld > 0 && full > 0) {
@@ -137,9 +134,9 @@ func TestSumOrder(t *testing.T) {
 			t.Errorf("%s: honest .5 costs %v, not above %v", name, e, pld)
 		}
 		back := q
-		back.Query.Delta, back.Query.AskDelta = 0, true
+		back.Delta, back.AskDelta = 0, true
 		for id, l := range got {
-			back.Query.Eps = l.Eps
+			back.Eps = l.Eps
 			if d := sumsOf(t, back, id)[id].Delta; !(d < 1.15e-6 && d > .8e-6) {
 				t.Errorf("%s: %s at its own epsilon %v has delta %v", name, id, l.Eps, d)
 			}
@@ -164,7 +161,7 @@ func TestSumPaper(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q := SumQuery{Query: Query{Participation: dp.All, Population: 1000, Rounds: 1, Delta: 1e-6}, Sum: p}
+		q := Query{Class: VectorSumClass, Participation: dp.All, Population: 1000, Rounds: 1, Delta: 1e-6, Sum: p}
 		got := sums(t, q)
 		if e := got["cjmp-thm32"].Eps; !(e > .01 && e <= 1) {
 			t.Errorf("dim %d: cjmp-thm32 %v", dim, e)
@@ -176,7 +173,7 @@ func TestSumPaper(t *testing.T) {
 			t.Errorf("dim %d: cjmp-lemma31 applies: %v", dim, ok)
 		}
 		back := q
-		back.Query.Delta, back.Query.AskDelta, back.Query.Eps = 0, true, got["cjmp-thm32"].Eps
+		back.Delta, back.AskDelta, back.Eps = 0, true, got["cjmp-thm32"].Eps
 		if d := sumsOf(t, back, "cjmp-thm32")["cjmp-thm32"].Delta; math.Abs(d/1e-6-1) > 1e-3 {
 			t.Errorf("dim %d: delta %v at the epsilon for 1e-6", dim, d)
 		}
@@ -189,7 +186,7 @@ func TestSumPaper(t *testing.T) {
 				t.Errorf("dim %d: %s with half the clients honest", dim, id)
 			}
 		}
-		q.Sum.Honest, q.Query.Rounds = 1, 2
+		q.Sum.Honest, q.Rounds = 1, 2
 		if two := sumsOf(t, q, "cjmp-a9"); two["cjmp-a9"].Applies {
 			t.Error("two rounds by a theorem for one")
 		}
@@ -200,7 +197,7 @@ func TestSumPaper(t *testing.T) {
 		t.Errorf("eight coins for a shift of 300: %v", got)
 	}
 	q = sumOf(dp.Sampled, 100, 0)
-	q.Query.Reports = 10
+	q.Reports = 10
 	q.Sum.Noise = vecsum.Noise{Kind: vecsum.DiscreteGaussian, Variance: 1e5}
 	if got := sums(t, q); got["gauss-pld"].Applies && got["gauss-pld"].Eps == 0 || !got["vecsum-gdp"].Applies {
 		t.Errorf("discrete Gaussian: %v", got)
@@ -208,40 +205,40 @@ func TestSumPaper(t *testing.T) {
 }
 
 func TestSumRefuses(t *testing.T) {
-	for want, change := range map[string]func(*SumQuery){
-		"eps0 = 1":                         func(q *SumQuery) { q.Query.Eps0 = 1 },
-		"trust shuffle":                    func(q *SumQuery) { q.Query.Trust = dp.Shuffle },
-		"adjacency \"remove\"":             func(q *SumQuery) { q.Query.Adjacency = dp.AddRemoveOne },
-		"colluders = 1":                    func(q *SumQuery) { q.Query.Colluders = 1 },
-		"number of clients":                func(q *SumQuery) { q.Query.HiddenReports = true },
-		"delta = 0":                        func(q *SumQuery) { q.Query.Delta = 0 },
-		"n = 0":                            func(q *SumQuery) { q.Query.Population = 0 },
-		"rounds = 0":                       func(q *SumQuery) { q.Query.Rounds = 0 },
-		"n-min = 101 must be at most":      func(q *SumQuery) { q.Sum.MinUsers = 101 },
-		"n-min = -1 must be at least 1":    func(q *SumQuery) { q.Sum.MinUsers = -1 },
-		"users = 99 are fewer":             func(q *SumQuery) { q.Sum.Users = 99 },
-		"leaves no client's noise":         func(q *SumQuery) { q.Sum.Honest = .001 },
-		"honest fraction = 2":              func(q *SumQuery) { q.Sum.Honest = 2 },
-		"honest fraction = NaN":            func(q *SumQuery) { q.Sum.Honest = math.NaN() },
-		"dim = 0":                          func(q *SumQuery) { q.Sum.Dim = 0 },
-		"grid = 0":                         func(q *SumQuery) { q.Sum.Grid = 0 },
-		"noise bits = 0":                   func(q *SumQuery) { q.Sum.Noise.Bits = 0 },
-		"variance = 1 given for binomial":  func(q *SumQuery) { q.Sum.Noise.Variance = 1 },
-		"unknown noise \"x\"":              func(q *SumQuery) { q.Sum.Noise.Kind = "x" },
-		"k = 7 must equal n = 100 when al": func(q *SumQuery) { q.Query.Reports = 7 },
+	for want, change := range map[string]func(*Query){
+		"eps0 = 1":                         func(q *Query) { q.Eps0 = 1 },
+		"trust shuffle":                    func(q *Query) { q.Trust = dp.Shuffle },
+		"adjacency \"remove\"":             func(q *Query) { q.Adjacency = dp.AddRemoveOne },
+		"colluders = 1":                    func(q *Query) { q.Colluders = 1 },
+		"number of clients":                func(q *Query) { q.HiddenReports = true },
+		"delta = 0":                        func(q *Query) { q.Delta = 0 },
+		"n = 0":                            func(q *Query) { q.Population = 0 },
+		"rounds = 0":                       func(q *Query) { q.Rounds = 0 },
+		"n-min = 101 must be at most":      func(q *Query) { q.Sum.MinUsers = 101 },
+		"n-min = -1 must be at least 1":    func(q *Query) { q.Sum.MinUsers = -1 },
+		"users = 99 are fewer":             func(q *Query) { q.Sum.Users = 99 },
+		"leaves no client's noise":         func(q *Query) { q.Sum.Honest = .001 },
+		"honest fraction = 2":              func(q *Query) { q.Sum.Honest = 2 },
+		"honest fraction = NaN":            func(q *Query) { q.Sum.Honest = math.NaN() },
+		"dim = 0":                          func(q *Query) { q.Sum.Dim = 0 },
+		"grid = 0":                         func(q *Query) { q.Sum.Grid = 0 },
+		"noise bits = 0":                   func(q *Query) { q.Sum.Noise.Bits = 0 },
+		"variance = 1 given for binomial":  func(q *Query) { q.Sum.Noise.Variance = 1 },
+		"unknown noise \"x\"":              func(q *Query) { q.Sum.Noise.Kind = "x" },
+		"k = 7 must equal n = 100 when al": func(q *Query) { q.Reports = 7 },
 	} {
 		q := sumOf(dp.All, 100, 100)
 		change(&q)
-		if _, err := AnswerSum(context.Background(), q, "all"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Answer(context.Background(), q, "all"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
 	}
-	if _, err := AnswerSum(context.Background(), sumOf(dp.All, 100, 100), "gauss-rdp"); err == nil {
+	if _, err := Answer(context.Background(), sumOf(dp.All, 100, 100), "gauss-rdp"); err == nil {
 		t.Error("answers an unknown method")
 	}
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := AnswerSum(done, sumOf(dp.All, 100, 100), "all"); !errors.Is(err, context.Canceled) {
+	if _, err := Answer(done, sumOf(dp.All, 100, 100), "all"); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -249,30 +246,30 @@ func TestSumRefuses(t *testing.T) {
 // A plan's check is at most the target, and nearly all of it is used.
 func TestPlanSum(t *testing.T) {
 	sampled := sumOf(dp.Sampled, 10_000, 0)
-	sampled.Query.Reports, sampled.Query.Rounds, sampled.Sum.MinUsers = 1000, 20, 700
+	sampled.Reports, sampled.Rounds, sampled.Sum.MinUsers = 1000, 20, 700
 	coins := sumOf(dp.CheckIn, 300, 0)
-	coins.Query.Gamma, coins.Query.Rounds = .7, 2
+	coins.Gamma, coins.Rounds = .7, 2
 	once := sumOf(dp.Once, 10_000, 0)
-	once.Query.Reports, once.Query.Rounds = 1000, 10
+	once.Reports, once.Rounds = 1000, 10
 	dropped := once
-	dropped.Query.Dropout = .1
+	dropped.Dropout = .1
 	all := sumOf(dp.All, 1000, 0)
-	all.Query.Rounds, all.Sum.Honest = 7, .5
+	all.Rounds, all.Sum.Honest = 7, .5
 	away, split := sampled, once
-	away.Query.Dropout, away.Sum.Honest = .01, .5
-	split.Query.Dropout, split.Sum.Honest = .01, .7
-	for name, q := range map[string]SumQuery{"all": all, "sampled": sampled, "check-in": coins, "once": once, "dropout": dropped,
+	away.Dropout, away.Sum.Honest = .01, .5
+	split.Dropout, split.Sum.Honest = .01, .7
+	for name, q := range map[string]Query{"all": all, "sampled": sampled, "check-in": coins, "once": once, "dropout": dropped,
 		"sampled, not all honest": away, "once, not all honest": split} {
 		for _, kind := range []vecsum.NoiseKind{vecsum.Binomial, vecsum.Skellam} {
 			if name != "all" && name != "once, not all honest" && kind == vecsum.Skellam {
 				continue
 			}
-			p, err := PlanSum(context.Background(), 1.5, q, kind)
+			p, err := planSum(context.Background(), 1.5, q, kind)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			q.Sum = p
-			r, err := AnswerSum(context.Background(), q, "best")
+			r, err := Answer(context.Background(), q, "best")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -282,10 +279,10 @@ func TestPlanSum(t *testing.T) {
 			}
 		}
 	}
-	if _, err := PlanSum(context.Background(), math.NaN(), all, vecsum.Binomial); err == nil {
+	if _, err := planSum(context.Background(), math.NaN(), all, vecsum.Binomial); err == nil {
 		t.Error("plans for NaN")
 	}
-	if _, err := PlanSum(context.Background(), 1e-9, all, vecsum.Binomial); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := planSum(context.Background(), 1e-9, all, vecsum.Binomial); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("plans for next to nothing: %v", err)
 	}
 }
@@ -293,9 +290,8 @@ func TestPlanSum(t *testing.T) {
 // Noise is not looked at for more clients than chance brings: these took more than a
 // thousand steps, and the answer is the one for all of them.
 func TestSumOfManyByChance(t *testing.T) {
-	q := SumQuery{Query: Query{Participation: dp.CheckIn, Population: 1e9, Gamma: 1e-5, Rounds: 100, Delta: 1e-6},
-		Sum: vecsum.Params{Dim: 1000, Grid: 1000, MinUsers: 9000, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 100}}}
-	users, chance := q.withDefaults().most(1e-12)
+	q := Query{Class: VectorSumClass, Participation: dp.CheckIn, Population: 1e9, Gamma: 1e-5, Rounds: 100, Delta: 1e-6, Sum: vecsum.Params{Dim: 1000, Grid: 1000, MinUsers: 9000, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 100}}}
+	users, chance := q.withSumDefaults().most(1e-12)
 	if !(users > 10_500 && users < 11_500 && chance == 1e-12) {
 		t.Errorf("looks at up to %d clients, of which more come with chance %v", users, chance)
 	}
@@ -304,12 +300,12 @@ func TestSumOfManyByChance(t *testing.T) {
 	}
 	half := q
 	half.Sum.Honest = .5
-	if users, _ := half.withDefaults().most(1e-12); !(users > 10_600 && users < 12_000) {
+	if users, _ := half.withSumDefaults().most(1e-12); !(users > 10_600 && users < 12_000) {
 		t.Errorf("half honest: looks at up to %d clients", users)
 	}
 	all := q
-	all.Query.Gamma = 1
-	if users, chance := all.withDefaults().most(1e-12); users != 1e9 || chance != 0 {
+	all.Gamma = 1
+	if users, chance := all.withSumDefaults().most(1e-12); users != 1e9 || chance != 0 {
 		t.Errorf("everybody comes: looks at up to %d clients, chance %v", users, chance)
 	}
 }

@@ -89,7 +89,7 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 	q := p.asked
 	q.Class, q.AskDelta = dp.Class(p.class), fs.Changed("eps")
 	if ok, err := p.sum(fs); ok || err != nil {
-		q = account.NewSumQuery(q, p.vecsum.params()).Query
+		q.Trust, q.Sum = "", p.vecsum.params() // the class decides the trust
 		if err != nil {
 			return q, err
 		}
@@ -189,7 +189,7 @@ With --eps in place of --delta it bounds delta.`,
 			if err := picture.check(); err != nil {
 				return err
 			}
-			answers, err := p.answerAll(cmd, queries, bounds)
+			answers, err := answerAll(cmd, queries, bounds)
 			if err != nil {
 				return err
 			}
@@ -228,21 +228,6 @@ With --eps in place of --delta it bounds delta.`,
 	certificates.flags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
-}
-
-func (p *protocolFlags) answerAll(cmd *cobra.Command, queries []account.Query, bounds string) ([]account.Reply, error) {
-	if p.class != vecsumName {
-		return answerAll(cmd, queries, bounds)
-	}
-	var out []account.Reply
-	for _, q := range queries {
-		a, err := answerSum(cmd, account.NewSumQuery(q, p.vecsum.params()), bounds)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, a)
-	}
-	return out, nil
 }
 
 func answerAll(cmd *cobra.Command, queries []account.Query, bounds string) ([]account.Reply, error) {
@@ -292,8 +277,8 @@ func printAnswers(w io.Writer, replies []account.Reply, largest float64, curve, 
 func printReply(w io.Writer, r account.Reply, largest float64) error {
 	p := printer{w: w}
 	p.line("%s", describeQuery(r.Query))
-	if r.Sum != nil {
-		p.line("%s", describeSum(*r.Sum))
+	if r.Query.Class == account.VectorSumClass {
+		p.line("%s", describeSum(r.Query.Sum))
 	}
 	if r.Upper != nil {
 		p.line("epsilon <= %s at delta = %s   (%s, %s; %s one client)", roundUp(r.Upper.Eps), roundUp(r.Upper.Delta), r.Upper.Method, r.Upper.Status, r.Upper.Adjacency)

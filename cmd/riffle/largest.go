@@ -50,8 +50,8 @@ func (p *protocolFlags) named(eps0 float64) (randomizer.Randomizer, bool, error)
 // largest returns the distance by which one report of an answer can move a mean, in clip
 // norms over n; 0: not known.
 func (p *protocolFlags) largest(r account.Reply) float64 {
-	if r.Sum != nil {
-		return r.Sum.Largest()
+	if r.Query.Class == account.VectorSumClass {
+		return r.Query.Sum.Largest()
 	}
 	eps0 := p.asked.Eps0
 	if eps0 == 0 {

@@ -100,14 +100,6 @@ func (s *sumFlags) params() vecsum.Params {
 		Noise: vecsum.Noise{Kind: s.noise, Bits: s.bits, Variance: s.variance}}
 }
 
-// answerSum asks the accountant, and marks errors in the query as bad usage.
-func answerSum(cmd *cobra.Command, q account.SumQuery, bounds string) (account.Reply, error) {
-	if err := q.Validate(); err != nil {
-		return account.Reply{}, usageError{err}
-	}
-	return account.AnswerSum(cmd.Context(), q, bounds)
-}
-
 func describeNoise(n vecsum.Noise) string {
 	if n.Kind == vecsum.Binomial {
 		return fmt.Sprintf("%d fair noise bits", n.Bits)
@@ -162,29 +154,21 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 	if err != nil {
 		return err
 	}
-	sum := account.NewSumQuery(q, p.vecsum.params())
 	// Any noise will do for checking the rest of the query.
-	sum.Sum.Grid, sum.Sum.Noise = 2, vecsum.Noise{Kind: vecsum.Skellam, Variance: 1}
-	if err := sum.Validate(); err != nil {
+	q.Sum.Grid, q.Sum.Noise = 2, vecsum.Noise{Kind: vecsum.Skellam, Variance: 1}
+	if err := q.Validate(); err != nil {
 		return usageError{err}
 	}
-	design, err := account.PlanSum(cmd.Context(), target, sum, vecsum.NoiseKind(p.vecsum.noise))
+	q.Sum.Noise.Kind = p.vecsum.noise
+	q, r, err := account.Plan(cmd.Context(), target, q, "noise")
 	if err != nil {
 		if errors.Is(err, dp.ErrNoBound) {
 			return usageError{err}
 		}
 		return err
 	}
-	sum.Sum = design
-	r, err := account.AnswerSum(cmd.Context(), sum, "best")
-	if err != nil {
-		return err
-	}
-	if r.Upper == nil || !(r.Upper.Eps <= target) {
-		return fmt.Errorf("the design does not meet epsilon = %v", target)
-	}
 	warnLargeEps(cmd.ErrOrStderr(), r.Upper.Eps)
-	d, err := describeDesign(design, sum.Query)
+	d, err := describeDesign(q.Sum, q)
 	if err != nil {
 		return err
 	}
@@ -203,8 +187,8 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 	}
 	out.line("")
 	out.row("grid", "%d steps", d.Grid)
-	out.row("noise", "%s of each client on each coordinate", describeNoise(design.Noise))
-	out.row("mu", "%.6g, one round of %d clients", d.Mu, design.MinUsers)
+	out.row("noise", "%s of each client on each coordinate", describeNoise(q.Sum.Noise))
+	out.row("mu", "%.6g, one round of %d clients", d.Mu, q.Sum.MinUsers)
 	out.row("modulus", "2^%d", d.Modulus)
 	out.row("message", "%d bytes a client, and a seed for each further aggregator", d.MessageBytes)
 	out.row("variance", "%.6g of a coordinate of their sum, in squared clip norms", d.Total)

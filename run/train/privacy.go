@@ -96,7 +96,8 @@ func (c PrivacyConfig) queries() ([]planned, error) {
 	}
 	// This question covers whatever the clients that are not honest do: account/vecsum.md,
 	// "Honest".
-	sum := account.SumQuery{Query: q, Sum: vecsum.Params{Users: c.Population, MinUsers: c.NMin, Honest: c.Honest}}
+	sum := q
+	sum.Sum = vecsum.Params{Users: c.Population, MinUsers: c.NMin, Honest: c.Honest}
 	worst, err := sum.Gaussian(1)
 	if errors.Is(err, dp.ErrNoBound) { // all clients of a round may be honest, so chance earns no credit
 		worst, err = q, nil

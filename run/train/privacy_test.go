@@ -71,13 +71,13 @@ func TestVectorSumMeetsItsBudget(t *testing.T) {
 				t.Errorf("%s: planned cost %+v, %v", name, cost, err)
 			}
 			// The round itself, whatever those do who are not relied on.
-			q := account.SumQuery{Sum: m.Params, Query: account.Query{Participation: c.Participation, Population: c.Population,
-				Reports: c.K, Gamma: c.Gamma, Dropout: c.Dropout, Rounds: c.Rounds, Delta: c.Delta}}
-			if q.Query.Participation == dp.Once { // in each epoch
-				q.Query.Participation, q.Query.Population, q.Query.Reports, q.Query.Dropout, q.Query.Rounds = dp.All, c.K, 0, 0, c.task().ReportsPerClient
+			q := account.Query{Class: account.VectorSumClass, Sum: m.Params, Participation: c.Participation, Population: c.Population,
+				Reports: c.K, Gamma: c.Gamma, Dropout: c.Dropout, Rounds: c.Rounds, Delta: c.Delta}
+			if q.Participation == dp.Once { // in each epoch
+				q.Participation, q.Population, q.Reports, q.Dropout, q.Rounds = dp.All, c.K, 0, 0, c.task().ReportsPerClient
 			}
 			q.Sum.Radius = 1
-			answer, err := account.AnswerSum(context.Background(), q, "best")
+			answer, err := account.Answer(context.Background(), q, "best")
 			if err != nil || answer.Upper == nil || answer.Upper.Eps > 2 {
 				t.Errorf("%s: costs %+v, %v", name, answer.Upper, err)
 			} else if answer.Upper.Eps < .9 {
