@@ -428,7 +428,7 @@ func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, erro
 			return nil, fmt.Errorf("fsck %s: %s: %s (%d problems)", role, r.Problems[0].Where, r.Problems[0].What, len(r.Problems))
 		}
 	}
-	return &demoResult{Released: replay.Released, Accepted: replay.Reports, Rejected: replay.Rejected, Accuracy: replay.Evaluation.Accuracy(), Baseline: replay.Baseline.Accuracy,
+	return &demoResult{Released: replay.Released, Accepted: replay.Reports, Rejected: replay.Rejected, Accuracy: replay.Evaluation.Accuracy, Baseline: replay.Baseline.Accuracy,
 		Epsilon: dp.Number(replay.Epsilon.Eps), Entries: book.Entries, Seconds: took.Seconds(), Delta: replay.Epsilon.Delta, Bound: replay.Epsilon.Method,
 		Rounds: d.Rounds, Clients: d.Clients, Trust: d.Trust, Takes: string(d.Participation), Model: hex.EncodeToString(replay.Model[:]),
 		Replayed: true, Clean: true, Dir: d.dir, population: float64(book.Epsilon)}, nil

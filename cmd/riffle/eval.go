@@ -67,7 +67,7 @@ recognises by the number of rows, the test set is the rows that training held ou
 
 func evalDocument(stored *train.Stored, e *train.Tested) map[string]any {
 	out := map[string]any{
-		"test_accuracy": dp.Number(e.Accuracy()), "test_loss": e.Loss, "examples": e.Examples, "confusion": e.Confusion,
+		"test_accuracy": dp.Number(e.Accuracy), "test_loss": e.Loss, "examples": e.Examples, "confusion": e.Confusion,
 		"baseline_accuracy": dp.Number(e.Baseline.Accuracy), "baseline_loss": e.Baseline.Loss, "counted": e.Set,
 		"model": stored.Name, "model_parameters": len(stored.Theta), "epsilon": stored.Epsilon, "delta": stored.Delta,
 	}
@@ -109,8 +109,8 @@ func printEval(w io.Writer, stored *train.Stored, e *train.Tested) error {
 	case e.Rows > 0:
 		p.row("counted", "the %d rows held out of training, of %d (--all counts all)", e.Examples, e.Rows)
 	}
-	if !math.IsNaN(e.Accuracy()) {
-		p.row("test accuracy", "%.2f %% of %d", 100*e.Accuracy(), e.Examples)
+	if !math.IsNaN(e.Accuracy) {
+		p.row("test accuracy", "%.2f %% of %d", 100*e.Accuracy, e.Examples)
 	}
 	p.row("test loss", "%s on %d examples", lossOf(e.Loss, e.LabelUnit, e.Label), e.Examples)
 	p.row("baseline", "%s", unitBaseline(e.Baseline, e.LabelUnit))

@@ -26,7 +26,7 @@ func writeReport(r *train.Run, s *train.Summary, interrupted bool) error {
 		Title:   title(c, r.Plan != nil),
 		Command: command(c), Version: number + " (" + commit + ")",
 		Started: time.Now().Add(-time.Duration(s.Seconds * float64(time.Second))).Format("2006-01-02 15:04"), Seconds: s.Seconds,
-		TestAccuracy: s.Evaluation.Accuracy(), TestLoss: s.Evaluation.Loss,
+		TestAccuracy: s.Evaluation.Accuracy, TestLoss: s.Evaluation.Loss,
 		Evaluated: dashboard.Grouped(int64(s.Evaluation.Examples)) + " " + r.Data.EvalName + " examples",
 		Baseline:  s.Baseline.Text,
 		Warnings:  s.Warnings, Privacy: privacy,

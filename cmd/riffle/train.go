@@ -268,10 +268,10 @@ func unitBaseline(b train.Baseline, unit float64) string {
 
 func printSummary(w io.Writer, r *train.Run, s *train.Summary) error {
 	p := printer{w: w}
-	if math.IsNaN(s.Evaluation.Accuracy()) {
+	if math.IsNaN(s.Evaluation.Accuracy) {
 		p.row(r.Data.EvalName+" loss", "%s", lossOf(s.Evaluation.Loss, s.LabelUnit, r.Config.Label))
 	} else {
-		p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Evaluation.Accuracy())
+		p.row(r.Data.EvalName+" accuracy", "%.2f %%", 100*s.Evaluation.Accuracy)
 	}
 	p.row("baseline", "%s", unitBaseline(s.Baseline, s.LabelUnit))
 	if !r.Config.Trust.Is(dp.Protecting) {

@@ -18,22 +18,13 @@ type Baseline struct {
 	Loss float64
 }
 
-// Beaten says whether a model is better than the baseline on the same examples: by accuracy
-// if there are classes, otherwise by loss. NaN is never better.
-func (b Baseline) Beaten(accuracy, loss float64) bool {
-	if b.Class >= 0 {
-		return accuracy > b.Accuracy
-	}
-	return loss < b.Loss
-}
-
 // Baseline returns the result of the best constant answer on n ≥ 1 examples, by the model's
 // loss. For classes, cross-entropy and logistic loss have the same baseline, in nats. The
 // hinge loss, which has no probabilities, has its own.
 func (m *Model) Baseline(n int, y func(row int) float64) Baseline {
 	targets := make([]float64, n)
 	for i := range targets {
-		if targets[i] = y(i); m.Loss.Binary() {
+		if targets[i] = y(i); m.Loss.Binary {
 			targets[i] = side(targets[i])
 		}
 	}

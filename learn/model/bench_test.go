@@ -22,7 +22,7 @@ func example(m *Model, zeros float64, seed uint64) (theta, x []float32) {
 }
 
 func benchmarkGrad(b *testing.B, inputs, classes int, zeros float64) {
-	m, err := NewSoftmax(SoftmaxConfig{Inputs: inputs, Classes: classes})
+	m, err := NewSoftmax(inputs, classes)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func BenchmarkGradPixels(b *testing.B)      { benchmarkGrad(b, 784, 10, 0.8) }
 func BenchmarkGradElevenClass(b *testing.B) { benchmarkGrad(b, 441, 11, 0) }
 
 func BenchmarkForwardHOG(b *testing.B) {
-	m, err := NewSoftmax(SoftmaxConfig{Inputs: 441, Classes: 10})
+	m, err := NewSoftmax(441, 10)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func newCNN(k *kernel.Kernel) *Model {
 
 func (m *cnn) prepare(s *Scratch) { s.cnn = new(cnnScratch) }
 
-func (m *cnn) geometry(float64) Geometry { panic("model: cnn is not convex") }
+func (m *cnn) geometry(float64) (lipschitz, smoothness float64) { panic("model: cnn is not convex") }
 
 func (m *cnn) forward(theta, x, logits []float32, s *Scratch) {
 	m.scores(theta, x, s.cnn)

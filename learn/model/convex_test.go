@@ -10,7 +10,7 @@ import (
 // less: a worst case comes close.
 func TestGeometryBoundsGradients(t *testing.T) {
 	draw := rand.New(rand.NewPCG(5, 6))
-	softmax, err := NewSoftmax(SoftmaxConfig{Inputs: 3, Classes: 4})
+	softmax, err := NewSoftmax(3, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestGeometryBoundsGradients(t *testing.T) {
 	}
 	const norm = 2.5
 	for _, p := range problems {
-		g := p.m.Geometry(norm)
+		lipschitz, smoothness := p.m.Geometry(norm)
 		var steepest, bent float64
 		x, d := make([]float32, 3), p.m.Params
 		a, b, ga, gb := make([]float32, d), make([]float32, d), make([]float32, d), make([]float32, d)
@@ -64,11 +64,11 @@ func TestGeometryBoundsGradients(t *testing.T) {
 			steepest = max(steepest, math.Sqrt(length))
 			bent = max(bent, math.Sqrt(moved/apart))
 		}
-		if steepest > g.Lipschitz*rounded || steepest < .97*g.Lipschitz {
-			t.Errorf("%s: longest gradient %v, L = %v", p.m.Name, steepest, g.Lipschitz)
+		if steepest > lipschitz*rounded || steepest < .97*lipschitz {
+			t.Errorf("%s: longest gradient %v, L = %v", p.m.Name, steepest, lipschitz)
 		}
-		if g.Smoothness > 0 && (bent > g.Smoothness*(1+1e-4) || bent < .6*g.Smoothness) {
-			t.Errorf("%s: gradients change by %v, beta = %v", p.m.Name, bent, g.Smoothness)
+		if smoothness > 0 && (bent > smoothness*(1+1e-4) || bent < .6*smoothness) {
+			t.Errorf("%s: gradients change by %v, beta = %v", p.m.Name, bent, smoothness)
 		}
 	}
 }

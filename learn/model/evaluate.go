@@ -14,19 +14,13 @@ type Evaluation struct {
 	// Examples is the number of examples, Correct those whose class has the
 	// largest score.
 	Examples, Correct int
+	// Accuracy is Correct / Examples, NaN if there are no classes.
+	Accuracy float64
 	// Loss is the mean loss of an example; in nats for cross-entropy and logistic loss.
 	Loss float64
 	// Confusion[y][c] is the number of examples of class y that were classified as c; nil if
 	// examples have real targets.
 	Confusion [][]int
-}
-
-// Accuracy returns Correct / Examples, NaN if there are no classes.
-func (e *Evaluation) Accuracy() float64 {
-	if e.Confusion == nil {
-		return math.NaN()
-	}
-	return float64(e.Correct) / float64(e.Examples)
 }
 
 // evaluateChunk is the number of examples whose cross-entropies are summed
@@ -80,7 +74,7 @@ func (m *Model) Evaluate(theta, x []float32, y func(row int) float64, workers in
 	}
 	wg.Wait()
 
-	e := &Evaluation{Examples: n}
+	e := &Evaluation{Examples: n, Accuracy: math.NaN()}
 	if m.Classes > 0 {
 		e.Confusion = make([][]int, m.Classes)
 	}
@@ -95,6 +89,9 @@ func (m *Model) Evaluate(theta, x []float32, y func(row int) float64, workers in
 				e.Correct++
 			}
 		}
+	}
+	if m.Classes > 0 {
+		e.Accuracy = float64(e.Correct) / float64(n)
 	}
 	size := evaluateChunk
 	if _, ok := m.kind.(*linear); ok {

@@ -24,7 +24,7 @@ func TestEvaluate(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := [][]int{{2, 0, 1}, {1, 0, 0}, {0, 0, 1}}
-	if e.Examples != 5 || e.Correct != 3 || e.Accuracy() != 0.6 || !reflect.DeepEqual(e.Confusion, want) {
+	if e.Examples != 5 || e.Correct != 3 || e.Accuracy != 0.6 || !reflect.DeepEqual(e.Confusion, want) {
 		t.Errorf("%+v, want 3 of 5 and %v", e, want)
 	}
 	loss := 0.0

@@ -34,7 +34,7 @@ type linear struct {
 // formula has the targets −1 and 1. Sums are float64, gradients are rounded to
 // float32 at the end and cut off at ±MaxFloat32. A client's loss and gradient
 // include the ridge, and are smoothed where Smoothing says so. Without ridge a
-// gradient has Euclidean norm at most Loss.Lipschitz() · √(‖x‖² + 1).
+// gradient has Euclidean norm at most Loss.Lipschitz · √(‖x‖² + 1).
 func NewLinear(c LinearConfig) (*Model, error) {
 	if c.Inputs < 1 || c.Inputs >= maxParams {
 		return nil, fmt.Errorf("model: inputs = %d must be at least 1 and below %d", c.Inputs, maxParams)
@@ -53,10 +53,10 @@ func NewLinear(c LinearConfig) (*Model, error) {
 		l = append(l, part{name: "bias", shape: []int{1}})
 	}
 	classes := 0
-	if c.Loss.Binary() {
+	if c.Loss.Binary {
 		classes = 2
 	}
-	m := newModel("linear-"+c.Loss.String(), c.Inputs, classes, l, &linear{c, c.Loss.Binary()})
+	m := newModel("linear-"+c.Loss.Name, c.Inputs, classes, l, &linear{c, c.Loss.Binary})
 	m.Loss, m.Convex = c.Loss, true
 	return m, nil
 }

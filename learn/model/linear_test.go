@@ -13,7 +13,7 @@ func losses(t testing.TB) []Loss {
 	var out []Loss
 	for _, text := range []string{"hinge", "logistic", "absolute", "pinball:0.5", "pinball:0.9", "pinball:0.05"} {
 		l, err := ParseLoss(text)
-		if err != nil || l.String() != text {
+		if err != nil || l.Name != text {
 			t.Fatalf("ParseLoss(%q) = %v, %v", text, l, err)
 		}
 		out = append(out, l)
@@ -45,7 +45,7 @@ func exactScore(theta []float64, x []float32) float64 {
 // exactLinear writes the losses down as the literature does.
 func exactLinear(l Loss, ridge float64, theta []float64, x []float32, y float64) (loss, kink float64) {
 	s := exactScore(theta, x)
-	switch name := l.String(); {
+	switch name := l.Name; {
 	case name == "hinge":
 		loss, kink = max(0, 1-y*s), math.Abs(1-y*s)
 	case name == "logistic":
@@ -80,7 +80,7 @@ func TestLinearGradient(t *testing.T) {
 					}
 				}
 				y := r.NormFloat64()
-				if l.Binary() {
+				if l.Binary {
 					y = float64(2*r.IntN(2) - 1)
 				}
 				if err := l.checkTarget(y); err != nil {
@@ -119,7 +119,7 @@ func TestLinearGradient(t *testing.T) {
 				for _, v := range x {
 					size += float64(v) * float64(v)
 				}
-				if bound := l.Lipschitz() * math.Sqrt(size); c.Ridge == 0 && norm(widen(grad)) > bound*(1+1e-6) {
+				if bound := l.Lipschitz * math.Sqrt(size); c.Ridge == 0 && norm(widen(grad)) > bound*(1+1e-6) {
 					t.Errorf("%+v: gradient of norm %v above %v", c, norm(widen(grad)), bound)
 				}
 			}
@@ -222,7 +222,7 @@ func TestClassifier(t *testing.T) {
 	if m.Classes != 2 || real.Classes != 0 {
 		t.Errorf("a logistic model has %d classes, a regression %d", m.Classes, real.Classes)
 	}
-	if e, err := real.Evaluate(theta, x, class(y), 1); err != nil || e.Confusion != nil || e.Correct != 0 || !math.IsNaN(e.Accuracy()) {
+	if e, err := real.Evaluate(theta, x, class(y), 1); err != nil || e.Confusion != nil || e.Correct != 0 || !math.IsNaN(e.Accuracy) {
 		t.Errorf("evaluation of a regression: %+v, %v", e, err)
 	}
 }

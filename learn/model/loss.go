@@ -15,6 +15,10 @@ import (
 //	pinball   τ(y − s) for y ≥ s and (1 − τ)(s − y) otherwise: its minimum is
 //	          the conditional τ-quantile, 0 < τ < 1
 type Loss struct {
+	Name      string  // as ParseLoss reads it
+	Binary    bool    // targets are −1 and 1
+	Lipschitz float64 // the largest size of the slope
+
 	kind string
 	tau  float64
 }
@@ -37,25 +41,14 @@ func ParseLoss(text string) (Loss, error) {
 		if !(v > 0 && v < 1) {
 			return Loss{}, fmt.Errorf("model: tau = %v must be above 0 and below 1", v)
 		}
-		return Loss{kind: "pinball", tau: v}, nil
+		return Loss{Name: "pinball:" + strconv.FormatFloat(v, 'g', -1, 64), Lipschitz: max(v, 1-v), kind: "pinball", tau: v}, nil
 	}
 	switch text {
 	case Hinge, Logistic, Absolute:
-		return Loss{kind: text}, nil
+		return Loss{Name: text, Binary: text != Absolute, Lipschitz: 1, kind: text}, nil
 	}
 	return Loss{}, fmt.Errorf("model: loss = %q must be hinge, logistic, absolute or pinball:τ", text)
 }
-
-// String names the loss as ParseLoss reads it.
-func (l Loss) String() string {
-	if l.kind == "pinball" {
-		return "pinball:" + strconv.FormatFloat(l.tau, 'g', -1, 64)
-	}
-	return l.kind
-}
-
-// Binary reports whether targets are −1 and 1.
-func (l Loss) Binary() bool { return l.kind == Hinge || l.kind == Logistic }
 
 // side returns the target of a binary loss that y stands for: 1 if y is above 0, otherwise −1.
 func side(y float64) float64 {
@@ -65,19 +58,10 @@ func side(y float64) float64 {
 	return -1
 }
 
-// Lipschitz returns the largest size of the slope: 1, or max(τ, 1 − τ) for the
-// pinball loss.
-func (l Loss) Lipschitz() float64 {
-	if l.kind == "pinball" {
-		return max(l.tau, 1-l.tau)
-	}
-	return 1
-}
-
 // checkTarget refuses targets the loss has no meaning for.
 func (l Loss) checkTarget(y float64) error {
-	if l.Binary() && y != 1 && y != -1 {
-		return fmt.Errorf("model: target = %v must be -1 or 1 for %s loss", y, l)
+	if l.Binary && y != 1 && y != -1 {
+		return fmt.Errorf("model: target = %v must be -1 or 1 for %s loss", y, l.Name)
 	}
 	if math.IsNaN(y) || math.IsInf(y, 0) {
 		return fmt.Errorf("model: target = %v must be finite", y)

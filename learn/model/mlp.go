@@ -55,7 +55,7 @@ func newMLP(c MLPConfig, k *kernel.Kernel) (*Model, error) {
 	}, m), nil
 }
 
-func (m *mlp) geometry(float64) Geometry { panic("model: mlp is not convex") }
+func (m *mlp) geometry(float64) (lipschitz, smoothness float64) { panic("model: mlp is not convex") }
 
 func (m *mlp) prepare(s *Scratch) {
 	s.hidden, s.dhidden = make([]float32, m.hidden), make([]float32, m.hidden)

@@ -46,7 +46,7 @@ type kind interface {
 	grad(theta, x []float32, y float64, grad []float32, s *Scratch) (loss float64)
 	gradCoord(theta, x []float32, y float64, j int, s *Scratch) (g float32, loss float64)
 	// geometry is called on convex models only.
-	geometry(norm float64) Geometry
+	geometry(norm float64) (lipschitz, smoothness float64)
 }
 
 func newModel(name string, inputs, classes int, l layout, k kind) *Model {

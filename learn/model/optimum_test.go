@@ -17,7 +17,7 @@ func optimumProblem(l Loss, seed uint64, n, d int) (x []float32, y []float64) {
 			score += v
 		}
 		y[i] = score
-		if l.Binary() {
+		if l.Binary {
 			y[i] = 1
 			if score < 0 {
 				y[i] = -1

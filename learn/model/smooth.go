@@ -12,7 +12,7 @@ import (
 //
 // The minimum runs over all θ', not over the feasible set: the loss is convex and Lipschitz
 // everywhere. There θ' differs from θ by a multiple of a, so only one number has to be found.
-// With L = Loss.Lipschitz()·‖a‖: f_β ≤ f ≤ f_β + L²/(2β); f_β is convex, L-Lipschitz and
+// With L = Loss.Lipschitz·‖a‖: f_β ≤ f ≤ f_β + L²/(2β); f_β is convex, L-Lipschitz and
 // β-smooth. Proofs in smooth.md.
 //
 // Source: Cheu, Joseph, Mao, Peng, "Shuffle private stochastic convex optimization" (ICLR
@@ -34,7 +34,7 @@ func (l Loss) smooth(beta float64) (smooth, error) {
 }
 
 // at returns f_β, and the slope s by the score for which ∇f_β = s·a. size is
-// ‖a‖², with the 1 of an intercept; |s| ≤ Loss.Lipschitz().
+// ‖a‖², with the 1 of an intercept; |s| ≤ Loss.Lipschitz.
 func (s smooth) at(score, size, y float64) (loss, slope float64) {
 	loss, slope, _ = s.loss.envelope(score, size/s.beta, y)
 	return loss, slope

@@ -35,7 +35,7 @@ func envelopeCases(t *testing.T, visit func(l Loss, v, size, beta, y float64)) {
 			size := math.Exp(2 * r.NormFloat64())
 			beta := math.Exp(3 * r.NormFloat64())
 			y := r.NormFloat64()
-			if l.Binary() {
+			if l.Binary {
 				y = float64(2*r.IntN(2) - 1)
 			}
 			visit(l, 3*r.NormFloat64(), size, beta, y)
@@ -67,7 +67,7 @@ func TestEnvelopeProperties(t *testing.T) {
 		s, _ := l.smooth(beta)
 		loss, slope := s.at(v, size, y)
 		plain, _ := l.At(v, y)
-		lip := l.Lipschitz()
+		lip := l.Lipschitz
 		tiny := 1e-12 * max(1, math.Abs(plain))
 		if loss > plain+tiny || plain > loss+lip*lip*size/(2*beta)+tiny {
 			t.Errorf("%v: envelope %v, loss %v, L²/(2β) = %v", l, loss, plain, lip*lip*size/(2*beta))
@@ -150,7 +150,7 @@ func TestSmoothedLinearGradient(t *testing.T) {
 				y := float64(2*r.IntN(2) - 1)
 				loss := m.Grad(theta, x, y, grad, nil)
 				full := plain.Grad(theta, x, y, other, nil)
-				lip := l.Lipschitz()
+				lip := l.Lipschitz
 				if gap := full - loss; gap < -1e-9 || gap > lip*lip*m.kind.(*linear).size(x)/(2*.7)+1e-9 {
 					t.Errorf("%v: smoothed by %v", l, gap)
 				}

@@ -5,40 +5,32 @@ import (
 	"math"
 )
 
-// SoftmaxConfig describes multinomial logistic regression.
-type SoftmaxConfig struct {
-	// Inputs is the number of features of an example. Required, at least 1.
-	Inputs int
-	// Classes is the number of classes. Required, at least 2.
-	Classes int
-}
-
 // maxParams bounds a model at 2³⁰ parameters (4 GiB).
 const maxParams = 1 << 30
 
 // softmax is the model that NewSoftmax makes.
 type softmax struct{ inputs, classes int }
 
-// NewSoftmax returns multinomial logistic regression: scores Wᵀx + b, cross-entropy
-// loss. It is convex in its parameters.
+// NewSoftmax returns multinomial logistic regression of at least 1 input and 2 classes: scores
+// Wᵀx + b, cross-entropy loss. It is convex in its parameters.
 //
-// theta holds W, row-major with Inputs rows of Classes columns, then b, one
+// theta holds W, row-major with one row for each input and one column for each class, then b, one
 // entry per class. A client's gradient is the outer product of (x, 1) with
 // p − e_y, so its Euclidean norm is √(‖x‖² + 1) · ‖p − e_y‖ ≤ √2 · √(‖x‖² + 1).
-func NewSoftmax(c SoftmaxConfig) (*Model, error) {
-	if c.Inputs < 1 {
-		return nil, fmt.Errorf("model: inputs = %d must be at least 1", c.Inputs)
+func NewSoftmax(inputs, classes int) (*Model, error) {
+	if inputs < 1 {
+		return nil, fmt.Errorf("model: inputs = %d must be at least 1", inputs)
 	}
-	if c.Classes < 2 {
-		return nil, fmt.Errorf("model: classes = %d must be at least 2", c.Classes)
+	if classes < 2 {
+		return nil, fmt.Errorf("model: classes = %d must be at least 2", classes)
 	}
-	if c.Inputs > maxParams || c.Classes > maxParams/(c.Inputs+1) {
-		return nil, fmt.Errorf("model: %d inputs × %d classes exceed %d parameters", c.Inputs, c.Classes, maxParams)
+	if inputs > maxParams || classes > maxParams/(inputs+1) {
+		return nil, fmt.Errorf("model: %d inputs × %d classes exceed %d parameters", inputs, classes, maxParams)
 	}
-	m := newModel("softmax", c.Inputs, c.Classes, layout{
-		{name: "weight", shape: []int{c.Inputs, c.Classes}},
-		{name: "bias", shape: []int{c.Classes}},
-	}, &softmax{c.Inputs, c.Classes})
+	m := newModel("softmax", inputs, classes, layout{
+		{name: "weight", shape: []int{inputs, classes}},
+		{name: "bias", shape: []int{classes}},
+	}, &softmax{inputs, classes})
 	m.Convex = true
 	return m, nil
 }

@@ -12,7 +12,7 @@ import (
 
 func newSoftmax(t testing.TB, inputs, classes int) *Model {
 	t.Helper()
-	m, err := NewSoftmax(SoftmaxConfig{Inputs: inputs, Classes: classes})
+	m, err := NewSoftmax(inputs, classes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,15 +202,15 @@ func TestGradDoesNotAllocate(t *testing.T) {
 }
 
 func TestNewSoftmaxRefuses(t *testing.T) {
-	for want, c := range map[string]SoftmaxConfig{
-		"model: inputs = 0 must be at least 1":  {Inputs: 0, Classes: 10},
-		"model: inputs = -5 must be at least 1": {Inputs: -5, Classes: 10},
-		"model: classes = 1 must be at least 2": {Inputs: 5, Classes: 1},
-		"exceed 1073741824 parameters":          {Inputs: 1 << 20, Classes: 1 << 20},
-		"classes exceed 1073741824 parameters":  {Inputs: math.MaxInt, Classes: 2},
+	for want, c := range map[string][2]int{
+		"model: inputs = 0 must be at least 1":  {0, 10},
+		"model: inputs = -5 must be at least 1": {-5, 10},
+		"model: classes = 1 must be at least 2": {5, 1},
+		"exceed 1073741824 parameters":          {1 << 20, 1 << 20},
+		"classes exceed 1073741824 parameters":  {math.MaxInt, 2},
 	} {
-		if _, err := NewSoftmax(c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", c, err, want)
+		if _, err := NewSoftmax(c[0], c[1]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", c, err, want)
 		}
 	}
 }

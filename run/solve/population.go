@@ -50,8 +50,8 @@ func newPopulation(c *Config, loss model.Loss) (*population, error) {
 		return nil, fmt.Errorf("solve: rows = %d must lie between 1 and %d, 2^28 numbers in all", c.Rows, maxCells/c.Dim)
 	}
 	kind := dataset.SyntheticKind(c.Synthetic)
-	if regression := kind == dataset.SyntheticAbsolute; regression == loss.Binary() {
-		return nil, fmt.Errorf("solve: loss %s does not go with synthetic %s: its targets are %s", loss, kind,
+	if regression := kind == dataset.SyntheticAbsolute; regression == loss.Binary {
+		return nil, fmt.Errorf("solve: loss %s does not go with synthetic %s: its targets are %s", loss.Name, kind,
 			map[bool]string{true: "real numbers", false: "classes"}[regression])
 	}
 	p := &population{clients: c.N, norm: 1}
@@ -73,15 +73,15 @@ func readPopulation(c Config, loss model.Loss) (*population, error) {
 	if c.Label == "" {
 		return nil, fmt.Errorf("solve: data %s needs label, the column to predict", c.Data)
 	}
-	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: !loss.Binary(), Scale: c.Scale, Rest: c.Rest})
+	file, err := dataset.ReadCSV(c.Data, dataset.CSVConfig{Label: c.Label, Regression: !loss.Binary, Scale: c.Scale, Rest: c.Rest})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("solve: data %s: no such file", c.Data)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if loss.Binary() && len(file.Labels) != 2 {
-		return nil, fmt.Errorf("solve: data %s: label %s has %d classes, must be 2 for %s loss", c.Data, c.Label, len(file.Labels), loss)
+	if loss.Binary && len(file.Labels) != 2 {
+		return nil, fmt.Errorf("solve: data %s: label %s has %d classes, must be 2 for %s loss", c.Data, c.Label, len(file.Labels), loss.Name)
 	}
 	if file.Table.Dim >= maxDim {
 		return nil, fmt.Errorf("solve: data %s: %d columns besides label must be below %d", c.Data, file.Table.Dim, maxDim)

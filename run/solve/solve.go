@@ -162,15 +162,15 @@ func Prepare(ctx context.Context, c Config) (*Task, error) {
 	p := optimize.Problem{
 		Dim: t.Params, Clients: people.clients, Radius: c.Radius, StrongConvexity: c.Lambda,
 	}
-	geometry := t.linear.Geometry(people.norm)
-	if geometry.Smoothness > 0 && people.norm > 0 {
-		p.Smoothness = geometry.Smoothness + c.Lambda
+	lipschitz, smoothness := t.linear.Geometry(people.norm)
+	if smoothness > 0 && people.norm > 0 {
+		p.Smoothness = smoothness + c.Lambda
 	}
 	if c.Clip == 0 {
 		if people.norm == 0 {
 			return nil, fmt.Errorf("solve: data %s: clip is needed, or a public range for every column: nothing else bounds a gradient without looking at the data", c.Data)
 		}
-		c.Clip = geometry.Lipschitz
+		c.Clip = lipschitz
 	}
 	p.Lipschitz = c.Clip + c.Lambda*c.Radius
 	if c.Optimizer == "" {

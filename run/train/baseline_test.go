@@ -3,11 +3,14 @@ package train
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/riffle-dp/riffle/learn/model"
 )
 
 // A model that is no better than a constant is warned of, in the summary and when
@@ -64,5 +67,22 @@ func TestBaselineIsTold(t *testing.T) {
 	other, err := stored.Test(spending(100).write(t, 199), false, 1)
 	if err != nil || other.Examples != 199 || other.Trained != -1 {
 		t.Errorf("another table: %+v %v", other, err)
+	}
+}
+
+func TestNotBeaten(t *testing.T) {
+	classes, numbers := model.Baseline{Accuracy: .625, Class: 2, Loss: .9}, model.Baseline{Accuracy: math.NaN(), Class: -1, Loss: .1}
+	for _, c := range []struct {
+		base           model.Baseline
+		accuracy, loss float64
+		beaten         bool
+	}{
+		{classes, .625, .1, false}, {classes, .75, 2, true}, {classes, math.NaN(), .1, false},
+		{numbers, math.NaN(), .1, false}, {numbers, math.NaN(), math.NaN(), false}, {numbers, math.NaN(), .09, true},
+	} {
+		base := Baseline{Baseline: c.base}
+		if text := base.NotBeaten(c.accuracy, c.loss); (text == "") != c.beaten {
+			t.Errorf("accuracy %v, loss %v against %+v: %q", c.accuracy, c.loss, c.base, text)
+		}
 	}
 }

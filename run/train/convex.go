@@ -111,10 +111,10 @@ func (c *Config) problem(d *Data, m *model.Model) (optimize.Problem, error) {
 		Lipschitz: math.Inf(1), MaxRounds: mostRounds,
 	}
 	if d.norm > 0 {
-		g := m.Geometry(d.norm)
-		p.Lipschitz = g.Lipschitz + c.Lambda*c.Radius
-		if g.Smoothness > 0 {
-			p.Smoothness = g.Smoothness + c.Lambda
+		lipschitz, smoothness := m.Geometry(d.norm)
+		p.Lipschitz = lipschitz + c.Lambda*c.Radius
+		if smoothness > 0 {
+			p.Smoothness = smoothness + c.Lambda
 		}
 	}
 	// A ball of radius C in ℓ1 lies within that of ℓ2; in ℓ∞ it reaches √d·C.

@@ -77,7 +77,7 @@ func (c LearningConfig) regression() bool {
 		return false
 	}
 	loss, err := model.ParseLoss(c.Loss)
-	return err == nil && !loss.Binary()
+	return err == nil && !loss.Binary
 }
 
 // readCSV reads the file as the configuration says, with the given classes; nil: those in the

@@ -29,7 +29,7 @@ func (c LearningConfig) newModel(t *dataset.Table) (*model.Model, error) {
 			return c.newLinear(t)
 		}
 	}
-	return model.NewSoftmax(model.SoftmaxConfig{Inputs: t.Dim, Classes: classes})
+	return model.NewSoftmax(t.Dim, classes)
 }
 
 func (c LearningConfig) newLinear(t *dataset.Table) (*model.Model, error) {
@@ -38,10 +38,10 @@ func (c LearningConfig) newLinear(t *dataset.Table) (*model.Model, error) {
 		return nil, err
 	}
 	switch {
-	case !loss.Binary() && t.Targets == nil:
-		return nil, fmt.Errorf("loss %s needs real targets: a CSV file's column", loss)
-	case loss.Binary() && t.Classes != 2:
-		return nil, fmt.Errorf("loss %s needs 2 classes, the data have %d", loss, t.Classes)
+	case !loss.Binary && t.Targets == nil:
+		return nil, fmt.Errorf("loss %s needs real targets: a CSV file's column", loss.Name)
+	case loss.Binary && t.Classes != 2:
+		return nil, fmt.Errorf("loss %s needs 2 classes, the data have %d", loss.Name, t.Classes)
 	}
 	return model.NewLinear(model.LinearConfig{Inputs: t.Dim, Loss: loss, Ridge: c.Lambda})
 }

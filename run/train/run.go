@@ -358,7 +358,7 @@ func (r *Run) evaluate(watch Observer) error {
 		return err
 	}
 	m := Metrics{
-		Round: r.Round, Epsilon: dp.Number(spent.Eps), Loss: e.Loss, Accuracy: dp.Number(e.Accuracy()), Seconds: r.seconds(),
+		Round: r.Round, Epsilon: dp.Number(spent.Eps), Loss: e.Loss, Accuracy: dp.Number(e.Accuracy), Seconds: r.seconds(),
 	}
 	if m.BaselineLoss = &r.Baseline.Loss; r.Baseline.Class >= 0 {
 		m.BaselineAccuracy = &r.Baseline.Accuracy

@@ -179,7 +179,7 @@ func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 		return nil, inputError("%v", err)
 	}
 	out.Baseline = newBaseline(s.Model, table, out.Classes, out.Set)
-	out.Warning = out.Baseline.NotBeaten(out.Evaluation.Accuracy(), out.Evaluation.Loss)
+	out.Warning = out.Baseline.NotBeaten(out.Evaluation.Accuracy, out.Evaluation.Loss)
 	return out, nil
 }
 

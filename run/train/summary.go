@@ -72,7 +72,7 @@ func (r *Run) Summary() (*Summary, error) {
 	}
 	s.ClientsPerSecond = float64(s.ClientGradients) / s.Seconds
 	var accuracy *float64
-	if a := e.Accuracy(); !math.IsNaN(a) {
+	if a := e.Accuracy; !math.IsNaN(a) {
 		accuracy = &a
 	}
 	if r.Data.EvalName == "test" {
@@ -88,7 +88,7 @@ func (r *Run) Summary() (*Summary, error) {
 	if unit := r.Config.labelUnit(); unit != 1 {
 		s.LabelUnit = unit
 	}
-	if text := s.Baseline.NotBeaten(e.Accuracy(), e.Loss); text != "" {
+	if text := s.Baseline.NotBeaten(e.Accuracy, e.Loss); text != "" {
 		s.Warnings = append(slices.Clip(s.Warnings), text)
 	}
 	return s, nil

@@ -48,7 +48,7 @@ func (c Config) tableClip(m *model.Model) float64 {
 		clip = 1
 	}
 	if loss, err := model.ParseLoss(c.Loss); err == nil {
-		clip *= loss.Lipschitz()
+		clip *= loss.Lipschitz
 	}
 	clip, _ = strconv.ParseFloat(strconv.FormatFloat(clip, 'g', 2, 64), 64) // cannot fail: it was printed from a number
 	return clip

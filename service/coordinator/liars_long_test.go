@@ -63,7 +63,7 @@ func learn(t *testing.T, liars, from int64, guard *Guard) (accuracy []float64, h
 		if err != nil {
 			t.Fatal(err)
 		}
-		return e.Accuracy()
+		return e.Accuracy
 	}
 	best := measure()
 	grad, report := make([]float32, task.Mechanism.Dim()), task.Mechanism.NewReport()

@@ -149,7 +149,7 @@ func (r *coordinatorProcess) runnable(t *train.Task, made created) (coordinator.
 					out.examined = x
 				}
 			}
-			if a := e.Accuracy(); !math.IsNaN(a) {
+			if a := e.Accuracy; !math.IsNaN(a) {
 				out.Accuracy = &a
 			}
 			if out.BaselineLoss = &base.Loss; base.Class >= 0 {
