@@ -320,7 +320,7 @@ func (d *demo) drive(ctx context.Context, c *children, show output, stderr io.Wr
 	for i := range int(d.Processes) {
 		name := fmt.Sprintf("clients-%d", i)
 		clients = append(clients, name)
-		if err := c.start(name, "client", "--config", l.ClientConfig(i)); err != nil {
+		if err := c.start(name, "client", "--config", l.Config(name)); err != nil {
 			return err
 		}
 	}
@@ -411,7 +411,7 @@ func (d *demo) check(ctx context.Context, took time.Duration) (*demoResult, erro
 	if err != nil {
 		return nil, err
 	}
-	book, err := operate.ReadLedger(ctx, l.Config(operate.RoleCoordinator))
+	book, err := operate.ReadLedger(ctx, l.Config(operate.RoleCoordinator), false)
 	if err != nil {
 		return nil, err
 	}

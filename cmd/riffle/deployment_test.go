@@ -84,7 +84,7 @@ func deploy(t *testing.T, p scenario) *deployment {
 		d.configs[role] = d.l.Config(role)
 	}
 	for i := range p.processes {
-		d.configs[fmt.Sprint("clients-", i)] = d.l.ClientConfig(i)
+		d.configs[fmt.Sprint("clients-", i)] = d.l.Config(fmt.Sprint("clients-", i))
 	}
 	if p.edit != nil {
 		p.edit(d)
@@ -391,7 +391,7 @@ func (d *deployment) ledger(now *operatorv1.Task) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	book, err := operate.ReadLedger(d.t.Context(), d.configs[operate.RoleCoordinator])
+	book, err := operate.ReadLedger(d.t.Context(), d.configs[operate.RoleCoordinator], false)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -486,7 +486,7 @@ func (d *deployment) charged() (n int64) {
 	d.t.Helper()
 	seen := map[string]bool{}
 	for i := range d.l.Processes {
-		b, err := os.ReadFile(filepath.Join(filepath.Dir(d.l.ClientConfig(i)), "ledger", "ledger"))
+		b, err := os.ReadFile(filepath.Join(filepath.Dir(d.l.Config(fmt.Sprint("clients-", i))), "ledger", "ledger"))
 		if err != nil {
 			d.t.Fatal(err)
 		}

@@ -120,10 +120,7 @@ func newLedgerShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show", Short: "Show what was charged", Example: "  riffle ledger show --config docs/deploy/coordinator.yaml --json", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := operate.ReadLedger(cmd.Context(), config)
-			if errors.Is(err, store.ErrLocked) {
-				r, err = operate.AskLedger(cmd.Context(), config)
-			}
+			r, err := operate.ReadLedger(cmd.Context(), config, true)
 			if err != nil && r == nil {
 				return operateError(err)
 			}
@@ -157,7 +154,7 @@ agrees, and the cost, computed again, is within the budget. It exits with 3 if t
 ledger is missing, behind its mark or above the budget, and with 1 if it was changed.`,
 		Example: "  riffle ledger verify --config docs/deploy/coordinator.yaml", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := operate.ReadLedger(cmd.Context(), config)
+			r, err := operate.ReadLedger(cmd.Context(), config, false)
 			if err != nil {
 				return operateError(err)
 			}

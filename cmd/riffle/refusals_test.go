@@ -151,7 +151,7 @@ func TestWhatIsNotBelieved(t *testing.T) {
 	path, _ := variant("data", "mark: ledger.json", "mark: nothing.json")
 	want(t, exitRefused, "high-water mark", "serve", "coordinator", "--config", path)
 
-	clients := filepath.Dir(d.l.ClientConfig(0))
+	clients := filepath.Dir(d.l.Config("clients-0"))
 	book := filepath.Join(clients, "ledger", "ledger")
 	good, err := os.ReadFile(book)
 	if err != nil {
@@ -172,7 +172,7 @@ func TestWhatIsNotBelieved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if code, _, text := outcome(t, "client", "--config", d.l.ClientConfig(0)); code != exitFailed || !strings.Contains(text, c.text) {
+		if code, _, text := outcome(t, "client", "--config", d.l.Config("clients-0")); code != exitFailed || !strings.Contains(text, c.text) {
 			t.Errorf("%s: exit %d, want %d with %q\n%s", name, code, exitFailed, c.text, text)
 		}
 	}
@@ -211,7 +211,7 @@ func TestPolicyKeepsQuiet(t *testing.T) {
 		t.Skip("runs processes; the services have their own tests")
 	}
 	d := deploy(t, scenario{clients: 12, processes: 2, rounds: 1, round: 4 * time.Second, edit: func(d *deployment) {
-		replaceInFile(t, d.l.ClientConfig(1), "max-eps0: 2.1", "max-eps0: 1.9")
+		replaceInFile(t, d.l.Config("clients-1"), "max-eps0: 2.1", "max-eps0: 1.9")
 	}})
 	strict := d.running["clients-1"]
 	select {

@@ -99,7 +99,11 @@ func (c *checkFlag) run(cmd *cobra.Command, role, config string) error {
 	if err != nil {
 		return operateError(err)
 	}
-	wrong, away := operate.Wrong(found)
+	var wrong, away bool // the configuration's fault, and a peer or a store that did not answer
+	for _, f := range found {
+		wrong = wrong || f.Error != "" && !f.Unreachable
+		away = away || f.Unreachable
+	}
 	if c.show.json {
 		err = printJSON(cmd.OutOrStdout(), map[string]any{"right": !wrong && !away, "checks": found})
 	} else {
@@ -192,7 +196,7 @@ leaves. It runs until it is stopped, or until the last of the named tasks has en
 				return check.run(cmd, operate.RoleClient, config)
 			}
 			return service(cmd, func(ctx context.Context, o operate.Options) error {
-				return operate.ServeClients(ctx, config, o)
+				return operate.Serve(ctx, operate.RoleClient, config, o)
 			})
 		},
 	}

@@ -52,7 +52,7 @@ func TestRoundsOfFifteenSeconds(t *testing.T) {
 		return code == exitDone && get(t, "http://"+c.Admin+"/readyz") == 200
 	})
 	for i := range l.Processes {
-		_, log := background(t, "client", "--config", l.ClientConfig(i))
+		_, log := background(t, "client", "--config", l.Config(fmt.Sprint("clients-", i)))
 		defer func() { t.Log(log.String()) }()
 	}
 	want(t, exitDone, `"state": "running"`, "task", "create", "--config", coordinator, "--name", "short", "--data", data, "--model", "softmax",

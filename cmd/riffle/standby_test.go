@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,7 +83,7 @@ func shared(d *deployment) {
 	edit(d.t, next, d.configs[standbyName], c.Listen, free[0], c.Admin, free[1], c.Dashboard, free[2],
 		"operator: \"\"", "operator: standby.sock", "holder: demo", "holder: standby")
 	for i := range d.l.Processes {
-		edit(d.t, d.l.ClientConfig(i), d.l.ClientConfig(i), "    url: https://"+c.Listen+"\n", "    urls: [\"https://"+free[0]+"\", \"https://"+c.Listen+"\"]\n")
+		edit(d.t, d.l.Config(fmt.Sprint("clients-", i)), d.l.Config(fmt.Sprint("clients-", i)), "    url: https://"+c.Listen+"\n", "    urls: [\"https://"+free[0]+"\", \"https://"+c.Listen+"\"]\n")
 	}
 }
 

@@ -701,7 +701,7 @@ func TestStrangers(t *testing.T) {
 	}
 	h.task = task.Task
 	for i := range l.Processes {
-		background(t, "client", "--config", l.ClientConfig(i))
+		background(t, "client", "--config", l.Config(fmt.Sprint("clients-", i)))
 	}
 	h.newcomers()
 	begun := time.Now()

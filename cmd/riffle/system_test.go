@@ -322,7 +322,7 @@ func TestOperateTwoRounds(t *testing.T) {
 
 	want(t, exitUsage, "exists already", "init", "shuffler", "--config", shuffler)
 	want(t, exitUsage, "exists already", "init", "coordinator", "--config", coordinator)
-	want(t, exitUsage, "there is a ledger already", "init", "client", "--config", l.ClientConfig(0))
+	want(t, exitUsage, "there is a ledger already", "init", "client", "--config", l.Config("clients-0"))
 	want(t, exitFailed, "no coordinator is running", "task", "list", "--config", coordinator)
 	want(t, exitDone, "0 entries", "ledger", "verify", "--config", coordinator)
 
@@ -366,7 +366,7 @@ func TestOperateTwoRounds(t *testing.T) {
 	var clients []*exec.Cmd
 	var logs []*bytes.Buffer
 	for i := range l.Processes {
-		cmd, log := background(t, "client", "--config", l.ClientConfig(i))
+		cmd, log := background(t, "client", "--config", l.Config(fmt.Sprint("clients-", i)))
 		clients, logs = append(clients, cmd), append(logs, log)
 	}
 	until(t, "the task is done", func() bool {
@@ -388,7 +388,7 @@ func TestOperateTwoRounds(t *testing.T) {
 	end(t, clients[0], logs[0], syscall.SIGTERM, exitDone)
 	end(t, clients[1], logs[1], syscall.SIGINT, exitInterrupted)
 	for i := range l.Processes {
-		cmd, log := background(t, "client", "--config", l.ClientConfig(i))
+		cmd, log := background(t, "client", "--config", l.Config(fmt.Sprint("clients-", i)))
 		clients[i], logs = cmd, append(logs, log)
 	}
 	until(t, "the second task is done", func() bool {

@@ -129,7 +129,7 @@ func TestOneTaskStopsNoOther(t *testing.T) {
 	want(t, exitUsage, "no such task", "task", "show", "many", "--config", file)
 	create(exitUsage, "was removed before", "many", "--eps0", "2", "--rounds", "1000", "--round", "1m", "--n-min", "12", "--epsilon", "9")
 
-	client, clientLog := background(t, "client", "--config", l.ClientConfig(0))
+	client, clientLog := background(t, "client", "--config", l.Config("clients-0"))
 	until(t, "the good task is done", func() bool {
 		_, out, _ := outcome(t, "task", "show", "good", "--config", file, "--json")
 		return strings.Contains(out, `"state": "done"`)

@@ -18,12 +18,7 @@ import (
 	"github.com/riffle-dp/riffle/service/config"
 )
 
-// ServeClients takes part with the configured clients until ctx or the last of the configured
-// tasks ends.
-func ServeClients(ctx context.Context, path string, o Options) error {
-	if left := config.Placeholders(path); len(left) > 0 {
-		return config.Errorf("%s", left[0])
-	}
+func serveClients(ctx context.Context, path string, o Options) error {
 	c, err := config.Load[config.Client](path)
 	if err != nil {
 		return err

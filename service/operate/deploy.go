@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -40,12 +41,14 @@ type Loopback struct {
 	Spread     time.Duration
 }
 
-// Config returns the path of a role's configuration.
-func (l Loopback) Config(role string) string { return filepath.Join(l.Dir, role, role+".yaml") }
-
-// ClientConfig returns the path of a client process's configuration.
-func (l Loopback) ClientConfig(i int) string {
-	return filepath.Join(l.Dir, fmt.Sprintf("clients-%d", i), "client.yaml")
+// Config returns the path of a process's configuration: a role's, or that of the clients of
+// clients-0, clients-1 and so on.
+func (l Loopback) Config(process string) string {
+	file := process
+	if strings.HasPrefix(process, "clients-") {
+		file = RoleClient
+	}
+	return filepath.Join(l.Dir, process, file+".yaml")
 }
 
 // FreeAddresses returns loopback addresses that nobody listens on now. Their ports are below
@@ -181,7 +184,7 @@ func (l Loopback) enrol(population string, to toClients) error {
 	first := 0
 	for i := range l.Processes {
 		n := l.Clients*(i+1)/l.Processes - first
-		dir := filepath.Dir(l.ClientConfig(i))
+		dir := filepath.Dir(l.Config(fmt.Sprint("clients-", i)))
 		if _, err := config.GenerateCredentials(dir, n); err != nil {
 			return err
 		}
@@ -196,7 +199,7 @@ func (l Loopback) enrol(population string, to toClients) error {
 		c := config.Client{Population: population, Credentials: config.CredentialsFile, Dir: "ledger", Roots: "servers.crt", Data: l.Data, First: int64(first),
 			Shuffler: config.Party{URL: to.shuffler, Key: to.shufflerKey}, Coordinator: config.Party{URL: to.coordinator, Key: to.coordinatorKey},
 			Policy: l.Policy, Spread: l.Spread, Log: "info"}
-		if err := writeYAML(l.ClientConfig(i), c); err != nil {
+		if err := writeYAML(l.Config(fmt.Sprint("clients-", i)), c); err != nil {
 			return err
 		}
 		if err := client.CreateLedger(filepath.Join(dir, "ledger")); err != nil {
@@ -210,7 +213,7 @@ func (l Loopback) enrol(population string, to toClients) error {
 // SetTasks has the client processes take part in these tasks only, and end with them.
 func (l Loopback) SetTasks(ids ...string) error {
 	for i := range l.Processes {
-		b, err := os.ReadFile(l.ClientConfig(i))
+		b, err := os.ReadFile(l.Config(fmt.Sprint("clients-", i)))
 		if err != nil {
 			return fmt.Errorf("operate: %w", err)
 		}
@@ -219,7 +222,7 @@ func (l Loopback) SetTasks(ids ...string) error {
 			return fmt.Errorf("operate: %w", err)
 		}
 		c.Tasks = ids
-		if err := writeYAML(l.ClientConfig(i), c); err != nil {
+		if err := writeYAML(l.Config(fmt.Sprint("clients-", i)), c); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -234,11 +233,4 @@ func (n *inspection) client(ctx context.Context, path string, call bool) {
 		}})
 	}
 	n.ask(ctx, list)
-}
-
-// Wrong returns whether a finding is the configuration's fault, and whether a peer or a store
-// did not answer.
-func Wrong(found []finding) (wrong, away bool) {
-	return slices.ContainsFunc(found, func(f finding) bool { return f.Error != "" && !f.Unreachable }),
-		slices.ContainsFunc(found, func(f finding) bool { return f.Unreachable })
 }

@@ -30,11 +30,11 @@ func found(t *testing.T, role, path string) (text string, wrong, away bool) {
 		if strings.Contains(f.Error, "\n") {
 			t.Errorf("more than a line: %q", f.Error)
 		}
+		wrong, away = wrong || f.Error != "" && !f.Unreachable, away || f.Unreachable
 		if f.Error != "" {
 			b.WriteString(f.What + ": " + f.Error + "\n")
 		}
 	}
-	wrong, away = Wrong(list)
 	return b.String(), wrong, away
 }
 
@@ -49,7 +49,7 @@ func TestExamplesAreRefused(t *testing.T) {
 		}
 		var err error
 		if name == RoleClient {
-			err = ServeClients(t.Context(), path, Options{Log: slog.New(slog.DiscardHandler)})
+			err = Serve(t.Context(), RoleClient, path, Options{Log: slog.New(slog.DiscardHandler)})
 		} else {
 			err = Serve(t.Context(), name, path, Options{Log: slog.New(slog.DiscardHandler)})
 		}
@@ -88,7 +88,7 @@ func TestInspect(t *testing.T) {
 	check(RoleShuffler, l.Config(RoleShuffler), "", false, false) // it calls nobody
 	check(RoleCoordinator, coordinator, "shuffler https://", false, true)
 	check(RoleAggregator, l.Config(RoleAggregator), "cannot be reached", false, true)
-	check(RoleClient, l.ClientConfig(0), "coordinator https://", false, true)
+	check(RoleClient, l.Config("clients-0"), "coordinator https://", false, true)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

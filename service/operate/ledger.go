@@ -50,14 +50,18 @@ type ledgerEntry struct {
 	Event        string `json:"event"`
 }
 
-// ReadLedger opens a coordinator's store, which must not be in use, verifies the ledger's
-// chain and its mark, and adds it up.
-func ReadLedger(ctx context.Context, path string) (*ledgerReport, error) {
+// ReadLedger opens a coordinator's store, verifies the ledger's chain and its mark, and adds it
+// up. If ask is set and the coordinator runs, the coordinator is asked instead; its answer
+// lacks what each task costs.
+func ReadLedger(ctx context.Context, path string, ask bool) (*ledgerReport, error) {
 	c, err := config.Load[config.Coordinator](path)
 	if err != nil {
 		return nil, err
 	}
 	s, err := openCoordinatorStore(ctx, c)
+	if ask && errors.Is(err, store.ErrLocked) {
+		return askLedger(ctx, c)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -78,12 +82,7 @@ func ReadLedger(ctx context.Context, path string) (*ledgerReport, error) {
 	return r, nil
 }
 
-// AskLedger asks a running coordinator for its ledger. The answer lacks what each task costs.
-func AskLedger(ctx context.Context, path string) (*ledgerReport, error) {
-	c, err := config.Load[config.Coordinator](path)
-	if err != nil {
-		return nil, err
-	}
+func askLedger(ctx context.Context, c config.Coordinator) (*ledgerReport, error) {
 	resp, err := OperatorClient(c.Operator).GetLedger(ctx, connect.NewRequest(&operatorv1.GetLedgerRequest{}))
 	if err != nil {
 		return nil, err

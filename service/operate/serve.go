@@ -34,14 +34,19 @@ type Options struct {
 	Ready func()
 }
 
-// Serve runs a role until ctx ends, finishes what was begun and returns nil.
+// Serve runs a role until ctx ends, finishes what was begun and returns nil. Clients end with
+// the last of the tasks that their configuration names, too.
 func Serve(ctx context.Context, role, path string, o Options) error {
-	if role != RoleAll {
-		o.Log = o.Log.With("role", role)
-		if left := config.Placeholders(path); len(left) > 0 {
-			return config.Errorf("%s", left[0])
-		}
+	if role == RoleAll {
+		return serveAll(ctx, path, o)
 	}
+	if left := config.Placeholders(path); len(left) > 0 {
+		return config.Errorf("%s", left[0])
+	}
+	if role == RoleClient {
+		return serveClients(ctx, path, o)
+	}
+	o.Log = o.Log.With("role", role)
 	switch role {
 	case RoleShuffler:
 		return serveShuffler(ctx, path, o)
@@ -49,8 +54,6 @@ func Serve(ctx context.Context, role, path string, o Options) error {
 		return serveCoordinator(ctx, path, o)
 	case RoleAggregator:
 		return serveAggregator(ctx, path, o)
-	case RoleAll:
-		return serveAll(ctx, path, o)
 	}
 	return config.Errorf("no role %q", role)
 }
