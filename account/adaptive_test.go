@@ -59,14 +59,14 @@ func adversary(t *testing.T, a dp.Accountant, events [2]dp.Round, eps, delta flo
 		var charged charges
 		for i := range 2 {
 			for round := range n[i] {
-				e := wire.Entry{Population: wire.Population{1}, Task: [32]byte{byte(i)}, Round: int64(round) + 1, Event: events[i]}
+				e := wire.Entry{Population: wire.ID{1}, Task: [32]byte{byte(i)}, Round: int64(round) + 1, Event: events[i]}
 				if last := len(charged) - 1; last >= 0 {
-					e.Before = charged[last].Digest()
+					e.Before = wire.Digest(charged[last])
 				}
 				charged = append(charged, e)
 			}
 		}
-		journal, err := ledger.OpenJournal(t.Context(), charged, charged, wire.Population{1}, ledger.Config{Accountant: a, Delta: delta, MaxEps: eps})
+		journal, err := ledger.OpenJournal(t.Context(), charged, charged, wire.ID{1}, ledger.Config{Accountant: a, Delta: delta, MaxEps: eps})
 		if err != nil {
 			t.Fatal(err)
 		}

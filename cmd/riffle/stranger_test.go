@@ -326,7 +326,7 @@ func (h *hall) meant(ctx context.Context, from string) (header []byte, size int6
 		return nil, 0, err
 	}
 	size, err = envelope.ReportSize(e.Shuffler[0].Suite, ann.ReportBytes, ann.ShareBytes)
-	return wire.Encode(wire.Header{Key: e.Shuffler[0].ID(), Announcement: ann.Digest()}), size, err
+	return wire.Encode(wire.Header{Key: e.Shuffler[0].ID(), Announcement: wire.Digest(ann)}), size, err
 }
 
 // stalled opens as many streams as are granted, and gives each its beginning.

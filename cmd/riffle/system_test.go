@@ -652,7 +652,7 @@ func editLedger(t *testing.T, file string, c config.Coordinator) {
 		"chained again": {func(e []wire.Entry) []wire.Entry {
 			e[0].Event.Report.Eps0 /= 2 // what was cheaper
 			for i := range e[1:] {
-				e[i+1].Before = e[i].Digest()
+				e[i+1].Before = wire.Digest(e[i])
 			}
 			return e
 		}, exitRefused, "mark"},

@@ -40,7 +40,7 @@ func createdBefore(t *testing.T, c config.Coordinator, name string, trust dp.Tru
 	if err != nil {
 		t.Fatal(err)
 	}
-	id = fmt.Sprintf("%x", task.Wire.ID())
+	id = fmt.Sprintf("%x", wire.Digest(task.Wire))
 	createKey(t, c, "created."+id, record)
 	return id
 }

@@ -143,7 +143,7 @@ type Terms struct {
 // The error is a *Refused.
 func (p Policy) Agree(ctx context.Context, task wire.Task) (*Terms, error) {
 	p = p.WithDefaults()
-	t := &Terms{Task: task, ID: task.ID(), Policy: p}
+	t := &Terms{Task: task, ID: wire.Digest(task), Policy: p}
 	if r := t.agree(ctx); r != nil {
 		return nil, r.In(t.ID, 0)
 	}
@@ -256,7 +256,7 @@ func (t *Terms) admit(ann wire.Announcement, e wire.Enrolment, now time.Time) *R
 
 	case e.Population != task.Population:
 		return Refuse(CauseEnrolment, "population %x, the task's is %x", e.Population[:4], task.Population[:4])
-	case ann.Enrolment != e.Digest():
+	case ann.Enrolment != wire.Digest(e):
 		return Refuse(CauseEnrolment, "announced for another enrolment")
 	case now.Add(skew).Unix() < e.From || now.Unix() >= e.To:
 		return Refuse(CauseEnrolment, "the enrolment does not hold now")

@@ -221,7 +221,7 @@ func TestRoundWithoutAcceptableReportsTakesNoStep(t *testing.T) {
 func TestAnnouncementNamesTheModel(t *testing.T) {
 	c := newCoordinator(t, &book{})
 	before := c.Announce()
-	if before.Digest() != c.Announce().Digest() {
+	if wire.Digest(before) != wire.Digest(c.Announce()) {
 		t.Error("announcing twice differs")
 	}
 	if err := c.Receive(t.Context(), batch(1, 4).Closed()); err != nil {

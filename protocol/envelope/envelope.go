@@ -98,7 +98,7 @@ func seal(key wire.Key, to Reader, header, extra, content []byte) ([]byte, error
 }
 
 // SealReport seals a signed report to the shuffler. If pass is not nil the header shows it.
-func SealReport(key wire.Key, r *wire.Report, pass *wire.Pass) ([]byte, error) {
+func SealReport(key wire.Key, r *wire.Report, pass *wire.ID) ([]byte, error) {
 	header := wire.Encode(wire.Header{Key: key.ID(), Announcement: r.Announcement, Pass: pass})
 	return seal(key, Shuffler, header, nil, r.Append(nil))
 }
@@ -129,7 +129,7 @@ func (r *Keyring) OpenPart(to Reader, announcement [32]byte, b []byte) ([]byte, 
 	if len(b) < PartHeader || b[0] != wire.Version || b[1] != byte(wire.KindSealed) {
 		return nil, fmt.Errorf("%w: no sealed part", wire.ErrMalformed)
 	}
-	return r.open(wire.KeyID(b[2:PartHeader]), to, b[:PartHeader], announcement[:], b[PartHeader:])
+	return r.open([8]byte(b[2:PartHeader]), to, b[:PartHeader], announcement[:], b[PartHeader:])
 }
 
 // sessionHeader starts the answer to a session request. The header and the request's digest
@@ -138,7 +138,7 @@ var sessionHeader = []byte{wire.Version, byte(wire.KindSessionSealed)}
 
 // SealSession seals a session to the key in the request for it.
 func SealSession(m wire.SessionRequest, s wire.Session) ([]byte, error) {
-	digest := m.Digest()
+	digest := wire.Digest(m)
 	return seal(wire.Key{Suite: m.Suite, Public: m.Public}, Client, sessionHeader, digest[:], wire.Encode(s))
 }
 
@@ -147,7 +147,7 @@ func (k *PrivateKey) OpenSession(m wire.SessionRequest, b []byte) (wire.Session,
 	if !bytes.HasPrefix(b, sessionHeader) {
 		return wire.Session{}, fmt.Errorf("%w: no sealed session", wire.ErrMalformed)
 	}
-	digest := m.Digest()
+	digest := wire.Digest(m)
 	content, err := k.open(Client, sessionHeader, digest[:], b[len(sessionHeader):])
 	if err != nil {
 		return wire.Session{}, err
@@ -155,7 +155,7 @@ func (k *PrivateKey) OpenSession(m wire.SessionRequest, b []byte) (wire.Session,
 	return wire.Decode[wire.Session](content)
 }
 
-func (r *Keyring) open(id wire.KeyID, to Reader, header, extra, sealed []byte) ([]byte, error) {
+func (r *Keyring) open(id [8]byte, to Reader, header, extra, sealed []byte) ([]byte, error) {
 	k, ok := r.byID[id]
 	if !ok {
 		return nil, fmt.Errorf("%w: %x", ErrKey, id)
@@ -164,7 +164,7 @@ func (r *Keyring) open(id wire.KeyID, to Reader, header, extra, sealed []byte) (
 }
 
 func (k *PrivateKey) open(to Reader, header, extra, sealed []byte) ([]byte, error) {
-	n, err := encSize(k.suite)
+	n, err := encSize(k.Public.Suite)
 	if err != nil {
 		return nil, err
 	}

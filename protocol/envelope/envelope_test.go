@@ -41,8 +41,8 @@ func newRing(t testing.TB, s wire.Suite, expires ...int64) *Keyring {
 func newReport(t testing.TB, part, share []byte) (wire.Report, wire.SessionKey) {
 	t.Helper()
 	s := wire.Session{Expires: 86400, Key: wire.SessionKey{3}}
-	r := wire.Report{Announcement: [32]byte{7}, Client: wire.ClientID{5}, ID: wire.ReportID{9}, Part: part, Share: share}
-	r.Authenticate(s)
+	r := wire.Report{Announcement: [32]byte{7}, Client: wire.ID{5}, ID: wire.ID{9}, Part: part, Share: share}
+	wire.Authenticate(&r, s)
 	return r, s.Key
 }
 
@@ -51,7 +51,7 @@ func TestSealedInSealed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			coordinator, shuffler := newRing(t, suite, 100), newRing(t, suite, 100)
 			content := []byte("forty-two")
-			part, err := SealPart(coordinator.Public()[0], Coordinator, [32]byte{7}, content)
+			part, err := SealPart(coordinator.Keys[0], Coordinator, [32]byte{7}, content)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +59,7 @@ func TestSealedInSealed(t *testing.T) {
 				t.Errorf("part of %d bytes, said %d, %v", len(part), n, err)
 			}
 			r, key := newReport(t, part, nil)
-			sealed, err := SealReport(shuffler.Public()[0], &r, nil)
+			sealed, err := SealReport(shuffler.Keys[0], &r, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestSealedInSealed(t *testing.T) {
 				t.Errorf("report of %d bytes, said %d, %v", len(sealed), n, err)
 			}
 			got, err := shuffler.OpenReport(sealed, int64(len(part)), 0)
-			if err != nil || got.Verify(key) != nil {
+			if err != nil || wire.Authentic(&got, key) != nil {
 				t.Fatal(err)
 			}
 			opened, err := coordinator.OpenPart(Coordinator, [32]byte{7}, got.Part)
@@ -122,7 +122,7 @@ func TestSealedSession(t *testing.T) {
 				return k
 			}
 			mine := key()
-			m := wire.SessionRequest{Population: wire.Population{1}, Client: wire.ClientID{5}, Time: 1790000000, Suite: suite, Public: mine.Public().Public}
+			m := wire.SessionRequest{Population: wire.ID{1}, Client: wire.ID{5}, Time: 1790000000, Suite: suite, Public: mine.Public.Public}
 			want := wire.Session{Expires: 1790640000, Key: wire.SessionKey{3}}
 			sealed, err := SealSession(m, want)
 			if err != nil {
@@ -135,7 +135,7 @@ func TestSealedSession(t *testing.T) {
 				t.Errorf("another key: %v", err)
 			}
 			for _, change := range []func(*wire.SessionRequest){func(m *wire.SessionRequest) { m.Time++ }, func(m *wire.SessionRequest) { m.Client[3]++ },
-				func(m *wire.SessionRequest) { m.Population[0]++ }, func(m *wire.SessionRequest) { m.Public = key().Public().Public }} {
+				func(m *wire.SessionRequest) { m.Population[0]++ }, func(m *wire.SessionRequest) { m.Public = key().Public.Public }} {
 				other := m
 				change(&other)
 				if _, err := mine.OpenSession(other, sealed); !errors.Is(err, ErrOpen) {
@@ -165,11 +165,11 @@ func TestSealedSession(t *testing.T) {
 // Two seals of the same are different: nothing links them.
 func TestSealsDiffer(t *testing.T) {
 	ring := newRing(t, wire.X25519, 100)
-	a, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, []byte("same"))
+	a, err := SealPart(ring.Keys[0], Coordinator, [32]byte{}, []byte("same"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, []byte("same"))
+	b, err := SealPart(ring.Keys[0], Coordinator, [32]byte{}, []byte("same"))
 	if err != nil || bytes.Equal(a[PartHeader:], b[PartHeader:]) {
 		t.Errorf("equal seals, %v", err)
 	}
@@ -177,21 +177,21 @@ func TestSealsDiffer(t *testing.T) {
 
 func TestKeysRotate(t *testing.T) {
 	ring := newRing(t, wire.X25519, 100, 200)
-	k, err := ring.Current(time.Unix(150, 0))
-	if err != nil || k.Expires != 200 {
+	k := ring.Keys[0]
+	if err := k.Valid(time.Unix(150, 0)); err != nil || k.Expires != 200 {
 		t.Errorf("current key expires at %d, %v", k.Expires, err)
 	}
-	if _, err := ring.Current(time.Unix(200, 0)); err == nil || !strings.Contains(err.Error(), "1970-01-01T00:03:20Z") {
+	if err := k.Valid(time.Unix(200, 0)); err == nil || !strings.Contains(err.Error(), "1970-01-01T00:03:20Z") {
 		t.Errorf("expired: %v", err)
 	}
-	old, err := SealPart(ring.Public()[1], Coordinator, [32]byte{}, []byte("under way"))
+	old, err := SealPart(ring.Keys[1], Coordinator, [32]byte{}, []byte("under way"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ring.OpenPart(Coordinator, [32]byte{}, old); err != nil {
 		t.Errorf("the old key is still held: %v", err)
 	}
-	if _, err := NewKeyring(ring.keys[0], ring.keys[0]); err == nil {
+	if _, err := NewKeyring(ring.byID[k.ID()], ring.byID[k.ID()]); err == nil {
 		t.Error("a key twice")
 	}
 }
@@ -207,7 +207,7 @@ func TestKeysAsText(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, err := ParseKey(text)
-		if err != nil || !reflect.DeepEqual(again.Public(), k.Public()) {
+		if err != nil || !reflect.DeepEqual(again.Public, k.Public) {
 			t.Errorf("%s: %v", name, err)
 		}
 		for _, bad := range []string{"", "x", strings.Replace(string(text), "-1 ", "-2 ", 1), strings.Replace(string(text), " 1800000000 ", " soon ", 1),
@@ -237,7 +237,7 @@ func TestVectors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			part, err := SealPart(k.Public(), Aggregator, [32]byte{1, 2, 3}, []byte("riffle vector"))
+			part, err := SealPart(k.Public, Aggregator, [32]byte{1, 2, 3}, []byte("riffle vector"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -283,7 +283,7 @@ func testSessionVector(t *testing.T, path string, suite wire.Suite) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := wire.SessionRequest{Population: wire.Population{1}, Client: wire.ClientID{5}, Time: 1790000000, Suite: suite, Public: k.Public().Public}
+		m := wire.SessionRequest{Population: wire.ID{1}, Client: wire.ID{5}, Time: 1790000000, Suite: suite, Public: k.Public.Public}
 		sealed, err := SealSession(m, want)
 		if err != nil {
 			t.Fatal(err)
@@ -322,17 +322,17 @@ func testSessionVector(t *testing.T, path string, suite wire.Suite) {
 func TestPassIsSealed(t *testing.T) {
 	for _, suite := range []wire.Suite{wire.X25519, wire.X25519MLKEM768} {
 		ring := newRing(t, suite, 100)
-		part, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, []byte("content"))
+		part, err := SealPart(ring.Keys[0], Coordinator, [32]byte{}, []byte("content"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		r, _ := newReport(t, part, nil)
-		b, err := SealReport(ring.Public()[0], &r, &wire.Pass{1, 2, 3})
+		b, err := SealReport(ring.Keys[0], &r, &wire.ID{1, 2, 3})
 		if err != nil {
 			t.Fatal(err)
 		}
 		size, err := ReportSize(suite, int64(len(part)), 0)
-		if err != nil || int64(len(b)) != size+int64(len(wire.Pass{})) {
+		if err != nil || int64(len(b)) != size+int64(len(wire.ID{})) {
 			t.Errorf("%d bytes, without a pass %d: %v", len(b), size, err)
 		}
 		if got, err := ring.OpenReport(b, int64(len(part)), 0); err != nil || got.ID != r.ID || got.Client != r.Client {
@@ -345,7 +345,7 @@ func TestPassIsSealed(t *testing.T) {
 				t.Errorf("byte %d of the header is not sealed", i)
 			}
 		}
-		without := append(wire.Encode(wire.Header{Key: ring.Public()[0].ID(), Announcement: r.Announcement}), b[wire.PassedHeader:]...)
+		without := append(wire.Encode(wire.Header{Key: ring.Keys[0].ID(), Announcement: r.Announcement}), b[wire.PassedHeader:]...)
 		if _, err := ring.OpenReport(without, int64(len(part)), 0); err == nil {
 			t.Error("the pass was taken out")
 		}
@@ -354,13 +354,13 @@ func TestPassIsSealed(t *testing.T) {
 
 func FuzzOpen(f *testing.F) {
 	ring := newRing(f, wire.X25519, 100)
-	part, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, []byte("content"))
+	part, err := SealPart(ring.Keys[0], Coordinator, [32]byte{}, []byte("content"))
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(part)
 	r, _ := newReport(f, part, nil)
-	sealed, err := SealReport(ring.Public()[0], &r, nil)
+	sealed, err := SealReport(ring.Keys[0], &r, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -382,13 +382,13 @@ func BenchmarkEnvelope(b *testing.B) {
 	for name, suite := range suites {
 		ring := newRing(b, suite, 100)
 		content := make([]byte, 300)
-		part, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, content)
+		part, err := SealPart(ring.Keys[0], Coordinator, [32]byte{}, content)
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.Run("seal/"+name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := SealPart(ring.Public()[0], Coordinator, [32]byte{}, content); err != nil {
+				if _, err := SealPart(ring.Keys[0], Coordinator, [32]byte{}, content); err != nil {
 					b.Fatal(err)
 				}
 			}

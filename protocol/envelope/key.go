@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"cmp"
 	"crypto/hpke"
 	"encoding/base64"
 	"errors"
@@ -13,11 +14,10 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// PrivateKey opens what is sealed to its Public key.
+// PrivateKey opens what is sealed to its Public key; it does not change.
 type PrivateKey struct {
-	suite   wire.Suite
+	Public  wire.Key // the key to seal to
 	private hpke.PrivateKey
-	public  wire.Key
 }
 
 // GenerateKey makes a key from crypto/rand. Messages may be sealed to it until it expires.
@@ -34,12 +34,9 @@ func GenerateKey(s wire.Suite, expires time.Time) (*PrivateKey, error) {
 }
 
 func newKey(s wire.Suite, p hpke.PrivateKey, expires int64) *PrivateKey {
-	return &PrivateKey{suite: s, private: p,
-		public: wire.Key{Suite: s, Public: p.PublicKey().Bytes(), Expires: expires}}
+	return &PrivateKey{private: p,
+		Public: wire.Key{Suite: s, Public: p.PublicKey().Bytes(), Expires: expires}}
 }
-
-// Public returns the key to seal to.
-func (k *PrivateKey) Public() wire.Key { return k.public }
 
 // keyPrefix starts a stored private key.
 const keyPrefix = "riffle-hpke-1"
@@ -51,7 +48,7 @@ func (k *PrivateKey) MarshalText() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("envelope: %v", err)
 	}
-	return fmt.Appendf(nil, "%s %d %d %s\n", keyPrefix, k.suite, k.public.Expires, base64.StdEncoding.EncodeToString(b)), nil
+	return fmt.Appendf(nil, "%s %d %d %s\n", keyPrefix, k.Public.Suite, k.Public.Expires, base64.StdEncoding.EncodeToString(b)), nil
 }
 
 // ParseKey is the inverse of MarshalText. Errors show nothing of the key.
@@ -86,8 +83,8 @@ func ParseKey(text []byte) (*PrivateKey, error) {
 // Keyring holds a role's keys: the announced one, and older ones for messages that are under
 // way. It does not change.
 type Keyring struct {
-	keys []*PrivateKey // latest expiry first
-	byID map[wire.KeyID]*PrivateKey
+	Keys []wire.Key // to seal to, the one to announce first: the latest expiry
+	byID map[[8]byte]*PrivateKey
 }
 
 // NewKeyring takes at least one key.
@@ -95,37 +92,14 @@ func NewKeyring(keys ...*PrivateKey) (*Keyring, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("envelope: a keyring needs a key")
 	}
-	r := &Keyring{keys: slices.Clone(keys), byID: map[wire.KeyID]*PrivateKey{}}
-	slices.SortStableFunc(r.keys, func(a, b *PrivateKey) int {
-		switch {
-		case a.public.Expires > b.public.Expires:
-			return -1
-		case a.public.Expires < b.public.Expires:
-			return 1
+	r := &Keyring{byID: map[[8]byte]*PrivateKey{}}
+	for _, k := range keys {
+		id := k.Public.ID()
+		if _, twice := r.byID[id]; twice {
+			return nil, fmt.Errorf("envelope: key %x given twice", id)
 		}
-		return 0
-	})
-	for _, k := range r.keys {
-		if _, twice := r.byID[k.public.ID()]; twice {
-			return nil, fmt.Errorf("envelope: key %x given twice", k.public.ID())
-		}
-		r.byID[k.public.ID()] = k
+		r.Keys, r.byID[id] = append(r.Keys, k.Public), k
 	}
+	slices.SortStableFunc(r.Keys, func(a, b wire.Key) int { return cmp.Compare(b.Expires, a.Expires) })
 	return r, nil
-}
-
-// Current returns the key to announce for a round that ends at deadline: the one that expires
-// last. If it expires before the deadline, Current returns an error that says when.
-func (r *Keyring) Current(deadline time.Time) (wire.Key, error) {
-	k := r.keys[0].public
-	return k, k.Valid(deadline)
-}
-
-// Public returns all keys, the one to use first.
-func (r *Keyring) Public() []wire.Key {
-	out := make([]wire.Key, len(r.keys))
-	for i, k := range r.keys {
-		out[i] = k.public
-	}
-	return out
 }

@@ -25,7 +25,7 @@ var ErrCharged = errors.New("ledger: round was charged for something else")
 // It does not read or write: next returns what has to be written, and apply takes what was
 // written. Not safe for concurrent use.
 type Book struct {
-	population wire.Population
+	population wire.ID
 	entries    []wire.Entry
 	head       [32]byte
 	total      *total
@@ -42,7 +42,7 @@ type taskBook struct {
 func (t *taskBook) hasBudget() bool { return t.config.Accountant != nil }
 
 // newBook returns the empty book of a population; limit is its budget over all tasks.
-func newBook(p wire.Population, limit Config) (*Book, error) {
+func newBook(p wire.ID, limit Config) (*Book, error) {
 	if err := limit.check(); err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (b *Book) apply(e wire.Entry) error {
 	a.record(Entry{Round: e.Round, Event: e.Event})
 	a.last = e
 	b.total.record(e.Task, e.Event, 1)
-	b.entries, b.head = append(b.entries, e), e.Digest()
+	b.entries, b.head = append(b.entries, e), wire.Digest(e)
 	return nil
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-var people = wire.Population{5}
+var people = wire.ID{5}
 
 // storage is a log and a mark that fail where they are told to.
 type storage struct {
@@ -328,7 +328,7 @@ func TestHarmIsFound(t *testing.T) {
 			rt.Error("opened")
 		}
 	})
-	if _, err := Verify(t.Context(), s, s.mark, wire.Population{6}); !errors.Is(err, ErrChain) {
+	if _, err := Verify(t.Context(), s, s.mark, wire.ID{6}); !errors.Is(err, ErrChain) {
 		t.Errorf("another population: %v", err)
 	}
 	if b, err := Verify(t.Context(), s, Mark{Entries: 3, Digest: digestOf(good[2])}, people); err != nil || len(b.Entries()) != 5 {
@@ -345,7 +345,7 @@ func digestOf(b []byte) [32]byte {
 	if err != nil {
 		panic(err)
 	}
-	return e.Digest()
+	return wire.Digest(e)
 }
 
 // The book counts what a Ledger counts.

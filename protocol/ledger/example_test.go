@@ -74,7 +74,7 @@ func (k *kept) Save(m ledger.Mark) error {
 func ExampleJournal() {
 	budget := ledger.Config{Accountant: account.New(), Delta: 1e-5, MaxEps: 1}
 	ctx, storage := context.Background(), &kept{}
-	journal, err := ledger.OpenJournal(ctx, storage, storage, wire.Population{7}, budget)
+	journal, err := ledger.OpenJournal(ctx, storage, storage, wire.ID{7}, budget)
 	if err != nil {
 		fmt.Println(err)
 		return

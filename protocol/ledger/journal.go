@@ -55,7 +55,7 @@ type Marks interface {
 type Journal struct {
 	log        Log
 	marks      Marks
-	population wire.Population
+	population wire.ID
 	limit      Config
 
 	mu     sync.Mutex
@@ -76,7 +76,7 @@ func (j *Journal) SetLookup(lookup func(ctx context.Context, task [32]byte) (lim
 }
 
 // OpenJournal reads a population's book and compares it with its mark.
-func OpenJournal(ctx context.Context, log Log, marks Marks, p wire.Population, limit Config) (*Journal, error) {
+func OpenJournal(ctx context.Context, log Log, marks Marks, p wire.ID, limit Config) (*Journal, error) {
 	j := &Journal{log: log, marks: marks, population: p, limit: limit, tasks: map[[32]byte]Config{}}
 	if err := j.reload(ctx); err != nil {
 		return nil, err

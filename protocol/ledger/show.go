@@ -12,7 +12,7 @@ import (
 
 // Statement is the sum of a population's book.
 type Statement struct {
-	Population wire.Population
+	Population wire.ID
 	Entries    int64
 	Digest     [32]byte // digest of the last entry
 	Spent      dp.Bound // over all tasks together
@@ -63,7 +63,7 @@ func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, err
 
 // Verify checks the chain of a log and compares it with its mark. It needs no budget and
 // computes no cost; the returned book can be shown, not charged.
-func Verify(ctx context.Context, log Log, m Mark, p wire.Population) (*Book, error) {
+func Verify(ctx context.Context, log Log, m Mark, p wire.ID) (*Book, error) {
 	b := &Book{population: p, total: &total{counter: counter{config: Config{MaxEps: math.Inf(1)}}}, tasks: map[[32]byte]*taskBook{}}
 	return b, b.read(ctx, log, m)
 }

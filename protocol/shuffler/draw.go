@@ -34,7 +34,7 @@ type Drawn struct {
 // for Once, all clients for All and CheckIn. For Once the key must be the epoch's, so that
 // the epoch's blocks are disjoint. The roster holds the enrolled clients without repetition,
 // as many as the announcement says.
-func NewDrawn(ann wire.Announcement, key [16]byte, roster []wire.ClientID) (Drawn, error) {
+func NewDrawn(ann wire.Announcement, key [16]byte, roster []wire.ID) (Drawn, error) {
 	if int64(len(roster)) != ann.Population {
 		return Drawn{}, fmt.Errorf("shuffler: draw among %d clients, announced are %d", len(roster), ann.Population)
 	}
@@ -67,13 +67,13 @@ func NewDrawn(ann wire.Announcement, key [16]byte, roster []wire.ClientID) (Draw
 	return d, nil
 }
 
-func (d Drawn) image(id wire.ClientID) (out [16]byte) {
+func (d Drawn) image(id wire.ID) (out [16]byte) {
 	d.tagger.block.Encrypt(out[:], id[:])
 	return out
 }
 
 // Has says whether an enrolled client may report.
-func (d Drawn) Has(id wire.ClientID) bool {
+func (d Drawn) Has(id wire.ID) bool {
 	if d.all {
 		return true
 	}

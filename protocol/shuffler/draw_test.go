@@ -9,10 +9,10 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-func clients(n int) []wire.ClientID {
-	out := make([]wire.ClientID, n)
+func clients(n int) []wire.ID {
+	out := make([]wire.ID, n)
 	for i := range out {
-		out[i] = wire.ClientID{byte(i), byte(i >> 8), 3}
+		out[i] = wire.ID{byte(i), byte(i >> 8), 3}
 	}
 	return out
 }
@@ -55,7 +55,7 @@ func TestDrawnIsAUniformSubset(t *testing.T) {
 func TestBlocksOfAnEpochAreDisjoint(t *testing.T) {
 	roster := clients(23)
 	ann := wire.Announcement{Participation: dp.Once, Population: 23, PerEpoch: 5}
-	hits := map[wire.ClientID]int{}
+	hits := map[wire.ID]int{}
 	for round := range int64(5) {
 		ann.Round = 5*3 + round + 1
 		if e, err := Epoch(ann); err != nil || e != 4 {
@@ -101,7 +101,7 @@ func TestDrawRefuses(t *testing.T) {
 		}
 	}
 	d, err := NewDrawn(wire.Announcement{Participation: dp.CheckIn, Population: 4}, [16]byte{}, clients(4))
-	if err != nil || !d.Has(wire.ClientID{}) || d.Len() != 4 {
+	if err != nil || !d.Has(wire.ID{}) || d.Len() != 4 {
 		t.Errorf("check-in: %v", err)
 	}
 }

@@ -39,7 +39,7 @@ type Limits struct {
 func CheckOpening(ann wire.Announcement, e wire.Enrolment, last int64, now time.Time, l Limits) error {
 	deadline := time.UnixMilli(ann.Deadline)
 	switch {
-	case ann.Enrolment != e.Digest():
+	case ann.Enrolment != wire.Digest(e):
 		return Refuse(wire.NotEnrolled, "the enrolment is another, of serial %d", e.Serial)
 	case now.Unix() < e.From || now.Unix() >= e.To:
 		return Refuse(wire.NotEnrolled, "the enrolment of serial %d holds no more", e.Serial)

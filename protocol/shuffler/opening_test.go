@@ -18,7 +18,7 @@ func TestOpeningIsChecked(t *testing.T) {
 	enrolment := wire.Enrolment{Serial: 3, Clients: 100, MinReports: 10, Shuffler: []wire.Key{key(1, 2*time.Minute), key(2, time.Hour)},
 		Aggregator: []wire.Key{key(3, time.Hour)}, From: now.Unix() - 10, To: now.Unix() + 1000}
 	good := func() wire.Announcement {
-		return wire.Announcement{Round: 5, Participation: dp.All, Population: 100, MinReports: 10, Enrolment: enrolment.Digest(),
+		return wire.Announcement{Round: 5, Participation: dp.All, Population: 100, MinReports: 10, Enrolment: wire.Digest(enrolment),
 			Opens: now.UnixMilli(), Deadline: now.Add(time.Minute).UnixMilli(), Coordinator: key(4, time.Hour), ReportBytes: 100}
 	}
 	check := func(f func(*wire.Announcement), last int64) error {

@@ -43,10 +43,10 @@ func NewTagger(key [16]byte) Tagger {
 // Tag appends a ticket's two tags: the image of its sender, which orders tickets and groups
 // those of one sender, and the image of its report id. Without a sender the id takes the
 // sender's place.
-func (t Tagger) Tag(dst []byte, sender wire.ClientID, id wire.ReportID) []byte {
+func (t Tagger) Tag(dst []byte, sender wire.ID, id wire.ID) []byte {
 	var tag [TagSize]byte
 	t.block.Encrypt(tag[16:], id[:])
-	if sender == (wire.ClientID{}) {
+	if sender == (wire.ID{}) {
 		copy(tag[:16], tag[16:])
 	} else {
 		t.block.Encrypt(tag[:16], sender[:])

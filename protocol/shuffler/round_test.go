@@ -19,7 +19,7 @@ func open(t *testing.T, min int64, key byte) *Round {
 }
 
 func ticket(i int) wire.Ticket {
-	return wire.Ticket{ID: wire.ReportID{byte(i), byte(i >> 8)}, Payload: int64(i)}
+	return wire.Ticket{ID: wire.ID{byte(i), byte(i >> 8)}, Payload: int64(i)}
 }
 
 func TestBatchHoldsEveryReportOnceInAnyOrderOfArrival(t *testing.T) {

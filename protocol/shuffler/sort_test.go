@@ -80,11 +80,11 @@ func TestExternalSortIsTheRound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		anonymous := rapid.Bool().Draw(t, "anonymous")
 		tickets := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) wire.Ticket {
-			k := wire.Ticket{ID: wire.ReportID{rapid.ByteRange(0, 3).Draw(t, "id"), 1}, Payload: int64(rapid.IntRange(0, 2).Draw(t, "payload"))}
+			k := wire.Ticket{ID: wire.ID{rapid.ByteRange(0, 3).Draw(t, "id"), 1}, Payload: int64(rapid.IntRange(0, 2).Draw(t, "payload"))}
 			if anonymous {
 				k.ID[2] = rapid.Byte().Draw(t, "more")
 			} else {
-				k.Sender = wire.ClientID{1, rapid.ByteRange(0, 40).Draw(t, "sender")}
+				k.Sender = wire.ID{1, rapid.ByteRange(0, 40).Draw(t, "sender")}
 			}
 			return k
 		}), 1, 200).Draw(t, "tickets")
@@ -120,7 +120,7 @@ func TestExternalSortIsTheRound(t *testing.T) {
 func TestRepetitionsDoNotFillABucket(t *testing.T) {
 	tagger := NewTagger([16]byte{3})
 	const limit = 100 * testItem
-	one := bytes.Repeat(item(tagger, wire.Ticket{Sender: wire.ClientID{9}, ID: wire.ReportID{1}}), 50)
+	one := bytes.Repeat(item(tagger, wire.Ticket{Sender: wire.ID{9}, ID: wire.ID{1}}), 50)
 	g := gathering{size: testItem}
 	endless := func(yield func([]byte, error) bool) {
 		for range 1000 {
@@ -148,9 +148,9 @@ func TestRepetitionsDoNotFillABucket(t *testing.T) {
 
 func TestOneReportOfAClientIsKept(t *testing.T) {
 	tagger := NewTagger([16]byte{1})
-	alice, bob := wire.ClientID{1}, wire.ClientID{2}
-	ids := []wire.ReportID{{1}, {2}, {3}}
-	least := slices.MinFunc(ids, func(a, b wire.ReportID) int {
+	alice, bob := wire.ID{1}, wire.ID{2}
+	ids := []wire.ID{{1}, {2}, {3}}
+	least := slices.MinFunc(ids, func(a, b wire.ID) int {
 		return bytes.Compare(tagger.Tag(nil, alice, a)[16:], tagger.Tag(nil, alice, b)[16:])
 	})
 	r := open(t, 1, 1)
@@ -165,7 +165,7 @@ func TestOneReportOfAClientIsKept(t *testing.T) {
 	if err != nil || len(b.Payloads) != 2 || dropped != (Dropped{Duplicates: 2, Second: 2}) {
 		t.Fatalf("batch %v, %+v dropped, %v", b.Payloads, dropped, err)
 	}
-	want := []int64{int64(slices.Index([]wire.ReportID{ids[0], ids[1], {}, ids[2]}, least)), 2}
+	want := []int64{int64(slices.Index([]wire.ID{ids[0], ids[1], {}, ids[2]}, least)), 2}
 	slices.Sort(b.Payloads)
 	slices.Sort(want)
 	if !slices.Equal(b.Payloads, want) {
@@ -262,7 +262,7 @@ func TestOrderOfClientsIsUniform(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range n { // ids that differ in a bit or two
-				if err := r.Accept(wire.Ticket{Sender: wire.ClientID{byte(i), 1}, ID: wire.ReportID{7}, Payload: int64(i)}); err != nil {
+				if err := r.Accept(wire.Ticket{Sender: wire.ID{byte(i), 1}, ID: wire.ID{7}, Payload: int64(i)}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -35,7 +35,9 @@ type Announcement struct {
 // maxPart bounds the size of a sealed part of a report.
 const maxPart = 1 << 26
 
-func (*Announcement) kind() Kind { return KindAnnouncement }
+func (*Announcement) kind() byte { return KindAnnouncement }
+
+func (*Announcement) label() Label { return LabelAnnouncement }
 
 func (m *Announcement) fields(c *codec) {
 	c.fixed(m.Task[:])
@@ -73,6 +75,3 @@ func (m *Announcement) fields(c *codec) {
 		c.fail("parts of %d and %d bytes, at most %d", m.ReportBytes, m.ShareBytes, maxPart)
 	}
 }
-
-// Digest identifies the announcement; reports are bound to it.
-func (m Announcement) Digest() [32]byte { return Digest(LabelAnnouncement, Encode(m)) }

@@ -6,16 +6,13 @@ import (
 	"fmt"
 )
 
-// ReportID is drawn at random by the client; reports with equal ids are the same report.
-type ReportID [16]byte
-
 // Ticket stands for a sealed report at the shuffler: its sender, its id and where its payload
 // is. The payload itself streams past and is never part of a ticket.
 type Ticket struct {
 	// Sender is the enrolled client, of whom one report is kept. It is zero if nobody is
 	// enrolled, as in a simulation; then the id alone tells reports apart.
-	Sender  ClientID
-	ID      ReportID
+	Sender  ID
+	ID      ID // drawn at random by the client; reports with equal ids are the same report
 	Payload int64
 }
 
@@ -65,7 +62,9 @@ type RoundClosed struct {
 	Rejected []Rejection // in the order of Reasons; reasons with a count of zero are left out
 }
 
-func (*RoundClosed) kind() Kind { return KindClosed }
+func (*RoundClosed) kind() byte { return KindClosed }
+
+func (*RoundClosed) label() Label { return LabelClosed }
 
 func (m *RoundClosed) fields(c *codec) {
 	c.fixed(m.Announcement[:])
@@ -109,7 +108,7 @@ func (c Chunk) Len() int { return len(c.Items) / int(c.Size) }
 // Item returns item i.
 func (c Chunk) Item(i int) []byte { return c.Items[int64(i)*c.Size : int64(i+1)*c.Size] }
 
-func (*Chunk) kind() Kind { return KindChunk }
+func (*Chunk) kind() byte { return KindChunk }
 
 func (m *Chunk) fields(c *codec) {
 	c.count("index", &m.Index)
@@ -128,7 +127,7 @@ func BatchDigest(announcement [32]byte, reports int64, chunks [][32]byte) [32]by
 	for _, c := range chunks {
 		flat = append(flat, c[:]...)
 	}
-	return Digest(LabelBatch, announcement[:], binary.LittleEndian.AppendUint64(nil, uint64(reports)), flat)
+	return hash(LabelBatch, announcement[:], binary.LittleEndian.AppendUint64(nil, uint64(reports)), flat)
 }
 
 // CheckChunk compares a chunk with its digest.

@@ -11,28 +11,25 @@ import (
 // Version is the protocol's version. Every message starts with it.
 const Version = 1
 
-// Kind is the type of a message, its second byte.
-type Kind byte
-
-// Kinds of messages. A number is never reused for another kind.
+// Kinds of messages: the second byte of each. A number is never reused for another kind.
 const (
-	KindEnrolment    Kind = 1
-	KindTask         Kind = 2
-	KindAnnouncement Kind = 3
-	KindReport       Kind = 4 // outer envelope, client to shuffler
-	KindSealed       Kind = 5 // inner envelope, client to coordinator or aggregator
-	KindClosed       Kind = 6
-	KindChunk        Kind = 7
-	KindEntry        Kind = 9 // entry of a ledger
-	KindExclusion    Kind = 10
-	KindPartial      Kind = 11
+	KindEnrolment    byte = 1
+	KindTask         byte = 2
+	KindAnnouncement byte = 3
+	KindReport       byte = 4 // outer envelope, client to shuffler
+	KindSealed       byte = 5 // inner envelope, client to coordinator or aggregator
+	KindClosed       byte = 6
+	KindChunk        byte = 7
+	KindEntry        byte = 9 // entry of a ledger
+	KindExclusion    byte = 10
+	KindPartial      byte = 11
 
-	KindSession        Kind = 13
-	KindAsk            Kind = 14 // a client asks whether it is drawn
-	KindSessionRequest Kind = 15
-	KindSessionSealed  Kind = 16 // the answer to KindSessionRequest
-	KindShareIDs       Kind = 17 // the report ids of the halves that an aggregator holds
-	KindPassed         Kind = 18 // KindReport with a pass in the header
+	KindSession        byte = 13
+	KindAsk            byte = 14 // a client asks whether it is drawn
+	KindSessionRequest byte = 15
+	KindSessionSealed  byte = 16 // the answer to KindSessionRequest
+	KindShareIDs       byte = 17 // the report ids of the halves that an aggregator holds
+	KindPassed         byte = 18 // KindReport with a pass in the header
 
 	// Kinds 8 and 12 are retired: a signed ask, and a request for a session that was not
 	// sealed.
@@ -50,10 +47,21 @@ const (
 // listed once, in the order of their encoding: the same list reads and writes them.
 type message[T any] interface {
 	*T
-	kind() Kind
+	kind() byte
 	// fields reads or writes the fields, and refuses what was read if it cannot be true.
 	fields(c *codec)
 }
+
+// labelled is a message that is signed, or that others name by its digest.
+type labelled[T any] interface {
+	message[T]
+	label() Label
+}
+
+// Digest identifies an [Announcement], [Enrolment], [Entry], [Exclusion], [RoundClosed],
+// [SessionRequest] or [Task]: it is what a signature of the message is over. An Entry's
+// digest also identifies all entries before it. A Task's digest is the task's id.
+func Digest[T any, P labelled[T]](m T) [32]byte { return hash(P(&m).label(), Encode[T, P](m)) }
 
 // Encode returns the encoding of a message: an [Announcement], [Ask], [Chunk], [Enrolment],
 // [Entry], [Exclusion], [Header], [Partial], [RoundClosed], [Session], [SessionRequest], [ShareIDs] or
@@ -85,12 +93,12 @@ type codec struct {
 }
 
 // head reads the version and the kind.
-func (c *codec) head(k Kind) {
+func (c *codec) head(k byte) {
 	var version, kind byte
 	if c.u8(&version); c.read() && version != Version {
 		c.fail("version %d, this program speaks %d", version, Version)
 	}
-	if c.u8(&kind); c.read() && Kind(kind) != k {
+	if c.u8(&kind); c.read() && kind != k {
 		c.fail("kind %d, want %d", kind, k)
 	}
 }

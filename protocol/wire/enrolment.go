@@ -7,14 +7,11 @@ import (
 	"time"
 )
 
-// Population names the people behind a task: the clients enrolled with one shuffler.
-type Population [16]byte
-
 // Enrolment is the shuffler operator's signed statement of who is enrolled. It keeps a
 // coordinator from adding clients of its own and from overstating n. The operator's key signs
 // it under LabelEnrolment.
 type Enrolment struct {
-	Population Population
+	Population ID    // names the people behind a task: the clients enrolled with one shuffler
 	Serial     int64 // increases with every change
 	Clients    int64 // n
 	Roster     [32]byte
@@ -27,17 +24,19 @@ type Enrolment struct {
 }
 
 // RosterDigest identifies a set of clients; their order does not matter.
-func RosterDigest(ids []ClientID) [32]byte {
+func RosterDigest(ids []ID) [32]byte {
 	sorted := slices.Clone(ids)
-	slices.SortFunc(sorted, func(a, b ClientID) int { return bytes.Compare(a[:], b[:]) })
+	slices.SortFunc(sorted, func(a, b ID) int { return bytes.Compare(a[:], b[:]) })
 	flat := make([]byte, 0, 16*len(sorted))
 	for _, id := range sorted {
 		flat = append(flat, id[:]...)
 	}
-	return Digest(LabelRoster, flat)
+	return hash(LabelRoster, flat)
 }
 
-func (*Enrolment) kind() Kind { return KindEnrolment }
+func (*Enrolment) kind() byte { return KindEnrolment }
+
+func (*Enrolment) label() Label { return LabelEnrolment }
 
 func (m *Enrolment) fields(c *codec) {
 	c.fixed(m.Population[:])
@@ -58,9 +57,6 @@ func (m *Enrolment) fields(c *codec) {
 		c.fail("enrolment of %d clients, n-min %d, %d keys, from %d to %d", m.Clients, m.MinReports, len(m.Shuffler), m.From, m.To)
 	}
 }
-
-// Digest identifies the enrolment.
-func (m Enrolment) Digest() [32]byte { return Digest(LabelEnrolment, Encode(m)) }
 
 // ShufflerKey returns the first of the shuffler's keys that has not expired.
 func (m Enrolment) ShufflerKey(now time.Time) (Key, error) {

@@ -7,7 +7,7 @@ import "github.com/riffle-dp/riffle/dp"
 // the digest of the one before, so that none can be taken out.
 type Entry struct {
 	Before     [32]byte // digest of the entry before; zero for the first
-	Population Population
+	Population ID
 	Task       [32]byte
 	Round      int64
 	// Announcement and Batch are digests: one charge pays for one batch.
@@ -16,7 +16,9 @@ type Entry struct {
 	Event        dp.Round
 }
 
-func (*Entry) kind() Kind { return KindEntry }
+func (*Entry) kind() byte { return KindEntry }
+
+func (*Entry) label() Label { return LabelEntry }
 
 func (m *Entry) fields(c *codec) {
 	c.fixed(m.Before[:])
@@ -47,6 +49,3 @@ func (m *Entry) fields(c *codec) {
 		}
 	}
 }
-
-// Digest identifies the entry and, through Before, all entries before it.
-func (m Entry) Digest() [32]byte { return Digest(LabelEntry, Encode(m)) }

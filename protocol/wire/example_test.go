@@ -24,7 +24,7 @@ func ExampleSign() {
 		return
 	}
 	same, err := wire.Decode[wire.Task](message)
-	fmt.Println(same.Name, same.ID() == task.ID(), err)
+	fmt.Println(same.Name, wire.Digest(same) == wire.Digest(task), err)
 
 	_, err = wire.Verify(public, wire.LabelEnrolment, signed)
 	fmt.Println("as an enrolment:", errors.Is(err, wire.ErrSignature))

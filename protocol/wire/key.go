@@ -15,9 +15,6 @@ const (
 	X25519MLKEM768 Suite = 2
 )
 
-// KeyID is the first 8 bytes of the digest of a key's suite and public bytes.
-type KeyID [8]byte
-
 // Key is a role's public key for sealing.
 type Key struct {
 	Suite   Suite
@@ -25,9 +22,9 @@ type Key struct {
 	Expires int64 // Unix seconds; nothing may be sealed to it afterwards
 }
 
-// ID names the key.
-func (k Key) ID() (id KeyID) {
-	d := Digest(LabelKey, []byte{byte(k.Suite)}, k.Public)
+// ID names the key: the first 8 bytes of the digest of its suite and public bytes.
+func (k Key) ID() (id [8]byte) {
+	d := hash(LabelKey, []byte{byte(k.Suite)}, k.Public)
 	copy(id[:], d[:])
 	return id
 }

@@ -46,8 +46,8 @@ func Reasons() []Reason {
 // and the sealed parts that the shuffler passes on unread.
 type Report struct {
 	Announcement [32]byte // digest of the announcement; bound by the outer seal and by the MAC
-	Client       ClientID
-	ID           ReportID
+	Client       ID
+	ID           ID
 	Session      int64 // end of the session whose key makes the MAC
 	MAC          [sha256.Size]byte
 	Part         []byte // sealed to the coordinator
@@ -56,9 +56,13 @@ type Report struct {
 
 // Header starts a sealed report. It is the additional data of the outer seal.
 type Header struct {
-	Key          KeyID // of the shuffler's key
+	Key          [8]byte // of the shuffler's key
 	Announcement [32]byte
-	Pass         *Pass // nil: the report has none
+	// Pass is a value that a report may show outside of its seal. By it a shuffler that knows its
+	// sessions recognises a client's report before it accepts the bytes. A client's pass is
+	// different in each round, and tells nobody else anything about the client. nil: the report
+	// has none.
+	Pass *ID
 }
 
 // ReportHeader is the size of a header without a pass: version, kind, id of the shuffler's
@@ -68,20 +72,15 @@ const ReportHeader = 2 + 8 + 32
 // reportFixed is the size of a report without its parts.
 const reportFixed = 16 + 16 + 8 + sha256.Size
 
-// Pass is a value that a report may show outside of its seal. By it a shuffler that knows its
-// sessions recognises a client's report before it accepts the bytes. A client's pass is
-// different in each round, and tells nobody else anything about the client.
-type Pass [16]byte
-
 // PassedHeader is the size of a header with a pass.
-const PassedHeader = ReportHeader + len(Pass{})
+const PassedHeader = ReportHeader + len(ID{})
 
 // ReportKindHeader is a header of the HTTP answer to a request for a session. It names the
 // kind of report, KindPassed, that the shuffler accepts besides KindReport. Shufflers of
 // versions without passes do not send it.
 const ReportKindHeader = "Riffle-Report-Kind"
 
-func (h *Header) kind() Kind {
+func (h *Header) kind() byte {
 	if h.Pass != nil {
 		return KindPassed
 	}
@@ -99,8 +98,8 @@ func (h *Header) fields(c *codec) {
 // DecodeHeader reads a sealed report's header, with or without a pass, and returns the header
 // and the bytes after it.
 func DecodeHeader(b []byte) (h Header, sealed []byte, err error) {
-	if len(b) > 1 && Kind(b[1]) == KindPassed {
-		h.Pass = new(Pass)
+	if len(b) > 1 && b[1] == KindPassed {
+		h.Pass = new(ID)
 	}
 	c := codec{b: b, reads: true}
 	c.head(h.kind())

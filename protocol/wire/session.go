@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 )
 
 // ErrMAC is wrapped if a report's MAC is wrong.
@@ -14,8 +15,8 @@ var ErrMAC = errors.New("wire: MAC does not fit")
 // SessionRequest asks the shuffler for a session, which authenticates a client's reports and
 // asks. The client signs it under LabelSession.
 type SessionRequest struct {
-	Population Population
-	Client     ClientID
+	Population ID
+	Client     ID
 	Time       int64 // Unix seconds; decides the session
 	// Suite and Public are a key that the client has made for the answer alone. The answer is
 	// sealed to it, so that nobody on the way can read the session.
@@ -23,10 +24,9 @@ type SessionRequest struct {
 	Public []byte
 }
 
-// Digest is what the client signs, and what the answer is bound to.
-func (m SessionRequest) Digest() [32]byte { return Digest(LabelSession, Encode(m)) }
+func (*SessionRequest) kind() byte { return KindSessionRequest }
 
-func (*SessionRequest) kind() Kind { return KindSessionRequest }
+func (*SessionRequest) label() Label { return LabelSession }
 
 func (m *SessionRequest) fields(c *codec) {
 	c.fixed(m.Population[:])
@@ -42,22 +42,19 @@ func (m *SessionRequest) fields(c *codec) {
 // SessionKey is shared by one client and its shuffler. Printing it does not show the key.
 type SessionKey [32]byte
 
-// String hides the key.
-func (SessionKey) String() string { return "wire.SessionKey" }
-
-// GoString hides the key.
-func (SessionKey) GoString() string { return "wire.SessionKey" }
+// Format hides the key.
+func (SessionKey) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, "wire.SessionKey") }
 
 // Pass returns the pass that the session's client shows in a round: the first 16 bytes of the
 // round's HMAC-SHA-256 under the key.
-func (k SessionKey) Pass(announcement [32]byte) Pass {
+func (k SessionKey) Pass(announcement [32]byte) ID {
 	sum := k.mac(LabelPass, announcement[:])
-	return Pass(sum[:len(Pass{})])
+	return ID(sum[:len(ID{})])
 }
 
 // mac returns the HMAC-SHA-256 of the parts' digest.
 func (k *SessionKey) mac(l Label, parts ...[]byte) (sum [sha256.Size]byte) {
-	d := Digest(l, parts...)
+	d := hash(l, parts...)
 	h := hmac.New(sha256.New, k[:])
 	h.Write(d[:])
 	h.Sum(sum[:0])
@@ -70,7 +67,7 @@ type Session struct {
 	Key     SessionKey
 }
 
-func (*Session) kind() Kind { return KindSession }
+func (*Session) kind() byte { return KindSession }
 
 func (m *Session) fields(c *codec) {
 	c.count("expiry", &m.Expires)
@@ -83,18 +80,29 @@ func (r *Report) mac(key *SessionKey) [sha256.Size]byte {
 	return key.mac(LabelReport, r.Announcement[:], r.Client[:], r.ID[:], session, r.Part, r.Share)
 }
 
-// Authenticate sets the report's MAC by the session's key.
-func (r *Report) Authenticate(s Session) {
-	r.Session = s.Expires
-	r.MAC = r.mac(&s.Key)
+// authentic is a message with a MAC: a Report or an Ask.
+type authentic interface {
+	mac(key *SessionKey) [sha256.Size]byte
+	// seal returns the message's fields for the session's end and the MAC.
+	seal() (session *int64, mac *[sha256.Size]byte)
 }
 
-// Verify checks that the report was made with the key. The caller checks whether the session
-// has ended.
-func (r *Report) Verify(key SessionKey) error {
-	want := r.mac(&key)
-	if !hmac.Equal(want[:], r.MAC[:]) {
-		return fmt.Errorf("%w: %s", ErrMAC, LabelReport)
+func (r *Report) seal() (*int64, *[sha256.Size]byte) { return &r.Session, &r.MAC }
+func (m *Ask) seal() (*int64, *[sha256.Size]byte)    { return &m.Session, &m.MAC }
+
+// Authenticate sets the MAC of a [Report] or an [Ask] by the session's key.
+func Authenticate(m authentic, s Session) {
+	session, mac := m.seal()
+	*session = s.Expires
+	*mac = m.mac(&s.Key)
+}
+
+// Authentic checks that a [Report] or an [Ask] was made with the key. The caller checks whether
+// the session has ended.
+func Authentic(m authentic, key SessionKey) error {
+	want := m.mac(&key)
+	if _, mac := m.seal(); !hmac.Equal(want[:], mac[:]) {
+		return ErrMAC
 	}
 	return nil
 }
@@ -103,7 +111,7 @@ func (r *Report) Verify(key SessionKey) error {
 // (Sampled), or in its block (Once). It is authenticated like a report.
 type Ask struct {
 	Announcement [32]byte
-	Client       ClientID
+	Client       ID
 	Session      int64 // the session's expiry
 	MAC          [sha256.Size]byte
 }
@@ -112,22 +120,7 @@ func (m *Ask) mac(key *SessionKey) [sha256.Size]byte {
 	return key.mac(LabelAsk, m.Announcement[:], m.Client[:], binary.LittleEndian.AppendUint64(nil, uint64(m.Session)))
 }
 
-// Authenticate sets the ask's MAC by the session's key.
-func (m *Ask) Authenticate(s Session) {
-	m.Session = s.Expires
-	m.MAC = m.mac(&s.Key)
-}
-
-// Verify checks that the ask was made with the key.
-func (m *Ask) Verify(key SessionKey) error {
-	want := m.mac(&key)
-	if !hmac.Equal(want[:], m.MAC[:]) {
-		return fmt.Errorf("%w: %s", ErrMAC, LabelAsk)
-	}
-	return nil
-}
-
-func (*Ask) kind() Kind { return KindAsk }
+func (*Ask) kind() byte { return KindAsk }
 
 func (m *Ask) fields(c *codec) {
 	c.fixed(m.Announcement[:])

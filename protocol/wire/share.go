@@ -9,7 +9,9 @@ type Exclusion struct {
 	Places       []int64 // from 0, ascending
 }
 
-func (*Exclusion) kind() Kind { return KindExclusion }
+func (*Exclusion) kind() byte { return KindExclusion }
+
+func (*Exclusion) label() Label { return LabelExclusion }
 
 func (m *Exclusion) fields(c *codec) {
 	c.fixed(m.Announcement[:])
@@ -28,9 +30,6 @@ func (m *Exclusion) fields(c *codec) {
 	}
 }
 
-// Digest identifies the exclusion.
-func (m Exclusion) Digest() [32]byte { return Digest(LabelExclusion, Encode(m)) }
-
 // ShareIDs lists the report ids of the halves that an aggregator has, by their places in a
 // batch. Places where the two aggregators' ids differ are left out.
 type ShareIDs struct {
@@ -38,7 +37,7 @@ type ShareIDs struct {
 	IDs          [][16]byte // zero if the half cannot be summed
 }
 
-func (*ShareIDs) kind() Kind { return KindShareIDs }
+func (*ShareIDs) kind() byte { return KindShareIDs }
 
 func (m *ShareIDs) fields(c *codec) {
 	c.fixed(m.Announcement[:])
@@ -62,7 +61,7 @@ type Partial struct {
 	Sums         []uint64
 }
 
-func (*Partial) kind() Kind { return KindPartial }
+func (*Partial) kind() byte { return KindPartial }
 
 func (m *Partial) fields(c *codec) {
 	c.fixed(m.Announcement[:])

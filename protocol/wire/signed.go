@@ -32,9 +32,9 @@ const (
 // ErrSignature is wrapped if a signature is wrong.
 var ErrSignature = errors.New("wire: signature does not fit")
 
-// Digest is SHA-256 of the label, a zero byte and the parts, each after its
+// hash is SHA-256 of the label, a zero byte and the parts, each after its
 // length in eight bytes.
-func Digest(l Label, parts ...[]byte) (d [32]byte) {
+func hash(l Label, parts ...[]byte) (d [32]byte) {
 	h := sha256.New()
 	head := append(append(make([]byte, 0, 64), l...), 0)
 	h.Write(head)
@@ -47,9 +47,9 @@ func Digest(l Label, parts ...[]byte) (d [32]byte) {
 }
 
 // Sign returns the message with an Ed25519 signature of 64 bytes before it. The signature is
-// over the message's Digest under the label.
+// over the message's hash under the label.
 func Sign(key ed25519.PrivateKey, l Label, message []byte) []byte {
-	d := Digest(l, message)
+	d := hash(l, message)
 	return append(ed25519.Sign(key, d[:]), message...)
 }
 
@@ -62,20 +62,20 @@ func Verify(key ed25519.PublicKey, l Label, signed []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %d bytes are shorter than a signature", ErrMalformed, len(signed))
 	}
 	message := signed[ed25519.SignatureSize:]
-	d := Digest(l, message)
+	d := hash(l, message)
 	if !ed25519.Verify(key, d[:], signed[:ed25519.SignatureSize]) {
 		return nil, fmt.Errorf("%w: %s", ErrSignature, l)
 	}
 	return message, nil
 }
 
-// ClientID names an enrolled client: the first 16 bytes of the digest of its
-// public signing key.
-type ClientID [16]byte
+// ID names a population, an enrolled client or a report, or is a report's pass.
+type ID [16]byte
 
-// NewClientID returns the id of a key.
-func NewClientID(key ed25519.PublicKey) (id ClientID) {
-	d := Digest(LabelClient, key)
+// ClientID returns the id of an enrolled client: the first 16 bytes of the digest of its
+// public signing key.
+func ClientID(key ed25519.PublicKey) (id ID) {
+	d := hash(LabelClient, key)
 	copy(id[:], d[:])
 	return id
 }

@@ -9,7 +9,7 @@ import (
 // Task is the part of a task that never changes while it runs; its digest names the task. The
 // coordinator signs it under LabelTask.
 type Task struct {
-	Population Population
+	Population ID
 	Name       string // for people
 	Trust      dp.Trust
 	// Participation, Mechanism and MinReports hold for every round.
@@ -67,7 +67,9 @@ func (m *Mechanism) fields(c *codec) {
 	c.flag(&s.Split)
 }
 
-func (*Task) kind() Kind { return KindTask }
+func (*Task) kind() byte { return KindTask }
+
+func (*Task) label() Label { return LabelTask }
 
 func (m *Task) fields(c *codec) {
 	c.fixed(m.Population[:])
@@ -97,9 +99,6 @@ func (m Task) LastRound() int64 {
 }
 
 const voidRounds = 10
-
-// ID is the task's digest.
-func (m Task) ID() [32]byte { return Digest(LabelTask, Encode(m)) }
 
 func (c *codec) trust(t *dp.Trust) {
 	if text(c, t); c.read() && !t.Is(dp.InEvents) {

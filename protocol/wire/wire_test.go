@@ -44,27 +44,27 @@ func vectorOf[T any, P message[T]](name string, v T) vector {
 
 func messages() []vector {
 	sum := Sum{Users: 1000, MinUsers: 900, Honest: .9, Grid: 64, Norm: 5000, Noise: "binomial", NoiseBits: 40, NoiseP: .5, Split: true, Sigma: .25}
-	enrolment := Enrolment{Population: Population{1}, Serial: 3, Clients: 1000, Roster: fill(7), MinReports: 10,
+	enrolment := Enrolment{Population: ID{1}, Serial: 3, Clients: 1000, Roster: fill(7), MinReports: 10,
 		Shuffler: []Key{key(X25519, 1), key(X25519MLKEM768, 2)}, Aggregator: []Key{key(X25519, 3)}, From: 1700000000, To: 1800000000}
-	task := Task{Population: Population{1}, Name: "digits", Trust: dp.Distributed, Participation: dp.CheckIn, MinReports: 10, Rounds: 80, Delta: 1e-5,
+	task := Task{Population: ID{1}, Name: "digits", Trust: dp.Distributed, Participation: dp.CheckIn, MinReports: 10, Rounds: 80, Delta: 1e-5,
 		Mechanism: Mechanism{Name: "vector-sum-binomial", Dim: 4420, Clip: 1.5, ClipMode: "norm", Sum: sum}, Config: []byte("model: hog-linear\n")}
 	ann := Announcement{Task: fill(1), Round: 5, ModelDigest: fill(2), Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 1000, Gamma: .5,
 		MinReports: 10, Randomizer: "privunit", Eps0: 3.0001, Clip: .25, Enrolment: fill(3), Opens: 1790000000000, Deadline: 1790000060000,
 		Coordinator: key(X25519, 4), ReportBytes: 300}
 	closed := RoundClosed{Announcement: fill(4), Round: 5, Reports: 498, Digest: fill(5), Shares: fill(6), Chunks: 3,
 		Rejected: []Rejection{{Malformed, 2}, {Duplicate, 7}}}
-	entry := Entry{Before: fill(8), Population: Population{1}, Task: fill(1), Round: 5, Announcement: fill(4), Batch: fill(5),
+	entry := Entry{Before: fill(8), Population: ID{1}, Task: fill(1), Round: 5, Announcement: fill(4), Batch: fill(5),
 		Event: dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 3.0001}, Trust: dp.Shuffle, Participation: dp.CheckIn, Population: 1000, Reports: 498, Realised: true}}
 	exclusion := Exclusion{Announcement: fill(4), Reports: 498, Places: []int64{0, 17, 497}}
 	ids := ShareIDs{Announcement: fill(4), IDs: [][16]byte{{1}, {}, {3, 14: 5, 15: 9}}}
 	partial := Partial{Announcement: fill(4), Exclusion: fill(9), Tag: [16]byte{3}, Index: 1, Clients: 495, Reports: fill(10), Sums: []uint64{0, 1, math.MaxUint32}}
 	chunk := Chunk{Index: 2, Size: 3, Items: []byte("abcdef")}
-	request := SessionRequest{Population: Population{1}, Client: ClientID{5}, Time: 1790000000, Suite: X25519, Public: bytes.Repeat([]byte{7}, 32)}
+	request := SessionRequest{Population: ID{1}, Client: ID{5}, Time: 1790000000, Suite: X25519, Public: bytes.Repeat([]byte{7}, 32)}
 	session := Session{Expires: 1790640000, Key: SessionKey(fill(11))}
-	ask := Ask{Announcement: fill(4), Client: ClientID{5}}
-	ask.Authenticate(session)
-	report := Report{Announcement: fill(4), Client: ClientID{5}, ID: ReportID{6}, Part: []byte("part of it"), Share: []byte("share")}
-	report.Authenticate(session)
+	ask := Ask{Announcement: fill(4), Client: ID{5}}
+	Authenticate(&ask, session)
+	report := Report{Announcement: fill(4), Client: ID{5}, ID: ID{6}, Part: []byte("part of it"), Share: []byte("share")}
+	Authenticate(&report, session)
 	return []vector{
 		vectorOf("enrolment", enrolment),
 		vectorOf("task", task),
@@ -204,14 +204,14 @@ func TestSignatures(t *testing.T) {
 
 func TestReportsAreAuthenticated(t *testing.T) {
 	s := Session{Expires: 86400, Key: SessionKey{1, 2, 3}}
-	r := Report{Announcement: fill(1), Client: ClientID{7}, ID: ReportID{2}, Part: []byte("part of it"), Share: []byte("share")}
-	r.Authenticate(s)
+	r := Report{Announcement: fill(1), Client: ID{7}, ID: ID{2}, Part: []byte("part of it"), Share: []byte("share")}
+	Authenticate(&r, s)
 	b := r.Append(nil)
 	if int64(len(b)) != ReportSize(10, 5) {
 		t.Fatalf("%d bytes, want %d", len(b), ReportSize(10, 5))
 	}
 	got, err := DecodeReport(b, r.Announcement, 10, 5)
-	if err != nil || !reflect.DeepEqual(got, r) || got.Verify(s.Key) != nil {
+	if err != nil || !reflect.DeepEqual(got, r) || Authentic(&got, s.Key) != nil {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for i := range b {
@@ -220,7 +220,7 @@ func TestReportsAreAuthenticated(t *testing.T) {
 			bad[i] ^= 1 << bit
 			got, err := DecodeReport(bad, r.Announcement, 10, 5)
 			if err == nil {
-				err = got.Verify(s.Key)
+				err = Authentic(&got, s.Key)
 			}
 			if !errors.Is(err, ErrMAC) && !errors.Is(err, ErrMalformed) {
 				t.Fatalf("byte %d changed: %v", i, err)
@@ -230,15 +230,15 @@ func TestReportsAreAuthenticated(t *testing.T) {
 	for i := range s.Key {
 		bad := s.Key
 		bad[i] ^= 1
-		if err := got.Verify(bad); !errors.Is(err, ErrMAC) {
+		if err := Authentic(&got, bad); !errors.Is(err, ErrMAC) {
 			t.Fatalf("byte %d of the key changed: %v", i, err)
 		}
 	}
 	// A byte cannot move from the part to the share.
-	if got, err := DecodeReport(b, r.Announcement, 9, 6); err != nil || got.Verify(s.Key) == nil {
+	if got, err := DecodeReport(b, r.Announcement, 9, 6); err != nil || Authentic(&got, s.Key) == nil {
 		t.Errorf("parts of other sizes: %v", err)
 	}
-	if got, err := DecodeReport(b, fill(2), 10, 5); err != nil || got.Verify(s.Key) == nil {
+	if got, err := DecodeReport(b, fill(2), 10, 5); err != nil || Authentic(&got, s.Key) == nil {
 		t.Errorf("another round: %v", err)
 	}
 	if _, err := DecodeReport(b[:20], r.Announcement, 10, 5); !errors.Is(err, ErrMalformed) {
@@ -248,29 +248,29 @@ func TestReportsAreAuthenticated(t *testing.T) {
 
 func TestAsksAreAuthenticated(t *testing.T) {
 	s := Session{Expires: 86400, Key: SessionKey{1, 2, 3}}
-	m := Ask{Announcement: fill(1), Client: ClientID{7}}
-	m.Authenticate(s)
+	m := Ask{Announcement: fill(1), Client: ID{7}}
+	Authenticate(&m, s)
 	b := Encode(m)
 	for i := range b {
 		bad := bytes.Clone(b)
 		bad[i] ^= 1
 		got, err := Decode[Ask](bad)
 		if err == nil {
-			err = got.Verify(s.Key)
+			err = Authentic(&got, s.Key)
 		}
 		if !errors.Is(err, ErrMAC) && !errors.Is(err, ErrMalformed) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 	}
-	if err := m.Verify(s.Key); err != nil {
+	if err := Authentic(&m, s.Key); err != nil {
 		t.Error(err)
 	}
-	if err := m.Verify(SessionKey{1, 2, 4}); !errors.Is(err, ErrMAC) {
+	if err := Authentic(&m, SessionKey{1, 2, 4}); !errors.Is(err, ErrMAC) {
 		t.Errorf("another key: %v", err)
 	}
 	// What authenticates a report of the same fields is no ask's.
 	r := Report{Announcement: m.Announcement, Client: m.Client}
-	if r.Authenticate(s); r.MAC == m.MAC {
+	if Authenticate(&r, s); r.MAC == m.MAC {
 		t.Error("a report's MAC is an ask's")
 	}
 }
@@ -302,8 +302,8 @@ func TestKeysExpire(t *testing.T) {
 }
 
 func TestRosterDigestIgnoresOrder(t *testing.T) {
-	a, b := ClientID{1}, ClientID{2}
-	if RosterDigest([]ClientID{a, b}) != RosterDigest([]ClientID{b, a}) || RosterDigest([]ClientID{a}) == RosterDigest([]ClientID{a, a}) {
+	a, b := ID{1}, ID{2}
+	if RosterDigest([]ID{a, b}) != RosterDigest([]ID{b, a}) || RosterDigest([]ID{a}) == RosterDigest([]ID{a, a}) {
 		t.Error("roster digests")
 	}
 }
@@ -347,18 +347,18 @@ func TestPass(t *testing.T) {
 	if pass == key.Pass([32]byte{8}) || pass == (SessionKey{1, 2}).Pass([32]byte{9}) {
 		t.Error("passes of another round or key are the same")
 	}
-	b := Encode(Header{KeyID{7}, [32]byte{9}, &pass})
+	b := Encode(Header{[8]byte{7}, [32]byte{9}, &pass})
 	if want := slices.Concat([]byte{Version, byte(KindPassed), 7, 0, 0, 0, 0, 0, 0, 0, 9}, make([]byte, 31), pass[:]); !bytes.Equal(b, want) || len(b) != PassedHeader {
 		t.Errorf("%x, want %x", b, want)
 	}
 	h, sealed, err := DecodeHeader(append(b, 1, 2))
-	if err != nil || h.Key != (KeyID{7}) || h.Announcement != ([32]byte{9}) || h.Pass == nil || *h.Pass != pass || !bytes.Equal(sealed, []byte{1, 2}) {
+	if err != nil || h.Key != ([8]byte{7}) || h.Announcement != ([32]byte{9}) || h.Pass == nil || *h.Pass != pass || !bytes.Equal(sealed, []byte{1, 2}) {
 		t.Errorf("%+v %x %v", h, sealed, err)
 	}
 	if h, _, err := DecodeHeader(b[:PassedHeader-1]); !errors.Is(err, ErrMalformed) || h.Pass != nil {
 		t.Errorf("a torn header: %+v, %v", h, err)
 	}
-	if h, _, err := DecodeHeader(append(Encode(Header{Key: KeyID{7}, Announcement: [32]byte{9}}), make([]byte, 100)...)); err != nil || h.Pass != nil {
+	if h, _, err := DecodeHeader(append(Encode(Header{Key: [8]byte{7}, Announcement: [32]byte{9}}), make([]byte, 100)...)); err != nil || h.Pass != nil {
 		t.Errorf("a report without a pass: %+v, %v", h, err)
 	}
 }

@@ -70,12 +70,12 @@ func (s LocalClient) Open(task wire.Task) (func(theta, grad []float32), error) {
 func (s LocalClient) Close(task wire.Task) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	delete(s.of.tasks, task.ID())
+	delete(s.of.tasks, wire.Digest(task))
 }
 
 // learner loads the data for a task, once.
 func (l *Local) learner(task wire.Task) *learner {
-	key := task.ID()
+	key := wire.Digest(task)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := l.tasks[key]

@@ -13,6 +13,7 @@ import (
 	"github.com/riffle-dp/riffle/internal/durable"
 	"github.com/riffle-dp/riffle/internal/safetensors"
 	"github.com/riffle-dp/riffle/learn/model"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // Summary is the result of a finished run; summary.json holds it. Either the test or the
@@ -135,7 +136,7 @@ func (t *Task) ModelFile(round int64, theta []float32, epsilon float64, bound st
 		return nil, fmt.Errorf("train: %d parameters, the task's model has %d", len(theta), t.Model.Params)
 	}
 	meta := t.Config.metadata(t.Data)
-	id := t.Wire.ID()
+	id := wire.Digest(t.Wire)
 	meta["riffle.epsilon"] = strconv.FormatFloat(epsilon, 'g', -1, 64)
 	meta["riffle.bound"] = bound
 	meta["riffle.task"], meta["riffle.task-id"] = t.Wire.Name, hex.EncodeToString(id[:])

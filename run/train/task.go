@@ -59,7 +59,7 @@ type Task struct {
 // Enrolled describes the enrolled clients, from the enrolment that the shuffler's operator
 // signed.
 type Enrolled struct {
-	Population wire.Population
+	Population wire.ID
 	Clients    int64 // n
 	MinReports int64 // the smallest n-min that a task may have
 }
@@ -160,7 +160,7 @@ func (c Config) task() *Task {
 }
 
 // describe fills in the description of the task that clients need.
-func (t *Task) describe(name string, population wire.Population) error {
+func (t *Task) describe(name string, population wire.ID) error {
 	c := t.Config
 	config, err := t.document()
 	if err != nil {
@@ -179,7 +179,7 @@ func (t *Task) describe(name string, population wire.Population) error {
 	if err != nil {
 		return inputError("the task cannot be written down: %v", err)
 	}
-	if again.ID() != t.Wire.ID() {
+	if wire.Digest(again) != wire.Digest(t.Wire) {
 		return fmt.Errorf("train: the task has two encodings")
 	}
 	return t.checkMechanism()
@@ -215,7 +215,7 @@ func OpenTask(ctx context.Context, w wire.Task, data string) (*Task, error) {
 	if err := made.describe(w.Name, w.Population); err != nil {
 		return nil, err
 	}
-	if made.Wire.ID() != w.ID() {
+	if wire.Digest(made.Wire) != wire.Digest(w) {
 		return nil, inputError("the task that was signed cannot be made again from these data")
 	}
 	return &made, nil
@@ -237,7 +237,7 @@ func ReadTask(w wire.Task) (*Task, error) {
 // new optimizer at each call; the caller adds the ledger.
 func (t *Task) Coordinator() (coordinator.Config, error) {
 	c, err := t.Config.coordinator(t.parts)
-	c.Task = t.Wire.ID()
+	c.Task = wire.Digest(t.Wire)
 	return c, err
 }
 

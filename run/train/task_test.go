@@ -37,7 +37,7 @@ func csvConfig(path string) Config {
 	return c
 }
 
-var enrolled = Enrolled{Population: wire.Population{1}, Clients: 40, MinReports: 10}
+var enrolled = Enrolled{Population: wire.ID{1}, Clients: 40, MinReports: 10}
 
 func TestTaskIsMadeAgainFromWhatWasSigned(t *testing.T) {
 	path := smallCSV(t, 80)
@@ -69,7 +69,7 @@ func TestTaskIsMadeAgainFromWhatWasSigned(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again.Wire.ID() != made.Wire.ID() {
+			if wire.Digest(again.Wire) != wire.Digest(made.Wire) {
 				t.Error("opened as another task")
 			}
 			a, err := made.Coordinator()

@@ -192,7 +192,7 @@ func (s *Service) parse(body []byte) (*job, error) {
 	if j.closed, err = s.config.Shuffler.CheckClosed(&j.announcement, signedClosed); err != nil {
 		return nil, no(wire.Malformed, "%v", err)
 	}
-	j.digest = j.announcement.Digest()
+	j.digest = wire.Digest(j.announcement)
 	return j, s.check(j)
 }
 
@@ -207,7 +207,7 @@ func (s *Service) check(j *job) error {
 	switch {
 	case !ok || !t.Trust.Is(dp.SumsOnly):
 		return no(wire.Malformed, "the task is not a vector sum")
-	case a.Task != t.ID():
+	case a.Task != wire.Digest(*t):
 		return no(wire.UnknownRound, "the announcement is of another task")
 	case a.Trust != t.Trust || a.Participation != t.Participation || a.MinReports != t.MinReports || a.Round > t.LastRound() ||
 		a.Randomizer != m.Facts().Name || a.Sigma != m.Event().Sigma || a.Eps0 != 0 || a.Clip != t.Mechanism.Clip:
@@ -243,7 +243,7 @@ func (s *Service) prepare(body []byte) (wire.Exclusion, error) {
 	defer r.mu.Unlock()
 	rec, revision, err := s.load(ctx, j.digest)
 	if err == nil {
-		if rec.Closed != hash(wire.Digest(wire.LabelClosed, wire.Encode(j.closed))) {
+		if rec.Closed != hash(wire.Digest(j.closed)) {
 			return wire.Exclusion{}, no(wire.SecondReport, "the round was closed otherwise")
 		}
 		e, err := s.exclusion(ctx, rec)
@@ -401,7 +401,7 @@ func (s *Service) sum(announcement [32]byte, signed []byte) (wire.Partial, error
 	if err != nil {
 		return wire.Partial{}, err
 	}
-	digest := hash(e.Digest())
+	digest := hash(wire.Digest(e))
 	if rec.Summed != (hash{}) && rec.Summed != digest {
 		return wire.Partial{}, no(wire.SecondReport, "the round was summed with another exclusion")
 	}

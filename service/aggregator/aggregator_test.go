@@ -120,15 +120,15 @@ func newWorld(t *testing.T, bad ...int) *world {
 	if w.sum, err = mechanism.NewVectorSum(p, 1); err != nil {
 		t.Fatal(err)
 	}
-	w.task = wire.Task{Population: wire.Population{1}, Name: "sum", Trust: dp.Distributed, Participation: dp.All, MinReports: 5,
+	w.task = wire.Task{Population: wire.ID{1}, Name: "sum", Trust: dp.Distributed, Participation: dp.All, MinReports: 5,
 		Rounds: 9, Delta: 1e-6, Mechanism: w.sum.Describe()}
-	w.sh = batchtest.New(users, 2, w.ring.Public()...)
+	w.sh = batchtest.New(users, 2, w.ring.Keys...)
 	w.sh.Fill = func(a wire.Announcement) (parts, shares [][]byte) { return w.fill(a, bad) }
 	w.server = httptest.NewServer(w.sh.Handler(w.key.Public().(ed25519.PublicKey), true))
 	t.Cleanup(w.server.Close)
 	w.a = w.announce(1)
 	w.open(&w.a)
-	w.closed = w.sh.Closed(w.a.Digest())
+	w.closed = w.sh.Closed(wire.Digest(w.a))
 	return w
 }
 
@@ -139,9 +139,9 @@ func (w *world) announce(round int64) wire.Announcement {
 		w.t.Fatal(err)
 	}
 	now := time.Now()
-	a := wire.Announcement{Task: w.task.ID(), Round: round, Trust: dp.Distributed, Participation: dp.All, Population: users, MinReports: 5,
-		Randomizer: w.sum.Facts().Name, Sigma: 1, Clip: 1, Enrolment: w.sh.Enrolment.Digest(), Opens: now.UnixMilli(),
-		Deadline: now.Add(time.Minute).UnixMilli(), Coordinator: w.ring.Public()[0], Aggregator: w.ring.Public()[0], ReportBytes: 8}
+	a := wire.Announcement{Task: wire.Digest(w.task), Round: round, Trust: dp.Distributed, Participation: dp.All, Population: users, MinReports: 5,
+		Randomizer: w.sum.Facts().Name, Sigma: 1, Clip: 1, Enrolment: wire.Digest(w.sh.Enrolment), Opens: now.UnixMilli(),
+		Deadline: now.Add(time.Minute).UnixMilli(), Coordinator: w.ring.Keys[0], Aggregator: w.ring.Keys[0], ReportBytes: 8}
 	if a.ShareBytes, err = envelope.PartSize(wire.X25519, vector); err != nil {
 		w.t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func (w *world) open(a *wire.Announcement) {
 
 func (w *world) fill(a wire.Announcement, bad []int) (parts, shares [][]byte) {
 	var err error
-	if w.shares, err = w.sum.Shares(a.Digest()); err != nil {
+	if w.shares, err = w.sum.Shares(wire.Digest(a)); err != nil {
 		w.t.Fatal(err)
 	}
 	src := rng.Replay(1, uint64(a.Round))
@@ -175,7 +175,7 @@ func (w *world) fill(a wire.Announcement, bad []int) (parts, shares [][]byte) {
 		if slices.Contains(bad, client) {
 			m[1][1] = 7
 		}
-		sealed, err := envelope.SealPart(a.Aggregator, envelope.Aggregator, a.Digest(), m[1])
+		sealed, err := envelope.SealPart(a.Aggregator, envelope.Aggregator, wire.Digest(a), m[1])
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -228,18 +228,18 @@ func (w *world) prepare(s *Service) wire.Exclusion {
 		w.t.Fatalf("prepare: %d %s", code, b)
 	}
 	e, err := wire.Decode[wire.Exclusion](b)
-	if err != nil || e.Announcement != w.a.Digest() || e.Reports != users {
+	if err != nil || e.Announcement != wire.Digest(w.a) || e.Reports != users {
 		w.t.Fatalf("%+v %v", e, err)
 	}
 	return e
 }
 
 func (w *world) sumPath() string {
-	return "/v1/rounds/" + key(w.a.Digest())[len("sum."):] + "/sum"
+	return "/v1/rounds/" + key(wire.Digest(w.a))[len("sum."):] + "/sum"
 }
 
 func (w *world) exclude(places ...int64) []byte {
-	e := wire.Exclusion{Announcement: w.a.Digest(), Reports: users, Places: places}
+	e := wire.Exclusion{Announcement: wire.Digest(w.a), Reports: users, Places: places}
 	return wire.Sign(w.key, wire.LabelExclusion, wire.Encode(e))
 }
 
@@ -330,15 +330,15 @@ func TestRestarts(t *testing.T) {
 	if code, _ := ask(s, w.sumPath(), w.exclude(1, 5)); code != 200 {
 		t.Fatal(code)
 	}
-	rec, err := decodeRecord(w.store.values[key(w.a.Digest())])
+	rec, err := decodeRecord(w.store.values[key(wire.Digest(w.a))])
 	if err != nil || rec.Partial == (hash{}) || rec.Summed == (hash{}) {
 		t.Fatalf("%+v %v", rec, err)
 	}
-	if bytes.Equal(before[key(w.a.Digest())], w.store.values[key(w.a.Digest())]) {
+	if bytes.Equal(before[key(wire.Digest(w.a))], w.store.values[key(wire.Digest(w.a))]) {
 		t.Error("nothing was written")
 	}
 	rec.Partial = hash{}
-	if _, err := s.put(t.Context(), w.a.Digest(), rec, w.store.revision[key(w.a.Digest())]); err != nil {
+	if _, err := s.put(t.Context(), wire.Digest(w.a), rec, w.store.revision[key(wire.Digest(w.a))]); err != nil {
 		t.Fatal(err)
 	}
 	s = w.start()
@@ -366,7 +366,7 @@ func TestRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Announcement, c.Round = a.Digest(), a.Round
+		c.Announcement, c.Round = wire.Digest(a), a.Round
 		return body(task, sign(wire.LabelAnnouncement, wire.Encode(a)), wire.Sign(w.sh.Key, wire.LabelClosed, wire.Encode(c)))
 	}
 	closed := func(key ed25519.PrivateKey, f func(*wire.RoundClosed)) []byte {
@@ -417,7 +417,7 @@ func TestRefusals(t *testing.T) {
 	if code, _ := ask(s, "/v1/rounds", closed(w.sh.Key, func(c *wire.RoundClosed) { c.Rejected = []wire.Rejection{{Reason: wire.Malformed, Count: 1}} })); code != 409 {
 		t.Errorf("another word on a prepared round: %d", code)
 	}
-	less := wire.Exclusion{Announcement: w.a.Digest(), Reports: 8, Places: []int64{3}}
+	less := wire.Exclusion{Announcement: wire.Digest(w.a), Reports: 8, Places: []int64{3}}
 	elsewhere := wire.Exclusion{Announcement: [32]byte{1}, Reports: users, Places: []int64{3}}
 	for name, c := range map[string]struct {
 		body []byte
@@ -501,7 +501,7 @@ func TestSlowWorkIsNotLost(t *testing.T) {
 		t.Errorf("%v, prepared %d times", e.Places, s.Snapshot().Prepared)
 	}
 	w.stop()
-	if _, err := s.sum(w.a.Digest(), w.exclude(0, 4)); err == nil {
+	if _, err := s.sum(wire.Digest(w.a), w.exclude(0, 4)); err == nil {
 		t.Error("a closed aggregator sums")
 	}
 }
@@ -515,7 +515,7 @@ func TestManyRounds(t *testing.T) {
 		if round > 1 {
 			w.a = w.announce(round)
 			w.open(&w.a)
-			w.closed = w.sh.Closed(w.a.Digest())
+			w.closed = w.sh.Closed(wire.Digest(w.a))
 		}
 		w.prepare(s)
 	}
@@ -563,7 +563,7 @@ func TestReportIDs(t *testing.T) {
 	w.prepare(s)
 	code, first := get(s)
 	ids, err := wire.Decode[wire.ShareIDs](first)
-	if code != 200 || err != nil || ids.Announcement != w.a.Digest() || len(ids.IDs) != users {
+	if code != 200 || err != nil || ids.Announcement != wire.Digest(w.a) || len(ids.IDs) != users {
 		t.Fatalf("%d %v: %+v", code, err, ids)
 	}
 	for place, id := range ids.IDs {
@@ -582,12 +582,12 @@ func TestReportIDs(t *testing.T) {
 		t.Errorf("after a restart: %d", code)
 	}
 	// As a version left it that told none.
-	rec, revision, err := s.load(t.Context(), w.a.Digest())
+	rec, revision, err := s.load(t.Context(), wire.Digest(w.a))
 	if err != nil {
 		t.Fatal(err)
 	}
 	rec.IDs = hash{}
-	if _, err := s.put(t.Context(), w.a.Digest(), rec, revision); err != nil {
+	if _, err := s.put(t.Context(), wire.Digest(w.a), rec, revision); err != nil {
 		t.Fatal(err)
 	}
 	s = w.start()
@@ -603,4 +603,4 @@ func TestReportIDs(t *testing.T) {
 	}
 }
 
-func digestOf(a wire.Announcement) []byte { d := a.Digest(); return d[:] }
+func digestOf(a wire.Announcement) []byte { d := wire.Digest(a); return d[:] }

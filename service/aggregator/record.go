@@ -72,7 +72,7 @@ func (s *Service) create(ctx context.Context, j *job, e *wire.Exclusion, ids *wi
 		return err
 	}
 	return s.keepIDs(ctx, j.digest, record{Format: recordFormat, Round: j.closed.Round, MinReports: j.minReports,
-		Closed: wire.Digest(wire.LabelClosed, wire.Encode(j.closed)), Own: own}, 0, ids)
+		Closed: wire.Digest(j.closed), Own: own}, 0, ids)
 }
 
 // keepIDs stores report ids, and then the record that names them.

@@ -68,7 +68,7 @@ func (s Source) do(ctx context.Context, method, path string, body []byte, limit 
 const maxMessage = 1 << 20
 
 // Enrolment fetches the current enrolment, signed and of the right population.
-func (s Source) Enrolment(ctx context.Context, p wire.Population, now time.Time) (wire.Enrolment, error) {
+func (s Source) Enrolment(ctx context.Context, p wire.ID, now time.Time) (wire.Enrolment, error) {
 	b, _, err := s.do(ctx, http.MethodGet, "/v1/enrolment", nil, maxMessage)
 	if err != nil {
 		return wire.Enrolment{}, err
@@ -103,7 +103,7 @@ func roundPath(announcement [32]byte) string {
 // Closed asks for the signed word on a round and waits for at most wait. It returns nil while
 // the round is open.
 func (s Source) Closed(ctx context.Context, a *wire.Announcement, wait time.Duration) (signed []byte, err error) {
-	path := roundPath(a.Digest()) + "/closed?wait=" + strconv.FormatInt(int64(wait/time.Second), 10)
+	path := roundPath(wire.Digest(*a)) + "/closed?wait=" + strconv.FormatInt(int64(wait/time.Second), 10)
 	b, status, err := s.do(ctx, http.MethodGet, path, nil, maxMessage)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (s Source) CheckClosed(a *wire.Announcement, signed []byte) (wire.RoundClos
 		return lie("%w", err)
 	}
 	c, err := wire.Decode[wire.RoundClosed](message)
-	switch digest := a.Digest(); {
+	switch digest := wire.Digest(*a); {
 	case err != nil:
 		return lie("%w", err)
 	case c.Announcement != digest:

@@ -47,7 +47,7 @@ func closed(t *testing.T) (*batchtest.Shuffler, Reader, wire.Announcement) {
 		t.Fatal(err)
 	}
 	a := wire.Announcement{Round: 1, Trust: dp.Shuffle, Participation: dp.All, Population: reports, MinReports: 2,
-		Enrolment: s.Enrolment.Digest(), Deadline: 5, ReportBytes: 4}
+		Enrolment: wire.Digest(s.Enrolment), Deadline: 5, ReportBytes: 4}
 	if err := source.Open(t.Context(), wire.Sign(key, wire.LabelAnnouncement, wire.Encode(a))); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func closed(t *testing.T) (*batchtest.Shuffler, Reader, wire.Announcement) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, Reader{Source: source, Announcement: a.Digest(), Reports: c.Reports, Chunks: c.Chunks, Digest: c.Digest, Size: 4, Workers: 4}, a
+	return s, Reader{Source: source, Announcement: wire.Digest(a), Reports: c.Reports, Chunks: c.Chunks, Digest: c.Digest, Size: 4, Workers: 4}, a
 }
 
 func TestReadInOrderWithBoundedMemory(t *testing.T) {
@@ -165,7 +165,7 @@ func TestReadRefusesWhatWasNotSigned(t *testing.T) {
 
 func TestDestroyAndUnknown(t *testing.T) {
 	s, r, a := closed(t)
-	if err := r.Source.Destroy(t.Context(), a.Digest()); err != nil || s.Destroyed[a.Digest()] != 1 {
+	if err := r.Source.Destroy(t.Context(), wire.Digest(a)); err != nil || s.Destroyed[wire.Digest(a)] != 1 {
 		t.Errorf("%v", err)
 	}
 	if err := r.Source.Destroy(t.Context(), [32]byte{1}); err != nil {
@@ -183,14 +183,14 @@ func TestDestroyAndUnknown(t *testing.T) {
 func TestEnrolment(t *testing.T) {
 	s, r, _ := closed(t)
 	now := time.Now()
-	e, err := r.Source.Enrolment(t.Context(), wire.Population{1}, now)
-	if err != nil || e.Digest() != s.Enrolment.Digest() {
+	e, err := r.Source.Enrolment(t.Context(), wire.ID{1}, now)
+	if err != nil || wire.Digest(e) != wire.Digest(s.Enrolment) {
 		t.Errorf("%v", err)
 	}
 	for name, err := range map[string]error{
-		"another population": second(r.Source.Enrolment(t.Context(), wire.Population{2}, now)),
-		"over":               second(r.Source.Enrolment(t.Context(), wire.Population{1}, now.Add(2*time.Hour))),
-		"not begun":          second(r.Source.Enrolment(t.Context(), wire.Population{1}, now.Add(-2*time.Hour))),
+		"another population": second(r.Source.Enrolment(t.Context(), wire.ID{2}, now)),
+		"over":               second(r.Source.Enrolment(t.Context(), wire.ID{1}, now.Add(2*time.Hour))),
+		"not begun":          second(r.Source.Enrolment(t.Context(), wire.ID{1}, now.Add(-2*time.Hour))),
 	} {
 		if !errors.Is(err, ErrLie) {
 			t.Errorf("%s: %v", name, err)
@@ -198,7 +198,7 @@ func TestEnrolment(t *testing.T) {
 	}
 	other := r.Source
 	other.Key = make([]byte, 32)
-	if _, err := other.Enrolment(t.Context(), wire.Population{1}, now); !errors.Is(err, ErrLie) || !errors.Is(err, wire.ErrSignature) {
+	if _, err := other.Enrolment(t.Context(), wire.ID{1}, now); !errors.Is(err, ErrLie) || !errors.Is(err, wire.ErrSignature) {
 		t.Errorf("another operator: %v", err)
 	}
 	for _, bad := range []Source{{}, {URL: "x", Key: r.Source.Key, Client: r.Source.Client}, {URL: "ftp://h", Key: r.Source.Key, Client: r.Source.Client}} {

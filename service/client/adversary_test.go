@@ -44,7 +44,7 @@ func (w watch) next(ctx context.Context, t *testing.T, what string) client.Notic
 }
 
 func shuffleTask() wire.Task {
-	return wire.Task{Population: wire.Population{3}, Trust: dp.Shuffle, Participation: dp.All, MinReports: 3, Rounds: 9, Delta: 1e-5,
+	return wire.Task{Population: wire.ID{3}, Trust: dp.Shuffle, Participation: dp.All, MinReports: 3, Rounds: 9, Delta: 1e-5,
 		Mechanism: wire.Mechanism{Name: "rinf", Dim: dim, Clip: 1, ClipMode: "coordinate", Eps0: 2}}
 }
 
@@ -110,7 +110,7 @@ func TestClientsDoNotSpeak(t *testing.T) {
 		"beyond last round":     {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Round = 29 })},
 		"other part size":       {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.ReportBytes++ })},
 		"a share too many":      {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.ShareBytes = 99 })},
-		"an aggregator":         {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Aggregator = other.Public() })},
+		"an aggregator":         {pure.CauseTask, nil, announced(func(w *world, a *wire.Announcement) { a.Aggregator = other.Public })},
 		"overstates n":          {pure.CauseEnrolment, nil, announced(func(w *world, a *wire.Announcement) { a.Population++ })},
 		"another enrolment":     {pure.CauseEnrolment, nil, announced(func(w *world, a *wire.Announcement) { a.Enrolment[0]++ })},
 		"another population":    {pure.CauseEnrolment, nil, enrolled(func(e *wire.Enrolment) { e.Population[0]++ })},
@@ -153,7 +153,7 @@ func TestClientsDoNotSpeak(t *testing.T) {
 		"colluders in a sum":    {pure.CausePolicy, sum(func(*wire.Mechanism) {}), agreed(func(p *pure.Policy) { p.Colluders = 1 })},
 		"tails above delta":     {pure.CauseBudget, sum(func(*wire.Mechanism) {}), agreed(func(p *pure.Policy) { p.Delta = 1e-9 })},
 		"sum, local limit":      {pure.CauseBudget, sum(func(*wire.Mechanism) {}), agreed(func(p *pure.Policy) { p.MaxLocalEps = 40 })},
-		"own aggregator":        {pure.CauseKey, sum(func(*wire.Mechanism) {}), announced(func(w *world, a *wire.Announcement) { a.Aggregator = other.Public() })},
+		"own aggregator":        {pure.CauseKey, sum(func(*wire.Mechanism) {}), announced(func(w *world, a *wire.Announcement) { a.Aggregator = other.Public })},
 		"aggregator for longer": {pure.CauseKey, sum(func(*wire.Mechanism) {}), announced(func(w *world, a *wire.Announcement) { a.Aggregator.Expires++ })},
 		"no aggregator":         {pure.CauseKey, sum(func(*wire.Mechanism) {}), announced(func(w *world, a *wire.Announcement) { a.Aggregator, a.ShareBytes = wire.Key{}, 0 })},
 		"no data": {pure.CauseSource, nil, func(w *world, c *client.JoinConfig) {

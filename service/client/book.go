@@ -63,7 +63,7 @@ type book struct {
 
 	mu       sync.Mutex
 	last     check
-	clients  map[wire.ClientID]*client.History
+	clients  map[wire.ID]*client.History
 	outboxes map[[32]byte]*outbox
 	left     map[[32]byte]*outbox // left by an earlier process; does not change
 }
@@ -99,8 +99,8 @@ func openBook(dir string) (b *book, err error) {
 		}
 	}
 	b = &book{dir: dir, unlock: unlock, last: last, lines: &appender{path: path},
-		clients: map[wire.ClientID]*client.History{}, outboxes: map[[32]byte]*outbox{}, left: map[[32]byte]*outbox{}}
-	charged := map[[32]byte]map[wire.ClientID][32]byte{}
+		clients: map[wire.ID]*client.History{}, outboxes: map[[32]byte]*outbox{}, left: map[[32]byte]*outbox{}}
+	charged := map[[32]byte]map[wire.ID][32]byte{}
 	for _, d := range all {
 		s := b.history(d.client).Decide(d.task, d.round, d.announcement)
 		if d.times == 0 {
@@ -111,7 +111,7 @@ func openBook(dir string) (b *book, err error) {
 			continue
 		}
 		if charged[d.announcement] == nil {
-			charged[d.announcement] = map[wire.ClientID][32]byte{}
+			charged[d.announcement] = map[wire.ID][32]byte{}
 		}
 		charged[d.announcement][d.client] = d.sealed
 	}
@@ -131,7 +131,7 @@ func (b *book) shorten(lines int) error {
 		return nil
 	}
 	out, last, short := []byte(bookHeader), bookStart(), 0
-	for _, id := range slices.SortedFunc(maps.Keys(b.clients), func(a, b wire.ClientID) int { return bytes.Compare(a[:], b[:]) }) {
+	for _, id := range slices.SortedFunc(maps.Keys(b.clients), func(a, b wire.ID) int { return bytes.Compare(a[:], b[:]) }) {
 		for _, d := range keep(id, b.clients[id]) {
 			out, last = d.append(out, last)
 			short++
@@ -148,7 +148,7 @@ func (b *book) shorten(lines int) error {
 }
 
 // openOutboxes reads the sealed reports that were charged and may not have been sent.
-func (b *book) openOutboxes(charged map[[32]byte]map[wire.ClientID][32]byte) error {
+func (b *book) openOutboxes(charged map[[32]byte]map[wire.ID][32]byte) error {
 	dir := filepath.Join(b.dir, outboxDir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -196,7 +196,7 @@ func (b *book) openOutboxes(charged map[[32]byte]map[wire.ClientID][32]byte) err
 func (b *book) close() error { return b.unlock() }
 
 // history returns a client's history. The caller guards it with a lock of its own.
-func (b *book) history(id wire.ClientID) *client.History {
+func (b *book) history(id wire.ID) *client.History {
 	h := b.clients[id]
 	if h == nil {
 		h = &client.History{}
@@ -221,13 +221,13 @@ func (b *book) record(d decision) error {
 }
 
 // pass records that a coin said no.
-func (b *book) pass(id wire.ClientID, task [32]byte, round int64, announcement [32]byte) error {
+func (b *book) pass(id wire.ID, task [32]byte, round int64, announcement [32]byte) error {
 	return b.record(decision{client: id, task: task, round: round, announcement: announcement})
 }
 
 // charge stores a sealed report, and then its charge. Only when it has returned nil may
 // these bytes be sent, and no others.
-func (b *book) charge(id wire.ClientID, ann wire.Announcement, announcement [32]byte, r dp.Round, tail float64, sealed []byte) error {
+func (b *book) charge(id wire.ID, ann wire.Announcement, announcement [32]byte, r dp.Round, tail float64, sealed []byte) error {
 	o, err := b.outbox(announcement, time.UnixMilli(ann.Deadline))
 	if err != nil {
 		return err

@@ -279,7 +279,7 @@ func TestCrashBeforeTheCharge(t *testing.T) {
 				return
 			}
 			run(client.Sent)
-			if bytes.Equal(w.got[wire.NewClientID(w.members[0].Credential.Public())], p.all()[0]) {
+			if bytes.Equal(w.got[wire.ClientID(w.members[0].Credential.Public())], p.all()[0]) {
 				t.Error("uncharged bytes were sent")
 			}
 			// And the ledger that comes of it is read again.
@@ -312,10 +312,10 @@ func TestCoinsAreNotFlippedTwice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fleet.Replay(func(wire.ClientID, int64) rng.Source {
+		fleet.Replay(func(wire.ID, int64) rng.Source {
 			flips.Add(1)
 			return rng.Secure()
-		}, func(wire.ClientID, int64) rng.Source { return rng.Secure() })
+		}, func(wire.ID, int64) rng.Source { return rng.Secure() })
 		running, stop := context.WithCancel(ctx)
 		done := make(chan error, 1)
 		models := w.asked("GET model")

@@ -28,7 +28,7 @@ func (c Credential) Public() ed25519.PublicKey { return c.key.Public().(ed25519.
 
 // Format shows the client's id only, whatever the verb.
 func (c Credential) Format(f fmt.State, _ rune) {
-	fmt.Fprintf(f, "client %x", wire.NewClientID(c.Public()))
+	fmt.Fprintf(f, "client %x", wire.ClientID(c.Public()))
 }
 
 // Prefixes of stored keys, for clients' credentials.

@@ -66,6 +66,6 @@ func ExampleNewCredential() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(wire.NewClientID(public) == wire.NewClientID(again.Public()))
+	fmt.Println(wire.ClientID(public) == wire.ClientID(again.Public()))
 	// Output: true
 }

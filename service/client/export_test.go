@@ -7,7 +7,7 @@ import (
 
 // Replay gives clients' coins and noise sources that can be played again. It
 // exists in tests only.
-func (f *Fleet) Replay(coin, noise func(id wire.ClientID, round int64) rng.Source) {
+func (f *Fleet) Replay(coin, noise func(id wire.ID, round int64) rng.Source) {
 	f.coin, f.noise = coin, noise
 }
 

@@ -85,7 +85,7 @@ func (f *Fleet) fetchTask(ctx context.Context, id [32]byte) (wire.Task, error) {
 	if err != nil {
 		return wire.Task{}, client.Refuse(client.CauseMessage, "%v", err)
 	}
-	if task.ID() != id {
+	if wire.Digest(task) != id {
 		return wire.Task{}, client.Refuse(client.CauseTask, "the coordinator has another one under its name")
 	}
 	return task, nil
@@ -161,14 +161,14 @@ func (f *Fleet) enrolment(ctx context.Context, digest [32]byte) (wire.Enrolment,
 	e := &f.enrolled
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.some && e.last.Digest() == digest {
+	if e.some && wire.Digest(e.last) == digest {
 		return e.last, nil
 	}
 	next, err := f.latestEnrolment(ctx)
 	if err != nil {
 		return wire.Enrolment{}, err
 	}
-	if next.Digest() != digest {
+	if wire.Digest(next) != digest {
 		return wire.Enrolment{}, client.Refuse(client.CauseEnrolment, "announced for another enrolment than the shuffler's")
 	}
 	return next, nil

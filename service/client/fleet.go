@@ -38,7 +38,7 @@ type Fleet struct {
 	refusedTime time.Duration // time spent on tasks that were refused; guarded by checking
 
 	// Randomness of coins and of reports: rng.Secure, except in tests.
-	coin, noise func(id wire.ClientID, round int64) rng.Source
+	coin, noise func(id wire.ID, round int64) rng.Source
 	beforeSend  func() // called before a report is sent; nil except in tests
 
 	mu    sync.Mutex
@@ -48,7 +48,7 @@ type Fleet struct {
 // member is one client of the fleet.
 type member struct {
 	credential *Credential
-	id         wire.ClientID
+	id         wire.ID
 	source     Source
 
 	mu        sync.Mutex // guards the fields below except asking
@@ -82,17 +82,17 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 	}
 	c.Policy = c.Policy.WithDefaults()
 	checking, accepted := make(chan struct{}, 1), make(chan struct{}, max(mostAccepted, len(c.Tasks)))
-	secure := func(wire.ClientID, int64) rng.Source { return rng.Secure() }
+	secure := func(wire.ID, int64) rng.Source { return rng.Secure() }
 	f = &Fleet{config: c, counter: &client.Counter{Accountant: c.Accountant}, coin: secure, noise: secure,
 		compute: make(chan struct{}, c.Workers), flight: make(chan struct{}, c.Connections), checking: checking, accepted: accepted,
 		count: snapshot{Reports: map[string]int64{}, Declined: map[client.Cause]int64{}, Refusals: map[wire.Reason]int64{}}}
 	f.coordinators = append([]string{c.Coordinator}, c.Coordinators...)
-	seen := map[wire.ClientID]bool{}
+	seen := map[wire.ID]bool{}
 	for i, m := range members {
 		if m.Credential == nil || m.Source == nil {
 			return nil, fmt.Errorf("client: member %d needs a credential and a source", i)
 		}
-		id := wire.NewClientID(m.Credential.Public())
+		id := wire.ClientID(m.Credential.Public())
 		if seen[id] {
 			return nil, fmt.Errorf("client: member %d has the credential of another member", i)
 		}
@@ -290,7 +290,7 @@ const refusedWork = 10
 // consider checks a task against the policy, one task at a time. Once tasks that were
 // refused have cost too much work, it refuses all others unseen.
 func (f *Fleet) consider(ctx context.Context, task wire.Task) (*client.Terms, error) {
-	id := task.ID()
+	id := wire.Digest(task)
 	// The cheapest check comes first.
 	if most := f.config.Policy.MaxTasks; !slices.ContainsFunc(f.members, func(m *member) bool { return m.takes(id, most) }) {
 		return nil, client.Refuse(client.CauseBudget, "no client may begin another task (max-tasks: %d)", most).In(id, 0)

@@ -26,7 +26,7 @@ type holding struct {
 func (h *holding) Open(task wire.Task) (client.Gradient, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.held[task.ID()] = true
+	h.held[wire.Digest(task)] = true
 	h.seen++
 	h.most = max(h.most, len(h.held))
 	return h.Source.Open(task)
@@ -35,7 +35,7 @@ func (h *holding) Open(task wire.Task) (client.Gradient, error) {
 func (h *holding) Close(task wire.Task) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.held, task.ID())
+	delete(h.held, wire.Digest(task))
 }
 
 func (h *holding) counts() (held, most, seen int) {
@@ -99,7 +99,7 @@ func TestDataOfEndedTasksAreFreed(t *testing.T) {
 	until("as many as there may be", func() bool { held, _, _ := h.counts(); return held == client.MostAccepted && f.Held() == held })
 	mu.Lock()
 	for _, task := range tasks {
-		over[fmt.Sprintf("%x", task.ID())] = true
+		over[fmt.Sprintf("%x", wire.Digest(task))] = true
 	}
 	mu.Unlock()
 	until("all have ended", func() bool { held, _, seen := h.counts(); return seen == len(tasks) && held == 0 && f.Held() == 0 })

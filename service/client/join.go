@@ -121,7 +121,7 @@ type Notice struct {
 	What   string
 	Task   [32]byte
 	Round  int64
-	Client wire.ClientID // zero if it concerns the whole process
+	Client wire.ID // zero if it concerns the whole process
 	Err    error
 }
 

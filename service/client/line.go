@@ -30,7 +30,7 @@ const bookHeader = "riffle-client-ledger 1\n"
 
 // decision is a line of the ledger.
 type decision struct {
-	client       wire.ClientID
+	client       wire.ID
 	task         [32]byte
 	round        int64
 	announcement [32]byte
@@ -81,7 +81,7 @@ func (d decision) append(dst []byte, before check) ([]byte, check) {
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // keep returns the kept lines that stand for the history h.
-func keep(id wire.ClientID, h *client.History) []decision {
+func keep(id wire.ID, h *client.History) []decision {
 	var out []decision
 	for _, s := range h.Tasks {
 		d := decision{client: id, task: s.Task, round: s.Round, announcement: s.Announcement}

@@ -21,7 +21,7 @@ func someDecisions() []decision {
 	charge := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2.0000000000000004, TV: .01}, Trust: dp.Shuffle, Participation: dp.All, Population: 100, Reports: 100}
 	sum := dp.Round{Report: dp.Report{Class: dp.Gaussian, Sigma: .25}, Trust: dp.Distributed, Participation: dp.All, Population: 7, Reports: 7}
 	krr := dp.Round{Report: dp.Report{Class: dp.KRR, Eps0: 1, Symbols: 10}, Trust: dp.Local, Participation: dp.All, Population: 1, Reports: 1}
-	a, b := wire.ClientID{1}, wire.ClientID{2}
+	a, b := wire.ID{1}, wire.ID{2}
 	return []decision{
 		{client: a, task: [32]byte{9}, round: 1, announcement: [32]byte{3}, times: 1, sealed: [32]byte{4}, charge: charge},
 		{client: b, task: [32]byte{9}, round: 1, announcement: [32]byte{3}},
@@ -122,7 +122,7 @@ func TestLongBooksAreShortened(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, id := range []wire.ClientID{{1}, {2}} {
+		for _, id := range []wire.ID{{1}, {2}} {
 			for _, s := range b.history(id).Tasks {
 				states[i] += fmt.Sprintf("%v %+v; ", id, *s)
 			}
@@ -195,8 +195,8 @@ func hexOf(c check) []byte {
 
 func FuzzOutbox(f *testing.F) {
 	o := outbox{deadline: time.UnixMilli(12345)}
-	b := newSealed(wire.ClientID{1}, []byte("sealed")).append(o.header())
-	b = newSealed(wire.ClientID{1}, nil).append(b)
+	b := newSealed(wire.ID{1}, []byte("sealed")).append(o.header())
+	b = newSealed(wire.ID{1}, nil).append(b)
 	f.Add(b)
 	f.Add(b[:len(b)-1])
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -230,7 +230,7 @@ func TestBookTakesManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 300 {
 		wg.Go(func() {
-			id := wire.ClientID{byte(i), byte(i >> 8)}
+			id := wire.ID{byte(i), byte(i >> 8)}
 			if i%3 == 0 {
 				if err := b.pass(id, ann.Task, 1, [32]byte{2}); err != nil {
 					t.Error(err)
@@ -305,7 +305,7 @@ func TestCredentialsAreLines(t *testing.T) {
 	if _, err := ParsePublic(text); err == nil {
 		t.Error("a secret was taken for a public key")
 	}
-	id := fmt.Sprintf("client %x", wire.NewClientID(c.Public()))
+	id := fmt.Sprintf("client %x", wire.ClientID(c.Public()))
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		if got := fmt.Sprintf(verb+verb, c, *c); got != id+id {
 			t.Errorf("%s: the credential prints %q", verb, got)

@@ -201,7 +201,7 @@ func (r *rounds) takesPart(ctx context.Context, m *member, ann wire.Announcement
 		return false, f.book.pass(m.id, r.terms.ID, ann.Round, digest)
 	case dp.Sampled, dp.Once:
 		ask := wire.Ask{Announcement: digest, Client: m.id}
-		ask.Authenticate(s.Session)
+		wire.Authenticate(&ask, s.Session)
 		a, err := f.post(ctx, "/v1/ask", wire.Encode(ask))
 		if err != nil {
 			return false, err
@@ -265,12 +265,12 @@ func (r *rounds) seal(ctx context.Context, m *member, gradient Gradient, o annou
 			return nil, err
 		}
 	}
-	report.Authenticate(s.Session)
+	wire.Authenticate(&report, s.Session)
 	key, err := o.enrolment.ShufflerKey(time.Now())
 	if err != nil {
 		return nil, err
 	}
-	var shown *wire.Pass
+	var shown *wire.ID
 	if s.passes {
 		pass := s.Key.Pass(digest)
 		shown = &pass

@@ -99,7 +99,7 @@ func TestNetworkIsTheSimulation(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 			defer cancel()
-			task := wire.Task{Population: wire.Population{3}, Name: name, Trust: c.trust, Participation: c.participation,
+			task := wire.Task{Population: wire.ID{3}, Name: name, Trust: c.trust, Participation: c.participation,
 				MinReports: 2, Rounds: rounds, Delta: 1e-5, Mechanism: c.mechanism}
 			suite := wire.X25519
 			if c.participation == dp.Sampled {
@@ -164,7 +164,7 @@ func (w *world) newCoordinator(t *testing.T, n int64) (*coordinator.Coordinator,
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := coordinator.Config{Task: w.task.ID(), Optimizer: o, Mechanism: w.mechanism, Report: w.mechanism.Event(), Ledger: book,
+	c := coordinator.Config{Task: wire.Digest(w.task), Optimizer: o, Mechanism: w.mechanism, Report: w.mechanism.Event(), Ledger: book,
 		Trust: w.task.Trust, Participation: w.task.Participation, Population: n, MinReports: w.task.MinReports, Clip: w.task.Mechanism.Clip}
 	switch c.Participation {
 	case dp.Sampled:
@@ -216,7 +216,7 @@ func (w *world) simulate(t *testing.T, n, rounds int64, blocks schedule.Blocks) 
 
 // coins is the source that a simulation's client flips its coin with: one source
 // for all of them, in turn.
-func (w *world) coins(id wire.ClientID, round int64) rng.Source {
+func (w *world) coins(id wire.ID, round int64) rng.Source {
 	src := rng.Replay(seed, streamCoins, uint64(round))
 	for range w.at[id] {
 		pure.CheckIn(src, .6)
@@ -224,7 +224,7 @@ func (w *world) coins(id wire.ClientID, round int64) rng.Source {
 	return src
 }
 
-func (w *world) noise(id wire.ClientID, round int64) rng.Source {
+func (w *world) noise(id wire.ID, round int64) rng.Source {
 	return rng.Replay(seed, streamReport, uint64(round), uint64(w.at[id]))
 }
 
@@ -247,7 +247,7 @@ func (w *world) draw(ann wire.Announcement, blocks schedule.Blocks) map[int]bool
 		}
 	default:
 		for _, m := range w.members {
-			id := wire.NewClientID(m.Credential.Public())
+			id := wire.ClientID(m.Credential.Public())
 			if ann.Participation == dp.All || pure.CheckIn(w.coins(id, ann.Round), ann.Gamma) {
 				out[w.at[id]] = true
 			}
@@ -257,7 +257,7 @@ func (w *world) draw(ann wire.Announcement, blocks schedule.Blocks) map[int]bool
 }
 
 // close is what shuffler, coordinator and aggregator do with a round's reports.
-func (w *world) close(t *testing.T, co *coordinator.Coordinator, reports map[wire.ClientID]wire.Report) {
+func (w *world) close(t *testing.T, co *coordinator.Coordinator, reports map[wire.ID]wire.Report) {
 	t.Helper()
 	round, err := shuffler.Open(w.open, [16]byte{1})
 	if err != nil {
@@ -323,7 +323,7 @@ func (w *world) close(t *testing.T, co *coordinator.Coordinator, reports map[wir
 func TestReportsOfARoundHaveOneSize(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	w := newWorld(t, 6, wire.Task{Population: wire.Population{3}, Trust: dp.Shuffle, Participation: dp.All, MinReports: 2, Rounds: 1,
+	w := newWorld(t, 6, wire.Task{Population: wire.ID{3}, Trust: dp.Shuffle, Participation: dp.All, MinReports: 2, Rounds: 1,
 		Delta: 1e-5, Mechanism: wire.Mechanism{Name: "laplace", Dim: dim, Clip: 1, ClipMode: "norm", Eps0: 2}})
 	w.publish(w.announcement(1, make([]float32, dim)), make([]float32, dim), nil)
 	fleet, err := client.NewFleet(w.config(), w.members)
@@ -341,8 +341,8 @@ func TestReportsOfARoundHaveOneSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	size += int64(len(wire.Pass{}))
-	ids := map[wire.ReportID]bool{}
+	size += int64(len(wire.ID{}))
+	ids := map[wire.ID]bool{}
 	for id, body := range w.got {
 		if int64(len(body)) != size || binary.LittleEndian.Uint16(body) != 18<<8|1 {
 			t.Errorf("a report of %d bytes, want %d", len(body), size)

@@ -26,12 +26,12 @@ type outbox struct {
 }
 
 type sealedReport struct {
-	client wire.ClientID
+	client wire.ID
 	sealed []byte
 	digest [32]byte
 }
 
-func newSealed(id wire.ClientID, sealed []byte) sealedReport {
+func newSealed(id wire.ID, sealed []byte) sealedReport {
 	return sealedReport{client: id, sealed: sealed, digest: sha256.Sum256(sealed)}
 }
 
@@ -63,7 +63,7 @@ func decodeOutbox(b []byte) (o *outbox, size int, err error) {
 		if int64(len(rest)) < 20+n+32 {
 			return o, size, nil
 		}
-		r := newSealed(wire.ClientID(rest[:16]), rest[20:20+n])
+		r := newSealed(wire.ID(rest[:16]), rest[20:20+n])
 		if r.digest != [32]byte(rest[20+n:20+n+32]) {
 			return o, size, nil
 		}

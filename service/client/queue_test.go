@@ -55,12 +55,12 @@ func TestNextQuestionDoesNotWaitForReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Replay(func(_ wire.ClientID, round int64) rng.Source {
+	f.Replay(func(_ wire.ID, round int64) rng.Source {
 		if round == 2 {
 			return coin(0) // checks in, and waits to send
 		}
 		return coin(^uint64(0))
-	}, func(wire.ClientID, int64) rng.Source { return rng.Secure() })
+	}, func(wire.ID, int64) rng.Source { return rng.Secure() })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	done := make(chan error, 1)
 	go func() { done <- f.Run(ctx) }()

@@ -111,7 +111,7 @@ func (r *rounds) follow(ctx context.Context) (ended bool) {
 // round checks an announcement, fetches its model, and queues the round for the clients
 // to decide. Its error concerns the round as a whole.
 func (r *rounds) round(ctx context.Context, ann wire.Announcement) error {
-	f, digest := r.fleet, ann.Digest()
+	f, digest := r.fleet, wire.Digest(ann)
 	switch {
 	case ann.Round > r.last:
 	case ann.Round == r.last && digest != r.digest:

@@ -14,7 +14,7 @@ import (
 // session proves to the shuffler that a report is its client's own. It is in memory
 // only: a process that starts again asks for another.
 type session struct {
-	population wire.Population
+	population wire.ID
 	wire.Session
 	passes bool // whether the shuffler accepts reports with a pass
 }
@@ -24,7 +24,7 @@ type session struct {
 const sessionSpare = time.Minute
 
 // lasts says whether the session can be used for a round with this deadline.
-func (s session) lasts(p wire.Population, deadline time.Time) bool {
+func (s session) lasts(p wire.ID, deadline time.Time) bool {
 	return s.population == p && s.Expires > deadline.Add(sessionSpare).Unix()
 }
 
@@ -63,7 +63,7 @@ func (f *Fleet) prepare(ctx context.Context, t *client.Terms) {
 const prepareTime = 2 * time.Minute
 
 // current returns the member's session; ok says that it lasts for the round.
-func (m *member) current(p wire.Population, deadline time.Time) (session, bool) {
+func (m *member) current(p wire.ID, deadline time.Time) (session, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.session, m.session.lasts(p, deadline)
@@ -83,7 +83,7 @@ func (m *member) forget(old session) {
 // sealed bytes until they are answered. If the client has none, session asks for one at the
 // time at; fresh says that it did. The answer is sealed to a key that is made for it, of the
 // suite that reports are sealed with.
-func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite wire.Suite, deadline, at time.Time) (s session, fresh bool, err error) {
+func (f *Fleet) session(ctx context.Context, m *member, p wire.ID, suite wire.Suite, deadline, at time.Time) (s session, fresh bool, err error) {
 	if s, ok := m.current(p, deadline); ok {
 		return s, false, nil
 	}
@@ -103,7 +103,7 @@ func (f *Fleet) session(ctx context.Context, m *member, p wire.Population, suite
 	if err != nil {
 		return s, true, client.Refuse(client.CauseSession, "%v", err)
 	}
-	request := wire.SessionRequest{Population: p, Client: m.id, Time: time.Now().Unix(), Suite: suite, Public: key.Public().Public}
+	request := wire.SessionRequest{Population: p, Client: m.id, Time: time.Now().Unix(), Suite: suite, Public: key.Public.Public}
 	a, err := f.post(ctx, "/v1/session", wire.Sign(m.credential.key, wire.LabelSession, wire.Encode(request)))
 	if err != nil {
 		return s, true, client.Refuse(client.CauseSession, "%v", err)

@@ -52,7 +52,7 @@ func TestSessionsTellNothingOfCoins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fleet.Replay(func(id wire.ClientID, round int64) rng.Source {
+	fleet.Replay(func(id wire.ID, round int64) rng.Source {
 		w.mu.Lock()
 		_, has := w.sessions[id]
 		w.mu.Unlock()
@@ -60,7 +60,7 @@ func TestSessionsTellNothingOfCoins(t *testing.T) {
 			t.Error("a client flips its coin before it has a session")
 		}
 		return rng.Secure()
-	}, func(wire.ClientID, int64) rng.Source { return rng.Secure() })
+	}, func(wire.ID, int64) rng.Source { return rng.Secure() })
 	done := make(chan error, 1)
 	go func() { done <- fleet.Run(ctx) }()
 	for round := range int64(3) {

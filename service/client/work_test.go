@@ -19,7 +19,7 @@ import (
 
 // costly is a task whose noise takes minutes to check.
 func costly(name string) wire.Task {
-	return wire.Task{Population: wire.Population{3}, Name: name, Trust: dp.Distributed, Participation: dp.All, MinReports: 3, Rounds: 9, Delta: 1e-5,
+	return wire.Task{Population: wire.ID{3}, Name: name, Trust: dp.Distributed, Participation: dp.All, MinReports: 3, Rounds: 9, Delta: 1e-5,
 		Mechanism: wire.Mechanism{Name: "vector-sum-skellam", Dim: dim, Clip: 1, ClipMode: "norm", Sum: wire.Sum{Users: 1 << 40, MinUsers: 2, Honest: .5,
 			Grid: 1 << 10, Norm: 1 << 30, Noise: string(vecsum.Skellam), NoiseVariance: 1 << 20, Sigma: 1e-9}}}
 }
@@ -57,7 +57,7 @@ func (w *world) serveTasks(tasks []wire.Task) {
 	byID := map[string][]byte{}
 	var list strings.Builder
 	for _, task := range tasks {
-		name := fmt.Sprintf("%x", task.ID())
+		name := fmt.Sprintf("%x", wire.Digest(task))
 		byID[name] = wire.Sign(w.coordinator, wire.LabelTask, wire.Encode(task))
 		fmt.Fprintln(&list, name)
 	}
@@ -153,7 +153,7 @@ func TestTasksWithoutEnd(t *testing.T) {
 // A client cannot tell which of a sum's rounds were void and may report in all that
 // are announced: it counts the tails of all of them.
 func TestTailsOfAllAnnouncedRounds(t *testing.T) {
-	task := wire.Task{Population: wire.Population{3}, Name: "tails", Trust: dp.Distributed, Participation: dp.All, MinReports: 3, Rounds: 4, Delta: 1e-5,
+	task := wire.Task{Population: wire.ID{3}, Name: "tails", Trust: dp.Distributed, Participation: dp.All, MinReports: 3, Rounds: 4, Delta: 1e-5,
 		Mechanism: sumTask(t, 4, 3)}
 	terms, err := policy().Agree(t.Context(), task)
 	if err != nil {

@@ -39,7 +39,7 @@ type world struct {
 	opens       map[envelope.Reader]*envelope.PrivateKey
 	rings       map[envelope.Reader]*envelope.Keyring
 	members     []client.Member
-	at          map[wire.ClientID]int
+	at          map[wire.ID]int
 	enrolment   wire.Enrolment
 	task        wire.Task
 	mechanism   randomizer.Randomizer
@@ -53,11 +53,11 @@ type world struct {
 	model    []byte
 	ended    bool
 	drawn    map[int]bool // nil: all
-	sessions map[wire.ClientID]wire.Session
+	sessions map[wire.ID]wire.Session
 	lasting  time.Duration // of new sessions
 	old      bool          // a shuffler of before there were passes
-	got      map[wire.ClientID][]byte
-	reports  map[wire.ClientID]wire.Report
+	got      map[wire.ID][]byte
+	reports  map[wire.ID]wire.Report
 	requests map[string]int // by method and path, without digests
 	// before answers in place of the handlers where it returns true.
 	before func(w http.ResponseWriter, r *http.Request) bool
@@ -73,8 +73,8 @@ func newWorld(t *testing.T, n int, task wire.Task) *world {
 func newWorldOf(t *testing.T, suite wire.Suite, n int, task wire.Task) *world {
 	t.Helper()
 	w := &world{t: t, suite: suite, opens: map[envelope.Reader]*envelope.PrivateKey{}, rings: map[envelope.Reader]*envelope.Keyring{},
-		at: map[wire.ClientID]int{}, changed: make(chan struct{}), requests: map[string]int{}, task: task,
-		sessions: map[wire.ClientID]wire.Session{}, lasting: 48 * time.Hour}
+		at: map[wire.ID]int{}, changed: make(chan struct{}), requests: map[string]int{}, task: task,
+		sessions: map[wire.ID]wire.Session{}, lasting: 48 * time.Hour}
 	_, w.coordinator, _ = ed25519.GenerateKey(rand.Reader)
 	_, w.operator, _ = ed25519.GenerateKey(rand.Reader)
 	for _, r := range []envelope.Reader{envelope.Shuffler, envelope.Coordinator, envelope.Aggregator} {
@@ -87,19 +87,19 @@ func newWorldOf(t *testing.T, suite wire.Suite, n int, task wire.Task) *world {
 			t.Fatal(err)
 		}
 	}
-	var ids []wire.ClientID
+	var ids []wire.ID
 	for i := range n {
 		c, err := client.NewCredential()
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.members = append(w.members, client.Member{Credential: c, Source: client.Func(dim, gradientOf(int64(i)))})
-		id := wire.NewClientID(c.Public())
+		id := wire.ClientID(c.Public())
 		w.at[id] = i
 		ids = append(ids, id)
 	}
 	w.enrolment = wire.Enrolment{Population: task.Population, Serial: 1, Clients: int64(n), Roster: wire.RosterDigest(ids), MinReports: 2,
-		Shuffler: []wire.Key{w.opens[envelope.Shuffler].Public()}, Aggregator: []wire.Key{w.opens[envelope.Aggregator].Public()},
+		Shuffler: []wire.Key{w.opens[envelope.Shuffler].Public}, Aggregator: []wire.Key{w.opens[envelope.Aggregator].Public},
 		From: time.Now().Add(-time.Minute).Unix(), To: time.Now().Add(time.Hour).Unix()}
 	var err error
 	if w.mechanism, err = mechanism.New(task.Mechanism); err != nil {
@@ -141,14 +141,14 @@ func (w *world) config() client.JoinConfig {
 	}
 	return client.JoinConfig{Coordinator: w.servers[0].URL, Shuffler: w.servers[1].URL,
 		CoordinatorKey: w.coordinator.Public().(ed25519.PublicKey), ShufflerKey: w.operator.Public().(ed25519.PublicKey),
-		Roots: roots, Directory: dir, Policy: policy(), Accountant: account.New(), Tasks: [][32]byte{w.task.ID()}, Spread: -1}
+		Roots: roots, Directory: dir, Policy: policy(), Accountant: account.New(), Tasks: [][32]byte{wire.Digest(w.task)}, Spread: -1}
 }
 
 // fill adds to a pure announcement what a network needs.
 func (w *world) fill(a wire.Announcement) wire.Announcement {
-	a.Enrolment = w.enrolment.Digest()
+	a.Enrolment = wire.Digest(w.enrolment)
 	a.Opens, a.Deadline = time.Now().UnixMilli(), time.Now().Add(20*time.Second).UnixMilli()
-	a.Coordinator = w.opens[envelope.Coordinator].Public()
+	a.Coordinator = w.opens[envelope.Coordinator].Public
 	part, share, err := mechanism.ContentSizes(w.mechanism)
 	if err != nil {
 		w.t.Fatal(err)
@@ -157,7 +157,7 @@ func (w *world) fill(a wire.Announcement) wire.Announcement {
 		w.t.Fatal(err)
 	}
 	if share > 0 {
-		a.Aggregator = w.opens[envelope.Aggregator].Public()
+		a.Aggregator = w.opens[envelope.Aggregator].Public
 		if a.ShareBytes, err = envelope.PartSize(w.suite, share); err != nil {
 			w.t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func (w *world) fill(a wire.Announcement) wire.Announcement {
 
 // announcement is a good one of a round, for tests without a coordinator.
 func (w *world) announcement(round int64, theta []float32) wire.Announcement {
-	a := wire.Announcement{Task: w.task.ID(), Round: round, ModelDigest: sha256.Sum256(encode(theta)), Trust: w.task.Trust,
+	a := wire.Announcement{Task: wire.Digest(w.task), Round: round, ModelDigest: sha256.Sum256(encode(theta)), Trust: w.task.Trust,
 		Participation: w.task.Participation, Population: w.enrolment.Clients, MinReports: w.task.MinReports,
 		Randomizer: w.mechanism.Facts().Name, Eps0: w.mechanism.Event().Eps0, Sigma: w.mechanism.Event().Sigma, Clip: w.task.Mechanism.Clip}
 	switch a.Participation {
@@ -193,9 +193,9 @@ func encode(theta []float32) []byte {
 func (w *world) publish(a wire.Announcement, theta []float32, drawn map[int]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.open, w.digest = a, a.Digest()
+	w.open, w.digest = a, wire.Digest(a)
 	w.ann, w.model, w.drawn = wire.Sign(w.coordinator, wire.LabelAnnouncement, wire.Encode(a)), encode(theta), drawn
-	w.got, w.reports = map[wire.ClientID][]byte{}, map[wire.ClientID]wire.Report{}
+	w.got, w.reports = map[wire.ID][]byte{}, map[wire.ID]wire.Report{}
 	w.wake()
 }
 
@@ -213,7 +213,7 @@ func (w *world) wake() {
 }
 
 // wait returns the reports once there are n; sooner it fails.
-func (w *world) wait(ctx context.Context, n int) map[wire.ClientID]wire.Report {
+func (w *world) wait(ctx context.Context, n int) map[wire.ID]wire.Report {
 	w.t.Helper()
 	for {
 		w.mu.Lock()
@@ -252,7 +252,7 @@ func (w *world) serveCoordinator(rw http.ResponseWriter, r *http.Request) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/tasks", func(rw http.ResponseWriter, r *http.Request) {
 		w.count(r, "tasks")
-		fmt.Fprintf(rw, "%x\n", w.task.ID())
+		fmt.Fprintf(rw, "%x\n", wire.Digest(w.task))
 	})
 	mux.HandleFunc("GET /v1/tasks/{task}", func(rw http.ResponseWriter, r *http.Request) {
 		w.count(r, "task")
@@ -356,7 +356,7 @@ func (w *world) openAsk(body []byte) (wire.Ask, int) {
 	if err != nil {
 		w.t.Errorf("ask: %v", err)
 	}
-	if !ok || ask.Session != s.Expires || ask.Verify(s.Key) != nil {
+	if !ok || ask.Session != s.Expires || wire.Authentic(&ask, s.Key) != nil {
 		return ask, -1
 	}
 	return ask, w.at[ask.Client]
@@ -372,7 +372,7 @@ func (w *world) give(body []byte) []byte {
 			continue
 		}
 		request, err := wire.Decode[wire.SessionRequest](message)
-		if err != nil || request.Client != wire.NewClientID(m.Credential.Public()) || request.Population != w.enrolment.Population ||
+		if err != nil || request.Client != wire.ClientID(m.Credential.Public()) || request.Population != w.enrolment.Population ||
 			max(request.Time-time.Now().Unix(), time.Now().Unix()-request.Time) > 60 {
 			w.t.Errorf("request %+v: %v", request, err)
 		}
@@ -409,7 +409,7 @@ func (w *world) take(rw http.ResponseWriter, body []byte) {
 		return
 	}
 	i, ok := w.at[report.Client]
-	if s := w.sessions[report.Client]; !ok || report.Session != s.Expires || report.Verify(s.Key) != nil {
+	if s := w.sessions[report.Client]; !ok || report.Session != s.Expires || wire.Authentic(&report, s.Key) != nil {
 		w.t.Error("a report that is not its client's")
 	} else if (head.Pass != nil) == w.old || head.Pass != nil && *head.Pass != s.Key.Pass(w.digest) {
 		w.t.Errorf("a report with pass %x, the shuffler is old: %t", head.Pass, w.old)

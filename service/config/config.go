@@ -33,8 +33,8 @@ const NoAddress = "none"
 type Process struct {
 	// Population is the id of the clients' population, 32 hex digits, the same at all
 	// parties. The shuffler's operator draws it. Required.
-	Population string          `yaml:"population"`
-	ID         wire.Population `yaml:"-"` // Population, as Load reads it
+	Population string  `yaml:"population"`
+	ID         wire.ID `yaml:"-"` // Population, as Load reads it
 	// Listen is the address for clients. Required, except for the aggregator, which has none.
 	Listen string `yaml:"listen"`
 	// PeersListen is the address for other roles, which show a pinned certificate. Required,
@@ -188,8 +188,8 @@ type All struct {
 // Client is the configuration of riffle client: one or many clients with their
 // data in one process.
 type Client struct {
-	Population string          `yaml:"population"` // Required.
-	ID         wire.Population `yaml:"-"`          // Population, as Load reads it
+	Population string  `yaml:"population"` // Required.
+	ID         wire.ID `yaml:"-"`          // Population, as Load reads it
 	// Credentials is a file made by riffle keygen client. Required.
 	Credentials string `yaml:"credentials"`
 	// Dir holds each client's own ledger and the reports it has sent. Required.

@@ -98,7 +98,7 @@ func GenerateSealing(dir string, suite wire.Suite, expires time.Time) (key wire.
 	if err != nil {
 		return wire.Key{}, "", err
 	}
-	id := k.Public().ID()
+	id := k.Public.ID()
 	file = sealingFile + hex.EncodeToString(id[:])
 	if err := absent(dir, file+".key", file+".pub"); err != nil {
 		return wire.Key{}, "", err
@@ -106,7 +106,7 @@ func GenerateSealing(dir string, suite wire.Suite, expires time.Time) (key wire.
 	if err := WriteNew(filepath.Join(dir, file+".key"), text, 0o600); err != nil {
 		return wire.Key{}, "", err
 	}
-	return k.Public(), file + ".key", WriteNew(filepath.Join(dir, file+".pub"), []byte(FormatSealing(k.Public())+"\n"), 0o644)
+	return k.Public, file + ".key", WriteNew(filepath.Join(dir, file+".pub"), []byte(FormatSealing(k.Public)+"\n"), 0o644)
 }
 
 // GenerateTLS makes a self-signed certificate, its key, and its pin.
@@ -248,13 +248,13 @@ func LoadCredentials(path string) ([]*client.Credential, error) {
 		return nil, err
 	}
 	var all []*client.Credential
-	seen := map[wire.ClientID]bool{}
+	seen := map[wire.ID]bool{}
 	err = lines(path, b, func(line string) error {
 		c, err := client.ParseCredential([]byte(line))
 		if err != nil {
 			return err
 		}
-		id := wire.NewClientID(c.Public())
+		id := wire.ClientID(c.Public())
 		if seen[id] {
 			return errors.New("config: the credential is listed twice")
 		}

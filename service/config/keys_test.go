@@ -45,10 +45,10 @@ func TestKeysReadBack(t *testing.T) {
 		}
 	}
 	ring, err := LoadKeyring(files)
-	if err != nil || len(ring.Public()) != 2 || ring.Public()[0].Suite != wire.X25519MLKEM768 {
+	if err != nil || len(ring.Keys) != 2 || ring.Keys[0].Suite != wire.X25519MLKEM768 {
 		t.Errorf("keyring: %v", err)
 	}
-	sealed, err := envelope.SealPart(ring.Public()[1], envelope.Coordinator, [32]byte{1}, []byte("content"))
+	sealed, err := envelope.SealPart(ring.Keys[1], envelope.Coordinator, [32]byte{1}, []byte("content"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -144,13 +144,13 @@ func parseLevel(text string) (l slog.Level, err error) {
 }
 
 // parsePopulation reads 32 hex digits.
-func parsePopulation(text string) (p wire.Population, err error) {
+func parsePopulation(text string) (p wire.ID, err error) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(p) {
-		return wire.Population{}, fmt.Errorf("%q must be %d hex digits", text, 2*len(p))
+		return wire.ID{}, fmt.Errorf("%q must be %d hex digits", text, 2*len(p))
 	}
 	copy(p[:], b)
-	if p == (wire.Population{}) {
+	if p == (wire.ID{}) {
 		return p, errors.New("all zeros are not a population")
 	}
 	return p, nil

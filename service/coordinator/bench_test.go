@@ -40,7 +40,7 @@ func BenchmarkRound(b *testing.B) {
 func BenchmarkOpenPart(b *testing.B) {
 	w := newWorld(b, dp.Shuffle, dp.All)
 	var a [32]byte
-	sealed, err := envelope.SealPart(w.ring.Public()[0], envelope.Coordinator, a, make([]byte, 12))
+	sealed, err := envelope.SealPart(w.ring.Keys[0], envelope.Coordinator, a, make([]byte, 12))
 	if err != nil {
 		b.Fatal(err)
 	}

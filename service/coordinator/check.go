@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 
 	"github.com/riffle-dp/riffle/dp"
@@ -15,7 +16,7 @@ import (
 // objects that are missing or do not match their names, and an open round that does not follow
 // the last one. The caller has checked the ledger's chain.
 func Check(ctx context.Context, s storage, book *ledger.Book, task wire.Task, problem func(where, format string, args ...any)) {
-	r := runner{id: task.ID(), task: task}
+	r := runner{id: wire.Digest(task), task: task}
 	last, charged := book.Last(r.id)
 	charges := int64(len(book.TaskEntries(r.id)))
 	var err error
@@ -37,7 +38,7 @@ func Check(ctx context.Context, s storage, book *ledger.Book, task wire.Task, pr
 	}
 	if b, err := s.GetObject(ctx, taskName(r.id)); err != nil {
 		fail("%v", err)
-	} else if len(b) < 64 || wire.Digest(wire.LabelTask, b[64:]) != r.id {
+	} else if t, err := wire.Decode[wire.Task](b[min(len(b), ed25519.SignatureSize):]); err != nil || wire.Digest(t) != r.id {
 		fail("the signed task is another")
 	}
 	if err == nil {
@@ -91,7 +92,7 @@ func (r *runner) checkOpen(last wire.Entry, charged bool, fail func(format strin
 			fail("%v", err)
 		case a.Task != r.id || a.Round != rec.Round+1 || a.ModelDigest != rec.Model:
 			fail("the open round %d does not follow round %d", a.Round, rec.Round)
-		case charged && last.Round == a.Round && last.Announcement != a.Digest():
+		case charged && last.Round == a.Round && last.Announcement != wire.Digest(*a):
 			fail("round %d is charged for another announcement", a.Round)
 		}
 		if rec.Open.Charged && (!charged || last.Round < rec.Round+1) && r.task.Participation != dp.Once {

@@ -263,7 +263,7 @@ var unknown = dp.Number(math.NaN())
 
 // plainRunner returns a runner with nothing but the task and its status.
 func (s *Service) plainRunner(t Job, w wire.Task) *runner {
-	r := &runner{s: s, t: t, id: w.ID(), task: w, changed: make(chan struct{}), ended: make(chan struct{}), replaced: make(chan struct{}), resume: make(chan chan error)}
+	r := &runner{s: s, t: t, id: wire.Digest(w), task: w, changed: make(chan struct{}), ended: make(chan struct{}), replaced: make(chan struct{}), resume: make(chan chan error)}
 	r.status = wire.Status{Task: w, ID: r.id, State: Running, Phase: "starting", Until: w.Rounds, Eps: unknown,
 		Counts: cloned(wire.Counts{}), Spent: map[string]float64{}}
 	r.log = s.config.Log.With("task", w.Name)

@@ -68,7 +68,7 @@ func TestManyCrashes(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-			case <-p.find(w.task.ID()).ended:
+			case <-p.find(wire.Digest(w.task)).ended:
 				w.end(p)
 				ended = true
 			}
@@ -114,7 +114,7 @@ func (w *world) crashed(crash *stop) wire.Status {
 			w.fsck()
 		}
 		return w.run()
-	case <-p.find(w.task.ID()).ended:
+	case <-p.find(wire.Digest(w.task)).ended:
 		return w.end(p)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
 // tasksOf is what clients are shown.
@@ -39,26 +40,26 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	s, err := p.Wait(ctx, w.task.ID())
+	s, err := p.Wait(ctx, wire.Digest(w.task))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for math.IsNaN(float64(s.Eps)) && ctx.Err() == nil { // it is counted meanwhile
-		s, _ = p.Show(w.task.ID())
+		s, _ = p.Show(wire.Digest(w.task))
 	}
 	if s.State != Done || s.Round != 3 || s.Model != done.Model || s.Eps != done.Eps || s.Why != done.Why || s.Error != "" {
 		t.Errorf("%+v, want %+v", s, done)
 	}
-	if b := tasksOf(p); strings.Contains(b, fmt.Sprintf("%x", w.task.ID())) {
+	if b := tasksOf(p); strings.Contains(b, fmt.Sprintf("%x", wire.Digest(w.task))) {
 		t.Errorf("clients are still shown it: %s", b)
 	}
-	if err := p.Remove(ctx, w.task.ID()); !errors.Is(err, ErrCharged) {
+	if err := p.Remove(ctx, wire.Digest(w.task)); !errors.Is(err, ErrCharged) {
 		t.Errorf("a task that was charged is removed: %v", err)
 	}
-	if _, err := p.model(ctx, w.task.ID(), done.Model); err != nil {
+	if _, err := p.model(ctx, wire.Digest(w.task), done.Model); err != nil {
 		t.Errorf("its model: %v", err)
 	}
-	if err := p.Stop(ctx, w.task.ID(), ""); err != nil {
+	if err := p.Stop(ctx, wire.Digest(w.task), ""); err != nil {
 		t.Error(err)
 	}
 	p.stop()
@@ -73,7 +74,7 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	for s.State != Unusable && ctx.Err() == nil {
-		s, _ = p.Show(w.task.ID())
+		s, _ = p.Show(wire.Digest(w.task))
 	}
 	if s.Error != gone.Error() || s.Round != 0 {
 		t.Errorf("%+v", s)
@@ -81,7 +82,7 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 	if err := p.Add(w.config); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = p.Wait(ctx, w.task.ID()); err != nil || s.State != Done || s.Released != 3 {
+	if s, err = p.Wait(ctx, wire.Digest(w.task)); err != nil || s.State != Done || s.Released != 3 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	p.stop()
@@ -100,14 +101,14 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 		if p, err = w.start(nil, missing); err != nil {
 			t.Fatal(err)
 		}
-		if err := end.call(p, w.task.ID()); err != nil {
+		if err := end.call(p, wire.Digest(w.task)); err != nil {
 			t.Fatal(err)
 		}
-		ended, how, err := Ended(ctx, &memory{w.disk, nil, t}, w.task.ID())
+		ended, how, err := Ended(ctx, &memory{w.disk, nil, t}, wire.Digest(w.task))
 		if err != nil || !ended || how.State != end.how {
 			t.Errorf("%v, %+v, %v, want %s", ended, how, err, end.how)
 		}
-		if _, err := p.Show(w.task.ID()); (end.how == Removed) != errors.Is(err, ErrNoTask) {
+		if _, err := p.Show(wire.Digest(w.task)); (end.how == Removed) != errors.Is(err, ErrNoTask) {
 			t.Errorf("%s: %v", end.how, err)
 		}
 		p.stop()
@@ -119,7 +120,7 @@ func TestEndedTaskWithoutItsData(t *testing.T) {
 	if p, err = w.start(nil); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = p.Wait(ctx, w.task.ID()); err != nil || s.State != Removed || s.Round != 0 {
+	if s, err = p.Wait(ctx, wire.Digest(w.task)); err != nil || s.State != Removed || s.Round != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	p.stop()
@@ -160,7 +161,7 @@ func TestStandbyDoesNotStop(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	phase := func(p *process) string {
-		s, _ := p.Show(w.task.ID())
+		s, _ := p.Show(wire.Digest(w.task))
 		return s.Phase
 	}
 	for phase(leader) != "waiting" && ctx.Err() == nil {
@@ -170,7 +171,7 @@ func TestStandbyDoesNotStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := standby.Stop(ctx, w.task.ID(), ""); !errors.Is(err, ErrStandby) {
+	if err := standby.Stop(ctx, wire.Digest(w.task), ""); !errors.Is(err, ErrStandby) {
 		t.Errorf("stopped by a standby: %v", err)
 	}
 	if p := phase(standby); p != "standby" {

@@ -116,7 +116,7 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 	t.Helper()
 	w := &world{t: t, n: 8, disk: newDisk(), garbage: map[int]int{}}
 	w.key, w.ring, w.second = signer(t), ring(t), ring(t)
-	w.task = wire.Task{Population: wire.Population{1}, Name: "test", Trust: trust, Participation: participation,
+	w.task = wire.Task{Population: wire.ID{1}, Name: "test", Trust: trust, Participation: participation,
 		MinReports: 3, Rounds: 3, Delta: 1e-6}
 	w.present = func(int64, int64) bool { return true }
 	w.config = Job{Sample: 5, Gamma: .9, BlockSize: 4, Round: time.Hour, Budget: limit(1e9)}
@@ -141,7 +141,7 @@ func newWorld(t testing.TB, trust dp.Trust, participation dp.Participation, opti
 	w.config.Report = w.mech.Event()
 	w.config.Signed = wire.Sign(w.key, wire.LabelTask, wire.Encode(w.task))
 	w.config.Optimizer = newOptimizer
-	w.sh = batchtest.New(w.n, 2, w.second.Public()...)
+	w.sh = batchtest.New(w.n, 2, w.second.Keys...)
 	w.sh.Fill = w.fill
 	public := w.key.Public().(ed25519.PublicKey)
 	w.server = httptest.NewServer(w.sh.Handler(public, false))
@@ -263,7 +263,7 @@ func (w *world) who(a wire.Announcement) []int64 {
 }
 
 func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
-	digest := a.Digest()
+	digest := wire.Digest(a)
 	for place, c := range w.who(a) {
 		r := w.report(a.Round, c, a.ModelDigest)
 		var part, share []byte
@@ -300,7 +300,7 @@ func (w *world) fill(a wire.Announcement) (parts, shares [][]byte) {
 				part[i] = 0xff
 			}
 		case 2: // to another key
-			key = ring(w.t).Public()[0]
+			key = ring(w.t).Keys[0]
 		case 3: // a share that cannot be summed
 			share[0] = 9
 		case 4: // two halves with different report ids
@@ -374,7 +374,7 @@ func (w *world) end(p *process) wire.Status {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	s, err := p.Wait(ctx, w.task.ID())
+	s, err := p.Wait(ctx, wire.Digest(w.task))
 	if err != nil {
 		w.t.Fatalf("the task does not end: %v: %+v", err, s)
 	}
@@ -403,7 +403,7 @@ func (w *world) expect(skip ...int) ([32]byte, []ledger.Entry) {
 		w.t.Fatal(err)
 	}
 	o, _ := newOptimizer()
-	c := pure.Config{Task: w.task.ID(), Optimizer: o, Mechanism: w.mech, Report: w.config.Report, Ledger: l, Trust: w.task.Trust,
+	c := pure.Config{Task: wire.Digest(w.task), Optimizer: o, Mechanism: w.mech, Report: w.config.Report, Ledger: l, Trust: w.task.Trust,
 		Participation: w.task.Participation, Population: w.n, Sample: w.config.Sample, Gamma: w.config.Gamma,
 		MinReports: w.task.MinReports, Clip: 1, Colluders: w.config.Colluders}
 	if w.task.Participation == dp.Once {

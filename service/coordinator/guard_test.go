@@ -83,7 +83,7 @@ func TestGuardPauses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		s, _ := p.Show(w.task.ID())
+		s, _ := p.Show(wire.Digest(w.task))
 		if s.State == Done {
 			break
 		}
@@ -91,7 +91,7 @@ func TestGuardPauses(t *testing.T) {
 			if !strings.Contains(s.Why, "the last good model stays") || s.Failed == 0 {
 				t.Errorf("%+v", s)
 			}
-			if err := p.Resume(t.Context(), w.task.ID()); err != nil {
+			if err := p.Resume(t.Context(), wire.Digest(w.task)); err != nil {
 				t.Fatal(err)
 			}
 		}

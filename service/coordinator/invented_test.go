@@ -39,7 +39,7 @@ func TestInventedModels(t *testing.T) {
 	}
 	<-held // a round is open
 	h := p.Handler()
-	task := "/v1/tasks/" + hexOf(w.task.ID())
+	task := "/v1/tasks/" + hexOf(wire.Digest(w.task))
 	code, b, _ := get(t, h, task+"/announcement?wait=20")
 	if code != 200 {
 		t.Fatalf("%d %s", code, b)
@@ -116,7 +116,7 @@ func TestOldModelsAreShared(t *testing.T) {
 	for i := range models {
 		b := []byte{1, 2, byte(i)}
 		models[i] = digestOf(b)
-		if err := p.config.Store.PutObject(t.Context(), modelName(w.task.ID(), models[i]), b); err != nil {
+		if err := p.config.Store.PutObject(t.Context(), modelName(wire.Digest(w.task), models[i]), b); err != nil {
 			t.Fatal(err)
 		}
 	}

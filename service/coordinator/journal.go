@@ -42,7 +42,7 @@ func (o onLedger) Read(ctx context.Context) iter.Seq2[[]byte, error] {
 
 // OpenJournal opens a population's ledger in a store and compares it with the mark
 // in a file. limit is the population's budget.
-func OpenJournal(ctx context.Context, s *store.Store, mark string, p wire.Population, limit ledger.Config) (*ledger.Journal, error) {
+func OpenJournal(ctx context.Context, s *store.Store, mark string, p wire.ID, limit ledger.Config) (*ledger.Journal, error) {
 	log, err := OpenLog(ctx, s)
 	if err != nil {
 		return nil, err

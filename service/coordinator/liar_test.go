@@ -75,7 +75,7 @@ func TestPauseAndResume(t *testing.T) {
 	paused := func(p *process) wire.Status {
 		t.Helper()
 		for range 10000 {
-			if s, _ := p.Show(w.task.ID()); s.State == Paused {
+			if s, _ := p.Show(wire.Digest(w.task)); s.State == Paused {
 				return s
 			}
 			time.Sleep(time.Millisecond)
@@ -106,14 +106,14 @@ func TestPauseAndResume(t *testing.T) {
 		t.Errorf("a client is told %d", code)
 	}
 	w.garbage = nil // he is off the roster
-	if err := p.Resume(t.Context(), w.task.ID()); err != nil {
+	if err := p.Resume(t.Context(), wire.Digest(w.task)); err != nil {
 		t.Fatal(err)
 	}
 	s = w.end(p)
 	if s.State != Done || s.Released != 1 || s.Failed != 2 || s.FailedBy[FailedRange] != 2 {
 		t.Errorf("%s: released %d, failed %d: %v", s.State, s.Released, s.Failed, s.FailedBy)
 	}
-	if err := p.Resume(t.Context(), w.task.ID()); !errors.Is(err, ErrNotPaused) {
+	if err := p.Resume(t.Context(), wire.Digest(w.task)); !errors.Is(err, ErrNotPaused) {
 		t.Errorf("an ended task is resumed: %v", err)
 	}
 	w.fsck()
@@ -126,10 +126,10 @@ func TestStopWhilePaused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for s, _ := p.Show(w.task.ID()); s.State != Paused; s, _ = p.Show(w.task.ID()) {
+	for s, _ := p.Show(wire.Digest(w.task)); s.State != Paused; s, _ = p.Show(wire.Digest(w.task)) {
 		time.Sleep(time.Millisecond)
 	}
-	if err := p.Stop(t.Context(), w.task.ID(), "enough"); err != nil {
+	if err := p.Stop(t.Context(), wire.Digest(w.task), "enough"); err != nil {
 		t.Fatal(err)
 	}
 	if s := w.end(p); s.State != Stopped || s.Failed != 1 {

@@ -24,7 +24,7 @@ func learn(t *testing.T, liars, from int64, guard *Guard) (accuracy []float64, h
 	const n, rounds = 1000, 12
 	c := train.Default()
 	c.Model, c.Eps0, c.Rounds, c.PerClient, c.Participation = "hog-linear", 2, rounds, 20, "all"
-	task, err := train.NewTask(t.Context(), "liars", c, train.Enrolled{Population: wire.Population{1}, Clients: n, MinReports: 2})
+	task, err := train.NewTask(t.Context(), "liars", c, train.Enrolled{Population: wire.ID{1}, Clients: n, MinReports: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func learn(t *testing.T, liars, from int64, guard *Guard) (accuracy []float64, h
 		return e.Accuracy
 	}
 	best := measure()
-	grad, report := make([]float32, task.Mechanism.Dim()), task.Mechanism.NewReport()
+	grad, report := make([]float32, task.Mechanism.Facts().Dim), task.Mechanism.NewReport()
 	for round := range int64(rounds) {
 		if err := co.Receive(t.Context(), wire.RoundClosed{Round: round + 1, Reports: n}); err != nil {
 			t.Fatal(err)

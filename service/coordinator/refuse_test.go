@@ -91,7 +91,7 @@ func TestAnotherOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		s, _ := p.Show(w.task.ID())
+		s, _ := p.Show(wire.Digest(w.task))
 		if strings.Contains(s.Error, "enrolment") {
 			break
 		}
@@ -315,7 +315,7 @@ func TestStateOlderThanTheLedger(t *testing.T) {
 	}
 }
 
-func hexTask(w *world) string { return strings.TrimPrefix(taskKey(w.task.ID()), "task.") }
+func hexTask(w *world) string { return strings.TrimPrefix(taskKey(wire.Digest(w.task)), "task.") }
 
 // A leader that falls silent is followed by a standby, and what it still does has
 // no effect on the task.
@@ -353,7 +353,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	if err := <-one.done; err != nil {
 		t.Error(err)
 	}
-	if got, _ := one.Show(w.task.ID()); got.Round > 2 {
+	if got, _ := one.Show(wire.Digest(w.task)); got.Round > 2 {
 		t.Errorf("the first leader has released round %d", got.Round)
 	}
 	w.check(s)
@@ -441,11 +441,11 @@ func TestTwoTasksOneBudget(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	a, err := p.Wait(ctx, w.task.ID())
+	a, err := p.Wait(ctx, wire.Digest(w.task))
 	if err != nil {
 		t.Errorf("%v: %+v", err, a)
 	}
-	b, err := p.Wait(ctx, task.ID())
+	b, err := p.Wait(ctx, wire.Digest(task))
 	if err != nil {
 		t.Errorf("%v: %+v", err, b)
 	}

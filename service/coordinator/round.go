@@ -161,11 +161,12 @@ func (r *runner) mostReports(n int64) (int64, error) {
 func (r *runner) compose(e *wire.Enrolment, now time.Time) (wire.Announcement, error) {
 	a := r.pure.Announce()
 	deadline := now.Add(r.t.Round)
-	a.Enrolment, a.Opens, a.Deadline = e.Digest(), now.UnixMilli(), deadline.UnixMilli()
-	var err error
-	if a.Coordinator, err = r.s.config.Keyring.Current(deadline); err != nil {
+	a.Enrolment, a.Opens, a.Deadline = wire.Digest(*e), now.UnixMilli(), deadline.UnixMilli()
+	a.Coordinator = r.s.config.Keyring.Keys[0]
+	if err := a.Coordinator.Valid(deadline); err != nil {
 		return a, err
 	}
+	var err error
 	if a.ReportBytes, err = envelope.PartSize(a.Coordinator.Suite, r.partSize); err != nil {
 		return a, err
 	}
@@ -272,7 +273,7 @@ func (r *runner) endVoid(ctx context.Context, rejected []wire.Rejection) error {
 	for _, x := range rejected {
 		next.Counts.Rejected[x.Reason] += x.Count
 	}
-	next.Round, next.Untold, next.Open = a.Round, a.Digest(), nil
+	next.Round, next.Untold, next.Open = a.Round, wire.Digest(*a), nil
 	r.pure = nil
 	if err := r.save(ctx, next); err != nil {
 		return err

@@ -23,12 +23,12 @@ func TestStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		if s, _ := p.Show(w.task.ID()); s.Released > 1 {
+		if s, _ := p.Show(wire.Digest(w.task)); s.Released > 1 {
 			break
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := p.Stop(context.Background(), w.task.ID(), "it has converged"); err != nil {
+	if err := p.Stop(context.Background(), wire.Digest(w.task), "it has converged"); err != nil {
 		t.Fatal(err)
 	}
 	s := w.end(p)
@@ -112,7 +112,7 @@ func TestHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, err := wire.Decode[wire.Announcement](m)
-	if err != nil || a.Round != 1 || a.Task != w.task.ID() || a.Population != w.n || a.Enrolment != w.sh.Enrolment.Digest() {
+	if err != nil || a.Round != 1 || a.Task != wire.Digest(w.task) || a.Population != w.n || a.Enrolment != wire.Digest(w.sh.Enrolment) {
 		t.Errorf("announced %+v: %v", a, err)
 	}
 	if code, _, _ := get(t, h, task+"/announcement?after=1&wait=0"); code != 204 {
@@ -208,7 +208,7 @@ func TestHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		if s, _ := p.Show(w.task.ID()); s.Phase == "waiting" {
+		if s, _ := p.Show(wire.Digest(w.task)); s.Phase == "waiting" {
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -224,7 +224,7 @@ func TestHold(t *testing.T) {
 		t.Errorf("an announcement: status %d", rec.Code)
 	}
 	time.Sleep(20 * time.Millisecond)
-	if s, _ := p.Show(w.task.ID()); s.Phase != "waiting" || s.Round != 0 {
+	if s, _ := p.Show(wire.Digest(w.task)); s.Phase != "waiting" || s.Round != 0 {
 		t.Errorf("%+v", s)
 	}
 	close(hold)
@@ -236,7 +236,7 @@ func TestHold(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := p.Stop(ctx, w.task.ID(), ""); err != nil {
+	if err := p.Stop(ctx, wire.Digest(w.task), ""); err != nil {
 		t.Error(err)
 	}
 	if s := w.end(p); s.State != Stopped || len(w.sh.Opened) != 0 {

@@ -319,7 +319,7 @@ func (r *runner) partial(ctx context.Context, e *wire.Exclusion) (vecsum.Partial
 		return vecsum.Partial{}, err
 	}
 	p, err := wire.Decode[wire.Partial](b)
-	if err == nil && (p.Announcement != e.Announcement || p.Exclusion != e.Digest()) {
+	if err == nil && (p.Announcement != e.Announcement || p.Exclusion != wire.Digest(*e)) {
 		err = errors.New("partial sum of other reports")
 	}
 	if err != nil {

@@ -73,7 +73,7 @@ func newSystem(t *testing.T, trust dp.Trust, p dp.Participation, round time.Dura
 	public := s.key.Public().(ed25519.PublicKey)
 	db := openStore(t, filepath.Join(s.dir, "shuffler"), "shuffler")
 	c := shuffler.Config{Population: s.task.Population, Operator: operator, Coordinators: []ed25519.PublicKey{public}, Keys: s.seal,
-		Aggregator: s.second.Public(), MinReports: 2, Store: db, Poll: 5 * time.Millisecond, Lease: time.Second}
+		Aggregator: s.second.Keys, MinReports: 2, Store: db, Poll: 5 * time.Millisecond, Lease: time.Second}
 	for range s.n {
 		k := signer(t)
 		s.clients = append(s.clients, k)
@@ -179,12 +179,12 @@ func (s *system) post(path string, b []byte) (int, []byte) {
 // session is a client's, with the shuffler.
 func (s *system) session(key ed25519.PrivateKey) wire.Session {
 	s.t.Helper()
-	m := wire.SessionRequest{Population: s.task.Population, Client: wire.NewClientID(key.Public().(ed25519.PublicKey)), Time: time.Now().Unix()}
+	m := wire.SessionRequest{Population: s.task.Population, Client: wire.ClientID(key.Public().(ed25519.PublicKey)), Time: time.Now().Unix()}
 	mine, err := envelope.GenerateKey(wire.X25519, time.Time{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	m.Suite, m.Public = wire.X25519, mine.Public().Public
+	m.Suite, m.Public = wire.X25519, mine.Public.Public
 	code, b := s.post("/v1/session", wire.Sign(key, wire.LabelSession, wire.Encode(m)))
 	session, err := mine.OpenSession(m, b)
 	if code != 200 || err != nil {
@@ -210,13 +210,13 @@ func (s *system) in(code, want int, body []byte) bool {
 // take has all clients take part in a round.
 func (s *system) take(a wire.Announcement) {
 	s.t.Helper()
-	digest := a.Digest()
+	digest := wire.Digest(a)
 	for i, key := range s.clients {
-		id := wire.NewClientID(key.Public().(ed25519.PublicKey))
+		id := wire.ClientID(key.Public().(ed25519.PublicKey))
 		switch a.Participation {
 		case dp.Sampled, dp.Once:
 			ask := wire.Ask{Announcement: digest, Client: id}
-			ask.Authenticate(s.session(key))
+			wire.Authenticate(&ask, s.session(key))
 			code, b := s.post("/v1/ask", wire.Encode(ask))
 			if !s.in(code, 200, b) {
 				return
@@ -258,8 +258,8 @@ func (s *system) take(a wire.Announcement) {
 				s.t.Fatal(err)
 			}
 		}
-		out.Authenticate(s.session(key))
-		sealed, err := envelope.SealReport(s.seal.Public()[0], &out, nil)
+		wire.Authenticate(&out, s.session(key))
+		sealed, err := envelope.SealReport(s.seal.Keys[0], &out, nil)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -303,7 +303,7 @@ func (s *system) again() [32]byte {
 		s.t.Fatal(err)
 	}
 	o, _ := newOptimizer()
-	c := pure.Config{Task: s.task.ID(), Optimizer: o, Mechanism: s.mech, Report: s.config.Report, Ledger: l, Trust: s.task.Trust,
+	c := pure.Config{Task: wire.Digest(s.task), Optimizer: o, Mechanism: s.mech, Report: s.config.Report, Ledger: l, Trust: s.task.Trust,
 		Participation: s.task.Participation, Population: s.n, Sample: s.config.Sample, MinReports: s.task.MinReports, Clip: 1}
 	if s.task.Participation == dp.Once {
 		c.Blocks, _ = schedule.NewBlocks(s.n, s.config.BlockSize)
@@ -382,7 +382,7 @@ func (s *system) run(t *testing.T) {
 		if s.late {
 			return
 		}
-		status, err := co.Wait(t.Context(), s.task.ID())
+		status, err := co.Wait(t.Context(), wire.Digest(s.task))
 		if err != nil {
 			t.Fatal(err)
 		}

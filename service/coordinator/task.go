@@ -268,7 +268,7 @@ func (r *runner) openCharge() (last wire.Entry, opened bool, err error) {
 		return last, false, fatal("round %d of task %q is charged, its state is of round %d: it is older than the ledger",
 			last.Round, r.task.Name, r.record.Round)
 	}
-	if a, err := r.announcement(); err != nil || a.Digest() != last.Announcement {
+	if a, err := r.announcement(); err != nil || wire.Digest(*a) != last.Announcement {
 		return last, false, fatal("round %d of task %q is charged for another announcement", last.Round, r.task.Name)
 	} else if c, err := r.s.config.Shuffler.CheckClosed(a, r.record.Open.Closed); err != nil || c.Digest != last.Batch {
 		return last, false, fatal("round %d of task %q is charged for another batch", last.Round, r.task.Name)
@@ -361,7 +361,7 @@ func (r *runner) destroyOpen(ctx context.Context) {
 	}
 	a, err := r.announcement()
 	if err == nil {
-		err = r.s.config.Shuffler.Destroy(ctx, a.Digest())
+		err = r.s.config.Shuffler.Destroy(ctx, wire.Digest(*a))
 	}
 	if err != nil && ctx.Err() == nil { // the next start tries again
 		r.warn("the shuffler was not told of a task's end", err)

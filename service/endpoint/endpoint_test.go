@@ -336,8 +336,8 @@ func TestLogNamesNoClient(t *testing.T) {
 	var b bytes.Buffer
 	var mu sync.Mutex
 	logger := NewLogger(lockedWriter{&mu, &b}, slog.LevelDebug)
-	var client wire.ClientID
-	var report wire.ReportID
+	var client wire.ID
+	var report wire.ID
 	_, _ = rand.Read(client[:])
 	_, _ = rand.Read(report[:])
 	server, pin := certificate(t)

@@ -26,7 +26,7 @@ var far = regexp.MustCompile(`(->|from |dial tcp |serving )(\[[0-9a-fA-F:.%\w]+\
 
 func scrub(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
-	case wire.ClientID, wire.ReportID, *wire.Report, wire.Report, net.Addr, netip.Addr, netip.AddrPort, net.IP, *http.Request:
+	case wire.ID, *wire.Report, wire.Report, net.Addr, netip.Addr, netip.AddrPort, net.IP, *http.Request:
 		a.Value = slog.StringValue(withheld)
 	case error:
 		a.Value = slog.StringValue(scrubText(v.Error()))

@@ -31,7 +31,7 @@ func TestClientsLogACauseOnce(t *testing.T) {
 	for round := range int64(rounds) {
 		for i := range int64(clients) {
 			c.told(client.Notice{What: client.Retrying, Task: task, Round: round, Err: down(round*clients + i)}, now)
-			c.told(client.Notice{What: client.Declined, Task: task, Round: round, Client: wire.ClientID{byte(i)},
+			c.told(client.Notice{What: client.Declined, Task: task, Round: round, Client: wire.ID{byte(i)},
 				Err: &pure.Refused{Cause: pure.CauseBudget, Task: task, Round: round, Detail: fmt.Sprint("spent ", i)}}, now)
 			c.told(client.Notice{What: client.Sent, Task: task, Round: round}, now)
 		}

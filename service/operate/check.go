@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
 	"github.com/riffle-dp/riffle/service/aggregator"
 	"github.com/riffle-dp/riffle/service/config"
@@ -119,7 +120,7 @@ func (r *checkReport) coordinator(ctx context.Context, path string) error {
 		if book != nil {
 			coordinator.Check(ctx, s, book, w, r.problem)
 		}
-		delete(unknown, w.ID())
+		delete(unknown, wire.Digest(w))
 	}
 	for id := range unknown {
 		r.problem("ledger", "task %x is charged, and the store does not know it", id)

@@ -37,7 +37,7 @@ func populationLimit(c config.Coordinator) ledger.Config {
 // coordinatorProcess is a coordinator with its store, ledger and tasks.
 type coordinatorProcess struct {
 	config     config.Coordinator
-	population wire.Population
+	population wire.ID
 	own        coordinator.Config
 	service    *coordinator.Service
 	store      *store.Store
@@ -184,7 +184,7 @@ func (r *coordinatorProcess) record(t *train.Task, out *coordinator.Job) error {
 func (r *coordinatorProcess) remember(t *train.Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tasks[t.Wire.ID()] = t
+	r.tasks[wire.Digest(t.Wire)] = t
 }
 
 // evaluation is a model's result in a task's status.
@@ -240,7 +240,7 @@ func (r *coordinatorProcess) create(ctx context.Context, name, config string, ro
 	if err != nil {
 		return id, plan, err
 	}
-	id = t.Wire.ID()
+	id = wire.Digest(t.Wire)
 	made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(t.Wire)), Round: round}
 	if r.config.Data != "" { // check that a restart can load the task from this data
 		if _, err := train.OpenTask(ctx, t.Wire, r.config.Data); err != nil {

@@ -38,7 +38,7 @@ func labelled(t *testing.T, numbers bool) *train.Task {
 	if numbers {
 		c.Loss, c.Range = "absolute", "x=0..9,y=0..1"
 	}
-	task, err := train.NewTask(t.Context(), "table", c, train.Enrolled{Population: wire.Population{7}, Clients: 300, MinReports: 2})
+	task, err := train.NewTask(t.Context(), "table", c, train.Enrolled{Population: wire.ID{7}, Clients: 300, MinReports: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func labelled(t *testing.T, numbers bool) *train.Task {
 // a model that is no better; also of what an earlier process measured.
 func TestPageShowsTheBaseline(t *testing.T) {
 	see := func(made *train.Task, e any, before float64) dashboard.View {
-		id := made.Wire.ID()
+		id := wire.Digest(made.Wire)
 		v := &pageWriter{process: &coordinatorProcess{tasks: map[[32]byte]*train.Task{id: made}}, plans: map[[32]byte]chan float64{id: make(chan float64, 1)}}
 		v.plans[id] <- 1
 		last := &shownTask{accuracy: before, loss: before}

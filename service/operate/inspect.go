@@ -105,7 +105,7 @@ func (n *inspection) keys(p config.Process, signing string, sealing []string) {
 	}
 	ring, err := config.LoadKeyring(sealing)
 	if err == nil {
-		_, err = ring.Current(time.Now().Add(time.Hour))
+		err = ring.Keys[0].Valid(time.Now().Add(time.Hour))
 	}
 	n.wrong("sealing keys", err)
 }

@@ -28,7 +28,7 @@ type peer struct {
 	ask       func(context.Context) error
 }
 
-func shufflerPeer(s batch.Source, p wire.Population) peer {
+func shufflerPeer(s batch.Source, p wire.ID) peer {
 	return peer{RoleShuffler, s.URL, func(ctx context.Context) error {
 		_, err := s.Enrolment(ctx, p, time.Now())
 		return peerError(alert(ctx, s.Client, s.URL, err))
@@ -36,7 +36,7 @@ func shufflerPeer(s batch.Source, p wire.Population) peer {
 }
 
 // coordinatorPeers returns the roles that a coordinator calls.
-func coordinatorPeers(s batch.Source, a *coordinator.Aggregator, p wire.Population) []peer {
+func coordinatorPeers(s batch.Source, a *coordinator.Aggregator, p wire.ID) []peer {
 	list := []peer{shufflerPeer(s, p)}
 	if a != nil {
 		list = append(list, peer{RoleAggregator, a.URL, func(ctx context.Context) error {

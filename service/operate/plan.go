@@ -7,6 +7,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	round "github.com/riffle-dp/riffle/protocol/coordinator"
 	"github.com/riffle-dp/riffle/protocol/ledger"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
 )
 
@@ -81,7 +82,7 @@ func (r *coordinatorProcess) plan(ctx context.Context, t *train.Task) (p taskPla
 		return p, err
 	}
 	var fits func(event dp.Round, most int64) (n int64, next error)
-	r.journal.View(func(b *ledger.Book) { fits, err = b.Prospect(t.Wire.ID(), t.Limit) })
+	r.journal.View(func(b *ledger.Book) { fits, err = b.Prospect(wire.Digest(t.Wire), t.Limit) })
 	if err != nil {
 		return p, err
 	}

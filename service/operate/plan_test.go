@@ -26,7 +26,7 @@ func tableTask(t *testing.T, change func(*train.Config)) *train.Task {
 	}
 	c.Participation, c.K, c.Eps0, c.Rounds, c.NMin = "sampled", 80, 1, 20, 70
 	change(&c)
-	task, err := train.NewTask(t.Context(), "test", c, train.Enrolled{Population: wire.Population{7}, Clients: 400, MinReports: 2})
+	task, err := train.NewTask(t.Context(), "test", c, train.Enrolled{Population: wire.ID{7}, Clients: 400, MinReports: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/riffle-dp/riffle/mechanism/randomizer"
+	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/run/train"
 )
 
@@ -30,7 +31,7 @@ type recorder struct {
 }
 
 func newRecorder(dir string, t *train.Task) (*recorder, error) {
-	id := t.Wire.ID()
+	id := wire.Digest(t.Wire)
 	dir = filepath.Join(dir, hex.EncodeToString(id[:]))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("operate: %w", err)

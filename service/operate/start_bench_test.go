@@ -94,7 +94,7 @@ func addEnded(b *testing.B, path string, n int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		id := t.Wire.ID()
+		id := wire.Digest(t.Wire)
 		made := created{Signed: wire.Sign(key, wire.LabelTask, wire.Encode(t.Wire)), Round: time.Second}
 		for name, value := range map[string]string{createdKey(id): string(made.encode()), "task." + hex.EncodeToString(id[:]): `{"format":1,"state":"done"}`} {
 			if _, err := s.Put(b.Context(), name, []byte(value), 0); err != nil {

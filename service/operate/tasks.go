@@ -76,8 +76,8 @@ func readCreated(ctx context.Context, s *store.Store, key string, public ed25519
 	if err == nil {
 		w, err = made.verified(public)
 	}
-	if err == nil && createdKey(w.ID()) != key {
-		err = fmt.Errorf("the task there is another, %x", w.ID())
+	if err == nil && createdKey(wire.Digest(w)) != key {
+		err = fmt.Errorf("the task there is another, %x", wire.Digest(w))
 	}
 	return made, w, err
 }
@@ -90,7 +90,7 @@ func (r *coordinatorProcess) openTask(ctx context.Context, made created) (coordi
 	if err != nil {
 		return coordinator.Job{}, err
 	}
-	ended, how, err := coordinator.Ended(ctx, r.store, w.ID())
+	ended, how, err := coordinator.Ended(ctx, r.store, wire.Digest(w))
 	if err != nil {
 		return coordinator.Job{}, err
 	}
@@ -160,8 +160,8 @@ func (r *coordinatorProcess) lookup(ctx context.Context, task [32]byte) (limit l
 	if err != nil {
 		return limit, false, err
 	}
-	if w.ID() != task {
-		return limit, false, fmt.Errorf("operate: %s holds task %x", e.Key, w.ID())
+	if wire.Digest(w) != task {
+		return limit, false, fmt.Errorf("operate: %s holds task %x", e.Key, wire.Digest(w))
 	}
 	return tailOnly(w), true, nil
 }

@@ -41,7 +41,7 @@ func sharing(t *testing.T, n int) []*coordinatorProcess {
 	}
 	var out []*coordinatorProcess
 	for range n {
-		r := &coordinatorProcess{store: s, population: wire.Population{7}, known: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
+		r := &coordinatorProcess{store: s, population: wire.ID{7}, known: map[string]bool{}, tasks: map[[32]byte]*train.Task{}}
 		r.config.Holder, r.config.Mark, r.own.Key = "test", mark, key
 		r.config.Budget.Epsilon, r.config.Budget.Delta = 10, 1e-5
 		if r.journal, err = coordinator.OpenJournal(t.Context(), s, mark, r.population, populationLimit(r.config)); err != nil {
@@ -61,7 +61,7 @@ func sumTask(t *testing.T, name string, delta float64) *train.Task {
 	}
 	c := train.Default()
 	c.Data, c.Label, c.Trust, c.Participation, c.Model, c.Rounds, c.Epsilon, c.Delta = table, "label", "vector-sum", "all", "linear", 2, 1, delta
-	task, err := train.NewTask(t.Context(), name, c, train.Enrolled{Population: wire.Population{7}, Clients: 1000, MinReports: 2})
+	task, err := train.NewTask(t.Context(), name, c, train.Enrolled{Population: wire.ID{7}, Clients: 1000, MinReports: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 	tasks := []*train.Task{sumTask(t, "a", 4e-6), sumTask(t, "b", 4e-6), sumTask(t, "c", 4e-6), sumTask(t, "d", 4e-6)}
 	enter := func(ctx context.Context, r *coordinatorProcess, task *train.Task) error {
 		made := created{Signed: wire.Sign(r.own.Key, wire.LabelTask, wire.Encode(task.Wire)), Round: time.Second}
-		return r.storeTask(ctx, task.Wire.ID(), task, made)
+		return r.storeTask(ctx, wire.Digest(task.Wire), task, made)
 	}
 	// While another enters one, nobody does.
 	lease, err := rs[0].store.Acquire(ctx, "create", "another", time.Minute)
@@ -132,7 +132,7 @@ func TestLookup(t *testing.T) {
 	}
 	r := sharing(t, 1)[0]
 	task := sumTask(t, "a", 4e-6)
-	id := task.Wire.ID()
+	id := wire.Digest(task.Wire)
 	if _, ok, err := r.lookup(t.Context(), id); ok || err != nil {
 		t.Errorf("of no task: %v, %v", ok, err)
 	}

@@ -37,7 +37,7 @@ func TestWhatClientsMaySend(t *testing.T) {
 			return b
 		}
 		by := func(r *wire.Report, i int, change ...func(*wire.Report)) []byte {
-			r.Authenticate(w.session(i))
+			wire.Authenticate(r, w.session(i))
 			for _, f := range change {
 				f(r)
 			}
@@ -45,7 +45,7 @@ func TestWhatClientsMaySend(t *testing.T) {
 		}
 		with := func(s wire.Session) []byte {
 			r := w.unsealed(ann, 1, 0)
-			r.Authenticate(s)
+			wire.Authenticate(r, s)
 			return w.sealed(r)
 		}
 		mine := w.session(1)
@@ -71,20 +71,20 @@ func TestWhatClientsMaySend(t *testing.T) {
 			"another round's": {append(append(slices.Clone(w.report(other, 1, 0)[:10]), good[10:42]...), w.report(other, 1, 0)[42:]...), wire.WrongKey, true},
 			"another shuffler's key": {func() []byte {
 				r := w.unsealed(ann, 1, 0)
-				r.Authenticate(mine)
+				wire.Authenticate(r, mine)
 				return outsider.sealed(r)
 			}(), wire.WrongKey, true},
 			"not enrolled": {func() []byte {
 				r := w.unsealed(ann, 1, 0)
-				r.Client = wire.NewClientID(public(outsider.clients[0]))
-				r.Authenticate(mine)
+				r.Client = wire.ClientID(public(outsider.clients[0]))
+				wire.Authenticate(r, mine)
 				return w.sealed(r)
 			}(), wire.NotEnrolled, true},
 			"another's MAC":            {by(w.unsealed(ann, 1, 0), 2), wire.BadSignature, true},
 			"no MAC":                   {by(w.unsealed(ann, 1, 0), 1, func(r *wire.Report) { r.MAC = [32]byte{} }), wire.BadSignature, true},
 			"a forged MAC":             {by(w.unsealed(ann, 1, 0), 1, func(r *wire.Report) { r.MAC[31] ^= 0x80 }), wire.BadSignature, true},
 			"a guessed key":            {with(wire.Session{Expires: mine.Expires}), wire.BadSignature, true},
-			"the MAC of another round": {by(w.unsealed(other, 1, 0), 1, func(r *wire.Report) { r.Announcement = ann.Digest() }), wire.BadSignature, true},
+			"the MAC of another round": {by(w.unsealed(other, 1, 0), 1, func(r *wire.Report) { r.Announcement = wire.Digest(ann) }), wire.BadSignature, true},
 			"the MAC of another id":    {by(w.unsealed(ann, 1, 0), 1, func(r *wire.Report) { r.ID[3]++ }), wire.BadSignature, true},
 			"the MAC of another part":  {by(w.unsealed(ann, 1, 0), 1, func(r *wire.Report) { r.Part[15]++ }), wire.BadSignature, true},
 			"no session":               {w.sealed(w.unsealed(ann, 1, 0)), wire.Expired, true},
@@ -94,7 +94,7 @@ func TestWhatClientsMaySend(t *testing.T) {
 			"a second report":          {w.report(ann, 0, 1), wire.SecondReport, true},
 		} {
 			before := n.Snapshot().Refused[x.want]
-			d := ann.Digest()
+			d := wire.Digest(ann)
 			r, err := n.round(context.Background(), d)
 			if err != nil {
 				t.Fatal(err)
@@ -166,7 +166,7 @@ func TestAsksAreChecked(t *testing.T) {
 		refused(wire.BadSignature, w.ask(ann, 0, mine, func(m *wire.Ask) { m.Announcement[0]++ }))
 		refused(wire.BadSignature, w.ask(ann, 0, mine, func(m *wire.Ask) { m.Session += int64(sessionDay / time.Second) }))
 		refused(wire.Expired, w.ask(ann, 0, mine, func(m *wire.Ask) { m.Session = time.Now().Unix() }))
-		refused(wire.NotEnrolled, w.ask(ann, 0, mine, func(m *wire.Ask) { m.Client = wire.ClientID{} }))
+		refused(wire.NotEnrolled, w.ask(ann, 0, mine, func(m *wire.Ask) { m.Client = wire.ID{} }))
 		gone := ann
 		gone.Round++
 		refused(wire.UnknownRound, w.ask(gone, 0, mine))
@@ -267,7 +267,7 @@ func TestEnrolmentIsSignedAndStable(t *testing.T) {
 		}
 		n := w.start(slow())
 		first := get(n)
-		if first.Clients != 5 || first.MinReports != w.min || first.Serial != 1 || first.Population != (wire.Population{7}) || len(first.Aggregator) != 1 {
+		if first.Clients != 5 || first.MinReports != w.min || first.Serial != 1 || first.Population != (wire.ID{7}) || len(first.Aggregator) != 1 {
 			t.Errorf("enrolment %+v", first)
 		}
 		r := httptest.NewRequest("GET", "/v1/enrolment", nil)
@@ -279,7 +279,7 @@ func TestEnrolmentIsSignedAndStable(t *testing.T) {
 		n.stop()
 		time.Sleep(time.Hour)
 		n = w.start(slow())
-		if again := get(n); again.Digest() != first.Digest() {
+		if again := get(n); wire.Digest(again) != wire.Digest(first) {
 			t.Error("another enrolment after a restart")
 		}
 		time.Sleep(20 * 24 * time.Hour)
@@ -369,8 +369,8 @@ func FuzzReport(f *testing.F) {
 	f.Add(good)
 	f.Add(good[:wire.ReportHeader])
 	f.Add([]byte{})
-	d := ann.Digest()
-	f.Add(wire.Encode(wire.Header{Key: w.seal.Public()[0].ID(), Announcement: d}))
+	d := wire.Digest(ann)
+	f.Add(wire.Encode(wire.Header{Key: w.seal.Keys[0].ID(), Announcement: d}))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		code, b := n.do("", "POST", "/v1/report", body)
 		if bytes.Equal(body, good) {

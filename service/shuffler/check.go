@@ -113,7 +113,7 @@ func (c checker) closed(key string, r *record) {
 		return
 	}
 	a, err := wire.Decode[wire.Announcement](r.Announcement[ed25519.SignatureSize:])
-	if err != nil || a.Digest() != word.Announcement || word.Void != (r.State == Void) {
+	if err != nil || wire.Digest(a) != word.Announcement || word.Void != (r.State == Void) {
 		c.problem(key, "the signed word is not on this round")
 	}
 }

@@ -125,7 +125,7 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 	if rec.State != Closing {
 		return nil // another process has closed it
 	}
-	digest := ann.Digest()
+	digest := wire.Digest(ann)
 	s.mu.Lock()
 	mine := s.rounds[digest]
 	s.mu.Unlock()
@@ -235,7 +235,7 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 	if cut == 0 {
 		return b, nil
 	}
-	v, err := s.openVault(ctx, ann.Digest())
+	v, err := s.openVault(ctx, wire.Digest(ann))
 	if err != nil {
 		return b, err
 	}
@@ -291,11 +291,11 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 		b.dropped.Duplicates += dropped.Duplicates
 		b.dropped.Second += dropped.Second
 	}
-	if b.digest, err = parts.end(ann.Digest(), b.reports, suffixPartsDigests); err != nil {
+	if b.digest, err = parts.end(wire.Digest(ann), b.reports, suffixPartsDigests); err != nil {
 		return b, err
 	}
 	if ann.ShareBytes > 0 {
-		if b.shares, err = shares.end(ann.Digest(), b.reports, suffixSharesDigests); err != nil {
+		if b.shares, err = shares.end(wire.Digest(ann), b.reports, suffixSharesDigests); err != nil {
 			return b, err
 		}
 	}

@@ -87,7 +87,7 @@ func TestDiskShowsNoReports(t *testing.T) {
 	ann := n.announcement(1)
 	n.open(ann)
 	ctx := context.Background()
-	d := ann.Digest()
+	d := wire.Digest(ann)
 	name := encodeName(d[:])
 	keys, err := n.links(ctx, name)
 	if err != nil {
@@ -110,7 +110,7 @@ func TestDiskShowsNoReports(t *testing.T) {
 	for i := range w.clients {
 		report := w.unsealed(ann, i, 0)
 		session := w.session(i)
-		report.Authenticate(session)
+		wire.Authenticate(report, session)
 		body := w.sealed(report)
 		bodies = append(bodies, body)
 		who := string(rune('a' + i))

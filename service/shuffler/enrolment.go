@@ -28,7 +28,7 @@ type signedEnrolment struct {
 func (s *Service) enrol(ctx context.Context, now time.Time) error {
 	for range 100 {
 		next := wire.Enrolment{Population: s.config.Population, Clients: int64(len(s.roster.ids)), Roster: s.roster.digest,
-			MinReports: s.config.MinReports, Shuffler: s.config.Keys.Public(), Aggregator: s.config.Aggregator,
+			MinReports: s.config.MinReports, Shuffler: s.config.Keys.Keys, Aggregator: s.config.Aggregator,
 			From: now.Unix(), To: now.Add(s.config.Validity).Unix()}
 		entry, err := s.store.Get(ctx, keyEnrolment)
 		switch {
@@ -43,7 +43,7 @@ func (s *Service) enrol(ctx context.Context, now time.Time) error {
 			}
 			as := have.Enrolment
 			as.Serial, as.From, as.To = next.Serial, next.From, next.To
-			if as.Digest() == next.Digest() && have.From <= now.Unix() && have.To-now.Unix() > int64(s.config.Validity/time.Second)/2 {
+			if wire.Digest(as) == wire.Digest(next) && have.From <= now.Unix() && have.To-now.Unix() > int64(s.config.Validity/time.Second)/2 {
 				s.enrolment.Store(have)
 				return nil
 			}
@@ -66,7 +66,7 @@ func readEnrolment(operator ed25519.PublicKey, signed []byte) (*signedEnrolment,
 	if err != nil {
 		return nil, fmt.Errorf("shuffler: the stored enrolment: %w", err)
 	}
-	d := e.Digest()
+	d := wire.Digest(e)
 	return &signedEnrolment{e, d, signed, strconv.Quote(hex.EncodeToString(d[:16]))}, nil
 }
 

@@ -203,7 +203,7 @@ func (l *life) fetched(ann wire.Announcement) int {
 // unlinked wants that nothing leads from a client to its place in the batch.
 func (w *world) unlinked(ann wire.Announcement) {
 	w.t.Helper()
-	d := ann.Digest()
+	d := wire.Digest(ann)
 	w.state.mu.Lock()
 	defer w.state.mu.Unlock()
 	if _, left := w.state.secrets[linksName(encodeName(d[:]))]; left {

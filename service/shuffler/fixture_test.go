@@ -74,8 +74,8 @@ func newWorld(t testing.TB, clients int) *world {
 
 // config is a service's on the world's state in memory.
 func (w *world) config() Config {
-	c := Config{Population: wire.Population{7}, Operator: w.operator, Coordinators: []ed25519.PublicKey{public(w.coordinator)}, Keys: w.seal,
-		Aggregator: []wire.Key{w.second.Public()}, MinReports: w.min, Store: &memory{state: w.state}, Poll: 100 * time.Millisecond,
+	c := Config{Population: wire.ID{7}, Operator: w.operator, Coordinators: []ed25519.PublicKey{public(w.coordinator)}, Keys: w.seal,
+		Aggregator: []wire.Key{w.second.Public}, MinReports: w.min, Store: &memory{state: w.state}, Poll: 100 * time.Millisecond,
 		Lease: time.Second}
 	for _, k := range w.clients {
 		c.Roster = append(c.Roster, public(k))
@@ -183,8 +183,8 @@ func (n *node) announcement(round int64, change ...func(*wire.Announcement)) wir
 		n.w.t.Fatal(err)
 	}
 	ann := wire.Announcement{Task: [32]byte{1}, Round: round, Trust: dp.Shuffle, Participation: dp.All, Population: e.Clients, MinReports: n.w.min,
-		Randomizer: "rr", Eps0: 1, Clip: 1, Enrolment: e.Digest(), Opens: time.Now().UnixMilli(), Deadline: time.Now().Add(time.Minute).UnixMilli(),
-		Coordinator: n.w.reader.Public(), ReportBytes: size}
+		Randomizer: "rr", Eps0: 1, Clip: 1, Enrolment: wire.Digest(*e), Opens: time.Now().UnixMilli(), Deadline: time.Now().Add(time.Minute).UnixMilli(),
+		Coordinator: n.w.reader.Public, ReportBytes: size}
 	for _, f := range change {
 		f(&ann)
 	}
@@ -201,7 +201,7 @@ func (n *node) open(ann wire.Announcement) {
 }
 
 func path(ann wire.Announcement, rest string) string {
-	d := ann.Digest()
+	d := wire.Digest(ann)
 	return "/v1/rounds/" + hex.EncodeToString(d[:]) + rest
 }
 
@@ -210,22 +210,22 @@ func content(i int, id byte) []byte {
 	return fmt.Appendf(nil, "client %05d id %03d   ", i, id)[:partContent]
 }
 
-func reportID(i int, id byte) wire.ReportID {
-	return wire.ReportID{byte(i), byte(i >> 8), byte(i >> 16), id, 1}
+func reportID(i int, id byte) wire.ID {
+	return wire.ID{byte(i), byte(i >> 8), byte(i >> 16), id, 1}
 }
 
 // report is client i's sealed report.
 func (w *world) report(ann wire.Announcement, i int, id byte) []byte {
 	w.t.Helper()
 	r := w.unsealed(ann, i, id)
-	r.Authenticate(w.session(i))
+	wire.Authenticate(r, w.session(i))
 	return w.sealed(r)
 }
 
 // request is client i's signed request for a session.
 func (w *world) request(i int, change ...func(*wire.SessionRequest)) []byte {
-	m := wire.SessionRequest{Population: wire.Population{7}, Client: wire.NewClientID(public(w.clients[i])), Time: time.Now().Unix(),
-		Suite: wire.X25519, Public: w.answers.Public().Public}
+	m := wire.SessionRequest{Population: wire.ID{7}, Client: wire.ClientID(public(w.clients[i])), Time: time.Now().Unix(),
+		Suite: wire.X25519, Public: w.answers.Public.Public}
 	for _, f := range change {
 		f(&m)
 	}
@@ -255,8 +255,8 @@ func (w *world) decoded(request, b []byte) wire.Session {
 
 // ask is client i's question with a session.
 func (w *world) ask(ann wire.Announcement, i int, s wire.Session, change ...func(*wire.Ask)) []byte {
-	m := wire.Ask{Announcement: ann.Digest(), Client: wire.NewClientID(public(w.clients[i]))}
-	m.Authenticate(s)
+	m := wire.Ask{Announcement: wire.Digest(ann), Client: wire.ClientID(public(w.clients[i]))}
+	wire.Authenticate(&m, s)
 	for _, f := range change {
 		f(&m)
 	}
@@ -265,15 +265,15 @@ func (w *world) ask(ann wire.Announcement, i int, s wire.Session, change ...func
 
 func (w *world) unsealed(ann wire.Announcement, i int, id byte) *wire.Report {
 	w.t.Helper()
-	r := &wire.Report{Announcement: ann.Digest(), Client: wire.NewClientID(public(w.clients[i])), ID: reportID(i, id)}
+	r := &wire.Report{Announcement: wire.Digest(ann), Client: wire.ClientID(public(w.clients[i])), ID: reportID(i, id)}
 	var err error
-	if r.Part, err = envelope.SealPart(ann.Coordinator, envelope.Coordinator, ann.Digest(), content(i, id)); err != nil {
+	if r.Part, err = envelope.SealPart(ann.Coordinator, envelope.Coordinator, wire.Digest(ann), content(i, id)); err != nil {
 		w.t.Fatal(err)
 	}
 	if ann.ShareBytes > 0 {
 		plain := make([]byte, ann.ShareBytes-ann.ReportBytes+partContent)
 		copy(plain, content(i, id))
-		if r.Share, err = envelope.SealPart(ann.Aggregator, envelope.Aggregator, ann.Digest(), plain); err != nil {
+		if r.Share, err = envelope.SealPart(ann.Aggregator, envelope.Aggregator, wire.Digest(ann), plain); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -282,7 +282,7 @@ func (w *world) unsealed(ann wire.Announcement, i int, id byte) *wire.Report {
 
 func (w *world) sealed(r *wire.Report) []byte {
 	w.t.Helper()
-	b, err := envelope.SealReport(w.seal.Public()[0], r, nil)
+	b, err := envelope.SealReport(w.seal.Keys[0], r, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func (w *world) word(ann wire.Announcement, signed []byte) wire.RoundClosed {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if word.Announcement != ann.Digest() || word.Round != ann.Round {
+	if word.Announcement != wire.Digest(ann) || word.Round != ann.Round {
 		w.t.Fatalf("word on another round: %+v", word)
 	}
 	return word
@@ -333,7 +333,7 @@ func (n *node) fetch(peer string, ann wire.Announcement, word wire.RoundClosed) 
 	for d := range slices.Chunk(flat, 32) {
 		digests = append(digests, [32]byte(d))
 	}
-	if got := wire.BatchDigest(ann.Digest(), word.Reports, digests); got != want {
+	if got := wire.BatchDigest(wire.Digest(ann), word.Reports, digests); got != want {
 		n.w.t.Fatalf("digests of %s do not fit the word", peer)
 	}
 	if peer == Coordinator && int64(len(digests)) != word.Chunks {
@@ -349,7 +349,7 @@ func (n *node) fetch(peer string, ann wire.Announcement, word wire.RoundClosed) 
 			n.w.t.Fatal(err)
 		}
 		for j := range c.Len() {
-			plain, err := ring.OpenPart(role, ann.Digest(), c.Item(j))
+			plain, err := ring.OpenPart(role, wire.Digest(ann), c.Item(j))
 			if err != nil {
 				n.w.t.Fatal(err)
 			}
@@ -365,7 +365,7 @@ func (n *node) fetch(peer string, ann wire.Announcement, word wire.RoundClosed) 
 // expected is what package shuffler makes of the same reports in memory.
 func (w *world) expected(ann wire.Announcement, reports [][2]int) ([][]byte, pure.Dropped) {
 	w.t.Helper()
-	d := ann.Digest()
+	d := wire.Digest(ann)
 	name := linksName(encodeName(d[:]))
 	w.state.mu.Lock()
 	keys, left := w.state.secrets[name]
@@ -378,7 +378,7 @@ func (w *world) expected(ann wire.Announcement, reports [][2]int) ([][]byte, pur
 		w.t.Fatal(err)
 	}
 	for at, x := range reports {
-		if err := r.Accept(wire.Ticket{Sender: wire.NewClientID(public(w.clients[x[0]])), ID: reportID(x[0], byte(x[1])), Payload: int64(at)}); err != nil {
+		if err := r.Accept(wire.Ticket{Sender: wire.ClientID(public(w.clients[x[0]])), ID: reportID(x[0], byte(x[1])), Payload: int64(at)}); err != nil {
 			w.t.Fatal(err)
 		}
 	}

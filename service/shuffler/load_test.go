@@ -98,7 +98,7 @@ func BenchmarkRound(b *testing.B) {
 		parallel(times, func(int) {
 			r, err := w.seal.OpenReport(one, part, 0)
 			if err == nil {
-				_, err = ring.OpenPart(envelope.Coordinator, ann.Digest(), r.Part)
+				_, err = ring.OpenPart(envelope.Coordinator, wire.Digest(ann), r.Part)
 			}
 			if err != nil {
 				b.Error(err)
@@ -108,7 +108,7 @@ func BenchmarkRound(b *testing.B) {
 		parallel(times, func(int) {
 			key, err := s.sessionKey(context.Background(), report.Client, report.Session, time.Now())
 			if err == nil {
-				err = report.Verify(key)
+				err = wire.Authentic(&report, key)
 			}
 			if err != nil {
 				b.Error(err)
@@ -160,7 +160,7 @@ func BenchmarkRound(b *testing.B) {
 		}
 		var part [sha256.Size]byte
 		for j := range chunk.Len() {
-			plain, err := ring.OpenPart(envelope.Coordinator, ann.Digest(), chunk.Item(j))
+			plain, err := ring.OpenPart(envelope.Coordinator, wire.Digest(ann), chunk.Item(j))
 			if err != nil {
 				b.Error(err)
 				return
@@ -255,7 +255,7 @@ func seal(b *testing.B, w *world, ann wire.Announcement, clients []ed25519.Priva
 		plain := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, content/2)
 		digests[i] = sha256.Sum256(plain)
 		var err error
-		if parts[i], err = envelope.SealPart(ann.Coordinator, envelope.Coordinator, ann.Digest(), plain); err != nil {
+		if parts[i], err = envelope.SealPart(ann.Coordinator, envelope.Coordinator, wire.Digest(ann), plain); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -271,8 +271,8 @@ func seal(b *testing.B, w *world, ann wire.Announcement, clients []ed25519.Priva
 		xor(&sum, digests[i*i%1000])
 	}
 	parallel(len(clients), func(i int) {
-		r := &wire.Report{Announcement: ann.Digest(), Client: wire.NewClientID(public(clients[i])), ID: reportID(i, 0), Part: parts[i*i%1000]}
-		r.Authenticate(sessions[i])
+		r := &wire.Report{Announcement: wire.Digest(ann), Client: wire.ClientID(public(clients[i])), ID: reportID(i, 0), Part: parts[i*i%1000]}
+		wire.Authenticate(r, sessions[i])
 		if _, err := f.WriteAt(w.sealed(r), int64(i)*size); err != nil {
 			b.Error(err)
 		}

@@ -59,7 +59,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	if err != nil {
 		return err
 	}
-	digest := ann.Digest()
+	digest := wire.Digest(ann)
 	name := encodeName(digest[:])
 	switch _, err := s.loadRecord(ctx, name); {
 	case err == nil:

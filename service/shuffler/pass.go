@@ -14,7 +14,7 @@ import (
 // a restart or at another frontend.
 type passes struct {
 	mu     sync.Mutex
-	places map[wire.Pass]int32
+	places map[wire.ID]int32
 	busy   map[int32]int // number of reports being received, by place
 }
 
@@ -54,11 +54,11 @@ func (p *passes) leave(place int32) {
 	}
 }
 
-func (p *passes) add(pass wire.Pass, place int32) {
+func (p *passes) add(pass wire.ID, place int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.places == nil {
-		p.places = map[wire.Pass]int32{}
+		p.places = map[wire.ID]int32{}
 	}
 	p.places[pass] = place
 }

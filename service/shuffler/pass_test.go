@@ -21,25 +21,25 @@ import (
 )
 
 // passed is client i's report with a pass.
-func (w *world) passed(ann wire.Announcement, i int, id byte, pass wire.Pass) []byte {
+func (w *world) passed(ann wire.Announcement, i int, id byte, pass wire.ID) []byte {
 	w.t.Helper()
 	r := w.unsealed(ann, i, id)
-	r.Authenticate(w.session(i))
-	b, err := envelope.SealReport(w.seal.Public()[0], r, &pass)
+	wire.Authenticate(r, w.session(i))
+	b, err := envelope.SealReport(w.seal.Keys[0], r, &pass)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return b
 }
 
-func (w *world) pass(ann wire.Announcement, i int) wire.Pass {
-	return w.session(i).Key.Pass(ann.Digest())
+func (w *world) pass(ann wire.Announcement, i int) wire.ID {
+	return w.session(i).Key.Pass(wire.Digest(ann))
 }
 
 // knows says whether a node would take a report's bytes for a client's.
 func (n *node) knows(ann wire.Announcement, report []byte) bool {
 	n.w.t.Helper()
-	r, err := n.round(context.Background(), ann.Digest())
+	r, err := n.round(context.Background(), wire.Digest(ann))
 	if err != nil {
 		n.w.t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestPasses(t *testing.T) {
 	early := w.session(0) // before the round
 	ann := n.announcement(1)
 	n.open(ann)
-	if !n.knows(ann, w.passed(ann, 0, 1, early.Key.Pass(ann.Digest()))) {
+	if !n.knows(ann, w.passed(ann, 0, 1, early.Key.Pass(wire.Digest(ann)))) {
 		t.Error("a session from before the round is not known")
 	}
 	mine := w.passed(ann, 1, 1, w.pass(ann, 1)) // after it was opened
@@ -69,7 +69,7 @@ func TestPasses(t *testing.T) {
 		t.Error("a session from within the round is not known")
 	}
 	plain := w.report(ann, 2, 1)
-	if n.knows(ann, plain) || n.knows(ann, w.passed(ann, 1, 1, wire.Pass{1})) || n.knows(ann, mine[:wire.PassedHeader-1]) {
+	if n.knows(ann, plain) || n.knows(ann, w.passed(ann, 1, 1, wire.ID{1})) || n.knows(ann, mine[:wire.PassedHeader-1]) {
 		t.Error("what shows no pass is known")
 	}
 	other := n.announcement(2)
@@ -93,7 +93,7 @@ func TestPasses(t *testing.T) {
 	if !n.knows(ann, last) {
 		t.Error("a session that a report was taken by is not known")
 	}
-	n.must("", "POST", "/v1/report", w.passed(ann, 0, 1, early.Key.Pass(ann.Digest())))
+	n.must("", "POST", "/v1/report", w.passed(ann, 0, 1, early.Key.Pass(wire.Digest(ann))))
 	if word := n.closed(ann); word.Reports != 4 {
 		t.Errorf("%d reports", word.Reports)
 	}
@@ -110,9 +110,9 @@ func TestPassesAreNotLent(t *testing.T) {
 	copy(lent[wire.ReportHeader:], mine[wire.ReportHeader:wire.PassedHeader])
 	n.refused(wire.WrongKey, "", "POST", "/v1/report", lent)
 	n.refused(wire.BadSignature, "", "POST", "/v1/report", w.passed(ann, 1, 1, w.pass(ann, 0)))
-	n.refused(wire.WrongSize, "", "POST", "/v1/report", mine[:len(mine)-len(wire.Pass{})])
+	n.refused(wire.WrongSize, "", "POST", "/v1/report", mine[:len(mine)-len(wire.ID{})])
 	plain := w.report(ann, 2, 1)
-	n.refused(wire.WrongSize, "", "POST", "/v1/report", append(bytes.Clone(plain), make([]byte, len(wire.Pass{}))...))
+	n.refused(wire.WrongSize, "", "POST", "/v1/report", append(bytes.Clone(plain), make([]byte, len(wire.ID{}))...))
 	n.must("", "POST", "/v1/report", mine)
 }
 

@@ -209,7 +209,7 @@ func (s *Service) authenticate(ctx context.Context, r *round, body []byte, now t
 	if err != nil {
 		return report, 0, err
 	}
-	err = report.Verify(session)
+	err = wire.Authentic(&report, session)
 	s.metrics.verify.since(began)
 	if err != nil {
 		return report, 0, errMAC
@@ -282,7 +282,7 @@ func (s *Service) ask(ctx context.Context, body []byte, now time.Time) (bool, er
 	if err != nil {
 		return false, err
 	}
-	if m.Verify(key) != nil {
+	if wire.Authentic(&m, key) != nil {
 		return false, errMAC
 	}
 	endpoint.Prove(ctx, place)

@@ -87,7 +87,7 @@ func TestAnnouncedSizesReserveNothing(t *testing.T) {
 	n.open(ann)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, header := range [][]byte{nil, wire.Encode(wire.Header{Announcement: ann.Digest()}), wire.Encode(wire.Header{Announcement: [32]byte{9}})} {
+	for _, header := range [][]byte{nil, wire.Encode(wire.Header{Announcement: wire.Digest(ann)}), wire.Encode(wire.Header{Announcement: [32]byte{9}})} {
 		from, to := io.Pipe()
 		defer to.Close()
 		wg.Go(func() {

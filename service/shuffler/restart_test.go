@@ -21,7 +21,7 @@ func TestRoundIsCompleteAfterRestart(t *testing.T) {
 			n := w.start(c)
 			ann := n.announcement(1)
 			n.open(ann)
-			digest := ann.Digest()
+			digest := wire.Digest(ann)
 			name := encodeName(digest[:])
 			begin := time.Now()
 			for i := range before {
@@ -64,7 +64,7 @@ func TestAbandonedRound(t *testing.T) {
 		word := n.closed(ann)
 		w.unlinked(ann)
 		n.mu.Lock()
-		if r := n.rounds[ann.Digest()]; r != nil && r.seen != nil {
+		if r := n.rounds[wire.Digest(ann)]; r != nil && r.seen != nil {
 			t.Error("the keys of the order and the draw are still in memory")
 		}
 		n.mu.Unlock()
@@ -148,7 +148,7 @@ func TestRoundOfAnEarlierVersion(t *testing.T) {
 		ann := n.announcement(1)
 		n.open(ann)
 		n.stop()
-		d := ann.Digest()
+		d := wire.Digest(ann)
 		name := encodeName(d[:])
 		s := w.state.secrets
 		s[name] = append(s[linksName(name)], s[name]...)
@@ -185,13 +185,13 @@ func TestWhenARoundClosesTellsNobodyWhoIsInIt(t *testing.T) {
 				}
 			})
 			n.open(ann)
-			r, err := n.round(t.Context(), ann.Digest())
+			r, err := n.round(t.Context(), wire.Digest(ann))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var sent int64
 			for i := range w.clients {
-				if r.drawn.Has(wire.NewClientID(public(w.clients[i]))) {
+				if r.drawn.Has(wire.ClientID(public(w.clients[i]))) {
 					n.send(w.report(ann, i, 0))
 					sent++
 				}
@@ -235,7 +235,7 @@ func TestKeyIsRotatedDuringARound(t *testing.T) {
 		}
 		w.seal = both
 		next := n.announcement(2)
-		if e := n.enrolment.Load(); e == nil || len(e.Shuffler) == 0 || e.Shuffler[0].ID() != fresh.Public().ID() {
+		if e := n.enrolment.Load(); e == nil || len(e.Shuffler) == 0 || e.Shuffler[0].ID() != fresh.Public.ID() {
 			t.Error("the new key is not announced first")
 		}
 		n.open(next)

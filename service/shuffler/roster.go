@@ -13,8 +13,8 @@ import (
 
 // roster holds the enrolled clients, in some 50 bytes each. It does not change.
 type roster struct {
-	ids    []wire.ClientID // ascending
-	keys   []byte          // 32 bytes each, in the same order
+	ids    []wire.ID // ascending
+	keys   []byte    // 32 bytes each, in the same order
 	digest [32]byte
 	// starts[x] is the place of the first id whose leading bits are at least x. Ids are
 	// digests, so only a few share their leading bits.
@@ -23,14 +23,14 @@ type roster struct {
 }
 
 func newRoster(keys []ed25519.PublicKey) (*roster, error) {
-	r := &roster{ids: make([]wire.ClientID, len(keys)), keys: make([]byte, ed25519.PublicKeySize*len(keys))}
+	r := &roster{ids: make([]wire.ID, len(keys)), keys: make([]byte, ed25519.PublicKeySize*len(keys))}
 	order := make([]int, len(keys))
-	ids := make([]wire.ClientID, len(keys))
+	ids := make([]wire.ID, len(keys))
 	for i, k := range keys {
 		if len(k) != ed25519.PublicKeySize {
 			return nil, fmt.Errorf("shuffler: client %d of the roster has a key of %d bytes", i, len(k))
 		}
-		ids[i], order[i] = wire.NewClientID(k), i
+		ids[i], order[i] = wire.ClientID(k), i
 	}
 	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(ids[a][:], ids[b][:]) })
 	for to, from := range order {
@@ -54,13 +54,13 @@ func newRoster(keys []ed25519.PublicKey) (*roster, error) {
 	return r, nil
 }
 
-func (r *roster) leading(id wire.ClientID) uint64 { return binary.BigEndian.Uint64(id[:]) >> r.shift }
+func (r *roster) leading(id wire.ID) uint64 { return binary.BigEndian.Uint64(id[:]) >> r.shift }
 
 // find returns a client's place and key.
-func (r *roster) find(id wire.ClientID) (int, ed25519.PublicKey, bool) {
+func (r *roster) find(id wire.ID) (int, ed25519.PublicKey, bool) {
 	x := r.leading(id)
 	from, to := int(r.starts[x]), int(r.starts[x+1])
-	i, ok := slices.BinarySearchFunc(r.ids[from:to], id, func(a, b wire.ClientID) int { return bytes.Compare(a[:], b[:]) })
+	i, ok := slices.BinarySearchFunc(r.ids[from:to], id, func(a, b wire.ID) int { return bytes.Compare(a[:], b[:]) })
 	if !ok {
 		return 0, nil, false
 	}

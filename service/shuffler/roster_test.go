@@ -21,7 +21,7 @@ func TestRosterFindsItsClients(t *testing.T) {
 		}
 		places := map[int]bool{}
 		for _, k := range keys {
-			id := wire.NewClientID(k)
+			id := wire.ClientID(k)
 			at, key, ok := r.find(id)
 			if !ok || !key.Equal(k) || r.ids[at] != id {
 				t.Fatalf("%d clients: one is not found", n)
@@ -39,7 +39,7 @@ func TestRosterFindsItsClients(t *testing.T) {
 			t.Errorf("%d places of %d clients", len(places), n)
 		}
 		for _, b := range []byte{0, 0xff} {
-			var id wire.ClientID
+			var id wire.ID
 			for i := range id {
 				id[i] = b
 			}

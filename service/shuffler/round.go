@@ -27,7 +27,7 @@ type round struct {
 	closed   atomic.Bool
 
 	// The following fields are for an open round only:
-	sizes  map[wire.KeyID]int64 // size of a sealed report
+	sizes  map[[8]byte]int64 // size of a sealed report
 	tagger pure.Tagger
 	drawn  pure.Drawn
 	vault  *vault
@@ -154,7 +154,7 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 	if err != nil {
 		return nil, fmt.Errorf("shuffler: a stored announcement: %v", err)
 	}
-	if ann.Digest() != digest {
+	if wire.Digest(ann) != digest {
 		return nil, errors.New("shuffler: a stored announcement is another round's")
 	}
 	r := &round{ann: ann, digest: digest, name: encodeName(digest[:]), deadline: time.UnixMilli(ann.Deadline), item: itemSize(ann), prior: -1}
@@ -176,7 +176,7 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 	if r.drawn, err = s.draw(ctx, ann, keys); err != nil {
 		return nil, err
 	}
-	r.sizes = map[wire.KeyID]int64{}
+	r.sizes = map[[8]byte]int64{}
 	for id, suite := range s.sizes {
 		if r.sizes[id], err = envelope.ReportSize(suite, ann.ReportBytes, ann.ShareBytes); err != nil {
 			return nil, err

@@ -71,7 +71,7 @@ func TestRoundFromOpeningToRelease(t *testing.T) {
 // destroyed wants nothing left of a round but its record.
 func (w *world) destroyed(ann wire.Announcement) {
 	w.t.Helper()
-	d := ann.Digest()
+	d := wire.Digest(ann)
 	name := encodeName(d[:])
 	w.state.mu.Lock()
 	defer w.state.mu.Unlock()
@@ -121,7 +121,7 @@ func TestSharesComeInTheSameOrder(t *testing.T) {
 		c.Bucket = 100_000 // so that a round of large reports needs buckets
 		n := w.start(c)
 		ann := n.announcement(1, func(a *wire.Announcement) {
-			a.Aggregator = w.second.Public()
+			a.Aggregator = w.second.Public
 			a.ShareBytes = a.ReportBytes + 150_000 // three messages each
 		})
 		n.open(ann)
@@ -158,7 +158,7 @@ func TestDrawnClientsOnly(t *testing.T) {
 				} else {
 					// Nobody else learns that this client is not drawn.
 					r := w.unsealed(ann, i, 0)
-					r.Authenticate(w.session((i + 1) % len(w.clients)))
+					wire.Authenticate(r, w.session((i+1)%len(w.clients)))
 					n.refused(wire.BadSignature, "", "POST", "/v1/report", w.sealed(r))
 					n.refused(wire.NotDrawn, "", "POST", "/v1/report", w.report(ann, i, 0))
 				}
@@ -222,8 +222,8 @@ func TestBothSuites(t *testing.T) {
 		n.open(ann)
 		n.send(w.report(ann, 0, 0))
 		r := w.unsealed(ann, 1, 0)
-		r.Authenticate(w.session(1))
-		b, err := envelope.SealReport(both.Public()[1], r, nil)
+		wire.Authenticate(r, w.session(1))
+		b, err := envelope.SealReport(both.Keys[1], r, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

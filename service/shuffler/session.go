@@ -63,7 +63,7 @@ const labelSessionKey = "riffle/1 session key\x00"
 
 // key returns the HMAC-SHA-256 of a label, the population, the client and the end, all of
 // fixed length.
-func (m *master) key(p wire.Population, c wire.ClientID, end int64) (k wire.SessionKey) {
+func (m *master) key(p wire.ID, c wire.ID, end int64) (k wire.SessionKey) {
 	h := m.macs.Get().(hash.Hash)
 	defer m.macs.Put(h)
 	h.Reset()
@@ -196,7 +196,7 @@ func (s *Service) findMasters(ctx context.Context) error {
 const masterPause = time.Second
 
 // sessionKey returns the key of a client's session with the given end.
-func (s *Service) sessionKey(ctx context.Context, c wire.ClientID, end int64, now time.Time) (wire.SessionKey, error) {
+func (s *Service) sessionKey(ctx context.Context, c wire.ID, end int64, now time.Time) (wire.SessionKey, error) {
 	if now.Unix() >= end {
 		return wire.SessionKey{}, errExpired
 	}

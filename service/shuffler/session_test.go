@@ -38,7 +38,7 @@ func TestSessionRequestsAreChecked(t *testing.T) {
 		n.refused(wire.Malformed, "", post, to, make([]byte, 200))
 		n.refused(wire.NotEnrolled, "", post, to, outsider.request(0))
 		n.refused(wire.NotEnrolled, "", post, to, w.request(0, func(m *wire.SessionRequest) { m.Population[0]++ }))
-		n.refused(wire.BadSignature, "", post, to, w.request(0, func(m *wire.SessionRequest) { m.Client = wire.NewClientID(public(w.clients[1])) }))
+		n.refused(wire.BadSignature, "", post, to, w.request(0, func(m *wire.SessionRequest) { m.Client = wire.ClientID(public(w.clients[1])) }))
 		n.refused(wire.BadSignature, "", post, to, wire.Sign(w.clients[0], wire.LabelAsk, w.request(0)[64:]))
 		for _, key := range [][]byte{{1}, make([]byte, 32), make([]byte, 1216)} { // too short, of low order, of another suite
 			n.refused(wire.Malformed, "", post, to, w.request(0, func(m *wire.SessionRequest) { m.Public = key }))
@@ -91,7 +91,7 @@ func TestSessionsOfRemovedClients(t *testing.T) {
 		n.open(ann)
 		w.clients = append(w.clients, removed)
 		r := w.unsealed(ann, 3, 0)
-		r.Authenticate(session)
+		wire.Authenticate(r, session)
 		n.refused(wire.NotEnrolled, "", "POST", "/v1/report", w.sealed(r))
 		n.refused(wire.NotEnrolled, "", "POST", "/v1/session", request)
 		n.refused(wire.NotEnrolled, "", "POST", "/v1/session", w.request(3))
@@ -164,7 +164,7 @@ func TestMastersRotate(t *testing.T) {
 		keys := map[wire.SessionKey]bool{first.Key: true}
 		report := func(ann wire.Announcement, s wire.Session, i int) []byte {
 			r := w.unsealed(ann, i, 0)
-			r.Authenticate(s)
+			wire.Authenticate(r, s)
 			return w.sealed(r)
 		}
 		ends := map[int64]bool{first.Expires: true}
@@ -236,7 +236,7 @@ func TestUnknownSessionsAreNotLookedForEachTime(t *testing.T) {
 		started := looked
 		r := w.unsealed(ann, 1, 0)
 		for i := range 50 {
-			r.Authenticate(wire.Session{Expires: w.session(1).Expires + int64(100+i)*int64(oneDay/time.Second)})
+			wire.Authenticate(r, wire.Session{Expires: w.session(1).Expires + int64(100+i)*int64(oneDay/time.Second)})
 			want := wire.Unavailable
 			if i == 0 {
 				want = wire.BadSignature

@@ -41,7 +41,7 @@ const (
 
 // Config has the decisions of the shuffler's operator.
 type Config struct {
-	Population wire.Population // Required.
+	Population wire.ID // Required.
 	// Roster holds the enrolled clients' signing keys. Required, in any order.
 	Roster []ed25519.PublicKey
 	// Operator signs the enrolment and the word on closed rounds. Required.
@@ -90,7 +90,7 @@ type Service struct {
 	store     storage
 	name      string // names this process among those on the store
 	roster    *roster
-	sizes     map[wire.KeyID]wire.Suite
+	sizes     map[[8]byte]wire.Suite
 	slots     *weighted
 	strangers chan struct{} // a slot for each stranger's report that is being opened
 
@@ -156,12 +156,12 @@ func New(c Config) (*Service, error) {
 	c.Roster = nil // the roster has the keys
 	var id [10]byte
 	rand.Read(id[:]) // never fails
-	s := &Service{config: c, store: c.Store, roster: r, name: encodeName(id[:]), sizes: map[wire.KeyID]wire.Suite{},
+	s := &Service{config: c, store: c.Store, roster: r, name: encodeName(id[:]), sizes: map[[8]byte]wire.Suite{},
 		slots: newWeighted(c.InFlight), stopped: make(chan struct{}), shuffling: make(chan struct{}, 1),
 		rounds: map[[32]byte]*round{}, readers: map[string]*reader{}, wake: make(chan struct{}, 1)}
 	s.strangers, s.lookup = make(chan struct{}, runtime.GOMAXPROCS(0)), make(chan struct{}, 1)
 	s.sessionEnds = make([]atomic.Int64, len(r.ids))
-	for _, k := range c.Keys.Public() {
+	for _, k := range c.Keys.Keys {
 		s.sizes[k.ID()] = k.Suite
 	}
 	return s, nil

@@ -56,7 +56,7 @@ func New(n, minReports int64, aggregator ...wire.Key) *Shuffler {
 		panic(err)
 	}
 	now := time.Now()
-	e := wire.Enrolment{Population: wire.Population{1}, Serial: 1, Clients: n, Roster: [32]byte{9}, MinReports: minReports,
+	e := wire.Enrolment{Population: wire.ID{1}, Serial: 1, Clients: n, Roster: [32]byte{9}, MinReports: minReports,
 		Shuffler:   []wire.Key{{Suite: wire.X25519, Public: make([]byte, 32), Expires: now.Add(time.Hour).Unix()}},
 		Aggregator: aggregator, From: now.Add(-time.Minute).Unix(), To: now.Add(time.Hour).Unix()}
 	return &Shuffler{Key: key, Public: public, Enrolment: e, PerChunk: 3, MinReports: minReports, rounds: map[[32]byte]*round{},
@@ -86,14 +86,14 @@ func (s *Shuffler) Open(coordinator ed25519.PublicKey, signed []byte) (status in
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	digest := a.Digest()
+	digest := wire.Digest(a)
 	if s.rounds[digest] != nil {
 		return 204, ""
 	}
 	switch {
 	case a.Round <= s.last[a.Task]:
 		return 410, wire.Closed
-	case a.Enrolment != s.Enrolment.Digest() || a.Population != s.Enrolment.Clients || a.MinReports < s.Enrolment.MinReports:
+	case a.Enrolment != wire.Digest(s.Enrolment) || a.Population != s.Enrolment.Clients || a.MinReports < s.Enrolment.MinReports:
 		return 403, wire.NotEnrolled
 	}
 	r := &round{a: a, closed: wire.RoundClosed{Announcement: digest, Round: a.Round}}
