@@ -85,18 +85,18 @@ func (im *Images) validate() error {
 
 // Table extracts the features of every image with the given number of
 // goroutines (0: one per processor). The result does not depend on workers.
-func (im *Images) Table(e feature.Extractor, workers int) (*Table, error) {
+func (im *Images) Table(e *feature.Extractor, workers int) (*Table, error) {
 	if err := im.validate(); err != nil {
 		return nil, err
 	}
-	if e.Pixels() != im.Size() {
+	if e.Pixels != im.Size() {
 		return nil, fmt.Errorf("dataset: %s: images of %d bytes, but the features %s take %d",
-			im.Name, im.Size(), e.Name(), e.Pixels())
+			im.Name, im.Size(), e.Name, e.Pixels)
 	}
 	t := &Table{
-		Dim:     e.Dim(),
+		Dim:     e.Dim,
 		Classes: im.Classes,
-		X:       make([]float32, im.Len()*e.Dim()),
+		X:       make([]float32, im.Len()*e.Dim),
 		Y:       make([]int32, im.Len()),
 	}
 	if err := feature.ExtractAll(e, im.Pixels, t.X, workers); err != nil {

@@ -54,7 +54,7 @@ func TestImagesValidateRefuses(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	im := tiny()
-	px, err := feature.NewPixels(feature.PixelsConfig{Size: 6})
+	px, err := feature.NewPixels(6, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestTable(t *testing.T) {
 	if _, err := tab.Subset([]int{4}); err == nil {
 		t.Error("Subset accepts an index outside")
 	}
-	other, err := feature.NewPixels(feature.PixelsConfig{Size: 7})
+	other, err := feature.NewPixels(7, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

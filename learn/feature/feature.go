@@ -14,40 +14,38 @@ import (
 	"sync/atomic"
 )
 
-// Extractor computes the features of one image.
+// Extractor computes the features of one image. NewInk, NewHOG and NewPixels make one.
 //
-// An Extractor is immutable and safe for concurrent use; a scratch belongs to
-// one goroutine and to the Extractor that made it.
-type Extractor interface {
+// It must not be changed, and is safe for concurrent use.
+type Extractor struct {
 	// Name identifies the features and their parameters.
-	Name() string
-	// Pixels returns the bytes of one image.
-	Pixels() int
-	// Dim returns the number of features of one image.
-	Dim() int
-	// newScratch returns working memory for Extract.
+	Name string
+	// Pixels is the number of bytes of one image, Dim that of its features.
+	Pixels, Dim int
+
+	kind kind
+}
+
+// kind has the methods in which kinds of features differ.
+type kind interface {
+	// newScratch returns working memory for extract; it belongs to one goroutine.
 	newScratch() *scratch
-	// extract overwrites dst, of length Dim, with the features of img, of
-	// length pixels. It panics if a length is wrong and allocates nothing.
+	// extract overwrites dst with the features of img, whose lengths have been checked. It
+	// allocates nothing.
 	extract(img []byte, dst []float32, s *scratch)
 }
 
-// shape is an Extractor's description of itself.
-type shape struct {
-	name        string
-	inputs, dim int
+// extract overwrites dst, of length Dim, with the features of img, of length Pixels. It panics
+// if a length is wrong and allocates nothing.
+func (e *Extractor) extract(img []byte, dst []float32, s *scratch) {
+	if len(img) != e.Pixels || len(dst) != e.Dim {
+		panic(fmt.Sprintf("feature: %s: image of %d bytes into %d values, want %d into %d",
+			e.Name, len(img), len(dst), e.Pixels, e.Dim))
+	}
+	e.kind.extract(img, dst, s)
 }
 
-// Name identifies the features and their parameters.
-func (s *shape) Name() string { return s.name }
-
-// Pixels returns the bytes of one image.
-func (s *shape) Pixels() int { return s.inputs }
-
-// Dim returns the number of features of one image.
-func (s *shape) Dim() int { return s.dim }
-
-// scratch is an Extractor's working memory.
+// scratch is an extractor's working memory.
 type scratch struct {
 	level []float32 // the image's levels, 0 to 255
 	frame []float32 // the image's levels inside a frame of zeros
@@ -59,8 +57,8 @@ const extractChunk = 64
 // ExtractAll extracts every image of pixels into dst with the given number of
 // goroutines (0: one per processor). Each row depends on its own image only,
 // so the result does not depend on workers.
-func ExtractAll(e Extractor, pixels []byte, dst []float32, workers int) error {
-	size, dim := e.Pixels(), e.Dim()
+func ExtractAll(e *Extractor, pixels []byte, dst []float32, workers int) error {
+	size, dim := e.Pixels, e.Dim
 	if len(pixels)%size != 0 {
 		return fmt.Errorf("feature: %d bytes of pixels are not a multiple of %d", len(pixels), size)
 	}
@@ -79,7 +77,7 @@ func ExtractAll(e Extractor, pixels []byte, dst []float32, workers int) error {
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
-			s := e.newScratch()
+			s := e.kind.newScratch()
 			for {
 				end := int(next.Add(extractChunk))
 				if end-extractChunk >= n {
@@ -93,11 +91,4 @@ func ExtractAll(e Extractor, pixels []byte, dst []float32, workers int) error {
 	}
 	wg.Wait()
 	return nil
-}
-
-func checkLengths(e Extractor, img []byte, dst []float32) {
-	if len(img) != e.Pixels() || len(dst) != e.Dim() {
-		panic(fmt.Sprintf("feature: %s: image of %d bytes into %d values, want %d into %d",
-			e.Name(), len(img), len(dst), e.Pixels(), e.Dim()))
-	}
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// HOGConfig describes hog. DefaultHOG has the values for 28×28 digits.
+// HOGConfig describes hog. DefaultHOG and ShapeHOG have values that do well.
 type HOGConfig struct {
 	// Width and Height of an image in pixels, one byte each. Required.
 	Width, Height int
@@ -43,14 +43,14 @@ type HOGConfig struct {
 	Norm float64
 }
 
-// DefaultHOG returns the configuration for 28×28 digits: 4×4 cells of 12 signed orientations
+// DefaultHOG returns the configuration for digits of the given size: 4×4 cells of 12 signed orientations
 // on upright ink, 192 values of norm 3.
 //
 // The numbers were chosen by validation accuracy under noise, on a split of MNIST's training
 // set; like every choice of hyper-parameters, this one is not covered by the guarantee of a
 // later run on the same data. The choice hardly matters: 8 to 16 orientations, and a Spread
-// from 3.8 to 5.2, do about as well.
-func DefaultHOG() HOGConfig {
+// from 3.8 to 5.2 at 28×28 pixels, do about as well. Lengths grow with the shorter side.
+func DefaultHOG(width, height int) HOGConfig {
 	return HOGConfig{
 		Width: 28, Height: 28,
 		Upright: true, Spread: 4.2,
@@ -58,14 +58,14 @@ func DefaultHOG() HOGConfig {
 		Orientations: 12, Signed: true,
 		Root: true, Centre: true,
 		Norm: 3,
-	}
+	}.forSize(width, height)
 }
 
-// ShapeHOG returns the configuration for 28×28 pictures of things, which do not
+// ShapeHOG returns the configuration for pictures of things of the given size, which do not
 // slant as handwriting does: 5×5 cells of 12 signed orientations, each cell
 // normalised, 300 values of norm 3. Chosen on a split of Fashion-MNIST's
-// training set.
-func ShapeHOG() HOGConfig {
+// training set, 28×28 pixels; lengths grow with the shorter side.
+func ShapeHOG(width, height int) HOGConfig {
 	return HOGConfig{
 		Width: 28, Height: 28,
 		Cells: 5, Spacing: 5, Radius: 5,
@@ -73,12 +73,12 @@ func ShapeHOG() HOGConfig {
 		Damping: 0.5,
 		Root:    true, Centre: true,
 		Norm: 3,
-	}
+	}.forSize(width, height)
 }
 
-// ForSize returns c for images of another size, with all lengths scaled by the
+// forSize returns c for images of another size, with all lengths scaled by the
 // ratio of the shorter sides.
-func (c HOGConfig) ForSize(width, height int) HOGConfig {
+func (c HOGConfig) forSize(width, height int) HOGConfig {
 	by := float64(min(width, height)) / float64(min(c.Width, c.Height))
 	c.Width, c.Height = width, height
 	c.Spread *= by
@@ -96,7 +96,6 @@ func (c HOGConfig) ForSize(width, height int) HOGConfig {
 // nearest. Pixels outside the image count as 0. An image without gradients
 // gives zeros.
 type hog struct {
-	shape
 	c             HOGConfig
 	columns, rows []tap // the taps of each pixel column and row
 }
@@ -108,7 +107,7 @@ type tap struct {
 }
 
 // NewHOG returns the extractor that c describes.
-func NewHOG(c HOGConfig) (Extractor, error) {
+func NewHOG(c HOGConfig) (*Extractor, error) {
 	for _, v := range []struct {
 		name       string
 		value      int
@@ -143,7 +142,7 @@ func NewHOG(c HOGConfig) (Extractor, error) {
 	}
 	name := fmt.Sprintf("hog(upright=%t,spread=%g,cells=%d,spacing=%g,radius=%g,orientations=%d,signed=%t,damping=%g,root=%t,centre=%t,norm=%g)",
 		c.Upright, c.Spread, c.Cells, c.Spacing, c.Radius, c.Orientations, c.Signed, c.Damping, c.Root, c.Centre, c.Norm)
-	return &hog{shape{name, c.Width * c.Height, c.Cells * c.Cells * c.Orientations}, c, taps(c.Width, c), taps(c.Height, c)}, nil
+	return &Extractor{name, c.Width * c.Height, c.Cells * c.Cells * c.Orientations, &hog{c, taps(c.Width, c), taps(c.Height, c)}}, nil
 }
 
 func taps(size int, c HOGConfig) []tap {
@@ -168,14 +167,13 @@ func taps(size int, c HOGConfig) []tap {
 func (h *hog) newScratch() *scratch {
 	// A frame of zeros around the image makes tests at its border unnecessary.
 	return &scratch{
-		level: make([]float32, h.Pixels()),
+		level: make([]float32, h.c.Width*h.c.Height),
 		frame: make([]float32, (h.c.Width+2)*(h.c.Height+2)),
 	}
 }
 
 // extract overwrites dst with the features of img.
 func (h *hog) extract(img []byte, dst []float32, s *scratch) {
-	checkLengths(h, img, dst)
 	width, height := h.c.Width, h.c.Height
 	if h.c.Upright {
 		align(img, width, height, h.c.Spread, s.level)

@@ -10,21 +10,21 @@ import (
 	"testing"
 )
 
-func newHOG(t testing.TB, c HOGConfig) *hog {
+func newHOG(t testing.TB, c HOGConfig) *Extractor {
 	t.Helper()
 	h, err := NewHOG(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h.(*hog)
+	return h
 }
 
-func extract(e Extractor, img []byte) []float32 {
-	dst := make([]float32, e.Dim())
+func extract(e *Extractor, img []byte) []float32 {
+	dst := make([]float32, e.Dim)
 	for i := range dst {
 		dst[i] = 1e9 // must be overwritten
 	}
-	e.extract(img, dst, e.newScratch())
+	e.extract(img, dst, e.kind.newScratch())
 	return dst
 }
 
@@ -58,7 +58,7 @@ func TestHOGGolden(t *testing.T) {
 	if err := json.Unmarshal(b, &cases); err != nil {
 		t.Fatal(err)
 	}
-	if len(cases) != 9 || cases[0].Config != DefaultHOG() {
+	if len(cases) != 9 || cases[0].Config != DefaultHOG(28, 28) {
 		t.Fatalf("%d cases, the first for %+v", len(cases), cases[0].Config)
 	}
 	for i, c := range cases {
@@ -76,12 +76,12 @@ func TestHOGGolden(t *testing.T) {
 }
 
 func TestHOGNorm(t *testing.T) {
-	h := newHOG(t, DefaultHOG())
-	if h.Dim() != 192 || h.Pixels() != 784 {
-		t.Errorf("%d values of %d pixels", h.Dim(), h.Pixels())
+	h := newHOG(t, DefaultHOG(28, 28))
+	if h.Dim != 192 || h.Pixels != 784 {
+		t.Errorf("%d values of %d pixels", h.Dim, h.Pixels)
 	}
-	if c := newHOG(t, classicHOG()); c.Dim() != 441 {
-		t.Errorf("classic: %d values", c.Dim())
+	if c := newHOG(t, classicHOG()); c.Dim != 441 {
+		t.Errorf("classic: %d values", c.Dim)
 	}
 	for seed := range uint64(20) {
 		f := extract(h, ink(28, 28, seed))
@@ -95,9 +95,9 @@ func TestHOGNorm(t *testing.T) {
 	}
 }
 
-// TestForSize: an image drawn at twice the size gives nearly the same
+// TestHOGSizes: an image drawn at twice the size gives nearly the same
 // features as the original.
-func TestForSize(t *testing.T) {
+func TestHOGSizes(t *testing.T) {
 	small, large := make([]byte, 28*28), make([]byte, 56*56)
 	draw := func(img []byte, side int, by float64) {
 		for i := range img {
@@ -109,11 +109,8 @@ func TestForSize(t *testing.T) {
 	}
 	draw(small, 28, 1)
 	draw(large, 56, 2)
-	c := DefaultHOG()
-	if same := c.ForSize(28, 28); same != c {
-		t.Errorf("ForSize(28, 28) = %+v", same)
-	}
-	a, b := extract(newHOG(t, c), small), extract(newHOG(t, c.ForSize(56, 56)), large)
+	c := DefaultHOG(28, 28)
+	a, b := extract(newHOG(t, c), small), extract(newHOG(t, DefaultHOG(56, 56)), large)
 	other := extract(newHOG(t, c), ink(28, 28, 1))
 	near, far := 0.0, 0.0
 	for i := range a {
@@ -179,7 +176,7 @@ func TestUprightRemovesSlant(t *testing.T) {
 		}
 		return norm(a) / c.Norm
 	}
-	c := DefaultHOG()
+	c := DefaultHOG(28, 28)
 	// Slanted lines are blurred differently on the grid, so not exactly equal.
 	if d := distance(c); d > 0.3 {
 		t.Errorf("upright: distance %v of at most 2", d)
@@ -216,7 +213,7 @@ func TestHOGDegenerate(t *testing.T) {
 		"two pixels":   one(28*14, 28*15+27),
 		"full":         one(line(0, 1, 784)...),
 	} {
-		for _, c := range []HOGConfig{DefaultHOG(), classicHOG()} {
+		for _, c := range []HOGConfig{DefaultHOG(28, 28), classicHOG()} {
 			f := extract(newHOG(t, c), img)
 			for _, v := range f {
 				if g := float64(v); math.IsNaN(g) || math.IsInf(g, 0) {
@@ -231,11 +228,11 @@ func TestHOGDegenerate(t *testing.T) {
 }
 
 func TestExtractIgnoresWhatWasBefore(t *testing.T) {
-	h := newHOG(t, DefaultHOG())
+	h := newHOG(t, DefaultHOG(28, 28))
 	img := ink(28, 28, 1)
 	want := extract(h, img)
-	s := h.newScratch()
-	dst := make([]float32, h.Dim())
+	s := h.kind.newScratch()
+	dst := make([]float32, h.Dim)
 	h.extract(ink(28, 28, 2), dst, s)
 	h.extract(img, dst, s)
 	if !slices.Equal(dst, want) {
@@ -247,11 +244,11 @@ func TestExtractIgnoresWhatWasBefore(t *testing.T) {
 }
 
 func TestExtractAll(t *testing.T) {
-	px, err := NewPixels(PixelsConfig{Size: 784, Norm: 2})
+	px, err := NewPixels(784, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range []Extractor{newHOG(t, DefaultHOG()), px} {
+	for _, e := range []*Extractor{newHOG(t, DefaultHOG(28, 28)), px} {
 		for _, n := range []int{0, 1, extractChunk, extractChunk + 1, 200} {
 			var pixels []byte
 			var want []float32
@@ -261,36 +258,36 @@ func TestExtractAll(t *testing.T) {
 				want = append(want, extract(e, img)...)
 			}
 			for _, workers := range []int{0, 1, 2, 7} {
-				got := make([]float32, n*e.Dim())
+				got := make([]float32, n*e.Dim)
 				if err := ExtractAll(e, pixels, got, workers); err != nil {
 					t.Fatal(err)
 				}
 				if !slices.Equal(got, want) {
-					t.Errorf("%s, %d images, %d workers: other features", e.Name(), n, workers)
+					t.Errorf("%s, %d images, %d workers: other features", e.Name, n, workers)
 				}
 			}
 		}
 		for _, err := range []error{
-			ExtractAll(e, make([]byte, 785), make([]float32, e.Dim()), 1),
-			ExtractAll(e, make([]byte, 784), make([]float32, e.Dim()-1), 1),
-			ExtractAll(e, make([]byte, 784), make([]float32, e.Dim()), -1),
+			ExtractAll(e, make([]byte, 785), make([]float32, e.Dim), 1),
+			ExtractAll(e, make([]byte, 784), make([]float32, e.Dim-1), 1),
+			ExtractAll(e, make([]byte, 784), make([]float32, e.Dim), -1),
 		} {
 			if err == nil {
-				t.Errorf("%s: accepted", e.Name())
+				t.Errorf("%s: accepted", e.Name)
 			}
 		}
 	}
 }
 
 func TestPixels(t *testing.T) {
-	plain, err := NewPixels(PixelsConfig{Size: 3})
+	plain, err := NewPixels(3, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if f := extract(plain, []byte{0, 51, 255}); !slices.Equal(f, []float32{0, 0.2, 1}) {
 		t.Errorf("plain: %v", f)
 	}
-	scaled, err := NewPixels(PixelsConfig{Size: 2, Norm: 10})
+	scaled, err := NewPixels(2, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,9 +297,9 @@ func TestPixels(t *testing.T) {
 	if f := extract(scaled, []byte{0, 0}); !slices.Equal(f, []float32{0, 0}) {
 		t.Errorf("empty: %v", f)
 	}
-	for _, c := range []PixelsConfig{{}, {Size: -1}, {Size: 5, Norm: -1}, {Size: 5, Norm: math.NaN()}, {Size: 5, Norm: math.Inf(1)}} {
-		if _, err := NewPixels(c); err == nil {
-			t.Errorf("%+v accepted", c)
+	for _, c := range [][2]float64{{0, 0}, {-1, 0}, {5, -1}, {5, math.NaN()}, {5, math.Inf(1)}} {
+		if _, err := NewPixels(int(c[0]), c[1]); err == nil {
+			t.Errorf("%v accepted", c)
 		}
 	}
 }
@@ -320,7 +317,7 @@ func TestNewHOGRefuses(t *testing.T) {
 		"spread = 4.2 needs uprig": func(c *HOGConfig) { c.Upright = false },
 		"norm = 0 must":            func(c *HOGConfig) { c.Norm = 0 },
 	} {
-		c := DefaultHOG()
+		c := DefaultHOG(28, 28)
 		change(&c)
 		if _, err := NewHOG(c); err == nil || !strings.HasPrefix(err.Error(), "feature: hog: "+want) {
 			t.Errorf("error %v, want %q", err, want)
@@ -329,7 +326,7 @@ func TestNewHOGRefuses(t *testing.T) {
 }
 
 func TestExtractPanicsOnWrongLengths(t *testing.T) {
-	h := newHOG(t, DefaultHOG())
+	h := newHOG(t, DefaultHOG(28, 28))
 	for _, sizes := range [][2]int{{783, 192}, {784, 191}} {
 		func() {
 			defer func() {
@@ -337,7 +334,7 @@ func TestExtractPanicsOnWrongLengths(t *testing.T) {
 					t.Errorf("%v accepted", sizes)
 				}
 			}()
-			h.extract(make([]byte, sizes[0]), make([]float32, sizes[1]), h.newScratch())
+			h.extract(make([]byte, sizes[0]), make([]float32, sizes[1]), h.kind.newScratch())
 		}()
 	}
 }
@@ -361,7 +358,7 @@ func FuzzHOG(f *testing.F) {
 func benchmarkHOG(b *testing.B, c HOGConfig) {
 	h := newHOG(b, c)
 	img := ink(28, 28, 3)
-	dst, s := make([]float32, h.Dim()), h.newScratch()
+	dst, s := make([]float32, h.Dim), h.kind.newScratch()
 	b.ReportAllocs()
 	for b.Loop() {
 		h.extract(img, dst, s)
@@ -369,7 +366,7 @@ func benchmarkHOG(b *testing.B, c HOGConfig) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "images/s")
 }
 
-func BenchmarkHOGDefault(b *testing.B) { benchmarkHOG(b, DefaultHOG()) }
+func BenchmarkHOGDefault(b *testing.B) { benchmarkHOG(b, DefaultHOG(28, 28)) }
 func BenchmarkHOGClassic(b *testing.B) { benchmarkHOG(b, classicHOG()) }
 
 // classicHOG returns 7×7 cells of 9 unsigned orientations with each cell

@@ -16,7 +16,7 @@ import (
 const maxPCAInputs = 4096
 
 // PCA projects on principal axes: (x − mean)·components. It is immutable and safe for
-// concurrent use. As an Extractor it takes the pixels byte/255 for x.
+// concurrent use.
 //
 // PUBLIC DATA ONLY. Mean and axes are statistics of the rows that FitPCA was given. They are
 // sent to every client and published with the model, and no accountant here charges for them.
@@ -24,9 +24,10 @@ const maxPCAInputs = 4096
 // and Ge (arXiv:2401.04306, section 4) take 60 components of MNIST itself and do not say how
 // they are paid for.
 type PCA struct {
-	shape
+	Inputs, Dim int // the lengths of x and of its projection
+
 	mean []float64
-	// components holds dim orthonormal axes, row-major, by falling variance.
+	// components holds Dim orthonormal axes, row-major, by falling variance.
 	components []float64
 	variance   []float64
 	// columns holds the axes input-major, so that a pixel of 0 costs no time; offset is
@@ -34,8 +35,6 @@ type PCA struct {
 	columns []float32
 	offset  []float32
 }
-
-var _ Extractor = (*PCA)(nil)
 
 // FitPCA returns the first components ≥ 1 principal axes of public rows, each of the given number
 // of inputs, by the eigenvectors of their covariance in float64. It needs at least 2 rows, finite
@@ -153,7 +152,7 @@ func newPCA(mean, components, variance []float64) (*PCA, error) {
 		}
 	}
 	p := &PCA{
-		shape: shape{fmt.Sprintf("pca(%d)", k), d, k}, mean: mean, components: components, variance: variance,
+		Inputs: d, Dim: k, mean: mean, components: components, variance: variance,
 		columns: make([]float32, d*k), offset: make([]float32, k),
 	}
 	for a := range k {
@@ -174,25 +173,11 @@ func dot(a, b []float64) float64 {
 	return sum
 }
 
-// newScratch returns an empty scratch: PCA needs none.
-func (p *PCA) newScratch() *scratch { return &scratch{} }
-
-// extract overwrites dst with the projection of the image's byte/255.
-func (p *PCA) extract(img []byte, dst []float32, _ *scratch) {
-	checkLengths(p, img, dst)
-	copy(dst, p.offset)
-	for j, v := range img {
-		if v != 0 {
-			p.add(dst, j, float32(v)/255)
-		}
-	}
-}
-
 // Project overwrites dst, of length Dim, with the projection of x, of length
-// Pixels. It panics if a length is wrong and allocates nothing.
+// Inputs. It panics if a length is wrong and allocates nothing.
 func (p *PCA) Project(x, dst []float32) {
-	if len(x) != p.inputs || len(dst) != p.dim {
-		panic(fmt.Sprintf("feature: %s: %d values into %d, want %d into %d", p.Name(), len(x), len(dst), p.inputs, p.dim))
+	if len(x) != p.Inputs || len(dst) != p.Dim {
+		panic(fmt.Sprintf("feature: pca: %d values into %d, want %d into %d", len(x), len(dst), p.Inputs, p.Dim))
 	}
 	copy(dst, p.offset)
 	for j, v := range x {
@@ -204,7 +189,7 @@ func (p *PCA) Project(x, dst []float32) {
 
 // add adds v times input j's column.
 func (p *PCA) add(dst []float32, j int, v float32) {
-	column := p.columns[j*p.dim : (j+1)*p.dim]
+	column := p.columns[j*p.Dim : (j+1)*p.Dim]
 	dst = dst[:len(column)]
 	for a, w := range column {
 		dst[a] += float32(v * w)
@@ -222,9 +207,9 @@ const (
 // which PCAFromTensors makes the same PCA bit for bit.
 func (p *PCA) Tensors() []safetensors.Tensor {
 	return []safetensors.Tensor{
-		safetensors.New(pcaMean, []int{p.inputs}, p.mean),
-		safetensors.New(pcaComponents, []int{p.dim, p.inputs}, p.components),
-		safetensors.New(pcaVariance, []int{p.dim}, p.variance),
+		safetensors.New(pcaMean, []int{p.Inputs}, p.mean),
+		safetensors.New(pcaComponents, []int{p.Dim, p.Inputs}, p.components),
+		safetensors.New(pcaVariance, []int{p.Dim}, p.variance),
 	}
 }
 

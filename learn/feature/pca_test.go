@@ -159,28 +159,22 @@ func TestPCADeterministicAndSigned(t *testing.T) {
 	}
 }
 
-func TestPCAExtractsPixels(t *testing.T) {
+func TestPCAProjects(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	rows := make([]float32, 50*16)
 	for i := range rows {
 		rows[i] = float32(r.IntN(256)) / 255
 	}
 	p := fit(t, rows, 16, 6)
-	img := make([]byte, 16)
 	x := make([]float32, 16)
-	for j := range img {
+	for j := range x {
 		if j%3 > 0 {
-			img[j] = byte(r.IntN(256))
+			x[j] = float32(r.IntN(256)) / 255
 		}
-		x[j] = float32(img[j]) / 255
 	}
-	got, want := make([]float32, 6), make([]float32, 6)
-	p.extract(img, got, p.newScratch())
-	p.Project(x, want)
-	if !slices.Equal(got, want) {
-		t.Errorf("Extract %v, Project %v", got, want)
-	}
-	for a := range want { // the direct sum in float64
+	got := make([]float32, 6)
+	p.Project(x, got)
+	for a := range got { // the direct sum in float64
 		sum := 0.0
 		for j := range x {
 			sum += component(p, a)[j] * (float64(x[j]) - p.mean[j])
@@ -189,10 +183,10 @@ func TestPCAExtractsPixels(t *testing.T) {
 			t.Errorf("component %d is %v, want %v", a, got[a], sum)
 		}
 	}
-	if p.Pixels() != 16 || p.Dim() != 6 || p.Name() != "pca(6)" {
-		t.Errorf("%s: %d pixels, %d features", p.Name(), p.Pixels(), p.Dim())
+	if p.Inputs != 16 || p.Dim != 6 {
+		t.Errorf("%d inputs, %d components", p.Inputs, p.Dim)
 	}
-	if n := testing.AllocsPerRun(20, func() { p.extract(img, got, nil); p.Project(x, got) }); n != 0 {
+	if n := testing.AllocsPerRun(20, func() { p.Project(x, got) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -257,19 +251,19 @@ func TestFitPCARefuses(t *testing.T) {
 	}
 }
 
-func BenchmarkPCAExtract784to60(b *testing.B) {
+func BenchmarkPCAProject784to60(b *testing.B) {
 	const d = 784
 	p := fit(b, spread(64, d, 5), d, 60)
-	img := make([]byte, d)
-	for j := range img { // a fifth is ink, as in MNIST
+	x := make([]float32, d)
+	for j := range x { // a fifth is ink, as in MNIST
 		if j%5 == 0 {
-			img[j] = byte(j)
+			x[j] = float32(byte(j)) / 255
 		}
 	}
 	dst := make([]float32, 60)
 	b.ResetTimer()
 	for b.Loop() {
-		p.extract(img, dst, nil)
+		p.Project(x, dst)
 	}
 }
 
@@ -282,4 +276,4 @@ func BenchmarkFitPCA784(b *testing.B) {
 }
 
 // component returns axis i, of norm 1.
-func component(p *PCA, i int) []float64 { return p.components[i*p.inputs : (i+1)*p.inputs] }
+func component(p *PCA, i int) []float64 { return p.components[i*p.Inputs : (i+1)*p.Inputs] }

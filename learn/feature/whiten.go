@@ -9,7 +9,7 @@ import (
 // whitenConfig describes whitened.
 type whitenConfig struct {
 	// Inner makes the features to be whitened. Required.
-	Inner Extractor
+	Inner *Extractor
 	// Images, one after the other, give the mean and covariance to whiten Inner's features
 	// for. At least 2 images. PUBLIC IMAGES ONLY, or drawn ones as from strokes: their mean
 	// and covariance enter every client's features and no accountant here charges for them.
@@ -33,7 +33,6 @@ type whitenConfig struct {
 // through the same noise. Any other root of (Σ + λI)⁻¹ would do as well: two roots differ by
 // a rotation.
 type whitened struct {
-	shape
 	c    whitenConfig
 	mean []float32
 	// inverse holds L⁻¹ row by row, row i with i+1 values.
@@ -44,11 +43,11 @@ type whitened struct {
 const maxWhitened = 4096
 
 // newWhitened returns the extractor that c describes. Time O(images·d² + d³).
-func newWhitened(c whitenConfig) (*whitened, error) {
+func newWhitened(c whitenConfig) (*Extractor, error) {
 	if c.Inner == nil {
 		return nil, fmt.Errorf("feature: whitened: no inner features")
 	}
-	d, size := c.Inner.Dim(), c.Inner.Pixels()
+	d, size := c.Inner.Dim, c.Inner.Pixels
 	if d > maxWhitened {
 		return nil, fmt.Errorf("feature: whitened: %d features must be at most %d", d, maxWhitened)
 	}
@@ -67,8 +66,8 @@ func newWhitened(c whitenConfig) (*whitened, error) {
 		return nil, err
 	}
 	c.Images = nil // the images may be large
-	name := fmt.Sprintf("whitened(ridge=%g,norm=%g,%s)", c.Ridge, c.Norm, c.Inner.Name())
-	w := &whitened{shape: shape{name, c.Inner.Pixels(), d}, c: c, mean: make([]float32, d)}
+	name := fmt.Sprintf("whitened(ridge=%g,norm=%g,%s)", c.Ridge, c.Norm, c.Inner.Name)
+	w := &whitened{c: c, mean: make([]float32, d)}
 	mean := make([]float64, d)
 	for i, v := range rows {
 		mean[i%d] += float64(v)
@@ -86,7 +85,7 @@ func newWhitened(c whitenConfig) (*whitened, error) {
 			w.inverse = append(w.inverse, float32(inverse.At(i, j)))
 		}
 	}
-	return w, nil
+	return &Extractor{name, size, d, w}, nil
 }
 
 // inverseRoot returns L⁻¹ for LLᵀ = c + λI, λ the share ridge of c's trace.
@@ -114,11 +113,10 @@ func inverseRoot(c *mat.SymDense, ridge float64) (*mat.TriDense, error) {
 }
 
 // newScratch returns working memory for one goroutine.
-func (w *whitened) newScratch() *scratch { return w.c.Inner.newScratch() }
+func (w *whitened) newScratch() *scratch { return w.c.Inner.kind.newScratch() }
 
 // extract overwrites dst with the features of img.
 func (w *whitened) extract(img []byte, dst []float32, s *scratch) {
-	checkLengths(w, img, dst)
 	w.c.Inner.extract(img, dst, s)
 	w.rotate(dst)
 	if n := norm(dst); n > 0 {
@@ -163,7 +161,7 @@ const (
 
 // NewInk returns features for handwriting: the histograms of h, whitened for randomly drawn
 // strokes and scaled to h's norm.
-func NewInk(h HOGConfig) (Extractor, error) {
+func NewInk(h HOGConfig) (*Extractor, error) {
 	inner, err := NewHOG(h)
 	if err != nil {
 		return nil, err

@@ -7,13 +7,12 @@ import (
 )
 
 // linear are an image's own bytes: features that are easy to follow.
-type linear struct{ size int }
+type linear struct{}
 
-func (l linear) Name() string         { return "linear" }
-func (l linear) Pixels() int          { return l.size }
-func (l linear) Dim() int             { return l.size }
-func (l linear) newScratch() *scratch { return &scratch{} }
-func (l linear) extract(img []byte, dst []float32, _ *scratch) {
+func newLinear(size int) *Extractor { return &Extractor{"linear", size, size, linear{}} }
+
+func (linear) newScratch() *scratch { return &scratch{} }
+func (linear) extract(img []byte, dst []float32, _ *scratch) {
 	for i, v := range img {
 		dst[i] = float32(v)
 	}
@@ -30,7 +29,7 @@ func TestWhitenedCovariance(t *testing.T) {
 	}
 	const d = side * side
 	for _, ridge := range []float64{1e-9, 0.1} {
-		w, err := newWhitened(whitenConfig{Inner: linear{d}, Images: strokes, Ridge: ridge, Norm: 1})
+		w, err := newWhitened(whitenConfig{Inner: newLinear(d), Images: strokes, Ridge: ridge, Norm: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,8 +37,8 @@ func TestWhitenedCovariance(t *testing.T) {
 		var mean [d]float64
 		for i := range rows {
 			rows[i] = make([]float32, d)
-			linear{d}.extract(strokes[i*d:(i+1)*d], rows[i], nil)
-			w.rotate(rows[i])
+			linear{}.extract(strokes[i*d:(i+1)*d], rows[i], nil)
+			w.kind.(*whitened).rotate(rows[i])
 			for j, v := range rows[i] {
 				mean[j] += float64(v) / n
 			}
@@ -73,7 +72,7 @@ func TestWhitenedCovariance(t *testing.T) {
 // TestWhitenedByHand compares with the definition on two features.
 func TestWhitenedByHand(t *testing.T) {
 	images := []byte{0, 0, 4, 2, 2, 4, 2, 2} // mean (2, 2)
-	w, err := newWhitened(whitenConfig{Inner: linear{2}, Images: images, Ridge: 0.25, Norm: 5})
+	w, err := newWhitened(whitenConfig{Inner: newLinear(2), Images: images, Ridge: 0.25, Norm: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +93,7 @@ func TestWhitenedByHand(t *testing.T) {
 
 // TestInk: finite values of the stated norm for every image, the same each time.
 func TestInk(t *testing.T) {
-	for _, h := range []HOGConfig{DefaultHOG(), ShapeHOG(), DefaultHOG().ForSize(16, 12)} {
+	for _, h := range []HOGConfig{DefaultHOG(28, 28), ShapeHOG(28, 28), DefaultHOG(16, 12)} {
 		a, err := NewInk(h)
 		if err != nil {
 			t.Fatal(err)
@@ -103,8 +102,8 @@ func TestInk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.Dim() != h.Cells*h.Cells*h.Orientations || !strings.Contains(a.Name(), "upright") {
-			t.Errorf("%s: %d values", a.Name(), a.Dim())
+		if a.Dim != h.Cells*h.Cells*h.Orientations || !strings.Contains(a.Name, "upright") {
+			t.Errorf("%s: %d values", a.Name, a.Dim)
 		}
 		for seed := range uint64(5) {
 			img := ink(h.Width, h.Height, seed)
@@ -132,8 +131,8 @@ func TestInkEvens(t *testing.T) {
 		t.Fatal(err)
 	}
 	// (tr Σ)²/tr Σ², about the number of directions that count.
-	directions := func(e Extractor) float64 {
-		d := e.Dim()
+	directions := func(e *Extractor) float64 {
+		d := e.Dim
 		rows := make([]float32, 300*d)
 		if err := ExtractAll(e, other, rows, 1); err != nil {
 			t.Fatal(err)
@@ -156,8 +155,8 @@ func TestInkEvens(t *testing.T) {
 		}
 		return trace * trace / square
 	}
-	plain := directions(newHOG(t, DefaultHOG()))
-	w, err := NewInk(DefaultHOG())
+	plain := directions(newHOG(t, DefaultHOG(28, 28)))
+	w, err := NewInk(DefaultHOG(28, 28))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +168,7 @@ func TestInkEvens(t *testing.T) {
 }
 
 func TestWhitenedRefuses(t *testing.T) {
-	good := whitenConfig{Inner: linear{2}, Images: []byte{0, 0, 4, 2, 2, 4}, Ridge: 0.1, Norm: 1}
+	good := whitenConfig{Inner: newLinear(2), Images: []byte{0, 0, 4, 2, 2, 4}, Ridge: 0.1, Norm: 1}
 	for name, change := range map[string]func(*whitenConfig){
 		"no inner features": func(c *whitenConfig) { c.Inner = nil },
 		"at least 2 images": func(c *whitenConfig) { c.Images = c.Images[:2] },
@@ -180,7 +179,7 @@ func TestWhitenedRefuses(t *testing.T) {
 		"norm = -1":         func(c *whitenConfig) { c.Norm = -1 },
 		"norm = +Inf":       func(c *whitenConfig) { c.Norm = math.Inf(1) },
 		"workers = -1":      func(c *whitenConfig) { c.Workers = -1 },
-		"must be at most":   func(c *whitenConfig) { c.Inner = linear{maxWhitened + 1} },
+		"must be at most":   func(c *whitenConfig) { c.Inner = newLinear(maxWhitened + 1) },
 	} {
 		c := good
 		change(&c)
@@ -230,11 +229,11 @@ func TestStrokes(t *testing.T) {
 }
 
 func BenchmarkExtractInk(b *testing.B) {
-	e, err := NewInk(DefaultHOG())
+	e, err := NewInk(DefaultHOG(28, 28))
 	if err != nil {
 		b.Fatal(err)
 	}
-	img, dst, s := ink(28, 28, 1), make([]float32, e.Dim()), e.newScratch()
+	img, dst, s := ink(28, 28, 1), make([]float32, e.Dim), e.kind.newScratch()
 	for b.Loop() {
 		e.extract(img, dst, s)
 	}
@@ -242,7 +241,7 @@ func BenchmarkExtractInk(b *testing.B) {
 
 func BenchmarkNewInk(b *testing.B) {
 	for b.Loop() {
-		if _, err := NewInk(DefaultHOG()); err != nil {
+		if _, err := NewInk(DefaultHOG(28, 28)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -88,26 +88,26 @@ func LoadImages(data string) (train, test *dataset.Images, err error) {
 
 // extractor returns the extractor that turns images of the given shape into the named model's
 // features; those of pca-mlp then go through its PCA.
-func extractor(name string, images *dataset.Images) (feature.Extractor, error) {
+func extractor(name string, images *dataset.Images) (*feature.Extractor, error) {
 	if (LearningConfig{Model: name}).histograms() && images.Channels != 1 {
 		return nil, fmt.Errorf("images have %d channels, must have 1 (softmax, linear and pca-mlp take any)", images.Channels)
 	}
 	switch name {
 	case inkLinear:
-		return feature.NewInk(feature.DefaultHOG().ForSize(images.Width, images.Height))
+		return feature.NewInk(feature.DefaultHOG(images.Width, images.Height))
 	case shapeLinear:
-		return feature.NewInk(feature.ShapeHOG().ForSize(images.Width, images.Height))
+		return feature.NewInk(feature.ShapeHOG(images.Width, images.Height))
 	case hogLinear:
-		return feature.NewHOG(feature.DefaultHOG().ForSize(images.Width, images.Height))
+		return feature.NewHOG(feature.DefaultHOG(images.Width, images.Height))
 	case cnn:
 		if images.Width != 28 || images.Height != 28 || images.Channels != 1 {
 			return nil, fmt.Errorf("images are %d×%d×%d, must be 28×28×1", images.Width, images.Height, images.Channels)
 		}
-		return feature.NewPixels(feature.PixelsConfig{Size: images.Size()})
+		return feature.NewPixels(images.Size(), 0)
 	case pcaMLP:
-		return feature.NewPixels(feature.PixelsConfig{Size: images.Size()})
+		return feature.NewPixels(images.Size(), 0)
 	default:
-		return feature.NewPixels(feature.PixelsConfig{Size: images.Size(), Norm: imageNorm})
+		return feature.NewPixels(images.Size(), imageNorm)
 	}
 }
 
@@ -157,7 +157,7 @@ func (c Config) loadImages() (*Data, error) {
 	}
 	switch {
 	case c.histograms():
-		d.norm = feature.DefaultHOG().Norm // the same as ShapeHOG's
+		d.norm = feature.DefaultHOG(28, 28).Norm // the same as ShapeHOG's
 	case c.Model == softmax || c.Model == linear:
 		d.norm = imageNorm
 	}
@@ -219,7 +219,7 @@ func (d *Data) reduce(c Config) error {
 // project returns the table with its rows on the axes.
 func project(p *feature.PCA, t *dataset.Table) *dataset.Table {
 	out := *t
-	out.Dim, out.X = p.Dim(), make([]float32, t.Len()*p.Dim())
+	out.Dim, out.X = p.Dim, make([]float32, t.Len()*p.Dim)
 	for i := range t.Len() {
 		p.Project(t.Row(i), out.X[i*out.Dim:(i+1)*out.Dim])
 	}

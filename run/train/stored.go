@@ -109,8 +109,8 @@ func (s *Stored) read(f safetensors.File) (err error) {
 			return err
 		}
 		own = slices.DeleteFunc(slices.Clone(own), func(t safetensors.Tensor) bool { return strings.HasPrefix(t.Name, "pca.") })
-		if s.pca.Dim() != inputs {
-			return fmt.Errorf("%d principal components for %d inputs", s.pca.Dim(), inputs)
+		if s.pca.Dim != inputs {
+			return fmt.Errorf("%d principal components for %d inputs", s.pca.Dim, inputs)
 		}
 		if t, ok := f.Find("dense1.weight"); ok && len(t.Shape) == 2 {
 			c.Hidden = int64(t.Shape[1]) // safe: Theta checks all shapes
@@ -166,8 +166,8 @@ func (s *Stored) Test(data string, all bool, workers int) (*Tested, error) {
 		table = s.heldOut(table, all, out)
 	}
 	if s.pca != nil {
-		if table.Dim != s.pca.Pixels() {
-			return nil, inputError("the model's principal axes take %d features, the data have %d", s.pca.Pixels(), table.Dim)
+		if table.Dim != s.pca.Inputs {
+			return nil, inputError("the model's principal axes take %d features, the data have %d", s.pca.Inputs, table.Dim)
 		}
 		table = project(s.pca, table)
 	}

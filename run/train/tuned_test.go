@@ -75,7 +75,7 @@ func TestHistogramsKeepTheirNorm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen[e.Name()] = true
+		seen[e.Name] = true
 		table, err := images.Table(e, 1)
 		if err != nil {
 			t.Fatal(err)
