@@ -123,7 +123,7 @@ func (e *engine) certifyPLD(d *certificate.Document, q Query, parts []part, c cl
 	if composed.Delta(claim.Eps) <= claim.Delta { // otherwise the window does not show the claim
 		slack = composed.Slack(claim.Eps)
 	}
-	if total := slack.Total(); !(total > 0 && total <= claim.Delta) || !(claim.Eps <= 1e5) {
+	if total := slack.Total; !(total > 0 && total <= claim.Delta) || !(claim.Eps <= 1e5) {
 		return fmt.Errorf("account: composition shows no epsilon for delta = %v: %w", claim.Delta, dp.ErrNoBound)
 	}
 	d.Claim = claim
@@ -133,7 +133,7 @@ func (e *engine) certifyPLD(d *certificate.Document, q Query, parts []part, c cl
 	}
 	d.Composition = &certificate.Composition{Low: slack.Low, Points: int64(slack.Points), Tilt: slack.Tilt, Beyond: slack.Beyond,
 		Inflation: slack.Inflation, Splitting: loss.Step * loss.Step / 4 * (1 + 1e-15), Window: slack.Window, Truncation: slack.Truncation,
-		WrapAround: slack.WrapAround, RoundOff: slack.RoundOff, Total: slack.Total()}
+		WrapAround: slack.WrapAround, RoundOff: slack.RoundOff, Total: slack.Total}
 	return nil
 }
 

@@ -123,11 +123,7 @@ func lowerCurve(q Query, p part, outcomes []dp.Atom) (under, error) {
 		if top > step {
 			grid = top / math.Ceil(top/step)
 		}
-		floor, err := pld.NewFloor(outcomes, grid)
-		if err != nil {
-			return under{}, err
-		}
-		l, err := pld.ComposeFloor(floor, p.times, tilt)
+		l, err := pld.ComposeOutcomes(outcomes, grid, p.times, tilt)
 		// If the window grows too wide, a coarser grid still gives a lower bound.
 		if step *= 2; errors.Is(err, dp.ErrNoBound) && step < span {
 			continue

@@ -103,8 +103,7 @@ func (k *kept) onGrid(step float64) error {
 func (k *kept) momentsAt(j int) [3]float64 {
 	v, ok := k.moments[j]
 	if !ok {
-		v[0] = k.loss.LogMoment(tiltAt(j))
-		v[1], v[2] = k.loss.Tilted(tiltAt(j))
+		v[0], v[1], v[2] = k.loss.Tilted(tiltAt(j))
 		k.moments[j] = v
 	}
 	return v
@@ -193,13 +192,13 @@ func (e *engine) composeMany(parts []part, c clones, delta float64, tiltOf func(
 }
 
 func combine(parts []part, shapes []*kept, tilt, size, keep int, low int64, beyond float64) (*pld.Composed, error) {
-	spectra := make([]pld.SpectrumPart, len(parts))
+	spectra := make([]pld.Part, len(parts))
 	for i, p := range parts {
 		s, err := shapes[i].transform(tilt, size, keep)
 		if err != nil {
 			return nil, err
 		}
-		spectra[i] = pld.SpectrumPart{Spectrum: s, Times: p.times}
+		spectra[i] = pld.Part{Spectrum: s, Times: p.times}
 	}
 	return pld.Combine(spectra, low, beyond)
 }

@@ -89,13 +89,13 @@ func Methods() []Method {
 	rows = append(rows, []Method{
 		{ID: "lower-rr3", Kind: dp.Lower, Needs: "any ε₀-LDP report admitted; ε₀ taken as at most 12; up to about 1e6 reports", Colluders: true,
 			Source: "3-ary randomized response, all others on the third symbol, composed optimistically",
-			Calls:  "amplify.Response, pld.NewFloor, pld.ComposeFloor", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(ternaryOf), divergence: ternaryDivergence},
+			Calls:  "amplify.Response, pld.ComposeOutcomes", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(ternaryOf), divergence: ternaryDivergence},
 		{ID: "lower-rr2", Kind: dp.Lower, Needs: "also class rr2; up to about 1e11 reports", Colluders: true,
 			Source: "binary randomized response, all others alike (Girgis et al. 2021, Theorem 2), composed optimistically",
-			Calls:  "amplify.Response, pld.NewFloor, pld.ComposeFloor", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(binaryOf), divergence: girgis(literature.GirgisLower, 1e8)},
+			Calls:  "amplify.Response, pld.ComposeOutcomes", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(binaryOf), divergence: girgis(literature.GirgisLower, 1e8)},
 		{ID: "lower-krr", Kind: dp.Lower, Needs: "class krr:K, K ≥ 4", Colluders: true,
 			Source: "k-ary randomized response, all others on a third symbol, composed optimistically",
-			Calls:  "amplify.Response, pld.NewFloor, pld.ComposeFloor", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(symbolsOnly)},
+			Calls:  "amplify.Response, pld.ComposeOutcomes", Proofs: "dp/amplify/concrete.md dp/pld/optimistic.md", ask: lowest(symbolsOnly)},
 
 		{ID: "clones-closed-strong", Needs: needsFixed + "; amplifies only where ε₀ ≤ log(k/(16 log(4/δ)))", Source: fmtClosed + kov + "3.4", Adaptive: true,
 			Calls: "literature.ClonesClosed, literature.Strong", Proofs: "dp/amplify/literature/strong.md", ask: strong(closed(literature.ClonesClosed), false)},

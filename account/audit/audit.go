@@ -124,7 +124,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{Claimed: c.Claimed, Confidence: c.Confidence, Draws: test, Witness: chosen.String()}
+	r := Result{Claimed: c.Claimed, Confidence: c.Confidence, Draws: test, Witness: chosen.describe()}
 	for side := range r.Hits {
 		r.Hits[side] = chosen.hits(counts, side)
 	}

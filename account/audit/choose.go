@@ -17,7 +17,8 @@ type choice struct {
 	bound   float64 // a guess of the bound that a test would show
 }
 
-func (c choice) String() string {
+// describe says in words what the event is.
+func (c choice) describe() string {
 	likelier, other := "first", "second"
 	if c.swapped {
 		likelier, other = other, likelier

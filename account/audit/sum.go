@@ -100,7 +100,8 @@ type threshold struct {
 
 func (t threshold) holds(v float64) bool { return v > t.cut == t.above }
 
-func (t threshold) String() string {
+// describe says in words what the event is.
+func (t threshold) describe() string {
 	side, likelier := "at most", "first"
 	if t.above {
 		side = "above"
@@ -145,7 +146,7 @@ func RunSum(ctx context.Context, c SumConfig) (Result, error) {
 			best.pair = i
 		}
 	}
-	r := Result{Claimed: c.Claimed, Confidence: c.Confidence, Draws: test, Witness: pairs[best.pair].name + ": " + best.String()}
+	r := Result{Claimed: c.Claimed, Confidence: c.Confidence, Draws: test, Witness: pairs[best.pair].name + ": " + best.describe()}
 	for side := range r.Hits {
 		var hits atomic.Int64
 		if err := s.each(stageTest, best.pair, side, pairs[best.pair], test, func(_ int64, v float64) {

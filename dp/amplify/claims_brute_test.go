@@ -92,7 +92,13 @@ func claims(s scenario) map[string]curve {
 			if err != nil {
 				panic(err)
 			}
-			out["discretised"] = pairCurve(l.Pair(p.Remainders))
+			finite := dp.Pair{Remainders: p.Remainders}
+			for j, m := range l.Upper {
+				if x := float64(j) * l.Step; m > 0 && j > 0 {
+					finite.Atoms = append(finite.Atoms, dp.Atom{Q: m * math.Exp(-x), Loss: x})
+				}
+			}
+			out["discretised"] = pairCurve(finite)
 			if s.k != 0 && s.k != s.n { // coarse blocks, one of few values
 				b, err := amplify.CheckIn(amplify.CheckInConfig{Eps0: s.eps0, Population: int64(s.n), Asked: int64(s.k), Gamma: 1, Rate: rate, Tail: 1e-14, Blocks: 2})
 				if err != nil {

@@ -9,10 +9,11 @@ import (
 	"github.com/riffle-dp/riffle/internal/monotone"
 )
 
-// Part is a round's loss, composed Times times.
+// Part is a round, composed Times times.
 type Part struct {
-	Loss  Loss
-	Times int64
+	Loss     Loss // for Compose
+	Times    int64
+	Spectrum *Spectrum // for Combine, which does not look at Loss
 }
 
 // Composed is the composition of parts on one grid, tilted by e^{tL}. It is accurate for
@@ -50,10 +51,10 @@ func Compose(parts []Part, tilt float64) (*Composed, error) {
 		if p.Loss.Step != step {
 			return nil, fmt.Errorf("pld: steps %v and %v on one grid", step, p.Loss.Step)
 		}
-		m, v := p.Loss.Tilted(tilt)
+		l, m, v := p.Loss.Tilted(tilt)
 		mean += float64(p.Times) * m
 		variance += float64(p.Times) * v
-		base += float64(p.Times) * p.Loss.LogMoment(tilt)
+		base += float64(p.Times) * l
 	}
 	if math.IsNaN(mean) || math.IsNaN(variance) {
 		return nil, fmt.Errorf("pld: tilt %v overflows: %w", tilt, dp.ErrNoBound)
@@ -75,13 +76,13 @@ func Compose(parts []Part, tilt float64) (*Composed, error) {
 	if err != nil {
 		return nil, err
 	}
-	spectra := make([]SpectrumPart, len(parts))
+	spectra := make([]Part, len(parts))
 	for i, p := range parts {
 		s, err := NewSpectrum(p.Loss, tilt, size, size)
 		if err != nil {
 			return nil, err
 		}
-		spectra[i] = SpectrumPart{s, p.Times}
+		spectra[i] = Part{Spectrum: s, Times: p.Times}
 	}
 	return Combine(spectra, low, beyond)
 }
@@ -109,7 +110,7 @@ func (c *Composed) reach(parts []Part, base, mean, variance, beyond, side float6
 		s := side * guess * factor
 		k := -base
 		for _, p := range parts {
-			k += float64(p.Times) * p.Loss.LogMoment(c.tilt+s)
+			k += float64(p.Times) * p.Loss.logMoment(c.tilt+s)
 		}
 		// Pr_t[side·(S − mean) ≥ w] ≤ exp(k − s·mean − |s|w) ≤ beyond.
 		if w := (k - s*mean - logBeyond) / math.Abs(s); w < best {

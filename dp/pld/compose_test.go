@@ -81,7 +81,7 @@ func TestGaussianComposition(t *testing.T) {
 	for _, delta := range []float64{1e-2, 1e-4, 1e-6, 1e-9} {
 		exact := gaussianEps(total, delta)
 		tilt := exact/(total*total) + .5
-		got := mustCompose(t, tilt, Part{l, times}).Epsilon(delta)
+		got := mustCompose(t, tilt, Part{Loss: l, Times: times}).Epsilon(delta)
 		if !(got >= exact) || !(got <= exact*1.001) {
 			t.Errorf("delta = %v: eps = %.9g, closed form %.9g", delta, got, exact)
 		}
@@ -96,7 +96,7 @@ func TestTiltKeepsTheBound(t *testing.T) {
 		exact := responseDelta(eps0, times, eps)
 		best := math.Inf(1)
 		for _, tilt := range []float64{0, .5, 1, 2, 4} {
-			got := mustCompose(t, tilt, Part{l, times}).Delta(eps)
+			got := mustCompose(t, tilt, Part{Loss: l, Times: times}).Delta(eps)
 			if !(got >= exact*(1-1e-9)) {
 				t.Errorf("eps = %v, tilt %v: delta = %v below the true %v", eps, tilt, got, exact)
 			}
@@ -130,7 +130,7 @@ func responseDelta(eps0 float64, times int, eps float64) float64 {
 func TestComposeOnce(t *testing.T) {
 	p := dp.Pair{Atoms: []dp.Atom{{Q: .01, Loss: 1.7}, {Q: .1, Loss: .3}, {Q: 1e-6, Loss: 4}}}
 	l := mustDiscretize(t, p, 1e-3)
-	c := mustCompose(t, 1, Part{l, 1})
+	c := mustCompose(t, 1, Part{Loss: l, Times: 1})
 	for _, eps := range []float64{0, .1, .299, 1, 1.69, 3, 3.9} {
 		var exact float64
 		for _, a := range p.Atoms {
@@ -145,8 +145,8 @@ func TestComposeOnce(t *testing.T) {
 // Rounds that are alike may be given together or apart.
 func TestHeterogeneousEqualsHomogeneous(t *testing.T) {
 	l := mustDiscretize(t, response(.2), .05)
-	together := mustCompose(t, 1, Part{l, 30})
-	apart := mustCompose(t, 1, Part{l, 7}, Part{l, 22}, Part{l, 1})
+	together := mustCompose(t, 1, Part{Loss: l, Times: 30})
+	apart := mustCompose(t, 1, Part{Loss: l, Times: 7}, Part{Loss: l, Times: 22}, Part{Loss: l, Times: 1})
 	for _, eps := range []float64{0, .7, 2, 4} {
 		if a, b := together.Delta(eps), apart.Delta(eps); math.Abs(a-b) > 1e-7*a {
 			t.Errorf("eps = %v: %v together, %v apart", eps, a, b)
@@ -157,10 +157,10 @@ func TestHeterogeneousEqualsHomogeneous(t *testing.T) {
 // Coarser grids, dropped mass and more rounds only cost.
 func TestCompositionOrder(t *testing.T) {
 	p := gaussian(.3)
-	fine := mustCompose(t, 1, Part{mustDiscretize(t, p, .01), 20})
-	coarse := mustCompose(t, 1, Part{mustDiscretize(t, p, .16), 20})
-	cut := mustCompose(t, 1, Part{mustDiscretize(t, Truncate(p, 1e-6), .01), 20})
-	longer := mustCompose(t, 1, Part{mustDiscretize(t, p, .01), 21})
+	fine := mustCompose(t, 1, Part{Loss: mustDiscretize(t, p, .01), Times: 20})
+	coarse := mustCompose(t, 1, Part{Loss: mustDiscretize(t, p, .16), Times: 20})
+	cut := mustCompose(t, 1, Part{Loss: mustDiscretize(t, Truncate(p, 1e-6), .01), Times: 20})
+	longer := mustCompose(t, 1, Part{Loss: mustDiscretize(t, p, .01), Times: 21})
 	last := 1.
 	for eps := 0.; eps < 6; eps += .37 {
 		d := fine.Delta(eps)
@@ -219,22 +219,22 @@ func TestPldRefusals(t *testing.T) {
 		tilt  float64
 	}{
 		"nothing":      {nil, 0},
-		"tilt NaN":     {[]Part{{l, 1}}, math.NaN()},
-		"tilt below 0": {[]Part{{l, 1}}, math.Nextafter(0, -1)},
-		"tilt Inf":     {[]Part{{l, 1}}, math.Inf(1)},
-		"tilt huge":    {[]Part{{l, 1}}, 1e9},
-		"steps":        {[]Part{{l, 1}, {other, 1}}, 0},
-		"no times":     {[]Part{{l, 0}}, 0},
-		"all lost":     {[]Part{{lost, 1}}, 0},
+		"tilt NaN":     {[]Part{{Loss: l, Times: 1}}, math.NaN()},
+		"tilt below 0": {[]Part{{Loss: l, Times: 1}}, math.Nextafter(0, -1)},
+		"tilt Inf":     {[]Part{{Loss: l, Times: 1}}, math.Inf(1)},
+		"tilt huge":    {[]Part{{Loss: l, Times: 1}}, 1e9},
+		"steps":        {[]Part{{Loss: l, Times: 1}, {Loss: other, Times: 1}}, 0},
+		"no times":     {[]Part{{Loss: l, Times: 0}}, 0},
+		"all lost":     {[]Part{{Loss: lost, Times: 1}}, 0},
 	} {
 		if _, err := Compose(c.parts, c.tilt); err == nil {
 			t.Errorf("%s accepted", name)
 		}
 	}
-	if _, err := Compose([]Part{{mustDiscretize(t, p, 1e-5), 1e12}}, 0); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := Compose([]Part{{Loss: mustDiscretize(t, p, 1e-5), Times: 1e12}}, 0); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("a grid too large: %v", err)
 	}
-	c := mustCompose(t, 0, Part{l, 3})
+	c := mustCompose(t, 0, Part{Loss: l, Times: 3})
 	for _, eps := range []float64{math.NaN(), -1} {
 		if got := c.Delta(eps); got != 1 {
 			t.Errorf("delta(%v) = %v, want 1", eps, got)
@@ -260,7 +260,7 @@ func FuzzCompose(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c, err := Compose([]Part{{l, int64(times)}}, tilt)
+		c, err := Compose([]Part{{Loss: l, Times: int64(times)}}, tilt)
 		if err != nil {
 			return
 		}
@@ -281,6 +281,6 @@ func FuzzCompose(f *testing.F) {
 func BenchmarkCompose(b *testing.B) {
 	l := mustDiscretize(b, gaussian(.001), 1e-4)
 	for b.Loop() {
-		mustCompose(b, 12, Part{l, 100000}).Epsilon(1e-6)
+		mustCompose(b, 12, Part{Loss: l, Times: 100000}).Epsilon(1e-6)
 	}
 }

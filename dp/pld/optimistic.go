@@ -12,29 +12,29 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 )
 
-// Floor is a pair of laws on a grid of losses that leaks at most as much as the outcomes it
+// floor is a pair of laws on a grid of losses that leaks at most as much as the outcomes it
 // was made from; it serves lower bounds. mass[i] is mass under P at loss (low + i)·step; the
 // masses may add up to less than 1.
-type Floor struct {
+type floor struct {
 	step float64
 	low  int64
 	mass []float64
 }
 
-// NewFloor merges outcomes, with losses of either sign, into grid losses. A grid point takes
+// newFloor merges outcomes, with losses of either sign, into grid losses. A grid point takes
 // the outcomes between its left neighbour and itself, and as much of the next outcomes above
 // as brings the ratio of the masses to its own. Merging outcomes, or parts of them, is
 // post-processing; an outcome that cannot be brought to a grid ratio gives up mass under P.
 // See optimistic.md.
-func NewFloor(outcomes []dp.Atom, step float64) (Floor, error) {
+func newFloor(outcomes []dp.Atom, step float64) (floor, error) {
 	if !(step > 0) || math.IsInf(step, 1) {
-		return Floor{}, fmt.Errorf("pld: step = %v must be above 0 and finite", step)
+		return floor{}, fmt.Errorf("pld: step = %v must be above 0 and finite", step)
 	}
 	atoms := make([]dp.Atom, 0, len(outcomes))
 	var total float64
 	for _, a := range outcomes {
 		if !(a.Q >= 0) || math.IsNaN(a.Loss) || math.IsInf(a.Loss, 0) {
-			return Floor{}, fmt.Errorf("pld: outcome of mass %v and loss %v", a.Q, a.Loss)
+			return floor{}, fmt.Errorf("pld: outcome of mass %v and loss %v", a.Q, a.Loss)
 		}
 		if a.Q > 0 {
 			atoms = append(atoms, a)
@@ -42,20 +42,20 @@ func NewFloor(outcomes []dp.Atom, step float64) (Floor, error) {
 		}
 	}
 	if len(atoms) == 0 {
-		return Floor{}, errors.New("pld: no outcomes")
+		return floor{}, errors.New("pld: no outcomes")
 	}
 	if !(total < 1+1e-6) {
-		return Floor{}, fmt.Errorf("pld: outcomes have mass %v, above 1", total)
+		return floor{}, fmt.Errorf("pld: outcomes have mass %v, above 1", total)
 	}
 	sort.SliceStable(atoms, func(i, j int) bool { return atoms[i].Loss < atoms[j].Loss })
 	// Numbers of grid points are compared as floats, because an int64 may not hold them.
 	first, last := math.Ceil(atoms[0].Loss/step), math.Ceil(atoms[len(atoms)-1].Loss/step)
 	if !(math.Max(math.Abs(first), math.Abs(last)) < maxIndex && last-first+1 < maxPoints) {
-		return Floor{}, fmt.Errorf("pld: losses from %v to %v need more than %d grid points of step %v: %w",
+		return floor{}, fmt.Errorf("pld: losses from %v to %v need more than %d grid points of step %v: %w",
 			atoms[0].Loss, atoms[len(atoms)-1].Loss, maxPoints, step, dp.ErrNoBound)
 	}
 	node := func(loss float64) int64 { return int64(math.Ceil(loss / step)) }
-	f := Floor{step: step, low: int64(first) - 1}
+	f := floor{step: step, low: int64(first) - 1}
 	f.mass = make([]float64, int64(last)-f.low+2)
 	for i := 0; i < len(atoms); {
 		j := max(f.low+1, node(atoms[i].Loss))
@@ -82,7 +82,7 @@ func NewFloor(outcomes []dp.Atom, step float64) (Floor, error) {
 			q += atoms[i].Q
 			lack += s
 		}
-		if lack < -1e-13*q { // more than ComposeFloor allows for rounding
+		if lack < -1e-13*q { // more than composeFloor allows for rounding
 			// No outcomes are left: go down to the grid and give up mass under P.
 			j = max(f.low, int64(math.Floor((x+math.Log1p(lack/q))/step)))
 			x = float64(j) * step
@@ -93,7 +93,7 @@ func NewFloor(outcomes []dp.Atom, step float64) (Floor, error) {
 }
 
 // logMoment returns log Σ mass·e^{tL}.
-func (f Floor) logMoment(t float64) float64 {
+func (f floor) logMoment(t float64) float64 {
 	top := math.Max(t*float64(f.low)*f.step, t*float64(f.low+int64(len(f.mass)))*f.step)
 	var sum float64
 	for i, m := range f.mass {
@@ -104,7 +104,7 @@ func (f Floor) logMoment(t float64) float64 {
 	return top + math.Log(sum)
 }
 
-func (f Floor) tilted(t float64) (mean, variance float64) {
+func (f floor) tilted(t float64) (mean, variance float64) {
 	norm := f.logMoment(t)
 	var m1, m2 float64
 	for i, m := range f.mass {
@@ -118,7 +118,7 @@ func (f Floor) tilted(t float64) (mean, variance float64) {
 	return m1, math.Max(0, m2-m1*m1)
 }
 
-// Lower is a lower bound on δ(ε) of a composition.
+// Lower is a lower bound on δ(ε) of a composition. Make one with ComposeOutcomes.
 type Lower struct {
 	step, tilt float64
 	low        int64
@@ -128,9 +128,23 @@ type Lower struct {
 	keep       float64 // factor that covers the rounding of masses
 }
 
-// ComposeFloor composes the same floor times times. The tilt chooses where the result is
+// ComposeOutcomes bounds from below the composition of times equal rounds. outcomes, with
+// losses of either sign, are a part of a round's pair of laws: their masses under Q, which may
+// add up to less than 1, and their losses. They are merged to a grid of the step, which leaks
+// at most as much. The tilt chooses where the result is sharp. It returns ErrNoBound if the
+// window needs too many points of that step. One round's masses may err by 4e-12 relative. See
+// optimistic.md.
+func ComposeOutcomes(outcomes []dp.Atom, step float64, times int64, tilt float64) (*Lower, error) {
+	f, err := newFloor(outcomes, step)
+	if err != nil {
+		return nil, err
+	}
+	return composeFloor(f, times, tilt)
+}
+
+// composeFloor composes the same floor times times. The tilt chooses where the result is
 // sharp. One round's masses may err by 4e-12 relative.
-func ComposeFloor(f Floor, times int64, tilt float64) (*Lower, error) {
+func composeFloor(f floor, times int64, tilt float64) (*Lower, error) {
 	if times < 1 {
 		return nil, fmt.Errorf("pld: %d repetitions must be at least 1", times)
 	}

@@ -41,7 +41,7 @@ func TestFloorBelow(t *testing.T) {
 	for range 60 {
 		outcomes := randomOutcomes(r, 1+r.IntN(40), .5)
 		for _, step := range []float64{1e-4, .01, .3, 2} {
-			f, err := NewFloor(outcomes, step)
+			f, err := newFloor(outcomes, step)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,11 +90,11 @@ func TestComposeFloorBelow(t *testing.T) {
 		}
 		for _, step := range []float64{1e-4, .03} {
 			for _, tilt := range []float64{0, 1, 5} {
-				f, err := NewFloor(outcomes, step)
+				f, err := newFloor(outcomes, step)
 				if err != nil {
 					t.Fatal(err)
 				}
-				l, err := ComposeFloor(f, times, tilt)
+				l, err := composeFloor(f, times, tilt)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -137,12 +137,12 @@ func TestComposeFloorGaussian(t *testing.T) {
 		}
 	}
 	sort.Slice(outcomes, func(i, j int) bool { return outcomes[i].Loss < outcomes[j].Loss })
-	f, err := NewFloor(outcomes, mu/30)
+	f, err := newFloor(outcomes, mu/30)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for delta, tilt := range map[float64]float64{1e-3: 3, 1e-6: 5, 1e-9: 6} {
-		l, err := ComposeFloor(f, times, tilt)
+		l, err := composeFloor(f, times, tilt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,20 +156,20 @@ func TestComposeFloorGaussian(t *testing.T) {
 func TestFloorRefused(t *testing.T) {
 	good := []dp.Atom{{Q: .5, Loss: .1}, {Q: .5, Loss: -.1}}
 	for name, try := range map[string]func() error{
-		"step 0":    func() error { _, err := NewFloor(good, 0); return err },
-		"step NaN":  func() error { _, err := NewFloor(good, math.NaN()); return err },
-		"empty":     func() error { _, err := NewFloor(nil, .1); return err },
-		"NaN loss":  func() error { _, err := NewFloor([]dp.Atom{{Q: 1, Loss: math.NaN()}}, .1); return err },
-		"inf loss":  func() error { _, err := NewFloor([]dp.Atom{{Q: 1, Loss: math.Inf(1)}}, .1); return err },
-		"mass":      func() error { _, err := NewFloor([]dp.Atom{{Q: 1.1}}, .1); return err },
-		"fine step": func() error { _, err := NewFloor(good, 1e-12); return err },
+		"step 0":    func() error { _, err := newFloor(good, 0); return err },
+		"step NaN":  func() error { _, err := newFloor(good, math.NaN()); return err },
+		"empty":     func() error { _, err := newFloor(nil, .1); return err },
+		"NaN loss":  func() error { _, err := newFloor([]dp.Atom{{Q: 1, Loss: math.NaN()}}, .1); return err },
+		"inf loss":  func() error { _, err := newFloor([]dp.Atom{{Q: 1, Loss: math.Inf(1)}}, .1); return err },
+		"mass":      func() error { _, err := newFloor([]dp.Atom{{Q: 1.1}}, .1); return err },
+		"fine step": func() error { _, err := newFloor(good, 1e-12); return err },
 		"beyond int64": func() error {
-			_, err := NewFloor([]dp.Atom{{Q: .5, Loss: -16.3}, {Q: .5, Loss: 1.2e-18}}, 1.2e-18)
+			_, err := newFloor([]dp.Atom{{Q: .5, Loss: -16.3}, {Q: .5, Loss: 1.2e-18}}, 1.2e-18)
 			return err
 		},
-		"far loss": func() error { _, err := NewFloor([]dp.Atom{{Q: 1, Loss: 1e300}}, 1e-9); return err },
-		"times":    func() error { f, _ := NewFloor(good, .1); _, err := ComposeFloor(f, 0, 1); return err },
-		"tilt":     func() error { f, _ := NewFloor(good, .1); _, err := ComposeFloor(f, 1, math.NaN()); return err },
+		"far loss": func() error { _, err := newFloor([]dp.Atom{{Q: 1, Loss: 1e300}}, 1e-9); return err },
+		"times":    func() error { f, _ := newFloor(good, .1); _, err := composeFloor(f, 0, 1); return err },
+		"tilt":     func() error { f, _ := newFloor(good, .1); _, err := composeFloor(f, 1, math.NaN()); return err },
 	} {
 		if try() == nil {
 			t.Errorf("%s: accepted", name)
@@ -186,7 +186,7 @@ func FuzzNewFloor(f *testing.F) {
 			return
 		}
 		outcomes := []dp.Atom{{Q: share * .5, Loss: a}, {Q: (1 - share) * .5, Loss: b}}
-		g, err := NewFloor(outcomes, step)
+		g, err := newFloor(outcomes, step)
 		if err != nil {
 			return
 		}
@@ -206,12 +206,12 @@ func FuzzNewFloor(f *testing.F) {
 
 func BenchmarkComposeFloor(b *testing.B) {
 	outcomes := randomOutcomes(rand.New(rand.NewPCG(1, 1)), 2000, 1e-4)
-	f, err := NewFloor(outcomes, 2e-6)
+	f, err := newFloor(outcomes, 2e-6)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := ComposeFloor(f, 100000, 200); err != nil {
+		if _, err := composeFloor(f, 100000, 200); err != nil {
 			b.Fatal(err)
 		}
 	}

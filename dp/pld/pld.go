@@ -81,9 +81,9 @@ func Discretize(p dp.Pair, step float64) (Loss, error) {
 	return l, nil
 }
 
-// LogMoment returns log E_P e^{tL} over the finite losses, for any real t; +Inf
+// logMoment returns log E_P e^{tL} over the finite losses, for any real t; +Inf
 // or NaN where it overflows.
-func (l Loss) LogMoment(t float64) float64 {
+func (l Loss) logMoment(t float64) float64 {
 	// E e^{tL} − 1 = Σ_j Upper[j](e^{tjh} − 1 + e^{−jh}(e^{−tjh} − 1)). Subtracting loss 0
 	// avoids losing digits near 1. The factors are as in rdp.
 	var excess float64
@@ -99,9 +99,10 @@ func (l Loss) LogMoment(t float64) float64 {
 // Top returns the largest finite loss.
 func (l Loss) Top() float64 { return float64(len(l.Upper)-1) * l.Step }
 
-// Tilted returns the mean and variance of L under the law tilted by e^{tL}.
-func (l Loss) Tilted(t float64) (mean, variance float64) {
-	norm := l.LogMoment(t)
+// Tilted returns log E_P e^{tL} over the finite losses, for any real t, and the mean and
+// variance of L under the law tilted by e^{tL}; +Inf or NaN where they overflow.
+func (l Loss) Tilted(t float64) (logMoment, mean, variance float64) {
+	norm := l.logMoment(t)
 	var m1, m2 float64
 	for j, m := range l.Upper {
 		if m == 0 || j == 0 {
@@ -113,18 +114,5 @@ func (l Loss) Tilted(t float64) (mean, variance float64) {
 		m1 += x * (up - down)
 		m2 += x * x * (up + down)
 	}
-	return m1, math.Max(0, m2-m1*m1)
-}
-
-// Pair returns the finite losses as a pair again. The given remainders take the place of the
-// infinite mass.
-func (l Loss) Pair(remainders []dp.Remainder) dp.Pair {
-	p := dp.Pair{Remainders: remainders, Atoms: make([]dp.Atom, 0, len(l.Upper))}
-	for j, m := range l.Upper {
-		if m > 0 && j > 0 {
-			x := float64(j) * l.Step
-			p.Atoms = append(p.Atoms, dp.Atom{Q: m * math.Exp(-x), Loss: x})
-		}
-	}
-	return p
+	return norm, m1, math.Max(0, m2-m1*m1)
 }

@@ -14,15 +14,15 @@ type Slack struct {
 	Truncation float64 // mass of infinite loss
 	WrapAround float64 // charge for the mass above the window
 	RoundOff   float64 // charge for the round-off of the transforms
+	Total      float64 // the sum of these four: an upper bound on δ, as Delta is
 }
-
-// Total is an upper bound on δ, as Delta is.
-func (s Slack) Total() float64 { return s.Window + s.Truncation + s.WrapAround + s.RoundOff }
 
 // Slack splits Delta(eps) into its terms, for an eps ≥ 0 that is not below the window. See
 // compose.md.
 func (c *Composed) Slack(eps float64) Slack {
 	untilt := math.Exp(c.logNorm-c.tilt*eps) * c.inflate
-	return Slack{Low: c.low, Points: len(c.tail) - 1, Tilt: c.tilt, Beyond: c.above, Inflation: c.inflate,
+	s := Slack{Low: c.low, Points: len(c.tail) - 1, Tilt: c.tilt, Beyond: c.above, Inflation: c.inflate,
 		Window: c.shown(eps), Truncation: c.infinite, WrapAround: c.above * untilt, RoundOff: c.Roundoff * untilt}
+	s.Total = s.Window + s.Truncation + s.WrapAround + s.RoundOff
+	return s
 }

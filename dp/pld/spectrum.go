@@ -63,7 +63,7 @@ func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
 		return nil, fmt.Errorf("pld: infinite loss with mass %v: %w", l.Infinite, dp.ErrNoBound)
 	}
 	s := &Spectrum{step: l.Step, tilt: tilt, size: size, infinite: l.Infinite, points: len(l.Upper)}
-	s.logMoment = l.LogMoment(tilt)
+	s.logMoment = l.logMoment(tilt)
 	if math.IsNaN(s.logMoment) || math.IsInf(s.logMoment, 0) {
 		return nil, fmt.Errorf("pld: tilt %v overflows: %w", tilt, dp.ErrNoBound)
 	}
@@ -96,16 +96,10 @@ func NewSpectrum(l Loss, tilt float64, size, keep int) (*Spectrum, error) {
 // levels of sums, each with an error of a few rounding units of numbers of at most 1.
 func slip(size int) float64 { return 16 * unit * math.Log2(float64(size)) }
 
-// SpectrumPart is a spectrum composed Times times.
-type SpectrumPart struct {
-	Spectrum *Spectrum
-	Times    int64
-}
-
-// Combine composes spectra of one step, tilt, size and number of frequencies. The window of losses
+// Combine composes the parts by their spectra, of one step, tilt, size and number of frequencies. The window of losses
 // starts at low·step; above must bound the tilted mass of losses at or beyond
 // its end, (low + size)·step. See compose.md.
-func Combine(parts []SpectrumPart, low int64, above float64) (*Composed, error) {
+func Combine(parts []Part, low int64, above float64) (*Composed, error) {
 	if len(parts) == 0 {
 		return nil, errors.New("pld: nothing to compose")
 	}
