@@ -176,17 +176,17 @@ func Methods() []Method {
 
 		{ID: vecsum.MethodGDP, Class: VectorSumClass, Needs: "log-concave integer noise, at least ⌊γ·n_min⌋ honest clients", Best: true,
 			Source: "log-concave integer noise is Gaussian-private but for its tails (mechanism/vecsum/vecsum.md); mu adds in squares: Dong, Roth, Su 2022, Corollary 3.3",
-			Calls:  "vecsum.Noise.Increment, vecsum.Params.Curve", sum: sumGDP},
+			Calls:  "vecsum.Params.Curve", sum: sumGDP},
 		{ID: "gauss-pld", Class: VectorSumClass, Best: true,
 			Needs:  "any participation; cohorts of n_min at least; nobody who sees the sums learns who took part; γ < 1: chance counts among ⌊γn⌋ clients only, drop-outs of sampled and once not at all",
 			Source: gaussSource + "; integer noise by the sigma it is worth (vecsum.Params.Sigma), its tails added to delta",
 			Calls:  "account.Answer, vecsum.Params.Sigma", Proofs: "account/vecsum.md", sum: sumGaussian},
 		{ID: vecsum.MethodLemma31, Class: VectorSumClass, Needs: needsTwoFold + "; one coordinate, all clients honest", Source: "CJMP, Lemma 3.1 through its Lemma A.1",
-			Calls: "vecsum.Lemma31", sum: paperSum(lemma31)},
+			Calls: "vecsum.CJMP", sum: paperSum(vecsum.MethodLemma31)},
 		{ID: vecsum.MethodThm32, Class: VectorSumClass, Needs: needsTwoFold + "; all clients honest", Source: "CJMP, Theorem 3.2",
-			Calls: "vecsum.Thm32", sum: paperSum(allHonest(vecsum.Thm32))},
+			Calls: "vecsum.CJMP", sum: paperSum(vecsum.MethodThm32)},
 		{ID: vecsum.MethodA9, Class: VectorSumClass, Needs: needsTwoFold + "; γ ≥ 1/3", Source: "CJMP, Corollary A.9, computed from its proof",
-			Calls: "vecsum.RobustA9", sum: paperSum(vecsum.RobustA9)},
+			Calls: "vecsum.CJMP", sum: paperSum(vecsum.MethodA9)},
 	}...)
 	for i := range rows {
 		m := &rows[i]

@@ -149,24 +149,6 @@ func answerSum(ctx context.Context, q Query, which string) (Reply, error) {
 	return r, nil
 }
 
-// lemma31 returns ε of Lemma 3.1 for one coordinate.
-func lemma31(p vecsum.Params, delta float64) (float64, error) {
-	if p.Dim != 1 {
-		return 0, refuse("stated for one coordinate, not dim = %d", p.Dim)
-	}
-	return allHonest(func(p vecsum.Params, delta float64) (float64, error) { return vecsum.Lemma31(p, 1, delta) })(p, delta)
-}
-
-// allHonest returns the bound with an error added: it refuses a round with Honest below 1.
-func allHonest(bound func(vecsum.Params, float64) (float64, error)) func(vecsum.Params, float64) (float64, error) {
-	return func(p vecsum.Params, delta float64) (float64, error) {
-		if p.Honest < 1 {
-			return 0, refuse("stated for honest clients only, not honest = %v", p.Honest)
-		}
-		return bound(p, delta)
-	}
-}
-
 // alwaysNote returns the note that a bound is computed as if the client took part in every
 // round; "" if the client does.
 func (q Query) alwaysNote() string {
@@ -346,7 +328,16 @@ func sumGaussian(ctx context.Context, q Query) (answer, error) {
 }
 
 // paperSum computes one of CJMP's bounds. They hold for a single round.
-func paperSum(bound func(p vecsum.Params, delta float64) (float64, error)) sumComputation {
+func paperSum(method string) sumComputation {
+	bound := func(p vecsum.Params, delta float64) (float64, error) {
+		switch {
+		case method == vecsum.MethodLemma31 && p.Dim != 1:
+			return 0, refuse("stated for one coordinate, not dim = %d", p.Dim)
+		case method != vecsum.MethodA9 && p.Honest < 1:
+			return 0, refuse("stated for honest clients only, not honest = %v", p.Honest)
+		}
+		return vecsum.CJMP(method, p, delta)
+	}
 	return func(_ context.Context, q Query) (answer, error) {
 		if q.times() > 1 {
 			return answer{}, fmt.Errorf("stated for one round, not %d: %w", q.times(), dp.ErrNoBound)

@@ -205,7 +205,7 @@ func describeDesign(p vecsum.Params, q account.Query) (designJSON, error) {
 	if q.Participation == dp.Once {
 		rounds = 1
 	}
-	c, err := p.RoundCurve(q.Delta, rounds)
+	c, err := p.Curve(q.Delta, rounds)
 	if err != nil {
 		return designJSON{}, err
 	}

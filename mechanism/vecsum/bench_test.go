@@ -53,7 +53,7 @@ func BenchmarkRound(b *testing.B) {
 
 func BenchmarkShares(b *testing.B) {
 	p := benchParams(500)
-	s, err := NewShares(SharesConfig{Params: p})
+	s, err := NewShares(Config{Params: p})
 	if err != nil {
 		b.Fatal(err)
 	}

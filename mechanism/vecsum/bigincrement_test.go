@@ -130,7 +130,7 @@ func TestIncrementInBigFloat(t *testing.T) {
 			before = at
 		}
 		exact, _ := want.Float64()
-		got, _, err := Noise{Kind: Binomial, Bits: c.m, P: p}.Increment(1, c.shift, c.tau)
+		got, _, err := Noise{Kind: Binomial, Bits: c.m, P: p}.increment(1, c.shift, c.tau)
 		if err != nil {
 			t.Fatal(err)
 		}

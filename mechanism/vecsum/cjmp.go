@@ -15,6 +15,23 @@ const (
 	MethodA9      = "cjmp-a9"
 )
 
+// CJMP bounds ε at delta by one of these bounds, which method names. [MethodLemma31] is about one
+// coordinate whose two values lie as far apart as they can, the others about a whole vector.
+// [MethodA9] needs only the fraction Honest of the clients to add noise, the others need all.
+//
+// Upper bounds, proved, replace-one. An error wraps dp.ErrNoBound outside a bound's conditions.
+func CJMP(method string, p Params, delta float64) (float64, error) {
+	switch method {
+	case MethodLemma31:
+		return lemma31(p, 1, delta)
+	case MethodThm32:
+		return thm32(p, delta)
+	case MethodA9:
+		return robustA9(p, delta)
+	}
+	return 0, fmt.Errorf("vecsum: CJMP has no bound %q", method)
+}
+
 // lossPerStep is ln((1+α)/(1−α)), the loss that CJMP's Lemma A.1 charges for a shift of one
 // step under Bin(m, p) noise at this δ, which fixes α by δ = 2·exp(−α²mp/10). It needs α < 1,
 // αmp ≥ 2·shift and p ≤ 1/2.
@@ -47,13 +64,13 @@ func (p Params) paperNoise(honest int64, delta float64) (m, prob float64, err er
 	return float64(p.Noise.Bits) * float64(honest), p.Noise.p(), nil
 }
 
-// Lemma31 bounds ε at delta for one coordinate whose two values lie distance apart. distance
+// lemma31 bounds ε at delta for one coordinate whose two values lie distance apart. distance
 // is a fraction of the range −Radius … Radius.
 //
 // Upper bound, proved, replace-one, all of MinUsers honest. Source: CJMP Lemma 3.1 through
 // its Lemma A.1, with the logarithm in place of 3α: at most ε(2/g + distance) for the lemma's
 // own b and p. Its condition ε ≤ 15 must be read as α < 1.
-func Lemma31(p Params, distance, delta float64) (float64, error) {
+func lemma31(p Params, distance, delta float64) (float64, error) {
 	m, prob, err := p.paperNoise(p.withDefaults().MinUsers, delta)
 	if err != nil {
 		return 0, err
@@ -69,22 +86,22 @@ func Lemma31(p Params, distance, delta float64) (float64, error) {
 	return math.Min(g, 2+distance*g) * c * (1 + 0x1p-50), nil
 }
 
-// Thm32 bounds ε at delta of a whole vector.
+// thm32 bounds ε at delta of a whole vector.
 //
 // Upper bound, proved, replace-one, all of MinUsers honest. Source: CJMP Theorem
 // 3.2: Lemma A.1 on each coordinate at δ/(d+1), composed by Lemma 3.3 (whose
 // conclusion is right; its proof loses a factor in the δs that the composition
 // theorem of Kairouz, Oh, Viswanath 2015 does not).
-func Thm32(p Params, delta float64) (float64, error) {
+func thm32(p Params, delta float64) (float64, error) {
 	return p.composed(p.withDefaults().MinUsers, delta)
 }
 
-// RobustA9 bounds ε at delta of a whole vector when only the fraction Honest of
+// robustA9 bounds ε at delta of a whole vector when only the fraction Honest of
 // MinUsers adds noise.
 //
 // Upper bound, proved, replace-one. Source: CJMP Corollary A.9, computed from its
 // proof, so at most its ε/γ. Needs γ ≥ 1/3.
-func RobustA9(p Params, delta float64) (float64, error) {
+func robustA9(p Params, delta float64) (float64, error) {
 	if h := p.withDefaults().Honest; !(h >= 1./3) {
 		return 0, fmt.Errorf("vecsum: honest fraction = %v: Corollary A.9 needs at least 1/3: %w", h, dp.ErrNoBound)
 	}

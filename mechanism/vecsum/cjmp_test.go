@@ -49,7 +49,7 @@ func TestPaper(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := Thm32(p, delta)
+				got, err := thm32(p, delta)
 				if err != nil || got > eps {
 					t.Errorf("n = %d, d = %d, eps = %v: Theorem 3.2 gives %v (%v)", n, d, eps, got, err)
 				}
@@ -57,7 +57,7 @@ func TestPaper(t *testing.T) {
 					for _, gamma := range []float64{1. / 3, .5, .9, 1} {
 						q := p
 						q.Honest = gamma
-						robust, err := RobustA9(q, delta)
+						robust, err := robustA9(q, delta)
 						// Rounding the number of honest clients down costs a little.
 						if err != nil || robust > eps/gamma*(1+2/float64(n)) || robust < got {
 							t.Errorf("n = %d, d = %d, eps = %v, gamma = %v: Corollary A.9 gives %v (%v)", n, d, eps, gamma, robust, err)
@@ -68,7 +68,7 @@ func TestPaper(t *testing.T) {
 				share := delta / float64(d+1)
 				hat := eps / (18 * math.Sqrt(math.Log(1/share)))
 				for _, distance := range []float64{0, .01, .5, 1} {
-					got, err := Lemma31(p, distance, share)
+					got, err := lemma31(p, distance, share)
 					if want := hat * (2/float64(p.Grid) + distance); err != nil || got > want*(1+1e-9) {
 						t.Errorf("n = %d, d = %d, eps = %v: Lemma 3.1 at %v gives %v, above %v (%v)", n, d, eps, distance, got, want, err)
 					}
@@ -79,7 +79,7 @@ func TestPaper(t *testing.T) {
 	// Where the tight accounting can follow, it gives far less.
 	p := Params{Users: 1, Dim: 1, Radius: 1, Grid: 8, Norm: Norm(1, 8, 0), Noise: Noise{Kind: Binomial, Bits: 200_000}}
 	tight, err1 := p.Epsilon(1e-6, 1)
-	thm, err2 := Thm32(p, 1e-6)
+	thm, err2 := thm32(p, 1e-6)
 	if err1 != nil || err2 != nil || !(tight < thm/3) {
 		t.Errorf("tight %v (%v), theorem %v (%v)", tight, err1, thm, err2)
 	}
@@ -105,22 +105,22 @@ func TestPaperRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Honest = .33
-	if _, err := RobustA9(p, 1e-6); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := robustA9(p, 1e-6); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("gamma below a third: %v", err)
 	}
 	p.Noise.P, p.Honest = .6, 1
-	if _, err := Thm32(p, 1e-6); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := thm32(p, 1e-6); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("p above 1/2: %v", err)
 	}
 	p.Noise, p.MinUsers = Noise{Kind: Binomial, Bits: 1}, 50
-	if _, err := Thm32(p, 1e-6); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := thm32(p, 1e-6); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("too few bits: %v", err)
 	}
-	if _, err := Lemma31(p, 1.5, 1e-6); err == nil {
+	if _, err := lemma31(p, 1.5, 1e-6); err == nil {
 		t.Error("a distance above 1 was accepted")
 	}
 	p.Noise = Noise{Kind: Skellam, Variance: 1e6}
-	if _, err := Thm32(p, 1e-6); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := thm32(p, 1e-6); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("skellam noise: %v", err)
 	}
 }

@@ -110,12 +110,12 @@ func TestNormCheckBeforeRoundingIsRefuted(t *testing.T) {
 		}
 		p, q := product(a), product(b)
 		bound := func(norm int64, eps float64) float64 {
-			mu1, _, err := noise.Increment(1, min(g, isqrt(norm)), tau)
+			mu1, _, err := noise.increment(1, min(g, isqrt(norm)), tau)
 			if err != nil {
 				t.Fatal(err)
 			}
 			c := float64(min(int64(d), norm))
-			return Curve{Mu: mu1 * math.Sqrt(float64(norm)), Tail: -math.Expm1(c * math.Log1p(-tau))}.Delta(eps)
+			return Curve{Mu: mu1 * math.Sqrt(float64(norm)), Tail: -math.Expm1(c * math.Log1p(-tau))}.delta(eps)
 		}
 		worst := 0.
 		for eps := 0.; eps <= 18; eps += .5 {

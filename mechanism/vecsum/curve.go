@@ -25,11 +25,11 @@ type Curve struct {
 	Distance float64
 }
 
-// MethodGDP is the id of the accounting by [Increment].
+// MethodGDP is the id of the accounting by Noise.increment.
 const MethodGDP = "vecsum-gdp"
 
-// Delta returns an upper bound on δ at any real eps, at most 1.
-func (c Curve) Delta(eps float64) float64 {
+// delta returns an upper bound on δ at any real eps, at most 1.
+func (c Curve) delta(eps float64) float64 {
 	if math.IsNaN(eps) || !(c.Mu >= 0 && c.Tail >= 0 && c.Ratio >= 0 && c.Distance >= 0) {
 		return 1
 	}
@@ -44,10 +44,10 @@ func (c Curve) Delta(eps float64) float64 {
 	return d
 }
 
-// Epsilon returns an ε ≥ 0 with Delta(ε) ≤ delta, rounded up, at most 1e-9
+// epsilon returns an ε ≥ 0 with delta(ε) ≤ delta, rounded up, at most 1e-9
 // relative above the smallest; an error that wraps dp.ErrNoBound if there is
 // none below 1e4.
-func (c Curve) Epsilon(delta float64) (float64, error) {
+func (c Curve) epsilon(delta float64) (float64, error) {
 	if err := dp.CheckDelta(delta); err != nil {
 		return 0, err
 	}
@@ -55,12 +55,12 @@ func (c Curve) Epsilon(delta float64) (float64, error) {
 	if c.Distance > 0 { // Delta rises again where e^ε·Distance dominates
 		top = math.Min(top, math.Max(0, math.Log(delta/c.Distance)))
 	}
-	eps := monotone.Falling(c.Delta, delta, 0, top, 1e-10)
+	eps := monotone.Falling(c.delta, delta, 0, top, 1e-10)
 	if math.IsInf(eps, 1) {
 		// Distance may only spoil the upper end of the range.
 		for x := top * .98; x > 1e-6; x *= .98 {
-			if c.Delta(x) <= delta {
-				return monotone.Falling(c.Delta, delta, 0, x, 1e-10), nil
+			if c.delta(x) <= delta {
+				return monotone.Falling(c.delta, delta, 0, x, 1e-10), nil
 			}
 		}
 		return 0, fmt.Errorf("vecsum: no eps meets delta = %v with mu = %v, tail %v, ratio %v, distance %v: %w",
@@ -103,6 +103,6 @@ func (c Curve) through(t Transport, rounds int64) Curve {
 		c.Distance = math.Inf(1)
 		return c
 	}
-	c.Distance += t.Distance() * float64(rounds) * (1 + 0x1p-48)
+	c.Distance += t.Cost().Distance * float64(rounds) * (1 + 0x1p-48)
 	return c
 }

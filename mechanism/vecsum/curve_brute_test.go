@@ -132,7 +132,7 @@ func TestCurveAboveExact(t *testing.T) {
 			p.Noise.Variance = 1 + 5*r.Float64()/float64(d*d)
 		}
 		tau := []float64{.49 * math.Exp(-60*r.Float64()), .49 * math.Exp(-5*r.Float64()), 1e-250}[r.IntN(3)]
-		c, err := p.Curve(tau)
+		c, err := p.curve(tau)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestCurveAboveExact(t *testing.T) {
 				}
 				seen[k] = true
 				for _, eps := range []float64{0, .3, 2, 12} {
-					bound, exact := c.Delta(eps), shiftDelta(law, int(k[0]), int(k[1]), eps)
+					bound, exact := c.delta(eps), shiftDelta(law, int(k[0]), int(k[1]), eps)
 					if exact > bound*(1+1e-10)+1e-14 {
 						t.Fatalf("%+v, tau %v, shift %v: delta(%v) is %v, bound %v", p, tau, k, eps, exact, bound)
 					}

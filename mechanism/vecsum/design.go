@@ -112,11 +112,11 @@ func Tight(t Target) (Params, error) {
 	need := p.needed(mu)
 	for range 100 {
 		p.setNoise(t.Kind, need, honest)
-		c, err := p.Curve(p.tau(t.Delta, t.Rounds))
+		c, err := p.curve(p.tau(t.Delta, t.Rounds))
 		if err != nil {
 			return Params{}, fmt.Errorf("%w: nothing within the limits: %w", dp.ErrNoBound, err)
 		}
-		if t.Mu == 0 && c.times(t.Rounds).Delta(t.Eps) <= t.Delta || c.Mu <= t.Mu {
+		if t.Mu == 0 && c.times(t.Rounds).delta(t.Eps) <= t.Delta || c.Mu <= t.Mu {
 			return p, nil
 		}
 		have := p.Noise.variance() * honest

@@ -106,22 +106,22 @@ func TestTightMeetsTarget(t *testing.T) {
 // A transport that hides imperfectly is charged for it.
 func TestThroughTransport(t *testing.T) {
 	p := mustTight(t, Target{Eps: 1, Delta: 1e-6, Users: 1000, Dim: 5, Radius: 1})
-	c, err := p.Curve(1e-12)
+	c, err := p.curve(1e-12)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mix, err := NewMix(MixConfig{Params: p, Security: 30})
+	mix, err := NewShuffled(Mix, Config{Params: p, Security: 30})
 	if err != nil {
 		t.Fatal(err)
 	}
-	shares, err := NewShares(SharesConfig{Params: p})
+	shares, err := NewShares(Config{Params: p})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := c.through(shares, 5); got != c {
 		t.Errorf("shares changed %+v to %+v", c, got)
 	}
-	extra := c.through(mix, 4).Delta(1) - c.Delta(1)
+	extra := c.through(mix, 4).delta(1) - c.delta(1)
 	if want := 4 * (1 + math.E) * 0x1p-30; math.Abs(extra/want-1) > 1e-6 {
 		t.Errorf("split-and-mix adds %v to delta, want %v", extra, want)
 	}
@@ -280,23 +280,23 @@ func TestCurve(t *testing.T) {
 	c := Curve{Mu: .5, Tail: 1e-9, Ratio: 1e-6}
 	before := 1.
 	for eps := 0.; eps < 6; eps += .1 {
-		d := c.Delta(eps)
+		d := c.delta(eps)
 		if !(d <= before) || !(d >= gaussDelta(.5, eps)) {
 			t.Errorf("delta(%v) = %v after %v", eps, d, before)
 		}
 		before = d
 	}
 	for _, delta := range []float64{1e-2, 1e-5, 1e-8} {
-		eps, err := c.Epsilon(delta)
-		if err != nil || c.Delta(eps) > delta || c.Delta(eps*(1-1e-8)) <= delta {
-			t.Errorf("delta = %v: eps = %v gives %v (%v)", delta, eps, c.Delta(eps), err)
+		eps, err := c.epsilon(delta)
+		if err != nil || c.delta(eps) > delta || c.delta(eps*(1-1e-8)) <= delta {
+			t.Errorf("delta = %v: eps = %v gives %v (%v)", delta, eps, c.delta(eps), err)
 		}
 	}
-	if _, err := c.Epsilon(1e-10); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := c.epsilon(1e-10); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("a delta below the tail: %v", err)
 	}
 	// e^ε·Distance rises, so not every δ above its least is met by every ε.
-	if eps, err := (Curve{Mu: 1, Distance: 1e-9}).Epsilon(1e-6); err != nil || !(eps < 6) {
+	if eps, err := (Curve{Mu: 1, Distance: 1e-9}).epsilon(1e-6); err != nil || !(eps < 6) {
 		t.Errorf("with a distance: eps = %v (%v)", eps, err)
 	}
 	two, twice := compose(c, c), c.times(2)
@@ -304,7 +304,7 @@ func TestCurve(t *testing.T) {
 		t.Errorf("composed %+v, twice %+v", two, twice)
 	}
 	for _, bad := range []Curve{{Mu: math.NaN()}, {Mu: -1}, {Mu: 1, Tail: math.NaN()}, {Mu: 1, Ratio: -1}, {Mu: math.Inf(1)}, {Mu: 1, Tail: 2}} {
-		if d := bad.Delta(1); d != 1 {
+		if d := bad.delta(1); d != 1 {
 			t.Errorf("%+v: delta = %v", bad, d)
 		}
 	}

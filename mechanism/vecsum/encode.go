@@ -9,8 +9,8 @@ import (
 )
 
 // ErrInput is wrapped by the errors of an input that cannot be encoded. The client must not
-// reveal such an error, because whether it takes part must not depend on its data: it sends
-// [Encoder.Blank] instead.
+// reveal such an error, because whether it takes part must not depend on its data: it encodes
+// the zero vector instead.
 var ErrInput = errors.New("vecsum: input")
 
 // Encoder turns one client's vector into counts. The vector is clipped to the ball, shifted
@@ -49,12 +49,6 @@ func (e *Encoder) Encode(src rng.Source, x []float32, counts []int64) error {
 	e.noise.add(src, counts, e.work)
 	clear(e.work) // noise must not stay in memory
 	return nil
-}
-
-// Blank overwrites counts with the noisy counts of the zero vector. A client without a valid
-// input sends them.
-func (e *Encoder) Blank(src rng.Source, counts []int64) error {
-	return e.Encode(src, make([]float32, e.params.Dim), counts)
 }
 
 // retries is the number of times that rounding is repeated before it goes towards the middle

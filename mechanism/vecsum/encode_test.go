@@ -381,7 +381,7 @@ func TestEncoderRefuses(t *testing.T) {
 	if err := e.Encode(source(6), []float32{1, 2, 3}, counts[:2]); err == nil {
 		t.Error("two counts for three streams were accepted")
 	}
-	if err := e.Blank(source(6), counts); err != nil {
+	if err := e.Encode(source(6), make([]float32, 3), counts); err != nil {
 		t.Error(err)
 	}
 	if err := p.AddNoise(source(7), counts, p.Users+1); err == nil {
@@ -431,14 +431,14 @@ func TestParamsRefuse(t *testing.T) {
 		if _, err := NewEncoder(p); err == nil {
 			t.Errorf("%s: accepted by the encoder", name)
 		}
-		if _, err := p.Curve(1e-9); err == nil {
+		if _, err := p.curve(1e-9); err == nil {
 			t.Errorf("%s: accepted by the accountant", name)
 		}
 	}
 	// Honest clients below one leave no noise to rely on.
 	p := small()
 	p.Honest = .01
-	if _, err := p.Curve(1e-9); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := p.curve(1e-9); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("no honest client: %v", err)
 	}
 }

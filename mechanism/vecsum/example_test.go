@@ -14,7 +14,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	transport, err := vecsum.NewShares(vecsum.SharesConfig{Params: p, Round: vecsum.RoundID{1}})
+	transport, err := vecsum.NewShares(vecsum.Config{Params: p, Round: vecsum.RoundID{1}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestIncrementGolden(t *testing.T) {
 		} else {
 			n.Variance = float64(m)
 		}
-		got, ratio, err := n.Increment(1, int64(v[1]), v[2])
+		got, ratio, err := n.increment(1, int64(v[1]), v[2])
 		if err != nil || ratio != 0 {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestIncrementBoundsExact(t *testing.T) {
 			for _, tau := range []float64{.3, .05, 1e-3, 1e-7} {
 				for _, shift := range []int64{1, 2, 5} {
 					n := Noise{Kind: Binomial, Bits: m, P: p}
-					mu1, _, err := n.Increment(1, shift, tau)
+					mu1, _, err := n.increment(1, shift, tau)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -79,7 +79,7 @@ func TestIncrementBoundsExact(t *testing.T) {
 						c := Curve{Mu: mu1 * float64(k), Tail: tau}
 						for _, eps := range []float64{-2, -.3, 0, .1, .5, 1, 2, 4, 8} {
 							for _, sign := range []int{1, -1} {
-								exact, bound := exactDelta(pmf, sign*int(k), eps), c.Delta(eps)
+								exact, bound := exactDelta(pmf, sign*int(k), eps), c.delta(eps)
 								if exact > bound*(1+1e-11) {
 									t.Errorf("Bin(%d, %v), tau %v, K = %d, k = %d, eps = %v: exact %v, bound %v", m, p, tau, shift, sign*int(k), eps, exact, bound)
 								}
@@ -107,14 +107,14 @@ func TestIncrementBoundsExact(t *testing.T) {
 			pmf = append(pmf, math.Exp(h.log(max(k, -k))))
 		}
 		for _, tau := range []float64{.3, 1e-3, 1e-9} {
-			mu1, _, err := n.Increment(1, 4, tau)
+			mu1, _, err := n.increment(1, 4, tau)
 			if err != nil || math.IsInf(mu1, 1) {
 				t.Fatal(mu1, err)
 			}
 			for k := 1; k <= 4; k++ {
 				c := Curve{Mu: mu1 * float64(k), Tail: tau}
 				for _, eps := range []float64{-1, 0, .2, 1, 3, 6} {
-					if exact, bound := exactDelta(pmf, k, eps), c.Delta(eps); exact > bound*(1+1e-11) {
+					if exact, bound := exactDelta(pmf, k, eps), c.delta(eps); exact > bound*(1+1e-11) {
 						t.Errorf("%+v, tau %v, k = %d, eps = %v: exact %v, bound %v", n, tau, k, eps, exact, bound)
 					}
 				}
@@ -140,7 +140,7 @@ func TestNarrowWindowIsUnsound(t *testing.T) {
 				}
 				narrow := Curve{Mu: h.scan(h.find(tau)) * float64(shift), Tail: tau}
 				for eps := 0.; eps < 12; eps += .05 {
-					if exactDelta(pmf, int(shift), eps) > narrow.Delta(eps)*(1+1e-9) {
+					if exactDelta(pmf, int(shift), eps) > narrow.delta(eps)*(1+1e-9) {
 						refuted++
 						break
 					}
@@ -172,7 +172,7 @@ func TestIncrementEfficiency(t *testing.T) {
 		{Noise{Kind: DiscreteGaussian, Variance: 100}, 1.001, 6e-4},
 		{Noise{Kind: DiscreteGaussian, Variance: 1000}, 1.0001, 6e-5},
 	} {
-		mu1, _, err := c.n.Increment(1, 2, 1e-13)
+		mu1, _, err := c.n.increment(1, 2, 1e-13)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestIncrementEfficiency(t *testing.T) {
 		}
 	}
 	// Skewed noise: 1.72 at variance 100 and p = .1 within 10 trials.
-	mu1, _, err := Noise{Kind: Binomial, Bits: 1111, P: .1}.Increment(1, 2, 1e-13)
+	mu1, _, err := Noise{Kind: Binomial, Bits: 1111, P: .1}.increment(1, 2, 1e-13)
 	if got := mu1 * mu1 * 1111 * .09; err != nil || math.Abs(got-1.72) > .01 {
 		t.Errorf("p = .1: mu1²·variance = %v, want 1.72 (%v)", got, err)
 	}
@@ -211,7 +211,7 @@ func TestIncrementLeavesSupport(t *testing.T) {
 		for _, shift := range []int64{1, 3, 40, 1 << 40} {
 			for _, tau := range []float64{1e-250, 1e-13, 1e-3, .4} {
 				n := Noise{Kind: Binomial, Bits: m}
-				mu1, _, err := n.Increment(1, shift, tau)
+				mu1, _, err := n.increment(1, shift, tau)
 				if err != nil {
 					if !errors.Is(err, dp.ErrNoBound) {
 						t.Fatal(err)
@@ -239,11 +239,11 @@ func TestIncrementLeavesSupport(t *testing.T) {
 			}
 		}
 	}
-	c, err := Params{Users: 1, Dim: 1, Radius: 1, Grid: 4, Norm: 30, Noise: Noise{Kind: Binomial, Bits: 8}}.Curve(1e-10)
-	if err != nil || !math.IsInf(c.Mu, 1) || c.Delta(10) != 1 {
+	c, err := Params{Users: 1, Dim: 1, Radius: 1, Grid: 4, Norm: 30, Noise: Noise{Kind: Binomial, Bits: 8}}.curve(1e-10)
+	if err != nil || !math.IsInf(c.Mu, 1) || c.delta(10) != 1 {
 		t.Errorf("eight bits for a shift of 4: %+v, %v", c, err)
 	}
-	if _, err := c.Epsilon(1e-6); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := c.epsilon(1e-6); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("eps of an infinite mu: %v", err)
 	}
 }
@@ -296,13 +296,13 @@ func TestIncrementAgainstPLD(t *testing.T) {
 			t.Fatalf("split %v has squared norm %v", c.parts, squares)
 		}
 		const tau = 1e-16
-		mu1, _, err := Noise{Kind: Binomial, Bits: c.m}.Increment(1, c.shift, tau)
+		mu1, _, err := Noise{Kind: Binomial, Bits: c.m}.increment(1, c.shift, tau)
 		if err != nil {
 			t.Fatal(err)
 		}
 		bound := Curve{Mu: mu1 * float64(c.shift), Tail: coordinates * tau}
 		for _, eps := range []float64{.3, .5, 1} {
-			b := bound.Delta(eps)
+			b := bound.delta(eps)
 			if b < 1e-9 {
 				continue
 			}
@@ -389,7 +389,7 @@ func TestIncrementRefuses(t *testing.T) {
 		{Noise{Kind: DiscreteGaussian, Variance: .5}, 2, 1, 1e-9}, {Noise{Kind: Skellam, Variance: 1 << 32}, 1 << 20, 1, 1e-9},
 		{Noise{Kind: "laplace", Variance: 1}, 1, 1, 1e-9},
 	} {
-		if mu1, _, err := c.n.Increment(c.honest, c.shift, c.tau); err == nil {
+		if mu1, _, err := c.n.increment(c.honest, c.shift, c.tau); err == nil {
 			t.Errorf("%+v: accepted with mu1 = %v", c, mu1)
 		}
 	}
@@ -403,11 +403,11 @@ func FuzzIncrement(f *testing.F) {
 		if bits > 1<<22 && p != .5 {
 			t.Skip("a table of every probability")
 		}
-		mu1, _, err := Noise{Kind: Binomial, Bits: bits, P: p}.Increment(1, shift, tau)
+		mu1, _, err := Noise{Kind: Binomial, Bits: bits, P: p}.increment(1, shift, tau)
 		if err == nil && !(mu1 > 0) {
 			t.Errorf("mu1 = %v", mu1)
 		}
-		d := Curve{Mu: mu1 * float64(shift), Tail: tau}.Delta(1)
+		d := Curve{Mu: mu1 * float64(shift), Tail: tau}.delta(1)
 		if err == nil && !(d >= 0 && d <= 1) {
 			t.Errorf("delta = %v", d)
 		}
@@ -427,7 +427,7 @@ func TestIncrementInSubnormalTails(t *testing.T) {
 		{2000, 77, 1e-250, .0569112838459703},
 		{1500, 40, 1e-240, 0}, // there still is one
 	} {
-		got, _, err := Noise{Kind: Binomial, Bits: c.bits}.Increment(1, c.shift, c.tau)
+		got, _, err := Noise{Kind: Binomial, Bits: c.bits}.increment(1, c.shift, c.tau)
 		if err != nil {
 			t.Fatal(err)
 		}

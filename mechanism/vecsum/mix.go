@@ -10,15 +10,6 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// MixConfig describes the transport that [NewMix] makes.
-type MixConfig struct {
-	Params Params  // required
-	Round  RoundID // required
-	// Security is σ: the view is within 2^−σ of one that depends on the sums only, over all
-	// coordinates; 0 means 40. Between 20 and 120.
-	Security int
-}
-
 // mixTransport is split-and-mix [Ishai et al. 2006; Balle et al. 2020]: each count is split into k
 // shares modulo q. The shares go to one honest shuffler, labelled with their coordinate.
 //
@@ -28,22 +19,22 @@ type MixConfig struct {
 // Summation in the Multi-Message Shuffle Model", CCS 2020, as far as we recall it; for 2^30
 // it can be two more.
 //
-// The shuffler must pass nothing on unless MinUsers … Users clients sent it Size messages
-// each. Sum checks that too, but its caller has seen the shares already.
+// The shuffler must pass nothing on unless MinUsers … Users clients sent it all
+// their messages. Sum checks that too, but its caller has seen the shares already.
 type mixTransport struct {
 	format
 	shares int // messages for each coordinate
 }
 
-// NewMix validates c and returns the transport by split-and-mix.
-func NewMix(c MixConfig) (Transport, error) {
+// newMix returns the transport by split-and-mix.
+func newMix(c Config) (Transport, error) {
 	if c.Security == 0 {
 		c.Security = 40
 	}
 	if c.Security < 20 || c.Security > 120 {
 		return nil, fmt.Errorf("vecsum: security = %d must lie between 20 and 120", c.Security)
 	}
-	f, err := newFormat(c.Params, c.Round, fmt.Sprint("mix ", c.Security))
+	f, err := newFormat(c, fmt.Sprint("mix ", c.Security))
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +44,8 @@ func NewMix(c MixConfig) (Transport, error) {
 	}
 	m := &mixTransport{f, k}
 	// The distance is a union bound over all coordinates; mix.md.
-	return newShuffled(shuffled{&m.format, int64(f.params.Streams()) * int64(k), mixSize, math.Ldexp(1, -c.Security), m})
+	each := int64(f.params.Streams()) * int64(k)
+	return newShuffled(&m.format, m, Cost{Messages: each, Bytes: each * mixSize, Distance: math.Ldexp(1, -c.Security)})
 }
 
 // A message has a tag (16 bytes), a stream (4 bytes, little endian) and a share (8 bytes,

@@ -421,13 +421,13 @@ func TestMixShares(t *testing.T) {
 		}
 	}
 	p := small()
-	for _, c := range []MixConfig{{Params: p, Security: 10}, {Params: p, Security: 200}} {
-		if _, err := NewMix(c); err == nil {
+	for _, c := range []Config{{Params: p, Security: 10}, {Params: p, Security: 200}} {
+		if _, err := NewShuffled(Mix, c); err == nil {
 			t.Errorf("%+v was accepted", c)
 		}
 	}
 	p.Honest = .01 // none of 40
-	if _, err := NewMix(MixConfig{Params: p}); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := NewShuffled(Mix, Config{Params: p}); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("no honest client: %v", err)
 	}
 }

@@ -148,7 +148,7 @@ func (t tabled) add(src rng.Source, dst, work []int64) {
 	}
 }
 
-// Increment returns μ₁ for the summed noise of honest clients, added to integers that differ
+// increment returns μ₁ for the summed noise of honest clients, added to integers that differ
 // by k, |k| ≤ shift: but for mass tau, its trade-off curve is at least that of a Gaussian
 // mechanism with μ = |k|·μ₁, in both orders. The second result bounds |log| of the ratio of
 // that sum's law and the law accounted for: 0 but for discrete Gaussian noise. Coordinates
@@ -158,7 +158,7 @@ func (t tabled) add(src rng.Source, dst, work []int64) {
 // needs leaves the support of the noise. Needs 1 ≤ shift, 1e-250 ≤ tau < 1/2. Slack: 2e-5
 // relative for tau ≥ 1e-30 and 2e-4 at most; for standard deviations up to 2000 and noise of
 // two halves 1e-8.
-func (n Noise) Increment(honest, shift int64, tau float64) (mu1, ratio float64, err error) {
+func (n Noise) increment(honest, shift int64, tau float64) (mu1, ratio float64, err error) {
 	if err := n.validate(); err != nil {
 		return 0, 0, err
 	}

@@ -135,18 +135,18 @@ func (p Params) sensitivity() (shift int64, norm float64, counts int64) {
 	return shift, math.Sqrt(float64(square)) * (1 + 0x1p-52), min(int64(p.Streams()), square)
 }
 
-// Curve returns the privacy of one round, with mass tau given up on each coordinate; see
-// [Noise.Increment]. Mu is +Inf if the noise has too little support; Delta is then 1.
+// curve returns the privacy of one round, with mass tau given up on each coordinate; see
+// Noise.increment. Mu is +Inf if the noise has too little support; δ is then 1.
 //
 // Upper bound, proved, replace-one. It holds for any transport that reveals the counts and
 // nothing else. Precondition: at least the fraction Honest of the clients is honest, and
 // rounds with fewer than MinUsers clients are not opened.
-func (p Params) Curve(tau float64) (Curve, error) {
+func (p Params) curve(tau float64) (Curve, error) {
 	if err := p.Validate(); err != nil {
 		return Curve{}, err
 	}
 	shift, norm, counts := p.sensitivity()
-	mu1, ratio, err := p.Noise.Increment(p.guaranteed(), max(1, shift), tau)
+	mu1, ratio, err := p.Noise.increment(p.guaranteed(), max(1, shift), tau)
 	if err != nil {
 		return Curve{}, err
 	}
@@ -166,17 +166,17 @@ func (p Params) Epsilon(delta float64, rounds int64) (float64, error) {
 	if rounds < 1 {
 		return 0, fmt.Errorf("vecsum: rounds = %d must be at least 1", rounds)
 	}
-	c, err := p.RoundCurve(delta, rounds)
+	c, err := p.Curve(delta, rounds)
 	if err != nil {
 		return 0, err
 	}
-	return c.times(rounds).Epsilon(delta)
+	return c.times(rounds).epsilon(delta)
 }
 
-// RoundCurve is Curve with the windows that Epsilon uses: all rounds together spend TailShare
-// of delta on them.
-func (p Params) RoundCurve(delta float64, rounds int64) (Curve, error) {
-	return p.Curve(p.tau(delta, rounds))
+// Curve returns the privacy of one of the given number of rounds, with the windows that Epsilon
+// uses: all rounds together spend TailShare of delta on them. See the method curve.
+func (p Params) Curve(delta float64, rounds int64) (Curve, error) {
+	return p.curve(p.tau(delta, rounds))
 }
 
 // Delta returns δ at eps of the given number of rounds, by [MethodGDP]. The error
@@ -191,12 +191,12 @@ func (p Params) Delta(eps float64, rounds int64) (float64, error) {
 	// Any window gives a bound, and the best window depends on the answer.
 	best, guess, back := 1., 1e-6, false
 	for range 8 {
-		c, err := p.RoundCurve(math.Max(guess, 1e-200), rounds)
+		c, err := p.Curve(math.Max(guess, 1e-200), rounds)
 		if err != nil && best == 1 {
 			return 0, err
 		}
 		all := c.times(rounds)
-		d := all.Delta(eps)
+		d := all.delta(eps)
 		if err != nil || !(d < best) {
 			// This window is so wide that it leaves the support: try again with the best so
 			// far.
@@ -208,7 +208,7 @@ func (p Params) Delta(eps float64, rounds int64) (float64, error) {
 		}
 		best = d
 		all.Tail = 0
-		next := all.Delta(eps)
+		next := all.delta(eps)
 		if next > guess/10 && next < 2*guess {
 			break
 		}

@@ -13,13 +13,6 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/rng"
 )
 
-// SharesConfig describes a [Shares].
-type SharesConfig struct {
-	Params      Params  // required
-	Round       RoundID // required
-	Aggregators int     // S, 2 or 3; 0 means 2
-}
-
 // Shares is the default transport: each count is split into S additive shares modulo q, one
 // for each of S aggregators; all shares but the last are expanded from a 16-byte seed. It
 // replaces the shuffler by summation modulo q: any S−1 aggregators together see uniform
@@ -28,6 +21,9 @@ type SharesConfig struct {
 //
 // An aggregator opens its sum only for MinUsers … Users clients, and sums are combined only
 // if all aggregators counted the same reports.
+//
+// The shares hide the counts perfectly, up to the security of the generator, so there is no
+// Distance.
 type Shares struct {
 	format
 	aggregators int
@@ -36,15 +32,23 @@ type Shares struct {
 var _ Transport = (*Shares)(nil)
 
 // NewShares validates c.
-func NewShares(c SharesConfig) (*Shares, error) {
+func NewShares(c Config) (*Shares, error) {
 	if c.Aggregators == 0 {
 		c.Aggregators = 2
 	}
 	if c.Aggregators < 2 || c.Aggregators > 3 {
 		return nil, fmt.Errorf("vecsum: aggregators = %d must be 2 or 3", c.Aggregators)
 	}
-	f, err := newFormat(c.Params, c.Round, fmt.Sprint("shares ", c.Aggregators))
-	return &Shares{f, c.Aggregators}, err
+	f, err := newFormat(c, fmt.Sprint("shares ", c.Aggregators))
+	if err != nil {
+		return nil, err
+	}
+	s := &Shares{f, c.Aggregators}
+	for i := range s.aggregators {
+		s.cost.Messages++
+		s.cost.Bytes += s.MessageSize(i)
+	}
+	return s, nil
 }
 
 // A share message has version, kind, aggregator, log₂ q, streams (4 bytes, little endian),
@@ -60,12 +64,6 @@ const (
 
 func (s *Shares) packedSize() int { return (s.params.Streams()*s.bits + 7) / 8 }
 
-// Size implements [Transport].
-func (s *Shares) Size() (messages, bytes int64) {
-	n := s.aggregators
-	return int64(n), int64(n*shareHeader + (n-1)*seedSize + s.packedSize())
-}
-
 // MessageSize is the size of the message to one aggregator.
 func (s *Shares) MessageSize(aggregator int) int64 {
 	if aggregator == s.aggregators-1 {
@@ -73,9 +71,6 @@ func (s *Shares) MessageSize(aggregator int) int64 {
 	}
 	return shareHeader + seedSize
 }
-
-// Distance is 0: the shares hide the counts perfectly, up to the security of the generator.
-func (s *Shares) Distance() float64 { return 0 }
 
 func (s *Shares) header(kind byte, aggregator int, id [16]byte, size int) []byte {
 	m := make([]byte, 0, shareHeader+size)

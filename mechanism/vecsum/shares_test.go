@@ -13,7 +13,7 @@ import (
 func TestUnequalShares(t *testing.T) {
 	p := small()
 	p.Users, p.MinUsers = 5, 2
-	s, err := NewShares(SharesConfig{Params: p, Round: testRound})
+	s, err := NewShares(Config{Params: p, Round: testRound})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestUnequalShares(t *testing.T) {
 // for all counts, and a vector share is uniform whatever they are.
 func TestSharesHide(t *testing.T) {
 	p := Params{Users: 3, Dim: 1, Radius: 1, Grid: 3, Norm: Norm(1, 3, 0), Noise: Noise{Kind: Binomial, Bits: 2}}
-	s, err := NewShares(SharesConfig{Params: p, Round: testRound})
+	s, err := NewShares(Config{Params: p, Round: testRound})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestSharesHide(t *testing.T) {
 // The canonical encoding, byte by byte.
 func TestShareEncoding(t *testing.T) {
 	p := small()
-	s, err := NewShares(SharesConfig{Params: p, Round: testRound})
+	s, err := NewShares(Config{Params: p, Round: testRound})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestPack(t *testing.T) {
 func FuzzAggregator(f *testing.F) {
 	p := small()
 	p.MinUsers = 1
-	s, err := NewShares(SharesConfig{Params: p, Round: testRound})
+	s, err := NewShares(Config{Params: p, Round: testRound})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestAggregatorReleasesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Users = 10
-	s, err := NewShares(SharesConfig{Params: p, Round: RoundID{1}})
+	s, err := NewShares(Config{Params: p, Round: RoundID{1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (p Params) Sigma(ctx context.Context, delta float64, rounds int64) (sigma, 
 		next := min(p.Users, max(k, k+k/100))
 		q := p
 		q.MinUsers = k
-		c, err := q.Curve(tau)
+		c, err := q.curve(tau)
 		if err != nil {
 			return 0, 0, err
 		}

@@ -35,7 +35,7 @@ func TestSigmaCoversEveryCohort(t *testing.T) {
 		for k := c.least; k <= c.of; k += 3 {
 			q := p
 			q.MinUsers = k
-			curve, err := q.Curve(p.tau(1e-6, 7))
+			curve, err := q.curve(p.tau(1e-6, 7))
 			if err != nil {
 				t.Fatal(err)
 			}

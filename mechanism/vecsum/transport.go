@@ -10,20 +10,51 @@ import (
 )
 
 // Transport carries the counts of all clients to an analyzer that must learn their sums and
-// nothing else. There are three kinds: [Shares] and the transports of [NewBits] and [NewMix].
-// For the same counts all give the same sums.
+// nothing else. There are three kinds: [Shares] and those of [NewShuffled]. For the same counts
+// all give the same sums.
 type Transport interface {
-	// Messages returns one client's messages. Their number and sizes are those of Size,
+	// Messages returns one client's messages. Their number and sizes are those of Cost,
 	// whatever the counts. In production src is rng.Secure.
 	Messages(src rng.Source, counts []int64) ([][]byte, error)
 	// Sum takes the messages of a whole round in any order. It returns the summed counts and
 	// the number of clients, or an error and no counts.
 	Sum(messages [][]byte) (counts []int64, clients int64, err error)
-	// Size returns how many messages a client sends and their bytes together,
-	// before encryption.
-	Size() (messages, bytes int64)
-	// Distance is the transport's contribution to [Curve.Distance] in each round.
-	Distance() float64
+	// Cost says what a round over the transport costs.
+	Cost() Cost
+}
+
+// Cost is what one round over a transport costs.
+type Cost struct {
+	Messages, Bytes int64   // that a client sends; the bytes of all together, before encryption
+	Distance        float64 // the contribution to [Curve.Distance]
+}
+
+// Config describes a transport of one round.
+type Config struct {
+	Params Params  // required
+	Round  RoundID // required
+	// Aggregators is S of [NewShares], 2 or 3; 0 means 2.
+	Aggregators int
+	// Security is σ of the transport [Mix], between 20 and 120: the view is within 2^−σ of one
+	// that depends on the sums only, over all coordinates; 0 means 40.
+	Security int
+}
+
+// The transports of [NewShuffled], which send many small messages to one honest shuffler.
+const (
+	Bits = "bits" // one message for each bit, the paper's; the reference, for small d and binomial noise
+	Mix  = "mix"  // split-and-mix: each count is split into shares modulo q
+)
+
+// NewShuffled returns the transport of that name.
+func NewShuffled(name string, c Config) (Transport, error) {
+	switch name {
+	case Bits:
+		return newBits(c)
+	case Mix:
+		return newMix(c)
+	}
+	return nil, fmt.Errorf("vecsum: transport %q must be %s or %s", name, Bits, Mix)
 }
 
 // RoundID names a round; no two rounds of a task may share one.
@@ -35,12 +66,17 @@ type format struct {
 	tag    [16]byte // binds messages to the round and its parameters
 	bits   int      // log₂ of the modulus
 	mask   uint64
+	cost   Cost
 }
+
+// Cost implements [Transport].
+func (f *format) Cost() Cost { return f.cost }
 
 // maxModulus bounds log₂ q, so that packing works in 64-bit words.
 const maxModulus = 56
 
-func newFormat(p Params, round RoundID, kind string) (format, error) {
+func newFormat(c Config, kind string) (format, error) {
+	p := c.Params
 	if err := p.Validate(); err != nil {
 		return format{}, err
 	}
@@ -50,7 +86,7 @@ func newFormat(p Params, round RoundID, kind string) (format, error) {
 		return format{}, fmt.Errorf("vecsum: sums of %d users need a modulus of 2^%d, above 2^%d", p.Users, f.bits, maxModulus)
 	}
 	f.mask = 1<<f.bits - 1
-	f.tag = p.Tag(round, kind)
+	f.tag = p.Tag(c.Round, kind)
 	return f, nil
 }
 

@@ -25,16 +25,14 @@ func transports(t testing.TB, p Params) map[string]Transport {
 		out[name] = tr
 	}
 	for _, n := range []int{2, 3} {
-		s, err := NewShares(SharesConfig{Params: p, Round: testRound, Aggregators: n})
+		s, err := NewShares(Config{Params: p, Round: testRound, Aggregators: n})
 		add("shares of "+string(rune('0'+n)), s, err)
 	}
 	if p.Noise.Kind == Binomial {
-		b, err := NewBits(BitsConfig{Params: p, Round: testRound})
+		b, err := NewShuffled(Bits, Config{Params: p, Round: testRound})
 		add("bits", b, err)
-		b, err = NewBits(BitsConfig{Params: p, Round: testRound, OnesOnly: true})
-		add("ones", b, err)
 	}
-	m, err := NewMix(MixConfig{Params: p, Round: testRound})
+	m, err := NewShuffled(Mix, Config{Params: p, Round: testRound})
 	add("mix", m, err)
 	return out
 }
@@ -78,7 +76,7 @@ func TestTransportsAgree(t *testing.T) {
 		}
 		for name, tr := range transportsFor(t, p) {
 			var all [][]byte
-			count, size := tr.Size()
+			count, size := tr.Cost().Messages, tr.Cost().Bytes
 			for _, row := range clients {
 				ms, err := tr.Messages(src, row)
 				if err != nil {
@@ -113,17 +111,15 @@ func transportsFor(t *rapid.T, p Params) map[string]Transport {
 		}
 		out[name] = tr
 	}
-	s, err := NewShares(SharesConfig{Params: p, Round: testRound})
+	s, err := NewShares(Config{Params: p, Round: testRound})
 	add("shares", s, err)
-	s, err = NewShares(SharesConfig{Params: p, Round: testRound, Aggregators: 3})
+	s, err = NewShares(Config{Params: p, Round: testRound, Aggregators: 3})
 	add("shares of 3", s, err)
 	if p.Noise.Kind == Binomial {
-		b, err := NewBits(BitsConfig{Params: p, Round: testRound})
+		b, err := NewShuffled(Bits, Config{Params: p, Round: testRound})
 		add("bits", b, err)
-		b, err = NewBits(BitsConfig{Params: p, Round: testRound, OnesOnly: true})
-		add("ones", b, err)
 	}
-	m, err := NewMix(MixConfig{Params: p, Round: testRound})
+	m, err := NewShuffled(Mix, Config{Params: p, Round: testRound})
 	add("mix", m, err)
 	return out
 }
@@ -170,7 +166,7 @@ func TestModulus(t *testing.T) {
 		}
 	}
 	p.Users, p.Noise.Bits = 1<<20, 1<<38
-	if _, err := NewShares(SharesConfig{Params: p, Round: testRound}); err == nil {
+	if _, err := NewShares(Config{Params: p, Round: testRound}); err == nil {
 		t.Error("a modulus above 2^56 was accepted")
 	}
 }
@@ -249,15 +245,13 @@ func tampered(t *testing.T, p Params, name string, round RoundID, src interface 
 	var err error
 	switch name {
 	case "shares of 2":
-		tr, err = NewShares(SharesConfig{Params: p, Round: round})
+		tr, err = NewShares(Config{Params: p, Round: round})
 	case "shares of 3":
-		tr, err = NewShares(SharesConfig{Params: p, Round: round, Aggregators: 3})
+		tr, err = NewShares(Config{Params: p, Round: round, Aggregators: 3})
 	case "bits":
-		tr, err = NewBits(BitsConfig{Params: p, Round: round})
-	case "ones":
-		tr, err = NewBits(BitsConfig{Params: p, Round: round, OnesOnly: true})
+		tr, err = NewShuffled(Bits, Config{Params: p, Round: round})
 	default:
-		tr, err = NewMix(MixConfig{Params: p, Round: round})
+		tr, err = NewShuffled(Mix, Config{Params: p, Round: round})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -269,64 +263,15 @@ func tampered(t *testing.T, p Params, name string, round RoundID, src interface 
 	return ms[len(ms)-1]
 }
 
-// The cap on ones holds as often as it says.
-func TestOnesBound(t *testing.T) {
-	p := Params{Users: 2, Dim: 30, Radius: 1, Grid: 6, Norm: Norm(30, 6, 1e-9), Noise: Noise{Kind: Binomial, Bits: 8}, Split: true}
-	const beta = 1e-3
-	b, err := NewBits(BitsConfig{Params: p, Round: testRound, OnesOnly: true, Overflow: beta})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := NewBits(BitsConfig{Params: p, Round: testRound})
-	if err != nil {
-		t.Fatal(err)
-	}
-	few, _ := b.Size()
-	many, _ := all.Size()
-	if few >= many*3/4 {
-		t.Errorf("%d tokens instead of %d bits", few, many)
-	}
-	x := make([]float32, 30)
-	for j := range x {
-		x[j] = float32(1 / math.Sqrt(30))
-	}
-	e, counts := mustEncoder(t, p), make([]int64, 60)
-	over, src := 0, source(27)
-	const reps = 20_000
-	for range reps {
-		if err := e.Encode(src, x, counts); err != nil {
-			t.Fatal(err)
-		}
-		var ones int64
-		for _, c := range counts {
-			ones += c
-		}
-		if ones > few {
-			over++
-		}
-	}
-	if over > 20+100 { // 20 expected at most, 100 more is beyond 1e-30
-		t.Errorf("%d of %d exceed the cap, bound %v", over, reps, beta)
-	}
-	if d := b.Distance(); !(d >= 2*beta) {
-		t.Errorf("distance %v for two clients", d)
-	}
-	ms, err := b.Messages(src, slices.Repeat([]int64{11}, 60)) // far beyond the cap
-	if err != nil || int64(len(ms)) != few {
-		t.Errorf("an overflow sends %d messages, not %d (%v)", len(ms), few, err)
-	}
-	for _, c := range []BitsConfig{
-		{Params: p, Round: testRound, Overflow: .1, OnesOnly: true}, {Params: p, Round: testRound, Overflow: 1e-9},
-		{Params: p, Round: testRound, Overflow: math.NaN(), OnesOnly: true},
-	} {
-		if _, err := NewBits(c); err == nil {
-			t.Errorf("overflow %v was accepted", c.Overflow)
-		}
-	}
-	sk := p
-	sk.Noise = Noise{Kind: Skellam, Variance: 2}
-	if _, err := NewBits(BitsConfig{Params: sk, Round: testRound}); err == nil {
+// Bits have a largest number of messages, which unbounded noise has not.
+func TestBitsRefuseUnboundedNoise(t *testing.T) {
+	p := small()
+	p.Noise = Noise{Kind: Skellam, Variance: 2}
+	if _, err := NewShuffled(Bits, Config{Params: p, Round: testRound}); err == nil {
 		t.Error("bits were to carry unbounded noise")
+	}
+	if _, err := NewShuffled("shares", Config{Params: small(), Round: testRound}); err == nil {
+		t.Error("shares were made for a shuffler")
 	}
 }
 
@@ -341,12 +286,8 @@ func TestOneClientsMessagesAreUniform(t *testing.T) {
 			continue // TestSharesHide
 		}
 		src := source(29, uint64(len(name)))
-		each, _ := tr.Size()
-		n := float64(each)
+		each := tr.Cost().Messages
 		labels := []float64{1. / 3, 1. / 3, 1. / 3, 0}
-		if name == "ones" { // those of 11, 0 and 5 ones, and of dummies
-			labels = []float64{11 / n, 0, 5 / n, (n - 16) / n}
-		}
 		var first, last [4]int64
 		values := make([]int64, 16)
 		var kept int64

@@ -13,7 +13,7 @@ import (
 // the coordinator and one aggregator. The first half of the announcement's digest names the
 // round.
 func (m *VectorSum) Shares(announcement [32]byte) (*vecsum.Shares, error) {
-	return vecsum.NewShares(vecsum.SharesConfig{Params: m.Params, Round: vecsum.RoundID(announcement[:16])})
+	return vecsum.NewShares(vecsum.Config{Params: m.Params, Round: vecsum.RoundID(announcement[:16])})
 }
 
 // Contents encodes a report into the parts that are sealed: one for the coordinator and, for

@@ -76,8 +76,7 @@ func (m *VectorSum) NewReport() *randomizer.Report {
 
 // Randomize writes a client's noisy counts.
 func (m *VectorSum) Randomize(src rng.Source, x []float32, r *randomizer.Report) {
-	m.write(x, r, func(w *sumWorker) error { return w.encoder.Encode(src, x, w.counts) },
-		func(w *sumWorker) error { return w.encoder.Blank(src, w.counts) })
+	m.write(x, r, func(w *sumWorker, x []float32) error { return w.encoder.Encode(src, x, w.counts) })
 }
 
 // Rounding is a VectorSum whose simulated clients add no noise: AddNoise draws it for all of
@@ -86,16 +85,15 @@ type Rounding struct{ *VectorSum }
 
 // Randomize rounds x without adding noise.
 func (m Rounding) Randomize(src rng.Source, x []float32, r *randomizer.Report) {
-	m.write(x, r, func(w *sumWorker) error { return w.encoder.Round(src, x, w.counts) },
-		func(w *sumWorker) error { return w.encoder.Round(src, make([]float32, len(x)), w.counts) })
+	m.write(x, r, func(w *sumWorker, x []float32) error { return w.encoder.Round(src, x, w.counts) })
 }
 
-func (m *VectorSum) write(x []float32, r *randomizer.Report, encode, blank func(*sumWorker) error) {
+func (m *VectorSum) write(x []float32, r *randomizer.Report, encode func(w *sumWorker, x []float32) error) {
 	w := m.encoders.Get().(*sumWorker)
 	defer m.encoders.Put(w)
-	if err := encode(w); err != nil {
+	if err := encode(w, x); err != nil {
 		// An input that is not finite counts as zero. Any other error is a bug.
-		if err := blank(w); err != nil {
+		if err := encode(w, make([]float32, m.Params.Dim)); err != nil {
 			panic(err)
 		}
 	}

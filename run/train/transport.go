@@ -27,17 +27,17 @@ func (c PrivacyConfig) carriers(task [32]byte, m *mechanism.VectorSum) (carrying
 		id := vecsum.RoundID(name[:16])
 		switch c.Transport {
 		case singleBits:
-			b, err := vecsum.NewBits(vecsum.BitsConfig{Params: m.Params, Round: id})
+			b, err := vecsum.NewShuffled(vecsum.Bits, vecsum.Config{Params: m.Params, Round: id})
 			return &carrier{transport: b}, err
 		case splitAndMix:
 			security, err := c.mixSecurity()
 			if err != nil {
 				return nil, err
 			}
-			x, err := vecsum.NewMix(vecsum.MixConfig{Params: m.Params, Round: id, Security: security})
+			x, err := vecsum.NewShuffled(vecsum.Mix, vecsum.Config{Params: m.Params, Round: id, Security: security})
 			return &carrier{transport: x}, err
 		}
-		s, err := vecsum.NewShares(vecsum.SharesConfig{Params: m.Params, Round: id})
+		s, err := vecsum.NewShares(vecsum.Config{Params: m.Params, Round: id})
 		if err != nil {
 			return nil, err
 		}
@@ -56,11 +56,11 @@ func (c PrivacyConfig) carriers(task [32]byte, m *mechanism.VectorSum) (carrying
 		return nil, err
 	}
 	t := first.transport
-	if cost := (1 + math.Exp(c.Epsilon)) * float64(c.Rounds) * t.Distance(); !(cost*(1+1e-12) <= c.transportShare()*c.Delta) {
+	if cost := (1 + math.Exp(c.Epsilon)) * float64(c.Rounds) * t.Cost().Distance; !(cost*(1+1e-12) <= c.transportShare()*c.Delta) {
 		return nil, fmt.Errorf("what it shows adds %g to delta in %d rounds, above the %g kept for it", cost, c.Rounds, c.transportShare()*c.Delta)
 	}
 	// These messages are held until a round ends.
-	if each, _ := t.Size(); c.Transport != shares && float64(each)*c.expectedReports() > maxMessages {
+	if each := t.Cost().Messages; c.Transport != shares && float64(each)*c.expectedReports() > maxMessages {
 		return nil, fmt.Errorf("%d messages of each of %g clients are more than the %g that a simulation keeps; use transport shares", each, c.expectedReports(), float64(maxMessages))
 	}
 	return func(round int64) (func(rng.Source, *randomizer.Report) error, func() ([]int64, int64, error), error) {

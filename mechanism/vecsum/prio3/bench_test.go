@@ -25,8 +25,7 @@ func BenchmarkReport(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			_, size := s.Size()
-			b.ReportMetric(float64(size), "bytes/report")
+			b.ReportMetric(float64(s.Cost().Bytes), "bytes/report")
 		})
 		for i, role := range []string{"leader", "helper"} {
 			b.Run(fmt.Sprint(role, "/", d), func(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 // Two aggregators, who would be two processes, sum three clients' counts. The
 // key and the source are fixed for the example only.
 func Example() {
-	s, err := prio3.New(prio3.Config{
+	s, err := prio3.New(vecsum.Config{
 		Params: vecsum.Params{Users: 3, Dim: 2, Radius: 1, Grid: 4, Norm: vecsum.Norm(2, 4, 0),
 			Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 8}},
 		Round: vecsum.RoundID{1},

@@ -214,7 +214,7 @@ func TestCloseAndCombine(t *testing.T) {
 	}
 	skellam := small()
 	skellam.Noise = vecsum.Noise{Kind: vecsum.Skellam, Variance: 3}
-	if _, err := New(Config{Params: skellam}); !errors.Is(err, dp.ErrNoBound) {
+	if _, err := New(vecsum.Config{Params: skellam}); !errors.Is(err, dp.ErrNoBound) {
 		t.Errorf("noise without an end: %v", err)
 	}
 }

@@ -15,10 +15,6 @@ type local struct {
 
 var _ vecsum.Transport = local{}
 
-// Distance is 0 as for [vecsum.Shares], up to the generator and to honest proofs that fail by
-// chance, with a probability below 2^−100.
-func (l local) Distance() float64 { return 0 }
-
 // Sum implements [vecsum.Transport]. Refused reports are left out and not counted among the
 // clients. A malformed message, or a report with one half only, is an error.
 func (l local) Sum(messages [][]byte) (counts []int64, clients int64, err error) {

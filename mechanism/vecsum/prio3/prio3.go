@@ -46,12 +46,6 @@ import (
 	"github.com/riffle-dp/riffle/mechanism/vecsum"
 )
 
-// Config describes a [Shares].
-type Config struct {
-	Params vecsum.Params  // required, with binomial noise
-	Round  vecsum.RoundID // required
-}
-
 // Shares holds what clients, aggregators and the analyzer of a round agree on. Several
 // goroutines may use it. One aggregator's messages show nothing, as those of [vecsum.Shares],
 // up to the generator and to honest proofs that fail by chance, with a probability below
@@ -75,8 +69,11 @@ const aggregators = 2
 // maxDigits bounds the digits of a report, of 16 bytes each.
 const maxDigits = 1 << 24
 
-// New validates c.
-func New(c Config) (*Shares, error) {
+// New validates c. The noise must be binomial; there are two aggregators, and Security is fixed.
+func New(c vecsum.Config) (*Shares, error) {
+	if c.Aggregators != 0 && c.Aggregators != aggregators || c.Security != 0 {
+		return nil, fmt.Errorf("prio3: %d aggregators, security %d: there are two, and no choice of security", c.Aggregators, c.Security)
+	}
 	if err := c.Params.Validate(); err != nil {
 		return nil, fmt.Errorf("prio3: %w", err)
 	}
@@ -159,7 +156,7 @@ func chunkLength(n uint) uint {
 //	prep     id (16), key name (16), digest of what is public (32), prep share
 //	partial  clients (8), digest of the reports (32), sums (16 each)
 //
-// with the encodings of draft-irtf-cfrg-vdaf-13. All sizes are fixed by Config.
+// with the encodings of draft-irtf-cfrg-vdaf-13. All sizes are fixed by [vecsum.Config].
 // The commitment is SHA-256 of "riffle/vecsum/prio3 leader 1" and, as they stand in
 // aggregator 0's report, header, id and input share.
 const (
@@ -232,10 +229,10 @@ func (s *Shares) reportSize(index int) int {
 	return reportStart + s.helper
 }
 
-// Size returns how many messages a client sends and their bytes together,
-// before encryption.
-func (s *Shares) Size() (messages, bytes int64) {
-	return aggregators, int64(s.reportSize(0) + s.reportSize(1))
+// Cost implements [vecsum.Transport]. Distance is 0 as for [vecsum.Shares], up to the generator
+// and to honest proofs that fail by chance, with a probability below 2^−100.
+func (s *Shares) Cost() vecsum.Cost {
+	return vecsum.Cost{Messages: aggregators, Bytes: int64(s.reportSize(0) + s.reportSize(1))}
 }
 
 // prepSize returns the bytes each aggregator sends the other for a report.

@@ -26,7 +26,7 @@ func small() vecsum.Params {
 
 func mustNew(t testing.TB, p vecsum.Params) *Shares {
 	t.Helper()
-	s, err := New(Config{Params: p, Round: testRound})
+	s, err := New(vecsum.Config{Params: p, Round: testRound})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,11 +132,11 @@ func TestSumsAreThoseOfShares(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := New(Config{Params: p, Round: testRound})
+		s, err := New(vecsum.Config{Params: p, Round: testRound})
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain, err := vecsum.NewShares(vecsum.SharesConfig{Params: p, Round: testRound})
+		plain, err := vecsum.NewShares(vecsum.Config{Params: p, Round: testRound})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,8 +171,8 @@ func TestSumsAreThoseOfShares(t *testing.T) {
 				for _, m := range ms {
 					size += int64(len(m))
 				}
-				if k, all := tr.Size(); int64(len(ms)) != k || size != all {
-					t.Fatalf("%T: %d messages of %d bytes, always %d of %d", tr, len(ms), size, k, all)
+				if c := tr.Cost(); int64(len(ms)) != c.Messages || size != c.Bytes {
+					t.Fatalf("%T: %d messages of %d bytes, always %d of %d", tr, len(ms), size, c.Messages, c.Bytes)
 				}
 				sums[tr] = append(sums[tr], ms...)
 			}
@@ -361,7 +361,7 @@ func TestWrongMessages(t *testing.T) {
 			}
 		}
 	}
-	elsewhere, err := New(Config{Params: p, Round: vecsum.RoundID{9}})
+	elsewhere, err := New(vecsum.Config{Params: p, Round: vecsum.RoundID{9}})
 	if err != nil {
 		t.Fatal(err)
 	}
