@@ -45,7 +45,7 @@ func Example_report() {
 // A budget: rounds are charged before their reports are opened, and refused
 // when they would exceed it.
 func Example_ledger() {
-	book, err := ledger.New(ledger.Config{Accountant: account.New(), Delta: 1e-5, MaxEps: 0.3})
+	book, err := ledger.New(ledger.Config{Accountant: new(account.Accountant), Delta: 1e-5, MaxEps: 0.3})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -19,13 +19,10 @@ import (
 // Accountant is the default dp.Accountant. It takes the tightest pair of each round, the
 // blanket or that of its reports' class, and composes the pairs by privacy-loss
 // distributions; its answer is never worse than Rényi or pure composition. Safe for
-// concurrent use; it remembers pairs as a cache only.
-type Accountant struct{ engine *engine }
+// concurrent use; it remembers pairs as a cache only. The zero value is ready for use.
+type Accountant struct{ engine engine }
 
 var _ dp.Accountant = (*Accountant)(nil)
-
-// New returns an accountant.
-func New() *Accountant { return &Accountant{newEngine()} }
 
 // Eps returns an upper bound on ε at delta for the event, rounded up.
 func (a *Accountant) Eps(ev dp.Event, delta float64) (dp.Bound, error) {
@@ -147,7 +144,7 @@ func (r *Reply) list(m Method, got answer, start time.Time, err error) error {
 // counts; rounds of fewer than MinUsers are void. They do not include what a transport adds
 // to δ.
 func Answer(ctx context.Context, q Query, which string) (Reply, error) {
-	return New().answer(ctx, q, which, nil)
+	return new(Accountant).answer(ctx, q, which, nil)
 }
 
 // answer is Answer. It calls each, if each is not nil, before it computes a method for single
@@ -159,7 +156,7 @@ func (a *Accountant) answer(ctx context.Context, q Query, which string, each fun
 	if q.isSum() {
 		return answerSum(ctx, q, which)
 	}
-	e := a.engine
+	e := &a.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, times := q.shape()

@@ -105,7 +105,7 @@ func TestComposedBoundsAgainstExactWorlds(t *testing.T) {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
 	repeats := longtest.Pick(1, 6)
-	acc := account.New()
+	acc := new(account.Accountant)
 	checks, tight := 0, 0.0
 	worlds(17, repeats, func(w world) {
 		for _, delta := range []float64{1e-9, 1e-3, 0.05} {
@@ -167,7 +167,7 @@ func TestMixedSequencesAgainstExactWorlds(t *testing.T) {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
 	r := rand.New(rand.NewPCG(23, 1))
-	acc := account.New()
+	acc := new(account.Accountant)
 	tight := 0.0
 	for rep := range longtest.Pick(6, 30) {
 		eps0s := []float64{0.4, 1.5, 3}

@@ -154,8 +154,8 @@ func (e *engine) filter(s shape, order, delta float64) (filtered, error) {
 	}
 	pair = pld.Truncate(pair, 1e-4*delta/maxRounds)
 	f := filtered{rdp.Divergence(dp.Pair{Atoms: pair.Atoms}, order), pair.Dropped()}
-	if len(e.filters) >= cacheLimit {
-		clear(e.filters)
+	if e.filters == nil || len(e.filters) >= cacheLimit {
+		e.filters = map[filterKey]filtered{}
 	}
 	e.filters[k] = f
 	return f, nil

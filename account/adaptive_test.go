@@ -49,7 +49,7 @@ func (c charges) Save(ledger.Mark) error     { return nil }
 // by going through every outcome of randomized response.
 func adversary(t *testing.T, a dp.Accountant, events [2]dp.Round, eps, delta float64) float64 {
 	t.Helper()
-	free := ledger.Config{Accountant: New(), Delta: delta, MaxEps: math.Inf(1)}
+	free := ledger.Config{Accountant: new(Accountant), Delta: delta, MaxEps: math.Inf(1)}
 	affords := map[[3]int]bool{}
 	ask := func(n [2]int, task int) bool {
 		key := [3]int{n[0], n[1], task}
@@ -111,7 +111,7 @@ func adversary(t *testing.T, a dp.Accountant, events [2]dp.Round, eps, delta flo
 // Whatever is chosen upon releases, a book of two tasks keeps its promise; the
 // tightest composition does not, which is why it is not used for two.
 func TestNoChoiceExceedsTheBudget(t *testing.T) {
-	a := New()
+	a := new(Accountant)
 	broken := 0
 	for _, c := range []struct{ first, second, eps, delta float64 }{
 		{.5, 1, 2.2, .05}, {.3, 1.2, 1.9, .02}, {.4, .8, 2, .1}, {.2, 1.5, 1.6, .05},
@@ -155,7 +155,7 @@ func someEvents(n int, seed uint64) dp.Sequence {
 // The count for adaptive choice is never below the tightest one, says the same for
 // any order of entries, grows with every entry, and is the sum by hand.
 func TestAdaptiveCountIsAboveTheTightest(t *testing.T) {
-	a := New()
+	a := new(Accountant)
 	for seed := range uint64(2) {
 		const delta, maxEps = 1e-6, 4.
 		seq := someEvents(7, seed)
@@ -174,7 +174,7 @@ func TestAdaptiveCountIsAboveTheTightest(t *testing.T) {
 		for _, e := range seq {
 			back = append(dp.Sequence{e}, back...)
 		}
-		if other, err := New().EpsAdaptive(back, maxEps, delta); err != nil || math.Abs(other.Eps-b.Eps) > 1e-12*b.Eps {
+		if other, err := new(Accountant).EpsAdaptive(back, maxEps, delta); err != nil || math.Abs(other.Eps-b.Eps) > 1e-12*b.Eps {
 			t.Errorf("in another order %v, %v, want %v", other.Eps, err, b.Eps)
 		}
 		less, err := a.EpsAdaptive(seq[:6], maxEps, delta)

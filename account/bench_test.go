@@ -43,7 +43,7 @@ func BenchmarkRenyiQuery(b *testing.B) {
 func BenchmarkLedgerRound(b *testing.B) {
 	for _, kept := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprint(kept), func(b *testing.B) {
-			a := New()
+			a := new(Accountant)
 			var seq dp.Sequence
 			add := func(i int) {
 				seq = append(seq, dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2}, Trust: dp.Shuffle, Participation: dp.CheckIn,

@@ -29,7 +29,7 @@ const (
 // method that can be certified; "" means the tightest of them. It proves nothing:
 // certificate.Document's Verify does. Its claim exceeds Answer's by certifyMargin and, for a
 // single round, by the grid's 1e-4.
-func Certify(ctx context.Context, q Query, method certificate.Method) (certificate.Document, error) {
+func Certify(ctx context.Context, q Query, method string) (certificate.Document, error) {
 	if err := q.Validate(); err != nil {
 		return certificate.Document{}, err
 	}
@@ -39,7 +39,7 @@ func Certify(ctx context.Context, q Query, method certificate.Method) (certifica
 	}
 	s, times := q.shape()
 	parts := []part{{s, times}}
-	e := newEngine()
+	e := new(engine)
 	switch method {
 	case certificate.Basic:
 		return d, certifyBasic(&d, q, parts)
@@ -113,7 +113,7 @@ func (e *engine) certifyPLD(d *certificate.Document, q Query, parts []part, c cl
 	if err != nil {
 		return err
 	}
-	claim := certificate.Claim{Method: certificate.Method(c.name + "-pld"), Eps: q.Eps, Delta: delta}
+	claim := certificate.Claim{Method: c.name + "-pld", Eps: q.Eps, Delta: delta}
 	if q.AskDelta {
 		claim.Delta = math.Min(.999, math.Max(delta, composed.Delta(q.Eps)*(1+certifyDelta)))
 	} else {

@@ -84,7 +84,7 @@ func TestClassesAgainstExactWorlds(t *testing.T) {
 		t.Skip("long, and one goroutine: nothing for the race detector")
 	}
 	repeats := longtest.Pick(1, 2)
-	acc := account.New()
+	acc := new(account.Accountant)
 	best := map[string]int{}
 	tight := map[string]float64{}
 	classWorlds(5, repeats, func(name string, q account.Query, event dp.Event, truth tinyLaws) {

@@ -141,7 +141,7 @@ func TestAccountantMixesClasses(t *testing.T) {
 		r.Eps0 = 2
 		return dp.Round{Report: r, Trust: dp.Shuffle, Participation: dp.Sampled, Population: 20000, Reports: 1000}
 	}
-	a := New()
+	a := new(Accountant)
 	eps := func(ev dp.Event) dp.Bound {
 		b, err := a.Eps(ev, 1e-6)
 		if err != nil {
@@ -184,7 +184,7 @@ func TestAccountantMixesClasses(t *testing.T) {
 // A class that nobody listed gets no pair.
 func TestUnknownClassHasNoPair(t *testing.T) {
 	s := shape{trust: dp.Shuffle, eps0: 1, population: 100, reports: 100, included: 100, class: "hope"}
-	for _, c := range append([]clones{blanket, fmt22, newEngine().narrowOf(s)}, classPairs...) {
+	for _, c := range append([]clones{blanket, fmt22, new(engine).narrowOf(s)}, classPairs...) {
 		if _, err := s.pair(c); !errors.Is(err, dp.ErrNoBound) {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -32,7 +32,7 @@ func Divergence(q Query, method string) (func(order float64) (float64, error), e
 		if err := m.refusal(q, s); err != nil {
 			return nil, err
 		}
-		return m.divergence(newEngine(), part{s, 1})
+		return m.divergence(new(engine), part{s, 1})
 	}
 	return nil, fmt.Errorf("account: method %q has no divergence", method)
 }

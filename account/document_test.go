@@ -17,7 +17,7 @@ func askDocument(t *testing.T, text, which string) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	return New().Ask(context.Background(), d, which, nil)
+	return new(Accountant).Ask(context.Background(), d, which, nil)
 }
 
 // A document's query, asked again, gives the same document.
@@ -75,7 +75,7 @@ func TestAskIsAnswer(t *testing.T) {
 		done, of int
 	}
 	var steps []step
-	got, err := New().Ask(context.Background(), d, "all", func(method string, done, of int) { steps = append(steps, step{method, done, of}) })
+	got, err := new(Accountant).Ask(context.Background(), d, "all", func(method string, done, of int) { steps = append(steps, step{method, done, of}) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestAskIsAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gotSum, err := New().Ask(context.Background(), wantSum.Document().Query, "best", nil)
+	gotSum, err := new(Accountant).Ask(context.Background(), wantSum.Document().Query, "best", nil)
 	if err != nil || gotSum.Upper.Eps != wantSum.Upper.Eps {
 		t.Errorf("vector sum: %v %v, want %v", gotSum.Upper, err, wantSum.Upper)
 	}

@@ -31,10 +31,6 @@ type pairKey struct {
 	clones string
 }
 
-func newEngine() *engine {
-	return &engine{pairs: map[pairKey]dp.Pair{}, kept: map[keptKey]*kept{}, filters: map[filterKey]filtered{}}
-}
-
 // cacheLimit bounds the number of cached pairs, of some 30 kB each.
 const cacheLimit = 4096
 
@@ -53,8 +49,8 @@ func (e *engine) pair(s shape, c clones) (dp.Pair, error) {
 			return dp.Pair{}, fmt.Errorf("account: %s pair has an outcome of mass %v and loss %v: %w", c.name, a.Q, a.Loss, dp.ErrNoBound)
 		}
 	}
-	if len(e.pairs) >= cacheLimit {
-		clear(e.pairs)
+	if e.pairs == nil || len(e.pairs) >= cacheLimit {
+		e.pairs = map[pairKey]dp.Pair{}
 	}
 	e.pairs[k] = p
 	return p, nil

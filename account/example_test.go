@@ -40,7 +40,7 @@ func ExampleAccountant_Eps() {
 	round := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2}, Trust: dp.Shuffle, Participation: dp.Sampled, Population: 60000, Reports: 1000}
 	fewer := round
 	fewer.Reports = 500
-	bound, err := account.New().Eps(dp.Sequence{dp.Repeat{Event: round, Times: 50}, fewer}, 1e-6)
+	bound, err := new(account.Accountant).Eps(dp.Sequence{dp.Repeat{Event: round, Times: 50}, fewer}, 1e-6)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -140,7 +140,7 @@ func askExtreme(ctx context.Context, d account.DocumentQuery) (problems []string
 		}
 	}()
 	start := time.Now()
-	reply, err := account.New().Ask(ctx, d, "all", nil)
+	reply, err := new(account.Accountant).Ask(ctx, d, "all", nil)
 	took = time.Since(start)
 	if err != nil {
 		return nil, took

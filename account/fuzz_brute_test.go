@@ -234,7 +234,7 @@ func TestOnceNeedsEnoughClients(t *testing.T) {
 	sampled := one
 	sampled.Participation, sampled.Population = dp.All, 500
 	sampled.Reports = 500
-	acc := account.New()
+	acc := new(account.Accountant)
 	single, err := acc.Eps(sampled, 1e-6)
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ func TestOnceNeedsEnoughClients(t *testing.T) {
 
 // Events that say the same must cost the same; nobody reporting is free.
 func TestEventsThatAreEqual(t *testing.T) {
-	acc := account.New()
+	acc := new(account.Accountant)
 	eps := func(ev dp.Event) float64 {
 		b, err := acc.Eps(ev, 1e-6)
 		if err != nil {

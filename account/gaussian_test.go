@@ -114,7 +114,7 @@ func TestGaussianCompositionAgainstClosedForm(t *testing.T) {
 		times int64
 		delta float64
 	}{{2000, 1e5, 1e-8}, {2000, 1e5, 1e-30}, {2000, 1e5, 1e-200}, {20, 100, 1e-5}, {5, 1, 1e-6}, {.5, 1, 1e-9}, {.3, 7, 1e-3}, {1e5, 1e6, 1e-3}} {
-		e := newEngine()
+		e := new(engine)
 		parts := []part{{shape{trust: dp.Distributed, sigma: c.sigma, population: 1, reports: 1, included: 1}, c.times}}
 		exact := gdp.Mu(2 / c.sigma).Repeat(c.times)
 		composed, _, err := e.compose(parts, blanket, c.delta, tiltFor(c.delta))
@@ -308,7 +308,7 @@ func TestAccountantCountsGaussians(t *testing.T) {
 	round := func(k int64) dp.Round {
 		return dp.Round{Report: gaussian, Trust: dp.Distributed, Participation: dp.CheckIn, Population: 6e5, Reports: k, Realised: true}
 	}
-	a := New()
+	a := new(Accountant)
 	var ev dp.Sequence
 	for k := int64(590); k < 610; k++ {
 		ev = append(ev, dp.Repeat{Event: round(k), Times: 5000})

@@ -62,8 +62,8 @@ func (e *engine) keep(s shape, c clones, cut int) (*kept, error) {
 	for _, a := range k.pair.Atoms {
 		k.top = math.Max(k.top, a.Loss)
 	}
-	if len(e.kept) >= keptLimit {
-		clear(e.kept)
+	if e.kept == nil || len(e.kept) >= keptLimit {
+		e.kept = map[keptKey]*kept{}
 	}
 	e.kept[key] = k
 	return k, nil

@@ -52,7 +52,7 @@ func TestManyShapesCompose(t *testing.T) {
 			}
 			parts = append(parts, pld.Part{Loss: l, Times: c.times})
 		}
-		warm := New()
+		warm := new(Accountant)
 		for _, delta := range c.deltas {
 			b, err := warm.Eps(seq, delta)
 			if err != nil {
@@ -69,7 +69,7 @@ func TestManyShapesCompose(t *testing.T) {
 				t.Errorf("n=%d delta=%v: %v (%s), on one fine grid %v", c.n, delta, b.Eps, b.Method, want)
 			}
 			// What is remembered must not show.
-			cold, err := New().Eps(seq, delta)
+			cold, err := new(Accountant).Eps(seq, delta)
 			if err != nil || cold.Eps != b.Eps {
 				t.Errorf("n=%d delta=%v: %v warm, %v cold (%v)", c.n, delta, b.Eps, cold.Eps, err)
 			}
@@ -99,7 +99,7 @@ func TestManyShapesAgainstEnumeration(t *testing.T) {
 		return d
 	}
 	for _, delta := range []float64{.5, .1, 1e-2, 1e-3, 1e-5, 1e-9} {
-		b, err := New().Eps(seq, delta)
+		b, err := new(Accountant).Eps(seq, delta)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,14 +114,14 @@ func TestManyShapesAgainstEnumeration(t *testing.T) {
 
 // TestAccountantConcurrent: safe for concurrent use, same answers.
 func TestAccountantConcurrent(t *testing.T) {
-	a := New()
+	a := new(Accountant)
 	var seq dp.Sequence
 	for k := int64(300); k < 340; k++ {
 		seq = append(seq, realised(1, 5000, k))
 	}
 	want := make([]float64, len(seq)+1)
 	for i := 1; i <= len(seq); i += 7 {
-		b, err := New().Eps(seq[:i], 1e-6)
+		b, err := new(Accountant).Eps(seq[:i], 1e-6)
 		if err != nil {
 			t.Fatal(err)
 		}

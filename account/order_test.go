@@ -142,7 +142,7 @@ func TestOneRoundIsTheCurve(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := newEngine()
+			e := new(engine)
 			parts := []part{{shape{trust: dp.Shuffle, eps0: eps0, population: 3 * k, reports: k, included: k}, 1}}
 			c, _, err := e.compose(parts, blanket, delta, func(func(float64) float64) float64 { return 5 / math.Max(want, 1e-7) })
 			if err != nil {
@@ -171,7 +171,7 @@ func TestRealisedAgainstPlanned(t *testing.T) {
 		seq = append(seq, dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 1.5}, Trust: dp.Shuffle, Participation: dp.CheckIn,
 			Population: n, Reports: k, Realised: true})
 	}
-	b, err := New().Eps(seq, 1e-6)
+	b, err := new(Accountant).Eps(seq, 1e-6)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestQueryRefusals(t *testing.T) {
 	if _, err := Answer(context.Background(), good, "wish"); err == nil {
 		t.Error("unknown method accepted")
 	}
-	a := New()
+	a := new(Accountant)
 	for _, ev := range []dp.Event{nil, dp.Repeat{}, dp.Sequence{dp.Round{}}, dp.Repeat{Event: dp.Sequence{}, Times: 1e13}} {
 		if _, err := a.Eps(ev, 1e-6); err == nil {
 			t.Errorf("%#v accepted", ev)
@@ -288,7 +288,7 @@ func TestQueryRefusals(t *testing.T) {
 
 // A client is in one of the disjoint batches and in every other round.
 func TestDisjointBatches(t *testing.T) {
-	a := New()
+	a := new(Accountant)
 	batch := dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2}, Trust: dp.Shuffle, Participation: dp.Once, Population: 9000, Reports: 3000}
 	eps := func(ev dp.Event) float64 {
 		b, err := a.Eps(ev, 1e-6)

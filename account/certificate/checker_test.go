@@ -142,7 +142,7 @@ func TestCurveAgainstEveryOutcome(t *testing.T) {
 		{Trust: dp.Shuffle, Participation: dp.Sampled, Eps0: 1.5, N: 11, K: 8, Dropout: .4},
 		{Trust: dp.Local, Participation: dp.Sampled, Eps0: 1.5, N: 11, K: 8, Dropout: .4},
 	} {
-		for _, method := range []Method{BlanketPLD, ClonesPLD} {
+		for _, method := range []string{BlanketPLD, ClonesPLD} {
 			rate := 2 / (math.Exp(q.Eps0) + 1)
 			if method == ClonesPLD {
 				rate = math.Exp(-q.Eps0)

@@ -60,18 +60,16 @@ type Query struct {
 	Rounds     int64        `json:"rounds"`
 }
 
-// Method names the method that proves a claim.
-type Method string
-
+// Methods that prove a claim.
 const (
-	BlanketPLD Method = "blanket-pld" // clones at rate 2/(e^eps0+1)
-	ClonesPLD  Method = "clones-pld"  // clones at rate e^-eps0
-	Basic      Method = "basic"       // pure guarantees, added
+	BlanketPLD = "blanket-pld" // clones at rate 2/(e^eps0+1)
+	ClonesPLD  = "clones-pld"  // clones at rate e^-eps0
+	Basic      = "basic"       // pure guarantees, added
 )
 
 // Claim says that the query is (Eps, Delta)-DP.
 type Claim struct {
-	Method Method  `json:"method"`
+	Method string  `json:"method"`
 	Eps    float64 `json:"eps"`
 	Delta  float64 `json:"delta"`
 }

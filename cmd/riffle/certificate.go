@@ -39,7 +39,7 @@ func (c *certificateFlags) check(cmd *cobra.Command, curve bool) error {
 
 // certify writes the certificate of a query that was answered.
 func (c *certificateFlags) certify(cmd *cobra.Command, q account.Query, answer account.Reply) error {
-	d, err := account.Certify(cmd.Context(), q, certificate.Method(c.method))
+	d, err := account.Certify(cmd.Context(), q, c.method)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (c *certificateFlags) certify(cmd *cobra.Command, q account.Query, answer a
 	}
 	stderr := cmd.ErrOrStderr()
 	fmt.Fprintf(stderr, "riffle: %s claims epsilon <= %s at delta = %s (%s)\n", c.write, roundUp(d.Claim.Eps), roundUp(d.Claim.Delta), d.Claim.Method)
-	if u := answer.Upper; u != nil && u.Method != string(d.Claim.Method) && (u.Eps < d.Claim.Eps*.999 || u.Delta < d.Claim.Delta*.99) {
+	if u := answer.Upper; u != nil && u.Method != d.Claim.Method && (u.Eps < d.Claim.Eps*.999 || u.Delta < d.Claim.Delta*.99) {
 		fmt.Fprintf(stderr, "riffle: the tighter bound of %s has no independent check and is not certified\n", u.Method)
 	}
 	return nil

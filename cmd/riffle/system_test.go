@@ -536,7 +536,7 @@ func replayCharged(t *testing.T, file string, id [32]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := ledger.Config{Accountant: account.New(), Delta: 1e-5, MaxEps: 1e6}
+	limit := ledger.Config{Accountant: new(account.Accountant), Delta: 1e-5, MaxEps: 1e6}
 	j, err := coordinator.OpenJournal(ctx, s, c.Mark, c.ID, limit)
 	if err != nil {
 		t.Fatal(err)

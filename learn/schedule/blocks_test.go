@@ -190,7 +190,7 @@ func TestAccounting(t *testing.T) {
 		t.Fatal(err)
 	}
 	alone := dp.Round{Report: report, Trust: dp.Shuffle, Participation: dp.All, Population: 500}
-	a := account.New()
+	a := new(account.Accountant)
 	eps := func(r dp.Round) float64 {
 		bound, err := a.Eps(dp.Repeat{Event: r, Times: 3}, 1e-5)
 		if err != nil {

@@ -107,7 +107,7 @@ func drawQuestion(r *rand.Rand, methods []string) question {
 func methodsOf(t *testing.T) []string {
 	t.Helper()
 	delta := 1e-3
-	r, err := account.New().Ask(context.Background(), account.DocumentQuery{Participation: dp.All, Randomizer: dp.Generic, Eps0: 1, N: 10, Rounds: 1, Delta: &delta}, "all", nil)
+	r, err := new(account.Accountant).Ask(context.Background(), account.DocumentQuery{Participation: dp.All, Randomizer: dp.Generic, Eps0: 1, N: 10, Rounds: 1, Delta: &delta}, "all", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestPageAgreesWithRiffle(t *testing.T) {
 		}()
 		want := make([]answered, batch)
 		for i, q := range asked {
-			reply, err := account.New().Ask(context.Background(), q.Query, q.Which, nil)
+			reply, err := new(account.Accountant).Ask(context.Background(), q.Query, q.Which, nil)
 			if err != nil {
 				want[i].Error = err.Error()
 				senseless++

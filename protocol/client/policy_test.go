@@ -15,7 +15,7 @@ import (
 // What a client counts for a report is never less than what the accountant says
 // of any round it can have been in, given that it was.
 func TestPolicyChargeIsAboveWhatIsRealised(t *testing.T) {
-	a := account.New()
+	a := new(account.Accountant)
 	for _, name := range []string{"rinf", "privunit", "laplace"} {
 		for _, eps0 := range []float64{.5, 3} {
 			task := wire.Task{Trust: dp.Shuffle, Participation: dp.Sampled, MinReports: 60, Rounds: 100, Delta: 1e-6,

@@ -17,7 +17,7 @@ var shuffled = dp.Round{Report: dp.Report{Class: dp.Generic, Eps0: 2}, Trust: dp
 
 // One task's budget: a round is charged before any of its reports is opened.
 func ExampleLedger() {
-	config := ledger.Config{Accountant: account.New(), Delta: 1e-5, MaxEps: 0.1}
+	config := ledger.Config{Accountant: new(account.Accountant), Delta: 1e-5, MaxEps: 0.1}
 	l, err := ledger.New(config)
 	if err != nil {
 		fmt.Println(err)
@@ -72,7 +72,7 @@ func (k *kept) Save(m ledger.Mark) error {
 // second task on all rounds are counted as if each had been chosen upon what was
 // released before, which costs more.
 func ExampleJournal() {
-	budget := ledger.Config{Accountant: account.New(), Delta: 1e-5, MaxEps: 1}
+	budget := ledger.Config{Accountant: new(account.Accountant), Delta: 1e-5, MaxEps: 1}
 	ctx, storage := context.Background(), &kept{}
 	journal, err := ledger.OpenJournal(ctx, storage, storage, wire.ID{7}, budget)
 	if err != nil {

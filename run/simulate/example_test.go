@@ -41,7 +41,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	budget, err := ledger.New(ledger.Config{Accountant: account.New(), Delta: 1e-6, MaxEps: 1})
+	budget, err := ledger.New(ledger.Config{Accountant: new(account.Accountant), Delta: 1e-6, MaxEps: 1})
 	if err != nil {
 		return err
 	}

@@ -269,7 +269,7 @@ func (c PrivacyConfig) accountedDelta() float64 { return dp.Counted(c.Delta, c.t
 
 // limit returns the budget of a task: its own ε and δ, or no limit if it has no ε.
 func (c PrivacyConfig) limit() ledger.Config {
-	limit := ledger.Config{Accountant: account.New(), Delta: c.Delta, Tail: c.tail(), MaxEps: math.Inf(1)}
+	limit := ledger.Config{Accountant: new(account.Accountant), Delta: c.Delta, Tail: c.tail(), MaxEps: math.Inf(1)}
 	if c.Epsilon != 0 {
 		limit.MaxEps = c.Epsilon
 	}

@@ -41,7 +41,7 @@ func ExampleJoin() {
 	config := client.JoinConfig{
 		Coordinator: "https://coordinator.example", Shuffler: "https://shuffler.example",
 		CoordinatorKey: coordinator, ShufflerKey: operator,
-		Credential: credential, Directory: dir, Accountant: account.New(),
+		Credential: credential, Directory: dir, Accountant: new(account.Accountant),
 		Tasks: [][32]byte{{1}},
 	}
 	policy := &config.Policy // what the client agrees to, whatever it is asked

@@ -82,7 +82,7 @@ type JoinConfig struct {
 	// Directory holds the ledger, which CreateLedger makes once. Required.
 	Directory string
 	Policy    client.Policy // Required.
-	// Accountant computes the cost of the reports sent; account.New has the tightest bounds.
+	// Accountant computes the cost of the reports sent; account.Accountant has the tightest bounds.
 	// Required.
 	Accountant dp.Accountant
 	// Tasks are the tasks to take part in; Run ends with the last of them. Empty: all tasks

@@ -160,7 +160,7 @@ func (w *world) newCoordinator(t *testing.T, n int64) (*coordinator.Coordinator,
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := ledger.New(ledger.Config{Accountant: account.New(), Delta: 1e-5, MaxEps: 1e3})
+	book, err := ledger.New(ledger.Config{Accountant: new(account.Accountant), Delta: 1e-5, MaxEps: 1e3})
 	if err != nil {
 		t.Fatal(err)
 	}

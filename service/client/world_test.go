@@ -141,7 +141,7 @@ func (w *world) config() client.JoinConfig {
 	}
 	return client.JoinConfig{Coordinator: w.servers[0].URL, Shuffler: w.servers[1].URL,
 		CoordinatorKey: w.coordinator.Public().(ed25519.PublicKey), ShufflerKey: w.operator.Public().(ed25519.PublicKey),
-		Roots: roots, Directory: dir, Policy: policy(), Accountant: account.New(), Tasks: [][32]byte{wire.Digest(w.task)}, Spread: -1}
+		Roots: roots, Directory: dir, Policy: policy(), Accountant: new(account.Accountant), Tasks: [][32]byte{wire.Digest(w.task)}, Spread: -1}
 }
 
 // fill adds to a pure announcement what a network needs.

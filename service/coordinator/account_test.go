@@ -18,7 +18,7 @@ import (
 // With the tightest accountant a task says what its entries cost, and stops below
 // its budget.
 func TestRealAccountant(t *testing.T) {
-	a := account.New()
+	a := new(account.Accountant)
 	w := newWorld(t, dp.Shuffle, dp.All)
 	w.config.Budget = ledger.Config{Accountant: a, Delta: 1e-6, MaxEps: 100}
 	s := w.run()

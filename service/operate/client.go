@@ -61,7 +61,7 @@ func serveClients(ctx context.Context, path string, o Options) error {
 func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.Member, error) {
 	coordinators := c.Coordinator.Addresses
 	join := client.JoinConfig{Coordinator: coordinators[0], Coordinators: coordinators[1:], Shuffler: c.Shuffler.URL, Directory: c.Dir, Policy: c.Agreed,
-		Accountant: account.New(), Spread: c.Spread, CoordinatorKey: c.Coordinator.Signer, ShufflerKey: c.Shuffler.Signer}
+		Accountant: new(account.Accountant), Spread: c.Spread, CoordinatorKey: c.Coordinator.Signer, ShufflerKey: c.Shuffler.Signer}
 	if c.Roots != "" {
 		var err error
 		if join.Roots, err = loadRoots(c.Roots); err != nil {

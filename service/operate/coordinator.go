@@ -31,7 +31,7 @@ import (
 // populationLimit is the budget of all tasks together. Its tail has room for the tails of
 // vector sums whose δ together are at most its own δ.
 func populationLimit(c config.Coordinator) ledger.Config {
-	return ledger.Config{Accountant: account.New(), Delta: c.Budget.Delta, Tail: vecsum.TailShare, MaxEps: c.Budget.Epsilon}
+	return ledger.Config{Accountant: new(account.Accountant), Delta: c.Budget.Delta, Tail: vecsum.TailShare, MaxEps: c.Budget.Epsilon}
 }
 
 // coordinatorProcess is a coordinator with its store, ledger and tasks.

@@ -131,7 +131,7 @@ var errRemoved = errors.New("operate: the task was removed")
 
 // tailOnly returns a budget without a limit, with the tail that the task needs.
 func tailOnly(w wire.Task) ledger.Config {
-	c := ledger.Config{Accountant: account.New(), Delta: w.Delta, MaxEps: math.Inf(1)}
+	c := ledger.Config{Accountant: new(account.Accountant), Delta: w.Delta, MaxEps: math.Inf(1)}
 	if w.Trust.Is(dp.SumsOnly) {
 		c.Tail = vecsum.TailShare
 	}

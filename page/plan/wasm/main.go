@@ -20,10 +20,10 @@ import (
 )
 
 func main() {
-	accountant := account.New()
+	accountant := new(account.Accountant)
 	js.Global().Set("riffleAnswer", js.FuncOf(func(_ js.Value, args []js.Value) any {
 		if args[2].Bool() {
-			accountant = account.New()
+			accountant = new(account.Accountant)
 		}
 		text, err := answer(accountant, args[0].String(), args[1].String(), args[3])
 		if err != nil {
