@@ -111,7 +111,7 @@ func (a *auditFlags) mechanism(cmd *cobra.Command) (randomizer.Randomizer, error
 	}
 	m, err := randomizer.New(name, randomizer.Config{Dim: a.dim, Radius: 1, Eps0: a.eps0, Bits: a.bits})
 	if err != nil {
-		return nil, usageError{err}
+		return nil, usageError(err)
 	}
 	return m, nil
 }
@@ -139,7 +139,7 @@ func (a *auditFlags) run(cmd *cobra.Command) error {
 	finish()
 	if err != nil {
 		if cmd.Context().Err() == nil {
-			return usageError{err} // the only errors left are values out of range
+			return usageError(err) // the only errors left are values out of range
 		}
 		return err
 	}

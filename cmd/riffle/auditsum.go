@@ -49,7 +49,7 @@ func (s *auditSumFlags) round(fs *pflag.FlagSet) (p vecsum.Params, claim float64
 		return p, 0, usage("--n %d must be at least 1 with --randomizer %s", s.n, vecsumName)
 	}
 	if err := dp.CheckDelta(s.delta); err != nil {
-		return p, 0, usageError{err}
+		return p, 0, usageError(err)
 	}
 	given := ""
 	for _, name := range []string{"grid", "noise-bits", "variance"} {
@@ -64,7 +64,7 @@ func (s *auditSumFlags) round(fs *pflag.FlagSet) (p vecsum.Params, claim float64
 		p, err = vecsum.Tight(vecsum.Target{Eps: s.eps, Delta: s.delta, Users: int64(s.n), Honest: s.honest, Dim: int(s.dim), Radius: 1,
 			Kind: vecsum.NoiseKind(s.noise)})
 		if err != nil {
-			return p, 0, usageError{err}
+			return p, 0, usageError(err)
 		}
 		return p, s.eps, nil
 	}
@@ -74,7 +74,7 @@ func (s *auditSumFlags) round(fs *pflag.FlagSet) (p vecsum.Params, claim float64
 		p.Norm = vecsum.Norm(p.Dim, p.Grid, vecsum.NormBeta)
 	}
 	if claim, err = p.Epsilon(s.delta, 1); err != nil {
-		return p, 0, usageError{err}
+		return p, 0, usageError(err)
 	}
 	return p, claim, nil
 }
@@ -126,7 +126,7 @@ func (a *auditFlags) runSum(cmd *cobra.Command) error {
 	finish()
 	if err != nil {
 		if cmd.Context().Err() == nil {
-			return usageError{err} // the only errors left are values out of range
+			return usageError(err) // the only errors left are values out of range
 		}
 		return err
 	}

@@ -72,16 +72,16 @@ type verdictJSON struct {
 func (c *certificateFlags) runVerify(cmd *cobra.Command, asJSON bool) error {
 	f, err := os.Open(c.verify)
 	if err != nil {
-		return usageError{err}
+		return usageError(err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, certificate.MaxSize+1))
 	if err != nil {
-		return usageError{err}
+		return usageError(err)
 	}
 	d, err := certificate.Decode(text)
 	if err != nil {
-		return usageError{err}
+		return usageError(err)
 	}
 	start := time.Now()
 	verdict, err := d.Verify(cmd.Context())

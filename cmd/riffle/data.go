@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -59,9 +61,15 @@ in a file; the ranges for riffle train must be public, known without looking.`,
 		Example: "  riffle data info --data mnist --json\n  riffle data info --data people.csv --label income", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if strings.EqualFold(filepath.Ext(data), ".csv") {
-				file, err := train.LoadTable(data, label, regression)
+				if label == "" {
+					return usage("label is required with a .csv file: the column to predict")
+				}
+				file, err := dataset.ReadCSV(data, dataset.CSVConfig{Label: label, Regression: regression})
+				if errors.Is(err, fs.ErrNotExist) {
+					return usage("data %s: no such file", data)
+				}
 				if err != nil {
-					return err
+					return usageError(err)
 				}
 				return tableInfo(cmd.OutOrStdout(), data, label, file, ranges, asJSON)
 			}

@@ -105,7 +105,7 @@ func (p *protocolFlags) query(fs *pflag.FlagSet) (account.Query, error) {
 		q.Class, q.Symbols = dp.Class(name), int(k)
 	}
 	if m, ok, err := p.named(p.asked.Eps0); err != nil {
-		return q, usageError{err}
+		return q, usageError(err)
 	} else if ok {
 		e := m.Event() // includes the slack of its arithmetic
 		q.Class, q.Symbols, q.Eps0 = e.Class, e.Symbols, e.Eps0
@@ -245,7 +245,7 @@ func answerAll(cmd *cobra.Command, queries []account.Query, bounds string) ([]ac
 // answer asks the accountant, and marks errors in the query as bad usage.
 func answer(cmd *cobra.Command, q account.Query, bounds string) (account.Reply, error) {
 	if err := q.Validate(); err != nil {
-		return account.Reply{}, usageError{err}
+		return account.Reply{}, usageError(err)
 	}
 	return account.Answer(cmd.Context(), q, bounds)
 }
@@ -414,12 +414,12 @@ given. With --randomizer vecsum it designs a vector sum: grid, noise and modulus
 				if errors.Is(err, cmd.Context().Err()) {
 					return err
 				}
-				return usageError{err}
+				return usageError(err)
 			}
 			if solve == "eps0" {
 				m, ok, err := p.named(q.Eps0)
 				if err != nil {
-					return usageError{err}
+					return usageError(err)
 				}
 				if ok { // a report's promise includes the slack of its arithmetic
 					q.Eps0 -= 1.01 * (m.Event().Eps0 - q.Eps0)

@@ -95,7 +95,7 @@ func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan func(dir strin
 		return usage("--out DIR says where to write (--list lists the figures)")
 	}
 	if _, err := figures.Select(f.only); err != nil {
-		return usageError{err}
+		return usageError(err)
 	}
 	c := figures.Config{Dir: dir, Only: f.only, Results: recorded, Begin: func(name string, number, of int) {
 		f.show.note(cmd.ErrOrStderr(), "figure %d of %d: %s", number, of, name)

@@ -70,7 +70,7 @@ func (m made) show(cmd *cobra.Command, show output, next string) error {
 // keygenError marks an error in the caller's input as bad usage.
 func keygenError(err error) error {
 	if errors.Is(err, os.ErrExist) {
-		return usageError{err}
+		return usageError(err)
 	}
 	return err
 }
@@ -99,7 +99,7 @@ the old one any more.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := config.ParseSuite(suite)
 			if err != nil {
-				return usageError{err}
+				return usageError(err)
 			}
 			if expires < time.Hour {
 				return usage("--expires %v must be at least 1h", expires)

@@ -96,21 +96,20 @@ func aboutArgument(err error, args []string) bool {
 }
 
 // usageError marks an error as the caller's mistake: exit code 2.
-type usageError struct{ error }
+func usageError(err error) error { return fmt.Errorf("%w%w", err, train.ErrInput) }
 
-func (u usageError) Unwrap() error { return u.error }
+func usage(format string, args ...any) error { return usageError(fmt.Errorf(format, args...)) }
 
-func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+// errRefused is wrapped by refusals for privacy: exit code 3. It has no text of its own.
+var errRefused = errors.New("")
 
 func exitCode(err error) int {
-	var u usageError
-	var refused refusedError
 	switch {
 	case errors.Is(err, train.ErrInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.Is(err, ledger.ErrBudget), errors.As(err, &refused):
+	case errors.Is(err, ledger.ErrBudget), errors.Is(err, errRefused):
 		return exitRefused
-	case errors.As(err, &u), errors.Is(err, train.ErrInput):
+	case errors.Is(err, train.ErrInput):
 		return exitUsage
 	default:
 		return exitFailed
@@ -138,7 +137,7 @@ client's data can have influenced what was seen.`,
 		if errors.As(err, &invalid) {
 			err = fmt.Errorf("--%s %s", invalid.GetFlag().Name, plainly(invalid.Unwrap().Error()))
 		}
-		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+		return usageError(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
 	})
 	root.AddCommand(newTrain(), newEval(), newEps(), newPlan(), newAudit(), newSolve(), newExperiment(), newFigures(experiment.Recordings(), plan.Site), newData(),
 		newDemo(), newServe(), newClient(), newInit(), newKeygen(), newTaskCommand(), newLedger(), newFsck(), newMigrate(), newVersion())

@@ -29,25 +29,20 @@ func operateError(err error) error {
 		text := errors.New(api.Message())
 		switch api.Code() {
 		case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeUnimplemented:
-			return usageError{text}
+			return usageError(text)
 		case connect.CodeFailedPrecondition:
-			return refusedError{text}
+			return fmt.Errorf("%w%w", text, errRefused)
 		}
 		return text
 	}
 	switch {
 	case errors.Is(err, ledger.ErrMark), errors.Is(err, store.ErrNoLedger):
-		return refusedError{err}
+		return fmt.Errorf("%w%w", err, errRefused)
 	case errors.Is(err, config.ErrInvalid), errors.Is(err, store.ErrExists):
-		return usageError{err}
+		return usageError(err)
 	}
 	return err
 }
-
-// refusedError marks an error as a refusal for privacy: exit 3.
-type refusedError struct{ error }
-
-func (r refusedError) Unwrap() error { return r.error }
 
 func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)

@@ -134,7 +134,7 @@ func (s *solveFlags) run(cmd *cobra.Command) error {
 	begin := time.Now()
 	task, err := solve.Prepare(cmd.Context(), s.config)
 	if err != nil {
-		return usageError{err} // a budget's refusal keeps its own exit code
+		return usageError(err) // a budget's refusal keeps its own exit code
 	}
 	stderr, c := cmd.ErrOrStderr(), task.Config
 	s.show.note(stderr, "%s, %s, %s loss, %s: %s of at least %d, trust %s",

@@ -169,7 +169,7 @@ neither leaves a trace.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file != "" {
 				if err := config.ReadConfig(file, cmd.Flags().Changed); err != nil {
-					return usageError{err}
+					return usageError(err)
 				}
 			}
 			c, err := f.client()

@@ -51,7 +51,7 @@ and a report page. Ctrl-C saves the state; --resume continues bit for bit.`,
 			if configPath != "" {
 				changed := func(name string) bool { return cmd.Flags().Changed(name) }
 				if err := config.ReadConfig(configPath, changed); err != nil {
-					return usageError{err}
+					return usageError(err)
 				}
 			}
 			// The defaults of these flags are those of cldp-sgd; other optimisers have none.

@@ -157,13 +157,13 @@ func (p *protocolFlags) planSum(cmd *cobra.Command, fs *pflag.FlagSet, target fl
 	// Any noise will do for checking the rest of the query.
 	q.Sum.Grid, q.Sum.Noise = 2, vecsum.Noise{Kind: vecsum.Skellam, Variance: 1}
 	if err := q.Validate(); err != nil {
-		return usageError{err}
+		return usageError(err)
 	}
 	q.Sum.Noise.Kind = p.vecsum.noise
 	q, r, err := account.Plan(cmd.Context(), target, q, "noise")
 	if err != nil {
 		if errors.Is(err, dp.ErrNoBound) {
-			return usageError{err}
+			return usageError(err)
 		}
 		return err
 	}

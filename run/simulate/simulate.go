@@ -25,9 +25,9 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Summed is a mechanism of whose reports only the sum is seen. A client's own report lacks
+// summed is a mechanism of whose reports only the sum is seen. A client's own report lacks
 // its noise here: AddNoise draws the noise of n clients at once, with the law of their sum.
-type Summed interface {
+type summed interface {
 	AddNoise(src rng.Source, sum []int64, n int64) error
 }
 
@@ -165,7 +165,7 @@ func (s *Simulation) Round(ctx context.Context, progress func(reports int64)) (R
 	if err != nil {
 		return result, err
 	}
-	if m, ok := s.config.Mechanism.(Summed); ok && s.config.Carry == nil {
+	if m, ok := s.config.Mechanism.(summed); ok && s.config.Carry == nil {
 		var n int64
 		for _, t := range tallies {
 			n += t.Accepted

@@ -113,18 +113,6 @@ func middle(s dataset.Scaling) dataset.Scaling {
 	return dataset.Scaling{Shift: s.Shift + s.Unit/2, Unit: s.Unit / 2}
 }
 
-// LoadTable reads a CSV file without scaling.
-func LoadTable(path, label string, regression bool) (*dataset.CSV, error) {
-	if label == "" {
-		return nil, inputError("label is required with a .csv file: the column to predict")
-	}
-	c := Config{DataConfig: DataConfig{Data: path, Label: label}, LearningConfig: LearningConfig{Loss: crossEntropy}}
-	if regression {
-		c.Loss = "absolute"
-	}
-	return c.readCSV(nil, false)
-}
-
 // ranged says whether every column has a public range.
 func (c DataConfig) ranged(columns []string) bool {
 	by, rest, err := ParseRanges(c.Range)

@@ -26,17 +26,15 @@ type Local struct {
 	tasks   map[[32]byte]*learner
 }
 
-// Part returns the source of client i, from 0, of the task's population to which these data
-// are dealt out, as a simulation deals them. Single rows may not fit a task, for instance
-// because the task leaves out their class. They keep their place and have a gradient of 0, and
-// their client reports like all others: a task must not learn anything from who stays away.
-func (l *Local) Part(i int64) LocalClient { return LocalClient{l, i} }
-
-// LocalClient is one client's data, with the methods that service/client requires of a
-// source.
+// LocalClient is one client's part of local data, with the methods that service/client requires
+// of a source. Single rows may not fit a task, for instance because the task leaves out their
+// class. They keep their place and have a gradient of 0, and their client reports like all
+// others: a task must not learn anything from who stays away.
 type LocalClient struct {
-	of     *Local
-	client int64
+	Local *Local
+	// Client numbers the client, from 0, in the task's population. The data are dealt out to
+	// the population as a simulation deals them.
+	Client int64
 }
 
 // learner holds a task's model, and the local data in the form that the task needs.
@@ -50,27 +48,27 @@ type learner struct {
 
 // Open returns a function that overwrites grad with the gradient at theta for a task.
 func (s LocalClient) Open(task wire.Task) (func(theta, grad []float32), error) {
-	l := s.of.learner(task)
+	l := s.Local.learner(task)
 	switch {
 	case l.err != nil:
 		return nil, l.err
-	case s.client >= l.clients:
-		return nil, inputError("client %d of a population of %d", s.client, l.clients)
+	case s.Client >= l.clients:
+		return nil, inputError("client %d of a population of %d", s.Client, l.clients)
 	case l.blank:
 		return func(_, grad []float32) { clear(grad) }, nil
 	}
 	return func(theta, grad []float32) {
 		w := l.workers.Get().(func(id int64, theta, grad []float32))
-		w(s.client, theta, grad)
+		w(s.Client, theta, grad)
 		l.workers.Put(w)
 	}, nil
 }
 
 // Close releases a task's data.
 func (s LocalClient) Close(task wire.Task) {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	delete(s.of.tasks, wire.Digest(task))
+	s.Local.mu.Lock()
+	defer s.Local.mu.Unlock()
+	delete(s.Local.tasks, wire.Digest(task))
 }
 
 // learner loads the data for a task, once.

@@ -3,8 +3,6 @@ package train
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -239,28 +237,4 @@ func (s *Stored) table(c Config, workers int) (*dataset.Table, error) {
 	}
 	file.Table.Classes = len(s.labels)
 	return file.Table, nil
-}
-
-// Prediction is a model's prediction for one example of the evaluation set.
-type Prediction struct {
-	Index, Label, Class int
-	Confidence          float64 // softmax probability of Class; NaN if scores are not probabilities
-}
-
-// Predict runs parameters over the evaluation set, in order; a regression predicts no classes.
-func (t *Task) Predict(theta []float32) iter.Seq[Prediction] {
-	return func(yield func(Prediction) bool) {
-		scratch := t.Model.NewScratch()
-		prob := make([]float64, t.Model.Classes)
-		for i, y := range t.Data.Eval.Y {
-			class := t.Model.Predict(theta, t.Data.Eval.Row(i), prob, scratch)
-			confidence := prob[class]
-			if t.Config.Loss == model.Hinge {
-				confidence = math.NaN()
-			}
-			if !yield(Prediction{Index: i, Label: int(y), Class: class, Confidence: confidence}) {
-				return
-			}
-		}
-	}
 }

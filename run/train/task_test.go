@@ -129,7 +129,7 @@ func TestClientsScaleAsTheTaskSays(t *testing.T) {
 		}
 		found := false
 		for i := range int64(40) {
-			g, err := l.Part(i).Open(task.Wire)
+			g, err := LocalClient{Local: l, Client: i}.Open(task.Wire)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +206,7 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 	dim := run.Model.Params
 	want, got := make([]float32, dim), make([]float32, dim)
 	for i := range c.Population {
-		g, err := l.Part(i).Open(made.Wire)
+		g, err := LocalClient{Local: l, Client: i}.Open(made.Wire)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,11 +216,11 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 			t.Fatalf("client %d has another gradient than in a simulation", i)
 		}
 	}
-	if _, err := l.Part(c.Population).Open(made.Wire); err == nil {
+	if _, err := (LocalClient{Local: l, Client: c.Population}).Open(made.Wire); err == nil {
 		t.Error("a client beyond the population")
 	}
 	for i := range c.Population {
-		l.Part(i).Close(made.Wire)
+		(LocalClient{Local: l, Client: i}).Close(made.Wire)
 	}
 	if len(l.tasks) != 0 {
 		t.Errorf("data of %d tasks are held after the last has ended", len(l.tasks))
@@ -231,7 +231,7 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 	if err := os.WriteFile(mine, []byte("x,y,z,label\n0.8,0.7,0.1,yes\n0.9,0.4,0.3,yes\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g, err := (&Local{Data: mine}).Part(0).Open(made.Wire)
+	g, err := LocalClient{Local: &Local{Data: mine}, Client: 0}.Open(made.Wire)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestLocalGradientsAreTheSimulations(t *testing.T) {
 	if err := os.WriteFile(mine, []byte("x,y,label\n0.1,0.2,yes\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&Local{Data: mine}).Part(0).Open(made.Wire); err == nil {
+	if _, err := (LocalClient{Local: &Local{Data: mine}, Client: 0}).Open(made.Wire); err == nil {
 		t.Error("opened data of another kind")
 	}
 }
@@ -288,12 +288,12 @@ func TestRowsThatDoNotFitReportNothing(t *testing.T) {
 	}
 	none := 0
 	for i := range made.Config.Population {
-		g, err := good.Part(i).Open(made.Wire)
+		g, err := LocalClient{Local: good, Client: i}.Open(made.Wire)
 		if err != nil {
 			t.Fatal(err)
 		}
 		g(theta, want)
-		if g, err = mine.Part(i).Open(made.Wire); err != nil {
+		if g, err = (LocalClient{Local: mine, Client: i}).Open(made.Wire); err != nil {
 			t.Fatalf("client %d stays away: %v", i, err)
 		}
 		got[0] = 1
@@ -315,7 +315,7 @@ func TestRowsThatDoNotFitReportNothing(t *testing.T) {
 		if err := os.WriteFile(odd, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		g, err := (&Local{Data: odd}).Part(1).Open(made.Wire)
+		g, err := LocalClient{Local: &Local{Data: odd}, Client: 1}.Open(made.Wire)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
@@ -325,7 +325,7 @@ func TestRowsThatDoNotFitReportNothing(t *testing.T) {
 			t.Errorf("%q: gradient %v, want none", text, got)
 		}
 	}
-	if _, err := (&Local{Data: odd}).Part(made.Config.Population).Open(made.Wire); err == nil {
+	if _, err := (LocalClient{Local: &Local{Data: odd}, Client: made.Config.Population}).Open(made.Wire); err == nil {
 		t.Error("a client beyond the population")
 	}
 }

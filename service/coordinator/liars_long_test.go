@@ -32,7 +32,7 @@ func learn(t *testing.T, liars, from int64, guard *Guard) (accuracy []float64, h
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := task.Config.Limit()
+	limits := task.Limit
 	limits.MaxEps = math.Inf(1)
 	if config.Ledger, err = ledger.New(limits); err != nil {
 		t.Fatal(err)
@@ -49,10 +49,10 @@ func learn(t *testing.T, liars, from int64, guard *Guard) (accuracy []float64, h
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := train.NewLocal("mnist")
+	data := &train.Local{Data: "mnist"}
 	var gradients []func(theta, grad []float32)
 	for i := range int64(n) {
-		g, err := data.Part(i).Open(task.Wire)
+		g, err := train.LocalClient{Local: data, Client: i}.Open(task.Wire)
 		if err != nil {
 			t.Fatal(err)
 		}

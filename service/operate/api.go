@@ -259,7 +259,7 @@ func (r *coordinatorProcess) message(s wire.Status) *operatorv1.Task {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if made := r.tasks[s.ID]; made != nil {
+	if made := r.tasks[s.ID]; made != nil && made.Mechanism != nil { // nil without the data
 		t.LargestReport = made.Mechanism.Facts().Largest
 	}
 	return t

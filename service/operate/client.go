@@ -87,7 +87,7 @@ func joinConfig(c config.Client, log *slog.Logger) (client.JoinConfig, []client.
 	}
 	var members []client.Member
 	for i, credential := range credentials {
-		members = append(members, client.Member{Credential: credential, Source: data.Part(c.First + int64(i))})
+		members = append(members, client.Member{Credential: credential, Source: train.LocalClient{Local: data, Client: c.First + int64(i)}})
 	}
 	return join, members, nil
 }

@@ -40,13 +40,19 @@ func samples(t *train.Task, theta []float32) []report.Sample {
 		return nil
 	}
 	var right, wrong []report.Sample
-	for p := range t.Predict(theta) {
+	scratch, prob := t.Model.NewScratch(), make([]float64, t.Model.Classes)
+	for i, label := range t.Data.Eval.Y {
+		class := t.Model.Predict(theta, t.Data.Eval.Row(i), prob, scratch)
 		into := &wrong
-		if p.Class == p.Label {
+		if class == int(label) {
 			into = &right
 		}
 		if len(*into) < samplesOf {
-			*into = append(*into, report.Sample{Label: p.Label, Predicted: p.Class, Confidence: p.Confidence, Image: gray(t.Data.EvalImages, p.Index)})
+			s := report.Sample{Label: int(label), Predicted: class, Confidence: prob[class], Image: gray(t.Data.EvalImages, i)}
+			if t.Config.Loss == model.Hinge { // its scores are not probabilities
+				s.Confidence = math.NaN()
+			}
+			*into = append(*into, s)
 		}
 		if len(right) == samplesOf && len(wrong) == samplesOf {
 			break
