@@ -35,7 +35,7 @@ func TestTasksShareDelta(t *testing.T) {
 	}
 	a := &oracle{eps: times}
 	c := &Counter{Accountant: a}
-	p := Policy{MaxEps0: 3, MaxEps: 9, MaxTaskEps: 3, Delta: 1e-6, MaxTasks: 3, MinReports: 1}.WithDefaults()
+	p := Policy{MaxEps0: 3, MaxEps: 9, MaxTaskEps: 3, Delta: 1e-6, MaxTasks: 3, MinReports: 1}.withDefaults()
 	h := &History{}
 	var causes []string
 	for i := range 12 {
@@ -81,7 +81,7 @@ func TestFewerTasksLeaveNoMoreDelta(t *testing.T) {
 	for task := range byte(5) {
 		h.Decide([32]byte{task}, 1, [32]byte{}).Charge(charge, 1, 0)
 	}
-	p := Policy{MaxEps0: 3, MaxEps: 100, Delta: 1e-6, MaxTasks: 2, MinReports: 1}.WithDefaults()
+	p := Policy{MaxEps0: 3, MaxEps: 100, Delta: 1e-6, MaxTasks: 2, MinReports: 1}.withDefaults()
 	least = 1
 	(&Terms{ID: [32]byte{0}, Charge: charge, Policy: p}).Afford(h, &Counter{Accountant: a})
 	if !(least <= 1e-6/5) {
@@ -101,7 +101,7 @@ func TestTasksDoNotLeaveTheirBudgetToOthers(t *testing.T) {
 		return float64(n)
 	}
 	for _, limit := range []float64{0, 4, 6, 9} {
-		p := Policy{MaxEps0: 3, MaxEps: 10, MaxTaskEps: limit, Delta: 1e-6, MaxTasks: 4, MinReports: 1}.WithDefaults()
+		p := Policy{MaxEps0: 3, MaxEps: 10, MaxTaskEps: limit, Delta: 1e-6, MaxTasks: 4, MinReports: 1}.withDefaults()
 		c, h := &Counter{Accountant: &oracle{eps: times}}, &History{}
 		for task := range byte(4) {
 			for round := int64(1); round <= 1+int64(task)*20; round++ { // the first has one report only

@@ -58,8 +58,8 @@ type Policy struct {
 	MaxWork time.Duration
 }
 
-// WithDefaults returns p with its defaults filled in.
-func (p Policy) WithDefaults() Policy {
+// withDefaults returns p with its defaults filled in.
+func (p Policy) withDefaults() Policy {
 	if p.MaxTasks == 0 {
 		p.MaxTasks = 1
 	}
@@ -84,39 +84,39 @@ func (p Policy) WithDefaults() Policy {
 	return p
 }
 
-// Check returns an error that names the first field that is missing or out of
-// range.
-func (p Policy) Check() error {
-	p = p.WithDefaults()
+// Check returns p with its defaults filled in, or an error that names the first field that is
+// missing or out of range.
+func (p Policy) Check() (Policy, error) {
+	p = p.withDefaults()
 	onlySums := len(p.Trusts) > 0 && !slices.ContainsFunc(p.Trusts, func(t dp.Trust) bool { return t.Is(dp.LocallyPrivate) })
 	switch {
 	case p.MaxEps0 == 0 && !onlySums:
-		return fmt.Errorf("client: policy needs the largest eps0 of a report")
+		return p, fmt.Errorf("client: policy needs the largest eps0 of a report")
 	case p.MaxEps0 != 0 && dp.CheckEps0(p.MaxEps0) != nil:
-		return fmt.Errorf("client: policy: %v", dp.CheckEps0(p.MaxEps0))
+		return p, fmt.Errorf("client: policy: %v", dp.CheckEps0(p.MaxEps0))
 	case !(p.MaxEps > 0) || math.IsInf(p.MaxEps, 1):
-		return fmt.Errorf("client: policy: largest epsilon = %v must be above 0 and finite", p.MaxEps)
+		return p, fmt.Errorf("client: policy: largest epsilon = %v must be above 0 and finite", p.MaxEps)
 	case !(p.MaxTaskEps > 0) || math.IsInf(p.MaxTaskEps, 1):
-		return fmt.Errorf("client: policy: largest epsilon of a task = %v must be above 0 and finite", p.MaxTaskEps)
+		return p, fmt.Errorf("client: policy: largest epsilon of a task = %v must be above 0 and finite", p.MaxTaskEps)
 	case dp.CheckDelta(p.Delta) != nil:
-		return fmt.Errorf("client: policy: %v", dp.CheckDelta(p.Delta))
+		return p, fmt.Errorf("client: policy: %v", dp.CheckDelta(p.Delta))
 	case p.MaxTasks < 1 || dp.CheckDelta(p.Delta/float64(p.MaxTasks)) != nil:
-		return fmt.Errorf("client: policy: %d tasks must be at least 1 and leave each a delta", p.MaxTasks)
+		return p, fmt.Errorf("client: policy: %d tasks must be at least 1 and leave each a delta", p.MaxTasks)
 	case !(p.MaxLocalEps >= 0) || math.IsInf(p.MaxLocalEps, 1):
-		return fmt.Errorf("client: policy: largest local epsilon = %v must be finite and not negative", p.MaxLocalEps)
+		return p, fmt.Errorf("client: policy: largest local epsilon = %v must be finite and not negative", p.MaxLocalEps)
 	case p.MinReports < 1:
-		return fmt.Errorf("client: policy: smallest crowd of %d reports must be at least 1", p.MinReports)
+		return p, fmt.Errorf("client: policy: smallest crowd of %d reports must be at least 1", p.MinReports)
 	case p.Colluders < 0 || p.Colluders >= p.MinReports:
-		return fmt.Errorf("client: policy: %d colluders must be fewer than the smallest crowd of %d", p.Colluders, p.MinReports)
+		return p, fmt.Errorf("client: policy: %d colluders must be fewer than the smallest crowd of %d", p.Colluders, p.MinReports)
 	case p.MaxModelBytes < 0 || p.MaxRound < 0 || p.Skew < 0 || p.MaxWork < 0:
-		return fmt.Errorf("client: policy: sizes and times must not be negative")
+		return p, fmt.Errorf("client: policy: sizes and times must not be negative")
 	}
 	for _, t := range p.Trusts {
 		if !t.Is(dp.InEvents) {
-			return fmt.Errorf("client: policy: unknown trust %q", t)
+			return p, fmt.Errorf("client: policy: unknown trust %q", t)
 		}
 	}
-	return nil
+	return p, nil
 }
 
 // Terms are a task that a client agreed to, and the client's way to report in it. They do not
@@ -142,7 +142,7 @@ type Terms struct {
 // task's signature. For a vector sum it takes up to seconds, and not much more than MaxWork.
 // The error is a *Refused.
 func (p Policy) Agree(ctx context.Context, task wire.Task) (*Terms, error) {
-	p = p.WithDefaults()
+	p = p.withDefaults()
 	t := &Terms{Task: task, ID: wire.Digest(task), Policy: p}
 	if r := t.agree(ctx); r != nil {
 		return nil, r.In(t.ID, 0)

@@ -44,7 +44,13 @@ type Config struct {
 
 // Client holds no data and no state between reports; one value serves any
 // number of clients, one after the other.
-type Client struct{ config Config }
+type Client struct {
+	// Sparse is the number of coordinates of its gradient that a client's report is about. It
+	// is 0 if the report needs all of them, as clipping by norm does. It is for reading only.
+	Sparse int
+
+	config Config
+}
 
 // New checks the configuration and returns the client.
 func New(c Config) (*Client, error) {
@@ -62,7 +68,11 @@ func New(c Config) (*Client, error) {
 	case c.ClipMode != ClipCoordinate && c.ClipMode != ClipNorm:
 		return nil, fmt.Errorf("client: unknown clip mode %q", c.ClipMode)
 	}
-	return &Client{config: c}, nil
+	out := &Client{config: c}
+	if m, ok := c.Mechanism.(randomizer.Sparse); ok && c.ClipMode == ClipCoordinate {
+		out.Sparse = m.Facts().Coordinates
+	}
+	return out, nil
 }
 
 // Check refuses a round whose announcement names another mechanism, ε₀ or ball than those the
@@ -115,19 +125,10 @@ func (c *Client) Report(src rng.Source, grad []float32, r *randomizer.Report) {
 // ReportAt is Report for a gradient given by its coordinates: at returns coordinate j, and is
 // called only for the coordinates that the report is about. It panics if Sparse is 0.
 func (c *Client) ReportAt(src rng.Source, at func(j int) float32, r *randomizer.Report) {
-	if c.Sparse() == 0 {
+	if c.Sparse == 0 {
 		panic("client: the report needs the whole gradient")
 	}
 	c.config.Mechanism.(randomizer.Sparse).RandomizeAt(src, func(j int) float32 {
 		return randomizer.ClipValue(at(j), c.config.Clip)
 	}, r)
-}
-
-// Sparse returns the number of coordinates of its gradient that a client's report is about.
-// It returns 0 if the report needs all of them, as clipping by norm does.
-func (c *Client) Sparse() int {
-	if m, ok := c.config.Mechanism.(randomizer.Sparse); ok && c.config.ClipMode == ClipCoordinate {
-		return m.Facts().Coordinates
-	}
-	return 0
 }

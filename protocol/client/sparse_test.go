@@ -27,8 +27,8 @@ func TestSparseReportsAreTheSame(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := map[ClipMode]int{ClipNorm: 0, ClipCoordinate: coordinates}[mode]; c.Sparse() != want {
-				t.Errorf("%s: report of %d coordinates, want %d", mode, c.Sparse(), want)
+			if want := map[ClipMode]int{ClipNorm: 0, ClipCoordinate: coordinates}[mode]; c.Sparse != want {
+				t.Errorf("%s: report of %d coordinates, want %d", mode, c.Sparse, want)
 			}
 			for seed := range uint64(300) {
 				g := gradients[seed%uint64(len(gradients))]

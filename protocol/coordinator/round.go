@@ -70,14 +70,21 @@ func (c Config) Fewer() int64 {
 
 // Coordinator is the task's state between messages. Not safe for concurrent use, but tallies
 // of one round may be filled concurrently.
+//
+// The exported fields are for reading only.
 type Coordinator struct {
-	config    Config
-	round     int64 // the last round that ended
-	opened    int64 // the round whose batch may be opened; 0 if none
-	batch     [32]byte
-	published []float32
-	mean      []float64
-	shortened bool // whether the last mean was shortened
+	Round int64 // the last round that ended
+	// Parameters are the published parameters for the coming round. Do not keep them across
+	// End.
+	Parameters []float32
+	// Shortened says whether End shortened its last step. If so, some of the reports were not
+	// honest, but for a chance of 1e-9.
+	Shortened bool
+
+	config Config
+	opened int64 // the round whose batch may be opened; 0 if none
+	batch  [32]byte
+	mean   []float64
 }
 
 // New returns the coordinator before round 1.
@@ -120,7 +127,7 @@ func New(c Config) (*Coordinator, error) {
 	default:
 		return nil, fmt.Errorf("coordinator: participation %q cannot be run", c.Participation)
 	}
-	co := &Coordinator{config: c, mean: make([]float64, c.Mechanism.Facts().Dim), published: make([]float32, c.Mechanism.Facts().Dim)}
+	co := &Coordinator{config: c, mean: make([]float64, c.Mechanism.Facts().Dim), Parameters: make([]float32, c.Mechanism.Facts().Dim)}
 	co.publish()
 	return co, nil
 }
@@ -144,27 +151,20 @@ func (c Config) checkPromise() error {
 // publish rounds the optimiser's point to the parameters that clients receive.
 func (c *Coordinator) publish() {
 	for j, v := range c.config.Optimizer.Point() {
-		c.published[j] = float32(v)
+		c.Parameters[j] = float32(v)
 	}
 }
-
-// Round returns the last round that ended.
-func (c *Coordinator) Round() int64 { return c.round }
-
-// Parameters returns the published parameters for the coming round. Read them, do not keep
-// them across End.
-func (c *Coordinator) Parameters() []float32 { return c.published }
 
 // Announce opens the coming round. It may be called any number of times.
 func (c *Coordinator) Announce() wire.Announcement {
 	h := sha256.New()
 	var word [4]byte
-	for _, v := range c.published {
+	for _, v := range c.Parameters {
 		binary.LittleEndian.PutUint32(word[:], math.Float32bits(v))
 		h.Write(word[:])
 	}
 	a := wire.Announcement{
-		Task: c.config.Task, Round: c.round + 1, Trust: c.config.Trust,
+		Task: c.config.Task, Round: c.Round + 1, Trust: c.config.Trust,
 		Participation: c.config.Participation, Population: c.config.Population,
 		Sample: c.config.Sample, Gamma: c.config.Gamma, MinReports: c.config.MinReports,
 		PerEpoch:   c.config.Blocks.PerEpoch,
@@ -200,8 +200,8 @@ func (c *Coordinator) Receive(ctx context.Context, b wire.RoundClosed) error {
 // cost returns the charge for a closed batch. charged is false if the batch was paid for
 // before. An error says that the batch cannot belong to the coming round.
 func (c *Coordinator) cost(b wire.RoundClosed) (event dp.Round, charged bool, err error) {
-	if b.Round != c.round+1 {
-		return event, false, fmt.Errorf("it is of round %d, want round %d", b.Round, c.round+1)
+	if b.Round != c.Round+1 {
+		return event, false, fmt.Errorf("it is of round %d, want round %d", b.Round, c.Round+1)
 	}
 	if b.Void && !c.config.Trust.Is(dp.Alone) {
 		return event, false, fmt.Errorf("round %d is void", b.Round)
@@ -277,7 +277,7 @@ func (c *Coordinator) event(k int64) (dp.Round, error) {
 // Planned returns the charge for the coming round if k reports come. charged is false if an
 // earlier round has paid for it.
 func (c *Coordinator) Planned(k int64) (event dp.Round, charged bool, err error) {
-	if c.config.Participation == dp.Once && c.epochCharged(c.round+1) {
+	if c.config.Participation == dp.Once && c.epochCharged(c.Round+1) {
 		return dp.Round{}, false, nil
 	}
 	event, err = c.event(k)
@@ -362,7 +362,7 @@ func (c *Coordinator) TakeBack(before optimize.State) error {
 // for a chance of 1e-9. A longer one is shortened to the limit, so liars cannot move the model
 // far in one step. It uses the mean only, so it costs no privacy.
 func (c *Coordinator) shorten(n int64) {
-	c.shortened = false
+	c.Shortened = false
 	var square float64
 	for _, v := range c.mean {
 		square += float64(v * v)
@@ -371,15 +371,11 @@ func (c *Coordinator) shorten(n int64) {
 	if !(length > most) {
 		return
 	}
-	c.shortened = true
+	c.Shortened = true
 	for j := range c.mean {
 		c.mean[j] *= most / length
 	}
 }
-
-// Shortened says whether End shortened its last step. If so, some of the reports were not
-// honest, but for a chance of 1e-9.
-func (c *Coordinator) Shortened() bool { return c.shortened }
 
 // End closes the charged round with its tallies and takes the step. It returns the numbers of
 // summed and of rejected reports. After an error the round is still open.
@@ -411,7 +407,7 @@ func (c *Coordinator) End(tallies ...*Tally) (accepted, rejected int64, err erro
 		}
 		c.publish()
 	}
-	c.round, c.opened, c.batch = c.opened, 0, [32]byte{}
+	c.Round, c.opened, c.batch = c.opened, 0, [32]byte{}
 	return accepted, rejected, nil
 }
 
@@ -421,7 +417,7 @@ func (c *Coordinator) Void() error {
 	if c.opened != 0 {
 		return fmt.Errorf("coordinator: round %d is charged and cannot be void", c.opened)
 	}
-	c.round++
+	c.Round++
 	return nil
 }
 
@@ -445,13 +441,13 @@ type State struct {
 
 // State returns a copy of the coordinator's state.
 func (c *Coordinator) State() State {
-	return State{Round: c.round, Optimizer: c.config.Optimizer.State(), Charged: c.config.Ledger.Entries(), Opened: c.opened, Batch: c.batch}
+	return State{Round: c.Round, Optimizer: c.config.Optimizer.State(), Charged: c.config.Ledger.Entries(), Opened: c.opened, Batch: c.batch}
 }
 
 // Restore brings a new coordinator of the same configuration to s.
 func (c *Coordinator) Restore(s State) error {
-	if c.round != 0 || s.Round < 0 {
-		return fmt.Errorf("coordinator: restore of round %d over round %d", s.Round, c.round)
+	if c.Round != 0 || s.Round < 0 {
+		return fmt.Errorf("coordinator: restore of round %d over round %d", s.Round, c.Round)
 	}
 	if s.Opened != 0 && s.Opened != s.Round+1 {
 		return fmt.Errorf("coordinator: round %d is open in a state of round %d", s.Opened, s.Round)
@@ -467,7 +463,7 @@ func (c *Coordinator) Restore(s State) error {
 	if err := c.config.Ledger.Restore(s.Charged); err != nil {
 		return err
 	}
-	c.round, c.opened, c.batch = s.Round, s.Opened, s.Batch
+	c.Round, c.opened, c.batch = s.Round, s.Opened, s.Batch
 	c.publish()
 	return nil
 }

@@ -189,11 +189,11 @@ func TestRoundSumsExactlyAndRejectsBadReports(t *testing.T) {
 	if err != nil || accepted != 2 || rejected != 3 {
 		t.Fatalf("%d accepted, %d rejected, %v", accepted, rejected, err)
 	}
-	if p := c.Parameters(); p[0] != -.5 || p[1] != -.25 {
+	if p := c.Parameters; p[0] != -.5 || p[1] != -.25 {
 		t.Errorf("parameters %v, want (−.5, −.25)", p)
 	}
-	if c.Round() != 1 || c.Announce().Round != 2 {
-		t.Errorf("round %d after the first", c.Round())
+	if c.Round != 1 || c.Announce().Round != 2 {
+		t.Errorf("round %d after the first", c.Round)
 	}
 	if err := c.Receive(t.Context(), batch(2, 3).Closed()); err != nil {
 		t.Fatal(err)
@@ -213,8 +213,8 @@ func TestRoundWithoutAcceptableReportsTakesNoStep(t *testing.T) {
 	if accepted, rejected, err := c.End(tally); err != nil || accepted != 0 || rejected != 1 {
 		t.Fatalf("%d, %d, %v", accepted, rejected, err)
 	}
-	if c.Round() != 1 || c.Parameters()[0] != 0 {
-		t.Errorf("round %d at %v", c.Round(), c.Parameters())
+	if c.Round != 1 || c.Parameters[0] != 0 {
+		t.Errorf("round %d at %v", c.Round, c.Parameters)
 	}
 }
 

@@ -58,11 +58,11 @@ func shortened(t *testing.T, m randomizer.Randomizer, sized bool, liars int) (pa
 		if _, rejected, err := c.End(tally); err != nil || rejected != 0 {
 			t.Fatalf("%d rejected: %v", rejected, err)
 		}
-		if c.Shortened() {
+		if c.Shortened {
 			short++
 		}
 	}
-	return slices.Clone(c.Parameters()), short
+	return slices.Clone(c.Parameters), short
 }
 
 // Honest training is the same bit for bit as without the bound. Where many lie, their

@@ -143,9 +143,9 @@ func (b *Book) affords(task [32]byte, event dp.Round) error {
 	return err
 }
 
-// CheckTail returns nil if a task's tail would fit the population's δ beside the tails of all
+// checkTail returns nil if a task's tail would fit the population's δ beside the tails of all
 // tasks that were charged or have a budget, otherwise an error that wraps ErrBudget.
-func (b *Book) CheckTail(task [32]byte, limit Config) error { return b.tails(task, limit, true) }
+func (b *Book) checkTail(task [32]byte, limit Config) error { return b.tails(task, limit, true) }
 
 // tails refuses a task whose tail, together with those of all charged tasks, exceeds the share
 // of δ that the population keeps for tails. If planned is set, tasks that have a budget and no
@@ -181,8 +181,8 @@ func (b *Book) withoutBudget() (out [][32]byte) {
 	return out
 }
 
-// Head returns the number of entries and the digest of the last one.
-func (b *Book) Head() (entries int64, digest [32]byte) { return int64(len(b.entries)), b.head }
+// tip returns the number of entries and the digest of the last one.
+func (b *Book) tip() (entries int64, digest [32]byte) { return int64(len(b.entries)), b.head }
 
 // Entries returns all entries, oldest first. The caller must not change the list.
 func (b *Book) Entries() []wire.Entry { return slices.Clip(b.entries) }

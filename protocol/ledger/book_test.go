@@ -192,7 +192,9 @@ func TestTaskLedger(t *testing.T) {
 	if err := l.Charge(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	last, ok := l.Last()
+	var last wire.Entry
+	var ok bool
+	j.View(func(b *Book) { last, ok = b.Last(c.Task) })
 	if !ok || last.Announcement != [32]byte{3} || last.Batch != [32]byte{4} || last.Round != 1 {
 		t.Errorf("%+v", last)
 	}

@@ -16,7 +16,7 @@ func (b *Book) Prospect(task [32]byte, limit Config) (fits func(event dp.Round, 
 	if err := limit.check(); err != nil {
 		return nil, err
 	}
-	if err := b.CheckTail(task, limit); err != nil {
+	if err := b.checkTail(task, limit); err != nil {
 		return nil, err
 	}
 	before := *b.total

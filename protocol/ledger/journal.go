@@ -41,8 +41,8 @@ type Mark struct {
 	Eps     float64  // cost of the entries, for people to read; +Inf if there is no bound
 }
 
-// Marks stores the high-water mark, in another place than the log.
-type Marks interface {
+// markStore stores the high-water mark, in another place than the log.
+type markStore interface {
 	// Load returns the mark. The mark of a new book has no entries; a missing mark is an
 	// error.
 	Load() (Mark, error)
@@ -53,30 +53,25 @@ type Marks interface {
 // Journal is a Book with its storage: a charge that returned nil is durable. Safe for
 // concurrent use, and several processes may share one log.
 type Journal struct {
+	// Lookup, if not nil, finds a task's budget. It is called for tasks that another process has
+	// charged and that Task was not called for. Without it, charges with a tail are refused
+	// while any charged task's tail is unknown. If it fails, so does the charge; it may be
+	// tried again. Set it before the journal is used.
+	Lookup func(ctx context.Context, task [32]byte) (limit Config, ok bool, err error)
+
 	log        Log
-	marks      Marks
+	marks      markStore
 	population wire.ID
 	limit      Config
 
-	mu     sync.Mutex
-	book   *Book
-	tasks  map[[32]byte]Config
-	lookup func(ctx context.Context, task [32]byte) (limit Config, ok bool, err error)
-	stale  bool // the log may hold entries that book does not
-}
-
-// SetLookup sets the function that finds a task's budget. It is called for tasks that another
-// process has charged and that Task was not called for. Without a lookup, charges with a tail
-// are refused while any charged task's tail is unknown. If the lookup fails, so does the
-// charge; it may be tried again.
-func (j *Journal) SetLookup(lookup func(ctx context.Context, task [32]byte) (limit Config, ok bool, err error)) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.lookup = lookup
+	mu    sync.Mutex
+	book  *Book
+	tasks map[[32]byte]Config
+	stale bool // the log may hold entries that book does not
 }
 
 // OpenJournal reads a population's book and compares it with its mark.
-func OpenJournal(ctx context.Context, log Log, marks Marks, p wire.ID, limit Config) (*Journal, error) {
+func OpenJournal(ctx context.Context, log Log, marks markStore, p wire.ID, limit Config) (*Journal, error) {
 	j := &Journal{log: log, marks: marks, population: p, limit: limit, tasks: map[[32]byte]Config{}}
 	if err := j.reload(ctx); err != nil {
 		return nil, err
@@ -99,11 +94,11 @@ func (b *Book) read(ctx context.Context, from Log, m Mark) error {
 		if err := b.apply(e); err != nil {
 			return err
 		}
-		if n, head := b.Head(); n == m.Entries {
+		if n, head := b.tip(); n == m.Entries {
 			agrees = head == m.Digest
 		}
 	}
-	if n, _ := b.Head(); n < m.Entries {
+	if n, _ := b.tip(); n < m.Entries {
 		return fmt.Errorf("%w: %d entries, the mark is at %d", ErrMark, n, m.Entries)
 	}
 	if !agrees {
@@ -119,7 +114,7 @@ func (j *Journal) reload(ctx context.Context) error {
 	}
 	// The log must not be shorter than this process has seen it, either.
 	if j.book != nil {
-		if n, head := j.book.Head(); n > m.Entries {
+		if n, head := j.book.tip(); n > m.Entries {
 			m = Mark{Entries: n, Digest: head}
 		}
 	}
@@ -136,10 +131,10 @@ func (j *Journal) reload(ctx context.Context) error {
 		}
 	}
 	for _, task := range b.withoutBudget() {
-		if j.lookup == nil {
+		if j.Lookup == nil {
 			break
 		}
-		limit, ok, err := j.lookup(ctx, task)
+		limit, ok, err := j.Lookup(ctx, task)
 		if err != nil {
 			return fmt.Errorf("ledger: budget of task %x: %w", task[:8], err)
 		}
@@ -191,7 +186,7 @@ func (j *Journal) Charge(ctx context.Context, c Charge) error {
 		if written {
 			return j.mark()
 		}
-		n, _ := j.book.Head()
+		n, _ := j.book.tip()
 		j.stale = true // until the written entries have been read
 		err = j.log.Append(ctx, n, wire.Encode(e))
 		if errors.Is(err, ErrConflict) && tries < 100 {
@@ -210,7 +205,7 @@ func (j *Journal) Charge(ctx context.Context, c Charge) error {
 
 // mark brings the mark up to date with the book.
 func (j *Journal) mark() error {
-	n, head := j.book.Head()
+	n, head := j.book.tip()
 	old, err := j.marks.Load()
 	if err != nil {
 		return fmt.Errorf("ledger: high-water mark: %w", err)
@@ -271,12 +266,6 @@ func (l *TaskLedger) Spent() (b dp.Bound, err error) {
 func (l *TaskLedger) Entries() (out []Entry) {
 	l.journal.View(func(b *Book) { out = b.TaskEntries(l.task) })
 	return out
-}
-
-// Last returns the task's last entry.
-func (l *TaskLedger) Last() (e wire.Entry, ok bool) {
-	l.journal.View(func(b *Book) { e, ok = b.Last(l.task) })
-	return e, ok
 }
 
 // Restore returns an error unless the entries are those of the journal. It changes nothing.

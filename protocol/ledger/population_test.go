@@ -216,7 +216,7 @@ func TestTailsFit(t *testing.T) {
 	task(3, 1e-9, 1e-3)
 	task(4, .1, 0)
 	check := func(id byte, delta, tail float64) (err error) {
-		j.View(func(b *Book) { err = b.CheckTail([32]byte{id}, Config{Delta: delta, Tail: tail}) })
+		j.View(func(b *Book) { err = b.checkTail([32]byte{id}, Config{Delta: delta, Tail: tail}) })
 		return err
 	}
 	for _, c := range []struct {
@@ -329,7 +329,7 @@ func TestTailsOfOthersTasks(t *testing.T) {
 			}
 			a, b := journal(1, 5e-6), journal(2, c.others)
 			down := c.lookup
-			a.SetLookup(func(_ context.Context, task [32]byte) (Config, bool, error) {
+			a.Lookup = func(_ context.Context, task [32]byte) (Config, bool, error) {
 				if task != [32]byte{2} {
 					t.Errorf("asked for %x", task[:1])
 				}
@@ -338,7 +338,7 @@ func TestTailsOfOthersTasks(t *testing.T) {
 					return Config{}, false, errDown
 				}
 				return own(c.others), c.lookup, nil
-			})
+			}
 			if err := b.Charge(t.Context(), sum(2, 1)); err != nil {
 				t.Fatal(err)
 			}

@@ -10,21 +10,15 @@ import (
 	"github.com/riffle-dp/riffle/protocol/wire"
 )
 
-// Statement is the sum of a population's book.
+// Statement is the sum of a population's book, or of one of its tasks by itself.
 type Statement struct {
 	Population wire.ID
+	Task       [32]byte // zero for the whole book
 	Entries    int64
-	Digest     [32]byte // digest of the last entry
-	Spent      dp.Bound // over all tasks together
-	Tasks      []TaskStatement
-}
-
-// TaskStatement is the sum of one task of a book, by itself.
-type TaskStatement struct {
-	Task    [32]byte
-	Entries int64
-	Last    int64 // the last charged round
-	Spent   dp.Bound
+	Last       int64       // the last charged round of the task; 0 for the whole book
+	Digest     [32]byte    // digest of the last entry of the book; zero for a task
+	Spent      dp.Bound    // over all tasks together, or of the task alone
+	Tasks      []Statement // in the order of their ids; nil for a task
 }
 
 // Show adds up a book. It computes the cost of all tasks with the budget population, and each
@@ -33,7 +27,7 @@ type TaskStatement struct {
 // are several tasks, the population's budget chooses how they are counted.
 func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, error) {
 	s := Statement{Population: b.population}
-	s.Entries, s.Digest = b.Head()
+	s.Entries, s.Digest = b.tip()
 	if err := population.check(); err != nil {
 		return Statement{}, err
 	}
@@ -47,7 +41,7 @@ func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, err
 		if !ok {
 			c = population
 		}
-		t := TaskStatement{Task: task, Entries: int64(len(a.entries)), Last: a.last.Round}
+		t := Statement{Population: b.population, Task: task, Entries: int64(len(a.entries)), Last: a.last.Round}
 		if err := c.check(); err != nil {
 			return Statement{}, err
 		}
@@ -57,7 +51,7 @@ func Show(b *Book, population Config, tasks map[[32]byte]Config) (Statement, err
 		}
 		s.Tasks = append(s.Tasks, t)
 	}
-	slices.SortFunc(s.Tasks, func(x, y TaskStatement) int { return bytes.Compare(x.Task[:], y.Task[:]) })
+	slices.SortFunc(s.Tasks, func(x, y Statement) int { return bytes.Compare(x.Task[:], y.Task[:]) })
 	return s, nil
 }
 

@@ -2,6 +2,7 @@ package shuffler
 
 import (
 	"bytes"
+	"crypto/cipher"
 	"fmt"
 	"slices"
 
@@ -24,10 +25,10 @@ func Draw(src rng.Source, ann wire.Announcement) []int {
 // by AES-128 of their ids under the key, a uniform order as far as AES is a random
 // permutation; a run of that order is drawn. It is safe for concurrent use.
 type Drawn struct {
+	Size     int64 // number of clients that may report
 	all      bool
-	tagger   Tagger
+	order    cipher.Block
 	from, to [16]byte // the smallest and the largest image in the run
-	size     int64
 }
 
 // NewDrawn draws for an announcement: the first k of the order for Sampled, the round's block
@@ -41,7 +42,7 @@ func NewDrawn(ann wire.Announcement, key [16]byte, roster []wire.ID) (Drawn, err
 	var from, to int64
 	switch ann.Participation {
 	case dp.All, dp.CheckIn:
-		return Drawn{all: true, size: ann.Population}, nil
+		return Drawn{all: true, Size: ann.Population}, nil
 	case dp.Sampled:
 		to = ann.Sample
 	case dp.Once:
@@ -57,7 +58,7 @@ func NewDrawn(ann wire.Announcement, key [16]byte, roster []wire.ID) (Drawn, err
 	if from < 0 || from >= to || to > ann.Population {
 		return Drawn{}, fmt.Errorf("shuffler: draw of places %d to %d of %d clients", from, to, ann.Population)
 	}
-	d := Drawn{tagger: NewTagger(key), size: to - from}
+	d := Drawn{order: NewOrder(key), Size: to - from}
 	images := make([][16]byte, len(roster))
 	for i, id := range roster {
 		images[i] = d.image(id)
@@ -68,7 +69,7 @@ func NewDrawn(ann wire.Announcement, key [16]byte, roster []wire.ID) (Drawn, err
 }
 
 func (d Drawn) image(id wire.ID) (out [16]byte) {
-	d.tagger.block.Encrypt(out[:], id[:])
+	d.order.Encrypt(out[:], id[:])
 	return out
 }
 
@@ -80,9 +81,6 @@ func (d Drawn) Has(id wire.ID) bool {
 	image := d.image(id)
 	return bytes.Compare(d.from[:], image[:]) <= 0 && bytes.Compare(image[:], d.to[:]) <= 0
 }
-
-// Len returns the number of clients that may report.
-func (d Drawn) Len() int64 { return d.size }
 
 // Epoch returns the epoch of a Once round, from 1.
 func Epoch(ann wire.Announcement) (int64, error) {

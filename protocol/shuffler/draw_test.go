@@ -37,8 +37,8 @@ func TestDrawnIsAUniformSubset(t *testing.T) {
 				size++
 			}
 		}
-		if size != 3 || d.Len() != 3 {
-			t.Fatalf("drew %d, says %d", size, d.Len())
+		if size != 3 || d.Size != 3 {
+			t.Fatalf("drew %d, says %d", size, d.Size)
 		}
 		counts[set]++
 	}
@@ -72,8 +72,8 @@ func TestBlocksOfAnEpochAreDisjoint(t *testing.T) {
 				n++
 			}
 		}
-		if want := []int64{5, 5, 5, 4, 4}[round]; n != want || d.Len() != want {
-			t.Errorf("block %d has %d clients, says %d, want %d", round, n, d.Len(), want)
+		if want := []int64{5, 5, 5, 4, 4}[round]; n != want || d.Size != want {
+			t.Errorf("block %d has %d clients, says %d, want %d", round, n, d.Size, want)
 		}
 	}
 	for id, n := range hits {
@@ -101,7 +101,7 @@ func TestDrawRefuses(t *testing.T) {
 		}
 	}
 	d, err := NewDrawn(wire.Announcement{Participation: dp.CheckIn, Population: 4}, [16]byte{}, clients(4))
-	if err != nil || !d.Has(wire.ID{}) || d.Len() != 4 {
+	if err != nil || !d.Has(wire.ID{}) || d.Size != 4 {
 		t.Errorf("check-in: %v", err)
 	}
 }

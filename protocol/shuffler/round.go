@@ -25,31 +25,28 @@ import (
 // void: nothing of it is released.
 var ErrTooFew = errors.New("too few reports")
 
-// Tagger is a round's keyed permutation of 128-bit ids, AES-128. Ordering by it
-// orders distinct ids uniformly, as far as AES is a random permutation. It is
-// safe for concurrent use.
-type Tagger struct{ block cipher.Block }
-
-// NewTagger returns the tagger of a key. The key is drawn for this round alone, known to the
-// shuffler alone, and destroyed with the round.
-func NewTagger(key [16]byte) Tagger {
+// NewOrder returns a round's keyed permutation of 128-bit ids, AES-128. Ordering by it orders
+// distinct ids uniformly, as far as AES is a random permutation. It is safe for concurrent
+// use. The key is drawn for this round alone, known to the shuffler alone, and destroyed with
+// the round.
+func NewOrder(key [16]byte) cipher.Block {
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
 		panic("shuffler: " + err.Error()) // cannot fail: 16 bytes are a valid key
 	}
-	return Tagger{block}
+	return block
 }
 
 // Tag appends a ticket's two tags: the image of its sender, which orders tickets and groups
 // those of one sender, and the image of its report id. Without a sender the id takes the
 // sender's place.
-func (t Tagger) Tag(dst []byte, sender wire.ID, id wire.ID) []byte {
+func Tag(order cipher.Block, dst []byte, sender, id wire.ID) []byte {
 	var tag [TagSize]byte
-	t.block.Encrypt(tag[16:], id[:])
+	order.Encrypt(tag[16:], id[:])
 	if sender == (wire.ID{}) {
 		copy(tag[:16], tag[16:])
 	} else {
-		t.block.Encrypt(tag[:16], sender[:])
+		order.Encrypt(tag[:16], sender[:])
 	}
 	return append(dst, tag[:]...)
 }
@@ -63,7 +60,7 @@ type Dropped struct {
 // Round is the shuffler's state for one round: 40 bytes a report.
 type Round struct {
 	ann     wire.Announcement
-	tagger  Tagger
+	order   cipher.Block
 	tickets []tagged
 	closed  bool
 }
@@ -74,12 +71,12 @@ type tagged struct {
 	payload    int64
 }
 
-// Open starts a round. key permutes its reports; see NewTagger.
+// Open starts a round. key permutes its reports; see NewOrder.
 func Open(ann wire.Announcement, key [16]byte) (*Round, error) {
 	if ann.MinReports < 1 {
 		return nil, fmt.Errorf("shuffler: minimum of %d reports must be at least 1", ann.MinReports)
 	}
-	return &Round{ann: ann, tagger: NewTagger(key)}, nil
+	return &Round{ann: ann, order: NewOrder(key)}, nil
 }
 
 // Accept takes a report. Whether its sender or its id was seen before is decided when the
@@ -89,7 +86,7 @@ func (r *Round) Accept(t wire.Ticket) error {
 		return fmt.Errorf("shuffler: round %d is closed", r.ann.Round)
 	}
 	var tag [TagSize]byte
-	r.tagger.Tag(tag[:0], t.Sender, t.ID)
+	Tag(r.order, tag[:0], t.Sender, t.ID)
 	r.tickets = append(r.tickets, tagged{
 		hi: binary.BigEndian.Uint64(tag[:8]), lo: binary.BigEndian.Uint64(tag[8:16]),
 		idHi: binary.BigEndian.Uint64(tag[16:24]), idLo: binary.BigEndian.Uint64(tag[24:]), payload: t.Payload,

@@ -12,7 +12,7 @@ import (
 )
 
 // TagSize is the size of the tags at the start of an item: the images of the sender and of
-// the report id (see Tagger.Tag), 16 bytes each.
+// the report id (see Tag), 16 bytes each.
 const TagSize = 32
 
 // DefaultBucket is the default memory of pass 2, in bytes.
@@ -184,26 +184,20 @@ const ChunkBytes = 64 << 10
 
 // Cutter cuts one reader's parts of a batch into chunks.
 type Cutter struct {
-	size, per int64
-	chunk     wire.Chunk
-	emit      func(wire.Chunk) error
-}
+	Size int64                  // bytes of an item, at least 1. Required.
+	Emit func(wire.Chunk) error // gets each chunk, and must not keep its items. Required.
 
-// NewCutter cuts items of size bytes. emit must not keep a chunk's items.
-func NewCutter(size int64, emit func(wire.Chunk) error) (*Cutter, error) {
-	if size < 1 {
-		return nil, fmt.Errorf("shuffler: chunks of items of %d bytes", size)
-	}
-	return &Cutter{size: size, per: max(1, ChunkBytes/size), chunk: wire.Chunk{Size: size}, emit: emit}, nil
+	chunk wire.Chunk
 }
 
 // Add takes the next item.
 func (c *Cutter) Add(item []byte) error {
-	if int64(len(item)) != c.size {
-		return fmt.Errorf("shuffler: item of %d bytes, want %d", len(item), c.size)
+	if c.Size < 1 || int64(len(item)) != c.Size {
+		return fmt.Errorf("shuffler: item of %d bytes, want %d", len(item), c.Size)
 	}
+	c.chunk.Size = c.Size
 	c.chunk.Items = append(c.chunk.Items, item...)
-	if int64(len(c.chunk.Items)) < c.per*c.size {
+	if int64(len(c.chunk.Items)) < max(1, ChunkBytes/c.Size)*c.Size {
 		return nil
 	}
 	return c.Flush()
@@ -214,7 +208,7 @@ func (c *Cutter) Flush() error {
 	if len(c.chunk.Items) == 0 {
 		return nil
 	}
-	err := c.emit(c.chunk)
+	err := c.Emit(c.chunk)
 	c.chunk.Index++
 	c.chunk.Items = c.chunk.Items[:0]
 	return err

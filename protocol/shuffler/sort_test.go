@@ -2,6 +2,7 @@ package shuffler
 
 import (
 	"bytes"
+	"crypto/cipher"
 	"encoding/binary"
 	"iter"
 	"math"
@@ -17,13 +18,13 @@ import (
 
 const testItem = TagSize + 8
 
-func item(t Tagger, k wire.Ticket) []byte {
-	return binary.BigEndian.AppendUint64(t.Tag(nil, k.Sender, k.ID), uint64(k.Payload))
+func item(order cipher.Block, k wire.Ticket) []byte {
+	return binary.BigEndian.AppendUint64(Tag(order, nil, k.Sender, k.ID), uint64(k.Payload))
 }
 
 // external sorts tickets as a service does: in blocks, buckets and chunks.
 func external(t *rapid.T, tickets []wire.Ticket, key [16]byte, bits, block int, limit int64) ([]int64, Dropped) {
-	tagger := NewTagger(key)
+	tagger := NewOrder(key)
 	buckets := make([][][]byte, 1<<bits)
 	items := make([][]byte, len(tickets))
 	for i, k := range tickets {
@@ -41,15 +42,12 @@ func external(t *rapid.T, tickets []wire.Ticket, key [16]byte, bits, block int, 
 	}
 	var out []int64
 	var dropped Dropped
-	c, err := NewCutter(8, func(c wire.Chunk) error {
+	c := Cutter{Size: 8, Emit: func(c wire.Chunk) error {
 		for i := range c.Len() {
 			out = append(out, int64(binary.BigEndian.Uint64(c.Item(i))))
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}
 	for _, b := range buckets {
 		d, err := Gather(runs(b), testItem, limit, func(item []byte) error { return c.Add(item[TagSize:]) })
 		if err != nil {
@@ -118,7 +116,7 @@ func TestExternalSortIsTheRound(t *testing.T) {
 
 // One client that sends without end must not fill the memory of a bucket.
 func TestRepetitionsDoNotFillABucket(t *testing.T) {
-	tagger := NewTagger([16]byte{3})
+	tagger := NewOrder([16]byte{3})
 	const limit = 100 * testItem
 	one := bytes.Repeat(item(tagger, wire.Ticket{Sender: wire.ID{9}, ID: wire.ID{1}}), 50)
 	g := gathering{size: testItem}
@@ -147,11 +145,11 @@ func TestRepetitionsDoNotFillABucket(t *testing.T) {
 }
 
 func TestOneReportOfAClientIsKept(t *testing.T) {
-	tagger := NewTagger([16]byte{1})
+	tagger := NewOrder([16]byte{1})
 	alice, bob := wire.ID{1}, wire.ID{2}
 	ids := []wire.ID{{1}, {2}, {3}}
 	least := slices.MinFunc(ids, func(a, b wire.ID) int {
-		return bytes.Compare(tagger.Tag(nil, alice, a)[16:], tagger.Tag(nil, alice, b)[16:])
+		return bytes.Compare(Tag(tagger, nil, alice, a)[16:], Tag(tagger, nil, alice, b)[16:])
 	})
 	r := open(t, 1, 1)
 	for at, k := range []wire.Ticket{{Sender: alice, ID: ids[0]}, {Sender: alice, ID: ids[1]}, {Sender: bob, ID: ids[0]}, {Sender: alice, ID: ids[2]},
@@ -211,16 +209,13 @@ func TestBucketsFitTheirLimit(t *testing.T) {
 func TestChunksHoldWhatFits(t *testing.T) {
 	for _, size := range []int64{1, 1000, ChunkBytes - 1, ChunkBytes, ChunkBytes + 1} {
 		var lens []int
-		c, err := NewCutter(size, func(c wire.Chunk) error {
+		c := Cutter{Size: size, Emit: func(c wire.Chunk) error {
 			if c.Index != int64(len(lens)) {
 				t.Errorf("chunk %d at %d", c.Index, len(lens))
 			}
 			lens = append(lens, c.Len())
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}
 		per := max(1, ChunkBytes/size)
 		for range 2*per + 1 {
 			if err := c.Add(make([]byte, size)); err != nil {

@@ -64,6 +64,6 @@ func run() error {
 		}
 	}
 	spent, err := co.Spent()
-	fmt.Printf("reached %.1f, epsilon %.2f\n", co.Parameters()[0], spent.Eps)
+	fmt.Printf("reached %.1f, epsilon %.2f\n", co.Parameters[0], spent.Eps)
 	return err
 }

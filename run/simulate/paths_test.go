@@ -91,7 +91,7 @@ func TestCoordinatesGiveTheModelOfGradients(t *testing.T) {
 			t.Fatal(err)
 		}
 		rounds(t, s, 4)
-		return slices.Clone(co.Parameters())
+		return slices.Clone(co.Parameters)
 	}
 	for coordinates, perReport := range map[int]int{1: 1, 2: 2, 3: 0} {
 		asked := 0

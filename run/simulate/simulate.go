@@ -99,7 +99,7 @@ func New(c Config) (*Simulation, error) {
 		return nil, fmt.Errorf("simulate: %d blocks of %d clients, the coordinator counts on %d of %d",
 			c.Blocks.PerEpoch, c.Blocks.Clients, ann.PerEpoch, ann.Population)
 	}
-	if d := len(c.Coordinator.Parameters()); d != c.Mechanism.Facts().Dim {
+	if d := len(c.Coordinator.Parameters); d != c.Mechanism.Facts().Dim {
 		return nil, fmt.Errorf("simulate: the model has %d parameters, the mechanism %d", d, c.Mechanism.Facts().Dim)
 	}
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
@@ -112,7 +112,7 @@ func New(c Config) (*Simulation, error) {
 		c.Workers = runtime.GOMAXPROCS(0)
 	}
 	s := &Simulation{config: c}
-	sparse := c.CoordinateWorker != nil && c.Client.Sparse() > 0 && c.Client.Sparse() <= few
+	sparse := c.CoordinateWorker != nil && c.Client.Sparse > 0 && c.Client.Sparse <= few
 	for range c.Workers {
 		w := &worker{src: rng.Replay(c.Seed), report: c.Mechanism.NewReport()}
 		if sparse {
@@ -262,7 +262,7 @@ func (s *Simulation) open(ctx context.Context, batch wire.Batch, progress func(i
 			return nil, err
 		}
 	}
-	theta := s.config.Coordinator.Parameters()
+	theta := s.config.Coordinator.Parameters
 	chunk := min(most, max(least, int64(len(batch.Payloads)/(2*len(s.workers)))))
 	err := Parts(ctx, s.workers, int64(len(batch.Payloads)), chunk, func(w *worker, _ int, from, to int64) error {
 		for _, id := range batch.Payloads[from:to] {

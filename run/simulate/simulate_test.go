@@ -140,7 +140,7 @@ func TestResultDoesNotDependOnWorkers(t *testing.T) {
 			c.workers = workers
 			s, co := build(t, c)
 			rounds(t, s, 3)
-			got := append([]float32(nil), co.Parameters()...)
+			got := append([]float32(nil), co.Parameters...)
 			if want == nil {
 				want = got
 			}
@@ -153,7 +153,7 @@ func TestResultDoesNotDependOnWorkers(t *testing.T) {
 		c.seed = 8
 		s, co := build(t, c)
 		rounds(t, s, 3)
-		if co.Parameters()[0] == want[0] {
+		if co.Parameters[0] == want[0] {
 			t.Errorf("%s: another seed gives the same parameters", c.participation)
 		}
 	}
@@ -166,7 +166,7 @@ func TestPlainRoundIsTheExactMean(t *testing.T) {
 	if got := rounds(t, s, 1); got[0] != 700 {
 		t.Fatalf("%d reports summed", got[0])
 	}
-	if got, want := float64(co.Parameters()[0]), .5*3/7; math.Abs(got-want) > 1e-6 {
+	if got, want := float64(co.Parameters[0]), .5*3/7; math.Abs(got-want) > 1e-6 {
 		t.Errorf("parameter %v, want %v", got, want)
 	}
 }
@@ -205,13 +205,13 @@ func TestDropoutsAreChargedAsRealised(t *testing.T) {
 
 func TestVoidRoundReleasesAndChargesNothing(t *testing.T) {
 	s, co := build(t, setup{n: 1000, participation: dp.CheckIn, rate: .01, nMin: 900})
-	before := append([]float32(nil), co.Parameters()...)
+	before := append([]float32(nil), co.Parameters...)
 	r, err := s.Round(context.Background(), nil)
 	if err != nil || !r.Void || r.Reports != 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if len(co.State().Charged) != 0 || co.Parameters()[0] != before[0] || co.Round() != 1 {
-		t.Errorf("void round left charges %v, parameters %v, round %d", co.State().Charged, co.Parameters(), co.Round())
+	if len(co.State().Charged) != 0 || co.Parameters[0] != before[0] || co.Round != 1 {
+		t.Errorf("void round left charges %v, parameters %v, round %d", co.State().Charged, co.Parameters, co.Round)
 	}
 }
 
@@ -222,8 +222,8 @@ func TestVoidRoundOfTrustLocalIsCharged(t *testing.T) {
 	if err != nil || !r.Void || r.Reports != 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if e := co.State().Charged; len(e) != 1 || e[0].Round != 1 || co.Round() != 1 || co.State().Optimizer.Steps != 0 {
-		t.Errorf("round %d, charged %+v", co.Round(), e)
+	if e := co.State().Charged; len(e) != 1 || e[0].Round != 1 || co.Round != 1 || co.State().Optimizer.Steps != 0 {
+		t.Errorf("round %d, charged %+v", co.Round, e)
 	}
 }
 
@@ -242,12 +242,12 @@ func TestNothingIsOpenedWhenTheBudgetRefuses(t *testing.T) {
 	var evaluated atomic.Int64
 	s, co := build(t, setup{n: 100, participation: dp.All, budget: 2, worker: spy{points{}, &evaluated}.worker})
 	rounds(t, s, 2)
-	parameters := append([]float32(nil), co.Parameters()...)
+	parameters := append([]float32(nil), co.Parameters...)
 	if _, err := s.Round(context.Background(), nil); !errors.Is(err, ledger.ErrBudget) {
 		t.Fatalf("third round of two: %v", err)
 	}
-	if evaluated.Load() != 200 || co.Parameters()[0] != parameters[0] || co.Round() != 2 {
-		t.Errorf("refused round evaluated %d gradients, now at round %d", evaluated.Load()-200, co.Round())
+	if evaluated.Load() != 200 || co.Parameters[0] != parameters[0] || co.Round != 2 {
+		t.Errorf("refused round evaluated %d gradients, now at round %d", evaluated.Load()-200, co.Round)
 	}
 	if _, err := co.NewTally(); err == nil {
 		t.Error("a refused round can be opened")
@@ -276,9 +276,9 @@ func TestAbandonedRoundRunsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	rounds(t, again, 2)
-	for j, v := range resumed.Parameters() {
-		if v != want.Parameters()[j] {
-			t.Fatalf("resumed %v, uninterrupted %v", resumed.Parameters(), want.Parameters())
+	for j, v := range resumed.Parameters {
+		if v != want.Parameters[j] {
+			t.Fatalf("resumed %v, uninterrupted %v", resumed.Parameters, want.Parameters)
 		}
 	}
 	if got := resumed.State().Charged; len(got) != 3 {

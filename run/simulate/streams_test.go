@@ -50,15 +50,15 @@ func TestNoiseIsDrawnAnewForEveryClientAndRound(t *testing.T) {
 	const n = 500
 	s, co := build(t, setup{n: n, participation: dp.All, worker: newIdle().worker, seed: 5})
 	var noise [][]float64
-	before := slices.Clone(co.Parameters())
+	before := slices.Clone(co.Parameters)
 	for range 4 {
 		rounds(t, s, 1)
 		step, square := make([]float64, len(before)), 0.
-		for j, v := range co.Parameters() {
+		for j, v := range co.Parameters {
 			step[j] = float64(before[j]-v) / .5 // the rate
 			square += step[j] * step[j]
 		}
-		before = slices.Clone(co.Parameters())
+		before = slices.Clone(co.Parameters)
 		if share := square * n / s.config.Mechanism.Facts().MSE; share < .02 || share > 6 {
 			t.Errorf("the mean's squared length is %.3g of MSE/n", share)
 		}

@@ -396,13 +396,13 @@ func TestPolicyIsComplete(t *testing.T) {
 	} {
 		p := policy()
 		change(&p)
-		if err := p.Check(); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := p.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
 	p := policy()
 	p.MaxEps0, p.Trusts = 0, []dp.Trust{dp.Distributed}
-	if err := p.Check(); err != nil {
+	if _, err := p.Check(); err != nil {
 		t.Errorf("sums have no eps0: %v", err)
 	}
 }

@@ -80,7 +80,6 @@ func NewFleet(c JoinConfig, members []Member) (f *Fleet, err error) {
 	if c.Connections == 0 {
 		c.Connections = 32
 	}
-	c.Policy = c.Policy.WithDefaults()
 	checking, accepted := make(chan struct{}, 1), make(chan struct{}, max(mostAccepted, len(c.Tasks)))
 	secure := func(wire.ID, int64) rng.Source { return rng.Secure() }
 	f = &Fleet{config: c, counter: &client.Counter{Accountant: c.Accountant}, coin: secure, noise: secure,

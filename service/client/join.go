@@ -184,5 +184,6 @@ func (c JoinConfig) check() (JoinConfig, error) {
 	case c.Workers < 0 || c.Connections < 0:
 		return c, fmt.Errorf("client: %d workers, %d connections must not be negative", c.Workers, c.Connections)
 	}
-	return c, c.Policy.Check()
+	c.Policy, err = c.Policy.Check()
+	return c, err
 }

@@ -121,7 +121,7 @@ func TestNetworkIsTheSimulation(t *testing.T) {
 			for round := int64(1); round <= rounds; round++ {
 				ann := w.fill(theirs.Announce())
 				drawn := w.draw(ann, blocks)
-				w.publish(ann, theirs.Parameters(), drawn)
+				w.publish(ann, theirs.Parameters, drawn)
 				reports := w.wait(ctx, len(drawn))
 				sent += len(drawn)
 				if len(drawn) < 2 {
@@ -136,7 +136,7 @@ func TestNetworkIsTheSimulation(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			if got := theirs.Parameters(); !slices.Equal(got, want) {
+			if got := theirs.Parameters; !slices.Equal(got, want) {
 				t.Errorf("the network's model is %v, the simulation's %v", got, want)
 			}
 			s := fleet.Snapshot()
@@ -211,7 +211,7 @@ func (w *world) simulate(t *testing.T, n, rounds int64, blocks schedule.Blocks) 
 			t.Fatal(err)
 		}
 	}
-	return slices.Clone(co.Parameters())
+	return slices.Clone(co.Parameters)
 }
 
 // coins is the source that a simulation's client flips its coin with: one source

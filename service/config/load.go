@@ -375,7 +375,7 @@ func (p Policy) parse() (client.Policy, error) {
 	for _, t := range p.Trusts {
 		out.Trusts = append(out.Trusts, t.Recorded())
 	}
-	if err := out.Check(); err != nil {
+	if _, err := out.Check(); err != nil {
 		return client.Policy{}, Errorf("policy: %w", err)
 	}
 	return out, nil

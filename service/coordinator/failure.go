@@ -21,9 +21,7 @@ const (
 )
 
 // FailureReasons lists all reasons.
-func FailureReasons() []string {
-	return []string{FailedRange, FailedExcluded, FailedTooFew, FailedUnequal, FailedBatch, FailedGone, FailedStep, FailedGuard}
-}
+var FailureReasons = []string{FailedRange, FailedExcluded, FailedTooFew, FailedUnequal, FailedBatch, FailedGone, FailedStep, FailedGuard}
 
 // failure ends a charged round without a step. Its field why is public: it holds counts, and
 // nothing about a client or a peer.

@@ -48,7 +48,7 @@ func (r *runner) guarded() (before optimize.State, best float64, err error) {
 	if r.record.Best != nil {
 		return before, *r.record.Best, nil
 	}
-	best = r.t.Guard.Measure(r.t.Evaluate(slices.Clone(r.pure.Parameters())))
+	best = r.t.Guard.Measure(r.t.Evaluate(slices.Clone(r.pure.Parameters)))
 	if math.IsNaN(best) || math.IsInf(best, 0) {
 		return before, 0, fmt.Errorf("coordinator: the model at hand has a %s of %v: the guard has nothing to compare with", r.t.Guard.Metric, best)
 	}

@@ -59,7 +59,7 @@ func learn(t *testing.T, liars, from int64, guard *Guard) (accuracy []float64, h
 		gradients = append(gradients, g)
 	}
 	measure := func() float64 {
-		e, err := task.Evaluate(co.Parameters())
+		e, err := task.Evaluate(co.Parameters)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func learn(t *testing.T, liars, from int64, guard *Guard) (accuracy []float64, h
 			t.Fatal(err)
 		}
 		for i, g := range gradients {
-			g(co.Parameters(), grad)
+			g(co.Parameters, grad)
 			if int64(i) < liars && round >= from {
 				var square float64
 				for _, v := range grad {
@@ -94,7 +94,7 @@ func learn(t *testing.T, liars, from int64, guard *Guard) (accuracy []float64, h
 		if _, rejected, err := co.End(tally); err != nil || rejected != 0 {
 			t.Fatalf("%d rejected: %v", rejected, err)
 		}
-		if co.Shortened() {
+		if co.Shortened {
 			short++
 		}
 		v := measure()

@@ -350,11 +350,11 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 	case o.failed == nil && o.accepted == 0:
 		o.failed = noStep(FailedStep, "none of %d reports is valid", c.Reports)
 	}
-	o.short = r.pure.Shortened()
+	o.short = r.pure.Shortened
 	var evaluation any
 	if o.failed == nil && r.t.Evaluate != nil && r.t.Guard != nil {
 		r.phase("evaluating")
-		evaluation = r.t.Evaluate(slices.Clone(r.pure.Parameters()))
+		evaluation = r.t.Evaluate(slices.Clone(r.pure.Parameters))
 		if o.failed, o.best = r.t.Guard.judge(evaluation, best); o.failed != nil {
 			if err := r.pure.TakeBack(before); err != nil {
 				return err
@@ -377,7 +377,7 @@ func (r *runner) open(ctx context.Context, a *wire.Announcement, c *wire.RoundCl
 // release stores the model and, by one compare-and-swap, that the round has ended.
 func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, evaluation any) error {
 	db := r.s.config.Store
-	model, state := encodeModel(r.pure.Parameters()), encodeState(r.pure.State().Optimizer)
+	model, state := encodeModel(r.pure.Parameters), encodeState(r.pure.State().Optimizer)
 	next := r.record
 	old := next.Step
 	next.Model, next.Step = digestOf(model), digestOf(state)
@@ -404,7 +404,7 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, ev
 	if r.t.Evaluate != nil && step {
 		if evaluation == nil {
 			r.phase("evaluating")
-			evaluation = r.t.Evaluate(slices.Clone(r.pure.Parameters()))
+			evaluation = r.t.Evaluate(slices.Clone(r.pure.Parameters))
 		}
 		r.update(func(s *wire.Status) { s.Evaluation, s.EvaluatedAt = evaluation, s.Round })
 	}

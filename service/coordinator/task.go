@@ -224,7 +224,7 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 	}
 	rec, revision, err := readRecord(ctx, r.s.config.Store, r.id)
 	if errors.Is(err, store.ErrNotFound) {
-		if _, charged := r.ledger.Last(); charged {
+		if _, charged := r.lastCharge(); charged {
 			return false, fatal("task %q has no state, but its ledger has entries", r.task.Name)
 		}
 		rec, err = r.first(ctx)
@@ -256,11 +256,17 @@ func (r *runner) claim(ctx context.Context, fence uint64) (ended bool, err error
 	return false, nil
 }
 
+// lastCharge returns the ledger's last entry of the task, if there is one.
+func (r *runner) lastCharge() (last wire.Entry, ok bool) {
+	r.s.config.Journal.View(func(b *ledger.Book) { last, ok = b.Last(r.id) })
+	return last, ok
+}
+
 // openCharge returns the ledger's entry of the open round, if there is one. An entry of
 // another round that has not ended is fatal: the state is then older than the ledger, and
 // a round could open a second batch for one charge.
 func (r *runner) openCharge() (last wire.Entry, opened bool, err error) {
-	last, ok := r.ledger.Last()
+	last, ok := r.lastCharge()
 	if !ok || last.Round <= r.record.Round {
 		return last, false, nil
 	}

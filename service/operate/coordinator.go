@@ -98,7 +98,7 @@ func (r *coordinatorProcess) prepare(ctx context.Context, s *server) (err error)
 	if r.journal, err = coordinator.OpenJournal(ctx, s.store, c.Mark, r.population, populationLimit(c)); err != nil {
 		return err
 	}
-	r.journal.SetLookup(r.lookup)
+	r.journal.Lookup = r.lookup
 	r.own.Store, r.own.Journal = s.store, r.journal
 	if r.own.Shuffler, err = s.source(c.Shuffler); err != nil {
 		return err
@@ -351,7 +351,7 @@ func coordinatorMetrics(list []wire.Status) []endpoint.Metric {
 		for _, sample := range byReason(s.Rejected) {
 			rejected.Samples = append(rejected.Samples, endpoint.Sample{Labels: append(slices.Clip(task), sample.Labels...), Value: sample.Value})
 		}
-		for _, reason := range coordinator.FailureReasons() {
+		for _, reason := range coordinator.FailureReasons {
 			failed.Samples = append(failed.Samples, endpoint.Sample{Labels: append(slices.Clip(task), "reason", reason), Value: float64(s.FailedBy[reason])})
 		}
 		for phase, v := range s.Spent {

@@ -344,12 +344,10 @@ func promise(t *train.Task, s wire.Status) report.Privacy {
 // ledger returns the population's ledger, over all tasks.
 func (v *pageWriter) ledger(ctx context.Context) (dashboard.Ledger, error) {
 	var entries []wire.Entry
-	var digest [32]byte
 	var spent dp.Bound
 	var err error
 	v.process.journal.View(func(b *ledger.Book) {
 		entries = b.Entries()
-		_, digest = b.Head()
 		spent, err = b.Spent()
 	})
 	budget := v.process.config.Budget
@@ -357,7 +355,8 @@ func (v *pageWriter) ledger(ctx context.Context) (dashboard.Ledger, error) {
 	if err != nil {
 		out.Eps, out.Method = dp.Number(math.NaN()), ""
 	}
-	if len(entries) > 0 {
+	if n := len(entries); n > 0 {
+		digest := wire.Digest(entries[n-1])
 		out.Digest = hex.EncodeToString(digest[:])
 	}
 	at := map[[32]byte]int{}

@@ -200,7 +200,7 @@ func replay(ctx context.Context, c config.Coordinator, task *train.Task, id [32]
 			return nil, fmt.Errorf("operate: entry %d: the rounds charge %+v, the ledger has %+v", i+1, have[i], entries[i])
 		}
 	}
-	return pure.Parameters(), nil
+	return pure.Parameters, nil
 }
 
 func readRound(path string, m randomizer.Mechanism, summed bool) (reports []*randomizer.Report, counts []int64, clients int64, err error) {

@@ -47,7 +47,7 @@ func sharing(t *testing.T, n int) []*coordinatorProcess {
 		if r.journal, err = coordinator.OpenJournal(t.Context(), s, mark, r.population, populationLimit(r.config)); err != nil {
 			t.Fatal(err)
 		}
-		r.journal.SetLookup(r.lookup)
+		r.journal.Lookup = r.lookup
 		out = append(out, r)
 	}
 	return out

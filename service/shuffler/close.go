@@ -39,7 +39,7 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 		// late: an early close would tell it that they are not drawn.
 		return false, nil
 	}
-	if r.accepted.Load() >= r.drawn.Len() {
+	if r.accepted.Load() >= r.drawn.Size {
 		return true, nil // this process has counted each client once
 	}
 	sum, _, err := s.sharedCounts(ctx, name)
@@ -54,12 +54,12 @@ func (s *Service) complete(ctx context.Context, name string) (bool, error) {
 		}
 		r.prior = max(0, n-sum.Accepted)
 	}
-	if max(sum.Accepted, r.accepted.Load())+r.prior < r.drawn.Len() {
+	if max(sum.Accepted, r.accepted.Load())+r.prior < r.drawn.Size {
 		return false, nil
 	}
 	// Two frontends may both have counted the same client.
 	n, err := s.reported(ctx, r)
-	return err == nil && n >= r.drawn.Len(), err
+	return err == nil && n >= r.drawn.Size, err
 }
 
 // reported counts the clients that have a report in the stream.
@@ -266,15 +266,10 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 	if out.to, err = s.newStream(ctx, streamOut(name, run)); err != nil {
 		return b, err
 	}
-	parts, err := newCut(out, suffixParts, ann.ReportBytes)
-	if err != nil {
-		return b, err
-	}
+	parts := newCut(out, suffixParts, ann.ReportBytes)
 	shares := parts
 	if ann.ShareBytes > 0 {
-		if shares, err = newCut(out, suffixShares, ann.ShareBytes); err != nil {
-			return b, err
-		}
+		shares = newCut(out, suffixShares, ann.ShareBytes)
 	}
 	split := pure.TagSize + ann.ReportBytes
 	for i := range 1 << bits {
@@ -351,19 +346,18 @@ func (w *writer) put(suffix string, blob []byte) error {
 
 // cut writes one reader's chunks and collects their digests.
 type cut struct {
-	*pure.Cutter
+	pure.Cutter
 	to      *writer
 	digests [][32]byte
 }
 
-func newCut(to *writer, suffix string, size int64) (*cut, error) {
+func newCut(to *writer, suffix string, size int64) *cut {
 	c := &cut{to: to}
-	var err error
-	c.Cutter, err = pure.NewCutter(size, func(chunk wire.Chunk) error {
+	c.Cutter = pure.Cutter{Size: size, Emit: func(chunk wire.Chunk) error {
 		c.digests = append(c.digests, sha256.Sum256(chunk.Items))
 		return to.put(fmt.Sprintf("%s.%d", suffix, chunk.Index), wire.Encode(chunk))
-	})
-	return c, err
+	}}
+	return c
 }
 
 func (c *cut) end(announcement [32]byte, reports int64, suffix string) ([32]byte, error) {

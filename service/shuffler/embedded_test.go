@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	pure "github.com/riffle-dp/riffle/protocol/shuffler"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/store"
 )
@@ -120,7 +121,7 @@ func TestDiskShowsNoReports(t *testing.T) {
 		markers["MAC of "+who], markers["session of "+who] = report.MAC[:], session.Key[:]
 		markers["body of "+who] = body[60:100]
 		markers["key of "+who] = public(w.clients[i])
-		tag := r.tagger.Tag(nil, report.Client, report.ID)
+		tag := pure.Tag(r.order, nil, report.Client, report.ID)
 		markers["tag of "+who], markers["id tag of "+who] = tag[:16], tag[16:]
 	}
 	n.send(bodies[:20]...)

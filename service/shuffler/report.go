@@ -224,7 +224,7 @@ func (s *Service) storeReport(ctx context.Context, r *round, report wire.Report,
 		return pure.Refuse(wire.NotDrawn, "")
 	}
 	var tag [pure.TagSize]byte
-	r.tagger.Tag(tag[:0], report.Client, report.ID)
+	pure.Tag(r.order, tag[:0], report.Client, report.ID)
 	mark := binary.BigEndian.Uint64(tag[16:]) | 1
 	if seen := r.seen[place].Load(); seen == mark {
 		// The report is durable; its answer may have been lost.
@@ -239,7 +239,7 @@ func (s *Service) storeReport(ctx context.Context, r *round, report wire.Report,
 	if err != nil {
 		return err
 	}
-	if r.seen[place].CompareAndSwap(0, mark) && r.accepted.Add(1) >= r.drawn.Len() {
+	if r.seen[place].CompareAndSwap(0, mark) && r.accepted.Add(1) >= r.drawn.Size {
 		s.nudge()
 	}
 	return nil

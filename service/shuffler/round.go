@@ -2,6 +2,7 @@ package shuffler
 
 import (
 	"context"
+	"crypto/cipher"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,11 +28,11 @@ type round struct {
 	closed   atomic.Bool
 
 	// The following fields are for an open round only:
-	sizes  map[[8]byte]int64 // size of a sealed report
-	tagger pure.Tagger
-	drawn  pure.Drawn
-	vault  *vault
-	pack   *packer
+	sizes map[[8]byte]int64 // size of a sealed report
+	order cipher.Block
+	drawn pure.Drawn
+	vault *vault
+	pack  *packer
 	// seen holds, for each enrolled client, a part of the tag of the report that this
 	// process stored, so that a repetition need not be stored; 0 if there is none.
 	seen     []atomic.Uint64
@@ -172,7 +173,7 @@ func (s *Service) newRound(ctx context.Context, digest [32]byte, rec *record) (*
 	if err != nil {
 		return nil, err
 	}
-	r.tagger = pure.NewTagger(keys.order)
+	r.order = pure.NewOrder(keys.order)
 	if r.drawn, err = s.draw(ctx, ann, keys); err != nil {
 		return nil, err
 	}
