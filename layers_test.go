@@ -32,7 +32,7 @@ var wings = [][]string{
 // imports only packages of its wing that stand after it; those not named stand last.
 var inside = map[string][]string{
 	"dp":        {"dp/amplify/literature", "dp/amplify", "dp/gdp", "dp/pld", "dp/rdp", "dp"},
-	"mechanism": {"mechanism/vecsum/prio3", "mechanism/vecsum", "mechanism/randomizer", "mechanism/sample", "mechanism/rng"},
+	"mechanism": {"mechanism/vecsum/prio3", "mechanism/vecsum", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "mechanism/rng"},
 	"account":   {"account/audit", "account", "account/certificate"},
 	"learn":     {"learn/dataset/mnist", "learn/dataset", "learn/model", "learn/optimize", "learn/feature", "learn/schedule", "learn/model/internal/kernel"},
 	"protocol":  {"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/mechanism", "protocol/envelope", "protocol/wire"},
@@ -47,8 +47,8 @@ var inside = map[string][]string{
 // mustNotReach holds the trust domains: what a role may not get at, even
 // through others.
 var mustNotReach = map[string][]string{
-	"protocol/shuffler":  {"mechanism/randomizer", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client"},
-	"service/shuffler":   {"mechanism/randomizer", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client", "protocol/mechanism", "account"},
+	"protocol/shuffler":  {"mechanism/randomizer", "mechanism/seed", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client"},
+	"service/shuffler":   {"mechanism/randomizer", "mechanism/seed", "learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator", "protocol/client", "protocol/mechanism", "account"},
 	"service/aggregator": {"learn/model", "learn/optimize", "protocol/ledger", "protocol/coordinator"},
 	"protocol/client":    {"protocol/ledger", "protocol/coordinator", "protocol/shuffler", "learn/optimize"},
 	"service/client":     {"protocol/ledger", "protocol/coordinator", "protocol/shuffler", "learn/optimize", "learn/model", "account", "service/store"},
@@ -61,10 +61,11 @@ var limited = map[string][]string{
 	"gonum.org/v1/plot": {"internal/picture"},
 	"math/rand":         {},
 	// A generator may need it, a program must not.
-	"github.com/mmcloughlin/avo/build":   {"learn/model/internal/kernel/gen"},
-	"github.com/mmcloughlin/avo/operand": {"learn/model/internal/kernel/gen"},
-	"github.com/mmcloughlin/avo/reg":     {"learn/model/internal/kernel/gen"},
-	"golang.org/x/sys/cpu":               {"learn/model/internal/kernel"},
+	"github.com/mmcloughlin/avo/attr":    {"mechanism/seed/gen"},
+	"github.com/mmcloughlin/avo/build":   {"learn/model/internal/kernel/gen", "mechanism/seed/gen"},
+	"github.com/mmcloughlin/avo/operand": {"learn/model/internal/kernel/gen", "mechanism/seed/gen"},
+	"github.com/mmcloughlin/avo/reg":     {"learn/model/internal/kernel/gen", "mechanism/seed/gen"},
+	"golang.org/x/sys/cpu":               {"learn/model/internal/kernel", "mechanism/seed"},
 	// Of CIRCL only the one range proof, in one place.
 	"github.com/cloudflare/circl/vdaf/prio3/sumvec":      {"mechanism/vecsum/prio3"},
 	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128": {"mechanism/vecsum/prio3"},
@@ -81,7 +82,7 @@ var limited = map[string][]string{
 }
 
 // pure packages compute: they neither print, nor read a clock, nor hold state.
-var pure = []string{"dp", "dp/gdp", "dp/pld", "dp/rdp", "dp/amplify", "dp/amplify/literature", "mechanism/randomizer", "mechanism/sample", "learn/optimize", "learn/model", "learn/feature",
+var pure = []string{"dp", "dp/gdp", "dp/pld", "dp/rdp", "dp/amplify", "dp/amplify/literature", "mechanism/randomizer", "mechanism/seed", "mechanism/sample", "learn/optimize", "learn/model", "learn/feature",
 	"protocol/client", "protocol/shuffler", "protocol/coordinator", "protocol/ledger", "protocol/wire", "run/simulate", "account/audit", "learn/schedule", "mechanism/vecsum", "mechanism/vecsum/prio3", "account/certificate",
 	"run/solve", "protocol/mechanism"}
 
