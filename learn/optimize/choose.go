@@ -84,10 +84,10 @@ func (p Problem) onePass(n, batch int64, stage func(p Problem, rounds, batch int
 type maker func(p Problem, o Overrides, rounds, batch int64) (Stage, error)
 
 // one returns a function that makes a single stage for given rounds.
-func one(make maker) func(Problem, Overrides, Rounds) ([]Stage, error) {
-	return func(p Problem, o Overrides, r Rounds) ([]Stage, error) {
-		s, err := make(p, o, r.Count, r.Batch)
-		s.Rounds, s.Batch = r.Count, r.Batch
+func one(make maker) func(Problem, Overrides, given) ([]Stage, error) {
+	return func(p Problem, o Overrides, r given) ([]Stage, error) {
+		s, err := make(p, o, r.count, r.batch)
+		s.Rounds, s.Batch = r.count, r.batch
 		return []Stage{s}, err
 	}
 }
@@ -105,7 +105,7 @@ func disjoint(p Problem, o Overrides, make maker) (*Plan, error) {
 		return nil, err
 	}
 	batches, err := schedule.NewBatches(1, blocks)
-	return &Plan{Batches: batches, Stages: []Stage{s}}, err
+	return newPlan(batches, []Stage{s}), err
 }
 
 func planPSGD(p Problem, o Overrides) (*Plan, error)       { return disjoint(p, o, averagedStage) }
@@ -186,7 +186,7 @@ func planPhases(p Problem, o Overrides) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		if best == nil || plan.Bound() < best.Bound() {
+		if best == nil || plan.Bound < best.Bound {
 			best = plan
 		}
 	}
@@ -194,25 +194,25 @@ func planPhases(p Problem, o Overrides) (*Plan, error) {
 }
 
 // phaseStages divides given rounds evenly over the phases.
-func phaseStages(p Problem, o Overrides, r Rounds) ([]Stage, error) {
+func phaseStages(p Problem, o Overrides, r given) ([]Stage, error) {
 	lo, hi, err := phaseCounts(p, o)
 	if err != nil {
 		return nil, err
 	}
-	if int64(lo) > r.Count {
-		return nil, fmt.Errorf("%d phases in %d rounds", lo, r.Count)
+	if int64(lo) > r.count {
+		return nil, fmt.Errorf("%d phases in %d rounds", lo, r.count)
 	}
 	var best []Stage
-	for k := int64(lo); k <= min(int64(hi), r.Count); k++ {
+	for k := int64(lo); k <= min(int64(hi), r.count); k++ {
 		var stages []Stage
 		d := p.distance()
 		for i := range k {
-			rounds := r.Count / k
-			if i < r.Count%k {
+			rounds := r.count / k
+			if i < r.count%k {
 				rounds++
 			}
-			s := p.accelerated(rounds, r.Batch, d, 1, p.Smoothness == 0 || o.Smoothing > 0, o)
-			s.Rounds, s.Batch = rounds, r.Batch
+			s := p.accelerated(rounds, r.batch, d, 1, p.Smoothness == 0 || o.Smoothing > 0, o)
+			s.Rounds, s.Batch = rounds, r.batch
 			stages = append(stages, s)
 			d = p.nextDistance(s)
 		}
@@ -241,8 +241,8 @@ func (p Problem) phases(k int, o Overrides) (*Plan, error) {
 	}
 	envelope := p.Smoothness == 0 || o.Smoothing > 0
 	d := p.distance()
-	plan := &Plan{}
 	var blocks []schedule.Blocks
+	var stages []Stage
 	for range k {
 		b, s, err := p.onePass(n, o.Batch, func(p Problem, rounds, batch int64) Stage {
 			return p.accelerated(rounds, batch, d, 1, envelope, o)
@@ -250,12 +250,11 @@ func (p Problem) phases(k int, o Overrides) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		blocks, plan.Stages = append(blocks, b), append(plan.Stages, s)
+		blocks, stages = append(blocks, b), append(stages, s)
 		d = p.nextDistance(s)
 	}
-	var err error
-	plan.Batches, err = schedule.NewBatches(1, blocks...)
-	return plan, err
+	batches, err := schedule.NewBatches(1, blocks...)
+	return newPlan(batches, stages), err
 }
 
 // planGD chooses T and η by the better of the bounds with and without smoothness. With strong
@@ -279,7 +278,7 @@ func planGD(p Problem, o Overrides) (*Plan, error) {
 			}
 			return nil, err
 		}
-		if best == nil || plan.Bound() < best.Bound() {
+		if best == nil || plan.Bound < best.Bound {
 			best = plan
 		}
 	}
@@ -306,7 +305,7 @@ func (p Problem) groups(k int64, o Overrides) (*Plan, error) {
 		return nil, err
 	}
 	batches, err := schedule.NewBatches(rounds, slices.Repeat([]schedule.Blocks{group}, int(k))...)
-	return &Plan{Batches: batches, Stages: p.exact().grouped(k, rounds, o)}, err
+	return newPlan(batches, p.exact().grouped(k, rounds, o)), err
 }
 
 // grouped returns the stages of k groups with T rounds each.

@@ -25,8 +25,8 @@ func TestCostlyNoise(t *testing.T) {
 		})
 		fast.Noise = direct(mse)
 		plan, best := must(NewPlan(m.Name, slow, Overrides{})), must(NewPlan(m.Name, fast, Overrides{}))
-		if plan.Bound() > 1.05*best.Bound() {
-			t.Errorf("%s: bound %v, %v where everything is asked", m.Name, plan.Bound(), best.Bound())
+		if plan.Bound > 1.05*best.Bound {
+			t.Errorf("%s: bound %v, %v where everything is asked", m.Name, plan.Bound, best.Bound)
 		}
 		for _, s := range plan.Stages {
 			want := fast.Noise.deviation(s.Batch, plan.Batches.Uses)
@@ -37,7 +37,7 @@ func TestCostlyNoise(t *testing.T) {
 				t.Errorf("%s: sigma %v of a stage, want %v", m.Name, s.Sigma, want)
 			}
 		}
-		fixed, err := NewPlanFor(m.Name, slow, Rounds{7, 777}, Overrides{})
+		fixed, err := NewPlan(m.Name, slow, Overrides{Given: true, Rounds: 7, Batch: 777})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,14 +23,14 @@ func ExampleNewPlan() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Printf("%d rounds, noise %.4f, excess loss at most %.3f\n", plan.Batches.Rounds, plan.Stages[0].Sigma, plan.Bound())
+	fmt.Printf("%d rounds, noise %.4f, excess loss at most %.3f\n", plan.Batches.Rounds, plan.Stages[0].Sigma, plan.Bound)
 
 	mean := make([]float64, problem.Dim)
 	for t := int64(1); t <= plan.Batches.Rounds; t++ {
-		r := plan.Round(t)
-		// Here clients r.From … r.To−1 send clipped gradients at o.Point(), and
+		from, to := plan.Batches.Places(t)
+		// Here clients from … to−1 send clipped gradients at o.Point(), and
 		// mean becomes their noisy mean. We leave it at 0.
-		_ = r
+		_, _ = from, to
 		if err := o.Step(mean); err != nil {
 			fmt.Println(err)
 			return

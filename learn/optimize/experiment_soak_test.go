@@ -37,7 +37,7 @@ func TestExcessInN(t *testing.T) {
 					}
 					got[method] = sum
 					t.Logf("%s n = %.0e D = %v %s: T = %d, smoothing %.3g, bound %.4f, excess %.5f ± %.5f", kind, float64(n), distance, method,
-						plan.Batches.Rounds, plan.Stages[0].Smoothing, plan.Bound(), sum, math.Sqrt(math.Max(0, square-sum*sum)*seeds/(seeds-1)))
+						plan.Batches.Rounds, plan.Stages[0].Smoothing, plan.Bound, sum, math.Sqrt(math.Max(0, square-sum*sum)*seeds/(seeds-1)))
 				}
 				// On the absolute loss, whose population is locally strongly
 				// convex, untuned averaged SGD catches up by n = 1e6.

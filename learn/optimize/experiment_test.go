@@ -74,8 +74,9 @@ func (e *experiment) run(t testing.TB, plan *Plan, seed uint64) []float64 {
 	theta, grad := make([]float32, 50), make([]float32, 50)
 	mean, noise := make([]float64, 50), make([]float64, 50)
 	for round := int64(1); round <= plan.Batches.Rounds; round++ {
-		r := plan.Round(round)
-		m, err := e.linear.Smoothed(r.Smoothing)
+		stage := plan.Stages[plan.Stage(round)]
+		from, to := plan.Batches.Places(round)
+		m, err := e.linear.Smoothed(stage.Smoothing)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,21 +84,21 @@ func (e *experiment) run(t testing.TB, plan *Plan, seed uint64) []float64 {
 			theta[j] = float32(v)
 		}
 		clear(mean)
-		for place := r.From; place < r.To; place++ {
+		for place := from; place < to; place++ {
 			row := e.deal.Example(place, 0)
 			m.Grad(theta, e.rows.Row(row), e.rows.Target(row), grad, nil)
 			square := 0.0
 			for _, g := range grad {
 				square += float64(g) * float64(g)
 			}
-			w := math.Min(1, plan.Problem.Lipschitz/math.Sqrt(square)) / float64(r.To-r.From)
+			w := math.Min(1, plan.Problem.Lipschitz/math.Sqrt(square)) / float64(to-from)
 			for j, g := range grad {
 				mean[j] += w * float64(g)
 			}
 		}
 		sample.Gaussian(src, noise)
 		for j := range mean {
-			mean[j] += r.Sigma * noise[j]
+			mean[j] += stage.Sigma * noise[j]
 		}
 		if err := o.Step(mean); err != nil {
 			t.Fatal(err)
@@ -142,9 +143,9 @@ func TestAccelerationPays(t *testing.T) {
 				t.Fatal(err)
 			}
 			got[name] = e.excess(t, e.run(t, plan, 1), 0)
-			t.Logf("%s %s: %d rounds of %d, bound %.4f, excess %.4f", c.kind, name, plan.Stages[0].Rounds, plan.Stages[0].Batch, plan.Bound(), got[name])
-			if !(got[name] >= -1e-6 && got[name] < plan.Bound()) {
-				t.Errorf("%s %s: excess %v, bound %v", c.kind, name, got[name], plan.Bound())
+			t.Logf("%s %s: %d rounds of %d, bound %.4f, excess %.4f", c.kind, name, plan.Stages[0].Rounds, plan.Stages[0].Batch, plan.Bound, got[name])
+			if !(got[name] >= -1e-6 && got[name] < plan.Bound) {
+				t.Errorf("%s %s: excess %v, bound %v", c.kind, name, got[name], plan.Bound)
 			}
 		}
 		if !(got["agd"] < got["sgd"] && got["sgd"] < got["ldp"] && got["sgd"] < got["start"]) {
@@ -186,9 +187,9 @@ func TestOtherMethods(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := e.excess(t, e.run(t, plan, 2), ridge)
-			t.Logf("%s %s: %d stages, %d rounds, bound %.4f, excess %.4f of %.4f", kind, method, len(plan.Stages), plan.Batches.Rounds, plan.Bound(), got, start)
-			if got < -1e-6 || got > plan.Bound() || got > start {
-				t.Errorf("%s %s: excess %v, bound %v, at the start %v", kind, method, got, plan.Bound(), start)
+			t.Logf("%s %s: %d stages, %d rounds, bound %.4f, excess %.4f of %.4f", kind, method, len(plan.Stages), plan.Batches.Rounds, plan.Bound, got, start)
+			if got < -1e-6 || got > plan.Bound || got > start {
+				t.Errorf("%s %s: excess %v, bound %v, at the start %v", kind, method, got, plan.Bound, start)
 			}
 		}
 	}

@@ -5,8 +5,8 @@
 // CLDPSGD is for learning, with any schedule. For stochastic convex problems NewPlan chooses
 // batches, rounds and step sizes of a published method by minimising its bound (convex.md), a
 // function of public numbers, and the plan makes the optimiser. Where somebody else chooses
-// the rounds, NewPlanFor plans for them, and ChooseBatch and ChooseRounds say which rounds to
-// ask for.
+// who reports, NewPlan plans for Given rounds, and ChooseBatch and ChooseRounds say which
+// rounds to ask for.
 package optimize
 
 import (

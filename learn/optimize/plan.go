@@ -20,7 +20,7 @@ type Method struct {
 	Note string
 
 	plan   func(Problem, Overrides) (*Plan, error)
-	stages func(Problem, Overrides, Rounds) ([]Stage, error)
+	stages func(Problem, Overrides, given) ([]Stage, error)
 	uses   Overrides // the parameters that may be overridden, as non-zero fields
 }
 
@@ -84,6 +84,10 @@ type Overrides struct {
 	Curvature float64 // c of agd, see acsa
 	Smoothing float64 // β of the envelopes
 	Phases    int     // number of phases of agd-phases, or of groups of gd
+	// Given says that the caller chooses who reports in each round. Rounds and Batch, the least
+	// number of reports that a mean is over, are then required for every method, and the plan's
+	// Batches are empty.
+	Given bool
 }
 
 // check returns an error if a value is out of range, or is set although the method does not
@@ -129,23 +133,19 @@ type Plan struct {
 	Problem Problem
 	Batches schedule.Batches
 	Stages  []Stage
+	// Bound is that of the last stage: an upper bound on the expected excess population loss,
+	// proved in convex.md, if the Problem is as described.
+	//
+	// If the caller chose the clients (Overrides.Given), what it bounds depends on who reports.
+	// If no client reports twice, and always for gd, it is the excess loss of the population.
+	// If every round draws its clients anew, without looking at the past, a mean is an unbiased
+	// estimate of all n clients' mean gradient, and the Bound is for the mean loss of these n.
+	Bound float64
 }
 
-// Bound is the bound of the last stage: an upper bound on the expected excess population
-// loss, proved in convex.md, if the Problem is as described.
-func (p *Plan) Bound() float64 { return p.Stages[len(p.Stages)-1].Bound }
-
-// Round says what round t asks of clients. The sizes of a stage's batches differ by at most
-// one client; Sigma is the noise for the smallest batch.
-type Round struct {
-	Stage
-	From, To int64 // places of the round's clients; see schedule.Batches
-}
-
-// Round returns round t = 1 … Batches.Rounds.
-func (p *Plan) Round(t int64) Round {
-	from, to := p.Batches.Places(t)
-	return Round{Stage: p.Stages[p.Stage(t)], From: from, To: to}
+// newPlan returns the plan of the stages, at least one.
+func newPlan(b schedule.Batches, stages []Stage) *Plan {
+	return &Plan{Batches: b, Stages: stages, Bound: stages[len(stages)-1].Bound}
 }
 
 // Stage returns the index of step t's stage; the last one's after the last step.
@@ -158,8 +158,9 @@ func (p *Plan) Stage(t int64) int {
 	return stage
 }
 
-// NewOptimizer returns the plan's optimiser at its start. Round t's mean
-// gradient is taken at Point with Round(t).Smoothing.
+// NewOptimizer returns the plan's optimiser at its start. Round t's mean gradient is taken at
+// Point with the Smoothing of Stage(t), over the clients at Batches.Places(t). The sizes of a
+// stage's batches differ by at most one client; its Sigma is the noise for the smallest batch.
 func (p *Plan) NewOptimizer() (*Optimizer, error) {
 	if p.Stages[0].Step > 0 {
 		phases := make([]averagedConfig, len(p.Stages))
@@ -187,6 +188,16 @@ func (p *Plan) Deviation(clients int64) float64 {
 // at data and costs no privacy. It calls the noise some hundreds of times, which takes most of
 // its time.
 func NewPlan(method string, p Problem, o Overrides) (*Plan, error) {
+	if o.Given {
+		r := given{o.Rounds, o.Batch}
+		o.Given, o.Rounds, o.Batch = false, 0, 0
+		plan, err := planFor(method, p.exact(), r, o)
+		if err != nil {
+			return nil, err
+		}
+		plan.Problem.Noise = p.Noise
+		return plan, nil
+	}
 	m, err := FindMethod(method)
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func TestPSGDPlan(t *testing.T) {
 // the formulas say for them.
 func TestPlansAreMinima(t *testing.T) {
 	for _, n := range []int64{300, 1e4, 1e6} {
-		for _, noise := range []Noise{GaussianNoise{Lipschitz: 1, Mu: 1 / sigmaG, Overhead: .05}, Noiseless{}, ReportNoise{MSE: 900, Dim: 50}} {
+		for _, noise := range []Noise{GaussianNoise{Lipschitz: 1, Mu: 1 / sigmaG, Overhead: .05}, ReportNoise{}, ReportNoise{MSE: 900, Dim: 50}} {
 			p := logisticProblem(n)
 			p.Noise, p.StrongConvexity = noise, .05
 			for _, method := range []string{"psgd", "agd", "agd-smooth", "pan-private"} {
@@ -88,8 +88,8 @@ func TestPlansAreMinima(t *testing.T) {
 						other.Batches.Rounds != other.Stages[0].Rounds || other.Batches.Clients != n {
 						t.Fatalf("%s: batch %d gives %+v", method, batch, other.Stages)
 					}
-					if other.Bound() < plan.Bound()*(1-1e-3) {
-						t.Errorf("%s, n = %d, %T: batch %d has bound %v, the plan's %d %v", method, n, noise, batch, other.Bound(), plan.Stages[0].Batch, plan.Bound())
+					if other.Bound < plan.Bound*(1-1e-3) {
+						t.Errorf("%s, n = %d, %T: batch %d has bound %v, the plan's %d %v", method, n, noise, batch, other.Bound, plan.Stages[0].Batch, plan.Bound)
 					}
 				}
 			}
@@ -109,7 +109,7 @@ func TestPanPrivatePlan(t *testing.T) {
 		stream := must(NewPlan("pan-private", p, Overrides{}))
 		p.Noise = GaussianNoise{Lipschitz: 1, Mu: 1 / sigmaG / math.Sqrt2}
 		batch := must(NewPlan(method, p, Overrides{}))
-		if a, b := stream.Bound(), batch.Bound(); math.Abs(a/b-1) > 1e-9 {
+		if a, b := stream.Bound, batch.Bound; math.Abs(a/b-1) > 1e-9 {
 			t.Errorf("beta = %v: bound %v, of %s with twice the variance %v", smooth, a, method, b)
 		}
 	}
@@ -124,7 +124,7 @@ func TestPlansAreOrdered(t *testing.T) {
 		if method == "agd-smooth" {
 			p.Smoothness = 0
 		}
-		return must(NewPlan(method, p, Overrides{})).Bound()
+		return must(NewPlan(method, p, Overrides{})).Bound
 	}
 	for _, n := range []int64{1e5, 1e6} {
 		psgd, agd, smooth, gd := bound("psgd", n, .24), bound("agd", n, .24), bound("agd-smooth", n, .24), bound("gd", n, .24)
@@ -151,11 +151,11 @@ func TestPhasesPlan(t *testing.T) {
 	plan := must(NewPlan("agd-phases", p, Overrides{}))
 	one := must(NewPlan("agd-phases", p, Overrides{Phases: 1}))
 	agd := must(NewPlan("agd", p, Overrides{}))
-	if one.Bound() != agd.Bound() {
-		t.Errorf("one phase has bound %v, agd %v", one.Bound(), agd.Bound())
+	if one.Bound != agd.Bound {
+		t.Errorf("one phase has bound %v, agd %v", one.Bound, agd.Bound)
 	}
-	if len(plan.Stages) < 2 || plan.Bound() > one.Bound() {
-		t.Errorf("%d phases, bound %v against %v of one", len(plan.Stages), plan.Bound(), one.Bound())
+	if len(plan.Stages) < 2 || plan.Bound > one.Bound {
+		t.Errorf("%d phases, bound %v against %v of one", len(plan.Stages), plan.Bound, one.Bound)
 	}
 	d := math.Min(8, 2/.05)
 	for i, s := range plan.Stages {
@@ -166,7 +166,7 @@ func TestPhasesPlan(t *testing.T) {
 	}
 	// At the ends of stages clients and places go on.
 	for round := int64(1); round < plan.Batches.Rounds; round++ {
-		if a, b := plan.Round(round), plan.Round(round+1); a.To != b.From {
+		if a, b := roundOf(plan, round), roundOf(plan, round+1); a.To != b.From {
 			t.Fatalf("rounds %d and %d: %+v, %+v", round, round+1, a, b)
 		}
 	}
@@ -187,8 +187,8 @@ func TestGDPlan(t *testing.T) {
 			p.MaxRounds = 100
 			plan := must(NewPlan("gd", p, Overrides{Phases: 1}))
 			s := plan.Stages[0]
-			if s.Rounds > 100 || plan.Bound() < free.Bound() || plan.Batches.Uses != s.Rounds {
-				t.Errorf("%d rounds, bound %v; without limit %d and %v", s.Rounds, plan.Bound(), free.Stages[0].Rounds, free.Bound())
+			if s.Rounds > 100 || plan.Bound < free.Bound || plan.Batches.Uses != s.Rounds {
+				t.Errorf("%d rounds, bound %v; without limit %d and %v", s.Rounds, plan.Bound, free.Stages[0].Rounds, free.Bound)
 			}
 			if want := 2 * sigmaG * math.Sqrt(float64(s.Rounds)) / 1e5; math.Abs(s.Sigma/want-1) > 1e-9 {
 				t.Errorf("sigma %v, want %v", s.Sigma, want)
@@ -197,24 +197,24 @@ func TestGDPlan(t *testing.T) {
 			if smooth == 0 {
 				beta = s.Smoothing + lambda
 			}
-			if s.Step*beta > 2*(1+1e-9) || math.IsInf(plan.Bound(), 1) {
+			if s.Step*beta > 2*(1+1e-9) || math.IsInf(plan.Bound, 1) {
 				t.Errorf("step %v for beta %v", s.Step, beta)
 			}
 			// Nearly the best step, by its own bound; also where most of the
 			// bound is the reuse of few clients.
 			few := p
-			few.Clients, few.MaxRounds, few.Noise = 40, 0, Noiseless{}
+			few.Clients, few.MaxRounds, few.Noise = 40, 0, ReportNoise{}
 			tight := must(NewPlan("gd", few, Overrides{Rounds: 400, Phases: 1}))
 			for k := -20; k <= 20; k++ {
 				o := Overrides{Rounds: 400, Phases: 1, Step: tight.Stages[0].Step * math.Pow(1.1, float64(k))}
-				if other := must(NewPlan("gd", few, o)); other.Bound() < .98*tight.Bound() {
-					t.Errorf("beta = %v, lambda = %v, 40 clients: step %v has bound %v, the plan's %v %v", smooth, lambda, o.Step, other.Bound(), tight.Stages[0].Step, tight.Bound())
+				if other := must(NewPlan("gd", few, o)); other.Bound < .98*tight.Bound {
+					t.Errorf("beta = %v, lambda = %v, 40 clients: step %v has bound %v, the plan's %v %v", smooth, lambda, o.Step, other.Bound, tight.Stages[0].Step, tight.Bound)
 				}
 			}
 			for k := -20; k <= 20; k++ {
 				o := Overrides{Rounds: s.Rounds, Phases: 1, Step: s.Step * math.Pow(1.1, float64(k))}
-				if other := must(NewPlan("gd", p, o)); other.Bound() < .8*plan.Bound() {
-					t.Errorf("beta = %v, lambda = %v: step %v has bound %v, the plan's %v %v", smooth, lambda, o.Step, other.Bound(), s.Step, plan.Bound())
+				if other := must(NewPlan("gd", p, o)); other.Bound < .8*plan.Bound {
+					t.Errorf("beta = %v, lambda = %v: step %v has bound %v, the plan's %v %v", smooth, lambda, o.Step, other.Bound, s.Step, plan.Bound)
 				}
 			}
 		}
@@ -228,15 +228,15 @@ func TestGDGroups(t *testing.T) {
 	p.StrongConvexity, p.MaxRounds = .1, 2000
 	whole, plan := must(NewPlan("gd", p, Overrides{Phases: 1})), must(NewPlan("gd", p, Overrides{}))
 	k := int64(len(plan.Stages))
-	if k < 2 || !(plan.Bound() < whole.Bound()) {
-		t.Fatalf("%d groups with bound %v, one has %v", k, plan.Bound(), whole.Bound())
+	if k < 2 || !(plan.Bound < whole.Bound) {
+		t.Fatalf("%d groups with bound %v, one has %v", k, plan.Bound, whole.Bound)
 	}
 	rounds := plan.Stages[0].Rounds
 	if plan.Batches.Rounds != k*rounds || plan.Batches.Uses != rounds || plan.Batches.Rounds > p.MaxRounds {
 		t.Errorf("%d rounds, %d uses, %d groups of %d", plan.Batches.Rounds, plan.Batches.Uses, k, rounds)
 	}
 	for round := int64(1); round <= plan.Batches.Rounds; round++ {
-		r := plan.Round(round)
+		r := roundOf(plan, round)
 		group := (round - 1) / rounds
 		if size := p.Clients / k; r.From != group*size || r.To != r.From+size {
 			t.Fatalf("round %d of group %d: %+v", round, group, r)
@@ -256,12 +256,12 @@ func TestGDGroups(t *testing.T) {
 		t.Error("groups without strong convexity")
 	}
 	p.StrongConvexity = .1
-	if _, err := NewPlanFor("gd", p, Rounds{10, 100}, Overrides{Phases: 2}); err == nil {
+	if _, err := NewPlan("gd", p, Overrides{Given: true, Rounds: 10, Batch: 100, Phases: 2}); err == nil {
 		t.Error("groups in rounds of all")
 	}
 	// The optimiser goes from one group's mean iterate to the next, and a state
 	// of any step restores.
-	plan = must(NewPlan("gd", Problem{Dim: 2, Clients: 40, Lipschitz: 1, Radius: 2, Smoothness: 1, StrongConvexity: .5, Noise: Noiseless{}},
+	plan = must(NewPlan("gd", Problem{Dim: 2, Clients: 40, Lipschitz: 1, Radius: 2, Smoothness: 1, StrongConvexity: .5, Noise: ReportNoise{}},
 		Overrides{Phases: 2, Rounds: 8}))
 	mean := func(theta []float64) []float64 { return []float64{theta[0] - 1, theta[1] + .5} }
 	o, err := plan.NewOptimizer()
@@ -332,7 +332,7 @@ func TestPlansKeepTheirBounds(t *testing.T) {
 				src := rng.Replay(12, run, uint64(n))
 				mean := make([]float64, 5)
 				for round := int64(1); round <= plan.Batches.Rounds; round++ {
-					r := plan.Round(round)
+					r := roundOf(plan, round)
 					// Sampling noise of a batch: at most L²/B over all coordinates.
 					sd := math.Hypot(r.Sigma, 1/math.Sqrt(5*float64(r.To-r.From)))
 					if method.Participation == dp.All {
@@ -350,8 +350,8 @@ func TestPlansKeepTheirBounds(t *testing.T) {
 				}
 				sum += target.value(model(o))
 			}
-			if sum/runs > plan.Bound() {
-				t.Errorf("%s, n = %d: mean gap %v above the bound %v", method.Name, n, sum/runs, plan.Bound())
+			if sum/runs > plan.Bound {
+				t.Errorf("%s, n = %d: mean gap %v above the bound %v", method.Name, n, sum/runs, plan.Bound)
 			}
 		}
 	}
@@ -431,4 +431,15 @@ func smallest(b schedule.Batches) int64 {
 		least = min(least, to-from)
 	}
 	return least
+}
+
+// round is a round of a plan with its stage.
+type round struct {
+	Stage
+	From, To int64
+}
+
+func roundOf(p *Plan, t int64) round {
+	from, to := p.Batches.Places(t)
+	return round{p.Stages[p.Stage(t)], from, to}
 }

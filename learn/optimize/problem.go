@@ -35,22 +35,19 @@ func (g GaussianNoise) deviation(clients, uses int64) float64 {
 }
 
 // ReportNoise is the noise of a mean of single reports. Each report has its own noise,
-// however many a client sends.
+// however many a client sends. The zero value is no noise, and no privacy.
 type ReportNoise struct {
-	MSE float64 // sup E‖R(x) − x‖₂² of one report. Required.
-	Dim int     // Required.
+	MSE float64 // sup E‖R(x) − x‖₂² of one report
+	Dim int     // required with MSE
 }
 
 // deviation returns √(MSE/(d·clients)).
 func (r ReportNoise) deviation(clients, _ int64) float64 {
+	if r.MSE == 0 {
+		return 0
+	}
 	return math.Sqrt(r.MSE / (float64(r.Dim) * float64(clients)))
 }
-
-// Noiseless is no noise, and no privacy.
-type Noiseless struct{}
-
-// deviation returns 0.
-func (Noiseless) deviation(clients, uses int64) float64 { return 0 }
 
 // Problem is a stochastic convex problem: find the point of the ℓ2 ball about 0 with the least
 // mean loss over a population, from which n clients are drawn. No field may depend on the
@@ -64,7 +61,7 @@ type Problem struct {
 	Clients int64 // n, at most 2³². Required.
 	// Lipschitz is L, the ℓ2 norm that a client's gradient is clipped to. Required.
 	Lipschitz float64
-	// Noise of a released mean. Required; Noiseless{} is no noise.
+	// Noise of a released mean. Required; ReportNoise{} is no noise.
 	Noise Noise
 	// Radius of the ball. Default 0, all of space; then Distance is required.
 	Radius float64
@@ -91,7 +88,7 @@ func (p Problem) validate() error {
 		return fmt.Errorf("optimize: n = %d clients must be at least 1 and at most 2^32", p.Clients)
 	}
 	if p.Noise == nil {
-		return errors.New("optimize: a problem needs its noise, Noiseless{} if there is none")
+		return errors.New("optimize: a problem needs its noise, ReportNoise{} if there is none")
 	}
 	if !(p.Lipschitz > 0) || math.IsInf(p.Lipschitz, 1) {
 		return fmt.Errorf("optimize: L = %v must be above 0 and finite", p.Lipschitz)

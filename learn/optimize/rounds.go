@@ -5,34 +5,18 @@ import (
 	"math"
 
 	"github.com/riffle-dp/riffle/dp"
+	"github.com/riffle-dp/riffle/learn/schedule"
 )
 
-// Rounds are rounds whose clients the caller chooses.
-type Rounds struct {
-	Count int64 // T. Required.
-	// Batch is the least number of reports that a mean is over. Required.
-	Batch int64
+// given are rounds whose clients the caller chooses.
+type given struct {
+	count int64 // T
+	batch int64 // the least number of reports that a mean is over
 }
 
-// NewPlanFor chooses the named method's parameters for the given rounds, by minimising its
-// bound as NewPlan does; Batch and Rounds of o must be 0. The plan's Batches are empty: the
-// caller decides who reports.
-//
-// What the plan's Bound bounds depends on who reports. If no client reports twice, and always
-// for gd, it is the excess loss of the population. If every round draws its clients anew,
-// without looking at the past, a mean is an unbiased estimate of all n clients' mean
-// gradient, and the Bound is for the mean loss of these n.
-func NewPlanFor(method string, p Problem, r Rounds, o Overrides) (*Plan, error) {
-	plan, err := planFor(method, p.exact(), r, o)
-	if err != nil {
-		return nil, err
-	}
-	plan.Problem.Noise = p.Noise
-	return plan, nil
-}
-
-// planFor is NewPlanFor with interpolated noise, for comparing choices.
-func planFor(method string, p Problem, r Rounds, o Overrides) (*Plan, error) {
+// planFor chooses the method's parameters for the given rounds, by minimising its bound. It
+// interpolates costly noise, for comparing choices.
+func planFor(method string, p Problem, r given, o Overrides) (*Plan, error) {
 	m, err := FindMethod(method)
 	if err != nil {
 		return nil, err
@@ -40,8 +24,8 @@ func planFor(method string, p Problem, r Rounds, o Overrides) (*Plan, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
-	if r.Count < 1 || r.Batch < 1 || r.Batch > p.Clients {
-		return nil, fmt.Errorf("optimize: %d rounds of %d of n = %d clients: rounds must be at least 1, clients between 1 and n", r.Count, r.Batch, p.Clients)
+	if r.count < 1 || r.batch < 1 || r.batch > p.Clients {
+		return nil, fmt.Errorf("optimize: %d rounds of %d of n = %d clients: rounds must be at least 1, clients between 1 and n", r.count, r.batch, p.Clients)
 	}
 	uses := m.uses
 	if uses.Batch, uses.Rounds = 0, 0; m.Participation == dp.All {
@@ -55,23 +39,25 @@ func planFor(method string, p Problem, r Rounds, o Overrides) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("optimize: %s: %w", method, err)
 	}
-	return &Plan{Method: method, Problem: p, Stages: stages}, nil
+	plan := newPlan(schedule.Batches{}, stages)
+	plan.Method, plan.Problem = method, p
+	return plan, nil
 }
 
 // ChooseBatch returns the batch size, of one pass over all clients in at most MaxRounds
-// batches, that minimises NewPlanFor's bound. Every batch has at least that many clients.
+// batches, that minimises the bound of NewPlan with Given rounds. Every batch has at least that many clients.
 // reports returns how many of a batch's clients surely report; nil: all of them.
 func ChooseBatch(method string, p Problem, o Overrides, reports func(asked int64) int64) (int64, error) {
 	if reports == nil {
 		reports = func(asked int64) int64 { return asked }
 	}
 	// One batch of all clients shows any error in the arguments.
-	if _, err := planFor(method, p, Rounds{1, reports(p.Clients)}, o); err != nil {
+	if _, err := planFor(method, p, given{1, reports(p.Clients)}, o); err != nil {
 		return 0, err
 	}
 	batch := least(p.smallestBatch(p.Clients), p.Clients, func(size int64) float64 {
-		rounds := p.Clients / size
-		return p.boundOf(method, o, Rounds{rounds, reports(p.Clients / rounds)})
+		t := p.Clients / size
+		return p.boundOf(method, o, given{t, reports(p.Clients / t)})
 	})
 	if batch == 0 {
 		return 0, fmt.Errorf("optimize: %s: %w", method, errNoPlan)
@@ -86,13 +72,13 @@ func ChooseRounds(method string, p Problem, o Overrides, batch int64) (int64, er
 	if p.MaxRounds < 1 {
 		return 0, fmt.Errorf("optimize: %s: most rounds = %d must be at least 1", method, p.MaxRounds)
 	}
-	if _, err := planFor(method, p, Rounds{1, batch}, o); err != nil {
+	if _, err := planFor(method, p, given{1, batch}, o); err != nil {
 		return 0, err
 	}
 	rounds := fewest(p.MaxRounds, func(t int64) float64 {
 		q := p
 		q.Noise = everyRound{p.Noise, t}
-		return q.boundOf(method, o, Rounds{t, batch})
+		return q.boundOf(method, o, given{t, batch})
 	})
 	if rounds == 0 {
 		return 0, fmt.Errorf("optimize: %s: %w", method, errNoPlan)
@@ -100,13 +86,13 @@ func ChooseRounds(method string, p Problem, o Overrides, batch int64) (int64, er
 	return rounds, nil
 }
 
-// boundOf returns NewPlanFor's bound, +Inf if there is no plan.
-func (p Problem) boundOf(method string, o Overrides, r Rounds) float64 {
+// boundOf returns the bound of planFor, +Inf if there is no plan.
+func (p Problem) boundOf(method string, o Overrides, r given) float64 {
 	plan, err := planFor(method, p, r, o)
 	if err != nil {
 		return math.Inf(1)
 	}
-	return plan.Bound()
+	return plan.Bound
 }
 
 // everyRound is noise for clients each of whom takes part in a fixed number of rounds, the

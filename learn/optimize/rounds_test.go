@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// For the rounds that NewPlan chose, NewPlanFor chooses the same parameters, so
+// Where the rounds that NewPlan chose are given, it chooses the same parameters, so
 // that the two planners cannot drift apart.
 func TestPlanForRoundsIsThePlan(t *testing.T) {
 	for _, n := range []int64{300, 1e4} {
@@ -20,7 +20,7 @@ func TestPlanForRoundsIsThePlan(t *testing.T) {
 				continue // stages of unequal batches are NewPlan's alone
 			}
 			s := plan.Stages[0]
-			fixed, err := NewPlanFor(m.Name, p, Rounds{s.Rounds, s.Batch}, Overrides{})
+			fixed, err := NewPlan(m.Name, p, Overrides{Given: true, Rounds: s.Rounds, Batch: s.Batch})
 			if err != nil {
 				t.Fatal(m.Name, err)
 			}
@@ -45,15 +45,15 @@ func TestChosenBatchIsTheBest(t *testing.T) {
 			if err != nil {
 				t.Fatal(method, err)
 			}
-			bound := func(b int64) float64 { return p.boundOf(method, Overrides{}, Rounds{n / b, n / (n / b)}) }
+			bound := func(b int64) float64 { return p.boundOf(method, Overrides{}, given{n / b, n / (n / b)}) }
 			best := bound(size)
 			for b := int64(1); b <= n; b += 1 + b/50 {
 				if got := bound(b); got < best*(1-1e-3) {
 					t.Errorf("%s, n = %d: batch %d has bound %v, %d has %v", method, n, size, best, b, got)
 				}
 			}
-			if plan, err := NewPlan(method, p, Overrides{}); err != nil || method != "agd-phases" && math.Abs(best/plan.Bound()-1) > 1e-3 {
-				t.Errorf("%s, n = %d: bound %v, NewPlan has %v, %v", method, n, best, plan.Bound(), err)
+			if plan, err := NewPlan(method, p, Overrides{}); err != nil || method != "agd-phases" && math.Abs(best/plan.Bound-1) > 1e-3 {
+				t.Errorf("%s, n = %d: bound %v, NewPlan has %v, %v", method, n, best, plan.Bound, err)
 			}
 		}
 	}
@@ -73,13 +73,13 @@ func TestLostReportsAreCounted(t *testing.T) {
 	if r := float64(half) / float64(whole); r < 1.8 || r > 2.2 {
 		t.Errorf("batch %d if half is lost, %d if nothing is", half, whole)
 	}
-	full, err := NewPlanFor("gd", p, Rounds{10, 1e5}, Overrides{})
+	full, err := NewPlan("gd", p, Overrides{Given: true, Rounds: 10, Batch: 1e5})
 	if err != nil {
 		t.Fatal(err)
 	}
-	some, err := NewPlanFor("gd", p, Rounds{10, 5e4}, Overrides{})
-	if err != nil || !(some.Bound() > full.Bound()) {
-		t.Errorf("gd: bound %v with half of the reports, %v with all (%v)", some.Bound(), full.Bound(), err)
+	some, err := NewPlan("gd", p, Overrides{Given: true, Rounds: 10, Batch: 5e4})
+	if err != nil || !(some.Bound > full.Bound) {
+		t.Errorf("gd: bound %v with half of the reports, %v with all (%v)", some.Bound, full.Bound, err)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestChosenRoundsAreFewAndGood(t *testing.T) {
 		bound := func(r int64) float64 {
 			q := p
 			q.Noise = everyRound{p.Noise, r}
-			return q.boundOf(method, Overrides{}, Rounds{r, 1e5})
+			return q.boundOf(method, Overrides{}, given{r, 1e5})
 		}
 		for r := int64(1); r <= p.MaxRounds; r++ {
 			if bound(r)*1.1*(1+1e-9) < bound(rounds) && bound(r) < bound(rounds)/1.12 {
@@ -119,7 +119,7 @@ func TestChosenRoundsAreFewAndGood(t *testing.T) {
 func TestPhasesShareGivenRounds(t *testing.T) {
 	p := logisticProblem(1e6)
 	p.StrongConvexity = .05
-	plan, err := NewPlanFor("agd-phases", p, Rounds{101, 9000}, Overrides{Phases: 4})
+	plan, err := NewPlan("agd-phases", p, Overrides{Given: true, Rounds: 101, Batch: 9000, Phases: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,12 +136,13 @@ func TestPhasesShareGivenRounds(t *testing.T) {
 	if sum != 101 || plan.Stage(102) != 3 {
 		t.Errorf("%d rounds in all", sum)
 	}
-	for _, bad := range []Rounds{{0, 1}, {1, 0}, {1, 1e6 + 1}, {3, 10}} {
-		if _, err := NewPlanFor("agd-phases", p, bad, Overrides{Phases: 4}); err == nil {
+	for _, bad := range []given{{0, 1}, {1, 0}, {1, 1e6 + 1}, {3, 10}} {
+		if _, err := NewPlan("agd-phases", p, Overrides{Given: true, Rounds: bad.count, Batch: bad.batch, Phases: 4}); err == nil {
 			t.Errorf("accepted %+v", bad)
 		}
 	}
-	if _, err := NewPlanFor("gd", p, Rounds{3, 10}, Overrides{Rounds: 3}); err == nil {
-		t.Error("rounds given twice")
+	p.MaxRounds = 100
+	if _, err := ChooseRounds("gd", p, Overrides{Rounds: 3}, 10); err == nil {
+		t.Error("chose rounds that are given")
 	}
 }

@@ -80,7 +80,7 @@ func (m *checkIn) plan(method string, p optimize.Problem) (*optimize.Plan, error
 		return nil, fmt.Errorf("solve: epsilon = %v at delta = %v in %d rounds: %w", m.config.Epsilon, m.config.Delta, m.rounds, err)
 	}
 	p.Noise = optimize.ReportNoise{MSE: float64(m.dim) * params.Variance(1), Dim: m.dim}
-	plan, err := optimize.NewPlanFor(method, p, optimize.Rounds{Count: m.rounds, Batch: m.surely(m.rounds)}, optimize.Overrides{})
+	plan, err := optimize.NewPlan(method, p, optimize.Overrides{Given: true, Rounds: m.rounds, Batch: m.surely(m.rounds)})
 	if err != nil {
 		return nil, err
 	}

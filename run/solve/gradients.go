@@ -72,8 +72,8 @@ func (t *Task) cohort(round, step int64) cohort {
 		c.clients = int64(len(c.places))
 		return c
 	}
-	r := t.Plan.Round(round)
-	c.from, c.clients = r.From, r.To-r.From
+	from, to := t.Plan.Batches.Places(round)
+	c.from, c.clients = from, to-from
 	return c
 }
 

@@ -98,7 +98,7 @@ type exact struct{ dim int }
 
 type floats []float64
 
-func (m exact) noise() optimize.Noise { return optimize.Noiseless{} }
+func (m exact) noise() optimize.Noise { return optimize.ReportNoise{} }
 
 func (m exact) prepare(*optimize.Plan) (eps, delta float64, err error) { return math.Inf(1), 0, nil }
 

@@ -212,7 +212,7 @@ func Prepare(ctx context.Context, c Config) (*Task, error) {
 	for _, s := range t.Plan.Stages {
 		t.Rounds, t.Batch = t.Rounds+s.Rounds, min(t.Batch, s.Batch)
 	}
-	if t.Bound = t.Plan.Bound(); t.coins != nil {
+	if t.Bound = t.Plan.Bound; t.coins != nil {
 		t.Bound = math.NaN()
 	}
 	return t, nil

@@ -151,8 +151,8 @@ func TestNoiseIsThatOfTheAccount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := task.Plan.Round(1)
-		b := batch{clients: r.To - r.From, sigma: r.Sigma}
+		_, to := task.Plan.Batches.Places(1)
+		b := batch{clients: to, sigma: task.Plan.Stages[0].Sigma}
 		src, mean, zero := rng.Replay(3), make([]float64, dim), make([]float32, dim)
 		square := 0.0
 		for range reps {
@@ -221,8 +221,8 @@ func TestAccelerationPays(t *testing.T) {
 			c := small()
 			c.N, c.Dim, c.Rows, c.Epsilon, c.Optimizer = 50000, 20, 5000, eps, name
 			task, r := solved(t, c)
-			if excess[name] = r.Excess; r.Excess > task.Plan.Bound() {
-				t.Errorf("epsilon %v, %s: excess %v above the bound %v", eps, name, r.Excess, task.Plan.Bound())
+			if excess[name] = r.Excess; r.Excess > task.Plan.Bound {
+				t.Errorf("epsilon %v, %s: excess %v above the bound %v", eps, name, r.Excess, task.Plan.Bound)
 			}
 		}
 		t.Logf("epsilon %v: %v", eps, excess)

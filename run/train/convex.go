@@ -156,7 +156,7 @@ func (c Config) excessBound(t *Task) *dp.Number {
 	if _, err := c.problem(t.Data, t.Model); err != nil || clip < c.Clip*(1-1e-9) {
 		return nil
 	}
-	bound := dp.Number(t.Plan.Bound())
+	bound := dp.Number(t.Plan.Bound)
 	return &bound
 }
 
@@ -254,7 +254,8 @@ func (c Config) newPlan(d *Data, m *model.Model, mechanism randomizer.Mechanism)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := optimize.NewPlanFor(c.Optimizer, p, optimize.Rounds{Count: c.Rounds, Batch: max(c.NMin, c.arriving(asked))}, o)
+	o.Given, o.Rounds, o.Batch = true, c.Rounds, max(c.NMin, c.arriving(asked))
+	plan, err := optimize.NewPlan(c.Optimizer, p, o)
 	if err != nil {
 		return nil, inputError("%v", err)
 	}
@@ -287,7 +288,7 @@ func (c PrivacyConfig) newPlanNoise(ctx context.Context, dim int) (optimize.Nois
 	once := c.Participation == dp.Once
 	switch {
 	case !c.Trust.Is(dp.Protecting):
-		return optimize.Noiseless{}, n
+		return optimize.ReportNoise{}, n
 	case c.Sigma != 0:
 		return optimize.ReportNoise{MSE: c.sumMSE(dim), Dim: dim}, n
 	case c.Eps0 != 0:

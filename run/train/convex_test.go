@@ -112,11 +112,11 @@ func TestRunIsTheOptimizer(t *testing.T) {
 				t.Fatal(err)
 			}
 			order := blocks.Draw(rng.Replay(1, streamBlocks, 1), nil)
-			rounds := optimize.Rounds{Count: t0, Batch: blocks.Smallest}
+			given := optimize.Overrides{Given: true, Rounds: t0, Batch: blocks.Smallest}
 			if participation == "all" {
-				rounds.Batch = n
+				given.Batch = n
 			}
-			plan, err := optimize.NewPlanFor(method.Name, p, rounds, optimize.Overrides{})
+			plan, err := optimize.NewPlan(method.Name, p, given)
 			if err != nil {
 				t.Fatal(err)
 			}
