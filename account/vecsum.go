@@ -424,7 +424,8 @@ func planSum(ctx context.Context, target float64, q Query, kind vecsum.NoiseKind
 	if !counted {
 		t.Users = s.MinUsers
 	}
-	p, _, err := vecsum.TightSigma(sigma, t)
+	t.Sigma = sigma
+	p, err := vecsum.Tight(t)
 	p.Users = s.Users
 	return p, err
 }

@@ -156,11 +156,12 @@ func TestSumOrder(t *testing.T) {
 // where a theorem says nothing the reason is given.
 func TestSumPaper(t *testing.T) {
 	longtest.Only(t, "the paper's bounds at many settings")
-	for _, dim := range []int{1, 10} {
-		p, err := vecsum.Paper(vecsum.Target{Eps: 1, Delta: 1e-6, Users: 1000, Dim: dim, Radius: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+	// Theorem 3.2's parameters for eps = 1, delta = 1e-6 and 1000 clients.
+	for dim, p := range map[int]vecsum.Params{
+		1:  {Grid: 64, Norm: 4356, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 52686562, P: 0.4999999930363757}},
+		10: {Grid: 64, Norm: 4945, Noise: vecsum.Noise{Kind: vecsum.Binomial, Bits: 65479717, P: 0.4999999926318197}},
+	} {
+		p.Users, p.MinUsers, p.Honest, p.Dim, p.Radius = 1000, 1000, 1, dim, 1
 		q := Query{Class: VectorSumClass, Participation: dp.All, Population: 1000, Rounds: 1, Delta: 1e-6, Sum: p}
 		got := sums(t, q)
 		if e := got["cjmp-thm32"].Eps; !(e > .01 && e <= 1) {

@@ -45,7 +45,7 @@ func TestPaper(t *testing.T) {
 		for _, d := range []int{1, 10, 1000} {
 			for _, eps := range []float64{.1, 1, 15} {
 				const delta = 1e-6
-				p, err := Paper(Target{Eps: eps, Delta: delta, Users: n, Dim: d, Radius: 3})
+				p, err := paper(Target{Eps: eps, Delta: delta, Users: n, Dim: d, Radius: 3})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -96,11 +96,11 @@ func TestPaperRefuses(t *testing.T) {
 	} {
 		target := good
 		change(&target)
-		if _, err := Paper(target); err == nil {
+		if _, err := paper(target); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	p, err := Paper(good)
+	p, err := paper(good)
 	if err != nil {
 		t.Fatal(err)
 	}

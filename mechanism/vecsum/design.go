@@ -1,7 +1,6 @@
 package vecsum
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -13,7 +12,9 @@ type Target struct {
 	Eps, Delta float64 // required: the guarantee of all rounds together
 	// Mu, if not 0, replaces Eps: it is the Gaussian privacy parameter of one round, up to
 	// Curve.Ratio of discrete Gaussian noise. Delta then bounds the tails.
-	Mu       float64
+	Mu float64
+	// Sigma, if not 0, replaces Eps: [Params.Sigma] of the rounds is to be at least Sigma, at Delta.
+	Sigma    float64
 	Users    int64     // n, required
 	MinUsers int64     // the smallest cohort that may be opened; 0 means Users
 	Honest   float64   // γ, the fraction of clients that add noise; 0 means 1
@@ -80,11 +81,16 @@ const NormBeta = 1e-9
 // Gaussian's variance but for Overhead. Overhead also covers honest noise beyond the
 // required, but not the noise of clients who are not relied on.
 //
+// For t.Sigma it returns the parameters of least noise that are worth it, found by a search.
+//
 // Every result is checked before it is returned: Curve, composed Rounds times, is at most
 // Delta at Eps, over a transport without a Distance (see [Curve.through]). An error wraps
 // dp.ErrNoBound if no parameters within the limits meet the target.
 func Tight(t Target) (Params, error) {
 	t = t.withDefaults()
+	if t.Sigma != 0 {
+		return tightSigma(t)
+	}
 	if err := t.validate(); err != nil {
 		return Params{}, err
 	}
@@ -154,39 +160,4 @@ func (p *Params) setNoise(kind NoiseKind, total, honest float64) {
 func (p Params) overhead(mu, honest float64) float64 {
 	gauss := 2 * p.Radius / mu * (2 * p.Radius / mu)
 	return p.Variance(1)*honest/gauss - 1
-}
-
-// Paper returns the parameters of CJMP's Theorem 3.2, read for Δ₂ = 1 (scaling is free): g =
-// max(2√n, √d, 4), δ̂ = γ = δ/(d+1), ε̂ = ε/(18·√ln(1/γ)), p = 90g² ln(2/δ̂)/(bε̂²n) with the
-// smallest b for which p < 1/2. They are for comparison: the noise is about 500 times that of
-// [Tight].
-//
-// Needs 0 < ε ≤ 15, δ < 1/2, one round, all clients honest (CJMP's robustness is [RobustA9]);
-// MinUsers is the theorem's n.
-func Paper(t Target) (Params, error) {
-	t = t.withDefaults()
-	if err := t.validate(); err != nil {
-		return Params{}, err
-	}
-	switch {
-	case t.Eps > 15 || t.Delta >= .5:
-		return Params{}, fmt.Errorf("vecsum: eps = %v, delta = %v: Theorem 3.2 needs eps at most 15 and delta below 1/2: %w", t.Eps, t.Delta, dp.ErrNoBound)
-	case t.Rounds != 1 || t.Kind != Binomial || t.Split:
-		return Params{}, errors.New("vecsum: Theorem 3.2 is for one round with binomial noise on signed counts")
-	}
-	n, d := float64(t.MinUsers), float64(t.Dim)
-	g := math.Ceil(math.Max(2*math.Sqrt(n), math.Max(math.Sqrt(d), 4)))
-	gamma := t.Delta / (d + 1)
-	epsHat := t.Eps / (18 * math.Sqrt(math.Log(1/gamma)))
-	each := 90 * g * g * math.Log(2/gamma) / (epsHat * epsHat * n) * (1 + 0x1p-48) // b·p
-	b := math.Floor(2*each) + 1
-	if !(b <= maxBits) {
-		return Params{}, fmt.Errorf("vecsum: Theorem 3.2 asks for %g noise bits, above 2^40: %w", b, dp.ErrNoBound)
-	}
-	p := Params{
-		Users: t.Users, MinUsers: t.MinUsers, Honest: t.Honest, Dim: t.Dim, Radius: t.Radius,
-		Grid: int64(g), Norm: Norm(t.Dim, int64(g), 0),
-		Noise: Noise{Kind: Binomial, Bits: int64(b), P: math.Min(.5, each/b*(1+0x1p-50))},
-	}
-	return p, p.Validate()
 }

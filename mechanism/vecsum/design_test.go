@@ -35,12 +35,12 @@ func TestTightVariance(t *testing.T) {
 				if err != nil || got > eps || got < eps*.995 {
 					t.Errorf("n = %d, d = %d: eps = %v for %v (%v)", n, d, got, eps, err)
 				}
-				paper, err := Paper(target)
+				theirs, err := paper(target)
 				if err != nil {
 					t.Fatal(err)
 				}
 				// 410 … 760 times the standard deviation; the document's table.
-				if s := math.Sqrt(paper.Variance(n) / p.Variance(n)); s < 400 || s > 770 {
+				if s := math.Sqrt(theirs.Variance(n) / p.Variance(n)); s < 400 || s > 770 {
 					t.Errorf("n = %d, d = %d, eps = %v: the paper's standard deviation is %v times ours", n, d, eps, s)
 				}
 			}
@@ -256,7 +256,7 @@ func TestTightRefuses(t *testing.T) {
 		if p, err := Tight(target); err == nil {
 			t.Errorf("%s: accepted as %+v", name, p)
 		}
-		if p, err := Paper(target); err == nil {
+		if p, err := paper(target); err == nil {
 			t.Errorf("%s: accepted by the paper's as %+v", name, p)
 		}
 	}

@@ -59,41 +59,36 @@ func (p Params) Sigma(ctx context.Context, delta float64, rounds int64) (sigma, 
 	return sigma, tail * float64(rounds) * (1 + 0x1p-48), nil
 }
 
-// TightSigma returns the parameters of least noise for which [Params.Sigma] is at least sigma
-// at t.Delta over t.Rounds, and that σ. It searches as [Tight] does. Eps and Mu of t must be
-// 0.
-//
-// An error wraps dp.ErrNoBound if no parameters within the limits reach sigma.
-func TightSigma(sigma float64, t Target) (Params, float64, error) {
-	t = t.withDefaults()
+// tightSigma is Tight for t.Sigma.
+func tightSigma(t Target) (Params, error) {
 	if t.Eps != 0 || t.Mu != 0 {
-		return Params{}, 0, fmt.Errorf("vecsum: eps = %v and mu = %v must be 0 where sigma is wanted", t.Eps, t.Mu)
+		return Params{}, fmt.Errorf("vecsum: eps = %v and mu = %v must be 0 where sigma is wanted", t.Eps, t.Mu)
 	}
-	if err := dp.CheckSigma(sigma); err != nil {
-		return Params{}, 0, err
+	if err := dp.CheckSigma(t.Sigma); err != nil {
+		return Params{}, err
 	}
-	most := t.Users
-	t.Users = t.MinUsers
+	most, sigma := t.Users, t.Sigma
+	t.Users, t.Sigma = t.MinUsers, 0
 	t.Mu = 2 / (sigma * math.Sqrt(float64(t.MinUsers)))
 	for range 20 {
 		p, err := Tight(t)
 		if err != nil {
-			return Params{}, 0, err
+			return Params{}, err
 		}
 		p.Users = most
 		got, tail, err := p.Sigma(context.Background(), t.Delta, t.Rounds)
 		if err != nil {
-			return Params{}, 0, err
+			return Params{}, err
 		}
 		if !(tail <= TailShare*t.Delta) {
-			return Params{}, 0, fmt.Errorf("vecsum: tails of %v are above %v of delta: %w", tail, TailShare, dp.ErrNoBound)
+			return Params{}, fmt.Errorf("vecsum: tails of %v are above %v of delta: %w", tail, TailShare, dp.ErrNoBound)
 		}
 		if got >= sigma {
-			return p, got, nil
+			return p, nil
 		}
 		t.Mu *= got / sigma * (1 - 1e-6)
 	}
-	return Params{}, 0, fmt.Errorf("vecsum: no noise is found that is worth sigma = %v: %w", sigma, dp.ErrNoBound)
+	return Params{}, fmt.Errorf("vecsum: no noise is found that is worth sigma = %v: %w", sigma, dp.ErrNoBound)
 }
 
 // AddNoise adds the noise of the given number of clients to counts. It makes one draw for each

@@ -14,13 +14,14 @@ func TestTightSigma(t *testing.T) {
 		for _, least := range []int64{950, 1000} {
 			for _, honest := range []float64{0, .5} {
 				target := Target{Delta: 1e-6, Users: 1000, MinUsers: least, Honest: honest, Dim: 20, Radius: 3, Rounds: 5}
-				p, got, err := TightSigma(sigma, target)
+				target.Sigma = sigma
+				p, err := Tight(target)
 				if err != nil {
 					t.Fatal(err)
 				}
-				again, _, err := p.Sigma(t.Context(), target.Delta, target.Rounds)
-				if err != nil || again != got || !(got >= sigma && got < 1.05*sigma) {
-					t.Errorf("sigma %v, n-min %d, honest %v: %v, then %v (%v)", sigma, least, honest, got, again, err)
+				got, _, err := p.Sigma(t.Context(), target.Delta, target.Rounds)
+				if err != nil || !(got >= sigma && got < 1.05*sigma) {
+					t.Errorf("sigma %v, n-min %d, honest %v: %v (%v)", sigma, least, honest, got, err)
 				}
 				if p.Users != 1000 || p.MinUsers != least {
 					t.Errorf("cohorts %d to %d", p.MinUsers, p.Users)
@@ -34,12 +35,13 @@ func TestTightSigma(t *testing.T) {
 		{Delta: 2, Users: 10, Dim: 2, Radius: 1},
 		{Delta: 1e-6, Users: 0, Dim: 2, Radius: 1},
 	} {
-		if _, _, err := TightSigma(1, bad); err == nil {
+		bad.Sigma = 1
+		if _, err := Tight(bad); err == nil {
 			t.Errorf("designs for %+v", bad)
 		}
 	}
 	for _, sigma := range []float64{0, -1, math.NaN(), math.Inf(1)} {
-		if _, _, err := TightSigma(sigma, Target{Delta: 1e-6, Users: 10, Dim: 2, Radius: 1}); err == nil {
+		if _, err := Tight(Target{Sigma: sigma, Delta: 1e-6, Users: 10, Dim: 2, Radius: 1}); err == nil {
 			t.Errorf("designs for sigma %v", sigma)
 		}
 	}

@@ -3,7 +3,7 @@
 // "Shuffle Private Stochastic Convex Optimization" (ICLR 2022, "CJMP"), with their protocol
 // and much smaller parameters.
 //
-//	Target → Tight or Paper → Params      what a round needs
+//	Target → Tight → Params               what a round needs
 //	Params → Encoder                      one client's vector to noisy counts
 //	counts → Shares, NewBits or NewMix    to aggregators or a shuffler, and summed
 //	sums   → Params.Estimate              unbiased

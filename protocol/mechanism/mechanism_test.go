@@ -17,7 +17,11 @@ import (
 
 func sum(t testing.TB, kind vecsum.NoiseKind) *VectorSum {
 	t.Helper()
-	p, sigma, err := vecsum.TightSigma(.05, vecsum.Target{Delta: 1e-5, Users: 400, MinUsers: 300, Dim: 6, Radius: 1.5, Rounds: 10, Kind: kind})
+	p, err := vecsum.Tight(vecsum.Target{Sigma: .05, Delta: 1e-5, Users: 400, MinUsers: 300, Dim: 6, Radius: 1.5, Rounds: 10, Kind: kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sigma, _, err := p.Sigma(t.Context(), 1e-5, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

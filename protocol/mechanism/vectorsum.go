@@ -41,8 +41,8 @@ func NewVectorSum(p vecsum.Params, sigma float64) (*VectorSum, error) {
 	}
 	m.facts.Bytes = (p.Streams()*min(32, p.Modulus()) + 7) / 8
 	// The limit is the largest count of one client: its grid value plus its bits, or plus 40
-	// standard deviations of unbounded noise. The cut is not accounted for, because
-	// TightSigma's overhead keeps the variance above 4, where it has mass e^−200.
+	// standard deviations of unbounded noise. The cut is not accounted for, because the overhead
+	// of vecsum.Tight keeps the variance above 4, where it has mass e^−200.
 	m.limit = p.Grid + p.Noise.Bits + int64(math.Ceil(40*math.Sqrt(p.Noise.Variance)))
 	if m.limit > math.MaxInt32 {
 		return nil, fmt.Errorf("mechanism: counts up to %d exceed a report's 32 bits", m.limit)

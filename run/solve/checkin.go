@@ -72,8 +72,8 @@ func (m *checkIn) plan(method string, p optimize.Problem) (*optimize.Plan, error
 	if err != nil {
 		return nil, err
 	}
-	params, _, err := vecsum.TightSigma(sigma, vecsum.Target{
-		Delta: m.config.Delta, Users: n, MinUsers: m.surely(m.rounds), Dim: m.dim, Radius: m.config.Clip,
+	params, err := vecsum.Tight(vecsum.Target{
+		Sigma: sigma, Delta: m.config.Delta, Users: n, MinUsers: m.surely(m.rounds), Dim: m.dim, Radius: m.config.Clip,
 		Rounds: m.rounds, Overhead: overhead, Kind: vecsum.Skellam,
 	})
 	if err != nil {

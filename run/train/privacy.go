@@ -326,8 +326,12 @@ func (c PrivacyConfig) newVectorSum(dim int) (*mechanism.VectorSum, error) {
 	if c.Participation == dp.Once {
 		most++ // blocks differ by one
 	}
-	p, sigma, err := vecsum.TightSigma(c.Sigma, vecsum.Target{Delta: c.Delta, Users: most, MinUsers: c.NMin, Honest: c.Honest, Dim: dim,
+	p, err := vecsum.Tight(vecsum.Target{Sigma: c.Sigma, Delta: c.Delta, Users: most, MinUsers: c.NMin, Honest: c.Honest, Dim: dim,
 		Radius: c.Clip, Rounds: c.Rounds, Kind: c.Noise})
+	if err != nil {
+		return nil, err
+	}
+	sigma, _, err := p.Sigma(context.Background(), c.Delta, max(1, c.Rounds)) // a little more than what is asked
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,11 @@ func (a *adder) open() ([]int64, int64, error) { return a.sum, a.n, nil }
 
 func sumTask(t *testing.T, n, min int64) wire.Mechanism {
 	t.Helper()
-	p, sigma, err := vecsum.TightSigma(1, vecsum.Target{Delta: 1e-5, Users: n, MinUsers: min, Dim: dim, Radius: 1, Rounds: 4, Kind: vecsum.Skellam})
+	p, err := vecsum.Tight(vecsum.Target{Sigma: 1, Delta: 1e-5, Users: n, MinUsers: min, Dim: dim, Radius: 1, Rounds: 4, Kind: vecsum.Skellam})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sigma, _, err := p.Sigma(t.Context(), 1e-5, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
