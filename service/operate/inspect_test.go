@@ -47,12 +47,7 @@ func TestExamplesAreRefused(t *testing.T) {
 		if n := strings.Count(text, "is the example's"); n != want || !wrong {
 			t.Errorf("%s: %d values of the example, want %d:\n%s", name, n, want, text)
 		}
-		var err error
-		if name == RoleClient {
-			err = Serve(t.Context(), RoleClient, path, Options{Log: slog.New(slog.DiscardHandler)})
-		} else {
-			err = Serve(t.Context(), name, path, Options{Log: slog.New(slog.DiscardHandler)})
-		}
+		err := Serve(t.Context(), name, path, Options{Log: slog.New(slog.DiscardHandler)})
 		if err == nil || !strings.Contains(err.Error(), "is the example's") {
 			t.Errorf("%s: %v", name, err)
 		}
