@@ -138,10 +138,7 @@ func (d *deployment) stage(role string) string {
 			} `json:"open"`
 		}
 		read("state."+d.task, &state)
-		last := uint64(0)
-		if l, err := s.OpenLedger(ctx); err == nil {
-			last, _ = l.Last(ctx)
-		}
+		last, _ := s.LastEntry(ctx) // 0 without a ledger
 		switch {
 		case state.Open == nil:
 			return "between rounds"
@@ -154,7 +151,7 @@ func (d *deployment) stage(role string) string {
 		}
 		return "announced"
 	case operate.RoleShuffler:
-		open, err := s.Keys(ctx, "open.")
+		open, err := s.List(ctx, store.Values, "open.")
 		if err != nil {
 			d.t.Fatal(err)
 		}
@@ -172,7 +169,7 @@ func (d *deployment) stage(role string) string {
 				round.State = "cut"
 			}
 			if round.State == "open" {
-				if info, err := s.StreamInfo(ctx, "in-"+name); err == nil && info.Last > 0 {
+				if _, last, err := s.StreamSize(ctx, "in-"+name); err == nil && last > 0 {
 					round.State = "open, with reports"
 				}
 			}
@@ -184,7 +181,7 @@ func (d *deployment) stage(role string) string {
 		slices.Sort(out)
 		return strings.Join(out, "; ")
 	}
-	keys, err := s.Keys(ctx, "sum.")
+	keys, err := s.List(ctx, store.Values, "sum.")
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -618,11 +618,7 @@ func editLedger(t *testing.T, file string, c config.Coordinator) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := s.OpenLedger(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for e, err := range book.Read(ctx) {
+	for e, err := range s.Entries(ctx) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -676,12 +672,8 @@ func editLedger(t *testing.T, file string, c config.Coordinator) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		book, err := s.OpenLedger(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
 		for i, e := range edit.change(append([]wire.Entry(nil), entries...)) {
-			if _, err := book.Append(ctx, uint64(i), wire.Encode(e)); err != nil {
+			if _, err := s.AppendEntry(ctx, uint64(i), wire.Encode(e)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -723,11 +715,9 @@ func moveStore(t *testing.T, file string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := s.ListObjects(ctx)
-	for _, o := range objects {
-		if strings.HasPrefix(o.Name, "model/") {
-			err = errors.Join(err, s.DeleteObject(ctx, o.Name))
-		}
+	models, err := s.List(ctx, store.Objects, "model/")
+	for _, name := range models {
+		err = errors.Join(err, s.Delete(ctx, store.Objects, name))
 	}
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)

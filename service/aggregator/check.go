@@ -10,7 +10,7 @@ import (
 // that is wrong, with its key. It returns the number of rounds, or an error if the store
 // cannot be listed.
 func Check(ctx context.Context, s *store.Store, problem func(where, format string, args ...any)) (rounds int64, err error) {
-	keys, err := s.Keys(ctx, recordPrefix)
+	keys, err := s.List(ctx, store.Values, recordPrefix)
 	for _, key := range keys {
 		e, err := s.Get(ctx, key)
 		if err == nil {

@@ -267,11 +267,11 @@ func Erase(ctx context.Context, s storage, task [32]byte) error {
 	}
 	// An object that cannot be deleted only takes space.
 	if rec, _, err := readRecord(ctx, s, task); err == nil {
-		_ = s.DeleteObject(ctx, stateName(task, rec.Step))
+		_ = s.Delete(ctx, store.Objects, stateName(task, rec.Step))
 		for _, h := range rec.Recent {
-			_ = s.DeleteObject(ctx, modelName(task, h))
+			_ = s.Delete(ctx, store.Objects, modelName(task, h))
 		}
 	}
-	_ = s.DeleteObject(ctx, taskName(task))
+	_ = s.Delete(ctx, store.Objects, taskName(task))
 	return nil
 }

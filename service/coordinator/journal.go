@@ -13,17 +13,17 @@ import (
 
 // OpenLog opens a store's ledger as a journal's log.
 func OpenLog(ctx context.Context, s *store.Store) (ledger.Log, error) {
-	l, err := s.OpenLedger(ctx)
-	return onLedger{l}, err
+	_, err := s.LastEntry(ctx)
+	return onLedger{s}, err
 }
 
-type onLedger struct{ l *store.Ledger }
+type onLedger struct{ s *store.Store }
 
 func (o onLedger) Append(ctx context.Context, after int64, data []byte) error {
 	if after < 0 {
 		return fmt.Errorf("coordinator: entry after %d", after)
 	}
-	_, err := o.l.Append(ctx, uint64(after), data)
+	_, err := o.s.AppendEntry(ctx, uint64(after), data)
 	if errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("%w: %w", ledger.ErrConflict, err)
 	}
@@ -32,7 +32,7 @@ func (o onLedger) Append(ctx context.Context, after int64, data []byte) error {
 
 func (o onLedger) Read(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		for e, err := range o.l.Read(ctx) {
+		for e, err := range o.s.Entries(ctx) {
 			if !yield(e.Data, err) || err != nil {
 				return
 			}

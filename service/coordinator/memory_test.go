@@ -122,7 +122,7 @@ func (m *memory) GetObject(_ context.Context, name string) (b []byte, err error)
 	return b, err
 }
 
-func (m *memory) DeleteObject(_ context.Context, name string) error {
+func (m *memory) Delete(_ context.Context, _ store.Kind, name string) error {
 	return m.crash.do("delete object "+name[:5], func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/riffle-dp/riffle/protocol/ledger"
 	"github.com/riffle-dp/riffle/protocol/wire"
 	"github.com/riffle-dp/riffle/service/batch"
+	"github.com/riffle-dp/riffle/service/store"
 )
 
 // maxAttempts is the number of times that a charged batch is fetched if it turns out to
@@ -410,10 +411,10 @@ func (r *runner) release(ctx context.Context, c *wire.RoundClosed, o outcome, ev
 	}
 	// An object that is not deleted here only takes space.
 	if old != next.Step {
-		_ = db.DeleteObject(ctx, stateName(r.id, old))
+		_ = db.Delete(ctx, store.Objects, stateName(r.id, old))
 	}
 	for _, h := range dropped {
-		_ = db.DeleteObject(ctx, modelName(r.id, h))
+		_ = db.Delete(ctx, store.Objects, modelName(r.id, h))
 	}
 	return nil
 }

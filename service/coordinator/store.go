@@ -17,7 +17,7 @@ type storage interface {
 	// never given other data.
 	PutObject(ctx context.Context, name string, data []byte) error
 	GetObject(ctx context.Context, name string) ([]byte, error)
-	DeleteObject(ctx context.Context, name string) error
+	Delete(ctx context.Context, k store.Kind, name string) error
 	// Acquire waits for a lease until ctx ends.
 	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (store.Lease, error)
 }

@@ -91,7 +91,7 @@ func (r *checkReport) coordinator(ctx context.Context, path string) error {
 			unknown[e.Task] = true
 		}
 	}
-	keys, err := s.Keys(ctx, createdPrefix)
+	keys, err := s.List(ctx, store.Values, createdPrefix)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func serveCoordinator(ctx context.Context, path string, o Options) error {
 		return errors.Join(err, s.store.Close())
 	}
 	s.ready = func(ctx context.Context) error {
-		if _, err := s.store.Keys(ctx, createdPrefix); err != nil {
+		if _, err := s.store.List(ctx, store.Values, createdPrefix); err != nil {
 			return errors.New("the store does not answer")
 		}
 		return nil

@@ -95,11 +95,7 @@ func checkEmpty(ctx context.Context, c config.Coordinator, exists error) error {
 		return errors.Join(exists, err)
 	}
 	defer s.Close()
-	l, err := s.OpenLedger(ctx)
-	if err != nil {
-		return errors.Join(exists, err)
-	}
-	if n, err := l.Last(ctx); err != nil || n != 0 {
+	if n, err := s.LastEntry(ctx); err != nil || n != 0 {
 		return errors.Join(exists, err)
 	}
 	return nil

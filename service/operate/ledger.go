@@ -134,29 +134,7 @@ func Migrate(ctx context.Context, role, from, to string) (store.Inventory, error
 	if err != nil {
 		return store.Inventory{}, err
 	}
-	old, err := store.OpenMigrating(ctx, a)
-	if err != nil {
-		return store.Inventory{}, err
-	}
-	defer old.Close()
-	next, err := openOrInit(ctx, b)
-	if err != nil {
-		return store.Inventory{}, err
-	}
-	defer next.Close()
-	return store.Migrate(ctx, old, next)
-}
-
-// openOrInit opens the new store, or makes it if there is none.
-func openOrInit(ctx context.Context, c store.Config) (*store.Store, error) {
-	s, err := store.OpenMigrating(ctx, c)
-	if !errors.Is(err, store.ErrNotFound) {
-		return s, err
-	}
-	if err := store.Init(ctx, c); err != nil {
-		return nil, err
-	}
-	return store.OpenMigrating(ctx, c)
+	return store.Migrate(ctx, a, b)
 }
 
 func storeOf(role, path string) (store.Config, error) {

@@ -171,7 +171,7 @@ func (r *coordinatorProcess) lookup(ctx context.Context, task [32]byte) (limit l
 // says that the store cannot be read or was written by a newer program, or that ctx has
 // ended. The caller holds creating, or is alone.
 func (r *coordinatorProcess) loadNew(ctx context.Context, add func(coordinator.Job) error) (bad, fatal error) {
-	keys, err := r.store.Keys(ctx, createdPrefix)
+	keys, err := r.store.List(ctx, store.Values, createdPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -320,7 +320,7 @@ func (r *coordinatorProcess) checkTails(ctx context.Context, id [32]byte, limit 
 	if limit.Tail == 0 {
 		return nil // a task without a tail always fits
 	}
-	keys, err := r.store.Keys(ctx, createdPrefix)
+	keys, err := r.store.List(ctx, store.Values, createdPrefix)
 	if err != nil {
 		return err
 	}
@@ -396,11 +396,7 @@ func (r *coordinatorProcess) eraseUnread(ctx context.Context, id [32]byte) error
 func (r *coordinatorProcess) forget(ctx context.Context, id [32]byte) error {
 	name := hex.EncodeToString(id[:])
 	for _, key := range []string{createdKey(id), "state." + name, historyKey(name)} {
-		e, err := r.store.Get(ctx, key)
-		if err == nil {
-			err = r.store.DeleteKey(ctx, key, e.Revision)
-		}
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
+		if err := r.store.Delete(ctx, store.Values, key); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}

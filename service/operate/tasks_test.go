@@ -110,7 +110,7 @@ func TestTasksAreEnteredOneAtATime(t *testing.T) {
 			t.Errorf("task %d: %v", i, err)
 		}
 	}
-	keys, err := rs[0].store.Keys(ctx, "created.")
+	keys, err := rs[0].store.List(ctx, store.Values, "created.")
 	if err != nil || len(keys) != 2 || taken != 2 {
 		t.Errorf("%d tasks are taken and %d written down, want 2 (%v)", taken, len(keys), err)
 	}

@@ -23,16 +23,16 @@ func Check(ctx context.Context, s *store.Store, operator ed25519.PublicKey, prob
 		problem(keyEnrolment, "%v", err)
 	}
 	c := checker{operator: operator, problem: problem}
-	if c.streams, err = s.ListStreams(ctx, ""); err != nil {
+	if c.streams, err = s.List(ctx, store.Streams, ""); err != nil {
 		return 0, err
 	}
-	if c.secrets, err = s.Secrets(ctx, ""); err != nil {
+	if c.secrets, err = s.List(ctx, store.Secrets, ""); err != nil {
 		return 0, err
 	}
-	if c.open, err = s.Keys(ctx, keyOpen("")); err != nil {
+	if c.open, err = s.List(ctx, store.Values, keyOpen("")); err != nil {
 		return 0, err
 	}
-	keys, err := s.Keys(ctx, keyRecord(""))
+	keys, err := s.List(ctx, store.Values, keyRecord(""))
 	if err != nil {
 		return 0, err
 	}

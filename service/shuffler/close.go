@@ -138,16 +138,16 @@ func (s *Service) closeHeld(ctx context.Context, name string, ann wire.Announcem
 		}
 	}
 	if rec.Cut == nil {
-		info, err := s.store.StreamInfo(ctx, streamIn(name))
+		_, last, err := s.store.StreamSize(ctx, streamIn(name))
 		if err := gone(err); err != nil {
 			return err
 		}
-		rec.Cut = &info.Last
+		rec.Cut = &last
 		if err := s.saveRecord(ctx, name, rec); err != nil {
 			return err
 		}
 	}
-	if err := gone(s.store.DestroySecret(ctx, linksName(name))); err != nil {
+	if err := gone(s.store.Delete(ctx, store.Secrets, linksName(name))); err != nil {
 		return err
 	}
 	s.forget(time.Now())
@@ -239,12 +239,12 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 	if err != nil {
 		return b, err
 	}
-	info, err := s.store.StreamInfo(ctx, streamIn(name))
+	stored, _, err := s.store.StreamSize(ctx, streamIn(name))
 	if err != nil {
 		return b, err
 	}
 	size := itemSize(ann)
-	most := min(ann.Population, int64(info.Bytes)/int64(size)) // at most one report per client; copies are dropped on the way
+	most := min(ann.Population, int64(stored)/int64(size)) // at most one report per client; copies are dropped on the way
 	bits := pure.BucketBits(most, int64(size), s.config.Bucket)
 
 	began := time.Now()
@@ -302,13 +302,10 @@ func (s *Service) shuffle(ctx context.Context, name string, ann wire.Announcemen
 
 // newStream makes an empty stream to write to.
 func (s *Service) newStream(ctx context.Context, stream string) (store.Appender, error) {
-	if err := gone(s.store.DeleteStream(ctx, stream)); err != nil {
+	if err := gone(s.store.Delete(ctx, store.Streams, stream)); err != nil {
 		return nil, err
 	}
-	if err := s.store.CreateStream(ctx, stream, store.StreamConfig{}); err != nil {
-		return nil, err
-	}
-	return s.store.NewAppender(stream), nil
+	return s.store.CreateStream(ctx, stream)
 }
 
 // scatter runs pass 1 into a stream.

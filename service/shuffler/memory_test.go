@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -89,28 +90,42 @@ func (m *memory) Put(_ context.Context, key string, value []byte, revision uint6
 	return rev, err
 }
 
-func (m *memory) DeleteKey(_ context.Context, key string, revision uint64) error {
-	return m.do("delete "+kind(key), true, func() error {
-		e, ok := m.values[key]
-		if !ok {
+func (m *memory) Delete(_ context.Context, k store.Kind, name string) error {
+	op := map[store.Kind]string{store.Values: "delete " + kind(name), store.Secrets: "destroy", store.Streams: "delete stream " + kind(name)}[k]
+	return m.do(op, true, func() error {
+		if !slices.Contains(m.names(k), name) {
 			return store.ErrNotFound
 		}
-		if revision != 0 && revision != e.Revision {
-			return store.ErrConflict
+		if k == store.Secrets {
+			m.past[name] = m.secrets[name]
 		}
-		delete(m.values, key)
+		switch k {
+		case store.Values:
+			delete(m.values, name)
+		case store.Secrets:
+			delete(m.secrets, name)
+		case store.Streams:
+			delete(m.streams, name)
+		}
 		return nil
 	})
 }
 
-func (m *memory) Keys(_ context.Context, prefix string) (out []string, err error) {
-	err = m.do("keys", false, func() error {
-		for k := range m.values {
-			if strings.HasPrefix(k, prefix) {
-				out = append(out, k)
-			}
-		}
-		slices.Sort(out)
+// names are those of a kind, sorted.
+func (m *memory) names(k store.Kind) []string {
+	switch k {
+	case store.Values:
+		return slices.Sorted(maps.Keys(m.values))
+	case store.Secrets:
+		return slices.Sorted(maps.Keys(m.secrets))
+	}
+	return slices.Sorted(maps.Keys(m.streams))
+}
+
+func (m *memory) List(_ context.Context, k store.Kind, prefix string) (out []string, err error) {
+	op := map[store.Kind]string{store.Values: "keys", store.Secrets: "list secrets", store.Streams: "list streams"}[k]
+	err = m.do(op, false, func() error {
+		out = slices.DeleteFunc(m.names(k), func(name string) bool { return !strings.HasPrefix(name, prefix) })
 		return nil
 	})
 	return out, err
@@ -137,31 +152,8 @@ func (m *memory) Secret(_ context.Context, name string) (b []byte, err error) {
 	return slices.Clone(b), err
 }
 
-func (m *memory) DestroySecret(_ context.Context, name string) error {
-	return m.do("destroy", true, func() error {
-		if _, ok := m.secrets[name]; !ok {
-			return store.ErrNotFound
-		}
-		m.past[name] = m.secrets[name]
-		delete(m.secrets, name)
-		return nil
-	})
-}
-
-func (m *memory) Secrets(_ context.Context, prefix string) (out []string, err error) {
-	err = m.do("list secrets", false, func() error {
-		for k := range m.secrets {
-			if strings.HasPrefix(k, prefix) {
-				out = append(out, k)
-			}
-		}
-		return nil
-	})
-	return out, err
-}
-
-func (m *memory) CreateStream(_ context.Context, name string, _ store.StreamConfig) error {
-	return m.do("create stream "+kind(name), true, func() error {
+func (m *memory) CreateStream(_ context.Context, name string) (store.Appender, error) {
+	return &memoryAppender{m, name}, m.do("create stream "+kind(name), true, func() error {
 		if len(name) > 64 {
 			return errors.New("name too long")
 		}
@@ -173,45 +165,22 @@ func (m *memory) CreateStream(_ context.Context, name string, _ store.StreamConf
 	})
 }
 
-func (m *memory) DeleteStream(_ context.Context, name string) error {
-	return m.do("delete stream "+kind(name), true, func() error {
-		if _, ok := m.streams[name]; !ok {
-			return store.ErrNotFound
-		}
-		delete(m.streams, name)
-		return nil
-	})
-}
-
-func (m *memory) ListStreams(_ context.Context, prefix string) (out []string, err error) {
-	err = m.do("list streams", false, func() error {
-		for k := range m.streams {
-			if strings.HasPrefix(k, prefix) {
-				out = append(out, k)
-			}
-		}
-		slices.Sort(out)
-		return nil
-	})
-	return out, err
-}
-
-func (m *memory) StreamInfo(_ context.Context, name string) (info store.StreamInfo, err error) {
+func (m *memory) StreamSize(_ context.Context, name string) (bytes, last uint64, err error) {
 	err = m.do("info", false, func() error {
 		s, ok := m.streams[name]
 		if !ok {
 			return store.ErrNotFound
 		}
-		info.Last, info.Count = uint64(len(s)), uint64(len(s))
+		last = uint64(len(s))
 		for _, e := range s {
-			info.Bytes += uint64(len(e.Data))
+			bytes += uint64(len(e.Data))
 		}
 		return nil
 	})
-	return info, err
+	return bytes, last, err
 }
 
-func (m *memory) Append(_ context.Context, stream, msgID, suffix string, data []byte, _ store.AppendOptions) (seq uint64, err error) {
+func (m *memory) Append(_ context.Context, stream, msgID, suffix string, data []byte) (seq uint64, err error) {
 	err = m.do("append "+kind(stream), true, func() error {
 		s, ok := m.streams[stream]
 		if !ok {
@@ -256,15 +225,13 @@ func (m *memory) Read(_ context.Context, stream, filter string, from uint64) ite
 	}
 }
 
-func (m *memory) NewAppender(stream string) store.Appender { return &memoryAppender{m, stream} }
-
 type memoryAppender struct {
 	m      *memory
 	stream string
 }
 
 func (a *memoryAppender) Append(ctx context.Context, msgID, suffix string, data []byte) error {
-	_, err := a.m.Append(ctx, a.stream, msgID, suffix, data, store.AppendOptions{})
+	_, err := a.m.Append(ctx, a.stream, msgID, suffix, data)
 	return err
 }
 

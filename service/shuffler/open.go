@@ -98,7 +98,7 @@ func (s *Service) open(ctx context.Context, signed []byte, now time.Time) error 
 	if err := s.makeSecrets(ctx, name); err != nil {
 		return err
 	}
-	if err := s.store.CreateStream(ctx, streamIn(name), store.StreamConfig{}); err != nil && !errors.Is(err, store.ErrExists) {
+	if _, err := s.store.CreateStream(ctx, streamIn(name)); err != nil && !errors.Is(err, store.ErrExists) {
 		return err
 	}
 	if ann.Participation == dp.Once {
@@ -134,7 +134,7 @@ func (s *Service) markOpen(ctx context.Context, name string, deadline int64, sig
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	who := fmt.Sprintf(" %x", signer[:8])
-	marks, err := s.store.Keys(ctx, keyOpen(""))
+	marks, err := s.store.List(ctx, store.Values, keyOpen(""))
 	if err != nil {
 		return err
 	}

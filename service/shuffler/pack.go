@@ -125,7 +125,7 @@ func (p *packer) write(items []byte) error {
 	defer cancel()
 	var last uint64
 	for id, sealed := range p.r.vault.cut("in", "", items) {
-		seq, err := p.s.store.Append(ctx, streamIn(p.r.name), id, "", sealed, store.AppendOptions{})
+		seq, err := p.s.store.Append(ctx, streamIn(p.r.name), id, "", sealed)
 		if errors.Is(err, store.ErrNotFound) {
 			p.r.end() // the round's streams are gone
 			return errClosed

@@ -70,7 +70,7 @@ func (v *vault) cut(kind, suffix string, blob []byte) iter.Seq2[string, []byte] 
 // blobs yields the blobs of a stream whose suffixes match the filter ("": all) and that end
 // at place last or before (0: no limit). It skips a blob that is not whole, for its writer
 // was never told that it is stored.
-func (v *vault) blobs(ctx context.Context, s streams, stream, kind, filter string, last uint64) iter.Seq2[[]byte, error] {
+func (v *vault) blobs(ctx context.Context, s storage, stream, kind, filter string, last uint64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for b, err := range v.blobsFrom(ctx, s, stream, kind, filter, 0) {
 			if err == nil && last != 0 && b.place > last {
@@ -91,7 +91,7 @@ type blob struct {
 }
 
 // blobsFrom yields the blobs that begin at place from or after it.
-func (v *vault) blobsFrom(ctx context.Context, s streams, stream, kind, filter string, from uint64) iter.Seq2[blob, error] {
+func (v *vault) blobsFrom(ctx context.Context, s storage, stream, kind, filter string, from uint64) iter.Seq2[blob, error] {
 	return func(yield func(blob, error) bool) {
 		type partial struct {
 			pieces [][]byte

@@ -132,7 +132,7 @@ func (s *Service) roundForStranger(ctx context.Context, digest [32]byte) (*round
 			}
 		}
 		at := time.Now()
-		keys, err := s.store.Keys(ctx, keyOpen(""))
+		keys, err := s.store.List(ctx, store.Values, keyOpen(""))
 		if err != nil {
 			return nil, err
 		}
@@ -309,7 +309,7 @@ func (s *Service) shareCounts(ctx context.Context, r *round) error {
 // sharedCounts adds up the frontends' counts.
 func (s *Service) sharedCounts(ctx context.Context, name string) (sum frontendCounts, frontends int, err error) {
 	sum.Rejected = map[wire.Reason]int64{}
-	keys, err := s.store.Keys(ctx, keyCounts(name))
+	keys, err := s.store.List(ctx, store.Values, keyCounts(name))
 	if err != nil {
 		return sum, 0, err
 	}

@@ -38,7 +38,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var attended sync.Map // by name: one goroutine for a round at a time
 	for {
 		if !s.config.FrontendOnly {
-			names, err := s.store.Keys(ctx, keyOpen(""))
+			names, err := s.store.List(ctx, store.Values, keyOpen(""))
 			if err != nil && ctx.Err() == nil {
 				s.config.Log.Warn("open rounds are not known", "error", err)
 			}
@@ -103,15 +103,15 @@ func (s *Service) drain() {
 // sweep cleans up after a crash. It destroys what is left of ended rounds, which no mark
 // names, and everything of closed rounds except their batches.
 func (s *Service) sweep(ctx context.Context) error {
-	names, err := s.store.Secrets(ctx, "")
+	names, err := s.store.List(ctx, store.Secrets, "")
 	if err != nil {
 		return err
 	}
-	streams, err := s.store.ListStreams(ctx, "")
+	streams, err := s.store.List(ctx, store.Streams, "")
 	if err != nil {
 		return err
 	}
-	counts, err := s.store.Keys(ctx, "counts.")
+	counts, err := s.store.List(ctx, store.Values, "counts.")
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (s *Service) sweep(ctx context.Context) error {
 
 // tidy removes all of a closed round but its batch and the batch's key.
 func (s *Service) tidy(ctx context.Context, name, run string) error {
-	if err := gone(s.store.DestroySecret(ctx, linksName(name))); err != nil {
+	if err := gone(s.store.Delete(ctx, store.Secrets, linksName(name))); err != nil {
 		return err
 	}
 	for _, prefix := range []string{streamIn(name), streamBuckets(name, "")} {
@@ -284,14 +284,14 @@ func (s *Service) finish(ctx context.Context, name string) error {
 		return err
 	}
 	s.waiting.Delete(name)
-	return gone(s.store.DeleteKey(ctx, keyOpen(name), 0))
+	return gone(s.store.Delete(ctx, store.Values, keyOpen(name)))
 }
 
 // destroy removes a round's keys, streams and counts. The keys go first: without them the
 // rest cannot be read.
 func (s *Service) destroy(ctx context.Context, name string) error {
 	for _, secret := range []string{linksName(name), name} {
-		if err := gone(s.store.DestroySecret(ctx, secret)); err != nil {
+		if err := gone(s.store.Delete(ctx, store.Secrets, secret)); err != nil {
 			return err
 		}
 	}
@@ -300,12 +300,12 @@ func (s *Service) destroy(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	keys, err := s.store.Keys(ctx, keyCounts(name))
+	keys, err := s.store.List(ctx, store.Values, keyCounts(name))
 	if err != nil {
 		return err
 	}
 	for _, k := range keys {
-		if err := gone(s.store.DeleteKey(ctx, k, 0)); err != nil {
+		if err := gone(s.store.Delete(ctx, store.Values, k)); err != nil {
 			return err
 		}
 	}
@@ -313,7 +313,7 @@ func (s *Service) destroy(ctx context.Context, name string) error {
 }
 
 func (s *Service) deleteStreams(ctx context.Context, prefix, except string) error {
-	streams, err := s.store.ListStreams(ctx, prefix)
+	streams, err := s.store.List(ctx, store.Streams, prefix)
 	if err != nil {
 		return err
 	}
@@ -321,7 +321,7 @@ func (s *Service) deleteStreams(ctx context.Context, prefix, except string) erro
 		if stream == except {
 			continue
 		}
-		if err := gone(s.store.DeleteStream(ctx, stream)); err != nil {
+		if err := gone(s.store.Delete(ctx, store.Streams, stream)); err != nil {
 			return err
 		}
 	}

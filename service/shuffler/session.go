@@ -155,7 +155,7 @@ func (s *Service) keepMasters(ctx context.Context, now time.Time) error {
 	}
 	for end := range *m.known.Load() {
 		if over(end, now) {
-			if err := gone(s.store.DestroySecret(ctx, masterName(end))); err != nil {
+			if err := gone(s.store.Delete(ctx, store.Secrets, masterName(end))); err != nil {
 				return err
 			}
 			m.set(end, nil)
@@ -171,7 +171,7 @@ func over(end int64, now time.Time) bool { return now.Unix() >= end+int64(sessio
 // findMasters reads all masters in the store, also those of a process that allows longer
 // rounds. The caller holds the lock.
 func (s *Service) findMasters(ctx context.Context) error {
-	names, err := s.store.Secrets(ctx, masterPrefix)
+	names, err := s.store.List(ctx, store.Secrets, masterPrefix)
 	if err != nil {
 		return err
 	}

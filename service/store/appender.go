@@ -38,8 +38,7 @@ type appender struct {
 	err    error // the first error
 }
 
-// NewAppender returns an appender to a stream that exists.
-func (s *Store) NewAppender(stream string) Appender { return &appender{s: s, stream: stream} }
+func (s *Store) appender(stream string) Appender { return &appender{s: s, stream: stream} }
 
 func (a *appender) Append(ctx context.Context, msgID, suffix string, data []byte) error {
 	if err := a.failed(); err != nil {

@@ -9,7 +9,7 @@ const reportBytes = 300
 
 func blockBench(b *testing.B) (*Store, []byte) {
 	s := fresh(b)
-	must(b, s.CreateStream(b.Context(), "blocks", StreamConfig{}))
+	must(b, s.createStream(b.Context(), "blocks", streamConfig{}))
 	block := make([]byte, MaxBlock)
 	b.SetBytes(MaxBlock)
 	return s, block
@@ -22,7 +22,7 @@ func reports(b *testing.B) {
 func BenchmarkAppendBlock(b *testing.B) {
 	s, block := blockBench(b)
 	for b.Loop() {
-		_, err := s.Append(b.Context(), "blocks", "", "", block, AppendOptions{})
+		_, err := s.Append(b.Context(), "blocks", "", "", block)
 		must(b, err)
 	}
 	reports(b)
@@ -33,7 +33,7 @@ func BenchmarkAppendBlockParallel(b *testing.B) {
 	b.SetParallelism(8)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := s.Append(b.Context(), "blocks", "", "", block, AppendOptions{}); err != nil {
+			if _, err := s.Append(b.Context(), "blocks", "", "", block); err != nil {
 				b.Error(err)
 				return
 			}
@@ -44,7 +44,7 @@ func BenchmarkAppendBlockParallel(b *testing.B) {
 
 func BenchmarkAppender(b *testing.B) {
 	s, block := blockBench(b)
-	a := s.NewAppender("blocks")
+	a := s.appender("blocks")
 	for i := 0; b.Loop(); i++ {
 		must(b, a.Append(b.Context(), fmt.Sprint(i), "", block))
 	}
@@ -54,7 +54,7 @@ func BenchmarkAppender(b *testing.B) {
 
 func BenchmarkReadBlocks(b *testing.B) {
 	s, block := blockBench(b)
-	a := s.NewAppender("blocks")
+	a := s.appender("blocks")
 	const blocks = 2000
 	for range blocks {
 		must(b, a.Append(b.Context(), "", "", block))
@@ -95,12 +95,10 @@ func BenchmarkGet(b *testing.B) {
 
 func BenchmarkAppendLedger(b *testing.B) {
 	s := fresh(b)
-	l, err := s.OpenLedger(b.Context())
-	must(b, err)
 	entry := make([]byte, 200)
-	var last uint64
+	last, err := uint64(0), error(nil)
 	for b.Loop() {
-		last, err = l.Append(b.Context(), last, entry)
+		last, err = s.AppendEntry(b.Context(), last, entry)
 		must(b, err)
 	}
 }

@@ -22,14 +22,10 @@ func childWrite(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.CreateStream(ctx, "blocks", StreamConfig{}); err != nil && !errors.Is(err, ErrExists) {
+	if err := s.createStream(ctx, "blocks", streamConfig{}); err != nil && !errors.Is(err, ErrExists) {
 		return err
 	}
-	l, err := s.OpenLedger(ctx)
-	if err != nil {
-		return err
-	}
-	last, err := l.Last(ctx)
+	last, err := s.LastEntry(ctx)
 	if err != nil {
 		return err
 	}
@@ -40,11 +36,11 @@ func childWrite(dir string) error {
 	fmt.Println("begin")
 	filler := strings.Repeat("x", 8000)
 	for {
-		if last, err = l.Append(ctx, last, fmt.Appendf(nil, "entry %d", last+1)); err != nil {
+		if last, err = s.AppendEntry(ctx, last, fmt.Appendf(nil, "entry %d", last+1)); err != nil {
 			return err
 		}
 		fmt.Println("ledger", last)
-		seq, err := s.Append(ctx, "blocks", "", "", []byte(filler), AppendOptions{})
+		seq, err := s.Append(ctx, "blocks", "", "", []byte(filler))
 		if err != nil {
 			return err
 		}
@@ -110,10 +106,8 @@ func TestNothingAcknowledgedIsLostByKill(t *testing.T) {
 		p.cmd.Wait()
 		s, err := Open(t.Context(), config(dir))
 		must(t, err)
-		l, err := s.OpenLedger(t.Context())
-		must(t, err)
 		var n uint64
-		for e, err := range l.Read(t.Context()) {
+		for e, err := range s.Entries(t.Context()) {
 			must(t, err)
 			n++
 			if string(e.Data) != fmt.Sprintf("entry %d", n) {
@@ -153,8 +147,8 @@ func TestOneProcessAtATime(t *testing.T) {
 
 func TestReopen(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
-	must(t, s.CreateStream(ctx, "blocks", StreamConfig{}))
-	_, err := s.Append(ctx, "blocks", "a", "b.1", []byte("block"), AppendOptions{})
+	must(t, s.createStream(ctx, "blocks", streamConfig{}))
+	_, err := s.Append(ctx, "blocks", "a", "b.1", []byte("block"))
 	must(t, err)
 	rev, err := s.Put(ctx, "k", []byte("v"), 0)
 	must(t, err)
@@ -162,7 +156,7 @@ func TestReopen(t *testing.T) {
 	must(t, s.PutObject(ctx, "model", []byte("weights")))
 	before, err := s.Inventory(ctx)
 	must(t, err)
-	must(t, s.DeleteKey(ctx, "k", rev))
+	must(t, s.Delete(ctx, Values, "k"))
 	closed(t, s)
 	s = opened(t, s.config)
 	// Revisions go on although the last message is gone.
@@ -183,12 +177,12 @@ func TestFullStore(t *testing.T) {
 	c.MaxBytes = 2 << 20
 	must(t, Init(t.Context(), c))
 	s, ctx := opened(t, c), t.Context()
-	must(t, s.CreateStream(ctx, "blocks", StreamConfig{}))
+	must(t, s.createStream(ctx, "blocks", streamConfig{}))
 	block := make([]byte, MaxBlock)
 	var stored int
 	var err error
 	for range 64 {
-		if _, err = s.Append(ctx, "blocks", "", "", block, AppendOptions{}); err != nil {
+		if _, err = s.Append(ctx, "blocks", "", "", block); err != nil {
 			break
 		}
 		stored++
@@ -197,27 +191,25 @@ func TestFullStore(t *testing.T) {
 	if stored < 20 || stored > 33 {
 		t.Errorf("stored %d blocks in 2 MB", stored)
 	}
-	a := s.NewAppender("blocks")
+	a := s.appender("blocks")
 	must(t, a.Append(ctx, "", "", block))
 	is(t, a.Flush(ctx), ErrFull)
 	_, err = s.Put(ctx, "k", []byte("v"), 0)
 	is(t, err, ErrFull)
-	l, err := s.OpenLedger(ctx)
-	must(t, err)
-	_, err = l.Append(ctx, 0, []byte("entry"))
+	_, err = s.AppendEntry(ctx, 0, []byte("entry"))
 	is(t, err, ErrFull)
 	is(t, s.PutObject(ctx, "model", []byte("weights")), ErrFull)
 	if got := len(readAll(t, s, "blocks", "", 0)); got != stored {
 		t.Errorf("%d blocks, %d acknowledged", got, stored)
 	}
-	must(t, s.DeleteStream(ctx, "blocks"))
-	_, err = l.Append(ctx, 0, []byte("entry"))
+	must(t, s.Delete(ctx, Streams, "blocks"))
+	_, err = s.AppendEntry(ctx, 0, []byte("entry"))
 	must(t, err)
 
-	must(t, s.CreateStream(ctx, "small", StreamConfig{MaxBytes: 100_000}))
-	_, err = s.Append(ctx, "small", "", "", block, AppendOptions{})
+	must(t, s.createStream(ctx, "small", streamConfig{maxBytes: 100_000}))
+	_, err = s.Append(ctx, "small", "", "", block)
 	must(t, err)
-	_, err = s.Append(ctx, "small", "", "", block, AppendOptions{})
+	_, err = s.Append(ctx, "small", "", "", block)
 	is(t, err, ErrFull)
 }
 
@@ -235,10 +227,10 @@ func TestFullDisk(t *testing.T) {
 	c.MaxBytes = 1 << 40 // so that it is the disk that ends
 	must(t, Init(t.Context(), c))
 	s, ctx := opened(t, c), t.Context()
-	must(t, s.CreateStream(ctx, "blocks", StreamConfig{}))
+	must(t, s.createStream(ctx, "blocks", streamConfig{}))
 	var stored int
 	for {
-		if _, err = s.Append(ctx, "blocks", "", "", make([]byte, MaxBlock), AppendOptions{}); err != nil {
+		if _, err = s.Append(ctx, "blocks", "", "", make([]byte, MaxBlock)); err != nil {
 			break
 		}
 		if stored++; stored > 1<<14 {
@@ -247,11 +239,9 @@ func TestFullDisk(t *testing.T) {
 	}
 	t.Logf("%d blocks, then: %v", stored, err)
 	is(t, err, ErrFull)
-	_, err = s.Append(ctx, "blocks", "", "", []byte("small"), AppendOptions{})
+	_, err = s.Append(ctx, "blocks", "", "", []byte("small"))
 	is(t, err, ErrFull)
-	l, err := s.OpenLedger(ctx)
-	must(t, err)
-	seq, ledgerErr := l.Append(ctx, 0, []byte("entry"))
+	seq, ledgerErr := s.AppendEntry(ctx, 0, []byte("entry"))
 	t.Log("ledger:", seq, ledgerErr)
 	closed(t, s)
 	// After a restart nothing acknowledged is missing, and with space it goes on.
@@ -265,14 +255,12 @@ func TestFullDisk(t *testing.T) {
 	if got := len(readAll(t, s, "blocks", "", 0)); got < stored {
 		t.Errorf("%d blocks, %d acknowledged", got, stored)
 	}
-	l, err = s.OpenLedger(ctx)
-	must(t, err)
-	last, err := l.Last(ctx)
+	last, err := s.LastEntry(ctx)
 	must(t, err)
 	if ledgerErr == nil && last != seq {
 		t.Errorf("ledger at %d, %d acknowledged", last, seq)
 	}
-	must(t, s.DeleteStream(ctx, "blocks"))
-	_, err = l.Append(ctx, last, []byte("entry"))
+	must(t, s.Delete(ctx, Streams, "blocks"))
+	_, err = s.AppendEntry(ctx, last, []byte("entry"))
 	must(t, err)
 }

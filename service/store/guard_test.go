@@ -36,25 +36,25 @@ func TestMessagesHideThePassword(t *testing.T) {
 func TestNamesAreChecked(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
 	for _, name := range []string{"", "a.b", "A", "a b", "*", ">", "../x", strings.Repeat("a", 65)} {
-		if s.CreateStream(ctx, name, StreamConfig{}) == nil || s.PutSecret(ctx, name, nil) == nil {
+		if s.createStream(ctx, name, streamConfig{}) == nil || s.PutSecret(ctx, name, nil) == nil {
 			t.Errorf("name %q was taken", name)
 		}
 	}
-	must(t, s.CreateStream(ctx, "s", StreamConfig{}))
+	must(t, s.createStream(ctx, "s", streamConfig{}))
 	for _, suffix := range []string{".", "a.", ".a", "a..b", "*", ">", "a b", "a\r\nb", "ä"} {
-		if _, err := s.Append(ctx, "s", "", suffix, nil, AppendOptions{}); err == nil {
+		if _, err := s.Append(ctx, "s", "", suffix, nil); err == nil {
 			t.Errorf("suffix %q was taken", suffix)
 		}
 		if _, err := s.Put(ctx, suffix, nil, 0); err == nil {
 			t.Errorf("key %q was taken", suffix)
 		}
 	}
-	if _, err := s.Append(ctx, "s", "a\r\nNats-Rollup: all", "", nil, AppendOptions{}); err == nil {
+	if _, err := s.Append(ctx, "s", "a\r\nNats-Rollup: all", "", nil); err == nil {
 		t.Error("an id with a line end was taken")
 	}
-	_, err := s.Append(ctx, "s", "", "", make([]byte, MaxData+1), AppendOptions{})
+	_, err := s.Append(ctx, "s", "", "", make([]byte, MaxData+1))
 	is(t, err, ErrTooLarge)
-	_, err = s.Append(ctx, "s", strings.Repeat("i", 128), strings.Repeat("s", 512), make([]byte, MaxData), AppendOptions{})
+	_, err = s.Append(ctx, "s", strings.Repeat("i", 128), strings.Repeat("s", 512), make([]byte, MaxData))
 	must(t, err)
 }
 
@@ -89,9 +89,7 @@ func TestInitRefuses(t *testing.T) {
 	must(t, Init(ctx, c))
 	s, err := Open(ctx, c)
 	must(t, err)
-	l, err := s.OpenLedger(ctx)
-	must(t, err)
-	_, err = l.Append(ctx, 0, []byte("spent"))
+	_, err = s.AppendEntry(ctx, 0, []byte("spent"))
 	must(t, err)
 	closed(t, s)
 	// A lost marker does not make a new budget.
@@ -104,9 +102,9 @@ func TestMissingLedger(t *testing.T) {
 	must(t, s.js.DeleteStream(ctx, s.ledgerName()))
 	closed(t, s)
 	s = opened(t, s.config)
-	_, err := s.OpenLedger(ctx)
+	_, err := s.LastEntry(ctx)
 	is(t, err, ErrNoLedger)
-	_, err = (&Ledger{s}).Append(ctx, 0, nil)
+	_, err = s.AppendEntry(ctx, 0, nil)
 	is(t, err, ErrNoLedger)
 }
 
@@ -155,19 +153,17 @@ func TestClusteredDirectoryIsRefused(t *testing.T) {
 
 func TestLedger(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
-	l, err := s.OpenLedger(ctx)
-	must(t, err)
 	for i := range 5 {
 		data := fmt.Appendf(nil, "round %d", i)
-		seq, err := l.Append(ctx, uint64(i), data)
+		seq, err := s.AppendEntry(ctx, uint64(i), data)
 		must(t, err)
 		if seq != uint64(i)+1 {
 			t.Errorf("sequence %d", seq)
 		}
 	}
-	_, err = l.Append(ctx, 3, []byte("in between"))
+	_, err := s.AppendEntry(ctx, 3, []byte("in between"))
 	is(t, err, ErrConflict)
-	_, err = l.Append(ctx, 9, []byte("beyond"))
+	_, err = s.AppendEntry(ctx, 9, []byte("beyond"))
 	is(t, err, ErrConflict)
 	// Nothing removes an entry, not even the broker's own calls.
 	h, err := s.js.Stream(ctx, s.ledgerName())

@@ -51,28 +51,12 @@ func (s *Store) Put(ctx context.Context, key string, value []byte, revision uint
 	return s.put(ctx, "k."+key, value, revision)
 }
 
-// DeleteKey removes the value that has this revision; revision 0 stands for any. It fails with
-// ErrConflict or ErrNotFound. It overwrites the current value in place, but not earlier ones:
-// see the package comment.
-func (s *Store) DeleteKey(ctx context.Context, key string, revision uint64) error {
-	if err := checkKey(key); err != nil {
-		return err
-	}
-	done, err := s.writing()
-	if err != nil {
-		return err
-	}
-	defer done()
-	return s.erase(ctx, "k."+key, revision)
-}
-
-func (s *Store) erase(ctx context.Context, key string, revision uint64) error {
+// erase overwrites the current value of a key in place, but not earlier ones: see the package
+// comment.
+func (s *Store) erase(ctx context.Context, key string) error {
 	e, err := s.get(ctx, key)
 	if err != nil {
 		return err
-	}
-	if revision != 0 && e.Revision != revision {
-		return fmt.Errorf("store: delete key %s: %w", key[2:], ErrConflict)
 	}
 	h, err := s.fixed(ctx, s.kvName())
 	if err != nil {
@@ -93,11 +77,6 @@ func (s *Store) erase(ctx context.Context, key string, revision uint64) error {
 		return fmt.Errorf("store: delete key %s: %w", key[2:], ErrConflict)
 	}
 	return s.fail("delete key "+key[2:], err)
-}
-
-// Keys returns the keys that begin with prefix, sorted.
-func (s *Store) Keys(ctx context.Context, prefix string) ([]string, error) {
-	return s.keys(ctx, "k.", prefix)
 }
 
 func (s *Store) kvSubject(key string) string { return s.config.Domain + ".kv." + key }

@@ -41,9 +41,9 @@ func TestCloseAfterWriteLeavesNothing(t *testing.T) {
 		s, err := Open(t.Context(), c)
 		must(t, err)
 		if i == 0 {
-			must(t, s.CreateStream(t.Context(), "log", StreamConfig{}))
+			must(t, s.createStream(t.Context(), "log", streamConfig{}))
 		}
-		must(t, s.NewAppender("log").Append(t.Context(), "", "", []byte("last")))
+		must(t, s.appender("log").Append(t.Context(), "", "", []byte("last")))
 		closed(t, s)
 	}
 	goleak.VerifyNone(t)

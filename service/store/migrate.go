@@ -28,8 +28,7 @@ type Inventory struct {
 func (s *Store) Inventory(ctx context.Context) (Inventory, error) {
 	var v Inventory
 	h := sha256.New()
-	l := Ledger{s}
-	for e, err := range l.Read(ctx) {
+	for e, err := range s.Entries(ctx) {
 		if err != nil {
 			return v, err
 		}
@@ -54,7 +53,7 @@ func (s *Store) Inventory(ctx context.Context) (Inventory, error) {
 			digest(h, space+k, e.Value)
 		}
 	}
-	secrets, err := s.Secrets(ctx, "")
+	secrets, err := s.List(ctx, Secrets, "")
 	if err != nil {
 		return v, err
 	}
@@ -71,7 +70,7 @@ func (s *Store) Inventory(ctx context.Context) (Inventory, error) {
 	if err := s.digestStreams(ctx, h, &v); err != nil {
 		return v, err
 	}
-	objects, err := s.ListObjects(ctx)
+	objects, err := s.listObjects(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -88,7 +87,7 @@ func (s *Store) Inventory(ctx context.Context) (Inventory, error) {
 }
 
 func (s *Store) digestStreams(ctx context.Context, h hash.Hash, v *Inventory) error {
-	streams, err := s.ListStreams(ctx, "")
+	streams, err := s.List(ctx, Streams, "")
 	if err != nil {
 		return err
 	}
@@ -118,11 +117,32 @@ func digest(h hash.Hash, name string, data []byte) {
 
 // Migrate moves an embedded store into an empty one, embedded or in a cluster,
 // between rounds: it copies everything, compares counts and digests of the two,
-// seals the old store for good, and then lets the new one be used. While it
-// runs, and until it has succeeded, the new store takes no other writes, and
-// afterwards the old one takes none. It can be run again after a crash at any
-// point, on stores from OpenMigrating.
-func Migrate(ctx context.Context, from, to *Store) (Inventory, error) {
+// seals the old store for good, and then lets the new one be used. It makes the new store if
+// there is none. While it runs, and until it has succeeded, the new store takes no other
+// writes, and afterwards the old one takes none. Neither may be open. Migrate can be run again
+// after a crash at any point.
+func Migrate(ctx context.Context, from, to Config) (v Inventory, err error) {
+	old, err := open(ctx, from)
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, old.Close()) }()
+	next, err := open(ctx, to)
+	if errors.Is(err, ErrNotFound) {
+		if err := Init(ctx, to); err != nil {
+			return v, err
+		}
+		next, err = open(ctx, to)
+	}
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, next.Close()) }()
+	return migrate(ctx, old, next)
+}
+
+// migrate is Migrate for open stores.
+func migrate(ctx context.Context, from, to *Store) (Inventory, error) {
 	if from.server == nil {
 		return Inventory{}, errors.New("store: migrate from a cluster: other processes may be writing; only an embedded store can be moved")
 	}
@@ -176,7 +196,7 @@ func Migrate(ctx context.Context, from, to *Store) (Inventory, error) {
 		}
 	}
 	m := to.marker()
-	m.State, m.Base = stateOpen, from.marker().Base+kv.Last
+	m.State, m.Base = stateOpen, from.marker().Base+kv.last
 	return copied, to.writeMarker(ctx, m)
 }
 
@@ -219,15 +239,14 @@ func mayMigrate(ctx context.Context, from, to *Store) (done bool, err error) {
 func copyLedger(ctx context.Context, from, to *Store) error {
 	have := map[uint64][sha256.Size]byte{}
 	var last uint64
-	old, dst := Ledger{from}, Ledger{to}
-	for e, err := range dst.Read(ctx) {
+	for e, err := range to.Entries(ctx) {
 		if err != nil {
 			return err
 		}
 		have[e.Seq], last = sha256.Sum256(e.Data), e.Seq
 	}
 	var n uint64
-	for e, err := range old.Read(ctx) {
+	for e, err := range from.Entries(ctx) {
 		if err != nil {
 			return err
 		}
@@ -238,7 +257,7 @@ func copyLedger(ctx context.Context, from, to *Store) error {
 			}
 			continue
 		}
-		if _, err := dst.append(ctx, e.Seq-1, e.Data); err != nil {
+		if _, err := to.appendEntry(ctx, e.Seq-1, e.Data); err != nil {
 			return err
 		}
 	}
@@ -255,7 +274,7 @@ func copyKeys(ctx context.Context, from, to *Store) error {
 			return err
 		}
 		for _, k := range extra {
-			if err := to.erase(ctx, space+k, 0); err != nil {
+			if err := to.erase(ctx, space+k); err != nil {
 				return err
 			}
 		}
@@ -280,7 +299,7 @@ func copyKeys(ctx context.Context, from, to *Store) error {
 }
 
 func copySecrets(ctx context.Context, from, to *Store) error {
-	names, extra, err := compareNames(func(s *Store) ([]string, error) { return s.Secrets(ctx, "") }, from, to)
+	names, extra, err := compareNames(func(s *Store) ([]string, error) { return s.List(ctx, Secrets, "") }, from, to)
 	if err != nil {
 		return err
 	}
@@ -317,7 +336,7 @@ func copySecrets(ctx context.Context, from, to *Store) error {
 }
 
 func copyStreams(ctx context.Context, from, to *Store) error {
-	names, extra, err := compareNames(func(s *Store) ([]string, error) { return s.ListStreams(ctx, "") }, from, to)
+	names, extra, err := compareNames(func(s *Store) ([]string, error) { return s.List(ctx, Streams, "") }, from, to)
 	if err != nil {
 		return err
 	}
@@ -341,7 +360,7 @@ func copyStream(ctx context.Context, from, to *Store, name string) error {
 	if err != nil {
 		return from.fail("stream "+name, err)
 	}
-	c := StreamConfig{Window: h.CachedInfo().Config.Duplicates, MaxBytes: max(h.CachedInfo().Config.MaxBytes, 0)}
+	c := streamConfig{window: h.CachedInfo().Config.Duplicates, maxBytes: max(h.CachedInfo().Config.MaxBytes, 0)}
 	if err := to.createStream(ctx, name, c); err != nil && !errors.Is(err, ErrExists) {
 		return err
 	}
@@ -421,11 +440,11 @@ func streamDigest(ctx context.Context, s *Store, name string, limit uint64) (len
 }
 
 func copyObjects(ctx context.Context, from, to *Store) error {
-	old, err := from.ListObjects(ctx)
+	old, err := from.listObjects(ctx)
 	if err != nil {
 		return err
 	}
-	copies, err := to.ListObjects(ctx)
+	copies, err := to.listObjects(ctx)
 	if err != nil {
 		return err
 	}

@@ -14,10 +14,8 @@ import (
 func fill(t testing.TB, s *Store) {
 	t.Helper()
 	ctx := t.Context()
-	l, err := s.OpenLedger(ctx)
-	must(t, err)
 	for i := range uint64(20) {
-		_, err := l.Append(ctx, i, fmt.Appendf(nil, "entry %d", i+1))
+		_, err := s.AppendEntry(ctx, i, fmt.Appendf(nil, "entry %d", i+1))
 		must(t, err)
 	}
 	for i := range 10 {
@@ -28,16 +26,16 @@ func fill(t testing.TB, s *Store) {
 		must(t, s.PutObject(ctx, fmt.Sprintf("model/%d", i), bytes.Repeat([]byte{byte(i)}, 20_000*i)))
 	}
 	must(t, s.PutSecret(ctx, "round-9", []byte("secret")))
-	must(t, s.CreateStream(ctx, "blocks", StreamConfig{Window: 100 * time.Millisecond}))
-	must(t, s.CreateStream(ctx, "empty", StreamConfig{}))
+	must(t, s.createStream(ctx, "blocks", streamConfig{window: 100 * time.Millisecond}))
+	must(t, s.createStream(ctx, "empty", streamConfig{}))
 	for i := range 30 {
-		_, err := s.Append(ctx, "blocks", fmt.Sprint("id-", i), fmt.Sprint("bucket.", i%4), bytes.Repeat([]byte{byte(i)}, 5000), AppendOptions{})
+		_, err := s.Append(ctx, "blocks", fmt.Sprint("id-", i), fmt.Sprint("bucket.", i%4), bytes.Repeat([]byte{byte(i)}, 5000))
 		must(t, err)
 	}
 	// The same id again, after its window.
 	time.Sleep(300 * time.Millisecond)
 	for _, id := range []string{"id-29", "id-29", ""} {
-		_, err := s.Append(ctx, "blocks", id, "", []byte("later"), AppendOptions{})
+		_, err := s.Append(ctx, "blocks", id, "", []byte("later"))
 		must(t, err)
 	}
 	lease, err := s.Acquire(ctx, "close.round", "a", time.Minute)
@@ -47,16 +45,16 @@ func fill(t testing.TB, s *Store) {
 
 func childMigrate(from, to string) error {
 	ctx := context.Background()
-	a, err := OpenMigrating(ctx, config(from))
+	a, err := open(ctx, config(from))
 	if err != nil {
 		return err
 	}
-	b, err := OpenMigrating(ctx, config(to))
+	b, err := open(ctx, config(to))
 	if err != nil {
 		return err
 	}
 	fmt.Println("begin")
-	if _, err := Migrate(ctx, a, b); err != nil {
+	if _, err := migrate(ctx, a, b); err != nil {
 		return err
 	}
 	fmt.Println("done")
@@ -135,10 +133,10 @@ func TestMigrateSurvivesKills(t *testing.T) {
 	_, err = s.Put(ctx, "round.9", []byte("on"), e.Revision)
 	must(t, err)
 	// Again is no error and changes nothing.
-	a, err := OpenMigrating(ctx, from.config)
+	a, err := open(ctx, from.config)
 	must(t, err)
 	defer closed(t, a)
-	_, err = Migrate(ctx, a, s)
+	_, err = migrate(ctx, a, s)
 	must(t, err)
 	_, err = a.Put(ctx, "late", nil, 0)
 	is(t, err, ErrSealed)
@@ -148,43 +146,41 @@ func TestMigrateRefuses(t *testing.T) {
 	ctx := t.Context()
 	from, to := fresh(t), fresh(t)
 	fill(t, from)
-	if _, err := Migrate(ctx, from, from); err == nil {
+	if _, err := migrate(ctx, from, from); err == nil {
 		t.Error("migrated into itself")
 	}
 	_, err := to.Put(ctx, "k", nil, 0)
 	must(t, err)
-	_, err = Migrate(ctx, from, to)
+	_, err = migrate(ctx, from, to)
 	is(t, err, ErrExists) // not empty
-	must(t, to.DeleteKey(ctx, "k", 0))
+	must(t, to.Delete(ctx, Values, "k"))
 	// A run that ends early leaves the old store in use and the new one shut.
 	early, cancel := context.WithCancel(ctx)
 	time.AfterFunc(2*time.Millisecond, cancel)
-	if _, err := Migrate(early, from, to); err == nil {
+	if _, err := migrate(early, from, to); err == nil {
 		t.Fatal("a cancelled migration succeeded")
 	}
-	l, err := from.OpenLedger(ctx)
-	must(t, err)
-	_, err = l.Append(ctx, 20, []byte("entry 21"))
+	_, err = from.AppendEntry(ctx, 20, []byte("entry 21"))
 	must(t, err)
 	third := fresh(t)
 	if to.marker().State == stateReceiving {
 		_, err = to.Put(ctx, "k2", nil, 0)
 		is(t, err, ErrSealed)
-		_, err = Migrate(ctx, third, to)
+		_, err = migrate(ctx, third, to)
 		is(t, err, ErrSealed) // another's
 	}
-	must(t, from.DeleteStream(ctx, "empty"))
-	must(t, from.DestroySecret(ctx, "round-9"))
-	must(t, from.DeleteObject(ctx, "model/1"))
-	must(t, from.DeleteKey(ctx, "round.1", 0))
-	got, err := Migrate(ctx, from, to)
+	must(t, from.Delete(ctx, Streams, "empty"))
+	must(t, from.Delete(ctx, Secrets, "round-9"))
+	must(t, from.Delete(ctx, Objects, "model/1"))
+	must(t, from.Delete(ctx, Values, "round.1"))
+	got, err := migrate(ctx, from, to)
 	must(t, err)
 	if got.Ledger != 21 || got.Streams != 1 || got.Secrets != 0 || got.Objects != 9 || got.Keys != 9 {
 		t.Errorf("moved %+v", got)
 	}
-	_, err = l.Append(ctx, 21, []byte("entry 22"))
+	_, err = from.AppendEntry(ctx, 21, []byte("entry 22"))
 	is(t, err, ErrSealed)
-	_, err = Migrate(ctx, from, third)
+	_, err = migrate(ctx, from, third)
 	is(t, err, ErrSealed)
 }
 
@@ -207,7 +203,7 @@ func TestMigrateIntoACluster(t *testing.T) {
 	initCluster(t, c)
 	is(t, Init(ctx, c), ErrExists)
 	to := opened(t, c)
-	got, err := Migrate(ctx, from, to)
+	got, err := migrate(ctx, from, to)
 	must(t, err)
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -215,9 +211,7 @@ func TestMigrateIntoACluster(t *testing.T) {
 	// Writing goes on in the cluster, at the ledger's next entry.
 	_, err = from.Put(ctx, "late", nil, 0)
 	is(t, err, ErrSealed)
-	l, err := to.OpenLedger(ctx)
-	must(t, err)
-	seq, err := l.Append(ctx, 20, []byte("entry 21"))
+	seq, err := to.AppendEntry(ctx, 20, []byte("entry 21"))
 	must(t, err)
 	if seq != 21 {
 		t.Errorf("entry 21 has sequence %d", seq)
@@ -234,9 +228,9 @@ func TestMigrateIntoACluster(t *testing.T) {
 		t.Errorf("%v does not say where to", err)
 	}
 	// The calls are the same.
-	must(t, to.CreateStream(ctx, "next", StreamConfig{}))
-	is(t, to.CreateStream(ctx, "next", StreamConfig{}), ErrExists)
-	a := to.NewAppender("next")
+	must(t, to.createStream(ctx, "next", streamConfig{}))
+	is(t, to.createStream(ctx, "next", streamConfig{}), ErrExists)
+	a := to.appender("next")
 	for i := range 100 {
 		must(t, a.Append(ctx, fmt.Sprint(i), "", make([]byte, 10_000)))
 	}
@@ -246,10 +240,10 @@ func TestMigrateIntoACluster(t *testing.T) {
 	}
 	_, err = to.Put(ctx, "round.9", nil, 0)
 	is(t, err, ErrConflict)
-	_, err = to.Append(ctx, "missing", "", "", nil, AppendOptions{})
+	_, err = to.Append(ctx, "missing", "", "", nil)
 	is(t, err, ErrNotFound)
-	must(t, to.DeleteStream(ctx, "next"))
-	must(t, to.DestroySecret(ctx, "round-9"))
+	must(t, to.Delete(ctx, Streams, "next"))
+	must(t, to.Delete(ctx, Secrets, "round-9"))
 	// Two processes, one lease.
 	other := opened(t, c)
 	first, err := to.Acquire(ctx, "close.round", "a", 300*time.Millisecond)
@@ -271,7 +265,7 @@ func TestMigrateIntoACluster(t *testing.T) {
 	if found < 2 {
 		t.Errorf("acknowledged with the secret on %d nodes", found)
 	}
-	must(t, to.DestroySecret(ctx, "round-10"))
+	must(t, to.Delete(ctx, Secrets, "round-10"))
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		var left []string
 		for _, dir := range dirs {

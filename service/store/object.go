@@ -169,20 +169,7 @@ func (s *Store) copyObject(ctx context.Context, w io.Writer, name string) error 
 	return nil
 }
 
-// DeleteObject removes an object, or fails with ErrNotFound. Its space is
-// reused later.
-func (s *Store) DeleteObject(ctx context.Context, name string) error {
-	if err := checkObjectName(name); err != nil {
-		return err
-	}
-	done, err := s.writing()
-	if err != nil {
-		return err
-	}
-	defer done()
-	return s.deleteObject(ctx, name)
-}
-
+// deleteObject removes an object. Its space is reused later.
 func (s *Store) deleteObject(ctx context.Context, name string) error {
 	o, err := s.objects(ctx)
 	if err != nil {
@@ -195,8 +182,8 @@ func (s *Store) deleteObject(ctx context.Context, name string) error {
 	return s.fail("object "+name, o.Delete(ctx, name))
 }
 
-// ListObjects returns the objects, sorted by name.
-func (s *Store) ListObjects(ctx context.Context) ([]object, error) {
+// listObjects returns the objects, sorted by name.
+func (s *Store) listObjects(ctx context.Context) ([]object, error) {
 	o, err := s.objects(ctx)
 	if err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 func TestInterruptedCreationsAndDeletions(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
 	const secret = "PINEAPPLE-IN-A-DELETION"
-	must(t, s.CreateStream(ctx, "created", StreamConfig{}))
-	must(t, s.CreateStream(ctx, "begun", StreamConfig{}))
+	must(t, s.createStream(ctx, "created", streamConfig{}))
+	must(t, s.createStream(ctx, "begun", streamConfig{}))
 	must(t, s.PutSecret(ctx, "deleted", []byte(secret)))
 	must(t, s.PutSecret(ctx, "moved", []byte(secret)))
 	closed(t, s)
@@ -31,8 +31,8 @@ func TestInterruptedCreationsAndDeletions(t *testing.T) {
 	is(t, err, ErrNotFound)
 	must(t, s.PutSecret(ctx, "deleted", []byte("new")))
 	for _, name := range []string{"created", "begun"} {
-		must(t, s.CreateStream(ctx, name, StreamConfig{}))
-		_, err := s.Append(ctx, name, "", "", []byte("block"), AppendOptions{})
+		must(t, s.createStream(ctx, name, streamConfig{}))
+		_, err := s.Append(ctx, name, "", "", []byte("block"))
 		must(t, err)
 	}
 	// What was written after the repair is there after another start.
@@ -58,8 +58,8 @@ func TestDamageIsRefused(t *testing.T) {
 		{"meta.sum", "", true}, {"meta.inf", "", false}, {"meta.sum", "", false}, {"meta.sum", "0000", true}, {"meta.inf", "{}", false},
 	} {
 		s, ctx := fresh(t), t.Context()
-		must(t, s.CreateStream(ctx, "blocks", StreamConfig{}))
-		_, err := s.Append(ctx, "blocks", "", "", []byte("block"), AppendOptions{})
+		must(t, s.createStream(ctx, "blocks", streamConfig{}))
+		_, err := s.Append(ctx, "blocks", "", "", []byte("block"))
 		must(t, err)
 		closed(t, s)
 		name := s.ledgerName()

@@ -65,22 +65,3 @@ func (s *Store) secret(ctx context.Context, name string) ([]byte, error) {
 		return m.Data, nil
 	})
 }
-
-// DestroySecret removes a secret and its file. It returns ErrNotFound if the secret does not
-// exist.
-func (s *Store) DestroySecret(ctx context.Context, name string) error {
-	if err := checkName("secret", name); err != nil {
-		return err
-	}
-	done, err := s.writing()
-	if err != nil {
-		return err
-	}
-	defer done()
-	return s.removeStream(ctx, s.secretName(name))
-}
-
-// Secrets returns the names of secrets that begin with prefix, sorted.
-func (s *Store) Secrets(ctx context.Context, prefix string) ([]string, error) {
-	return s.listNames(ctx, s.secretName(""), s.config.Domain+".key.>", prefix)
-}

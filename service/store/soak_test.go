@@ -31,9 +31,7 @@ func TestKilledNodes(t *testing.T) {
 	c := Config{Domain: "shuffler", URL: urls(nodes), Timeout: time.Minute}
 	initCluster(t, c)
 	s := opened(t, c)
-	must(t, s.CreateStream(ctx, "blocks", StreamConfig{Window: 2 * time.Minute}))
-	l, err := s.OpenLedger(ctx)
-	must(t, err)
+	must(t, s.createStream(ctx, "blocks", streamConfig{window: 2 * time.Minute}))
 
 	running, stop := context.WithCancel(ctx)
 	var writers sync.WaitGroup
@@ -44,7 +42,7 @@ func TestKilledNodes(t *testing.T) {
 		writers.Go(func() {
 			for i := 0; running.Err() == nil; i++ {
 				id := fmt.Sprintf("%d-%d", w, i)
-				if _, err := s.Append(ctx, "blocks", id, "", append([]byte(id+" "), make([]byte, 4000)...), AppendOptions{}); err != nil {
+				if _, err := s.Append(ctx, "blocks", id, "", append([]byte(id+" "), make([]byte, 4000)...)); err != nil {
 					lost.Add(1)
 					t.Log(err)
 					continue
@@ -57,7 +55,7 @@ func TestKilledNodes(t *testing.T) {
 	batches := map[string]bool{}
 	writers.Go(func() {
 		for i := 0; running.Err() == nil; i++ {
-			a := s.NewAppender("blocks")
+			a := s.appender("blocks")
 			var ids []string
 			for j := range 50 {
 				id := fmt.Sprintf("bulk-%d-%d", i, j)
@@ -80,12 +78,12 @@ func TestKilledNodes(t *testing.T) {
 	writers.Go(func() {
 		var last uint64
 		for running.Err() == nil {
-			seq, err := l.Append(ctx, last, fmt.Appendf(nil, "entry %d", last+1))
+			seq, err := s.AppendEntry(ctx, last, fmt.Appendf(nil, "entry %d", last+1))
 			if err != nil {
 				lost.Add(1)
 				t.Log(err)
 				// What a writer does: read again. It may have been stored.
-				if now, err := l.Last(ctx); err == nil {
+				if now, err := s.LastEntry(ctx); err == nil {
 					last = now
 				}
 				continue
@@ -122,7 +120,7 @@ func TestKilledNodes(t *testing.T) {
 		t.Error("a writer wrote nothing")
 	}
 	var n uint64
-	for e, err := range l.Read(ctx) {
+	for e, err := range s.Entries(ctx) {
 		must(t, err)
 		n++
 		if string(e.Data) != fmt.Sprintf("entry %d", n) {
@@ -182,9 +180,7 @@ func TestManyKills(t *testing.T) {
 			continue
 		}
 		must(t, err)
-		l, err := s.OpenLedger(t.Context())
-		must(t, err)
-		last, err := l.Last(t.Context())
+		last, err := s.LastEntry(t.Context())
 		must(t, err)
 		if last < ledger {
 			t.Errorf("run %d: %d entries, %d acknowledged", i, last, ledger)

@@ -26,10 +26,10 @@
 //
 // # Erasure
 //
-// DeleteStream and DestroySecret remove the files, in an embedded store before they return,
+// Delete removes the files of a stream or a secret, in an embedded store before they return,
 // in a cluster on each node soon after. Removing is not overwriting: what a disk or a
 // copy-on-write file system keeps of a removed file is out of reach, which is why report
-// blocks are sealed under a per-round key. DeleteKey overwrites the current value in place;
+// blocks are sealed under a per-round key. For a key, Delete overwrites the current value in place;
 // earlier values of the key stay in the file until it is compacted. So secrets are kept as
 // secrets and not as values.
 package store
@@ -221,8 +221,8 @@ func (s *Store) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if info.Last != 0 {
-		return fmt.Errorf("store: %s has no marker but a ledger of %d entries; refusing: %w", s.where(), info.Last, ErrExists)
+	if info.last != 0 {
+		return fmt.Errorf("store: %s has no marker but a ledger of %d entries; refusing: %w", s.where(), info.last, ErrExists)
 	}
 	return s.writeMarker(ctx, newMarker(s.config))
 }
@@ -243,10 +243,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// OpenMigrating opens a store for Migrate. The store may be sealed or partly filled; it then
-// takes writes from Migrate only.
-func OpenMigrating(ctx context.Context, c Config) (*Store, error) { return open(ctx, c) }
-
+// open opens a store for Migrate, too. The store may be sealed or partly filled; it then takes
+// writes from Migrate only.
 func open(ctx context.Context, c Config) (*Store, error) {
 	c, err := c.check()
 	if err != nil {

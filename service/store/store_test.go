@@ -103,31 +103,35 @@ func grep(t testing.TB, dir, text string) []string {
 
 func TestStreams(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
-	must(t, s.CreateStream(ctx, "blocks", StreamConfig{}))
-	is(t, s.CreateStream(ctx, "blocks", StreamConfig{}), ErrExists)
+	_, err := s.CreateStream(ctx, "blocks")
+	must(t, err)
+	_, err = s.CreateStream(ctx, "blocks")
+	is(t, err, ErrExists)
 	if got := readAll(t, s, "blocks", "", 0); len(got) != 0 {
 		t.Fatalf("an empty stream has %d messages", len(got))
 	}
 	for i := range 10 {
-		seq, err := s.Append(ctx, "blocks", "", fmt.Sprintf("bucket.%d", i%3), fmt.Appendf(nil, "block %d", i), AppendOptions{})
+		seq, err := s.Append(ctx, "blocks", "", fmt.Sprintf("bucket.%d", i%3), fmt.Appendf(nil, "block %d", i))
 		must(t, err)
 		if seq != uint64(i+1) {
 			t.Fatalf("message %d has sequence %d", i, seq)
 		}
 	}
-	seq, err := s.Append(ctx, "blocks", "id-1", "", []byte("once"), AppendOptions{})
+	seq, err := s.Append(ctx, "blocks", "id-1", "", []byte("once"))
 	must(t, err)
-	again, err := s.Append(ctx, "blocks", "id-1", "", []byte("once"), AppendOptions{})
+	again, err := s.Append(ctx, "blocks", "id-1", "", []byte("once"))
 	must(t, err)
 	if seq != 11 || again != seq {
 		t.Errorf("the same id got sequences %d and %d", seq, again)
 	}
-	last := uint64(5)
-	_, err = s.Append(ctx, "blocks", "", "", []byte("late"), AppendOptions{ExpectLast: &last})
-	is(t, err, ErrConflict)
-	last = 11
-	_, err = s.Append(ctx, "blocks", "", "", []byte("in time"), AppendOptions{ExpectLast: &last})
-	must(t, err)
+	after := func(last uint64, text string) error {
+		m, err := s.message("blocks", "", "", []byte(text))
+		must(t, err)
+		_, err = s.publish(ctx, write{stream: s.logName("blocks"), msg: m, expect: lastOfStream, expectLast: last})
+		return err
+	}
+	is(t, after(5, "late"), ErrConflict)
+	must(t, after(11, "in time"))
 
 	for _, c := range []struct {
 		filter string
@@ -151,22 +155,22 @@ func TestStreams(t *testing.T) {
 	if m := readAll(t, s, "blocks", "", 11); m[0].ID != "id-1" || m[0].Suffix != "" {
 		t.Errorf("message 11 is %+v", m[0])
 	}
-	info, err := s.StreamInfo(ctx, "blocks")
+	size, last, err := s.StreamSize(ctx, "blocks")
 	must(t, err)
-	if info.Count != 12 || info.First != 1 || info.Last != 12 || info.Bytes == 0 {
-		t.Errorf("info %+v", info)
+	if last != 12 || size == 0 {
+		t.Errorf("%d bytes, last message %d", size, last)
 	}
-	must(t, s.CreateStream(ctx, "other", StreamConfig{}))
-	names, err := s.ListStreams(ctx, "")
+	must(t, s.createStream(ctx, "other", streamConfig{}))
+	names, err := s.List(ctx, Streams, "")
 	must(t, err)
 	if !slices.Equal(names, []string{"blocks", "other"}) {
 		t.Errorf("streams %v", names)
 	}
-	must(t, s.DeleteStream(ctx, "blocks"))
-	is(t, s.DeleteStream(ctx, "blocks"), ErrNotFound)
-	_, err = s.Append(ctx, "blocks", "", "", nil, AppendOptions{})
+	must(t, s.Delete(ctx, Streams, "blocks"))
+	is(t, s.Delete(ctx, Streams, "blocks"), ErrNotFound)
+	_, err = s.Append(ctx, "blocks", "", "", nil)
 	is(t, err, ErrNotFound)
-	_, err = s.StreamInfo(ctx, "blocks")
+	_, _, err = s.StreamSize(ctx, "blocks")
 	is(t, err, ErrNotFound)
 	for _, err := range s.Read(ctx, "blocks", "", 0) {
 		is(t, err, ErrNotFound)
@@ -175,8 +179,8 @@ func TestStreams(t *testing.T) {
 
 func TestAppender(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
-	must(t, s.CreateStream(ctx, "bulk", StreamConfig{}))
-	a := s.NewAppender("bulk")
+	a, err := s.CreateStream(ctx, "bulk")
+	must(t, err)
 	const n = 300
 	for i := range n {
 		must(t, a.Append(ctx, fmt.Sprint("id-", i), "", fmt.Appendf(nil, "%d", i)))
@@ -191,7 +195,7 @@ func TestAppender(t *testing.T) {
 	for range s.Read(ctx, "bulk", "", 0) {
 		break
 	}
-	missing := s.NewAppender("missing")
+	missing := s.appender("missing")
 	must(t, missing.Append(ctx, "", "", []byte("x")))
 	is(t, missing.Flush(ctx), ErrNotFound)
 	is(t, missing.Append(ctx, "", "", []byte("x")), ErrNotFound)
@@ -218,7 +222,7 @@ func TestKeys(t *testing.T) {
 	must(t, err)
 	_, err = s.Put(ctx, "round.2", nil, 0)
 	must(t, err)
-	keys, err := s.Keys(ctx, "round.")
+	keys, err := s.List(ctx, Values, "round.")
 	must(t, err)
 	if !slices.Equal(keys, []string{"round.1", "round.2"}) {
 		t.Errorf("keys %v", keys)
@@ -226,7 +230,7 @@ func TestKeys(t *testing.T) {
 	_, err = s.Put(ctx, "round.10.part", nil, 0)
 	must(t, err)
 	for prefix, want := range map[string]int{"": 4, "r": 3, "round.1": 2, "round.10.": 1, "round.10.p": 1, "round.3": 0, "round.10.part.": 0, "t": 1} {
-		keys, err := s.Keys(ctx, prefix)
+		keys, err := s.List(ctx, Values, prefix)
 		must(t, err)
 		if len(keys) != want {
 			t.Errorf("keys of %q: %v", prefix, keys)
@@ -238,12 +242,11 @@ func TestKeys(t *testing.T) {
 			t.Errorf("filter of %q: %s, want %s", prefix, got, want)
 		}
 	}
-	if _, err := s.Keys(ctx, "round.>"); err == nil {
+	if _, err := s.List(ctx, Values, "round.>"); err == nil {
 		t.Error("a prefix with a wildcard is taken")
 	}
-	is(t, s.DeleteKey(ctx, "round.1", rev), ErrConflict)
-	must(t, s.DeleteKey(ctx, "round.1", next))
-	is(t, s.DeleteKey(ctx, "round.1", 0), ErrNotFound)
+	must(t, s.Delete(ctx, Values, "round.1"))
+	is(t, s.Delete(ctx, Values, "round.1"), ErrNotFound)
 	again, err := s.Put(ctx, "round.1", []byte("new"), 0)
 	must(t, err)
 	if again <= next {
@@ -297,41 +300,41 @@ func TestSecretsLeaveTheDisk(t *testing.T) {
 	if len(grep(t, s.config.Dir, secret)) == 0 {
 		t.Fatal("the search is blind: the secret is not found while it is kept")
 	}
-	names, err := s.Secrets(ctx, "round-")
+	names, err := s.List(ctx, Secrets, "round-")
 	must(t, err)
 	if !slices.Equal(names, []string{"round-7"}) {
 		t.Errorf("secrets %v", names)
 	}
-	must(t, s.DestroySecret(ctx, "round-7"))
+	must(t, s.Delete(ctx, Secrets, "round-7"))
 	if found := grep(t, s.config.Dir, secret); len(found) != 0 {
 		t.Errorf("still in %v", found)
 	}
 	_, err = s.Secret(ctx, "round-7")
 	is(t, err, ErrNotFound)
-	is(t, s.DestroySecret(ctx, "round-7"), ErrNotFound)
+	is(t, s.Delete(ctx, Secrets, "round-7"), ErrNotFound)
 }
 
 func TestDeletedStreamsAndKeysLeaveTheDisk(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
 	const text = "PINEAPPLE-IN-A-BLOCK"
-	must(t, s.CreateStream(ctx, "blocks", StreamConfig{}))
+	must(t, s.createStream(ctx, "blocks", streamConfig{}))
 	for range 50 {
-		_, err := s.Append(ctx, "blocks", "", "", bytes.Repeat([]byte(text), 100), AppendOptions{})
+		_, err := s.Append(ctx, "blocks", "", "", bytes.Repeat([]byte(text), 100))
 		must(t, err)
 	}
 	if len(grep(t, s.config.Dir, text)) == 0 {
 		t.Fatal("the search is blind")
 	}
-	must(t, s.DeleteStream(ctx, "blocks"))
+	must(t, s.Delete(ctx, Streams, "blocks"))
 	if found := grep(t, s.config.Dir, text); len(found) != 0 {
 		t.Errorf("still in %v", found)
 	}
-	rev, err := s.Put(ctx, "k", []byte(text), 0)
+	_, err := s.Put(ctx, "k", []byte(text), 0)
 	must(t, err)
 	if len(grep(t, s.config.Dir, text)) == 0 {
 		t.Fatal("the search is blind")
 	}
-	must(t, s.DeleteKey(ctx, "k", rev))
+	must(t, s.Delete(ctx, Values, "k"))
 	if found := grep(t, s.config.Dir, text); len(found) != 0 {
 		t.Errorf("the value is still in %v", found)
 	}
@@ -339,7 +342,7 @@ func TestDeletedStreamsAndKeysLeaveTheDisk(t *testing.T) {
 
 func TestObjects(t *testing.T) {
 	s, ctx := fresh(t), t.Context()
-	list, err := s.ListObjects(ctx)
+	list, err := s.listObjects(ctx)
 	must(t, err)
 	if len(list) != 0 {
 		t.Errorf("objects %v", list)
@@ -349,7 +352,7 @@ func TestObjects(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
 	for _, want := range [][]byte{content, content[:100_000], {}} {
 		must(t, s.PutObject(ctx, "model/1", want))
-		if o, err := s.ListObjects(ctx); err != nil || len(o) != 1 || o[0].Size != uint64(len(want)) || !strings.HasPrefix(o[0].Digest, "SHA-256=") {
+		if o, err := s.listObjects(ctx); err != nil || len(o) != 1 || o[0].Size != uint64(len(want)) || !strings.HasPrefix(o[0].Digest, "SHA-256=") {
 			t.Errorf("objects %+v, %v", o, err)
 		}
 		got, err := s.GetObject(ctx, "model/1")
@@ -359,13 +362,13 @@ func TestObjects(t *testing.T) {
 		}
 	}
 	must(t, s.PutObject(ctx, "a model", []byte("x")))
-	list, err = s.ListObjects(ctx)
+	list, err = s.listObjects(ctx)
 	must(t, err)
 	if len(list) != 2 || list[0].Name != "a model" || list[1].Name != "model/1" {
 		t.Errorf("objects %v", list)
 	}
-	must(t, s.DeleteObject(ctx, "model/1"))
-	is(t, s.DeleteObject(ctx, "model/1"), ErrNotFound)
+	must(t, s.Delete(ctx, Objects, "model/1"))
+	is(t, s.Delete(ctx, Objects, "model/1"), ErrNotFound)
 	_, err = s.GetObject(ctx, "model/1")
 	is(t, err, ErrNotFound)
 }

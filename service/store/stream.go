@@ -14,38 +14,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// StreamConfig describes a stream; the zero value is the usual one.
-type StreamConfig struct {
-	// Replicas is the number of replicas in a cluster. Default: that of the store.
-	Replicas int
-	// Window is the time for which message ids are remembered, at 330 bytes of the broker's
+// streamConfig describes a stream; the zero value is the usual one.
+type streamConfig struct {
+	// window is the time for which message ids are remembered, at 330 bytes of the broker's
 	// memory each. Default 30 s.
-	Window time.Duration
-	// MaxBytes limits the stream; a write beyond it fails with ErrFull. Default: none.
-	MaxBytes int64
+	window time.Duration
+	// maxBytes limits the stream; a write beyond it fails with ErrFull. Default: none.
+	maxBytes int64
 }
 
-// StreamInfo is a stream's size.
-type StreamInfo struct {
-	Count uint64 // messages
-	Bytes uint64 // size as stored, with headers
-	First uint64 // sequence of the first message
-	Last  uint64 // sequence of the last message ever; 0 before the first
+type streamInfo struct {
+	count, bytes uint64 // messages, and their size as stored, with headers
+	last         uint64 // sequence of the last message ever; 0 before the first
 }
 
-// Message is one stored message.
+// Message is one stored message, of a stream or the ledger.
 type Message struct {
 	Seq    uint64
-	Suffix string
-	ID     string // the id given to Append
+	Suffix string // "" in the ledger
+	ID     string // the id given to Append; "" in the ledger
 	Data   []byte
-}
-
-// AppendOptions holds the options of Append.
-type AppendOptions struct {
-	// ExpectLast, if not nil, makes the write fail with ErrConflict unless it is the stream's
-	// last sequence (0: the stream is empty).
-	ExpectLast *uint64
 }
 
 func (s *Store) logName(name string) string { return s.config.Domain + "_log_" + name }
@@ -94,33 +82,34 @@ func checkData(data []byte) error {
 	return nil
 }
 
-// CreateStream makes an empty append-only stream. It returns ErrExists if the stream exists.
-func (s *Store) CreateStream(ctx context.Context, name string, c StreamConfig) error {
+// CreateStream makes an empty append-only stream and returns an appender to it. It returns
+// ErrExists if the stream exists.
+func (s *Store) CreateStream(ctx context.Context, name string) (Appender, error) {
 	done, err := s.writing()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer done()
-	return s.createStream(ctx, name, c)
+	if err := s.createStream(ctx, name, streamConfig{}); err != nil {
+		return nil, err
+	}
+	return s.appender(name), nil
 }
 
-func (s *Store) createStream(ctx context.Context, name string, c StreamConfig) error {
+func (s *Store) createStream(ctx context.Context, name string, c streamConfig) error {
 	if err := checkName("stream", name); err != nil {
 		return err
 	}
-	if c.Replicas < 0 || c.Window < 0 || c.MaxBytes < 0 {
+	if c.window < 0 || c.maxBytes < 0 {
 		return fmt.Errorf("store: stream %s: a value below 0 in %+v", name, c)
 	}
 	jc := s.base(s.logName(name), s.logSubject(name, ">"))
 	jc.DenyDelete, jc.DenyPurge = true, true
-	if c.Replicas != 0 {
-		jc.Replicas = c.Replicas
+	if c.window != 0 {
+		jc.Duplicates = c.window
 	}
-	if c.Window != 0 {
-		jc.Duplicates = c.Window
-	}
-	if c.MaxBytes != 0 {
-		jc.MaxBytes = c.MaxBytes
+	if c.maxBytes != 0 {
+		jc.MaxBytes = c.maxBytes
 	}
 	return s.newStream(ctx, jc)
 }
@@ -134,20 +123,6 @@ func (s *Store) newStream(ctx context.Context, jc jetstream.StreamConfig) error 
 	return s.fail("create stream "+jc.Name, err)
 }
 
-// DeleteStream removes a stream and its files; see the package comment on what that means. It
-// returns ErrNotFound if the stream does not exist.
-func (s *Store) DeleteStream(ctx context.Context, name string) error {
-	if err := checkName("stream", name); err != nil {
-		return err
-	}
-	done, err := s.writing()
-	if err != nil {
-		return err
-	}
-	defer done()
-	return s.removeStream(ctx, s.logName(name))
-}
-
 func (s *Store) removeStream(ctx context.Context, full string) error {
 	_, err := retry(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.js.DeleteStream(ctx, full) })
 	if err != nil {
@@ -157,11 +132,6 @@ func (s *Store) removeStream(ctx context.Context, full string) error {
 		return s.awaitRemoval(full)
 	}
 	return nil
-}
-
-// ListStreams returns the names of the streams that begin with prefix, sorted.
-func (s *Store) ListStreams(ctx context.Context, prefix string) ([]string, error) {
-	return s.listNames(ctx, s.logName(""), s.config.Domain+".log.>", prefix)
 }
 
 func (s *Store) listNames(ctx context.Context, kind, subject, prefix string) ([]string, error) {
@@ -189,29 +159,30 @@ func (s *Store) failUnlessRetried(what string, err error) error {
 	return s.fail(what, err)
 }
 
-// StreamInfo returns a stream's size.
-func (s *Store) StreamInfo(ctx context.Context, name string) (StreamInfo, error) {
+// StreamSize returns the size of a stream as stored, in bytes with headers, and the sequence of
+// its last message ever, 0 before the first.
+func (s *Store) StreamSize(ctx context.Context, name string) (bytes, last uint64, err error) {
 	if err := checkName("stream", name); err != nil {
-		return StreamInfo{}, err
+		return 0, 0, err
 	}
-	return s.info(ctx, s.logName(name))
+	info, err := s.info(ctx, s.logName(name))
+	return info.bytes, info.last, err
 }
 
-func (s *Store) info(ctx context.Context, full string) (StreamInfo, error) {
+func (s *Store) info(ctx context.Context, full string) (streamInfo, error) {
 	h, err := retry(ctx, s, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, full) })
 	if err != nil {
-		return StreamInfo{}, s.fail("stream "+full, err)
+		return streamInfo{}, s.fail("stream "+full, err)
 	}
 	st := h.CachedInfo().State
-	return StreamInfo{Count: st.Msgs, Bytes: st.Bytes, First: st.FirstSeq, Last: st.LastSeq}, nil
+	return streamInfo{count: st.Msgs, bytes: st.Bytes, last: st.LastSeq}, nil
 }
 
 // Append writes a message and returns its sequence, once it is durable. A
 // message whose msgID is still in the stream's window is not stored again: its
-// first sequence is returned. Without msgID and without ExpectLast, a write
-// whose answer is lost fails with ErrUnavailable and may have been stored; with
-// either it is repeated until it is answered.
-func (s *Store) Append(ctx context.Context, stream, msgID, suffix string, data []byte, o AppendOptions) (uint64, error) {
+// first sequence is returned. Without msgID, a write whose answer is lost fails with
+// ErrUnavailable and may have been stored; with it, it is repeated until it is answered.
+func (s *Store) Append(ctx context.Context, stream, msgID, suffix string, data []byte) (uint64, error) {
 	m, err := s.message(stream, msgID, suffix, data)
 	if err != nil {
 		return 0, err
@@ -221,11 +192,7 @@ func (s *Store) Append(ctx context.Context, stream, msgID, suffix string, data [
 		return 0, err
 	}
 	defer done()
-	w := write{stream: s.logName(stream), msg: m, repeat: msgID != ""}
-	if o.ExpectLast != nil {
-		w.expect, w.expectLast = lastOfStream, *o.ExpectLast
-	}
-	return s.publish(ctx, w)
+	return s.publish(ctx, write{stream: s.logName(stream), msg: m, repeat: msgID != ""})
 }
 
 func (s *Store) message(stream, msgID, suffix string, data []byte) (*nats.Msg, error) {

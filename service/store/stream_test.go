@@ -8,9 +8,9 @@ import (
 // What a lagging replica leaves out the leader knows.
 func TestMoreAsksTheLeader(t *testing.T) {
 	ctx, s := t.Context(), fresh(t)
-	must(t, s.CreateStream(ctx, "log", StreamConfig{}))
+	must(t, s.createStream(ctx, "log", streamConfig{}))
 	for i, suffix := range []string{"a", "b", "a", "b", "b"} {
-		_, err := s.Append(ctx, "log", fmt.Sprint(i), suffix, nil, AppendOptions{})
+		_, err := s.Append(ctx, "log", fmt.Sprint(i), suffix, nil)
 		must(t, err)
 	}
 	h, err := s.js.Stream(ctx, s.logName("log"))
