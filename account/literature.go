@@ -7,6 +7,7 @@ import (
 	"github.com/riffle-dp/riffle/dp"
 	"github.com/riffle-dp/riffle/dp/amplify"
 	"github.com/riffle-dp/riffle/dp/amplify/literature"
+	"github.com/riffle-dp/riffle/dp/rdp"
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
@@ -37,9 +38,9 @@ func unsampled(p part) error {
 
 // chance describes a round whose reports arrive by chance (self check-in or drop-outs). It
 // returns an error for any other round.
-func chance(p part) (literature.CheckInRenyiConfig, error) {
+func chance(p part) (literature.Round, error) {
 	s := p.shape
-	c := literature.CheckInRenyiConfig{Eps0: s.eps0, Population: s.population, Asked: s.asked, Gamma: s.gamma}
+	c := literature.Round{Eps0: s.eps0, Population: s.population, Reports: s.asked, Gamma: s.gamma}
 	switch {
 	case !s.trust.Is(dp.Shuffled):
 		return c, refuse("stated for shuffled reports")
@@ -183,7 +184,7 @@ func checkInStrong(exact bool) computation {
 		times, best := parts[0].times, answer{eps: math.Inf(1), delta: math.Inf(1)}
 		var last error
 		try := func(lost float64) {
-			lo, hi := tail.Window(c.Asked, c.Gamma, 1-c.Gamma, lost/2, lost/2)
+			lo, hi := tail.Window(c.Reports, c.Gamma, 1-c.Gamma, lost/2, lost/2)
 			if hi == 0 {
 				return
 			}
@@ -222,7 +223,7 @@ func checkInStrong(exact bool) computation {
 
 // girgis makes a divergence of one of Girgis et al.'s bounds. It refuses rounds of more than
 // most reports.
-func girgis(bound func(literature.GirgisConfig, int) (float64, error), most int64) divergence {
+func girgis(bound func(literature.Round, int) (float64, error), most int64) divergence {
 	return func(_ *engine, p part) (func(float64) (float64, error), error) {
 		s := p.shape
 		switch {
@@ -231,7 +232,7 @@ func girgis(bound func(literature.GirgisConfig, int) (float64, error), most int6
 		case s.reports > most:
 			return nil, refuse("a sum over the outcomes of k = %d reports, above %d, takes too long", s.reports, most)
 		}
-		c := literature.GirgisConfig{Eps0: s.eps0, Population: s.population, Reports: s.reports}
+		c := literature.Round{Eps0: s.eps0, Population: s.population, Reports: s.reports}
 		return func(order float64) (float64, error) { return bound(c, int(order)) }, nil
 	}
 }
@@ -299,6 +300,11 @@ func eabDivergence(e *engine, p part) (func(float64) (float64, error), error) {
 	}, nil
 }
 
+// gaussianRenyi is the Rényi divergence λμ²/2 at order λ; EAB, Corollary 2.
+func gaussianRenyi(g literature.GDP) rdp.Curve {
+	return func(order float64) float64 { return order * g.Mu * g.Mu / 2 }
+}
+
 const limitLaw = "a limit law: can be far too small"
 
 // gdpApprox is EAB's Gaussian limit, converted exactly or by its Rényi curve.
@@ -313,7 +319,7 @@ func gdpApprox(renyi bool) computation {
 		case err != nil:
 			return answer{}, err
 		case renyi:
-			return convert(q, g.Renyi)
+			return convert(q, gaussianRenyi(g))
 		case q.AskDelta:
 			return answer{eps: q.Eps, delta: g.Delta(q.Eps)}, nil
 		}
@@ -326,7 +332,8 @@ func gdpDivergence(_ *engine, p part) (func(float64) (float64, error), error) {
 		return nil, err
 	}
 	g, err := literature.ShuffleGDP(p.shape.eps0, p.shape.reports, 1)
-	return func(order float64) (float64, error) { return g.Renyi(order), nil }, err
+	renyi := gaussianRenyi(g)
+	return func(order float64) (float64, error) { return renyi(order), nil }, err
 }
 
 func erlingssonRenyi(_ *engine, p part) (func(float64) (float64, error), error) {
@@ -356,7 +363,7 @@ func sciTheorem2(printed bool) computation {
 			return answer{}, err
 		}
 		at := func(x float64) (func(order int) (float64, error), error) {
-			return literature.SCITheorem2(c, math.Min(1, math.Sqrt(2*x/(float64(c.Asked)*c.Gamma))), printed)
+			return literature.SCITheorem2(c, math.Min(1, math.Sqrt(2*x/(float64(c.Reports)*c.Gamma))), printed)
 		}
 		search := func(x float64) (answer, error) {
 			b, err := at(x)

@@ -21,7 +21,7 @@ type GaussianConfig struct {
 	Apart bool
 }
 
-func (c GaussianConfig) Validate() error {
+func (c GaussianConfig) validate() error {
 	if err := dp.CheckSigma(c.Sigma); err != nil {
 		return err
 	}
@@ -37,8 +37,10 @@ func (c GaussianConfig) Validate() error {
 	return nil
 }
 
-func (c GaussianConfig) Gamma() float64 {
-	return float64(max(c.Included, c.Reports)) / float64(c.Population)
+// Inclusion returns a client's chance to be in the round, or names the first value out of
+// range.
+func (c GaussianConfig) Inclusion() (float64, error) {
+	return float64(max(c.Included, c.Reports)) / float64(c.Population), c.validate()
 }
 
 // GaussianMu returns 2/(σ√k), rounded up: the GDP parameter of the sum of k reports when one
@@ -57,14 +59,15 @@ func GaussianMu(sigma float64, k int64) gdp.Mu {
 // Slack: 7e-5 of the variance of the loss, so 4e-5 of ε. Time 0.2 ms.
 // Source: SCI, proof of Theorem 4; sampling as in Family.Round.
 func Gaussian(c GaussianConfig) (dp.Pair, error) {
-	if err := c.Validate(); err != nil {
+	gamma, err := c.Inclusion()
+	if err != nil {
 		return dp.Pair{}, err
 	}
 	b := Span{c.Reports, max(c.Included, c.Reports), 1}
 	if c.Apart {
 		b.First = 1
 	}
-	return gaussianMixture([]Span{b}, c.Sigma, c.Population, b.First, c.Gamma())
+	return gaussianMixture([]Span{b}, c.Sigma, c.Population, b.First, gamma)
 }
 
 // GaussianArrivalConfig describes a round whose number of reports is random and public: k ~
@@ -84,7 +87,7 @@ type GaussianArrivalConfig struct {
 //
 // Source: SCI, Theorems 1 and 4 with k/n in place of γ; hybrid.md.
 func GaussianArrival(c GaussianArrivalConfig) (dp.Pair, error) {
-	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).Validate(); err != nil {
+	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).validate(); err != nil {
 		return dp.Pair{}, err
 	}
 	if !(c.Gamma > 0 && c.Gamma <= 1) {
@@ -121,7 +124,8 @@ func (c GaussianConfig) Curve() (Curve, error) {
 	if c.Apart {
 		k = 1
 	}
-	return Curve{gaussianCurve{GaussianMu(c.Sigma, k), c.Gamma()}}, c.Validate()
+	gamma, err := c.Inclusion()
+	return Curve{gaussianCurve{GaussianMu(c.Sigma, k), gamma}}, err
 }
 
 func (c gaussianCurve) delta(eps float64) float64 {

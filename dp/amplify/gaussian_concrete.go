@@ -13,7 +13,7 @@ import (
 // 25th of a deviation are merged and mass beyond 14 deviations is left out; both only leak
 // less. Gamma = 1 means a fixed k = Asked.
 func GaussianOutcomes(c GaussianArrivalConfig) ([]dp.Atom, error) {
-	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).Validate(); err != nil {
+	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).validate(); err != nil {
 		return nil, err
 	}
 	concrete := ConcreteConfig{Eps0: 1, Population: c.Population, Asked: c.Asked, Gamma: c.Gamma} // Eps0 is not used here

@@ -36,7 +36,7 @@ func renyiClaims(t *testing.T, s scenario, order int) map[string]float64 {
 		out[name] = v
 	}
 	if s.k == 0 {
-		c := literature.CheckInRenyiConfig{Eps0: s.eps0, Population: int64(s.n), Gamma: s.gamma}
+		c := literature.Round{Eps0: s.eps0, Population: int64(s.n), Gamma: s.gamma}
 		b, err := literature.SCITheorem1(c, false)
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +66,7 @@ func renyiClaims(t *testing.T, s scenario, order int) map[string]float64 {
 		m, err := literature.ShuffledMoment(s.eps0, int64(s.k), amplify.Clones(s.eps0), float64(order))
 		put("eab-thm1", m/float64(order-1), err)
 	}
-	v, err = literature.GirgisUpper(literature.GirgisConfig{Eps0: s.eps0, Population: int64(s.n), Reports: int64(s.k)}, order)
+	v, err = literature.GirgisUpper(literature.Round{Eps0: s.eps0, Population: int64(s.n), Reports: int64(s.k)}, order)
 	put("girgis", v, err)
 	return out
 }

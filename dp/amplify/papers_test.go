@@ -18,7 +18,7 @@ func TestInclusionGammaIsUnsound(t *testing.T) {
 	const n, gamma, eps0, order = 2, .001, 3., 12
 	a, b := krr(2, eps0).neighbours(0, 1, []int{0})
 	truth := checkInPair(a, b, gamma).renyi(order)
-	c := literature.CheckInRenyiConfig{Eps0: eps0, Population: n, Gamma: gamma}
+	c := literature.Round{Eps0: eps0, Population: n, Gamma: gamma}
 	value := func(bound func(int) (float64, error), err error) float64 {
 		t.Helper()
 		if err != nil {
@@ -68,7 +68,7 @@ func TestSCITheorem3IsALowerBound(t *testing.T) {
 			for _, gamma := range []float64{.01, .3, 1} {
 				truth := checkInPair(a, b, gamma)
 				for _, order := range []int{2, 3, 9} {
-					v, err := literature.SCITheorem3(literature.CheckInRenyiConfig{Eps0: eps0, Population: int64(n), Gamma: gamma}, order)
+					v, err := literature.SCITheorem3(literature.Round{Eps0: eps0, Population: int64(n), Gamma: gamma}, order)
 					if err != nil || !(v <= truth.renyi(float64(order))) || !(v > 0) {
 						t.Errorf("eps0 %v, n %d, gamma %v, order %d: %v above %v (%v)", eps0, n, gamma, order, v, truth.renyi(float64(order)), err)
 					}
@@ -96,7 +96,7 @@ func TestGirgisOrder(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, order := range []int{2, 3, 8, 40} {
-					c := literature.GirgisConfig{Eps0: eps0, Population: n, Reports: k}
+					c := literature.Round{Eps0: eps0, Population: n, Reports: k}
 					lower, err1 := literature.GirgisLower(c, order)
 					upper, err2 := literature.GirgisUpper(c, order)
 					if err1 != nil || err2 != nil {

@@ -29,7 +29,7 @@ const maxRemovalSizes = 1 << 12
 // apart; k may be public. Proved in removal.md, which also says why the number of reports
 // need not be hidden, and could not be.
 func Removal(c GaussianArrivalConfig, drop float64) (curve rdp.Curve, dropped float64, err error) {
-	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).Validate(); err != nil {
+	if err := (GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).validate(); err != nil {
 		return nil, 0, err
 	}
 	n, gamma := c.Population, c.Gamma

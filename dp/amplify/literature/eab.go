@@ -83,9 +83,6 @@ func ShuffleGDP(eps0 float64, reports, times int64) (GDP, error) {
 	return GDP{mu * math.Sqrt(float64(times))}, nil
 }
 
-// Renyi is the Rényi divergence λμ²/2 at order λ; EAB, Corollary 2.
-func (g GDP) Renyi(order float64) float64 { return order * g.Mu * g.Mu / 2 }
-
 // normal is the standard normal distribution function.
 func normal(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
 

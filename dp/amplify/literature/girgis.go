@@ -9,15 +9,12 @@ import (
 	"github.com/riffle-dp/riffle/internal/tail"
 )
 
-// GirgisConfig describes one round of the subsampled shuffle of Girgis et al.
-// 2021. All fields are required.
-type GirgisConfig struct {
-	Eps0       float64
-	Population int64 // n
-	Reports    int64 // k ≤ n, drawn without replacement
-}
-
-func (c GirgisConfig) check(order int) error {
+// fixed returns an error unless the round has a fixed number of reports, and order is whole
+// and large enough.
+func (c Round) fixed(order int) error {
+	if c.Gamma != 0 {
+		return fmt.Errorf("amplify: gamma = %v in a round of a fixed number of reports", c.Gamma)
+	}
 	if err := checkRound(c.Eps0, c.Population, c.Reports); err != nil {
 		return err
 	}
@@ -42,7 +39,7 @@ func checkRound(eps0 float64, population, reports int64) error {
 }
 
 // GirgisUpper returns an upper bound on the Rényi divergence (nats, replace-one
-// adjacency) of order λ ≥ 2, an integer, of one round.
+// adjacency) of order λ ≥ 2, an integer, of one round of k reports, drawn without replacement.
 //
 // Source: Girgis et al. 2021, NeurIPS version, Theorem 1:
 //
@@ -52,8 +49,8 @@ func checkRound(eps0 float64, population, reports int64) error {
 //	Υ = ((1+x)^λ − 1 − λx)·e^{−(k−1)/(8E)}.
 //
 // Summed in the log domain, relative error 1e-9 added. Time O(λ).
-func GirgisUpper(c GirgisConfig, order int) (float64, error) {
-	if err := c.check(order); err != nil {
+func GirgisUpper(c Round, order int) (float64, error) {
+	if err := c.fixed(order); err != nil {
 		return 0, err
 	}
 	e := math.Exp(c.Eps0)
@@ -79,8 +76,8 @@ func GirgisUpper(c GirgisConfig, order int) (float64, error) {
 // E[(1 + γ(E²−1)/(kE)·(m − k/(E+1)))^λ] with m ~ Bin(k, 1/(E+1)), because the paper's
 // expansion in central moments cancels. A relative error of 1e-9 is taken off. Time O(√k),
 // for the bulk of m only.
-func GirgisLower(c GirgisConfig, order int) (float64, error) {
-	if err := c.check(order); err != nil {
+func GirgisLower(c Round, order int) (float64, error) {
+	if err := c.fixed(order); err != nil {
 		return 0, err
 	}
 	e := math.Exp(c.Eps0)

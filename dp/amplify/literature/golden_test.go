@@ -46,8 +46,8 @@ func paperValue(t *testing.T, name string, x []float64) (value, tol float64, sid
 		}
 		return v
 	}
-	checkIn := func() literature.CheckInRenyiConfig {
-		return literature.CheckInRenyiConfig{Eps0: x[0], Population: int64(x[1]), Gamma: x[2]}
+	checkIn := func() literature.Round {
+		return literature.Round{Eps0: x[0], Population: int64(x[1]), Gamma: x[2]}
 	}
 	orders := func(b func(int) (float64, error), err error) float64 {
 		t.Helper()
@@ -148,7 +148,7 @@ func goldenEps(t *testing.T, name string, x []float64) float64 {
 func TestGoldenGirgis(t *testing.T) {
 	for _, r := range golden.Rows(t, "girgis.tsv", 300) {
 		v := golden.Numbers(t, r[1:])
-		c := literature.GirgisConfig{Reports: int64(v[0]), Population: int64(v[1]), Eps0: v[2]}
+		c := literature.Round{Reports: int64(v[0]), Population: int64(v[1]), Eps0: v[2]}
 		order, want := int(v[3]), v[4]
 		if r[0] == "upper" {
 			got, err := literature.GirgisUpper(c, order)

@@ -42,7 +42,7 @@ func rr3Renyi(n int, eps0, order float64) float64 {
 
 // SCI prints 2ε₀, 8ε₀ and e^{−ε₀/l̃} in its Theorem 2.
 func TestSCITheorem2AsPrintedIsUnsound(t *testing.T) {
-	c := literature.CheckInRenyiConfig{Eps0: 12, Population: 54000, Gamma: 1}
+	c := literature.Round{Eps0: 12, Population: 54000, Gamma: 1}
 	const order = 6
 	truth := rr3Renyi(54000, 12, order)
 	if math.Abs(truth-11.70) > .01 {
@@ -101,7 +101,7 @@ func TestGaussianLimitUnderReports(t *testing.T) {
 
 // Theorem 1 of Girgis et al. is Lemma 2 of their Theorem 4.
 func TestLemma2OfTheorem4IsTheorem1(t *testing.T) {
-	for _, c := range []literature.GirgisConfig{{Eps0: 2, Population: 1e6, Reports: 1e3}, {Eps0: .3, Population: 900, Reports: 900}, {Eps0: 5, Population: 1e12, Reports: 1e9}} {
+	for _, c := range []literature.Round{{Eps0: 2, Population: 1e6, Reports: 1e3}, {Eps0: .3, Population: 900, Reports: 900}, {Eps0: 5, Population: 1e12, Reports: 1e9}} {
 		for _, order := range []int{2, 3, 30, 300} {
 			a, err := literature.GirgisUpper(c, order)
 			if err != nil {
@@ -159,9 +159,9 @@ func TestPaperRefusals(t *testing.T) {
 		bad("blanket eps0", err)
 		_, err = literature.NewShuffleRenyi(x, 10)
 		bad("Rényi eps0", err)
-		_, err = literature.SCITheorem1(literature.CheckInRenyiConfig{Eps0: x, Population: 9, Gamma: .5}, false)
+		_, err = literature.SCITheorem1(literature.Round{Eps0: x, Population: 9, Gamma: .5}, false)
 		bad("check-in eps0", err)
-		_, err = literature.SCITheorem2(literature.CheckInRenyiConfig{Eps0: 1, Population: 9, Gamma: .5}, x+1.5, false)
+		_, err = literature.SCITheorem2(literature.Round{Eps0: 1, Population: 9, Gamma: .5}, x+1.5, false)
 		if x != 0 && x != -1 {
 			bad("Delta", err)
 		}
@@ -183,6 +183,6 @@ func TestPaperRefusals(t *testing.T) {
 	c.Lost = 1e-6
 	_, err = c.Epsilon(1e-6)
 	noBound("rounds that fail too often", err)
-	_, err = literature.GirgisUpper(literature.GirgisConfig{Eps0: 1, Population: 5, Reports: 5}, 1)
+	_, err = literature.GirgisUpper(literature.Round{Eps0: 1, Population: 5, Reports: 5}, 1)
 	noBound("Girgis order 1", err)
 }

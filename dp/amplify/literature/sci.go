@@ -43,17 +43,18 @@ func logWBKGaussian(gamma, sigma float64, k int64, order int) float64 {
 // fixed number of reports of which the sum is seen. Proved: Wang, Balle, Kasiviswanathan
 // 2019, Theorem 9.
 func WBKGaussian(c amplify.GaussianConfig, order int) (float64, error) {
-	if err := c.Validate(); err != nil {
+	gamma, err := c.Inclusion()
+	if err != nil {
 		return 0, err
 	}
 	if order < 2 {
 		return 0, fmt.Errorf("amplify: order = %d must be a whole number of at least 2: %w", order, dp.ErrNoBound)
 	}
-	return log1pExp(logWBKGaussian(c.Gamma(), c.Sigma, c.Reports, order)) * (1 + 1e-9) / float64(order-1), nil
+	return log1pExp(logWBKGaussian(gamma, c.Sigma, c.Reports, order)) * (1 + 1e-9) / float64(order-1), nil
 }
 
 func checkSCI(c amplify.GaussianArrivalConfig, order int) error {
-	if err := (amplify.GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).Validate(); err != nil {
+	if _, err := (amplify.GaussianConfig{Sigma: c.Sigma, Population: c.Population, Reports: c.Asked}).Inclusion(); err != nil {
 		return err
 	}
 	if !(c.Gamma > 0 && c.Gamma <= 1) {

@@ -8,20 +8,23 @@ import (
 	"github.com/riffle-dp/riffle/dp/amplify"
 )
 
-// CheckInRenyiConfig describes a round of self check-in whose Rényi divergence is to be
-// bounded: k ~ Bin(Asked, Gamma) of n clients report to a shuffler; k is public.
-type CheckInRenyiConfig struct {
+// Round describes a round of shuffled reports whose Rényi divergence is to be bounded. A
+// uniform subset of the n clients report, or report by self check-in; their number k is public.
+type Round struct {
 	Eps0       float64 // Required.
 	Population int64   // Required. n.
-	Asked      int64   // clients who may report, a uniform subset of the n; 0: all
-	Gamma      float64 // Required. The probability with which each of them reports.
+	Reports    int64   // size of the subset; with self check-in 0 means all
+	// Gamma is for self check-in, k ~ Bin(Reports, Gamma): the probability with which each
+	// client of the subset reports. 0 means that all of them do, k = Reports.
+	Gamma float64
 }
 
-func (c CheckInRenyiConfig) check() (CheckInRenyiConfig, error) {
-	if c.Asked == 0 {
-		c.Asked = c.Population
+// checkIn returns the round of self check-in with its default.
+func (c Round) checkIn() (Round, error) {
+	if c.Reports == 0 {
+		c.Reports = c.Population
 	}
-	if err := checkRound(c.Eps0, c.Population, c.Asked); err != nil {
+	if err := checkRound(c.Eps0, c.Population, c.Reports); err != nil {
 		return c, err
 	}
 	if !(c.Gamma > 0 && c.Gamma <= 1) {
@@ -31,10 +34,10 @@ func (c CheckInRenyiConfig) check() (CheckInRenyiConfig, error) {
 }
 
 // mean is the mean number of reports.
-func (c CheckInRenyiConfig) mean() float64 { return float64(c.Asked) * c.Gamma }
+func (c Round) mean() float64 { return float64(c.Reports) * c.Gamma }
 
 // inclusion is the mean inclusion, which is γ if all clients are asked.
-func (c CheckInRenyiConfig) inclusion() float64 { return c.mean() / float64(c.Population) }
+func (c Round) inclusion() float64 { return c.mean() / float64(c.Population) }
 
 // ternaryMix holds log E_k[γ_k^α ζ_k(α)^α] of a mixture over the number of reports k, split
 // as in Girgis et al. 2021, Theorem 4: same[α] = log E[γ_k^α k̄^{−α/2}] and few[α] = log
@@ -60,7 +63,7 @@ func (m *ternaryMix) moment(alpha int) float64 {
 }
 
 // SCITheorem1 bounds the Rényi divergence of self check-in: Girgis et al. 2021, Theorem 1, at
-// every k, mixed over k ~ Bin(Asked, Gamma). The result is the divergence (nats, replace-one
+// every k, mixed over k ~ Bin(Reports, Gamma). The result is the divergence (nats, replace-one
 // adjacency) at integer orders of at least 2, not for concurrent use.
 //
 // Upper, proved; any ε₀-LDP randomizer of finitely many outputs, k public or hidden. Source:
@@ -68,14 +71,14 @@ func (m *ternaryMix) moment(alpha int) float64 {
 // printed set it uses γ for every k, as the paper's proof does, which is unsound and for
 // comparison only. Blocks of k take their smallest k̄ and largest inclusion, which costs less
 // than 1e-3 of the divergence. Time O(λ·√k/1000).
-func SCITheorem1(c CheckInRenyiConfig, printed bool) (divergence func(order int) (float64, error), err error) {
-	c, err = c.check()
+func SCITheorem1(c Round, printed bool) (divergence func(order int) (float64, error), err error) {
+	c, err = c.checkIn()
 	if err != nil {
 		return nil, err
 	}
 	type block struct{ weight, gamma, kbar, few float64 } // logarithms
 	var blocks []block
-	for _, k := range amplify.Arrivals(c.Asked, c.Gamma) {
+	for _, k := range amplify.Arrivals(c.Reports, c.Gamma) {
 		if k.Last == 0 || k.Weight == 0 {
 			continue // no reports: loss 0
 		}
@@ -111,8 +114,8 @@ func SCITheorem1(c CheckInRenyiConfig, printed bool) (divergence func(order int)
 // With printed set it is the theorem as SCI prints it. Approximate and unsound: at n = 54000,
 // γ = 1, ε₀ = 12, λ = 6 it is below the true divergence of a 3-ary randomized response. It is
 // for comparison and for tests.
-func SCITheorem2(c CheckInRenyiConfig, Delta float64, printed bool) (divergence func(order int) (float64, error), err error) {
-	c, err = c.check()
+func SCITheorem2(c Round, Delta float64, printed bool) (divergence func(order int) (float64, error), err error) {
+	c, err = c.checkIn()
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +150,7 @@ func log1pMinusOf(v float64) float64 {
 }
 
 // sciTheorem2Printed is the bound of SCITheorem2 as printed.
-func sciTheorem2Printed(c CheckInRenyiConfig, Delta float64, order int) (float64, error) {
+func sciTheorem2Printed(c Round, Delta float64, order int) (float64, error) {
 	if order < 2 {
 		return 0, fmt.Errorf("amplify: order = %d must be a whole number of at least 2: %w", order, dp.ErrNoBound)
 	}
@@ -172,8 +175,8 @@ func sciTheorem2Printed(c CheckInRenyiConfig, Delta float64, order int) (float64
 //
 // Lower, proved (also with inclusion k/n: selfcheckin.md), at the best of 64 Δ in [0, 1].
 // Source: SCI, Theorem 3. Nats, replace-one adjacency, rounded down.
-func SCITheorem3(c CheckInRenyiConfig, order int) (float64, error) {
-	c, err := c.check()
+func SCITheorem3(c Round, order int) (float64, error) {
+	c, err := c.checkIn()
 	if err != nil {
 		return 0, err
 	}
