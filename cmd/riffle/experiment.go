@@ -220,10 +220,7 @@ func (f *experimentFlags) print(w io.Writer, e experiment.Experiment, rows []exp
 	t := experiment.NewTable(e, rows, rivals)
 	files := map[string][]byte{}
 	if dir != "" {
-		files = map[string][]byte{
-			experiment.RowsFile:  experiment.MarshalRows(rows),
-			experiment.TableFile: []byte(t.Markdown(experimentCommand)),
-		}
+		files = t.Files(experimentCommand)
 		for name, p := range experimentPictures(t) {
 			text, err := p.Render(".svg")
 			if err != nil {
@@ -303,7 +300,7 @@ func experimentPictures(t experiment.Table) map[string]picture.Picture {
 			p = picture.Picture{Title: t.Experiment.Title, X: picture.Axis{Label: "ε (nats), proved"}, Y: picture.Axis{Label: "accuracy in %"}}
 		}
 		l := styled(o.Setting.Name, len(p.Lines))
-		for _, point := range o.Curve() {
+		for _, point := range o.Curve {
 			if eps := point.EpsProved; !math.IsInf(eps, 0) && !math.IsNaN(eps) {
 				l.X, l.Y = append(l.X, eps), append(l.Y, 100*point.Value)
 			}

@@ -75,7 +75,7 @@ func timeless(t *testing.T, e Experiment, dir string) string {
 	for i := range rows {
 		rows[i].Seconds = 0
 	}
-	return string(MarshalRows(rows))
+	return string(marshalRows(rows))
 }
 
 func TestInterruptedExperimentEndsAlike(t *testing.T) {
@@ -219,13 +219,13 @@ func TestRowsKeepTheirMeaning(t *testing.T) {
 		{Experiment: "e1", Setting: "a/b", Seed: 1, Round: 30, EpsProved: .12345678901, EpsBest: math.Inf(1), EpsPaper: nan, Value: .5, Seconds: 12.3456},
 		{Experiment: "e1", Setting: "a,b", Seed: 2, Round: 60, EpsProved: 0, EpsBest: 1e-9, EpsPaper: 3, Value: nan, N: 1e6, Dim: 50, Epsilon: .1},
 	}
-	raw := MarshalRows(rows)
+	raw := marshalRows(rows)
 	back, err := parseRows(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(raw, MarshalRows(back)) {
-		t.Errorf("not stable:\n%s%s", raw, MarshalRows(back))
+	if !bytes.Equal(raw, marshalRows(back)) {
+		t.Errorf("not stable:\n%s%s", raw, marshalRows(back))
 	}
 	if got := back[0].EpsProved; got < rows[0].EpsProved || got > rows[0].EpsProved*(1+1e-4) {
 		t.Errorf("ε = %v of %v", got, rows[0].EpsProved)
@@ -234,7 +234,7 @@ func TestRowsKeepTheirMeaning(t *testing.T) {
 		t.Errorf("%+v", back)
 	}
 	for x := 1e-7; x < 1e7; x *= 1.37 {
-		r, err := parseRows(MarshalRows([]Row{{EpsProved: x, EpsBest: x, EpsPaper: nan}}))
+		r, err := parseRows(marshalRows([]Row{{EpsProved: x, EpsBest: x, EpsPaper: nan}}))
 		if err != nil || r[0].EpsProved < x || r[0].EpsProved > x*(1+2e-5) {
 			t.Errorf("%v became %v, %v", x, r, err)
 		}
@@ -254,7 +254,7 @@ func TestRecordedResults(t *testing.T) {
 			t.Errorf("%s: %v", e.Name, err)
 		}
 		raw, err := recorded.ReadFile("recorded/" + e.Name + ".csv")
-		if err == nil && (len(raw) > 200<<10 || !bytes.Equal(raw, MarshalRows(rows))) {
+		if err == nil && (len(raw) > 200<<10 || !bytes.Equal(raw, marshalRows(rows))) {
 			t.Errorf("%s: %d bytes, or not as it would be written", e.Name, len(raw))
 		}
 		type run struct {

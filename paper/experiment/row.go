@@ -50,8 +50,8 @@ func Recorded(name string) ([]Row, error) {
 	return parseRows(raw)
 }
 
-// MarshalRows writes rows as CSV. ε is written with six digits, rounded up.
-func MarshalRows(rows []Row) []byte {
+// marshalRows writes rows as CSV. ε is written with six digits, rounded up.
+func marshalRows(rows []Row) []byte {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
 	head, sized := columns, false
@@ -106,7 +106,7 @@ func upper(x float64) string {
 	}
 }
 
-// parseRows reads what MarshalRows writes.
+// parseRows reads what marshalRows writes.
 func parseRows(raw []byte) ([]Row, error) {
 	lines, err := csv.NewReader(bytes.NewReader(raw)).ReadAll()
 	if err != nil {

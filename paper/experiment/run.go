@@ -23,8 +23,8 @@ import (
 
 // Files of an experiment's directory; a run's lie in SETTING/seed-S.
 const (
-	RowsFile    = "results.csv"
-	TableFile   = "results.md"
+	rowsFile    = "results.csv"
+	tableFile   = "results.md"
 	settingFile = "setting.json"
 	resultFile  = "result.json" // result of a convex run; the other files are train's
 	lockFile    = "lock"

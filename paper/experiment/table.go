@@ -37,6 +37,7 @@ type outcome struct {
 	// the last evaluation of the one that got furthest.
 	Unfinished int
 	Reached    Row
+	Curve      []Row // the mean over finished seeds at each evaluation
 
 	finals []Row
 	curves [][]Row // one for each finished seed
@@ -76,11 +77,13 @@ type Table struct {
 	Outcomes    []outcome // in the order of the settings; settings without a run are left out
 	Comparisons []comparison
 	Slopes      []slope
+
+	rows []Row
 }
 
 // NewTable summarises rows; rivals are recorded rows of the experiments in e.Rivals.
 func NewTable(e Experiment, rows, rivals []Row) Table {
-	t := Table{Experiment: e, Outcomes: outcomes(e, rows)}
+	t := Table{Experiment: e, Outcomes: outcomes(e, rows), rows: rows}
 	t.Slopes = slopes(t.Outcomes)
 	ours := slices.DeleteFunc(slices.Clone(t.Outcomes), func(o outcome) bool { return o.Setting.Paper })
 	for _, name := range e.Rivals {
@@ -140,7 +143,7 @@ func outcomes(e Experiment, rows []Row) []outcome {
 		if len(seeds) == 0 {
 			continue
 		}
-		o.Value, o.Seconds = newStat(values), newStat(seconds)
+		o.Value, o.Seconds, o.Curve = newStat(values), newStat(seconds), meanCurve(o.curves)
 		out = append(out, o)
 	}
 	return out
@@ -330,9 +333,13 @@ func (t Table) slopes() (head []string, lines [][]string) {
 	return head, lines
 }
 
-// Markdown returns the tables with the notes. command returns the command that runs a
-// setting.
-func (t Table) Markdown(command func(Setting) string) string {
+// Files returns the files that belong in an experiment's directory by name: the rows as CSV,
+// and the tables with the notes as Markdown. command returns the command that runs a setting.
+func (t Table) Files(command func(Setting) string) map[string][]byte {
+	return map[string][]byte{rowsFile: marshalRows(t.rows), tableFile: []byte(t.markdown(command))}
+}
+
+func (t Table) markdown(command func(Setting) string) string {
 	var b strings.Builder
 	e := t.Experiment
 	fmt.Fprintf(&b, "# %s: %s\n\nSource: %s.\n", strings.ToUpper(e.Name), e.Title, e.Source)
@@ -402,21 +409,21 @@ func (t Table) parts() []part {
 	return out
 }
 
-// Curve returns the mean over finished seeds at each evaluation.
-func (o outcome) Curve() []Row {
+// meanCurve returns the mean over seeds at each evaluation.
+func meanCurve(curves [][]Row) []Row {
 	var out []Row
-	if len(o.curves) == 0 {
+	if len(curves) == 0 {
 		return nil
 	}
-	for i, r := range o.curves[0] {
+	for i, r := range curves[0] {
 		var sum float64
-		for _, c := range o.curves {
+		for _, c := range curves {
 			if i >= len(c) || c[i].Round != r.Round {
 				return out // the seeds were evaluated at different rounds
 			}
 			sum += c[i].Value
 		}
-		r.Seed, r.Value = 0, sum/float64(len(o.curves))
+		r.Seed, r.Value = 0, sum/float64(len(curves))
 		out = append(out, r)
 	}
 	return out

@@ -36,7 +36,7 @@ func TestTable(t *testing.T) {
 	if o.Seeds != 2 || math.Abs(o.Value.Mean-.82) > 1e-12 || o.Value.Min != .80 || o.Value.Max != .84 || o.Seconds.Mean != 4 || o.Rounds != 20 {
 		t.Errorf("%+v", o)
 	}
-	if curve := o.Curve(); len(curve) != 2 || math.Abs(curve[0].Value-.72) > 1e-12 {
+	if curve := o.Curve; len(curve) != 2 || math.Abs(curve[0].Value-.72) > 1e-12 {
 		t.Errorf("%+v", curve)
 	}
 	if d := table.Outcomes[3]; d.Seeds != 3 || d.Rounds != 20 || d.EpsProved != 1.0002 {
@@ -63,7 +63,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	page := table.Markdown(func(s Setting) string { return "riffle " + s.Name })
+	page := table.markdown(func(s Setting) string { return "riffle " + s.Name })
 	for _, want := range []string{"# X: Title\n\nSource: Source.\n", "| theirs | paper | 20 | 0.2 | 1.8 | 82.00 % [80.00, 84.00] | 2 | 4 |\n",
 		"\ntheirs: As written.\n\n    riffle theirs\n"} {
 		if !strings.Contains(page, want) {
