@@ -16,19 +16,21 @@ const (
 	tailMass = 0x1p-31
 	// tailError bounds the mean distance on the other words, times their probability.
 	tailError = 0x1p-38
+	// generator is how far a share may be off because words come from AES and coins are rounded.
+	generator = 0x1p-32
 )
 
 // Eta bounds how far the law of the scores is from normal: for every direction and every edge,
 // the share of seeds that score above the edge lies within q(1 ± Eta), q the normal law's
-// share. It holds for a generator that behaves like a random function (THREATS.md), contains
-// the table's and the arithmetic's errors and is rounded up. Source: expand.md.
+// share. It contains the table's and the arithmetic's errors and is rounded up. It assumes that
+// nobody can find an input for which AES moves a share by more than 2^−32 (THREATS.md). Source: expand.md.
 func (m *Mechanism) Eta() float64 {
 	const s = 7.5 // how many tableErrors the sum of errors may be, but for e^(−s²/2)
 	shift := s*tableError + sumError(m.Dim)
 	var worst float64
 	for _, z := range m.Edges {
 		share := shift*density(math.Max(0, z-shift)) + math.Exp(-s*s/2) +
-			2*tailMass + .57*math.Sqrt(float64(m.Dim))*tailError + 0x1p-48
+			2*tailMass + .57*math.Sqrt(float64(m.Dim))*tailError + generator
 		worst = math.Max(worst, share/upper(z))
 	}
 	return worst * (1 + 1e-9)
