@@ -21,6 +21,12 @@ const (
 //
 // Upper bounds, proved, replace-one. An error wraps dp.ErrNoBound outside a bound's conditions.
 func CJMP(method string, p Params, delta float64) (float64, error) {
+	if method == MethodLemma31 && p.Dim != 1 {
+		return 0, fmt.Errorf("vecsum: Lemma 3.1 is about one coordinate, not dim = %d: %w", p.Dim, dp.ErrNoBound)
+	}
+	if h := p.withDefaults().Honest; method != MethodA9 && h < 1 {
+		return 0, fmt.Errorf("vecsum: honest fraction = %v: this bound needs all clients: %w", h, dp.ErrNoBound)
+	}
 	switch method {
 	case MethodLemma31:
 		return lemma31(p, 1, delta)

@@ -124,3 +124,26 @@ func TestPaperRefuses(t *testing.T) {
 		t.Errorf("skellam noise: %v", err)
 	}
 }
+
+// Outside the conditions of its theorem a bound is refused, and an unknown one is too.
+func TestCJMPRefuses(t *testing.T) {
+	p, err := paper(Target{Eps: 1, Delta: 1e-6, Users: 1000, Dim: 2, Radius: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{MethodThm32, MethodA9} {
+		if eps, err := CJMP(method, p, 1e-6); err != nil || !(eps > 0 && eps <= 1) {
+			t.Errorf("%s: eps %v, %v", method, eps, err)
+		}
+	}
+	if _, err := CJMP(MethodLemma31, p, 1e-6); !errors.Is(err, dp.ErrNoBound) {
+		t.Errorf("two coordinates under Lemma 3.1: %v", err)
+	}
+	p.Honest = .9
+	if _, err := CJMP(MethodThm32, p, 1e-6); !errors.Is(err, dp.ErrNoBound) {
+		t.Errorf("honest fraction .9 under Theorem 3.2: %v", err)
+	}
+	if _, err := CJMP(MethodGDP, p, 1e-6); err == nil {
+		t.Error("CJMP has a bound of ours")
+	}
+}
