@@ -45,7 +45,12 @@ minutes; accuracies come from recorded experiments. Ctrl-C keeps what is finishe
 	fs := cmd.Flags()
 	fs.StringVar(&f.out, "out", "", "write into `DIR`")
 	fs.StringSliceVar(&f.only, "only", nil, "draw these figures only, comma-separated")
-	completeList(cmd, "only", figures.Names()...)
+	all, _ := figures.List() // cannot fail: all of them
+	var names []string
+	for _, fig := range all {
+		names = append(names, fig.Name)
+	}
+	completeList(cmd, "only", names...)
 	fs.StringVar(&f.results, "results", "", "read the experiments' e1.csv, e2.csv, ... from `DIR` instead of the recorded ones")
 	fs.BoolVar(&f.list, "list", false, "list the figures")
 	if plan != nil {
@@ -77,7 +82,8 @@ func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan func(dir strin
 	switch {
 	case f.list:
 		list := []listedJSON{}
-		for _, fig := range figures.All() {
+		all, _ := figures.List() // cannot fail: all of them
+		for _, fig := range all {
 			list = append(list, listedJSON{fig.Name, fig.Paper, fig.Where, fig.Title})
 			if !f.show.json {
 				p.row(fig.Name, "%s, %s: %s", fig.Paper, fig.Where, fig.Title)
@@ -94,7 +100,7 @@ func (f figureFlags) run(cmd *cobra.Command, recorded fs.FS, plan func(dir strin
 	case f.out == "":
 		return usage("--out DIR says where to write (--list lists the figures)")
 	}
-	if _, err := figures.Select(f.only); err != nil {
+	if _, err := figures.List(f.only...); err != nil {
 		return usageError(err)
 	}
 	c := figures.Config{Dir: dir, Only: f.only, Results: recorded, Begin: func(name string, number, of int) {

@@ -78,7 +78,7 @@ func (l Loss) constant(targets []float64) float64 {
 	}
 	sum := 0.0
 	for _, y := range targets {
-		loss, _ := l.At(sorted[at], y)
+		loss, _ := l.at(sorted[at], y)
 		sum += loss
 	}
 	return sum / float64(len(targets))

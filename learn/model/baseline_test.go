@@ -24,7 +24,7 @@ func TestConstantIsTheBest(t *testing.T) {
 			try := func(score float64) {
 				sum := 0.0
 				for _, y := range targets {
-					loss, _ := l.At(score, y)
+					loss, _ := l.at(score, y)
 					sum += loss
 				}
 				best = min(best, sum/float64(len(targets)))

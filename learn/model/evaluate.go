@@ -120,7 +120,7 @@ func (m *Model) example(theta, x []float32, y float64, logits []float32, prob []
 		if round32(score) > 0 {
 			class = 1
 		}
-		loss, _ = l.c.Loss.At(score, y)
+		loss, _ = l.c.Loss.at(score, y)
 		return class, loss
 	}
 	m.kind.forward(theta, x, logits, s)

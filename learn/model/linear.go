@@ -119,7 +119,7 @@ func (m *linear) output(theta, x []float32, y float64) (loss, slope float64) {
 	if m.c.Smoothing > 0 {
 		loss, slope = smooth{m.c.Loss, m.c.Smoothing}.at(m.score(theta, x), m.size(x), y)
 	} else {
-		loss, slope = m.c.Loss.At(m.score(theta, x), y)
+		loss, slope = m.c.Loss.at(m.score(theta, x), y)
 	}
 	if m.c.Ridge > 0 {
 		sum := 0.0

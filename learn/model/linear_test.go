@@ -144,7 +144,7 @@ func TestLossExtremes(t *testing.T) {
 		{lossOf(Logistic), 1e30, 1, 0, 0}, {lossOf(Logistic), -1e30, 1, 1e30, -1}, {lossOf(Logistic), 1e30, -1, 1e30, 1},
 		{lossOf(Logistic), 50, 1, math.Exp(-50), -math.Exp(-50)},
 	} {
-		loss, slope := c.l.At(c.score, c.y)
+		loss, slope := c.l.at(c.score, c.y)
 		if math.Abs(loss-c.loss) > 1e-12*c.loss || math.Abs(slope-c.grad) > 1e-12*math.Abs(c.grad) {
 			t.Errorf("%v at %v, %v: %v, %v, want %v, %v", c.l, c.score, c.y, loss, slope, c.loss, c.grad)
 		}

@@ -69,9 +69,9 @@ func (l Loss) checkTarget(y float64) error {
 	return nil
 }
 
-// At returns the loss and its slope by the score. At a kink the slope is 0,
+// at returns the loss and its slope by the score. At a kink the slope is 0,
 // which is a subgradient of each of these losses there.
-func (l Loss) At(score, y float64) (loss, slope float64) {
+func (l Loss) at(score, y float64) (loss, slope float64) {
 	switch l.kind {
 	case Hinge:
 		if gap := 1 - y*score; gap > 0 {

@@ -220,7 +220,7 @@ func (s *optimum) loss() float64 {
 	s.scores(s.theta, s.score)
 	sum := 0.0
 	for i, y := range s.y {
-		loss, _ := s.m.c.Loss.At(s.score[i], y)
+		loss, _ := s.m.c.Loss.at(s.score[i], y)
 		sum += loss
 	}
 	return sum/float64(len(s.y)) + s.m.c.Ridge/2*dot(s.theta, s.theta)
@@ -235,7 +235,7 @@ func (s *optimum) lower() float64 {
 		c := s.size[i] / s.beta
 		_, slope, _ := s.m.c.Loss.envelope(s.score[i], c, y)
 		t := s.score[i] - c*slope
-		loss, _ := s.m.c.Loss.At(t, y)
+		loss, _ := s.m.c.Loss.at(t, y)
 		sum += loss - slope*t
 		s.add(s.grad, slope/n, i)
 	}

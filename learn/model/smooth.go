@@ -45,7 +45,7 @@ func (s smooth) at(score, size, y float64) (loss, slope float64) {
 // for c = 0 the envelope is the loss itself.
 func (l Loss) envelope(v, c, y float64) (value, slope, curvature float64) {
 	if c == 0 {
-		value, slope = l.At(v, y)
+		value, slope = l.at(v, y)
 		if l.kind == Logistic {
 			p := math.Abs(slope)
 			curvature = p * (1 - p)

@@ -10,7 +10,7 @@ import (
 // is convex, and the minimum lies within c of v because slopes are at most 1.
 func bruteEnvelope(l Loss, v, c, y float64) (value, at float64) {
 	f := func(t float64) float64 {
-		loss, _ := l.At(t, y)
+		loss, _ := l.at(t, y)
 		return loss + (t-v)*(t-v)/(2*c)
 	}
 	const inv = 0.6180339887498949
@@ -66,7 +66,7 @@ func TestEnvelopeProperties(t *testing.T) {
 	envelopeCases(t, func(l Loss, v, size, beta, y float64) {
 		s, _ := l.smooth(beta)
 		loss, slope := s.at(v, size, y)
-		plain, _ := l.At(v, y)
+		plain, _ := l.at(v, y)
 		lip := l.Lipschitz
 		tiny := 1e-12 * max(1, math.Abs(plain))
 		if loss > plain+tiny || plain > loss+lip*lip*size/(2*beta)+tiny {
@@ -98,7 +98,7 @@ func TestEnvelopeLimits(t *testing.T) {
 	for _, l := range losses(t) {
 		for _, y := range []float64{-1, 1} {
 			for _, v := range []float64{-1e8, -2, -.5, .3, 1.5, 1e8} {
-				plain, slope := l.At(v, y)
+				plain, slope := l.at(v, y)
 				// A row of zeros cannot move its score.
 				if got, _, _ := l.envelope(v, 0, y); got != plain {
 					t.Errorf("%v: envelope with c = 0 is %v, loss %v", l, got, plain)

@@ -59,36 +59,27 @@ type table struct {
 	Rows   [][]string
 }
 
-// All lists the figures in the order of the index.
-func All() []figure {
+// all lists the figures in the order of the index.
+func all() []figure {
 	return slices.Concat(girgisFigures(), girgisAccuracy(), eabFigures(), checkInFigures(), []figure{checkInAccuracy()}, convexFigures(), []figure{claimsTable()})
 }
 
-// Names lists the figures' names.
-func Names() []string {
-	var out []string
-	for _, f := range All() {
-		out = append(out, f.Name)
-	}
-	return out
-}
-
-// Select returns the figures with the names, in the order of the index; none
-// means all.
-func Select(names []string) ([]figure, error) {
+// List returns the figures with the names, in the order of the index; no names mean all.
+func List(names ...string) ([]figure, error) {
 	if len(names) == 0 {
-		return All(), nil
+		return all(), nil
 	}
-	known := Names()
+	var out []figure
+	var known []string
+	for _, f := range all() {
+		known = append(known, f.Name)
+		if slices.Contains(names, f.Name) {
+			out = append(out, f)
+		}
+	}
 	for _, n := range names {
 		if !slices.Contains(known, n) {
 			return nil, fmt.Errorf("figures: no figure %q; want one of %s", n, strings.Join(known, ", "))
-		}
-	}
-	var out []figure
-	for _, f := range All() {
-		if slices.Contains(names, f.Name) {
-			out = append(out, f)
 		}
 	}
 	return out, nil

@@ -68,7 +68,7 @@ func TestSweepsAreInOrder(t *testing.T) {
 	}
 	d := &desk{points: 2}
 	for _, name := range []string{"g21-2a", "g21-2c", "g21-4a", "sci-1a", "sci-2a"} {
-		list, err := Select([]string{name})
+		list, err := List(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestSweepsAreInOrder(t *testing.T) {
 func TestDivergencesAreInOrder(t *testing.T) {
 	d := &desk{points: 5}
 	for _, name := range []string{"eab-2a", "eab-2b", "eab-3"} {
-		list, err := Select([]string{name})
+		list, err := List(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,11 +187,11 @@ func TestInterruptedRunKeepsWhatIsFinished(t *testing.T) {
 }
 
 func TestSelect(t *testing.T) {
-	if _, err := Select([]string{"g21-2a", "g21-9z"}); err == nil || !strings.Contains(err.Error(), `no figure "g21-9z"`) {
+	if _, err := List("g21-2a", "g21-9z"); err == nil || !strings.Contains(err.Error(), `no figure "g21-9z"`) {
 		t.Errorf("%v", err)
 	}
 	seen := map[string]bool{}
-	for _, f := range All() {
+	for _, f := range all() {
 		if seen[f.Name] || f.Paper == "" || f.Where == "" || f.Title == "" || f.Caption == "" || len(f.Notes) == 0 || f.draw == nil {
 			t.Errorf("%q is drawn twice or lacks a text", f.Name)
 		}

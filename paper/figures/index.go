@@ -40,7 +40,7 @@ type paper struct {
 func writeIndex(dir, plan string) error {
 	var papers []paper
 	missing := 0
-	for _, f := range All() {
+	for _, f := range all() {
 		note, err := os.ReadFile(filepath.Join(dir, f.Name+".md"))
 		if errors.Is(err, fs.ErrNotExist) {
 			missing++

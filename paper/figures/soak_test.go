@@ -10,7 +10,7 @@ import (
 // Every point of every figure of bounds, about a minute of two processors.
 func TestAllSweepsAreInOrder(t *testing.T) {
 	d := &desk{}
-	for _, f := range All() {
+	for _, f := range all() {
 		data, err := f.draw(context.Background(), d)
 		if err != nil {
 			t.Fatal(err)

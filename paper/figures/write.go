@@ -46,7 +46,7 @@ type Drawn struct {
 // all figures there. When ctx ends it keeps the finished ones, brings the index up to date
 // and returns ctx's error.
 func Write(ctx context.Context, c Config) ([]Drawn, error) {
-	list, err := Select(c.Only)
+	list, err := List(c.Only...)
 	if err != nil {
 		return nil, err
 	}
